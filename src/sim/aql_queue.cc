@@ -152,6 +152,7 @@ bool AqlQueue::Meet(Trouble trouble, const Packet& packet) {
     fault.not_present = true;
     Fault(fault);
   } else if (trouble == Trouble::kHang) {
+    stuck_ = true;
     Hang(absl::StrCat("packet ", packet.index, " never ends, as the fault script says"));
   } else {
     host().OnTrouble(*this, trouble);

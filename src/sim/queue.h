@@ -85,6 +85,8 @@ class HwQueue {
   uint32_t id() const { return setup_.id; }
   State state() const { return state_; }
   void set_state(State state) { state_ = state; }
+  // Cannot be preempted: destroying it takes a reset.
+  bool stuck() const { return stuck_; }
   void set_ring(uint64_t va, uint64_t bytes) {
     setup_.ring_va = va;
     setup_.ring_bytes = bytes;
@@ -126,6 +128,7 @@ class HwQueue {
   Bus bus_;
   Rng rng_;
   State state_ = State::kActive;
+  bool stuck_ = false;
 
  private:
   uint64_t last_doorbell_ = kSilent;

@@ -195,6 +195,7 @@ bool SdmaQueue::TakePacket() {
     if (in_ring && header != 0) {
       const Trouble trouble = host().script().OnPacket(host().context().gpu_index());
       if (trouble == Trouble::kHang) {
+        stuck_ = true;
         Hang("the fault script says so");
         return true;
       }
