@@ -85,6 +85,7 @@ class Node {
  private:
   friend class GpuVm;
   friend class Process;
+  friend class SimSys;
 
   Node(const NodeConfig& config, std::unique_ptr<Executor> executor, std::unique_ptr<Arena> arena);
   void Run(uint32_t thread, uint32_t threads);
@@ -119,8 +120,8 @@ class Node {
   std::vector<std::vector<HwQueue*>> queues_;  // [gpu]
   // Behind mutex(): SDMA slots in use, [gpu][engine], one bit a queue.
   std::vector<std::vector<uint32_t>> sdma_slots_;
-  std::vector<uint32_t> compute_queues_;                 // [gpu]
-  std::map<uint64_t, std::shared_ptr<Buffer>> exports_;  // dma-bufs by inode
+  std::vector<uint32_t> compute_queues_;               // [gpu]
+  std::map<uint64_t, std::weak_ptr<Buffer>> exports_;  // dma-bufs by inode
   uint32_t next_process_ = 1;
   uint64_t next_file_ = 1;
 
