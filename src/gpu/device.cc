@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "gpu/device.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -67,6 +68,17 @@ void Device::MarkLost(const Status& status) {
   }
   // A waiter that misses its wake-up looks again after its slice; see wait.cc.
   for (Event* waiter : waiters_) waiter->Set().IgnoreError();
+}
+
+Status Device::Probe() {
+  RETURN_IF_ERROR(Health());
+  const Status asked = process_.kfd().AvailableMemory(gpu_id()).status();
+  const int err = ErrnoOf(asked);
+  if (err != ENODEV && err != EIO) return {};  // an old kernel does not know the call
+  MarkLost(ErrnoError(Code::kDeviceLost, err, name_,
+                      " is gone: the driver does not know it any more; restart the machine if it "
+                      "does not come back"));
+  return Health();
 }
 
 void Device::AddWaiter(Event* event) {

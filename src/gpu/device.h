@@ -70,6 +70,8 @@ class Device {
   // Ok, or why no call on this GPU can work any more (a fork, a fault, a reset).
   Status Health() const;
   void MarkLost(const Status& status);
+  // Asks the driver whether the GPU is still there, at the price of a call; marks it lost if not.
+  Status Probe();
   bool lost() const { return lost_.load(std::memory_order_acquire); }
 
   StatusOr<SignalSlot> NewSignal();

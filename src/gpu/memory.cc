@@ -226,6 +226,11 @@ Status Buffer::Free() {
   return status;
 }
 
+Status Buffer::ReleaseToKernel() {
+  backed_ = false;
+  return Release();
+}
+
 Status Buffer::Release() {
   if (device_ == nullptr) return {};
   Process& process = device_->process();

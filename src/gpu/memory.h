@@ -80,6 +80,8 @@ class Buffer {
   // Gives everything back. The first failure that a second try did not mend is returned and the
   // rest goes on; in a forked child it does nothing. Idempotent.
   Status Release();
+  // The same for memory that the kernel has made its own and will free itself (the event page).
+  Status ReleaseToKernel();
 
  private:
   Status Reserve(uint64_t size, uint64_t alignment);

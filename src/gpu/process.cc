@@ -88,7 +88,7 @@ StatusOr<std::unique_ptr<Process>> Process::Open(kfd::Sys& sys, const ProcessOpt
 
 Process::~Process() {
   watcher_.reset();
-  event_page_.Release().IgnoreError();
+  DropEventPage();
   const bool opener = guard_ == nullptr || guard_->in_opener();
   devices_.clear();
   if (runtime_enabled_ && opener && !kfd_->RuntimeEnable(0, 0).ok()) {
@@ -137,7 +137,7 @@ StatusOr<Device*> Process::OpenDevice(uint32_t index) {
   if (watcher_ == nullptr) {
     const Status status = SetUpEvents(*device);
     if (!status.ok()) {
-      event_page_.Release().IgnoreError();  // before the device it belongs to
+      DropEventPage();  // before the device it belongs to
       return status;
     }
   }
@@ -155,6 +155,12 @@ Status Process::SetUpEventPage(Device& first) {
   return {};
 }
 
+void Process::DropEventPage() {
+  const Status status =
+      kernel_holds_event_page_ ? event_page_.ReleaseToKernel() : event_page_.Release();
+  status.IgnoreError();  // it has been logged
+}
+
 Status Process::SetUpEvents(Device& first) {
   RETURN_IF_ERROR(SetUpEventPage(first));
   auto stop = Event::Create(*this, uapi::kEventSignal, event_page_.handle(), event_page_.va());
@@ -167,6 +173,7 @@ Status Process::SetUpEvents(Device& first) {
     stop = Event::Create(*this, uapi::kEventSignal, 0, 0);
   }
   if (!stop.ok()) return stop.status();
+  kernel_holds_event_page_ |= event_page_.valid();
   ASSIGN_OR_RETURN(watcher_, Watcher::Start(*this, *std::move(stop)));
   return {};
 }

@@ -60,6 +60,9 @@ class Process {
   // The driver writes why a queue died to where its save area says.
   bool has_queue_exceptions() const { return runtime_enabled_; }
 
+  // The kernel keeps 32 KiB of host memory for the event page until the process ends.
+  bool kernel_holds_event_page() const { return kernel_holds_event_page_; }
+
   // An event for waiting. Its mailbox is 0 when this process has no event page of its own.
   StatusOr<Event> CreateSignalEvent();
 
@@ -78,6 +81,7 @@ class Process {
   StatusOr<std::unique_ptr<kfd::RenderNode>> AcquireVm(const kfd::Node& node);
   Status SetUpEvents(Device& first);
   Status SetUpEventPage(Device& first);
+  void DropEventPage();
 
   kfd::Sys& sys_;
   const ProcessOptions options_;
@@ -95,6 +99,7 @@ class Process {
   std::map<uint64_t, std::pair<uint64_t, const char*>> allocations_;  // va -> size, label
 
   Buffer event_page_;
+  bool kernel_holds_event_page_ = false;
   std::unique_ptr<Watcher> watcher_;
 };
 

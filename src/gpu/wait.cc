@@ -51,7 +51,7 @@ Deadline Deadline::In(int64_t milliseconds) {
 
 bool Deadline::Passed() const { return NowNs() >= at_ns; }
 
-Status WaitUntil(const Device& device, Event* event, Deadline deadline, WaitCheck done,
+Status WaitUntil(Device& device, Event* event, Deadline deadline, WaitCheck done,
                  absl::FunctionRef<std::string()> what) {
   const int64_t start = NowNs();
   for (;;) {
@@ -61,6 +61,7 @@ Status WaitUntil(const Device& device, Event* event, Deadline deadline, WaitChec
     if (finished) return {};
     const int64_t now = NowNs();
     if (now >= deadline.at_ns) {
+      RETURN_IF_ERROR(device.Probe());
       return Error(Code::kTimedOut, "waited ", (now - start) / 1'000'000, " ms for ", what());
     }
     if (now - start < kSpinNs) {

@@ -28,7 +28,7 @@ struct Deadline {
 using WaitCheck = absl::FunctionRef<StatusOr<bool>()>;
 
 // `event` may be null: then it polls with short sleeps. `what` is asked only when time is up.
-Status WaitUntil(const Device& device, Event* event, Deadline deadline, WaitCheck done,
+Status WaitUntil(Device& device, Event* event, Deadline deadline, WaitCheck done,
                  absl::FunctionRef<std::string()> what);
 
 }  // namespace mainarch::gpu
