@@ -61,17 +61,19 @@ int Process::CheckQueueProperties(uapi::CreateQueueArgs& args) {
 // Buffers a queue lives in: each the start of a mapping of exactly its size (first page for the
 // pointers). Takes a reference on each.
 int Process::AcquireBuffers(const uapi::CreateQueueArgs& args, GpuVm& vm, QueueRecord& record) {
+  // Drivers before Linux 6.12 looked at none of this.
+  const bool strict = node_->config().kfd_minor >= 17;
   const auto take = [&](uint64_t address, uint64_t size) {
-    VmMapping* mapping = vm.table.At(address & ~(kPageSize - 1));
-    if (mapping == nullptr) return false;
-    if (size >= kPageSize && mapping->size != (size & ~(kPageSize - 1))) return false;
+    VmMapping* mapping = strict ? vm.table.At(address & ~(kPageSize - 1)) : vm.table.Find(address);
+    if (mapping == nullptr) return !strict;
+    if (strict && size >= kPageSize && mapping->size != (size & ~(kPageSize - 1))) return false;
     record.pinned.push_back(mapping->va);
     return true;
   };
   if (!take(args.write_pointer_address, kPageSize)) return -EINVAL;
   if (!take(args.read_pointer_address, kPageSize)) return -EINVAL;
   if (!take(args.ring_base_address, args.ring_size)) return -EINVAL;
-  if (IsSdma(args.queue_type)) return 0;
+  if (IsSdma(args.queue_type) || !strict) return 0;
   if (args.eop_buffer_address != 0) {
     if (args.eop_buffer_size < kPageSize) return -EINVAL;
     if (!take(args.eop_buffer_address, PageUp(args.eop_buffer_size))) return -EINVAL;
@@ -260,9 +262,11 @@ int Process::UpdateQueue(uapi::UpdateQueueArgs& args) {
     VmMapping* mapping = table.At(args.ring_base_address);
     if (mapping == nullptr || mapping->size != ring_bytes) return -EINVAL;
     // The ring's reference is the third taken.
-    if (VmMapping* old = table.At(record.pinned[2]); old != nullptr) --old->queue_refs;
-    ++mapping->queue_refs;
-    record.pinned[2] = mapping->va;
+    if (record.pinned.size() > 2) {
+      if (VmMapping* old = table.At(record.pinned[2]); old != nullptr) --old->queue_refs;
+      ++mapping->queue_refs;
+      record.pinned[2] = mapping->va;
+    }
     queue.set_ring(args.ring_base_address, ring_bytes);
   }
   const bool run = args.ring_base_address != 0 && (args.queue_percentage & 0xff) != 0;

@@ -59,6 +59,8 @@ class Builder {
     }
     Device("/dev/kfd", kKfdMajor, 0);
     Text("/sys/module/amdgpu/initstate", "live\n");
+    Text("/sys/module/amdgpu/refcnt", "0\n");
+    entries_["/sys/module/amdgpu/holders"].kind = VirtualFs::Entry::Kind::kDirectory;
     Text("/sys/module/amdgpu/version", "6.12.0\n");
     Text("/proc/modules", "amdgpu 14000000 0 - Live 0x0000000000000000\n");
   }
@@ -428,7 +430,8 @@ std::string VirtualFs::Resolve(absl::string_view path) const {
 
 const VirtualFs::Entry* VirtualFs::Find(absl::string_view path) const {
   const auto found = entries_.find(Resolve(path));
-  return found == entries_.end() ? nullptr : &found->second;
+  if (found == entries_.end() || found->second.kind == Entry::Kind::kDirectory) return nullptr;
+  return &found->second;
 }
 
 bool VirtualFs::List(absl::string_view path, std::vector<std::string>* names) const {
@@ -450,7 +453,9 @@ bool VirtualFs::List(absl::string_view path, std::vector<std::string>* names) co
   };
   collect(entries_);
   collect(links_);
-  return !names->empty();
+  const auto self = entries_.find(directory);
+  return !names->empty() ||
+         (self != entries_.end() && self->second.kind == Entry::Kind::kDirectory);
 }
 
 }  // namespace mainarch::sim

@@ -37,7 +37,7 @@ uint32_t RecommendedSdmaMask(const NodeConfig& config, uint32_t from, uint32_t t
 class VirtualFs {
  public:
   struct Entry {
-    enum class Kind : uint8_t { kText, kDevice, kLink };
+    enum class Kind : uint8_t { kText, kDevice, kLink, kDirectory };  // an empty directory
     Kind kind = Kind::kText;
     std::string text;    // of a file; the target of a link
     uint32_t major = 0;  // of a device
