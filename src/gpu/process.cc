@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -27,7 +28,7 @@ std::vector<int> OpenRenderNodes(kfd::Sys& sys, uint32_t minor) {
     kfd::FileStat file;
     int fd = -1;
     if (absl::SimpleAtoi(name, &fd) && sys.Stat("/proc/self/fd/" + name, &file) == 0 &&
-        file.rdev == node.rdev && file.mode == node.mode) {
+        file.rdev == node.rdev && S_ISCHR(file.mode)) {
       fds.push_back(fd);
     }
   }
@@ -102,6 +103,7 @@ StatusOr<std::unique_ptr<kfd::RenderNode>> Process::AcquireVm(const kfd::Node& n
   const std::vector<int> candidates = OpenRenderNodes(sys_, minor);
   ASSIGN_OR_RETURN(auto render_node, kfd::RenderNode::Open(sys_, minor));
   Status status = kfd_->AcquireVm(node.gpu_id, render_node->fd());
+  if (status.ok() && options_.leave_render_nodes_open) render_node->KeepOpen();
   for (size_t i = 0; ErrnoOf(status) == EBUSY && i < candidates.size(); ++i) {
     if (!kfd_->AcquireVm(node.gpu_id, candidates[i]).ok()) continue;
     ASSIGN_OR_RETURN(render_node, kfd::RenderNode::Duplicate(sys_, minor, candidates[i]));
@@ -113,7 +115,6 @@ StatusOr<std::unique_ptr<kfd::RenderNode>> Process::AcquireVm(const kfd::Node& n
                       "only when the process ends)");
   }
   RETURN_IF_ERROR(status);
-  if (options_.leave_render_nodes_open) render_node->KeepOpen();
   return render_node;
 }
 

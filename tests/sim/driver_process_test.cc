@@ -135,6 +135,24 @@ TEST(closing_and_opening_again_in_one_process) {
   }
 }
 
+TEST(a_later_process_object_finds_the_render_nodes_of_an_earlier_one) {
+  auto machine = Machine::Create("gfx950x2", test_context);
+  CHECK(machine != nullptr);
+  ProcessOptions options;
+  options.leave_render_nodes_open = true;
+  for (int round = 0; round < 3; ++round) {
+    auto process = Process::Open(*machine->sys, options);
+    CHECK_OK(process);
+    for (uint32_t i = 0; i < 2; ++i) {
+      auto device = (*process)->OpenDevice(i);
+      CHECK_OK(device);
+      CHECK_OK(DispatchAdd(**device, 5));
+    }
+    process->reset();
+    CHECK_EQ(machine->sys->ledger().fds, 2u);  // one a GPU, not one a round
+  }
+}
+
 TEST(a_second_process_object_beside_the_first) {
   auto machine = Machine::Create("gfx950x2", test_context);
   CHECK(machine != nullptr);
