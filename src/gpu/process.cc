@@ -208,6 +208,13 @@ std::string Process::DescribeAddress(uint64_t va) const {
   return absl::StrCat(va - (start + size), " bytes past the end of ", name);
 }
 
+std::vector<Process::Allocation> Process::Allocations() const {
+  std::lock_guard<std::mutex> lock(allocations_mutex_);
+  std::vector<Allocation> all;
+  for (const auto& [va, entry] : allocations_) all.push_back({va, entry.first, entry.second});
+  return all;
+}
+
 void Process::MarkLost(uint32_t gpu_id, const Status& status) {
   std::lock_guard<std::mutex> lock(devices_mutex_);
   for (const auto& device : devices_) {

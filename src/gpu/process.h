@@ -70,6 +70,12 @@ class Process {
   void NoteAllocation(uint64_t va, uint64_t size, const char* label);
   void ForgetAllocation(uint64_t va);
   std::string DescribeAddress(uint64_t va) const;
+  struct Allocation {
+    uint64_t va = 0;
+    uint64_t size = 0;
+    const char* label = "";
+  };
+  std::vector<Allocation> Allocations() const;  // ascending by address
 
   // A fault was heard of: makes every call on that GPU (0: on all) fail with `status` from now on.
   void MarkLost(uint32_t gpu_id, const Status& status);

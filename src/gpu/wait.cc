@@ -53,13 +53,14 @@ bool Deadline::Passed() const { return NowNs() >= at_ns; }
 
 Status WaitUntil(Device& device, Event* event, Deadline deadline, WaitCheck done,
                  absl::FunctionRef<std::string()> what) {
-  const int64_t start = NowNs();
+  int64_t start = 0;  // not asked for when there is nothing to wait for
   for (;;) {
     // Health first: what a dead device left in memory proves nothing.
     RETURN_IF_ERROR(device.Health());
     ASSIGN_OR_RETURN(const bool finished, done());
     if (finished) return {};
     const int64_t now = NowNs();
+    if (start == 0) start = now;
     if (now >= deadline.at_ns) {
       RETURN_IF_ERROR(device.Probe());
       return Error(Code::kTimedOut, "waited ", (now - start) / 1'000'000, " ms for ", what());
