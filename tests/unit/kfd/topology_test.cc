@@ -142,7 +142,9 @@ TEST(a_malformed_line_is_named) {
     CHECK(absl::StartsWith(list.status().message(), "p:2: "));
   }
   CHECK_OK(ParseProperties("p", "simd_count 4"));  // the last newline may be missing
-  CHECK_EQ(ParseProperties("p", "a 18446744073709551615\n")->at(0).second, UINT64_MAX);
+  const auto largest = ParseProperties("p", "a 18446744073709551615\n");
+  CHECK_OK(largest);
+  CHECK_EQ(largest->at(0).second, UINT64_MAX);
 }
 
 TEST(an_endless_file_is_refused) {
