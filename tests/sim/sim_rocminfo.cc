@@ -27,7 +27,7 @@ std::string OutputOf(const std::string& node, const std::string& command, int* c
   options.node = node;
   options.library = Library();
   options.log = log;
-  options.command = {"/bin/sh", "-c", command + " > " + path + " 2>&1"};
+  options.command = {"/bin/sh", "-c", "{ " + command + "; } > " + path + " 2>&1"};
   const StatusOr<int> result = RunProgram(options);
   *code = result.ok() ? *result : -1;
   std::ifstream file(path);
