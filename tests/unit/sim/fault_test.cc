@@ -172,6 +172,7 @@ TEST(a_lost_signal_is_lost_and_the_next_is_not) {
   Bench bench("gfx942", "lose=0@1");
   CHECK(bench.ready);
   Signal* first = bench.Store(bench.data.va + 0x4000, 0);
+  CHECK(Soon([&] { return bench.queue.read_index() == 1; }));
   Signal* second = bench.Store(bench.data.va + 0x4000, 1);
   CHECK(Soon([&] { return second->value == 0; }));
   CHECK_EQ(first->value.load(), 1);
