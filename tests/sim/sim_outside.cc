@@ -91,6 +91,21 @@ TEST(a_wrong_node_or_library_is_refused_by_name) {
   CHECK(library.status().message().find("/nowhere") != absl::string_view::npos);
 }
 
+TEST(the_command_line_names_node_faults_log_and_program) {
+  const std::vector<std::string> good = {"--node", "gfx942x2", "--faults", "hang=0@1",
+                                         "--",     "ls",       "--color"};
+  const StatusOr<LaunchOptions> options = ParseLaunch(good, "/lib/x.so");
+  CHECK_OK(options);
+  CHECK_EQ(options->node, "gfx942x2");
+  CHECK_EQ(options->faults, "hang=0@1");
+  CHECK_EQ(options->library, "/lib/x.so");
+  CHECK_EQ(options->command.size(), 2u);
+  CHECK_EQ(options->command[1], "--color");
+  const std::vector<std::vector<std::string>> bad = {
+      {}, {"--node"}, {"--nodes", "gfx942"}, {"--node", "gfx942"}, {"--node", "gfx1", "ls"}};
+  for (const auto& arguments : bad) CHECK(!ParseLaunch(arguments, "").ok());
+}
+
 TEST(rocminfo_lists_the_agents_of_gfx90ax2) {
   if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
   if (access("/usr/bin/rocminfo", X_OK) != 0) SKIP("rocminfo is not installed");

@@ -329,6 +329,38 @@ TEST(mistake_scratch_without_a_way_to_ask_hangs) {
   CHECK(Soon([&] { return LogHas(*bench.test.node, "no inactive signal"); }));
 }
 
+TEST(an_enabled_runtime_is_told_of_bad_packets_and_halted_waves) {
+  for (const bool bad_packet : {true, false}) {
+    Bench bench("gfx942");
+    CHECK(bench.ready);
+    CHECK_EQ(DestroyQueue(*bench.client, bench.queue), 0);
+    uapi::RuntimeEnableArgs enable = {0, uapi::kRuntimeEnableMode, 0};
+    CHECK_EQ(bench.client->Call(uapi::kRuntimeEnable, &enable), 0);
+    uapi::SetTrapHandlerArgs trap = {bench.kernels.va, bench.data.va, bench.client->id(0), 0};
+    CHECK_EQ(bench.client->Call(uapi::kSetTrapHandler, &trap), 0);
+    bench.queue = Queue();
+    CHECK_EQ(MakeAql(*bench.client, *bench.test.node, 0, 4096, &bench.queue), 0);
+    uint32_t event = 0;
+    CHECK(bench.MakeEvent(uapi::kEventSignal, &event));
+    uapi::CwsrHeader* header = bench.queue.save_area.as<uapi::CwsrHeader>();
+    header->err_payload_addr = bench.data.va + 0x5000;
+    header->err_event_id = event;
+    AqlPacket packet = DispatchPacket(bench.kernels, bench.argument(bench.data.va), nullptr);
+    if (bad_packet) packet.group_bytes = 1 << 20;
+    bench.test.executor->Register("store", [](HostCall&) {
+      Progress progress;
+      progress.state = Progress::State::kException;
+      progress.exception = WaveException::kIllegalInstruction;
+      progress.detail = "pc 0";
+      return progress;
+    });
+    Submit(bench.queue, packet);
+    uapi::EventData data;
+    CHECK(bench.Wait(event, &data));
+    CHECK_EQ(*bench.data.as<uint64_t>(0x5000), uint64_t{1} << (bad_packet ? 16 : 3));
+  }
+}
+
 TEST(mistake_mailbox_without_an_event_wakes_nobody) {
   Bench bench("gfx942");
   CHECK(bench.ready);
