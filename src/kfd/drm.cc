@@ -58,8 +58,19 @@ StatusOr<std::unique_ptr<RenderNode>> RenderNode::Open(Sys& sys, uint32_t minor)
   return node;
 }
 
+StatusOr<std::unique_ptr<RenderNode>> RenderNode::Duplicate(Sys& sys, uint32_t minor, int fd) {
+  std::unique_ptr<RenderNode> node(new RenderNode(sys, minor));
+  const int copy = sys.Dup(fd);
+  if (copy < 0) {
+    return ErrnoError(CodeOfErrno(-copy), -copy, "duplicate fd ", fd, " of ",
+                      RenderNodePath(minor));
+  }
+  node->fd_ = copy;
+  return node;
+}
+
 RenderNode::~RenderNode() {
-  if (fd_ >= 0) sys_.Close(fd_);
+  if (fd_ >= 0 && owned_) sys_.Close(fd_);
 }
 
 StatusOr<DriverVersion> RenderNode::Version() {

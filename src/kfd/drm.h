@@ -30,9 +30,14 @@ struct MemoryUse {
 class RenderNode {
  public:
   static StatusOr<std::unique_ptr<RenderNode>> Open(Sys& sys, uint32_t minor);
+  // A second descriptor of one that this process has open already.
+  static StatusOr<std::unique_ptr<RenderNode>> Duplicate(Sys& sys, uint32_t minor, int fd);
   ~RenderNode();
   RenderNode(const RenderNode&) = delete;
   RenderNode& operator=(const RenderNode&) = delete;
+
+  // Leaves the file open when this goes.
+  void KeepOpen() { owned_ = false; }
 
   int fd() const { return fd_; }
   uint32_t minor() const { return minor_; }
@@ -46,6 +51,7 @@ class RenderNode {
   Sys& sys_;
   uint32_t minor_;
   int fd_ = -1;
+  bool owned_ = true;
 };
 
 std::string RenderNodePath(uint32_t minor);

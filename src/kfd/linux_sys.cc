@@ -26,6 +26,8 @@ int LinuxSys::Open(const char* path, int flags) { return OrErrno(::open(path, fl
 
 int LinuxSys::Close(int fd) { return OrErrno(::close(fd)); }
 
+int LinuxSys::Dup(int fd) { return OrErrno(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
 int LinuxSys::Ioctl(int fd, uint32_t request, void* argument) {
   return OrErrno(::ioctl(fd, request, argument));
 }

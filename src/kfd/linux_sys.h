@@ -15,6 +15,7 @@ class LinuxSys final : public Sys {
  public:
   int Open(const char* path, int flags) override;
   int Close(int fd) override;
+  int Dup(int fd) override;
   int Ioctl(int fd, uint32_t request, void* argument) override;
   int64_t Read(int fd, void* buffer, size_t size) override;
   int64_t Write(int fd, const void* buffer, size_t size) override;

@@ -19,6 +19,7 @@
 #ifndef MAINARCH_KFD_SYS_H_
 #define MAINARCH_KFD_SYS_H_
 
+#include <errno.h>
 #include <poll.h>
 
 #include <cstddef>
@@ -55,6 +56,9 @@ class Sys {
   virtual int Open(const char* path, int flags) = 0;
   // close(2). The fd is gone whatever is returned.
   virtual int Close(int fd) = 0;
+  // A second descriptor of the same open file, close-on-exec (fcntl F_DUPFD_CLOEXEC). The fd, or
+  // -errno; -ENOSYS where there is no such thing.
+  virtual int Dup(int) { return -ENOSYS; }
   // ioctl(2) with a pointer argument. The argument block is updated even on most errors.
   virtual int Ioctl(int fd, uint32_t request, void* argument) = 0;
   // read(2) and write(2) on an fd made through this seam (SMI event streams). Bytes, or -errno.

@@ -114,6 +114,15 @@ bool IsName(absl::string_view name) {
          });
 }
 
+// The one property that is a list: "1,0,0,1".
+constexpr absl::string_view kSiblingMap = "sibling_map";
+
+bool IsBitList(absl::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return (c >= '0' && c <= '9') || c == ',';
+  });
+}
+
 // SimpleAtoi accepts signs and blanks around; the driver prints neither.
 bool ParseDecimal(absl::string_view digits, uint64_t* value) {
   return !digits.empty() && std::all_of(digits.begin(), digits.end(), [](unsigned char c) {
@@ -251,6 +260,13 @@ StatusOr<PropertyList> ParseProperties(absl::string_view path, absl::string_view
     }
     const size_t space = line.find(' ');
     uint64_t value = 0;
+    if (space != absl::string_view::npos && line.substr(0, space) == kSiblingMap) {
+      if (!IsBitList(line.substr(space + 1))) {
+        return Error(Code::kIo, path, ":", line_number, ": ", kSiblingMap,
+                     " is not a list of digits with commas");
+      }
+      continue;  // which processors share a cache; nobody here asks
+    }
     if (space == absl::string_view::npos || !IsName(line.substr(0, space)) ||
         !ParseDecimal(line.substr(space + 1), &value)) {
       return Error(Code::kIo, path, ":", line_number,

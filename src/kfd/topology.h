@@ -121,8 +121,8 @@ struct TopologyOptions {
 // changed meanwhile.
 StatusOr<Topology> ReadTopology(Sys& sys, const TopologyOptions& options = {});
 
-// "name value" lines: exactly one space, decimal. `path` names the file in errors. Public for the
-// fuzzer and for tests.
+// "name value" lines: exactly one space, decimal; a sibling_map, the one list, is skipped. `path`
+// names the file in errors. Public for the fuzzer and for tests.
 using PropertyList = std::vector<std::pair<std::string, uint64_t>>;
 StatusOr<PropertyList> ParseProperties(absl::string_view path, absl::string_view text);
 StatusOr<uint64_t> ParseNumber(absl::string_view path, absl::string_view text);

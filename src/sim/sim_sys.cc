@@ -14,7 +14,9 @@
 #include <cstring>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "kfd/uapi/kfd_sysfs.h"
 #include "sim/drm.h"
 
@@ -125,11 +127,20 @@ int SimSys::Close(int fd) {
   std::shared_ptr<File> dropped;
   std::lock_guard lock(mutex_);
   const auto found = files_.find(inode);
-  if (found != files_.end()) {
+  if (found != files_.end() && --found->second->opens == 0) {
     dropped = found->second;
     files_.erase(found);
   }
   return 0;
+}
+
+int SimSys::Dup(int fd) {
+  const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return -errno;
+  std::lock_guard lock(mutex_);
+  const auto found = files_.find(InodeOf(copy));
+  if (found != files_.end()) ++found->second->opens;
+  return copy;
 }
 
 int SimSys::Ioctl(int fd, uint32_t request, void* argument) {
@@ -272,6 +283,12 @@ int SimSys::ListDir(const std::string& path, std::vector<std::string>* names) {
 
 int SimSys::Stat(const std::string& path, kfd::FileStat* out) {
   *out = {};
+  absl::string_view number = path;
+  int fd = -1;
+  if (absl::ConsumePrefix(&number, "/proc/self/fd/") && absl::SimpleAtoi(number, &fd) &&
+      StatDevice(fd, out)) {
+    return 0;
+  }
   if (!VirtualFs::Owns(path)) {
     struct stat info;
     if (stat(path.c_str(), &info) != 0) return -errno;

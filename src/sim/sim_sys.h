@@ -31,6 +31,7 @@ class SimSys final : public kfd::Sys {
 
   int Open(const char* path, int flags) override;
   int Close(int fd) override;
+  int Dup(int fd) override;
   int Ioctl(int fd, uint32_t request, void* argument) override;
   int64_t Read(int fd, void* buffer, size_t size) override;
   int64_t Write(int fd, const void* buffer, size_t size) override;

@@ -29,7 +29,8 @@ void AddMachine(test::FakeSys* sys) {
       "num_sdma_xgmi_engines 14\ncapability 2893521536\nnum_xcc 8\nfrom_the_future 7\n";
   sys->files[gpu + "mem_banks/0/properties"] =
       "heap_type 1\nsize_in_bytes 206141652992\nflags 0\nwidth 8192\nmem_clk_max 1300\n";
-  sys->files[gpu + "caches/0/properties"] = "processor_id_low 0\nlevel 1\nsize 32\ntype 9\n";
+  sys->files[gpu + "caches/0/properties"] =
+      "processor_id_low 0\nlevel 1\nsize 32\ntype 9\nsibling_map 1,0,0,1\n";
   sys->files[gpu + "io_links/0/properties"] =
       "type 2\nversion_major 0\nnode_from 1\nnode_to 0\nweight 20\nmax_bandwidth 64000\n"
       "recommended_sdma_engine_id_mask 3\nflags 1\n";
@@ -134,7 +135,8 @@ TEST(no_driver_is_no_device) {
 TEST(a_malformed_line_is_named) {
   for (const char* bad : {"simd_count\n", "simd_count  4\n", "simd_count -4\n", "simd_count 4x\n",
                           "simd_count 99999999999999999999\n", " simd_count 4\n", "simd count 4\n",
-                          "simd_count 0x4\n", "\n", "simd_count 4 \n"}) {
+                          "simd_count 0x4\n", "\n", "sibling_map 1,x\n", "sibling_map \n",
+                          "simd_count 1,2\n", "simd_count 4 \n"}) {
     auto list = ParseProperties("p", absl::StrCat("cpu_cores_count 1\n", bad));
     CHECK(!list.ok());
     CHECK(absl::StartsWith(list.status().message(), "p:2: "));

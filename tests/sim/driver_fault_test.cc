@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+//
+// What a person is told when a GPU faults, hangs, resets, disappears, or forks.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "absl/strings/match.h"
+#include "sim/driver_fixture.h"
+
+namespace mainarch::gpu {
+namespace {
+
+using test::AddArgs;
+using test::AddPacket;
+using test::Machine;
+using test::Soon;
+
+int Number(Code code) { return static_cast<int>(code); }
+int CodeNumber(const Status& status) { return static_cast<int>(CodeOf(status)); }
+
+// A device with a queue, the code of "add" and a page of shared memory.
+struct Rig {
+  std::unique_ptr<Machine> machine;
+  Device* device = nullptr;
+  std::unique_ptr<Queue> queue;
+  Buffer code;
+  Buffer memory;
+
+  ~Rig() {
+    code.Release().IgnoreError();
+    memory.Release().IgnoreError();
+    queue.reset();
+  }
+};
+
+std::unique_ptr<Rig> MakeRig(const std::string& text, test::Context& test_context) {
+  auto rig = std::make_unique<Rig>();
+  rig->machine = Machine::Create(text, test_context);
+  if (rig->machine == nullptr) return nullptr;
+  const Status status = [&]() -> Status {
+    RETURN_IF_ERROR(rig->machine->Open());
+    ASSIGN_OR_RETURN(rig->device, rig->machine->process->OpenDevice(0));
+    ASSIGN_OR_RETURN(rig->queue, Queue::Create(*rig->device, {}));
+    ASSIGN_OR_RETURN(rig->code, Machine::PlaceCode(*rig->queue, "add"));
+    ASSIGN_OR_RETURN(rig->memory, Machine::SharedMemory(*rig->device, 4096));
+    return {};
+  }();
+  if (!status.ok()) {
+    test_context.Fail(__FILE__, __LINE__, std::string(status.message()));
+    return nullptr;
+  }
+  *rig->memory.host<AddArgs>() = {rig->memory.va() + 1024, 1};
+  return rig;
+}
+
+Status DispatchOnce(Rig& rig, uint64_t kernarg, Deadline deadline) {
+  ASSIGN_OR_RETURN(const uint64_t point,
+                   rig.queue->SubmitSignalled(AddPacket(rig.code, kernarg), "add", deadline));
+  rig.queue->Ring();
+  return rig.queue->Wait(point, deadline);
+}
+
+TEST(a_page_fault_names_the_address_and_what_is_near) {
+  auto rig = MakeRig("gfx950x2", test_context);
+  CHECK(rig != nullptr);
+  *rig->memory.host<AddArgs>() = {rig->memory.va() + rig->memory.size() + (64 << 20), 1};
+  const Status status = DispatchOnce(*rig, rig->memory.va(), Soon());
+  printf("# %s\n", std::string(status.message()).c_str());
+  CHECK_EQ(CodeNumber(status), Number(Code::kDeviceLost));
+  CHECK_EQ(DeviceOf(status), 0u);
+  CHECK(absl::StrContains(status.message(), "memory fault at 0x"));
+  CHECK(absl::StrContains(status.message(), "not mapped"));
+  CHECK(absl::StrContains(status.message(), "past the end of"));
+  // Sticky: nothing works on that GPU any more, and the other is not concerned.
+  CHECK_EQ(CodeNumber(DispatchOnce(*rig, rig->memory.va(), Soon())), Number(Code::kDeviceLost));
+  CHECK(!Machine::SharedMemory(*rig->device, 4096).ok());
+  auto other = rig->machine->process->OpenDevice(1);
+  CHECK_OK(other);
+  CHECK_OK(Machine::SharedMemory(**other, 4096));
+}
+
+TEST(a_write_to_read_only_memory_says_so) {
+  auto rig = MakeRig("gfx942x1", test_context);
+  CHECK(rig != nullptr);
+  BufferOptions options;
+  options.writable = false;
+  options.label = "read-only";
+  auto constant = Buffer::Allocate(*rig->device, 4096, options);
+  CHECK_OK(constant);
+  *rig->memory.host<AddArgs>() = {constant->va(), 1};
+  const Status status = DispatchOnce(*rig, rig->memory.va(), Soon());
+  CHECK_EQ(CodeNumber(status), Number(Code::kDeviceLost));
+  CHECK(absl::StrContains(status.message(), "write to read-only memory"));
+  CHECK(absl::StrContains(status.message(), "at byte 0 of \"read-only\""));
+}
+
+TEST(memory_of_a_peer_must_be_mapped) {
+  auto rig = MakeRig("gfx950x2", test_context);
+  CHECK(rig != nullptr);
+  auto other = rig->machine->process->OpenDevice(1);
+  CHECK_OK(other);
+  BufferOptions options;
+  options.label = "peer's";
+  auto theirs = Buffer::Allocate(**other, 4096, options);
+  CHECK_OK(theirs);
+  *rig->memory.host<AddArgs>() = {theirs->va(), 1};
+  const Status status = DispatchOnce(*rig, rig->memory.va(), Soon());
+  CHECK_EQ(CodeNumber(status), Number(Code::kDeviceLost));
+  CHECK(absl::StrContains(status.message(), "\"peer's\""));
+}
+
+TEST(a_copy_fault_ends_the_wait_of_the_copy) {
+  auto machine = Machine::Create("gfx950x1", test_context);
+  CHECK(machine != nullptr);
+  CHECK_OK(machine->Open());
+  auto device = machine->process->OpenDevice(0);
+  CHECK_OK(device);
+  auto queue = CopyQueue::Create(**device, {});
+  CHECK_OK(queue);
+  CHECK_OK((*queue)->Fill(0x10000, 1, 4096, Soon()));
+  auto point = (*queue)->Submit(Soon());
+  CHECK_OK(point);
+  const Status status = (*queue)->Wait(*point, Soon());
+  CHECK_EQ(CodeNumber(status), Number(Code::kDeviceLost));
+  CHECK(absl::StrContains(status.message(), "0x10000"));
+}
+
+TEST(trouble_on_demand) {
+  const struct {
+    const char* script;
+    Code code;
+    const char* text;
+  } kCases[] = {
+      {"fault=0@1", Code::kDeviceLost, "memory fault"},
+      {"reset=0@1", Code::kDeviceLost, "reset the GPU after a hang"},
+      {"ecc=0@1", Code::kDeviceLost, "ECC"},
+      {"hang=0@1", Code::kTimedOut, "timeline 1 of 2"},
+      {"lose=0@1", Code::kTimedOut, "timeline 1 of 2"},
+  };
+  for (const auto& c : kCases) {
+    auto rig = MakeRig("gfx950x1,seed=9", test_context);
+    CHECK(rig != nullptr);
+    CHECK_OK(rig->machine->node->script().Add(c.script));  // counts packets from here on
+    const Status status =
+        DispatchOnce(*rig, rig->memory.va(), c.code == Code::kTimedOut ? test::Briefly() : Soon());
+    printf("# %s: %s\n", c.script, std::string(status.message()).c_str());
+    CHECK_EQ(CodeNumber(status), Number(c.code));
+    CHECK(absl::StrContains(status.message(), c.text));
+  }
+}
+
+TEST(a_gpu_that_falls_off_the_bus) {
+  auto rig = MakeRig("gfx950x2", test_context);
+  CHECK(rig != nullptr);
+  rig->machine->node->RemoveGpu(0);
+  const Status status = DispatchOnce(*rig, rig->memory.va(), test::Briefly());
+  printf("# %s\n", std::string(status.message()).c_str());
+  CHECK_EQ(CodeNumber(status), Number(Code::kDeviceLost));
+  CHECK(absl::StrContains(status.message(), "is gone"));
+  CHECK_EQ(CodeNumber(Machine::SharedMemory(*rig->device, 4096).status()),
+           Number(Code::kDeviceLost));
+}
+
+TEST(a_lost_interrupt_costs_a_slice_not_a_hang) {
+  auto rig = MakeRig("gfx950x1", test_context);
+  CHECK(rig != nullptr);
+  // Without a mailbox the GPU completes and tells nobody.
+  const_cast<Signal*>(rig->queue->timeline().signal())->event_mailbox = 0;
+  CHECK_OK(DispatchOnce(*rig, rig->memory.va(), Soon()));
+}
+
+TEST(a_child_of_fork_is_told) {
+  auto rig = MakeRig("gfx950x1", test_context);
+  CHECK(rig != nullptr);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    // No locks, no threads here: only what must not touch the parent's state.
+    int failures = 0;
+    failures += CodeOf(rig->device->Health()) != Code::kWrongProcess;
+    failures += CodeOf(rig->queue->Submit(AqlPacket{}, "child", Soon())) != Code::kWrongProcess;
+    failures += CodeOf(rig->machine->process->OpenDevice(0).status()) != Code::kWrongProcess;
+    failures += CodeOf(Machine::SharedMemory(*rig->device, 4096).status()) != Code::kWrongProcess;
+    rig->queue.reset();  // does nothing to the parent's queue
+    rig->memory.Release().IgnoreError();
+    rig->code.Release().IgnoreError();
+    _exit(failures);
+  }
+  int wait_status = 0;
+  CHECK_EQ(waitpid(child, &wait_status, 0), child);
+  CHECK(WIFEXITED(wait_status));
+  CHECK_EQ(WEXITSTATUS(wait_status), 0);
+  CHECK_OK(DispatchOnce(*rig, rig->memory.va(), Soon()));
+}
+
+}  // namespace
+}  // namespace mainarch::gpu

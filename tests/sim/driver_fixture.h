@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+//
+// The driver of gpu/ on a virtual node whose kernels are host functions. Nothing in these tests is
+// about GPU code; everything is about queues, memory, events and what happens when they fail.
+#ifndef MAINARCH_TESTS_SIM_DRIVER_FIXTURE_H_
+#define MAINARCH_TESTS_SIM_DRIVER_FIXTURE_H_
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gpu/copy_queue.h"
+#include "gpu/kernarg.h"
+#include "gpu/process.h"
+#include "gpu/queue.h"
+#include "sim/host_executor.h"
+#include "sim/sim_sys.h"
+#include "support/test.h"
+
+namespace mainarch::test {
+
+// Long enough for a virtual GPU on a busy machine under a sanitizer; a test that reaches it failed.
+inline gpu::Deadline Soon() { return gpu::Deadline::In(60'000); }
+// For waits that must time out.
+inline gpu::Deadline Briefly() { return gpu::Deadline::In(300); }
+
+// The arguments of kernel "add".
+struct AddArgs {
+  uint64_t address = 0;
+  uint64_t value = 0;
+};
+
+// A node, a process on it, and the code of two kernels:
+//   "add"    u64 at `address` += `value`, once a dispatch
+//   "spin"   never ends
+class Machine {
+ public:
+  // Null and a failed context when the node cannot be made. `text` as ParseNode takes it.
+  static std::unique_ptr<Machine> Create(const std::string& text, Context& test_context) {
+    auto machine = std::make_unique<Machine>();
+    auto config = sim::ParseNode(text);
+    if (!config.ok()) {
+      test_context.Fail(__FILE__, __LINE__, std::string(config.status().message()));
+      return nullptr;
+    }
+    auto executor = std::make_unique<sim::HostExecutor>();
+    machine->executor = executor.get();
+    executor->Register("add", [](sim::HostCall& call) {
+      uint64_t address = 0, value = 0;
+      if (!call.Argument(0, &address) || !call.Argument(8, &value) ||
+          !call.bus().Add64(address, value, call.fault())) {
+        return call.Fault();
+      }
+      return sim::HostCall::Done();
+    });
+    executor->Register("spin", [](sim::HostCall&) { return sim::HostCall::Waiting(); });
+    auto node = sim::Node::Create(*config, std::move(executor));
+    if (!node.ok()) {
+      test_context.Fail(__FILE__, __LINE__, std::string(node.status().message()));
+      return nullptr;
+    }
+    machine->node = *node;
+    machine->sys = std::make_unique<sim::SimSys>(machine->node);
+    machine->text = text;
+    return machine;
+  }
+
+  ~Machine() {
+    process.reset();
+    sys.reset();
+  }
+
+  Status Open() {
+    gpu::ProcessOptions options;
+    options.log = Log(&Machine::OnLog, this, static_cast<int32_t>(LogLevel::kDebug));
+    ASSIGN_OR_RETURN(process, gpu::Process::Open(*sys, options));
+    return {};
+  }
+
+  // A kernel's code in executable VRAM; its descriptor is at the buffer's start.
+  static StatusOr<gpu::Buffer> PlaceCode(gpu::Queue& queue, const std::string& kernel) {
+    const std::vector<uint8_t> image = sim::HostExecutor::ImageOf(kernel);
+    gpu::BufferOptions options;
+    options.executable = true;
+    options.host_access = true;
+    options.label = "test code";
+    ASSIGN_OR_RETURN(gpu::Buffer code,
+                     gpu::Buffer::Allocate(queue.device(), image.size(), options));
+    memcpy(code.host(), image.data(), image.size());
+    RETURN_IF_ERROR(queue.device().FlushHostWrites());
+    RETURN_IF_ERROR(queue.InvalidateCode(code.va(), code.size(), Soon()));
+    return code;
+  }
+
+  static StatusOr<gpu::Buffer> SharedMemory(gpu::Device& device, uint64_t bytes) {
+    gpu::BufferOptions options;
+    options.place = gpu::Place::kSystem;
+    options.caching = gpu::Caching::kUncached;
+    options.label = "shared memory";
+    return gpu::Buffer::Allocate(device, bytes, options);
+  }
+
+  std::vector<std::string> lines() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return log_lines;
+  }
+  static void OnLog(void* user, int32_t, const char* line) {
+    auto* machine = static_cast<Machine*>(user);
+    std::lock_guard<std::mutex> lock(machine->mutex);
+    machine->log_lines.push_back(line);
+  }
+
+  std::string text;
+  sim::HostExecutor* executor = nullptr;
+  std::shared_ptr<sim::Node> node;
+  std::unique_ptr<sim::SimSys> sys;
+  std::unique_ptr<gpu::Process> process;
+  std::mutex mutex;
+  std::vector<std::string> log_lines;
+};
+
+// One dispatch of "add".
+inline gpu::AqlPacket AddPacket(const gpu::Buffer& code, uint64_t kernarg,
+                                const gpu::AqlOrder& order = {}) {
+  gpu::Dispatch dispatch;
+  dispatch.kernel_object = code.va();
+  dispatch.kernarg = kernarg;
+  dispatch.workgroup = {64, 1, 1};
+  dispatch.grid = {64, 1, 1};
+  return gpu::MakeDispatch(dispatch, order);
+}
+
+}  // namespace mainarch::test
+
+#endif  // MAINARCH_TESTS_SIM_DRIVER_FIXTURE_H_

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "gpu/code_object.h"
+
+#include <elf.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "base/fd.h"
+#include "gpu/msgpack.h"
+#include "support/test.h"
+
+namespace mainarch::gpu {
+namespace {
+
+std::vector<uint8_t> Object(const std::string& name) {
+  const char* root = getenv("MAINARCH_BUILD_ROOT");
+  auto text = ReadWholeFile(
+      std::string(root == nullptr ? "build" : root) + "/tests/unit/gpu/kernels_" + name + ".co",
+      1 << 20);
+  if (!text.ok()) return {};
+  return std::vector<uint8_t>(text->begin(), text->end());
+}
+
+const CodeKernel* Find(const CodeObject& object, const std::string& name) {
+  for (const CodeKernel& kernel : object.kernels()) {
+    if (kernel.name == name) return &kernel;
+  }
+  return nullptr;
+}
+
+int CodeNumber(const Status& status) { return static_cast<int>(CodeOf(status)); }
+
+TEST(reads_what_the_compiler_made) {
+  for (const char* name : {"gfx942", "gfx950"}) {
+    auto object = CodeObject::Parse(name, Object(name));
+    CHECK_OK(object);
+    CHECK_EQ(object->kernels().size(), 4u);
+    CHECK_EQ(object->target(), std::string("amdgcn-amd-amdhsa--") + name);
+    const CodeKernel* lds = Find(*object, "with_lds");
+    CHECK(lds != nullptr);
+    CHECK_EQ(lds->descriptor.group_segment_fixed_size, 4096u);
+    CHECK_EQ(lds->kernarg_bytes, lds->descriptor.kernarg_size);
+    CHECK_LT(0u, lds->vgpr_count);
+    CHECK_EQ(lds->vgpr_spills, 0u);
+    const CodeKernel* scratch = Find(*object, "with_scratch");
+    CHECK(scratch != nullptr);
+    CHECK_LE(64u, scratch->descriptor.private_segment_fixed_size);
+
+    const isa::ChipFacts* chip = isa::ChipByName(name);
+    const Status refused = object->CheckRunsOn(*chip, 0);
+    CHECK(absl::StrContains(refused.message(), "kernel with_scratch"));
+    CHECK(absl::StrContains(refused.message(), "the queue has 0"));
+    CHECK_OK(object->CheckRunsOn(*chip, 256));
+  }
+}
+
+TEST(another_chip_is_refused_by_name) {
+  auto object = CodeObject::Parse("kernels", Object("gfx942"));
+  CHECK_OK(object);
+  const Status status = object->CheckRunsOn(*isa::ChipByName("gfx950"), 1024);
+  CHECK_EQ(CodeNumber(status), static_cast<int>(Code::kUnsupported));
+  CHECK_EQ(status.message(), "code object kernels is for gfx942, this gpu is gfx950");
+  auto xnack = CodeObject::Parse("kernels", Object("xnack"));
+  CHECK_OK(xnack);
+  CHECK(absl::StrContains(xnack->CheckRunsOn(*isa::ChipByName("gfx950"), 1024).message(), "xnack"));
+}
+
+TEST(undefined_symbols_and_old_objects_are_refused) {
+  CHECK(absl::StrContains(CodeObject::Parse("u", Object("undefined")).status().message(),
+                          "not_defined_anywhere is undefined"));
+  CHECK(absl::StrContains(CodeObject::Parse("old", Object("abi4")).status().message(),
+                          "ABI version 2"));
+}
+
+TEST(relocation_follows_the_base) {
+  auto object = CodeObject::Parse("kernels", Object("gfx950"));
+  CHECK_OK(object);
+  const uint64_t base = 0x7f0000200000;
+  const std::vector<uint8_t> image = object->Relocate(base);
+  const std::vector<uint8_t> plain = object->Relocate(0);
+  CHECK_EQ(image.size(), object->image_size());
+  // Exactly one word differs: the pointer, by the base; and it points at 42.
+  size_t differing = 0, at = 0;
+  for (size_t i = 0; i + 8 <= image.size(); i += 8) {
+    if (memcmp(image.data() + i, plain.data() + i, 8) == 0) continue;
+    ++differing;
+    at = i;
+  }
+  CHECK_EQ(differing, 1u);
+  uint64_t pointer = 0, offset = 0;
+  memcpy(&pointer, image.data() + at, 8);
+  memcpy(&offset, plain.data() + at, 8);
+  CHECK_EQ(pointer, base + offset);
+  int answer = 0;
+  memcpy(&answer, image.data() + offset, 4);
+  CHECK_EQ(answer, 42);
+}
+
+// Every field of the header that a wrong file may have, and the word that names it.
+TEST(wrong_headers_are_named) {
+  const std::vector<uint8_t> good = Object("gfx950");
+  CHECK(!good.empty());
+  const struct {
+    size_t offset;
+    uint8_t value;
+    const char* text;
+  } kCases[] = {
+      {0, 0x00, "not an ELF file"},
+      {EI_CLASS, ELFCLASS32, "ELF class 1"},
+      {EI_DATA, ELFDATA2MSB, "data 2"},
+      {EI_OSABI, 0, "OS ABI 0"},
+      {EI_ABIVERSION, 9, "ABI version 9"},
+      {offsetof(Elf64_Ehdr, e_machine), 62, "machine 62"},
+      {offsetof(Elf64_Ehdr, e_type), ET_EXEC, "type 2"},
+      {offsetof(Elf64_Ehdr, e_phnum), 0, "0 segments"},
+      {offsetof(Elf64_Ehdr, e_shnum), 0, "0 sections"},
+      {offsetof(Elf64_Ehdr, e_phentsize), 1, "of 1 bytes"},
+  };
+  for (const auto& c : kCases) {
+    std::vector<uint8_t> bad = good;
+    bad[c.offset] = c.value;
+    const Status status = CodeObject::Parse("bad", bad).status();
+    CHECK_EQ(CodeNumber(status), static_cast<int>(Code::kBadModel));
+    CHECK(absl::StrContains(status.message(), c.text));
+    CHECK(absl::StartsWith(status.message(), "code object bad: "));
+  }
+}
+
+TEST(wrong_descriptors_are_named) {
+  const std::vector<uint8_t> good = Object("gfx950");
+  auto object = CodeObject::Parse("good", good);
+  CHECK_OK(object);
+  // .rodata is where its address says, in this object.
+  const size_t kd = Find(*object, "store_one")->descriptor_vaddr;
+  const struct {
+    size_t offset;
+    uint8_t value;
+    const char* text;
+  } kCases[] = {{12, 1, "reserved bits"},        {24, 1, "reserved bits"},
+                {60, 1, "reserved bits"},        {57, 0x04, "wave32"},
+                {56, 0x01, "scratch set-up"},    {16, 0x01, "256-byte aligned"},
+                {22, 0x7f, "executable segment"}};
+  for (const auto& c : kCases) {
+    std::vector<uint8_t> bad = good;
+    bad[kd + c.offset] |= c.value;
+    const Status status = CodeObject::Parse("bad", bad).status();
+    CHECK(absl::StrContains(status.message(), "store_one"));
+    CHECK(absl::StrContains(status.message(), c.text));
+  }
+}
+
+TEST(every_truncation_and_many_flips_are_survived) {
+  const std::vector<uint8_t> good = Object("gfx950");
+  for (size_t size = 0; size < good.size(); size += 7) {
+    CHECK(!CodeObject::Parse("cut", absl::MakeConstSpan(good).first(size)).ok());
+  }
+  for (size_t i = 0; i < good.size(); i += 3) {
+    std::vector<uint8_t> bad = good;
+    bad[i] ^= 0xff;
+    auto object = CodeObject::Parse("flipped", bad);
+    if (object.ok()) object->Relocate(0x200000);
+  }
+}
+
+TEST(msgpack_is_bounded) {
+  const uint8_t kHugeMap[] = {0xdf, 0xff, 0xff, 0xff, 0xff, 0x00};
+  CHECK(absl::StrContains(MsgpackReader(kHugeMap).Map().status().message(), "larger than"));
+  const std::vector<uint8_t> deep(100, 0x91);
+  CHECK(absl::StrContains(MsgpackReader(deep).Skip().message(), "nested too deeply"));
+  const uint8_t kCutString[] = {0xa5, 'a', 'b'};
+  CHECK(!MsgpackReader(kCutString).String().ok());
+  const uint8_t kAll[] = {0xc0, 0xc2, 0xc4, 1, 9,    0xca, 0, 0,    0,    0,   0xcd, 1,
+                          2,    0xd1, 0,    0, 0xe0, 0x92, 1, 0x81, 0xa1, 'k', 0xc3};
+  MsgpackReader reader(kAll);
+  for (int i = 0; i < 8; ++i) CHECK_OK(reader.Skip());
+  CHECK(reader.AtEnd());
+  const uint8_t kNumber[] = {0xcd, 0x01, 0x02};
+  const auto number = MsgpackReader(kNumber).Unsigned();
+  CHECK_OK(number);
+  CHECK_EQ(*number, 0x102u);
+  CHECK(!MsgpackReader(kNumber).String().ok());
+  CHECK(!MsgpackReader({}).Skip().ok());
+}
+
+}  // namespace
+}  // namespace mainarch::gpu
