@@ -65,16 +65,64 @@ std::string ConstantName(int code, char type) {
   return kFloat32[code - 240];
 }
 
-std::string LiteralText(const Inst& inst, char type) {
-  return Hex(type == 'H' || type == 'h' ? inst.literal & 0xffff : inst.literal);
+// A literal whose value an inline constant could carry is printed so that it stays a literal.
+bool IsInline(uint32_t value, bool half) {
+  static constexpr uint32_t kFloatBits[] = {0x3f000000, 0xbf000000, 0x3f800000,
+                                            0xbf800000, 0x40000000, 0xc0000000,
+                                            0x40800000, 0xc0800000, 0x3e22f983};
+  static constexpr uint16_t kHalf[] = {0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000,
+                                       0xc000, 0x4400, 0xc400, 0x3118};
+  const int32_t number = half ? static_cast<int16_t>(value) : static_cast<int32_t>(value);
+  if (number >= -16 && number <= 64) return true;
+  for (int i = 0; i < 9; ++i) {
+    if (half ? (value & 0xffff) == kHalf[i] : value == kFloatBits[i]) return true;
+  }
+  return false;
 }
 
-std::string Register(const Inst& inst, int code, int width, char type) {
+// A double whose high half is the literal.
+const char* Double(uint32_t high) {
+  static constexpr uint32_t kBits[] = {0x3fe00000, 0xbfe00000, 0x3ff00000, 0xbff00000,
+                                       0x40000000, 0xc0000000, 0x40100000, 0xc0100000};
+  for (int i = 0; i < 8; ++i) {
+    if (high == kBits[i]) return kFloat32[i];
+  }
+  return nullptr;
+}
+
+std::string LiteralText(const Inst& inst, const Operand& o) {
+  const uint32_t value = inst.literal;
+  const absl::string_view name = inst.name();
+  if (o.field == 'k') return Hex(value);
+  const bool f64 = o.type == 'D' && name.find("f64") != std::string::npos;
+  if (f64 && value == 0) return "0";
+  if (f64 && Double(value) != nullptr) return Double(value);
+  const bool half = o.type == 'H';
+  const bool bf16 = name == "v_dot2c_f32_bf16";
+  const bool packed = name == "v_dot2c_f32_f16" || name == "v_pk_fmac_f16";
+  const bool small = value + 16 <= 80;
+  const bool carried = name == "v_cvt_f32_bf16"
+                           ? static_cast<uint16_t>(value + 16) <= 80 ||
+                                 IsInline(value << 16, false) || (value & 0xffff) == 0x3e22
+                       : f64           ? false
+                       : o.type == 'D' ? value <= 64
+                       : bf16          ? small || (value < 65536 && IsInline(value << 16, false))
+                       : packed        ? small || (value < 0xfff0 && IsInline(value, true))
+                                       : IsInline(value, half);
+  if (carried) return absl::StrCat("lit(", Hex(value), ")");
+  return Hex(half || o.type == 'h' ? value & 0xffff : value);
+}
+
+std::string Register(int code, int width, char type = 'I') {
   if (code >= reg::kAgpr) return Tuple("a", code - reg::kAgpr, width);
   if (code >= reg::kVgpr) return Tuple("v", code - reg::kVgpr, width);
-  if (code == reg::kLiteral) return LiteralText(inst, type);
   if (code >= 128) return ConstantName(code, type);
   return ScalarName(code, width);
+}
+
+std::string Register(const Inst& inst, const Operand& o) {
+  if (o.code == reg::kLiteral) return LiteralText(inst, o);
+  return Register(o.code, o.width, o.type);
 }
 
 int SourceIndex(char field) { return field == 'a' ? 0 : field == 'b' ? 1 : field == 'c' ? 2 : -1; }
@@ -92,7 +140,7 @@ std::string Negate(int code, bool abs, const std::string& text) {
 }
 
 std::string SourceText(const Inst& inst, const Operand& o) {
-  std::string text = Register(inst, o.code, o.width, o.type);
+  std::string text = Register(inst, o);
   const int i = SourceIndex(o.field);
   if (i < 0 || inst.row->family == Family::kVop3p) {
     if (i >= 0 && IsMix(inst)) {
@@ -152,8 +200,8 @@ std::string MaiModifiers(const Inst& inst) {
   std::string text;
   const bool scaled = inst.encoding == Encoding::kScaledMfma;
   if (scaled) {
-    absl::StrAppend(&text, ", ", Register(inst, inst.scale_src[0], 1, 'I'), ", ",
-                    Register(inst, inst.scale_src[1], 1, 'I'));
+    absl::StrAppend(&text, ", ", Register(inst.scale_src[0], 1), ", ",
+                    Register(inst.scale_src[1], 1));
     // The lists have a third place for the unused source.
     if (inst.scale_opsel != 0) absl::StrAppend(&text, List("op_sel", inst.scale_opsel, 3));
     absl::StrAppend(&text, List("op_sel_hi", inst.scale_opsel_hi, 3));
@@ -299,7 +347,7 @@ std::string BufferFormat(int format) {
 
 std::string OperandText(const Inst& inst, char field) {
   const Operand* o = inst.Find(field);
-  return o == nullptr ? std::string() : Register(inst, o->code, o->width, o->type);
+  return o == nullptr ? std::string() : Register(inst, *o);
 }
 
 void Join(std::string* text, absl::string_view item) {
@@ -313,7 +361,7 @@ std::string BufferOperands(const Inst& inst) {
   if (!inst.lds) Join(&text, OperandText(inst, 'D'));
   Join(&text, inst.offen || inst.idxen ? OperandText(inst, 'A') : "off");
   Join(&text, OperandText(inst, 'r'));
-  Join(&text, Register(inst, inst.soffset, 1, 'I'));
+  Join(&text, Register(inst.soffset, 1));
   if (inst.row->family == Family::kMtbuf) text += BufferFormat(inst.format);
   absl::StrAppend(&text, inst.idxen ? " idxen" : "", inst.offen ? " offen" : "",
                   Offset(inst.offset), CacheBits(inst), inst.lds ? " lds" : "");

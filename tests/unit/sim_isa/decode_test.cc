@@ -78,6 +78,10 @@ void RandomWords(const OpRow& row, Random& random, uint32_t words[4]) {
   const uint64_t r = random();
   const bool vop32 =
       row.family == Family::kVop1 || row.family == Family::kVop2 || row.family == Family::kVopc;
+  const bool scalar =
+      row.family == Family::kSop1 || row.family == Family::kSop2 || row.family == Family::kSopc;
+  if ((scalar || vop32) && r % 8 == 2) w |= 0xff;  // a literal
+  if (vop32 && r % 8 == 2) w &= ~0x100ull;
   if (vop32 && r % 8 < 2) w = (w & ~0x1ffull) | (r % 2 ? 249 : 250);
   if (row.family == Family::kVop3p && r % 4) w |= uint64_t{1} << 40 | uint64_t{1} << 49;
   if (row.family == Family::kVop3 && r % 4 == 0) w |= uint64_t{1} << 40 | uint64_t{1} << 49;
@@ -99,6 +103,18 @@ void RandomWords(const OpRow& row, Random& random, uint32_t words[4]) {
       words[1] &= ~MasksOf(row).sdwa_refused & ~0x40400000u;
     } else {
       words[1] &= ~MasksOf(row).dpp_refused & ~0x00060000u;
+    }
+  }
+  if (!vop32 || r % 8 >= 2) {
+    // Literals that an inline constant could carry, and their neighbours.
+    static constexpr uint32_t kEdges[] = {
+        0,          1,          64,         65,         0xffffffff, 0xfffffff0,
+        0xffffffef, 0xffff,     0x3f800000, 0x3e22f983, 0xc0800000, 0x3c00,
+        0xc400,     0x3118,     0x13c00,    0x3f000001, 0xfff0,     0x12340040,
+        0x3ff00000, 0x40100000, 0x3f80,     0x3e22};
+    if (r >> 40 & 3 && words[1] != 0 && (words[0] & (vop32 ? 0x1ff : 0xff)) == 255 &&
+        (vop32 || scalar)) {
+      words[1] = kEdges[(r >> 42) % std::size(kEdges)];
     }
   }
   words[2] = static_cast<uint32_t>(random());
