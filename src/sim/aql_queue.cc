@@ -32,6 +32,26 @@ constexpr size_t kMostRunning = 8;  // dispatches of one queue at the same time
 constexpr int kPacketsPerStep = 4;
 constexpr uint64_t kSliceBudget = 4096;  // wave-instructions
 
+// The kernel's number of an error, for a runtime that is told through its save area.
+uint32_t ExceptionCodeOf(QueueError error) {
+  switch (error) {
+    case QueueError::kDims:
+      return 16;
+    case QueueError::kGroupMemory:
+      return 17;
+    case QueueError::kCode:
+      return 18;
+    case QueueError::kWorkgroup:
+      return 21;
+    case QueueError::kRegisters:
+      return 22;
+    case QueueError::kVendorPacket:
+      return 23;
+    default:
+      return 20;  // unsupported packet
+  }
+}
+
 bool PicksInvalidation(const NodeConfig& config, Rng& rng) {
   if (config.invalidate_slots == NodeConfig::Invalidate::kRandom) return rng.OneIn(2);
   return config.invalidate_slots == NodeConfig::Invalidate::kAlways;
@@ -535,6 +555,7 @@ bool AqlQueue::Fail(QueueError error, const std::string& why) {
   host().Note(absl::StrCat("compute queue ", id(), " stops with error ",
                            absl::Hex(static_cast<uint32_t>(error)), ": ", why));
   state_ = State::kHalted;
+  host().OnPacketError(*this, ExceptionCodeOf(error));
   const uint64_t queue = QueueVa();
   if (queue == 0) return false;
   MemoryFault fault;

@@ -7,7 +7,8 @@
 // unmapped or stale code is noticed as it would be with instructions. As hardware does, a GPU
 // remembers what it fetched from an address until its instruction caches are invalidated.
 //
-// Threads: Register any time; the rest is the machine's.
+// Threads: Register any time; the rest is the machine's. A host function runs inside a sweep of the
+// machine: it must not block and must not call the driver (ioctl, mmap), which waits for the sweep.
 #ifndef MAINARCH_SIM_HOST_EXECUTOR_H_
 #define MAINARCH_SIM_HOST_EXECUTOR_H_
 

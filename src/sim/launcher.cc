@@ -113,6 +113,38 @@ Status WriteTree(const VirtualFs& fs, const std::string& root) {
   return absl::OkStatus();
 }
 
+StatusOr<LaunchOptions> ParseLaunch(absl::Span<const std::string> arguments,
+                                    const std::string& library) {
+  LaunchOptions options;
+  options.library = library;
+  size_t at = 0;
+  while (at < arguments.size() && absl::StartsWith(arguments[at], "--")) {
+    const absl::string_view name = arguments[at];
+    ++at;
+    if (name == "--") break;
+    std::string* value = name == "--node"      ? &options.node
+                         : name == "--faults"  ? &options.faults
+                         : name == "--log"     ? &options.log
+                         : name == "--library" ? &options.library
+                                               : nullptr;
+    if (value == nullptr) {
+      return Error(Code::kInvalidArgument, "sim: unknown option ", name,
+                   "; known: --node --faults --log --library");
+    }
+    if (at == arguments.size()) {
+      return Error(Code::kInvalidArgument, "sim: option ", name, " needs a value");
+    }
+    *value = arguments[at++];
+  }
+  options.command.assign(arguments.begin() + static_cast<ptrdiff_t>(at), arguments.end());
+  if (options.command.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "sim: no program named; try: sim --node gfx90ax2 -- rocminfo");
+  }
+  RETURN_IF_ERROR(ParseNode(options.node).status());
+  return options;
+}
+
 StatusOr<int> RunProgram(const LaunchOptions& options) {
   if (options.command.empty()) return Error(Code::kInvalidArgument, "no program to run");
   ASSIGN_OR_RETURN(const NodeConfig config, ParseNode(options.node));

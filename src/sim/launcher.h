@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "base/status.h"
 #include "sim/virtual_fs.h"
 
@@ -33,6 +34,11 @@ struct LaunchOptions {
 
 // Writes the files of a node under an existing directory; devices become empty files.
 Status WriteTree(const VirtualFs& fs, const std::string& root);
+
+// What stands behind `mainarch sim`: [--node NODE] [--faults SCRIPT] [--log FILE] [--library FILE]
+// [--] PROGRAM ARGUMENTS. `library` is used when none is named. An error names the argument.
+StatusOr<LaunchOptions> ParseLaunch(absl::Span<const std::string> arguments,
+                                    const std::string& library);
 
 // Runs the command to its end. Returns its exit code, 128 + n for one that signal n ended.
 StatusOr<int> RunProgram(const LaunchOptions& options);

@@ -119,9 +119,15 @@ void GpuVm::OnException(HwQueue& queue, WaveException exception, const std::stri
   const uint32_t code = static_cast<uint32_t>(exception);
   Note(
       absl::StrCat("sq_intr: error ", code, " in ", queue.engine(), " ", queue.id(), ": ", detail));
-  // Only a second-level trap handler of an enabled runtime tells the client.
+  // Without a second-level trap handler nobody is told.
+  if (trap_handler != 0) TellRuntime(queue, code);
+}
+
+void GpuVm::OnPacketError(HwQueue& queue, uint32_t code) { TellRuntime(queue, code); }
+
+void GpuVm::TellRuntime(const HwQueue& queue, uint32_t code) {
   const uint64_t area = queue.setup().save_area_va;
-  if (trap_handler == 0 || !process_->runtime_enabled_ || area == 0) return;
+  if (!process_->runtime_enabled_ || area == 0) return;
   const Bus bus(*this);
   uapi::CwsrHeader header;
   uint64_t reasons = 0;

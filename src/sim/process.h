@@ -50,6 +50,7 @@ class GpuVm final : public GpuContext, public QueueHost {
   void Interrupt(uint32_t context_id, int bits) override;
   void OnFault(HwQueue& queue, const MemoryFault& fault) override;
   void OnException(HwQueue& queue, WaveException exception, const std::string& detail) override;
+  void OnPacketError(HwQueue& queue, uint32_t code) override;
   void OnTrouble(HwQueue& queue, Trouble trouble) override;
 
   // The driver's record.
@@ -62,6 +63,9 @@ class GpuVm final : public GpuContext, public QueueHost {
   uint64_t trap_memory = 0;
 
  private:
+  // Tells an enabled runtime through the error payload that its save area names.
+  void TellRuntime(const HwQueue& queue, uint32_t code);
+
   Node* node_;
   Process* process_;
   const uint32_t gpu_;

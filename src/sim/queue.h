@@ -41,6 +41,8 @@ class QueueHost {
   virtual void OnFault(HwQueue& queue, const MemoryFault& fault) = 0;
   // Waves of a dispatch halted.
   virtual void OnException(HwQueue& queue, WaveException exception, const std::string& detail) = 0;
+  // The packet processor refused a packet; `code` is the kernel's EC_QUEUE_* number.
+  virtual void OnPacketError(HwQueue& queue, uint32_t code) = 0;
   // The engine is stuck, or worse.
   virtual void OnTrouble(HwQueue& queue, Trouble trouble) = 0;
 };

@@ -33,8 +33,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
-#include "sim/host_executor.h"
 #include "sim/launcher.h"
+#include "sim/open.h"
 #include "sim/sim_sys.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -105,7 +105,7 @@ SimSys* MakeSys() {
   const char* text = getenv(kNodeVariable);
   const StatusOr<NodeConfig> config = ParseNode(text == nullptr ? "gfx950x8" : text);
   if (!config.ok()) return Complain(std::string(config.status().message())), nullptr;
-  StatusOr<std::shared_ptr<Node>> node = Node::Create(*config, std::make_unique<HostExecutor>());
+  StatusOr<std::shared_ptr<Node>> node = Node::Create(*config, MakeExecutor(*config));
   if (!node.ok()) return Complain(std::string(node.status().message())), nullptr;
   if (const char* faults = getenv(kScriptVariable); faults != nullptr) {
     const Status added = (*node)->script().Add(faults);

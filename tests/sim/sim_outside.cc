@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Programs that know nothing of the virtual node see it through the preloaded library. The most
-// demanding one is Debian's rocminfo: it runs AMD's own runtime up to the list of agents.
+// Programs that know nothing of the virtual node see it through the preloaded library: ordinary
+// tools, Debian's rocminfo, and a small client of AMD's own runtime (outside/rocr_client.cc).
 #include <unistd.h>
 
 #include <cstdlib>
@@ -27,7 +27,7 @@ std::string OutputOf(const std::string& node, const std::string& command, int* c
   options.node = node;
   options.library = Library();
   options.log = log;
-  options.command = {"/bin/sh", "-c", command + " > " + path + " 2>&1"};
+  options.command = {"/bin/sh", "-c", "{ " + command + "; } > " + path + " 2>&1"};
   const StatusOr<int> result = RunProgram(options);
   *code = result.ok() ? *result : -1;
   std::ifstream file(path);
@@ -91,6 +91,21 @@ TEST(a_wrong_node_or_library_is_refused_by_name) {
   CHECK(library.status().message().find("/nowhere") != absl::string_view::npos);
 }
 
+TEST(the_command_line_names_node_faults_log_and_program) {
+  const std::vector<std::string> good = {"--node", "gfx942x2", "--faults", "hang=0@1",
+                                         "--",     "ls",       "--color"};
+  const StatusOr<LaunchOptions> options = ParseLaunch(good, "/lib/x.so");
+  CHECK_OK(options);
+  CHECK_EQ(options->node, "gfx942x2");
+  CHECK_EQ(options->faults, "hang=0@1");
+  CHECK_EQ(options->library, "/lib/x.so");
+  CHECK_EQ(options->command.size(), 2u);
+  CHECK_EQ(options->command[1], "--color");
+  const std::vector<std::vector<std::string>> bad = {
+      {}, {"--node"}, {"--nodes", "gfx942"}, {"--node", "gfx942"}, {"--node", "gfx1", "ls"}};
+  for (const auto& arguments : bad) CHECK(!ParseLaunch(arguments, "").ok());
+}
+
 TEST(rocminfo_lists_the_agents_of_gfx90ax2) {
   if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
   if (access("/usr/bin/rocminfo", X_OK) != 0) SKIP("rocminfo is not installed");
@@ -106,6 +121,27 @@ TEST(rocminfo_lists_the_agents_of_gfx90ax2) {
   CHECK_EQ(CountOf(text, "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-"), 2);
   CHECK_EQ(CountOf(text, "Compute Unit:            104"), 2);
   CHECK(text.find("*** Done ***") != std::string::npos);
+}
+
+TEST(amds_runtime_runs_queues_and_copies) {
+  if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
+  const char* root = std::getenv("MAINARCH_BUILD_ROOT");
+  const std::string client = std::string(root == nullptr ? "." : root) + "/tests/sim/rocr_client";
+  if (access(client.c_str(), X_OK) != 0) SKIP("libhsa-runtime-dev is not installed");
+  // Minor 11 is the driver of that runtime's time; 17 looks at queue buffers far more strictly.
+  for (const char* node : {"gfx90ax2,minor=11", "gfx90ax2,minor=17,seed=3", "gfx90ax4,seed=8"}) {
+    const std::string log = mainarch::test::ScratchDirectory() + "/log";
+    int code = 0;
+    const std::string text = OutputOf(node, client, &code, log);
+    if (code != 0 || text.find("done") == std::string::npos) {
+      test_context.Fail(__FILE__, __LINE__, std::string(node) + ": " + text);
+      return;
+    }
+    std::stringstream notes;
+    notes << std::ifstream(log).rdbuf();
+    CHECK_EQ(notes.str().find("hangs"), std::string::npos);
+    CHECK_EQ(notes.str().find("fault"), std::string::npos);
+  }
 }
 
 }  // namespace

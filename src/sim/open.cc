@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#include "sim/open.h"
+
+#include "sim/host_executor.h"
+#include "sim/isa/executor.h"
+
+namespace mainarch::sim {
+
+std::unique_ptr<Executor> MakeExecutor(const NodeConfig& config) {
+  // gfx90a is there to be listed and for queues and copies: its instructions are not interpreted.
+  if (config.profile->isa == "gfx90a") return std::make_unique<HostExecutor>();
+  return std::make_unique<isa::IsaExecutor>();
+}
+
+StatusOr<std::unique_ptr<SimSys>> OpenSim(absl::string_view text) {
+  ASSIGN_OR_RETURN(const NodeConfig config, ParseNode(text));
+  ASSIGN_OR_RETURN(std::shared_ptr<Node> node, Node::Create(config, MakeExecutor(config)));
+  return std::make_unique<SimSys>(std::move(node));
+}
+
+}  // namespace mainarch::sim
