@@ -243,18 +243,10 @@ Status CopyQueue::Poll(uint64_t address, uint32_t reference, uint32_t mask, Poll
 }
 
 Status CopyQueue::WaitFor(const Timeline& timeline, uint64_t point, Deadline deadline) {
-  auto poll = timeline.PollFor(point);
-  if (CodeOf(poll.status()) == Code::kBusy) {
-    // Once in 2^32 points: come within 32 bits of it on the host.
-    RETURN_IF_ERROR(WaitUntil(
-        device_, nullptr, deadline,
-        [&]() -> StatusOr<bool> { return timeline.PollFor(point).ok(); },
-        [&] { return absl::StrCat("the high half of point ", point); }));
-    poll = timeline.PollFor(point);
-  }
-  if (!poll.ok()) return poll.status();
-  if (poll->function == PollFunction::kAlways) return {};
-  return Poll(timeline.value_va(), poll->reference, 0xffffffff, poll->function, deadline);
+  RETURN_IF_ERROR(device_.Health());
+  ASSIGN_OR_RETURN(const Timeline::Poll poll, PollOrWait(device_, timeline, point, deadline));
+  if (poll.function == PollFunction::kAlways) return {};
+  return Poll(timeline.value_va(), poll.reference, 0xffffffff, poll.function, deadline);
 }
 
 Status CopyQueue::Timestamp(uint64_t address, Deadline deadline) {

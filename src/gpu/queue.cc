@@ -228,6 +228,13 @@ StatusOr<uint64_t> Queue::SubmitSignalled(AqlPacket packet, const char* label, D
   return point;
 }
 
+Status Queue::WaitFor(const Timeline& timeline, uint64_t point, Deadline deadline) {
+  RETURN_IF_ERROR(device_.Health());
+  ASSIGN_OR_RETURN(const Timeline::Poll poll, PollOrWait(device_, timeline, point, deadline));
+  if (poll.function == PollFunction::kAlways) return {};
+  return Submit(timeline.BarrierOn(poll, {}), "wait for another queue", deadline);
+}
+
 void Queue::Ring() {
   if (write_index_ == rung_.load(std::memory_order_relaxed)) return;
   rung_.store(write_index_, std::memory_order_relaxed);

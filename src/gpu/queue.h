@@ -51,6 +51,8 @@ class Queue {
   Status Submit(const AqlPacket& packet, const char* label, Deadline deadline);
   // Sets barrier bit and completion signal; returns the point that the packet completes.
   StatusOr<uint64_t> SubmitSignalled(AqlPacket packet, const char* label, Deadline deadline);
+  // Holds what is submitted from here on until `point` of another queue's timeline.
+  Status WaitFor(const Timeline& timeline, uint64_t point, Deadline deadline);
   void Ring();
 
   Status Wait(uint64_t point, Deadline deadline);

@@ -32,34 +32,41 @@ Timeline& Timeline::operator=(Timeline&& other) noexcept {
 uint64_t Timeline::Completed() const {
   const int64_t value = slot_.Value();
   if (kind_ == Kind::kSignal) return static_cast<uint64_t>(kStart - value);
-  // The word is at most 2^31 behind what was issued.
-  const uint64_t issued = issued_.load(std::memory_order_relaxed);
-  return issued -
-         static_cast<uint32_t>(static_cast<uint32_t>(issued) - static_cast<uint32_t>(value));
+  // The value was read first, so `issued` is not behind it.
+  return CompletedOfFence(issued_.load(std::memory_order_acquire), static_cast<uint32_t>(value));
 }
 
-AqlPacket Timeline::BarrierFor(uint64_t point, const AqlOrder& order) const {
-  if (kind_ == Kind::kSignal) {
-    return MakeBarrierValue(signal_va(), kStart - static_cast<int64_t>(point) + 1, -1,
-                            ValueCondition::kLess, order);
-  }
-  // The word's high half is always 0.
-  return MakeBarrierValue(signal_va(), static_cast<int64_t>(point & 0xffffffff), 0xffffffff,
-                          ValueCondition::kGreaterEqual, order);
+AqlPacket Timeline::BarrierOn(const Poll& poll, const AqlOrder& order) const {
+  // The packet knows "less" and "greater or equal" only.
+  const bool less = poll.function == PollFunction::kLessEqual;
+  return MakeBarrierValue(signal_va(), int64_t{poll.reference} + (less ? 1 : 0), 0xffffffff,
+                          less ? ValueCondition::kLess : ValueCondition::kGreaterEqual, order);
 }
 
-StatusOr<Timeline::Poll> Timeline::PollFor(uint64_t point) const {
-  const uint64_t completed = Completed();
+StatusOr<Timeline::Poll> Timeline::PollBetween(Kind kind, uint64_t completed, uint64_t point) {
   if (completed >= point) return Poll{};
-  if (point >> 32 != completed >> 32) {
-    return Error(Code::kBusy, "point ", point, " cannot be polled for from point ", completed,
-                 ": their high halves differ");
+  if (point >> 32 != completed >> 32 || (point + kLateness) >> 32 != point >> 32) {
+    return Error(Code::kBusy, "point ", point, " cannot be compared in 32 bits from point ",
+                 completed);
   }
-  if (kind_ == Kind::kSignal) {
+  if (kind == Kind::kSignal) {
     return Poll{static_cast<uint32_t>(kStart - static_cast<int64_t>(point)),
                 PollFunction::kLessEqual};
   }
   return Poll{static_cast<uint32_t>(point), PollFunction::kGreaterEqual};
+}
+
+StatusOr<Timeline::Poll> PollOrWait(Device& device, const Timeline& timeline, uint64_t point,
+                                    Deadline deadline) {
+  auto poll = timeline.PollFor(point);
+  if (CodeOf(poll.status()) != Code::kBusy) return poll;
+  RETURN_IF_ERROR(WaitUntil(
+      device, nullptr, deadline, [&]() -> StatusOr<bool> { return timeline.PollFor(point).ok(); },
+      [&] {
+        return absl::StrCat("point ", point, " of another queue, which is at ",
+                            timeline.Completed());
+      }));
+  return timeline.PollFor(point);
 }
 
 }  // namespace mainarch::gpu

@@ -19,14 +19,14 @@
 #include "gpu/device.h"
 #include "gpu/event.h"
 #include "gpu/sdma.h"
+#include "gpu/wait.h"
 
 namespace mainarch::gpu {
 
 class Timeline {
  public:
   enum class Kind : uint8_t { kSignal, kFence };
-  // What the signal holds at point 0. Its low half is all ones: 2^32 points pass before an engine
-  // that compares 32 bits must look at the high half.
+  // What the signal holds at point 0; its low half is all ones, to wrap when the points' does.
   static constexpr int64_t kStart = 0x3fffffff'ffffffff;
 
   Timeline() = default;
@@ -46,15 +46,27 @@ class Timeline {
   uint64_t signal_va() const { return slot_.va(); }
   uint64_t value_va() const { return slot_.va() + offsetof(Signal, value); }
 
-  // A packet that holds a compute queue until `point` is reached.
-  AqlPacket BarrierFor(uint64_t point, const AqlOrder& order) const;
-  // The 32-bit comparison that holds a copy queue until `point` is reached. Busy: the point is so
-  // far ahead that 32 bits do not tell (2^32 points at most); wait for an earlier one first.
+  // What a device compares to hold a queue until `point` is reached; kAlways: it is reached
+  // already. Engines compare 32 bits, so near a multiple of 2^32 points there is no such comparison
+  // and the answer is Busy: then the host must wait instead (Queue::WaitFor and CopyQueue::WaitFor
+  // do).
   struct Poll {
     uint32_t reference = 0;
     PollFunction function = PollFunction::kAlways;
   };
-  StatusOr<Poll> PollFor(uint64_t point) const;
+  StatusOr<Poll> PollFor(uint64_t point) const { return PollBetween(kind_, Completed(), point); }
+
+  // The arithmetic by itself, for tests of what happens only after 2^32 points.
+  static uint64_t CompletedOfFence(uint64_t issued, uint32_t word) {
+    return issued - static_cast<uint32_t>(static_cast<uint32_t>(issued) - word);
+  }
+  static StatusOr<Poll> PollBetween(Kind kind, uint64_t completed, uint64_t point);
+  // A device may look late; it must still be in the same 2^32 points when it does. So many points
+  // before the end of them no comparison is handed out.
+  static constexpr uint64_t kLateness = uint64_t{1} << 24;
+
+  // A packet that holds a compute queue on such a comparison.
+  AqlPacket BarrierOn(const Poll& poll, const AqlOrder& order) const;
 
  private:
   Kind kind_ = Kind::kSignal;
@@ -62,6 +74,10 @@ class Timeline {
   Event event_;
   std::atomic<uint64_t> issued_{0};
 };
+
+// A comparison for a device, made by waiting on the host where there is none yet.
+StatusOr<Timeline::Poll> PollOrWait(Device& device, const Timeline& timeline, uint64_t point,
+                                    Deadline deadline);
 
 }  // namespace mainarch::gpu
 

@@ -237,7 +237,7 @@ TEST(copies_wait_for_compute_and_compute_for_copies) {
     CHECK_OK((*copy)->Copy(va + 64, va, 8, Soon()));
     auto copied = (*copy)->Submit(Soon());
     CHECK_OK(copied);
-    CHECK_OK((*compute)->Submit((*copy)->timeline().BarrierFor(*copied, {}), "barrier", Soon()));
+    CHECK_OK((*compute)->WaitFor((*copy)->timeline(), *copied, Soon()));
     auto second = (*compute)->SubmitSignalled(AddPacket(*code, va + 512), "second", Soon());
     CHECK_OK(second);
     (*compute)->Ring();

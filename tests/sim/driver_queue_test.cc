@@ -179,7 +179,7 @@ TEST(barriers_order_two_queues) {
     words[11] = va + 16;
     auto produced = (*first)->SubmitSignalled(AddPacket(*code1, va + 64), "produce", Soon());
     CHECK_OK(produced);
-    CHECK_OK((*second)->Submit((*first)->timeline().BarrierFor(*produced, {}), "barrier", Soon()));
+    CHECK_OK((*second)->WaitFor((*first)->timeline(), *produced, Soon()));
     auto consumed = (*second)->SubmitSignalled(AddPacket(*code2, va + 80), "consume", Soon());
     CHECK_OK(consumed);
     (*second)->Ring();
