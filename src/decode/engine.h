@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "backend/backend.h"
 #include "base/status.h"
+#include "decode/options.h"
 #include "model/model.h"
 
 namespace mainarch::decode {
@@ -27,47 +28,17 @@ struct EngineOptions {
   uint32_t max_sequences = 0;        // 0: 1
   uint32_t max_sequence_tokens = 0;  // 0: the model's own limit; more than it is refused
   uint32_t max_step_tokens = 0;      // rows a step, 0: chosen
-  uint64_t kv_tokens = 0;            // capacity of the KV pool, 0: max_sequences * max_sequence_tokens
+  uint64_t kv_tokens = 0;  // capacity of the KV pool, 0: max_sequences * max_sequence_tokens
   backend::KvType kv_type = backend::KvType::kBF16;
-};
-
-struct LogitBias {
-  uint32_t token;
-  float bias;  // added to the raw logit; -INFINITY bans the token
-};
-
-// Zero values are the defaults: greedy, no limits.
-struct SequenceOptions {
-  bool manual = false;  // the caller samples: read logits, append the chosen token
-  bool ignore_eos = false;
-  uint64_t seed = 0;
-  float temperature = 0;  // < 1e-5: greedy
-  float top_p = 0;        // 0 or >= 1: off
-  float min_p = 0;
-  uint32_t top_k = 0;
-  float repetition_penalty = 0;  // 0 or 1: off
-  float frequency_penalty = 0;
-  float presence_penalty = 0;
-  uint32_t min_tokens = 0;  // EOS and stop tokens are banned before so many produced tokens
-  uint32_t max_tokens = 0;  // 0: until a stop token or the length limit
-  uint32_t logprobs = 0;    // top-n log-probabilities (raw logits) kept per produced token, <= 32
-  std::vector<uint32_t> stop_tokens;
-  std::vector<std::vector<uint32_t>> stop_sequences;  // token sequences that end generation
-  std::vector<LogitBias> logit_bias;
 };
 
 enum class Finish : uint32_t {
   kNone = 0,
-  kEos = 1,         // an end token of the model; it is the last token produced
-  kStopToken = 2,   // one of stop_tokens; it is the last token produced
+  kEos = 1,        // an end token of the model; it is the last token produced
+  kStopToken = 2,  // one of stop_tokens; it is the last token produced
   kStopSequence = 3,
   kMaxTokens = 4,
-  kLength = 5,      // max_sequence_tokens reached
-};
-
-struct Logprob {
-  uint32_t token = 0;
-  float logprob = 0;
+  kLength = 5,  // max_sequence_tokens reached
 };
 
 struct SequenceInfo {
@@ -98,10 +69,12 @@ class Engine {
                                                   const EngineOptions& options);
   virtual ~Engine() = default;
 
-  // Starts one step over all sequences that have work; false: none has. Busy while one is in flight.
+  // Starts one step over all sequences that have work; false: none has. Busy while one is in
+  // flight.
   virtual StatusOr<bool> Submit() = 0;
-  // True when the step in flight has ended well (or none was); false on time-out. timeout_ns < 0 waits
-  // for ever. The error of a failed or cancelled step; its sequences are as they were before it.
+  // True when the step in flight has ended well (or none was); false on time-out. timeout_ns < 0
+  // waits for ever. The error of a failed or cancelled step; its sequences are as they were before
+  // it.
   virtual StatusOr<bool> Wait(int64_t timeout_ns) = 0;
   // Submit and Wait on the calling thread; false: no sequence had work.
   virtual StatusOr<bool> RunStep() = 0;

@@ -40,9 +40,8 @@ void Scheduler::Sort(absl::Span<const SequenceView> sequences) {
     (sequences[i].pending == 1 ? decoders_ : prompts_).push_back(i);
     if (oldest_ == kNobody || sequences[i].arrival < sequences[oldest_].arrival) oldest_ = i;
   }
-  std::sort(prompts_.begin(), prompts_.end(), [&](uint32_t a, uint32_t b) {
-    return sequences[a].arrival < sequences[b].arrival;
-  });
+  std::sort(prompts_.begin(), prompts_.end(),
+            [&](uint32_t a, uint32_t b) { return sequences[a].arrival < sequences[b].arrival; });
   std::sort(decoders_.begin(), decoders_.end(), [&](uint32_t a, uint32_t b) {
     const SequenceView& x = sequences[a];
     const SequenceView& y = sequences[b];
@@ -152,9 +151,8 @@ const Plan& Scheduler::Make(absl::Span<const SequenceView> sequences, const Step
 
   const auto share = decoders_.begin() + DecoderShare();
   // Within the share the older ones choose their pages first.
-  std::sort(decoders_.begin(), share, [&](uint32_t a, uint32_t b) {
-    return sequences[a].arrival < sequences[b].arrival;
-  });
+  std::sort(decoders_.begin(), share,
+            [&](uint32_t a, uint32_t b) { return sequences[a].arrival < sequences[b].arrival; });
   for (auto it = decoders_.begin(); it != share; ++it) GrantDecoder(*it);
   for (const uint32_t index : prompts_) {
     if (rows_left_ == 0 || !GrantPrompt(index)) break;

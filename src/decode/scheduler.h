@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// Which rows of which sequences run in the next step, and who gives up its KV pages for that: a pure
-// function of what it is shown. It changes nothing; the engine carries the plan out.
+// Which rows of which sequences run in the next step, and who gives up its KV pages for that: a
+// pure function of what it is shown. It changes nothing; the engine carries the plan out.
 //
 // Rows: every decoding sequence (one pending token) gets its row; what is left of the step goes to
-// prompts, first come first served, in chunks. While prompts wait, an eighth of the step (one row at
-// least) is theirs, so neither side starves the other; when there are more decoders than rows, the
-// ones that ran longest ago go first.
-// Pages: older sequences come first. A decoder without a page, and the oldest sequence in any case,
-// takes those of idle sequences (longest unused first), then those of the youngest working one, which
-// re-runs its tokens later. The oldest always gets on, so everyone's turn comes.
-// A prompt starts only when pages for all of it are free beside one for each running sequence: else
-// it would be thrown out again half way.
+// prompts, first come first served, in chunks. While prompts wait, an eighth of the step (one row
+// at least) is theirs, so neither side starves the other; when there are more decoders than rows,
+// the ones that ran longest ago go first. Pages: older sequences come first. A decoder without a
+// page, and the oldest sequence in any case, takes those of idle sequences (longest unused first),
+// then those of the youngest working one, which re-runs its tokens later. The oldest always gets
+// on, so everyone's turn comes. A prompt starts only when pages for all of it are free beside one
+// for each running sequence: else it would be thrown out again half way.
 #ifndef MAINARCH_DECODE_SCHEDULER_H_
 #define MAINARCH_DECODE_SCHEDULER_H_
 
@@ -80,7 +79,8 @@ class Scheduler {
   uint64_t pages_left_ = 0;
   uint32_t oldest_ = 0;
   bool refs_changed_ = false;
-  std::vector<uint32_t> refs_;  // [pool_pages] reference counts after the preemptions planned so far
+  std::vector<uint32_t>
+      refs_;  // [pool_pages] reference counts after the preemptions planned so far
   std::vector<Grant> grants_;
   std::vector<uint32_t> decoders_;
   std::vector<uint32_t> prompts_;

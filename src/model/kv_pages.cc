@@ -67,7 +67,9 @@ uint32_t PagesNeeded(absl::Span<const uint32_t> pages, absl::Span<const uint32_t
   return need;
 }
 
-PageTable::PageTable(PagePool* pool, uint32_t max_pages) : pool_(pool) { pages_.reserve(max_pages); }
+PageTable::PageTable(PagePool* pool, uint32_t max_pages) : pool_(pool) {
+  pages_.reserve(max_pages);
+}
 
 PageTable& PageTable::operator=(PageTable&& other) noexcept {
   std::swap(pool_, other.pool_);

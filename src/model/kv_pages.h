@@ -62,7 +62,8 @@ class PagePool {
 uint32_t PagesNeeded(absl::Span<const uint32_t> pages, absl::Span<const uint32_t> refs,
                      uint64_t position, uint64_t rows);
 
-// The pages of one sequence: page i holds positions [16 i, 16 i + 16). Gives them back when it goes.
+// The pages of one sequence: page i holds positions [16 i, 16 i + 16). Gives them back when it
+// goes.
 class PageTable {
  public:
   PageTable() = default;

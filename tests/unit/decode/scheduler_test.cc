@@ -48,15 +48,16 @@ class Simulation {
     std::vector<SequenceView> views;
     uint64_t oldest = UINT64_MAX;
     for (auto& r : requests_) {
-      views.push_back({r->arrival, r->last_step, r->position, r->done() ? 0 : r->tokens - r->position,
-                       r->table.pages()});
+      views.push_back({r->arrival, r->last_step, r->position,
+                       r->done() ? 0 : r->tokens - r->position, r->table.pages()});
       if (!r->done()) oldest = std::min(oldest, r->arrival);
     }
     if (views.size() > slots_) return "test holds too many requests";
     plan = scheduler_.Make(views, {rows_, pool_.free_pages(), pool_.refs()});
     if (oldest != UINT64_MAX && plan.chunks.empty()) return "work, but an empty plan";
     for (const uint32_t i : plan.preempted) {
-      if (!requests_[i]->done() && requests_[i]->arrival == oldest) return "the oldest is preempted";
+      if (!requests_[i]->done() && requests_[i]->arrival == oldest)
+        return "the oldest is preempted";
       ++requests_[i]->preemptions;
       requests_[i]->table.Truncate(0);
       requests_[i]->position = 0;
@@ -95,9 +96,9 @@ class Simulation {
     return std::count_if(requests_.begin(), requests_.end(), [](auto& r) { return !r->done(); });
   }
   void DropDone() {
-    requests_.erase(std::remove_if(requests_.begin(), requests_.end(),
-                                   [](auto& r) { return r->done(); }),
-                    requests_.end());
+    requests_.erase(
+        std::remove_if(requests_.begin(), requests_.end(), [](auto& r) { return r->done(); }),
+        requests_.end());
   }
   uint64_t steps() const { return step_; }
   Request& At(size_t i) { return *requests_[i]; }
@@ -150,7 +151,7 @@ TEST(more_decoders_than_rows_take_turns_and_leave_a_prompt_its_share) {
   for (int i = 0; i < 10; ++i) sim.Add(1, 1000);
   Simulation::Request* late = sim.Add(20, 1000);
   for (int i = 0; i < 19; ++i) CHECK_EQ(sim.Step(false), "");
-  CHECK_EQ(late->position, 19u);  // one row a step
+  CHECK_EQ(late->position, 19u);                                            // one row a step
   for (size_t i = 0; i < 10; ++i) CHECK_GE(sim.At(i).tokens, 1u + 19 / 4);  // 10 by 3, rounded up
 }
 
