@@ -42,7 +42,7 @@ enum class Finish : uint32_t {
 };
 
 struct SequenceInfo {
-  uint64_t position = 0;  // tokens whose KV is stored
+  uint64_t position = 0;  // tokens whose KV is stored; falls to 0 when others needed its pages
   uint64_t tokens = 0;    // prompt and produced tokens held
   uint64_t pending = 0;   // tokens held, but not yet run through the model
   uint64_t produced = 0;  // tokens sampled so far
@@ -63,6 +63,11 @@ struct EngineInfo {
   uint64_t memory_bytes = 0;
 };
 
+// KV pages are given out as steps need them. When they run out, idle sequences lose theirs first,
+// then the youngest working ones; their tokens are re-run when their turn comes, with the same
+// results. That is the one trace a failed step may leave: a position of 0.
+//
+// min_tokens, max_tokens and stop sequences count what was produced since the last Append.
 class Engine {
  public:
   static StatusOr<std::unique_ptr<Engine>> Create(std::shared_ptr<const model::Model> model,
@@ -84,17 +89,23 @@ class Engine {
 
   virtual StatusOr<SequenceId> Open(const SequenceOptions& options) = 0;
   virtual Status Close(SequenceId id) = 0;
-  // The copy shares full KV pages, has its own sampling state, and nothing to take.
+  // The copy shares KV pages until either writes into them, has its own sampling state (same
+  // options and seed, so the same tokens follow unless SetSeed or Append changes that), and nothing
+  // to take. Logits of a manual sequence are copied. Busy when max_sequences are open.
   virtual StatusOr<SequenceId> Fork(SequenceId id) = 0;
-  // Drops every token from `position` on; clears `finish`.
+  virtual Status SetSeed(SequenceId id, uint64_t seed) = 0;
+  // Drops every token from `position` on; clears `finish`. The last token left is run again by the
+  // next step, so the sequence goes on from there: it samples anew, or has logits anew if manual.
   virtual Status Truncate(SequenceId id, uint64_t position) = 0;
-  // KvFull when the tokens could never fit, NotFound for a stale id, InvalidArgument for token ids.
+  // KvFull when the tokens could never fit, NotFound for a stale id, InvalidArgument for token ids;
+  // then nothing was appended. Clears `finish`. No tokens: no change.
   virtual Status Append(SequenceId id, absl::Span<const uint32_t> tokens) = 0;
   // Moves produced tokens out; logprobs (if asked for) land in the caller's vectors beside them.
   virtual StatusOr<size_t> Take(SequenceId id, absl::Span<uint32_t> out) = 0;
   // Log-probabilities of the j-th token of the last Take: the token's own first, then the top n.
   virtual StatusOr<absl::Span<const Logprob>> TakenLogprobs(SequenceId id, size_t j) = 0;
-  // Logits [vocab] of the last position run, raw; FailedPrecondition-like Busy when there are none.
+  // Logits [vocab] of the last position run, raw; Busy when there are none. Those of a manual
+  // sequence stay until it is appended to or truncated, those of others until the next step.
   virtual StatusOr<absl::Span<const float>> Logits(SequenceId id) = 0;
 
   virtual StatusOr<SequenceInfo> InfoOf(SequenceId id) const = 0;

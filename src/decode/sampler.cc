@@ -176,8 +176,7 @@ void Sampler::KeepTopP(float top_p) {
   size_t kept = 0;
   for (size_t i = 0; i < count_; ++i) {
     const size_t b = BucketOf(weights_[i]);
-    const bool above =
-        scores_[i] > least_score || (scores_[i] == least_score && i <= least);
+    const bool above = scores_[i] > least_score || (scores_[i] == least_score && i <= least);
     if (b > bucket || (b == bucket && some && above)) Compact(i, kept++);
   }
   count_ = kept;

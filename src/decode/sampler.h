@@ -40,7 +40,7 @@ bool WantsCounts(const SequenceOptions& options);
 struct SampleRequest {
   const SequenceOptions* options = nullptr;
   const TokenCounts* counts = nullptr;  // may be null when WantsCounts is false
-  absl::Span<const uint32_t> ban_eos;  // more tokens that must not be sampled
+  absl::Span<const uint32_t> ban_eos;   // more tokens that must not be sampled
   absl::Span<const uint32_t> ban_stop;
   uint64_t position = 0;  // that the sampled token will have
 };

@@ -70,7 +70,8 @@ TEST(kept_sets_equal_the_plain_definition) {
       o.temperature = std::vector<float>{0.3f, 0.7f, 1.0f, 2.0f}[random() % 4];
       if (random() % 2) o.top_k = 1 + random() % 60;
       if (random() % 8 == 0) o.top_k = 1 + static_cast<uint32_t>(random() % (2 * vocab));
-      if (random() % 2) o.top_p = std::vector<float>{0.01f, 0.5f, 0.8f, 0.95f, 0.999f}[random() % 5];
+      if (random() % 2)
+        o.top_p = std::vector<float>{0.01f, 0.5f, 0.8f, 0.95f, 0.999f}[random() % 5];
       if (random() % 3 == 0) o.min_p = std::vector<float>{0.01f, 0.1f, 0.9f, 1.0f}[random() % 4];
       const test::ReferenceSampler reference{o, {}, {}, {}};
       std::vector<uint32_t> expected;
@@ -272,7 +273,8 @@ TEST(logprobs_are_of_raw_logits_best_first_lowest_id_on_ties) {
       for (float x : l) total += std::exp(double(x));
       std::vector<uint32_t> order(vocab);
       std::iota(order.begin(), order.end(), 0u);
-      std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return l[a] > l[b]; });
+      std::stable_sort(order.begin(), order.end(),
+                       [&](uint32_t a, uint32_t b) { return l[a] > l[b]; });
       const uint32_t token = static_cast<uint32_t>(random() % vocab);
       std::vector<Logprob> out(1 + random() % 33);
       CHECK_OK(sampler.Logprobs(l, token, absl::MakeSpan(out)));
