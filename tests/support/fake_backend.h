@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A backend without arithmetic: logits are a hash of every token of the sequence, read back from the
-// KV cells that steps wrote. Any mistake with pages, positions, forks or truncation changes them or
-// trips a check. Failures, delays and stops are injected through FakeControl.
+// A backend without arithmetic: logits are a hash of every token of the sequence, read back from
+// the KV cells that steps wrote. Any mistake with pages, positions, forks or truncation changes
+// them or trips a check. Failures, delays and stops are injected through FakeControl.
 #ifndef MAINARCH_TESTS_SUPPORT_FAKE_BACKEND_H_
 #define MAINARCH_TESTS_SUPPORT_FAKE_BACKEND_H_
 
@@ -22,11 +22,11 @@ namespace mainarch::test {
 
 struct FakeControl {
   std::atomic<int64_t> runs{0};
-  std::atomic<int64_t> fail_run{-1};     // the run of this number fails after garbling its rows
-  std::atomic<int64_t> fail_copy{-1};    // likewise for copies
+  std::atomic<int64_t> fail_run{-1};   // the run of this number fails after garbling its rows
+  std::atomic<int64_t> fail_copy{-1};  // likewise for copies
   std::atomic<int64_t> copies{0};
-  std::atomic<int64_t> run_us{0};        // how long a run takes; ends early when stopped
-  std::atomic<int64_t> nan_run{-1};      // the run of this number makes a nan logit
+  std::atomic<int64_t> run_us{0};    // how long a run takes; ends early when stopped
+  std::atomic<int64_t> nan_run{-1};  // the run of this number makes a nan logit
   std::atomic<uint64_t> max_rows_seen{0};
   std::atomic<bool> running{false};
 
@@ -85,9 +85,7 @@ class FakeContext final : public backend::Context {
     return absl::OkStatus();
   }
 
-  absl::Span<float> Logits(uint32_t i) override {
-    return {&logits_[size_t{i} * vocab_], vocab_};
-  }
+  absl::Span<float> Logits(uint32_t i) override { return {&logits_[size_t{i} * vocab_], vocab_}; }
 
   Status CopyPage(uint32_t from, uint32_t to) override {
     if (control_->copies.fetch_add(1) == control_->fail_copy.load()) {
@@ -130,8 +128,8 @@ class FakeContext final : public backend::Context {
 
   Status Delay() {
     control_->running.store(true);
-    const auto end = std::chrono::steady_clock::now() +
-                     std::chrono::microseconds(control_->run_us.load());
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::microseconds(control_->run_us.load());
     bool stopped = stop_.load();
     while (!stopped && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::microseconds(20));

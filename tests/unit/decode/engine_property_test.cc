@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Random operations on an engine over a hashing backend, against an oracle without pages, batches or
-// steps: whatever the batch mix, chunk size, pool size, forks, truncations, failures, cancellations
-// and preemptions, every sequence's tokens are those of its options and tokens alone.
+// Random operations on an engine over a hashing backend, against an oracle without pages, batches
+// or steps: whatever the batch mix, chunk size, pool size, forks, truncations, failures,
+// cancellations and preemptions, every sequence's tokens are those of its options and tokens alone.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -269,7 +269,8 @@ TEST(random_operations_match_the_oracle) {
   for (uint32_t seed = 0; seed < 250; ++seed) {
     Play play(seed);
     const std::string wrong = play.Run(300);
-    if (!wrong.empty()) test_context.Fail(__FILE__, __LINE__, absl::StrCat("seed ", seed, ": ", wrong));
+    if (!wrong.empty())
+      test_context.Fail(__FILE__, __LINE__, absl::StrCat("seed ", seed, ": ", wrong));
     CHECK_EQ(wrong, "");
     lost += play.preemptions_or_failures();
   }
