@@ -88,9 +88,8 @@ def make_trained(manifest):
 
 def make_sampler(manifest):
     import sampler_goldens
-    tensors, tree, manifest["sampler"] = sampler_goldens.golden()
+    tensors, manifest["sampler"] = sampler_goldens.golden()
     safetensors.numpy.save_file(tensors, DATA / "sampler.safetensors")
-    (DATA / "sampler.json").write_text(tree, encoding="utf-8")
 
 
 def make_tokenizer(manifest):
@@ -112,6 +111,8 @@ def main():
         start = time.time()
         PARTS[part](manifest)
         print(f"{part}: {time.time() - start:.0f} s", flush=True)
+    for path in DATA.rglob("*.safetensors"):
+        path.chmod(0o644)  # safetensors makes them private
     files = sorted(p for p in DATA.rglob("*") if p.is_file() and p.name != "manifest.json")
     manifest["files"] = {
         p.relative_to(DATA).as_posix(): {"bytes": p.stat().st_size, "sha256": hashlib.sha256(p.read_bytes()).hexdigest()} for p in files
