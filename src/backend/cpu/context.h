@@ -94,6 +94,7 @@ class CpuContext : public backend::Context, private Team::Job {
 
   // context_matmul.cc
   MatmulPlan PlanOf(const backend::Op& op) const;
+  int64_t MostPanels(backend::WeightId w) const;
   uint32_t ItemPanels(int64_t panels) const;
   uint32_t MatmulItems(const MatmulPlan& plan) const;
   void RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item, int worker);

@@ -69,8 +69,17 @@ uint32_t CpuContext::ItemPanels(int64_t panels) const {
   return std::max(even, static_cast<uint32_t>((least + 1) & ~int64_t{1}));
 }
 
+// Shards may be uneven: of the rank that has most.
+int64_t CpuContext::MostPanels(backend::WeightId w) const {
+  int64_t most = 0;
+  for (int32_t rank = 0; rank < ranks_; ++rank) {
+    most = std::max(most, model_->weight(rank, w).plans[0].panels);
+  }
+  return most;
+}
+
 uint32_t CpuContext::MatmulItems(const MatmulPlan& plan) const {
-  const int64_t panels = model_->weight(0, plan.w).plans[0].panels;
+  const int64_t panels = MostPanels(plan.w);
   const uint32_t each = ItemPanels(panels);
   return static_cast<uint32_t>(ranks_) * static_cast<uint32_t>((panels + each - 1) / each);
 }
@@ -128,11 +137,13 @@ void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int6
 }
 
 void CpuContext::RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item, int worker) {
-  const int64_t panels = model_->weight(0, plan.w).plans[0].panels;
-  const uint32_t each = ItemPanels(panels);
-  const uint32_t chunks = static_cast<uint32_t>((panels + each - 1) / each);
+  const int64_t most = MostPanels(plan.w);
+  const uint32_t each = ItemPanels(most);
+  const uint32_t chunks = static_cast<uint32_t>((most + each - 1) / each);
   const int32_t rank = static_cast<int32_t>(item / chunks);
+  const int64_t panels = model_->weight(rank, plan.w).plans[0].panels;
   const int64_t begin = int64_t{item % chunks} * each;
+  if (begin >= panels) return;
   Worker* scratch = &workers_[static_cast<size_t>(worker)];
   for (int64_t row = 0; row < rows_; ++row) {
     scratch->x[row] = plan.in >= 0 ? Row(rank, plan.in, row)

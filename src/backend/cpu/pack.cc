@@ -225,6 +225,10 @@ StatusOr<PanelPlan> PlanPanels(const backend::Program& program, const backend::W
       plan.decode_to_f32 = true;
     }
   }
+  if (matrix.format == Format::kMxfp4 && first.col_begin % kMxfp4Group != 0) {
+    return Error(Code::kUnsupported, weight.label, ": a shard begins at column ", first.col_begin,
+                 ", inside a group of ", kMxfp4Group, "; use fewer ranks");
+  }
   int64_t rows = 0;
   for (int32_t s = 0; s < plan.slice_count; ++s) {
     rows += plan.slices[s].row_end - plan.slices[s].row_begin;

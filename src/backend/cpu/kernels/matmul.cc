@@ -10,11 +10,13 @@ template <int MR, int NP>
 inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const V* y) {
   for (int m = 0; m < MR; ++m) {
     float* out = a.out[row + m];
-    if (a.epilogue == Epilogue::kGateUp) {
-      for (int p = 0; p < NP; p += 2) {
-        Store(out + (panel + p) / 2 * 16, Mul(Silu(y[p * MR + m]), y[(p + 1) * MR + m]));
+    if constexpr (NP % 2 == 0) {
+      if (a.epilogue == Epilogue::kGateUp) {
+        for (int p = 0; p < NP; p += 2) {
+          Store(out + (panel + p) / 2 * 16, Mul(Silu(y[p * MR + m]), y[(p + 1) * MR + m]));
+        }
+        continue;
       }
-      continue;
     }
     for (int p = 0; p < NP; ++p) {
       float* at = out + (panel + p) * 16;
