@@ -38,6 +38,10 @@ StatusOr<size_t> DirectoryWriter::Add(const std::string& name, uint64_t size) {
   File file;
   file.temporary = absl::StrCat(directory_, "/.", name, ".partial");
   file.path = absl::StrCat(directory_, "/", name);
+  struct stat info;
+  if (lstat(file.path.c_str(), &info) == 0) {
+    return Error(Code::kInvalidArgument, file.path, " exists; it is not replaced");
+  }
   // Before the file exists, so that an allocation that fails cannot leave it behind.
   files_.reserve(files_.size() + 1);
   const int fd = open(file.temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -28,7 +28,7 @@ class DirectoryWriter {
   DirectoryWriter(const DirectoryWriter&) = delete;
   DirectoryWriter& operator=(const DirectoryWriter&) = delete;
 
-  // A new file of `size` bytes; its room on the disk is asked for at once where the file system
+  // A new file of `size` bytes, of a name that is not taken; its room on the disk is asked for at once where the file system
   // can. Returns its number.
   StatusOr<size_t> Add(const std::string& name, uint64_t size);
   Status Write(size_t file, uint64_t offset, absl::Span<const uint8_t> bytes);
