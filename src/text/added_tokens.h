@@ -63,9 +63,9 @@ class AddedTokenMatcher {
   bool Longest(absl::string_view text, size_t at, uint32_t* index, size_t* end) const;
 
   std::vector<Info> tokens_;
-  std::vector<uint32_t> token_of_node_ = {kNoToken};    // index into tokens_, by node
-  absl::flat_hash_map<uint64_t, uint32_t> edges_;       // node << 8 | byte -> node
-  std::array<uint32_t, 256> root_edges_{};              // 0: none
+  std::vector<uint32_t> token_of_node_ = {kNoToken};  // index into tokens_, by node
+  absl::flat_hash_map<uint64_t, uint32_t> edges_;     // node << 8 | byte -> node
+  std::array<uint32_t, 256> root_edges_{};            // 0: none
 };
 
 }  // namespace mainarch::text

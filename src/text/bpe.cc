@@ -16,7 +16,7 @@ constexpr size_t kMaxProbe = 1024;  // as in vocabulary.cc
 
 }  // namespace
 
-Status Merges::Reserve(size_t count) {
+Status Merges::Begin(const Vocabulary& vocabulary, size_t count) {
   if (count > kMaxMerges) {
     return Error(Code::kBadModel, count, " merges are over the limit ", kMaxMerges);
   }
@@ -25,6 +25,18 @@ Status Merges::Reserve(size_t count) {
   slots_.assign(size_t{1} << bits, Slot{});
   shift_ = 64 - bits;
   merged_.reserve(count);
+  byte_ranks_.assign(size_t{256} * 256, kNoRank);
+  for (size_t byte = 0; byte < byte_ids_.size(); ++byte) {
+    const char text = static_cast<char>(byte);
+    const uint32_t id = vocabulary.Find(absl::string_view(&text, 1));
+    if (id == kNoToken) {
+      return Error(Code::kBadModel, "vocab has no token for the single byte ", byte,
+                   ", so that not all text can be encoded");
+    }
+    byte_ids_[byte] = id;
+    if (id >= byte_of_id_.size()) byte_of_id_.resize(id + 1, -1);
+    byte_of_id_[id] = static_cast<int16_t>(byte);
+  }
   return absl::OkStatus();
 }
 
@@ -38,6 +50,10 @@ Status Merges::Add(uint32_t left, uint32_t right, uint32_t merged) {
       slot.pair = pair;
       slot.rank = static_cast<uint32_t>(merged_.size());
       merged_.push_back(merged);
+      const size_t bytes = byte_of_id_.size();
+      if (left < bytes && right < bytes && byte_of_id_[left] >= 0 && byte_of_id_[right] >= 0) {
+        byte_ranks_[static_cast<size_t>(byte_of_id_[left] * 256 + byte_of_id_[right])] = slot.rank;
+      }
       return absl::OkStatus();
     }
     if (slot.pair == pair) {
@@ -45,24 +61,6 @@ Status Merges::Add(uint32_t left, uint32_t right, uint32_t merged) {
     }
   }
   return Error(Code::kBadModel, "makes a hash table with probes over ", kMaxProbe);
-}
-
-Status Merges::Finish(const Vocabulary& vocabulary) {
-  for (size_t byte = 0; byte < byte_ids_.size(); ++byte) {
-    const char text = static_cast<char>(byte);
-    byte_ids_[byte] = vocabulary.Find(absl::string_view(&text, 1));
-    if (byte_ids_[byte] == kNoToken) {
-      return Error(Code::kBadModel, "no token is the single byte ", byte,
-                   ", so that not all text can be encoded");
-    }
-  }
-  byte_ranks_.resize(size_t{256} * 256);
-  for (size_t left = 0; left < 256; ++left) {
-    for (size_t right = 0; right < 256; ++right) {
-      byte_ranks_[left * 256 + right] = RankOf(byte_ids_[left], byte_ids_[right]);
-    }
-  }
-  return absl::OkStatus();
 }
 
 uint32_t Merges::RankOf(uint32_t left, uint32_t right) const {

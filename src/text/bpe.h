@@ -22,8 +22,9 @@ class Merges {
  public:
   Merges() = default;
 
-  // Room for `count` merges. Call once, first.
-  Status Reserve(size_t count);
+  // Room for `count` merges, and which token each byte is. Call once, first. An error names a byte
+  // that has no token.
+  Status Begin(const Vocabulary& vocabulary, size_t count);
   // The next merge, whose rank is the number of merges before it. The ids must be of the
   // vocabulary; a pair that is there already is refused.
   Status Add(uint32_t left, uint32_t right, uint32_t merged);
@@ -31,8 +32,6 @@ class Merges {
   void Prefetch(uint32_t left, uint32_t right) const {
     __builtin_prefetch(&slots_[Hash(Pack(left, right)) >> shift_]);
   }
-  // Learns which token each byte is; an error names a byte that has none.
-  Status Finish(const Vocabulary& vocabulary);
 
   size_t size() const { return merged_.size(); }
 
@@ -66,6 +65,7 @@ class Merges {
   int shift_ = 63;                // 64 - log2(slots)
   std::vector<uint32_t> merged_;  // the token a merge makes, by rank
   std::array<uint32_t, 256> byte_ids_{};
+  std::vector<int16_t> byte_of_id_;   // the inverse, as far as it goes; -1: not a single byte
   std::vector<uint32_t> byte_ranks_;  // [256][256]: the rank of a pair of single bytes
 };
 

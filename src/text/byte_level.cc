@@ -27,6 +27,10 @@ int64_t ByteLevel::Decode(absl::string_view spelling, char* out) const {
   char* const begin = out;
   while (p < end) {
     uint32_t point = *p++;
+    if (point >= '!' && point <= '~') {  // most by far
+      *out++ = static_cast<char>(point);
+      continue;
+    }
     if (point >= 0x80) {
       // Characters of two bytes with these leads are the only ones in the table.
       if (point < 0xC2 || point > 0xC5 || p == end) return -1;

@@ -148,12 +148,14 @@ StatusOr<ChatFormat> DetectChatFormat(absl::string_view jinja) {
   const std::string text = WithRealNewlines(jinja);
   if (absl::StrContains(text, "You are a helpful assistant") ||
       absl::StrContains(text, "You are Qwen")) {
-    return Error(Code::kUnsupported, "the chat template adds a system message of its own; render "
+    return Error(Code::kUnsupported,
+                 "the chat template adds a system message of its own; render "
                  "it and give the prompt as text");
   }
   ChatFormat format;
   const size_t prompt = text.rfind("add_generation_prompt");
-  if (prompt != std::string::npos) format.thinking = StyleOf(absl::string_view(text).substr(prompt));
+  if (prompt != std::string::npos)
+    format.thinking = StyleOf(absl::string_view(text).substr(prompt));
   format.system_first_only = absl::StrContains(text, "System message must be at the beginning");
   format.trims_content = format.system_first_only && absl::StrContains(text, "|trim");
   return format;

@@ -68,7 +68,8 @@ std::string ShownValue(const JsonElement& element) {
   std::string_view text;
   bool flag;
   int64_t number;
-  if (!element.get(text)) return absl::StrCat("\"", absl::CHexEscape(View(text.substr(0, 64))), "\"");
+  if (!element.get(text))
+    return absl::StrCat("\"", absl::CHexEscape(View(text.substr(0, 64))), "\"");
   if (!element.get(flag)) return flag ? "true" : "false";
   if (!element.get(number)) return absl::StrCat(number);
   return std::string(KindOf(element));

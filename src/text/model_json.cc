@@ -18,9 +18,16 @@ std::string Shown(absl::string_view text) {
 }
 
 Status CheckOptions(const JsonObject& model) {
-  constexpr std::array<absl::string_view, 10> kKeys = {
-      "type",      "dropout",       "unk_token",     "continuing_subword_prefix", "end_of_word_suffix",
-      "fuse_unk",  "byte_fallback", "ignore_merges", "vocab",                     "merges"};
+  constexpr std::array<absl::string_view, 10> kKeys = {"type",
+                                                       "dropout",
+                                                       "unk_token",
+                                                       "continuing_subword_prefix",
+                                                       "end_of_word_suffix",
+                                                       "fuse_unk",
+                                                       "byte_fallback",
+                                                       "ignore_merges",
+                                                       "vocab",
+                                                       "merges"};
   ASSIGN_OR_RETURN(const absl::string_view type, NeedString(model, "model", "type"));
   if (type != "BPE") {
     return Error(Code::kUnsupported, "model.type is ", Shown(type), "; mainarch takes BPE");
@@ -48,8 +55,10 @@ Status CheckOptions(const JsonObject& model) {
   return absl::OkStatus();
 }
 
-Status ReadVocabulary(const JsonObject& model, const ByteLevel& byte_level, Vocabulary* vocabulary) {
+Status ReadVocabulary(const JsonObject& model, const ByteLevel& byte_level,
+                      Vocabulary* vocabulary) {
   ASSIGN_OR_RETURN(const JsonObject tokens, NeedObject(model, "model", "vocab"));
+  vocabulary->Reserve(tokens.size());
   for (const auto field : tokens) {
     uint64_t id;
     if (field.value.get(id)) {
@@ -131,7 +140,8 @@ class MergeReader {
     return absl::StrCat(kMergesPath, "[", merges_->size() + in_block, "]");
   }
   Status NotAToken(absl::string_view text, size_t in_block) const {
-    return Error(Code::kBadModel, Where(in_block), ": ", Shown(text), " is no token of model.vocab");
+    return Error(Code::kBadModel, Where(in_block), ": ", Shown(text),
+                 " is no token of model.vocab");
   }
   Status TooLong(absl::string_view left, absl::string_view right) const {
     return Error(Code::kBadModel, Where(count_), " has ", left.size() + right.size(),
@@ -139,7 +149,8 @@ class MergeReader {
   }
 
   // "a b" or ["a", "b"]. The byte-level spelling has no spaces.
-  Status Parts(const JsonElement& element, absl::string_view* left, absl::string_view* right) const {
+  Status Parts(const JsonElement& element, absl::string_view* left,
+               absl::string_view* right) const {
     std::string_view a, b;
     if (!element.get(a)) {
       const size_t space = a.find(' ');
@@ -181,12 +192,11 @@ Status ReadMerges(const JsonObject& model, const ByteLevel& byte_level, Tokenize
     return Error(Code::kBadModel, kMergesPath, " is ", KindOf(list), ", not an array");
   }
   // simdjson's own count stops at 2^24 - 1, which is over the limit of Reserve.
-  const Status reserved = parts->merges.Reserve(merges.size());
-  if (!reserved.ok()) return WithContext(reserved, kMergesPath);
+  const Status begun = parts->merges.Begin(parts->vocabulary, merges.size());
+  if (!begun.ok()) return WithContext(begun, "model");
   MergeReader reader(parts->vocabulary, byte_level, &parts->merges);
   for (const JsonElement element : merges) RETURN_IF_ERROR(reader.Take(element));
-  RETURN_IF_ERROR(reader.Flush());
-  return WithContext(parts->merges.Finish(parts->vocabulary), "model.vocab");
+  return reader.Flush();
 }
 
 }  // namespace

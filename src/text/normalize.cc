@@ -86,8 +86,8 @@ void Decompose(absl::string_view text, Points* points) {
     utf8proc_int32_t parts[32];  // the longest canonical decomposition has 4
     int boundary = 0;
     const utf8proc_ssize_t count = utf8proc_decompose_char(
-        point, parts, 32,
-        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE), &boundary);
+        point, parts, 32, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE),
+        &boundary);
     if (count > 0 && count <= 32) {
       points->insert(points->end(), parts, parts + count);
     } else {

@@ -25,9 +25,9 @@ StatusOr<std::unique_ptr<const RegexSplit>> RegexSplit::Create(absl::string_view
   ASSIGN_OR_RETURN(const std::string translated, TranslatePattern(pattern));
   int error = 0;
   PCRE2_SIZE offset = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()),
-                                   translated.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
-                                   &error, &offset, nullptr);
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (code == nullptr) {
     return Error(Code::kUnsupported, "split pattern does not compile: ", PcreMessage(error));
   }
@@ -52,9 +52,8 @@ Status RegexSplit::Cut(absl::string_view text, std::vector<size_t>* ends) const 
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   size_t done = 0;
   while (done < text.size()) {
-    const int found =
-        pcre2_match(CodeOf(code_), subject, text.size(), done, PCRE2_NO_UTF_CHECK, data.get(),
-                    nullptr);
+    const int found = pcre2_match(CodeOf(code_), subject, text.size(), done, PCRE2_NO_UTF_CHECK,
+                                  data.get(), nullptr);
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) {
       return Error(Code::kUnsupported, "split pattern fails at byte ", done, " of ", text.size(),

@@ -58,7 +58,8 @@ Status Tokenizer::InitAdded(std::vector<AddedToken> added) {
   flags_.assign(size, 0);
   std::string storage;
   for (AddedToken& token : added) {
-    const std::string shown = absl::StrCat("\"", absl::CHexEscape(token.content.substr(0, 64)), "\"");
+    const std::string shown =
+        absl::StrCat("\"", absl::CHexEscape(token.content.substr(0, 64)), "\"");
     const uint32_t known = vocabulary_.FindSpelling(token.content, byte_level_);
     if (known != kNoToken && known != token.id) {
       return Error(Code::kBadModel, "added_tokens: ", shown, " has id ", token.id, ", but ", known,
@@ -174,7 +175,8 @@ void Tokenizer::EncodePiece(absl::string_view piece, std::vector<uint32_t>* out)
     merges_.Encode(piece, out);
     return;
   }
-  const uint8_t whole = ignore_merges_ ? kWhole : whole_[id].load(std::memory_order_relaxed);
+  const uint8_t whole =
+      ignore_merges_ ? uint8_t{kWhole} : whole_[id].load(std::memory_order_relaxed);
   if (whole == kWhole) {
     out->push_back(id);
     return;

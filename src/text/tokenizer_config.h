@@ -13,7 +13,7 @@
 namespace mainarch::text {
 
 struct TokenizerConfig {
-  std::string bos_token;      // empty: none
+  std::string bos_token;  // empty: none
   std::string eos_token;
   std::string pad_token;
   std::string chat_template;  // Jinja; the one named "default" when there are several

@@ -102,7 +102,8 @@ Status ReadPreTokenizer(const JsonObject& root, TokenizerParts* parts) {
   JsonObject split, byte_level;
   if (list.get(steps) || steps.size() != 2 || steps.at(0).get(split) ||
       steps.at(1).get(byte_level)) {
-    return Error(Code::kUnsupported, "pre_tokenizer.pretokenizers is not the two objects Split and "
+    return Error(Code::kUnsupported,
+                 "pre_tokenizer.pretokenizers is not the two objects Split and "
                  "ByteLevel that mainarch takes");
   }
   RETURN_IF_ERROR(ReadSplit(split, parts));

@@ -20,19 +20,21 @@
 
 namespace mainarch::text {
 
-inline constexpr size_t kMaxTokenizerJson = size_t{256} << 20;  // bytes; the largest in use has 20e6
+inline constexpr size_t kMaxTokenizerJson = size_t{256}
+                                            << 20;  // bytes; the largest in use has 20e6
 
 struct TokenizerParts {
-  Vocabulary vocabulary;           // the tokens of the model, without those only added
+  Vocabulary vocabulary;  // the tokens of the model, without those only added
   Merges merges;
-  std::vector<AddedToken> added;   // in the order of the file
-  bool nfc = false;                // normaliser NFC, or none
-  bool ignore_merges = false;      // a piece that is a token is that token
-  std::string pattern;             // of the Split
+  std::vector<AddedToken> added;  // in the order of the file
+  bool nfc = false;               // normaliser NFC, or none
+  bool ignore_merges = false;     // a piece that is a token is that token
+  std::string pattern;            // of the Split
 };
 
 // Errors say "<field>: .."; the caller puts the file's name before them.
-Status ReadTokenizerJson(absl::string_view json, const ByteLevel& byte_level, TokenizerParts* parts);
+Status ReadTokenizerJson(absl::string_view json, const ByteLevel& byte_level,
+                         TokenizerParts* parts);
 
 }  // namespace mainarch::text
 

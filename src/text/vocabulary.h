@@ -20,13 +20,15 @@
 namespace mainarch::text {
 
 inline constexpr uint32_t kNoToken = UINT32_MAX;
-inline constexpr uint32_t kMaxTokens = 1u << 22;       // 15 times the largest vocabulary in use
-inline constexpr uint32_t kMaxTokenBytes = 1u << 16;   // of one token
+inline constexpr uint32_t kMaxTokens = 1u << 22;      // 15 times the largest vocabulary in use
+inline constexpr uint32_t kMaxTokenBytes = 1u << 14;  // of one token
 
 class Vocabulary {
  public:
   Vocabulary() = default;
 
+  // Room for `count` tokens, a guess.
+  void Reserve(size_t count);
   // Adds a token by its byte-level spelling. `Finish` reports duplicates.
   Status Add(absl::string_view spelling, uint64_t id, const ByteLevel& byte_level);
 
@@ -43,9 +45,7 @@ class Vocabulary {
   }
 
   // The token of exactly these bytes, or kNoToken.
-  uint32_t Find(absl::string_view bytes) const {
-    return FindKey(KeyOf(bytes), bytes);
-  }
+  uint32_t Find(absl::string_view bytes) const { return FindKey(KeyOf(bytes), bytes); }
   // The token of this spelling in the file, or kNoToken.
   uint32_t FindSpelling(absl::string_view spelling, const ByteLevel& byte_level) const;
 
@@ -72,7 +72,7 @@ class Vocabulary {
     uint32_t unused = 0;
   };
 
-  Status Insert(uint32_t id);
+  Status Insert(uint32_t id, const Key& key);
 
   std::string arena_;          // the bytes of all tokens
   std::vector<Token> tokens_;  // by id
