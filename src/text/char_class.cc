@@ -29,6 +29,7 @@ CharClasses::CharClasses() {
   for (const Range& r : kNumbers) Add(r.first, r.last, kNumber);
   for (const Range& r : kSpaces) Add(r.first, r.last, kSpace);
   for (const Range& r : kComposingPoints) Add(r.first, r.last, kComposing);
+  for (const Range& r : kReorderedMarks) Add(r.first, r.last, kReordered);
   Add('\n', '\n', kNewline);
   Add('\r', '\r', kNewline);
   std::copy_n(blocks_[block_of_[0]].begin(), ascii_.size(), ascii_.begin());

@@ -16,12 +16,13 @@
 namespace mainarch::text {
 
 enum CharClass : uint8_t {
-  kLetter = 1,     // \p{L}
-  kMark = 2,       // \p{M}
-  kNumber = 4,     // \p{N}
-  kSpace = 8,      // \s, the White_Space property
-  kNewline = 16,   // \r and \n, which are white space too
-  kComposing = 32  // NFC_Quick_Check is not Yes
+  kLetter = 1,      // \p{L}
+  kMark = 2,        // \p{M}
+  kNumber = 4,      // \p{N}
+  kSpace = 8,       // \s, the White_Space property
+  kNewline = 16,    // \r and \n, which are white space too
+  kComposing = 32,  // NFC_Quick_Check is not Yes
+  kReordered = 64   // NFC sorts it among other marks
 };
 
 class CharClasses {

@@ -16,7 +16,8 @@ namespace {
 // Below this lead byte every character (up to U+02FF) has combining class 0 and is in NFC.
 constexpr unsigned char kFirstLeadToCheck = 0xCC;
 
-int CombiningClass(uint32_t point) {
+int CombiningClass(uint32_t point, uint8_t bits) {
+  if (!(bits & kReordered)) return 0;
   return utf8proc_get_property(static_cast<utf8proc_int32_t>(point))->combining_class;
 }
 
@@ -51,7 +52,7 @@ bool FindStretch(absl::string_view text, size_t from, const CharClasses& classes
     size_t length;
     const uint32_t point = DecodeValid(text.data() + i, &length);
     const uint8_t bits = classes.Of(point);
-    const int ccc = bits & kMark ? CombiningClass(point) : 0;
+    const int ccc = CombiningClass(point, bits);
     if (bits & kComposing || (ccc != 0 && ccc < last_class)) {
       out->begin = stable;
       out->end = i + length;
@@ -70,7 +71,7 @@ size_t NextStable(absl::string_view text, size_t from, const CharClasses& classe
     size_t length;
     const uint32_t point = DecodeValid(text.data() + from, &length);
     const uint8_t bits = classes.Of(point);
-    if (!(bits & kComposing) && !(bits & kMark && CombiningClass(point) != 0)) return from;
+    if (!(bits & (kComposing | kReordered))) return from;
     from += length;
   }
   return from;
@@ -98,13 +99,14 @@ void Decompose(absl::string_view text, Points* points) {
 }
 
 // utf8proc sorts marks by bubbling, which takes minutes over a megabyte of them; this does not.
-void Reorder(Points* points) {
+void Reorder(const CharClasses& classes, Points* points) {
   std::vector<std::pair<int, utf8proc_int32_t>> run;
   for (size_t i = 0; i < points->size();) {
     size_t end = i;
     run.clear();
     for (; end < points->size(); ++end) {
-      const int ccc = CombiningClass(static_cast<uint32_t>((*points)[end]));
+      const auto point = static_cast<uint32_t>((*points)[end]);
+      const int ccc = CombiningClass(point, classes.Of(point));
       if (ccc == 0) break;
       run.emplace_back(ccc, (*points)[end]);
     }
@@ -117,9 +119,10 @@ void Reorder(Points* points) {
   }
 }
 
-void AppendComposed(absl::string_view text, Points* points, std::string* out) {
+void AppendComposed(absl::string_view text, const CharClasses& classes, Points* points,
+                    std::string* out) {
   Decompose(text, points);
-  Reorder(points);
+  Reorder(classes, points);
   const utf8proc_ssize_t count =
       utf8proc_normalize_utf32(points->data(), static_cast<utf8proc_ssize_t>(points->size()),
                                static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
@@ -141,7 +144,7 @@ absl::string_view NormalizeNfc(absl::string_view utf8, const CharClasses& classe
   do {
     storage->append(utf8.data() + done, stretch.begin - done);
     done = NextStable(utf8, stretch.end, classes);
-    AppendComposed(utf8.substr(stretch.begin, done - stretch.begin), &points, storage);
+    AppendComposed(utf8.substr(stretch.begin, done - stretch.begin), classes, &points, storage);
   } while (FindStretch(utf8, done, classes, &stretch));
   storage->append(utf8.data() + done, utf8.size() - done);
   return *storage;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Unicode normal form C. Text that is in NFC already, as nearly all text is, costs one scan.
-// Compositions are those of utf8proc (Unicode 15.0 in its release 2.8).
+// The `tokenizers` package normalises by Unicode 9, and so does this: characters
+// younger than that are left in place (unicode_ranges.inc), and utf8proc does the others.
 #ifndef MAINARCH_TEXT_NORMALIZE_H_
 #define MAINARCH_TEXT_NORMALIZE_H_
 

@@ -6,6 +6,7 @@
 
 The package is asked, code point by code point, because its ids are what a tokenizer must reproduce; a distribution's Unicode library
 may be years older or newer. kComposingPoints is NFC_Quick_Check != Yes: code points that NFC changes or joins to the one before.
+kReorderedMarks have a combining class in the Unicode (9) of the package's NFC; marks younger than that it leaves where they are.
 """
 import unicodedata
 
@@ -31,9 +32,16 @@ def composing():
         if nfc.normalize_str(chr(c)) != chr(c):
             found.add(c)
         parts = unicodedata.decomposition(chr(c)).split()
-        if len(parts) == 2 and parts[0][0] != "<" and unicodedata.normalize("NFC", chr(c)) == chr(c):
+        if len(parts) == 2 and parts[0][0] != "<" and nfc.normalize_str("".join(chr(int(p, 16)) for p in parts)) == chr(c):
             found.add(int(parts[1], 16))
     return found
+
+
+def reordered():
+    """Marks that the package sorts: those it moves past a mark of class 1, and those a mark of class 230 moves past."""
+    nfc = normalizers.NFC()
+    return {c for c in matching(r"\p{M}") if nfc.normalize_str(chr(c) + "\u0334")[0] == "\u0334" and c != 0x334
+            or nfc.normalize_str("\u0301" + chr(c))[-1] == "\u0301" and c != 0x301}
 
 
 def show(name, points):
@@ -61,3 +69,4 @@ show("kMarks", matching(r"\p{M}"))
 show("kNumbers", matching(r"\p{N}"))
 show("kSpaces", matching(r"\s"))
 show("kComposingPoints", composing())
+show("kReorderedMarks", reordered())
