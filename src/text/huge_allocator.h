@@ -15,10 +15,19 @@
 
 namespace mainarch::text {
 
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
+// Asks for huge pages wherever they fit into memory that another allocator gave. It is advice:
+// where it is not taken, the pages are small.
+inline void AdviseHugePages(void* begin, size_t bytes) {
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(begin) + kHugePage - 1) & ~(kHugePage - 1);
+  const uintptr_t last = (reinterpret_cast<uintptr_t>(begin) + bytes) & ~(kHugePage - 1);
+  if (first < last) (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+}
+
 template <class T>
 struct HugeAllocator {
   using value_type = T;
-  static constexpr size_t kHugePage = size_t{2} << 20;
 
   HugeAllocator() = default;
   template <class U>
@@ -33,8 +42,7 @@ struct HugeAllocator {
     } else {
       const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
       at = std::aligned_alloc(kHugePage, rounded);
-      // Advice: where it is not taken, the pages are small.
-      if (at != nullptr) (void)madvise(at, rounded, MADV_HUGEPAGE);
+      if (at != nullptr) AdviseHugePages(at, rounded);
     }
     if (at == nullptr) throw std::bad_alloc();
     return static_cast<T*>(at);

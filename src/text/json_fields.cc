@@ -30,6 +30,13 @@ StatusOr<JsonObject> ParseObject(absl::string_view json, size_t limit,
     return Error(Code::kBadModel, "has ", json.size(), " bytes, over the limit ", limit);
   }
   simdjson::error_code error = parser->allocate(std::max<size_t>(json.size(), 64), kMaxDepth);
+  // What a parse writes, and in a large file mostly waits for the kernel to give.
+  simdjson::dom::document& document = parser->doc;
+  if (!error) error = document.allocate(json.size());
+  if (!error && document.tape != nullptr) {
+    AdviseHugePages(document.tape.get(), json.size() * sizeof(document.tape[0]));
+    AdviseHugePages(document.string_buf.get(), json.size());
+  }
   if (error == simdjson::MEMALLOC) {
     return Error(Code::kOutOfHostMemory, "no memory to parse ", json.size(), " bytes of json");
   }
