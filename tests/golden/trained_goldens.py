@@ -3,18 +3,31 @@ import json
 
 import numpy as np
 import torch
+import transformers
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 import hf
 
 WINDOW, STEPS, LAST = 512, 48, 8
+# Chosen so that no greedy step is a close call; 2 is a chat with thinking off, 3 with thinking on.
 PROMPTS = [
     "In the beginning",
-    "Ruth 3\n\nThen Naomi her mother in law said unto her, My daughter, shall I not seek rest for thee, that it may be well with thee?",
-    "<|im_start|>user\nRead me a verse from Genesis.<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
-    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nWhat is written in Psalm 23?<|im_end|>\n<|im_start|>assistant\n",
+    "Ruth 4\n\nThen went Boaz up to the gate,",
+    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nRead me a verse from Proverbs.<|im_end|>\n"
+    "<|im_start|>assistant\n<think>\n\n</think>\n\n",
+    "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nRead me a verse from Psalm.<|im_end|>\n"
+    "<|im_start|>assistant\n",
 ]
+MARGIN, GAP = 0.02, 1e-3
+
+
+def check_loading(directory, model, ids):
+    """transformers' own loader must give the same model from these files."""
+    loaded, info = transformers.AutoModelForCausalLM.from_pretrained(
+        directory, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
+    assert torch.equal(hf.forward(loaded.eval(), ids)[0], hf.forward(model, ids)[0])
 
 
 def load(directory, dtype=torch.float32):
@@ -44,6 +57,7 @@ def golden(directory):
     model, low = load(directory), load(directory, torch.bfloat16)
     tok = Tokenizer.from_file(str(directory / "tokenizer.json"))
     held_out = tok.encode((directory / "heldout.txt").read_text(encoding="utf-8"), add_special_tokens=False).ids
+    check_loading(directory, model, held_out[:WINDOW])
     t = {"heldout.ids": hf.as_i32(held_out)}
     entry = {"heldout": perplexity(model, held_out), "heldout_hf_bf16": perplexity(low, held_out), "prompts": []}
     recorder, top_k = hf.Recorder(model), model.config.num_experts_per_tok
@@ -60,12 +74,14 @@ def golden(directory):
         top = torch.topk(steps, 5, dim=-1)
         t[f"p{i}.greedy.ids"], t[f"p{i}.greedy.margin"] = hf.as_i32(ids), margin.numpy()
         t[f"p{i}.greedy.top5_ids"], t[f"p{i}.greedy.top5_logits"] = hf.as_i32(top.indices.numpy()), top.values.numpy()
-        delta = (hf.forward(low, prompt)[0] - logits).abs()
+        assert margin.min() > MARGIN and min(prefill_gap[1], gap[1]) > GAP, (text, margin.min(), prefill_gap, gap)
+        low_logits, _ = hf.forward(low, prompt)
+        delta = (low_logits - logits).abs()
         entry["prompts"].append({
             "text": text, "greedy_text": tok.decode(ids, skip_special_tokens=False), "min_argmax_margin": margin.min().item(),
             "min_router_probability_gap": min(prefill_gap[0], gap[0]), "min_router_logit_gap": min(prefill_gap[1], gap[1]),
             "hf_bf16": {
-                "top1_agreement": (hf.forward(low, prompt)[0].argmax(-1) == logits.argmax(-1)).float().mean().item(),
+                "top1_agreement": (low_logits.argmax(-1) == logits.argmax(-1)).float().mean().item(),
                 "max_abs_delta": delta.max().item(), "mean_abs_delta": delta.mean().item(),
             },
         })
