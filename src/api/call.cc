@@ -105,6 +105,11 @@ Status CheckFlags(uint64_t flags, uint64_t known, absl::string_view where) {
                " are not known to this version");
 }
 
+Status CheckReserved(uint64_t value, absl::string_view name) {
+  if (value == 0) return absl::OkStatus();
+  return Error(Code::kUnsupported, name, " is ", value, ", and must be 0 for this version");
+}
+
 Status CheckCapacity(size_t needed, size_t capacity, absl::string_view name) {
   if (needed <= capacity) return absl::OkStatus();
   return Error(Code::kBufferTooSmall, name, ": a capacity of ", needed, " is needed, not ",

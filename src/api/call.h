@@ -46,6 +46,9 @@ Status NotNullArray(const void* array, size_t count, absl::string_view name);
 // Unsupported when `flags` has a bit that is not in `known`.
 Status CheckFlags(uint64_t flags, uint64_t known, absl::string_view where);
 
+// The same for a field that has no meaning yet.
+Status CheckReserved(uint64_t value, absl::string_view name);
+
 // Arrays into buffers of the caller: the rule of mainarch.h.
 Status CheckCapacity(size_t needed, size_t capacity, absl::string_view name);
 
