@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "base/status.h"
+#include "text/huge_allocator.h"
 #include "text/vocabulary.h"
 
 namespace mainarch::text {
@@ -61,7 +62,7 @@ class Merges {
   void EncodeShort(absl::string_view piece, std::vector<uint32_t>* out) const;
   void EncodeLong(absl::string_view piece, std::vector<uint32_t>* out) const;
 
-  std::vector<Slot> slots_;       // open addressing, a power of two
+  HugeVector<Slot> slots_;        // open addressing, a power of two
   int shift_ = 63;                // 64 - log2(slots)
   std::vector<uint32_t> merged_;  // the token a merge makes, by rank
   std::array<uint32_t, 256> byte_ids_{};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "text/huge_allocator.h"
 
 namespace mainarch::text {
 namespace {
@@ -29,12 +30,23 @@ StatusOr<JsonObject> ParseObject(absl::string_view json, size_t limit,
     return Error(Code::kBadModel, "has ", json.size(), " bytes, over the limit ", limit);
   }
   simdjson::error_code error = parser->allocate(std::max<size_t>(json.size(), 64), kMaxDepth);
+  // What a parse writes, and in a large file mostly waits for the kernel to give.
+  simdjson::dom::document& document = parser->doc;
+  if (!error) error = document.allocate(json.size());
+  if (!error && document.tape != nullptr) {
+    AdviseHugePages(document.tape.get(), json.size() * sizeof(document.tape[0]));
+    AdviseHugePages(document.string_buf.get(), json.size());
+  }
   if (error == simdjson::MEMALLOC) {
     return Error(Code::kOutOfHostMemory, "no memory to parse ", json.size(), " bytes of json");
   }
   JsonElement root;
-  // The parser copies the text to where it has its padding.
-  if (!error) error = parser->parse(json.data(), json.size(), true).get(root);
+  // simdjson reads a little past the end, and copies every string it finds.
+  HugeVector<char> padded;
+  padded.reserve(json.size() + simdjson::SIMDJSON_PADDING);
+  padded.insert(padded.end(), json.begin(), json.end());
+  padded.resize(json.size() + simdjson::SIMDJSON_PADDING);
+  if (!error) error = parser->parse(padded.data(), json.size(), false).get(root);
   if (error == simdjson::DEPTH_ERROR) {
     return Error(Code::kBadModel, "is nested deeper than the limit ", kMaxDepth);
   }

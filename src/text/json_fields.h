@@ -5,12 +5,13 @@
 #ifndef MAINARCH_TEXT_JSON_FIELDS_H_
 #define MAINARCH_TEXT_JSON_FIELDS_H_
 
+#include <simdjson.h>
+
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/status.h"
-#include "simdjson.h"
 
 namespace mainarch::text {
 

@@ -52,8 +52,12 @@ Status RegexSplit::Cut(absl::string_view text, std::vector<size_t>* ends) const 
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   size_t done = 0;
   while (done < text.size()) {
-    const int found = pcre2_match(CodeOf(code_), subject, text.size(), done, PCRE2_NO_UTF_CHECK,
-                                  data.get(), nullptr);
+    int found = pcre2_match(CodeOf(code_), subject, text.size(), done, PCRE2_NO_UTF_CHECK,
+                            data.get(), nullptr);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) {  // 32 KiB; the interpreter has 20 MB of heap
+      found = pcre2_match(CodeOf(code_), subject, text.size(), done,
+                          PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), nullptr);
+    }
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) {
       return Error(Code::kUnsupported, "split pattern fails at byte ", done, " of ", text.size(),

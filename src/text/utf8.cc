@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "text/utf8.h"
 
-#include "simdjson.h"
+#include <simdjson.h>
 
 namespace mainarch::text {
 namespace {

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "base/status.h"
 #include "text/byte_level.h"
+#include "text/huge_allocator.h"
 
 namespace mainarch::text {
 
@@ -74,10 +75,10 @@ class Vocabulary {
 
   Status Insert(uint32_t id, const Key& key);
 
-  std::string arena_;          // the bytes of all tokens
-  std::vector<Token> tokens_;  // by id
-  std::vector<Slot> slots_;    // open addressing, a power of two
-  int shift_ = 63;             // 64 - log2(slots)
+  std::string arena_;         // the bytes of all tokens
+  HugeVector<Token> tokens_;  // by id
+  HugeVector<Slot> slots_;    // open addressing, a power of two
+  int shift_ = 63;            // 64 - log2(slots)
   // Tokens whose spelling holds a character that stands for no byte: no text can produce them.
   absl::flat_hash_map<std::string, uint32_t> odd_;
 };

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "simdjson.h"
+#include <simdjson.h>
 #include "support/test.h"
 #include "text/chat.h"
 #include "text/stream_decoder.h"

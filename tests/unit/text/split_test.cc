@@ -252,6 +252,14 @@ TEST(constructs_that_engines_disagree_on_are_refused_by_name) {
   }
 }
 
+TEST(a_match_that_needs_more_stack_than_the_jit_has_is_found) {
+  const auto regex = RegexSplit::Create(R"((?:(a)|(b))+c)");
+  CHECK_OK(regex);
+  std::vector<size_t> ends;
+  CHECK_OK((*regex)->Cut(std::string(20000, 'a') + "c", &ends));
+  CHECK(ends == (std::vector<size_t>{20001}));
+}
+
 TEST(a_pattern_that_backtracks_for_ever_ends_with_a_status) {
   SmallTokenizer small;
   small.pattern = "(?:a|a|aa)+(?=b)";
