@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
+#define _XOPEN_SOURCE 700
 #include "api_test.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 mainarch_error t_error;
 
-static const char *skip_reason;
+static const char* skip_reason;
 static int failures;
 
-void t_fail(const char *file, int line, const char *format, ...) {
+void t_fail(const char* file, int line, const char* format, ...) {
   va_list arguments;
-  const char *slash = strrchr(file, '/');
+  const char* slash = strrchr(file, '/');
   printf("# %s:%d: ", slash != NULL ? slash + 1 : file, line);
   va_start(arguments, format);
   vprintf(format, arguments);
@@ -22,9 +24,9 @@ void t_fail(const char *file, int line, const char *format, ...) {
   ++failures;
 }
 
-void t_skip(const char *reason) { skip_reason = reason; }
+void t_skip(const char* reason) { skip_reason = reason; }
 
-static int wanted(const char *name, int argc, char **argv) {
+static int wanted(const char* name, int argc, char** argv) {
   int i;
   if (argc < 2) return 1;
   for (i = 1; i < argc; ++i) {
@@ -33,7 +35,7 @@ static int wanted(const char *name, int argc, char **argv) {
   return 0;
 }
 
-int t_run(const t_case *cases, size_t count, int argc, char **argv) {
+int t_run(const t_case* cases, size_t count, int argc, char** argv) {
   size_t i;
   int failed = 0;
   printf("1..%zu\n", count);
@@ -58,8 +60,8 @@ int t_run(const t_case *cases, size_t count, int argc, char **argv) {
 
 void t_spoil_error(void) { memset(&t_error, 0xA5, sizeof(t_error)); }
 
-int t_refused(const char *file, int line, const char *call, mainarch_status status,
-              mainarch_status code, const char *word) {
+int t_refused(const char* file, int line, const char* call, mainarch_status status,
+              mainarch_status code, const char* word) {
   size_t i, length;
   if (status != code) {
     t_fail(file, line, "%s: %d (%s), not %d (%s): %.200s", call, (int)status,
@@ -89,16 +91,51 @@ int t_refused(const char *file, int line, const char *call, mainarch_status stat
   return 1;
 }
 
-const char *t_source_path(const char *relative) {
+const char* t_source_path(const char* relative) {
   static char path[4096];
-  const char *root = getenv("MAINARCH_SOURCE_ROOT");
+  const char* root = getenv("MAINARCH_SOURCE_ROOT");
   snprintf(path, sizeof(path), "%s/%s", root != NULL ? root : ".", relative);
   return path;
 }
 
-const char *t_checkpoint(void) { return t_source_path("tests/golden/trained"); }
+const char* t_checkpoint(void) { return t_source_path("tests/golden/trained"); }
 
-mainarch_status t_open_group(t_stack *stack, uint32_t threads) {
+static char chat_directory[64];
+
+static void remove_chat_directory(void) {
+  char path[128];
+  snprintf(path, sizeof(path), "%s/tokenizer.json", chat_directory);
+  unlink(path);
+  snprintf(path, sizeof(path), "%s/tokenizer_config.json", chat_directory);
+  unlink(path);
+  rmdir(chat_directory);
+}
+
+const char* t_chat_directory(void) {
+  static const char config[] =
+      "{\"eos_token\": \"<|im_end|>\", \"chat_template\": \"{%- for message in messages %}"
+      "<|im_start|>{{ message.role }}\\n{{ message.content }}<|im_end|>\\n{%- endfor %}"
+      "{%- if add_generation_prompt %}<|im_start|>assistant\\n"
+      "{%- if enable_thinking is defined and enable_thinking is false %}"
+      "<think>\\n\\n</think>\\n\\n{%- endif %}{%- endif %}\"}";
+  char path[4096], target[4096];
+  FILE* file;
+  if (chat_directory[0] != '\0') return chat_directory;
+  strcpy(chat_directory, "/tmp/mainarch-chat-XXXXXX");
+  if (mkdtemp(chat_directory) == NULL) return "/nonexistent";
+  atexit(remove_chat_directory);
+  snprintf(target, sizeof(target), "%s", t_source_path("tests/golden/trained/tokenizer.json"));
+  snprintf(path, sizeof(path), "%s/tokenizer.json", chat_directory);
+  if (symlink(target, path) != 0) return "/nonexistent";
+  snprintf(path, sizeof(path), "%s/tokenizer_config.json", chat_directory);
+  file = fopen(path, "w");
+  if (file == NULL) return "/nonexistent";
+  fputs(config, file);
+  fclose(file);
+  return chat_directory;
+}
+
+mainarch_status t_open_group(t_stack* stack, uint32_t threads) {
   mainarch_group_options options;
   memset(stack, 0, sizeof(*stack));
   memset(&options, 0, sizeof(options));
@@ -108,7 +145,7 @@ mainarch_status t_open_group(t_stack *stack, uint32_t threads) {
   return mainarch_group_open("cpu", &options, &stack->group, &t_error);
 }
 
-mainarch_status t_open_rest(t_stack *stack, uint64_t model_flags) {
+mainarch_status t_open_rest(t_stack* stack, uint64_t model_flags) {
   static const char prompt[] = "In the beginning God created";
   mainarch_model_options model;
   mainarch_engine_options engine;
@@ -138,12 +175,12 @@ mainarch_status t_open_rest(t_stack *stack, uint64_t model_flags) {
   return mainarch_sequence_append(stack->engine, stack->sequence, tokens, count, &t_error);
 }
 
-mainarch_status t_open(t_stack *stack, uint32_t threads) {
+mainarch_status t_open(t_stack* stack, uint32_t threads) {
   const mainarch_status status = t_open_group(stack, threads);
   return status != MAINARCH_OK ? status : t_open_rest(stack, 0);
 }
 
-void t_close(t_stack *stack) {
+void t_close(t_stack* stack) {
   mainarch_engine_destroy(stack->engine);
   mainarch_decoder_destroy(stack->decoder);
   mainarch_tokenizer_destroy(stack->tokenizer);

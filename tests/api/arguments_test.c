@@ -13,17 +13,17 @@
 #define TOO_SMALL MAINARCH_ERROR_BUFFER_TOO_SMALL
 
 /* Options with their size set and all else zero. */
-#define ZERO(type, name)           \
-  type name;                       \
-  memset(&name, 0, sizeof(name));  \
+#define ZERO(type, name)          \
+  type name;                      \
+  memset(&name, 0, sizeof(name)); \
   name.struct_size = sizeof(name)
 
 static t_stack s;
 
 static void version_and_names(void) {
   mainarch_status status;
-  CHECK_EQ(mainarch_version(), MAINARCH_VERSION_MAJOR << 16 | MAINARCH_VERSION_MINOR << 8 |
-                                   MAINARCH_VERSION_PATCH);
+  CHECK_EQ(mainarch_version(),
+           MAINARCH_VERSION_MAJOR << 16 | MAINARCH_VERSION_MINOR << 8 | MAINARCH_VERSION_PATCH);
   CHECK(strcmp(mainarch_version_string(), TEST_PROJECT_VERSION) == 0);
   for (status = -100; status < 100; ++status) {
     CHECK(mainarch_status_string(status) != NULL && mainarch_status_string(status)[0] != '\0');
@@ -45,22 +45,31 @@ static void destroy_null(void) {
 }
 
 static void error_may_be_null(void) {
-  mainarch_group *group = (mainarch_group *)&group;
+  mainarch_group* group = (mainarch_group*)&group;
   CHECK_EQ(mainarch_group_open("no such device", NULL, &group, NULL), INVALID);
   CHECK(group == NULL);
   CHECK_EQ(mainarch_engine_step(NULL, NULL), INVALID);
 }
 
 static void group_open(void) {
-  static const char *const wrong[] = {"tpu",    "cpu:",   "cpu:0",  "cpu:3", "cpu:-1",
-                                      "cpu:16", "cpu:1x", "CPU",    ":",     "cpu ",
-                                      "cpu:99999999999999999999",   "\n"};
-  mainarch_group *group;
+  static const char* const wrong[] = {"tpu",
+                                      "cpu:",
+                                      "cpu:0",
+                                      "cpu:3",
+                                      "cpu:-1",
+                                      "cpu:16",
+                                      "cpu:1x",
+                                      "CPU",
+                                      ":",
+                                      "cpu ",
+                                      "cpu:99999999999999999999",
+                                      "\n"};
+  mainarch_group* group;
   size_t i;
   ZERO(mainarch_group_options, options);
   REFUSED(mainarch_group_open("cpu", NULL, NULL, &t_error), INVALID, "out");
   for (i = 0; i < COUNT_OF(wrong); ++i) {
-    group = (mainarch_group *)&group;
+    group = (mainarch_group*)&group;
     REFUSED(mainarch_group_open(wrong[i], NULL, &group, &t_error), INVALID, "device");
     CHECK(group == NULL);
   }
@@ -77,7 +86,7 @@ static void group_open(void) {
 }
 
 static void no_gpu_here(void) {
-  mainarch_group *group = NULL;
+  mainarch_group* group = NULL;
   const mainarch_status status = mainarch_group_open("gpu", NULL, &group, &t_error);
   mainarch_group_destroy(group);
   if (status == MAINARCH_OK) {
@@ -88,7 +97,7 @@ static void no_gpu_here(void) {
 }
 
 static void environment(void) {
-  mainarch_group *group;
+  mainarch_group* group;
   ZERO(mainarch_group_options, options);
   setenv("MAINARCH_LOG", "loud", 1);
   REFUSED(mainarch_group_open("cpu", NULL, &group, &t_error), INVALID, "MAINARCH_LOG");
@@ -128,13 +137,13 @@ static void device_info(void) {
   CHECK(info.name[0] != '\0' && info.isa[0] != '\0');
 }
 
-static int cancel_progress(void *user, uint64_t done, uint64_t total) {
-  ++*(int *)user;
+static int cancel_progress(void* user, uint64_t done, uint64_t total) {
+  ++*(int*)user;
   return done <= total;
 }
 
-static int count_progress(void *user, uint64_t done, uint64_t total) {
-  uint64_t *last = user;
+static int count_progress(void* user, uint64_t done, uint64_t total) {
+  uint64_t* last = user;
   if (done < last[0] || done > total) ++last[2];
   last[0] = done;
   last[1] = total;
@@ -142,7 +151,7 @@ static int count_progress(void *user, uint64_t done, uint64_t total) {
 }
 
 static void model_open(void) {
-  mainarch_model *model = (mainarch_model *)&model;
+  mainarch_model* model = (mainarch_model*)&model;
   int calls = 0;
   uint64_t last[3] = {0, 0, 0};
   ZERO(mainarch_model_options, options);
@@ -211,7 +220,7 @@ static void model_info(void) {
 }
 
 static void tokenizer_open(void) {
-  mainarch_tokenizer *tokenizer = (mainarch_tokenizer *)&tokenizer;
+  mainarch_tokenizer* tokenizer = (mainarch_tokenizer*)&tokenizer;
   ZERO(mainarch_tokenizer_info, info);
   REFUSED(mainarch_tokenizer_open(NULL, &tokenizer, &t_error), INVALID, "path");
   CHECK(tokenizer == NULL);
@@ -227,6 +236,10 @@ static void tokenizer_open(void) {
   mainarch_tokenizer_destroy(tokenizer);
   CHECK_EQ(info.vocab_size, T_VOCAB);
   CHECK_EQ(info.eos_token, T_END);
+  CHECK_EQ(info.has_chat, 0);
+  OK(mainarch_tokenizer_open(t_chat_directory(), &tokenizer, &t_error));
+  OK(mainarch_tokenizer_info_get(tokenizer, &info, &t_error));
+  mainarch_tokenizer_destroy(tokenizer);
   CHECK_EQ(info.has_chat, 1);
 }
 
@@ -300,7 +313,8 @@ static void tokens_and_texts(void) {
   uint32_t tokens[8], token = 9;
   char text[16];
   size_t length, count, i;
-  REFUSED(mainarch_tokenizer_token_text(NULL, 0, text, 16, &length, &t_error), INVALID, "tokenizer");
+  REFUSED(mainarch_tokenizer_token_text(NULL, 0, text, 16, &length, &t_error), INVALID,
+          "tokenizer");
   REFUSED(mainarch_tokenizer_token_text(s.tokenizer, T_VOCAB, text, 16, &length, &t_error),
           NOT_FOUND, "2048");
   REFUSED(mainarch_tokenizer_token_text(s.tokenizer, T_END, text, 10, &length, &t_error), TOO_SMALL,
@@ -324,10 +338,14 @@ static void tokens_and_texts(void) {
     OK(mainarch_tokenizer_token_id(s.tokenizer, bytes, length, &token, &t_error));
     CHECK_EQ(token, i);
   }
-  REFUSED(mainarch_tokenizer_special_tokens(NULL, tokens, 8, &count, &t_error), INVALID, "tokenizer");
-  REFUSED(mainarch_tokenizer_special_tokens(s.tokenizer, NULL, 8, &count, &t_error), INVALID, "tokens");
-  REFUSED(mainarch_tokenizer_special_tokens(s.tokenizer, tokens, 8, NULL, &t_error), INVALID, "count");
-  REFUSED(mainarch_tokenizer_special_tokens(s.tokenizer, tokens, 2, &count, &t_error), TOO_SMALL, "3");
+  REFUSED(mainarch_tokenizer_special_tokens(NULL, tokens, 8, &count, &t_error), INVALID,
+          "tokenizer");
+  REFUSED(mainarch_tokenizer_special_tokens(s.tokenizer, NULL, 8, &count, &t_error), INVALID,
+          "tokens");
+  REFUSED(mainarch_tokenizer_special_tokens(s.tokenizer, tokens, 8, NULL, &t_error), INVALID,
+          "count");
+  REFUSED(mainarch_tokenizer_special_tokens(s.tokenizer, tokens, 2, &count, &t_error), TOO_SMALL,
+          "3");
   OK(mainarch_tokenizer_special_tokens(s.tokenizer, tokens, 8, &count, &t_error));
   CHECK(count == 3 && tokens[0] == 2043 && tokens[2] == T_END);
 }
@@ -336,45 +354,48 @@ static void render_chat(void) {
   mainarch_chat_message messages[2] = {{"user", "hello"}, {"wizard", "x"}};
   char text[256];
   size_t length;
+  mainarch_tokenizer* chat;
   ZERO(mainarch_chat_options, options);
 #define RENDER(tokenizer, messages, count, options) \
   mainarch_tokenizer_render_chat(tokenizer, messages, count, options, text, 256, &length, &t_error)
+  OK(mainarch_tokenizer_open(t_chat_directory(), &chat, &t_error));
   REFUSED(RENDER(NULL, messages, 1, NULL), INVALID, "tokenizer");
-  REFUSED(RENDER(s.tokenizer, NULL, 1, NULL), INVALID, "messages");
-  REFUSED(RENDER(s.tokenizer, messages, 2, NULL), INVALID, "wizard");
+  REFUSED(RENDER(s.tokenizer, messages, 1, NULL), UNSUPPORTED, "chat template");
+  REFUSED(RENDER(chat, messages, 0, NULL), INVALID, "message");
+  REFUSED(RENDER(chat, NULL, 1, NULL), INVALID, "messages");
+  REFUSED(RENDER(chat, messages, 2, NULL), INVALID, "wizard");
   messages[1].role = NULL;
-  REFUSED(RENDER(s.tokenizer, messages, 2, NULL), INVALID, "messages[1].role");
+  REFUSED(RENDER(chat, messages, 2, NULL), INVALID, "messages[1].role");
   messages[1].role = "user";
   messages[1].content = NULL;
-  REFUSED(RENDER(s.tokenizer, messages, 2, NULL), INVALID, "messages[1].content");
+  REFUSED(RENDER(chat, messages, 2, NULL), INVALID, "messages[1].content");
   options.flags = 2;
-  REFUSED(RENDER(s.tokenizer, messages, 1, &options), UNSUPPORTED, "flags");
+  REFUSED(RENDER(chat, messages, 1, &options), UNSUPPORTED, "flags");
   options.flags = 0;
   options.thinking = 3;
-  REFUSED(RENDER(s.tokenizer, messages, 1, &options), INVALID, "thinking");
+  REFUSED(RENDER(chat, messages, 1, &options), INVALID, "thinking");
   options.thinking = 0;
   options.reserved = 1;
-  REFUSED(RENDER(s.tokenizer, messages, 1, &options), UNSUPPORTED, "reserved");
-  OK(RENDER(s.tokenizer, messages, 1, NULL));
+  REFUSED(RENDER(chat, messages, 1, &options), UNSUPPORTED, "reserved");
+  OK(RENDER(chat, messages, 1, NULL));
 #undef RENDER
   CHECK(strstr(text, "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n") == text);
   CHECK_EQ(length, strlen(text));
-  REFUSED(mainarch_tokenizer_render_chat(s.tokenizer, messages, 1, NULL, text, length, &length,
-                                         &t_error),
+  REFUSED(mainarch_tokenizer_render_chat(chat, messages, 1, NULL, text, length, &length, &t_error),
           TOO_SMALL, "text");
   options.reserved = 0;
   options.flags = MAINARCH_CHAT_NO_GENERATION_PROMPT;
-  OK(mainarch_tokenizer_render_chat(s.tokenizer, messages, 1, &options, text, 256, &length,
-                                    &t_error));
+  OK(mainarch_tokenizer_render_chat(chat, messages, 1, &options, text, 256, &length, &t_error));
   CHECK(strcmp(text, "<|im_start|>user\nhello<|im_end|>\n") == 0);
-  REFUSED(mainarch_tokenizer_render_chat(s.tokenizer, messages, 1, NULL, NULL, 9, &length, &t_error),
+  REFUSED(mainarch_tokenizer_render_chat(chat, messages, 1, NULL, NULL, 9, &length, &t_error),
           INVALID, "text");
-  REFUSED(mainarch_tokenizer_render_chat(s.tokenizer, messages, 1, NULL, text, 9, NULL, &t_error),
-          INVALID, "length");
+  REFUSED(mainarch_tokenizer_render_chat(chat, messages, 1, NULL, text, 9, NULL, &t_error), INVALID,
+          "length");
+  mainarch_tokenizer_destroy(chat);
 }
 
 static void decoder(void) {
-  mainarch_decoder *decoder = (mainarch_decoder *)&decoder;
+  mainarch_decoder* decoder = (mainarch_decoder*)&decoder;
   const uint32_t end = T_END;
   char text[16];
   size_t length = 9;
@@ -384,7 +405,8 @@ static void decoder(void) {
   REFUSED(mainarch_decoder_create(s.tokenizer, 0, NULL, &t_error), INVALID, "out");
   REFUSED(mainarch_decoder_push(NULL, &end, 1, text, 16, &length, &t_error), INVALID, "decoder");
   CHECK_EQ(length, 0);
-  REFUSED(mainarch_decoder_push(s.decoder, NULL, 1, text, 16, &length, &t_error), INVALID, "tokens");
+  REFUSED(mainarch_decoder_push(s.decoder, NULL, 1, text, 16, &length, &t_error), INVALID,
+          "tokens");
   REFUSED(mainarch_decoder_push(s.decoder, &end, 1, NULL, 16, &length, &t_error), INVALID, "text");
   REFUSED(mainarch_decoder_push(s.decoder, &end, 1, text, 16, NULL, &t_error), INVALID, "length");
   REFUSED(mainarch_decoder_push(s.decoder, &end, 1, text, 10, &length, &t_error), TOO_SMALL, "11");
@@ -400,13 +422,13 @@ static void decoder(void) {
 }
 
 static void engine_create(void) {
-  mainarch_engine *engine = (mainarch_engine *)&engine;
+  mainarch_engine* engine = (mainarch_engine*)&engine;
   ZERO(mainarch_engine_options, options);
   REFUSED(mainarch_engine_create(NULL, NULL, &engine, &t_error), INVALID, "model");
   CHECK(engine == NULL);
   REFUSED(mainarch_engine_create(s.model, NULL, NULL, &t_error), INVALID, "out");
-#define BAD(field, value, code, word)                                           \
-  options.field = value;                                                        \
+#define BAD(field, value, code, word)                                                \
+  options.field = value;                                                             \
   REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error), code, word); \
   options.field = 0
   BAD(flags, 1, UNSUPPORTED, "flags");
@@ -565,11 +587,13 @@ static void sequence_calls(void) {
   REFUSED(mainarch_sequence_fork(s.engine, id, NULL, &t_error), INVALID, "out");
   REFUSED(mainarch_sequence_set_seed(NULL, id, 1, &t_error), INVALID, "engine");
   REFUSED(mainarch_sequence_truncate(NULL, id, 0, &t_error), INVALID, "engine");
-  REFUSED(mainarch_sequence_truncate(s.engine, id, before.tokens + 1, &t_error), INVALID, "truncate");
+  REFUSED(mainarch_sequence_truncate(s.engine, id, before.tokens + 1, &t_error), INVALID,
+          "truncate");
   REFUSED(mainarch_sequence_append(NULL, id, &token, 1, &t_error), INVALID, "engine");
   REFUSED(mainarch_sequence_append(s.engine, id, NULL, 1, &t_error), INVALID, "tokens");
   REFUSED(mainarch_sequence_append(s.engine, id, wrong, 3, &t_error), INVALID, "tokens[2]");
-  REFUSED(mainarch_sequence_append(s.engine, id, many, 257, &t_error), MAINARCH_ERROR_KV_FULL, "256");
+  REFUSED(mainarch_sequence_append(s.engine, id, many, 257, &t_error), MAINARCH_ERROR_KV_FULL,
+          "256");
   REFUSED(mainarch_sequence_append(s.engine, id, many, SIZE_MAX, &t_error), MAINARCH_ERROR_KV_FULL,
           "256");
   OK(mainarch_sequence_append(s.engine, id, NULL, 0, &t_error));
@@ -579,9 +603,12 @@ static void sequence_calls(void) {
   REFUSED(mainarch_sequence_take(s.engine, id, &token, 1, NULL, &t_error), INVALID, "count");
   STATUS(mainarch_sequence_take(s.engine, id, &token, 1, &count, &t_error), MAINARCH_AGAIN);
   STATUS(mainarch_sequence_take(s.engine, id, NULL, 0, &count, &t_error), MAINARCH_AGAIN);
-  REFUSED(mainarch_sequence_logprobs(NULL, id, 0, &logprob, 1, &count, &t_error), INVALID, "engine");
-  REFUSED(mainarch_sequence_logprobs(s.engine, id, 0, NULL, 1, &count, &t_error), INVALID, "logprobs");
-  REFUSED(mainarch_sequence_logprobs(s.engine, id, 0, &logprob, 1, NULL, &t_error), INVALID, "count");
+  REFUSED(mainarch_sequence_logprobs(NULL, id, 0, &logprob, 1, &count, &t_error), INVALID,
+          "engine");
+  REFUSED(mainarch_sequence_logprobs(s.engine, id, 0, NULL, 1, &count, &t_error), INVALID,
+          "logprobs");
+  REFUSED(mainarch_sequence_logprobs(s.engine, id, 0, &logprob, 1, NULL, &t_error), INVALID,
+          "count");
   REFUSED(mainarch_sequence_logprobs(s.engine, id, 0, &logprob, 1, &count, &t_error), INVALID,
           "logprobs");
   REFUSED(mainarch_sequence_logits(NULL, id, &logit, 1, &count, &t_error), INVALID, "engine");
@@ -607,7 +634,7 @@ static void too_many_sequences(void) {
   for (i = 0; i < 3; ++i) OK(mainarch_sequence_close(s.engine, ids[i], &t_error));
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   static const t_case cases[] = {
       CASE(version_and_names), CASE(destroy_null),     CASE(error_may_be_null),
       CASE(group_open),        CASE(no_gpu_here),      CASE(environment),

@@ -12,24 +12,24 @@
 
 static process_state before, after;
 
-#define NEED(condition)                                            \
-  do {                                                             \
-    if (!(condition)) {                                            \
+#define NEED(condition)                                                   \
+  do {                                                                    \
+    if (!(condition)) {                                                   \
       printf("# line %d: %s: %s\n", __LINE__, #condition, error.message); \
-      return 0;                                                    \
-    }                                                              \
+      return 0;                                                           \
+    }                                                                     \
   } while (0)
 
-#define LOAD(name)                            \
-  __typeof__(&mainarch_##name) name;          \
-  *(void **)&name = dlsym(library, "mainarch_" #name); \
+#define LOAD(name)                                    \
+  __typeof__(&mainarch_##name) name;                  \
+  *(void**)&name = dlsym(library, "mainarch_" #name); \
   NEED(name != NULL)
 
-static int use(void *library, const char *checkpoint) {
+static int use(void* library, const char* checkpoint) {
   mainarch_error error = {0, 0, 0, 0, ""};
-  mainarch_group *group;
-  mainarch_model *model;
-  mainarch_engine *engine;
+  mainarch_group* group;
+  mainarch_model* model;
+  mainarch_engine* engine;
   mainarch_sequence sequence;
   const uint32_t prompt[3] = {10, 20, 30};
   uint32_t token;
@@ -62,9 +62,9 @@ static int use(void *library, const char *checkpoint) {
   return 1;
 }
 
-static int round_trip(const char *path, const char *checkpoint) {
+static int round_trip(const char* path, const char* checkpoint) {
   mainarch_error error = {0, 0, 0, 0, ""};
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) printf("# %s\n", dlerror());
   NEED(library != NULL);
   process_state_read(&after);
@@ -80,7 +80,7 @@ static int round_trip(const char *path, const char *checkpoint) {
   return 1;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   int i, failed = 0;
   if (argc != 3) return 2;
   printf("1..3\n");

@@ -16,17 +16,17 @@
 
 /* ---- what fails */
 
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *at, size_t size);
-extern void *__libc_memalign(size_t alignment, size_t size);
-extern void __libc_free(void *at);
+extern void* __libc_malloc(size_t size);
+extern void* __libc_calloc(size_t count, size_t size);
+extern void* __libc_realloc(void* at, size_t size);
+extern void* __libc_memalign(size_t alignment, size_t size);
+extern void __libc_free(void* at);
 
-static int counting;       /* requests are counted, and may fail */
-static long requests;      /* since counting began */
-static long fail_at;       /* the request that fails; 0: none */
+static int counting;        /* requests are counted, and may fail */
+static long requests;       /* since counting began */
+static long fail_at;        /* the request that fails; 0: none */
 static int fail_ever_after; /* and all behind it too */
-static long live;          /* blocks that were given and not taken back */
+static long live;           /* blocks that were given and not taken back */
 
 static int refuse(void) {
   long number;
@@ -37,48 +37,48 @@ static int refuse(void) {
   return 1;
 }
 
-static void *given(void *block) {
+static void* given(void* block) {
   if (block != NULL) __atomic_add_fetch(&live, 1, __ATOMIC_RELAXED);
   return block;
 }
 
-void *malloc(size_t size) { return refuse() ? NULL : given(__libc_malloc(size)); }
-void *calloc(size_t count, size_t size) {
+void* malloc(size_t size) { return refuse() ? NULL : given(__libc_malloc(size)); }
+void* calloc(size_t count, size_t size) {
   return refuse() ? NULL : given(__libc_calloc(count, size));
 }
-void *realloc(void *at, size_t size) {
-  void *block;
+void* realloc(void* at, size_t size) {
+  void* block;
   if (refuse()) return NULL;
   block = __libc_realloc(at, size);
   return at == NULL ? given(block) : block;
 }
-void *memalign(size_t alignment, size_t size) {
+void* memalign(size_t alignment, size_t size) {
   return refuse() ? NULL : given(__libc_memalign(alignment, size));
 }
-void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
-int posix_memalign(void **out, size_t alignment, size_t size) {
-  void *block = memalign(alignment, size);
+void* aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+int posix_memalign(void** out, size_t alignment, size_t size) {
+  void* block = memalign(alignment, size);
   if (block == NULL) return ENOMEM;
   *out = block;
   return 0;
 }
-void free(void *at) {
+void free(void* at) {
   if (at != NULL) __atomic_sub_fetch(&live, 1, __ATOMIC_RELAXED);
   __libc_free(at);
 }
 
 /* Found before anything is counted. */
-static void *(*real_mmap)(void *, size_t, int, int, int, off64_t);
+static void* (*real_mmap)(void*, size_t, int, int, int, off64_t);
 static int (*real_eventfd)(unsigned int, int);
-static int (*real_pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+static int (*real_pthread_create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 
 static void find_real_functions(void) {
-  *(void **)&real_mmap = dlsym(RTLD_NEXT, "mmap64");
-  *(void **)&real_eventfd = dlsym(RTLD_NEXT, "eventfd");
-  *(void **)&real_pthread_create = dlsym(RTLD_NEXT, "pthread_create");
+  *(void**)&real_mmap = dlsym(RTLD_NEXT, "mmap64");
+  *(void**)&real_eventfd = dlsym(RTLD_NEXT, "eventfd");
+  *(void**)&real_pthread_create = dlsym(RTLD_NEXT, "pthread_create");
 }
 
-void *mmap64(void *at, size_t size, int protection, int flags, int fd, off64_t offset) {
+void* mmap64(void* at, size_t size, int protection, int flags, int fd, off64_t offset) {
   if (real_mmap == NULL) find_real_functions();
   return refuse() ? MAP_FAILED : real_mmap(at, size, protection, flags, fd, offset);
 }
@@ -87,8 +87,8 @@ int eventfd(unsigned int value, int flags) {
   errno = EMFILE;
   return -1;
 }
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                   void *argument) {
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                   void* argument) {
   return refuse() ? EAGAIN : real_pthread_create(thread, attributes, run, argument);
 }
 
@@ -111,8 +111,8 @@ enum { STEPS = 4 };
 static uint32_t threads = 1;
 
 /* From nothing to tokens. The handles that came about are in `s`. */
-static mainarch_status load_and_step(t_stack *s, uint32_t *tokens, size_t *count) {
-  const char *text = "Let there be light";
+static mainarch_status load_and_step(t_stack* s, uint32_t* tokens, size_t* count) {
+  const char* text = "Let there be light";
   char out[256];
   uint32_t ids[32];
   size_t length;
@@ -142,8 +142,8 @@ static mainarch_status load_and_step(t_stack *s, uint32_t *tokens, size_t *count
   options.stop_tokens = ids;
   options.stop_token_count = 1;
   if (status == MAINARCH_OK) {
-    status = mainarch_tokenizer_encode(s->tokenizer, text, strlen(text), 0, ids, 32, &length,
-                                       &t_error);
+    status =
+        mainarch_tokenizer_encode(s->tokenizer, text, strlen(text), 0, ids, 32, &length, &t_error);
   }
   if (status == MAINARCH_OK) {
     status = mainarch_sequence_open(s->engine, &options, &copy, &t_error);
@@ -161,7 +161,7 @@ static process_state before, after;
 
 /* The n-th request fails: an error that says so, and nothing stays. Sets `*done` when there is no
  * n-th request. */
-static void check_failure(long which, int ever_after, long live_before, int *done) {
+static void check_failure(long which, int ever_after, long live_before, int* done) {
   t_stack s;
   uint32_t tokens[STEPS];
   size_t count;
@@ -192,13 +192,13 @@ static void check_failure(long which, int ever_after, long live_before, int *don
 }
 
 static void check_process(long which) {
-  const char *differs;
+  const char* differs;
   process_state_read(&after);
   differs = process_state_differs(&before, &after);
   if (differs != NULL) t_fail(__FILE__, __LINE__, "request %ld: %s", which, differs);
 }
 
-static void warm_up(long *live_before, long *total) {
+static void warm_up(long* live_before, long* total) {
   t_stack s;
   size_t count;
   int i;
@@ -217,7 +217,7 @@ static void warm_up(long *live_before, long *total) {
 /* All requests up to `all`, then one in `stride`; all from the end, where stepping is. */
 static void check_every_failure(int ever_after) {
   long live_before = 0, total = 0, which, tried = 0, failed_at = 0;
-  const char *thorough = getenv("MAINARCH_TEST_THOROUGH");
+  const char* thorough = getenv("MAINARCH_TEST_THOROUGH");
   const long stride = thorough != NULL && thorough[0] == '1' ? 1 : 7;
   int done = 0;
   warm_up(&live_before, &total);
@@ -250,7 +250,7 @@ static void one_request_fails_with_threads(void) {
   threads = 1;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   static const t_case cases[] = {CASE(one_request_fails), CASE(all_requests_fail_from_one_on),
                                  CASE(one_request_fails_with_threads)};
   find_real_functions();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Every age of every struct: shorter, exact, longer with zeros, longer with something set, and sizes
- * that are none. Structs lie at the end of a page, so that a read or write behind them is a crash. */
+/* Every age of every struct: shorter, exact, longer with zeros, longer with something set, and
+ * sizes that are none. Structs lie at the end of a page, so that a read or write behind them is a
+ * crash. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +11,13 @@
 #include "api_test.h"
 
 static t_stack s;
-static unsigned char *pages;    /* 4 of them; the one behind cannot be touched */
+static mainarch_tokenizer* chat;
+static unsigned char* pages; /* 4 of them; the one behind cannot be touched */
 static size_t pages_size;
 
 /* `size` bytes, all `fill`, right before the page that cannot be touched; struct_size is set. */
-static void *struct_of(size_t size, int fill) {
-  unsigned char *at = pages + pages_size - (size + 15) / 16 * 16;
+static void* struct_of(size_t size, int fill) {
+  unsigned char* at = pages + pages_size - (size + 15) / 16 * 16;
   memset(pages, fill, pages_size);
   if (size % 16 != 0) at += 16 - size % 16;
   memcpy(at, &size, sizeof(size));
@@ -24,47 +26,47 @@ static void *struct_of(size_t size, int fill) {
 
 /* ---- options: use(options) makes and destroys something. */
 
-static mainarch_status use_group(const void *options) {
-  mainarch_group *group;
+static mainarch_status use_group(const void* options) {
+  mainarch_group* group;
   const mainarch_status status = mainarch_group_open("cpu", options, &group, &t_error);
   mainarch_group_destroy(group);
   return status;
 }
 
-static mainarch_status use_model(const void *options) {
-  mainarch_model *model;
+static mainarch_status use_model(const void* options) {
+  mainarch_model* model;
   const mainarch_status status =
       mainarch_model_open(s.group, t_checkpoint(), options, &model, &t_error);
   mainarch_model_destroy(model);
   return status;
 }
 
-static mainarch_status use_chat(const void *options) {
+static mainarch_status use_chat(const void* options) {
   const mainarch_chat_message message = {"user", "hello"};
   char text[256];
   size_t length;
-  return mainarch_tokenizer_render_chat(s.tokenizer, &message, 1, options, text, sizeof(text),
-                                        &length, &t_error);
+  return mainarch_tokenizer_render_chat(chat, &message, 1, options, text, sizeof(text), &length,
+                                        &t_error);
 }
 
-static mainarch_status use_engine(const void *options) {
-  mainarch_engine *engine;
+static mainarch_status use_engine(const void* options) {
+  mainarch_engine* engine;
   const mainarch_status status = mainarch_engine_create(s.model, options, &engine, &t_error);
   mainarch_engine_destroy(engine);
   return status;
 }
 
-static mainarch_status use_sequence(const void *options) {
+static mainarch_status use_sequence(const void* options) {
   mainarch_sequence sequence;
   const mainarch_status status = mainarch_sequence_open(s.engine, options, &sequence, &t_error);
   if (status != MAINARCH_OK) return status;
   return mainarch_sequence_close(s.engine, sequence, &t_error);
 }
 
-static void check_options(size_t size, mainarch_status (*use)(const void *)) {
+static void check_options(size_t size, mainarch_status (*use)(const void*)) {
   static const size_t wrong[] = {0, 1, 8, 15, 17, 20, 4097, 4104, SIZE_MAX, SIZE_MAX - 7};
   size_t i, longer;
-  unsigned char *options;
+  unsigned char* options;
   OK(use(NULL));
   for (i = 16; i <= size; i += 8) OK(use(struct_of(i, 0)));
   for (longer = size + 8; longer <= 4096; longer += longer < size + 64 ? 8 : 512) {
@@ -94,7 +96,7 @@ static void sequence_options(void) {
 /* A field that an older struct does not have yet reads as zero, though there are bytes behind. */
 static void shorter_options_end_where_they_say(void) {
   mainarch_engine_options options;
-  mainarch_engine *engine;
+  mainarch_engine* engine;
   memset(&options, 0xFF, sizeof(options));
   options.struct_size = offsetof(mainarch_engine_options, max_sequences);
   options.flags = 0;
@@ -105,30 +107,30 @@ static void shorter_options_end_where_they_say(void) {
 
 /* ---- info structs: get(out). */
 
-static mainarch_status get_device(void *out) {
+static mainarch_status get_device(void* out) {
   return mainarch_group_device_info_get(s.group, 0, out, &t_error);
 }
-static mainarch_status get_model(void *out) {
+static mainarch_status get_model(void* out) {
   return mainarch_model_info_get(s.model, out, &t_error);
 }
-static mainarch_status get_sequence_options(void *out) {
+static mainarch_status get_sequence_options(void* out) {
   return mainarch_model_sequence_options(s.model, out, &t_error);
 }
-static mainarch_status get_tokenizer(void *out) {
+static mainarch_status get_tokenizer(void* out) {
   return mainarch_tokenizer_info_get(s.tokenizer, out, &t_error);
 }
-static mainarch_status get_engine(void *out) {
+static mainarch_status get_engine(void* out) {
   return mainarch_engine_info_get(s.engine, out, &t_error);
 }
-static mainarch_status get_statistics(void *out) {
+static mainarch_status get_statistics(void* out) {
   return mainarch_engine_statistics_get(s.engine, out, &t_error);
 }
-static mainarch_status get_sequence(void *out) {
+static mainarch_status get_sequence(void* out) {
   return mainarch_sequence_info_get(s.engine, s.sequence, out, &t_error);
 }
 
 /* `volatile_at`: a field that may change from call to call, of 8 bytes; 0: none. */
-static void check_info(size_t size, mainarch_status (*get)(void *), size_t volatile_at) {
+static void check_info(size_t size, mainarch_status (*get)(void*), size_t volatile_at) {
   static const size_t wrong[] = {0, 8, 12, 18, 4104, SIZE_MAX};
   unsigned char full[1024], *out;
   size_t i, j, given;
@@ -186,28 +188,26 @@ static void sizes_of_the_first_release(void) {
   CHECK_EQ(sizeof(mainarch_logprob), 8);
 }
 
-int main(int argc, char **argv) {
-  static const t_case cases[] = {CASE(group_options),
-                                 CASE(model_options),
-                                 CASE(chat_options),
-                                 CASE(engine_options),
-                                 CASE(sequence_options),
-                                 CASE(shorter_options_end_where_they_say),
-                                 CASE(device_info),
-                                 CASE(model_info),
-                                 CASE(recommended_options),
-                                 CASE(tokenizer_info),
-                                 CASE(engine_info),
-                                 CASE(statistics),
-                                 CASE(sequence_info),
-                                 CASE(sizes_of_the_first_release)};
+int main(int argc, char** argv) {
+  static const t_case cases[] = {
+      CASE(group_options),       CASE(model_options),
+      CASE(chat_options),        CASE(engine_options),
+      CASE(sequence_options),    CASE(shorter_options_end_where_they_say),
+      CASE(device_info),         CASE(model_info),
+      CASE(recommended_options), CASE(tokenizer_info),
+      CASE(engine_info),         CASE(statistics),
+      CASE(sequence_info),       CASE(sizes_of_the_first_release)};
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int result;
   pages_size = 4 * page;
   pages = mmap(NULL, pages_size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED || mprotect(pages + pages_size, page, PROT_NONE) != 0) return 1;
   if (t_open(&s, 1) != MAINARCH_OK) t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
+  if (mainarch_tokenizer_open(t_chat_directory(), &chat, &t_error) != MAINARCH_OK) {
+    t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
+  }
   result = RUN(cases);
+  mainarch_tokenizer_destroy(chat);
   t_close(&s);
   return result;
 }

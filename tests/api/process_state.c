@@ -2,9 +2,7 @@
 #define _GNU_SOURCE
 #include "process_state.h"
 
-#include <dirent.h>
 #include <locale.h>
-#include <fenv.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,22 +12,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern char **environ;
+extern char** environ;
 
-static void append(char *text, size_t size, const char *line) {
+static void append(char* text, size_t size, const char* line) {
   const size_t used = strlen(text);
   snprintf(text + used, size - used, "%s\n", line);
 }
 
-static void read_fds(char *out, size_t size) {
-  DIR *directory = opendir("/proc/self/fd");
-  struct dirent *entry;
-  int own = dirfd(directory), fd;
-  /* In order of number, which readdir does not promise. */
+static void read_fds(char* out, size_t size) {
+  int fd;
   for (fd = 0; fd < 1024; ++fd) {
     char path[64], target[512], line[640];
     ssize_t length;
-    if (fd == own) continue;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     length = readlink(path, target, sizeof(target) - 1);
     if (length < 0) continue;
@@ -37,17 +31,14 @@ static void read_fds(char *out, size_t size) {
     snprintf(line, sizeof(line), "%d %s", fd, target);
     append(out, size, line);
   }
-  entry = readdir(directory);
-  (void)entry;
-  closedir(directory);
 }
 
-static void read_maps(process_state *state) {
-  FILE *file = fopen("/proc/self/maps", "re");
+static void read_maps(process_state* state) {
+  FILE* file = fopen("/proc/self/maps", "re");
   char line[1024];
   while (fgets(line, sizeof(line), file) != NULL) {
     unsigned long begin, end;
-    char *path = strchr(line, '/');
+    char* path = strchr(line, '/');
     line[strcspn(line, "\n")] = '\0';
     if (sscanf(line, "%lx-%lx", &begin, &end) != 2) continue;
     if (path == NULL) {
@@ -59,16 +50,24 @@ static void read_maps(process_state *state) {
   fclose(file);
 }
 
-static void read_status(process_state *state) {
-  static const char *const keys[] = {"SigQ:",   "SigBlk:", "ShdPnd:", "SigPnd:",  "SigIgn:",
-                                     "SigCgt:", "Umask:",  "NoNewPrivs:", "Seccomp:",
-                                     "Cpus_allowed:", "THP_enabled:"};
-  FILE *file = fopen("/proc/self/status", "re");
+/* The C library catches signals 32 and 33, its own, once there are threads. */
+static void hide_own_signals(char* line) {
+  unsigned long long caught;
+  if (sscanf(line, "SigCgt: %llx", &caught) != 1) return;
+  sprintf(line, "SigCgt: %llx", caught & ~(3ULL << 31));
+}
+
+static void read_status(process_state* state) {
+  static const char* const keys[] = {
+      "SigBlk:", "ShdPnd:",     "SigPnd:",  "SigIgn:",       "SigCgt:",
+      "Umask:",  "NoNewPrivs:", "Seccomp:", "Cpus_allowed:", "THP_enabled:"};
+  FILE* file = fopen("/proc/self/status", "re");
   char line[1024];
   size_t i;
   while (fgets(line, sizeof(line), file) != NULL) {
     line[strcspn(line, "\n")] = '\0';
     if (strncmp(line, "Threads:", 8) == 0) append(state->threads, sizeof(state->threads), line);
+    hide_own_signals(line);
     for (i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
       if (strncmp(line, keys[i], strlen(keys[i])) == 0) {
         append(state->signals, sizeof(state->signals), line);
@@ -78,7 +77,7 @@ static void read_status(process_state *state) {
   fclose(file);
 }
 
-static void read_place(char *out, size_t size) {
+static void read_place(char* out, size_t size) {
   char line[1024];
   int resource;
   if (getcwd(line, sizeof(line)) != NULL) append(out, size, line);
@@ -89,13 +88,13 @@ static void read_place(char *out, size_t size) {
              (unsigned long)limit.rlim_max);
     append(out, size, line);
   }
-  snprintf(line, sizeof(line), "nice %d policy %d locale %s rounding %d", getpriority(PRIO_PROCESS, 0),
-           sched_getscheduler(0), setlocale(LC_ALL, NULL), fegetround());
+  snprintf(line, sizeof(line), "nice %d policy %d locale %s", getpriority(PRIO_PROCESS, 0),
+           sched_getscheduler(0), setlocale(LC_ALL, NULL));
   append(out, size, line);
 }
 
-void process_state_read(process_state *state) {
-  char **variable;
+void process_state_read(process_state* state) {
+  char** variable;
   memset(state, 0, sizeof(*state));
   read_fds(state->fds, sizeof(state->fds));
   read_maps(state);
@@ -106,13 +105,13 @@ void process_state_read(process_state *state) {
   }
 }
 
-static const char *show(const char *what, const char *before, const char *after) {
+static const char* show(const char* what, const char* before, const char* after) {
   static char text[2048];
   snprintf(text, sizeof(text), "%s, before: %.900s after: %.900s", what, before, after);
   return text;
 }
 
-const char *process_state_differs(const process_state *before, const process_state *after) {
+const char* process_state_differs(const process_state* before, const process_state* after) {
 #define COMPARE(field) \
   if (strcmp(before->field, after->field) != 0) return show(#field, before->field, after->field)
   COMPARE(fds);
