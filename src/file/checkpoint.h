@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/dtype.h"
 #include "base/fd.h"
+#include "base/hash_map.h"
 #include "base/status.h"
 #include "file/safetensors.h"
 
@@ -52,7 +52,7 @@ class Checkpoint {
   std::string tokenizer_config_json_;
   std::vector<SafetensorsFile> files_;
   std::vector<TensorView> tensors_;
-  absl::flat_hash_map<absl::string_view, size_t> by_name_;  // index into tensors_
+  HashMap<absl::string_view, size_t> by_name_;  // index into tensors_
   uint64_t file_bytes_ = 0;
 };
 
