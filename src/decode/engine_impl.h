@@ -103,8 +103,8 @@ class EngineImpl final : public Engine {
   Status Sample(Outcome& outcome);
   Status Commit();
   void Abort();
-  bool BeginRun();
-  void EndRun();
+  bool BeginRun();  // false: cancelled before it could run
+  bool EndRun();    // true: cancelled meanwhile
 
   std::shared_ptr<const void> owner_;
   ProcessGuard process_;

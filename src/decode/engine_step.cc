@@ -94,9 +94,10 @@ bool EngineImpl::BeginRun() {
   return in_run_;
 }
 
-void EngineImpl::EndRun() {
+bool EngineImpl::EndRun() {
   std::lock_guard<std::mutex> lock(cancel_mutex_);
   in_run_ = false;
+  return cancelled_;
 }
 
 Status EngineImpl::RunContext() {
@@ -111,10 +112,14 @@ Status EngineImpl::RunContext() {
   }
   uint32_t rows = 0;
   for (const Outcome& outcome : outcomes_) rows += outcome.rows;
-  if (!BeginRun()) return Error(Code::kCancelled, "the step was cancelled before it ran");
-  const Status status = context_->Run({{rows_.data(), rows}, step_sequences_, logit_rows_});
-  EndRun();
-  return status;
+  const backend::Step step = {{rows_.data(), rows}, step_sequences_, logit_rows_};
+  for (bool again = true;; again = false) {
+    if (!BeginRun()) return Error(Code::kCancelled, "the step was cancelled before it ran");
+    const Status status = context_->Run(step);
+    const bool cancelled = EndRun();
+    // A stop asked for as the step before ended may have stayed with the context and hit this one.
+    if (CodeOf(status) != Code::kCancelled || cancelled || !again) return status;
+  }
 }
 
 Status EngineImpl::Sample(Outcome& outcome) {

@@ -24,7 +24,7 @@ struct DuplicateKeys {
 
   Status Refuse(absl::string_view key) const {
     return Error(Code::kBadModel, file, ": key ", Quote(key), " appears twice in ",
-                 where.empty() ? "the outermost object" : where, ", the limit is 1");
+                 where.empty() ? "the outermost object" : Quote(where), ", the limit is 1");
   }
 
   Status CheckKeys(const object& members) const {

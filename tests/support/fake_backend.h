@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,6 +30,8 @@ struct FakeControl {
   std::atomic<int64_t> nan_run{-1};  // the run of this number makes a nan logit
   std::atomic<uint64_t> max_rows_seen{0};
   std::atomic<bool> running{false};
+  std::function<void()> before_run;  // called inside Run, first and last
+  std::function<void()> after_run;
 
   void Violation(const std::string& what) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -69,6 +72,7 @@ class FakeContext final : public backend::Context {
   Status Run(const backend::Step& step) override {
     const int64_t run = control_->runs.fetch_add(1);
     ++step_;
+    if (control_->before_run) control_->before_run();
     Validate(step);
     for (const backend::StepRow& row : step.rows) Write(step, row, row.token);
     const Status stopped = Delay();
@@ -82,6 +86,7 @@ class FakeContext final : public backend::Context {
       MakeLogits(step, step.rows[step.logit_rows[i]], i);
       if (run == control_->nan_run.load()) logits_[size_t{i} * vocab_ + vocab_ / 2] = NAN;
     }
+    if (control_->after_run) control_->after_run();
     return absl::OkStatus();
   }
 

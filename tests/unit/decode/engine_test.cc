@@ -273,6 +273,19 @@ TEST(append_continues_a_finished_sequence_with_new_counts) {
   CHECK_EQ(bench.TakeAll(id).size(), 6u);
 }
 
+TEST(a_sequence_that_comes_back_queues_behind_those_waiting) {
+  SequenceOptions o;
+  o.max_tokens = 1;
+  Bench bench(Options(2, 100, 4));
+  const SequenceId old = bench.Open(o, {1, 2});
+  CHECK(bench.Drain());
+  const SequenceId waiting = bench.Open(o, std::vector<uint32_t>(20, 1));
+  CHECK_OK(bench.engine->Append(old, std::vector<uint32_t>(20, 2)));
+  CHECK(bench.Step());
+  CHECK_EQ(bench.Info(waiting).position, 4u);
+  CHECK_EQ(bench.Info(old).position, 2u);
+}
+
 TEST(manual_logits_stay_through_other_steps_failures_and_forks) {
   Bench bench(Options(4, 100, 8));
   SequenceOptions manual;
@@ -395,6 +408,7 @@ TEST(a_failed_step_changes_nothing) {
   const SequenceId id = bench.Open(o, {1, 2, 3, 4, 5, 6, 7, 8});
   for (int i = 0; i < 60; ++i) {
     const SequenceInfo before = bench.Info(id);
+    const uint64_t free_before = bench.engine->info().kv_tokens_free;
     test::FakeControl& control = bench.model.control;
     if (i % 3 == 0) control.fail_run = control.runs.load();
     if (i % 3 == 1) control.nan_run = control.runs.load();
@@ -402,6 +416,7 @@ TEST(a_failed_step_changes_nothing) {
     const SequenceInfo after = bench.Info(id);
     if (i % 3 == 0 && before.finish == Finish::kNone) {
       CHECK(CodeOf(stepped.status()) == Code::kDeviceLost);
+      CHECK_EQ(bench.engine->info().kv_tokens_free, free_before);
       CHECK_EQ(after.position, before.position);
       CHECK_EQ(after.tokens, before.tokens);
       CHECK_EQ(after.untaken, before.untaken);

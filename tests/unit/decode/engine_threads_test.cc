@@ -154,6 +154,24 @@ TEST(cancel_ends_the_step_in_flight_and_only_that) {
   CHECK(Same(*engine, id, 7, 11));
 }
 
+// The fake keeps a stop that comes after its last look, as a backend may: it must not hit the next
+// step, and the step it was meant for is cancelled although its run succeeded.
+TEST(a_cancel_at_the_very_end_of_a_run_counts_for_that_step_only) {
+  test::FakeModel model(kVocab);
+  auto engine = MakeEngine(model, 2);
+  const SequenceId id = Start(*engine, 7);
+  for (int i = 0; i < 5; ++i) {
+    model.control.after_run = [&] { engine->Cancel(); };
+    CHECK(CodeOf(engine->RunStep().status()) == Code::kCancelled);
+    const auto info = engine->InfoOf(id);
+    CHECK_OK(info);
+    CHECK_EQ(info->produced, static_cast<uint64_t>(i));
+    model.control.after_run = nullptr;
+    CHECK_OK(engine->RunStep());
+  }
+  CHECK(Same(*engine, id, 7, 5));
+}
+
 TEST(destroying_an_engine_with_a_step_in_flight_ends_it) {
   test::FakeModel model(kVocab);
   for (int i = 0; i < 10; ++i) {
