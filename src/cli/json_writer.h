@@ -39,8 +39,8 @@ class JsonWriter {
   JsonWriter& Field(absl::string_view key, const T& value) {
     return Key(key).Value(value);
   }
-  template <class List>
-  JsonWriter& List(absl::string_view key, const List& values) {
+  template <class T>
+  JsonWriter& List(absl::string_view key, const T& values) {
     Key(key).BeginArray();
     for (const auto& value : values) Value(value);
     return EndArray();
