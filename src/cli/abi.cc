@@ -51,10 +51,11 @@ StatusOr<std::string> RenderChat(const mainarch_tokenizer* tokenizer,
   }
   auto options = Sized<mainarch_chat_options>();
   options.thinking = thinking;
-  return Filled<std::string>(guess, 1, [&](char* out, size_t capacity, size_t* n, mainarch_error* e) {
-    return mainarch_tokenizer_render_chat(tokenizer, messages.data(), messages.size(), &options, out,
-                                          capacity, n, e);
-  });
+  return Filled<std::string>(
+      guess, 1, [&](char* out, size_t capacity, size_t* n, mainarch_error* e) {
+        return mainarch_tokenizer_render_chat(tokenizer, messages.data(), messages.size(), &options,
+                                              out, capacity, n, e);
+      });
 }
 
 StatusOr<std::string> Push(mainarch_decoder* decoder, uint32_t token) {

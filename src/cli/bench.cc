@@ -45,13 +45,15 @@ void Declare(Settings* s, Options* options) {
   s->model.DeclareModel(options, "checkpoint directory");
   options->Section("Cases");
   options->Integers("prefill", &s->prefill, 1, 1 << 24, "prompt lengths");
-  options->Integers("decode", &s->depths, 0, 1 << 24, "tokens of context before the first decoded one");
+  options->Integers("decode", &s->depths, 0, 1 << 24,
+                    "tokens of context before the first decoded one");
   options->Integers("batch", &s->batches, 1, 4096, "sequences that decode together");
   options->Choice("only", {"both", "prefill", "decode"}, &s->only, "leave the other out");
   options->Integer("tokens", &s->tokens, 1, 1 << 20, "decoded by each sequence in a repetition");
   options->Integer("chunk", &s->chunk, 1, 1 << 16, "rows of a prefill step");
   options->Integer("repetitions", &s->repetitions, 1, 1000, "of each case; figures are medians");
-  options->Integer("probe-mb", &s->probe_mb, 0, 1 << 20, "memory that a read probe reads; 0: chosen, up to 1074");
+  options->Integer("probe-mb", &s->probe_mb, 0, 1 << 20,
+                   "memory that a read probe reads; 0: chosen, up to 1074");
   options->Flag("ops", &s->ops, "time every operator of the last decode case");
   options->Flag("json", &s->json, "one JSON object");
   s->model.DeclareDevice(options);
@@ -73,8 +75,8 @@ StatusOr<std::vector<Case>> Cases(const Settings& s, const Options& options,
       return Error(Code::kInvalidArgument, c.Name(), " needs ", need, " positions, the model has ",
                    config.max_position);
     } else {
-      report->notes.push_back(absl::StrCat(c.Name(), " left out: the model has ",
-                                           config.max_position, " positions"));
+      report->notes.push_back(
+          absl::StrCat(c.Name(), " left out: the model has ", config.max_position, " positions"));
     }
     return absl::OkStatus();
   };
@@ -122,20 +124,25 @@ void PrintProbes(const Report& r, int threads) {
 
 void PrintCases(const Report& r) {
   const bool bf16 = r.peak.bf16_dot > 0;
-  std::vector<std::string> headings = {"<case",  "batch",   "tok/s",   "time/step", "MB/token",
-                                       "GB/s",   "of read", "GFLOP/s", "of fp32"};
+  std::vector<std::string> headings = {"<case", "batch",   "tok/s",   "time/step", "MB/token",
+                                       "GB/s",  "of read", "GFLOP/s", "of fp32"};
   if (bf16) headings.push_back("of bf16");
   headings.insert(headings.end(), {"kept", "<threads"});
   Table table(std::move(headings));
   for (const Measured& m : r.cases) {
-    const double steps = m.what.prefill ? std::ceil(static_cast<double>(m.what.tokens) /
-                                                    static_cast<double>(m.what.chunk))
-                                        : static_cast<double>(m.what.tokens);
-    std::vector<std::string> row = {
-        m.what.Name(), absl::StrCat(m.what.batch), Fixed(m.tokens_per_second, 1),
-        Seconds(m.seconds / steps), Fixed(static_cast<double>(m.bytes_per_token) * 1e-6, 2),
-        Rate(m.bytes_per_second), Percent(m.read_share), Rate(m.flops_per_second),
-        Share(m.flops_per_second, r.peak.fp32_fma)};
+    const double steps =
+        m.what.prefill
+            ? std::ceil(static_cast<double>(m.what.tokens) / static_cast<double>(m.what.chunk))
+            : static_cast<double>(m.what.tokens);
+    std::vector<std::string> row = {m.what.Name(),
+                                    absl::StrCat(m.what.batch),
+                                    Fixed(m.tokens_per_second, 1),
+                                    Seconds(m.seconds / steps),
+                                    Fixed(static_cast<double>(m.bytes_per_token) * 1e-6, 2),
+                                    Rate(m.bytes_per_second),
+                                    Percent(m.read_share),
+                                    Rate(m.flops_per_second),
+                                    Share(m.flops_per_second, r.peak.fp32_fma)};
     if (bf16) row.push_back(Share(m.flops_per_second, r.peak.bf16_dot));
     row.push_back(absl::StrCat(m.kept, "/", m.repetitions.size()));
     row.push_back(m.regime);
@@ -158,9 +165,10 @@ void PrintOps(const Report& r) {
   }
   std::printf("\noperators of one step of %s\n", r.ops_case.c_str());
   table.Print();
-  std::printf("sum %s, the whole step %s; an operator's time is that of the program up to and with it\n"
-              "less that of the program before it, the median of several\n",
-              Seconds(sum).c_str(), Seconds(r.ops.step_seconds).c_str());
+  std::printf(
+      "sum %s, the whole step %s; an operator's time is that of the program up to and with it\n"
+      "less that of the program before it, the median of several\n",
+      Seconds(sum).c_str(), Seconds(r.ops.step_seconds).c_str());
 }
 
 void PrintReport(const Settings& s, const Report& r, int threads) {
@@ -173,9 +181,12 @@ void PrintReport(const Settings& s, const Report& r, int threads) {
   if (s.ops && !r.ops.ops.empty()) PrintOps(r);
   std::printf(
       "\nBytes are weights as stored (of experts, at most those that the batch can use) and KV.\n"
-      "Sampling is not included. Context is made by copying one computed page. Repetitions in which\n"
-      "the threads moved or the read bandwidth changed are dropped; \"of read\" is of the bandwidth\n"
-      "of %d threads and huge pages just before and after.\n", threads);
+      "Sampling is not included. Context is made by copying one computed page. Repetitions in "
+      "which\n"
+      "the threads moved or the read bandwidth changed are dropped; \"of read\" is of the "
+      "bandwidth\n"
+      "of %d threads and huge pages just before and after.\n",
+      threads);
   for (const std::string& note : r.notes) std::printf("note: %s\n", note.c_str());
 }
 
@@ -224,7 +235,10 @@ void PrintJson(const Settings& s, const Report& r, int threads) {
     out.Key("operators").BeginArray();
     for (const OpTime& op : r.ops.ops) {
       out.BeginObject().Field("name", op.name).Field("count", op.count);
-      out.Field("seconds", op.seconds).Field("bytes", op.bytes).Field("flops", op.flops).EndObject();
+      out.Field("seconds", op.seconds)
+          .Field("bytes", op.bytes)
+          .Field("flops", op.flops)
+          .EndObject();
     }
     out.EndArray().EndObject();
   }
@@ -241,15 +255,17 @@ StatusOr<int> Bench(Settings* s, const Options& options) {
     ASSIGN_OR_RETURN(temporary, MakeTemporaryCheckpoint(
                                     config, *model::SyntheticFormatFromName(s->format), s->seed));
     directory = temporary->path();
-    report.checkpoint = absl::StrCat("synthetic ", s->geometry.like().empty()
-                                                       ? s->geometry.preset() : s->geometry.like(),
-                                     " ", s->format);
+    report.checkpoint = absl::StrCat(
+        "synthetic ", s->geometry.like().empty() ? s->geometry.preset() : s->geometry.like(), " ",
+        s->format);
   }
   ASSIGN_OR_RETURN(report.model, LoadModel(s->model, directory));
-  ASSIGN_OR_RETURN(const std::vector<Case> cases, Cases(*s, options, report.model->config(), &report));
+  ASSIGN_OR_RETURN(const std::vector<Case> cases,
+                   Cases(*s, options, report.model->config(), &report));
   const int threads = static_cast<int>(report.model->backend().devices()[0].compute_units);
-  const uint64_t bytes = s->probe_mb > 0 ? static_cast<uint64_t>(s->probe_mb) * 1'000'000 / 1024 * 1024
-                                         : DefaultProbeBytes();
+  const uint64_t bytes = s->probe_mb > 0
+                             ? static_cast<uint64_t>(s->probe_mb) * 1'000'000 / 1024 * 1024
+                             : DefaultProbeBytes();
   ASSIGN_OR_RETURN(auto probes, Probes::Create(threads, bytes));
   report.probe_bytes = probes->bytes();
   report.read = probes->Read();
@@ -276,14 +292,15 @@ StatusOr<int> Bench(Settings* s, const Options& options) {
 
 int RunBench(Arguments arguments) {
   Settings s;
-  Options options(
-      "bench", "--model DIR | --preset NAME [options]",
-      "Measures prefill and decode, and beside them what the machine can do: bandwidth of plain reads "
-      "with one thread and all, peak rate of multiply-adds, in the same process before and after each "
-      "repetition. Run it on a machine that does nothing else.",
-      "mainarch bench --preset qwen3-0.6b --prefill 512 --decode 0,8192\n"
-      "mainarch bench --preset moe-64x --format mxfp4 --batch 1,8 --only decode\n"
-      "mainarch bench --model DIR --threads 1 --ops");
+  Options options("bench", "--model DIR | --preset NAME [options]",
+                  "Measures prefill and decode, and beside them what the machine can do: bandwidth "
+                  "of plain reads "
+                  "with one thread and all, peak rate of multiply-adds, in the same process before "
+                  "and after each "
+                  "repetition. Run it on a machine that does nothing else.",
+                  "mainarch bench --preset qwen3-0.6b --prefill 512 --decode 0,8192\n"
+                  "mainarch bench --preset moe-64x --format mxfp4 --batch 1,8 --only decode\n"
+                  "mainarch bench --model DIR --threads 1 --ops");
   Declare(&s, &options);
   if (const auto code = options.Parse(arguments)) return *code;
   const bool synthetic = options.given("preset") || options.given("like");

@@ -10,7 +10,7 @@
 namespace mainarch::cli {
 namespace {
 
-constexpr size_t kBlock = 256;   // bytes of a stream read before the next one's turn
+constexpr size_t kBlock = 256;     // bytes of a stream read before the next one's turn
 constexpr int kAccumulators = 16;  // more than the latency of an instruction times its rate
 
 uint64_t FoldXor(const uint64_t* words, size_t count) {

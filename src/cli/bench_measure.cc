@@ -182,8 +182,7 @@ StatusOr<OpTimes> MeasureOps(const std::shared_ptr<const model::Model>& model, c
       out.ops.push_back({name});
       same = out.ops.end() - 1;
     }
-    const backend::Cost cost =
-        OpCost(program, program.ops[i], what.batch, what.depth, settings.kv);
+    const backend::Cost cost = OpCost(program, program.ops[i], what.batch, what.depth, settings.kv);
     ++same->count;
     same->seconds += Median(samples[i]);
     same->bytes += cost.weight_bytes + cost.kv_bytes;

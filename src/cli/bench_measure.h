@@ -28,7 +28,7 @@ struct Case {
   int64_t tokens = 0;  // of the prompt, or decoded by each sequence in a repetition
   int64_t depth = 0;   // tokens of context before the first one decoded
   int64_t batch = 1;
-  int64_t chunk = 0;   // of a prefill
+  int64_t chunk = 0;  // of a prefill
   std::string Name() const;
 };
 
@@ -44,7 +44,7 @@ struct Measured {
   double bytes_per_second = 0;
   double read_share = 0;  // of the probe around each repetition
   double flops_per_second = 0;
-  std::string regime;     // "near", "far", "alone", or "mixed" when none was kept
+  std::string regime;  // "near", "far", "alone", or "mixed" when none was kept
 };
 
 struct BenchSettings {

@@ -103,9 +103,12 @@ double HandoffNs() {
 
 const char* NameOf(Regime regime) {
   switch (regime) {
-    case Regime::kAlone: return "alone";
-    case Regime::kNear: return "near";
-    case Regime::kFar: return "far";
+    case Regime::kAlone:
+      return "alone";
+    case Regime::kNear:
+      return "near";
+    case Regime::kFar:
+      return "far";
   }
   return "?";
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Drives a backend::Context as an engine would, without the engine: prefill in chunks and decode
-// steps of a batch at a given depth. Sampling is not in it: tokens are hashed, so that experts vary.
+// steps of a batch at a given depth. Sampling is not in it: tokens are hashed, so that experts
+// vary.
 #ifndef MAINARCH_CLI_BENCH_STEPS_H_
 #define MAINARCH_CLI_BENCH_STEPS_H_
 

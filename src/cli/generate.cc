@@ -49,14 +49,16 @@ void Declare(Settings* s, Options* options) {
   options->Flag("chat", &s->chat,
                 "the prompt is a user's message; without one, a conversation, a line a message");
   options->Text("system", "TEXT", &s->system, "system message of a chat");
-  options->Choice("thinking", {"default", "on", "off"}, &s->thinking, "whether a chat model thinks first");
+  options->Choice("thinking", {"default", "on", "off"}, &s->thinking,
+                  "whether a chat model thinks first");
   options->Flag("raw", &s->raw, "special tokens in the prompt are plain text");
   options->Section("Sampling (what is not given is as the checkpoint recommends)");
   options->Flag("greedy", &s->greedy, "always the likeliest token");
   options->Number("temperature", &s->temperature, 0, 1e6, "0 is greedy");
   options->Integer("top-k", &s->top_k, 0, UINT32_MAX, "only the k likeliest; 0: all");
   options->Number("top-p", &s->top_p, 0, 1, "only the likeliest that make up p; 0 or 1: all");
-  options->Number("min-p", &s->min_p, 0, 1, "only those at least p times as likely as the likeliest");
+  options->Number("min-p", &s->min_p, 0, 1,
+                  "only those at least p times as likely as the likeliest");
   options->Number("repetition-penalty", &s->repetition, 1e-3, 1e3, "of tokens seen; 1: none");
   options->Number("frequency-penalty", &s->frequency, -1e3, 1e3, "per time a token was produced");
   options->Number("presence-penalty", &s->presence, -1e3, 1e3, "once a token was produced");
@@ -71,7 +73,8 @@ void Declare(Settings* s, Options* options) {
   options->Section("Output");
   options->Flag("echo", &s->echo, "write the prompt first");
   options->Flag("special", &s->special, "write special tokens, too");
-  options->Integer("logprobs", &s->logprobs, 0, 32, "with --json: so many likeliest tokens of each step");
+  options->Integer("logprobs", &s->logprobs, 0, 32,
+                   "with --json: so many likeliest tokens of each step");
   options->Flag("statistics", &s->statistics, "no statistics on stderr");
   options->Flag("json", &s->json, "one JSON object at the end, no streaming");
   s->model.DeclareDevice(options);
@@ -138,13 +141,13 @@ uint64_t Decoded(const Written& w) { return w.tokens.empty() ? 0 : w.tokens.size
 
 void PrintStatistics(const Settings& s, const Written& w) {
   if (!s.statistics) return;
-  std::fprintf(stderr,
-               "load %s | prompt %llu tokens in %s (%s tok/s) | %zu tokens, %s tok/s | finish: %s%s\n",
-               Seconds(s.load_seconds).c_str(), static_cast<unsigned long long>(w.prompt_tokens),
-               Seconds(w.prompt_seconds).c_str(),
-               Fixed(Rate(w.prompt_tokens, w.prompt_seconds), 0).c_str(), w.tokens.size(),
-               Fixed(Rate(Decoded(w), w.decode_seconds), 1).c_str(), w.finish.c_str(),
-               w.finish == "max-tokens" ? " (see --max-tokens)" : "");
+  std::fprintf(
+      stderr,
+      "load %s | prompt %llu tokens in %s (%s tok/s) | %zu tokens, %s tok/s | finish: %s%s\n",
+      Seconds(s.load_seconds).c_str(), static_cast<unsigned long long>(w.prompt_tokens),
+      Seconds(w.prompt_seconds).c_str(), Fixed(Rate(w.prompt_tokens, w.prompt_seconds), 0).c_str(),
+      w.tokens.size(), Fixed(Rate(Decoded(w), w.decode_seconds), 1).c_str(), w.finish.c_str(),
+      w.finish == "max-tokens" ? " (see --max-tokens)" : "");
 }
 
 void WriteLogprobs(const Writer& writer, const Written& w, JsonWriter* out) {
@@ -162,7 +165,8 @@ void WriteLogprobs(const Writer& writer, const Written& w, JsonWriter* out) {
   out->EndArray();
 }
 
-void PrintJson(const Settings& s, const Writer& writer, const std::string& prompt, const Written& w) {
+void PrintJson(const Settings& s, const Writer& writer, const std::string& prompt,
+               const Written& w) {
   JsonWriter out;
   out.BeginObject().Field("prompt", prompt).Field("prompt_tokens", w.prompt_tokens);
   out.Field("text", w.text).List("tokens", w.tokens).Field("finish", w.finish);
@@ -185,9 +189,9 @@ StatusOr<std::string> PromptText(const Settings& s, const Writer& writer, std::s
 
 StatusOr<int> Single(const Settings& s, Writer* writer, std::string given) {
   ASSIGN_OR_RETURN(const std::string prompt, PromptText(s, *writer, std::move(given)));
-  ASSIGN_OR_RETURN(const std::vector<uint32_t> tokens,
-                   Encode(writer->tokenizer(), prompt,
-                          s.raw && !s.chat ? MAINARCH_ENCODE_NO_SPECIAL : 0));
+  ASSIGN_OR_RETURN(
+      const std::vector<uint32_t> tokens,
+      Encode(writer->tokenizer(), prompt, s.raw && !s.chat ? MAINARCH_ENCODE_NO_SPECIAL : 0));
   RETURN_IF_ERROR(Start(s, writer, tokens.size()));
   if (s.echo && !s.json) Stream(prompt);
   ASSIGN_OR_RETURN(const Written written, writer->Write(tokens, [&](absl::string_view text) {
@@ -230,14 +234,15 @@ StatusOr<int> Converse(const Settings& s, Writer* writer) {
 
 int RunGenerate(Arguments arguments) {
   Settings s;
-  Options options(
-      "generate", "--model DIR [options] [PROMPT]",
-      "Writes what a model writes after the prompt, as it comes. The prompt is the word given, else "
-      "--file, else stdin.",
-      "mainarch generate --model tests/golden/trained \"In the beginning\"\n"
-      "mainarch generate --model DIR --chat --system \"Be brief.\" --thinking off \"Why is the sky blue?\"\n"
-      "mainarch generate --model DIR --chat\n"
-      "mainarch generate --model DIR --greedy --max-tokens 32 --json < prompt.txt");
+  Options options("generate", "--model DIR [options] [PROMPT]",
+                  "Writes what a model writes after the prompt, as it comes. The prompt is the "
+                  "word given, else "
+                  "--file, else stdin.",
+                  "mainarch generate --model tests/golden/trained \"In the beginning\"\n"
+                  "mainarch generate --model DIR --chat --system \"Be brief.\" --thinking off "
+                  "\"Why is the sky blue?\"\n"
+                  "mainarch generate --model DIR --chat\n"
+                  "mainarch generate --model DIR --greedy --max-tokens 32 --json < prompt.txt");
   Declare(&s, &options);
   if (const auto code = options.Parse(arguments)) return *code;
   if (s.model.model.empty()) return options.Usage("--model DIR is missing");
@@ -256,14 +261,15 @@ int RunGenerate(Arguments arguments) {
   if (!resolved.ok()) return options.Usage(resolved.message());
 
   StatusOr<std::string> given = std::string();
-  if (!s.conversation()) given = s.words.empty() ? ReadInput(s.file) : StatusOr<std::string>(s.words[0]);
+  if (!s.conversation())
+    given = s.words.empty() ? ReadInput(s.file) : StatusOr<std::string>(s.words[0]);
   if (!given.ok()) return Fail("generate", given.status());
   const int64_t start = NowNs();
   auto writer = Writer::Open(s.model, options.given("device") || s.model.tp > 0);
   if (!writer.ok()) return Fail("generate", writer.status());
   s.load_seconds = static_cast<double>(NowNs() - start) * 1e-9;
-  const StatusOr<int> code = s.conversation() ? Converse(s, writer->get())
-                                              : Single(s, writer->get(), *std::move(given));
+  const StatusOr<int> code =
+      s.conversation() ? Converse(s, writer->get()) : Single(s, writer->get(), *std::move(given));
   return code.ok() ? *code : Fail("generate", code.status());
 }
 

@@ -68,12 +68,14 @@ void Override(int64_t given, T* field) {
 std::vector<Preset> Presets() {
   return {
       {"tiny", "Qwen3, 4 layers of 256; seconds to write and verify",
-       Vocab([] {
-         auto c = Common(4, 256, 8, 4, 64);
-         c.intermediate = 768;
-         c.tied_embeddings = true;
-         return c;
-       }(), 1024)},
+       Vocab(
+           [] {
+             auto c = Common(4, 256, 8, 4, 64);
+             c.intermediate = 768;
+             c.tied_embeddings = true;
+             return c;
+           }(),
+           1024)},
       {"tiny-moe", "Qwen3-MoE, 4 layers of 256, 16 experts of which 4 work",
        Vocab(Sparse(Common(4, 256, 8, 4, 64), 16, 4, 128), 1024)},
       {"moe-64x", "Qwen3-MoE of 1.0 B, 64 experts of which 8 work: benches",
@@ -115,10 +117,10 @@ std::vector<std::string> FormatNames() {
 
 void GeometryOptions::Declare(Options* options) {
   options->Text("preset", "NAME", &preset_,
-                absl::StrCat("geometry: ", absl::StrJoin(Presets(), ", ",
-                                                         [](std::string* out, const Preset& p) {
-                                                           *out += p.name;
-                                                         })));
+                absl::StrCat("geometry: ",
+                             absl::StrJoin(Presets(), ", ", [](std::string* out, const Preset& p) {
+                               *out += p.name;
+                             })));
   options->Text("like", "PATH", &like_, "geometry of this config.json or checkpoint directory");
 }
 

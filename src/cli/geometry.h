@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Geometries of models: presets by name, those of another checkpoint's config.json, and options that
-// change single fields of either. For synthetic checkpoints.
+// Geometries of models: presets by name, those of another checkpoint's config.json, and options
+// that change single fields of either. For synthetic checkpoints.
 #ifndef MAINARCH_CLI_GEOMETRY_H_
 #define MAINARCH_CLI_GEOMETRY_H_
 

@@ -73,8 +73,9 @@ bool HasFormat(const Inspection& inspection, quant::Format format) {
 
 // What quantization_config claims, in one word; empty: there is none.
 StatusOr<std::string> ClaimedQuantization(const file::Checkpoint& checkpoint) {
-  ASSIGN_OR_RETURN(auto json, file::JsonDocument::Parse(checkpoint.config_json(),
-                                                        checkpoint.directory() + "/config.json", {}));
+  ASSIGN_OR_RETURN(auto json,
+                   file::JsonDocument::Parse(checkpoint.config_json(),
+                                             checkpoint.directory() + "/config.json", {}));
   ASSIGN_OR_RETURN(auto root, json.RootObject());
   simdjson::dom::object claim;
   if (root["quantization_config"].get(claim) != simdjson::SUCCESS) return std::string();
@@ -86,8 +87,8 @@ StatusOr<std::string> ClaimedQuantization(const file::Checkpoint& checkpoint) {
 void WarnOfQuantization(Inspection* out) {
   const auto claimed = ClaimedQuantization(*out->checkpoint);
   if (!claimed.ok()) return;
-  const bool fp8 = HasFormat(*out, quant::Format::kFp8Block) ||
-                   HasFormat(*out, quant::Format::kFp8Channel);
+  const bool fp8 =
+      HasFormat(*out, quant::Format::kFp8Block) || HasFormat(*out, quant::Format::kFp8Channel);
   const bool fp4 = HasFormat(*out, quant::Format::kMxfp4);
   if (claimed->empty()) {
     if (fp8 || fp4) {
@@ -96,8 +97,9 @@ void WarnOfQuantization(Inspection* out) {
           "misread them");
     }
   } else if (!fp8 && !fp4) {
-    out->warnings.push_back(absl::StrCat("config.json says quantization_config \"", *claimed,
-                                         "\", but no weight is quantised; the tensors are believed"));
+    out->warnings.push_back(
+        absl::StrCat("config.json says quantization_config \"", *claimed,
+                     "\", but no weight is quantised; the tensors are believed"));
   } else if (*claimed == "fp8" && fp4) {
     out->warnings.push_back(
         "config.json says quantization_config \"fp8\", but weights are mxfp4; the tensors are "
@@ -131,8 +133,8 @@ void WarnOfTokenizer(Inspection* out) {
     out->warnings.push_back("there is no tokenizer.json: tokens only, no text");
     return;
   }
-  const auto tokenizer = text::Tokenizer::Load(checkpoint.tokenizer_json(),
-                                               checkpoint.tokenizer_config_json(), "tokenizer.json");
+  const auto tokenizer = text::Tokenizer::Load(
+      checkpoint.tokenizer_json(), checkpoint.tokenizer_config_json(), "tokenizer.json");
   if (!tokenizer.ok()) {
     out->warnings.push_back(std::string(tokenizer.status().message()));
   } else if ((*tokenizer)->vocab_size() > static_cast<uint32_t>(out->config.vocab)) {
@@ -194,21 +196,25 @@ void PrintSummary(const Inspection& i, backend::KvType kv) {
   Facts facts;
   facts.Add("checkpoint", i.checkpoint->directory());
   facts.Add("model", Describe(c));
-  facts.Add("longest sequence", absl::StrCat(c.max_position, " tokens, rope theta ", c.rope.theta,
-                                             c.rope.yarn ? absl::StrCat(", YaRN x", c.rope.factor) : ""));
+  facts.Add("longest sequence",
+            absl::StrCat(c.max_position, " tokens, rope theta ", c.rope.theta,
+                         c.rope.yarn ? absl::StrCat(", YaRN x", c.rope.factor) : ""));
   facts.Add("head", c.tied_embeddings ? "the embedding (tied)" : "its own matrix");
   facts.Add("end tokens", c.eos_ids.empty() ? "none" : absl::StrJoin(c.eos_ids, ", "));
   facts.Add("sampling", SamplingText(c));
   facts.Add("tensors", absl::StrCat(i.checkpoint->tensors().size(), ", files of ",
                                     Bytes(i.checkpoint->file_bytes())));
   facts.Add("parameters", absl::StrCat(Count(i.parameters), " (", i.parameters, ")"));
-  facts.Add("weights", absl::StrCat(Bytes(i.weight_bytes), ", ",
-                                    Fixed(8.0 * static_cast<double>(i.weight_bytes) /
-                                              static_cast<double>(i.parameters), 2),
-                                    " bits a parameter"));
+  facts.Add(
+      "weights",
+      absl::StrCat(
+          Bytes(i.weight_bytes), ", ",
+          Fixed(8.0 * static_cast<double>(i.weight_bytes) / static_cast<double>(i.parameters), 2),
+          " bits a parameter"));
   facts.Add("KV of a token", absl::StrCat(KvBytesPerToken(c, kv), " bytes"));
-  facts.Add("ranks", absl::StrCat(i.program->ranks, ", ", StepCost(*i.program, 1, 0, kv).all_reduces,
-                                  " all-reduces a token"));
+  facts.Add("ranks",
+            absl::StrCat(i.program->ranks, ", ", StepCost(*i.program, 1, 0, kv).all_reduces,
+                         " all-reduces a token"));
   facts.Print();
 }
 
@@ -227,8 +233,8 @@ void PrintCosts(const Inspection& i, backend::KvType kv) {
   Table table({"decoded token at context", "weight bytes", "KV bytes", "flops"});
   for (const int64_t depth : Depths(i.config)) {
     const backend::Cost cost = StepCost(*i.program, 1, depth, kv);
-    table.Row({absl::StrCat(depth), Bytes(cost.weight_bytes), Bytes(cost.kv_bytes),
-               Count(cost.flops)});
+    table.Row(
+        {absl::StrCat(depth), Bytes(cost.weight_bytes), Bytes(cost.kv_bytes), Count(cost.flops)});
   }
   std::printf("\n");
   table.Print();
@@ -286,14 +292,15 @@ int RunInspect(Arguments arguments) {
   ModelOptions model;
   bool tensors = false, program = false, json = false;
   std::vector<std::string> words;
-  Options options(
-      "inspect", "DIR [options]",
-      "Says what a checkpoint is: geometry, tensors, formats as the tensors have them, and the bytes "
-      "and flops of a decoded token (weights as stored; of experts, those that one token uses). Reads "
-      "headers only.",
-      "mainarch inspect tests/golden/trained\n"
-      "mainarch inspect tests/golden/trained --tensors\n"
-      "mainarch inspect tests/golden/trained --program --tp 2");
+  Options options("inspect", "DIR [options]",
+                  "Says what a checkpoint is: geometry, tensors, formats as the tensors have them, "
+                  "and the bytes "
+                  "and flops of a decoded token (weights as stored; of experts, those that one "
+                  "token uses). Reads "
+                  "headers only.",
+                  "mainarch inspect tests/golden/trained\n"
+                  "mainarch inspect tests/golden/trained --tensors\n"
+                  "mainarch inspect tests/golden/trained --program --tp 2");
   options.Flag("tensors", &tensors, "list every tensor");
   options.Flag("program", &program, "list the operators of a step, as one rank runs them");
   options.Integer("tp", &model.tp, 0, 8, "ranks (1, 2, 4 or 8); 0: 1");

@@ -18,7 +18,8 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"generate", "write text after a prompt, or answer in a chat", RunGenerate},
-    {"model-decode", "decode tokens and check every step against an fp64 reference", RunModelDecode},
+    {"model-decode", "decode tokens and check every step against an fp64 reference",
+     RunModelDecode},
     {"bench", "measure prefill and decode against this machine's limits", RunBench},
     {"tokenize", "text to tokens and back", RunTokenize},
     {"inspect", "what a checkpoint holds, and what a token of it costs", RunInspect},
@@ -35,8 +36,10 @@ void PrintHelp(FILE* to) {
   std::fputs(
       "  help <command>    the options of a command, with examples\n"
       "\n"
-      "Text goes to stdout; statistics, progress and errors go to stderr. --json makes any command\n"
-      "write one JSON object to stdout. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted.\n",
+      "Text goes to stdout; statistics, progress and errors go to stderr. --json makes any "
+      "command\n"
+      "write one JSON object to stdout. Exit codes: 0 done, 1 failed, 2 wrong use, 130 "
+      "interrupted.\n",
       to);
 }
 
@@ -83,7 +86,8 @@ int main(int argc, char** argv) {
   mainarch::cli::CatchInterrupts();
   int code = mainarch::cli::kExitFailure;
   try {
-    code = mainarch::cli::Dispatch(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+    code =
+        mainarch::cli::Dispatch(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "mainarch: %s\n", e.what());  // out of memory, that is
   }

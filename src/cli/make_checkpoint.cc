@@ -39,8 +39,10 @@ int RunMakeCheckpoint(Arguments arguments) {
   Options options(
       "make-checkpoint", "DIR [options]",
       "Writes config.json, generation_config.json and safetensors files of random weights, hashed "
-      "from the tensors' names: the same names, seed and format give the same bytes everywhere. DIR "
-      "is made if it is absent and must hold no checkpoint. There is no tokenizer in it, so generate "
+      "from the tensors' names: the same names, seed and format give the same bytes everywhere. "
+      "DIR "
+      "is made if it is absent and must hold no checkpoint. There is no tokenizer in it, so "
+      "generate "
       "cannot use it; model-decode, bench and inspect can.",
       "mainarch make-checkpoint /tmp/moe --preset moe-64x --format mxfp4\n"
       "mainarch make-checkpoint /tmp/small --like tests/golden/trained --layers 2 --seed 7\n"

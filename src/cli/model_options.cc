@@ -51,9 +51,9 @@ StatusOr<std::shared_ptr<const model::Model>> LoadModel(const ModelOptions& opti
 }
 
 std::string Describe(const model::ModelConfig& config) {
-  std::string text = absl::StrCat(config.model_type, ", ", config.layers, " layers of ",
-                                  config.hidden, ", ", config.heads, " query and ",
-                                  config.kv_heads, " KV heads of ", config.head_dim);
+  std::string text =
+      absl::StrCat(config.model_type, ", ", config.layers, " layers of ", config.hidden, ", ",
+                   config.heads, " query and ", config.kv_heads, " KV heads of ", config.head_dim);
   if (config.experts > 0) {
     absl::StrAppend(&text, ", ", config.experts, " experts of which ", config.experts_per_token,
                     " work");
@@ -62,13 +62,16 @@ std::string Describe(const model::ModelConfig& config) {
 }
 
 uint64_t KvBytesPerToken(const model::ModelConfig& config, backend::KvType type) {
-  const uint64_t heads = 2 * static_cast<uint64_t>(config.layers) *
-                         static_cast<uint64_t>(config.kv_heads);
+  const uint64_t heads =
+      2 * static_cast<uint64_t>(config.layers) * static_cast<uint64_t>(config.kv_heads);
   const uint64_t dim = static_cast<uint64_t>(config.head_dim);
   switch (type) {
-    case backend::KvType::kFp8: return heads * (dim + 4);  // and an fp32 scale
-    case backend::KvType::kF32: return heads * dim * 4;
-    case backend::KvType::kBF16: break;
+    case backend::KvType::kFp8:
+      return heads * (dim + 4);  // and an fp32 scale
+    case backend::KvType::kF32:
+      return heads * dim * 4;
+    case backend::KvType::kBF16:
+      break;
   }
   return heads * dim * 2;
 }

@@ -81,7 +81,8 @@ absl::string_view Nearest(absl::string_view word, absl::Span<const std::string> 
   for (const std::string& candidate : candidates) {
     size_t distance = Distance(word, candidate);
     // A word cut short is near, too.
-    if (word.size() >= 2 && absl::StartsWith(candidate, word)) distance = std::min<size_t>(distance, 1);
+    if (word.size() >= 2 && absl::StartsWith(candidate, word))
+      distance = std::min<size_t>(distance, 1);
     if (distance < best_distance) {
       best_distance = distance;
       best = candidate;
@@ -316,8 +317,8 @@ int Options::Usage(absl::string_view message) const {
 }
 
 std::string Options::Help() const {
-  std::string out = absl::StrCat("usage: mainarch ", command_, " ", usage_, "\n\n",
-                                 Wrap(about_, 0), "\n");
+  std::string out =
+      absl::StrCat("usage: mainarch ", command_, " ", usage_, "\n\n", Wrap(about_, 0), "\n");
   if (options_.empty() || !options_[0].name.empty()) out += "\nOptions:\n";
   for (const Option& option : options_) {
     if (option.name.empty()) {

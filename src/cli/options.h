@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A small option table: `--name value`, `--name=value`, `--flag`, `--no-flag`, positional words, and
+// A small option table: `--name value`, `--name=value`, `--flag`, `--no-flag`, positional words,
+// and
 // `--` before words that begin with a dash. A subcommand declares where each value goes and what
 // it is for; errors and --help come from the declarations. What is not given stays as it was.
 #ifndef MAINARCH_CLI_OPTIONS_H_
@@ -19,8 +20,8 @@ namespace mainarch::cli {
 
 class Options {
  public:
-  // `usage` is what follows "mainarch <command>" in the first line of the help; `about` a paragraph;
-  // `examples` whole command lines, one a line.
+  // `usage` is what follows "mainarch <command>" in the first line of the help; `about` a
+  // paragraph; `examples` whole command lines, one a line.
   Options(std::string command, std::string usage, std::string about, std::string examples);
 
   // A heading in the help for the options that follow.
@@ -59,7 +60,7 @@ class Options {
 
  private:
   struct Option {
-    std::string name;  // without the dashes; empty: a heading, in `help`
+    std::string name;         // without the dashes; empty: a heading, in `help`
     std::string placeholder;  // empty: takes no value
     std::string help;
     std::string standard;  // what it is when not given; empty: not worth saying

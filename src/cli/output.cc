@@ -37,14 +37,19 @@ const char* HintFor(Code code) {
     case Code::kNotFound:
       return "check the path; a model is a directory with config.json and safetensors files "
              "(mainarch make-checkpoint makes one)";
-    case Code::kKvFull: return "use a shorter prompt or a larger --context";
+    case Code::kKvFull:
+      return "use a shorter prompt or a larger --context";
     case Code::kOutOfHostMemory:
     case Code::kOutOfDeviceMemory:
       return "use a smaller model or --context, or --in-place to multiply from the mapped file";
-    case Code::kNoDevice: return "give --device cpu or cpu:N";
-    case Code::kBadModel: return "the checkpoint is damaged: compare it with its source";
-    case Code::kInternal: return "this is a bug in mainarch: please report it";
-    default: return nullptr;
+    case Code::kNoDevice:
+      return "give --device cpu or cpu:N";
+    case Code::kBadModel:
+      return "the checkpoint is damaged: compare it with its source";
+    case Code::kInternal:
+      return "this is a bug in mainarch: please report it";
+    default:
+      return nullptr;
   }
 }
 
@@ -108,7 +113,9 @@ std::string Fixed(double value, int digits) {
   return std::isfinite(value) ? absl::StrFormat("%.*f", digits, value) : "-";
 }
 
-std::string Percent(double share) { return std::isfinite(share) ? Fixed(share * 100, 1) + " %" : "-"; }
+std::string Percent(double share) {
+  return std::isfinite(share) ? Fixed(share * 100, 1) + " %" : "-";
+}
 
 std::string Seconds(double seconds) {
   if (seconds < 1e-3) return Fixed(seconds * 1e6, 1) + " us";

@@ -13,7 +13,8 @@
 
 namespace mainarch::cli {
 
-// Columns as wide as their widest cell. A heading that begins with '<' is left-aligned, others right.
+// Columns as wide as their widest cell. A heading that begins with '<' is left-aligned, others
+// right.
 class Table {
  public:
   explicit Table(std::vector<std::string> headings);
@@ -36,11 +37,11 @@ class Facts {
   std::vector<std::pair<std::string, std::string>> facts_;
 };
 
-std::string Bytes(uint64_t bytes);         // "1.19 GB": powers of ten, as bandwidths are
-std::string Count(uint64_t count);         // "596.0 M"
+std::string Bytes(uint64_t bytes);  // "1.19 GB": powers of ten, as bandwidths are
+std::string Count(uint64_t count);  // "596.0 M"
 std::string Fixed(double value, int digits);
-std::string Percent(double share);         // of 1
-std::string Seconds(double seconds);       // "1.2 ms"
+std::string Percent(double share);    // of 1
+std::string Seconds(double seconds);  // "1.2 ms"
 
 // Prints "mainarch <command>: <message>" and what to do about it to stderr; returns the exit code.
 int Fail(absl::string_view command, const Status& status);

@@ -24,7 +24,8 @@ Progress::Progress(std::string label, Unit unit)
 bool Progress::Update(uint64_t done, uint64_t total) {
   if (!visible_) return !Interrupted();
   const int64_t now = NowNs();
-  if (now - start_ns_ < kRedrawNs || now - last_ns_ < kRedrawNs || total == 0) return !Interrupted();
+  if (now - start_ns_ < kRedrawNs || now - last_ns_ < kRedrawNs || total == 0)
+    return !Interrupted();
   last_ns_ = now;
   drawn_ = true;
   const double share = static_cast<double>(done) / static_cast<double>(total);

@@ -44,8 +44,7 @@ Cost OpCost(const backend::Program& program, const backend::Op& op, int64_t batc
   return cost;
 }
 
-Cost StepCost(const backend::Program& program, int64_t batch, int64_t context,
-              backend::KvType kv) {
+Cost StepCost(const backend::Program& program, int64_t batch, int64_t context, backend::KvType kv) {
   Cost sum;
   for (const backend::Op& op : program.ops) Add(OpCost(program, op, batch, context, kv), &sum);
   return sum;

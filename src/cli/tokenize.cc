@@ -39,13 +39,15 @@ StatusOr<std::shared_ptr<const text::Tokenizer>> LoadTokenizer(const std::string
 
 // What a token stands for, printable: quotes around, escapes for what is not text.
 std::string Piece(absl::string_view bytes) {
-  return absl::StrCat("\"", text::IsValidUtf8(bytes) ? absl::Utf8SafeCEscape(bytes)
-                                                     : absl::CHexEscape(bytes), "\"");
+  return absl::StrCat(
+      "\"", text::IsValidUtf8(bytes) ? absl::Utf8SafeCEscape(bytes) : absl::CHexEscape(bytes),
+      "\"");
 }
 
 StatusOr<std::vector<uint32_t>> ParseIds(const std::string& text) {
   std::vector<uint32_t> ids;
-  for (absl::string_view word : absl::StrSplit(text, absl::ByAnyChar(" ,\t\r\n[]"), absl::SkipEmpty())) {
+  for (absl::string_view word :
+       absl::StrSplit(text, absl::ByAnyChar(" ,\t\r\n[]"), absl::SkipEmpty())) {
     uint32_t id;
     if (!absl::SimpleAtoi(word, &id)) {
       return Error(Code::kInvalidArgument, "\"", absl::CHexEscape(word.substr(0, 40)),
@@ -61,8 +63,9 @@ int Decode(const text::Tokenizer& tokenizer, const Settings& settings, const std
   if (!ids.ok()) return Fail("tokenize", ids.status());
   for (const uint32_t id : *ids) {
     if (id < tokenizer.vocab_size()) continue;
-    return Fail("tokenize", Error(Code::kInvalidArgument, "token ", id, " is outside the tokenizer's ",
-                                  tokenizer.vocab_size(), " tokens"));
+    return Fail("tokenize",
+                Error(Code::kInvalidArgument, "token ", id, " is outside the tokenizer's ",
+                      tokenizer.vocab_size(), " tokens"));
   }
   const std::string text = tokenizer.Decode(*ids, settings.skip_special);
   if (settings.json) {
@@ -99,11 +102,14 @@ int Encode(const text::Tokenizer& tokenizer, const Settings& settings, const std
     Table table({"id", "<piece", "<"});
     for (const uint32_t id : ids) {
       table.Row({absl::StrCat(id), Piece(tokenizer.TokenBytes(id)),
-                 tokenizer.IsSpecial(id) ? "special" : tokenizer.IsAdded(id) ? "added" : ""});
+                 tokenizer.IsSpecial(id) ? "special"
+                 : tokenizer.IsAdded(id) ? "added"
+                                         : ""});
     }
     table.Print();
-    std::fprintf(stderr, "%zu tokens, %zu bytes, %s bytes a token\n", ids.size(), input.size(),
-                 Fixed(static_cast<double>(input.size()) / static_cast<double>(ids.size()), 2).c_str());
+    std::fprintf(
+        stderr, "%zu tokens, %zu bytes, %s bytes a token\n", ids.size(), input.size(),
+        Fixed(static_cast<double>(input.size()) / static_cast<double>(ids.size()), 2).c_str());
   }
   return kExitOk;
 }
@@ -136,7 +142,8 @@ int RunTokenize(Arguments arguments) {
   if (!s.words.empty() && !s.file.empty()) return options.Usage("give text or --file, not both");
   auto tokenizer = LoadTokenizer(s.model);
   if (!tokenizer.ok()) return Fail("tokenize", tokenizer.status());
-  auto input = s.words.empty() ? ReadInput(s.file) : StatusOr<std::string>(absl::StrJoin(s.words, " "));
+  auto input =
+      s.words.empty() ? ReadInput(s.file) : StatusOr<std::string>(absl::StrJoin(s.words, " "));
   if (!input.ok()) return Fail("tokenize", input.status());
   return s.decode ? Decode(**tokenizer, s, *input) : Encode(**tokenizer, s, *input);
 }

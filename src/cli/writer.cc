@@ -31,7 +31,8 @@ StatusOr<std::unique_ptr<Writer>> Writer::Open(const ModelOptions& options, bool
   group_options.threads = static_cast<uint32_t>(options.threads);
   mainarch_group* group;
   RETURN_IF_ERROR(FromAbi(mainarch_group_open(device_given ? options.device.c_str() : nullptr,
-                                              &group_options, &group, &error), error));
+                                              &group_options, &group, &error),
+                          error));
   writer->group_.reset(group);
 
   Progress progress("loading", Progress::Unit::kBytes);
@@ -73,7 +74,8 @@ Status Writer::Start(const mainarch_sequence_options& options, uint32_t context,
   mainarch_decoder* decoder;
   RETURN_IF_ERROR(FromAbi(
       mainarch_decoder_create(tokenizer_.get(), show_special ? 0 : MAINARCH_DECODE_SKIP_SPECIAL,
-                              &decoder, &error), error));
+                              &decoder, &error),
+      error));
   decoder_.reset(decoder);
   stops_ = std::move(stops);
   logprobs_ = options.logprobs;
@@ -87,13 +89,14 @@ Status Writer::SetPrompt(absl::Span<const uint32_t> tokens, uint64_t* fresh) {
   same = std::min(same, tokens.size() - 1);
   mainarch_error error;
   if (same < held_.size()) {
-    RETURN_IF_ERROR(FromAbi(
-        mainarch_sequence_truncate(engine_.get(), sequence_, same, &error), error));
+    RETURN_IF_ERROR(
+        FromAbi(mainarch_sequence_truncate(engine_.get(), sequence_, same, &error), error));
   }
   *fresh = tokens.size() - same;
   held_.assign(tokens.begin(), tokens.end());
   return FromAbi(mainarch_sequence_append(engine_.get(), sequence_, tokens.data() + same,
-                                          tokens.size() - same, &error), error);
+                                          tokens.size() - same, &error),
+                 error);
 }
 
 Status Writer::TakeLogprobs(size_t index, Written* out) {
@@ -101,9 +104,10 @@ Status Writer::TakeLogprobs(size_t index, Written* out) {
   taken.logprobs.resize(logprobs_ + 1);
   mainarch_error error;
   size_t count = 0;
-  RETURN_IF_ERROR(FromAbi(
-      mainarch_sequence_logprobs(engine_.get(), sequence_, index, taken.logprobs.data(),
-                                 taken.logprobs.size(), &count, &error), error));
+  RETURN_IF_ERROR(
+      FromAbi(mainarch_sequence_logprobs(engine_.get(), sequence_, index, taken.logprobs.data(),
+                                         taken.logprobs.size(), &count, &error),
+              error));
   taken.logprobs.resize(count);
   out->logprobs.push_back(std::move(taken));
   return absl::OkStatus();
@@ -132,12 +136,17 @@ StatusOr<std::string> Writer::FinishReason() const {
   RETURN_IF_ERROR(
       FromAbi(mainarch_sequence_info_get(engine_.get(), sequence_, &info, &error), error));
   switch (info.finish) {
-    case MAINARCH_FINISH_END: return "end";
+    case MAINARCH_FINISH_END:
+      return "end";
     case MAINARCH_FINISH_STOP_TOKEN:
-    case MAINARCH_FINISH_STOP_SEQUENCE: return "stop";
-    case MAINARCH_FINISH_MAX_TOKENS: return "max-tokens";
-    case MAINARCH_FINISH_LENGTH: return "length";
-    default: return "interrupted";
+    case MAINARCH_FINISH_STOP_SEQUENCE:
+      return "stop";
+    case MAINARCH_FINISH_MAX_TOKENS:
+      return "max-tokens";
+    case MAINARCH_FINISH_LENGTH:
+      return "length";
+    default:
+      return "interrupted";
   }
 }
 

@@ -24,10 +24,10 @@ struct Written {
   std::string text;
   std::vector<uint32_t> tokens;
   std::vector<TokenLogprobs> logprobs;  // a token each, if asked for
-  std::string finish;  // "end", "stop", "max-tokens", "length", "interrupted"
-  uint64_t prompt_tokens = 0;  // run before the first new token
-  double prompt_seconds = 0;   // until the first new token
-  double decode_seconds = 0;   // from there to the last
+  std::string finish;                   // "end", "stop", "max-tokens", "length", "interrupted"
+  uint64_t prompt_tokens = 0;           // run before the first new token
+  double prompt_seconds = 0;            // until the first new token
+  double decode_seconds = 0;            // from there to the last
 };
 
 class Writer {

@@ -127,7 +127,8 @@ class Usage(Case):
 
 class Generate(Case):
     def words(self, *more):
-        return ["generate", "--model", TRAINED, "--max-tokens", 40, *more, "In the beginning"]
+        return ["generate", "--model", TRAINED, "--max-tokens", 40, "--ignore-end", *more,
+                "In the beginning"]
 
     def chat_model(self):
         model = os.path.join(self.scratch, "chat")
@@ -149,14 +150,17 @@ class Generate(Case):
         self.assertEqual(decoded.rstrip("\n"), whole["text"].rstrip("\n"))
 
     def test_pieces_come_one_by_one(self):
-        process = subprocess.Popen([MAINARCH, *map(str, self.words())], stdout=subprocess.PIPE,
+        # A pipe of packets: what one write sends, one read gets.
+        out, into = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
+        process = subprocess.Popen([MAINARCH, *map(str, self.words())], stdout=into,
                                    stderr=subprocess.DEVNULL)
+        os.close(into)
         pieces = []
-        while piece := os.read(process.stdout.fileno(), 1 << 16):
+        while piece := os.read(out, 1 << 16):
             pieces.append(piece)
-        process.stdout.close()
+        os.close(out)
         self.assertEqual(process.wait(), 0)
-        self.assertGreater(len(pieces), 5)
+        self.assertGreater(len(pieces), 30)  # of 40 tokens
         for piece in pieces:
             piece.decode()  # a character is never cut
         self.assertEqual(b"".join(pieces).decode(), run(*self.words())[0])
@@ -260,17 +264,21 @@ class ModelDecode(Case):
         few = ["--tokens", 6, "--prompt-tokens", 20]
         for format in ("bf16", "fp8-block", "mxfp4"):
             for device in ("cpu", "cpu:2"):
-                report = self.check("--format", format, "--device", device, *few, bound=1e-3)
+                report = self.check("--format", format, "--device", device, *few, bound=4e-3)
                 self.assertEqual(len(report["steps"]), 6)
                 self.assertEqual(report["ranks"], 2 if device == "cpu:2" else 1)
 
     def test_kv_types(self):
         few = ["--tokens", 6, "--prompt-tokens", 20]
-        self.check("--kv", "f32", *few, bound=1e-4)
-        self.check("--kv", "fp8", *few, bound=1e-2)
+        self.check("--kv", "f32", *few, bound=2e-5)
+        self.check("--kv", "fp8", *few, bound=6e-2)
 
     def test_trained(self):
-        self.check("--model", TRAINED, "--tokens", 6, "--prompt-tokens", 12, bound=1e-3)
+        self.check("--model", TRAINED, "--tokens", 6, "--prompt-tokens", 12, bound=4e-3)
+
+    def test_arithmetic_of_formats(self):
+        for format in ("bf16", "fp8-block", "mxfp4", "mxfp4-attnfp8"):
+            self.check("--kv", "f32", "--format", format, "--tp", 2, "--tokens", 4, bound=2e-5)
 
     def test_ranks_give_the_same_bits(self):
         reports = [run_json("model-decode", "--tp", tp, "--tokens", 4) for tp in (1, 2, 4)]
@@ -281,13 +289,6 @@ class ModelDecode(Case):
     def test_a_bound_that_is_passed_fails(self):
         out, _ = run("model-decode", "--tokens", 2, "--bound", "1e-12", code=1)
         self.assertIn("TOO FAR", out)
-
-    def test_the_wrong_reference_is_seen(self):
-        # An fp8 cache against a reference that is rounded to bf16 would pass no bound; here the
-        # other way round: fp8 differs from bf16 by far more than the bf16 bound.
-        fp8 = run_json("model-decode", "--kv", "fp8", "--tokens", 1)
-        bf16 = run_json("model-decode", "--kv", "bf16", "--tokens", 1)
-        self.assertNotEqual(fp8["steps"], bf16["steps"])
 
     def test_no_verify(self):
         report = run_json("model-decode", "--no-verify", "--tokens", 3)

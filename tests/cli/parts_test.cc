@@ -91,8 +91,8 @@ TEST(options_are_parsed) {
   options.Integers("list", &list, 0, 9, "");
   options.Texts("text", "T", &texts, "");
   options.Positional("WORD", &words, 0, 3);
-  const std::vector<std::string> arguments = {"--yes", "--n=-5",    "w",        "--list", "1,2",
-                                              "--text", "--no-op", "--text=a=b", "--",    "--n", "-"};
+  const std::vector<std::string> arguments = {
+      "--yes", "--n=-5", "w", "--list", "1,2", "--text", "--no-op", "--text=a=b", "--", "--n", "-"};
   CHECK(!options.Parse(arguments).has_value());
   CHECK(yes);
   CHECK(no);  // it was a value
