@@ -167,7 +167,7 @@ void PrintOps(const Report& r) {
   table.Print();
   std::printf(
       "sum %s, the whole step %s; an operator's time is that of the program up to and with it\n"
-      "less that of the program before it, the median of several\n",
+      "less that of the program before it, each the least of several\n",
       Seconds(sum).c_str(), Seconds(r.ops.step_seconds).c_str());
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 // The bandwidth of several threads differs by 1.8 between regimes; noise is below this.
 constexpr double kSameRate = 1.25;
-constexpr int kOpRepetitions = 9;  // of every prefix of the program, per repetition asked for: / 5
+constexpr int kOpRepetitions = 3;  // of every prefix of the program, per repetition asked for
 
 double SecondsSince(int64_t ns) { return static_cast<double>(NowNs() - ns) * 1e-9; }
 
@@ -154,26 +154,23 @@ StatusOr<OpTimes> MeasureOps(const std::shared_ptr<const model::Model>& model, c
   ASSIGN_OR_RETURN(auto driver, Prepare(model, what, settings.kv));
   const uint32_t position = static_cast<uint32_t>(what.depth);
   const size_t count = program.ops.size();
-  std::vector<std::vector<double>> samples(count);
-  std::vector<double> whole;
-  const int repetitions = std::max(3, settings.repetitions * kOpRepetitions / 5);
+  std::vector<double> prefix(count, INFINITY);  // the least seen; interruptions only add
+  double whole = INFINITY;
+  const int repetitions = settings.repetitions * kOpRepetitions;
   OpTimes out;
   const double before = probes->Read().all;
   for (int r = 0; r < repetitions; ++r) {
-    double last = 0;
     for (size_t i = 0; i < count; ++i) {
       const int64_t start = NowNs();
       RETURN_IF_ERROR(driver->DecodePrefix(position, i + 1));
-      const double seconds = SecondsSince(start);
-      samples[i].push_back(seconds - last);
-      last = seconds;
+      prefix[i] = std::min(prefix[i], SecondsSince(start));
     }
     const int64_t start = NowNs();
     RETURN_IF_ERROR(driver->Decode(position));
-    whole.push_back(SecondsSince(start));
+    whole = std::min(whole, SecondsSince(start));
   }
   out.read_rate = (before + probes->Read().all) / 2;
-  out.step_seconds = Median(whole);
+  out.step_seconds = whole;
   for (size_t i = 0; i < count; ++i) {
     const std::string name = Label(program, program.ops[i]);
     auto same = std::find_if(out.ops.begin(), out.ops.end(),
@@ -184,7 +181,7 @@ StatusOr<OpTimes> MeasureOps(const std::shared_ptr<const model::Model>& model, c
     }
     const backend::Cost cost = OpCost(program, program.ops[i], what.batch, what.depth, settings.kv);
     ++same->count;
-    same->seconds += Median(samples[i]);
+    same->seconds += prefix[i] - (i == 0 ? 0 : prefix[i - 1]);
     same->bytes += cost.weight_bytes + cost.kv_bytes;
     same->flops += cost.flops;
   }

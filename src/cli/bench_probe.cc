@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -72,32 +73,64 @@ double Flops(Team* team, FlopsFunction run) {
   return best;
 }
 
-// One way between two threads that wait on a line of their own each; the best of a few rounds.
-double HandoffNs() {
+// Two threads that wait on a line of their own each. All waits end at `deadline`: threads that have
+// to share one processor would else take milliseconds a turn.
+class Handoff {
+ public:
+  ~Handoff() {
+    there_.value.store(kStop, std::memory_order_release);
+    partner_.join();
+  }
+
+  // Nanoseconds one way, the best of a few rounds; infinite if not one of them ended in time.
+  double Measure() {
+    constexpr uint32_t kTurns = 500;
+    constexpr int kRounds = 20;
+    double best = INFINITY;
+    for (int round = 0; round < kRounds; ++round) {
+      const int64_t start = NowNs();
+      for (uint32_t turn = 0; turn < kTurns; ++turn) {
+        if (!Turn()) return best;
+      }
+      best = std::min(best, static_cast<double>(NowNs() - start) / (2.0 * kTurns));
+    }
+    return best;
+  }
+
+ private:
   struct alignas(64) Box {
     std::atomic<uint32_t> value{0};
   };
-  constexpr uint32_t kTurns = 2000, kRounds = 5;
-  Box there, back;
-  std::thread partner([&] {
-    for (uint32_t i = 1; i <= kTurns * kRounds; ++i) {
-      while (there.value.load(std::memory_order_acquire) != i) Pause();
-      back.value.store(i, std::memory_order_release);
+  static constexpr uint32_t kStop = UINT32_MAX;
+
+  bool Turn() {
+    there_.value.store(++turn_, std::memory_order_release);
+    uint32_t spins = 0;
+    while (back_.value.load(std::memory_order_acquire) != turn_) {
+      Pause();
+      if (++spins % 1024 == 0 && NowNs() > deadline_) return false;
     }
-  });
-  double best = 1e9;
-  uint32_t i = 0;
-  for (uint32_t round = 0; round < kRounds; ++round) {
-    const int64_t start = NowNs();
-    for (uint32_t turn = 0; turn < kTurns; ++turn) {
-      there.value.store(++i, std::memory_order_release);
-      while (back.value.load(std::memory_order_acquire) != i) Pause();
-    }
-    best = std::min(best, static_cast<double>(NowNs() - start) / (2.0 * kTurns));
+    return true;
   }
-  partner.join();
-  return best;
-}
+
+  void Answer() {
+    uint32_t last = 0;
+    while (last != kStop) {
+      const uint32_t now = there_.value.load(std::memory_order_acquire);
+      if (now == last) {
+        Pause();
+        continue;
+      }
+      last = now;
+      back_.value.store(now, std::memory_order_release);
+    }
+  }
+
+  const int64_t deadline_ = NowNs() + 50'000'000;
+  Box there_, back_;
+  uint32_t turn_ = 0;
+  std::thread partner_{[this] { Answer(); }};  // last: it uses the others
+};
 
 }  // namespace
 
@@ -167,7 +200,7 @@ ReadProbe Probes::Read() {
   }
   probe.all = Bandwidth(all_.get(), huge_);
   probe.all_small = Bandwidth(all_.get(), small_);
-  probe.handoff_ns = HandoffNs();
+  probe.handoff_ns = Handoff().Measure();
   probe.regime = probe.handoff_ns < kNearNs ? Regime::kNear : Regime::kFar;
   return probe;
 }
