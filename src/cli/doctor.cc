@@ -393,21 +393,21 @@ Diagnosis Diagnose(kfd::Sys& sys) { return Doctor(sys).Run(); }
 int RunDoctor(kfd::Sys& sys, bool json, std::string* out) {
   const Diagnosis diagnosis = Diagnose(sys);
   if (json) {
-    JsonWriter writer(out);
+    JsonWriter writer;
     writer.BeginObject();
-    writer.Pair("usable_gpus", static_cast<uint64_t>(diagnosis.usable_gpus));
+    writer.Field("usable_gpus", static_cast<uint64_t>(diagnosis.usable_gpus));
     writer.Key("findings");
     writer.BeginArray();
     for (const Finding& finding : diagnosis.findings) {
       writer.BeginObject();
-      writer.Pair("level", LevelName(finding.level));
-      writer.Pair("what", finding.what);
-      writer.Pair("remedy", finding.remedy);
+      writer.Field("level", LevelName(finding.level));
+      writer.Field("what", finding.what);
+      writer.Field("remedy", finding.remedy);
       writer.EndObject();
     }
     writer.EndArray();
     writer.EndObject();
-    *out += '\n';
+    absl::StrAppend(out, writer.text(), "\n");
   } else {
     for (const Finding& finding : diagnosis.findings) {
       absl::StrAppendFormat(out, "%-8s %s\n", LevelName(finding.level), finding.what);

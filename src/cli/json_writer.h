@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Writes JSON: objects and arrays are opened and closed by the caller, commas and escapes are ours.
-// Nothing is built in memory but the text.
+// Writes JSON text for --json, one value after another; nesting is the caller's to balance. Text
+// that is not UTF-8 is repaired, numbers that JSON does not have are null.
 #ifndef MAINARCH_CLI_JSON_WRITER_H_
 #define MAINARCH_CLI_JSON_WRITER_H_
 
+#include <concepts>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -15,73 +17,47 @@ namespace mainarch::cli {
 
 class JsonWriter {
  public:
-  explicit JsonWriter(std::string* out) : out_(*out) {}
+  JsonWriter& BeginObject() { return Begin('{'); }
+  JsonWriter& EndObject() { return End('}'); }
+  JsonWriter& BeginArray() { return Begin('['); }
+  JsonWriter& EndArray() { return End(']'); }
+  JsonWriter& Key(absl::string_view key);
 
-  void BeginObject() { Open('{'); }
-  void EndObject() { Close('}'); }
-  void BeginArray() { Open('['); }
-  void EndArray() { Close(']'); }
-  void Key(absl::string_view key) {
-    Separate();
-    Quote(key);
-    out_ += ':';
-    after_key_ = true;
+  JsonWriter& Value(absl::string_view text);
+  JsonWriter& Value(const std::string& text) { return Value(absl::string_view(text)); }
+  JsonWriter& Value(const char* text) { return Value(absl::string_view(text)); }
+  JsonWriter& Value(double number);
+  JsonWriter& Value(bool flag) { return Raw(flag ? "true" : "false"); }
+  template <std::integral T>
+    requires(!std::same_as<T, bool>)
+  JsonWriter& Value(T number) {
+    return Raw(absl::StrCat(number));
   }
-  void Value(absl::string_view text) {
-    Separate();
-    Quote(text);
-  }
-  void Value(const char* text) { Value(absl::string_view(text)); }
-  void Value(const std::string& text) { Value(absl::string_view(text)); }
-  void Value(uint64_t number) {
-    Separate();
-    absl::StrAppend(&out_, number);
-  }
-  void Value(bool value) {
-    Separate();
-    out_ += value ? "true" : "false";
+  JsonWriter& Null() { return Raw("null"); }
+
+  template <class T>
+  JsonWriter& Field(absl::string_view key, const T& value) {
+    return Key(key).Value(value);
   }
   template <class T>
-  void Pair(absl::string_view key, const T& value) {
-    Key(key);
-    Value(value);
+  JsonWriter& List(absl::string_view key, const T& values) {
+    Key(key).BeginArray();
+    for (const auto& value : values) Value(value);
+    return EndArray();
   }
+
+  const std::string& text() const { return text_; }
+  // Writes the text and a newline to stdout.
+  void Print() const;
 
  private:
-  void Open(char c) {
-    Separate();
-    out_ += c;
-    first_ = true;
-  }
-  void Close(char c) {
-    out_ += c;
-    first_ = false;
-  }
-  void Separate() {
-    if (!first_ && !after_key_) out_ += ',';
-    first_ = after_key_ = false;
-  }
-  void Quote(absl::string_view text) {
-    constexpr char kHex[] = "0123456789abcdef";
-    out_ += '"';
-    for (const char c : text) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (c == '"' || c == '\\') {
-        out_ += '\\';
-        out_ += c;
-      } else if (byte < 0x20 || byte >= 0x7f) {  // sysfs is ASCII; anything else as its code
-        out_ += "\\u00";
-        out_ += kHex[byte >> 4];
-        out_ += kHex[byte & 15];
-      } else {
-        out_ += c;
-      }
-    }
-    out_ += '"';
-  }
+  JsonWriter& Begin(char bracket);
+  JsonWriter& End(char bracket);
+  JsonWriter& Raw(absl::string_view json);
+  void Separate();
 
-  std::string& out_;
-  bool first_ = true;
+  std::string text_;
+  std::vector<bool> has_items_;
   bool after_key_ = false;
 };
 

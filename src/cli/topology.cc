@@ -202,39 +202,39 @@ void TextOfMatrix(const std::vector<Gpu>& gpus, std::string* out) {
 void JsonOfGpu(const Gpu& gpu, JsonWriter* json) {
   const kfd::NodeProperties& p = gpu.node->properties;
   json->BeginObject();
-  json->Pair("index", uint64_t{gpu.index});
-  json->Pair("node", uint64_t{gpu.node->index});
-  json->Pair("gpu_id", uint64_t{gpu.node->gpu_id});
-  json->Pair("isa", kfd::GfxName(p.gfx_target_version));
-  json->Pair("pci", PciAddress(p));
-  json->Pair("vendor_id", p.vendor_id);
-  json->Pair("device_id", p.device_id);
-  json->Pair("unique_id", absl::StrFormat("%016x", p.unique_id));
-  json->Pair("hive_id", absl::StrFormat("%016x", p.hive_id));
-  json->Pair("render_minor", p.drm_render_minor);
-  json->Pair("compute_partition", gpu.card.compute_partition);
-  json->Pair("memory_partition", gpu.card.memory_partition);
-  json->Pair("xcds", p.num_xcc);
-  json->Pair("cus_enabled", gpu.active_cus);
-  json->Pair("cus_physical", gpu.physical_cus);
-  json->Pair("simds_per_cu", p.simd_per_cu);
-  json->Pair("waves_per_simd", p.max_waves_per_simd);
-  json->Pair("wave_size", p.wave_front_size);
-  json->Pair("lds_kib", p.lds_size_in_kb);
-  json->Pair("clock_mhz", p.max_engine_clk_fcompute);
-  json->Pair("compute_firmware", p.fw_version & 0x3ff);
-  json->Pair("dma_firmware", p.sdma_fw_version);
-  json->Pair("compute_queues", p.num_cp_queues);
-  json->Pair("save_area_bytes", gpu::ChooseSaveArea(p).total);
+  json->Field("index", uint64_t{gpu.index});
+  json->Field("node", uint64_t{gpu.node->index});
+  json->Field("gpu_id", uint64_t{gpu.node->gpu_id});
+  json->Field("isa", kfd::GfxName(p.gfx_target_version));
+  json->Field("pci", PciAddress(p));
+  json->Field("vendor_id", p.vendor_id);
+  json->Field("device_id", p.device_id);
+  json->Field("unique_id", absl::StrFormat("%016x", p.unique_id));
+  json->Field("hive_id", absl::StrFormat("%016x", p.hive_id));
+  json->Field("render_minor", p.drm_render_minor);
+  json->Field("compute_partition", gpu.card.compute_partition);
+  json->Field("memory_partition", gpu.card.memory_partition);
+  json->Field("xcds", p.num_xcc);
+  json->Field("cus_enabled", gpu.active_cus);
+  json->Field("cus_physical", gpu.physical_cus);
+  json->Field("simds_per_cu", p.simd_per_cu);
+  json->Field("waves_per_simd", p.max_waves_per_simd);
+  json->Field("wave_size", p.wave_front_size);
+  json->Field("lds_kib", p.lds_size_in_kb);
+  json->Field("clock_mhz", p.max_engine_clk_fcompute);
+  json->Field("compute_firmware", p.fw_version & 0x3ff);
+  json->Field("dma_firmware", p.sdma_fw_version);
+  json->Field("compute_queues", p.num_cp_queues);
+  json->Field("save_area_bytes", gpu::ChooseSaveArea(p).total);
   json->Key("caches");
   json->BeginArray();
   for (const auto& [key, count] : CountCaches(*gpu.node)) {
     const auto& [level, type, kib, line] = key;
     json->BeginObject();
-    json->Pair("kind", CacheKind(level, type));
-    json->Pair("count", count);
-    json->Pair("kib", kib);
-    json->Pair("line_bytes", line);
+    json->Field("kind", CacheKind(level, type));
+    json->Field("count", count);
+    json->Field("kib", kib);
+    json->Field("line_bytes", line);
     json->EndObject();
   }
   json->EndArray();
@@ -242,10 +242,10 @@ void JsonOfGpu(const Gpu& gpu, JsonWriter* json) {
   json->BeginArray();
   for (const kfd::MemoryBank& bank : gpu.node->memory_banks) {
     json->BeginObject();
-    json->Pair("heap", HeapName(bank.heap_type));
-    json->Pair("bytes", bank.size_in_bytes);
-    json->Pair("width_bits", bank.width);
-    json->Pair("clock_mhz", bank.mem_clk_max);
+    json->Field("heap", HeapName(bank.heap_type));
+    json->Field("bytes", bank.size_in_bytes);
+    json->Field("width_bits", bank.width);
+    json->Field("clock_mhz", bank.mem_clk_max);
     json->EndObject();
   }
   json->EndArray();
@@ -253,8 +253,8 @@ void JsonOfGpu(const Gpu& gpu, JsonWriter* json) {
   json->BeginArray();
   for (uint32_t engine = 0; engine < std::min<uint64_t>(gpu.dma_engines, 64); ++engine) {
     json->BeginObject();
-    json->Pair("engine", uint64_t{engine});
-    json->Pair("class", engine < p.num_sdma_engines ? "pcie" : "xgmi");
+    json->Field("engine", uint64_t{engine});
+    json->Field("class", engine < p.num_sdma_engines ? "pcie" : "xgmi");
     json->Key("nodes");
     json->BeginArray();
     for (const uint32_t node : NodesServedBy(*gpu.node, engine)) json->Value(uint64_t{node});
@@ -266,13 +266,13 @@ void JsonOfGpu(const Gpu& gpu, JsonWriter* json) {
   json->BeginArray();
   for (const kfd::Link& link : gpu.node->links) {
     json->BeginObject();
-    json->Pair("to_node", link.node_to);
-    json->Pair("type", LinkType(link));
-    json->Pair("weight", link.weight);
-    json->Pair("min_mb_per_s", link.min_bandwidth);
-    json->Pair("max_mb_per_s", link.max_bandwidth);
-    json->Pair("dma_engine_mask", link.recommended_sdma_engine_id_mask);
-    json->Pair("atomics_64", (link.flags & uapi::kLinkNoAtomics64) == 0);
+    json->Field("to_node", link.node_to);
+    json->Field("type", LinkType(link));
+    json->Field("weight", link.weight);
+    json->Field("min_mb_per_s", link.min_bandwidth);
+    json->Field("max_mb_per_s", link.max_bandwidth);
+    json->Field("dma_engine_mask", link.recommended_sdma_engine_id_mask);
+    json->Field("atomics_64", (link.flags & uapi::kLinkNoAtomics64) == 0);
     json->EndObject();
   }
   json->EndArray();
@@ -280,17 +280,17 @@ void JsonOfGpu(const Gpu& gpu, JsonWriter* json) {
 }
 
 void WriteJson(const kfd::Topology& topology, const std::vector<Gpu>& gpus, std::string* out) {
-  JsonWriter json(out);
+  JsonWriter json;
   json.BeginObject();
-  json.Pair("generation", topology.generation);
-  json.Pair("hidden_nodes", uint64_t{topology.hidden_nodes.size()});
+  json.Field("generation", topology.generation);
+  json.Field("hidden_nodes", uint64_t{topology.hidden_nodes.size()});
   json.Key("cpus");
   json.BeginArray();
   for (const kfd::Node& node : topology.nodes) {
     if (node.is_gpu()) continue;
     json.BeginObject();
-    json.Pair("node", uint64_t{node.index});
-    json.Pair("cores", node.properties.cpu_cores_count);
+    json.Field("node", uint64_t{node.index});
+    json.Field("cores", node.properties.cpu_cores_count);
     json.EndObject();
   }
   json.EndArray();
@@ -299,7 +299,7 @@ void WriteJson(const kfd::Topology& topology, const std::vector<Gpu>& gpus, std:
   for (const Gpu& gpu : gpus) JsonOfGpu(gpu, &json);
   json.EndArray();
   json.EndObject();
-  *out += '\n';
+  absl::StrAppend(out, json.text(), "\n");
 }
 
 void WriteText(const kfd::Topology& topology, const std::vector<Gpu>& gpus, std::string* out) {
