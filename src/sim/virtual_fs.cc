@@ -301,6 +301,10 @@ class Builder {
     Text(device + "/xgmi_physical_id", absl::StrCat(gpu, "\n"));
     Text(device + "/mem_info_vram_total", absl::StrCat(chip.vram_bytes, "\n"));
     Text(device + "/mem_info_vis_vram_total", absl::StrCat(chip.vram_bytes, "\n"));
+    Text(device + "/mem_info_vram_used", "0\n");
+    Text(device + "/mem_info_vis_vram_used", "0\n");
+    Text(device + "/mem_info_gtt_total", absl::StrCat(kSystemBytesPerSocket, "\n"));
+    Text(device + "/mem_info_gtt_used", "0\n");
     Text(device + "/unique_id", absl::StrFormat("%016x\n", id.unique_id));
     Text(device + "/vbios_version", "113-SIM00000-000\n");
     Text(device + "/numa_node", absl::StrCat(id.numa_node, "\n"));
