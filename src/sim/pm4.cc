@@ -124,7 +124,11 @@ Pm4Stream::Result Pm4Stream::WriteData(const std::vector<uint32_t>& p, MemoryFau
 
 Pm4Stream::Result Pm4Stream::WaitMemory(const std::vector<uint32_t>& p, MemoryFault* fault,
                                         std::string* why) {
+  const uint32_t operation = p[0] >> 6 & 3;
   if ((p[0] & 0x10) == 0) {
+    // Write one register, wait for another: how a host-path (HDP) flush is asked for. The node has
+    // no host path to flush, so it is done at once.
+    if (operation == 1) return Result::kDone;
     *why = "WAIT_REG_MEM on a register is not modelled";
     return Result::kBad;
   }

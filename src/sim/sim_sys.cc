@@ -249,18 +249,16 @@ int SimSys::ReadFile(const std::string& path, size_t limit, std::string* text) {
     *text = *std::move(read);
     return 0;
   }
-  const VirtualFs::Entry* entry = node_->fs().Find(path);
-  if (entry == nullptr) {
-    // What changes while the node lives.
-    for (size_t gpu = 0; gpu < node_->gpus().size(); ++gpu) {
-      const std::string card = absl::StrCat("renderD", node_->gpus()[gpu].render_minor);
-      if (path == absl::StrCat("/sys/class/drm/", card, "/device/mem_info_vram_used")) {
-        *text = absl::StrCat(node_->vram_used(static_cast<uint32_t>(gpu)), "\n");
-        return 0;
-      }
+  // What changes while the node lives.
+  for (size_t gpu = 0; gpu < node_->gpus().size(); ++gpu) {
+    const std::string card = absl::StrCat("renderD", node_->gpus()[gpu].render_minor);
+    if (path == absl::StrCat("/sys/class/drm/", card, "/device/mem_info_vram_used")) {
+      *text = absl::StrCat(node_->vram_used(static_cast<uint32_t>(gpu)), "\n");
+      return 0;
     }
-    return -ENOENT;
   }
+  const VirtualFs::Entry* entry = node_->fs().Find(path);
+  if (entry == nullptr) return -ENOENT;
   if (entry->error != 0) return -entry->error;
   if (entry->kind == VirtualFs::Entry::Kind::kDevice) return -EINVAL;
   if (entry->text.size() > limit) return -EFBIG;

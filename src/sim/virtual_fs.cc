@@ -301,6 +301,10 @@ class Builder {
     Text(device + "/xgmi_physical_id", absl::StrCat(gpu, "\n"));
     Text(device + "/mem_info_vram_total", absl::StrCat(chip.vram_bytes, "\n"));
     Text(device + "/mem_info_vis_vram_total", absl::StrCat(chip.vram_bytes, "\n"));
+    Text(device + "/mem_info_vram_used", "0\n");
+    Text(device + "/mem_info_vis_vram_used", "0\n");
+    Text(device + "/mem_info_gtt_total", absl::StrCat(kSystemBytesPerSocket, "\n"));
+    Text(device + "/mem_info_gtt_used", "0\n");
     Text(device + "/unique_id", absl::StrFormat("%016x\n", id.unique_id));
     Text(device + "/vbios_version", "113-SIM00000-000\n");
     Text(device + "/numa_node", absl::StrCat(id.numa_node, "\n"));
@@ -404,8 +408,11 @@ VirtualFs::VirtualFs(const NodeConfig& config) {
                                             id.location_id >> 3 & 0x1f, id.location_id & 7);
     const std::string device = "/sys/bus/pci/devices/" + bdf;
     const uint32_t card = id.render_minor - kFirstRenderMinor;
-    links_[absl::StrCat("/sys/class/drm/renderD", id.render_minor, "/device")] = device;
-    links_[absl::StrCat("/sys/class/drm/card", card, "/device")] = device;
+    for (const std::string& name :
+         {absl::StrCat("renderD", id.render_minor), absl::StrCat("card", card)}) {
+      links_["/sys/class/drm/" + name] = absl::StrCat(device, "/drm/", name);
+      links_[absl::StrCat(device, "/drm/", name, "/device")] = device;
+    }
     links_[absl::StrCat("/sys/dev/char/226:", id.render_minor, "/device")] = device;
     links_[absl::StrCat("/sys/dev/char/226:", card, "/device")] = device;
   }
@@ -422,8 +429,11 @@ bool VirtualFs::Owns(absl::string_view path) {
 
 std::string VirtualFs::Resolve(absl::string_view path) const {
   std::string clean = Normalise(path);
-  for (const auto& [from, to] : links_) {
-    if (Under(clean, from)) return to + clean.substr(from.size());
+  for (int hop = 0; hop < 4; ++hop) {
+    const auto link = std::find_if(links_.begin(), links_.end(),
+                                   [&](const auto& one) { return Under(clean, one.first); });
+    if (link == links_.end()) break;
+    clean = link->second + clean.substr(link->first.size());
   }
   return clean;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Programs that know nothing of the virtual node see it through the preloaded library: ordinary
-// tools, Debian's rocminfo, and a small client of AMD's own runtime (outside/rocr_client.cc).
+// tools, Debian's rocminfo, a small client of AMD's own runtime (outside/rocr_client.cc), and
+// tinygrad (outside/tinygrad_client.py), which brings kernels of its own.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -141,6 +142,26 @@ TEST(amds_runtime_runs_queues_and_copies) {
     notes << std::ifstream(log).rdbuf();
     CHECK_EQ(notes.str().find("hangs"), std::string::npos);
     CHECK_EQ(notes.str().find("fault"), std::string::npos);
+  }
+}
+
+TEST(tinygrad_computes_on_several_gpus) {
+  if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
+  // A Python that has tinygrad and NumPy; LLVM and clang by the names that tinygrad looks for.
+  const char* python = std::getenv("MAINARCH_TINYGRAD_PYTHON");
+  if (python == nullptr) SKIP("MAINARCH_TINYGRAD_PYTHON names no Python with tinygrad");
+  const std::string tools = mainarch::test::ScratchDirectory();
+  const std::string command =
+      "ln -s $(command -v clang-22) " + tools + "/clang; PATH=" + tools +
+      ":$PATH LLVM_PATH=$(ls /usr/lib/*/libLLVM-22.so) DEV=AMD:LLVM CACHELEVEL=0 " + python + " " +
+      mainarch::test::SourcePath("tests/sim/outside/tinygrad_client.py");
+  for (const char* isa : {"gfx942", "gfx950"}) {
+    int code = 0;
+    const std::string text = OutputOf(std::string(isa) + "x2", command + " 2", &code);
+    if (code != 0 || text.find("bad results: 0") == std::string::npos) {
+      test_context.Fail(__FILE__, __LINE__, std::string(isa) + ": " + text);
+      return;
+    }
   }
 }
 

@@ -375,3 +375,47 @@ EXPORT ssize_t read(int fd, void* buffer, size_t size) {
   const int64_t result = sys->Read(fd, buffer, size);
   return result < 0 ? Result(static_cast<int>(result)) : result;
 }
+
+// Programs that look libc's functions up by hand (Python's ctypes does) get the hooks as well.
+using Lookup = void* (*)(void*, const char*) noexcept;
+
+static Lookup RealDlsym() noexcept {
+  static std::atomic<Lookup> cache{nullptr};
+  Lookup real = cache.load(std::memory_order_relaxed);
+  if (real == nullptr) {
+    real = reinterpret_cast<Lookup>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
+    cache.store(real, std::memory_order_relaxed);
+  }
+  return real;
+}
+
+__attribute__((noinline)) static void* LookUpIn(void* handle, const char* name) noexcept {
+  struct Hook {
+    const char* name;
+    void* hook;
+  };
+#define HOOK(function)                            \
+  {                                               \
+    #function, reinterpret_cast<void*>(&function) \
+  }
+  static const Hook hooks[] = {
+      HOOK(open),   HOOK(open64), HOOK(fopen),    HOOK(fopen64),  HOOK(opendir),
+      HOOK(access), HOOK(ioctl),  HOOK(readlink), HOOK(realpath), HOOK(faccessat),
+      HOOK(openat), HOOK(mmap),   HOOK(openat64), HOOK(mmap64),
+  };
+#undef HOOK
+  const Lookup real = RealDlsym();
+  void* found = real(handle, name);
+  if (found == nullptr) return found;
+  for (const Hook& one : hooks) {
+    // Only when it is the C library's own that was found.
+    if (std::strcmp(name, one.name) == 0 && found == real(RTLD_NEXT, name)) return one.hook;
+  }
+  return found;
+}
+
+EXPORT void* dlsym(void* handle, const char* name) noexcept {
+  if (handle != RTLD_NEXT && handle != RTLD_DEFAULT) return LookUpIn(handle, name);
+  // It tells the caller's library from the return address: this must stay a jump.
+  return RealDlsym()(handle, name);
+}

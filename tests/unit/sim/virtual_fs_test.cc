@@ -116,6 +116,9 @@ TEST(paths_resolve_through_links_and_dots) {
   CHECK(fs.Find(kRoot) == nullptr);
   CHECK(fs.Find("/sys/class/drm/renderD128/device/current_compute_partition") != nullptr);
   CHECK(fs.Find("/sys/class/drm/renderD129/device/current_compute_partition") == nullptr);
+  CHECK_EQ(fs.Find("/sys/class/drm/card0/device/unique_id"),
+           fs.Find("/sys/dev/char/226:128/device/unique_id"));
+  CHECK(fs.Find("/sys/class/drm/card0/device/unique_id") != nullptr);
   CHECK(VirtualFs::Owns("/dev/kfd"));
   CHECK(!VirtualFs::Owns("/dev/kfdx"));
   CHECK(!VirtualFs::Owns("/dev/null"));
