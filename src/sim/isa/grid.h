@@ -41,6 +41,7 @@ struct KernelLaunch {
   uint16_t properties = 0, preload = 0;
   uint32_t first_xcc = 0;
   uint64_t seed = 0;
+  bool check = false;  // stop waves that lack an s_waitcnt or race in LDS (check.h)
 };
 
 // Reads the fields of a 64-byte kernel descriptor; refuses what no firmware would accept.
@@ -85,6 +86,7 @@ class Grid {
   uint64_t RunGroup(Workgroup* group, Memory* memory, bool* busy);
   const Op* Fetch(Wave& w, Program::Chunk** chunk);
   uint64_t RunWave(Wave& w, uint64_t slice);
+  bool Checked(Wave& w, const Op& op);
   uint64_t RunIndexed(Wave& w, Program::Chunk** chunk);
   static void ReleaseBarrier(Workgroup* group);
   uint64_t NextRandom();

@@ -124,6 +124,7 @@ bool Machine::Run(const std::string& kernel, const std::vector<uint64_t>& argume
   launch.lds_bytes = fixed_lds + options.dynamic_lds;
   launch.private_bytes = private_bytes;
   launch.seed = options.seed;
+  launch.check = options.check;
   auto* kernarg = New<uint64_t>(arguments.size() + 64);
   std::memcpy(kernarg, arguments.data(), arguments.size() * 8);
   if (options.hidden_arguments) {
@@ -163,7 +164,7 @@ bool Machine::Run(const std::string& kernel, const std::vector<uint64_t>& argume
 }
 
 namespace {
-constexpr size_t kRigBytes = 1 << 20, kCodeBytes = 1 << 16;
+constexpr size_t kRigBytes = 1 << 20, kCodeBytes = 1 << 19;
 }
 
 Rig::Rig(Isa isa, LaneCode code)
