@@ -180,6 +180,7 @@ void Grid::Work(Memory* memory, uint64_t budget) {
     }
     if (group->live == 0) {
       --active_;
+      spare_.push_back(std::move(group->registers));
       window_turns_ = 0;
     } else {
       ready_.push_back(std::move(group));
@@ -202,6 +203,10 @@ std::unique_ptr<Workgroup> Grid::Start(uint64_t index) {
   group->id[1] = static_cast<uint32_t>(index / groups_[0] % groups_[1]);
   group->id[2] = static_cast<uint32_t>(index / groups_[0] / groups_[1]);
   group->isa = program_.set().isa();
+  if (!spare_.empty()) {
+    group->registers = std::move(spare_.back());
+    spare_.pop_back();
+  }
   return group;
 }
 
@@ -278,7 +283,9 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
   const uint32_t waves = WavesOf(launch_);
   if (group->waves.empty()) {
     const size_t bytes = size_t{512} * kLanes * 4 * waves;
-    group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
+    if (group->registers == nullptr) {
+      group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
+    }
     if (group->registers == nullptr) throw std::bad_alloc();
     group->registers_per_wave = RegistersOf(launch_);
     group->lds.resize(launch_.lds_bytes);
@@ -362,10 +369,10 @@ bool Grid::Checked(Wave& w, const Op& op) {
   }
   if (op.inst.row == nullptr) return true;
   const absl::string_view name = op.inst.name();
-  check.Begin(op.inst.lds                             ? LdsCheck::Kind::kDma
-              : absl::StartsWith(name, "ds_read")     ? LdsCheck::Kind::kRead
-              : absl::StartsWith(name, "ds_write")    ? LdsCheck::Kind::kWrite
-                                                      : LdsCheck::Kind::kAtomic);
+  check.Begin(op.inst.lds                          ? LdsCheck::Kind::kDma
+              : absl::StartsWith(name, "ds_read")  ? LdsCheck::Kind::kRead
+              : absl::StartsWith(name, "ds_write") ? LdsCheck::Kind::kWrite
+                                                   : LdsCheck::Kind::kAtomic);
   return true;
 }
 

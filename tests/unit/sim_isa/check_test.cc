@@ -24,26 +24,30 @@ struct Subject {
 
 std::vector<Subject> Subjects() {
   return {
-      {"integers", [](Machine& m, Machine::Options o) {
+      {"integers",
+       [](Machine& m, Machine::Options o) {
          auto *a = m.New<int64_t>(256), *b = m.New<int64_t>(256), *out = m.New<int64_t>(256 * 8);
          for (int i = 0; i < 256; ++i) a[i] = i * 12345, b[i] = i + 1;
          o.grid = o.workgroup = {256, 1, 1};
          return m.Run("integers", {P(a), P(b), P(out), 256}, o);
        }},
-      {"floats", [](Machine& m, Machine::Options o) {
+      {"floats",
+       [](Machine& m, Machine::Options o) {
          auto *a = m.New<float>(128), *b = m.New<float>(128), *out = m.New<float>(128 * 12);
          auto* wide = m.New<double>(128 * 4);
          for (int i = 0; i < 128; ++i) a[i] = 1.0f + i, b[i] = 3.0f + i;
          o.grid = o.workgroup = {128, 1, 1};
          return m.Run("floats", {P(a), P(b), P(out), P(wide), 128}, o);
        }},
-      {"reduce", [](Machine& m, Machine::Options o) {
+      {"reduce",
+       [](Machine& m, Machine::Options o) {
          auto *in = m.New<float>(4096), *out = m.New<float>(8);
          auto* ints = m.New<uint32_t>(2048);
          o.grid = o.workgroup = {256, 1, 1};
          return m.Run("reduce", {P(in), P(out), P(ints), 4096}, o);
        }},
-      {"matrix", [](Machine& m, Machine::Options o) {
+      {"matrix",
+       [](Machine& m, Machine::Options o) {
          auto *a = m.New<uint16_t>(1024), *b = m.New<uint16_t>(1024);
          auto* out = m.New<float>(6 * 1024);
          auto* wide = m.New<double>(256);
@@ -70,8 +74,11 @@ void Mutate(const Subject& subject, Isa isa, const std::string& path, uint32_t o
     options.budget = 20'000'000;
     const bool ended = subject.run(machine, options);
     ++score->tried;
-    if (!ended && machine.result.reason == StopReason::kCheck) ++score->flagged;
-    else std::cout << "# missed: " << subject.file << " " << CpuName(isa) << " at +0x" << std::hex << offset << std::dec << "\n";
+    if (!ended && machine.result.reason == StopReason::kCheck)
+      ++score->flagged;
+    else
+      std::cout << "# missed: " << subject.file << " " << CpuName(isa) << " at +0x" << std::hex
+                << offset << std::dec << "\n";
   }
 }
 
@@ -89,7 +96,8 @@ TEST(unchanged_kernels_raise_nothing_and_mutated_ones_do) {
         Machine::Options options;
         options.check = true;
         if (!subject.run(machine, options)) {
-          test_context.Fail(__FILE__, __LINE__, std::string(subject.file) + level + ": " + machine.error());
+          test_context.Fail(__FILE__, __LINE__,
+                            std::string(subject.file) + level + ": " + machine.error());
           return;
         }
         Mutate(subject, isa, path, 12, &waits);
@@ -98,7 +106,8 @@ TEST(unchanged_kernels_raise_nothing_and_mutated_ones_do) {
     }
   }
   std::cout << "# s_waitcnt removed: " << waits.flagged << " of " << waits.tried << " flagged\n"
-            << "# s_barrier removed: " << barriers.flagged << " of " << barriers.tried << " flagged\n";
+            << "# s_barrier removed: " << barriers.flagged << " of " << barriers.tried
+            << " flagged\n";
   CHECK_LT(100, waits.tried);
   CHECK_LE(waits.tried * 99, waits.flagged * 100);
   CHECK_LE(barriers.tried * 95, barriers.flagged * 100);

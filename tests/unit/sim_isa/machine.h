@@ -50,7 +50,8 @@ class Machine {
   // Runs to the end; false with error() set.
   bool Run(const std::string& kernel, const std::vector<uint64_t>& arguments,
            const Options& options);
-  // Offsets, from where the code object lies, of the SOPP instructions of this opcode that have run.
+  // Offsets, from where the code object lies, of the SOPP instructions of this opcode that have
+  // run.
   std::vector<uint64_t> Executed(uint32_t sopp_opcode);
   // Overwrites a dword of the loaded code object.
   void Patch(uint64_t offset, uint32_t word);

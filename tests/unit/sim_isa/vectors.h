@@ -20,7 +20,7 @@ struct Vector {
   Kind in, out;
   // Raw bits of a, b, c (and of the old destination) to raw bits of the result.
   std::function<uint64_t(uint64_t, uint64_t, uint64_t, uint64_t)> expect;
-  double tolerance = 0;   // relative; 0 is bit-exact except that any NaN equals any NaN
+  double tolerance = 0;  // relative; 0 is bit-exact except that any NaN equals any NaN
 };
 
 std::vector<Vector> IntegerVectors();
@@ -30,7 +30,7 @@ std::vector<Vector> ConversionVectors();
 // Scalars: a, b, SCC in; the result and SCC out (2: unchanged).
 struct ScalarVector {
   std::string name;
-  int width_d, width_a, width_b;   // dwords; 0 absent
+  int width_d, width_a, width_b;  // dwords; 0 absent
   struct Out {
     uint64_t value;
     int scc;

@@ -2,6 +2,8 @@
 //
 // Every listed mnemonic, edge values and random ones, against the independent expectations of
 // vectors.cc, for both kinds of lane code; and all comparisons, made by rule.
+#include "unit/sim_isa/vectors.h"
+
 #include <cmath>
 #include <cstring>
 #include <iostream>
@@ -11,7 +13,6 @@
 #include "support/test.h"
 #include "unit/sim_isa/llvm.h"
 #include "unit/sim_isa/machine.h"
-#include "unit/sim_isa/vectors.h"
 
 namespace mainarch::sim::isa::test {
 namespace {
@@ -19,40 +20,72 @@ namespace {
 using Random = std::mt19937_64;
 
 uint64_t Draw(Kind kind, int dwords, Random& random) {
-  static constexpr uint32_t kF32[] = {0, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000,
-                                      0x7fc00000, 0x00000001, 0x807fffff, 0x00800000, 0x7f7fffff,
-                                      0x3f000000, 0x4b800000, 0xcf000000, 0x4f000000, 0x3effffff};
-  static constexpr uint16_t kF16[] = {0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 1, 0x83ff, 0x400, 0x7bff};
-  static constexpr uint64_t kInts[] = {0, 1, 2, 31, 32, 63, 0x7fffffff, 0x80000000, 0xffffffff, 0x8000, 0x7fff,
-                                       0xffff, 0x7fffff, 0x800000, 0x7fffffffffffffff, 0x8000000000000000, ~0ull};
+  static constexpr uint32_t kF32[] = {0,          0x80000000, 0x3f800000, 0xbf800000,
+                                      0x7f800000, 0xff800000, 0x7fc00000, 0x00000001,
+                                      0x807fffff, 0x00800000, 0x7f7fffff, 0x3f000000,
+                                      0x4b800000, 0xcf000000, 0x4f000000, 0x3effffff};
+  static constexpr uint16_t kF16[] = {0,      0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00,
+                                      0x7e00, 1,      0x83ff, 0x400,  0x7bff};
+  static constexpr uint64_t kInts[] = {0,
+                                       1,
+                                       2,
+                                       31,
+                                       32,
+                                       63,
+                                       0x7fffffff,
+                                       0x80000000,
+                                       0xffffffff,
+                                       0x8000,
+                                       0x7fff,
+                                       0xffff,
+                                       0x7fffff,
+                                       0x800000,
+                                       0x7fffffffffffffff,
+                                       0x8000000000000000,
+                                       ~0ull};
   const uint64_t r = random(), pick = random();
   const bool edge = r % 3 == 0;
   switch (kind) {
     case Kind::kF32: {
       if (edge) return kF32[pick % std::size(kF32)];
-      const float x = static_cast<float>((pick % 2 ? 1.0 : -1.0) * std::ldexp(1.0 + (pick >> 12) * 0x1p-52, static_cast<int>(r >> 8) % 40));
-      return __builtin_bit_cast(uint32_t, r % 5 == 0 ? __builtin_bit_cast(float, static_cast<uint32_t>(pick) & 0xff7fffff) : x);
+      const float x =
+          static_cast<float>((pick % 2 ? 1.0 : -1.0) * std::ldexp(1.0 + (pick >> 12) * 0x1p-52,
+                                                                  static_cast<int>(r >> 8) % 40));
+      return __builtin_bit_cast(
+          uint32_t,
+          r % 5 == 0 ? __builtin_bit_cast(float, static_cast<uint32_t>(pick) & 0xff7fffff) : x);
     }
     case Kind::kF64: {
-      if (edge) return __builtin_bit_cast(uint64_t, static_cast<double>(__builtin_bit_cast(float, kF32[pick % std::size(kF32)])));
-      return __builtin_bit_cast(uint64_t, (pick % 2 ? 1.0 : -1.0) * std::ldexp(1.0 + (pick >> 12) * 0x1p-52, static_cast<int>(r >> 8) % 200));
+      if (edge)
+        return __builtin_bit_cast(
+            uint64_t, static_cast<double>(__builtin_bit_cast(float, kF32[pick % std::size(kF32)])));
+      return __builtin_bit_cast(
+          uint64_t, (pick % 2 ? 1.0 : -1.0) *
+                        std::ldexp(1.0 + (pick >> 12) * 0x1p-52, static_cast<int>(r >> 8) % 200));
     }
-    case Kind::kF16: return edge ? kF16[pick % std::size(kF16)] : pick & 0xffff;
+    case Kind::kF16:
+      return edge ? kF16[pick % std::size(kF16)] : pick & 0xffff;
     case Kind::kF16Pair:
       return (edge ? kF16[pick % std::size(kF16)] : pick & 0xffff) |
              (r % 7 ? pick >> 16 & 0xffff : uint64_t{kF16[(pick >> 16) % std::size(kF16)]}) << 16;
-    case Kind::kBf16Pair: return (0x3f80 + pick % 256) | (0xbf00 + (pick >> 8) % 256) << 16;
-    case Kind::kInt: break;
+    case Kind::kBf16Pair:
+      return (0x3f80 + pick % 256) | (0xbf00 + (pick >> 8) % 256) << 16;
+    case Kind::kInt:
+      break;
   }
   const uint64_t x = edge ? kInts[pick % std::size(kInts)] : pick >> (r >> 8 & 31);
   return dwords == 2 ? x : x & 0xffffffff;
 }
 
 bool SameF32(uint64_t got, uint64_t want, double tolerance) {
-  const float x = __builtin_bit_cast(float, static_cast<uint32_t>(got)), y = __builtin_bit_cast(float, static_cast<uint32_t>(want));
+  const float x = __builtin_bit_cast(float, static_cast<uint32_t>(got)),
+              y = __builtin_bit_cast(float, static_cast<uint32_t>(want));
   if (x != x || y != y) return x != x && y != y;
-  if (tolerance == 0 || std::isinf(y) || y == 0) return tolerance == 0 ? static_cast<uint32_t>(got) == static_cast<uint32_t>(want) : std::fabs(x - y) <= tolerance || x == y;
-  return std::fabs(static_cast<double>(x) - y) <= tolerance * std::max<double>(std::fabs(y), tolerance > 5e-7 ? 1 : 0);
+  if (tolerance == 0 || std::isinf(y) || y == 0)
+    return tolerance == 0 ? static_cast<uint32_t>(got) == static_cast<uint32_t>(want)
+                          : std::fabs(x - y) <= tolerance || x == y;
+  return std::fabs(static_cast<double>(x) - y) <=
+         tolerance * std::max<double>(std::fabs(y), tolerance > 5e-7 ? 1 : 0);
 }
 bool SameHalf(uint64_t got, uint64_t want, uint16_t infinity) {
   const bool nan_got = (got & 0x7fff) > infinity, nan_want = (want & 0x7fff) > infinity;
@@ -61,16 +94,22 @@ bool SameHalf(uint64_t got, uint64_t want, uint16_t infinity) {
 
 bool Same(Kind kind, uint64_t got, uint64_t want, double tolerance) {
   switch (kind) {
-    case Kind::kInt: return got == want;
-    case Kind::kF32: return SameF32(got, want, tolerance);
+    case Kind::kInt:
+      return got == want;
+    case Kind::kF32:
+      return SameF32(got, want, tolerance);
     case Kind::kF64: {
       const double x = __builtin_bit_cast(double, got), y = __builtin_bit_cast(double, want);
       if (x != x || y != y) return x != x && y != y;
-      return tolerance == 0 || std::isinf(y) ? got == want : std::fabs(x - y) <= tolerance * std::fabs(y);
+      return tolerance == 0 || std::isinf(y) ? got == want
+                                             : std::fabs(x - y) <= tolerance * std::fabs(y);
     }
-    case Kind::kF16: return got >> 16 == 0 && SameHalf(got, want, 0x7c00);
-    case Kind::kF16Pair: return SameHalf(got, want, 0x7c00) && SameHalf(got >> 16, want >> 16, 0x7c00);
-    case Kind::kBf16Pair: return SameHalf(got, want, 0x7f80) && SameHalf(got >> 16, want >> 16, 0x7f80);
+    case Kind::kF16:
+      return got >> 16 == 0 && SameHalf(got, want, 0x7c00);
+    case Kind::kF16Pair:
+      return SameHalf(got, want, 0x7c00) && SameHalf(got >> 16, want >> 16, 0x7c00);
+    case Kind::kBf16Pair:
+      return SameHalf(got, want, 0x7f80) && SameHalf(got >> 16, want >> 16, 0x7f80);
   }
   return false;
 }
@@ -88,7 +127,7 @@ const OpRow* RowOf(Isa isa, const std::string& name) {
 
 struct Shape {
   std::string text;
-  int width[4] = {};   // a b c d, dwords
+  int width[4] = {};  // a b c d, dwords
 };
 
 // d v[40:], a v[0:], b v[8:], c v[16:]
@@ -103,12 +142,15 @@ Shape ShapeOf(const OpRow& row) {
     const int index = field == 'a' ? 0 : field == 'b' ? 1 : field == 'c' ? 2 : 3;
     const int reg = index == 3 ? 40 : index * 8;
     shape.width[index] = width;
-    const std::string name = width == 1 ? "v" + std::to_string(reg)
-                                        : "v[" + std::to_string(reg) + ":" + std::to_string(reg + width - 1) + "]";
+    const std::string name =
+        width == 1 ? "v" + std::to_string(reg)
+                   : "v[" + std::to_string(reg) + ":" + std::to_string(reg + width - 1) + "]";
     list += (list.empty() ? " " : ", ") + name;
     at = end + 1;
   }
-  const char* suffix = !(row.flags & kRowSuffix) ? "" : row.family == Family::kVop3 ? "_e64" : "_e32";
+  const char* suffix = !(row.flags & kRowSuffix)     ? ""
+                       : row.family == Family::kVop3 ? "_e64"
+                                                     : "_e32";
   shape.text = std::string(row.name) + suffix + list + "\n";
   return shape;
 }
@@ -122,14 +164,18 @@ void Write(Rig& rig, int reg, int lane, int dwords, uint64_t x) {
 }
 
 // Runs one vector on 64 random lanes, half of them inactive in odd rounds. "" when all agree.
-std::string RunVector(Rig& rig, const Vector& v, const Shape& shape, const uint8_t* code, size_t size,
-                      Random& random, int round) {
+std::string RunVector(Rig& rig, const Vector& v, const Shape& shape, const uint8_t* code,
+                      size_t size, Random& random, int round) {
   uint64_t in[4][kLanes];
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int k = 0; k < 4; ++k) {
       const bool int_operand = (v.name.find("ldexp") != std::string::npos && k == 1);
-      in[k][lane] = Draw(k == 3 ? v.out : int_operand ? Kind::kInt : v.in, std::max(shape.width[k], 1), random);
-      if (int_operand) in[k][lane] = static_cast<uint32_t>(static_cast<int>(in[k][lane] % 400) - 200);
+      in[k][lane] = Draw(k == 3        ? v.out
+                         : int_operand ? Kind::kInt
+                                       : v.in,
+                         std::max(shape.width[k], 1), random);
+      if (int_operand)
+        in[k][lane] = static_cast<uint32_t>(static_cast<int>(in[k][lane] % 400) - 200);
       Write(rig, k == 3 ? 40 : k * 8, lane, std::max(shape.width[k], 1), in[k][lane]);
     }
   }
@@ -146,8 +192,9 @@ std::string RunVector(Rig& rig, const Vector& v, const Shape& shape, const uint8
     if (Same(v.out, got, want, v.tolerance)) continue;
     char text[200];
     snprintf(text, sizeof text, "%s(%llx, %llx, %llx, old %llx) = %llx, not %llx", v.name.c_str(),
-             (unsigned long long)in[0][lane], (unsigned long long)in[1][lane], (unsigned long long)in[2][lane],
-             (unsigned long long)in[3][lane], (unsigned long long)want, (unsigned long long)got);
+             (unsigned long long)in[0][lane], (unsigned long long)in[1][lane],
+             (unsigned long long)in[2][lane], (unsigned long long)in[3][lane],
+             (unsigned long long)want, (unsigned long long)got);
     return text;
   }
   return "";
@@ -176,7 +223,8 @@ void RunAll(mainarch::test::Context& test_context, const std::vector<Vector>& ve
         Inst inst;
         CHECK(Decode(isa, absl::MakeConstSpan(code).subspan(at), &inst));
         for (int round = 0; round < 8; ++round) {
-          const std::string what = RunVector(rig, *v, shape, code.data() + at, inst.size, random, round);
+          const std::string what =
+              RunVector(rig, *v, shape, code.data() + at, inst.size, random, round);
           if (what.empty()) continue;
           std::cout << "# " << CpuName(isa) << " " << what << "\n";
           ++wrong;
@@ -199,7 +247,8 @@ TEST(scalar_vectors) {
   const std::vector<ScalarVector> vectors = ScalarVectors();
   std::string source, error;
   const auto reg = [](int at, int width) {
-    return width == 1 ? "s" + std::to_string(at) : "s[" + std::to_string(at) + ":" + std::to_string(at + 1) + "]";
+    return width == 1 ? "s" + std::to_string(at)
+                      : "s[" + std::to_string(at) + ":" + std::to_string(at + 1) + "]";
   };
   for (const ScalarVector& v : vectors) {
     std::string list;
@@ -228,8 +277,9 @@ TEST(scalar_vectors) {
       const uint64_t got = v.width_d == 2 ? rig.wave().Pair(20) : rig.S(20);
       const bool scc_want = want.scc == 2 ? scc : want.scc != 0;
       if ((v.width_d != 0 && got != want.value) || rig.wave().scc != scc_want) {
-        std::cout << "# " << v.name << std::hex << " " << a << " " << b << " scc " << scc << ": " << got << " scc "
-                  << rig.wave().scc << ", not " << want.value << " scc " << scc_want << std::dec << "\n";
+        std::cout << "# " << v.name << std::hex << " " << a << " " << b << " scc " << scc << ": "
+                  << got << " scc " << rig.wave().scc << ", not " << want.value << " scc "
+                  << scc_want << std::dec << "\n";
         ++wrong;
         break;
       }
@@ -243,9 +293,11 @@ TEST(scalar_vectors) {
 // v_cmp and v_cmpx of every relation and type: the expectation is the relation's name.
 TEST(comparison_vectors) {
   if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
-  static const std::map<std::string, int> kRelations = {  // bits: less, equal, greater, unordered
-      {"f", 0}, {"lt", 1}, {"eq", 2}, {"le", 3}, {"gt", 4}, {"lg", 5}, {"ne", 5}, {"ge", 6}, {"o", 7},
-      {"u", 8}, {"nge", 9}, {"nlg", 10}, {"ngt", 11}, {"nle", 12}, {"neq", 13}, {"nlt", 14}, {"tru", 15}, {"t", 15}};
+  static const std::map<std::string, int> kRelations = {
+      // bits: less, equal, greater, unordered
+      {"f", 0},    {"lt", 1},   {"eq", 2},   {"le", 3},   {"gt", 4},   {"lg", 5},
+      {"ne", 5},   {"ge", 6},   {"o", 7},    {"u", 8},    {"nge", 9},  {"nlg", 10},
+      {"ngt", 11}, {"nle", 12}, {"neq", 13}, {"nlt", 14}, {"tru", 15}, {"t", 15}};
   Random random(9);
   int wrong = 0, count = 0;
   for (const OpRow& row : Rows()) {
@@ -255,7 +307,10 @@ TEST(comparison_vectors) {
     const int relation = kRelations.at(name.substr(first, last - first));
     const std::string type = name.substr(last + 1);
     const int bits = std::stoi(type.substr(1)), dwords = bits == 64 ? 2 : 1;
-    const Kind kind = type[0] != 'f' ? Kind::kInt : bits == 64 ? Kind::kF64 : bits == 32 ? Kind::kF32 : Kind::kF16;
+    const Kind kind = type[0] != 'f' ? Kind::kInt
+                      : bits == 64   ? Kind::kF64
+                      : bits == 32   ? Kind::kF32
+                                     : Kind::kF16;
     const std::string v0 = dwords == 2 ? "v[0:1]" : "v0", v8 = dwords == 2 ? "v[8:9]" : "v8";
     std::string error;
     // VOPC's encoding, by hand: src0 = v0, vsrc1 = v8.
