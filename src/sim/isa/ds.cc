@@ -4,6 +4,7 @@
 // An address outside the workgroup's LDS stops the wave (hardware reads zero and drops writes).
 #include "absl/strings/str_cat.h"
 #include "sim/isa/atomics.h"
+#include "sim/isa/check.h"
 #include "sim/isa/descriptors.h"
 
 namespace mainarch::sim::isa {
@@ -13,7 +14,13 @@ uint8_t* At(Wave& w, const Op& op, int lane, uint32_t offset, uint32_t size) {
   const uint32_t wrapped = w.v[op.a.offset + lane] + offset;  // 32 bits: a base may be negative
   const uint64_t address = wrapped;
   std::vector<uint8_t>& lds = w.group->lds;
-  if (address + size <= lds.size()) return lds.data() + address;
+  if (address + size <= lds.size()) {
+    if (w.group->check != nullptr) {
+      const std::string race = w.group->check->Touch(w.index, wrapped, size);
+      if (!race.empty() && w.state == WaveState::kRunning) w.Stop(StopReason::kCheck, race);
+    }
+    return lds.data() + address;
+  }
   if (w.state == WaveState::kRunning) {
     w.Stop(StopReason::kAperture,
            absl::StrCat("lds address ", address, " + ", size, " bytes, lane ", lane,

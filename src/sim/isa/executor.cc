@@ -143,6 +143,7 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   launch.private_bytes = dispatch.private_segment_bytes;
   launch.first_xcc = dispatch.first_xcc;
   launch.seed = dispatch.seed;
+  launch.check = options_.check;
   const GpuFacts& facts = dispatch.context->facts();
   const ChipLimits limits = {facts.num_xcc,        facts.cus_per_xcc, facts.simds_per_cu,
                              facts.waves_per_simd, facts.lds_bytes,   facts.lds_granule};

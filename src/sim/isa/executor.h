@@ -19,6 +19,7 @@ namespace mainarch::sim::isa {
 struct ExecutorOptions {
   int threads = 1;  // host threads of one dispatch; more than one gives up the fixed interleaving
   LaneCode lanes = BestLaneCode();
+  bool check = false;  // the checkers of check.h; a finding is reported as an illegal instruction
 };
 
 class IsaExecutor : public Executor {

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "sim/isa/check.h"
 
 namespace mainarch::sim::isa {
 namespace {
@@ -178,6 +180,7 @@ void Grid::Work(Memory* memory, uint64_t budget) {
     }
     if (group->live == 0) {
       --active_;
+      spare_.push_back(std::move(group->registers));
       window_turns_ = 0;
     } else {
       ready_.push_back(std::move(group));
@@ -200,6 +203,10 @@ std::unique_ptr<Workgroup> Grid::Start(uint64_t index) {
   group->id[1] = static_cast<uint32_t>(index / groups_[0] % groups_[1]);
   group->id[2] = static_cast<uint32_t>(index / groups_[0] / groups_[1]);
   group->isa = program_.set().isa();
+  if (!spare_.empty()) {
+    group->registers = std::move(spare_.back());
+    spare_.pop_back();
+  }
   return group;
 }
 
@@ -276,7 +283,9 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
   const uint32_t waves = WavesOf(launch_);
   if (group->waves.empty()) {
     const size_t bytes = size_t{512} * kLanes * 4 * waves;
-    group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
+    if (group->registers == nullptr) {
+      group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
+    }
     if (group->registers == nullptr) throw std::bad_alloc();
     group->registers_per_wave = RegistersOf(launch_);
     group->lds.resize(launch_.lds_bytes);
@@ -284,6 +293,10 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
     group->scratch.resize(size_t{launch_.private_bytes} * kLanes * waves);
     group->waves.resize(waves);
     for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory);
+    if (launch_.check) {
+      group->checker = std::make_shared<LdsCheck>(group->lds.size(), waves);
+      group->check = group->checker.get();
+    }
     for (Wave& w : group->waves) group->live += w.state != WaveState::kDone;
   }
   uint64_t ran = 0;
@@ -310,6 +323,7 @@ void Grid::ReleaseBarrier(Workgroup* group) {
   uint32_t waiting = 0;
   for (const Wave& w : group->waves) waiting += w.state == WaveState::kBarrier;
   if (waiting == 0 || waiting < group->live) return;
+  if (group->check != nullptr) group->check->Barrier();
   for (Wave& w : group->waves) {
     if (w.state == WaveState::kBarrier) w.state = WaveState::kRunning;
   }
@@ -332,6 +346,7 @@ uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
   while (n < slice) {
     const Op* op = Fetch(w, &chunk);
     if (op == nullptr) break;
+    if (__builtin_expect(w.group->check != nullptr, 0) && !Checked(w, *op)) break;
     w.pc += op->bytes;
     op->run(w, *op);
     ++n;
@@ -342,6 +357,23 @@ uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
   }
   w.instructions += n;
   return n;
+}
+
+// The checkers' view of an instruction before it runs; false after stopping the wave.
+bool Grid::Checked(Wave& w, const Op& op) {
+  LdsCheck& check = *w.group->check;
+  const std::string what = check.wave(w.index).Issue(w, op);
+  if (!what.empty()) {
+    w.Stop(StopReason::kCheck, what);
+    return false;
+  }
+  if (op.inst.row == nullptr) return true;
+  const absl::string_view name = op.inst.name();
+  check.Begin(op.inst.lds                          ? LdsCheck::Kind::kDma
+              : absl::StartsWith(name, "ds_read")  ? LdsCheck::Kind::kRead
+              : absl::StartsWith(name, "ds_write") ? LdsCheck::Kind::kWrite
+                                                   : LdsCheck::Kind::kAtomic);
+  return true;
 }
 
 // Between s_set_gpr_idx_on and off vector registers are offset by M0: each instruction runs as a

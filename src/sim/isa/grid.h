@@ -41,6 +41,7 @@ struct KernelLaunch {
   uint16_t properties = 0, preload = 0;
   uint32_t first_xcc = 0;
   uint64_t seed = 0;
+  bool check = false;  // stop waves that lack an s_waitcnt or race in LDS (check.h)
 };
 
 // Reads the fields of a 64-byte kernel descriptor; refuses what no firmware would accept.
@@ -85,6 +86,7 @@ class Grid {
   uint64_t RunGroup(Workgroup* group, Memory* memory, bool* busy);
   const Op* Fetch(Wave& w, Program::Chunk** chunk);
   uint64_t RunWave(Wave& w, uint64_t slice);
+  bool Checked(Wave& w, const Op& op);
   uint64_t RunIndexed(Wave& w, Program::Chunk** chunk);
   static void ReleaseBarrier(Workgroup* group);
   uint64_t NextRandom();
@@ -99,10 +101,11 @@ class Grid {
 
   std::mutex mutex_;  // guards what follows while Run's threads work
   std::deque<std::unique_ptr<Workgroup>> ready_;
-  uint64_t active_ = 0;      // started and not ended
-  uint64_t idle_turns_ = 0;  // slices since one did work
-  uint64_t used_ = 0;        // of the budget of this Run
-  uint64_t window_ = 0;      // workgroups worked on at a time
+  std::vector<std::unique_ptr<uint32_t, FreeAligned>> spare_;  // registers of ended workgroups
+  uint64_t active_ = 0;                                        // started and not ended
+  uint64_t idle_turns_ = 0;                                    // slices since one did work
+  uint64_t used_ = 0;                                          // of the budget of this Run
+  uint64_t window_ = 0;                                        // workgroups worked on at a time
   uint64_t window_turns_ = 0;
   uint64_t random_ = 0;
   bool waiting_ = false;

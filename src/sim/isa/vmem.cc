@@ -4,6 +4,7 @@
 // One body serves all four families: they differ in how a lane's address is found.
 #include "absl/strings/str_cat.h"
 #include "sim/isa/atomics.h"
+#include "sim/isa/check.h"
 #include "sim/isa/descriptors.h"
 
 namespace mainarch::sim::isa {
@@ -158,6 +159,17 @@ uint8_t* Contiguous(Wave& w, const Places& p, uint32_t size, bool write) {
   return nullptr;
 }
 
+// The piece of memory that holds the first active lane's access; the others usually lie there too.
+View Near(Wave& w, const Places& p, uint32_t size) {
+  if (!p.all_global || p.mask == 0) return View();
+  const uint64_t at = p.address[__builtin_ctzll(p.mask)];
+  if (w.Host(at, size, false) == nullptr) return View();
+  for (const View& view : w.views) {
+    if (view.Holds(at, size)) return view;
+  }
+  return View();
+}
+
 template <class F>
 void EachLane(uint64_t mask, F f) {
   for (; mask != 0; mask &= mask - 1) f(__builtin_ctzll(mask));
@@ -178,9 +190,15 @@ void Load(Wave& w, const Op& op) {
     }
     return;
   }
+  const View view = Near(w, p, 4 * kDwords);
+  if (w.state != WaveState::kRunning) return;
   EachLane(p.mask, [&](int lane) {
     uint32_t x[kDwords];
-    if (!Transfer(w, p, lane, sizeof x, reinterpret_cast<uint8_t*>(x), false)) return;
+    const uint64_t at = p.address[lane];
+    if (view.Holds(at, sizeof x)) {
+      std::memcpy(x, view.host + (at - view.begin), sizeof x);
+    } else if (!Transfer(w, p, lane, sizeof x, reinterpret_cast<uint8_t*>(x), false))
+      return;
     for (int k = 0; k < kDwords; ++k) d[k * kLanes + lane] = x[k];
   });
 }
@@ -246,6 +264,10 @@ void LoadToLds(Wave& w, const Op& op) {
       w.Stop(StopReason::kAperture,
              absl::StrCat("load to lds address ", at, " outside ", w.group->lds.size()));
       return;
+    }
+    if (w.group->check != nullptr) {
+      const std::string race = w.group->check->Touch(w.index, static_cast<uint32_t>(at), kSlot);
+      if (!race.empty() && w.state == WaveState::kRunning) w.Stop(StopReason::kCheck, race);
     }
     if constexpr (sizeof(T) < 4) {
       const int32_t wide = x[0];

@@ -66,6 +66,7 @@ struct Op {
 };
 
 struct Workgroup;
+class LdsCheck;
 
 // kIndexed: running, with GPR indexing on.
 enum class WaveState : uint8_t { kRunning, kIndexed, kBarrier, kSleeping, kDone, kStopped };
@@ -76,7 +77,8 @@ enum class StopReason : uint8_t {
   kMemoryFault,
   kAperture,
   kUnaligned,
-  kUnsupported
+  kUnsupported,
+  kCheck
 };
 
 struct Wave {
@@ -161,6 +163,8 @@ struct Workgroup {
   uint32_t live = 0;                // waves that have not ended
   uint32_t registers_per_wave = 0;  // allocated VGPRs and AGPRs
   Isa isa = Isa::kGfx950;
+  LdsCheck* check = nullptr;         // when checking
+  std::shared_ptr<LdsCheck> checker;
   uint64_t turn = 0;  // slices it has had
 };
 

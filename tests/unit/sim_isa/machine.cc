@@ -56,6 +56,7 @@ bool Machine::Load(const std::string& path) {
   }
   auto* image = static_cast<uint8_t*>(Allocate(end + 4096));
   load_base_ = reinterpret_cast<uint64_t>(image);
+  image_bytes_ = end;
   const Elf64_Dyn* dynamic = nullptr;
   for (int i = 0; i < header.e_phnum; ++i) {
     const Elf64_Phdr& s = segments[i];
@@ -79,6 +80,21 @@ bool Machine::Load(const std::string& path) {
     std::memcpy(image + r.r_offset, &value, 8);
   }
   return true;
+}
+
+std::vector<uint64_t> Machine::Executed(uint32_t sopp_opcode) {
+  std::vector<uint64_t> found;
+  for (uint64_t at = 0; at < image_bytes_; at += 4) {
+    Program::Chunk* chunk = program_.ChunkOf(load_base_ + at);
+    const Op* op = chunk->ops[(load_base_ + at - chunk->base) / 4].load();
+    if (op == nullptr || op->inst.row == nullptr || op->inst.row->family != Family::kSopp) continue;
+    if (op->inst.row->op == sopp_opcode) found.push_back(at);
+  }
+  return found;
+}
+
+void Machine::Patch(uint64_t offset, uint32_t word) {
+  std::memcpy(reinterpret_cast<uint8_t*>(load_base_ + offset), &word, 4);
 }
 
 bool Machine::FindKernel(const std::string& name, uint64_t* descriptor) {
@@ -124,6 +140,7 @@ bool Machine::Run(const std::string& kernel, const std::vector<uint64_t>& argume
   launch.lds_bytes = fixed_lds + options.dynamic_lds;
   launch.private_bytes = private_bytes;
   launch.seed = options.seed;
+  launch.check = options.check;
   auto* kernarg = New<uint64_t>(arguments.size() + 64);
   std::memcpy(kernarg, arguments.data(), arguments.size() * 8);
   if (options.hidden_arguments) {
@@ -163,7 +180,7 @@ bool Machine::Run(const std::string& kernel, const std::vector<uint64_t>& argume
 }
 
 namespace {
-constexpr size_t kRigBytes = 1 << 20, kCodeBytes = 1 << 16;
+constexpr size_t kRigBytes = 1 << 20, kCodeBytes = 1 << 19;
 }
 
 Rig::Rig(Isa isa, LaneCode code)

@@ -44,11 +44,17 @@ class Machine {
     int threads = 1;
     uint64_t budget = 1ull << 40;
     bool hidden_arguments = false;  // the 256 bytes of the ABI after the explicit ones
+    bool check = false;             // the checkers of check.h
     ChipLimits limits;
   };
   // Runs to the end; false with error() set.
   bool Run(const std::string& kernel, const std::vector<uint64_t>& arguments,
            const Options& options);
+  // Offsets, from where the code object lies, of the SOPP instructions of this opcode that have
+  // run.
+  std::vector<uint64_t> Executed(uint32_t sopp_opcode);
+  // Overwrites a dword of the loaded code object.
+  void Patch(uint64_t offset, uint32_t word);
   uint64_t instructions() const { return instructions_; }
   Isa isa() const { return set_.isa(); }
   Grid::Result result;
@@ -61,7 +67,7 @@ class Machine {
   std::unique_ptr<uint8_t, void (*)(void*)> arena_;
   size_t size_, used_ = 0;
   std::vector<uint8_t> elf_;
-  uint64_t load_base_ = 0;
+  uint64_t load_base_ = 0, image_bytes_ = 0;
   std::string error_;
   uint64_t instructions_ = 0;
 };

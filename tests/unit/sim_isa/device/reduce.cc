@@ -24,15 +24,17 @@ KERNEL() reduce(const float* in, float* out, u32* ints, u32 n) {
   sync();
   if (t == 0) out[0] = part[0] + part[1] + part[2] + part[3];
   sync();
-  part[t] = largest;
+  // Neighbours in the tree sit in different waves, so that every barrier matters.
+  u32 place = lane * 4 + (t / 64 ^ (lane & 3) ^ (lane >> 2 & 3) ^ lane >> 4);
+  part[place] = largest;
   turned[255 - t] = t;
   __scoped_atomic_fetch_add(&bins[t & 15], 1u, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
   sync();
   for (u32 s = 128; s > 0; s >>= 1) {
-    if (t < s) part[t] = __builtin_fmaxf(part[t], part[t + s]);
+    if (place < s) part[place] = __builtin_fmaxf(part[place], part[place + s]);
     sync();
   }
-  if (t == 0) out[1] = part[0];
+  if (t == 64) out[1] = part[0];
   ints[t * 4] = __builtin_amdgcn_ds_bpermute((lane ^ 5) * 4, t);
   ints[t * 4 + 1] = __builtin_amdgcn_ds_permute((63 - lane) * 4, t);
   u64 even = __builtin_amdgcn_ballot_w64((lane & 1) == 0);

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+#include "sim/isa/check.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace mainarch::sim::isa {
+namespace {
+
+bool IsVmem(Family family) {
+  return family == Family::kMubuf || family == Family::kMtbuf || family == Family::kFlat ||
+         family == Family::kScratch || family == Family::kGlobal;
+}
+
+bool IsLoad(const Inst& inst) { return absl::StrContains(inst.name(), "load"); }
+
+// Permutes go through the LDS hardware but touch no LDS memory.
+bool TouchesLds(const Inst& inst) {
+  const absl::string_view n = inst.name();
+  return !absl::StrContains(n, "permute") && !absl::StrContains(n, "swizzle") && n != "ds_nop";
+}
+
+// The operand a memory instruction writes, or null.
+const Operand* Written(const Inst& inst) {
+  if (inst.lds) return nullptr;
+  const Operand* d = inst.Find('d');
+  const bool buffer = inst.row->family == Family::kMubuf || inst.row->family == Family::kMtbuf;
+  if (d == nullptr && buffer && (IsLoad(inst) || inst.sc0)) d = inst.Find('D');
+  return d;
+}
+
+}  // namespace
+
+void WaveCheck::Pend(const Event& e, int by) {
+  for (int i = 0; i < e.count; ++i) {
+    uint8_t& slot = e.scalar ? scalar_[e.first + i] : vector_[e.first + i];
+    slot = static_cast<uint8_t>(slot + by);
+  }
+}
+
+void WaveCheck::Add(std::deque<Event>* queue, const Event& event) {
+  queue->push_back(event);
+  Pend(event, 1);
+}
+
+void WaveCheck::Retire(std::deque<Event>* queue) {
+  const Event e = queue->front();
+  queue->pop_front();
+  Pend(e, -1);
+  if (e.ds) ++ds_drained;
+  if (e.dma) ++dma_drained;
+}
+
+void WaveCheck::Wait(int imm) {
+  const size_t vm = static_cast<size_t>((imm & 15) | (imm >> 10 & 0x30));
+  const size_t lgkm = static_cast<size_t>(imm >> 8 & 15);
+  while (vm_.size() > vm) Retire(&vm_);
+  if (lgkm >= 15) return;
+  // Scalar loads return in any order: with one outstanding only zero says anything.
+  bool scalar = false;
+  for (const Event& e : lgkm_) scalar |= e.scalar;
+  if (scalar && lgkm > 0) return;
+  while (lgkm_.size() > lgkm) Retire(&lgkm_);
+}
+
+// Registers that the instruction reads or writes while a load into them is outstanding.
+std::string WaveCheck::Touch(const Wave&, const Op& op) {
+  const auto check = [this](int code, int width) -> std::string {
+    for (int i = 0; i < width; ++i) {
+      if (code >= reg::kVgpr && vector_[static_cast<size_t>(code - reg::kVgpr + i)] != 0) {
+        const int index = code - reg::kVgpr + i;
+        return absl::StrCat(index < 256 ? "v" : "a", index % 256, " has a load outstanding: s_waitcnt is missing");
+      }
+      if (code < 128 && scalar_[static_cast<size_t>(code + i)] != 0) {
+        return absl::StrCat("s", code + i, " has a scalar load outstanding: s_waitcnt lgkmcnt(0) is missing");
+      }
+    }
+    return "";
+  };
+  for (int i = 0; i < op.inst.operand_count; ++i) {
+    const Operand& o = op.inst.operands[i];
+    std::string what = check(o.code, o.width);
+    if (!what.empty()) return what;
+  }
+  const Inst& inst = op.inst;
+  if (inst.row->family == Family::kGlobal && inst.saddr != 0x7f) {
+    std::string what = check(inst.saddr, 2);
+    if (!what.empty()) return what;
+  }
+  if (inst.row->family == Family::kScratch && inst.saddr != 0x7f) {
+    std::string what = check(inst.saddr, 1);
+    if (!what.empty()) return what;
+  }
+  if (inst.encoding == Encoding::kScaledMfma) {
+    for (uint16_t s : inst.scale_src) {
+      std::string what = check(s, 1);
+      if (!what.empty()) return what;
+    }
+  }
+  return "";
+}
+
+std::string WaveCheck::Issue(const Wave& w, const Op& op) {
+  if (op.descriptor == nullptr) return "";
+  const Inst& inst = op.inst;
+  const Family family = inst.row->family;
+  if (family == Family::kSopp) {
+    if (inst.row->op == 12) Wait(inst.offset & 0xffff);
+    return "";
+  }
+  std::string what = Touch(w, op);
+  if (!what.empty()) return what;
+  Event e;
+  if (family == Family::kSmem) {
+    const Operand* d = inst.Find('d');
+    e.scalar = true;
+    if (d != nullptr) e.first = d->code, e.count = d->width;
+    Add(&lgkm_, e);
+    return "";
+  }
+  if (family != Family::kDs && !IsVmem(family)) return "";
+  if (const Operand* d = Written(inst)) {
+    e.first = static_cast<uint16_t>(d->code - reg::kVgpr);
+    e.count = d->width;
+  }
+  if (family == Family::kDs) {
+    e.ds = TouchesLds(inst);
+    ds_issued += e.ds;
+    Add(&lgkm_, e);
+    return "";
+  }
+  e.dma = inst.lds;
+  dma_issued += e.dma;
+  if (inst.name() == "buffer_inv") return "";
+  Add(&vm_, e);
+  if (family == Family::kFlat) {
+    // FLAT may go to LDS: it counts in both.
+    Event other;
+    other.first = e.first;
+    other.count = e.count;
+    Add(&lgkm_, other);
+  }
+  return "";
+}
+
+void LdsCheck::Barrier() {
+  for (size_t i = 0; i < visible_.size(); ++i) visible_[i] = {checks_[i].ds_drained, checks_[i].dma_drained};
+}
+
+std::string LdsCheck::Touch(uint32_t wave, uint32_t address, uint32_t size) {
+  WaveCheck& self = checks_[wave];
+  for (uint32_t at = address / 4; at <= (address + size - 1) / 4 && at < cells_.size(); ++at) {
+    Cell& cell = cells_[at];
+    const bool other = cell.writer >= 0 && cell.writer != static_cast<int>(wave);
+    const bool both_atomic = cell.atomic && kind_ == Kind::kAtomic;
+    if (other && !both_atomic && !Visible(cell)) {
+      return absl::StrCat("lds race at ", at * 4, ": wave ", cell.writer,
+                          " wrote it and no barrier after its s_waitcnt lies between");
+    }
+    if (!other && cell.writer >= 0 && cell.dma && cell.write > self.dma_drained) {
+      return absl::StrCat("lds at ", at * 4, " is being loaded from memory: s_waitcnt vmcnt is missing");
+    }
+    if (kind_ == Kind::kRead) {
+      cell.read[wave % 16] = static_cast<uint32_t>(self.ds_issued);
+      continue;
+    }
+    for (uint32_t v = 0; v < checks_.size() && kind_ != Kind::kAtomic; ++v) {
+      if (v == wave || cell.read[v % 16] <= visible_[v].ds) continue;
+      return absl::StrCat("lds race at ", at * 4, ": wave ", v,
+                          " reads it and no barrier after its s_waitcnt lies between");
+    }
+    cell.writer = static_cast<int16_t>(wave);
+    cell.atomic = kind_ == Kind::kAtomic;
+    cell.dma = kind_ == Kind::kDma;
+    cell.write = cell.dma ? self.dma_issued : self.ds_issued;
+  }
+  return "";
+}
+
+}  // namespace mainarch::sim::isa
