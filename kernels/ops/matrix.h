@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+//
+// out[m, o] = sum over k of x[m, k] * w[o, k], fp32 accumulation, in two forms:
+//   *Gemv  VALU: a wave takes output rows and splits k over its lanes; one row of x at a time.
+//   *Mfma  matrix units: 16 outputs by 16 rows of x a workgroup, k split over its four waves in
+//          fixed quarters that are added in wave order. Rows short of 16 are padded with copies that
+//          are not stored. A row's bits depend neither on the other rows nor on their number, so
+//          decode and prefill share their arithmetic.
+#ifndef MAINARCH_KERNELS_OPS_MATRIX_H_
+#define MAINARCH_KERNELS_OPS_MATRIX_H_
+
+#include "kernels/common/math.h"
+#include "prims.h"
+#include "spec.h"
+
+namespace mainarch::kernels {
+
+// acc += dot of eight bf16 of `a` with eight of `b`, element 0 first.
+DEVICE float Dot8(u32x4 a, u32x4 b, float acc) {
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t pa = a[i], pb = b[i];
+    acc = Fma(Bf16Low(pa), Bf16Low(pb), acc);
+    acc = Fma(Bf16High(pa), Bf16High(pb), acc);
+  }
+  return acc;
+}
+
+// An E8M0 byte as the float 2^(e - 127). e = 255 gives infinity, not NaN: loaders refuse it.
+DEVICE float ScaleE8m0(uint32_t e) { return BitCast<float>(e == 0 ? 0x00400000u : e << 23); }
+
+// k is a multiple of 512: every lane has eight elements in every step.
+struct Bf16Gemv {
+  using Args = Bf16MatrixArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+  static constexpr uint32_t kTake = isa::kSpec.gemv_rows_per_wave;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+    const uint32_t groups = CeilDiv(args.outputs, kTake);
+    for (uint32_t row = 0; row < args.rows; ++row) {
+      for (uint32_t group = worker * kWaves + WaveId(); group < groups; group += workers * kWaves) {
+        OneGroup(args, row, group * kTake);
+      }
+    }
+  }
+
+  DEVICE static void OneGroup(const Args& args, uint32_t row, uint32_t first) {
+    const uint32_t words = args.k / 8;
+    const Global<const uint16_t> w = At(args.w), x = At(args.x);
+    float acc[kTake] = {};
+    for (uint32_t word = LaneId(); word < words; word += kWave) {
+      const u32x4 in = Load16(x, uint64_t{row} * words + word);
+#pragma clang loop unroll(full)
+      for (uint32_t r = 0; r < kTake; ++r) {
+        const uint32_t output = Min(first + r, args.outputs - 1);
+        acc[r] = Dot8(Stream16(w, uint64_t{output} * words + word), in, acc[r]);
+      }
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t r = 0; r < kTake; ++r) {
+      const float sum = WaveSum(acc[r]);
+      if (LaneId() == 0 && first + r < args.outputs) {
+        At(args.out)[uint64_t{row} * args.outputs + first + r] = sum;
+      }
+    }
+  }
+};
+
+// A lane takes one block of 32 codes (16 bytes, one scale) a step: dot first, scale once. k is
+// a multiple of 32; lanes without a block in the last step add nothing.
+struct Mxfp4Gemv {
+  using Args = Mxfp4MatrixArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+    const uint32_t blocks = args.k / 32;
+    for (uint32_t row = 0; row < args.rows; ++row) {
+      for (uint32_t output = worker * kWaves + WaveId(); output < args.outputs;
+           output += workers * kWaves) {
+        float acc = 0;
+        for (uint32_t block = LaneId(); block < blocks; block += kWave) {
+          const uint64_t at = uint64_t{output} * blocks + block;
+          acc = Fma(DotBlock(args, at, (uint64_t{row} * blocks + block) * 4),
+                    ScaleE8m0(At(args.scales)[at]), acc);
+        }
+        acc = WaveSum(acc);
+        if (LaneId() == 0) At(args.out)[uint64_t{row} * args.outputs + output] = acc;
+      }
+    }
+  }
+
+  // Codes of block `at` with the 32 elements of x that start at 16-byte word `in`.
+  DEVICE static float DotBlock(const Args& args, uint64_t at, uint64_t in) {
+    const u32x4 codes = Stream16(At(args.codes), at);
+    float dot = 0;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t eight = codes[i];
+      const u32x4 x = Load16(At(args.x), in + i);
+      dot = DotPair<0>(eight, x[0], dot);
+      dot = DotPair<1>(eight, x[1], dot);
+      dot = DotPair<2>(eight, x[2], dot);
+      dot = DotPair<3>(eight, x[3], dot);
+    }
+    return dot;
+  }
+  template <int kPair>
+  DEVICE static float DotPair(uint32_t codes, uint32_t x, float dot) {
+    const f32x2 w = isa::Fp4ToFloat2<kPair>(codes);
+    const float w0 = w[0], w1 = w[1];
+    return Fma(w1, Bf16High(x), Fma(w0, Bf16Low(x), dot));
+  }
+};
+
+// What the MFMA forms share: tiles, the reduction over waves, the store. `Quarter::Sum(args, lane
+// place, wave)` returns this wave's share of the tile.
+template <class Quarter>
+struct MfmaTiles {
+  using Args = typename Quarter::Args;
+  static constexpr uint32_t kTile = 16;
+  static constexpr uint32_t kLdsBytes = kWaves * kTile * kTile * 4;
+
+  // Lane (i, g): matrix row i of either operand, part g of k. `output` and `row` are clamped to
+  // what exists.
+  struct Place {
+    uint32_t output, row, part;
+  };
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const uint32_t tiles = args.outputs / kTile;
+    const uint32_t total = tiles * CeilDiv(args.rows, kTile);
+    const Lds<f32x4> shares = arena.Get<f32x4>();
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t first_output = t % tiles * kTile, first_row = t / tiles * kTile;
+      const uint32_t i = LaneId() % kTile;
+      const Place place = {first_output + i, Min(first_row + i, args.rows - 1), LaneId() / kTile};
+      shares[ThreadId()] = Quarter::Sum(args, place, WaveId());
+      BarrierLds();
+      Store(args, arena.Get<float>(), first_output, first_row);
+      BarrierLds();
+    }
+  }
+
+  // Thread t stores one element. Lane l of a wave holds rows 4 * (l / 16) .. + 3 (outputs) of column
+  // l % 16 (rows of x): neighbouring threads take neighbouring outputs.
+  DEVICE static void Store(const Args& args, Lds<float> shares, uint32_t first_output,
+                           uint32_t first_row) {
+    const uint32_t output = ThreadId() % kTile, row = ThreadId() / kTile;
+    const uint32_t at = (output / 4 * kTile + row) * 4 + output % 4;
+    float sum = shares[at];
+#pragma clang loop unroll(full)
+    for (uint32_t w = 1; w < kWaves; ++w) sum += shares[w * kTile * kTile + at];
+    if (first_row + row < args.rows) {
+      At(args.out)[uint64_t{first_row + row} * args.outputs + first_output + output] = sum;
+    }
+  }
+};
+
+// k is a multiple of 128: 32 elements of k a step and wave.
+struct Bf16Quarter {
+  using Args = Bf16MatrixArgs;
+  template <class Place>
+  DEVICE static f32x4 Sum(const Args& args, Place place, uint32_t wave) {
+    const uint32_t words = args.k / 8, quarter = words / kWaves;
+    const uint64_t w = uint64_t{place.output} * words + wave * quarter + place.part;
+    const uint64_t x = uint64_t{place.row} * words + wave * quarter + place.part;
+    f32x4 acc = {0, 0, 0, 0};
+    uint32_t i = 0;
+    for (; i + 16 <= quarter; i += 16) {  // by hand: loops with MFMA are not unrolled
+      const u32x4 w0 = Stream16(At(args.w), w + i), w1 = Stream16(At(args.w), w + i + 4);
+      const u32x4 w2 = Stream16(At(args.w), w + i + 8), w3 = Stream16(At(args.w), w + i + 12);
+      const u32x4 x0 = Load16(At(args.x), x + i), x1 = Load16(At(args.x), x + i + 4);
+      const u32x4 x2 = Load16(At(args.x), x + i + 8), x3 = Load16(At(args.x), x + i + 12);
+      acc = isa::Mfma16x16x32Bf16(w0, x0, acc);
+      acc = isa::Mfma16x16x32Bf16(w1, x1, acc);
+      acc = isa::Mfma16x16x32Bf16(w2, x2, acc);
+      acc = isa::Mfma16x16x32Bf16(w3, x3, acc);
+    }
+    for (; i < quarter; i += 4) {
+      acc = isa::Mfma16x16x32Bf16(Stream16(At(args.w), w + i), Load16(At(args.x), x + i), acc);
+    }
+    return acc;
+  }
+};
+using Bf16Mfma = MfmaTiles<Bf16Quarter>;
+
+// Codes widened to bf16 with their scale. k is a multiple of 512: 128 elements of k a step and
+// wave, of which a lane holds one block of 32.
+struct Mxfp4Quarter {
+  using Args = Mxfp4MatrixArgs;
+  template <class Place>
+  DEVICE static f32x4 Sum(const Args& args, Place place, uint32_t wave) {
+    const uint32_t blocks = args.k / 32, quarter = blocks / kWaves;
+    const uint64_t w = uint64_t{place.output} * blocks + wave * quarter + place.part;
+    const uint64_t x = (uint64_t{place.row} * blocks + wave * quarter + place.part) * 4;
+    f32x4 acc = {0, 0, 0, 0};
+    for (uint32_t i = 0; i < quarter; i += 4) {
+      const u32x4 codes = Stream16(At(args.codes), w + i);
+      const float scale = ScaleE8m0(At(args.scales)[w + i]);
+      const u32x4 x0 = Load16(At(args.x), x + i * 4), x1 = Load16(At(args.x), x + i * 4 + 1);
+      const u32x4 x2 = Load16(At(args.x), x + i * 4 + 2), x3 = Load16(At(args.x), x + i * 4 + 3);
+      const uint32_t c0 = codes[0], c1 = codes[1], c2 = codes[2], c3 = codes[3];
+      acc = isa::Mfma16x16x32Bf16(isa::Fp4ToBf16(c0, scale), x0, acc);
+      acc = isa::Mfma16x16x32Bf16(isa::Fp4ToBf16(c1, scale), x1, acc);
+      acc = isa::Mfma16x16x32Bf16(isa::Fp4ToBf16(c2, scale), x2, acc);
+      acc = isa::Mfma16x16x32Bf16(isa::Fp4ToBf16(c3, scale), x3, acc);
+    }
+    return acc;
+  }
+};
+using Mxfp4Mfma = MfmaTiles<Mxfp4Quarter>;
+
+// The "even" scale rule of Quark: the exponent of the largest magnitude, rounded up from 1.75, less
+// 2, so that the largest code lies in [3.5, 7); then nearest even, saturating at 6.
+DEVICE uint32_t ScaleOfBlock(float largest) {
+  const uint32_t rounded = BitCast<uint32_t>(largest) + 0x00200000u;
+  const uint32_t exponent = rounded >> 23;
+  return largest == 0.0f || exponent < 2 ? 0 : Min(exponent - 2, 254u);
+}
+
+// E2M1 code of x: counts the midpoints below |x|, a tie going to the even code.
+DEVICE uint32_t Fp4FromFloat(float x) {
+  const float a = __builtin_fabsf(x);
+  const uint32_t code = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) +
+                        (a >= 3.5f) + (a > 5.0f);
+  return code | (BitCast<uint32_t>(x) >> 28 & 8u);
+}
+
+// One thread a block.
+struct QuantizeMxfp4 {
+  using Args = QuantizeMxfp4Args;
+  static constexpr uint32_t kLdsBytes = 0;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+    for (uint32_t block = worker * kThreads + ThreadId(); block < args.blocks;
+         block += workers * kThreads) {
+      u32x4 words[4];
+      float largest = 0;
+#pragma clang loop unroll(full)
+      for (int i = 0; i < 4; ++i) {
+        words[i] = Load16(At(args.x), uint64_t{block} * 4 + i);
+        largest = __builtin_fmaxf(largest, Largest8(words[i]));
+      }
+      const uint32_t scale = ScaleOfBlock(largest);
+      u32x4 codes;
+#pragma clang loop unroll(full)
+      for (int i = 0; i < 4; ++i) codes[i] = Codes8(words[i], scale);
+      Store16(At(args.codes), block, codes);
+      At(args.scales)[block] = static_cast<uint8_t>(scale);
+    }
+  }
+
+  DEVICE static float Largest8(u32x4 word) {
+    float largest = 0;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t pair = word[i];
+      largest = __builtin_fmaxf(largest, __builtin_fabsf(Bf16Low(pair)));
+      largest = __builtin_fmaxf(largest, __builtin_fabsf(Bf16High(pair)));
+    }
+    return largest;
+  }
+  // x / 2^(scale - 127) is exact: by ldexp, because 2^(127 - scale) may not be a float.
+  DEVICE static uint32_t Codes8(u32x4 word, uint32_t scale) {
+    const int shift = 127 - static_cast<int>(scale);
+    uint32_t codes = 0;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t pair = word[i];
+      codes |= Fp4FromFloat(__builtin_ldexpf(Bf16Low(pair), shift)) << (8 * i);
+      codes |= Fp4FromFloat(__builtin_ldexpf(Bf16High(pair), shift)) << (8 * i + 4);
+    }
+    return codes;
+  }
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_MATRIX_H_
