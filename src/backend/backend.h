@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+//
+// How a Program runs on something. Three objects: a Backend is a group of ranks (devices, threads);
+// LoadedModel is a Program's weights placed on it, shared and immutable; a Context is what one
+// engine owns beside them: activations, KV pages, recurrent state. Everything above this floor sees
+// only these classes.
+//
+// Threads: Backend and LoadedModel may be used from any thread at once. A Context is used by one
+// thread at a time, except RequestStop.
+#ifndef MAINARCH_BACKEND_BACKEND_H_
+#define MAINARCH_BACKEND_BACKEND_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "backend/program.h"
+#include "base/log.h"
+#include "base/status.h"
+
+namespace mainarch::backend {
+
+inline constexpr int kPageTokens = 16;
+
+enum class KvType : uint8_t {
+  kBF16,
+  kFp8,  // e4m3fn, one fp32 scale per token and head for K and for V
+  kF32,  // for verification
+};
+
+// One token of a step.
+struct StepRow {
+  uint32_t token = 0;
+  uint32_t position = 0;  // in its sequence
+  uint32_t sequence = 0;  // index into Step::sequences
+};
+
+struct StepSequence {
+  absl::Span<const uint32_t> pages;  // page i holds positions [16 i, 16 i + 16)
+  uint32_t state_slot = 0;           // recurrent state (hybrid models); unused otherwise
+};
+
+// Rows of one sequence are adjacent and in ascending position. KV of all positions before a
+// sequence's first row is already in its pages; the step writes those of its own rows.
+struct Step {
+  absl::Span<const StepRow> rows;
+  absl::Span<const StepSequence> sequences;
+  absl::Span<const uint32_t> logit_rows;  // ascending indices into rows; logits are made for these
+};
+
+struct LoadOptions {
+  bool in_place = false;  // multiply straight from the mapped file: no copy, slower
+  // (done, total) bytes; returning false cancels. Called on the loading thread.
+  std::function<bool(uint64_t, uint64_t)> progress;
+};
+
+struct ContextOptions {
+  KvType kv_type = KvType::kBF16;
+  uint32_t max_rows = 1;        // a step has at most so many
+  uint32_t max_logit_rows = 1;  // of which so many ask for logits
+  uint32_t pages = 0;           // KV pages in the pool
+};
+
+class Context {
+ public:
+  virtual ~Context() = default;
+
+  // Runs one step to its end. On an error, KV of the step's own rows is undefined, all else is as
+  // it was. Allocates nothing.
+  virtual Status Run(const Step& step) = 0;
+  // Logits of the i-th logit row of the last step, [vocab] fp32; valid until the next Run. Writable:
+  // the sampler works in place.
+  virtual absl::Span<float> Logits(uint32_t i) = 0;
+  // Copies the KV of one page over another, in every layer and rank.
+  virtual Status CopyPage(uint32_t from, uint32_t to) = 0;
+  // Makes a Run in progress end soon with Cancelled; any thread, async-signal-unsafe.
+  virtual void RequestStop() = 0;
+
+  virtual uint64_t memory_bytes() const = 0;  // beside weights; KV pool as reserved
+  virtual uint64_t kv_page_bytes() const = 0;
+
+  // For tests: runs ops [0, end) only, then reads rows of a buffer of one rank as fp32.
+  virtual Status RunPrefix(const Step& step, size_t end) = 0;
+  virtual std::vector<float> ReadBuffer(int32_t rank, BufferId buffer, uint32_t rows) const = 0;
+};
+
+class LoadedModel {
+ public:
+  virtual ~LoadedModel() = default;
+  virtual StatusOr<std::unique_ptr<Context>> CreateContext(const ContextOptions& options) const = 0;
+  virtual const Program& program() const = 0;
+  virtual uint64_t weight_bytes() const = 0;  // memory of our own, mapped files not counted
+};
+
+struct DeviceInfo {
+  std::string name;  // "AMD EPYC …"
+  std::string isa;   // "avx512_bf16", "avx2", "portable", "gfx950"
+  uint64_t memory_bytes = 0;
+  uint64_t free_bytes = 0;
+  uint32_t compute_units = 0;  // threads or CUs
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual int32_t ranks() const = 0;
+  virtual std::vector<DeviceInfo> devices() const = 0;
+  virtual StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const Program> program,
+                                                            const LoadOptions& options) = 0;
+};
+
+struct BackendOptions {
+  std::string device;    // "cpu", "cpu:4"; "" chooses
+  uint32_t threads = 0;  // CPU threads, 0: chosen from affinity and cgroup quota
+  std::string cpu_target;  // "avx512", "avx2", "portable"; "": the best the CPU has (tests)
+};
+
+// NoDevice or InvalidArgument name the device string.
+StatusOr<std::shared_ptr<Backend>> CreateBackend(const BackendOptions& options);
+
+}  // namespace mainarch::backend
+
+#endif  // MAINARCH_BACKEND_BACKEND_H_

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+//
+// A Hugging Face checkpoint directory as it is: config.json, optional generation_config.json,
+// tokenizer.json and tokenizer_config.json, and either model.safetensors or
+// model.safetensors.index.json with its shards. Shards are mapped read-only; every tensor's place
+// is checked before a view of it is given out. Immutable after Open; any thread may read.
+#ifndef MAINARCH_FILE_CHECKPOINT_H_
+#define MAINARCH_FILE_CHECKPOINT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/dtype.h"
+#include "base/fd.h"
+#include "base/status.h"
+#include "file/safetensors.h"
+
+namespace mainarch::file {
+
+class Checkpoint {
+ public:
+  static StatusOr<std::shared_ptr<const Checkpoint>> Open(const std::string& directory);
+
+  // Null when there is no such tensor.
+  const TensorView* Find(absl::string_view name) const;
+  // All tensors, sorted by name.
+  absl::Span<const TensorView> tensors() const { return tensors_; }
+
+  const std::string& directory() const { return directory_; }
+  const std::string& config_json() const { return config_json_; }
+  // Empty when the file is absent.
+  const std::string& generation_config_json() const { return generation_config_json_; }
+  const std::string& tokenizer_json() const { return tokenizer_json_; }
+  const std::string& tokenizer_config_json() const { return tokenizer_config_json_; }
+  uint64_t file_bytes() const { return file_bytes_; }
+
+ private:
+  Checkpoint() = default;
+  friend class CheckpointOpener;
+
+  std::string directory_;
+  std::string config_json_;
+  std::string generation_config_json_;
+  std::string tokenizer_json_;
+  std::string tokenizer_config_json_;
+  std::vector<SafetensorsFile> files_;
+  std::vector<TensorView> tensors_;
+  absl::flat_hash_map<absl::string_view, size_t> by_name_;  // index into tensors_
+  uint64_t file_bytes_ = 0;
+};
+
+}  // namespace mainarch::file
+
+#endif  // MAINARCH_FILE_CHECKPOINT_H_

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+//
+// What config.json (and generation_config.json, tokenizer_config.json) say of a model, every field
+// ranged. Rules: reference models.md §1.1. Weight formats are not here: they come from the tensors.
+#ifndef MAINARCH_MODEL_CONFIG_H_
+#define MAINARCH_MODEL_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/status.h"
+
+namespace mainarch::model {
+
+struct RopeConfig {
+  double theta = 1e4;
+  int32_t rotary_dim = 0;  // R: the first R dims of a head are rotated, NeoX pairing (i, i + R/2)
+  bool yarn = false;
+  // YaRN only (models.md §1.5).
+  double factor = 1;
+  int64_t original_max_position = 0;
+  double attention_factor = 1;  // m: multiplies cos and sin; resolved, never 0
+  double beta_fast = 32;
+  double beta_slow = 1;
+  bool truncate = true;  // floor/ceil the correction range
+};
+
+struct ModelConfig {
+  std::string model_type;  // "qwen3", "qwen3_moe"
+  int32_t hidden = 0;
+  int32_t layers = 0;
+  int32_t heads = 0;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t intermediate = 0;  // dense FFN width
+  int32_t vocab = 0;         // rows of the embedding, padding rows included
+  float rms_eps = 1e-6f;
+  int64_t max_position = 0;
+  bool tied_embeddings = false;
+  RopeConfig rope;
+
+  int32_t experts = 0;  // 0: dense
+  int32_t experts_per_token = 0;
+  int32_t moe_intermediate = 0;
+  bool norm_topk_prob = false;
+  std::vector<bool> sparse_layer;  // [layers]: true where the FFN is a mixture of experts
+
+  std::vector<uint32_t> eos_ids;  // generation_config, or config.json without one; sorted, unique
+
+  // generation_config.json; what the file lacks is 0 (off). do_sample false makes temperature 0.
+  float temperature = 0;
+  float top_p = 0;
+  uint32_t top_k = 0;
+  float min_p = 0;
+  float repetition_penalty = 1;
+};
+
+// `generation_config_json` may be empty. Unknown architectures and features are refused by name.
+StatusOr<ModelConfig> ParseConfig(absl::string_view config_json,
+                                  absl::string_view generation_config_json,
+                                  absl::string_view directory);
+
+}  // namespace mainarch::model
+
+#endif  // MAINARCH_MODEL_CONFIG_H_

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+//
+// Logical weights out of checkpoint tensors, driven by dtypes and sibling names (models.md §4.1),
+// never by quantization_config.
+#ifndef MAINARCH_MODEL_LINEAR_H_
+#define MAINARCH_MODEL_LINEAR_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "base/status.h"
+#include "file/checkpoint.h"
+#include "quant/matrix.h"
+
+namespace mainarch::model {
+
+// The [rows, cols] linear `name` (without ".weight"). NotFound when there is no such tensor,
+// BadModel when its shape, dtype or scales are wrong (a NaN, infinite or negative scale included).
+StatusOr<quant::Matrix> FindLinear(const file::Checkpoint& checkpoint, const std::string& name,
+                                   int64_t rows, int64_t cols);
+
+// A [size] vector `name` (with ".weight") of BF16, F16 or F32 values, as a one-row matrix.
+StatusOr<quant::Matrix> FindVector(const file::Checkpoint& checkpoint, const std::string& name,
+                                   int64_t size);
+
+}  // namespace mainarch::model
+
+#endif  // MAINARCH_MODEL_LINEAR_H_
