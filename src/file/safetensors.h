@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // One safetensors file: 8 bytes of little-endian header length, a JSON header, the data. Everything
-// in the header is checked before it is believed: lengths, dtypes, shapes, overlap, bounds.
+// in the header is checked before it is believed: lengths, dtypes, shapes, bounds, and that the
+// tensors cover the data without overlap or hole.
 #ifndef MAINARCH_FILE_SAFETENSORS_H_
 #define MAINARCH_FILE_SAFETENSORS_H_
 
@@ -21,8 +22,10 @@ struct TensorView {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  absl::Span<const uint8_t> bytes;  // borrowed from the file's mapping
-  std::string file;                 // for messages
+  // Borrowed from the file's mapping. The format aligns nothing: the bytes may begin at any
+  // address, so readers use unaligned loads (memcpy), never a cast to a wider type.
+  absl::Span<const uint8_t> bytes;
+  std::string file;  // for messages
 };
 
 // Parses the bytes of a whole file. `file_name` is for messages only.
@@ -33,6 +36,7 @@ class SafetensorsFile {
  public:
   static StatusOr<SafetensorsFile> Open(const std::string& path);
 
+  // In the order of the file.
   absl::Span<const TensorView> tensors() const { return tensors_; }
   uint64_t size() const { return mapping_.size(); }
 
