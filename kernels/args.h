@@ -118,7 +118,7 @@ struct Bf16MatrixArgs {
   Address<float> out;         // [rows, outputs]
   uint32_t rows = 0;
   uint32_t outputs = 0;       // a multiple of 16 for the MFMA form
-  uint32_t k = 0;             // a multiple of 512 (VALU) or 128 (MFMA)
+  uint32_t k = 0;             // a multiple of 8 (VALU) or 128 (MFMA)
   uint32_t reserved = 0;
 };
 static_assert(sizeof(Bf16MatrixArgs) == 40);
@@ -131,7 +131,7 @@ struct Mxfp4MatrixArgs {
   Address<float> out;               // [rows, outputs]
   uint32_t rows = 0;
   uint32_t outputs = 0;             // a multiple of 16 for the MFMA form
-  uint32_t k = 0;                   // a multiple of 512
+  uint32_t k = 0;                   // a multiple of 32 (VALU) or 512 (MFMA)
   uint32_t reserved = 0;
 };
 static_assert(sizeof(Mxfp4MatrixArgs) == 48);
@@ -164,8 +164,8 @@ static_assert(sizeof(QuantizeMxfp4Args) == 32);
 
 inline constexpr uint32_t kRouterMaxExperts = 512;
 inline constexpr uint32_t kRouterMaxTop = 16;
-// The `top` largest logits (ties: lowest expert) in falling order, and their softmax weights,
-// renormalised to sum to one.
+// The `top` largest logits (ties: lowest expert), listed in rising order of expert, with their
+// softmax weights over all experts, or over the chosen ones if `renormalise`.
 struct RouterArgs {
   Address<const float> logits;  // [rows, experts]
   Address<uint32_t> ids;        // [rows, top]
@@ -173,7 +173,7 @@ struct RouterArgs {
   uint32_t rows = 0;
   uint32_t experts = 0;         // at most kRouterMaxExperts
   uint32_t top = 0;             // at most kRouterMaxTop and at most experts
-  uint32_t reserved = 0;
+  uint32_t renormalise = 0;
 };
 static_assert(sizeof(RouterArgs) == 40);
 
@@ -240,8 +240,9 @@ enum class Opcode : uint32_t {
   kStreamRead = 7,
 };
 
-// One piece of work, 64 bytes. `sequence` is written last: the slot is full when it has reached the
-// sequence number that the reader expects. The host posts; the kernel copies it to its workers.
+// One piece of work, 64 bytes. `sequence` is written last: the slot is full when it equals the number
+// that the reader expects, so a slot must start with another one. The host posts; the kernel copies
+// it to its workers.
 struct Command {
   uint32_t words[14] = {};  // the op's Args, from the start
   uint32_t opcode = 0;
@@ -265,10 +266,11 @@ static_assert(sizeof(ResidentArgs) == 48);
 // Copies through LDS with LDS-DMA, 256 lanes at a time: exercises the path, tuned for nothing.
 using LdsDmaCopyArgs = CopyArgs;  // bytes: a multiple of 4096
 
-// Runs every primitive of the vocabulary on known inputs; entry/probe.cc says which slot is which.
+// One wave runs the primitives of the vocabulary on `in` and writes what they give to `out`;
+// ops/probe.h (and gfx950/probe_mx.h) say which words are which.
 struct ProbeArgs {
-  Address<const uint32_t> in;  // [slots, 64]
-  Address<uint32_t> out;       // [slots, 64]
+  Address<const uint32_t> in;
+  Address<uint32_t> out;
 };
 static_assert(sizeof(ProbeArgs) == 16);
 

@@ -58,7 +58,7 @@ inline constexpr int kMemoryScope =
 
 // Relaxed, in the scope; order comes from the fences above.
 template <Scope kScope, class T>
-DEVICE T LoadFlag(Global<T> flag) {
+DEVICE T LoadFlag(Global<const T> flag) {
   return __scoped_atomic_load_n(flag, __ATOMIC_RELAXED, kMemoryScope<kScope>);
 }
 template <Scope kScope, class T>
@@ -73,11 +73,19 @@ DEVICE T AddFlag(Global<T> flag, T value) {
 // Epochs wrap: `now` has reached `goal` when it is at most 2^31 - 1 ahead of it.
 DEVICE bool Reached(uint32_t now, uint32_t goal) { return static_cast<int32_t>(now - goal) >= 0; }
 
-// Spins until *flag has reached goal. One lane calls it. The acquire fence is the caller's, once,
-// after the spin: inside the loop it would invalidate caches each turn.
-template <Scope kScope>
-DEVICE void WaitFlag(Global<uint32_t> flag, uint32_t goal) {
-  while (!Reached(LoadFlag<kScope>(flag), goal)) __builtin_amdgcn_s_sleep(1);
+// When a waiter goes on: a counter that only rises, or a number that must be met exactly (whoever
+// writes it does not go on before the waiter has seen it).
+enum class Until { kReached, kEqual };
+
+// Spins until *flag has reached (or equals) goal. One lane calls it. The acquire fence is the caller's,
+// once, after the spin: inside the loop it would invalidate caches each turn.
+template <Scope kScope, Until kUntil = Until::kReached>
+DEVICE void WaitFlag(Global<const uint32_t> flag, uint32_t goal) {
+  while (true) {
+    const uint32_t now = LoadFlag<kScope>(flag);
+    if (kUntil == Until::kEqual ? now == goal : Reached(now, goal)) return;
+    __builtin_amdgcn_s_sleep(1);
+  }
 }
 
 // All waves of the workgroup have their stores out, then one lane publishes `value` with them.
@@ -94,9 +102,9 @@ DEVICE void Publish(Global<uint32_t> flag, uint32_t value, bool leader) {
 
 // The leader waits for the flag, then the whole workgroup sees what was published with it. The other
 // waves acquire too: their own L1 lines may be stale.
-template <Scope kScope>
-DEVICE void Await(Global<uint32_t> flag, uint32_t goal, bool leader) {
-  if (leader) WaitFlag<kScope>(flag, goal);
+template <Scope kScope, Until kUntil = Until::kReached>
+DEVICE void Await(Global<const uint32_t> flag, uint32_t goal, bool leader) {
+  if (leader) WaitFlag<kScope, kUntil>(flag, goal);
   Barrier();
   FenceAcquire<kScope>();
 }

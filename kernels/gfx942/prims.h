@@ -9,6 +9,7 @@
 #include "kernels/common/fp8.h"
 #include "kernels/common/mfma.h"
 #include "kernels/common/types.h"
+#include "kernels/quant/fp8_e4m3.h"
 #include "spec.h"
 
 namespace mainarch::kernels::gfx942 {
@@ -69,17 +70,13 @@ DEVICE f32x2 Fp4ToFloat2(uint32_t codes) {
 
 // ---- fp8 ----
 
-// Bytes 0 and 1 (kHigh: 2 and 3) of OCP e4m3fn `bytes`. The hardware reads e4m3fnuz, in which the same
-// bits are worth half, 0x80 is NaN instead of -0, and NaN (0x7f, 0xff) would read as a number.
+// Bytes 0 and 1 (kHigh: 2 and 3) of OCP e4m3fn `bytes`. The hardware reads e4m3fnuz; -0 becomes 0.
 template <bool kHigh>
 DEVICE f32x2 Fp8OcpToFloat2(uint32_t bytes) {
-  const uint32_t shifted = kHigh ? bytes >> 16 : bytes & 0xffff;
-  const uint32_t low = shifted & 0xff, high = shifted >> 8 & 0xff;
-  const uint32_t clean = (low == 0x80 ? 0 : low) | (high == 0x80 ? 0 : high) << 8;
-  const f32x2 half = NativeFp8ToFloat2<false>(clean);
-  const float nan = __builtin_nanf("");
-  return f32x2{(low & 0x7f) == 0x7f ? nan : half[0] * 2.0f,
-               (high & 0x7f) == 0x7f ? nan : half[1] * 2.0f};
+  const uint32_t low = quant::FnuzFromFn(static_cast<uint8_t>(kHigh ? bytes >> 16 : bytes));
+  const uint32_t high = quant::FnuzFromFn(static_cast<uint8_t>(kHigh ? bytes >> 24 : bytes >> 8));
+  const f32x2 half = NativeFp8ToFloat2<false>(low | high << 8);
+  return half * quant::kFnuzScale;
 }
 
 // ---- LDS-DMA ----

@@ -122,12 +122,6 @@ DEVICE uint32_t SwapRows(uint32_t x) {
   return lane & 16 ? pair[0] : pair[1];
 }
 
-// Transposed LDS read for 16-bit elements; see prims of the ISA manual for the layout.
-DEVICE u32x2 ReadTransposed16(Lds<const s16x4> from) {
-  return BitCast<u32x2>(
-      __builtin_amdgcn_ds_read_tr16_b64_v4i16(const_cast<Lds<s16x4>>(from)));
-}
-
 }  // namespace mainarch::kernels::gfx950
 
 namespace mainarch::kernels {

@@ -35,10 +35,14 @@ struct Router {
         held[j] = {NanIsLast(At(args.logits)[uint64_t{row} * args.experts + expert]), expert};
       }
     }
-    // Lane s keeps the answer of slot s.
+    float all = 0;  // this lane's part of the sum over all experts
+    const float largest = WaveMax(Largest(held));
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) all += Exp(held[j].score - largest);
+    // Lane s keeps the answer of turn s.
     Scored mine = kNobody;
-    float largest = 0, sum = 0;
-    for (uint32_t slot = 0; slot < args.top; ++slot) {
+    float chosen = 0;
+    for (uint32_t turn = 0; turn < args.top; ++turn) {
       Scored best = held[0];
 #pragma clang loop unroll(full)
       for (uint32_t j = 1; j < kHeld; ++j) best = Better(best, held[j]);
@@ -47,15 +51,24 @@ struct Router {
       for (uint32_t j = 0; j < kHeld; ++j) {
         if (held[j].index == best.index) held[j] = kNobody;
       }
-      if (slot == 0) largest = best.score;
-      sum += Exp(best.score - largest);
-      if (LaneId() == slot) mine = best;
+      chosen += Exp(best.score - largest);
+      if (LaneId() == turn) mine = best;
     }
+    const float sum = args.renormalise ? chosen : WaveSum(all);
+    uint32_t slot = 0;  // how many of the chosen come before mine
+    for (uint32_t turn = 0; turn < args.top; ++turn) slot += ReadLane(mine.index, turn) < mine.index;
     if (LaneId() < args.top) {
-      const uint64_t at = uint64_t{row} * args.top + LaneId();
+      const uint64_t at = uint64_t{row} * args.top + slot;
       At(args.ids)[at] = mine.index;
       At(args.weights)[at] = Exp(mine.score - largest) / sum;
     }
+  }
+
+  DEVICE static float Largest(const Scored (&held)[kHeld]) {
+    float largest = held[0].score;
+#pragma clang loop unroll(full)
+    for (uint32_t j = 1; j < kHeld; ++j) largest = __builtin_fmaxf(largest, held[j].score);
+    return largest;
   }
 };
 

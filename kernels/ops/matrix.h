@@ -10,6 +10,8 @@
 #define MAINARCH_KERNELS_OPS_MATRIX_H_
 
 #include "kernels/common/math.h"
+#include "kernels/quant/e8m0.h"
+#include "kernels/quant/mxfp4.h"
 #include "prims.h"
 #include "spec.h"
 
@@ -26,10 +28,8 @@ DEVICE float Dot8(u32x4 a, u32x4 b, float acc) {
   return acc;
 }
 
-// An E8M0 byte as the float 2^(e - 127). e = 255 gives infinity, not NaN: loaders refuse it.
-DEVICE float ScaleE8m0(uint32_t e) { return BitCast<float>(e == 0 ? 0x00400000u : e << 23); }
-
-// k is a multiple of 512: every lane has eight elements in every step.
+// A lane takes eight elements a step, k is a multiple of 8; lanes without any in the last step add
+// nothing.
 struct Bf16Gemv {
   using Args = Bf16MatrixArgs;
   static constexpr uint32_t kLdsBytes = 0;
@@ -81,7 +81,7 @@ struct Mxfp4Gemv {
         for (uint32_t block = LaneId(); block < blocks; block += kWave) {
           const uint64_t at = uint64_t{output} * blocks + block;
           acc = Fma(DotBlock(args, at, (uint64_t{row} * blocks + block) * 4),
-                    ScaleE8m0(At(args.scales)[at]), acc);
+                    quant::FloatFromE8m0(At(args.scales)[at]), acc);
         }
         acc = WaveSum(acc);
         if (LaneId() == 0) At(args.out)[uint64_t{row} * args.outputs + output] = acc;
@@ -196,7 +196,7 @@ struct Mxfp4Quarter {
     f32x4 acc = {0, 0, 0, 0};
     for (uint32_t i = 0; i < quarter; i += 4) {
       const u32x4 codes = Stream16(At(args.codes), w + i);
-      const float scale = ScaleE8m0(At(args.scales)[w + i]);
+      const float scale = quant::FloatFromE8m0(At(args.scales)[w + i]);
       const u32x4 x0 = Load16(At(args.x), x + i * 4), x1 = Load16(At(args.x), x + i * 4 + 1);
       const u32x4 x2 = Load16(At(args.x), x + i * 4 + 2), x3 = Load16(At(args.x), x + i * 4 + 3);
       const uint32_t c0 = codes[0], c1 = codes[1], c2 = codes[2], c3 = codes[3];
@@ -210,22 +210,6 @@ struct Mxfp4Quarter {
 };
 using Mxfp4Mfma = MfmaTiles<Mxfp4Quarter>;
 
-// The "even" scale rule of Quark: the exponent of the largest magnitude, rounded up from 1.75, less
-// 2, so that the largest code lies in [3.5, 7); then nearest even, saturating at 6.
-DEVICE uint32_t ScaleOfBlock(float largest) {
-  const uint32_t rounded = BitCast<uint32_t>(largest) + 0x00200000u;
-  const uint32_t exponent = rounded >> 23;
-  return largest == 0.0f || exponent < 2 ? 0 : Min(exponent - 2, 254u);
-}
-
-// E2M1 code of x: counts the midpoints below |x|, a tie going to the even code.
-DEVICE uint32_t Fp4FromFloat(float x) {
-  const float a = __builtin_fabsf(x);
-  const uint32_t code = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) +
-                        (a >= 3.5f) + (a > 5.0f);
-  return code | (BitCast<uint32_t>(x) >> 28 & 8u);
-}
-
 // One thread a block.
 struct QuantizeMxfp4 {
   using Args = QuantizeMxfp4Args;
@@ -235,40 +219,41 @@ struct QuantizeMxfp4 {
     for (uint32_t block = worker * kThreads + ThreadId(); block < args.blocks;
          block += workers * kThreads) {
       u32x4 words[4];
-      float largest = 0;
+      uint32_t largest = 0;
 #pragma clang loop unroll(full)
       for (int i = 0; i < 4; ++i) {
         words[i] = Load16(At(args.x), uint64_t{block} * 4 + i);
-        largest = __builtin_fmaxf(largest, Largest8(words[i]));
+        largest = Max(largest, Largest8(words[i]));
       }
-      const uint32_t scale = ScaleOfBlock(largest);
+      const uint8_t scale =
+          quant::Mxfp4Scale(BitCast<float>(largest << 16), quant::Mxfp4ScaleMode::kEven);
+      const float inverse = quant::Mxfp4InverseScale(scale);
       u32x4 codes;
 #pragma clang loop unroll(full)
-      for (int i = 0; i < 4; ++i) codes[i] = Codes8(words[i], scale);
+      for (int i = 0; i < 4; ++i) codes[i] = Codes8(words[i], inverse);
       Store16(At(args.codes), block, codes);
-      At(args.scales)[block] = static_cast<uint8_t>(scale);
+      At(args.scales)[block] = scale;
     }
   }
 
-  DEVICE static float Largest8(u32x4 word) {
-    float largest = 0;
+  // The largest magnitude of eight bf16, as bf16 bits: magnitudes order like their bits.
+  DEVICE static uint32_t Largest8(u32x4 word) {
+    uint32_t largest = 0;
 #pragma clang loop unroll(full)
     for (int i = 0; i < 4; ++i) {
       const uint32_t pair = word[i];
-      largest = __builtin_fmaxf(largest, __builtin_fabsf(Bf16Low(pair)));
-      largest = __builtin_fmaxf(largest, __builtin_fabsf(Bf16High(pair)));
+      largest = Max(largest, Max(pair & 0x7fffu, pair >> 16 & 0x7fffu));
     }
     return largest;
   }
-  // x / 2^(scale - 127) is exact: by ldexp, because 2^(127 - scale) may not be a float.
-  DEVICE static uint32_t Codes8(u32x4 word, uint32_t scale) {
-    const int shift = 127 - static_cast<int>(scale);
+  DEVICE static uint32_t Codes8(u32x4 word, float inverse) {
     uint32_t codes = 0;
 #pragma clang loop unroll(full)
-    for (int i = 0; i < 4; ++i) {
+    for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t pair = word[i];
-      codes |= Fp4FromFloat(__builtin_ldexpf(Bf16Low(pair), shift)) << (8 * i);
-      codes |= Fp4FromFloat(__builtin_ldexpf(Bf16High(pair), shift)) << (8 * i + 4);
+      const uint32_t low = quant::E2m1FromFloat(Bf16Low(pair) * inverse);
+      const uint32_t high = quant::E2m1FromFloat(Bf16High(pair) * inverse);
+      codes |= (low | high << 4) << (8 * i);
     }
     return codes;
   }

@@ -46,8 +46,8 @@ struct Resident {
     const Global<const uint32_t> from = reinterpret_cast<Global<const uint32_t>>(At(args.mailbox) + slot);
     const Global<uint32_t> to = reinterpret_cast<Global<uint32_t>>(At(args.relay) + (sequence & 1));
     constexpr uint32_t kSequenceWord = kCommandWords - 1;
-    Await<Scope::kSystem>(const_cast<Global<uint32_t>>(from) + kSequenceWord, sequence,
-                          ThreadId() == 0);
+    // Equal: an empty slot may hold any older number.
+    Await<Scope::kSystem, Until::kEqual>(from + kSequenceWord, sequence, ThreadId() == 0);
     if (ThreadId() < kCommandWords) to[ThreadId()] = from[ThreadId()];
     Publish<Scope::kDevice>(At(args.relay_flag), sequence, ThreadId() == 0);
   }
@@ -55,7 +55,7 @@ struct Resident {
   // Every workgroup: the command into LDS; returns its opcode. Lane by lane, because a uniform load
   // could go through the scalar cache, which no fence invalidates.
   DEVICE static uint32_t Fetch(const Args& args, uint32_t sequence, Arena arena) {
-    Await<Scope::kDevice>(At(args.relay_flag), sequence, ThreadId() == 0);
+    Await<Scope::kDevice, Until::kEqual>(At(args.relay_flag), sequence, ThreadId() == 0);
     const Global<const uint32_t> from =
         reinterpret_cast<Global<const uint32_t>>(At(args.relay) + (sequence & 1));
     const Lds<uint32_t> command = arena.Get<uint32_t>();
