@@ -13,8 +13,9 @@
 
 namespace mainarch::kernels {
 
-inline constexpr uint32_t kThreads = 256;  // of every workgroup, so that one kernel can run every op
-inline constexpr uint32_t kWaves = 4;      // of a workgroup
+inline constexpr uint32_t kThreads =
+    256;                               // of every workgroup, so that one kernel can run every op
+inline constexpr uint32_t kWaves = 4;  // of a workgroup
 
 // A device virtual address of a T.
 template <class T>
@@ -47,7 +48,7 @@ struct FillArgs {
 static_assert(sizeof(FillArgs) == 32);
 
 struct CopyArgs {
-  Address<uint8_t> destination;  // 16-byte aligned, not overlapping source
+  Address<uint8_t> destination;   // 16-byte aligned, not overlapping source
   Address<const uint8_t> source;  // 16-byte aligned
   uint64_t bytes = 0;             // any
 };
@@ -62,19 +63,20 @@ enum RmsNormFlags : uint32_t {
 };
 // out = x * rsqrt(mean(x^2) + epsilon) * w, one rounding to bf16 unless kRmsNormRoundTwice.
 struct RmsNormArgs {
-  Address<const uint16_t> x;    // bf16 [rows, n]
-  Address<const uint16_t> w;    // bf16 [n]
-  Address<uint16_t> residual;   // bf16 [rows, n], with kRmsNormAddResidual
-  Address<uint16_t> out;        // bf16 [rows, n]
+  Address<const uint16_t> x;   // bf16 [rows, n]
+  Address<const uint16_t> w;   // bf16 [n]
+  Address<uint16_t> residual;  // bf16 [rows, n], with kRmsNormAddResidual
+  Address<uint16_t> out;       // bf16 [rows, n]
   uint32_t rows = 0;
-  uint32_t n = 0;               // a multiple of 8, at most 16384
+  uint32_t n = 0;  // a multiple of 8, at most 16384
   float epsilon = 0;
   uint32_t flags = 0;
 };
 static_assert(sizeof(RmsNormArgs) == 48);
 
 // NeoX pairing in the first `rotary` of each head's `head_dim` elements, in place:
-// y_i = x_i cos_i - x_{i+R/2} sin_i, y_{i+R/2} = x_{i+R/2} cos_i + x_i sin_i, in fp32, one rounding.
+// y_i = x_i cos_i - x_{i+R/2} sin_i, y_{i+R/2} = x_{i+R/2} cos_i + x_i sin_i, in fp32, one
+// rounding.
 struct RopeArgs {
   Address<uint16_t> x;                // bf16 [rows, heads, head_dim]
   Address<const uint32_t> positions;  // [rows]
@@ -93,8 +95,8 @@ struct SwigluArgs {
   Address<const uint16_t> up;    // bf16 [rows, gate_stride], n used
   Address<uint16_t> out;         // bf16 [rows, n]
   uint32_t rows = 0;
-  uint32_t n = 0;                // a multiple of 8
-  uint32_t stride = 0;           // of gate and up, in elements; a multiple of 8
+  uint32_t n = 0;       // a multiple of 8
+  uint32_t stride = 0;  // of gate and up, in elements; a multiple of 8
   uint32_t reserved = 0;
 };
 static_assert(sizeof(SwigluArgs) == 40);
@@ -117,21 +119,21 @@ struct Bf16MatrixArgs {
   Address<const uint16_t> w;  // bf16 [outputs, k]
   Address<float> out;         // [rows, outputs]
   uint32_t rows = 0;
-  uint32_t outputs = 0;       // a multiple of 16 for the MFMA form
-  uint32_t k = 0;             // a multiple of 8 (VALU) or 128 (MFMA)
+  uint32_t outputs = 0;  // a multiple of 16 for the MFMA form
+  uint32_t k = 0;        // a multiple of 8 (VALU) or 128 (MFMA)
   uint32_t reserved = 0;
 };
 static_assert(sizeof(Bf16MatrixArgs) == 40);
 
 // Weights in MXFP4: two codes a byte, the lower nibble first; one E8M0 scale for 32 codes along k.
 struct Mxfp4MatrixArgs {
-  Address<const uint16_t> x;        // bf16 [rows, k]
-  Address<const uint8_t> codes;     // [outputs, k / 2]
-  Address<const uint8_t> scales;    // [outputs, k / 32]
-  Address<float> out;               // [rows, outputs]
+  Address<const uint16_t> x;      // bf16 [rows, k]
+  Address<const uint8_t> codes;   // [outputs, k / 2]
+  Address<const uint8_t> scales;  // [outputs, k / 32]
+  Address<float> out;             // [rows, outputs]
   uint32_t rows = 0;
-  uint32_t outputs = 0;             // a multiple of 16 for the MFMA form
-  uint32_t k = 0;                   // a multiple of 32 (VALU) or 512 (MFMA)
+  uint32_t outputs = 0;  // a multiple of 16 for the MFMA form
+  uint32_t k = 0;        // a multiple of 32 (VALU) or 512 (MFMA)
   uint32_t reserved = 0;
 };
 static_assert(sizeof(Mxfp4MatrixArgs) == 48);
@@ -144,8 +146,8 @@ struct Mxfp4ScaledMatrixArgs {
   Address<const uint8_t> scales;    // [outputs, k / 32]
   Address<float> out;               // [rows, outputs]
   uint32_t rows = 0;
-  uint32_t outputs = 0;             // a multiple of 16
-  uint32_t k = 0;                   // a multiple of 512
+  uint32_t outputs = 0;  // a multiple of 16
+  uint32_t k = 0;        // a multiple of 512
   uint32_t reserved = 0;
 };
 static_assert(sizeof(Mxfp4ScaledMatrixArgs) == 56);
@@ -171,8 +173,8 @@ struct RouterArgs {
   Address<uint32_t> ids;        // [rows, top]
   Address<float> weights;       // [rows, top]
   uint32_t rows = 0;
-  uint32_t experts = 0;         // at most kRouterMaxExperts
-  uint32_t top = 0;             // at most kRouterMaxTop and at most experts
+  uint32_t experts = 0;  // at most kRouterMaxExperts
+  uint32_t top = 0;      // at most kRouterMaxTop and at most experts
   uint32_t renormalise = 0;
 };
 static_assert(sizeof(RouterArgs) == 40);
@@ -197,8 +199,8 @@ struct PickArgs {
   uint32_t n = 0;
   uint32_t part_count = 0;
   uint32_t stream = 0;
-  float temperature = 0;              // 0: argmax
-  uint32_t first_index = 0;           // the vocabulary index of column 0 (a shard of the head)
+  float temperature = 0;     // 0: argmax
+  uint32_t first_index = 0;  // the vocabulary index of column 0 (a shard of the head)
 };
 static_assert(sizeof(PickArgs) == 56);
 
@@ -215,15 +217,15 @@ static_assert(sizeof(PickMergeArgs) == 24);
 // Two of these, on two GPUs, bounce a counter. Round r: the server writes 2r + 1 to the client, who
 // checks the payload and answers 2r + 2. Payload word i of epoch e is e * 65536 + i.
 struct PingPongArgs {
-  Address<uint32_t> my_flag;         // in my memory, written by the peer
-  Address<uint32_t> my_payload;      // in my memory, written by the peer: [payload_words]
+  Address<uint32_t> my_flag;     // in my memory, written by the peer
+  Address<uint32_t> my_payload;  // in my memory, written by the peer: [payload_words]
   Address<uint32_t> peer_flag;
   Address<uint32_t> peer_payload;
-  Address<uint32_t> mismatches;      // [1], mine
+  Address<uint32_t> mismatches;  // [1], mine
   uint32_t rounds = 0;
-  uint32_t payload_words = 0;        // at most 65536
+  uint32_t payload_words = 0;  // at most 65536
   uint32_t is_server = 0;
-  uint32_t first_epoch = 0;          // counts from here: a test starts just below the wrap
+  uint32_t first_epoch = 0;  // counts from here: a test starts just below the wrap
 };
 static_assert(sizeof(PingPongArgs) == 56);
 
@@ -240,13 +242,13 @@ enum class Opcode : uint32_t {
   kStreamRead = 7,
 };
 
-// One piece of work, 64 bytes. `sequence` is written last: the slot is full when it equals the number
-// that the reader expects, so a slot must start with another one. The host posts; the kernel copies
-// it to its workers.
+// One piece of work, 64 bytes. `sequence` is written last: the slot is full when it equals the
+// number that the reader expects, so a slot must start with another one. The host posts; the kernel
+// copies it to its workers.
 struct Command {
   uint32_t words[14] = {};  // the op's Args, from the start
   uint32_t opcode = 0;
-  uint32_t sequence = 0;    // first command is 1
+  uint32_t sequence = 0;  // first command is 1
 };
 static_assert(sizeof(Command) == 64);
 

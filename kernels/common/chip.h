@@ -10,11 +10,11 @@
 namespace mainarch::kernels {
 
 struct Facts {
-  const char* isa;            // "gfx942"
-  uint32_t elf_mach;          // EF_AMDGPU_MACH of e_flags
-  uint32_t lds_bytes;         // a compute unit's
-  uint32_t lds_granule;       // allocation unit of LDS
-  uint32_t vgprs_per_simd;    // for one lane, both register files
+  const char* isa;          // "gfx942"
+  uint32_t elf_mach;        // EF_AMDGPU_MACH of e_flags
+  uint32_t lds_bytes;       // a compute unit's
+  uint32_t lds_granule;     // allocation unit of LDS
+  uint32_t vgprs_per_simd;  // for one lane, both register files
   uint32_t vgpr_granule;
   uint32_t sgprs_per_simd;
   uint32_t sgpr_granule;
@@ -22,11 +22,11 @@ struct Facts {
   uint32_t simds_per_cu;
   uint32_t max_groups_per_cu;  // of more than one wave: barriers are the limit
   uint32_t xcds;
-  uint32_t cus;               // active, whole chip
-  bool has_ocp_fp8;           // v_cvt_*fp8* mean e4m3fn; otherwise e4m3fnuz
-  bool has_scaled_mfma;       // MX formats in the matrix units
-  bool has_cvt_pk_bf16;       // v_cvt_pk_bf16_f32
-  uint32_t lds_dma_bytes;     // widest LDS-DMA of one lane
+  uint32_t cus;            // active, whole chip
+  bool has_ocp_fp8;        // v_cvt_*fp8* mean e4m3fn; otherwise e4m3fnuz
+  bool has_scaled_mfma;    // MX formats in the matrix units
+  bool has_cvt_pk_bf16;    // v_cvt_pk_bf16_f32
+  uint32_t lds_dma_bytes;  // widest LDS-DMA of one lane
 };
 
 struct Spec {

@@ -14,8 +14,9 @@ namespace mainarch::kernels {
 inline constexpr int kWaitVmcnt0 = 0x0F70;
 DEVICE void WaitVectorMemory() { __builtin_amdgcn_s_waitcnt(kWaitVmcnt0); }
 
-// LDS written before is seen by the whole workgroup after. A raw s_barrier does not wait for the LDS
-// writes; the fences make the compiler do so, and "local" keeps global loads in flight across it.
+// LDS written before is seen by the whole workgroup after. A raw s_barrier does not wait for the
+// LDS writes; the fences make the compiler do so, and "local" keeps global loads in flight across
+// it.
 DEVICE void BarrierLds() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
   __builtin_amdgcn_s_barrier();
@@ -31,8 +32,8 @@ DEVICE void Barrier() {
 
 enum class Scope { kDevice, kSystem };
 
-// Makes this wave's stores visible in the scope. The explicit wait stays: the compiler drops the one
-// between buffer_wbl2 and the flag store when this wave itself has no store in flight.
+// Makes this wave's stores visible in the scope. The explicit wait stays: the compiler drops the
+// one between buffer_wbl2 and the flag store when this wave itself has no store in flight.
 template <Scope kScope>
 DEVICE void FenceRelease() {
   WaitVectorMemory();
@@ -77,8 +78,8 @@ DEVICE bool Reached(uint32_t now, uint32_t goal) { return static_cast<int32_t>(n
 // writes it does not go on before the waiter has seen it).
 enum class Until { kReached, kEqual };
 
-// Spins until *flag has reached (or equals) goal. One lane calls it. The acquire fence is the caller's,
-// once, after the spin: inside the loop it would invalidate caches each turn.
+// Spins until *flag has reached (or equals) goal. One lane calls it. The acquire fence is the
+// caller's, once, after the spin: inside the loop it would invalidate caches each turn.
 template <Scope kScope, Until kUntil = Until::kReached>
 DEVICE void WaitFlag(Global<const uint32_t> flag, uint32_t goal) {
   while (true) {
@@ -89,7 +90,8 @@ DEVICE void WaitFlag(Global<const uint32_t> flag, uint32_t goal) {
 }
 
 // All waves of the workgroup have their stores out, then one lane publishes `value` with them.
-// Every wave waits for its own stores before the barrier: the flag must not pass another wave's data.
+// Every wave waits for its own stores before the barrier: the flag must not pass another wave's
+// data.
 template <Scope kScope>
 DEVICE void Publish(Global<uint32_t> flag, uint32_t value, bool leader) {
   WaitVectorMemory();
@@ -100,8 +102,8 @@ DEVICE void Publish(Global<uint32_t> flag, uint32_t value, bool leader) {
   }
 }
 
-// The leader waits for the flag, then the whole workgroup sees what was published with it. The other
-// waves acquire too: their own L1 lines may be stale.
+// The leader waits for the flag, then the whole workgroup sees what was published with it. The
+// other waves acquire too: their own L1 lines may be stale.
 template <Scope kScope, Until kUntil = Until::kReached>
 DEVICE void Await(Global<const uint32_t> flag, uint32_t goal, bool leader) {
   if (leader) WaitFlag<kScope, kUntil>(flag, goal);

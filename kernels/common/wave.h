@@ -15,7 +15,9 @@ DEVICE uint32_t ThreadId() { return __builtin_amdgcn_workitem_id_x(); }
 DEVICE uint32_t WorkgroupId() { return __builtin_amdgcn_workgroup_id_x(); }
 
 // Lane number from the hardware (mbcnt), not from the thread id: right for any workgroup shape.
-DEVICE uint32_t LaneId() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)); }
+DEVICE uint32_t LaneId() {
+  return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+}
 
 // The same value in all lanes, moved to a scalar register so that the compiler knows it.
 DEVICE uint32_t Uniform(uint32_t x) { return __builtin_amdgcn_readfirstlane(x); }
@@ -32,8 +34,8 @@ DEVICE float ReadLane(float x, uint32_t lane) {
 
 // Any lane reads any lane.
 DEVICE uint32_t Shuffle(uint32_t x, uint32_t lane) {
-  return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(static_cast<int>(lane * 4),
-                                                            static_cast<int>(x)));
+  return static_cast<uint32_t>(
+      __builtin_amdgcn_ds_bpermute(static_cast<int>(lane * 4), static_cast<int>(x)));
 }
 DEVICE float Shuffle(float x, uint32_t lane) {
   return BitCast<float>(Shuffle(BitCast<uint32_t>(x), lane));

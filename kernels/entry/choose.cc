@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/common/kernel.h"
 #include "kernels/ops/choose.h"
+
+#include "kernels/common/kernel.h"
 
 namespace mainarch::kernels {
 

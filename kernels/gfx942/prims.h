@@ -34,7 +34,8 @@ DEVICE u32x4 Fp4ToBf16(uint32_t codes) {
   constexpr uint32_t kHigh47 = 0x40404040, kHigh03 = 0x3f3f3f00;
   constexpr uint32_t kLow47 = 0xc0804000, kLow03 = 0xc0800000;
   const uint32_t even = codes & 0x07070707, odd = codes >> 4 & 0x07070707;
-  const uint32_t even_high = __builtin_amdgcn_perm(kHigh47, kHigh03, even) | (codes & 0x08080808) << 4;
+  const uint32_t even_high = __builtin_amdgcn_perm(kHigh47, kHigh03, even) | (codes & 0x08080808)
+                                                                                 << 4;
   const uint32_t odd_high = __builtin_amdgcn_perm(kHigh47, kHigh03, odd) | (codes & 0x80808080);
   const uint32_t even_low = __builtin_amdgcn_perm(kLow47, kLow03, even);
   const uint32_t odd_low = __builtin_amdgcn_perm(kLow47, kLow03, odd);
@@ -43,10 +44,9 @@ DEVICE u32x4 Fp4ToBf16(uint32_t codes) {
   const uint32_t e46 = __builtin_amdgcn_perm(even_high, even_low, 0x07030602);
   const uint32_t e13 = __builtin_amdgcn_perm(odd_high, odd_low, 0x05010400);
   const uint32_t e57 = __builtin_amdgcn_perm(odd_high, odd_low, 0x07030602);
-  return u32x4{__builtin_amdgcn_perm(e13, e02, 0x05040100),
-               __builtin_amdgcn_perm(e13, e02, 0x07060302),
-               __builtin_amdgcn_perm(e57, e46, 0x05040100),
-               __builtin_amdgcn_perm(e57, e46, 0x07060302)};
+  return u32x4{
+      __builtin_amdgcn_perm(e13, e02, 0x05040100), __builtin_amdgcn_perm(e13, e02, 0x07060302),
+      __builtin_amdgcn_perm(e57, e46, 0x05040100), __builtin_amdgcn_perm(e57, e46, 0x07060302)};
 }
 // The same times 2^n, `scale` being a float power of two. Exact while the product is a bf16.
 DEVICE u32x4 Fp4ToBf16(uint32_t codes, float scale) {
@@ -94,7 +94,8 @@ DEVICE void LoadToLds(Global<const LdsDmaWord> from, Lds<LdsDmaWord> base) {
 // The value of the lane whose number differs in bit 5 (bit 4).
 DEVICE uint32_t SwapHalves(uint32_t x) {
   return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(
-      static_cast<int>((__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)) ^ 32) * 4),
+      static_cast<int>((__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)) ^ 32) *
+                       4),
       static_cast<int>(x)));
 }
 DEVICE uint32_t SwapRows(uint32_t x) {

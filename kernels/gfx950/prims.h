@@ -31,8 +31,8 @@ enum class MxFormat : int { kFp8 = 0, kBf8 = 1, kFp6 = 2, kBf6 = 3, kFp4 = 4 };
 // D += A * B over K = 128, both with one E8M0 scale for 32 elements. `a` of lane (i, g):
 //   fp4, fp6: k = 32g .. 32g+31, contiguous, in the first 4 (6) words;
 //   fp8, bf8: words 0-3 are k = 16g .. 16g+15, words 4-7 are k = 64+16g .. 64+16g+15.
-// The scale of lane (i, g), byte 0 of scale_a, always belongs to k = 32g .. 32g+31 of row i: for fp8
-// it scales what other lanes hold. Scales must be in VGPRs (an SGPR or a constant is a hardware
+// The scale of lane (i, g), byte 0 of scale_a, always belongs to k = 32g .. 32g+31 of row i: for
+// fp8 it scales what other lanes hold. Scales must be in VGPRs (an SGPR or a constant is a hardware
 // defect); the asm keeps the compiler from seeing a uniform one.
 template <MxFormat kA, MxFormat kB>
 DEVICE f32x4 MfmaScaled16x16x128(i32x8 a, i32x8 b, f32x4 c, uint32_t scale_a, uint32_t scale_b) {
@@ -58,14 +58,13 @@ DEVICE i32x8 Fp4Operand(u32x4 codes) {
 
 // ---- fp4 (E2M1) ----
 
-// Eight codes, element 0 in the low nibble, as eight bf16 in order, times 2^n: the hardware reads the
-// exponent field of `scale` only.
+// Eight codes, element 0 in the low nibble, as eight bf16 in order, times 2^n: the hardware reads
+// the exponent field of `scale` only.
 DEVICE u32x4 Fp4ToBf16(uint32_t codes, float scale) {
-  return u32x4{
-      BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 0)),
-      BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 1)),
-      BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 2)),
-      BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 3))};
+  return u32x4{BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 0)),
+               BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 1)),
+               BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 2)),
+               BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 3))};
 }
 DEVICE u32x4 Fp4ToBf16(uint32_t codes) { return Fp4ToBf16(codes, 1.0f); }
 // Codes 2 * kPair and 2 * kPair + 1 as floats.
@@ -112,8 +111,8 @@ DEVICE void LoadToLds(Global<const LdsDmaWord> from, Lds<LdsDmaWord> base) {
 // The value of the lane whose number differs in bit 5 (bit 4).
 DEVICE uint32_t SwapHalves(uint32_t x) {
   const auto pair = __builtin_amdgcn_permlane32_swap(x, x, false, false);
-  const bool upper = __builtin_amdgcn_mbcnt_hi(~0u, 0) != 0 ||
-                     __builtin_amdgcn_mbcnt_lo(~0u, 0) == 32;
+  const bool upper =
+      __builtin_amdgcn_mbcnt_hi(~0u, 0) != 0 || __builtin_amdgcn_mbcnt_lo(~0u, 0) == 32;
   return upper ? pair[0] : pair[1];
 }
 DEVICE uint32_t SwapRows(uint32_t x) {

@@ -30,12 +30,18 @@ struct ProbeScaledMatrix {
     const f32x4 zero4 = 0.0f;
     const f32x16 zero16 = 0.0f;
     Rows out(At(args.out));
-    out.Put(isa::MfmaScaled16x16x128<MxFormat::kFp4, MxFormat::kFp4>(a, b, zero4, scale_a, scale_b));
-    out.Put(isa::MfmaScaled16x16x128<MxFormat::kFp8, MxFormat::kFp8>(a, b, zero4, scale_a, scale_b));
-    out.Put(isa::MfmaScaled16x16x128<MxFormat::kFp6, MxFormat::kFp6>(a, b, zero4, scale_a, scale_b));
-    out.Put(isa::MfmaScaled16x16x128<MxFormat::kFp8, MxFormat::kFp4>(a, b, zero4, scale_a, scale_b));
-    out.Put(isa::MfmaScaled32x32x64<MxFormat::kFp4, MxFormat::kFp4>(a, b, zero16, scale_a, scale_b));
-    out.Put(isa::MfmaScaled32x32x64<MxFormat::kFp8, MxFormat::kFp8>(a, b, zero16, scale_a, scale_b));
+    out.Put(
+        isa::MfmaScaled16x16x128<MxFormat::kFp4, MxFormat::kFp4>(a, b, zero4, scale_a, scale_b));
+    out.Put(
+        isa::MfmaScaled16x16x128<MxFormat::kFp8, MxFormat::kFp8>(a, b, zero4, scale_a, scale_b));
+    out.Put(
+        isa::MfmaScaled16x16x128<MxFormat::kFp6, MxFormat::kFp6>(a, b, zero4, scale_a, scale_b));
+    out.Put(
+        isa::MfmaScaled16x16x128<MxFormat::kFp8, MxFormat::kFp4>(a, b, zero4, scale_a, scale_b));
+    out.Put(
+        isa::MfmaScaled32x32x64<MxFormat::kFp4, MxFormat::kFp4>(a, b, zero16, scale_a, scale_b));
+    out.Put(
+        isa::MfmaScaled32x32x64<MxFormat::kFp8, MxFormat::kFp8>(a, b, zero16, scale_a, scale_b));
   }
 };
 

@@ -56,7 +56,8 @@ struct Router {
     }
     const float sum = args.renormalise ? chosen : WaveSum(all);
     uint32_t slot = 0;  // how many of the chosen come before mine
-    for (uint32_t turn = 0; turn < args.top; ++turn) slot += ReadLane(mine.index, turn) < mine.index;
+    for (uint32_t turn = 0; turn < args.top; ++turn)
+      slot += ReadLane(mine.index, turn) < mine.index;
     if (LaneId() < args.top) {
       const uint64_t at = uint64_t{row} * args.top + slot;
       At(args.ids)[at] = mine.index;
@@ -72,8 +73,8 @@ struct Router {
   }
 };
 
-// -log(-log(u)) with u = 1 - v, v = (word + 0.5) / 2^32: a draw from Gumbel's distribution. The large
-// ones decide, and they come from small v, so -log(1 - v) is taken by its series there.
+// -log(-log(u)) with u = 1 - v, v = (word + 0.5) / 2^32: a draw from Gumbel's distribution. The
+// large ones decide, and they come from small v, so -log(1 - v) is taken by its series there.
 DEVICE float Gumbel(uint32_t word) {
   const float v = Fma(static_cast<float>(word), 0x1p-32f, 0x1p-33f);
   const float series =

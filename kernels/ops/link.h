@@ -9,8 +9,8 @@
 
 namespace mainarch::kernels {
 
-// One workgroup on each side. The payload of an epoch may be overwritten only after the answer to it,
-// which the reader sends when all its waves have read.
+// One workgroup on each side. The payload of an epoch may be overwritten only after the answer to
+// it, which the reader sends when all its waves have read.
 struct PingPong {
   using Args = PingPongArgs;
   static constexpr uint32_t kLdsBytes = kWaves * 4;

@@ -3,9 +3,9 @@
 // out[m, o] = sum over k of x[m, k] * w[o, k], fp32 accumulation, in two forms:
 //   *Gemv  VALU: a wave takes output rows and splits k over its lanes; one row of x at a time.
 //   *Mfma  matrix units: 16 outputs by 16 rows of x a workgroup, k split over its four waves in
-//          fixed quarters that are added in wave order. Rows short of 16 are padded with copies that
-//          are not stored. A row's bits depend neither on the other rows nor on their number, so
-//          decode and prefill share their arithmetic.
+//          fixed quarters that are added in wave order. Rows short of 16 are padded with copies
+//          that are not stored. A row's bits depend neither on the other rows nor on their number,
+//          so decode and prefill share their arithmetic.
 #ifndef MAINARCH_KERNELS_OPS_MATRIX_H_
 #define MAINARCH_KERNELS_OPS_MATRIX_H_
 
@@ -141,8 +141,8 @@ struct MfmaTiles {
     }
   }
 
-  // Thread t stores one element. Lane l of a wave holds rows 4 * (l / 16) .. + 3 (outputs) of column
-  // l % 16 (rows of x): neighbouring threads take neighbouring outputs.
+  // Thread t stores one element. Lane l of a wave holds rows 4 * (l / 16) .. + 3 (outputs) of
+  // column l % 16 (rows of x): neighbouring threads take neighbouring outputs.
   DEVICE static void Store(const Args& args, Lds<float> shares, uint32_t first_output,
                            uint32_t first_row) {
     const uint32_t output = ThreadId() % kTile, row = ThreadId() / kTile;

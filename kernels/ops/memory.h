@@ -29,8 +29,8 @@ struct StreamRead {
       for (int j = 0; j < kDeep; ++j) sums += loaded[j];
     }
     for (; i < words; i += step) sums += Stream16(source, i);
-    const uint32_t sum = GroupSum<kWaves>(sums[0] + sums[1] + sums[2] + sums[3],
-                                          arena.Get<uint32_t>());
+    const uint32_t sum =
+        GroupSum<kWaves>(sums[0] + sums[1] + sums[2] + sums[3], arena.Get<uint32_t>());
     if (ThreadId() == 0) At(args.sums)[worker] = sum;
   }
 };

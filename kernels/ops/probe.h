@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The vocabulary, word by word: each probe feeds known values through primitives and stores the
-// results, for tests on the virtual node and fingerprints on silicon. Wave 0 of one workgroup works.
+// results, for tests on the virtual node and fingerprints on silicon. Wave 0 of one workgroup
+// works.
 #ifndef MAINARCH_KERNELS_OPS_PROBE_H_
 #define MAINARCH_KERNELS_OPS_PROBE_H_
 
@@ -40,8 +41,9 @@ class Rows {
 };
 
 // in: [64] words x. Rows: 0 sum, 1 sum of float(x & 255), 2 largest of those, 3 index of the best,
-// 4 x of lane ^ 21, 5-6 ballot of x & 1, 7 x of lane ^ 32, 8 x of lane ^ 16, 9 lane, 10 x of lane 0,
-// 11 x of lane 17, then of f = float(x & 255) + 1: 12 exp2(f / 16), 13 log, 14 1/f, 15 1/sqrt(f).
+// 4 x of lane ^ 21, 5-6 ballot of x & 1, 7 x of lane ^ 32, 8 x of lane ^ 16, 9 lane, 10 x of lane
+// 0, 11 x of lane 17, then of f = float(x & 255) + 1: 12 exp2(f / 16), 13 log, 14 1/f, 15
+// 1/sqrt(f).
 struct ProbeLanes {
   using Args = ProbeArgs;
   static constexpr uint32_t kLdsBytes = 0;
@@ -72,8 +74,9 @@ struct ProbeLanes {
 };
 
 // in: [64] words x, then [64] floats a, then [64] floats b. Rows: 0-3 eight fp4 codes of x as bf16,
-// 4-7 the same times 2^(lane - 32), 8-9 codes 4 and 5 as floats, 10-13 the four bytes of x as OCP fp8,
-// 14 a, b to the chip's own fp8 in bytes 0 and 1 of x, 15 in bytes 2 and 3, 16 a, b as a bf16 pair.
+// 4-7 the same times 2^(lane - 32), 8-9 codes 4 and 5 as floats, 10-13 the four bytes of x as OCP
+// fp8, 14 a, b to the chip's own fp8 in bytes 0 and 1 of x, 15 in bytes 2 and 3, 16 a, b as a bf16
+// pair.
 struct ProbeConvert {
   using Args = ProbeArgs;
   static constexpr uint32_t kLdsBytes = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The resident kernel: launched once with as many workgroups as the chip holds, it takes commands
-// from a mailbox in host-visible memory and runs each as the whole grid, until told to stop. Worker 0
-// alone polls the host; the others poll a flag in device memory. Between commands lies a grid
+// from a mailbox in host-visible memory and runs each as the whole grid, until told to stop. Worker
+// 0 alone polls the host; the others poll a flag in device memory. Between commands lies a grid
 // barrier, so a command sees all of the one before it.
 #ifndef MAINARCH_KERNELS_OPS_RESIDENT_H_
 #define MAINARCH_KERNELS_OPS_RESIDENT_H_
@@ -43,7 +43,8 @@ struct Resident {
   // Worker 0: waits for the host's command and copies it where the others look.
   DEVICE static void Relay(const Args& args, uint32_t sequence) {
     const uint32_t slot = sequence & (args.slots - 1);
-    const Global<const uint32_t> from = reinterpret_cast<Global<const uint32_t>>(At(args.mailbox) + slot);
+    const Global<const uint32_t> from =
+        reinterpret_cast<Global<const uint32_t>>(At(args.mailbox) + slot);
     const Global<uint32_t> to = reinterpret_cast<Global<uint32_t>>(At(args.relay) + (sequence & 1));
     constexpr uint32_t kSequenceWord = kCommandWords - 1;
     // Equal: an empty slot may hold any older number.
@@ -80,14 +81,22 @@ struct Resident {
 
   DEVICE static void Execute(uint32_t opcode, uint32_t worker, uint32_t workers, Arena arena) {
     switch (static_cast<Opcode>(opcode)) {
-      case Opcode::kFill: return Call<Fill>(worker, workers, arena);
-      case Opcode::kCopy: return Call<Copy>(worker, workers, arena);
-      case Opcode::kRmsNorm: return Call<RmsNorm>(worker, workers, arena);
-      case Opcode::kRope: return Call<Rope>(worker, workers, arena);
-      case Opcode::kSwiglu: return Call<Swiglu>(worker, workers, arena);
-      case Opcode::kBf16Matrix: return Call<Bf16Mfma>(worker, workers, arena);
-      case Opcode::kStreamRead: return Call<StreamRead>(worker, workers, arena);
-      case Opcode::kStop: return;
+      case Opcode::kFill:
+        return Call<Fill>(worker, workers, arena);
+      case Opcode::kCopy:
+        return Call<Copy>(worker, workers, arena);
+      case Opcode::kRmsNorm:
+        return Call<RmsNorm>(worker, workers, arena);
+      case Opcode::kRope:
+        return Call<Rope>(worker, workers, arena);
+      case Opcode::kSwiglu:
+        return Call<Swiglu>(worker, workers, arena);
+      case Opcode::kBf16Matrix:
+        return Call<Bf16Mfma>(worker, workers, arena);
+      case Opcode::kStreamRead:
+        return Call<StreamRead>(worker, workers, arena);
+      case Opcode::kStop:
+        return;
     }
   }
 };

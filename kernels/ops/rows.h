@@ -66,7 +66,8 @@ struct RmsNorm {
 #pragma clang loop unroll(full)
         for (int i = 0; i < 8; ++i) {
           const float normal = x.at[i] * inverse;
-          x.at[i] = (round_twice ? RoundBf16(normal) : normal) * (one_plus ? 1.0f + w.at[i] : w.at[i]);
+          x.at[i] =
+              (round_twice ? RoundBf16(normal) : normal) * (one_plus ? 1.0f + w.at[i] : w.at[i]);
         }
         Store16(At(args.out), base + word, Pack(x));
       }

@@ -51,6 +51,7 @@ def check_instruction(isa, text):
         if (isas is None or isa in isas) and re.search(pattern, text):
             yield why
     if SCALED_MFMA.match(text):
+        text = re.sub(r"/\*.*?\*/", "", text)  # the disassembler's own remark on a wrong register
         operands = [o.strip() for o in re.sub(r"\b(op_sel|op_sel_hi|cbsz|blgp|abid|neg)\S*:.*", "",
                                               text.partition(" ")[2]).split(",")]
         # v[16:17] holds no comma, so operands split cleanly: D A B C scale-A scale-B.

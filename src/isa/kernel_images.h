@@ -17,8 +17,8 @@ namespace mainarch::isa {
 
 struct KernelInfo {
   absl::string_view name;
-  uint32_t vgprs;          // both register files together, as the metadata counts
-  uint32_t agprs;          // of these, accumulation registers
+  uint32_t vgprs;  // both register files together, as the metadata counts
+  uint32_t agprs;  // of these, accumulation registers
   uint32_t sgprs;
   uint32_t lds_bytes;      // static
   uint32_t kernarg_bytes;  // kernels/args.h Kernarg<Args>
@@ -27,8 +27,8 @@ struct KernelInfo {
 };
 
 struct KernelImage {
-  absl::string_view name;  // the source it was made of: "rows"
-  absl::string_view isa;   // "gfx950"
+  absl::string_view name;           // the source it was made of: "rows"
+  absl::string_view isa;            // "gfx950"
   absl::Span<const uint8_t> bytes;  // an ELF file, 64-byte aligned
   absl::Span<const KernelInfo> kernels;
 };

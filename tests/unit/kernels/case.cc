@@ -51,8 +51,8 @@ Expectation NearBf16(const std::string& buffer, std::vector<double> want, Bound 
 
 Expectation WithinFloat(const std::string& buffer, std::vector<double> want,
                         std::vector<double> allowed) {
-  return {buffer, [want = std::move(want), allowed = std::move(allowed)](
-                      absl::Span<const uint8_t> bytes) {
+  return {buffer,
+          [want = std::move(want), allowed = std::move(allowed)](absl::Span<const uint8_t> bytes) {
             const std::vector<float> values = FromBytes<float>(bytes);
             return Compare({values.begin(), values.end()}, want,
                            [&](size_t i) { return allowed[i]; });
@@ -108,8 +108,8 @@ Status RunCase(Runner& runner, const Case& test, const ObjectOf& object_of) {
     Bytes contents(bytes);
     RETURN_IF_ERROR(runner.Read(address, absl::MakeSpan(contents)));
     if (const std::string wrong = expectation.check(contents); !wrong.empty()) {
-      return Error(Code::kInternal, test.name, " (", runner.isa(), "): buffer ",
-                   expectation.buffer, " ", wrong);
+      return Error(Code::kInternal, test.name, " (", runner.isa(), "): buffer ", expectation.buffer,
+                   " ", wrong);
     }
   }
   return absl::OkStatus();
@@ -156,8 +156,8 @@ std::vector<double> FromBf16(const std::vector<uint16_t>& values) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> all;
-  for (auto make : {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases,
-                    ProbeCases}) {
+  for (auto make :
+       {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases, ProbeCases}) {
     for (Case& test : make()) all.push_back(std::move(test));
   }
   return all;

@@ -53,7 +53,8 @@ Case RouterCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise,
   out.name = absl::StrCat("router ", rows, " x ", experts, " top ", top,
                           renormalise ? " renormalised" : "", ties ? " with ties and a NaN" : "");
   out.bound = "ids exact; weights 4e-6 relative: exp in fp32 of up to 15, and a sum";
-  out.buffers = {{"logits", ToBytes(logits)}, {"ids", Bytes(ids.size() * 4, 0xee)},
+  out.buffers = {{"logits", ToBytes(logits)},
+                 {"ids", Bytes(ids.size() * 4, 0xee)},
                  {"weights", Bytes(ids.size() * 4, 0xee)}};
   out.steps = {{MakeLaunch<RouterArgs>("router", 2, [=](RouterArgs& args, const Addresses& at) {
     args.logits = at.Of<const float>("logits");
@@ -116,8 +117,10 @@ Case PickCase(const std::string& what, const PickShape& s, std::vector<float> lo
   Case out;
   out.name = absl::StrCat(what, " ", s.rows, " x ", s.n, " in ", s.parts, " parts");
   out.bound = margin > 0 ? "a score within 1e-4 of the best in double" : "exact";
-  out.buffers = {{"logits", ToBytes(logits)}, {"positions", ToBytes(positions)},
-                 {"parts", Bytes(s.rows * s.parts * 8, 0xee)}, {"ids", Bytes(s.rows * 4, 0xee)}};
+  out.buffers = {{"logits", ToBytes(logits)},
+                 {"positions", ToBytes(positions)},
+                 {"parts", Bytes(s.rows * s.parts * 8, 0xee)},
+                 {"ids", Bytes(s.rows * 4, 0xee)}};
   const auto pick = [=](PickArgs& args, const Addresses& at) {
     args.logits = at.Of<const float>("logits");
     args.positions = at.Of<const uint64_t>("positions");

@@ -23,7 +23,11 @@ TEST(images_are_elf_files_for_their_chip) {
   for (const KernelImage& image : isa::KernelImages()) {
     CHECK_GT(image.bytes.size(), 4096u);
     CHECK_EQ(reinterpret_cast<uintptr_t>(image.bytes.data()) % 64, 0u);
-    CHECK_EQ(std::memcmp(image.bytes.data(), "\x7f" "ELF\x02\x01\x01\x40\x04", 9), 0);
+    CHECK_EQ(std::memcmp(image.bytes.data(),
+                         "\x7f"
+                         "ELF\x02\x01\x01\x40\x04",
+                         9),
+             0);
     uint32_t flags;  // e_flags
     std::memcpy(&flags, image.bytes.data() + 48, 4);
     const kernels::Facts& facts =
@@ -62,11 +66,16 @@ TEST(kernels_are_found_by_name) {
 TEST(kernarg_sizes_are_those_of_the_structs) {
   using namespace kernels;
   const std::pair<const char*, size_t> sizes[] = {
-      {"stream_read", sizeof(Kernarg<StreamReadArgs>)}, {"fill", sizeof(Kernarg<FillArgs>)},
-      {"copy", sizeof(Kernarg<CopyArgs>)},              {"rmsnorm", sizeof(Kernarg<RmsNormArgs>)},
-      {"rope", sizeof(Kernarg<RopeArgs>)},              {"swiglu", sizeof(Kernarg<SwigluArgs>)},
-      {"softmax", sizeof(Kernarg<SoftmaxArgs>)},        {"pick", sizeof(Kernarg<PickArgs>)},
-      {"bf16_gemv", sizeof(Kernarg<Bf16MatrixArgs>)},   {"router", sizeof(Kernarg<RouterArgs>)},
+      {"stream_read", sizeof(Kernarg<StreamReadArgs>)},
+      {"fill", sizeof(Kernarg<FillArgs>)},
+      {"copy", sizeof(Kernarg<CopyArgs>)},
+      {"rmsnorm", sizeof(Kernarg<RmsNormArgs>)},
+      {"rope", sizeof(Kernarg<RopeArgs>)},
+      {"swiglu", sizeof(Kernarg<SwigluArgs>)},
+      {"softmax", sizeof(Kernarg<SoftmaxArgs>)},
+      {"pick", sizeof(Kernarg<PickArgs>)},
+      {"bf16_gemv", sizeof(Kernarg<Bf16MatrixArgs>)},
+      {"router", sizeof(Kernarg<RouterArgs>)},
       {"bf16_mfma", sizeof(Kernarg<Bf16MatrixArgs>)},
       {"mxfp4_gemv", sizeof(Kernarg<Mxfp4MatrixArgs>)},
       {"mxfp4_mfma", sizeof(Kernarg<Mxfp4MatrixArgs>)},
@@ -87,8 +96,14 @@ TEST(kernarg_sizes_are_those_of_the_structs) {
 }
 
 KernelInfo Uses(uint32_t vgprs, uint32_t sgprs, uint32_t lds, uint32_t threads = 256) {
-  return {.name = "k", .vgprs = vgprs, .agprs = 0, .sgprs = sgprs, .lds_bytes = lds,
-          .kernarg_bytes = 0, .threads = threads, .code_bytes = 0};
+  return {.name = "k",
+          .vgprs = vgprs,
+          .agprs = 0,
+          .sgprs = sgprs,
+          .lds_bytes = lds,
+          .kernarg_bytes = 0,
+          .threads = threads,
+          .code_bytes = 0};
 }
 
 TEST(occupancy_follows_from_registers_and_lds) {
@@ -101,10 +116,10 @@ TEST(occupancy_follows_from_registers_and_lds) {
   const Row rows[] = {
       {"gfx942", Uses(24, 32, 0), 8, 8, "waves"},
       {"gfx942", Uses(64, 96, 0), 8, 8, "waves"},
-      {"gfx942", Uses(65, 32, 0), 7, 7, "vgpr"},    // 72 of 512
-      {"gfx942", Uses(129, 32, 0), 3, 3, "vgpr"},   // 136 of 512
+      {"gfx942", Uses(65, 32, 0), 7, 7, "vgpr"},   // 72 of 512
+      {"gfx942", Uses(129, 32, 0), 3, 3, "vgpr"},  // 136 of 512
       {"gfx942", Uses(512, 32, 0), 1, 1, "vgpr"},
-      {"gfx942", Uses(24, 106, 0), 7, 7, "sgpr"},   // 112 of 800
+      {"gfx942", Uses(24, 106, 0), 7, 7, "sgpr"},    // 112 of 800
       {"gfx942", Uses(24, 32, 16385), 3, 3, "lds"},  // 16896 of 65536
       {"gfx942", Uses(24, 32, 65536), 1, 1, "lds"},
       {"gfx950", Uses(24, 32, 16385), 8, 8, "waves"},  // 16640 of 163840: nine would fit

@@ -9,14 +9,14 @@ using namespace kernels;
 // Two GPUs, payload in plain VRAM of the receiver, flags uncached.
 Case PingPongCase(uint32_t rounds, uint32_t payload_words, uint32_t first_epoch) {
   Case out;
-  out.name = absl::StrCat("ping_pong ", rounds, " rounds of ", payload_words,
-                          " words from epoch ", first_epoch);
+  out.name = absl::StrCat("ping_pong ", rounds, " rounds of ", payload_words, " words from epoch ",
+                          first_epoch);
   out.bound = "exact: every payload as sent";
   std::vector<LaunchSpec> together;
   for (uint32_t device : {0u, 1u}) {
     const std::string mine = std::to_string(device), peer = std::to_string(1 - device);
-    out.buffers.push_back({"flag" + mine, ToBytes<uint32_t>({first_epoch}), device,
-                           Home::kUncached});
+    out.buffers.push_back(
+        {"flag" + mine, ToBytes<uint32_t>({first_epoch}), device, Home::kUncached});
     out.buffers.push_back({"payload" + mine, Bytes(payload_words * 4, 0xee), device, Home::kVram});
     out.buffers.push_back({"wrong" + mine, Bytes(4, 0xee), device, Home::kVram});
     together.push_back(MakeLaunch<PingPongArgs>(

@@ -45,8 +45,8 @@ Mxfp4Matrix RandomMxfp4(Random& random, size_t rows, size_t k, bool extreme) {
 struct Products {
   std::vector<double> values, allowed;
 };
-// fp32 sums of at most k / 4 terms in a row, each step losing one part in 2^23 of the magnitude (the
-// matrix units truncate): k / 4 * 2^-23 of the sum of magnitudes.
+// fp32 sums of at most k / 4 terms in a row, each step losing one part in 2^23 of the magnitude
+// (the matrix units truncate): k / 4 * 2^-23 of the sum of magnitudes.
 constexpr char kDotBound[] = "k/4 * 2^-23 of the sum of |x * w|: fp32 accumulation in any order";
 Products Multiply(const std::vector<double>& x, const std::vector<double>& w, const Shape& s) {
   Products out;
@@ -73,7 +73,8 @@ Case Bf16Case(const std::string& kernel, const Shape& s, uint32_t workgroups) {
   Case out;
   out.name = absl::StrCat(kernel, " ", Text(s));
   out.bound = kDotBound;
-  out.buffers = {{"x", ToBytes(x)}, {"w", ToBytes(w)}, {"out", Bytes(want.values.size() * 4, 0xee)}};
+  out.buffers = {
+      {"x", ToBytes(x)}, {"w", ToBytes(w)}, {"out", Bytes(want.values.size() * 4, 0xee)}};
   out.steps = {{MakeLaunch<Bf16MatrixArgs>(kernel, workgroups,
                                            [=](Bf16MatrixArgs& args, const Addresses& at) {
                                              args.x = at.Of<const uint16_t>("x");
@@ -95,7 +96,9 @@ Case Mxfp4Case(const std::string& kernel, const Shape& s, uint32_t workgroups) {
   Case out;
   out.name = absl::StrCat(kernel, " ", Text(s));
   out.bound = kDotBound;
-  out.buffers = {{"x", ToBytes(x)}, {"codes", w.codes}, {"scales", w.scales},
+  out.buffers = {{"x", ToBytes(x)},
+                 {"codes", w.codes},
+                 {"scales", w.scales},
                  {"out", Bytes(want.values.size() * 4, 0xee)}};
   out.steps = {{MakeLaunch<Mxfp4MatrixArgs>(kernel, workgroups,
                                             [=](Mxfp4MatrixArgs& args, const Addresses& at) {
@@ -120,8 +123,11 @@ Case ScaledCase(const Shape& s, uint32_t workgroups) {
   out.name = absl::StrCat("mxfp4_scaled ", Text(s));
   out.bound = kDotBound;
   out.isas = {"gfx950"};
-  out.buffers = {{"x_codes", x.codes}, {"x_scales", x.scales}, {"codes", w.codes},
-                 {"scales", w.scales}, {"out", Bytes(want.values.size() * 4, 0xee)}};
+  out.buffers = {{"x_codes", x.codes},
+                 {"x_scales", x.scales},
+                 {"codes", w.codes},
+                 {"scales", w.scales},
+                 {"out", Bytes(want.values.size() * 4, 0xee)}};
   out.steps = {{MakeLaunch<Mxfp4ScaledMatrixArgs>(
       "mxfp4_scaled", workgroups, [=](Mxfp4ScaledMatrixArgs& args, const Addresses& at) {
         args.x_codes = at.Of<const uint8_t>("x_codes");
@@ -146,8 +152,8 @@ Case SameBitsCase() {
   out.bound = "exact between the launches";
   const uint32_t chosen = 17;
   out.buffers.push_back({"alone", Bytes(s.outputs * 4, 0xee)});
-  out.steps.push_back({MakeLaunch<Bf16MatrixArgs>(
-      "bf16_mfma", 1, [=](Bf16MatrixArgs& args, const Addresses& at) {
+  out.steps.push_back(
+      {MakeLaunch<Bf16MatrixArgs>("bf16_mfma", 1, [=](Bf16MatrixArgs& args, const Addresses& at) {
         args.x = at.Of<const uint16_t>("x", size_t{chosen} * s.k * 2);
         args.w = at.Of<const uint16_t>("w");
         args.out = at.Of<float>("alone");
@@ -195,8 +201,8 @@ Case QuantizeCase(uint32_t blocks) {
   Case out;
   out.name = absl::StrCat("quantize_mxfp4 ", blocks, " blocks");
   out.bound = "exact: the same integer rules on both sides";
-  out.buffers = {{"x", ToBytes(x)}, {"codes", Bytes(codes.size(), 0xee)},
-                 {"scales", Bytes(blocks, 0xee)}};
+  out.buffers = {
+      {"x", ToBytes(x)}, {"codes", Bytes(codes.size(), 0xee)}, {"scales", Bytes(blocks, 0xee)}};
   out.steps = {{MakeLaunch<QuantizeMxfp4Args>("quantize_mxfp4", 2,
                                               [=](QuantizeMxfp4Args& args, const Addresses& at) {
                                                 args.x = at.Of<const uint16_t>("x");

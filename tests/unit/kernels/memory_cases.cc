@@ -36,12 +36,11 @@ Case FillCase(size_t bytes, uint32_t workgroups) {
   out.name = absl::StrCat("fill ", bytes, " bytes, ", workgroups, " workgroups");
   out.bound = kExact;
   out.buffers = {{"destination", Bytes(bytes + 64, 0xee)}};
-  out.steps = {{MakeLaunch<FillArgs>("fill", workgroups,
-                                     [=](FillArgs& args, const Addresses& at) {
-                                       args.destination = at.Of<uint8_t>("destination");
-                                       args.bytes = bytes;
-                                       for (int i = 0; i < 4; ++i) args.pattern[i] = pattern[i];
-                                     })}};
+  out.steps = {{MakeLaunch<FillArgs>("fill", workgroups, [=](FillArgs& args, const Addresses& at) {
+    args.destination = at.Of<uint8_t>("destination");
+    args.bytes = bytes;
+    for (int i = 0; i < 4; ++i) args.pattern[i] = pattern[i];
+  })}};
   out.expectations = {Exactly("destination", want)};
   return out;
 }
@@ -54,12 +53,11 @@ Case CopyCase(const std::string& kernel, size_t bytes, uint32_t workgroups) {
   out.name = absl::StrCat(kernel, " ", bytes, " bytes, ", workgroups, " workgroups");
   out.bound = kExact;
   out.buffers = {{"source", source}, {"destination", Bytes(bytes + 64, 0xee)}};
-  out.steps = {{MakeLaunch<CopyArgs>(kernel, workgroups,
-                                     [=](CopyArgs& args, const Addresses& at) {
-                                       args.source = at.Of<const uint8_t>("source");
-                                       args.destination = at.Of<uint8_t>("destination");
-                                       args.bytes = bytes;
-                                     })}};
+  out.steps = {{MakeLaunch<CopyArgs>(kernel, workgroups, [=](CopyArgs& args, const Addresses& at) {
+    args.source = at.Of<const uint8_t>("source");
+    args.destination = at.Of<uint8_t>("destination");
+    args.bytes = bytes;
+  })}};
   out.expectations = {Exactly("destination", want)};
   return out;
 }

@@ -47,8 +47,8 @@ Expectation ProbeRows(std::vector<Words> want, size_t first_float, double relati
               for (size_t lane = 0; lane < kLanes; ++lane) {
                 const uint32_t g = got[row * kLanes + lane], w = want[row][lane];
                 const double error = std::abs(double{AsFloat(g)} - AsFloat(w));
-                const bool near = row >= first_float &&
-                                  error <= relative * std::abs(AsFloat(w)) + 1e-37;
+                const bool near =
+                    row >= first_float && error <= relative * std::abs(AsFloat(w)) + 1e-37;
                 if (g == w || near) continue;
                 return absl::StrCat("row ", row, " lane ", lane, " is ", absl::Hex(g), " (",
                                     AsFloat(g), "), expected ", absl::Hex(w), " (", AsFloat(w),
@@ -77,10 +77,22 @@ Case LanesCase() {
   std::vector<Words> want(16, Words(kLanes));
   for (uint32_t l = 0; l < kLanes; ++l) {
     const double g = f[l] + 1.0;
-    const uint32_t values[] = {
-        sum, AsBits(float_sum), AsBits(largest), best, x[l ^ 21], static_cast<uint32_t>(odd),
-        static_cast<uint32_t>(odd >> 32), x[l ^ 32], x[l ^ 16], l, x[0], x[17],
-        AsBits(std::exp2(g / 16)), AsBits(std::log(g)), AsBits(1 / g), AsBits(1 / std::sqrt(g))};
+    const uint32_t values[] = {sum,
+                               AsBits(float_sum),
+                               AsBits(largest),
+                               best,
+                               x[l ^ 21],
+                               static_cast<uint32_t>(odd),
+                               static_cast<uint32_t>(odd >> 32),
+                               x[l ^ 32],
+                               x[l ^ 16],
+                               l,
+                               x[0],
+                               x[17],
+                               AsBits(std::exp2(g / 16)),
+                               AsBits(std::log(g)),
+                               AsBits(1 / g),
+                               AsBits(1 / std::sqrt(g))};
     for (size_t row = 0; row < 16; ++row) want[row][l] = values[row];
   }
   Case out = ProbeCase("probe_lanes", x, 16);
@@ -248,8 +260,8 @@ Case MatrixCase(bool ocp) {
 
 double Fp6(uint32_t code) {  // E2M3, bias 1
   const uint32_t exponent = code >> 3 & 3, mantissa = code & 7;
-  const double magnitude = exponent == 0 ? mantissa / 8.0
-                                         : (1 + mantissa / 8.0) * std::exp2(exponent - 1.0);
+  const double magnitude =
+      exponent == 0 ? mantissa / 8.0 : (1 + mantissa / 8.0) * std::exp2(exponent - 1.0);
   return code & 32 ? -magnitude : magnitude;
 }
 
@@ -308,7 +320,8 @@ Case ScaledMatrixCase() {
   out.expectations = {{"out", [want](absl::Span<const uint8_t> bytes) -> std::string {
                          const Words got = FromBytes<uint32_t>(bytes);
                          for (size_t i = 0; i < got.size(); ++i) {
-                           const double g = AsFloat(got[i]), w = AsFloat(want[i / kLanes][i % kLanes]);
+                           const double g = AsFloat(got[i]),
+                                        w = AsFloat(want[i / kLanes][i % kLanes]);
                            if (std::abs(g - w) <= 2e-3 + 1e-5 * std::abs(w)) continue;
                            return absl::StrCat("row ", i / kLanes, " lane ", i % kLanes, " is ", g,
                                                ", expected ", w);
@@ -363,7 +376,7 @@ Case MxConvertCase() {
 }  // namespace
 
 std::vector<Case> ProbeCases() {
-  return {LanesCase(),      ConvertCase(true),  ConvertCase(false), MatrixCase(true),
+  return {LanesCase(),       ConvertCase(true),  ConvertCase(false), MatrixCase(true),
           MatrixCase(false), ScaledMatrixCase(), MxConvertCase()};
 }
 

@@ -41,7 +41,9 @@ Case RmsNormCase(uint32_t rows, uint32_t n, uint32_t flags) {
   const bool twice = flags & kRmsNormRoundTwice;
   out.bound = twice ? "one bf16 unit and a half: two roundings, the first of which may differ"
                     : "half a bf16 unit plus 2e-6 of fp32 arithmetic";
-  out.buffers = {{"x", ToBytes(x)}, {"w", ToBytes(w)}, {"residual", ToBytes(residual)},
+  out.buffers = {{"x", ToBytes(x)},
+                 {"w", ToBytes(w)},
+                 {"residual", ToBytes(residual)},
                  {"out", Bytes(x.size() * 2, 0xee)}};
   out.steps = {{MakeLaunch<RmsNormArgs>("rmsnorm", 2, [=](RmsNormArgs& args, const Addresses& at) {
     args.x = at.Of<const uint16_t>("x");
@@ -83,11 +85,13 @@ Case RopeCase(uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t rotary)
     }
   }
   Case out;
-  out.name = absl::StrCat("rope ", rows, " rows, ", heads, " heads of ", head_dim, ", rotary ",
-                          rotary);
+  out.name =
+      absl::StrCat("rope ", rows, " rows, ", heads, " heads of ", head_dim, ", rotary ", rotary);
   out.bound = "half a bf16 unit plus 1e-6 of the inputs, which may cancel";
-  out.buffers = {{"x", ToBytes(x)}, {"positions", ToBytes(positions)},
-                 {"cosine", ToBytes(cosine)}, {"sine", ToBytes(sine)}};
+  out.buffers = {{"x", ToBytes(x)},
+                 {"positions", ToBytes(positions)},
+                 {"cosine", ToBytes(cosine)},
+                 {"sine", ToBytes(sine)}};
   out.steps = {{MakeLaunch<RopeArgs>("rope", 2, [=](RopeArgs& args, const Addresses& at) {
     args.x = at.Of<uint16_t>("x");
     args.positions = at.Of<const uint32_t>("positions");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The little a kernel test needs of a machine: memory on a device, and a launch that returns when the
-// kernel has ended. The interpreter, the virtual node's queues and a real GPU each implement it, so
-// that the same cases run on all of them. One thread.
+// The little a kernel test needs of a machine: memory on a device, and a launch that returns when
+// the kernel has ended. The interpreter, the virtual node's queues and a real GPU each implement
+// it, so that the same cases run on all of them. One thread.
 #ifndef MAINARCH_TESTS_UNIT_KERNELS_RUNNER_H_
 #define MAINARCH_TESTS_UNIT_KERNELS_RUNNER_H_
 
