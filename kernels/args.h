@@ -56,50 +56,57 @@ static_assert(sizeof(CopyArgs) == 24);
 
 // ---- rows ----
 
+// Activations are bf16 (as uint16_t) or fp32; X, W and Out name the element types.
 enum RmsNormFlags : uint32_t {
   kRmsNormOnePlus = 1,      // multiply by (1 + w), the hybrid family
   kRmsNormRoundTwice = 2,   // round to bf16 before multiplying by w, as HF does for Qwen3
-  kRmsNormAddResidual = 4,  // x := bf16(x + residual) first, written back to `residual`
+  kRmsNormAddResidual = 4,  // x := x + residual first, rounded to X, written back to `residual`
 };
-// out = x * rsqrt(mean(x^2) + epsilon) * w, one rounding to bf16 unless kRmsNormRoundTwice.
-struct RmsNormArgs {
-  Address<const uint16_t> x;   // bf16 [rows, n]
-  Address<const uint16_t> w;   // bf16 [n]
-  Address<uint16_t> residual;  // bf16 [rows, n], with kRmsNormAddResidual
-  Address<uint16_t> out;       // bf16 [rows, n]
+// out = x * rsqrt(mean(x^2) + epsilon) * w, one rounding to Out unless kRmsNormRoundTwice.
+template <class X, class W, class Out>
+struct RmsNormArgsOf {
+  Address<const X> x;   // [rows, n]
+  Address<const W> w;   // [n]
+  Address<X> residual;  // [rows, n], with kRmsNormAddResidual
+  Address<Out> out;     // [rows, n]
   uint32_t rows = 0;
   uint32_t n = 0;  // a multiple of 8, at most 16384
   float epsilon = 0;
   uint32_t flags = 0;
 };
-static_assert(sizeof(RmsNormArgs) == 48);
+using RmsNormArgs = RmsNormArgsOf<uint16_t, uint16_t, uint16_t>;
+static_assert(sizeof(RmsNormArgsOf<float, float, uint16_t>) == 48);
 
 // NeoX pairing in the first `rotary` of each head's `head_dim` elements, in place:
 // y_i = x_i cos_i - x_{i+R/2} sin_i, y_{i+R/2} = x_{i+R/2} cos_i + x_i sin_i, in fp32, one
 // rounding.
-struct RopeArgs {
-  Address<uint16_t> x;                // bf16 [rows, heads, head_dim]
+template <class X>
+struct RopeArgsOf {
+  Address<X> x;                       // [rows, heads, head_dim]
   Address<const uint32_t> positions;  // [rows]
   Address<const float> cosine;        // [positions, rotary / 2]
   Address<const float> sine;          // [positions, rotary / 2]
   uint32_t rows = 0;
   uint32_t heads = 0;
-  uint32_t head_dim = 0;
-  uint32_t rotary = 0;  // even
+  uint32_t head_dim = 0;  // a multiple of 8
+  uint32_t rotary = 0;    // a multiple of 16
 };
-static_assert(sizeof(RopeArgs) == 48);
+using RopeArgs = RopeArgsOf<uint16_t>;
+static_assert(sizeof(RopeArgsOf<float>) == 48);
 
 // out = silu(gate) * up, in fp32, one rounding.
-struct SwigluArgs {
-  Address<const uint16_t> gate;  // bf16 [rows, gate_stride], n used
-  Address<const uint16_t> up;    // bf16 [rows, gate_stride], n used
-  Address<uint16_t> out;         // bf16 [rows, n]
+template <class X, class Out>
+struct SwigluArgsOf {
+  Address<const X> gate;  // [rows, stride], n used
+  Address<const X> up;    // [rows, stride], n used
+  Address<Out> out;       // [rows, n]
   uint32_t rows = 0;
   uint32_t n = 0;       // a multiple of 8
   uint32_t stride = 0;  // of gate and up, in elements; a multiple of 8
   uint32_t reserved = 0;
 };
-static_assert(sizeof(SwigluArgs) == 40);
+using SwigluArgs = SwigluArgsOf<uint16_t, uint16_t>;
+static_assert(sizeof(SwigluArgsOf<float, uint16_t>) == 40);
 
 // out = softmax(scale * x) over n.
 struct SoftmaxArgs {

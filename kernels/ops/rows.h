@@ -9,45 +9,82 @@
 
 namespace mainarch::kernels {
 
-// Eight bf16 of a 16-byte word as floats, and back.
+// Eight neighbouring elements as floats, whatever they are in memory.
 struct Eight {
   float at[8];
 };
-DEVICE Eight Unpack(u32x4 word) {
+// The same as it lies in memory: what a thread holds on to.
+template <class T>
+struct RawEight {
+  u32x4 words[sizeof(T) / 2];
+};
+template <class T>
+DEVICE RawEight<T> LoadRaw(Global<const T> base, uint64_t index) {
+  RawEight<T> out;
+#pragma clang loop unroll(full)
+  for (uint32_t i = 0; i < sizeof(T) / 2; ++i) {
+    out.words[i] = Load16(base, index * (sizeof(T) / 2) + i);
+  }
+  return out;
+}
+DEVICE Eight Unpack(const RawEight<uint16_t>& raw) {
   Eight out;
 #pragma clang loop unroll(full)
   for (int i = 0; i < 4; ++i) {
-    const uint32_t pair = word[i];
+    const uint32_t pair = raw.words[0][i];
     out.at[2 * i] = Bf16Low(pair);
     out.at[2 * i + 1] = Bf16High(pair);
   }
   return out;
 }
-DEVICE u32x4 Pack(const Eight& x) {
-  return u32x4{ToBf16Pair(x.at[0], x.at[1]), ToBf16Pair(x.at[2], x.at[3]),
-               ToBf16Pair(x.at[4], x.at[5]), ToBf16Pair(x.at[6], x.at[7])};
+DEVICE Eight Unpack(const RawEight<float>& raw) {
+  const f32x4 low = BitCast<f32x4>(raw.words[0]), high = BitCast<f32x4>(raw.words[1]);
+  return {{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}};
 }
-
+template <class T>
+DEVICE RawEight<T> Pack(const Eight& x) {
+  if constexpr (sizeof(T) == 2) {
+    return {{u32x4{ToBf16Pair(x.at[0], x.at[1]), ToBf16Pair(x.at[2], x.at[3]),
+                   ToBf16Pair(x.at[4], x.at[5]), ToBf16Pair(x.at[6], x.at[7])}}};
+  } else {
+    return {{BitCast<u32x4>(f32x4{x.at[0], x.at[1], x.at[2], x.at[3]}),
+             BitCast<u32x4>(f32x4{x.at[4], x.at[5], x.at[6], x.at[7]})}};
+  }
+}
+// Elements 8 * index .. 8 * index + 7.
+template <class T>
+DEVICE Eight LoadEight(Global<const T> base, uint64_t index) {
+  return Unpack(LoadRaw(base, index));
+}
+template <class T>
+DEVICE void StoreEight(Global<T> base, uint64_t index, const Eight& x) {
+  const RawEight<T> raw = Pack<T>(x);
+#pragma clang loop unroll(full)
+  for (uint32_t i = 0; i < sizeof(T) / 2; ++i) {
+    Store16(base, index * (sizeof(T) / 2) + i, raw.words[i]);
+  }
+}
 // One workgroup a row; the row stays in registers between the two passes.
-struct RmsNorm {
-  using Args = RmsNormArgs;
+template <class X, class W, class Out>
+struct RmsNormOf {
+  using Args = RmsNormArgsOf<X, W, Out>;
   static constexpr uint32_t kLdsBytes = kWaves * 4;
-  static constexpr uint32_t kMaxWords = 8;  // 16-byte words a thread holds: n <= 8 * 8 * 256
+  static constexpr uint32_t kMaxEights = 8;  // a thread holds: n <= 8 * 8 * 256
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     for (uint32_t row = worker; row < args.rows; row += workers) OneRow(args, row, arena);
   }
 
   DEVICE static void OneRow(const Args& args, uint32_t row, Arena arena) {
-    const uint32_t words = args.n / 8;
-    const uint64_t base = uint64_t{row} * words;
-    u32x4 held[kMaxWords];
+    const uint32_t eights = args.n / 8;
+    const uint64_t base = uint64_t{row} * eights;
+    RawEight<X> held[kMaxEights];
     float squares = 0;
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kMaxWords; ++j) {
-      const uint32_t word = j * kThreads + ThreadId();
-      if (word < words) {
-        held[j] = LoadInput(args, base + word);
+    for (uint32_t j = 0; j < kMaxEights; ++j) {
+      const uint32_t eight = j * kThreads + ThreadId();
+      if (eight < eights) {
+        held[j] = LoadInput(args, base + eight);
         const Eight x = Unpack(held[j]);
 #pragma clang loop unroll(full)
         for (int i = 0; i < 8; ++i) squares = Fma(x.at[i], x.at[i], squares);
@@ -55,43 +92,45 @@ struct RmsNorm {
     }
     const float sum = GroupSum<kWaves>(squares, arena.Get<float>());
     const float inverse = Rsqrt(sum / static_cast<float>(args.n) + args.epsilon);
-    const bool one_plus = args.flags & kRmsNormOnePlus;
-    const bool round_twice = args.flags & kRmsNormRoundTwice;
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kMaxWords; ++j) {
-      const uint32_t word = j * kThreads + ThreadId();
-      if (word < words) {
-        Eight x = Unpack(held[j]);
-        const Eight w = Unpack(Load16(At(args.w), word));
-#pragma clang loop unroll(full)
-        for (int i = 0; i < 8; ++i) {
-          const float normal = x.at[i] * inverse;
-          x.at[i] =
-              (round_twice ? RoundBf16(normal) : normal) * (one_plus ? 1.0f + w.at[i] : w.at[i]);
-        }
-        Store16(At(args.out), base + word, Pack(x));
+    for (uint32_t j = 0; j < kMaxEights; ++j) {
+      const uint32_t eight = j * kThreads + ThreadId();
+      if (eight < eights) {
+        const Eight w = LoadEight(At(args.w), eight);
+        StoreEight(At(args.out), base + eight, Scale(Unpack(held[j]), inverse, w, args.flags));
       }
     }
   }
 
-  // With a residual: the sum is rounded to bf16 first, and that is what is normalised.
-  DEVICE static u32x4 LoadInput(const Args& args, uint64_t word) {
-    const u32x4 x = Load16(At(args.x), word);
-    if (!(args.flags & kRmsNormAddResidual)) return x;
-    const Eight mine = Unpack(x);
-    Eight sum = Unpack(Load16<const uint16_t>(At(args.residual), word));
+  DEVICE static Eight Scale(const Eight& x, float inverse, const Eight& w, uint32_t flags) {
+    Eight out;
 #pragma clang loop unroll(full)
-    for (int i = 0; i < 8; ++i) sum.at[i] += mine.at[i];
-    const u32x4 rounded = Pack(sum);
-    Store16(At(args.residual), word, rounded);
-    return rounded;
+    for (int i = 0; i < 8; ++i) {
+      const float normal = x.at[i] * inverse;
+      out.at[i] = (flags & kRmsNormRoundTwice ? RoundBf16(normal) : normal) *
+                  (flags & kRmsNormOnePlus ? 1.0f + w.at[i] : w.at[i]);
+    }
+    return out;
+  }
+
+  // With a residual: the sum is rounded first, and that is what is normalised.
+  DEVICE static RawEight<X> LoadInput(const Args& args, uint64_t index) {
+    const RawEight<X> raw = LoadRaw(At(args.x), index);
+    if (!(args.flags & kRmsNormAddResidual)) return raw;
+    const Eight x = Unpack(raw);
+    Eight sum = LoadEight<X>(At(args.residual), index);
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 8; ++i) sum.at[i] += x.at[i];
+    StoreEight(At(args.residual), index, sum);
+    return Pack<X>(sum);
   }
 };
+using RmsNorm = RmsNormOf<uint16_t, uint16_t, uint16_t>;
 
 // A thread turns eight pairs: elements i .. i+7 and i + R/2 .. i + R/2 + 7 of one head.
-// rotary is a multiple of 16, head_dim of 8.
-struct Rope {
-  using Args = RopeArgs;
+template <class X>
+struct RopeOf {
+  using Args = RopeArgsOf<X>;
   static constexpr uint32_t kLdsBytes = 0;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
@@ -103,41 +142,44 @@ struct Rope {
     }
   }
 
-  DEVICE static void OneUnit(const Args& args, uint32_t row, uint64_t word, uint32_t unit) {
-    const uint32_t half = args.rotary / 16;  // in 16-byte words
-    const uint64_t table = uint64_t{At(args.positions)[row]} * (args.rotary / 2) + unit * 8;
-    const Global<uint16_t> x = At(args.x);
-    Eight low = Unpack(Load16<const uint16_t>(x, word));
-    Eight high = Unpack(Load16<const uint16_t>(x, word + half));
+  DEVICE static void OneUnit(const Args& args, uint32_t row, uint64_t index, uint32_t unit) {
+    const uint32_t half = args.rotary / 16;  // in eights
+    const uint64_t table = uint64_t{At(args.positions)[row]} * half + unit;
+    const Global<X> x = At(args.x);
+    const Eight cosine = LoadEight(At(args.cosine), table), sine = LoadEight(At(args.sine), table);
+    Eight low = LoadEight<X>(x, index);
+    Eight high = LoadEight<X>(x, index + half);
 #pragma clang loop unroll(full)
     for (int i = 0; i < 8; ++i) {
-      const float c = At(args.cosine)[table + i], s = At(args.sine)[table + i];
       const float a = low.at[i], b = high.at[i];
-      low.at[i] = Fma(a, c, -(b * s));
-      high.at[i] = Fma(b, c, a * s);
+      low.at[i] = Fma(a, cosine.at[i], -(b * sine.at[i]));
+      high.at[i] = Fma(b, cosine.at[i], a * sine.at[i]);
     }
-    Store16(x, word, Pack(low));
-    Store16(x, word + half, Pack(high));
+    StoreEight(x, index, low);
+    StoreEight(x, index + half, high);
   }
 };
+using Rope = RopeOf<uint16_t>;
 
-struct Swiglu {
-  using Args = SwigluArgs;
+template <class X, class Out>
+struct SwigluOf {
+  using Args = SwigluArgsOf<X, Out>;
   static constexpr uint32_t kLdsBytes = 0;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
-    const uint32_t words = args.n / 8, stride = args.stride / 8;
-    const uint32_t total = args.rows * words;
+    const uint32_t eights = args.n / 8, stride = args.stride / 8;
+    const uint32_t total = args.rows * eights;
     for (uint32_t t = worker * kThreads + ThreadId(); t < total; t += workers * kThreads) {
-      const uint64_t in = uint64_t{t / words} * stride + t % words;
-      Eight gate = Unpack(Load16(At(args.gate), in));
-      const Eight up = Unpack(Load16(At(args.up), in));
+      const uint64_t in = uint64_t{t / eights} * stride + t % eights;
+      Eight x = LoadEight(At(args.gate), in);
+      const Eight up = LoadEight(At(args.up), in);
 #pragma clang loop unroll(full)
-      for (int i = 0; i < 8; ++i) gate.at[i] = Silu(gate.at[i]) * up.at[i];
-      Store16(At(args.out), t, Pack(gate));
+      for (int i = 0; i < 8; ++i) x.at[i] = Silu(x.at[i]) * up.at[i];
+      StoreEight(At(args.out), t, x);
     }
   }
 };
+using Swiglu = SwigluOf<uint16_t, uint16_t>;
 
 // One workgroup a row, three passes over it: largest, sum, quotients.
 struct Softmax {

@@ -13,17 +13,43 @@ double RoundBf16(double x) {
   return quant::FloatFromBf16(quant::Bf16FromFloat(static_cast<float>(x)));
 }
 
-Case RmsNormCase(uint32_t rows, uint32_t n, uint32_t flags) {
+// A buffer of activations in either element type, and its values.
+struct Activations {
+  Bytes bytes;
+  std::vector<double> values;
+};
+template <class T>
+Activations RandomActivations(Random& random, size_t count, double scale = 1) {
+  if constexpr (sizeof(T) == 2) {
+    const std::vector<uint16_t> raw = random.Bf16(count, scale);
+    return {ToBytes(raw), FromBf16(raw)};
+  } else {
+    const std::vector<float> raw = random.Floats(count, scale);
+    return {ToBytes(raw), {raw.begin(), raw.end()}};
+  }
+}
+template <class T>
+double RoundTo(double x) {
+  return sizeof(T) == 2 ? RoundBf16(x) : static_cast<float>(x);
+}
+// Within `units` half units of T, plus a relative and an absolute part for the arithmetic.
+template <class T>
+Expectation Near(const std::string& buffer, std::vector<double> want, double units, Bound rest) {
+  if (sizeof(T) == 2) rest.relative += units * kBf16Half;
+  return sizeof(T) == 2 ? NearBf16(buffer, std::move(want), rest)
+                        : NearFloat(buffer, std::move(want), rest);
+}
+
+template <class X, class W, class Out>
+Case RmsNormCase(const std::string& kernel, uint32_t rows, uint32_t n, uint32_t flags) {
   Random random(n * 8 + flags);
-  const std::vector<uint16_t> x = random.Bf16(size_t{rows} * n, 3), w = random.Bf16(n),
-                              residual = random.Bf16(size_t{rows} * n, 3);
+  const size_t count = size_t{rows} * n;
+  const Activations x = RandomActivations<X>(random, count, 3), w = RandomActivations<W>(random, n),
+                    residual = RandomActivations<X>(random, count, 3);
   const float epsilon = 1e-6f;
-  std::vector<double> in = FromBf16(x), want(in.size());
-  const std::vector<double> add = FromBf16(residual), weight = FromBf16(w);
-  std::vector<uint16_t> sums = residual;
-  for (size_t i = 0; i < in.size() && (flags & kRmsNormAddResidual); ++i) {
-    in[i] = RoundBf16(in[i] + add[i]);
-    sums[i] = quant::Bf16FromFloat(static_cast<float>(in[i]));
+  std::vector<double> in = x.values, sums = residual.values, want(count);
+  for (size_t i = 0; i < count && (flags & kRmsNormAddResidual); ++i) {
+    in[i] = sums[i] = RoundTo<X>(in[i] + residual.values[i]);
   }
   for (uint32_t row = 0; row < rows; ++row) {
     double squares = 0;
@@ -32,37 +58,40 @@ Case RmsNormCase(uint32_t rows, uint32_t n, uint32_t flags) {
     for (uint32_t i = 0; i < n; ++i) {
       const double normal = in[row * n + i] * inverse;
       want[row * n + i] = (flags & kRmsNormRoundTwice ? RoundBf16(normal) : normal) *
-                          (flags & kRmsNormOnePlus ? 1 + weight[i] : weight[i]);
+                          (flags & kRmsNormOnePlus ? 1 + w.values[i] : w.values[i]);
     }
   }
   Case out;
-  out.name = absl::StrCat("rmsnorm ", rows, " x ", n, " flags ", flags);
+  out.name = absl::StrCat(kernel, " ", rows, " x ", n, " flags ", flags);
   // Twice rounded: the first rounding may fall on the other side when the double lies at a tie.
   const bool twice = flags & kRmsNormRoundTwice;
   out.bound = twice ? "one bf16 unit and a half: two roundings, the first of which may differ"
-                    : "half a bf16 unit plus 2e-6 of fp32 arithmetic";
-  out.buffers = {{"x", ToBytes(x)},
-                 {"w", ToBytes(w)},
-                 {"residual", ToBytes(residual)},
-                 {"out", Bytes(x.size() * 2, 0xee)}};
-  out.steps = {{MakeLaunch<RmsNormArgs>("rmsnorm", 2, [=](RmsNormArgs& args, const Addresses& at) {
-    args.x = at.Of<const uint16_t>("x");
-    args.w = at.Of<const uint16_t>("w");
-    args.residual = at.Of<uint16_t>("residual");
-    args.out = at.Of<uint16_t>("out");
+                    : "half a unit of the output plus 2e-6 of fp32 arithmetic; the residual exact";
+  out.buffers = {{"x", x.bytes},
+                 {"w", w.bytes},
+                 {"residual", residual.bytes},
+                 {"out", Bytes(count * sizeof(Out), 0xee)}};
+  using Args = RmsNormArgsOf<X, W, Out>;
+  out.steps = {{MakeLaunch<Args>(kernel, 2, [=](Args& args, const Addresses& at) {
+    args.x = at.Of<const X>("x");
+    args.w = at.Of<const W>("w");
+    args.residual = at.Of<X>("residual");
+    args.out = at.Of<Out>("out");
     args.rows = rows;
     args.n = n;
     args.epsilon = epsilon;
     args.flags = flags;
   })}};
-  out.expectations = {NearBf16("out", want, {1e-30, (twice ? 3 : 1) * kBf16Half + 2e-6}),
-                      ExactlyValues("residual", sums)};
+  out.expectations = {Near<Out>("out", want, twice ? 3 : 1, {1e-30, 2e-6}),
+                      Near<X>("residual", sums, 0, {1e-30, 0})};
   return out;
 }
 
-Case RopeCase(uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t rotary) {
+template <class X>
+Case RopeCase(const std::string& kernel, uint32_t rows, uint32_t heads, uint32_t head_dim,
+              uint32_t rotary) {
   Random random(head_dim + rotary);
-  const std::vector<uint16_t> x = random.Bf16(size_t{rows} * heads * head_dim);
+  const Activations x = RandomActivations<X>(random, size_t{rows} * heads * head_dim);
   const uint32_t half = rotary / 2, table_rows = 32;
   std::vector<uint32_t> positions(rows);
   for (uint32_t& p : positions) p = random.Next() % table_rows;
@@ -74,8 +103,8 @@ Case RopeCase(uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t rotary)
       sine.push_back(static_cast<float>(std::sin(angle)));
     }
   }
-  const std::vector<double> in = FromBf16(x);
-  std::vector<double> want = in, allowed(in.size());
+  const std::vector<double>& in = x.values;
+  std::vector<double> want = in;
   for (uint32_t head = 0; head < rows * heads; ++head) {
     for (uint32_t i = 0; i < half; ++i) {
       const size_t a = size_t{head} * head_dim + i, b = a + half;
@@ -85,15 +114,16 @@ Case RopeCase(uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t rotary)
     }
   }
   Case out;
-  out.name =
-      absl::StrCat("rope ", rows, " rows, ", heads, " heads of ", head_dim, ", rotary ", rotary);
-  out.bound = "half a bf16 unit plus 1e-6 of the inputs, which may cancel";
-  out.buffers = {{"x", ToBytes(x)},
+  out.name = absl::StrCat(kernel, " ", rows, " rows, ", heads, " heads of ", head_dim, ", rotary ",
+                          rotary);
+  out.bound = "half a unit of the output plus 1e-6 of the inputs, which may cancel";
+  out.buffers = {{"x", x.bytes},
                  {"positions", ToBytes(positions)},
                  {"cosine", ToBytes(cosine)},
                  {"sine", ToBytes(sine)}};
-  out.steps = {{MakeLaunch<RopeArgs>("rope", 2, [=](RopeArgs& args, const Addresses& at) {
-    args.x = at.Of<uint16_t>("x");
+  using Args = RopeArgsOf<X>;
+  out.steps = {{MakeLaunch<Args>(kernel, 2, [=](Args& args, const Addresses& at) {
+    args.x = at.Of<X>("x");
     args.positions = at.Of<const uint32_t>("positions");
     args.cosine = at.Of<const float>("cosine");
     args.sine = at.Of<const float>("sine");
@@ -102,35 +132,36 @@ Case RopeCase(uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t rotary)
     args.head_dim = head_dim;
     args.rotary = rotary;
   })}};
-  out.expectations = {NearBf16("x", want, {6e-6, kBf16Half})};
+  out.expectations = {Near<X>("x", want, 1, {1e-6, 0})};
   return out;
 }
 
-Case SwigluCase(uint32_t rows, uint32_t n, uint32_t stride) {
+template <class X, class Out>
+Case SwigluCase(const std::string& kernel, uint32_t rows, uint32_t n, uint32_t stride) {
   Random random(n);
   // One buffer [rows, stride] with gate in the first n columns and up behind it.
-  const std::vector<uint16_t> both = random.Bf16(size_t{rows} * stride, 4);
-  const std::vector<double> in = FromBf16(both);
+  const Activations both = RandomActivations<X>(random, size_t{rows} * stride, 4);
   std::vector<double> want;
   for (uint32_t row = 0; row < rows; ++row) {
     for (uint32_t i = 0; i < n; ++i) {
-      const double gate = in[row * stride + i], up = in[row * stride + n + i];
+      const double gate = both.values[row * stride + i], up = both.values[row * stride + n + i];
       want.push_back(gate / (1 + std::exp(-gate)) * up);
     }
   }
   Case out;
-  out.name = absl::StrCat("swiglu ", rows, " x ", n, ", stride ", stride);
-  out.bound = "half a bf16 unit plus 1e-5: exp of up to 24 in fp32 and a reciprocal";
-  out.buffers = {{"both", ToBytes(both)}, {"out", Bytes(want.size() * 2, 0xee)}};
-  out.steps = {{MakeLaunch<SwigluArgs>("swiglu", 2, [=](SwigluArgs& args, const Addresses& at) {
-    args.gate = at.Of<const uint16_t>("both");
-    args.up = at.Of<const uint16_t>("both", n * 2);
-    args.out = at.Of<uint16_t>("out");
+  out.name = absl::StrCat(kernel, " ", rows, " x ", n, ", stride ", stride);
+  out.bound = "half a unit of the output plus 1e-5: exp of up to 24 in fp32 and a reciprocal";
+  out.buffers = {{"both", both.bytes}, {"out", Bytes(want.size() * sizeof(Out), 0xee)}};
+  using Args = SwigluArgsOf<X, Out>;
+  out.steps = {{MakeLaunch<Args>(kernel, 2, [=](Args& args, const Addresses& at) {
+    args.gate = at.Of<const X>("both");
+    args.up = at.Of<const X>("both", n * sizeof(X));
+    args.out = at.Of<Out>("out");
     args.rows = rows;
     args.n = n;
     args.stride = stride;
   })}};
-  out.expectations = {NearBf16("out", want, {1e-30, kBf16Half + 1e-5})};
+  out.expectations = {Near<Out>("out", want, 1, {1e-30, 1e-5})};
   return out;
 }
 
@@ -165,18 +196,26 @@ Case SoftmaxCase(uint32_t rows, uint32_t n, float scale) {
 }  // namespace
 
 std::vector<Case> RowCases() {
+  using Bf16 = uint16_t;
+  const auto norm = RmsNormCase<Bf16, Bf16, Bf16>;
   return {
-      RmsNormCase(3, 1024, 0),
-      RmsNormCase(1, 8, 0),
-      RmsNormCase(2, 2056, kRmsNormOnePlus),
-      RmsNormCase(3, 4096, kRmsNormAddResidual),
-      RmsNormCase(2, 1024, kRmsNormRoundTwice | kRmsNormAddResidual),
-      RmsNormCase(1, 16384, 0),
-      RopeCase(3, 5, 128, 128),
-      RopeCase(2, 4, 256, 64),
-      RopeCase(1, 1, 64, 16),
-      SwigluCase(3, 768, 1536),
-      SwigluCase(2, 40, 96),
+      norm("rmsnorm", 3, 1024, 0),
+      norm("rmsnorm", 1, 8, 0),
+      norm("rmsnorm", 2, 2056, kRmsNormOnePlus),
+      norm("rmsnorm", 3, 4096, kRmsNormAddResidual),
+      norm("rmsnorm", 2, 1024, kRmsNormRoundTwice | kRmsNormAddResidual),
+      norm("rmsnorm", 1, 16384, 0),
+      RmsNormCase<float, float, float>("rmsnorm_f32", 3, 1032, kRmsNormAddResidual),
+      RmsNormCase<float, float, float>("rmsnorm_f32", 1, 16384, 0),
+      RmsNormCase<float, float, Bf16>("rmsnorm_f32_bf16", 2, 4096, kRmsNormAddResidual),
+      RopeCase<Bf16>("rope", 3, 5, 128, 128),
+      RopeCase<Bf16>("rope", 2, 4, 256, 64),
+      RopeCase<Bf16>("rope", 1, 1, 64, 16),
+      RopeCase<float>("rope_f32", 3, 5, 128, 128),
+      SwigluCase<Bf16, Bf16>("swiglu", 3, 768, 1536),
+      SwigluCase<Bf16, Bf16>("swiglu", 2, 40, 96),
+      SwigluCase<float, float>("swiglu_f32", 2, 264, 528),
+      SwigluCase<float, Bf16>("swiglu_f32_bf16", 2, 264, 528),
       SoftmaxCase(3, 1000, 1),
       SoftmaxCase(2, 1, 1),
       SoftmaxCase(1, 4099, 0.125f),
