@@ -63,7 +63,8 @@ enum class BufferType : uint8_t { kF32, kI32 };
 struct Buffer {
   std::string label;
   BufferType type = BufferType::kF32;
-  int64_t width = 0;  // elements a row, on each rank: [max_rows, width]
+  int64_t width = 0;  // elements, on each rank: [max_rows, slots, width]
+  int32_t slots = 1;  // experts a token
 };
 
 struct Rope {
@@ -136,7 +137,7 @@ struct RouterOp {
   bool renormalise;
 };
 
-// act[row, slot] = silu(G_e · h) * (U_e · h), e = ids[row, slot].   act [rows, k * width]
+// act[row, slot] = silu(G_e · h) * (U_e · h), e = ids[row, slot].   act [rows, k, width]
 struct ExpertsGateUpOp {
   BufferId h;
   BufferId ids;

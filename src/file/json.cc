@@ -151,8 +151,11 @@ std::string Show(element value) {
       return absl::StrCat(value.get_int64().value_unsafe());
     case element_type::UINT64:
       return absl::StrCat(value.get_uint64().value_unsafe());
-    case element_type::DOUBLE:
-      return absl::StrCat(value.get_double().value_unsafe());
+    case element_type::DOUBLE: {
+      // 1.0 must not look like the integer that it was refused for not being.
+      const std::string text = absl::StrCat(value.get_double().value_unsafe());
+      return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+    }
     case element_type::STRING:
       return Quote(View(value.get_string().value_unsafe()));
     case element_type::BOOL:

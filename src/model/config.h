@@ -37,7 +37,7 @@ struct ModelConfig {
   int32_t intermediate = 0;  // dense FFN width
   int32_t vocab = 0;         // rows of the embedding, padding rows included
   float rms_eps = 1e-6f;
-  int64_t max_position = 0;
+  int64_t max_position = 0;  // under YaRN at least factor * original_max_position
   bool tied_embeddings = false;
   RopeConfig rope;
 
@@ -47,9 +47,10 @@ struct ModelConfig {
   bool norm_topk_prob = false;
   std::vector<bool> sparse_layer;  // [layers]: true where the FFN is a mixture of experts
 
-  std::vector<uint32_t> eos_ids;  // generation_config, or config.json without one; sorted, unique
+  std::vector<uint32_t> eos_ids;  // of config.json and generation_config.json; sorted, unique
 
-  // generation_config.json; what the file lacks is 0 (off). do_sample false makes temperature 0.
+  // generation_config.json; what the file lacks is 0 (off). do_sample false makes temperature 0,
+  // do_sample true without a temperature makes it 1.
   float temperature = 0;
   float top_p = 0;
   uint32_t top_k = 0;

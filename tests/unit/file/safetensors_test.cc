@@ -123,7 +123,7 @@ TEST(tensor_fields_are_checked) {
       {R"("dtype":7,"shape":[1],"data_offsets":[0,1])", {"dtype is 7"}},
       {R"("dtype":"U8","shape":1,"data_offsets":[0,1])", {"shape is 1"}},
       {R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])", {"shape[0] is -1"}},
-      {R"("dtype":"U8","shape":[1.0],"data_offsets":[0,1])", {"shape[0] is 1"}},
+      {R"("dtype":"U8","shape":[1.0],"data_offsets":[0,1])", {"shape[0] is 1.0"}},
       {R"("dtype":"U8","shape":[1,"1"],"data_offsets":[0,1])", {"shape[1] is \"1\""}},
       {R"("dtype":"U8","shape":[null],"data_offsets":[0,1])", {"shape[0] is null"}},
       {R"("dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,1])",

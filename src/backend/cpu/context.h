@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+//
+// One engine's state on the CPU: activations, KV pages, scratch; and the walk over a Program. Each op
+// becomes one or more phases of the team's job (context.cc lists them), each phase a number of items
+// that any worker may run.
+#ifndef MAINARCH_BACKEND_CPU_CONTEXT_H_
+#define MAINARCH_BACKEND_CPU_CONTEXT_H_
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu_backend.h"
+#include "base/fd.h"
+#include "base/team.h"
+
+namespace mainarch::cpu {
+
+class CpuContext : public backend::Context, private Team::Job {
+ public:
+  static StatusOr<std::unique_ptr<backend::Context>> Create(std::shared_ptr<const CpuModel> model,
+                                                            const backend::ContextOptions& options);
+
+  Status Run(const backend::Step& step) override;
+  absl::Span<float> Logits(uint32_t i) override;
+  Status CopyPage(uint32_t from, uint32_t to) override;
+  void RequestStop() override { stop_.store(true, std::memory_order_relaxed); }
+  uint64_t memory_bytes() const override { return memory_.size() + kv_.size(); }
+  uint64_t kv_page_bytes() const override;
+  Status RunPrefix(const backend::Step& step, size_t end) override;
+  std::vector<float> ReadBuffer(int32_t rank, backend::BufferId buffer,
+                                uint32_t rows) const override;
+
+ private:
+  enum class PhaseKind : uint8_t {
+    kEmbed,
+    kNorm,         // of all rows into norm_, when they are too many to redo on every worker
+    kMatmul,
+    kAllReduce,
+    kAttendPrepare,
+    kAttend,
+    kAttendMerge,
+    kRouterMatmul,
+    kRouterTopK,
+    kExpertsGateUp,
+    kExpertsDown,
+    kLogits,
+  };
+  struct Phase {
+    PhaseKind kind;
+    uint32_t op;
+  };
+  // Rows of one sequence that attend together.
+  struct AttendBlock {
+    uint32_t first_row, rows, sequence;
+    uint32_t splits;
+    uint32_t first_unit;   // units of all blocks before this one, on one rank
+    uint32_t first_part;   // stored parts before this one, on one rank
+  };
+  // What a worker needs for itself; all sized at creation.
+  struct Worker {
+    float* norm = nullptr;        // [kFusedRows, hidden_stride_]
+    uint64_t norm_tag = 0;        // which phase and rank `norm` holds
+    float* attend = nullptr;      // scores, then one part per query
+    float* experts = nullptr;     // [max_rows * kMaxParts * 16]
+    uint8_t* panels = nullptr;    // [kMaxItemPanels * largest stride], weights in place
+    const float** x = nullptr;    // [max_rows]
+    float** out = nullptr;        // [max_rows]
+  };
+  // A matmul as the kernels want it.
+  struct MatmulPlan {
+    backend::WeightId w;
+    backend::BufferId in;    // -1: the normalised x
+    backend::WeightId norm;  // -1: none
+    backend::BufferId out;
+    Epilogue epilogue;
+  };
+
+  CpuContext(std::shared_ptr<const CpuModel> model, const backend::ContextOptions& options);
+
+  Status Allocate();
+  void BuildPhases();
+  Status CheckStep(const backend::Step& step) const;
+  void PrepareStep(const backend::Step& step);
+
+  uint32_t Open(uint32_t phase) override;
+  void Run(uint32_t phase, uint32_t item, int worker) override;
+
+  // Buffers.
+  float* Row(int32_t rank, backend::BufferId buffer, int64_t row) const;
+  int32_t* IdRow(int32_t rank, backend::BufferId buffer, int64_t row) const;
+  int64_t SlotStride(backend::BufferId buffer) const;
+
+  // context_matmul.cc
+  MatmulPlan PlanOf(const backend::Op& op) const;
+  int64_t MostPanels(backend::WeightId w) const;
+  uint32_t ItemPanels(int64_t panels) const;
+  uint32_t MatmulItems(const MatmulPlan& plan) const;
+  void RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item, int worker);
+  void RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin, int64_t end,
+                 int64_t rows, Epilogue epilogue, Worker* scratch);
+  const float* NormRow(int32_t rank, uint32_t phase, backend::WeightId norm, const uint32_t* rows,
+                       int64_t count, int64_t row, Worker* scratch);
+  void RunNorm(const backend::Op& op, uint32_t item);
+  void RunEmbed(const backend::EmbedOp& op, uint32_t item);
+  void RunAllReduce(const backend::AllReduceAddOp& op, uint32_t item);
+  uint32_t LogitsItems(const backend::LogitsOp& op) const;
+  void RunLogits(const backend::LogitsOp& op, uint32_t phase, uint32_t item, int worker);
+
+  // context_attention.cc
+  void PlanAttention();
+  uint32_t AttendPrepareItems() const;
+  void RunAttendPrepare(const backend::AttentionOp& op, uint32_t item);
+  void RunAttend(const backend::AttentionOp& op, uint32_t item, int worker);
+  void AttendUnit(const backend::AttentionOp& op, int32_t rank, const AttendBlock& block,
+                  int32_t kv_head, uint32_t split_begin, uint32_t split_end, Worker* scratch);
+  void RunAttendMerge(const backend::AttentionOp& op, uint32_t item);
+  uint8_t* KvHead(int32_t rank, int32_t layer, int32_t kv_head) const;
+
+  // context_moe.cc
+  void RunRouterMatmul(const backend::RouterOp& op, uint32_t item, int worker);
+  void RunTopK(const backend::RouterOp& op, uint32_t item);
+  void ListExperts(const backend::ExpertsGateUpOp& op);
+  void RunExpertsGateUp(const backend::ExpertsGateUpOp& op, uint32_t item, int worker);
+  void RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t item, int worker);
+
+  const std::shared_ptr<const CpuModel> model_;
+  const backend::Program& program_;
+  const Kernels& kernels_;
+  Team& team_;
+  const backend::ContextOptions options_;
+  const KvFormat kv_format_;
+  const int32_t ranks_;
+  const int64_t hidden_stride_;
+  const int64_t vocab_stride_;
+
+  Mapping memory_;  // everything but KV
+  Mapping kv_;      // [rank][layer][kv head][page]
+  std::vector<std::vector<float*>> buffers_;  // [rank][buffer]
+  std::vector<int64_t> slot_stride_;          // [buffer], elements
+  std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride_]
+  std::vector<float*> router_logits_;         // [rank]: [max_rows, experts]
+  std::vector<float*> q_;                     // [rank]: [max_rows, heads, head_dim], rotated, scaled
+  std::vector<float*> parts_;                 // [rank]: [part, head_dim]
+  std::vector<float*> part_max_sum_;          // [rank]: [part, 2]
+  float* logits_ = nullptr;                   // [max_logit_rows, vocab_stride_]
+  float* cos_ = nullptr;                      // [max_rows, rotary_dim / 2]
+  float* sin_ = nullptr;
+  uint64_t part_capacity_ = 0;  // on one rank
+  std::vector<Worker> workers_;
+  std::vector<const float*> worker_x_;
+  std::vector<float*> worker_out_;
+
+  std::vector<Phase> phases_;
+
+  // The step in progress.
+  const backend::Step* step_ = nullptr;
+  uint64_t step_number_ = 0;
+  int64_t rows_ = 0;
+  size_t op_end_ = 0;
+  std::atomic<bool> stop_{false};
+  bool stopped_ = false;
+  std::vector<AttendBlock> blocks_;
+  uint32_t block_count_ = 0;
+  uint32_t attend_units_ = 0;    // on one rank
+  uint32_t attend_items_ = 0;    // on one rank
+  bool store_parts_ = false;     // a unit is one split, merged later; else a unit is a whole block
+  uint32_t prepare_units_per_item_ = 1;
+  // Rows by expert (the same on every rank).
+  std::vector<int32_t> expert_offsets_;  // [experts + 1]
+  std::vector<int32_t> expert_entries_;  // [max_rows * k]
+  std::vector<int32_t> active_experts_;
+  int32_t active_count_ = 0;
+  uint32_t expert_chunks_ = 1;
+};
+
+}  // namespace mainarch::cpu
+
+#endif  // MAINARCH_BACKEND_CPU_CONTEXT_H_

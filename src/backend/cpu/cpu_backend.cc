@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "backend/cpu/cpu_backend.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_split.h"
+#include "backend/cpu/context.h"
+#include "backend/cpu/dispatch.h"
+#include "backend/cpu/threads.h"
+
+namespace mainarch::cpu {
+namespace {
+
+using backend::Program;
+using backend::Weight;
+using backend::WeightLayout;
+
+constexpr uint32_t kMaxThreads = 1024;
+constexpr size_t kAlign = 64;
+
+size_t Align(size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+std::string CpuName() {
+  auto text = ReadWholeFile("/proc/cpuinfo", 1 << 22);
+  if (text.ok()) {
+    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+      const size_t colon = line.find(": ");
+      if (line.substr(0, 10) == "model name" && colon != absl::string_view::npos) {
+        return std::string(line.substr(colon + 2));
+      }
+    }
+  }
+  return "CPU";
+}
+
+// Packs the panels of one weight on one rank, or all its groups.
+class PackJob : public Team::Job {
+ public:
+  explicit PackJob(RankWeight* weight) : weight_(weight) {
+    for (const PanelPlan& plan : weight->plans) total_ += plan.panels;
+  }
+
+  uint32_t Open(uint32_t phase) override {
+    if (phase > 0) return kEnd;
+    items_ = static_cast<uint32_t>(std::min<int64_t>(total_, 4096));
+    return items_;
+  }
+
+  void Run(uint32_t, uint32_t item, int) override {
+    const int64_t begin = total_ * item / items_, end = total_ * (item + 1) / items_;
+    size_t group = 0;
+    int64_t first = 0;  // panels before `group`
+    for (int64_t at = begin; at < end; ++at) {
+      while (at - first >= weight_->plans[group].panels) first += weight_->plans[group++].panels;
+      const Panels& panels = weight_->panels[group];
+      const int64_t panel = at - first;
+      uint8_t* out = const_cast<uint8_t*>(panels.data) + static_cast<size_t>(panel) * panels.stride;
+      PackPanel(weight_->plans[group], panel, out);
+    }
+  }
+
+ private:
+  RankWeight* weight_;
+  int64_t total_ = 0;
+  uint32_t items_ = 0;
+};
+
+}  // namespace
+
+StatusOr<std::shared_ptr<backend::Backend>> CpuBackend::Create(int32_t ranks, uint32_t threads,
+                                                               absl::string_view target) {
+  if (threads > kMaxThreads) {
+    return Error(Code::kInvalidArgument, "threads ", threads, ": the limit is ", kMaxThreads);
+  }
+  std::shared_ptr<CpuBackend> backend(new CpuBackend());
+  backend->ranks_ = ranks;
+  ASSIGN_OR_RETURN(backend->kernels_, ChooseKernels(target));
+  const uint32_t workers = threads != 0 ? threads : std::min(UsableCpus(), kMaxThreads);
+  ASSIGN_OR_RETURN(backend->team_, Team::Create(static_cast<int>(workers)));
+  return std::shared_ptr<backend::Backend>(std::move(backend));
+}
+
+std::vector<backend::DeviceInfo> CpuBackend::devices() const {
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  backend::DeviceInfo info;
+  info.name = CpuName();
+  info.isa = kernels_->name;
+  info.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page;
+  info.free_bytes = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page;
+  info.compute_units = static_cast<uint32_t>(team_->workers());
+  return std::vector<backend::DeviceInfo>(static_cast<size_t>(ranks_), info);
+}
+
+StatusOr<std::shared_ptr<const backend::LoadedModel>> CpuBackend::Load(
+    std::shared_ptr<const Program> program, const backend::LoadOptions& options) {
+  ASSIGN_OR_RETURN(auto model,
+                   CpuModel::Create(shared_from_this(), std::move(program), options));
+  return std::shared_ptr<const backend::LoadedModel>(std::move(model));
+}
+
+StatusOr<std::shared_ptr<const CpuModel>> CpuModel::Create(
+    std::shared_ptr<CpuBackend> backend, std::shared_ptr<const Program> program,
+    const backend::LoadOptions& options) {
+  if (program->ranks != backend->ranks()) {
+    return Error(Code::kInternal, "program of ", program->ranks, " ranks on a group of ",
+                 backend->ranks());
+  }
+  std::shared_ptr<CpuModel> model(new CpuModel());
+  model->backend_ = std::move(backend);
+  model->program_ = std::move(program);
+  model->in_place_ = options.in_place;
+  RETURN_IF_ERROR(model->Plan());
+  RETURN_IF_ERROR(model->Place(options));
+  return std::shared_ptr<const CpuModel>(std::move(model));
+}
+
+Status CpuModel::Plan() {
+  const Program& program = *program_;
+  weights_.resize(static_cast<size_t>(program.ranks));
+  for (int32_t rank = 0; rank < program.ranks; ++rank) {
+    std::vector<RankWeight>& own = weights_[static_cast<size_t>(rank)];
+    own.resize(program.weights.size());
+    for (size_t id = 0; id < program.weights.size(); ++id) {
+      const Weight& weight = program.weights[id];
+      if (weight.layout != WeightLayout::kPanels && weight.layout != WeightLayout::kGateUp) continue;
+      own[id].plans.reserve(static_cast<size_t>(weight.groups));
+      for (int32_t group = 0; group < weight.groups; ++group) {
+        ASSIGN_OR_RETURN(PanelPlan plan, PlanPanels(program, weight, rank, group));
+        own[id].panels.push_back(plan.layout);
+        own[id].plans.push_back(plan);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CpuModel::Place(const backend::LoadOptions& options) {
+  const Program& program = *program_;
+  size_t bytes = 0;
+  for (const std::vector<RankWeight>& own : weights_) {
+    for (size_t id = 0; id < own.size(); ++id) {
+      for (const PanelPlan& plan : own[id].plans) {
+        if (!in_place_) bytes += static_cast<size_t>(plan.panels) * plan.layout.stride;
+      }
+      const Weight& weight = program.weights[id];
+      if (weight.layout == WeightLayout::kVector) {
+        bytes += Align(static_cast<size_t>(weight.sources[0].cols) * sizeof(float));
+      }
+    }
+  }
+  ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(bytes, /*huge_pages=*/true));
+  uint8_t* at = memory_.data();
+  for (std::vector<RankWeight>& own : weights_) {
+    for (size_t id = 0; id < own.size(); ++id) {
+      const Weight& weight = program.weights[id];
+      if (weight.layout == WeightLayout::kVector) {
+        const int64_t cols = weight.sources[0].cols;
+        quant::DecodeRow(weight.sources[0], 0, 0, cols, reinterpret_cast<float*>(at));
+        own[id].vector = reinterpret_cast<const float*>(at);
+        at += Align(static_cast<size_t>(cols) * sizeof(float));
+      }
+      if (in_place_ || own[id].plans.empty()) continue;
+      for (size_t group = 0; group < own[id].plans.size(); ++group) {
+        own[id].panels[group].data = at;
+        at += static_cast<size_t>(own[id].plans[group].panels) * own[id].panels[group].stride;
+      }
+      PackJob job(&own[id]);
+      backend_->team().Execute(&job);
+      const uint64_t done = static_cast<uint64_t>(at - memory_.data());
+      if (options.progress && !options.progress(done, bytes)) {
+        return Error(Code::kCancelled, "load cancelled by the progress callback after ", done,
+                     " of ", bytes, " bytes");
+      }
+    }
+  }
+  if (options.progress && !options.progress(bytes, bytes)) {
+    return Error(Code::kCancelled, "load cancelled by the progress callback at its end");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<backend::Context>> CpuModel::CreateContext(
+    const backend::ContextOptions& options) const {
+  return CpuContext::Create(shared_from_this(), options);
+}
+
+}  // namespace mainarch::cpu

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+//
+// The CPU backend: N ranks in one process over one team of threads. A rank is a shard of the work,
+// not a thread: every phase holds the items of all ranks, so any number of ranks runs on any number
+// of threads without waiting for one another.
+#ifndef MAINARCH_BACKEND_CPU_CPU_BACKEND_H_
+#define MAINARCH_BACKEND_CPU_CPU_BACKEND_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/pack.h"
+#include "base/fd.h"
+#include "base/team.h"
+
+namespace mainarch::cpu {
+
+class CpuBackend : public backend::Backend, public std::enable_shared_from_this<CpuBackend> {
+ public:
+  static StatusOr<std::shared_ptr<backend::Backend>> Create(int32_t ranks, uint32_t threads,
+                                                            absl::string_view target);
+
+  int32_t ranks() const override { return ranks_; }
+  std::vector<backend::DeviceInfo> devices() const override;
+  StatusOr<std::shared_ptr<const backend::LoadedModel>> Load(
+      std::shared_ptr<const backend::Program> program,
+      const backend::LoadOptions& options) override;
+
+  const Kernels& kernels() const { return *kernels_; }
+  Team& team() { return *team_; }
+
+ private:
+  CpuBackend() = default;
+
+  int32_t ranks_ = 1;
+  const Kernels* kernels_ = nullptr;
+  std::unique_ptr<Team> team_;
+};
+
+// One rank's share of one weight.
+struct RankWeight {
+  std::vector<PanelPlan> plans;    // [groups]; kPanels, kGateUp
+  std::vector<Panels> panels;      // [groups]; data null when used in place
+  const float* vector = nullptr;   // kVector: [cols]
+};
+
+class CpuModel : public backend::LoadedModel,
+                 public std::enable_shared_from_this<CpuModel> {
+ public:
+  static StatusOr<std::shared_ptr<const CpuModel>> Create(
+      std::shared_ptr<CpuBackend> backend, std::shared_ptr<const backend::Program> program,
+      const backend::LoadOptions& options);
+
+  StatusOr<std::unique_ptr<backend::Context>> CreateContext(
+      const backend::ContextOptions& options) const override;
+  const backend::Program& program() const override { return *program_; }
+  uint64_t weight_bytes() const override { return memory_.size(); }
+
+  const RankWeight& weight(int32_t rank, backend::WeightId id) const {
+    return weights_[static_cast<size_t>(rank)][static_cast<size_t>(id)];
+  }
+  bool in_place() const { return in_place_; }
+  CpuBackend& backend() const { return *backend_; }
+
+ private:
+  CpuModel() = default;
+
+  Status Plan();
+  Status Place(const backend::LoadOptions& options);
+
+  std::shared_ptr<CpuBackend> backend_;
+  std::shared_ptr<const backend::Program> program_;
+  bool in_place_ = false;
+  std::vector<std::vector<RankWeight>> weights_;  // [ranks][weights]
+  Mapping memory_;                                // panels and vectors
+};
+
+}  // namespace mainarch::cpu
+
+#endif  // MAINARCH_BACKEND_CPU_CPU_BACKEND_H_

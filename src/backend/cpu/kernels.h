@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+//
+// The arithmetic of the CPU backend as a table of plain functions over plain structs, one table a
+// target (AVX-512, AVX2, portable), chosen once at run time. Plain, because the files that implement
+// it are compiled with other -m flags than the rest (simd/simd.h says why).
+//
+// Same bits: every function's result for a row depends on that row's input alone, never on how many
+// rows, which rows, or which worker came with it.
+#ifndef MAINARCH_BACKEND_CPU_KERNELS_H_
+#define MAINARCH_BACKEND_CPU_KERNELS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace mainarch::cpu {
+
+inline constexpr int kLanes = 16;         // rows of a panel, tokens of a KV page
+inline constexpr int kAttentionSplit = 512;  // tokens; absolute positions, so any chunking agrees
+inline constexpr int kMaxParts = 8;
+inline constexpr int kMaxBlockRows = 8;   // activation rows that share one pass over a panel
+
+enum class PanelFormat : uint8_t { kBF16, kF16, kF32, kFp8, kMxfp4, kCount };
+
+// A packed matrix: 16 output rows a panel, lane = row. Columns come in steps:
+//   bf16, f16  2 columns: [16 rows][2]          64 bytes
+//   f32        2 columns: [2][16 rows]         128 bytes
+//   fp8        4 columns: row r, column c at byte 16 (r / 4) + 2 (r % 4) + 8 (c / 2) + c % 2
+//   mxfp4      8 columns: 16-bit word 2 r + e of 32, nibble s = column 2 s + e
+// then, at scale_offset, one scale a row and group of columns: fp8 float [groups][16], mxfp4 e8m0
+// [groups][16]. Rows and columns beyond the matrix are zero.
+struct Panels {
+  PanelFormat format;
+  const uint8_t* data;      // panel p at data + p * stride
+  size_t stride;            // bytes
+  size_t scale_offset;      // bytes from a panel's start
+  int64_t cols;             // padded to whole steps
+  int32_t group_cols;       // columns that share a scale; 0: no scales
+  int32_t group_offset;     // column 0 is the group_offset-th of its group (a shard inside a block)
+  int32_t parts;            // K parts summed apart, then added in a tree; a power of two
+  int64_t bounds[kMaxParts + 1];  // columns of the parts, bounds[0] = 0, bounds[parts] = cols
+};
+
+enum class Epilogue : uint8_t {
+  kStore,   // out = y
+  kAdd,     // out += y
+  kGateUp,  // panels 2i and 2i + 1: out panel i = silu(y_2i) * y_2i+1
+};
+
+struct MatmulArgs {
+  Panels w;
+  int64_t panel_begin, panel_end;  // even for kGateUp
+  // Input rows; row i at x[i], padded with zeros to w.cols.
+  const float* const* x;
+  float* const* out;  // row i at out[i]; panel p writes [16 p, 16 p + 16), kGateUp half of that
+  int64_t rows;
+  Epilogue epilogue;
+};
+
+// out[row] (+)= sum over the row's experts, ascending, of weight * (D_e · act). One range of panels.
+struct ExpertsDownArgs {
+  const Panels* experts;          // by expert id; only active ones are looked at
+  int64_t panel_begin, panel_end;
+  const int32_t* active;          // expert ids with rows, ascending
+  int32_t active_count;
+  const int32_t* offsets;         // [experts + 1] into entries
+  const int32_t* entries;         // row * k + slot, by expert, ascending row
+  int32_t k;
+  const float* act;               // entry i at act + i * act_stride
+  int64_t act_stride;
+  const float* weights;           // row r's k weights at weights + r * weights_stride
+  int64_t weights_stride;
+  float* out;                     // row r at out + r * out_stride
+  int64_t out_stride;
+  int64_t rows;
+  bool add;
+  bool first, last;               // clear the scratch before, write the rows out after
+  float* scratch;                 // [rows * parts * 16] fp32; one panel at a time if !first or !last
+};
+
+enum class KvFormat : uint8_t { kBF16, kFp8, kF32 };
+
+// One page of one head: 16 tokens. K with lane = token in the panel layout of its type (fp8 like an
+// fp8 panel), then V [16][head_dim], then for fp8 float k_scale[16], v_scale[16].
+struct AttendArgs {
+  KvFormat format;
+  int32_t head_dim;
+  const uint8_t* pages;        // page p of this head at pages + p * page_stride
+  size_t page_stride;
+  const uint32_t* page_ids;    // of the sequence
+  int64_t begin, end;          // tokens of this split, begin a multiple of kAttentionSplit
+  int32_t queries;             // <= kMaxBlockRows
+  const float* q[kMaxBlockRows];      // [head_dim], scaled by head_dim^-1/2
+  int64_t visible[kMaxBlockRows];     // tokens query i may see (its position + 1)
+  float* out[kMaxBlockRows];          // [head_dim] unnormalised sum
+  float* max_sum[kMaxBlockRows];      // {max, sum}; max is -inf when nothing is visible
+  float* scratch;              // [kMaxBlockRows * kAttentionSplit]
+};
+
+struct KvWriteArgs {
+  KvFormat format;
+  int32_t head_dim;
+  uint8_t* page;   // of this head
+  int32_t slot;    // token in the page
+  const float* k;  // [head_dim]
+  const float* v;
+};
+
+struct Kernels {
+  const char* name;
+  void (*matmul)(const MatmulArgs&);
+  void (*experts_down)(const ExpertsDownArgs&);
+  void (*attend)(const AttendArgs&);
+  // Adds one split's part to a query's running state, in order of the splits. max_sum starts as
+  // {-inf, 0}.
+  void (*merge_split)(const float* part, const float* part_max_sum, int32_t head_dim, float* out,
+                      float* max_sum);
+  void (*scale)(float* x, float factor, int64_t n);  // x *= factor
+  void (*kv_write)(const KvWriteArgs&);
+  // out = x * rsqrt(mean(x^2) + eps) * w, n values.
+  void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* out);
+  // One head: norm, then rotate the first 2 * half dims by cos/sin [half], then multiply by scale.
+  void (*norm_rope)(const float* x, const float* w, float eps, int32_t head_dim, const float* cos,
+                    const float* sin, int32_t half, float scale, float* out);
+  // x += tree sum of n parts (a power of two).
+  void (*add_tree)(float* x, const float* const* parts, int32_t n, int64_t count);
+  // Softmax over n logits in place.
+  void (*softmax)(float* x, int64_t n);
+  void (*load_bf16)(const uint8_t* src, float* out, int64_t n);
+  void (*load_f16)(const uint8_t* src, float* out, int64_t n);
+};
+
+// Bytes of one step and its columns.
+struct StepInfo {
+  int32_t bytes;
+  int32_t cols;
+};
+inline constexpr StepInfo kSteps[] = {{64, 2}, {64, 2}, {128, 2}, {64, 4}, {64, 8}};
+
+inline constexpr size_t KvElementBytes(KvFormat format) {
+  return format == KvFormat::kF32 ? 4 : format == KvFormat::kBF16 ? 2 : 1;
+}
+// Bytes of one page of one head.
+inline constexpr size_t KvPageBytes(KvFormat format, int32_t head_dim) {
+  const size_t values = 2 * static_cast<size_t>(kLanes) * static_cast<size_t>(head_dim);
+  return values * KvElementBytes(format) + (format == KvFormat::kFp8 ? 2 * kLanes * sizeof(float) : 0);
+}
+
+// Bytes of the bf16 values of the 128 non-negative e4m3fn codes and the 16 e2m1 codes (twice).
+struct Tables {
+  uint8_t fp8_high[128];
+  uint8_t fp8_low[128];
+  uint16_t fp4[32];
+};
+
+namespace avx512 { extern const Kernels kKernels; }
+namespace avx2 { extern const Kernels kKernels; }
+namespace portable { extern const Kernels kKernels; }
+
+}  // namespace mainarch::cpu
+
+#endif  // MAINARCH_BACKEND_CPU_KERNELS_H_

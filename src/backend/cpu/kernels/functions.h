@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+//
+// The functions behind one target's table.
+#ifndef MAINARCH_BACKEND_CPU_KERNELS_FUNCTIONS_H_
+#define MAINARCH_BACKEND_CPU_KERNELS_FUNCTIONS_H_
+
+#include "backend/cpu/kernels.h"
+
+namespace mainarch::cpu::MAINARCH_TARGET {
+
+// matmul.cc
+void RunMatmul(const MatmulArgs& a);
+void RunExpertsDown(const ExpertsDownArgs& a);
+// attention.cc
+void RunAttend(const AttendArgs& a);
+void RunMergeSplit(const float* part, const float* part_max_sum, int32_t head_dim, float* out,
+                   float* max_sum);
+void RunKvWrite(const KvWriteArgs& a);
+// rows.cc
+void RunRmsNorm(const float* x, const float* w, float eps, int64_t n, float* out);
+void RunNormRope(const float* x, const float* w, float eps, int32_t head_dim, const float* cos,
+                 const float* sin, int32_t half, float scale, float* out);
+void RunScale(float* x, float factor, int64_t n);
+void RunAddTree(float* x, const float* const* parts, int32_t n, int64_t count);
+void RunSoftmax(float* x, int64_t n);
+void RunLoadBF16(const uint8_t* src, float* out, int64_t n);
+void RunLoadF16(const uint8_t* src, float* out, int64_t n);
+
+}  // namespace mainarch::cpu::MAINARCH_TARGET
+
+#endif  // MAINARCH_BACKEND_CPU_KERNELS_FUNCTIONS_H_

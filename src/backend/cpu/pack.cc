@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+#include "backend/cpu/pack.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mainarch::cpu {
+namespace {
+
+using backend::WeightSlice;
+using quant::Format;
+using quant::Matrix;
+
+constexpr int32_t kWholeRow = 1 << 30;  // one scale for all columns
+constexpr int kMxfp4Group = 32;
+
+PanelFormat PanelFormatOf(Format format) {
+  switch (format) {
+    case Format::kBF16: return PanelFormat::kBF16;
+    case Format::kF16: return PanelFormat::kF16;
+    case Format::kF32: return PanelFormat::kF32;
+    case Format::kFp8Block:
+    case Format::kFp8Channel: return PanelFormat::kFp8;
+    case Format::kMxfp4: return PanelFormat::kMxfp4;
+  }
+  return PanelFormat::kF32;
+}
+
+int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+bool SameKind(const Matrix& a, const Matrix& b) {
+  return a.format == b.format && a.block_rows == b.block_rows && a.block_cols == b.block_cols;
+}
+
+// Where the sixteen rows of a panel lie.
+struct RowPlace {
+  const Matrix* matrix = nullptr;  // null: zeros
+  int64_t row = 0;
+};
+
+struct Place {
+  RowPlace rows[kLanes];
+  int64_t col = 0;  // first column
+};
+
+Place PlaceOf(const PanelPlan& plan, int64_t panel) {
+  Place place;
+  place.col = plan.slices[0].col_begin;
+  int64_t row = panel * kLanes;
+  int32_t first = 0, last = plan.slice_count;
+  if (plan.gate_up) {
+    row = panel / 2 * kLanes;
+    first = static_cast<int32_t>(panel % 2);
+    last = first + 1;
+  }
+  for (int32_t s = first; s < last; ++s) {
+    const WeightSlice& slice = plan.slices[s];
+    const int64_t count = slice.row_end - slice.row_begin;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int64_t at = row + lane;
+      if (at < 0 || at >= count) continue;
+      place.rows[lane] = {&plan.weight->sources[static_cast<size_t>(slice.source)],
+                          slice.row_begin + at};
+    }
+    row -= count;
+  }
+  return place;
+}
+
+// Columns of two bytes, or four, in steps of two: [steps][16][2] of T, or for fp32 [cols][16].
+template <class T>
+void PackPairs(const Place& place, int64_t cols, uint8_t* out) {
+  constexpr bool kIsF32 = sizeof(T) == 4;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const RowPlace& from = place.rows[lane];
+    if (from.matrix == nullptr) continue;
+    const uint8_t* src = from.matrix->data.data() +
+                         (from.row * from.matrix->cols + place.col) * static_cast<int64_t>(sizeof(T));
+    for (int64_t c = 0; c < cols; ++c) {
+      const int64_t index = kIsF32 ? c * kLanes + lane : c / 2 * 32 + lane * 2 + c % 2;
+      std::memcpy(out + index * static_cast<int64_t>(sizeof(T)),
+                  src + c * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    }
+  }
+}
+
+void PackDecoded(const Place& place, int64_t cols, uint8_t* out) {
+  float* lanes = reinterpret_cast<float*>(out);
+  float chunk[256];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const RowPlace& from = place.rows[lane];
+    if (from.matrix == nullptr) continue;
+    for (int64_t c = 0; c < cols; c += 256) {
+      const int64_t n = std::min<int64_t>(256, cols - c);
+      quant::DecodeRow(*from.matrix, from.row, place.col + c, n, chunk);
+      for (int64_t i = 0; i < n; ++i) lanes[(c + i) * kLanes + lane] = chunk[i];
+    }
+  }
+}
+
+float LoadScale(const Matrix& matrix, int64_t index) {
+  if (matrix.scale_dtype == DType::kBF16) {
+    uint16_t half;
+    std::memcpy(&half, matrix.scale.data() + 2 * index, 2);
+    const uint32_t bits = static_cast<uint32_t>(half) << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+  }
+  float value;
+  std::memcpy(&value, matrix.scale.data() + 4 * index, 4);
+  return value;
+}
+
+float Fp8Scale(const Matrix& matrix, int64_t row, int64_t col) {
+  if (matrix.format == Format::kFp8Channel) {
+    const bool one = matrix.scale.size() == BytesOf(matrix.scale_dtype);
+    return LoadScale(matrix, one ? 0 : row);
+  }
+  const int64_t across = (matrix.cols + matrix.block_cols - 1) / matrix.block_cols;
+  return LoadScale(matrix, row / matrix.block_rows * across + col / matrix.block_cols);
+}
+
+void PackFp8(const PanelPlan& plan, const Place& place, uint8_t* out) {
+  const Panels& layout = plan.layout;
+  float* scales = reinterpret_cast<float*>(out + layout.scale_offset);
+  const int64_t groups = (layout.group_offset + layout.cols + layout.group_cols - 1) / layout.group_cols;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const RowPlace& from = place.rows[lane];
+    if (from.matrix == nullptr) continue;
+    const uint8_t* src = from.matrix->data.data() + from.row * from.matrix->cols + place.col;
+    uint8_t* dst = out + 16 * (lane / 4) + 2 * (lane % 4);
+    for (int64_t c = 0; c < plan.real_cols; ++c) {
+      dst[c / 4 * 64 + 8 * (c / 2 % 2) + c % 2] = src[c];
+    }
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t col = std::max<int64_t>(place.col, place.col - layout.group_offset + g * layout.group_cols);
+      scales[g * kLanes + lane] = Fp8Scale(*from.matrix, from.row, std::min(col, from.matrix->cols - 1));
+    }
+  }
+}
+
+void PackMxfp4(const PanelPlan& plan, const Place& place, uint8_t* out) {
+  uint8_t* scales = out + plan.layout.scale_offset;
+  uint16_t* words = reinterpret_cast<uint16_t*>(out);
+  const int64_t groups = plan.real_cols / kMxfp4Group;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const RowPlace& from = place.rows[lane];
+    if (from.matrix == nullptr) continue;
+    const uint8_t* src = from.matrix->data.data() + from.row * (from.matrix->cols / 2) + place.col / 2;
+    for (int64_t step = 0; step < plan.real_cols / 8; ++step) {
+      const uint8_t* b = src + 4 * step;
+      // Even columns are low nibbles, odd ones high nibbles.
+      words[step * 32 + 2 * lane] = static_cast<uint16_t>(
+          (b[0] & 0xf) | (b[1] & 0xf) << 4 | (b[2] & 0xf) << 8 | (b[3] & 0xf) << 12);
+      words[step * 32 + 2 * lane + 1] =
+          static_cast<uint16_t>(b[0] >> 4 | (b[1] >> 4) << 4 | (b[2] >> 4) << 8 | (b[3] >> 4) << 12);
+    }
+    const int64_t across = from.matrix->cols / kMxfp4Group;
+    const uint8_t* scale = from.matrix->scale.data() + from.row * across + place.col / kMxfp4Group;
+    for (int64_t g = 0; g < groups; ++g) scales[g * kLanes + lane] = scale[g];
+  }
+}
+
+// Fills in the sizes of a layout from its format and columns.
+void SizeLayout(const Matrix& first, const WeightSlice& slice, PanelPlan* plan) {
+  Panels& layout = plan->layout;
+  const StepInfo step = kSteps[static_cast<int>(layout.format)];
+  layout.cols = RoundUp(plan->real_cols, step.cols);
+  const size_t data = static_cast<size_t>(layout.cols / step.cols * step.bytes);
+  layout.scale_offset = data;
+  size_t scales = 0;
+  if (layout.format == PanelFormat::kFp8) {
+    const bool block = first.format == Format::kFp8Block;
+    layout.group_cols = block ? first.block_cols : kWholeRow;
+    layout.group_offset = block ? static_cast<int32_t>(slice.col_begin % first.block_cols) : 0;
+    const int64_t groups =
+        (layout.group_offset + layout.cols + layout.group_cols - 1) / layout.group_cols;
+    scales = static_cast<size_t>(groups) * kLanes * sizeof(float);
+  } else if (layout.format == PanelFormat::kMxfp4) {
+    layout.group_cols = kMxfp4Group;
+    scales = static_cast<size_t>(layout.cols / kMxfp4Group) * kLanes;
+  }
+  layout.stride = static_cast<size_t>(RoundUp(static_cast<int64_t>(data + scales), 64));
+}
+
+// The rank's share of the K parts, from its own first column on.
+Status SetParts(const backend::Program& program, const WeightSlice& slice, int32_t rank,
+                PanelPlan* plan) {
+  Panels& layout = plan->layout;
+  layout.parts = 1;
+  layout.bounds[1] = layout.cols;
+  const std::vector<int64_t>& splits = plan->weight->splits;
+  if (splits.empty()) return absl::OkStatus();
+  layout.parts = backend::kSplitParts / program.ranks;
+  const int32_t unit = kSteps[static_cast<int>(layout.format)].cols;
+  for (int32_t i = 0; i < layout.parts; ++i) {
+    const int64_t split = splits[static_cast<size_t>(rank * layout.parts + i)];
+    layout.bounds[i] = split - slice.col_begin;
+    if (layout.bounds[i] % unit != 0) {
+      return Error(Code::kUnsupported, plan->weight->label, ": a part begins at column ", split,
+                   ", which is not a multiple of ", unit);
+    }
+  }
+  layout.bounds[layout.parts] = layout.cols;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<PanelPlan> PlanPanels(const backend::Program& program, const backend::Weight& weight,
+                               int32_t rank, int32_t group) {
+  const std::vector<WeightSlice>& slices = weight.ranks[static_cast<size_t>(rank)];
+  PanelPlan plan;
+  plan.weight = &weight;
+  plan.slice_count = static_cast<int32_t>(slices.size()) / weight.groups;
+  plan.slices = slices.data() + group * plan.slice_count;
+  plan.gate_up = weight.layout == backend::WeightLayout::kGateUp;
+  const WeightSlice& first = plan.slices[0];
+  const Matrix& matrix = weight.sources[static_cast<size_t>(first.source)];
+  // One format for all groups: kernels take it from group 0.
+  for (const WeightSlice& slice : slices) {
+    if (!SameKind(weight.sources[static_cast<size_t>(slice.source)],
+                  weight.sources[static_cast<size_t>(slices[0].source)])) {
+      plan.decode_to_f32 = true;
+    }
+  }
+  if (matrix.format == Format::kMxfp4 && first.col_begin % kMxfp4Group != 0) {
+    return Error(Code::kUnsupported, weight.label, ": a shard begins at column ", first.col_begin,
+                 ", inside a group of ", kMxfp4Group, "; use fewer ranks");
+  }
+  int64_t rows = 0;
+  for (int32_t s = 0; s < plan.slice_count; ++s) {
+    rows += plan.slices[s].row_end - plan.slices[s].row_begin;
+  }
+  plan.real_cols = first.col_end - first.col_begin;
+  plan.panels = plan.gate_up ? 2 * ((rows / 2 + kLanes - 1) / kLanes) : (rows + kLanes - 1) / kLanes;
+  plan.layout.format = plan.decode_to_f32 ? PanelFormat::kF32 : PanelFormatOf(matrix.format);
+  SizeLayout(matrix, first, &plan);
+  RETURN_IF_ERROR(SetParts(program, first, rank, &plan));
+  return plan;
+}
+
+void PackPanel(const PanelPlan& plan, int64_t panel, uint8_t* out) {
+  const Place place = PlaceOf(plan, panel);
+  std::memset(out, 0, plan.layout.stride);
+  if (plan.decode_to_f32) return PackDecoded(place, plan.real_cols, out);
+  switch (plan.layout.format) {
+    case PanelFormat::kBF16:
+    case PanelFormat::kF16: return PackPairs<uint16_t>(place, plan.real_cols, out);
+    case PanelFormat::kF32: return PackPairs<float>(place, plan.real_cols, out);
+    case PanelFormat::kFp8: return PackFp8(plan, place, out);
+    case PanelFormat::kMxfp4: return PackMxfp4(plan, place, out);
+    case PanelFormat::kCount: return;
+  }
+}
+
+}  // namespace mainarch::cpu

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+//
+// Sixteen fp32 lanes on AVX-512 (F, BW, VL, DQ, VBMI). Same names and meaning as avx2.h and
+// portable.h. Included once, through simd.h, inside the target's own namespace: nothing here may
+// become an inline function that the linker could hand to code built for another target.
+
+using V = __m512;
+
+static inline V Zero() { return _mm512_setzero_ps(); }
+static inline V Set(float x) { return _mm512_set1_ps(x); }
+static inline V Load(const float* p) { return _mm512_loadu_ps(p); }
+static inline void Store(float* p, V a) { _mm512_storeu_ps(p, a); }
+static inline V Add(V a, V b) { return _mm512_add_ps(a, b); }
+static inline V Sub(V a, V b) { return _mm512_sub_ps(a, b); }
+static inline V Mul(V a, V b) { return _mm512_mul_ps(a, b); }
+static inline V Div(V a, V b) { return _mm512_div_ps(a, b); }
+static inline V Fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+static inline V Max(V a, V b) { return _mm512_max_ps(a, b); }
+static inline V Min(V a, V b) { return _mm512_min_ps(a, b); }
+static inline V Abs(V a) { return _mm512_abs_ps(a); }
+static inline V Round(V a) { return _mm512_roundscale_ps(a, 0); }
+// a * 2^n for integral n.
+static inline V ScaleByPower(V a, V n) { return _mm512_scalef_ps(a, n); }
+// The first n lanes of a, `other` in the rest.
+static inline V First(int n, V a, V other) {
+  const __mmask16 m = n >= 16 ? 0xffff : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
+  return _mm512_mask_blend_ps(m, other, a);
+}
+
+static inline V FromBits(__m512i a) { return _mm512_castsi512_ps(a); }
+static inline V BF16ToF32(__m256i a) {
+  return FromBits(_mm512_slli_epi32(_mm512_cvtepu16_epi32(a), 16));
+}
+static inline V LoadBF16(const uint16_t* p) {
+  return BF16ToF32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+static inline V LoadF16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+// Round to nearest even; NaN stays NaN.
+static inline void StoreBF16(uint16_t* p, V a) {
+  const __m512i bits = _mm512_castps_si512(a);
+  const __m512i lsb = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded =
+      _mm512_add_epi32(bits, _mm512_add_epi32(lsb, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+  const __m512i out = _mm512_mask_blend_epi32(nan, rounded, _mm512_set1_epi32(0x7fc00000));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(out, 16)));
+}
+
+// 16 e4m3fn bytes.
+static inline V LoadFp8(const uint8_t* p) {
+  const __m512i b =
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(b, _mm512_set1_epi32(0x80)), 24);
+  const __m512i mag = _mm512_slli_epi32(_mm512_and_si512(b, _mm512_set1_epi32(0x7f)), 20);
+  // Exponent bias 7 against 127; denormal codes become fp32 denormals, both mended by 2^120.
+  const V value = Mul(FromBits(mag), Set(0x1p120f));
+  return FromBits(_mm512_or_si512(_mm512_castps_si512(value), sign));
+}
+
+// Panels: a lane is a row; a step of 64 bytes (fp32: 128) holds kStep consecutive columns.
+
+static inline void PairsToF32(__m512i pairs, V* w) {
+  w[0] = FromBits(_mm512_slli_epi32(pairs, 16));
+  w[1] = FromBits(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
+}
+
+static inline void DecodeBF16(const uint8_t* p, V w[2]) { PairsToF32(_mm512_loadu_si512(p), w); }
+
+static inline void DecodeF16(const uint8_t* p, V w[2]) {
+  const __m512i pairs = _mm512_loadu_si512(p);
+  w[0] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs));
+  w[1] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16)));
+}
+
+static inline void DecodeF32(const uint8_t* p, V w[2]) {
+  w[0] = Load(reinterpret_cast<const float*>(p));
+  w[1] = Load(reinterpret_cast<const float*>(p) + 16);
+}
+
+// Tables of the bf16 bytes of the 128 non-negative e4m3fn codes (built by kernels/tables.h).
+struct DecodeTables {
+  __m512i fp8_high[2], fp8_low[2];  // 64 codes each
+  __m512i fp4;                      // 16 words, twice
+};
+
+static inline DecodeTables LoadTables(const uint8_t* fp8_high, const uint8_t* fp8_low,
+                                      const uint16_t* fp4) {
+  DecodeTables t;
+  for (int i = 0; i < 2; ++i) {
+    t.fp8_high[i] = _mm512_loadu_si512(fp8_high + 64 * i);
+    t.fp8_low[i] = _mm512_loadu_si512(fp8_low + 64 * i);
+  }
+  t.fp4 = _mm512_loadu_si512(fp4);
+  return t;
+}
+
+static inline void DecodeFp8(const uint8_t* p, const DecodeTables& t, V w[4]) {
+  const __m512i code = _mm512_loadu_si512(p);
+  const __m512i low = _mm512_permutex2var_epi8(t.fp8_low[0], code, t.fp8_low[1]);
+  __m512i high = _mm512_permutex2var_epi8(t.fp8_high[0], code, t.fp8_high[1]);
+  high = _mm512_ternarylogic_epi64(high, code, _mm512_set1_epi8(static_cast<char>(0x80)),
+                                   0xf8);  // high | (code & 0x80)
+  PairsToF32(_mm512_unpacklo_epi8(low, high), w);
+  PairsToF32(_mm512_unpackhi_epi8(low, high), w + 2);
+}
+
+static inline void DecodeFp4(const uint8_t* p, const DecodeTables& t, V w[8]) {
+  __m512i codes = _mm512_loadu_si512(p);
+  for (int i = 0; i < 4; ++i) {
+    // Only 5 bits of a word index count, and the table holds its 16 words twice.
+    PairsToF32(_mm512_permutexvar_epi16(codes, t.fp4), w + 2 * i);
+    codes = _mm512_srli_epi16(codes, 4);
+  }
+}
+
+// 16 e8m0 bytes; 0 is 2^-127, a denormal.
+static inline V LoadE8M0(const uint8_t* p) {
+  const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m512i bits = _mm512_slli_epi32(e, 23);
+  return FromBits(_mm512_mask_blend_epi32(_mm512_test_epi32_mask(e, e),
+                                          _mm512_set1_epi32(0x00400000), bits));
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+//
+// The sixteen-lane vector of the target this file is compiled for: MAINARCH_TARGET is one of avx512,
+// avx2, portable. Kernel files are compiled once a target, with its -m flags, and include nothing
+// but this, kernels.h and plain C headers: an inline function of a C++ header, compiled here, could
+// be linked into code that runs on a lesser CPU.
+#ifndef MAINARCH_BACKEND_CPU_SIMD_SIMD_H_
+#define MAINARCH_BACKEND_CPU_SIMD_SIMD_H_
+
+#include <stdint.h>
+#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2)
+#include <immintrin.h>
+#endif
+
+namespace mainarch::cpu::MAINARCH_TARGET {
+
+#if defined(MAINARCH_TARGET_avx512)
+#include "backend/cpu/simd/avx512.h"
+#elif defined(MAINARCH_TARGET_avx2)
+#include "backend/cpu/simd/avx2.h"
+#else
+#include "backend/cpu/simd/portable.h"
+#endif
+
+// Lanes are added in one fixed tree on every target: 8 apart, 4 apart, 2 apart, neighbours.
+static inline float HorizontalSum(V a) {
+  float t[16];
+  Store(t, a);
+  for (int step = 8; step > 0; step /= 2) {
+    for (int i = 0; i < step; ++i) t[i] += t[i + step];
+  }
+  return t[0];
+}
+static inline float HorizontalMax(V a) {
+  float t[16];
+  Store(t, a);
+  for (int step = 8; step > 0; step /= 2) {
+    for (int i = 0; i < step; ++i) t[i] = t[i] > t[i + step] ? t[i] : t[i + step];
+  }
+  return t[0];
+}
+
+// e^a to about 1 ulp: a = n ln2 + r, |r| <= ln2 / 2, Taylor of degree 7. Below -104 the result is
+// 0 (-inf included), above 88.7 it overflows to inf.
+static inline V Exp(V a) {
+  a = Max(Min(a, Set(128.0f)), Set(-104.0f));
+  const V n = Round(Mul(a, Set(1.44269504088896341f)));
+  // ln2 in two pieces: the first has few enough bits that n times it is exact.
+  V r = Fma(n, Set(-0.693359375f), a);
+  r = Fma(n, Set(2.12194440e-4f), r);
+  V p = Set(1.0f / 5040);
+  p = Fma(p, r, Set(1.0f / 720));
+  p = Fma(p, r, Set(1.0f / 120));
+  p = Fma(p, r, Set(1.0f / 24));
+  p = Fma(p, r, Set(1.0f / 6));
+  p = Fma(p, r, Set(0.5f));
+  p = Fma(p, r, Set(1.0f));
+  p = Fma(p, r, Set(1.0f));
+  return ScaleByPower(p, n);
+}
+
+static inline V Silu(V a) { return Div(a, Add(Set(1.0f), Exp(Sub(Zero(), a)))); }
+
+}  // namespace mainarch::cpu::MAINARCH_TARGET
+
+#endif  // MAINARCH_BACKEND_CPU_SIMD_SIMD_H_

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+//
+// Device strings to backends. A new backend is one folder and one line here.
+#include "absl/strings/numbers.h"
+#include "backend/backend.h"
+#include "backend/cpu/cpu_backend.h"
+
+namespace mainarch::backend {
+namespace {
+
+// "cpu" or "cpu:N": N ranks, a power of two that divides the K parts of every weight.
+StatusOr<std::shared_ptr<Backend>> CreateCpu(absl::string_view argument,
+                                             const BackendOptions& options) {
+  int32_t ranks = 1;
+  if (!argument.empty() && !absl::SimpleAtoi(argument, &ranks)) ranks = 0;
+  if (ranks < 1 || ranks > kSplitParts || (ranks & (ranks - 1)) != 0) {
+    return Error(Code::kInvalidArgument, "device \"", options.device,
+                 "\": the number of ranks must be 1, 2, 4 or 8");
+  }
+  return cpu::CpuBackend::Create(ranks, options.threads, options.cpu_target);
+}
+
+struct Entry {
+  absl::string_view name;
+  StatusOr<std::shared_ptr<Backend>> (*create)(absl::string_view argument,
+                                               const BackendOptions& options);
+};
+constexpr Entry kBackends[] = {
+    {"cpu", CreateCpu},
+};
+
+}  // namespace
+
+StatusOr<std::shared_ptr<Backend>> CreateBackend(const BackendOptions& options) {
+  const absl::string_view device = options.device.empty() ? absl::string_view("cpu")
+                                                          : absl::string_view(options.device);
+  const size_t colon = device.find(':');
+  const absl::string_view name = device.substr(0, colon);
+  const bool has_argument = colon != absl::string_view::npos;
+  const absl::string_view argument = has_argument ? device.substr(colon + 1) : "";
+  for (const Entry& entry : kBackends) {
+    if (entry.name != name) continue;
+    if (has_argument && argument.empty()) break;
+    return entry.create(argument, options);
+  }
+  if (name == "gpu" || name == "sim") {
+    return Error(Code::kNoDevice, "device \"", device, "\": this build drives no GPU; use \"cpu\"");
+  }
+  return Error(Code::kInvalidArgument, "device \"", device, "\": expected \"cpu\" or \"cpu:N\"");
+}
+
+}  // namespace mainarch::backend

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+//
+// Qwen3-MoE: Qwen3 with a mixture of experts in the layers that config.sparse_layer names
+// (models.md §1.3, §2.6).
+#include "model/arch/arch.h"
+
+namespace mainarch::model {
+
+void BuildQwen3Moe(Builder& builder) {
+  const ModelConfig& config = builder.config();
+  builder.Embed("model.embed_tokens");
+  for (int32_t layer = 0; layer < config.layers; ++layer) {
+    const std::string prefix = absl::StrCat("model.layers.", layer, ".");
+    builder.Attention(prefix);
+    if (config.sparse_layer[static_cast<size_t>(layer)]) {
+      builder.MoeFfn(prefix);
+    } else {
+      builder.DenseFfn(prefix);
+    }
+    builder.EndLayer();
+  }
+  builder.Logits("model.norm.weight", config.tied_embeddings ? "model.embed_tokens" : "lm_head");
+}
+
+}  // namespace mainarch::model

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+//
+// Builds a Program: finds weights in the checkpoint, cuts them into rank shards, appends ops. An
+// architecture (arch/*.cc) says what is computed in terms of the blocks below; how a block is sharded
+// (models.md §3) is known here and nowhere else.
+//
+// Errors are kept: the first one is returned by Finish, and everything after it is a no-op.
+#ifndef MAINARCH_MODEL_BUILDER_H_
+#define MAINARCH_MODEL_BUILDER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backend/program.h"
+#include "base/status.h"
+#include "file/checkpoint.h"
+#include "model/config.h"
+
+namespace mainarch::model {
+
+class Builder {
+ public:
+  Builder(const ModelConfig& config, std::shared_ptr<const file::Checkpoint> checkpoint,
+          int32_t ranks);
+
+  const ModelConfig& config() const { return config_; }
+
+  // x = embedding of the step's tokens.
+  void Embed(const std::string& table);
+  // x += attention(norm(x)); tensors under `prefix` ("model.layers.3."). Takes the next KV layer.
+  void Attention(const std::string& prefix);
+  // x += down(silu(gate(h)) * up(h)), h = norm(x).
+  void DenseFfn(const std::string& prefix);
+  // x += mixture of experts of h.
+  void MoeFfn(const std::string& prefix);
+  // Marks the end of a layer.
+  void EndLayer();
+  // Logits of norm(x); the head is `head`, or the embedding when tied.
+  void Logits(const std::string& norm, const std::string& head);
+
+  StatusOr<std::shared_ptr<const backend::Program>> Finish();
+
+ private:
+  using ColumnRange = std::pair<int64_t, int64_t>;
+  using Range = std::function<ColumnRange(int32_t rank)>;
+
+  backend::BufferId AddBuffer(const std::string& label, int64_t width, int32_t slots = 1,
+                              backend::BufferType type = backend::BufferType::kF32);
+  backend::WeightId AddWeight(backend::Weight weight);
+  // The matrix `name`, or an empty one after an error.
+  quant::Matrix Linear(const std::string& name, int64_t rows, int64_t cols);
+  backend::WeightId Vector(const std::string& name, int64_t size);
+  backend::WeightId Replicated(const std::string& name, int64_t rows, int64_t cols,
+                               backend::WeightLayout layout);
+  // Columns cut at `splits`; the product is a sum over ranks.
+  backend::WeightId ColumnShards(const std::string& label, std::vector<quant::Matrix> sources,
+                                 const std::vector<int64_t>& splits, int32_t groups);
+  // Gate and up, rows cut at `splits` (the columns of the down projection that follows).
+  backend::WeightId GateUpShards(const std::string& label, std::vector<quant::Matrix> sources,
+                                 const std::vector<int64_t>& splits, int32_t groups);
+  backend::WeightId QkvShards(const std::string& prefix);
+  // x += in * w: one op on one rank, a partial product and an all-reduce on more.
+  void AddProduct(backend::BufferId in, backend::WeightId w);
+  ColumnRange RankPart(const std::vector<int64_t>& splits, int32_t rank) const;
+  int64_t WidestPart(const std::vector<int64_t>& splits) const;
+  void Fail(Status status);
+  void CheckHeads();
+
+  const ModelConfig& config_;
+  std::shared_ptr<const file::Checkpoint> checkpoint_;
+  const int32_t ranks_;
+  Status status_;
+  std::shared_ptr<backend::Program> program_;
+  // Shared by all layers; -1 until first used.
+  backend::BufferId qkv_ = -1, attention_ = -1, act_ = -1, partial_ = -1;
+  backend::BufferId moe_h_ = -1, moe_ids_ = -1, moe_weights_ = -1, moe_act_ = -1;
+};
+
+}  // namespace mainarch::model
+
+#endif  // MAINARCH_MODEL_BUILDER_H_

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "model/model.h"
+
+#include "model/arch/arch.h"
+#include "model/builder.h"
+
+namespace mainarch::model {
+
+StatusOr<std::shared_ptr<const Model>> Model::Load(std::shared_ptr<backend::Backend> backend,
+                                                   const std::string& directory,
+                                                   const backend::LoadOptions& options) {
+  std::shared_ptr<Model> model(new Model());
+  model->backend_ = std::move(backend);
+  ASSIGN_OR_RETURN(model->checkpoint_, file::Checkpoint::Open(directory));
+  ASSIGN_OR_RETURN(model->config_, ParseConfig(model->checkpoint_->config_json(),
+                                               model->checkpoint_->generation_config_json(),
+                                               directory));
+  ASSIGN_OR_RETURN(const ArchFunction build, FindArch(model->config_.model_type));
+  Builder builder(model->config_, model->checkpoint_, model->backend_->ranks());
+  build(builder);
+  ASSIGN_OR_RETURN(auto program, builder.Finish());
+  ASSIGN_OR_RETURN(model->weights_, model->backend_->Load(std::move(program), options));
+  return std::shared_ptr<const Model>(std::move(model));
+}
+
+}  // namespace mainarch::model

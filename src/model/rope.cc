@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "model/rope.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mainarch::model {
+
+backend::Rope MakeRope(const RopeConfig& config) {
+  backend::Rope rope;
+  rope.rotary_dim = config.rotary_dim;
+  const double dims = config.rotary_dim;
+  for (int32_t i = 0; i < config.rotary_dim / 2; ++i) {
+    rope.inv_freq.push_back(std::pow(config.theta, -2.0 * i / dims));
+  }
+  if (!config.yarn) return rope;
+  rope.scale = config.attention_factor;
+  // The dimension at which a full turn takes 2 pi O / n positions.
+  auto dimension_of_turns = [&](double turns) {
+    const double kPi = 3.14159265358979323846;
+    return dims * std::log(static_cast<double>(config.original_max_position) / (turns * 2 * kPi)) /
+           (2 * std::log(config.theta));
+  };
+  double low = dimension_of_turns(config.beta_fast), high = dimension_of_turns(config.beta_slow);
+  if (config.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::clamp(low, 0.0, dims - 1);
+  high = std::clamp(high, 0.0, dims - 1);
+  if (low == high) high += 0.001;
+  for (size_t i = 0; i < rope.inv_freq.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    rope.inv_freq[i] = rope.inv_freq[i] / config.factor * ramp + rope.inv_freq[i] * (1 - ramp);
+  }
+  return rope;
+}
+
+}  // namespace mainarch::model

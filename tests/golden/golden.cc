@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "golden/golden.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "support/test.h"
+
+namespace mainarch::test {
+
+StatusOr<Golden> Golden::Open(const std::string& name) {
+  ASSIGN_OR_RETURN(auto file, file::SafetensorsFile::Open(
+                                  SourcePath("tests/golden/data/" + name + ".safetensors")));
+  return Golden(std::move(file));
+}
+
+const file::TensorView* Golden::Find(const std::string& tensor) const {
+  for (const file::TensorView& view : file_.tensors()) {
+    if (view.name == tensor) return &view;
+  }
+  return nullptr;
+}
+
+bool Golden::Has(const std::string& tensor) const { return Find(tensor) != nullptr; }
+
+std::vector<float> Golden::Floats(const std::string& tensor) const {
+  const file::TensorView* view = Find(tensor);
+  if (view == nullptr || view->dtype != DType::kF32) return {};
+  std::vector<float> out(view->bytes.size() / 4);
+  std::memcpy(out.data(), view->bytes.data(), view->bytes.size());
+  return out;
+}
+
+std::vector<int32_t> Golden::Ints(const std::string& tensor) const {
+  const file::TensorView* view = Find(tensor);
+  if (view == nullptr || view->dtype != DType::kI32) return {};
+  std::vector<int32_t> out(view->bytes.size() / 4);
+  std::memcpy(out.data(), view->bytes.data(), view->bytes.size());
+  return out;
+}
+
+std::vector<uint32_t> Golden::Tokens(const std::string& tensor) const {
+  const std::vector<int32_t> ids = Ints(tensor);
+  return std::vector<uint32_t>(ids.begin(), ids.end());
+}
+
+StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Model> model,
+                                                 backend::KvType kv, uint32_t max_rows) {
+  std::unique_ptr<Runner> runner(new Runner());
+  backend::ContextOptions options;
+  options.kv_type = kv;
+  options.max_rows = max_rows;
+  options.max_logit_rows = max_rows;
+  options.pages = static_cast<uint32_t>(model->config().max_position + 15) / 16;
+  ASSIGN_OR_RETURN(runner->context_, model->weights().CreateContext(options));
+  runner->model_ = std::move(model);
+  runner->pages_.resize(options.pages);
+  // Not the identity, so that a page table that is ignored shows.
+  std::iota(runner->pages_.rbegin(), runner->pages_.rend(), 0);
+  return runner;
+}
+
+Status Runner::Step(absl::Span<const uint32_t> tokens, bool all_logits, size_t end) {
+  std::vector<backend::StepRow> rows;
+  std::vector<uint32_t> logit_rows;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    rows.push_back({tokens[i], position_ + static_cast<uint32_t>(i), 0});
+    if (all_logits || i + 1 == tokens.size()) logit_rows.push_back(static_cast<uint32_t>(i));
+  }
+  const backend::StepSequence sequence = {pages_, 0};
+  backend::Step step;
+  step.rows = rows;
+  step.sequences = absl::MakeConstSpan(&sequence, 1);
+  step.logit_rows = logit_rows;
+  RETURN_IF_ERROR(context_->RunPrefix(step, end));
+  position_ += static_cast<uint32_t>(tokens.size());
+  return absl::OkStatus();
+}
+
+Status Runner::Extend(absl::Span<const uint32_t> tokens, bool all_logits) {
+  return Step(tokens, all_logits, model_->weights().program().ops.size());
+}
+
+Status Runner::ExtendPrefix(absl::Span<const uint32_t> tokens, size_t end) {
+  return Step(tokens, false, end);
+}
+
+std::vector<float> Runner::Logits(uint32_t row) const {
+  const absl::Span<float> logits = context_->Logits(row);
+  return std::vector<float>(logits.begin(), logits.end());
+}
+
+uint32_t ArgMax(absl::Span<const float> logits) {
+  size_t best = 0;
+  for (size_t i = 1; i < logits.size(); ++i) {
+    if (logits[i] > logits[best]) best = i;
+  }
+  return static_cast<uint32_t>(best);
+}
+
+}  // namespace mainarch::test

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+//
+// Reads tests/golden/data/*.safetensors, and runs Programs on hand-made steps.
+#ifndef MAINARCH_TESTS_GOLDEN_GOLDEN_H_
+#define MAINARCH_TESTS_GOLDEN_GOLDEN_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "file/safetensors.h"
+#include "model/model.h"
+
+namespace mainarch::test {
+
+class Golden {
+ public:
+  static StatusOr<Golden> Open(const std::string& name);  // "T1-bf16"
+
+  bool Has(const std::string& tensor) const;
+  // Empty when there is none.
+  std::vector<float> Floats(const std::string& tensor) const;
+  std::vector<int32_t> Ints(const std::string& tensor) const;
+  std::vector<uint32_t> Tokens(const std::string& tensor) const;
+
+ private:
+  explicit Golden(file::SafetensorsFile file) : file_(std::move(file)) {}
+  const file::TensorView* Find(const std::string& tensor) const;
+  file::SafetensorsFile file_;
+};
+
+// One sequence on a context, pages 0, 1, 2 … of the pool from `first_page` on.
+class Runner {
+ public:
+  static StatusOr<std::unique_ptr<Runner>> Create(std::shared_ptr<const model::Model> model,
+                                                  backend::KvType kv, uint32_t max_rows);
+
+  // Runs tokens at the next positions in one step, logits for every row (or only the last).
+  Status Extend(absl::Span<const uint32_t> tokens, bool all_logits);
+  // Runs only ops [0, end).
+  Status ExtendPrefix(absl::Span<const uint32_t> tokens, size_t end);
+  std::vector<float> Logits(uint32_t row) const;
+  void Truncate(uint32_t position) { position_ = position; }
+  uint32_t position() const { return position_; }
+  backend::Context& context() { return *context_; }
+
+ private:
+  Status Step(absl::Span<const uint32_t> tokens, bool all_logits, size_t end);
+
+  std::shared_ptr<const model::Model> model_;
+  std::unique_ptr<backend::Context> context_;
+  std::vector<uint32_t> pages_;
+  uint32_t position_ = 0;
+};
+
+// Greedy choice: the lowest id of the largest logits.
+uint32_t ArgMax(absl::Span<const float> logits);
+
+}  // namespace mainarch::test
+
+#endif  // MAINARCH_TESTS_GOLDEN_GOLDEN_H_

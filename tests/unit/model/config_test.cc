@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: MIT
+#include "model/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "support/checkpoint_files.h"
+#include "support/test.h"
+
+namespace mainarch::model {
+namespace {
+
+// key -> JSON text of its value
+using Json = std::map<std::string, std::string>;
+
+std::string Text(const Json& members) {
+  std::string text;
+  for (const auto& [key, value] : members) {
+    text += (text.empty() ? "{\"" : ",\"") + key + "\":" + value;
+  }
+  return text + "}";
+}
+
+// As published for the 8B.
+Json Dense() {
+  return {{"architectures", "[\"Qwen3ForCausalLM\"]"},
+          {"attention_bias", "false"},
+          {"attention_dropout", "0.0"},
+          {"bos_token_id", "151643"},
+          {"eos_token_id", "151645"},
+          {"head_dim", "128"},
+          {"hidden_act", "\"silu\""},
+          {"hidden_size", "4096"},
+          {"intermediate_size", "12288"},
+          {"max_position_embeddings", "40960"},
+          {"max_window_layers", "36"},
+          {"model_type", "\"qwen3\""},
+          {"num_attention_heads", "32"},
+          {"num_hidden_layers", "36"},
+          {"num_key_value_heads", "8"},
+          {"rms_norm_eps", "1e-06"},
+          {"rope_scaling", "null"},
+          {"rope_theta", "1000000"},
+          {"sliding_window", "null"},
+          {"tie_word_embeddings", "false"},
+          {"torch_dtype", "\"bfloat16\""},
+          {"use_cache", "true"},
+          {"use_sliding_window", "false"},
+          {"vocab_size", "151936"}};
+}
+
+Json Moe() {
+  Json json = Dense();
+  json["architectures"] = "[\"Qwen3MoeForCausalLM\"]";
+  json["model_type"] = "\"qwen3_moe\"";
+  json["num_hidden_layers"] = "6";
+  json["num_experts"] = "128";
+  json["num_experts_per_tok"] = "8";
+  json["moe_intermediate_size"] = "768";
+  json["norm_topk_prob"] = "true";
+  json["decoder_sparse_step"] = "1";
+  json["mlp_only_layers"] = "[]";
+  return json;
+}
+
+StatusOr<ModelConfig> Parse(const Json& json, const std::string& generation = "") {
+  return ParseConfig(Text(json), generation, "dir");
+}
+
+Json With(Json json, const std::string& key, const std::string& value) {
+  json[key] = value;
+  return json;
+}
+
+Json Without(Json json, const std::string& key) {
+  json.erase(key);
+  return json;
+}
+
+TEST(a_dense_config) {
+  const auto config = Parse(Dense());
+  CHECK_OK(config);
+  CHECK_EQ(config->model_type, "qwen3");
+  CHECK_EQ(config->hidden, 4096);
+  CHECK_EQ(config->layers, 36);
+  CHECK_EQ(config->heads, 32);
+  CHECK_EQ(config->kv_heads, 8);
+  CHECK_EQ(config->head_dim, 128);
+  CHECK_EQ(config->intermediate, 12288);
+  CHECK_EQ(config->vocab, 151936);
+  CHECK_EQ(config->rms_eps, 1e-6f);
+  CHECK_EQ(config->max_position, 40960);
+  CHECK(!config->tied_embeddings);
+  CHECK_EQ(config->rope.theta, 1e6);
+  CHECK_EQ(config->rope.rotary_dim, 128);
+  CHECK(!config->rope.yarn);
+  CHECK_EQ(config->experts, 0);
+  CHECK_EQ(config->sparse_layer.size(), 36u);
+  CHECK(std::count(config->sparse_layer.begin(), config->sparse_layer.end(), true) == 0);
+  CHECK(config->eos_ids == std::vector<uint32_t>{151645});
+  CHECK_EQ(config->temperature, 0.0f);
+  CHECK_EQ(config->repetition_penalty, 1.0f);
+}
+
+TEST(a_moe_config) {
+  auto config = Parse(Moe());
+  CHECK_OK(config);
+  CHECK_EQ(config->experts, 128);
+  CHECK_EQ(config->experts_per_token, 8);
+  CHECK_EQ(config->moe_intermediate, 768);
+  CHECK(config->norm_topk_prob);
+  CHECK(config->sparse_layer == std::vector<bool>(6, true));
+  config = Parse(With(With(Moe(), "decoder_sparse_step", "2"), "mlp_only_layers", "[3]"));
+  CHECK_OK(config);
+  CHECK(config->sparse_layer == (std::vector<bool>{false, true, false, false, false, true}));
+  config = Parse(Without(Moe(), "norm_topk_prob"));
+  CHECK_OK(config);
+  CHECK(!config->norm_topk_prob);  // the class default
+  // No dense layer needs no dense width; one does.
+  CHECK_OK(Parse(Without(Moe(), "intermediate_size")));
+  CHECK_REFUSED(Parse(Without(With(Moe(), "mlp_only_layers", "[0]"), "intermediate_size")),
+                Code::kBadModel, "dir/config.json", "intermediate_size", "missing");
+  config = Parse(With(Moe(), "num_experts", "0"));
+  CHECK_OK(config);
+  CHECK(config->sparse_layer == std::vector<bool>(6, false));
+  CHECK_OK(Parse(With(Without(Moe(), "num_experts"), "num_local_experts", "128")));
+}
+
+TEST(head_dim_falls_back_to_the_quotient) {
+  auto config = Parse(Without(Dense(), "head_dim"));
+  CHECK_OK(config);
+  CHECK_EQ(config->head_dim, 128);
+  CHECK_REFUSED(Parse(With(Without(Dense(), "head_dim"), "hidden_size", "4097")), Code::kBadModel,
+                "head_dim", "4097", "32");
+}
+
+TEST(tied_embeddings_nested_first) {
+  Json outer = {{"text_config", Text(Without(Dense(), "tie_word_embeddings"))},
+                {"tie_word_embeddings", "true"}};
+  auto config = Parse(outer);
+  CHECK_OK(config);
+  CHECK(config->tied_embeddings);
+  outer["text_config"] = Text(Dense());  // false
+  config = Parse(outer);
+  CHECK_OK(config);
+  CHECK(!config->tied_embeddings);
+  config = Parse(Without(Dense(), "tie_word_embeddings"));
+  CHECK_OK(config);
+  CHECK(!config->tied_embeddings);
+}
+
+TEST(rope_in_every_spelling) {
+  // transformers 5
+  auto config = Parse(With(Without(Dense(), "rope_theta"), "rope_parameters",
+                           R"({"rope_type":"default","rope_theta":5000000})"));
+  CHECK_OK(config);
+  CHECK_EQ(config->rope.theta, 5e6);
+  // rope_parameters wins over the flat key, which fills what it lacks
+  config = Parse(With(Dense(), "rope_parameters", R"({"rope_theta":7.5})"));
+  CHECK_OK(config);
+  CHECK_EQ(config->rope.theta, 7.5);
+  config = Parse(With(With(Dense(), "rope_parameters", R"({"rope_type":"default"})"),
+                      "partial_rotary_factor", "0.25"));
+  CHECK_OK(config);
+  CHECK_EQ(config->rope.theta, 1e6);
+  CHECK_EQ(config->rope.rotary_dim, 32);
+  config = Parse(Without(Without(Dense(), "rope_theta"), "rope_scaling"));
+  CHECK_OK(config);
+  CHECK_EQ(config->rope.theta, 1e4);
+}
+
+TEST(yarn_in_every_spelling) {
+  for (const char* type : {"rope_type", "type"}) {
+    const std::string scaling = "{\"" + std::string(type) +
+                                R"(":"yarn","factor":4,"original_max_position_embeddings":32768})";
+    const auto config = Parse(With(Dense(), "rope_scaling", scaling));
+    CHECK_OK(config);
+    CHECK(config->rope.yarn);
+    CHECK_EQ(config->rope.theta, 1e6);
+    CHECK_EQ(config->rope.factor, 4.0);
+    CHECK_EQ(config->rope.original_max_position, 32768);
+    CHECK_LT(std::fabs(config->rope.attention_factor - 1.1386294361119891), 1e-15);
+    CHECK_EQ(config->rope.beta_fast, 32.0);
+    CHECK_EQ(config->rope.beta_slow, 1.0);
+    CHECK(config->rope.truncate);
+    CHECK_EQ(config->max_position, 131072);
+  }
+  const auto config = Parse(With(
+      Dense(), "rope_parameters",
+      R"({"rope_type":"yarn","rope_theta":5e6,"factor":2.0,"attention_factor":1.5,"beta_fast":16,
+          "beta_slow":2,"truncate":false,"mrope_section":[11,11,10],"mrope_interleaved":true})"));
+  CHECK_OK(config);
+  CHECK_EQ(config->rope.attention_factor, 1.5);
+  CHECK_EQ(config->rope.original_max_position, 40960);  // absent: max_position_embeddings
+  CHECK_EQ(config->rope.beta_fast, 16.0);
+  CHECK_EQ(config->rope.beta_slow, 2.0);
+  CHECK(!config->rope.truncate);
+}
+
+TEST(bad_rope_is_refused) {
+  const struct {
+    const char* scaling;
+    Code code;
+    std::initializer_list<const char*> parts;
+  } cases[] = {
+      {R"({"rope_type":"llama3","factor":8})", Code::kUnsupported, {"rope_type", "\"llama3\""}},
+      {R"({"type":"dynamic","factor":8})", Code::kUnsupported, {"type", "\"dynamic\"", "yarn"}},
+      {R"({"rope_type":"yarn"})", Code::kBadModel, {"factor", "missing", "1024"}},
+      {R"({"rope_type":"yarn","factor":0.5})", Code::kBadModel, {"factor is 0.5", "1 and 1024"}},
+      {R"({"rope_type":"yarn","factor":"4"})", Code::kBadModel, {"factor is \"4\""}},
+      {R"({"rope_type":"yarn","factor":4,"mscale":1})", Code::kUnsupported, {"\"mscale\" is 1"}},
+      {R"({"rope_type":"yarn","factor":4,"attention_factor":0})",
+       Code::kBadModel,
+       {"attention_factor is 0", "more than 0"}},
+      {R"({"rope_type":"yarn","factor":4,"beta_fast":0.5})",
+       Code::kBadModel,
+       {"beta_fast is 0.5", "beta_slow 1"}},
+      {R"({"rope_type":"yarn","factor":4,"truncate":1})", Code::kBadModel, {"truncate is 1"}},
+      {R"({"rope_type":"yarn","factor":4,"original_max_position_embeddings":32768.0})",
+       Code::kBadModel,
+       {"original_max_position_embeddings is 32768.0", "integer"}},
+      {R"({"rope_theta":0.5})", Code::kBadModel, {"rope_theta is 0.5"}},
+      {R"({"full_attention":{"rope_type":"default"}})", Code::kUnsupported, {"full_attention"}},
+      {R"([])", Code::kBadModel, {"rope_scaling is an array"}},
+  };
+  for (const auto& one : cases) {
+    const auto result = Parse(With(Dense(), "rope_scaling", one.scaling));
+    CHECK_REFUSED(result, one.code, "dir/config.json", "rope_scaling");
+    for (const char* part : one.parts) CHECK_REFUSED(result, one.code, part);
+  }
+  CHECK_REFUSED(Parse(With(Dense(), "partial_rotary_factor", "0.01")), Code::kBadModel,
+                "partial_rotary_factor is 0.01", "128");
+  CHECK_REFUSED(Parse(With(Dense(), "partial_rotary_factor", "1.5")), Code::kBadModel,
+                "partial_rotary_factor is 1.5");
+}
+
+TEST(every_number_is_ranged) {
+  const struct {
+    const char* key;
+    const char* below;
+    const char* above;
+    const char* limit;
+  } cases[] = {
+      {"hidden_size", "0", "65537", "65536"},
+      {"num_hidden_layers", "0", "1025", "1024"},
+      {"num_attention_heads", "-1", "1025", "1024"},
+      {"num_key_value_heads", "0", "1025", "1024"},
+      {"head_dim", "1", "1025", "1024"},
+      {"intermediate_size", "0", "1048577", "1048576"},
+      {"moe_intermediate_size", "0", "1048577", "1048576"},
+      {"vocab_size", "0", "16777217", "16777216"},
+      {"max_position_embeddings", "0", "268435457", "268435456"},
+      {"num_experts", "-1", "4097", "4096"},
+      {"num_experts_per_tok", "0", "129", "128"},
+      {"decoder_sparse_step", "0", "1025", "1024"},
+      {"eos_token_id", "-1", "151936", "151935"},
+  };
+  for (const auto& one : cases) {
+    for (const char* value :
+         {one.below, one.above, "9223372036854775808", "-9223372036854775808"}) {
+      const std::string is = std::string(" is ") + value;
+      CHECK_REFUSED(Parse(With(Moe(), one.key, value)), Code::kBadModel, "dir/config.json", one.key,
+                    is.c_str(), one.limit);
+    }
+    for (const char* value : {"1.0", "\"1\"", "true", "[[]]", "{}"}) {
+      CHECK_REFUSED(Parse(With(Moe(), one.key, value)), Code::kBadModel, "dir/config.json",
+                    one.key);
+    }
+    CHECK_REFUSED(Parse(With(Moe(), one.key, "1.0")), Code::kBadModel, " is 1.0, not an integer");
+    CHECK_REFUSED(Parse(With(Moe(), one.key, "NaN")), Code::kBadModel, "dir/config.json");
+    CHECK_REFUSED(Parse(With(Moe(), one.key, "1e400")), Code::kBadModel, "dir/config.json");
+    CHECK_REFUSED(Parse(With(Moe(), one.key, "99999999999999999999999")), Code::kBadModel,
+                  "dir/config.json");
+  }
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
+                          "num_key_value_heads", "vocab_size", "max_position_embeddings",
+                          "num_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
+    CHECK_REFUSED(Parse(Without(Moe(), key)), Code::kBadModel, "dir/config.json", key, "missing");
+    CHECK_REFUSED(Parse(With(Moe(), key, "null")), Code::kBadModel, key, "missing");
+  }
+}
+
+TEST(fractions_are_ranged) {
+  for (const char* value : {"0", "-1e-6", "0.2", "\"1e-6\"", "1e-60"}) {
+    CHECK_REFUSED(Parse(With(Dense(), "rms_norm_eps", value)), Code::kBadModel, "dir/config.json",
+                  "rms_norm_eps is");
+  }
+  for (const char* value : {"0", "1e13", "-5"}) {
+    CHECK_REFUSED(Parse(With(Dense(), "rope_theta", value)), Code::kBadModel, "rope_theta is",
+                  "limits are 1 and");
+  }
+}
+
+TEST(heads_must_divide) {
+  CHECK_REFUSED(Parse(With(Dense(), "num_key_value_heads", "7")), Code::kBadModel,
+                "num_key_value_heads is 7", "32");
+  CHECK_REFUSED(Parse(With(Dense(), "head_dim", "127")), Code::kBadModel, "head_dim is 127",
+                "even");
+}
+
+TEST(other_architectures_are_refused_by_name) {
+  CHECK_REFUSED(Parse(With(Dense(), "model_type", "\"llama\"")), Code::kUnsupported,
+                "dir/config.json", "model_type", "\"llama\"", "qwen3_moe");
+  CHECK_REFUSED(Parse(Without(Dense(), "model_type")), Code::kBadModel, "model_type", "missing");
+  CHECK_REFUSED(Parse(With(Dense(), "architectures", "[\"Qwen3ForSequenceClassification\"]")),
+                Code::kUnsupported, "architectures[0]", "Qwen3ForSequenceClassification",
+                "Qwen3ForCausalLM");
+  CHECK_REFUSED(Parse(With(Dense(), "architectures", "[\"Qwen3MoeForCausalLM\"]")),
+                Code::kUnsupported, "architectures[0]");
+  CHECK_REFUSED(Parse(With(Dense(), "architectures", "[7]")), Code::kUnsupported,
+                "architectures[0] is 7");
+  CHECK_OK(Parse(Without(Dense(), "architectures")));
+  // A vision-language wrapper: the outer type, and the nested one, by name.
+  const Json wrapper = {{"architectures", "[\"Qwen3_5ForConditionalGeneration\"]"},
+                        {"model_type", "\"qwen3_5\""},
+                        {"text_config", Text(With(Dense(), "model_type", "\"qwen3_5_text\""))}};
+  CHECK_REFUSED(Parse(wrapper), Code::kUnsupported, "model_type", "\"qwen3_5\"");
+  CHECK_REFUSED(Parse(Without(wrapper, "model_type")), Code::kUnsupported, "text_config.model_type",
+                "\"qwen3_5_text\"");
+  const Json good = {{"text_config", Text(Dense())}};
+  CHECK_OK(Parse(good));
+  CHECK_REFUSED(Parse({{"text_config", Text(With(Dense(), "hidden_size", "0"))}}), Code::kBadModel,
+                "text_config.hidden_size is 0");
+  CHECK_REFUSED(Parse({{"text_config", "3"}}), Code::kBadModel, "text_config is 3");
+}
+
+TEST(other_features_are_refused_by_name) {
+  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window", "attn_output_gate"}) {
+    CHECK_REFUSED(Parse(With(Dense(), key, "true")), Code::kUnsupported, "dir/config.json", key,
+                  "true");
+    CHECK_REFUSED(Parse(With(Dense(), key, "0")), Code::kBadModel, key, "is 0");
+  }
+  CHECK_REFUSED(Parse(With(Dense(), "hidden_act", "\"gelu\"")), Code::kUnsupported, "hidden_act",
+                "\"gelu\"", "silu");
+  CHECK_REFUSED(Parse(With(Dense(), "quantization_config", R"({"quant_method":"awq"})")),
+                Code::kUnsupported, "quantization_config.quant_method", "\"awq\"");
+  for (const char* method : {"fp8", "quark", "compressed-tensors", "modelopt"}) {
+    CHECK_OK(Parse(With(Dense(), "quantization_config",
+                        R"({"quant_method":")" + std::string(method) + R"("})")));
+  }
+  CHECK_REFUSED(Parse(With(Dense(), "num_experts", "8")), Code::kBadModel, "num_experts is 8",
+                "qwen3");
+}
+
+TEST(layer_types_must_all_be_full_attention) {
+  const auto types = [](const std::string& last, int count) {
+    std::string text = "[";
+    for (int i = 0; i + 1 < count; ++i) text += "\"full_attention\",";
+    return text + "\"" + last + "\"]";
+  };
+  CHECK_OK(Parse(With(Dense(), "layer_types", types("full_attention", 36))));
+  CHECK_REFUSED(Parse(With(Dense(), "layer_types", types("sliding_attention", 36))),
+                Code::kUnsupported, "layer_types[35]", "\"sliding_attention\"");
+  CHECK_REFUSED(Parse(With(Dense(), "layer_types", types("full_attention", 35))), Code::kBadModel,
+                "layer_types", "35", "36");
+}
+
+TEST(mlp_only_layers_are_ranged) {
+  CHECK_REFUSED(Parse(With(Moe(), "mlp_only_layers", "[1,6]")), Code::kBadModel,
+                "mlp_only_layers[1] is 6", "0 and 5");
+  CHECK_REFUSED(Parse(With(Moe(), "mlp_only_layers", "3")), Code::kBadModel,
+                "mlp_only_layers is 3");
+}
+
+TEST(eos_is_the_union_of_both_files) {
+  auto config = Parse(Dense(), R"({"eos_token_id":[151645,151643]})");
+  CHECK_OK(config);
+  CHECK(config->eos_ids == (std::vector<uint32_t>{151643, 151645}));
+  config = Parse(Without(Dense(), "eos_token_id"), R"({"eos_token_id":7})");
+  CHECK_OK(config);
+  CHECK(config->eos_ids == std::vector<uint32_t>{7});
+  config = Parse(With(Dense(), "eos_token_id", "null"));
+  CHECK_OK(config);
+  CHECK(config->eos_ids.empty());
+  CHECK_REFUSED(Parse(Dense(), R"({"eos_token_id":[1,151936]})"), Code::kBadModel,
+                "dir/generation_config.json", "eos_token_id[1] is 151936", "151935");
+  std::string many = "[0";
+  for (int i = 0; i < 64; ++i) many += ",0";
+  CHECK_REFUSED(Parse(With(Dense(), "eos_token_id", many + "]")), Code::kBadModel, "limit of 64");
+}
+
+TEST(generation_defaults) {
+  auto config = Parse(Dense(),
+                      R"({"do_sample":true,"temperature":0.6,"top_k":20,"top_p":0.95,"min_p":0.01,
+                          "repetition_penalty":1.05,"pad_token_id":151643})");
+  CHECK_OK(config);
+  CHECK_EQ(config->temperature, 0.6f);
+  CHECK_EQ(config->top_k, 20u);
+  CHECK_EQ(config->top_p, 0.95f);
+  CHECK_EQ(config->min_p, 0.01f);
+  CHECK_EQ(config->repetition_penalty, 1.05f);
+  config = Parse(Dense(), R"({"do_sample":false,"temperature":0.6})");
+  CHECK_OK(config);
+  CHECK_EQ(config->temperature, 0.0f);
+  config = Parse(Dense(), R"({"do_sample":true})");
+  CHECK_OK(config);
+  CHECK_EQ(config->temperature, 1.0f);
+  config = Parse(Dense(), "{}");
+  CHECK_OK(config);
+  CHECK_EQ(config->temperature, 0.0f);
+  for (const char* bad : {R"({"temperature":-1})", R"({"temperature":"hot"})", R"({"top_p":1.1})",
+                          R"({"top_p":0})", R"({"top_k":-1})", R"({"top_k":2.0})", R"({"min_p":2})",
+                          R"({"repetition_penalty":0})", R"({"do_sample":1})"}) {
+    CHECK_REFUSED(Parse(Dense(), bad), Code::kBadModel, "dir/generation_config.json");
+  }
+}
+
+TEST(bad_json_names_its_file) {
+  CHECK_REFUSED(ParseConfig("", "", "dir"), Code::kBadModel, "dir/config.json", "empty");
+  CHECK_REFUSED(ParseConfig("[]", "", "dir"), Code::kBadModel, "dir/config.json", "an array");
+  CHECK_REFUSED(Parse(Dense(), "[]"), Code::kBadModel, "dir/generation_config.json", "an array");
+  CHECK_REFUSED(ParseConfig(R"({"hidden_size":1,"hidden_size":2})", "", "dir"), Code::kBadModel,
+                "hidden_size", "twice");
+  CHECK_REFUSED(ParseConfig(R"({"quantization_config":{"a":1,"a":1}})", "", "dir"), Code::kBadModel,
+                "\"a\"", "quantization_config");
+}
+
+}  // namespace
+}  // namespace mainarch::model
