@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+#include "sim/profile.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace mainarch::sim {
+namespace {
+
+constexpr GpuProfile Mi300x() {
+  GpuProfile p = {};
+  p.isa = "gfx942";
+  p.marketing_name = "AMD Instinct MI300X";
+  p.facts = {.gfx_target_version = 90402, .num_xcc = 8, .cus_per_xcc = 38, .simds_per_cu = 4,
+             .waves_per_simd = 8, .lds_bytes = 64 << 10, .lds_granule = 512,
+             .scratch_slots_per_cu = 32, .system_memory_nc = false};
+  p.device_id = 0x74a1;
+  p.simd_count = 1216;
+  p.array_count = 32;
+  p.cu_per_array = 10;
+  p.num_sdma = 2;
+  p.num_sdma_xgmi = 14;
+  p.sdma_queues_per_engine = 8;
+  p.num_cp_queues = 24;
+  p.num_gws = 64;
+  p.clock_mhz = 2100;
+  p.memory_mhz = 1300;
+  p.memory_width = 8192;
+  p.vram_bytes = 206141652992;
+  p.mec_fw = 177;
+  p.sdma_fw = 24;
+  p.capability = 0xac77a280;
+  p.debug_prop = 1511;
+  p.l2_kb = 4096;
+  p.l3_kb = 262144;
+  p.cus_per_shared_l1 = 2;
+  p.shared_l1_count = 160;
+  return p;
+}
+
+constexpr GpuProfile Mi355x() {
+  GpuProfile p = Mi300x();
+  p.isa = "gfx950";
+  p.marketing_name = "AMD Instinct MI355X";
+  p.facts.gfx_target_version = 90500;
+  p.facts.cus_per_xcc = 32;
+  p.facts.lds_bytes = 160 << 10;
+  p.facts.lds_granule = 1280;
+  p.facts.system_memory_nc = true;
+  p.device_id = 0x75a3;
+  p.simd_count = 1024;
+  p.cu_per_array = 9;
+  p.clock_mhz = 2400;
+  p.memory_mhz = 1900;
+  p.vram_bytes = 309220868096;
+  p.mec_fw = 41;
+  p.sdma_fw = 12;
+  p.capability = 0xac37a280;
+  p.debug_prop = 1494;
+  p.shared_l1_count = 144;
+  return p;
+}
+
+// One die of MI210, for clients that know nothing newer than gfx90a. Not a capture: public product
+// numbers, for enumeration only.
+constexpr GpuProfile Mi210() {
+  GpuProfile p = Mi300x();
+  p.isa = "gfx90a";
+  p.marketing_name = "AMD Instinct MI210";
+  p.facts.gfx_target_version = 90010;
+  p.facts.num_xcc = 1;
+  p.facts.cus_per_xcc = 104;
+  p.device_id = 0x740f;
+  p.simd_count = 416;
+  p.array_count = 8;
+  p.cu_per_array = 14;
+  p.num_sdma_xgmi = 3;
+  p.clock_mhz = 1700;
+  p.memory_mhz = 1600;
+  p.memory_width = 4096;
+  p.vram_bytes = 68702699520;
+  p.mec_fw = 71;
+  p.sdma_fw = 8;
+  p.capability = 0x2437a280;
+  p.l2_kb = 8192;
+  p.l3_kb = 0;
+  p.shared_l1_count = 56;
+  return p;
+}
+
+constexpr std::array<GpuProfile, 3> kProfiles = {Mi210(), Mi300x(), Mi355x()};
+
+constexpr uint64_t AlignUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
+
+Status ApplySetting(absl::string_view text, NodeConfig* config) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits('=', 1));
+  uint64_t value = 0;
+  if (!absl::SimpleAtoi(parts.second, &value)) {
+    return Error(Code::kInvalidArgument, "node setting '", text, "' is not name=number");
+  }
+  if (parts.first == "seed") {
+    config->seed = value;
+  } else if (parts.first == "minor" && value <= 64) {
+    config->kfd_minor = static_cast<uint32_t>(value);
+  } else if (parts.first == "threads" && value <= 64) {
+    config->threads = static_cast<uint32_t>(value);
+  } else if (parts.first == "hide" && value < config->gpus) {
+    config->hidden_gpu = static_cast<int32_t>(value);
+  } else if (parts.first == "unknown" && value <= 1) {
+    config->sysfs_unknown_lines = value != 0;
+  } else if (parts.first == "cwsr" && value <= 1) {
+    config->sysfs_save_area = value != 0;
+  } else {
+    return Error(Code::kInvalidArgument, "node setting '", text,
+                 "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), hide "
+                 "(a GPU's index), unknown (0, 1), cwsr (0, 1)");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const GpuProfile* FindProfile(absl::string_view isa) {
+  for (const GpuProfile& profile : kProfiles) {
+    if (profile.isa == isa) return &profile;
+  }
+  return nullptr;
+}
+
+std::string ProfileNames() {
+  return absl::StrJoin(kProfiles, " ", [](std::string* out, const GpuProfile& profile) {
+    out->append(profile.isa.data(), profile.isa.size());
+  });
+}
+
+SaveAreaSizes SaveAreaOf(const GpuProfile& profile) {
+  // amdkfd/kfd_queue.c kfd_queue_ctx_save_restore_size: 40 waves a CU, capped by 512 a SE; a CU's
+  // VGPRs, SGPRs, LDS and hardware registers.
+  const uint32_t xcc = profile.facts.num_xcc;
+  const uint32_t cus = profile.simd_count / profile.facts.simds_per_cu / xcc;
+  const uint32_t waves = std::min(cus * 40, profile.array_count / xcc * 512);
+  const uint32_t lds = profile.facts.gfx_target_version == 90500 ? profile.facts.lds_bytes : 0x10000;
+  const uint32_t vgprs = profile.facts.gfx_target_version >= 90008 ? 0x80000 : 0x40000;
+  const uint32_t per_cu = vgprs + 0x4000 + lds + 0x1000;
+  SaveAreaSizes sizes = {};
+  sizes.ctl_stack_bytes = static_cast<uint32_t>(AlignUp(40 + 8 * waves + 8, 4096));
+  sizes.cwsr_bytes =
+      static_cast<uint32_t>(AlignUp(uint64_t{cus} * per_cu, 4096)) + sizes.ctl_stack_bytes;
+  sizes.debug_bytes = static_cast<uint32_t>(AlignUp(32 * waves, 64));
+  sizes.total_bytes = AlignUp(uint64_t{sizes.cwsr_bytes + sizes.debug_bytes} * xcc, 4096);
+  return sizes;
+}
+
+StatusOr<NodeConfig> ParseNode(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
+  absl::string_view isa = parts[0];
+  NodeConfig config;
+  const size_t times = isa.rfind('x');
+  if (times != absl::string_view::npos && times > 3) {
+    uint64_t count = 0;
+    if (!absl::SimpleAtoi(isa.substr(times + 1), &count) || count < 1 || count > 16) {
+      return Error(Code::kInvalidArgument, "node '", text,
+                   "': the number behind x must be 1 to 16 GPUs");
+    }
+    config.gpus = static_cast<uint32_t>(count);
+    isa = isa.substr(0, times);
+  }
+  config.profile = FindProfile(isa);
+  if (config.profile == nullptr) {
+    return Error(Code::kInvalidArgument, "node '", text, "': no virtual chip '", isa,
+                 "'; known: ", ProfileNames());
+  }
+  for (size_t i = 1; i < parts.size(); ++i) RETURN_IF_ERROR(ApplySetting(parts[i], &config));
+  return config;
+}
+
+}  // namespace mainarch::sim

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+//
+// What the virtual node is made of: how many GPUs of which chip, with the numbers the driver prints
+// for it, and every choice a test may fix. Plain data; nothing here runs.
+#ifndef MAINARCH_SIM_PROFILE_H_
+#define MAINARCH_SIM_PROFILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "base/status.h"
+#include "sim/executor.h"
+
+namespace mainarch::sim {
+
+// One GPU in SPX/NPS1 as its topology node describes it. Values captured, derived or guessed are
+// marked so in the reference (topology properties in print order).
+struct GpuProfile {
+  absl::string_view isa;
+  absl::string_view marketing_name;
+  GpuFacts facts;
+  uint32_t device_id;
+  uint32_t simd_count;
+  uint32_t array_count;       // times XCCs
+  uint32_t cu_per_array;      // physical slots, not active CUs
+  uint32_t num_sdma;          // PCIe-optimised engines
+  uint32_t num_sdma_xgmi;
+  uint32_t sdma_queues_per_engine;
+  uint32_t num_cp_queues;
+  uint32_t num_gws;
+  uint32_t clock_mhz;
+  uint32_t memory_mhz;
+  uint32_t memory_width;
+  uint64_t vram_bytes;
+  uint32_t mec_fw;
+  uint32_t sdma_fw;
+  uint32_t capability;
+  uint32_t debug_prop;
+  uint32_t l2_kb;             // of one XCC
+  uint32_t l3_kb;             // of the socket; 0: none
+  uint32_t cus_per_shared_l1; // CUs that share one instruction and one scalar cache
+  uint32_t shared_l1_count;   // of each kind
+};
+
+// nullptr for an ISA that no profile describes.
+const GpuProfile* FindProfile(absl::string_view isa);
+// "gfx90a gfx942 gfx950", for messages.
+std::string ProfileNames();
+
+// Sizes a queue's context save area must have (reference: node sizes).
+struct SaveAreaSizes {
+  uint32_t ctl_stack_bytes;    // of one XCC
+  uint32_t cwsr_bytes;         // of one XCC, control stack included
+  uint32_t debug_bytes;        // of one XCC
+  uint64_t total_bytes;        // of the buffer: all XCCs, page aligned
+};
+SaveAreaSizes SaveAreaOf(const GpuProfile& profile);
+
+struct NodeConfig {
+  const GpuProfile* profile = nullptr;
+  uint32_t gpus = 1;
+  uint64_t seed = 1;        // of every choice the machine makes
+  uint32_t kfd_minor = 17;  // KFD 1.17 is Linux 6.12
+  // Threads that play the GPUs; 0: as many as there are GPUs, at most the host's processors.
+  uint32_t threads = 0;
+
+  // sysfs prints cwsr_size and ctl_stack_size (recent kernels) or does not.
+  bool sysfs_save_area = true;
+  // Properties no client knows are added to every node: readers must skip them.
+  bool sysfs_unknown_lines = false;
+  // Index of a GPU whose sysfs files answer EPERM, as under a device cgroup; -1: none.
+  int32_t hidden_gpu = -1;
+
+  // What hardware leaves open, and what we make of it.
+  enum class Invalidate : uint8_t { kAlways, kNever, kRandom };
+  Invalidate invalidate_slots = Invalidate::kAlways;  // does the CP rewrite a consumed header?
+  bool early_fetch = true;     // the CP may read a published slot before its doorbell
+  bool reorder = true;         // engines, queues and overlapping packets progress in random order
+  bool lag_read_pointers = true;
+  bool poison = true;          // freed memory and save areas are filled with kPoison
+};
+
+inline constexpr uint8_t kPoison = 0xa5;
+
+// "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,
+// threads=1". An error names the part it does not know.
+StatusOr<NodeConfig> ParseNode(absl::string_view text);
+
+}  // namespace mainarch::sim
+
+#endif  // MAINARCH_SIM_PROFILE_H_
