@@ -121,8 +121,9 @@ static_assert(sizeof(SoftmaxArgs) == 32);
 
 // ---- matrices: out[m, o] = sum over k of x[m, k] * w[o, k] ----
 
-struct Bf16MatrixArgs {
-  Address<const uint16_t> x;  // bf16 [rows, k]
+template <class X>
+struct Bf16MatrixArgsOf {
+  Address<const X> x;         // [rows, k], bf16 or fp32
   Address<const uint16_t> w;  // bf16 [outputs, k]
   Address<float> out;         // [rows, outputs]
   uint32_t rows = 0;
@@ -130,11 +131,13 @@ struct Bf16MatrixArgs {
   uint32_t k = 0;        // a multiple of 8 (VALU) or 128 (MFMA)
   uint32_t reserved = 0;
 };
-static_assert(sizeof(Bf16MatrixArgs) == 40);
+using Bf16MatrixArgs = Bf16MatrixArgsOf<uint16_t>;
+static_assert(sizeof(Bf16MatrixArgsOf<float>) == 40);
 
 // Weights in MXFP4: two codes a byte, the lower nibble first; one E8M0 scale for 32 codes along k.
-struct Mxfp4MatrixArgs {
-  Address<const uint16_t> x;      // bf16 [rows, k]
+template <class X>
+struct Mxfp4MatrixArgsOf {
+  Address<const X> x;             // [rows, k], bf16 or fp32
   Address<const uint8_t> codes;   // [outputs, k / 2]
   Address<const uint8_t> scales;  // [outputs, k / 32]
   Address<float> out;             // [rows, outputs]
@@ -143,7 +146,8 @@ struct Mxfp4MatrixArgs {
   uint32_t k = 0;        // a multiple of 32 (VALU) or 512 (MFMA)
   uint32_t reserved = 0;
 };
-static_assert(sizeof(Mxfp4MatrixArgs) == 48);
+using Mxfp4MatrixArgs = Mxfp4MatrixArgsOf<uint16_t>;
+static_assert(sizeof(Mxfp4MatrixArgsOf<float>) == 48);
 
 // Both sides in MXFP4 through the scaled MFMA (gfx950).
 struct Mxfp4ScaledMatrixArgs {

@@ -9,6 +9,7 @@
 #ifndef MAINARCH_KERNELS_OPS_MATRIX_H_
 #define MAINARCH_KERNELS_OPS_MATRIX_H_
 
+#include "kernels/common/eight.h"
 #include "kernels/common/math.h"
 #include "kernels/quant/e8m0.h"
 #include "kernels/quant/mxfp4.h"
@@ -156,59 +157,82 @@ struct MfmaTiles {
   }
 };
 
+// acc += w * x over 32 of k. fp32 activations are split into two bf16, the value and what its
+// rounding left, and multiplied twice: good to 2^-17 of each element.
+DEVICE f32x4 MultiplyAdd(u32x4 w, const RawEight<uint16_t>& x, f32x4 acc) {
+  return isa::Mfma16x16x32Bf16(w, x.words[0], acc);
+}
+DEVICE f32x4 MultiplyAdd(u32x4 w, const RawEight<float>& x, f32x4 acc) {
+  Eight rest = Unpack(x);
+  const RawEight<uint16_t> high = Pack<uint16_t>(rest);
+  const Eight rounded = Unpack(high);
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 8; ++i) rest.at[i] -= rounded.at[i];
+  return MultiplyAdd(w, Pack<uint16_t>(rest), MultiplyAdd(w, high, acc));
+}
+
 // k is a multiple of 128: 32 elements of k a step and wave.
+template <class X>
 struct Bf16Quarter {
-  using Args = Bf16MatrixArgs;
+  using Args = Bf16MatrixArgsOf<X>;
   template <class Place>
   DEVICE static f32x4 Sum(const Args& args, Place place, uint32_t wave) {
     const uint32_t words = args.k / 8, quarter = words / kWaves;
-    const uint64_t w = uint64_t{place.output} * words + wave * quarter + place.part;
-    const uint64_t x = uint64_t{place.row} * words + wave * quarter + place.part;
+    const uint64_t w_at = uint64_t{place.output} * words + wave * quarter + place.part;
+    const uint64_t x_at = uint64_t{place.row} * words + wave * quarter + place.part;
+    const Global<const uint16_t> w = At(args.w);
+    const Global<const X> x = At(args.x);
     f32x4 acc = {0, 0, 0, 0};
     uint32_t i = 0;
     for (; i + 16 <= quarter; i += 16) {  // by hand: loops with MFMA are not unrolled
-      const u32x4 w0 = Stream16(At(args.w), w + i), w1 = Stream16(At(args.w), w + i + 4);
-      const u32x4 w2 = Stream16(At(args.w), w + i + 8), w3 = Stream16(At(args.w), w + i + 12);
-      const u32x4 x0 = Load16(At(args.x), x + i), x1 = Load16(At(args.x), x + i + 4);
-      const u32x4 x2 = Load16(At(args.x), x + i + 8), x3 = Load16(At(args.x), x + i + 12);
-      acc = isa::Mfma16x16x32Bf16(w0, x0, acc);
-      acc = isa::Mfma16x16x32Bf16(w1, x1, acc);
-      acc = isa::Mfma16x16x32Bf16(w2, x2, acc);
-      acc = isa::Mfma16x16x32Bf16(w3, x3, acc);
+      const u32x4 w0 = Stream16(w, w_at + i), w1 = Stream16(w, w_at + i + 4);
+      const u32x4 w2 = Stream16(w, w_at + i + 8), w3 = Stream16(w, w_at + i + 12);
+      const RawEight<X> x0 = LoadRaw(x, x_at + i), x1 = LoadRaw(x, x_at + i + 4);
+      const RawEight<X> x2 = LoadRaw(x, x_at + i + 8), x3 = LoadRaw(x, x_at + i + 12);
+      acc = MultiplyAdd(w0, x0, acc);
+      acc = MultiplyAdd(w1, x1, acc);
+      acc = MultiplyAdd(w2, x2, acc);
+      acc = MultiplyAdd(w3, x3, acc);
     }
     for (; i < quarter; i += 4) {
-      acc = isa::Mfma16x16x32Bf16(Stream16(At(args.w), w + i), Load16(At(args.x), x + i), acc);
+      acc = MultiplyAdd(Stream16(w, w_at + i), LoadRaw(x, x_at + i), acc);
     }
     return acc;
   }
 };
-using Bf16Mfma = MfmaTiles<Bf16Quarter>;
+template <class X>
+using Bf16MfmaOf = MfmaTiles<Bf16Quarter<X>>;
+using Bf16Mfma = Bf16MfmaOf<uint16_t>;
 
 // Codes widened to bf16 with their scale. k is a multiple of 512: 128 elements of k a step and
 // wave, of which a lane holds one block of 32.
+template <class X>
 struct Mxfp4Quarter {
-  using Args = Mxfp4MatrixArgs;
+  using Args = Mxfp4MatrixArgsOf<X>;
   template <class Place>
   DEVICE static f32x4 Sum(const Args& args, Place place, uint32_t wave) {
     const uint32_t blocks = args.k / 32, quarter = blocks / kWaves;
-    const uint64_t w = uint64_t{place.output} * blocks + wave * quarter + place.part;
-    const uint64_t x = (uint64_t{place.row} * blocks + wave * quarter + place.part) * 4;
+    const uint64_t w_at = uint64_t{place.output} * blocks + wave * quarter + place.part;
+    const uint64_t x_at = (uint64_t{place.row} * blocks + wave * quarter + place.part) * 4;
+    const Global<const X> x = At(args.x);
     f32x4 acc = {0, 0, 0, 0};
     for (uint32_t i = 0; i < quarter; i += 4) {
-      const u32x4 codes = Stream16(At(args.codes), w + i);
-      const float scale = quant::FloatFromE8m0(At(args.scales)[w + i]);
-      const u32x4 x0 = Load16(At(args.x), x + i * 4), x1 = Load16(At(args.x), x + i * 4 + 1);
-      const u32x4 x2 = Load16(At(args.x), x + i * 4 + 2), x3 = Load16(At(args.x), x + i * 4 + 3);
+      const u32x4 codes = Stream16(At(args.codes), w_at + i);
+      const float scale = quant::FloatFromE8m0(At(args.scales)[w_at + i]);
+      const RawEight<X> x0 = LoadRaw(x, x_at + i * 4), x1 = LoadRaw(x, x_at + i * 4 + 1);
+      const RawEight<X> x2 = LoadRaw(x, x_at + i * 4 + 2), x3 = LoadRaw(x, x_at + i * 4 + 3);
       const uint32_t c0 = codes[0], c1 = codes[1], c2 = codes[2], c3 = codes[3];
-      acc = isa::Mfma16x16x32Bf16(isa::Fp4ToBf16(c0, scale), x0, acc);
-      acc = isa::Mfma16x16x32Bf16(isa::Fp4ToBf16(c1, scale), x1, acc);
-      acc = isa::Mfma16x16x32Bf16(isa::Fp4ToBf16(c2, scale), x2, acc);
-      acc = isa::Mfma16x16x32Bf16(isa::Fp4ToBf16(c3, scale), x3, acc);
+      acc = MultiplyAdd(isa::Fp4ToBf16(c0, scale), x0, acc);
+      acc = MultiplyAdd(isa::Fp4ToBf16(c1, scale), x1, acc);
+      acc = MultiplyAdd(isa::Fp4ToBf16(c2, scale), x2, acc);
+      acc = MultiplyAdd(isa::Fp4ToBf16(c3, scale), x3, acc);
     }
     return acc;
   }
 };
-using Mxfp4Mfma = MfmaTiles<Mxfp4Quarter>;
+template <class X>
+using Mxfp4MfmaOf = MfmaTiles<Mxfp4Quarter<X>>;
+using Mxfp4Mfma = Mxfp4MfmaOf<uint16_t>;
 
 // One thread a block.
 struct QuantizeMxfp4 {

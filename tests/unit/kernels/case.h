@@ -136,6 +136,22 @@ class Random {
 };
 std::vector<double> FromBf16(const std::vector<uint16_t>& values);
 
+// A buffer of activations in either element type, and its values.
+struct Activations {
+  Bytes bytes;
+  std::vector<double> values;
+};
+template <class T>
+Activations RandomActivations(Random& random, size_t count, double scale = 1) {
+  if constexpr (sizeof(T) == 2) {
+    const std::vector<uint16_t> raw = random.Bf16(count, scale);
+    return {ToBytes(raw), FromBf16(raw)};
+  } else {
+    const std::vector<float> raw = random.Floats(count, scale);
+    return {ToBytes(raw), {raw.begin(), raw.end()}};
+  }
+}
+
 // Every case, by the op family.
 std::vector<Case> MemoryCases();
 std::vector<Case> RowCases();

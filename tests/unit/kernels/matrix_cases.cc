@@ -48,7 +48,9 @@ struct Products {
 // fp32 sums of at most k / 4 terms in a row, each step losing one part in 2^23 of the magnitude
 // (the matrix units truncate): k / 4 * 2^-23 of the sum of magnitudes.
 constexpr char kDotBound[] = "k/4 * 2^-23 of the sum of |x * w|: fp32 accumulation in any order";
-Products Multiply(const std::vector<double>& x, const std::vector<double>& w, const Shape& s) {
+// `split`: what the activations lose when they are split into two bf16, relative.
+Products Multiply(const std::vector<double>& x, const std::vector<double>& w, const Shape& s,
+                  double split = 0) {
   Products out;
   for (uint32_t row = 0; row < s.rows; ++row) {
     for (uint32_t output = 0; output < s.outputs; ++output) {
@@ -59,57 +61,62 @@ Products Multiply(const std::vector<double>& x, const std::vector<double>& w, co
         magnitude += std::abs(term);
       }
       out.values.push_back(sum);
-      out.allowed.push_back(magnitude * s.k / 4 * 0x1p-23 + 1e-30);
+      out.allowed.push_back(magnitude * (s.k / 4 * 0x1p-23 + split) + 1e-30);
     }
   }
   return out;
 }
 
+// fp32 in two bf16: each rounding leaves at most 2^-9 of what it rounds.
+template <class X>
+constexpr double kSplit = sizeof(X) == 4 ? 0x1p-17 : 0;
+
+template <class X = uint16_t>
 Case Bf16Case(const std::string& kernel, const Shape& s, uint32_t workgroups) {
   Random random(s.k + s.rows);
-  const std::vector<uint16_t> x = random.Bf16(size_t{s.rows} * s.k),
-                              w = random.Bf16(size_t{s.outputs} * s.k);
-  const Products want = Multiply(FromBf16(x), FromBf16(w), s);
+  const Activations x = RandomActivations<X>(random, size_t{s.rows} * s.k),
+                    w = RandomActivations<uint16_t>(random, size_t{s.outputs} * s.k);
+  const Products want = Multiply(x.values, w.values, s, kSplit<X>);
   Case out;
   out.name = absl::StrCat(kernel, " ", Text(s));
   out.bound = kDotBound;
-  out.buffers = {
-      {"x", ToBytes(x)}, {"w", ToBytes(w)}, {"out", Bytes(want.values.size() * 4, 0xee)}};
-  out.steps = {{MakeLaunch<Bf16MatrixArgs>(kernel, workgroups,
-                                           [=](Bf16MatrixArgs& args, const Addresses& at) {
-                                             args.x = at.Of<const uint16_t>("x");
-                                             args.w = at.Of<const uint16_t>("w");
-                                             args.out = at.Of<float>("out");
-                                             args.rows = s.rows;
-                                             args.outputs = s.outputs;
-                                             args.k = s.k;
-                                           })}};
+  out.buffers = {{"x", x.bytes}, {"w", w.bytes}, {"out", Bytes(want.values.size() * 4, 0xee)}};
+  out.steps = {{MakeLaunch<Bf16MatrixArgsOf<X>>(
+      kernel, workgroups, [=](Bf16MatrixArgsOf<X>& args, const Addresses& at) {
+        args.x = at.Of<const X>("x");
+        args.w = at.Of<const uint16_t>("w");
+        args.out = at.Of<float>("out");
+        args.rows = s.rows;
+        args.outputs = s.outputs;
+        args.k = s.k;
+      })}};
   out.expectations = {WithinFloat("out", want.values, want.allowed)};
   return out;
 }
 
+template <class X = uint16_t>
 Case Mxfp4Case(const std::string& kernel, const Shape& s, uint32_t workgroups) {
   Random random(s.k + s.rows + 1);
-  const std::vector<uint16_t> x = random.Bf16(size_t{s.rows} * s.k);
+  const Activations x = RandomActivations<X>(random, size_t{s.rows} * s.k);
   const Mxfp4Matrix w = RandomMxfp4(random, s.outputs, s.k, true);
-  const Products want = Multiply(FromBf16(x), w.values, s);
+  const Products want = Multiply(x.values, w.values, s, kSplit<X>);
   Case out;
   out.name = absl::StrCat(kernel, " ", Text(s));
   out.bound = kDotBound;
-  out.buffers = {{"x", ToBytes(x)},
+  out.buffers = {{"x", x.bytes},
                  {"codes", w.codes},
                  {"scales", w.scales},
                  {"out", Bytes(want.values.size() * 4, 0xee)}};
-  out.steps = {{MakeLaunch<Mxfp4MatrixArgs>(kernel, workgroups,
-                                            [=](Mxfp4MatrixArgs& args, const Addresses& at) {
-                                              args.x = at.Of<const uint16_t>("x");
-                                              args.codes = at.Of<const uint8_t>("codes");
-                                              args.scales = at.Of<const uint8_t>("scales");
-                                              args.out = at.Of<float>("out");
-                                              args.rows = s.rows;
-                                              args.outputs = s.outputs;
-                                              args.k = s.k;
-                                            })}};
+  out.steps = {{MakeLaunch<Mxfp4MatrixArgsOf<X>>(
+      kernel, workgroups, [=](Mxfp4MatrixArgsOf<X>& args, const Addresses& at) {
+        args.x = at.Of<const X>("x");
+        args.codes = at.Of<const uint8_t>("codes");
+        args.scales = at.Of<const uint8_t>("scales");
+        args.out = at.Of<float>("out");
+        args.rows = s.rows;
+        args.outputs = s.outputs;
+        args.k = s.k;
+      })}};
   out.expectations = {WithinFloat("out", want.values, want.allowed)};
   return out;
 }
@@ -233,11 +240,13 @@ std::vector<Case> MatrixCases() {
       Bf16Case("bf16_mfma", {1, 16, 128}, 1),
       Bf16Case("bf16_mfma", {5, 48, 1024}, 2),
       Bf16Case("bf16_mfma", {19, 32, 1152}, 3),
+      Bf16Case<float>("bf16_mfma_f32", {3, 32, 1152}, 2),
       SameBitsCase(),
       Mxfp4Case("mxfp4_gemv", {1, 32, 2048}, 2),
       Mxfp4Case("mxfp4_gemv", {2, 13, 736}, 2),
       Mxfp4Case("mxfp4_mfma", {1, 16, 512}, 1),
       Mxfp4Case("mxfp4_mfma", {18, 32, 1536}, 3),
+      Mxfp4Case<float>("mxfp4_mfma_f32", {2, 32, 1024}, 2),
       ScaledCase({1, 16, 512}, 1),
       ScaledCase({18, 48, 1536}, 2),
       QuantizeCase(77),

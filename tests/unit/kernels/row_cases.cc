@@ -13,21 +13,6 @@ double RoundBf16(double x) {
   return quant::FloatFromBf16(quant::Bf16FromFloat(static_cast<float>(x)));
 }
 
-// A buffer of activations in either element type, and its values.
-struct Activations {
-  Bytes bytes;
-  std::vector<double> values;
-};
-template <class T>
-Activations RandomActivations(Random& random, size_t count, double scale = 1) {
-  if constexpr (sizeof(T) == 2) {
-    const std::vector<uint16_t> raw = random.Bf16(count, scale);
-    return {ToBytes(raw), FromBf16(raw)};
-  } else {
-    const std::vector<float> raw = random.Floats(count, scale);
-    return {ToBytes(raw), {raw.begin(), raw.end()}};
-  }
-}
 template <class T>
 double RoundTo(double x) {
   return sizeof(T) == 2 ? RoundBf16(x) : static_cast<float>(x);
