@@ -74,7 +74,8 @@ Expectation Exactly(const std::string& buffer, Bytes want) {
           }};
 }
 
-Status RunCase(Runner& runner, const Case& test, const ObjectOf& object_of) {
+Status RunCase(Runner& runner, const Case& test, const ObjectOf& object_of,
+               std::map<std::string, Bytes>* contents_out) {
   Addresses addresses;
   std::map<std::string, std::pair<uint64_t, size_t>> placed;
   for (const Buffer& buffer : test.buffers) {

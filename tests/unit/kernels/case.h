@@ -118,7 +118,9 @@ inline constexpr double kBf16Half = 0x1.01p-9;
 // The object that holds a kernel. kNotFound if there is none.
 using ObjectOf =
     std::function<StatusOr<absl::Span<const uint8_t>>(const std::string& isa, const std::string&)>;
-Status RunCase(Runner& runner, const Case& test, const ObjectOf& object_of);
+// `contents`, if given, gets what every expected buffer held at the end.
+Status RunCase(Runner& runner, const Case& test, const ObjectOf& object_of,
+               std::map<std::string, Bytes>* contents = nullptr);
 
 // Reproducible inputs (splitmix64): the same on every machine.
 class Random {
