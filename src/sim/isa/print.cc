@@ -106,7 +106,7 @@ std::string LiteralText(const Inst& inst, const Operand& o) {
                                  IsInline(value << 16, false) || (value & 0xffff) == 0x3e22
                        : f64           ? false
                        : o.type == 'D' ? value <= 64
-                       : bf16          ? small || (value < 65536 && IsInline(value << 16, false))
+                       : bf16          ? small || value == 0x3e22 || (value < 65536 && IsInline(value << 16, false))
                        : packed        ? small || (value < 0xfff0 && IsInline(value, true))
                                        : IsInline(value, half);
   if (carried) return absl::StrCat("lit(", Hex(value), ")");

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+#include "sim/isa/grid.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+
+namespace mainarch::sim::isa {
+namespace {
+
+constexpr uint64_t kSlice = 2048;          // instructions of a wave's turn
+constexpr uint64_t kWindowPerThread = 4;   // workgroups a thread works on before it starts more
+constexpr uint32_t kPoison = 0x7ff7bad0;   // what registers and LDS hold before they are written
+
+uint32_t WavesOf(const KernelLaunch& l) {
+  return (l.workgroup[0] * l.workgroup[1] * l.workgroup[2] + 63) / 64;
+}
+
+// VGPRs a wave is given, AGPRs included.
+uint32_t RegistersOf(const KernelLaunch& l) { return ((l.rsrc1 & 63) + 1) * 8; }
+
+template <class T> T Field(const uint8_t* bytes, int at) {
+  T value;
+  std::memcpy(&value, bytes + at, sizeof value);
+  return value;
+}
+
+}  // namespace
+
+Status ReadDescriptor(const uint8_t d[64], KernelLaunch* launch) {
+  launch->rsrc3 = Field<uint32_t>(d, 44);
+  launch->rsrc1 = Field<uint32_t>(d, 48);
+  launch->rsrc2 = Field<uint32_t>(d, 52);
+  launch->properties = Field<uint16_t>(d, 56);
+  launch->preload = Field<uint16_t>(d, 58);
+  if (launch->properties & 1 << 10) {
+    return Error(Code::kUnsupported, "kernel descriptor: wave32 is set, the chip has wave64 only");
+  }
+  if (launch->properties & (1 << 0 | 1 << 5)) {
+    return Error(Code::kUnsupported, "kernel descriptor: properties ", launch->properties,
+                 " ask for a private segment buffer or flat scratch init, which the chip has not");
+  }
+  const uint32_t users = launch->rsrc2 >> 1 & 31;
+  if (users > 16) {
+    return Error(Code::kInvalidArgument, "kernel descriptor: user sgpr count ", users, " above 16");
+  }
+  return absl::OkStatus();
+}
+
+uint64_t ResidentWorkgroups(const KernelLaunch& l, const ChipLimits& limits) {
+  const uint32_t waves_per_simd =
+      std::min(limits.waves_per_simd, 512 / std::max(RegistersOf(l), 1u));
+  const uint32_t waves = WavesOf(l);
+  // A workgroup's waves are dealt to the SIMDs in turn.
+  const uint32_t slots = waves_per_simd * limits.simds_per_cu;
+  uint64_t per_cu = waves == 0 ? 0 : slots / waves;
+  if (l.lds_bytes > 0) {
+    const uint32_t rounded =
+        (l.lds_bytes + limits.lds_granule - 1) / limits.lds_granule * limits.lds_granule;
+    per_cu = std::min<uint64_t>(per_cu, limits.lds_bytes / rounded);
+  }
+  return per_cu * limits.cus_per_xcc * limits.xccs;
+}
+
+StatusOr<std::unique_ptr<Grid>> Grid::Create(Program* program, const KernelLaunch& launch,
+                                             const ChipLimits& limits,
+                                             std::vector<Memory*> memories) {
+  const uint64_t items = uint64_t{launch.workgroup[0]} * launch.workgroup[1] * launch.workgroup[2];
+  if (items == 0 || items > 1024) {
+    return Error(Code::kInvalidArgument, "workgroup of ", items, " work-items, not 1 to 1024");
+  }
+  if (launch.lds_bytes > limits.lds_bytes) {
+    return Error(Code::kInvalidArgument, "workgroup wants ", launch.lds_bytes,
+                 " bytes of lds, a compute unit has ", limits.lds_bytes);
+  }
+  std::unique_ptr<Grid> grid(new Grid(program, launch, std::move(memories)));
+  grid->total_ = 1;
+  for (int i = 0; i < 3; ++i) {
+    if (launch.grid[i] == 0) return Error(Code::kInvalidArgument, "grid size ", i, " is zero");
+    grid->groups_[i] = (launch.grid[i] + launch.workgroup[i] - 1) / launch.workgroup[i];
+    grid->total_ *= grid->groups_[i];
+  }
+  grid->resident_limit_ = ResidentWorkgroups(launch, limits);
+  if (grid->resident_limit_ == 0) {
+    return Error(Code::kInvalidArgument, "a workgroup of ", WavesOf(launch), " waves with ",
+                 RegistersOf(launch), " registers does not fit a compute unit");
+  }
+  grid->window_ = kWindowPerThread * grid->memories_.size();
+  grid->random_ = launch.seed * 0x9e3779b97f4a7c15 + 1;
+  return grid;
+}
+
+uint64_t Grid::NextRandom() {
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  return random_;
+}
+
+Grid::Result Grid::Run(uint64_t budget) {
+  if (result_.state == State::kStopped || result_.state == State::kDone) return result_;
+  used_ = 0;
+  idle_turns_ = 0;
+  waiting_ = false;
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < memories_.size(); ++i) {
+    threads.emplace_back([this, i, budget] { Work(memories_[i], budget); });
+  }
+  Work(memories_[0], budget);
+  for (std::thread& thread : threads) thread.join();
+  instructions_ += used_;
+  if (result_.state == State::kStopped) return result_;
+  result_.state = active_ == 0 && next_ == total_ ? State::kDone
+                  : waiting_                      ? State::kWaiting
+                                                  : State::kRunning;
+  result_.detail.clear();
+  if (waiting_ && next_ < total_) {
+    result_.detail = absl::StrCat(
+        "all ", active_, " resident workgroups wait; ", total_ - next_, " of ", total_,
+        " have no room on the chip (limit ", resident_limit_,
+        "): a grid barrier over them hangs on silicon too");
+  }
+  return result_;
+}
+
+// Starts workgroups while there is room: always up to the window; beyond it, up to what the chip
+// holds, only once those started have had their turns without ending (they may wait for others).
+void Grid::Admit() {
+  if (window_turns_ > 16 * window_) {
+    window_ = std::min(window_ * 2, std::max<uint64_t>(resident_limit_, 1));
+    window_turns_ = 0;
+  }
+  while (next_ < total_ && active_ < std::min(window_, resident_limit_)) {
+    ready_.push_back(Start(next_++));
+    ++active_;
+  }
+}
+
+std::unique_ptr<Workgroup> Grid::Next() {
+  Admit();
+  if (ready_.empty()) return nullptr;
+  // Mostly in turn, now and then not.
+  const size_t pick = NextRandom() % 4 == 0 ? NextRandom() % ready_.size() : 0;
+  std::unique_ptr<Workgroup> group = std::move(ready_[pick]);
+  ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(pick));
+  return group;
+}
+
+void Grid::Work(Memory* memory, uint64_t budget) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (result_.state != State::kStopped && used_ < budget && !waiting_) {
+    std::unique_ptr<Workgroup> group = Next();
+    if (group == nullptr) return;
+    lock.unlock();
+    bool busy = false;
+    const uint64_t ran = RunGroup(group.get(), memory, &busy);
+    lock.lock();
+    used_ += std::max<uint64_t>(ran, 1);
+    ++window_turns_;
+    idle_turns_ = busy ? 0 : idle_turns_ + 1;
+    for (Wave& w : group->waves) {
+      if (w.state != WaveState::kStopped || result_.state == State::kStopped) continue;
+      result_ = {State::kStopped, w.stop, w.fault, Describe(w, program_.set().isa())};
+    }
+    if (group->live == 0) {
+      --active_;
+      window_turns_ = 0;
+    } else {
+      ready_.push_back(std::move(group));
+    }
+    const bool everyone = active_ >= resident_limit_ || next_ == total_;
+    if (idle_turns_ > 2 * active_ && everyone && active_ > 0) waiting_ = true;
+    else if (idle_turns_ > 2 * active_ && !everyone) window_ = std::min(window_ * 2, resident_limit_);
+  }
+}
+
+std::unique_ptr<Workgroup> Grid::Start(uint64_t index) {
+  auto group = std::make_unique<Workgroup>();
+  group->index = index;
+  group->id[0] = static_cast<uint32_t>(index % groups_[0]);
+  group->id[1] = static_cast<uint32_t>(index / groups_[0] % groups_[1]);
+  group->id[2] = static_cast<uint32_t>(index / groups_[0] / groups_[1]);
+  group->isa = program_.set().isa();
+  return group;
+}
+
+void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory) {
+  Wave& w = group->waves[index];
+  w.group = group;
+  w.index = index;
+  w.memory = memory;
+  w.pc = launch_.entry;
+  w.mode = (launch_.rsrc1 >> 12 & 0xff) | (launch_.rsrc1 >> 21 & 1) << 8 |
+           (launch_.rsrc1 >> 23 & 1) << 9 | (launch_.rsrc1 >> 26 & 1) << 23;
+  w.v = group->registers.get() + size_t{512} * kLanes * index;
+  const uint32_t total = RegistersOf(launch_), acc = (launch_.rsrc3 & 63) * 4 + 4;
+  std::fill(w.v, w.v + std::min(total, 256u) * kLanes, kPoison);
+  if (total > acc) std::fill(w.v + 256 * kLanes, w.v + (256 + std::min(total - acc, 256u)) * kLanes, kPoison);
+  std::fill(std::begin(w.s), std::end(w.s), kPoison);
+  w.scratch_bytes = launch_.private_bytes;
+  w.scratch = group->scratch.data() + size_t{launch_.private_bytes} * kLanes * index;
+  w.xcc_id = 0;
+
+  // The last workgroup of a dimension may be partial.
+  uint64_t exec = 0;
+  const uint32_t dims = launch_.rsrc2 >> 11 & 3;
+  for (uint32_t lane = 0; lane < 64; ++lane) {
+    const uint32_t flat = index * 64 + lane;
+    const uint32_t x = flat % launch_.workgroup[0], y = flat / launch_.workgroup[0] % launch_.workgroup[1],
+                   z = flat / launch_.workgroup[0] / launch_.workgroup[1];
+    w.v[lane] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
+    const bool inside = z < launch_.workgroup[2] &&
+                        uint64_t{group->id[0]} * launch_.workgroup[0] + x < launch_.grid[0] &&
+                        uint64_t{group->id[1]} * launch_.workgroup[1] + y < launch_.grid[1] &&
+                        uint64_t{group->id[2]} * launch_.workgroup[2] + z < launch_.grid[2];
+    exec |= uint64_t{inside} << lane;
+  }
+  w.set_exec(exec);
+  if (exec == 0) w.state = WaveState::kDone;
+
+  int s = 0;
+  const auto pair = [&w, &s](uint64_t value) {
+    w.s[s++] = static_cast<uint32_t>(value);
+    w.s[s++] = static_cast<uint32_t>(value >> 32);
+  };
+  const uint16_t p = launch_.properties;
+  if (p & 2) pair(launch_.packet);
+  if (p & 4) pair(launch_.queue);
+  if (p & 8) pair(launch_.kernarg);
+  if (p & 16) pair(launch_.dispatch_id);
+  if (p & 64) w.s[s++] = launch_.private_bytes;
+  const uint32_t preload = launch_.preload & 127, skip = launch_.preload >> 7;
+  if (preload != 0) {
+    // Firmware that preloads enters past the prologue that would load the same dwords.
+    for (uint32_t i = 0; i < preload && s < 16; ++i) {
+      uint32_t dword = 0;
+      w.Copy(launch_.kernarg + 4 * (skip + i), 4, reinterpret_cast<uint8_t*>(&dword), false);
+      w.s[s++] = dword;
+    }
+    w.pc += 256;
+  }
+  s = static_cast<int>(launch_.rsrc2 >> 1 & 31);
+  for (int i = 0; i < 3; ++i) {
+    if (launch_.rsrc2 >> (7 + i) & 1) w.s[s++] = group->id[i];
+  }
+  if (launch_.rsrc2 >> 10 & 1) w.s[s++] = static_cast<uint32_t>(group->waves.size()) | (index == 0 ? 1u << 31 : 0);
+}
+
+uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
+  const uint32_t waves = WavesOf(launch_);
+  if (group->waves.empty()) {
+    const size_t bytes = size_t{512} * kLanes * 4 * waves;
+    group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
+    if (group->registers == nullptr) throw std::bad_alloc();
+    group->registers_per_wave = RegistersOf(launch_);
+    group->lds.resize(launch_.lds_bytes);
+    for (size_t i = 0; i + 4 <= group->lds.size(); i += 4) std::memcpy(&group->lds[i], &kPoison, 4);
+    group->scratch.resize(size_t{launch_.private_bytes} * kLanes * waves);
+    group->waves.resize(waves);
+    for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory);
+    for (Wave& w : group->waves) group->live += w.state != WaveState::kDone;
+  }
+  uint64_t ran = 0;
+  const uint32_t first = static_cast<uint32_t>((launch_.seed + group->turn++) % waves);
+  for (uint32_t i = 0; i < waves; ++i) {
+    Wave& w = group->waves[(first + i) % waves];
+    if (w.memory != memory) {
+      w.memory = memory;
+      for (View& view : w.views) view = View();
+    }
+    if (w.state == WaveState::kSleeping) w.state = WaveState::kRunning;
+    if (w.state != WaveState::kRunning) continue;
+    ran += RunWave(w, kSlice);
+    if (w.state != WaveState::kSleeping) *busy = true;
+    if (w.state == WaveState::kDone) --group->live;
+    if (w.state == WaveState::kStopped) return ran;
+    ReleaseBarrier(group);
+  }
+  return ran;
+}
+
+// All live waves at the barrier: let them go.
+void Grid::ReleaseBarrier(Workgroup* group) {
+  uint32_t waiting = 0;
+  for (const Wave& w : group->waves) waiting += w.state == WaveState::kBarrier;
+  if (waiting == 0 || waiting < group->live) return;
+  for (Wave& w : group->waves) {
+    if (w.state == WaveState::kBarrier) w.state = WaveState::kRunning;
+  }
+}
+
+uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
+  Program::Chunk* chunk = program_.ChunkOf(w.pc);
+  uint64_t n = 0;
+  while (n < slice) {
+    w.at = w.pc;
+    uint64_t offset = w.at - chunk->base;
+    if (offset >= Program::kChunkBytes) {
+      chunk = program_.ChunkOf(w.at);
+      offset = w.at - chunk->base;
+    }
+    const Op* op = chunk->ops[offset / 4].load(std::memory_order_acquire);
+    if (__builtin_expect(op == nullptr, 0)) {
+      op = program_.DecodeAt(w, chunk);
+      if (op == nullptr) break;
+    }
+    w.pc += op->bytes;
+    op->run(w, *op);
+    ++n;
+    if (__builtin_expect(w.state != WaveState::kRunning, 0)) break;
+  }
+  w.instructions += n;
+  return n;
+}
+
+}  // namespace mainarch::sim::isa

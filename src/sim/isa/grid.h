@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+//
+// One kernel in flight: its workgroups, which of them are resident on the chip, and whose turn it is
+// to run. Waves run in slices; a wave that sleeps, waits at a barrier or has used its slice gives way
+// to the next, so persistent kernels with grid barriers make progress. The order is drawn from a
+// seed: with one thread the same seed gives the same interleaving.
+//
+// Run may use several host threads, each with its own Memory; waves of one workgroup never run at
+// the same time. No thread is left running when Run returns.
+#ifndef MAINARCH_SIM_ISA_GRID_H_
+#define MAINARCH_SIM_ISA_GRID_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "sim/isa/program.h"
+#include "sim/isa/wave.h"
+
+namespace mainarch::sim::isa {
+
+// Of the chip, for residency.
+struct ChipLimits {
+  uint32_t xccs = 8, cus_per_xcc = 32, simds_per_cu = 4, waves_per_simd = 8;
+  uint32_t lds_bytes = 163840, lds_granule = 1280;
+};
+
+// What the packet and the kernel descriptor say, decoded.
+struct KernelLaunch {
+  uint64_t entry = 0;
+  std::array<uint32_t, 3> grid = {1, 1, 1}, workgroup = {1, 1, 1};  // work-items
+  uint64_t kernarg = 0, packet = 0, queue = 0, dispatch_id = 0;
+  uint32_t lds_bytes = 0, private_bytes = 0;
+  uint32_t rsrc1 = 0, rsrc2 = 0, rsrc3 = 0;
+  uint16_t properties = 0, preload = 0;
+  uint32_t first_xcc = 0;
+  uint64_t seed = 0;
+};
+
+// Reads the fields of a 64-byte kernel descriptor; refuses what no firmware would accept.
+Status ReadDescriptor(const uint8_t descriptor[64], KernelLaunch* launch);
+
+// How many workgroups of this kernel the chip holds at once; 0 when not even one fits.
+uint64_t ResidentWorkgroups(const KernelLaunch& launch, const ChipLimits& limits);
+
+class Grid {
+ public:
+  enum class State { kRunning, kWaiting, kDone, kStopped };
+  struct Result {
+    State state = State::kRunning;
+    StopReason reason = StopReason::kNone;
+    AccessFault fault;
+    std::string detail;
+  };
+
+  // The program and the memories outlive the grid; one memory a host thread.
+  static StatusOr<std::unique_ptr<Grid>> Create(Program* program, const KernelLaunch& launch,
+                                                const ChipLimits& limits,
+                                                std::vector<Memory*> memories);
+
+  // About `budget` wave-instructions.
+  Result Run(uint64_t budget);
+  uint64_t instructions() const { return instructions_; }
+  uint64_t resident_limit() const { return resident_limit_; }
+  uint64_t workgroups() const { return total_; }
+
+ private:
+  Grid(Program* program, const KernelLaunch& launch, std::vector<Memory*> memories)
+      : program_(*program), launch_(launch), memories_(std::move(memories)) {}
+
+  void Work(Memory* memory, uint64_t budget);
+  std::unique_ptr<Workgroup> Next();
+  void Admit();
+  std::unique_ptr<Workgroup> Start(uint64_t index);
+  void InitWave(Workgroup* group, uint32_t index, Memory* memory);
+  // Runs each wave of the group once; the instructions run, and whether any did more than wait.
+  uint64_t RunGroup(Workgroup* group, Memory* memory, bool* busy);
+  uint64_t RunWave(Wave& w, uint64_t slice);
+  static void ReleaseBarrier(Workgroup* group);
+  uint64_t NextRandom();
+
+  Program& program_;
+  const KernelLaunch launch_;
+  const std::vector<Memory*> memories_;
+  std::array<uint32_t, 3> groups_ = {1, 1, 1};
+  uint64_t total_ = 0, next_ = 0, resident_limit_ = 0;
+  uint64_t instructions_ = 0;
+
+  std::mutex mutex_;                                // guards what follows while Run's threads work
+  std::deque<std::unique_ptr<Workgroup>> ready_;
+  uint64_t active_ = 0;                             // started and not ended
+  uint64_t idle_turns_ = 0;                         // slices since one did work
+  uint64_t used_ = 0;                               // of the budget of this Run
+  uint64_t window_ = 0;                             // workgroups worked on at a time
+  uint64_t window_turns_ = 0;
+  uint64_t random_ = 0;
+  bool waiting_ = false;
+  Result result_;
+};
+
+}  // namespace mainarch::sim::isa
+
+#endif  // MAINARCH_SIM_ISA_GRID_H_

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//
+// Decoded code: instructions by address, decoded on first execution and kept until invalidated.
+// Shared by all waves of all workgroups of an address space; safe for several threads.
+#ifndef MAINARCH_SIM_ISA_PROGRAM_H_
+#define MAINARCH_SIM_ISA_PROGRAM_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "sim/isa/descriptors.h"
+#include "sim/isa/memory.h"
+#include "sim/isa/wave.h"
+
+namespace mainarch::sim::isa {
+
+// The instructions of one ISA with the lane code chosen for this CPU.
+class InstructionSet {
+ public:
+  InstructionSet(Isa isa, LaneCode code);
+  Isa isa() const { return isa_; }
+  // nullptr when the interpreter does not implement it.
+  const Descriptor* Find(const OpRow& row) const;
+
+ private:
+  const Isa isa_;
+  DescriptorMap descriptors_;
+};
+
+class Program {
+ public:
+  explicit Program(const InstructionSet* set) : set_(*set) {}
+
+  static constexpr uint64_t kChunkBytes = 16384;
+  struct Chunk {
+    uint64_t base = 0;
+    std::atomic<const Op*> ops[kChunkBytes / 4] = {};
+  };
+  // The chunk that holds `pc`; made when missing.
+  Chunk* ChunkOf(uint64_t pc);
+  // Decodes at w.at. nullptr after stopping the wave (no code there). An illegal or unsupported
+  // instruction decodes to an Op that stops the wave when run.
+  const Op* DecodeAt(Wave& w, Chunk* chunk);
+
+  const InstructionSet& set() const { return set_; }
+
+ private:
+  void Build(Op* op);
+  void BuildRefs(Op* op);
+  void Constant(const Op& op, Type type, Ref* ref);
+
+  const InstructionSet& set_;
+  std::mutex mutex_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Chunk>> chunks_;
+  std::deque<Op> ops_;
+  struct alignas(64) Rows {
+    uint32_t value[2 * kLanes];
+  };
+  std::deque<Rows> constants_;
+};
+
+// "pc 0x1040: v_add_f32 ...: detail", for a stopped wave.
+std::string Describe(const Wave& w, Isa isa);
+
+}  // namespace mainarch::sim::isa
+
+#endif  // MAINARCH_SIM_ISA_PROGRAM_H_

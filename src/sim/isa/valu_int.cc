@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+//
+// valu_int.inc compiled for every CPU and for AVX-512.
+#include "sim/isa/descriptors.h"
+#include "sim/isa/lanes.h"
+#include "sim/isa/minifloat.h"
+
+#pragma GCC optimize("O3")
+namespace mainarch::sim::isa::valu_int_portable {
+#include "sim/isa/valu_int.inc"
+}  // namespace mainarch::sim::isa::valu_int_portable
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,bmi,bmi2,lzcnt,popcnt")
+#define MAINARCH_AVX512 1
+namespace mainarch::sim::isa::valu_int_avx512 {
+#include "sim/isa/valu_int.inc"
+}  // namespace mainarch::sim::isa::valu_int_avx512
+#undef MAINARCH_AVX512
+#pragma GCC pop_options
+
+namespace mainarch::sim::isa {
+
+void AddValuInt(LaneCode code, DescriptorMap* map) {
+  AddAll(code == LaneCode::kAvx512 ? absl::MakeConstSpan(valu_int_avx512::kIntTable)
+                                   : absl::MakeConstSpan(valu_int_portable::kIntTable),
+         map);
+}
+
+}  // namespace mainarch::sim::isa
