@@ -258,7 +258,8 @@ class Decoder {
     inst_.src_sel[0] = Bits(x, 16, 3);
     inst_.src_sel[1] = Bits(x, 24, 3);
     if (inst_.src_sel[0] == 7 || (!one && inst_.src_sel[1] == 7)) return false;
-    if (one && Bits(x, 24, 8) != 0) return false;
+    // Assemblers leave the absent source's select at DWORD.
+    if (one && Bits(x, 24, 8) != 0 && Bits(x, 24, 8) != 6) return false;
     const uint32_t used = x & masks.sdwa_used;
     inst_.sext = Bit(used, 19) | Bit(used, 27) << 1;
     inst_.neg = Bit(used, 20) | Bit(used, 28) << 1;

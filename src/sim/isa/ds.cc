@@ -10,7 +10,8 @@ namespace mainarch::sim::isa {
 namespace {
 
 uint8_t* At(Wave& w, const Op& op, int lane, uint32_t offset, uint32_t size) {
-  const uint64_t address = uint64_t{w.v[op.a.offset + lane]} + offset;
+  const uint32_t wrapped = w.v[op.a.offset + lane] + offset;  // 32 bits: a base may be negative
+  const uint64_t address = wrapped;
   std::vector<uint8_t>& lds = w.group->lds;
   if (address + size <= lds.size()) return lds.data() + address;
   if (w.state == WaveState::kRunning) {

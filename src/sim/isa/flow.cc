@@ -78,6 +78,21 @@ void SetRegTo(Wave& w, int imm, uint32_t value) {
 void SetReg(Wave& w, const Op& op) { SetRegTo(w, op.inst.offset, w.s[op.d.code]); }
 void SetRegImm(Wave& w, const Op& op) { SetRegTo(w, op.inst.offset, op.inst.literal); }
 
+// GPR indexing: M0[7:0] is added to the vector registers that M0[15:12] selects.
+void IndexOn(Wave& w, const Op& op) {
+  w.s[reg::kM0] = (w.s[reg::kM0] & 0xffff0f00) | (w.ReadScalar(op.a) & 0xff) |
+                  (static_cast<uint32_t>(op.inst.offset) & 15) << 12;
+  w.gpr_index_on = true;
+  w.state = WaveState::kIndexed;
+}
+void IndexOff(Wave& w, const Op&) { w.gpr_index_on = false; }
+void IndexMode(Wave& w, const Op& op) {
+  w.s[reg::kM0] = (w.s[reg::kM0] & 0xffff0fff) | (static_cast<uint32_t>(op.inst.offset) & 15) << 12;
+}
+void IndexIdx(Wave& w, const Op& op) {
+  w.s[reg::kM0] = (w.s[reg::kM0] & 0xffffff00) | (w.ReadScalar(op.a) & 0xff);
+}
+
 constexpr Descriptor F(const char* name, Run run, uint16_t implicit = 0, Type a = Type::kNone) {
   return {name, run, {a, Type::kNone, Type::kNone, Type::kB32}, Origin::kManual, implicit};
 }
@@ -94,7 +109,9 @@ constexpr Descriptor kTable[] = {
     F("s_cbranch_cdbgsys_or_user", &Nop), F("s_cbranch_cdbgsys_and_user", &Nop),
     F("s_endpgm_saved", &End), F("s_getpc_b64", &GetPc), F("s_setpc_b64", &SetPc, 0, Type::kB64),
     F("s_swappc_b64", &SwapPc, 0, Type::kB64), F("s_call_b64", &Call), F("s_getreg_b32", &GetReg),
-    F("s_setreg_b32", &SetReg), F("s_setreg_imm32_b32", &SetRegImm),
+    F("s_set_gpr_idx_on", &IndexOn, kReadsM0, Type::kB32), F("s_set_gpr_idx_off", &IndexOff),
+    F("s_set_gpr_idx_mode", &IndexMode, kReadsM0),
+    F("s_set_gpr_idx_idx", &IndexIdx, kReadsM0, Type::kB32), F("s_setreg_b32", &SetReg), F("s_setreg_imm32_b32", &SetRegImm),
 };
 
 }  // namespace

@@ -172,8 +172,11 @@ void Grid::Work(Memory* memory, uint64_t budget) {
       ready_.push_back(std::move(group));
     }
     const bool everyone = active_ >= resident_limit_ || next_ == total_;
-    if (idle_turns_ > 2 * active_ && everyone && active_ > 0) waiting_ = true;
-    else if (idle_turns_ > 2 * active_ && !everyone) window_ = std::min(window_ * 2, resident_limit_);
+    if (idle_turns_ <= 4 * active_ + 16 || active_ == 0) continue;
+    // Nobody has done more than look and sleep for several rounds.
+    if (everyone) waiting_ = true;
+    else window_ = std::min(window_ * 2, resident_limit_);
+    idle_turns_ = 0;
   }
 }
 
@@ -292,27 +295,60 @@ void Grid::ReleaseBarrier(Workgroup* group) {
   }
 }
 
+const Op* Grid::Fetch(Wave& w, Program::Chunk** chunk) {
+  w.at = w.pc;
+  uint64_t offset = w.at - (*chunk)->base;
+  if (offset >= Program::kChunkBytes) {
+    *chunk = program_.ChunkOf(w.at);
+    offset = w.at - (*chunk)->base;
+  }
+  const Op* op = (*chunk)->ops[offset / 4].load(std::memory_order_acquire);
+  return __builtin_expect(op != nullptr, 1) ? op : program_.DecodeAt(w, *chunk);
+}
+
 uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
   Program::Chunk* chunk = program_.ChunkOf(w.pc);
   uint64_t n = 0;
   while (n < slice) {
-    w.at = w.pc;
-    uint64_t offset = w.at - chunk->base;
-    if (offset >= Program::kChunkBytes) {
-      chunk = program_.ChunkOf(w.at);
-      offset = w.at - chunk->base;
-    }
-    const Op* op = chunk->ops[offset / 4].load(std::memory_order_acquire);
-    if (__builtin_expect(op == nullptr, 0)) {
-      op = program_.DecodeAt(w, chunk);
-      if (op == nullptr) break;
-    }
+    const Op* op = Fetch(w, &chunk);
+    if (op == nullptr) break;
     w.pc += op->bytes;
     op->run(w, *op);
     ++n;
-    if (__builtin_expect(w.state != WaveState::kRunning, 0)) break;
+    if (__builtin_expect(w.state == WaveState::kRunning, 1)) continue;
+    if (w.state != WaveState::kIndexed) break;
+    n += RunIndexed(w, &chunk);
+    if (w.state != WaveState::kRunning) break;
   }
   w.instructions += n;
+  return n;
+}
+
+// Between s_set_gpr_idx_on and off vector registers are offset by M0: each instruction runs as a
+// copy with moved registers.
+uint64_t Grid::RunIndexed(Wave& w, Program::Chunk** chunk) {
+  uint64_t n = 0;
+  while (w.gpr_index_on) {
+    w.state = WaveState::kRunning;
+    const Op* op = Fetch(w, chunk);
+    if (op == nullptr) return n;
+    w.pc += op->bytes;
+    Op moved = *op;
+    const uint32_t index = w.s[reg::kM0] & 0xff, which = w.s[reg::kM0] >> 12 & 15;
+    const auto move = [&](Ref* r, int bit) {
+      if (r->kind != Ref::kVector || !(which >> bit & 1)) return;
+      r->offset += index * kLanes;
+      if (r->offset >= 512 * kLanes) w.Stop(StopReason::kIllegal, "register index out of range");
+    };
+    move(&moved.a, 0);
+    move(&moved.b, 1);
+    move(&moved.c, 2);
+    move(&moved.d, 3);
+    if (w.state == WaveState::kRunning) moved.run(w, moved);
+    ++n;
+    if (w.state != WaveState::kRunning && w.state != WaveState::kIndexed) return n;
+  }
+  w.state = WaveState::kRunning;
   return n;
 }
 

@@ -81,7 +81,9 @@ class Grid {
   void InitWave(Workgroup* group, uint32_t index, Memory* memory);
   // Runs each wave of the group once; the instructions run, and whether any did more than wait.
   uint64_t RunGroup(Workgroup* group, Memory* memory, bool* busy);
+  const Op* Fetch(Wave& w, Program::Chunk** chunk);
   uint64_t RunWave(Wave& w, uint64_t slice);
+  uint64_t RunIndexed(Wave& w, Program::Chunk** chunk);
   static void ReleaseBarrier(Workgroup* group);
   uint64_t NextRandom();
 

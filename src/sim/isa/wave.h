@@ -66,7 +66,8 @@ struct Op {
 
 struct Workgroup;
 
-enum class WaveState : uint8_t { kRunning, kBarrier, kSleeping, kDone, kStopped };
+// kIndexed: running, with GPR indexing on.
+enum class WaveState : uint8_t { kRunning, kIndexed, kBarrier, kSleeping, kDone, kStopped };
 enum class StopReason : uint8_t { kNone, kIllegal, kTrap, kMemoryFault, kAperture, kUnaligned,
                                   kUnsupported };
 
@@ -76,6 +77,7 @@ struct Wave {
   // By operand code: SGPRs, FLAT_SCRATCH, XNACK_MASK, VCC, TTMP, M0, EXEC.
   alignas(64) uint32_t s[128] = {};
   bool scc = false;
+  bool gpr_index_on = false;
   uint32_t mode = 0;
   uint64_t pc = 0;           // while an instruction runs: of the next one
   uint64_t at = 0;           // of the instruction that runs
