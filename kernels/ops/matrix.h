@@ -158,7 +158,7 @@ struct MfmaTiles {
 };
 
 // acc += w * x over 32 of k. fp32 activations are split into two bf16, the value and what its
-// rounding left, and multiplied twice: good to 2^-17 of each element.
+// rounding left, and multiplied twice: good to 2^-16 of each element.
 DEVICE f32x4 MultiplyAdd(u32x4 w, const RawEight<uint16_t>& x, f32x4 acc) {
   return isa::Mfma16x16x32Bf16(w, x.words[0], acc);
 }

@@ -113,7 +113,7 @@ Expectation ExactlyValues(const std::string& buffer, const std::vector<T>& want)
 }
 
 // Half a unit in the last place of bf16, relative; a hair more for a double rounding at a tie.
-inline constexpr double kBf16Half = 0x1.01p-9;
+inline constexpr double kBf16Half = 0x1.01p-8;
 
 // The object that holds a kernel. kNotFound if there is none.
 using ObjectOf =

@@ -12,7 +12,7 @@
 #include "support/test.h"
 #include "unit/kernels/case.h"
 #include "unit/kernels/executor_runner.h"
-#include "unit/kernels/make_executor.h"
+#include "unit/kernels/grid_executor.h"
 
 namespace mainarch {
 namespace {
@@ -36,8 +36,7 @@ bool IsFor(const Case& test, const std::string& isa) {
 // A fresh machine for each case.
 Status RunFresh(const Case& test, const std::string& isa, const ExecutorOptions& options,
                 const kernels_test::ObjectOf& objects, std::map<std::string, Bytes>* contents) {
-  ASSIGN_OR_RETURN(std::unique_ptr<sim::Executor> executor,
-                   kernels_test::MakeExecutor(isa, options.seed));
+  ASSIGN_OR_RETURN(std::unique_ptr<sim::Executor> executor, kernels_test::MakeExecutor(isa));
   ASSIGN_OR_RETURN(std::unique_ptr<ExecutorRunner> runner,
                    ExecutorRunner::Create(std::move(executor), isa, options));
   return kernels_test::RunCase(*runner, test, objects, contents);

@@ -67,9 +67,9 @@ Products Multiply(const std::vector<double>& x, const std::vector<double>& w, co
   return out;
 }
 
-// fp32 in two bf16: each rounding leaves at most 2^-9 of what it rounds.
+// fp32 in two bf16: each rounding leaves at most 2^-8 of what it rounds.
 template <class X>
-constexpr double kSplit = sizeof(X) == 4 ? 0x1p-17 : 0;
+constexpr double kSplit = sizeof(X) == 4 ? 0x1.1p-16 : 0;
 
 template <class X = uint16_t>
 Case Bf16Case(const std::string& kernel, const Shape& s, uint32_t workgroups) {
