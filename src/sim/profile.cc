@@ -15,9 +15,15 @@ constexpr GpuProfile Mi300x() {
   GpuProfile p = {};
   p.isa = "gfx942";
   p.marketing_name = "AMD Instinct MI300X";
-  p.facts = {.gfx_target_version = 90402, .num_xcc = 8, .cus_per_xcc = 38, .simds_per_cu = 4,
-             .waves_per_simd = 8, .lds_bytes = 64 << 10, .lds_granule = 512,
-             .scratch_slots_per_cu = 32, .system_memory_nc = false};
+  p.facts = {.gfx_target_version = 90402,
+             .num_xcc = 8,
+             .cus_per_xcc = 38,
+             .simds_per_cu = 4,
+             .waves_per_simd = 8,
+             .lds_bytes = 64 << 10,
+             .lds_granule = 512,
+             .scratch_slots_per_cu = 32,
+             .system_memory_nc = false};
   p.device_id = 0x74a1;
   p.simd_count = 1216;
   p.array_count = 32;
@@ -144,7 +150,8 @@ SaveAreaSizes SaveAreaOf(const GpuProfile& profile) {
   const uint32_t xcc = profile.facts.num_xcc;
   const uint32_t cus = profile.simd_count / profile.facts.simds_per_cu / xcc;
   const uint32_t waves = std::min(cus * 40, profile.array_count / xcc * 512);
-  const uint32_t lds = profile.facts.gfx_target_version == 90500 ? profile.facts.lds_bytes : 0x10000;
+  const uint32_t lds =
+      profile.facts.gfx_target_version == 90500 ? profile.facts.lds_bytes : 0x10000;
   const uint32_t vgprs = profile.facts.gfx_target_version >= 90008 ? 0x80000 : 0x40000;
   const uint32_t per_cu = vgprs + 0x4000 + lds + 0x1000;
   SaveAreaSizes sizes = {};

@@ -22,9 +22,9 @@ struct GpuProfile {
   GpuFacts facts;
   uint32_t device_id;
   uint32_t simd_count;
-  uint32_t array_count;       // times XCCs
-  uint32_t cu_per_array;      // physical slots, not active CUs
-  uint32_t num_sdma;          // PCIe-optimised engines
+  uint32_t array_count;   // times XCCs
+  uint32_t cu_per_array;  // physical slots, not active CUs
+  uint32_t num_sdma;      // PCIe-optimised engines
   uint32_t num_sdma_xgmi;
   uint32_t sdma_queues_per_engine;
   uint32_t num_cp_queues;
@@ -37,10 +37,10 @@ struct GpuProfile {
   uint32_t sdma_fw;
   uint32_t capability;
   uint32_t debug_prop;
-  uint32_t l2_kb;             // of one XCC
-  uint32_t l3_kb;             // of the socket; 0: none
-  uint32_t cus_per_shared_l1; // CUs that share one instruction and one scalar cache
-  uint32_t shared_l1_count;   // of each kind
+  uint32_t l2_kb;              // of one XCC
+  uint32_t l3_kb;              // of the socket; 0: none
+  uint32_t cus_per_shared_l1;  // CUs that share one instruction and one scalar cache
+  uint32_t shared_l1_count;    // of each kind
 };
 
 // nullptr for an ISA that no profile describes.
@@ -50,10 +50,10 @@ std::string ProfileNames();
 
 // Sizes a queue's context save area must have (reference: node sizes).
 struct SaveAreaSizes {
-  uint32_t ctl_stack_bytes;    // of one XCC
-  uint32_t cwsr_bytes;         // of one XCC, control stack included
-  uint32_t debug_bytes;        // of one XCC
-  uint64_t total_bytes;        // of the buffer: all XCCs, page aligned
+  uint32_t ctl_stack_bytes;  // of one XCC
+  uint32_t cwsr_bytes;       // of one XCC, control stack included
+  uint32_t debug_bytes;      // of one XCC
+  uint64_t total_bytes;      // of the buffer: all XCCs, page aligned
 };
 SaveAreaSizes SaveAreaOf(const GpuProfile& profile);
 
@@ -75,13 +75,10 @@ struct NodeConfig {
   // What hardware leaves open, and what we make of it.
   enum class Invalidate : uint8_t { kAlways, kNever, kRandom };
   Invalidate invalidate_slots = Invalidate::kAlways;  // does the CP rewrite a consumed header?
-  bool early_fetch = true;     // the CP may read a published slot before its doorbell
-  bool reorder = true;         // engines, queues and overlapping packets progress in random order
+  bool early_fetch = true;  // the CP may read a published slot before its doorbell
+  bool reorder = true;      // engines, queues and overlapping packets progress in random order
   bool lag_read_pointers = true;
-  bool poison = true;          // freed memory and save areas are filled with kPoison
 };
-
-inline constexpr uint8_t kPoison = 0xa5;
 
 // "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,
 // threads=1". An error names the part it does not know.

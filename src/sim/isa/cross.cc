@@ -25,7 +25,8 @@ void Swap(Wave& w, const Op& op) {
   }
 }
 // Odd rows of the destination against even rows of the source. Each written lane honours EXEC.
-template <int kRow> void PermlaneSwap(Wave& w, const Op& op) {
+template <int kRow>
+void PermlaneSwap(Wave& w, const Op& op) {
   uint32_t d[kLanes], s[kLanes];
   std::memcpy(d, w.v + op.d.offset, sizeof d);
   std::memcpy(s, w.v + op.a.offset, sizeof s);
@@ -42,8 +43,10 @@ constexpr Descriptor C(const char* name, Run run, uint16_t implicit, Type a = Ty
   return {name, run, {a, Type::kB32, Type::kNone, Type::kB32}, Origin::kManual, implicit};
 }
 constexpr Descriptor kTable[] = {
-    C("v_readfirstlane_b32", &ReadFirstLane, kReadsExec), C("v_readlane_b32", &ReadLane, 0),
-    C("v_writelane_b32", &WriteLane, kReadsDst), C("v_swap_b32", &Swap, kReadsExec | kReadsDst),
+    C("v_readfirstlane_b32", &ReadFirstLane, kReadsExec),
+    C("v_readlane_b32", &ReadLane, 0),
+    C("v_writelane_b32", &WriteLane, kReadsDst),
+    C("v_swap_b32", &Swap, kReadsExec | kReadsDst),
     C("v_permlane16_swap_b32", &PermlaneSwap<16>, kReadsExec | kReadsDst),
     C("v_permlane32_swap_b32", &PermlaneSwap<32>, kReadsExec | kReadsDst),
 };

@@ -253,13 +253,14 @@ class Decoder {
       inst_.dst_unused = Bits(x, 11, 2);
       inst_.omod = Bits(x, 14, 2) & Bits(masks.sdwa_used, 14, 2);
       if (inst_.dst_sel == 7 || inst_.dst_unused == 3) return false;
+      // The fp8 conversions write whole dwords.
+      if (one && inst_.row->op >= 84 && inst_.row->op <= 87 && inst_.dst_sel != 6) return false;
     }
     inst_.clamp = Bit(x & masks.sdwa_used, 13) && !compare;
     inst_.src_sel[0] = Bits(x, 16, 3);
     inst_.src_sel[1] = Bits(x, 24, 3);
     if (inst_.src_sel[0] == 7 || (!one && inst_.src_sel[1] == 7)) return false;
-    // Assemblers leave the absent source's select at DWORD.
-    if (one && Bits(x, 24, 8) != 0 && Bits(x, 24, 8) != 6) return false;
+    if (one && Bits(x, 24, 8) != 0) return false;
     const uint32_t used = x & masks.sdwa_used;
     inst_.sext = Bit(used, 19) | Bit(used, 27) << 1;
     inst_.neg = Bit(used, 20) | Bit(used, 28) << 1;

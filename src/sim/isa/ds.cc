@@ -16,18 +16,20 @@ uint8_t* At(Wave& w, const Op& op, int lane, uint32_t offset, uint32_t size) {
   if (address + size <= lds.size()) return lds.data() + address;
   if (w.state == WaveState::kRunning) {
     w.Stop(StopReason::kAperture,
-           absl::StrCat("lds address ", address, " + ", size, " bytes, lane ", lane, ": the workgroup has ",
-                        lds.size(), " bytes"));
+           absl::StrCat("lds address ", address, " + ", size, " bytes, lane ", lane,
+                        ": the workgroup has ", lds.size(), " bytes"));
   }
   return nullptr;
 }
 
-template <class F> void EachLane(const Wave& w, F f) {
+template <class F>
+void EachLane(const Wave& w, F f) {
   for (uint64_t mask = w.exec(); mask != 0; mask &= mask - 1) f(__builtin_ctzll(mask));
 }
 
 // One run of bytes a lane.
-template <int kDwords> void Read(Wave& w, const Op& op) {
+template <int kDwords>
+void Read(Wave& w, const Op& op) {
   uint32_t* d = w.v + op.d.offset;
   EachLane(w, [&](int lane) {
     const uint8_t* p = At(w, op, lane, op.inst.offset, 4 * kDwords);
@@ -37,7 +39,8 @@ template <int kDwords> void Read(Wave& w, const Op& op) {
     for (int k = 0; k < kDwords; ++k) d[k * kLanes + lane] = x[k];
   });
 }
-template <int kDwords> void Write(Wave& w, const Op& op) {
+template <int kDwords>
+void Write(Wave& w, const Op& op) {
   const uint32_t* s = w.v + op.b.offset;
   EachLane(w, [&](int lane) {
     uint8_t* p = At(w, op, lane, op.inst.offset, 4 * kDwords);
@@ -48,20 +51,23 @@ template <int kDwords> void Write(Wave& w, const Op& op) {
   });
 }
 // Two elements of kDwords at offset0 and offset1, in units of the element (times 64).
-template <int kDwords, int kStride> void Read2(Wave& w, const Op& op) {
+template <int kDwords, int kStride>
+void Read2(Wave& w, const Op& op) {
   uint32_t* d = w.v + op.d.offset;
   constexpr uint32_t kUnit = 4 * kDwords * kStride;
   EachLane(w, [&](int lane) {
     uint32_t x[2 * kDwords];
     for (int e = 0; e < 2; ++e) {
-      const uint8_t* p = At(w, op, lane, kUnit * (e ? op.inst.offset1 : op.inst.offset0), 4 * kDwords);
+      const uint8_t* p =
+          At(w, op, lane, kUnit * (e ? op.inst.offset1 : op.inst.offset0), 4 * kDwords);
       if (p == nullptr) return;
       std::memcpy(x + e * kDwords, p, 4 * kDwords);
     }
     for (int k = 0; k < 2 * kDwords; ++k) d[k * kLanes + lane] = x[k];
   });
 }
-template <int kDwords, int kStride> void Write2(Wave& w, const Op& op) {
+template <int kDwords, int kStride>
+void Write2(Wave& w, const Op& op) {
   constexpr uint32_t kUnit = 4 * kDwords * kStride;
   EachLane(w, [&](int lane) {
     for (int e = 0; e < 2; ++e) {
@@ -75,7 +81,8 @@ template <int kDwords, int kStride> void Write2(Wave& w, const Op& op) {
   });
 }
 // Narrow loads. kHalf: 0 the whole register, 1 the low half, 2 the high half.
-template <class T, int kHalf> void ReadSmall(Wave& w, const Op& op) {
+template <class T, int kHalf>
+void ReadSmall(Wave& w, const Op& op) {
   uint32_t* d = w.v + op.d.offset;
   EachLane(w, [&](int lane) {
     const uint8_t* p = At(w, op, lane, op.inst.offset, sizeof(T));
@@ -84,10 +91,13 @@ template <class T, int kHalf> void ReadSmall(Wave& w, const Op& op) {
     std::memcpy(&x, p, sizeof x);
     const uint32_t wide = static_cast<uint32_t>(static_cast<int32_t>(x));
     uint32_t& r = d[lane];
-    r = kHalf == 0 ? wide : kHalf == 1 ? (r & 0xffff0000) | (wide & 0xffff) : (r & 0xffff) | wide << 16;
+    r = kHalf == 0   ? wide
+        : kHalf == 1 ? (r & 0xffff0000) | (wide & 0xffff)
+                     : (r & 0xffff) | wide << 16;
   });
 }
-template <class T, bool kHigh> void WriteSmall(Wave& w, const Op& op) {
+template <class T, bool kHigh>
+void WriteSmall(Wave& w, const Op& op) {
   EachLane(w, [&](int lane) {
     uint8_t* p = At(w, op, lane, op.inst.offset, sizeof(T));
     if (p == nullptr) return;
@@ -96,16 +106,21 @@ template <class T, bool kHigh> void WriteSmall(Wave& w, const Op& op) {
   });
 }
 
-template <class T> T Lane(const uint32_t* row, int lane) {
-  if constexpr (sizeof(T) == 8) return row[lane] | uint64_t{row[kLanes + lane]} << 32;
-  else return row[lane];
+template <class T>
+T Lane(const uint32_t* row, int lane) {
+  if constexpr (sizeof(T) == 8)
+    return row[lane] | uint64_t{row[kLanes + lane]} << 32;
+  else
+    return row[lane];
 }
-template <class T> void PutLane(uint32_t* row, int lane, T x) {
+template <class T>
+void PutLane(uint32_t* row, int lane, T x) {
   row[lane] = static_cast<uint32_t>(x);
   if constexpr (sizeof(T) == 8) row[kLanes + lane] = static_cast<uint32_t>(x >> 32);
 }
 
-template <class T, T (*F)(T, T), bool kReturn> void Atomic(Wave& w, const Op& op) {
+template <class T, T (*F)(T, T), bool kReturn>
+void Atomic(Wave& w, const Op& op) {
   EachLane(w, [&](int lane) {
     uint8_t* p = At(w, op, lane, op.inst.offset, sizeof(T));
     if (p == nullptr) return;
@@ -118,7 +133,8 @@ template <class T, T (*F)(T, T), bool kReturn> void Atomic(Wave& w, const Op& op
 }
 // cmpst: data0 is the comparand, data1 the new value. mskor: (old & ~data0) | data1.
 enum class Two { kCompareStore, kCompareStoreFloat, kMaskOr, kWrap };
-template <class T, Two kTwo, bool kReturn> void Atomic2(Wave& w, const Op& op) {
+template <class T, Two kTwo, bool kReturn>
+void Atomic2(Wave& w, const Op& op) {
   EachLane(w, [&](int lane) {
     uint8_t* p = At(w, op, lane, op.inst.offset, sizeof(T));
     if (p == nullptr) return;
@@ -127,20 +143,26 @@ template <class T, Two kTwo, bool kReturn> void Atomic2(Wave& w, const Op& op) {
     const T x = Lane<T>(w.v + op.b.offset, lane), y = Lane<T>(w.v + op.c.offset, lane);
     T now = old;
     using F = atomic::FloatOf<T>;
-    if (kTwo == Two::kCompareStore) now = old == x ? y : old;
-    else if (kTwo == Two::kCompareStoreFloat) now = __builtin_bit_cast(F, old) == __builtin_bit_cast(F, x) ? y : old;
-    else if (kTwo == Two::kMaskOr) now = (old & ~x) | y;
-    else now = old >= x ? old - x : old + y;
+    if (kTwo == Two::kCompareStore)
+      now = old == x ? y : old;
+    else if (kTwo == Two::kCompareStoreFloat)
+      now = __builtin_bit_cast(F, old) == __builtin_bit_cast(F, x) ? y : old;
+    else if (kTwo == Two::kMaskOr)
+      now = (old & ~x) | y;
+    else
+      now = old >= x ? old - x : old + y;
     std::memcpy(p, &now, sizeof now);
     if (kReturn) PutLane<T>(w.v + op.d.offset, lane, old);
   });
 }
 // wrxchg2: exchanges two elements.
-template <class T, int kStride> void Exchange2(Wave& w, const Op& op) {
+template <class T, int kStride>
+void Exchange2(Wave& w, const Op& op) {
   EachLane(w, [&](int lane) {
     T old[2];
     for (int e = 0; e < 2; ++e) {
-      uint8_t* p = At(w, op, lane, sizeof(T) * kStride * (e ? op.inst.offset1 : op.inst.offset0), sizeof(T));
+      uint8_t* p =
+          At(w, op, lane, sizeof(T) * kStride * (e ? op.inst.offset1 : op.inst.offset0), sizeof(T));
       if (p == nullptr) return;
       std::memcpy(&old[e], p, sizeof(T));
       const T x = Lane<T>(w.v + (e ? op.c.offset : op.b.offset), lane);
@@ -152,7 +174,8 @@ template <class T, int kStride> void Exchange2(Wave& w, const Op& op) {
   });
 }
 // The wave's active lanes counted into one LDS counter.
-template <int kSign> void AppendConsume(Wave& w, const Op& op) {
+template <int kSign>
+void AppendConsume(Wave& w, const Op& op) {
   const uint32_t address = (w.s[reg::kM0] & 0xffff) + static_cast<uint32_t>(op.inst.offset);
   std::vector<uint8_t>& lds = w.group->lds;
   if (address + 4 > lds.size()) {
@@ -195,7 +218,8 @@ int SwizzleSource(int offset, int lane) {
     return base | ((reversed & ~mask) | (i & mask));
   }
   if (offset >= 0xc000) {
-    const int mask = offset & 31, size = offset >> 5 & 31, turned = offset >> 10 & 1 ? i - size : i + size;
+    const int mask = offset & 31, size = offset >> 5 & 31,
+              turned = offset >> 10 & 1 ? i - size : i + size;
     return base | (i & mask) | (turned & ~mask & 31);
   }
   if (offset & 0x8000) return (lane & ~3) | (offset >> (2 * (lane & 3)) & 3);
@@ -213,8 +237,10 @@ void Swizzle(Wave& w, const Op& op) {
 
 // Transposed reads: 16 lanes read a tile of 16 columns in rows, kBits an element; lane j then holds
 // column j. A row takes 16 / (elements of a lane) lanes.
-template <int kBits> void ReadTransposed(Wave& w, const Op& op) {
-  constexpr int kBytes = kBits == 6 ? 12 : 8, kElements = kBytes * 8 / kBits, kRowLanes = 16 / kElements;
+template <int kBits>
+void ReadTransposed(Wave& w, const Op& op) {
+  constexpr int kBytes = kBits == 6 ? 12 : 8, kElements = kBytes * 8 / kBits,
+                kRowLanes = 16 / kElements;
   constexpr uint32_t kMask = (1u << kBits) - 1;
   uint8_t data[kLanes][16] = {};
   EachLane(w, [&](int lane) {
@@ -241,25 +267,42 @@ template <int kBits> void ReadTransposed(Wave& w, const Op& op) {
   });
 }
 
-constexpr Descriptor L(const char* name, Run run, Origin origin = Origin::kManual, uint16_t implicit = 0) {
-  return {name, run, {Type::kB32, Type::kB32, Type::kB32, Type::kB32}, origin,
+constexpr Descriptor L(const char* name, Run run, Origin origin = Origin::kManual,
+                       uint16_t implicit = 0) {
+  return {name,
+          run,
+          {Type::kB32, Type::kB32, Type::kB32, Type::kB32},
+          origin,
           static_cast<uint16_t>(kReadsExec | implicit)};
 }
 using u32 = uint32_t;
 using u64 = uint64_t;
-#define ATOMIC(text, suffix, F, T) \
-  L("ds_" text "_" suffix, &Atomic<T, F<T>, false>), L("ds_" text "_rtn_" suffix, &Atomic<T, F<T>, true>)
-#define ATOMIC2(text, suffix, two, T) \
-  L("ds_" text "_" suffix, &Atomic2<T, two, false>), L("ds_" text "_rtn_" suffix, &Atomic2<T, two, true>)
+#define ATOMIC(text, suffix, F, T)                   \
+  L("ds_" text "_" suffix, &Atomic<T, F<T>, false>), \
+      L("ds_" text "_rtn_" suffix, &Atomic<T, F<T>, true>)
+#define ATOMIC2(text, suffix, two, T)                \
+  L("ds_" text "_" suffix, &Atomic2<T, two, false>), \
+      L("ds_" text "_rtn_" suffix, &Atomic2<T, two, true>)
 constexpr Descriptor kTable[] = {
-    L("ds_read_b32", &Read<1>), L("ds_read_b64", &Read<2>), L("ds_read_b96", &Read<3>),
-    L("ds_read_b128", &Read<4>), L("ds_write_b32", &Write<1>), L("ds_write_b64", &Write<2>),
-    L("ds_write_b96", &Write<3>), L("ds_write_b128", &Write<4>), L("ds_read2_b32", &Read2<1, 1>),
-    L("ds_read2st64_b32", &Read2<1, 64>), L("ds_read2_b64", &Read2<2, 1>),
-    L("ds_read2st64_b64", &Read2<2, 64>), L("ds_write2_b32", &Write2<1, 1>),
-    L("ds_write2st64_b32", &Write2<1, 64>), L("ds_write2_b64", &Write2<2, 1>),
-    L("ds_write2st64_b64", &Write2<2, 64>), L("ds_read_u8", &ReadSmall<uint8_t, 0>),
-    L("ds_read_i8", &ReadSmall<int8_t, 0>), L("ds_read_u16", &ReadSmall<uint16_t, 0>),
+    L("ds_read_b32", &Read<1>),
+    L("ds_read_b64", &Read<2>),
+    L("ds_read_b96", &Read<3>),
+    L("ds_read_b128", &Read<4>),
+    L("ds_write_b32", &Write<1>),
+    L("ds_write_b64", &Write<2>),
+    L("ds_write_b96", &Write<3>),
+    L("ds_write_b128", &Write<4>),
+    L("ds_read2_b32", &Read2<1, 1>),
+    L("ds_read2st64_b32", &Read2<1, 64>),
+    L("ds_read2_b64", &Read2<2, 1>),
+    L("ds_read2st64_b64", &Read2<2, 64>),
+    L("ds_write2_b32", &Write2<1, 1>),
+    L("ds_write2st64_b32", &Write2<1, 64>),
+    L("ds_write2_b64", &Write2<2, 1>),
+    L("ds_write2st64_b64", &Write2<2, 64>),
+    L("ds_read_u8", &ReadSmall<uint8_t, 0>),
+    L("ds_read_i8", &ReadSmall<int8_t, 0>),
+    L("ds_read_u16", &ReadSmall<uint16_t, 0>),
     L("ds_read_i16", &ReadSmall<int16_t, 0>),
     L("ds_read_u8_d16", &ReadSmall<uint8_t, 1>, Origin::kManual, kReadsDst),
     L("ds_read_u8_d16_hi", &ReadSmall<uint8_t, 2>, Origin::kManual, kReadsDst),
@@ -267,39 +310,63 @@ constexpr Descriptor kTable[] = {
     L("ds_read_i8_d16_hi", &ReadSmall<int8_t, 2>, Origin::kManual, kReadsDst),
     L("ds_read_u16_d16", &ReadSmall<uint16_t, 1>, Origin::kManual, kReadsDst),
     L("ds_read_u16_d16_hi", &ReadSmall<uint16_t, 2>, Origin::kManual, kReadsDst),
-    L("ds_write_b8", &WriteSmall<uint8_t, false>), L("ds_write_b16", &WriteSmall<uint16_t, false>),
+    L("ds_write_b8", &WriteSmall<uint8_t, false>),
+    L("ds_write_b16", &WriteSmall<uint16_t, false>),
     L("ds_write_b8_d16_hi", &WriteSmall<uint8_t, true>),
-    L("ds_write_b16_d16_hi", &WriteSmall<uint16_t, true>), L("ds_nop", &Nop),
-    ATOMIC("add", "u32", atomic::Add, u32), ATOMIC("sub", "u32", atomic::Sub, u32),
-    ATOMIC("rsub", "u32", atomic::RSub, u32), ATOMIC("inc", "u32", atomic::Inc, u32),
-    ATOMIC("dec", "u32", atomic::Dec, u32), ATOMIC("min", "i32", atomic::SMin, u32),
-    ATOMIC("max", "i32", atomic::SMax, u32), ATOMIC("min", "u32", atomic::UMin, u32),
-    ATOMIC("max", "u32", atomic::UMax, u32), ATOMIC("and", "b32", atomic::And, u32),
-    ATOMIC("or", "b32", atomic::Or, u32), ATOMIC("xor", "b32", atomic::Xor, u32),
-    ATOMIC("wrxchg", "b32", atomic::Swap, u32), ATOMIC("add", "f32", atomic::FAdd, u32),
-    ATOMIC("min", "f32", atomic::FMin, u32), ATOMIC("max", "f32", atomic::FMax, u32),
-    ATOMIC("add", "u64", atomic::Add, u64), ATOMIC("sub", "u64", atomic::Sub, u64),
-    ATOMIC("rsub", "u64", atomic::RSub, u64), ATOMIC("inc", "u64", atomic::Inc, u64),
-    ATOMIC("dec", "u64", atomic::Dec, u64), ATOMIC("min", "i64", atomic::SMin, u64),
-    ATOMIC("max", "i64", atomic::SMax, u64), ATOMIC("min", "u64", atomic::UMin, u64),
-    ATOMIC("max", "u64", atomic::UMax, u64), ATOMIC("and", "b64", atomic::And, u64),
-    ATOMIC("or", "b64", atomic::Or, u64), ATOMIC("xor", "b64", atomic::Xor, u64),
-    ATOMIC("wrxchg", "b64", atomic::Swap, u64), ATOMIC("add", "f64", atomic::FAdd, u64),
-    ATOMIC("min", "f64", atomic::FMin, u64), ATOMIC("max", "f64", atomic::FMax, u64),
+    L("ds_write_b16_d16_hi", &WriteSmall<uint16_t, true>),
+    L("ds_nop", &Nop),
+    ATOMIC("add", "u32", atomic::Add, u32),
+    ATOMIC("sub", "u32", atomic::Sub, u32),
+    ATOMIC("rsub", "u32", atomic::RSub, u32),
+    ATOMIC("inc", "u32", atomic::Inc, u32),
+    ATOMIC("dec", "u32", atomic::Dec, u32),
+    ATOMIC("min", "i32", atomic::SMin, u32),
+    ATOMIC("max", "i32", atomic::SMax, u32),
+    ATOMIC("min", "u32", atomic::UMin, u32),
+    ATOMIC("max", "u32", atomic::UMax, u32),
+    ATOMIC("and", "b32", atomic::And, u32),
+    ATOMIC("or", "b32", atomic::Or, u32),
+    ATOMIC("xor", "b32", atomic::Xor, u32),
+    ATOMIC("wrxchg", "b32", atomic::Swap, u32),
+    ATOMIC("add", "f32", atomic::FAdd, u32),
+    ATOMIC("min", "f32", atomic::FMin, u32),
+    ATOMIC("max", "f32", atomic::FMax, u32),
+    ATOMIC("add", "u64", atomic::Add, u64),
+    ATOMIC("sub", "u64", atomic::Sub, u64),
+    ATOMIC("rsub", "u64", atomic::RSub, u64),
+    ATOMIC("inc", "u64", atomic::Inc, u64),
+    ATOMIC("dec", "u64", atomic::Dec, u64),
+    ATOMIC("min", "i64", atomic::SMin, u64),
+    ATOMIC("max", "i64", atomic::SMax, u64),
+    ATOMIC("min", "u64", atomic::UMin, u64),
+    ATOMIC("max", "u64", atomic::UMax, u64),
+    ATOMIC("and", "b64", atomic::And, u64),
+    ATOMIC("or", "b64", atomic::Or, u64),
+    ATOMIC("xor", "b64", atomic::Xor, u64),
+    ATOMIC("wrxchg", "b64", atomic::Swap, u64),
+    ATOMIC("add", "f64", atomic::FAdd, u64),
+    ATOMIC("min", "f64", atomic::FMin, u64),
+    ATOMIC("max", "f64", atomic::FMax, u64),
     L("ds_pk_add_f16", &Atomic<u32, atomic::PkAddF16, false>),
     L("ds_pk_add_rtn_f16", &Atomic<u32, atomic::PkAddF16, true>),
     L("ds_pk_add_bf16", &Atomic<u32, atomic::PkAddBf16, false>),
     L("ds_pk_add_rtn_bf16", &Atomic<u32, atomic::PkAddBf16, true>),
-    ATOMIC2("cmpst", "b32", Two::kCompareStore, u32), ATOMIC2("cmpst", "b64", Two::kCompareStore, u64),
+    ATOMIC2("cmpst", "b32", Two::kCompareStore, u32),
+    ATOMIC2("cmpst", "b64", Two::kCompareStore, u64),
     ATOMIC2("cmpst", "f32", Two::kCompareStoreFloat, u32),
     ATOMIC2("cmpst", "f64", Two::kCompareStoreFloat, u64),
-    ATOMIC2("mskor", "b32", Two::kMaskOr, u32), ATOMIC2("mskor", "b64", Two::kMaskOr, u64),
+    ATOMIC2("mskor", "b32", Two::kMaskOr, u32),
+    ATOMIC2("mskor", "b64", Two::kMaskOr, u64),
     L("ds_wrap_rtn_b32", &Atomic2<u32, Two::kWrap, true>),
-    L("ds_wrxchg2_rtn_b32", &Exchange2<u32, 1>), L("ds_wrxchg2st64_rtn_b32", &Exchange2<u32, 64>),
-    L("ds_wrxchg2_rtn_b64", &Exchange2<u64, 1>), L("ds_wrxchg2st64_rtn_b64", &Exchange2<u64, 64>),
+    L("ds_wrxchg2_rtn_b32", &Exchange2<u32, 1>),
+    L("ds_wrxchg2st64_rtn_b32", &Exchange2<u32, 64>),
+    L("ds_wrxchg2_rtn_b64", &Exchange2<u64, 1>),
+    L("ds_wrxchg2st64_rtn_b64", &Exchange2<u64, 64>),
     L("ds_append", &AppendConsume<1>, Origin::kManual, kReadsM0),
     L("ds_consume", &AppendConsume<-1>, Origin::kManual, kReadsM0),
-    L("ds_bpermute_b32", &BPermute), L("ds_permute_b32", &Permute), L("ds_swizzle_b32", &Swizzle),
+    L("ds_bpermute_b32", &BPermute),
+    L("ds_permute_b32", &Permute),
+    L("ds_swizzle_b32", &Swizzle),
     L("ds_read_b64_tr_b16", &ReadTransposed<16>, Origin::kAssumed),
     L("ds_read_b64_tr_b8", &ReadTransposed<8>, Origin::kAssumed),
     L("ds_read_b64_tr_b4", &ReadTransposed<4>, Origin::kAssumed),

@@ -11,7 +11,8 @@ namespace {
 void Nop(Wave&, const Op&) {}
 void End(Wave& w, const Op&) { w.state = WaveState::kDone; }
 void Jump(Wave& w, const Op& op) { w.pc += static_cast<int64_t>(op.inst.offset) * 4; }
-template <bool (*F)(const Wave&)> void Branch(Wave& w, const Op& op) {
+template <bool (*F)(const Wave&)>
+void Branch(Wave& w, const Op& op) {
   if (F(w)) Jump(w, op);
 }
 bool Scc0(const Wave& w) { return !w.scc; }
@@ -54,15 +55,23 @@ void SendMessage(Wave& w, const Op& op) {
 // HWREG: id in bits 5:0, offset in 10:6, size - 1 in 15:11.
 uint32_t HardwareRegister(const Wave& w, int id) {
   switch (id) {
-    case 1: return w.mode;
-    case 2: return uint32_t{w.scc} | uint32_t{w.exec() == 0} << 9 | uint32_t{w.vcc() == 0} << 10;
-    case 4: return w.hw_id;
-    case 5: return w.group->registers_per_wave;
-    case 6: return static_cast<uint32_t>(w.group->lds.size() / 256) << 12;
-    case 15: return static_cast<uint32_t>(kSharedAperture >> 48) << 16 |
-                    static_cast<uint32_t>(kPrivateAperture >> 48);
-    case 20: return w.xcc_id;
-    default: return 0;
+    case 1:
+      return w.mode;
+    case 2:
+      return uint32_t{w.scc} | uint32_t{w.exec() == 0} << 9 | uint32_t{w.vcc() == 0} << 10;
+    case 4:
+      return w.hw_id;
+    case 5:
+      return w.group->registers_per_wave;
+    case 6:
+      return static_cast<uint32_t>(w.group->lds.size() / 256) << 12;
+    case 15:
+      return static_cast<uint32_t>(kSharedAperture >> 48) << 16 |
+             static_cast<uint32_t>(kPrivateAperture >> 48);
+    case 20:
+      return w.xcc_id;
+    default:
+      return 0;
   }
 }
 void GetReg(Wave& w, const Op& op) {
@@ -97,21 +106,44 @@ constexpr Descriptor F(const char* name, Run run, uint16_t implicit = 0, Type a 
   return {name, run, {a, Type::kNone, Type::kNone, Type::kB32}, Origin::kManual, implicit};
 }
 constexpr Descriptor kTable[] = {
-    F("s_nop", &Nop), F("s_endpgm", &End), F("s_branch", &Jump), F("s_wakeup", &Nop),
-    F("s_cbranch_scc0", &Branch<Scc0>, kReadsScc), F("s_cbranch_scc1", &Branch<Scc1>, kReadsScc),
-    F("s_cbranch_vccz", &Branch<Vccz>, kReadsVcc), F("s_cbranch_vccnz", &Branch<Vccnz>, kReadsVcc),
+    F("s_nop", &Nop),
+    F("s_endpgm", &End),
+    F("s_branch", &Jump),
+    F("s_wakeup", &Nop),
+    F("s_cbranch_scc0", &Branch<Scc0>, kReadsScc),
+    F("s_cbranch_scc1", &Branch<Scc1>, kReadsScc),
+    F("s_cbranch_vccz", &Branch<Vccz>, kReadsVcc),
+    F("s_cbranch_vccnz", &Branch<Vccnz>, kReadsVcc),
     F("s_cbranch_execz", &Branch<Execz>, kReadsExec),
-    F("s_cbranch_execnz", &Branch<Execnz>, kReadsExec), F("s_barrier", &Barrier),
-    F("s_setkill", &SetKill), F("s_waitcnt", &Nop), F("s_sethalt", &SetHalt), F("s_sleep", &Sleep),
-    F("s_setprio", &Nop), F("s_sendmsg", &SendMessage, kReadsM0), F("s_trap", &Trap),
-    F("s_icache_inv", &Nop), F("s_incperflevel", &Nop), F("s_decperflevel", &Nop),
-    F("s_ttracedata", &Nop, kReadsM0), F("s_cbranch_cdbgsys", &Nop), F("s_cbranch_cdbguser", &Nop),
-    F("s_cbranch_cdbgsys_or_user", &Nop), F("s_cbranch_cdbgsys_and_user", &Nop),
-    F("s_endpgm_saved", &End), F("s_getpc_b64", &GetPc), F("s_setpc_b64", &SetPc, 0, Type::kB64),
-    F("s_swappc_b64", &SwapPc, 0, Type::kB64), F("s_call_b64", &Call), F("s_getreg_b32", &GetReg),
-    F("s_set_gpr_idx_on", &IndexOn, kReadsM0, Type::kB32), F("s_set_gpr_idx_off", &IndexOff),
+    F("s_cbranch_execnz", &Branch<Execnz>, kReadsExec),
+    F("s_barrier", &Barrier),
+    F("s_setkill", &SetKill),
+    F("s_waitcnt", &Nop),
+    F("s_sethalt", &SetHalt),
+    F("s_sleep", &Sleep),
+    F("s_setprio", &Nop),
+    F("s_sendmsg", &SendMessage, kReadsM0),
+    F("s_trap", &Trap),
+    F("s_icache_inv", &Nop),
+    F("s_incperflevel", &Nop),
+    F("s_decperflevel", &Nop),
+    F("s_ttracedata", &Nop, kReadsM0),
+    F("s_cbranch_cdbgsys", &Nop),
+    F("s_cbranch_cdbguser", &Nop),
+    F("s_cbranch_cdbgsys_or_user", &Nop),
+    F("s_cbranch_cdbgsys_and_user", &Nop),
+    F("s_endpgm_saved", &End),
+    F("s_getpc_b64", &GetPc),
+    F("s_setpc_b64", &SetPc, 0, Type::kB64),
+    F("s_swappc_b64", &SwapPc, 0, Type::kB64),
+    F("s_call_b64", &Call),
+    F("s_getreg_b32", &GetReg),
+    F("s_set_gpr_idx_on", &IndexOn, kReadsM0, Type::kB32),
+    F("s_set_gpr_idx_off", &IndexOff),
     F("s_set_gpr_idx_mode", &IndexMode, kReadsM0),
-    F("s_set_gpr_idx_idx", &IndexIdx, kReadsM0, Type::kB32), F("s_setreg_b32", &SetReg), F("s_setreg_imm32_b32", &SetRegImm),
+    F("s_set_gpr_idx_idx", &IndexIdx, kReadsM0, Type::kB32),
+    F("s_setreg_b32", &SetReg),
+    F("s_setreg_imm32_b32", &SetRegImm),
 };
 
 }  // namespace

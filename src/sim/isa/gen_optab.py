@@ -249,11 +249,12 @@ class Prober:
             if "GLOBAL" == family and "atomic" in text:
                 refused &= ~(0xFF << 56)
         if family in ("VOP1", "VOP2", "VOPC"):
-            tail = 20 | 6 << 16 | 6 << 24 | (0 if family == "VOPC" else 6 << 8)
+            tail = 20 | 6 << 16 | (0 if family == "VOP1" else 6 << 24) | (0 if family == "VOPC" else 6 << 8)
             if mnemonic(self.dis(put(word, (0, 9, 0), 249), 4, tail)[1]).endswith("_sdwa"):
                 flags |= 2
                 # Reserved selects (7, or dst_unused 3) crash LLVM: leave those fields alone.
-                which = [13, 14, 15, 19, 20, 21, 22, 23, 27, 28, 29, 30, 31]
+                which = [13, 14, 15, 19, 20, 21, 22, 23]
+                which += [] if family == "VOP1" else [27, 28, 29, 30, 31]
                 sdwa_no, sdwa_used = self.bits(family, put(word, (0, 9, 0), 249), which, tail)
             tail = 20 | 0xFF << 24 | 0x130 << 8
             # LLVM refuses most controls on 64-bit operands; row_newbcast:0 (0x150) is legal there.

@@ -11,9 +11,9 @@
 namespace mainarch::sim::isa {
 namespace {
 
-constexpr uint64_t kSlice = 2048;          // instructions of a wave's turn
-constexpr uint64_t kWindowPerThread = 4;   // workgroups a thread works on before it starts more
-constexpr uint32_t kPoison = 0x7ff7bad0;   // what registers and LDS hold before they are written
+constexpr uint64_t kSlice = 2048;         // instructions of a wave's turn
+constexpr uint64_t kWindowPerThread = 4;  // workgroups a thread works on before it starts more
+constexpr uint32_t kPoison = 0x7ff7bad0;  // what registers and LDS hold before they are written
 
 uint32_t WavesOf(const KernelLaunch& l) {
   return (l.workgroup[0] * l.workgroup[1] * l.workgroup[2] + 63) / 64;
@@ -22,7 +22,8 @@ uint32_t WavesOf(const KernelLaunch& l) {
 // VGPRs a wave is given, AGPRs included.
 uint32_t RegistersOf(const KernelLaunch& l) { return ((l.rsrc1 & 63) + 1) * 8; }
 
-template <class T> T Field(const uint8_t* bytes, int at) {
+template <class T>
+T Field(const uint8_t* bytes, int at) {
   T value;
   std::memcpy(&value, bytes + at, sizeof value);
   return value;
@@ -83,6 +84,8 @@ StatusOr<std::unique_ptr<Grid>> Grid::Create(Program* program, const KernelLaunc
     grid->groups_[i] = (launch.grid[i] + launch.workgroup[i] - 1) / launch.workgroup[i];
     grid->total_ *= grid->groups_[i];
   }
+  grid->xccs_ = std::max(limits.xccs, 1u);
+  grid->cus_per_xcc_ = std::max(limits.cus_per_xcc, 1u);
   grid->resident_limit_ = ResidentWorkgroups(launch, limits);
   if (grid->resident_limit_ == 0) {
     return Error(Code::kInvalidArgument, "a workgroup of ", WavesOf(launch), " waves with ",
@@ -118,12 +121,20 @@ Grid::Result Grid::Run(uint64_t budget) {
                                                   : State::kRunning;
   result_.detail.clear();
   if (waiting_ && next_ < total_) {
-    result_.detail = absl::StrCat(
-        "all ", active_, " resident workgroups wait; ", total_ - next_, " of ", total_,
-        " have no room on the chip (limit ", resident_limit_,
-        "): a grid barrier over them hangs on silicon too");
+    result_.detail =
+        absl::StrCat("all ", active_, " resident workgroups wait; ", total_ - next_, " of ", total_,
+                     " have no room on the chip (limit ", resident_limit_,
+                     "): a grid barrier over them hangs on silicon too");
   }
   return result_;
+}
+
+void Grid::DropTranslations() {
+  for (const std::unique_ptr<Workgroup>& group : ready_) {
+    for (Wave& w : group->waves) {
+      for (View& view : w.views) view = View();
+    }
+  }
 }
 
 // Starts workgroups while there is room: always up to the window; beyond it, up to what the chip
@@ -174,8 +185,10 @@ void Grid::Work(Memory* memory, uint64_t budget) {
     const bool everyone = active_ >= resident_limit_ || next_ == total_;
     if (idle_turns_ <= 4 * active_ + 16 || active_ == 0) continue;
     // Nobody has done more than look and sleep for several rounds.
-    if (everyone) waiting_ = true;
-    else window_ = std::min(window_ * 2, resident_limit_);
+    if (everyone)
+      waiting_ = true;
+    else
+      window_ = std::min(window_ * 2, resident_limit_);
     idle_turns_ = 0;
   }
 }
@@ -201,18 +214,24 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory) {
   w.v = group->registers.get() + size_t{512} * kLanes * index;
   const uint32_t total = RegistersOf(launch_), acc = (launch_.rsrc3 & 63) * 4 + 4;
   std::fill(w.v, w.v + std::min(total, 256u) * kLanes, kPoison);
-  if (total > acc) std::fill(w.v + 256 * kLanes, w.v + (256 + std::min(total - acc, 256u)) * kLanes, kPoison);
+  if (total > acc)
+    std::fill(w.v + 256 * kLanes, w.v + (256 + std::min(total - acc, 256u)) * kLanes, kPoison);
   std::fill(std::begin(w.s), std::end(w.s), kPoison);
   w.scratch_bytes = launch_.private_bytes;
   w.scratch = group->scratch.data() + size_t{launch_.private_bytes} * kLanes * index;
-  w.xcc_id = 0;
+  // Workgroups are dealt to the XCCs in turn, and there to the compute units.
+  w.xcc_id = static_cast<uint32_t>((group->index + launch_.first_xcc) % xccs_);
+  const uint32_t cu = static_cast<uint32_t>(group->index / xccs_ % cus_per_xcc_);
+  // HW_ID: wave 3:0, SIMD 5:4, CU 11:8, SE 15:13.
+  w.hw_id = (index & 15) | (index & 3) << 4 | (cu & 15) << 8 | (cu >> 4 & 7) << 13;
 
   // The last workgroup of a dimension may be partial.
   uint64_t exec = 0;
   const uint32_t dims = launch_.rsrc2 >> 11 & 3;
   for (uint32_t lane = 0; lane < 64; ++lane) {
     const uint32_t flat = index * 64 + lane;
-    const uint32_t x = flat % launch_.workgroup[0], y = flat / launch_.workgroup[0] % launch_.workgroup[1],
+    const uint32_t x = flat % launch_.workgroup[0],
+                   y = flat / launch_.workgroup[0] % launch_.workgroup[1],
                    z = flat / launch_.workgroup[0] / launch_.workgroup[1];
     w.v[lane] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
     const bool inside = z < launch_.workgroup[2] &&
@@ -249,7 +268,8 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory) {
   for (int i = 0; i < 3; ++i) {
     if (launch_.rsrc2 >> (7 + i) & 1) w.s[s++] = group->id[i];
   }
-  if (launch_.rsrc2 >> 10 & 1) w.s[s++] = static_cast<uint32_t>(group->waves.size()) | (index == 0 ? 1u << 31 : 0);
+  if (launch_.rsrc2 >> 10 & 1)
+    w.s[s++] = static_cast<uint32_t>(group->waves.size()) | (index == 0 ? 1u << 31 : 0);
 }
 
 uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {

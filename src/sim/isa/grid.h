@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// One kernel in flight: its workgroups, which of them are resident on the chip, and whose turn it is
-// to run. Waves run in slices; a wave that sleeps, waits at a barrier or has used its slice gives way
-// to the next, so persistent kernels with grid barriers make progress. The order is drawn from a
-// seed: with one thread the same seed gives the same interleaving.
+// One kernel in flight: its workgroups, which of them are resident on the chip, and whose turn it
+// is to run. Waves run in slices; a wave that sleeps, waits at a barrier or has used its slice
+// gives way to the next, so persistent kernels with grid barriers make progress. The order is drawn
+// from a seed: with one thread the same seed gives the same interleaving.
 //
 // Run may use several host threads, each with its own Memory; waves of one workgroup never run at
 // the same time. No thread is left running when Run returns.
@@ -66,6 +66,8 @@ class Grid {
 
   // About `budget` wave-instructions.
   Result Run(uint64_t budget);
+  // The page tables changed since the last Run: what waves remember of them is void.
+  void DropTranslations();
   uint64_t instructions() const { return instructions_; }
   uint64_t resident_limit() const { return resident_limit_; }
   uint64_t workgroups() const { return total_; }
@@ -92,14 +94,15 @@ class Grid {
   const std::vector<Memory*> memories_;
   std::array<uint32_t, 3> groups_ = {1, 1, 1};
   uint64_t total_ = 0, next_ = 0, resident_limit_ = 0;
+  uint32_t xccs_ = 1, cus_per_xcc_ = 1;
   uint64_t instructions_ = 0;
 
-  std::mutex mutex_;                                // guards what follows while Run's threads work
+  std::mutex mutex_;  // guards what follows while Run's threads work
   std::deque<std::unique_ptr<Workgroup>> ready_;
-  uint64_t active_ = 0;                             // started and not ended
-  uint64_t idle_turns_ = 0;                         // slices since one did work
-  uint64_t used_ = 0;                               // of the budget of this Run
-  uint64_t window_ = 0;                             // workgroups worked on at a time
+  uint64_t active_ = 0;      // started and not ended
+  uint64_t idle_turns_ = 0;  // slices since one did work
+  uint64_t used_ = 0;        // of the budget of this Run
+  uint64_t window_ = 0;      // workgroups worked on at a time
   uint64_t window_turns_ = 0;
   uint64_t random_ = 0;
   bool waiting_ = false;

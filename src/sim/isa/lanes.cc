@@ -18,7 +18,9 @@ void Fetch(const Wave& w, const Ref& r, int dwords, uint32_t* rows) {
   }
 }
 
-int Dwords(Type type) { return type == Type::kB64 || type == Type::kF64 || type == Type::kPkF32 ? 2 : 1; }
+int Dwords(Type type) {
+  return type == Type::kB64 || type == Type::kF64 || type == Type::kPkF32 ? 2 : 1;
+}
 
 // SDWA source select, with sign extension.
 uint32_t Select(uint32_t value, int sel, bool sext) {
@@ -36,17 +38,17 @@ uint32_t Select(uint32_t value, int sel, bool sext) {
 void NegateAbs(Type type, bool abs, bool neg, uint32_t* rows) {
   uint32_t* row = rows;
   uint32_t sign = 0x80000000;
-  if (type == Type::kF64) row = rows + kLanes;
-  else if (type == Type::kF16 || type == Type::kBf16 || type == Type::kB16) sign = 0x8000;
+  if (type == Type::kF64)
+    row = rows + kLanes;
+  else if (type == Type::kF16 || type == Type::kBf16 || type == Type::kB16)
+    sign = 0x8000;
   for (int i = 0; i < kLanes; ++i) {
     if (abs) row[i] &= ~sign;
     if (neg) row[i] ^= sign;
   }
 }
 
-bool IsHalf(Type type) {
-  return type == Type::kF16 || type == Type::kB16 || type == Type::kBf16;
-}
+bool IsHalf(Type type) { return type == Type::kF16 || type == Type::kB16 || type == Type::kBf16; }
 
 void Dpp(const Wave& w, const Op& op, int dwords, uint32_t* rows, uint64_t* mask) {
   const uint64_t exec = w.exec();
@@ -54,7 +56,8 @@ void Dpp(const Wave& w, const Op& op, int dwords, uint32_t* rows, uint64_t* mask
   std::memcpy(old, rows, sizeof(uint32_t) * kLanes * dwords);
   uint64_t write = exec;
   for (int i = 0; i < kLanes; ++i) {
-    const bool gated = !(op.inst.row_mask >> (i / 16) & 1) || !(op.inst.bank_mask >> (i / 4 % 4) & 1);
+    const bool gated =
+        !(op.inst.row_mask >> (i / 16) & 1) || !(op.inst.bank_mask >> (i / 4 % 4) & 1);
     if (gated) write &= ~(uint64_t{1} << i);
     const int from = DppSource(op.inst.dpp_ctrl, i);
     const bool usable = from >= 0 && (exec >> from & 1);
@@ -66,15 +69,18 @@ void Dpp(const Wave& w, const Op& op, int dwords, uint32_t* rows, uint64_t* mask
   *mask &= write;
 }
 
-template <class T> T Scale(T value, int omod) {
+template <class T>
+T Scale(T value, int omod) {
   return omod == 1 ? value * 2 : omod == 2 ? value * 4 : omod == 3 ? value / 2 : value;
 }
-template <class T> T Clamp01(T value) {
+template <class T>
+T Clamp01(T value) {
   // DX10_CLAMP: NaN becomes 0.
   return !(value > 0) ? T(0) : value > 1 ? T(1) : value;
 }
 
-template <class T> T Modify(T value, const Inst& inst) {
+template <class T>
+T Modify(T value, const Inst& inst) {
   value = Scale(value, inst.omod);
   return inst.clamp ? Clamp01(value) : value;
 }
@@ -121,22 +127,36 @@ int DppSource(int ctrl, int lane) {
   const int row = lane & ~15, in_row = lane & 15, n = ctrl & 15;
   if (ctrl <= 0xff) return (lane & ~3) | (ctrl >> (2 * (lane & 3)) & 3);
   switch (ctrl & ~15) {
-    case 0x100: return in_row + n < 16 ? lane + n : -1;
-    case 0x110: return in_row - n >= 0 ? lane - n : -1;
-    case 0x120: return row | ((in_row - n) & 15);
-    case 0x150: return row | n;
-    default: break;
+    case 0x100:
+      return in_row + n < 16 ? lane + n : -1;
+    case 0x110:
+      return in_row - n >= 0 ? lane - n : -1;
+    case 0x120:
+      return row | ((in_row - n) & 15);
+    case 0x150:
+      return row | n;
+    default:
+      break;
   }
   switch (ctrl) {
-    case 0x130: return lane < 63 ? lane + 1 : -1;
-    case 0x134: return (lane + 1) & 63;
-    case 0x138: return lane - 1;
-    case 0x13c: return (lane - 1) & 63;
-    case 0x140: return row | (15 - in_row);
-    case 0x141: return (lane & ~7) | (7 - (lane & 7));
-    case 0x142: return row >= 16 ? row - 1 : lane;
-    case 0x143: return lane >= 32 ? 31 : lane;
-    default: return -1;
+    case 0x130:
+      return lane < 63 ? lane + 1 : -1;
+    case 0x134:
+      return (lane + 1) & 63;
+    case 0x138:
+      return lane - 1;
+    case 0x13c:
+      return (lane - 1) & 63;
+    case 0x140:
+      return row | (15 - in_row);
+    case 0x141:
+      return (lane & ~7) | (7 - (lane & 7));
+    case 0x142:
+      return row >= 16 ? row - 1 : lane;
+    case 0x143:
+      return lane >= 32 ? 31 : lane;
+    default:
+      return -1;
   }
 }
 
@@ -169,7 +189,8 @@ void FinishResult(const Wave& w, const Op& op, Type type, uint32_t* rows) {
     const uint32_t* old = w.v + op.d.offset;
     const bool high = inst.opsel >> 3 & 1;
     for (int i = 0; i < kLanes; ++i) {
-      rows[i] = high ? (old[i] & 0xffff) | rows[i] << 16 : (old[i] & 0xffff0000) | (rows[i] & 0xffff);
+      rows[i] =
+          high ? (old[i] & 0xffff) | rows[i] << 16 : (old[i] & 0xffff0000) | (rows[i] & 0xffff);
     }
   }
 }

@@ -18,7 +18,9 @@ struct View {
   bool executable = false;
 
   // Whether [va, va + size) lies inside; never true of an empty view.
-  bool Holds(uint64_t va, uint64_t size) const { return va >= begin && va < end && size <= end - va; }
+  bool Holds(uint64_t va, uint64_t size) const {
+    return va >= begin && va < end && size <= end - va;
+  }
 };
 
 struct AccessFault {
@@ -32,14 +34,15 @@ class Memory {
   virtual ~Memory() = default;
   // Fills *view with a run that contains `va`; false and *fault filled when there is none.
   virtual bool Translate(uint64_t va, bool write, bool execute, View* view, AccessFault* fault) = 0;
-  virtual uint64_t Clock() = 0;         // 100 MHz counter
-  virtual void Interrupt(uint32_t) {}   // s_sendmsg(MSG_INTERRUPT)
+  virtual uint64_t Clock() = 0;        // 100 MHz counter
+  virtual void Interrupt(uint32_t) {}  // s_sendmsg(MSG_INTERRUPT)
 };
 
 // One block of host memory at a fixed device address.
 class FlatMemory : public Memory {
  public:
-  FlatMemory(uint64_t base, uint8_t* host, uint64_t size) : view_{base, base + size, host, true, true} {}
+  FlatMemory(uint64_t base, uint8_t* host, uint64_t size)
+      : view_{base, base + size, host, true, true} {}
   bool Translate(uint64_t va, bool write, bool execute, View* view, AccessFault* fault) override {
     if (va < view_.begin || va >= view_.end) {
       *fault = {va, write, execute, true, false, false};

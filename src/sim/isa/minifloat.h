@@ -44,29 +44,33 @@ constexpr float MiniToFloat(const MiniFormat& f, uint32_t code) {
   if (f.infinity && exponent == top) {
     return mantissa != 0 ? __builtin_nanf("") : sign ? -__builtin_inff() : __builtin_inff();
   }
-  if (f.nan && !f.fnuz && !f.infinity && exponent == top && mantissa == (1u << f.mantissa_bits) - 1) {
+  if (f.nan && !f.fnuz && !f.infinity && exponent == top &&
+      mantissa == (1u << f.mantissa_bits) - 1) {
     return __builtin_nanf("");
   }
   const float magnitude =
-      exponent == 0
-          ? static_cast<float>(mantissa) * PowerOfTwo(1 - f.bias - f.mantissa_bits)
-          : static_cast<float>(mantissa | 1u << f.mantissa_bits) *
-                PowerOfTwo(static_cast<int>(exponent) - f.bias - f.mantissa_bits);
+      exponent == 0 ? static_cast<float>(mantissa) * PowerOfTwo(1 - f.bias - f.mantissa_bits)
+                    : static_cast<float>(mantissa | 1u << f.mantissa_bits) *
+                          PowerOfTwo(static_cast<int>(exponent) - f.bias - f.mantissa_bits);
   return sign ? -magnitude : magnitude;
 }
 
-template <int kBits> struct MiniTable {
+template <int kBits>
+struct MiniTable {
   float value[1 << kBits];
 };
-template <int kBits> constexpr MiniTable<kBits> MakeMiniTable(const MiniFormat& f) {
+template <int kBits>
+constexpr MiniTable<kBits> MakeMiniTable(const MiniFormat& f) {
   MiniTable<kBits> table{};
   for (uint32_t i = 0; i < 1u << kBits; ++i) table.value[i] = MiniToFloat(f, i);
   return table;
 }
-inline constexpr MiniTable<8> kFp8Table = MakeMiniTable<8>(kFp8), kBf8Table = MakeMiniTable<8>(kBf8),
+inline constexpr MiniTable<8> kFp8Table = MakeMiniTable<8>(kFp8),
+                              kBf8Table = MakeMiniTable<8>(kBf8),
                               kFp8FnuzTable = MakeMiniTable<8>(kFp8Fnuz),
                               kBf8FnuzTable = MakeMiniTable<8>(kBf8Fnuz);
-inline constexpr MiniTable<6> kFp6Table = MakeMiniTable<6>(kFp6), kBf6Table = MakeMiniTable<6>(kBf6);
+inline constexpr MiniTable<6> kFp6Table = MakeMiniTable<6>(kFp6),
+                              kBf6Table = MakeMiniTable<6>(kBf6);
 inline constexpr MiniTable<4> kFp4Table = MakeMiniTable<4>(kFp4);
 
 inline const float* TableOf(const MiniFormat& f) {
@@ -84,7 +88,10 @@ inline uint32_t FloatToMini(const MiniFormat& f, double value, bool saturate,
   const uint32_t sign = std::signbit(value) ? 1u << (f.bits - 1) : 0;
   const uint32_t largest = [&f] {
     const uint32_t all = (1u << (f.bits - 1)) - 1;
-    if (f.infinity) return all & ~((1u << f.mantissa_bits) - 1u) ? ((1u << f.exponent_bits) - 2) << f.mantissa_bits | ((1u << f.mantissa_bits) - 1) : 0;
+    if (f.infinity)
+      return all & ~((1u << f.mantissa_bits) - 1u)
+                 ? ((1u << f.exponent_bits) - 2) << f.mantissa_bits | ((1u << f.mantissa_bits) - 1)
+                 : 0;
     return f.nan && !f.fnuz ? all - 1 : all;
   }();
   const uint32_t nan = f.fnuz ? 0x80 : sign | ((1u << (f.bits - 1)) - 1);

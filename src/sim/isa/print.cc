@@ -101,14 +101,14 @@ std::string LiteralText(const Inst& inst, const Operand& o) {
   const bool bf16 = name == "v_dot2c_f32_bf16";
   const bool packed = name == "v_dot2c_f32_f16" || name == "v_pk_fmac_f16";
   const bool small = value + 16 <= 80;
-  const bool carried = name == "v_cvt_f32_bf16"
-                           ? static_cast<uint16_t>(value + 16) <= 80 ||
-                                 IsInline(value << 16, false) || (value & 0xffff) == 0x3e22
-                       : f64           ? false
-                       : o.type == 'D' ? value <= 64
-                       : bf16          ? small || value == 0x3e22 || (value < 65536 && IsInline(value << 16, false))
-                       : packed        ? small || (value < 0xfff0 && IsInline(value, true))
-                                       : IsInline(value, half);
+  const bool carried =
+      name == "v_cvt_f32_bf16" ? static_cast<uint16_t>(value + 16) <= 80 ||
+                                     IsInline(value << 16, false) || (value & 0xffff) == 0x3e22
+      : f64                    ? false
+      : o.type == 'D'          ? value <= 64
+      : bf16   ? small || value == 0x3e22 || (value < 65536 && IsInline(value << 16, false))
+      : packed ? small || (value < 0xfff0 && IsInline(value, true))
+               : IsInline(value, half);
   if (carried) return absl::StrCat("lit(", Hex(value), ")");
   return Hex(half || o.type == 'h' ? value & 0xffff : value);
 }
@@ -239,7 +239,8 @@ std::string SdwaModifiers(const Inst& inst) {
                                          "WORD_0", "WORD_1", "DWORD"};
   static constexpr const char* kUnused[] = {"UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE"};
   std::string text = OutputModifiers(inst);
-  if (inst.row->family != Family::kVopc) {
+  const bool fp8 = inst.row->family == Family::kVop1 && inst.row->op >= 84 && inst.row->op <= 87;
+  if (inst.row->family != Family::kVopc && !fp8) {
     absl::StrAppend(&text, " dst_sel:", kSel[inst.dst_sel],
                     " dst_unused:", kUnused[inst.dst_unused]);
   }

@@ -13,7 +13,8 @@ void Unsupported(Wave& w, const Op&) {
   w.Stop(StopReason::kUnsupported, "instruction not implemented by the virtual GPU");
 }
 void Erratum(Wave& w, const Op&) {
-  w.Stop(StopReason::kIllegal, "v_pk_fma_f32 with op_sel:[0,1,0] loses its low lane on gfx950 (erratum)");
+  w.Stop(StopReason::kIllegal,
+         "v_pk_fma_f32 with op_sel:[0,1,0] loses its low lane on gfx950 (erratum)");
 }
 
 // Inline constants 240..248 in each format.
@@ -28,10 +29,12 @@ uint64_t InlineFloat(int code, Type type) {
       return i == 8 ? 0x3fc45f306dc9c882 : __builtin_bit_cast(uint64_t, double{kValues[i]});
     case Type::kF16:
     case Type::kB16:
-    case Type::kPk16: return kHalf[i];
+    case Type::kPk16:
+      return kHalf[i];
     case Type::kBf16:
       return i == 8 ? 0x3e22 : __builtin_bit_cast(uint32_t, kValues[i]) >> 16;
-    default: return i == 8 ? 0x3e22f983 : __builtin_bit_cast(uint32_t, kValues[i]);
+    default:
+      return i == 8 ? 0x3e22f983 : __builtin_bit_cast(uint32_t, kValues[i]);
   }
 }
 
@@ -43,7 +46,8 @@ uint64_t ConstantValue(const Op& op, int code, Type type, bool* known) {
     if (type == Type::kF64) return literal << 32;
     const absl::string_view name = op.inst.name();
     const bool sign = wide && name.size() > 4 && name.substr(name.size() - 4) == "_i64";
-    return sign ? static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(literal))) : literal;
+    return sign ? static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(literal)))
+                : literal;
   }
   if (code >= 128 && code <= 192) return static_cast<uint64_t>(code - 128);
   if (code > 192 && code <= 208) {
@@ -116,9 +120,12 @@ const Op* Program::DecodeAt(Wave& w, Chunk* chunk) {
     op.run = &Illegal;
   } else {
     op.descriptor = set_.Find(*op.inst.row);
-    if (IsForbidden(set_.isa(), op.inst)) op.run = &Erratum;
-    else if (op.descriptor == nullptr) op.run = &Unsupported;
-    else Build(&op);
+    if (IsForbidden(set_.isa(), op.inst))
+      op.run = &Erratum;
+    else if (op.descriptor == nullptr)
+      op.run = &Unsupported;
+    else
+      Build(&op);
   }
   op.bytes = op.inst.size;
   slot.store(&op, std::memory_order_release);
@@ -150,29 +157,48 @@ void Program::BuildRefs(Op* op) {
     Ref* to = nullptr;
     switch (o.field) {
       case 'd':
-        if (IsVector(o)) op->d = VectorRef(o);
-        else op->d = ScalarRef(o.code, o.width);
+        if (IsVector(o))
+          op->d = VectorRef(o);
+        else
+          op->d = ScalarRef(o.code, o.width);
         if (family == Family::kVop3 && o.type == 'S') op->sdst = o.code;
         continue;
-      case 'e': op->sdst = o.code; continue;
-      case 'v':
-        if (seen_source) op->c = ScalarRef(reg::kVcc, 2);
-        else op->sdst = o.code;
+      case 'e':
+        op->sdst = o.code;
         continue;
-      case 'a': to = &op->a; break;
-      case 'b': to = made_k ? &op->c : &op->b; break;
-      case 'c': to = &op->c; break;
-      case 'k': to = made_k ? &op->b : &op->c; break;
-      case 'A': op->a = VectorRef(o); continue;
+      case 'v':
+        if (seen_source)
+          op->c = ScalarRef(reg::kVcc, 2);
+        else
+          op->sdst = o.code;
+        continue;
+      case 'a':
+        to = &op->a;
+        break;
+      case 'b':
+        to = made_k ? &op->c : &op->b;
+        break;
+      case 'c':
+        to = &op->c;
+        break;
+      case 'k':
+        to = made_k ? &op->b : &op->c;
+        break;
+      case 'A':
+        op->a = VectorRef(o);
+        continue;
       case 'D':
         op->b = VectorRef(o);
         if (family == Family::kMubuf) op->d = op->b;
         continue;
-      case 'E': op->c = VectorRef(o); continue;
+      case 'E':
+        op->c = VectorRef(o);
+        continue;
       case 'r':
         if (family == Family::kSmem) op->a = ScalarRef(o.code, o.width);
         continue;
-      default: continue;
+      default:
+        continue;
     }
     seen_source = true;
     if (IsVector(o)) {

@@ -15,7 +15,8 @@ uint64_t Offset(const Wave& w, const Inst& inst) {
   return offset;
 }
 
-template <int kDwords> void Load(Wave& w, const Op& op) {
+template <int kDwords>
+void Load(Wave& w, const Op& op) {
   const uint64_t va = (w.Pair(op.a.code) + Offset(w, op.inst)) & ~uint64_t{3};
   const uint8_t* host = w.Host(va, 4 * kDwords, false);
   if (host != nullptr) {
@@ -26,7 +27,8 @@ template <int kDwords> void Load(Wave& w, const Op& op) {
 }
 
 // Through a buffer resource: dwords outside num_records read as zero.
-template <int kDwords> void BufferLoad(Wave& w, const Op& op) {
+template <int kDwords>
+void BufferLoad(Wave& w, const Op& op) {
   const uint32_t* resource = &w.s[op.a.code];
   const uint64_t base = resource[0] | uint64_t{resource[1] & 0xffff} << 32;
   const uint32_t stride = resource[1] >> 16 & 0x3fff;
@@ -50,13 +52,22 @@ constexpr Descriptor L(const char* name, Run run, Origin origin = Origin::kManua
   return {name, run, {Type::kB64, Type::kNone, Type::kNone, Type::kB32}, origin, 0};
 }
 constexpr Descriptor kTable[] = {
-    L("s_load_dword", &Load<1>), L("s_load_dwordx2", &Load<2>), L("s_load_dwordx4", &Load<4>),
-    L("s_load_dwordx8", &Load<8>), L("s_load_dwordx16", &Load<16>),
-    L("s_buffer_load_dword", &BufferLoad<1>), L("s_buffer_load_dwordx2", &BufferLoad<2>),
-    L("s_buffer_load_dwordx4", &BufferLoad<4>), L("s_buffer_load_dwordx8", &BufferLoad<8>),
-    L("s_buffer_load_dwordx16", &BufferLoad<16>), L("s_memtime", &MemTime, Origin::kAssumed),
-    L("s_memrealtime", &MemRealTime), L("s_dcache_inv", &Nothing), L("s_dcache_wb", &Nothing),
-    L("s_dcache_inv_vol", &Nothing), L("s_dcache_wb_vol", &Nothing),
+    L("s_load_dword", &Load<1>),
+    L("s_load_dwordx2", &Load<2>),
+    L("s_load_dwordx4", &Load<4>),
+    L("s_load_dwordx8", &Load<8>),
+    L("s_load_dwordx16", &Load<16>),
+    L("s_buffer_load_dword", &BufferLoad<1>),
+    L("s_buffer_load_dwordx2", &BufferLoad<2>),
+    L("s_buffer_load_dwordx4", &BufferLoad<4>),
+    L("s_buffer_load_dwordx8", &BufferLoad<8>),
+    L("s_buffer_load_dwordx16", &BufferLoad<16>),
+    L("s_memtime", &MemTime, Origin::kAssumed),
+    L("s_memrealtime", &MemRealTime),
+    L("s_dcache_inv", &Nothing),
+    L("s_dcache_wb", &Nothing),
+    L("s_dcache_inv_vol", &Nothing),
+    L("s_dcache_wb_vol", &Nothing),
 };
 
 }  // namespace

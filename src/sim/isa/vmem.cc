@@ -22,29 +22,35 @@ struct Places {
 void FlatAddresses(Wave& w, const Op& op, Places* p) {
   const uint32_t* low = w.v + op.a.offset;
   for (int i = 0; i < kLanes; ++i) {
-    p->address[i] = (low[i] | uint64_t{low[kLanes + i]} << 32) + static_cast<uint64_t>(static_cast<int64_t>(op.inst.offset));
+    p->address[i] = (low[i] | uint64_t{low[kLanes + i]} << 32) +
+                    static_cast<uint64_t>(static_cast<int64_t>(op.inst.offset));
   }
   const bool flat = op.inst.row->family == Family::kFlat;
   for (uint64_t m = p->mask; flat && m != 0; m &= m - 1) {
     const int i = __builtin_ctzll(m);
     const uint64_t top = p->address[i] >> 32;
     p->space[i] = Space::kGlobal;
-    if (top == kSharedAperture >> 32) p->space[i] = Space::kLds;
-    else if (top == kPrivateAperture >> 32) p->space[i] = Space::kPrivate;
-    else continue;
+    if (top == kSharedAperture >> 32)
+      p->space[i] = Space::kLds;
+    else if (top == kPrivateAperture >> 32)
+      p->space[i] = Space::kPrivate;
+    else
+      continue;
     p->address[i] &= 0xffffffff;
     p->all_global = false;
   }
 }
 
 void SaddrAddresses(Wave& w, const Op& op, Places* p) {
-  const uint64_t base = w.Pair(op.inst.saddr) + static_cast<uint64_t>(static_cast<int64_t>(op.inst.offset));
+  const uint64_t base =
+      w.Pair(op.inst.saddr) + static_cast<uint64_t>(static_cast<int64_t>(op.inst.offset));
   const uint32_t* v = w.v + op.a.offset;
   for (int i = 0; i < kLanes; ++i) p->address[i] = base + v[i];
 }
 
 void ScratchAddresses(Wave& w, const Op& op, Places* p) {
-  const uint32_t base = (op.inst.saddr == 0x7f ? 0 : w.s[op.inst.saddr]) + static_cast<uint32_t>(op.inst.offset);
+  const uint32_t base =
+      (op.inst.saddr == 0x7f ? 0 : w.s[op.inst.saddr]) + static_cast<uint32_t>(op.inst.offset);
   p->all_global = false;
   for (int i = 0; i < kLanes; ++i) {
     p->address[i] = base + (op.inst.sve ? w.v[op.a.offset + i] : 0);
@@ -63,8 +69,9 @@ void BufferAddresses(Wave& w, const Op& op, uint32_t bytes, Places* p) {
     return;
   }
   const uint64_t scalar = inst.soffset < 128 ? w.s[inst.soffset]
-                          : inst.soffset <= 192 ? inst.soffset - 128u
-                                                : static_cast<uint32_t>(192 - static_cast<int>(inst.soffset));
+                          : inst.soffset <= 192
+                              ? inst.soffset - 128u
+                              : static_cast<uint32_t>(192 - static_cast<int>(inst.soffset));
   const uint32_t* v = inst.offen || inst.idxen ? w.v + op.a.offset : nullptr;
   const bool add_tid = r[3] >> 23 & 1;
   for (int i = 0; i < kLanes; ++i) {
@@ -87,15 +94,21 @@ void BufferAddresses(Wave& w, const Op& op, uint32_t bytes, Places* p) {
 bool Locate(Wave& w, const Op& op, uint32_t bytes, Places* p) {
   p->mask = w.exec();
   switch (op.inst.row->family) {
-    case Family::kScratch: ScratchAddresses(w, op, p); break;
-    case Family::kMubuf: BufferAddresses(w, op, bytes, p); break;
+    case Family::kScratch:
+      ScratchAddresses(w, op, p);
+      break;
+    case Family::kMubuf:
+      BufferAddresses(w, op, bytes, p);
+      break;
     case Family::kGlobal:
       if (op.inst.saddr != 0x7f) {
         SaddrAddresses(w, op, p);
         break;
       }
       [[fallthrough]];
-    default: FlatAddresses(w, op, p); break;
+    default:
+      FlatAddresses(w, op, p);
+      break;
   }
   return w.state == WaveState::kRunning;
 }
@@ -134,7 +147,8 @@ bool Transfer(Wave& w, const Places& p, int lane, uint32_t size, uint8_t* bytes,
 uint8_t* Contiguous(Wave& w, const Places& p, uint32_t size, bool write) {
   if (!p.all_global || p.mask != ~uint64_t{0}) return nullptr;
   uint64_t wrong = 0;
-  for (int i = 0; i < kLanes; ++i) wrong |= p.address[i] ^ (p.address[0] + static_cast<uint64_t>(i) * size);
+  for (int i = 0; i < kLanes; ++i)
+    wrong |= p.address[i] ^ (p.address[0] + static_cast<uint64_t>(i) * size);
   if (wrong != 0) return nullptr;
   for (View& view : w.views) {
     if (view.Holds(p.address[0], kLanes * uint64_t{size}) && (view.writable || !write)) {
@@ -144,20 +158,23 @@ uint8_t* Contiguous(Wave& w, const Places& p, uint32_t size, bool write) {
   return nullptr;
 }
 
-template <class F> void EachLane(uint64_t mask, F f) {
+template <class F>
+void EachLane(uint64_t mask, F f) {
   for (; mask != 0; mask &= mask - 1) f(__builtin_ctzll(mask));
 }
 
 // The register that a load fills: vdst, or MUBUF's vdata.
 const Ref& Result(const Op& op) { return op.d; }
 
-template <int kDwords> void Load(Wave& w, const Op& op) {
+template <int kDwords>
+void Load(Wave& w, const Op& op) {
   Places p;
   if (!Locate(w, op, 4 * kDwords, &p)) return;
   uint32_t* d = w.v + Result(op).offset;
   if (const uint8_t* host = Contiguous(w, p, 4 * kDwords, false)) {
     for (int i = 0; i < kLanes; ++i) {
-      for (int k = 0; k < kDwords; ++k) std::memcpy(&d[k * kLanes + i], host + 4 * (i * kDwords + k), 4);
+      for (int k = 0; k < kDwords; ++k)
+        std::memcpy(&d[k * kLanes + i], host + 4 * (i * kDwords + k), 4);
     }
     return;
   }
@@ -167,13 +184,15 @@ template <int kDwords> void Load(Wave& w, const Op& op) {
     for (int k = 0; k < kDwords; ++k) d[k * kLanes + lane] = x[k];
   });
 }
-template <int kDwords> void Store(Wave& w, const Op& op) {
+template <int kDwords>
+void Store(Wave& w, const Op& op) {
   Places p;
   if (!Locate(w, op, 4 * kDwords, &p)) return;
   const uint32_t* s = w.v + op.b.offset;
   if (uint8_t* host = Contiguous(w, p, 4 * kDwords, true)) {
     for (int i = 0; i < kLanes; ++i) {
-      for (int k = 0; k < kDwords; ++k) std::memcpy(host + 4 * (i * kDwords + k), &s[k * kLanes + i], 4);
+      for (int k = 0; k < kDwords; ++k)
+        std::memcpy(host + 4 * (i * kDwords + k), &s[k * kLanes + i], 4);
     }
     return;
   }
@@ -183,7 +202,8 @@ template <int kDwords> void Store(Wave& w, const Op& op) {
     Transfer(w, p, lane, sizeof x, reinterpret_cast<uint8_t*>(x), true);
   });
 }
-template <class T, int kHalf> void LoadSmall(Wave& w, const Op& op) {
+template <class T, int kHalf>
+void LoadSmall(Wave& w, const Op& op) {
   Places p;
   if (!Locate(w, op, sizeof(T), &p)) return;
   uint32_t* d = w.v + Result(op).offset;
@@ -192,10 +212,13 @@ template <class T, int kHalf> void LoadSmall(Wave& w, const Op& op) {
     if (!Transfer(w, p, lane, sizeof x, reinterpret_cast<uint8_t*>(&x), false)) return;
     const uint32_t wide = static_cast<uint32_t>(static_cast<int32_t>(x));
     uint32_t& r = d[lane];
-    r = kHalf == 0 ? wide : kHalf == 1 ? (r & 0xffff0000) | (wide & 0xffff) : (r & 0xffff) | wide << 16;
+    r = kHalf == 0   ? wide
+        : kHalf == 1 ? (r & 0xffff0000) | (wide & 0xffff)
+                     : (r & 0xffff) | wide << 16;
   });
 }
-template <class T, bool kHigh> void StoreSmall(Wave& w, const Op& op) {
+template <class T, bool kHigh>
+void StoreSmall(Wave& w, const Op& op) {
   Places p;
   if (!Locate(w, op, sizeof(T), &p)) return;
   const uint32_t* s = w.v + op.b.offset;
@@ -207,18 +230,21 @@ template <class T, bool kHigh> void StoreSmall(Wave& w, const Op& op) {
 
 // Memory to LDS: each lane's bytes go to M0 + the instruction's offset + its lane number times the
 // size, narrow elements widened to a dword.
-template <class T, int kCount> void LoadToLds(Wave& w, const Op& op) {
+template <class T, int kCount>
+void LoadToLds(Wave& w, const Op& op) {
   Places p;
   constexpr uint32_t kBytes = sizeof(T) * kCount, kSlot = kBytes < 4 ? 4 : kBytes;
   if (!Locate(w, op, kBytes, &p)) return;
   const uint32_t limit = w.group->isa == Isa::kGfx950 ? 0x3ffff : 0xffff;
-  const uint64_t base = (w.s[reg::kM0] & limit) + static_cast<uint64_t>(static_cast<int64_t>(op.inst.offset));
+  const uint64_t base =
+      (w.s[reg::kM0] & limit) + static_cast<uint64_t>(static_cast<int64_t>(op.inst.offset));
   EachLane(p.mask, [&](int lane) {
     T x[kCount];
     if (!Transfer(w, p, lane, kBytes, reinterpret_cast<uint8_t*>(x), false)) return;
     const uint64_t at = base + uint64_t{kSlot} * lane;
     if (at + kSlot > w.group->lds.size()) {
-      w.Stop(StopReason::kAperture, absl::StrCat("load to lds address ", at, " outside ", w.group->lds.size()));
+      w.Stop(StopReason::kAperture,
+             absl::StrCat("load to lds address ", at, " outside ", w.group->lds.size()));
       return;
     }
     if constexpr (sizeof(T) < 4) {
@@ -229,7 +255,8 @@ template <class T, int kCount> void LoadToLds(Wave& w, const Op& op) {
     }
   });
 }
-template <class T, int kHalf, class N, int kCount> void LoadMaybeLds(Wave& w, const Op& op) {
+template <class T, int kHalf, class N, int kCount>
+void LoadMaybeLds(Wave& w, const Op& op) {
   if (op.inst.lds) {
     LoadToLds<N, kCount>(w, op);
   } else if constexpr (kHalf < 0) {
@@ -239,17 +266,22 @@ template <class T, int kHalf, class N, int kCount> void LoadMaybeLds(Wave& w, co
   }
 }
 
-template <class T> T Lane(const uint32_t* row, int lane) {
-  if constexpr (sizeof(T) == 8) return row[lane] | uint64_t{row[kLanes + lane]} << 32;
-  else return row[lane];
+template <class T>
+T Lane(const uint32_t* row, int lane) {
+  if constexpr (sizeof(T) == 8)
+    return row[lane] | uint64_t{row[kLanes + lane]} << 32;
+  else
+    return row[lane];
 }
-template <class T> void PutLane(uint32_t* row, int lane, T x) {
+template <class T>
+void PutLane(uint32_t* row, int lane, T x) {
   row[lane] = static_cast<uint32_t>(x);
   if constexpr (sizeof(T) == 8) row[kLanes + lane] = static_cast<uint32_t>(x >> 32);
 }
 
 // Read-modify-write. Workgroups run on several host threads, so global memory needs host atomics.
-template <class T, class F> void Rmw(Wave& w, const Op& op, F f) {
+template <class T, class F>
+void Rmw(Wave& w, const Op& op, F f) {
   Places p;
   if (!Locate(w, op, sizeof(T), &p)) return;
   // MUBUF returns into its data register, the others into vdst; sc0 asks for it.
@@ -264,7 +296,8 @@ template <class T, class F> void Rmw(Wave& w, const Op& op, F f) {
       std::memcpy(host, &now, sizeof now);
     } else if (global) {
       if (p.address[lane] % sizeof(T) != 0) {
-        w.Stop(StopReason::kUnaligned, absl::StrCat("atomic at unaligned address 0x", absl::Hex(p.address[lane])));
+        w.Stop(StopReason::kUnaligned,
+               absl::StrCat("atomic at unaligned address 0x", absl::Hex(p.address[lane])));
         return;
       }
       uint8_t* host = w.Host(p.address[lane], sizeof(T), true);
@@ -277,17 +310,20 @@ template <class T, class F> void Rmw(Wave& w, const Op& op, F f) {
       T now;
       do {
         now = f(old, lane);
-      } while (!__atomic_compare_exchange_n(at, &old, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+      } while (
+          !__atomic_compare_exchange_n(at, &old, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     }
     if (op.inst.sc0) PutLane<T>(w.v + op.d.offset, lane, old);
   });
 }
-template <class T, T (*F)(T, T)> void Atomic(Wave& w, const Op& op) {
+template <class T, T (*F)(T, T)>
+void Atomic(Wave& w, const Op& op) {
   const uint32_t* s = w.v + op.b.offset;
   Rmw<T>(w, op, [s](T old, int lane) { return F(old, Lane<T>(s, lane)); });
 }
 // Data: the new value, then the comparand.
-template <class T> void CompareSwap(Wave& w, const Op& op) {
+template <class T>
+void CompareSwap(Wave& w, const Op& op) {
   const uint32_t* s = w.v + op.b.offset;
   // MUBUF's result overwrites its data: take it before.
   T value[kLanes], compare[kLanes];
@@ -302,59 +338,68 @@ template <class T> void CompareSwap(Wave& w, const Op& op) {
 void CacheMaintenance(Wave&, const Op&) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 constexpr Descriptor L(const char* name, Run run, uint16_t implicit = 0) {
-  return {name, run, {Type::kB32, Type::kB32, Type::kB32, Type::kB32}, Origin::kManual,
+  return {name,
+          run,
+          {Type::kB32, Type::kB32, Type::kB32, Type::kB32},
+          Origin::kManual,
           static_cast<uint16_t>(kReadsExec | implicit)};
 }
 using u32 = uint32_t;
 using u64 = uint64_t;
-#define MEMORY(p)                                                                               \
-  L(p "load_dwordx2", &Load<2>), L(p "load_dwordx3", &Load<3>),                                 \
-      L(p "store_dword", &Store<1>), L(p "store_dwordx2", &Store<2>),                           \
-      L(p "store_dwordx3", &Store<3>), L(p "store_dwordx4", &Store<4>),                         \
-      L(p "store_byte", &StoreSmall<uint8_t, false>),                                           \
-      L(p "store_byte_d16_hi", &StoreSmall<uint8_t, true>),                                     \
-      L(p "store_short", &StoreSmall<uint16_t, false>),                                         \
-      L(p "store_short_d16_hi", &StoreSmall<uint16_t, true>),                                   \
-      L(p "load_ubyte_d16", &LoadSmall<uint8_t, 1>, kReadsDst),                                 \
-      L(p "load_ubyte_d16_hi", &LoadSmall<uint8_t, 2>, kReadsDst),                              \
-      L(p "load_sbyte_d16", &LoadSmall<int8_t, 1>, kReadsDst),                                  \
-      L(p "load_sbyte_d16_hi", &LoadSmall<int8_t, 2>, kReadsDst),                               \
-      L(p "load_short_d16", &LoadSmall<uint16_t, 1>, kReadsDst),                                \
-      L(p "load_short_d16_hi", &LoadSmall<uint16_t, 2>, kReadsDst),                             \
-      L(p "load_ubyte", &LoadMaybeLds<uint8_t, 0, uint8_t, 1>),                                 \
-      L(p "load_sbyte", &LoadMaybeLds<int8_t, 0, int8_t, 1>),                                   \
-      L(p "load_ushort", &LoadMaybeLds<uint16_t, 0, uint16_t, 1>),                              \
-      L(p "load_sshort", &LoadMaybeLds<int16_t, 0, int16_t, 1>),                                \
-      L(p "load_dword", &LoadMaybeLds<u32, -1, u32, 1>),                                        \
+#define MEMORY(p)                                                                              \
+  L(p "load_dwordx2", &Load<2>), L(p "load_dwordx3", &Load<3>), L(p "store_dword", &Store<1>), \
+      L(p "store_dwordx2", &Store<2>), L(p "store_dwordx3", &Store<3>),                        \
+      L(p "store_dwordx4", &Store<4>), L(p "store_byte", &StoreSmall<uint8_t, false>),         \
+      L(p "store_byte_d16_hi", &StoreSmall<uint8_t, true>),                                    \
+      L(p "store_short", &StoreSmall<uint16_t, false>),                                        \
+      L(p "store_short_d16_hi", &StoreSmall<uint16_t, true>),                                  \
+      L(p "load_ubyte_d16", &LoadSmall<uint8_t, 1>, kReadsDst),                                \
+      L(p "load_ubyte_d16_hi", &LoadSmall<uint8_t, 2>, kReadsDst),                             \
+      L(p "load_sbyte_d16", &LoadSmall<int8_t, 1>, kReadsDst),                                 \
+      L(p "load_sbyte_d16_hi", &LoadSmall<int8_t, 2>, kReadsDst),                              \
+      L(p "load_short_d16", &LoadSmall<uint16_t, 1>, kReadsDst),                               \
+      L(p "load_short_d16_hi", &LoadSmall<uint16_t, 2>, kReadsDst),                            \
+      L(p "load_ubyte", &LoadMaybeLds<uint8_t, 0, uint8_t, 1>),                                \
+      L(p "load_sbyte", &LoadMaybeLds<int8_t, 0, int8_t, 1>),                                  \
+      L(p "load_ushort", &LoadMaybeLds<uint16_t, 0, uint16_t, 1>),                             \
+      L(p "load_sshort", &LoadMaybeLds<int16_t, 0, int16_t, 1>),                               \
+      L(p "load_dword", &LoadMaybeLds<u32, -1, u32, 1>),                                       \
       L(p "load_dwordx4", &LoadMaybeLds<u32, -1, u32, 4>)
-#define TO_LDS(p)                                                                               \
-  L(p "load_lds_ubyte", &LoadToLds<uint8_t, 1>, kReadsM0),                                      \
-      L(p "load_lds_sbyte", &LoadToLds<int8_t, 1>, kReadsM0),                                   \
-      L(p "load_lds_ushort", &LoadToLds<uint16_t, 1>, kReadsM0),                                \
-      L(p "load_lds_sshort", &LoadToLds<int16_t, 1>, kReadsM0),                                 \
-      L(p "load_lds_dword", &LoadToLds<u32, 1>, kReadsM0),                                      \
-      L(p "load_lds_dwordx3", &LoadToLds<u32, 3>, kReadsM0),                                    \
+#define TO_LDS(p)                                                \
+  L(p "load_lds_ubyte", &LoadToLds<uint8_t, 1>, kReadsM0),       \
+      L(p "load_lds_sbyte", &LoadToLds<int8_t, 1>, kReadsM0),    \
+      L(p "load_lds_ushort", &LoadToLds<uint16_t, 1>, kReadsM0), \
+      L(p "load_lds_sshort", &LoadToLds<int16_t, 1>, kReadsM0),  \
+      L(p "load_lds_dword", &LoadToLds<u32, 1>, kReadsM0),       \
+      L(p "load_lds_dwordx3", &LoadToLds<u32, 3>, kReadsM0),     \
       L(p "load_lds_dwordx4", &LoadToLds<u32, 4>, kReadsM0)
 #define ATOMIC(p, text, F) \
   L(p "atomic_" text, &Atomic<u32, F<u32>>), L(p "atomic_" text "_x2", &Atomic<u64, F<u64>>)
-#define ATOMICS(p)                                                                              \
+#define ATOMICS(p)                                                                               \
   ATOMIC(p, "swap", atomic::Swap), ATOMIC(p, "add", atomic::Add), ATOMIC(p, "sub", atomic::Sub), \
-      ATOMIC(p, "smin", atomic::SMin), ATOMIC(p, "umin", atomic::UMin),                         \
-      ATOMIC(p, "smax", atomic::SMax), ATOMIC(p, "umax", atomic::UMax),                         \
+      ATOMIC(p, "smin", atomic::SMin), ATOMIC(p, "umin", atomic::UMin),                          \
+      ATOMIC(p, "smax", atomic::SMax), ATOMIC(p, "umax", atomic::UMax),                          \
       ATOMIC(p, "and", atomic::And), ATOMIC(p, "or", atomic::Or), ATOMIC(p, "xor", atomic::Xor), \
-      ATOMIC(p, "inc", atomic::Inc), ATOMIC(p, "dec", atomic::Dec),                             \
-      L(p "atomic_cmpswap", &CompareSwap<u32>), L(p "atomic_cmpswap_x2", &CompareSwap<u64>),    \
-      L(p "atomic_add_f32", &Atomic<u32, atomic::FAdd<u32>>),                                   \
-      L(p "atomic_add_f64", &Atomic<u64, atomic::FAdd<u64>>),                                   \
-      L(p "atomic_min_f64", &Atomic<u64, atomic::FMin<u64>>),                                   \
-      L(p "atomic_max_f64", &Atomic<u64, atomic::FMax<u64>>),                                   \
-      L(p "atomic_pk_add_f16", &Atomic<u32, atomic::PkAddF16>),                                 \
+      ATOMIC(p, "inc", atomic::Inc), ATOMIC(p, "dec", atomic::Dec),                              \
+      L(p "atomic_cmpswap", &CompareSwap<u32>), L(p "atomic_cmpswap_x2", &CompareSwap<u64>),     \
+      L(p "atomic_add_f32", &Atomic<u32, atomic::FAdd<u32>>),                                    \
+      L(p "atomic_add_f64", &Atomic<u64, atomic::FAdd<u64>>),                                    \
+      L(p "atomic_min_f64", &Atomic<u64, atomic::FMin<u64>>),                                    \
+      L(p "atomic_max_f64", &Atomic<u64, atomic::FMax<u64>>),                                    \
+      L(p "atomic_pk_add_f16", &Atomic<u32, atomic::PkAddF16>),                                  \
       L(p "atomic_pk_add_bf16", &Atomic<u32, atomic::PkAddBf16>)
 constexpr Descriptor kTable[] = {
-    MEMORY("global_"), MEMORY("flat_"), MEMORY("scratch_"), MEMORY("buffer_"),
-    TO_LDS("global_"), TO_LDS("scratch_"),
-    ATOMICS("global_"), ATOMICS("flat_"), ATOMICS("buffer_"),
-    L("buffer_inv", &CacheMaintenance), L("buffer_wbl2", &CacheMaintenance),
+    MEMORY("global_"),
+    MEMORY("flat_"),
+    MEMORY("scratch_"),
+    MEMORY("buffer_"),
+    TO_LDS("global_"),
+    TO_LDS("scratch_"),
+    ATOMICS("global_"),
+    ATOMICS("flat_"),
+    ATOMICS("buffer_"),
+    L("buffer_inv", &CacheMaintenance),
+    L("buffer_wbl2", &CacheMaintenance),
 };
 #undef MEMORY
 #undef TO_LDS

@@ -7,14 +7,22 @@ namespace mainarch::sim::isa {
 
 uint64_t Wave::Special64(int code) const {
   switch (code) {
-    case reg::kSharedBase: return kSharedAperture;
-    case reg::kSharedLimit: return kSharedAperture + 0xffffffff;
-    case reg::kPrivateBase: return kPrivateAperture;
-    case reg::kPrivateLimit: return kPrivateAperture + 0xffffffff;
-    case reg::kVccz: return vcc() == 0;
-    case reg::kExecz: return exec() == 0;
-    case reg::kScc: return scc;
-    default: return 0;
+    case reg::kSharedBase:
+      return kSharedAperture;
+    case reg::kSharedLimit:
+      return kSharedAperture + 0xffffffff;
+    case reg::kPrivateBase:
+      return kPrivateAperture;
+    case reg::kPrivateLimit:
+      return kPrivateAperture + 0xffffffff;
+    case reg::kVccz:
+      return vcc() == 0;
+    case reg::kExecz:
+      return exec() == 0;
+    case reg::kScc:
+      return scc;
+    default:
+      return 0;
   }
 }
 

@@ -30,8 +30,9 @@ enum class Type : uint8_t { kNone, kB16, kF16, kBf16, kB32, kF32, kB64, kF64, kP
 // Where an instruction's semantics come from.
 enum class Origin : uint8_t { kManual, kLlvm, kPaper, kAssumed };
 
-// One instruction: its name, what it reads and writes, and what it does. Explicit operands are those
-// of its row in optab.inc; the implicit ones are here. The fidelity report is printed from these.
+// One instruction: its name, what it reads and writes, and what it does. Explicit operands are
+// those of its row in optab.inc; the implicit ones are here. The fidelity report is printed from
+// these.
 struct Descriptor {
   const char* name;
   Run run;
@@ -47,9 +48,9 @@ struct Ref {
   enum Kind : uint8_t { kNone, kVector, kScalar, kConstant };
   Kind kind = kNone;
   uint8_t width = 0;
-  uint16_t code = 0;             // scalar: its register code
-  uint32_t offset = 0;           // vector: index of lane 0's dword in Wave::v
-  uint64_t value = 0;            // constant
+  uint16_t code = 0;              // scalar: its register code
+  uint32_t offset = 0;            // vector: index of lane 0's dword in Wave::v
+  uint64_t value = 0;             // constant
   const uint32_t* row = nullptr;  // constant: 64 copies of each dword
 };
 
@@ -58,8 +59,8 @@ struct Op {
   uint8_t bytes = 0;
   bool plain = true;  // no modifier, SDWA or DPP
   Ref d, a, b, c;
-  uint16_t sdst = 0;      // VOP3B's and VOPC's scalar destination
-  uint64_t target = 0;    // branch target
+  uint16_t sdst = 0;    // VOP3B's and VOPC's scalar destination
+  uint64_t target = 0;  // branch target
   Inst inst;
   const Descriptor* descriptor = nullptr;
 };
@@ -68,8 +69,15 @@ struct Workgroup;
 
 // kIndexed: running, with GPR indexing on.
 enum class WaveState : uint8_t { kRunning, kIndexed, kBarrier, kSleeping, kDone, kStopped };
-enum class StopReason : uint8_t { kNone, kIllegal, kTrap, kMemoryFault, kAperture, kUnaligned,
-                                  kUnsupported };
+enum class StopReason : uint8_t {
+  kNone,
+  kIllegal,
+  kTrap,
+  kMemoryFault,
+  kAperture,
+  kUnaligned,
+  kUnsupported
+};
 
 struct Wave {
   // 64 dwords a register: VGPRs, then AGPRs from acc_base (in registers).
@@ -79,22 +87,22 @@ struct Wave {
   bool scc = false;
   bool gpr_index_on = false;
   uint32_t mode = 0;
-  uint64_t pc = 0;           // while an instruction runs: of the next one
-  uint64_t at = 0;           // of the instruction that runs
+  uint64_t pc = 0;  // while an instruction runs: of the next one
+  uint64_t at = 0;  // of the instruction that runs
   WaveState state = WaveState::kRunning;
   StopReason stop = StopReason::kNone;
   AccessFault fault;
   std::string detail;
   Workgroup* group = nullptr;
-  uint32_t index = 0;        // in the workgroup
+  uint32_t index = 0;  // in the workgroup
   uint32_t xcc_id = 0, hw_id = 0;
   uint64_t instructions = 0;
-  uint64_t wake_at = 0;      // s_sleep: instruction count of the scheduler
+  uint64_t wake_at = 0;  // s_sleep: instruction count of the scheduler
   uint32_t prng = 0x12345678;
   uint8_t* scratch = nullptr;  // lane-major: lane * scratch_bytes
   uint32_t scratch_bytes = 0;
   Memory* memory = nullptr;
-  View views[4];             // recently used pieces of memory
+  View views[4];  // recently used pieces of memory
   uint32_t next_view = 0;
 
   uint64_t exec() const { return Pair(reg::kExec); }
@@ -116,7 +124,7 @@ struct Wave {
     if (r.kind == Ref::kConstant) return r.value;
     return r.code < 128 ? Pair(r.code) : Special64(r.code);
   }
-  uint32_t Special(int code) const;    // src_scc, src_vccz, apertures
+  uint32_t Special(int code) const;  // src_scc, src_vccz, apertures
   uint64_t Special64(int code) const;
 
   void Stop(StopReason reason, std::string why) {
@@ -150,10 +158,10 @@ struct Workgroup {
   std::unique_ptr<uint32_t, FreeAligned> registers;
   std::vector<uint8_t> scratch;
   std::vector<Wave> waves;
-  uint32_t live = 0;                 // waves that have not ended
-  uint32_t registers_per_wave = 0;   // allocated VGPRs and AGPRs
+  uint32_t live = 0;                // waves that have not ended
+  uint32_t registers_per_wave = 0;  // allocated VGPRs and AGPRs
   Isa isa = Isa::kGfx950;
-  uint64_t turn = 0;                 // slices it has had
+  uint64_t turn = 0;  // slices it has had
 };
 
 // Apertures of FLAT addressing (the executor's own constants).

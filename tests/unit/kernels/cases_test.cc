@@ -9,10 +9,10 @@
 #include <iterator>
 
 #include "isa/kernel_images.h"
+#include "sim/isa/executor.h"
 #include "support/test.h"
 #include "unit/kernels/case.h"
 #include "unit/kernels/executor_runner.h"
-#include "unit/kernels/grid_executor.h"
 
 namespace mainarch {
 namespace {
@@ -36,9 +36,9 @@ bool IsFor(const Case& test, const std::string& isa) {
 // A fresh machine for each case.
 Status RunFresh(const Case& test, const std::string& isa, const ExecutorOptions& options,
                 const kernels_test::ObjectOf& objects, std::map<std::string, Bytes>* contents) {
-  ASSIGN_OR_RETURN(std::unique_ptr<sim::Executor> executor, kernels_test::MakeExecutor(isa));
-  ASSIGN_OR_RETURN(std::unique_ptr<ExecutorRunner> runner,
-                   ExecutorRunner::Create(std::move(executor), isa, options));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<ExecutorRunner> runner,
+      ExecutorRunner::Create(std::make_unique<sim::isa::IsaExecutor>(), isa, options));
   return kernels_test::RunCase(*runner, test, objects, contents);
 }
 

@@ -99,7 +99,7 @@ void RandomWords(const OpRow& row, Random& random, uint32_t words[4]) {
     words[1] = static_cast<uint32_t>(random());
     if (r % 2) {
       words[1] &= 0x77ffffff;  // src1 select below 7 more often
-      if (row.family == Family::kVop1) words[1] = (words[1] & 0x00ffffff) | (r >> 20 & 1) * 0x06000000;
+      if (row.family == Family::kVop1) words[1] &= 0x00ffffff;
       words[1] &= ~MasksOf(row).sdwa_refused & ~0x40400000u;
     } else {
       words[1] &= ~MasksOf(row).dpp_refused & ~0x00060000u;

@@ -18,17 +18,19 @@ std::string CompileKernels(Isa isa, const std::string& file, const std::string& 
   const std::string base = mainarch::test::ScratchDirectory() + "/k";
   const std::string source =
       mainarch::test::SourcePath("tests/unit/sim_isa/device/" + file + ".cc");
-  const std::string command = absl::StrCat(
-      "clang-22 -x c++ -std=c++20 --target=amdgcn-amd-amdhsa -mcpu=", CpuName(isa),
-      ":sramecc+:xnack- -nogpulib -ffreestanding -nostdlib -fno-exceptions -fno-rtti "
-      "-fno-threadsafe-statics -munsafe-fp-atomics -mcode-object-version=6 ",
-      flags, " -o ", base, ".hsaco ", source);
+  const std::string command =
+      absl::StrCat("clang-22 -x c++ -std=c++20 --target=amdgcn-amd-amdhsa -mcpu=", CpuName(isa),
+                   ":sramecc+:xnack- -nogpulib -ffreestanding -nostdlib -fno-exceptions -fno-rtti "
+                   "-fno-threadsafe-statics -munsafe-fp-atomics -mcode-object-version=6 ",
+                   flags, " -o ", base, ".hsaco ", source);
   return RunCommand(command, error) ? base + ".hsaco" : "";
 }
 
 Machine::Machine(Isa isa, LaneCode code, size_t bytes)
-    : set_(isa, code), program_(&set_),
-      arena_(static_cast<uint8_t*>(std::aligned_alloc(4096, bytes)), std::free), size_(bytes) {}
+    : set_(isa, code),
+      program_(&set_),
+      arena_(static_cast<uint8_t*>(std::aligned_alloc(4096, bytes)), std::free),
+      size_(bytes) {}
 
 void* Machine::Allocate(size_t bytes) {
   used_ = (used_ + 4095) / 4096 * 4096;
@@ -49,7 +51,8 @@ bool Machine::Load(const std::string& path) {
   const auto* segments = reinterpret_cast<const Elf64_Phdr*>(elf_.data() + header.e_phoff);
   uint64_t end = 0;
   for (int i = 0; i < header.e_phnum; ++i) {
-    if (segments[i].p_type == PT_LOAD) end = std::max(end, segments[i].p_vaddr + segments[i].p_memsz);
+    if (segments[i].p_type == PT_LOAD)
+      end = std::max(end, segments[i].p_vaddr + segments[i].p_memsz);
   }
   auto* image = static_cast<uint8_t*>(Allocate(end + 4096));
   load_base_ = reinterpret_cast<uint64_t>(image);
@@ -57,7 +60,8 @@ bool Machine::Load(const std::string& path) {
   for (int i = 0; i < header.e_phnum; ++i) {
     const Elf64_Phdr& s = segments[i];
     if (s.p_type == PT_LOAD) std::memcpy(image + s.p_vaddr, elf_.data() + s.p_offset, s.p_filesz);
-    if (s.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const Elf64_Dyn*>(elf_.data() + s.p_offset);
+    if (s.p_type == PT_DYNAMIC)
+      dynamic = reinterpret_cast<const Elf64_Dyn*>(elf_.data() + s.p_offset);
   }
   uint64_t rela = 0, rela_size = 0;
   for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
@@ -83,7 +87,8 @@ bool Machine::FindKernel(const std::string& name, uint64_t* descriptor) {
   const auto* sections = reinterpret_cast<const Elf64_Shdr*>(elf_.data() + header.e_shoff);
   for (int i = 0; i < header.e_shnum; ++i) {
     if (sections[i].sh_type != SHT_DYNSYM) continue;
-    const auto* names = reinterpret_cast<const char*>(elf_.data() + sections[sections[i].sh_link].sh_offset);
+    const auto* names =
+        reinterpret_cast<const char*>(elf_.data() + sections[sections[i].sh_link].sh_offset);
     for (uint64_t at = 0; at < sections[i].sh_size; at += sizeof(Elf64_Sym)) {
       Elf64_Sym symbol;
       std::memcpy(&symbol, elf_.data() + sections[i].sh_offset + at, sizeof symbol);
@@ -162,7 +167,9 @@ constexpr size_t kRigBytes = 1 << 20, kCodeBytes = 1 << 16;
 }
 
 Rig::Rig(Isa isa, LaneCode code)
-    : set_(isa, code), program_(&set_), memory_bytes_(kRigBytes),
+    : set_(isa, code),
+      program_(&set_),
+      memory_bytes_(kRigBytes),
       memory_(reinterpret_cast<uint64_t>(memory_bytes_.data()), memory_bytes_.data(), kRigBytes) {
   group_.isa = isa;
   group_.lds.resize(65536);

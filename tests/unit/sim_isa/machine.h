@@ -32,7 +32,10 @@ class Machine {
 
   // Zeroed memory of the arena.
   void* Allocate(size_t bytes);
-  template <class T> T* New(size_t count) { return static_cast<T*>(Allocate(count * sizeof(T))); }
+  template <class T>
+  T* New(size_t count) {
+    return static_cast<T*>(Allocate(count * sizeof(T)));
+  }
 
   struct Options {
     std::array<uint32_t, 3> grid = {64, 1, 1}, workgroup = {64, 1, 1};
@@ -67,7 +70,8 @@ class Machine {
 class Rig {
  public:
   explicit Rig(Isa isa, LaneCode code = LaneCode::kPortable);
-  // Runs the instruction at the start of `bytes`; false when it does not decode or stopped the wave.
+  // Runs the instruction at the start of `bytes`; false when it does not decode or stopped the
+  // wave.
   bool Step(const uint8_t* bytes, size_t size);
   uint32_t& V(int reg, int lane) { return wave().v[reg * kLanes + lane]; }
   uint32_t& S(int reg) { return wave().s[reg]; }

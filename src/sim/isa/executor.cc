@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+#include "sim/isa/executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace mainarch::sim::isa {
+namespace {
+
+class PageMemory : public Memory {
+ public:
+  explicit PageMemory(GpuContext* context) : context_(*context) {}
+
+  bool Translate(uint64_t va, bool write, bool execute, View* view, AccessFault* fault) override {
+    const Access access = execute ? Access::kExecute : write ? Access::kWrite : Access::kRead;
+    Window window;
+    MemoryFault why;
+    if (!context_.Translate(va, access, &window, &why)) {
+      *fault = {why.va, write, execute, why.not_present, why.read_only, why.no_execute};
+      return false;
+    }
+    *view = {va, va + window.size, window.host, window.writable, window.executable};
+    return true;
+  }
+  uint64_t Clock() override { return context_.Clock(); }
+  void Interrupt(uint32_t m0) override { context_.Interrupt(m0); }
+
+ private:
+  GpuContext& context_;
+};
+
+class IsaLaunch : public Launch {
+ public:
+  IsaLaunch(GpuContext* context, std::shared_ptr<InstructionSet> set,
+            std::shared_ptr<Program> program, int threads)
+      : context_(*context), set_(std::move(set)), program_(std::move(program)) {
+    for (int i = 0; i < threads; ++i) memories_.push_back(std::make_unique<PageMemory>(context));
+  }
+
+  Status Create(const KernelLaunch& launch, const ChipLimits& limits) {
+    std::vector<Memory*> pointers;
+    for (const auto& memory : memories_) pointers.push_back(memory.get());
+    ASSIGN_OR_RETURN(grid_, Grid::Create(program_.get(), launch, limits, std::move(pointers)));
+    epoch_ = context_.epoch();
+    return absl::OkStatus();
+  }
+
+  Progress Run(uint64_t budget) override {
+    if (context_.epoch() != epoch_) {
+      grid_->DropTranslations();
+      epoch_ = context_.epoch();
+    }
+    const Grid::Result result = grid_->Run(budget);
+    Progress progress;
+    progress.detail = result.detail;
+    switch (result.state) {
+      case Grid::State::kRunning:
+        progress.state = Progress::State::kRunning;
+        break;
+      case Grid::State::kWaiting:
+        progress.state = Progress::State::kWaiting;
+        break;
+      case Grid::State::kDone:
+        progress.state = Progress::State::kDone;
+        break;
+      case Grid::State::kStopped:
+        Stopped(result, &progress);
+        break;
+    }
+    return progress;
+  }
+
+ private:
+  static void Stopped(const Grid::Result& result, Progress* progress) {
+    progress->state = Progress::State::kException;
+    switch (result.reason) {
+      case StopReason::kMemoryFault:
+        progress->state = Progress::State::kFault;
+        progress->fault = {result.fault.va, result.fault.not_present, result.fault.read_only,
+                           result.fault.no_execute};
+        break;
+      case StopReason::kTrap:
+        progress->exception = WaveException::kTrap;
+        break;
+      case StopReason::kAperture:
+        progress->exception = WaveException::kApertureViolation;
+        break;
+      case StopReason::kUnaligned:
+        progress->exception = WaveException::kMemoryViolation;
+        break;
+      default:
+        progress->exception = WaveException::kIllegalInstruction;
+        break;
+    }
+  }
+
+  GpuContext& context_;
+  std::shared_ptr<InstructionSet> set_;
+  std::shared_ptr<Program> program_;
+  std::vector<std::unique_ptr<PageMemory>> memories_;
+  std::unique_ptr<Grid> grid_;
+  uint64_t epoch_ = 0;
+};
+
+}  // namespace
+
+StatusOr<IsaExecutor::Code> IsaExecutor::CodeOf(const GpuContext& context) {
+  const uint32_t version = context.facts().gfx_target_version;
+  if (version != 90402 && version != 90500) {
+    return Error(::mainarch::Code::kUnsupported,
+                 "the interpreter runs gfx942 and gfx950, not target version ", version);
+  }
+  const Isa isa = version == 90500 ? Isa::kGfx950 : Isa::kGfx942;
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::shared_ptr<InstructionSet>& set = sets_[isa];
+  if (set == nullptr) set = std::make_shared<InstructionSet>(isa, options_.lanes);
+  Code& code = code_[{context.gpu_index(), context.process_id()}];
+  if (code.program == nullptr) code = {set, std::make_shared<Program>(set.get())};
+  return code;
+}
+
+void IsaExecutor::InvalidateInstructions(GpuContext& context) { Forget(context); }
+
+void IsaExecutor::Forget(const GpuContext& context) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  code_.erase({context.gpu_index(), context.process_id()});
+}
+
+StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
+  ASSIGN_OR_RETURN(const Code code, CodeOf(*dispatch.context));
+  KernelLaunch launch;
+  RETURN_IF_ERROR(ReadDescriptor(dispatch.descriptor.data(), &launch));
+  launch.entry = dispatch.entry_va;
+  launch.grid = dispatch.grid;
+  launch.workgroup = dispatch.workgroup;
+  launch.kernarg = dispatch.kernarg_va;
+  launch.packet = dispatch.packet_va;
+  launch.queue = dispatch.queue_va;
+  launch.dispatch_id = dispatch.dispatch_id;
+  launch.lds_bytes = dispatch.group_segment_bytes;
+  launch.private_bytes = dispatch.private_segment_bytes;
+  launch.first_xcc = dispatch.first_xcc;
+  launch.seed = dispatch.seed;
+  const GpuFacts& facts = dispatch.context->facts();
+  const ChipLimits limits = {facts.num_xcc,        facts.cus_per_xcc, facts.simds_per_cu,
+                             facts.waves_per_simd, facts.lds_bytes,   facts.lds_granule};
+  auto run =
+      std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, options_.threads);
+  RETURN_IF_ERROR(run->Create(launch, limits));
+  return run;
+}
+
+}  // namespace mainarch::sim::isa

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+//
+// The interpreter as the virtual node's Executor: a dispatch becomes a Grid over the process's page
+// tables. Decoded code is kept for each address space until its instruction caches are invalidated.
+// See sim/executor.h for who calls what from which thread.
+#ifndef MAINARCH_SIM_ISA_EXECUTOR_H_
+#define MAINARCH_SIM_ISA_EXECUTOR_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+#include "sim/executor.h"
+#include "sim/isa/grid.h"
+
+namespace mainarch::sim::isa {
+
+struct ExecutorOptions {
+  int threads = 1;  // host threads of one dispatch; more than one gives up the fixed interleaving
+  LaneCode lanes = BestLaneCode();
+};
+
+class IsaExecutor : public Executor {
+ public:
+  explicit IsaExecutor(const ExecutorOptions& options = {}) : options_(options) {}
+
+  StatusOr<std::unique_ptr<Launch>> Start(const Dispatch& dispatch) override;
+  void InvalidateInstructions(GpuContext& context) override;
+  void Forget(const GpuContext& context) override;
+
+ private:
+  // GPU and process, which share code, and the ISA.
+  using Key = std::tuple<uint32_t, uint32_t>;
+  struct Code {
+    std::shared_ptr<InstructionSet> set;
+    std::shared_ptr<Program> program;
+  };
+  StatusOr<Code> CodeOf(const GpuContext& context);
+
+  const ExecutorOptions options_;
+  std::mutex mutex_;
+  std::map<Isa, std::shared_ptr<InstructionSet>> sets_;
+  std::map<Key, Code> code_;
+};
+
+}  // namespace mainarch::sim::isa
+
+#endif  // MAINARCH_SIM_ISA_EXECUTOR_H_

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#include "sim/launcher.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/fd.h"
+#include "sim/script.h"
+
+namespace mainarch::sim {
+namespace {
+
+namespace stdfs = std::filesystem;
+
+Status WriteFile(const std::string& path, absl::string_view text) {
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444));
+  if (!fd.valid()) return ErrnoError(Code::kIo, errno, "create ", path);
+  while (!text.empty()) {
+    const ssize_t part = write(fd.get(), text.data(), text.size());
+    if (part < 0) return ErrnoError(Code::kIo, errno, "write ", path);
+    text.remove_prefix(static_cast<size_t>(part));
+  }
+  return absl::OkStatus();
+}
+
+Status MakeParent(const std::string& path) {
+  std::error_code error;
+  stdfs::create_directories(stdfs::path(path).parent_path(), error);
+  if (error) return ErrnoError(Code::kIo, error.value(), "create the directory of ", path);
+  return absl::OkStatus();
+}
+
+// A directory that goes, with what is in it, at the end of the scope.
+class Directory {
+ public:
+  static StatusOr<Directory> Create() {
+    std::error_code error;
+    std::string pattern = (stdfs::temp_directory_path(error) / "mainarch-sim-XXXXXX").string();
+    if (error || mkdtemp(pattern.data()) == nullptr) {
+      return ErrnoError(Code::kIo, errno, "create a directory ", pattern);
+    }
+    return Directory(pattern);
+  }
+  Directory(Directory&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+  ~Directory() {
+    std::error_code ignored;
+    if (!path_.empty()) stdfs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit Directory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+std::vector<std::string> Environment(const LaunchOptions& options, const std::string& root) {
+  std::vector<std::string> result;
+  std::string preload = options.library;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const absl::string_view text = *entry;
+    if (absl::StartsWith(text, "LD_PRELOAD=")) {
+      absl::StrAppend(&preload, ":", text.substr(11));
+    } else if (!absl::StartsWith(text, "MAINARCH_SIM_")) {
+      result.emplace_back(text);
+    }
+  }
+  result.push_back(absl::StrCat("LD_PRELOAD=", preload));
+  result.push_back(absl::StrCat(kNodeVariable, "=", options.node));
+  result.push_back(absl::StrCat(kRootVariable, "=", root));
+  if (!options.faults.empty()) result.push_back(absl::StrCat(kScriptVariable, "=", options.faults));
+  if (!options.log.empty()) result.push_back(absl::StrCat(kLogVariable, "=", options.log));
+  return result;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& one : strings) result.push_back(one.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+Status WriteTree(const VirtualFs& fs, const std::string& root) {
+  for (const auto& [path, entry] : fs.entries()) {
+    const std::string target = root + path;
+    RETURN_IF_ERROR(MakeParent(target));
+    if (entry.kind == VirtualFs::Entry::Kind::kLink) {
+      if (symlink((root + entry.text).c_str(), target.c_str()) != 0) {
+        return ErrnoError(Code::kIo, errno, "link ", target);
+      }
+    } else if (entry.kind == VirtualFs::Entry::Kind::kDirectory) {
+      RETURN_IF_ERROR(MakeParent(target + "/x"));
+    } else if (entry.error == 0) {
+      RETURN_IF_ERROR(WriteFile(target, entry.text));
+    }
+  }
+  for (const auto& [from, to] : fs.directory_links()) {
+    RETURN_IF_ERROR(MakeParent(root + from));
+    if (symlink((root + to).c_str(), (root + from).c_str()) != 0) {
+      return ErrnoError(Code::kIo, errno, "link ", root, from);
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<int> RunProgram(const LaunchOptions& options) {
+  if (options.command.empty()) return Error(Code::kInvalidArgument, "no program to run");
+  ASSIGN_OR_RETURN(const NodeConfig config, ParseNode(options.node));
+  Script script;
+  RETURN_IF_ERROR(script.Add(options.faults));
+  if (access(options.library.c_str(), R_OK) != 0) {
+    return ErrnoError(Code::kNotFound, errno, "preload library '", options.library, "'");
+  }
+  ASSIGN_OR_RETURN(const Directory root, Directory::Create());
+  RETURN_IF_ERROR(WriteTree(VirtualFs(config), root.path()));
+  std::vector<std::string> environment = Environment(options, root.path());
+  std::vector<std::string> command = options.command;
+  pid_t child = 0;
+  const int error = posix_spawnp(&child, command[0].c_str(), nullptr, nullptr,
+                                 Pointers(command).data(), Pointers(environment).data());
+  if (error != 0) return ErrnoError(Code::kNotFound, error, "run ", command[0]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return ErrnoError(Code::kInternal, errno, "wait for ", command[0]);
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace mainarch::sim

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+//
+// Runs any program on a virtual node: what `mainarch sim -- PROGRAM` does. The node's sysfs files
+// are written to a directory of their own, and the program starts with libmainarch-sim.so
+// preloaded, which sends what it opens under /dev and /sys there and plays the devices inside the
+// program's own process. Nothing is changed outside of that directory, which goes when the program
+// has ended.
+//
+// The environment that the preloaded library reads (names below) is set for the child only.
+#ifndef MAINARCH_SIM_LAUNCHER_H_
+#define MAINARCH_SIM_LAUNCHER_H_
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "sim/virtual_fs.h"
+
+namespace mainarch::sim {
+
+inline constexpr char kNodeVariable[] = "MAINARCH_SIM_NODE";      // as ParseNode
+inline constexpr char kRootVariable[] = "MAINARCH_SIM_ROOT";      // where the files are
+inline constexpr char kScriptVariable[] = "MAINARCH_SIM_FAULTS";  // as Script
+inline constexpr char kLogVariable[] = "MAINARCH_SIM_LOG";        // a file for the node's log
+
+struct LaunchOptions {
+  std::string node = "gfx950x8";
+  std::string faults;                // a script; empty: none
+  std::string log;                   // a file that gets the node's log; empty: none
+  std::string library;               // path of libmainarch-sim.so
+  std::vector<std::string> command;  // program and arguments
+};
+
+// Writes the files of a node under an existing directory; devices become empty files.
+Status WriteTree(const VirtualFs& fs, const std::string& root);
+
+// Runs the command to its end. Returns its exit code, 128 + n for one that signal n ended.
+StatusOr<int> RunProgram(const LaunchOptions& options);
+
+}  // namespace mainarch::sim
+
+#endif  // MAINARCH_SIM_LAUNCHER_H_

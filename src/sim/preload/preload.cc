@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT
+//
+// libmainarch-sim.so: put in front of the C library by LD_PRELOAD, it lets an unmodified program
+// see the virtual node named by its environment (sim/launcher.h). Paths that the node owns lead
+// into the directory of its files; opening a device makes the node, inside this process; ioctl,
+// mmap, read and stat on a device's fd go to it. Everything else passes through untouched.
+//
+// This library is for tests and development and is no part of libmainarch: it reads the
+// environment and has mutable statics because a preloaded library has no other way in.
+//
+// Not covered: system calls made without the C library's functions, and processes that share the
+// node: every process that opens a device has a node of its own.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "sim/host_executor.h"
+#include "sim/launcher.h"
+#include "sim/sim_sys.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace mainarch::sim {
+namespace {
+
+// Calls from inside the node must reach the C library.
+thread_local int inside = 0;
+struct Inside {
+  Inside() { ++inside; }
+  ~Inside() { --inside; }
+};
+
+void* Next(const char* name, std::atomic<void*>* cache) {
+  void* found = cache->load(std::memory_order_relaxed);
+  if (found == nullptr) {
+    found = dlsym(RTLD_NEXT, name);
+    cache->store(found, std::memory_order_relaxed);
+  }
+  return found;
+}
+// The C library's function behind a hook of the same name and type.
+#define NEXT(name)                               \
+  reinterpret_cast<decltype(&::name)>([] {       \
+    static std::atomic<void*> cache{nullptr};    \
+    return ::mainarch::sim::Next(#name, &cache); \
+  }())
+
+// The node of this process. Made at the first device that is opened; never destroyed before the
+// process ends, because a client's threads may use it until then.
+struct World {
+  std::mutex mutex;
+  std::shared_ptr<Node> node;
+  std::unique_ptr<SimSys> sys;
+  pid_t pid = 0;
+  std::string log_path;
+};
+World& TheWorld() {
+  static World* world = new World;
+  return *world;
+}
+std::atomic<SimSys*> the_sys{nullptr};
+
+const std::string& Root() {
+  static const std::string* root = [] {
+    const char* value = getenv(kRootVariable);
+    return new std::string(value == nullptr ? "" : value);
+  }();
+  return *root;
+}
+
+void Complain(const std::string& text) {
+  const std::string line = "mainarch-sim: " + text + "\n";
+  [[maybe_unused]] const ssize_t written = write(2, line.data(), line.size());
+}
+
+SimSys* MakeSys() {
+  World& world = TheWorld();
+  std::lock_guard lock(world.mutex);
+  if (world.sys != nullptr && world.pid == getpid()) return world.sys.get();
+  if (world.sys != nullptr) {
+    // After fork the parent's machine threads are not here: leave that node alone, start afresh.
+    (void)world.sys.release();
+    new std::shared_ptr<Node>(std::move(world.node));
+    world.node = nullptr;
+  }
+  const char* text = getenv(kNodeVariable);
+  const StatusOr<NodeConfig> config = ParseNode(text == nullptr ? "gfx950x8" : text);
+  if (!config.ok()) return Complain(std::string(config.status().message())), nullptr;
+  StatusOr<std::shared_ptr<Node>> node = Node::Create(*config, std::make_unique<HostExecutor>());
+  if (!node.ok()) return Complain(std::string(node.status().message())), nullptr;
+  if (const char* faults = getenv(kScriptVariable); faults != nullptr) {
+    const Status added = (*node)->script().Add(faults);
+    if (!added.ok()) return Complain(std::string(added.message())), nullptr;
+  }
+  if (const char* log = getenv(kLogVariable); log != nullptr) world.log_path = log;
+  world.node = *std::move(node);
+  world.sys = std::make_unique<SimSys>(world.node);
+  world.pid = getpid();
+  the_sys = world.sys.get();
+  return world.sys.get();
+}
+
+// Ends the machine's threads when the program ends, and leaves the log.
+__attribute__((destructor)) void Finish() {
+  World& world = TheWorld();
+  if (world.sys == nullptr || world.pid != getpid()) return;
+  const Inside guard;
+  if (!world.log_path.empty()) {
+    std::ofstream out(world.log_path);
+    for (const std::string& line : world.node->log()) out << line << "\n";
+  }
+  the_sys = nullptr;
+  world.sys.reset();
+  world.node.reset();
+}
+
+SimSys* SysOf(int fd) {
+  SimSys* sys = the_sys.load();
+  if (sys == nullptr || inside > 0 || fd < 0) return nullptr;
+  const Inside guard;
+  return sys->IsDevice(fd) ? sys : nullptr;
+}
+
+bool IsOurs(const char* path) {
+  return path != nullptr && inside == 0 && !Root().empty() && VirtualFs::Owns(path);
+}
+bool IsDevicePath(absl::string_view path) {
+  return path == "/dev/kfd" || absl::StartsWith(path, "/dev/dri/renderD") ||
+         absl::StartsWith(path, "/dev/dri/card");
+}
+
+// The path to use instead of `path`.
+class Redirected {
+ public:
+  explicit Redirected(const char* path) : path_(path) {
+    if (!IsOurs(path)) return;
+    text_ = Root() + path;
+    path_ = text_.c_str();
+  }
+  const char* get() const { return path_; }
+
+ private:
+  std::string text_;
+  const char* path_;
+};
+
+int Result(int result) {
+  if (result >= 0) return result;
+  errno = -result;
+  return -1;
+}
+
+// Opens a device; -2 when the path is none, so that the caller goes on.
+int OpenDevice(const char* path, int flags) {
+  if (!IsOurs(path) || !IsDevicePath(path)) return -2;
+  const Inside guard;
+  SimSys* sys = MakeSys();
+  return sys == nullptr ? Result(-ENODEV) : Result(sys->Open(path, flags));
+}
+
+// A device's node in the tree is an empty file: give it the look of a device.
+template <class S>
+void Dress(const char* path, S* info) {
+  if (!IsOurs(path) || !IsDevicePath(path)) return;
+  const absl::string_view text = path;
+  info->st_mode = S_IFCHR | 0666;
+  const size_t digit = text.find_first_of("0123456789");
+  const unsigned minor =
+      digit == absl::string_view::npos ? 0 : static_cast<unsigned>(atoi(path + digit));
+  info->st_rdev = text == "/dev/kfd" ? makedev(234, 0) : makedev(226, minor);
+}
+
+template <class S>
+void DressFd(int fd, S* info) {
+  SimSys* sys = SysOf(fd);
+  if (sys == nullptr) return;
+  const Inside guard;
+  kfd::FileStat device;
+  if (!sys->StatDevice(fd, &device)) return;
+  info->st_mode = device.mode;
+  info->st_rdev = device.rdev;
+}
+
+mode_t ModeOf(int flags, va_list list) {
+  return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
+}
+
+}  // namespace
+}  // namespace mainarch::sim
+
+using namespace mainarch::sim;  // NOLINT: hooks live outside of every namespace
+
+#define OPEN_HOOK(name)                                     \
+  EXPORT int name(const char* path, int flags, ...) {       \
+    va_list list;                                           \
+    va_start(list, flags);                                  \
+    const mode_t mode = ModeOf(flags, list);                \
+    va_end(list);                                           \
+    const int device = OpenDevice(path, flags);             \
+    if (device != -2) return device;                        \
+    return NEXT(name)(Redirected(path).get(), flags, mode); \
+  }
+OPEN_HOOK(open)
+OPEN_HOOK(open64)
+
+#define OPENAT_HOOK(name)                                              \
+  EXPORT int name(int directory, const char* path, int flags, ...) {   \
+    va_list list;                                                      \
+    va_start(list, flags);                                             \
+    const mode_t mode = ModeOf(flags, list);                           \
+    va_end(list);                                                      \
+    const int device = OpenDevice(path, flags);                        \
+    if (device != -2) return device;                                   \
+    return NEXT(name)(directory, Redirected(path).get(), flags, mode); \
+  }
+OPENAT_HOOK(openat)
+OPENAT_HOOK(openat64)
+
+// What _FORTIFY_SOURCE makes of open without a mode.
+EXPORT int __open_2(const char* path, int flags) { return open(path, flags); }
+EXPORT int __open64_2(const char* path, int flags) { return open64(path, flags); }
+EXPORT int __openat_2(int directory, const char* path, int flags) {
+  return openat(directory, path, flags);
+}
+EXPORT int __openat64_2(int directory, const char* path, int flags) {
+  return openat64(directory, path, flags);
+}
+
+EXPORT FILE* fopen(const char* path, const char* mode) {
+  return NEXT(fopen)(Redirected(path).get(), mode);
+}
+EXPORT FILE* fopen64(const char* path, const char* mode) {
+  return NEXT(fopen64)(Redirected(path).get(), mode);
+}
+EXPORT DIR* opendir(const char* path) { return NEXT(opendir)(Redirected(path).get()); }
+EXPORT int scandir(const char* path, struct dirent*** names, int (*filter)(const struct dirent*),
+                   int (*compare)(const struct dirent**, const struct dirent**)) {
+  return NEXT(scandir)(Redirected(path).get(), names, filter, compare);
+}
+EXPORT int access(const char* path, int mode) noexcept {
+  return NEXT(access)(Redirected(path).get(), IsOurs(path) && IsDevicePath(path) ? F_OK : mode);
+}
+EXPORT int faccessat(int directory, const char* path, int mode, int flags) noexcept {
+  return NEXT(faccessat)(directory, Redirected(path).get(),
+                         IsOurs(path) && IsDevicePath(path) ? F_OK : mode, flags);
+}
+
+#define STAT_HOOK(name, type)                                     \
+  EXPORT int name(const char* path, struct type* info) noexcept { \
+    const int result = NEXT(name)(Redirected(path).get(), info);  \
+    if (result == 0) Dress(path, info);                           \
+    return result;                                                \
+  }
+STAT_HOOK(stat, stat)
+STAT_HOOK(stat64, stat64)
+STAT_HOOK(lstat, stat)
+STAT_HOOK(lstat64, stat64)
+
+#define FSTAT_HOOK(name, type)                          \
+  EXPORT int name(int fd, struct type* info) noexcept { \
+    const int result = NEXT(name)(fd, info);            \
+    if (result == 0) DressFd(fd, info);                 \
+    return result;                                      \
+  }
+FSTAT_HOOK(fstat, stat)
+FSTAT_HOOK(fstat64, stat64)
+
+#define FSTATAT_HOOK(name, type)                                                            \
+  EXPORT int name(int directory, const char* path, struct type* info, int flags) noexcept { \
+    const int result = NEXT(name)(directory, Redirected(path).get(), info, flags);          \
+    if (result == 0) Dress(path, info);                                                     \
+    return result;                                                                          \
+  }
+FSTATAT_HOOK(fstatat, stat)
+FSTATAT_HOOK(fstatat64, stat64)
+
+EXPORT int statx(int directory, const char* path, int flags, unsigned mask,
+                 struct statx* info) noexcept {
+  const int result = NEXT(statx)(directory, Redirected(path).get(), flags, mask, info);
+  if (result == 0 && IsOurs(path) && IsDevicePath(path)) {
+    struct stat device = {};
+    Dress(path, &device);
+    info->stx_mode = static_cast<uint16_t>(device.st_mode);
+    info->stx_rdev_major = major(device.st_rdev);
+    info->stx_rdev_minor = minor(device.st_rdev);
+  }
+  return result;
+}
+
+// Links of the tree lead to places inside of it: tell the place as it is outside.
+static ssize_t Outside(char* buffer, ssize_t size) {
+  const std::string& root = Root();
+  const absl::string_view text(buffer, size < 0 ? 0 : static_cast<size_t>(size));
+  if (root.empty() || !absl::StartsWith(text, root)) return size;
+  std::memmove(buffer, buffer + root.size(), text.size() - root.size());
+  return size - static_cast<ssize_t>(root.size());
+}
+
+EXPORT ssize_t readlink(const char* path, char* buffer, size_t size) noexcept {
+  if (!IsOurs(path)) return NEXT(readlink)(path, buffer, size);
+  char target[4096];
+  const ssize_t length =
+      Outside(target, NEXT(readlink)(Redirected(path).get(), target, sizeof(target)));
+  if (length < 0) return length;
+  const size_t part = std::min(size, static_cast<size_t>(length));
+  std::memcpy(buffer, target, part);
+  return static_cast<ssize_t>(part);
+}
+EXPORT char* realpath(const char* path, char* resolved) noexcept {
+  char* result = NEXT(realpath)(Redirected(path).get(), resolved);
+  if (result == nullptr || !IsOurs(path)) return result;
+  const size_t length = std::strlen(result);
+  result[Outside(result, static_cast<ssize_t>(length))] = '\0';
+  return result;
+}
+EXPORT char* __realpath_chk(const char* path, char* resolved, size_t) {
+  return realpath(path, resolved);
+}
+
+EXPORT ssize_t getxattr(const char* path, const char* name, void* value, size_t size) noexcept {
+  return NEXT(getxattr)(Redirected(path).get(), name, value, size);
+}
+EXPORT ssize_t lgetxattr(const char* path, const char* name, void* value, size_t size) noexcept {
+  return NEXT(lgetxattr)(Redirected(path).get(), name, value, size);
+}
+
+EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list list;
+  va_start(list, request);
+  void* argument = va_arg(list, void*);
+  va_end(list);
+  SimSys* sys = SysOf(fd);
+  if (sys == nullptr) return NEXT(ioctl)(fd, request, argument);
+  const Inside guard;
+  return Result(sys->Ioctl(fd, static_cast<uint32_t>(request), argument));
+}
+
+#define MMAP_HOOK(name, offset_type)                                                           \
+  EXPORT void* name(void* hint, size_t size, int protection, int flags, int fd,                \
+                    offset_type offset) noexcept {                                             \
+    SimSys* sys = SysOf(fd);                                                                   \
+    if (sys == nullptr) return NEXT(name)(hint, size, protection, flags, fd, offset);          \
+    const Inside guard;                                                                        \
+    void* address = nullptr;                                                                   \
+    const int error =                                                                          \
+        sys->Mmap(hint, size, protection, flags, fd, static_cast<uint64_t>(offset), &address); \
+    return Result(error) < 0 ? MAP_FAILED : address;                                           \
+  }
+MMAP_HOOK(mmap, off_t)
+MMAP_HOOK(mmap64, off64_t)
+
+EXPORT ssize_t read(int fd, void* buffer, size_t size) {
+  SimSys* sys = SysOf(fd);
+  if (sys == nullptr) return NEXT(read)(fd, buffer, size);
+  const Inside guard;
+  const int64_t result = sys->Read(fd, buffer, size);
+  return result < 0 ? Result(static_cast<int>(result)) : result;
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+//
+// The driver's state for one process, and its side of every ioctl on /dev/kfd. Each handler checks
+// what the kernel checks, in its order, and answers with the kernel's negative errno (reference:
+// what the kernel checks, call by call). Arguments arrive already copied in and are copied back by
+// Ioctl even when the handler failed.
+//
+// Threads: any; calls hold the node's mutex but for WAIT_EVENTS.
+#ifndef MAINARCH_SIM_PROCESS_H_
+#define MAINARCH_SIM_PROCESS_H_
+
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kfd/uapi/kfd_ioctl.h"
+#include "sim/events.h"
+#include "sim/node.h"
+#include "sim/queue.h"
+#include "sim/vm.h"
+
+namespace mainarch::sim {
+
+// One process on one GPU.
+class GpuVm final : public GpuContext, public QueueHost {
+ public:
+  GpuVm(Node* node, Process* process, uint32_t gpu);
+
+  const GpuFacts& facts() const override { return node_->profile().facts; }
+  uint32_t gpu_index() const override { return gpu_; }
+  uint32_t process_id() const override;
+  bool Translate(uint64_t va, Access access, Window* window, MemoryFault* fault) const override {
+    return table.Translate(va, access, window, fault);
+  }
+  uint64_t epoch() const override { return node_->epoch_.load(); }
+  uint64_t Clock() const override { return node_->Clock(gpu_); }
+  void Interrupt(uint32_t m0) override { Interrupt(m0, 24); }
+  uint64_t trap_handler_va() const override { return trap_handler; }
+  uint64_t trap_memory_va() const override { return trap_memory; }
+
+  GpuContext& context() override { return *this; }
+  Executor& executor() override { return node_->executor(); }
+  const NodeConfig& config() const override { return node_->config(); }
+  Script& script() override { return node_->script(); }
+  void Note(const std::string& line) override;
+  void Interrupt(uint32_t context_id, int bits) override;
+  void OnFault(HwQueue& queue, const MemoryFault& fault) override;
+  void OnException(HwQueue& queue, WaveException exception, const std::string& detail) override;
+  void OnTrouble(HwQueue& queue, Trouble trouble) override;
+
+  // The driver's record.
+  uint64_t drm_file = 0;  // of ACQUIRE_VM; 0: not acquired
+  PageTable table;
+  std::map<uint32_t, std::shared_ptr<Buffer>> buffers;  // by the handle's lower half
+  Block doorbells;
+  std::bitset<kfd::uapi::kDoorbellSliceSize / 8> doorbells_used;
+  uint64_t trap_handler = 0;
+  uint64_t trap_memory = 0;
+
+ private:
+  Node* node_;
+  Process* process_;
+  const uint32_t gpu_;
+};
+
+class Process {
+ public:
+  explicit Process(std::shared_ptr<Node> node);
+  ~Process();  // as the kernel tidies up after a dead process
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  Node& node() { return *node_; }
+  uint32_t id() const { return id_; }
+  EventTable& events() { return events_; }
+  GpuVm& vm(uint32_t gpu) { return *vms_[gpu]; }
+
+  // An ioctl on /dev/kfd. `drm_file_of` tells the DRM file and GPU behind an fd of the caller's.
+  struct RenderFile {
+    uint64_t id = 0;  // 0: not a render node
+    uint32_t gpu = 0;
+  };
+  struct Caller {
+    std::function<RenderFile(int fd)> render_file;
+    // Wraps an exported buffer in an fd; the buffer behind an fd.
+    std::function<int(std::shared_ptr<Buffer>, int flags)> export_fd;
+    std::function<std::shared_ptr<Buffer>(int fd)> import_fd;
+    std::function<int(uint32_t gpu)> smi_fd;
+  };
+  int Ioctl(const Caller& caller, uint32_t request, void* argument);
+
+  // Where mmap on /dev/kfd leads: an offset in the arena's file, or a negative errno.
+  int64_t KfdMapping(uint64_t cookie, uint64_t size);
+  // The same for a render node.
+  int64_t RenderMapping(uint64_t drm_file, uint64_t cookie, uint64_t size);
+
+  Ledger ledger();
+
+ private:
+  friend class GpuVm;
+  struct QueueRecord {
+    std::unique_ptr<HwQueue> hw;
+    uint32_t gpu = 0;
+    uint32_t type = 0;
+    int sdma_engine = -1;
+    uint32_t sdma_slot = 0;
+    uint32_t doorbell = 0;         // index in the slice
+    std::vector<uint64_t> pinned;  // first addresses of the mappings it lives in
+  };
+
+  int Dispatch(const Caller& caller, uint32_t number, uint8_t* args);
+  uint32_t LastIoctl() const;
+
+  // ioctl_memory.cc
+  int AcquireVm(const Caller& caller, kfd::uapi::AcquireVmArgs& args);
+  int AllocMemory(kfd::uapi::AllocMemoryArgs& args);
+  int FillBuffer(const kfd::uapi::AllocMemoryArgs& args, GpuVm& vm, Buffer& buffer);
+  int FreeMemory(kfd::uapi::FreeMemoryArgs& args);
+  int MapMemory(kfd::uapi::MapMemoryArgs& args);
+  int UnmapMemory(kfd::uapi::UnmapMemoryArgs& args);
+  int MapOn(const std::shared_ptr<Buffer>& buffer, uint32_t gpu);
+  int AvailableMemory(kfd::uapi::AvailableMemoryArgs& args);
+  int ExportDmabuf(const Caller& caller, kfd::uapi::ExportDmabufArgs& args);
+  int ImportDmabuf(const Caller& caller, kfd::uapi::ImportDmabufArgs& args);
+  int GetDmabufInfo(const Caller& caller, kfd::uapi::GetDmabufInfoArgs& args);
+  std::shared_ptr<Buffer> Find(uint64_t handle, bool* gpu_known);
+  void Release(Buffer& buffer);
+
+  // ioctl_queue.cc
+  int CreateQueue(kfd::uapi::CreateQueueArgs& args);
+  int CheckQueueProperties(kfd::uapi::CreateQueueArgs& args);
+  int AcquireBuffers(const kfd::uapi::CreateQueueArgs& args, GpuVm& vm, QueueRecord& record);
+  int AllocateSdma(const kfd::uapi::CreateQueueArgs& args, QueueRecord& record);
+  int AllocateDoorbell(GpuVm& vm, QueueRecord& record);
+  void ReleaseQueue(QueueRecord& record);
+  int DestroyQueue(kfd::uapi::DestroyQueueArgs& args);
+  int UpdateQueue(kfd::uapi::UpdateQueueArgs& args);
+  int SetCuMask(kfd::uapi::SetCuMaskArgs& args);
+  int EnsureDoorbells(GpuVm& vm);
+
+  // ioctl_event.cc
+  int CreateEvent(kfd::uapi::CreateEventArgs& args);
+  int SetEventPage(uint64_t handle);
+  int WaitEvents(kfd::uapi::WaitEventsArgs& args);
+
+  // ioctl_misc.cc
+  int GetVersion(kfd::uapi::GetVersionArgs& args);
+  int GetApertures(kfd::uapi::GetProcessAperturesArgs& args);
+  int GetAperturesNew(kfd::uapi::GetProcessAperturesNewArgs& args);
+  int SetMemoryPolicy(kfd::uapi::SetMemoryPolicyArgs& args);
+  int GetClockCounters(kfd::uapi::GetClockCountersArgs& args);
+  int SetScratchBackingVa(kfd::uapi::SetScratchBackingVaArgs& args);
+  int GetTileConfig(kfd::uapi::GetTileConfigArgs& args);
+  int SetTrapHandler(kfd::uapi::SetTrapHandlerArgs& args);
+  int RuntimeEnable(kfd::uapi::RuntimeEnableArgs& args);
+  int SetXnackMode(kfd::uapi::SetXnackModeArgs& args);
+  int SmiEvents(const Caller& caller, kfd::uapi::SmiEventsArgs& args);
+
+  // -EINVAL for an unknown gpu_id, -ENODEV for a GPU that is gone.
+  int KnownGpu(uint32_t gpu_id, uint32_t* gpu) const;
+
+  std::shared_ptr<Node> node_;
+  const uint32_t id_;
+  EventTable events_;
+  std::vector<std::unique_ptr<GpuVm>> vms_;
+  std::map<uint32_t, QueueRecord> queues_;
+  uint64_t event_page_handle_ = 0;
+  Block driver_event_page_;
+  Block mmio_page_;
+  bool runtime_enabled_ = false;
+  uint32_t created_queues_ = 0;
+};
+
+// Copies between a client's pointer and ours; false when the client's memory is not there (EFAULT).
+bool CopyFromUser(void* to, uint64_t from, size_t size);
+bool CopyToUser(uint64_t to, const void* from, size_t size);
+
+}  // namespace mainarch::sim
+
+#endif  // MAINARCH_SIM_PROCESS_H_

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+//
+// One user queue of an SDMA 4.4.x engine. Packets run in order, with the one freedom hardware
+// takes: a small write may overtake a copy still under way, so only fences, atomics, traps and
+// timestamps say that a copy is over. Copies move in chunks, mixed with the chunks of other queues.
+//
+// What the engine does not know stops it, as on hardware: the GPU is then reset.
+//
+// Threads: as HwQueue.
+#ifndef MAINARCH_SIM_SDMA_QUEUE_H_
+#define MAINARCH_SIM_SDMA_QUEUE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "sim/queue.h"
+
+namespace mainarch::sim {
+
+class SdmaQueue final : public HwQueue {
+ public:
+  // `engine` counts as recommended_sdma_engine_id_mask does. `count_bits`: width of a copy's count.
+  SdmaQueue(const Setup& setup, uint32_t engine, uint32_t count_bits)
+      : HwQueue(setup), engine_(engine), count_mask_((uint64_t{1} << count_bits) - 1) {}
+
+  bool Step() override;
+  void Drop() override { copy_.reset(); }
+  absl::string_view engine() const override { return "sdma queue"; }
+  uint32_t engine_id() const { return engine_; }
+
+ private:
+  struct CopyJob {
+    uint64_t from = 0;
+    uint64_t to[2] = {0, 0};
+    int targets = 1;
+    uint64_t left = 0;
+    int64_t not_before_ns = 0;
+  };
+  enum class Result : uint8_t {
+    kDone,     // go on behind it
+    kBlocked,  // try again later
+    kStopped,  // hung or faulted
+  };
+
+  bool PollDoorbell();
+  bool StepCopy();
+  bool TakePacket();
+  Result Execute(const std::vector<uint32_t>& packet, bool in_ring);
+  Result ExecuteCopy(const std::vector<uint32_t>& packet);
+  Result ExecuteWrite(const std::vector<uint32_t>& packet);
+  Result ExecuteFill(const std::vector<uint32_t>& packet);
+  Result ExecuteFence(const std::vector<uint32_t>& packet);
+  Result ExecutePoll(const std::vector<uint32_t>& packet);
+  Result ExecuteAtomic(const std::vector<uint32_t>& packet);
+  Result ExecuteTimestamp(const std::vector<uint32_t>& packet);
+  Result ExecuteIndirect(const std::vector<uint32_t>& packet);
+  Result ExecuteConditional(const std::vector<uint32_t>& packet);
+  Result Stuck(const std::string& why);
+  Result Faulted(const MemoryFault& fault) {
+    Fault(fault);
+    return Result::kStopped;
+  }
+  // Dwords of the packet that starts with `header`; 0 when it is not known.
+  uint32_t PacketDwords(uint32_t header, uint64_t at_va);
+  bool ReportReadPointer();
+  uint64_t DelayNs(uint64_t from, uint64_t to) const;
+
+  const uint32_t engine_;
+  const uint64_t count_mask_;
+  uint64_t read_ = 0;     // bytes, never wrapped
+  uint64_t written_ = 0;  // as the doorbell says
+  uint64_t reported_ = 0;
+  std::optional<CopyJob> copy_;
+  // An indirect buffer under way: address and dwords left.
+  uint64_t ib_va_ = 0;
+  uint32_t ib_dwords_ = 0;
+  uint32_t skip_dwords_ = 0;  // of a COND_EXE that did not hold
+};
+
+}  // namespace mainarch::sim
+
+#endif  // MAINARCH_SIM_SDMA_QUEUE_H_

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT
+#include "sim/sim_sys.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "kfd/uapi/kfd_sysfs.h"
+#include "sim/drm.h"
+
+namespace mainarch::sim {
+namespace {
+
+namespace uapi = kfd::uapi;
+
+uint64_t InodeOf(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 ? info.st_ino : 0;
+}
+
+// A real fd that stands for something of the node's.
+int StandIn(const char* name, int flags) {
+  const int fd = memfd_create(name, (flags & O_CLOEXEC) != 0 ? MFD_CLOEXEC : 0);
+  return fd < 0 ? -errno : fd;
+}
+
+}  // namespace
+
+SimSys::SimSys(std::shared_ptr<Node> node)
+    : node_(std::move(node)), process_(std::make_unique<Process>(node_)) {
+  caller_.render_file = [this](int fd) {
+    const std::shared_ptr<File> file = Lookup(fd);
+    if (file == nullptr || file->kind != File::Kind::kRender) return Process::RenderFile();
+    return Process::RenderFile{file->id, file->gpu};
+  };
+  caller_.export_fd = [this](std::shared_ptr<Buffer> buffer, int flags) {
+    return ExportFd(std::move(buffer), flags);
+  };
+  caller_.import_fd = [this](int fd) { return ImportFd(fd); };
+  caller_.smi_fd = [this](uint32_t gpu) { return SmiFd(gpu); };
+}
+
+SimSys::~SimSys() = default;
+
+std::shared_ptr<SimSys::File> SimSys::Lookup(int fd) const {
+  const uint64_t inode = InodeOf(fd);
+  std::lock_guard lock(mutex_);
+  const auto found = files_.find(inode);
+  return found == files_.end() ? nullptr : found->second;
+}
+
+int SimSys::Install(int fd, std::shared_ptr<File> file) {
+  if (fd < 0) return fd;
+  file->owner = getpid();
+  std::lock_guard lock(mutex_);
+  files_[InodeOf(fd)] = std::move(file);
+  return fd;
+}
+
+int SimSys::OpenText(const std::string& text, int flags) {
+  if ((flags & O_ACCMODE) != O_RDONLY) return -EACCES;
+  const int fd = StandIn("mainarch-sim-text", flags);
+  if (fd < 0) return fd;
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t part = write(fd, text.data() + done, text.size() - done);
+    if (part <= 0) {
+      close(fd);
+      return -EIO;
+    }
+    done += static_cast<size_t>(part);
+  }
+  lseek(fd, 0, SEEK_SET);
+  return Install(fd, std::make_shared<File>());
+}
+
+int SimSys::Open(const char* path, int flags) {
+  if (!VirtualFs::Owns(path)) {
+    const int fd = open(path, flags);
+    return fd < 0 ? -errno : fd;
+  }
+  if (const int error = node_->script().OnOpen(); error != 0) return -error;
+  const VirtualFs::Entry* entry = node_->fs().Find(path);
+  if (entry == nullptr) {
+    std::vector<std::string> names;
+    return node_->fs().List(path, &names) ? -EISDIR : -ENOENT;
+  }
+  if (entry->kind != VirtualFs::Entry::Kind::kDevice) {
+    if (entry->error != 0) return -entry->error;
+    std::string text;
+    const int error = ReadFile(path, SIZE_MAX, &text);
+    return error < 0 ? error : OpenText(text, flags);
+  }
+  auto file = std::make_shared<File>();
+  if (absl::StartsWith(path, uapi::kKfdDevice)) {
+    file->kind = File::Kind::kKfd;
+    return Install(StandIn("mainarch-sim-kfd", flags), std::move(file));
+  }
+  file->kind = File::Kind::kRender;
+  for (size_t i = 0; i < node_->gpus().size(); ++i) {
+    if (node_->gpus()[i].render_minor == entry->minor) file->gpu = static_cast<uint32_t>(i);
+  }
+  if (entry->minor < 128) file->gpu = entry->minor;  // a card node
+  if (node_->gone(file->gpu)) return -ENODEV;
+  {
+    std::lock_guard lock(node_->mutex());
+    file->id = node_->next_file_++;
+  }
+  return Install(StandIn("mainarch-sim-render", flags), std::move(file));
+}
+
+int SimSys::Close(int fd) {
+  const uint64_t inode = InodeOf(fd);
+  if (close(fd) != 0) return -errno;
+  std::shared_ptr<File> dropped;
+  std::lock_guard lock(mutex_);
+  const auto found = files_.find(inode);
+  if (found != files_.end()) {
+    dropped = found->second;
+    files_.erase(found);
+  }
+  return 0;
+}
+
+int SimSys::Ioctl(int fd, uint32_t request, void* argument) {
+  const std::shared_ptr<File> file = Lookup(fd);
+  if (file == nullptr) return fcntl(fd, F_GETFD) < 0 ? -EBADF : -ENOTTY;
+  switch (file->kind) {
+    case File::Kind::kKfd:
+      // An fd that came over fork, or over a socket, is dead here.
+      if (file->owner != getpid()) return -EBADF;
+      return process_->Ioctl(caller_, request, argument);
+    case File::Kind::kRender:
+      return DrmIoctl(*node_, file->gpu, request, argument);
+    default:
+      return -ENOTTY;
+  }
+}
+
+int64_t SimSys::Read(int fd, void* buffer, size_t size) {
+  const std::shared_ptr<File> file = Lookup(fd);
+  // Neither device has a read operation.
+  if (file != nullptr && (file->kind == File::Kind::kKfd || file->kind == File::Kind::kRender)) {
+    return -EINVAL;
+  }
+  const ssize_t result = read(fd, buffer, size);
+  return result < 0 ? -errno : result;
+}
+
+int64_t SimSys::Write(int fd, const void* buffer, size_t size) {
+  const std::shared_ptr<File> file = Lookup(fd);
+  if (file != nullptr && file->kind != File::Kind::kSmi) return -EINVAL;
+  const ssize_t result = write(fd, buffer, size);
+  return result < 0 ? -errno : result;
+}
+
+int SimSys::Poll(pollfd* fds, size_t count, int timeout_ms) {
+  const int result = poll(fds, count, timeout_ms);
+  return result < 0 ? -errno : result;
+}
+
+int64_t SimSys::DeviceOffset(const File& file, uint64_t cookie, uint64_t size) {
+  if (file.owner != getpid()) return -EBADF;
+  if (file.kind == File::Kind::kKfd) return process_->KfdMapping(cookie, size);
+  if (file.kind == File::Kind::kRender) return process_->RenderMapping(file.id, cookie, size);
+  return -ENODEV;
+}
+
+int SimSys::Mmap(void* hint, size_t size, int protection, int flags, int fd, uint64_t offset,
+                 void** address) {
+  if (const int error = node_->script().OnMmap(); error != 0) return -error;
+  int target = fd;
+  if (fd >= 0) {
+    const std::shared_ptr<File> file = Lookup(fd);
+    if (file != nullptr && file->kind != File::Kind::kText) {
+      // A private mapping of device memory would be a copy the GPU never sees.
+      if ((flags & MAP_TYPE) == MAP_PRIVATE && (protection & PROT_WRITE) != 0) return -EINVAL;
+      const int64_t at = DeviceOffset(*file, offset, size);
+      if (at < 0) return static_cast<int>(at);
+      offset = static_cast<uint64_t>(at);
+      target = node_->arena().fd();
+    }
+  }
+  void* result = mmap(hint, size, protection, flags, target, static_cast<off_t>(offset));
+  if (result == MAP_FAILED) return -errno;
+  NoteMapped(reinterpret_cast<uint64_t>(result), PageUp(size));
+  *address = result;
+  return 0;
+}
+
+int SimSys::Munmap(void* address, size_t size) {
+  if (munmap(address, size) != 0) return -errno;
+  NoteUnmapped(reinterpret_cast<uint64_t>(address), PageUp(size));
+  return 0;
+}
+
+int SimSys::Madvise(void* address, size_t size, int advice) {
+  return madvise(address, size, advice) == 0 ? 0 : -errno;
+}
+
+void SimSys::NoteMapped(uint64_t address, uint64_t size) {
+  NoteUnmapped(address, size);
+  std::lock_guard lock(mutex_);
+  mapped_[address] = address + size;
+}
+
+void SimSys::NoteUnmapped(uint64_t address, uint64_t size) {
+  const uint64_t end = address + size;
+  std::lock_guard lock(mutex_);
+  auto at = mapped_.upper_bound(address);
+  if (at != mapped_.begin()) --at;
+  while (at != mapped_.end() && at->first < end) {
+    const uint64_t first = at->first, last = at->second;
+    if (last <= address) {
+      ++at;
+      continue;
+    }
+    at = mapped_.erase(at);
+    if (first < address) mapped_[first] = address;
+    if (last > end) at = mapped_.emplace(end, last).first;
+  }
+}
+
+int SimSys::ReadFile(const std::string& path, size_t limit, std::string* text) {
+  if (!VirtualFs::Owns(path)) {
+    StatusOr<std::string> read = ReadWholeFile(path, limit);
+    if (!read.ok()) return ErrnoOf(read.status()) != 0 ? -ErrnoOf(read.status()) : -EFBIG;
+    *text = *std::move(read);
+    return 0;
+  }
+  const VirtualFs::Entry* entry = node_->fs().Find(path);
+  if (entry == nullptr) {
+    // What changes while the node lives.
+    for (size_t gpu = 0; gpu < node_->gpus().size(); ++gpu) {
+      const std::string card = absl::StrCat("renderD", node_->gpus()[gpu].render_minor);
+      if (path == absl::StrCat("/sys/class/drm/", card, "/device/mem_info_vram_used")) {
+        *text = absl::StrCat(node_->vram_used(static_cast<uint32_t>(gpu)), "\n");
+        return 0;
+      }
+    }
+    return -ENOENT;
+  }
+  if (entry->error != 0) return -entry->error;
+  if (entry->kind == VirtualFs::Entry::Kind::kDevice) return -EINVAL;
+  if (entry->text.size() > limit) return -EFBIG;
+  *text = entry->text;
+  return 0;
+}
+
+int SimSys::ListDir(const std::string& path, std::vector<std::string>* names) {
+  if (VirtualFs::Owns(path)) return node_->fs().List(path, names) ? 0 : -ENOENT;
+  DIR* directory = opendir(path.c_str());
+  if (directory == nullptr) return -errno;
+  names->clear();
+  while (const dirent* entry = readdir(directory)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names->push_back(name);
+  }
+  closedir(directory);
+  return 0;
+}
+
+int SimSys::Stat(const std::string& path, kfd::FileStat* out) {
+  *out = {};
+  if (!VirtualFs::Owns(path)) {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) return -errno;
+    out->mode = info.st_mode;
+    out->uid = info.st_uid;
+    out->gid = info.st_gid;
+    out->rdev = info.st_rdev;
+    out->size = static_cast<uint64_t>(info.st_size);
+    return 0;
+  }
+  const VirtualFs::Entry* entry = node_->fs().Find(path);
+  std::vector<std::string> names;
+  if (entry == nullptr) {
+    if (!node_->fs().List(path, &names)) return -ENOENT;
+    out->mode = S_IFDIR | 0555;
+  } else if (entry->kind == VirtualFs::Entry::Kind::kDevice) {
+    out->mode = S_IFCHR | 0666;
+    out->rdev = makedev(entry->major, entry->minor);
+  } else {
+    out->mode = S_IFREG | 0444;
+    out->size = 4096;  // as sysfs says of every attribute
+  }
+  return 0;
+}
+
+kfd::Identity SimSys::WhoAmI() {
+  kfd::Identity identity;
+  identity.uid = geteuid();
+  identity.gid = getegid();
+  std::vector<gid_t> groups(static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
+  const int count = getgroups(static_cast<int>(groups.size()), groups.data());
+  for (int i = 0; i < count; ++i) identity.groups.push_back(groups[static_cast<size_t>(i)]);
+  return identity;
+}
+
+int SimSys::ExportFd(std::shared_ptr<Buffer> buffer, int flags) {
+  auto file = std::make_shared<File>();
+  file->kind = File::Kind::kDmabuf;
+  file->buffer = buffer;
+  const int fd = Install(StandIn("mainarch-sim-dmabuf", flags), std::move(file));
+  // Another process on this node finds it through the node. The caller holds the node's mutex.
+  if (fd >= 0) node_->exports_[InodeOf(fd)] = buffer;
+  return fd;
+}
+
+std::shared_ptr<Buffer> SimSys::ImportFd(int fd) const {
+  const auto found = node_->exports_.find(InodeOf(fd));
+  return found == node_->exports_.end() ? nullptr : found->second.lock();
+}
+
+int SimSys::SmiFd(uint32_t gpu) {
+  // Nothing is ever reported: only that the stream exists and can be polled.
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -errno;
+  auto file = std::make_shared<File>();
+  file->kind = File::Kind::kSmi;
+  file->gpu = gpu;
+  file->peer = UniqueFd(ends[1]);
+  return Install(ends[0], std::move(file));
+}
+
+bool SimSys::IsDevice(int fd) const {
+  const std::shared_ptr<File> file = Lookup(fd);
+  return file != nullptr && file->kind != File::Kind::kText;
+}
+
+bool SimSys::StatDevice(int fd, kfd::FileStat* out) const {
+  const std::shared_ptr<File> file = Lookup(fd);
+  if (file == nullptr) return false;
+  *out = {};
+  if (file->kind == File::Kind::kKfd) {
+    out->rdev = makedev(234, 0);
+  } else if (file->kind == File::Kind::kRender) {
+    out->rdev = makedev(226, node_->gpus()[file->gpu].render_minor);
+  } else {
+    return false;
+  }
+  out->mode = S_IFCHR | 0666;
+  return true;
+}
+
+Ledger SimSys::ledger() {
+  Ledger ledger = process_->ledger();
+  std::lock_guard lock(mutex_);
+  ledger.fds = files_.size();
+  ledger.client_mappings = mapped_.size();
+  return ledger;
+}
+
+}  // namespace mainarch::sim

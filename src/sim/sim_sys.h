@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+//
+// The virtual node behind the driver seam: one process' view of a Node. Open, ioctl and mmap on the
+// node's devices lead to the node; its sysfs files are served from memory; everything else goes to
+// the host. Every file descriptor is a real one (a memory file stands for a device), so numbers
+// never collide with the host's, and a file is known by its inode, so duplicates work.
+//
+// Several SimSys on one Node are several processes that share the GPUs.
+//
+// Threads: any, as kfd::Sys. The Node must outlive it (it holds a reference).
+#ifndef MAINARCH_SIM_SIM_SYS_H_
+#define MAINARCH_SIM_SIM_SYS_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "kfd/sys.h"
+#include "sim/node.h"
+#include "sim/process.h"
+
+namespace mainarch::sim {
+
+class SimSys final : public kfd::Sys {
+ public:
+  explicit SimSys(std::shared_ptr<Node> node);
+  ~SimSys() override;
+
+  int Open(const char* path, int flags) override;
+  int Close(int fd) override;
+  int Ioctl(int fd, uint32_t request, void* argument) override;
+  int64_t Read(int fd, void* buffer, size_t size) override;
+  int64_t Write(int fd, const void* buffer, size_t size) override;
+  int Poll(pollfd* fds, size_t count, int timeout_ms) override;
+  int Mmap(void* hint, size_t size, int protection, int flags, int fd, uint64_t offset,
+           void** address) override;
+  int Munmap(void* address, size_t size) override;
+  int Madvise(void* address, size_t size, int advice) override;
+  int ReadFile(const std::string& path, size_t limit, std::string* text) override;
+  int ListDir(const std::string& path, std::vector<std::string>* names) override;
+  int Stat(const std::string& path, kfd::FileStat* out) override;
+  kfd::Identity WhoAmI() override;
+
+  Node& node() { return *node_; }
+  Process& process() { return *process_; }
+  // Everything this process holds now.
+  Ledger ledger();
+  // Is the fd one of the node's devices?
+  bool IsDevice(int fd) const;
+  // For a device fd: what stat would say.
+  bool StatDevice(int fd, kfd::FileStat* out) const;
+
+ private:
+  struct File {
+    enum class Kind : uint8_t { kKfd, kRender, kDmabuf, kSmi, kText };
+    Kind kind = Kind::kText;
+    uint32_t gpu = 0;
+    uint64_t id = 0;  // of a DRM file, unique on the node
+    int owner = 0;    // pid that opened it
+    int opens = 1;
+    UniqueFd peer;  // the driver's end of an event stream
+    std::shared_ptr<Buffer> buffer;
+  };
+
+  std::shared_ptr<File> Lookup(int fd) const;
+  int Install(int fd, std::shared_ptr<File> file);
+  int OpenText(const std::string& text, int flags);
+  int ExportFd(std::shared_ptr<Buffer> buffer, int flags);
+  std::shared_ptr<Buffer> ImportFd(int fd) const;
+  int SmiFd(uint32_t gpu);
+  int64_t DeviceOffset(const File& file, uint64_t cookie, uint64_t size);
+  void NoteMapped(uint64_t address, uint64_t size);
+  void NoteUnmapped(uint64_t address, uint64_t size);
+
+  std::shared_ptr<Node> node_;
+  std::unique_ptr<Process> process_;
+  Process::Caller caller_;
+  mutable std::mutex mutex_;
+  std::map<uint64_t, std::shared_ptr<File>> files_;  // by inode
+  std::map<uint64_t, uint64_t> mapped_;              // address -> end, disjoint
+};
+
+}  // namespace mainarch::sim
+
+#endif  // MAINARCH_SIM_SIM_SYS_H_

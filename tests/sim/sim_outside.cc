@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+//
+// Programs that know nothing of the virtual node see it through the preloaded library: ordinary
+// tools, Debian's rocminfo, and a small client of AMD's own runtime (outside/rocr_client.cc).
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "sim/launcher.h"
+#include "support/test.h"
+
+namespace mainarch::sim {
+namespace {
+
+std::string Library() {
+  const char* root = std::getenv("MAINARCH_BUILD_ROOT");
+  return std::string(root == nullptr ? "." : root) + "/src/sim/preload/libmainarch-sim.so";
+}
+
+// Runs a shell command on a node; its output.
+std::string OutputOf(const std::string& node, const std::string& command, int* code,
+                     const std::string& log = "") {
+  const std::string path = mainarch::test::ScratchDirectory() + "/out";
+  LaunchOptions options;
+  options.node = node;
+  options.library = Library();
+  options.log = log;
+  options.command = {"/bin/sh", "-c", "{ " + command + "; } > " + path + " 2>&1"};
+  const StatusOr<int> result = RunProgram(options);
+  *code = result.ok() ? *result : -1;
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int CountOf(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// The instrumented builds cannot be preloaded into programs that were not built so.
+constexpr bool kSanitized =
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    true;
+#else
+    false;
+#endif
+
+TEST(ordinary_tools_see_the_devices_and_the_topology) {
+  if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
+  int code = 0;
+  const std::string text =
+      OutputOf("gfx950x2",
+               "ls -l /dev/kfd /dev/dri; cat /sys/class/kfd/kfd/topology/nodes/*/name;"
+               "grep gfx_target /sys/devices/virtual/kfd/kfd/topology/nodes/1/properties;"
+               "readlink /sys/class/drm/renderD128/device; test -c /dev/kfd && echo CHAR",
+               &code);
+  CHECK_EQ(code, 0);
+  CHECK(text.find("234,") != std::string::npos);
+  CHECK(text.find("renderD129") != std::string::npos);
+  CHECK(text.find("gfx_target_version 90500") != std::string::npos);
+  CHECK(text.find("/sys/bus/pci/devices/0000:05:00.0") != std::string::npos);
+  CHECK(text.find("CHAR") != std::string::npos);
+}
+
+TEST(a_program_exits_with_its_own_code) {
+  if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
+  int code = 0;
+  OutputOf("gfx942", "exit 7", &code);
+  CHECK_EQ(code, 7);
+  OutputOf("gfx942", "kill -9 $$", &code);
+  CHECK_EQ(code, 128 + 9);
+}
+
+TEST(a_wrong_node_or_library_is_refused_by_name) {
+  LaunchOptions options;
+  options.command = {"true"};
+  options.node = "gfx1100x2";
+  options.library = Library();
+  const StatusOr<int> node = RunProgram(options);
+  CHECK(!node.ok());
+  CHECK(node.status().message().find("gfx1100") != absl::string_view::npos);
+  options.node = "gfx950";
+  options.library = "/nowhere/libmainarch-sim.so";
+  const StatusOr<int> library = RunProgram(options);
+  CHECK(!library.ok());
+  CHECK(library.status().message().find("/nowhere") != absl::string_view::npos);
+}
+
+TEST(rocminfo_lists_the_agents_of_gfx90ax2) {
+  if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
+  if (access("/usr/bin/rocminfo", X_OK) != 0) SKIP("rocminfo is not installed");
+  int code = 0;
+  const std::string text = OutputOf("gfx90ax2", "rocminfo", &code);
+  if (code != 0) {
+    test_context.Fail(__FILE__, __LINE__,
+                      "rocminfo ended with " + std::to_string(code) + ":\n" + text.substr(0, 4000));
+    return;
+  }
+  CHECK_EQ(CountOf(text, "Name:                    gfx90a"), 2);
+  CHECK_EQ(CountOf(text, "Device Type:             CPU"), 1);
+  CHECK_EQ(CountOf(text, "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-"), 2);
+  CHECK_EQ(CountOf(text, "Compute Unit:            104"), 2);
+  CHECK(text.find("*** Done ***") != std::string::npos);
+}
+
+TEST(amds_runtime_runs_queues_and_copies) {
+  if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
+  const char* root = std::getenv("MAINARCH_BUILD_ROOT");
+  const std::string client = std::string(root == nullptr ? "." : root) + "/tests/sim/rocr_client";
+  if (access(client.c_str(), X_OK) != 0) SKIP("libhsa-runtime-dev is not installed");
+  // Minor 11 is the driver of that runtime's time; 17 looks at queue buffers far more strictly.
+  for (const char* node : {"gfx90ax2,minor=11", "gfx90ax2,minor=17,seed=3", "gfx90ax4,seed=8"}) {
+    const std::string log = mainarch::test::ScratchDirectory() + "/log";
+    int code = 0;
+    const std::string text = OutputOf(node, client, &code, log);
+    if (code != 0 || text.find("done") == std::string::npos) {
+      test_context.Fail(__FILE__, __LINE__, std::string(node) + ": " + text);
+      return;
+    }
+    std::stringstream notes;
+    notes << std::ifstream(log).rdbuf();
+    CHECK_EQ(notes.str().find("hangs"), std::string::npos);
+    CHECK_EQ(notes.str().find("fault"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace mainarch::sim
