@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "isa/chip.h"
 #include "isa/kernel_images.h"
 #include "kernels/common/philox.h"
 #include "kernels/gfx942/facts.h"
@@ -138,6 +139,19 @@ TEST(occupancy_follows_from_registers_and_lds) {
   const auto large = isa::OccupancyOf("gfx942", Uses(24, 32, 65536), 1);
   CHECK(CodeOf(large.status()) == Code::kInvalidArgument);
   CHECK(CodeOf(isa::OccupancyOf("gfx803", Uses(1, 1, 0)).status()) == Code::kUnsupported);
+}
+
+// The driver's facts and the kernels' are two tables, because one is compiled for the device.
+TEST(facts_agree_with_those_of_the_driver) {
+  for (const kernels::Facts& facts : {kernels::gfx942::kFacts, kernels::gfx950::kFacts}) {
+    const isa::ChipFacts* chip = isa::ChipByName(facts.isa);
+    CHECK(chip != nullptr);
+    CHECK_EQ(chip->elf_mach, facts.elf_mach);
+    CHECK_EQ(chip->lds_bytes, facts.lds_bytes);
+    CHECK_EQ(chip->lds_granule, facts.lds_granule);
+    CHECK_EQ(chip->max_vgprs, facts.vgprs_per_simd);
+    CHECK_EQ(chip->has_ocp_fp8, facts.has_ocp_fp8);
+  }
 }
 
 TEST(the_list_has_every_kernel_once) {

@@ -4,6 +4,7 @@
 
   tools_test.py <source root> <clang> <llvm-objdump> [test ...]      prints TAP
 """
+import json
 import os
 import subprocess
 import sys
@@ -180,6 +181,45 @@ def check_damage(directory):
         yield "msgpack is read wrong"
 
 
+MUTANTS = """
+__builtin_amdgcn_fence(__ATOMIC_RELEASE, ""); __scoped_atomic_store_n(q, 1u, __ATOMIC_RELAXED, 0);
+l[__builtin_amdgcn_workitem_id_x() & 1] = p[1]; __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+__builtin_amdgcn_s_barrier(); __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, ""); p[0] = l[1];
+__asm__ volatile("s_nop 3\\n\\ts_nop 0");
+"""
+
+
+def check_mutants(directory):
+    """Each mutant differs from the object in one instruction of the kind it says."""
+    path = os.path.join(directory, "m.cc")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(source(MUTANTS, f"{GLOBAL} float* p, {GLOBAL} unsigned* q",
+                          before="[[clang::loader_uninitialized]] static "
+                                 "__attribute__((address_space(3))) float l[2];"))
+    subprocess.run([CLANG, *FLAGS, "-mcpu=gfx950:sramecc+:xnack-", "-o", path + ".hsaco", path],
+                   check=True)
+    out = os.path.join(directory, "mutants")
+    subprocess.run([sys.executable, os.path.join(TOOLS, "mutate.py"), "--objdump", OBJDUMP,
+                    "--out", out, path + ".hsaco"], check=True, capture_output=True)
+    with open(os.path.join(out, "manifest.json"), encoding="utf-8") as file:
+        manifest = json.load(file)
+    with open(path + ".hsaco", "rb") as file:
+        good = file.read()
+    counts = {}
+    for mutant in manifest:
+        kind = mutant["kind"]
+        counts[kind] = counts.get(kind, 0) + 1
+        with open(os.path.join(out, mutant["file"]), "rb") as file:
+            data = file.read()
+        changed = [i for i in range(len(good)) if good[i] != data[i]]
+        if len(data) != len(good) or not changed or changed[-1] - changed[0] >= 8:
+            yield f"{mutant}: {len(changed)} bytes changed"
+    if counts.get("nop") != 1 or counts.get("barrier") != 1:
+        yield f"expected one nop and one barrier: {counts}"
+    if not all(counts.get(k, 0) >= 1 for k in ("waitcnt", "fence", "scope")):
+        yield f"a kind is missing: {counts}"
+
+
 def lint_rule(name):
     file, text, want = LINTS[name]
     found = "; ".join(why for _, why in lint.lint(file, text))
@@ -192,6 +232,7 @@ def main():
         for name in CHECKS:
             results.append((f"check: {name}", check_rule(directory, name)))
         results.append(("check: damaged files", "; ".join(check_damage(directory))))
+        results.append(("mutate: one instruction each", "; ".join(check_mutants(directory))))
     for name in LINTS:
         results.append((f"lint: {name}", lint_rule(name)))
     print(f"1..{len(results)}")
