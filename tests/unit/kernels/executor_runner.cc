@@ -185,13 +185,17 @@ StatusOr<sim::Dispatch> ExecutorRunner::Prepare(const LaunchRequest& request) {
   std::memcpy(&scratch, &d.descriptor[4], 4);
   std::memcpy(&kernarg_size, &d.descriptor[8], 4);
   std::memcpy(&entry, &d.descriptor[16], 8);
-  if (kernarg_size != request.kernarg.size()) {
+  // Unoptimised kernels also declare the 256 bytes of hidden arguments, which none of ours reads.
+  constexpr uint32_t kHidden = 256;
+  std::vector<uint8_t> kernarg = request.kernarg;
+  if (kernarg_size == (kernarg.size() + 7) / 8 * 8 + kHidden) kernarg.resize(kernarg_size);
+  if (kernarg_size != kernarg.size()) {
     return Error(Code::kInvalidArgument, "kernel ", request.kernel, " takes ", kernarg_size,
-                 " bytes of arguments, not ", request.kernarg.size());
+                 " bytes of arguments, not ", kernarg.size());
   }
   d.entry_va = d.kernel_object_va + static_cast<uint64_t>(entry);
-  ASSIGN_OR_RETURN(d.kernarg_va, Map(request.device, Home::kHost, request.kernarg.size(), false));
-  RETURN_IF_ERROR(Write(d.kernarg_va, request.kernarg));
+  ASSIGN_OR_RETURN(d.kernarg_va, Map(request.device, Home::kHost, kernarg.size(), false));
+  RETURN_IF_ERROR(Write(d.kernarg_va, kernarg));
   d.grid = {request.workgroups * request.threads, 1, 1};
   d.workgroup = {request.threads, 1, 1};
   d.private_segment_bytes = scratch;

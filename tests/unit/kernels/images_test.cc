@@ -41,6 +41,7 @@ TEST(images_are_elf_files_for_their_chip) {
 
 TEST(images_name_no_path_of_the_machine) {
   const std::string root = test::SourcePath("");
+  if (root.size() < 4) SKIP("run by meson test, which names the source tree");
   for (const KernelImage& image : isa::KernelImages()) {
     const absl::string_view bytes(reinterpret_cast<const char*>(image.bytes.data()),
                                   image.bytes.size());
