@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "file/json.h"
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
+#include "base/hash_map.h"
 
 namespace mainarch::file {
 namespace {
@@ -24,7 +24,7 @@ struct DuplicateKeys {
 
   Status Refuse(absl::string_view key) const {
     return Error(Code::kBadModel, file, ": key ", Quote(key), " appears twice in ",
-                 where.empty() ? "the outermost object" : where, ", the limit is 1");
+                 where.empty() ? "the outermost object" : Quote(where), ", the limit is 1");
   }
 
   Status CheckKeys(const object& members) const {
@@ -37,7 +37,7 @@ struct DuplicateKeys {
       }
       return absl::OkStatus();
     }
-    absl::flat_hash_set<absl::string_view> seen;
+    HashSet<absl::string_view> seen;
     seen.reserve(size);
     for (const auto& member : members) {
       if (!seen.insert(View(member.key)).second) return Refuse(View(member.key));

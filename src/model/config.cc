@@ -145,7 +145,7 @@ class ConfigReader {
     RETURN_IF_ERROR(AssignInteger(text_, "vocab_size", kVocabRange, &config_.vocab));
     RETURN_IF_ERROR(
         AssignInteger(text_, "max_position_embeddings", kPositionRange, &config_.max_position));
-    ASSIGN_OR_RETURN(const auto eps, text_.Number("rms_norm_eps", {0, 0.1, true}));
+    ASSIGN_OR_RETURN(const auto eps, text_.Number("rms_norm_eps", {0, 0.125, true}));
     if (eps) config_.rms_eps = static_cast<float>(*eps);
     if (!(config_.rms_eps > 0)) {
       return text_.Bad(Code::kBadModel, "rms_norm_eps", "is ", *eps,
@@ -377,13 +377,15 @@ Status AddEosIds(const JsonFields& fields, int32_t vocab, std::vector<uint32_t>*
   return absl::OkStatus();
 }
 
+// The limits are powers of two, so that no value within them leaves them, or becomes 0 (which means
+// off), when it is rounded to fp32.
 Status ReadGeneration(const JsonFields& fields, ModelConfig* config) {
   ASSIGN_OR_RETURN(const auto sample, fields.Boolean("do_sample"));
   ASSIGN_OR_RETURN(const auto temperature, fields.Number("temperature", {0, 100}));
-  ASSIGN_OR_RETURN(const auto top_p, fields.Number("top_p", {0, 1, true}));
+  ASSIGN_OR_RETURN(const auto top_p, fields.Number("top_p", {0x1p-20, 1}));
   ASSIGN_OR_RETURN(const auto top_k, fields.Integer("top_k", {0, 1 << 24}));
   ASSIGN_OR_RETURN(const auto min_p, fields.Number("min_p", {0, 1}));
-  ASSIGN_OR_RETURN(const auto penalty, fields.Number("repetition_penalty", {0, 100, true}));
+  ASSIGN_OR_RETURN(const auto penalty, fields.Number("repetition_penalty", {0x1p-10, 128}));
   // Sampling without a temperature is sampling at 1.
   const double when_absent = sample.value_or(false) ? 1 : 0;
   config->temperature =

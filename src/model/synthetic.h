@@ -16,7 +16,13 @@
 namespace mainarch::model {
 
 enum class SyntheticFormat : uint8_t {
-  kBF16, kF16, kF32, kFp8Block, kFp8Channel, kMxfp4, kMxfp4AttnFp8,
+  kBF16,
+  kF16,
+  kF32,
+  kFp8Block,
+  kFp8Channel,
+  kMxfp4,
+  kMxfp4AttnFp8,
 };
 
 StatusOr<SyntheticFormat> SyntheticFormatFromName(absl::string_view name);  // "fp8-block", …

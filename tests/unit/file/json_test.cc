@@ -68,7 +68,9 @@ TEST(depth_is_limited) {
 
 TEST(duplicate_keys_are_refused_at_every_level) {
   CHECK_REFUSED(Parse(R"({"a":1,"b":2,"a":3})"), Code::kBadModel, "x.json", "\"a\"", "outermost");
-  CHECK_REFUSED(Parse(R"({"p":[{},{"q":{"k":1,"k":1}}]})"), Code::kBadModel, "\"k\"", "p.q");
+  CHECK_REFUSED(Parse(R"({"p":[{},{"q":{"k":1,"k":1}}]})"), Code::kBadModel, "\"k\"", "\"p.q\"");
+  CHECK_REFUSED(Parse(R"({"a\u0000\n":{"k":1,"k":1}})"), Code::kBadModel, "\"k\"",
+                "in \"a\\000\\n\"");
   // The same key in another spelling.
   CHECK_REFUSED(Parse(R"({"a":1,"\u0061":2})"), Code::kBadModel, "\"a\"");
   CHECK_OK(Parse(R"({"a":{"a":{"a":1}},"b":{"a":1}})"));

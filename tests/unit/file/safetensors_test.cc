@@ -99,7 +99,7 @@ TEST(duplicate_names_are_refused) {
   CHECK_REFUSED(ParseHeader(header, 1), Code::kBadModel, "f.st", "\"t\"", "twice");
   CHECK_REFUSED(
       ParseHeader(R"({"t":{"dtype":"U8","shape":[1],"dtype":"I8","data_offsets":[0,1]}})", 1),
-      Code::kBadModel, "f.st", "\"dtype\"", "twice in t");
+      Code::kBadModel, "f.st", "\"dtype\"", "twice in \"t\"");
 }
 
 TEST(metadata_must_be_strings) {

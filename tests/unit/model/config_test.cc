@@ -282,6 +282,7 @@ TEST(every_number_is_ranged) {
 }
 
 TEST(fractions_are_ranged) {
+  CHECK_OK(Parse(With(Dense(), "rms_norm_eps", "0.125")));
   for (const char* value : {"0", "-1e-6", "0.2", "\"1e-6\"", "1e-60"}) {
     CHECK_REFUSED(Parse(With(Dense(), "rms_norm_eps", value)), Code::kBadModel, "dir/config.json",
                   "rms_norm_eps is");
@@ -400,7 +401,8 @@ TEST(generation_defaults) {
   CHECK_OK(config);
   CHECK_EQ(config->temperature, 0.0f);
   for (const char* bad : {R"({"temperature":-1})", R"({"temperature":"hot"})", R"({"top_p":1.1})",
-                          R"({"top_p":0})", R"({"top_k":-1})", R"({"top_k":2.0})", R"({"min_p":2})",
+                          R"({"top_p":0})", R"({"top_p":1e-60})", R"({"repetition_penalty":1e-60})",
+                          R"({"top_k":-1})", R"({"top_k":2.0})", R"({"min_p":2})",
                           R"({"repetition_penalty":0})", R"({"do_sample":1})"}) {
     CHECK_REFUSED(Parse(Dense(), bad), Code::kBadModel, "dir/generation_config.json");
   }

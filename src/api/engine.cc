@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#include <memory>
+#include <utility>
+
+#include "api/call.h"
+#include "api/engine_call.h"
+#include "api/handles.h"
+#include "api/options.h"
+
+namespace mainarch::api {
+namespace {
+
+StatusOr<backend::KvType> KvTypeOf(int32_t kv_type) {
+  switch (kv_type) {
+    case MAINARCH_KV_DEFAULT:
+    case MAINARCH_KV_BF16:
+      return backend::KvType::kBF16;
+    case MAINARCH_KV_FP8:
+      return backend::KvType::kFp8;
+    case MAINARCH_KV_F32:
+      return backend::KvType::kF32;
+    default:
+      return Error(Code::kInvalidArgument, "options.kv_type ", kv_type, " is not from 0 to ",
+                   static_cast<int>(MAINARCH_KV_F32));
+  }
+}
+
+int32_t PublicKvType(backend::KvType kv_type) {
+  switch (kv_type) {
+    case backend::KvType::kBF16:
+      return MAINARCH_KV_BF16;
+    case backend::KvType::kFp8:
+      return MAINARCH_KV_FP8;
+    case backend::KvType::kF32:
+      return MAINARCH_KV_F32;
+  }
+  return MAINARCH_KV_DEFAULT;
+}
+
+Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* given,
+                    mainarch_engine** out) {
+  RETURN_IF_ERROR(CheckOut(out));
+  RETURN_IF_ERROR(CheckHandle(model, "model"));
+  ASSIGN_OR_RETURN(const mainarch_engine_options options, ReadOptions(given, "options"));
+  RETURN_IF_ERROR(CheckFlags(options.flags, 0, "options"));
+  decode::EngineOptions wanted;
+  wanted.max_sequences = options.max_sequences;
+  wanted.max_sequence_tokens = options.max_sequence_tokens;
+  wanted.max_step_tokens = options.max_step_tokens;
+  wanted.kv_tokens = options.kv_tokens;
+  ASSIGN_OR_RETURN(wanted.kv_type, KvTypeOf(options.kv_type));
+
+  auto handle = std::make_unique<mainarch_engine>();
+  handle->origin = model->origin;
+  handle->model = model->model;
+  ASSIGN_OR_RETURN(handle->engine, decode::Engine::Create(model->model, wanted));
+  const decode::EngineInfo made = handle->engine->info();
+  mainarch_engine_info& info = handle->info;
+  info.kv_tokens = made.kv_tokens_total;
+  info.memory_bytes = made.memory_bytes;
+  info.max_sequences = made.max_sequences;
+  info.max_sequence_tokens = wanted.max_sequence_tokens != 0
+                                 ? wanted.max_sequence_tokens
+                                 : static_cast<uint32_t>(model->model->config().max_position);
+  info.max_step_tokens = made.max_step_tokens;
+  info.kv_type = PublicKvType(wanted.kv_type);
+  model->log.Write(LogLevel::kInfo, "engine: ", info.max_sequences, " sequences, ", info.kv_tokens,
+                   " tokens of KV, ", info.max_step_tokens, " tokens a step, ", info.memory_bytes,
+                   " bytes");
+  *out = handle.release();
+  return MAINARCH_OK;
+}
+
+// What a step came to: true: it did `yes`.
+Result Told(const StatusOr<bool>& done, mainarch_status no) {
+  RETURN_IF_ERROR(done.status());
+  return *done ? MAINARCH_OK : no;
+}
+
+}  // namespace
+}  // namespace mainarch::api
+
+using namespace mainarch;
+using namespace mainarch::api;
+
+extern "C" {
+
+mainarch_status mainarch_engine_create(const mainarch_model* model,
+                                       const mainarch_engine_options* options,
+                                       mainarch_engine** out, mainarch_error* error) {
+  return Fence(error, [&] { return CreateEngine(model, options, out); });
+}
+
+void mainarch_engine_destroy(mainarch_engine* engine) { delete engine; }
+
+mainarch_status mainarch_engine_info_get(const mainarch_engine* engine, mainarch_engine_info* out,
+                                         mainarch_error* error) {
+  return Fence(error, [&]() -> Result {
+    RETURN_IF_ERROR(CheckHandle(engine, "engine"));
+    RETURN_IF_ERROR(NotNull(out, "out"));
+    RETURN_IF_ERROR(WriteInfo(engine->info, out, "out"));
+    return MAINARCH_OK;
+  });
+}
+
+mainarch_status mainarch_engine_statistics_get(const mainarch_engine* engine,
+                                               mainarch_engine_statistics* out,
+                                               mainarch_error* error) {
+  return Fence(error, [&]() -> Result {
+    RETURN_IF_ERROR(CheckHandle(engine, "engine"));
+    RETURN_IF_ERROR(NotNull(out, "out"));
+    const decode::EngineInfo now = engine->engine->info();
+    mainarch_engine_statistics statistics{};
+    statistics.steps = now.steps;
+    statistics.tokens_run = now.rows;
+    statistics.tokens_produced = now.produced;
+    statistics.kv_tokens_free = now.kv_tokens_free;
+    statistics.step_ns_last = now.step_ns_last;
+    statistics.sequences = now.sequences;
+    RETURN_IF_ERROR(WriteInfo(statistics, out, "out"));
+    return MAINARCH_OK;
+  });
+}
+
+mainarch_status mainarch_engine_step(mainarch_engine* engine, mainarch_error* error) {
+  return EngineCall(engine, error,
+                    [](decode::Engine& e) { return Told(e.RunStep(), MAINARCH_AGAIN); });
+}
+
+mainarch_status mainarch_engine_submit(mainarch_engine* engine, mainarch_error* error) {
+  return EngineCall(engine, error,
+                    [](decode::Engine& e) { return Told(e.Submit(), MAINARCH_AGAIN); });
+}
+
+mainarch_status mainarch_engine_wait(mainarch_engine* engine, int64_t timeout_ns,
+                                     mainarch_error* error) {
+  return EngineCall(engine, error, [&](decode::Engine& e) {
+    return Told(e.Wait(timeout_ns), MAINARCH_TIMED_OUT);
+  });
+}
+
+int mainarch_engine_event_fd(const mainarch_engine* engine) {
+  if (engine == nullptr || !engine->origin->Ours()) return -1;
+  return engine->engine->event_fd();
+}
+
+void mainarch_engine_cancel(mainarch_engine* engine) {
+  if (engine == nullptr || !engine->origin->Ours()) return;
+  engine->engine->Cancel();
+}
+
+}  // extern "C"

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: MIT
+#include "decode/engine_impl.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+
+namespace mainarch::decode {
+namespace {
+
+constexpr uint32_t kMaxSequences = 1 << 16;
+constexpr uint32_t kMaxStepTokens = 1 << 20;
+constexpr uint64_t kMaxPages = uint64_t{1} << 31;
+// Rows of a step by default: enough to stream weights once for many prompt tokens, few enough that
+// decoders beside them do not wait long.
+constexpr uint32_t kDefaultStepTokens = 512;
+
+}  // namespace
+
+// Holds `busy_` for one call. in_flight: the call is allowed while a step is in flight.
+class EngineImpl::Call {
+ public:
+  explicit Call(const EngineImpl* engine, bool in_flight = false) : engine_(engine) {
+    status_ = engine->process_.Check();
+    if (!status_.ok()) return;
+    held_ = !engine->busy_.exchange(true, std::memory_order_acquire);
+    if (!held_) {
+      status_ = Error(Code::kBusy, "another thread is in a call on this engine");
+    } else if (engine->in_flight_ && !in_flight) {
+      status_ = Error(Code::kBusy, "a submitted step has not been waited for");
+    }
+  }
+  ~Call() {
+    if (held_) engine_->busy_.store(false, std::memory_order_release);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  const Status& status() const { return status_; }
+
+ private:
+  const EngineImpl* engine_;
+  bool held_ = false;
+  Status status_;
+};
+
+// A slot taken for a new sequence, given back unless it was opened.
+class EngineImpl::NewSlot {
+ public:
+  explicit NewSlot(EngineImpl* engine)
+      : engine_(engine), index_(engine->free_slots_.TakeLowest()) {}
+  ~NewSlot() {
+    if (index_ == model::kNoPage || opened_) return;
+    engine_->slots_[index_].Close();
+    engine_->free_slots_.Put(index_);
+  }
+  NewSlot(const NewSlot&) = delete;
+  NewSlot& operator=(const NewSlot&) = delete;
+
+  Status status() const {
+    if (index_ != model::kNoPage) return absl::OkStatus();
+    return Error(Code::kBusy, "all ", engine_->slots_.size(),
+                 " sequences (max_sequences) are open: close one first");
+  }
+  Sequence& sequence() { return engine_->slots_[index_]; }
+
+  SequenceId Opened() {
+    Sequence& s = sequence();
+    opened_ = true;
+    s.open = true;
+    s.arrival = ++engine_->arrivals_;
+    s.state_slot = engine_->states_.Acquire();
+    if (++s.generation == 0) s.generation = 1;
+    engine_->may_work_ = true;
+    engine_->open_.fetch_add(1, std::memory_order_relaxed);
+    engine_->Publish();
+    return engine_->IdOf(index_);
+  }
+
+ private:
+  EngineImpl* engine_;
+  uint32_t index_;
+  bool opened_ = false;
+};
+
+StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const model::Model> model,
+                                                 const EngineOptions& options) {
+  const model::ModelConfig& config = model->config();
+  ModelFacts facts;
+  facts.vocab = static_cast<uint32_t>(config.vocab);
+  facts.max_position = static_cast<uint64_t>(config.max_position);
+  facts.eos_ids = config.eos_ids;
+  const backend::LoadedModel& weights = model->weights();
+  return CreateEngine(std::move(model), weights, facts, options);
+}
+
+StatusOr<std::unique_ptr<Engine>> CreateEngine(std::shared_ptr<const void> owner,
+                                               const backend::LoadedModel& weights,
+                                               const ModelFacts& facts,
+                                               const EngineOptions& options) {
+  return EngineImpl::Create(std::move(owner), weights, facts, options);
+}
+
+StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
+                                                const EngineOptions& options) {
+  EngineOptions o = options;
+  if (o.max_sequences == 0) o.max_sequences = 1;
+  if (o.max_sequences > kMaxSequences) {
+    return Error(Code::kInvalidArgument, "max_sequences ", o.max_sequences, " is more than ",
+                 kMaxSequences);
+  }
+  if (o.max_sequence_tokens > facts.max_position) {
+    return Error(Code::kInvalidArgument, "max_sequence_tokens ", o.max_sequence_tokens,
+                 " is more than the model's ", facts.max_position, " positions");
+  }
+  if (o.max_sequence_tokens == 0) {
+    o.max_sequence_tokens =
+        static_cast<uint32_t>(std::min<uint64_t>(facts.max_position, UINT32_MAX));
+  }
+  if (o.max_step_tokens > kMaxStepTokens) {
+    return Error(Code::kInvalidArgument, "max_step_tokens ", o.max_step_tokens, " is more than ",
+                 kMaxStepTokens);
+  }
+  uint64_t pages = uint64_t{o.max_sequences} * model::PagesFor(o.max_sequence_tokens);
+  if (o.kv_tokens > 0) pages = (o.kv_tokens - 1) / backend::kPageTokens + 1;
+  if (pages > kMaxPages) {
+    return Error(Code::kInvalidArgument, "kv_tokens ", pages * backend::kPageTokens,
+                 " (max_sequences * max_sequence_tokens by default) is more than ",
+                 kMaxPages * backend::kPageTokens);
+  }
+  o.kv_tokens = pages * backend::kPageTokens;
+  if (o.max_step_tokens == 0) {
+    const uint64_t useful = std::min<uint64_t>(kDefaultStepTokens, o.kv_tokens);
+    o.max_step_tokens = std::max<uint32_t>(static_cast<uint32_t>(useful), o.max_sequences);
+  }
+  return Sizes{o, static_cast<uint32_t>(pages)};
+}
+
+EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts,
+                       const Sizes& sizes)
+    : owner_(std::move(owner)),
+      options_(sizes.options),
+      pool_(sizes.pages),
+      states_(options_.max_sequences),
+      free_slots_(options_.max_sequences),
+      slots_(options_.max_sequences),
+      scheduler_(options_.max_sequences, sizes.pages),
+      sampler_(facts.vocab),
+      views_(options_.max_sequences),
+      rows_(options_.max_step_tokens),
+      logprobs_(size_t{options_.max_sequences} * (1 + kMaxLogprobs)) {
+  limits_.vocab = facts.vocab;
+  limits_.max_tokens = std::min<uint64_t>(options_.max_sequence_tokens, options_.kv_tokens);
+  limits_.eos_ids = facts.eos_ids;
+  // An end token outside the vocabulary can be neither sampled nor banned.
+  std::erase_if(limits_.eos_ids, [&](uint32_t id) { return id >= facts.vocab; });
+  step_sequences_.reserve(options_.max_sequences);
+  logit_rows_.reserve(options_.max_sequences);
+  outcomes_.reserve(options_.max_sequences);
+}
+
+StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void> owner,
+                                                     const backend::LoadedModel& weights,
+                                                     const ModelFacts& facts,
+                                                     const EngineOptions& options) {
+  ASSIGN_OR_RETURN(const Sizes sizes, Resolve(facts, options));
+  std::unique_ptr<EngineImpl> engine(new EngineImpl(std::move(owner), facts, sizes));
+  ASSIGN_OR_RETURN(engine->process_, ProcessGuard::Create());
+  backend::ContextOptions context;
+  context.kv_type = sizes.options.kv_type;
+  context.max_rows = sizes.options.max_step_tokens;
+  context.max_logit_rows = std::min(sizes.options.max_sequences, sizes.options.max_step_tokens);
+  context.pages = sizes.pages;
+  ASSIGN_OR_RETURN(engine->context_, weights.CreateContext(context));
+  EngineImpl* raw = engine.get();
+  ASSIGN_OR_RETURN(engine->runner_, StepRunner::Create([raw] { return raw->Execute(); }));
+  engine->Publish();
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+EngineImpl::~EngineImpl() {
+  if (runner_ == nullptr) return;  // creation failed
+  if (!process_.Ours()) {
+    // The step thread and the backend's own exist in the parent only; to wait for them, or for
+    // locks they held at the fork, would hang.
+    (void)runner_.release();
+    (void)context_.release();
+    return;
+  }
+  Cancel();
+  runner_.reset();
+}
+
+void EngineImpl::Publish() { free_pages_.store(pool_.free_pages(), std::memory_order_relaxed); }
+
+SequenceId EngineImpl::IdOf(uint32_t index) const {
+  return uint64_t{slots_[index].generation} << 32 | index;
+}
+
+StatusOr<uint32_t> EngineImpl::IndexOf(SequenceId id) const {
+  const uint32_t index = static_cast<uint32_t>(id);
+  const uint32_t generation = static_cast<uint32_t>(id >> 32);
+  if (index >= slots_.size() || !slots_[index].open || slots_[index].generation != generation) {
+    return Error(Code::kNotFound, "sequence 0x", absl::Hex(id), " is not open on this engine");
+  }
+  return index;
+}
+
+StatusOr<Sequence*> EngineImpl::Find(SequenceId id) {
+  ASSIGN_OR_RETURN(const uint32_t index, IndexOf(id));
+  return &slots_[index];
+}
+
+StatusOr<SequenceId> EngineImpl::Open(const SequenceOptions& options) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  RETURN_IF_ERROR(CheckOptions(options, limits_.vocab));
+  NewSlot slot(this);
+  RETURN_IF_ERROR(slot.status());
+  slot.sequence().Open(options, &limits_, &pool_);
+  sampler_.Reserve(limits_.eos_ids.size() + options.stop_tokens.size() + options.logit_bias.size() +
+                   std::min<uint64_t>(limits_.vocab, limits_.max_tokens));
+  return slot.Opened();
+}
+
+Status EngineImpl::Close(SequenceId id) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(const uint32_t index, IndexOf(id));
+  Sequence& s = slots_[index];
+  s.Close();
+  s.open = false;
+  states_.Release(s.state_slot);
+  free_slots_.Put(index);
+  open_.fetch_sub(1, std::memory_order_relaxed);
+  Publish();
+  return absl::OkStatus();
+}
+
+StatusOr<SequenceId> EngineImpl::Fork(SequenceId id) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(Sequence* const from, Find(id));
+  NewSlot slot(this);
+  RETURN_IF_ERROR(slot.status());
+  Sequence& to = slot.sequence();
+  to.Open(from->options(), &limits_, &pool_);
+  to.ForkFrom(*from);
+  if (from->logits_place() == Sequence::LogitsPlace::kStep) to.SetStepLogits(from->logits_row());
+  if (from->logits_place() == Sequence::LogitsPlace::kOwn) to.KeepLogits(from->own_logits());
+  to.last_step = from->last_step;
+  return slot.Opened();
+}
+
+Status EngineImpl::SetSeed(SequenceId id, uint64_t seed) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(Sequence* const s, Find(id));
+  s->set_seed(seed);
+  return absl::OkStatus();
+}
+
+Status EngineImpl::Truncate(SequenceId id, uint64_t position) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(Sequence* const s, Find(id));
+  if (position > s->tokens().size()) {
+    return Error(Code::kInvalidArgument, "truncate at ", position, ": the sequence holds ",
+                 s->tokens().size(), " tokens");
+  }
+  s->Truncate(position);
+  may_work_ = true;
+  Publish();
+  return absl::OkStatus();
+}
+
+Status EngineImpl::Append(SequenceId id, absl::Span<const uint32_t> tokens) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(Sequence* const s, Find(id));
+  const uint64_t held = s->tokens().size();
+  if (tokens.size() > limits_.max_tokens - held) {
+    return Error(Code::kKvFull, "append of ", tokens.size(), " tokens to ", held,
+                 " held: more than the limit of ", limits_.max_tokens, " (max_sequence_tokens ",
+                 options_.max_sequence_tokens, ", kv_tokens ", options_.kv_tokens, ")");
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= limits_.vocab) {
+      return Error(Code::kInvalidArgument, "tokens[", i, "] = ", tokens[i],
+                   " is outside the vocabulary of ", limits_.vocab);
+    }
+  }
+  if (tokens.empty()) return absl::OkStatus();
+  // Work that comes back from idleness queues behind what is there.
+  if (!s->Works()) s->arrival = ++arrivals_;
+  s->Append(tokens);
+  may_work_ = true;
+  return absl::OkStatus();
+}
+
+StatusOr<size_t> EngineImpl::Take(SequenceId id, absl::Span<uint32_t> out) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(Sequence* const s, Find(id));
+  return s->Take(out);
+}
+
+StatusOr<absl::Span<const Logprob>> EngineImpl::TakenLogprobs(SequenceId id, size_t j) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(Sequence* const s, Find(id));
+  if (s->options().logprobs == 0) {
+    return Error(Code::kInvalidArgument, "the sequence was opened without logprobs");
+  }
+  if (j >= s->last_taken()) {
+    return Error(Code::kInvalidArgument, "logprobs of token ", j, ": the last take had ",
+                 s->last_taken());
+  }
+  return s->TakenLogprobs(j);
+}
+
+StatusOr<absl::Span<const float>> EngineImpl::Logits(SequenceId id) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(Sequence* const s, Find(id));
+  switch (s->logits_place()) {
+    case Sequence::LogitsPlace::kStep:
+      return absl::Span<const float>(context_->Logits(s->logits_row()));
+    case Sequence::LogitsPlace::kOwn:
+      return s->own_logits();
+    case Sequence::LogitsPlace::kNone:
+      break;
+  }
+  return Error(Code::kBusy, "the sequence has no logits: ", s->pending(), " of its ",
+               s->tokens().size(), " tokens are still to be run");
+}
+
+StatusOr<SequenceInfo> EngineImpl::InfoOf(SequenceId id) const {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(const uint32_t index, IndexOf(id));
+  return slots_[index].info();
+}
+
+EngineInfo EngineImpl::info() const {
+  EngineInfo info;
+  info.kv_tokens_total = options_.kv_tokens;
+  info.kv_tokens_free = free_pages_.load(std::memory_order_relaxed) * backend::kPageTokens;
+  info.steps = steps_.load(std::memory_order_relaxed);
+  info.rows = rows_run_.load(std::memory_order_relaxed);
+  info.produced = produced_.load(std::memory_order_relaxed);
+  info.step_ns_last = step_ns_last_.load(std::memory_order_relaxed);
+  info.sequences = open_.load(std::memory_order_relaxed);
+  info.max_sequences = options_.max_sequences;
+  info.max_step_tokens = options_.max_step_tokens;
+  info.memory_bytes = context_->memory_bytes();
+  return info;
+}
+
+StatusOr<bool> EngineImpl::RunStep() {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(const bool work, Prepare());
+  if (!work) return false;
+  RETURN_IF_ERROR(Execute());
+  return true;
+}
+
+StatusOr<bool> EngineImpl::Submit() {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(const bool work, Prepare());
+  if (!work) return false;
+  const Status launched = runner_->Launch();
+  if (!launched.ok()) {
+    Abort();
+    return launched;
+  }
+  in_flight_ = true;
+  return true;
+}
+
+StatusOr<bool> EngineImpl::Wait(int64_t timeout_ns) {
+  const Call call(this, true);
+  RETURN_IF_ERROR(call.status());
+  if (!in_flight_) return true;
+  // Also when the step failed or threw, it is over.
+  struct Over {
+    bool& in_flight;
+    bool over = true;
+    ~Over() { in_flight = in_flight && !over; }
+  } over{in_flight_};
+  StatusOr<bool> ended = runner_->Wait(timeout_ns);
+  over.over = !ended.ok() || *ended;
+  return ended;
+}
+
+void EngineImpl::Cancel() {
+  if (!process_.Ours()) return;
+  std::lock_guard<std::mutex> lock(cancel_mutex_);
+  if (!step_active_) return;
+  cancelled_ = true;
+  // Only inside Run, so that no request lingers to stop a later step.
+  if (in_run_) context_->RequestStop();
+}
+
+}  // namespace mainarch::decode

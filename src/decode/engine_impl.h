@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+//
+// The engine over any LoadedModel. engine_impl.cc has what callers do to sequences, engine_step.cc
+// the step: prepare (plan, pages), execute (run, sample), and commit or abort.
+//
+// Threads: `busy_` is held by the one call that may touch anything; between Submit and Wait the
+// step thread has it all. `cancel_mutex_` guards the three flags that Cancel needs.
+#ifndef MAINARCH_DECODE_ENGINE_IMPL_H_
+#define MAINARCH_DECODE_ENGINE_IMPL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "decode/engine.h"
+#include "decode/process_guard.h"
+#include "decode/sampler.h"
+#include "decode/scheduler.h"
+#include "decode/sequence.h"
+#include "decode/step_runner.h"
+#include "model/kv_pages.h"
+
+namespace mainarch::decode {
+
+// What the engine must know of a model.
+struct ModelFacts {
+  uint32_t vocab = 0;
+  uint64_t max_position = 0;
+  std::vector<uint32_t> eos_ids;
+};
+
+// `owner` keeps alive what `weights` is part of.
+StatusOr<std::unique_ptr<Engine>> CreateEngine(std::shared_ptr<const void> owner,
+                                               const backend::LoadedModel& weights,
+                                               const ModelFacts& facts,
+                                               const EngineOptions& options);
+
+class EngineImpl final : public Engine {
+ public:
+  // Options with every default resolved, and the KV pool they need.
+  struct Sizes {
+    EngineOptions options;
+    uint32_t pages = 0;
+  };
+  static StatusOr<Sizes> Resolve(const ModelFacts& facts, const EngineOptions& options);
+  static StatusOr<std::unique_ptr<Engine>> Create(std::shared_ptr<const void> owner,
+                                                  const backend::LoadedModel& weights,
+                                                  const ModelFacts& facts,
+                                                  const EngineOptions& options);
+  ~EngineImpl() override;
+
+  StatusOr<bool> Submit() override;
+  StatusOr<bool> Wait(int64_t timeout_ns) override;
+  StatusOr<bool> RunStep() override;
+  int event_fd() const override { return runner_->event_fd(); }
+  void Cancel() override;
+
+  StatusOr<SequenceId> Open(const SequenceOptions& options) override;
+  Status Close(SequenceId id) override;
+  StatusOr<SequenceId> Fork(SequenceId id) override;
+  Status SetSeed(SequenceId id, uint64_t seed) override;
+  Status Truncate(SequenceId id, uint64_t position) override;
+  Status Append(SequenceId id, absl::Span<const uint32_t> tokens) override;
+  StatusOr<size_t> Take(SequenceId id, absl::Span<uint32_t> out) override;
+  StatusOr<absl::Span<const Logprob>> TakenLogprobs(SequenceId id, size_t j) override;
+  StatusOr<absl::Span<const float>> Logits(SequenceId id) override;
+  StatusOr<SequenceInfo> InfoOf(SequenceId id) const override;
+  EngineInfo info() const override;
+
+ private:
+  class Call;
+  class NewSlot;
+  struct Undo;
+
+  // What a chunk of the step in flight came to.
+  struct Outcome {
+    Sequence* sequence = nullptr;
+    uint32_t rows = 0;
+    uint32_t logit_row = 0;
+    bool has_logits = false;
+    bool has_token = false;
+    uint32_t token = 0;
+  };
+
+  EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts, const Sizes& sizes);
+
+  StatusOr<Sequence*> Find(SequenceId id);
+  StatusOr<uint32_t> IndexOf(SequenceId id) const;
+  SequenceId IdOf(uint32_t index) const;
+  void Publish();
+
+  // Plans a step and gets its pages; false: nothing works. Aborts what it began if it fails.
+  StatusOr<bool> Prepare();
+  const Plan& MakePlan();
+  Status TakePages(const Plan& plan);
+  void FillStep();
+  // Runs the prepared step; commits it, or aborts and reports or throws.
+  Status Execute();
+  Status RunContext();
+  Status SampleAll();
+  Status Sample(Outcome& outcome);
+  Status Commit();
+  void Abort();
+  bool BeginRun();  // false: cancelled before it could run
+  bool EndRun();    // true: cancelled meanwhile
+
+  std::shared_ptr<const void> owner_;
+  ProcessGuard process_;
+  std::unique_ptr<backend::Context> context_;
+  const EngineOptions options_;
+  SequenceLimits limits_;
+  model::PagePool pool_;
+  model::StatePool states_;
+  model::IdSet free_slots_;
+  std::vector<Sequence> slots_;  // [max_sequences]
+  Scheduler scheduler_;
+  Sampler sampler_;
+
+  mutable std::atomic<bool> busy_{false};
+  bool in_flight_ = false;  // submitted, not yet waited for
+  bool may_work_ = false;   // false: no sequence works, known without a look
+  uint64_t arrivals_ = 0;
+  int64_t step_start_ns_ = 0;
+
+  // The step being prepared or run; all sized once.
+  std::vector<SequenceView> views_;     // [max_sequences]
+  std::vector<backend::StepRow> rows_;  // [max_step_tokens]
+  std::vector<backend::StepSequence> step_sequences_;
+  std::vector<uint32_t> logit_rows_;
+  std::vector<Outcome> outcomes_;  // one a chunk
+  std::vector<Logprob> logprobs_;  // [chunks][1 + kMaxLogprobs]
+
+  std::mutex cancel_mutex_;
+  bool step_active_ = false;  // from Submit or RunStep to commit or abort
+  bool in_run_ = false;       // inside Context::Run
+  bool cancelled_ = false;
+
+  // Mirrors for info(), which any thread may call.
+  std::atomic<uint64_t> free_pages_{0};
+  std::atomic<uint32_t> open_{0};
+  std::atomic<uint64_t> steps_{0};
+  std::atomic<uint64_t> rows_run_{0};
+  std::atomic<uint64_t> produced_{0};
+  std::atomic<uint64_t> step_ns_last_{0};
+
+  // Last, so that its thread ends before what it uses.
+  std::unique_ptr<StepRunner> runner_;
+};
+
+}  // namespace mainarch::decode
+
+#endif  // MAINARCH_DECODE_ENGINE_IMPL_H_

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+//
+// One sequence of the engine: tokens, KV pages, what was produced and not yet taken, penalties'
+// counts and stop rules. Knows nothing of steps or other sequences.
+//
+// Threads: the engine's one. Open and Append get memory; Commit, which ends a step, never does.
+#ifndef MAINARCH_DECODE_SEQUENCE_H_
+#define MAINARCH_DECODE_SEQUENCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "base/status.h"
+#include "decode/engine.h"
+#include "decode/sampler.h"
+#include "model/kv_pages.h"
+
+namespace mainarch::decode {
+
+// What all sequences of an engine share.
+struct SequenceLimits {
+  uint32_t vocab = 0;
+  uint64_t max_tokens = 0;  // held by one sequence: both the sequence limit and the pool's
+  std::vector<uint32_t> eos_ids;
+};
+
+class Sequence {
+ public:
+  // Where the logits of the last position are.
+  enum class LogitsPlace : uint8_t { kNone, kStep, kOwn };
+
+  void Open(const SequenceOptions& options, const SequenceLimits* limits, model::PagePool* pool);
+  void Close();
+  void ForkFrom(const Sequence& other);
+  void Append(absl::Span<const uint32_t> tokens);
+  void Truncate(uint64_t tokens);
+  size_t Take(absl::Span<uint32_t> out);
+  // Gives up all pages: every token is pending again, run when the sequence next works.
+  void Evict();
+
+  // Has something to run in the next step.
+  bool Works() const { return finish_ == Finish::kNone && !dormant_ && pending() > 0; }
+  uint64_t pending() const { return tokens_.size() - position_; }
+  uint64_t position() const { return position_; }
+  absl::Span<const uint32_t> tokens() const { return tokens_; }
+  const SequenceOptions& options() const { return options_; }
+  SequenceInfo info() const;
+  absl::Span<const Logprob> TakenLogprobs(size_t j) const;
+  size_t last_taken() const { return last_taken_; }
+  model::PageTable& pages() { return pages_; }
+  const model::PageTable& pages() const { return pages_; }
+  void set_seed(uint64_t seed) { options_.seed = seed; }
+
+  // The step: `rows` tokens more are stored; then, when that was all, the sampled token.
+  // `logprobs`: of the sampled token, empty if not asked for. Cannot fail once PrepareCommit was
+  // called.
+  void PrepareCommit();
+  SampleRequest Request() const;
+  void CommitRows(uint64_t rows, uint64_t step);
+  void CommitToken(uint32_t token, absl::Span<const Logprob> logprobs);
+  void CommitFull() { finish_ = Finish::kLength; }
+  bool full() const { return tokens_.size() >= limits_->max_tokens; }
+
+  // Logits of a step's row live with the step until the next one; a manual sequence keeps a copy.
+  void SetStepLogits(uint32_t row) { logits_place_ = LogitsPlace::kStep, logits_row_ = row; }
+  void KeepLogits(absl::Span<const float> logits);
+  void DropLogits() { logits_place_ = LogitsPlace::kNone; }
+  LogitsPlace logits_place() const { return logits_place_; }
+  uint32_t logits_row() const { return logits_row_; }
+  absl::Span<const float> own_logits() const { return {own_logits_.get(), limits_->vocab}; }
+
+  // Kept by the engine.
+  bool open = false;
+  uint32_t generation = 0;
+  uint32_t state_slot = 0;
+  uint64_t arrival = 0;
+  uint64_t last_step = 0;
+
+ private:
+  Finish FinishAfter(uint32_t token) const;
+  bool EndsAStopSequence() const;
+  void Recount();
+  size_t LogprobStride() const { return options_.logprobs == 0 ? 0 : 1 + options_.logprobs; }
+
+  SequenceOptions options_;
+  const SequenceLimits* limits_ = nullptr;
+  model::PageTable pages_;
+  std::vector<uint32_t> tokens_;      // reserved to max_tokens; untouched memory costs nothing
+  std::vector<uint8_t> is_produced_;  // beside tokens_
+  uint64_t position_ = 0;
+  uint64_t turn_start_ = 0;  // tokens from here on were produced since the last Append
+  uint64_t produced_ = 0;
+  uint64_t take_from_ = 0;  // produced tokens before it are taken
+  uint64_t untaken_ = 0;
+  size_t last_taken_ = 0;
+  Finish finish_ = Finish::kNone;
+  bool dormant_ = false;  // evicted while idle
+  TokenCounts counts_;
+  // LogprobStride() entries a token: those of the last Take, then the untaken ones.
+  std::vector<Logprob> logprobs_;
+  LogitsPlace logits_place_ = LogitsPlace::kNone;
+  uint32_t logits_row_ = 0;
+  std::unique_ptr<float[]> own_logits_;  // [vocab], manual sequences
+};
+
+}  // namespace mainarch::decode
+
+#endif  // MAINARCH_DECODE_SEQUENCE_H_

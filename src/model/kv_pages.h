@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+//
+// Who owns which page of the KV pool: ids and reference counts only, no bytes. A page holds
+// kPageTokens positions of one sequence in every layer; forks share pages and copy one when they
+// write into it. Recurrent state of hybrid models lives in a second pool, of slots: the two sizes
+// have nothing to do with each other.
+//
+// Threads: one at a time (the engine's). Nothing here allocates after construction.
+#ifndef MAINARCH_MODEL_KV_PAGES_H_
+#define MAINARCH_MODEL_KV_PAGES_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "backend/backend.h"
+#include "base/status.h"
+
+namespace mainarch::model {
+
+inline constexpr uint32_t kNoPage = UINT32_MAX;
+
+constexpr uint32_t PagesFor(uint64_t tokens) {
+  return static_cast<uint32_t>((tokens + backend::kPageTokens - 1) / backend::kPageTokens);
+}
+
+// A set of small ids that gives out the lowest: a bitmap of bitmaps, so four looks at most.
+class IdSet {
+ public:
+  explicit IdSet(uint32_t count);  // full
+
+  uint32_t TakeLowest();  // kNoPage when empty
+  void Put(uint32_t id);
+  uint32_t size() const { return size_; }
+
+ private:
+  // levels_[0]: one bit an id; bit i of levels_[n + 1]: word i of levels_[n] is not zero.
+  std::vector<std::vector<uint64_t>> levels_;
+  uint32_t size_ = 0;
+};
+
+class PagePool {
+ public:
+  explicit PagePool(uint32_t pages) : refs_(pages, 0), free_(pages) {}
+
+  uint32_t Acquire();  // the lowest free page, with one reference; kNoPage when there is none
+  void Share(uint32_t page) { ++refs_[page]; }
+  void Release(uint32_t page);
+
+  uint32_t total() const { return static_cast<uint32_t>(refs_.size()); }
+  uint32_t free_pages() const { return free_.size(); }
+  absl::Span<const uint32_t> refs() const { return refs_; }
+
+ private:
+  std::vector<uint32_t> refs_;
+  IdSet free_;
+};
+
+// Pages that a step must take before it can write `rows` tokens from `position` on. `refs` are the
+// pool's reference counts. The one page that may need a copy is the partly filled one.
+uint32_t PagesNeeded(absl::Span<const uint32_t> pages, absl::Span<const uint32_t> refs,
+                     uint64_t position, uint64_t rows);
+
+// The pages of one sequence: page i holds positions [16 i, 16 i + 16). Gives them back when it
+// goes.
+class PageTable {
+ public:
+  PageTable() = default;
+  PageTable(PagePool* pool, uint32_t max_pages);
+  PageTable(PageTable&& other) noexcept { *this = std::move(other); }
+  PageTable& operator=(PageTable&& other) noexcept;
+  ~PageTable() { Truncate(0); }
+
+  absl::Span<const uint32_t> pages() const { return pages_; }
+
+  // Makes positions [position, position + rows) writable: takes new pages, and a page of its own in
+  // place of a shared partly filled one, filled by `copy(from, to)`. On an error nothing that the
+  // sequence can see has changed.
+  using Copy = std::function<Status(uint32_t from, uint32_t to)>;
+  Status Prepare(uint64_t position, uint64_t rows, const Copy& copy);
+  // Gives back every page that holds none of the first `tokens` positions.
+  void Truncate(uint64_t tokens);
+  // Drops what it has and shares every page of `other`.
+  void ShareFrom(const PageTable& other);
+
+ private:
+  PagePool* pool_ = nullptr;
+  std::vector<uint32_t> pages_;
+};
+
+// Slots of recurrent state, one a sequence. No architecture needs them yet: the engine hands a slot
+// to each open sequence, backends without recurrent layers ignore it.
+class StatePool {
+ public:
+  explicit StatePool(uint32_t slots) : free_(slots) {}
+  uint32_t Acquire() { return free_.TakeLowest(); }  // kNoPage when there is none
+  void Release(uint32_t slot) { free_.Put(slot); }
+
+ private:
+  IdSet free_;
+};
+
+}  // namespace mainarch::model
+
+#endif  // MAINARCH_MODEL_KV_PAGES_H_

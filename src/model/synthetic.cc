@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT
+#include "model/synthetic.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "file/directory_writer.h"
+#include "file/safetensors_layout.h"
+#include "kernels/quant/mxfp4.h"
+#include "model/config_json.h"
+#include "model/synthetic_values.h"
+#include "quant/matrix.h"
+
+namespace mainarch::model {
+namespace {
+
+using file::StoredTensor;
+using quant::Format;
+
+constexpr struct {
+  absl::string_view name;
+  SyntheticFormat format;
+} kFormats[] = {{"bf16", SyntheticFormat::kBF16},
+                {"f16", SyntheticFormat::kF16},
+                {"f32", SyntheticFormat::kF32},
+                {"fp8-block", SyntheticFormat::kFp8Block},
+                {"fp8-channel", SyntheticFormat::kFp8Channel},
+                {"mxfp4", SyntheticFormat::kMxfp4},
+                {"mxfp4-attnfp8", SyntheticFormat::kMxfp4AttnFp8}};
+
+constexpr int32_t kMaxShards = 256;          // all are open at once
+constexpr int64_t kPanelElements = 1 << 16;  // fits the second-level cache as fp32
+constexpr int64_t kFp8Block = 128;
+// At the scale of a linear layer the logits of an untied head lie so close together that greedy
+// decoding cannot be compared; this is what a tied head has.
+constexpr float kHeadGain = 8;
+constexpr float kRouterGain = 4;  // spreads the top experts
+
+enum class Part : uint8_t { kNorm, kEmbedding, kHead, kRouter, kAttention, kMlp };
+
+// One weight before it is stored as one tensor or two.
+struct Weight {
+  std::string name;  // with ".weight"
+  Part part;
+  int64_t rows;
+  int64_t cols;
+  Format format = Format::kBF16;
+  size_t stored = 0;  // index of its data among the stored tensors
+  size_t scale = 0;   // and of its scales, where the format has them
+};
+
+Format FormatOf(Part part, SyntheticFormat format) {
+  switch (format) {
+    case SyntheticFormat::kBF16:
+      return Format::kBF16;
+    case SyntheticFormat::kF16:
+      return Format::kF16;
+    case SyntheticFormat::kF32:
+      return Format::kF32;
+    default:
+      break;
+  }
+  if (part != Part::kAttention && part != Part::kMlp) return Format::kBF16;
+  switch (format) {
+    case SyntheticFormat::kFp8Block:
+      return Format::kFp8Block;
+    case SyntheticFormat::kFp8Channel:
+      return Format::kFp8Channel;
+    case SyntheticFormat::kMxfp4AttnFp8:
+      return part == Part::kAttention ? Format::kFp8Channel : Format::kMxfp4;
+    default:
+      return Format::kMxfp4;
+  }
+}
+
+void AddMlp(const std::string& prefix, int64_t hidden, int64_t width, std::vector<Weight>* out) {
+  out->push_back({prefix + "gate_proj.weight", Part::kMlp, width, hidden});
+  out->push_back({prefix + "up_proj.weight", Part::kMlp, width, hidden});
+  out->push_back({prefix + "down_proj.weight", Part::kMlp, hidden, width});
+}
+
+std::vector<Weight> ListWeights(const ModelConfig& config) {
+  const int64_t hidden = config.hidden, head_dim = config.head_dim;
+  const int64_t q_rows = config.heads * head_dim, kv_rows = config.kv_heads * head_dim;
+  std::vector<Weight> out;
+  out.push_back({"model.embed_tokens.weight", Part::kEmbedding, config.vocab, hidden});
+  out.push_back({"model.norm.weight", Part::kNorm, 1, hidden});
+  if (!config.tied_embeddings) {
+    out.push_back({"lm_head.weight", Part::kHead, config.vocab, hidden});
+  }
+  for (int32_t layer = 0; layer < config.layers; ++layer) {
+    const std::string prefix = absl::StrCat("model.layers.", layer, ".");
+    const std::string attention = prefix + "self_attn.";
+    out.push_back({prefix + "input_layernorm.weight", Part::kNorm, 1, hidden});
+    out.push_back({prefix + "post_attention_layernorm.weight", Part::kNorm, 1, hidden});
+    out.push_back({attention + "q_proj.weight", Part::kAttention, q_rows, hidden});
+    out.push_back({attention + "k_proj.weight", Part::kAttention, kv_rows, hidden});
+    out.push_back({attention + "v_proj.weight", Part::kAttention, kv_rows, hidden});
+    out.push_back({attention + "o_proj.weight", Part::kAttention, hidden, q_rows});
+    out.push_back({attention + "q_norm.weight", Part::kNorm, 1, head_dim});
+    out.push_back({attention + "k_norm.weight", Part::kNorm, 1, head_dim});
+    if (!config.sparse_layer[static_cast<size_t>(layer)]) {
+      AddMlp(prefix + "mlp.", hidden, config.intermediate, &out);
+      continue;
+    }
+    out.push_back({prefix + "mlp.gate.weight", Part::kRouter, config.experts, hidden});
+    for (int32_t expert = 0; expert < config.experts; ++expert) {
+      AddMlp(absl::StrCat(prefix, "mlp.experts.", expert, "."), hidden, config.moe_intermediate,
+             &out);
+    }
+  }
+  return out;
+}
+
+DType DataDType(Format format) {
+  switch (format) {
+    case Format::kBF16:
+      return DType::kBF16;
+    case Format::kF16:
+      return DType::kF16;
+    case Format::kF32:
+      return DType::kF32;
+    case Format::kFp8Block:
+    case Format::kFp8Channel:
+      return DType::kF8E4M3;
+    case Format::kMxfp4:
+      return DType::kU8;
+  }
+  return DType::kU8;
+}
+
+StoredTensor DataOf(const Weight& weight) {
+  StoredTensor tensor;
+  tensor.name = weight.name;
+  tensor.dtype = DataDType(weight.format);
+  const int64_t row_bytes = quant::RowBytes(weight.format, weight.cols);
+  if (weight.part == Part::kNorm) {
+    tensor.shape = {weight.cols};
+  } else {
+    tensor.shape = {weight.rows, row_bytes / static_cast<int64_t>(BytesOf(tensor.dtype))};
+  }
+  tensor.bytes = static_cast<uint64_t>(weight.rows * row_bytes);
+  return tensor;
+}
+
+bool HasScales(Format format) {
+  return format == Format::kFp8Block || format == Format::kFp8Channel || format == Format::kMxfp4;
+}
+
+StoredTensor ScalesOf(const Weight& weight) {
+  StoredTensor tensor;
+  tensor.dtype = DType::kF32;
+  absl::string_view suffix = "_scale";
+  if (weight.format == Format::kFp8Block) {
+    suffix = "_scale_inv";
+    tensor.shape = {(weight.rows + kFp8Block - 1) / kFp8Block,
+                    (weight.cols + kFp8Block - 1) / kFp8Block};
+  } else if (weight.format == Format::kFp8Channel) {
+    tensor.shape = {weight.rows, 1};
+  } else {
+    tensor.dtype = DType::kU8;
+    tensor.shape = {weight.rows, weight.cols / quant::kMxfp4Block};
+  }
+  tensor.name = absl::StrCat(weight.name, suffix);
+  tensor.bytes = static_cast<uint64_t>(tensor.shape[0] * tensor.shape[1]) * BytesOf(tensor.dtype);
+  return tensor;
+}
+
+// What the released checkpoints say of themselves. Readers go by the tensors, not by this.
+std::string QuantizationJson(SyntheticFormat format) {
+  constexpr absl::string_view kFp8 =
+      R"({"weight": {"dtype": "fp8_e4m3", "qscheme": "per_channel", "ch_axis": 0, "is_dynamic": false}})";
+  constexpr absl::string_view kFp4 =
+      R"({"weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "ch_axis": -1, )"
+      R"("scale_format": "e8m0", "scale_calculation_mode": "even", "round_method": "half_even", )"
+      R"("is_dynamic": false}})";
+  const auto quark = [](absl::string_view global, absl::string_view layers) {
+    return absl::StrCat(R"({"quant_method": "quark", "exclude": ["lm_head"], )",
+                        R"("global_quant_config": )", global, R"(, "layer_quant_config": )", layers,
+                        "}");
+  };
+  switch (format) {
+    case SyntheticFormat::kFp8Block:
+      return R"({"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", )"
+             R"("weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]})";
+    case SyntheticFormat::kFp8Channel:
+      return quark(kFp8, "{}");
+    case SyntheticFormat::kMxfp4:
+      return quark(kFp4, "{}");
+    case SyntheticFormat::kMxfp4AttnFp8:
+      return quark(kFp4, absl::StrCat(R"({"*self_attn*": )", kFp8, "}"));
+    default:
+      return "";
+  }
+}
+
+absl::string_view TorchDType(SyntheticFormat format) {
+  if (format == SyntheticFormat::kF32) return "float32";
+  return format == SyntheticFormat::kF16 ? "float16" : "bfloat16";
+}
+
+Status CheckNoCheckpoint(const std::string& directory) {
+  for (const char* name : {"config.json", "model.safetensors", "model.safetensors.index.json"}) {
+    struct stat info;
+    const std::string path = absl::StrCat(directory, "/", name);
+    if (lstat(path.c_str(), &info) == 0) {
+      return Error(Code::kInvalidArgument, path,
+                   " exists; a synthetic checkpoint needs a directory without one");
+    }
+  }
+  return absl::OkStatus();
+}
+
+class SyntheticWriter {
+ public:
+  SyntheticWriter(const ModelConfig& config, const std::string& directory,
+                  const SyntheticOptions& options)
+      : requested_(config), directory_(directory), options_(options) {}
+
+  Status Run() {
+    config_json_ =
+        ConfigJson(requested_, TorchDType(options_.format), QuantizationJson(options_.format));
+    generation_json_ = GenerationConfigJson(requested_);
+    // The reader's own limits are the writer's, and what it reads is what gets written.
+    ASSIGN_OR_RETURN(config_, ParseConfig(config_json_, generation_json_, directory_));
+    if (config_.sparse_layer != requested_.sparse_layer || config_.experts != requested_.experts) {
+      return Error(Code::kInvalidArgument, "model_type ", config_.model_type, " of ",
+                   config_.layers, " layers cannot have ", requested_.experts, " experts in ",
+                   std::count(requested_.sparse_layer.begin(), requested_.sparse_layer.end(), true),
+                   " of ", requested_.sparse_layer.size(), " layers");
+    }
+    RETURN_IF_ERROR(Plan());
+    RETURN_IF_ERROR(CheckNoCheckpoint(directory_));
+    ASSIGN_OR_RETURN(writer_, file::DirectoryWriter::Create(directory_));
+    RETURN_IF_ERROR(AddFiles());
+    for (const Weight& weight : weights_) RETURN_IF_ERROR(WriteWeight(weight));
+    RETURN_IF_ERROR(AddTexts());
+    return writer_->Commit();
+  }
+
+ private:
+  // Decides every stored tensor, sorted by name.
+  Status Plan() {
+    weights_ = ListWeights(config_);
+    for (Weight& weight : weights_) {
+      weight.format = FormatOf(weight.part, options_.format);
+      if (weight.format == Format::kMxfp4 && weight.cols % quant::kMxfp4Block != 0) {
+        return Error(Code::kInvalidArgument, "tensor \"", weight.name, "\" of ", weight.cols,
+                     " columns cannot be mxfp4, the limit is a multiple of ", quant::kMxfp4Block);
+      }
+      stored_.push_back(DataOf(weight));
+      if (HasScales(weight.format)) stored_.push_back(ScalesOf(weight));
+    }
+    std::sort(stored_.begin(), stored_.end(),
+              [](const StoredTensor& a, const StoredTensor& b) { return a.name < b.name; });
+    for (const StoredTensor& tensor : stored_) total_ += tensor.bytes;
+    for (Weight& weight : weights_) {
+      weight.stored = IndexOf(weight.name);
+      if (HasScales(weight.format)) weight.scale = IndexOf(ScalesOf(weight).name);
+    }
+    const auto most = std::min<int64_t>(kMaxShards, static_cast<int64_t>(stored_.size()));
+    if (options_.shards < 1 || options_.shards > most) {
+      return Error(Code::kInvalidArgument, "shards is ", options_.shards,
+                   ", the limits for this model are 1 and ", most);
+    }
+    return absl::OkStatus();
+  }
+
+  size_t IndexOf(const std::string& name) const {
+    const auto at = std::lower_bound(
+        stored_.begin(), stored_.end(), name,
+        [](const StoredTensor& tensor, const std::string& key) { return tensor.name < key; });
+    return static_cast<size_t>(at - stored_.begin());
+  }
+
+  std::string ShardName(size_t shard) const {
+    if (options_.shards == 1) return "model.safetensors";
+    return absl::StrFormat("model-%05d-of-%05d.safetensors", shard + 1, options_.shards);
+  }
+
+  // Runs of equally many names a shard: a weight and its scales may part, as they do in real files.
+  size_t ShardBegin(size_t shard) const {
+    return stored_.size() * shard / static_cast<size_t>(options_.shards);
+  }
+
+  Status AddFiles() {
+    shard_of_.resize(stored_.size());
+    for (size_t shard = 0; shard < static_cast<size_t>(options_.shards); ++shard) {
+      std::vector<StoredTensor*> tensors;
+      uint64_t bytes = 0;
+      for (size_t i = ShardBegin(shard); i < ShardBegin(shard + 1); ++i) {
+        shard_of_[i] = shard;
+        tensors.push_back(&stored_[i]);
+        bytes += stored_[i].bytes;
+      }
+      const std::string header = file::LayOut(tensors);
+      ASSIGN_OR_RETURN(const size_t file, writer_->Add(ShardName(shard), header.size() + bytes));
+      if (file != shard) return Error(Code::kInternal, "shard ", shard, " became file ", file);
+      RETURN_IF_ERROR(writer_->Write(
+          file, 0, {reinterpret_cast<const uint8_t*>(header.data()), header.size()}));
+    }
+    return absl::OkStatus();
+  }
+
+  // Panel by panel of rows: blocks of FP8 are whole, and no more than a panel is in memory.
+  Status WriteWeight(const Weight& weight) {
+    float offset = 0, scale = 1;
+    switch (weight.part) {
+      case Part::kNorm:
+        offset = 1;
+        scale = 0.25f;
+        break;
+      case Part::kEmbedding:
+        break;
+      case Part::kHead:
+        scale = kHeadGain * LinearScale(weight.cols);
+        break;
+      case Part::kRouter:
+        scale = kRouterGain * LinearScale(weight.cols);
+        break;
+      case Part::kAttention:
+      case Part::kMlp:
+        scale = LinearScale(weight.cols);
+        break;
+    }
+    const uint64_t key = SyntheticKey(weight.name, options_.seed);
+    const int64_t panel_rows = weight.format == Format::kFp8Block
+                                   ? kFp8Block
+                                   : std::max<int64_t>(1, kPanelElements / weight.cols);
+    uint64_t data_at = 0, scale_at = 0;
+    for (int64_t row = 0; row < weight.rows; row += panel_rows) {
+      const int64_t rows = std::min(panel_rows, weight.rows - row);
+      values_.resize(static_cast<size_t>(rows * weight.cols));
+      FillValues(key, static_cast<uint64_t>(row * weight.cols), rows * weight.cols, offset, scale,
+                 values_.data());
+      EncodePanel(weight.format, values_.data(), rows, weight.cols, &panel_);
+      RETURN_IF_ERROR(WriteAt(weight.stored, panel_.data, &data_at));
+      RETURN_IF_ERROR(WriteAt(weight.scale, panel_.scale, &scale_at));
+      if (options_.progress && !options_.progress(written_, total_)) {
+        return Error(Code::kCancelled, "synthetic checkpoint ", directory_, " cancelled after ",
+                     written_, " of ", total_, " bytes");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  Status WriteAt(size_t stored, absl::Span<const uint8_t> bytes, uint64_t* at) {
+    if (bytes.empty()) return absl::OkStatus();
+    RETURN_IF_ERROR(writer_->Write(shard_of_[stored], stored_[stored].offset + *at, bytes));
+    *at += bytes.size();
+    written_ += bytes.size();
+    return absl::OkStatus();
+  }
+
+  // config.json comes last: without it nobody takes the directory for a checkpoint.
+  Status AddTexts() {
+    if (options_.shards > 1) {
+      std::string index =
+          absl::StrCat("{\n  \"metadata\": {\"total_size\": ", total_, "},\n  \"weight_map\": {\n");
+      for (size_t i = 0; i < stored_.size(); ++i) {
+        absl::StrAppend(&index, "    \"", stored_[i].name, "\": \"", ShardName(shard_of_[i]),
+                        i + 1 < stored_.size() ? "\",\n" : "\"\n");
+      }
+      index += "  }\n}\n";
+      RETURN_IF_ERROR(writer_->AddText("model.safetensors.index.json", index));
+    }
+    RETURN_IF_ERROR(writer_->AddText("generation_config.json", generation_json_));
+    return writer_->AddText("config.json", config_json_);
+  }
+
+  const ModelConfig& requested_;
+  const std::string& directory_;
+  const SyntheticOptions& options_;
+  ModelConfig config_;
+  std::string config_json_;
+  std::string generation_json_;
+  std::unique_ptr<file::DirectoryWriter> writer_;
+  std::vector<Weight> weights_;
+  std::vector<StoredTensor> stored_;  // sorted by name
+  std::vector<size_t> shard_of_;      // of each stored tensor
+  std::vector<float> values_;
+  Panel panel_;
+  uint64_t written_ = 0;
+  uint64_t total_ = 0;
+};
+
+}  // namespace
+
+StatusOr<SyntheticFormat> SyntheticFormatFromName(absl::string_view name) {
+  std::string known;
+  for (const auto& one : kFormats) {
+    if (one.name == name) return one.format;
+    absl::StrAppend(&known, known.empty() ? "" : ", ", one.name);
+  }
+  return Error(Code::kInvalidArgument, "format \"", name.substr(0, 64),
+               "\" is not known; known are ", known);
+}
+
+Status WriteSyntheticCheckpoint(const ModelConfig& config, const std::string& directory,
+                                const SyntheticOptions& options) {
+  return SyntheticWriter(config, directory, options).Run();
+}
+
+}  // namespace mainarch::model

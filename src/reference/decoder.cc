@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+#include "reference/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/quant/bf16.h"
+#include "kernels/quant/fp8_e4m3.h"
+#include "model/linear.h"
+
+namespace mainarch::reference {
+namespace {
+
+using Vector = std::vector<double>;
+
+Vector RowOf(const quant::Matrix& m, int64_t row) {
+  std::vector<float> exact(static_cast<size_t>(m.cols));
+  quant::DecodeRow(m, row, 0, m.cols, exact.data());
+  return Vector(exact.begin(), exact.end());
+}
+
+Vector Multiply(const quant::Matrix& m, const Vector& x) {
+  Vector y(static_cast<size_t>(m.rows));
+  std::vector<float> row(static_cast<size_t>(m.cols));
+  for (int64_t r = 0; r < m.rows; ++r) {
+    quant::DecodeRow(m, r, 0, m.cols, row.data());
+    double sum = 0;
+    for (size_t c = 0; c < row.size(); ++c) sum += static_cast<double>(row[c]) * x[c];
+    y[static_cast<size_t>(r)] = sum;
+  }
+  return y;
+}
+
+// x / sqrt(mean(x^2) + eps) * w over n values, in place.
+void RmsNorm(const Vector& w, double eps, double* x) {
+  double sum = 0;
+  for (size_t i = 0; i < w.size(); ++i) sum += x[i] * x[i];
+  const double scale = 1 / std::sqrt(sum / static_cast<double>(w.size()) + eps);
+  for (size_t i = 0; i < w.size(); ++i) x[i] *= scale * w[i];
+}
+
+double Silu(double x) { return x / (1 + std::exp(-x)); }
+
+Vector SwiGlu(const quant::Matrix& gate, const quant::Matrix& up, const quant::Matrix& down,
+              const Vector& h) {
+  Vector g = Multiply(gate, h);
+  const Vector u = Multiply(up, h);
+  for (size_t i = 0; i < g.size(); ++i) g[i] = Silu(g[i]) * u[i];
+  return Multiply(down, g);
+}
+
+void Softmax(Vector* x) {
+  const double max = *std::max_element(x->begin(), x->end());
+  double sum = 0;
+  for (double& value : *x) sum += value = std::exp(value - max);
+  for (double& value : *x) value /= sum;
+}
+
+// Frequencies of models.md §1.5, written down again here: a shared mistake would hide.
+Vector InverseFrequencies(const model::RopeConfig& rope) {
+  const int half = rope.rotary_dim / 2;
+  Vector f(static_cast<size_t>(half));
+  for (int i = 0; i < half; ++i) {
+    f[static_cast<size_t>(i)] = 1.0 / std::pow(rope.theta, i / static_cast<double>(half));
+  }
+  if (!rope.yarn) return f;
+  const double length = static_cast<double>(rope.original_max_position);
+  auto find = [&](double n) {
+    return rope.rotary_dim * std::log(length / (n * 2 * M_PI)) / (2 * std::log(rope.theta));
+  };
+  double low = find(rope.beta_fast), high = find(rope.beta_slow);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, rope.rotary_dim - 1.0);
+  if (low == high) high += 0.001;
+  for (int i = 0; i < half; ++i) {
+    const double t = std::min(1.0, std::max(0.0, (i - low) / (high - low)));
+    double& value = f[static_cast<size_t>(i)];
+    value = value * (1 - t) + value / rope.factor * t;
+  }
+  return f;
+}
+
+}  // namespace
+
+Decoder::Decoder(std::shared_ptr<const file::Checkpoint> checkpoint,
+                 const model::ModelConfig& config, KvRounding rounding)
+    : checkpoint_(std::move(checkpoint)),
+      config_(config),
+      rounding_(rounding),
+      inv_freq_(InverseFrequencies(config.rope)),
+      layers_(static_cast<size_t>(config.layers)),
+      layer_outputs_(static_cast<size_t>(config.layers)) {}
+
+StatusOr<std::unique_ptr<Decoder>> Decoder::Create(
+    std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
+    KvRounding rounding) {
+  if (config.model_type != "qwen3" && config.model_type != "qwen3_moe") {
+    return Error(Code::kUnsupported, "the reference does not know model_type \"",
+                 config.model_type, "\"");
+  }
+  std::unique_ptr<Decoder> decoder(new Decoder(std::move(checkpoint), config, rounding));
+  RETURN_IF_ERROR(decoder->FindWeights());
+  return decoder;
+}
+
+Status Decoder::FindWeights() {
+  const file::Checkpoint& c = *checkpoint_;
+  const int64_t h = config_.hidden, hd = config_.head_dim;
+  const int64_t q = config_.heads * hd, kv = config_.kv_heads * hd;
+  auto linear = [&](quant::Matrix* out, const std::string& name, int64_t rows, int64_t cols) {
+    ASSIGN_OR_RETURN(*out, model::FindLinear(c, name, rows, cols));
+    return absl::OkStatus();
+  };
+  auto vector = [&](quant::Matrix* out, const std::string& name, int64_t size) {
+    ASSIGN_OR_RETURN(*out, model::FindVector(c, name + ".weight", size));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(linear(&embedding_, "model.embed_tokens", config_.vocab, h));
+  RETURN_IF_ERROR(vector(&final_norm_, "model.norm", h));
+  head_ = embedding_;
+  if (!config_.tied_embeddings) RETURN_IF_ERROR(linear(&head_, "lm_head", config_.vocab, h));
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    Layer& layer = layers_[i];
+    const std::string p = absl::StrCat("model.layers.", i, ".");
+    RETURN_IF_ERROR(vector(&layer.input_norm, p + "input_layernorm", h));
+    RETURN_IF_ERROR(vector(&layer.post_norm, p + "post_attention_layernorm", h));
+    RETURN_IF_ERROR(vector(&layer.q_norm, p + "self_attn.q_norm", hd));
+    RETURN_IF_ERROR(vector(&layer.k_norm, p + "self_attn.k_norm", hd));
+    RETURN_IF_ERROR(linear(&layer.q, p + "self_attn.q_proj", q, h));
+    RETURN_IF_ERROR(linear(&layer.k, p + "self_attn.k_proj", kv, h));
+    RETURN_IF_ERROR(linear(&layer.v, p + "self_attn.v_proj", kv, h));
+    RETURN_IF_ERROR(linear(&layer.o, p + "self_attn.o_proj", h, q));
+    layer.sparse = config_.sparse_layer[i];
+    if (!layer.sparse) {
+      const int64_t width = config_.intermediate;
+      RETURN_IF_ERROR(linear(&layer.gate, p + "mlp.gate_proj", width, h));
+      RETURN_IF_ERROR(linear(&layer.up, p + "mlp.up_proj", width, h));
+      RETURN_IF_ERROR(linear(&layer.down, p + "mlp.down_proj", h, width));
+      continue;
+    }
+    RETURN_IF_ERROR(linear(&layer.router, p + "mlp.gate", config_.experts, h));
+    layer.experts.resize(static_cast<size_t>(config_.experts) * 3);
+    for (size_t e = 0; e < layer.experts.size() / 3; ++e) {
+      const std::string name = absl::StrCat(p, "mlp.experts.", e, ".");
+      const int64_t width = config_.moe_intermediate;
+      RETURN_IF_ERROR(linear(&layer.experts[3 * e], name + "gate_proj", width, h));
+      RETURN_IF_ERROR(linear(&layer.experts[3 * e + 1], name + "up_proj", width, h));
+      RETURN_IF_ERROR(linear(&layer.experts[3 * e + 2], name + "down_proj", h, width));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status Decoder::Extend(absl::Span<const uint32_t> tokens) {
+  for (uint32_t token : tokens) {
+    if (token >= static_cast<uint32_t>(config_.vocab)) {
+      return Error(Code::kInvalidArgument, "token ", token, " in a vocabulary of ", config_.vocab);
+    }
+  }
+  for (uint32_t token : tokens) Token(token);
+  return absl::OkStatus();
+}
+
+void Decoder::Truncate(size_t position) {
+  position_ = std::min(position_, position);
+  const size_t width = static_cast<size_t>(config_.kv_heads) * static_cast<size_t>(config_.head_dim);
+  for (Layer& layer : layers_) {
+    layer.keys.resize(position_ * width);
+    layer.values.resize(position_ * width);
+  }
+}
+
+void Decoder::Token(uint32_t token) {
+  Vector x = RowOf(embedding_, token);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    Attention(&layers_[i], &x);
+    Ffn(layers_[i], &x);
+    layer_outputs_[i] = x;
+  }
+  RmsNorm(RowOf(final_norm_, 0), static_cast<double>(config_.rms_eps), x.data());
+  logits_ = Multiply(head_, x);
+  ++position_;
+}
+
+void Decoder::Rotate(double* head) const {
+  const size_t half = inv_freq_.size();
+  const double m = config_.rope.yarn ? config_.rope.attention_factor : 1.0;
+  for (size_t i = 0; i < half; ++i) {
+    const double angle = static_cast<double>(position_) * inv_freq_[i];
+    const double c = std::cos(angle) * m, s = std::sin(angle) * m;
+    const double a = head[i], b = head[i + half];
+    head[i] = a * c - b * s;
+    head[i + half] = b * c + a * s;
+  }
+}
+
+void Decoder::RoundKv(double* head) const {
+  const size_t n = static_cast<size_t>(config_.head_dim);
+  if (rounding_ == KvRounding::kBF16) {
+    for (size_t i = 0; i < n; ++i) {
+      head[i] = quant::FloatFromBf16(quant::Bf16FromFloat(static_cast<float>(head[i])));
+    }
+  } else if (rounding_ == KvRounding::kFp8) {
+    double max = 0;
+    for (size_t i = 0; i < n; ++i) max = std::max(max, std::fabs(head[i]));
+    const double scale = max > 0 ? max / 448 : 1;
+    for (size_t i = 0; i < n; ++i) {
+      head[i] = scale * quant::FloatFromFp8E4m3(quant::Fp8E4m3FromFloat(static_cast<float>(head[i] / scale)));
+    }
+  }
+}
+
+void Decoder::Attention(Layer* layer, Vector* x) {
+  const size_t heads = static_cast<size_t>(config_.heads);
+  const size_t kv_heads = static_cast<size_t>(config_.kv_heads);
+  const size_t hd = static_cast<size_t>(config_.head_dim);
+  const double eps = static_cast<double>(config_.rms_eps);
+  Vector h = *x;
+  RmsNorm(RowOf(layer->input_norm, 0), eps, h.data());
+  Vector q = Multiply(layer->q, h), k = Multiply(layer->k, h), v = Multiply(layer->v, h);
+  const Vector q_norm = RowOf(layer->q_norm, 0), k_norm = RowOf(layer->k_norm, 0);
+  for (size_t j = 0; j < heads; ++j) {
+    RmsNorm(q_norm, eps, &q[j * hd]);
+    Rotate(&q[j * hd]);
+  }
+  for (size_t j = 0; j < kv_heads; ++j) {
+    RmsNorm(k_norm, eps, &k[j * hd]);
+    Rotate(&k[j * hd]);
+    RoundKv(&k[j * hd]);
+    RoundKv(&v[j * hd]);
+  }
+  layer->keys.insert(layer->keys.end(), k.begin(), k.end());
+  layer->values.insert(layer->values.end(), v.begin(), v.end());
+  Vector out(heads * hd, 0.0);
+  for (size_t j = 0; j < heads; ++j) {
+    const size_t kv = j / (heads / kv_heads);
+    Vector p(position_ + 1);
+    for (size_t t = 0; t <= position_; ++t) {
+      const double* key = &layer->keys[(t * kv_heads + kv) * hd];
+      p[t] = std::inner_product(key, key + hd, &q[j * hd], 0.0) / std::sqrt(static_cast<double>(hd));
+    }
+    Softmax(&p);
+    for (size_t t = 0; t <= position_; ++t) {
+      const double* value = &layer->values[(t * kv_heads + kv) * hd];
+      for (size_t d = 0; d < hd; ++d) out[j * hd + d] += p[t] * value[d];
+    }
+  }
+  const Vector y = Multiply(layer->o, out);
+  for (size_t i = 0; i < y.size(); ++i) (*x)[i] += y[i];
+}
+
+void Decoder::Ffn(const Layer& layer, Vector* x) {
+  Vector h = *x;
+  RmsNorm(RowOf(layer.post_norm, 0), static_cast<double>(config_.rms_eps), h.data());
+  const Vector y =
+      layer.sparse ? MixExperts(layer, h) : SwiGlu(layer.gate, layer.up, layer.down, h);
+  for (size_t i = 0; i < y.size(); ++i) (*x)[i] += y[i];
+}
+
+Vector Decoder::MixExperts(const Layer& layer, const Vector& h) const {
+  Vector p = Multiply(layer.router, h);
+  Softmax(&p);
+  std::vector<size_t> order(p.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+  order.resize(static_cast<size_t>(config_.experts_per_token));
+  double sum = 0;
+  for (size_t e : order) sum += p[e];
+  Vector y(h.size(), 0.0);
+  for (size_t e : order) {
+    const double weight = config_.norm_topk_prob ? p[e] / sum : p[e];
+    const Vector out =
+        SwiGlu(layer.experts[3 * e], layer.experts[3 * e + 1], layer.experts[3 * e + 2], h);
+    for (size_t i = 0; i < y.size(); ++i) y[i] += weight * out[i];
+  }
+  return y;
+}
+
+}  // namespace mainarch::reference

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+//
+// The fp64 reference: Qwen3 and Qwen3-MoE straight from the checkpoint and the config, one token at a
+// time, in the plainest loops. It knows nothing of Programs, backends or layouts, on purpose: it is
+// what catches a wrong one. Slow, and meant to be.
+//
+// One thread at a time. Memory: K and V of every position in fp64, beside one row of each weight.
+#ifndef MAINARCH_REFERENCE_DECODER_H_
+#define MAINARCH_REFERENCE_DECODER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "base/status.h"
+#include "file/checkpoint.h"
+#include "model/config.h"
+#include "quant/matrix.h"
+
+namespace mainarch::reference {
+
+// What K and V are rounded to before they are used, as the cache under test stores them.
+enum class KvRounding : uint8_t { kNone, kBF16, kFp8 };
+
+class Decoder {
+ public:
+  static StatusOr<std::unique_ptr<Decoder>> Create(
+      std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
+      KvRounding rounding);
+
+  // Runs tokens at the next positions.
+  Status Extend(absl::Span<const uint32_t> tokens);
+  // Forgets every position from `position` on; logits() then needs another Extend.
+  void Truncate(size_t position);
+  size_t position() const { return position_; }
+
+  // Of the last token run: [vocab].
+  absl::Span<const double> logits() const { return logits_; }
+  // Residual stream after layer i for the last token run: [hidden].
+  absl::Span<const double> layer_output(size_t i) const { return layer_outputs_[i]; }
+
+ private:
+  struct Layer {
+    quant::Matrix input_norm, post_norm, q_norm, k_norm;
+    quant::Matrix q, k, v, o;
+    bool sparse = false;
+    quant::Matrix gate, up, down;             // dense
+    quant::Matrix router;                     // sparse
+    std::vector<quant::Matrix> experts;       // gate, up, down of each
+    std::vector<double> keys, values;         // [position, kv_heads, head_dim]
+  };
+  using Vector = std::vector<double>;
+
+  Decoder(std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
+          KvRounding rounding);
+
+  Status FindWeights();
+  void Token(uint32_t token);
+  void Attention(Layer* layer, Vector* x);
+  void Ffn(const Layer& layer, Vector* x);
+  Vector MixExperts(const Layer& layer, const Vector& h) const;
+  void Rotate(double* head) const;
+  void RoundKv(double* head) const;
+
+  const std::shared_ptr<const file::Checkpoint> checkpoint_;
+  const model::ModelConfig config_;
+  const KvRounding rounding_;
+  std::vector<double> inv_freq_;  // [rotary_dim / 2]
+  quant::Matrix embedding_, final_norm_, head_;
+  std::vector<Layer> layers_;
+  size_t position_ = 0;
+  Vector logits_;
+  std::vector<Vector> layer_outputs_;
+};
+
+}  // namespace mainarch::reference
+
+#endif  // MAINARCH_REFERENCE_DECODER_H_

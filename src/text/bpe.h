@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+//
+// Byte-pair encoding: the merges of a model, and the engine that applies them to one piece of text:
+// again and again the pair of neighbours with the lowest rank, the leftmost of equals.
+// Immutable once built, and may be shared by threads.
+#ifndef MAINARCH_TEXT_BPE_H_
+#define MAINARCH_TEXT_BPE_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/status.h"
+#include "text/huge_allocator.h"
+#include "text/vocabulary.h"
+
+namespace mainarch::text {
+
+inline constexpr uint32_t kNoRank = UINT32_MAX;
+
+class Merges {
+ public:
+  Merges() = default;
+
+  // Room for `count` merges, and which token each byte is. Call once, first. An error names a byte
+  // that has no token.
+  Status Begin(const Vocabulary& vocabulary, size_t count);
+  // The next merge, whose rank is the number of merges before it. The ids must be of the
+  // vocabulary; a pair that is there already is refused.
+  Status Add(uint32_t left, uint32_t right, uint32_t merged);
+  // Fetches ahead of an Add.
+  void Prefetch(uint32_t left, uint32_t right) const {
+    __builtin_prefetch(&slots_[Hash(Pack(left, right)) >> shift_]);
+  }
+
+  size_t size() const { return merged_.size(); }
+
+  // Appends the tokens of `piece`. Time is n log n in its length.
+  void Encode(absl::string_view piece, std::vector<uint32_t>* out) const;
+
+ private:
+  struct Slot {
+    uint64_t pair = kNoPair;
+    uint32_t rank = kNoRank;
+    uint32_t unused = 0;
+  };
+  static constexpr uint64_t kNoPair = UINT64_MAX;
+
+  static uint64_t Pack(uint32_t left, uint32_t right) {
+    return static_cast<uint64_t>(left) << 32 | right;
+  }
+  static uint64_t Hash(uint64_t pair) {
+    pair *= 0x9E3779B97F4A7C15u;
+    return (pair ^ pair >> 32) * 0xD6E8FEB86659FD93u;
+  }
+
+  uint32_t RankOf(uint32_t left, uint32_t right) const;
+  uint32_t RankOfBytes(unsigned char left, unsigned char right) const {
+    return byte_ranks_[left * 256u + right];
+  }
+  void EncodeShort(absl::string_view piece, std::vector<uint32_t>* out) const;
+  void EncodeLong(absl::string_view piece, std::vector<uint32_t>* out) const;
+
+  HugeVector<Slot> slots_;        // open addressing, a power of two
+  int shift_ = 63;                // 64 - log2(slots)
+  std::vector<uint32_t> merged_;  // the token a merge makes, by rank
+  std::array<uint32_t, 256> byte_ids_{};
+  std::vector<int16_t> byte_of_id_;   // the inverse, as far as it goes; -1: not a single byte
+  std::vector<uint32_t> byte_ranks_;  // [256][256]: the rank of a pair of single bytes
+};
+
+}  // namespace mainarch::text
+
+#endif  // MAINARCH_TEXT_BPE_H_

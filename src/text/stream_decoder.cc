@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "text/stream_decoder.h"
+
+#include "text/utf8.h"
+
+namespace mainarch::text {
+
+std::string StreamDecoder::Push(uint32_t id) {
+  std::string out;
+  if (skip_special_ && tokenizer_->IsSpecial(id)) return out;
+  const absl::string_view token = tokenizer_->TokenBytes(id);
+  held_.append(token.data(), token.size());
+  absl::string_view rest = held_;
+  while (!rest.empty()) {
+    const Utf8Step step = StepUtf8(rest);
+    if (step.head == Utf8Head::kIncomplete) break;
+    if (step.head == Utf8Head::kValid) {
+      out.append(rest.data(), step.length);
+    } else {
+      out += kReplacement;
+    }
+    rest.remove_prefix(step.length);
+  }
+  held_.erase(0, held_.size() - rest.size());
+  return out;
+}
+
+std::string StreamDecoder::Finish() {
+  const std::string out = RepairUtf8(held_);
+  held_.clear();
+  return out;
+}
+
+}  // namespace mainarch::text

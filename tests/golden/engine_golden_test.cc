@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+//
+// The engine over the real CPU backend and the trained checkpoint: greedy continuations of
+// transformers, and the same tokens whatever the batch mix, chunk size, pool size and rank count.
+#include "backend/cpu/dispatch.h"
+#include "decode/engine.h"
+#include "golden/golden.h"
+#include "support/test.h"
+
+using namespace mainarch;
+using namespace mainarch::decode;
+
+namespace {
+
+constexpr int kPrompts = 4;
+
+StatusOr<std::shared_ptr<const model::Model>> LoadTrained(const std::string& device) {
+  backend::BackendOptions options;
+  options.device = device;
+  options.threads = 2;
+  ASSIGN_OR_RETURN(auto backend, backend::CreateBackend(options));
+  return model::Model::Load(std::move(backend), test::SourcePath("tests/golden/trained"), {});
+}
+
+struct Setup {
+  std::string device = "cpu";
+  uint32_t step_tokens = 64;
+  uint64_t kv_tokens = 0;  // 0: enough for all
+  backend::KvType kv = backend::KvType::kF32;
+  bool submit = false;
+};
+
+// What every prompt produces, all in one engine, or "why not" in `status`.
+std::vector<std::vector<uint32_t>> Generate(const Setup& setup, const SequenceOptions& options,
+                                            const std::vector<std::vector<uint32_t>>& prompts,
+                                            Status* status) {
+  std::vector<std::vector<uint32_t>> produced;
+  auto model = LoadTrained(setup.device);
+  *status = model.status();
+  if (!model.ok()) return produced;
+  EngineOptions o;
+  o.max_sequences = static_cast<uint32_t>(prompts.size());
+  o.max_sequence_tokens = 200;
+  o.max_step_tokens = setup.step_tokens;
+  o.kv_tokens = setup.kv_tokens;
+  o.kv_type = setup.kv;
+  auto engine = Engine::Create(*model, o);
+  *status = engine.status();
+  if (!engine.ok()) return produced;
+  std::vector<SequenceId> ids;
+  for (const std::vector<uint32_t>& prompt : prompts) {
+    auto id = (*engine)->Open(options);
+    *status = id.ok() ? (*engine)->Append(*id, prompt) : id.status();
+    if (!status->ok()) return produced;
+    ids.push_back(*id);
+  }
+  while (true) {
+    auto worked = setup.submit ? (*engine)->Submit() : (*engine)->RunStep();
+    *status = worked.status();
+    if (status->ok() && setup.submit) *status = (*engine)->Wait(-1).status();
+    if (!status->ok()) return produced;
+    if (!*worked) break;
+  }
+  for (const SequenceId id : ids) {
+    produced.emplace_back(300);
+    auto n = (*engine)->Take(id, absl::MakeSpan(produced.back()));
+    produced.back().resize(n.ok() ? *n : 0);
+  }
+  return produced;
+}
+
+std::vector<std::vector<uint32_t>> Prompts(const test::Golden& golden) {
+  std::vector<std::vector<uint32_t>> prompts;
+  for (int p = 0; p < kPrompts; ++p) {
+    prompts.push_back(golden.Tokens("p" + std::to_string(p) + ".prompt"));
+  }
+  return prompts;
+}
+
+}  // namespace
+
+TEST(greedy_continuations_equal_transformers_through_the_engine) {
+  auto golden = test::Golden::Open("trained");
+  CHECK_OK(golden);
+  SequenceOptions options;
+  options.ignore_eos = true;
+  options.max_tokens = 48;
+  for (const Setup& setup : {Setup{}, Setup{"cpu", 3, 160}, Setup{"cpu:2", 16, 0}}) {
+    Status status;
+    const auto produced = Generate(setup, options, Prompts(*golden), &status);
+    CHECK_OK(status);
+    for (int p = 0; p < kPrompts; ++p) {
+      const std::string prefix = "p" + std::to_string(p) + ".greedy.";
+      const std::vector<uint32_t> expected = golden->Tokens(prefix + "ids");
+      CHECK_EQ(expected.size(), 48u);
+      CHECK(produced[static_cast<size_t>(p)] == expected);
+    }
+  }
+}
+
+TEST(sampled_tokens_are_the_same_in_every_batch_chunking_and_pool) {
+  auto golden = test::Golden::Open("trained");
+  CHECK_OK(golden);
+  const auto prompts = Prompts(*golden);
+  SequenceOptions options;
+  options.ignore_eos = true;
+  options.max_tokens = 40;
+  options.temperature = 1;
+  options.top_p = 0.95f;
+  options.presence_penalty = 0.5f;
+  options.seed = 11;
+  for (const backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8}) {
+    // Each prompt alone, one row a step.
+    std::vector<std::vector<uint32_t>> alone;
+    Status status;
+    for (const auto& prompt : prompts) {
+      alone.push_back(Generate({"cpu", 1, 0, kv}, options, {prompt}, &status)[0]);
+      CHECK_OK(status);
+    }
+    for (const Setup& setup : {Setup{"cpu", 64, 0, kv}, Setup{"cpu", 5, 0, kv, true},
+                               Setup{"cpu", 17, 128, kv}, Setup{"cpu:4", 33, 144, kv}}) {
+      const auto together = Generate(setup, options, prompts, &status);
+      CHECK_OK(status);
+      CHECK(together == alone);
+    }
+  }
+}

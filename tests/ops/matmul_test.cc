@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT
+//
+// Products over panels against fp64, for every format, target, row count, shape and shard; and the
+// same bits for one row as for many.
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "backend/cpu/dispatch.h"
+#include "backend/cpu/pack.h"
+#include "support/test.h"
+
+using namespace mainarch;
+using backend::Program;
+using backend::Weight;
+using backend::WeightLayout;
+using quant::Format;
+using quant::Matrix;
+
+namespace {
+
+// A matrix with random bytes that are valid in its format.
+struct Source {
+  Matrix matrix;
+  std::vector<uint8_t> data, scale;
+};
+
+float RandomNormal(std::mt19937* rng) { return std::normal_distribution<float>()(*rng); }
+
+Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt19937* rng) {
+  Source s;
+  Matrix& m = s.matrix;
+  m.format = format;
+  m.rows = rows;
+  m.cols = cols;
+  m.name = "random";
+  s.data.resize(static_cast<size_t>(rows * quant::RowBytes(format, cols)));
+  auto byte = [&] { return static_cast<uint8_t>((*rng)()); };
+  auto put = [&](std::vector<uint8_t>* out, size_t i, float value) {
+    std::memcpy(out->data() + 4 * i, &value, 4);
+  };
+  switch (format) {
+    case Format::kF32:
+      for (size_t i = 0; i < s.data.size() / 4; ++i) put(&s.data, i, RandomNormal(rng));
+      break;
+    case Format::kBF16:
+    case Format::kF16:
+      for (size_t i = 0; i < s.data.size() / 2; ++i) {
+        // Exponents near one, any sign and mantissa.
+        const uint16_t code = format == Format::kBF16
+                                  ? static_cast<uint16_t>((byte() & 0x80) << 8 | 0x3f00 | (byte() & 0xff))
+                                  : static_cast<uint16_t>((byte() << 8 & 0x8300) | 0x3800 | byte());
+        std::memcpy(s.data.data() + 2 * i, &code, 2);
+      }
+      break;
+    case Format::kFp8Block:
+    case Format::kFp8Channel: {
+      for (uint8_t& b : s.data) {
+        do b = byte(); while ((b & 0x7f) == 0x7f);
+      }
+      const bool block = format == Format::kFp8Block;
+      m.block_rows = block ? 128 : 1;
+      m.block_cols = block ? 128 : 1;
+      const int64_t scales = block ? (rows + 127) / 128 * ((cols + 127) / 128) : rows;
+      s.scale.resize(static_cast<size_t>(scales) * 4);
+      for (size_t i = 0; i < static_cast<size_t>(scales); ++i) {
+        put(&s.scale, i, 0.001f + 0.01f * std::fabs(RandomNormal(rng)));
+      }
+      break;
+    }
+    case Format::kMxfp4:
+      for (uint8_t& b : s.data) b = byte();
+      s.scale.resize(static_cast<size_t>(rows * cols / 32));
+      for (uint8_t& b : s.scale) b = static_cast<uint8_t>(118 + byte() % 12);
+      m.scale_dtype = DType::kU8;
+      break;
+  }
+  m.data = s.data;
+  m.scale = s.scale;
+  return s;
+}
+
+std::vector<double> Expected(const Matrix& m, int64_t row_begin, int64_t row_end, int64_t col_begin,
+                             int64_t col_end, const float* x, std::vector<double>* magnitude) {
+  std::vector<double> y;
+  std::vector<float> w(static_cast<size_t>(col_end - col_begin));
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    quant::DecodeRow(m, row, col_begin, col_end - col_begin, w.data());
+    double sum = 0, size = 0;
+    for (size_t c = 0; c < w.size(); ++c) {
+      sum += double{w[c]} * double{x[c]};
+      size += std::fabs(double{w[c]} * double{x[c]});
+    }
+    y.push_back(sum);
+    magnitude->push_back(size);
+  }
+  return y;
+}
+
+constexpr Format kFormats[] = {Format::kBF16,     Format::kF16,        Format::kF32,
+                               Format::kFp8Block, Format::kFp8Channel, Format::kMxfp4};
+
+struct Packed {
+  cpu::PanelPlan plan;
+  std::vector<uint8_t> bytes;
+  cpu::Panels panels;
+};
+
+StatusOr<Packed> Pack(const Program& program, const Weight& weight, int32_t rank) {
+  Packed p;
+  ASSIGN_OR_RETURN(p.plan, cpu::PlanPanels(program, weight, rank, 0));
+  p.bytes.resize(static_cast<size_t>(p.plan.panels) * p.plan.layout.stride);
+  for (int64_t i = 0; i < p.plan.panels; ++i) {
+    cpu::PackPanel(p.plan, i, p.bytes.data() + static_cast<size_t>(i) * p.plan.layout.stride);
+  }
+  p.panels = p.plan.layout;
+  p.panels.data = p.bytes.data();
+  return p;
+}
+
+// Rows of x with the padding the kernels may read.
+struct Rows {
+  std::vector<std::vector<float>> data;
+  std::vector<const float*> in;
+  std::vector<float*> out;
+};
+Rows MakeRows(size_t n, size_t width) {
+  Rows rows;
+  rows.data.assign(n, std::vector<float>(width, 0.0f));
+  for (auto& row : rows.data) {
+    rows.in.push_back(row.data());
+    rows.out.push_back(row.data());
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST(products_match_fp64_and_rows_do_not_mix) {
+  std::mt19937 rng(1);
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    for (Format format : kFormats) {
+      for (auto [out, in] : {std::pair<int64_t, int64_t>{48, 64}, {37, 160}, {130, 320}, {16, 1024}}) {
+        const Source source = RandomMatrix(format, out, in, &rng);
+        Program program;
+        Weight weight;
+        weight.label = "w";
+        weight.sources = {source.matrix};
+        weight.ranks = {{{0, 0, out, 0, in}}};
+        auto packed = Pack(program, weight, 0);
+        CHECK_OK(packed);
+        constexpr size_t kRows = 9;
+        Rows x = MakeRows(kRows, static_cast<size_t>(in) + 32);
+        Rows y = MakeRows(kRows, static_cast<size_t>(out) + 64);
+        for (auto& row : x.data) {
+          for (int64_t i = 0; i < in; ++i) row[static_cast<size_t>(i)] = RandomNormal(&rng);
+        }
+        cpu::MatmulArgs args = {packed->panels, 0,    packed->plan.panels,    x.in.data(),
+                                y.out.data(),   kRows, cpu::Epilogue::kStore};
+        kernels->matmul(args);
+        for (size_t r = 0; r < kRows; ++r) {
+          std::vector<double> size;
+          const std::vector<double> want = Expected(source.matrix, 0, out, 0, in, x.in[r], &size);
+          for (size_t i = 0; i < want.size(); ++i) {
+            // n roundings of fp32, each relative to what has been added so far.
+            CHECK_LE(std::fabs(y.data[r][i] - want[i]), size[i] * 1e-6 + 1e-30);
+          }
+        }
+        // One row at a time, panel by panel: the same bits.
+        Rows single = MakeRows(1, y.data[0].size());
+        for (size_t r = 0; r < kRows; ++r) {
+          args.x = &x.in[r];
+          args.out = single.out.data();
+          args.rows = 1;
+          for (int64_t p = 0; p < packed->plan.panels; ++p) {
+            args.panel_begin = p;
+            args.panel_end = p + 1;
+            kernels->matmul(args);
+          }
+          CHECK(std::memcmp(single.data[0].data(), y.data[r].data(),
+                            static_cast<size_t>(out) * sizeof(float)) == 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(column_shards_add_up_to_the_same_bits) {
+  std::mt19937 rng(2);
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    for (Format format : kFormats) {
+      for (int64_t in : {256, 320, 384, 1536, 64}) {
+        const int64_t out = 40;
+        const Source source = RandomMatrix(format, out, in, &rng);
+        Rows x = MakeRows(1, static_cast<size_t>(in) + 32);
+        for (int64_t i = 0; i < in; ++i) x.data[0][static_cast<size_t>(i)] = RandomNormal(&rng);
+        std::vector<float> whole;
+        for (int32_t ranks : {1, 2, 4, 8}) {
+          Program program;
+          program.ranks = ranks;
+          Weight weight;
+          weight.label = "w";
+          weight.sources = {source.matrix};
+          for (int i = 0; i < 8; ++i) weight.splits.push_back(in / 32 * i / 8 * 32);
+          weight.splits.push_back(in);
+          for (int32_t r = 0; r < ranks; ++r) {
+            weight.ranks.push_back({{0, 0, out, weight.splits[static_cast<size_t>(r * 8 / ranks)],
+                                     weight.splits[static_cast<size_t>((r + 1) * 8 / ranks)]}});
+          }
+          Rows partial = MakeRows(static_cast<size_t>(ranks), 64);
+          std::vector<const float*> parts;
+          for (int32_t r = 0; r < ranks; ++r) {
+            auto packed = Pack(program, weight, r);
+            CHECK_OK(packed);
+            // The shard's own copy of its input, padded.
+            const backend::WeightSlice& slice = weight.ranks[static_cast<size_t>(r)][0];
+            Rows own = MakeRows(1, static_cast<size_t>(in) + 32);
+            std::copy(x.data[0].begin() + slice.col_begin, x.data[0].begin() + slice.col_end,
+                      own.data[0].begin());
+            kernels->matmul({packed->panels, 0, packed->plan.panels, own.in.data(),
+                             &partial.out[static_cast<size_t>(r)], 1, cpu::Epilogue::kStore});
+            parts.push_back(partial.in[static_cast<size_t>(r)]);
+          }
+          std::vector<float> sum(64, 0.0f);
+          kernels->add_tree(sum.data(), parts.data(), ranks, 48);
+          if (whole.empty()) {
+            whole = sum;
+            std::vector<double> size;
+            const std::vector<double> want = Expected(source.matrix, 0, out, 0, in, x.in[0], &size);
+            for (size_t i = 0; i < want.size(); ++i) {
+              CHECK_LE(std::fabs(sum[i] - want[i]), size[i] * 1e-6 + 1e-30);
+            }
+          }
+          CHECK(std::memcmp(whole.data(), sum.data(), static_cast<size_t>(out) * sizeof(float)) == 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(gate_and_up_are_joined_by_silu) {
+  std::mt19937 rng(3);
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    for (Format format : kFormats) {
+      const int64_t width = 56, in = 128;
+      const Source gate = RandomMatrix(format, width, in, &rng);
+      const Source up = RandomMatrix(format, width, in, &rng);
+      Program program;
+      Weight weight;
+      weight.label = "gate_up";
+      weight.layout = WeightLayout::kGateUp;
+      weight.sources = {gate.matrix, up.matrix};
+      weight.ranks = {{{0, 0, width, 0, in}, {1, 0, width, 0, in}}};
+      auto packed = Pack(program, weight, 0);
+      CHECK_OK(packed);
+      for (size_t count : {1u, 2u, 5u}) {
+        Rows x = MakeRows(count, 160), y = MakeRows(count, 128);
+        for (auto& row : x.data) {
+          for (size_t i = 0; i < 128; ++i) row[i] = 0.1f * RandomNormal(&rng);
+        }
+        kernels->matmul({packed->panels, 0, packed->plan.panels, x.in.data(), y.out.data(),
+                         static_cast<int64_t>(count), cpu::Epilogue::kGateUp});
+        for (size_t r = 0; r < count; ++r) {
+          std::vector<double> size;
+          const auto g = Expected(gate.matrix, 0, width, 0, in, x.in[r], &size);
+          const auto u = Expected(up.matrix, 0, width, 0, in, x.in[r], &size);
+          for (size_t i = 0; i < g.size(); ++i) {
+            const double want = g[i] / (1 + std::exp(-g[i])) * u[i];
+            const double scale = (size[i] + 1) * (size[i + g.size()] + 1);
+            CHECK_LE(std::fabs(y.data[r][i] - want), 3e-6 * scale);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(stacked_slices_of_different_formats_are_decoded_exactly) {
+  std::mt19937 rng(4);
+  const Source a = RandomMatrix(Format::kMxfp4, 20, 64, &rng);
+  const Source b = RandomMatrix(Format::kBF16, 12, 64, &rng);
+  Program program;
+  Weight weight;
+  weight.label = "mixed";
+  weight.sources = {a.matrix, b.matrix};
+  weight.ranks = {{{0, 0, 20, 0, 64}, {1, 0, 12, 0, 64}}};
+  auto packed = Pack(program, weight, 0);
+  CHECK_OK(packed);
+  CHECK(packed->plan.decode_to_f32);
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    Rows x = MakeRows(1, 96), y = MakeRows(1, 64);
+    for (size_t i = 0; i < 64; ++i) x.data[0][i] = RandomNormal(&rng);
+    kernels->matmul({packed->panels, 0, packed->plan.panels, x.in.data(), y.out.data(), 1,
+                     cpu::Epilogue::kStore});
+    std::vector<double> size;
+    std::vector<double> want = Expected(a.matrix, 0, 20, 0, 64, x.in[0], &size);
+    for (double v : Expected(b.matrix, 0, 12, 0, 64, x.in[0], &size)) want.push_back(v);
+    for (size_t i = 0; i < want.size(); ++i) {
+      CHECK_LE(std::fabs(y.data[0][i] - want[i]), size[i] * 1e-6 + 1e-30);
+    }
+  }
+}

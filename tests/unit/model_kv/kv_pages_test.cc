@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include "model/kv_pages.h"
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "support/test.h"
+
+using namespace mainarch;
+using namespace mainarch::model;
+
+namespace {
+
+Status NoCopy(uint32_t, uint32_t) { return Error(Code::kInternal, "an unexpected copy"); }
+
+}  // namespace
+
+TEST(ids_come_lowest_first_for_any_size) {
+  for (const uint32_t count : {0u, 1u, 63u, 64u, 65u, 4096u, 4097u, 300'000u}) {
+    IdSet set(count);
+    for (uint32_t i = 0; i < count; ++i) CHECK_EQ(set.TakeLowest(), i);
+    CHECK_EQ(set.TakeLowest(), kNoPage);
+    for (uint32_t i = 0; i < count; i += 7) set.Put(i);
+    for (uint32_t i = 0; i < count; i += 7) CHECK_EQ(set.TakeLowest(), i);
+    CHECK_EQ(set.size(), 0u);
+  }
+}
+
+TEST(random_takes_and_puts_match_an_ordered_set) {
+  std::mt19937 random(5);
+  IdSet set(5000);
+  std::set<uint32_t> oracle;
+  for (uint32_t i = 0; i < 5000; ++i) oracle.insert(i);
+  std::vector<uint32_t> out;
+  for (int i = 0; i < 200'000; ++i) {
+    if (random() % 2 == 0 || out.empty()) {
+      const uint32_t id = set.TakeLowest();
+      CHECK_EQ(id, oracle.empty() ? kNoPage : *oracle.begin());
+      if (id == kNoPage) continue;
+      oracle.erase(oracle.begin());
+      out.push_back(id);
+    } else {
+      std::swap(out[random() % out.size()], out.back());
+      set.Put(out.back());
+      oracle.insert(out.back());
+      out.pop_back();
+    }
+    CHECK_EQ(set.size(), oracle.size());
+  }
+}
+
+TEST(a_table_takes_pages_when_a_position_needs_them) {
+  PagePool pool(4);
+  PageTable table(&pool, 4);
+  CHECK_EQ(PagesNeeded(table.pages(), pool.refs(), 0, 17), 2u);
+  CHECK_OK(table.Prepare(0, 17, NoCopy));
+  CHECK_EQ(table.pages().size(), 2u);
+  CHECK_EQ(table.pages()[0], 0u);
+  CHECK_EQ(PagesNeeded(table.pages(), pool.refs(), 17, 15), 0u);
+  CHECK_EQ(PagesNeeded(table.pages(), pool.refs(), 17, 16), 1u);
+  const Status full = table.Prepare(17, 100, NoCopy);
+  CHECK(CodeOf(full) == Code::kKvFull);
+  CHECK_EQ(table.pages().size(), 2u);
+  table.Truncate(16);
+  CHECK_EQ(pool.free_pages(), 3u);
+}
+
+TEST(forks_copy_the_partial_page_only_and_only_while_it_is_shared) {
+  PagePool pool(8);
+  PageTable a(&pool, 8);
+  PageTable b(&pool, 8);
+  CHECK_OK(a.Prepare(0, 40, NoCopy));
+  b.ShareFrom(a);
+  CHECK_EQ(pool.free_pages(), 5u);
+  CHECK_EQ(PagesNeeded(b.pages(), pool.refs(), 40, 1), 1u);
+  std::vector<std::pair<uint32_t, uint32_t>> copies;
+  const PageTable::Copy copy = [&](uint32_t from, uint32_t to) {
+    copies.emplace_back(from, to);
+    return absl::OkStatus();
+  };
+  CHECK_OK(b.Prepare(40, 1, copy));
+  CHECK_EQ(copies.size(), 1u);
+  CHECK_EQ(copies[0].first, 2u);
+  CHECK_EQ(copies[0].second, 3u);
+  CHECK_EQ(b.pages()[1], a.pages()[1]);
+  CHECK_OK(a.Prepare(40, 1, NoCopy));  // alone again with its page
+  b.Truncate(0);
+  CHECK_EQ(pool.free_pages(), 5u);
+}
+
+TEST(a_failed_copy_leaves_both_forks_alone) {
+  PagePool pool(4);
+  PageTable a(&pool, 4);
+  PageTable b(&pool, 4);
+  CHECK_OK(a.Prepare(0, 5, NoCopy));
+  b.ShareFrom(a);
+  CHECK(!b.Prepare(5, 1, NoCopy).ok());
+  CHECK_EQ(b.pages()[0], a.pages()[0]);
+  CHECK_EQ(pool.free_pages(), 3u);
+}
+
+TEST(a_shared_page_that_holds_nothing_wanted_is_replaced_without_a_copy) {
+  PagePool pool(4);
+  PageTable a(&pool, 4);
+  PageTable b(&pool, 4);
+  CHECK_OK(a.Prepare(0, 32, NoCopy));
+  b.ShareFrom(a);
+  CHECK_EQ(PagesNeeded(b.pages(), pool.refs(), 16, 1), 1u);
+  CHECK_OK(b.Prepare(16, 1, NoCopy));
+  CHECK_NE(b.pages()[1], a.pages()[1]);
+}
+
+// Random sequences of operations: counts equal the tables that hold a page, and no page is writable
+// by two tables.
+TEST(reference_counts_equal_the_tables_that_hold_a_page) {
+  std::mt19937 random(11);
+  PagePool pool(64);
+  struct Held {
+    PageTable table;
+    uint64_t tokens = 0;
+  };
+  std::vector<Held> held(9);
+  for (Held& h : held) h.table = PageTable(&pool, 64);
+  for (int round = 0; round < 20'000; ++round) {
+    Held& h = held[random() % held.size()];
+    const uint32_t action = random() % 4;
+    if (action < 2) {
+      const uint64_t rows = 1 + random() % 40;
+      const uint32_t need = PagesNeeded(h.table.pages(), pool.refs(), h.tokens, rows);
+      const uint32_t before = pool.free_pages();
+      const Status status =
+          h.table.Prepare(h.tokens, rows, [](uint32_t, uint32_t) { return absl::OkStatus(); });
+      CHECK_EQ(status.ok(), need <= before);
+      if (status.ok()) {
+        CHECK_EQ(before - pool.free_pages(), need);
+        for (uint64_t p = h.tokens / 16; p < PagesFor(h.tokens + rows); ++p) {
+          CHECK_EQ(pool.refs()[h.table.pages()[p]], 1u);
+        }
+        h.tokens += rows;
+      }
+    } else if (action == 2) {
+      h.tokens = random() % (h.tokens + 1);
+      h.table.Truncate(h.tokens);
+    } else {
+      Held& other = held[random() % held.size()];
+      if (&other == &h) continue;
+      h.table.ShareFrom(other.table);
+      h.tokens = other.tokens;
+    }
+    std::map<uint32_t, uint32_t> counts;
+    for (const Held& x : held) {
+      CHECK_EQ(x.table.pages().size(), PagesFor(x.tokens));
+      for (const uint32_t page : x.table.pages()) ++counts[page];
+    }
+    CHECK_EQ(pool.free_pages() + counts.size(), 64u);
+    for (const auto& [page, count] : counts) CHECK_EQ(pool.refs()[page], count);
+  }
+}
+
+TEST(state_slots_are_given_once) {
+  StatePool pool(2);
+  CHECK_EQ(pool.Acquire(), 0u);
+  CHECK_EQ(pool.Acquire(), 1u);
+  CHECK_EQ(pool.Acquire(), kNoPage);
+  pool.Release(0);
+  CHECK_EQ(pool.Acquire(), 0u);
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#include "reference/decoder.h"
+
+#include <cmath>
+
+#include "golden/fixtures.h"
+#include "golden/golden.h"
+#include "model/config.h"
+#include "support/test.h"
+
+using namespace mainarch;
+
+namespace {
+
+StatusOr<std::unique_ptr<reference::Decoder>> DecoderOf(const std::string& directory,
+                                                        reference::KvRounding rounding) {
+  ASSIGN_OR_RETURN(auto checkpoint, file::Checkpoint::Open(directory));
+  ASSIGN_OR_RETURN(const model::ModelConfig config,
+                   model::ParseConfig(checkpoint->config_json(),
+                                      checkpoint->generation_config_json(), directory));
+  return reference::Decoder::Create(std::move(checkpoint), config, rounding);
+}
+
+}  // namespace
+
+TEST(reference_matches_transformers) {
+  for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
+    auto golden = test::Golden::Open(fixture.Name());
+    CHECK_OK(golden);
+    const std::string directory = test::WriteFixture(fixture);
+    CHECK(!directory.empty());
+    auto decoder = DecoderOf(directory, reference::KvRounding::kNone);
+    CHECK_OK(decoder);
+    const std::vector<uint32_t> prompt = golden->Tokens("prompt");
+    const std::vector<int32_t> positions = golden->Ints("prefill.positions");
+    const std::vector<float> want = golden->Floats("prefill.logits");
+    const size_t vocab = want.size() / positions.size();
+    double max_logit = 0;
+    for (float logit : want) max_logit = std::max(max_logit, std::fabs(double{logit}));
+    size_t compared = 0;
+    for (size_t at = 0; at < prompt.size(); ++at) {
+      CHECK_OK((*decoder)->Extend({prompt[at]}));
+      for (size_t i = 0; i < positions.size(); ++i) {
+        if (static_cast<size_t>(positions[i]) != at) continue;
+        ++compared;
+        for (size_t j = 0; j < vocab; ++j) {
+          // The golden is fp32: its own error is a few times 1e-6.
+          CHECK_LE(std::fabs((*decoder)->logits()[j] - double{want[i * vocab + j]}),
+                   1e-5 * max_logit);
+        }
+      }
+    }
+    CHECK_EQ(compared, positions.size());
+  }
+}
+
+TEST(truncate_goes_back_exactly) {
+  const std::string directory = test::WriteFixture({"T2", "bf16", 3});
+  for (auto rounding : {reference::KvRounding::kNone, reference::KvRounding::kBF16,
+                        reference::KvRounding::kFp8}) {
+    auto decoder = DecoderOf(directory, rounding);
+    CHECK_OK(decoder);
+    CHECK_OK((*decoder)->Extend({5, 6, 7, 8}));
+    const std::vector<double> want((*decoder)->logits().begin(), (*decoder)->logits().end());
+    CHECK_OK((*decoder)->Extend({9, 10}));
+    (*decoder)->Truncate(3);
+    CHECK_OK((*decoder)->Extend({8}));
+    CHECK(want == std::vector<double>((*decoder)->logits().begin(), (*decoder)->logits().end()));
+  }
+}
+
+TEST(token_outside_the_vocabulary_is_refused) {
+  auto decoder = DecoderOf(test::WriteFixture({"T1", "bf16", 1}), reference::KvRounding::kNone);
+  CHECK_OK(decoder);
+  CHECK(!(*decoder)->Extend({512}).ok());
+  CHECK_EQ((*decoder)->position(), 0u);
+}
