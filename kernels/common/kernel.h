@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+//
+// The thin wrapper round an op: KERNEL(name, Op, "budget") makes the entry point `name`, whose
+// kernarg is kernels/args.h's Kernarg<Op::Args>, and writes the declared budget into a section of
+// the object that tools/check.py compares with what the compiler used.
+//
+// A budget is "vgpr=N sgpr=N agpr=N lds=N"; agpr and lds default to 0. "gfx942.vgpr=N" overrides it
+// for one ISA. vgpr is the sum of both register files, as occupancy sees it.
+#ifndef MAINARCH_KERNELS_COMMON_KERNEL_H_
+#define MAINARCH_KERNELS_COMMON_KERNEL_H_
+
+#include "kernels/common/memory.h"
+#include "kernels/common/types.h"
+#include "kernels/common/wave.h"
+
+#define MAINARCH_BUDGET(name, budget)                  \
+  __asm__(                                             \
+      ".pushsection .mainarch.budget,\"\",@progbits\n" \
+      ".ascii \"" #name " threads=256 " budget         \
+      "\\n\"\n"                                        \
+      ".popsection\n")
+
+#define KERNEL(name, Op, budget)                                                              \
+  MAINARCH_BUDGET(name, budget);                                                              \
+  extern "C" [[clang::amdgpu_kernel, clang::amdgpu_flat_work_group_size(256, 256),            \
+               clang::amdgpu_waves_per_eu(1), gnu::visibility("protected")]] void             \
+  name(::mainarch::kernels::Kernarg<Op::Args> kernarg) {                                      \
+    [[clang::loader_uninitialized]] static __attribute__((                                    \
+        address_space(3), aligned(16))) uint8_t lds[Op::kLdsBytes == 0 ? 16 : Op::kLdsBytes]; \
+    Op::Run(kernarg.args, ::mainarch::kernels::WorkgroupId(), kernarg.workers,                \
+            ::mainarch::kernels::Arena{lds});                                                 \
+  }
+
+#endif  // MAINARCH_KERNELS_COMMON_KERNEL_H_

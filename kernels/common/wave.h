@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+//
+// Who am I (lane, wave, workgroup) and what the 64 lanes of a wave tell each other: DPP moves,
+// reads of one lane, and reductions in a fixed order, so that a sum has the same bits on every
+// run and every chip. Every function that moves data between lanes needs all 64 lanes active:
+// DPP from a lane that is off keeps the old value.
+#ifndef MAINARCH_KERNELS_COMMON_WAVE_H_
+#define MAINARCH_KERNELS_COMMON_WAVE_H_
+
+#include "kernels/common/types.h"
+
+namespace mainarch::kernels {
+
+DEVICE uint32_t ThreadId() { return __builtin_amdgcn_workitem_id_x(); }
+DEVICE uint32_t WorkgroupId() { return __builtin_amdgcn_workgroup_id_x(); }
+
+// Lane number from the hardware (mbcnt), not from the thread id: right for any workgroup shape.
+DEVICE uint32_t LaneId() {
+  return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
+}
+
+// The same value in all lanes, moved to a scalar register so that the compiler knows it.
+DEVICE uint32_t Uniform(uint32_t x) { return __builtin_amdgcn_readfirstlane(x); }
+DEVICE float Uniform(float x) {
+  return BitCast<float>(__builtin_amdgcn_readfirstlane(BitCast<uint32_t>(x)));
+}
+// Wave number within the workgroup.
+DEVICE uint32_t WaveId() { return Uniform(ThreadId() / kWave); }
+
+DEVICE uint32_t ReadLane(uint32_t x, uint32_t lane) { return __builtin_amdgcn_readlane(x, lane); }
+DEVICE float ReadLane(float x, uint32_t lane) {
+  return BitCast<float>(__builtin_amdgcn_readlane(BitCast<uint32_t>(x), lane));
+}
+
+// Any lane reads any lane.
+DEVICE uint32_t Shuffle(uint32_t x, uint32_t lane) {
+  return static_cast<uint32_t>(
+      __builtin_amdgcn_ds_bpermute(static_cast<int>(lane * 4), static_cast<int>(x)));
+}
+DEVICE float Shuffle(float x, uint32_t lane) {
+  return BitCast<float>(Shuffle(BitCast<uint32_t>(x), lane));
+}
+DEVICE uint64_t Ballot(bool x) { return __builtin_amdgcn_ballot_w64(x); }
+
+// DPP controls (the dpp_ctrl field of GFX9).
+inline constexpr int kDppRowShr1 = 0x111, kDppRowShr2 = 0x112, kDppRowShr4 = 0x114,
+                     kDppRowShr8 = 0x118;
+inline constexpr int kDppRowBcast15 = 0x142;  // lane 15 of each row to all of the next row
+inline constexpr int kDppRowBcast31 = 0x143;  // lane 31 to rows 2 and 3
+
+// One step: lanes with a valid source get it, others get `old`.
+template <int kControl, int kRowMask = 0xf>
+DEVICE uint32_t Dpp(uint32_t old, uint32_t x) {
+  return __builtin_amdgcn_update_dpp(old, x, kControl, kRowMask, 0xf, false);
+}
+template <int kControl, int kRowMask = 0xf>
+DEVICE float Dpp(float old, float x) {
+  return BitCast<float>(Dpp<kControl, kRowMask>(BitCast<uint32_t>(old), BitCast<uint32_t>(x)));
+}
+
+// Folds the wave in the order of a binary tree over lanes (neighbours first) and returns the result
+// in every lane. `op(mine, other)`; `other` is `identity` where a lane has no partner in a step.
+template <class T, class Op>
+DEVICE T WaveFold(T x, T identity, Op op) {
+  x = op(x, Dpp<kDppRowShr1>(identity, x));
+  x = op(x, Dpp<kDppRowShr2>(identity, x));
+  x = op(x, Dpp<kDppRowShr4>(identity, x));
+  x = op(x, Dpp<kDppRowShr8>(identity, x));
+  x = op(x, Dpp<kDppRowBcast15, 0xa>(identity, x));
+  x = op(x, Dpp<kDppRowBcast31, 0xc>(identity, x));
+  return ReadLane(x, 63);
+}
+DEVICE float WaveSum(float x) {
+  return WaveFold(x, 0.0f, [](float a, float b) { return a + b; });
+}
+DEVICE uint32_t WaveSum(uint32_t x) {
+  return WaveFold(x, 0u, [](uint32_t a, uint32_t b) { return a + b; });
+}
+DEVICE float WaveMax(float x) {
+  return WaveFold(x, -__builtin_inff(), [](float a, float b) { return __builtin_fmaxf(a, b); });
+}
+
+// A score and who has it. The better one: higher score, then lower index; NaN never wins.
+struct Scored {
+  float score;
+  uint32_t index;
+};
+DEVICE Scored Better(Scored a, Scored b) {
+  const bool take_b = b.score > a.score || (b.score == a.score && b.index < a.index);
+  return take_b ? b : a;
+}
+inline constexpr Scored kNobody = {-__builtin_inff(), ~0u};
+
+template <int kControl, int kRowMask>
+DEVICE Scored BetterStep(Scored x) {
+  const Scored other = {Dpp<kControl, kRowMask>(x.score, x.score),
+                        Dpp<kControl, kRowMask>(x.index, x.index)};
+  return Better(x, other);
+}
+DEVICE Scored WaveBest(Scored x) {
+  x = BetterStep<kDppRowShr1, 0xf>(x);
+  x = BetterStep<kDppRowShr2, 0xf>(x);
+  x = BetterStep<kDppRowShr4, 0xf>(x);
+  x = BetterStep<kDppRowShr8, 0xf>(x);
+  x = BetterStep<kDppRowBcast15, 0xa>(x);
+  x = BetterStep<kDppRowBcast31, 0xc>(x);
+  return {ReadLane(x.score, 63), ReadLane(x.index, 63)};
+}
+
+// Where this wave runs. Values of `s_getreg_b32 hwreg(id, offset, size)`.
+template <int kId, int kOffset, int kSize>
+DEVICE uint32_t GetReg() {
+  return __builtin_amdgcn_s_getreg(kId | kOffset << 6 | (kSize - 1) << 11);
+}
+inline constexpr int kHwRegHwId = 4, kHwRegXccId = 20;
+DEVICE uint32_t XccId() { return GetReg<kHwRegXccId, 0, 4>(); }
+// HW_ID fields of GFX9: cu_id [11:8], sh_id [12], se_id [15:13].
+DEVICE uint32_t CuId() { return GetReg<kHwRegHwId, 8, 4>(); }
+DEVICE uint32_t SeId() { return GetReg<kHwRegHwId, 13, 3>(); }
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_COMMON_WAVE_H_

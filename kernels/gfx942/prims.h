@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+//
+// The vocabulary on gfx942. Every ISA folder's prims.h offers the same names in namespace isa;
+// what the chip cannot do is made of what it can, or is absent when kFacts says so.
+#ifndef MAINARCH_KERNELS_GFX942_PRIMS_H_
+#define MAINARCH_KERNELS_GFX942_PRIMS_H_
+
+#include "facts.h"
+#include "kernels/common/fp8.h"
+#include "kernels/common/mfma.h"
+#include "kernels/common/types.h"
+#include "kernels/quant/fp8_e4m3.h"
+#include "spec.h"
+
+namespace mainarch::kernels::gfx942 {
+
+// ---- matrix ----
+
+// K = 32, eight bf16 a lane: two instructions of K = 16, lower half of each lane's eight first.
+DEVICE f32x4 Mfma16x16x32Bf16(u32x4 a, u32x4 b, f32x4 c) {
+  c = Mfma16x16x16Bf16(a.lo, b.lo, c);
+  return Mfma16x16x16Bf16(a.hi, b.hi, c);
+}
+DEVICE f32x16 Mfma32x32x16Bf16(u32x4 a, u32x4 b, f32x16 c) {
+  c = Mfma32x32x8Bf16(a.lo, b.lo, c);
+  return Mfma32x32x8Bf16(a.hi, b.hi, c);
+}
+
+// ---- fp4 (E2M1) ----
+
+// Eight codes, element 0 in the low nibble, as eight bf16 in order. Two byte tables looked up with
+// v_perm: bf16 of 0, 0.5, 1, 1.5, 2, 3, 4, 6 is 0000 3f00 3f80 3fc0 4000 4040 4080 40c0.
+DEVICE u32x4 Fp4ToBf16(uint32_t codes) {
+  constexpr uint32_t kHigh47 = 0x40404040, kHigh03 = 0x3f3f3f00;
+  constexpr uint32_t kLow47 = 0xc0804000, kLow03 = 0xc0800000;
+  const uint32_t even = codes & 0x07070707, odd = codes >> 4 & 0x07070707;
+  const uint32_t even_high = __builtin_amdgcn_perm(kHigh47, kHigh03, even) | (codes & 0x08080808)
+                                                                                 << 4;
+  const uint32_t odd_high = __builtin_amdgcn_perm(kHigh47, kHigh03, odd) | (codes & 0x80808080);
+  const uint32_t even_low = __builtin_amdgcn_perm(kLow47, kLow03, even);
+  const uint32_t odd_low = __builtin_amdgcn_perm(kLow47, kLow03, odd);
+  // Elements (0, 2), (4, 6), (1, 3), (5, 7) as pairs of bf16.
+  const uint32_t e02 = __builtin_amdgcn_perm(even_high, even_low, 0x05010400);
+  const uint32_t e46 = __builtin_amdgcn_perm(even_high, even_low, 0x07030602);
+  const uint32_t e13 = __builtin_amdgcn_perm(odd_high, odd_low, 0x05010400);
+  const uint32_t e57 = __builtin_amdgcn_perm(odd_high, odd_low, 0x07030602);
+  return u32x4{
+      __builtin_amdgcn_perm(e13, e02, 0x05040100), __builtin_amdgcn_perm(e13, e02, 0x07060302),
+      __builtin_amdgcn_perm(e57, e46, 0x05040100), __builtin_amdgcn_perm(e57, e46, 0x07060302)};
+}
+// The same times 2^n, `scale` being a float power of two. Exact while the product is a bf16.
+DEVICE u32x4 Fp4ToBf16(uint32_t codes, float scale) {
+  u32x4 pairs = Fp4ToBf16(codes);
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t pair = pairs[i];
+    const float low = BitCast<float>(pair << 16) * scale;
+    const float high = BitCast<float>(pair & 0xffff0000u) * scale;
+    pairs[i] = __builtin_amdgcn_perm(BitCast<uint32_t>(high), BitCast<uint32_t>(low), 0x07060302);
+  }
+  return pairs;
+}
+// Codes 2 * kPair and 2 * kPair + 1 as floats.
+template <int kPair>
+DEVICE f32x2 Fp4ToFloat2(uint32_t codes) {
+  const u32x4 pairs = Fp4ToBf16(codes);  // what is not used is not computed
+  const uint32_t pair = pairs[kPair];
+  return f32x2{BitCast<float>(pair << 16), BitCast<float>(pair & 0xffff0000u)};
+}
+
+// ---- fp8 ----
+
+// Bytes 0 and 1 (kHigh: 2 and 3) of OCP e4m3fn `bytes`. The hardware reads e4m3fnuz; -0 becomes 0.
+template <bool kHigh>
+DEVICE f32x2 Fp8OcpToFloat2(uint32_t bytes) {
+  const uint32_t low = quant::FnuzFromFn(static_cast<uint8_t>(kHigh ? bytes >> 16 : bytes));
+  const uint32_t high = quant::FnuzFromFn(static_cast<uint8_t>(kHigh ? bytes >> 24 : bytes >> 8));
+  const f32x2 half = NativeFp8ToFloat2<false>(low | high << 8);
+  return half * quant::kFnuzScale;
+}
+
+// ---- LDS-DMA ----
+
+inline constexpr uint32_t kLdsDmaBytes = kFacts.lds_dma_bytes;
+using LdsDmaWord = uint32_t;
+
+// Lane l's word goes to base[l]; `base` is the same in all lanes. Done when vmcnt says so.
+DEVICE void LoadToLds(Global<const LdsDmaWord> from, Lds<LdsDmaWord> base) {
+  __builtin_amdgcn_global_load_lds(const_cast<Global<LdsDmaWord>>(from), base, kLdsDmaBytes, 0, 0);
+}
+
+// ---- lanes ----
+
+// The value of the lane whose number differs in bit 5 (bit 4).
+DEVICE uint32_t SwapHalves(uint32_t x) {
+  return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(
+      static_cast<int>((__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)) ^ 32) *
+                       4),
+      static_cast<int>(x)));
+}
+DEVICE uint32_t SwapRows(uint32_t x) {
+  return static_cast<uint32_t>(
+      __builtin_amdgcn_ds_swizzle(static_cast<int>(x), 0x401f));  // xor 16 within 32 lanes
+}
+
+}  // namespace mainarch::kernels::gfx942
+
+namespace mainarch::kernels {
+namespace isa = gfx942;
+}
+
+#endif  // MAINARCH_KERNELS_GFX942_PRIMS_H_

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Code objects and their descriptions as a C++ file that defines isa::KernelImages().
+
+  embed.py --out kernel_images_data.cc a.hsaco a.json b.hsaco b.json ...
+
+The output depends on the contents of the inputs alone: no path, no time.
+"""
+import argparse
+import json
+
+HEAD = """// SPDX-License-Identifier: MIT
+// Made by kernels/tools/embed.py.
+#include "isa/kernel_images.h"
+
+namespace mainarch::isa {
+namespace {
+
+"""
+FIELDS = ("vgprs", "agprs", "sgprs", "lds_bytes", "kernarg_bytes", "threads", "code_bytes")
+
+
+def literal(data, width=32):
+    lines = []
+    for at in range(0, len(data), width):
+        lines.append('    "' + "".join(f"\\{b:03o}" for b in data[at:at + width]) + '"')
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", required=True)
+    parser.add_argument("inputs", nargs="+")
+    args = parser.parse_args()
+    images = []
+    for code_path, info_path in zip(args.inputs[::2], args.inputs[1::2]):
+        with open(code_path, "rb") as file:
+            code = file.read()
+        with open(info_path, encoding="utf-8") as file:
+            images.append((json.load(file), code))
+    images.sort(key=lambda image: (image[0]["isa"], image[0]["name"]))
+    with open(args.out, "w", encoding="utf-8") as out:
+        out.write(HEAD)
+        for i, (info, code) in enumerate(images):
+            out.write(f"alignas(64) constexpr unsigned char kBytes{i}[] =\n{literal(code)};\n")
+            out.write(f"constexpr KernelInfo kKernels{i}[] = {{\n")
+            for kernel in info["kernels"]:
+                numbers = ", ".join(f".{f} = {kernel[f]}" for f in FIELDS)
+                out.write(f'    {{.name = "{kernel["name"]}", {numbers}}},\n')
+            out.write("};\n")
+        out.write("constexpr KernelImage kImages[] = {\n")
+        for i, (info, code) in enumerate(images):
+            out.write(f'    {{.name = "{info["name"]}", .isa = "{info["isa"]}", '
+                      f'.bytes = {{kBytes{i}, {len(code)}}}, .kernels = kKernels{i}}},\n')
+        out.write("};\n\n}  // namespace\n\n")
+        out.write("absl::Span<const KernelImage> KernelImages() { return kImages; }\n\n")
+        out.write("}  // namespace mainarch::isa\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+//
+// Every kernel on the interpreter against its reference in double, for both ISAs, and the kernels
+// that synchronise under many schedules.
+#include "support/test.h"
+#include "unit/kernels/run_fresh.h"
+
+namespace mainarch::kernels_test {
+namespace {
+
+void RunAll(test::Context& test_context, const std::string& isa) {
+  std::string failures;
+  size_t ran = 0;
+  for (const Case& test : AllCases()) {
+    if (!IsFor(test, isa) || !Wanted(test)) continue;
+    ++ran;
+    const Status status = RunFresh(test, isa, {}, Shipped, nullptr);
+    if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
+  }
+  CHECK_EQ(failures, "");
+  CHECK_GT(ran, std::getenv("MAINARCH_KERNEL_CASE") == nullptr ? 40u : 0u);
+}
+
+TEST(kernels_agree_with_double_on_gfx942) { RunAll(test_context, "gfx942"); }
+TEST(kernels_agree_with_double_on_gfx950) { RunAll(test_context, "gfx950"); }
+
+TEST(synchronising_kernels_pass_under_many_schedules) {
+  std::vector<Case> cases = LinkCases();
+  for (Case& test : ResidentCases()) cases.push_back(std::move(test));
+  for (const Case& test : cases) {
+    for (uint64_t seed = 2; seed < 10; ++seed) {
+      ExecutorOptions options;
+      options.seed = seed;
+      options.slice = 1 + seed * seed * 13;
+      CHECK_OK(RunFresh(test, seed % 2 ? "gfx942" : "gfx950", options, Shipped, nullptr));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mainarch::kernels_test
