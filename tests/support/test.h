@@ -13,6 +13,7 @@
 
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace mainarch::test {
@@ -54,6 +55,16 @@ std::string Show(const T& value) {
   return out.str();
 }
 
+// A copy where there can be one: a reference may be into a temporary that is gone.
+template <class T>
+decltype(auto) Hold(const T& value) {
+  if constexpr (std::is_copy_constructible_v<T>) {
+    return T(value);
+  } else {
+    return (value);
+  }
+}
+
 // The source tree and the build tree, for test data (set by meson).
 std::string SourcePath(const std::string& relative);
 // A fresh directory that is removed when the process ends.
@@ -77,8 +88,8 @@ std::string ScratchDirectory();
 
 #define CHECK_OP_(a, b, op)                                                                    \
   do {                                                                                         \
-    const auto check_a_ = (a); /* copies: a reference may be into a temporary */               \
-    const auto check_b_ = (b);                                                                 \
+    decltype(auto) check_a_ = ::mainarch::test::Hold(a);                                       \
+    decltype(auto) check_b_ = ::mainarch::test::Hold(b);                                       \
     if (!(check_a_ op check_b_)) {                                                             \
       test_context.Fail(__FILE__, __LINE__,                                                    \
                         std::string(#a " " #op " " #b ": ") + ::mainarch::test::Show(check_a_) + \
