@@ -3,7 +3,9 @@
 // A Hugging Face checkpoint directory as it is: config.json, optional generation_config.json,
 // tokenizer.json and tokenizer_config.json, and either model.safetensors or
 // model.safetensors.index.json with its shards. Shards are mapped read-only; every tensor's place
-// is checked before a view of it is given out. Immutable after Open; any thread may read.
+// is checked before a view of it is given out. As transformers does, a model.safetensors beside an
+// index wins, and tensors that a shard holds beyond the index are there too; one tensor in two shards
+// is refused. Immutable after Open; any thread may read.
 #ifndef MAINARCH_FILE_CHECKPOINT_H_
 #define MAINARCH_FILE_CHECKPOINT_H_
 

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+#include "cli/bench_probe.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "cli/bench_kernels.h"
+
+namespace mainarch::cli {
+namespace {
+
+constexpr double kNearNs = 100;  // same cache 26-50 ns, other cache 166-220 ns on Zen 4
+constexpr int kPasses = 2;       // the better one counts
+
+double PerSecond(double amount, int64_t ns) { return amount / (static_cast<double>(ns) * 1e-9); }
+
+// Reads memory once, in slices that any worker takes.
+class ReadJob : public Team::Job {
+ public:
+  ReadJob(const Mapping& memory, int streams, int workers)
+      : memory_(memory), read_(ReaderOf(streams)), items_(static_cast<uint32_t>(workers) * 16) {}
+  uint32_t Open(uint32_t phase) override { return phase == 0 ? items_ : kEnd; }
+  void Run(uint32_t, uint32_t item, int) override {
+    // Slices in whole KB: readers take blocks of 1 KB.
+    const size_t blocks = memory_.size() / 1024;
+    const size_t begin = blocks * item / items_, end = blocks * (item + 1) / items_;
+    sink_.fetch_xor(read_(memory_.data() + begin * 1024, (end - begin) * 1024),
+                    std::memory_order_relaxed);
+  }
+
+ private:
+  const Mapping& memory_;
+  const ReadFunction read_;
+  const uint32_t items_;
+  std::atomic<uint64_t> sink_{0};  // so that nothing is optimised away
+};
+
+class FlopsJob : public Team::Job {
+ public:
+  FlopsJob(FlopsFunction run, uint64_t iterations, int workers)
+      : run_(run), iterations_(iterations), items_(static_cast<uint32_t>(workers) * 32) {}
+  uint32_t Open(uint32_t phase) override { return phase == 0 ? items_ : kEnd; }
+  void Run(uint32_t, uint32_t, int) override {
+    flops_.fetch_add(run_(iterations_), std::memory_order_relaxed);
+  }
+  double flops() const { return static_cast<double>(flops_.load()); }
+
+ private:
+  const FlopsFunction run_;
+  const uint64_t iterations_;
+  const uint32_t items_;
+  std::atomic<uint64_t> flops_{0};
+};
+
+double Flops(Team* team, FlopsFunction run) {
+  if (run == nullptr) return 0;
+  double best = 0;
+  for (int pass = 0; pass < kPasses + 1; ++pass) {
+    FlopsJob job(run, 100'000, team->workers());
+    const int64_t start = NowNs();
+    team->Execute(&job);
+    best = std::max(best, PerSecond(job.flops(), NowNs() - start));
+  }
+  return best;
+}
+
+// Two threads that wait on a line of their own each. All waits end at `deadline`: threads that have
+// to share one processor would else take milliseconds a turn.
+class Handoff {
+ public:
+  ~Handoff() {
+    there_.value.store(kStop, std::memory_order_release);
+    partner_.join();
+  }
+
+  // Nanoseconds one way, the best of a few rounds; infinite if not one of them ended in time.
+  double Measure() {
+    constexpr uint32_t kTurns = 500;
+    constexpr int kRounds = 20;
+    double best = INFINITY;
+    for (int round = 0; round < kRounds; ++round) {
+      const int64_t start = NowNs();
+      for (uint32_t turn = 0; turn < kTurns; ++turn) {
+        if (!Turn()) return best;
+      }
+      best = std::min(best, static_cast<double>(NowNs() - start) / (2.0 * kTurns));
+    }
+    return best;
+  }
+
+ private:
+  struct alignas(64) Box {
+    std::atomic<uint32_t> value{0};
+  };
+  static constexpr uint32_t kStop = UINT32_MAX;
+
+  bool Turn() {
+    there_.value.store(++turn_, std::memory_order_release);
+    uint32_t spins = 0;
+    while (back_.value.load(std::memory_order_acquire) != turn_) {
+      Pause();
+      if (++spins % 1024 == 0 && NowNs() > deadline_) return false;
+    }
+    return true;
+  }
+
+  void Answer() {
+    uint32_t last = 0;
+    while (last != kStop) {
+      const uint32_t now = there_.value.load(std::memory_order_acquire);
+      if (now == last) {
+        Pause();
+        continue;
+      }
+      last = now;
+      back_.value.store(now, std::memory_order_release);
+    }
+  }
+
+  const int64_t deadline_ = NowNs() + 50'000'000;
+  Box there_, back_;
+  uint32_t turn_ = 0;
+  std::thread partner_{[this] { Answer(); }};  // last: it uses the others
+};
+
+}  // namespace
+
+const char* NameOf(Regime regime) {
+  switch (regime) {
+    case Regime::kAlone:
+      return "alone";
+    case Regime::kNear:
+      return "near";
+    case Regime::kFar:
+      return "far";
+  }
+  return "?";
+}
+
+uint64_t DefaultProbeBytes() {
+  const uint64_t free = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+                        static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return std::clamp<uint64_t>(free / 8, uint64_t{64} << 20, uint64_t{1} << 30) >> 20 << 20;
+}
+
+StatusOr<std::unique_ptr<Probes>> Probes::Create(int threads, uint64_t bytes) {
+  std::unique_ptr<Probes> probes(new Probes());
+  ASSIGN_OR_RETURN(probes->one_, Team::Create(1));
+  ASSIGN_OR_RETURN(probes->all_, Team::Create(threads));
+  ASSIGN_OR_RETURN(probes->huge_, Mapping::Anonymous(bytes, /*huge_pages=*/true));
+  ASSIGN_OR_RETURN(probes->small_, Mapping::Anonymous(bytes / 2, /*huge_pages=*/false));
+  // Even where the system would give huge pages unasked; a kernel without them says EINVAL.
+  if (madvise(probes->small_.data(), probes->small_.size(), MADV_NOHUGEPAGE) != 0 &&
+      errno != EINVAL) {
+    return ErrnoError(Code::kInternal, errno, "madvise of the probe's memory");
+  }
+  std::memset(probes->huge_.data(), 1, probes->huge_.size());
+  std::memset(probes->small_.data(), 1, probes->small_.size());
+  double best = 0;
+  for (const int streams : {1, 2, 4}) {
+    const int kept = std::exchange(probes->streams_, streams);
+    const double rate = probes->Bandwidth(probes->one_.get(), probes->huge_);
+    if (rate > best) {
+      best = rate;
+    } else {
+      probes->streams_ = kept;
+    }
+  }
+  return probes;
+}
+
+double Probes::Bandwidth(Team* team, const Mapping& memory) {
+  double best = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    ReadJob job(memory, streams_, team->workers());
+    const int64_t start = NowNs();
+    team->Execute(&job);
+    best = std::max(best, PerSecond(static_cast<double>(memory.size()), NowNs() - start));
+  }
+  return best;
+}
+
+ReadProbe Probes::Read() {
+  ReadProbe probe;
+  probe.one = Bandwidth(one_.get(), huge_);
+  probe.one_small = Bandwidth(one_.get(), small_);
+  if (threads() == 1) {
+    probe.all = probe.one;
+    probe.all_small = probe.one_small;
+    return probe;
+  }
+  probe.all = Bandwidth(all_.get(), huge_);
+  probe.all_small = Bandwidth(all_.get(), small_);
+  probe.handoff_ns = Handoff().Measure();
+  probe.regime = probe.handoff_ns < kNearNs ? Regime::kNear : Regime::kFar;
+  return probe;
+}
+
+PeakProbe Probes::Peak() {
+  PeakProbe peak;
+  peak.fp32_fma = Flops(all_.get(), Fp32Function());
+  peak.bf16_dot = Flops(all_.get(), Bf16Function());
+  return peak;
+}
+
+}  // namespace mainarch::cli

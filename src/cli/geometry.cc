@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+#include "cli/geometry.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/fd.h"
+#include "cli/progress.h"
+
+namespace mainarch::cli {
+namespace {
+
+constexpr size_t kConfigLimit = 1 << 20;  // bytes of a config.json
+
+model::ModelConfig Common(int32_t layers, int32_t hidden, int32_t heads, int32_t kv_heads,
+                          int32_t head_dim) {
+  model::ModelConfig c;
+  c.model_type = "qwen3";
+  c.hidden = hidden;
+  c.layers = layers;
+  c.heads = heads;
+  c.kv_heads = kv_heads;
+  c.head_dim = head_dim;
+  c.vocab = 151936;
+  c.max_position = 40960;
+  c.rope.theta = 1e6;
+  c.rope.rotary_dim = head_dim;
+  c.sparse_layer.assign(static_cast<size_t>(layers), false);
+  c.eos_ids = {151643, 151645};
+  return c;
+}
+
+model::ModelConfig Dense(int32_t layers, int32_t hidden, int32_t heads, int32_t kv_heads,
+                         int32_t intermediate, bool tied) {
+  model::ModelConfig c = Common(layers, hidden, heads, kv_heads, 128);
+  c.intermediate = intermediate;
+  c.tied_embeddings = tied;
+  return c;
+}
+
+model::ModelConfig Sparse(model::ModelConfig c, int32_t experts, int32_t per_token, int32_t width) {
+  c.model_type = "qwen3_moe";
+  c.intermediate = 3 * c.hidden;
+  c.experts = experts;
+  c.experts_per_token = per_token;
+  c.moe_intermediate = width;
+  c.norm_topk_prob = true;
+  c.sparse_layer.assign(static_cast<size_t>(c.layers), true);
+  return c;
+}
+
+model::ModelConfig Vocab(model::ModelConfig c, int32_t vocab) {
+  c.vocab = vocab;
+  c.eos_ids.clear();
+  return c;
+}
+
+template <class T>
+void Override(int64_t given, T* field) {
+  if (given > 0) *field = static_cast<T>(given);
+}
+
+}  // namespace
+
+std::vector<Preset> Presets() {
+  return {
+      {"tiny", "Qwen3, 4 layers of 256; seconds to write and verify",
+       Vocab(
+           [] {
+             auto c = Common(4, 256, 8, 4, 64);
+             c.intermediate = 768;
+             c.tied_embeddings = true;
+             return c;
+           }(),
+           1024)},
+      {"tiny-moe", "Qwen3-MoE, 4 layers of 256, 16 experts of which 4 work",
+       Vocab(Sparse(Common(4, 256, 8, 4, 64), 16, 4, 128), 1024)},
+      {"moe-64x", "Qwen3-MoE of 1.0 B, 64 experts of which 8 work: benches",
+       Vocab(Sparse(Common(12, 1024, 16, 4, 128), 64, 8, 384), 32768)},
+      {"qwen3-0.6b", "Qwen3-0.6B", Dense(28, 1024, 16, 8, 3072, true)},
+      {"qwen3-1.7b", "Qwen3-1.7B", Dense(28, 2048, 16, 8, 6144, true)},
+      {"qwen3-4b", "Qwen3-4B", Dense(36, 2560, 32, 8, 9728, true)},
+      {"qwen3-8b", "Qwen3-8B", Dense(36, 4096, 32, 8, 12288, false)},
+      {"qwen3-14b", "Qwen3-14B", Dense(40, 5120, 40, 8, 17408, false)},
+      {"qwen3-32b", "Qwen3-32B", Dense(64, 5120, 64, 8, 25600, false)},
+      {"qwen3-30b-a3b", "Qwen3-30B-A3B", Sparse(Common(48, 2048, 32, 4, 128), 128, 8, 768)},
+      {"qwen3-235b-a22b", "Qwen3-235B-A22B", Sparse(Common(94, 4096, 64, 4, 128), 128, 8, 1536)},
+  };
+}
+
+StatusOr<model::ModelConfig> PresetConfig(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) {
+    if (preset.name == name) return preset.config;
+    names.push_back(preset.name);
+  }
+  const absl::string_view near = Nearest(name, names);
+  return Error(Code::kInvalidArgument, "--preset ", name, ": ",
+               near.empty() ? "" : absl::StrCat("did you mean ", near, "? "), "there are ",
+               absl::StrJoin(names, ", "));
+}
+
+StatusOr<model::ModelConfig> ConfigLike(const std::string& path) {
+  struct stat info;
+  const bool directory = stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  const std::string file = directory ? absl::StrCat(path, "/config.json") : path;
+  ASSIGN_OR_RETURN(const std::string json, ReadWholeFile(file, kConfigLimit));
+  return model::ParseConfig(json, "", directory ? path : file);
+}
+
+std::vector<std::string> FormatNames() {
+  return {"bf16", "f16", "f32", "fp8-block", "fp8-channel", "mxfp4", "mxfp4-attnfp8"};
+}
+
+void GeometryOptions::Declare(Options* options) {
+  options->Text("preset", "NAME", &preset_,
+                absl::StrCat("geometry: ",
+                             absl::StrJoin(Presets(), ", ", [](std::string* out, const Preset& p) {
+                               *out += p.name;
+                             })));
+  options->Text("like", "PATH", &like_, "geometry of this config.json or checkpoint directory");
+}
+
+void GeometryOptions::DeclareFields(Options* options) {
+  constexpr int64_t kMost = 1 << 24;
+  const auto field = [&](absl::string_view name, int64_t* value, absl::string_view help) {
+    options->Integer(name, value, 0, kMost, help);
+  };
+  options->Section("Fields (0: as the preset has it)");
+  field("hidden", &hidden_, "width of the residual stream");
+  field("layers", &layers_, "layers");
+  field("heads", &heads_, "query heads");
+  field("kv-heads", &kv_heads_, "key and value heads");
+  field("head-dim", &head_dim_, "elements of a head");
+  field("intermediate", &intermediate_, "width of a dense feed-forward block");
+  field("vocab", &vocab_, "rows of the embedding");
+  options->Integer("experts", &experts_, -1, kMost,
+                   "experts of a layer; 0 makes a dense model, -1: as the preset");
+  field("experts-per-token", &experts_per_token_, "of which so many work for a token");
+  field("moe-intermediate", &moe_intermediate_, "width of an expert");
+  field("max-position", &max_position_, "tokens of a sequence");
+  options->Choice("tied", {"yes", "no"}, &tied_, "whether the head is the embedding");
+}
+
+StatusOr<model::ModelConfig> GeometryOptions::Resolve() const {
+  model::ModelConfig config;
+  if (like_.empty()) {
+    ASSIGN_OR_RETURN(config, PresetConfig(preset_));
+  } else {
+    ASSIGN_OR_RETURN(config, ConfigLike(like_));
+  }
+  Override(hidden_, &config.hidden);
+  Override(layers_, &config.layers);
+  Override(heads_, &config.heads);
+  Override(kv_heads_, &config.kv_heads);
+  Override(intermediate_, &config.intermediate);
+  Override(max_position_, &config.max_position);
+  if (head_dim_ > 0) {
+    config.head_dim = static_cast<int32_t>(head_dim_);
+    config.rope.rotary_dim = config.head_dim;
+  }
+  if (vocab_ > 0) {
+    config.vocab = static_cast<int32_t>(vocab_);
+    config.eos_ids.clear();  // they may not be in it
+  }
+  if (!tied_.empty()) config.tied_embeddings = tied_ == "yes";
+  if (experts_ > 0 && config.experts == 0) {
+    config.norm_topk_prob = true;
+    config.experts_per_token = static_cast<int32_t>(std::min<int64_t>(experts_, 8));
+    config.moe_intermediate = config.intermediate;
+  }
+  if (experts_ >= 0) config.experts = static_cast<int32_t>(experts_);
+  Override(experts_per_token_, &config.experts_per_token);
+  Override(moe_intermediate_, &config.moe_intermediate);
+  config.model_type = config.experts > 0 ? "qwen3_moe" : "qwen3";
+  if (config.experts == 0) config.experts_per_token = config.moe_intermediate = 0;
+  const size_t layers = static_cast<size_t>(config.layers);
+  const bool layers_fit = config.sparse_layer.size() == layers;
+  if (experts_ >= 0 || !layers_fit) config.sparse_layer.assign(layers, config.experts > 0);
+  return config;
+}
+
+StatusOr<std::unique_ptr<TemporaryDirectory>> MakeTemporaryCheckpoint(
+    const model::ModelConfig& config, model::SyntheticFormat format, uint64_t seed) {
+  ASSIGN_OR_RETURN(auto directory, TemporaryDirectory::Create());
+  Progress progress("making a checkpoint", Progress::Unit::kBytes);
+  model::SyntheticOptions options;
+  options.format = format;
+  options.seed = seed;
+  options.progress = progress.Callback();
+  RETURN_IF_ERROR(model::WriteSyntheticCheckpoint(config, directory->path(), options));
+  return directory;
+}
+
+}  // namespace mainarch::cli

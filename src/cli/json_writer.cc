@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#include "cli/json_writer.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "text/utf8.h"
+
+namespace mainarch::cli {
+namespace {
+
+std::string Quoted(absl::string_view text) {
+  std::string out = "\"";
+  for (const char c : text::RepairUtf8(text)) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned>(c));
+        } else {
+          out += c;
+        }
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+void JsonWriter::Separate() {
+  if (after_key_) {
+    after_key_ = false;
+    return;
+  }
+  if (has_items_.empty()) return;
+  if (has_items_.back()) text_ += ", ";
+  has_items_.back() = true;
+}
+
+JsonWriter& JsonWriter::Begin(char bracket) {
+  Separate();
+  text_ += bracket;
+  has_items_.push_back(false);
+  return *this;
+}
+
+JsonWriter& JsonWriter::End(char bracket) {
+  text_ += bracket;
+  has_items_.pop_back();
+  return *this;
+}
+
+JsonWriter& JsonWriter::Key(absl::string_view key) {
+  Separate();
+  absl::StrAppend(&text_, Quoted(key), ": ");
+  after_key_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::Raw(absl::string_view json) {
+  Separate();
+  absl::StrAppend(&text_, json);
+  return *this;
+}
+
+JsonWriter& JsonWriter::Value(absl::string_view text) { return Raw(Quoted(text)); }
+
+JsonWriter& JsonWriter::Value(double number) {
+  return std::isfinite(number) ? Raw(absl::StrFormat("%.9g", number)) : Null();
+}
+
+void JsonWriter::Print() const { std::printf("%s\n", text_.c_str()); }
+
+}  // namespace mainarch::cli

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+//
+// The mainarch command: finds the subcommand and hands it its words. A new subcommand is a file, a
+// declaration in command.h and a line here.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+namespace mainarch::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"generate", "write text after a prompt, or answer in a chat", RunGenerate},
+    {"model-decode", "decode tokens and check every step against an fp64 reference",
+     RunModelDecode},
+    {"bench", "measure prefill and decode against this machine's limits", RunBench},
+    {"tokenize", "text to tokens and back", RunTokenize},
+    {"inspect", "what a checkpoint holds, and what a token of it costs", RunInspect},
+    {"make-checkpoint", "write a synthetic checkpoint of any geometry and format",
+     RunMakeCheckpoint},
+    {"version", "print the version", RunVersion},
+};
+
+void PrintHelp(FILE* to) {
+  std::fputs("usage: mainarch <command> [options]\n\nCommands:\n", to);
+  for (const Command& command : kCommands) {
+    std::fprintf(to, "  %-18s%s\n", command.name, command.help);
+  }
+  std::fputs(
+      "  help <command>    the options of a command, with examples\n"
+      "\n"
+      "Text goes to stdout; statistics, progress and errors go to stderr. --json makes any "
+      "command\n"
+      "write one JSON object to stdout. Exit codes: 0 done, 1 failed, 2 wrong use, 130 "
+      "interrupted.\n",
+      to);
+}
+
+const Command* Find(const std::string& name) {
+  for (const Command& command : kCommands) {
+    if (name == command.name) return &command;
+  }
+  return nullptr;
+}
+
+int Unknown(const std::string& name) {
+  std::vector<std::string> names = {"help"};
+  for (const Command& command : kCommands) names.push_back(command.name);
+  const absl::string_view near = Nearest(name, names);
+  std::fprintf(stderr, "mainarch: unknown command \"%s\"%s\nsee mainarch help\n", name.c_str(),
+               near.empty() ? "" : absl::StrCat("; did you mean ", near, "?").c_str());
+  return kExitUsage;
+}
+
+int Dispatch(std::vector<std::string> words) {
+  if (words.empty()) {
+    PrintHelp(stderr);
+    return kExitUsage;
+  }
+  std::string name = words[0];
+  words.erase(words.begin());
+  if (name == "--version") name = "version";
+  if (name == "help" && !words.empty()) {
+    name = words[0];
+    words = {"--help"};
+  }
+  if (name == "help" || name == "--help" || name == "-h") {
+    PrintHelp(stdout);
+    return kExitOk;
+  }
+  const Command* command = Find(name);
+  return command == nullptr ? Unknown(name) : command->run(words);
+}
+
+}  // namespace
+}  // namespace mainarch::cli
+
+int main(int argc, char** argv) {
+  mainarch::cli::CatchInterrupts();
+  int code = mainarch::cli::kExitFailure;
+  try {
+    code =
+        mainarch::cli::Dispatch(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "mainarch: %s\n", e.what());  // out of memory, that is
+  }
+  // A full disk behind stdout shows here at the latest.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "mainarch: writing to stdout failed\n");
+    return mainarch::cli::kExitFailure;
+  }
+  return code;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "cli/model_options.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cli/progress.h"
+
+namespace mainarch::cli {
+
+void ModelOptions::DeclareModel(Options* options, absl::string_view help) {
+  options->Text("model", "DIR", &model, help);
+}
+
+void ModelOptions::DeclareDevice(Options* options) {
+  options->Section("Device");
+  options->Text("device", "NAME", &device, "cpu, or cpu:N for N ranks in one process");
+  options->Integer("tp", &tp, 0, 8, "ranks: --tp 2 is --device cpu:2; 0: as --device says");
+  options->Integer("threads", &threads, 0, 1024, "CPU threads; 0: all that may be used");
+  options->Choice("kv", {"bf16", "fp8", "f32"}, &kv, "type of the KV cache");
+  options->Flag("in-place", &in_place,
+                "multiply straight from the mapped file: no copy, slower steps");
+}
+
+Status ModelOptions::Resolve() {
+  if (tp == 0) return absl::OkStatus();
+  const std::string wanted = absl::StrCat("cpu:", tp);
+  if (device != "cpu" && device != wanted) {
+    return Error(Code::kInvalidArgument, "--tp ", tp, " contradicts --device ", device,
+                 "; give one of them");
+  }
+  device = wanted;
+  return absl::OkStatus();
+}
+
+backend::KvType ModelOptions::kv_type() const {
+  if (kv == "fp8") return backend::KvType::kFp8;
+  return kv == "f32" ? backend::KvType::kF32 : backend::KvType::kBF16;
+}
+
+StatusOr<std::shared_ptr<const model::Model>> LoadModel(const ModelOptions& options,
+                                                        const std::string& directory) {
+  backend::BackendOptions backend_options;
+  backend_options.device = options.device;
+  backend_options.threads = static_cast<uint32_t>(options.threads);
+  ASSIGN_OR_RETURN(auto backend, backend::CreateBackend(backend_options));
+  Progress progress("loading", Progress::Unit::kBytes);
+  backend::LoadOptions load;
+  load.in_place = options.in_place;
+  load.progress = progress.Callback();
+  return model::Model::Load(std::move(backend), directory, load);
+}
+
+std::string Describe(const model::ModelConfig& config) {
+  std::string text =
+      absl::StrCat(config.model_type, ", ", config.layers, " layers of ", config.hidden, ", ",
+                   config.heads, " query and ", config.kv_heads, " KV heads of ", config.head_dim);
+  if (config.experts > 0) {
+    absl::StrAppend(&text, ", ", config.experts, " experts of which ", config.experts_per_token,
+                    " work");
+  }
+  return absl::StrCat(text, ", vocabulary of ", config.vocab);
+}
+
+uint64_t KvBytesPerToken(const model::ModelConfig& config, backend::KvType type) {
+  const uint64_t heads =
+      2 * static_cast<uint64_t>(config.layers) * static_cast<uint64_t>(config.kv_heads);
+  const uint64_t dim = static_cast<uint64_t>(config.head_dim);
+  switch (type) {
+    case backend::KvType::kFp8:
+      return heads * (dim + 4);  // and an fp32 scale
+    case backend::KvType::kF32:
+      return heads * dim * 4;
+    case backend::KvType::kBF16:
+      break;
+  }
+  return heads * dim * 2;
+}
+
+}  // namespace mainarch::cli

@@ -1,0 +1,484 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs every subcommand of mainarch as a user would, and checks what it prints.
+
+usage: cli_test.py MAINARCH SOURCE_ROOT [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+MAINARCH = sys.argv[1]
+ROOT = pathlib.Path(sys.argv[2])
+TRAINED = str(ROOT / "tests/golden/trained")
+COMMANDS = ["generate", "model-decode", "bench", "tokenize", "inspect", "make-checkpoint", "version"]
+# The switch that Qwen3 has: nothing, or an empty block.
+TEMPLATE = ("{{- '<|im_start|>' }}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
+            "{%- if enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
+            "{%- endif %}")
+
+
+def run(*words, stdin="", code=0, env=None):
+    done = subprocess.run([MAINARCH, *map(str, words)], input=stdin.encode(), capture_output=True,
+                          timeout=300, env={**os.environ, **(env or {})})
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert done.returncode == code, f"{words}: exit code {done.returncode}\n{out}\n{err}"
+    return out, err
+
+
+def run_json(*words, **options):
+    out, _ = run(*words, "--json", **options)
+    return json.loads(out)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.mkdtemp(prefix="mainarch-cli-test-")
+        self.addCleanup(shutil.rmtree, self.scratch)
+
+
+class Usage(Case):
+    def test_help_of_everything(self):
+        out, _ = run("help")
+        for name in COMMANDS:
+            self.assertIn(f"  {name} ", out)
+            text, _ = run(name, "--help")
+            self.assertIn(f"usage: mainarch {name}", text)
+            self.assertIn("Examples:", text)
+            self.assertEqual(text, run("help", name)[0])
+            self.assertTrue(all(len(line) <= 120 for line in text.splitlines()), text)
+
+    def test_no_command(self):
+        _, err = run(code=2)
+        self.assertIn("usage: mainarch", err)
+
+    def test_unknown_command(self):
+        _, err = run("generat", code=2)
+        self.assertIn("did you mean generate?", err)
+
+    def test_unknown_option(self):
+        for name in COMMANDS:
+            _, err = run(name, "--jsn", code=2)
+            self.assertIn("unknown option --jsn; did you mean --json?", err)
+            self.assertIn(f"see mainarch {name} --help", err)
+        _, err = run("generate", "-x", code=2)
+        self.assertIn("two dashes", err)
+
+    def test_bad_values(self):
+        for words, message in [
+                (["generate", "--model", TRAINED, "--top-p", "2", "a"], "--top-p 2: is not a number from 0 to 1"),
+                (["generate", "--model", TRAINED, "--seed", "-1", "a"], "--seed -1: is not an integer"),
+                (["generate", "--model", TRAINED, "--seed"], "--seed needs a value"),
+                (["generate", "--model", TRAINED, "--json=1", "a"], "--json takes no value"),
+                (["generate", "--model", TRAINED, "--kv", "int4", "a"], "--kv int4: is not one of bf16, fp8, f32"),
+                (["generate", "--model", TRAINED, "two", "words"], "put quotes around text"),
+                (["generate", "--model", TRAINED, "--system", "s", "a"], "are for --chat"),
+                (["generate", "--model", TRAINED, "--tp", "2", "--device", "cpu:4", "a"], "contradicts"),
+                (["generate", "prompt"], "--model DIR is missing"),
+                (["tokenize", "a"], "--model DIR is missing"),
+                (["inspect"], "DIR is missing"),
+                (["inspect", TRAINED, "--tp", "3"], "--tp must be 1, 2, 4 or 8"),
+                (["bench"], "give --model, --preset or --like"),
+                (["bench", "--model", TRAINED, "--decode", "1,,2"], "separated by commas"),
+                (["make-checkpoint"], "DIR is missing"),
+                (["make-checkpoint", "x", "--preset", "qwen3-0.6"], "did you mean qwen3-0.6b?"),
+                (["model-decode", "--model", TRAINED, "--format", "mxfp4"], "without --model"),
+                (["version", "extra"], "takes options only")]:
+            out, err = run(*words, code=2)
+            self.assertIn(message, err)
+            self.assertEqual(out, "")
+
+    def test_failures(self):
+        missing = os.path.join(self.scratch, "none")
+        for words, message in [
+                (["generate", "--model", missing, "a"], missing),
+                (["inspect", missing], missing),
+                (["model-decode", "--model", missing], missing),
+                (["tokenize", "--model", missing, "a"], missing),
+                (["generate", "--model", TRAINED, "--device", "cpu:3", "a"], "cpu:3"),
+                (["generate", "--model", TRAINED, "--context", "3", "one two three four"], "the context 3"),
+                (["bench", "--model", TRAINED, "--decode", "9999"], "the model has 2048"),
+                (["tokenize", "--model", TRAINED, "--decode", "9999"], "token 9999 is outside"),
+                (["tokenize", "--model", TRAINED, "--decode", "x"], "is no token id"),
+                (["generate", "--model", TRAINED, "--chat", "a"], "no chat template")]:
+            out, err = run(*words, code=1)
+            self.assertIn(message, err)
+            self.assertEqual(out, "")
+
+    def test_full_disk(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([MAINARCH, "help"], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"writing to stdout failed", done.stderr)
+
+    def test_version(self):
+        out, _ = run("version")
+        self.assertRegex(out, r"^mainarch \d+\.\d+\.\d+\n")
+        self.assertEqual(out, run("--version")[0])
+        self.assertIn(run_json("version")["version"], out)
+
+
+class Generate(Case):
+    def words(self, *more):
+        return ["generate", "--model", TRAINED, "--max-tokens", 40, "--ignore-end", *more,
+                "In the beginning"]
+
+    def chat_model(self):
+        model = os.path.join(self.scratch, "chat")
+        shutil.copytree(TRAINED, model)
+        path = pathlib.Path(model) / "tokenizer_config.json"
+        config = json.loads(path.read_text())
+        config["chat_template"] = TEMPLATE
+        path.chmod(0o644)
+        path.write_text(json.dumps(config))
+        return model
+
+    def test_streams_what_json_holds(self):
+        out, err = run(*self.words())
+        whole = run_json(*self.words())
+        self.assertEqual(out, whole["text"] + "\n")
+        self.assertRegex(err, r"prompt \d+ tokens in .* \| 40 tokens, .* finish: max-tokens")
+        self.assertEqual(len(whole["tokens"]), 40)
+        decoded, _ = run("tokenize", "--model", TRAINED, "--decode", "--skip-special", *whole["tokens"])
+        self.assertEqual(decoded.rstrip("\n"), whole["text"].rstrip("\n"))
+
+    def test_pieces_come_one_by_one(self):
+        # A pipe of packets: what one write sends, one read gets.
+        out, into = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
+        process = subprocess.Popen([MAINARCH, *map(str, self.words())], stdout=into,
+                                   stderr=subprocess.DEVNULL)
+        os.close(into)
+        pieces = []
+        while piece := os.read(out, 1 << 16):
+            pieces.append(piece)
+        os.close(out)
+        self.assertEqual(process.wait(), 0)
+        self.assertGreater(len(pieces), 30)  # of 40 tokens
+        for piece in pieces:
+            piece.decode()  # a character is never cut
+        self.assertEqual(b"".join(pieces).decode(), run(*self.words())[0])
+
+    def test_same_seed_same_text(self):
+        texts = [run(*self.words("--seed", seed))[0] for seed in (1, 1, 2)]
+        self.assertEqual(texts[0], texts[1])
+        self.assertNotEqual(texts[0], texts[2])
+
+    def test_devices_and_threads_agree(self):
+        texts = {run(*self.words("--seed", 5, *more))[0]
+                 for more in ([], ["--device", "cpu:2"], ["--tp", 4], ["--threads", 1], ["--in-place"])}
+        self.assertEqual(len(texts), 1)
+
+    def test_environment_chooses_the_device_unless_it_is_given(self):
+        run(*self.words(), env={"MAINARCH_BACKEND": "sim"}, code=1)
+        run(*self.words("--device", "cpu"), env={"MAINARCH_BACKEND": "sim"})
+
+    def test_greedy_is_temperature_zero(self):
+        self.assertEqual(run(*self.words("--greedy"))[0], run(*self.words("--temperature", 0))[0])
+        self.assertEqual(run(*self.words("--greedy", "--seed", 1))[0],
+                         run(*self.words("--greedy", "--seed", 2))[0])
+
+    def test_stop_texts(self):
+        whole = run_json(*self.words("--greedy"))["text"]
+        for begin, length in ((5, 1), (12, 4), (20, 9)):  # within tokens and across them
+            stop = whole[begin:begin + length]
+            cut = run_json(*self.words("--greedy", "--stop", "no such text", "--stop", stop))
+            self.assertEqual(cut["text"], whole[:whole.index(stop)])
+            self.assertEqual(cut["finish"], "stop")
+
+    def test_prompt_from_stdin_and_file(self):
+        words = ["generate", "--model", TRAINED, "--max-tokens", 8]
+        path = os.path.join(self.scratch, "prompt")
+        pathlib.Path(path).write_text("In the beginning")
+        texts = {run(*words, "In the beginning")[0], run(*words, stdin="In the beginning")[0],
+                 run(*words, "--file", path)[0]}
+        self.assertEqual(len(texts), 1)
+        self.assertIn("not both", run(*words, "--file", path, "text", code=2)[1])
+
+    def test_echo_and_quiet(self):
+        out, err = run(*self.words("--echo", "--no-statistics"))
+        self.assertTrue(out.startswith("In the beginning"))
+        self.assertEqual(err, "")
+
+    def test_logprobs(self):
+        whole = run_json(*self.words("--greedy", "--logprobs", 3))
+        self.assertEqual(len(whole["logprobs"]), 40)
+        for token, entries in zip(whole["tokens"], whole["logprobs"]):
+            self.assertEqual(len(entries), 4)
+            self.assertEqual([entries[0]["token"]] * 2, [token, entries[1]["token"]])  # greedy
+            self.assertLessEqual(entries[1]["logprob"], 0)
+
+    def test_chat(self):
+        words = ["generate", "--model", self.chat_model(), "--chat", "--max-tokens", 8]
+        prompt = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        self.assertEqual(run_json(*words, "--system", "Be brief.", "Hi")["prompt"], prompt)
+        off = run_json(*words, "--system", "Be brief.", "--thinking", "off", "Hi")
+        self.assertEqual(off["prompt"], prompt + "<think>\n\n</think>\n\n")
+
+    def test_conversation(self):
+        words = ["generate", "--model", self.chat_model(), "--chat", "--max-tokens", 8, "--greedy"]
+        out, err = run(*words, stdin="Hi\nAnd now?\n")
+        self.assertEqual(err.count("finish:"), 2)
+        first = run(*words, "Hi")[0]
+        self.assertTrue(out.startswith(first))
+        # The second turn keeps the KV of the first.
+        fresh = [int(line.split("prompt ")[1].split()[0]) for line in err.splitlines()]
+        self.assertLess(fresh[1], 2 * fresh[0])
+
+    def test_interrupt_ends_with_statistics(self):
+        process = subprocess.Popen(
+            [MAINARCH, "generate", "--model", TRAINED, "--ignore-end", "--max-tokens", "0", "a"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        os.read(process.stdout.fileno(), 1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130)
+        self.assertIn(b"finish: interrupted", err)
+
+
+class ModelDecode(Case):
+    def check(self, *words, bound):
+        report = run_json("model-decode", *words)
+        self.assertTrue(report["ok"])
+        self.assertTrue(report["verified"])
+        errors = [step["relative_error"] for step in report["steps"]]
+        self.assertEqual(report["worst"]["relative_error"], max(errors))
+        self.assertEqual(errors.index(max(errors)), report["worst"]["step"])
+        self.assertLess(max(errors), bound)
+        self.assertGreater(max(errors), 0)  # something was compared
+        return report
+
+    def test_without_arguments(self):
+        scratch = {"TMPDIR": self.scratch}
+        out, _ = run("model-decode", env=scratch)
+        self.assertRegex(out, r"worst relative error \S+ at step \d+, token \d+; bound \S+: ok")
+        self.assertEqual(os.listdir(self.scratch), [])  # the checkpoint is gone
+
+    def test_formats_and_ranks(self):
+        few = ["--tokens", 6, "--prompt-tokens", 20]
+        for format in ("bf16", "fp8-block", "mxfp4"):
+            for device in ("cpu", "cpu:2"):
+                report = self.check("--format", format, "--device", device, *few, bound=4e-3)
+                self.assertEqual(len(report["steps"]), 6)
+                self.assertEqual(report["ranks"], 2 if device == "cpu:2" else 1)
+
+    def test_kv_types(self):
+        few = ["--tokens", 6, "--prompt-tokens", 20]
+        self.check("--kv", "f32", *few, bound=2e-5)
+        self.check("--kv", "fp8", *few, bound=6e-2)
+
+    def test_trained(self):
+        self.check("--model", TRAINED, "--tokens", 6, "--prompt-tokens", 12, bound=4e-3)
+
+    def test_arithmetic_of_formats(self):
+        for format in ("bf16", "fp8-block", "mxfp4", "mxfp4-attnfp8"):
+            self.check("--kv", "f32", "--format", format, "--tp", 2, "--tokens", 4, bound=2e-5)
+
+    def test_ranks_give_the_same_bits(self):
+        reports = [run_json("model-decode", "--tp", tp, "--tokens", 4) for tp in (1, 2, 4)]
+        errors = [[step["relative_error"] for step in report["steps"]] for report in reports]
+        self.assertEqual(errors[0], errors[1])
+        self.assertEqual(errors[0], errors[2])
+
+    def test_a_bound_that_is_passed_fails(self):
+        out, _ = run("model-decode", "--tokens", 2, "--bound", "1e-12", code=1)
+        self.assertIn("TOO FAR", out)
+
+    def test_no_verify(self):
+        report = run_json("model-decode", "--no-verify", "--tokens", 3)
+        self.assertFalse(report["verified"])
+        self.assertNotIn("worst", report)
+        self.assertNotIn("relative_error", report["steps"][0])
+
+    def test_interrupt_removes_the_checkpoint(self):
+        process = subprocess.Popen(
+            [MAINARCH, "model-decode", "--tokens", "100000", "--prompt-tokens", "8"],
+            env={**os.environ, "TMPDIR": self.scratch}, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while not os.listdir(self.scratch) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertNotEqual(os.listdir(self.scratch), [])
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertEqual(os.listdir(self.scratch), [])
+
+
+class Checkpoints(Case):
+    def make(self, name, *words):
+        path = os.path.join(self.scratch, name)
+        return path, run_json("make-checkpoint", path, *words)
+
+    def test_formats_and_shards(self):
+        for format in ("bf16", "f16", "f32", "fp8-block", "fp8-channel", "mxfp4", "mxfp4-attnfp8"):
+            path, made = self.make(format, "--format", format, "--layers", 2, "--shards", 2)
+            seen = run_json("inspect", path)
+            self.assertEqual(seen["file_bytes"], made["bytes"])
+            names = {entry["format"] for entry in seen["formats"]}
+            self.assertTrue(format.split("-attn")[0] in {n.replace("_", "-") for n in names}, names)
+            self.assertEqual(len([n for n in os.listdir(path) if n.endswith(".safetensors")]), 2)
+            expected = ["there is no tokenizer.json: tokens only, no text"]
+            self.assertEqual(seen["warnings"], expected)
+
+    def test_seed_and_bytes(self):
+        files = [pathlib.Path(self.make(str(i), "--seed", seed, "--layers", 1)[0]) / "model.safetensors"
+                 for i, seed in enumerate((3, 3, 4))]
+        self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
+        self.assertNotEqual(files[0].read_bytes(), files[2].read_bytes())
+
+    def test_like_and_fields(self):
+        path, _ = self.make("like", "--like", TRAINED, "--layers", 2, "--vocab", 512)
+        config = run_json("inspect", path)["config"]
+        trained = run_json("inspect", TRAINED)["config"]
+        self.assertEqual(config, {**trained, "layers": 2, "vocab": 512, "eos_ids": [],
+                                  "temperature": 0, "top_k": 0, "top_p": 0})
+        path, _ = self.make("dense", "--preset", "tiny-moe", "--experts", 0)
+        self.assertEqual(run_json("inspect", path)["config"]["model_type"], "qwen3")
+
+    def test_existing_is_kept(self):
+        path, _ = self.make("twice", "--layers", 1)
+        before = (pathlib.Path(path) / "model.safetensors").read_bytes()
+        _, err = run("make-checkpoint", path, code=1)
+        self.assertIn("exists", err)
+        self.assertEqual((pathlib.Path(path) / "model.safetensors").read_bytes(), before)
+
+    def test_bad_geometry(self):
+        _, err = run("make-checkpoint", os.path.join(self.scratch, "bad"), "--heads", 6,
+                     "--kv-heads", 4, code=1)
+        self.assertIn("heads", err)
+
+    def test_presets(self):
+        out, _ = run("make-checkpoint", "--list")
+        for name in ("qwen3-0.6b", "moe-64x", "qwen3-30b-a3b"):
+            self.assertIn(name, out)
+
+
+class Inspect(Case):
+    def test_trained(self):
+        seen = run_json("inspect", TRAINED, "--tensors", "--program")
+        header = (ROOT / "tests/golden/trained/model.safetensors").read_bytes()
+        length = int.from_bytes(header[:8], "little")
+        tensors = json.loads(header[8:8 + length])
+        tensors.pop("__metadata__", None)
+        self.assertEqual({t["name"]: t["shape"] for t in seen["tensors"]},
+                         {name: tensor["shape"] for name, tensor in tensors.items()})
+        parameters = 0
+        for tensor in tensors.values():
+            count = 1
+            for size in tensor["shape"]:
+                count *= size
+            parameters += count
+        self.assertEqual(seen["parameters"], parameters)
+        self.assertEqual(seen["weight_bytes"], 2 * parameters)
+        self.assertEqual(seen["kv_bytes_per_token"], 5 * 2 * 4 * 32 * 2)
+        self.assertEqual(seen["warnings"], [])
+        self.assertIn("experts_gate_up", seen["program"])
+
+    def test_a_token_of_a_moe_reads_its_experts_only(self):
+        seen = run_json("inspect", TRAINED)
+        h, layers, experts, width = 128, 5, 16, 128
+        attention = layers * (2 * 8 * 32 * h + 2 * 4 * 32 * h)
+        ffn = layers * (experts * h + 4 * 3 * width * h)
+        self.assertEqual(seen["decode"][0]["flops"], 2 * (attention + ffn + 2048 * h))
+
+    def test_text_and_ranks(self):
+        out, _ = run("inspect", TRAINED, "--tensors")
+        self.assertRegex(out, r"model\.embed_tokens\.weight +BF16 +\[2048, 128\] +524288")
+        self.assertIn("parameters", out)
+        self.assertIn("all_reduce_add", run("inspect", TRAINED, "--program", "--tp", 2)[0])
+
+    def test_quantisation_claims(self):
+        def claim(path, value):
+            config = json.loads((path / "config.json").read_text())
+            config.pop("quantization_config", None)
+            if value:
+                config["quantization_config"] = value
+            (path / "config.json").write_text(json.dumps(config))
+
+        plain = pathlib.Path(self.scratch) / "plain"
+        run("make-checkpoint", plain, "--layers", 1)
+        claim(plain, {"quant_method": "fp8"})
+        self.assertIn("no weight is quantised", run("inspect", plain)[0])
+        fp4 = pathlib.Path(self.scratch) / "fp4"
+        run("make-checkpoint", fp4, "--layers", 1, "--format", "mxfp4")
+        claim(fp4, None)
+        self.assertIn("has no quantization_config", run("inspect", fp4)[0])
+        claim(fp4, {"quant_method": "fp8"})
+        self.assertIn("but weights are mxfp4", run("inspect", fp4)[0])
+
+    def test_unsupported_lists_tensors_first(self):
+        path = pathlib.Path(self.scratch) / "other"
+        run("make-checkpoint", path, "--layers", 1)
+        config = (path / "config.json").read_text().replace("qwen3_moe", "llama")
+        (path / "config.json").write_text(config)
+        out, err = run("inspect", path, "--tensors", code=1)
+        self.assertIn("model.norm.weight", out)
+        self.assertIn("llama", err)
+
+
+class Tokenize(Case):
+    TEXT = "In the beginning\n<|im_end|> d\u00e9j\u00e0 \U0001f600"
+
+    def test_round_trip(self):
+        made = run_json("tokenize", "--model", TRAINED, self.TEXT)
+        self.assertEqual(made["tokens"], len(made["ids"]))
+        ids, _ = run("tokenize", "--model", TRAINED, "--ids", stdin=self.TEXT)
+        self.assertEqual([int(i) for i in ids.split()], made["ids"])
+        back = run_json("tokenize", "--model", TRAINED, "--decode", stdin=ids)
+        self.assertEqual(back["text"], self.TEXT)
+        path = os.path.join(self.scratch, "text")
+        pathlib.Path(path).write_text(self.TEXT)
+        self.assertEqual(run_json("tokenize", "--model", TRAINED, "--file", path), made)
+
+    def test_special_tokens(self):
+        special = run_json("tokenize", "--model", TRAINED, "<|im_end|>")
+        self.assertEqual(special["ids"], [2045])
+        plain = run_json("tokenize", "--model", TRAINED, "--no-special", "<|im_end|>")
+        self.assertNotIn(2045, plain["ids"])
+        out, _ = run("tokenize", "--model", TRAINED, "<|im_end|>")
+        self.assertRegex(out, r"2045 +\"<\|im_end\|>\" +special")
+        self.assertEqual(run("tokenize", "--model", TRAINED, "--decode", "--skip-special", "2045")[0], "\n")
+
+
+class Bench(Case):
+    def test_small(self):
+        report = run_json("bench", "--preset", "tiny-moe", "--prefill", 40, "--decode", "0,100",
+                          "--batch", "1,2", "--tokens", 4, "--chunk", 32, "--repetitions", 2,
+                          "--probe-mb", 64, "--ops")
+        self.assertEqual([(c["case"], c["context"], c["batch"]) for c in report["cases"]],
+                         [("prefill", 0, 1), ("decode", 0, 1), ("decode", 0, 2),
+                          ("decode", 100, 1), ("decode", 100, 2)])
+        for case in report["cases"]:
+            self.assertGreater(case["tokens_per_second"], 0)
+            self.assertGreater(case["read_share"], 0)
+            self.assertEqual(len(case["repetitions"]), 2)
+            tokens = case["tokens"] * case["batch"]
+            self.assertAlmostEqual(case["tokens_per_second"] * case["seconds"] / tokens, 1, 5)
+        for name in ("read_1", "read_n", "read_1_small_pages", "read_n_small_pages"):
+            self.assertGreater(report["probe"][name], 1e8)
+        self.assertGreater(report["fp32_flops"], 1e8)
+        names = [op["name"] for op in report["ops"]["operators"]]
+        self.assertIn("attention", names)
+        self.assertTrue(any(name.startswith("logits ") for name in names), names)
+        # All operators together cost what a step costs.
+        ops = sum(op["bytes"] for op in report["ops"]["operators"])
+        self.assertGreater(ops, 2 * report["cases"][4]["bytes_per_token"] * 0.9)
+        self.assertLess(ops, 2 * report["cases"][4]["bytes_per_token"] * 1.1)
+
+    def test_text(self):
+        out, _ = run("bench", "--model", TRAINED, "--only", "decode", "--tokens", 2,
+                     "--repetitions", 1, "--probe-mb", 64, "--threads", 1)
+        self.assertRegex(out, r"decode @0 +1 ")
+        self.assertIn("decode @8192 left out: the model has 2048 positions", out)
+        self.assertIn("read, huge pages", out)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
