@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: MIT
 # What README.md tells a user to do with the library: its C program, exactly as it stands there, is
 # compiled against an installed copy by pkg-config alone, and run.
-# usage: consumer_test.sh <source root> <build root> <cc>
+# usage: consumer_test.sh <source root> <build root> <cc>...
 set -eu
-source=$1 build=$2 cc=$3
+source=$1 build=$2
+shift 2
+cc=$*  # with its launcher, if it has one
 command -v pkg-config >/dev/null || { echo "skipped: no pkg-config"; exit 77; }
 scratch=$(mktemp -d) && trap 'rm -rf "$scratch"' EXIT
 fail() { echo "FAIL: $*"; exit 1; }
