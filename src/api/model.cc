@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "api/call.h"
 #include "api/handles.h"
 #include "api/options.h"
 #include "base/clock.h"
+#include "base/hash_map.h"
 
 namespace mainarch::api {
 namespace {
@@ -39,7 +39,7 @@ struct WeightSummary {
 
 WeightSummary Summarise(const backend::Program& program) {
   WeightSummary summary;
-  absl::flat_hash_set<const void*> seen;
+  HashSet<const void*> seen;
   for (const backend::Weight& weight : program.weights) {
     for (const quant::Matrix& matrix : weight.sources) {
       if (!seen.insert(matrix.data.data()).second) continue;

@@ -2,7 +2,6 @@
 #include "base/team.h"
 
 #include <linux/futex.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <system_error>
 
 #include "base/clock.h"
+#include "base/signal_block.h"
 
 namespace mainarch {
 namespace {
@@ -46,21 +46,15 @@ Team::Team(int workers)
 
 StatusOr<std::unique_ptr<Team>> Team::Create(int workers) {
   std::unique_ptr<Team> team(new Team(workers));
-  // Threads of ours must never take the host's signals.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
+  const SignalBlock blocked;
   try {
     for (int worker = 1; worker < workers; ++worker) {
       team->threads_.emplace_back([raw = team.get(), worker] { raw->Loop(worker); });
     }
   } catch (const std::system_error& error) {
-    status = ErrnoError(Code::kOutOfHostMemory, error.code().value(), "start thread ",
-                        team->threads_.size() + 2, " of ", workers);
+    return ErrnoError(Code::kOutOfHostMemory, error.code().value(), "start thread ",
+                      team->threads_.size() + 2, " of ", workers);
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!status.ok()) return status;
   return team;
 }
 

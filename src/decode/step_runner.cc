@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/signal_block.h"
 
 namespace mainarch::decode {
 
@@ -20,7 +20,7 @@ StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(std::function<Status()>
   std::unique_ptr<StepRunner> runner(new StepRunner());
   runner->work_ = std::move(work);
   runner->event_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!runner->event_.valid()) return ErrnoError(Code::kIo, errno, "eventfd");
+  if (!runner->event_.valid()) return ErrnoError(Code::kOutOfHostMemory, errno, "eventfd");
   return runner;
 }
 
@@ -35,20 +35,14 @@ StepRunner::~StepRunner() {
 }
 
 Status StepRunner::StartThread() {
-  // The host's signal handlers do not run on our thread.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
+  const SignalBlock blocked;
   try {
     thread_ = std::thread([this] { Loop(); });
-    pthread_setname_np(thread_.native_handle(), "mainarch-step");
   } catch (const std::system_error& e) {
-    status = ErrnoError(Code::kOutOfHostMemory, e.code().value(), "starting the step thread");
+    return ErrnoError(Code::kOutOfHostMemory, e.code().value(), "starting the step thread");
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  pthread_setname_np(thread_.native_handle(), "mainarch-step");
+  return absl::OkStatus();
 }
 
 Status StepRunner::Launch() {

@@ -35,28 +35,34 @@ template <class W>
 MAINARCH_INLINE Peak FindPeakBody(const float* v, size_t n, float* block_max) {
   using F = typename W::F;
   using U = typename W::U;
-  constexpr size_t kVectors = 4;  // independent chains
   float best = -INFINITY;
   size_t best_block = 0;
   U wrong = {};
   bool sane = true;
-  for (size_t begin = 0; begin < n; begin += kScanBlock) {
+  // Fewer reductions across lanes when nobody wants the blocks' own maxima.
+  const size_t step = block_max != nullptr ? kScanBlock : 4 * kScanBlock;
+  for (size_t begin = 0; begin < n; begin += step) {
     float top = -INFINITY;
-    if (begin + kScanBlock <= n) {
-      F max[kVectors];
-      for (size_t j = 0; j < kVectors; ++j) max[j] = F{} - INFINITY;
-      for (size_t i = begin; i < begin + kScanBlock; i += kVectors * W::kWidth) {
-        for (size_t j = 0; j < kVectors; ++j) {
-          F x;
-          Load(v + i + j * W::kWidth, &x);
-          max[j] = x > max[j] ? x : max[j];
-          wrong |= ~(U)(x <= FLT_MAX);
-        }
+    if (begin + step <= n) {
+      // Four named chains: an array of them would live on the stack at -O2.
+      F m0 = F{} - INFINITY, m1 = m0, m2 = m0, m3 = m0;
+      for (size_t i = begin; i < begin + step; i += 4 * W::kWidth) {
+        F x0, x1, x2, x3;
+        Load(v + i, &x0);
+        Load(v + i + W::kWidth, &x1);
+        Load(v + i + 2 * W::kWidth, &x2);
+        Load(v + i + 3 * W::kWidth, &x3);
+        m0 = x0 > m0 ? x0 : m0;
+        m1 = x1 > m1 ? x1 : m1;
+        m2 = x2 > m2 ? x2 : m2;
+        m3 = x3 > m3 ? x3 : m3;
+        wrong |=
+            ~((U)(x0 <= FLT_MAX) & (U)(x1 <= FLT_MAX) & (U)(x2 <= FLT_MAX) & (U)(x3 <= FLT_MAX));
       }
-      max[0] = max[1] > max[0] ? max[1] : max[0];
-      max[2] = max[3] > max[2] ? max[3] : max[2];
-      max[0] = max[2] > max[0] ? max[2] : max[0];
-      for (size_t j = 0; j < W::kWidth; ++j) top = max[0][j] > top ? max[0][j] : top;
+      m0 = m1 > m0 ? m1 : m0;
+      m2 = m3 > m2 ? m3 : m2;
+      m0 = m2 > m0 ? m2 : m0;
+      for (size_t j = 0; j < W::kWidth; ++j) top = m0[j] > top ? m0[j] : top;
     } else {
       for (size_t i = begin; i < n; ++i) {
         top = v[i] > top ? v[i] : top;
@@ -150,25 +156,33 @@ bool HasAvx2() { return __builtin_cpu_supports("avx2"); }
 
 }  // namespace
 
+Peak PortableFindPeak(const float* v, size_t n, float* block_max) {
+  return FindPeakBody<Wide4>(v, n, block_max);
+}
+void PortableExpInto(const float* x, size_t n, float* out) { ExpIntoBody<Wide4>(x, n, out); }
+double PortableSumExp(const float* v, size_t n, float shift) {
+  return SumExpBody<Wide4>(v, n, shift);
+}
+
 Peak FindPeak(const float* v, size_t n, float* block_max) {
 #if defined(__x86_64__)
   if (HasAvx2()) return FindPeakAvx2(v, n, block_max);
 #endif
-  return FindPeakBody<Wide4>(v, n, block_max);
+  return PortableFindPeak(v, n, block_max);
 }
 
 void ExpInto(const float* x, size_t n, float* out) {
 #if defined(__x86_64__)
   if (HasAvx2()) return ExpIntoAvx2(x, n, out);
 #endif
-  ExpIntoBody<Wide4>(x, n, out);
+  PortableExpInto(x, n, out);
 }
 
 double SumExp(const float* v, size_t n, float shift) {
 #if defined(__x86_64__)
   if (HasAvx2()) return SumExpAvx2(v, n, shift);
 #endif
-  return SumExpBody<Wide4>(v, n, shift);
+  return PortableSumExp(v, n, shift);
 }
 
 double NaturalLog(double x) {

@@ -31,6 +31,11 @@ double SumExp(const float* v, size_t n, float shift);
 // Natural logarithm of a positive normal number.
 double NaturalLog(double x);
 
+// The first three as compiled for every CPU; tests hold the dispatched ones against them.
+Peak PortableFindPeak(const float* v, size_t n, float* block_max);
+void PortableExpInto(const float* x, size_t n, float* out);
+double PortableSumExp(const float* v, size_t n, float shift);
+
 }  // namespace mainarch::decode
 
 #endif  // MAINARCH_DECODE_VOCAB_MATH_H_

@@ -3,7 +3,9 @@
 // A Hugging Face checkpoint directory as it is: config.json, optional generation_config.json,
 // tokenizer.json and tokenizer_config.json, and either model.safetensors or
 // model.safetensors.index.json with its shards. Shards are mapped read-only; every tensor's place
-// is checked before a view of it is given out. Immutable after Open; any thread may read.
+// is checked before a view of it is given out. As transformers does, a model.safetensors beside an
+// index wins, and tensors that a shard holds beyond the index are there too; one tensor in two shards
+// is refused. Immutable after Open; any thread may read.
 #ifndef MAINARCH_FILE_CHECKPOINT_H_
 #define MAINARCH_FILE_CHECKPOINT_H_
 
@@ -12,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/dtype.h"
 #include "base/fd.h"
+#include "base/hash_map.h"
 #include "base/status.h"
 #include "file/safetensors.h"
 
@@ -50,7 +52,7 @@ class Checkpoint {
   std::string tokenizer_config_json_;
   std::vector<SafetensorsFile> files_;
   std::vector<TensorView> tensors_;
-  absl::flat_hash_map<absl::string_view, size_t> by_name_;  // index into tensors_
+  HashMap<absl::string_view, size_t> by_name_;  // index into tensors_
   uint64_t file_bytes_ = 0;
 };
 

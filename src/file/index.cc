@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
+#include "base/hash_map.h"
 #include "file/json.h"
 
 namespace mainarch::file {
@@ -45,7 +45,7 @@ StatusOr<CheckpointIndex> ParseCheckpointIndex(absl::string_view json, absl::str
     return Error(Code::kBadModel, file, ": weight_map is ", KindOf(map_element), ", not an object");
   }
   CheckpointIndex index;
-  absl::flat_hash_map<absl::string_view, size_t> shard_numbers;
+  HashMap<absl::string_view, size_t> shard_numbers;
   std::vector<absl::string_view> entry_shards;
   for (const auto& member : map) {
     const absl::string_view tensor = View(member.key);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "file/json.h"
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
+#include "base/hash_map.h"
 
 namespace mainarch::file {
 namespace {
@@ -37,7 +37,7 @@ struct DuplicateKeys {
       }
       return absl::OkStatus();
     }
-    absl::flat_hash_set<absl::string_view> seen;
+    HashSet<absl::string_view> seen;
     seen.reserve(size);
     for (const auto& member : members) {
       if (!seen.insert(View(member.key)).second) return Refuse(View(member.key));

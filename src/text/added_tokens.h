@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "base/hash_map.h"
 #include "text/char_class.h"
 #include "text/vocabulary.h"
 
@@ -64,7 +64,7 @@ class AddedTokenMatcher {
 
   std::vector<Info> tokens_;
   std::vector<uint32_t> token_of_node_ = {kNoToken};  // index into tokens_, by node
-  absl::flat_hash_map<uint64_t, uint32_t> edges_;     // node << 8 | byte -> node
+  HashMap<uint64_t, uint32_t> edges_;                 // node << 8 | byte -> node
   std::array<uint32_t, 256> root_edges_{};            // 0: none
 };
 

@@ -117,8 +117,8 @@ class Tokenizer {
   AddedTokenMatcher added_raw_;
   AddedTokenMatcher added_normalized_;
   std::vector<uint8_t> flags_;                              // by id
-  absl::flat_hash_map<uint32_t, std::string> added_bytes_;  // of ids the vocabulary does not have
-  absl::flat_hash_map<std::string, uint32_t> added_ids_;    // by content
+  HashMap<uint32_t, std::string> added_bytes_;  // of ids the vocabulary does not have
+  HashMap<std::string, uint32_t> added_ids_;    // by content
   std::unique_ptr<std::atomic<uint8_t>[]> whole_;           // Whole, by id of the vocabulary
   std::optional<uint32_t> bos_, eos_, pad_;
   std::string chat_template_;

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
+#include "base/hash_map.h"
 #include "text/json_fields.h"
 #include "text/model_json.h"
 
@@ -142,7 +142,7 @@ Status ReadAddedTokens(const JsonObject& root, TokenizerParts* parts) {
   if (list.get(tokens)) {
     return Error(Code::kBadModel, "added_tokens is ", KindOf(list), ", not an array");
   }
-  absl::flat_hash_set<std::string> contents;
+  HashSet<std::string> contents;
   for (const JsonElement element : tokens) {
     const std::string path = absl::StrCat("added_tokens[", parts->added.size(), "]");
     if (parts->added.size() == kMaxAddedTokens) {

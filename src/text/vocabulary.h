@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/hash_map.h"
 #include "base/status.h"
 #include "text/byte_level.h"
 #include "text/huge_allocator.h"
@@ -80,7 +80,7 @@ class Vocabulary {
   HugeVector<Slot> slots_;    // open addressing, a power of two
   int shift_ = 63;            // 64 - log2(slots)
   // Tokens whose spelling holds a character that stands for no byte: no text can produce them.
-  absl::flat_hash_map<std::string, uint32_t> odd_;
+  HashMap<std::string, uint32_t> odd_;
 };
 
 inline Vocabulary::Key Vocabulary::KeyOf(absl::string_view bytes) {

@@ -77,8 +77,8 @@ std::string ScratchDirectory();
 
 #define CHECK_OP_(a, b, op)                                                                    \
   do {                                                                                         \
-    const auto& check_a_ = (a);                                                                \
-    const auto& check_b_ = (b);                                                                \
+    const auto check_a_ = (a); /* copies: a reference may be into a temporary */               \
+    const auto check_b_ = (b);                                                                 \
     if (!(check_a_ op check_b_)) {                                                             \
       test_context.Fail(__FILE__, __LINE__,                                                    \
                         std::string(#a " " #op " " #b ": ") + ::mainarch::test::Show(check_a_) + \

@@ -294,8 +294,9 @@ Status CpuContext::RunPrefix(const Step& step, size_t end) {
   op_end_ = end;
   team_.Execute(this);
   step_ = nullptr;
+  // A stop that came too late for this run must not end the next one.
+  stop_.store(false, std::memory_order_relaxed);
   if (stopped_) {
-    stop_.store(false, std::memory_order_relaxed);
     return Error(Code::kCancelled, "step cancelled");
   }
   return absl::OkStatus();

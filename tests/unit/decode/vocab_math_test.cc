@@ -76,3 +76,32 @@ TEST(log_is_within_a_few_ulps) {
   }
   CHECK_EQ(NaturalLog(1), 0.0);
 }
+
+TEST(every_cpu_gives_the_same_bits) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 9);
+  for (const size_t n : {1u, 5u, 16u, 250u, 256u, 1023u, 1024u, 3000u, 151'936u}) {
+    std::vector<float> v(n);
+    for (float& x : v) x = normal(random);
+    for (const float bad : {0.0f, NAN, INFINITY}) {
+      if (bad != 0) v[random() % n] = bad;
+      std::vector<float> a((n + kScanBlock - 1) / kScanBlock), b(a.size());
+      for (const bool blocks : {false, true}) {
+        const Peak x = FindPeak(v.data(), n, blocks ? a.data() : nullptr);
+        const Peak y = PortableFindPeak(v.data(), n, blocks ? b.data() : nullptr);
+        CHECK_EQ(x.sane, y.sane);
+        CHECK_EQ(x.sane, bad == 0);
+        if (!x.sane) continue;
+        CHECK_EQ(x.index, y.index);
+        CHECK_EQ(x.value, y.value);
+        CHECK(a == b);
+      }
+    }
+    for (float& x : v) x = -std::fabs(normal(random)) * 3;
+    std::vector<float> a(n), b(n);
+    ExpInto(v.data(), n, a.data());
+    PortableExpInto(v.data(), n, b.data());
+    CHECK(a == b);
+    CHECK_EQ(SumExp(v.data(), n, 0), PortableSumExp(v.data(), n, 0));
+  }
+}

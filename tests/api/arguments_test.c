@@ -1,0 +1,651 @@
+/* SPDX-License-Identifier: MIT */
+/* Every function with every kind of bad argument: a status, a message that names it, no change. */
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api_test.h"
+
+#define INVALID MAINARCH_ERROR_INVALID_ARGUMENT
+#define UNSUPPORTED MAINARCH_ERROR_UNSUPPORTED
+#define NOT_FOUND MAINARCH_ERROR_NOT_FOUND
+#define TOO_SMALL MAINARCH_ERROR_BUFFER_TOO_SMALL
+
+/* Options with their size set and all else zero. */
+#define ZERO(type, name)          \
+  type name;                      \
+  memset(&name, 0, sizeof(name)); \
+  name.struct_size = sizeof(name)
+
+static t_stack s;
+
+static void version_and_names(void) {
+  mainarch_status status;
+  CHECK_EQ(mainarch_version(),
+           MAINARCH_VERSION_MAJOR << 16 | MAINARCH_VERSION_MINOR << 8 | MAINARCH_VERSION_PATCH);
+  CHECK(strcmp(mainarch_version_string(), TEST_PROJECT_VERSION) == 0);
+  for (status = -100; status < 100; ++status) {
+    CHECK(mainarch_status_string(status) != NULL && mainarch_status_string(status)[0] != '\0');
+  }
+  CHECK(strcmp(mainarch_status_string(INT_MIN), "unknown status") == 0);
+  CHECK(strcmp(mainarch_status_string(-20), "out of host memory") == 0);
+  CHECK_EQ(sizeof(mainarch_error), 512);
+}
+
+static void destroy_null(void) {
+  mainarch_group_destroy(NULL);
+  mainarch_model_destroy(NULL);
+  mainarch_tokenizer_destroy(NULL);
+  mainarch_decoder_destroy(NULL);
+  mainarch_engine_destroy(NULL);
+  mainarch_engine_cancel(NULL);
+  CHECK_EQ(mainarch_engine_event_fd(NULL), -1);
+  CHECK_EQ(mainarch_group_device_count(NULL), 0);
+}
+
+static void error_may_be_null(void) {
+  mainarch_group* group = (mainarch_group*)&group;
+  CHECK_EQ(mainarch_group_open("no such device", NULL, &group, NULL), INVALID);
+  CHECK(group == NULL);
+  CHECK_EQ(mainarch_engine_step(NULL, NULL), INVALID);
+}
+
+static void group_open(void) {
+  static const char* const wrong[] = {"tpu",
+                                      "cpu:",
+                                      "cpu:0",
+                                      "cpu:3",
+                                      "cpu:-1",
+                                      "cpu:16",
+                                      "cpu:1x",
+                                      "CPU",
+                                      ":",
+                                      "cpu ",
+                                      "cpu:99999999999999999999",
+                                      "\n"};
+  mainarch_group* group;
+  size_t i;
+  ZERO(mainarch_group_options, options);
+  REFUSED(mainarch_group_open("cpu", NULL, NULL, &t_error), INVALID, "out");
+  for (i = 0; i < COUNT_OF(wrong); ++i) {
+    group = (mainarch_group*)&group;
+    REFUSED(mainarch_group_open(wrong[i], NULL, &group, &t_error), INVALID, "device");
+    CHECK(group == NULL);
+  }
+  options.threads = 1025;
+  REFUSED(mainarch_group_open("cpu", &options, &group, &t_error), INVALID, "1025");
+  options.threads = 0;
+  options.flags = UINT64_C(1) << 63;
+  REFUSED(mainarch_group_open("cpu", &options, &group, &t_error), UNSUPPORTED, "flags");
+  options.flags = 0;
+  options.log_level = 5;
+  REFUSED(mainarch_group_open("cpu", &options, &group, &t_error), INVALID, "log_level");
+  options.log_level = -1;
+  REFUSED(mainarch_group_open("cpu", &options, &group, &t_error), INVALID, "log_level");
+}
+
+static void no_gpu_here(void) {
+  mainarch_group* group = NULL;
+  const mainarch_status status = mainarch_group_open("gpu", NULL, &group, &t_error);
+  mainarch_group_destroy(group);
+  if (status == MAINARCH_OK) {
+    t_skip("this machine has one");
+    return;
+  }
+  CHECK(status == MAINARCH_ERROR_NO_DEVICE || status == MAINARCH_ERROR_PERMISSION);
+}
+
+static void environment(void) {
+  mainarch_group* group;
+  ZERO(mainarch_group_options, options);
+  setenv("MAINARCH_LOG", "loud", 1);
+  REFUSED(mainarch_group_open("cpu", NULL, &group, &t_error), INVALID, "MAINARCH_LOG");
+  options.flags = MAINARCH_GROUP_IGNORE_ENVIRONMENT;
+  OK(mainarch_group_open("cpu", &options, &group, &t_error));
+  mainarch_group_destroy(group);
+  unsetenv("MAINARCH_LOG");
+
+  setenv("MAINARCH_DEVICES", "2", 1);
+  REFUSED(mainarch_group_open(NULL, NULL, &group, &t_error), INVALID, "MAINARCH_BACKEND");
+  setenv("MAINARCH_BACKEND", "cpu", 1);
+  OK(mainarch_group_open(NULL, NULL, &group, &t_error));
+  CHECK_EQ(mainarch_group_device_count(group), 2);
+  mainarch_group_destroy(group);
+  OK(mainarch_group_open("", NULL, &group, &t_error));
+  CHECK_EQ(mainarch_group_device_count(group), 2);
+  mainarch_group_destroy(group);
+  OK(mainarch_group_open("cpu:4", NULL, &group, &t_error)); /* the caller's word goes first */
+  CHECK_EQ(mainarch_group_device_count(group), 4);
+  mainarch_group_destroy(group);
+  OK(mainarch_group_open("cpu", &options, &group, &t_error));
+  CHECK_EQ(mainarch_group_device_count(group), 1);
+  mainarch_group_destroy(group);
+  unsetenv("MAINARCH_DEVICES");
+  unsetenv("MAINARCH_BACKEND");
+}
+
+static void device_info(void) {
+  ZERO(mainarch_device_info, info);
+  REFUSED(mainarch_group_device_info_get(NULL, 0, &info, &t_error), INVALID, "group");
+  REFUSED(mainarch_group_device_info_get(s.group, 0, NULL, &t_error), INVALID, "out");
+  REFUSED(mainarch_group_device_info_get(s.group, 1, &info, &t_error), INVALID, "index 1");
+  REFUSED(mainarch_group_device_info_get(s.group, SIZE_MAX, &info, &t_error), INVALID, "index");
+  OK(mainarch_group_device_info_get(s.group, 0, &info, &t_error));
+  CHECK(info.memory_bytes > 0 && info.free_bytes > 0 && info.free_bytes <= info.memory_bytes);
+  CHECK_EQ(info.compute_units, 2);
+  CHECK(info.name[0] != '\0' && info.isa[0] != '\0');
+}
+
+static int cancel_progress(void* user, uint64_t done, uint64_t total) {
+  ++*(int*)user;
+  return done <= total;
+}
+
+static int count_progress(void* user, uint64_t done, uint64_t total) {
+  uint64_t* last = user;
+  if (done < last[0] || done > total) ++last[2];
+  last[0] = done;
+  last[1] = total;
+  return 0;
+}
+
+static void model_open(void) {
+  mainarch_model* model = (mainarch_model*)&model;
+  int calls = 0;
+  uint64_t last[3] = {0, 0, 0};
+  ZERO(mainarch_model_options, options);
+  REFUSED(mainarch_model_open(NULL, t_checkpoint(), NULL, &model, &t_error), INVALID, "group");
+  CHECK(model == NULL);
+  REFUSED(mainarch_model_open(s.group, NULL, NULL, &model, &t_error), INVALID, "path");
+  REFUSED(mainarch_model_open(s.group, t_checkpoint(), NULL, NULL, &t_error), INVALID, "out");
+  REFUSED(mainarch_model_open(s.group, "/nonexistent/x", NULL, &model, &t_error), NOT_FOUND,
+          "/nonexistent/x");
+  CHECK_EQ(t_error.os_errno, 2);
+  REFUSED(mainarch_model_open(s.group, "", NULL, &model, &t_error), NOT_FOUND, "\"\"");
+  REFUSED(mainarch_model_open(s.group, "/dev/null", NULL, &model, &t_error), INVALID, "/dev/null");
+  REFUSED(mainarch_model_open(s.group, "/proc/self", NULL, &model, &t_error), NOT_FOUND,
+          "config.json");
+  options.flags = 2;
+  REFUSED(mainarch_model_open(s.group, t_checkpoint(), &options, &model, &t_error), UNSUPPORTED,
+          "flags");
+  options.flags = 0;
+  options.progress = cancel_progress;
+  options.progress_user = &calls;
+  REFUSED(mainarch_model_open(s.group, t_checkpoint(), &options, &model, &t_error),
+          MAINARCH_ERROR_CANCELLED, "cancel");
+  CHECK_EQ(calls, 1);
+  CHECK(model == NULL);
+  options.progress = count_progress;
+  options.progress_user = last;
+  OK(mainarch_model_open(s.group, t_checkpoint(), &options, &model, &t_error));
+  mainarch_model_destroy(model);
+  CHECK(last[0] > 0 && last[0] == last[1] && last[2] == 0);
+}
+
+static void model_info(void) {
+  uint32_t tokens[2] = {7, 7};
+  size_t count = 9;
+  ZERO(mainarch_model_info, info);
+  ZERO(mainarch_sequence_options, options);
+  REFUSED(mainarch_model_info_get(NULL, &info, &t_error), INVALID, "model");
+  REFUSED(mainarch_model_info_get(s.model, NULL, &t_error), INVALID, "out");
+  OK(mainarch_model_info_get(s.model, &info, &t_error));
+  CHECK_EQ(info.vocab_size, T_VOCAB);
+  CHECK_EQ(info.max_tokens, T_MAX_TOKENS);
+  CHECK_EQ(info.layers, 5);
+  CHECK_EQ(info.hidden_size, 128);
+  CHECK_EQ(info.experts, 16);
+  CHECK_EQ(info.experts_per_token, 4);
+  CHECK(info.parameter_count > 4600000 && info.parameter_count < 4800000);
+  CHECK(info.weight_bytes > 2 * 4600000 && info.file_bytes > 2 * info.parameter_count);
+  CHECK(strcmp(info.architecture, "qwen3_moe") == 0);
+  CHECK(strcmp(info.formats, "bf16") == 0);
+
+  REFUSED(mainarch_model_end_tokens(NULL, tokens, 2, &count, &t_error), INVALID, "model");
+  CHECK_EQ(count, 0);
+  REFUSED(mainarch_model_end_tokens(s.model, NULL, 2, &count, &t_error), INVALID, "tokens");
+  REFUSED(mainarch_model_end_tokens(s.model, tokens, 2, NULL, &t_error), INVALID, "count");
+  REFUSED(mainarch_model_end_tokens(s.model, tokens, 1, &count, &t_error), TOO_SMALL, "tokens");
+  CHECK(count == 2 && tokens[0] == 7);
+  OK(mainarch_model_end_tokens(s.model, tokens, 2, &count, &t_error));
+  CHECK(count == 2 && tokens[0] == 2043 && tokens[1] == T_END);
+
+  REFUSED(mainarch_model_sequence_options(NULL, &options, &t_error), INVALID, "model");
+  REFUSED(mainarch_model_sequence_options(s.model, NULL, &t_error), INVALID, "out");
+  OK(mainarch_model_sequence_options(s.model, &options, &t_error));
+  CHECK_EQ(options.top_k, 20);
+  CHECK(fabsf(options.temperature - 0.6f) < 1e-6f && fabsf(options.top_p - 0.95f) < 1e-6f);
+  CHECK(options.struct_size == sizeof(options) && options.stop_tokens == NULL);
+}
+
+static void tokenizer_open(void) {
+  mainarch_tokenizer* tokenizer = (mainarch_tokenizer*)&tokenizer;
+  ZERO(mainarch_tokenizer_info, info);
+  REFUSED(mainarch_tokenizer_open(NULL, &tokenizer, &t_error), INVALID, "path");
+  CHECK(tokenizer == NULL);
+  REFUSED(mainarch_tokenizer_open(t_checkpoint(), NULL, &t_error), INVALID, "out");
+  REFUSED(mainarch_tokenizer_open("/nonexistent/x", &tokenizer, &t_error), NOT_FOUND,
+          "/nonexistent/x/tokenizer.json");
+  REFUSED(mainarch_tokenizer_from_model(NULL, &tokenizer, &t_error), INVALID, "model");
+  REFUSED(mainarch_tokenizer_from_model(s.model, NULL, &t_error), INVALID, "out");
+  REFUSED(mainarch_tokenizer_info_get(NULL, &info, &t_error), INVALID, "tokenizer");
+  REFUSED(mainarch_tokenizer_info_get(s.tokenizer, NULL, &t_error), INVALID, "out");
+  OK(mainarch_tokenizer_open(t_checkpoint(), &tokenizer, &t_error));
+  OK(mainarch_tokenizer_info_get(tokenizer, &info, &t_error));
+  mainarch_tokenizer_destroy(tokenizer);
+  CHECK_EQ(info.vocab_size, T_VOCAB);
+  CHECK_EQ(info.eos_token, T_END);
+  CHECK_EQ(info.has_chat, 0);
+  OK(mainarch_tokenizer_open(t_chat_directory(), &tokenizer, &t_error));
+  OK(mainarch_tokenizer_info_get(tokenizer, &info, &t_error));
+  mainarch_tokenizer_destroy(tokenizer);
+  CHECK_EQ(info.has_chat, 1);
+}
+
+static void tokenizer_encode(void) {
+  uint32_t tokens[8];
+  size_t count = 9;
+  REFUSED(mainarch_tokenizer_encode(NULL, "a", 1, 0, tokens, 8, &count, &t_error), INVALID,
+          "tokenizer");
+  CHECK_EQ(count, 0);
+  REFUSED(mainarch_tokenizer_encode(s.tokenizer, NULL, 1, 0, tokens, 8, &count, &t_error), INVALID,
+          "text");
+  REFUSED(mainarch_tokenizer_encode(s.tokenizer, "a", 1, 4, tokens, 8, &count, &t_error),
+          UNSUPPORTED, "flags");
+  REFUSED(mainarch_tokenizer_encode(s.tokenizer, "a", 1, 0, NULL, 8, &count, &t_error), INVALID,
+          "tokens");
+  REFUSED(mainarch_tokenizer_encode(s.tokenizer, "a", 1, 0, tokens, 8, NULL, &t_error), INVALID,
+          "count");
+  REFUSED(mainarch_tokenizer_encode(s.tokenizer, "a", SIZE_MAX, 0, tokens, 8, &count, &t_error),
+          INVALID, "length");
+  REFUSED(mainarch_tokenizer_encode(s.tokenizer, "God created", 11, 0, NULL, 0, &count, &t_error),
+          TOO_SMALL, "tokens");
+  CHECK(count >= 2);
+  OK(mainarch_tokenizer_encode(s.tokenizer, NULL, 0, 0, NULL, 0, &count, &t_error));
+  CHECK_EQ(count, 0);
+  OK(mainarch_tokenizer_encode(s.tokenizer, "<|im_end|>", 10, 0, tokens, 8, &count, &t_error));
+  CHECK(count == 1 && tokens[0] == T_END);
+  REFUSED(mainarch_tokenizer_encode(s.tokenizer, "<|im_end|>", 10, MAINARCH_ENCODE_NO_SPECIAL, NULL,
+                                    0, &count, &t_error),
+          TOO_SMALL, "tokens");
+  CHECK(count > 1);
+  OK(mainarch_tokenizer_encode(s.tokenizer, "<think>", 7, MAINARCH_ENCODE_NO_SPECIAL, tokens, 8,
+                               &count, &t_error));
+  CHECK_EQ(count, 1);
+  REFUSED(mainarch_tokenizer_encode(s.tokenizer, "<think>", 7, MAINARCH_ENCODE_NO_ADDED, NULL, 0,
+                                    &count, &t_error),
+          TOO_SMALL, "tokens");
+  CHECK(count > 1);
+}
+
+static void tokenizer_decode(void) {
+  const uint32_t end = T_END, none = UINT32_MAX;
+  char text[16];
+  size_t length = 9;
+  REFUSED(mainarch_tokenizer_decode(NULL, &end, 1, 0, text, 16, &length, &t_error), INVALID,
+          "tokenizer");
+  CHECK_EQ(length, 0);
+  REFUSED(mainarch_tokenizer_decode(s.tokenizer, NULL, 1, 0, text, 16, &length, &t_error), INVALID,
+          "tokens");
+  REFUSED(mainarch_tokenizer_decode(s.tokenizer, &end, 1, 8, text, 16, &length, &t_error),
+          UNSUPPORTED, "flags");
+  REFUSED(mainarch_tokenizer_decode(s.tokenizer, &end, 1, 0, NULL, 16, &length, &t_error), INVALID,
+          "text");
+  REFUSED(mainarch_tokenizer_decode(s.tokenizer, &end, 1, 0, text, 16, NULL, &t_error), INVALID,
+          "length");
+  memset(text, 'x', sizeof(text));
+  REFUSED(mainarch_tokenizer_decode(s.tokenizer, &end, 1, 0, text, 10, &length, &t_error),
+          TOO_SMALL, "11");
+  CHECK(length == 10 && text[0] == 'x');
+  OK(mainarch_tokenizer_decode(s.tokenizer, &end, 1, 0, text, 11, &length, &t_error));
+  CHECK(length == 10 && strcmp(text, "<|im_end|>") == 0 && text[11] == 'x');
+  OK(mainarch_tokenizer_decode(s.tokenizer, &end, 1, MAINARCH_DECODE_SKIP_SPECIAL, text, 1, &length,
+                               &t_error));
+  CHECK(length == 0 && text[0] == '\0');
+  OK(mainarch_tokenizer_decode(s.tokenizer, &none, 1, 0, text, 1, &length, &t_error));
+  CHECK_EQ(length, 0);
+  REFUSED(mainarch_tokenizer_decode(s.tokenizer, NULL, 0, 0, NULL, 0, &length, &t_error), TOO_SMALL,
+          "text");
+}
+
+static void tokens_and_texts(void) {
+  uint32_t tokens[8], token = 9;
+  char text[16];
+  size_t length, count, i;
+  REFUSED(mainarch_tokenizer_token_text(NULL, 0, text, 16, &length, &t_error), INVALID,
+          "tokenizer");
+  REFUSED(mainarch_tokenizer_token_text(s.tokenizer, T_VOCAB, text, 16, &length, &t_error),
+          NOT_FOUND, "2048");
+  REFUSED(mainarch_tokenizer_token_text(s.tokenizer, T_END, text, 10, &length, &t_error), TOO_SMALL,
+          "11");
+  REFUSED(mainarch_tokenizer_token_text(s.tokenizer, T_END, NULL, 10, &length, &t_error), INVALID,
+          "text");
+  REFUSED(mainarch_tokenizer_token_text(s.tokenizer, T_END, text, 16, NULL, &t_error), INVALID,
+          "length");
+  REFUSED(mainarch_tokenizer_token_id(NULL, "a", 1, &token, &t_error), INVALID, "tokenizer");
+  CHECK_EQ(token, MAINARCH_NO_TOKEN);
+  REFUSED(mainarch_tokenizer_token_id(s.tokenizer, NULL, 1, &token, &t_error), INVALID, "text");
+  REFUSED(mainarch_tokenizer_token_id(s.tokenizer, "a", 1, NULL, &t_error), INVALID, "out");
+  REFUSED(mainarch_tokenizer_token_id(s.tokenizer, "", 0, &token, &t_error), NOT_FOUND, "0 bytes");
+  REFUSED(mainarch_tokenizer_token_id(s.tokenizer, "a b c d e", 9, &token, &t_error), NOT_FOUND,
+          "token");
+  OK(mainarch_tokenizer_token_id(s.tokenizer, "<|im_end|>", 10, &token, &t_error));
+  CHECK_EQ(token, T_END);
+  for (i = 0; i < T_VOCAB; ++i) { /* there and back */
+    char bytes[256];
+    OK(mainarch_tokenizer_token_text(s.tokenizer, (uint32_t)i, bytes, 256, &length, &t_error));
+    OK(mainarch_tokenizer_token_id(s.tokenizer, bytes, length, &token, &t_error));
+    CHECK_EQ(token, i);
+  }
+  REFUSED(mainarch_tokenizer_special_tokens(NULL, tokens, 8, &count, &t_error), INVALID,
+          "tokenizer");
+  REFUSED(mainarch_tokenizer_special_tokens(s.tokenizer, NULL, 8, &count, &t_error), INVALID,
+          "tokens");
+  REFUSED(mainarch_tokenizer_special_tokens(s.tokenizer, tokens, 8, NULL, &t_error), INVALID,
+          "count");
+  REFUSED(mainarch_tokenizer_special_tokens(s.tokenizer, tokens, 2, &count, &t_error), TOO_SMALL,
+          "3");
+  OK(mainarch_tokenizer_special_tokens(s.tokenizer, tokens, 8, &count, &t_error));
+  CHECK(count == 3 && tokens[0] == 2043 && tokens[2] == T_END);
+}
+
+static void render_chat(void) {
+  mainarch_chat_message messages[2] = {{"user", "hello"}, {"wizard", "x"}};
+  char text[256];
+  size_t length;
+  mainarch_tokenizer* chat;
+  ZERO(mainarch_chat_options, options);
+#define RENDER(tokenizer, messages, count, options) \
+  mainarch_tokenizer_render_chat(tokenizer, messages, count, options, text, 256, &length, &t_error)
+  OK(mainarch_tokenizer_open(t_chat_directory(), &chat, &t_error));
+  REFUSED(RENDER(NULL, messages, 1, NULL), INVALID, "tokenizer");
+  REFUSED(RENDER(s.tokenizer, messages, 1, NULL), UNSUPPORTED, "chat template");
+  REFUSED(RENDER(chat, messages, 0, NULL), INVALID, "message");
+  REFUSED(RENDER(chat, NULL, 1, NULL), INVALID, "messages");
+  REFUSED(RENDER(chat, messages, 2, NULL), INVALID, "wizard");
+  messages[1].role = NULL;
+  REFUSED(RENDER(chat, messages, 2, NULL), INVALID, "messages[1].role");
+  messages[1].role = "user";
+  messages[1].content = NULL;
+  REFUSED(RENDER(chat, messages, 2, NULL), INVALID, "messages[1].content");
+  options.flags = 2;
+  REFUSED(RENDER(chat, messages, 1, &options), UNSUPPORTED, "flags");
+  options.flags = 0;
+  options.thinking = 3;
+  REFUSED(RENDER(chat, messages, 1, &options), INVALID, "thinking");
+  options.thinking = 0;
+  options.reserved = 1;
+  REFUSED(RENDER(chat, messages, 1, &options), UNSUPPORTED, "reserved");
+  OK(RENDER(chat, messages, 1, NULL));
+#undef RENDER
+  CHECK(strstr(text, "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n") == text);
+  CHECK_EQ(length, strlen(text));
+  REFUSED(mainarch_tokenizer_render_chat(chat, messages, 1, NULL, text, length, &length, &t_error),
+          TOO_SMALL, "text");
+  options.reserved = 0;
+  options.flags = MAINARCH_CHAT_NO_GENERATION_PROMPT;
+  OK(mainarch_tokenizer_render_chat(chat, messages, 1, &options, text, 256, &length, &t_error));
+  CHECK(strcmp(text, "<|im_start|>user\nhello<|im_end|>\n") == 0);
+  REFUSED(mainarch_tokenizer_render_chat(chat, messages, 1, NULL, NULL, 9, &length, &t_error),
+          INVALID, "text");
+  REFUSED(mainarch_tokenizer_render_chat(chat, messages, 1, NULL, text, 9, NULL, &t_error), INVALID,
+          "length");
+  mainarch_tokenizer_destroy(chat);
+}
+
+static void decoder(void) {
+  mainarch_decoder* decoder = (mainarch_decoder*)&decoder;
+  const uint32_t end = T_END;
+  char text[16];
+  size_t length = 9;
+  REFUSED(mainarch_decoder_create(NULL, 0, &decoder, &t_error), INVALID, "tokenizer");
+  CHECK(decoder == NULL);
+  REFUSED(mainarch_decoder_create(s.tokenizer, 2, &decoder, &t_error), UNSUPPORTED, "flags");
+  REFUSED(mainarch_decoder_create(s.tokenizer, 0, NULL, &t_error), INVALID, "out");
+  REFUSED(mainarch_decoder_push(NULL, &end, 1, text, 16, &length, &t_error), INVALID, "decoder");
+  CHECK_EQ(length, 0);
+  REFUSED(mainarch_decoder_push(s.decoder, NULL, 1, text, 16, &length, &t_error), INVALID,
+          "tokens");
+  REFUSED(mainarch_decoder_push(s.decoder, &end, 1, NULL, 16, &length, &t_error), INVALID, "text");
+  REFUSED(mainarch_decoder_push(s.decoder, &end, 1, text, 16, NULL, &t_error), INVALID, "length");
+  REFUSED(mainarch_decoder_push(s.decoder, &end, 1, text, 10, &length, &t_error), TOO_SMALL, "11");
+  OK(mainarch_decoder_push(s.decoder, &end, 1, text, 11, &length, &t_error));
+  CHECK(length == 10 && strcmp(text, "<|im_end|>") == 0);
+  OK(mainarch_decoder_push(s.decoder, NULL, 0, text, 1, &length, &t_error));
+  REFUSED(mainarch_decoder_finish(NULL, text, 16, &length, &t_error), INVALID, "decoder");
+  REFUSED(mainarch_decoder_finish(s.decoder, NULL, 16, &length, &t_error), INVALID, "text");
+  REFUSED(mainarch_decoder_finish(s.decoder, text, 16, NULL, &t_error), INVALID, "length");
+  REFUSED(mainarch_decoder_finish(s.decoder, text, 0, &length, &t_error), TOO_SMALL, "text");
+  OK(mainarch_decoder_finish(s.decoder, text, 4, &length, &t_error));
+  CHECK_EQ(length, 0);
+}
+
+static void engine_create(void) {
+  mainarch_engine* engine = (mainarch_engine*)&engine;
+  ZERO(mainarch_engine_options, options);
+  REFUSED(mainarch_engine_create(NULL, NULL, &engine, &t_error), INVALID, "model");
+  CHECK(engine == NULL);
+  REFUSED(mainarch_engine_create(s.model, NULL, NULL, &t_error), INVALID, "out");
+#define BAD(field, value, code, word)                                                \
+  options.field = value;                                                             \
+  REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error), code, word); \
+  options.field = 0
+  BAD(flags, 1, UNSUPPORTED, "flags");
+  BAD(max_sequences, 65537, INVALID, "max_sequences");
+  BAD(max_sequence_tokens, T_MAX_TOKENS + 1, INVALID, "max_sequence_tokens");
+  BAD(max_step_tokens, (1u << 20) + 1, INVALID, "max_step_tokens");
+  BAD(kv_tokens, UINT64_MAX, INVALID, "kv_tokens");
+  BAD(kv_type, 4, INVALID, "kv_type");
+  BAD(kv_type, -1, INVALID, "kv_type");
+#undef BAD
+  CHECK(engine == NULL);
+}
+
+static void engine_info(void) {
+  ZERO(mainarch_engine_info, info);
+  ZERO(mainarch_engine_statistics, statistics);
+  REFUSED(mainarch_engine_info_get(NULL, &info, &t_error), INVALID, "engine");
+  REFUSED(mainarch_engine_info_get(s.engine, NULL, &t_error), INVALID, "out");
+  REFUSED(mainarch_engine_statistics_get(NULL, &statistics, &t_error), INVALID, "engine");
+  REFUSED(mainarch_engine_statistics_get(s.engine, NULL, &t_error), INVALID, "out");
+  OK(mainarch_engine_info_get(s.engine, &info, &t_error));
+  CHECK_EQ(info.max_sequences, 4);
+  CHECK_EQ(info.max_sequence_tokens, 256);
+  CHECK_EQ(info.kv_tokens, 4 * 256);
+  CHECK_EQ(info.kv_type, MAINARCH_KV_BF16);
+  CHECK(info.max_step_tokens > 0 && info.memory_bytes > 0);
+  REFUSED(mainarch_engine_step(NULL, &t_error), INVALID, "engine");
+  REFUSED(mainarch_engine_submit(NULL, &t_error), INVALID, "engine");
+  REFUSED(mainarch_engine_wait(NULL, 0, &t_error), INVALID, "engine");
+  OK(mainarch_engine_wait(s.engine, 0, &t_error)); /* nothing in flight */
+}
+
+static void sequence_options(void) {
+  static const uint32_t wrong_token = T_VOCAB, good_token = 5, zero = 0, huge = UINT32_MAX;
+  mainarch_logit_bias bias = {5, 0};
+  mainarch_sequence sequence = 9;
+  ZERO(mainarch_sequence_options, options);
+  REFUSED(mainarch_sequence_open(NULL, NULL, &sequence, &t_error), INVALID, "engine");
+  CHECK_EQ(sequence, 0);
+  REFUSED(mainarch_sequence_open(s.engine, NULL, NULL, &t_error), INVALID, "out");
+#define TRY(code, word) \
+  REFUSED(mainarch_sequence_open(s.engine, &options, &sequence, &t_error), code, word)
+#define BAD(field, value, code, word) \
+  options.field = value;              \
+  TRY(code, word);                    \
+  options.field = 0
+  BAD(flags, 4, UNSUPPORTED, "flags");
+  BAD(temperature, -1, INVALID, "temperature");
+  BAD(temperature, NAN, INVALID, "temperature");
+  BAD(temperature, INFINITY, INVALID, "temperature");
+  BAD(top_p, -0.1f, INVALID, "top_p");
+  BAD(top_p, NAN, INVALID, "top_p");
+  BAD(min_p, 1.5f, INVALID, "min_p");
+  BAD(min_p, NAN, INVALID, "min_p");
+  BAD(repetition_penalty, -1, INVALID, "repetition_penalty");
+  BAD(repetition_penalty, NAN, INVALID, "repetition_penalty");
+  BAD(frequency_penalty, 1e4f, INVALID, "frequency_penalty");
+  BAD(presence_penalty, NAN, INVALID, "presence_penalty");
+  BAD(logprobs, 33, INVALID, "logprobs");
+  options.max_tokens = 1;
+  BAD(min_tokens, 2, INVALID, "min_tokens");
+  options.max_tokens = 0;
+
+  options.stop_token_count = 1;
+  TRY(INVALID, "stop_tokens");
+  options.stop_tokens = &wrong_token;
+  TRY(INVALID, "stop_tokens");
+  options.stop_token_count = SIZE_MAX;
+  TRY(INVALID, "stop_tokens");
+  options.stop_token_count = 0;
+  options.stop_tokens = NULL;
+
+  options.stop_sequence_count = 1;
+  TRY(INVALID, "stop_sequence_lengths");
+  options.stop_sequence_lengths = &good_token;
+  TRY(INVALID, "stop_sequence_tokens");
+  options.stop_sequence_tokens = &good_token;
+  options.stop_sequence_lengths = &zero;
+  TRY(INVALID, "stop_sequence_lengths[0]");
+  options.stop_sequence_lengths = &huge;
+  TRY(INVALID, "stop_sequence_tokens");
+  options.stop_sequence_count = SIZE_MAX / 2;
+  TRY(INVALID, "stop_sequence_lengths");
+  options.stop_sequence_count = 0;
+
+  options.logit_bias_count = 1;
+  TRY(INVALID, "logit_bias");
+  options.logit_bias = &bias;
+  bias.bias = NAN;
+  TRY(INVALID, "logit_bias");
+  bias.bias = INFINITY;
+  TRY(INVALID, "logit_bias");
+  bias.bias = 0;
+  bias.token = T_VOCAB;
+  TRY(INVALID, "logit_bias");
+  options.logit_bias_count = SIZE_MAX;
+  TRY(INVALID, "logit_bias");
+#undef BAD
+#undef TRY
+  CHECK_EQ(sequence, 0);
+}
+
+/* Every function of a sequence with an id that is none. */
+static void check_stale(mainarch_sequence id) {
+  uint32_t token = 1;
+  float logit;
+  mainarch_logprob logprob;
+  mainarch_sequence out = 9;
+  size_t count = 9;
+  ZERO(mainarch_sequence_info, info);
+  REFUSED(mainarch_sequence_close(s.engine, id, &t_error), NOT_FOUND, "sequence");
+  REFUSED(mainarch_sequence_fork(s.engine, id, &out, &t_error), NOT_FOUND, "sequence");
+  CHECK_EQ(out, 0);
+  REFUSED(mainarch_sequence_set_seed(s.engine, id, 1, &t_error), NOT_FOUND, "sequence");
+  REFUSED(mainarch_sequence_truncate(s.engine, id, 0, &t_error), NOT_FOUND, "sequence");
+  REFUSED(mainarch_sequence_append(s.engine, id, &token, 1, &t_error), NOT_FOUND, "sequence");
+  REFUSED(mainarch_sequence_take(s.engine, id, &token, 1, &count, &t_error), NOT_FOUND, "sequence");
+  CHECK_EQ(count, 0);
+  REFUSED(mainarch_sequence_take(s.engine, id, NULL, 0, &count, &t_error), NOT_FOUND, "sequence");
+  REFUSED(mainarch_sequence_logprobs(s.engine, id, 0, &logprob, 1, &count, &t_error), NOT_FOUND,
+          "sequence");
+  REFUSED(mainarch_sequence_logits(s.engine, id, &logit, 1, &count, &t_error), NOT_FOUND,
+          "sequence");
+  REFUSED(mainarch_sequence_info_get(s.engine, id, &info, &t_error), NOT_FOUND, "sequence");
+}
+
+static void stale_sequences(void) {
+  mainarch_sequence closed, again;
+  OK(mainarch_sequence_open(s.engine, NULL, &closed, &t_error));
+  CHECK(closed != 0 && closed != s.sequence);
+  OK(mainarch_sequence_close(s.engine, closed, &t_error));
+  check_stale(0);
+  check_stale(closed);
+  check_stale(UINT64_MAX);
+  check_stale(s.sequence ^ UINT64_C(1) << 40);
+  OK(mainarch_sequence_open(s.engine, NULL, &again, &t_error));
+  CHECK(again != closed); /* the same slot, another generation */
+  check_stale(closed);
+  OK(mainarch_sequence_close(s.engine, again, &t_error));
+}
+
+static void sequence_calls(void) {
+  const uint32_t wrong[3] = {1, 2, T_VOCAB};
+  static uint32_t many[257];
+  uint32_t token;
+  float logit;
+  mainarch_logprob logprob;
+  mainarch_sequence id = s.sequence, out = 9;
+  size_t count = 9;
+  ZERO(mainarch_sequence_info, before);
+  ZERO(mainarch_sequence_info, after);
+  OK(mainarch_sequence_info_get(s.engine, id, &before, &t_error));
+  REFUSED(mainarch_sequence_close(NULL, id, &t_error), INVALID, "engine");
+  REFUSED(mainarch_sequence_fork(NULL, id, &out, &t_error), INVALID, "engine");
+  CHECK_EQ(out, 0);
+  REFUSED(mainarch_sequence_fork(s.engine, id, NULL, &t_error), INVALID, "out");
+  REFUSED(mainarch_sequence_set_seed(NULL, id, 1, &t_error), INVALID, "engine");
+  REFUSED(mainarch_sequence_truncate(NULL, id, 0, &t_error), INVALID, "engine");
+  REFUSED(mainarch_sequence_truncate(s.engine, id, before.tokens + 1, &t_error), INVALID,
+          "truncate");
+  REFUSED(mainarch_sequence_append(NULL, id, &token, 1, &t_error), INVALID, "engine");
+  REFUSED(mainarch_sequence_append(s.engine, id, NULL, 1, &t_error), INVALID, "tokens");
+  REFUSED(mainarch_sequence_append(s.engine, id, wrong, 3, &t_error), INVALID, "tokens[2]");
+  REFUSED(mainarch_sequence_append(s.engine, id, many, 257, &t_error), MAINARCH_ERROR_KV_FULL,
+          "256");
+  REFUSED(mainarch_sequence_append(s.engine, id, many, SIZE_MAX, &t_error), MAINARCH_ERROR_KV_FULL,
+          "256");
+  OK(mainarch_sequence_append(s.engine, id, NULL, 0, &t_error));
+  REFUSED(mainarch_sequence_take(NULL, id, &token, 1, &count, &t_error), INVALID, "engine");
+  CHECK_EQ(count, 0);
+  REFUSED(mainarch_sequence_take(s.engine, id, NULL, 1, &count, &t_error), INVALID, "tokens");
+  REFUSED(mainarch_sequence_take(s.engine, id, &token, 1, NULL, &t_error), INVALID, "count");
+  STATUS(mainarch_sequence_take(s.engine, id, &token, 1, &count, &t_error), MAINARCH_AGAIN);
+  STATUS(mainarch_sequence_take(s.engine, id, NULL, 0, &count, &t_error), MAINARCH_AGAIN);
+  REFUSED(mainarch_sequence_logprobs(NULL, id, 0, &logprob, 1, &count, &t_error), INVALID,
+          "engine");
+  REFUSED(mainarch_sequence_logprobs(s.engine, id, 0, NULL, 1, &count, &t_error), INVALID,
+          "logprobs");
+  REFUSED(mainarch_sequence_logprobs(s.engine, id, 0, &logprob, 1, NULL, &t_error), INVALID,
+          "count");
+  REFUSED(mainarch_sequence_logprobs(s.engine, id, 0, &logprob, 1, &count, &t_error), INVALID,
+          "logprobs");
+  REFUSED(mainarch_sequence_logits(NULL, id, &logit, 1, &count, &t_error), INVALID, "engine");
+  REFUSED(mainarch_sequence_logits(s.engine, id, NULL, 1, &count, &t_error), INVALID, "logits");
+  REFUSED(mainarch_sequence_logits(s.engine, id, &logit, 1, NULL, &t_error), INVALID, "count");
+  REFUSED(mainarch_sequence_logits(s.engine, id, &logit, 1, &count, &t_error), MAINARCH_ERROR_BUSY,
+          "logits");
+  REFUSED(mainarch_sequence_info_get(NULL, id, &after, &t_error), INVALID, "engine");
+  REFUSED(mainarch_sequence_info_get(s.engine, id, NULL, &t_error), INVALID, "out");
+  OK(mainarch_sequence_info_get(s.engine, id, &after, &t_error));
+  CHECK(memcmp(&before, &after, sizeof(before)) == 0); /* nothing has changed */
+}
+
+static void too_many_sequences(void) {
+  mainarch_sequence ids[4], out = 9;
+  size_t i;
+  for (i = 0; i < 3; ++i) OK(mainarch_sequence_open(s.engine, NULL, &ids[i], &t_error));
+  REFUSED(mainarch_sequence_open(s.engine, NULL, &out, &t_error), MAINARCH_ERROR_BUSY,
+          "max_sequences");
+  CHECK_EQ(out, 0);
+  REFUSED(mainarch_sequence_fork(s.engine, s.sequence, &out, &t_error), MAINARCH_ERROR_BUSY,
+          "max_sequences");
+  for (i = 0; i < 3; ++i) OK(mainarch_sequence_close(s.engine, ids[i], &t_error));
+}
+
+int main(int argc, char** argv) {
+  static const t_case cases[] = {
+      CASE(version_and_names), CASE(destroy_null),     CASE(error_may_be_null),
+      CASE(group_open),        CASE(no_gpu_here),      CASE(environment),
+      CASE(device_info),       CASE(model_open),       CASE(model_info),
+      CASE(tokenizer_open),    CASE(tokenizer_encode), CASE(tokenizer_decode),
+      CASE(tokens_and_texts),  CASE(render_chat),      CASE(decoder),
+      CASE(engine_create),     CASE(engine_info),      CASE(sequence_options),
+      CASE(stale_sequences),   CASE(sequence_calls),   CASE(too_many_sequences)};
+  int result;
+  if (t_open(&s, 2) != MAINARCH_OK) t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
+  result = RUN(cases);
+  t_close(&s);
+  return result;
+}
