@@ -33,24 +33,30 @@ BANNED_CXX = re.compile(
     r"absl::debian\d+::container_internal::)")
 # Plain use of the C++ run-time and of Abseil's strings, status and containers.
 FREE_CXX = re.compile(
-    r"^(std::|operator (new|delete)|typeinfo (for|name for) std::|vtable for (std::|__cxxabiv1::)|"
+    r"^(bool |void |int )?(std::|operator (new|delete)|typeinfo (for|name for) std::|vtable for (std::|__cxxabiv1::)|"
     r"typeinfo for __cxxabiv1::|VTT for std::|absl::debian\d+::|absl::lts_\d+::|absl::|simdjson::|"
     r"__gnu_cxx::|guard variable for)")
 
 
-def undefined(objects):
-    """{symbol: objects that import it} of what no object of ours defines."""
-    wanted, defined = {}, set()
-    out = subprocess.run(["nm", "-A", "--no-sort", *objects], check=True, text=True,
+def undefined(library):
+    """What the library imports; weak symbols of the compiler's start files left out."""
+    out = subprocess.run(["nm", "-D", "--undefined-only", library], check=True, text=True,
                          capture_output=True).stdout
+    names = {line.split()[-1].split("@")[0] for line in out.splitlines()}
+    return names - {"__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable",
+                    "__cxa_finalize"}
+
+
+def users(build):
+    """{symbol: objects of src/ that import it}, for messages."""
+    objects = [str(path) for path in sorted(pathlib.Path(build, "src").rglob("*.o"))]
+    out = subprocess.run(["nm", "-A", "--undefined-only", *objects], check=True, text=True,
+                         capture_output=True).stdout if objects else ""
+    found = {}
     for line in out.splitlines():
         where, _, rest = line.partition(":")
-        kind, name = rest.split()[-2:]
-        if kind in ("U", "w"):
-            wanted.setdefault(name, set()).add(pathlib.Path(where).name)
-        else:
-            defined.add(name)
-    return {name: files for name, files in wanted.items() if name not in defined}
+        found.setdefault(rest.split()[-1], set()).add(pathlib.Path(where).name)
+    return found
 
 
 def demangle(names):
@@ -60,21 +66,16 @@ def demangle(names):
 
 
 def main():
-    root, build = sys.argv[1:]
-    # All of src/ goes into the library but the command.
-    objects = [str(path) for path in sorted(pathlib.Path(build, "src").rglob("*.o"))
-               if "cli" not in path.relative_to(build).parts[:2]]
-    if not objects:
-        sys.exit("no objects to look at")
+    root, build, library = sys.argv[1:]
+    imports, found = undefined(library), users(build)
     listed = {line.split()[0] for line in
               (pathlib.Path(root) / "tests/abi/imports.txt").read_text().splitlines()
               if line.strip() and not line.startswith("#")}
-    imports = undefined(objects)
     plain = demangle(sorted(imports))
     bad, used = 0, set()
     for name in sorted(imports):
-        base, text = name.split("@")[0], plain[name]
-        files = ", ".join(sorted(imports[name])[:3])
+        base, text = name, plain[name]
+        files = ", ".join(sorted(found.get(name, {"?"}))[:3])
         if base in BANNED or BANNED_CXX.match(text):
             print(f"banned: {text} ({files})")
             bad += 1
@@ -88,9 +89,9 @@ def main():
     for name in sorted(listed & BANNED):
         print(f"banned, and yet listed: {name}")
         bad += 1
-    print(f"{len(objects)} objects, {len(imports)} imports, {len(used)} of {len(listed)} listed "
+    print(f"{len(imports)} imports, {len(used)} of {len(listed)} listed "
           f"ones used, {bad} wrong")
-    sys.exit(1 if bad else 0)
+    sys.exit(1 if bad or not imports else 0)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ static int use(void* library, const char* checkpoint) {
   mainarch_engine* engine;
   mainarch_sequence sequence;
   const uint32_t prompt[3] = {10, 20, 30};
+  mainarch_sequence_options options;
   uint32_t token;
   size_t count;
   LOAD(group_open);
@@ -50,7 +51,10 @@ static int use(void* library, const char* checkpoint) {
   NEED(model_open(group, "/nonexistent", NULL, &model, &error) == MAINARCH_ERROR_NOT_FOUND);
   NEED(model_open(group, checkpoint, NULL, &model, &error) == MAINARCH_OK);
   NEED(engine_create(model, NULL, &engine, &error) == MAINARCH_OK);
-  NEED(sequence_open(engine, NULL, &sequence, &error) == MAINARCH_OK);
+  memset(&options, 0, sizeof(options));
+  options.struct_size = sizeof(options);
+  options.flags = MAINARCH_SEQUENCE_IGNORE_END;
+  NEED(sequence_open(engine, &options, &sequence, &error) == MAINARCH_OK);
   NEED(sequence_append(engine, sequence, prompt, 3, &error) == MAINARCH_OK);
   NEED(engine_step(engine, &error) == MAINARCH_OK);
   NEED(engine_submit(engine, &error) == MAINARCH_OK);

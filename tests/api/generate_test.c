@@ -295,7 +295,7 @@ static void logit_bias_bans(void) {
 }
 
 static void chat_answers_and_ends(void) {
-  const mainarch_chat_message message = {"user", "What did God create?"};
+  const mainarch_chat_message message = {"user", "Which book is this from? Let there be light."};
   mainarch_tokenizer* tokenizer;
   mainarch_chat_options chat;
   mainarch_sequence_options options;
