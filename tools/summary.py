@@ -15,6 +15,10 @@ for build in sys.argv[1:]:
     for line in log.read_text(encoding="utf-8").splitlines():
         test = json.loads(line)
         result = test["result"]
+        for text in test.get("stdout", "").splitlines():
+            if text.startswith("# SKIPPED "):
+                skipped += 1
+                print(f"skipped: {build} {test['name']}: {text[len('# SKIPPED '):]}")
         if result in ("OK", "EXPECTEDFAIL"):
             passed += 1
         elif result == "SKIP":

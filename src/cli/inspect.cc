@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <set>
 
+#include "base/hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -45,7 +45,7 @@ std::string ShapeText(absl::Span<const int64_t> shape) {
 
 // Every weight once, tied ones too.
 void SumFormats(Inspection* out) {
-  std::set<const uint8_t*> seen;
+  HashSet<const uint8_t*> seen;
   std::map<quant::Format, FormatSum> sums;
   for (const backend::Weight& weight : out->program->weights) {
     for (const quant::Matrix& matrix : weight.sources) {
@@ -108,7 +108,7 @@ void WarnOfQuantization(Inspection* out) {
 }
 
 void WarnOfUnusedTensors(Inspection* out) {
-  std::set<const uint8_t*> used;
+  HashSet<const uint8_t*> used;
   for (const backend::Weight& weight : out->program->weights) {
     for (const quant::Matrix& matrix : weight.sources) {
       used.insert(matrix.data.data());

@@ -10,7 +10,7 @@ scratch=$(mktemp -d) && trap 'rm -rf "$scratch"' EXIT
 fail() { echo "FAIL: $*"; exit 1; }
 
 page=$source/README.md
-grep -q '^```c$' "$page" 2>/dev/null || page=$source/tests/consumer/readme_snippet.md
+grep -q '^```c$' "$page" || fail "no C program in README.md"
 sed -n '/^```c$/,/^```$/p' "$page" | sed '/^```/d' >"$scratch/program.c"
 [ -s "$scratch/program.c" ] || fail "no C program in $page"
 lines=$(grep -vc '^[[:space:]]*$' "$scratch/program.c")
