@@ -115,7 +115,9 @@ void PrintProbes(const Report& r, int threads) {
   if (r.peak.bf16_dot > 0) table.Row({"bf16 dot product", "", Rate(r.peak.bf16_dot), "GFLOP/s"});
   table.Print();
   std::printf("reads of %s", Bytes(r.probe_bytes).c_str());
-  if (r.read.regime != Regime::kAlone) {
+  if (r.read.regime == Regime::kBusy) {
+    std::printf("; other programs keep the threads from running together: busy");
+  } else if (r.read.regime != Regime::kAlone) {
     std::printf("; a cache line goes from thread to thread in %s ns: %s",
                 Fixed(r.read.handoff_ns, 0).c_str(), NameOf(r.read.regime));
   }

@@ -121,7 +121,8 @@ double Median(std::vector<double> values) {
 
 bool Repetition::mixed() const {
   const double ratio = before.all / after.all;
-  return before.regime != after.regime || ratio > kSameRate || ratio < 1 / kSameRate;
+  return before.regime != after.regime || before.regime == Regime::kBusy || ratio > kSameRate ||
+         ratio < 1 / kSameRate;
 }
 
 std::string Case::Name() const {

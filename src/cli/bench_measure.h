@@ -18,7 +18,7 @@ namespace mainarch::cli {
 struct Repetition {
   double seconds = 0;
   ReadProbe before, after;
-  // Threads moved, or the bandwidth did, while it ran: it says nothing.
+  // Threads moved, or the bandwidth did, or others had the processors: it says nothing.
   bool mixed() const;
   double ReadRate() const { return (before.all + after.all) / 2; }
 };

@@ -142,6 +142,8 @@ const char* NameOf(Regime regime) {
       return "near";
     case Regime::kFar:
       return "far";
+    case Regime::kBusy:
+      return "busy";
   }
   return "?";
 }
@@ -202,6 +204,7 @@ ReadProbe Probes::Read() {
   probe.all_small = Bandwidth(all_.get(), small_);
   probe.handoff_ns = Handoff().Measure();
   probe.regime = probe.handoff_ns < kNearNs ? Regime::kNear : Regime::kFar;
+  if (std::isinf(probe.handoff_ns)) probe.regime = Regime::kBusy;
   return probe;
 }
 

@@ -22,6 +22,7 @@ enum class Regime {
   kAlone,  // one thread
   kNear,   // below 100 ns: one cache
   kFar,
+  kBusy,  // they never ran at the same time: other programs have the processors
 };
 const char* NameOf(Regime regime);
 

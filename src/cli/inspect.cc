@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <map>
 
-#include "base/hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash_map.h"
 #include "cli/command.h"
 #include "cli/json_writer.h"
 #include "cli/model_options.h"
