@@ -6,10 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace mainarch {
 namespace {
+
+constexpr size_t kReadStep = 4096;
 
 Code CodeForOpen(int err) {
   if (err == ENOENT || err == ENOTDIR) return Code::kNotFound;
@@ -80,14 +83,19 @@ StatusOr<std::string> ReadWholeFile(const std::string& path, size_t limit) {
   if (file.size > limit) {
     return Error(Code::kBadModel, path, ": ", file.size, " bytes, more than the limit of ", limit);
   }
-  std::string text(file.size, '\0');
+  // Files of /proc and /sys have no size of their own: read to the end, whatever stat said.
+  std::string text;
   size_t done = 0;
-  while (done < text.size()) {
+  while (true) {
+    text.resize(std::min(limit + 1, std::max(file.size + 1, done + kReadStep)));
     const ssize_t n = read(file.fd.get(), text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoError(Code::kIo, errno, "read ", path);
-    if (n == 0) break;  // the file shrank: what is there is what counts
+    if (n == 0) break;
     done += static_cast<size_t>(n);
+    if (done > limit) {
+      return Error(Code::kBadModel, path, ": more than the limit of ", limit, " bytes");
+    }
   }
   text.resize(done);
   return text;

@@ -30,6 +30,10 @@ int RunBench(Arguments arguments);
 int RunTokenize(Arguments arguments);
 int RunInspect(Arguments arguments);
 int RunMakeCheckpoint(Arguments arguments);
+int RunTopologyCommand(Arguments arguments);
+int RunDoctorCommand(Arguments arguments);
+int RunSimCommand(Arguments arguments);
+int RunKernels(Arguments arguments);
 int RunVersion(Arguments arguments);
 
 }  // namespace mainarch::cli

@@ -25,6 +25,11 @@ constexpr Command kCommands[] = {
     {"inspect", "what a checkpoint holds, and what a token of it costs", RunInspect},
     {"make-checkpoint", "write a synthetic checkpoint of any geometry and format",
      RunMakeCheckpoint},
+    {"topology", "what the GPUs of this machine, or of a virtual node, say of themselves",
+     RunTopologyCommand},
+    {"doctor", "why a GPU cannot be used, and what mends it", RunDoctorCommand},
+    {"sim", "run any GPU program on a virtual node", RunSimCommand},
+    {"kernels", "the GPU kernels in this build", RunKernels},
     {"version", "print the version", RunVersion},
 };
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # What README.md tells a user to do with the library: its C program, exactly as it stands there, is
 # compiled against an installed copy by pkg-config alone, and run.
-# usage: consumer_test.sh <source root> <build root> <cc>...
+# usage: consumer_test.sh <source root> <build root> <cc...>
 set -eu
 source=$1 build=$2
 shift 2

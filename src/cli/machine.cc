@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+//
+// mainarch topology, doctor, sim, kernels: the machine, real or virtual, and what runs on it.
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/doctor.h"
+#include "cli/json_writer.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/topology.h"
+#include "isa/kernel_images.h"
+#include "kfd/linux_sys.h"
+#include "sim/isa/executor.h"
+#include "sim/launcher.h"
+#include "sim/node.h"
+#include "sim/sim_sys.h"
+
+namespace mainarch::cli {
+namespace {
+
+constexpr absl::string_view kSimPrefix = "sim:";
+
+// "gpu" is this machine; "sim:gfx950x8" a virtual node.
+StatusOr<std::unique_ptr<kfd::Sys>> SysOf(absl::string_view device) {
+  if (device == "gpu") return std::unique_ptr<kfd::Sys>(new kfd::LinuxSys());
+  if (device.substr(0, kSimPrefix.size()) != kSimPrefix) {
+    return Error(Code::kInvalidArgument, "device \"", device,
+                 "\": expected \"gpu\" or \"sim:\" and a node such as gfx950x8");
+  }
+  ASSIGN_OR_RETURN(const sim::NodeConfig config, sim::ParseNode(device.substr(kSimPrefix.size())));
+  ASSIGN_OR_RETURN(auto node, sim::Node::Create(config, std::make_unique<sim::isa::IsaExecutor>(
+                                                            sim::isa::ExecutorOptions{})));
+  return std::unique_ptr<kfd::Sys>(new sim::SimSys(std::move(node)));
+}
+
+// libmainarch-sim.so beside the command, as it lies in the build tree, or where it is installed.
+std::string PreloadLibrary() {
+  char path[4096];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+  if (n <= 0) return "libmainarch-sim.so";
+  const std::string self(path, static_cast<size_t>(n));
+  const std::string folder = self.substr(0, self.rfind('/'));
+  for (const char* place : {"/../sim/preload/libmainarch-sim.so", "/../lib/libmainarch-sim.so",
+                            "/../lib/x86_64-linux-gnu/libmainarch-sim.so"}) {
+    if (access((folder + place).c_str(), R_OK) == 0) return folder + place;
+  }
+  return "libmainarch-sim.so";
+}
+
+struct MachineSettings {
+  std::string device = "gpu";
+  bool json = false;
+};
+
+std::optional<int> ParseMachine(Options* options, Arguments arguments, MachineSettings* settings) {
+  options->Text("device", "DEVICE", &settings->device, "gpu, or sim:NODE for a virtual node");
+  options->Flag("json", &settings->json, "one JSON object on stdout");
+  return options->Parse(arguments);
+}
+
+}  // namespace
+
+int RunTopologyCommand(Arguments arguments) {
+  MachineSettings settings;
+  Options options("topology", "[--device sim:gfx950x8]",
+                  "What the GPUs say of themselves: compute units, memory, caches, DMA engines and the\n"
+                  "links between them. Reads sysfs only.",
+                  "mainarch topology\nmainarch topology --device sim:gfx950x8 --json");
+  if (auto code = ParseMachine(&options, arguments, &settings)) return *code;
+  auto sys = SysOf(settings.device);
+  if (!sys.ok()) return Fail("topology", sys.status());
+  std::string text;
+  const Status status = RunTopology(**sys, {settings.json}, &text);
+  std::fputs(text.c_str(), stdout);
+  return status.ok() ? kExitOk : Fail("topology", status);
+}
+
+int RunDoctorCommand(Arguments arguments) {
+  MachineSettings settings;
+  Options options("doctor", "", "Why a GPU cannot be used, and the one command that mends it.",
+                  "mainarch doctor\nmainarch doctor --json");
+  if (auto code = ParseMachine(&options, arguments, &settings)) return *code;
+  auto sys = SysOf(settings.device);
+  if (!sys.ok()) return Fail("doctor", sys.status());
+  std::string text;
+  const int code = RunDoctor(**sys, settings.json, &text);
+  std::fputs(text.c_str(), stdout);
+  return code;
+}
+
+int RunSimCommand(Arguments arguments) {
+  if (arguments.empty() || arguments[0] == "--help") {
+    std::fputs(
+        "usage: mainarch sim [--node gfx950x8] [--faults SCRIPT] [--log FILE] -- PROGRAM ...\n\n"
+        "Runs any program that drives AMD GPUs through the kernel driver on a virtual node.\n\n"
+        "Example:\n  mainarch sim --node gfx90ax2 -- rocminfo\n",
+        arguments.empty() ? stderr : stdout);
+    return arguments.empty() ? kExitUsage : kExitOk;
+  }
+  auto launch = sim::ParseLaunch(arguments, PreloadLibrary());
+  if (!launch.ok()) {
+    Fail("sim", launch.status());
+    return kExitUsage;
+  }
+  auto code = sim::RunProgram(*launch);
+  return code.ok() ? *code : Fail("sim", code.status());
+}
+
+int RunKernels(Arguments arguments) {
+  std::string isa;
+  bool json = false;
+  Options options("kernels", "[--isa gfx950]",
+                  "The GPU kernels in this build, with the registers and LDS each takes and how many fit.",
+                  "mainarch kernels\nmainarch kernels --isa gfx950 --json");
+  options.Text("isa", "ISA", &isa, "only this one");
+  options.Flag("json", &json, "one JSON object on stdout");
+  if (auto code = options.Parse(arguments)) return *code;
+  auto rows = isa::ListKernels(isa);
+  if (!rows.ok()) return Fail("kernels", rows.status());
+  if (json) {
+    JsonWriter out;
+    out.BeginObject().Key("kernels").BeginArray();
+    for (const isa::KernelRow& row : *rows) {
+      out.BeginObject()
+          .Field("isa", row.isa)
+          .Field("image", row.image)
+          .Field("name", row.kernel.name)
+          .Field("vgprs", row.kernel.vgprs)
+          .Field("agprs", row.kernel.agprs)
+          .Field("sgprs", row.kernel.sgprs)
+          .Field("lds_bytes", row.kernel.lds_bytes)
+          .Field("code_bytes", row.kernel.code_bytes)
+          .Field("waves_per_simd", row.occupancy.waves_per_simd)
+          .Field("limit", row.occupancy.limit)
+          .EndObject();
+    }
+    out.EndArray().EndObject().Print();
+    return kExitOk;
+  }
+  Table table({"<isa", "<image", "<kernel", "vgpr", "agpr", "sgpr", "lds", "code", "waves/simd",
+               "<limit"});
+  for (const isa::KernelRow& row : *rows) {
+    auto cell = [](const auto& value) { return absl::StrCat(value); };
+    table.Row({cell(row.isa), cell(row.image), cell(row.kernel.name), cell(row.kernel.vgprs),
+               cell(row.kernel.agprs), cell(row.kernel.sgprs), cell(row.kernel.lds_bytes),
+               cell(row.kernel.code_bytes), cell(row.occupancy.waves_per_simd),
+               cell(row.occupancy.limit)});
+  }
+  table.Print();
+  return kExitOk;
+}
+
+}  // namespace mainarch::cli
