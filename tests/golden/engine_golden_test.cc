@@ -125,3 +125,60 @@ TEST(sampled_tokens_are_the_same_in_every_batch_chunking_and_pool) {
     }
   }
 }
+
+namespace {
+
+// Raw logits after all pending tokens of a manual sequence have run.
+std::vector<float> LogitsNow(Engine* engine, SequenceId id) {
+  while (true) {
+    auto worked = engine->RunStep();
+    if (!worked.ok()) return {};
+    if (!*worked) break;
+  }
+  auto logits = engine->Logits(id);
+  if (!logits.ok()) return {};
+  return std::vector<float>(logits->begin(), logits->end());
+}
+
+}  // namespace
+
+TEST(a_fork_and_a_truncated_sequence_have_the_bits_of_a_fresh_one) {
+  auto golden = test::Golden::Open("trained");
+  CHECK_OK(golden);
+  const std::vector<uint32_t> text = golden->Tokens("heldout.ids");
+  const absl::Span<const uint32_t> all = absl::MakeConstSpan(text).subspan(0, 150);
+  for (const char* device : {"cpu", "cpu:4"}) {
+    auto model = LoadTrained(device);
+    CHECK_OK(model);
+    for (backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8}) {
+      EngineOptions o;
+      o.max_sequences = 4;
+      o.max_sequence_tokens = 200;
+      o.max_step_tokens = 37;
+      o.kv_type = kv;
+      auto engine = Engine::Create(*model, o);
+      CHECK_OK(engine);
+      SequenceOptions manual;
+      manual.manual = true;
+      auto fresh = (*engine)->Open(manual);
+      CHECK_OK(fresh);
+      CHECK_OK((*engine)->Append(*fresh, all));
+      const std::vector<float> want = LogitsNow(engine->get(), *fresh);
+      CHECK_EQ(want.size(), 2048u);
+
+      // Forked in mid-page, the parent goes elsewhere; then truncated back and run again.
+      auto parent = (*engine)->Open(manual);
+      CHECK_OK(parent);
+      CHECK_OK((*engine)->Append(*parent, all.subspan(0, 75)));
+      CHECK(!LogitsNow(engine->get(), *parent).empty());
+      auto child = (*engine)->Fork(*parent);
+      CHECK_OK(child);
+      CHECK_OK((*engine)->Append(*parent, {7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}));
+      CHECK_OK((*engine)->Append(*child, all.subspan(75)));
+      CHECK(LogitsNow(engine->get(), *child) == want);
+      CHECK_OK((*engine)->Truncate(*parent, 75));
+      CHECK_OK((*engine)->Append(*parent, all.subspan(75)));
+      CHECK(LogitsNow(engine->get(), *parent) == want);
+    }
+  }
+}
