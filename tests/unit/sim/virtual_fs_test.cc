@@ -69,8 +69,8 @@ TEST(nodes_say_what_a_chip_in_spx_says) {
     CHECK(fs.List(kRoot + "/nodes/2/io_links", &names));
     CHECK_EQ(std::to_string(names.size()), properties["io_links_count"]);
     CHECK(fs.List(kRoot + "/nodes/0/io_links", &names));
-    CHECK_EQ(std::to_string(names.size()),
-             Properties(fs, kRoot + "/nodes/0/properties")["io_links_count"]);
+    auto socket = Properties(fs, kRoot + "/nodes/0/properties");
+    CHECK_EQ(std::to_string(names.size()), socket["io_links_count"]);
   }
 }
 
