@@ -14,10 +14,8 @@
 #include "cli/topology.h"
 #include "isa/kernel_images.h"
 #include "kfd/linux_sys.h"
-#include "sim/isa/executor.h"
 #include "sim/launcher.h"
-#include "sim/node.h"
-#include "sim/sim_sys.h"
+#include "sim/open.h"
 
 namespace mainarch::cli {
 namespace {
@@ -31,10 +29,8 @@ StatusOr<std::unique_ptr<kfd::Sys>> SysOf(absl::string_view device) {
     return Error(Code::kInvalidArgument, "device \"", device,
                  "\": expected \"gpu\" or \"sim:\" and a node such as gfx950x8");
   }
-  ASSIGN_OR_RETURN(const sim::NodeConfig config, sim::ParseNode(device.substr(kSimPrefix.size())));
-  ASSIGN_OR_RETURN(auto node, sim::Node::Create(config, std::make_unique<sim::isa::IsaExecutor>(
-                                                            sim::isa::ExecutorOptions{})));
-  return std::unique_ptr<kfd::Sys>(new sim::SimSys(std::move(node)));
+  ASSIGN_OR_RETURN(std::unique_ptr<kfd::Sys> sys, sim::OpenSim(device.substr(kSimPrefix.size())));
+  return sys;
 }
 
 // libmainarch-sim.so beside the command, as it lies in the build tree, or where it is installed.
@@ -66,10 +62,11 @@ std::optional<int> ParseMachine(Options* options, Arguments arguments, MachineSe
 
 int RunTopologyCommand(Arguments arguments) {
   MachineSettings settings;
-  Options options("topology", "[--device sim:gfx950x8]",
-                  "What the GPUs say of themselves: compute units, memory, caches, DMA engines and the\n"
-                  "links between them. Reads sysfs only.",
-                  "mainarch topology\nmainarch topology --device sim:gfx950x8 --json");
+  Options options(
+      "topology", "[--device sim:gfx950x8]",
+      "What the GPUs say of themselves: compute units, memory, caches, DMA engines and the\n"
+      "links between them. Reads sysfs only.",
+      "mainarch topology\nmainarch topology --device sim:gfx950x8 --json");
   if (auto code = ParseMachine(&options, arguments, &settings)) return *code;
   auto sys = SysOf(settings.device);
   if (!sys.ok()) return Fail("topology", sys.status());
@@ -113,9 +110,10 @@ int RunSimCommand(Arguments arguments) {
 int RunKernels(Arguments arguments) {
   std::string isa;
   bool json = false;
-  Options options("kernels", "[--isa gfx950]",
-                  "The GPU kernels in this build, with the registers and LDS each takes and how many fit.",
-                  "mainarch kernels\nmainarch kernels --isa gfx950 --json");
+  Options options(
+      "kernels", "[--isa gfx950]",
+      "The GPU kernels in this build, with the registers and LDS each takes and how many fit.",
+      "mainarch kernels\nmainarch kernels --isa gfx950 --json");
   options.Text("isa", "ISA", &isa, "only this one");
   options.Flag("json", &json, "one JSON object on stdout");
   if (auto code = options.Parse(arguments)) return *code;
@@ -141,8 +139,8 @@ int RunKernels(Arguments arguments) {
     out.EndArray().EndObject().Print();
     return kExitOk;
   }
-  Table table({"<isa", "<image", "<kernel", "vgpr", "agpr", "sgpr", "lds", "code", "waves/simd",
-               "<limit"});
+  Table table(
+      {"<isa", "<image", "<kernel", "vgpr", "agpr", "sgpr", "lds", "code", "waves/simd", "<limit"});
   for (const isa::KernelRow& row : *rows) {
     auto cell = [](const auto& value) { return absl::StrCat(value); };
     table.Row({cell(row.isa), cell(row.image), cell(row.kernel.name), cell(row.kernel.vgprs),

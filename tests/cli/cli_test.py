@@ -480,5 +480,54 @@ class Bench(Case):
         self.assertIn("read, huge pages", out)
 
 
+class Machine(Case):
+    def test_topology_of_a_virtual_node(self):
+        out, _ = run("topology", "--device", "sim:gfx950x8")
+        self.assertEqual(out.count(": gfx950 "), 8)
+        self.assertIn("256 CUs", out)
+        node = run_json("topology", "--device", "sim:gfx942x2")
+        self.assertIn("gfx942", json.dumps(node))
+
+    def test_topology_needs_a_device(self):
+        _, err = run("topology", "--device", "sim:gfx900", code=1)
+        self.assertIn("gfx900", err)
+        _, err = run("topology", "--device", "cuda", code=1)
+        self.assertIn("sim:", err)
+
+    def test_doctor_finds_a_virtual_node_well(self):
+        out, _ = run("doctor", "--device", "sim:gfx950x2")
+        self.assertIn("2 usable GPUs", out)
+
+    def test_doctor_says_what_is_missing_here(self):
+        if os.path.exists("/dev/kfd"):
+            self.skipTest("this machine has a GPU driver")
+        out, _ = run("doctor", code=1)
+        self.assertIn("0 usable GPUs", out)
+        self.assertIn("->", out)
+
+    def test_sim_runs_a_program_and_passes_its_code_on(self):
+        out, _ = run("sim", "--node", "gfx950x2", "--", "cat",
+                     "/sys/class/kfd/kfd/topology/nodes/2/properties")
+        self.assertIn("gfx_target_version 90500", out)
+        run("sim", "--", "sh", "-c", "exit 7", code=7)
+        _, err = run("sim", "--node", "gfx1", "--", "true", code=2)
+        self.assertIn("gfx1", err)
+        run("sim", code=2)
+
+    def test_sim_lists_the_agents_with_rocminfo(self):
+        if shutil.which("rocminfo") is None:
+            self.skipTest("rocminfo is not installed")
+        out, _ = run("sim", "--node", "gfx90ax2", "--", "rocminfo")
+        self.assertEqual(out.count("Name:                    gfx90a"), 2)
+
+    def test_kernels(self):
+        out, _ = run("kernels", "--isa", "gfx950")
+        self.assertIn("ping_pong", out)
+        self.assertNotIn("gfx942", out)
+        rows = run_json("kernels")["kernels"]
+        self.assertEqual({row["isa"] for row in rows}, {"gfx942", "gfx950"})
+        self.assertTrue(all(row["waves_per_simd"] >= 1 for row in rows))
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
