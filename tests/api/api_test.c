@@ -100,41 +100,6 @@ const char* t_source_path(const char* relative) {
 
 const char* t_checkpoint(void) { return t_source_path("tests/golden/trained"); }
 
-static char chat_directory[64];
-
-static void remove_chat_directory(void) {
-  char path[128];
-  snprintf(path, sizeof(path), "%s/tokenizer.json", chat_directory);
-  unlink(path);
-  snprintf(path, sizeof(path), "%s/tokenizer_config.json", chat_directory);
-  unlink(path);
-  rmdir(chat_directory);
-}
-
-const char* t_chat_directory(void) {
-  static const char config[] =
-      "{\"eos_token\": \"<|im_end|>\", \"chat_template\": \"{%- for message in messages %}"
-      "<|im_start|>{{ message.role }}\\n{{ message.content }}<|im_end|>\\n{%- endfor %}"
-      "{%- if add_generation_prompt %}<|im_start|>assistant\\n"
-      "{%- if enable_thinking is defined and enable_thinking is false %}"
-      "<think>\\n\\n</think>\\n\\n{%- endif %}{%- endif %}\"}";
-  char path[4096], target[4096];
-  FILE* file;
-  if (chat_directory[0] != '\0') return chat_directory;
-  strcpy(chat_directory, "/tmp/mainarch-chat-XXXXXX");
-  if (mkdtemp(chat_directory) == NULL) return "/nonexistent";
-  atexit(remove_chat_directory);
-  snprintf(target, sizeof(target), "%s", t_source_path("tests/golden/trained/tokenizer.json"));
-  snprintf(path, sizeof(path), "%s/tokenizer.json", chat_directory);
-  if (symlink(target, path) != 0) return "/nonexistent";
-  snprintf(path, sizeof(path), "%s/tokenizer_config.json", chat_directory);
-  file = fopen(path, "w");
-  if (file == NULL) return "/nonexistent";
-  fputs(config, file);
-  fclose(file);
-  return chat_directory;
-}
-
 mainarch_status t_open_group(t_stack* stack, uint32_t threads) {
   mainarch_group_options options;
   memset(stack, 0, sizeof(*stack));

@@ -69,8 +69,6 @@ int t_refused(const char* file, int line, const char* call, mainarch_status stat
 
 /* The checkpoint of all tests: tests/golden/trained. */
 const char* t_checkpoint(void);
-/* A directory with the same tokenizer and a ChatML template, made when first asked for. */
-const char* t_chat_directory(void);
 const char* t_source_path(const char* relative);
 
 /* One of each, opened from the checkpoint. */

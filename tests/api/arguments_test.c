@@ -12,6 +12,9 @@
 #define NOT_FOUND MAINARCH_ERROR_NOT_FOUND
 #define TOO_SMALL MAINARCH_ERROR_BUFFER_TOO_SMALL
 
+/* A tokenizer without a chat template. */
+static const char kNoTemplate[] = "tests/golden/data/tokenizer/a";
+
 /* Options with their size set and all else zero. */
 #define ZERO(type, name)          \
   type name;                      \
@@ -236,11 +239,11 @@ static void tokenizer_open(void) {
   mainarch_tokenizer_destroy(tokenizer);
   CHECK_EQ(info.vocab_size, T_VOCAB);
   CHECK_EQ(info.eos_token, T_END);
-  CHECK_EQ(info.has_chat, 0);
-  OK(mainarch_tokenizer_open(t_chat_directory(), &tokenizer, &t_error));
+  CHECK_EQ(info.has_chat, 1);
+  OK(mainarch_tokenizer_open(t_source_path(kNoTemplate), &tokenizer, &t_error));
   OK(mainarch_tokenizer_info_get(tokenizer, &info, &t_error));
   mainarch_tokenizer_destroy(tokenizer);
-  CHECK_EQ(info.has_chat, 1);
+  CHECK_EQ(info.has_chat, 0);
 }
 
 static void tokenizer_encode(void) {
@@ -355,12 +358,15 @@ static void render_chat(void) {
   char text[256];
   size_t length;
   mainarch_tokenizer* chat;
+  mainarch_tokenizer* plain;
   ZERO(mainarch_chat_options, options);
 #define RENDER(tokenizer, messages, count, options) \
   mainarch_tokenizer_render_chat(tokenizer, messages, count, options, text, 256, &length, &t_error)
-  OK(mainarch_tokenizer_open(t_chat_directory(), &chat, &t_error));
+  OK(mainarch_tokenizer_open(t_checkpoint(), &chat, &t_error));
+  OK(mainarch_tokenizer_open(t_source_path(kNoTemplate), &plain, &t_error));
   REFUSED(RENDER(NULL, messages, 1, NULL), INVALID, "tokenizer");
-  REFUSED(RENDER(s.tokenizer, messages, 1, NULL), UNSUPPORTED, "chat template");
+  REFUSED(RENDER(plain, messages, 1, NULL), UNSUPPORTED, "chat template");
+  mainarch_tokenizer_destroy(plain);
   REFUSED(RENDER(chat, messages, 0, NULL), INVALID, "message");
   REFUSED(RENDER(chat, NULL, 1, NULL), INVALID, "messages");
   REFUSED(RENDER(chat, messages, 2, NULL), INVALID, "wizard");

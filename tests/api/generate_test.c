@@ -307,7 +307,7 @@ static void chat_answers_and_ends(void) {
   memset(&chat, 0, sizeof(chat));
   chat.struct_size = sizeof(chat);
   chat.thinking = MAINARCH_THINKING_OFF;
-  OK(mainarch_tokenizer_open(t_chat_directory(), &tokenizer, &t_error));
+  OK(mainarch_tokenizer_open(t_checkpoint(), &tokenizer, &t_error));
   OK(mainarch_tokenizer_render_chat(tokenizer, &message, 1, &chat, prompt, sizeof(prompt), &length,
                                     &t_error));
   mainarch_tokenizer_destroy(tokenizer);

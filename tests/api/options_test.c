@@ -203,7 +203,7 @@ int main(int argc, char** argv) {
   pages = mmap(NULL, pages_size + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED || mprotect(pages + pages_size, page, PROT_NONE) != 0) return 1;
   if (t_open(&s, 1) != MAINARCH_OK) t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
-  if (mainarch_tokenizer_open(t_chat_directory(), &chat, &t_error) != MAINARCH_OK) {
+  if (mainarch_tokenizer_open(t_checkpoint(), &chat, &t_error) != MAINARCH_OK) {
     t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
   }
   result = RUN(cases);

@@ -95,6 +95,17 @@ class Usage(Case):
             self.assertIn(message, err)
             self.assertEqual(out, "")
 
+    def plain_model(self):
+        """The trained model without its chat template."""
+        model = os.path.join(self.scratch, "plain")
+        shutil.copytree(TRAINED, model)
+        path = pathlib.Path(model) / "tokenizer_config.json"
+        config = json.loads(path.read_text())
+        del config["chat_template"]
+        path.chmod(0o644)
+        path.write_text(json.dumps(config))
+        return model
+
     def test_failures(self):
         missing = os.path.join(self.scratch, "none")
         for words, message in [
@@ -107,7 +118,7 @@ class Usage(Case):
                 (["bench", "--model", TRAINED, "--decode", "9999"], "the model has 2048"),
                 (["tokenize", "--model", TRAINED, "--decode", "9999"], "token 9999 is outside"),
                 (["tokenize", "--model", TRAINED, "--decode", "x"], "is no token id"),
-                (["generate", "--model", TRAINED, "--chat", "a"], "no chat template")]:
+                (["generate", "--model", self.plain_model(), "--chat", "a"], "no chat template")]:
             out, err = run(*words, code=1)
             self.assertIn(message, err)
             self.assertEqual(out, "")

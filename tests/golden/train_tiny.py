@@ -28,6 +28,14 @@ ARCHITECTURE = dict(
 )
 
 
+# ChatML with Qwen3's thinking switch; our own words.
+CHAT_TEMPLATE = (
+    "{%- for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{%- endfor %}{%- if add_generation_prompt %}<|im_start|>assistant\n"
+    "{%- if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n"
+    "{%- endif %}{%- endif %}")
+
+
 def model_config():
     return Qwen3MoeConfig(**ARCHITECTURE, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0})
 
@@ -120,7 +128,9 @@ def save_checkpoint(model, tok_file, out):
         "bos_token_id": VOCAB - 5, "do_sample": True, "eos_token_id": [VOCAB - 3, VOCAB - 5], "pad_token_id": VOCAB - 5,
         "temperature": 0.6, "top_k": 20, "top_p": 0.95,
     })
-    qwen_bpe.write_json(out / "tokenizer_config.json", qwen_bpe.tokenizer_config(2048, first_added_id=VOCAB - 5))
+    tokenizer_config = qwen_bpe.tokenizer_config(2048, first_added_id=VOCAB - 5)
+    tokenizer_config["chat_template"] = CHAT_TEMPLATE
+    qwen_bpe.write_json(out / "tokenizer_config.json", tokenizer_config)
 
 
 def main():
