@@ -97,12 +97,12 @@ Options::Options(std::string command, std::string usage, std::string about, std:
       about_(std::move(about)),
       examples_(std::move(examples)) {}
 
-Options::Option& Options::Add(absl::string_view name, absl::string_view placeholder,
+Options::Option& Options::Add(absl::string_view name, absl::string_view value_name,
                               absl::string_view help) {
   options_.push_back({});
   Option& option = options_.back();
   option.name = std::string(name);
-  option.placeholder = std::string(placeholder);
+  option.value_name = std::string(value_name);
   option.help = std::string(help);
   return option;
 }
@@ -115,9 +115,9 @@ void Options::Flag(absl::string_view name, bool* value, absl::string_view help) 
   option.flag_default = *value;
 }
 
-void Options::Text(absl::string_view name, absl::string_view placeholder, std::string* value,
+void Options::Text(absl::string_view name, absl::string_view value_name, std::string* value,
                    absl::string_view help) {
-  Option& option = Add(name, placeholder, help);
+  Option& option = Add(name, value_name, help);
   option.standard = *value;
   option.set = [value](const std::string& text) {
     *value = text;
@@ -125,9 +125,9 @@ void Options::Text(absl::string_view name, absl::string_view placeholder, std::s
   };
 }
 
-void Options::Texts(absl::string_view name, absl::string_view placeholder,
+void Options::Texts(absl::string_view name, absl::string_view value_name,
                     std::vector<std::string>* value, absl::string_view help) {
-  Add(name, placeholder, help).set = [value](const std::string& text) {
+  Add(name, value_name, help).set = [value](const std::string& text) {
     value->push_back(text);
     return std::string();
   };
@@ -269,7 +269,7 @@ std::string Options::Take(absl::Span<const std::string> arguments, size_t* at) {
   } else if (*at + 1 < arguments.size()) {
     value = arguments[++*at];
   } else {
-    return absl::StrCat("--", name, " needs a value: ", option->placeholder);
+    return absl::StrCat("--", name, " needs a value: ", option->value_name);
   }
   const std::string wrong = option->set(value);
   return wrong.empty() ? "" : absl::StrCat("--", name, " ", value, ": ", wrong);
@@ -327,7 +327,7 @@ std::string Options::Help() const {
     }
     const bool negated = option.flag != nullptr && option.flag_default;
     std::string line = absl::StrCat("  --", negated ? "no-" : "", option.name);
-    if (!option.placeholder.empty()) absl::StrAppend(&line, " ", option.placeholder);
+    if (!option.value_name.empty()) absl::StrAppend(&line, " ", option.value_name);
     if (line.size() + 2 > kHelpColumn) {
       absl::StrAppend(&out, line, "\n", std::string(kHelpColumn, ' '));
     } else {

@@ -28,9 +28,9 @@ class Options {
   void Section(absl::string_view title);
   // Also takes --no-<name>, which is what the help shows when *value is true.
   void Flag(absl::string_view name, bool* value, absl::string_view help);
-  void Text(absl::string_view name, absl::string_view placeholder, std::string* value,
+  void Text(absl::string_view name, absl::string_view value_name, std::string* value,
             absl::string_view help);
-  void Texts(absl::string_view name, absl::string_view placeholder, std::vector<std::string>* value,
+  void Texts(absl::string_view name, absl::string_view value_name, std::vector<std::string>* value,
              absl::string_view help);  // may be given again and again
   void Choice(absl::string_view name, std::vector<std::string> choices, std::string* value,
               absl::string_view help);
@@ -60,8 +60,8 @@ class Options {
 
  private:
   struct Option {
-    std::string name;         // without the dashes; empty: a heading, in `help`
-    std::string placeholder;  // empty: takes no value
+    std::string name;        // without the dashes; empty: a heading, in `help`
+    std::string value_name;  // empty: takes no value
     std::string help;
     std::string standard;  // what it is when not given; empty: not worth saying
     bool* flag = nullptr;
@@ -72,7 +72,7 @@ class Options {
   };
 
   Option* Find(absl::string_view name);
-  Option& Add(absl::string_view name, absl::string_view placeholder, absl::string_view help);
+  Option& Add(absl::string_view name, absl::string_view value_name, absl::string_view help);
   std::string Unknown(absl::string_view name) const;
   // Takes arguments[*at], an option, and its value; an empty text, or what is wrong.
   std::string Take(absl::Span<const std::string> arguments, size_t* at);
