@@ -242,14 +242,15 @@ typedef struct mainarch_model mainarch_model;
 typedef int (*mainarch_progress_fn)(void *user, uint64_t done, uint64_t total);
 
 /* Flags of mainarch_model_options. */
-#define MAINARCH_MODEL_IN_PLACE UINT64_C(1) /* CPU: multiply straight from the mapped files. Opens at
-                                               once and takes no memory of its own; steps are
-                                               slower, and results the same. */
+#define MAINARCH_MODEL_IN_PLACE UINT64_C(1) /* CPU: multiply straight from the mapped files for good.
+                                               Takes no memory of its own; steps are slower, and
+                                               results the same. */
+#define MAINARCH_MODEL_WAIT UINT64_C(2)     /* open returns when all weights are in place */
 
 typedef struct mainarch_model_options {
   size_t struct_size;
   uint64_t flags;
-  mainarch_progress_fn progress; /* NULL: none. On the calling thread. */
+  mainarch_progress_fn progress; /* NULL: none. On the calling thread; implies MODEL_WAIT. */
   void *progress_user;
 } mainarch_model_options;
 
@@ -259,6 +260,11 @@ typedef struct mainarch_model_options {
  * its shards. Architectures: qwen3, qwen3_moe. Weights: BF16, F16, F32, block FP8
  * (weight_scale_inv), per-channel FP8, MXFP4. Everything else is refused by name. The files are
  * mapped, and stay so as long as the model lives; none of their bytes is trusted.
+ *
+ * On the CPU it returns as soon as the files are checked. Steps can run at once, straight from the
+ * mapped files, while a thread of low priority moves the weights into memory of their own, in huge
+ * pages where the system gives any; from then on steps are faster. Results are the same all along.
+ * What could not be moved for want of memory is used in place for good: mainarch_model_info says so.
  *
  * Errors: NOT_FOUND or IO or PERMISSION (a file), BAD_MODEL (names file, tensor or key),
  * UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress). */
@@ -283,6 +289,11 @@ typedef struct mainarch_model_info {
   uint32_t experts_per_token;
   char architecture[64]; /* "qwen3_moe" */
   char formats[64];      /* of the weights, in the order of their bytes: "mxfp4 bf16" */
+  uint64_t move_bytes;   /* of weight_bytes, those that are moved out of the mapped files ... */
+  uint64_t moved_bytes;  /* ... and how many have been, so far */
+  uint64_t huge_bytes;   /* of weight_bytes, those that stand in huge pages now */
+  mainarch_status move_status; /* below 0: moving has ended early, and why */
+  uint32_t reserved;           /* 0 */
 } mainarch_model_info;
 
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_model_info_get(const mainarch_model *model,

@@ -113,7 +113,7 @@ void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int6
   args.out = scratch->out;
   args.rows = rows;
   args.epilogue = epilogue;
-  if (!model_->in_place()) {
+  if (weight.ready.load(std::memory_order_acquire)) {
     args.panel_begin = begin;
     args.panel_end = end;
     kernels_.matmul(args);

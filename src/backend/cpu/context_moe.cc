@@ -131,7 +131,7 @@ void CpuContext::RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t item,
   args.add = op.add;
   args.first = args.last = true;
   args.scratch = scratch->experts;
-  if (!model_->in_place()) {
+  if (weight.ready.load(std::memory_order_acquire)) {
     kernels_.experts_down(args);
     return;
   }
