@@ -526,7 +526,7 @@ mainarch_engine_statistics_get(const mainarch_engine *engine, mainarch_engine_st
                                mainarch_error *error);
 
 /* Runs one step on the calling thread and ends with it. OK: done; AGAIN: no sequence has work.
- * Errors: BUSY, CANCELLED, BAD_MODEL (logits that are not numbers), DEVICE_LOST. */
+ * Errors: BUSY, CANCELLED, DEVICE_LOST. */
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_step(mainarch_engine *engine,
                                                                  mainarch_error *error);
 
@@ -539,7 +539,7 @@ MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_submit(mainarch_engi
 /* Waits up to `timeout_ns` nanoseconds for the step in flight; 0 only asks, below 0 waits for ever.
  * OK: it has ended well, or there was none; TIMED_OUT: it is still in flight. An error is that of the
  * step, which is over then.
- * Errors: BUSY, CANCELLED, BAD_MODEL (logits that are not numbers), DEVICE_LOST. */
+ * Errors: BUSY, CANCELLED, DEVICE_LOST. */
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_wait(mainarch_engine *engine,
                                                                  int64_t timeout_ns,
                                                                  mainarch_error *error);
@@ -649,6 +649,12 @@ mainarch_sequence_append(mainarch_engine *engine, mainarch_sequence sequence,
 
 /* Moves produced tokens out, oldest first, up to `capacity` of them. OK: `*count` of them, at least
  * one; AGAIN: none yet, or none any more (see the finish reason).
+ *
+ * A sequence whose logits are not numbers, or whose options leave no token to choose, ends there
+ * (MAINARCH_FINISH_FAULT) while others of the step go on. When its tokens have been taken, take
+ * returns the reason again and again: BAD_MODEL or INVALID_ARGUMENT. Append or truncate lets it try
+ * again.
+ *
  * Errors: BUFFER_TOO_SMALL (only with a capacity of 0; `*count` is how many there are). */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_sequence_take(mainarch_engine *engine, mainarch_sequence sequence, uint32_t *tokens,
@@ -684,7 +690,8 @@ enum {
   MAINARCH_FINISH_STOP_TOKEN = 2,    /* one of stop_tokens, the last one produced */
   MAINARCH_FINISH_STOP_SEQUENCE = 3, /* its tokens are the last ones produced */
   MAINARCH_FINISH_MAX_TOKENS = 4,
-  MAINARCH_FINISH_LENGTH = 5 /* max_sequence_tokens, or the whole KV cache, is used up */
+  MAINARCH_FINISH_LENGTH = 5, /* max_sequence_tokens, or the whole KV cache, is used up */
+  MAINARCH_FINISH_FAULT = 6   /* no token could be chosen, and take says why; see there */
 };
 
 typedef struct mainarch_sequence_info {

@@ -86,7 +86,6 @@ class Sampler {
     scores_[to] = scores_[from];
     weights_[to] = weights_[from];
   }
-  uint32_t Race(uint64_t seed, uint64_t position) const;
 
   uint32_t vocab_;
   size_t count_ = 0;            // candidates
