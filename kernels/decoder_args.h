@@ -68,8 +68,8 @@ static_assert(sizeof(EmbedArgs) == 48);
 
 // ---- matrices ----
 
-// A tile is 16 output rows by 32, 64 or 128 columns of k: 1 KiB (bf16 pair: 2 KiB). Lane l = 16 g + i
-// of the wave that reads it holds row i, and of each 32 columns the eight that start at 8 g.
+// A tile is 16 output rows by 32, 64 or 128 columns of k: 1 KiB (bf16 pair: 2 KiB). Lane l = 16 g +
+// i of the wave that reads it holds row i, and of each 32 columns the eight that start at 8 g.
 //   kBf16      [lane][8]: 32 columns
 //   kBf16Pair  two such, the rounded value and what rounding left: F16 exactly, F32 to 2^-17
 //   kFp8       [lane][2][8]: 64 columns; scales [tile][2] fp32, one for 32 columns
@@ -90,8 +90,8 @@ constexpr uint32_t TileScaleBytes(TileFormat format) {
 struct Tiles {
   Address<const uint8_t> data;
   Address<const uint8_t> scales;
-  uint32_t outputs = 0;   // output tiles; with gate and up, pairs
-  uint32_t k = 0;         // tiles along k
+  uint32_t outputs = 0;  // output tiles; with gate and up, pairs
+  uint32_t k = 0;        // tiles along k
   uint64_t reserved = 0;
 };
 static_assert(sizeof(Tiles) == 32);
@@ -159,10 +159,10 @@ static_assert(sizeof(PrepareArgs) == 80);
 // A row with one split is finished; of others, parts for AttendMerge.
 struct AttendArgs {
   Address<const uint32_t> step;
-  Address<const float> qkv;     // [rows, q_stride]
-  Address<const uint8_t> kv;    // as above
-  Address<float> out;           // [rows, out_stride]
-  Address<float> parts;         // [row_count, heads, max_splits, head_dim + 2]: o, m, l
+  Address<const float> qkv;   // [rows, q_stride]
+  Address<const uint8_t> kv;  // as above
+  Address<float> out;         // [rows, out_stride]
+  Address<float> parts;       // [row_count, heads, max_splits, head_dim + 2]: o, m, l
   uint32_t q_stride = 0;
   uint32_t out_stride = 0;
   uint32_t heads = 0;
@@ -201,15 +201,15 @@ static_assert(sizeof(RouteArgs) == 56);
 // h = norm(x): one launch, a grid barrier between the two products. All workers must be resident.
 struct ExpertsArgs {
   Address<const uint32_t> step;
-  Address<const float> x;         // [rows, x_stride]
-  Address<const uint32_t> ids;    // [rows, top]
-  Address<const float> weights;   // [rows, top]
-  Address<float> act;             // [rows, top, act_stride]
-  Address<float> out;             // [rows, out_stride]
-  Address<uint32_t> arrivals;     // [1], 0 at the start
-  Tiles gate_up;                  // of one expert
-  Tiles down;                     // of one expert
-  uint64_t gate_up_stride = 0;    // bytes from expert to expert: data, then scales
+  Address<const float> x;        // [rows, x_stride]
+  Address<const uint32_t> ids;   // [rows, top]
+  Address<const float> weights;  // [rows, top]
+  Address<float> act;            // [rows, top, act_stride]
+  Address<float> out;            // [rows, out_stride]
+  Address<uint32_t> arrivals;    // [1], 0 at the start
+  Tiles gate_up;                 // of one expert
+  Tiles down;                    // of one expert
+  uint64_t gate_up_stride = 0;   // bytes from expert to expert: data, then scales
   uint64_t gate_up_scale_stride = 0;
   uint64_t down_stride = 0;
   uint64_t down_scale_stride = 0;
@@ -245,8 +245,8 @@ struct ReduceArgs {
   uint32_t ranks = 0;
   uint32_t rank = 0;
   uint32_t two_shot_rows = 0;
-  uint32_t sequence = 0;   // of this all-reduce within a step, from 0
-  uint32_t per_step = 0;   // all-reduces a step
+  uint32_t sequence = 0;  // of this all-reduce within a step, from 0
+  uint32_t per_step = 0;  // all-reduces a step
   uint32_t reserved = 0;
 };
 static_assert(sizeof(ReduceArgs) == 200);

@@ -40,10 +40,10 @@ KERNEL(experts_pair, ExpertsPair, "vgpr=128 sgpr=112 lds=5200")
 KERNEL(experts_fp8, ExpertsFp8, "vgpr=128 sgpr=112 lds=5200")
 KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=144 sgpr=112 lds=5200")
 
-#define MAINARCH_ATTENTION(suffix, format, head_dim)                          \
-  using Prepare_##suffix = Prepare<format, head_dim>;                         \
-  using Attend_##suffix = Attend<format, head_dim>;                           \
-  KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112")              \
+#define MAINARCH_ATTENTION(suffix, format, head_dim)             \
+  using Prepare_##suffix = Prepare<format, head_dim>;            \
+  using Attend_##suffix = Attend<format, head_dim>;              \
+  KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112") \
   KERNEL(attend_##suffix, Attend_##suffix, "vgpr=256 sgpr=112 lds=33280")
 
 MAINARCH_ATTENTION(bf16_32, KvFormat::kBf16, 32)

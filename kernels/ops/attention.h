@@ -62,8 +62,7 @@ struct Prepare {
   }
 
   DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
-    const Global<float> at =
-        At(args.qkv) + uint64_t{row} * args.stride + head * kHeadDim;
+    const Global<float> at = At(args.qkv) + uint64_t{row} * args.stride + head * kHeadDim;
     const bool mine = LaneId() < kHalf;
     const uint32_t l = mine ? LaneId() : 0;
     float a = mine ? at[l] : 0.0f, b = mine ? at[l + kHalf] : 0.0f;
@@ -185,8 +184,8 @@ struct Attend {
     const uint32_t group = args.heads / args.kv_heads;
     const uint32_t position = step.position(row);
     const uint32_t column = Min(LaneRow(), group - 1);
-    const Global<const float> q = At(args.qkv) + uint64_t{row} * args.q_stride +
-                                  (head * group + column) * kHeadDim;
+    const Global<const float> q =
+        At(args.qkv) + uint64_t{row} * args.q_stride + (head * group + column) * kHeadDim;
     SplitEight query[kSteps];
 #pragma clang loop unroll(full)
     for (uint32_t s = 0; s < kSteps; ++s) {
@@ -268,7 +267,8 @@ struct Attend {
 #pragma clang loop unroll(full)
     for (uint32_t t = 0; t < kTilesOfO; ++t) {
       f32x4 o = run.o[t] * keep;
-      if constexpr (kFormat == KvFormat::kPair) o = ProductHigh(Values(a, b, 1, t, real), weight, o);
+      if constexpr (kFormat == KvFormat::kPair)
+        o = ProductHigh(Values(a, b, 1, t, real), weight, o);
       run.o[t] = Product(Values(a, b, 0, t, real), weight, o);
     }
   }

@@ -5,8 +5,8 @@
 // memory, no host in the loop.
 //
 // Slots are double buffered by the parity of the epoch. A slot is written again two epochs later,
-// when its reader has long gone on: a rank starts epoch e + 2 after it has finished e + 1, for which
-// it needed every peer's push of e + 1, which a peer makes after it has finished e.
+// when its reader has long gone on: a rank starts epoch e + 2 after it has finished e + 1, for
+// which it needed every peer's push of e + 1, which a peer makes after it has finished e.
 #ifndef MAINARCH_KERNELS_OPS_REDUCE_H_
 #define MAINARCH_KERNELS_OPS_REDUCE_H_
 

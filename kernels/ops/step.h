@@ -99,7 +99,8 @@ struct Embed {
 
   DEVICE static f32x4 Four(const Args& args, uint64_t index) {
     if (args.is_f32) {
-      return BitCast<f32x4>(Load16(reinterpret_cast<Global<const uint32_t>>(At(args.table)), index));
+      return BitCast<f32x4>(
+          Load16(reinterpret_cast<Global<const uint32_t>>(At(args.table)), index));
     }
     const u32x2 pairs = reinterpret_cast<Global<const u32x2>>(At(args.table))[index];
     const uint32_t a = pairs[0], b = pairs[1];

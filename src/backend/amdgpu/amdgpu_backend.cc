@@ -98,7 +98,8 @@ std::vector<backend::DeviceInfo> AmdGpuBackend::devices() const {
 StatusOr<std::shared_ptr<const backend::LoadedModel>> AmdGpuBackend::Load(
     std::shared_ptr<const Program> program, const backend::LoadOptions& options) {
   std::lock_guard<std::mutex> lock(gpus_->mutex());
-  ASSIGN_OR_RETURN(auto model, AmdGpuModel::Create(shared_from_this(), std::move(program), options));
+  ASSIGN_OR_RETURN(auto model,
+                   AmdGpuModel::Create(shared_from_this(), std::move(program), options));
   return std::shared_ptr<const backend::LoadedModel>(std::move(model));
 }
 
@@ -181,13 +182,12 @@ Status AmdGpuModel::UploadRank(int32_t rank, const backend::LoadOptions& options
       placed.tiles.scales.address += base;
       for (int32_t group = 0; group < weight.groups; ++group) {
         const uint64_t g = static_cast<uint64_t>(group);
-        RETURN_IF_ERROR(UploadTiles(PlanTiles(weight, rank, group),
-                                    placed.tiles.data.address + g * placed.group_bytes,
-                                    placed.tiles.scales.address + g * placed.group_scale_bytes,
-                                    uploader));
+        RETURN_IF_ERROR(UploadTiles(
+            PlanTiles(weight, rank, group), placed.tiles.data.address + g * placed.group_bytes,
+            placed.tiles.scales.address + g * placed.group_scale_bytes, uploader));
       }
-      done_ += static_cast<uint64_t>(weight.groups) *
-               (placed.group_bytes + placed.group_scale_bytes);
+      done_ +=
+          static_cast<uint64_t>(weight.groups) * (placed.group_bytes + placed.group_scale_bytes);
     } else if (weight.layout == WeightLayout::kVector) {
       placed.vector += base;
       RETURN_IF_ERROR(UploadVector(weight, placed.vector, uploader));

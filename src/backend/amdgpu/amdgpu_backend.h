@@ -18,8 +18,7 @@
 
 namespace mainarch::amdgpu {
 
-class AmdGpuBackend : public backend::Backend,
-                      public std::enable_shared_from_this<AmdGpuBackend> {
+class AmdGpuBackend : public backend::Backend, public std::enable_shared_from_this<AmdGpuBackend> {
  public:
   static StatusOr<std::shared_ptr<backend::Backend>> Create(absl::string_view device);
 
@@ -38,16 +37,15 @@ class AmdGpuBackend : public backend::Backend,
 // A weight in one GPU's memory.
 struct PlacedWeight {
   kernels::TileFormat format = kernels::TileFormat::kBf16;
-  kernels::Tiles tiles;        // of group 0; `outputs` as the kernels want it
-  uint64_t group_bytes = 0;    // from group to group
+  kernels::Tiles tiles;      // of group 0; `outputs` as the kernels want it
+  uint64_t group_bytes = 0;  // from group to group
   uint64_t group_scale_bytes = 0;
-  uint64_t vector = 0;         // kVector: fp32, padded with zeros to kPadColumns
-  uint64_t table = 0;          // kTable: rows, bf16 or fp32
+  uint64_t vector = 0;  // kVector: fp32, padded with zeros to kPadColumns
+  uint64_t table = 0;   // kTable: rows, bf16 or fp32
   bool table_is_f32 = false;
 };
 
-class AmdGpuModel : public backend::LoadedModel,
-                    public std::enable_shared_from_this<AmdGpuModel> {
+class AmdGpuModel : public backend::LoadedModel, public std::enable_shared_from_this<AmdGpuModel> {
  public:
   static StatusOr<std::shared_ptr<const AmdGpuModel>> Create(
       std::shared_ptr<AmdGpuBackend> backend, std::shared_ptr<const backend::Program> program,

@@ -82,8 +82,8 @@ Status AmdGpuContext::AllocateShared() {
   options.caching = gpu::Caching::kUncached;
   options.peers = absl::MakeConstSpan(devices).subspan(1);
   options.label = "step block";
-  ASSIGN_OR_RETURN(host_step_, gpu::Buffer::Allocate(*devices[0], uint64_t{shape_.step_words} * 4,
-                                                     options));
+  ASSIGN_OR_RETURN(host_step_,
+                   gpu::Buffer::Allocate(*devices[0], uint64_t{shape_.step_words} * 4, options));
   options.label = "logits";
   const uint64_t bytes =
       uint64_t{shape_.options.max_logit_rows} * shape_.logits_stride * sizeof(float);
@@ -126,8 +126,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
     *at += base;
   }
   for (uint64_t& at : m.buffers) at += base;
-  const uint64_t kv = static_cast<uint64_t>(program_.kv_layers) * shape_.options.pages *
-                      shape_.kv_page_bytes;
+  const uint64_t kv =
+      static_cast<uint64_t>(program_.kv_layers) * shape_.options.pages * shape_.kv_page_bytes;
   ASSIGN_OR_RETURN(own.kv, AllocateVram(device, kv, "KV pool"));
   m.kv = own.kv.va();
   m.host_step = host_step_.va();
@@ -243,8 +243,8 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
     dispatch.workgroup.x = kernels::kThreads;
     dispatch.grid.x = launch.workers * kernels::kThreads;
     dispatch.group_bytes = kernel->group_bytes;
-    // Each kernel needs the one before. Host memory is read at the beginning and written by the last
-    // (the logits); peers are the reduce kernel's own business.
+    // Each kernel needs the one before. Host memory is read at the beginning and written by the
+    // last (the logits); peers are the reduce kernel's own business.
     gpu::AqlOrder order;
     order.acquire = own.packets.empty() ? gpu::Scope::kSystem : gpu::Scope::kAgent;
     order.release = gpu::Scope::kAgent;
@@ -273,16 +273,18 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
   for (const backend::StepSequence& sequence : step.sequences) {
     words += sequence.pages.size();
     for (uint32_t page : sequence.pages) {
-      if (page >= options.pages) return Error(Code::kInternal, "page ", page, " is not in the pool");
+      if (page >= options.pages)
+        return Error(Code::kInternal, "page ", page, " is not in the pool");
     }
   }
   if (words > shape_.step_words) {
-    return Error(Code::kKvFull, "page lists of a step take ", words * 4,
-                 " bytes; the limit is ", uint64_t{shape_.step_words} * 4,
+    return Error(Code::kKvFull, "page lists of a step take ", words * 4, " bytes; the limit is ",
+                 uint64_t{shape_.step_words} * 4,
                  ": fewer sequences with long shared prefixes at once");
   }
   for (const backend::StepRow& row : step.rows) {
-    if (row.sequence >= step.sequences.size() || row.token >= static_cast<uint32_t>(program_.vocab) ||
+    if (row.sequence >= step.sequences.size() ||
+        row.token >= static_cast<uint32_t>(program_.vocab) ||
         row.position / backend::kPageTokens >= step.sequences[row.sequence].pages.size()) {
       return Error(Code::kInternal, "a row of token ", row.token, ", position ", row.position,
                    ", sequence ", row.sequence);
@@ -334,11 +336,13 @@ Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
   WriteStep(step);
   Status status;
   for (size_t r = 0; r < ranks_.size() && status.ok(); ++r) {
-    status = Submit(ranks_[r], model_->gpus().at(static_cast<int32_t>(r)),
-                    static_cast<int32_t>(end));
+    status =
+        Submit(ranks_[r], model_->gpus().at(static_cast<int32_t>(r)), static_cast<int32_t>(end));
   }
-  // Rung even after an error: ranks that were submitted wait for the others' deadline, not for ever.
-  for (size_t r = 0; r < ranks_.size(); ++r) model_->gpus().at(static_cast<int32_t>(r)).queue->Ring();
+  // Rung even after an error: ranks that were submitted wait for the others' deadline, not for
+  // ever.
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    model_->gpus().at(static_cast<int32_t>(r)).queue->Ring();
   if (status.ok()) status = Wait();
   if (!status.ok()) failed_ = status;
   return status;
@@ -381,8 +385,8 @@ Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
     Gpu& gpu = model_->gpus().at(rank);
     const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;
     for (int32_t layer = 0; layer < program_.kv_layers; ++layer) {
-      const uint64_t at = base + static_cast<uint64_t>(layer) * shape_.options.pages *
-                                     shape_.kv_page_bytes;
+      const uint64_t at =
+          base + static_cast<uint64_t>(layer) * shape_.options.pages * shape_.kv_page_bytes;
       RETURN_IF_ERROR(gpu.copy->Copy(at + to * shape_.kv_page_bytes,
                                      at + from * shape_.kv_page_bytes, shape_.kv_page_bytes,
                                      Soon()));
@@ -404,7 +408,8 @@ std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buf
   options.label = "read back";
   auto staging = gpu::Buffer::Allocate(*gpu.device, count * stride * 4, options);
   if (!staging.ok()) return {};
-  const uint64_t from = ranks_[static_cast<size_t>(rank)].memory.buffers[static_cast<size_t>(buffer)];
+  const uint64_t from =
+      ranks_[static_cast<size_t>(rank)].memory.buffers[static_cast<size_t>(buffer)];
   if (!gpu.copy->Copy(staging->va(), from, count * stride * 4, Soon()).ok()) return {};
   const auto point = gpu.copy->Submit(Soon());
   if (!point.ok() || !gpu.copy->Wait(*point, Soon()).ok()) return {};

@@ -3,7 +3,8 @@
 // What one engine owns on the GPUs: activations, the KV pool, the step block, the slots of the
 // all-reduce, logits in host memory, and the packets of a step, made once.
 //
-//   per rank, VRAM    activations (one buffer), KV pool, all-reduce slots and flags (uncached, mapped
+//   per rank, VRAM    activations (one buffer), KV pool, all-reduce slots and flags (uncached,
+//   mapped
 //                     by every peer), kernel arguments stay in host memory
 //   once, host        step block and logits, mapped by every GPU
 //

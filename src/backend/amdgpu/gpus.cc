@@ -41,7 +41,8 @@ StatusOr<Choice> ParseDevice(absl::string_view text) {
   }
   absl::string_view rest = text.substr(std::min(text.size(), kGpuPrefix.size()));
   if (text.substr(0, kGpuPrefix.size()) != kGpuPrefix || (!rest.empty() && rest[0] != ':')) {
-    return Error(Code::kInvalidArgument, "device \"", text, "\": expected gpu, gpu:LIST or sim:NODE");
+    return Error(Code::kInvalidArgument, "device \"", text,
+                 "\": expected gpu, gpu:LIST or sim:NODE");
   }
   if (!rest.empty()) choice.list = rest.substr(1);
   return choice;

@@ -28,18 +28,25 @@ uint32_t CeilDivide(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + 
 
 const char* Suffix(TileFormat format) {
   switch (format) {
-    case TileFormat::kBf16: return "bf16";
-    case TileFormat::kBf16Pair: return "pair";
-    case TileFormat::kFp8: return "fp8";
-    case TileFormat::kMxfp4: return "mxfp4";
+    case TileFormat::kBf16:
+      return "bf16";
+    case TileFormat::kBf16Pair:
+      return "pair";
+    case TileFormat::kFp8:
+      return "fp8";
+    case TileFormat::kMxfp4:
+      return "mxfp4";
   }
   return "";
 }
 const char* Suffix(KvFormat format) {
   switch (format) {
-    case KvFormat::kBf16: return "bf16";
-    case KvFormat::kFp8: return "fp8";
-    case KvFormat::kPair: return "pair";
+    case KvFormat::kBf16:
+      return "bf16";
+    case KvFormat::kFp8:
+      return "fp8";
+    case KvFormat::kPair:
+      return "pair";
   }
   return "";
 }
@@ -161,12 +168,11 @@ class Lowering {
     Add("embed", args, uint64_t{max_rows()} * shape_.chunks);
   }
   void Emit(const backend::NormMatmulOp& op) {
-    Product({op.w, At(op.x), Stride(op.x), At(op.out), Stride(op.out), false, false,
-             Norm(op.norm)});
+    Product(
+        {op.w, At(op.x), Stride(op.x), At(op.out), Stride(op.out), false, false, Norm(op.norm)});
   }
   void Emit(const backend::NormGateUpOp& op) {
-    Product({op.w, At(op.x), Stride(op.x), At(op.act), Stride(op.act), true, false,
-             Norm(op.norm)});
+    Product({op.w, At(op.x), Stride(op.x), At(op.act), Stride(op.act), true, false, Norm(op.norm)});
   }
   void Emit(const backend::MatmulAddOp& op) {
     Product({op.w, At(op.in), Stride(op.in), memory_.partial, shape_.hidden_stride});
@@ -315,9 +321,12 @@ std::string AttendKernel(KvFormat format, int32_t head_dim) {
 
 KvFormat KvFormatOf(backend::KvType type) {
   switch (type) {
-    case backend::KvType::kBF16: return KvFormat::kBf16;
-    case backend::KvType::kFp8: return KvFormat::kFp8;
-    case backend::KvType::kF32: return KvFormat::kPair;
+    case backend::KvType::kBF16:
+      return KvFormat::kBf16;
+    case backend::KvType::kFp8:
+      return KvFormat::kFp8;
+    case backend::KvType::kF32:
+      return KvFormat::kPair;
   }
   return KvFormat::kBf16;
 }
@@ -385,9 +394,9 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
                          (down != nullptr && down->add);
   }
   // Page lists of sequences that share pages are repeated: room for some, not for any number.
-  const uint64_t list_words =
-      std::max<uint64_t>(options.pages, std::min<uint64_t>(uint64_t{options.pages} * options.max_rows,
-                                                           uint64_t{1} << 22));
+  const uint64_t list_words = std::max<uint64_t>(
+      options.pages,
+      std::min<uint64_t>(uint64_t{options.pages} * options.max_rows, uint64_t{1} << 22));
   shape.step_words = RoundUp(sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 +
                                  options.max_logit_rows + list_words,
                              1024);
@@ -395,9 +404,9 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
                         kernels::KvPageBytes(shape.kv, static_cast<uint32_t>(program.head_dim));
   for (const backend::Buffer& buffer : program.buffers) {
     const bool exact = buffer.type == backend::BufferType::kI32 || buffer.label == "moe.weights";
-    shape.strides.push_back(exact ? static_cast<uint32_t>(buffer.width)
-                                  : RoundUp(static_cast<uint64_t>(buffer.width),
-                                            kernels::kPadColumns));
+    shape.strides.push_back(
+        exact ? static_cast<uint32_t>(buffer.width)
+              : RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
   }
   return shape;
 }

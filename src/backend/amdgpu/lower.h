@@ -39,16 +39,16 @@ struct Shape {
   backend::ContextOptions options;
   kernels::KvFormat kv = kernels::KvFormat::kBf16;
   uint32_t hidden_stride = 0;
-  uint32_t chunks = 0;             // of a row of x
-  uint32_t max_splits = 0;         // of the longest context
-  uint32_t attend_rows = 0;        // rows of one attention launch
+  uint32_t chunks = 0;       // of a row of x
+  uint32_t max_splits = 0;   // of the longest context
+  uint32_t attend_rows = 0;  // rows of one attention launch
   uint32_t router_stride = 0;
-  uint32_t logits_stride = 0;      // a row of all ranks' logits, in host memory
-  uint32_t all_reduces = 0;        // a step
+  uint32_t logits_stride = 0;  // a row of all ranks' logits, in host memory
+  uint32_t all_reduces = 0;    // a step
   uint32_t expert_layers = 0;
-  uint32_t step_words = 0;         // of the step block
-  uint64_t kv_page_bytes = 0;      // of one layer and rank: all its heads
-  std::vector<uint32_t> strides;   // of each Program buffer's rows
+  uint32_t step_words = 0;        // of the step block
+  uint64_t kv_page_bytes = 0;     // of one layer and rank: all its heads
+  std::vector<uint32_t> strides;  // of each Program buffer's rows
 };
 Shape ShapeOf(const backend::Program& program, const backend::ContextOptions& options);
 
@@ -56,14 +56,14 @@ Shape ShapeOf(const backend::Program& program, const backend::ContextOptions& op
 struct RankMemory {
   uint64_t host_step = 0;
   uint64_t step = 0;
-  uint64_t arrivals = 0;            // uint32 [expert_layers]
-  std::vector<uint64_t> buffers;    // of the Program
+  uint64_t arrivals = 0;          // uint32 [expert_layers]
+  std::vector<uint64_t> buffers;  // of the Program
   uint64_t partial = 0;
   uint64_t squares = 0;
   uint64_t attend_parts = 0;
   uint64_t router_logits = 0;
-  uint64_t logits = 0;              // this rank's first column, in host memory
-  uint64_t kv = 0;                  // layer 0
+  uint64_t logits = 0;  // this rank's first column, in host memory
+  uint64_t kv = 0;      // layer 0
   uint64_t cosine = 0;
   uint64_t sine = 0;
   uint64_t slots[kernels::kMaxRanks] = {};

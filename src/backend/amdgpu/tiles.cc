@@ -129,41 +129,40 @@ void ForEachEight(const TilePlan& plan, const TilePlace& place, uint32_t tile, F
 }
 
 void PackBf16(const TilePlan& plan, const TilePlace& place, uint32_t tile, uint8_t* out) {
-  ForEachEight(plan, place, tile,
-               [&](const RowPlace& from, uint32_t, uint32_t lane, int64_t, int64_t col,
-                   int64_t count) {
-                 const uint8_t* src =
-                     from.matrix->data.data() + (from.row * from.matrix->cols + col) * 2;
-                 std::memcpy(out + lane * 16, src, static_cast<size_t>(count) * 2);
-               });
+  ForEachEight(
+      plan, place, tile,
+      [&](const RowPlace& from, uint32_t, uint32_t lane, int64_t, int64_t col, int64_t count) {
+        const uint8_t* src = from.matrix->data.data() + (from.row * from.matrix->cols + col) * 2;
+        std::memcpy(out + lane * 16, src, static_cast<size_t>(count) * 2);
+      });
 }
 
 void PackPair(const TilePlan& plan, const TilePlace& place, uint32_t tile, uint8_t* out) {
-  ForEachEight(plan, place, tile,
-               [&](const RowPlace& from, uint32_t, uint32_t lane, int64_t, int64_t col,
-                   int64_t count) {
-                 float values[kEight] = {};
-                 quant::DecodeRow(*from.matrix, from.row, col, count, values);
-                 uint16_t high[kEight], low[kEight];
-                 for (int e = 0; e < kEight; ++e) {
-                   high[e] = quant::Bf16FromFloat(values[e]);
-                   low[e] = quant::Bf16FromFloat(values[e] - quant::FloatFromBf16(high[e]));
-                 }
-                 std::memcpy(out + lane * 16, high, sizeof(high));
-                 std::memcpy(out + 1024 + lane * 16, low, sizeof(low));
-               });
+  ForEachEight(
+      plan, place, tile,
+      [&](const RowPlace& from, uint32_t, uint32_t lane, int64_t, int64_t col, int64_t count) {
+        float values[kEight] = {};
+        quant::DecodeRow(*from.matrix, from.row, col, count, values);
+        uint16_t high[kEight], low[kEight];
+        for (int e = 0; e < kEight; ++e) {
+          high[e] = quant::Bf16FromFloat(values[e]);
+          low[e] = quant::Bf16FromFloat(values[e] - quant::FloatFromBf16(high[e]));
+        }
+        std::memcpy(out + lane * 16, high, sizeof(high));
+        std::memcpy(out + 1024 + lane * 16, low, sizeof(low));
+      });
 }
 
 void PackFp8(const TilePlan& plan, const TilePlace& place, uint32_t tile, uint8_t* out,
              uint8_t* scales) {
-  ForEachEight(plan, place, tile,
-               [&](const RowPlace& from, uint32_t, uint32_t lane, int64_t step, int64_t col,
-                   int64_t count) {
-                 const uint8_t* src = from.matrix->data.data() + from.row * from.matrix->cols + col;
-                 std::memcpy(out + lane * 16 + step * kEight, src, static_cast<size_t>(count));
-                 const float scale = BlockScale(*from.matrix, from.row, col);
-                 std::memcpy(scales + step * 4, &scale, 4);
-               });
+  ForEachEight(
+      plan, place, tile,
+      [&](const RowPlace& from, uint32_t, uint32_t lane, int64_t step, int64_t col, int64_t count) {
+        const uint8_t* src = from.matrix->data.data() + from.row * from.matrix->cols + col;
+        std::memcpy(out + lane * 16 + step * kEight, src, static_cast<size_t>(count));
+        const float scale = BlockScale(*from.matrix, from.row, col);
+        std::memcpy(scales + step * 4, &scale, 4);
+      });
 }
 
 void PackMxfp4(const TilePlan& plan, const TilePlace& place, uint32_t tile, uint8_t* out,
@@ -209,10 +208,18 @@ void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_
     uint8_t* out = data + tile * bytes;
     uint8_t* out_scales = scales + tile * scale_bytes;
     switch (plan.format) {
-      case TileFormat::kBf16: PackBf16(plan, place, tile, out); break;
-      case TileFormat::kBf16Pair: PackPair(plan, place, tile, out); break;
-      case TileFormat::kFp8: PackFp8(plan, place, tile, out, out_scales); break;
-      case TileFormat::kMxfp4: PackMxfp4(plan, place, tile, out, out_scales); break;
+      case TileFormat::kBf16:
+        PackBf16(plan, place, tile, out);
+        break;
+      case TileFormat::kBf16Pair:
+        PackPair(plan, place, tile, out);
+        break;
+      case TileFormat::kFp8:
+        PackFp8(plan, place, tile, out, out_scales);
+        break;
+      case TileFormat::kMxfp4:
+        PackMxfp4(plan, place, tile, out, out_scales);
+        break;
     }
   }
 }

@@ -25,16 +25,12 @@ struct TilePlan {
   uint32_t outputs = 0;  // output tiles, both kinds counted
   uint32_t k = 0;        // tiles along k
 
-  uint64_t data_bytes() const {
-    return uint64_t{outputs} * k * kernels::TileBytes(format);
-  }
-  uint64_t scale_bytes() const {
-    return uint64_t{outputs} * k * kernels::TileScaleBytes(format);
-  }
+  uint64_t data_bytes() const { return uint64_t{outputs} * k * kernels::TileBytes(format); }
+  uint64_t scale_bytes() const { return uint64_t{outputs} * k * kernels::TileScaleBytes(format); }
 };
 
-// The weight's layout is kPanels or kGateUp. All groups of a weight take one format: FP8 blocks that
-// do not fit the tiles, F16, F32, per-channel FP8 and mixed formats become pairs of bf16.
+// The weight's layout is kPanels or kGateUp. All groups of a weight take one format: FP8 blocks
+// that do not fit the tiles, F16, F32, per-channel FP8 and mixed formats become pairs of bf16.
 TilePlan PlanTiles(const backend::Weight& weight, int32_t rank, int32_t group);
 
 // Writes output tile `output`: k * TileBytes to `data`, k * TileScaleBytes to `scales`.
