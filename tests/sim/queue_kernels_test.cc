@@ -17,7 +17,7 @@ namespace {
 
 sim::isa::ExecutorOptions Checked() {
   sim::isa::ExecutorOptions options;
-  options.check = true;
+  options.check = sim::isa::CheckOptions::All();
   return options;
 }
 
