@@ -88,8 +88,7 @@ StatusOr<Prepared> IsaRig::PrepareBytes(const std::string& kernel,
   std::memcpy(sections.data(), elf.data() + header.e_shoff, sections.size() * sizeof(Elf64_Shdr));
   for (const Elf64_Shdr& s : sections) {
     if (s.sh_type != SHT_DYNSYM) continue;
-    const auto* names =
-        reinterpret_cast<const char*>(elf.data() + sections[s.sh_link].sh_offset);
+    const auto* names = reinterpret_cast<const char*>(elf.data() + sections[s.sh_link].sh_offset);
     for (uint64_t at = 0; at < s.sh_size; at += sizeof(Elf64_Sym)) {
       Elf64_Sym symbol;
       std::memcpy(&symbol, elf.data() + s.sh_offset + at, sizeof symbol);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How fast the virtual GPU's interpreter is, in wave-instructions of 64 lanes a second of host time.
-// These are speeds of a simulator and say nothing about any GPU.
+// How fast the virtual GPU's interpreter is, in wave-instructions of 64 lanes a second of host
+// time. These are speeds of a simulator and say nothing about any GPU.
 #include <benchmark/benchmark.h>
 
 #include <functional>
@@ -117,10 +117,9 @@ void Register(const std::string& name, const Make& make, bool gfx942 = true) {
         const std::string full = name + (isa == Isa::kGfx942 ? "/gfx942" : "/gfx950") +
                                  (lanes == LaneCode::kAvx512 ? "/avx512" : "/portable") +
                                  "/cores:" + std::to_string(threads);
-        benchmark::RegisterBenchmark(full.c_str(),
-                                     [=](benchmark::State& state) {
-                                       Measure(state, isa, lanes, threads, make);
-                                     })
+        benchmark::RegisterBenchmark(
+            full.c_str(),
+            [=](benchmark::State& state) { Measure(state, isa, lanes, threads, make); })
             ->UseRealTime()
             ->Unit(benchmark::kMillisecond);
       }
@@ -141,11 +140,11 @@ void RegisterAll() {
   // v_mfma_f32_32x32x16_bf16 v[16:31], v[8:11], v[12:15], v[16:31]
   Register("mfma_f32_32x32x16_bf16", Repeat({0xd3b70010, 0x04421908}), false);
   // v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[8:11], v[12:15], v[0:3], v32, v33 cbsz:4 blgp:4
-  Register("mfma_scale_16x16x128_fp4",
-           Repeat({0xd3ac0000, 0x00024320, 0xd3ad0c00, 0x84021908}), false);
+  Register("mfma_scale_16x16x128_fp4", Repeat({0xd3ac0000, 0x00024320, 0xd3ad0c00, 0x84021908}),
+           false);
   // v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[8:15], v[16:23], v[0:3], v32, v33
-  Register("mfma_scale_16x16x128_fp8",
-           Repeat({0xd3ac0000, 0x00024320, 0xd3ad0800, 0x04022108}), false);
+  Register("mfma_scale_16x16x128_fp8", Repeat({0xd3ac0000, 0x00024320, 0xd3ad0800, 0x04022108}),
+           false);
   // s_nop 0
   Register("one/s_nop", Repeat({0xbf800000}), false);
   // s_add_u32 s4, s5, s6

@@ -93,8 +93,8 @@ StatusOr<gpu::LoadedCode*> QueueRunner::Load(const LaunchRequest& request) {
   if (code == nullptr) {
     ASSIGN_OR_RETURN(const gpu::CodeObject object,
                      gpu::CodeObject::Parse(request.kernel, request.object));
-    ASSIGN_OR_RETURN(code, gpu::LoadedCode::Load(*queues_[request.device], object, {},
-                                                 QueueDeadline()));
+    ASSIGN_OR_RETURN(code,
+                     gpu::LoadedCode::Load(*queues_[request.device], object, {}, QueueDeadline()));
   }
   return code.get();
 }
@@ -117,9 +117,8 @@ StatusOr<QueueRunner::Started> QueueRunner::Start(const LaunchRequest& request) 
   dispatch.group_bytes = kernel->group_bytes + request.dynamic_lds_bytes;
   dispatch.private_bytes = kernel->private_bytes;
   gpu::Queue& queue = *queues_[request.device];
-  ASSIGN_OR_RETURN(const uint64_t point,
-                   queue.SubmitSignalled(gpu::MakeDispatch(dispatch, {}), "kernel test",
-                                         QueueDeadline()));
+  ASSIGN_OR_RETURN(const uint64_t point, queue.SubmitSignalled(gpu::MakeDispatch(dispatch, {}),
+                                                               "kernel test", QueueDeadline()));
   queue.Ring();
   return Started{request.device, point};
 }

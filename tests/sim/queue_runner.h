@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A kernels_test::Runner through the whole driver: code objects loaded by gpu::LoadedCode, arguments
-// in driver memory, AQL packets in a queue of each GPU, on a virtual node whose packet processors
-// hand them to the interpreter.
+// A kernels_test::Runner through the whole driver: code objects loaded by gpu::LoadedCode,
+// arguments in driver memory, AQL packets in a queue of each GPU, on a virtual node whose packet
+// processors hand them to the interpreter.
 #ifndef MAINARCH_TESTS_SIM_QUEUE_RUNNER_H_
 #define MAINARCH_TESTS_SIM_QUEUE_RUNNER_H_
 

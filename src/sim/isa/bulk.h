@@ -3,7 +3,8 @@
 // Memory instructions of a whole wave at once: when all active lanes reach into one piece of host
 // memory (or into LDS, within its bounds), their bytes are moved without looking at each lane. The
 // families' own bodies (vmem.cc, ds.cc) say what the instructions mean, lane by lane, and remain in
-// use for everything else: other address spaces, faults, and whoever sets a wave's bulk code to null.
+// use for everything else: other address spaces, faults, and whoever sets a wave's bulk code to
+// null.
 #ifndef MAINARCH_SIM_ISA_BULK_H_
 #define MAINARCH_SIM_ISA_BULK_H_
 

@@ -156,14 +156,15 @@ void Program::Build(Op* op) {
     const Type t = op->descriptor->types[i];
     whole &= t == Type::kNone || t == Type::kB32 || t == Type::kF32 || t == Type::kF64;
   }
-  op->only_signs = whole && !op->plain && inst.encoding == Encoding::kNative && no_output && !half &&
-                   inst.row->family == Family::kVop3;
+  op->only_signs = whole && !op->plain && inst.encoding == Encoding::kNative && no_output &&
+                   !half && inst.row->family == Family::kVop3;
   BuildRefs(op);
   if (op->descriptor->implicit & kAccumulates) op->c = op->d;
 }
 
 const DppMap* Program::DppMapOf(const Inst& inst) {
-  const uint32_t key = inst.dpp_ctrl | uint32_t{inst.row_mask} << 16 | uint32_t{inst.bank_mask} << 20;
+  const uint32_t key =
+      inst.dpp_ctrl | uint32_t{inst.row_mask} << 16 | uint32_t{inst.bank_mask} << 20;
   std::unique_ptr<DppMap>& map = dpp_maps_[key];
   if (map != nullptr) return map.get();
   map = std::make_unique<DppMap>();

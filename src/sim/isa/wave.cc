@@ -47,7 +47,8 @@ uint8_t* Wave::Miss(uint64_t va, uint32_t size, bool write) {
 uint8_t* Wave::PeekMiss(uint64_t va, uint32_t size, bool write) {
   View view;
   AccessFault ignored;
-  if (!memory->Translate(va, write, false, &view, &ignored) || !view.Holds(va, size)) return nullptr;
+  if (!memory->Translate(va, write, false, &view, &ignored) || !view.Holds(va, size))
+    return nullptr;
   views[next_view++ % 4] = view;
   return view.host + (va - view.begin);
 }

@@ -67,11 +67,11 @@ struct DppMap {
 struct alignas(64) Op {
   Run run = nullptr;
   uint8_t bytes = 0;
-  bool plain = true;         // no modifier, SDWA or DPP
-  bool only_dpp = false;     // no modifier but DPP
-  bool only_signs = false;   // no modifier but neg and abs of f32 or f64 sources
+  bool plain = true;        // no modifier, SDWA or DPP
+  bool only_dpp = false;    // no modifier but DPP
+  bool only_signs = false;  // no modifier but neg and abs of f32 or f64 sources
   Ref d, a, b, c;
-  uint16_t sdst = 0;    // VOP3B's and VOPC's scalar destination
+  uint16_t sdst = 0;  // VOP3B's and VOPC's scalar destination
   const DppMap* dpp = nullptr;
   uint64_t at = 0, after = 0;  // its address, and that of the next one
   // The instruction at `after`, once it has been looked for. Shared by threads: std::atomic_ref.
@@ -120,7 +120,7 @@ struct Wave {
   uint32_t scratch_bytes = 0;
   Memory* memory = nullptr;
   const BulkCode* bulk = nullptr;  // bulk.h
-  View views[4];  // recently used pieces of memory
+  View views[4];                   // recently used pieces of memory
   uint32_t next_view = 0;
 
   uint64_t exec() const { return Pair(reg::kExec); }
@@ -188,7 +188,7 @@ struct Workgroup {
   uint32_t registers_per_wave = 0;  // allocated VGPRs and AGPRs
   Isa isa = Isa::kGfx950;
   std::unique_ptr<Observed> observed;  // of the grid's observer
-  uint64_t turn = 0;  // slices it has had
+  uint64_t turn = 0;                   // slices it has had
 };
 
 // Apertures of FLAT addressing (the executor's own constants).
