@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Property: on the GPU path a token's logits are the same bits whatever else is in the step, however
-// the prompt was cut, and in whatever order the machine does what it may do in any order.
+// Property: on the GPU path a token's logits are the same bits whatever else is in the step,
+// however the prompt was cut, and in whatever order the machine does what it may do in any order.
 //
-// An all-reduce of 32 rows and more takes two rounds, a smaller one takes one: cutting a prompt into
-// pieces compares the two as well.
+// An all-reduce of 32 rows and more takes two rounds, a smaller one takes one: cutting a prompt
+// into pieces compares the two as well.
 #include <cstdlib>
 
 #include "golden/fixtures.h"
@@ -34,10 +34,10 @@ TEST(pieces_of_a_prompt_change_no_bit) {
     std::string device;
     backend::KvType kv;
   };
-  for (const Where& where : std::vector<Where>{
-           {{"T1", "fp8-block", 1}, "sim:gfx950x2", backend::KvType::kFp8},
-           {{"T2", "mxfp4", 1}, "sim:gfx950x4", backend::KvType::kBF16},
-           {{"T2", "bf16", 1}, "sim:gfx942", backend::KvType::kFp8}}) {
+  for (const Where& where :
+       std::vector<Where>{{{"T1", "fp8-block", 1}, "sim:gfx950x2", backend::KvType::kFp8},
+                          {{"T2", "mxfp4", 1}, "sim:gfx950x4", backend::KvType::kBF16},
+                          {{"T2", "bf16", 1}, "sim:gfx942", backend::KvType::kFp8}}) {
     const std::string directory = test::WriteFixture(where.fixture);
     CHECK(!directory.empty());
     auto runner = RunnerOn(directory, where.device, where.kv, 45);
