@@ -389,6 +389,7 @@ Status AmdGpuContext::WaitForRank(size_t rank, gpu::Deadline deadline) {
 // The GPU that has come least far is the one that the others wait for.
 Status AmdGpuContext::Hung() {
   Gpus& gpus = model_->gpus();
+  for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(gpus.at(r).device->Probe());
   size_t slowest = 0;
   for (size_t r = 1; r < ranks_.size(); ++r) {
     const auto left = [&](size_t rank) {
