@@ -187,8 +187,8 @@ typedef void (*mainarch_log_fn)(void *user, int32_t level, const char *line);
 typedef struct mainarch_group_options {
   size_t struct_size;
   uint64_t flags;
-  uint32_t threads;    /* CPU threads that compute, the caller's own among them; 0: as many as this
-                          process may use (affinity, cgroup quota); at most 1024 */
+  uint32_t threads;    /* CPU threads that compute, the caller's own among them; 0: one a core that
+                          this process may use, within the cgroups' quota; at most 1024 */
   int32_t log_level;   /* the most talkative level wanted; 0: MAINARCH_LOG_INFO */
   mainarch_log_fn log; /* NULL: no log */
   void *log_user;      /* passed to `log`; must live as long as the group and its children */

@@ -29,7 +29,7 @@ struct Runner {
   }
 };
 
-// Candidates [begin, end) one by one.
+// Candidates [begin, end) one by one; null ids are their own indices.
 void RunOnes(const uint32_t* ids, const float* weights, size_t begin, size_t end, uint64_t seed,
              uint64_t position, Runner* runner) {
   uint32_t quad = UINT32_MAX;
@@ -37,11 +37,12 @@ void RunOnes(const uint32_t* ids, const float* weights, size_t begin, size_t end
   for (size_t i = begin; i < end; ++i) {
     const double weight = weights[i];
     if (weight <= runner->best * kLeastE) continue;  // cannot win, whatever it draws
-    if (ids[i] / 4 != quad) {
-      quad = ids[i] / 4;
+    const uint32_t id = ids == nullptr ? static_cast<uint32_t>(i) : ids[i];
+    if (id / 4 != quad) {
+      quad = id / 4;
       block = RandomBlock(seed, position, quad, Stream::kSample);
     }
-    runner->Consider(ids[i], weight, block[ids[i] % 4]);
+    runner->Consider(id, weight, block[id % 4]);
   }
 }
 
@@ -97,14 +98,13 @@ MAINARCH_AVX2 inline void RandomTokens(uint64_t seed, uint64_t position, uint32_
 
 // All tokens of a vocabulary. Few can beat the best so far: a bound a little below the one of
 // Consider sorts the others out, 32 at a time; who passes goes through Consider, in order.
-MAINARCH_AVX2 uint32_t RaceAllAvx2(const uint32_t* ids, const float* weights, size_t count,
-                                   uint64_t seed, uint64_t position) {
+MAINARCH_AVX2 uint32_t RaceAllAvx2(const float* weights, size_t count, uint64_t seed,
+                                   uint64_t position) {
   Runner runner;
-  runner.winner = ids[0];
   size_t at = 0;
   for (; at + kTokens <= count; at += kTokens) {
     if (runner.best < kLeastBest) {
-      RunOnes(ids, weights, at, at + kTokens, seed, position, &runner);
+      RunOnes(nullptr, weights, at, at + kTokens, seed, position, &runner);
       continue;
     }
     __m256i random[4];
@@ -127,10 +127,10 @@ MAINARCH_AVX2 uint32_t RaceAllAvx2(const uint32_t* ids, const float* weights, si
     }
     for (; passed != 0; passed &= passed - 1) {
       const size_t token = static_cast<size_t>(__builtin_ctz(passed));
-      runner.Consider(ids[at + token], weights[at + token], words[token]);
+      runner.Consider(static_cast<uint32_t>(at + token), weights[at + token], words[token]);
     }
   }
-  RunOnes(ids, weights, at, count, seed, position, &runner);
+  RunOnes(nullptr, weights, at, count, seed, position, &runner);
   return runner.winner;
 }
 
@@ -138,23 +138,21 @@ MAINARCH_AVX2 uint32_t RaceAllAvx2(const uint32_t* ids, const float* weights, si
 
 }  // namespace
 
-uint32_t PortableRace(const uint32_t* ids, const float* weights, size_t count, uint64_t seed,
-                      uint64_t position) {
+uint32_t Race(const uint32_t* ids, const float* weights, size_t count, uint64_t seed,
+              uint64_t position) {
   Runner runner;
   runner.winner = ids[0];
   RunOnes(ids, weights, 0, count, seed, position, &runner);
   return runner.winner;
 }
 
-uint32_t Race(const uint32_t* ids, const float* weights, size_t count, bool all, uint64_t seed,
-              uint64_t position) {
+uint32_t RaceAll(const float* weights, size_t count, uint64_t seed, uint64_t position) {
 #if defined(__x86_64__)
-  if (all && __builtin_cpu_supports("avx2")) {
-    return RaceAllAvx2(ids, weights, count, seed, position);
-  }
+  if (__builtin_cpu_supports("avx2")) return RaceAllAvx2(weights, count, seed, position);
 #endif
-  (void)all;
-  return PortableRace(ids, weights, count, seed, position);
+  Runner runner;
+  RunOnes(nullptr, weights, 0, count, seed, position, &runner);
+  return runner.winner;
 }
 
 }  // namespace mainarch::decode

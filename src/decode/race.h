@@ -11,13 +11,11 @@
 namespace mainarch::decode {
 
 // The winner of `count` > 0 candidates, ids ascending, weights in [0, 1]; the lowest of equals.
-// `all` says that ids are 0 to count - 1.
-uint32_t Race(const uint32_t* ids, const float* weights, size_t count, bool all, uint64_t seed,
+uint32_t Race(const uint32_t* ids, const float* weights, size_t count, uint64_t seed,
               uint64_t position);
 
-// As compiled for every CPU; tests hold the dispatched one against it.
-uint32_t PortableRace(const uint32_t* ids, const float* weights, size_t count, uint64_t seed,
-                      uint64_t position);
+// The same of tokens 0 to count - 1.
+uint32_t RaceAll(const float* weights, size_t count, uint64_t seed, uint64_t position);
 
 }  // namespace mainarch::decode
 

@@ -219,14 +219,29 @@ Status Sampler::Narrow(absl::Span<const float> logits, const SequenceOptions& o)
   return absl::OkStatus();
 }
 
+// Nobody is dropped but who is banned, whose weight is 0: those lose without being sorted out.
+bool Sampler::WeighAll(absl::Span<const float> logits, const SequenceOptions& o) {
+  if (o.temperature < kGreedyBelow || o.top_k > 0 || o.min_p > 0 || (o.top_p > 0 && o.top_p < 1)) {
+    return false;
+  }
+  const Peak peak = FindPeak(logits.data(), logits.size(), nullptr);
+  if (!peak.sane || peak.value == -INFINITY) return false;
+  for (size_t i = 0; i < vocab_; ++i) scores_[i] = (logits[i] - peak.value) / o.temperature;
+  ExpInto(scores_.data(), vocab_, weights_.data());
+  return true;
+}
+
 StatusOr<uint32_t> Sampler::Sample(absl::Span<float> logits, const SampleRequest& request) {
   ApplyEdits(logits, request);
+  if (WeighAll(logits, *request.options)) {
+    Restore(logits);
+    return RaceAll(weights_.data(), vocab_, request.options->seed, request.position);
+  }
   const Status status = Narrow(logits, *request.options);
   Restore(logits);
   if (!status.ok()) return status;
   if (count_ == 1) return ids_[0];
-  return Race(ids_.data(), weights_.data(), count_, count_ == vocab_, request.options->seed,
-              request.position);
+  return Race(ids_.data(), weights_.data(), count_, request.options->seed, request.position);
 }
 
 StatusOr<absl::Span<const uint32_t>> Sampler::Kept(absl::Span<float> logits,

@@ -73,6 +73,8 @@ class Sampler {
   void ApplyEdits(absl::Span<float> logits, const SampleRequest& request);
   void Restore(absl::Span<float> logits);
 
+  // With a temperature alone: weights_ of the whole vocabulary; false: something else is asked for.
+  bool WeighAll(absl::Span<const float> logits, const SequenceOptions& options);
   // Steps 4 to 8 on edited logits: candidates in ids_, exp(score - best) in weights_.
   Status Narrow(absl::Span<const float> logits, const SequenceOptions& options);
   // Entries of at least `least`, ids ascending, by way of the block maxima.

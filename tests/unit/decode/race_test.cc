@@ -39,8 +39,8 @@ TEST(every_cpu_draws_the_same_token) {
       for (int i = 0; i < (count > 10000 ? 20 : 100); ++i) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         const uint64_t position = seed >> 7;
-        CHECK_EQ(Race(ids.data(), weights.data(), count, true, seed, position),
-                 PortableRace(ids.data(), weights.data(), count, seed, position));
+        CHECK_EQ(RaceAll(weights.data(), count, seed, position),
+                 Race(ids.data(), weights.data(), count, seed, position));
       }
     }
   }
@@ -57,23 +57,21 @@ TEST(minute_weights_first) {
   for (size_t i = 192; i < 256; ++i) weights[i] = 1e-26f;
   weights[399] = 1e-20f;
   for (uint64_t seed = 0; seed < 500; ++seed) {
-    CHECK_EQ(Race(ids.data(), weights.data(), count, true, seed, 3),
-             PortableRace(ids.data(), weights.data(), count, seed, 3));
-    CHECK_EQ(Race(ids.data(), weights.data(), count - 1, true, seed, 3),
-             PortableRace(ids.data(), weights.data(), count - 1, seed, 3));
+    CHECK_EQ(RaceAll(weights.data(), count, seed, 3),
+             Race(ids.data(), weights.data(), count, seed, 3));
+    CHECK_EQ(RaceAll(weights.data(), count - 1, seed, 3),
+             Race(ids.data(), weights.data(), count - 1, seed, 3));
   }
   const std::vector<float> zeros(count, 0.0f);
-  CHECK_EQ(Race(ids.data(), zeros.data(), count, true, 1, 1),
-           PortableRace(ids.data(), zeros.data(), count, 1, 1));
+  CHECK_EQ(RaceAll(zeros.data(), count, 1, 1), Race(ids.data(), zeros.data(), count, 1, 1));
 }
 
 TEST(candidates_that_are_not_all_keep_their_own_numbers) {
   // A token's chance does not depend on who else is there: take losers away, and the winner stays.
   const size_t count = 500;
   const std::vector<float> weights = Weights(count, 2, 5);
-  const std::vector<uint32_t> ids = AllIds(count);
   for (uint64_t seed = 0; seed < 100; ++seed) {
-    const uint32_t winner = Race(ids.data(), weights.data(), count, true, seed, 9);
+    const uint32_t winner = RaceAll(weights.data(), count, seed, 9);
     std::vector<uint32_t> some;
     std::vector<float> their;
     for (uint32_t id = 0; id < count; ++id) {
@@ -81,6 +79,6 @@ TEST(candidates_that_are_not_all_keep_their_own_numbers) {
       some.push_back(id);
       their.push_back(weights[id]);
     }
-    CHECK_EQ(Race(some.data(), their.data(), some.size(), false, seed, 9), winner);
+    CHECK_EQ(Race(some.data(), their.data(), some.size(), seed, 9), winner);
   }
 }
