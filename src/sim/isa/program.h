@@ -26,9 +26,11 @@ class InstructionSet {
   Isa isa() const { return isa_; }
   // nullptr when the interpreter does not implement it.
   const Descriptor* Find(const OpRow& row) const;
+  const BulkCode* bulk() const { return bulk_; }
 
  private:
   const Isa isa_;
+  const BulkCode* const bulk_;
   DescriptorMap descriptors_;
 };
 
@@ -53,6 +55,7 @@ class Program {
   void Build(Op* op);
   void BuildRefs(Op* op);
   void Constant(const Op& op, Type type, Ref* ref);
+  const DppMap* DppMapOf(const Inst& inst);
 
   const InstructionSet& set_;
   std::mutex mutex_;
@@ -62,6 +65,7 @@ class Program {
     uint32_t value[2 * kLanes];
   };
   std::deque<Rows> constants_;
+  absl::flat_hash_map<uint32_t, std::unique_ptr<DppMap>> dpp_maps_;  // by control and masks
 };
 
 // "pc 0x1040: v_add_f32 ...: detail", for a stopped wave.
