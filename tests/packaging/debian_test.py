@@ -24,7 +24,7 @@ SOURCE, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
 VERSION = re.match(r"\w+ \((.*?)\)", (SOURCE / "debian/changelog").read_text()).group(1)
 TREE = SCRATCH / f"mainarch-{VERSION}"
 MAX_IMAGE_MB = 200
-NAMES = ["libmainarch0", "libmainarch-dev", "mainarch-tools"]
+NAMES = ["libmainarch0", "libmainarch-dev", "mainarch-tools", "librust-mainarch-dev", "golang-mainarch-dev"]
 # What each package holds; "LIB" is usr/lib/<triplet>.
 FILES = {
     "libmainarch0": ["LIB/libmainarch.so.0", f"LIB/libmainarch.so.{VERSION}",
@@ -33,7 +33,14 @@ FILES = {
     "mainarch-tools": ["usr/bin/mainarch", "LIB/mainarch/libmainarch-sim.so",
                        "usr/share/bash-completion/completions/mainarch"] +
                       ["usr/share/man/man1/%s.1.gz" % page.stem for page in (SOURCE / "src/cli/man").glob("*.1")],
+    # At least; the sources themselves are not listed twice.
+    "librust-mainarch-dev": [f"REGISTRY/mainarch-sys-{VERSION}/build.rs"] +
+                            [f"REGISTRY/{crate}-{VERSION}/{name}" for crate in ("mainarch", "mainarch-sys")
+                             for name in ("Cargo.toml", "src/lib.rs", ".cargo-checksum.json")],
+    "golang-mainarch-dev": ["GO/go.mod", "GO/doc.go", "GO/engine.go", "GO/examples/generate/main.go"],
 }
+SOURCES = {"REGISTRY/": "usr/share/cargo/registry/",
+           "GO/": "usr/share/gocode/src/mainarch.invalid/go/mainarch/"}
 # The preloaded library stands in for the C library's own functions, so it cannot be fortified.
 UNFORTIFIED = ["libmainarch-sim.so"]
 # Never in an image: other runtimes, tools to build or download with.
@@ -87,14 +94,17 @@ def digest(names):
     """Of all that the packages are made of: not the tests, nor what else stands beside."""
     whole = hashlib.sha256()
     for name in names:
-        if name.startswith(("src/", "kernels/", "include/", "debian/")) or name in ("meson.build", "meson_options.txt"):
+        if name.startswith("debian/tests/"):
+            continue
+        if name.startswith(("src/", "kernels/", "include/", "debian/", "bindings/")) or name in ("meson.build", "meson_options.txt"):
             whole.update(name.encode() + b"\0" + (SOURCE / name).read_bytes())
     return whole.hexdigest()
 
 
 def packages():
     architecture = run("dpkg", "--print-architecture").strip()
-    return {name: SCRATCH / f"{name}_{VERSION}_{architecture}.deb" for name in NAMES}
+    return {name: SCRATCH / f"{name}_{VERSION}_{'all' if name.startswith('golang') else architecture}.deb"
+            for name in NAMES}
 
 
 def changes():
@@ -155,11 +165,14 @@ def part_lintian():
 def part_contents():
     for name in NAMES:
         held = {str(p.relative_to(unpacked(name))) for p in unpacked(name).rglob("*") if not p.is_dir()}
-        wanted = {path.replace("LIB/", lib() + "/") for path in FILES[name]}
+        places = {"LIB/": lib() + "/", **SOURCES}
+        wanted = {re.sub("^[A-Z]+/", lambda match: places[match.group()], path) for path in FILES[name]}
         for path in sorted(wanted - held):
             raise AssertionError(f"{name} lacks {path}")
         for path in sorted(held - wanted):
-            need(path.startswith("usr/share/doc/" + name) or path.startswith("usr/share/lintian/"),
+            need(path.startswith(("usr/share/doc/" + name, "usr/share/lintian/")) or
+                 re.search(r"/src/\w+\.rs$|/examples/\w+\.rs$", path) or
+                 re.search(r"/mainarch/(\w+|examples/\w+/\w+)(?<!_test)\.go$", path),
                  f"{name} holds {path}, which nobody expects")
     for path in elf_files():
         need(str(SCRATCH).encode() not in path.read_bytes(), f"{path.name} names the place where it was built")
@@ -223,12 +236,12 @@ USE = r"""
 export DEBIAN_FRONTEND=noninteractive HOME=/root
 unset LD_LIBRARY_PATH PKG_CONFIG_PATH || :
 cd "$SCRATCH"
+# As README.md says it.
+apt-get install -q -y PACKAGES
+dpkg -s NAMES | grep -c '^Status: install ok installed' | grep -qx COUNT
 # What the library was built with must not be needed to use it.
 dpkg --force-depends --purge libabsl-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev \
   libdrm-dev clang-22 lld-22 llvm-22 >/dev/null 2>&1
-find / -xdev \( -path /proc -o -path /sys -o -path /tmp -o -path "$SCRATCH" \) -prune -o -newer in_root.sh -print >before 2>/dev/null || :
-dpkg -i PACKAGES
-dpkg -s libmainarch0 libmainarch-dev mainarch-tools | grep -c '^Status: install ok installed' | grep -qx 3
 ldconfig -p | grep -q 'libmainarch.so.0 '
 cd "$TREE"
 for name in $(sed -n 's/^Tests: //p' debian/tests/control); do
@@ -240,8 +253,9 @@ done
 udevadm_rules=/lib/udev/rules.d/60-libmainarch0.rules
 test -s "$udevadm_rules"
 echo "== removal"
-dpkg --purge mainarch-tools libmainarch-dev libmainarch0
-for left in /usr/bin/mainarch /usr/include/mainarch.h "$udevadm_rules" /usr/lib/*/libmainarch* /usr/lib/*/mainarch; do
+dpkg --purge NAMES
+for left in /usr/bin/mainarch /usr/include/mainarch.h "$udevadm_rules" /usr/lib/*/libmainarch* /usr/lib/*/mainarch \
+  /usr/share/cargo/registry/mainarch* /usr/share/gocode/src/mainarch.invalid; do
   test ! -e "$left" || { echo "left behind: $left"; exit 1; }
 done
 ldconfig -p | grep libmainarch && exit 1
@@ -254,7 +268,8 @@ def part_install():
         raise Skip("installing packages needs root")
     tool("unshare")
     paths = " ".join(f'"{path}"' for path in packages().values())
-    (SCRATCH / "in_root.sh").write_text(USE.replace("PACKAGES", paths))
+    (SCRATCH / "in_root.sh").write_text(USE.replace("PACKAGES", paths).replace("NAMES", " ".join(NAMES))
+                                       .replace("COUNT", str(len(NAMES))))
     done = subprocess.run(["unshare", "-m", "sh", "-c", IN_ROOT], text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=900,
                           env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -344,7 +359,7 @@ def in_root(root):
                     "In the beginning")
     print("# in the image: In the beginning" + text.strip("\n"))
     need(len(text.split()) >= 8, "hardly any text")
-    need(mainarch("topology", "--device", "sim:gfx950x2").count("\ngpu ") == 2, "topology")
+    need(mainarch("topology", "--device", "sim:gfx950x2").count("\ngpu 1: gfx950 ") == 1, "topology")
     need("gfx950" in mainarch("kernels") and "gfx942" in mainarch("kernels"), "kernels")
 
 
