@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "isa_decode.h"
 #include "isa_rig.h"
 
 namespace mainarch::bench {
@@ -88,6 +89,24 @@ Make Softmax(uint32_t rows, uint32_t n) {
   };
 }
 
+// One new token over many cached ones.
+Make Attention(uint32_t heads, uint32_t kv_heads, uint32_t positions) {
+  return [=](IsaRig& rig) {
+    constexpr uint32_t kDim = 128;
+    kernels::DecodeAttentionArgs args;
+    args.q = At<const float>(rig.New<float>(size_t{heads} * kDim));
+    args.k = At<const float>(rig.New<float>(size_t{kv_heads} * kDim));
+    args.v = At<const float>(rig.New<float>(size_t{kv_heads} * kDim));
+    args.k_cache = At(rig.RandomBf16(size_t{kv_heads} * positions * kDim));
+    args.v_cache = At(rig.RandomBf16(size_t{kv_heads} * positions * kDim));
+    args.out = At(rig.New<uint16_t>(size_t{heads} * kDim));
+    args.heads = heads, args.kv_heads = kv_heads;
+    args.positions = args.capacity = positions;
+    args.scale = 0.09f;
+    return One(rig.Prepare("decode_attention_128", args, heads));
+  };
+}
+
 // Eight waves that each run one instruction 100 x 100 times, on registers that hold 1.0 (v64: a
 // different LDS address for each lane).
 Make Repeat(const std::vector<uint32_t>& words) {
@@ -133,6 +152,8 @@ void RegisterAll() {
   Register("bf16_mfma_16x1024x1024", Bf16("bf16_mfma", 1024, 1024, 16));
   Register("mxfp4_mfma_16x1024x1024", Mxfp4("mxfp4_mfma", 1024, 1024, 16));
   Register("softmax_16x4096", Softmax(16, 4096));
+  Register("attention_8q2kv_dim128_2048", Attention(8, 2, 2048));
+  Register("tiny_moe_step", TinyMoeStep);
   // v_mfma_f32_16x16x16_bf16 v[0:3], v[8:9], v[12:13], v[0:3]
   Register("mfma_f32_16x16x16_bf16", Repeat({0xd3e10000, 0x04021908}));
   // v_mfma_f32_16x16x32_bf16 v[0:3], v[8:11], v[12:15], v[0:3]
