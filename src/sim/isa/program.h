@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "base/hash_map.h"
 #include "sim/isa/descriptors.h"
 #include "sim/isa/memory.h"
 #include "sim/isa/wave.h"
@@ -66,13 +66,13 @@ class Program {
   static constexpr size_t kMostSpares = 64;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Workgroup>> spares_;
-  absl::flat_hash_map<uint64_t, std::unique_ptr<Chunk>> chunks_;
+  HashMap<uint64_t, std::unique_ptr<Chunk>> chunks_;
   std::deque<Op> ops_;
   struct alignas(64) Rows {
     uint32_t value[2 * kLanes];
   };
   std::deque<Rows> constants_;
-  absl::flat_hash_map<uint32_t, std::unique_ptr<DppMap>> dpp_maps_;  // by control and masks
+  HashMap<uint32_t, std::unique_ptr<DppMap>> dpp_maps_;  // by control and masks
 };
 
 // "pc 0x1040: v_add_f32 ...: detail", for a stopped wave.
