@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-#include "backend/registry.h"
+#include "backend/backend.h"
 #include "cli/bench_steps.h"
 #include "model/model.h"
 #include "model/synthetic.h"
