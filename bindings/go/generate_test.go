@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -25,6 +26,10 @@ func TestSameTokensAsTheCommand(t *testing.T) {
 		{"sim:gfx950x1", "In", 1, 2}, // the GPU's instructions, interpreted: seconds a token
 	} {
 		t.Run(c.device, func(t *testing.T) {
+			if strings.HasPrefix(c.device, "sim") && os.Getenv("MAINARCH_TEST_SIM") == "" {
+				fmt.Println("# SKIPPED device sim in Go: takes minutes; set MAINARCH_TEST_SIM")
+				t.Skip("MAINARCH_TEST_SIM is not set")
+			}
 			if group, err := mainarch.Open(c.device, nil); err == nil {
 				group.Close()
 			} else if errors.Is(err, mainarch.ErrNoDevice) {

@@ -75,7 +75,8 @@ def environment(source, build):
     work = build / "bindings"
     home = work / "home"
     home.mkdir(exist_ok=True)
-    keep = {name: os.environ[name] for name in ("CC", "TMPDIR", "LANG") if name in os.environ}
+    keep = {name: os.environ[name] for name in
+            ("CC", "TMPDIR", "LANG", "MAINARCH_TEST_SIM") if name in os.environ}
     return keep | {
         "PATH": SYSTEM_PATH + ":" + os.environ.get("PATH", ""),
         "HOME": str(home),

@@ -38,9 +38,12 @@ fn two_ranks_write_what_the_command_writes() {
     same_as_the_command("cpu:2", 1, PROMPT, PRODUCED);
 }
 
-/// The instructions of the GPU, interpreted: seconds a token.
+/// The instructions of the GPU, interpreted: seconds a token, minutes on a crowded machine.
 #[test]
 fn the_virtual_node_writes_what_the_command_writes() {
+    if std::env::var_os("MAINARCH_TEST_SIM").is_none() {
+        return println!("# SKIPPED device sim in Rust: takes minutes; set MAINARCH_TEST_SIM");
+    }
     same_as_the_command("sim:gfx950x1", 1, "In", 2);
 }
 
