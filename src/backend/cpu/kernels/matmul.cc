@@ -3,6 +3,7 @@
 
 #include "backend/cpu/kernels/functions.h"
 
+extern "C" __attribute__((visibility("hidden"))) size_t pf_mode;
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
 
@@ -26,7 +27,7 @@ inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const V* y) 
 }
 
 // NP panels times MR rows; NP is even for gate-up. data[p] is panel p's columns, decoded or not.
-template <class M, int MR, int NP>
+template <class M, int MR, int NP, bool kStream>
 void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
            int64_t panel, int64_t row, const DecodeTables& tables) {
   const uint8_t* scales[NP];
@@ -34,24 +35,33 @@ void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X*
     scales[p] = a.w.data + static_cast<size_t>(panel + p) * a.w.stride + a.w.scale_offset;
   }
   V y[NP * MR];
-  DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, y);
+  // Only the first pass over a panel comes from memory; what it fetches is the next NP panels.
+  if (kStream) {
+    const size_t next = NP * a.w.stride, end = a.w.stride - a.w.scale_offset;
+    for (size_t at = 0; at < end; at += 64) {
+      for (int p = 0; p < NP; ++p) __builtin_prefetch(scales[p] + next + at, 0, 2);
+    }
+    DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, (pf_mode == 0 ? NP * a.w.stride : pf_mode), y);
+  } else {
+    DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, 0, y);
+  }
   Finish<MR, NP>(a, panel, row, y);
 }
 
 // NP panels against all rows, MR at a time.
-template <class M, int MR, int NP>
+template <class M, int MR, int NP, bool kStream>
 void Rows(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
           int64_t panel, const DecodeTables& tables) {
   int64_t row = 0;
-  for (; row + MR <= a.rows; row += MR) Block<M, MR, NP>(a, data, x, panel, row, tables);
+  for (; row + MR <= a.rows; row += MR) Block<M, MR, NP, kStream>(a, data, x, panel, row, tables);
   const auto rest = a.rows - row;
-  if constexpr (MR > 7) if (rest == 7) Block<M, 7, NP>(a, data, x, panel, row, tables);
-  if constexpr (MR > 6) if (rest == 6) Block<M, 6, NP>(a, data, x, panel, row, tables);
-  if constexpr (MR > 5) if (rest == 5) Block<M, 5, NP>(a, data, x, panel, row, tables);
-  if constexpr (MR > 4) if (rest == 4) Block<M, 4, NP>(a, data, x, panel, row, tables);
-  if constexpr (MR > 3) if (rest == 3) Block<M, 3, NP>(a, data, x, panel, row, tables);
-  if constexpr (MR > 2) if (rest == 2) Block<M, 2, NP>(a, data, x, panel, row, tables);
-  if constexpr (MR > 1) if (rest == 1) Block<M, 1, NP>(a, data, x, panel, row, tables);
+  if constexpr (MR > 7) if (rest == 7) Block<M, 7, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 6) if (rest == 6) Block<M, 6, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 5) if (rest == 5) Block<M, 5, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 4) if (rest == 4) Block<M, 4, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 3) if (rest == 3) Block<M, 3, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 2) if (rest == 2) Block<M, 2, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 1) if (rest == 1) Block<M, 1, NP, kStream>(a, data, x, panel, row, tables);
 }
 
 template <class M, int MR, int NP>
@@ -60,7 +70,11 @@ void PanelsFrom(const MatmulArgs& a, const typename M::X* const* x, int64_t* pan
   for (; *panel + NP <= a.panel_end; *panel += NP) {
     const uint8_t* data[NP];
     for (int p = 0; p < NP; ++p) data[p] = a.w.data + static_cast<size_t>(*panel + p) * a.w.stride;
-    Rows<M, MR, NP>(a, data, x, *panel, tables);
+    if (a.rows <= kMaxBlockRows) {
+      Rows<M, MR, NP, true>(a, data, x, *panel, tables);
+    } else {
+      Rows<M, MR, NP, false>(a, data, x, *panel, tables);
+    }
   }
 }
 
@@ -97,7 +111,7 @@ void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panel
   const uint8_t* scales = panel + w.scale_offset;
   for (int part = 0; part < w.parts; ++part) {
     V y[MR];
-    DotPart<M, MR, 1>(w, &panel, &scales, x, w.bounds[part], w.bounds[part + 1], tables, y);
+    DotPart<M, MR, 1>(w, &panel, &scales, x, w.bounds[part], w.bounds[part + 1], tables, 0, y);
     for (int m = 0; m < MR; ++m) {
       float* at = a.scratch + (entries[m] / a.k * w.parts + part) * 16;
       const float weight = a.weights[entries[m] / a.k * a.weights_stride + entries[m] % a.k];
@@ -161,7 +175,7 @@ void ManyRows(const MatmulArgs& a, int64_t* panel, const DecodeTables& tables) {
     DecodePanels<F, NP>(a, *panel, tables);
     const uint8_t* data[NP];
     for (int p = 0; p < NP; ++p) data[p] = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
-    Rows<Bf16<Decoded<F>>, MR, NP>(a, data, a.x16, *panel, tables);
+    Rows<Bf16<Decoded<F>>, MR, NP, false>(a, data, a.x16, *panel, tables);
   }
 }
 

@@ -63,6 +63,13 @@ struct FormatMxfp4 {
   static inline V Scale(const uint8_t* scales, int64_t group) { return LoadE8M0(scales + 16 * group); }
 };
 
+// (Inlined early, or else gcc takes the call for one without effects.)
+template <int kBytes>
+static inline __attribute__((always_inline)) void Prefetch(const uint8_t* p, size_t ahead) {
+  if (ahead == 0) return;  // known when this is compiled
+  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + ahead + i, 0, 2);
+}
+
 // How a step of panels meets activations. X is the type of an activation.
 
 // fp32 activations, multiply-add; even and odd columns are two chains.
@@ -70,18 +77,20 @@ template <class F>
 struct Fp32 : F {
   using X = float;
 
-  // Columns [k0, k1) of NP panels against MR rows: sum[p * MR + m], unscaled.
+  // Columns [k0, k1) of NP panels against MR rows: sum[p * MR + m], unscaled. With `ahead` not 0,
+  // what lies so many bytes further on is fetched.
   template <int MR, int NP>
   static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
                                                              const float* const* x, int64_t k0,
                                                              int64_t k1, const DecodeTables& tables,
-                                                             V* sum) {
+                                                             size_t ahead, V* sum) {
     V acc[NP * MR][2];
     MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) acc[i][0] = acc[i][1] = Zero();
     const int64_t first = k0 / F::kCols, last = k1 / F::kCols;
     for (int64_t step = first; step < last; ++step) {
       MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
         V w[F::kCols];
+        Prefetch<F::kBytes>(panel[p] + step * F::kBytes, ahead);
         F::Decode(panel[p] + step * F::kBytes, tables, w);
         MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
           MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
@@ -112,12 +121,13 @@ struct Bf16 : F {
   static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
                                                              const uint16_t* const* x, int64_t k0,
                                                              int64_t k1, const DecodeTables& tables,
-                                                             V* sum) {
+                                                             size_t ahead, V* sum) {
     MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
     const int64_t first = k0 / F::kCols, last = k1 / F::kCols;
     for (int64_t step = first; step < last; ++step) {
       Pairs w[NP][F::kCols / 2];
       MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
+        Prefetch<F::kBytes>(panel[p] + step * F::kBytes, ahead);
         F::DecodePairs(panel[p] + step * F::kBytes, tables, w[p]);
       }
       MAINARCH_UNROLL for (int c = 0; c < F::kCols / 2; ++c) {
@@ -140,9 +150,9 @@ static inline __attribute__((always_inline)) void DotPart(const Panels& w,
                                                           const uint8_t* const* scales,
                                                           const typename M::X* const* x, int64_t k0,
                                                           int64_t k1, const DecodeTables& tables,
-                                                          V* sum) {
+                                                          size_t ahead, V* sum) {
   if (!M::kScaled) {
-    M::template DotRange<MR, NP>(panel, x, k0, k1, tables, sum);
+    M::template DotRange<MR, NP>(panel, x, k0, k1, tables, ahead, sum);
     return;
   }
   MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
@@ -150,7 +160,7 @@ static inline __attribute__((always_inline)) void DotPart(const Panels& w,
   int64_t end = (group + 1) * w.group_cols - w.group_offset;
   for (int64_t k = k0; k < k1; ++group, k = end, end += w.group_cols) {
     V dot[NP * MR];
-    M::template DotRange<MR, NP>(panel, x, k, end < k1 ? end : k1, tables, dot);
+    M::template DotRange<MR, NP>(panel, x, k, end < k1 ? end : k1, tables, ahead, dot);
     MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
       const V scale = M::Scale(scales[p], group);
       MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
@@ -185,15 +195,16 @@ static inline __attribute__((always_inline)) void DotAll(const Panels& w,
                                                          const uint8_t* const* panel,
                                                          const uint8_t* const* scales,
                                                          const typename M::X* const* x,
-                                                         const DecodeTables& tables, V* sum) {
+                                                         const DecodeTables& tables, size_t ahead,
+                                                         V* sum) {
   if (w.parts == 1) {
-    DotPart<M, MR, NP>(w, panel, scales, x, 0, w.cols, tables, sum);
+    DotPart<M, MR, NP>(w, panel, scales, x, 0, w.cols, tables, ahead, sum);
     return;
   }
   Tree<NP * MR> tree;
   for (int part = 0; part < w.parts; ++part) {
     V y[NP * MR];
-    DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, y);
+    DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, y);
     tree.Push(y);
   }
   for (int i = 0; i < NP * MR; ++i) sum[i] = tree.Sum()[i];
