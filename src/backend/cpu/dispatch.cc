@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "backend/cpu/dispatch.h"
 
-#include <cstdlib>
-extern "C" __attribute__((visibility("hidden"))) size_t pf_mode; size_t pf_mode = getenv("PF") ? atoi(getenv("PF")) : 0;
 namespace mainarch::cpu {
 namespace {
 

@@ -3,7 +3,6 @@
 
 #include "backend/cpu/kernels/functions.h"
 
-extern "C" __attribute__((visibility("hidden"))) size_t pf_mode;
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
 
@@ -27,6 +26,8 @@ inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const V* y) 
 }
 
 // NP panels times MR rows; NP is even for gate-up. data[p] is panel p's columns, decoded or not.
+// kStream: panels come from memory. Formats that take more instructions a byte leave too few loads in
+// flight to fill the memory's bandwidth, so while NP panels are read the next NP are fetched.
 template <class M, int MR, int NP, bool kStream>
 void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
            int64_t panel, int64_t row, const DecodeTables& tables) {
@@ -35,13 +36,12 @@ void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X*
     scales[p] = a.w.data + static_cast<size_t>(panel + p) * a.w.stride + a.w.scale_offset;
   }
   V y[NP * MR];
-  // Only the first pass over a panel comes from memory; what it fetches is the next NP panels.
-  if (kStream) {
-    const size_t next = NP * a.w.stride, end = a.w.stride - a.w.scale_offset;
-    for (size_t at = 0; at < end; at += 64) {
-      for (int p = 0; p < NP; ++p) __builtin_prefetch(scales[p] + next + at, 0, 2);
+  if constexpr (kStream && M::kFetch) {
+    const size_t next = NP * a.w.stride;
+    for (size_t at = 0; at < a.w.stride - a.w.scale_offset; at += 64) {
+      for (int p = 0; p < NP; ++p) __builtin_prefetch(scales[p] + next + at);
     }
-    DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, (pf_mode == 0 ? NP * a.w.stride : pf_mode), y);
+    DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, next, y);
   } else {
     DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, 0, y);
   }

@@ -19,7 +19,7 @@ namespace mainarch::cpu::MAINARCH_TARGET {
 // Formats: how many columns a step holds, how to decode one, how to load a group's scales.
 struct FormatBF16 {
   static constexpr int kCols = 2, kBytes = 64;
-  static constexpr bool kScaled = false;
+  static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeBF16(p, w); }
 #if defined(MAINARCH_BF16_DOT)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables&, Pairs* w) { *w = LoadPairs(p); }
@@ -28,19 +28,19 @@ struct FormatBF16 {
 };
 struct FormatF16 {
   static constexpr int kCols = 2, kBytes = 64;
-  static constexpr bool kScaled = false;
+  static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeF16(p, w); }
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
 struct FormatF32 {
   static constexpr int kCols = 2, kBytes = 128;
-  static constexpr bool kScaled = false;
+  static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeF32(p, w); }
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
 struct FormatFp8 {
   static constexpr int kCols = 4, kBytes = 64;
-  static constexpr bool kScaled = true;
+  static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp8(p, t, w); }
 #if defined(MAINARCH_BF16_DOT)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
@@ -53,7 +53,7 @@ struct FormatFp8 {
 };
 struct FormatMxfp4 {
   static constexpr int kCols = 8, kBytes = 64;
-  static constexpr bool kScaled = true;
+  static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp4(p, t, w); }
 #if defined(MAINARCH_BF16_DOT)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
@@ -67,7 +67,7 @@ struct FormatMxfp4 {
 template <int kBytes>
 static inline __attribute__((always_inline)) void Prefetch(const uint8_t* p, size_t ahead) {
   if (ahead == 0) return;  // known when this is compiled
-  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + ahead + i, 0, 2);
+  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + ahead + i);
 }
 
 // How a step of panels meets activations. X is the type of an activation.
