@@ -147,8 +147,8 @@ Status CpuContext::Allocate() {
       ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(carve.used(), /*huge_pages=*/false));
     }
   }
-  const uint64_t kv_bytes = uint64_t{options_.pages} * kv_page_bytes();
-  ASSIGN_OR_RETURN(kv_, Mapping::Anonymous(kv_bytes, /*huge_pages=*/false));
+  const uint64_t chunks = (uint64_t{options_.pages} + kKvChunkPages - 1) / kKvChunkPages;
+  ASSIGN_OR_RETURN(kv_, Mapping::Anonymous(chunks * KvChunkStride(), /*huge_pages=*/true));
   blocks_.resize(options_.max_rows);
   expert_offsets_.resize(static_cast<size_t>(p.experts) + 1);
   expert_entries_.resize(options_.max_rows * static_cast<size_t>(p.experts_per_token));
@@ -191,8 +191,15 @@ uint8_t* CpuContext::KvHead(int32_t rank, int32_t layer, int32_t kv_head) const 
       (static_cast<size_t>(rank) * static_cast<size_t>(program_.kv_layers) +
        static_cast<size_t>(layer)) * static_cast<size_t>(program_.kv_heads) +
       static_cast<size_t>(kv_head);
-  return kv_.data() + index * options_.pages * KvPageBytes(kv_format_, program_.head_dim);
+  return kv_.data() + index * kKvChunkPages * KvPageBytes(kv_format_, program_.head_dim);
 }
+
+uint8_t* CpuContext::KvPage(int32_t rank, int32_t layer, int32_t kv_head, uint32_t page) const {
+  return KvHead(rank, layer, kv_head) + page / kKvChunkPages * KvChunkStride() +
+         page % kKvChunkPages * KvPageBytes(kv_format_, program_.head_dim);
+}
+
+size_t CpuContext::KvChunkStride() const { return kKvChunkPages * kv_page_bytes(); }
 
 Status CpuContext::CopyPage(uint32_t from, uint32_t to) {
   if (from >= options_.pages || to >= options_.pages) {
@@ -203,8 +210,7 @@ Status CpuContext::CopyPage(uint32_t from, uint32_t to) {
   for (int32_t rank = 0; rank < ranks_; ++rank) {
     for (int32_t layer = 0; layer < program_.kv_layers; ++layer) {
       for (int32_t head = 0; head < program_.kv_heads; ++head) {
-        uint8_t* pages = KvHead(rank, layer, head);
-        std::memcpy(pages + to * bytes, pages + from * bytes, bytes);
+        std::memcpy(KvPage(rank, layer, head, to), KvPage(rank, layer, head, from), bytes);
       }
     }
   }

@@ -122,7 +122,10 @@ class CpuContext : public backend::Context, private Team::Job {
   void AttendUnit(const backend::AttentionOp& op, int32_t rank, const AttendBlock& block,
                   int32_t kv_head, uint32_t split_begin, uint32_t split_end, Worker* scratch);
   void RunAttendMerge(const backend::AttentionOp& op, uint32_t item);
+  size_t KvChunkStride() const;
+  // Page 0 of a head, as AttendArgs::pages; and page `page` of it.
   uint8_t* KvHead(int32_t rank, int32_t layer, int32_t kv_head) const;
+  uint8_t* KvPage(int32_t rank, int32_t layer, int32_t kv_head, uint32_t page) const;
 
   // context_moe.cc
   void RunRouterMatmul(const backend::RouterOp& op, uint32_t item, int worker);
@@ -143,7 +146,7 @@ class CpuContext : public backend::Context, private Team::Job {
   const int64_t vocab_stride_;
 
   Mapping memory_;  // everything but KV
-  Mapping kv_;      // [rank][layer][kv head][page]
+  Mapping kv_;      // [chunk of pages][rank][layer][kv head][page of the chunk]
   std::vector<std::vector<float*>> buffers_;  // [rank][buffer]
   std::vector<int64_t> slot_stride_;          // [buffer], elements
   std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride_]

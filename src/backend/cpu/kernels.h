@@ -87,6 +87,10 @@ struct ExpertsDownArgs {
   const uint16_t* act16 = nullptr;
 };
 
+// Pages of one head that lie together, followed by those of the next head, and so on: long enough to
+// stream, and short enough that a pool in huge pages is backed only as far as it is used.
+inline constexpr size_t kKvChunkPages = 16;
+
 enum class KvFormat : uint8_t { kBF16, kFp8, kF32 };
 
 // One page of one head: 16 tokens. K with lane = token in the panel layout of its type (fp8 like an
@@ -94,8 +98,9 @@ enum class KvFormat : uint8_t { kBF16, kFp8, kF32 };
 struct AttendArgs {
   KvFormat format;
   int32_t head_dim;
-  const uint8_t* pages;        // page p of this head at pages + p * page_stride
-  size_t page_stride;
+  // Page p of this head at pages + p / kKvChunkPages * chunk_stride + p % kKvChunkPages * page_stride.
+  const uint8_t* pages;
+  size_t page_stride, chunk_stride;
   const uint32_t* page_ids;    // of the sequence
   int64_t begin, end;          // tokens of this split, begin a multiple of kAttentionSplit
   int32_t queries;             // <= kMaxBlockRows

@@ -11,9 +11,6 @@
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/simd/simd.h"
 
-// Accumulators must be registers: gcc leaves loops over them in memory if left to itself.
-#define MAINARCH_UNROLL _Pragma("GCC unroll 32")
-
 namespace mainarch::cpu::MAINARCH_TARGET {
 
 // Formats: how many columns a step holds, how to decode one, how to load a group's scales.

@@ -16,6 +16,9 @@
 #include <immintrin.h>
 #endif
 
+// Accumulators must be registers: gcc leaves loops over them in memory if left to itself.
+#define MAINARCH_UNROLL _Pragma("GCC unroll 32")
+
 namespace mainarch::cpu::MAINARCH_TARGET {
 
 #if defined(MAINARCH_TARGET_avx512)
