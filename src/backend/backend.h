@@ -126,7 +126,9 @@ class Backend {
 struct BackendOptions {
   std::string device;    // "cpu", "cpu:4"; "" chooses
   uint32_t threads = 0;  // CPU threads, 0: chosen from affinity and cgroup quota
-  std::string cpu_target;  // "avx512_bf16", "avx512", "avx2", "portable"; "": the best the CPU has (tests)
+  uint32_t step_timeout_ms = 0;  // GPUs: a step that takes longer has hung; 0: a minute
+  // "avx512_bf16", "avx512", "avx2", "portable"; "": the best the CPU has (tests)
+  std::string cpu_target;
 };
 
 // NoDevice or InvalidArgument name the device string.
