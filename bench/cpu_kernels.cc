@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // The CPU backend's kernels by themselves, each beside a plain read of the same memory by the same
-// threads at that moment: `of_read` is the share of that bandwidth, `of_dot` (prefill) of the rate of
-// bf16 dot products (or fp32 multiply-adds) measured at the start. Weights are 256 MB of random bytes
-// in huge pages, K = 1024 as in Qwen3-0.6B. Run it on a quiet machine:
+// threads at that moment: `of_read` is the share of that bandwidth, `of_dot` (prefill) of the rate
+// of bf16 dot products (or fp32 multiply-adds) measured at the start. Weights are 256 MB of random
+// bytes in huge pages, K = 1024 as in Qwen3-0.6B. Run it on a quiet machine:
 //
 //   cpu_kernels --benchmark_filter='gemv/mxfp4'
 #include <benchmark/benchmark.h>
@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
-#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -31,6 +30,7 @@ using cpu::PanelFormat;
 constexpr size_t kBytes = size_t{256} << 20;
 constexpr int64_t kCols = 1024;
 constexpr int64_t kItemPanels = 8;
+constexpr int64_t kFewRows = 8;  // more are a prefill, on panels that stay in the cache
 
 // The kernels of one run: every worker takes items.
 class Items : public Team::Job {
@@ -127,7 +127,8 @@ void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows
   const cpu::Kernels& kernels = *cpu::UsableKernels().front();
   const cpu::Panels w = Layout(format);
   const int64_t panels = static_cast<int64_t>(bytes / w.stride) / kItemPanels * kItemPanels;
-  std::vector<float> x(static_cast<size_t>(rows * kCols)), y(static_cast<size_t>(rows * panels * 16));
+  std::vector<float> x(static_cast<size_t>(rows * kCols)),
+      y(static_cast<size_t>(rows * panels * 16));
   std::mt19937 rng(2);
   for (float& value : x) value = std::normal_distribution<float>()(rng);
   std::vector<const float*> in;
@@ -143,8 +144,8 @@ void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows
   for (int64_t r = 0; r < rows; ++r) in16.push_back(x16.data() + r * kCols);
   Items job(static_cast<uint32_t>(panels / kItemPanels), [&](uint32_t item, int worker) {
     const int64_t begin = item * kItemPanels;
-    cpu::MatmulArgs args = {w, begin, begin + kItemPanels, in.data(), out.data(), rows,
-                            cpu::Epilogue::kStore, in16.data()};
+    cpu::MatmulArgs args = {w,          begin, begin + kItemPanels,   in.data(),
+                            out.data(), rows,  cpu::Epilogue::kStore, in16.data()};
     args.decoded = decoded.data() + static_cast<size_t>(worker) * cpu::DecodedBytes(kCols);
     (fast ? kernels.matmul_bf16 : kernels.matmul)(args);
   });
@@ -161,7 +162,8 @@ void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows
   state.counters["GB/s"] = moved / seconds * 1e-9;
   state.counters["of_read"] = moved / seconds / read;
   state.counters["GFLOP/s"] = flops / seconds * 1e-9;
-  state.counters["of_dot"] = flops / seconds / (m.dot[threads] > 0 ? m.dot[threads] : m.fma[threads]);
+  state.counters["of_dot"] =
+      flops / seconds / (m.dot[threads] > 0 ? m.dot[threads] : m.fma[threads]);
 }
 
 void Register() {
@@ -172,9 +174,10 @@ void Register() {
       if (fast && cpu::UsableKernels().front()->matmul_bf16 == nullptr) continue;
       for (int64_t rows : {1, 2, 4, 8, 256}) {
         for (int threads : {1, 2}) {
-          const std::string full = absl::StrCat(rows > 8 ? "gemm/" : "gemv/", name, "/", fast ? "bf16" : "fp32",
-                                                "/rows:", rows, "/threads:", threads);
-          const size_t bytes = getenv("HOT") ? (512u<<10) : rows > 8 ? kBytes / 64 : kBytes;
+          const std::string full =
+              absl::StrCat(rows > kFewRows ? "gemm/" : "gemv/", name, "/", fast ? "bf16" : "fp32",
+                           "/rows:", rows, "/threads:", threads);
+          const size_t bytes = rows > kFewRows ? kBytes / 64 : kBytes;
           benchmark::RegisterBenchmark(full.c_str(), Matmul, format, fast, rows, threads, bytes)
               ->UseManualTime()
               ->MinTime(0.05)
