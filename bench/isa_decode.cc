@@ -118,7 +118,7 @@ class Step {
     args.w = At<const uint16_t>(rig_.RandomBf16(size_t{outputs} * kHidden));
     args.out = At(out);
     args.rows = 1, args.outputs = outputs, args.k = kHidden;
-    Add("bf16_gemv", args, 32);
+    Add("bf16_gemv", args, 16);
   }
   void MatrixF32(const float* x, uint32_t outputs, uint32_t k, float* out) {
     Bf16MatrixArgsOf<float> args;
