@@ -4,10 +4,12 @@
 // time. These are speeds of a simulator and say nothing about any GPU.
 #include <benchmark/benchmark.h>
 
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "isa_decode.h"
 #include "isa_rig.h"
 
 namespace mainarch::bench {
@@ -133,6 +135,8 @@ void RegisterAll() {
   Register("bf16_mfma_16x1024x1024", Bf16("bf16_mfma", 1024, 1024, 16));
   Register("mxfp4_mfma_16x1024x1024", Mxfp4("mxfp4_mfma", 1024, 1024, 16));
   Register("softmax_16x4096", Softmax(16, 4096));
+  Register("attend_bf16_128_over_2048", Attention);
+  Register("tiny_moe_step", TinyMoeStep);
   // v_mfma_f32_16x16x16_bf16 v[0:3], v[8:9], v[12:13], v[0:3]
   Register("mfma_f32_16x16x16_bf16", Repeat({0xd3e10000, 0x04021908}));
   // v_mfma_f32_16x16x32_bf16 v[0:3], v[8:11], v[12:15], v[0:3]
