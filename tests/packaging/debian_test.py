@@ -352,7 +352,7 @@ def in_root(root):
     shutil.copytree(model, root / "models/trained", dirs_exist_ok=True)
 
     def mainarch(*words):
-        return run("chroot", root, "/usr/bin/mainarch", *words, env={"PATH": "/usr/bin"})
+        return run("chroot", root, "/usr/bin/mainarch", *words)
 
     need(mainarch("version").startswith(f"mainarch {VERSION}\n"), "version")
     text = mainarch("generate", "--model", "/models/trained", "--greedy", "--max-tokens", "16", "--no-statistics",
@@ -390,9 +390,9 @@ def main():
         except Skip as reason:
             print(f"# SKIPPED {name}: {reason}\nok {number} - {name} # SKIP {reason}", flush=True)
             broken = broken or (f"not built: {reason}" if part is part_build else None)
-        except AssertionError as error:
+        except (AssertionError, OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
             failed += 1
-            print("".join(f"# {line}\n" for line in str(error).splitlines()), end="")
+            print("".join(f"# {line}\n" for line in f"{type(error).__name__}: {error}".splitlines()), end="")
             print(f"not ok {number} - {name}", flush=True)
             broken = broken or ("the packages were not built" if part is part_build else None)
     sys.exit(1 if failed else 0)
