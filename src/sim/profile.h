@@ -83,6 +83,12 @@ struct NodeConfig {
   // 1.14) lets two threads wait on one event, and whoever comes first takes what was meant for the
   // other ("known to be bad", it says of itself). On a busy machine that is a hang.
   uint32_t nudge_ms = 0;
+
+  // New VRAM and system memory holds NaNs of every float format, addresses nobody maps, and no two
+  // words alike in a seed; memory that was given back holds other ones. The real driver gives
+  // zeroes, which no program of ours may count on; programs from outside may, so there it is off.
+  bool poison = true;
+  bool small_bar = false;  // the CPU cannot map VRAM
 };
 
 // "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,

@@ -146,8 +146,9 @@ class Builder {
     Text(path + "/gpu_id", absl::StrCat(gpus_[gpu].gpu_id, "\n"), error);
     Text(path + "/name", "ip discovery\n");
     Text(path + "/properties", Properties(gpu), error);
-    MemoryBank(path, uapi::kHeapFramebufferPublic, chip.vram_bytes, chip.memory_width,
-               chip.memory_mhz);
+    MemoryBank(path,
+               config_.small_bar ? uapi::kHeapFramebufferPrivate : uapi::kHeapFramebufferPublic,
+               chip.vram_bytes, chip.memory_width, chip.memory_mhz);
     Caches(path, gpu);
     Links(path, gpu);
   }

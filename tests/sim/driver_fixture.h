@@ -96,12 +96,15 @@ class Machine {
     return code;
   }
 
+  // Zeroed.
   static StatusOr<gpu::Buffer> SharedMemory(gpu::Device& device, uint64_t bytes) {
     gpu::BufferOptions options;
     options.place = gpu::Place::kSystem;
     options.caching = gpu::Caching::kUncached;
     options.label = "shared memory";
-    return gpu::Buffer::Allocate(device, bytes, options);
+    ASSIGN_OR_RETURN(gpu::Buffer memory, gpu::Buffer::Allocate(device, bytes, options));
+    memset(memory.host(), 0, memory.size());
+    return memory;
   }
 
   std::vector<std::string> lines() {
