@@ -82,10 +82,12 @@ class Grid {
   std::unique_ptr<Workgroup> Next();
   void Admit();
   std::unique_ptr<Workgroup> Start(uint64_t index);
+  void SetItems(Wave& w);
   void InitWave(Workgroup* group, uint32_t index, Memory* memory);
   // Runs each wave of the group once; the instructions run, and whether any did more than wait.
   uint64_t RunGroup(Workgroup* group, Memory* memory, bool* busy);
   const Op* Fetch(Wave& w, Program::Chunk** chunk);
+  const Op* Straight(Wave& w, const Op& op, Program::Chunk** chunk);
   // kObserved: with launch_.observer told of every instruction.
   template <bool kObserved>
   uint64_t RunWave(Wave& w, uint64_t slice);
@@ -104,7 +106,6 @@ class Grid {
 
   std::mutex mutex_;  // guards what follows while Run's threads work
   std::deque<std::unique_ptr<Workgroup>> ready_;
-  std::vector<std::unique_ptr<uint32_t, FreeAligned>> spare_;  // registers of ended workgroups
   uint64_t active_ = 0;                                        // started and not ended
   uint64_t idle_turns_ = 0;                                    // slices since one did work
   uint64_t used_ = 0;                                          // of the budget of this Run
