@@ -119,6 +119,8 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->nudge_ms = static_cast<uint32_t>(value);
   } else if (parts.first == "poison" && value <= 1) {
     config->poison = value != 0;
+  } else if (parts.first == "sockets" && value >= 1 && value <= 2) {
+    config->sockets = static_cast<uint32_t>(value);
   } else if (parts.first == "smallbar" && value <= 1) {
     config->small_bar = value != 0;
   } else if (parts.first == "hide" && value < config->gpus) {
@@ -128,11 +130,11 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
   } else if (parts.first == "cwsr" && value <= 1) {
     config->sysfs_save_area = value != 0;
   } else {
-    return Error(
-        Code::kInvalidArgument, "node setting '", text,
-        "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
-        "(ms, to 60000), poison (0, 1), smallbar (0, 1), hide (a GPU's index), unknown (0, 1), "
-        "cwsr (0, 1)");
+    return Error(Code::kInvalidArgument, "node setting '", text,
+                 "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
+                 "(ms, to 60000), poison (0, 1), smallbar (0, 1), sockets (1, 2), hide (a GPU's "
+                 "index), unknown (0, 1), "
+                 "cwsr (0, 1)");
   }
   return absl::OkStatus();
 }

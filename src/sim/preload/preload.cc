@@ -119,7 +119,6 @@ SimSys* MakeSys() {
   StatusOr<NodeConfig> config = ParseNode(node_text);
   // Programs of any age run here, and some lose wake-ups of their own accord.
   if (config.ok() && !absl::StrContains(node_text, "nudge=")) config->nudge_ms = kNudgeMs;
-  if (config.ok() && !absl::StrContains(node_text, "poison=")) config->poison = false;
   if (!config.ok()) return Complain(std::string(config.status().message())), nullptr;
   StatusOr<std::shared_ptr<Node>> node = Node::Create(*config, MakeExecutor(*config));
   if (!node.ok()) return Complain(std::string(node.status().message())), nullptr;

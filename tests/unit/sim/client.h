@@ -43,8 +43,6 @@ inline TestNode MakeNode(const std::string& text,
                          const std::function<void(NodeConfig&)>& adjust = nullptr) {
   auto config = ParseNode(text);
   if (!config.ok()) return {};
-  // This client, like many, counts on the zeroes that the real driver gives.
-  if (text.find("poison=") == std::string::npos) config->poison = false;
   if (adjust) adjust(*config);
   auto executor = std::make_unique<HostExecutor>();
   HostExecutor* raw = executor.get();
