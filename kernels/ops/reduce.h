@@ -6,7 +6,9 @@
 //
 // Slots are double buffered by the parity of the epoch. A slot is written again two epochs later,
 // when its reader has long gone on: a rank starts epoch e + 2 after it has finished e + 1, for
-// which it needed every peer's push of e + 1, which a peer makes after it has finished e.
+// which it needed every peer's push of e + 1, which a peer makes after it has finished e. So a flag
+// cannot run ahead of who waits for it, and is met exactly: a row that had no turn for 2^31 epochs
+// leaves a flag that would count as later than the epoch waited for.
 #ifndef MAINARCH_KERNELS_OPS_REDUCE_H_
 #define MAINARCH_KERNELS_OPS_REDUCE_H_
 
@@ -34,7 +36,6 @@ struct Reduce {
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
     const uint32_t total = step.rows() * args.chunks;
-    // Epoch 0 is what zeroed flags say, so the first is 1.
     const uint32_t epoch = step.index() * args.per_step + args.sequence + 1;
     const bool two_shot = args.ranks > 1 && step.rows() >= args.two_shot_rows;
     // A workgroup pushes all it has before it waits for anything.
@@ -46,7 +47,7 @@ struct Reduce {
         PublishAll(args, t, epoch);
       } else if (t % args.ranks != args.rank) {
         Push(args, t % args.ranks, t, epoch, Partial(args, t));
-        Publish<Scope::kSystem>(Flag(args, t % args.ranks, args.rank, t, epoch), epoch,
+        Publish<Scope::kSystem>(Flag(args, t % args.ranks, args.rank, t, epoch), FlagOf(epoch),
                                 ThreadId() == 0);
       }
     }
@@ -57,7 +58,8 @@ struct Reduce {
       f32x4 value = {0, 0, 0, 0};
       if (!plain) value = Own(args, t);
       if (two_shot && t % args.ranks != args.rank) {
-        Await<Scope::kSystem>(SumFlag(args, args.rank, t, epoch), epoch, ThreadId() == 0);
+        Await<Scope::kSystem, Until::kEqual>(SumFlag(args, args.rank, t, epoch), FlagOf(epoch),
+                                             ThreadId() == 0);
       }
       const f32x4 sum = two_shot ? Load(SumSlot(args, args.rank, t, epoch)) : Sum(args, t, epoch);
       if (plain) {
@@ -82,17 +84,23 @@ struct Reduce {
       if (ThreadId() == 0) {
         FenceRelease<Scope::kSystem>();
         for (uint32_t i = 1; i < args.ranks; ++i) {
-          StoreFlag<Scope::kSystem>(SumFlag(args, (args.rank + i) % args.ranks, t, epoch), epoch);
+          StoreFlag<Scope::kSystem>(SumFlag(args, (args.rank + i) % args.ranks, t, epoch),
+                                    FlagOf(epoch));
         }
       }
     }
   }
 
+  // What says that `epoch` is there. Each parity has its own flags, so the lowest bit is free: with
+  // it set, no epoch looks like the zeros that flags start as, not even epoch 0.
+  DEVICE static uint32_t FlagOf(uint32_t epoch) { return epoch | 1; }
+
   // The ranks' partials of chunk t, in rank order. Waits for all of them first.
   DEVICE static f32x4 Sum(const Args& args, uint32_t t, uint32_t epoch) {
     if (args.ranks > 1) {
       if (ThreadId() < args.ranks && ThreadId() != args.rank) {
-        WaitFlag<Scope::kSystem>(Flag(args, args.rank, ThreadId(), t, epoch), epoch);
+        WaitFlag<Scope::kSystem, Until::kEqual>(Flag(args, args.rank, ThreadId(), t, epoch),
+                                                FlagOf(epoch));
       }
       Barrier();
       FenceAcquire<Scope::kSystem>();
@@ -176,7 +184,7 @@ struct Reduce {
       FenceRelease<Scope::kSystem>();
       for (uint32_t i = 1; i < args.ranks; ++i) {
         const uint32_t to = (args.rank + i) % args.ranks;
-        StoreFlag<Scope::kSystem>(Flag(args, to, args.rank, t, epoch), epoch);
+        StoreFlag<Scope::kSystem>(Flag(args, to, args.rank, t, epoch), FlagOf(epoch));
       }
     }
   }

@@ -112,6 +112,7 @@ Status RunCase(Runner& runner, const Case& test, const ObjectOf& object_of,
       return Error(Code::kInternal, test.name, " (", runner.isa(), "): buffer ", expectation.buffer,
                    " ", wrong);
     }
+    if (contents_out != nullptr) (*contents_out)[expectation.buffer] = std::move(contents);
   }
   return absl::OkStatus();
 }
@@ -157,8 +158,9 @@ std::vector<double> FromBf16(const std::vector<uint16_t>& values) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> all;
-  for (auto make :
-       {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases, ProbeCases}) {
+  for (auto make : {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases,
+                    ProbeCases, DecoderStepCases, DecoderMatrixCases, DecoderExpertCases,
+                    DecoderAttentionCases, DecoderReduceCases}) {
     for (Case& test : make()) all.push_back(std::move(test));
   }
   return all;

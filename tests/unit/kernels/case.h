@@ -162,6 +162,11 @@ std::vector<Case> ChooseCases();
 std::vector<Case> LinkCases();
 std::vector<Case> ResidentCases();
 std::vector<Case> ProbeCases();
+std::vector<Case> DecoderStepCases();
+std::vector<Case> DecoderMatrixCases();
+std::vector<Case> DecoderExpertCases();
+std::vector<Case> DecoderAttentionCases();
+std::vector<Case> DecoderReduceCases();
 std::vector<Case> AllCases();
 
 }  // namespace mainarch::kernels_test

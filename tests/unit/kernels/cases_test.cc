@@ -39,6 +39,7 @@ TEST(kernels_agree_with_double_on_gfx950) { RunAll(test_context, "gfx950"); }
 TEST(synchronising_kernels_pass_under_many_schedules) {
   std::vector<Case> cases = LinkCases();
   for (Case& test : ResidentCases()) cases.push_back(std::move(test));
+  for (Case& test : DecoderReduceCases()) cases.push_back(std::move(test));
   for (const Case& test : cases) {
     for (uint64_t seed = 2; seed < 10; ++seed) {
       ExecutorOptions options;

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: MIT
+//
+// prepare_*, attend_* and attend_merge, for every head size and KV format. Whatever a cache holds
+// beyond a row's position is a NaN here.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/quant/bf16.h"
+#include "kernels/quant/fp8_e4m3.h"
+#include "unit/kernels/decoder_cases.h"
+
+namespace mainarch::kernels_test {
+namespace {
+
+using namespace kernels;
+
+constexpr KvFormat kFormats[] = {KvFormat::kBf16, KvFormat::kFp8, KvFormat::kPair};
+constexpr float kEpsilon = 1e-6f;
+
+const char* NameOf(KvFormat format) {
+  return format == KvFormat::kBf16 ? "bf16" : format == KvFormat::kFp8 ? "fp8" : "pair";
+}
+// What an element loses in the cache, relative: half a unit of its 8, 4 or 16 bits.
+double LossOf(KvFormat format) {
+  return format == KvFormat::kBf16 ? 0x1.02p-8 : format == KvFormat::kFp8 ? 0x1.02p-4 : 0x1.1p-16;
+}
+
+// The cache as the documentation in decoder_args.h lays it out.
+class Cache {
+ public:
+  Cache(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_t pages)
+      : format_(format), head_dim_(head_dim), kv_heads_(kv_heads) {
+    bytes.assign(size_t{pages} * kv_heads * KvPageBytes(format, head_dim),
+                 0xff);  // NaNs, all of it
+  }
+
+  // Element d of K or V of a token, as a double: with its multiplier.
+  double Get(bool value, uint32_t page, uint32_t head, uint32_t token, uint32_t d) const {
+    const uint8_t* base = Base(page, head);
+    const size_t at = Index(value, token, d);
+    if (format_ == KvFormat::kFp8) {
+      return static_cast<double>(quant::FloatFromFp8E4m3(base[Side(value) + at])) *
+             ScaleOf(value, page, head, token);
+    }
+    double sum = 0;
+    for (uint32_t plane = 0; plane < KvPlanes(format_); ++plane) {
+      uint16_t bits;
+      std::memcpy(&bits, base + Side(value) + plane * PlaneBytes() + at * 2, 2);
+      sum += quant::FloatFromBf16(bits);
+    }
+    return sum;
+  }
+  float ScaleOf(bool value, uint32_t page, uint32_t head, uint32_t token) const {
+    float scale;
+    std::memcpy(&scale, Base(page, head) + ScaleAt(value, token), 4);
+    return scale;
+  }
+  // Something random that the format can hold.
+  void Fill(Random& random, uint32_t page, uint32_t head, uint32_t token) {
+    uint8_t* base = Base(page, head);
+    for (bool value : {false, true}) {
+      const float scale = static_cast<float>(0.01 + 0.02 * random.Uniform());
+      if (format_ == KvFormat::kFp8) std::memcpy(base + ScaleAt(value, token), &scale, 4);
+      for (uint32_t d = 0; d < head_dim_; ++d) {
+        const size_t at = Index(value, token, d);
+        const float x = static_cast<float>(random.Normal());
+        if (format_ == KvFormat::kFp8) {
+          base[Side(value) + at] = quant::Fp8E4m3FromFloat(x / scale);
+          continue;
+        }
+        float left = x;
+        for (uint32_t plane = 0; plane < KvPlanes(format_); ++plane) {
+          const uint16_t bits = quant::Bf16FromFloat(left);
+          std::memcpy(base + Side(value) + plane * PlaneBytes() + at * 2, &bits, 2);
+          left -= quant::FloatFromBf16(bits);
+        }
+      }
+    }
+  }
+  // Puts back what `other` has for one token: what is left are the bytes of all others.
+  void CopyToken(const Cache& other, bool value, uint32_t page, uint32_t head, uint32_t token) {
+    uint8_t* to = Base(page, head);
+    const uint8_t* from = other.Base(page, head);
+    const uint32_t size = KvElementBytes(format_);
+    for (uint32_t plane = 0; plane < KvPlanes(format_); ++plane) {
+      for (uint32_t d = 0; d < head_dim_; ++d) {
+        const size_t at = Side(value) + plane * PlaneBytes() + Index(value, token, d) * size;
+        std::memcpy(to + at, from + at, size);
+      }
+    }
+    if (format_ == KvFormat::kFp8) {
+      std::memcpy(to + ScaleAt(value, token), from + ScaleAt(value, token), 4);
+    }
+  }
+
+  Bytes bytes;
+
+ private:
+  uint8_t* Base(uint32_t page, uint32_t head) {
+    return &bytes[(size_t{page} * kv_heads_ + head) * KvPageBytes(format_, head_dim_)];
+  }
+  const uint8_t* Base(uint32_t page, uint32_t head) const {
+    return const_cast<Cache*>(this)->Base(page, head);
+  }
+  size_t PlaneBytes() const { return size_t{kPageTokens} * head_dim_ * KvElementBytes(format_); }
+  size_t Side(bool value) const { return value ? PlaneBytes() * KvPlanes(format_) : 0; }
+  size_t Index(bool value, uint32_t token, uint32_t d) const {
+    if (value) return size_t{d} * kPageTokens + token;
+    return (size_t{d / 32} * kPageTokens + token) * 32 + d % 32;
+  }
+  size_t ScaleAt(bool value, uint32_t token) const {
+    return Side(true) * 2 + (value ? kPageTokens * 4 : 0) + token * 4;
+  }
+
+  KvFormat format_;
+  uint32_t head_dim_, kv_heads_;
+};
+
+// Pages for every row, none shared, in no order; one page is nobody's.
+uint32_t DealPages(Random& random, StepPlan* step) {
+  uint32_t count = 1;
+  for (const StepPlan::Row& row : step->rows) count += row.position / kPageTokens + 1;
+  std::vector<uint32_t> order(count);
+  for (uint32_t i = 0; i < count; ++i) order[i] = i;
+  for (uint32_t i = 0; i + 1 < count; ++i)
+    std::swap(order[i], order[i + random.Next() % (count - i)]);
+  for (StepPlan::Row& row : step->rows) {
+    const uint32_t own = row.position / kPageTokens + 1;
+    row.pages.assign(order.end() - own, order.end());
+    order.resize(order.size() - own);
+  }
+  return count;
+}
+
+struct HeadShape {
+  KvFormat format;
+  uint32_t head_dim, kv_heads, group;
+  std::vector<uint32_t> positions;
+
+  uint32_t heads() const { return kv_heads * group; }
+  uint32_t count() const { return static_cast<uint32_t>(positions.size()); }
+  std::string Text() const {
+    std::string text =
+        absl::StrCat(NameOf(format), "_", head_dim, " ", heads(), "/", kv_heads, " at");
+    for (uint32_t position : positions) absl::StrAppend(&text, " ", position);
+    return text;
+  }
+};
+
+StepPlan StepOf(const HeadShape& s) {
+  StepPlan step = StepPlan::Of(s.count());
+  for (uint32_t i = 0; i < s.count(); ++i) step.rows[i].position = s.positions[i];
+  return step;
+}
+
+// ---- prepare ----
+
+struct PrepareData {
+  Inputs qkv;
+  std::vector<float> q_norm, k_norm, cosine, sine;
+};
+
+// A head of q or k, normed and turned; the error is that of fp32, of both elements of a pair.
+std::vector<Near> TurnedHead(const HeadShape& s, const PrepareData& data, uint32_t row,
+                             uint32_t head) {
+  const uint32_t hd = s.head_dim, half = hd / 2;
+  const std::vector<float>& w = head < s.heads() ? data.q_norm : data.k_norm;
+  double squares = 0;
+  for (uint32_t d = 0; d < hd; ++d) squares += std::pow(data.qkv.at(row, head * hd + d), 2);
+  const double factor = 1 / std::sqrt(squares / hd + kEpsilon);
+  std::vector<Near> out(hd);
+  for (uint32_t d = 0; d < half; ++d) {
+    const double a = data.qkv.at(row, head * hd + d) * factor * w[d];
+    const double b = data.qkv.at(row, head * hd + d + half) * factor * w[d + half];
+    const double c = data.cosine[size_t{s.positions[row]} * half + d];
+    const double t = data.sine[size_t{s.positions[row]} * half + d];
+    const double allowed = (std::abs(a) + std::abs(b)) * 0x1p-20;
+    out[d] = {a * c - b * t, allowed};
+    out[d + half] = {b * c + a * t, allowed};
+  }
+  return out;
+}
+
+// What the new tokens of the cache must be; all other bytes as before.
+Expectation CacheCheck(const HeadShape& s, const StepPlan& step, const Cache& before,
+                       std::vector<std::vector<std::vector<Near>>> want) {  // [row][k, v heads]
+  return {"kv", [=](absl::Span<const uint8_t> bytes) -> std::string {
+            Cache got = before;
+            got.bytes.assign(bytes.begin(), bytes.end());
+            Cache rest = got;
+            for (uint32_t row = 0; row < s.count(); ++row) {
+              const uint32_t page = step.rows[row].pages[s.positions[row] / kPageTokens];
+              const uint32_t token = s.positions[row] % kPageTokens;
+              for (uint32_t h = 0; h < 2 * s.kv_heads; ++h) {
+                const bool value = h >= s.kv_heads;
+                const uint32_t head = h % s.kv_heads;
+                const std::vector<Near>& head_want = want[row][h];
+                double largest = 0;
+                for (const Near& near : head_want) {
+                  largest = std::max(largest, std::abs(near.value));
+                }
+                // fp8 below its smallest normal number: steps of 2^-9 of the multiplier.
+                const double step_size = s.format == KvFormat::kFp8 ? largest / 448 * 0x1p-10 : 0;
+                for (uint32_t d = 0; d < s.head_dim; ++d) {
+                  const double x = got.Get(value, page, head, token, d);
+                  const double off = std::abs(x - head_want[d].value);
+                  const double allowed = head_want[d].allowed * 2 + 1.01 * step_size +
+                                         LossOf(s.format) * std::abs(head_want[d].value);
+                  if (!(off <= allowed)) {
+                    return absl::StrCat("row ", row, value ? " v" : " k", " head ", head, " [", d,
+                                        "] is ", x, ", expected ", head_want[d].value, " +- ",
+                                        allowed);
+                  }
+                }
+                // What is too small to have one has 1.
+                const double multiplier = largest > 0x1p-117 ? largest / 448 : 1;
+                if (s.format == KvFormat::kFp8 && !(std::abs(got.ScaleOf(value, page, head, token) -
+                                                             multiplier) <= multiplier * 1e-5)) {
+                  return absl::StrCat("row ", row, value ? " v" : " k", " multiplier of head ",
+                                      head, " is ", got.ScaleOf(value, page, head, token),
+                                      ", expected ", multiplier);
+                }
+                rest.CopyToken(before, value, page, head, token);
+              }
+            }
+            return rest.bytes == before.bytes ? "" : "other tokens have changed";
+          }};
+}
+
+Case PrepareCase(const HeadShape& s) {
+  Random random(s.head_dim + s.count());
+  StepPlan step = StepOf(s);
+  const uint32_t pages = DealPages(random, &step);
+  const uint32_t hd = s.head_dim, all = s.heads() + 2 * s.kv_heads;
+  const uint32_t table = *std::max_element(s.positions.begin(), s.positions.end()) + 1;
+  PrepareData data;
+  data.qkv = RandomInputs(random, s.count(), all * hd, 3);
+  // A value head of zeros, and one too small for a multiplier.
+  for (uint32_t d = 0; d < hd; ++d) {
+    data.qkv.values[(all - 1) * hd + d] = 0;
+    if (s.count() > 1) data.qkv.values[data.qkv.stride + (all - 1) * hd + d] = 1e-37f;
+  }
+  for (uint32_t d = 0; d < hd; ++d) {
+    data.q_norm.push_back(static_cast<float>(0.5 + random.Uniform()));
+    data.k_norm.push_back(static_cast<float>(0.5 + random.Uniform()));
+  }
+  for (uint32_t i = 0; i < table * hd / 2; ++i) {
+    const double angle = 7 * random.Uniform();
+    data.cosine.push_back(static_cast<float>(std::cos(angle)));
+    data.sine.push_back(static_cast<float>(std::sin(angle)));
+  }
+  const Cache before(s.format, hd, s.kv_heads, pages);
+  Wanted qkv(s.count(), data.qkv.stride);
+  std::vector<std::vector<std::vector<Near>>> kv(s.count());
+  for (uint32_t row = 0; row < s.count(); ++row) {
+    for (uint32_t i = 0; i < data.qkv.stride; ++i) qkv.Set(row, i, data.qkv.at(row, i), 0);
+    for (uint32_t head = 0; head < all; ++head) {
+      std::vector<Near> turned;
+      if (head < s.heads() + s.kv_heads) {
+        turned = TurnedHead(s, data, row, head);
+      } else {
+        for (uint32_t d = 0; d < hd; ++d) {
+          // Denormals may be flushed anywhere.
+          turned.push_back({data.qkv.at(row, head * hd + d), 1e-36});
+        }
+      }
+      for (uint32_t d = 0; head < s.heads() && d < hd; ++d) {
+        qkv.Set(row, head * hd + d, turned[d].value, turned[d].allowed);
+      }
+      if (head >= s.heads()) kv[row].push_back(std::move(turned));
+    }
+  }
+  Case out;
+  const std::string kernel = absl::StrCat("prepare_", NameOf(s.format), "_", hd);
+  out.name = "prepare_" + s.Text();
+  out.bound = "2^-20 of |a| + |b| of a pair; in the cache half a unit of the format on top";
+  out.buffers = {{"step", step.Block()},
+                 {"qkv", ToBytes(data.qkv.values)},
+                 {"q_norm", ToBytes(data.q_norm)},
+                 {"k_norm", ToBytes(data.k_norm)},
+                 {"cosine", ToBytes(data.cosine)},
+                 {"sine", ToBytes(data.sine)},
+                 {"kv", before.bytes}};
+  const uint32_t stride = data.qkv.stride;
+  out.steps = {{MakeLaunch<PrepareArgs>(kernel, 2, [=](PrepareArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.qkv = at.Of<float>("qkv");
+    args.q_norm = at.Of<const float>("q_norm");
+    args.k_norm = at.Of<const float>("k_norm");
+    args.cosine = at.Of<const float>("cosine");
+    args.sine = at.Of<const float>("sine");
+    args.kv = at.Of<uint8_t>("kv");
+    args.stride = stride;
+    args.heads = s.heads();
+    args.kv_heads = s.kv_heads;
+    args.head_dim = hd;
+    args.rotary = hd;
+    args.epsilon = kEpsilon;
+  })}};
+  out.expectations = {qkv.Check("qkv"), CacheCheck(s, step, before, std::move(kv))};
+  return out;
+}
+
+// ---- attend ----
+
+struct AttendData {
+  StepPlan step;
+  Inputs qkv;
+  Cache kv;
+};
+
+// One query head of a row against all tokens up to the row's position.
+std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, uint32_t row,
+                             uint32_t head) {
+  const uint32_t hd = s.head_dim, kv_head = head / s.group;
+  const double scale = 1 / std::sqrt(static_cast<double>(hd));
+  const auto element = [&](bool value, uint32_t token, uint32_t d) {
+    return data.kv.Get(value, data.step.rows[row].pages[token / kPageTokens], kv_head,
+                       token % kPageTokens, d);
+  };
+  std::vector<double> scores;
+  double off = 0, largest = -1e300;  // of a score: two bf16 a query, fp32 sums, the exp
+  for (uint32_t token = 0; token <= s.positions[row]; ++token) {
+    double score = 0, magnitude = 0;
+    for (uint32_t d = 0; d < hd; ++d) {
+      const double term = scale * data.qkv.at(row, head * hd + d) * element(false, token, d);
+      score += term;
+      magnitude += std::abs(term);
+    }
+    scores.push_back(score);
+    largest = std::max(largest, score);
+    off = std::max(off, magnitude * (0x1.1p-16 + hd * 0x1p-23) + std::abs(score) * 0x1p-22);
+  }
+  double total = 0;
+  for (double& score : scores) total += score = std::exp(score - largest);
+  std::vector<Near> out(hd);
+  for (uint32_t d = 0; d < hd; ++d) {
+    double magnitude = 0;
+    for (uint32_t token = 0; token < scores.size(); ++token) {
+      const double term = scores[token] / total * element(true, token, d);
+      out[d].value += term;
+      magnitude += std::abs(term);
+    }
+    out[d].allowed = magnitude * (2 * off + 0x1p-15);
+  }
+  return out;
+}
+
+// `first_row`, `row_count`: the launch's share of the step.
+Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count) {
+  Random random(s.head_dim + s.count() * 3 + s.group);
+  AttendData data = {StepOf(s), RandomInputs(random, s.count(), s.heads() * s.head_dim),
+                     Cache(s.format, s.head_dim, s.kv_heads, 0)};
+  const uint32_t pages = DealPages(random, &data.step);
+  data.kv = Cache(s.format, s.head_dim, s.kv_heads, pages);
+  for (uint32_t row = 0; row < s.count(); ++row) {
+    for (uint32_t token = 0; token <= s.positions[row]; ++token) {
+      for (uint32_t head = 0; head < s.kv_heads; ++head) {
+        data.kv.Fill(random, data.step.rows[row].pages[token / kPageTokens], head,
+                     token % kPageTokens);
+      }
+    }
+  }
+  const uint32_t hd = s.head_dim, out_stride = RoundUp(s.heads() * hd, kPadColumns);
+  const uint32_t max_splits =
+      *std::max_element(s.positions.begin(), s.positions.end()) / kSplitTokens + 2;
+  Wanted want(s.count(), out_stride);
+  for (uint32_t row = first_row; row < std::min(s.count(), first_row + row_count); ++row) {
+    for (uint32_t head = 0; head < s.heads(); ++head) {
+      const std::vector<Near> near = AttendHead(s, data, row, head);
+      for (uint32_t d = 0; d < hd; ++d)
+        want.Set(row, head * hd + d, near[d].value, near[d].allowed);
+    }
+  }
+  Case out;
+  out.name = absl::StrCat("attend_", s.Text(), ", rows ", first_row, " + ", row_count);
+  out.bound =
+      "(2 e + 2^-15) of the sum of |p v|, e = (2^-15.9 + hd * 2^-23) of the sum of |q k| + 2^-22 "
+      "of "
+      "the score: two bf16 of queries and weights, fp32 sums";
+  out.buffers = {{"step", data.step.Block()},
+                 {"qkv", ToBytes(data.qkv.values)},
+                 {"kv", data.kv.bytes},
+                 want.ToFill("out"),
+                 {"parts", Bytes(size_t{row_count} * s.heads() * max_splits * (hd + 2) * 4, 0xff)}};
+  const uint32_t q_stride = data.qkv.stride;
+  const auto attend = [=](AttendArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.qkv = at.Of<const float>("qkv");
+    args.kv = at.Of<const uint8_t>("kv");
+    args.out = at.Of<float>("out");
+    args.parts = at.Of<float>("parts");
+    args.q_stride = q_stride;
+    args.out_stride = out_stride;
+    args.heads = s.heads();
+    args.kv_heads = s.kv_heads;
+    args.max_splits = max_splits;
+    args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(hd)));
+    args.first_row = first_row;
+    args.row_count = row_count;
+  };
+  const auto merge = [=](AttendMergeArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.parts = at.Of<const float>("parts");
+    args.out = at.Of<float>("out");
+    args.out_stride = out_stride;
+    args.heads = s.heads();
+    args.max_splits = max_splits;
+    args.head_dim = hd;
+    args.first_row = first_row;
+    args.row_count = row_count;
+  };
+  out.steps = {
+      {MakeLaunch<AttendArgs>(absl::StrCat("attend_", NameOf(s.format), "_", hd), 3, attend)},
+      {MakeLaunch<AttendMergeArgs>("attend_merge", 2, merge)}};
+  out.expectations = {want.Check("out")};
+  return out;
+}
+
+}  // namespace
+
+std::vector<Case> DecoderAttentionCases() {
+  std::vector<Case> cases;
+  constexpr uint32_t kGroups[] = {1, 2, 5, 16};
+  uint32_t turn = 0;
+  for (KvFormat format : kFormats) {
+    for (uint32_t hd : {32u, 64u, 128u}) {
+      cases.push_back(PrepareCase({format, hd, 2, 3, {0, 15, 16, 33, 511, 512}}));
+      cases.push_back(PrepareCase({format, hd, 1, 1, {5}}));
+      // Borders of pages and of groups of 32; each group size with each format.
+      for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t group = kGroups[turn++ % 4];
+        cases.push_back(
+            AttendCase({format, hd, 1 + group % 2, group, {0, 14, 15, 16, 31, 32, 47, 130}}, 0, 8));
+      }
+      // One split filled, two and three.
+      cases.push_back(AttendCase({format, hd, 1, hd == 32 ? 2u : 5u, {511, 512, 1030}}, 0, 4));
+    }
+  }
+  // A launch's share of the step's rows; one beyond them.
+  cases.push_back(AttendCase({KvFormat::kBf16, 64, 1, 2, {3, 530, 40, 513, 20}}, 1, 3));
+  cases.push_back(AttendCase({KvFormat::kBf16, 64, 1, 2, {3, 40}}, 2, 2));
+  return cases;
+}
+
+}  // namespace mainarch::kernels_test

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+//
+// The decoder's small kernels: step_begin, embed, route, sum_slots and reduce.
+#include "unit/kernels/decoder_cases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/quant/bf16.h"
+
+namespace mainarch::kernels_test {
+
+using namespace kernels;
+
+double Untouched() {
+  float value;
+  const uint8_t bytes[4] = {kUntouchedByte, kUntouchedByte, kUntouchedByte, kUntouchedByte};
+  std::memcpy(&value, bytes, 4);
+  return value;
+}
+
+uint32_t RoundUp(uint32_t n, uint32_t unit) { return (n + unit - 1) / unit * unit; }
+
+StepPlan StepPlan::Of(uint32_t rows) {
+  StepPlan out;
+  out.rows.resize(rows);
+  return out;
+}
+
+Bytes StepPlan::Block() const {
+  std::vector<uint32_t> pages;
+  std::vector<kernels::StepRow> table;
+  StepHeader header;
+  header.rows = count();
+  header.logit_rows = static_cast<uint32_t>(logit_rows.size());
+  header.index = index;
+  header.rows_at = sizeof(StepHeader) / 4;
+  header.logit_rows_at = header.rows_at + 4 * count();
+  header.pages_at = header.logit_rows_at + header.logit_rows;
+  for (const Row& row : rows) {
+    table.push_back({row.token, row.position, static_cast<uint32_t>(pages.size()), 0});
+    pages.insert(pages.end(), row.pages.begin(), row.pages.end());
+    header.splits = std::max(header.splits, row.position / kSplitTokens + 1);
+  }
+  header.words = RoundUp(header.pages_at + static_cast<uint32_t>(pages.size()), 4);
+  Bytes out;
+  for (const Bytes& part : {ToBytes(std::vector<StepHeader>{header}), ToBytes(table),
+                            ToBytes(logit_rows), ToBytes(pages)}) {
+    out.insert(out.end(), part.begin(), part.end());
+  }
+  out.resize(size_t{header.words} * 4);
+  return out;
+}
+
+Inputs RandomInputs(Random& random, uint32_t rows, uint32_t width, double scale) {
+  Inputs out = {rows, width, RoundUp(width, kPadColumns), {}};
+  out.values.resize(size_t{rows} * out.stride);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const std::vector<float> values = random.Floats(width, scale);
+    std::copy(values.begin(), values.end(), out.values.begin() + size_t{row} * out.stride);
+  }
+  return out;
+}
+
+std::vector<float> SquaresOf(const Inputs& x) {
+  std::vector<float> out;
+  for (uint32_t row = 0; row < x.rows; ++row) {
+    for (uint32_t first = 0; first < x.width; first += kRowChunk) {
+      double sum = 0;
+      for (uint32_t i = first; i < std::min(x.width, first + kRowChunk); ++i) {
+        sum += x.at(row, i) * x.at(row, i);
+      }
+      out.push_back(static_cast<float>(sum));
+    }
+  }
+  return out;
+}
+
+Near SiluTimes(const Near& gate, const Near& up) {
+  const double silu = gate.value / (1 + std::exp(-gate.value));
+  // The slope of silu is at most 1.1; Silu itself is good to 2^-20.
+  const double silu_off = 1.1 * gate.allowed + std::abs(silu) * 0x1p-20;
+  return {silu * up.value,
+          silu_off * (std::abs(up.value) + up.allowed) + std::abs(silu) * up.allowed};
+}
+
+namespace {
+
+Case StepBeginCase(uint32_t rows, uint32_t arrivals, uint32_t workers) {
+  StepPlan step = StepPlan::Of(rows);
+  for (uint32_t i = 0; i < rows; ++i) {
+    step.rows[i] = {i * 3, i * 17, std::vector<uint32_t>(1 + i % 7, i)};
+    step.logit_rows.push_back(i);
+  }
+  const Bytes block = step.Block();
+  Bytes want = block;
+  want.resize(block.size() + 64, kUntouchedByte);
+  std::vector<uint32_t> counters(arrivals, 0);
+  counters.push_back(0xeeeeeeee);
+  Case out;
+  out.name = absl::StrCat("step_begin ", rows, " rows, ", arrivals, " counters");
+  out.bound = "exact";
+  out.buffers = {{"from", block, 0, Home::kHost},
+                 {"to", Bytes(want.size(), kUntouchedByte)},
+                 {"arrivals", Bytes(counters.size() * 4, kUntouchedByte)}};
+  out.steps = {{MakeLaunch<StepBeginArgs>("step_begin", workers,
+                                          [=](StepBeginArgs& args, const Addresses& at) {
+                                            args.from = at.Of<const uint32_t>("from");
+                                            args.to = at.Of<uint32_t>("to");
+                                            args.arrivals = at.Of<uint32_t>("arrivals");
+                                            args.arrival_count = arrivals;
+                                          })}};
+  out.expectations = {Exactly("to", want), ExactlyValues("arrivals", counters)};
+  return out;
+}
+
+// Sums of squares [rows, chunks] that a kernel made of `x`: 16 * 2^-24 relative covers a sum of
+// 1024 positive terms, four a lane and then a tree.
+void WantSquares(const Inputs& x, Wanted* want) {
+  const std::vector<float> squares = SquaresOf(x);
+  const size_t chunks = squares.size() / x.rows;
+  for (size_t i = 0; i < squares.size(); ++i) {
+    want->Set(i / chunks, i % chunks, squares[i], squares[i] * 0x1p-20);
+  }
+}
+
+Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers) {
+  constexpr uint32_t kVocab = 9;
+  Random random(hidden + rows);
+  StepPlan step = StepPlan::Of(rows);
+  for (StepPlan::Row& row : step.rows) row.token = static_cast<uint32_t>(random.Next() % kVocab);
+  step.rows[0].token = kVocab - 1;
+  const Activations table = f32 ? RandomActivations<float>(random, size_t{kVocab} * hidden)
+                                : RandomActivations<uint16_t>(random, size_t{kVocab} * hidden);
+  Inputs x = RandomInputs(random, rows, hidden);
+  const uint32_t chunks = (hidden + kRowChunk - 1) / kRowChunk;
+  Wanted want(rows + 1, x.stride), squares(rows + 1, chunks);
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t i = 0; i < hidden; ++i) {
+      const double value = table.values[size_t{step.rows[row].token} * hidden + i];
+      x.values[size_t{row} * x.stride + i] = static_cast<float>(value);
+      want.Set(row, i, value, 0);
+    }
+  }
+  WantSquares(x, &squares);
+  Case out;
+  out.name = absl::StrCat("embed ", rows, " rows, hidden ", hidden, f32 ? ", fp32" : ", bf16");
+  out.bound = "rows exact; squares 2^-20 relative: fp32 sums of positive terms";
+  out.buffers = {
+      {"step", step.Block()}, {"table", table.bytes}, want.ToFill("x"), squares.ToFill("squares")};
+  out.steps = {{MakeLaunch<EmbedArgs>("embed", workers, [=](EmbedArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.table = at.Of<const uint8_t>("table");
+    args.x = at.Of<float>("x");
+    args.squares = at.Of<float>("squares");
+    args.hidden = hidden;
+    args.stride = RoundUp(hidden, kPadColumns);
+    args.chunks = chunks;
+    args.is_f32 = f32;
+  })}};
+  out.expectations = {want.Check("x"), squares.Check("squares")};
+  return out;
+}
+
+// `ties`: logits out of four values. Columns beyond the experts would win if they were looked at.
+Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, bool ties) {
+  Random random(experts + rows);
+  const uint32_t stride = RoundUp(experts + 1, kPadColumns);
+  std::vector<float> logits(size_t{rows} * stride, 100.0f);
+  std::vector<uint32_t> ids;
+  Wanted weights(rows + 1, top);
+  for (uint32_t row = 0; row < rows; ++row) {
+    float* own = &logits[size_t{row} * stride];
+    for (uint32_t e = 0; e < experts; ++e) {
+      own[e] =
+          ties ? static_cast<float>(random.Next() % 4) : static_cast<float>(2 * random.Normal());
+    }
+    std::vector<uint32_t> order(experts);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return own[a] > own[b]; });
+    double sum = 0;
+    for (uint32_t i = 0; i < (renormalise ? top : experts); ++i) sum += std::exp(own[order[i]]);
+    std::sort(order.begin(), order.begin() + top);
+    for (uint32_t i = 0; i < top; ++i) {
+      const double weight = std::exp(own[order[i]]) / sum;
+      ids.push_back(order[i]);
+      weights.Set(row, i, weight, weight * 4e-6);
+    }
+  }
+  ids.resize(ids.size() + top, 0xeeeeeeee);
+  Case out;
+  out.name = absl::StrCat("route ", rows, " x ", experts, " top ", top,
+                          renormalise ? " renormalised" : "", ties ? " with ties" : "");
+  out.bound = "ids exact; weights 4e-6 relative: exp in fp32 of up to 15, and a sum";
+  out.buffers = {{"step", StepPlan::Of(rows).Block()},
+                 {"logits", ToBytes(logits)},
+                 {"ids", Bytes(ids.size() * 4, kUntouchedByte)},
+                 weights.ToFill("weights")};
+  out.steps = {{MakeLaunch<RouteArgs>("route", 2, [=](RouteArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.router.logits = at.Of<const float>("logits");
+    args.router.ids = at.Of<uint32_t>("ids");
+    args.router.weights = at.Of<float>("weights");
+    args.router.experts = experts;
+    args.router.top = top;
+    args.router.renormalise = renormalise;
+    args.stride = stride;
+  })}};
+  out.expectations = {ExactlyValues("ids", ids), weights.Check("weights")};
+  return out;
+}
+
+// `in_place`: out is slot 0.
+Case SumSlotsCase(uint32_t ranks, uint32_t count, bool in_place) {
+  Random random(count + ranks);
+  const uint32_t stride = RoundUp(count, 4) + 4;
+  const std::vector<float> slots = random.Floats(size_t{ranks} * stride);
+  std::vector<float> want;
+  for (uint32_t i = 0; i < stride; ++i) {
+    float sum = slots[i];
+    for (uint32_t r = 1; r < ranks; ++r) sum += slots[size_t{r} * stride + i];
+    want.push_back(i < count ? sum : in_place ? slots[i] : static_cast<float>(Untouched()));
+  }
+  if (in_place) want.insert(want.end(), slots.begin() + stride, slots.end());
+  Case out;
+  out.name = absl::StrCat("sum_slots ", ranks, " ranks, ", count, in_place ? ", in place" : "");
+  out.bound = "exact: fp32 sums in rank order";
+  out.buffers = {{"slots", ToBytes(slots)}, {"out", Bytes(size_t{stride} * 4, kUntouchedByte)}};
+  const std::string to = in_place ? "slots" : "out";
+  out.steps = {
+      {MakeLaunch<SumSlotsArgs>("sum_slots", 2, [=](SumSlotsArgs& args, const Addresses& at) {
+        args.slots = at.Of<const float>("slots");
+        args.out = at.Of<float>(to);
+        args.stride = stride;
+        args.count = count;
+        args.ranks = ranks;
+      })}};
+  out.expectations = {ExactlyValues(to, want)};
+  return out;
+}
+
+// ---- all-reduce ----
+
+struct ReduceShape {
+  uint32_t ranks, rows, hidden;
+  uint32_t two_shot_rows;
+  bool plain;
+  uint32_t first_epoch;  // of three rounds, one all-reduce a step
+};
+
+std::string Named(const char* what, uint32_t rank) { return absl::StrCat(what, rank); }
+
+// Rounds of one case: partials of each rank and round, and what x is after the last, in fp32 as the
+// kernel adds: ranks in order, then onto x.
+struct ReduceData {
+  std::vector<std::vector<Inputs>> partials;  // [round][rank]
+  Inputs before, after;
+};
+constexpr uint32_t kReduceRounds = 3;
+ReduceData RandomReduce(const ReduceShape& s) {
+  Random random(s.rows * 5 + s.hidden + s.ranks);
+  ReduceData out;
+  out.before = RandomInputs(random, s.rows, s.hidden);
+  out.after = out.before;
+  for (uint32_t round = 0; round < kReduceRounds; ++round) {
+    std::vector<Inputs> partials;
+    for (uint32_t r = 0; r < s.ranks; ++r) {
+      partials.push_back(RandomInputs(random, s.rows, s.hidden));
+    }
+    for (size_t i = 0; i < out.after.values.size(); ++i) {
+      float sum = partials[0].values[i];
+      for (uint32_t r = 1; r < s.ranks; ++r) sum += partials[r].values[i];
+      out.after.values[i] = s.plain ? sum : out.after.values[i] + sum;
+    }
+    out.partials.push_back(std::move(partials));
+  }
+  return out;
+}
+
+LaunchSpec ReduceLaunch(const ReduceShape& s, uint32_t round, uint32_t rank) {
+  return MakeLaunch<ReduceArgs>(
+      "reduce", 2 + rank % 2,
+      [=](ReduceArgs& args, const Addresses& at) {
+        args.step = at.Of<const uint32_t>(Named("step", rank), round * 256);
+        args.partial = at.Of<const float>(absl::StrCat("partial", rank, "_", round));
+        args.x = at.Of<float>(Named("x", rank));
+        args.squares = at.Of<float>(Named("squares", rank));
+        for (uint32_t r = 0; r < s.ranks; ++r) {
+          args.slots[r] = at.Of<float>(Named("slots", r));
+          args.flags[r] = at.Of<uint32_t>(Named("flags", r));
+        }
+        args.hidden = s.hidden;
+        args.stride = RoundUp(s.hidden, kPadColumns);
+        args.chunks = (s.hidden + kRowChunk - 1) / kRowChunk;
+        args.max_rows = s.rows + 1;
+        args.ranks = s.ranks;
+        args.rank = rank;
+        args.two_shot_rows = s.two_shot_rows;
+        args.sequence = 0;
+        args.per_step = 1;
+        args.mode = s.plain ? uint32_t{kReducePlain} : 0;
+      },
+      rank);
+}
+
+// Slots hold NaNs and flags zeros, as after the set-up: whoever does not wait gets a NaN.
+Case ReduceCase(const ReduceShape& s) {
+  const ReduceData data = RandomReduce(s);
+  const uint32_t chunks = (s.hidden + kRowChunk - 1) / kRowChunk;
+  const uint32_t stride = data.before.stride, max_rows = s.rows + 1;
+  Bytes steps;
+  for (uint32_t round = 0; round < kReduceRounds; ++round) {
+    StepPlan step = StepPlan::Of(s.rows);
+    step.index = s.first_epoch - 1 + round;
+    Bytes block = step.Block();
+    block.resize(64 + 16);  // the kernel reads the header alone
+    block.resize(256);
+    steps.insert(steps.end(), block.begin(), block.end());
+  }
+  Wanted squares(s.rows, chunks);
+  if (!s.plain) WantSquares(data.after, &squares);
+  Case out;
+  out.name = absl::StrCat("reduce ", s.ranks, " ranks, ", s.rows, " rows, hidden ", s.hidden,
+                          s.rows >= s.two_shot_rows ? ", two shots" : "", s.plain ? ", plain" : "",
+                          ", epoch ", s.first_epoch);
+  out.bound = "x exact: fp32 sums in rank order; squares 2^-20 relative";
+  for (uint32_t r = 0; r < s.ranks; ++r) {
+    out.buffers.push_back({Named("step", r), steps, r});
+    out.buffers.push_back({Named("x", r), ToBytes(data.before.values), r});
+    out.buffers.push_back(squares.ToFill(Named("squares", r), r));
+    const size_t units = 2 * s.ranks + 2;
+    out.buffers.push_back(
+        {Named("slots", r), Bytes(units * max_rows * stride * 4, 0xff), r, Home::kUncached});
+    out.buffers.push_back(
+        {Named("flags", r), Bytes(units * max_rows * chunks * 4), r, Home::kUncached});
+    for (uint32_t round = 0; round < kReduceRounds; ++round) {
+      out.buffers.push_back(
+          {absl::StrCat("partial", r, "_", round), ToBytes(data.partials[round][r].values), r});
+    }
+    out.expectations.push_back(ExactlyValues(Named("x", r), data.after.values));
+    out.expectations.push_back(squares.Check(Named("squares", r)));
+  }
+  for (uint32_t round = 0; round < kReduceRounds; ++round) {
+    std::vector<LaunchSpec> together;
+    for (uint32_t r = 0; r < s.ranks; ++r) together.push_back(ReduceLaunch(s, round, r));
+    out.steps.push_back(std::move(together));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Case> DecoderStepCases() {
+  return {
+      StepBeginCase(1, 0, 1),
+      StepBeginCase(300, 94, 2),
+      EmbedCase(1, 64, false, 1),
+      EmbedCase(5, 1160, false, 3),
+      EmbedCase(5, 1160, true, 3),
+      EmbedCase(3, 2048, true, 8),
+      EmbedCase(17, 8, false, 2),
+      RouteCase(1, 8, 2, true, false),
+      RouteCase(9, 128, 8, true, false),
+      RouteCase(9, 130, 8, false, false),
+      RouteCase(17, 512, 16, true, true),
+      SumSlotsCase(1, 5, false),
+      SumSlotsCase(2, 4099, false),
+      SumSlotsCase(4, 1022, true),
+      SumSlotsCase(8, 16, true),
+  };
+}
+
+std::vector<Case> DecoderReduceCases() {
+  constexpr uint32_t kNever = 1u << 30;
+  std::vector<Case> cases;
+  for (uint32_t ranks : {1u, 2u, 4u}) {
+    cases.push_back(ReduceCase({ranks, 1, 64, kNever, false, 1}));
+    cases.push_back(ReduceCase({ranks, 5, 1160, kNever, false, 1}));
+    cases.push_back(ReduceCase({ranks, 5, 1160, 2, false, 1}));
+    cases.push_back(ReduceCase({ranks, 3, 72, 1, true, 7}));
+    cases.push_back(ReduceCase({ranks, 3, 70, kNever, true, 7}));
+  }
+  // Epochs that wrap, through 0; and flags that nobody has written for 2^31 epochs and more.
+  for (uint32_t two_shot_rows : {kNever, 1u}) {
+    cases.push_back(ReduceCase({4, 5, 128, two_shot_rows, false, 0xffffffff}));
+    cases.push_back(ReduceCase({2, 5, 128, two_shot_rows, false, 0xfffffffe}));
+    cases.push_back(ReduceCase({2, 3, 1160, two_shot_rows, false, 0x80000005}));
+  }
+  return cases;
+}
+
+}  // namespace mainarch::kernels_test

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+//
+// Products with weights in tiles: matmul_*, gate_up_* and experts_*.
+#include <algorithm>
+#include <cmath>
+
+#include "unit/kernels/decoder_weights.h"
+
+namespace mainarch::kernels_test {
+namespace {
+
+using namespace kernels;
+
+constexpr TileFormat kFormats[] = {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8,
+                                   TileFormat::kMxfp4};
+constexpr float kEpsilon = 1e-6f;
+
+// The norm of a product's input.
+struct NormData {
+  bool on = false;
+  uint32_t chunks = 0;
+  std::vector<float> w, squares;
+};
+NormData RandomNorm(Random& random, const Inputs& x) {
+  NormData out;
+  out.on = true;
+  out.chunks = (x.width + kRowChunk - 1) / kRowChunk;
+  out.w.resize(x.stride);
+  for (uint32_t i = 0; i < x.width; ++i) out.w[i] = static_cast<float>(0.5 + random.Uniform());
+  out.squares = SquaresOf(x);
+  return out;
+}
+void AddNorm(const NormData& norm, std::vector<Buffer>* buffers) {
+  if (!norm.on) return;
+  buffers->push_back({"norm", ToBytes(norm.w)});
+  buffers->push_back({"squares", ToBytes(norm.squares)});
+}
+NormOf NormAt(const NormData& norm, uint32_t width, const Addresses& at) {
+  NormOf out;
+  if (!norm.on) return out;
+  out.w = at.Of<const float>("norm");
+  out.squares = at.Of<const float>("squares");
+  out.chunks = norm.chunks;
+  out.inverse_hidden = 1.0f / static_cast<float>(width);
+  out.epsilon = kEpsilon;
+  return out;
+}
+// The input of the product, in double: 8 * 2^-23 relative is what the norm itself may lose.
+struct Row {
+  std::vector<double> values, errors;
+};
+Row InputOf(const Inputs& x, const NormData& norm, uint32_t row) {
+  Row out;
+  double factor = 1;
+  if (norm.on) {
+    double squares = 0;
+    for (uint32_t i = 0; i < x.width; ++i) squares += x.at(row, i) * x.at(row, i);
+    factor = 1 / std::sqrt(squares / x.width + kEpsilon);
+  }
+  for (uint32_t i = 0; i < x.width; ++i) {
+    out.values.push_back(x.at(row, i) * factor * (norm.on ? norm.w[i] : 1.0));
+    out.errors.push_back(norm.on ? std::abs(out.values.back()) * 0x1p-20 : 0);
+  }
+  return out;
+}
+
+struct Product {
+  TileFormat format;
+  bool gate_up;
+  uint32_t rows, outputs, width;
+  bool norm, logits;
+  uint32_t workers;
+};
+
+Case ProductCase(const Product& p) {
+  Random random(p.width + p.rows * 7 + static_cast<uint32_t>(p.format));
+  StepPlan step = StepPlan::Of(p.logits ? p.rows + 4 : p.rows);
+  // Not the first rows, and one left out in the middle.
+  for (uint32_t i = 0; p.logits && i < p.rows; ++i) step.logit_rows.push_back(i + 1 + (i > 2));
+  const Inputs x = RandomInputs(random, step.count(), p.width);
+  const NormData norm = p.norm ? RandomNorm(random, x) : NormData{};
+  const TiledWeights w = RandomTiles(random, p.format, p.outputs, p.width, p.gate_up);
+  const uint32_t out_stride = RoundUp(p.outputs, kPadColumns);
+
+  Wanted want(p.rows + 1, out_stride);
+  for (uint32_t row = 0; row < p.rows; ++row) {
+    const Row in = InputOf(x, norm, p.logits ? step.logit_rows[row] : row);
+    for (uint32_t o = 0; o < w.outputs * kTileRows; ++o) {
+      Near near;  // rows beyond the matrix are zeros
+      if (o < p.outputs) near = Dot(w, 0, o, in.values, &in.errors);
+      if (o < p.outputs && p.gate_up) near = SiluTimes(near, Dot(w, 1, o, in.values, &in.errors));
+      want.Set(row, o, near.value, near.allowed);
+    }
+  }
+  Case out;
+  const std::string kernel = std::string(p.gate_up ? "gate_up_" : "matmul_") + NameOf(p.format);
+  out.name = absl::StrCat(kernel, " ", p.rows, " rows, ", p.outputs, " outputs, k ", p.width,
+                          p.norm ? ", normed" : "", p.logits ? ", logit rows" : "");
+  out.bound = kProductBound;
+  out.buffers = {{"step", step.Block()}, {"x", ToBytes(x.values)}, want.ToFill("out")};
+  w.AddBuffers("w", &out.buffers);
+  AddNorm(norm, &out.buffers);
+  out.steps = {
+      {MakeLaunch<MatmulArgs>(kernel, p.workers, [=](MatmulArgs& args, const Addresses& at) {
+        args.step = at.Of<const uint32_t>("step");
+        args.x = at.Of<const float>("x");
+        args.out = at.Of<float>("out");
+        args.w = w.At("w", at);
+        args.norm = NormAt(norm, x.width, at);
+        args.x_stride = x.stride;
+        args.out_stride = out_stride;
+        args.flags = p.logits ? uint32_t{kMatmulLogitRows} : 0;
+      })}};
+  out.expectations = {want.Check("out")};
+  return out;
+}
+
+// ---- experts ----
+
+struct ExpertShape {
+  TileFormat format;
+  uint32_t rows, hidden, width, experts, top;
+  bool shared;  // all rows choose the same experts
+  uint32_t workers;
+};
+
+struct Choice {
+  std::vector<uint32_t> ids;  // ascending in each row
+  std::vector<float> weights;
+};
+Choice RandomChoice(Random& random, const ExpertShape& s) {
+  Choice out;
+  for (uint32_t row = 0; row < s.rows; ++row) {
+    std::vector<uint32_t> all(s.experts);
+    for (uint32_t e = 0; e < s.experts; ++e) all[e] = e;
+    for (uint32_t i = 0; i < s.top; ++i) {
+      std::swap(all[i], all[i + random.Next() % (s.experts - i)]);
+    }
+    std::sort(all.begin(), all.begin() + s.top);
+    for (uint32_t i = 0; i < s.top; ++i) {
+      out.ids.push_back(s.shared && row > 0 ? out.ids[i] : all[i]);
+      out.weights.push_back(static_cast<float>(0.1 + random.Uniform()));
+    }
+  }
+  return out;
+}
+
+// Experts' matrices of one kind, one after the other as the kernel finds them.
+struct ExpertTiles {
+  std::vector<TiledWeights> each;
+  TiledWeights all;
+  uint64_t stride = 0, scale_stride = 0;
+};
+ExpertTiles RandomExperts(Random& random, TileFormat format, uint32_t experts, uint32_t rows,
+                          uint32_t cols, bool gate_up) {
+  ExpertTiles out;
+  for (uint32_t e = 0; e < experts; ++e) {
+    out.each.push_back(RandomTiles(random, format, rows, cols, gate_up));
+    const TiledWeights& one = out.each.back();
+    if (e == 0) out.all = one;
+    if (e > 0) out.all.data.insert(out.all.data.end(), one.data.begin(), one.data.end());
+    if (e > 0) out.all.scales.insert(out.all.scales.end(), one.scales.begin(), one.scales.end());
+  }
+  out.stride = out.each[0].data.size();
+  out.scale_stride = out.each[0].scales.size();
+  return out;
+}
+
+Case ExpertCase(const ExpertShape& s) {
+  Random random(s.rows * 31 + s.hidden + static_cast<uint32_t>(s.format));
+  const Inputs x = RandomInputs(random, s.rows, s.hidden);
+  const NormData norm = RandomNorm(random, x);
+  const Choice choice = RandomChoice(random, s);
+  const ExpertTiles up = RandomExperts(random, s.format, s.experts, s.width, s.hidden, true);
+  const ExpertTiles down = RandomExperts(random, s.format, s.experts, s.hidden, s.width, false);
+  const uint32_t act_stride = RoundUp(s.width, kPadColumns);
+  const uint32_t out_stride = RoundUp(s.hidden, kPadColumns);
+
+  Wanted want(s.rows + 1, out_stride);
+  for (uint32_t row = 0; row < s.rows; ++row) {
+    const Row in = InputOf(x, norm, row);
+    std::vector<Near> sums(s.hidden);
+    for (uint32_t slot = 0; slot < s.top; ++slot) {
+      const uint32_t e = choice.ids[row * s.top + slot];
+      const double weight = choice.weights[row * s.top + slot];
+      Row act;
+      for (uint32_t i = 0; i < s.width; ++i) {
+        const Near near = SiluTimes(Dot(up.each[e], 0, i, in.values, &in.errors),
+                                    Dot(up.each[e], 1, i, in.values, &in.errors));
+        act.values.push_back(near.value);
+        act.errors.push_back(near.allowed);
+      }
+      for (uint32_t o = 0; o < s.hidden; ++o) {
+        const Near near = Dot(down.each[e], 0, o, act.values, &act.errors);
+        sums[o].value += weight * near.value;
+        sums[o].allowed += weight * (near.allowed + std::abs(near.value) * 0x1p-22);
+      }
+    }
+    for (uint32_t o = 0; o < RoundUp(s.hidden, kTileRows); ++o) {
+      const Near near = o < s.hidden ? sums[o] : Near{};
+      want.Set(row, o, near.value, near.allowed);
+    }
+  }
+  Case out;
+  const std::string kernel = std::string("experts_") + NameOf(s.format);
+  out.name = absl::StrCat(kernel, " ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ",
+                          s.hidden, ", width ", s.width, s.shared ? ", all the same" : "");
+  out.bound = kProductBound;
+  // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
+  // width are zeros, as the backend leaves them.
+  out.buffers = {{"step", StepPlan::Of(s.rows).Block()},
+                 {"x", ToBytes(x.values)},
+                 {"ids", ToBytes(choice.ids)},
+                 {"weights", ToBytes(choice.weights)},
+                 {"act", Bytes(size_t{s.rows} * s.top * act_stride * 4)},
+                 {"arrivals", Bytes(4)},
+                 want.ToFill("out")};
+  up.all.AddBuffers("up", &out.buffers);
+  down.all.AddBuffers("down", &out.buffers);
+  AddNorm(norm, &out.buffers);
+  const TiledWeights up_shape = up.all, down_shape = down.all;
+  const uint64_t strides[] = {up.stride, up.scale_stride, down.stride, down.scale_stride};
+  out.steps = {{MakeLaunch<ExpertsArgs>(
+      kernel, s.workers,
+      [=, up_stride = strides[0], up_scales = strides[1], down_stride = strides[2],
+       down_scales = strides[3]](ExpertsArgs& args, const Addresses& at) {
+        args.step = at.Of<const uint32_t>("step");
+        args.x = at.Of<const float>("x");
+        args.ids = at.Of<const uint32_t>("ids");
+        args.weights = at.Of<const float>("weights");
+        args.act = at.Of<float>("act");
+        args.out = at.Of<float>("out");
+        args.arrivals = at.Of<uint32_t>("arrivals");
+        args.gate_up = up_shape.At("up", at);
+        args.down = down_shape.At("down", at);
+        args.gate_up_stride = up_stride;
+        args.gate_up_scale_stride = up_scales;
+        args.down_stride = down_stride;
+        args.down_scale_stride = down_scales;
+        args.norm = NormAt(norm, x.width, at);
+        args.x_stride = x.stride;
+        args.act_stride = act_stride;
+        args.out_stride = out_stride;
+        args.top = s.top;
+        args.experts = s.experts;
+      })}};
+  out.expectations = {want.Check("out")};
+  return out;
+}
+
+}  // namespace
+
+std::vector<Case> DecoderMatrixCases() {
+  std::vector<Case> cases;
+  for (TileFormat format : kFormats) {
+    // Scales of MXFP4 are for whole 32 columns.
+    const bool mx = format == TileFormat::kMxfp4;
+    const uint32_t ragged = mx ? 224 : 200, wide = mx ? 1184 : 1160;
+    cases.push_back(ProductCase({format, false, 1, 40, ragged, false, false, 2}));
+    cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3}));
+    cases.push_back(ProductCase({format, false, 17, 40, ragged, true, true, 3}));
+    cases.push_back(ProductCase({format, false, 17, 16, 32, false, false, 1}));
+    cases.push_back(ProductCase({format, true, 1, 40, ragged, true, false, 2}));
+    cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3}));
+    cases.push_back(ProductCase({format, true, 5, 16, wide, true, false, 1}));
+  }
+  return cases;
+}
+
+std::vector<Case> DecoderExpertCases() {
+  std::vector<Case> cases;
+  for (TileFormat format : kFormats) {
+    const bool mx = format == TileFormat::kMxfp4;
+    const uint32_t hidden = mx ? 160 : 168, width = mx ? 32 : 40;
+    cases.push_back(ExpertCase({format, 1, hidden, width, 6, 2, false, 3}));
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 2, true, 2}));
+    cases.push_back(ExpertCase({format, 17, hidden, width, 6, 3, false, 4}));
+  }
+  cases.push_back(ExpertCase({TileFormat::kBf16, 3, 64, 16, 40, 16, false, 3}));
+  return cases;
+}
+
+}  // namespace mainarch::kernels_test

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+//
+// Random weights in every tile format: the tiles as the backend packs them, and the values that
+// they stand for.
+#ifndef MAINARCH_TESTS_UNIT_KERNELS_DECODER_WEIGHTS_H_
+#define MAINARCH_TESTS_UNIT_KERNELS_DECODER_WEIGHTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "unit/kernels/decoder_cases.h"
+
+namespace mainarch::kernels_test {
+
+struct TiledWeights {
+  kernels::TileFormat format = kernels::TileFormat::kBf16;
+  uint32_t rows = 0, cols = 0;              // of one matrix
+  uint32_t outputs = 0, k = 0;              // as kernels::Tiles wants them
+  Bytes data, scales;                       // never empty
+  std::vector<std::vector<double>> values;  // [matrix][rows * cols]; gate and up: two
+
+  // Adds buffers `name` and `name`_scales.
+  void AddBuffers(const std::string& name, std::vector<Buffer>* buffers) const;
+  kernels::Tiles At(const std::string& name, const Addresses& at) const;
+};
+TiledWeights RandomTiles(Random& random, kernels::TileFormat format, uint32_t rows, uint32_t cols,
+                         bool gate_up);
+
+const char* NameOf(kernels::TileFormat format);
+
+// One row of `w` times x, with the error that fp32 sums and inputs in two bf16 may make.
+// `x_error[i]`: how far off the kernel's x[i] may be already; null: not at all.
+Near Dot(const TiledWeights& w, size_t matrix, uint32_t row, const std::vector<double>& x,
+         const std::vector<double>* x_error = nullptr);
+inline constexpr char kProductBound[] =
+    "(2^-15.9 + (k/4 + 8) * 2^-23) of the sum of |x * w|: two bf16 of each input (pairs: and of "
+    "each "
+    "weight), fp32 sums of four waves";
+
+}  // namespace mainarch::kernels_test
+
+#endif  // MAINARCH_TESTS_UNIT_KERNELS_DECODER_WEIGHTS_H_
