@@ -354,13 +354,13 @@ Status CheckProgram(const Program& program) {
                  " a token: the GPU kernels take ", kernels::kRouterMaxExperts, " and ",
                  kernels::kRouterMaxTop);
   }
-  for (const backend::Op& op : program.ops) {
-    const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const auto* down = std::get_if<backend::ExpertsDownOp>(&program.ops[i]);
     if (down == nullptr) continue;
     const auto format = [&](WeightId id) {
       return program.weights[static_cast<size_t>(id)].sources[0].format;
     };
-    const auto* up = std::get_if<backend::ExpertsGateUpOp>(&op - 1);
+    const auto* up = i == 0 ? nullptr : std::get_if<backend::ExpertsGateUpOp>(&program.ops[i - 1]);
     if (up == nullptr || format(up->w) != format(down->w)) {
       return Error(Code::kUnsupported, program.weights[static_cast<size_t>(down->w)].label,
                    ": the experts' two products must have weights of one format");

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+//
+// Lowering with no device: names, refusals, and the sizes of a context. What the launches compute
+// is tests/golden/gpu_golden_test.cc's.
+#include "backend/amdgpu/lower.h"
+#include "isa/kernel_images.h"
+#include "support/test.h"
+
+namespace mainarch::amdgpu {
+namespace {
+
+using backend::Program;
+using kernels::KvFormat;
+using kernels::TileFormat;
+
+TEST(every_name_is_a_kernel) {
+  std::vector<std::string> names;
+  for (TileFormat format :
+       {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    names.push_back(MatmulKernel(format, false));
+    names.push_back(MatmulKernel(format, true));
+    names.push_back(ExpertsKernel(format));
+  }
+  for (KvFormat format : {KvFormat::kBf16, KvFormat::kFp8, KvFormat::kPair}) {
+    for (int32_t head_dim : {32, 64, 128}) {
+      names.push_back(PrepareKernel(format, head_dim));
+      names.push_back(AttendKernel(format, head_dim));
+    }
+  }
+  for (const std::string& name : names) {
+    for (const char* isa : {"gfx942", "gfx950"}) {
+      const auto found = isa::FindKernel(isa, name);
+      CHECK_OK(found);
+      CHECK_EQ(found->image->name, "decoder");
+    }
+  }
+  CHECK_EQ(MatmulKernel(TileFormat::kFp8, false), "matmul_fp8");
+  CHECK_EQ(MatmulKernel(TileFormat::kBf16Pair, true), "gate_up_pair");
+  CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4), "experts_mxfp4");
+  CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
+  CHECK_EQ(AttendKernel(KvFormat::kPair, 128), "attend_pair_128");
+  CHECK(KvFormatOf(backend::KvType::kBF16) == KvFormat::kBf16);
+  CHECK(KvFormatOf(backend::KvType::kFp8) == KvFormat::kFp8);
+  CHECK(KvFormatOf(backend::KvType::kF32) == KvFormat::kPair);
+}
+
+Program Small() {
+  Program p;
+  p.hidden = 1160;
+  p.vocab = 1001;
+  p.heads = 8;
+  p.kv_heads = 2;
+  p.head_dim = 64;
+  p.rope.rotary_dim = 64;
+  p.max_position = 4096;
+  p.buffers = {{"x", backend::BufferType::kF32, 1160, 1},
+               {"moe.ids", backend::BufferType::kI32, 6, 1},
+               {"moe.weights", backend::BufferType::kF32, 6, 1},
+               {"act", backend::BufferType::kF32, 96, 6}};
+  return p;
+}
+// Experts whose products have weights of these formats.
+Program WithExperts(quant::Format up, quant::Format down) {
+  Program p = Small();
+  p.experts = 130;
+  p.experts_per_token = 6;
+  p.weights.resize(2);
+  p.weights[0].label = "up";
+  p.weights[1].label = "layers.0.down";
+  p.weights[0].sources.resize(1);
+  p.weights[1].sources.resize(1);
+  p.weights[0].sources[0].format = up;
+  p.weights[1].sources[0].format = down;
+  p.ops.push_back(backend::ExpertsGateUpOp{0, 1, 0, 3});
+  p.ops.push_back(backend::ExpertsDownOp{3, 1, 2, 1, 0, true});
+  return p;
+}
+
+// The program as `change` leaves it is refused, in words that hold `text`.
+template <class Change>
+std::string Refusal(Change change) {
+  Program p = Small();
+  change(p);
+  const Status status = CheckProgram(p);
+  if (CodeOf(status) != Code::kUnsupported) return "not refused";
+  return std::string(status.message());
+}
+bool Holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(programs_the_kernels_cannot_run_are_refused) {
+  CHECK_OK(CheckProgram(Small()));
+  CHECK_OK(CheckProgram(WithExperts(quant::Format::kMxfp4, quant::Format::kMxfp4)));
+  CHECK(Holds(Refusal([](Program& p) { p.head_dim = 96; }), "head_dim 96"));
+  CHECK(Holds(Refusal([](Program& p) { p.rope.rotary_dim = 32; }), "rotary dimension 32 of 64"));
+  CHECK(Holds(Refusal([](Program& p) { p.heads = 34; }), "17 query heads"));
+  CHECK_EQ(Refusal([](Program& p) { p.heads = 32; }), "not refused");
+  CHECK(Holds(Refusal([](Program& p) { p.hidden = 1164; }), "hidden size 1164"));
+  CHECK(Holds(Refusal([](Program& p) { p.experts = 513; }), "513 experts"));
+  CHECK(Holds(Refusal([](Program& p) { p.experts_per_token = 17; }), "17 a token"));
+  const Program mixed = WithExperts(quant::Format::kBF16, quant::Format::kMxfp4);
+  CHECK(Holds(std::string(CheckProgram(mixed).message()), "layers.0.down"));
+  Program alone = WithExperts(quant::Format::kBF16, quant::Format::kBF16);
+  alone.ops.erase(alone.ops.begin());  // nothing before it
+  CHECK(CodeOf(CheckProgram(alone)) == Code::kUnsupported);
+}
+
+TEST(sizes_of_a_context) {
+  Program p = WithExperts(quant::Format::kBF16, quant::Format::kBF16);
+  p.ops.push_back(backend::MatmulAddOp{});
+  p.ops.push_back(backend::AllReduceAddOp{});
+  p.ops.push_back(backend::MatmulOp{});
+  backend::ContextOptions options;
+  options.kv_type = backend::KvType::kFp8;
+  options.max_rows = 20;
+  options.max_logit_rows = 3;
+  options.pages = 100;
+  const Shape s = ShapeOf(p, options);
+  CHECK(s.kv == KvFormat::kFp8);
+  CHECK_EQ(s.hidden_stride, 1280u);
+  CHECK_EQ(s.chunks, 2u);
+  CHECK_EQ(s.max_splits, 4u);  // 100 pages are 1600 tokens
+  CHECK_EQ(s.attend_rows, 20u);
+  CHECK_EQ(s.router_stride, 256u);
+  CHECK_EQ(s.logits_stride, 1008u);
+  CHECK_EQ(s.all_reduces, 3u);
+  CHECK_EQ(s.expert_layers, 1u);
+  CHECK_EQ(s.step_words, 3072u);  // 16 + 20 * 4 + 3 + 20 * 100 = 2099
+  CHECK_EQ(s.kv_page_bytes, 2u * (2 * 16 * 64 + 2 * 16 * 4));
+  CHECK_EQ(s.strides.size(), 4u);
+  CHECK_EQ(s.strides[0], 1280u);
+  CHECK_EQ(s.strides[1], 6u);
+  CHECK_EQ(s.strides[2], 6u);
+  CHECK_EQ(s.strides[3], 128u);
+}
+
+TEST(sizes_at_their_limits) {
+  Program p = Small();
+  backend::ContextOptions options;
+  options.max_rows = 512;
+  options.pages = 1;
+  CHECK_EQ(ShapeOf(p, options).max_splits, 1u);
+  CHECK_EQ(ShapeOf(p, options).attend_rows, 512u);
+  options.pages = 32;  // 512 tokens fill one split
+  CHECK_EQ(ShapeOf(p, options).max_splits, 1u);
+  options.pages = 33;
+  CHECK_EQ(ShapeOf(p, options).max_splits, 2u);
+  options.pages = 1 << 20;  // max_position is what limits
+  CHECK_EQ(ShapeOf(p, options).max_splits, 8u);
+  // Parts of attention take 256 MiB at most, and one row at least.
+  p.max_position = 1 << 20;
+  CHECK_EQ(ShapeOf(p, options).max_splits, 2048u);
+  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 2048 * 66 * 4));
+  p.heads = 128;
+  p.head_dim = 128;
+  p.max_position = int64_t{1} << 26;
+  options.pages = 1 << 22;
+  CHECK_EQ(ShapeOf(p, options).attend_rows, 1u);
+  p.hidden = 1024;
+  CHECK_EQ(ShapeOf(p, options).chunks, 1u);
+  CHECK_EQ(ShapeOf(p, options).hidden_stride, 1024u);
+}
+
+TEST(lists_of_gpus) {
+  const auto text = [](absl::string_view list) -> std::string {
+    const auto parsed = ParseGpuList(list);
+    if (!parsed.ok()) return std::string(parsed.status().message());
+    std::string out;
+    for (uint32_t gpu : *parsed) absl::StrAppend(&out, gpu, " ");
+    return out;
+  };
+  CHECK_EQ(text("0"), "0 ");
+  CHECK_EQ(text("0-3,6"), "0 1 2 3 6 ");
+  CHECK_EQ(text("3,1,2-2"), "3 1 2 ");
+  CHECK_EQ(text("127"), "127 ");
+  CHECK(Holds(text("0,1,0-2"), "GPU 0 twice"));
+  for (const char* bad : {"", ",", "0,", "a", "1-", "-1", "3-1", "1-2-3", "128", "0-4294967295",
+                          "4294967296", "0x1"}) {
+    CHECK(CodeOf(ParseGpuList(bad).status()) == Code::kInvalidArgument);
+    CHECK(Holds(text(bad), absl::StrCat("\"", bad, "\"")));
+  }
+}
+
+}  // namespace
+}  // namespace mainarch::amdgpu

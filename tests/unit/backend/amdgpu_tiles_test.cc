@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+//
+// Weights as tiles: every element of every format is where kernels/decoder_args.h says, with the
+// value that the checkpoint gives it, and all else is zero.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "backend/amdgpu/tiles.h"
+#include "kernels/quant/bf16.h"
+#include "kernels/quant/e8m0.h"
+#include "kernels/quant/fp8_e4m3.h"
+#include "kernels/quant/mxfp4.h"
+#include "quant/matrix.h"
+#include "support/test.h"
+
+namespace mainarch::amdgpu {
+namespace {
+
+using backend::Weight;
+using backend::WeightLayout;
+using backend::WeightSlice;
+using kernels::TileFormat;
+using quant::Format;
+
+// Matrices and the weight that borrows from them.
+class Fixture {
+ public:
+  // block: of kFp8Block, rows and columns.
+  void Add(Format format, int64_t rows, int64_t cols, int32_t block = 128) {
+    bytes_.emplace_back(static_cast<size_t>(rows * quant::RowBytes(format, cols)));
+    for (uint8_t& byte : bytes_.back()) byte = Next();
+    quant::Matrix m;
+    m.format = format;
+    m.rows = rows;
+    m.cols = cols;
+    if (format == Format::kFp8Block) m.block_rows = m.block_cols = block;
+    Tame(format, &bytes_.back());
+    m.data = bytes_.back();
+    bytes_.emplace_back();
+    std::vector<uint8_t>& scale = bytes_.back();
+    if (format == Format::kMxfp4) {
+      m.scale_dtype = DType::kU8;
+      for (int64_t i = 0; i < rows * cols / 32; ++i) {
+        scale.push_back(static_cast<uint8_t>(120 + Next() % 16));
+      }
+    } else if (format == Format::kFp8Block || format == Format::kFp8Channel) {
+      const int64_t count = format == Format::kFp8Channel
+                                ? rows
+                                : (rows + block - 1) / block * ((cols + block - 1) / block);
+      for (int64_t i = 0; i < count; ++i) {
+        const float value = 0.01f * static_cast<float>(1 + Next());
+        scale.resize(scale.size() + 4);
+        std::memcpy(scale.data() + scale.size() - 4, &value, 4);
+      }
+    }
+    m.scale = scale;
+    weight.sources.push_back(m);
+  }
+  void Slice(int32_t source, int64_t row_begin, int64_t row_end, int64_t col_begin,
+             int64_t col_end) {
+    weight.ranks.resize(1);
+    weight.ranks[0].push_back({source, row_begin, row_end, col_begin, col_end});
+  }
+
+  Weight weight;
+
+ private:
+  uint8_t Next() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<uint8_t>(state_ >> 56);
+  }
+  // No NaN, no infinity, and fp32 that two bf16 can hold.
+  static void Tame(Format format, std::vector<uint8_t>* bytes) {
+    const size_t size = format == Format::kF32 ? 4 : 2;
+    if (format == Format::kFp8Block || format == Format::kFp8Channel) {
+      for (uint8_t& byte : *bytes) byte = (byte & 0x7f) == 0x7f ? byte ^ 1 : byte;
+    } else if (format != Format::kMxfp4) {
+      // The exponent's highest bit off, its next on: neither huge nor tiny.
+      for (size_t i = size - 1; i < bytes->size(); i += size) {
+        (*bytes)[i] = static_cast<uint8_t>(((*bytes)[i] & 0xbf) | 0x30);
+      }
+    }
+  }
+
+  std::vector<std::vector<uint8_t>> bytes_;
+  uint64_t state_ = 1;
+};
+
+// Row r of an output tile, column c, as the documentation reads it.
+float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
+                const std::vector<uint8_t>& scales, uint32_t r, uint32_t c) {
+  const uint32_t columns = kernels::TileColumns(plan.format);
+  const uint32_t tile = c / columns, step = c % columns / 32, e = c % 8;
+  const uint32_t lane = 16 * (c % 32 / 8) + r;
+  const uint8_t* at = data.data() + size_t{tile} * kernels::TileBytes(plan.format) + lane * 16;
+  const auto bf16 = [&](uint32_t offset) {
+    uint16_t bits;
+    std::memcpy(&bits, at + offset + e * 2, 2);
+    return quant::FloatFromBf16(bits);
+  };
+  switch (plan.format) {
+    case TileFormat::kBf16:
+      return bf16(0);
+    case TileFormat::kBf16Pair:
+      return bf16(0) + bf16(1024);
+    case TileFormat::kFp8: {
+      float scale;
+      std::memcpy(&scale, scales.data() + tile * 8 + step * 4, 4);
+      return quant::FloatFromFp8E4m3(at[step * 8 + e]) * scale;
+    }
+    case TileFormat::kMxfp4: {
+      const uint8_t code = quant::Mxfp4Nibble(at + step * 4, e);
+      return quant::FloatFromE2m1(code) * quant::FloatFromE8m0(scales[tile * 64 + r * 4 + step]);
+    }
+  }
+  return 0;
+}
+
+// Every tile of rank 0, group 0. "" or what is wrong.
+std::string Wrong(const Fixture& fixture, TileFormat format) {
+  const TilePlan plan = PlanTiles(fixture.weight, 0, 0);
+  if (plan.format != format) return "another format";
+  std::vector<float> want(static_cast<size_t>(plan.cols));
+  for (uint32_t output = 0; output < plan.outputs; ++output) {
+    std::vector<uint8_t> data(plan.k * kernels::TileBytes(format), 0xee);
+    std::vector<uint8_t> scales(plan.k * kernels::TileScaleBytes(format), 0xee);
+    PackOutputTile(plan, output, data.data(), scales.data());
+    for (uint32_t r = 0; r < kernels::kTileRows; ++r) {
+      int64_t row = int64_t{output} * 16 + r;
+      int32_t slice = 0;
+      if (plan.gate_up) {
+        slice = static_cast<int32_t>(output % 2);
+        row = int64_t{output / 2} * 16 + r;
+      }
+      const auto rows_of = [&](int32_t s) {
+        return plan.slices[s].row_end - plan.slices[s].row_begin;
+      };
+      while (!plan.gate_up && slice + 1 < plan.slice_count && row >= rows_of(slice)) {
+        row -= rows_of(slice++);
+      }
+      const bool real = row < rows_of(slice);
+      const WeightSlice& from = plan.slices[slice];
+      if (real) {
+        quant::DecodeRow(fixture.weight.sources[static_cast<size_t>(from.source)],
+                         from.row_begin + row, from.col_begin, plan.cols, want.data());
+      }
+      for (uint32_t c = 0; c < plan.k * kernels::TileColumns(format); ++c) {
+        const float value = real && c < plan.cols ? want[c] : 0.0f;
+        const float got = ElementOf(plan, data, scales, r, c);
+        const bool rounds = format == TileFormat::kBf16Pair && value != 0;
+        if (rounds ? std::abs(got - value) <= std::abs(value) * 0x1.01p-17 : got == value) continue;
+        return absl::StrCat("output ", output, " row ", r, " column ", c, " is ", got,
+                            ", expected ", value);
+      }
+    }
+  }
+  return "";
+}
+
+struct Kind {
+  Format from;
+  TileFormat to;
+  int64_t unit;  // of columns
+};
+constexpr Kind kKinds[] = {
+    {Format::kBF16, TileFormat::kBf16, 1},           {Format::kF16, TileFormat::kBf16Pair, 1},
+    {Format::kF32, TileFormat::kBf16Pair, 1},        {Format::kFp8Block, TileFormat::kFp8, 1},
+    {Format::kFp8Channel, TileFormat::kBf16Pair, 1}, {Format::kMxfp4, TileFormat::kMxfp4, 32},
+};
+
+TEST(every_element_is_where_the_kernels_look) {
+  for (const Kind& kind : kKinds) {
+    for (const auto& [rows, cols] :
+         std::vector<std::pair<int64_t, int64_t>>{{16, 32}, {1, 160}, {33, 96}, {130, 416}}) {
+      Fixture f;
+      f.Add(kind.from, rows, cols);
+      f.Slice(0, 0, rows, 0, cols);
+      CHECK_EQ(Wrong(f, kind.to), "");
+    }
+    if (kind.unit > 1) continue;
+    for (int64_t cols : {1, 7, 9, 63, 65, 135}) {
+      Fixture f;
+      f.Add(kind.from, 20, cols);
+      f.Slice(0, 0, 20, 0, cols);
+      CHECK_EQ(Wrong(f, kind.to), "");
+    }
+  }
+}
+
+TEST(a_rank_takes_its_rows_and_columns) {
+  for (const Kind& kind : kKinds) {
+    Fixture f;
+    f.Add(kind.from, 160, 320);
+    f.Slice(0, 128, 160, 64, 224);
+    CHECK_EQ(Wrong(f, kind.to), "");
+  }
+}
+
+TEST(slices_are_stacked) {
+  for (const Kind& kind : kKinds) {
+    Fixture f;
+    f.Add(kind.from, 64, 96);
+    f.Add(kind.from, 32, 96);
+    f.Add(kind.from, 40, 96);
+    f.Slice(0, 16, 48, 0, 96);
+    f.Slice(1, 0, 16, 0, 96);
+    f.Slice(2, 0, 40, 0, 96);
+    CHECK_EQ(Wrong(f, kind.to), "");
+  }
+  // A tile with rows of two matrices.
+  Fixture f;
+  f.Add(Format::kBF16, 24, 40);
+  f.Add(Format::kBF16, 24, 40);
+  f.Slice(0, 0, 20, 0, 40);
+  f.Slice(1, 3, 24, 0, 40);
+  CHECK_EQ(Wrong(f, TileFormat::kBf16), "");
+}
+
+TEST(gate_and_up_alternate) {
+  for (const Kind& kind : kKinds) {
+    Fixture f;
+    f.weight.layout = WeightLayout::kGateUp;
+    f.Add(kind.from, 40, 96);
+    f.Add(kind.from, 40, 96);
+    f.Slice(0, 0, 40, 0, 96);
+    f.Slice(1, 0, 40, 0, 96);
+    CHECK_EQ(PlanTiles(f.weight, 0, 0).outputs, 6u);
+    CHECK_EQ(Wrong(f, kind.to), "");
+  }
+}
+
+// What does not fit the tiles of a format goes as pairs, and keeps its values.
+TEST(what_does_not_fit_becomes_pairs) {
+  Fixture columns;  // a scale group cut in two
+  columns.Add(Format::kMxfp4, 16, 96);
+  columns.Slice(0, 0, 16, 16, 80);
+  CHECK_EQ(Wrong(columns, TileFormat::kBf16Pair), "");
+  Fixture block_columns;
+  block_columns.Add(Format::kFp8Block, 16, 300);
+  block_columns.Slice(0, 0, 16, 120, 300);
+  CHECK_EQ(Wrong(block_columns, TileFormat::kBf16Pair), "");
+  Fixture block_rows;  // rows 120 .. 135 have two multipliers
+  block_rows.Add(Format::kFp8Block, 200, 64);
+  block_rows.Slice(0, 120, 152, 0, 64);
+  CHECK_EQ(Wrong(block_rows, TileFormat::kBf16Pair), "");
+  Fixture small_blocks;
+  small_blocks.Add(Format::kFp8Block, 32, 64, 16);
+  small_blocks.Slice(0, 0, 32, 0, 64);
+  CHECK_EQ(Wrong(small_blocks, TileFormat::kBf16Pair), "");
+  Fixture two_matrices;  // of fp8, in one tile
+  two_matrices.Add(Format::kFp8Block, 24, 64);
+  two_matrices.Add(Format::kFp8Block, 24, 64);
+  two_matrices.Slice(0, 0, 24, 0, 64);
+  two_matrices.Slice(1, 0, 24, 0, 64);
+  CHECK_EQ(Wrong(two_matrices, TileFormat::kBf16Pair), "");
+  Fixture mixed;
+  mixed.Add(Format::kBF16, 16, 64);
+  mixed.Add(Format::kFp8Block, 16, 64);
+  mixed.Slice(0, 0, 16, 0, 64);
+  mixed.Slice(1, 0, 16, 0, 64);
+  CHECK_EQ(Wrong(mixed, TileFormat::kBf16Pair), "");
+}
+
+}  // namespace
+}  // namespace mainarch::amdgpu
