@@ -23,7 +23,8 @@ for build in sys.argv[1:]:
             passed += 1
         elif result == "SKIP":
             skipped += 1
-            print(f"skipped: {build} {test['name']}")
+            why = [line for line in test.get("stdout", "").splitlines() if line.startswith("skipped: ")]
+            print(f"skipped: {build} {test['name']}: {why[0][len('skipped: '):] if why else 'no reason given'}")
         else:
             failed += 1
             print(f"failed: {build} {test['name']}: {result}")

@@ -40,8 +40,8 @@ std::string PreloadLibrary() {
   if (n <= 0) return "libmainarch-sim.so";
   const std::string self(path, static_cast<size_t>(n));
   const std::string folder = self.substr(0, self.rfind('/'));
-  for (const char* place : {"/../sim/preload/libmainarch-sim.so", "/../lib/libmainarch-sim.so",
-                            "/../lib/x86_64-linux-gnu/libmainarch-sim.so"}) {
+  for (const char* place : {"/../sim/preload/libmainarch-sim.so",
+                            "/../" MAINARCH_PRIVATE_DIR "/libmainarch-sim.so"}) {
     if (access((folder + place).c_str(), R_OK) == 0) return folder + place;
   }
   return "libmainarch-sim.so";
@@ -64,7 +64,7 @@ int RunTopologyCommand(Arguments arguments) {
   MachineSettings settings;
   Options options(
       "topology", "[--device sim:gfx950x8]",
-      "What the GPUs say of themselves: compute units, memory, caches, DMA engines and the\n"
+      "What the GPUs say of themselves: compute units, memory, caches, DMA engines and the "
       "links between them. Reads sysfs only.",
       "mainarch topology\nmainarch topology --device sim:gfx950x8 --json");
   if (auto code = ParseMachine(&options, arguments, &settings)) return *code;
@@ -92,7 +92,8 @@ int RunDoctorCommand(Arguments arguments) {
 int RunSimCommand(Arguments arguments) {
   if (arguments.empty() || arguments[0] == "--help") {
     std::fputs(
-        "usage: mainarch sim [--node gfx950x8] [--faults SCRIPT] [--log FILE] -- PROGRAM ...\n\n"
+        "usage: mainarch sim [--node gfx950x8] [--faults SCRIPT] [--log FILE] [--library FILE] "
+        "-- PROGRAM ...\n\n"
         "Runs any program that drives AMD GPUs through the kernel driver on a virtual node.\n\n"
         "Example:\n  mainarch sim --node gfx90ax2 -- rocminfo\n",
         arguments.empty() ? stderr : stdout);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The library exports symbols.txt, which is what the map and the header say, and nothing else."""
+"""The library exports symbols.txt, which is what the map, the header and the Debian package say, and
+nothing else. tests/abi/update renews the lists."""
 import pathlib
 import re
 import subprocess
@@ -40,6 +41,12 @@ def in_header(path):
     return set(declared)
 
 
+def in_debian(path):
+    """Names of debian/*.symbols, without the version nodes themselves."""
+    found = set(re.findall(r"^ (\w+)@(\S+) \S+$", path.read_text(), re.M))
+    return {f"{name} {node}" for name, node in found if name.startswith("mainarch_")}
+
+
 def report(what, left, right):
     for name in sorted(left - right):
         print(f"{what}: {name}")
@@ -51,12 +58,15 @@ def main():
     listed = set((root / "tests/abi/symbols.txt").read_text().split("\n")) - {""}
     actual = exported(library)
     mapped = in_map(root / "src/mainarch.map")
+    debian = in_debian(root / "debian/libmainarch0.symbols")
     names = {line.split()[0] for line in listed}
     header = in_header(root / "include/mainarch.h")
     bad = report("exported, but not in symbols.txt", actual, listed)
     bad += report("in symbols.txt, but not exported", listed, actual)
     bad += report("in the map, but not in symbols.txt", mapped, listed)
     bad += report("in symbols.txt, but not in the map", listed, mapped)
+    bad += report("in debian/libmainarch0.symbols, but not in symbols.txt", debian, listed)
+    bad += report("in symbols.txt, but not in debian/libmainarch0.symbols", listed, debian)
     bad += report("in the header, but not in symbols.txt", header, names)
     bad += report("in symbols.txt, but not in the header", names, header)
     print(f"{len(actual)} symbols, {bad} differences")

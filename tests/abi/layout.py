@@ -3,7 +3,7 @@
 """Every constant, struct field and prototype of the public header, against layout.txt.
 
 Within a soname a line of layout.txt never changes or goes: lines are added, fields at the end of a
-struct that has a struct_size. layout.py <root> <cc>... --update writes the file anew.
+struct that has a struct_size: tests/abi/update. `layout.py <root> <cc>... --print` only prints.
 """
 import pathlib
 import re
@@ -34,14 +34,15 @@ def probe(header):
 
 
 def prototypes(header):
+    header = re.sub(r"^ *#.*$", "", header, flags=re.M)
     found = re.findall(r"MAINARCH_API (?:MAINARCH_CHECK )?([^;]*?\bmainarch_\w+\([^;]*\));", header)
     found += re.findall(r"typedef (\w+ \(\*mainarch_\w+\)\([^;]*\));", header)
     return sorted(re.sub(r"\s+", " ", text).strip() for text in found)
 
 
 def main():
-    update = "--update" in sys.argv
-    root, *compiler = [a for a in sys.argv[1:] if a != "--update"]
+    only_print = "--print" in sys.argv
+    root, *compiler = [a for a in sys.argv[1:] if a != "--print"]
     root = pathlib.Path(root)
     header = re.sub(r"/\*.*?\*/", "", (root / "include/mainarch.h").read_text(), flags=re.S)
     with tempfile.TemporaryDirectory() as scratch:
@@ -50,15 +51,15 @@ def main():
         subprocess.run([*compiler, "-I", root / "include", source, "-o", program], check=True)
         layout = subprocess.run([program], check=True, text=True, capture_output=True).stdout
     now = layout.splitlines() + prototypes(header)
-    path = root / "tests/abi/layout.txt"
-    if update:
-        path.write_text("\n".join(now) + "\n")
-    before = path.read_text().splitlines()
+    if only_print:
+        print("\n".join(now))
+        return
+    before = (root / "tests/abi/layout.txt").read_text().splitlines()
     gone, new = [x for x in before if x not in now], [x for x in now if x not in before]
     for line in gone:
         print(f"changed or gone, which breaks programs: {line}")
     for line in new:
-        print(f"new, to be added to layout.txt: {line}")
+        print(f"new, to be put on record by tests/abi/update: {line}")
     print(f"{len(now)} lines, {len(gone)} gone, {len(new)} new")
     sys.exit(1 if gone or new or len(now) < 100 else 0)
 

@@ -4,7 +4,6 @@
 // An address outside the workgroup's LDS stops the wave (hardware reads zero and drops writes).
 #include "absl/strings/str_cat.h"
 #include "sim/isa/atomics.h"
-#include "sim/isa/check.h"
 #include "sim/isa/descriptors.h"
 
 namespace mainarch::sim::isa {
@@ -15,10 +14,6 @@ uint8_t* At(Wave& w, const Op& op, int lane, uint32_t offset, uint32_t size) {
   const uint64_t address = wrapped;
   std::vector<uint8_t>& lds = w.group->lds;
   if (address + size <= lds.size()) {
-    if (w.group->check != nullptr) {
-      const std::string race = w.group->check->Touch(w.index, wrapped, size);
-      if (!race.empty() && w.state == WaveState::kRunning) w.Stop(StopReason::kCheck, race);
-    }
     return lds.data() + address;
   }
   if (w.state == WaveState::kRunning) {

@@ -106,6 +106,10 @@ class IsaLaunch : public Launch {
 
 }  // namespace
 
+IsaExecutor::IsaExecutor(const ExecutorOptions& options)
+    : options_(options),
+      checker_(options.check.any() ? std::make_unique<Checker>(options.check) : nullptr) {}
+
 StatusOr<IsaExecutor::Code> IsaExecutor::CodeOf(const GpuContext& context) {
   const uint32_t version = context.facts().gfx_target_version;
   if (version != 90402 && version != 90500) {
@@ -143,7 +147,8 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   launch.private_bytes = dispatch.private_segment_bytes;
   launch.first_xcc = dispatch.first_xcc;
   launch.seed = dispatch.seed;
-  launch.check = options_.check;
+  launch.descriptor = dispatch.kernel_object_va;
+  launch.observer = checker_.get();
   const GpuFacts& facts = dispatch.context->facts();
   const ChipLimits limits = {facts.num_xcc,        facts.cus_per_xcc, facts.simds_per_cu,
                              facts.waves_per_simd, facts.lds_bytes,   facts.lds_granule};

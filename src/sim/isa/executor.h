@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "sim/executor.h"
+#include "sim/isa/check/checker.h"
 #include "sim/isa/grid.h"
 
 namespace mainarch::sim::isa {
@@ -19,12 +20,12 @@ namespace mainarch::sim::isa {
 struct ExecutorOptions {
   int threads = 1;  // host threads of one dispatch; more than one gives up the fixed interleaving
   LaneCode lanes = BestLaneCode();
-  bool check = false;  // the checkers of check.h; a finding is reported as an illegal instruction
+  CheckOptions check;  // a finding is reported as an illegal instruction
 };
 
 class IsaExecutor : public Executor {
  public:
-  explicit IsaExecutor(const ExecutorOptions& options = {}) : options_(options) {}
+  explicit IsaExecutor(const ExecutorOptions& options = {});
 
   StatusOr<std::unique_ptr<Launch>> Start(const Dispatch& dispatch) override;
   void InvalidateInstructions(GpuContext& context) override;
@@ -40,6 +41,7 @@ class IsaExecutor : public Executor {
   StatusOr<Code> CodeOf(const GpuContext& context);
 
   const ExecutorOptions options_;
+  const std::unique_ptr<Checker> checker_;  // null when nothing is checked
   std::mutex mutex_;
   std::map<Isa, std::shared_ptr<InstructionSet>> sets_;
   std::map<Key, Code> code_;

@@ -6,9 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "sim/isa/check.h"
 
 namespace mainarch::sim::isa {
 namespace {
@@ -293,11 +291,8 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
     group->scratch.resize(size_t{launch_.private_bytes} * kLanes * waves);
     group->waves.resize(waves);
     for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory);
-    if (launch_.check) {
-      group->checker = std::make_shared<LdsCheck>(group->lds.size(), waves);
-      group->check = group->checker.get();
-    }
     for (Wave& w : group->waves) group->live += w.state != WaveState::kDone;
+    if (launch_.observer != nullptr) launch_.observer->Begin(*group);
   }
   uint64_t ran = 0;
   const uint32_t first = static_cast<uint32_t>((launch_.seed + group->turn++) % waves);
@@ -309,7 +304,7 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
     }
     if (w.state == WaveState::kSleeping) w.state = WaveState::kRunning;
     if (w.state != WaveState::kRunning) continue;
-    ran += RunWave(w, kSlice);
+    ran += launch_.observer == nullptr ? RunWave<false>(w, kSlice) : RunWave<true>(w, kSlice);
     if (w.state != WaveState::kSleeping) *busy = true;
     if (w.state == WaveState::kDone) --group->live;
     if (w.state == WaveState::kStopped) return ran;
@@ -323,7 +318,7 @@ void Grid::ReleaseBarrier(Workgroup* group) {
   uint32_t waiting = 0;
   for (const Wave& w : group->waves) waiting += w.state == WaveState::kBarrier;
   if (waiting == 0 || waiting < group->live) return;
-  if (group->check != nullptr) group->check->Barrier();
+  if (launch_.observer != nullptr) launch_.observer->Barrier(*group);
   for (Wave& w : group->waves) {
     if (w.state == WaveState::kBarrier) w.state = WaveState::kRunning;
   }
@@ -340,51 +335,36 @@ const Op* Grid::Fetch(Wave& w, Program::Chunk** chunk) {
   return __builtin_expect(op != nullptr, 1) ? op : program_.DecodeAt(w, *chunk);
 }
 
+template <bool kObserved>
 uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
   Program::Chunk* chunk = program_.ChunkOf(w.pc);
   uint64_t n = 0;
   while (n < slice) {
     const Op* op = Fetch(w, &chunk);
     if (op == nullptr) break;
-    if (__builtin_expect(w.group->check != nullptr, 0) && !Checked(w, *op)) break;
+    if (kObserved && !launch_.observer->Before(w, *op)) break;
     w.pc += op->bytes;
     op->run(w, *op);
     ++n;
+    if (kObserved && w.state != WaveState::kStopped) launch_.observer->After(w, *op);
     if (__builtin_expect(w.state == WaveState::kRunning, 1)) continue;
     if (w.state != WaveState::kIndexed) break;
-    n += RunIndexed(w, &chunk);
+    n += RunIndexed<kObserved>(w, &chunk);
     if (w.state != WaveState::kRunning) break;
   }
   w.instructions += n;
   return n;
 }
 
-// The checkers' view of an instruction before it runs; false after stopping the wave.
-bool Grid::Checked(Wave& w, const Op& op) {
-  LdsCheck& check = *w.group->check;
-  const std::string what = check.wave(w.index).Issue(w, op);
-  if (!what.empty()) {
-    w.Stop(StopReason::kCheck, what);
-    return false;
-  }
-  if (op.inst.row == nullptr) return true;
-  const absl::string_view name = op.inst.name();
-  check.Begin(op.inst.lds                          ? LdsCheck::Kind::kDma
-              : absl::StartsWith(name, "ds_read")  ? LdsCheck::Kind::kRead
-              : absl::StartsWith(name, "ds_write") ? LdsCheck::Kind::kWrite
-                                                   : LdsCheck::Kind::kAtomic);
-  return true;
-}
-
 // Between s_set_gpr_idx_on and off vector registers are offset by M0: each instruction runs as a
 // copy with moved registers.
+template <bool kObserved>
 uint64_t Grid::RunIndexed(Wave& w, Program::Chunk** chunk) {
   uint64_t n = 0;
   while (w.gpr_index_on) {
     w.state = WaveState::kRunning;
     const Op* op = Fetch(w, chunk);
     if (op == nullptr) return n;
-    w.pc += op->bytes;
     Op moved = *op;
     const uint32_t index = w.s[reg::kM0] & 0xff, which = w.s[reg::kM0] >> 12 & 15;
     const auto move = [&](Ref* r, int bit) {
@@ -396,7 +376,12 @@ uint64_t Grid::RunIndexed(Wave& w, Program::Chunk** chunk) {
     move(&moved.b, 1);
     move(&moved.c, 2);
     move(&moved.d, 3);
-    if (w.state == WaveState::kRunning) moved.run(w, moved);
+    if (w.state == WaveState::kRunning) {
+      if (kObserved && !launch_.observer->Before(w, moved)) return n;
+      w.pc += op->bytes;
+      moved.run(w, moved);
+      if (kObserved && w.state != WaveState::kStopped) launch_.observer->After(w, moved);
+    }
     ++n;
     if (w.state != WaveState::kRunning && w.state != WaveState::kIndexed) return n;
   }

@@ -41,7 +41,8 @@ struct KernelLaunch {
   uint16_t properties = 0, preload = 0;
   uint32_t first_xcc = 0;
   uint64_t seed = 0;
-  bool check = false;  // stop waves that lack an s_waitcnt or race in LDS (check.h)
+  uint64_t descriptor = 0;       // address of the kernel descriptor, for the kernel's name; 0: none
+  Observer* observer = nullptr;  // outlives the grid
 };
 
 // Reads the fields of a 64-byte kernel descriptor; refuses what no firmware would accept.
@@ -85,10 +86,12 @@ class Grid {
   // Runs each wave of the group once; the instructions run, and whether any did more than wait.
   uint64_t RunGroup(Workgroup* group, Memory* memory, bool* busy);
   const Op* Fetch(Wave& w, Program::Chunk** chunk);
+  // kObserved: with launch_.observer told of every instruction.
+  template <bool kObserved>
   uint64_t RunWave(Wave& w, uint64_t slice);
-  bool Checked(Wave& w, const Op& op);
+  template <bool kObserved>
   uint64_t RunIndexed(Wave& w, Program::Chunk** chunk);
-  static void ReleaseBarrier(Workgroup* group);
+  void ReleaseBarrier(Workgroup* group);
   uint64_t NextRandom();
 
   Program& program_;

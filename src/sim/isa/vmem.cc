@@ -4,7 +4,6 @@
 // One body serves all four families: they differ in how a lane's address is found.
 #include "absl/strings/str_cat.h"
 #include "sim/isa/atomics.h"
-#include "sim/isa/check.h"
 #include "sim/isa/descriptors.h"
 
 namespace mainarch::sim::isa {
@@ -264,10 +263,6 @@ void LoadToLds(Wave& w, const Op& op) {
       w.Stop(StopReason::kAperture,
              absl::StrCat("load to lds address ", at, " outside ", w.group->lds.size()));
       return;
-    }
-    if (w.group->check != nullptr) {
-      const std::string race = w.group->check->Touch(w.index, static_cast<uint32_t>(at), kSlot);
-      if (!race.empty() && w.state == WaveState::kRunning) w.Stop(StopReason::kCheck, race);
     }
     if constexpr (sizeof(T) < 4) {
       const int32_t wide = x[0];

@@ -15,6 +15,7 @@
 
 #include "sim/isa/decode.h"
 #include "sim/isa/memory.h"
+#include "sim/isa/observer.h"
 
 namespace mainarch::sim::isa {
 
@@ -66,7 +67,6 @@ struct Op {
 };
 
 struct Workgroup;
-class LdsCheck;
 
 // kIndexed: running, with GPR indexing on.
 enum class WaveState : uint8_t { kRunning, kIndexed, kBarrier, kSleeping, kDone, kStopped };
@@ -163,8 +163,7 @@ struct Workgroup {
   uint32_t live = 0;                // waves that have not ended
   uint32_t registers_per_wave = 0;  // allocated VGPRs and AGPRs
   Isa isa = Isa::kGfx950;
-  LdsCheck* check = nullptr;         // when checking
-  std::shared_ptr<LdsCheck> checker;
+  std::unique_ptr<Observed> observed;  // of the grid's observer
   uint64_t turn = 0;  // slices it has had
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/isa/check/checker.h"
 #include "support/test.h"
 #include "unit/sim_isa/llvm.h"
 #include "unit/sim_isa/machine.h"
@@ -65,7 +66,8 @@ struct Score {
 void Mutate(const Subject& subject, Isa isa, const std::string& path, uint32_t op, Score* score) {
   Machine probe(isa, BestLaneCode());
   Machine::Options options;
-  options.check = true;
+  Checker checker(CheckOptions::All());
+  options.observer = &checker;
   if (!probe.Load(path) || !subject.run(probe, options)) return;
   for (uint64_t offset : probe.Executed(op)) {
     Machine machine(isa, BestLaneCode());
@@ -94,7 +96,8 @@ TEST(unchanged_kernels_raise_nothing_and_mutated_ones_do) {
         Machine machine(isa, BestLaneCode());
         CHECK(machine.Load(path));
         Machine::Options options;
-        options.check = true;
+        Checker checker(CheckOptions::All());
+        options.observer = &checker;
         if (!subject.run(machine, options)) {
           test_context.Fail(__FILE__, __LINE__,
                             std::string(subject.file) + level + ": " + machine.error());

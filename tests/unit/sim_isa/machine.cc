@@ -140,7 +140,8 @@ bool Machine::Run(const std::string& kernel, const std::vector<uint64_t>& argume
   launch.lds_bytes = fixed_lds + options.dynamic_lds;
   launch.private_bytes = private_bytes;
   launch.seed = options.seed;
-  launch.check = options.check;
+  launch.descriptor = descriptor;
+  launch.observer = options.observer;
   auto* kernarg = New<uint64_t>(arguments.size() + 64);
   std::memcpy(kernarg, arguments.data(), arguments.size() * 8);
   if (options.hidden_arguments) {

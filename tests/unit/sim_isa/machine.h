@@ -44,7 +44,7 @@ class Machine {
     int threads = 1;
     uint64_t budget = 1ull << 40;
     bool hidden_arguments = false;  // the 256 bytes of the ABI after the explicit ones
-    bool check = false;             // the checkers of check.h
+    Observer* observer = nullptr;   // checkers, mostly
     ChipLimits limits;
   };
   // Runs to the end; false with error() set.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "sim/isa/check.h"
+#include "sim/isa/check/waits.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -69,10 +69,12 @@ std::string WaveCheck::Touch(const Wave&, const Op& op) {
     for (int i = 0; i < width; ++i) {
       if (code >= reg::kVgpr && vector_[static_cast<size_t>(code - reg::kVgpr + i)] != 0) {
         const int index = code - reg::kVgpr + i;
-        return absl::StrCat(index < 256 ? "v" : "a", index % 256, " has a load outstanding: s_waitcnt is missing");
+        return absl::StrCat(index < 256 ? "v" : "a", index % 256,
+                            " has a load outstanding: s_waitcnt is missing");
       }
       if (code < 128 && scalar_[static_cast<size_t>(code + i)] != 0) {
-        return absl::StrCat("s", code + i, " has a scalar load outstanding: s_waitcnt lgkmcnt(0) is missing");
+        return absl::StrCat("s", code + i,
+                            " has a scalar load outstanding: s_waitcnt lgkmcnt(0) is missing");
       }
     }
     return "";
@@ -144,7 +146,21 @@ std::string WaveCheck::Issue(const Wave& w, const Op& op) {
 }
 
 void LdsCheck::Barrier() {
-  for (size_t i = 0; i < visible_.size(); ++i) visible_[i] = {checks_[i].ds_drained, checks_[i].dma_drained};
+  for (size_t i = 0; i < visible_.size(); ++i)
+    visible_[i] = {checks_[i].ds_drained, checks_[i].dma_drained};
+}
+
+std::string LdsCheck::Instruction(uint32_t wave, const RowFacts& facts, const Accesses& accesses) {
+  kind_ = accesses.dma   ? Kind::kDma
+          : facts.atomic ? Kind::kAtomic
+          : facts.store  ? Kind::kWrite
+                         : Kind::kRead;
+  for (const Piece& piece : accesses.pieces) {
+    if (piece.space != Space::kLds) continue;
+    std::string what = Touch(wave, static_cast<uint32_t>(piece.address), piece.size);
+    if (!what.empty()) return what;
+  }
+  return "";
 }
 
 std::string LdsCheck::Touch(uint32_t wave, uint32_t address, uint32_t size) {
@@ -158,7 +174,8 @@ std::string LdsCheck::Touch(uint32_t wave, uint32_t address, uint32_t size) {
                           " wrote it and no barrier after its s_waitcnt lies between");
     }
     if (!other && cell.writer >= 0 && cell.dma && cell.write > self.dma_drained) {
-      return absl::StrCat("lds at ", at * 4, " is being loaded from memory: s_waitcnt vmcnt is missing");
+      return absl::StrCat("lds at ", at * 4,
+                          " is being loaded from memory: s_waitcnt vmcnt is missing");
     }
     if (kind_ == Kind::kRead) {
       cell.read[wave % 16] = static_cast<uint32_t>(self.ds_issued);

@@ -2,13 +2,13 @@
 //
 // What an in-order interpreter cannot see by running: a wait that is missing. On hardware a load's
 // register holds its old value until s_waitcnt has waited for it, and an LDS write is seen by other
-// waves only when the writer has waited for it and a barrier has come between. These checkers follow
-// the counters and stop a wave that relies on luck.
+// waves only when the writer has waited for it and a barrier has come between. These checkers
+// follow the counters and stop a wave that relies on luck.
 //
 // WaveCheck: vmcnt and lgkmcnt of one wave. LdsCheck: who wrote and read each LDS dword of one
 // workgroup. Both are used by one thread at a time; off (null) unless asked for.
-#ifndef MAINARCH_SIM_ISA_CHECK_H_
-#define MAINARCH_SIM_ISA_CHECK_H_
+#ifndef MAINARCH_SIM_ISA_CHECK_WAITS_H_
+#define MAINARCH_SIM_ISA_CHECK_WAITS_H_
 
 #include <array>
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/isa/check/accesses.h"
 #include "sim/isa/wave.h"
 
 namespace mainarch::sim::isa {
@@ -27,8 +28,8 @@ class WaveCheck {
   // Before `op` runs: "" or what it must have waited for. Counts the operation.
   std::string Issue(const Wave& w, const Op& op);
 
-  // Sequence numbers of this wave's LDS accesses through DS and of its loads to LDS, and up to which
-  // of them it has waited.
+  // Sequence numbers of this wave's LDS accesses through DS and of its loads to LDS, and up to
+  // which of them it has waited.
   uint64_t ds_issued = 0, ds_drained = 0, dma_issued = 0, dma_drained = 0;
 
  private:
@@ -53,20 +54,19 @@ class LdsCheck {
   LdsCheck(size_t bytes, size_t waves) : cells_((bytes + 3) / 4), visible_(waves), checks_(waves) {}
 
   WaveCheck& wave(uint32_t index) { return checks_[index]; }
-  // What the instruction that now runs does to LDS.
-  enum class Kind { kRead, kWrite, kAtomic, kDma };
-  void Begin(Kind kind) { kind_ = kind; }
-  // An access of wave `wave`; "" or the race.
-  std::string Touch(uint32_t wave, uint32_t address, uint32_t size);
+  // What an instruction of wave `wave` does to LDS; "" or the race.
+  std::string Instruction(uint32_t wave, const RowFacts& facts, const Accesses& accesses);
   // Every wave has arrived: what each had waited for is now seen by all.
   void Barrier();
 
  private:
+  enum class Kind { kRead, kWrite, kAtomic, kDma };
+  std::string Touch(uint32_t wave, uint32_t address, uint32_t size);
   struct Cell {
     int16_t writer = -1;
     bool atomic = false, dma = false;
-    uint64_t write = 0;                     // the writer's sequence number
-    std::array<uint32_t, 16> read = {};     // of each wave
+    uint64_t write = 0;                  // the writer's sequence number
+    std::array<uint32_t, 16> read = {};  // of each wave
   };
   struct Seen {
     uint64_t ds = 0, dma = 0;
@@ -84,4 +84,4 @@ class LdsCheck {
 
 }  // namespace mainarch::sim::isa
 
-#endif  // MAINARCH_SIM_ISA_CHECK_H_
+#endif  // MAINARCH_SIM_ISA_CHECK_WAITS_H_

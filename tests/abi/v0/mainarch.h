@@ -1,0 +1,698 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mainarch: LLM inference as a library, and nothing else.
+ *
+ *   mainarch_group      devices: GPUs, or the CPU
+ *   mainarch_model      a checked checkpoint, its weights placed on a group
+ *   mainarch_tokenizer  text to tokens and back; chat prompts
+ *   mainarch_decoder    tokens to text as they come
+ *   mainarch_engine     KV cache and scheduler over one model; it steps
+ *   mainarch_sequence   one text in one engine
+ *
+ * The loop that a program writes:
+ *
+ *   append(prompt)  ->  step, take, step, take, ...  until the sequence has a finish reason
+ *
+ * Compile and link with `cc program.c $(pkg-config --cflags --libs mainarch)`. The header is C99,
+ * C11 and C++17, and has no inline functions: all that happens, happens in the library.
+ *
+ * ------------------------------------------------------------------------------------------------
+ * RULES. They hold for every function, and are not repeated there.
+ *
+ * Errors. A function that can fail returns a mainarch_status: 0 done, above 0 nothing is wrong but
+ *   it is not done, below 0 an error. Its last parameter is a mainarch_error of the caller's, or
+ *   NULL: when the status is below 0 it is filled with a message that names the file, field, value
+ *   and limit; otherwise it is not touched. There is no other error state, per thread or global.
+ *   Any call may return INVALID_ARGUMENT (a NULL that is not allowed, a wrong struct_size),
+ *   UNSUPPORTED (a flag or field of a newer header), OUT_OF_HOST_MEMORY, WRONG_PROCESS or INTERNAL;
+ *   a function's own text lists the others. A call that fails has changed nothing. New codes may
+ *   come: switch with a default. The library never aborts, exits or prints, whatever it is given
+ *   that is not a dangling pointer.
+ *
+ * Results. A parameter `out` or `count` must not be NULL. After an error, an `out` handle is NULL
+ *   and a count 0, save with BUFFER_TOO_SMALL.
+ *
+ * Arrays go into buffers of the caller. `capacity` is in elements, and `*count` is how many there
+ *   are; when that is more than `capacity` nothing is written, the status is BUFFER_TOO_SMALL, and
+ *   `*count` is what is needed. A buffer may be NULL when capacity is 0: so one asks how much.
+ *   Text buffers are in bytes and get a zero byte at the end, which `*length` does not count: they
+ *   need a capacity of `*length` + 1. Text may hold zero bytes of its own.
+ *
+ * Options. The first field of an options struct is its size: set it to sizeof(the struct), and all
+ *   that you do not care about to zero. Zero is the default of every field, and a NULL pointer to a
+ *   struct is all defaults. A program built against an older header passes a smaller struct: what
+ *   it lacks is zero. One built against a newer header passes a larger one: it is taken as long as
+ *   what this library does not know is zero, and else refused (UNSUPPORTED), so that no option is
+ *   ever silently dropped. A size that is not a multiple of 8, below 16 or above 4096 is
+ *   INVALID_ARGUMENT: it was forgotten.
+ *
+ * Info structs are the mirror. The caller sets struct_size; the library fills what fits, sets to
+ *   zero what it does not know, and leaves struct_size alone.
+ *
+ * Ownership. What open or create gives, destroy takes; destroy(NULL) does nothing. A child keeps
+ *   its parent alive, so handles may be destroyed in any order. The library never hands out memory
+ *   to free. Inputs are copied, and may go when the call returns. Strings returned are static.
+ *
+ * Threads.
+ *   group, model, tokenizer   any number of threads at once
+ *   decoder                   one thread at a time; a second one gets BUSY
+ *   engine and its sequences  one thread at a time; a second one gets BUSY. Any thread, at any time:
+ *                             cancel, event_fd, info_get, statistics_get
+ *   A pointer to const says that calls may run at once. Different engines are independent, also on
+ *   one model. Destroying a handle while another thread is in a call on it is the caller's mistake.
+ *
+ * Callbacks. There are two, both called on the thread that is in a call of the library, never on
+ *   one of the library's own: progress, and the log sink. They must not throw, longjmp, or call
+ *   the library.
+ *
+ * Async. One step may be in flight an engine: submit starts it, wait ends it, step does both. The
+ *   eventfd is readable when the step in flight has ended (poll, epoll, libuv, Go, tokio).
+ *
+ * Atomicity. A step that fails or is cancelled leaves every sequence as it was before it.
+ *
+ * Lost devices. DEVICE_LOST is sticky: afterwards info, close and destroy work, and all else
+ *   returns it again. Every destroy ends in bounded time.
+ *
+ * Determinism. The same library, device string, KV type, tokens and seed give the same tokens and
+ *   logits, bit for bit: whatever else is in the batch, however the prompt was cut into steps,
+ *   however many threads, and after a restart. Bits need not agree between kinds of device.
+ *
+ * fork. After fork(2), in the child, every call on a handle of the parent returns WRONG_PROCESS
+ *   (device_count: 0, event_fd: -1); destroy is allowed and frees memory only. A child that needs
+ *   the library opens its own group.
+ *
+ * Process state. The library installs no signal handler, blocks all signals in its own threads,
+ *   changes no state of the process, and opens every descriptor close-on-exec. Once the last handle
+ *   is destroyed no thread, descriptor or mapping of it is left, and dlclose() works. A checkpoint
+ *   is mapped: truncating its files while a model of it is open makes the next access a SIGBUS.
+ *
+ * Environment. Three variables are read, once, by mainarch_group_open, unless its flags say not to:
+ *   MAINARCH_LOG      "error", "warning", "info" or "debug": in place of log_level
+ *   MAINARCH_BACKEND  "cpu", "gpu" or "sim": the device string when the caller gives none
+ *   MAINARCH_DEVICES  what comes after the colon of that string: "4" for "cpu:4"
+ *
+ * Growth. The soname is libmainarch.so.0. Within it functions, codes, flags and fields at the end of
+ *   structs are added; no meaning, value or default changes.
+ */
+#ifndef MAINARCH_H_
+#define MAINARCH_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAINARCH_API __attribute__((visibility("default")))
+#define MAINARCH_CHECK __attribute__((warn_unused_result))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------------------
+ * Version and status
+ */
+
+#define MAINARCH_VERSION_MAJOR 0
+#define MAINARCH_VERSION_MINOR 1
+#define MAINARCH_VERSION_PATCH 0
+
+/* The library's version, which may be newer than the header's: major << 16 | minor << 8 | patch. */
+MAINARCH_API uint32_t mainarch_version(void);
+
+/* The same as "0.1.0". Static. */
+MAINARCH_API const char *mainarch_version_string(void);
+
+/* How a call ended. The numbers never change. */
+typedef int32_t mainarch_status;
+
+enum {
+  MAINARCH_OK = 0,
+  MAINARCH_AGAIN = 1,     /* there is nothing to do or to take now */
+  MAINARCH_TIMED_OUT = 2, /* the time given has passed */
+
+  MAINARCH_ERROR_INTERNAL = -1,         /* a bug in the library; the message helps to find it */
+  MAINARCH_ERROR_INVALID_ARGUMENT = -2, /* the message names the argument, value and limit */
+  MAINARCH_ERROR_UNSUPPORTED = -3,      /* understood, but not something this library does */
+  MAINARCH_ERROR_NOT_FOUND = -4,        /* no such file, token or sequence */
+  MAINARCH_ERROR_BUSY = -5,             /* not now: a step is in flight, or another thread */
+  MAINARCH_ERROR_BUFFER_TOO_SMALL = -6, /* the count says how much is needed */
+  MAINARCH_ERROR_CANCELLED = -7,        /* as asked for */
+
+  MAINARCH_ERROR_OUT_OF_HOST_MEMORY = -20, /* memory, threads or descriptors of this machine */
+  MAINARCH_ERROR_OUT_OF_DEVICE_MEMORY = -21,
+  MAINARCH_ERROR_KV_FULL = -22, /* the tokens could never fit, however long one waits */
+
+  MAINARCH_ERROR_IO = -40,        /* a file could not be read; os_errno says why */
+  MAINARCH_ERROR_BAD_MODEL = -41, /* a file of the checkpoint is damaged or contradicts itself */
+
+  MAINARCH_ERROR_NO_DEVICE = -60,  /* no device as asked for */
+  MAINARCH_ERROR_PERMISSION = -61, /* a device or file is there, but not for this user */
+  MAINARCH_ERROR_DEVICE_LOST = -62,
+  MAINARCH_ERROR_WRONG_PROCESS = -63 /* the handle was made by a process that this is a fork of */
+};
+
+/* The name of a status in words: "out of host memory". Static, never NULL; a number that is no
+ * status is "unknown status". */
+MAINARCH_API const char *mainarch_status_string(mainarch_status status);
+
+/* What went wrong, in memory of the caller. 512 bytes; this layout never changes, and needs no
+ * initialisation and no freeing. */
+typedef struct mainarch_error {
+  mainarch_status status;
+  int32_t os_errno;  /* errno of the system call that failed, or 0 */
+  uint32_t device;   /* index in the group of the device concerned, or UINT32_MAX */
+  uint32_t reserved; /* 0 */
+  char message[496]; /* one line, lower case, zero-terminated; cut short if need be */
+} mainarch_error;
+
+/* ------------------------------------------------------------------------------------------------
+ * Group: the devices
+ */
+
+typedef struct mainarch_group mainarch_group;
+
+enum {
+  MAINARCH_LOG_ERROR = 1,
+  MAINARCH_LOG_WARNING = 2,
+  MAINARCH_LOG_INFO = 3,
+  MAINARCH_LOG_DEBUG = 4
+};
+
+/* Takes one line of log, without a newline, which lives for the call only. `level` is one of
+ * MAINARCH_LOG_*. May be called from several threads at once, if several use the group. */
+typedef void (*mainarch_log_fn)(void *user, int32_t level, const char *line);
+
+/* Flags of mainarch_group_options. */
+#define MAINARCH_GROUP_IGNORE_ENVIRONMENT UINT64_C(1) /* read no environment variable */
+
+typedef struct mainarch_group_options {
+  size_t struct_size;
+  uint64_t flags;
+  uint32_t threads;    /* CPU threads that compute, the caller's own among them; 0: as many as this
+                          process may use (affinity, cgroup quota); at most 1024 */
+  int32_t log_level;   /* the most talkative level wanted; 0: MAINARCH_LOG_INFO */
+  mainarch_log_fn log; /* NULL: no log */
+  void *log_user;      /* passed to `log`; must live as long as the group and its children */
+} mainarch_group_options;
+
+/* Opens devices.
+ *
+ * `device` says which:
+ *   NULL or ""      MAINARCH_BACKEND and MAINARCH_DEVICES if they are set, else chosen
+ *   "cpu"           this machine's CPU
+ *   "cpu:N"         the CPU as N ranks in this process (1, 2, 4 or 8), sharded as on N devices; the
+ *                   results are those of "cpu", to the bit
+ *   "gpu", "gpu:0-7"  AMD Instinct GPUs through the kernel driver
+ *   "sim:gfx950x8"  the GPU path on a virtual node
+ * This version of the library has the CPU only: the last two return NO_DEVICE.
+ *
+ * Errors: INVALID_ARGUMENT (a device string, environment variable or option that is wrong),
+ * NO_DEVICE, PERMISSION. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_group_open(const char *device, const mainarch_group_options *options, mainarch_group **out,
+                    mainarch_error *error);
+
+/* Lets go of a group. Models and engines made from it go on working. */
+MAINARCH_API void mainarch_group_destroy(mainarch_group *group);
+
+/* How many devices (ranks) the group has; 0 for NULL and after fork. */
+MAINARCH_API size_t mainarch_group_device_count(const mainarch_group *group);
+
+typedef struct mainarch_device_info {
+  size_t struct_size;
+  uint64_t memory_bytes;  /* of the device; for the CPU, of the machine */
+  uint64_t free_bytes;    /* of these, now */
+  uint32_t compute_units; /* of a GPU; for the CPU, threads that compute */
+  uint32_t reserved;      /* 0 */
+  char name[64];          /* "AMD Instinct MI355X" */
+  char isa[32];           /* "gfx950"; for the CPU the kernels in use: "avx512_bf16", "avx2", ... */
+} mainarch_device_info;
+
+/* About device `index`, below mainarch_group_device_count. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_group_device_info_get(const mainarch_group *group, size_t index, mainarch_device_info *out,
+                               mainarch_error *error);
+
+/* ------------------------------------------------------------------------------------------------
+ * Model: a checkpoint on a group
+ */
+
+typedef struct mainarch_model mainarch_model;
+
+/* Told how much of the weights is in place: `done` of `total` bytes. Anything but 0 cancels. */
+typedef int (*mainarch_progress_fn)(void *user, uint64_t done, uint64_t total);
+
+/* Flags of mainarch_model_options. */
+#define MAINARCH_MODEL_IN_PLACE UINT64_C(1) /* CPU: multiply straight from the mapped files. Opens at
+                                               once and takes no memory of its own; steps are
+                                               slower, and results the same. */
+
+typedef struct mainarch_model_options {
+  size_t struct_size;
+  uint64_t flags;
+  mainarch_progress_fn progress; /* NULL: none. On the calling thread. */
+  void *progress_user;
+} mainarch_model_options;
+
+/* Opens a Hugging Face checkpoint directory and places its weights on the devices of `group`.
+ *
+ * `path` is a directory with config.json and model.safetensors, or model.safetensors.index.json and
+ * its shards. Architectures: qwen3, qwen3_moe. Weights: BF16, F16, F32, block FP8
+ * (weight_scale_inv), per-channel FP8, MXFP4. Everything else is refused by name. The files are
+ * mapped, and stay so as long as the model lives; none of their bytes is trusted.
+ *
+ * Errors: NOT_FOUND or IO or PERMISSION (a file), BAD_MODEL (names file, tensor or key),
+ * UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_model_open(const mainarch_group *group, const char *path,
+                    const mainarch_model_options *options, mainarch_model **out,
+                    mainarch_error *error);
+
+/* Lets go of a model. Engines and tokenizers made from it go on working. */
+MAINARCH_API void mainarch_model_destroy(mainarch_model *model);
+
+typedef struct mainarch_model_info {
+  size_t struct_size;
+  uint64_t parameter_count; /* elements of all weights; shared (tied) ones count once */
+  uint64_t weight_bytes;    /* memory for weights, over all devices; mapped files not counted */
+  uint64_t file_bytes;      /* of the safetensors files, which are mapped */
+  uint32_t vocab_size;      /* logits a token; tokens are below it. May exceed the tokenizer's. */
+  uint32_t max_tokens;      /* the longest sequence the model was made for */
+  uint32_t layers;
+  uint32_t hidden_size;
+  uint32_t experts; /* a layer; 0: a dense model */
+  uint32_t experts_per_token;
+  char architecture[64]; /* "qwen3_moe" */
+  char formats[64];      /* of the weights, in the order of their bytes: "mxfp4 bf16" */
+} mainarch_model_info;
+
+MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_model_info_get(const mainarch_model *model,
+                                                                    mainarch_model_info *out,
+                                                                    mainarch_error *error);
+
+/* The tokens that end a turn: those of config.json and generation_config.json, ascending. Sequences
+ * stop at them unless told otherwise. Writes up to `capacity` of them to `tokens`.
+ * Errors: BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_model_end_tokens(const mainarch_model *model, uint32_t *tokens, size_t capacity,
+                          size_t *count, mainarch_error *error);
+
+/* ------------------------------------------------------------------------------------------------
+ * Tokenizer: text to tokens and back
+ */
+
+typedef struct mainarch_tokenizer mainarch_tokenizer;
+
+/* No such token. */
+#define MAINARCH_NO_TOKEN UINT32_MAX
+
+/* Reads a tokenizer alone, without a model or a group. `path` is a directory with tokenizer.json
+ * and perhaps tokenizer_config.json. Byte-level BPE of the Qwen family; other kinds are refused.
+ * Errors: NOT_FOUND, IO, PERMISSION, BAD_MODEL, UNSUPPORTED. */
+MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_tokenizer_open(const char *path,
+                                                                    mainarch_tokenizer **out,
+                                                                    mainarch_error *error);
+
+/* The tokenizer of a model's checkpoint. It is read anew by each call: make one and share it.
+ * Errors: NOT_FOUND (the checkpoint has none), BAD_MODEL, UNSUPPORTED. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_tokenizer_from_model(const mainarch_model *model, mainarch_tokenizer **out,
+                              mainarch_error *error);
+
+/* Lets go of a tokenizer. Decoders made from it go on working. */
+MAINARCH_API void mainarch_tokenizer_destroy(mainarch_tokenizer *tokenizer);
+
+typedef struct mainarch_tokenizer_info {
+  size_t struct_size;
+  uint32_t vocab_size; /* tokens are below it */
+  uint32_t bos_token;  /* begin of text, by tokenizer_config.json; or MAINARCH_NO_TOKEN */
+  uint32_t eos_token;  /* end of a turn, likewise */
+  uint32_t pad_token;  /* padding, likewise */
+  uint32_t has_chat;   /* 1: mainarch_tokenizer_render_chat knows its template; 0: not */
+  uint32_t reserved;   /* 0 */
+} mainarch_tokenizer_info;
+
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_tokenizer_info_get(const mainarch_tokenizer *tokenizer, mainarch_tokenizer_info *out,
+                            mainarch_error *error);
+
+/* Flags of mainarch_tokenizer_encode. Use them on text from strangers. */
+#define MAINARCH_ENCODE_NO_SPECIAL UINT64_C(1) /* "<|im_end|>" in the text is plain text */
+#define MAINARCH_ENCODE_NO_ADDED UINT64_C(2)   /* and so is every added token: "<think>" */
+
+/* Tokens of `text`, `length` bytes (at most 2^30) that should be UTF-8: what is not is read as
+ * U+FFFD. No token is put before or after. `text` may be NULL when `length` is 0.
+ * Errors: BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_tokenizer_encode(const mainarch_tokenizer *tokenizer, const char *text, size_t length,
+                          uint64_t flags, uint32_t *tokens, size_t capacity, size_t *count,
+                          mainarch_error *error);
+
+/* Flags of mainarch_tokenizer_decode and mainarch_decoder_create. */
+#define MAINARCH_DECODE_SKIP_SPECIAL UINT64_C(1) /* special tokens are no text */
+
+/* The text of `token_count` tokens, valid UTF-8: bytes that are not become U+FFFD. A number that is
+ * no token is no text. For tokens that come one by one see mainarch_decoder.
+ * Errors: BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_tokenizer_decode(const mainarch_tokenizer *tokenizer, const uint32_t *tokens,
+                          size_t token_count, uint64_t flags, char *text, size_t capacity,
+                          size_t *length, mainarch_error *error);
+
+/* The bytes of one token, which alone need not be UTF-8.
+ * Errors: NOT_FOUND (no such token), BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_tokenizer_token_text(const mainarch_tokenizer *tokenizer, uint32_t token, char *text,
+                              size_t capacity, size_t *length, mainarch_error *error);
+
+/* The one token whose bytes are exactly `text`, `length` bytes: an added token ("<|im_end|>") if
+ * one is written so, else one of the vocabulary. `*out` is MAINARCH_NO_TOKEN after an error.
+ * Errors: NOT_FOUND. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_tokenizer_token_id(const mainarch_tokenizer *tokenizer, const char *text, size_t length,
+                            uint32_t *out, mainarch_error *error);
+
+/* All special tokens, ascending. Errors: BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_tokenizer_special_tokens(const mainarch_tokenizer *tokenizer, uint32_t *tokens,
+                                  size_t capacity, size_t *count, mainarch_error *error);
+
+/* One turn of a chat; both strings zero-terminated UTF-8, not NULL. This layout never changes. */
+typedef struct mainarch_chat_message {
+  const char *role; /* "system", "user" or "assistant" */
+  const char *content;
+} mainarch_chat_message;
+
+/* Values of mainarch_chat_options.thinking. */
+enum {
+  MAINARCH_THINKING_DEFAULT = 0, /* what the model's own template does */
+  MAINARCH_THINKING_ON = 1,
+  MAINARCH_THINKING_OFF = 2
+};
+
+/* Flags of mainarch_chat_options. */
+#define MAINARCH_CHAT_NO_GENERATION_PROMPT UINT64_C(1) /* do not open the assistant's turn */
+
+typedef struct mainarch_chat_options {
+  size_t struct_size;
+  uint64_t flags;
+  int32_t thinking;
+  uint32_t reserved; /* 0 */
+} mainarch_chat_options;
+
+/* The prompt of a chat as the model was trained on it (ChatML), to be encoded with flags 0. Earlier
+ * thinking of the assistant is left out, as in the models' own templates.
+ * Text in a message is not escaped: "<|im_end|>" in a content ends the turn. Who renders messages of
+ * strangers must look for the special tokens' texts in them first.
+ * Errors: INVALID_ARGUMENT (names the message with a wrong role), UNSUPPORTED (the tokenizer's
+ * template is not a known ChatML, or has no such thinking switch), BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_tokenizer_render_chat(const mainarch_tokenizer *tokenizer,
+                               const mainarch_chat_message *messages, size_t message_count,
+                               const mainarch_chat_options *options, char *text, size_t capacity,
+                               size_t *length, mainarch_error *error);
+
+/* ------------------------------------------------------------------------------------------------
+ * Decoder: tokens to text as they come
+ *
+ * A character may be spread over tokens: a decoder holds its bytes back until the last is there, so
+ * that each piece is valid UTF-8. The pieces joined are what mainarch_tokenizer_decode gives.
+ */
+
+typedef struct mainarch_decoder mainarch_decoder;
+
+/* `flags` is 0 or MAINARCH_DECODE_SKIP_SPECIAL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_decoder_create(const mainarch_tokenizer *tokenizer, uint64_t flags, mainarch_decoder **out,
+                        mainarch_error *error);
+
+MAINARCH_API void mainarch_decoder_destroy(mainarch_decoder *decoder);
+
+/* The text that `token_count` more tokens complete; it may be empty. After an error, also
+ * BUFFER_TOO_SMALL, the tokens have not been taken: push them again.
+ * Errors: BUFFER_TOO_SMALL, BUSY. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_decoder_push(mainarch_decoder *decoder, const uint32_t *tokens, size_t token_count,
+                      char *text, size_t capacity, size_t *length, mainarch_error *error);
+
+/* The end: U+FFFD if a character is unfinished, else nothing; a capacity of 4 always does. The
+ * decoder may then start on another text. Errors: BUFFER_TOO_SMALL, BUSY. */
+MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_decoder_finish(mainarch_decoder *decoder,
+                                                                    char *text, size_t capacity,
+                                                                    size_t *length,
+                                                                    mainarch_error *error);
+
+/* ------------------------------------------------------------------------------------------------
+ * Engine: steps
+ *
+ * Continuous batching: a step takes prompt tokens that wait (as many as fit) and one token of every
+ * sequence that is generating, runs the model once, and samples. Sequences come and go between
+ * steps, at any time. Prompts may be of any length up to the limit; they are cut as needed.
+ */
+
+typedef struct mainarch_engine mainarch_engine;
+
+/* Values of mainarch_engine_options.kv_type. */
+enum {
+  MAINARCH_KV_DEFAULT = 0, /* MAINARCH_KV_BF16 */
+  MAINARCH_KV_BF16 = 1,
+  MAINARCH_KV_FP8 = 2, /* e4m3fn with a scale for each token and head: half the memory */
+  MAINARCH_KV_F32 = 3  /* to compare with */
+};
+
+typedef struct mainarch_engine_options {
+  size_t struct_size;
+  uint64_t flags;               /* 0 */
+  uint64_t kv_tokens;           /* tokens that the KV cache holds, over all sequences, rounded up to
+                                   pages of 16; 0: max_sequences * max_sequence_tokens */
+  uint32_t max_sequences;       /* open at once; 0: 1; at most 65536 */
+  uint32_t max_sequence_tokens; /* of one sequence; 0, and at most: the model's own limit */
+  uint32_t max_step_tokens;     /* rows of a step, prompt tokens and generated ones together; 0:
+                                   chosen; at most 2^20 */
+  int32_t kv_type;              /* MAINARCH_KV_* */
+} mainarch_engine_options;
+
+/* Makes an engine, which owns its KV cache and shares the model's weights.
+ * Errors: OUT_OF_DEVICE_MEMORY, DEVICE_LOST. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_engine_create(const mainarch_model *model, const mainarch_engine_options *options,
+                       mainarch_engine **out, mainarch_error *error);
+
+/* Ends an engine and its sequences; a step in flight is cancelled. */
+MAINARCH_API void mainarch_engine_destroy(mainarch_engine *engine);
+
+/* What the engine was made with, every default resolved. */
+typedef struct mainarch_engine_info {
+  size_t struct_size;
+  uint64_t kv_tokens;
+  uint64_t memory_bytes; /* KV cache and activations, as reserved; weights not counted */
+  uint32_t max_sequences;
+  uint32_t max_sequence_tokens;
+  uint32_t max_step_tokens;
+  int32_t kv_type;
+} mainarch_engine_info;
+
+/* Any thread, at any time. */
+MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_info_get(const mainarch_engine *engine,
+                                                                     mainarch_engine_info *out,
+                                                                     mainarch_error *error);
+
+/* What the engine has done since it was made. Each number is exact; together they may straddle the
+ * end of a step that is in flight. */
+typedef struct mainarch_engine_statistics {
+  size_t struct_size;
+  uint64_t steps;           /* that ended well */
+  uint64_t tokens_run;      /* through the model, prompt tokens included */
+  uint64_t tokens_produced; /* sampled */
+  uint64_t kv_tokens_free;  /* now, in whole pages */
+  uint64_t step_ns_last;    /* nanoseconds that the last step took */
+  uint32_t sequences;       /* open now */
+  uint32_t reserved;        /* 0 */
+} mainarch_engine_statistics;
+
+/* Any thread, at any time. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_engine_statistics_get(const mainarch_engine *engine, mainarch_engine_statistics *out,
+                               mainarch_error *error);
+
+/* Runs one step on the calling thread and ends with it. OK: done; AGAIN: no sequence has work.
+ * Errors: BUSY, CANCELLED, BAD_MODEL (logits that are not numbers), DEVICE_LOST. */
+MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_step(mainarch_engine *engine,
+                                                                 mainarch_error *error);
+
+/* Starts one step and returns at once. OK: it is in flight; AGAIN: no sequence has work. Until wait
+ * has said that it ended, all calls but wait, cancel, event_fd, info_get, statistics_get and
+ * destroy return BUSY. Errors: BUSY, DEVICE_LOST. */
+MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_submit(mainarch_engine *engine,
+                                                                   mainarch_error *error);
+
+/* Waits up to `timeout_ns` nanoseconds for the step in flight; 0 only asks, below 0 waits for ever.
+ * OK: it has ended well, or there was none; TIMED_OUT: it is still in flight. An error is that of the
+ * step, which is over then.
+ * Errors: BUSY, CANCELLED, BAD_MODEL (logits that are not numbers), DEVICE_LOST. */
+MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_wait(mainarch_engine *engine,
+                                                                 int64_t timeout_ns,
+                                                                 mainarch_error *error);
+
+/* A descriptor that polls readable when a submitted step has ended, until wait has said so. The
+ * same for the life of the engine, which owns it: do not read or close it. -1 for NULL and after
+ * fork. Any thread, at any time. */
+MAINARCH_API int mainarch_engine_event_fd(const mainarch_engine *engine);
+
+/* Makes the step in flight, if there is one, end soon with CANCELLED; sequences are as before it. If
+ * there is none it does nothing. Any thread, at any time; not in a signal handler. */
+MAINARCH_API void mainarch_engine_cancel(mainarch_engine *engine);
+
+/* ------------------------------------------------------------------------------------------------
+ * Sequence: one text in one engine
+ *
+ * An id, not a pointer: an id of a sequence that was closed, or of another engine, is NOT_FOUND. 0
+ * is never an id. Every function returns BUSY while a step is in flight, and NOT_FOUND.
+ *
+ * KV pages are given out as steps need them. When they run out, idle sequences lose theirs first,
+ * and then the youngest ones; their tokens are run again when their turn comes, with the same
+ * results. Nothing is ever lost but time.
+ */
+
+typedef uint64_t mainarch_sequence;
+
+/* `bias`, in [-1e30, 1e30], is added to the logit of `token`; -INFINITY bans the token. This layout
+ * never changes. */
+typedef struct mainarch_logit_bias {
+  uint32_t token;
+  float bias;
+} mainarch_logit_bias;
+
+/* Flags of mainarch_sequence_options. */
+#define MAINARCH_SEQUENCE_MANUAL UINT64_C(1)     /* the caller samples: read logits, append a token */
+#define MAINARCH_SEQUENCE_IGNORE_END UINT64_C(2) /* the model's end tokens do not end the sequence */
+
+/* How tokens are chosen and when to stop. The zero struct is greedy, until an end token or the
+ * length limit. Applied in this order: min_tokens and logit_bias, repetition, frequency and presence
+ * penalty, temperature, min_p, top_k, top_p. */
+typedef struct mainarch_sequence_options {
+  size_t struct_size;
+  uint64_t flags;
+  uint64_t seed;            /* the token at a position depends on the seed and the position alone */
+  float temperature;        /* in [0, 1e6]; below 1e-5: greedy, ties to the lowest token */
+  float top_p;              /* in (0, 1); 0 or at least 1: off */
+  float min_p;              /* in [0, 1]; 0: off */
+  uint32_t top_k;           /* 0: off */
+  float repetition_penalty; /* in [1e-3, 1e3]; 0 or 1: off. Of tokens in the prompt or produced. */
+  float frequency_penalty;  /* in [-1e3, 1e3]; times how often the token was produced */
+  float presence_penalty;   /* in [-1e3, 1e3]; once, if it was produced */
+  uint32_t logprobs;        /* how many of the likeliest tokens to report for each produced one; at
+                               most 32; 0: none */
+  uint32_t min_tokens;      /* no end or stop token before so many produced ones */
+  uint32_t max_tokens;      /* stop after so many produced tokens; 0: no limit of this kind */
+  const uint32_t *stop_tokens; /* each ends the sequence, like an end token */
+  size_t stop_token_count;
+  const uint32_t *stop_sequence_tokens;  /* all stop sequences, one after another, ... */
+  const uint32_t *stop_sequence_lengths; /* ... and how many tokens each has, at least 1 */
+  size_t stop_sequence_count;            /* of stop_sequence_lengths */
+  const mainarch_logit_bias *logit_bias;
+  size_t logit_bias_count;
+} mainarch_sequence_options;
+
+/* Fills `out` with what the checkpoint's generation_config.json recommends: temperature, top_k,
+ * top_p, min_p and repetition_penalty; the rest is zero. The caller sets out->struct_size first, as
+ * in an info struct. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_model_sequence_options(const mainarch_model *model, mainarch_sequence_options *out,
+                                mainarch_error *error);
+
+/* Opens an empty sequence.
+ * Errors: INVALID_ARGUMENT (names the field, value and limit), BUSY (max_sequences are open). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_open(mainarch_engine *engine, const mainarch_sequence_options *options,
+                       mainarch_sequence *out, mainarch_error *error);
+
+/* Closes a sequence and gives back its KV pages. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_close(mainarch_engine *engine, mainarch_sequence sequence, mainarch_error *error);
+
+/* A copy with the same tokens, options and seed, sharing KV pages until either writes to them. It has
+ * nothing to take. Give it a seed of its own to make it differ. Errors: BUSY (max_sequences). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_fork(mainarch_engine *engine, mainarch_sequence from, mainarch_sequence *out,
+                       mainarch_error *error);
+
+/* Changes the seed for the tokens to come. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_set_seed(mainarch_engine *engine, mainarch_sequence sequence, uint64_t seed,
+                           mainarch_error *error);
+
+/* Drops every token from `position` on, produced ones that were not taken included, and the finish
+ * reason. The last token left is run again by the next step, so the sequence goes on from there.
+ * Errors: INVALID_ARGUMENT (`position` is more than the tokens held). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_truncate(mainarch_engine *engine, mainarch_sequence sequence, uint64_t position,
+                           mainarch_error *error);
+
+/* Adds `token_count` tokens: a prompt, a further turn, or the token that a manual sequence chose.
+ * Clears the finish reason; min_tokens, max_tokens and stop sequences count from here on.
+ * Errors: INVALID_ARGUMENT (a token outside the vocabulary), KV_FULL (more than max_sequence_tokens
+ * or the whole cache could ever hold). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_append(mainarch_engine *engine, mainarch_sequence sequence,
+                         const uint32_t *tokens, size_t token_count, mainarch_error *error);
+
+/* Moves produced tokens out, oldest first, up to `capacity` of them. OK: `*count` of them, at least
+ * one; AGAIN: none yet, or none any more (see the finish reason).
+ * Errors: BUFFER_TOO_SMALL (only with a capacity of 0; `*count` is how many there are). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_take(mainarch_engine *engine, mainarch_sequence sequence, uint32_t *tokens,
+                       size_t capacity, size_t *count, mainarch_error *error);
+
+/* This layout never changes. */
+typedef struct mainarch_logprob {
+  uint32_t token;
+  float logprob; /* natural logarithm; of the softmax of the raw logits */
+} mainarch_logprob;
+
+/* Log-probabilities at token `index` of the last take: the token itself first, then the likeliest
+ * ones, descending, as many as options.logprobs.
+ * Errors: INVALID_ARGUMENT (opened without logprobs, or the last take had fewer tokens),
+ * BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_logprobs(mainarch_engine *engine, mainarch_sequence sequence, size_t index,
+                           mainarch_logprob *logprobs, size_t capacity, size_t *count,
+                           mainarch_error *error);
+
+/* Raw logits [vocab_size] after the last token. Those of a manual sequence stay until it is appended
+ * to or truncated, those of others until the next step.
+ * Errors: BUSY (there are none: tokens are still to be run, or a later step has gone over them),
+ * BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_logits(mainarch_engine *engine, mainarch_sequence sequence, float *logits,
+                         size_t capacity, size_t *count, mainarch_error *error);
+
+/* Values of mainarch_sequence_info.finish. More may come. */
+enum {
+  MAINARCH_FINISH_NONE = 0,          /* it goes on */
+  MAINARCH_FINISH_END = 1,           /* an end token of the model, the last one produced */
+  MAINARCH_FINISH_STOP_TOKEN = 2,    /* one of stop_tokens, the last one produced */
+  MAINARCH_FINISH_STOP_SEQUENCE = 3, /* its tokens are the last ones produced */
+  MAINARCH_FINISH_MAX_TOKENS = 4,
+  MAINARCH_FINISH_LENGTH = 5 /* max_sequence_tokens, or the whole KV cache, is used up */
+};
+
+typedef struct mainarch_sequence_info {
+  size_t struct_size;
+  uint64_t position; /* tokens whose KV is stored; falls to 0 when others needed its pages */
+  uint64_t tokens;   /* held: prompt and produced */
+  uint64_t pending;  /* of these, not yet run through the model */
+  uint64_t produced; /* sampled so far */
+  uint64_t untaken;  /* of these, not yet taken */
+  uint32_t finish;   /* MAINARCH_FINISH_* */
+  uint32_t reserved; /* 0 */
+} mainarch_sequence_info;
+
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_info_get(mainarch_engine *engine, mainarch_sequence sequence,
+                           mainarch_sequence_info *out, mainarch_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MAINARCH_H_ */
