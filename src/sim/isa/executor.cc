@@ -147,6 +147,7 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   launch.private_bytes = dispatch.private_segment_bytes;
   launch.first_xcc = dispatch.first_xcc;
   launch.seed = dispatch.seed;
+  launch.exact_matrix = options_.exact_matrix;
   launch.descriptor = dispatch.kernel_object_va;
   launch.observer = checker_.get();
   const GpuFacts& facts = dispatch.context->facts();

@@ -20,6 +20,7 @@ namespace mainarch::sim::isa {
 struct ExecutorOptions {
   int threads = 1;  // host threads of one dispatch; more than one gives up the fixed interleaving
   LaneCode lanes = BestLaneCode();
+  bool exact_matrix = false;  // matrix_exact.h
   CheckOptions check;  // a finding is reported as an illegal instruction
 };
 

@@ -22,6 +22,20 @@ uint32_t WavesOf(const KernelLaunch& l) {
 // VGPRs a wave is given, AGPRs included.
 uint32_t RegistersOf(const KernelLaunch& l) { return ((l.rsrc1 & 63) + 1) * 8; }
 
+bool IsVector(Family family) {
+  switch (family) {
+    case Family::kSop2:
+    case Family::kSopk:
+    case Family::kSop1:
+    case Family::kSopc:
+    case Family::kSopp:
+    case Family::kSmem:
+      return false;
+    default:
+      return true;
+  }
+}
+
 template <class T>
 T Field(const uint8_t* bytes, int at) {
   T value;
@@ -201,6 +215,7 @@ std::unique_ptr<Workgroup> Grid::Start(uint64_t index) {
   group->id[1] = static_cast<uint32_t>(index / groups_[0] % groups_[1]);
   group->id[2] = static_cast<uint32_t>(index / groups_[0] / groups_[1]);
   group->isa = program_.set().isa();
+  group->exact_matrix = launch_.exact_matrix;
   if (!spare_.empty()) {
     group->registers = std::move(spare_.back());
     spare_.pop_back();
@@ -357,16 +372,22 @@ uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
 }
 
 // Between s_set_gpr_idx_on and off vector registers are offset by M0: each instruction runs as a
-// copy with moved registers.
+// copy with moved registers. With VSKIP vector instructions do not run at all.
 template <bool kObserved>
 uint64_t Grid::RunIndexed(Wave& w, Program::Chunk** chunk) {
   uint64_t n = 0;
-  while (w.gpr_index_on) {
+  while (w.gpr_index_on || w.vskip) {
     w.state = WaveState::kRunning;
     const Op* op = Fetch(w, chunk);
     if (op == nullptr) return n;
+    if (w.vskip && op->inst.row != nullptr && IsVector(op->inst.row->family)) {
+      w.pc += op->bytes;
+      ++n;
+      continue;
+    }
     Op moved = *op;
-    const uint32_t index = w.s[reg::kM0] & 0xff, which = w.s[reg::kM0] >> 12 & 15;
+    const uint32_t index = w.gpr_index_on ? w.s[reg::kM0] & 0xff : 0,
+                   which = w.s[reg::kM0] >> 12 & 15;
     const auto move = [&](Ref* r, int bit) {
       if (r->kind != Ref::kVector || !(which >> bit & 1)) return;
       r->offset += index * kLanes;

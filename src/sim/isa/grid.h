@@ -41,6 +41,7 @@ struct KernelLaunch {
   uint16_t properties = 0, preload = 0;
   uint32_t first_xcc = 0;
   uint64_t seed = 0;
+  bool exact_matrix = false;  // matrix products to the bit of the published model, slowly
   uint64_t descriptor = 0;       // address of the kernel descriptor, for the kernel's name; 0: none
   Observer* observer = nullptr;  // outlives the grid
 };

@@ -84,7 +84,6 @@ bool HipMachine::Launch(const std::string& name, const Arguments& arguments,
   launch.lds_bytes = kernel->descriptor.group_segment_fixed_size + options.dynamic_lds;
   launch.private_bytes = kernel->descriptor.private_segment_fixed_size + options.stack;
   launch.seed = options.seed;
-  launch.check = options.check;
   const size_t used = used_;  // what a launch allocates is its own
   // 64 bytes of AQL packet, for kernels that ask for the dispatch pointer.
   auto* packet = New<uint8_t>(64);

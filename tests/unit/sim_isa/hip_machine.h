@@ -43,7 +43,6 @@ class HipMachine {
     uint32_t dynamic_lds = 0;
     uint32_t stack = 0;  // more scratch a work-item, for kernels with a dynamic stack
     uint64_t seed = 1;
-    bool check = false;
     int host_threads = 1;
   };
   // Arguments as the kernel's parameter list lays them out.
