@@ -29,6 +29,8 @@ constexpr Command kCommands[] = {
      RunTopologyCommand},
     {"doctor", "why a GPU cannot be used, and what mends it", RunDoctorCommand},
     {"sim", "run any GPU program on a virtual node", RunSimCommand},
+    {"probe", "what a GPU answers where documents are silent, as fingerprints to compare",
+     RunProbeCommand},
     {"kernels", "the GPU kernels in this build", RunKernels},
     {"version", "print the version", RunVersion},
 };

@@ -107,12 +107,14 @@ class CodeObjectParser {
 Status CodeObjectParser::RefuseContainers() const {
   const absl::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
   if (absl::StartsWith(text, "__CLANG_OFFLOAD_BUNDLE__")) {
-    return Bad("a clang offload bundle; take the object of one target out of it with "
-               "clang-offload-bundler --unbundle --type=o, or compile with --no-gpu-bundle-output");
+    return Bad(
+        "a clang offload bundle; take the object of one target out of it with "
+        "clang-offload-bundler --unbundle --type=o, or compile with --no-gpu-bundle-output");
   }
   if (absl::StartsWith(text, "CCOB")) {
-    return Bad("a compressed clang offload bundle; compile with --no-gpu-bundle-output, or unbundle "
-               "it with clang-offload-bundler --unbundle --type=o");
+    return Bad(
+        "a compressed clang offload bundle; compile with --no-gpu-bundle-output, or unbundle "
+        "it with clang-offload-bundler --unbundle --type=o");
   }
   if (absl::StartsWith(text, absl::string_view("\x10\xff\x10\xad", 4))) {
     return Bad("an LLVM offload binary; take the object out of it with llvm-offload-binary");
@@ -379,8 +381,8 @@ Status CodeObjectParser::ReadKernelMetadata(MsgpackReader* reader) {
         argument.size <= seen.kernarg_bytes - argument.offset) {
       continue;
     }
-    return Error(Code::kBadModel, "metadata of kernel ", symbol, ": argument ", argument.kind, " at ",
-                 argument.offset, " with ", argument.size, " bytes, kernarg has ",
+    return Error(Code::kBadModel, "metadata of kernel ", symbol, ": argument ", argument.kind,
+                 " at ", argument.offset, " with ", argument.size, " bytes, kernarg has ",
                  seen.kernarg_bytes);
   }
   for (CodeKernel& kernel : object_.kernels_) {
@@ -476,9 +478,14 @@ Status CodeObject::CheckRunsOn(const isa::ChipFacts& chip, uint32_t scratch_byte
                    " bytes of LDS, ", chip.name, " has ", chip.lds_bytes);
     }
     const bool unbounded = (d.kernel_code_properties & isa::kPropertyDynamicStack) != 0;
-    if (d.private_segment_fixed_size > scratch_bytes_per_lane || unbounded) {
+    const uint64_t wanted =
+        uint64_t{d.private_segment_fixed_size} + (unbounded ? isa::kLeastDynamicStack : 0);
+    if (wanted > scratch_bytes_per_lane) {
       return Error(Code::kUnsupported, "kernel ", kernel.name, ": ", d.private_segment_fixed_size,
-                   " bytes of scratch a work-item", unbounded ? " and a dynamic stack" : "",
+                   " bytes of scratch a work-item",
+                   unbounded
+                       ? absl::StrCat(" and a dynamic stack of at least ", isa::kLeastDynamicStack)
+                       : "",
                    ", the queue has ", scratch_bytes_per_lane);
     }
   }

@@ -21,8 +21,8 @@ struct HiddenValues {
   std::array<uint32_t, 3> grid = {1, 1, 1};       // work-items
   std::array<uint32_t, 3> workgroup = {1, 1, 1};  // work-items
   uint32_t dynamic_lds_bytes = 0;
-  uint64_t queue = 0;                              // amd_queue_t
-  uint64_t shared_base = 0, private_base = 0;      // apertures, where a chip has no registers for them
+  uint64_t queue = 0;                          // amd_queue_t
+  uint64_t shared_base = 0, private_base = 0;  // apertures, where a chip has no registers for them
 };
 
 // Writes the hidden arguments of `kernel` into its kernarg bytes; the others are left alone.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Opcodes that LLVM's tables decode for gfx9 and that gfx942 and gfx950 do not have. Executing one is
-// an illegal instruction, as it is on the chip; the reason is for the person who reads the report.
-// Pure function.
+// Opcodes that LLVM's tables decode for gfx9 and that gfx942 and gfx950 do not have. Executing one
+// is an illegal instruction, as it is on the chip; the reason is for the person who reads the
+// report. Pure function.
 #ifndef MAINARCH_SIM_ISA_ABSENT_H_
 #define MAINARCH_SIM_ISA_ABSENT_H_
 

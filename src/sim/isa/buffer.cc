@@ -50,10 +50,22 @@ struct Layout {
   uint8_t bytes;
 };
 constexpr Layout kLayouts[16] = {
-    {{}, 0},              {{8}, 1},           {{16}, 2},          {{8, 8}, 2},
-    {{32}, 4},            {{16, 16}, 4},      {{11, 11, 10}, 4},  {{10, 11, 11}, 4},
-    {{2, 10, 10, 10}, 4}, {{10, 10, 10, 2}, 4}, {{8, 8, 8, 8}, 4},  {{32, 32}, 8},
-    {{16, 16, 16, 16}, 8}, {{32, 32, 32}, 12}, {{32, 32, 32, 32}, 16}, {{}, 0},
+    {{}, 0},
+    {{8}, 1},
+    {{16}, 2},
+    {{8, 8}, 2},
+    {{32}, 4},
+    {{16, 16}, 4},
+    {{11, 11, 10}, 4},
+    {{10, 11, 11}, 4},
+    {{2, 10, 10, 10}, 4},
+    {{10, 10, 10, 2}, 4},
+    {{8, 8, 8, 8}, 4},
+    {{32, 32}, 8},
+    {{16, 16, 16, 16}, 8},
+    {{32, 32, 32}, 12},
+    {{32, 32, 32, 32}, 16},
+    {{}, 0},
 };
 enum Number { kUnorm, kSnorm, kUscaled, kSscaled, kUint, kSint, kReserved, kFloat };
 bool IsInteger(int number) { return number == kUint || number == kSint; }
@@ -66,7 +78,8 @@ float SmallFloat(uint32_t x, int bits) {
   const uint32_t e = x >> mantissa, m = x & ((1u << mantissa) - 1);
   if (e == 31) return m != 0 ? std::nanf("") : INFINITY;
   return e == 0 ? std::ldexp(static_cast<float>(m), -14 - mantissa)
-                : std::ldexp(static_cast<float>(m | 1u << mantissa), static_cast<int>(e) - 15 - mantissa);
+                : std::ldexp(static_cast<float>(m | 1u << mantissa),
+                             static_cast<int>(e) - 15 - mantissa);
 }
 uint32_t ToSmallFloat(float x, int bits) {
   const int mantissa = bits - 5;
@@ -115,7 +128,8 @@ uint32_t Encode(uint32_t value, int bits, int number) {
       return static_cast<uint32_t>(std::nearbyint(within(x, 0, 1) * (top - 1))) & mask;
     case kSnorm:
       return static_cast<uint32_t>(
-                 static_cast<int64_t>(std::nearbyint(within(x, -1, 1) * (half - 1)))) & mask;
+                 static_cast<int64_t>(std::nearbyint(within(x, -1, 1) * (half - 1)))) &
+             mask;
     case kUscaled:
       return static_cast<uint32_t>(within(x, 0, top - 1)) & mask;
     case kSscaled:
@@ -125,7 +139,8 @@ uint32_t Encode(uint32_t value, int bits, int number) {
     case kSint: {
       const double low = -half, high = half - 1;
       return static_cast<uint32_t>(
-                 static_cast<int64_t>(within(static_cast<int32_t>(value), low, high))) & mask;
+                 static_cast<int64_t>(within(static_cast<int32_t>(value), low, high))) &
+             mask;
     }
     case kFloat:
       if (bits == 32) return value;
@@ -157,8 +172,8 @@ struct Access {
     const Inst& inst = op.inst;
     const uint32_t* v = w.v + op.a.offset;
     const uint64_t index = inst.idxen ? v[lane] : 0;
-    const uint64_t offset = (inst.offen ? v[(inst.idxen ? kLanes : 0) + lane] : 0) +
-                            static_cast<uint64_t>(inst.offset);
+    const uint64_t offset =
+        (inst.offen ? v[(inst.idxen ? kLanes : 0) + lane] : 0) + static_cast<uint64_t>(inst.offset);
     return PlaceOf(resource, inst.idxen, index, offset, scalar, lane, kLayouts[data].bytes);
   }
   bool Usable(Wave& w) const {
@@ -191,20 +206,25 @@ void LoadFormat(Wave& w, const Op& op) {
       uint64_t word = 0;
       std::memcpy(&word, bytes + at / 32 * 4, 4);
       const uint32_t mask = layout.bits[k] == 32 ? ~0u : (1u << layout.bits[k]) - 1;
-      component[k] = Decode(static_cast<uint32_t>(word >> at % 32) & mask, layout.bits[k], access.number);
+      component[k] =
+          Decode(static_cast<uint32_t>(word >> at % 32) & mask, layout.bits[k], access.number);
       at += layout.bits[k];
     }
     uint32_t out[4];
     for (int k = 0; k < kCount; ++k) {
       const int from = access.resource.select[k];
       out[k] = from >= 4 ? component[from - 4] : from == 1 && !place.outside ? one : 0;
-      if (kNarrow && !IsInteger(access.number)) out[k] = FloatToHalf(__builtin_bit_cast(float, out[k]));
+      if (kNarrow && !IsInteger(access.number))
+        out[k] = FloatToHalf(__builtin_bit_cast(float, out[k]));
     }
     for (int k = 0; k < kCount; ++k) {
       uint32_t& r = d[(kNarrow ? k / 2 : k) * kLanes + lane];
-      if (!kNarrow) r = out[k];
-      else if (kHigh || k % 2 == 1) r = (r & 0xffff) | out[k] << 16;
-      else r = (r & 0xffff0000) | (out[k] & 0xffff);
+      if (!kNarrow)
+        r = out[k];
+      else if (kHigh || k % 2 == 1)
+        r = (r & 0xffff) | out[k] << 16;
+      else
+        r = (r & 0xffff0000) | (out[k] & 0xffff);
     }
   }
 }
@@ -224,8 +244,10 @@ void StoreFormat(Wave& w, const Op& op) {
       uint32_t x = s[(kNarrow ? k / 2 : k) * kLanes + lane];
       if (kNarrow) {
         x = kHigh || k % 2 == 1 ? x >> 16 : x & 0xffff;
-        if (access.number == kSint) x = static_cast<uint32_t>(static_cast<int16_t>(x));
-        else if (access.number != kUint) x = Bits(HalfToFloat(static_cast<uint16_t>(x)));
+        if (access.number == kSint)
+          x = static_cast<uint32_t>(static_cast<int16_t>(x));
+        else if (access.number != kUint)
+          x = Bits(HalfToFloat(static_cast<uint16_t>(x)));
       }
       const int to = access.resource.select[k];
       if (to >= 4) component[to - 4] = x;
@@ -251,22 +273,22 @@ constexpr Descriptor B(const char* name, Run run, uint16_t implicit = 0) {
           Origin::kManual,
           static_cast<uint16_t>(kReadsExec | implicit)};
 }
-#define FORMATS(p)                                                                     \
-  B(p "load_format_x", &LoadFormat<1, false, false>),                                  \
-      B(p "load_format_xy", &LoadFormat<2, false, false>),                             \
-      B(p "load_format_xyz", &LoadFormat<3, false, false>),                            \
-      B(p "load_format_xyzw", &LoadFormat<4, false, false>),                           \
-      B(p "store_format_x", &StoreFormat<1, false, false>),                            \
-      B(p "store_format_xy", &StoreFormat<2, false, false>),                           \
-      B(p "store_format_xyz", &StoreFormat<3, false, false>),                          \
-      B(p "store_format_xyzw", &StoreFormat<4, false, false>),                         \
-      B(p "load_format_d16_x", &LoadFormat<1, true, false>, kReadsDst),                \
-      B(p "load_format_d16_xy", &LoadFormat<2, true, false>, kReadsDst),               \
-      B(p "load_format_d16_xyz", &LoadFormat<3, true, false>, kReadsDst),              \
-      B(p "load_format_d16_xyzw", &LoadFormat<4, true, false>, kReadsDst),             \
-      B(p "store_format_d16_x", &StoreFormat<1, true, false>),                         \
-      B(p "store_format_d16_xy", &StoreFormat<2, true, false>),                        \
-      B(p "store_format_d16_xyz", &StoreFormat<3, true, false>),                       \
+#define FORMATS(p)                                                         \
+  B(p "load_format_x", &LoadFormat<1, false, false>),                      \
+      B(p "load_format_xy", &LoadFormat<2, false, false>),                 \
+      B(p "load_format_xyz", &LoadFormat<3, false, false>),                \
+      B(p "load_format_xyzw", &LoadFormat<4, false, false>),               \
+      B(p "store_format_x", &StoreFormat<1, false, false>),                \
+      B(p "store_format_xy", &StoreFormat<2, false, false>),               \
+      B(p "store_format_xyz", &StoreFormat<3, false, false>),              \
+      B(p "store_format_xyzw", &StoreFormat<4, false, false>),             \
+      B(p "load_format_d16_x", &LoadFormat<1, true, false>, kReadsDst),    \
+      B(p "load_format_d16_xy", &LoadFormat<2, true, false>, kReadsDst),   \
+      B(p "load_format_d16_xyz", &LoadFormat<3, true, false>, kReadsDst),  \
+      B(p "load_format_d16_xyzw", &LoadFormat<4, true, false>, kReadsDst), \
+      B(p "store_format_d16_x", &StoreFormat<1, true, false>),             \
+      B(p "store_format_d16_xy", &StoreFormat<2, true, false>),            \
+      B(p "store_format_d16_xyz", &StoreFormat<3, true, false>),           \
       B(p "store_format_d16_xyzw", &StoreFormat<4, true, false>)
 constexpr Descriptor kTable[] = {
     FORMATS("buffer_"),

@@ -34,7 +34,8 @@ int64_t ShiftDown(int64_t x, int by) { return x >> std::min(by, 63); }
 Parts FusedSum(const Parts* products, int count, int step, int bits) {
   Parts sum;
   sum.exponent = products[0].exponent;
-  for (int i = step; i < count; i += step) sum.exponent = std::max(sum.exponent, products[i].exponent);
+  for (int i = step; i < count; i += step)
+    sum.exponent = std::max(sum.exponent, products[i].exponent);
   for (int i = 0; i < count; i += step) {
     sum.significand += ShiftTowardZero(products[i].significand << (kProductBits - bits),
                                        sum.exponent - products[i].exponent);
@@ -56,9 +57,9 @@ float AddGroup(const ExactRule& rule, const Parts* products, int count, float c)
   constexpr ExactFormat kF32 = {23, -126};
   const Parts old = Split(c, kF32);
   const int top = std::max(sum.exponent, old.exponent);
-  const int64_t wide =
-      ShiftDown(sum.significand << (kSumBits - kProductBits), top - sum.exponent);
-  int64_t kept = ShiftDown(old.significand << (kProductBits - kF32.mantissa_bits), top - old.exponent);
+  const int64_t wide = ShiftDown(sum.significand << (kSumBits - kProductBits), top - sum.exponent);
+  int64_t kept =
+      ShiftDown(old.significand << (kProductBits - kF32.mantissa_bits), top - old.exponent);
   if (rule.eight && old.exponent < top - 25) kept = 0;
   const int64_t total = wide + kept * (int64_t{1} << (kSumBits - kProductBits));
   return static_cast<float>(std::ldexp(static_cast<double>(total), top - kSumBits));
@@ -102,7 +103,8 @@ void ExactMultiply(const ExactRule& rule, const float* a, const float* b, int m_
                    int k_count, float* acc, const int* scale_a, const int* scale_b) {
   for (int m = 0; m < m_count; ++m) {
     for (int n = 0; n < n_count; ++n) {
-      const int scale = (scale_a != nullptr ? scale_a[m] : 0) + (scale_b != nullptr ? scale_b[n] : 0);
+      const int scale =
+          (scale_a != nullptr ? scale_a[m] : 0) + (scale_b != nullptr ? scale_b[n] : 0);
       float& c = acc[m * n_count + n];
       c = ExactDot(rule, a + m, m_count, b + n, n_count, k_count, c, scale);
     }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Sparse matrix multiply-accumulate: D += A * B where of each four consecutive k of A two are there.
+// Sparse matrix multiply-accumulate: D += A * B where of each four consecutive k of A two are
+// there.
 //
 // Layout, as for MFMA, with compressed k: lane l holds row l % M of A, and of its compressed values
-// the V from V * (l / M) on; column l % N of B, and of its k the 2 V from 2 V * (l / M) on. The index
-// register says for each of the lane's V values which of the four k it stands for, two bits each. An
-// instruction that needs fewer than 32 bits of it takes the part that ABID selects when CBSZ is 0,
-// and the first part otherwise. (CDNA3: 8 bits for 16-bit sources, 16 for 8-bit ones. The doubled K
-// of gfx950 doubles both; its layout of B is taken to be contiguous: assumed.)
+// the V from V * (l / M) on; column l % N of B, and of its k the 2 V from 2 V * (l / M) on. The
+// index register says for each of the lane's V values which of the four k it stands for, two bits
+// each. An instruction that needs fewer than 32 bits of it takes the part that ABID selects when
+// CBSZ is 0, and the first part otherwise. (CDNA3: 8 bits for 16-bit sources, 16 for 8-bit ones.
+// The doubled K of gfx950 doubles both; its layout of B is taken to be contiguous: assumed.)
 //
 // Fast mode: one FMA a product, k ascending. EXEC and MODE are ignored.
 #include <cmath>
@@ -66,7 +67,7 @@ void Smfmac(Wave& w, const Op& op) {
   const int part = kIndexBits == 32 || inst.cbsz != 0 ? 0 : inst.abid % (32 / kIndexBits);
   float a[kM][kCount], b[kK][kN];
   int k_of[kM][kCount];
-  const uint32_t *index = w.v + op.c.offset;
+  const uint32_t* index = w.v + op.c.offset;
   for (int lane = 0; lane < kLanes; ++lane) {
     const int row = lane % kM, g = lane / kM;
     for (int v = 0; v < kV; ++v) {
@@ -87,7 +88,8 @@ void Smfmac(Wave& w, const Op& op) {
       uint32_t& out = d[reg * kLanes + lane];
       if constexpr (kA == Kind::kI8) {
         for (int c = 0; c < kCount; ++c) {
-          out += static_cast<uint32_t>(static_cast<int>(a[m][c]) * static_cast<int>(b[k_of[m][c]][n]));
+          out +=
+              static_cast<uint32_t>(static_cast<int>(a[m][c]) * static_cast<int>(b[k_of[m][c]][n]));
         }
         continue;
       }
@@ -112,10 +114,10 @@ constexpr Descriptor S(const char* name, Origin origin = Origin::kPaper) {
           kReadsDst};
 }
 constexpr Origin kGuess = Origin::kAssumed;
-#define EIGHT(text, m, k, origin)                                                       \
-  S<Kind::kFp8, Kind::kFp8, m, k>("v_smfmac_f32_" text "_fp8_fp8", origin),             \
-      S<Kind::kFp8, Kind::kBf8, m, k>("v_smfmac_f32_" text "_fp8_bf8", origin),         \
-      S<Kind::kBf8, Kind::kFp8, m, k>("v_smfmac_f32_" text "_bf8_fp8", origin),         \
+#define EIGHT(text, m, k, origin)                                               \
+  S<Kind::kFp8, Kind::kFp8, m, k>("v_smfmac_f32_" text "_fp8_fp8", origin),     \
+      S<Kind::kFp8, Kind::kBf8, m, k>("v_smfmac_f32_" text "_fp8_bf8", origin), \
+      S<Kind::kBf8, Kind::kFp8, m, k>("v_smfmac_f32_" text "_bf8_fp8", origin), \
       S<Kind::kBf8, Kind::kBf8, m, k>("v_smfmac_f32_" text "_bf8_bf8", origin)
 constexpr Descriptor kTable[] = {
     S<Kind::kF16, Kind::kF16, 16, 32>("v_smfmac_f32_16x16x32_f16"),

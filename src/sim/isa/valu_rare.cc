@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// VALU instructions of video and graphics origin that no compiler emits on its own: sums of absolute
-// differences over bytes, packed accumulation of bytes. One lane at a time.
+// VALU instructions of video and graphics origin that no compiler emits on its own: sums of
+// absolute differences over bytes, packed accumulation of bytes. One lane at a time.
 #include <cmath>
 
 #include "sim/isa/descriptors.h"
@@ -78,14 +78,26 @@ void PackAccumulate(Wave& w, const Op& op) {
 }
 
 constexpr Descriptor kTable[] = {
-    {"v_qsad_pk_u16_u8", &QuadSad<false, 16>, {Type::kB64, Type::kB32, Type::kB64, Type::kB64},
-     Origin::kManual, kReadsExec},
-    {"v_mqsad_pk_u16_u8", &QuadSad<true, 16>, {Type::kB64, Type::kB32, Type::kB64, Type::kB64},
-     Origin::kManual, kReadsExec},
-    {"v_mqsad_u32_u8", &QuadSad<true, 32>, {Type::kB64, Type::kB32, Type::kB32, Type::kB32},
-     Origin::kManual, kReadsExec},
-    {"v_cvt_pkaccum_u8_f32", &PackAccumulate, {Type::kF32, Type::kB32, Type::kNone, Type::kB32},
-     Origin::kManual, kReadsExec | kReadsDst},
+    {"v_qsad_pk_u16_u8",
+     &QuadSad<false, 16>,
+     {Type::kB64, Type::kB32, Type::kB64, Type::kB64},
+     Origin::kManual,
+     kReadsExec},
+    {"v_mqsad_pk_u16_u8",
+     &QuadSad<true, 16>,
+     {Type::kB64, Type::kB32, Type::kB64, Type::kB64},
+     Origin::kManual,
+     kReadsExec},
+    {"v_mqsad_u32_u8",
+     &QuadSad<true, 32>,
+     {Type::kB64, Type::kB32, Type::kB32, Type::kB32},
+     Origin::kManual,
+     kReadsExec},
+    {"v_cvt_pkaccum_u8_f32",
+     &PackAccumulate,
+     {Type::kF32, Type::kB32, Type::kNone, Type::kB32},
+     Origin::kManual,
+     kReadsExec | kReadsDst},
 };
 
 }  // namespace

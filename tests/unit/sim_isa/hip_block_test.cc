@@ -80,7 +80,8 @@ std::string LargeArgumentCase(HipMachine& m) {
   o.threads = {256, 1, 1};
   LAUNCH("large_argument", Arguments().Add(large).Add(out).Add('x'), o);
   for (uint32_t i = 0; i < 512; ++i) {
-    const uint32_t want = (i & 255) * (i & 255) * 3 + static_cast<uint8_t>(i % 160 * 3) + in[i] + 'x';
+    const uint32_t want =
+        (i & 255) * (i & 255) * 3 + static_cast<uint8_t>(i % 160 * 3) + in[i] + 'x';
     if (out[i] != want) return Wrong("large_argument", i, out[i], want);
   }
   return "";
@@ -94,7 +95,8 @@ std::string BoundedCase(HipMachine& m) {
   o.threads = {128, 1, 1};
   LAUNCH("bounded", Arguments().Add(data).Add(int16_t{-5}).Add(true).Add(int8_t{3}), o);
   for (int i = 0; i < 256; ++i) {
-    if (data[i] != -(static_cast<float>(i) - 5) * 8) return Wrong("bounded", i, data[i], -(i - 5) * 8);
+    if (data[i] != -(static_cast<float>(i) - 5) * 8)
+      return Wrong("bounded", i, data[i], -(i - 5) * 8);
   }
   return "";
 }
@@ -141,7 +143,8 @@ std::string TransposeCase(HipMachine& m) {
   LAUNCH("transpose", Arguments().Add(in).Add(out).Add(kW).Add(kH), o);
   for (int y = 0; y < kH; ++y) {
     for (int x = 0; x < kW; ++x) {
-      if (out[x * kH + y] != in[y * kW + x]) return Wrong("transpose", x * kH + y, out[x * kH + y], in[y * kW + x]);
+      if (out[x * kH + y] != in[y * kW + x])
+        return Wrong("transpose", x * kH + y, out[x * kH + y], in[y * kW + x]);
     }
   }
   return "";
@@ -165,7 +168,8 @@ std::string MatmulCase(HipMachine& m, const char* name) {
       for (int k = 0; k < kN; ++k)
         sum += static_cast<double>(a[i * kN + k]) * static_cast<double>(b[k * kN + j]);
       if (static_cast<double>(c[i * kN + j]) != sum)
-        return Wrong(name, static_cast<size_t>(i * kN + j), static_cast<double>(c[i * kN + j]), sum);
+        return Wrong(name, static_cast<size_t>(i * kN + j), static_cast<double>(c[i * kN + j]),
+                     sum);
     }
   }
   return "";
@@ -308,15 +312,17 @@ std::string AtomicsCase(HipMachine& m) {
     want.add64 += uint64_t{i} << 20, want.max64 = std::max(want.max64, uint64_t{i} << 33);
     want.fadd += 0.5f, want.dadd += 0.25, want.dmax = std::max<double>(want.dmax, i);
     want.cas += 3, ++want.ticket;
-    if (order[i] >= kN || seen[order[i]] || returned[order[i]] != i) return Wrong("ticket", i, order[i], i);
+    if (order[i] >= kN || seen[order[i]] || returned[order[i]] != i)
+      return Wrong("ticket", i, order[i], i);
     seen[order[i]] = true;
   }
   want.pad = c->pad;
   return std::memcmp(&want, c, sizeof want) == 0
              ? ""
-             : absl::StrCat("atomics: add ", c->add, "/", want.add, " max ", c->smax, "/", want.smax,
-                            " add64 ", c->add64, "/", want.add64, " fadd ", c->fadd, "/", want.fadd,
-                            " dmax ", c->dmax, "/", want.dmax, " cas ", c->cas, "/", want.cas);
+             : absl::StrCat("atomics: add ", c->add, "/", want.add, " max ", c->smax, "/",
+                            want.smax, " add64 ", c->add64, "/", want.add64, " fadd ", c->fadd, "/",
+                            want.fadd, " dmax ", c->dmax, "/", want.dmax, " cas ", c->cas, "/",
+                            want.cas);
 }
 
 std::string SharedAtomicsCase(HipMachine& m) {
@@ -358,7 +364,8 @@ std::string GlobalsCase(HipMachine& m) {
     if (out[0] != 5 + run || out[1] != 5 || out[2] != 0x123456789abcdef1 + run)
       return Wrong("globals", run, static_cast<double>(out[0]), 5);
     for (uint64_t i = 0; i < 64; ++i) {
-      if (out[3 + i] != i * (run + 1)) return Wrong("globals zeroed", i, static_cast<double>(out[3 + i]), 0);
+      if (out[3 + i] != i * (run + 1))
+        return Wrong("globals zeroed", i, static_cast<double>(out[3 + i]), 0);
     }
   }
   return "";
@@ -376,10 +383,11 @@ std::string TranscendentalCase(HipMachine& m) {
   LAUNCH("transcendental", Arguments().Add(in).Add(out), o);
   for (int i = 0; i < kN; ++i) {
     const double x = in[i], a = std::fabs(x), turn = 2 * M_PI * x;
-    const double want[8] = {std::exp2(x), std::log2(a),   1 / x,        1 / std::sqrt(a),
+    const double want[8] = {std::exp2(x),   std::log2(a),   1 / x,        1 / std::sqrt(a),
                             std::sin(turn), std::cos(turn), std::sqrt(a), 1 / (1 + std::exp(-x))};
     for (int k = 0; k < 8; ++k) {
-      const double bound = k == 4 || k == 5 || k == 1 ? 3e-6 : 4e-7 * std::fabs(want[k]) * (k == 7 ? 4 : 1);
+      const double bound =
+          k == 4 || k == 5 || k == 1 ? 3e-6 : 4e-7 * std::fabs(want[k]) * (k == 7 ? 4 : 1);
       if (!(std::fabs(out[i * 8 + k] - want[k]) <= bound))
         return Wrong("transcendental", static_cast<size_t>(i * 10 + k), out[i * 8 + k], want[k]);
     }
@@ -435,7 +443,11 @@ const std::pair<const char*, Check> kCases[] = {
 
 TEST(kernels_of_cooperating_threads) {
   if (!HaveTool("clang-22") || !HaveTool("ld.lld-22")) SKIP("clang-22 is not installed");
-  constexpr const char* kLevels[] = {"-O0", "-O1", "-O2", "-O3", "-Os",
+  constexpr const char* kLevels[] = {"-O0",
+                                     "-O1",
+                                     "-O2",
+                                     "-O3",
+                                     "-Os",
                                      "-O2 -mllvm -global-isel=1 -mllvm -global-isel-abort=2",
                                      "-O3 -mcode-object-version=5 -munsafe-fp-atomics"};
   const bool full = std::getenv("MAINARCH_TEST_FULL") != nullptr;

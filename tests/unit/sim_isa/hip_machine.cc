@@ -16,16 +16,16 @@ std::string CompileHip(Isa isa, const std::string& file, const std::string& flag
   const std::string out = mainarch::test::ScratchDirectory() + "/k.co";
   const std::string command = absl::StrCat(
       "clang-22 -x hip --cuda-device-only --offload-arch=", CpuName(isa),
-      " -nogpuinc -nogpulib --no-gpu-bundle-output -std=c++20 -ffp-contract=off ", flags, " -o ", out,
-      " ", mainarch::test::SourcePath("tests/unit/sim_isa/hip/" + file + ".hip"));
+      " -nogpuinc -nogpulib --no-gpu-bundle-output -std=c++20 -ffp-contract=off ", flags, " -o ",
+      out, " ", mainarch::test::SourcePath("tests/unit/sim_isa/hip/" + file + ".hip"));
   return RunCommand(command, error) ? out : "";
 }
 
 std::string CompileForHost(const std::string& file, std::string* error) {
   const std::string out = mainarch::test::ScratchDirectory() + "/host.so";
-  const std::string command =
-      absl::StrCat("clang++-22 -x c++ -std=c++20 -O1 -mfma -mf16c -ffp-contract=off -fPIC -shared -w -o ", out, " ",
-                   mainarch::test::SourcePath("tests/unit/sim_isa/hip/" + file + ".hip"), " -lm");
+  const std::string command = absl::StrCat(
+      "clang++-22 -x c++ -std=c++20 -O1 -mfma -mf16c -ffp-contract=off -fPIC -shared -w -o ", out,
+      " ", mainarch::test::SourcePath("tests/unit/sim_isa/hip/" + file + ".hip"), " -lm");
   return RunCommand(command, error) ? out : "";
 }
 

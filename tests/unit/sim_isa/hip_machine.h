@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Code objects of the HIP language on the interpreter: parsed, relocated and given their arguments as
-// the GPU loader does it, executed on flat memory.
+// Code objects of the HIP language on the interpreter: parsed, relocated and given their arguments
+// as the GPU loader does it, executed on flat memory.
 #ifndef MAINARCH_TESTS_UNIT_SIM_ISA_HIP_MACHINE_H_
 #define MAINARCH_TESTS_UNIT_SIM_ISA_HIP_MACHINE_H_
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Per-thread functions in the HIP language (hip/work_*.hip), compiled by clang for both ISAs at every
-// optimisation level and for the host; the words they give must be the same bits. All levels, ISAs
-// and lane codes run with MAINARCH_TEST_FULL=1, otherwise a cross-section of them.
+// Per-thread functions in the HIP language (hip/work_*.hip), compiled by clang for both ISAs at
+// every optimisation level and for the host; the words they give must be the same bits. All levels,
+// ISAs and lane codes run with MAINARCH_TEST_FULL=1, otherwise a cross-section of them.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -17,8 +17,14 @@
 namespace mainarch::sim::isa::test {
 namespace {
 
-constexpr const char* kLevels[] = {"-O0", "-O1", "-O2", "-O3", "-Os", "-O2 -mllvm -global-isel=1 -mllvm -global-isel-abort=2",
-                                   "-O3 -mcode-object-version=5", "-O2 -munsafe-fp-atomics -fPIC"};
+constexpr const char* kLevels[] = {"-O0",
+                                   "-O1",
+                                   "-O2",
+                                   "-O3",
+                                   "-Os",
+                                   "-O2 -mllvm -global-isel=1 -mllvm -global-isel-abort=2",
+                                   "-O3 -mcode-object-version=5",
+                                   "-O2 -munsafe-fp-atomics -fPIC"};
 constexpr int kThreads = 256 * 3 - 40;
 
 // Words with all kinds of magnitudes, and corner values.
@@ -45,9 +51,9 @@ uint64_t Draw(std::mt19937_64& random) {
   return kind % 3 == 0 ? x >> (kind >> 8 & 63) : x;
 }
 
-// What LLVM 22's GlobalISel compiles wrong, seen in its assembly: `unaligned` has v_bfe_u32 of width
-// 32, which the field's five bits cannot say (the manual's result is 0), and `bytecode` keeps a
-// variable that differs between lanes in an SGPR written under s_cbranch_execz.
+// What LLVM 22's GlobalISel compiles wrong, seen in its assembly: `unaligned` has v_bfe_u32 of
+// width 32, which the field's five bits cannot say (the manual's result is 0), and `bytecode` keeps
+// a variable that differs between lanes in an SGPR written under s_cbranch_execz.
 bool Miscompiled(const std::string& level, const std::string& kernel) {
   return level.find("global-isel") != std::string::npos &&
          (kernel == "unaligned" || kernel == "bytecode");
@@ -85,7 +91,8 @@ std::string Compare(HipMachine& machine, const std::string& kernel, void* librar
     for (size_t k = 0; k < in_words; ++k)
       absl::StrAppend(&inputs, " ", absl::Hex(in[i / out_words * in_words + k]));
     return absl::StrCat(kernel, " thread ", i / out_words, " word ", i % out_words, ": ",
-                        absl::Hex(out[i]), ", the host has ", absl::Hex(want[i]), ", input", inputs);
+                        absl::Hex(out[i]), ", the host has ", absl::Hex(want[i]), ", input",
+                        inputs);
   }
   return "";
 }
