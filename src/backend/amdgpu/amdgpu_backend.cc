@@ -74,9 +74,11 @@ Status UploadVector(const Weight& weight, uint64_t to, Uploader& uploader) {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<backend::Backend>> AmdGpuBackend::Create(absl::string_view device) {
+StatusOr<std::shared_ptr<backend::Backend>> AmdGpuBackend::Create(std::unique_ptr<Gpus> gpus,
+                                                                  uint32_t step_timeout_ms) {
   std::shared_ptr<AmdGpuBackend> backend(new AmdGpuBackend());
-  ASSIGN_OR_RETURN(backend->gpus_, Gpus::Open(device));
+  backend->gpus_ = std::move(gpus);
+  backend->step_timeout_ms_ = step_timeout_ms != 0 ? step_timeout_ms : kStepTimeoutMs;
   return std::shared_ptr<backend::Backend>(std::move(backend));
 }
 
@@ -98,6 +100,7 @@ std::vector<backend::DeviceInfo> AmdGpuBackend::devices() const {
 StatusOr<std::shared_ptr<const backend::LoadedModel>> AmdGpuBackend::Load(
     std::shared_ptr<const Program> program, const backend::LoadOptions& options) {
   std::lock_guard<std::mutex> lock(gpus_->mutex());
+  RETURN_IF_ERROR(gpus_->status());
   ASSIGN_OR_RETURN(auto model,
                    AmdGpuModel::Create(shared_from_this(), std::move(program), options));
   return std::shared_ptr<const backend::LoadedModel>(std::move(model));
@@ -208,6 +211,7 @@ Status AmdGpuModel::UploadRank(int32_t rank, const backend::LoadOptions& options
 StatusOr<std::unique_ptr<backend::Context>> AmdGpuModel::CreateContext(
     const backend::ContextOptions& options) const {
   std::lock_guard<std::mutex> lock(gpus().mutex());
+  RETURN_IF_ERROR(gpus().status());
   return AmdGpuContext::Create(shared_from_this(), options);
 }
 

@@ -15,11 +15,12 @@ using backend::Step;
 using kernels::StepHeader;
 using kernels::StepRow;
 
-// A step that takes longer hangs: a peer is lost or a kernel waits for ever.
-constexpr int64_t kStepMs = 60'000;
+constexpr int64_t kSetUpMs = 60'000;
+// How often a wait for one GPU looks at the others.
+constexpr int64_t kSliceMs = 50;
 constexpr uint64_t kAlign = 256;
 
-gpu::Deadline Soon() { return gpu::Deadline::In(kStepMs); }
+gpu::Deadline Soon() { return gpu::Deadline::In(kSetUpMs); }
 uint64_t RoundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Hands out offsets in a buffer that is allocated afterwards.
@@ -53,8 +54,7 @@ AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
       ranks_(static_cast<size_t>(program_.ranks)) {}
 
 AmdGpuContext::~AmdGpuContext() {
-  // Memory must outlive the work that uses it; a queue that does not end is destroyed with its GPU.
-  Wait().IgnoreError();
+  // Run returns when nothing is in flight or every queue is gone, so no GPU uses this memory.
 }
 
 StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
@@ -327,50 +327,81 @@ void AmdGpuContext::WriteStep(const Step& step) {
 Status AmdGpuContext::Run(const Step& step) { return RunPrefix(step, program_.ops.size()); }
 
 Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
-  RETURN_IF_ERROR(failed_);
   RETURN_IF_ERROR(CheckStep(step));
   if (stop_.exchange(false, std::memory_order_relaxed)) {
     return Error(Code::kCancelled, "step cancelled");
   }
-  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
+  Gpus& gpus = model_->gpus();
+  std::lock_guard<std::mutex> lock(gpus.mutex());
+  RETURN_IF_ERROR(gpus.status());
+  const gpu::Deadline deadline = model_->StepDeadline();
   WriteStep(step);
   Status status;
   for (size_t r = 0; r < ranks_.size() && status.ok(); ++r) {
     status =
-        Submit(ranks_[r], model_->gpus().at(static_cast<int32_t>(r)), static_cast<int32_t>(end));
+        Submit(ranks_[r], gpus.at(static_cast<int32_t>(r)), static_cast<int32_t>(end), deadline);
   }
-  // Rung even after an error: ranks that were submitted wait for the others' deadline, not for
-  // ever.
-  for (size_t r = 0; r < ranks_.size(); ++r)
-    model_->gpus().at(static_cast<int32_t>(r)).queue->Ring();
-  if (status.ok()) status = Wait();
-  if (!status.ok()) failed_ = status;
+  if (status.ok()) {
+    for (int32_t r = 0; r < gpus.count(); ++r) gpus.at(r).queue->Ring();
+    status = Wait(deadline);
+  }
+  if (!status.ok()) gpus.Fail(status);
   return status;
 }
 
-Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end) {
+Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline) {
   size_t count = 0;
   while (count < rank.packets.size() && rank.packets[count].op < end) ++count;
   for (size_t i = 0; i + 1 < count; ++i) {
-    RETURN_IF_ERROR(gpu.queue->Submit(rank.packets[i].packet, rank.packets[i].label, Soon()));
+    RETURN_IF_ERROR(gpu.queue->Submit(rank.packets[i].packet, rank.packets[i].label, deadline));
   }
   gpu::AqlPacket last = rank.packets[count - 1].packet;
   // What the host reads is written back to it.
   last.dword[0] |= static_cast<uint32_t>(gpu::Scope::kSystem) << 11;
   ASSIGN_OR_RETURN(rank.point,
-                   gpu.queue->SubmitSignalled(last, rank.packets[count - 1].label, Soon()));
+                   gpu.queue->SubmitSignalled(last, rank.packets[count - 1].label, deadline));
   return absl::OkStatus();
 }
 
-Status AmdGpuContext::Wait() {
-  Status first;
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    if (ranks_[r].point == 0) continue;
-    const Status status =
-        model_->gpus().at(static_cast<int32_t>(r)).queue->Wait(ranks_[r].point, Soon());
-    if (first.ok()) first = status;
+Status AmdGpuContext::Wait(gpu::Deadline deadline) {
+  for (size_t r = 0; r < ranks_.size(); ++r) RETURN_IF_ERROR(WaitForRank(r, deadline));
+  return absl::OkStatus();
+}
+
+// A GPU whose peer has died waits for it in its all-reduce: so each is asked now and then.
+Status AmdGpuContext::WaitForRank(size_t rank, gpu::Deadline deadline) {
+  Gpus& gpus = model_->gpus();
+  gpu::Queue& queue = *gpus.at(static_cast<int32_t>(rank)).queue;
+  while (true) {
+    const gpu::Deadline slice = gpu::Deadline::In(kSliceMs);
+    const bool last = deadline.at_ns <= slice.at_ns;
+    const Status status = queue.Wait(ranks_[rank].point, last ? deadline : slice);
+    if (status.ok()) return status;
+    if (CodeOf(status) != Code::kTimedOut) return status;
+    for (int32_t r = 0; r < gpus.count(); ++r) {
+      RETURN_IF_ERROR(gpus.at(r).device->Health());
+      RETURN_IF_ERROR(gpus.at(r).queue->Health());
+    }
+    if (last) return Hung();
   }
-  return first;
+}
+
+// The GPU that has come least far is the one that the others wait for.
+Status AmdGpuContext::Hung() {
+  Gpus& gpus = model_->gpus();
+  for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(gpus.at(r).device->Probe());
+  size_t slowest = 0;
+  for (size_t r = 1; r < ranks_.size(); ++r) {
+    const auto left = [&](size_t rank) {
+      const gpu::Queue& queue = *gpus.at(static_cast<int32_t>(rank)).queue;
+      return queue.submitted() - queue.taken();
+    };
+    if (left(r) > left(slowest)) slowest = r;
+  }
+  const gpu::Queue& queue = *gpus.at(static_cast<int32_t>(slowest)).queue;
+  return WithDevice(
+      Error(Code::kTimedOut, "a step did not end in time; furthest behind is ", queue.Describe()),
+      queue.device().index());
 }
 
 absl::Span<float> AmdGpuContext::Logits(uint32_t i) {
@@ -379,8 +410,8 @@ absl::Span<float> AmdGpuContext::Logits(uint32_t i) {
 }
 
 Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
-  RETURN_IF_ERROR(failed_);
   std::lock_guard<std::mutex> lock(model_->gpus().mutex());
+  RETURN_IF_ERROR(model_->gpus().status());
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
     Gpu& gpu = model_->gpus().at(rank);
     const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;

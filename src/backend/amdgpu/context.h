@@ -65,8 +65,10 @@ class AmdGpuContext : public backend::Context {
   Status MakePackets(int32_t rank);
   Status CheckStep(const backend::Step& step) const;
   void WriteStep(const backend::Step& step);
-  Status Submit(Rank& rank, Gpu& gpu, int32_t end);
-  Status Wait();
+  Status Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline);
+  Status Wait(gpu::Deadline deadline);
+  Status WaitForRank(size_t rank, gpu::Deadline deadline);
+  Status Hung();
 
   const std::shared_ptr<const AmdGpuModel> model_;
   const backend::Program& program_;
@@ -76,7 +78,6 @@ class AmdGpuContext : public backend::Context {
   std::vector<Rank> ranks_;
   uint32_t step_index_ = 0;
   uint64_t memory_bytes_ = 0;
-  Status failed_;  // what ended this context, if anything did
   std::atomic<bool> stop_{false};
 };
 

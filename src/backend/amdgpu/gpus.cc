@@ -83,31 +83,46 @@ std::vector<gpu::Device*> Gpus::devices() const {
 
 StatusOr<std::unique_ptr<Gpus>> Gpus::Open(absl::string_view text) {
   ASSIGN_OR_RETURN(const Choice choice, ParseDevice(text));
-  std::unique_ptr<Gpus> gpus(new Gpus());
+  std::shared_ptr<kfd::Sys> sys;
   if (choice.is_sim) {
-    ASSIGN_OR_RETURN(gpus->sys_, sim::OpenSim(choice.node));
+    ASSIGN_OR_RETURN(sys, sim::OpenSim(choice.node));
   } else {
-    gpus->sys_ = std::make_unique<kfd::LinuxSys>();
+    sys = std::make_shared<kfd::LinuxSys>();
   }
+  return OpenOn(std::move(sys), choice.list, /*keep_nodes=*/!choice.is_sim);
+}
+
+StatusOr<std::unique_ptr<Gpus>> Gpus::OpenOn(std::shared_ptr<kfd::Sys> sys, absl::string_view text,
+                                             bool keep_nodes) {
+  std::unique_ptr<Gpus> gpus(new Gpus());
+  gpus->sys_ = std::move(sys);
   gpu::ProcessOptions options;
-  options.leave_render_nodes_open = !choice.is_sim;
+  options.leave_render_nodes_open = keep_nodes;
   ASSIGN_OR_RETURN(gpus->process_, gpu::Process::Open(*gpus->sys_, options));
   std::vector<uint32_t> list;
   const size_t visible = gpus->process_->topology().Gpus().size();
-  if (choice.list.empty()) {
+  if (text.empty()) {
     for (size_t i = 0; i < visible; ++i) list.push_back(static_cast<uint32_t>(i));
   } else {
-    ASSIGN_OR_RETURN(list, ParseGpuList(choice.list));
+    ASSIGN_OR_RETURN(list, ParseGpuList(text));
   }
   const size_t n = list.size();
   if (n == 0 || n > backend::kSplitParts || (n & (n - 1)) != 0) {
-    return Error(Code::kInvalidArgument, "device \"", text, "\": ", n,
-                 " GPUs; a group has 1, 2, 4 or 8 of them: name them, as in ",
-                 choice.is_sim ? "sim:gfx950x8:0-3" : "gpu:0-3");
+    return Error(n == 0 ? Code::kNoDevice : Code::kInvalidArgument, n,
+                 " GPUs; a group has 1, 2, 4 or 8 of them: name them, as in gpu:0-3 or "
+                 "sim:gfx950x8:0-3");
   }
   gpus->gpus_.reserve(n);
   for (uint32_t index : list) RETURN_IF_ERROR(gpus->OpenOne(index));
   return gpus;
+}
+
+void Gpus::Fail(const Status& status) {
+  if (status_.ok()) status_ = status;
+  for (Gpu& gpu : gpus_) {
+    gpu.queue.reset();
+    gpu.copy.reset();
+  }
 }
 
 Status Gpus::OpenOne(uint32_t index) {

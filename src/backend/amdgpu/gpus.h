@@ -33,6 +33,10 @@ class Gpus {
  public:
   // `text` is a device string: "gpu", "gpu:0-3", "gpu:0,2", "sim:gfx950x8", "sim:gfx950x8:0-3".
   static StatusOr<std::unique_ptr<Gpus>> Open(absl::string_view text);
+  // The GPUs of `list` (empty: all) that `sys` shows. `keep_nodes`: leave render nodes open at the
+  // end, for a later group of this process to find (gpu/process.h); a real kernel wants that.
+  static StatusOr<std::unique_ptr<Gpus>> OpenOn(std::shared_ptr<kfd::Sys> sys,
+                                                absl::string_view list, bool keep_nodes);
   ~Gpus();
 
   int32_t count() const { return static_cast<int32_t>(gpus_.size()); }
@@ -41,14 +45,21 @@ class Gpus {
   std::vector<gpu::Device*> devices() const;
   std::mutex& mutex() { return mutex_; }
 
+  // A step that did not end leaves kernels that wait for their peers for ever. Fail ends them all:
+  // every queue of the group is destroyed, and every call from then on returns `status`. The mutex
+  // is held.
+  void Fail(const Status& status);
+  const Status& status() const { return status_; }
+
  private:
   Gpus() = default;
   Status OpenOne(uint32_t index);
 
-  std::unique_ptr<kfd::Sys> sys_;
+  std::shared_ptr<kfd::Sys> sys_;
   std::unique_ptr<gpu::Process> process_;
   std::vector<Gpu> gpus_;
   std::mutex mutex_;
+  Status status_;
 };
 
 // "0-3,5" as {0, 1, 2, 3, 5}; InvalidArgument names the text. For tests.

@@ -39,6 +39,14 @@ class IsaLaunch : public Launch {
     for (int i = 0; i < threads; ++i) memories_.push_back(std::make_unique<PageMemory>(context));
   }
 
+  // Counts of the dispatch go to `log` when it has ended.
+  Observer* CountInto(std::shared_ptr<CountLog> log, const DispatchCounts& who, Observer* next) {
+    log_ = std::move(log);
+    who_ = who;
+    counters_ = std::make_unique<Counters>(next);
+    return counters_.get();
+  }
+
   Status Create(const KernelLaunch& launch, const ChipLimits& limits) {
     std::vector<Memory*> pointers;
     for (const auto& memory : memories_) pointers.push_back(memory.get());
@@ -64,6 +72,7 @@ class IsaLaunch : public Launch {
         break;
       case Grid::State::kDone:
         progress.state = Progress::State::kDone;
+        Publish();
         break;
       case Grid::State::kStopped:
         Stopped(result, &progress);
@@ -73,6 +82,13 @@ class IsaLaunch : public Launch {
   }
 
  private:
+  void Publish() {
+    if (log_ == nullptr) return;
+    who_.counts = counters_->Get();
+    log_->Add(who_);
+    log_ = nullptr;
+  }
+
   static void Stopped(const Grid::Result& result, Progress* progress) {
     progress->state = Progress::State::kException;
     switch (result.reason) {
@@ -100,6 +116,9 @@ class IsaLaunch : public Launch {
   std::shared_ptr<InstructionSet> set_;
   std::shared_ptr<Program> program_;
   std::vector<std::unique_ptr<PageMemory>> memories_;
+  std::shared_ptr<CountLog> log_;
+  DispatchCounts who_;
+  std::unique_ptr<Counters> counters_;  // outlives the grid
   std::unique_ptr<Grid> grid_;
   uint64_t epoch_ = 0;
 };
@@ -155,6 +174,15 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
                              facts.waves_per_simd, facts.lds_bytes,   facts.lds_granule};
   auto run =
       std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, options_.threads);
+  if (options_.counts != nullptr) {
+    DispatchCounts who;
+    who.gpu = dispatch.context->gpu_index();
+    who.process = dispatch.context->process_id();
+    who.queue = dispatch.queue_id;
+    who.dispatch_id = dispatch.dispatch_id;
+    who.kernel_object = dispatch.kernel_object_va;
+    launch.observer = run->CountInto(options_.counts, who, launch.observer);
+  }
   RETURN_IF_ERROR(run->Create(launch, limits));
   return run;
 }

@@ -13,6 +13,7 @@
 
 #include "sim/executor.h"
 #include "sim/isa/check/checker.h"
+#include "sim/isa/counters.h"
 #include "sim/isa/grid.h"
 
 namespace mainarch::sim::isa {
@@ -22,6 +23,7 @@ struct ExecutorOptions {
   LaneCode lanes = BestLaneCode();
   bool exact_matrix = false;  // matrix_exact.h
   CheckOptions check;  // a finding is reported as an illegal instruction
+  std::shared_ptr<CountLog> counts;  // gets the counts of every dispatch that ends; null: none
 };
 
 class IsaExecutor : public Executor {
