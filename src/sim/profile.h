@@ -83,6 +83,9 @@ struct NodeConfig {
   // 1.14) lets two threads wait on one event, and whoever comes first takes what was meant for the
   // other ("known to be bad", it says of itself). On a busy machine that is a hang.
   uint32_t nudge_ms = 0;
+
+  // Matrix products to the bit of the published CDNA3 model (sim/isa/matrix_exact.h), slowly.
+  bool exact_matrix = false;
 };
 
 // "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,

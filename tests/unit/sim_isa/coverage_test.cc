@@ -58,7 +58,7 @@ constexpr const char* kWithoutVectors[] = {
     "s_set_gpr_idx_idx", "s_set_gpr_idx_on",   "s_setpc_b64",
     "s_setreg_b32",      "s_setreg_imm32_b32", "s_setvskip",
     "s_swappc_b64",      "v_cos_f16",          "v_cubema_f32",
-    "v_cubesc_f32",      "v_cubetc_f32",       "v_cvt_sr_bf16_f32",
+    "v_cubeid_f32", "v_rcp_iflag_f32", "v_cubesc_f32",      "v_cubetc_f32",       "v_cvt_sr_bf16_f32",
     "v_cvt_sr_f16_f32",  "v_div_fixup_f16",    "v_div_fixup_legacy_f16",
     "v_div_fmas_f32",    "v_div_fmas_f64",     "v_div_scale_f32",
     "v_div_scale_f64",   "v_dot2_f32_bf16",    "v_exp_legacy_f32",

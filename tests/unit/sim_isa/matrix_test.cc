@@ -460,7 +460,7 @@ TEST(every_matrix_instruction_of_both_isas) {
       std::vector<Run> kinds;
       if (in.mx) {
         for (int f = 0; f < 5; ++f) {
-          for (int g : {f, 0, 4}) {
+          for (int g : {f, 4 - f}) {
             for (bool scaled : {false, true}) {
               kinds.push_back(
                   {in, isa, f, g, scaled, true, false, MxFormat(f, isa), MxFormat(g, isa)});
@@ -494,6 +494,11 @@ TEST(every_matrix_instruction_of_both_isas) {
       for (const Run& run : runs) {
         Inst inst;
         CHECK(Decode(isa, absl::MakeConstSpan(code).subspan(at), &inst));
+        // The exact mode is the same code for both.
+        if (run.exact && lanes != LaneCode::kPortable) {
+          at += inst.size;
+          continue;
+        }
         const std::string what = Check(rig, run, code.data() + at, inst.size, random);
         at += inst.size;
         done.insert(run.in.row->name);

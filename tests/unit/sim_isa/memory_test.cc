@@ -222,7 +222,7 @@ std::vector<Vector> VectorsOf(const OpRow& row) {
   const std::string offset = absl::StrCat(" offset:", kOffset);
   if (row.family == Family::kDs) {
     const Meaning m = OfDs(absl::string_view(name).substr(3));
-    const std::string at = m.elements == 2 ? " offset0:3 offset1:2" : offset;
+    const std::string at = m.elements == 2 ? " offset0:1 offset1:0" : offset;
     out.push_back({&row, m,
                    name + list({result, "v0", source, data2 ? Reg(kData2, data2) : ""}) + at,
                    Vector::kLds});
@@ -253,7 +253,9 @@ std::vector<Vector> VectorsOf(const OpRow& row) {
     const bool saddr = row.family == Family::kGlobal && variant == 1;
     const std::string address = saddr ? "v0" : "v[0:1]";
     const std::string base = row.family == Family::kFlat ? "" : saddr ? "s[2:3]" : "off";
-    const std::string destination = m.kind == Meaning::kLoad || m.returns ? result : "";
+    const std::string destination = m.kind == Meaning::kLoad ? result
+                                    : m.returns              ? Reg(kResult, m.bytes / 4)
+                                                             : "";
     if (m.kind == Meaning::kToLds)
       text = name + list({address, base}) + offset;
     else
@@ -354,7 +356,7 @@ class Checker {
     uint32_t data[8], data2[8];
     for (int k = 0; k < 8; ++k) data[k] = reg(kData + k), data2[k] = reg(kData2 + k);
     for (int e = 0; e < m.elements; ++e) {
-      const uint32_t offset = m.elements == 2 ? m.bytes * m.stride * (e == 0 ? 3 : 2) : kOffset;
+      const uint32_t offset = m.elements == 2 ? m.bytes * m.stride * (e == 0 ? 1 : 0) : kOffset;
       uint8_t* p = Bytes(v, lane, offset, lds, memory, scratch);
       const uint32_t* from = e == 0 ? data : data2;
       const int first = result + e * static_cast<int>(m.bytes) / 4;

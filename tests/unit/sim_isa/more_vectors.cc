@@ -81,17 +81,6 @@ u64 CutHalf(float x) {
   return h;
 }
 
-struct Cube {
-  int id;
-  float s, t, major;
-};
-Cube CubeOf(float x, float y, float z) {
-  const float ax = std::fabs(x), ay = std::fabs(y), az = std::fabs(z);
-  if (az >= ax && az >= ay) return z < 0 ? Cube{5, -x, -y, 2 * z} : Cube{4, x, -y, 2 * z};
-  if (ay >= ax) return y < 0 ? Cube{3, x, -z, 2 * y} : Cube{2, x, z, 2 * y};
-  return x < 0 ? Cube{1, z, -y, 2 * x} : Cube{0, -z, -y, 2 * x};
-}
-
 }  // namespace
 
 std::vector<Vector> MoreVectors() {
@@ -149,19 +138,12 @@ std::vector<Vector> MoreVectors() {
       v("v_cvt_norm_i16_f16", h, i, [](u64 a, u64, u64, u64) { return Norm(H(a), 32767, -1); }),
       v("v_cvt_norm_u16_f16", h, i, [](u64 a, u64, u64, u64) { return Norm(H(a), 65535, 0); }),
       // floats
-      v(
-          "v_rcp_iflag_f32", f, f, [](u64 a, u64, u64, u64) { return B(1 / F(a)); }, 2e-7),
       v("v_cvt_rpi_i32_f32", f, i,
         [](u64 a, u64, u64, u64) -> u64 {
           const double x = std::floor(static_cast<double>(F(a)) + 0.5);
           return F(a) != F(a) ? 0
                               : static_cast<uint32_t>(static_cast<int64_t>(
                                     std::min(std::max(x, -2147483648.0), 2147483647.0)));
-        }),
-      v("v_cubeid_f32", f, f,
-        [](u64 a, u64 b, u64 c, u64) -> u64 {
-          if (F(a) != F(a) || F(b) != F(b) || F(c) != F(c)) return B(NAN);
-          return B(static_cast<float>(CubeOf(F(a), F(b), F(c)).id));
         }),
       v("v_cvt_pknorm_i16_f32", f, i,
         [](u64 a, u64 b, u64, u64) { return Norm(F(a), 32767, -1) | Norm(F(b), 32767, -1) << 16; }),
