@@ -32,6 +32,15 @@ enum class KvType : uint8_t {
   kF32,  // for verification
 };
 
+// What goes into matrix products. Sums, norms, softmax, router and the residual stream are fp32 in
+// both.
+enum class Activations : uint8_t {
+  kF32,
+  // Rounded to bf16 (8 significant bits) where the hardware has a dot product for it, else as kF32.
+  // cpu/kernels.h states the error.
+  kBF16,
+};
+
 // One token of a step.
 struct StepRow {
   uint32_t token = 0;
@@ -54,12 +63,18 @@ struct Step {
 
 struct LoadOptions {
   bool in_place = false;  // multiply straight from the mapped file: no copy, slower
+  // Load returns at once and weights are moved behind it; until then steps multiply straight from
+  // the file, with the same results. No progress is reported: ask LoadedModel::placement.
+  bool behind = false;
+  // Tests: called on the moving thread before each weight; an error ends the moving.
+  std::function<Status(uint64_t done)> before_move;
   // (done, total) bytes; returning false cancels. Called on the loading thread.
   std::function<bool(uint64_t, uint64_t)> progress;
 };
 
 struct ContextOptions {
   KvType kv_type = KvType::kBF16;
+  Activations activations = Activations::kF32;
   uint32_t max_rows = 1;        // a step has at most so many
   uint32_t max_logit_rows = 1;  // of which so many ask for logits
   uint32_t pages = 0;           // KV pages in the pool
@@ -88,12 +103,21 @@ class Context {
   virtual std::vector<float> ReadBuffer(int32_t rank, BufferId buffer, uint32_t rows) const = 0;
 };
 
+// How far weights have got that are moved behind the steps.
+struct Placement {
+  uint64_t done = 0, total = 0;  // bytes in their final place, and to be there in the end
+  Status status;                 // why it stopped short; the model works as it is
+};
+
 class LoadedModel {
  public:
   virtual ~LoadedModel() = default;
   virtual StatusOr<std::unique_ptr<Context>> CreateContext(const ContextOptions& options) const = 0;
   virtual const Program& program() const = 0;
   virtual uint64_t weight_bytes() const = 0;  // memory of our own, mapped files not counted
+  virtual Placement placement() const { return {weight_bytes(), weight_bytes(), absl::OkStatus()}; }
+  virtual uint64_t huge_bytes() const { return 0; }  // of weight_bytes, in huge pages now
+  virtual void WaitPlaced() const {}  // until all is in place, or the moving has failed
 };
 
 struct DeviceInfo {
@@ -117,7 +141,8 @@ struct BackendOptions {
   std::string device;    // "cpu", "cpu:4"; "" chooses
   uint32_t threads = 0;  // CPU threads, 0: chosen from affinity and cgroup quota
   uint32_t step_timeout_ms = 0;  // GPUs: a step that takes longer has hung; 0: a minute
-  std::string cpu_target;  // "avx512", "avx2", "portable"; "": the best the CPU has (tests)
+  // "avx512_bf16", "avx512", "avx2", "portable"; "": the best the CPU has (tests)
+  std::string cpu_target;
 };
 
 // NoDevice or InvalidArgument name the device string.

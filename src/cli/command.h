@@ -35,6 +35,8 @@ int RunDoctorCommand(Arguments arguments);
 int RunSimCommand(Arguments arguments);
 int RunProbeCommand(Arguments arguments);
 int RunKernels(Arguments arguments);
+int RunAllReduceBench(Arguments arguments);
+int RunEstimate(Arguments arguments);
 int RunVersion(Arguments arguments);
 
 }  // namespace mainarch::cli

@@ -31,6 +31,8 @@ constexpr Command kCommands[] = {
     {"sim", "run any GPU program on a virtual node", RunSimCommand},
     {"probe", "what a GPU answers where documents are silent, as fingerprints to compare",
      RunProbeCommand},
+    {"gpu-allreduce-bench", "the all-reduce of a group of ranks, by size", RunAllReduceBench},
+    {"estimate", "the floor of a token on real GPUs, from shapes and data sheets", RunEstimate},
     {"kernels", "the GPU kernels in this build", RunKernels},
     {"version", "print the version", RunVersion},
 };

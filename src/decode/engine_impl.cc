@@ -181,6 +181,7 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
   ASSIGN_OR_RETURN(engine->process_, ProcessGuard::Create());
   backend::ContextOptions context;
   context.kv_type = sizes.options.kv_type;
+  context.activations = sizes.options.activations;
   context.max_rows = sizes.options.max_step_tokens;
   context.max_logit_rows = std::min(sizes.options.max_sequences, sizes.options.max_step_tokens);
   context.pages = sizes.pages;
@@ -315,7 +316,9 @@ StatusOr<size_t> EngineImpl::Take(SequenceId id, absl::Span<uint32_t> out) {
   const Call call(this);
   RETURN_IF_ERROR(call.status());
   ASSIGN_OR_RETURN(Sequence* const s, Find(id));
-  return s->Take(out);
+  const size_t taken = s->Take(out);
+  if (taken == 0 && !out.empty()) RETURN_IF_ERROR(s->fault());
+  return taken;
 }
 
 StatusOr<absl::Span<const Logprob>> EngineImpl::TakenLogprobs(SequenceId id, size_t j) {

@@ -86,6 +86,15 @@ struct NodeConfig {
 
   // Matrix products to the bit of the published CDNA3 model (sim/isa/matrix_exact.h), slowly.
   bool exact_matrix = false;
+
+  // New VRAM and system memory holds NaNs of every float format, addresses nobody maps, and no two
+  // words alike in a seed; memory that was given back holds other ones. The real driver gives
+  // zeroes, which no program of ours may count on; the driver's own tests all run poisoned.
+  bool poison = false;
+  bool small_bar = false;  // the CPU cannot map VRAM
+  // CPU sockets; 0: one for four GPUs, at most two. Programs from outside look a CPU node up among
+  // the host's own NUMA nodes, so they get no more than the host has.
+  uint32_t sockets = 0;
 };
 
 // "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,
