@@ -4,9 +4,7 @@
 // No lock, no system call while the others keep up: a rank copies its vector into its own slot,
 // says so in its own cache line, and reads the others'.
 //
-//   up to 896 bytes   each cache line carries 56 bytes and the sequence number that says it is
-//   there:
-//                    one handoff, no flag beside the data
+//   up to 56 bytes   vector and sequence number travel in one cache line: one handoff
 //   more             in pieces of 2 to 8 KiB, each read while the next is written
 //   two shots        from 64 KiB on: each rank adds its share of the vector and publishes that
 //
