@@ -39,7 +39,11 @@ class IsaLaunch : public Launch {
     for (int i = 0; i < threads; ++i) memories_.push_back(std::make_unique<PageMemory>(context));
   }
 
-  Status Create(const KernelLaunch& launch, const ChipLimits& limits) {
+  Status Create(KernelLaunch launch, const ChipLimits& limits, Checker* checker) {
+    if (checker != nullptr) {
+      watch_ = checker->Watch({context_.gpu_index(), context_.process_id(), &context_});
+      launch.observer = watch_.get();
+    }
     std::vector<Memory*> pointers;
     for (const auto& memory : memories_) pointers.push_back(memory.get());
     ASSIGN_OR_RETURN(grid_, Grid::Create(program_.get(), launch, limits, std::move(pointers)));
@@ -63,6 +67,7 @@ class IsaLaunch : public Launch {
         progress.state = Progress::State::kWaiting;
         break;
       case Grid::State::kDone:
+        if (watch_ != nullptr) watch_->End();
         progress.state = Progress::State::kDone;
         break;
       case Grid::State::kStopped:
@@ -100,6 +105,7 @@ class IsaLaunch : public Launch {
   std::shared_ptr<InstructionSet> set_;
   std::shared_ptr<Program> program_;
   std::vector<std::unique_ptr<PageMemory>> memories_;
+  std::unique_ptr<LaunchWatch> watch_;  // null when nothing is checked
   std::unique_ptr<Grid> grid_;
   uint64_t epoch_ = 0;
 };
@@ -125,6 +131,13 @@ StatusOr<IsaExecutor::Code> IsaExecutor::CodeOf(const GpuContext& context) {
   return code;
 }
 
+void IsaExecutor::Acquire(GpuContext& context, Scope scope) {
+  if (checker_ != nullptr) checker_->Acquire(context, scope);
+}
+void IsaExecutor::Release(GpuContext& context, Scope scope) {
+  if (checker_ != nullptr) checker_->Release(context, scope);
+}
+
 void IsaExecutor::InvalidateInstructions(GpuContext& context) { Forget(context); }
 
 void IsaExecutor::Forget(const GpuContext& context) {
@@ -148,13 +161,12 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   launch.first_xcc = dispatch.first_xcc;
   launch.seed = dispatch.seed;
   launch.descriptor = dispatch.kernel_object_va;
-  launch.observer = checker_.get();
   const GpuFacts& facts = dispatch.context->facts();
   const ChipLimits limits = {facts.num_xcc,        facts.cus_per_xcc, facts.simds_per_cu,
                              facts.waves_per_simd, facts.lds_bytes,   facts.lds_granule};
   auto run =
       std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, options_.threads);
-  RETURN_IF_ERROR(run->Create(launch, limits));
+  RETURN_IF_ERROR(run->Create(launch, limits, checker_.get()));
   return run;
 }
 
