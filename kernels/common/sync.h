@@ -71,6 +71,11 @@ DEVICE T AddFlag(Global<T> flag, T value) {
   return __scoped_atomic_fetch_add(flag, value, __ATOMIC_RELAXED, kMemoryScope<kScope>);
 }
 
+// Sets bits of a word that other waves of the workgroup set bits of too.
+DEVICE void OrLds(Lds<uint32_t> word, uint32_t bits) {
+  __scoped_atomic_fetch_or(word, bits, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+}
+
 // Epochs wrap: `now` has reached `goal` when it is at most 2^31 - 1 ahead of it.
 DEVICE bool Reached(uint32_t now, uint32_t goal) { return static_cast<int32_t>(now - goal) >= 0; }
 

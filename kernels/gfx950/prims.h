@@ -96,6 +96,9 @@ DEVICE f32x2 Fp8OcpToFloat2(uint32_t bytes) {
   return NativeFp8ToFloat2<kHigh>(bytes);
 }
 
+// Two floats of magnitude at most 448 as OCP e4m3fn, in bytes 0 and 1; nearest even.
+DEVICE uint32_t Fp8OcpFromFloat2(float a, float b) { return NativeFp8FromFloat2<false>(a, b, 0); }
+
 // ---- LDS-DMA ----
 
 inline constexpr uint32_t kLdsDmaBytes = kFacts.lds_dma_bytes;

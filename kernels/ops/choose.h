@@ -21,18 +21,19 @@ struct Router {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     for (uint32_t row = worker * kWaves + WaveId(); row < args.rows; row += workers * kWaves) {
-      OneRow(args, row);
+      OneRow(args, row, args.experts);
     }
   }
 
-  DEVICE static void OneRow(const Args& args, uint32_t row) {
+  // `stride` of a row of logits, in elements.
+  DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride) {
     Scored held[kHeld];
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
       const uint32_t expert = j * kWave + LaneId();
       held[j] = kNobody;
       if (expert < args.experts) {
-        held[j] = {NanIsLast(At(args.logits)[uint64_t{row} * args.experts + expert]), expert};
+        held[j] = {NanIsLast(At(args.logits)[uint64_t{row} * stride + expert]), expert};
       }
     }
     float all = 0;  // this lane's part of the sum over all experts

@@ -116,6 +116,7 @@ class Backend {
 struct BackendOptions {
   std::string device;    // "cpu", "cpu:4"; "" chooses
   uint32_t threads = 0;  // CPU threads, 0: chosen from affinity and cgroup quota
+  uint32_t step_timeout_ms = 0;  // GPUs: a step that takes longer has hung; 0: a minute
   std::string cpu_target;  // "avx512", "avx2", "portable"; "": the best the CPU has (tests)
 };
 

@@ -2,6 +2,7 @@
 //
 // Device strings to backends. A new backend is one folder and one line here.
 #include "absl/strings/numbers.h"
+#include "backend/amdgpu/amdgpu_backend.h"
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
 
@@ -20,6 +21,11 @@ StatusOr<std::shared_ptr<Backend>> CreateCpu(absl::string_view argument,
   return cpu::CpuBackend::Create(ranks, options.threads, options.cpu_target);
 }
 
+StatusOr<std::shared_ptr<Backend>> CreateGpu(absl::string_view, const BackendOptions& options) {
+  ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(options.device));
+  return amdgpu::AmdGpuBackend::Create(std::move(gpus), options.step_timeout_ms);
+}
+
 struct Entry {
   absl::string_view name;
   StatusOr<std::shared_ptr<Backend>> (*create)(absl::string_view argument,
@@ -27,6 +33,8 @@ struct Entry {
 };
 constexpr Entry kBackends[] = {
     {"cpu", CreateCpu},
+    {"gpu", CreateGpu},
+    {"sim", CreateGpu},
 };
 
 }  // namespace
@@ -43,10 +51,7 @@ StatusOr<std::shared_ptr<Backend>> CreateBackend(const BackendOptions& options) 
     if (has_argument && argument.empty()) break;
     return entry.create(argument, options);
   }
-  if (name == "gpu" || name == "sim") {
-    return Error(Code::kNoDevice, "device \"", device, "\": this build drives no GPU; use \"cpu\"");
-  }
-  return Error(Code::kInvalidArgument, "device \"", device, "\": expected \"cpu\" or \"cpu:N\"");
+  return Error(Code::kInvalidArgument, "device \"", device, "\": expected cpu, cpu:N, gpu, gpu:LIST or sim:NODE");
 }
 
 }  // namespace mainarch::backend

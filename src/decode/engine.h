@@ -22,7 +22,7 @@
 
 namespace mainarch::decode {
 
-using SequenceId = uint64_t;  // slot and generation; 0 is never valid
+using SequenceId = uint64_t;  // slot and generation, of one engine; 0 is never valid
 
 struct EngineOptions {
   uint32_t max_sequences = 0;        // 0: 1

@@ -17,6 +17,17 @@ constexpr uint64_t kMaxPages = uint64_t{1} << 31;
 // decoders beside them do not wait long.
 constexpr uint32_t kDefaultStepTokens = 512;
 
+// Two engines, also one in the memory of another that is gone, have different masks: all but the
+// bits of an index are those of a hash of where and when (splitmix64). Bit 16 keeps 0 from being
+// an id: an index is below kMaxSequences.
+uint64_t IdMask(const void* engine) {
+  uint64_t x = reinterpret_cast<uintptr_t>(engine) +
+               static_cast<uint64_t>(NowNs()) * UINT64_C(0x9e3779b97f4a7c15);
+  x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+  return (x ^ x >> 31) | kMaxSequences;
+}
+
 }  // namespace
 
 // Holds `busy_` for one call. in_flight: the call is allowed while a step is in flight.
@@ -140,6 +151,7 @@ StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
 EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts,
                        const Sizes& sizes)
     : owner_(std::move(owner)),
+      id_mask_(IdMask(this)),
       options_(sizes.options),
       pool_(sizes.pages),
       states_(options_.max_sequences),
@@ -195,12 +207,12 @@ EngineImpl::~EngineImpl() {
 void EngineImpl::Publish() { free_pages_.store(pool_.free_pages(), std::memory_order_relaxed); }
 
 SequenceId EngineImpl::IdOf(uint32_t index) const {
-  return uint64_t{slots_[index].generation} << 32 | index;
+  return (uint64_t{slots_[index].generation} << 32 | index) ^ id_mask_;
 }
 
 StatusOr<uint32_t> EngineImpl::IndexOf(SequenceId id) const {
-  const uint32_t index = static_cast<uint32_t>(id);
-  const uint32_t generation = static_cast<uint32_t>(id >> 32);
+  const uint32_t index = static_cast<uint32_t>(id ^ id_mask_);
+  const uint32_t generation = static_cast<uint32_t>((id ^ id_mask_) >> 32);
   if (index >= slots_.size() || !slots_[index].open || slots_[index].generation != generation) {
     return Error(Code::kNotFound, "sequence 0x", absl::Hex(id), " is not open on this engine");
   }

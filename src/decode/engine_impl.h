@@ -107,6 +107,7 @@ class EngineImpl final : public Engine {
   bool EndRun();    // true: cancelled meanwhile
 
   std::shared_ptr<const void> owner_;
+  const uint64_t id_mask_;  // of this engine, so that another's ids are none here
   ProcessGuard process_;
   std::unique_ptr<backend::Context> context_;
   const EngineOptions options_;

@@ -70,6 +70,7 @@ class Queue {
   uint32_t id() const { return queue_id_; }
   uint32_t capacity() const { return options_.packets; }
   uint64_t submitted() const { return write_index_; }
+  uint64_t taken() const { return ReadIndex(); }  // packets, as far as the GPU has told
   const SaveAreaSizes& save_area_sizes() const { return sizes_; }
 
  private:

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "sim/events.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
+
+#include "base/clock.h"
 
 namespace mainarch::sim {
 namespace {
@@ -14,6 +20,22 @@ namespace uapi = kfd::uapi;
 
 std::atomic_ref<uint64_t> Slot(uint8_t* page, uint32_t id) {
   return std::atomic_ref<uint64_t>(reinterpret_cast<uint64_t*>(page)[id]);
+}
+
+constexpr int64_t kNsPerMs = 1'000'000;
+
+// Sleeps while the word is 0, until `deadline_ns` (negative: for ever). False when a signal handler
+// ran meanwhile. A futex rather than a condition variable, which does not tell.
+bool FutexWait(std::atomic<uint32_t>& word, int64_t deadline_ns) {
+  timespec left = {};
+  if (deadline_ns >= 0) {
+    const int64_t ns = std::max<int64_t>(deadline_ns - NowNs(), 0);
+    left.tv_sec = ns / 1'000'000'000;
+    left.tv_nsec = ns % 1'000'000'000;
+  }
+  const long result = syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, 0,
+                              deadline_ns < 0 ? nullptr : &left, nullptr, 0);
+  return result == 0 || errno != EINTR;
 }
 
 }  // namespace
@@ -56,9 +78,13 @@ int EventTable::Create(uint32_t type, bool auto_reset, uint32_t* id, uint32_t* s
 
 int EventTable::Destroy(uint32_t id) {
   std::lock_guard lock(mutex_);
-  if (events_.erase(id) == 0) return -EINVAL;
-  ++destroyed_;
-  woken_.notify_all();
+  const auto found = events_.find(id);
+  if (found == events_.end()) return -EINVAL;
+  for (Place* place : found->second.waiting) {
+    place->event = nullptr;
+    Wake(*place->waiter);
+  }
+  events_.erase(found);
   return 0;
 }
 
@@ -66,7 +92,7 @@ int EventTable::Set(uint32_t id) {
   std::lock_guard lock(mutex_);
   const auto found = events_.find(id);
   if (found == events_.end() || !UsesSlot(found->second)) return -EINVAL;
-  Signal(id, found->second);
+  Signal(found->second);
   return 0;
 }
 
@@ -78,12 +104,23 @@ int EventTable::Reset(uint32_t id) {
   return 0;
 }
 
-void EventTable::Signal(uint32_t, Event& event) {
-  // An auto-reset event that somebody waits for is handed over and stays clear; the waiter sees it
-  // through `signaled`, so it is set here and cleared by the one who takes it.
-  event.signaled = true;
+void EventTable::Signal(Event& event) {
+  event.signaled = !event.auto_reset || event.waiting.empty();
   ++event.age;
-  woken_.notify_all();
+  for (Place* place : event.waiting) {
+    place->activated = true;
+    Wake(*place->waiter);
+  }
+}
+
+void EventTable::Wake(Waiter& waiter) {
+  waiter.woken.store(1, std::memory_order_release);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&waiter.woken), FUTEX_WAKE_PRIVATE, 1, nullptr,
+          nullptr, 0);
+}
+
+void EventTable::WakeAll() {
+  for (Waiter* waiter : waiters_) Wake(*waiter);
 }
 
 bool EventTable::SlotWritten(uint32_t id) const {
@@ -97,13 +134,13 @@ void EventTable::Interrupt(uint32_t context_id, int bits) {
   const auto exact = events_.find(context_id);
   if (exact != events_.end() && UsesSlot(exact->second) && SlotWritten(context_id)) {
     Slot(page_, context_id).store(uapi::kUnsignaledSlot);
-    Signal(context_id, exact->second);
+    Signal(exact->second);
     return;
   }
   for (auto& [id, event] : events_) {
     if (!UsesSlot(event) || !SlotWritten(id)) continue;
     Slot(page_, id).store(uapi::kUnsignaledSlot);
-    Signal(id, event);
+    Signal(event);
   }
 }
 
@@ -112,7 +149,7 @@ void EventTable::RaiseMemory(const uapi::MemoryExceptionData& data) {
   for (auto& [id, event] : events_) {
     if (event.type != uapi::kEventMemory) continue;
     event.memory = data;
-    Signal(id, event);
+    Signal(event);
   }
 }
 
@@ -121,14 +158,14 @@ void EventTable::RaiseHardware(const uapi::HwExceptionData& data) {
   for (auto& [id, event] : events_) {
     if (event.type != uapi::kEventHwException) continue;
     event.hardware = data;
-    Signal(id, event);
+    Signal(event);
   }
 }
 
 void EventTable::SetFromDriver(uint32_t id) {
   std::lock_guard lock(mutex_);
   const auto found = events_.find(id);
-  if (found != events_.end()) Signal(id, found->second);
+  if (found != events_.end()) Signal(found->second);
 }
 
 uint64_t EventTable::count() const {
@@ -139,77 +176,131 @@ uint64_t EventTable::count() const {
 void EventTable::InterruptWait() {
   std::lock_guard lock(mutex_);
   interrupt_ = true;
-  woken_.notify_all();
+  WakeAll();
 }
 
 void EventTable::Shutdown() {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   shutdown_ = true;
-  woken_.notify_all();
+  WakeAll();
+  left_.wait(lock, [this] { return waiters_.empty(); });
 }
 
-bool EventTable::Ready(const uapi::EventData& wanted, const Event& event) const {
-  if (event.signaled) return true;
-  // A client that says which age it saw last is told of what it missed.
-  const uint64_t seen = wanted.signal_event_data.last_event_age;
-  return has_age_ && event.type == uapi::kEventSignal && seen != 0 && seen != event.age;
-}
-
-void EventTable::Consume(uapi::EventData& out, Event& event) {
-  if (event.type == uapi::kEventMemory) {
-    out.memory_exception_data = event.memory;
-  } else if (event.type == uapi::kEventHwException) {
-    out.hw_exception_data = event.hardware;
-  } else if (event.type == uapi::kEventSignal && has_age_ &&
-             out.signal_event_data.last_event_age != 0) {
-    out.signal_event_data.last_event_age = event.age;
+// Takes what is signalled already and queues up for the rest. What was taken before an unknown id
+// stays taken, as in the kernel.
+int EventTable::Enter(absl::Span<const uapi::EventData> wanted, Waiter& waiter) {
+  waiters_.push_back(&waiter);
+  waiter.places.resize(wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto found = events_.find(wanted[i].event_id);
+    if (found == events_.end()) return -EINVAL;
+    Event& event = found->second;
+    Place& place = waiter.places[i];
+    place.waiter = &waiter;
+    place.event = &event;
+    place.activated = event.signaled;
+    event.signaled = event.signaled && !event.auto_reset;
+    // A client that says which age it saw last is told of what it missed.
+    const uint64_t seen = wanted[i].signal_event_data.last_event_age;
+    place.wants_age = has_age_ && event.type == uapi::kEventSignal && seen != 0;
+    if (place.wants_age && seen != event.age) place.activated = true;
+    if (!place.activated) event.waiting.push_back(&place);
   }
-  if (event.auto_reset) event.signaled = false;
+  return 0;
+}
+
+void EventTable::Leave(Waiter& waiter, bool undo) {
+  for (Place& place : waiter.places) {
+    if (place.event == nullptr) continue;
+    auto& waiting = place.event->waiting;
+    waiting.erase(std::remove(waiting.begin(), waiting.end(), &place), waiting.end());
+    if (undo && place.activated && place.event->auto_reset) Signal(*place.event);
+  }
+  waiters_.erase(std::remove(waiters_.begin(), waiters_.end(), &waiter), waiters_.end());
+  left_.notify_all();
+}
+
+uint32_t EventTable::Test(const Waiter& waiter, bool all) {
+  size_t activated = 0;
+  for (const Place& place : waiter.places) {
+    if (place.event == nullptr) return uapi::kWaitFail;
+    if (!place.activated) continue;
+    if (!all) return uapi::kWaitComplete;
+    ++activated;
+  }
+  return activated == waiter.places.size() ? uapi::kWaitComplete : uapi::kWaitTimeout;
+}
+
+void EventTable::Report(const Waiter& waiter, absl::Span<uapi::EventData> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Place& place = waiter.places[i];
+    if (!place.activated) continue;
+    if (place.event->type == uapi::kEventMemory) {
+      out[i].memory_exception_data = place.event->memory;
+    } else if (place.event->type == uapi::kEventHwException) {
+      out[i].hw_exception_data = place.event->hardware;
+    } else if (place.wants_age) {
+      out[i].signal_event_data.last_event_age = place.event->age;
+    }
+  }
+}
+
+// Wakes a wait for no reason. False when it waits for nothing that can be told so.
+bool EventTable::Nudge(Waiter& waiter) {
+  bool any = false;
+  for (Place& place : waiter.places) {
+    if (place.event == nullptr || place.event->type != uapi::kEventSignal) continue;
+    any = place.activated = true;
+  }
+  return any;
+}
+
+// Sleeps until there is a result, time is up, or a signal comes.
+int EventTable::Block(std::unique_lock<std::mutex>& lock, Waiter& waiter, bool all,
+                      uint32_t* timeout_ms, uint32_t* result) {
+  const bool forever = *timeout_ms == uapi::kTimeoutInfinite;
+  const int64_t deadline = forever ? -1 : NowNs() + int64_t{*timeout_ms} * kNsPerMs;
+  const int64_t nudge = nudge_ms_ == 0 ? -1 : NowNs() + int64_t{nudge_ms_} * kNsPerMs;
+  bool signalled = false;
+  bool nudged = nudge < 0;
+  while (true) {
+    if (signalled || interrupt_) {
+      interrupt_ = false;
+      if (!forever) {
+        *timeout_ms = static_cast<uint32_t>(std::max<int64_t>(deadline - NowNs(), 0) / kNsPerMs);
+      }
+      return -EINTR;
+    }
+    if (shutdown_) return -EIO;
+    *result = Test(waiter, all);
+    if (*result != uapi::kWaitTimeout) return 0;
+    if (!forever && NowNs() >= deadline) return 0;
+    if (!nudged && NowNs() >= nudge) {
+      nudged = true;
+      if (Nudge(waiter)) continue;
+    }
+    waiter.woken.store(0, std::memory_order_relaxed);
+    lock.unlock();
+    const bool sooner = !nudged && (forever || nudge < deadline);
+    signalled = !FutexWait(waiter.woken, sooner ? nudge : deadline);
+    lock.lock();
+  }
 }
 
 int EventTable::Wait(absl::Span<uapi::EventData> wanted, bool all, uint32_t* timeout_ms,
                      uint32_t* result) {
-  using Clock = std::chrono::steady_clock;
-  const bool forever = *timeout_ms == uapi::kTimeoutInfinite;
-  const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(*timeout_ms);
+  Waiter waiter;
   std::unique_lock lock(mutex_);
-  *result = uapi::kWaitTimeout;
-  for (const uapi::EventData& one : wanted) {
-    if (events_.count(one.event_id) == 0) return *result = uapi::kWaitFail, -EINVAL;
+  int error = Enter(wanted, waiter);
+  if (error == 0) {
+    *result = Test(waiter, all);
+    if (*result == uapi::kWaitTimeout) error = Block(lock, waiter, all, timeout_ms, result);
   }
-  // Which of them have been seen signalled: with `all`, they need not be so at the same time.
-  std::vector<bool> taken(wanted.size(), false);
-  while (true) {
-    size_t ready = 0;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const auto found = events_.find(wanted[i].event_id);
-      if (found == events_.end()) return *result = uapi::kWaitFail, -EIO;
-      if (!taken[i] && Ready(wanted[i], found->second)) {
-        Consume(wanted[i], found->second);
-        taken[i] = true;
-      }
-      if (taken[i]) ++ready;
-      if (ready > 0 && !all) break;
-    }
-    if (wanted.empty() || (all ? ready == wanted.size() : ready > 0)) {
-      return *result = uapi::kWaitComplete, 0;
-    }
-    if (shutdown_) return *result = uapi::kWaitFail, -EIO;
-    if (interrupt_) {
-      interrupt_ = false;
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-      if (!forever) *timeout_ms = static_cast<uint32_t>(std::max<int64_t>(left, 0));
-      return -EINTR;
-    }
-    if (forever) {
-      woken_.wait(lock);
-    } else if (*timeout_ms == 0 || Clock::now() >= deadline) {
-      return 0;
-    } else {
-      woken_.wait_until(lock, deadline);
-    }
-  }
+  if (error == 0 && *result == uapi::kWaitComplete) Report(waiter, wanted);
+  // What an interrupted wait had been given goes back, so that its repetition finds it.
+  Leave(waiter, error == -EINTR);
+  if (error != 0) return *result = uapi::kWaitFail, error;
+  return *result == uapi::kWaitFail ? -EIO : 0;
 }
 
 }  // namespace mainarch::sim

@@ -4,11 +4,20 @@
 // page, and memory / hardware exception / other events without one. Every call returns 0 or a
 // negative errno; what the ioctls copy in and out is the caller's business.
 //
+// Waiting is the kernel's, to the letter (amdkfd/kfd_events.c: set_event, init_event_waiter,
+// kfd_wait_on_events). An event that is set hands itself to everybody who sleeps on it at that
+// moment, each of them wakes, and an auto-reset event stays clear; only where nobody sleeps does it
+// stay set, for the next to come. A table where the first to look takes the event loses wake-ups:
+// AMD's runtime sleeps on one event with two threads and needs both to wake.
+//
 // Threads: any; the table has its own lock, a leaf (nothing else is locked while it is held), so
-// the machine's threads may signal from inside a sweep. Wait blocks.
+// the machine's threads may signal from inside a sweep. Wait blocks; a signal handler that ran on
+// the waiting thread ends it with -EINTR (the kernel restarts a call whose handler says SA_RESTART;
+// here that happens for endless waits only).
 #ifndef MAINARCH_SIM_EVENTS_H_
 #define MAINARCH_SIM_EVENTS_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -22,7 +31,9 @@ namespace mainarch::sim {
 
 class EventTable {
  public:
-  explicit EventTable(uint32_t kfd_minor) : has_age_(kfd_minor >= 14) {}
+  // `nudge_ms`: see NodeConfig; 0: never.
+  explicit EventTable(uint32_t kfd_minor, uint32_t nudge_ms = 0)
+      : has_age_(kfd_minor >= 14), nudge_ms_(nudge_ms) {}
 
   // Slots live at `page` (the machine's mapping of a client's buffer, or of the driver's own page).
   bool has_page() const;
@@ -39,7 +50,7 @@ class EventTable {
            uint32_t* result);
   // Makes the next (or the present) Wait end with -EINTR.
   void InterruptWait();
-  // Wakes every waiter with -EIO: the process goes away.
+  // Wakes every waiter with -EIO and returns when they have left: the process goes away.
   void Shutdown();
 
   // An interrupt whose context id has `bits` valid bits. Wakes what the driver would wake.
@@ -52,30 +63,52 @@ class EventTable {
   uint64_t count() const;
 
  private:
+  struct Event;
+  struct Waiter;
+  // One event of one wait.
+  struct Place {
+    Waiter* waiter = nullptr;
+    Event* event = nullptr;  // null: destroyed since
+    bool activated = false;
+    bool wants_age = false;
+  };
   struct Event {
     uint32_t type = 0;
     bool auto_reset = false;
     bool signaled = false;
     uint64_t age = 1;
-    uint32_t waiters = 0;
+    std::vector<Place*> waiting;
     kfd::uapi::MemoryExceptionData memory = {};
     kfd::uapi::HwExceptionData hardware = {};
   };
+  struct Waiter {
+    std::atomic<uint32_t> woken{0};  // a futex
+    std::vector<Place> places;
+  };
 
+  // All of these with the lock held.
   bool UsesSlot(const Event& event) const;
-  void Signal(uint32_t id, Event& event);  // with the lock held
+  void Signal(Event& event);
   bool SlotWritten(uint32_t id) const;
-  bool Ready(const kfd::uapi::EventData& wanted, const Event& event) const;
-  void Consume(kfd::uapi::EventData& out, Event& event);
+  static void Wake(Waiter& waiter);
+  void WakeAll();
+  int Enter(absl::Span<const kfd::uapi::EventData> wanted, Waiter& waiter);
+  void Leave(Waiter& waiter, bool undo);
+  static bool Nudge(Waiter& waiter);
+  static uint32_t Test(const Waiter& waiter, bool all);
+  static void Report(const Waiter& waiter, absl::Span<kfd::uapi::EventData> out);
+  int Block(std::unique_lock<std::mutex>& lock, Waiter& waiter, bool all, uint32_t* timeout_ms,
+            uint32_t* result);
 
   const bool has_age_;
+  const uint32_t nudge_ms_;
   mutable std::mutex mutex_;
-  std::condition_variable woken_;
+  std::condition_variable left_;  // somebody left Wait
   std::map<uint32_t, Event> events_;
+  std::vector<Waiter*> waiters_;
   uint8_t* page_ = nullptr;
   uint32_t slots_ = 0;
   uint32_t next_id_ = kfd::uapi::kFirstNonSignalEventId;
-  uint64_t destroyed_ = 0;  // changes at each Destroy: waiters look again
   bool interrupt_ = false;
   bool shutdown_ = false;
 };

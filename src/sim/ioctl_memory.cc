@@ -93,6 +93,7 @@ int Process::FillBuffer(const uapi::AllocMemoryArgs& args, GpuVm& vm, Buffer& bu
     if (args.mmap_offset % kPageSize != 0) return -EINVAL;
     if (!IsMapped(args.mmap_offset, buffer.size)) return -EFAULT;
     buffer.host = reinterpret_cast<uint8_t*>(args.mmap_offset);
+    ++user_buffers_;
     return 0;
   }
   if ((flags & (uapi::kAllocVram | uapi::kAllocGtt)) == 0) return -EINVAL;
@@ -132,6 +133,7 @@ int Process::FreeMemory(uapi::FreeMemoryArgs& args) {
   if (buffer == nullptr) return -EINVAL;
   if (!buffer->mapped.empty()) return -EBUSY;
   Release(*buffer);
+  if ((buffer->flags & uapi::kAllocUserptr) != 0) --user_buffers_;
   const int owner = node_->GpuIndex(static_cast<uint32_t>(args.handle >> 32));
   vms_[static_cast<size_t>(owner)]->buffers.erase(static_cast<uint32_t>(args.handle));
   return 0;
@@ -212,6 +214,26 @@ int Process::UnmapMemory(uapi::UnmapMemoryArgs& args) {
     args.n_success = i + 1;
   }
   return 0;
+}
+
+void Process::UserMemoryGoes(uint64_t address, uint64_t size) {
+  if (user_buffers_.load() == 0) return;
+  std::lock_guard lock(node_->mutex());
+  for (auto& vm : vms_) {
+    for (auto& [id, buffer] : vm->buffers) {
+      const uint64_t start = reinterpret_cast<uint64_t>(buffer->host);
+      if ((buffer->flags & uapi::kAllocUserptr) == 0 || start >= address + size ||
+          address >= start + buffer->size) {
+        continue;
+      }
+      Gate::Closed closed(node_->gate_);
+      node_->TablesChanged();
+      for (const uint32_t gpu : buffer->mapped) {
+        VmMapping* mapping = vms_[gpu]->table.At(buffer->va);
+        if (mapping != nullptr) mapping->host = nullptr;
+      }
+    }
+  }
 }
 
 int Process::AvailableMemory(uapi::AvailableMemoryArgs& args) {

@@ -75,9 +75,13 @@ Node::Node(const NodeConfig& config, std::unique_ptr<Executor> executor,
       vram_used_(config.gpus),
       gone_(config.gpus) {}
 
-Node::~Node() {
+Node::~Node() { Stop(); }
+
+void Node::Stop() {
   stop_ = true;
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
 }
 
 int Node::GpuIndex(uint32_t gpu_id) const {

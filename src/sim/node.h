@@ -18,6 +18,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -34,6 +35,9 @@
 namespace mainarch::sim {
 
 class Process;
+
+// Device and inode of a file.
+using FileKey = std::pair<uint64_t, uint64_t>;
 
 // What a process (or the node) holds. Everything is zero when everything has been given back.
 struct Ledger {
@@ -66,6 +70,9 @@ class Node {
   Script& script() { return script_; }
   Arena& arena() { return *arena_; }
   std::mutex& mutex() { return mutex_; }
+
+  // Ends the machine's threads: nothing moves any more. For good.
+  void Stop();
 
   // Trouble from outside; the same as a script makes from inside.
   void ResetGpu(uint32_t gpu);
@@ -120,8 +127,8 @@ class Node {
   std::vector<std::vector<HwQueue*>> queues_;  // [gpu]
   // Behind mutex(): SDMA slots in use, [gpu][engine], one bit a queue.
   std::vector<std::vector<uint32_t>> sdma_slots_;
-  std::vector<uint32_t> compute_queues_;               // [gpu]
-  std::map<uint64_t, std::weak_ptr<Buffer>> exports_;  // dma-bufs by inode
+  std::vector<uint32_t> compute_queues_;              // [gpu]
+  std::map<FileKey, std::weak_ptr<Buffer>> exports_;  // dma-bufs
   uint32_t next_process_ = 1;
   uint64_t next_file_ = 1;
 

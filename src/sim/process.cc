@@ -155,7 +155,7 @@ Process::Process(std::shared_ptr<Node> node)
         std::lock_guard lock(node_->mutex());
         return node_->next_process_++;
       }()),
-      events_(node_->config().kfd_minor) {
+      events_(node_->config().kfd_minor, node_->config().nudge_ms) {
   for (uint32_t gpu = 0; gpu < node_->config().gpus; ++gpu) {
     vms_.push_back(std::make_unique<GpuVm>(node_.get(), this, gpu));
   }

@@ -9,6 +9,7 @@
 #ifndef MAINARCH_SIM_PROCESS_H_
 #define MAINARCH_SIM_PROCESS_H_
 
+#include <atomic>
 #include <bitset>
 #include <cstdint>
 #include <functional>
@@ -102,6 +103,10 @@ class Process {
   // The same for a render node.
   int64_t RenderMapping(uint64_t drm_file, uint64_t cookie, uint64_t size);
 
+  // The client unmaps [address, address + size): user memory in it leaves the GPUs first, as by the
+  // kernel's MMU notifier. Its buffers stay; an access of a GPU faults from here on.
+  void UserMemoryGoes(uint64_t address, uint64_t size);
+
   Ledger ledger();
 
  private:
@@ -175,6 +180,7 @@ class Process {
   uint64_t event_page_handle_ = 0;
   Block driver_event_page_;
   Block mmio_page_;
+  std::atomic<uint32_t> user_buffers_{0};  // of user memory; asked without a lock at every munmap
   bool runtime_enabled_ = false;
   uint32_t created_queues_ = 0;
 };

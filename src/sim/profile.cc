@@ -115,6 +115,8 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->kfd_minor = static_cast<uint32_t>(value);
   } else if (parts.first == "threads" && value <= 64) {
     config->threads = static_cast<uint32_t>(value);
+  } else if (parts.first == "nudge" && value <= 60'000) {
+    config->nudge_ms = static_cast<uint32_t>(value);
   } else if (parts.first == "hide" && value < config->gpus) {
     config->hidden_gpu = static_cast<int32_t>(value);
   } else if (parts.first == "unknown" && value <= 1) {
@@ -123,8 +125,8 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->sysfs_save_area = value != 0;
   } else {
     return Error(Code::kInvalidArgument, "node setting '", text,
-                 "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), hide "
-                 "(a GPU's index), unknown (0, 1), cwsr (0, 1)");
+                 "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
+                 "(ms, to 60000), hide (a GPU's index), unknown (0, 1), cwsr (0, 1)");
   }
   return absl::OkStatus();
 }

@@ -78,6 +78,11 @@ struct NodeConfig {
   bool early_fetch = true;  // the CP may read a published slot before its doorbell
   bool reorder = true;      // engines, queues and overlapping packets progress in random order
   bool lag_read_pointers = true;
+  // A wait for signal events that has slept so long ends as if they had been set; 0: never. A
+  // wake-up for nothing is legal, and some clients need one: AMD's runtime before event ages (KFD
+  // 1.14) lets two threads wait on one event, and whoever comes first takes what was meant for the
+  // other ("known to be bad", it says of itself). On a busy machine that is a hang.
+  uint32_t nudge_ms = 0;
 };
 
 // "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,

@@ -59,6 +59,11 @@ constexpr std::pair<const char*, int> kErrnos[] = {
     {"ENODEV", ENODEV}, {"EINVAL", EINVAL}, {"EMFILE", EMFILE}, {"ENOTTY", ENOTTY},
     {"ENOSPC", ENOSPC}, {"ETIME", ETIME},   {"ENFILE", ENFILE}, {"ENOSYS", ENOSYS}};
 
+// Calls that are counted whatever they are about.
+bool IsPlainCall(absl::string_view what) {
+  return what == "open" || what == "mmap" || what == "munmap" || what == "madvise";
+}
+
 Status Wrong(absl::string_view rule, absl::string_view why) {
   return Error(Code::kInvalidArgument, "fault rule '", rule, "': ", why);
 }
@@ -71,7 +76,7 @@ absl::string_view IoctlName(uint32_t number) {
 
 // `rest` is what stands behind '@' or ':': a count, and for calls an errno.
 Status Script::ParseEnd(absl::string_view text, absl::string_view rest, Rule* rule) {
-  const bool is_call = rule->what == "ioctl" || rule->what == "open" || rule->what == "mmap";
+  const bool is_call = rule->what == "ioctl" || IsPlainCall(rule->what);
   const std::vector<absl::string_view> parts = absl::StrSplit(rest, absl::MaxSplits(':', 1));
   const bool hex = absl::ConsumePrefix(&rest, "0x");
   const bool number = hex && !is_call ? absl::SimpleHexAtoi(rest, &rule->at)
@@ -92,7 +97,7 @@ StatusOr<Script::Rule> Script::ParseRule(absl::string_view text) {
   rule.what = std::string(text.substr(0, stop));
   if (stop == absl::string_view::npos) return Wrong(text, "'=' or '@' is missing");
   absl::string_view rest = text.substr(stop + 1);
-  if (rule.what == "open" || rule.what == "mmap") {
+  if (IsPlainCall(rule.what)) {
     RETURN_IF_ERROR(ParseEnd(text, rest, &rule));
     return rule;
   }
@@ -164,15 +169,15 @@ int Script::OnIoctl(uint32_t number) {
   return error != 0 ? error : Match("ioctl", subject, same);
 }
 
-int Script::OnOpen() {
+int Script::OnCall(const char* what) {
   std::lock_guard lock(mutex_);
-  return Match("open", "", ++counts_["open"]);
+  return Match(what, "", ++counts_[what]);
 }
 
-int Script::OnMmap() {
-  std::lock_guard lock(mutex_);
-  return Match("mmap", "", ++counts_["mmap"]);
-}
+int Script::OnOpen() { return OnCall("open"); }
+int Script::OnMmap() { return OnCall("mmap"); }
+int Script::OnMunmap() { return OnCall("munmap"); }
+int Script::OnMadvise() { return OnCall("madvise"); }
 
 Trouble Script::OnPacket(uint32_t gpu) {
   std::lock_guard lock(mutex_);

@@ -3,7 +3,8 @@
 // Faults on demand: what goes wrong, and when. A script is text, rules separated by ';':
 //
 //   ioctl=CREATE_QUEUE@2:ENOMEM   the second CREATE_QUEUE fails; '*' counts every ioctl
-//   open@1:EACCES  mmap@3:ENOMEM  the n-th open or mmap through the node fails
+//   open@1:EACCES  mmap@3:ENOMEM  munmap@2:EINVAL  madvise@1:EINVAL
+//                  the n-th such call through the node fails
 //   hang=0@3       the third packet that GPU 0 takes never ends, nor does its queue go on
 //   lose=0@3       the third completion signal that GPU 0 would write is lost
 //   fault=0@3      GPU 0 takes a page fault at its third packet
@@ -41,6 +42,8 @@ class Script {
   int OnIoctl(uint32_t number);
   int OnOpen();
   int OnMmap();
+  int OnMunmap();
+  int OnMadvise();
 
   // Called once for each packet a GPU takes and for each completion signal it writes.
   Trouble OnPacket(uint32_t gpu);
@@ -62,6 +65,7 @@ class Script {
   };
   static StatusOr<Rule> ParseRule(absl::string_view text);
   static Status ParseEnd(absl::string_view text, absl::string_view rest, Rule* rule);
+  int OnCall(const char* what);
   int Match(absl::string_view what, const std::string& subject, uint64_t count) const;
 
   mutable std::mutex mutex_;

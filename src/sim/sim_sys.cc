@@ -25,9 +25,10 @@ namespace {
 
 namespace uapi = kfd::uapi;
 
-uint64_t InodeOf(int fd) {
+// Inode numbers alone are not enough: those of our memory files and of a disk's files may be equal.
+FileKey KeyOf(int fd) {
   struct stat info;
-  return fstat(fd, &info) == 0 ? info.st_ino : 0;
+  return fstat(fd, &info) == 0 ? FileKey(info.st_dev, info.st_ino) : FileKey();
 }
 
 // A real fd that stands for something of the node's.
@@ -55,9 +56,9 @@ SimSys::SimSys(std::shared_ptr<Node> node)
 SimSys::~SimSys() = default;
 
 std::shared_ptr<SimSys::File> SimSys::Lookup(int fd) const {
-  const uint64_t inode = InodeOf(fd);
+  const FileKey key = KeyOf(fd);
   std::lock_guard lock(mutex_);
-  const auto found = files_.find(inode);
+  const auto found = files_.find(key);
   return found == files_.end() ? nullptr : found->second;
 }
 
@@ -65,7 +66,7 @@ int SimSys::Install(int fd, std::shared_ptr<File> file) {
   if (fd < 0) return fd;
   file->owner = getpid();
   std::lock_guard lock(mutex_);
-  files_[InodeOf(fd)] = std::move(file);
+  files_[KeyOf(fd)] = std::move(file);
   return fd;
 }
 
@@ -122,11 +123,11 @@ int SimSys::Open(const char* path, int flags) {
 }
 
 int SimSys::Close(int fd) {
-  const uint64_t inode = InodeOf(fd);
+  const FileKey key = KeyOf(fd);
   if (close(fd) != 0) return -errno;
   std::shared_ptr<File> dropped;
   std::lock_guard lock(mutex_);
-  const auto found = files_.find(inode);
+  const auto found = files_.find(key);
   if (found != files_.end() && --found->second->opens == 0) {
     dropped = found->second;
     files_.erase(found);
@@ -134,11 +135,29 @@ int SimSys::Close(int fd) {
   return 0;
 }
 
+int SimSys::CloseShared(int fd) {
+  const FileKey key = KeyOf(fd);
+  if (close(fd) != 0) return -errno;
+  std::vector<std::string> names;
+  if (ListDir("/proc/self/fd", &names) != 0) return 0;
+  for (const std::string& name : names) {
+    int other = -1;
+    if (absl::SimpleAtoi(name, &other) && KeyOf(other) == key) return 0;
+  }
+  std::shared_ptr<File> dropped;
+  std::lock_guard lock(mutex_);
+  const auto found = files_.find(key);
+  if (found == files_.end()) return 0;
+  dropped = found->second;
+  files_.erase(found);
+  return 0;
+}
+
 int SimSys::Dup(int fd) {
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return -errno;
   std::lock_guard lock(mutex_);
-  const auto found = files_.find(InodeOf(copy));
+  const auto found = files_.find(KeyOf(copy));
   if (found != files_.end()) ++found->second->opens;
   return copy;
 }
@@ -210,12 +229,15 @@ int SimSys::Mmap(void* hint, size_t size, int protection, int flags, int fd, uin
 }
 
 int SimSys::Munmap(void* address, size_t size) {
+  if (const int error = node_->script().OnMunmap(); error != 0) return -error;
+  process_->UserMemoryGoes(reinterpret_cast<uint64_t>(address), PageUp(size));
   if (munmap(address, size) != 0) return -errno;
   NoteUnmapped(reinterpret_cast<uint64_t>(address), PageUp(size));
   return 0;
 }
 
 int SimSys::Madvise(void* address, size_t size, int advice) {
+  if (const int error = node_->script().OnMadvise(); error != 0) return -error;
   return madvise(address, size, advice) == 0 ? 0 : -errno;
 }
 
@@ -328,12 +350,12 @@ int SimSys::ExportFd(std::shared_ptr<Buffer> buffer, int flags) {
   file->buffer = buffer;
   const int fd = Install(StandIn("mainarch-sim-dmabuf", flags), std::move(file));
   // Another process on this node finds it through the node. The caller holds the node's mutex.
-  if (fd >= 0) node_->exports_[InodeOf(fd)] = buffer;
+  if (fd >= 0) node_->exports_[KeyOf(fd)] = buffer;
   return fd;
 }
 
 std::shared_ptr<Buffer> SimSys::ImportFd(int fd) const {
-  const auto found = node_->exports_.find(InodeOf(fd));
+  const auto found = node_->exports_.find(KeyOf(fd));
   return found == node_->exports_.end() ? nullptr : found->second.lock();
 }
 

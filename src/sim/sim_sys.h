@@ -3,7 +3,7 @@
 // The virtual node behind the driver seam: one process' view of a Node. Open, ioctl and mmap on the
 // node's devices lead to the node; its sysfs files are served from memory; everything else goes to
 // the host. Every file descriptor is a real one (a memory file stands for a device), so numbers
-// never collide with the host's, and a file is known by its inode, so duplicates work.
+// never collide with the host's, and a file is known by its device and inode, so duplicates work.
 //
 // Several SimSys on one Node are several processes that share the GPUs.
 //
@@ -51,6 +51,8 @@ class SimSys final : public kfd::Sys {
   Ledger ledger();
   // Is the fd one of the node's devices?
   bool IsDevice(int fd) const;
+  // Close for a program that duplicates descriptors behind our back: the file goes with the last.
+  int CloseShared(int fd);
   // For a device fd: what stat would say.
   bool StatDevice(int fd, kfd::FileStat* out) const;
 
@@ -80,8 +82,8 @@ class SimSys final : public kfd::Sys {
   std::unique_ptr<Process> process_;
   Process::Caller caller_;
   mutable std::mutex mutex_;
-  std::map<uint64_t, std::shared_ptr<File>> files_;  // by inode
-  std::map<uint64_t, uint64_t> mapped_;              // address -> end, disjoint
+  std::map<FileKey, std::shared_ptr<File>> files_;
+  std::map<uint64_t, uint64_t> mapped_;  // address -> end, disjoint
 };
 
 }  // namespace mainarch::sim

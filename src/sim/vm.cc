@@ -43,7 +43,7 @@ void PageTable::Unmap(uint64_t va) { ranges_.erase(va); }
 bool PageTable::Translate(uint64_t va, Access access, Window* window, MemoryFault* fault) const {
   const VmMapping* mapping = Find(va);
   uint64_t end = mapping == nullptr ? 0 : mapping->va + mapping->size;
-  bool present = mapping != nullptr;
+  bool present = mapping != nullptr && mapping->host != nullptr;
   if (present && !poisoned_.empty()) {
     const auto bad = poisoned_.lower_bound(va & ~(kPageSize - 1));
     if (bad != poisoned_.end() && *bad <= va) {

@@ -41,7 +41,7 @@ struct Buffer {
 struct VmMapping {
   uint64_t va = 0;
   uint64_t size = 0;
-  uint8_t* host = nullptr;
+  uint8_t* host = nullptr;  // null: user memory that the client has unmapped meanwhile
   Mtype mtype = Mtype::kUc;
   bool writable = false;
   bool executable = false;

@@ -26,6 +26,8 @@ void t_fail(const char* file, int line, const char* format, ...) {
 
 void t_skip(const char* reason) { skip_reason = reason; }
 
+int t_failures(void) { return failures; }
+
 static int wanted(const char* name, int argc, char** argv) {
   int i;
   if (argc < 2) return 1;

@@ -18,6 +18,7 @@ int t_run(const t_case* cases, size_t count, int argc, char** argv);
 void t_fail(const char* file, int line, const char* format, ...)
     __attribute__((format(printf, 3, 4)));
 void t_skip(const char* reason);
+int t_failures(void); /* of the case that runs */
 
 #define CASE(name) {#name, name}
 #define RUN(cases) t_run(cases, sizeof(cases) / sizeof(cases[0]), argc, argv)

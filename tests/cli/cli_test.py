@@ -516,8 +516,6 @@ class Machine(Case):
         self.assertIn("0 usable GPUs", out)
         self.assertIn("->", out)
 
-    # See tests/sim/sim_outside.cc: a preloaded program may hang, an open defect.
-    @unittest.skipUnless(os.environ.get("MAINARCH_TEST_OUTSIDE"), "may hang, an open defect")
     def test_sim_runs_a_program_and_passes_its_code_on(self):
         out, _ = run("sim", "--node", "gfx950x2", "--", "cat",
                      "/sys/class/kfd/kfd/topology/nodes/2/properties")
@@ -527,7 +525,6 @@ class Machine(Case):
         self.assertIn("gfx1", err)
         run("sim", code=2)
 
-    @unittest.skipUnless(os.environ.get("MAINARCH_TEST_OUTSIDE"), "may hang, an open defect")
     def test_sim_lists_the_agents_with_rocminfo(self):
         if shutil.which("rocminfo") is None:
             self.skipTest("rocminfo is not installed")

@@ -54,6 +54,15 @@ class Runner {
   uint32_t position_ = 0;
 };
 
+bool Same(absl::Span<const float> a, absl::Span<const float> b);  // bit by bit
+
+// Logits of every position of `tokens`, fed in pieces of the given sizes (the last repeats).
+StatusOr<std::vector<std::vector<float>>> AllLogits(Runner* runner,
+                                                    absl::Span<const uint32_t> tokens,
+                                                    std::vector<size_t> pieces);
+// n token ids below `vocab`, the same ones every time.
+std::vector<uint32_t> Prompt(size_t n, uint32_t vocab);
+
 // Greedy choice: the lowest id of the largest logits.
 uint32_t ArgMax(absl::Span<const float> logits);
 

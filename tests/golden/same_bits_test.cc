@@ -10,41 +10,10 @@
 #include "support/test.h"
 
 using namespace mainarch;
+using test::AllLogits;
+using test::Prompt;
 using test::Runner;
-
-namespace {
-
-bool Same(absl::Span<const float> a, absl::Span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-// Logits of every position of `tokens`, fed in pieces of the given sizes (the last repeats).
-StatusOr<std::vector<std::vector<float>>> AllLogits(Runner* runner,
-                                                    absl::Span<const uint32_t> tokens,
-                                                    std::vector<size_t> pieces) {
-  std::vector<std::vector<float>> out;
-  runner->Truncate(0);
-  size_t piece = 0;
-  for (size_t at = 0; at < tokens.size();) {
-    const size_t n = std::min(pieces[std::min(piece++, pieces.size() - 1)], tokens.size() - at);
-    RETURN_IF_ERROR(runner->Extend(tokens.subspan(at, n), true));
-    for (size_t i = 0; i < n; ++i) out.push_back(runner->Logits(static_cast<uint32_t>(i)));
-    at += n;
-  }
-  return out;
-}
-
-std::vector<uint32_t> Prompt(size_t n, uint32_t vocab) {
-  std::vector<uint32_t> tokens(n);
-  uint32_t state = 12345;
-  for (uint32_t& token : tokens) {
-    state = state * 1664525 + 1013904223;
-    token = (state >> 8) % vocab;
-  }
-  return tokens;
-}
-
-}  // namespace
+using test::Same;
 
 TEST(chunks_threads_ranks_and_storage_change_no_bit) {
   const std::vector<uint32_t> tokens = Prompt(150, 512);

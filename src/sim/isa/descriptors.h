@@ -4,15 +4,15 @@
 #ifndef MAINARCH_SIM_ISA_DESCRIPTORS_H_
 #define MAINARCH_SIM_ISA_DESCRIPTORS_H_
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/hash_map.h"
 #include "sim/isa/lanes.h"
 #include "sim/isa/wave.h"
 
 namespace mainarch::sim::isa {
 
-using DescriptorMap = absl::flat_hash_map<absl::string_view, const Descriptor*>;
+using DescriptorMap = HashMap<absl::string_view, const Descriptor*>;
 
 inline void AddAll(absl::Span<const Descriptor> table, DescriptorMap* map) {
   for (const Descriptor& d : table) (*map)[d.name] = &d;

@@ -4,6 +4,7 @@
 // An address outside the workgroup's LDS stops the wave (hardware reads zero and drops writes).
 #include "absl/strings/str_cat.h"
 #include "sim/isa/atomics.h"
+#include "sim/isa/bulk.h"
 #include "sim/isa/descriptors.h"
 
 namespace mainarch::sim::isa {
@@ -32,6 +33,7 @@ void EachLane(const Wave& w, F f) {
 // One run of bytes a lane.
 template <int kDwords>
 void Read(Wave& w, const Op& op) {
+  if (w.bulk != nullptr && w.bulk->lds_read[kDwords](w, op)) return;
   uint32_t* d = w.v + op.d.offset;
   EachLane(w, [&](int lane) {
     const uint8_t* p = At(w, op, lane, op.inst.offset, 4 * kDwords);
@@ -43,6 +45,7 @@ void Read(Wave& w, const Op& op) {
 }
 template <int kDwords>
 void Write(Wave& w, const Op& op) {
+  if (w.bulk != nullptr && w.bulk->lds_write[kDwords](w, op)) return;
   const uint32_t* s = w.v + op.b.offset;
   EachLane(w, [&](int lane) {
     uint8_t* p = At(w, op, lane, op.inst.offset, 4 * kDwords);
@@ -55,6 +58,7 @@ void Write(Wave& w, const Op& op) {
 // Two elements of kDwords at offset0 and offset1, in units of the element (times 64).
 template <int kDwords, int kStride>
 void Read2(Wave& w, const Op& op) {
+  if (w.bulk != nullptr && w.bulk->lds_read2[kDwords](w, op, kStride)) return;
   uint32_t* d = w.v + op.d.offset;
   constexpr uint32_t kUnit = 4 * kDwords * kStride;
   EachLane(w, [&](int lane) {
@@ -70,6 +74,7 @@ void Read2(Wave& w, const Op& op) {
 }
 template <int kDwords, int kStride>
 void Write2(Wave& w, const Op& op) {
+  if (w.bulk != nullptr && w.bulk->lds_write2[kDwords](w, op, kStride)) return;
   constexpr uint32_t kUnit = 4 * kDwords * kStride;
   EachLane(w, [&](int lane) {
     for (int e = 0; e < 2; ++e) {
@@ -194,6 +199,7 @@ void Nop(Wave&, const Op&) {}
 
 // A value of another lane; inactive lanes give zero.
 void BPermute(Wave& w, const Op& op) {
+  if (w.bulk != nullptr && w.bulk->bpermute(w, op)) return;
   uint32_t out[kLanes];
   const uint64_t exec = w.exec();
   for (int i = 0; i < kLanes; ++i) {

@@ -23,6 +23,11 @@ uint32_t WavesOf(const KernelLaunch& l) {
 // VGPRs a wave is given, AGPRs included.
 uint32_t RegistersOf(const KernelLaunch& l) { return ((l.rsrc1 & 63) + 1) * 8; }
 
+void FillPoison(uint8_t* bytes, size_t size) {
+  auto* words = reinterpret_cast<uint32_t*>(bytes);  // of a vector: aligned
+  std::fill(words, words + size / 4, kPoison);
+}
+
 template <class T>
 T Field(const uint8_t* bytes, int at) {
   T value;
@@ -222,11 +227,37 @@ std::unique_ptr<Workgroup> Grid::Start(uint64_t index) {
   return group;
 }
 
+// The lanes' work-item numbers in v0, and in EXEC those that the grid has: the last workgroup of a
+// dimension may be partial.
+void Grid::SetItems(Wave& w) {
+  const auto& size = launch_.workgroup;
+  const uint32_t dims = launch_.rsrc2 >> 11 & 3, flat = w.index * 64;
+  uint32_t left[3];  // items of the grid from this workgroup's first on
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t before = uint64_t{w.group->id[i]} * size[i];
+    left[i] = static_cast<uint32_t>(std::min<uint64_t>(size[i], launch_.grid[i] - before));
+  }
+  uint32_t x = flat % size[0], y = flat / size[0] % size[1], z = flat / size[0] / size[1];
+  uint64_t exec = 0;
+  for (uint32_t lane = 0; lane < 64; ++lane) {
+    w.v[lane] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
+    exec |= uint64_t{x < left[0] && y < left[1] && z < left[2]} << lane;
+    if (++x < size[0]) continue;
+    x = 0;
+    if (++y < size[1]) continue;
+    y = 0;
+    ++z;
+  }
+  w.set_exec(exec);
+  if (exec == 0) w.state = WaveState::kDone;
+}
+
 void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory) {
   Wave& w = group->waves[index];
   w.group = group;
   w.index = index;
   w.memory = memory;
+  w.bulk = program_.set().bulk();
   w.pc = launch_.entry;
   w.mode = (launch_.rsrc1 >> 12 & 0xff) | (launch_.rsrc1 >> 21 & 1) << 8 |
            (launch_.rsrc1 >> 23 & 1) << 9 | (launch_.rsrc1 >> 26 & 1) << 23;
@@ -244,23 +275,7 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory) {
   // HW_ID: wave 3:0, SIMD 5:4, CU 11:8, SE 15:13.
   w.hw_id = (index & 15) | (index & 3) << 4 | (cu & 15) << 8 | (cu >> 4 & 7) << 13;
 
-  // The last workgroup of a dimension may be partial.
-  uint64_t exec = 0;
-  const uint32_t dims = launch_.rsrc2 >> 11 & 3;
-  for (uint32_t lane = 0; lane < 64; ++lane) {
-    const uint32_t flat = index * 64 + lane;
-    const uint32_t x = flat % launch_.workgroup[0],
-                   y = flat / launch_.workgroup[0] % launch_.workgroup[1],
-                   z = flat / launch_.workgroup[0] / launch_.workgroup[1];
-    w.v[lane] = x | (dims >= 1 ? y << 10 : 0) | (dims >= 2 ? z << 20 : 0);
-    const bool inside = z < launch_.workgroup[2] &&
-                        uint64_t{group->id[0]} * launch_.workgroup[0] + x < launch_.grid[0] &&
-                        uint64_t{group->id[1]} * launch_.workgroup[1] + y < launch_.grid[1] &&
-                        uint64_t{group->id[2]} * launch_.workgroup[2] + z < launch_.grid[2];
-    exec |= uint64_t{inside} << lane;
-  }
-  w.set_exec(exec);
-  if (exec == 0) w.state = WaveState::kDone;
+  SetItems(w);
 
   int s = 0;
   const auto pair = [&w, &s](uint64_t value) {
@@ -301,7 +316,7 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
     if (group->registers == nullptr) throw std::bad_alloc();
     group->registers_per_wave = RegistersOf(launch_);
     group->lds.resize(launch_.lds_bytes);
-    for (size_t i = 0; i + 4 <= group->lds.size(); i += 4) std::memcpy(&group->lds[i], &kPoison, 4);
+    FillPoison(group->lds.data(), group->lds.size());
     group->scratch.resize(size_t{launch_.private_bytes} * kLanes * waves);
     group->waves.resize(waves);
     for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory);
@@ -338,7 +353,7 @@ void Grid::ReleaseBarrier(Workgroup* group) {
   }
 }
 
-const Op* Grid::Fetch(Wave& w, Program::Chunk** chunk) {
+inline const Op* Grid::Fetch(Wave& w, Program::Chunk** chunk) {
   w.at = w.pc;
   uint64_t offset = w.at - (*chunk)->base;
   if (offset >= Program::kChunkBytes) {
@@ -349,22 +364,35 @@ const Op* Grid::Fetch(Wave& w, Program::Chunk** chunk) {
   return __builtin_expect(op != nullptr, 1) ? op : program_.DecodeAt(w, *chunk);
 }
 
+inline const Op* Grid::Straight(Wave& w, const Op& op, Program::Chunk** chunk) {
+  const std::atomic_ref<const Op*> link(op.next);
+  const Op* next = link.load(std::memory_order_acquire);
+  if (__builtin_expect(next != nullptr, 1)) return next;
+  next = Fetch(w, chunk);
+  link.store(next, std::memory_order_release);
+  return next;
+}
+
 template <bool kObserved>
 uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
   Program::Chunk* chunk = program_.ChunkOf(w.pc);
   uint64_t n = 0;
-  while (n < slice) {
-    const Op* op = Fetch(w, &chunk);
-    if (op == nullptr) break;
+  const Op* op = Fetch(w, &chunk);
+  while (op != nullptr) {
+    w.at = op->at;
     if (kObserved && !launch_.observer->Before(w, *op)) break;
-    w.pc += op->bytes;
+    w.pc = op->after;
     op->run(w, *op);
     ++n;
     if (kObserved && w.state != WaveState::kStopped) launch_.observer->After(w, *op);
-    if (__builtin_expect(w.state == WaveState::kRunning, 1)) continue;
-    if (w.state != WaveState::kIndexed) break;
-    n += RunIndexed<kObserved>(w, &chunk);
-    if (w.state != WaveState::kRunning) break;
+    if (__builtin_expect(w.state != WaveState::kRunning, 0)) {
+      if (w.state != WaveState::kIndexed) break;
+      n += RunIndexed<kObserved>(w, &chunk);
+      if (w.state != WaveState::kRunning) break;
+    }
+    if (n >= slice) break;
+    // Straight on is a pointer; elsewhere is looked up.
+    op = w.pc == op->after ? Straight(w, *op, &chunk) : Fetch(w, &chunk);
   }
   w.instructions += n;
   return n;
@@ -388,7 +416,8 @@ uint64_t Grid::RunIndexed(Wave& w, Program::Chunk** chunk) {
     };
     move(&moved.a, 0);
     move(&moved.b, 1);
-    move(&moved.c, 2);
+    const bool accumulates = op->descriptor != nullptr && op->descriptor->implicit & kAccumulates;
+    move(&moved.c, accumulates ? 3 : 2);
     move(&moved.d, 3);
     if (w.state == WaveState::kRunning) {
       if (kObserved && !launch_.observer->Before(w, moved)) return n;

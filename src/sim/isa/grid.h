@@ -83,10 +83,12 @@ class Grid {
   void Admit();
   std::string Report(const Wave& w, Memory* memory) const;
   std::unique_ptr<Workgroup> Start(uint64_t index);
+  void SetItems(Wave& w);
   void InitWave(Workgroup* group, uint32_t index, Memory* memory);
   // Runs each wave of the group once; the instructions run, and whether any did more than wait.
   uint64_t RunGroup(Workgroup* group, Memory* memory, bool* busy);
   const Op* Fetch(Wave& w, Program::Chunk** chunk);
+  const Op* Straight(Wave& w, const Op& op, Program::Chunk** chunk);
   // kObserved: with launch_.observer told of every instruction.
   template <bool kObserved>
   uint64_t RunWave(Wave& w, uint64_t slice);

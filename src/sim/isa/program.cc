@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "sim/isa/bulk.h"
 
 namespace mainarch::sim::isa {
 namespace {
@@ -85,7 +86,7 @@ bool IsForbidden(Isa isa, const Inst& inst) {
 }  // namespace
 
 InstructionSet::InstructionSet(Isa isa, LaneCode code)
-    : isa_(isa), descriptors_(AllDescriptors(code)) {}
+    : isa_(isa), bulk_(BulkCodeOf(code)), descriptors_(AllDescriptors(code)) {}
 
 const Descriptor* InstructionSet::Find(const OpRow& row) const {
   const auto it = descriptors_.find(row.name);
@@ -128,6 +129,8 @@ const Op* Program::DecodeAt(Wave& w, Chunk* chunk) {
       Build(&op);
   }
   op.bytes = op.inst.size;
+  op.at = w.at;
+  op.after = w.at + op.bytes;
   slot.store(&op, std::memory_order_release);
   return &op;
 }
@@ -143,7 +146,37 @@ void Program::Build(Op* op) {
   if (inst.row->family == Family::kVop3 && half && (MasksOf(*inst.row).used >> 14 & 1)) {
     op->plain = false;
   }
+  const bool no_output = inst.omod == 0 && !inst.clamp && inst.opsel == 0;
+  if (inst.encoding == Encoding::kDpp) {
+    op->dpp = DppMapOf(inst);
+    op->only_dpp = no_output && inst.neg == 0 && inst.abs == 0;
+  }
+  bool whole = true;  // sources of 32 or 64 bits
+  for (int i = 0; i < 3; ++i) {
+    const Type t = op->descriptor->types[i];
+    whole &= t == Type::kNone || t == Type::kB32 || t == Type::kF32 || t == Type::kF64;
+  }
+  op->only_signs = whole && !op->plain && inst.encoding == Encoding::kNative && no_output &&
+                   !half && inst.row->family == Family::kVop3;
   BuildRefs(op);
+  if (op->descriptor->implicit & kAccumulates) op->c = op->d;
+}
+
+const DppMap* Program::DppMapOf(const Inst& inst) {
+  const uint32_t key =
+      inst.dpp_ctrl | uint32_t{inst.row_mask} << 16 | uint32_t{inst.bank_mask} << 20;
+  std::unique_ptr<DppMap>& map = dpp_maps_[key];
+  if (map != nullptr) return map.get();
+  map = std::make_unique<DppMap>();
+  for (int i = 0; i < kLanes; ++i) {
+    const int from = DppSource(inst.dpp_ctrl, i);
+    map->from[i] = static_cast<uint32_t>(from < 0 ? i : from);
+    map->valid |= uint64_t{from >= 0} << i;
+    const bool gated = !(inst.row_mask >> (i / 16) & 1) || !(inst.bank_mask >> (i / 4 % 4) & 1);
+    map->written |= uint64_t{!gated} << i;
+    if (map->from[i] / 16 != static_cast<uint32_t>(i) / 16) map->in_row = false;
+  }
+  return map.get();
 }
 
 void Program::BuildRefs(Op* op) {

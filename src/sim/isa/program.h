@@ -12,7 +12,7 @@
 #include <mutex>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
+#include "base/hash_map.h"
 #include "sim/isa/descriptors.h"
 #include "sim/isa/memory.h"
 #include "sim/isa/wave.h"
@@ -26,9 +26,11 @@ class InstructionSet {
   Isa isa() const { return isa_; }
   // nullptr when the interpreter does not implement it.
   const Descriptor* Find(const OpRow& row) const;
+  const BulkCode* bulk() const { return bulk_; }
 
  private:
   const Isa isa_;
+  const BulkCode* const bulk_;
   DescriptorMap descriptors_;
 };
 
@@ -53,15 +55,17 @@ class Program {
   void Build(Op* op);
   void BuildRefs(Op* op);
   void Constant(const Op& op, Type type, Ref* ref);
+  const DppMap* DppMapOf(const Inst& inst);
 
   const InstructionSet& set_;
   std::mutex mutex_;
-  absl::flat_hash_map<uint64_t, std::unique_ptr<Chunk>> chunks_;
+  HashMap<uint64_t, std::unique_ptr<Chunk>> chunks_;
   std::deque<Op> ops_;
   struct alignas(64) Rows {
     uint32_t value[2 * kLanes];
   };
   std::deque<Rows> constants_;
+  HashMap<uint32_t, std::unique_ptr<DppMap>> dpp_maps_;  // by control and masks
 };
 
 // "pc 0x1040: v_add_f32 ...: detail", for a stopped wave.

@@ -4,6 +4,7 @@
 // One body serves all four families: they differ in how a lane's address is found.
 #include "absl/strings/str_cat.h"
 #include "sim/isa/atomics.h"
+#include "sim/isa/bulk.h"
 #include "sim/isa/descriptors.h"
 
 namespace mainarch::sim::isa {
@@ -179,6 +180,7 @@ const Ref& Result(const Op& op) { return op.d; }
 
 template <int kDwords>
 void Load(Wave& w, const Op& op) {
+  if (w.bulk != nullptr && w.bulk->load[kDwords](w, op)) return;
   Places p;
   if (!Locate(w, op, 4 * kDwords, &p)) return;
   uint32_t* d = w.v + Result(op).offset;
@@ -203,6 +205,7 @@ void Load(Wave& w, const Op& op) {
 }
 template <int kDwords>
 void Store(Wave& w, const Op& op) {
+  if (w.bulk != nullptr && w.bulk->store[kDwords](w, op)) return;
   Places p;
   if (!Locate(w, op, 4 * kDwords, &p)) return;
   const uint32_t* s = w.v + op.b.offset;
@@ -221,6 +224,12 @@ void Store(Wave& w, const Op& op) {
 }
 template <class T, int kHalf>
 void LoadSmall(Wave& w, const Op& op) {
+  if (kHalf == 0 && w.bulk != nullptr) {
+    const auto access = sizeof(T) == 1
+                            ? (std::is_signed_v<T> ? w.bulk->load_i8 : w.bulk->load_u8)
+                            : (std::is_signed_v<T> ? w.bulk->load_i16 : w.bulk->load_u16);
+    if (access(w, op)) return;
+  }
   Places p;
   if (!Locate(w, op, sizeof(T), &p)) return;
   uint32_t* d = w.v + Result(op).offset;
@@ -236,6 +245,9 @@ void LoadSmall(Wave& w, const Op& op) {
 }
 template <class T, bool kHigh>
 void StoreSmall(Wave& w, const Op& op) {
+  if (!kHigh && w.bulk != nullptr) {
+    if ((sizeof(T) == 1 ? w.bulk->store_u8 : w.bulk->store_u16)(w, op)) return;
+  }
   Places p;
   if (!Locate(w, op, sizeof(T), &p)) return;
   const uint32_t* s = w.v + op.b.offset;

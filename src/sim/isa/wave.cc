@@ -44,6 +44,15 @@ uint8_t* Wave::Miss(uint64_t va, uint32_t size, bool write) {
   return view.host + (va - view.begin);
 }
 
+uint8_t* Wave::PeekMiss(uint64_t va, uint32_t size, bool write) {
+  View view;
+  AccessFault ignored;
+  if (!memory->Translate(va, write, false, &view, &ignored) || !view.Holds(va, size))
+    return nullptr;
+  views[next_view++ % 4] = view;
+  return view.host + (va - view.begin);
+}
+
 bool Wave::Copy(uint64_t va, uint32_t size, uint8_t* bytes, bool write) {
   while (size > 0) {
     View view;

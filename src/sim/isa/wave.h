@@ -42,7 +42,8 @@ struct Descriptor {
   uint16_t implicit = 0;  // kReads..., kWrites...
 };
 inline constexpr uint16_t kReadsScc = 1, kWritesScc = 2, kReadsVcc = 4, kWritesVcc = 8,
-                          kReadsM0 = 16, kReadsExec = 32, kWritesExec = 64, kReadsDst = 128;
+                          kReadsM0 = 16, kReadsExec = 32, kWritesExec = 64, kReadsDst = 128,
+                          kAccumulates = 256;  // the destination is source c
 
 // A source or destination, ready to use.
 struct Ref {
@@ -55,18 +56,32 @@ struct Ref {
   const uint32_t* row = nullptr;  // constant: 64 copies of each dword
 };
 
-struct Op {
+// Where a DPP control takes each lane's value from, and which lanes its masks let write.
+struct DppMap {
+  alignas(64) uint32_t from[kLanes];  // itself where there is none
+  uint64_t valid = 0, written = 0;
+  bool in_row = true;  // never from another row of 16
+};
+
+// What runs reads first comes first; the rest is for instructions that need it.
+struct alignas(64) Op {
   Run run = nullptr;
   uint8_t bytes = 0;
-  bool plain = true;  // no modifier, SDWA or DPP
+  bool plain = true;        // no modifier, SDWA or DPP
+  bool only_dpp = false;    // no modifier but DPP
+  bool only_signs = false;  // no modifier but neg and abs of f32 or f64 sources
   Ref d, a, b, c;
-  uint16_t sdst = 0;    // VOP3B's and VOPC's scalar destination
-  uint64_t target = 0;  // branch target
+  uint16_t sdst = 0;  // VOP3B's and VOPC's scalar destination
+  const DppMap* dpp = nullptr;
+  uint64_t at = 0, after = 0;  // its address, and that of the next one
+  // The instruction at `after`, once it has been looked for. Shared by threads: std::atomic_ref.
+  mutable const Op* next = nullptr;
   Inst inst;
   const Descriptor* descriptor = nullptr;
 };
 
 struct Workgroup;
+struct BulkCode;
 
 // kIndexed: running, with GPR indexing on.
 enum class WaveState : uint8_t { kRunning, kIndexed, kBarrier, kSleeping, kDone, kStopped };
@@ -104,7 +119,8 @@ struct Wave {
   uint8_t* scratch = nullptr;  // lane-major: lane * scratch_bytes
   uint32_t scratch_bytes = 0;
   Memory* memory = nullptr;
-  View views[4];  // recently used pieces of memory
+  const BulkCode* bulk = nullptr;  // bulk.h
+  View views[4];                   // recently used pieces of memory
   uint32_t next_view = 0;
 
   uint64_t exec() const { return Pair(reg::kExec); }
@@ -143,6 +159,14 @@ struct Wave {
     return Miss(va, size, write);
   }
   uint8_t* Miss(uint64_t va, uint32_t size, bool write);
+  // The same without stopping the wave.
+  uint8_t* Peek(uint64_t va, uint32_t size, bool write) {
+    for (View& view : views) {
+      if (view.Holds(va, size) && (view.writable || !write)) return view.host + (va - view.begin);
+    }
+    return PeekMiss(va, size, write);
+  }
+  uint8_t* PeekMiss(uint64_t va, uint32_t size, bool write);
   // Copies bytes wherever they lie; false after stopping the wave.
   bool Copy(uint64_t va, uint32_t size, uint8_t* bytes, bool write);
 };
@@ -164,7 +188,7 @@ struct Workgroup {
   uint32_t registers_per_wave = 0;  // allocated VGPRs and AGPRs
   Isa isa = Isa::kGfx950;
   std::unique_ptr<Observed> observed;  // of the grid's observer
-  uint64_t turn = 0;  // slices it has had
+  uint64_t turn = 0;                   // slices it has had
 };
 
 // Apertures of FLAT addressing (the executor's own constants).

@@ -13,11 +13,13 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -32,6 +34,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "sim/launcher.h"
 #include "sim/open.h"
@@ -41,6 +44,8 @@
 
 namespace mainarch::sim {
 namespace {
+
+constexpr uint32_t kNudgeMs = 1000;
 
 // Calls from inside the node must reach the C library.
 thread_local int inside = 0;
@@ -64,20 +69,33 @@ void* Next(const char* name, std::atomic<void*>* cache) {
     return ::mainarch::sim::Next(#name, &cache); \
   }())
 
-// The node of this process. Made at the first device that is opened; never destroyed before the
-// process ends, because a client's threads may use it until then.
+// The node of this process. Made at the first device that is opened; never destroyed, because a
+// client's threads may be inside of it until the process is gone.
 struct World {
   std::mutex mutex;
   std::shared_ptr<Node> node;
   std::unique_ptr<SimSys> sys;
-  pid_t pid = 0;
   std::string log_path;
 };
+std::atomic<World*> the_world{nullptr};
+std::atomic<SimSys*> the_sys{nullptr};
+std::atomic<bool> inherited{false};  // this process was forked from one that had a node
+
 World& TheWorld() {
-  static World* world = new World;
+  World* world = the_world.load();
+  if (world != nullptr) return *world;
+  auto fresh = std::make_unique<World>();
+  if (the_world.compare_exchange_strong(world, fresh.get())) return *fresh.release();
   return *world;
 }
-std::atomic<SimSys*> the_sys{nullptr};
+
+// In a child the parent's machine threads do not exist and its locks may be held for ever by
+// threads that do not exist either. So nothing of it is touched again: a child that opens a device
+// gets a node of its own, and the fds it inherited are dead, as the driver says.
+void ForgetParent() {
+  if (the_sys.exchange(nullptr) != nullptr) inherited = true;
+  the_world = nullptr;
+}
 
 const std::string& Root() {
   static const std::string* root = [] {
@@ -95,15 +113,12 @@ void Complain(const std::string& text) {
 SimSys* MakeSys() {
   World& world = TheWorld();
   std::lock_guard lock(world.mutex);
-  if (world.sys != nullptr && world.pid == getpid()) return world.sys.get();
-  if (world.sys != nullptr) {
-    // After fork the parent's machine threads are not here: leave that node alone, start afresh.
-    (void)world.sys.release();
-    new std::shared_ptr<Node>(std::move(world.node));
-    world.node = nullptr;
-  }
+  if (world.sys != nullptr) return world.sys.get();
   const char* text = getenv(kNodeVariable);
-  const StatusOr<NodeConfig> config = ParseNode(text == nullptr ? "gfx950x8" : text);
+  const std::string node_text = text == nullptr ? "gfx950x8" : text;
+  StatusOr<NodeConfig> config = ParseNode(node_text);
+  // Programs of any age run here, and some lose wake-ups of their own accord.
+  if (config.ok() && !absl::StrContains(node_text, "nudge=")) config->nudge_ms = kNudgeMs;
   if (!config.ok()) return Complain(std::string(config.status().message())), nullptr;
   StatusOr<std::shared_ptr<Node>> node = Node::Create(*config, MakeExecutor(*config));
   if (!node.ok()) return Complain(std::string(node.status().message())), nullptr;
@@ -114,23 +129,23 @@ SimSys* MakeSys() {
   if (const char* log = getenv(kLogVariable); log != nullptr) world.log_path = log;
   world.node = *std::move(node);
   world.sys = std::make_unique<SimSys>(world.node);
-  world.pid = getpid();
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, ForgetParent); });
   the_sys = world.sys.get();
   return world.sys.get();
 }
 
-// Ends the machine's threads when the program ends, and leaves the log.
+// As late as can be (the program's own exit handlers may still wait for its GPUs): leaves the log
+// and stops the machine's threads. The node itself stays: other threads of the program may sleep in
+// it.
 __attribute__((destructor)) void Finish() {
-  World& world = TheWorld();
-  if (world.sys == nullptr || world.pid != getpid()) return;
+  const World* world = the_world.load();
+  if (world == nullptr || world->sys == nullptr) return;
   const Inside guard;
-  if (!world.log_path.empty()) {
-    std::ofstream out(world.log_path);
-    for (const std::string& line : world.node->log()) out << line << "\n";
-  }
-  the_sys = nullptr;
-  world.sys.reset();
-  world.node.reset();
+  world->node->Stop();
+  if (world->log_path.empty()) return;
+  std::ofstream out(world->log_path);
+  for (const std::string& line : world->node->log()) out << line << "\n";
 }
 
 SimSys* SysOf(int fd) {
@@ -138,6 +153,17 @@ SimSys* SysOf(int fd) {
   if (sys == nullptr || inside > 0 || fd < 0) return nullptr;
   const Inside guard;
   return sys->IsDevice(fd) ? sys : nullptr;
+}
+
+// Is it a device that the parent opened? Asked of the kernel: the parent's tables are out of reach.
+bool IsParents(int fd) {
+  if (!inherited.load() || inside > 0 || fd < 0) return false;
+  char target[64] = {};
+  const std::string link = absl::StrCat("/proc/self/fd/", fd);
+  if (syscall(SYS_readlink, link.c_str(), target, sizeof target - 1) <= 0) return false;
+  const absl::string_view name = target;
+  return absl::StartsWith(name, "/memfd:mainarch-sim-kfd") ||
+         absl::StartsWith(name, "/memfd:mainarch-sim-render");
 }
 
 bool IsOurs(const char* path) {
@@ -349,7 +375,9 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   void* argument = va_arg(list, void*);
   va_end(list);
   SimSys* sys = SysOf(fd);
-  if (sys == nullptr) return NEXT(ioctl)(fd, request, argument);
+  if (sys == nullptr) {
+    return IsParents(fd) ? Result(-EBADF) : NEXT(ioctl)(fd, request, argument);
+  }
   const Inside guard;
   return Result(sys->Ioctl(fd, static_cast<uint32_t>(request), argument));
 }
@@ -358,7 +386,10 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   EXPORT void* name(void* hint, size_t size, int protection, int flags, int fd,                \
                     offset_type offset) noexcept {                                             \
     SimSys* sys = SysOf(fd);                                                                   \
-    if (sys == nullptr) return NEXT(name)(hint, size, protection, flags, fd, offset);          \
+    if (sys == nullptr) {                                                                      \
+      if (IsParents(fd)) return errno = EBADF, MAP_FAILED;                                     \
+      return NEXT(name)(hint, size, protection, flags, fd, offset);                            \
+    }                                                                                          \
     const Inside guard;                                                                        \
     void* address = nullptr;                                                                   \
     const int error =                                                                          \
@@ -367,6 +398,21 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   }
 MMAP_HOOK(mmap, off_t)
 MMAP_HOOK(mmap64, off64_t)
+
+// The GPUs must lose what the program unmaps before it is gone.
+EXPORT int munmap(void* address, size_t size) noexcept {
+  SimSys* sys = inside > 0 ? nullptr : the_sys.load();
+  if (sys == nullptr) return NEXT(munmap)(address, size);
+  const Inside guard;
+  return Result(sys->Munmap(address, size));
+}
+
+EXPORT int close(int fd) {
+  SimSys* sys = SysOf(fd);
+  if (sys == nullptr) return NEXT(close)(fd);
+  const Inside guard;
+  return Result(sys->CloseShared(fd));
+}
 
 EXPORT ssize_t read(int fd, void* buffer, size_t size) {
   SimSys* sys = SysOf(fd);
@@ -399,9 +445,9 @@ __attribute__((noinline)) static void* LookUpIn(void* handle, const char* name) 
     #function, reinterpret_cast<void*>(&function) \
   }
   static const Hook hooks[] = {
-      HOOK(open),   HOOK(open64), HOOK(fopen),    HOOK(fopen64),  HOOK(opendir),
-      HOOK(access), HOOK(ioctl),  HOOK(readlink), HOOK(realpath), HOOK(faccessat),
-      HOOK(openat), HOOK(mmap),   HOOK(openat64), HOOK(mmap64),
+      HOOK(open),     HOOK(open64),   HOOK(fopen),    HOOK(fopen64),   HOOK(opendir), HOOK(access),
+      HOOK(ioctl),    HOOK(readlink), HOOK(realpath), HOOK(faccessat), HOOK(openat),  HOOK(mmap),
+      HOOK(openat64), HOOK(mmap64),   HOOK(munmap),   HOOK(close),
   };
 #undef HOOK
   const Lookup real = RealDlsym();

@@ -467,6 +467,24 @@ TEST(logprobs_follow_the_last_take) {
   CHECK(CodeOf(bench.engine->TakenLogprobs(without, 0).status()) == Code::kInvalidArgument);
 }
 
+TEST(an_id_of_another_engine_is_no_id_here) {
+  Bench a(Options(4, 64, 0)), b(Options(4, 64, 0));
+  for (int i = 0; i < 4; ++i) {
+    const SequenceId of_a = a.Open({}, {1}), of_b = b.Open({}, {1});
+    CHECK(of_a != 0 && of_b != 0 && of_a != of_b);
+    CHECK(CodeOf(b.engine->Append(of_a, {2})) == Code::kNotFound);
+    CHECK(CodeOf(a.engine->Close(of_b)) == Code::kNotFound);
+  }
+  // Nor is one of an engine that was where this one is.
+  SequenceId before = 0;
+  for (int i = 0; i < 100; ++i) {
+    Bench c(Options(4, 64, 0));
+    CHECK(!c.engine->InfoOf(before).ok());
+    before = c.Open({}, {1});
+    CHECK(c.engine->InfoOf(before).ok());
+  }
+}
+
 TEST(counters_add_up) {
   SequenceOptions o;
   o.max_tokens = 4;

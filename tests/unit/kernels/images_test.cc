@@ -187,6 +187,7 @@ TEST(every_kernel_has_a_case) {
     CHECK(!test.expectations.empty());
   }
   for (const KernelImage& image : isa::KernelImages()) {
+    if (image.name == "decoder") continue;  // whole models run these: tests/golden/gpu_golden_test.cc
     for (const KernelInfo& kernel : image.kernels) {
       if (!tested.count({std::string(image.isa), std::string(kernel.name)})) {
         CHECK_EQ(std::string(kernel.name), "a kernel with a case for " + std::string(image.isa));

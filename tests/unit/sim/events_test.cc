@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "sim/events.h"
 
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
 #include <cerrno>
 #include <thread>
 #include <vector>
@@ -13,9 +17,11 @@ namespace {
 namespace uapi = kfd::uapi;
 
 struct Table {
-  EventTable events{17};
+  EventTable events;
   std::vector<uint64_t> page = std::vector<uint64_t>(4096);
-  Table() { events.SetPage(reinterpret_cast<uint8_t*>(page.data()), 4096); }
+  explicit Table(uint32_t nudge_ms = 0) : events(17, nudge_ms) {
+    events.SetPage(reinterpret_cast<uint8_t*>(page.data()), 4096);
+  }
   uint32_t Make(uint32_t type = uapi::kEventSignal, bool auto_reset = true) {
     uint32_t id = 0, slot = 0;
     events.Create(type, auto_reset, &id, &slot);
@@ -122,6 +128,130 @@ TEST(an_interrupted_wait_says_how_much_time_is_left) {
   CHECK_EQ(error, -EINTR);
   CHECK_GT(timeout, 30000u);
   CHECK_LE(timeout, 60000u);
+}
+
+// Sleeps on `id` in a thread until it is set.
+struct Sleeper {
+  EventTable& events;
+  uint32_t id;
+  uint32_t timeout = 60000;
+  uint32_t result = 99;
+  int error = 99;
+  std::atomic<bool> begun{false}, over{false};
+  std::thread thread{[this] {
+    std::vector<uapi::EventData> data(1);
+    data[0].event_id = id;
+    begun = true;
+    error = events.Wait(absl::MakeSpan(data), false, &timeout, &result);
+    over = true;
+  }};
+  Sleeper(EventTable& table, uint32_t event) : events(table), id(event) {}
+};
+
+void Pause(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+// AMD's runtime destroys a queue so: its own thread and the caller sleep on the queue's event, and
+// each waits for what the other does when woken. The one who comes late must not take the wake-up
+// of the one who slept.
+TEST(everybody_who_sleeps_on_an_event_wakes_and_a_late_comer_takes_nothing) {
+  for (int round = 0; round < 50; ++round) {
+    Table table;
+    const uint32_t id = table.Make();
+    Sleeper first(table.events, id), second(table.events, id);
+    while (!first.begun || !second.begun) std::this_thread::yield();
+    Pause(2);
+    CHECK_EQ(table.events.Set(id), 0);
+    const int late = table.Poll({id});
+    const bool both_slept = late == static_cast<int>(uapi::kWaitTimeout);
+    if (!both_slept) table.events.Set(id);  // a sleeper was not asleep yet: the event stayed set
+    first.thread.join();
+    second.thread.join();
+    CHECK_EQ(first.error, 0);
+    CHECK_EQ(second.error, 0);
+    CHECK_EQ(first.result, uapi::kWaitComplete);
+    CHECK_EQ(second.result, uapi::kWaitComplete);
+    CHECK_LT(50000u, first.timeout);  // woken, not timed out
+  }
+}
+
+void OnSignal(int) {}
+
+// A signal handler of the program's own runs on the thread that waits: the wait says so, says how
+// much time is left, and loses no event.
+TEST(a_real_signal_interrupts_a_wait_and_loses_nothing) {
+  struct sigaction action = {}, old = {};
+  action.sa_handler = OnSignal;
+  CHECK_EQ(sigaction(SIGUSR1, &action, &old), 0);
+  {
+    Table table;
+    const uint32_t id = table.Make();
+    Sleeper sleeper(table.events, id);
+    while (!sleeper.over) {  // it may come before the thread sleeps; that one counts for nothing
+      pthread_kill(sleeper.thread.native_handle(), SIGUSR1);
+      Pause(1);
+    }
+    sleeper.thread.join();
+    CHECK_EQ(sleeper.error, -EINTR);
+    CHECK_EQ(sleeper.result, uapi::kWaitFail);
+    CHECK_LT(30000u, sleeper.timeout);
+    CHECK_LT(sleeper.timeout, 60000u);
+  }
+  {
+    // Both events are set while the third is waited for; the interrupted wait gives them back.
+    Table table;
+    const uint32_t a = table.Make(), b = table.Make(), c = table.Make();
+    table.events.Set(a);
+    table.events.Set(b);
+    std::vector<uapi::EventData> data(3);
+    data[0].event_id = a;
+    data[1].event_id = b;
+    data[2].event_id = c;
+    uint32_t timeout = 60000, result = 99;
+    table.events.InterruptWait();
+    CHECK_EQ(table.events.Wait(absl::MakeSpan(data), true, &timeout, &result), -EINTR);
+    CHECK_EQ(table.Poll({a}), 0);
+    CHECK_EQ(table.Poll({b}), 0);
+  }
+  sigaction(SIGUSR1, &old, nullptr);
+}
+
+TEST(events_taken_by_a_wait_that_times_out_are_gone_as_in_the_kernel) {
+  Table table;
+  const uint32_t a = table.Make(), b = table.Make();
+  table.events.Set(a);
+  CHECK_EQ(table.Poll({a, b}, true), 1);
+  CHECK_EQ(table.Poll({a}), 1);
+  table.events.Set(a);
+  table.events.Set(b);
+  CHECK_EQ(table.Poll({a, b}), 0);  // one would do; both were taken
+  CHECK_EQ(table.Poll({b}), 1);
+}
+
+TEST(a_nudge_ends_a_wait_for_signals_and_no_other) {
+  Table table(20);
+  const uint32_t id = table.Make(), memory = table.Make(uapi::kEventMemory);
+  Sleeper sleeper(table.events, id);
+  sleeper.thread.join();
+  CHECK_EQ(sleeper.error, 0);
+  CHECK_EQ(sleeper.result, uapi::kWaitComplete);
+  std::vector<uapi::EventData> data(1);
+  data[0].event_id = memory;
+  uint32_t timeout = 60, result = 99;
+  CHECK_EQ(table.events.Wait(absl::MakeSpan(data), false, &timeout, &result), 0);
+  CHECK_EQ(result, uapi::kWaitTimeout);
+}
+
+TEST(the_process_goes_only_when_nobody_sleeps_in_its_table) {
+  for (int round = 0; round < 20; ++round) {
+    auto table = std::make_unique<Table>();
+    const uint32_t id = table->Make();
+    Sleeper sleeper(table->events, id);
+    while (!sleeper.begun) std::this_thread::yield();
+    Pause(round % 3);
+    table->events.Shutdown();
+    sleeper.thread.join();
+    CHECK_EQ(sleeper.error, -EIO);
+  }
 }
 
 TEST(an_event_destroyed_under_a_waiter_fails_the_wait) {

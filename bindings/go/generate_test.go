@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+
+package mainarch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"mainarch.invalid/go/mainarch"
+)
+
+// The trained checkpoint through the package: the same tokens as the command's.
+func TestSameTokensAsTheCommand(t *testing.T) {
+	for _, device := range []string{"cpu", "cpu:2", "sim:gfx950x1"} {
+		t.Run(device, func(t *testing.T) {
+			if group, err := mainarch.Open(device, nil); err == nil {
+				group.Close()
+			} else if errors.Is(err, mainarch.ErrNoDevice) && strings.HasPrefix(device, "sim") {
+				fmt.Printf("# SKIPPED device %s in Go: %v\n", device, err)
+				t.Skip(err)
+			}
+			s := openOn(t, device, 2, false)
+			defer s.close()
+			sequence := s.prompt(t, greedy())
+			equal(t, run(t, background, sequence), tokensOfTheCommand(t, device))
+			info, err := sequence.Info()
+			ok(t, err)
+			equal(t, info.Finish, mainarch.FinishMaxTokens)
+			equal(t, info.Produced, uint64(produced))
+			statistics, err := s.engine.Statistics()
+			ok(t, err)
+			equal(t, statistics.TokensProduced, uint64(produced))
+		})
+	}
+}
+
+func TestTextIsTheTokensDecoded(t *testing.T) {
+	s := open(t)
+	tokens := run(t, background, s.prompt(t, greedy()))
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	var text strings.Builder
+	pieces := 0
+	ok(t, s.prompt(t, greedy()).Text(ctx, s.decoder, func(piece string) bool {
+		pieces++
+		text.WriteString(piece)
+		return true
+	}))
+	whole, err := s.tokenizer.Decode(tokens, true)
+	ok(t, err)
+	equal(t, text.String(), whole)
+	isTrue(t, pieces > 10, pieces)
+
+	// By a channel, as some programs like it.
+	channel := make(chan string)
+	sequence := s.prompt(t, greedy())
+	go func() {
+		defer close(channel)
+		_ = sequence.Text(ctx, s.decoder, func(piece string) bool {
+			channel <- piece
+			return true
+		})
+	}()
+	text.Reset()
+	for piece := range channel {
+		text.WriteString(piece)
+	}
+	equal(t, text.String(), whole)
+}
+
+func TestWhatIsNotGivenOutStaysToTake(t *testing.T) {
+	s := open(t)
+	tokens := run(t, background, s.prompt(t, greedy()))
+	sequence := s.prompt(t, greedy())
+	var got []uint32
+	for len(got) < produced {
+		ok(t, sequence.Tokens(background, func(token uint32) bool {
+			got = append(got, token)
+			return len(got)%3 != 0
+		}))
+	}
+	equal(t, got, tokens)
+}
+
+func TestChatEndsItsTurn(t *testing.T) {
+	s := open(t)
+	messages := []mainarch.ChatMessage{
+		{Role: "system", Content: "Be brief."},
+		{Role: "user", Content: "Which book is this from? Let there be light."},
+	}
+	text, err := s.tokenizer.RenderChat(messages, &mainarch.ChatOptions{Thinking: mainarch.ThinkingOff})
+	ok(t, err)
+	isTrue(t, strings.Contains(text, "Be brief.") && strings.HasSuffix(text, "</think>\n\n"), text)
+	bare, err := s.tokenizer.RenderChat(messages, &mainarch.ChatOptions{NoGenerationPrompt: true})
+	ok(t, err)
+	isTrue(t, strings.HasSuffix(bare, "<|im_end|>\n"), bare)
+	_, err = s.tokenizer.RenderChat(nil, nil)
+	contains(t, err, "at least one message")
+	tokens, err := s.tokenizer.Encode(text)
+	ok(t, err)
+	sequence, err := s.engine.Open(&mainarch.SequenceOptions{MaxTokens: 200})
+	ok(t, err)
+	ok(t, sequence.Append(tokens...))
+	run(t, background, sequence)
+	info, err := sequence.Info()
+	ok(t, err)
+	equal(t, info.Finish, mainarch.FinishEnd)
+}
+
+func TestSamplingOptionsArrive(t *testing.T) {
+	s := open(t)
+	recommended, err := s.model.SequenceOptions()
+	ok(t, err)
+	equal(t, []interface{}{recommended.Temperature, recommended.TopK}, []interface{}{float32(0.6), uint32(20)})
+	base := run(t, background, s.prompt(t, greedy()))
+	try := func(options mainarch.SequenceOptions) ([]uint32, mainarch.Finish) {
+		options.MaxTokens = produced
+		sequence := s.prompt(t, &options)
+		tokens := run(t, background, sequence)
+		info, err := sequence.Info()
+		ok(t, err)
+		ok(t, sequence.Close())
+		return tokens, info.Finish
+	}
+	hot := func(seed uint64) []uint32 {
+		tokens, _ := try(mainarch.SequenceOptions{Temperature: 1.5, Seed: seed})
+		return tokens
+	}
+	equal(t, hot(1), hot(1))
+	isTrue(t, fmt.Sprint(hot(1)) != fmt.Sprint(hot(2)))
+	ban := []mainarch.LogitBias{{Token: 3, Bias: 0}, {Token: base[0], Bias: float32(math.Inf(-1))}}
+	tokens, _ := try(mainarch.SequenceOptions{LogitBias: ban})
+	for _, token := range tokens {
+		isTrue(t, token != base[0], tokens)
+	}
+	tokens, finish := try(mainarch.SequenceOptions{StopTokens: []uint32{base[5]}})
+	equal(t, finish, mainarch.FinishStopToken)
+	equal(t, tokens[len(tokens)-1], base[5])
+	// The first of the two never comes.
+	stops := [][]uint32{{2047, 2047, 2047}, base[6:8]}
+	tokens, finish = try(mainarch.SequenceOptions{StopSequences: stops})
+	equal(t, finish, mainarch.FinishStopSequence)
+	equal(t, tokens[len(tokens)-2:], base[6:8])
+}
+
+func TestLogitsLogprobsAndForks(t *testing.T) {
+	s := open(t)
+	base := run(t, background, s.prompt(t, greedy()))
+	sequence := s.prompt(t, &mainarch.SequenceOptions{MaxTokens: produced, Logprobs: 3})
+	steps(t, s.engine)
+	tokens := make([]uint32, 64)
+	count, err := sequence.Take(tokens)
+	ok(t, err)
+	equal(t, tokens[:count], base)
+	logprobs, err := sequence.Logprobs(1)
+	ok(t, err)
+	equal(t, len(logprobs), 4)
+	equal(t, logprobs[0], logprobs[1])
+	equal(t, logprobs[0].Token, base[1])
+	isTrue(t, logprobs[1].Logprob >= logprobs[2].Logprob && logprobs[0].Logprob <= 0, logprobs)
+
+	manual := s.prompt(t, &mainarch.SequenceOptions{Manual: true})
+	steps(t, s.engine)
+	fork, err := manual.Fork()
+	ok(t, err)
+	ok(t, fork.SetSeed(7))
+	for _, sequence := range []*mainarch.Sequence{manual, fork} {
+		logits, err := sequence.Logits()
+		ok(t, err)
+		equal(t, len(logits), 2048)
+		best := 0
+		for i := range logits {
+			if logits[i] > logits[best] {
+				best = i
+			}
+		}
+		equal(t, uint32(best), base[0])
+	}
+	ok(t, fork.Truncate(2))
+	info, err := fork.Info()
+	ok(t, err)
+	equal(t, info.Tokens, uint64(2))
+}
+
+func steps(t *testing.T, engine *mainarch.Engine) {
+	for {
+		worked, err := engine.Step(background)
+		ok(t, err)
+		if !worked {
+			return
+		}
+	}
+}
+
+func TestInfosAndTokensOfTheTokenizer(t *testing.T) {
+	s := openOn(t, "cpu:2", 2, false)
+	defer s.close()
+	equal(t, s.group.DeviceCount(), 2)
+	device, err := s.group.DeviceInfo(1)
+	ok(t, err)
+	isTrue(t, device.MemoryBytes > 1<<30 && device.ISA != "", device)
+	model, err := s.model.Info()
+	ok(t, err)
+	equal(t, []uint32{model.VocabSize, model.Experts, model.Layers}, []uint32{2048, 16, 5})
+	equal(t, model.Architecture+" "+model.Formats, "qwen3_moe bf16")
+	engine, err := s.engine.Info()
+	ok(t, err)
+	equal(t, []uint32{engine.MaxSequences, engine.MaxSequenceTokens}, []uint32{4, 256})
+	info, err := s.tokenizer.Info()
+	ok(t, err)
+	equal(t, info, mainarch.TokenizerInfo{VocabSize: 2048, BOSToken: mainarch.NoToken, EOSToken: 2045, PadToken: 2043, HasChat: true})
+	end, err := s.tokenizer.TokenID("<|im_end|>")
+	ok(t, err)
+	equal(t, end, uint32(2045))
+	text, err := s.tokenizer.TokenText(end)
+	ok(t, err)
+	equal(t, text, "<|im_end|>")
+	special, err := s.tokenizer.SpecialTokens()
+	ok(t, err)
+	equal(t, special, []uint32{2043, 2044, 2045})
+	ends, err := s.model.EndTokens()
+	ok(t, err)
+	equal(t, ends, []uint32{2043, 2045})
+	tokens, err := s.tokenizer.Encode("<|im_end|>")
+	ok(t, err)
+	equal(t, tokens, []uint32{end})
+	tokens, err = s.tokenizer.EncodePlain("<|im_end|>")
+	ok(t, err)
+	isTrue(t, len(tokens) > 1, tokens)
+}
+
+// Longer than any guess of a buffer, with zeros inside, and nothing at all.
+func TestTokenizerRoundTrips(t *testing.T) {
+	s := open(t)
+	for _, text := range []string{"", "a", strings.Repeat("\U00010348\x00é", 5000)} {
+		tokens, err := s.tokenizer.Encode(text)
+		ok(t, err)
+		whole, err := s.tokenizer.Decode(tokens, false)
+		ok(t, err)
+		equal(t, whole, text)
+		var pieces strings.Builder
+		for _, token := range tokens {
+			piece, err := s.decoder.Push(token)
+			ok(t, err)
+			pieces.WriteString(piece)
+		}
+		piece, err := s.decoder.Finish()
+		ok(t, err)
+		equal(t, pieces.String()+piece, text)
+	}
+}

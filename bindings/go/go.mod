@@ -1,0 +1,3 @@
+module mainarch.invalid/go/mainarch
+
+go 1.19

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: MIT
+use crate::call::{check, created, fill};
+use crate::group::SharedLog;
+use crate::options::{Finish, RawOptions};
+use crate::{Decoder, Model, Result, SequenceOptions, Text, TokenPoll, Tokens};
+use mainarch_sys as sys;
+use std::fmt;
+use std::os::unix::io::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+/// How the KV cache is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KvType {
+    /// As the weights mostly are.
+    #[default]
+    Bf16,
+    /// e4m3fn with a scale for each token and head: half the memory.
+    Fp8,
+    /// To compare with.
+    F32,
+}
+
+/// How to make an [`Engine`]. Zero is the default of every number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Tokens that the KV cache holds, over all sequences, rounded up to pages of 16; 0:
+    /// `max_sequences * max_sequence_tokens`.
+    pub kv_tokens: u64,
+    /// Sequences open at once; 0: 1; at most 65536.
+    pub max_sequences: u32,
+    /// Tokens of one sequence; 0, and at most: the model's own limit.
+    pub max_sequence_tokens: u32,
+    /// Rows of a step, prompt tokens and generated ones together; 0: chosen; at most 2^20.
+    pub max_step_tokens: u32,
+    /// How the KV cache is kept.
+    pub kv_type: KvType,
+}
+
+/// What an engine was made with, every default resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineInfo {
+    /// Tokens that the KV cache holds.
+    pub kv_tokens: u64,
+    /// Bytes of KV cache and activations, as reserved; weights not counted.
+    pub memory_bytes: u64,
+    /// Sequences open at once.
+    pub max_sequences: u32,
+    /// Tokens of one sequence.
+    pub max_sequence_tokens: u32,
+    /// Rows of a step.
+    pub max_step_tokens: u32,
+    /// `MAINARCH_KV_*`.
+    pub kv_type: i32,
+}
+
+/// What an engine has done since it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Steps that ended well.
+    pub steps: u64,
+    /// Tokens through the model, those of prompts included.
+    pub tokens_run: u64,
+    /// Tokens sampled.
+    pub tokens_produced: u64,
+    /// Tokens that the KV cache still holds now, in whole pages.
+    pub kv_tokens_free: u64,
+    /// Nanoseconds that the last step took.
+    pub step_ns_last: u64,
+    /// Sequences open now.
+    pub sequences: u32,
+}
+
+/// One text in one engine: an id. Of a sequence that was closed, or of another engine, it is
+/// `NotFound`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Sequence(pub(crate) u64);
+
+impl Sequence {
+    /// The number that the C interface knows it by.
+    pub fn raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// About a sequence; all numbers are tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SequenceInfo {
+    /// Whose KV is stored; falls to 0 when others needed its pages.
+    pub position: u64,
+    /// Held: prompt and produced.
+    pub tokens: u64,
+    /// Of these, not yet run through the model.
+    pub pending: u64,
+    /// Sampled so far.
+    pub produced: u64,
+    /// Of these, not yet taken.
+    pub untaken: u64,
+    /// Why it ended; none: it goes on.
+    pub finish: Option<Finish>,
+}
+
+/// A token and the natural logarithm of its probability, by the softmax of the raw logits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Logprob {
+    /// Which token.
+    pub token: u32,
+    /// At most 0.
+    pub logprob: f32,
+}
+
+/// The handle, apart from [`Engine`] because cancellers look at it, too.
+struct RawEngine {
+    at: NonNull<sys::mainarch_engine>,
+    _log: SharedLog,
+}
+
+// SAFETY: what any thread may call at any time is called through &RawEngine; all else only through
+// &mut Engine, of which there is one.
+unsafe impl Send for RawEngine {}
+unsafe impl Sync for RawEngine {}
+
+impl Drop for RawEngine {
+    fn drop(&mut self) {
+        // SAFETY: made by create, destroyed here only, when nobody is in a call on it: callers
+        // hold the Arc.
+        unsafe { sys::mainarch_engine_destroy(self.at.as_ptr()) }
+    }
+}
+
+/// KV cache and scheduler over one model; it steps. See the crate's page for the loop.
+///
+/// A step takes prompt tokens that wait and one token of every sequence that is generating, runs
+/// the model once, and samples. Sequences come and go between steps. A step that fails or is
+/// cancelled leaves every sequence as it was before it. Dropping the engine cancels the step in
+/// flight and ends its sequences, in bounded time.
+pub struct Engine {
+    raw: Arc<RawEngine>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("info", &self.info().ok()).finish()
+    }
+}
+
+/// Cancels the steps of an engine from any thread, at any time; not in a signal handler. It does
+/// not keep the engine alive.
+#[derive(Clone)]
+pub struct Canceller {
+    raw: Weak<RawEngine>,
+}
+
+impl fmt::Debug for Canceller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Canceller")
+    }
+}
+
+impl Canceller {
+    /// Makes the step in flight, if there is one, end soon with `Cancelled`. Between steps it does
+    /// nothing: who wants a loop of steps to end tells the loop as well. False when the engine is
+    /// gone.
+    pub fn cancel(&self) -> bool {
+        match self.raw.upgrade() {
+            Some(raw) => {
+                // SAFETY: alive while `raw` is held; any thread, at any time.
+                unsafe { sys::mainarch_engine_cancel(raw.at.as_ptr()) };
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Engine {
+    /// Makes an engine, which owns its KV cache and shares the model's weights.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (names the field, value and limit), `OutOfDeviceMemory`, `DeviceLost`.
+    pub fn new(model: &Model, options: &EngineOptions) -> Result<Engine> {
+        let raw_options = sys::mainarch_engine_options {
+            kv_tokens: options.kv_tokens,
+            max_sequences: options.max_sequences,
+            max_sequence_tokens: options.max_sequence_tokens,
+            max_step_tokens: options.max_step_tokens,
+            kv_type: match options.kv_type {
+                KvType::Bf16 => sys::MAINARCH_KV_BF16,
+                KvType::Fp8 => sys::MAINARCH_KV_FP8,
+                KvType::F32 => sys::MAINARCH_KV_F32,
+            },
+            ..Default::default()
+        };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: a live handle; all pointers live for the call.
+        check(|error| unsafe {
+            sys::mainarch_engine_create(model.raw.as_ptr(), &raw_options, &mut raw, error)
+        })?;
+        Ok(Engine { raw: Arc::new(RawEngine { at: created(raw)?, _log: model.log.clone() }) })
+    }
+
+    #[inline]
+    fn at(&self) -> *mut sys::mainarch_engine {
+        self.raw.at.as_ptr()
+    }
+
+    /// What the engine was made with.
+    ///
+    /// # Errors
+    ///
+    /// `WrongProcess`.
+    pub fn info(&self) -> Result<EngineInfo> {
+        let mut info = sys::mainarch_engine_info::default();
+        // SAFETY: a live handle; any thread, at any time.
+        check(|error| unsafe { sys::mainarch_engine_info_get(self.at(), &mut info, error) })?;
+        Ok(EngineInfo {
+            kv_tokens: info.kv_tokens,
+            memory_bytes: info.memory_bytes,
+            max_sequences: info.max_sequences,
+            max_sequence_tokens: info.max_sequence_tokens,
+            max_step_tokens: info.max_step_tokens,
+            kv_type: info.kv_type,
+        })
+    }
+
+    /// What it has done so far. Each number is exact; together they may straddle the end of a step
+    /// that is in flight.
+    ///
+    /// # Errors
+    ///
+    /// `WrongProcess`.
+    pub fn statistics(&self) -> Result<Statistics> {
+        let mut raw = sys::mainarch_engine_statistics::default();
+        // SAFETY: a live handle; any thread, at any time.
+        check(|error| unsafe { sys::mainarch_engine_statistics_get(self.at(), &mut raw, error) })?;
+        Ok(Statistics {
+            steps: raw.steps,
+            tokens_run: raw.tokens_run,
+            tokens_produced: raw.tokens_produced,
+            kv_tokens_free: raw.kv_tokens_free,
+            step_ns_last: raw.step_ns_last,
+            sequences: raw.sequences,
+        })
+    }
+
+    /// What another thread cancels steps with.
+    pub fn canceller(&self) -> Canceller {
+        Canceller { raw: Arc::downgrade(&self.raw) }
+    }
+
+    /// Runs one step on this thread and ends with it. False: no sequence has work.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` (a submitted step has not been waited for), `Cancelled`, `BadModel` (logits that are
+    /// not numbers), `DeviceLost`.
+    #[inline]
+    pub fn step(&mut self) -> Result<bool> {
+        // SAFETY: a live handle, this thread alone.
+        let status = check(|error| unsafe { sys::mainarch_engine_step(self.at(), error) })?;
+        Ok(status == sys::MAINARCH_OK)
+    }
+
+    /// Starts one step and returns at once. False: no sequence has work. Until [`Engine::wait`] or
+    /// [`Engine::poll_ready`] has said that it ended, sequences are `Busy`.
+    ///
+    /// # Errors
+    ///
+    /// `Busy`, `DeviceLost`.
+    #[inline]
+    pub fn submit(&mut self) -> Result<bool> {
+        // SAFETY: a live handle, this thread alone.
+        let status = check(|error| unsafe { sys::mainarch_engine_submit(self.at(), error) })?;
+        Ok(status == sys::MAINARCH_OK)
+    }
+
+    /// Waits for the step in flight, for ever without a `timeout`. True: it has ended well, or
+    /// there was none; false: it is still in flight.
+    ///
+    /// # Errors
+    ///
+    /// That of the step, which is over then: `Cancelled`, `BadModel`, `DeviceLost`.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        let timeout_ns =
+            timeout.map_or(-1, |timeout| i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX));
+        // SAFETY: a live handle, this thread alone.
+        let status =
+            check(|error| unsafe { sys::mainarch_engine_wait(self.at(), timeout_ns, error) })?;
+        Ok(status == sys::MAINARCH_OK)
+    }
+
+    /// Whether the step in flight has ended, without waiting; ready also when there is none. It
+    /// wakes nobody: on `Pending` wait until [`Engine::as_fd`] polls readable, with whatever the
+    /// runtime has for that (tokio: `AsyncFd`; async-io: `Async`), and ask again.
+    pub fn poll_ready(&mut self) -> Poll<Result<()>> {
+        match self.wait(Some(Duration::ZERO)) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Opens an empty sequence.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (names the field, value and limit), `Busy` (`max_sequences` are open).
+    pub fn open(&mut self, options: &SequenceOptions) -> Result<Sequence> {
+        let held = RawOptions::new(options);
+        let raw_options = held.raw(options);
+        let mut id = 0;
+        // SAFETY: a live handle, this thread alone; `held` and `options` outlive the call.
+        check(|error| unsafe {
+            sys::mainarch_sequence_open(self.at(), &raw_options, &mut id, error)
+        })?;
+        Ok(Sequence(id))
+    }
+
+    /// Closes a sequence and gives back its KV pages.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Busy`, as with every function that takes a sequence.
+    pub fn close(&mut self, sequence: Sequence) -> Result<()> {
+        // SAFETY: a live handle, this thread alone.
+        check(|error| unsafe { sys::mainarch_sequence_close(self.at(), sequence.0, error) })?;
+        Ok(())
+    }
+
+    /// A copy with the same tokens, options and seed, sharing KV pages until either writes to them.
+    /// It has nothing to take.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` (`max_sequences` are open), `NotFound`.
+    pub fn fork(&mut self, from: Sequence) -> Result<Sequence> {
+        let mut id = 0;
+        // SAFETY: a live handle, this thread alone.
+        check(|error| unsafe { sys::mainarch_sequence_fork(self.at(), from.0, &mut id, error) })?;
+        Ok(Sequence(id))
+    }
+
+    /// Changes the seed for the tokens to come.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Busy`.
+    pub fn set_seed(&mut self, sequence: Sequence, seed: u64) -> Result<()> {
+        // SAFETY: a live handle, this thread alone.
+        check(|error| unsafe {
+            sys::mainarch_sequence_set_seed(self.at(), sequence.0, seed, error)
+        })?;
+        Ok(())
+    }
+
+    /// Drops every token from `position` on, produced ones that were not taken included, and the
+    /// finish reason. The sequence goes on from there.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (`position` is more than the tokens held), `NotFound`, `Busy`.
+    pub fn truncate(&mut self, sequence: Sequence, position: u64) -> Result<()> {
+        // SAFETY: a live handle, this thread alone.
+        check(|error| unsafe {
+            sys::mainarch_sequence_truncate(self.at(), sequence.0, position, error)
+        })?;
+        Ok(())
+    }
+
+    /// Adds tokens: a prompt, a further turn, or the token that a manual sequence chose. Clears the
+    /// finish reason; limits and stop sequences count from here on.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (a token outside the vocabulary), `KvFull` (more than could ever fit),
+    /// `NotFound`, `Busy`.
+    pub fn append(&mut self, sequence: Sequence, tokens: &[u32]) -> Result<()> {
+        // SAFETY: a live handle, this thread alone; the slice has that length.
+        check(|error| unsafe {
+            let (at, count) = (tokens.as_ptr(), tokens.len());
+            sys::mainarch_sequence_append(self.at(), sequence.0, at, count, error)
+        })?;
+        Ok(())
+    }
+
+    /// Moves produced tokens into `tokens`, oldest first, and says how many; 0: none yet, or none
+    /// any more.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Busy`.
+    pub fn take(&mut self, sequence: Sequence, tokens: &mut [u32]) -> Result<usize> {
+        if tokens.is_empty() {
+            return Ok(0);
+        }
+        let mut count = 0;
+        // SAFETY: a live handle, this thread alone; the slice has that length.
+        check(|error| unsafe {
+            let (at, capacity) = (tokens.as_mut_ptr(), tokens.len());
+            sys::mainarch_sequence_take(self.at(), sequence.0, at, capacity, &mut count, error)
+        })?;
+        Ok(count)
+    }
+
+    /// Log-probabilities at token `index` of the last [`Engine::take`]: the token itself first,
+    /// then the likeliest ones, descending, as many as `SequenceOptions::logprobs`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (opened without logprobs, or the last take had fewer tokens).
+    pub fn logprobs(&mut self, sequence: Sequence, index: usize) -> Result<Vec<Logprob>> {
+        // SAFETY: a live handle, this thread alone; the buffer has that capacity.
+        let raw = fill(33, 0, |out, capacity, count, error| unsafe {
+            sys::mainarch_sequence_logprobs(
+                self.at(),
+                sequence.0,
+                index,
+                out,
+                capacity,
+                count,
+                error,
+            )
+        })?;
+        let one = |l: &sys::mainarch_logprob| Logprob { token: l.token, logprob: l.logprob };
+        Ok(raw.iter().map(one).collect())
+    }
+
+    /// Raw logits, `vocab_size` of them, after the last token. Those of a manual sequence stay
+    /// until it is appended to or truncated, those of others until the next step.
+    ///
+    /// # Errors
+    ///
+    /// `Busy` (there are none: tokens are still to be run, or a later step has gone over them).
+    pub fn logits(&mut self, sequence: Sequence) -> Result<Vec<f32>> {
+        // SAFETY: a live handle, this thread alone; the buffer has that capacity.
+        fill(0, 0, |out, capacity, count, error| unsafe {
+            sys::mainarch_sequence_logits(self.at(), sequence.0, out, capacity, count, error)
+        })
+    }
+
+    /// About a sequence.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Busy`.
+    pub fn sequence_info(&mut self, sequence: Sequence) -> Result<SequenceInfo> {
+        let mut info = sys::mainarch_sequence_info::default();
+        // SAFETY: a live handle, this thread alone.
+        check(|error| unsafe {
+            sys::mainarch_sequence_info_get(self.at(), sequence.0, &mut info, error)
+        })?;
+        Ok(SequenceInfo {
+            position: info.position,
+            tokens: info.tokens,
+            pending: info.pending,
+            produced: info.produced,
+            untaken: info.untaken,
+            finish: Finish::from_raw(info.finish),
+        })
+    }
+
+    /// The tokens of one sequence as they come, stepping as needed, until it ends. Other sequences
+    /// take part in the steps; their tokens stay for them.
+    pub fn tokens(&mut self, sequence: Sequence) -> Tokens<'_> {
+        Tokens::new(self, sequence)
+    }
+
+    /// The text of one sequence as it comes: pieces of whole characters, none empty.
+    pub fn text<'a>(&'a mut self, sequence: Sequence, decoder: &'a mut Decoder) -> Text<'a> {
+        Text::new(self, sequence, decoder)
+    }
+
+    /// The tokens of one sequence for an event loop or an async runtime: never waits.
+    pub fn poll_tokens(&mut self, sequence: Sequence) -> TokenPoll<'_> {
+        TokenPoll::new(self, sequence)
+    }
+}
+
+/// Polls readable when a submitted step has ended, until [`Engine::wait`] has said so. The same for
+/// the life of the engine, which owns it: do not read it.
+impl AsRawFd for Engine {
+    fn as_raw_fd(&self) -> RawFd {
+        // SAFETY: a live handle; any thread, at any time.
+        unsafe { sys::mainarch_engine_event_fd(self.at()) }
+    }
+}
+
+/// As [`AsRawFd`].
+///
+/// # Panics
+///
+/// In the child of a fork, where the engine has none.
+impl AsFd for Engine {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let fd = self.as_raw_fd();
+        assert!(fd >= 0, "the engine is of a process that this is a fork of");
+        // SAFETY: open as long as the engine, which is borrowed.
+        unsafe { BorrowedFd::borrow_raw(fd) }
+    }
+}

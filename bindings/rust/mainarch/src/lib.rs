@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+//! LLM inference as a library: safe Rust over `libmainarch`.
+//!
+//! | | |
+//! |---|---|
+//! | [`Group`] | devices: GPUs, or the CPU |
+//! | [`Model`] | a checked checkpoint, its weights placed on a group |
+//! | [`Tokenizer`], [`Decoder`] | text to tokens, and tokens to text as they come |
+//! | [`Engine`] | KV cache and scheduler over one model; it steps |
+//! | [`Sequence`] | one text in one engine: an id |
+//!
+//! ```no_run
+//! use mainarch::{Engine, EngineOptions, Group, Model, SequenceOptions};
+//! # fn main() -> mainarch::Result<()> {
+//! let group = Group::open("cpu")?;
+//! let model = Model::open(&group, "checkpoint")?;
+//! let tokenizer = model.tokenizer()?;
+//! let mut engine = Engine::new(&model, &EngineOptions::default())?;
+//! let sequence = engine.open(&SequenceOptions { max_tokens: 64, ..Default::default() })?;
+//! engine.append(sequence, &tokenizer.encode("In the beginning")?)?;
+//! for piece in engine.text(sequence, &mut tokenizer.decoder()?) {
+//!     print!("{}", piece?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Lifetimes
+//!
+//! Handles own what they stand for, and a child keeps its parents alive inside the library: a model
+//! may be dropped before its engine, in any order. What is closed is gone, so that to use it does
+//! not compile:
+//!
+//! ```compile_fail,E0382
+//! # fn f(model: mainarch::Model) -> mainarch::Result<()> {
+//! let mut engine = mainarch::Engine::new(&model, &Default::default())?;
+//! drop(engine);
+//! engine.step()?; // borrow of moved value
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every drop ends in bounded time: that of an engine cancels the step in flight.
+//!
+//! # Threads
+//!
+//! Everything is [`Send`] and [`Sync`]. What the library allows on one thread at a time takes
+//! `&mut self`, so a second thread needs a lock of the caller's; only [`Canceller`], which any
+//! thread may use at any time, goes without:
+//!
+//! ```compile_fail,E0499
+//! # fn f(engine: &mut mainarch::Engine) {
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| engine.step());
+//!     scope.spawn(|| engine.step()); // a second mutable borrow
+//! });
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! [`Error`] has the library's status, `errno`, the device and a message that names the file,
+//! field, value and limit. No call panics because the library refused something. A panic in a
+//! callback does not cross the library: that of a progress callback goes on when
+//! [`Model::open_with`] is done, that of a log sink ends there.
+//!
+//! # Processes
+//!
+//! In the child of a fork every call fails with [`ErrorKind::WrongProcess`]. Truncating a
+//! checkpoint's files while a model of it is open makes the next access a SIGBUS, which no language
+//! can turn into an error.
+#![warn(missing_docs)]
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod call;
+mod engine;
+mod error;
+mod group;
+mod model;
+mod options;
+mod stream;
+mod tokenizer;
+
+pub use engine::{
+    Canceller, Engine, EngineInfo, EngineOptions, KvType, Logprob, Sequence, SequenceInfo,
+    Statistics,
+};
+pub use error::{Error, ErrorKind, Result};
+pub use group::{DeviceInfo, Group, GroupOptions, LogFn, LogLevel};
+pub use model::{Model, ModelInfo, ModelOptions, Progress};
+pub use options::{Finish, SequenceOptions};
+pub use stream::{Text, TokenPoll, Tokens};
+pub use tokenizer::{ChatMessage, ChatOptions, Decoder, Thinking, Tokenizer, TokenizerInfo};
+
+/// The raw declarations, for what is not wrapped here.
+pub use mainarch_sys as sys;
+
+/// The library's version, which may be newer than this crate's: major, minor, patch.
+pub fn version() -> (u32, u32, u32) {
+    // SAFETY: no arguments, any thread.
+    let version = unsafe { sys::mainarch_version() };
+    (version >> 16, version >> 8 & 0xff, version & 0xff)
+}
+
+// Held at compile time: what the module documentation says of threads.
+const _: fn() = || {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Group>();
+    shared::<Model>();
+    shared::<Tokenizer>();
+    shared::<Decoder>();
+    shared::<Engine>();
+    shared::<Canceller>();
+    shared::<Error>();
+};

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+//! The trained checkpoint through the safe crate: the same tokens as the command's.
+
+mod common;
+use common::*;
+use mainarch::*;
+
+fn same_as_the_command(device: &str) {
+    let mut stack = match open(device) {
+        Err(error) if device.starts_with("sim") && error.kind() == ErrorKind::NoDevice => {
+            println!("# SKIPPED device {device} in Rust: {error}");
+            return;
+        }
+        stack => stack.unwrap(),
+    };
+    let expected = match tokens_of_the_command(device) {
+        Some(tokens) => tokens,
+        None => {
+            return println!(
+                "# SKIPPED comparison with the command in Rust: MAINARCH_CLI is not set"
+            )
+        }
+    };
+    let sequence = stack.prompt(&greedy()).unwrap();
+    let tokens = stack.run(sequence).unwrap();
+    assert_eq!(tokens, expected);
+    assert_eq!(tokens.len(), PRODUCED as usize);
+    let info = stack.engine.sequence_info(sequence).unwrap();
+    assert_eq!(info.finish, Some(Finish::MaxTokens));
+    assert_eq!((info.produced, info.untaken), (u64::from(PRODUCED), 0));
+    assert_eq!(stack.engine.statistics().unwrap().tokens_produced, u64::from(PRODUCED));
+}
+
+#[test]
+fn the_cpu_writes_what_the_command_writes() {
+    same_as_the_command("cpu");
+}
+
+#[test]
+fn two_ranks_write_what_the_command_writes() {
+    same_as_the_command("cpu:2");
+}
+
+#[test]
+fn the_virtual_node_writes_what_the_command_writes() {
+    same_as_the_command("sim:gfx950x1");
+}
+
+#[test]
+fn text_is_the_tokens_decoded() {
+    let mut stack = open("cpu").unwrap();
+    let sequence = stack.prompt(&greedy()).unwrap();
+    let tokens = stack.run(sequence).unwrap();
+    stack.engine.truncate(sequence, stack.tokenizer.encode(PROMPT).unwrap().len() as u64).unwrap();
+    // The token before the cut runs again, and the count starts anew with the next append.
+    let again = stack.prompt(&greedy()).unwrap();
+    let mut decoder = stack.tokenizer.decoder().unwrap();
+    let pieces: Vec<String> =
+        stack.engine.text(again, &mut decoder).collect::<Result<_>>().unwrap();
+    assert!(pieces.len() > 10 && pieces.iter().all(|piece| !piece.is_empty()));
+    assert_eq!(pieces.concat(), stack.tokenizer.decode_skipping_special(&tokens).unwrap());
+}
+
+#[test]
+fn a_chat_ends_its_turn() {
+    let mut stack = open("cpu").unwrap();
+    let messages = [
+        ChatMessage::system("Be brief."),
+        ChatMessage::user("Which book is this from? Let there be light."),
+    ];
+    let options = ChatOptions { thinking: Thinking::Off, ..Default::default() };
+    let prompt = stack.tokenizer.render_chat(&messages, &options).unwrap();
+    assert!(prompt.contains("Be brief.") && prompt.ends_with("</think>\n\n"), "{prompt}");
+    let bare = ChatOptions { no_generation_prompt: true, ..Default::default() };
+    let bare = stack.tokenizer.render_chat(&messages, &bare).unwrap();
+    assert!(bare.ends_with("<|im_end|>\n"), "{bare}");
+    let limit = SequenceOptions { max_tokens: 200, ..Default::default() };
+    let sequence = stack.engine.open(&limit).unwrap();
+    stack.engine.append(sequence, &stack.tokenizer.encode(&prompt).unwrap()).unwrap();
+    let tokens = stack.run(sequence).unwrap();
+    assert_eq!(stack.engine.sequence_info(sequence).unwrap().finish, Some(Finish::End));
+    let ends = stack.model.end_tokens().unwrap();
+    assert!(ends.contains(tokens.last().unwrap()), "{ends:?} {tokens:?}");
+}
+
+#[test]
+fn sampling_options_arrive() {
+    let mut stack = open("cpu").unwrap();
+    let recommended = stack.model.sequence_options().unwrap();
+    assert_eq!((recommended.temperature, recommended.top_k), (0.6, 20));
+    let sequence = stack.prompt(&greedy()).unwrap();
+    let base = stack.run(sequence).unwrap();
+
+    let mut run = |options: SequenceOptions| {
+        let sequence = stack.prompt(&SequenceOptions { max_tokens: PRODUCED, ..options }).unwrap();
+        let tokens = stack.run(sequence).unwrap();
+        let finish = stack.engine.sequence_info(sequence).unwrap().finish;
+        stack.engine.close(sequence).unwrap();
+        (tokens, finish.unwrap())
+    };
+    let hot = |seed| SequenceOptions { temperature: 1.5, seed, ..Default::default() };
+    assert_eq!(run(hot(1)), run(hot(1)));
+    assert_ne!(run(hot(1)).0, run(hot(2)).0);
+    let banned = vec![(base[0], f32::NEG_INFINITY)];
+    let (tokens, _) = run(SequenceOptions { logit_bias: banned, ..Default::default() });
+    assert!(!tokens.contains(&base[0]));
+    let first = |token| base.iter().position(|&t| t == token).unwrap();
+    let (tokens, finish) =
+        run(SequenceOptions { stop_tokens: vec![base[5]], ..Default::default() });
+    assert_eq!((tokens.len(), finish), (first(base[5]) + 1, Finish::StopToken));
+    // The first of the two never comes.
+    let stop_sequences = vec![vec![2047, 2047, 2047], base[6..8].to_vec()];
+    let (tokens, finish) = run(SequenceOptions { stop_sequences, ..Default::default() });
+    assert_eq!((&tokens[tokens.len() - 2..], finish), (&base[6..8], Finish::StopSequence));
+}
+
+#[test]
+fn logits_logprobs_and_forks() {
+    let mut stack = open("cpu").unwrap();
+    let sequence = stack.prompt(&greedy()).unwrap();
+    let base = stack.run(sequence).unwrap();
+    let options = SequenceOptions { logprobs: 3, ..greedy() };
+    let sequence = stack.prompt(&options).unwrap();
+    while stack.engine.step().unwrap() {}
+    let mut tokens = [0; 64];
+    let count = stack.engine.take(sequence, &mut tokens).unwrap();
+    assert_eq!(tokens[..count], base[..]);
+    let logprobs = stack.engine.logprobs(sequence, 1).unwrap();
+    assert_eq!(logprobs.len(), 4);
+    assert_eq!((logprobs[0].token, logprobs[1]), (base[1], logprobs[0]));
+    assert!(logprobs[1].logprob >= logprobs[2].logprob && logprobs[0].logprob <= 0.0);
+
+    let manual = SequenceOptions { manual: true, ..Default::default() };
+    let sequence = stack.prompt(&manual).unwrap();
+    while stack.engine.step().unwrap() {}
+    let fork = stack.engine.fork(sequence).unwrap();
+    let vocabulary = stack.model.info().unwrap().vocab_size as usize;
+    for sequence in [sequence, fork] {
+        let logits = stack.engine.logits(sequence).unwrap();
+        assert_eq!(logits.len(), vocabulary);
+        let best = (0..vocabulary).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
+        assert_eq!(best as u32, base[0]);
+    }
+    stack.engine.set_seed(fork, 7).unwrap();
+}
+
+#[test]
+fn infos_and_tokens_of_the_tokenizer() {
+    let stack = open("cpu:2").unwrap();
+    assert_eq!(stack.group.device_count(), 2);
+    let device = stack.group.device_info(1).unwrap();
+    assert!(device.memory_bytes > 1 << 30 && !device.isa.is_empty(), "{device:?}");
+    let model = stack.model.info().unwrap();
+    assert_eq!((model.vocab_size, model.experts, model.layers), (2048, 16, 5));
+    assert_eq!((model.architecture.as_str(), model.formats.as_str()), ("qwen3_moe", "bf16"));
+    let engine = stack.engine.info().unwrap();
+    assert_eq!((engine.max_sequences, engine.max_sequence_tokens), (4, 256));
+    let tokenizer = stack.tokenizer.info().unwrap();
+    assert_eq!((tokenizer.eos_token, tokenizer.bos_token), (Some(2045), None));
+    assert!(tokenizer.has_chat);
+
+    let end = stack.tokenizer.token_id("<|im_end|>").unwrap();
+    assert_eq!(end, 2045);
+    assert_eq!(stack.tokenizer.token_bytes(end).unwrap(), b"<|im_end|>");
+    assert_eq!(stack.tokenizer.special_tokens().unwrap(), [2043, 2044, 2045]);
+    assert_eq!(stack.tokenizer.encode("<|im_end|>").unwrap(), [end]);
+    assert!(stack.tokenizer.encode_plain("<|im_end|>").unwrap().len() > 1);
+    // Longer than any guess of a buffer, and with a zero inside.
+    let text = "\u{10348}\0é".repeat(5000);
+    let tokens = stack.tokenizer.encode(&text).unwrap();
+    assert_eq!(stack.tokenizer.decode(&tokens).unwrap(), text);
+    let mut decoder = stack.tokenizer.decoder_with(0).unwrap();
+    let mut whole = String::new();
+    for token in &tokens {
+        whole += &decoder.push(&[*token]).unwrap();
+    }
+    whole += &decoder.finish().unwrap();
+    assert_eq!(whole, text);
+    decoder.push(&tokens[..1]).unwrap();
+    assert!(decoder.finish().unwrap().len() <= 3);
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+//
+// Argument structs of the decoder's kernels, read by host and device. Everything that changes from
+// step to step is in the step block, in the GPU's own memory: the arguments of a kernel, and so
+// its packet, are made once for a context and stay as they are.
+//
+// Activations are fp32 [rows, stride], stride a multiple of kPadColumns; columns beyond the width
+// are zero. Weights are tiles (TileFormat). Shapes are row-major.
+#ifndef MAINARCH_KERNELS_DECODER_ARGS_H_
+#define MAINARCH_KERNELS_DECODER_ARGS_H_
+
+#include "kernels/args.h"
+
+namespace mainarch::kernels {
+
+inline constexpr uint32_t kPadColumns = 128;   // of an activation row
+inline constexpr uint32_t kRowChunk = 1024;    // columns of x that one workgroup writes
+inline constexpr uint32_t kPageTokens = 16;    // of a KV page
+inline constexpr uint32_t kSplitTokens = 512;  // attention splits lie at multiples of it
+inline constexpr uint32_t kMaxRanks = 8;
+inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
+
+// One step, as the host writes it and kernel step_begin copies it: this header, then
+// rows [rows] StepRow, logit_rows [logit_rows] uint32, pages [page_words] uint32, each at the
+// offset (in words, from the start of the block) that the header says.
+struct StepHeader {
+  uint32_t rows = 0;
+  uint32_t logit_rows = 0;
+  uint32_t splits = 0;  // attention splits of the row with the longest context
+  uint32_t index = 0;   // of the step, from 0, one more each; wraps
+  uint32_t rows_at = 0;
+  uint32_t logit_rows_at = 0;
+  uint32_t pages_at = 0;
+  uint32_t words = 0;  // of the whole block, a multiple of 4
+  uint32_t reserved[8] = {};
+};
+static_assert(sizeof(StepHeader) == 64);
+
+struct StepRow {
+  uint32_t token = 0;
+  uint32_t position = 0;
+  uint32_t pages = 0;  // where the row's page list starts, in words from pages_at
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(StepRow) == 16);
+
+struct StepBeginArgs {
+  Address<const uint32_t> from;  // host memory
+  Address<uint32_t> to;          // the step block
+  Address<uint32_t> arrivals;    // [arrival_count], set to 0: the grid barriers' counters
+  uint32_t arrival_count = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(StepBeginArgs) == 32);
+
+// x[row] = table[token of the row], and the sums of squares of its chunks.
+struct EmbedArgs {
+  Address<const uint32_t> step;
+  Address<const uint8_t> table;  // [vocab, hidden], bf16 or fp32
+  Address<float> x;              // [rows, stride]
+  Address<float> squares;        // [rows, chunks]
+  uint32_t hidden = 0;           // a multiple of 8
+  uint32_t stride = 0;
+  uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
+  uint32_t is_f32 = 0;
+};
+static_assert(sizeof(EmbedArgs) == 48);
+
+// ---- matrices ----
+
+// A tile is 16 output rows by 32, 64 or 128 columns of k: 1 KiB (bf16 pair: 2 KiB). Lane l = 16 g +
+// i of the wave that reads it holds row i, and of each 32 columns the eight that start at 8 g.
+//   kBf16      [lane][8]: 32 columns
+//   kBf16Pair  two such, the rounded value and what rounding left: F16 exactly, F32 to 2^-17
+//   kFp8       [lane][2][8]: 64 columns; scales [tile][2] fp32, one for 32 columns
+//   kMxfp4     [lane][4][4 bytes]: 128 columns; scales [tile][row][4] E8M0
+// Tiles lie [output tile][k tile]. With gate and up, output tiles alternate gate, up.
+enum class TileFormat : uint32_t { kBf16 = 0, kBf16Pair = 1, kFp8 = 2, kMxfp4 = 3 };
+inline constexpr uint32_t kTileRows = 16;
+constexpr uint32_t TileColumns(TileFormat format) {
+  return format == TileFormat::kFp8 ? 64 : format == TileFormat::kMxfp4 ? 128 : 32;
+}
+constexpr uint32_t TileBytes(TileFormat format) {
+  return format == TileFormat::kBf16Pair ? 2048 : 1024;
+}
+constexpr uint32_t TileScaleBytes(TileFormat format) {
+  return format == TileFormat::kFp8 ? 8 : format == TileFormat::kMxfp4 ? 64 : 0;
+}
+
+struct Tiles {
+  Address<const uint8_t> data;
+  Address<const uint8_t> scales;
+  uint32_t outputs = 0;  // output tiles; with gate and up, pairs
+  uint32_t k = 0;        // tiles along k
+  uint64_t reserved = 0;
+};
+static_assert(sizeof(Tiles) == 32);
+
+// RMSNorm of the input, done on the way: y = x * rsqrt(mean(x^2) + epsilon) * w.
+struct NormOf {
+  Address<const float> w;        // [stride of x], zero beyond hidden; 0: no norm
+  Address<const float> squares;  // [rows, chunks]
+  uint32_t chunks = 0;
+  float inverse_hidden = 0;
+  float epsilon = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(NormOf) == 32);
+
+enum MatmulFlags : uint32_t { kMatmulLogitRows = 1 };  // rows: those that ask for logits
+
+// out[row, o] = sum over k of norm(x)[row, k] * w[o, k]; the gate-up form gives
+// silu(gate) * up instead. Writes whole tiles: `out_stride` covers them.
+struct MatmulArgs {
+  Address<const uint32_t> step;
+  Address<const float> x;  // [rows, x_stride]
+  Address<float> out;      // [rows, out_stride]
+  Tiles w;
+  NormOf norm;
+  uint32_t x_stride = 0;
+  uint32_t out_stride = 0;
+  uint32_t flags = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(MatmulArgs) == 104);
+
+// ---- attention ----
+
+enum class KvFormat : uint32_t { kBf16 = 0, kFp8 = 1, kPair = 2 };
+
+// A KV page of one layer and head: K [planes][hd / 32][16 tokens][32], V [planes][hd][16 tokens],
+// then for fp8 the multipliers of K and of V, fp32 [2][16 tokens]. kPair: two planes of bf16.
+constexpr uint32_t KvElementBytes(KvFormat format) { return format == KvFormat::kFp8 ? 1 : 2; }
+constexpr uint32_t KvPlanes(KvFormat format) { return format == KvFormat::kPair ? 2 : 1; }
+constexpr uint32_t KvPageBytes(KvFormat format, uint32_t head_dim) {
+  return 2 * KvPlanes(format) * kPageTokens * head_dim * KvElementBytes(format) +
+         (format == KvFormat::kFp8 ? 2 * kPageTokens * 4 : 0);
+}
+
+// QK-norm and RoPE in place in qkv, K and V appended to the row's page.
+struct PrepareArgs {
+  Address<const uint32_t> step;
+  Address<float> qkv;           // [rows, stride]: heads, kv_heads of K, kv_heads of V
+  Address<const float> q_norm;  // [head_dim]
+  Address<const float> k_norm;  // [head_dim]
+  Address<const float> cosine;  // [positions, head_dim / 2], rotary only
+  Address<const float> sine;
+  Address<uint8_t> kv;  // this layer's pages: [page][kv_head] KvPageBytes
+  uint32_t stride = 0;
+  uint32_t heads = 0;
+  uint32_t kv_heads = 0;
+  uint32_t head_dim = 0;  // 32, 64 or 128
+  uint32_t rotary = 0;    // a multiple of 2, at most head_dim
+  float epsilon = 0;
+};
+static_assert(sizeof(PrepareArgs) == 80);
+
+// Causal grouped-query attention over the pages, by splits of kSplitTokens at absolute positions.
+// A row with one split is finished; of others, parts for AttendMerge.
+struct AttendArgs {
+  Address<const uint32_t> step;
+  Address<const float> qkv;   // [rows, q_stride]
+  Address<const uint8_t> kv;  // as above
+  Address<float> out;         // [rows, out_stride]
+  Address<float> parts;       // [row_count, heads, max_splits, head_dim + 2]: o, m, l
+  uint32_t q_stride = 0;
+  uint32_t out_stride = 0;
+  uint32_t heads = 0;
+  uint32_t kv_heads = 0;
+  uint32_t max_splits = 0;
+  float scale = 0;         // of the scores: 1 / sqrt(head_dim)
+  uint32_t first_row = 0;  // this launch takes rows [first_row, first_row + row_count) of the step
+  uint32_t row_count = 0;
+};
+static_assert(sizeof(AttendArgs) == 72);
+
+struct AttendMergeArgs {
+  Address<const uint32_t> step;
+  Address<const float> parts;
+  Address<float> out;
+  uint32_t out_stride = 0;
+  uint32_t heads = 0;
+  uint32_t max_splits = 0;
+  uint32_t head_dim = 0;
+  uint32_t first_row = 0;
+  uint32_t row_count = 0;
+};
+static_assert(sizeof(AttendMergeArgs) == 48);
+
+// ---- experts ----
+
+struct RouteArgs {
+  Address<const uint32_t> step;
+  RouterArgs router;  // rows is taken from the step; logits [rows, stride]
+  uint32_t stride = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(RouteArgs) == 56);
+
+// out[row] = sum over the row's experts, in ascending id, of weight * down(silu(gate h) * up h),
+// h = norm(x): one launch, a grid barrier between the two products. All workers must be resident.
+struct ExpertsArgs {
+  Address<const uint32_t> step;
+  Address<const float> x;        // [rows, x_stride]
+  Address<const uint32_t> ids;   // [rows, top]
+  Address<const float> weights;  // [rows, top]
+  Address<float> act;            // [rows, top, act_stride]
+  Address<float> out;            // [rows, out_stride]
+  Address<uint32_t> arrivals;    // [1], 0 at the start
+  Tiles gate_up;                 // of one expert
+  Tiles down;                    // of one expert
+  uint64_t gate_up_stride = 0;   // bytes from expert to expert: data, then scales
+  uint64_t gate_up_scale_stride = 0;
+  uint64_t down_stride = 0;
+  uint64_t down_scale_stride = 0;
+  NormOf norm;
+  uint32_t x_stride = 0;
+  uint32_t act_stride = 0;
+  uint32_t out_stride = 0;
+  uint32_t top = 0;
+  uint32_t experts = 0;  // at most kRouterMaxExperts
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(ExpertsArgs) == 208);
+
+// ---- between GPUs ----
+
+// x[row] += sum over ranks 0..n-1, in that order, of their partials; and the sums of squares of x.
+// One shot: each rank pushes its partial into its slot in every peer's memory, with a flag a chunk,
+// and reads its own memory only. Two shots (rows >= two_shot_rows): a chunk is pushed to its owner
+// alone, who adds and pushes the sum to all. The same additions in the same order: the same bits.
+struct ReduceArgs {
+  Address<const uint32_t> step;
+  Address<const float> partial;  // [rows, stride], this rank's
+  Address<float> x;              // [rows, stride]
+  Address<float> squares;        // [rows, chunks]
+  // In each rank's memory: slots [2][ranks][max_rows, stride] fp32, then the same again [2] for the
+  // sums of two shots; flags [2][ranks][max_rows * chunks] and [2][max_rows * chunks], zeroed once.
+  Address<float> slots[kMaxRanks];
+  Address<uint32_t> flags[kMaxRanks];
+  uint32_t hidden = 0;
+  uint32_t stride = 0;
+  uint32_t chunks = 0;
+  uint32_t max_rows = 0;
+  uint32_t ranks = 0;
+  uint32_t rank = 0;
+  uint32_t two_shot_rows = 0;
+  uint32_t sequence = 0;  // of this all-reduce within a step, from 0
+  uint32_t per_step = 0;  // all-reduces a step
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(ReduceArgs) == 200);
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_DECODER_ARGS_H_

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/common/kernel.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/experts.h"
+#include "kernels/ops/reduce.h"
+#include "kernels/ops/step.h"
+#include "kernels/ops/tiles.h"
+
+namespace mainarch::kernels {
+
+KERNEL(step_begin, StepBegin, "vgpr=32 sgpr=56")
+KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
+KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
+KERNEL(route, Route, "vgpr=96 sgpr=112")
+KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=72")
+
+using MatmulBf16 = Matmul<TileFormat::kBf16, false>;
+using MatmulPair = Matmul<TileFormat::kBf16Pair, false>;
+using MatmulFp8 = Matmul<TileFormat::kFp8, false>;
+using MatmulMxfp4 = Matmul<TileFormat::kMxfp4, false>;
+using GateUpBf16 = Matmul<TileFormat::kBf16, true>;
+using GateUpPair = Matmul<TileFormat::kBf16Pair, true>;
+using GateUpFp8 = Matmul<TileFormat::kFp8, true>;
+using GateUpMxfp4 = Matmul<TileFormat::kMxfp4, true>;
+KERNEL(matmul_bf16, MatmulBf16, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_pair, MatmulPair, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_fp8, MatmulFp8, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_mxfp4, MatmulMxfp4, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_bf16, GateUpBf16, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_pair, GateUpPair, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_fp8, GateUpFp8, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_mxfp4, GateUpMxfp4, "vgpr=128 sgpr=112 lds=4096")
+
+using ExpertsBf16 = Experts<TileFormat::kBf16>;
+using ExpertsPair = Experts<TileFormat::kBf16Pair>;
+using ExpertsFp8 = Experts<TileFormat::kFp8>;
+using ExpertsMxfp4 = Experts<TileFormat::kMxfp4>;
+KERNEL(experts_bf16, ExpertsBf16, "vgpr=128 sgpr=112 lds=5200")
+KERNEL(experts_pair, ExpertsPair, "vgpr=128 sgpr=112 lds=5200")
+KERNEL(experts_fp8, ExpertsFp8, "vgpr=128 sgpr=112 lds=5200")
+KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=144 sgpr=112 lds=5200")
+
+#define MAINARCH_ATTENTION(suffix, format, head_dim)             \
+  using Prepare_##suffix = Prepare<format, head_dim>;            \
+  using Attend_##suffix = Attend<format, head_dim>;              \
+  KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112") \
+  KERNEL(attend_##suffix, Attend_##suffix, "vgpr=256 sgpr=112 lds=33280")
+
+MAINARCH_ATTENTION(bf16_32, KvFormat::kBf16, 32)
+MAINARCH_ATTENTION(bf16_64, KvFormat::kBf16, 64)
+MAINARCH_ATTENTION(bf16_128, KvFormat::kBf16, 128)
+MAINARCH_ATTENTION(fp8_32, KvFormat::kFp8, 32)
+MAINARCH_ATTENTION(fp8_64, KvFormat::kFp8, 64)
+MAINARCH_ATTENTION(fp8_128, KvFormat::kFp8, 128)
+MAINARCH_ATTENTION(pair_32, KvFormat::kPair, 32)
+MAINARCH_ATTENTION(pair_64, KvFormat::kPair, 64)
+MAINARCH_ATTENTION(pair_128, KvFormat::kPair, 128)
+
+}  // namespace mainarch::kernels

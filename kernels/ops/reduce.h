@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+//
+// The all-reduce of a decoder layer, fused with the residual: x += sum of the ranks' partials, in
+// rank order, and the sums of squares that the next norm wants. Push only; nobody reads a peer's
+// memory, no host in the loop.
+//
+// Slots are double buffered by the parity of the epoch. A slot is written again two epochs later,
+// when its reader has long gone on: a rank starts epoch e + 2 after it has finished e + 1, for
+// which it needed every peer's push of e + 1, which a peer makes after it has finished e.
+#ifndef MAINARCH_KERNELS_OPS_REDUCE_H_
+#define MAINARCH_KERNELS_OPS_REDUCE_H_
+
+#include "kernels/ops/step.h"
+
+namespace mainarch::kernels {
+
+struct Reduce {
+  using Args = ReduceArgs;
+  static constexpr uint32_t kLdsBytes = kRowLdsBytes;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t total = step.rows() * args.chunks;
+    // Epoch 0 is what zeroed flags say, so the first is 1.
+    const uint32_t epoch = step.index() * args.per_step + args.sequence + 1;
+    const bool two_shot = args.ranks > 1 && step.rows() >= args.two_shot_rows;
+    // A workgroup pushes all it has before it waits for anything.
+    for (uint32_t t = worker; t < total && args.ranks > 1; t += workers) {
+      if (!two_shot) {
+        for (uint32_t i = 1; i < args.ranks; ++i) {
+          Push(args, (args.rank + i) % args.ranks, t, epoch, Partial(args, t));
+        }
+        PublishAll(args, t, epoch);
+      } else if (t % args.ranks != args.rank) {
+        Push(args, t % args.ranks, t, epoch, Partial(args, t));
+        Publish<Scope::kSystem>(Flag(args, t % args.ranks, args.rank, t, epoch), epoch,
+                                ThreadId() == 0);
+      }
+    }
+    if (two_shot) ShareSums(args, worker, workers, total, epoch);
+    const RowChunk out = {At(args.x), At(args.squares), args.hidden, args.stride, args.chunks};
+    for (uint32_t t = worker; t < total; t += workers) {
+      f32x4 value = Own(args, t);
+      if (two_shot && t % args.ranks != args.rank) {
+        Await<Scope::kSystem>(SumFlag(args, args.rank, t, epoch), epoch, ThreadId() == 0);
+        value += Load(SumSlot(args, args.rank, t, epoch));
+      } else {
+        value += two_shot ? Load(SumSlot(args, args.rank, t, epoch)) : Sum(args, t, epoch);
+      }
+      out.Store(t / args.chunks, t % args.chunks, value, arena);
+    }
+  }
+
+  // Two shots: the sums of the chunks this rank owns, to everybody.
+  DEVICE static void ShareSums(const Args& args, uint32_t worker, uint32_t workers, uint32_t total,
+                               uint32_t epoch) {
+    for (uint32_t t = worker; t < total; t += workers) {
+      if (t % args.ranks != args.rank) continue;
+      const f32x4 sum = Sum(args, t, epoch);
+      for (uint32_t i = 0; i < args.ranks; ++i) {
+        Store(SumSlot(args, (args.rank + i) % args.ranks, t, epoch), sum);
+      }
+      WaitVectorMemory();
+      Barrier();
+      if (ThreadId() == 0) {
+        FenceRelease<Scope::kSystem>();
+        for (uint32_t i = 1; i < args.ranks; ++i) {
+          StoreFlag<Scope::kSystem>(SumFlag(args, (args.rank + i) % args.ranks, t, epoch), epoch);
+        }
+      }
+    }
+  }
+
+  // The ranks' partials of chunk t, in rank order. Waits for all of them first.
+  DEVICE static f32x4 Sum(const Args& args, uint32_t t, uint32_t epoch) {
+    if (args.ranks > 1) {
+      if (ThreadId() < args.ranks && ThreadId() != args.rank) {
+        WaitFlag<Scope::kSystem>(Flag(args, args.rank, ThreadId(), t, epoch), epoch);
+      }
+      Barrier();
+      FenceAcquire<Scope::kSystem>();
+    }
+    f32x4 sum = {0, 0, 0, 0};
+    for (uint32_t r = 0; r < args.ranks; ++r) {
+      const f32x4 part =
+          r == args.rank ? Partial(args, t) : Load(Slot(args, args.rank, r, t, epoch));
+      sum = r == 0 ? part : sum + part;
+    }
+    return sum;
+  }
+
+  DEVICE static uint32_t ColumnOf(const Args& args, uint32_t t) {
+    return t % args.chunks * kRowChunk + ThreadId() * 4;
+  }
+  DEVICE static uint64_t IndexOf(const Args& args, uint32_t t) {
+    return uint64_t{t / args.chunks} * args.stride + ColumnOf(args, t);
+  }
+  // This thread's four columns; threads beyond the row have none.
+  DEVICE static f32x4 Load4(const Args& args, Global<const float> base, uint32_t t) {
+    f32x4 value = {0, 0, 0, 0};
+    if (ColumnOf(args, t) < args.hidden) {
+      value = BitCast<f32x4>(Load16(base, IndexOf(args, t) / 4));
+    }
+    return value;
+  }
+  DEVICE static f32x4 Partial(const Args& args, uint32_t t) {
+    return Load4(args, At(args.partial), t);
+  }
+  DEVICE static f32x4 Own(const Args& args, uint32_t t) {
+    return Load4(args, At(Address<const float>{args.x.address}), t);
+  }
+
+  // A slot as this thread sees it: an address, and whether it has columns there.
+  struct Place {
+    Global<float> at;
+    bool real;
+  };
+  DEVICE static f32x4 Load(Place place) {
+    f32x4 value = {0, 0, 0, 0};
+    if (place.real) value = *reinterpret_cast<Global<const f32x4>>(place.at);
+    return value;
+  }
+  DEVICE static void Store(Place place, f32x4 value) {
+    if (place.real) *reinterpret_cast<Global<f32x4>>(place.at) = value;
+  }
+
+  DEVICE static uint64_t SlotFloats(const Args& args) {
+    return uint64_t{args.max_rows} * args.stride;
+  }
+  DEVICE static uint32_t FlagsOf(const Args& args) { return args.max_rows * args.chunks; }
+  // In `owner`'s memory, written by `from`.
+  DEVICE static Place Slot(const Args& args, uint32_t owner, uint32_t from, uint32_t t,
+                           uint32_t epoch) {
+    const uint64_t slot = (epoch & 1) * args.ranks + from;
+    return {At(args.slots[owner]) + slot * SlotFloats(args) + IndexOf(args, t),
+            ColumnOf(args, t) < args.hidden};
+  }
+  DEVICE static Place SumSlot(const Args& args, uint32_t owner, uint32_t t, uint32_t epoch) {
+    const uint64_t slot = 2 * args.ranks + (epoch & 1);
+    return {At(args.slots[owner]) + slot * SlotFloats(args) + IndexOf(args, t),
+            ColumnOf(args, t) < args.hidden};
+  }
+  DEVICE static Global<uint32_t> Flag(const Args& args, uint32_t owner, uint32_t from, uint32_t t,
+                                      uint32_t epoch) {
+    return At(args.flags[owner]) + ((epoch & 1) * args.ranks + from) * FlagsOf(args) + t;
+  }
+  DEVICE static Global<uint32_t> SumFlag(const Args& args, uint32_t owner, uint32_t t,
+                                         uint32_t epoch) {
+    return At(args.flags[owner]) + (2 * args.ranks + (epoch & 1)) * FlagsOf(args) + t;
+  }
+
+  DEVICE static void Push(const Args& args, uint32_t to, uint32_t t, uint32_t epoch, f32x4 value) {
+    Store(Slot(args, to, args.rank, t, epoch), value);
+  }
+  DEVICE static void PublishAll(const Args& args, uint32_t t, uint32_t epoch) {
+    WaitVectorMemory();
+    Barrier();
+    if (ThreadId() == 0) {
+      FenceRelease<Scope::kSystem>();
+      for (uint32_t i = 1; i < args.ranks; ++i) {
+        const uint32_t to = (args.rank + i) % args.ranks;
+        StoreFlag<Scope::kSystem>(Flag(args, to, args.rank, t, epoch), epoch);
+      }
+    }
+  }
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_REDUCE_H_

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+//
+// What every op of the decoder needs of the step: its header and rows, read from the step block,
+// and the norm that is applied to an input on its way into a product.
+#ifndef MAINARCH_KERNELS_OPS_STEP_H_
+#define MAINARCH_KERNELS_OPS_STEP_H_
+
+#include "kernels/common/eight.h"
+#include "kernels/common/math.h"
+#include "kernels/decoder_args.h"
+#include "prims.h"
+
+namespace mainarch::kernels {
+
+class StepView {
+ public:
+  DEVICE explicit StepView(Address<const uint32_t> block) : words_(At(block)) {}
+  DEVICE uint32_t rows() const { return words_[0]; }
+  DEVICE uint32_t logit_rows() const { return words_[1]; }
+  DEVICE uint32_t splits() const { return words_[2]; }
+  DEVICE uint32_t index() const { return words_[3]; }
+  DEVICE uint32_t token(uint32_t row) const { return words_[words_[4] + row * 4]; }
+  DEVICE uint32_t position(uint32_t row) const { return words_[words_[4] + row * 4 + 1]; }
+  DEVICE uint32_t logit_row(uint32_t i) const { return words_[words_[5] + i]; }
+  DEVICE Global<const uint32_t> pages(uint32_t row) const {
+    return words_ + words_[6] + words_[words_[4] + row * 4 + 2];
+  }
+
+ private:
+  Global<const uint32_t> words_;
+};
+
+struct StepBegin {
+  using Args = StepBeginArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+    const uint32_t quads = At(args.from)[7] / 4;
+    for (uint32_t i = worker * kThreads + ThreadId(); i < quads; i += workers * kThreads) {
+      Store16(At(args.to), i, Load16(At(args.from), i));
+    }
+    for (uint32_t i = worker * kThreads + ThreadId(); i < args.arrival_count;
+         i += workers * kThreads) {
+      At(args.arrivals)[i] = 0;
+    }
+  }
+};
+
+// The factor of a row: rsqrt(mean of squares + epsilon), chunks added in order.
+DEVICE float NormFactor(const NormOf& norm, uint32_t row) {
+  const Global<const float> squares = At(norm.squares) + uint64_t{row} * norm.chunks;
+  float sum = 0;
+  for (uint32_t c = 0; c < norm.chunks; ++c) sum += squares[c];
+  return Rsqrt(Fma(sum, norm.inverse_hidden, norm.epsilon));
+}
+
+// A thread's four columns of a chunk of x: stored, and their squares added over the workgroup.
+inline constexpr uint32_t kRowLdsBytes = kWaves * 4;
+static_assert(kRowChunk == 4 * kThreads);
+struct RowChunk {
+  Global<float> x;        // [rows, stride]
+  Global<float> squares;  // [rows, chunks]
+  uint32_t hidden, stride, chunks;
+
+  DEVICE void Store(uint32_t row, uint32_t chunk, f32x4 value, Arena arena) const {
+    const uint32_t column = chunk * kRowChunk + ThreadId() * 4;
+    float sum = 0;
+    if (column < hidden) {
+      Store16(x, (uint64_t{row} * stride + column) / 4, BitCast<u32x4>(value));
+#pragma clang loop unroll(full)
+      for (int i = 0; i < 4; ++i) {
+        const float v = value[i];
+        sum = Fma(v, v, sum);
+      }
+    }
+    sum = GroupSum<kWaves>(sum, arena.Get<float>());
+    if (ThreadId() == 0) squares[uint64_t{row} * chunks + chunk] = sum;
+  }
+};
+
+struct Embed {
+  using Args = EmbedArgs;
+  static constexpr uint32_t kLdsBytes = kRowLdsBytes;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const RowChunk out = {At(args.x), At(args.squares), args.hidden, args.stride, args.chunks};
+    const uint32_t total = step.rows() * args.chunks;
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t row = t / args.chunks, chunk = t % args.chunks;
+      const uint32_t column = chunk * kRowChunk + ThreadId() * 4;
+      f32x4 value = {0, 0, 0, 0};
+      if (column < args.hidden) {
+        value = Four(args, (uint64_t{step.token(row)} * args.hidden + column) / 4);
+      }
+      out.Store(row, chunk, value, arena);
+    }
+  }
+
+  DEVICE static f32x4 Four(const Args& args, uint64_t index) {
+    if (args.is_f32) {
+      return BitCast<f32x4>(
+          Load16(reinterpret_cast<Global<const uint32_t>>(At(args.table)), index));
+    }
+    const u32x2 pairs = reinterpret_cast<Global<const u32x2>>(At(args.table))[index];
+    const uint32_t a = pairs[0], b = pairs[1];
+    return f32x4{Bf16Low(a), Bf16High(a), Bf16Low(b), Bf16High(b)};
+  }
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_STEP_H_

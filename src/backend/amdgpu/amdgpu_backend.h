@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+//
+// The backend for AMD GPUs, stepped: every op of a Program is one or two kernel dispatches, all the
+// packets of a step are written before one doorbell a GPU is rung, and the host waits once. Here:
+// the group of GPUs, and a Program's weights placed in their memory.
+//
+// Nothing here has run on silicon; it runs on the virtual node (sim:).
+#ifndef MAINARCH_BACKEND_AMDGPU_AMDGPU_BACKEND_H_
+#define MAINARCH_BACKEND_AMDGPU_AMDGPU_BACKEND_H_
+
+#include <memory>
+#include <vector>
+
+#include "backend/amdgpu/gpus.h"
+#include "backend/amdgpu/tiles.h"
+#include "backend/backend.h"
+#include "kernels/decoder_args.h"
+
+namespace mainarch::amdgpu {
+
+// Longer than any prefill step takes on a virtual node; a hung GPU costs as much once.
+inline constexpr uint32_t kStepTimeoutMs = 60'000;
+
+class AmdGpuBackend : public backend::Backend, public std::enable_shared_from_this<AmdGpuBackend> {
+ public:
+  // step_timeout_ms: how long a step may take before its GPUs are given up; 0: kStepTimeoutMs.
+  static StatusOr<std::shared_ptr<backend::Backend>> Create(std::unique_ptr<Gpus> gpus,
+                                                            uint32_t step_timeout_ms);
+
+  int32_t ranks() const override { return gpus_->count(); }
+  std::vector<backend::DeviceInfo> devices() const override;
+  StatusOr<std::shared_ptr<const backend::LoadedModel>> Load(
+      std::shared_ptr<const backend::Program> program,
+      const backend::LoadOptions& options) override;
+
+  Gpus& gpus() const { return *gpus_; }
+  gpu::Deadline StepDeadline() const { return gpu::Deadline::In(step_timeout_ms_); }
+
+ private:
+  std::unique_ptr<Gpus> gpus_;
+  uint32_t step_timeout_ms_ = 0;
+};
+
+// A weight in one GPU's memory.
+struct PlacedWeight {
+  kernels::TileFormat format = kernels::TileFormat::kBf16;
+  kernels::Tiles tiles;      // of group 0; `outputs` as the kernels want it
+  uint64_t group_bytes = 0;  // from group to group
+  uint64_t group_scale_bytes = 0;
+  uint64_t vector = 0;  // kVector: fp32, padded with zeros to kPadColumns
+  uint64_t table = 0;   // kTable: rows, bf16 or fp32
+  bool table_is_f32 = false;
+};
+
+class AmdGpuModel : public backend::LoadedModel, public std::enable_shared_from_this<AmdGpuModel> {
+ public:
+  static StatusOr<std::shared_ptr<const AmdGpuModel>> Create(
+      std::shared_ptr<AmdGpuBackend> backend, std::shared_ptr<const backend::Program> program,
+      const backend::LoadOptions& options);
+
+  StatusOr<std::unique_ptr<backend::Context>> CreateContext(
+      const backend::ContextOptions& options) const override;
+  const backend::Program& program() const override { return *program_; }
+  uint64_t weight_bytes() const override { return bytes_; }
+
+  Gpus& gpus() const { return backend_->gpus(); }
+  gpu::Deadline StepDeadline() const { return backend_->StepDeadline(); }
+  const PlacedWeight& weight(int32_t rank, backend::WeightId id) const {
+    return weights_[static_cast<size_t>(rank)][static_cast<size_t>(id)];
+  }
+
+ private:
+  AmdGpuModel() = default;
+  uint64_t PlanRank(int32_t rank);
+  Status UploadRank(int32_t rank, const backend::LoadOptions& options, uint64_t total);
+
+  std::shared_ptr<AmdGpuBackend> backend_;
+  std::shared_ptr<const backend::Program> program_;
+  std::vector<std::vector<PlacedWeight>> weights_;  // [rank][weight], offsets until placed
+  std::vector<gpu::Buffer> memory_;                 // [rank]
+  uint64_t bytes_ = 0;
+  uint64_t done_ = 0;
+};
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_AMDGPU_BACKEND_H_

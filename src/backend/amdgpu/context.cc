@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: MIT
+#include "backend/amdgpu/context.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/amdgpu/uploader.h"
+
+namespace mainarch::amdgpu {
+namespace {
+
+using backend::Program;
+using backend::Step;
+using kernels::StepHeader;
+using kernels::StepRow;
+
+constexpr int64_t kSetUpMs = 60'000;
+// How often a wait for one GPU looks at the others.
+constexpr int64_t kSliceMs = 50;
+constexpr uint64_t kAlign = 256;
+
+gpu::Deadline Soon() { return gpu::Deadline::In(kSetUpMs); }
+uint64_t RoundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Hands out offsets in a buffer that is allocated afterwards.
+class Carver {
+ public:
+  uint64_t Take(uint64_t bytes) {
+    const uint64_t at = used_;
+    used_ += RoundUp(bytes, kAlign);
+    return at;
+  }
+  uint64_t used() const { return used_; }
+
+ private:
+  uint64_t used_ = 0;
+};
+
+// The last 64 bytes of a buffer are never an array's: reads of whole lines stay inside.
+StatusOr<gpu::Buffer> AllocateVram(gpu::Device& device, uint64_t bytes, const char* label) {
+  gpu::BufferOptions options;
+  options.label = label;
+  return gpu::Buffer::Allocate(device, std::max<uint64_t>(bytes, 4096), options);
+}
+
+}  // namespace
+
+AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
+                             const backend::ContextOptions& options)
+    : model_(std::move(model)),
+      program_(model_->program()),
+      shape_(ShapeOf(program_, options)),
+      ranks_(static_cast<size_t>(program_.ranks)) {}
+
+AmdGpuContext::~AmdGpuContext() {
+  // Run returns when nothing is in flight or every queue is gone, so no GPU uses this memory.
+}
+
+StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
+    std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options) {
+  if (options.max_rows == 0 || options.max_logit_rows == 0) {
+    return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
+  }
+  std::unique_ptr<AmdGpuContext> context(new AmdGpuContext(std::move(model), options));
+  const int32_t ranks = context->program_.ranks;
+  RETURN_IF_ERROR(context->AllocateShared());
+  for (int32_t rank = 0; rank < ranks; ++rank) RETURN_IF_ERROR(context->AllocateRank(rank));
+  for (int32_t rank = 0; rank < ranks; ++rank) RETURN_IF_ERROR(context->AllocateExchange(rank));
+  context->ShareExchange();
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    RETURN_IF_ERROR(context->FillRank(rank));
+    RETURN_IF_ERROR(context->MakePackets(rank));
+  }
+  return std::unique_ptr<backend::Context>(std::move(context));
+}
+
+Status AmdGpuContext::AllocateShared() {
+  const std::vector<gpu::Device*> devices = model_->gpus().devices();
+  gpu::BufferOptions options;
+  options.place = gpu::Place::kSystem;
+  options.caching = gpu::Caching::kUncached;
+  options.peers = absl::MakeConstSpan(devices).subspan(1);
+  options.label = "step block";
+  ASSIGN_OR_RETURN(host_step_,
+                   gpu::Buffer::Allocate(*devices[0], uint64_t{shape_.step_words} * 4, options));
+  options.label = "logits";
+  const uint64_t bytes =
+      uint64_t{shape_.options.max_logit_rows} * shape_.logits_stride * sizeof(float);
+  ASSIGN_OR_RETURN(logits_, gpu::Buffer::Allocate(*devices[0], bytes, options));
+  memory_bytes_ += host_step_.size() + logits_.size();
+  return absl::OkStatus();
+}
+
+Status AmdGpuContext::AllocateRank(int32_t rank) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  gpu::Device& device = *model_->gpus().at(rank).device;
+  const uint64_t rows = shape_.options.max_rows;
+  const uint64_t half = static_cast<uint64_t>(program_.head_dim / 2);
+  const uint64_t positions =
+      std::min<uint64_t>(static_cast<uint64_t>(program_.max_position),
+                         uint64_t{shape_.options.pages} * kernels::kPageTokens);
+  RankMemory& m = own.memory;
+  Carver carve;
+  m.step = carve.Take(uint64_t{shape_.step_words} * 4);
+  m.arrivals = carve.Take(uint64_t{shape_.expert_layers} * 4);
+  for (size_t b = 0; b < program_.buffers.size(); ++b) {
+    m.buffers.push_back(carve.Take(rows * static_cast<uint64_t>(program_.buffers[b].slots) *
+                                   shape_.strides[b] * 4));
+  }
+  m.partial = carve.Take(rows * shape_.hidden_stride * 4);
+  m.squares = carve.Take(rows * shape_.chunks * 4);
+  const uint64_t parts = shape_.max_splits == 1
+                             ? 0
+                             : uint64_t{shape_.attend_rows} *
+                                   static_cast<uint64_t>(program_.heads) * shape_.max_splits *
+                                   static_cast<uint64_t>(program_.head_dim + 2) * 4;
+  m.attend_parts = carve.Take(parts);
+  m.router_logits = carve.Take(rows * shape_.router_stride * 4);
+  m.cosine = carve.Take(positions * half * 4);
+  m.sine = carve.Take(positions * half * 4);
+  ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
+  const uint64_t base = own.activations.va();
+  for (uint64_t* at : {&m.step, &m.arrivals, &m.partial, &m.squares, &m.attend_parts,
+                       &m.router_logits, &m.cosine, &m.sine}) {
+    *at += base;
+  }
+  for (uint64_t& at : m.buffers) at += base;
+  const uint64_t kv =
+      static_cast<uint64_t>(program_.kv_layers) * shape_.options.pages * shape_.kv_page_bytes;
+  ASSIGN_OR_RETURN(own.kv, AllocateVram(device, kv, "KV pool"));
+  m.kv = own.kv.va();
+  m.host_step = host_step_.va();
+  uint64_t column = 0;
+  for (const backend::Op& op : program_.ops) {
+    if (const auto* logits = std::get_if<backend::LogitsOp>(&op)) {
+      column = static_cast<uint64_t>(program_.weights[static_cast<size_t>(logits->w)]
+                                         .ranks[static_cast<size_t>(rank)][0]
+                                         .row_begin);
+    }
+  }
+  m.logits = logits_.va() + column * sizeof(float);
+  m.compute_units = ComputeUnits(device);
+  memory_bytes_ += own.activations.size();
+  return absl::OkStatus();
+}
+
+// Where the peers push: their slots are in this rank's memory, never cached, so that a poll sees
+// what has arrived.
+Status AmdGpuContext::AllocateExchange(int32_t rank) {
+  if (program_.ranks == 1) return absl::OkStatus();
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  const std::vector<gpu::Device*> devices = model_->gpus().devices();
+  std::vector<gpu::Device*> peers;
+  for (gpu::Device* device : devices) {
+    if (device != devices[static_cast<size_t>(rank)]) peers.push_back(device);
+  }
+  const uint64_t rows = shape_.options.max_rows;
+  const uint64_t units = 2 * static_cast<uint64_t>(program_.ranks) + 2;
+  gpu::BufferOptions options;
+  options.caching = gpu::Caching::kUncached;
+  options.peers = peers;
+  options.label = "all-reduce slots";
+  const uint64_t slots = RoundUp(units * rows * shape_.hidden_stride * 4, kAlign);
+  ASSIGN_OR_RETURN(own.exchange,
+                   gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)],
+                                         slots + units * rows * shape_.chunks * 4, options));
+  memory_bytes_ += own.exchange.size();
+  return absl::OkStatus();
+}
+
+void AmdGpuContext::ShareExchange() {
+  if (program_.ranks == 1) return;
+  const uint64_t units = 2 * static_cast<uint64_t>(program_.ranks) + 2;
+  const uint64_t slots =
+      RoundUp(units * shape_.options.max_rows * shape_.hidden_stride * 4, kAlign);
+  for (Rank& own : ranks_) {
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      own.memory.slots[r] = ranks_[r].exchange.va();
+      own.memory.flags[r] = ranks_[r].exchange.va() + slots;
+    }
+  }
+}
+
+// Zeroes what kernels read before they write it (padding, flags, pages), and makes the RoPE tables.
+Status AmdGpuContext::FillRank(int32_t rank) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  Gpu& gpu = model_->gpus().at(rank);
+  for (const gpu::Buffer* buffer : {&own.activations, &own.kv, &own.exchange}) {
+    if (!buffer->valid()) continue;
+    RETURN_IF_ERROR(gpu.copy->Fill(buffer->va(), 0, buffer->size(), Soon()));
+  }
+  ASSIGN_OR_RETURN(const uint64_t filled, gpu.copy->Submit(Soon()));
+  RETURN_IF_ERROR(gpu.copy->Wait(filled, Soon()));
+  ASSIGN_OR_RETURN(const auto uploader, Uploader::Create(*gpu.device, *gpu.copy));
+  const backend::Rope& rope = program_.rope;
+  const size_t half = rope.inv_freq.size();
+  const uint64_t positions = (own.memory.sine - own.memory.cosine) / 4 / half;
+  std::vector<float> cosine(half), sine(half);
+  for (uint64_t p = 0; p < positions; ++p) {
+    for (size_t i = 0; i < half; ++i) {
+      // In fp64: an fp32 angle is wrong by 0.06 rad at a million tokens.
+      const double angle = static_cast<double>(p) * rope.inv_freq[i];
+      cosine[i] = static_cast<float>(std::cos(angle) * rope.scale);
+      sine[i] = static_cast<float>(std::sin(angle) * rope.scale);
+    }
+    const uint64_t at = p * half * 4;
+    RETURN_IF_ERROR(uploader->Write(own.memory.cosine + at,
+                                    reinterpret_cast<const uint8_t*>(cosine.data()), half * 4));
+    RETURN_IF_ERROR(uploader->Write(own.memory.sine + at,
+                                    reinterpret_cast<const uint8_t*>(sine.data()), half * 4));
+  }
+  return uploader->Finish();
+}
+
+Status AmdGpuContext::MakePackets(int32_t rank) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  Gpu& gpu = model_->gpus().at(rank);
+  own.launches = Lower(*model_, shape_, own.memory, rank);
+  if (own.launches.size() > gpu.queue->capacity() / 2) {
+    return Error(Code::kUnsupported, "a step of ", own.launches.size(), " packets; the queue has ",
+                 gpu.queue->capacity());
+  }
+  uint64_t bytes = 0;
+  for (const Launch& launch : own.launches) bytes += RoundUp(launch.args.size(), 64);
+  gpu::BufferOptions options;
+  options.place = gpu::Place::kSystem;
+  options.caching = gpu::Caching::kUncached;
+  options.label = "kernel arguments";
+  ASSIGN_OR_RETURN(own.kernargs, gpu::Buffer::Allocate(*gpu.device, bytes, options));
+  memory_bytes_ += own.kernargs.size();
+  uint64_t at = 0;
+  for (const Launch& launch : own.launches) {
+    ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpu.code->Find(launch.kernel));
+    if (kernel->kernarg_bytes != launch.args.size()) {
+      return Error(Code::kInternal, launch.kernel, ": takes ", kernel->kernarg_bytes,
+                   " bytes of arguments, given ", launch.args.size());
+    }
+    std::memcpy(own.kernargs.host() + at, launch.args.data(), launch.args.size());
+    gpu::Dispatch dispatch;
+    dispatch.kernel_object = kernel->object;
+    dispatch.kernarg = own.kernargs.va() + at;
+    dispatch.workgroup.x = kernels::kThreads;
+    dispatch.grid.x = launch.workers * kernels::kThreads;
+    dispatch.group_bytes = kernel->group_bytes;
+    // Each kernel needs the one before. Host memory is read at the beginning and written by the
+    // last (the logits); peers are the reduce kernel's own business.
+    gpu::AqlOrder order;
+    order.acquire = own.packets.empty() ? gpu::Scope::kSystem : gpu::Scope::kAgent;
+    order.release = gpu::Scope::kAgent;
+    own.packets.push_back({gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op});
+    at += RoundUp(launch.args.size(), 64);
+  }
+  return absl::OkStatus();
+}
+
+uint64_t AmdGpuContext::kv_page_bytes() const {
+  return shape_.kv_page_bytes * static_cast<uint64_t>(program_.kv_layers) *
+         static_cast<uint64_t>(program_.ranks);
+}
+
+Status AmdGpuContext::CheckStep(const Step& step) const {
+  const backend::ContextOptions& options = shape_.options;
+  if (step.rows.empty() || step.rows.size() > options.max_rows) {
+    return Error(Code::kInternal, "a step of ", step.rows.size(), " rows; the limit is ",
+                 options.max_rows);
+  }
+  if (step.logit_rows.size() > options.max_logit_rows) {
+    return Error(Code::kInternal, "logits of ", step.logit_rows.size(), " rows; the limit is ",
+                 options.max_logit_rows);
+  }
+  uint64_t words = sizeof(StepHeader) / 4 + step.rows.size() * 4 + step.logit_rows.size() + 4;
+  for (const backend::StepSequence& sequence : step.sequences) {
+    words += sequence.pages.size();
+    for (uint32_t page : sequence.pages) {
+      if (page >= options.pages)
+        return Error(Code::kInternal, "page ", page, " is not in the pool");
+    }
+  }
+  if (words > shape_.step_words) {
+    return Error(Code::kKvFull, "page lists of a step take ", words * 4, " bytes; the limit is ",
+                 uint64_t{shape_.step_words} * 4,
+                 ": fewer sequences with long shared prefixes at once");
+  }
+  for (const backend::StepRow& row : step.rows) {
+    if (row.sequence >= step.sequences.size() ||
+        row.token >= static_cast<uint32_t>(program_.vocab) ||
+        row.position / backend::kPageTokens >= step.sequences[row.sequence].pages.size()) {
+      return Error(Code::kInternal, "a row of token ", row.token, ", position ", row.position,
+                   ", sequence ", row.sequence);
+    }
+  }
+  for (uint32_t row : step.logit_rows) {
+    if (row >= step.rows.size()) return Error(Code::kInternal, "logits of row ", row, " asked for");
+  }
+  return absl::OkStatus();
+}
+
+void AmdGpuContext::WriteStep(const Step& step) {
+  uint32_t* block = host_step_.host<uint32_t>();
+  StepHeader header;
+  header.rows = static_cast<uint32_t>(step.rows.size());
+  header.logit_rows = static_cast<uint32_t>(step.logit_rows.size());
+  header.index = step_index_++;
+  header.rows_at = sizeof(StepHeader) / 4;
+  header.logit_rows_at = header.rows_at + header.rows * 4;
+  header.pages_at = header.logit_rows_at + header.logit_rows;
+  StepRow* rows = reinterpret_cast<StepRow*>(block + header.rows_at);
+  uint32_t at = 0, last = 0;
+  // Rows of a sequence are adjacent, sequences may come in any order.
+  for (size_t i = 0; i < step.rows.size(); ++i) {
+    const backend::StepRow& row = step.rows[i];
+    if (i == 0 || row.sequence != step.rows[i - 1].sequence) {
+      const auto pages = step.sequences[row.sequence].pages;
+      std::memcpy(block + header.pages_at + at, pages.data(), pages.size() * 4);
+      last = at;
+      at += static_cast<uint32_t>(pages.size());
+    }
+    rows[i] = {row.token, row.position, last, 0};
+    header.splits = std::max(header.splits, row.position / kernels::kSplitTokens + 1);
+  }
+  std::memcpy(block + header.logit_rows_at, step.logit_rows.data(), step.logit_rows.size() * 4);
+  header.words = static_cast<uint32_t>(RoundUp(header.pages_at + at, 4));
+  std::memcpy(block, &header, sizeof(header));
+}
+
+Status AmdGpuContext::Run(const Step& step) { return RunPrefix(step, program_.ops.size()); }
+
+Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
+  RETURN_IF_ERROR(CheckStep(step));
+  if (stop_.exchange(false, std::memory_order_relaxed)) {
+    return Error(Code::kCancelled, "step cancelled");
+  }
+  Gpus& gpus = model_->gpus();
+  std::lock_guard<std::mutex> lock(gpus.mutex());
+  RETURN_IF_ERROR(gpus.status());
+  const gpu::Deadline deadline = model_->StepDeadline();
+  WriteStep(step);
+  Status status;
+  for (size_t r = 0; r < ranks_.size() && status.ok(); ++r) {
+    status =
+        Submit(ranks_[r], gpus.at(static_cast<int32_t>(r)), static_cast<int32_t>(end), deadline);
+  }
+  if (status.ok()) {
+    for (int32_t r = 0; r < gpus.count(); ++r) gpus.at(r).queue->Ring();
+    status = Wait(deadline);
+  }
+  if (!status.ok()) gpus.Fail(status);
+  return status;
+}
+
+Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline) {
+  size_t count = 0;
+  while (count < rank.packets.size() && rank.packets[count].op < end) ++count;
+  for (size_t i = 0; i + 1 < count; ++i) {
+    RETURN_IF_ERROR(gpu.queue->Submit(rank.packets[i].packet, rank.packets[i].label, deadline));
+  }
+  gpu::AqlPacket last = rank.packets[count - 1].packet;
+  // What the host reads is written back to it.
+  last.dword[0] |= static_cast<uint32_t>(gpu::Scope::kSystem) << 11;
+  ASSIGN_OR_RETURN(rank.point,
+                   gpu.queue->SubmitSignalled(last, rank.packets[count - 1].label, deadline));
+  return absl::OkStatus();
+}
+
+Status AmdGpuContext::Wait(gpu::Deadline deadline) {
+  for (size_t r = 0; r < ranks_.size(); ++r) RETURN_IF_ERROR(WaitForRank(r, deadline));
+  return absl::OkStatus();
+}
+
+// A GPU whose peer has died waits for it in its all-reduce: so each is asked now and then.
+Status AmdGpuContext::WaitForRank(size_t rank, gpu::Deadline deadline) {
+  Gpus& gpus = model_->gpus();
+  gpu::Queue& queue = *gpus.at(static_cast<int32_t>(rank)).queue;
+  while (true) {
+    const gpu::Deadline slice = gpu::Deadline::In(kSliceMs);
+    const bool last = deadline.at_ns <= slice.at_ns;
+    const Status status = queue.Wait(ranks_[rank].point, last ? deadline : slice);
+    if (status.ok()) return status;
+    if (CodeOf(status) != Code::kTimedOut) return status;
+    for (int32_t r = 0; r < gpus.count(); ++r) {
+      RETURN_IF_ERROR(gpus.at(r).device->Health());
+      RETURN_IF_ERROR(gpus.at(r).queue->Health());
+    }
+    if (last) return Hung();
+  }
+}
+
+// The GPU that has come least far is the one that the others wait for.
+Status AmdGpuContext::Hung() {
+  Gpus& gpus = model_->gpus();
+  for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(gpus.at(r).device->Probe());
+  size_t slowest = 0;
+  for (size_t r = 1; r < ranks_.size(); ++r) {
+    const auto left = [&](size_t rank) {
+      const gpu::Queue& queue = *gpus.at(static_cast<int32_t>(rank)).queue;
+      return queue.submitted() - queue.taken();
+    };
+    if (left(r) > left(slowest)) slowest = r;
+  }
+  const gpu::Queue& queue = *gpus.at(static_cast<int32_t>(slowest)).queue;
+  return WithDevice(
+      Error(Code::kTimedOut, "a step did not end in time; furthest behind is ", queue.Describe()),
+      queue.device().index());
+}
+
+absl::Span<float> AmdGpuContext::Logits(uint32_t i) {
+  return {logits_.host<float>() + uint64_t{i} * shape_.logits_stride,
+          static_cast<size_t>(program_.vocab)};
+}
+
+Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
+  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
+  RETURN_IF_ERROR(model_->gpus().status());
+  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    Gpu& gpu = model_->gpus().at(rank);
+    const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;
+    for (int32_t layer = 0; layer < program_.kv_layers; ++layer) {
+      const uint64_t at =
+          base + static_cast<uint64_t>(layer) * shape_.options.pages * shape_.kv_page_bytes;
+      RETURN_IF_ERROR(gpu.copy->Copy(at + to * shape_.kv_page_bytes,
+                                     at + from * shape_.kv_page_bytes, shape_.kv_page_bytes,
+                                     Soon()));
+    }
+    ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
+    RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buffer,
+                                             uint32_t rows) const {
+  const backend::Buffer& info = program_.buffers[static_cast<size_t>(buffer)];
+  const uint64_t stride = shape_.strides[static_cast<size_t>(buffer)];
+  const uint64_t count = uint64_t{rows} * static_cast<uint64_t>(info.slots);
+  Gpu& gpu = model_->gpus().at(rank);
+  gpu::BufferOptions options;
+  options.place = gpu::Place::kSystem;
+  options.label = "read back";
+  auto staging = gpu::Buffer::Allocate(*gpu.device, count * stride * 4, options);
+  if (!staging.ok()) return {};
+  const uint64_t from =
+      ranks_[static_cast<size_t>(rank)].memory.buffers[static_cast<size_t>(buffer)];
+  if (!gpu.copy->Copy(staging->va(), from, count * stride * 4, Soon()).ok()) return {};
+  const auto point = gpu.copy->Submit(Soon());
+  if (!point.ok() || !gpu.copy->Wait(*point, Soon()).ok()) return {};
+  std::vector<float> out;
+  for (uint64_t i = 0; i < count; ++i) {
+    for (int64_t c = 0; c < info.width; ++c) {
+      const uint64_t at = i * stride + static_cast<uint64_t>(c);
+      out.push_back(info.type == backend::BufferType::kI32
+                        ? static_cast<float>(staging->host<uint32_t>()[at])
+                        : staging->host<float>()[at]);
+    }
+  }
+  return out;
+}
+
+}  // namespace mainarch::amdgpu

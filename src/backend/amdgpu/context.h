@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+//
+// What one engine owns on the GPUs: activations, the KV pool, the step block, the slots of the
+// all-reduce, logits in host memory, and the packets of a step, made once.
+//
+//   per rank, VRAM    activations (one buffer), KV pool, all-reduce slots and flags (uncached,
+//   mapped
+//                     by every peer), kernel arguments stay in host memory
+//   once, host        step block and logits, mapped by every GPU
+//
+// Threads: one at a time, except RequestStop.
+#ifndef MAINARCH_BACKEND_AMDGPU_CONTEXT_H_
+#define MAINARCH_BACKEND_AMDGPU_CONTEXT_H_
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "backend/amdgpu/amdgpu_backend.h"
+#include "backend/amdgpu/lower.h"
+#include "backend/backend.h"
+
+namespace mainarch::amdgpu {
+
+class AmdGpuContext : public backend::Context {
+ public:
+  static StatusOr<std::unique_ptr<backend::Context>> Create(
+      std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options);
+  ~AmdGpuContext() override;
+
+  Status Run(const backend::Step& step) override;
+  absl::Span<float> Logits(uint32_t i) override;
+  Status CopyPage(uint32_t from, uint32_t to) override;
+  void RequestStop() override { stop_.store(true, std::memory_order_relaxed); }
+  uint64_t memory_bytes() const override { return memory_bytes_; }
+  uint64_t kv_page_bytes() const override;
+  Status RunPrefix(const backend::Step& step, size_t end) override;
+  std::vector<float> ReadBuffer(int32_t rank, backend::BufferId buffer,
+                                uint32_t rows) const override;
+
+ private:
+  // A packet with all but its completion signal.
+  struct Packet {
+    gpu::AqlPacket packet;
+    const char* label = "";
+    int32_t op = -1;
+  };
+  struct Rank {
+    gpu::Buffer activations;  // everything that RankMemory names, but what follows
+    gpu::Buffer kv;
+    gpu::Buffer exchange;  // slots, then flags
+    gpu::Buffer kernargs;
+    RankMemory memory;
+    std::vector<Launch> launches;
+    std::vector<Packet> packets;
+    uint64_t point = 0;  // of the last submission
+  };
+
+  AmdGpuContext(std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options);
+  Status AllocateShared();
+  Status AllocateRank(int32_t rank);
+  Status AllocateExchange(int32_t rank);
+  Status FillRank(int32_t rank);
+  void ShareExchange();
+  Status MakePackets(int32_t rank);
+  Status CheckStep(const backend::Step& step) const;
+  void WriteStep(const backend::Step& step);
+  Status Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline);
+  Status Wait(gpu::Deadline deadline);
+  Status WaitForRank(size_t rank, gpu::Deadline deadline);
+  Status Hung();
+
+  const std::shared_ptr<const AmdGpuModel> model_;
+  const backend::Program& program_;
+  const Shape shape_;
+  gpu::Buffer host_step_;
+  gpu::Buffer logits_;  // [max_logit_rows, logits_stride]
+  std::vector<Rank> ranks_;
+  uint32_t step_index_ = 0;
+  uint64_t memory_bytes_ = 0;
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_CONTEXT_H_

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+#include "backend/amdgpu/gpus.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "backend/program.h"
+#include "isa/kernel_images.h"
+#include "kfd/linux_sys.h"
+#include "sim/open.h"
+
+namespace mainarch::amdgpu {
+namespace {
+
+constexpr uint32_t kRingPackets = 8192;
+constexpr int64_t kSetUpMs = 60'000;
+constexpr absl::string_view kImage = "decoder";
+constexpr absl::string_view kSimPrefix = "sim:";
+constexpr absl::string_view kGpuPrefix = "gpu";
+constexpr uint32_t kMaxGpus = 128;
+
+// The node's text and the list of GPUs behind it, "" for all.
+struct Choice {
+  bool is_sim = false;
+  absl::string_view node;
+  absl::string_view list;
+};
+
+StatusOr<Choice> ParseDevice(absl::string_view text) {
+  Choice choice;
+  if (text.substr(0, kSimPrefix.size()) == kSimPrefix) {
+    choice.is_sim = true;
+    choice.node = text.substr(kSimPrefix.size());
+    const size_t colon = choice.node.find(':');
+    if (colon != absl::string_view::npos) {
+      choice.list = choice.node.substr(colon + 1);
+      choice.node = choice.node.substr(0, colon);
+    }
+    return choice;
+  }
+  absl::string_view rest = text.substr(std::min(text.size(), kGpuPrefix.size()));
+  if (text.substr(0, kGpuPrefix.size()) != kGpuPrefix || (!rest.empty() && rest[0] != ':')) {
+    return Error(Code::kInvalidArgument, "device \"", text,
+                 "\": expected gpu, gpu:LIST or sim:NODE");
+  }
+  if (!rest.empty()) choice.list = rest.substr(1);
+  return choice;
+}
+
+}  // namespace
+
+StatusOr<std::vector<uint32_t>> ParseGpuList(absl::string_view text) {
+  std::vector<uint32_t> list;
+  for (absl::string_view item : absl::StrSplit(text, ',')) {
+    const std::vector<absl::string_view> ends = absl::StrSplit(item, '-');
+    uint32_t first = 0, last = 0;
+    if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &first) ||
+        !absl::SimpleAtoi(ends.back(), &last) || first > last || last >= kMaxGpus) {
+      return Error(Code::kInvalidArgument, "GPU list \"", text,
+                   "\": expected numbers and ranges below ", kMaxGpus, ", as 0-3,6");
+    }
+    for (uint32_t i = first; i <= last; ++i) {
+      if (std::find(list.begin(), list.end(), i) != list.end()) {
+        return Error(Code::kInvalidArgument, "GPU list \"", text, "\": GPU ", i, " twice");
+      }
+      list.push_back(i);
+    }
+  }
+  return list;
+}
+
+Gpus::~Gpus() {
+  gpus_.clear();
+  process_.reset();
+}
+
+std::vector<gpu::Device*> Gpus::devices() const {
+  std::vector<gpu::Device*> devices;
+  for (const Gpu& gpu : gpus_) devices.push_back(gpu.device);
+  return devices;
+}
+
+StatusOr<std::unique_ptr<Gpus>> Gpus::Open(absl::string_view text) {
+  ASSIGN_OR_RETURN(const Choice choice, ParseDevice(text));
+  std::shared_ptr<kfd::Sys> sys;
+  if (choice.is_sim) {
+    ASSIGN_OR_RETURN(sys, sim::OpenSim(choice.node));
+  } else {
+    sys = std::make_shared<kfd::LinuxSys>();
+  }
+  return OpenOn(std::move(sys), choice.list, /*keep_nodes=*/!choice.is_sim);
+}
+
+StatusOr<std::unique_ptr<Gpus>> Gpus::OpenOn(std::shared_ptr<kfd::Sys> sys, absl::string_view text,
+                                             bool keep_nodes) {
+  std::unique_ptr<Gpus> gpus(new Gpus());
+  gpus->sys_ = std::move(sys);
+  gpu::ProcessOptions options;
+  options.leave_render_nodes_open = keep_nodes;
+  ASSIGN_OR_RETURN(gpus->process_, gpu::Process::Open(*gpus->sys_, options));
+  std::vector<uint32_t> list;
+  const size_t visible = gpus->process_->topology().Gpus().size();
+  if (text.empty()) {
+    for (size_t i = 0; i < visible; ++i) list.push_back(static_cast<uint32_t>(i));
+  } else {
+    ASSIGN_OR_RETURN(list, ParseGpuList(text));
+  }
+  const size_t n = list.size();
+  if (n == 0 || n > backend::kSplitParts || (n & (n - 1)) != 0) {
+    return Error(n == 0 ? Code::kNoDevice : Code::kInvalidArgument, n,
+                 " GPUs; a group has 1, 2, 4 or 8 of them: name them, as in gpu:0-3 or "
+                 "sim:gfx950x8:0-3");
+  }
+  gpus->gpus_.reserve(n);
+  for (uint32_t index : list) RETURN_IF_ERROR(gpus->OpenOne(index));
+  return gpus;
+}
+
+void Gpus::Fail(const Status& status) {
+  if (status_.ok()) status_ = status;
+  for (Gpu& gpu : gpus_) {
+    gpu.queue.reset();
+    gpu.copy.reset();
+  }
+}
+
+Status Gpus::OpenOne(uint32_t index) {
+  const gpu::Deadline deadline = gpu::Deadline::In(kSetUpMs);
+  Gpu own;
+  ASSIGN_OR_RETURN(own.device, process_->OpenDevice(index));
+  gpu::QueueOptions queue;
+  queue.packets = kRingPackets;
+  queue.label = "decoder";
+  ASSIGN_OR_RETURN(own.queue, gpu::Queue::Create(*own.device, queue));
+  gpu::CopyQueueOptions copy;
+  copy.engine = gpu::HostEngine(*own.device, gpu::Direction::kToDevice);
+  copy.label = "weights";
+  ASSIGN_OR_RETURN(own.copy, gpu::CopyQueue::Create(*own.device, copy));
+  const absl::string_view isa = own.device->chip().name;
+  const isa::KernelImage* image = nullptr;
+  for (const isa::KernelImage& candidate : isa::KernelImages()) {
+    if (candidate.isa == isa && candidate.name == kImage) image = &candidate;
+  }
+  if (image == nullptr) {
+    return Error(Code::kUnsupported, own.device->name(), ": this build has no kernels for ", isa);
+  }
+  ASSIGN_OR_RETURN(const gpu::CodeObject object,
+                   gpu::CodeObject::Parse(absl::StrCat(kImage, " (", isa, ")"), image->bytes));
+  RETURN_IF_ERROR(object.CheckRunsOn(own.device->chip(), 0));
+  gpu::LoadOptions load;
+  load.copy = own.copy.get();
+  ASSIGN_OR_RETURN(own.code, gpu::LoadedCode::Load(*own.queue, object, load, deadline));
+  gpus_.push_back(std::move(own));
+  return absl::OkStatus();
+}
+
+}  // namespace mainarch::amdgpu

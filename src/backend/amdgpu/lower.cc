@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT
+#include "backend/amdgpu/lower.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mainarch::amdgpu {
+namespace {
+
+using backend::BufferId;
+using backend::Program;
+using backend::WeightId;
+using kernels::KvFormat;
+using kernels::TileFormat;
+
+// Workgroups of a launch at most, a compute unit: enough to hide each other's latency.
+constexpr uint32_t kGroupsPerUnit = 4;
+// Bytes of attention parts at most; more rows are done in several launches.
+constexpr uint64_t kAttendPartBytes = uint64_t{256} << 20;
+// From so many rows on an all-reduce takes two shots: below, the second round costs more than the
+// bytes it saves.
+constexpr uint32_t kTwoShotRows = 32;
+
+uint32_t RoundUp(uint64_t n, uint32_t unit) {
+  return static_cast<uint32_t>((n + unit - 1) / unit * unit);
+}
+uint32_t CeilDivide(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+
+const char* Suffix(TileFormat format) {
+  switch (format) {
+    case TileFormat::kBf16:
+      return "bf16";
+    case TileFormat::kBf16Pair:
+      return "pair";
+    case TileFormat::kFp8:
+      return "fp8";
+    case TileFormat::kMxfp4:
+      return "mxfp4";
+  }
+  return "";
+}
+const char* Suffix(KvFormat format) {
+  switch (format) {
+    case KvFormat::kBf16:
+      return "bf16";
+    case KvFormat::kFp8:
+      return "fp8";
+    case KvFormat::kPair:
+      return "pair";
+  }
+  return "";
+}
+
+// Makes the launches of one rank, op by op.
+class Lowering {
+ public:
+  Lowering(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory, int32_t rank)
+      : model_(model), program_(model.program()), shape_(shape), memory_(memory), rank_(rank) {}
+
+  std::vector<Launch> Run() {
+    kernels::StepBeginArgs begin;
+    begin.from.address = memory_.host_step;
+    begin.to.address = memory_.step;
+    begin.arrivals.address = memory_.arrivals;
+    begin.arrival_count = shape_.expert_layers;
+    Add("step_begin", begin, 1);
+    for (size_t i = 0; i < program_.ops.size(); ++i) {
+      op_ = static_cast<int32_t>(i);
+      std::visit([this](const auto& op) { Emit(op); }, program_.ops[i]);
+    }
+    return std::move(launches_);
+  }
+
+ private:
+  template <class Args>
+  void Add(const std::string& kernel, const Args& args, uint64_t units, bool resident = false) {
+    Launch launch;
+    launch.kernel = kernel;
+    const uint64_t most = uint64_t{memory_.compute_units} * (resident ? 1 : kGroupsPerUnit);
+    launch.workers = static_cast<uint32_t>(std::clamp<uint64_t>(units, 1, most));
+    kernels::Kernarg<Args> kernarg;
+    kernarg.args = args;
+    kernarg.workers = launch.workers;
+    launch.args.resize(sizeof(kernarg));
+    std::memcpy(launch.args.data(), &kernarg, sizeof(kernarg));
+    launch.op = op_;
+    launches_.push_back(std::move(launch));
+  }
+
+  const PlacedWeight& WeightOf(WeightId id) const { return model_.weight(rank_, id); }
+  uint64_t At(BufferId id) const { return memory_.buffers[static_cast<size_t>(id)]; }
+  uint32_t Stride(BufferId id) const { return shape_.strides[static_cast<size_t>(id)]; }
+  uint32_t max_rows() const { return shape_.options.max_rows; }
+  template <class Args>
+  void SetStep(Args* args) const {
+    args->step.address = memory_.step;
+  }
+
+  kernels::NormOf Norm(WeightId norm) const {
+    kernels::NormOf out;
+    out.w.address = WeightOf(norm).vector;
+    out.squares.address = memory_.squares;
+    out.chunks = shape_.chunks;
+    out.inverse_hidden = 1.0f / static_cast<float>(program_.hidden);
+    out.epsilon = program_.rms_eps;
+    return out;
+  }
+
+  struct Matrix {
+    WeightId w;
+    uint64_t in;
+    uint32_t in_stride;
+    uint64_t out;
+    uint32_t out_stride;
+    bool gate_up = false;
+    bool logits = false;
+    kernels::NormOf norm = {};
+  };
+  void Product(const Matrix& m) {
+    const PlacedWeight& w = WeightOf(m.w);
+    kernels::MatmulArgs args;
+    SetStep(&args);
+    args.x.address = m.in;
+    args.out.address = m.out;
+    args.w = w.tiles;
+    args.norm = m.norm;
+    args.x_stride = m.in_stride;
+    args.out_stride = m.out_stride;
+    args.flags = m.logits ? uint32_t{kernels::kMatmulLogitRows} : 0;
+    const uint32_t rows = m.logits ? shape_.options.max_logit_rows : max_rows();
+    Add(MatmulKernel(w.format, m.gate_up), args,
+        uint64_t{w.tiles.outputs} * CeilDivide(rows, kernels::kTileRows));
+  }
+
+  // x += the sum of the ranks' partials, and what the next norm wants.
+  void ReduceInto(BufferId x) {
+    kernels::ReduceArgs args;
+    SetStep(&args);
+    args.partial.address = memory_.partial;
+    args.x.address = At(x);
+    args.squares.address = memory_.squares;
+    for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
+      args.slots[r].address = memory_.slots[r];
+      args.flags[r].address = memory_.flags[r];
+    }
+    args.hidden = static_cast<uint32_t>(program_.hidden);
+    args.stride = shape_.hidden_stride;
+    args.chunks = shape_.chunks;
+    args.max_rows = max_rows();
+    args.ranks = static_cast<uint32_t>(program_.ranks);
+    args.rank = static_cast<uint32_t>(rank_);
+    args.two_shot_rows = kTwoShotRows;
+    args.sequence = reduces_++;
+    args.per_step = shape_.all_reduces;
+    Add("reduce", args, uint64_t{max_rows()} * shape_.chunks, /*resident=*/true);
+  }
+
+  void Emit(const backend::EmbedOp& op) {
+    kernels::EmbedArgs args;
+    SetStep(&args);
+    args.table.address = WeightOf(op.table).table;
+    args.x.address = At(op.x);
+    args.squares.address = memory_.squares;
+    args.hidden = static_cast<uint32_t>(program_.hidden);
+    args.stride = shape_.hidden_stride;
+    args.chunks = shape_.chunks;
+    args.is_f32 = WeightOf(op.table).table_is_f32;
+    Add("embed", args, uint64_t{max_rows()} * shape_.chunks);
+  }
+  void Emit(const backend::NormMatmulOp& op) {
+    Product(
+        {op.w, At(op.x), Stride(op.x), At(op.out), Stride(op.out), false, false, Norm(op.norm)});
+  }
+  void Emit(const backend::NormGateUpOp& op) {
+    Product({op.w, At(op.x), Stride(op.x), At(op.act), Stride(op.act), true, false, Norm(op.norm)});
+  }
+  void Emit(const backend::MatmulAddOp& op) {
+    Product({op.w, At(op.in), Stride(op.in), memory_.partial, shape_.hidden_stride});
+    ReduceInto(op.x);
+  }
+  void Emit(const backend::MatmulOp& op) {
+    Product({op.w, At(op.in), Stride(op.in), memory_.partial, shape_.hidden_stride});
+  }
+  void Emit(const backend::AllReduceAddOp& op) { ReduceInto(op.x); }
+
+  void Emit(const backend::AttentionOp& op) {
+    const uint64_t kv = memory_.kv + static_cast<uint64_t>(op.kv_layer) * shape_.options.pages *
+                                         shape_.kv_page_bytes;
+    EmitPrepare(op, kv);
+    for (uint32_t first = 0; first < max_rows(); first += shape_.attend_rows) {
+      EmitAttend(op, kv, first);
+    }
+  }
+  void EmitPrepare(const backend::AttentionOp& op, uint64_t kv) {
+    kernels::PrepareArgs args;
+    SetStep(&args);
+    args.qkv.address = At(op.qkv);
+    args.q_norm.address = WeightOf(op.q_norm).vector;
+    args.k_norm.address = WeightOf(op.k_norm).vector;
+    args.cosine.address = memory_.cosine;
+    args.sine.address = memory_.sine;
+    args.kv.address = kv;
+    args.stride = Stride(op.qkv);
+    args.heads = static_cast<uint32_t>(program_.heads);
+    args.kv_heads = static_cast<uint32_t>(program_.kv_heads);
+    args.head_dim = static_cast<uint32_t>(program_.head_dim);
+    args.rotary = static_cast<uint32_t>(program_.rope.rotary_dim);
+    args.epsilon = program_.rms_eps;
+    const uint64_t heads = args.heads + 2 * args.kv_heads;
+    Add(PrepareKernel(shape_.kv, program_.head_dim), args,
+        CeilDivide(max_rows() * heads, kernels::kWaves));
+  }
+  void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first) {
+    kernels::AttendArgs args;
+    SetStep(&args);
+    args.qkv.address = At(op.qkv);
+    args.kv.address = kv;
+    args.out.address = At(op.out);
+    args.parts.address = memory_.attend_parts;
+    args.q_stride = Stride(op.qkv);
+    args.out_stride = Stride(op.out);
+    args.heads = static_cast<uint32_t>(program_.heads);
+    args.kv_heads = static_cast<uint32_t>(program_.kv_heads);
+    args.max_splits = shape_.max_splits;
+    args.scale = static_cast<float>(1 / std::sqrt(double{static_cast<double>(program_.head_dim)}));
+    args.first_row = first;
+    args.row_count = shape_.attend_rows;
+    Add(AttendKernel(shape_.kv, program_.head_dim), args,
+        uint64_t{args.row_count} * args.kv_heads * args.max_splits);
+    if (shape_.max_splits == 1) return;
+    kernels::AttendMergeArgs merge;
+    SetStep(&merge);
+    merge.parts = {args.parts.address};
+    merge.out = args.out;
+    merge.out_stride = args.out_stride;
+    merge.heads = args.heads;
+    merge.max_splits = args.max_splits;
+    merge.head_dim = static_cast<uint32_t>(program_.head_dim);
+    merge.first_row = first;
+    merge.row_count = args.row_count;
+    Add("attend_merge", merge, uint64_t{args.row_count} * args.heads);
+  }
+
+  void Emit(const backend::RouterOp& op) {
+    router_ = op;
+    Product({op.w, At(op.x), Stride(op.x), memory_.router_logits, shape_.router_stride, false,
+             false, Norm(op.norm)});
+    kernels::RouteArgs args;
+    SetStep(&args);
+    args.router.logits.address = memory_.router_logits;
+    args.router.ids.address = At(op.ids);
+    args.router.weights.address = At(op.weights);
+    args.router.experts = static_cast<uint32_t>(program_.experts);
+    args.router.top = static_cast<uint32_t>(program_.experts_per_token);
+    args.router.renormalise = op.renormalise;
+    args.stride = shape_.router_stride;
+    Add("route", args, CeilDivide(max_rows(), kernels::kWaves));
+  }
+  // Both products are one launch, which the second op makes.
+  void Emit(const backend::ExpertsGateUpOp& op) { gate_up_ = op; }
+  void Emit(const backend::ExpertsDownOp& op) {
+    const PlacedWeight& up = WeightOf(gate_up_.w);
+    const PlacedWeight& down = WeightOf(op.w);
+    kernels::ExpertsArgs args;
+    SetStep(&args);
+    args.x.address = At(router_.x);
+    args.ids.address = At(op.ids);
+    args.weights.address = At(op.weights);
+    args.act.address = At(op.act);
+    args.out.address = memory_.partial;
+    args.arrivals.address = memory_.arrivals + 4 * expert_layer_++;
+    args.gate_up = up.tiles;
+    args.down = down.tiles;
+    args.gate_up_stride = up.group_bytes;
+    args.gate_up_scale_stride = up.group_scale_bytes;
+    args.down_stride = down.group_bytes;
+    args.down_scale_stride = down.group_scale_bytes;
+    args.norm = Norm(router_.norm);
+    args.x_stride = Stride(router_.x);
+    args.act_stride = Stride(op.act);
+    args.out_stride = shape_.hidden_stride;
+    args.top = static_cast<uint32_t>(program_.experts_per_token);
+    args.experts = static_cast<uint32_t>(program_.experts);
+    const uint64_t blocks = CeilDivide(max_rows(), kernels::kTileRows);
+    const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{max_rows()} * args.top);
+    const uint64_t units = std::max<uint64_t>(most * args.gate_up.outputs, args.down.outputs);
+    Add(ExpertsKernel(up.format), args, units * blocks, /*resident=*/true);
+    if (op.add) ReduceInto(program_.x);
+  }
+
+  void Emit(const backend::LogitsOp& op) {
+    Product({op.w, At(op.x), Stride(op.x), memory_.logits, shape_.logits_stride, false, true,
+             Norm(op.norm)});
+  }
+
+  const AmdGpuModel& model_;
+  const Program& program_;
+  const Shape& shape_;
+  const RankMemory& memory_;
+  const int32_t rank_;
+  std::vector<Launch> launches_;
+  int32_t op_ = -1;
+  uint32_t reduces_ = 0;
+  uint64_t expert_layer_ = 0;
+  backend::RouterOp router_ = {};
+  backend::ExpertsGateUpOp gate_up_ = {};
+};
+
+}  // namespace
+
+std::string MatmulKernel(TileFormat format, bool gate_up) {
+  return absl::StrCat(gate_up ? "gate_up_" : "matmul_", Suffix(format));
+}
+std::string ExpertsKernel(TileFormat format) { return absl::StrCat("experts_", Suffix(format)); }
+std::string PrepareKernel(KvFormat format, int32_t head_dim) {
+  return absl::StrCat("prepare_", Suffix(format), "_", head_dim);
+}
+std::string AttendKernel(KvFormat format, int32_t head_dim) {
+  return absl::StrCat("attend_", Suffix(format), "_", head_dim);
+}
+
+KvFormat KvFormatOf(backend::KvType type) {
+  switch (type) {
+    case backend::KvType::kBF16:
+      return KvFormat::kBf16;
+    case backend::KvType::kFp8:
+      return KvFormat::kFp8;
+    case backend::KvType::kF32:
+      return KvFormat::kPair;
+  }
+  return KvFormat::kBf16;
+}
+
+Status CheckProgram(const Program& program) {
+  const int32_t hd = program.head_dim;
+  if (hd != 32 && hd != 64 && hd != 128) {
+    return Error(Code::kUnsupported, "head_dim ", hd, ": the GPU kernels take 32, 64 and 128");
+  }
+  if (program.rope.rotary_dim != hd) {
+    return Error(Code::kUnsupported, "rotary dimension ", program.rope.rotary_dim, " of ", hd,
+                 ": the GPU kernels turn whole heads");
+  }
+  const int32_t group = program.heads / program.kv_heads;
+  if (group > static_cast<int32_t>(kernels::kMaxGroup)) {
+    return Error(Code::kUnsupported, group, " query heads to a key head: the GPU kernels take ",
+                 kernels::kMaxGroup);
+  }
+  if (program.hidden % 8 != 0) {
+    return Error(Code::kUnsupported, "hidden size ", program.hidden, " is not a multiple of 8");
+  }
+  if (program.experts > static_cast<int32_t>(kernels::kRouterMaxExperts) ||
+      program.experts_per_token > static_cast<int32_t>(kernels::kRouterMaxTop)) {
+    return Error(Code::kUnsupported, program.experts, " experts, ", program.experts_per_token,
+                 " a token: the GPU kernels take ", kernels::kRouterMaxExperts, " and ",
+                 kernels::kRouterMaxTop);
+  }
+  for (const backend::Op& op : program.ops) {
+    const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
+    if (down == nullptr) continue;
+    const auto format = [&](WeightId id) {
+      return program.weights[static_cast<size_t>(id)].sources[0].format;
+    };
+    const auto* up = std::get_if<backend::ExpertsGateUpOp>(&op - 1);
+    if (up == nullptr || format(up->w) != format(down->w)) {
+      return Error(Code::kUnsupported, program.weights[static_cast<size_t>(down->w)].label,
+                   ": the experts' two products must have weights of one format");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
+  Shape shape;
+  shape.options = options;
+  shape.kv = KvFormatOf(options.kv_type);
+  shape.hidden_stride = RoundUp(static_cast<uint64_t>(program.hidden), kernels::kPadColumns);
+  shape.chunks = CeilDivide(static_cast<uint64_t>(program.hidden), kernels::kRowChunk);
+  const uint64_t positions = std::min<uint64_t>(static_cast<uint64_t>(program.max_position),
+                                                uint64_t{options.pages} * kernels::kPageTokens);
+  shape.max_splits = std::max(1u, CeilDivide(positions, kernels::kSplitTokens));
+  const uint64_t row_parts = uint64_t{static_cast<uint64_t>(program.heads)} * shape.max_splits *
+                             static_cast<uint64_t>(program.head_dim + 2) * 4;
+  shape.attend_rows = static_cast<uint32_t>(
+      shape.max_splits == 1
+          ? options.max_rows
+          : std::clamp<uint64_t>(kAttendPartBytes / row_parts, 1, options.max_rows));
+  shape.router_stride = RoundUp(static_cast<uint64_t>(program.experts), kernels::kPadColumns);
+  shape.logits_stride = RoundUp(static_cast<uint64_t>(program.vocab), kernels::kTileRows);
+  for (const backend::Op& op : program.ops) {
+    const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
+    shape.expert_layers += down != nullptr;
+    shape.all_reduces += std::holds_alternative<backend::AllReduceAddOp>(op) ||
+                         std::holds_alternative<backend::MatmulAddOp>(op) ||
+                         (down != nullptr && down->add);
+  }
+  // Page lists of sequences that share pages are repeated: room for some, not for any number.
+  const uint64_t list_words = std::max<uint64_t>(
+      options.pages,
+      std::min<uint64_t>(uint64_t{options.pages} * options.max_rows, uint64_t{1} << 22));
+  shape.step_words = RoundUp(sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 +
+                                 options.max_logit_rows + list_words,
+                             1024);
+  shape.kv_page_bytes = uint64_t{static_cast<uint64_t>(program.kv_heads)} *
+                        kernels::KvPageBytes(shape.kv, static_cast<uint32_t>(program.head_dim));
+  for (const backend::Buffer& buffer : program.buffers) {
+    const bool exact = buffer.type == backend::BufferType::kI32 || buffer.label == "moe.weights";
+    shape.strides.push_back(
+        exact ? static_cast<uint32_t>(buffer.width)
+              : RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
+  }
+  return shape;
+}
+
+std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
+                          int32_t rank) {
+  return Lowering(model, shape, memory, rank).Run();
+}
+
+uint32_t ComputeUnits(const gpu::Device& device) {
+  const kfd::NodeProperties& p = device.node().properties;
+  return static_cast<uint32_t>(p.simd_count / std::max<uint64_t>(1, p.simd_per_cu));
+}
+
+}  // namespace mainarch::amdgpu

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+//
+// A Program's ops as kernel launches: which kernel (`select`), with which arguments, on how many
+// workgroups. Pure: addresses and sizes in, plain data out; no GPU is touched. What changes from
+// step to step is in the step block, so launches are made once for a context.
+#ifndef MAINARCH_BACKEND_AMDGPU_LOWER_H_
+#define MAINARCH_BACKEND_AMDGPU_LOWER_H_
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "backend/amdgpu/amdgpu_backend.h"
+#include "backend/backend.h"
+#include "kernels/decoder_args.h"
+
+namespace mainarch::amdgpu {
+
+struct Launch {
+  std::string kernel;
+  std::vector<uint8_t> args;  // kernels::Kernarg<Args>
+  uint32_t workers = 1;       // workgroups of kernels::kThreads
+  int32_t op = -1;            // of the Program; -1: the step's beginning
+};
+
+// Kernel names by what they work on.
+std::string MatmulKernel(kernels::TileFormat format, bool gate_up);
+std::string ExpertsKernel(kernels::TileFormat format);
+std::string PrepareKernel(kernels::KvFormat format, int32_t head_dim);
+std::string AttendKernel(kernels::KvFormat format, int32_t head_dim);
+kernels::KvFormat KvFormatOf(backend::KvType type);
+
+// Unsupported names what these kernels cannot run of a Program: head sizes, groups, experts.
+Status CheckProgram(const backend::Program& program);
+
+// Sizes of a context that do not depend on the rank.
+struct Shape {
+  backend::ContextOptions options;
+  kernels::KvFormat kv = kernels::KvFormat::kBf16;
+  uint32_t hidden_stride = 0;
+  uint32_t chunks = 0;       // of a row of x
+  uint32_t max_splits = 0;   // of the longest context
+  uint32_t attend_rows = 0;  // rows of one attention launch
+  uint32_t router_stride = 0;
+  uint32_t logits_stride = 0;  // a row of all ranks' logits, in host memory
+  uint32_t all_reduces = 0;    // a step
+  uint32_t expert_layers = 0;
+  uint32_t step_words = 0;        // of the step block
+  uint64_t kv_page_bytes = 0;     // of one layer and rank: all its heads
+  std::vector<uint32_t> strides;  // of each Program buffer's rows
+};
+Shape ShapeOf(const backend::Program& program, const backend::ContextOptions& options);
+
+// Where things are in one rank's address space.
+struct RankMemory {
+  uint64_t host_step = 0;
+  uint64_t step = 0;
+  uint64_t arrivals = 0;          // uint32 [expert_layers]
+  std::vector<uint64_t> buffers;  // of the Program
+  uint64_t partial = 0;
+  uint64_t squares = 0;
+  uint64_t attend_parts = 0;
+  uint64_t router_logits = 0;
+  uint64_t logits = 0;  // this rank's first column, in host memory
+  uint64_t kv = 0;      // layer 0
+  uint64_t cosine = 0;
+  uint64_t sine = 0;
+  uint64_t slots[kernels::kMaxRanks] = {};
+  uint64_t flags[kernels::kMaxRanks] = {};
+  uint32_t compute_units = 1;
+};
+
+std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
+                          int32_t rank);
+
+uint32_t ComputeUnits(const gpu::Device& device);
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_LOWER_H_

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+//
+// Weights of a Program as tiles (kernels/decoder_args.h): which format a rank's share of a weight
+// takes on the GPU, and how its bytes are laid out. Pure functions of the checkpoint's bytes;
+// placing the result in a GPU's memory is model.cc's business.
+#ifndef MAINARCH_BACKEND_AMDGPU_TILES_H_
+#define MAINARCH_BACKEND_AMDGPU_TILES_H_
+
+#include <cstdint>
+
+#include "backend/program.h"
+#include "base/status.h"
+#include "kernels/decoder_args.h"
+
+namespace mainarch::amdgpu {
+
+// One rank's share of one group of a weight.
+struct TilePlan {
+  const backend::Weight* weight = nullptr;
+  const backend::WeightSlice* slices = nullptr;
+  int32_t slice_count = 0;
+  bool gate_up = false;  // tiles of slice 0 and slice 1 alternate
+  kernels::TileFormat format = kernels::TileFormat::kBf16;
+  int64_t cols = 0;      // real ones
+  uint32_t outputs = 0;  // output tiles, both kinds counted
+  uint32_t k = 0;        // tiles along k
+
+  uint64_t data_bytes() const { return uint64_t{outputs} * k * kernels::TileBytes(format); }
+  uint64_t scale_bytes() const { return uint64_t{outputs} * k * kernels::TileScaleBytes(format); }
+};
+
+// The weight's layout is kPanels or kGateUp. All groups of a weight take one format: FP8 blocks
+// that do not fit the tiles, F16, F32, per-channel FP8 and mixed formats become pairs of bf16.
+TilePlan PlanTiles(const backend::Weight& weight, int32_t rank, int32_t group);
+
+// Writes output tile `output`: k * TileBytes to `data`, k * TileScaleBytes to `scales`.
+void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_t* scales);
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_TILES_H_

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#include "backend/amdgpu/uploader.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mainarch::amdgpu {
+namespace {
+
+gpu::Deadline Soon() { return gpu::Deadline::In(60'000); }
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Uploader>> Uploader::Create(gpu::Device& device, gpu::CopyQueue& copy) {
+  std::unique_ptr<Uploader> uploader(new Uploader(copy));
+  gpu::BufferOptions options;
+  options.place = gpu::Place::kSystem;
+  options.label = "upload staging";
+  for (gpu::Buffer& staging : uploader->staging_) {
+    ASSIGN_OR_RETURN(staging, gpu::Buffer::Allocate(device, kChunk, options));
+  }
+  return uploader;
+}
+
+StatusOr<uint8_t*> Uploader::Begin(uint64_t bytes) {
+  if (bytes > kChunk) return Error(Code::kInternal, "upload of ", bytes, " bytes at once");
+  RETURN_IF_ERROR(copy_.Wait(points_[current_], Soon()));
+  return staging_[current_].host();
+}
+
+Status Uploader::Send(uint64_t to, uint64_t bytes) {
+  RETURN_IF_ERROR(copy_.Copy(to, staging_[current_].va(), bytes, Soon()));
+  ASSIGN_OR_RETURN(points_[current_], copy_.Submit(Soon()));
+  current_ ^= 1;
+  return absl::OkStatus();
+}
+
+Status Uploader::Write(uint64_t to, const uint8_t* from, uint64_t bytes) {
+  while (bytes > 0) {
+    const uint64_t now = std::min(bytes, kChunk);
+    ASSIGN_OR_RETURN(uint8_t* at, Begin(now));
+    std::memcpy(at, from, now);
+    RETURN_IF_ERROR(Send(to, now));
+    to += now;
+    from += now;
+    bytes -= now;
+  }
+  return absl::OkStatus();
+}
+
+Status Uploader::Finish() {
+  for (uint64_t point : points_) RETURN_IF_ERROR(copy_.Wait(point, Soon()));
+  return absl::OkStatus();
+}
+
+}  // namespace mainarch::amdgpu

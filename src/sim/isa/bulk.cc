@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+//
+// bulk.inc compiled for every CPU and for AVX-512.
+#include "sim/isa/bulk.h"
+
+#include "sim/isa/lanes.h"
+
+// gcc 12 takes the undefined registers inside its own intrinsics for mistakes of ours.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC optimize("O3")
+namespace mainarch::sim::isa::bulk_portable {
+#include "sim/isa/bulk.inc"
+}  // namespace mainarch::sim::isa::bulk_portable
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,bmi,bmi2,lzcnt,popcnt")
+#define MAINARCH_AVX512 1
+namespace mainarch::sim::isa::bulk_avx512 {
+#include "sim/isa/bulk.inc"
+}  // namespace mainarch::sim::isa::bulk_avx512
+#undef MAINARCH_AVX512
+#pragma GCC pop_options
+
+namespace mainarch::sim::isa {
+
+const BulkCode* BulkCodeOf(LaneCode code) {
+  return code == LaneCode::kAvx512 ? &bulk_avx512::kBulk : &bulk_portable::kBulk;
+}
+
+}  // namespace mainarch::sim::isa

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+//
+// Property: on the GPU path a token's logits are the same bits whatever else is in the step,
+// however the prompt was cut, and in whatever order the machine does what it may do in any order.
+//
+// An all-reduce of 32 rows and more takes two rounds, a smaller one takes one: cutting a prompt
+// into pieces compares the two as well.
+#include <cstdlib>
+
+#include "golden/fixtures.h"
+#include "golden/golden.h"
+#include "support/test.h"
+
+using namespace mainarch;
+using test::AllLogits;
+using test::Prompt;
+using test::Runner;
+using test::Same;
+
+namespace {
+
+StatusOr<std::unique_ptr<Runner>> RunnerOn(const std::string& directory, const std::string& device,
+                                           backend::KvType kv, uint32_t max_rows) {
+  ASSIGN_OR_RETURN(auto model, test::LoadOn(directory, {device, "", 0, false}));
+  return Runner::Create(model, kv, max_rows);
+}
+
+}  // namespace
+
+TEST(pieces_of_a_prompt_change_no_bit) {
+  const std::vector<uint32_t> tokens = Prompt(45, 512);
+  struct Where {
+    test::FixtureCase fixture;
+    std::string device;
+    backend::KvType kv;
+  };
+  for (const Where& where :
+       std::vector<Where>{{{"T1", "fp8-block", 1}, "sim:gfx950x2", backend::KvType::kFp8},
+                          {{"T2", "mxfp4", 1}, "sim:gfx950x4", backend::KvType::kBF16},
+                          {{"T2", "bf16", 1}, "sim:gfx942", backend::KvType::kFp8}}) {
+    const std::string directory = test::WriteFixture(where.fixture);
+    CHECK(!directory.empty());
+    auto runner = RunnerOn(directory, where.device, where.kv, 45);
+    CHECK_OK(runner);
+    std::vector<std::vector<float>> want;
+    for (const std::vector<size_t>& pieces :
+         std::vector<std::vector<size_t>>{{45}, {45}, {1}, {33, 12}, {16, 17, 3}}) {
+      auto logits = AllLogits(runner->get(), tokens, pieces);
+      CHECK_OK(logits);
+      if (want.empty()) want = *logits;
+      for (size_t i = 0; i < want.size(); ++i) CHECK(Same((*logits)[i], want[i]));
+    }
+  }
+}
+
+// Several attention splits, walked in one step and in many, agree with each other and with the CPU.
+TEST(long_contexts_change_no_bit) {
+  const std::string directory = test::WriteFixture({"T1", "bf16", 1}, 1024);
+  CHECK(!directory.empty());
+  const std::vector<uint32_t> tokens = Prompt(530, 512);
+  auto runner = RunnerOn(directory, "sim:gfx950", backend::KvType::kF32, 530);
+  CHECK_OK(runner);
+  auto want = AllLogits(runner->get(), tokens, {530});
+  CHECK_OK(want);
+  auto again = AllLogits(runner->get(), tokens, {500, 11, 1, 1, 17});
+  CHECK_OK(again);
+  for (size_t i = 0; i < want->size(); ++i) CHECK(Same((*again)[i], (*want)[i]));
+  auto cpu = RunnerOn(directory, "cpu", backend::KvType::kF32, 530);
+  CHECK_OK(cpu);
+  auto other = AllLogits(cpu->get(), tokens, {530});
+  CHECK_OK(other);
+  for (size_t i : {size_t{510}, size_t{511}, size_t{512}, size_t{529}}) {
+    for (size_t v = 0; v < (*want)[i].size(); ++v) {
+      CHECK_LE(std::abs((*want)[i][v] - (*other)[i][v]), 2e-4f * 32);
+    }
+  }
+}
+
+TEST(orders_of_arrival_change_no_bit) {
+  const std::string directory = test::WriteFixture({"T2", "bf16", 1});
+  CHECK(!directory.empty());
+  const std::vector<uint32_t> tokens = Prompt(5, 512);
+  const int seeds = std::getenv("MAINARCH_GPU_MATRIX") != nullptr ? 64 : 6;
+  for (const char* node : {"sim:gfx950x4", "sim:gfx942x2"}) {
+    std::vector<std::vector<float>> want;
+    for (int seed = 1; seed <= seeds; ++seed) {
+      const std::string device = std::string(node) + ",seed=" + std::to_string(seed);
+      auto runner = RunnerOn(directory, device, backend::KvType::kBF16, 5);
+      CHECK_OK(runner);
+      auto logits = AllLogits(runner->get(), tokens, {3, 1, 1});
+      CHECK_OK(logits);
+      if (want.empty()) want = *logits;
+      for (size_t i = 0; i < want.size(); ++i) {
+        if (!Same((*logits)[i], want[i])) std::printf("# %s: position %zu\n", device.c_str(), i);
+        CHECK(Same((*logits)[i], want[i]));
+      }
+    }
+  }
+}
+
+TEST(batch_mix_changes_no_bit) {
+  const std::vector<uint32_t> tokens = Prompt(30, 512);
+  const std::string directory = test::WriteFixture({"T2", "fp8-block", 1});
+  CHECK(!directory.empty());
+  auto model = test::LoadOn(directory, {"sim:gfx950x2", "", 0, false});
+  CHECK_OK(model);
+  auto alone = Runner::Create(*model, backend::KvType::kBF16, 30);
+  CHECK_OK(alone);
+  auto want = AllLogits(alone->get(), tokens, {30});
+  CHECK_OK(want);
+  // Sequences that decode and prefill together; each step takes other amounts of each.
+  backend::ContextOptions options;
+  options.max_rows = 24;
+  options.max_logit_rows = 24;
+  options.pages = 8;
+  auto context = (*model)->weights().CreateContext(options);
+  CHECK_OK(context);
+  constexpr uint32_t kSequences = 4;
+  std::vector<std::vector<uint32_t>> pages(kSequences);
+  for (uint32_t page = 0; page < 8; ++page) pages[page % kSequences].push_back(page);
+  std::vector<uint32_t> position(kSequences, 0);
+  for (uint32_t round = 0; round < 60; ++round) {
+    std::vector<backend::StepRow> rows;
+    std::vector<backend::StepSequence> sequences(kSequences);
+    std::vector<uint32_t> logit_rows;
+    for (uint32_t s = 0; s < kSequences; ++s) {
+      sequences[s].pages = pages[s];
+      const uint32_t take = (round * 7 + s * 5) % 9 == 0 ? 11 : (round + s) % 3;
+      for (uint32_t i = 0; i < take && position[s] + i < tokens.size() && rows.size() < 24; ++i) {
+        logit_rows.push_back(static_cast<uint32_t>(rows.size()));
+        rows.push_back({tokens[position[s] + i], position[s] + i, s});
+      }
+    }
+    if (rows.empty()) continue;
+    backend::Step step;
+    step.rows = rows;
+    step.sequences = sequences;
+    step.logit_rows = logit_rows;
+    CHECK_OK((*context)->Run(step));
+    for (uint32_t i = 0; i < rows.size(); ++i) {
+      CHECK(Same((*context)->Logits(i), (*want)[rows[i].position]));
+      position[rows[i].sequence] = rows[i].position + 1;
+    }
+  }
+  for (uint32_t s = 0; s < kSequences; ++s) CHECK_EQ(position[s], 30u);
+}
