@@ -41,7 +41,8 @@ class IsaLaunch : public Launch {
 
   Status Create(KernelLaunch launch, const ChipLimits& limits, Checker* checker) {
     if (checker != nullptr) {
-      watch_ = checker->Watch({context_.gpu_index(), context_.process_id(), &context_});
+      watch_ =
+          checker->Watch({context_.gpu_index(), context_.process_id(), &context_, launch.seed});
       launch.observer = watch_.get();
     }
     std::vector<Memory*> pointers;
@@ -164,8 +165,9 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   const GpuFacts& facts = dispatch.context->facts();
   const ChipLimits limits = {facts.num_xcc,        facts.cus_per_xcc, facts.simds_per_cu,
                              facts.waves_per_simd, facts.lds_bytes,   facts.lds_granule};
-  auto run =
-      std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, options_.threads);
+  // The cache mode stands in a wave's way to memory, one wave at a time.
+  const int threads = options_.check.caches ? 1 : options_.threads;
+  auto run = std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, threads);
   RETURN_IF_ERROR(run->Create(launch, limits, checker_.get()));
   return run;
 }

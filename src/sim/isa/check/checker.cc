@@ -34,15 +34,27 @@ std::unique_ptr<LaunchWatch> Checker::Watch(const LaunchPlace& place) {
   std::lock_guard<std::mutex> lock(mutex_);
   const uint32_t launch =
       options_.races ? races_.StartLaunch(place.gpu, place.process, place.context) : 0;
-  return std::make_unique<LaunchWatch>(this, launch);
+  std::unique_ptr<CachedLaunch> cached;
+  if (options_.caches && place.context != nullptr) {
+    cached = std::make_unique<CachedLaunch>(&caches_, &cache_mutex_, place.context, place.seed);
+  }
+  return std::make_unique<LaunchWatch>(this, launch, std::move(cached));
 }
 
 void Checker::Acquire(const GpuContext& context, Scope scope) {
+  if (options_.caches) {
+    std::lock_guard<std::mutex> lock(cache_mutex_);
+    caches_.Acquire(context, scope);
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   races_.Acquire(context.gpu_index(), context.process_id(), scope);
 }
 
 void Checker::Release(const GpuContext& context, Scope scope) {
+  if (options_.caches) {
+    std::lock_guard<std::mutex> lock(cache_mutex_);
+    caches_.Release(context, scope);
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   races_.Release(context.gpu_index(), context.process_id(), scope);
 }
@@ -78,24 +90,33 @@ void LaunchWatch::Begin(Workgroup& group) {
     if (checker_.options_.races) id = checker_.races_.StartWave(launch_, group.index);
   }
   group.observed = std::move(state);
+  if (cached_ != nullptr) cached_->Begin(group);
 }
 
 bool LaunchWatch::Before(Wave& w, const Op& op) {
   if (op.descriptor == nullptr) return true;
-  std::lock_guard<std::mutex> lock(checker_.mutex_);
-  const std::string what =
-      checker_.Look(w, op, static_cast<Checker::GroupState&>(*w.group->observed));
-  if (what.empty()) return true;
-  w.Stop(StopReason::kCheck, absl::StrCat("checker: ", what));
-  return false;
+  auto& state = static_cast<Checker::GroupState&>(*w.group->observed);
+  {
+    std::lock_guard<std::mutex> lock(checker_.mutex_);
+    const std::string what = checker_.Look(w, op, state);
+    if (!what.empty()) {
+      w.Stop(StopReason::kCheck, absl::StrCat("checker: ", what));
+      return false;
+    }
+  }
+  if (cached_ != nullptr) {
+    cached_->Before(w, op, checker_.table_.FactsOf(*op.inst.row), state.accesses[w.index]);
+  }
+  return true;
 }
 
 void LaunchWatch::After(Wave& w, const Op& op) {
-  if (op.descriptor == nullptr || !checker_.options_.races) return;
+  if (op.descriptor == nullptr) return;
   const RowFacts& facts = checker_.table_.FactsOf(*op.inst.row);
-  if (!facts.vmem) return;
-  std::lock_guard<std::mutex> lock(checker_.mutex_);
   auto& state = static_cast<Checker::GroupState&>(*w.group->observed);
+  if (cached_ != nullptr) cached_->After(w, op, facts, state.accesses[w.index]);
+  if (!facts.vmem || !checker_.options_.races) return;
+  std::lock_guard<std::mutex> lock(checker_.mutex_);
   checker_.races_.Done(state.race_ids[w.index], w, facts, state.accesses[w.index]);
 }
 

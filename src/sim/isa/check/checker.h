@@ -12,9 +12,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "sim/executor.h"
 #include "sim/isa/check/accesses.h"
+#include "sim/isa/check/caches.h"
 #include "sim/isa/check/effects.h"
 #include "sim/isa/check/races.h"
 #include "sim/isa/observer.h"
@@ -27,14 +29,19 @@ struct CheckOptions {
   bool undefined = false;  // reads of what was never written
   bool races = false;      // in memory, by happens-before with scopes
 
-  bool any() const { return waits || nops || undefined || races; }
-  static CheckOptions All();
+  // Instead of the others: caches that hold what they may (caches.h). Needs a LaunchPlace with
+  // context.
+  bool caches = false;
+
+  bool any() const { return waits || nops || undefined || races || caches; }
+  static CheckOptions All();  // but caches
 };
 
 // Where a kernel runs. Without a context memory is plain local memory of the GPU.
 struct LaunchPlace {
   uint32_t gpu = 0, process = 0;
   const GpuContext* context = nullptr;
+  uint64_t seed = 0;  // of when stores become visible
 };
 
 class LaunchWatch;
@@ -59,11 +66,14 @@ class Checker {
   const EffectsTable table_;
   std::mutex mutex_;
   RaceCheck races_;
+  std::mutex cache_mutex_;
+  CacheModel caches_;
 };
 
 class LaunchWatch : public Observer {
  public:
-  LaunchWatch(Checker* checker, uint32_t launch) : checker_(*checker), launch_(launch) {}
+  LaunchWatch(Checker* checker, uint32_t launch, std::unique_ptr<CachedLaunch> cached)
+      : checker_(*checker), launch_(launch), cached_(std::move(cached)) {}
   ~LaunchWatch() override { End(); }
 
   void Begin(Workgroup& group) override;
@@ -76,6 +86,7 @@ class LaunchWatch : public Observer {
  private:
   Checker& checker_;
   const uint32_t launch_;
+  const std::unique_ptr<CachedLaunch> cached_;  // null without the cache mode
   bool ended_ = false;
 };
 
