@@ -7,18 +7,25 @@ set -eu
 root=$1 library=$2
 baseline=$root/tests/abi/mainarch.abi
 command -v abidiff >/dev/null || { echo "skipped: abidiff is absent"; exit 77; }
-view="--exported-interfaces-only --drop-private-types"
 
 if [ "${3:-}" = --print ]; then
-  # Nothing of this machine, of the compiler's run or of other libraries.
-  # shellcheck disable=SC2086
-  exec abidw $view --headers-dir "$root/include" --no-comp-dir-path --no-corpus-path --no-show-locs \
+  # Nothing of this machine, of the compiler's run or of other libraries, and of the structs behind
+  # handles that they are structs.
+  exec abidw --exported-interfaces-only --headers-dir "$root/include" --drop-private-types \
+    --no-comp-dir-path --no-corpus-path --no-show-locs \
     --no-elf-needed --no-parameter-names "$library"
 fi
 
 grep -qs '<function-decl name=.mainarch_version' "$baseline" || { echo "FAIL: no baseline"; exit 1; }
-# shellcheck disable=SC2086
-if abidiff $view --headers-dir2 "$root/include" "$baseline" "$library"; then
+# Neither blind nor asleep: a field that has moved is found.
+moved=$(mktemp) && trap 'rm -f "$moved"' EXIT
+sed "/name='mainarch_engine_info' size/,/<.class-decl>/s/offset-in-bits='192'/offset-in-bits='256'/" "$baseline" >"$moved"
+if abidiff --exported-interfaces-only --harmless "$moved" "$library" >/dev/null; then
+  echo "FAIL: abidiff does not see a field that has moved"
+  exit 1
+fi
+# Without --headers-dir: with it abidiff 2.2 takes all types for private, as the baseline has no places.
+if abidiff --exported-interfaces-only --harmless "$baseline" "$library"; then
   echo "as $baseline says"
 else
   code=$?

@@ -154,5 +154,44 @@ TEST(a_host_feeds_the_resident_kernels_mailbox) {
   HostFeedsMailbox(test_context, "gfx950");
 }
 
+// The counters of each dispatch come out under the kernel's address.
+TEST(dispatches_are_counted) {
+  constexpr uint32_t kWorkgroups = 4, kBytes = 1 << 16;
+  sim::isa::ExecutorOptions options;
+  options.counts = std::make_shared<sim::isa::CountLog>();
+  auto made = QueueRunner::Create("gfx950", 1, options);
+  CHECK_OK(made);
+  QueueRunner& runner = **made;
+  const auto from = runner.Allocate(0, Home::kVram, kBytes),
+             sums = runner.Allocate(0, Home::kVram, 4 * kWorkgroups);
+  CHECK_OK(from);
+  CHECK_OK(sums);
+  kernels::StreamReadArgs args;
+  args.source = {*from}, args.sums = {*sums}, args.bytes = kBytes;
+  LaunchRequest request;
+  auto object = Shipped("gfx950", "stream_read");
+  CHECK_OK(object);
+  request.object = *object;
+  request.kernel = "stream_read";
+  request.workgroups = kWorkgroups;
+  request.kernarg = PackKernarg(args, kWorkgroups);
+  options.counts->Take();  // what loading the code may have run
+  for (int i = 0; i < 2; ++i) CHECK_OK(runner.Launch({&request, 1}));
+  const auto log = options.counts->Take();
+  CHECK_EQ(log.size(), 2u);
+  for (const sim::isa::DispatchCounts& d : log) {
+    CHECK_EQ(d.kernel_object, log[0].kernel_object);
+    CHECK_EQ(d.counts.workgroups, kWorkgroups);
+    CHECK_EQ(d.counts.waves, 4 * kWorkgroups);
+    // Every byte once, in whole lines.
+    CHECK_EQ(d.counts.loads.bytes, kBytes);
+    CHECK_EQ(d.counts.loads.full64, kBytes / 64);
+    CHECK_EQ(d.counts.loads.full128, kBytes / 128);
+    CHECK_EQ(d.counts.loads.lines128, kBytes / 128);
+    CHECK_EQ(d.counts.stores.bytes, 4 * kWorkgroups);
+  }
+  CHECK(log[0].dispatch_id != log[1].dispatch_id);
+}
+
 }  // namespace
 }  // namespace mainarch::kernels_test

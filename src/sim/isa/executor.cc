@@ -39,12 +39,20 @@ class IsaLaunch : public Launch {
     for (int i = 0; i < threads; ++i) memories_.push_back(std::make_unique<PageMemory>(context));
   }
 
-  Status Create(KernelLaunch launch, const ChipLimits& limits, Checker* checker) {
-    if (checker != nullptr) {
-      watch_ =
-          checker->Watch({context_.gpu_index(), context_.process_id(), &context_, launch.seed});
-      launch.observer = watch_.get();
-    }
+  // Counts of the dispatch go to `log` when it has ended.
+  Observer* CountInto(std::shared_ptr<CountLog> log, const DispatchCounts& who, Observer* next) {
+    log_ = std::move(log);
+    who_ = who;
+    counters_ = std::make_unique<Counters>(next);
+    return counters_.get();
+  }
+
+  Observer* CheckWith(Checker* checker, uint64_t seed) {
+    watch_ = checker->Watch({context_.gpu_index(), context_.process_id(), &context_, seed});
+    return watch_.get();
+  }
+
+  Status Create(const KernelLaunch& launch, const ChipLimits& limits) {
     std::vector<Memory*> pointers;
     for (const auto& memory : memories_) pointers.push_back(memory.get());
     ASSIGN_OR_RETURN(grid_, Grid::Create(program_.get(), launch, limits, std::move(pointers)));
@@ -70,6 +78,7 @@ class IsaLaunch : public Launch {
       case Grid::State::kDone:
         if (watch_ != nullptr) watch_->End();
         progress.state = Progress::State::kDone;
+        Publish();
         break;
       case Grid::State::kStopped:
         Stopped(result, &progress);
@@ -79,6 +88,13 @@ class IsaLaunch : public Launch {
   }
 
  private:
+  void Publish() {
+    if (log_ == nullptr) return;
+    who_.counts = counters_->Get();
+    log_->Add(who_);
+    log_ = nullptr;
+  }
+
   static void Stopped(const Grid::Result& result, Progress* progress) {
     progress->state = Progress::State::kException;
     switch (result.reason) {
@@ -107,6 +123,9 @@ class IsaLaunch : public Launch {
   std::shared_ptr<Program> program_;
   std::vector<std::unique_ptr<PageMemory>> memories_;
   std::unique_ptr<LaunchWatch> watch_;  // null when nothing is checked
+  std::shared_ptr<CountLog> log_;
+  DispatchCounts who_;
+  std::unique_ptr<Counters> counters_;  // outlives the grid
   std::unique_ptr<Grid> grid_;
   uint64_t epoch_ = 0;
 };
@@ -168,7 +187,17 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   // The cache mode stands in a wave's way to memory, one wave at a time.
   const int threads = options_.check.caches ? 1 : options_.threads;
   auto run = std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, threads);
-  RETURN_IF_ERROR(run->Create(launch, limits, checker_.get()));
+  if (checker_ != nullptr) launch.observer = run->CheckWith(checker_.get(), launch.seed);
+  if (options_.counts != nullptr) {
+    DispatchCounts who;
+    who.gpu = dispatch.context->gpu_index();
+    who.process = dispatch.context->process_id();
+    who.queue = dispatch.queue_id;
+    who.dispatch_id = dispatch.dispatch_id;
+    who.kernel_object = dispatch.kernel_object_va;
+    launch.observer = run->CountInto(options_.counts, who, launch.observer);
+  }
+  RETURN_IF_ERROR(run->Create(launch, limits));
   return run;
 }
 

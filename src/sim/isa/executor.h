@@ -13,6 +13,7 @@
 
 #include "sim/executor.h"
 #include "sim/isa/check/checker.h"
+#include "sim/isa/counters.h"
 #include "sim/isa/grid.h"
 
 namespace mainarch::sim::isa {
@@ -21,6 +22,7 @@ struct ExecutorOptions {
   int threads = 1;  // host threads of one dispatch; more than one gives up the fixed interleaving
   LaneCode lanes = BestLaneCode();
   CheckOptions check;  // a finding is reported as an illegal instruction
+  std::shared_ptr<CountLog> counts;  // gets the counts of every dispatch that ends; null: none
 };
 
 class IsaExecutor : public Executor {

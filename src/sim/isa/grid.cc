@@ -197,7 +197,7 @@ void Grid::Work(Memory* memory, uint64_t budget) {
     }
     if (group->live == 0) {
       --active_;
-      spare_.push_back(std::move(group->registers));
+      program_.KeepSpare(std::move(group));
       window_turns_ = 0;
     } else {
       ready_.push_back(std::move(group));
@@ -214,16 +214,16 @@ void Grid::Work(Memory* memory, uint64_t budget) {
 }
 
 std::unique_ptr<Workgroup> Grid::Start(uint64_t index) {
-  auto group = std::make_unique<Workgroup>();
+  std::unique_ptr<Workgroup> group = program_.TakeSpare();
+  if (group == nullptr) group = std::make_unique<Workgroup>();
+  group->waves.clear();
+  group->live = 0;
+  group->turn = 0;
   group->index = index;
   group->id[0] = static_cast<uint32_t>(index % groups_[0]);
   group->id[1] = static_cast<uint32_t>(index / groups_[0] % groups_[1]);
   group->id[2] = static_cast<uint32_t>(index / groups_[0] / groups_[1]);
   group->isa = program_.set().isa();
-  if (!spare_.empty()) {
-    group->registers = std::move(spare_.back());
-    spare_.pop_back();
-  }
   return group;
 }
 
@@ -309,15 +309,16 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory) {
 uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
   const uint32_t waves = WavesOf(launch_);
   if (group->waves.empty()) {
-    const size_t bytes = size_t{512} * kLanes * 4 * waves;
-    if (group->registers == nullptr) {
+    if (group->register_waves < waves) {
+      const size_t bytes = size_t{512} * kLanes * 4 * waves;
       group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
+      if (group->registers == nullptr) throw std::bad_alloc();
+      group->register_waves = waves;
     }
-    if (group->registers == nullptr) throw std::bad_alloc();
     group->registers_per_wave = RegistersOf(launch_);
     group->lds.resize(launch_.lds_bytes);
     FillPoison(group->lds.data(), group->lds.size());
-    group->scratch.resize(size_t{launch_.private_bytes} * kLanes * waves);
+    group->scratch.assign(size_t{launch_.private_bytes} * kLanes * waves, 0);
     group->waves.resize(waves);
     for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory);
     for (Wave& w : group->waves) group->live += w.state != WaveState::kDone;

@@ -107,7 +107,6 @@ class Grid {
 
   std::mutex mutex_;  // guards what follows while Run's threads work
   std::deque<std::unique_ptr<Workgroup>> ready_;
-  std::vector<std::unique_ptr<uint32_t, FreeAligned>> spare_;  // registers of ended workgroups
   uint64_t active_ = 0;                                        // started and not ended
   uint64_t idle_turns_ = 0;                                    // slices since one did work
   uint64_t used_ = 0;                                          // of the budget of this Run

@@ -135,6 +135,20 @@ const Op* Program::DecodeAt(Wave& w, Chunk* chunk) {
   return &op;
 }
 
+std::unique_ptr<Workgroup> Program::TakeSpare() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (spares_.empty()) return nullptr;
+  std::unique_ptr<Workgroup> group = std::move(spares_.back());
+  spares_.pop_back();
+  return group;
+}
+
+void Program::KeepSpare(std::unique_ptr<Workgroup> group) {
+  group->observed = nullptr;  // of an observer that may go
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (spares_.size() < kMostSpares) spares_.push_back(std::move(group));
+}
+
 void Program::Build(Op* op) {
   op->run = op->descriptor->run;
   const Inst& inst = op->inst;

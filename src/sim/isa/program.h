@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/hash_map.h"
 #include "sim/isa/descriptors.h"
@@ -51,6 +52,10 @@ class Program {
 
   const InstructionSet& set() const { return set_; }
 
+  // Ended workgroups, kept for their memory: a grid takes one for each that it starts. Null: none.
+  std::unique_ptr<Workgroup> TakeSpare();
+  void KeepSpare(std::unique_ptr<Workgroup> group);
+
  private:
   void Build(Op* op);
   void BuildRefs(Op* op);
@@ -58,7 +63,9 @@ class Program {
   const DppMap* DppMapOf(const Inst& inst);
 
   const InstructionSet& set_;
+  static constexpr size_t kMostSpares = 64;
   std::mutex mutex_;
+  std::vector<std::unique_ptr<Workgroup>> spares_;
   HashMap<uint64_t, std::unique_ptr<Chunk>> chunks_;
   std::deque<Op> ops_;
   struct alignas(64) Rows {

@@ -182,6 +182,7 @@ struct Workgroup {
   // Backing store of every wave's v; 512 registers a wave, of which pages that are never touched
   // cost nothing.
   std::unique_ptr<uint32_t, FreeAligned> registers;
+  uint32_t register_waves = 0;  // that `registers` has room for
   std::vector<uint8_t> scratch;
   std::vector<Wave> waves;
   uint32_t live = 0;                // waves that have not ended
