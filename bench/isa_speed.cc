@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "isa_decode.h"
 #include "isa_rig.h"
-#include "kernels/decoder_args.h"
 
 namespace mainarch::bench {
 namespace {
@@ -90,36 +90,6 @@ Make Softmax(uint32_t rows, uint32_t n) {
   };
 }
 
-// One new token over 2048 cached ones: 8 query heads, 2 key heads of 128.
-StatusOr<std::vector<Prepared>> Attention(IsaRig& rig) {
-  constexpr uint32_t kHeads = 8, kKvHeads = 2, kDim = 128, kPositions = 2048;
-  constexpr uint32_t kPages = kPositions / kernels::kPageTokens,
-                     kSplits = kPositions / kernels::kSplitTokens;
-  auto* step = rig.New<uint32_t>(24 + kPages);
-  kernels::StepHeader header;
-  header.rows = 1, header.splits = kSplits;
-  header.rows_at = 16, header.logit_rows_at = 20, header.pages_at = 24;
-  header.words = 24 + kPages;
-  const kernels::StepRow row = {0, kPositions - 1, 0, 0};
-  std::memcpy(step, &header, sizeof header);
-  std::memcpy(step + 16, &row, sizeof row);
-  for (uint32_t i = 0; i < kPages; ++i) step[24 + i] = i;
-  auto* qkv = rig.New<float>((kHeads + 2 * kKvHeads) * kDim);
-  for (uint32_t i = 0; i < kHeads * kDim; ++i) qkv[i] = static_cast<float>(i % 7) * 0.1f - 0.3f;
-  kernels::AttendArgs args;
-  args.step = At<const uint32_t>(step);
-  args.qkv = At<const float>(qkv);
-  const size_t bytes =
-      size_t{kPages} * kKvHeads * kernels::KvPageBytes(kernels::KvFormat::kBf16, kDim);
-  args.kv = {reinterpret_cast<uint64_t>(rig.RandomBf16(bytes / 2))};
-  args.out = At(rig.New<float>(kHeads * kDim));
-  args.parts = At(rig.New<float>(kHeads * kSplits * (kDim + 2)));
-  args.q_stride = (kHeads + 2 * kKvHeads) * kDim, args.out_stride = kHeads * kDim;
-  args.heads = kHeads, args.kv_heads = kKvHeads, args.max_splits = kSplits;
-  args.scale = 0.0884f, args.row_count = 1;
-  return One(rig.Prepare("attend_bf16_128", args, kKvHeads * kSplits));
-}
-
 // Eight waves that each run one instruction 100 x 100 times, on registers that hold 1.0 (v64: a
 // different LDS address for each lane).
 Make Repeat(const std::vector<uint32_t>& words) {
@@ -166,6 +136,7 @@ void RegisterAll() {
   Register("mxfp4_mfma_16x1024x1024", Mxfp4("mxfp4_mfma", 1024, 1024, 16));
   Register("softmax_16x4096", Softmax(16, 4096));
   Register("attend_bf16_128_over_2048", Attention);
+  Register("tiny_moe_step", TinyMoeStep);
   // v_mfma_f32_16x16x16_bf16 v[0:3], v[8:9], v[12:13], v[0:3]
   Register("mfma_f32_16x16x16_bf16", Repeat({0xd3e10000, 0x04021908}));
   // v_mfma_f32_16x16x32_bf16 v[0:3], v[8:11], v[12:15], v[0:3]

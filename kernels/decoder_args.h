@@ -229,6 +229,9 @@ static_assert(sizeof(ExpertsArgs) == 208);
 // One shot: each rank pushes its partial into its slot in every peer's memory, with a flag a chunk,
 // and reads its own memory only. Two shots (rows >= two_shot_rows): a chunk is pushed to its owner
 // alone, who adds and pushes the sum to all. The same additions in the same order: the same bits.
+enum ReduceFlags : uint32_t {
+  kReducePlain = 1,  // x = the sum: no residual, no squares
+};
 struct ReduceArgs {
   Address<const uint32_t> step;
   Address<const float> partial;  // [rows, stride], this rank's
@@ -247,9 +250,21 @@ struct ReduceArgs {
   uint32_t two_shot_rows = 0;
   uint32_t sequence = 0;  // of this all-reduce within a step, from 0
   uint32_t per_step = 0;  // all-reduces a step
-  uint32_t reserved = 0;
+  uint32_t mode = 0;      // ReduceFlags
 };
 static_assert(sizeof(ReduceArgs) == 200);
+
+// out[i] = sum over ranks of slots[rank][i], in rank order; out may be one of the slots. One shard of
+// an all-reduce whose bytes the copy engines carry.
+struct SumSlotsArgs {
+  Address<const float> slots;  // [ranks, stride]
+  Address<float> out;          // [count]
+  uint64_t stride = 0;         // a multiple of 4
+  uint64_t count = 0;          // slots are readable to the next multiple of 4
+  uint32_t ranks = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(SumSlotsArgs) == 40);
 
 }  // namespace mainarch::kernels
 

@@ -14,6 +14,19 @@
 
 namespace mainarch::kernels {
 
+// Elements i .. i + 3 of n: those that there are.
+DEVICE void StoreFour(Global<float> to, f32x4 value, uint64_t i, uint64_t n) {
+  if (i + 4 <= n) {
+    Store16(to, 0, BitCast<u32x4>(value));
+    return;
+  }
+#pragma clang loop unroll(full)
+  for (uint32_t k = 0; k < 3; ++k) {
+    const float one = value[k];
+    if (i + k < n) to[k] = one;
+  }
+}
+
 struct Reduce {
   using Args = ReduceArgs;
   static constexpr uint32_t kLdsBytes = kRowLdsBytes;
@@ -40,14 +53,18 @@ struct Reduce {
     if (two_shot) ShareSums(args, worker, workers, total, epoch);
     const RowChunk out = {At(args.x), At(args.squares), args.hidden, args.stride, args.chunks};
     for (uint32_t t = worker; t < total; t += workers) {
-      f32x4 value = Own(args, t);
+      const bool plain = args.mode & kReducePlain;
+      f32x4 value = {0, 0, 0, 0};
+      if (!plain) value = Own(args, t);
       if (two_shot && t % args.ranks != args.rank) {
         Await<Scope::kSystem>(SumFlag(args, args.rank, t, epoch), epoch, ThreadId() == 0);
-        value += Load(SumSlot(args, args.rank, t, epoch));
-      } else {
-        value += two_shot ? Load(SumSlot(args, args.rank, t, epoch)) : Sum(args, t, epoch);
       }
-      out.Store(t / args.chunks, t % args.chunks, value, arena);
+      const f32x4 sum = two_shot ? Load(SumSlot(args, args.rank, t, epoch)) : Sum(args, t, epoch);
+      if (plain) {
+        StoreFour(At(args.x) + IndexOf(args, t), sum, ColumnOf(args, t), args.hidden);
+      } else {
+        out.Store(t / args.chunks, t % args.chunks, value + sum, arena);
+      }
     }
   }
 
@@ -161,6 +178,23 @@ struct Reduce {
         const uint32_t to = (args.rank + i) % args.ranks;
         StoreFlag<Scope::kSystem>(Flag(args, to, args.rank, t, epoch), epoch);
       }
+    }
+  }
+};
+
+struct SumSlots {
+  using Args = SumSlotsArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+    const uint64_t quads = (args.count + 3) / 4, stride = args.stride / 4;
+    const uint64_t step = uint64_t{workers} * kThreads;
+    for (uint64_t i = uint64_t{worker} * kThreads + ThreadId(); i < quads; i += step) {
+      f32x4 sum = BitCast<f32x4>(Load16(At(args.slots), i));
+      for (uint32_t r = 1; r < args.ranks; ++r) {
+        sum += BitCast<f32x4>(Load16(At(args.slots), r * stride + i));
+      }
+      StoreFour(At(args.out) + i * 4, sum, i * 4, args.count);
     }
   }
 };

@@ -42,12 +42,15 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   RETURN_IF_ERROR(CheckOut(out));
   RETURN_IF_ERROR(CheckHandle(model, "model"));
   ASSIGN_OR_RETURN(const mainarch_engine_options options, ReadOptions(given, "options"));
-  RETURN_IF_ERROR(CheckFlags(options.flags, 0, "options"));
+  RETURN_IF_ERROR(CheckFlags(options.flags, MAINARCH_ENGINE_FAST, "options"));
   decode::EngineOptions wanted;
   wanted.max_sequences = options.max_sequences;
   wanted.max_sequence_tokens = options.max_sequence_tokens;
   wanted.max_step_tokens = options.max_step_tokens;
   wanted.kv_tokens = options.kv_tokens;
+  if ((options.flags & MAINARCH_ENGINE_FAST) != 0) {
+    wanted.activations = backend::Activations::kBF16;
+  }
   ASSIGN_OR_RETURN(wanted.kv_type, KvTypeOf(options.kv_type));
 
   auto handle = std::make_unique<mainarch_engine>();

@@ -32,6 +32,15 @@ enum class KvType : uint8_t {
   kF32,  // for verification
 };
 
+// What goes into matrix products. Sums, norms, softmax, router and the residual stream are fp32 in
+// both.
+enum class Activations : uint8_t {
+  kF32,
+  // Rounded to bf16 (8 significant bits) where the hardware has a dot product for it, else as kF32.
+  // cpu/kernels.h states the error.
+  kBF16,
+};
+
 // One token of a step.
 struct StepRow {
   uint32_t token = 0;
@@ -60,6 +69,7 @@ struct LoadOptions {
 
 struct ContextOptions {
   KvType kv_type = KvType::kBF16;
+  Activations activations = Activations::kF32;
   uint32_t max_rows = 1;        // a step has at most so many
   uint32_t max_logit_rows = 1;  // of which so many ask for logits
   uint32_t pages = 0;           // KV pages in the pool
@@ -117,7 +127,8 @@ struct BackendOptions {
   std::string device;    // "cpu", "cpu:4"; "" chooses
   uint32_t threads = 0;  // CPU threads, 0: chosen from affinity and cgroup quota
   uint32_t step_timeout_ms = 0;  // GPUs: a step that takes longer has hung; 0: a minute
-  std::string cpu_target;  // "avx512", "avx2", "portable"; "": the best the CPU has (tests)
+  // "avx512_bf16", "avx512", "avx2", "portable"; "": the best the CPU has (tests)
+  std::string cpu_target;
 };
 
 // NoDevice or InvalidArgument name the device string.

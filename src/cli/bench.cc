@@ -174,9 +174,9 @@ void PrintOps(const Report& r) {
 }
 
 void PrintReport(const Settings& s, const Report& r, int threads) {
-  std::printf("%s\n%s\n%s, KV %s, %d threads, %s; weights in memory %s\n\n", r.checkpoint.c_str(),
+  std::printf("%s\n%s\n%s, KV %s%s, %d threads, %s; weights in memory %s\n\n", r.checkpoint.c_str(),
               Describe(r.model->config()).c_str(), s.model.device.c_str(), s.model.kv.c_str(),
-              threads, r.model->backend().devices()[0].isa.c_str(),
+              s.model.fast ? ", fast" : "", threads, r.model->backend().devices()[0].isa.c_str(),
               Bytes(r.model->weights().weight_bytes()).c_str());
   PrintProbes(r, threads);
   PrintCases(r);
@@ -223,7 +223,7 @@ void WriteCase(const Measured& m, const PeakProbe& peak, JsonWriter* out) {
 void PrintJson(const Settings& s, const Report& r, int threads) {
   JsonWriter out;
   out.BeginObject().Field("checkpoint", r.checkpoint).Field("model", Describe(r.model->config()));
-  out.Field("device", s.model.device).Field("kv", s.model.kv).Field("threads", threads);
+  out.Field("device", s.model.device).Field("kv", s.model.kv).Field("fast", s.model.fast).Field("threads", threads);
   out.Field("isa", r.model->backend().devices()[0].isa).Field("probe_bytes", r.probe_bytes);
   out.Key("probe");
   WriteProbe(r.read, &out);
@@ -274,6 +274,7 @@ StatusOr<int> Bench(Settings* s, const Options& options) {
   report.peak = probes->Peak();
   BenchSettings settings;
   settings.kv = s->model.kv_type();
+  settings.activations = s->model.activations();
   settings.repetitions = static_cast<int>(s->repetitions);
   Progress progress("measuring", Progress::Unit::kItems);
   for (const Case& what : cases) {

@@ -21,8 +21,9 @@ constexpr int kOpRepetitions = 3;  // of every prefix of the program, per repeti
 double SecondsSince(int64_t ns) { return static_cast<double>(NowNs() - ns) * 1e-9; }
 
 StatusOr<std::unique_ptr<StepDriver>> Prepare(const std::shared_ptr<const model::Model>& model,
-                                              const Case& what, backend::KvType kv) {
+                                              const Case& what, const BenchSettings& settings) {
   StepDriver::Shape shape;
+  shape.activations = settings.activations;
   shape.batch = static_cast<uint32_t>(what.batch);
   if (what.prefill) {
     shape.tokens = static_cast<uint32_t>(what.tokens);
@@ -30,7 +31,7 @@ StatusOr<std::unique_ptr<StepDriver>> Prepare(const std::shared_ptr<const model:
   } else {
     shape.tokens = static_cast<uint32_t>(what.depth + what.tokens + 1);
   }
-  ASSIGN_OR_RETURN(auto driver, StepDriver::Create(model, shape, kv));
+  ASSIGN_OR_RETURN(auto driver, StepDriver::Create(model, shape, settings.kv));
   RETURN_IF_ERROR(driver->FillContext(static_cast<uint32_t>(what.depth)));
   return driver;
 }
@@ -134,7 +135,7 @@ StatusOr<Measured> Measure(const std::shared_ptr<const model::Model>& model, con
                            const BenchSettings& settings, Probes* probes) {
   Measured out;
   out.what = what;
-  ASSIGN_OR_RETURN(auto driver, Prepare(model, what, settings.kv));
+  ASSIGN_OR_RETURN(auto driver, Prepare(model, what, settings));
   RETURN_IF_ERROR(RunOnce(what, driver.get()));  // first touches of memory, clocks
   for (int i = 0; i < settings.repetitions; ++i) {
     Repetition r;
@@ -152,7 +153,7 @@ StatusOr<Measured> Measure(const std::shared_ptr<const model::Model>& model, con
 StatusOr<OpTimes> MeasureOps(const std::shared_ptr<const model::Model>& model, const Case& what,
                              const BenchSettings& settings, Probes* probes) {
   const backend::Program& program = model->weights().program();
-  ASSIGN_OR_RETURN(auto driver, Prepare(model, what, settings.kv));
+  ASSIGN_OR_RETURN(auto driver, Prepare(model, what, settings));
   const uint32_t position = static_cast<uint32_t>(what.depth);
   const size_t count = program.ops.size();
   std::vector<double> prefix(count, INFINITY);  // the least seen; interruptions only add

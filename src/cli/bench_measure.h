@@ -49,6 +49,7 @@ struct Measured {
 
 struct BenchSettings {
   backend::KvType kv = backend::KvType::kBF16;
+  backend::Activations activations = backend::Activations::kF32;
   int repetitions = 5;
 };
 

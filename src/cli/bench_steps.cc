@@ -18,6 +18,7 @@ StatusOr<std::unique_ptr<StepDriver>> StepDriver::Create(std::shared_ptr<const m
   const uint32_t pages = model::PagesFor(shape.tokens);
   backend::ContextOptions options;
   options.kv_type = kv;
+  options.activations = shape.activations;
   options.max_rows = std::max({shape.max_rows, shape.batch, uint32_t{backend::kPageTokens}});
   options.max_logit_rows = shape.batch;
   options.pages = pages * shape.batch;

@@ -21,6 +21,7 @@ class StepDriver {
     uint32_t batch = 1;     // sequences
     uint32_t tokens = 0;    // that each may hold
     uint32_t max_rows = 1;  // of a step
+    backend::Activations activations = backend::Activations::kF32;
   };
   static StatusOr<std::unique_ptr<StepDriver>> Create(std::shared_ptr<const model::Model> model,
                                                       const Shape& shape, backend::KvType kv);

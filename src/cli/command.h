@@ -34,6 +34,8 @@ int RunTopologyCommand(Arguments arguments);
 int RunDoctorCommand(Arguments arguments);
 int RunSimCommand(Arguments arguments);
 int RunKernels(Arguments arguments);
+int RunAllReduceBench(Arguments arguments);
+int RunEstimate(Arguments arguments);
 int RunVersion(Arguments arguments);
 
 }  // namespace mainarch::cli

@@ -29,6 +29,8 @@ constexpr Command kCommands[] = {
      RunTopologyCommand},
     {"doctor", "why a GPU cannot be used, and what mends it", RunDoctorCommand},
     {"sim", "run any GPU program on a virtual node", RunSimCommand},
+    {"gpu-allreduce-bench", "the all-reduce of a group of ranks, by size", RunAllReduceBench},
+    {"estimate", "the floor of a token on real GPUs, from shapes and data sheets", RunEstimate},
     {"kernels", "the GPU kernels in this build", RunKernels},
     {"version", "print the version", RunVersion},
 };

@@ -19,6 +19,7 @@ void ModelOptions::DeclareDevice(Options* options) {
   options->Choice("kv", {"bf16", "fp8", "f32"}, &kv, "type of the KV cache");
   options->Flag("in-place", &in_place,
                 "multiply straight from the mapped file: no copy, slower steps");
+  options->Flag("fast", &fast, "round what enters products to bf16, where the CPU is faster so");
 }
 
 Status ModelOptions::Resolve() {
@@ -35,6 +36,10 @@ Status ModelOptions::Resolve() {
 backend::KvType ModelOptions::kv_type() const {
   if (kv == "fp8") return backend::KvType::kFp8;
   return kv == "f32" ? backend::KvType::kF32 : backend::KvType::kBF16;
+}
+
+backend::Activations ModelOptions::activations() const {
+  return fast ? backend::Activations::kBF16 : backend::Activations::kF32;
 }
 
 StatusOr<std::shared_ptr<const model::Model>> LoadModel(const ModelOptions& options,

@@ -21,12 +21,14 @@ struct ModelOptions {
   int64_t tp = 0;  // 0: as `device` says
   int64_t threads = 0;
   bool in_place = false;
+  bool fast = false;
 
   void DeclareModel(Options* options, absl::string_view help);
   void DeclareDevice(Options* options);
   // Makes --tp part of `device`; a wrong use if the two disagree.
   Status Resolve();
   backend::KvType kv_type() const;
+  backend::Activations activations() const;
 };
 
 // Opens the backend and loads the model, with a bar.

@@ -61,11 +61,13 @@ StatusOr<mainarch_sequence_options> Writer::RecommendedOptions() const {
 }
 
 Status Writer::Start(const mainarch_sequence_options& options, uint32_t context,
-                     std::vector<std::string> stops, bool show_special, const std::string& kv) {
+                     std::vector<std::string> stops, bool show_special, const std::string& kv,
+                     bool fast) {
   mainarch_error error;
   auto engine_options = Sized<mainarch_engine_options>();
   engine_options.max_sequence_tokens = context;
   engine_options.kv_type = KvOf(kv);
+  if (fast) engine_options.flags |= MAINARCH_ENGINE_FAST;
   mainarch_engine* engine;
   RETURN_IF_ERROR(
       FromAbi(mainarch_engine_create(model_.get(), &engine_options, &engine, &error), error));

@@ -30,6 +30,7 @@ struct EngineOptions {
   uint32_t max_step_tokens = 0;      // rows a step, 0: chosen
   uint64_t kv_tokens = 0;  // capacity of the KV pool, 0: max_sequences * max_sequence_tokens
   backend::KvType kv_type = backend::KvType::kBF16;
+  backend::Activations activations = backend::Activations::kF32;
 };
 
 enum class Finish : uint32_t {

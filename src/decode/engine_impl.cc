@@ -181,6 +181,7 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
   ASSIGN_OR_RETURN(engine->process_, ProcessGuard::Create());
   backend::ContextOptions context;
   context.kv_type = sizes.options.kv_type;
+  context.activations = sizes.options.activations;
   context.max_rows = sizes.options.max_step_tokens;
   context.max_logit_rows = std::min(sizes.options.max_sequences, sizes.options.max_step_tokens);
   context.pages = sizes.pages;

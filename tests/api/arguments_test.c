@@ -437,7 +437,7 @@ static void engine_create(void) {
   options.field = value;                                                             \
   REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error), code, word); \
   options.field = 0
-  BAD(flags, 1, UNSUPPORTED, "flags");
+  BAD(flags, MAINARCH_ENGINE_FAST << 1, UNSUPPORTED, "flags");
   BAD(max_sequences, 65537, INVALID, "max_sequences");
   BAD(max_sequence_tokens, T_MAX_TOKENS + 1, INVALID, "max_sequence_tokens");
   BAD(max_step_tokens, (1u << 20) + 1, INVALID, "max_step_tokens");
@@ -446,6 +446,10 @@ static void engine_create(void) {
   BAD(kv_type, -1, INVALID, "kv_type");
 #undef BAD
   CHECK(engine == NULL);
+  options.flags = MAINARCH_ENGINE_FAST;
+  options.max_sequence_tokens = 32;
+  OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+  mainarch_engine_destroy(engine);
 }
 
 static void engine_info(void) {

@@ -45,10 +45,12 @@ std::vector<uint32_t> Golden::Tokens(const std::string& tensor) const {
 }
 
 StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Model> model,
-                                                 backend::KvType kv, uint32_t max_rows) {
+                                                 backend::KvType kv, uint32_t max_rows,
+                                                 backend::Activations activations) {
   std::unique_ptr<Runner> runner(new Runner());
   backend::ContextOptions options;
   options.kv_type = kv;
+  options.activations = activations;
   options.max_rows = max_rows;
   options.max_logit_rows = max_rows;
   options.pages = static_cast<uint32_t>(model->config().max_position + 15) / 16;

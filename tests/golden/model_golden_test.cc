@@ -199,10 +199,12 @@ TEST(perplexity_of_held_out_text_matches_transformers) {
   struct Bound {
     backend::KvType kv;
     double relative;
+    backend::Activations activations = backend::Activations::kF32;
   };
   for (const Bound& bound : {Bound{backend::KvType::kF32, 1e-6}, Bound{backend::KvType::kBF16, 1e-4},
-                             Bound{backend::KvType::kFp8, 2e-3}}) {
-    auto runner = Runner::Create(*model, bound.kv, kWindow);
+                             Bound{backend::KvType::kFp8, 2e-3},
+                             Bound{backend::KvType::kF32, 1e-3, backend::Activations::kBF16}}) {
+    auto runner = Runner::Create(*model, bound.kv, kWindow, bound.activations);
     CHECK_OK(runner);
     double nll = 0;
     size_t predicted = 0;

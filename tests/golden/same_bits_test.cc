@@ -21,18 +21,25 @@ TEST(chunks_threads_ranks_and_storage_change_no_bit) {
     const std::string directory = test::WriteFixture(fixture);
     CHECK(!directory.empty());
     for (backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8}) {
+      // Every target with fp32 activations, and with bf16 ones those that have them.
+      std::vector<std::pair<const cpu::Kernels*, backend::Activations>> modes;
       for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+        modes.emplace_back(kernels, backend::Activations::kF32);
+        if (kernels->matmul_bf16 != nullptr)
+          modes.emplace_back(kernels, backend::Activations::kBF16);
+      }
+      for (const auto& [kernels, activations] : modes) {
         std::vector<std::vector<float>> want;
-        for (const test::Setting& setting : std::vector<test::Setting>{
-                 {"cpu", kernels->name, 1, false},
-                 {"cpu", kernels->name, 2, false},
-                 {"cpu:2", kernels->name, 2, false},
-                 {"cpu:4", kernels->name, 1, false},
-                 {"cpu", kernels->name, 2, true},
-                 {"cpu:4", kernels->name, 2, true}}) {
+        for (const test::Setting& setting :
+             std::vector<test::Setting>{{"cpu", kernels->name, 1, false},
+                                        {"cpu", kernels->name, 2, false},
+                                        {"cpu:2", kernels->name, 2, false},
+                                        {"cpu:4", kernels->name, 1, false},
+                                        {"cpu", kernels->name, 2, true},
+                                        {"cpu:4", kernels->name, 2, true}}) {
           auto model = test::LoadOn(directory, setting);
           CHECK_OK(model);
-          auto runner = Runner::Create(*model, kv, 150);
+          auto runner = Runner::Create(*model, kv, 150, activations);
           CHECK_OK(runner);
           for (const std::vector<size_t>& pieces : std::vector<std::vector<size_t>>{
                    {150}, {64, 64, 22}, {97, 53}, {1, 149}, {148, 1}, {7}, {1}}) {
@@ -70,8 +77,8 @@ TEST(long_context_splits_change_no_bit) {
       CHECK_OK(model);
       auto runner = Runner::Create(*model, kv, 1500);
       CHECK_OK(runner);
-      for (const std::vector<size_t>& pieces :
-           std::vector<std::vector<size_t>>{{1500}, {511, 1, 1, 487, 24, 1, 475}, {512}, {1490, 1}}) {
+      for (const std::vector<size_t>& pieces : std::vector<std::vector<size_t>>{
+               {1500}, {511, 1, 1, 487, 24, 1, 475}, {512}, {1490, 1}}) {
         auto logits = AllLogits(runner->get(), tokens, pieces);
         CHECK_OK(logits);
         if (want.empty()) want = *logits;
@@ -81,52 +88,65 @@ TEST(long_context_splits_change_no_bit) {
   }
 }
 
-TEST(batch_mix_changes_no_bit) {
-  const std::vector<uint32_t> tokens = Prompt(90, 512);
-  for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
-    const std::string directory = test::WriteFixture(fixture);
-    CHECK(!directory.empty());
-    auto model = test::LoadOn(directory, {"cpu", "", 2, false});
-    CHECK_OK(model);
-    auto alone = Runner::Create(*model, backend::KvType::kBF16, 90);
-    CHECK_OK(alone);
-    auto want = AllLogits(alone->get(), tokens, {90});
-    CHECK_OK(want);
+namespace {
 
-    // Sequences that decode and prefill together; each step takes other amounts of each.
-    backend::ContextOptions options;
-    options.max_rows = 64;
-    options.max_logit_rows = 64;
-    options.pages = 64;
-    auto context = (*model)->weights().CreateContext(options);
-    CHECK_OK(context);
-    constexpr size_t kSequences = 6;
-    std::vector<std::vector<uint32_t>> pages(kSequences);
-    for (uint32_t page = 0; page < 60; ++page) pages[page % kSequences].push_back(page);
-    std::vector<uint32_t> position(kSequences, 0);
-    for (uint32_t round = 0; round < 200; ++round) {
-      std::vector<backend::StepRow> rows;
-      std::vector<backend::StepSequence> sequences(kSequences);
-      std::vector<uint32_t> logit_rows;
-      for (uint32_t s = 0; s < kSequences; ++s) {
-        sequences[s].pages = pages[s];
-        const uint32_t take = (round * 7 + s * 5) % 9 == 0 ? 11 : (round + s) % 3;
-        for (uint32_t i = 0; i < take && position[s] + i < tokens.size() && rows.size() < 64; ++i) {
-          logit_rows.push_back(static_cast<uint32_t>(rows.size()));
-          rows.push_back({tokens[position[s] + i], position[s] + i, s});
-        }
-      }
-      if (rows.empty()) continue;
-      backend::Step step;
-      step.rows = rows;
-      step.sequences = sequences;
-      step.logit_rows = logit_rows;
-      CHECK_OK((*context)->Run(step));
-      for (uint32_t i = 0; i < rows.size(); ++i) {
-        CHECK(Same((*context)->Logits(i), (*want)[rows[i].position]));
-        position[rows[i].sequence] = rows[i].position + 1;
+void CheckBatchMix(test::Context& test_context, const test::FixtureCase& fixture,
+                   backend::Activations activations) {
+  const std::vector<uint32_t> tokens = Prompt(90, 512);
+  const std::string directory = test::WriteFixture(fixture);
+  CHECK(!directory.empty());
+  auto model = test::LoadOn(directory, {"cpu", "", 2, false});
+  CHECK_OK(model);
+  auto alone = Runner::Create(*model, backend::KvType::kBF16, 90, activations);
+  CHECK_OK(alone);
+  auto want = AllLogits(alone->get(), tokens, {90});
+  CHECK_OK(want);
+
+  // Sequences that decode and prefill together; each step takes other amounts of each.
+  backend::ContextOptions options;
+  options.activations = activations;
+  options.max_rows = 64;
+  options.max_logit_rows = 64;
+  options.pages = 64;
+  auto context = (*model)->weights().CreateContext(options);
+  CHECK_OK(context);
+  constexpr size_t kSequences = 6;
+  std::vector<std::vector<uint32_t>> pages(kSequences);
+  for (uint32_t page = 0; page < 60; ++page) pages[page % kSequences].push_back(page);
+  std::vector<uint32_t> position(kSequences, 0);
+  for (uint32_t round = 0; round < 200; ++round) {
+    std::vector<backend::StepRow> rows;
+    std::vector<backend::StepSequence> sequences(kSequences);
+    std::vector<uint32_t> logit_rows;
+    for (uint32_t s = 0; s < kSequences; ++s) {
+      sequences[s].pages = pages[s];
+      const uint32_t take = (round * 7 + s * 5) % 9 == 0 ? 11 : (round + s) % 3;
+      for (uint32_t i = 0; i < take && position[s] + i < tokens.size() && rows.size() < 64; ++i) {
+        logit_rows.push_back(static_cast<uint32_t>(rows.size()));
+        rows.push_back({tokens[position[s] + i], position[s] + i, s});
       }
     }
-    for (uint32_t s = 0; s < kSequences; ++s) CHECK_EQ(position[s], 90u);
+    if (rows.empty()) continue;
+    backend::Step step;
+    step.rows = rows;
+    step.sequences = sequences;
+    step.logit_rows = logit_rows;
+    CHECK_OK((*context)->Run(step));
+    for (uint32_t i = 0; i < rows.size(); ++i) {
+      CHECK(Same((*context)->Logits(i), (*want)[rows[i].position]));
+      position[rows[i].sequence] = rows[i].position + 1;
+    }
+  }
+  for (uint32_t s = 0; s < kSequences; ++s) CHECK_EQ(position[s], 90u);
+}
+
+}  // namespace
+
+TEST(batch_mix_changes_no_bit) {
+  for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
+    for (auto activations : {backend::Activations::kF32, backend::Activations::kBF16}) {
+      CheckBatchMix(test_context, fixture, activations);
+      if (test_context.failed()) return;
+    }
   }
 }

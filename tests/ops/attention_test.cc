@@ -92,6 +92,7 @@ std::vector<std::vector<float>> Attend(const cpu::Kernels& kernels, const Cache&
     args.head_dim = cache.head_dim;
     args.pages = cache.bytes.data();
     args.page_stride = cpu::KvPageBytes(cache.format, cache.head_dim);
+    args.chunk_stride = cpu::kKvChunkPages * args.page_stride;
     args.page_ids = cache.pages.data();
     args.begin = begin;
     args.end = begin + cpu::kAttentionSplit;
@@ -122,8 +123,8 @@ TEST(attention_matches_fp64_and_queries_do_not_mix) {
   std::normal_distribution<float> normal;
   for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
     for (KvFormat format : {KvFormat::kF32, KvFormat::kBF16, KvFormat::kFp8}) {
-      for (int32_t dim : {16, 32, 128, 256}) {
-        for (int64_t tokens : {1, 15, 16, 17, 511, 512, 513, 1100}) {
+      for (int32_t dim : {16, 32, 48, 128, 208, 256}) {
+        for (int64_t tokens : {1, 16, 17, 511, 512, 513, 1100}) {
           Cache cache(format, dim, tokens);
           for (int64_t t = 0; t < tokens; ++t) cache.Append(*kernels, &rng);
           std::vector<std::vector<float>> q;

@@ -47,16 +47,18 @@ Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt19937* rng
     case Format::kF16:
       for (size_t i = 0; i < s.data.size() / 2; ++i) {
         // Exponents near one, any sign and mantissa.
-        const uint16_t code = format == Format::kBF16
-                                  ? static_cast<uint16_t>((byte() & 0x80) << 8 | 0x3f00 | (byte() & 0xff))
-                                  : static_cast<uint16_t>((byte() << 8 & 0x8300) | 0x3800 | byte());
+        const uint16_t code =
+            format == Format::kBF16
+                ? static_cast<uint16_t>((byte() & 0x80) << 8 | 0x3f00 | (byte() & 0xff))
+                : static_cast<uint16_t>((byte() << 8 & 0x8300) | 0x3800 | byte());
         std::memcpy(s.data.data() + 2 * i, &code, 2);
       }
       break;
     case Format::kFp8Block:
     case Format::kFp8Channel: {
       for (uint8_t& b : s.data) {
-        do b = byte(); while ((b & 0x7f) == 0x7f);
+        do b = byte();
+        while ((b & 0x7f) == 0x7f);
       }
       const bool block = format == Format::kFp8Block;
       m.block_rows = block ? 128 : 1;
@@ -140,7 +142,8 @@ TEST(products_match_fp64_and_rows_do_not_mix) {
   std::mt19937 rng(1);
   for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
     for (Format format : kFormats) {
-      for (auto [out, in] : {std::pair<int64_t, int64_t>{48, 64}, {37, 160}, {130, 320}, {16, 1024}}) {
+      for (auto [out, in] :
+           {std::pair<int64_t, int64_t>{48, 64}, {37, 160}, {130, 320}, {16, 1024}}) {
         const Source source = RandomMatrix(format, out, in, &rng);
         Program program;
         Weight weight;
@@ -155,7 +158,7 @@ TEST(products_match_fp64_and_rows_do_not_mix) {
         for (auto& row : x.data) {
           for (int64_t i = 0; i < in; ++i) row[static_cast<size_t>(i)] = RandomNormal(&rng);
         }
-        cpu::MatmulArgs args = {packed->panels, 0,    packed->plan.panels,    x.in.data(),
+        cpu::MatmulArgs args = {packed->panels, 0,     packed->plan.panels,  x.in.data(),
                                 y.out.data(),   kRows, cpu::Epilogue::kStore};
         kernels->matmul(args);
         for (size_t r = 0; r < kRows; ++r) {
@@ -179,6 +182,85 @@ TEST(products_match_fp64_and_rows_do_not_mix) {
           }
           CHECK(std::memcmp(single.data[0].data(), y.data[r].data(),
                             static_cast<size_t>(out) * sizeof(float)) == 0);
+        }
+      }
+    }
+  }
+}
+
+// kernels.h states the bound: activations are rounded to 8 bits, and sums of K products to 24.
+TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
+  std::mt19937 rng(5);
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    if (kernels->matmul_bf16 == nullptr) continue;
+    for (Format format : kFormats) {
+      for (auto [out, in] :
+           {std::pair<int64_t, int64_t>{48, 64}, {37, 160}, {130, 320}, {16, 1024}}) {
+        const Source source = RandomMatrix(format, out, in, &rng);
+        Program program;
+        Weight weight;
+        weight.label = "w";
+        weight.sources = {source.matrix};
+        weight.ranks = {{{0, 0, out, 0, in}}};
+        auto packed = Pack(program, weight, 0);
+        CHECK_OK(packed);
+        if (!cpu::HasBF16Dot(packed->panels.format)) continue;
+        constexpr size_t kMostRows = 21;
+        const size_t width = static_cast<size_t>(in) + 32;
+        Rows x = MakeRows(kMostRows, width);
+        std::vector<std::vector<uint16_t>> x16(kMostRows, std::vector<uint16_t>(width));
+        std::vector<const uint16_t*> in16;
+        Rows rounded = MakeRows(kMostRows, width);
+        for (size_t r = 0; r < kMostRows; ++r) {
+          for (int64_t i = 0; i < in; ++i) x.data[r][static_cast<size_t>(i)] = RandomNormal(&rng);
+          kernels->to_bf16(x.in[r], x16[r].data(), static_cast<int64_t>(width));
+          kernels->load_bf16(reinterpret_cast<const uint8_t*>(x16[r].data()),
+                             rounded.data[r].data(), static_cast<int64_t>(width));
+          in16.push_back(x16[r].data());
+        }
+        std::vector<uint8_t> decoded(cpu::DecodedBytes(packed->panels.cols));
+        std::vector<std::vector<float>> alone;  // of each row by itself
+        for (size_t count : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 14u, 21u}) {
+          for (bool decode : {false, true}) {
+            // The last rows, so that a row is not always at the same place of a block.
+            const size_t first = kMostRows - count;
+            Rows y = MakeRows(count, static_cast<size_t>(out) + 64);
+            cpu::MatmulArgs args = {packed->panels,        0,
+                                    packed->plan.panels,   nullptr,
+                                    y.out.data(),          static_cast<int64_t>(count),
+                                    cpu::Epilogue::kStore, in16.data() + first};
+            args.decoded = decode ? decoded.data() : nullptr;
+            kernels->matmul_bf16(args);
+            for (size_t r = 0; r < count; ++r) {
+              if (alone.size() < kMostRows) {  // the first call has one row: make all of them
+                for (size_t i = 0; i < kMostRows; ++i) {
+                  alone.emplace_back(static_cast<size_t>(out) + 64);
+                  float* to = alone.back().data();
+                  args.x16 = in16.data() + i;
+                  args.out = &to;
+                  for (int64_t p = 0; p < packed->plan.panels; ++p) {
+                    args.panel_begin = p;
+                    args.panel_end = p + 1;
+                    kernels->matmul_bf16(args);
+                  }
+                }
+              }
+              CHECK(std::memcmp(alone[first + r].data(), y.data[r].data(),
+                                static_cast<size_t>(out) * sizeof(float)) == 0);
+            }
+          }
+        }
+        for (size_t r = 0; r < kMostRows; ++r) {
+          std::vector<double> size, rounded_size;
+          const std::vector<double> want = Expected(source.matrix, 0, out, 0, in, x.in[r], &size);
+          const std::vector<double> near =
+              Expected(source.matrix, 0, out, 0, in, rounded.in[r], &rounded_size);
+          const double sums = static_cast<double>(in + 8) * 0x1p-23;
+          for (size_t i = 0; i < want.size(); ++i) {
+            CHECK_LE(std::fabs(alone[r][i] - want[i]), size[i] * (0x1p-8 + sums) + 1e-30);
+            // And all but the rounding of x is that of fp32 sums.
+            CHECK_LE(std::fabs(alone[r][i] - near[i]), rounded_size[i] * 1e-6 + 1e-30);
+          }
         }
       }
     }
@@ -231,7 +313,8 @@ TEST(column_shards_add_up_to_the_same_bits) {
               CHECK_LE(std::fabs(sum[i] - want[i]), size[i] * 1e-6 + 1e-30);
             }
           }
-          CHECK(std::memcmp(whole.data(), sum.data(), static_cast<size_t>(out) * sizeof(float)) == 0);
+          CHECK(std::memcmp(whole.data(), sum.data(), static_cast<size_t>(out) * sizeof(float)) ==
+                0);
         }
       }
     }

@@ -53,6 +53,7 @@ CpuContext::CpuContext(std::shared_ptr<const CpuModel> model,
       team_(model_->backend().team()),
       options_(options),
       kv_format_(KvFormatOf(options.kv_type)),
+      bf16_(options.activations == backend::Activations::kBF16 && kernels_.matmul_bf16 != nullptr),
       ranks_(program_.ranks),
       hidden_stride_(RoundUp(program_.hidden, 2 * kLineFloats)),
       vocab_stride_(RoundUp(program_.vocab, kLineFloats) + kLineFloats) {}
@@ -92,6 +93,22 @@ Status CpuContext::Allocate() {
       }
     }
   }
+  // The widest rows that a product takes in, and the longest panel.
+  int64_t x16_values = 0, longest = 0;
+  if (bf16_) {
+    x16_values = rows * hidden_stride_;
+    for (size_t b = 0; b < p.buffers.size(); ++b) {
+      x16_values = std::max(x16_values, rows * p.buffers[b].slots * slot_stride_[b]);
+    }
+    for (size_t id = 0; id < p.weights.size(); ++id) {
+      for (int32_t rank = 0; rank < ranks_; ++rank) {
+        for (const Panels& panels : model_->weight(rank, static_cast<int32_t>(id)).panels) {
+          longest = std::max(longest, panels.cols);
+        }
+      }
+    }
+  }
+  worker_rows16_.resize(workers * options_.max_rows);
   worker_x_.resize(workers * options_.max_rows);
   worker_out_.resize(workers * options_.max_rows);
   workers_.resize(workers);
@@ -120,6 +137,9 @@ Status CpuContext::Allocate() {
           carve.Take<float>(kMaxBlockRows * (kAttentionSplit + p.head_dim + kLineFloats));
       worker.experts = carve.Take<float>(p.experts > 0 ? rows * kMaxParts * kLanes : 0);
       worker.panels = carve.Take<uint8_t>(static_cast<int64_t>(panel_scratch) * kMaxBlockRows);
+      worker.x16 = carve.Take<uint16_t>(x16_values);
+      worker.decoded = carve.Take<uint8_t>(static_cast<int64_t>(DecodedBytes(longest)));
+      worker.rows16 = worker_rows16_.data() + w * options_.max_rows;
       worker.x = worker_x_.data() + w * options_.max_rows;
       worker.out = worker_out_.data() + w * options_.max_rows;
     }
@@ -127,8 +147,8 @@ Status CpuContext::Allocate() {
       ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(carve.used(), /*huge_pages=*/false));
     }
   }
-  const uint64_t kv_bytes = uint64_t{options_.pages} * kv_page_bytes();
-  ASSIGN_OR_RETURN(kv_, Mapping::Anonymous(kv_bytes, /*huge_pages=*/false));
+  const uint64_t chunks = (uint64_t{options_.pages} + kKvChunkPages - 1) / kKvChunkPages;
+  ASSIGN_OR_RETURN(kv_, Mapping::Anonymous(chunks * KvChunkStride(), /*huge_pages=*/true));
   blocks_.resize(options_.max_rows);
   expert_offsets_.resize(static_cast<size_t>(p.experts) + 1);
   expert_entries_.resize(options_.max_rows * static_cast<size_t>(p.experts_per_token));
@@ -171,8 +191,15 @@ uint8_t* CpuContext::KvHead(int32_t rank, int32_t layer, int32_t kv_head) const 
       (static_cast<size_t>(rank) * static_cast<size_t>(program_.kv_layers) +
        static_cast<size_t>(layer)) * static_cast<size_t>(program_.kv_heads) +
       static_cast<size_t>(kv_head);
-  return kv_.data() + index * options_.pages * KvPageBytes(kv_format_, program_.head_dim);
+  return kv_.data() + index * kKvChunkPages * KvPageBytes(kv_format_, program_.head_dim);
 }
+
+uint8_t* CpuContext::KvPage(int32_t rank, int32_t layer, int32_t kv_head, uint32_t page) const {
+  return KvHead(rank, layer, kv_head) + page / kKvChunkPages * KvChunkStride() +
+         page % kKvChunkPages * KvPageBytes(kv_format_, program_.head_dim);
+}
+
+size_t CpuContext::KvChunkStride() const { return kKvChunkPages * kv_page_bytes(); }
 
 Status CpuContext::CopyPage(uint32_t from, uint32_t to) {
   if (from >= options_.pages || to >= options_.pages) {
@@ -183,8 +210,7 @@ Status CpuContext::CopyPage(uint32_t from, uint32_t to) {
   for (int32_t rank = 0; rank < ranks_; ++rank) {
     for (int32_t layer = 0; layer < program_.kv_layers; ++layer) {
       for (int32_t head = 0; head < program_.kv_heads; ++head) {
-        uint8_t* pages = KvHead(rank, layer, head);
-        std::memcpy(pages + to * bytes, pages + from * bytes, bytes);
+        std::memcpy(KvPage(rank, layer, head, to), KvPage(rank, layer, head, from), bytes);
       }
     }
   }
@@ -352,9 +378,9 @@ void CpuContext::Run(uint32_t phase, uint32_t item, int worker) {
       return RunRouterMatmul(std::get<backend::RouterOp>(op), item, worker);
     case PhaseKind::kRouterTopK: return RunTopK(std::get<backend::RouterOp>(op), item);
     case PhaseKind::kExpertsGateUp:
-      return RunExpertsGateUp(std::get<backend::ExpertsGateUpOp>(op), item, worker);
+      return RunExpertsGateUp(std::get<backend::ExpertsGateUpOp>(op), phase, item, worker);
     case PhaseKind::kExpertsDown:
-      return RunExpertsDown(std::get<backend::ExpertsDownOp>(op), item, worker);
+      return RunExpertsDown(std::get<backend::ExpertsDownOp>(op), phase, item, worker);
     case PhaseKind::kLogits: return RunLogits(std::get<backend::LogitsOp>(op), phase, item, worker);
   }
 }

@@ -62,11 +62,15 @@ class CpuContext : public backend::Context, private Team::Job {
   struct Worker {
     float* norm = nullptr;        // [kFusedRows, hidden_stride_]
     uint64_t norm_tag = 0;        // which phase and rank `norm` holds
+    uint16_t* x16 = nullptr;      // a phase's input rows as bf16
+    uint64_t x16_tag = 0;         // which phase and rank
+    uint8_t* decoded = nullptr;   // panels as bf16 (MatmulArgs::decoded)
     float* attend = nullptr;      // scores, then one part per query
     float* experts = nullptr;     // [max_rows * kMaxParts * 16]
     uint8_t* panels = nullptr;    // [kMaxItemPanels * largest stride], weights in place
     const float** x = nullptr;    // [max_rows]
     float** out = nullptr;        // [max_rows]
+    const uint16_t** rows16 = nullptr;  // [max_rows]
   };
   // A matmul as the kernels want it.
   struct MatmulPlan {
@@ -99,9 +103,11 @@ class CpuContext : public backend::Context, private Team::Job {
   uint32_t MatmulItems(const MatmulPlan& plan) const;
   void RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item, int worker);
   void RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin, int64_t end,
-                 int64_t rows, Epilogue epilogue, Worker* scratch);
+                 int64_t rows, Epilogue epilogue, bool bf16, Worker* scratch);
   const float* NormRow(int32_t rank, uint32_t phase, backend::WeightId norm, const uint32_t* rows,
                        int64_t count, int64_t row, Worker* scratch);
+  bool UsesBF16(backend::WeightId w) const;
+  uint64_t TagOf(uint32_t phase, int32_t rank) const;
   void RunNorm(const backend::Op& op, uint32_t item);
   void RunEmbed(const backend::EmbedOp& op, uint32_t item);
   void RunAllReduce(const backend::AllReduceAddOp& op, uint32_t item);
@@ -116,14 +122,17 @@ class CpuContext : public backend::Context, private Team::Job {
   void AttendUnit(const backend::AttentionOp& op, int32_t rank, const AttendBlock& block,
                   int32_t kv_head, uint32_t split_begin, uint32_t split_end, Worker* scratch);
   void RunAttendMerge(const backend::AttentionOp& op, uint32_t item);
+  size_t KvChunkStride() const;
+  // Page 0 of a head, as AttendArgs::pages; and page `page` of it.
   uint8_t* KvHead(int32_t rank, int32_t layer, int32_t kv_head) const;
+  uint8_t* KvPage(int32_t rank, int32_t layer, int32_t kv_head, uint32_t page) const;
 
   // context_moe.cc
   void RunRouterMatmul(const backend::RouterOp& op, uint32_t item, int worker);
   void RunTopK(const backend::RouterOp& op, uint32_t item);
   void ListExperts(const backend::ExpertsGateUpOp& op);
-  void RunExpertsGateUp(const backend::ExpertsGateUpOp& op, uint32_t item, int worker);
-  void RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t item, int worker);
+  void RunExpertsGateUp(const backend::ExpertsGateUpOp& op, uint32_t phase, uint32_t item, int worker);
+  void RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t phase, uint32_t item, int worker);
 
   const std::shared_ptr<const CpuModel> model_;
   const backend::Program& program_;
@@ -131,12 +140,13 @@ class CpuContext : public backend::Context, private Team::Job {
   Team& team_;
   const backend::ContextOptions options_;
   const KvFormat kv_format_;
+  const bool bf16_;  // activations are rounded to bf16 for products with weights
   const int32_t ranks_;
   const int64_t hidden_stride_;
   const int64_t vocab_stride_;
 
   Mapping memory_;  // everything but KV
-  Mapping kv_;      // [rank][layer][kv head][page]
+  Mapping kv_;      // [chunk of pages][rank][layer][kv head][page of the chunk]
   std::vector<std::vector<float*>> buffers_;  // [rank][buffer]
   std::vector<int64_t> slot_stride_;          // [buffer], elements
   std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride_]
@@ -151,6 +161,7 @@ class CpuContext : public backend::Context, private Team::Job {
   std::vector<Worker> workers_;
   std::vector<const float*> worker_x_;
   std::vector<float*> worker_out_;
+  std::vector<const uint16_t*> worker_rows16_;
 
   std::vector<Phase> phases_;
 

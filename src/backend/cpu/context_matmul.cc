@@ -84,14 +84,23 @@ uint32_t CpuContext::MatmulItems(const MatmulPlan& plan) const {
   return static_cast<uint32_t>(ranks_) * static_cast<uint32_t>((panels + each - 1) / each);
 }
 
+bool CpuContext::UsesBF16(backend::WeightId w) const {
+  return bf16_ && HasBF16Dot(model_->weight(0, w).panels[0].format);
+}
+
+// Names what a worker's scratch was filled for.
+uint64_t CpuContext::TagOf(uint32_t phase, int32_t rank) const {
+  return (step_number_ * phases_.size() + phase) * static_cast<uint64_t>(ranks_) +
+         static_cast<uint64_t>(rank) + 1;
+}
+
 // The normalised row `row` of `rows` (all rows of the step when null). Few rows: made once a worker,
 // into its scratch, so that no phase is spent on it. Many: norm_ holds them.
 const float* CpuContext::NormRow(int32_t rank, uint32_t phase, backend::WeightId norm,
                                  const uint32_t* rows, int64_t count, int64_t row,
                                  Worker* scratch) {
   if (count > kMaxBlockRows) return norm_[static_cast<size_t>(rank)] + row * hidden_stride_;
-  const uint64_t tag = (step_number_ * phases_.size() + phase) * static_cast<uint64_t>(ranks_) +
-                       static_cast<uint64_t>(rank) + 1;
+  const uint64_t tag = TagOf(phase, rank);
   if (scratch->norm_tag != tag) {
     for (int64_t i = 0; i < count; ++i) {
       const float* x = Row(rank, program_.x, rows == nullptr ? i : rows[i]);
@@ -103,9 +112,10 @@ const float* CpuContext::NormRow(int32_t rank, uint32_t phase, backend::WeightId
   return scratch->norm + row * hidden_stride_;
 }
 
-// scratch->x and scratch->out hold the rows; out[i] points at where panel 0 would write.
+// scratch->x (for bf16, rows16) and scratch->out hold the rows; out[i] points at where panel 0 would write.
 void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin,
-                           int64_t end, int64_t rows, Epilogue epilogue, Worker* scratch) {
+                           int64_t end, int64_t rows, Epilogue epilogue, bool bf16,
+                           Worker* scratch) {
   const RankWeight& weight = model_->weight(rank, w);
   MatmulArgs args;
   args.w = weight.panels[group];
@@ -113,10 +123,13 @@ void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int6
   args.out = scratch->out;
   args.rows = rows;
   args.epilogue = epilogue;
+  args.x16 = scratch->rows16;
+  args.decoded = scratch->decoded;
+  const auto run = bf16 ? kernels_.matmul_bf16 : kernels_.matmul;
   if (!model_->in_place()) {
     args.panel_begin = begin;
     args.panel_end = end;
-    kernels_.matmul(args);
+    run(args);
     return;
   }
   // Pack a few panels at a time; they stand at index 0 on, so the rows' starts move instead.
@@ -132,7 +145,7 @@ void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int6
     moved = at;
     args.panel_begin = 0;
     args.panel_end = count;
-    kernels_.matmul(args);
+    run(args);
   }
 }
 
@@ -145,12 +158,21 @@ void CpuContext::RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item
   const int64_t begin = int64_t{item % chunks} * each;
   if (begin >= panels) return;
   Worker* scratch = &workers_[static_cast<size_t>(worker)];
+  const bool bf16 = UsesBF16(plan.w);
+  const int64_t width = plan.in >= 0 ? SlotStride(plan.in) : hidden_stride_;
+  const bool fill = bf16 && scratch->x16_tag != TagOf(phase, rank);
   for (int64_t row = 0; row < rows_; ++row) {
+    scratch->out[row] = Row(rank, plan.out, row);
+    uint16_t* row16 = scratch->x16 + row * width;
+    scratch->rows16[row] = row16;
+    if (bf16 && !fill) continue;
     scratch->x[row] = plan.in >= 0 ? Row(rank, plan.in, row)
                                    : NormRow(rank, phase, plan.norm, nullptr, rows_, row, scratch);
-    scratch->out[row] = Row(rank, plan.out, row);
+    if (fill) kernels_.to_bf16(scratch->x[row], row16, width);
   }
-  RunPanels(rank, plan.w, 0, begin, std::min(panels, begin + each), rows_, plan.epilogue, scratch);
+  if (fill) scratch->x16_tag = TagOf(phase, rank);
+  RunPanels(rank, plan.w, 0, begin, std::min(panels, begin + each), rows_, plan.epilogue, bf16,
+            scratch);
 }
 
 void CpuContext::RunAllReduce(const backend::AllReduceAddOp& op, uint32_t item) {
@@ -192,6 +214,7 @@ void CpuContext::RunLogits(const backend::LogitsOp& op, uint32_t phase, uint32_t
   const int64_t end = std::min(panels, begin + each);
   // Rows in blocks that fit the worker's scratch, so that no separate phase normalises them.
   const int64_t total = static_cast<int64_t>(step_->logit_rows.size());
+  const bool bf16 = UsesBF16(op.w);
   for (int64_t first = 0; first < total; first += kMaxBlockRows) {
     const int64_t count = std::min<int64_t>(kMaxBlockRows, total - first);
     if (total > kMaxBlockRows) scratch->norm_tag = 0;
@@ -199,8 +222,11 @@ void CpuContext::RunLogits(const backend::LogitsOp& op, uint32_t phase, uint32_t
       scratch->x[i] = NormRow(rank, phase, op.norm, step_->logit_rows.data() + first, count, i,
                               scratch);
       scratch->out[i] = logits_ + (first + i) * vocab_stride_ + first_row;
+      if (!bf16) continue;
+      scratch->rows16[i] = scratch->x16 + i * hidden_stride_;
+      kernels_.to_bf16(scratch->x[i], scratch->x16 + i * hidden_stride_, hidden_stride_);
     }
-    RunPanels(rank, op.w, 0, begin, end, count, Epilogue::kStore, scratch);
+    RunPanels(rank, op.w, 0, begin, end, count, Epilogue::kStore, bf16, scratch);
   }
   if (total > kMaxBlockRows) scratch->norm_tag = 0;
 }

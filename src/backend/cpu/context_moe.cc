@@ -34,7 +34,7 @@ void CpuContext::RunRouterMatmul(const backend::RouterOp& op, uint32_t item, int
   scratch->x[0] = Row(rank, op.h, row);
   scratch->out[0] = router_logits_[static_cast<size_t>(rank)] + row * stride;
   const int64_t panels = model_->weight(rank, op.w).plans[0].panels;
-  RunPanels(rank, op.w, 0, 0, panels, 1, Epilogue::kStore, scratch);
+  RunPanels(rank, op.w, 0, 0, panels, 1, Epilogue::kStore, /*bf16=*/false, scratch);
 }
 
 void CpuContext::RunTopK(const backend::RouterOp& op, uint32_t item) {
@@ -85,7 +85,8 @@ void CpuContext::ListExperts(const backend::ExpertsGateUpOp& op) {
       wanted / std::max<int64_t>(1, int64_t{active_count_} * ranks_) + 1, 1, pairs));
 }
 
-void CpuContext::RunExpertsGateUp(const backend::ExpertsGateUpOp& op, uint32_t item, int worker) {
+void CpuContext::RunExpertsGateUp(const backend::ExpertsGateUpOp& op, uint32_t phase, uint32_t item,
+                                  int worker) {
   const uint32_t per_rank = static_cast<uint32_t>(active_count_) * expert_chunks_;
   const int32_t rank = static_cast<int32_t>(item / per_rank);
   const size_t expert =
@@ -96,17 +97,25 @@ void CpuContext::RunExpertsGateUp(const backend::ExpertsGateUpOp& op, uint32_t i
   const int64_t end = pairs * (chunk + 1) / expert_chunks_ * 2;
   Worker* scratch = &workers_[static_cast<size_t>(worker)];
   const int32_t k = program_.experts_per_token;
+  const bool bf16 = UsesBF16(op.w);
+  const int64_t width = SlotStride(op.h);
+  if (bf16 && scratch->x16_tag != TagOf(phase, rank)) {
+    kernels_.to_bf16(Row(rank, op.h, 0), scratch->x16, rows_ * width);
+    scratch->x16_tag = TagOf(phase, rank);
+  }
   int64_t rows = 0;
   for (int32_t i = expert_offsets_[expert]; i < expert_offsets_[expert + 1]; ++i, ++rows) {
     const int32_t entry = expert_entries_[static_cast<size_t>(i)];
     scratch->x[rows] = Row(rank, op.h, entry / k);
+    scratch->rows16[rows] = scratch->x16 + entry / k * width;
     scratch->out[rows] = Row(rank, op.act, entry / k) + entry % k * SlotStride(op.act);
   }
-  RunPanels(rank, op.w, expert, begin, end, rows, Epilogue::kGateUp, scratch);
+  RunPanels(rank, op.w, expert, begin, end, rows, Epilogue::kGateUp, bf16, scratch);
 }
 
 // One item: one panel of the output, all active experts.
-void CpuContext::RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t item, int worker) {
+void CpuContext::RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t phase, uint32_t item,
+                                int worker) {
   const RankWeight& any = model_->weight(0, op.w);
   const uint32_t panels = static_cast<uint32_t>(any.plans[0].panels);
   const int32_t rank = static_cast<int32_t>(item / panels);
@@ -131,8 +140,15 @@ void CpuContext::RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t item,
   args.add = op.add;
   args.first = args.last = true;
   args.scratch = scratch->experts;
+  args.act16 = scratch->x16;
+  const bool bf16 = UsesBF16(op.w);
+  if (bf16 && scratch->x16_tag != TagOf(phase, rank)) {
+    kernels_.to_bf16(args.act, scratch->x16, rows_ * args.k * args.act_stride);
+    scratch->x16_tag = TagOf(phase, rank);
+  }
+  const auto run = bf16 ? kernels_.experts_down_bf16 : kernels_.experts_down;
   if (!model_->in_place()) {
-    kernels_.experts_down(args);
+    run(args);
     return;
   }
   for (int32_t i = 0; i < active_count_; ++i) {
@@ -145,7 +161,7 @@ void CpuContext::RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t item,
     args.active_count = 1;
     args.first = i == 0;
     args.last = i + 1 == active_count_;
-    kernels_.experts_down(args);
+    run(args);
   }
 }
 

@@ -15,10 +15,13 @@ bool HasAvx512() {
          __builtin_cpu_supports("avx512vbmi");
 }
 
+bool HasAvx512Bf16() { return HasAvx512() && __builtin_cpu_supports("avx512bf16"); }
+
 }  // namespace
 
 std::vector<const Kernels*> UsableKernels() {
   std::vector<const Kernels*> usable;
+  if (HasAvx512Bf16()) usable.push_back(&avx512_bf16::kKernels);
   if (HasAvx512()) usable.push_back(&avx512::kKernels);
   if (HasAvx2()) usable.push_back(&avx2::kKernels);
   usable.push_back(&portable::kKernels);

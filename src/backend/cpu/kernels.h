@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The arithmetic of the CPU backend as a table of plain functions over plain structs, one table a
-// target (AVX-512, AVX2, portable), chosen once at run time. Plain, because the files that implement
+// target (AVX-512 with bf16, AVX-512, AVX2, portable), chosen once at run time. Plain, because the files that implement
 // it are compiled with other -m flags than the rest (simd/simd.h says why).
 //
 // Same bits: every function's result for a row depends on that row's input alone, never on how many
@@ -54,7 +54,15 @@ struct MatmulArgs {
   float* const* out;  // row i at out[i]; panel p writes [16 p, 16 p + 16), kGateUp half of that
   int64_t rows;
   Epilogue epilogue;
+  // For matmul_bf16: the rows rounded to bf16 (x is not looked at), and room to decode
+  // kDecodedPanels panels to bf16 for many rows, or null.
+  const uint16_t* const* x16 = nullptr;
+  uint8_t* decoded = nullptr;
 };
+inline constexpr int kDecodedPanels = 4;
+inline constexpr size_t DecodedBytes(int64_t cols) {
+  return static_cast<size_t>(kDecodedPanels) * kLanes * 2 * static_cast<size_t>(cols);
+}
 
 // out[row] (+)= sum over the row's experts, ascending, of weight * (D_e · act). One range of panels.
 struct ExpertsDownArgs {
@@ -75,7 +83,13 @@ struct ExpertsDownArgs {
   bool add;
   bool first, last;               // clear the scratch before, write the rows out after
   float* scratch;                 // [rows * parts * 16] fp32; one panel at a time if !first or !last
+  // For experts_down_bf16: act rounded to bf16, entry i at act16 + i * act_stride.
+  const uint16_t* act16 = nullptr;
 };
+
+// Pages of one head that lie together, followed by those of the next head, and so on: long enough to
+// stream, and short enough that a pool in huge pages is backed only as far as it is used.
+inline constexpr size_t kKvChunkPages = 16;
 
 enum class KvFormat : uint8_t { kBF16, kFp8, kF32 };
 
@@ -84,8 +98,9 @@ enum class KvFormat : uint8_t { kBF16, kFp8, kF32 };
 struct AttendArgs {
   KvFormat format;
   int32_t head_dim;
-  const uint8_t* pages;        // page p of this head at pages + p * page_stride
-  size_t page_stride;
+  // Page p of this head at pages + p / kKvChunkPages * chunk_stride + p % kKvChunkPages * page_stride.
+  const uint8_t* pages;
+  size_t page_stride, chunk_stride;
   const uint32_t* page_ids;    // of the sequence
   int64_t begin, end;          // tokens of this split, begin a multiple of kAttentionSplit
   int32_t queries;             // <= kMaxBlockRows
@@ -127,7 +142,20 @@ struct Kernels {
   void (*softmax)(float* x, int64_t n);
   void (*load_bf16)(const uint8_t* src, float* out, int64_t n);
   void (*load_f16)(const uint8_t* src, float* out, int64_t n);
+
+  // With bf16 activations; null where the CPU has no such dot product. Formats kBF16, kFp8, kMxfp4.
+  //
+  // Error against exact arithmetic on the fp32 activations, for K columns, y = sum_k w_k x_k:
+  //   |err| <= (2^-8 + (K + 8) 2^-23) sum_k |w_k x_k| + K 2^-125 max_k(|w_k|, |x_k|, 1) s,
+  // s the largest scale: 2^-8 from rounding x (8 significant bits, to nearest), 2^-24 relative for
+  // each of the K additions and the scaling, and what is below 2^-126 taken for zero.
+  void (*matmul_bf16)(const MatmulArgs&);
+  void (*experts_down_bf16)(const ExpertsDownArgs&);
+  void (*to_bf16)(const float* x, uint16_t* out, int64_t n);  // to nearest even
 };
+inline constexpr bool HasBF16Dot(PanelFormat format) {
+  return format == PanelFormat::kBF16 || format == PanelFormat::kFp8 || format == PanelFormat::kMxfp4;
+}
 
 // Bytes of one step and its columns.
 struct StepInfo {
@@ -152,6 +180,7 @@ struct Tables {
   uint16_t fp4[32];
 };
 
+namespace avx512_bf16 { extern const Kernels kKernels; }
 namespace avx512 { extern const Kernels kKernels; }
 namespace avx2 { extern const Kernels kKernels; }
 namespace portable { extern const Kernels kKernels; }

@@ -216,6 +216,8 @@ void Grid::Work(Memory* memory, uint64_t budget) {
 std::unique_ptr<Workgroup> Grid::Start(uint64_t index) {
   std::unique_ptr<Workgroup> group = program_.TakeSpare();
   if (group == nullptr) group = std::make_unique<Workgroup>();
+  // Fewer waves than now: those beyond have registers that nobody has filled.
+  if (group->waves.size() < WavesOf(launch_)) group->registers_per_wave = 0;
   group->waves.clear();
   group->live = 0;
   group->turn = 0;
@@ -252,7 +254,7 @@ void Grid::SetItems(Wave& w) {
   if (exec == 0) w.state = WaveState::kDone;
 }
 
-void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory) {
+void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill) {
   Wave& w = group->waves[index];
   w.group = group;
   w.index = index;
@@ -263,7 +265,7 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory) {
            (launch_.rsrc1 >> 23 & 1) << 9 | (launch_.rsrc1 >> 26 & 1) << 23;
   w.v = group->registers.get() + size_t{512} * kLanes * index;
   const uint32_t total = RegistersOf(launch_), acc = (launch_.rsrc3 & 63) * 4 + 4;
-  std::fill(w.v, w.v + std::min(total, 256u) * kLanes, kPoison);
+  if (fill) std::fill(w.v, w.v + std::min(total, 256u) * kLanes, kPoison);
   if (total > acc)
     std::fill(w.v + 256 * kLanes, w.v + (256 + std::min(total - acc, 256u)) * kLanes, kPoison);
   std::fill(std::begin(w.s), std::end(w.s), kPoison);
@@ -309,6 +311,7 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory) {
 uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
   const uint32_t waves = WavesOf(launch_);
   if (group->waves.empty()) {
+    const uint32_t filled = group->registers_per_wave;
     if (group->register_waves < waves) {
       const size_t bytes = size_t{512} * kLanes * 4 * waves;
       group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
@@ -320,7 +323,10 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
     FillPoison(group->lds.data(), group->lds.size());
     group->scratch.assign(size_t{launch_.private_bytes} * kLanes * waves, 0);
     group->waves.resize(waves);
-    for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory);
+    // Registers used again keep what an earlier workgroup left, unless somebody looks: filling them
+    // would take longer than many a short wave runs.
+    const bool fill = filled < group->registers_per_wave || launch_.observer != nullptr;
+    for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory, fill);
     for (Wave& w : group->waves) group->live += w.state != WaveState::kDone;
     if (launch_.observer != nullptr) launch_.observer->Begin(*group);
   }

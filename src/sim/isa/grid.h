@@ -84,7 +84,7 @@ class Grid {
   std::string Report(const Wave& w, Memory* memory) const;
   std::unique_ptr<Workgroup> Start(uint64_t index);
   void SetItems(Wave& w);
-  void InitWave(Workgroup* group, uint32_t index, Memory* memory);
+  void InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill);
   // Runs each wave of the group once; the instructions run, and whether any did more than wait.
   uint64_t RunGroup(Workgroup* group, Memory* memory, bool* busy);
   const Op* Fetch(Wave& w, Program::Chunk** chunk);

@@ -22,17 +22,18 @@ int Dwords(Type type) {
   return type == Type::kB64 || type == Type::kF64 || type == Type::kPkF32 ? 2 : 1;
 }
 
-// SDWA source select, with sign extension.
-uint32_t Select(uint32_t value, int sel, bool sext) {
-  if (sel < 4) {
-    const uint32_t byte = value >> (8 * sel) & 0xff;
-    return sext ? static_cast<uint32_t>(static_cast<int8_t>(byte)) : byte;
+// SDWA source select, with sign extension: a byte (0 to 3), a word (4, 5) or all of it.
+void Select(int sel, bool sext, uint32_t* rows) {
+  if (sel > 5) return;
+  const int bits = sel < 4 ? 8 : 16, shift = sel < 4 ? 8 * sel : 16 * (sel - 4);
+  const int left = 32 - bits - shift, right = 32 - bits;
+  if (sext) {
+    for (int i = 0; i < kLanes; ++i) {
+      rows[i] = static_cast<uint32_t>(static_cast<int32_t>(rows[i] << left) >> right);
+    }
+  } else {
+    for (int i = 0; i < kLanes; ++i) rows[i] = rows[i] << left >> right;
   }
-  if (sel < 6) {
-    const uint32_t word = value >> (16 * (sel - 4)) & 0xffff;
-    return sext ? static_cast<uint32_t>(static_cast<int16_t>(word)) : word;
-  }
-  return value;
 }
 
 void NegateAbs(Type type, bool abs, bool neg, uint32_t* rows) {
@@ -168,9 +169,7 @@ void PrepareSource(const Wave& w, const Op& op, int index, Type type, uint32_t* 
   Fetch(w, ref, dwords, rows);
   if (inst.encoding == Encoding::kDpp && index == 0) Dpp(w, op, dwords, rows, mask);
   if (inst.encoding == Encoding::kSdwa && index < 2) {
-    for (int i = 0; i < kLanes; ++i) {
-      rows[i] = Select(rows[i], inst.src_sel[index], inst.sext >> index & 1);
-    }
+    Select(inst.src_sel[index], inst.sext >> index & 1, rows);
   }
   if (inst.row->family == Family::kVop3 && IsHalf(type) && (inst.opsel >> index & 1)) {
     for (int i = 0; i < kLanes; ++i) rows[i] >>= 16;

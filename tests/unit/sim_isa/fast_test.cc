@@ -31,12 +31,20 @@ const Line kLanes64[] = {
     {"v_max_f32_e32 v4, v5, v6", {0x16080d05}},
     {"v_min_f32_e32 v4, v5, v6", {0x14080d05}},
     {"v_max_f32_e64 v4, -v5, |v6|", {0xd10b0204, 0x20020d05}},
+    {"v_max3_f32 v4, v5, v6, v7", {0xd1d30004, 0x041e0d05}},
+    {"v_min3_f32 v4, v5, v6, v7", {0xd1d00004, 0x041e0d05}},
+    {"v_perm_b32 v4, v5, v6, v7", {0xd1ed0004, 0x041e0d05}},
+    {"v_perm_b32 v4, v5, v6, s6", {0xd1ed0004, 0x001a0d05}},
     {"v_exp_f32_e32 v4, v5", {0x7e084105}},
     {"v_exp_f32_e64 v4, -v5", {0xd1600004, 0x20000105}},
     {"v_pk_fma_f32 v[4:5], v[6:7], v[8:9], v[4:5]", {0xd3b04004, 0x1c121106}},
     {"v_pk_fma_f32 v[4:5], v[6:7], v[8:9], v[4:5] op_sel_hi:[1,0,1]", {0xd3b04004, 0x0c121106}},
     {"v_pk_add_f32 v[4:5], v[6:7], v[8:9] op_sel:[1,0]", {0xd3b24804, 0x18021106}},
     {"v_pk_add_f32 v[4:5], v[6:7], v[8:9] neg_lo:[1,0]", {0xd3b24004, 0x38021106}},
+    {"v_pk_fma_f32 v[4:5], v[6:7], v[8:9], v[4:5] neg_lo:[0,1,1] neg_hi:[1,0,0]",
+     {0xd3b04104, 0xdc121106}},
+    {"v_or_b32_sdwa v4, v5, v6 src1_sel:WORD_1", {0x28080cf9, 0x05060605}},
+    {"v_add_u32_sdwa v4, sext(v5), v6 src0_sel:BYTE_2 src1_sel:BYTE_1", {0x68080cf9, 0x010a0605}},
     {"v_lshl_add_u64 v[4:5], v[6:7], 3, v[8:9]", {0xd2080004, 0x04210706}},
     {"v_lshl_add_u64 v[4:5], v[6:7], 0, s[6:7]", {0xd2080004, 0x00190106}},
     {"v_add_f32_dpp v4, v5, v6 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1",
@@ -150,7 +158,10 @@ TEST(avx512_lanes_have_the_bits_of_portable_ones) {
           plain.V(r, lane) = fast.V(r, lane) = x;
         }
       }
-      for (int s : {6, 7}) plain.S(s) = fast.S(s) = static_cast<uint32_t>(random());
+      for (int s : {6, 7}) {
+        const auto x = static_cast<uint32_t>(random());
+        plain.S(s) = fast.S(s) = ordinary ? x & 0x07070707 : x;
+      }
       CHECK(Step(plain, line));
       CHECK(Step(fast, line));
       for (int r = 4; r < 10; ++r) {

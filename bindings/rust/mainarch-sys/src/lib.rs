@@ -453,13 +453,16 @@ pub const MAINARCH_KV_FP8: i32 = 2;
 /// to compare with
 pub const MAINARCH_KV_F32: i32 = 3;
 
+/// Flags of mainarch_engine_options.
+pub const MAINARCH_ENGINE_FAST: u64 = 1;
+
 /// Engine options; zero is the default of every field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct mainarch_engine_options {
     /// `size_of` this struct.
     pub struct_size: usize,
-    /// 0
+    /// MAINARCH_ENGINE_*
     pub flags: u64,
     /// tokens that the KV cache holds, over all sequences, rounded up to
     /// pages of 16; 0: max_sequences * max_sequence_tokens

@@ -3,6 +3,9 @@
 // Attention over one split of one KV head, for up to eight queries that share the pass over K and V.
 // Three passes over the split: scores with lane = token, then max / exp / sum, then the weighted sum
 // of V with lane = head dimension. A query's arithmetic depends on absolute positions only.
+//
+// Arithmetic alone leaves too few loads in flight to fill the memory's bandwidth, so each pass fetches
+// what the next one reads.
 #include "backend/cpu/kernels/functions.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/simd/simd.h"
@@ -10,30 +13,89 @@
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
 
+// (Inlined early, or else gcc takes the call for one without effects.)
+template <int kBytes>
+inline __attribute__((always_inline)) void Prefetch(const uint8_t* p) {
+  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + i);
+}
+
+// K: kCols columns of 16 tokens a step. V: kDims dimensions of a token a step, as kVectors vectors, of
+// which lane `lane` of vector `i` is dimension Dim(i, lane).
 struct KvBF16 {
   static constexpr int kCols = 2, kBytes = 64;
   static inline void DecodeK(const uint8_t* p, const DecodeTables&, V* k) { DecodeBF16(p, k); }
-  static inline V LoadV(const uint8_t* v, int64_t i) {
-    return LoadBF16(reinterpret_cast<const uint16_t*>(v) + i);
+#if defined(MAINARCH_TARGET_avx512)
+  static constexpr int kDims = 32, kVectors = 2;
+  static inline void DecodeV(const uint8_t* p, const DecodeTables&, V* v) { DecodeBF16(p, v); }
+  static inline int Dim(int i, int lane) { return 2 * lane + i; }
+#else
+  static constexpr int kDims = 16, kVectors = 1;
+  static inline void DecodeV(const uint8_t* p, const DecodeTables&, V* v) {
+    *v = LoadBF16(reinterpret_cast<const uint16_t*>(p));
   }
+  static inline int Dim(int, int lane) { return lane; }
+#endif
 };
 struct KvFp8 {
   static constexpr int kCols = 4, kBytes = 64;
   static inline void DecodeK(const uint8_t* p, const DecodeTables& t, V* k) { DecodeFp8(p, t, k); }
-  static inline V LoadV(const uint8_t* v, int64_t i) { return LoadFp8(v + i); }
+#if defined(MAINARCH_TARGET_avx512)
+  static constexpr int kDims = 64, kVectors = 4;
+  static inline void DecodeV(const uint8_t* p, const DecodeTables& t, V* v) { DecodeFp8(p, t, v); }
+  static inline int Dim(int i, int lane) {
+    return lane / 4 * 16 + i / 2 * 8 + lane % 4 * 2 + i % 2;
+  }
+#else
+  static constexpr int kDims = 16, kVectors = 1;
+  static inline void DecodeV(const uint8_t* p, const DecodeTables&, V* v) { *v = LoadFp8(p); }
+  static inline int Dim(int, int lane) { return lane; }
+#endif
 };
 struct KvF32 {
   static constexpr int kCols = 2, kBytes = 128;
   static inline void DecodeK(const uint8_t* p, const DecodeTables&, V* k) { DecodeF32(p, k); }
-  static inline V LoadV(const uint8_t* v, int64_t i) {
-    return Load(reinterpret_cast<const float*>(v) + i);
+  static constexpr int kDims = 16, kVectors = 1;
+  static inline void DecodeV(const uint8_t* p, const DecodeTables&, V* v) {
+    *v = Load(reinterpret_cast<const float*>(p));
   }
+  static inline int Dim(int, int lane) { return lane; }
+};
+// Sixteen dimensions, where a head is no multiple of kDims.
+struct NarrowBF16 : KvBF16 {
+  static constexpr int kDims = 16, kVectors = 1;
+  static inline void DecodeV(const uint8_t* p, const DecodeTables&, V* v) {
+    *v = LoadBF16(reinterpret_cast<const uint16_t*>(p));
+  }
+  static inline int Dim(int, int lane) { return lane; }
+};
+struct NarrowFp8 : KvFp8 {
+  static constexpr int kDims = 16, kVectors = 1;
+  static inline void DecodeV(const uint8_t* p, const DecodeTables&, V* v) { *v = LoadFp8(p); }
+  static inline int Dim(int, int lane) { return lane; }
+};
+template <class F>
+struct NarrowOf {
+  using Type = F;
+};
+template <>
+struct NarrowOf<KvBF16> {
+  using Type = NarrowBF16;
+};
+template <>
+struct NarrowOf<KvFp8> {
+  using Type = NarrowFp8;
 };
 
 template <class F>
 constexpr bool kHasScales = false;
 template <>
 constexpr bool kHasScales<KvFp8> = true;
+template <>
+constexpr bool kHasScales<NarrowFp8> = true;
+
+// Bytes of one element.
+template <class F>
+constexpr int kElement = F::kBytes / (16 * F::kCols);
 
 struct Page {
   const uint8_t* k;
@@ -44,37 +106,53 @@ struct Page {
 
 template <class F>
 inline Page PageAt(const AttendArgs& a, int64_t token) {
-  const size_t side = static_cast<size_t>(a.head_dim) * 16 * F::kBytes / (F::kCols * 16);
-  const uint8_t* base = a.pages + static_cast<size_t>(a.page_ids[token / 16]) * a.page_stride;
+  const size_t side = static_cast<size_t>(a.head_dim) * 16 * kElement<F>;
+  const size_t id = a.page_ids[token / 16];
+  const uint8_t* base = a.pages + id / kKvChunkPages * a.chunk_stride +
+                        id % kKvChunkPages * a.page_stride;
   const float* scales = reinterpret_cast<const float*>(base + 2 * side);
   return {base, base + side, scales, scales + 16};
 }
 
-// Scores of NQ queries against one page into scratch[query][token - begin].
-template <class F, int NQ>
-inline void Scores(const AttendArgs& a, int q0, int64_t token, const DecodeTables& tables) {
-  const Page page = PageAt<F>(a, token);
-  V acc[NQ][2];
-  for (int q = 0; q < NQ; ++q) acc[q][0] = acc[q][1] = Zero();
+// Scores of NQ queries against NT pages into scratch[query][token - begin]. With `fetch`, V of those
+// pages is fetched meanwhile.
+template <class F, int NQ, int NT>
+inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
+                   const DecodeTables& tables) {
+  Page page[NT];
+  for (int t = 0; t < NT; ++t) page[t] = PageAt<F>(a, token + 16 * t);
+  V acc[NT][NQ][2];
+  MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+    MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) acc[t][q][0] = acc[t][q][1] = Zero();
+  }
   for (int d = 0; d < a.head_dim; d += F::kCols) {
-    V k[F::kCols];
-    F::DecodeK(page.k + d / F::kCols * F::kBytes, tables, k);
-    for (int c = 0; c < F::kCols; ++c) {
-      for (int q = 0; q < NQ; ++q) {
-        acc[q][c & 1] = Fma(k[c], Set(a.q[q0 + q][d + c]), acc[q][c & 1]);
+    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+      V k[F::kCols];
+      const uint8_t* at = page[t].k + d / F::kCols * F::kBytes;
+      if (fetch) Prefetch<F::kBytes>(at + (page[t].v - page[t].k));
+      F::DecodeK(at, tables, k);
+      MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
+        MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
+          acc[t][q][c & 1] = Fma(k[c], Set(a.q[q0 + q][d + c]), acc[t][q][c & 1]);
+        }
       }
     }
   }
-  for (int q = 0; q < NQ; ++q) {
-    V s = Add(acc[q][0], acc[q][1]);
-    if (kHasScales<F>) s = Mul(s, Load(page.k_scale));
-    const int64_t visible = a.visible[q0 + q] - token;
-    s = First(visible > 16 ? 16 : static_cast<int>(visible), s, Set(-__builtin_inff()));
-    Store(a.scratch + (q0 + q) * kAttentionSplit + (token - a.begin), s);
+  for (int t = 0; t < NT; ++t) {
+    const int64_t at = token + 16 * t;
+    for (int q = 0; q < NQ; ++q) {
+      V s = Add(acc[t][q][0], acc[t][q][1]);
+      if (kHasScales<F>) s = Mul(s, Load(page[t].k_scale));
+      const int64_t visible = a.visible[q0 + q] - at;
+      s = First(visible > 16 ? 16 : static_cast<int>(visible), s, Set(-__builtin_inff()));
+      Store(a.scratch + (q0 + q) * kAttentionSplit + (at - a.begin), s);
+    }
   }
 }
 
-// Turns the scores of one query into weights; returns false when it sees no token of this split.
+// Turns the scores of one query into weights, times V's scales if it has any; returns false when it
+// sees no token of this split.
+template <class F>
 inline bool Weights(const AttendArgs& a, int q, int64_t end) {
   float* s = a.scratch + q * kAttentionSplit;
   a.max_sum[q][0] = -__builtin_inff();
@@ -88,52 +166,84 @@ inline bool Weights(const AttendArgs& a, int q, int64_t end) {
   for (int64_t i = 0; i < n; i += 16) {
     const V p = Exp(Sub(Load(s + i), Set(m)));
     sum = Add(sum, p);
-    Store(s + i, p);
+    Store(s + i, kHasScales<F> ? Mul(p, Load(PageAt<F>(a, a.begin + i).v_scale)) : p);
   }
   a.max_sum[q][0] = m;
   a.max_sum[q][1] = HorizontalSum(sum);
   return true;
 }
 
-// out[q][d .. d + 16 ND) = sum over tokens of weight * V.
+// out[q][d .. d + kDims ND) = sum over tokens of weight * V. With `fetch`, K of the next split is
+// fetched meanwhile.
 template <class F, int NQ, int ND>
-inline void Values(const AttendArgs& a, int q0, int d, int64_t end) {
-  V acc[NQ][ND];
-  for (int q = 0; q < NQ; ++q) {
-    for (int i = 0; i < ND; ++i) acc[q][i] = Zero();
+inline void Values(const AttendArgs& a, int q0, int d, int64_t end, bool fetch,
+                   const DecodeTables& tables) {
+  constexpr int kAll = ND * F::kVectors;
+  V acc[NQ][kAll];
+  MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
+    MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[q][i] = Zero();
   }
+  const int64_t row = int64_t{a.head_dim} * kElement<F>;
   for (int64_t token = a.begin; token < end; token += 16) {
     const Page page = PageAt<F>(a, token);
+    const uint8_t* next = fetch ? PageAt<F>(a, token + kAttentionSplit).k : nullptr;
     const int count = end - token < 16 ? static_cast<int>(end - token) : 16;
+    const float* weights = a.scratch + q0 * kAttentionSplit + (token - a.begin);
     for (int t = 0; t < count; ++t) {
-      V v[ND];
-      for (int i = 0; i < ND; ++i) v[i] = F::LoadV(page.v, int64_t{t} * a.head_dim + d + 16 * i);
-      for (int q = 0; q < NQ; ++q) {
-        float p = a.scratch[(q0 + q) * kAttentionSplit + (token - a.begin) + t];
-        if (kHasScales<F>) p *= page.v_scale[t];
-        for (int i = 0; i < ND; ++i) acc[q][i] = Fma(Set(p), v[i], acc[q][i]);
+      if (fetch) {
+        for (int64_t i = 0; i < row; i += 64) __builtin_prefetch(next + t * row + i);
+      }
+      V v[kAll];
+      MAINARCH_UNROLL for (int i = 0; i < ND; ++i) {
+        F::DecodeV(page.v + t * row + (d + i * F::kDims) * kElement<F>, tables, v + i * F::kVectors);
+      }
+      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
+        const V p = Set(weights[q * kAttentionSplit + t]);
+        MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[q][i] = Fma(p, v[i], acc[q][i]);
       }
     }
   }
   for (int q = 0; q < NQ; ++q) {
-    for (int i = 0; i < ND; ++i) Store(a.out[q0 + q] + d + 16 * i, acc[q][i]);
+    for (int i = 0; i < kAll; ++i) {
+      float lanes[16];
+      Store(lanes, acc[q][i]);
+      float* out = a.out[q0 + q] + d + i / F::kVectors * F::kDims;
+      for (int lane = 0; lane < 16; ++lane) out[F::Dim(i % F::kVectors, lane)] = lanes[lane];
+    }
   }
 }
 
 template <class F, int NQ>
 void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
-  int64_t end = a.begin;  // the last token any of these queries sees, within the split
-  for (int q = q0; q < q0 + NQ; ++q) end = a.visible[q] > end ? a.visible[q] : end;
-  end = end < a.end ? end : a.end;
+  int64_t seen = a.begin;  // by any of these queries
+  for (int q = q0; q < q0 + NQ; ++q) seen = a.visible[q] > seen ? a.visible[q] : seen;
+  const int64_t end = seen < a.end ? seen : a.end;
   const int64_t padded = a.begin + (end - a.begin + 15) / 16 * 16;
-  for (int64_t token = a.begin; token < padded; token += 16) Scores<F, NQ>(a, q0, token, tables);
+  // Only the first queries' pass comes from memory. It has the other side fetched while it works on
+  // one: V under the scores, the next split's K under the values.
+  const bool first = q0 == 0;
+  constexpr int kPages = NQ == 4 ? 2 : 4;  // NQ * kPages * 2 chains
+  int64_t token = a.begin;
+  for (; token + 16 * kPages <= padded; token += 16 * kPages) {
+    Scores<F, NQ, kPages>(a, q0, token, first, tables);
+  }
+  for (; token < padded; token += 16) Scores<F, NQ, 1>(a, q0, token, first, tables);
   for (int q = q0; q < q0 + NQ; ++q) {
-    if (Weights(a, q, padded)) continue;
+    if (Weights<F>(a, q, padded)) continue;
     for (int64_t i = 0; i < padded - a.begin; ++i) a.scratch[q * kAttentionSplit + i] = 0;
   }
+  const bool next = first && seen >= a.end + kAttentionSplit;
+  // As much of a row of V at once as there are registers for sums: 16 of them.
+  constexpr int kWide = (NQ <= 2 ? 8 : 4) / F::kVectors;
+  using Narrow = typename NarrowOf<F>::Type;
   int d = 0;
-  for (; d + 64 <= a.head_dim; d += 64) Values<F, NQ, 4>(a, q0, d, end);
-  for (; d < a.head_dim; d += 16) Values<F, NQ, 1>(a, q0, d, end);
+  for (; d + F::kDims * kWide <= a.head_dim; d += F::kDims * kWide) {
+    Values<F, NQ, kWide>(a, q0, d, end, next && d == 0, tables);
+  }
+  for (; d + 64 <= a.head_dim; d += 64) {
+    Values<F, NQ, 64 / F::kDims>(a, q0, d, end, next && d == 0, tables);
+  }
+  for (; d < a.head_dim; d += 16) Values<Narrow, NQ, 1>(a, q0, d, end, next && d == 0, tables);
 }
 
 template <class F>

@@ -11,6 +11,8 @@ namespace mainarch::cpu::MAINARCH_TARGET {
 // matmul.cc
 void RunMatmul(const MatmulArgs& a);
 void RunExpertsDown(const ExpertsDownArgs& a);
+void RunMatmulBF16(const MatmulArgs& a);            // avx512_bf16 only
+void RunExpertsDownBF16(const ExpertsDownArgs& a);
 // attention.cc
 void RunAttend(const AttendArgs& a);
 void RunMergeSplit(const float* part, const float* part_max_sum, int32_t head_dim, float* out,
@@ -23,6 +25,7 @@ void RunNormRope(const float* x, const float* w, float eps, int32_t head_dim, co
 void RunScale(float* x, float factor, int64_t n);
 void RunAddTree(float* x, const float* const* parts, int32_t n, int64_t count);
 void RunSoftmax(float* x, int64_t n);
+void RunToBF16(const float* x, uint16_t* out, int64_t n);
 void RunLoadBF16(const uint8_t* src, float* out, int64_t n);
 void RunLoadF16(const uint8_t* src, float* out, int64_t n);
 

@@ -25,25 +25,67 @@ inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const V* y) 
   }
 }
 
-// NP panels times MR rows; NP is even for gate-up.
-template <class F, int MR, int NP>
-void Block(const MatmulArgs& a, int64_t panel, int64_t row, const DecodeTables& tables) {
-  const uint8_t* data[NP];
-  for (int p = 0; p < NP; ++p) data[p] = a.w.data + static_cast<size_t>(panel + p) * a.w.stride;
+// NP panels times MR rows; NP is even for gate-up. data[p] is panel p's columns, decoded or not.
+// kStream: panels come from memory. Formats that take more instructions a byte leave too few loads in
+// flight to fill the memory's bandwidth, so while NP panels are read the next NP are fetched.
+template <class M, int MR, int NP, bool kStream>
+void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
+           int64_t panel, int64_t row, const DecodeTables& tables) {
+  const uint8_t* scales[NP];
+  for (int p = 0; p < NP; ++p) {
+    scales[p] = a.w.data + static_cast<size_t>(panel + p) * a.w.stride + a.w.scale_offset;
+  }
   V y[NP * MR];
-  DotAll<F, MR, NP>(a.w, data, a.x + row, tables, y);
+  if constexpr (kStream && M::kFetch) {
+    const size_t next = NP * a.w.stride;
+    for (size_t at = 0; at < a.w.stride - a.w.scale_offset; at += 64) {
+      for (int p = 0; p < NP; ++p) __builtin_prefetch(scales[p] + next + at);
+    }
+    DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, next, y);
+  } else {
+    DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, 0, y);
+  }
   Finish<MR, NP>(a, panel, row, y);
 }
 
-// All panels against MR rows; NP at a time as long as there are so many.
-template <class F, int MR, int NP>
-void Rows(const MatmulArgs& a, int64_t row, const DecodeTables& tables) {
-  int64_t panel = a.panel_begin;
-  for (; panel + NP <= a.panel_end; panel += NP) Block<F, MR, NP>(a, panel, row, tables);
-  if (NP > 2) {
-    for (; panel + 2 <= a.panel_end; panel += 2) Block<F, MR, 2>(a, panel, row, tables);
+// NP panels against all rows, MR at a time.
+template <class M, int MR, int NP, bool kStream>
+void Rows(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
+          int64_t panel, const DecodeTables& tables) {
+  int64_t row = 0;
+  for (; row + MR <= a.rows; row += MR) Block<M, MR, NP, kStream>(a, data, x, panel, row, tables);
+  const auto rest = a.rows - row;
+  if constexpr (MR > 7) if (rest == 7) Block<M, 7, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 6) if (rest == 6) Block<M, 6, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 5) if (rest == 5) Block<M, 5, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 4) if (rest == 4) Block<M, 4, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 3) if (rest == 3) Block<M, 3, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 2) if (rest == 2) Block<M, 2, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 1) if (rest == 1) Block<M, 1, NP, kStream>(a, data, x, panel, row, tables);
+}
+
+template <class M, int MR, int NP>
+void PanelsFrom(const MatmulArgs& a, const typename M::X* const* x, int64_t* panel,
+                const DecodeTables& tables) {
+  for (; *panel + NP <= a.panel_end; *panel += NP) {
+    const uint8_t* data[NP];
+    for (int p = 0; p < NP; ++p) data[p] = a.w.data + static_cast<size_t>(*panel + p) * a.w.stride;
+    if (a.rows <= kMaxBlockRows) {
+      Rows<M, MR, NP, true>(a, data, x, *panel, tables);
+    } else {
+      Rows<M, MR, NP, false>(a, data, x, *panel, tables);
+    }
   }
-  for (; panel < a.panel_end; ++panel) Block<F, MR, 1>(a, panel, row, tables);
+}
+
+// All panels, NP at a time as long as there are so many. Panels are the outer loop: one pass over the
+// weights, however many rows.
+template <class M, int MR, int NP>
+void AllPanels(const MatmulArgs& a, const typename M::X* const* x, const DecodeTables& tables) {
+  int64_t panel = a.panel_begin;
+  PanelsFrom<M, MR, NP>(a, x, &panel, tables);
+  if constexpr (NP > 2) PanelsFrom<M, MR, 2>(a, x, &panel, tables);
+  if constexpr (NP > 1) PanelsFrom<M, MR, 1>(a, x, &panel, tables);
 }
 
 // NP * MR * 2 accumulators stay in registers: 16 of the 32 of AVX-512; elsewhere a vector is two or
@@ -52,29 +94,24 @@ template <class F>
 void Matmul(const MatmulArgs& a) {
   const Tables& t = kTables;
   const DecodeTables tables = LoadTables(t.fp8_high, t.fp8_low, t.fp4);
-  int64_t row = 0;
 #if defined(MAINARCH_TARGET_avx512)
-  for (; row + 4 <= a.rows; row += 4) Rows<F, 4, 2>(a, row, tables);
-  if (row + 2 <= a.rows) {
-    Rows<F, 2, 4>(a, row, tables);
-    row += 2;
-  }
-  if (row < a.rows) Rows<F, 1, 4>(a, row, tables);
+  if (a.rows == 1) return AllPanels<Fp32<F>, 1, 4>(a, a.x, tables);
+  AllPanels<Fp32<F>, 4, 2>(a, a.x, tables);
 #else
-  for (; row + 2 <= a.rows; row += 2) Rows<F, 2, 2>(a, row, tables);
-  if (row < a.rows) Rows<F, 1, 2>(a, row, tables);
+  AllPanels<Fp32<F>, 2, 2>(a, a.x, tables);
 #endif
 }
 
 // The rows of one expert against one panel, part by part, added to each row's accumulators.
-template <class F, int MR>
-void ExpertBlock(const ExpertsDownArgs& a, const Panels& w, const uint8_t* panel,
-                 const int32_t* entries, const DecodeTables& tables) {
-  const float* x[MR];
-  for (int m = 0; m < MR; ++m) x[m] = a.act + entries[m] * a.act_stride;
+template <class M, int MR>
+void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panels& w,
+                 const uint8_t* panel, const int32_t* entries, const DecodeTables& tables) {
+  const typename M::X* x[MR];
+  for (int m = 0; m < MR; ++m) x[m] = act + entries[m] * a.act_stride;
+  const uint8_t* scales = panel + w.scale_offset;
   for (int part = 0; part < w.parts; ++part) {
     V y[MR];
-    DotPart<F, MR, 1>(w, &panel, x, w.bounds[part], w.bounds[part + 1], tables, y);
+    DotPart<M, MR, 1>(w, &panel, &scales, x, w.bounds[part], w.bounds[part + 1], tables, 0, y);
     for (int m = 0; m < MR; ++m) {
       float* at = a.scratch + (entries[m] / a.k * w.parts + part) * 16;
       const float weight = a.weights[entries[m] / a.k * a.weights_stride + entries[m] % a.k];
@@ -83,8 +120,8 @@ void ExpertBlock(const ExpertsDownArgs& a, const Panels& w, const uint8_t* panel
   }
 }
 
-template <class F>
-void ExpertsDown(const ExpertsDownArgs& a) {
+template <class M>
+void ExpertsDown(const ExpertsDownArgs& a, const typename M::X* act) {
   const Tables& t = kTables;
   const DecodeTables tables = LoadTables(t.fp8_high, t.fp8_low, t.fp4);
   const int parts = a.experts[a.active[0]].parts;  // the same for all
@@ -96,8 +133,8 @@ void ExpertsDown(const ExpertsDownArgs& a) {
       const uint8_t* data = w.data + static_cast<size_t>(panel) * w.stride;
       int32_t at = a.offsets[expert];
       const int32_t end = a.offsets[expert + 1];
-      for (; at + 4 <= end; at += 4) ExpertBlock<F, 4>(a, w, data, a.entries + at, tables);
-      for (; at < end; ++at) ExpertBlock<F, 1>(a, w, data, a.entries + at, tables);
+      for (; at + 4 <= end; at += 4) ExpertBlock<M, 4>(a, act, w, data, a.entries + at, tables);
+      for (; at < end; ++at) ExpertBlock<M, 1>(a, act, w, data, a.entries + at, tables);
     }
     for (int64_t row = 0; a.last && row < a.rows; ++row) {
       Tree<1> tree;
@@ -110,6 +147,55 @@ void ExpertsDown(const ExpertsDownArgs& a) {
     }
   }
 }
+
+#if defined(MAINARCH_BF16_DOT)
+// More rows than this are worth decoding a panel for.
+constexpr int64_t kFewRows = kMaxBlockRows;
+
+template <class F, int NP>
+void DecodePanels(const MatmulArgs& a, int64_t panel, const DecodeTables& tables) {
+  for (int p = 0; p < NP; ++p) {
+    const uint8_t* from = a.w.data + static_cast<size_t>(panel + p) * a.w.stride;
+    uint8_t* to = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
+    for (int64_t step = 0; step < a.w.cols / F::kCols; ++step) {
+      Pairs pairs[F::kCols / 2];
+      F::DecodePairs(from + step * F::kBytes, tables, pairs);
+      for (int c = 0; c < F::kCols / 2; ++c) {
+        StorePairs(to + (step * F::kCols / 2 + c) * 64, pairs[c]);
+      }
+    }
+  }
+}
+
+// MR * NP chains hide the latency of a dot product at two a cycle; with scales there are twice as many
+// accumulators, of which one half is touched once a group.
+template <class F, int MR, int NP>
+void ManyRows(const MatmulArgs& a, int64_t* panel, const DecodeTables& tables) {
+  for (; *panel + NP <= a.panel_end; *panel += NP) {
+    DecodePanels<F, NP>(a, *panel, tables);
+    const uint8_t* data[NP];
+    for (int p = 0; p < NP; ++p) data[p] = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
+    Rows<Bf16<Decoded<F>>, MR, NP, false>(a, data, a.x16, *panel, tables);
+  }
+}
+
+template <class F>
+void MatmulBF16(const MatmulArgs& a) {
+  const Tables& t = kTables;
+  const DecodeTables tables = LoadTables(t.fp8_high, t.fp8_low, t.fp4);
+  using M = Bf16<F>;
+  if (a.rows == 1) return AllPanels<M, 1, 4>(a, a.x16, tables);
+  if (a.rows <= 4) return AllPanels<M, 4, 4>(a, a.x16, tables);
+  if (a.rows <= kFewRows) return AllPanels<M, 8, 2>(a, a.x16, tables);
+  if (!F::kScaled) return AllPanels<M, 6, 4>(a, a.x16, tables);
+  if (a.decoded == nullptr) return AllPanels<M, 6, 2>(a, a.x16, tables);
+  int64_t panel = a.panel_begin;
+  constexpr bool kLongGroups = F::kCols <= 4;  // fp8: 128 columns or all of them
+  if constexpr (kLongGroups) ManyRows<F, 6, 4>(a, &panel, tables);
+  ManyRows<F, 6, 2>(a, &panel, tables);
+  ManyRows<F, 6, 1>(a, &panel, tables);
+}
+#endif
 
 }  // namespace
 
@@ -126,13 +212,33 @@ void RunMatmul(const MatmulArgs& a) {
 
 void RunExpertsDown(const ExpertsDownArgs& a) {
   switch (a.experts[a.active[0]].format) {
-    case PanelFormat::kBF16: return ExpertsDown<FormatBF16>(a);
-    case PanelFormat::kF16: return ExpertsDown<FormatF16>(a);
-    case PanelFormat::kF32: return ExpertsDown<FormatF32>(a);
-    case PanelFormat::kFp8: return ExpertsDown<FormatFp8>(a);
-    case PanelFormat::kMxfp4: return ExpertsDown<FormatMxfp4>(a);
+    case PanelFormat::kBF16: return ExpertsDown<Fp32<FormatBF16>>(a, a.act);
+    case PanelFormat::kF16: return ExpertsDown<Fp32<FormatF16>>(a, a.act);
+    case PanelFormat::kF32: return ExpertsDown<Fp32<FormatF32>>(a, a.act);
+    case PanelFormat::kFp8: return ExpertsDown<Fp32<FormatFp8>>(a, a.act);
+    case PanelFormat::kMxfp4: return ExpertsDown<Fp32<FormatMxfp4>>(a, a.act);
     case PanelFormat::kCount: return;
   }
 }
+
+#if defined(MAINARCH_BF16_DOT)
+void RunMatmulBF16(const MatmulArgs& a) {
+  switch (a.w.format) {
+    case PanelFormat::kBF16: return MatmulBF16<FormatBF16>(a);
+    case PanelFormat::kFp8: return MatmulBF16<FormatFp8>(a);
+    case PanelFormat::kMxfp4: return MatmulBF16<FormatMxfp4>(a);
+    default: return;
+  }
+}
+
+void RunExpertsDownBF16(const ExpertsDownArgs& a) {
+  switch (a.experts[a.active[0]].format) {
+    case PanelFormat::kBF16: return ExpertsDown<Bf16<FormatBF16>>(a, a.act16);
+    case PanelFormat::kFp8: return ExpertsDown<Bf16<FormatFp8>>(a, a.act16);
+    case PanelFormat::kMxfp4: return ExpertsDown<Bf16<FormatMxfp4>>(a, a.act16);
+    default: return;
+  }
+}
+#endif
 
 }  // namespace mainarch::cpu::MAINARCH_TARGET

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Panels times activation rows in fp32. The order of additions along K is the same for one row and
-// for many: even and odd columns are summed apart (two chains hide the latency of the multiply-add),
-// added at the end of each scale group or part; groups are scaled and added in order; parts are
-// added in a binary tree.
+// Panels times activation rows, with fp32 or bf16 activations. The order of additions along K is the
+// same for one row and for many: within a scale group or part, in order of the columns (with fp32
+// activations even and odd ones apart, added at its end); groups are scaled and added in order; parts
+// are added in a binary tree.
 #ifndef MAINARCH_BACKEND_CPU_KERNELS_MATMUL_H_
 #define MAINARCH_BACKEND_CPU_KERNELS_MATMUL_H_
 
@@ -16,84 +16,154 @@ namespace mainarch::cpu::MAINARCH_TARGET {
 // Formats: how many columns a step holds, how to decode one, how to load a group's scales.
 struct FormatBF16 {
   static constexpr int kCols = 2, kBytes = 64;
-  static constexpr bool kScaled = false;
+  static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeBF16(p, w); }
+#if defined(MAINARCH_BF16_DOT)
+  static inline void DecodePairs(const uint8_t* p, const DecodeTables&, Pairs* w) { *w = LoadPairs(p); }
+#endif
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
 struct FormatF16 {
   static constexpr int kCols = 2, kBytes = 64;
-  static constexpr bool kScaled = false;
+  static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeF16(p, w); }
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
 struct FormatF32 {
   static constexpr int kCols = 2, kBytes = 128;
-  static constexpr bool kScaled = false;
+  static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeF32(p, w); }
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
 struct FormatFp8 {
   static constexpr int kCols = 4, kBytes = 64;
-  static constexpr bool kScaled = true;
+  static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp8(p, t, w); }
+#if defined(MAINARCH_BF16_DOT)
+  static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
+    DecodeFp8Pairs(p, t, w);
+  }
+#endif
   static inline V Scale(const uint8_t* scales, int64_t group) {
     return Load(reinterpret_cast<const float*>(scales) + 16 * group);
   }
 };
 struct FormatMxfp4 {
   static constexpr int kCols = 8, kBytes = 64;
-  static constexpr bool kScaled = true;
+  static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp4(p, t, w); }
+#if defined(MAINARCH_BF16_DOT)
+  static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
+    DecodeFp4Pairs(p, t, w);
+  }
+#endif
   static inline V Scale(const uint8_t* scales, int64_t group) { return LoadE8M0(scales + 16 * group); }
 };
 
-// Columns [k0, k1) of NP panels against MR rows: sum[p * MR + m], unscaled.
-template <class F, int MR, int NP>
-static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
-                                                           const float* const* x, int64_t k0,
-                                                           int64_t k1, const DecodeTables& tables,
-                                                           V* sum) {
-  V acc[NP * MR][2];
-  for (int i = 0; i < NP * MR; ++i) acc[i][0] = acc[i][1] = Zero();
-  const int64_t first = k0 / F::kCols, last = k1 / F::kCols;
-  for (int64_t step = first; step < last; ++step) {
-    for (int p = 0; p < NP; ++p) {
-      V w[F::kCols];
-      F::Decode(panel[p] + step * F::kBytes, tables, w);
-      for (int c = 0; c < F::kCols; ++c) {
-        for (int m = 0; m < MR; ++m) {
-          V& a = acc[p * MR + m][c & 1];
-          a = Fma(w[c], Set(x[m][step * F::kCols + c]), a);
+// (Inlined early, or else gcc takes the call for one without effects.)
+template <int kBytes>
+static inline __attribute__((always_inline)) void Prefetch(const uint8_t* p, size_t ahead) {
+  if (ahead == 0) return;  // known when this is compiled
+  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + ahead + i);
+}
+
+// How a step of panels meets activations. X is the type of an activation.
+
+// fp32 activations, multiply-add; even and odd columns are two chains.
+template <class F>
+struct Fp32 : F {
+  using X = float;
+
+  // Columns [k0, k1) of NP panels against MR rows: sum[p * MR + m], unscaled. With `ahead` not 0,
+  // what lies so many bytes further on is fetched.
+  template <int MR, int NP>
+  static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
+                                                             const float* const* x, int64_t k0,
+                                                             int64_t k1, const DecodeTables& tables,
+                                                             size_t ahead, V* sum) {
+    V acc[NP * MR][2];
+    MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) acc[i][0] = acc[i][1] = Zero();
+    const int64_t first = k0 / F::kCols, last = k1 / F::kCols;
+    for (int64_t step = first; step < last; ++step) {
+      MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
+        V w[F::kCols];
+        Prefetch<F::kBytes>(panel[p] + step * F::kBytes, ahead);
+        F::Decode(panel[p] + step * F::kBytes, tables, w);
+        MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
+          MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+            V& a = acc[p * MR + m][c & 1];
+            a = Fma(w[c], Set(x[m][step * F::kCols + c]), a);
+          }
+        }
+      }
+    }
+    MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Add(acc[i][0], acc[i][1]);
+  }
+};
+
+#if defined(MAINARCH_BF16_DOT)
+// A panel that was decoded to bf16 once for many rows; its scales are still those of F.
+template <class F>
+struct Decoded : FormatBF16 {
+  static constexpr bool kScaled = F::kScaled;
+  static inline V Scale(const uint8_t* scales, int64_t group) { return F::Scale(scales, group); }
+};
+
+// bf16 activations, dot products of column pairs; one chain.
+template <class F>
+struct Bf16 : F {
+  using X = uint16_t;
+
+  template <int MR, int NP>
+  static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
+                                                             const uint16_t* const* x, int64_t k0,
+                                                             int64_t k1, const DecodeTables& tables,
+                                                             size_t ahead, V* sum) {
+    MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
+    const int64_t first = k0 / F::kCols, last = k1 / F::kCols;
+    for (int64_t step = first; step < last; ++step) {
+      Pairs w[NP][F::kCols / 2];
+      MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
+        Prefetch<F::kBytes>(panel[p] + step * F::kBytes, ahead);
+        F::DecodePairs(panel[p] + step * F::kBytes, tables, w[p]);
+      }
+      MAINARCH_UNROLL for (int c = 0; c < F::kCols / 2; ++c) {
+        MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+          const Pairs pair = SetPair(x[m] + step * F::kCols + 2 * c);
+          MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
+            sum[p * MR + m] = DotPairs(sum[p * MR + m], w[p][c], pair);
+          }
         }
       }
     }
   }
-  for (int i = 0; i < NP * MR; ++i) sum[i] = Add(acc[i][0], acc[i][1]);
-}
+};
+#endif
 
-// One K part: the sum over its scale groups.
-template <class F, int MR, int NP>
+// One K part: the sum over its scale groups. scales[p]: the scales of panel p.
+template <class M, int MR, int NP>
 static inline __attribute__((always_inline)) void DotPart(const Panels& w,
                                                           const uint8_t* const* panel,
-                                                          const float* const* x, int64_t k0,
+                                                          const uint8_t* const* scales,
+                                                          const typename M::X* const* x, int64_t k0,
                                                           int64_t k1, const DecodeTables& tables,
-                                                          V* sum) {
-  if (!F::kScaled) {
-    DotRange<F, MR, NP>(panel, x, k0, k1, tables, sum);
+                                                          size_t ahead, V* sum) {
+  if (!M::kScaled) {
+    M::template DotRange<MR, NP>(panel, x, k0, k1, tables, ahead, sum);
     return;
   }
-  for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
-  for (int64_t k = k0; k < k1;) {
-    const int64_t group = (k + w.group_offset) / w.group_cols;
-    int64_t end = (group + 1) * w.group_cols - w.group_offset;
-    if (end > k1) end = k1;
+  MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
+  int64_t group = (k0 + w.group_offset) / w.group_cols;
+  int64_t end = (group + 1) * w.group_cols - w.group_offset;
+  for (int64_t k = k0; k < k1; ++group, k = end, end += w.group_cols) {
     V dot[NP * MR];
-    DotRange<F, MR, NP>(panel, x, k, end, tables, dot);
-    for (int p = 0; p < NP; ++p) {
-      const V scale = F::Scale(panel[p] + w.scale_offset, group);
-      for (int m = 0; m < MR; ++m) sum[p * MR + m] = Fma(dot[p * MR + m], scale, sum[p * MR + m]);
+    M::template DotRange<MR, NP>(panel, x, k, end < k1 ? end : k1, tables, ahead, dot);
+    MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
+      const V scale = M::Scale(scales[p], group);
+      MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+        sum[p * MR + m] = Fma(dot[p * MR + m], scale, sum[p * MR + m]);
+      }
     }
-    k = end;
   }
 }
 
@@ -117,19 +187,21 @@ struct Tree {
   inline const V* Sum() const { return level[count == 1 ? 0 : count == 2 ? 1 : count == 4 ? 2 : 3]; }
 };
 
-template <class F, int MR, int NP>
+template <class M, int MR, int NP>
 static inline __attribute__((always_inline)) void DotAll(const Panels& w,
                                                          const uint8_t* const* panel,
-                                                         const float* const* x,
-                                                         const DecodeTables& tables, V* sum) {
+                                                         const uint8_t* const* scales,
+                                                         const typename M::X* const* x,
+                                                         const DecodeTables& tables, size_t ahead,
+                                                         V* sum) {
   if (w.parts == 1) {
-    DotPart<F, MR, NP>(w, panel, x, 0, w.cols, tables, sum);
+    DotPart<M, MR, NP>(w, panel, scales, x, 0, w.cols, tables, ahead, sum);
     return;
   }
   Tree<NP * MR> tree;
   for (int part = 0; part < w.parts; ++part) {
     V y[NP * MR];
-    DotPart<F, MR, NP>(w, panel, x, w.bounds[part], w.bounds[part + 1], tables, y);
+    DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, y);
     tree.Push(y);
   }
   for (int i = 0; i < NP * MR; ++i) sum[i] = tree.Sum()[i];

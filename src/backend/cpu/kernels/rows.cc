@@ -79,6 +79,17 @@ void RunSoftmax(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] /= total;
 }
 
+void RunToBF16(const float* x, uint16_t* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) StoreBF16(out + i, Load(x + i));
+  if (i == n) return;
+  float tail[16] = {};
+  uint16_t lanes[16];
+  __builtin_memcpy(tail, x + i, static_cast<size_t>(n - i) * 4);
+  StoreBF16(lanes, Load(tail));
+  __builtin_memcpy(out + i, lanes, static_cast<size_t>(n - i) * 2);
+}
+
 void RunLoadBF16(const uint8_t* src, float* out, int64_t n) {
   const uint16_t* from = reinterpret_cast<const uint16_t*>(src);
   int64_t i = 0;

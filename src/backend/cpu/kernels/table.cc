@@ -20,6 +20,15 @@ const Kernels kKernels = {
     .softmax = RunSoftmax,
     .load_bf16 = RunLoadBF16,
     .load_f16 = RunLoadF16,
+#if defined(MAINARCH_TARGET_avx512_bf16)
+    .matmul_bf16 = RunMatmulBF16,
+    .experts_down_bf16 = RunExpertsDownBF16,
+    .to_bf16 = RunToBF16,
+#else
+    .matmul_bf16 = nullptr,
+    .experts_down_bf16 = nullptr,
+    .to_bf16 = nullptr,
+#endif
 };
 
 }  // namespace mainarch::cpu::MAINARCH_TARGET

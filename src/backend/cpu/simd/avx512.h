@@ -97,23 +97,39 @@ static inline DecodeTables LoadTables(const uint8_t* fp8_high, const uint8_t* fp
   return t;
 }
 
-static inline void DecodeFp8(const uint8_t* p, const DecodeTables& t, V w[4]) {
+// Pairs of columns as bf16: 16 rows of two.
+static inline void DecodeFp8Words(const uint8_t* p, const DecodeTables& t, __m512i w[2]) {
   const __m512i code = _mm512_loadu_si512(p);
   const __m512i low = _mm512_permutex2var_epi8(t.fp8_low[0], code, t.fp8_low[1]);
   __m512i high = _mm512_permutex2var_epi8(t.fp8_high[0], code, t.fp8_high[1]);
   high = _mm512_ternarylogic_epi64(high, code, _mm512_set1_epi8(static_cast<char>(0x80)),
                                    0xf8);  // high | (code & 0x80)
-  PairsToF32(_mm512_unpacklo_epi8(low, high), w);
-  PairsToF32(_mm512_unpackhi_epi8(low, high), w + 2);
+  w[0] = _mm512_unpacklo_epi8(low, high);
+  w[1] = _mm512_unpackhi_epi8(low, high);
+}
+static inline void DecodeFp4Words(const uint8_t* p, const DecodeTables& t, __m512i w[4]) {
+  const __m512i codes = _mm512_loadu_si512(p);
+  // Only 5 bits of a word index count, and the table holds its 16 words twice.
+  w[0] = _mm512_permutexvar_epi16(codes, t.fp4);
+  w[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4), t.fp4);
+  w[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8), t.fp4);
+  w[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 12), t.fp4);
+}
+
+static inline void DecodeFp8(const uint8_t* p, const DecodeTables& t, V w[4]) {
+  __m512i pairs[2];
+  DecodeFp8Words(p, t, pairs);
+  PairsToF32(pairs[0], w);
+  PairsToF32(pairs[1], w + 2);
 }
 
 static inline void DecodeFp4(const uint8_t* p, const DecodeTables& t, V w[8]) {
-  __m512i codes = _mm512_loadu_si512(p);
-  for (int i = 0; i < 4; ++i) {
-    // Only 5 bits of a word index count, and the table holds its 16 words twice.
-    PairsToF32(_mm512_permutexvar_epi16(codes, t.fp4), w + 2 * i);
-    codes = _mm512_srli_epi16(codes, 4);
-  }
+  __m512i pairs[4];
+  DecodeFp4Words(p, t, pairs);
+  PairsToF32(pairs[0], w);
+  PairsToF32(pairs[1], w + 2);
+  PairsToF32(pairs[2], w + 4);
+  PairsToF32(pairs[3], w + 6);
 }
 
 // 16 e8m0 bytes; 0 is 2^-127, a denormal.
@@ -123,3 +139,26 @@ static inline V LoadE8M0(const uint8_t* p) {
   return FromBits(_mm512_mask_blend_epi32(_mm512_test_epi32_mask(e, e),
                                           _mm512_set1_epi32(0x00400000), bits));
 }
+
+#if defined(MAINARCH_BF16_DOT)
+// Pairs of bf16 in 16 lanes.
+using Pairs = __m512i;
+static inline Pairs LoadPairs(const void* p) { return _mm512_loadu_si512(p); }
+static inline void StorePairs(void* p, Pairs a) { _mm512_storeu_si512(p, a); }
+static inline Pairs SetPair(const uint16_t* p) {
+  int32_t pair;
+  __builtin_memcpy(&pair, p, 4);
+  return _mm512_set1_epi32(pair);
+}
+// acc + w.odd * x.odd + w.even * x.even: exact products, each sum rounded to nearest even, denormals
+// taken for and made zero.
+static inline V DotPairs(V acc, Pairs w, Pairs x) {
+  return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)x);
+}
+static inline void DecodeFp8Pairs(const uint8_t* p, const DecodeTables& t, Pairs w[2]) {
+  DecodeFp8Words(p, t, w);
+}
+static inline void DecodeFp4Pairs(const uint8_t* p, const DecodeTables& t, Pairs w[4]) {
+  DecodeFp4Words(p, t, w);
+}
+#endif

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: MIT
 //
-// The sixteen-lane vector of the target this file is compiled for: MAINARCH_TARGET is one of avx512,
-// avx2, portable. Kernel files are compiled once a target, with its -m flags, and include nothing
+// The sixteen-lane vector of the target this file is compiled for: MAINARCH_TARGET is one of
+// avx512_bf16, avx512, avx2, portable. Kernel files are compiled once a target, with its -m flags, and include nothing
 // but this, kernels.h and plain C headers: an inline function of a C++ header, compiled here, could
 // be linked into code that runs on a lesser CPU.
 #ifndef MAINARCH_BACKEND_CPU_SIMD_SIMD_H_
 #define MAINARCH_BACKEND_CPU_SIMD_SIMD_H_
 
 #include <stdint.h>
+#if defined(MAINARCH_TARGET_avx512_bf16)
+#define MAINARCH_TARGET_avx512  // and what MAINARCH_BF16_DOT guards
+#define MAINARCH_BF16_DOT
+#endif
 #if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2)
 #include <immintrin.h>
 #endif
+
+// Accumulators must be registers: gcc leaves loops over them in memory if left to itself.
+#define MAINARCH_UNROLL _Pragma("GCC unroll 32")
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 

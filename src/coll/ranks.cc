@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#include "coll/ranks.h"
+
+#include "absl/strings/numbers.h"
+#include "coll/cpu_ranks.h"
+#include "coll/gpu_ranks.h"
+
+namespace mainarch::coll {
+
+absl::string_view NameOf(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kAuto:
+      return "auto";
+    case Algorithm::kOneShot:
+      return "one-shot";
+    case Algorithm::kTwoShot:
+      return "two-shot";
+    case Algorithm::kEngines:
+      return "engines";
+  }
+  return "";
+}
+
+uint64_t LeastLinkBytes(uint64_t bytes, int32_t ranks) {
+  const uint64_t n = static_cast<uint64_t>(ranks);
+  return 2 * bytes * (n - 1) / n;
+}
+
+StatusOr<std::unique_ptr<Ranks>> OpenRanks(absl::string_view device, size_t max_count,
+                                           uint32_t timeout_ms) {
+  constexpr absl::string_view kCpu = "cpu";
+  if (device.substr(0, kCpu.size()) == kCpu) {
+    int32_t ranks = 1;
+    const absl::string_view rest = device.substr(kCpu.size());
+    if (!rest.empty() && (rest[0] != ':' || !absl::SimpleAtoi(rest.substr(1), &ranks))) {
+      return Error(Code::kInvalidArgument, "device \"", device, "\": expected cpu:N");
+    }
+    return CpuRanks::Create(ranks, max_count, timeout_ms);
+  }
+  ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(device));
+  return GpuRanks::Create(std::move(gpus), max_count, timeout_ms);
+}
+
+}  // namespace mainarch::coll
