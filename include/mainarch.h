@@ -187,8 +187,8 @@ typedef void (*mainarch_log_fn)(void *user, int32_t level, const char *line);
 typedef struct mainarch_group_options {
   size_t struct_size;
   uint64_t flags;
-  uint32_t threads;    /* CPU threads that compute, the caller's own among them; 0: as many as this
-                          process may use (affinity, cgroup quota); at most 1024 */
+  uint32_t threads;    /* CPU threads that compute, the caller's own among them; 0: one a core that
+                          this process may use, within the cgroups' quota; at most 1024 */
   int32_t log_level;   /* the most talkative level wanted; 0: MAINARCH_LOG_INFO */
   mainarch_log_fn log; /* NULL: no log */
   void *log_user;      /* passed to `log`; must live as long as the group and its children */
@@ -242,14 +242,15 @@ typedef struct mainarch_model mainarch_model;
 typedef int (*mainarch_progress_fn)(void *user, uint64_t done, uint64_t total);
 
 /* Flags of mainarch_model_options. */
-#define MAINARCH_MODEL_IN_PLACE UINT64_C(1) /* CPU: multiply straight from the mapped files. Opens at
-                                               once and takes no memory of its own; steps are
-                                               slower, and results the same. */
+#define MAINARCH_MODEL_IN_PLACE UINT64_C(1) /* CPU: multiply straight from the mapped files for good.
+                                               Takes no memory of its own; steps are slower, and
+                                               results the same. */
+#define MAINARCH_MODEL_WAIT UINT64_C(2)     /* open returns when all weights are in place */
 
 typedef struct mainarch_model_options {
   size_t struct_size;
   uint64_t flags;
-  mainarch_progress_fn progress; /* NULL: none. On the calling thread. */
+  mainarch_progress_fn progress; /* NULL: none. On the calling thread; implies MODEL_WAIT. */
   void *progress_user;
 } mainarch_model_options;
 
@@ -259,6 +260,11 @@ typedef struct mainarch_model_options {
  * its shards. Architectures: qwen3, qwen3_moe. Weights: BF16, F16, F32, block FP8
  * (weight_scale_inv), per-channel FP8, MXFP4. Everything else is refused by name. The files are
  * mapped, and stay so as long as the model lives; none of their bytes is trusted.
+ *
+ * On the CPU it returns as soon as the files are checked. Steps can run at once, straight from the
+ * mapped files, while a thread of low priority moves the weights into memory of their own, in huge
+ * pages where the system gives any; from then on steps are faster. Results are the same all along.
+ * What could not be moved for want of memory is used in place for good: mainarch_model_info says so.
  *
  * Errors: NOT_FOUND or IO or PERMISSION (a file), BAD_MODEL (names file, tensor or key),
  * UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress). */
@@ -283,6 +289,11 @@ typedef struct mainarch_model_info {
   uint32_t experts_per_token;
   char architecture[64]; /* "qwen3_moe" */
   char formats[64];      /* of the weights, in the order of their bytes: "mxfp4 bf16" */
+  uint64_t move_bytes;   /* of weight_bytes, those that are moved out of the mapped files ... */
+  uint64_t moved_bytes;  /* ... and how many have been, so far */
+  uint64_t huge_bytes;   /* of weight_bytes, those that stand in huge pages now */
+  mainarch_status move_status; /* below 0: moving has ended early, and why */
+  uint32_t reserved;           /* 0 */
 } mainarch_model_info;
 
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_model_info_get(const mainarch_model *model,
@@ -526,7 +537,7 @@ mainarch_engine_statistics_get(const mainarch_engine *engine, mainarch_engine_st
                                mainarch_error *error);
 
 /* Runs one step on the calling thread and ends with it. OK: done; AGAIN: no sequence has work.
- * Errors: BUSY, CANCELLED, BAD_MODEL (logits that are not numbers), DEVICE_LOST. */
+ * Errors: BUSY, CANCELLED, DEVICE_LOST. */
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_step(mainarch_engine *engine,
                                                                  mainarch_error *error);
 
@@ -539,7 +550,7 @@ MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_submit(mainarch_engi
 /* Waits up to `timeout_ns` nanoseconds for the step in flight; 0 only asks, below 0 waits for ever.
  * OK: it has ended well, or there was none; TIMED_OUT: it is still in flight. An error is that of the
  * step, which is over then.
- * Errors: BUSY, CANCELLED, BAD_MODEL (logits that are not numbers), DEVICE_LOST. */
+ * Errors: BUSY, CANCELLED, DEVICE_LOST. */
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_engine_wait(mainarch_engine *engine,
                                                                  int64_t timeout_ns,
                                                                  mainarch_error *error);
@@ -649,6 +660,12 @@ mainarch_sequence_append(mainarch_engine *engine, mainarch_sequence sequence,
 
 /* Moves produced tokens out, oldest first, up to `capacity` of them. OK: `*count` of them, at least
  * one; AGAIN: none yet, or none any more (see the finish reason).
+ *
+ * A sequence whose logits are not numbers, or whose options leave no token to choose, ends there
+ * (MAINARCH_FINISH_FAULT) while others of the step go on. When its tokens have been taken, take
+ * returns the reason again and again: BAD_MODEL or INVALID_ARGUMENT. Append or truncate lets it try
+ * again.
+ *
  * Errors: BUFFER_TOO_SMALL (only with a capacity of 0; `*count` is how many there are). */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_sequence_take(mainarch_engine *engine, mainarch_sequence sequence, uint32_t *tokens,
@@ -684,7 +701,8 @@ enum {
   MAINARCH_FINISH_STOP_TOKEN = 2,    /* one of stop_tokens, the last one produced */
   MAINARCH_FINISH_STOP_SEQUENCE = 3, /* its tokens are the last ones produced */
   MAINARCH_FINISH_MAX_TOKENS = 4,
-  MAINARCH_FINISH_LENGTH = 5 /* max_sequence_tokens, or the whole KV cache, is used up */
+  MAINARCH_FINISH_LENGTH = 5, /* max_sequence_tokens, or the whole KV cache, is used up */
+  MAINARCH_FINISH_FAULT = 6   /* no token could be chosen, and take says why; see there */
 };
 
 typedef struct mainarch_sequence_info {

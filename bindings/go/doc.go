@@ -8,15 +8,9 @@
 //	Engine              KV cache and scheduler over one model; it steps
 //	Sequence            one text in one engine
 //
-// The loop:
+// The loop is that of the example at Sequence.Text, which does the steps; without it:
 //
-//	group, err := mainarch.Open("cpu", nil)
-//	model, err := group.OpenModel(ctx, "checkpoint", nil)
-//	tokenizer, err := model.Tokenizer()
-//	engine, err := model.NewEngine(nil)
-//	sequence, err := engine.Open(&mainarch.SequenceOptions{MaxTokens: 64})
-//	err = sequence.Append(tokenizer.Encode("In the beginning"))
-//	err = sequence.Text(ctx, decoder, func(piece string) bool { fmt.Print(piece); return true })
+//	append(prompt)  ->  step, take, step, take, ...  until the sequence has a finish reason
 //
 // # Closing
 //

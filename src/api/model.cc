@@ -56,9 +56,11 @@ Result OpenModel(const mainarch_group* group, const char* path, const mainarch_m
   RETURN_IF_ERROR(CheckHandle(group, "group"));
   RETURN_IF_ERROR(NotNull(path, "path"));
   ASSIGN_OR_RETURN(const mainarch_model_options options, ReadOptions(given, "options"));
-  RETURN_IF_ERROR(CheckFlags(options.flags, MAINARCH_MODEL_IN_PLACE, "options"));
+  RETURN_IF_ERROR(
+      CheckFlags(options.flags, MAINARCH_MODEL_IN_PLACE | MAINARCH_MODEL_WAIT, "options"));
   backend::LoadOptions load;
   load.in_place = (options.flags & MAINARCH_MODEL_IN_PLACE) != 0;
+  load.behind = (options.flags & MAINARCH_MODEL_WAIT) == 0 && options.progress == nullptr;
   if (options.progress != nullptr) {
     load.progress = [&options](uint64_t done, uint64_t total) {
       return options.progress(options.progress_user, done, total) == 0;
@@ -96,6 +98,11 @@ mainarch_model_info InfoOf(const model::Model& model) {
   info.experts_per_token = Clamp(config.experts_per_token);
   CopyName(config.model_type, info.architecture);
   CopyName(summary.Formats(), info.formats);
+  const backend::Placement placement = model.weights().placement();
+  info.move_bytes = placement.total;
+  info.moved_bytes = placement.done;
+  info.huge_bytes = model.weights().huge_bytes();
+  info.move_status = static_cast<mainarch_status>(CodeOf(placement.status));
   return info;
 }
 

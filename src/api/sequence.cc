@@ -81,6 +81,7 @@ SAME_FINISH(kStopToken, STOP_TOKEN);
 SAME_FINISH(kStopSequence, STOP_SEQUENCE);
 SAME_FINISH(kMaxTokens, MAX_TOKENS);
 SAME_FINISH(kLength, LENGTH);
+SAME_FINISH(kFault, FAULT);
 #undef SAME_FINISH
 
 Result Done(const Status& status) {

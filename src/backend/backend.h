@@ -63,6 +63,11 @@ struct Step {
 
 struct LoadOptions {
   bool in_place = false;  // multiply straight from the mapped file: no copy, slower
+  // Load returns at once and weights are moved behind it; until then steps multiply straight from
+  // the file, with the same results. No progress is reported: ask LoadedModel::placement.
+  bool behind = false;
+  // Tests: called on the moving thread before each weight; an error ends the moving.
+  std::function<Status(uint64_t done)> before_move;
   // (done, total) bytes; returning false cancels. Called on the loading thread.
   std::function<bool(uint64_t, uint64_t)> progress;
 };
@@ -98,12 +103,21 @@ class Context {
   virtual std::vector<float> ReadBuffer(int32_t rank, BufferId buffer, uint32_t rows) const = 0;
 };
 
+// How far weights have got that are moved behind the steps.
+struct Placement {
+  uint64_t done = 0, total = 0;  // bytes in their final place, and to be there in the end
+  Status status;                 // why it stopped short; the model works as it is
+};
+
 class LoadedModel {
  public:
   virtual ~LoadedModel() = default;
   virtual StatusOr<std::unique_ptr<Context>> CreateContext(const ContextOptions& options) const = 0;
   virtual const Program& program() const = 0;
   virtual uint64_t weight_bytes() const = 0;  // memory of our own, mapped files not counted
+  virtual Placement placement() const { return {weight_bytes(), weight_bytes(), absl::OkStatus()}; }
+  virtual uint64_t huge_bytes() const { return 0; }  // of weight_bytes, in huge pages now
+  virtual void WaitPlaced() const {}  // until all is in place, or the moving has failed
 };
 
 struct DeviceInfo {

@@ -24,7 +24,7 @@ struct Settings {
   GeometryOptions geometry{""};
   std::string format = "bf16", only = "both";
   std::vector<int64_t> prefill = {512}, depths = {0, 8192}, batches = {1};
-  int64_t tokens = 16, chunk = 256, repetitions = 5, probe_mb = 0;
+  int64_t tokens = 4, chunk = 256, repetitions = 9, probe_mb = 0;
   uint64_t seed = 1;
   bool ops = false, json = false;
 };
@@ -223,7 +223,10 @@ void WriteCase(const Measured& m, const PeakProbe& peak, JsonWriter* out) {
 void PrintJson(const Settings& s, const Report& r, int threads) {
   JsonWriter out;
   out.BeginObject().Field("checkpoint", r.checkpoint).Field("model", Describe(r.model->config()));
-  out.Field("device", s.model.device).Field("kv", s.model.kv).Field("fast", s.model.fast).Field("threads", threads);
+  out.Field("device", s.model.device).Field("kv", s.model.kv).Field("fast", s.model.fast);
+  const backend::LoadedModel& weights = r.model->weights();
+  out.Field("threads", threads).Field("cpu", r.model->backend().devices()[0].name);
+  out.Field("weight_bytes", weights.weight_bytes()).Field("huge_bytes", weights.huge_bytes());
   out.Field("isa", r.model->backend().devices()[0].isa).Field("probe_bytes", r.probe_bytes);
   out.Key("probe");
   WriteProbe(r.read, &out);

@@ -20,18 +20,19 @@ namespace {
 
 constexpr double kNearNs = 100;  // same cache 26-50 ns, other cache 166-220 ns on Zen 4
 constexpr int kPasses = 2;       // the better one counts
+constexpr size_t kQuickBytes = size_t{256} << 20;  // eight times the cache of a CCD
 
 double PerSecond(double amount, int64_t ns) { return amount / (static_cast<double>(ns) * 1e-9); }
 
 // Reads memory once, in slices that any worker takes.
 class ReadJob : public Team::Job {
  public:
-  ReadJob(const Mapping& memory, int streams, int workers)
-      : memory_(memory), read_(ReaderOf(streams)), items_(static_cast<uint32_t>(workers) * 16) {}
+  ReadJob(const Mapping& memory, size_t bytes, int streams, int workers)
+      : memory_(memory), bytes_(bytes), read_(ReaderOf(streams)), items_(static_cast<uint32_t>(workers) * 16) {}
   uint32_t Open(uint32_t phase) override { return phase == 0 ? items_ : kEnd; }
   void Run(uint32_t, uint32_t item, int) override {
     // Slices in whole KB: readers take blocks of 1 KB.
-    const size_t blocks = memory_.size() / 1024;
+    const size_t blocks = bytes_ / 1024;
     const size_t begin = blocks * item / items_, end = blocks * (item + 1) / items_;
     sink_.fetch_xor(read_(memory_.data() + begin * 1024, (end - begin) * 1024),
                     std::memory_order_relaxed);
@@ -39,6 +40,7 @@ class ReadJob : public Team::Job {
 
  private:
   const Mapping& memory_;
+  const size_t bytes_;
   const ReadFunction read_;
   const uint32_t items_;
   std::atomic<uint64_t> sink_{0};  // so that nothing is optimised away
@@ -170,7 +172,7 @@ StatusOr<std::unique_ptr<Probes>> Probes::Create(int threads, uint64_t bytes) {
   double best = 0;
   for (const int streams : {1, 2, 4}) {
     const int kept = std::exchange(probes->streams_, streams);
-    const double rate = probes->Bandwidth(probes->one_.get(), probes->huge_);
+    const double rate = probes->Bandwidth(probes->one_.get(), probes->huge_, probes->huge_.size());
     if (rate > best) {
       best = rate;
     } else {
@@ -180,31 +182,39 @@ StatusOr<std::unique_ptr<Probes>> Probes::Create(int threads, uint64_t bytes) {
   return probes;
 }
 
-double Probes::Bandwidth(Team* team, const Mapping& memory) {
+double Probes::Bandwidth(Team* team, const Mapping& memory, size_t bytes) {
   double best = 0;
   for (int pass = 0; pass < kPasses; ++pass) {
-    ReadJob job(memory, streams_, team->workers());
+    ReadJob job(memory, bytes, streams_, team->workers());
     const int64_t start = NowNs();
     team->Execute(&job);
-    best = std::max(best, PerSecond(static_cast<double>(memory.size()), NowNs() - start));
+    best = std::max(best, PerSecond(static_cast<double>(bytes), NowNs() - start));
   }
   return best;
 }
 
+void Probes::Place(ReadProbe* probe) {
+  if (threads() == 1) return;
+  probe->handoff_ns = Handoff().Measure();
+  probe->regime = probe->handoff_ns < kNearNs ? Regime::kNear : Regime::kFar;
+  if (std::isinf(probe->handoff_ns)) probe->regime = Regime::kBusy;
+}
+
 ReadProbe Probes::Read() {
   ReadProbe probe;
-  probe.one = Bandwidth(one_.get(), huge_);
-  probe.one_small = Bandwidth(one_.get(), small_);
-  if (threads() == 1) {
-    probe.all = probe.one;
-    probe.all_small = probe.one_small;
-    return probe;
-  }
-  probe.all = Bandwidth(all_.get(), huge_);
-  probe.all_small = Bandwidth(all_.get(), small_);
-  probe.handoff_ns = Handoff().Measure();
-  probe.regime = probe.handoff_ns < kNearNs ? Regime::kNear : Regime::kFar;
-  if (std::isinf(probe.handoff_ns)) probe.regime = Regime::kBusy;
+  probe.one = Bandwidth(one_.get(), huge_, huge_.size());
+  probe.one_small = Bandwidth(one_.get(), small_, small_.size());
+  probe.all = threads() == 1 ? probe.one : Bandwidth(all_.get(), huge_, huge_.size());
+  probe.all_small =
+      threads() == 1 ? probe.one_small : Bandwidth(all_.get(), small_, small_.size());
+  Place(&probe);
+  return probe;
+}
+
+ReadProbe Probes::Quick() {
+  ReadProbe probe;
+  probe.all = Bandwidth(all_.get(), huge_, std::min(huge_.size(), kQuickBytes));
+  Place(&probe);
   return probe;
 }
 

@@ -45,14 +45,19 @@ class Probes {
   // `bytes` are read by each probe; more than the caches hold.
   static StatusOr<std::unique_ptr<Probes>> Create(int threads, uint64_t bytes);
 
+  // Everything, some tenths of a second.
   ReadProbe Read();
+  // What all threads read of huge pages, and where they sit: some hundredths, for the two sides of a
+  // repetition. The other rates are 0.
+  ReadProbe Quick();
   PeakProbe Peak();
   int threads() const { return all_->workers(); }
   uint64_t bytes() const { return huge_.size(); }
 
  private:
   Probes() = default;
-  double Bandwidth(Team* team, const Mapping& memory);
+  double Bandwidth(Team* team, const Mapping& memory, size_t bytes);
+  void Place(ReadProbe* probe);
 
   std::unique_ptr<Team> one_, all_;
   Mapping huge_, small_;

@@ -40,8 +40,8 @@ std::string PreloadLibrary() {
   if (n <= 0) return "libmainarch-sim.so";
   const std::string self(path, static_cast<size_t>(n));
   const std::string folder = self.substr(0, self.rfind('/'));
-  for (const char* place : {"/../sim/preload/libmainarch-sim.so",
-                            "/../" MAINARCH_PRIVATE_DIR "/libmainarch-sim.so"}) {
+  for (const char* place :
+       {"/../sim/preload/libmainarch-sim.so", "/../" MAINARCH_PRIVATE_DIR "/libmainarch-sim.so"}) {
     if (access((folder + place).c_str(), R_OK) == 0) return folder + place;
   }
   return "libmainarch-sim.so";
@@ -95,7 +95,13 @@ int RunSimCommand(Arguments arguments) {
         "usage: mainarch sim [--node gfx950x8] [--faults SCRIPT] [--log FILE] [--library FILE] "
         "-- PROGRAM ...\n\n"
         "Runs any program that drives AMD GPUs through the kernel driver on a virtual node.\n\n"
-        "Example:\n  mainarch sim --node gfx90ax2 -- rocminfo\n",
+        "NODE is chip x GPUs and settings: gfx950x8,seed=7,minor=14 (a wrong one is told what is "
+        "known). SCRIPT makes trouble on demand: hang=0@3, fault=0@1, ioctl=CREATE_QUEUE@2:ENOMEM "
+        "and others, separated by ';'.\n"
+        "A runtime older than the chip sees no GPU of it; tell it to take one for what it "
+        "knows.\n\n"
+        "Examples:\n  mainarch sim --node gfx90ax2 -- rocminfo\n"
+        "  HSA_OVERRIDE_GFX_VERSION=9.0.10 mainarch sim -- rocminfo\n",
         arguments.empty() ? stderr : stdout);
     return arguments.empty() ? kExitUsage : kExitOk;
   }

@@ -163,19 +163,35 @@ void TextOfMemory(const Gpu& gpu, std::string* out) {
                         save.from_sysfs ? "the driver says" : "by formula");
 }
 
-void TextOfEngines(const Gpu& gpu, const std::vector<Gpu>& gpus, std::string* out) {
-  const kfd::NodeProperties& p = gpu.node->properties;
-  absl::StrAppendFormat(out, "  dma engines: %d for pcie, %d for xgmi, %d queues each\n",
-                        p.num_sdma_engines, p.num_sdma_xgmi_engines, p.num_sdma_queues_per_engine);
-  for (uint32_t engine = 0; engine < std::min<uint64_t>(gpu.dma_engines, 64); ++engine) {
+// One class of engines in one line: "pcie 0-1: 0 cpu 0, 1 cpu 0".
+std::string EngineLine(const Gpu& gpu, const std::vector<Gpu>& gpus, absl::string_view name,
+                       uint32_t first, uint32_t end) {
+  std::vector<std::string> busy, idle;
+  for (uint32_t engine = first; engine < end; ++engine) {
     std::vector<std::string> served;
     for (const uint32_t node : NodesServedBy(*gpu.node, engine)) {
       served.push_back(NodeLabel(gpus, node));
     }
-    absl::StrAppendFormat(out, "    %2u %s  %s\n", engine,
-                          engine < p.num_sdma_engines ? "pcie" : "xgmi",
-                          served.empty() ? "-" : absl::StrJoin(served, ", "));
+    if (served.empty()) {
+      idle.push_back(absl::StrCat(engine));
+    } else {
+      busy.push_back(absl::StrCat(engine, " to ", absl::StrJoin(served, "+")));
+    }
   }
+  std::string line = absl::StrCat("    ", name, " engines ", first, "-", end - 1, ": ",
+                                  busy.empty() ? "none serves a link" : absl::StrJoin(busy, ", "));
+  if (!idle.empty()) absl::StrAppend(&line, "; no link of their own: ", absl::StrJoin(idle, " "));
+  return line + "\n";
+}
+
+void TextOfEngines(const Gpu& gpu, const std::vector<Gpu>& gpus, std::string* out) {
+  const kfd::NodeProperties& p = gpu.node->properties;
+  const uint32_t all = static_cast<uint32_t>(std::min<uint64_t>(gpu.dma_engines, 64));
+  const uint32_t pcie = static_cast<uint32_t>(std::min<uint64_t>(p.num_sdma_engines, all));
+  absl::StrAppendFormat(out, "  dma engines: %d for pcie, %d for xgmi, %d queues each\n",
+                        p.num_sdma_engines, p.num_sdma_xgmi_engines, p.num_sdma_queues_per_engine);
+  if (pcie > 0) absl::StrAppend(out, EngineLine(gpu, gpus, "pcie", 0, pcie));
+  if (all > pcie) absl::StrAppend(out, EngineLine(gpu, gpus, "xgmi", pcie, all));
 }
 
 // Hops and bandwidth from each GPU (row) to each.

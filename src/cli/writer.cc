@@ -5,15 +5,10 @@
 
 #include "base/clock.h"
 #include "cli/interrupt.h"
-#include "cli/progress.h"
 #include "cli/stop_text.h"
 
 namespace mainarch::cli {
 namespace {
-
-int OnProgress(void* user, uint64_t done, uint64_t total) {
-  return static_cast<Progress*>(user)->Update(done, total) ? 0 : 1;
-}
 
 int32_t KvOf(const std::string& kv) {
   if (kv == "fp8") return MAINARCH_KV_FP8;
@@ -35,11 +30,8 @@ StatusOr<std::unique_ptr<Writer>> Writer::Open(const ModelOptions& options, bool
                           error));
   writer->group_.reset(group);
 
-  Progress progress("loading", Progress::Unit::kBytes);
   auto model_options = Sized<mainarch_model_options>();
   if (options.in_place) model_options.flags |= MAINARCH_MODEL_IN_PLACE;
-  model_options.progress = OnProgress;
-  model_options.progress_user = &progress;
   mainarch_model* model;
   RETURN_IF_ERROR(FromAbi(
       mainarch_model_open(group, options.model.c_str(), &model_options, &model, &error), error));

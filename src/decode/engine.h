@@ -40,6 +40,7 @@ enum class Finish : uint32_t {
   kStopSequence = 3,
   kMaxTokens = 4,
   kLength = 5,  // max_sequence_tokens reached
+  kFault = 6,   // no token could be sampled: Take says why
 };
 
 struct SequenceInfo {
@@ -67,6 +68,9 @@ struct EngineInfo {
 // KV pages are given out as steps need them. When they run out, idle sequences lose theirs first,
 // then the youngest working ones; their tokens are re-run when their turn comes, with the same
 // results. That is the one trace a failed step may leave: a position of 0.
+//
+// A sequence whose logits are not numbers, or ban every token, ends alone (kFault): nothing of it is
+// committed, other sequences of the step go on. Append or Truncate lets it try again.
 //
 // min_tokens, max_tokens and stop sequences count what was produced since the last Append.
 class Engine {
@@ -102,6 +106,7 @@ class Engine {
   // then nothing was appended. Clears `finish`. No tokens: no change.
   virtual Status Append(SequenceId id, absl::Span<const uint32_t> tokens) = 0;
   // Moves produced tokens out; logprobs (if asked for) land in the caller's vectors beside them.
+  // Of a sequence that ended by a fault and has nothing more to take: the fault.
   virtual StatusOr<size_t> Take(SequenceId id, absl::Span<uint32_t> out) = 0;
   // Log-probabilities of the j-th token of the last Take: the token's own first, then the top n.
   virtual StatusOr<absl::Span<const Logprob>> TakenLogprobs(SequenceId id, size_t j) = 0;

@@ -316,7 +316,9 @@ StatusOr<size_t> EngineImpl::Take(SequenceId id, absl::Span<uint32_t> out) {
   const Call call(this);
   RETURN_IF_ERROR(call.status());
   ASSIGN_OR_RETURN(Sequence* const s, Find(id));
-  return s->Take(out);
+  const size_t taken = s->Take(out);
+  if (taken == 0 && !out.empty()) RETURN_IF_ERROR(s->fault());
+  return taken;
 }
 
 StatusOr<absl::Span<const Logprob>> EngineImpl::TakenLogprobs(SequenceId id, size_t j) {

@@ -82,6 +82,7 @@ class EngineImpl final : public Engine {
     bool has_logits = false;
     bool has_token = false;
     uint32_t token = 0;
+    Status fault;  // why no token could be sampled
   };
 
   EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts, const Sizes& sizes);
@@ -99,7 +100,7 @@ class EngineImpl final : public Engine {
   // Runs the prepared step; commits it, or aborts and reports or throws.
   Status Execute();
   Status RunContext();
-  Status SampleAll();
+  void SampleAll();
   Status Sample(Outcome& outcome);
   Status Commit();
   void Abort();

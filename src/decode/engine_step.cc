@@ -131,18 +131,16 @@ Status EngineImpl::Sample(Outcome& outcome) {
   return sampler_.Logprobs(logits, outcome.token, {&logprobs_[at], 1 + s.options().logprobs});
 }
 
-Status EngineImpl::SampleAll() {
+void EngineImpl::SampleAll() {
   for (Outcome& outcome : outcomes_) {
     if (!outcome.has_token) continue;
-    const Status status = Sample(outcome);
-    if (!status.ok()) {
-      const auto index = static_cast<uint32_t>(outcome.sequence - slots_.data());
-      return WithContext(status,
-                         absl::StrCat("sequence 0x", absl::Hex(IdOf(index)), ", token at position ",
-                                      outcome.sequence->tokens().size()));
-    }
+    outcome.fault = Sample(outcome);
+    if (outcome.fault.ok()) continue;
+    const auto index = static_cast<uint32_t>(outcome.sequence - slots_.data());
+    outcome.fault = WithContext(
+        outcome.fault, absl::StrCat("sequence 0x", absl::Hex(IdOf(index)), ", token at position ",
+                                    outcome.sequence->tokens().size()));
   }
-  return absl::OkStatus();
 }
 
 Status EngineImpl::Commit() {
@@ -156,8 +154,12 @@ Status EngineImpl::Commit() {
   uint64_t rows = 0;
   uint64_t produced = 0;
   for (size_t i = 0; i < outcomes_.size(); ++i) {
-    const Outcome& outcome = outcomes_[i];
+    Outcome& outcome = outcomes_[i];
     Sequence& s = *outcome.sequence;
+    if (!outcome.fault.ok()) {
+      s.CommitFault(std::move(outcome.fault));
+      continue;
+    }
     rows += outcome.rows;
     s.CommitRows(outcome.rows, step);
     if (outcome.has_logits) s.SetStepLogits(outcome.logit_row);
@@ -191,8 +193,10 @@ void EngineImpl::Abort() {
 Status EngineImpl::Execute() {
   Undo undo{this};
   Status status = RunContext();
-  if (status.ok()) status = SampleAll();
-  if (status.ok()) status = Commit();
+  if (status.ok()) {
+    SampleAll();
+    status = Commit();
+  }
   undo.armed = !status.ok();
   return status;
 }

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "decode/philox.h"
+#include "decode/race.h"
 #include "decode/vocab_math.h"
 
 namespace mainarch::decode {
@@ -219,38 +219,29 @@ Status Sampler::Narrow(absl::Span<const float> logits, const SequenceOptions& o)
   return absl::OkStatus();
 }
 
-// argmax of weight / E, E exponential: a draw with probability proportional to weight.
-uint32_t Sampler::Race(uint64_t seed, uint64_t position) const {
-  constexpr double kScale = 1.0 / 4294967296.0;
-  constexpr double kLeastE = 1e-10;  // below -log(1 - 2^-33)
-  double best = -1;
-  uint32_t winner = ids_[0];
-  uint32_t quad = UINT32_MAX;
-  PhiloxBlock block = {};
-  for (size_t i = 0; i < count_; ++i) {
-    const double weight = weights_[i];
-    if (weight <= best * kLeastE) continue;  // cannot win, whatever it draws
-    if (ids_[i] / 4 != quad) {
-      quad = ids_[i] / 4;
-      block = RandomBlock(seed, position, quad, Stream::kSample);
-    }
-    const double u = (block[ids_[i] % 4] + 0.5) * kScale;
-    if (weight <= best * (1 - u)) continue;  // -log u >= 1 - u
-    const double score = weight / -NaturalLog(u);
-    if (score > best) {
-      best = score;
-      winner = ids_[i];
-    }
+// Nobody is dropped but who is banned, whose weight is 0: those lose without being sorted out.
+bool Sampler::WeighAll(absl::Span<const float> logits, const SequenceOptions& o) {
+  if (o.temperature < kGreedyBelow || o.top_k > 0 || o.min_p > 0 || (o.top_p > 0 && o.top_p < 1)) {
+    return false;
   }
-  return winner;
+  const Peak peak = FindPeak(logits.data(), logits.size(), nullptr);
+  if (!peak.sane || peak.value == -INFINITY) return false;
+  for (size_t i = 0; i < vocab_; ++i) scores_[i] = (logits[i] - peak.value) / o.temperature;
+  ExpInto(scores_.data(), vocab_, weights_.data());
+  return true;
 }
 
 StatusOr<uint32_t> Sampler::Sample(absl::Span<float> logits, const SampleRequest& request) {
   ApplyEdits(logits, request);
+  if (WeighAll(logits, *request.options)) {
+    Restore(logits);
+    return RaceAll(weights_.data(), vocab_, request.options->seed, request.position);
+  }
   const Status status = Narrow(logits, *request.options);
   Restore(logits);
   if (!status.ok()) return status;
-  return count_ == 1 ? ids_[0] : Race(request.options->seed, request.position);
+  if (count_ == 1) return ids_[0];
+  return Race(ids_.data(), weights_.data(), count_, request.options->seed, request.position);
 }
 
 StatusOr<absl::Span<const uint32_t>> Sampler::Kept(absl::Span<float> logits,

@@ -73,6 +73,8 @@ class Sampler {
   void ApplyEdits(absl::Span<float> logits, const SampleRequest& request);
   void Restore(absl::Span<float> logits);
 
+  // With a temperature alone: weights_ of the whole vocabulary; false: something else is asked for.
+  bool WeighAll(absl::Span<const float> logits, const SequenceOptions& options);
   // Steps 4 to 8 on edited logits: candidates in ids_, exp(score - best) in weights_.
   Status Narrow(absl::Span<const float> logits, const SequenceOptions& options);
   // Entries of at least `least`, ids ascending, by way of the block maxima.
@@ -86,7 +88,6 @@ class Sampler {
     scores_[to] = scores_[from];
     weights_[to] = weights_[from];
   }
-  uint32_t Race(uint64_t seed, uint64_t position) const;
 
   uint32_t vocab_;
   size_t count_ = 0;            // candidates

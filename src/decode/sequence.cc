@@ -37,6 +37,7 @@ void Sequence::Close() {
   position_ = turn_start_ = produced_ = take_from_ = untaken_ = 0;
   last_taken_ = 0;
   finish_ = Finish::kNone;
+  fault_ = absl::OkStatus();
   dormant_ = false;
   logits_place_ = LogitsPlace::kNone;
 }
@@ -51,6 +52,7 @@ void Sequence::ForkFrom(const Sequence& other) {
   produced_ = other.produced_;
   take_from_ = tokens_.size();
   finish_ = other.finish_;
+  fault_ = other.fault_;
   dormant_ = other.dormant_;
 }
 
@@ -60,6 +62,7 @@ void Sequence::Append(absl::Span<const uint32_t> tokens) {
   for (const uint32_t token : tokens) counts_.Add(token, false);
   turn_start_ = tokens_.size();
   finish_ = Finish::kNone;
+  fault_ = absl::OkStatus();
   dormant_ = false;
   DropLogits();
 }
@@ -72,6 +75,7 @@ void Sequence::Truncate(uint64_t tokens) {
   pages_.Truncate(position_);
   turn_start_ = std::min(turn_start_, tokens);
   finish_ = Finish::kNone;
+  fault_ = absl::OkStatus();
   dormant_ = false;
   DropLogits();
   Recount();
@@ -164,6 +168,12 @@ void Sequence::CommitToken(uint32_t token, absl::Span<const Logprob> logprobs) {
   ++untaken_;
   logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
   finish_ = FinishAfter(token);
+}
+
+void Sequence::CommitFault(Status fault) {
+  pages_.Truncate(position_);
+  fault_ = std::move(fault);
+  finish_ = Finish::kFault;
 }
 
 // The order of models.md §6.6: stop sequences, end tokens, stop tokens, counts.

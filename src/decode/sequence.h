@@ -61,6 +61,9 @@ class Sequence {
   void CommitRows(uint64_t rows, uint64_t step);
   void CommitToken(uint32_t token, absl::Span<const Logprob> logprobs);
   void CommitFull() { finish_ = Finish::kLength; }
+  // The step came to nothing for this sequence.
+  void CommitFault(Status fault);
+  const Status& fault() const { return fault_; }  // OK unless it ended by one
   bool full() const { return tokens_.size() >= limits_->max_tokens; }
 
   // Logits of a step's row live with the step until the next one; a manual sequence keeps a copy.
@@ -96,6 +99,7 @@ class Sequence {
   uint64_t untaken_ = 0;
   size_t last_taken_ = 0;
   Finish finish_ = Finish::kNone;
+  Status fault_;
   bool dormant_ = false;  // evicted while idle
   TokenCounts counts_;
   // LogprobStride() entries a token: those of the last Take, then the untaken ones.

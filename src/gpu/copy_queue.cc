@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/process.h"
+#include "gpu/ring.h"
 
 namespace mainarch::gpu {
 namespace {
@@ -59,15 +60,6 @@ bool EngineRefused(const Status& status) {
   }
 }
 
-BufferOptions SharedWords(const char* label) {
-  BufferOptions options;
-  options.place = Place::kSystem;
-  options.caching = Caching::kUncached;
-  options.executable = true;
-  options.label = label;
-  return options;
-}
-
 }  // namespace
 
 int32_t PeerEngine(const Device& from, const Device& to) {
@@ -100,8 +92,9 @@ StatusOr<std::unique_ptr<CopyQueue>> CopyQueue::Create(Device& device,
 
 Status CopyQueue::AllocateMemory() {
   ASSIGN_OR_RETURN(timeline_, Timeline::Create(device_, Timeline::Kind::kFence));
-  ASSIGN_OR_RETURN(ring_, Buffer::Allocate(device_, options_.ring_bytes, SharedWords("sdma ring")));
-  ASSIGN_OR_RETURN(pointers_, Buffer::Allocate(device_, kPage, SharedWords("sdma pointers")));
+  ASSIGN_OR_RETURN(ring_,
+                   Buffer::Allocate(device_, options_.ring_bytes, SharedWords("sdma ring", true)));
+  ASSIGN_OR_RETURN(pointers_, Buffer::Allocate(device_, kPage, SharedWords("sdma pointers", true)));
   memset(ring_.host(), 0, ring_.size());
   memset(pointers_.host(), 0, pointers_.size());
   return {};
@@ -145,13 +138,7 @@ Status CopyQueue::Start() {
 
 CopyQueue::~CopyQueue() {
   device_.RemoveWaiter(&timeline_.event());
-  Process& process = device_.process();
-  if (!started_ || !process.in_opener()) return;
-  Status status = process.kfd().DestroyQueue(queue_id_);
-  if (!status.ok()) {
-    process.log().Write(LogLevel::kWarning, "release: ", status.message());
-    process.kfd().DestroyQueue(queue_id_).IgnoreError();
-  }
+  if (started_) DestroyInDriver(device_.process(), queue_id_);
 }
 
 uint64_t CopyQueue::ReadPointer() const {
@@ -288,14 +275,9 @@ StatusOr<uint64_t> CopyQueue::Submit(Deadline deadline) {
 }
 
 Status CopyQueue::Wait(uint64_t point, Deadline deadline) {
-  if (point > timeline_.issued()) {
-    return Error(Code::kInvalidArgument, options_.label, ": point ", point,
-                 " was never issued, the last is ", timeline_.issued());
-  }
-  return WaitUntil(
-      device_, &timeline_.event(), deadline,
-      [&]() -> StatusOr<bool> { return timeline_.Reached(point); },
-      [&] { return absl::StrCat("point ", point, " of ", Describe()); });
+  return WaitForPoint(
+      device_, timeline_, options_.label, point, deadline, [] { return Status(); },
+      [&] { return Describe(); });
 }
 
 std::string CopyQueue::Describe() const {

@@ -49,7 +49,7 @@ Device::Device(Process& process, uint32_t index, const kfd::Node& node, const is
 
 Device::~Device() {
   if (doorbells_ != nullptr && process_.in_opener()) {
-    process_.sys().Munmap(doorbells_, uapi::kDoorbellSliceSize);
+    Unmap(process_, doorbells_, uapi::kDoorbellSliceSize).IgnoreError();  // it has been logged
   }
 }
 

@@ -26,7 +26,8 @@ StatusOr<std::unique_ptr<ForkGuard>> ForkGuard::Create(kfd::Sys& sys) {
 
 ForkGuard::~ForkGuard() {
   if (word_ == nullptr || !in_opener()) return;
-  sys_.Munmap(const_cast<uint64_t*>(word_), kPage);
+  void* const page = const_cast<uint64_t*>(word_);
+  if (sys_.Munmap(page, kPage) < 0) sys_.Munmap(page, kPage);
 }
 
 Status ForkGuard::Check() const {

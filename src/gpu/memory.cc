@@ -202,7 +202,18 @@ Status Buffer::MapTo(Device& peer) {
                      absl::StrCat("mapping memory of ", device_->name(), " to ", peer.name()));
 }
 
-Status Buffer::Unmap() {
+Status Unmap(Process& process, void* address, uint64_t size) {
+  int result = 0;
+  for (int i = 0; i < 2; ++i) {
+    result = process.sys().Munmap(address, size);
+    if (result >= 0) return {};
+    process.log().Write(LogLevel::kWarning,
+                        absl::StrCat("release: munmap of ", size, " bytes: errno ", -result));
+  }
+  return ErrnoError(Code::kIo, -result, "munmap of ", size, " bytes");
+}
+
+Status Buffer::UnmapGpus() {
   if (mapped_.empty()) return {};
   uint32_t done = 0;
   Status status = device_->process().kfd().UnmapMemory(handle_, mapped_, &done);
@@ -237,11 +248,12 @@ Status Buffer::Release() {
   Status status;
   if (process.in_opener()) {
     process.ForgetAllocation(va());
-    status = Unmap();
+    status = UnmapGpus();
     // While a GPU still maps the range, the CPU must not hand its addresses to anything else.
     if (status.ok()) {
-      if (reservation_ != nullptr) process.sys().Munmap(reservation_, reservation_size_);
-      status = Free();
+      if (reservation_ != nullptr) status = Unmap(process, reservation_, reservation_size_);
+      const Status freed = Free();
+      if (status.ok()) status = freed;
     }
     if (!status.ok()) process.log().Write(LogLevel::kError, "leaked: ", status.message());
   }

@@ -23,6 +23,10 @@
 namespace mainarch::gpu {
 
 class Device;
+class Process;
+
+// Gives a mapping back, in two tries: one that failed would stay until the process ends.
+Status Unmap(Process& process, void* address, uint64_t size);
 
 enum class Place : uint8_t {
   kVram,        // the GPU's own memory: weights, KV, everything bulky
@@ -88,7 +92,7 @@ class Buffer {
   Status Back(const BufferOptions& options);
   Status MapHost(const BufferOptions& options);
   Status MapGpus(absl::Span<const uint32_t> gpu_ids);
-  Status Unmap();
+  Status UnmapGpus();
   Status Free();
 
   Device* device_ = nullptr;

@@ -9,6 +9,7 @@
 #include "gpu/fault.h"
 #include "gpu/pm4.h"
 #include "gpu/process.h"
+#include "gpu/ring.h"
 
 namespace mainarch::gpu {
 namespace {
@@ -19,15 +20,6 @@ constexpr uint32_t kMinPackets = 64;  // one page
 constexpr uint32_t kMaxPackets = 131072;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kEopSize = 4096;  // the only size that kernels of all ages accept
-
-BufferOptions SharedWords(const char* label, bool executable) {
-  BufferOptions options;
-  options.place = Place::kSystem;
-  options.caching = Caching::kUncached;
-  options.executable = executable;
-  options.label = label;
-  return options;
-}
 
 Status CheckOptions(const QueueOptions& o) {
   if (o.packets < kMinPackets || o.packets > kMaxPackets || (o.packets & (o.packets - 1)) != 0) {
@@ -174,14 +166,7 @@ Status Queue::Start() {
 
 Queue::~Queue() {
   device_.RemoveWaiter(&timeline_.event());
-  Process& process = device_.process();
-  if (!started_ || !process.in_opener()) return;
-  Status status = process.kfd().DestroyQueue(queue_id_);
-  if (!status.ok()) {
-    // Hung queues answer ETIME or EIO and are gone all the same; then this one answers EINVAL.
-    process.log().Write(LogLevel::kWarning, "release: ", status.message());
-    process.kfd().DestroyQueue(queue_id_).IgnoreError();
-  }
+  if (started_) DestroyInDriver(device_.process(), queue_id_);
 }
 
 uint64_t Queue::ReadIndex() const {
@@ -248,18 +233,9 @@ void Queue::Ring() {
 }
 
 Status Queue::Wait(uint64_t point, Deadline deadline) {
-  if (point > timeline_.issued()) {
-    return Error(Code::kInvalidArgument, options_.label, ": point ", point,
-                 " was never issued, the last is ", timeline_.issued());
-  }
-  return WaitUntil(
-      device_, &timeline_.event(), deadline,
-      [&]() -> StatusOr<bool> {
-        if (timeline_.Reached(point)) return true;
-        RETURN_IF_ERROR(Health());
-        return false;
-      },
-      [&] { return absl::StrCat("point ", point, " of ", Describe()); });
+  return WaitForPoint(
+      device_, timeline_, options_.label, point, deadline, [&] { return Health(); },
+      [&] { return Describe(); });
 }
 
 Status Queue::InvalidateCode(uint64_t address, uint64_t size, Deadline deadline) {

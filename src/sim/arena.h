@@ -3,8 +3,8 @@
 // The memory behind the virtual node: one sparse memory file from which every buffer, doorbell page
 // and event page takes a range of its own. A client maps the range through the device's fd; the
 // machine has a mapping of its own, so a client that unmaps too early cannot pull memory from under
-// it. Offsets are never used twice: a stale mapping of a freed buffer reads zeros, not another
-// buffer.
+// it. Offsets are never used twice: a stale mapping of a freed buffer reads poison or zeros, never
+// another buffer.
 //
 // Threads: any.
 #ifndef MAINARCH_SIM_ARENA_H_
@@ -12,7 +12,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
 
 #include "base/fd.h"
 #include "base/status.h"
@@ -29,10 +31,12 @@ class Block {
   Block(Block&& other) noexcept
       : arena_(std::exchange(other.arena_, nullptr)),
         offset_(other.offset_),
+        poison_seed_(other.poison_seed_),
         map_(std::move(other.map_)) {}
   Block& operator=(Block&& other) noexcept {
     std::swap(arena_, other.arena_);
     std::swap(offset_, other.offset_);
+    std::swap(poison_seed_, other.poison_seed_);
     std::swap(map_, other.map_);
     return *this;
   }
@@ -42,12 +46,24 @@ class Block {
   uint64_t size() const { return map_.size(); }
   uint64_t offset() const { return offset_; }  // in the arena's file
 
+  // Fills it with what no program can take for data (NodeConfig::poison): a small block whole, a
+  // large one in 256 pages at most, so that a sparse block stays one. Its first page is
+  // filled again, otherwise, when it is given back.
+  void Poison(uint64_t seed);
+
  private:
   friend class Arena;
   Arena* arena_ = nullptr;
   uint64_t offset_ = 0;
+  uint64_t poison_seed_ = 0;  // 0: not poisoned
   Mapping map_;
 };
+
+// One word of poison: both halves are NaNs as bf16 and as fp16, the whole is one as fp32, every odd
+// byte is one as fp8 (e4m3fn), two of them are no address.
+constexpr uint32_t PoisonWord(uint64_t random) {
+  return 0x7fc07fc0 | (static_cast<uint32_t>(random) & 0x003f003f);
+}
 
 class Arena {
  public:
@@ -61,10 +77,13 @@ class Arena {
  private:
   friend class Block;
   explicit Arena(UniqueFd fd) : fd_(std::move(fd)) {}
+  void Remember(uint64_t offset);
 
   UniqueFd fd_;
   std::atomic<uint64_t> next_{4096};  // offset 0 stays free: no valid mmap cookie is 0
   std::atomic<uint64_t> blocks_{0};
+  std::mutex mutex_;
+  std::deque<uint64_t> poisoned_;  // pages of blocks that were given back
 };
 
 inline constexpr uint64_t kPageSize = 4096;

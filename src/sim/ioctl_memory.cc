@@ -48,6 +48,7 @@ int Process::AcquireVm(const Caller& caller, uapi::AcquireVmArgs& args) {
 
 int Process::AllocMemory(uapi::AllocMemoryArgs& args) {
   if (args.size == 0) return -EINVAL;
+  if (OverlapsSvm(args.va_addr, PageUp(args.size))) return -EADDRINUSE;
   uint32_t gpu = 0;
   if (const int error = KnownGpu(args.gpu_id, &gpu); error != 0) return error;
   GpuVm& vm = *vms_[gpu];
@@ -93,10 +94,12 @@ int Process::FillBuffer(const uapi::AllocMemoryArgs& args, GpuVm& vm, Buffer& bu
     if (args.mmap_offset % kPageSize != 0) return -EINVAL;
     if (!IsMapped(args.mmap_offset, buffer.size)) return -EFAULT;
     buffer.host = reinterpret_cast<uint8_t*>(args.mmap_offset);
-    ++user_buffers_;
+    ++user_ranges_;
     return 0;
   }
   if ((flags & (uapi::kAllocVram | uapi::kAllocGtt)) == 0) return -EINVAL;
+  const uint32_t visible = uapi::kAllocVram | uapi::kAllocPublic;
+  if ((flags & visible) == visible && node_->config().small_bar) return -EINVAL;
   if ((flags & uapi::kAllocVram) != 0) {
     if (!node_->ChargeVram(buffer.gpu, buffer.size)) return -ENOMEM;
     buffer.vram_charge = buffer.size;
@@ -107,6 +110,7 @@ int Process::FillBuffer(const uapi::AllocMemoryArgs& args, GpuVm& vm, Buffer& bu
     return -ENOMEM;
   }
   buffer.block = *std::move(block);
+  if (node_->config().poison) buffer.block.Poison(node_->config().seed);
   buffer.host = buffer.block.data();
   buffer.mmap_offset = kCookieBase + buffer.block.offset();
   return 0;
@@ -133,7 +137,7 @@ int Process::FreeMemory(uapi::FreeMemoryArgs& args) {
   if (buffer == nullptr) return -EINVAL;
   if (!buffer->mapped.empty()) return -EBUSY;
   Release(*buffer);
-  if ((buffer->flags & uapi::kAllocUserptr) != 0) --user_buffers_;
+  if ((buffer->flags & uapi::kAllocUserptr) != 0) --user_ranges_;
   const int owner = node_->GpuIndex(static_cast<uint32_t>(args.handle >> 32));
   vms_[static_cast<size_t>(owner)]->buffers.erase(static_cast<uint32_t>(args.handle));
   return 0;
@@ -217,8 +221,9 @@ int Process::UnmapMemory(uapi::UnmapMemoryArgs& args) {
 }
 
 void Process::UserMemoryGoes(uint64_t address, uint64_t size) {
-  if (user_buffers_.load() == 0) return;
+  if (user_ranges_.load() == 0) return;
   std::lock_guard lock(node_->mutex());
+  DropSvm(address, address + size);
   for (auto& vm : vms_) {
     for (auto& [id, buffer] : vm->buffers) {
       const uint64_t start = reinterpret_cast<uint64_t>(buffer->host);

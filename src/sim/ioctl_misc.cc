@@ -59,7 +59,10 @@ int Process::GetAperturesNew(uapi::GetProcessAperturesNewArgs& args) {
     args.num_of_nodes = gpus;
     return 0;
   }
-  if (args.num_of_nodes > gpus) return -EINVAL;
+  // kfd_topology_get_num_devices: nodes of CPUs count, and runtimes ask for as many as there are.
+  const uint32_t nodes = node_->gpus()[0].topology_node + gpus;
+  if (args.num_of_nodes > nodes) return -EINVAL;
+  args.num_of_nodes = std::min(args.num_of_nodes, gpus);
   std::vector<uapi::ProcessDeviceApertures> all;
   for (uint32_t i = 0; i < args.num_of_nodes; ++i) {
     all.push_back(Apertures(node_->gpus()[i].gpu_id));
@@ -143,8 +146,12 @@ int Process::SetXnackMode(uapi::SetXnackModeArgs& args) {
 int Process::SmiEvents(const Caller& caller, uapi::SmiEventsArgs& args) {
   uint32_t gpu = 0;
   if (const int error = KnownGpu(args.gpu_id, &gpu); error != 0) return error;
-  const int fd = caller.smi_fd(gpu);
+  SmiStream stream;
+  stream.gpu = gpu;
+  const int fd = caller.smi_fd(gpu, &stream.end);
   if (fd < 0) return fd;
+  std::lock_guard lock(smi_mutex_);
+  smi_.push_back(std::move(stream));
   args.anon_fd = static_cast<uint32_t>(fd);
   return 0;
 }

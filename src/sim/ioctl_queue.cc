@@ -66,6 +66,7 @@ int Process::AcquireBuffers(const uapi::CreateQueueArgs& args, GpuVm& vm, QueueR
   const auto take = [&](uint64_t address, uint64_t size) {
     VmMapping* mapping = strict ? vm.table.At(address & ~(kPageSize - 1)) : vm.table.Find(address);
     if (mapping == nullptr) return !strict;
+    if (strict && mapping->svm) return false;  // buffers are looked for, not ranges of the client's
     if (strict && size >= kPageSize && mapping->size != (size & ~(kPageSize - 1))) return false;
     record.pinned.push_back(mapping->va);
     return true;
@@ -83,7 +84,8 @@ int Process::AcquireBuffers(const uapi::CreateQueueArgs& args, GpuVm& vm, QueueR
   if (args.ctx_save_restore_size < sizes.cwsr_bytes) return -EINVAL;
   const uint64_t total = PageUp((uint64_t{args.ctx_save_restore_size} + sizes.debug_bytes) *
                                 node_->profile().facts.num_xcc);
-  return take(args.ctx_save_restore_address, total) ? 0 : -EINVAL;
+  if (take(args.ctx_save_restore_address, total)) return 0;
+  return IsQueueSvm(args.ctx_save_restore_address, total, vm.gpu_index()) ? 0 : -EINVAL;
 }
 
 // Finds a free queue slot of an engine (reference: SDMA placement).

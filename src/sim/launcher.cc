@@ -145,9 +145,14 @@ StatusOr<LaunchOptions> ParseLaunch(absl::Span<const std::string> arguments,
   return options;
 }
 
-StatusOr<int> RunProgram(const LaunchOptions& options) {
-  if (options.command.empty()) return Error(Code::kInvalidArgument, "no program to run");
-  ASSIGN_OR_RETURN(const NodeConfig config, ParseNode(options.node));
+StatusOr<int> RunProgram(const LaunchOptions& given) {
+  if (given.command.empty()) return Error(Code::kInvalidArgument, "no program to run");
+  ASSIGN_OR_RETURN(NodeConfig config, ParseNode(given.node));
+  LaunchOptions options = given;
+  if (config.sockets == 0 && access("/sys/devices/system/node/node1", F_OK) != 0) {
+    config.sockets = 1;
+    absl::StrAppend(&options.node, ",sockets=1");  // what the library makes the node of
+  }
   Script script;
   RETURN_IF_ERROR(script.Add(options.faults));
   if (access(options.library.c_str(), R_OK) != 0) {

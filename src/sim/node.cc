@@ -147,9 +147,13 @@ void Node::Reset(uint32_t gpu, uint32_t cause, bool memory_error) {
   memory.failure.imprecise = 1;
   memory.gpu_id = data.gpu_id;
   memory.error_type = uapi::kMemoryErrorSramEcc;
+  const absl::string_view why = cause == uapi::kResetCauseEcc ? "ras" : "hang";
+  const uint32_t sequence = ++resets_;
   for (Process* process : processes_) {
+    process->ReportSmi(gpu, uapi::kSmiPreReset, absl::StrCat(absl::Hex(sequence), " ", why));
     process->events().RaiseHardware(data);
     if (memory_error) process->events().RaiseMemory(memory);
+    process->ReportSmi(gpu, uapi::kSmiPostReset, absl::StrCat(absl::Hex(sequence), " "));
   }
   Note(absl::StrCat("GPU ", gpu, " is reset after ",
                     cause == uapi::kResetCauseEcc ? "an uncorrectable memory error" : "a hang"));

@@ -132,6 +132,7 @@ class Node {
   uint32_t next_process_ = 1;
   uint64_t next_file_ = 1;
 
+  std::atomic<uint32_t> resets_{0};
   std::vector<std::atomic<uint64_t>> vram_used_;
   std::vector<std::atomic<bool>> gone_;
   mutable std::mutex log_mutex_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "sim/process.h"
 
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -99,6 +100,8 @@ void GpuVm::Interrupt(uint32_t context_id, int bits) {
 }
 
 void GpuVm::OnFault(HwQueue& queue, const MemoryFault& fault) {
+  process_->ReportSmi(gpu_, uapi::kSmiVmFault,
+                      absl::StrCat(absl::Hex(getpid()), ":", program_invocation_short_name));
   Note(absl::StrCat(queue.engine(), " ", queue.id(), ": page fault at ", absl::Hex(fault.va),
                     fault.not_present ? " (not present)" : "",
                     fault.read_only ? " (read only)" : "",
@@ -183,6 +186,21 @@ Process::~Process() {
   }
 }
 
+void Process::ReportSmi(uint32_t gpu, uint32_t event, const std::string& line) {
+  const std::string text = absl::StrCat(absl::Hex(event), " ", line, "\n");
+  std::lock_guard lock(smi_mutex_);
+  for (SmiStream& stream : smi_) {
+    // The mask is what the client wrote to its end last.
+    uint64_t mask = 0;
+    while (recv(stream.end.get(), &mask, sizeof mask, MSG_DONTWAIT) == sizeof mask) {
+      stream.mask = mask;
+    }
+    if (stream.gpu != gpu || (stream.mask >> (event - 1) & 1) == 0) continue;
+    // A client that does not read loses events, as in the kernel.
+    send(stream.end.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+}
+
 int Process::KnownGpu(uint32_t gpu_id, uint32_t* gpu) const {
   const int index = node_->GpuIndex(gpu_id);
   if (index < 0) return -EINVAL;
@@ -211,6 +229,7 @@ int Process::Ioctl(const Caller& caller, uint32_t request, void* argument) {
   alignas(8) std::array<uint8_t, 1 << 14> block;
   std::memset(block.data(), 0, std::max<uint32_t>(size, 512));
   const uint64_t user = reinterpret_cast<uint64_t>(argument);
+  if (number == uapi::kNrCriuOp) return -EACCES;  // asked first: a capability nobody has here
   if ((shape.direction & uapi::kDirWrite) != 0 && !CopyFromUser(block.data(), user, size)) {
     return -EFAULT;
   }
@@ -221,7 +240,7 @@ int Process::Ioctl(const Caller& caller, uint32_t request, void* argument) {
     result = WaitEvents(*reinterpret_cast<uapi::WaitEventsArgs*>(block.data()));
   } else {
     std::lock_guard lock(node_->mutex());
-    result = Dispatch(caller, number, block.data());
+    result = Dispatch(caller, number, block.data(), size);
   }
   if ((shape.direction & uapi::kDirRead) != 0 && !CopyToUser(user, block.data(), size)) {
     return -EFAULT;
@@ -229,7 +248,7 @@ int Process::Ioctl(const Caller& caller, uint32_t request, void* argument) {
   return result;
 }
 
-int Process::Dispatch(const Caller& caller, uint32_t number, uint8_t* args) {
+int Process::Dispatch(const Caller& caller, uint32_t number, uint8_t* args, uint32_t size) {
   switch (number) {
     case uapi::kNrGetVersion:
       return GetVersion(As<uapi::GetVersionArgs>(args));
@@ -287,9 +306,15 @@ int Process::Dispatch(const Caller& caller, uint32_t number, uint8_t* args) {
       return AvailableMemory(As<uapi::AvailableMemoryArgs>(args));
     case uapi::kNrRuntimeEnable:
       return RuntimeEnable(As<uapi::RuntimeEnableArgs>(args));
-    case uapi::kNrCriuOp:
-      return -EACCES;  // needs a capability nobody has here
-    // Old debug stubs, shared virtual memory not built in, no wave state, no debugger.
+    case uapi::kNrSvm:
+      return Svm(As<uapi::SvmArgs>(args), size);
+    case uapi::kNrDbgTrap:
+      return DbgTrap(As<uapi::DbgTrapArgs>(args));
+    case uapi::kNrAllocQueueGws:
+      return AllocQueueGws(As<uapi::AllocQueueGwsArgs>(args));
+    case uapi::kNrGetQueueWaveState:
+      return GetQueueWaveState(As<uapi::GetQueueWaveStateArgs>(args).queue_id);
+    // The old debug stubs.
     default:
       return -EPERM;
   }

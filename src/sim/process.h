@@ -15,9 +15,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "base/fd.h"
 #include "kfd/uapi/kfd_ioctl.h"
 #include "sim/events.h"
 #include "sim/node.h"
@@ -94,7 +98,8 @@ class Process {
     // Wraps an exported buffer in an fd; the buffer behind an fd.
     std::function<int(std::shared_ptr<Buffer>, int flags)> export_fd;
     std::function<std::shared_ptr<Buffer>(int fd)> import_fd;
-    std::function<int(uint32_t gpu)> smi_fd;
+    // A new event stream: the client's end is returned, the driver's filled in.
+    std::function<int(uint32_t gpu, UniqueFd* driver_end)> smi_fd;
   };
   int Ioctl(const Caller& caller, uint32_t request, void* argument);
 
@@ -107,6 +112,9 @@ class Process {
   // kernel's MMU notifier. Its buffers stay; an access of a GPU faults from here on.
   void UserMemoryGoes(uint64_t address, uint64_t size);
 
+  // A line for the event streams of that GPU which asked for such events (kSmi…).
+  void ReportSmi(uint32_t gpu, uint32_t event, const std::string& line);
+
   Ledger ledger();
 
  private:
@@ -118,10 +126,27 @@ class Process {
     int sdma_engine = -1;
     uint32_t sdma_slot = 0;
     uint32_t doorbell = 0;         // index in the slice
+    bool gws = false;              // has the GPU's global wave sync
     std::vector<uint64_t> pinned;  // first addresses of the mappings it lives in
   };
 
-  int Dispatch(const Caller& caller, uint32_t number, uint8_t* args);
+  struct SmiStream {
+    uint32_t gpu = 0;
+    uint64_t mask = 0;
+    UniqueFd end;
+  };
+  // A range of the client's memory that GPUs may be allowed to use in place.
+  struct SvmRange {
+    uint64_t end = 0;
+    uint32_t preferred = kfd::uapi::kSvmLocationUndefined;
+    uint32_t prefetch = kfd::uapi::kSvmLocationUndefined;
+    std::set<uint32_t> access;  // GPU indices
+    std::set<uint32_t> in_place;
+    uint32_t flags = kfd::uapi::kSvmHostAccess | kfd::uapi::kSvmCoherent;
+    uint32_t granularity = 9;
+  };
+
+  int Dispatch(const Caller& caller, uint32_t number, uint8_t* args, uint32_t size);
   uint32_t LastIoctl() const;
 
   // ioctl_memory.cc
@@ -169,6 +194,23 @@ class Process {
   int SetXnackMode(kfd::uapi::SetXnackModeArgs& args);
   int SmiEvents(const Caller& caller, kfd::uapi::SmiEventsArgs& args);
 
+  // ioctl_svm.cc
+  int Svm(kfd::uapi::SvmArgs& args, uint32_t block_bytes);
+  int CheckSvm(const kfd::uapi::SvmArgs& args,
+               absl::Span<const kfd::uapi::SvmAttribute> attributes);
+  void SetSvm(uint64_t start, uint64_t end, absl::Span<const kfd::uapi::SvmAttribute> attributes);
+  int GetSvm(uint64_t start, uint64_t end, absl::Span<kfd::uapi::SvmAttribute> attributes);
+  void SplitSvm(uint64_t at);
+  void MapSvm(uint64_t start, uint64_t end);  // page tables follow the ranges; gate closed
+  void DropSvm(uint64_t start, uint64_t end);
+  bool OverlapsSvm(uint64_t start, uint64_t size) const;
+  bool IsQueueSvm(uint64_t start, uint64_t size, uint32_t gpu) const;
+
+  // ioctl_debug.cc
+  int DbgTrap(const kfd::uapi::DbgTrapArgs& args);
+  int AllocQueueGws(kfd::uapi::AllocQueueGwsArgs& args);
+  int GetQueueWaveState(uint32_t queue_id);
+
   // -EINVAL for an unknown gpu_id, -ENODEV for a GPU that is gone.
   int KnownGpu(uint32_t gpu_id, uint32_t* gpu) const;
 
@@ -180,7 +222,11 @@ class Process {
   uint64_t event_page_handle_ = 0;
   Block driver_event_page_;
   Block mmio_page_;
-  std::atomic<uint32_t> user_buffers_{0};  // of user memory; asked without a lock at every munmap
+  std::map<uint64_t, SvmRange> svm_;      // by first address, disjoint
+  std::atomic<uint32_t> user_ranges_{0};  // of user memory; asked without a lock at every munmap
+  std::mutex smi_mutex_;                  // a leaf
+  std::vector<SmiStream> smi_;
+  bool debugged_ = false;  // by itself; no other process can
   bool runtime_enabled_ = false;
   uint32_t created_queues_ = 0;
 };

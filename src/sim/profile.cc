@@ -117,6 +117,12 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->threads = static_cast<uint32_t>(value);
   } else if (parts.first == "nudge" && value <= 60'000) {
     config->nudge_ms = static_cast<uint32_t>(value);
+  } else if (parts.first == "poison" && value <= 1) {
+    config->poison = value != 0;
+  } else if (parts.first == "sockets" && value >= 1 && value <= 2) {
+    config->sockets = static_cast<uint32_t>(value);
+  } else if (parts.first == "smallbar" && value <= 1) {
+    config->small_bar = value != 0;
   } else if (parts.first == "hide" && value < config->gpus) {
     config->hidden_gpu = static_cast<int32_t>(value);
   } else if (parts.first == "unknown" && value <= 1) {
@@ -126,7 +132,9 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
   } else {
     return Error(Code::kInvalidArgument, "node setting '", text,
                  "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
-                 "(ms, to 60000), hide (a GPU's index), unknown (0, 1), cwsr (0, 1)");
+                 "(ms, to 60000), poison (0, 1), smallbar (0, 1), sockets (1, 2), hide (a GPU's "
+                 "index), unknown (0, 1), "
+                 "cwsr (0, 1)");
   }
   return absl::OkStatus();
 }

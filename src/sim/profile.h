@@ -83,6 +83,15 @@ struct NodeConfig {
   // 1.14) lets two threads wait on one event, and whoever comes first takes what was meant for the
   // other ("known to be bad", it says of itself). On a busy machine that is a hang.
   uint32_t nudge_ms = 0;
+
+  // New VRAM and system memory holds NaNs of every float format, addresses nobody maps, and no two
+  // words alike in a seed; memory that was given back holds other ones. The real driver gives
+  // zeroes, which no program of ours may count on; the driver's own tests all run poisoned.
+  bool poison = false;
+  bool small_bar = false;  // the CPU cannot map VRAM
+  // CPU sockets; 0: one for four GPUs, at most two. Programs from outside look a CPU node up among
+  // the host's own NUMA nodes, so they get no more than the host has.
+  uint32_t sockets = 0;
 };
 
 // "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,

@@ -50,7 +50,7 @@ SimSys::SimSys(std::shared_ptr<Node> node)
     return ExportFd(std::move(buffer), flags);
   };
   caller_.import_fd = [this](int fd) { return ImportFd(fd); };
-  caller_.smi_fd = [this](uint32_t gpu) { return SmiFd(gpu); };
+  caller_.smi_fd = [this](uint32_t gpu, UniqueFd* end) { return SmiFd(gpu, end); };
 }
 
 SimSys::~SimSys() = default;
@@ -190,6 +190,11 @@ int64_t SimSys::Read(int fd, void* buffer, size_t size) {
 int64_t SimSys::Write(int fd, const void* buffer, size_t size) {
   const std::shared_ptr<File> file = Lookup(fd);
   if (file != nullptr && file->kind != File::Kind::kSmi) return -EINVAL;
+  if (file != nullptr) {
+    // The mask of wanted events, and nothing else, can be written to a stream.
+    if (size < sizeof(uint64_t)) return -EFAULT;
+    size = sizeof(uint64_t);
+  }
   const ssize_t result = write(fd, buffer, size);
   return result < 0 ? -errno : result;
 }
@@ -359,14 +364,14 @@ std::shared_ptr<Buffer> SimSys::ImportFd(int fd) const {
   return found == node_->exports_.end() ? nullptr : found->second.lock();
 }
 
-int SimSys::SmiFd(uint32_t gpu) {
-  // Nothing is ever reported: only that the stream exists and can be polled.
+int SimSys::SmiFd(uint32_t gpu, UniqueFd* driver_end) {
+  // Reading an empty stream is EAGAIN, whatever the descriptor's flags.
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -errno;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return -errno;
   auto file = std::make_shared<File>();
   file->kind = File::Kind::kSmi;
   file->gpu = gpu;
-  file->peer = UniqueFd(ends[1]);
+  *driver_end = UniqueFd(ends[1]);
   return Install(ends[0], std::move(file));
 }
 

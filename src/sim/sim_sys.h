@@ -64,7 +64,6 @@ class SimSys final : public kfd::Sys {
     uint64_t id = 0;  // of a DRM file, unique on the node
     int owner = 0;    // pid that opened it
     int opens = 1;
-    UniqueFd peer;  // the driver's end of an event stream
     std::shared_ptr<Buffer> buffer;
   };
 
@@ -73,7 +72,7 @@ class SimSys final : public kfd::Sys {
   int OpenText(const std::string& text, int flags);
   int ExportFd(std::shared_ptr<Buffer> buffer, int flags);
   std::shared_ptr<Buffer> ImportFd(int fd) const;
-  int SmiFd(uint32_t gpu);
+  int SmiFd(uint32_t gpu, UniqueFd* driver_end);
   int64_t DeviceOffset(const File& file, uint64_t cookie, uint64_t size);
   void NoteMapped(uint64_t address, uint64_t size);
   void NoteUnmapped(uint64_t address, uint64_t size);

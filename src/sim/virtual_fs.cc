@@ -28,7 +28,10 @@ constexpr uint8_t kEngineMap[8][8] = {
     {10, 6, 4, 8, 12, 2, 0, 14}, {6, 12, 8, 4, 2, 10, 14, 0},
 };
 
-uint32_t Sockets(const NodeConfig& config) { return config.gpus > kGpusPerSocket ? 2 : 1; }
+uint32_t Sockets(const NodeConfig& config) {
+  if (config.sockets != 0) return config.sockets;
+  return config.gpus > kGpusPerSocket ? 2 : 1;
+}
 
 // A 16-bit CRC stands for the driver's hash; only its width and that it is opaque matter.
 uint32_t HashedGpuId(uint32_t device_id, uint32_t index) {
@@ -146,8 +149,9 @@ class Builder {
     Text(path + "/gpu_id", absl::StrCat(gpus_[gpu].gpu_id, "\n"), error);
     Text(path + "/name", "ip discovery\n");
     Text(path + "/properties", Properties(gpu), error);
-    MemoryBank(path, uapi::kHeapFramebufferPublic, chip.vram_bytes, chip.memory_width,
-               chip.memory_mhz);
+    MemoryBank(path,
+               config_.small_bar ? uapi::kHeapFramebufferPrivate : uapi::kHeapFramebufferPublic,
+               chip.vram_bytes, chip.memory_width, chip.memory_mhz);
     Caches(path, gpu);
     Links(path, gpu);
   }

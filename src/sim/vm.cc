@@ -40,6 +40,14 @@ const VmMapping* PageTable::Find(uint64_t va) const {
 
 void PageTable::Unmap(uint64_t va) { ranges_.erase(va); }
 
+void PageTable::DropSvm(uint64_t start, uint64_t end) {
+  for (auto one = ranges_.begin(); one != ranges_.end();) {
+    const VmMapping& mapping = one->second;
+    const bool hit = mapping.svm && mapping.va < end && start < mapping.va + mapping.size;
+    one = hit ? ranges_.erase(one) : std::next(one);
+  }
+}
+
 bool PageTable::Translate(uint64_t va, Access access, Window* window, MemoryFault* fault) const {
   const VmMapping* mapping = Find(va);
   uint64_t end = mapping == nullptr ? 0 : mapping->va + mapping->size;

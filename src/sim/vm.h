@@ -48,6 +48,7 @@ struct VmMapping {
   bool system_memory = false;
   uint32_t home_gpu = 0;
   uint32_t queue_refs = 0;  // queues that live in it: not unmappable
+  bool svm = false;         // the client's memory in place (SVM), no buffer
   std::shared_ptr<Buffer> buffer;
 };
 
@@ -63,6 +64,8 @@ class PageTable {
     return const_cast<VmMapping*>(static_cast<const PageTable*>(this)->Find(va));
   }
   void Unmap(uint64_t va);
+  // Takes out the client's own memory that reaches into [start, end).
+  void DropSvm(uint64_t start, uint64_t end);
   void Clear() { ranges_.clear(); }
   size_t size() const { return ranges_.size(); }
 

@@ -169,7 +169,7 @@ static void model_open(void) {
   REFUSED(mainarch_model_open(s.group, "/dev/null", NULL, &model, &t_error), INVALID, "/dev/null");
   REFUSED(mainarch_model_open(s.group, "/proc/self", NULL, &model, &t_error), NOT_FOUND,
           "config.json");
-  options.flags = 2;
+  options.flags = 4;
   REFUSED(mainarch_model_open(s.group, t_checkpoint(), &options, &model, &t_error), UNSUPPORTED,
           "flags");
   options.flags = 0;

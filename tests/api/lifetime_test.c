@@ -168,7 +168,8 @@ static void threads_block_all_signals_and_fds_close_on_exec(void) {
   int fd, threads = 0;
   DIR* directory;
   struct dirent* entry;
-  OK(t_open(&s, 2));
+  OK(t_open_group(&s, 2));
+  OK(t_open_rest(&s, MAINARCH_MODEL_WAIT)); /* else a thread that moves weights may be there */
   OK(use(&s));
   for (fd = 3; fd < 64; ++fd) {
     const int flags = fcntl(fd, F_GETFD);

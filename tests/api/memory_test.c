@@ -245,9 +245,53 @@ static void one_request_fails_with_threads(void) {
   threads = 1;
 }
 
+/* Memory is asked for when something is opened or appended, never while tokens are decoded: pages
+ * of KV are given out, sequences sampled in every way, results taken, and not one request is made.
+ */
+static void steady_decode_asks_for_nothing(void) {
+  enum { SEQUENCES = 4, WARM = 8, DECODED = 150 };
+  t_stack s;
+  mainarch_sequence sequence[SEQUENCES];
+  mainarch_sequence_options options[SEQUENCES];
+  uint32_t prompt[3] = {5, 6, 7};
+  uint32_t tokens[8];
+  size_t count;
+  long asked = 0;
+  int i, step;
+  OK(t_open_group(&s, 2));
+  OK(t_open_rest(&s, MAINARCH_MODEL_WAIT));
+  OK(mainarch_sequence_close(s.engine, s.sequence, &t_error));
+  memset(options, 0, sizeof(options));
+  options[1].temperature = 1;
+  options[2].temperature = 0.8f;
+  options[2].top_k = 20;
+  options[2].top_p = 0.9f;
+  options[2].repetition_penalty = 1.2f;
+  options[3].temperature = 2;
+  options[3].logprobs = 5;
+  for (i = 0; i < SEQUENCES; ++i) {
+    options[i].struct_size = sizeof(options[i]);
+    options[i].flags = MAINARCH_SEQUENCE_IGNORE_END;
+    OK(mainarch_sequence_open(s.engine, &options[i], &sequence[i], &t_error));
+    OK(mainarch_sequence_append(s.engine, sequence[i], prompt, COUNT_OF(prompt), &t_error));
+  }
+  for (step = 0; step < WARM + DECODED; ++step) {
+    if (step == WARM) start_counting(0, 0);
+    OK(mainarch_engine_step(s.engine, &t_error));
+    for (i = 0; i < SEQUENCES; ++i) {
+      OK(mainarch_sequence_take(s.engine, sequence[i], tokens, COUNT_OF(tokens), &count, &t_error));
+    }
+  }
+  asked = requests;
+  stop_counting();
+  CHECK_EQ(asked, 0);
+  t_close(&s);
+}
+
 int main(int argc, char** argv) {
   static const t_case cases[] = {CASE(one_request_fails), CASE(all_requests_fail_from_one_on),
-                                 CASE(one_request_fails_with_threads)};
+                                 CASE(one_request_fails_with_threads),
+                                 CASE(steady_decode_asks_for_nothing)};
   find_real_functions();
   return RUN(cases);
 }

@@ -89,8 +89,8 @@ def go_lint():
 
 def expected_text(env):
     """What the command writes after "In the beginning", greedily, in at most 64 tokens."""
-    command = [env["MAINARCH_CLI"], "generate", "--greedy", "--max-tokens", "64", "--statistics",
-               "--model", source / "tests/golden/trained", "In the beginning"]
+    command = [env["MAINARCH_CLI"], "generate", "--greedy", "--max-tokens", "64", "--threads", "1",
+               "--statistics", "--model", source / "tests/golden/trained", "In the beginning"]
     return subprocess.run(command, env=env, text=True, capture_output=True, check=True).stdout
 
 

@@ -54,6 +54,20 @@ def stage(build):
         return root
 
 
+def tiny(build):
+    """A checkpoint that opens in a fraction of a millisecond; made once."""
+    directory = build / "bindings" / "tiny"
+    with open(build / "bindings" / "stage.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (directory / "model.safetensors").exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            sizes = ["--layers", "1", "--hidden", "32", "--vocab", "512", "--heads", "2",
+                     "--kv-heads", "1", "--head-dim", "16", "--intermediate", "32"]
+            subprocess.run([build / "src/cli/mainarch", "make-checkpoint", directory, "--preset",
+                            "tiny", *sizes], check=True, stdout=subprocess.DEVNULL)
+    return directory
+
+
 def environment(source, build):
     """For cargo, go and the programs that they build."""
     root = stage(build)
@@ -61,7 +75,8 @@ def environment(source, build):
     work = build / "bindings"
     home = work / "home"
     home.mkdir(exist_ok=True)
-    keep = {name: os.environ[name] for name in ("CC", "TMPDIR", "LANG") if name in os.environ}
+    keep = {name: os.environ[name] for name in
+            ("CC", "TMPDIR", "LANG", "MAINARCH_TEST_SIM") if name in os.environ}
     return keep | {
         "PATH": SYSTEM_PATH + ":" + os.environ.get("PATH", ""),
         "HOME": str(home),
@@ -71,6 +86,7 @@ def environment(source, build):
         "MAINARCH_SOURCE_ROOT": str(source),
         "MAINARCH_BUILD_ROOT": str(build),
         "MAINARCH_CLI": str(build / "src/cli/mainarch"),
+        "MAINARCH_TINY": str(tiny(build)),
         "RUSTC": tool("rustc") or "rustc",
         "RUSTDOC": tool("rustdoc") or "rustdoc",
         "CARGO_HOME": str(work / "cargo-home"),

@@ -47,6 +47,7 @@ class Machine {
       test_context.Fail(__FILE__, __LINE__, std::string(config.status().message()));
       return nullptr;
     }
+    config->poison = true;  // nothing of ours may count on the zeroes a driver gives
     auto executor = std::make_unique<sim::HostExecutor>();
     machine->executor = executor.get();
     executor->Register("add", [](sim::HostCall& call) {
@@ -96,12 +97,15 @@ class Machine {
     return code;
   }
 
+  // Zeroed.
   static StatusOr<gpu::Buffer> SharedMemory(gpu::Device& device, uint64_t bytes) {
     gpu::BufferOptions options;
     options.place = gpu::Place::kSystem;
     options.caching = gpu::Caching::kUncached;
     options.label = "shared memory";
-    return gpu::Buffer::Allocate(device, bytes, options);
+    ASSIGN_OR_RETURN(gpu::Buffer memory, gpu::Buffer::Allocate(device, bytes, options));
+    memset(memory.host(), 0, memory.size());
+    return memory;
   }
 
   std::vector<std::string> lines() {

@@ -80,6 +80,60 @@ Status Session(Machine& machine) {
   return {};
 }
 
+// The whole node: eight GPUs, memory of each mapped on all, a compute queue and a copy queue for
+// every peer on the first, one of each on the others, compiled-in code, work on all, and back.
+Status WholeNode(Machine& machine) {
+  RETURN_IF_ERROR(machine.Open());
+  std::vector<Device*> devices;
+  for (uint32_t i = 0; i < 8; ++i) {
+    ASSIGN_OR_RETURN(Device* const device, machine.process->OpenDevice(i));
+    devices.push_back(device);
+  }
+  std::vector<Buffer> memory, shared, code;
+  std::vector<std::unique_ptr<Queue>> queues;
+  std::vector<std::unique_ptr<CopyQueue>> copies;
+  for (Device* const device : devices) {
+    BufferOptions vram;
+    vram.label = "on one, mapped on all";
+    std::vector<Device*> peers;
+    for (Device* const peer : devices) {
+      if (peer != device) peers.push_back(peer);
+    }
+    vram.peers = peers;
+    ASSIGN_OR_RETURN(Buffer own, Buffer::Allocate(*device, 64 << 10, vram));
+    memory.push_back(std::move(own));
+    ASSIGN_OR_RETURN(Buffer words, Machine::SharedMemory(*device, 8192));
+    shared.push_back(std::move(words));
+    QueueOptions options;
+    options.packets = 64;
+    ASSIGN_OR_RETURN(auto queue, Queue::Create(*device, options));
+    ASSIGN_OR_RETURN(Buffer kernel, Machine::PlaceCode(*queue, "add"));
+    code.push_back(std::move(kernel));
+    queues.push_back(std::move(queue));
+    CopyQueueOptions copy;
+    copy.ring_bytes = 4096;
+    copy.engine = device == devices[0] ? kAnyEngine : PeerEngine(*devices[0], *device);
+    ASSIGN_OR_RETURN(auto engine, CopyQueue::Create(*devices[0], copy));
+    copies.push_back(std::move(engine));
+  }
+  for (size_t i = 0; i < devices.size(); ++i) {
+    *shared[i].host<AddArgs>() = {shared[i].va() + 4096, i + 1};
+    ASSIGN_OR_RETURN(const uint64_t point,
+                     queues[i]->SubmitSignalled(AddPacket(code[i], shared[i].va()), "add", Soon()));
+    queues[i]->Ring();
+    RETURN_IF_ERROR(queues[i]->Wait(point, Soon()));
+    RETURN_IF_ERROR(shared[i].MapTo(*devices[0]));
+    RETURN_IF_ERROR(copies[i]->Copy(memory[i].va(), shared[i].va() + 4096, 4096, Soon()));
+    RETURN_IF_ERROR(copies[i]->Copy(shared[i].va(), memory[i].va(), 4096, Soon()));
+    ASSIGN_OR_RETURN(const uint64_t copied, copies[i]->Submit(Soon()));
+    RETURN_IF_ERROR(copies[i]->Wait(copied, Soon()));
+    if (*shared[i].host<uint64_t>() != i + 1) return Error(Code::kInternal, "wrong data");
+  }
+  return {};
+}
+
+using Work = Status (*)(Machine& machine);
+
 struct Outcome {
   Status status;
   sim::Ledger ledger;
@@ -91,7 +145,8 @@ struct Outcome {
   std::string left;
 };
 
-Outcome RunWith(const std::string& script, const std::string& node, test::Context& test_context) {
+Outcome RunWith(const std::string& script, const std::string& node, test::Context& test_context,
+                Work work = Session) {
   Outcome outcome;
   const size_t fds = CountEntries("/proc/self/fd");
   const size_t threads = CountEntries("/proc/self/task");
@@ -105,7 +160,7 @@ Outcome RunWith(const std::string& script, const std::string& node, test::Contex
       test_context.Fail(__FILE__, __LINE__, std::string(scripted.message()));
       return outcome;
     }
-    outcome.status = Session(*machine);
+    outcome.status = work(*machine);
     const bool event_page =
         machine->process != nullptr && machine->process->kernel_holds_event_page();
     machine->process.reset();
@@ -126,8 +181,9 @@ Outcome RunWith(const std::string& script, const std::string& node, test::Contex
 }
 
 // `call`: what an error must name, in the words of kfd/ioctl.cc; empty when any will do.
-void ExpectClean(const std::string& script, const std::string& call, test::Context& test_context) {
-  const Outcome outcome = RunWith(script, "gfx950x2,seed=1", test_context);
+void ExpectClean(const std::string& script, const std::string& call, test::Context& test_context,
+                 const std::string& node = "gfx950x2,seed=1", Work work = Session) {
+  const Outcome outcome = RunWith(script, node, test_context, work);
   const bool named = outcome.status.ok() || absl::StrContains(outcome.status.message(), call);
   if (!named || outcome.fds_left || outcome.threads_left || !outcome.clean) {
     printf("# %s: %s\n#   left: %s%s%s\n", script.c_str(),
@@ -207,8 +263,25 @@ TEST(every_kind_of_ioctl_is_named_by_its_failure) {
   }
 }
 
-TEST(every_open_and_every_mmap_may_fail) {
-  for (const char* what : {"open", "mmap"}) {
+// Every seventh call only: the session on two GPUs has failed at each of its own.
+TEST(the_whole_node_leaves_nothing_whatever_fails) {
+  const std::string node = "gfx950x8,seed=1";
+  const Outcome good = RunWith("", node, test_context, WholeNode);
+  CHECK_OK(good.status);
+  CHECK(good.clean);
+  CHECK(good.log.empty());
+  const char* kErrnos[] = {"EINVAL", "ENOMEM", "EIO", "EBUSY", "ENODEV", "EPERM", "EFAULT"};
+  int runs = 0;
+  for (uint64_t n = 1; n <= good.ioctls + 2; n += 7) {
+    const std::string script = absl::StrCat("ioctl=*@", n, ":", kErrnos[++runs % 7]);
+    ExpectClean(script, "kfd ", test_context, node, WholeNode);
+    if (test_context.failed()) return;
+  }
+  printf("# %lu ioctls, %d sessions\n", static_cast<unsigned long>(good.ioctls), runs);
+}
+
+TEST(every_open_mmap_munmap_and_madvise_may_fail) {
+  for (const char* what : {"open", "mmap", "munmap", "madvise"}) {
     for (int n = 1; n <= 80; ++n) {
       const std::string script =
           absl::StrCat(what, "@", n, ":", *what == 'o' ? "EACCES" : "ENOMEM");

@@ -125,6 +125,18 @@ TEST(rocminfo_lists_the_agents_of_gfx90ax2) {
   CHECK(text.find("*** Done ***") != std::string::npos);
 }
 
+// A runtime that knows no newer chip than gfx90a is told to take the node's for one; the default
+// node then has its eight agents.
+TEST(rocminfo_lists_the_agents_of_the_default_node) {
+  if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
+  if (access("/usr/bin/rocminfo", X_OK) != 0) SKIP("rocminfo is not installed");
+  int code = 0;
+  const std::string text =
+      OutputOf(LaunchOptions().node, "HSA_OVERRIDE_GFX_VERSION=9.0.10 rocminfo", &code);
+  CHECK_EQ(code, 0);
+  CHECK_EQ(CountOf(text, "Device Type:             GPU"), 8);
+}
+
 TEST(amds_runtime_runs_queues_and_copies) {
   if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
   const char* root = std::getenv("MAINARCH_BUILD_ROOT");

@@ -84,7 +84,8 @@ Status CpuContext::Allocate() {
   part_capacity_ = static_cast<uint64_t>(4 * static_cast<int64_t>(workers) *
                                          std::max<int64_t>(kMaxBlockRows, group) * max_splits);
   size_t panel_scratch = 0;
-  if (model_->in_place()) {
+  // Lazily backed: what no step packs costs nothing.
+  if (!model_->settled()) {
     for (size_t id = 0; id < p.weights.size(); ++id) {
       for (int32_t rank = 0; rank < ranks_; ++rank) {
         for (const Panels& panels : model_->weight(rank, static_cast<int32_t>(id)).panels) {

@@ -126,7 +126,7 @@ void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int6
   args.x16 = scratch->rows16;
   args.decoded = scratch->decoded;
   const auto run = bf16 ? kernels_.matmul_bf16 : kernels_.matmul;
-  if (!model_->in_place()) {
+  if (weight.ready.load(std::memory_order_acquire)) {
     args.panel_begin = begin;
     args.panel_end = end;
     run(args);

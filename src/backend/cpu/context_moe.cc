@@ -147,7 +147,7 @@ void CpuContext::RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t phase
     scratch->x16_tag = TagOf(phase, rank);
   }
   const auto run = bf16 ? kernels_.experts_down_bf16 : kernels_.experts_down;
-  if (!model_->in_place()) {
+  if (weight.ready.load(std::memory_order_acquire)) {
     run(args);
     return;
   }

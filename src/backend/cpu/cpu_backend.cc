@@ -9,6 +9,7 @@
 #include "backend/cpu/context.h"
 #include "backend/cpu/dispatch.h"
 #include "backend/cpu/threads.h"
+#include "base/huge_pages.h"
 
 namespace mainarch::cpu {
 namespace {
@@ -35,35 +36,29 @@ std::string CpuName() {
   return "CPU";
 }
 
-// Packs the panels of one weight on one rank, or all its groups.
+Status ReportProgress(const backend::LoadOptions& options, uint64_t done, uint64_t total) {
+  if (!options.progress || options.progress(done, total)) return absl::OkStatus();
+  return Error(Code::kCancelled, "load cancelled by the progress callback after ", done, " of ",
+               total, " bytes");
+}
+
+// Packs one weight on all threads.
 class PackJob : public Team::Job {
  public:
-  explicit PackJob(RankWeight* weight) : weight_(weight) {
-    for (const PanelPlan& plan : weight->plans) total_ += plan.panels;
-  }
+  explicit PackJob(RankWeight* weight) : packer_(weight) {}
 
   uint32_t Open(uint32_t phase) override {
     if (phase > 0) return kEnd;
-    items_ = static_cast<uint32_t>(std::min<int64_t>(total_, 4096));
+    items_ = static_cast<uint32_t>(std::min<int64_t>(packer_.panels(), 4096));
     return items_;
   }
 
   void Run(uint32_t, uint32_t item, int) override {
-    const int64_t begin = total_ * item / items_, end = total_ * (item + 1) / items_;
-    size_t group = 0;
-    int64_t first = 0;  // panels before `group`
-    for (int64_t at = begin; at < end; ++at) {
-      while (at - first >= weight_->plans[group].panels) first += weight_->plans[group++].panels;
-      const Panels& panels = weight_->panels[group];
-      const int64_t panel = at - first;
-      uint8_t* out = const_cast<uint8_t*>(panels.data) + static_cast<size_t>(panel) * panels.stride;
-      PackPanel(weight_->plans[group], panel, out);
-    }
+    packer_.Pack(packer_.panels() * item / items_, packer_.panels() * (item + 1) / items_);
   }
 
  private:
-  RankWeight* weight_;
-  int64_t total_ = 0;
+  const WeightPacker packer_;
   uint32_t items_ = 0;
 };
 
@@ -110,9 +105,15 @@ StatusOr<std::shared_ptr<const CpuModel>> CpuModel::Create(
   std::shared_ptr<CpuModel> model(new CpuModel());
   model->backend_ = std::move(backend);
   model->program_ = std::move(program);
-  model->in_place_ = options.in_place;
   RETURN_IF_ERROR(model->Plan());
-  RETURN_IF_ERROR(model->Place(options));
+  RETURN_IF_ERROR(model->Reserve(/*panels=*/!options.in_place));
+  if (options.in_place) {
+    RETURN_IF_ERROR(ReportProgress(options, 0, 0));
+  } else if (options.behind) {
+    RETURN_IF_ERROR(model->PlaceBehind(options));
+  } else {
+    RETURN_IF_ERROR(model->PlaceNow(options));
+  }
   return std::shared_ptr<const CpuModel>(std::move(model));
 }
 
@@ -121,7 +122,7 @@ Status CpuModel::Plan() {
   weights_.resize(static_cast<size_t>(program.ranks));
   for (int32_t rank = 0; rank < program.ranks; ++rank) {
     std::vector<RankWeight>& own = weights_[static_cast<size_t>(rank)];
-    own.resize(program.weights.size());
+    own = std::vector<RankWeight>(program.weights.size());
     for (size_t id = 0; id < program.weights.size(); ++id) {
       const Weight& weight = program.weights[id];
       if (weight.layout != WeightLayout::kPanels && weight.layout != WeightLayout::kGateUp) continue;
@@ -136,49 +137,83 @@ Status CpuModel::Plan() {
   return absl::OkStatus();
 }
 
-Status CpuModel::Place(const backend::LoadOptions& options) {
+// Address space for all that will be in memory of our own, and what is there at once: the vectors.
+Status CpuModel::Reserve(bool panels) {
   const Program& program = *program_;
   size_t bytes = 0;
   for (const std::vector<RankWeight>& own : weights_) {
     for (size_t id = 0; id < own.size(); ++id) {
-      for (const PanelPlan& plan : own[id].plans) {
-        if (!in_place_) bytes += static_cast<size_t>(plan.panels) * plan.layout.stride;
-      }
+      if (panels) panel_bytes_ += own[id].bytes();
       const Weight& weight = program.weights[id];
       if (weight.layout == WeightLayout::kVector) {
         bytes += Align(static_cast<size_t>(weight.sources[0].cols) * sizeof(float));
       }
     }
   }
-  ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(bytes, /*huge_pages=*/true));
+  ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(bytes + panel_bytes_, /*huge_pages=*/true));
   uint8_t* at = memory_.data();
   for (std::vector<RankWeight>& own : weights_) {
     for (size_t id = 0; id < own.size(); ++id) {
       const Weight& weight = program.weights[id];
-      if (weight.layout == WeightLayout::kVector) {
-        const int64_t cols = weight.sources[0].cols;
-        quant::DecodeRow(weight.sources[0], 0, 0, cols, reinterpret_cast<float*>(at));
-        own[id].vector = reinterpret_cast<const float*>(at);
-        at += Align(static_cast<size_t>(cols) * sizeof(float));
-      }
-      if (in_place_ || own[id].plans.empty()) continue;
-      for (size_t group = 0; group < own[id].plans.size(); ++group) {
-        own[id].panels[group].data = at;
-        at += static_cast<size_t>(own[id].plans[group].panels) * own[id].panels[group].stride;
-      }
-      PackJob job(&own[id]);
-      backend_->team().Execute(&job);
-      const uint64_t done = static_cast<uint64_t>(at - memory_.data());
-      if (options.progress && !options.progress(done, bytes)) {
-        return Error(Code::kCancelled, "load cancelled by the progress callback after ", done,
-                     " of ", bytes, " bytes");
+      if (weight.layout != WeightLayout::kVector) continue;
+      const int64_t cols = weight.sources[0].cols;
+      quant::DecodeRow(weight.sources[0], 0, 0, cols, reinterpret_cast<float*>(at));
+      own[id].vector = reinterpret_cast<const float*>(at);
+      at += Align(static_cast<size_t>(cols) * sizeof(float));
+    }
+  }
+  if (!panels) return absl::OkStatus();
+  for (std::vector<RankWeight>& own : weights_) {
+    for (RankWeight& weight : own) {
+      for (size_t group = 0; group < weight.plans.size(); ++group) {
+        weight.panels[group].data = at;
+        at += static_cast<size_t>(weight.plans[group].panels) * weight.panels[group].stride;
       }
     }
   }
-  if (options.progress && !options.progress(bytes, bytes)) {
-    return Error(Code::kCancelled, "load cancelled by the progress callback at its end");
-  }
   return absl::OkStatus();
+}
+
+Status CpuModel::PlaceNow(const backend::LoadOptions& options) {
+  uint64_t done = 0;
+  for (std::vector<RankWeight>& own : weights_) {
+    for (RankWeight& weight : own) {
+      if (weight.plans.empty()) continue;
+      PackJob job(&weight);
+      backend_->team().Execute(&job);
+      weight.ready.store(true, std::memory_order_release);
+      done += weight.bytes();
+      RETURN_IF_ERROR(ReportProgress(options, done, panel_bytes_));
+    }
+  }
+  settled_ = true;
+  return ReportProgress(options, panel_bytes_, panel_bytes_);
+}
+
+Status CpuModel::PlaceBehind(const backend::LoadOptions& options) {
+  // In the order of the program: the first layers of every rank first.
+  std::vector<RankWeight*> order;
+  for (size_t id = 0; id < program_->weights.size(); ++id) {
+    for (std::vector<RankWeight>& own : weights_) {
+      if (!own[id].plans.empty()) order.push_back(&own[id]);
+    }
+  }
+  ASSIGN_OR_RETURN(mover_, Mover::Start(std::move(order), options.before_move));
+  return absl::OkStatus();
+}
+
+backend::Placement CpuModel::placement() const {
+  backend::Placement placement;
+  placement.total = panel_bytes_;
+  placement.done = mover_ == nullptr ? panel_bytes_ : mover_->done();
+  if (mover_ != nullptr) placement.status = mover_->status();
+  return placement;
+}
+
+uint64_t CpuModel::huge_bytes() const { return HugeBytes(memory_.data(), memory_.size()); }
+
+void CpuModel::WaitPlaced() const {
+  if (mover_ != nullptr) mover_->Wait();
 }
 
 StatusOr<std::unique_ptr<backend::Context>> CpuModel::CreateContext(

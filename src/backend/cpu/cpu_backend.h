@@ -12,7 +12,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/pack.h"
+#include "backend/cpu/mover.h"
 #include "base/fd.h"
 #include "base/team.h"
 
@@ -40,13 +40,6 @@ class CpuBackend : public backend::Backend, public std::enable_shared_from_this<
   std::unique_ptr<Team> team_;
 };
 
-// One rank's share of one weight.
-struct RankWeight {
-  std::vector<PanelPlan> plans;    // [groups]; kPanels, kGateUp
-  std::vector<Panels> panels;      // [groups]; data null when used in place
-  const float* vector = nullptr;   // kVector: [cols]
-};
-
 class CpuModel : public backend::LoadedModel,
                  public std::enable_shared_from_this<CpuModel> {
  public:
@@ -58,24 +51,32 @@ class CpuModel : public backend::LoadedModel,
       const backend::ContextOptions& options) const override;
   const backend::Program& program() const override { return *program_; }
   uint64_t weight_bytes() const override { return memory_.size(); }
+  backend::Placement placement() const override;
+  uint64_t huge_bytes() const override;
+  void WaitPlaced() const override;
 
   const RankWeight& weight(int32_t rank, backend::WeightId id) const {
     return weights_[static_cast<size_t>(rank)][static_cast<size_t>(id)];
   }
-  bool in_place() const { return in_place_; }
+  // All weights stand in their panels, for good. Else ask each weight whether it is ready.
+  bool settled() const { return settled_; }
   CpuBackend& backend() const { return *backend_; }
 
  private:
   CpuModel() = default;
 
   Status Plan();
-  Status Place(const backend::LoadOptions& options);
+  Status Reserve(bool panels);
+  Status PlaceNow(const backend::LoadOptions& options);
+  Status PlaceBehind(const backend::LoadOptions& options);
 
   std::shared_ptr<CpuBackend> backend_;
   std::shared_ptr<const backend::Program> program_;
-  bool in_place_ = false;
+  bool settled_ = false;
   std::vector<std::vector<RankWeight>> weights_;  // [ranks][weights]
   Mapping memory_;                                // panels and vectors
+  uint64_t panel_bytes_ = 0;                      // of all weights that go into panels
+  std::unique_ptr<Mover> mover_;                  // last: its thread uses the others
 };
 
 }  // namespace mainarch::cpu

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/transpose.h"
+
 namespace mainarch::cpu {
 namespace {
 
@@ -67,21 +69,28 @@ Place PlaceOf(const PanelPlan& plan, int64_t panel) {
   return place;
 }
 
-// Columns of two bytes, or four, in steps of two: [steps][16][2] of T, or for fp32 [cols][16].
-template <class T>
-void PackPairs(const Place& place, int64_t cols, uint8_t* out) {
-  constexpr bool kIsF32 = sizeof(T) == 4;
+// Whole 32-bit words of every row to lanes, `element_bits` a column; then the columns of a word
+// begun, if there is one, which goes through a copy of its own: no row is read past its end.
+void PackWords(const Place& place, int64_t cols, int64_t element_bits, WordOrder order,
+               uint8_t* out) {
+  const uint8_t* rows[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) {
     const RowPlace& from = place.rows[lane];
-    if (from.matrix == nullptr) continue;
-    const uint8_t* src = from.matrix->data.data() +
-                         (from.row * from.matrix->cols + place.col) * static_cast<int64_t>(sizeof(T));
-    for (int64_t c = 0; c < cols; ++c) {
-      const int64_t index = kIsF32 ? c * kLanes + lane : c / 2 * 32 + lane * 2 + c % 2;
-      std::memcpy(out + index * static_cast<int64_t>(sizeof(T)),
-                  src + c * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    }
+    rows[lane] = from.matrix == nullptr
+                     ? nullptr
+                     : from.matrix->data.data() +
+                           (from.row * from.matrix->cols + place.col) * element_bits / 8;
   }
+  const int64_t bytes = cols * element_bits / 8, words = bytes / 4;
+  TransposeWords(rows, words, order, out);
+  if (bytes % 4 == 0) return;
+  uint8_t tails[kLanes][4] = {};
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if (rows[lane] == nullptr) continue;
+    std::memcpy(tails[lane], rows[lane] + 4 * words, static_cast<size_t>(bytes % 4));
+    rows[lane] = tails[lane];
+  }
+  TransposeWords(rows, 1, order, out + 64 * words);
 }
 
 void PackDecoded(const Place& place, int64_t cols, uint8_t* out) {
@@ -123,16 +132,12 @@ float Fp8Scale(const Matrix& matrix, int64_t row, int64_t col) {
 
 void PackFp8(const PanelPlan& plan, const Place& place, uint8_t* out) {
   const Panels& layout = plan.layout;
+  PackWords(place, plan.real_cols, 8, WordOrder::kFp8, out);
   float* scales = reinterpret_cast<float*>(out + layout.scale_offset);
   const int64_t groups = (layout.group_offset + layout.cols + layout.group_cols - 1) / layout.group_cols;
   for (int lane = 0; lane < kLanes; ++lane) {
     const RowPlace& from = place.rows[lane];
     if (from.matrix == nullptr) continue;
-    const uint8_t* src = from.matrix->data.data() + from.row * from.matrix->cols + place.col;
-    uint8_t* dst = out + 16 * (lane / 4) + 2 * (lane % 4);
-    for (int64_t c = 0; c < plan.real_cols; ++c) {
-      dst[c / 4 * 64 + 8 * (c / 2 % 2) + c % 2] = src[c];
-    }
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t col = std::max<int64_t>(place.col, place.col - layout.group_offset + g * layout.group_cols);
       scales[g * kLanes + lane] = Fp8Scale(*from.matrix, from.row, std::min(col, from.matrix->cols - 1));
@@ -141,21 +146,12 @@ void PackFp8(const PanelPlan& plan, const Place& place, uint8_t* out) {
 }
 
 void PackMxfp4(const PanelPlan& plan, const Place& place, uint8_t* out) {
+  PackWords(place, plan.real_cols, 4, WordOrder::kMxfp4, out);
   uint8_t* scales = out + plan.layout.scale_offset;
-  uint16_t* words = reinterpret_cast<uint16_t*>(out);
   const int64_t groups = plan.real_cols / kMxfp4Group;
   for (int lane = 0; lane < kLanes; ++lane) {
     const RowPlace& from = place.rows[lane];
     if (from.matrix == nullptr) continue;
-    const uint8_t* src = from.matrix->data.data() + from.row * (from.matrix->cols / 2) + place.col / 2;
-    for (int64_t step = 0; step < plan.real_cols / 8; ++step) {
-      const uint8_t* b = src + 4 * step;
-      // Even columns are low nibbles, odd ones high nibbles.
-      words[step * 32 + 2 * lane] = static_cast<uint16_t>(
-          (b[0] & 0xf) | (b[1] & 0xf) << 4 | (b[2] & 0xf) << 8 | (b[3] & 0xf) << 12);
-      words[step * 32 + 2 * lane + 1] =
-          static_cast<uint16_t>(b[0] >> 4 | (b[1] >> 4) << 4 | (b[2] >> 4) << 8 | (b[3] >> 4) << 12);
-    }
     const int64_t across = from.matrix->cols / kMxfp4Group;
     const uint8_t* scale = from.matrix->scale.data() + from.row * across + place.col / kMxfp4Group;
     for (int64_t g = 0; g < groups; ++g) scales[g * kLanes + lane] = scale[g];
@@ -243,12 +239,17 @@ StatusOr<PanelPlan> PlanPanels(const backend::Program& program, const backend::W
 
 void PackPanel(const PanelPlan& plan, int64_t panel, uint8_t* out) {
   const Place place = PlaceOf(plan, panel);
-  std::memset(out, 0, plan.layout.stride);
+  const Panels& layout = plan.layout;
+  // Transposing writes every byte of the columns there are: only the rest needs zeros.
+  const StepInfo step = kSteps[static_cast<int>(layout.format)];
+  const size_t written =
+      plan.decode_to_f32 ? 0 : static_cast<size_t>(plan.real_cols / step.cols * step.bytes);
+  std::memset(out + written, 0, layout.stride - written);
   if (plan.decode_to_f32) return PackDecoded(place, plan.real_cols, out);
-  switch (plan.layout.format) {
+  switch (layout.format) {
     case PanelFormat::kBF16:
-    case PanelFormat::kF16: return PackPairs<uint16_t>(place, plan.real_cols, out);
-    case PanelFormat::kF32: return PackPairs<float>(place, plan.real_cols, out);
+    case PanelFormat::kF16: return PackWords(place, plan.real_cols, 16, WordOrder::kPlain, out);
+    case PanelFormat::kF32: return PackWords(place, plan.real_cols, 32, WordOrder::kPlain, out);
     case PanelFormat::kFp8: return PackFp8(plan, place, out);
     case PanelFormat::kMxfp4: return PackMxfp4(plan, place, out);
     case PanelFormat::kCount: return;

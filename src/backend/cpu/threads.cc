@@ -4,56 +4,92 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/fd.h"
 
 namespace mainarch::cpu {
 namespace {
 
-constexpr size_t kSmallFile = 4096;
+constexpr uint32_t kMaxCpus = 1 << 16;
+constexpr size_t kFileLimit = 1 << 16;
+constexpr uint64_t kWhole = 100;  // hundredths of a CPU
 
-uint32_t AffinityCpus() {
-  // Grown until the kernel's mask fits; 1 << 16 CPUs are enough for any machine.
-  for (int cpus = 1024; cpus <= 1 << 16; cpus *= 2) {
-    cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(cpus));
-    if (set == nullptr) return 1;
-    const size_t size = CPU_ALLOC_SIZE(static_cast<size_t>(cpus));
+std::vector<uint32_t> AffinityCpus() {
+  // Grown until the kernel's mask fits.
+  for (uint32_t cpus = 1024; cpus <= kMaxCpus; cpus *= 2) {
+    cpu_set_t* set = CPU_ALLOC(cpus);
+    if (set == nullptr) break;
+    const size_t size = CPU_ALLOC_SIZE(cpus);
     CPU_ZERO_S(size, set);
-    const int result = sched_getaffinity(0, size, set);
-    const int count = result == 0 ? CPU_COUNT_S(size, set) : 0;
+    std::vector<uint32_t> list;
+    if (sched_getaffinity(0, size, set) == 0) {
+      for (uint32_t cpu = 0; cpu < cpus; ++cpu) {
+        if (CPU_ISSET_S(cpu, size, set)) list.push_back(cpu);
+      }
+    }
     CPU_FREE(set);
-    if (count > 0) return static_cast<uint32_t>(count);
+    if (!list.empty()) return list;
   }
-  return 1;
+  return {0};
 }
 
-// "max 100000" or "200000 100000" (quota and period in us): cgroup v2's cpu.max. 0: no limit.
-uint32_t QuotaCpus(const std::string& text) {
-  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(text, ' ');
-  int64_t quota = 0, period = 0;
-  if (!absl::SimpleAtoi(parts.first, &quota) || !absl::SimpleAtoi(parts.second, &period)) return 0;
-  if (quota <= 0 || period <= 0) return 0;
-  return static_cast<uint32_t>(std::clamp<int64_t>((quota + period - 1) / period, 1, 1 << 16));
+// How many cores these CPUs are of: a CPU counts unless one before it is its sibling.
+uint32_t Cores(absl::Span<const uint32_t> cpus, const ReadText& read) {
+  uint32_t cores = 0;
+  for (size_t i = 0; i < cpus.size(); ++i) {
+    const auto text = read(
+        absl::StrCat("/sys/devices/system/cpu/cpu", cpus[i], "/topology/thread_siblings_list"));
+    const std::vector<uint32_t> siblings =
+        text.ok() ? ParseCpuList(*text) : std::vector<uint32_t>();
+    cores += std::none_of(siblings.begin(), siblings.end(), [&](uint32_t sibling) {
+      return sibling < cpus[i] && std::binary_search(cpus.begin(), cpus.begin() + i, sibling);
+    });
+  }
+  return cores;
 }
 
-// The tightest quota of our cgroup and those above it.
-uint32_t CgroupCpus() {
-  auto membership = ReadWholeFile("/proc/self/cgroup", 1 << 16);
+// Calls `look` with a cgroup's folder and those above it.
+template <class Look>
+void Upwards(std::string path, const Look& look) {
+  while (true) {
+    look(path == "/" ? std::string() : path);
+    const size_t slash = path.rfind('/');
+    if (slash == std::string::npos || path == "/" || path.empty()) return;
+    path.resize(slash);
+  }
+}
+
+void Tighten(uint64_t quota, uint64_t* least) {
+  if (quota > 0 && (*least == 0 || quota < *least)) *least = quota;
+}
+
+// The tightest quota of our cgroups and those above them, in both versions of the hierarchy.
+uint64_t Quota(const ReadText& read) {
+  const auto membership = read("/proc/self/cgroup");
   if (!membership.ok()) return 0;
-  uint32_t least = 0;
+  uint64_t least = 0;
+  const auto text = [&](const std::string& path) {
+    const auto got = read(path);
+    return got.ok() ? *got : std::string();
+  };
   for (absl::string_view line : absl::StrSplit(*membership, '\n')) {
-    if (line.substr(0, 3) != "0::") continue;  // the v2 hierarchy
-    std::string path(line.substr(3));
-    while (true) {
-      auto text = ReadWholeFile("/sys/fs/cgroup" + path + "/cpu.max", kSmallFile);
-      const uint32_t cpus = text.ok() ? QuotaCpus(*text) : 0;
-      if (cpus > 0 && (least == 0 || cpus < least)) least = cpus;
-      const size_t slash = path.rfind('/');
-      if (slash == std::string::npos || path.empty() || path == "/") break;
-      path.resize(slash);
+    // "4:cpu,cpuacct:/a/b", or "0::/a/b" of version 2.
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3 || parts[2].empty() || parts[2][0] != '/') continue;
+    const std::vector<absl::string_view> controllers = absl::StrSplit(parts[1], ',');
+    if (parts[1].empty()) {
+      Upwards(std::string(parts[2]), [&](const std::string& folder) {
+        Tighten(QuotaOf(text(absl::StrCat("/sys/fs/cgroup", folder, "/cpu.max"))), &least);
+      });
+    } else if (std::find(controllers.begin(), controllers.end(), "cpu") != controllers.end()) {
+      Upwards(std::string(parts[2]), [&](const std::string& folder) {
+        const std::string at = absl::StrCat("/sys/fs/cgroup/cpu", folder, "/cpu.cfs_");
+        Tighten(QuotaOf(text(at + "quota_us"), text(at + "period_us")), &least);
+      });
     }
   }
   return least;
@@ -61,10 +97,44 @@ uint32_t CgroupCpus() {
 
 }  // namespace
 
+std::vector<uint32_t> ParseCpuList(absl::string_view text) {
+  std::vector<uint32_t> cpus;
+  for (absl::string_view part : absl::StrSplit(absl::StripAsciiWhitespace(text), ',')) {
+    const std::vector<absl::string_view> ends = absl::StrSplit(part, '-');
+    uint32_t first, last;
+    if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &first) ||
+        !absl::SimpleAtoi(ends.back(), &last) || first > last || last >= kMaxCpus ||
+        (!cpus.empty() && first <= cpus.back())) {
+      return {};
+    }
+    for (uint32_t cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+uint64_t QuotaOf(absl::string_view quota_us, absl::string_view period_us) {
+  uint64_t quota = 0, period = 0;
+  if (!absl::SimpleAtoi(quota_us, &quota) || !absl::SimpleAtoi(period_us, &period)) return 0;
+  if (quota == 0 || period == 0 || quota > UINT64_MAX / kWhole) return 0;
+  return std::max<uint64_t>(quota * kWhole / period, 1);
+}
+
+uint64_t QuotaOf(absl::string_view cpu_max) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(absl::StripAsciiWhitespace(cpu_max), absl::MaxSplits(' ', 1));
+  return QuotaOf(parts.first, parts.second);
+}
+
+uint32_t UsableCpusOf(absl::Span<const uint32_t> cpus, const ReadText& read) {
+  const uint32_t cores = std::max(Cores(cpus, read), 1u);
+  const uint64_t quota = Quota(read);
+  if (quota == 0) return cores;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(quota / kWhole, 1, cores));
+}
+
 uint32_t UsableCpus() {
-  const uint32_t affinity = AffinityCpus();
-  const uint32_t quota = CgroupCpus();
-  return quota == 0 ? affinity : std::min(affinity, quota);
+  return UsableCpusOf(AffinityCpus(),
+                      [](const std::string& path) { return ReadWholeFile(path, kFileLimit); });
 }
 
 }  // namespace mainarch::cpu

@@ -268,6 +268,17 @@ struct SvmArgs {  // followed by SvmAttribute[nattr]
   uint32_t nattr;
 };
 
+// A debugger's call on another process, or on itself. What follows `op` depends on it; here as
+// DBG_TRAP_ENABLE has it.
+struct DbgTrapArgs {
+  uint32_t pid;
+  uint32_t op;
+  uint64_t exception_mask;
+  uint64_t rinfo_ptr;
+  uint32_t rinfo_size;
+  uint32_t dbg_fd;
+};
+
 struct SetXnackModeArgs {
   int32_t xnack_enabled;
 };
@@ -493,6 +504,44 @@ inline constexpr uint32_t kRuntimeTtmpSaveMode = 1u << 1;
 
 inline constexpr uint32_t kSvmOpSet = 0;
 inline constexpr uint32_t kSvmOpGet = 1;
+inline constexpr uint32_t kSvmPreferredLocation = 0;
+inline constexpr uint32_t kSvmPrefetchLocation = 1;
+inline constexpr uint32_t kSvmAccess = 2;
+inline constexpr uint32_t kSvmAccessInPlace = 3;
+inline constexpr uint32_t kSvmNoAccess = 4;
+inline constexpr uint32_t kSvmSetFlags = 5;
+inline constexpr uint32_t kSvmClearFlags = 6;
+inline constexpr uint32_t kSvmGranularity = 7;
+inline constexpr uint32_t kSvmLocationSystem = 0;
+inline constexpr uint32_t kSvmLocationUndefined = 0xffffffff;
+inline constexpr uint32_t kSvmHostAccess = 1;
+inline constexpr uint32_t kSvmCoherent = 2;
+inline constexpr uint32_t kSvmGpuReadOnly = 8;
+inline constexpr uint32_t kSvmGpuExecutable = 0x10;
+inline constexpr uint32_t kSvmGpuAlwaysMapped = 0x40;
+inline constexpr uint32_t kSvmExtCoherent = 0x80;
+
+// Events of SMI_EVENTS; bit (event - 1) of the mask that is written to its descriptor.
+inline constexpr uint32_t kSmiVmFault = 1;
+inline constexpr uint32_t kSmiPreReset = 3;
+inline constexpr uint32_t kSmiPostReset = 4;
+
+// Operations of DBG_TRAP.
+inline constexpr uint32_t kDbgTrapEnable = 0;
+inline constexpr uint32_t kDbgTrapDisable = 1;
+inline constexpr uint32_t kDbgTrapSendRuntimeEvent = 2;
+inline constexpr uint32_t kDbgTrapSetExceptionsEnabled = 3;
+inline constexpr uint32_t kDbgTrapSetWaveLaunchOverride = 4;
+inline constexpr uint32_t kDbgTrapSetWaveLaunchMode = 5;
+inline constexpr uint32_t kDbgTrapSuspendQueues = 6;
+inline constexpr uint32_t kDbgTrapResumeQueues = 7;
+inline constexpr uint32_t kDbgTrapSetNodeAddressWatch = 8;
+inline constexpr uint32_t kDbgTrapClearNodeAddressWatch = 9;
+inline constexpr uint32_t kDbgTrapSetFlags = 10;
+inline constexpr uint32_t kDbgTrapQueryDebugEvent = 11;
+inline constexpr uint32_t kDbgTrapQueryExceptionInfo = 12;
+inline constexpr uint32_t kDbgTrapGetQueueSnapshot = 13;
+inline constexpr uint32_t kDbgTrapGetDeviceSnapshot = 14;
 
 // mmap cookies of /dev/kfd: type in [63:62], gpu_id in [61:46], byte offset below.
 inline constexpr uint64_t kMmapTypeMmio = 0;
@@ -635,7 +684,7 @@ static_assert(sizeof(ImportDmabufArgs) == 24);
 MAINARCH_KFD_ROW(ImportDmabufArgs, handle, 8);
 MAINARCH_KFD_ROW(ImportDmabufArgs, gpu_id, 16);
 MAINARCH_KFD_ROW(ImportDmabufArgs, dmabuf_fd, 20);
-static_assert(sizeof(AllocQueueGwsArgs) == 16);
+
 static_assert(sizeof(SmiEventsArgs) == 8);
 static_assert(sizeof(SvmAttribute) == 8);
 static_assert(sizeof(SvmArgs) == 24);
@@ -643,6 +692,8 @@ MAINARCH_KFD_ROW(SvmArgs, op, 16);
 MAINARCH_KFD_ROW(SvmArgs, nattr, 20);
 static_assert(sizeof(SetXnackModeArgs) == 4);
 static_assert(sizeof(CriuArgs) == 56);
+static_assert(sizeof(DbgTrapArgs) == 32);
+static_assert(sizeof(AllocQueueGwsArgs) == 16);
 static_assert(sizeof(AvailableMemoryArgs) == 16);
 MAINARCH_KFD_ROW(AvailableMemoryArgs, gpu_id, 8);
 static_assert(sizeof(ExportDmabufArgs) == 16);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "base/team.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -24,6 +25,9 @@ class CountingJob : public Team::Job {
   }
   void Run(uint32_t phase, uint32_t item, int worker) override {
     ++counts_[phase][item];
+    int most = most_worker_.load();
+    while (worker > most && !most_worker_.compare_exchange_weak(most, worker)) {
+    }
     if (slow_worker_ == worker) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   void Verify(uint32_t phase) {
@@ -31,6 +35,7 @@ class CountingJob : public Team::Job {
   }
   int wrong_ = 0;
   int slow_worker_ = -1;
+  std::atomic<int> most_worker_{0};
 
  private:
   std::vector<uint32_t> items_;
@@ -77,6 +82,88 @@ TEST(sleeping_workers_wake_for_the_next_job) {
     (*team)->Execute(&job);
     CHECK_EQ(job.wrong_, 0);
   }
+}
+
+TEST(a_limited_team_runs_all_items) {
+  auto team = Team::Create(4);
+  CHECK_OK(team);
+  for (int round = 0; round < 40; ++round) {
+    const int limit = round % 4 + 1;
+    (*team)->Limit(limit);
+    CHECK_EQ((*team)->active(), limit);
+    CountingJob job({1, 16, 1, 1, 7, 0, 100});
+    (*team)->Execute(&job);
+    CHECK_EQ(job.wrong_, 0);
+    CHECK(job.most_worker_ < limit);
+    if (round % 8 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  (*team)->Limit(99);
+  CHECK_EQ((*team)->active(), 4);
+  (*team)->Limit(2);  // destroyed with workers parked
+}
+
+// A phase of one item runs on the worker that opened it: no other is told, so none can run it.
+TEST(a_phase_of_one_item_stays_where_it_was_opened) {
+  class Chain : public Team::Job {
+   public:
+    uint32_t Open(uint32_t phase) override {
+      opener_ = std::this_thread::get_id();
+      return phase == 100 ? kEnd : phase % 10 == 0 ? 8 : 1;
+    }
+    void Run(uint32_t phase, uint32_t, int) override {
+      if (phase % 10 != 0) moved_ += std::this_thread::get_id() != opener_;
+    }
+    std::thread::id opener_;
+    int moved_ = 0;
+  };
+  auto team = Team::Create(3);
+  CHECK_OK(team);
+  for (int round = 0; round < 50; ++round) {
+    Chain job;
+    (*team)->Execute(&job);
+    CHECK_EQ(job.moved_, 0);
+  }
+}
+
+TEST(a_team_has_at_least_one_worker_and_not_too_many) {
+  CHECK(!Team::Create(0).ok());
+  CHECK(!Team::Create(Team::kMaxWorkers + 1).ok());
+}
+
+TEST(strength_gives_way_and_tries_again_ever_more_seldom) {
+  Strength strength(4);
+  int64_t now = 0;
+  CHECK(!strength.Report(now, 0));
+  CHECK(strength.Report(now, 1));
+  CHECK_EQ(strength.active(), 3);
+  CHECK(!strength.Resume(now + Strength::kFirstBreakNs - 1));
+  now += Strength::kFirstBreakNs;
+  CHECK(strength.Resume(now));
+  CHECK_EQ(strength.active(), 4);
+  // Breaks double up to the longest.
+  int64_t length = Strength::kFirstBreakNs;
+  for (int i = 0; i < 12; ++i) {
+    length = std::min(2 * length, Strength::kLongestBreakNs);
+    now += Strength::kWindowNs;
+    CHECK(strength.Report(now, 2));
+    CHECK_EQ(strength.active(), 2);
+    CHECK(!strength.Resume(now + length - 1));
+    now += length;
+    CHECK(strength.Resume(now));
+  }
+  // A second of peace, and the next one is short again.
+  CHECK(!strength.Report(now + Strength::kForgiveNs, 0));
+  now += Strength::kForgiveNs;
+  CHECK(strength.Report(now, 9));
+  CHECK_EQ(strength.active(), 1);
+  CHECK(!strength.Report(now, 1));  // one is always left
+  CHECK(strength.Resume(now + Strength::kFirstBreakNs));
+}
+
+TEST(strength_counts_a_seventh_of_the_time_as_lost) {
+  CHECK(!Strength::Lost(Strength::kWindowNs, Strength::kWindowNs / 7));
+  CHECK(Strength::Lost(Strength::kWindowNs, Strength::kWindowNs / 7 + 1));
+  CHECK(!Strength::Lost(Strength::kWindowNs, -5));
 }
 
 TEST(callers_on_several_threads_take_turns) {

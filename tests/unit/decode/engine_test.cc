@@ -421,6 +421,13 @@ TEST(a_failed_step_changes_nothing) {
       CHECK_EQ(after.tokens, before.tokens);
       CHECK_EQ(after.untaken, before.untaken);
     }
+    if (after.finish == Finish::kFault) {  // alone in the step, and tried again
+      CHECK_OK(stepped);
+      CHECK_EQ(bench.engine->info().kv_tokens_free, free_before);
+      CHECK_EQ(after.position, before.position);
+      CHECK_EQ(after.tokens, before.tokens);
+      CHECK_OK(bench.engine->Truncate(id, after.tokens));
+    }
   }
   CHECK(bench.Drain());
   CHECK(bench.TakeAll(id) == Expected(o, {1, 2, 3, 4, 5, 6, 7, 8}, 30));
@@ -430,11 +437,50 @@ TEST(a_nan_logit_names_sequence_and_position) {
   Bench bench(Options(1, 100, 6));
   const SequenceId id = bench.Open({}, {1, 2, 3});
   bench.model.control.nan_run = 0;
-  const Status status = bench.engine->RunStep().status();
-  CHECK(CodeOf(status) == Code::kBadModel);
-  CHECK(Says(status, absl::StrCat("sequence 0x", absl::Hex(id), ", token at position 3")));
-  CHECK(Says(status, "token 25 is nan"));
   CHECK(bench.Step());
+  CHECK(bench.Info(id).finish == Finish::kFault);
+  CHECK_EQ(bench.Info(id).position, 0u);
+  CHECK(!bench.Step());  // it does not work any more
+  uint32_t token;
+  for (int i = 0; i < 2; ++i) {
+    const Status status = bench.engine->Take(id, {&token, 1}).status();
+    CHECK(CodeOf(status) == Code::kBadModel);
+    CHECK(Says(status, absl::StrCat("sequence 0x", absl::Hex(id), ", token at position 3")));
+    CHECK(Says(status, "token 25 is nan"));
+  }
+  CHECK_OK(bench.engine->Truncate(id, 3));
+  CHECK(bench.Info(id).finish == Finish::kNone);
+  CHECK(bench.Step());
+  CHECK_OK(bench.engine->Take(id, {&token, 1}));
+}
+
+// One sequence bans every token; the other does not notice.
+TEST(a_fault_ends_one_sequence_and_no_other) {
+  Bench bench(Options(2, 200, 6));
+  SequenceOptions good, bad;
+  good.max_tokens = bad.max_tokens = 12;
+  good.ignore_eos = bad.ignore_eos = true;
+  for (uint32_t token = 0; token < kVocab; ++token) bad.logit_bias.push_back({token, -INFINITY});
+  const SequenceId fine = bench.Open(good, {1, 2, 3});
+  const SequenceId faulty = bench.Open(bad, {4, 5});
+  const uint64_t free_before = bench.engine->info().kv_tokens_free;
+  CHECK(bench.Drain());
+  CHECK(bench.TakeAll(fine) == Expected(good, {1, 2, 3}, 12));
+  CHECK(bench.Info(faulty).finish == Finish::kFault);
+  CHECK_EQ(bench.Info(faulty).produced, 0u);
+  uint32_t token;
+  CHECK(CodeOf(bench.engine->Take(faulty, {&token, 1}).status()) == Code::kInvalidArgument);
+  CHECK(CodeOf(bench.engine->Take(fine, {&token, 1}).status()) == Code::kOk);
+  auto copy = bench.engine->Fork(faulty);  // has one place only if another is closed
+  CHECK(CodeOf(copy.status()) == Code::kBusy);
+  CHECK_OK(bench.engine->Close(fine));
+  copy = bench.engine->Fork(faulty);
+  CHECK_OK(copy);
+  CHECK(bench.Info(*copy).finish == Finish::kFault);
+  CHECK(CodeOf(bench.engine->Take(*copy, {&token, 1}).status()) == Code::kInvalidArgument);
+  CHECK_OK(bench.engine->Close(faulty));
+  CHECK_OK(bench.engine->Close(*copy));
+  CHECK(bench.engine->info().kv_tokens_free >= free_before);
 }
 
 TEST(logprobs_follow_the_last_take) {

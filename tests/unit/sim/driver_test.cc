@@ -14,9 +14,9 @@ TEST(versions_tables_and_block_sizes) {
     uint32_t minor, number;
     int error;
   };
-  for (const Case one : {Case{17, 0x26, -EPERM}, Case{17, 0x27, -ENOTTY}, Case{17, 0x80, -ENOTTY},
+  for (const Case one : {Case{17, 0x26, -ESRCH}, Case{17, 0x27, -ENOTTY}, Case{17, 0x80, -ENOTTY},
                          Case{11, 0x24, -ENOTTY}, Case{12, 0x24, -EINVAL}, Case{17, 0, -ENOTTY},
-                         Case{17, 0x0d, -EPERM}, Case{17, 0x20, -EPERM}}) {
+                         Case{17, 0x0d, -EPERM}, Case{17, 0x20, -EINVAL}}) {
     TestNode test = MakeNode("gfx942,minor=" + std::to_string(one.minor));
     Client client(test.node);
     CHECK(client.Open());

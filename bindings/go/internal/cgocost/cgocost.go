@@ -1,27 +1,48 @@
 // SPDX-License-Identifier: MIT
 
-// Package cgocost is C functions that do nothing: what a call through cgo costs of itself. Apart from
-// the benchmarks because test files cannot use cgo.
+// Package cgocost is what Go's own way into C costs: a C function that does nothing, and a bare call
+// of the library with nothing of this module around it. Apart from the benchmarks because test files
+// cannot use cgo.
 package cgocost
 
 /*
-#include <stddef.h>
-#include <stdint.h>
+#cgo pkg-config: mainarch
+#include <mainarch.h>
+#include <stdlib.h>
 // Not inlined, and not known to have no effect.
 __attribute__((noinline)) static void empty(void) { __asm__ volatile(""); }
-typedef struct cgocost_error { int32_t status; char message[508]; } cgocost_error;
-typedef struct cgocost_engine cgocost_engine;
-__attribute__((noinline)) static int32_t empty_step(cgocost_engine *engine, cgocost_error *error) {
-	__asm__ volatile("" : : "r"(engine), "r"(error));
-	return 1;
-}
 */
 import "C"
+
+import (
+	"errors"
+	"unsafe"
+)
 
 // Empty calls an empty C function.
 func Empty() { C.empty() }
 
-var fault C.cgocost_error
+// Engine is a bare handle, without a lock.
+type Engine struct {
+	ptr   *C.mainarch_engine
+	error *C.mainarch_error
+}
 
-// Step calls an empty C function of mainarch_engine_step's form.
-func Step() int32 { return int32(C.empty_step(nil, &fault)) }
+// Open makes an engine on the CPU; it lives as long as the process.
+func Open(checkpoint string) (*Engine, error) {
+	path, device := C.CString(checkpoint), C.CString("cpu")
+	defer C.free(unsafe.Pointer(path))
+	defer C.free(unsafe.Pointer(device))
+	e := &Engine{error: (*C.mainarch_error)(C.malloc(C.sizeof_mainarch_error))}
+	var group *C.mainarch_group
+	var model *C.mainarch_model
+	if C.mainarch_group_open(device, nil, &group, e.error) < 0 ||
+		C.mainarch_model_open(group, path, nil, &model, e.error) < 0 ||
+		C.mainarch_engine_create(model, nil, &e.ptr, e.error) < 0 {
+		return nil, errors.New(C.GoString(&e.error.message[0]))
+	}
+	return e, nil
+}
+
+// Step is mainarch_engine_step and no more.
+func (e *Engine) Step() int32 { return int32(C.mainarch_engine_step(e.ptr, e.error)) }

@@ -208,8 +208,8 @@ pub struct mainarch_group_options {
     pub struct_size: usize,
     /// flags
     pub flags: u64,
-    /// CPU threads that compute, the caller's own among them; 0: as many as this
-    /// process may use (affinity, cgroup quota); at most 1024
+    /// CPU threads that compute, the caller's own among them; 0: one a core that
+    /// this process may use, within the cgroups' quota; at most 1024
     pub threads: u32,
     /// the most talkative level wanted; 0: MAINARCH_LOG_INFO
     pub log_level: i32,
@@ -270,10 +270,12 @@ pub struct mainarch_model {
 pub type mainarch_progress_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int>;
 
-/// CPU: multiply straight from the mapped files. Opens at
-/// once and takes no memory of its own; steps are
-/// slower, and results the same.
+/// CPU: multiply straight from the mapped files for good.
+/// Takes no memory of its own; steps are slower, and
+/// results the same.
 pub const MAINARCH_MODEL_IN_PLACE: u64 = 1;
+/// open returns when all weights are in place
+pub const MAINARCH_MODEL_WAIT: u64 = 2;
 
 /// Model options; zero is the default of every field.
 #[repr(C)]
@@ -283,7 +285,7 @@ pub struct mainarch_model_options {
     pub struct_size: usize,
     /// flags
     pub flags: u64,
-    /// NULL: none. On the calling thread.
+    /// NULL: none. On the calling thread; implies MODEL_WAIT.
     pub progress: mainarch_progress_fn,
     /// progress user
     pub progress_user: *mut c_void,
@@ -327,6 +329,16 @@ pub struct mainarch_model_info {
     pub architecture: [c_char; 64],
     /// of the weights, in the order of their bytes: "mxfp4 bf16"
     pub formats: [c_char; 64],
+    /// of weight_bytes, those that are moved out of the mapped files ...
+    pub move_bytes: u64,
+    /// ... and how many have been, so far
+    pub moved_bytes: u64,
+    /// of weight_bytes, those that stand in huge pages now
+    pub huge_bytes: u64,
+    /// below 0: moving has ended early, and why
+    pub move_status: mainarch_status,
+    /// 0
+    pub reserved: u32,
 }
 
 impl Default for mainarch_model_info {
@@ -651,6 +663,8 @@ pub const MAINARCH_FINISH_STOP_SEQUENCE: u32 = 3;
 pub const MAINARCH_FINISH_MAX_TOKENS: u32 = 4;
 /// max_sequence_tokens, or the whole KV cache, is used up
 pub const MAINARCH_FINISH_LENGTH: u32 = 5;
+/// no token could be chosen, and take says why; see there
+pub const MAINARCH_FINISH_FAULT: u32 = 6;
 
 /// Sequence info.
 #[repr(C)]
@@ -737,6 +751,11 @@ extern "C" {
     /// its shards. Architectures: qwen3, qwen3_moe. Weights: BF16, F16, F32, block FP8
     /// (weight_scale_inv), per-channel FP8, MXFP4. Everything else is refused by name. The files are
     /// mapped, and stay so as long as the model lives; none of their bytes is trusted.
+    ///
+    /// On the CPU it returns as soon as the files are checked. Steps can run at once, straight from the
+    /// mapped files, while a thread of low priority moves the weights into memory of their own, in huge
+    /// pages where the system gives any; from then on steps are faster. Results are the same all along.
+    /// What could not be moved for want of memory is used in place for good: mainarch_model_info says so.
     ///
     /// Errors: NOT_FOUND or IO or PERMISSION (a file), BAD_MODEL (names file, tensor or key),
     /// UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress).
@@ -951,7 +970,7 @@ extern "C" {
     ) -> mainarch_status;
 
     /// Runs one step on the calling thread and ends with it. OK: done; AGAIN: no sequence has work.
-    /// Errors: BUSY, CANCELLED, BAD_MODEL (logits that are not numbers), DEVICE_LOST.
+    /// Errors: BUSY, CANCELLED, DEVICE_LOST.
     #[must_use]
     pub fn mainarch_engine_step(
         engine: *mut mainarch_engine,
@@ -970,7 +989,7 @@ extern "C" {
     /// Waits up to `timeout_ns` nanoseconds for the step in flight; 0 only asks, below 0 waits for ever.
     /// OK: it has ended well, or there was none; TIMED_OUT: it is still in flight. An error is that of the
     /// step, which is over then.
-    /// Errors: BUSY, CANCELLED, BAD_MODEL (logits that are not numbers), DEVICE_LOST.
+    /// Errors: BUSY, CANCELLED, DEVICE_LOST.
     #[must_use]
     pub fn mainarch_engine_wait(
         engine: *mut mainarch_engine,
@@ -1060,6 +1079,12 @@ extern "C" {
 
     /// Moves produced tokens out, oldest first, up to `capacity` of them. OK: `*count` of them, at least
     /// one; AGAIN: none yet, or none any more (see the finish reason).
+    ///
+    /// A sequence whose logits are not numbers, or whose options leave no token to choose, ends there
+    /// (MAINARCH_FINISH_FAULT) while others of the step go on. When its tokens have been taken, take
+    /// returns the reason again and again: BAD_MODEL or INVALID_ARGUMENT. Append or truncate lets it try
+    /// again.
+    ///
     /// Errors: BUFFER_TOO_SMALL (only with a capacity of 0; `*count` is how many there are).
     #[must_use]
     pub fn mainarch_sequence_take(

@@ -40,6 +40,33 @@
 //! # }
 //! ```
 //!
+//! Iterators and streams borrow their engine, which cannot go before them, nor be used beside them:
+//!
+//! ```compile_fail,E0505
+//! # fn f(mut engine: mainarch::Engine, sequence: mainarch::Sequence) {
+//! let mut stream = engine.poll_tokens(sequence);
+//! drop(engine); // it is borrowed
+//! stream.poll_ready();
+//! # }
+//! ```
+//!
+//! ```compile_fail,E0499
+//! # fn f(engine: &mut mainarch::Engine, sequence: mainarch::Sequence) {
+//! for token in engine.tokens(sequence) {
+//!     engine.step(); // it is borrowed
+//! }
+//! # }
+//! ```
+//!
+//! A descriptor borrowed from an engine does not outlive it:
+//!
+//! ```compile_fail,E0515
+//! # use std::os::unix::io::{AsFd, BorrowedFd};
+//! fn event<'a>(engine: mainarch::Engine) -> BorrowedFd<'a> {
+//!     engine.as_fd() // returns what it borrows from a local
+//! }
+//! ```
+//!
 //! Every drop ends in bounded time: that of an engine cancels the step in flight.
 //!
 //! # Threads
@@ -55,6 +82,14 @@
 //!     scope.spawn(|| engine.step()); // a second mutable borrow
 //! });
 //! # }
+//! ```
+//!
+//! A log sink is called on whichever thread is in a call, so it must be fit for that:
+//!
+//! ```compile_fail,E0277
+//! let lines = std::rc::Rc::new(std::cell::RefCell::new(0));
+//! let log = move |_: mainarch::LogLevel, _: &str| *lines.borrow_mut() += 1; // not Send
+//! let options = mainarch::GroupOptions { log: Some(Box::new(log)), ..Default::default() };
 //! ```
 //!
 //! # Errors

@@ -13,11 +13,10 @@ enum Handle {
     Tokenizer(Tokenizer),
     Decoder(Decoder),
     Engine(Engine),
-    Canceller(Canceller),
 }
 
 impl Handle {
-    fn works(&mut self, engine_is_there: bool) {
+    fn works(&mut self) {
         match self {
             Handle::Group(group) => assert_eq!(group.device_count(), 1),
             Handle::Model(model) => assert_eq!(model.info().unwrap().layers, 5),
@@ -27,12 +26,11 @@ impl Handle {
                 engine.wait(None).unwrap();
                 assert!(engine.submit().unwrap()); // in flight when something is dropped
             }
-            Handle::Canceller(canceller) => assert_eq!(canceller.cancel(), engine_is_there),
         }
     }
 }
 
-fn handles() -> Vec<Handle> {
+fn handles() -> (Vec<Handle>, Canceller) {
     let options = GroupOptions { threads: 1, ignore_environment: true, ..Default::default() };
     let group = Group::open_with("cpu", options).unwrap();
     let in_place = ModelOptions { in_place: true, ..Default::default() };
@@ -43,14 +41,14 @@ fn handles() -> Vec<Handle> {
     let sequence = engine.open(&SequenceOptions::default()).unwrap();
     engine.append(sequence, &tokenizer.encode(PROMPT).unwrap()).unwrap();
     let canceller = engine.canceller();
-    vec![
+    let handles = vec![
         Handle::Group(group),
         Handle::Model(model),
         Handle::Tokenizer(tokenizer),
         Handle::Decoder(decoder),
         Handle::Engine(engine),
-        Handle::Canceller(canceller),
-    ]
+    ];
+    (handles, canceller)
 }
 
 fn permutations(of: usize) -> Vec<Vec<usize>> {
@@ -69,27 +67,30 @@ fn permutations(of: usize) -> Vec<Vec<usize>> {
 }
 
 fn every_order_of_drops() {
-    let orders = permutations(6);
-    assert_eq!(orders.len(), 720);
+    let orders = permutations(5);
+    assert_eq!(orders.len(), 120);
     for order in orders {
-        let mut handles: Vec<Option<Handle>> = handles().into_iter().map(Some).collect();
+        let (handles, canceller) = handles();
+        let mut handles: Vec<Option<Handle>> = handles.into_iter().map(Some).collect();
         for which in order {
             handles[which] = None;
-            let engine_is_there = handles[4].is_some();
-            // The engine first: a canceller must not hit the step that is waited for.
-            let mut left: Vec<&mut Handle> = handles.iter_mut().flatten().collect();
-            left.retain_mut(|handle| {
-                let waits = matches!(handle, Handle::Engine(_));
-                if waits {
-                    if let Handle::Engine(engine) = handle {
-                        let _ = engine.wait(None); // it may have been cancelled
-                    }
-                    handle.works(engine_is_there);
-                }
-                !waits
-            });
-            left.into_iter().for_each(|handle| handle.works(engine_is_there));
+            handles.iter_mut().flatten().for_each(Handle::works);
+            assert_eq!(canceller.cancel(), handles[4].is_some());
+            if let Some(Handle::Engine(engine)) = &mut handles[4] {
+                let _ = engine.wait(None); // cancelled, if that was in time
+                assert!(engine.submit().unwrap());
+            }
         }
+    }
+}
+
+/// The engine dropped while another thread cancels: one of the two destroys it, once.
+fn an_engine_is_dropped_under_a_canceller() {
+    for _ in 0..200 {
+        let (handles, canceller) = handles();
+        let thread = std::thread::spawn(move || while canceller.cancel() {});
+        drop(handles);
+        thread.join().unwrap();
     }
 }
 
@@ -115,20 +116,24 @@ fn steady(what: &str, cycles: usize, mut cycle: impl FnMut()) {
 
 fn nothing_is_left_behind() {
     steady("everything", 1000, || drop(handles()));
-    let options = GroupOptions { threads: 1, ignore_environment: true, ..Default::default() };
-    let group = Group::open_with("cpu", options).unwrap();
-    let model = Model::open(&group, checkpoint()).unwrap();
-    let tokenizer = model.tokenizer().unwrap();
-    steady("group, engine, sequence, decoder, error", 10_000, || {
+    let tiny = match std::env::var_os("MAINARCH_TINY") {
+        Some(tiny) => tiny,
+        None => return println!("# SKIPPED 10,000 cycles in Rust: MAINARCH_TINY is not set"),
+    };
+    let tokenizer = Tokenizer::open(checkpoint()).unwrap();
+    steady("group, model, engine, sequence, decoder, error", 10_000, || {
         let options = GroupOptions {
             threads: 1,
             ignore_environment: true,
             log: Some(Box::new(|_, _| ())),
             ..Default::default()
         };
-        Group::open_with("cpu", options).unwrap();
+        let group = Group::open_with("cpu", options).unwrap();
         Model::open(&group, "/nonexistent").unwrap_err();
-        let mut engine = Engine::new(&model, &engine_options()).unwrap();
+        let mut progress = |_, _| std::ops::ControlFlow::Continue(());
+        let options = ModelOptions { progress: Some(&mut progress), ..Default::default() };
+        let model = Model::open_with(&group, &tiny, options).unwrap();
+        let mut engine = Engine::new(&model, &EngineOptions::default()).unwrap();
         let sequence = engine.open(&greedy()).unwrap();
         engine.append(sequence, &[1, 2, 3]).unwrap();
         tokenizer.decoder().unwrap().push(&[300]).unwrap();
@@ -138,5 +143,6 @@ fn nothing_is_left_behind() {
 #[test]
 fn lifetimes() {
     every_order_of_drops();
+    an_engine_is_dropped_under_a_canceller();
     nothing_is_left_behind();
 }

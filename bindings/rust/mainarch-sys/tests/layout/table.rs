@@ -59,6 +59,7 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_device_info, isa);
     function!(entries, mainarch_group_device_info_get);
     constant!(entries, MAINARCH_MODEL_IN_PLACE);
+    constant!(entries, MAINARCH_MODEL_WAIT);
     size!(entries, mainarch_model_options);
     field!(entries, mainarch_model_options, struct_size);
     field!(entries, mainarch_model_options, flags);
@@ -79,6 +80,11 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_model_info, experts_per_token);
     field!(entries, mainarch_model_info, architecture);
     field!(entries, mainarch_model_info, formats);
+    field!(entries, mainarch_model_info, move_bytes);
+    field!(entries, mainarch_model_info, moved_bytes);
+    field!(entries, mainarch_model_info, huge_bytes);
+    field!(entries, mainarch_model_info, move_status);
+    field!(entries, mainarch_model_info, reserved);
     function!(entries, mainarch_model_info_get);
     function!(entries, mainarch_model_end_tokens);
     constant!(entries, MAINARCH_NO_TOKEN);
@@ -203,6 +209,7 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_FINISH_STOP_SEQUENCE);
     constant!(entries, MAINARCH_FINISH_MAX_TOKENS);
     constant!(entries, MAINARCH_FINISH_LENGTH);
+    constant!(entries, MAINARCH_FINISH_FAULT);
     size!(entries, mainarch_sequence_info);
     field!(entries, mainarch_sequence_info, struct_size);
     field!(entries, mainarch_sequence_info, position);

@@ -16,14 +16,14 @@ pub fn checkpoint() -> PathBuf {
     root.join("tests/golden/trained")
 }
 
-/// What the command writes after [`PROMPT`]; none when it is not built.
-pub fn tokens_of_the_command(device: &str) -> Option<Vec<u32>> {
+/// What the command writes after `prompt`; none when it is not built.
+pub fn tokens_of_the_command(device: &str, prompt: &str, count: u32) -> Option<Vec<u32>> {
     let command = std::env::var_os("MAINARCH_CLI")?;
     let output = Command::new(command)
-        .args(["generate", "--greedy", "--json", "--max-tokens", &PRODUCED.to_string()])
-        .args(["--device", device, "--model"])
+        .args(["generate", "--greedy", "--json", "--max-tokens", &count.to_string()])
+        .args(["--threads", "1", "--device", device, "--model"])
         .arg(checkpoint())
-        .arg(PROMPT)
+        .arg(prompt)
         .output()
         .unwrap();
     let json = String::from_utf8(output.stdout).unwrap();
@@ -43,8 +43,13 @@ pub fn engine_options() -> EngineOptions {
     EngineOptions { max_sequences: 4, max_sequence_tokens: 256, ..Default::default() }
 }
 
+/// One thread: on a crowded machine two wait for each other at every phase of a step.
 pub fn open(device: &str) -> Result<Stack> {
-    let options = GroupOptions { threads: 2, ignore_environment: true, ..Default::default() };
+    open_with(device, 1)
+}
+
+pub fn open_with(device: &str, threads: u32) -> Result<Stack> {
+    let options = GroupOptions { threads, ignore_environment: true, ..Default::default() };
     let group = Group::open_with(device, options)?;
     let model = Model::open(&group, checkpoint())?;
     let tokenizer = model.tokenizer()?;
