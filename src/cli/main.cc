@@ -40,10 +40,10 @@ constexpr Command kCommands[] = {
 void PrintHelp(FILE* to) {
   std::fputs("usage: mainarch <command> [options]\n\nCommands:\n", to);
   for (const Command& command : kCommands) {
-    std::fprintf(to, "  %-18s%s\n", command.name, command.help);
+    std::fprintf(to, "  %-21s%s\n", command.name, command.help);
   }
   std::fputs(
-      "  help <command>    the options of a command, with examples\n"
+      "  help <command>       the options of a command, with examples\n"
       "\n"
       "Text goes to stdout; statistics, progress and errors go to stderr. --json makes any "
       "command\n"

@@ -31,6 +31,8 @@ class IsaExecutor : public Executor {
   explicit IsaExecutor(const ExecutorOptions& options = {});
 
   StatusOr<std::unique_ptr<Launch>> Start(const Dispatch& dispatch) override;
+  void Acquire(GpuContext& context, Scope scope) override;
+  void Release(GpuContext& context, Scope scope) override;
   void InvalidateInstructions(GpuContext& context) override;
   void Forget(const GpuContext& context) override;
 

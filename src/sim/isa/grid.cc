@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "sim/isa/symbols.h"
 
 namespace mainarch::sim::isa {
 namespace {
@@ -144,8 +145,21 @@ Grid::Result Grid::Run(uint64_t budget) {
         absl::StrCat("all ", active_, " resident workgroups wait; ", total_ - next_, " of ", total_,
                      " have no room on the chip (limit ", resident_limit_,
                      "): a grid barrier over them hangs on silicon too");
+    if (launch_.observer != nullptr) {
+      // Under checkers this is a finding, not a wait for somebody's deadline.
+      result_.state = State::kStopped;
+      result_.reason = StopReason::kCheck;
+      result_.detail = absl::StrCat("checker: ", result_.detail);
+    }
   }
   return result_;
+}
+
+// Where and in which kernel a wave stopped, and why.
+std::string Grid::Report(const Wave& w, Memory* memory) const {
+  std::string name = launch_.descriptor == 0 ? "" : KernelName(memory, launch_.descriptor);
+  if (!name.empty()) name = absl::StrCat(name, "+0x", absl::Hex(w.at - launch_.entry), ", ");
+  return absl::StrCat(name, Describe(w, program_.set().isa()));
 }
 
 void Grid::DropTranslations() {
@@ -193,7 +207,7 @@ void Grid::Work(Memory* memory, uint64_t budget) {
     idle_turns_ = busy ? 0 : idle_turns_ + 1;
     for (Wave& w : group->waves) {
       if (w.state != WaveState::kStopped || result_.state == State::kStopped) continue;
-      result_ = {State::kStopped, w.stop, w.fault, Describe(w, program_.set().isa())};
+      result_ = {State::kStopped, w.stop, w.fault, Report(w, memory)};
     }
     if (group->live == 0) {
       --active_;

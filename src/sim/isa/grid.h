@@ -82,6 +82,7 @@ class Grid {
   void Work(Memory* memory, uint64_t budget);
   std::unique_ptr<Workgroup> Next();
   void Admit();
+  std::string Report(const Wave& w, Memory* memory) const;
   std::unique_ptr<Workgroup> Start(uint64_t index);
   void SetItems(Wave& w);
   void InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill);
