@@ -135,7 +135,7 @@ Status CpuContext::Allocate() {
       worker.norm = carve.Take<float>(kMaxBlockRows * hidden_stride_);
       worker.attend =
           carve.Take<float>(kMaxBlockRows * (kAttentionSplit + p.head_dim + kLineFloats));
-      worker.experts = carve.Take<float>(p.experts > 0 ? rows * kMaxParts * kLanes : 0);
+      worker.experts = carve.Take<float>(p.experts > 0 ? rows * kMaxParts * kExpertPanels * kLanes : 0);
       worker.panels = carve.Take<uint8_t>(static_cast<int64_t>(panel_scratch) * kMaxBlockRows);
       worker.x16 = carve.Take<uint16_t>(x16_values);
       worker.decoded = carve.Take<uint8_t>(static_cast<int64_t>(DecodedBytes(longest)));
@@ -357,7 +357,7 @@ uint32_t CpuContext::Open(uint32_t phase) {
     }
     case PhaseKind::kExpertsDown: {
       const auto& down = std::get<backend::ExpertsDownOp>(op);
-      return ranks * static_cast<uint32_t>(model_->weight(0, down.w).plans[0].panels);
+      return ranks * ExpertsDownItems(down);
     }
     case PhaseKind::kLogits: return LogitsItems(std::get<backend::LogitsOp>(op));
   }

@@ -37,7 +37,11 @@ void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X*
   }
   V y[NP * MR];
   if constexpr (kStream && M::kFetch) {
-    const size_t next = NP * a.w.stride;
+    // The next NP panels; after the last ones what the caller says; or, for nothing, these again.
+    size_t next = NP * a.w.stride;
+    if (panel + NP >= a.panel_end) {
+      next = a.after == nullptr ? 0 : static_cast<size_t>(a.after - data[0]);
+    }
     for (size_t at = 0; at < a.w.stride - a.w.scale_offset; at += 64) {
       for (int p = 0; p < NP; ++p) __builtin_prefetch(scales[p] + next + at);
     }
@@ -103,19 +107,69 @@ void Matmul(const MatmulArgs& a) {
 }
 
 // The rows of one expert against one panel, part by part, added to each row's accumulators.
-template <class M, int MR>
+// `after` is what is read next: the same panels of the next expert.
+template <class M, int MR, int NP>
 void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panels& w,
-                 const uint8_t* panel, const int32_t* entries, const DecodeTables& tables) {
+                 const uint8_t* first, const uint8_t* after, const int32_t* entries,
+                 const DecodeTables& tables) {
   const typename M::X* x[MR];
   for (int m = 0; m < MR; ++m) x[m] = act + entries[m] * a.act_stride;
-  const uint8_t* scales = panel + w.scale_offset;
+  const uint8_t* panel[NP];
+  const uint8_t* scales[NP];
+  const size_t ahead = static_cast<size_t>(after - first);
+  for (int p = 0; p < NP; ++p) {
+    panel[p] = first + static_cast<size_t>(p) * w.stride;
+    scales[p] = panel[p] + w.scale_offset;
+    for (size_t at = 0; at < w.stride - w.scale_offset; at += 64) {
+      __builtin_prefetch(scales[p] + ahead + at);
+    }
+  }
   for (int part = 0; part < w.parts; ++part) {
-    V y[MR];
-    DotPart<M, MR, 1>(w, &panel, &scales, x, w.bounds[part], w.bounds[part + 1], tables, 0, y);
+    V y[NP * MR];
+    DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, y);
     for (int m = 0; m < MR; ++m) {
-      float* at = a.scratch + (entries[m] / a.k * w.parts + part) * 16;
       const float weight = a.weights[entries[m] / a.k * a.weights_stride + entries[m] % a.k];
-      Store(at, Fma(Set(weight), y[m], Load(at)));
+      for (int p = 0; p < NP; ++p) {
+        float* at = a.scratch + ((entries[m] / a.k * w.parts + part) * kExpertPanels + p) * 16;
+        Store(at, Fma(Set(weight), y[p * MR + m], Load(at)));
+      }
+    }
+  }
+}
+
+// NP panels of all active experts.
+template <class M, int NP>
+void ExpertPanels(const ExpertsDownArgs& a, const typename M::X* act, int64_t panel,
+                  const DecodeTables& tables) {
+  const int parts = a.experts[a.active[0]].parts;  // the same for all
+  for (int64_t i = 0; a.first && i < a.rows * parts * kExpertPanels; ++i) {
+    Store(a.scratch + 16 * i, Zero());
+  }
+  const auto data = [&](int32_t i) {
+    const Panels& w = a.experts[a.active[i]];
+    return w.data + static_cast<size_t>(panel) * w.stride;
+  };
+  for (int32_t i = 0; i < a.active_count; ++i) {
+    const Panels& w = a.experts[a.active[i]];
+    const uint8_t* after = i + 1 < a.active_count ? data(i + 1) : data(i);
+    int32_t at = a.offsets[a.active[i]];
+    const int32_t end = a.offsets[a.active[i] + 1];
+    for (; at + 4 <= end; at += 4) {
+      ExpertBlock<M, 4, NP>(a, act, w, data(i), after, a.entries + at, tables);
+    }
+    for (; at < end; ++at) {
+      ExpertBlock<M, 1, NP>(a, act, w, data(i), after, a.entries + at, tables);
+    }
+  }
+  for (int64_t row = 0; a.last && row < a.rows; ++row) {
+    for (int p = 0; p < NP; ++p) {
+      Tree<1> tree;
+      for (int part = 0; part < parts; ++part) {
+        const V y = Load(a.scratch + ((row * parts + part) * kExpertPanels + p) * 16);
+        tree.Push(&y);
+      }
+      float* out = a.out + row * a.out_stride + (panel + p) * 16;
+      Store(out, a.add ? Add(Load(out), *tree.Sum()) : *tree.Sum());
     }
   }
 }
@@ -124,28 +178,13 @@ template <class M>
 void ExpertsDown(const ExpertsDownArgs& a, const typename M::X* act) {
   const Tables& t = kTables;
   const DecodeTables tables = LoadTables(t.fp8_high, t.fp8_low, t.fp4);
-  const int parts = a.experts[a.active[0]].parts;  // the same for all
-  for (int64_t panel = a.panel_begin; panel < a.panel_end; ++panel) {
-    for (int64_t i = 0; a.first && i < a.rows * parts; ++i) Store(a.scratch + 16 * i, Zero());
-    for (int32_t i = 0; i < a.active_count; ++i) {
-      const int32_t expert = a.active[i];
-      const Panels& w = a.experts[expert];
-      const uint8_t* data = w.data + static_cast<size_t>(panel) * w.stride;
-      int32_t at = a.offsets[expert];
-      const int32_t end = a.offsets[expert + 1];
-      for (; at + 4 <= end; at += 4) ExpertBlock<M, 4>(a, act, w, data, a.entries + at, tables);
-      for (; at < end; ++at) ExpertBlock<M, 1>(a, act, w, data, a.entries + at, tables);
-    }
-    for (int64_t row = 0; a.last && row < a.rows; ++row) {
-      Tree<1> tree;
-      for (int part = 0; part < parts; ++part) {
-        const V y = Load(a.scratch + (row * parts + part) * 16);
-        tree.Push(&y);
-      }
-      float* out = a.out + row * a.out_stride + panel * 16;
-      Store(out, a.add ? Add(Load(out), *tree.Sum()) : *tree.Sum());
+  int64_t panel = a.panel_begin;
+  if constexpr (kExpertPanels > 1) {
+    for (; panel + kExpertPanels <= a.panel_end; panel += kExpertPanels) {
+      ExpertPanels<M, kExpertPanels>(a, act, panel, tables);
     }
   }
+  for (; panel < a.panel_end; ++panel) ExpertPanels<M, 1>(a, act, panel, tables);
 }
 
 #if defined(MAINARCH_BF16_DOT)
