@@ -287,6 +287,16 @@ struct ProbeArgs {
 };
 static_assert(sizeof(ProbeArgs) == 16);
 
+// Two workgroups race over `rounds` rounds; ops/fidelity.h says over what. `cells` is zeroed and
+// holds 64 words a round; `out` gets a word for each role and round.
+struct LitmusArgs {
+  Address<uint32_t> cells;
+  Address<uint32_t> out;
+  uint32_t rounds = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(LitmusArgs) == 24);
+
 }  // namespace mainarch::kernels
 
 #endif  // MAINARCH_KERNELS_ARGS_H_

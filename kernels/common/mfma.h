@@ -29,6 +29,21 @@ DEVICE f32x4 Mfma16x16x32Fp8(u32x2 a, u32x2 b, f32x4 c) {
                                                     0, 0);
 }
 
+// K = 16: four f16 a lane.
+DEVICE f32x4 Mfma16x16x16F16(u32x2 a, u32x2 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x16f16(BitCast<Vec<_Float16, 4>>(a),
+                                               BitCast<Vec<_Float16, 4>>(b), c, 0, 0, 0);
+}
+// K = 4: one float a lane.
+DEVICE f32x4 Mfma16x16x4F32(float a, float b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, c, 0, 0, 0);
+}
+// K = 32: eight bf8 a lane, in the chip's own bf8.
+DEVICE f32x4 Mfma16x16x32Bf8(u32x2 a, u32x2 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(BitCast<int64_t>(a), BitCast<int64_t>(b), c, 0,
+                                                    0, 0);
+}
+
 }  // namespace mainarch::kernels
 
 #endif  // MAINARCH_KERNELS_COMMON_MFMA_H_

@@ -80,6 +80,18 @@ struct ContextOptions {
   uint32_t pages = 0;           // KV pages in the pool
 };
 
+// What the last step took of a GPU group, counted by the host; all 0 on CPUs. Bytes are those that
+// one rank sends to its peers, and the least that any all-reduce could do with.
+struct StepCounts {
+  uint32_t packets = 0;  // dispatches of one rank
+  uint32_t submissions = 0;  // doorbells of one rank
+  uint32_t host_waits = 0;
+  uint32_t all_reduces = 0;
+  uint32_t rounds = 0;  // over the fabric, one after the other
+  uint64_t link_bytes = 0;
+  uint64_t least_link_bytes = 0;
+};
+
 class Context {
  public:
   virtual ~Context() = default;
@@ -94,6 +106,8 @@ class Context {
   virtual Status CopyPage(uint32_t from, uint32_t to) = 0;
   // Makes a Run in progress end soon with Cancelled; any thread, async-signal-unsafe.
   virtual void RequestStop() = 0;
+
+  virtual StepCounts counts() const { return {}; }
 
   virtual uint64_t memory_bytes() const = 0;  // beside weights; KV pool as reserved
   virtual uint64_t kv_page_bytes() const = 0;

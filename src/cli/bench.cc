@@ -314,6 +314,11 @@ int RunBench(Arguments arguments) {
   if (s.ops && s.only == "prefill") return options.Usage("--ops needs a decode case");
   const Status resolved = s.model.Resolve();
   if (!resolved.ok()) return options.Usage(resolved.message());
+  if (s.model.is_virtual()) {
+    return options.Usage(
+        "bench measures time, and that of a virtual node says nothing about hardware: model-decode "
+        "and gpu-allreduce-bench print what can be counted there");
+  }
   const StatusOr<int> code = Bench(&s, options);
   return code.ok() ? *code : Fail("bench", code.status());
 }

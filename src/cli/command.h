@@ -33,6 +33,7 @@ int RunMakeCheckpoint(Arguments arguments);
 int RunTopologyCommand(Arguments arguments);
 int RunDoctorCommand(Arguments arguments);
 int RunSimCommand(Arguments arguments);
+int RunProbeCommand(Arguments arguments);
 int RunKernels(Arguments arguments);
 int RunAllReduceBench(Arguments arguments);
 int RunEstimate(Arguments arguments);

@@ -141,6 +141,14 @@ uint64_t Decoded(const Written& w) { return w.tokens.empty() ? 0 : w.tokens.size
 
 void PrintStatistics(const Settings& s, const Written& w) {
   if (!s.statistics) return;
+  if (s.model.is_virtual()) {
+    std::fprintf(stderr,
+                 "prompt %llu tokens | %zu tokens | finish: %s%s | a virtual node: its times say "
+                 "nothing about hardware\n",
+                 static_cast<unsigned long long>(w.prompt_tokens), w.tokens.size(),
+                 w.finish.c_str(), w.finish == "max-tokens" ? " (see --max-tokens)" : "");
+    return;
+  }
   std::fprintf(
       stderr,
       "load %s | prompt %llu tokens in %s (%s tok/s) | %zu tokens, %s tok/s | finish: %s%s\n",
@@ -170,10 +178,13 @@ void PrintJson(const Settings& s, const Writer& writer, const std::string& promp
   JsonWriter out;
   out.BeginObject().Field("prompt", prompt).Field("prompt_tokens", w.prompt_tokens);
   out.Field("text", w.text).List("tokens", w.tokens).Field("finish", w.finish);
-  out.Field("seed", s.seed).Field("load_seconds", s.load_seconds);
-  out.Field("prompt_seconds", w.prompt_seconds).Field("decode_seconds", w.decode_seconds);
-  out.Field("prompt_tokens_per_second", Rate(w.prompt_tokens, w.prompt_seconds));
-  out.Field("decode_tokens_per_second", Rate(Decoded(w), w.decode_seconds));
+  out.Field("seed", s.seed).Field("virtual", s.model.is_virtual());
+  if (!s.model.is_virtual()) {
+    out.Field("load_seconds", s.load_seconds);
+    out.Field("prompt_seconds", w.prompt_seconds).Field("decode_seconds", w.decode_seconds);
+    out.Field("prompt_tokens_per_second", Rate(w.prompt_tokens, w.prompt_seconds));
+    out.Field("decode_tokens_per_second", Rate(Decoded(w), w.decode_seconds));
+  }
   if (s.logprobs > 0) WriteLogprobs(writer, w, &out);
   out.EndObject().Print();
 }

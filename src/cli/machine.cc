@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/fd.h"
 #include "cli/command.h"
 #include "cli/doctor.h"
 #include "cli/json_writer.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/probe.h"
 #include "cli/topology.h"
 #include "isa/kernel_images.h"
 #include "kfd/linux_sys.h"
@@ -112,6 +114,57 @@ int RunSimCommand(Arguments arguments) {
   }
   auto code = sim::RunProgram(*launch);
   return code.ok() ? *code : Fail("sim", code.status());
+}
+
+int RunProbeCommand(Arguments arguments) {
+  constexpr size_t kMaxReport = 16 << 20;
+  MachineSettings settings;
+  int64_t index = 0;
+  bool fingerprints = false, report = false;
+  std::string compare;
+  Options options(
+      "probe", "[--device sim:gfx950] [--compare FILE]",
+      "Runs kernels whose answers documents leave open: last bits of exp and log, rounding of fp8 "
+      "and fp4, sums inside matrix instructions, memory order. On a virtual node the answers are "
+      "this library's assumptions. If you have an MI300X or MI355X: run it with --json and send "
+      "the "
+      "file.",
+      "mainarch probe --json > mine.json\n"
+      "mainarch probe --device sim:gfx950 --compare mine.json\n"
+      "mainarch probe --report");
+  options.Integer("index", &index, 0, 63, "which GPU");
+  options.Text("compare", "FILE", &compare, "say what differs from that file; exit 1 if anything");
+  options.Flag("fingerprints", &fingerprints, "with --json: leave the outputs themselves out");
+  options.Flag("report", &report,
+               "where every instruction of the virtual node comes from, and what it assumes");
+  if (auto code = ParseMachine(&options, arguments, &settings)) return *code;
+  if (report) {
+    std::fputs(FidelityReport(settings.json).c_str(), stdout);
+    return kExitOk;
+  }
+  auto sys = SysOf(settings.device);
+  if (!sys.ok()) return Fail("probe", sys.status());
+  auto ours = RunProbe(**sys, static_cast<uint32_t>(index), settings.device);
+  if (!ours.ok()) return Fail("probe", ours.status());
+  if (compare.empty()) {
+    std::fputs((settings.json ? ProbeJson(*ours, !fingerprints) : ProbeText(*ours)).c_str(),
+               stdout);
+    return kExitOk;
+  }
+  auto text = ReadWholeFile(compare, kMaxReport);
+  if (!text.ok()) return Fail("probe", text.status());
+  auto theirs = ParseProbeJson(*text, compare);
+  if (!theirs.ok()) return Fail("probe", theirs.status());
+  int differences = 0;
+  const std::string lines = CompareProbes(*ours, *theirs, &differences);
+  if (settings.json) {
+    JsonWriter out;
+    out.BeginObject().Field("differences", differences).Field("text", lines).EndObject().Print();
+  } else {
+    std::fputs(lines.c_str(), stdout);
+    std::printf("%d of %zu answers differ\n", differences, ours->answers.size());
+  }
+  return differences == 0 ? kExitOk : kExitFailure;
 }
 
 int RunKernels(Arguments arguments) {

@@ -29,6 +29,8 @@ constexpr Command kCommands[] = {
      RunTopologyCommand},
     {"doctor", "why a GPU cannot be used, and what mends it", RunDoctorCommand},
     {"sim", "run any GPU program on a virtual node", RunSimCommand},
+    {"probe", "what a GPU answers where documents are silent, as fingerprints to compare",
+     RunProbeCommand},
     {"gpu-allreduce-bench", "the all-reduce of a group of ranks, by size", RunAllReduceBench},
     {"estimate", "the floor of a token on real GPUs, from shapes and data sheets", RunEstimate},
     {"kernels", "the GPU kernels in this build", RunKernels},
@@ -38,10 +40,10 @@ constexpr Command kCommands[] = {
 void PrintHelp(FILE* to) {
   std::fputs("usage: mainarch <command> [options]\n\nCommands:\n", to);
   for (const Command& command : kCommands) {
-    std::fprintf(to, "  %-18s%s\n", command.name, command.help);
+    std::fprintf(to, "  %-21s%s\n", command.name, command.help);
   }
   std::fputs(
-      "  help <command>    the options of a command, with examples\n"
+      "  help <command>       the options of a command, with examples\n"
       "\n"
       "Text goes to stdout; statistics, progress and errors go to stderr. --json makes any "
       "command\n"

@@ -40,8 +40,8 @@ struct Settings {
 // 2^-8 of itself in bf16, 2^-4 in e4m3. That is the bound, an error of the arithmetic shows with
 // fp32.
 //
-// With bf16 activations every product is off by up to 2^-8 of the sum of its terms' magnitudes; over
-// layers these add like noise.
+// With bf16 activations every product is off by up to 2^-8 of the sum of its terms' magnitudes;
+// over layers these add like noise.
 double BoundFor(backend::KvType kv, bool fast) {
   if (fast) return 6e-2;
   switch (kv) {
@@ -129,6 +129,8 @@ class Run {
     return absl::OkStatus();
   }
 
+  backend::StepCounts counts() const { return engine_->counts(); }
+
   // The prompt at first, then the token that the step before chose.
   StatusOr<StepResult> Step() {
     StepResult out;
@@ -170,6 +172,7 @@ struct Report {
   const model::Model* model;
   std::vector<StepResult> steps;
   double bound = 0;
+  backend::StepCounts counts;  // of the last step, a decode step
 
   size_t Worst() const {
     size_t worst = 0;
@@ -194,13 +197,15 @@ void PrintReport(const Report& report) {
               Describe(report.model->config()).c_str(), s.model.device.c_str(), s.model.kv.c_str(),
               report.model->backend().devices()[0].compute_units,
               report.model->backend().devices()[0].isa.c_str());
-  std::vector<std::string> headings = {"step", "position", "token", "time"};
+  std::vector<std::string> headings = {"step", "position", "token"};
+  if (!s.model.is_virtual()) headings.push_back("time");
   if (s.verify) headings.insert(headings.end(), {"relative error", "at token", "<reference"});
   Table table(std::move(headings));
   for (size_t i = 0; i < report.steps.size(); ++i) {
     const StepResult& step = report.steps[i];
     std::vector<std::string> row = {absl::StrCat(i), absl::StrCat(step.position),
-                                    absl::StrCat(step.token), Seconds(step.seconds)};
+                                    absl::StrCat(step.token)};
+    if (!s.model.is_virtual()) row.push_back(Seconds(step.seconds));
     if (s.verify) {
       row.push_back(Scientific(step.error));
       row.push_back(absl::StrCat(step.error_at));
@@ -210,9 +215,22 @@ void PrintReport(const Report& report) {
     table.Row(std::move(row));
   }
   table.Print();
-  std::printf("\nprompt of %lld tokens in %s; decode %s tok/s, the mean of %zu steps\n",
-              static_cast<long long>(s.prompt_tokens), Seconds(report.steps[0].seconds).c_str(),
-              Fixed(report.TokensPerSecond(), 1).c_str(), report.steps.size() - 1);
+  if (s.model.is_virtual()) {
+    std::printf("\na virtual node: its times say nothing about hardware and are not shown\n");
+  } else {
+    std::printf("\nprompt of %lld tokens in %s; decode %s tok/s, the mean of %zu steps\n",
+                static_cast<long long>(s.prompt_tokens), Seconds(report.steps[0].seconds).c_str(),
+                Fixed(report.TokensPerSecond(), 1).c_str(), report.steps.size() - 1);
+  }
+  const backend::StepCounts& c = report.counts;
+  if (c.packets > 0) {
+    std::printf(
+        "a decoded token on each GPU: %u packets, %u doorbell, %u wait of the host; %u "
+        "all-reduces in %u fabric rounds, %llu bytes sent to peers (least possible %llu)\n",
+        c.packets, c.submissions, c.host_waits, c.all_reduces, c.rounds,
+        static_cast<unsigned long long>(c.link_bytes),
+        static_cast<unsigned long long>(c.least_link_bytes));
+  }
   if (!s.verify) return;
   const StepResult& worst = report.steps[report.Worst()];
   std::printf("worst relative error %s at step %zu, token %u; bound %s: %s\n",
@@ -227,11 +245,19 @@ void PrintJson(const Report& report) {
   out.Field("ranks", report.model->backend().ranks()).Field("kv", s.model.kv);
   out.Field("isa", report.model->backend().devices()[0].isa)
       .Field("prompt_tokens", s.prompt_tokens);
-  out.Field("tokens_per_second", report.TokensPerSecond()).Field("verified", s.verify);
+  out.Field("virtual", s.model.is_virtual()).Field("verified", s.verify);
+  if (!s.model.is_virtual()) out.Field("tokens_per_second", report.TokensPerSecond());
+  const backend::StepCounts& c = report.counts;
+  if (c.packets > 0) {
+    out.Key("counts").BeginObject().Field("packets", c.packets);
+    out.Field("doorbells", c.submissions).Field("host_waits", c.host_waits);
+    out.Field("all_reduces", c.all_reduces).Field("rounds", c.rounds);
+    out.Field("link_bytes", c.link_bytes).Field("least_link_bytes", c.least_link_bytes).EndObject();
+  }
   out.Key("steps").BeginArray();
   for (const StepResult& step : report.steps) {
     out.BeginObject().Field("position", step.position).Field("token", step.token);
-    out.Field("seconds", step.seconds);
+    if (!s.model.is_virtual()) out.Field("seconds", step.seconds);
     if (s.verify) {
       out.Field("relative_error", step.error).Field("at_token", step.error_at);
       out.Field("reference_token", step.reference);
@@ -271,6 +297,7 @@ StatusOr<int> Decode(Settings* s) {
     for (int64_t i = 0; i < s->tokens; ++i) {
       ASSIGN_OR_RETURN(const StepResult step, run.Step());
       report.steps.push_back(step);
+      report.counts = run.counts();
       progress.Update(static_cast<uint64_t>(i + 1), static_cast<uint64_t>(s->tokens));
     }
   }
@@ -299,9 +326,9 @@ int RunModelDecode(Arguments arguments) {
   options.Integer("tokens", &s.tokens, 1, 1 << 20, "steps: the prompt is the first");
   options.Integer("prompt-tokens", &s.prompt_tokens, 1, 1 << 20, "tokens of the prompt");
   options.Flag("verify", &s.verify, "only decode");
-  options.Number(
-      "bound", &s.bound, 0, 1e6,
-      "relative error that fails; 0: 6e-2 with --fast, else by --kv: 2e-5 for f32, 4e-3 for bf16, 6e-2 for fp8");
+  options.Number("bound", &s.bound, 0, 1e6,
+                 "relative error that fails; 0: 6e-2 with --fast, else by --kv: 2e-5 for f32, 4e-3 "
+                 "for bf16, 6e-2 for fp8");
   options.Unsigned("seed", &s.seed, "of the prompt and of synthetic weights");
   options.Flag("json", &s.json, "one JSON object");
   s.model.DeclareDevice(&options);

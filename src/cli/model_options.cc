@@ -13,8 +13,9 @@ void ModelOptions::DeclareModel(Options* options, absl::string_view help) {
 
 void ModelOptions::DeclareDevice(Options* options) {
   options->Section("Device");
-  options->Text("device", "NAME", &device, "cpu, or cpu:N for N ranks in one process");
-  options->Integer("tp", &tp, 0, 8, "ranks: --tp 2 is --device cpu:2; 0: as --device says");
+  options->Text("device", "NAME", &device,
+                "cpu, cpu:N for N ranks in one process, gpu, gpu:0-3, or a virtual node: sim:gfx950x8");
+  options->Integer("tp", &tp, 0, 8, "ranks: --tp 2 is cpu:2, gpu:0-1; 0: as --device says");
   options->Integer("threads", &threads, 0, 1024, "CPU threads; 0: all that may be used");
   options->Choice("kv", {"bf16", "fp8", "f32"}, &kv, "type of the KV cache");
   options->Flag("in-place", &in_place,
@@ -24,6 +25,11 @@ void ModelOptions::DeclareDevice(Options* options) {
 
 Status ModelOptions::Resolve() {
   if (tp == 0) return absl::OkStatus();
+  // Of GPUs, the first ones.
+  if (device == "gpu" || (is_virtual() && device.find(':', 4) == std::string::npos)) {
+    absl::StrAppend(&device, tp == 1 ? ":0" : absl::StrCat(":0-", tp - 1));
+    return absl::OkStatus();
+  }
   const std::string wanted = absl::StrCat("cpu:", tp);
   if (device != "cpu" && device != wanted) {
     return Error(Code::kInvalidArgument, "--tp ", tp, " contradicts --device ", device,
@@ -32,6 +38,8 @@ Status ModelOptions::Resolve() {
   device = wanted;
   return absl::OkStatus();
 }
+
+bool ModelOptions::is_virtual() const { return device.compare(0, 4, "sim:") == 0; }
 
 backend::KvType ModelOptions::kv_type() const {
   if (kv == "fp8") return backend::KvType::kFp8;

@@ -27,6 +27,8 @@ struct ModelOptions {
   void DeclareDevice(Options* options);
   // Makes --tp part of `device`; a wrong use if the two disagree.
   Status Resolve();
+  // A virtual node: its times say nothing about hardware, and are never shown.
+  bool is_virtual() const;
   backend::KvType kv_type() const;
   backend::Activations activations() const;
 };

@@ -23,8 +23,10 @@ void Pause() {
 #endif
 }
 
-void Add(float* __restrict out, const float* __restrict more, size_t n) {
-  for (size_t i = 0; i < n; ++i) out[i] += more[i];
+// out may be a or b.
+void Add(float* out, const float* a, const float* b, size_t n) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
 }
 
 }  // namespace
@@ -73,9 +75,9 @@ Status SharedSum::AllReduce(const float* in, float* out, size_t count, int64_t d
   }
   if (count == 0) return absl::OkStatus();
   ++number_;
-  if (count <= kInline) return Small(in, out, count, deadline_ns);
+  if (count <= kInLine) return Small(in, out, count, deadline_ns);
   // Every rank must own something, or it would go on without having met the others.
-  const bool enough = count >= static_cast<size_t>(ranks_) * kPiece;
+  const bool enough = count >= static_cast<size_t>(ranks_) * PieceOf(count);
   return two_shot && enough ? TwoShots(in, out, count, deadline_ns)
                             : OneShot(in, out, count, deadline_ns);
 }
@@ -85,14 +87,14 @@ Status SharedSum::Small(const float* in, float* out, size_t count, int64_t deadl
   Line& mine = header(rank_).small[number & 1];
   std::memcpy(mine.data, in, count * sizeof(float));
   mine.sequence.store(number, std::memory_order_release);
-  float sum[kInline];
+  float sum[kInLine];
   for (int32_t r = 0; r < ranks_; ++r) {
     const Line& theirs = header(r).small[number & 1];
     RETURN_IF_ERROR(AwaitAtLeast(theirs.sequence, number, r, deadline_ns));
     if (r == 0) {
-      std::memcpy(sum, theirs.data, count * sizeof(float));
+      std::memcpy(sum, theirs.data, sizeof(sum));
     } else {
-      for (size_t i = 0; i < count; ++i) sum[i] += theirs.data[i];
+      Add(sum, sum, theirs.data, kInLine);
     }
   }
   std::memcpy(out, sum, count * sizeof(float));
@@ -100,65 +102,83 @@ Status SharedSum::Small(const float* in, float* out, size_t count, int64_t deadl
 }
 
 // Copies [begin, end) piece by piece and counts each.
-void SharedSum::Publish(const float* in, size_t begin, size_t end, float* to,
+void SharedSum::Publish(const float* in, size_t begin, size_t end, size_t piece, float* to,
                         std::atomic<uint64_t>& progress) {
   uint64_t done = progress.load(std::memory_order_relaxed);
-  for (size_t at = begin; at < end; at += kPiece) {
-    std::memcpy(to + at, in + at, std::min(kPiece, end - at) * sizeof(float));
+  for (size_t at = begin; at < end; at += piece) {
+    std::memcpy(to + at, in + at, std::min(piece, end - at) * sizeof(float));
     progress.store(++done, std::memory_order_release);
   }
 }
 
-// out[begin, end) = the ranks' sums, in rank order. Piece i of the vector is the (base + i + 1)-th
-// that each rank publishes.
-Status SharedSum::AddPieces(const float* in, float* out, size_t begin, size_t end, uint64_t base,
+// out[begin, end) = the ranks' sums, in rank order. What the others publish for `end - begin` is
+// counted in their progress[owner].
+Status SharedSum::AddPieces(const float* in, float* out, size_t begin, size_t end, size_t piece,
                             int64_t deadline_ns) {
-  float sum[kPiece];
-  for (size_t at = begin; at < end; at += kPiece) {
-    const size_t n = std::min(kPiece, end - at);
+  const int32_t owner = begin == 0 ? 0 : rank_;
+  uint64_t counted = published_[owner];
+  for (size_t at = begin; at < end; at += piece) {
+    ++counted;
+    const size_t n = std::min(piece, end - at);
+    const float* from[kMaxRanks];
     for (int32_t r = 0; r < ranks_; ++r) {
-      const float* from = r == rank_ ? in : slot(r, number_, false);
-      if (r != rank_) {
-        RETURN_IF_ERROR(AwaitAtLeast(header(r).progress, base + at / kPiece + 1, r, deadline_ns));
-      }
-      if (r == 0) {
-        std::memcpy(sum, from + at, n * sizeof(float));
-      } else {
-        Add(sum, from + at, n);
-      }
+      from[r] = (r == rank_ ? in : slot(r, number_, false)) + at;
+      if (r == rank_) continue;
+      RETURN_IF_ERROR(AwaitAtLeast(header(r).progress[owner].pieces, counted, r, deadline_ns));
     }
-    std::memcpy(out + at, sum, n * sizeof(float));
+    if (ranks_ == 1) {
+      std::memmove(out + at, from[0], n * sizeof(float));
+    } else if (ranks_ == 2) {
+      Add(out + at, from[0], from[1], n);
+    } else {
+      float sum[kMostPiece];
+      Add(sum, from[0], from[1], n);
+      for (int32_t r = 2; r + 1 < ranks_; ++r) Add(sum, sum, from[r], n);
+      Add(out + at, sum, from[ranks_ - 1], n);
+    }
   }
   return absl::OkStatus();
 }
 
 Status SharedSum::OneShot(const float* in, float* out, size_t count, int64_t deadline_ns) {
-  const uint64_t base = published_;
-  published_ += (count + kPiece - 1) / kPiece;
-  Publish(in, 0, count, slot(rank_, number_, false), header(rank_).progress);
-  return AddPieces(in, out, 0, count, base, deadline_ns);
+  const size_t piece = PieceOf(count);
+  Publish(in, 0, count, piece, slot(rank_, number_, false), header(rank_).progress[0].pieces);
+  RETURN_IF_ERROR(AddPieces(in, out, 0, count, piece, deadline_ns));
+  published_[0] += (count + piece - 1) / piece;
+  return absl::OkStatus();
 }
 
-// Rank r owns the r-th of equal shares, in whole pieces.
+// Rank r owns the r-th of equal shares, in whole pieces. The others publish it for r alone, the
+// nearest owner first, so that not all wait for the same one.
 Status SharedSum::TwoShots(const float* in, float* out, size_t count, int64_t deadline_ns) {
-  const size_t pieces = (count + kPiece - 1) / kPiece;
+  const size_t piece = PieceOf(count), pieces = (count + piece - 1) / piece;
   const auto begin_of = [&](int32_t r) {
-    return std::min(count, pieces * static_cast<size_t>(r) / static_cast<size_t>(ranks_) * kPiece);
+    return std::min(count, pieces * static_cast<size_t>(r) / static_cast<size_t>(ranks_) * piece);
   };
-  const uint64_t base = published_;
-  published_ += pieces;
-  Publish(in, 0, count, slot(rank_, number_, false), header(rank_).progress);
+  const auto pieces_of = [&](int32_t r) {
+    return (begin_of(r + 1) - begin_of(r) + piece - 1) / piece;
+  };
+  for (int32_t i = 1; i < ranks_; ++i) {
+    const int32_t to = (rank_ + i) % ranks_;
+    Publish(in, begin_of(to), begin_of(to + 1), piece, slot(rank_, number_, false),
+            header(rank_).progress[to].pieces);
+  }
   const size_t begin = begin_of(rank_), end = begin_of(rank_ + 1);
-  RETURN_IF_ERROR(AddPieces(in, out, begin, end, base, deadline_ns));
-  Publish(out, begin, end, slot(rank_, number_, true), header(rank_).shared);
-  for (int32_t r = 0; r < ranks_; ++r) {
+  // Its own count rises too: all ranks' counts of an owner stay alike.
+  header(rank_).progress[rank_].pieces.fetch_add(pieces_of(rank_), std::memory_order_relaxed);
+  RETURN_IF_ERROR(AddPieces(in, out, begin, end, piece, deadline_ns));
+  Publish(out, begin, end, piece, slot(rank_, number_, true), header(rank_).shared.pieces);
+  for (int32_t i = 0; i < ranks_; ++i) {
+    const int32_t r = (rank_ + i) % ranks_;
     const size_t first = begin_of(r), last = begin_of(r + 1);
-    const uint64_t before = shared_[r];
-    shared_[r] += (last - first + kPiece - 1) / kPiece;
-    if (r == rank_ || first == last) continue;
-    RETURN_IF_ERROR(AwaitAtLeast(header(r).shared, before + (last - first + kPiece - 1) / kPiece, r,
-                                 deadline_ns));
-    std::memcpy(out + first, slot(r, number_, true) + first, (last - first) * sizeof(float));
+    uint64_t counted = shared_[r];
+    shared_[r] += pieces_of(r);
+    published_[r] += pieces_of(r);
+    for (size_t at = first; r != rank_ && at < last; at += piece) {
+      RETURN_IF_ERROR(AwaitAtLeast(header(r).shared.pieces, ++counted, r, deadline_ns));
+      std::memcpy(out + at, slot(r, number_, true) + at,
+                  std::min(piece, last - at) * sizeof(float));
+    }
   }
   return absl::OkStatus();
 }

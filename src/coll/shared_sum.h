@@ -4,9 +4,9 @@
 // No lock, no system call while the others keep up: a rank copies its vector into its own slot,
 // says so in its own cache line, and reads the others'.
 //
-//   up to 48 bytes   vector and sequence number travel in one cache line
-//   more             in pieces of 4 KiB, each read while the next is written
-//   two shots        from 4 ranks and 32 KiB on: each rank adds its share and publishes that
+//   up to 56 bytes   vector and sequence number travel in one cache line: one handoff
+//   more             in pieces of 2 to 8 KiB, each read while the next is written
+//   two shots        from 64 KiB on: each rank adds its share of the vector and publishes that
 //
 // Slots are double buffered: a rank that publishes number e + 2 has seen everybody's e + 1, which
 // is published after e was read.
@@ -27,7 +27,7 @@ namespace mainarch::coll {
 class SharedSum {
  public:
   static constexpr int32_t kMaxRanks = 8;
-  static constexpr size_t kTwoShotBytes = 32 << 10;
+  static constexpr size_t kTwoShotBytes = 64 << 10;
 
   // Bytes of memory that a group needs: zeroed, 64-byte aligned, mapped by all ranks.
   static size_t MemoryBytes(int32_t ranks, size_t max_count);
@@ -40,23 +40,31 @@ class SharedSum {
   Status AllReduce(const float* in, float* out, size_t count, int64_t deadline_ns,
                    bool two_shot = false);
   static bool TakesTwoShots(int32_t ranks, size_t count) {
-    return ranks >= 4 && count * sizeof(float) >= kTwoShotBytes;
+    return ranks >= 2 && count * sizeof(float) >= kTwoShotBytes;
   }
 
  private:
   static constexpr size_t kLine = 64;
-  static constexpr size_t kInline = 12;   // floats beside a sequence number in a line
-  static constexpr size_t kPiece = 1024;  // floats
+  static constexpr size_t kInLine = 14;       // floats beside a sequence number
+  static constexpr size_t kMostPiece = 2048;  // floats
+  // Of a vector of so many: small enough to overlap, large enough not to be all counting.
+  static constexpr size_t PieceOf(size_t count) {
+    return count <= 1024 ? 512 : count <= 16384 ? 1024 : kMostPiece;
+  }
 
   struct alignas(kLine) Line {
     std::atomic<uint64_t> sequence;
-    float data[14];
+    float data[kInLine];
   };
-  // Of one rank. `progress` counts the pieces it has published, ever.
+  // Of one rank. `progress[r]` counts the pieces it has published for rank r, ever; in one shot all
+  // of them count for rank 0.
   struct Header {
     Line small[2];
-    alignas(kLine) std::atomic<uint64_t> progress;
-    alignas(kLine) std::atomic<uint64_t> shared;  // pieces of second rounds
+    struct alignas(kLine) Count {
+      std::atomic<uint64_t> pieces;
+    };
+    Count progress[kMaxRanks];
+    Count shared;  // of second rounds
   };
 
   Header& header(int32_t rank) const;
@@ -66,19 +74,20 @@ class SharedSum {
   Status Small(const float* in, float* out, size_t count, int64_t deadline_ns);
   Status OneShot(const float* in, float* out, size_t count, int64_t deadline_ns);
   Status TwoShots(const float* in, float* out, size_t count, int64_t deadline_ns);
-  Status AddPieces(const float* in, float* out, size_t begin, size_t end, uint64_t base,
+  Status AddPieces(const float* in, float* out, size_t begin, size_t end, size_t piece,
                    int64_t deadline_ns);
-  void Publish(const float* in, size_t begin, size_t end, float* to,
+  void Publish(const float* in, size_t begin, size_t end, size_t piece, float* to,
                std::atomic<uint64_t>& progress);
 
   uint8_t* const memory_;
   const int32_t ranks_, rank_;
   const size_t stride_;  // bytes of a rank's part
   const size_t slot_floats_;
-  uint64_t number_ = 0;              // of all-reduces so far
-  uint64_t small_number_ = 0;        // of those that went in one line
-  uint64_t published_ = 0;           // pieces; the same on every rank
-  uint64_t shared_[kMaxRanks] = {};  // pieces of second rounds, by owner
+  uint64_t number_ = 0;        // of all-reduces so far
+  uint64_t small_number_ = 0;  // of those that went in one line
+  // Pieces before this all-reduce: those that a rank published for another, and of sums.
+  uint64_t published_[kMaxRanks] = {};
+  uint64_t shared_[kMaxRanks] = {};
 };
 
 }  // namespace mainarch::coll

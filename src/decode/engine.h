@@ -116,6 +116,8 @@ class Engine {
 
   virtual StatusOr<SequenceInfo> InfoOf(SequenceId id) const = 0;
   virtual EngineInfo info() const = 0;
+  // Of the last step, where the backend counts; not while a step runs.
+  virtual backend::StepCounts counts() const = 0;
 };
 
 }  // namespace mainarch::decode

@@ -68,6 +68,7 @@ class EngineImpl final : public Engine {
   StatusOr<absl::Span<const float>> Logits(SequenceId id) override;
   StatusOr<SequenceInfo> InfoOf(SequenceId id) const override;
   EngineInfo info() const override;
+  backend::StepCounts counts() const override { return context_->counts(); }
 
  private:
   class Call;

@@ -76,6 +76,7 @@ class CodeObjectParser {
     return bytes_.subspan(offset, size);
   }
 
+  Status RefuseContainers() const;
   Status ReadHeader();
   Status ReadSegments();
   Status ReadSections();
@@ -85,6 +86,7 @@ class CodeObjectParser {
   Status ReadNote(absl::Span<const uint8_t> notes);
   Status ReadMetadata(absl::Span<const uint8_t> bytes);
   Status ReadKernelMetadata(MsgpackReader* reader);
+  Status ReadArguments(MsgpackReader* reader, CodeKernel* kernel);
   Status CheckKernels() const;
   Status CheckDescriptor(const CodeKernel& kernel) const;
   StatusOr<absl::string_view> SymbolName(const Elf64_Sym& symbol) const;
@@ -101,9 +103,35 @@ class CodeObjectParser {
   bool has_metadata_ = false;
 };
 
+// What compilers wrap code objects in. Each is refused by its name, with what undoes it.
+Status CodeObjectParser::RefuseContainers() const {
+  const absl::string_view text(reinterpret_cast<const char*>(bytes_.data()), bytes_.size());
+  if (absl::StartsWith(text, "__CLANG_OFFLOAD_BUNDLE__")) {
+    return Bad(
+        "a clang offload bundle; take the object of one target out of it with "
+        "clang-offload-bundler --unbundle --type=o, or compile with --no-gpu-bundle-output");
+  }
+  if (absl::StartsWith(text, "CCOB")) {
+    return Bad(
+        "a compressed clang offload bundle; compile with --no-gpu-bundle-output, or unbundle "
+        "it with clang-offload-bundler --unbundle --type=o");
+  }
+  if (absl::StartsWith(text, absl::string_view("\x10\xff\x10\xad", 4))) {
+    return Bad("an LLVM offload binary; take the object out of it with llvm-offload-binary");
+  }
+  if (absl::StartsWith(text, "BC\xc0\xde")) {
+    return Bad("LLVM bitcode, not machine code; link it with clang --target=amdgcn-amd-amdhsa");
+  }
+  if (absl::StartsWith(text, "!<arch>\n")) {
+    return Bad("an archive; extract and link its members first");
+  }
+  return {};
+}
+
 Status CodeObjectParser::ReadHeader() {
   if (bytes_.size() > kMaxFile) return Bad(bytes_.size(), " bytes, at most ", kMaxFile);
   ASSIGN_OR_RETURN(header_, Read<Elf64_Ehdr>(0, "the ELF header"));
+  RETURN_IF_ERROR(RefuseContainers());
   const unsigned char* id = header_.e_ident;
   if (memcmp(id, ELFMAG, SELFMAG) != 0) return Bad("not an ELF file");
   if (id[EI_CLASS] != ELFCLASS64 || id[EI_DATA] != ELFDATA2LSB) {
@@ -334,6 +362,10 @@ Status CodeObjectParser::ReadKernelMetadata(MsgpackReader* reader) {
       ASSIGN_OR_RETURN(symbol, reader->String());
       continue;
     }
+    if (key == ".args") {
+      RETURN_IF_ERROR(ReadArguments(reader, &seen));
+      continue;
+    }
     const auto* number = std::find_if(std::begin(kNumbers), std::end(kNumbers),
                                       [&](const auto& candidate) { return key == candidate.key; });
     if (number == std::end(kNumbers)) {
@@ -344,6 +376,15 @@ Status CodeObjectParser::ReadKernelMetadata(MsgpackReader* reader) {
     *number->value = U32(value);
   }
   absl::ConsumeSuffix(&symbol, ".kd");
+  for (CodeArgument& argument : seen.arguments) {
+    if (argument.offset <= seen.kernarg_bytes &&
+        argument.size <= seen.kernarg_bytes - argument.offset) {
+      continue;
+    }
+    return Error(Code::kBadModel, "metadata of kernel ", symbol, ": argument ", argument.kind,
+                 " at ", argument.offset, " with ", argument.size, " bytes, kernarg has ",
+                 seen.kernarg_bytes);
+  }
   for (CodeKernel& kernel : object_.kernels_) {
     if (kernel.name != symbol) continue;
     kernel.kernarg_bytes = std::max(kernel.kernarg_bytes, seen.kernarg_bytes);
@@ -352,9 +393,32 @@ Status CodeObjectParser::ReadKernelMetadata(MsgpackReader* reader) {
     kernel.vgpr_count = seen.vgpr_count;
     kernel.sgpr_spills = seen.sgpr_spills;
     kernel.vgpr_spills = seen.vgpr_spills;
+    kernel.arguments = std::move(seen.arguments);
     return {};
   }
   return Error(Code::kBadModel, "metadata of a kernel \"", symbol, "\" that has no descriptor");
+}
+
+Status CodeObjectParser::ReadArguments(MsgpackReader* reader, CodeKernel* kernel) {
+  ASSIGN_OR_RETURN(const uint32_t count, reader->Array());
+  for (uint32_t i = 0; i < count; ++i) {
+    CodeArgument argument;
+    ASSIGN_OR_RETURN(const uint32_t pairs, reader->Map());
+    for (uint32_t k = 0; k < pairs; ++k) {
+      ASSIGN_OR_RETURN(const absl::string_view key, reader->String());
+      if (key == ".value_kind") {
+        ASSIGN_OR_RETURN(const absl::string_view kind, reader->String());
+        argument.kind = std::string(kind);
+      } else if (key == ".offset" || key == ".size") {
+        ASSIGN_OR_RETURN(const uint64_t value, reader->Unsigned());
+        (key == ".size" ? argument.size : argument.offset) = U32(value);
+      } else {
+        RETURN_IF_ERROR(reader->Skip());
+      }
+    }
+    kernel->arguments.push_back(std::move(argument));
+  }
+  return {};
 }
 
 Status CodeObjectParser::CheckKernels() const {
@@ -414,9 +478,14 @@ Status CodeObject::CheckRunsOn(const isa::ChipFacts& chip, uint32_t scratch_byte
                    " bytes of LDS, ", chip.name, " has ", chip.lds_bytes);
     }
     const bool unbounded = (d.kernel_code_properties & isa::kPropertyDynamicStack) != 0;
-    if (d.private_segment_fixed_size > scratch_bytes_per_lane || unbounded) {
+    const uint64_t wanted =
+        uint64_t{d.private_segment_fixed_size} + (unbounded ? isa::kLeastDynamicStack : 0);
+    if (wanted > scratch_bytes_per_lane) {
       return Error(Code::kUnsupported, "kernel ", kernel.name, ": ", d.private_segment_fixed_size,
-                   " bytes of scratch a work-item", unbounded ? " and a dynamic stack" : "",
+                   " bytes of scratch a work-item",
+                   unbounded
+                       ? absl::StrCat(" and a dynamic stack of at least ", isa::kLeastDynamicStack)
+                       : "",
                    ", the queue has ", scratch_bytes_per_lane);
     }
   }

@@ -18,6 +18,14 @@
 
 namespace mainarch::gpu {
 
+// One argument of a kernel, as its metadata lists them: the explicit ones, then those that the
+// compiler adds ("hidden_block_count_x" and so on; hidden_arguments.h fills them).
+struct CodeArgument {
+  std::string kind;  // .value_kind
+  uint32_t offset = 0;
+  uint32_t size = 0;
+};
+
 struct CodeKernel {
   std::string name;
   uint64_t descriptor_vaddr = 0;  // from the image's start
@@ -29,6 +37,7 @@ struct CodeKernel {
   uint32_t vgpr_count = 0;  // accumulators included
   uint32_t sgpr_spills = 0;
   uint32_t vgpr_spills = 0;
+  std::vector<CodeArgument> arguments;
 };
 
 class CodeObject {

@@ -50,7 +50,11 @@ StatusOr<std::unique_ptr<LoadedCode>> LoadedCode::Load(Queue& queue, const CodeO
     placed.object = code->memory_.va() + kernel.descriptor_vaddr;
     placed.kernarg_bytes = kernel.kernarg_bytes;
     placed.group_bytes = kernel.descriptor.group_segment_fixed_size;
-    placed.private_bytes = kernel.descriptor.private_segment_fixed_size;
+    // A dynamic stack gets all that the queue has.
+    const bool unbounded =
+        (kernel.descriptor.kernel_code_properties & isa::kPropertyDynamicStack) != 0;
+    placed.private_bytes =
+        unbounded ? options.scratch_bytes_per_lane : kernel.descriptor.private_segment_fixed_size;
     placed.max_workgroup = kernel.max_workgroup;
     code->kernels_.push_back(std::move(placed));
   }

@@ -67,6 +67,10 @@ inline constexpr uint16_t kPropertyWave32 = 1u << 10;
 inline constexpr uint16_t kPropertyDynamicStack = 1u << 11;
 inline constexpr uint16_t kPropertyReserved = 0xf380;  // [9:7] and [15:12]
 
+// Of a kernel with recursion or calls through pointers, whose need the compiler does not know: what
+// is left to it beyond its fixed part. (HIP's runtime gives 1 KiB unless told otherwise.)
+inline constexpr uint32_t kLeastDynamicStack = 1024;
+
 inline constexpr uint32_t kKernelCodeAlignment = 256;
 inline constexpr uint32_t kKernelDescriptorAlignment = 64;
 

@@ -9,7 +9,9 @@ namespace mainarch::sim {
 std::unique_ptr<Executor> MakeExecutor(const NodeConfig& config) {
   // gfx90a is there to be listed and for queues and copies: its instructions are not interpreted.
   if (config.profile->isa == "gfx90a") return std::make_unique<HostExecutor>();
-  return std::make_unique<isa::IsaExecutor>();
+  isa::ExecutorOptions options;
+  options.exact_matrix = config.exact_matrix;
+  return std::make_unique<isa::IsaExecutor>(options);
 }
 
 StatusOr<std::unique_ptr<SimSys>> OpenSim(absl::string_view text) {

@@ -129,12 +129,14 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->sysfs_unknown_lines = value != 0;
   } else if (parts.first == "cwsr" && value <= 1) {
     config->sysfs_save_area = value != 0;
+  } else if (parts.first == "exact" && value <= 1) {
+    config->exact_matrix = value != 0;
   } else {
     return Error(Code::kInvalidArgument, "node setting '", text,
                  "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
                  "(ms, to 60000), poison (0, 1), smallbar (0, 1), sockets (1, 2), hide (a GPU's "
                  "index), unknown (0, 1), "
-                 "cwsr (0, 1)");
+                 "cwsr (0, 1), exact (0, 1)");
   }
   return absl::OkStatus();
 }

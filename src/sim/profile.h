@@ -84,6 +84,9 @@ struct NodeConfig {
   // other ("known to be bad", it says of itself). On a busy machine that is a hang.
   uint32_t nudge_ms = 0;
 
+  // Matrix products to the bit of the published CDNA3 model (sim/isa/matrix_exact.h), slowly.
+  bool exact_matrix = false;
+
   // New VRAM and system memory holds NaNs of every float format, addresses nobody maps, and no two
   // words alike in a seed; memory that was given back holds other ones. The real driver gives
   // zeroes, which no program of ours may count on; the driver's own tests all run poisoned.

@@ -346,7 +346,24 @@ Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
     status = Wait(deadline);
   }
   if (!status.ok()) gpus.Fail(status);
+  Count(step);
   return status;
+}
+
+void AmdGpuContext::Count(const Step& step) {
+  const uint64_t n = static_cast<uint64_t>(program_.ranks);
+  const bool two_shot = step.rows.size() >= kTwoShotRows;
+  const uint64_t bytes = step.rows.size() * static_cast<uint64_t>(program_.hidden) * sizeof(float);
+  counts_ = {};
+  counts_.packets = static_cast<uint32_t>(ranks_[0].packets.size());
+  counts_.submissions = 1;
+  counts_.host_waits = 1;
+  if (n == 1) return;
+  counts_.all_reduces = shape_.all_reduces;
+  counts_.rounds = shape_.all_reduces * (two_shot ? 2 : 1);
+  counts_.least_link_bytes = shape_.all_reduces * 2 * bytes * (n - 1) / n;
+  counts_.link_bytes =
+      two_shot ? counts_.least_link_bytes : uint64_t{shape_.all_reduces} * bytes * (n - 1);
 }
 
 Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline) {

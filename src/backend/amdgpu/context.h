@@ -32,6 +32,7 @@ class AmdGpuContext : public backend::Context {
   absl::Span<float> Logits(uint32_t i) override;
   Status CopyPage(uint32_t from, uint32_t to) override;
   void RequestStop() override { stop_.store(true, std::memory_order_relaxed); }
+  backend::StepCounts counts() const override { return counts_; }
   uint64_t memory_bytes() const override { return memory_bytes_; }
   uint64_t kv_page_bytes() const override;
   Status RunPrefix(const backend::Step& step, size_t end) override;
@@ -65,6 +66,7 @@ class AmdGpuContext : public backend::Context {
   Status MakePackets(int32_t rank);
   Status CheckStep(const backend::Step& step) const;
   void WriteStep(const backend::Step& step);
+  void Count(const backend::Step& step);
   Status Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline);
   Status Wait(gpu::Deadline deadline);
   Status WaitForRank(size_t rank, gpu::Deadline deadline);
@@ -77,6 +79,7 @@ class AmdGpuContext : public backend::Context {
   gpu::Buffer logits_;  // [max_logit_rows, logits_stride]
   std::vector<Rank> ranks_;
   uint32_t step_index_ = 0;
+  backend::StepCounts counts_;
   uint64_t memory_bytes_ = 0;
   std::atomic<bool> stop_{false};
 };

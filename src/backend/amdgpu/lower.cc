@@ -17,9 +17,6 @@ using kernels::TileFormat;
 constexpr uint32_t kGroupsPerUnit = 4;
 // Bytes of attention parts at most; more rows are done in several launches.
 constexpr uint64_t kAttendPartBytes = uint64_t{256} << 20;
-// From so many rows on an all-reduce takes two shots: below, the second round costs more than the
-// bytes it saves.
-constexpr uint32_t kTwoShotRows = 32;
 
 uint32_t RoundUp(uint64_t n, uint32_t unit) {
   return static_cast<uint32_t>((n + unit - 1) / unit * unit);

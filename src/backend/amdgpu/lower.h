@@ -17,6 +17,10 @@
 
 namespace mainarch::amdgpu {
 
+// From so many rows on an all-reduce takes two shots: below, the second round costs more than the
+// bytes it saves.
+inline constexpr uint32_t kTwoShotRows = 32;
+
 struct Launch {
   std::string kernel;
   std::vector<uint8_t> args;  // kernels::Kernarg<Args>

@@ -66,6 +66,9 @@ DescriptorMap AllDescriptors(LaneCode code) {
   AddVopc(code, &map);
   AddVop3p(code, &map);
   AddMfma(code, &map);
+  AddSmfmac(&map);
+  AddValuRare(&map);
+  AddBufferFormat(&map);
   AddCross(&map);
   AddDs(&map);
   AddVmem(&map);

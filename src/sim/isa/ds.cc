@@ -195,6 +195,41 @@ void AppendConsume(Wave& w, const Op& op) {
   std::memcpy(lds.data() + address, &now, 4);
   EachLane(w, [&](int lane) { w.v[op.d.offset + lane] = old; });
 }
+// A dword at M0 plus four times the lane's number.
+uint8_t* AtLane(Wave& w, const Op& op, int lane) {
+  const uint32_t address =
+      (w.s[reg::kM0] & 0xffff) + static_cast<uint32_t>(op.inst.offset) + 4 * static_cast<uint32_t>(lane);
+  if (address + 4 <= w.group->lds.size()) return w.group->lds.data() + address;
+  w.Stop(StopReason::kAperture,
+         absl::StrCat("lds address ", address, " outside ", w.group->lds.size()));
+  return nullptr;
+}
+void ReadAddTid(Wave& w, const Op& op) {
+  EachLane(w, [&](int lane) {
+    const uint8_t* p = AtLane(w, op, lane);
+    if (p != nullptr) std::memcpy(&w.v[op.d.offset + lane], p, 4);
+  });
+}
+void WriteAddTid(Wave& w, const Op& op) {
+  EachLane(w, [&](int lane) {
+    uint8_t* p = AtLane(w, op, lane);
+    if (p != nullptr) std::memcpy(p, &w.v[op.b.offset + lane], 4);
+  });
+}
+// Each dword whose data has bit 31 set is replaced by the other 31 bits.
+void ConditionalExchange(Wave& w, const Op& op) {
+  EachLane(w, [&](int lane) {
+    uint8_t* p = At(w, op, lane, op.inst.offset, 8);
+    if (p == nullptr) return;
+    uint32_t old[2];
+    std::memcpy(old, p, 8);
+    for (int k = 0; k < 2; ++k) {
+      const uint32_t x = w.v[op.b.offset + k * kLanes + lane], now = x >> 31 ? x & 0x7fffffff : old[k];
+      std::memcpy(p + 4 * k, &now, 4);
+    }
+    for (int k = 0; k < 2; ++k) w.v[op.d.offset + k * kLanes + lane] = old[k];
+  });
+}
 void Nop(Wave&, const Op&) {}
 
 // A value of another lane; inactive lanes give zero.
@@ -370,6 +405,9 @@ constexpr Descriptor kTable[] = {
     L("ds_wrxchg2st64_rtn_b32", &Exchange2<u32, 64>),
     L("ds_wrxchg2_rtn_b64", &Exchange2<u64, 1>),
     L("ds_wrxchg2st64_rtn_b64", &Exchange2<u64, 64>),
+    L("ds_read_addtid_b32", &ReadAddTid, Origin::kManual, kReadsM0),
+    L("ds_write_addtid_b32", &WriteAddTid, Origin::kManual, kReadsM0),
+    L("ds_condxchg32_rtn_b64", &ConditionalExchange, Origin::kAssumed),
     L("ds_append", &AppendConsume<1>, Origin::kManual, kReadsM0),
     L("ds_consume", &AppendConsume<-1>, Origin::kManual, kReadsM0),
     L("ds_bpermute_b32", &BPermute),

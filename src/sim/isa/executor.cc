@@ -47,6 +47,11 @@ class IsaLaunch : public Launch {
     return counters_.get();
   }
 
+  Observer* CheckWith(Checker* checker, uint64_t seed) {
+    watch_ = checker->Watch({context_.gpu_index(), context_.process_id(), &context_, seed});
+    return watch_.get();
+  }
+
   Status Create(const KernelLaunch& launch, const ChipLimits& limits) {
     std::vector<Memory*> pointers;
     for (const auto& memory : memories_) pointers.push_back(memory.get());
@@ -71,6 +76,7 @@ class IsaLaunch : public Launch {
         progress.state = Progress::State::kWaiting;
         break;
       case Grid::State::kDone:
+        if (watch_ != nullptr) watch_->End();
         progress.state = Progress::State::kDone;
         Publish();
         break;
@@ -116,6 +122,7 @@ class IsaLaunch : public Launch {
   std::shared_ptr<InstructionSet> set_;
   std::shared_ptr<Program> program_;
   std::vector<std::unique_ptr<PageMemory>> memories_;
+  std::unique_ptr<LaunchWatch> watch_;  // null when nothing is checked
   std::shared_ptr<CountLog> log_;
   DispatchCounts who_;
   std::unique_ptr<Counters> counters_;  // outlives the grid
@@ -144,6 +151,13 @@ StatusOr<IsaExecutor::Code> IsaExecutor::CodeOf(const GpuContext& context) {
   return code;
 }
 
+void IsaExecutor::Acquire(GpuContext& context, Scope scope) {
+  if (checker_ != nullptr) checker_->Acquire(context, scope);
+}
+void IsaExecutor::Release(GpuContext& context, Scope scope) {
+  if (checker_ != nullptr) checker_->Release(context, scope);
+}
+
 void IsaExecutor::InvalidateInstructions(GpuContext& context) { Forget(context); }
 
 void IsaExecutor::Forget(const GpuContext& context) {
@@ -166,13 +180,15 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   launch.private_bytes = dispatch.private_segment_bytes;
   launch.first_xcc = dispatch.first_xcc;
   launch.seed = dispatch.seed;
+  launch.exact_matrix = options_.exact_matrix;
   launch.descriptor = dispatch.kernel_object_va;
-  launch.observer = checker_.get();
   const GpuFacts& facts = dispatch.context->facts();
   const ChipLimits limits = {facts.num_xcc,        facts.cus_per_xcc, facts.simds_per_cu,
                              facts.waves_per_simd, facts.lds_bytes,   facts.lds_granule};
-  auto run =
-      std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, options_.threads);
+  // The cache mode stands in a wave's way to memory, one wave at a time.
+  const int threads = options_.check.caches ? 1 : options_.threads;
+  auto run = std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, threads);
+  if (checker_ != nullptr) launch.observer = run->CheckWith(checker_.get(), launch.seed);
   if (options_.counts != nullptr) {
     DispatchCounts who;
     who.gpu = dispatch.context->gpu_index();

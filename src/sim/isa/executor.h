@@ -21,6 +21,7 @@ namespace mainarch::sim::isa {
 struct ExecutorOptions {
   int threads = 1;  // host threads of one dispatch; more than one gives up the fixed interleaving
   LaneCode lanes = BestLaneCode();
+  bool exact_matrix = false;  // matrix_exact.h
   CheckOptions check;  // a finding is reported as an illegal instruction
   std::shared_ptr<CountLog> counts;  // gets the counts of every dispatch that ends; null: none
 };
@@ -30,6 +31,8 @@ class IsaExecutor : public Executor {
   explicit IsaExecutor(const ExecutorOptions& options = {});
 
   StatusOr<std::unique_ptr<Launch>> Start(const Dispatch& dispatch) override;
+  void Acquire(GpuContext& context, Scope scope) override;
+  void Release(GpuContext& context, Scope scope) override;
   void InvalidateInstructions(GpuContext& context) override;
   void Forget(const GpuContext& context) override;
 

@@ -52,6 +52,15 @@ void SendMessage(Wave& w, const Op& op) {
   if ((op.inst.offset & 15) == 1) w.memory->Interrupt(w.s[reg::kM0]);
 }
 
+void SendMessageHalt(Wave& w, const Op& op) {
+  SendMessage(w, op);
+  w.Stop(StopReason::kTrap, "s_sendmsghalt: halted and nobody to resume it");
+}
+void SetVskip(Wave& w, const Op& op) {
+  w.vskip = w.ReadScalar(op.a) >> (w.ReadScalar(op.b) & 31) & 1;
+  if (w.vskip) w.state = WaveState::kIndexed;
+}
+
 // HWREG: id in bits 5:0, offset in 10:6, size - 1 in 15:11.
 uint32_t HardwareRegister(const Wave& w, int id) {
   switch (id) {
@@ -123,6 +132,8 @@ constexpr Descriptor kTable[] = {
     F("s_sleep", &Sleep),
     F("s_setprio", &Nop),
     F("s_sendmsg", &SendMessage, kReadsM0),
+    F("s_sendmsghalt", &SendMessageHalt, kReadsM0),
+    {"s_setvskip", &SetVskip, {Type::kB32, Type::kB32, Type::kNone, Type::kNone}, Origin::kManual, 0},
     F("s_trap", &Trap),
     F("s_icache_inv", &Nop),
     F("s_incperflevel", &Nop),

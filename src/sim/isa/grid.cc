@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "sim/isa/symbols.h"
 
 namespace mainarch::sim::isa {
 namespace {
@@ -21,6 +22,20 @@ uint32_t WavesOf(const KernelLaunch& l) {
 
 // VGPRs a wave is given, AGPRs included.
 uint32_t RegistersOf(const KernelLaunch& l) { return ((l.rsrc1 & 63) + 1) * 8; }
+
+bool IsVector(Family family) {
+  switch (family) {
+    case Family::kSop2:
+    case Family::kSopk:
+    case Family::kSop1:
+    case Family::kSopc:
+    case Family::kSopp:
+    case Family::kSmem:
+      return false;
+    default:
+      return true;
+  }
+}
 
 void FillPoison(uint8_t* bytes, size_t size) {
   auto* words = reinterpret_cast<uint32_t*>(bytes);  // of a vector: aligned
@@ -130,8 +145,21 @@ Grid::Result Grid::Run(uint64_t budget) {
         absl::StrCat("all ", active_, " resident workgroups wait; ", total_ - next_, " of ", total_,
                      " have no room on the chip (limit ", resident_limit_,
                      "): a grid barrier over them hangs on silicon too");
+    if (launch_.observer != nullptr) {
+      // Under checkers this is a finding, not a wait for somebody's deadline.
+      result_.state = State::kStopped;
+      result_.reason = StopReason::kCheck;
+      result_.detail = absl::StrCat("checker: ", result_.detail);
+    }
   }
   return result_;
+}
+
+// Where and in which kernel a wave stopped, and why.
+std::string Grid::Report(const Wave& w, Memory* memory) const {
+  std::string name = launch_.descriptor == 0 ? "" : KernelName(memory, launch_.descriptor);
+  if (!name.empty()) name = absl::StrCat(name, "+0x", absl::Hex(w.at - launch_.entry), ", ");
+  return absl::StrCat(name, Describe(w, program_.set().isa()));
 }
 
 void Grid::DropTranslations() {
@@ -179,7 +207,7 @@ void Grid::Work(Memory* memory, uint64_t budget) {
     idle_turns_ = busy ? 0 : idle_turns_ + 1;
     for (Wave& w : group->waves) {
       if (w.state != WaveState::kStopped || result_.state == State::kStopped) continue;
-      result_ = {State::kStopped, w.stop, w.fault, Describe(w, program_.set().isa())};
+      result_ = {State::kStopped, w.stop, w.fault, Report(w, memory)};
     }
     if (group->live == 0) {
       --active_;
@@ -212,6 +240,7 @@ std::unique_ptr<Workgroup> Grid::Start(uint64_t index) {
   group->id[1] = static_cast<uint32_t>(index / groups_[0] % groups_[1]);
   group->id[2] = static_cast<uint32_t>(index / groups_[0] / groups_[1]);
   group->isa = program_.set().isa();
+  group->exact_matrix = launch_.exact_matrix;
   return group;
 }
 
@@ -392,16 +421,22 @@ uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
 }
 
 // Between s_set_gpr_idx_on and off vector registers are offset by M0: each instruction runs as a
-// copy with moved registers.
+// copy with moved registers. With VSKIP vector instructions do not run at all.
 template <bool kObserved>
 uint64_t Grid::RunIndexed(Wave& w, Program::Chunk** chunk) {
   uint64_t n = 0;
-  while (w.gpr_index_on) {
+  while (w.gpr_index_on || w.vskip) {
     w.state = WaveState::kRunning;
     const Op* op = Fetch(w, chunk);
     if (op == nullptr) return n;
+    if (w.vskip && op->inst.row != nullptr && IsVector(op->inst.row->family)) {
+      w.pc += op->bytes;
+      ++n;
+      continue;
+    }
     Op moved = *op;
-    const uint32_t index = w.s[reg::kM0] & 0xff, which = w.s[reg::kM0] >> 12 & 15;
+    const uint32_t index = w.gpr_index_on ? w.s[reg::kM0] & 0xff : 0,
+                   which = w.s[reg::kM0] >> 12 & 15;
     const auto move = [&](Ref* r, int bit) {
       if (r->kind != Ref::kVector || !(which >> bit & 1)) return;
       r->offset += index * kLanes;

@@ -41,6 +41,7 @@ struct KernelLaunch {
   uint16_t properties = 0, preload = 0;
   uint32_t first_xcc = 0;
   uint64_t seed = 0;
+  bool exact_matrix = false;  // matrix products to the bit of the published model, slowly
   uint64_t descriptor = 0;       // address of the kernel descriptor, for the kernel's name; 0: none
   Observer* observer = nullptr;  // outlives the grid
 };
@@ -81,6 +82,7 @@ class Grid {
   void Work(Memory* memory, uint64_t budget);
   std::unique_ptr<Workgroup> Next();
   void Admit();
+  std::string Report(const Wave& w, Memory* memory) const;
   std::unique_ptr<Workgroup> Start(uint64_t index);
   void SetItems(Wave& w);
   void InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill);

@@ -3,6 +3,7 @@
 // mfma.inc compiled for every CPU and for AVX-512.
 #include "sim/isa/descriptors.h"
 #include "sim/isa/lanes.h"
+#include "sim/isa/matrix_exact.h"
 #include "sim/isa/minifloat.h"
 
 // gcc 12 warns about its own AVX-512 headers.

@@ -2,6 +2,9 @@
 //
 // The 8-, 6- and 4-bit floating-point formats of the matrix and conversion instructions.
 // gfx942's 8-bit formats are FNUZ (no infinity, one NaN at 0x80, no -0), gfx950's are OCP.
+//
+// Functions here are static: a file that is compiled for several targets must not share a copy that
+// the linker picked from another file.
 #ifndef MAINARCH_SIM_ISA_MINIFLOAT_H_
 #define MAINARCH_SIM_ISA_MINIFLOAT_H_
 
@@ -25,17 +28,17 @@ inline constexpr MiniFormat kFp6 = {6, 2, 3, 1, false, false, false, 7.5};
 inline constexpr MiniFormat kBf6 = {6, 3, 2, 3, false, false, false, 28};
 inline constexpr MiniFormat kFp4 = {4, 2, 1, 1, false, false, false, 6};
 
-inline const MiniFormat& Fp8Of(Isa isa) { return isa == Isa::kGfx942 ? kFp8Fnuz : kFp8; }
-inline const MiniFormat& Bf8Of(Isa isa) { return isa == Isa::kGfx942 ? kBf8Fnuz : kBf8; }
+static inline const MiniFormat& Fp8Of(Isa isa) { return isa == Isa::kGfx942 ? kFp8Fnuz : kFp8; }
+static inline const MiniFormat& Bf8Of(Isa isa) { return isa == Isa::kGfx942 ? kBf8Fnuz : kBf8; }
 
-constexpr float PowerOfTwo(int e) {
+static constexpr float PowerOfTwo(int e) {
   float x = 1;
   for (; e > 0; --e) x *= 2;
   for (; e < 0; ++e) x /= 2;
   return x;
 }
 
-constexpr float MiniToFloat(const MiniFormat& f, uint32_t code) {
+static constexpr float MiniToFloat(const MiniFormat& f, uint32_t code) {
   const uint32_t sign = code >> (f.bits - 1) & 1;
   const uint32_t exponent = code >> f.mantissa_bits & ((1u << f.exponent_bits) - 1);
   const uint32_t mantissa = code & ((1u << f.mantissa_bits) - 1);
@@ -60,7 +63,7 @@ struct MiniTable {
   float value[1 << kBits];
 };
 template <int kBits>
-constexpr MiniTable<kBits> MakeMiniTable(const MiniFormat& f) {
+static constexpr MiniTable<kBits> MakeMiniTable(const MiniFormat& f) {
   MiniTable<kBits> table{};
   for (uint32_t i = 0; i < 1u << kBits; ++i) table.value[i] = MiniToFloat(f, i);
   return table;
@@ -73,7 +76,7 @@ inline constexpr MiniTable<6> kFp6Table = MakeMiniTable<6>(kFp6),
                               kBf6Table = MakeMiniTable<6>(kBf6);
 inline constexpr MiniTable<4> kFp4Table = MakeMiniTable<4>(kFp4);
 
-inline const float* TableOf(const MiniFormat& f) {
+static inline const float* TableOf(const MiniFormat& f) {
   if (f.bits == 4) return kFp4Table.value;
   if (f.bits == 6) return f.exponent_bits == 2 ? kFp6Table.value : kBf6Table.value;
   if (f.exponent_bits == 4) return f.fnuz ? kFp8FnuzTable.value : kFp8Table.value;
@@ -83,7 +86,7 @@ inline const float* TableOf(const MiniFormat& f) {
 // `saturate`: too large becomes the largest number instead of infinity or NaN (FP16_OVFL, and
 // always for the formats that have neither). `random` < 2^20: 0 rounds to nearest even, otherwise
 // stochastic rounding adds random / 2^20 of a step before truncating (stochastic must be set).
-inline uint32_t FloatToMini(const MiniFormat& f, double value, bool saturate,
+static inline uint32_t FloatToMini(const MiniFormat& f, double value, bool saturate,
                             bool stochastic = false, uint32_t random = 0) {
   const uint32_t sign = std::signbit(value) ? 1u << (f.bits - 1) : 0;
   const uint32_t largest = [&f] {

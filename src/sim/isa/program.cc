@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "sim/isa/absent.h"
 #include "sim/isa/bulk.h"
 
 namespace mainarch::sim::isa {
@@ -12,6 +13,10 @@ namespace {
 void Illegal(Wave& w, const Op&) { w.Stop(StopReason::kIllegal, "illegal instruction"); }
 void Unsupported(Wave& w, const Op&) {
   w.Stop(StopReason::kUnsupported, "instruction not implemented by the virtual GPU");
+}
+void Absent(Wave& w, const Op& op) {
+  w.Stop(StopReason::kIllegal,
+         absl::StrCat("illegal instruction: ", WhyAbsent(*op.inst.row)));
 }
 void Erratum(Wave& w, const Op&) {
   w.Stop(StopReason::kIllegal,
@@ -124,7 +129,7 @@ const Op* Program::DecodeAt(Wave& w, Chunk* chunk) {
     if (IsForbidden(set_.isa(), op.inst))
       op.run = &Erratum;
     else if (op.descriptor == nullptr)
-      op.run = &Unsupported;
+      op.run = WhyAbsent(*op.inst.row) != nullptr ? &Absent : &Unsupported;
     else
       Build(&op);
   }
@@ -236,7 +241,7 @@ void Program::BuildRefs(Op* op) {
         continue;
       case 'D':
         op->b = VectorRef(o);
-        if (family == Family::kMubuf) op->d = op->b;
+        if (family == Family::kMubuf || family == Family::kMtbuf) op->d = op->b;
         continue;
       case 'E':
         op->c = VectorRef(o);

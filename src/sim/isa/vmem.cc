@@ -4,6 +4,7 @@
 // One body serves all four families: they differ in how a lane's address is found.
 #include "absl/strings/str_cat.h"
 #include "sim/isa/atomics.h"
+#include "sim/isa/buffer.h"
 #include "sim/isa/bulk.h"
 #include "sim/isa/descriptors.h"
 
@@ -61,31 +62,19 @@ void ScratchAddresses(Wave& w, const Op& op, Places* p) {
 
 void BufferAddresses(Wave& w, const Op& op, uint32_t bytes, Places* p) {
   const Inst& inst = op.inst;
-  const Operand* resource = inst.Find('r');
-  const uint32_t* r = &w.s[resource->code];
-  const uint64_t base = r[0] | uint64_t{r[1] & 0xffff} << 32;
-  const uint32_t stride = r[1] >> 16 & 0x3fff, records = r[2];
-  if (r[1] >> 31) {
-    w.Stop(StopReason::kUnsupported, "swizzled buffer resource");
-    return;
-  }
-  const uint64_t scalar = inst.soffset < 128 ? w.s[inst.soffset]
-                          : inst.soffset <= 192
-                              ? inst.soffset - 128u
-                              : static_cast<uint32_t>(192 - static_cast<int>(inst.soffset));
+  const BufferResource resource(&w.s[inst.Find('r')->code]);
+  const uint32_t scalar = inst.soffset < 128    ? w.s[inst.soffset]
+                          : inst.soffset <= 192 ? inst.soffset - 128u
+                                                : static_cast<uint32_t>(192 - int{inst.soffset});
   const uint32_t* v = inst.offen || inst.idxen ? w.v + op.a.offset : nullptr;
-  const bool add_tid = r[3] >> 23 & 1;
   for (int i = 0; i < kLanes; ++i) {
-    uint64_t index = inst.idxen ? v[i] : 0;
-    if (add_tid) index += static_cast<uint64_t>(i);
-    const uint64_t voffset = inst.offen ? v[(inst.idxen ? kLanes : 0) + i] : 0;
-    const uint64_t offset = voffset + static_cast<uint64_t>(inst.offset);
-    p->address[i] = base + scalar + offset + index * stride;
+    const uint64_t index = inst.idxen ? v[i] : 0;
+    const uint64_t offset = (inst.offen ? v[(inst.idxen ? kLanes : 0) + i] : 0) +
+                            static_cast<uint64_t>(inst.offset);
+    const BufferPlace place = PlaceOf(resource, inst.idxen, index, offset, scalar, i, bytes);
+    p->address[i] = place.address;
     p->space[i] = Space::kGlobal;
-    const bool structured = stride != 0 && (inst.idxen || add_tid);
-    const bool outside = structured ? index >= records || offset + bytes > stride
-                                    : scalar + offset + bytes > records;
-    if (outside && (p->mask >> i & 1)) {
+    if (place.outside && (p->mask >> i & 1)) {
       p->space[i] = Space::kNowhere;
       p->all_global = false;
     }

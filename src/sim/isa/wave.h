@@ -83,7 +83,7 @@ struct alignas(64) Op {
 struct Workgroup;
 struct BulkCode;
 
-// kIndexed: running, with GPR indexing on.
+// kIndexed: running, with GPR indexing or VSKIP on.
 enum class WaveState : uint8_t { kRunning, kIndexed, kBarrier, kSleeping, kDone, kStopped };
 enum class StopReason : uint8_t {
   kNone,
@@ -102,7 +102,7 @@ struct Wave {
   // By operand code: SGPRs, FLAT_SCRATCH, XNACK_MASK, VCC, TTMP, M0, EXEC.
   alignas(64) uint32_t s[128] = {};
   bool scc = false;
-  bool gpr_index_on = false;
+  bool gpr_index_on = false, vskip = false;
   uint32_t mode = 0;
   uint64_t pc = 0;  // while an instruction runs: of the next one
   uint64_t at = 0;  // of the instruction that runs
@@ -188,6 +188,7 @@ struct Workgroup {
   uint32_t live = 0;                // waves that have not ended
   uint32_t registers_per_wave = 0;  // allocated VGPRs and AGPRs
   Isa isa = Isa::kGfx950;
+  bool exact_matrix = false;  // MFMA by matrix_exact.h
   std::unique_ptr<Observed> observed;  // of the grid's observer
   uint64_t turn = 0;                   // slices it has had
 };

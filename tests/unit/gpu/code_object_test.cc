@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "base/fd.h"
+#include "gpu/hidden_arguments.h"
 #include "gpu/msgpack.h"
 #include "support/test.h"
 
@@ -183,6 +184,67 @@ TEST(msgpack_is_bounded) {
   CHECK_EQ(*number, 0x102u);
   CHECK(!MsgpackReader(kNumber).String().ok());
   CHECK(!MsgpackReader({}).Skip().ok());
+}
+
+TEST(containers_are_refused_by_name) {
+  const struct {
+    absl::string_view bytes;
+    const char* said;
+  } kCases[] = {
+      {"__CLANG_OFFLOAD_BUNDLE__0123456789", "clang-offload-bundler"},
+      {"CCOB0123456789", "compressed"},
+      {absl::string_view("\x10\xff\x10\xad\0\0\0\0", 8), "llvm-offload-binary"},
+      {"BC\xc0\xde 0123", "bitcode"},
+      {"!<arch>\n0123", "archive"},
+  };
+  for (const auto& test : kCases) {
+    std::vector<uint8_t> bytes(test.bytes.begin(), test.bytes.end());
+    bytes.resize(4096);
+    const Status status = CodeObject::Parse("wrapped", bytes).status();
+    CHECK_EQ(CodeNumber(status), static_cast<int>(Code::kBadModel));
+    CHECK(absl::StrContains(status.message(), "wrapped"));
+    CHECK(absl::StrContains(status.message(), test.said));
+  }
+}
+
+TEST(hidden_arguments_are_filled_by_their_kind) {
+  CodeKernel kernel;
+  kernel.name = "k";
+  kernel.kernarg_bytes = 96;
+  const struct {
+    const char* kind;
+    uint32_t offset, size;
+    uint64_t want;
+  } kArguments[] = {
+      {"global_buffer", 0, 8, 0xeeeeeeeeeeeeeeee},
+      {"hidden_block_count_x", 8, 4, 4},
+      {"hidden_block_count_y", 12, 4, 1},
+      {"hidden_group_size_x", 16, 2, 64},
+      {"hidden_remainder_x", 18, 2, 9},
+      {"hidden_remainder_z", 20, 2, 0},
+      {"hidden_grid_dims", 22, 2, 2},
+      {"hidden_dynamic_lds_size", 24, 4, 4096},
+      {"hidden_queue_ptr", 32, 8, 0x7000},
+      {"hidden_hostcall_buffer", 40, 8, 0},
+      {"hidden_something_of_the_future", 48, 8, 0},
+  };
+  for (const auto& a : kArguments) kernel.arguments.push_back({a.kind, a.offset, a.size});
+  HiddenValues values;
+  values.grid = {265, 2, 1};
+  values.workgroup = {64, 2, 1};
+  values.dynamic_lds_bytes = 4096;
+  values.queue = 0x7000;
+  std::vector<uint8_t> kernarg(96, 0xee);
+  CHECK_OK(FillHiddenArguments(kernel, values, absl::MakeSpan(kernarg)));
+  for (const auto& a : kArguments) {
+    uint64_t got = 0;
+    memcpy(&got, kernarg.data() + a.offset, a.size);
+    CHECK_EQ(got, a.want);
+  }
+  CHECK_EQ(int{kernarg[56]}, 0xee);
+  CHECK(!FillHiddenArguments(kernel, values, absl::MakeSpan(kernarg).first(40)).ok());
+  values.workgroup[1] = 0;
+  CHECK(!FillHiddenArguments(kernel, values, absl::MakeSpan(kernarg)).ok());
 }
 
 }  // namespace

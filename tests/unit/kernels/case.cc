@@ -157,8 +157,8 @@ std::vector<double> FromBf16(const std::vector<uint16_t>& values) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> all;
-  for (auto make :
-       {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases, ProbeCases}) {
+  for (auto make : {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases,
+                    ProbeCases, FidelityCases}) {
     for (Case& test : make()) all.push_back(std::move(test));
   }
   return all;

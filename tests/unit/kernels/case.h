@@ -162,6 +162,7 @@ std::vector<Case> ChooseCases();
 std::vector<Case> LinkCases();
 std::vector<Case> ResidentCases();
 std::vector<Case> ProbeCases();
+std::vector<Case> FidelityCases();
 std::vector<Case> AllCases();
 
 }  // namespace mainarch::kernels_test

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "sim/poison.h"
+
 namespace mainarch::kernels_test {
 
 struct ExecutorRunner::Mapping {
@@ -93,6 +95,7 @@ StatusOr<uint64_t> ExecutorRunner::Map(uint32_t device, Home home, size_t bytes,
   m.begin = next_;
   m.end = next_ + bytes;
   m.host.reset(static_cast<uint8_t*>(std::calloc(std::max<size_t>(bytes, 1), 1)));
+  sim::Poison(m.begin, m.host.get(), bytes);
   m.device = device;
   m.home = home;
   m.executable = executable;

@@ -122,10 +122,88 @@ Case ResidentCase(uint32_t workgroups, uint32_t first_sequence) {
   return out;
 }
 
+// Another GPU plays the host: it posts a command while the kernel runs, and looks at what the
+// kernel has made as soon as `done` says so. Its program is ping_pong's server: the command that it
+// writes is a payload, whose opcode means nothing, and its mismatches are not looked at.
+Case ResidentToldByGpuCase() {
+  constexpr uint32_t kWorkgroups = 3, kBytes = kWorkgroups * kThreads * 16, kHalf = kBytes / 2;
+  Case out;
+  out.name = "resident, told by another gpu";
+  out.bound = "exact";
+  out.buffers = {{"filled", Bytes(kBytes, 0xee)},
+                 {"copied", Bytes(kBytes, 0xee)},
+                 {"sums", Bytes(kWorkgroups * 4, 0xee)},
+                 {"relay", Bytes(2 * sizeof(Command), 0)},
+                 {"flags", Bytes(8, 0), 0, Home::kUncached},
+                 {"done", ToBytes<uint32_t>({0}), 0, Home::kHost},
+                 {"wrong", Bytes(4, 0xee), 1}};
+  Buffer mailbox = {"mailbox", Bytes(8 * sizeof(Command), 0), 0, Home::kHost};
+  mailbox.late = [](const Addresses& at) {
+    std::vector<Command> commands(8);
+    FillArgs fill;
+    fill.destination = at.Of<uint8_t>("filled");
+    fill.bytes = kBytes;
+    fill.pattern[0] = fill.pattern[1] = fill.pattern[2] = fill.pattern[3] = 0x01020304;
+    commands[1] = MakeCommand(Opcode::kFill, fill, 1);
+    // The halves change places, so that every wave reads what others have written.
+    CopyArgs copy;
+    copy.destination = at.Of<uint8_t>("copied");
+    copy.source = at.Of<const uint8_t>("filled", kHalf);
+    copy.bytes = kHalf;
+    commands[2] = MakeCommand(Opcode::kCopy, copy, 2);
+    copy.destination = at.Of<uint8_t>("copied", kHalf);
+    copy.source = at.Of<const uint8_t>("filled");
+    commands[3] = MakeCommand(Opcode::kCopy, copy, 3);
+    // Slot 4 is the other GPU's.
+    StreamReadArgs read;
+    read.source = at.Of<const uint32_t>("copied");
+    read.sums = at.Of<uint32_t>("sums");
+    read.bytes = kBytes;
+    commands[5] = MakeCommand(Opcode::kStreamRead, read, 5);
+    commands[6] = MakeCommand(Opcode::kStop, StreamReadArgs{}, 6);
+    return ToBytes(commands);
+  };
+  out.buffers.push_back(mailbox);
+  out.steps = {{MakeLaunch<ResidentArgs>("resident", kWorkgroups,
+                                         [](ResidentArgs& args, const Addresses& at) {
+                                           args.mailbox = at.Of<const Command>("mailbox");
+                                           args.done = at.Of<uint32_t>("done");
+                                           args.relay = at.Of<Command>("relay");
+                                           args.relay_flag = at.Of<uint32_t>("flags");
+                                           args.arrivals = at.Of<uint32_t>("flags", 4);
+                                           args.slots = 8;
+                                           args.first_sequence = 1;
+                                         }),
+                MakeLaunch<PingPongArgs>(
+                    "ping_pong", 1,
+                    [](PingPongArgs& args, const Addresses& at) {
+                      const uint64_t slot = 4 * sizeof(Command);
+                      args.my_flag = at.Of<uint32_t>("done");
+                      // Written by the second wave of the second workgroup.
+                      args.my_payload = at.Of<uint32_t>("copied", (kThreads + 70) * 16);
+                      args.peer_flag = at.Of<uint32_t>("mailbox", slot + sizeof(Command) - 4);
+                      args.peer_payload = at.Of<uint32_t>("mailbox", slot);
+                      args.mismatches = at.Of<uint32_t>("wrong");
+                      args.rounds = 1;
+                      args.payload_words = sizeof(Command) / 4 - 1;
+                      args.is_server = 1;
+                      args.first_epoch = 3;  // sends 4, waits for 5
+                    },
+                    1)}};
+  const uint32_t words = kBytes / 4;
+  std::vector<uint32_t> sums(kWorkgroups);
+  for (uint32_t i = 0; i < words; ++i) sums[i / 4 / kThreads % kWorkgroups] += 0x01020304;
+  out.expectations = {ExactlyValues<uint32_t>("done", {6}),
+                      ExactlyValues("copied", std::vector<uint32_t>(words, 0x01020304)),
+                      ExactlyValues("sums", sums)};
+  return out;
+}
+
 }  // namespace
 
 std::vector<Case> ResidentCases() {
-  return {ResidentCase(1, 1), ResidentCase(4, 1), ResidentCase(5, 0xfffffffd)};
+  return {ResidentCase(1, 1), ResidentCase(4, 1), ResidentCase(5, 0xfffffffd),
+          ResidentToldByGpuCase()};
 }
 
 }  // namespace mainarch::kernels_test

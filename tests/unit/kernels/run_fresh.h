@@ -30,9 +30,13 @@ inline bool IsFor(const Case& test, const std::string& isa) {
 
 // A fresh machine for each case.
 inline Status RunFresh(const Case& test, const std::string& isa, const ExecutorOptions& options,
-                       const ObjectOf& objects, std::map<std::string, Bytes>* contents) {
-  ASSIGN_OR_RETURN(std::unique_ptr<ExecutorRunner> runner,
-                   ExecutorRunner::Create(std::make_unique<sim::isa::IsaExecutor>(), isa, options));
+                       const ObjectOf& objects, std::map<std::string, Bytes>* contents,
+                       const sim::isa::CheckOptions& check = {}) {
+  sim::isa::ExecutorOptions interpreter;
+  interpreter.check = check;
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<ExecutorRunner> runner,
+      ExecutorRunner::Create(std::make_unique<sim::isa::IsaExecutor>(interpreter), isa, options));
   return RunCase(*runner, test, objects, contents);
 }
 

@@ -67,7 +67,8 @@ void Mutate(const Subject& subject, Isa isa, const std::string& path, uint32_t o
   Machine probe(isa, BestLaneCode());
   Machine::Options options;
   Checker checker(CheckOptions::All());
-  options.observer = &checker;
+  const auto watch = checker.Watch({});
+  options.observer = watch.get();
   if (!probe.Load(path) || !subject.run(probe, options)) return;
   for (uint64_t offset : probe.Executed(op)) {
     Machine machine(isa, BestLaneCode());
@@ -97,7 +98,8 @@ TEST(unchanged_kernels_raise_nothing_and_mutated_ones_do) {
         CHECK(machine.Load(path));
         Machine::Options options;
         Checker checker(CheckOptions::All());
-        options.observer = &checker;
+        const auto watch = checker.Watch({});
+        options.observer = watch.get();
         if (!subject.run(machine, options)) {
           test_context.Fail(__FILE__, __LINE__,
                             std::string(subject.file) + level + ": " + machine.error());

@@ -459,7 +459,8 @@ return B(static_cast<float>(static_cast<double>(Bf(a)) * Bf(b) +
   const float s = std::signbit(y) != std::signbit(z) ? -1.0f : 1.0f;
   if (y == 0 || std::isinf(z)) return s * INFINITY;
   if (std::isinf(y) || z == 0) return s * 0.0f;
-  return std::copysign(x, s);
+  if (static_cast<int>(B(z) >> 23 & 255) - static_cast<int>(B(y) >> 23 & 255) < -150) return s * 0.0f;
+  return x != x ? s * INFINITY : std::copysign(x, s);
 }()),
 }
 ;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Vector {
 std::vector<Vector> IntegerVectors();
 std::vector<Vector> FloatVectors();
 std::vector<Vector> ConversionVectors();
+std::vector<Vector> MoreVectors();
 
 // Scalars: a, b, SCC in; the result and SCC out (2: unchanged).
 struct ScalarVector {
@@ -38,6 +40,9 @@ struct ScalarVector {
   std::function<Out(uint64_t, uint64_t, bool)> expect;
 };
 std::vector<ScalarVector> ScalarVectors();
+
+// Mnemonics that state_test.cc runs on the whole register state.
+std::set<std::string> StateNames();
 
 }  // namespace mainarch::sim::isa::test
 

@@ -242,6 +242,8 @@ TEST(integer_vectors) { RunAll(test_context, IntegerVectors()); }
 TEST(float_vectors) { RunAll(test_context, FloatVectors()); }
 TEST(conversion_vectors) { RunAll(test_context, ConversionVectors()); }
 
+TEST(more_vectors) { RunAll(test_context, MoreVectors()); }
+
 TEST(scalar_vectors) {
   if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
   const std::vector<ScalarVector> vectors = ScalarVectors();

@@ -12,39 +12,82 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
+#include "sim/executor.h"
 #include "sim/isa/check/accesses.h"
+#include "sim/isa/check/caches.h"
 #include "sim/isa/check/effects.h"
+#include "sim/isa/check/races.h"
 #include "sim/isa/observer.h"
 
 namespace mainarch::sim::isa {
 
 struct CheckOptions {
-  bool waits = false;  // s_waitcnt, and races in LDS
-  bool nops = false;   // wait states between instructions
+  bool waits = false;      // s_waitcnt, and races in LDS
+  bool nops = false;       // wait states between instructions
+  bool undefined = false;  // reads of what was never written
+  bool races = false;      // in memory, by happens-before with scopes
 
-  bool any() const { return waits || nops; }
-  static CheckOptions All();
+  // Instead of the others: caches that hold what they may (caches.h). Needs a LaunchPlace with
+  // context.
+  bool caches = false;
+
+  bool any() const { return waits || nops || undefined || races || caches; }
+  static CheckOptions All();  // but caches
 };
 
-class Checker : public Observer {
+// Where a kernel runs. Without a context memory is plain local memory of the GPU.
+struct LaunchPlace {
+  uint32_t gpu = 0, process = 0;
+  const GpuContext* context = nullptr;
+  uint64_t seed = 0;  // of when stores become visible
+};
+
+class LaunchWatch;
+
+class Checker {
  public:
   explicit Checker(const CheckOptions& options);
-  ~Checker() override;
+  ~Checker();
 
-  void Begin(Workgroup& group) override;
-  bool Before(Wave& w, const Op& op) override;
-  void After(Wave& w, const Op& op) override;
-  void Barrier(Workgroup& group) override;
+  // The observer of one launch; the checker outlives it.
+  std::unique_ptr<LaunchWatch> Watch(const LaunchPlace& place);
+  // The packet processor's fences.
+  void Acquire(const GpuContext& context, Scope scope);
+  void Release(const GpuContext& context, Scope scope);
 
  private:
+  friend class LaunchWatch;
   struct GroupState;
   std::string Look(Wave& w, const Op& op, GroupState& state);
 
   const CheckOptions options_;
   const EffectsTable table_;
   std::mutex mutex_;
-  Accesses accesses_;
+  RaceCheck races_;
+  std::mutex cache_mutex_;
+  CacheModel caches_;
+};
+
+class LaunchWatch : public Observer {
+ public:
+  LaunchWatch(Checker* checker, uint32_t launch, std::unique_ptr<CachedLaunch> cached)
+      : checker_(*checker), launch_(launch), cached_(std::move(cached)) {}
+  ~LaunchWatch() override { End(); }
+
+  void Begin(Workgroup& group) override;
+  bool Before(Wave& w, const Op& op) override;
+  void After(Wave& w, const Op& op) override;
+  void Barrier(Workgroup& group) override;
+  // Every wave has ended, or none will go on. Before the packet processor's release.
+  void End();
+
+ private:
+  Checker& checker_;
+  const uint32_t launch_;
+  const std::unique_ptr<CachedLaunch> cached_;  // null without the cache mode
+  bool ended_ = false;
 };
 
 }  // namespace mainarch::sim::isa

@@ -30,7 +30,7 @@ void VectorFacts(absl::string_view n, RowFacts* f) {
   f->readlane = n == "v_readlane_b32" || n == "v_readfirstlane_b32";
   f->rwlane = n == "v_readlane_b32" || n == "v_writelane_b32";
   f->divfmas = StartsWith(n, "v_div_fmas");
-  f->cvt_scale = StartsWith(n, "v_cvt_scale");
+  f->late_result = StartsWith(n, "v_cvt_scalef32_sr_pk_fp4");
 }
 
 // Bytes that the last part of a memory instruction's name stands for.
@@ -193,10 +193,16 @@ class Builder {
     const bool swap = n == "v_swap_b32" || e_.facts->permlane;
     const bool reads = op_.descriptor->implicit & kReadsDst || swap || StartsWith(n, "v_smfmac_") ||
                        (inst_.encoding == Encoding::kSdwa && inst_.dst_unused == 2) ||
+                       (inst_.encoding == Encoding::kDpp && KeepsLanes()) ||
                        StartsWith(n, "v_fmac") || StartsWith(n, "v_pk_fmac") ||
                        StartsWith(n, "v_dot2c") || StartsWith(n, "v_dot4c") ||
                        StartsWith(n, "v_dot8c");
     if (reads) Read(o.code, o.width, 'd');
+  }
+
+  // Lanes that DPP does not write keep what the destination held.
+  bool KeepsLanes() const {
+    return !inst_.bound_ctrl || inst_.row_mask != 15 || inst_.bank_mask != 15;
   }
 
   // MUBUF loads fill their data register; atomics give it the old value when sc0 asks for it.

@@ -17,7 +17,7 @@ namespace mainarch::sim::isa {
 struct RowFacts {
   bool salu = false, valu = false, smem = false, vmem = false, ds = false;
   bool mfma = false, dgemm = false, xdl = false, dot = false, trans = false, packed_result = false;
-  bool permlane = false, readlane = false, rwlane = false, divfmas = false, cvt_scale = false;
+  bool permlane = false, readlane = false, rwlane = false, divfmas = false, late_result = false;
   bool setreg = false, getreg = false, reads_m0_late = false;
   // Memory.
   bool load = false, store = false, atomic = false, lds_memory = false, to_lds = false;

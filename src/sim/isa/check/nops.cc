@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT
+#include "sim/isa/check/nops.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace mainarch::sim::isa {
+namespace {
+
+constexpr Range kVccRange = {reg::kVcc, 2, 'x'}, kExecRange = {reg::kExec, 2, 'x'},
+                kM0Range = {reg::kM0, 1, 'x'};
+
+template <class Need>
+void Ask(int states, const char* why, Need* need) {
+  if (states > need->states) *need = {states, why};
+}
+
+// Whether `before` wrote a vector register that `e` reads, or that it writes.
+bool WroteWhatIsRead(const Effects& before, const Effects& e) {
+  for (int i = 0; i < e.read_count; ++i) {
+    if (e.reads[i].vector() && before.Writes(e.reads[i])) return true;
+  }
+  return false;
+}
+bool WroteWhatIsWritten(const Effects& before, const Effects& e) {
+  for (int i = 0; i < e.write_count; ++i) {
+    if (e.writes[i].vector() && before.Writes(e.writes[i])) return true;
+  }
+  return false;
+}
+bool WroteScalarThatIsRead(const Effects& before, const Effects& e) {
+  for (int i = 0; i < e.read_count; ++i) {
+    if (!e.reads[i].vector() && before.Writes(e.reads[i])) return true;
+  }
+  return false;
+}
+
+const Range* SourceC(const Effects& e) {
+  for (int i = 0; i < e.read_count; ++i) {
+    if (e.reads[i].field == 'c' || e.reads[i].field == 'd') return &e.reads[i];
+  }
+  return nullptr;
+}
+
+// A result that is moved into place after the arithmetic: not forwarded to the next instruction.
+bool MovesResult(const Op& op, const Effects& e) {
+  if (op.inst.encoding == Encoding::kSdwa) return op.inst.dst_sel != 6;
+  // LLVM takes op_sel_hi of a packed instruction for one; nobody has said that hardware does not.
+  const bool packed =
+      op.inst.row->family == Family::kVop3p && !e.facts->mfma && op.inst.opsel_hi & 1;
+  return packed || e.facts->late_result ||
+         (op.inst.row->family == Family::kVop3 && op.inst.opsel >> 2 != 0);
+}
+
+// Stores of more than two dwords read their data late.
+const Range* LateData(const Op& op, const Effects& e) {
+  if (!e.facts->vmem || !(e.facts->store || e.facts->atomic)) return nullptr;
+  const bool buffer =
+      op.inst.row->family == Family::kMubuf || op.inst.row->family == Family::kMtbuf;
+  if (buffer && op.inst.soffset < 128) return nullptr;
+  for (int i = 0; i < e.read_count; ++i) {
+    if (e.reads[i].field == 'D' && e.reads[i].count > 2) return &e.reads[i];
+  }
+  return nullptr;
+}
+
+// From a matrix instruction's issue to a use of its result.
+int ResultStates(Isa isa, const Op& mfma, const Effects& e) {
+  const int passes = MfmaPasses(isa, mfma.inst);
+  if (!e.facts->xdl) return passes + 2;
+  return passes + 3 + (isa == Isa::kGfx950 && passes != 2);
+}
+
+}  // namespace
+
+// VALU results that the next vector instructions do not get in time.
+void NopCheck::Forward(Isa, const Past& p, const Op&, const Effects& e, Need* need) const {
+  if (!e.facts->valu || !p.effects.facts->valu || !WroteWhatIsRead(p.effects, e)) return;
+  if (p.effects.facts->trans && !e.facts->trans) {
+    Ask(1, "a transcendental's result is used by another kind of VALU instruction", need);
+  }
+  if (MovesResult(p.op, p.effects)) Ask(1, "a result with dst_sel or op_sel is used", need);
+}
+
+void NopCheck::Vector(Isa isa, const Past& p, const Op& op, const Effects& e, Need* need) const {
+  const RowFacts& now = *e.facts;
+  const RowFacts& then = *p.effects.facts;
+  if (then.valu && now.vmem && WroteScalarThatIsRead(p.effects, e)) {
+    Ask(5, "VALU writes an SGPR that VMEM reads", need);
+  }
+  if (!now.valu) return;
+  Forward(isa, p, op, e, need);
+  if (then.valu && WroteScalarThatIsRead(p.effects, e)) {
+    Ask(2, "VALU writes an SGPR or VCC that VALU reads", need);
+  }
+  if (const Range* data = LateData(p.op, p.effects)) {
+    if (e.Writes(*data)) Ask(2, "VALU overwrites the data of a wide store", need);
+  }
+  Lanes(p, op, e, need);
+}
+
+void NopCheck::Lanes(const Past& p, const Op& op, const Effects& e, Need* need) const {
+  const RowFacts& now = *e.facts;
+  const RowFacts& then = *p.effects.facts;
+  if (op.inst.encoding == Encoding::kDpp) {
+    if (WroteWhatIsRead(p.effects, e) && !then.vmem && !then.ds) {
+      Ask(2, "a VGPR is written and DPP reads it", need);
+    }
+    if (then.valu && p.effects.Writes(kExecRange)) Ask(5, "VALU writes EXEC before DPP", need);
+  }
+  if (!then.valu) return;
+  if (now.permlane) {
+    if (WroteWhatIsRead(p.effects, e)) Ask(2, "VALU writes a VGPR that v_permlane reads", need);
+    if (p.effects.Writes(kExecRange)) Ask(4, "v_cmpx writes EXEC before v_permlane", need);
+  }
+  if (now.divfmas && p.effects.Writes(kVccRange)) {
+    Ask(4, "VALU writes VCC that v_div_fmas reads", need);
+  }
+  if (now.rwlane) {
+    for (int i = 0; i < e.read_count; ++i) {
+      const bool select = e.reads[i].field == 'b' && !e.reads[i].vector();
+      if (select && p.effects.Writes(e.reads[i])) {
+        Ask(4, "VALU writes an SGPR that selects the lane", need);
+      }
+    }
+  }
+  if (now.readlane && WroteWhatIsRead(p.effects, e)) {
+    Ask(1, "VALU writes a VGPR that v_readlane reads", need);
+  }
+  if ((now.readlane || now.rwlane) && p.effects.Writes(kExecRange)) {
+    Ask(4, "VALU writes EXEC before v_readlane or v_writelane", need);
+  }
+}
+
+void NopCheck::Scalar(const Past& p, const Op& op, const Effects& e, Need* need) const {
+  const RowFacts& now = *e.facts;
+  const RowFacts& then = *p.effects.facts;
+  const bool same = ((p.op.inst.offset ^ op.inst.offset) & 63) == 0;
+  if (then.setreg && same && (now.getreg || now.setreg)) {
+    Ask(2, "s_setreg, then s_getreg or s_setreg of the same register", need);
+  }
+  const bool late = now.reads_m0_late || (now.vmem && e.Reads(kM0Range));
+  if (late && then.salu && p.effects.Writes(kM0Range)) {
+    Ask(1, "SALU writes M0 and a message, LDS-DMA or movrel reads it", need);
+  }
+}
+
+// Results and operands of matrix and dot instructions, used by others.
+void NopCheck::Matrix(Isa isa, const Past& p, const Op& op, const Effects& e, Need* need) const {
+  const RowFacts& now = *e.facts;
+  const RowFacts& then = *p.effects.facts;
+  const bool memory = now.vmem || now.ds;
+  if (!now.valu && !memory) return;
+  const bool reads = WroteWhatIsRead(p.effects, e);
+  const bool writes = now.valu && WroteWhatIsWritten(p.effects, e);
+  if (then.dot && op.inst.row != p.op.inst.row && (reads || writes)) {
+    Ask(3, "another instruction uses a dot product's result", need);
+  }
+  if (then.dot && op.inst.row == p.op.inst.row) {
+    for (int i = 0; i < e.read_count; ++i) {
+      const bool factor = e.reads[i].field == 'a' || e.reads[i].field == 'b';
+      if (factor && e.reads[i].vector() && p.effects.Writes(e.reads[i])) {
+        Ask(3, "a dot product multiplies a dot product's result", need);
+      }
+    }
+  }
+  if (!then.mfma) return;
+  if (then.dgemm) {
+    const bool small = MfmaPasses(isa, p.op.inst) == 4;
+    const int large = isa == Isa::kGfx950 ? 19 : 11;
+    if (reads) {
+      Ask(memory ? (small ? 9 : 18) : (small ? 6 : large), "the result of an f64 MFMA is read",
+          need);
+    }
+    if (writes) Ask(small ? 6 : 11, "the result of an f64 MFMA is overwritten", need);
+    return;
+  }
+  if (reads) Ask(ResultStates(isa, p.op, p.effects), "the result of an MFMA is read", need);
+  if (writes) Ask(ResultStates(isa, p.op, p.effects), "the result of an MFMA is overwritten", need);
+  const Range* c = SourceC(p.effects);
+  if (now.valu && c != nullptr && c->vector() && e.Writes(*c)) {
+    Ask(MfmaPasses(isa, p.op.inst) - 1, "VALU overwrites the SrcC of an MFMA", need);
+  }
+}
+
+// `seen`: operands for which a nearer matrix instruction has been found already.
+void NopCheck::MatrixToMatrix(Isa isa, const Past& p, const Op& op, const Effects& e,
+                              unsigned* seen, Need* need) const {
+  const RowFacts& then = *p.effects.facts;
+  if (then.valu && !then.mfma) {
+    if (p.effects.Writes(kExecRange)) Ask(4, "VALU writes EXEC before an MFMA", need);
+    if (!then.dot && WroteWhatIsRead(p.effects, e)) {
+      Ask(2, "VALU writes a VGPR that an MFMA reads", need);
+    }
+  }
+  if (!then.mfma || p.effects.write_count == 0) return;
+  const int passes = MfmaPasses(isa, p.op.inst);
+  const bool newer = isa == Isa::kGfx950;
+  const bool small = passes == 4;  // of an f64 MFMA: 4x4x4
+  for (int i = 0; i < e.read_count; ++i) {
+    const Range& r = e.reads[i];
+    if (!r.vector() || (*seen >> i & 1) || !p.effects.Writes(r)) continue;
+    *seen |= 1u << i;
+    if (r.field != 'c' && r.field != 'd') {
+      const int states = then.dgemm ? (small   ? 6
+                                       : newer ? 19
+                                               : 11)
+                                    : ResultStates(isa, p.op, p.effects);
+      Ask(states, "an MFMA multiplies the result of an MFMA", need);
+      continue;
+    }
+    const bool whole = p.effects.writes[0].code == r.code && p.effects.writes[0].count == r.count;
+    int states = 0;
+    if (whole) {
+      if (then.dgemm && small && e.facts->dgemm && MfmaPasses(isa, op.inst) == 4) states = 4;
+      if (!then.dgemm && passes == 2) states = 2;
+    } else if (then.dgemm) {
+      if (!e.facts->xdl) states = small ? 4 : newer ? 17 : 9;
+    } else if (then.xdl) {
+      states = passes + 1 + (newer && passes != 2);
+    } else if (!e.facts->xdl) {
+      states = passes;
+    }
+    Ask(states, "an MFMA adds to part of the result of an MFMA", need);
+  }
+}
+
+std::string NopCheck::Issue(const Wave& w, const Op& op, const Effects& e) {
+  const Isa isa = w.group->isa;
+  std::string what;
+  unsigned seen = 0;
+  for (size_t back = 1; back <= kPast && back <= count_; ++back) {
+    const Past& p = past_[(count_ - back) % kPast];
+    const int between = static_cast<int>(clock_ - p.clock - 1);
+    if (between >= static_cast<int>(kPast)) break;
+    Need need;
+    Vector(isa, p, op, e, &need);
+    Scalar(p, op, e, &need);
+    if (e.facts->mfma) {
+      MatrixToMatrix(isa, p, op, e, &seen, &need);
+    } else {
+      Matrix(isa, p, op, e, &need);
+    }
+    if (need.states <= between) continue;
+    what = absl::StrCat(need.states, " wait states are needed after ", Print(isa, p.op.inst),
+                        " at pc 0x", absl::Hex(p.pc), ", ", between, " seen: ", need.why);
+    break;
+  }
+  if (op.inst.name() == "s_nop") {
+    if (op.inst.offset & kNoStates) return what;
+    clock_ += static_cast<uint64_t>(op.inst.offset & 15) + 1;
+    return what;
+  }
+  // Only what some rule looks for is worth remembering.
+  const RowFacts& f = *e.facts;
+  if (f.valu || f.vmem || f.salu || f.ds) past_[count_++ % kPast] = {e, op, w.at, clock_};
+  ++clock_;
+  return what;
+}
+
+}  // namespace mainarch::sim::isa

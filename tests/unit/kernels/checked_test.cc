@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+//
+// Every shipped kernel under every checker: nothing is flagged, and the results are right.
+#include "support/test.h"
+#include "unit/kernels/run_fresh.h"
+
+namespace mainarch::kernels_test {
+namespace {
+
+void RunAll(test::Context& test_context, const std::string& isa) {
+  std::string failures;
+  for (const Case& test : AllCases()) {
+    if (!IsFor(test, isa) || !Wanted(test)) continue;
+    const Status status =
+        RunFresh(test, isa, {}, Shipped, nullptr, sim::isa::CheckOptions::All());
+    if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
+  }
+  CHECK_EQ(failures, "");
+}
+
+TEST(checkers_are_silent_on_shipped_kernels_on_gfx942) { RunAll(test_context, "gfx942"); }
+TEST(checkers_are_silent_on_shipped_kernels_on_gfx950) { RunAll(test_context, "gfx950"); }
+
+}  // namespace
+}  // namespace mainarch::kernels_test

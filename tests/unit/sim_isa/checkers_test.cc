@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+//
+// Each rule of the checkers on a few lines of assembly: what must be flagged is, and its right twin
+// is not.
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "sim/isa/check/checker.h"
+#include "sim/poison.h"
+#include "support/test.h"
+#include "unit/sim_isa/llvm.h"
+#include "unit/sim_isa/machine.h"
+
+namespace mainarch::sim::isa::test {
+namespace {
+
+constexpr size_t kBytes = 1 << 20, kData = 1 << 16;
+
+// s[0:1] points to data, s2 is the workgroup; v0 the work-item. The first 4 KiB of data are zero,
+// the rest has never been written.
+std::string Check(Isa isa, const std::string& text, uint32_t groups = 1, uint32_t threads = 64,
+                  uint32_t lds = 1024) {
+  std::string error;
+  const std::vector<uint8_t> code = Assemble(isa, text + "\ns_endpgm\n", &error);
+  if (code.empty()) return "does not assemble: " + error;
+  std::vector<uint64_t> storage(kBytes / 8 + 512);
+  uint8_t* memory = reinterpret_cast<uint8_t*>((reinterpret_cast<uint64_t>(storage.data()) + 4095) &
+                                               ~uint64_t{4095});
+  const uint64_t base = reinterpret_cast<uint64_t>(memory);
+  std::memcpy(memory, code.data(), code.size());
+  Poison(base + kData + 4096, memory + kData + 4096, 4096);
+  InstructionSet set(isa, LaneCode::kPortable);
+  Program program(&set);
+  Checker checker(CheckOptions::All());
+  const auto watch = checker.Watch({});
+  KernelLaunch launch;
+  launch.entry = base;
+  launch.kernarg = base + kData;
+  launch.properties = 8;
+  launch.rsrc1 = 31 | 0xf0 << 12;
+  launch.rsrc2 = 2 << 1 | 1 << 7;
+  launch.grid = {groups * threads, 1, 1};
+  launch.workgroup = {threads, 1, 1};
+  launch.lds_bytes = lds;
+  launch.observer = watch.get();
+  FlatMemory flat(base, memory, kBytes);
+  auto grid = Grid::Create(&program, launch, ChipLimits(), {&flat});
+  if (!grid.ok()) return std::string(grid.status().message());
+  return (*grid)->Run(1 << 20).detail;
+}
+
+struct Rule {
+  const char* name;
+  const char* text;
+  const char* expected;  // in the report; empty: silence
+  uint32_t groups = 1, threads = 64;
+};
+
+void Expect(mainarch::test::Context& test_context, const std::vector<Rule>& rules) {
+  for (Isa isa : {Isa::kGfx942, Isa::kGfx950}) {
+    for (const Rule& rule : rules) {
+      const std::string got = Check(isa, rule.text, rule.groups, rule.threads);
+      const bool right = *rule.expected == 0 ? got.empty() : got.find(rule.expected) != got.npos;
+      if (right) continue;
+      test_context.Fail(__FILE__, __LINE__,
+                        std::string(CpuName(isa)) + " " + rule.name + ": '" + got +
+                            "', expected '" + rule.expected + "'");
+      return;
+    }
+  }
+}
+
+TEST(wait_states) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  Expect(
+      test_context,
+      {
+          {"sgpr to vmem",
+           "v_mov_b32 v1, 0\ns_nop 0\nv_readfirstlane_b32 s4, v1\ns_nop 3\n"
+           "s_mov_b32 s5, 0\nglobal_load_dword v2, v1, s[0:1]",
+           ""},
+          {"sgpr to vmem, short",
+           "v_mov_b32 v1, 0\nv_mov_b32 v3, s0\ns_nop 0\nv_readfirstlane_b32 s0, v3\ns_nop 3\n"
+           "global_load_dword v2, v1, s[0:1]",
+           "5 wait states are needed"},
+          {"sgpr to valu",
+           "v_mov_b32 v1, 0\ns_nop 0\nv_readfirstlane_b32 s4, v1\n"
+           "s_nop 0\nv_mov_b32 v2, s4",
+           "2 wait states are needed"},
+          {"vcc to cndmask", "v_cmp_eq_u32 vcc, 0, v0\ns_nop 1\nv_cndmask_b32 v1, v0, v0, vcc", ""},
+          {"vcc to cndmask, short",
+           "v_cmp_eq_u32 vcc, 0, v0\ns_nop 0\nv_cndmask_b32 v1, v0, v0, vcc",
+           "VALU writes an SGPR or VCC"},
+          {"dpp",
+           "v_mov_b32 v1, 1\ns_nop 0\nv_mov_b32_dpp v2, v1 row_shl:1 row_mask:0xf "
+           "bank_mask:0xf bound_ctrl:0",
+           "DPP reads it"},
+          {"dpp, enough",
+           "v_mov_b32 v1, 1\ns_nop 1\nv_mov_b32_dpp v2, v1 row_shl:1 row_mask:0xf "
+           "bank_mask:0xf bound_ctrl:0",
+           ""},
+          {"transcendental", "v_mov_b32 v1, 1.0\nv_exp_f32 v2, v1\nv_add_f32 v3, v2, v2",
+           "transcendental"},
+          {"transcendental chain", "v_mov_b32 v1, 1.0\nv_exp_f32 v2, v1\nv_log_f32 v3, v2", ""},
+          {"lane select",
+           "v_mov_b32 v1, 1\ns_nop 0\nv_readfirstlane_b32 s4, v1\ns_nop 2\n"
+           "v_readlane_b32 s5, v0, s4",
+           "selects the lane"},
+          {"wide store",
+           "v_mov_b32 v1, 0\nv_mov_b32 v4, 0\nv_mov_b32 v5, 0\nv_mov_b32 v6, 0\n"
+           "v_mov_b32 v7, 0\nv_lshlrev_b32 v1, 4, v0\n"
+           "global_store_dwordx4 v1, v[4:7], s[0:1]\ns_nop 0\nv_mov_b32 v5, 1",
+           "wide store"},
+          {"mfma result",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\ns_nop 1\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], 0\ns_nop 5\n"
+           "v_add_f32 v8, v0, v0",
+           "the result of an MFMA is read"},
+          {"mfma result, enough",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\ns_nop 1\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], 0\ns_nop 7\n"
+           "v_add_f32 v8, v0, v0",
+           ""},
+          {"mfma source",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\ns_nop 0\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], 0",
+           "an MFMA reads"},
+          {"mfma chain",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\ns_nop 1\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], 0\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], v[0:3]",
+           ""},
+          {"mfma overlap",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\nv_mov_b32 v8, 0\n"
+           "v_mov_b32 v9, 0\ns_nop 1\n"
+           "v_mfma_f32_16x16x16_f16 v[6:9], v[4:5], v[4:5], 0\n"
+           "v_mfma_f32_16x16x16_f16 v[10:13], v[4:5], v[4:5], v[8:11]",
+           "part of the result"},
+          {"setreg",
+           "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 0\ns_nop 0\n"
+           "s_getreg_b32 s4, hwreg(HW_REG_MODE)",
+           "s_setreg"},
+          {"across a branch",
+           "v_mov_b32 v1, 1.0\nv_exp_f32 v2, v1\ns_branch L\ns_nop 0\nL:\n"
+           "v_add_f32 v3, v2, v2",
+           ""},
+      });
+}
+
+TEST(undefined_values) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  Expect(
+      test_context,
+      {
+          {"address", "global_load_dword v2, v3, s[0:1]", "the address depends on v3"},
+          {"scalar address", "s_load_dword s4, s[20:21], 0x0", "the address depends on s20"},
+          {"branch", "s_cmp_eq_u32 s20, 0\ns_cbranch_scc1 L\ns_nop 0\nL:", "the branch depends"},
+          {"exec", "v_cmp_eq_u32 vcc, 0, v5\ns_and_saveexec_b64 s[4:5], vcc", "EXEC depends"},
+          {"store",
+           "v_lshlrev_b32 v1, 2, v0\nv_add_u32 v2, 1, v9\n"
+           "global_store_dword v1, v2, s[0:1]",
+           "stores v2"},
+          {"masked out",
+           "v_lshlrev_b32 v1, 2, v0\nv_and_b32 v2, 0, v9\n"
+           "global_store_dword v1, v2, s[0:1]",
+           ""},
+          {"one byte of it", "v_and_b32 v2, 0xffffff00, v9\nglobal_store_byte v0, v2, s[0:1]", ""},
+          {"inactive lanes",
+           "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 0\n"
+           "global_store_dword v1, v2, s[0:1]",
+           ""},
+          {"lanes that were off",
+           "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\ns_mov_b64 exec, 3\n"
+           "global_load_dword v2, v1, s[0:1]",
+           "of lane 1"},
+          {"lds",
+           "v_lshlrev_b32 v1, 2, v0\nds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)\n"
+           "global_store_dword v1, v2, s[0:1]",
+           "stores v2"},
+          {"lds written",
+           "v_lshlrev_b32 v1, 2, v0\nds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\n"
+           "ds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)\n"
+           "global_store_dword v1, v2, s[0:1]",
+           ""},
+          {"lds half written",
+           "v_lshlrev_b32 v1, 2, v0\nds_write_b16 v1, v0\n"
+           "s_waitcnt lgkmcnt(0)\nds_read_b32 v2, v1\n"
+           "s_waitcnt lgkmcnt(0)\nglobal_store_dword v1, v2, s[0:1]",
+           "stores v2"},
+          {"memory",
+           "v_lshlrev_b32 v1, 2, v0\ns_add_u32 s4, s0, 0x1000\ns_addc_u32 s5, s1, 0\n"
+           "global_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\n"
+           "global_store_dword v1, v2, s[0:1]",
+           "stores v2"},
+          {"memory written",
+           "v_lshlrev_b32 v1, 2, v0\nglobal_load_dword v2, v1, s[0:1]\n"
+           "s_waitcnt vmcnt(0)\nglobal_store_dword v1, v2, s[0:1] offset:1024",
+           ""},
+          {"atomic on memory",
+           "v_mov_b32 v1, 0\ns_mov_b64 exec, 1\nv_mov_b32 v2, 1\n"
+           "s_add_u32 s4, s0, 0x1000\ns_addc_u32 s5, s1, 0\n"
+           "global_atomic_add v1, v2, s[4:5]",
+           "an atomic on memory"},
+          {"through scalars",
+           "v_mov_b32 v1, v9\ns_nop 0\nv_readfirstlane_b32 s4, v1\ns_nop 4\n"
+           "s_cmp_eq_u32 s4, 0\ns_cbranch_scc1 L\ns_nop 0\nL:",
+           "the branch depends"},
+      });
+}
+
+TEST(races_in_memory) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  Expect(test_context,
+         {
+             {"two workgroups store",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
+              "global_store_dword v1, v2, s[0:1]",
+              "another workgroup", 2},
+             {"two waves store",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
+              "global_store_dword v1, v2, s[0:1]",
+              "another wave of the workgroup", 1, 128},
+             {"a barrier between waves",
+              "v_cmp_gt_u32 vcc, 1, v0\ns_nop 4\ns_mov_b64 s[4:5], exec\n"
+              "s_and_b64 exec, s[4:5], vcc\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
+              "global_store_dword v1, v2, s[0:1]\ns_mov_b64 exec, s[4:5]\ns_waitcnt vmcnt(0)\n"
+              "s_barrier\nv_mov_b32 v1, 0\nglobal_load_dword v3, v1, s[0:1]\ns_waitcnt vmcnt(0)",
+              "", 1, 128},
+             {"atomics",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
+              "global_atomic_add v1, v2, s[0:1]",
+              "", 4},
+             {"flags of agent scope",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
+              "global_store_dword v1, v2, s[0:1] sc1",
+              "", 2},
+             {"flags of workgroup scope",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
+              "global_store_dword v1, v2, s[0:1] sc0",
+              "workgroup scope", 2},
+             {"other bytes of one word",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, s2\nv_mov_b32 v2, 1\n"
+              "global_store_byte v1, v2, s[0:1]",
+              "", 4},
+             {"everybody reads",
+              "v_mov_b32 v1, 0\nglobal_load_dword v2, v1, s[0:1]\n"
+              "s_waitcnt vmcnt(0)",
+              "", 4, 128},
+         });
+}
+
+// The smallest grid barrier; then workgroups that cannot all be resident.
+TEST(a_grid_that_cannot_be_resident_is_told) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  const std::string barrier =
+      "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\nglobal_atomic_add v1, v2, s[0:1]\n"
+      "s_waitcnt vmcnt(0)\nL:\ns_sleep 1\nglobal_load_dword v3, v1, s[0:1] sc1\n"
+      "s_waitcnt vmcnt(0)\nv_readfirstlane_b32 s4, v3\ns_nop 4\ns_cmp_lt_u32 s4, ";
+  // 160 KB of LDS each: one workgroup a compute unit, 256 on the chip.
+  CHECK_EQ(Check(Isa::kGfx950, barrier + "256\ns_cbranch_scc1 L", 256, 64, 160 * 1024), "");
+  const std::string got =
+      Check(Isa::kGfx950, barrier + "257\ns_cbranch_scc1 L", 257, 64, 160 * 1024);
+  CHECK_NE(got.find("1 of 257 have no room on the chip"), got.npos);
+}
+
+}  // namespace
+}  // namespace mainarch::sim::isa::test
