@@ -106,8 +106,8 @@ void Matmul(const MatmulArgs& a) {
 #endif
 }
 
-// MR rows of one expert against NP panels from slot `slot` of the scratch on, part by part, added to each
-// row's accumulators. What lies `ahead` bytes further on is fetched: it is read next.
+// MR rows of one expert against NP panels, slots of the scratch from `slot` on, part by part, added to
+// each row's accumulators. What lies `ahead` bytes further on is fetched: it is read next.
 template <class M, int MR, int NP>
 void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panels& w,
                  const uint8_t* first, size_t ahead, const int32_t* entries, int slot,
