@@ -2,6 +2,7 @@
 //
 // Products over panels against fp64, for every format, target, row count, shape and shard; and the
 // same bits for one row as for many.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -380,6 +381,109 @@ TEST(stacked_slices_of_different_formats_are_decoded_exactly) {
     for (double v : Expected(b.matrix, 0, 12, 0, 64, x.in[0], &size)) want.push_back(v);
     for (size_t i = 0; i < want.size(); ++i) {
       CHECK_LE(std::fabs(y.data[0][i] - want[i]), size[i] * 1e-6 + 1e-30);
+    }
+  }
+}
+
+// Rows 0 to 5 go to expert 0 and to 1 or 2: more rows of one expert than a block has, and fewer.
+TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
+  constexpr int64_t kOut = 100, kIn = 384, kRows = 6, kStride = kIn + 32, kWide = 128;
+  constexpr int32_t kExperts = 3, kK = 2;
+  std::mt19937 rng(6);
+  for (Format format : kFormats) {
+    std::vector<Source> sources;
+    std::vector<Packed> packed;
+    std::vector<cpu::Panels> panels;
+    for (int e = 0; e < kExperts; ++e) {
+      sources.push_back(RandomMatrix(format, kOut, kIn, &rng));
+      Program program;
+      Weight weight;
+      weight.label = "down";
+      weight.sources = {sources.back().matrix};
+      for (int i = 0; i < 8; ++i) weight.splits.push_back(kIn / 32 * i / 8 * 32);
+      weight.splits.push_back(kIn);
+      weight.ranks = {{{0, 0, kOut, 0, kIn}}};
+      auto one = Pack(program, weight, 0);
+      CHECK_OK(one);
+      packed.push_back(std::move(*one));
+      panels.push_back(packed.back().panels);
+    }
+    std::vector<float> act(kRows * kK * kStride), weights(kRows * kK);
+    for (size_t i = 0; i < act.size(); ++i) {
+      if (i % kStride < kIn) act[i] = RandomNormal(&rng);
+    }
+    for (float& w : weights) w = std::fabs(RandomNormal(&rng));
+    const int32_t active[] = {0, 1, 2}, offsets[] = {0, 6, 9, 12};
+    const int32_t entries[] = {0, 2, 4, 6, 8, 10, /*1:*/ 1, 5, 9, /*2:*/ 3, 7, 11};
+    for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+      for (bool fast : {false, true}) {
+        if (fast && (kernels->matmul_bf16 == nullptr || !cpu::HasBF16Dot(panels[0].format)))
+          continue;
+        const auto run = fast ? kernels->experts_down_bf16 : kernels->experts_down;
+        std::vector<uint16_t> act16(act.size());
+        if (fast) kernels->to_bf16(act.data(), act16.data(), static_cast<int64_t>(act.size()));
+        std::vector<float> scratch(kRows * cpu::kMaxParts * cpu::kExpertPanels * 16);
+        std::vector<float> together(kRows * kWide), alone(kRows * kWide);
+        cpu::ExpertsDownArgs args = {};
+        args.experts = panels.data();
+        args.panel_end = packed[0].plan.panels;
+        args.active = active;
+        args.active_count = kExperts;
+        args.offsets = offsets;
+        args.entries = entries;
+        args.k = kK;
+        args.act = act.data();
+        args.act16 = act16.data();
+        args.act_stride = kStride;
+        args.weights = weights.data();
+        args.weights_stride = kK;
+        args.out = together.data();
+        args.out_stride = kWide;
+        args.rows = kRows;
+        args.first = args.last = true;
+        args.scratch = scratch.data();
+        run(args);
+        for (int32_t r = 0; r < kRows; ++r) {
+          const int32_t other = 1 + r % 2;
+          const float* x = act.data() + r * kK * kStride;
+          std::vector<double> size, other_size;
+          const auto first = Expected(sources[0].matrix, 0, kOut, 0, kIn, x, &size);
+          const auto second = Expected(sources[static_cast<size_t>(other)].matrix, 0, kOut, 0, kIn,
+                                       x + kStride, &other_size);
+          const float* w = weights.data() + r * kK;
+          for (size_t i = 0; i < kOut; ++i) {
+            const double error = double{together[static_cast<size_t>(r * kWide) + i]} -
+                                 w[0] * first[i] - w[1] * second[i];
+            const double bound = fast ? 0x1p-8 + (kIn + 8) * 0x1p-23 : 1e-6;
+            CHECK_LE(std::fabs(error), bound * (w[0] * size[i] + w[1] * other_size[i]) + 1e-30);
+          }
+          // The row by itself, an expert at a time, so many panels at a time.
+          const int32_t own_entries[] = {0, 1}, own[] = {0, other};
+          int32_t own_offsets[kExperts + 1] = {0, 1, 1, 2};
+          if (other == 1) own_offsets[2] = 2;
+          cpu::ExpertsDownArgs one = args;
+          one.entries = own_entries;
+          one.offsets = own_offsets;
+          one.rows = 1;
+          one.active_count = 1;
+          one.act = x;
+          one.act16 = act16.data() + r * kK * kStride;
+          one.weights = w;
+          one.out = alone.data() + r * kWide;
+          const int64_t step = 1 + r % cpu::kExpertPanels;
+          for (int64_t p = 0; p < packed[0].plan.panels; p += step) {
+            one.panel_begin = p;
+            one.panel_end = std::min(p + step, packed[0].plan.panels);
+            for (int i = 0; i < kK; ++i) {
+              one.active = own + i;
+              one.first = i == 0;
+              one.last = i + 1 == kK;
+              run(one);
+            }
+          }
+        }
+        CHECK(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)) == 0);
+      }
     }
   }
 }

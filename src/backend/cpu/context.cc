@@ -136,7 +136,7 @@ Status CpuContext::Allocate() {
       worker.norm = carve.Take<float>(kMaxBlockRows * hidden_stride_);
       worker.attend =
           carve.Take<float>(kMaxBlockRows * (kAttentionSplit + p.head_dim + kLineFloats));
-      worker.experts = carve.Take<float>(p.experts > 0 ? rows * kMaxParts * kLanes : 0);
+      worker.experts = carve.Take<float>(p.experts > 0 ? rows * kMaxParts * kExpertPanels * kLanes : 0);
       worker.panels = carve.Take<uint8_t>(static_cast<int64_t>(panel_scratch) * kMaxBlockRows);
       worker.x16 = carve.Take<uint16_t>(x16_values);
       worker.decoded = carve.Take<uint8_t>(static_cast<int64_t>(DecodedBytes(longest)));
@@ -350,7 +350,7 @@ uint32_t CpuContext::Open(uint32_t phase) {
     case PhaseKind::kAttendPrepare: return AttendPrepareItems();
     case PhaseKind::kAttend: return ranks * attend_items_;
     case PhaseKind::kAttendMerge: return store_parts_ ? ranks * rows : 0;
-    case PhaseKind::kRouterMatmul: return ranks * rows;
+    case PhaseKind::kRouterMatmul: return RouterItems(std::get<backend::RouterOp>(op));
     case PhaseKind::kExpertsGateUp: {
       const auto& gate_up = std::get<backend::ExpertsGateUpOp>(op);
       ListExperts(gate_up);
@@ -358,7 +358,7 @@ uint32_t CpuContext::Open(uint32_t phase) {
     }
     case PhaseKind::kExpertsDown: {
       const auto& down = std::get<backend::ExpertsDownOp>(op);
-      return ranks * static_cast<uint32_t>(model_->weight(0, down.w).plans[0].panels);
+      return ranks * ExpertsDownItems(down);
     }
     case PhaseKind::kLogits: return LogitsItems(std::get<backend::LogitsOp>(op));
   }

@@ -66,7 +66,7 @@ class CpuContext : public backend::Context, private Team::Job {
     uint64_t x16_tag = 0;         // which phase and rank
     uint8_t* decoded = nullptr;   // panels as bf16 (MatmulArgs::decoded)
     float* attend = nullptr;      // scores, then one part per query
-    float* experts = nullptr;     // [max_rows * kMaxParts * 16]
+    float* experts = nullptr;     // [max_rows * kMaxParts * kExpertPanels * 16]
     uint8_t* panels = nullptr;    // [kMaxItemPanels * largest stride], weights in place
     const float** x = nullptr;    // [max_rows]
     float** out = nullptr;        // [max_rows]
@@ -103,7 +103,8 @@ class CpuContext : public backend::Context, private Team::Job {
   uint32_t MatmulItems(const MatmulPlan& plan) const;
   void RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item, int worker);
   void RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin, int64_t end,
-                 int64_t rows, Epilogue epilogue, bool bf16, Worker* scratch);
+                 int64_t rows, Epilogue epilogue, bool bf16, const uint8_t* after, Worker* scratch);
+  const uint8_t* PanelAt(int32_t rank, backend::WeightId w, size_t group, int64_t panel) const;
   const float* NormRow(int32_t rank, uint32_t phase, backend::WeightId norm, const uint32_t* rows,
                        int64_t count, int64_t row, Worker* scratch);
   bool UsesBF16(backend::WeightId w) const;
@@ -128,6 +129,9 @@ class CpuContext : public backend::Context, private Team::Job {
   uint8_t* KvPage(int32_t rank, int32_t layer, int32_t kv_head, uint32_t page) const;
 
   // context_moe.cc
+  uint32_t ExpertsDownItems(const backend::ExpertsDownOp& op) const;
+  int64_t RouterItemPanels(const backend::RouterOp& op) const;
+  uint32_t RouterItems(const backend::RouterOp& op) const;
   void RunRouterMatmul(const backend::RouterOp& op, uint32_t item, int worker);
   void RunTopK(const backend::RouterOp& op, uint32_t item);
   void ListExperts(const backend::ExpertsGateUpOp& op);

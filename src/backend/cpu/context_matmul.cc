@@ -112,10 +112,20 @@ const float* CpuContext::NormRow(int32_t rank, uint32_t phase, backend::WeightId
   return scratch->norm + row * hidden_stride_;
 }
 
+// Panel `panel` of a group in memory, or null behind the last and for weights that are not there yet.
+const uint8_t* CpuContext::PanelAt(int32_t rank, backend::WeightId w, size_t group,
+                                   int64_t panel) const {
+  const RankWeight& weight = model_->weight(rank, w);
+  if (panel >= weight.plans[group].panels || !weight.ready.load(std::memory_order_acquire)) {
+    return nullptr;
+  }
+  return weight.panels[group].data + static_cast<size_t>(panel) * weight.panels[group].stride;
+}
+
 // scratch->x (for bf16, rows16) and scratch->out hold the rows; out[i] points at where panel 0 would write.
 void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin,
                            int64_t end, int64_t rows, Epilogue epilogue, bool bf16,
-                           Worker* scratch) {
+                           const uint8_t* after, Worker* scratch) {
   const RankWeight& weight = model_->weight(rank, w);
   MatmulArgs args;
   args.w = weight.panels[group];
@@ -129,6 +139,7 @@ void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int6
   if (weight.ready.load(std::memory_order_acquire)) {
     args.panel_begin = begin;
     args.panel_end = end;
+    args.after = after;
     run(args);
     return;
   }
@@ -171,8 +182,9 @@ void CpuContext::RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item
     if (fill) kernels_.to_bf16(scratch->x[row], row16, width);
   }
   if (fill) scratch->x16_tag = TagOf(phase, rank);
-  RunPanels(rank, plan.w, 0, begin, std::min(panels, begin + each), rows_, plan.epilogue, bf16,
-            scratch);
+  const int64_t end = std::min(panels, begin + each);
+  RunPanels(rank, plan.w, 0, begin, end, rows_, plan.epilogue, bf16,
+            PanelAt(rank, plan.w, 0, end), scratch);
 }
 
 void CpuContext::RunAllReduce(const backend::AllReduceAddOp& op, uint32_t item) {
@@ -226,7 +238,8 @@ void CpuContext::RunLogits(const backend::LogitsOp& op, uint32_t phase, uint32_t
       scratch->rows16[i] = scratch->x16 + i * hidden_stride_;
       kernels_.to_bf16(scratch->x[i], scratch->x16 + i * hidden_stride_, hidden_stride_);
     }
-    RunPanels(rank, op.w, 0, begin, end, count, Epilogue::kStore, bf16, scratch);
+    RunPanels(rank, op.w, 0, begin, end, count, Epilogue::kStore, bf16,
+              PanelAt(rank, op.w, 0, end), scratch);
   }
   if (total > kMaxBlockRows) scratch->norm_tag = 0;
 }

@@ -25,16 +25,32 @@ void TopK(const float* p, int32_t n, int32_t k, int32_t* ids) {
 
 }  // namespace
 
-// One item: one row's router logits.
+// Panels of the router that one item takes of one row. Many rows are items enough; few rows are cut so
+// that every worker has one, into even numbers of panels.
+int64_t CpuContext::RouterItemPanels(const backend::RouterOp& op) const {
+  const int64_t panels = model_->weight(0, op.w).plans[0].panels;
+  const int64_t chunks = (team_.workers() + rows_ * ranks_ - 1) / (rows_ * ranks_);
+  return ((panels + chunks - 1) / chunks + 1) / 2 * 2;
+}
+
+uint32_t CpuContext::RouterItems(const backend::RouterOp& op) const {
+  const int64_t panels = model_->weight(0, op.w).plans[0].panels, each = RouterItemPanels(op);
+  return static_cast<uint32_t>(rows_ * ranks_ * ((panels + each - 1) / each));
+}
+
+// One item: some panels of one row's router logits.
 void CpuContext::RunRouterMatmul(const backend::RouterOp& op, uint32_t item, int worker) {
-  const int32_t rank = static_cast<int32_t>(item / rows_);
-  const int64_t row = item % rows_;
+  const int64_t panels = model_->weight(0, op.w).plans[0].panels, each = RouterItemPanels(op);
+  const int64_t chunks = (panels + each - 1) / each;
+  const int32_t rank = static_cast<int32_t>(item / (rows_ * chunks));
+  const int64_t row = item / chunks % rows_;
+  const int64_t begin = item % chunks * each;
   Worker* scratch = &workers_[static_cast<size_t>(worker)];
   const int64_t stride = (program_.experts + kLanes - 1) / kLanes * kLanes;
   scratch->x[0] = Row(rank, op.h, row);
   scratch->out[0] = router_logits_[static_cast<size_t>(rank)] + row * stride;
-  const int64_t panels = model_->weight(rank, op.w).plans[0].panels;
-  RunPanels(rank, op.w, 0, 0, panels, 1, Epilogue::kStore, /*bf16=*/false, scratch);
+  RunPanels(rank, op.w, 0, begin, std::min(panels, begin + each), 1, Epilogue::kStore,
+            /*bf16=*/false, nullptr, scratch);
 }
 
 void CpuContext::RunTopK(const backend::RouterOp& op, uint32_t item) {
@@ -110,21 +126,31 @@ void CpuContext::RunExpertsGateUp(const backend::ExpertsGateUpOp& op, uint32_t p
     scratch->rows16[rows] = scratch->x16 + entry / k * width;
     scratch->out[rows] = Row(rank, op.act, entry / k) + entry % k * SlotStride(op.act);
   }
-  RunPanels(rank, op.w, expert, begin, end, rows, Epilogue::kGateUp, bf16, scratch);
+  // The next item is the next chunk of this expert or the first of the next one.
+  const uint8_t* after = PanelAt(rank, op.w, expert, end);
+  const uint32_t next = item % per_rank / expert_chunks_ + 1;
+  if (after == nullptr && next < static_cast<uint32_t>(active_count_)) {
+    after = PanelAt(rank, op.w, static_cast<size_t>(active_experts_[next]), 0);
+  }
+  RunPanels(rank, op.w, expert, begin, end, rows, Epilogue::kGateUp, bf16, after, scratch);
 }
 
-// One item: one panel of the output, all active experts.
+// One item: kExpertPanels panels of the output, all active experts.
+uint32_t CpuContext::ExpertsDownItems(const backend::ExpertsDownOp& op) const {
+  return static_cast<uint32_t>((model_->weight(0, op.w).plans[0].panels + kExpertPanels - 1) /
+                               kExpertPanels);
+}
+
 void CpuContext::RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t phase, uint32_t item,
                                 int worker) {
-  const RankWeight& any = model_->weight(0, op.w);
-  const uint32_t panels = static_cast<uint32_t>(any.plans[0].panels);
-  const int32_t rank = static_cast<int32_t>(item / panels);
+  const uint32_t items = ExpertsDownItems(op);
+  const int32_t rank = static_cast<int32_t>(item / items);
   const RankWeight& weight = model_->weight(rank, op.w);
   Worker* scratch = &workers_[static_cast<size_t>(worker)];
   ExpertsDownArgs args;
   args.experts = weight.panels.data();
-  args.panel_begin = item % panels;
-  args.panel_end = args.panel_begin + 1;
+  args.panel_begin = int64_t{item % items} * kExpertPanels;
+  args.panel_end = std::min<int64_t>(args.panel_begin + kExpertPanels, weight.plans[0].panels);
   args.active = active_experts_.data();
   args.active_count = active_count_;
   args.offsets = expert_offsets_.data();
@@ -153,7 +179,11 @@ void CpuContext::RunExpertsDown(const backend::ExpertsDownOp& op, uint32_t phase
   }
   for (int32_t i = 0; i < active_count_; ++i) {
     const size_t expert = static_cast<size_t>(active_experts_[static_cast<size_t>(i)]);
-    PackPanel(weight.plans[expert], args.panel_begin, scratch->panels);
+    for (int64_t p = args.panel_begin; p < args.panel_end; ++p) {
+      PackPanel(weight.plans[expert], p,
+                scratch->panels +
+                    static_cast<size_t>(p - args.panel_begin) * weight.panels[expert].stride);
+    }
     Panels one = weight.panels[expert];
     one.data = scratch->panels - static_cast<size_t>(args.panel_begin) * one.stride;
     args.experts = &one - expert;

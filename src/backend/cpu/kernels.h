@@ -40,6 +40,8 @@ struct Panels {
   int64_t bounds[kMaxParts + 1];  // columns of the parts, bounds[0] = 0, bounds[parts] = cols
 };
 
+inline constexpr int kExpertPanels = 4;  // that experts_down takes at a time, at most
+
 enum class Epilogue : uint8_t {
   kStore,   // out = y
   kAdd,     // out += y
@@ -58,6 +60,8 @@ struct MatmulArgs {
   // kDecodedPanels panels to bf16 for many rows, or null.
   const uint16_t* const* x16 = nullptr;
   uint8_t* decoded = nullptr;
+  // What will probably be read after the last of these panels, or null: it is fetched meanwhile.
+  const uint8_t* after = nullptr;
 };
 inline constexpr int kDecodedPanels = 4;
 inline constexpr size_t DecodedBytes(int64_t cols) {
@@ -82,7 +86,8 @@ struct ExpertsDownArgs {
   int64_t rows;
   bool add;
   bool first, last;               // clear the scratch before, write the rows out after
-  float* scratch;                 // [rows * parts * 16] fp32; one panel at a time if !first or !last
+  // [rows * parts * kExpertPanels * 16] fp32; at most kExpertPanels panels if !first or !last
+  float* scratch;
   // For experts_down_bf16: act rounded to bf16, entry i at act16 + i * act_stride.
   const uint16_t* act16 = nullptr;
 };

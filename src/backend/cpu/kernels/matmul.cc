@@ -37,7 +37,11 @@ void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X*
   }
   V y[NP * MR];
   if constexpr (kStream && M::kFetch) {
-    const size_t next = NP * a.w.stride;
+    // The next NP panels; after the last ones what the caller says; or, for nothing, these again.
+    size_t next = NP * a.w.stride;
+    if (panel + NP >= a.panel_end) {
+      next = a.after == nullptr ? 0 : static_cast<size_t>(a.after - data[0]);
+    }
     for (size_t at = 0; at < a.w.stride - a.w.scale_offset; at += 64) {
       for (int p = 0; p < NP; ++p) __builtin_prefetch(scales[p] + next + at);
     }
@@ -102,20 +106,83 @@ void Matmul(const MatmulArgs& a) {
 #endif
 }
 
-// The rows of one expert against one panel, part by part, added to each row's accumulators.
-template <class M, int MR>
+// MR rows of one expert against NP panels, slots of the scratch from `slot` on, part by part, added to
+// each row's accumulators. What lies `ahead` bytes further on is fetched: it is read next.
+template <class M, int MR, int NP>
 void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panels& w,
-                 const uint8_t* panel, const int32_t* entries, const DecodeTables& tables) {
+                 const uint8_t* first, size_t ahead, const int32_t* entries, int slot,
+                 const DecodeTables& tables) {
   const typename M::X* x[MR];
   for (int m = 0; m < MR; ++m) x[m] = act + entries[m] * a.act_stride;
-  const uint8_t* scales = panel + w.scale_offset;
+  const uint8_t* panel[NP];
+  const uint8_t* scales[NP];
+  for (int p = 0; p < NP; ++p) {
+    panel[p] = first + static_cast<size_t>(p) * w.stride;
+    scales[p] = panel[p] + w.scale_offset;
+    for (size_t at = 0; at < w.stride - w.scale_offset; at += 64) {
+      __builtin_prefetch(scales[p] + ahead + at);
+    }
+  }
   for (int part = 0; part < w.parts; ++part) {
-    V y[MR];
-    DotPart<M, MR, 1>(w, &panel, &scales, x, w.bounds[part], w.bounds[part + 1], tables, 0, y);
+    V y[NP * MR];
+    DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, y);
     for (int m = 0; m < MR; ++m) {
-      float* at = a.scratch + (entries[m] / a.k * w.parts + part) * 16;
       const float weight = a.weights[entries[m] / a.k * a.weights_stride + entries[m] % a.k];
-      Store(at, Fma(Set(weight), y[m], Load(at)));
+      float* at = a.scratch + ((entries[m] / a.k * w.parts + part) * kExpertPanels + slot) * 16;
+      for (int p = 0; p < NP; ++p) {
+        Store(at + 16 * p, Fma(Set(weight), y[p * MR + m], Load(at + 16 * p)));
+      }
+    }
+  }
+}
+
+// NP panels of all active experts, at slots from `slot` on. Few rows: as many panels at a time as keep
+// the chains of sums busy; many: two, and four rows that share their decoding.
+template <class M, int NP>
+void ExpertPanels(const ExpertsDownArgs& a, const typename M::X* act, int64_t panel,
+                  const DecodeTables& tables) {
+  const int parts = a.experts[a.active[0]].parts;  // the same for all
+  const int slot = static_cast<int>(panel - a.panel_begin) % kExpertPanels;
+  const auto scratch = [&](int64_t row, int part, int p) {
+    return a.scratch + ((row * parts + part) * kExpertPanels + slot + p) * 16;
+  };
+  for (int64_t row = 0; a.first && row < a.rows; ++row) {
+    for (int part = 0; part < parts; ++part) {
+      for (int p = 0; p < NP; ++p) Store(scratch(row, part, p), Zero());
+    }
+  }
+  const auto data = [&](int32_t i, int64_t at) {
+    const Panels& w = a.experts[a.active[i]];
+    return w.data + static_cast<size_t>(at) * w.stride;
+  };
+  for (int32_t i = 0; i < a.active_count; ++i) {
+    const Panels& w = a.experts[a.active[i]];
+    const uint8_t* here = data(i, panel);
+    // Next come the same panels of the next expert, or the next panels of the first.
+    const uint8_t* next = i + 1 < a.active_count ? data(i + 1, panel) : data(0, panel + NP);
+    const size_t ahead = reinterpret_cast<uintptr_t>(next) - reinterpret_cast<uintptr_t>(here);
+    const int32_t* entry = a.entries + a.offsets[a.active[i]];
+    const int32_t* end = a.entries + a.offsets[a.active[i] + 1];
+    constexpr int kPair = NP < 2 ? NP : 2;
+    for (; entry + 4 <= end; entry += 4) {
+      for (int p = 0; p < NP; p += kPair) {
+        ExpertBlock<M, 4, kPair>(a, act, w, here + static_cast<size_t>(p) * w.stride, ahead, entry,
+                                 slot + p, tables);
+      }
+    }
+    for (; entry < end; ++entry) {
+      ExpertBlock<M, 1, NP>(a, act, w, here, ahead, entry, slot, tables);
+    }
+  }
+  for (int64_t row = 0; a.last && row < a.rows; ++row) {
+    for (int p = 0; p < NP; ++p) {
+      Tree<1> tree;
+      for (int part = 0; part < parts; ++part) {
+        const V y = Load(scratch(row, part, p));
+        tree.Push(&y);
+      }
+      float* out = a.out + row * a.out_stride + (panel + p) * 16;
+      Store(out, a.add ? Add(Load(out), *tree.Sum()) : *tree.Sum());
     }
   }
 }
@@ -124,28 +191,17 @@ template <class M>
 void ExpertsDown(const ExpertsDownArgs& a, const typename M::X* act) {
   const Tables& t = kTables;
   const DecodeTables tables = LoadTables(t.fp8_high, t.fp8_low, t.fp4);
-  const int parts = a.experts[a.active[0]].parts;  // the same for all
-  for (int64_t panel = a.panel_begin; panel < a.panel_end; ++panel) {
-    for (int64_t i = 0; a.first && i < a.rows * parts; ++i) Store(a.scratch + 16 * i, Zero());
-    for (int32_t i = 0; i < a.active_count; ++i) {
-      const int32_t expert = a.active[i];
-      const Panels& w = a.experts[expert];
-      const uint8_t* data = w.data + static_cast<size_t>(panel) * w.stride;
-      int32_t at = a.offsets[expert];
-      const int32_t end = a.offsets[expert + 1];
-      for (; at + 4 <= end; at += 4) ExpertBlock<M, 4>(a, act, w, data, a.entries + at, tables);
-      for (; at < end; ++at) ExpertBlock<M, 1>(a, act, w, data, a.entries + at, tables);
-    }
-    for (int64_t row = 0; a.last && row < a.rows; ++row) {
-      Tree<1> tree;
-      for (int part = 0; part < parts; ++part) {
-        const V y = Load(a.scratch + (row * parts + part) * 16);
-        tree.Push(&y);
-      }
-      float* out = a.out + row * a.out_stride + panel * 16;
-      Store(out, a.add ? Add(Load(out), *tree.Sum()) : *tree.Sum());
-    }
+#if defined(MAINARCH_TARGET_avx512)
+  constexpr int kAtOnce = kExpertPanels;
+#else
+  constexpr int kAtOnce = 2;  // a vector is two or four registers
+#endif
+  static_assert(kExpertPanels % kAtOnce == 0);
+  int64_t panel = a.panel_begin;
+  for (; panel + kAtOnce <= a.panel_end; panel += kAtOnce) {
+    ExpertPanels<M, kAtOnce>(a, act, panel, tables);
   }
+  for (; panel < a.panel_end; ++panel) ExpertPanels<M, 1>(a, act, panel, tables);
 }
 
 #if defined(MAINARCH_BF16_DOT)
