@@ -132,13 +132,17 @@ static void one_sequence(int i) {
 
 static void open_and_close_sequences(void) {
   mainarch_engine_options options;
+  mainarch_model_options wait; /* weights that move meanwhile would be counted */
   mainarch_group* group;
   mainarch_model* model;
   memset(&options, 0, sizeof(options));
   options.struct_size = sizeof(options);
   options.max_sequences = 2;
   OK(mainarch_group_open("cpu", NULL, &group, &t_error));
-  OK(mainarch_model_open(group, tiny, NULL, &model, &t_error));
+  memset(&wait, 0, sizeof(wait));
+  wait.struct_size = sizeof(wait);
+  wait.flags = MAINARCH_MODEL_WAIT;
+  OK(mainarch_model_open(group, tiny, &wait, &model, &t_error));
   OK(mainarch_engine_create(model, &options, &engine_of_sequences, &t_error));
   steady(one_sequence);
   mainarch_engine_destroy(engine_of_sequences);

@@ -167,7 +167,7 @@ std::vector<Item> Items() {
       {"s_movreld_b64", "s_movreld_b64 s[4:5], s[8:9]", SCALAR(const u64 x = s.P(8); s.Set(4 + static_cast<int>(s.s[124]), x))},
       // lanes and scalars
       {"v_readlane_b32", "v_readlane_b32 s4, v1, s8", SCALAR(s.s[4] = s.v[1][s.s[8] & 63])},
-      {"v_writelane_b32", "v_writelane_b32 v1, s4, s8", SCALAR(s.v[1][s.s[8] & 63] = s.s[4])},
+      {"v_writelane_b32", "v_writelane_b32 v1, s4, 37", SCALAR(s.v[1][37] = s.s[4])},
       {"v_readfirstlane_b32", "v_readfirstlane_b32 s4, v1", SCALAR(int l = 0; while (l < 63 && !s.On(l)) ++l; s.s[4] = s.v[1][s.exec() ? l : 0])},
       {"v_swap_b32", "v_swap_b32 v1, v2", SCALAR(for (int l = 0; l < kLanes; ++l) if (s.On(l)) std::swap(s.v[1][l], s.v[2][l]))},
       {"v_mbcnt_lo_u32_b32", "v_mbcnt_lo_u32_b32 v20, s8, v2", LANES(20, Popcount(s.s[8] & (l < 32 ? (1u << l) - 1 : ~0u)) + s.v[2][l])},

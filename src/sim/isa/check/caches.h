@@ -23,7 +23,7 @@
 #include <mutex>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "base/hash_map.h"
 #include "sim/executor.h"
 #include "sim/isa/check/accesses.h"
 #include "sim/isa/check/effects.h"
@@ -66,7 +66,7 @@ class CacheModel {
     Mtype mtype = Mtype::kRw;
     bool far = false;  // not this GPU's memory
   };
-  using Cache = absl::flat_hash_map<uint64_t, Line>;
+  using Cache = HashMap<uint64_t, Line>;
   struct Gpu {
     std::map<uint32_t, Cache> l2;  // by XCD
     std::map<std::pair<uint32_t, uint32_t>, Cache> l1, scalar;
@@ -128,7 +128,7 @@ class CachedLaunch : public Memory {
   CacheModel& model_;
   std::mutex& mutex_;
   const GpuContext* context_;
-  absl::flat_hash_map<const Workgroup*, Group> groups_;
+  HashMap<const Workgroup*, Group> groups_;
   uint64_t random_;
   // The instruction that runs.
   isa::Memory* real_ = nullptr;

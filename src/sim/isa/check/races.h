@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "base/hash_map.h"
 #include "sim/executor.h"
 #include "sim/isa/check/accesses.h"
 #include "sim/isa/check/effects.h"
@@ -61,7 +61,7 @@ class RaceCheck {
     uint32_t flag = 0;           // the flag store itself that told us
     void Join(const Known& other);
   };
-  using Clock = absl::flat_hash_map<uint32_t, Known>;
+  using Clock = HashMap<uint32_t, Known>;
   struct WriteBack {
     uint32_t at = 0;  // its number among the wave's instructions
     bool system = false;
@@ -125,9 +125,9 @@ class RaceCheck {
   uint64_t tick_ = 1;
   std::vector<LaunchState> launches_{1};
   std::vector<WaveState> waves_{1};  // never reused: 0 is nobody
-  absl::flat_hash_map<uint64_t, std::unique_ptr<Page>> pages_;
-  absl::flat_hash_map<uint64_t, Flag> flags_;
-  absl::flat_hash_map<uint64_t, Scope> acquired_;  // by GPU and process
+  HashMap<uint64_t, std::unique_ptr<Page>> pages_;
+  HashMap<uint64_t, Flag> flags_;
+  HashMap<uint64_t, Scope> acquired_;  // by GPU and process
   // What the host has been told: it is assumed to have looked at every flag.
   std::shared_ptr<Clock> host_ = std::make_shared<Clock>();
   Window window_;
