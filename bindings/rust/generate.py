@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The raw Rust declarations, from include/mainarch.h: src/lib.rs of mainarch-sys, and the table that
-its layout test compares with a C compiler. Both are checked in; a test says when they are old.
+"""The raw Rust declarations, from include/mainarch.h: the sources of mainarch-sys, and the table that
+its layout test compares with a C compiler. All are checked in; a test says when they are old.
 
-  generate.py            writes both
+  generate.py            writes them
   generate.py --check    says whether they are as the header is
 """
 import pathlib
@@ -12,17 +12,19 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEADER = HERE.parent.parent / "include" / "mainarch.h"
-LIB = HERE / "mainarch-sys" / "src" / "lib.rs"
+SOURCES = HERE / "mainarch-sys" / "src"
 TABLE = HERE / "mainarch-sys" / "tests" / "layout" / "table.rs"
 WIDTH = 100
 
 C_TYPES = {"char": "c_char", "int": "c_int", "void": "c_void", "float": "f32", "size_t": "usize",
            "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64"}
 
-HEAD = """// SPDX-License-Identifier: MIT
+MADE = """// SPDX-License-Identifier: MIT
 // Made by bindings/rust/generate.py from include/mainarch.h: do not edit.
 
-//! Raw declarations of `libmainarch`, as `mainarch.h` has them. The crate `mainarch` is the safe one.
+"""
+
+HEAD = MADE + """//! Raw declarations of `libmainarch`, as `mainarch.h` has them. The crate `mainarch` is the safe one.
 //!
 //! Statuses and all other codes are integers, never Rust enums: a newer library may give new ones.
 //!
@@ -30,11 +32,29 @@ HEAD = """// SPDX-License-Identifier: MIT
 //!
 """
 
-USES = """
+MODULES = """
 #![allow(non_camel_case_types)]
+
+mod functions;
+mod types;
+
+pub use functions::*;
+pub use types::*;
+"""
+
+TYPES_HEAD = MADE + """//! Constants, structs, handles and callbacks.
 
 use std::marker::{PhantomData, PhantomPinned};
 use std::os::raw::{c_char, c_int, c_void};
+
+"""
+
+FUNCTIONS_HEAD = MADE + """//! Every function.
+
+use std::os::raw::{c_char, c_int, c_void};
+
+use crate::types::*;
+
 """
 
 ITEM = re.compile(
@@ -118,7 +138,7 @@ def words(name):
 
 class Writer:
     def __init__(self):
-        self.out, self.table, self.functions = [], [], []
+        self.preface, self.out, self.table, self.functions = "", [], [], []
 
     def constant(self, name, rust, value, comment):
         self.out.append(f"{doc(comment)}pub const {name}: {rust} = {value};\n")
@@ -181,6 +201,13 @@ class Writer:
         self.table.append(f"    function!({name});\n")
 
 
+def used(head, body):
+    """The head with only those C types imported that the body names."""
+    names = [name for name in ("c_char", "c_int", "c_void") if re.search(rf"\b{name}\b", body)]
+    listed = "{" + ", ".join(names) + "}" if len(names) > 1 else names[0]
+    return head.replace("{c_char, c_int, c_void}", listed)
+
+
 def generate():
     header = HEADER.read_text()
     start = header.index("/*\n")
@@ -191,7 +218,7 @@ def generate():
         if match["comment"] is not None:
             text = match["comment"]
             if match.start() == start:
-                writer.out.append(HEAD + preface(text) + USES + "\n")
+                writer.preface = preface(text)
             comment = "" if "-----" in text or match.start() == start else text.strip()
             continue
         if match["define"] is not None:
@@ -220,14 +247,14 @@ def generate():
             writer.function(match["function"], match["returns"], match["parameters"],
                             match["check"], comment)
         comment = ""
-    library = "".join(writer.out) + "extern \"C\" {\n" + "\n".join(writer.functions) + "}\n"
-    library = re.sub(r"\n\n\n+", "\n\n", library)
-    table = ("// SPDX-License-Identifier: MIT\n"
-             "// Made by bindings/rust/generate.py from include/mainarch.h: do not edit.\n\n"
-             "pub fn entries() -> Vec<String> {\n    let mut entries = Vec::new();\n"
+    types = re.sub(r"\n\n\n+", "\n\n", "".join(writer.out))
+    functions = "extern \"C\" {\n" + "\n".join(writer.functions) + "}\n"
+    table = (MADE + "pub fn entries() -> Vec<String> {\n    let mut entries = Vec::new();\n"
              + "".join(line.replace("!(", "!(entries, ") for line in writer.table)
              + "    entries\n}\n")
-    return {LIB: library, TABLE: table}
+    return {SOURCES / "lib.rs": HEAD + writer.preface + MODULES,
+            SOURCES / "types.rs": used(TYPES_HEAD, types) + types.strip() + "\n",
+            SOURCES / "functions.rs": used(FUNCTIONS_HEAD, functions) + functions, TABLE: table}
 
 
 def main():

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: MIT
+// Made by bindings/rust/generate.py from include/mainarch.h: do not edit.
+
+//! Every function.
+
+use std::os::raw::{c_char, c_int};
+
+use crate::types::*;
+
+extern "C" {
+    /// The library's version, which may be newer than the header's: major \<\< 16 | minor \<\< 8 | patch.
+    pub fn mainarch_version() -> u32;
+
+    /// The same as "0.1.0". Static.
+    pub fn mainarch_version_string() -> *const c_char;
+
+    /// The name of a status in words: "out of host memory". Static, never NULL; a number that is no
+    /// status is "unknown status".
+    pub fn mainarch_status_string(status: mainarch_status) -> *const c_char;
+
+    /// Opens devices.
+    ///
+    /// `device` says which:
+    ///   NULL or ""      MAINARCH_BACKEND and MAINARCH_DEVICES if they are set, else chosen
+    ///   "cpu"           this machine's CPU
+    ///   "cpu:N"         the CPU as N ranks in this process (1, 2, 4 or 8), sharded as on N devices; the
+    ///                   results are those of "cpu", to the bit
+    ///   "gpu", "gpu:0-7"  AMD Instinct GPUs through the kernel driver
+    ///   "sim:gfx950x8"  the GPU path on a virtual node
+    /// This version of the library has the CPU only: the last two return NO_DEVICE.
+    ///
+    /// Errors: INVALID_ARGUMENT (a device string, environment variable or option that is wrong),
+    /// NO_DEVICE, PERMISSION.
+    #[must_use]
+    pub fn mainarch_group_open(
+        device: *const c_char,
+        options: *const mainarch_group_options,
+        out: *mut *mut mainarch_group,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Lets go of a group. Models and engines made from it go on working.
+    pub fn mainarch_group_destroy(group: *mut mainarch_group);
+
+    /// How many devices (ranks) the group has; 0 for NULL and after fork.
+    pub fn mainarch_group_device_count(group: *const mainarch_group) -> usize;
+
+    /// About device `index`, below mainarch_group_device_count.
+    #[must_use]
+    pub fn mainarch_group_device_info_get(
+        group: *const mainarch_group,
+        index: usize,
+        out: *mut mainarch_device_info,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Opens a Hugging Face checkpoint directory and places its weights on the devices of `group`.
+    ///
+    /// `path` is a directory with config.json and model.safetensors, or model.safetensors.index.json and
+    /// its shards. Architectures: qwen3, qwen3_moe. Weights: BF16, F16, F32, block FP8
+    /// (weight_scale_inv), per-channel FP8, MXFP4. Everything else is refused by name. The files are
+    /// mapped, and stay so as long as the model lives; none of their bytes is trusted.
+    ///
+    /// On the CPU it returns as soon as the files are checked. Steps can run at once, straight from the
+    /// mapped files, while a thread of low priority moves the weights into memory of their own, in huge
+    /// pages where the system gives any; from then on steps are faster. Results are the same all along.
+    /// What could not be moved for want of memory is used in place for good: mainarch_model_info says so.
+    ///
+    /// Errors: NOT_FOUND or IO or PERMISSION (a file), BAD_MODEL (names file, tensor or key),
+    /// UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress).
+    #[must_use]
+    pub fn mainarch_model_open(
+        group: *const mainarch_group,
+        path: *const c_char,
+        options: *const mainarch_model_options,
+        out: *mut *mut mainarch_model,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Lets go of a model. Engines and tokenizers made from it go on working.
+    pub fn mainarch_model_destroy(model: *mut mainarch_model);
+
+    /// Fills `out`, whose `struct_size` the caller has set, as the fields of its struct say.
+    #[must_use]
+    pub fn mainarch_model_info_get(
+        model: *const mainarch_model,
+        out: *mut mainarch_model_info,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// The tokens that end a turn: those of config.json and generation_config.json, ascending. Sequences
+    /// stop at them unless told otherwise. Writes up to `capacity` of them to `tokens`.
+    /// Errors: BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_model_end_tokens(
+        model: *const mainarch_model,
+        tokens: *mut u32,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Reads a tokenizer alone, without a model or a group. `path` is a directory with tokenizer.json
+    /// and perhaps tokenizer_config.json. Byte-level BPE of the Qwen family; other kinds are refused.
+    /// Errors: NOT_FOUND, IO, PERMISSION, BAD_MODEL, UNSUPPORTED.
+    #[must_use]
+    pub fn mainarch_tokenizer_open(
+        path: *const c_char,
+        out: *mut *mut mainarch_tokenizer,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// The tokenizer of a model's checkpoint. It is read anew by each call: make one and share it.
+    /// Errors: NOT_FOUND (the checkpoint has none), BAD_MODEL, UNSUPPORTED.
+    #[must_use]
+    pub fn mainarch_tokenizer_from_model(
+        model: *const mainarch_model,
+        out: *mut *mut mainarch_tokenizer,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Lets go of a tokenizer. Decoders made from it go on working.
+    pub fn mainarch_tokenizer_destroy(tokenizer: *mut mainarch_tokenizer);
+
+    /// Fills `out`, whose `struct_size` the caller has set, as the fields of its struct say.
+    #[must_use]
+    pub fn mainarch_tokenizer_info_get(
+        tokenizer: *const mainarch_tokenizer,
+        out: *mut mainarch_tokenizer_info,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Tokens of `text`, `length` bytes (at most 2^30) that should be UTF-8: what is not is read as
+    /// U+FFFD. No token is put before or after. `text` may be NULL when `length` is 0.
+    /// Errors: BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_tokenizer_encode(
+        tokenizer: *const mainarch_tokenizer,
+        text: *const c_char,
+        length: usize,
+        flags: u64,
+        tokens: *mut u32,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// The text of `token_count` tokens, valid UTF-8: bytes that are not become U+FFFD. A number that is
+    /// no token is no text. For tokens that come one by one see mainarch_decoder.
+    /// Errors: BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_tokenizer_decode(
+        tokenizer: *const mainarch_tokenizer,
+        tokens: *const u32,
+        token_count: usize,
+        flags: u64,
+        text: *mut c_char,
+        capacity: usize,
+        length: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// The bytes of one token, which alone need not be UTF-8.
+    /// Errors: NOT_FOUND (no such token), BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_tokenizer_token_text(
+        tokenizer: *const mainarch_tokenizer,
+        token: u32,
+        text: *mut c_char,
+        capacity: usize,
+        length: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// The one token whose bytes are exactly `text`, `length` bytes: an added token ("\<|im_end|\>") if
+    /// one is written so, else one of the vocabulary. `*out` is MAINARCH_NO_TOKEN after an error.
+    /// Errors: NOT_FOUND.
+    #[must_use]
+    pub fn mainarch_tokenizer_token_id(
+        tokenizer: *const mainarch_tokenizer,
+        text: *const c_char,
+        length: usize,
+        out: *mut u32,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// All special tokens, ascending. Errors: BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_tokenizer_special_tokens(
+        tokenizer: *const mainarch_tokenizer,
+        tokens: *mut u32,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// The prompt of a chat as the model was trained on it (ChatML), to be encoded with flags 0. Earlier
+    /// thinking of the assistant is left out, as in the models' own templates.
+    /// Text in a message is not escaped: "\<|im_end|\>" in a content ends the turn. Who renders messages of
+    /// strangers must look for the special tokens' texts in them first.
+    /// Errors: INVALID_ARGUMENT (names the message with a wrong role), UNSUPPORTED (the tokenizer's
+    /// template is not a known ChatML, or has no such thinking switch), BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_tokenizer_render_chat(
+        tokenizer: *const mainarch_tokenizer,
+        messages: *const mainarch_chat_message,
+        message_count: usize,
+        options: *const mainarch_chat_options,
+        text: *mut c_char,
+        capacity: usize,
+        length: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// `flags` is 0 or MAINARCH_DECODE_SKIP_SPECIAL.
+    #[must_use]
+    pub fn mainarch_decoder_create(
+        tokenizer: *const mainarch_tokenizer,
+        flags: u64,
+        out: *mut *mut mainarch_decoder,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Decoder destroy.
+    pub fn mainarch_decoder_destroy(decoder: *mut mainarch_decoder);
+
+    /// The text that `token_count` more tokens complete; it may be empty. After an error, also
+    /// BUFFER_TOO_SMALL, the tokens have not been taken: push them again.
+    /// Errors: BUFFER_TOO_SMALL, BUSY.
+    #[must_use]
+    pub fn mainarch_decoder_push(
+        decoder: *mut mainarch_decoder,
+        tokens: *const u32,
+        token_count: usize,
+        text: *mut c_char,
+        capacity: usize,
+        length: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// The end: U+FFFD if a character is unfinished, else nothing; a capacity of 4 always does. The
+    /// decoder may then start on another text. Errors: BUFFER_TOO_SMALL, BUSY.
+    #[must_use]
+    pub fn mainarch_decoder_finish(
+        decoder: *mut mainarch_decoder,
+        text: *mut c_char,
+        capacity: usize,
+        length: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Makes an engine, which owns its KV cache and shares the model's weights.
+    /// Errors: OUT_OF_DEVICE_MEMORY, DEVICE_LOST.
+    #[must_use]
+    pub fn mainarch_engine_create(
+        model: *const mainarch_model,
+        options: *const mainarch_engine_options,
+        out: *mut *mut mainarch_engine,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Ends an engine and its sequences; a step in flight is cancelled.
+    pub fn mainarch_engine_destroy(engine: *mut mainarch_engine);
+
+    /// Any thread, at any time.
+    #[must_use]
+    pub fn mainarch_engine_info_get(
+        engine: *const mainarch_engine,
+        out: *mut mainarch_engine_info,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Any thread, at any time.
+    #[must_use]
+    pub fn mainarch_engine_statistics_get(
+        engine: *const mainarch_engine,
+        out: *mut mainarch_engine_statistics,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Runs one step on the calling thread and ends with it. OK: done; AGAIN: no sequence has work.
+    /// Errors: BUSY, CANCELLED, DEVICE_LOST.
+    #[must_use]
+    pub fn mainarch_engine_step(
+        engine: *mut mainarch_engine,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Starts one step and returns at once. OK: it is in flight; AGAIN: no sequence has work. Until wait
+    /// has said that it ended, all calls but wait, cancel, event_fd, info_get, statistics_get and
+    /// destroy return BUSY. Errors: BUSY, DEVICE_LOST.
+    #[must_use]
+    pub fn mainarch_engine_submit(
+        engine: *mut mainarch_engine,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Waits up to `timeout_ns` nanoseconds for the step in flight; 0 only asks, below 0 waits for ever.
+    /// OK: it has ended well, or there was none; TIMED_OUT: it is still in flight. An error is that of the
+    /// step, which is over then.
+    /// Errors: BUSY, CANCELLED, DEVICE_LOST.
+    #[must_use]
+    pub fn mainarch_engine_wait(
+        engine: *mut mainarch_engine,
+        timeout_ns: i64,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// A descriptor that polls readable when a submitted step has ended, until wait has said so. The
+    /// same for the life of the engine, which owns it: do not read or close it. -1 for NULL and after
+    /// fork. Any thread, at any time.
+    pub fn mainarch_engine_event_fd(engine: *const mainarch_engine) -> c_int;
+
+    /// Makes the step in flight, if there is one, end soon with CANCELLED; sequences are as before it. If
+    /// there is none it does nothing. Any thread, at any time; not in a signal handler.
+    pub fn mainarch_engine_cancel(engine: *mut mainarch_engine);
+
+    /// Fills `out` with what the checkpoint's generation_config.json recommends: temperature, top_k,
+    /// top_p, min_p and repetition_penalty; the rest is zero. The caller sets out-\>struct_size first, as
+    /// in an info struct.
+    #[must_use]
+    pub fn mainarch_model_sequence_options(
+        model: *const mainarch_model,
+        out: *mut mainarch_sequence_options,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Opens an empty sequence.
+    /// Errors: INVALID_ARGUMENT (names the field, value and limit), BUSY (max_sequences are open).
+    #[must_use]
+    pub fn mainarch_sequence_open(
+        engine: *mut mainarch_engine,
+        options: *const mainarch_sequence_options,
+        out: *mut mainarch_sequence,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Closes a sequence and gives back its KV pages.
+    #[must_use]
+    pub fn mainarch_sequence_close(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// A copy with the same tokens, options and seed, sharing KV pages until either writes to them. It has
+    /// nothing to take. Give it a seed of its own to make it differ. Errors: BUSY (max_sequences).
+    #[must_use]
+    pub fn mainarch_sequence_fork(
+        engine: *mut mainarch_engine,
+        from_: mainarch_sequence,
+        out: *mut mainarch_sequence,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Changes the seed for the tokens to come.
+    #[must_use]
+    pub fn mainarch_sequence_set_seed(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        seed: u64,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Drops every token from `position` on, produced ones that were not taken included, and the finish
+    /// reason. The last token left is run again by the next step, so the sequence goes on from there.
+    /// Errors: INVALID_ARGUMENT (`position` is more than the tokens held).
+    #[must_use]
+    pub fn mainarch_sequence_truncate(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        position: u64,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Adds `token_count` tokens: a prompt, a further turn, or the token that a manual sequence chose.
+    /// Clears the finish reason; min_tokens, max_tokens and stop sequences count from here on.
+    /// Errors: INVALID_ARGUMENT (a token outside the vocabulary), KV_FULL (more than max_sequence_tokens
+    /// or the whole cache could ever hold).
+    #[must_use]
+    pub fn mainarch_sequence_append(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        tokens: *const u32,
+        token_count: usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Moves produced tokens out, oldest first, up to `capacity` of them. OK: `*count` of them, at least
+    /// one; AGAIN: none yet, or none any more (see the finish reason).
+    ///
+    /// A sequence whose logits are not numbers, or whose options leave no token to choose, ends there
+    /// (MAINARCH_FINISH_FAULT) while others of the step go on. When its tokens have been taken, take
+    /// returns the reason again and again: BAD_MODEL or INVALID_ARGUMENT. Append or truncate lets it try
+    /// again.
+    ///
+    /// Errors: BUFFER_TOO_SMALL (only with a capacity of 0; `*count` is how many there are).
+    #[must_use]
+    pub fn mainarch_sequence_take(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        tokens: *mut u32,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Log-probabilities at token `index` of the last take: the token itself first, then the likeliest
+    /// ones, descending, as many as options.logprobs.
+    /// Errors: INVALID_ARGUMENT (opened without logprobs, or the last take had fewer tokens),
+    /// BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_sequence_logprobs(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        index: usize,
+        logprobs: *mut mainarch_logprob,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Raw logits \[vocab_size\] after the last token. Those of a manual sequence stay until it is appended
+    /// to or truncated, those of others until the next step.
+    /// Errors: BUSY (there are none: tokens are still to be run, or a later step has gone over them),
+    /// BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_sequence_logits(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        logits: *mut f32,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Fills `out`, whose `struct_size` the caller has set, as the fields of its struct say.
+    #[must_use]
+    pub fn mainarch_sequence_info_get(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        out: *mut mainarch_sequence_info,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+}

@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: MIT
+// Made by bindings/rust/generate.py from include/mainarch.h: do not edit.
+
+//! Constants, structs, handles and callbacks.
+
+use std::marker::{PhantomData, PhantomPinned};
+use std::os::raw::{c_char, c_int, c_void};
+
+/// Version of the header that this was made from.
+pub const MAINARCH_VERSION_MAJOR: u32 = 0;
+/// Version of the header that this was made from.
+pub const MAINARCH_VERSION_MINOR: u32 = 1;
+/// Version of the header that this was made from.
+pub const MAINARCH_VERSION_PATCH: u32 = 0;
+/// How a call ended. The numbers never change.
+pub type mainarch_status = i32;
+
+/// ok
+pub const MAINARCH_OK: i32 = 0;
+/// there is nothing to do or to take now
+pub const MAINARCH_AGAIN: i32 = 1;
+/// the time given has passed
+pub const MAINARCH_TIMED_OUT: i32 = 2;
+/// a bug in the library; the message helps to find it
+pub const MAINARCH_ERROR_INTERNAL: i32 = -1;
+/// the message names the argument, value and limit
+pub const MAINARCH_ERROR_INVALID_ARGUMENT: i32 = -2;
+/// understood, but not something this library does
+pub const MAINARCH_ERROR_UNSUPPORTED: i32 = -3;
+/// no such file, token or sequence
+pub const MAINARCH_ERROR_NOT_FOUND: i32 = -4;
+/// not now: a step is in flight, or another thread
+pub const MAINARCH_ERROR_BUSY: i32 = -5;
+/// the count says how much is needed
+pub const MAINARCH_ERROR_BUFFER_TOO_SMALL: i32 = -6;
+/// as asked for
+pub const MAINARCH_ERROR_CANCELLED: i32 = -7;
+/// memory, threads or descriptors of this machine
+pub const MAINARCH_ERROR_OUT_OF_HOST_MEMORY: i32 = -20;
+/// out of device memory
+pub const MAINARCH_ERROR_OUT_OF_DEVICE_MEMORY: i32 = -21;
+/// the tokens could never fit, however long one waits
+pub const MAINARCH_ERROR_KV_FULL: i32 = -22;
+/// a file could not be read; os_errno says why
+pub const MAINARCH_ERROR_IO: i32 = -40;
+/// a file of the checkpoint is damaged or contradicts itself
+pub const MAINARCH_ERROR_BAD_MODEL: i32 = -41;
+/// no device as asked for
+pub const MAINARCH_ERROR_NO_DEVICE: i32 = -60;
+/// a device or file is there, but not for this user
+pub const MAINARCH_ERROR_PERMISSION: i32 = -61;
+/// device lost
+pub const MAINARCH_ERROR_DEVICE_LOST: i32 = -62;
+/// the handle was made by a process that this is a fork of
+pub const MAINARCH_ERROR_WRONG_PROCESS: i32 = -63;
+
+/// What went wrong, in memory of the caller. 512 bytes; this layout never changes, and needs no
+/// initialisation and no freeing.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_error {
+    /// status
+    pub status: mainarch_status,
+    /// errno of the system call that failed, or 0
+    pub os_errno: i32,
+    /// index in the group of the device concerned, or UINT32_MAX
+    pub device: u32,
+    /// 0
+    pub reserved: u32,
+    /// one line, lower case, zero-terminated; cut short if need be
+    pub message: [c_char; 496],
+}
+
+/// Opaque.
+#[repr(C)]
+pub struct mainarch_group {
+    _data: [u8; 0],
+    _not_send: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
+/// log error
+pub const MAINARCH_LOG_ERROR: i32 = 1;
+/// log warning
+pub const MAINARCH_LOG_WARNING: i32 = 2;
+/// log info
+pub const MAINARCH_LOG_INFO: i32 = 3;
+/// log debug
+pub const MAINARCH_LOG_DEBUG: i32 = 4;
+
+/// Takes one line of log, without a newline, which lives for the call only. `level` is one of
+/// MAINARCH_LOG_*. May be called from several threads at once, if several use the group.
+pub type mainarch_log_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, level: i32, line: *const c_char)>;
+
+/// read no environment variable
+pub const MAINARCH_GROUP_IGNORE_ENVIRONMENT: u64 = 1;
+
+/// Group options; zero is the default of every field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_group_options {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// flags
+    pub flags: u64,
+    /// CPU threads that compute, the caller's own among them; 0: one a core that
+    /// this process may use, within the cgroups' quota; at most 1024
+    pub threads: u32,
+    /// the most talkative level wanted; 0: MAINARCH_LOG_INFO
+    pub log_level: i32,
+    /// NULL: no log
+    pub log: mainarch_log_fn,
+    /// passed to `log`; must live as long as the group and its children
+    pub log_user: *mut c_void,
+}
+
+impl Default for mainarch_group_options {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// Device info.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_device_info {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// of the device; for the CPU, of the machine
+    pub memory_bytes: u64,
+    /// of these, now
+    pub free_bytes: u64,
+    /// of a GPU; for the CPU, threads that compute
+    pub compute_units: u32,
+    /// 0
+    pub reserved: u32,
+    /// "AMD Instinct MI355X"
+    pub name: [c_char; 64],
+    /// "gfx950"; for the CPU the kernels in use: "avx512_bf16", "avx2", ...
+    pub isa: [c_char; 32],
+}
+
+impl Default for mainarch_device_info {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// Opaque.
+#[repr(C)]
+pub struct mainarch_model {
+    _data: [u8; 0],
+    _not_send: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
+/// Told how much of the weights is in place: `done` of `total` bytes. Anything but 0 cancels.
+pub type mainarch_progress_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, done: u64, total: u64) -> c_int>;
+
+/// CPU: multiply straight from the mapped files for good.
+/// Takes no memory of its own; steps are slower, and
+/// results the same.
+pub const MAINARCH_MODEL_IN_PLACE: u64 = 1;
+/// open returns when all weights are in place
+pub const MAINARCH_MODEL_WAIT: u64 = 2;
+
+/// Model options; zero is the default of every field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_model_options {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// flags
+    pub flags: u64,
+    /// NULL: none. On the calling thread; implies MODEL_WAIT.
+    pub progress: mainarch_progress_fn,
+    /// progress user
+    pub progress_user: *mut c_void,
+}
+
+impl Default for mainarch_model_options {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// Model info.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_model_info {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// elements of all weights; shared (tied) ones count once
+    pub parameter_count: u64,
+    /// memory for weights, over all devices; mapped files not counted
+    pub weight_bytes: u64,
+    /// of the safetensors files, which are mapped
+    pub file_bytes: u64,
+    /// logits a token; tokens are below it. May exceed the tokenizer's.
+    pub vocab_size: u32,
+    /// the longest sequence the model was made for
+    pub max_tokens: u32,
+    /// layers
+    pub layers: u32,
+    /// hidden size
+    pub hidden_size: u32,
+    /// a layer; 0: a dense model
+    pub experts: u32,
+    /// experts per token
+    pub experts_per_token: u32,
+    /// "qwen3_moe"
+    pub architecture: [c_char; 64],
+    /// of the weights, in the order of their bytes: "mxfp4 bf16"
+    pub formats: [c_char; 64],
+    /// of weight_bytes, those that are moved out of the mapped files ...
+    pub move_bytes: u64,
+    /// ... and how many have been, so far
+    pub moved_bytes: u64,
+    /// of weight_bytes, those that stand in huge pages now
+    pub huge_bytes: u64,
+    /// below 0: moving has ended early, and why
+    pub move_status: mainarch_status,
+    /// 0
+    pub reserved: u32,
+}
+
+impl Default for mainarch_model_info {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// Opaque.
+#[repr(C)]
+pub struct mainarch_tokenizer {
+    _data: [u8; 0],
+    _not_send: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
+/// No such token.
+pub const MAINARCH_NO_TOKEN: u32 = u32::MAX;
+
+/// Tokenizer info.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_tokenizer_info {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// tokens are below it
+    pub vocab_size: u32,
+    /// begin of text, by tokenizer_config.json; or MAINARCH_NO_TOKEN
+    pub bos_token: u32,
+    /// end of a turn, likewise
+    pub eos_token: u32,
+    /// padding, likewise
+    pub pad_token: u32,
+    /// 1: mainarch_tokenizer_render_chat knows its template; 0: not
+    pub has_chat: u32,
+    /// 0
+    pub reserved: u32,
+}
+
+impl Default for mainarch_tokenizer_info {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// "\<|im_end|\>" in the text is plain text
+pub const MAINARCH_ENCODE_NO_SPECIAL: u64 = 1;
+/// and so is every added token: "\<think\>"
+pub const MAINARCH_ENCODE_NO_ADDED: u64 = 2;
+/// special tokens are no text
+pub const MAINARCH_DECODE_SKIP_SPECIAL: u64 = 1;
+
+/// One turn of a chat; both strings zero-terminated UTF-8, not NULL. This layout never changes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_chat_message {
+    /// "system", "user" or "assistant"
+    pub role: *const c_char,
+    /// content
+    pub content: *const c_char,
+}
+
+/// what the model's own template does
+pub const MAINARCH_THINKING_DEFAULT: i32 = 0;
+/// Values of mainarch_chat_options.thinking.
+pub const MAINARCH_THINKING_ON: i32 = 1;
+/// Values of mainarch_chat_options.thinking.
+pub const MAINARCH_THINKING_OFF: i32 = 2;
+
+/// do not open the assistant's turn
+pub const MAINARCH_CHAT_NO_GENERATION_PROMPT: u64 = 1;
+
+/// Chat options; zero is the default of every field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_chat_options {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// flags
+    pub flags: u64,
+    /// thinking
+    pub thinking: i32,
+    /// 0
+    pub reserved: u32,
+}
+
+impl Default for mainarch_chat_options {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// Opaque.
+#[repr(C)]
+pub struct mainarch_decoder {
+    _data: [u8; 0],
+    _not_send: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
+/// Opaque.
+#[repr(C)]
+pub struct mainarch_engine {
+    _data: [u8; 0],
+    _not_send: PhantomData<(*mut u8, PhantomPinned)>,
+}
+
+/// MAINARCH_KV_BF16
+pub const MAINARCH_KV_DEFAULT: i32 = 0;
+/// Values of mainarch_engine_options.kv_type.
+pub const MAINARCH_KV_BF16: i32 = 1;
+/// e4m3fn with a scale for each token and head: half the memory
+pub const MAINARCH_KV_FP8: i32 = 2;
+/// to compare with
+pub const MAINARCH_KV_F32: i32 = 3;
+
+/// Flags of mainarch_engine_options.
+pub const MAINARCH_ENGINE_FAST: u64 = 1;
+
+/// Engine options; zero is the default of every field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_engine_options {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// MAINARCH_ENGINE_*
+    pub flags: u64,
+    /// tokens that the KV cache holds, over all sequences, rounded up to
+    /// pages of 16; 0: max_sequences * max_sequence_tokens
+    pub kv_tokens: u64,
+    /// open at once; 0: 1; at most 65536
+    pub max_sequences: u32,
+    /// of one sequence; 0, and at most: the model's own limit
+    pub max_sequence_tokens: u32,
+    /// rows of a step, prompt tokens and generated ones together; 0:
+    /// chosen; at most 2^20
+    pub max_step_tokens: u32,
+    /// MAINARCH_KV_*
+    pub kv_type: i32,
+}
+
+impl Default for mainarch_engine_options {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// What the engine was made with, every default resolved.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_engine_info {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// kv tokens
+    pub kv_tokens: u64,
+    /// KV cache and activations, as reserved; weights not counted
+    pub memory_bytes: u64,
+    /// max sequences
+    pub max_sequences: u32,
+    /// max sequence tokens
+    pub max_sequence_tokens: u32,
+    /// max step tokens
+    pub max_step_tokens: u32,
+    /// kv type
+    pub kv_type: i32,
+}
+
+impl Default for mainarch_engine_info {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// What the engine has done since it was made. Each number is exact; together they may straddle the
+/// end of a step that is in flight.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_engine_statistics {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// that ended well
+    pub steps: u64,
+    /// through the model, prompt tokens included
+    pub tokens_run: u64,
+    /// sampled
+    pub tokens_produced: u64,
+    /// now, in whole pages
+    pub kv_tokens_free: u64,
+    /// nanoseconds that the last step took
+    pub step_ns_last: u64,
+    /// open now
+    pub sequences: u32,
+    /// 0
+    pub reserved: u32,
+}
+
+impl Default for mainarch_engine_statistics {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// See the header.
+pub type mainarch_sequence = u64;
+
+/// `bias`, in \[-1e30, 1e30\], is added to the logit of `token`; -INFINITY bans the token. This layout
+/// never changes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_logit_bias {
+    /// token
+    pub token: u32,
+    /// bias
+    pub bias: f32,
+}
+
+/// the caller samples: read logits, append a token
+pub const MAINARCH_SEQUENCE_MANUAL: u64 = 1;
+/// the model's end tokens do not end the sequence
+pub const MAINARCH_SEQUENCE_IGNORE_END: u64 = 2;
+
+/// How tokens are chosen and when to stop. The zero struct is greedy, until an end token or the
+/// length limit. Applied in this order: min_tokens and logit_bias, repetition, frequency and presence
+/// penalty, temperature, min_p, top_k, top_p.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_sequence_options {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// flags
+    pub flags: u64,
+    /// the token at a position depends on the seed and the position alone
+    pub seed: u64,
+    /// in \[0, 1e6\]; below 1e-5: greedy, ties to the lowest token
+    pub temperature: f32,
+    /// in (0, 1); 0 or at least 1: off
+    pub top_p: f32,
+    /// in \[0, 1\]; 0: off
+    pub min_p: f32,
+    /// 0: off
+    pub top_k: u32,
+    /// in \[1e-3, 1e3\]; 0 or 1: off. Of tokens in the prompt or produced.
+    pub repetition_penalty: f32,
+    /// in \[-1e3, 1e3\]; times how often the token was produced
+    pub frequency_penalty: f32,
+    /// in \[-1e3, 1e3\]; once, if it was produced
+    pub presence_penalty: f32,
+    /// how many of the likeliest tokens to report for each produced one; at
+    /// most 32; 0: none
+    pub logprobs: u32,
+    /// no end or stop token before so many produced ones
+    pub min_tokens: u32,
+    /// stop after so many produced tokens; 0: no limit of this kind
+    pub max_tokens: u32,
+    /// each ends the sequence, like an end token
+    pub stop_tokens: *const u32,
+    /// stop token count
+    pub stop_token_count: usize,
+    /// all stop sequences, one after another, ...
+    pub stop_sequence_tokens: *const u32,
+    /// ... and how many tokens each has, at least 1
+    pub stop_sequence_lengths: *const u32,
+    /// of stop_sequence_lengths
+    pub stop_sequence_count: usize,
+    /// logit bias
+    pub logit_bias: *const mainarch_logit_bias,
+    /// logit bias count
+    pub logit_bias_count: usize,
+}
+
+impl Default for mainarch_sequence_options {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// This layout never changes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_logprob {
+    /// token
+    pub token: u32,
+    /// natural logarithm; of the softmax of the raw logits
+    pub logprob: f32,
+}
+
+/// it goes on
+pub const MAINARCH_FINISH_NONE: u32 = 0;
+/// an end token of the model, the last one produced
+pub const MAINARCH_FINISH_END: u32 = 1;
+/// one of stop_tokens, the last one produced
+pub const MAINARCH_FINISH_STOP_TOKEN: u32 = 2;
+/// its tokens are the last ones produced
+pub const MAINARCH_FINISH_STOP_SEQUENCE: u32 = 3;
+/// Values of mainarch_sequence_info.finish. More may come.
+pub const MAINARCH_FINISH_MAX_TOKENS: u32 = 4;
+/// max_sequence_tokens, or the whole KV cache, is used up
+pub const MAINARCH_FINISH_LENGTH: u32 = 5;
+/// no token could be chosen, and take says why; see there
+pub const MAINARCH_FINISH_FAULT: u32 = 6;
+
+/// Sequence info.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_sequence_info {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// tokens whose KV is stored; falls to 0 when others needed its pages
+    pub position: u64,
+    /// held: prompt and produced
+    pub tokens: u64,
+    /// of these, not yet run through the model
+    pub pending: u64,
+    /// sampled so far
+    pub produced: u64,
+    /// of these, not yet taken
+    pub untaken: u64,
+    /// MAINARCH_FINISH_*
+    pub finish: u32,
+    /// 0
+    pub reserved: u32,
+}
+
+impl Default for mainarch_sequence_info {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
