@@ -96,7 +96,7 @@ std::map<std::string, Entry> Collect() {
       entry.absent = descriptor == nullptr ? sim::isa::WhyAbsent(row) : nullptr;
       entry.origin = descriptor != nullptr     ? OriginName(descriptor->origin)
                      : entry.absent != nullptr ? "absent"
-                                               : "not implemented";
+                                               : "unaccounted for";
       entry.tests = descriptor != nullptr ? TestsOf(row) : "";
     }
   }

@@ -111,6 +111,56 @@ StatusOr<std::vector<std::vector<float>>> AllLogits(Runner* runner,
   return out;
 }
 
+Status RunBatchMix(std::shared_ptr<const model::Model> model, const Mix& mix) {
+  const std::vector<uint32_t> tokens = Prompt(mix.tokens, 512);
+  ASSIGN_OR_RETURN(const auto alone,
+                   Runner::Create(model, backend::KvType::kBF16, static_cast<uint32_t>(mix.tokens),
+                                  mix.activations));
+  ASSIGN_OR_RETURN(const auto want, AllLogits(alone.get(), tokens, {mix.tokens}));
+  backend::ContextOptions options;
+  options.activations = mix.activations;
+  options.max_rows = mix.max_rows;
+  options.max_logit_rows = mix.max_rows;
+  options.pages = mix.sequences * static_cast<uint32_t>((mix.tokens + 15) / 16);
+  ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(options));
+  std::vector<std::vector<uint32_t>> pages(mix.sequences);
+  for (uint32_t page = 0; page < options.pages; ++page) {
+    pages[page % mix.sequences].push_back(page);
+  }
+  std::vector<uint32_t> position(mix.sequences, 0);
+  for (uint32_t round = 0; round < 200; ++round) {
+    std::vector<backend::StepRow> rows;
+    std::vector<backend::StepSequence> sequences(mix.sequences);
+    std::vector<uint32_t> logit_rows;
+    for (uint32_t s = 0; s < mix.sequences; ++s) {
+      sequences[s].pages = pages[s];
+      const uint32_t take = (round * 7 + s * 5) % 9 == 0 ? 11 : (round + s) % 3;
+      for (uint32_t i = 0; i < take && position[s] + i < tokens.size(); ++i) {
+        if (rows.size() == mix.max_rows) break;
+        logit_rows.push_back(static_cast<uint32_t>(rows.size()));
+        rows.push_back({tokens[position[s] + i], position[s] + i, s});
+      }
+    }
+    if (rows.empty()) continue;
+    backend::Step step;
+    step.rows = rows;
+    step.sequences = sequences;
+    step.logit_rows = logit_rows;
+    RETURN_IF_ERROR(context->Run(step));
+    for (uint32_t i = 0; i < rows.size(); ++i) {
+      if (!Same(context->Logits(i), want[rows[i].position])) {
+        return Error(Code::kInternal, "round ", round, ", row ", i, ", position ", rows[i].position,
+                     ": other bits than alone");
+      }
+      position[rows[i].sequence] = rows[i].position + 1;
+    }
+  }
+  for (uint32_t done : position) {
+    if (done != tokens.size()) return Error(Code::kInternal, "a sequence stands at ", done);
+  }
+  return absl::OkStatus();
+}
+
 std::vector<uint32_t> Prompt(size_t n, uint32_t vocab) {
   std::vector<uint32_t> tokens(n);
   uint32_t state = 12345;

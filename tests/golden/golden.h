@@ -33,10 +33,9 @@ class Golden {
 // One sequence on a context, pages 0, 1, 2 … of the pool from `first_page` on.
 class Runner {
  public:
-  static StatusOr<std::unique_ptr<Runner>> Create(std::shared_ptr<const model::Model> model,
-                                                  backend::KvType kv, uint32_t max_rows,
-                                                  backend::Activations activations =
-                                                      backend::Activations::kF32);
+  static StatusOr<std::unique_ptr<Runner>> Create(
+      std::shared_ptr<const model::Model> model, backend::KvType kv, uint32_t max_rows,
+      backend::Activations activations = backend::Activations::kF32);
 
   // Runs tokens at the next positions in one step, logits for every row (or only the last).
   Status Extend(absl::Span<const uint32_t> tokens, bool all_logits);
@@ -62,6 +61,16 @@ bool Same(absl::Span<const float> a, absl::Span<const float> b);  // bit by bit
 StatusOr<std::vector<std::vector<float>>> AllLogits(Runner* runner,
                                                     absl::Span<const uint32_t> tokens,
                                                     std::vector<size_t> pieces);
+// Sequences of the same tokens that decode and prefill together, each step taking other amounts of
+// each: every row's logits against those of the tokens alone, in one step. An error says which row
+// has other bits.
+struct Mix {
+  size_t tokens = 90;  // of each sequence
+  uint32_t sequences = 6;
+  uint32_t max_rows = 64;
+  backend::Activations activations = backend::Activations::kF32;
+};
+Status RunBatchMix(std::shared_ptr<const model::Model> model, const Mix& mix);
 // n token ids below `vocab`, the same ones every time.
 std::vector<uint32_t> Prompt(size_t n, uint32_t vocab);
 

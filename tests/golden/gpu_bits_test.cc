@@ -99,48 +99,13 @@ TEST(orders_of_arrival_change_no_bit) {
 }
 
 TEST(batch_mix_changes_no_bit) {
-  const std::vector<uint32_t> tokens = Prompt(30, 512);
   const std::string directory = test::WriteFixture({"T2", "fp8-block", 1});
   CHECK(!directory.empty());
   auto model = test::LoadOn(directory, {"sim:gfx950x2", "", 0, false});
   CHECK_OK(model);
-  auto alone = Runner::Create(*model, backend::KvType::kBF16, 30);
-  CHECK_OK(alone);
-  auto want = AllLogits(alone->get(), tokens, {30});
-  CHECK_OK(want);
-  // Sequences that decode and prefill together; each step takes other amounts of each.
-  backend::ContextOptions options;
-  options.max_rows = 24;
-  options.max_logit_rows = 24;
-  options.pages = 8;
-  auto context = (*model)->weights().CreateContext(options);
-  CHECK_OK(context);
-  constexpr uint32_t kSequences = 4;
-  std::vector<std::vector<uint32_t>> pages(kSequences);
-  for (uint32_t page = 0; page < 8; ++page) pages[page % kSequences].push_back(page);
-  std::vector<uint32_t> position(kSequences, 0);
-  for (uint32_t round = 0; round < 60; ++round) {
-    std::vector<backend::StepRow> rows;
-    std::vector<backend::StepSequence> sequences(kSequences);
-    std::vector<uint32_t> logit_rows;
-    for (uint32_t s = 0; s < kSequences; ++s) {
-      sequences[s].pages = pages[s];
-      const uint32_t take = (round * 7 + s * 5) % 9 == 0 ? 11 : (round + s) % 3;
-      for (uint32_t i = 0; i < take && position[s] + i < tokens.size() && rows.size() < 24; ++i) {
-        logit_rows.push_back(static_cast<uint32_t>(rows.size()));
-        rows.push_back({tokens[position[s] + i], position[s] + i, s});
-      }
-    }
-    if (rows.empty()) continue;
-    backend::Step step;
-    step.rows = rows;
-    step.sequences = sequences;
-    step.logit_rows = logit_rows;
-    CHECK_OK((*context)->Run(step));
-    for (uint32_t i = 0; i < rows.size(); ++i) {
-      CHECK(Same((*context)->Logits(i), (*want)[rows[i].position]));
-      position[rows[i].sequence] = rows[i].position + 1;
-    }
-  }
-  for (uint32_t s = 0; s < kSequences; ++s) CHECK_EQ(position[s], 30u);
+  test::Mix mix;
+  mix.tokens = 30;
+  mix.sequences = 4;
+  mix.max_rows = 24;
+  CHECK_OK(test::RunBatchMix(*model, mix));
 }

@@ -88,65 +88,15 @@ TEST(long_context_splits_change_no_bit) {
   }
 }
 
-namespace {
-
-void CheckBatchMix(test::Context& test_context, const test::FixtureCase& fixture,
-                   backend::Activations activations) {
-  const std::vector<uint32_t> tokens = Prompt(90, 512);
-  const std::string directory = test::WriteFixture(fixture);
-  CHECK(!directory.empty());
-  auto model = test::LoadOn(directory, {"cpu", "", 2, false});
-  CHECK_OK(model);
-  auto alone = Runner::Create(*model, backend::KvType::kBF16, 90, activations);
-  CHECK_OK(alone);
-  auto want = AllLogits(alone->get(), tokens, {90});
-  CHECK_OK(want);
-
-  // Sequences that decode and prefill together; each step takes other amounts of each.
-  backend::ContextOptions options;
-  options.activations = activations;
-  options.max_rows = 64;
-  options.max_logit_rows = 64;
-  options.pages = 64;
-  auto context = (*model)->weights().CreateContext(options);
-  CHECK_OK(context);
-  constexpr size_t kSequences = 6;
-  std::vector<std::vector<uint32_t>> pages(kSequences);
-  for (uint32_t page = 0; page < 60; ++page) pages[page % kSequences].push_back(page);
-  std::vector<uint32_t> position(kSequences, 0);
-  for (uint32_t round = 0; round < 200; ++round) {
-    std::vector<backend::StepRow> rows;
-    std::vector<backend::StepSequence> sequences(kSequences);
-    std::vector<uint32_t> logit_rows;
-    for (uint32_t s = 0; s < kSequences; ++s) {
-      sequences[s].pages = pages[s];
-      const uint32_t take = (round * 7 + s * 5) % 9 == 0 ? 11 : (round + s) % 3;
-      for (uint32_t i = 0; i < take && position[s] + i < tokens.size() && rows.size() < 64; ++i) {
-        logit_rows.push_back(static_cast<uint32_t>(rows.size()));
-        rows.push_back({tokens[position[s] + i], position[s] + i, s});
-      }
-    }
-    if (rows.empty()) continue;
-    backend::Step step;
-    step.rows = rows;
-    step.sequences = sequences;
-    step.logit_rows = logit_rows;
-    CHECK_OK((*context)->Run(step));
-    for (uint32_t i = 0; i < rows.size(); ++i) {
-      CHECK(Same((*context)->Logits(i), (*want)[rows[i].position]));
-      position[rows[i].sequence] = rows[i].position + 1;
-    }
-  }
-  for (uint32_t s = 0; s < kSequences; ++s) CHECK_EQ(position[s], 90u);
-}
-
-}  // namespace
-
 TEST(batch_mix_changes_no_bit) {
   for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
-    for (auto activations : {backend::Activations::kF32, backend::Activations::kBF16}) {
-      CheckBatchMix(test_context, fixture, activations);
-      if (test_context.failed()) return;
-    }
+    const std::string directory = test::WriteFixture(fixture);
+    CHECK(!directory.empty());
+    auto model = test::LoadOn(directory, {"cpu", "", 2, false});
+    CHECK_OK(model);
+    test::Mix mix;
+    CHECK_OK(test::RunBatchMix(*model, mix));
+    mix.activations = backend::Activations::kBF16;
+    CHECK_OK(test::RunBatchMix(*model, mix));
   }
 }

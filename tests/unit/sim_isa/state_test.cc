@@ -168,6 +168,8 @@ std::vector<Item> Items() {
       // lanes and scalars
       {"v_readlane_b32", "v_readlane_b32 s4, v1, s8", SCALAR(s.s[4] = s.v[1][s.s[8] & 63])},
       {"v_writelane_b32", "v_writelane_b32 v1, s4, 37", SCALAR(s.v[1][37] = s.s[4])},
+      // The constant bus carries one scalar register: here it is the lane.
+      {"v_writelane_b32", "v_writelane_b32 v1, 7, s8", SCALAR(s.v[1][s.s[8] & 63] = 7)},
       {"v_readfirstlane_b32", "v_readfirstlane_b32 s4, v1", SCALAR(int l = 0; while (l < 63 && !s.On(l)) ++l; s.s[4] = s.v[1][s.exec() ? l : 0])},
       {"v_swap_b32", "v_swap_b32 v1, v2", SCALAR(for (int l = 0; l < kLanes; ++l) if (s.On(l)) std::swap(s.v[1][l], s.v[2][l]))},
       {"v_mbcnt_lo_u32_b32", "v_mbcnt_lo_u32_b32 v20, s8, v2", LANES(20, Popcount(s.s[8] & (l < 32 ? (1u << l) - 1 : ~0u)) + s.v[2][l])},
