@@ -238,7 +238,8 @@ struct ReduceArgs {
   Address<float> x;              // [rows, stride]
   Address<float> squares;        // [rows, chunks]
   // In each rank's memory: slots [2][ranks][max_rows, stride] fp32, then the same again [2] for the
-  // sums of two shots; flags [2][ranks][max_rows * chunks] and [2][max_rows * chunks], zeroed once.
+  // sums of two shots; flags [2][ranks][n] and [2][n] with n = max_rows * ceil(stride / kRowChunk),
+  // zeroed once. `hidden` and `chunks` may differ from launch to launch, stride and max_rows not.
   Address<float> slots[kMaxRanks];
   Address<uint32_t> flags[kMaxRanks];
   uint32_t hidden = 0;

@@ -152,7 +152,11 @@ struct Reduce {
   DEVICE static uint64_t SlotFloats(const Args& args) {
     return uint64_t{args.max_rows} * args.stride;
   }
-  DEVICE static uint32_t FlagsOf(const Args& args) { return args.max_rows * args.chunks; }
+  // Of the widest vector, not of this one: where a flag is must not depend on what is added, or one
+  // of another epoch's lies where this epoch's is awaited.
+  DEVICE static uint32_t FlagsOf(const Args& args) {
+    return args.max_rows * ((args.stride + kRowChunk - 1) / kRowChunk);
+  }
   // In `owner`'s memory, written by `from`.
   DEVICE static Place Slot(const Args& args, uint32_t owner, uint32_t from, uint32_t t,
                            uint32_t epoch) {

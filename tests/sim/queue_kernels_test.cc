@@ -21,10 +21,12 @@ sim::isa::ExecutorOptions Checked() {
   return options;
 }
 
+constexpr uint32_t kDevices = 4;  // the most that a case takes
+
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
   size_t ran = 0;
-  auto runner = QueueRunner::Create(isa, 2, Checked());
+  auto runner = QueueRunner::Create(isa, kDevices, Checked());
   CHECK_OK(runner);
   for (const Case& test : AllCases()) {
     if (!IsFor(test, isa) || !Wanted(test)) continue;
@@ -39,7 +41,7 @@ void RunAll(test::Context& test_context, const std::string& isa) {
     if (status.ok()) continue;
     absl::StrAppend(&failures, "\n  ", status.message());
     // A queue that failed stays so.
-    runner = QueueRunner::Create(isa, 2, Checked());
+    runner = QueueRunner::Create(isa, kDevices, Checked());
     CHECK_OK(runner);
   }
   CHECK_EQ(failures, "");

@@ -162,9 +162,11 @@ Status AmdGpuContext::AllocateExchange(int32_t rank) {
   options.peers = peers;
   options.label = "all-reduce slots";
   const uint64_t slots = RoundUp(units * rows * shape_.hidden_stride * 4, kAlign);
-  ASSIGN_OR_RETURN(own.exchange,
-                   gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)],
-                                         slots + units * rows * shape_.chunks * 4, options));
+  const uint64_t flags =
+      units * rows * RoundUp(shape_.hidden_stride, kernels::kRowChunk) / kernels::kRowChunk * 4;
+  ASSIGN_OR_RETURN(
+      own.exchange,
+      gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)], slots + flags, options));
   memory_bytes_ += own.exchange.size();
   return absl::OkStatus();
 }
