@@ -117,7 +117,7 @@ void LaunchWatch::After(Wave& w, const Op& op) {
   if (cached_ != nullptr) cached_->After(w, op, facts, state.accesses[w.index]);
   if (!facts.vmem || !checker_.options_.races) return;
   std::lock_guard<std::mutex> lock(checker_.mutex_);
-  checker_.races_.Done(state.race_ids[w.index], w, facts, state.accesses[w.index]);
+  checker_.races_.Done(state.race_ids[w.index], op, facts, state.accesses[w.index]);
 }
 
 void LaunchWatch::Barrier(Workgroup& group) {

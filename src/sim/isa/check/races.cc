@@ -281,6 +281,7 @@ void RaceCheck::Publish(WaveState* self, uint32_t id, uint32_t process, uint64_t
   }
   flag.message = message;
   flag.group = self->group;
+  ++flag.storing;
 }
 
 uint32_t RaceCheck::ValueAt(const LaunchState& launch, uint64_t va) {
@@ -300,7 +301,9 @@ void RaceCheck::Observe(WaveState* self, const LaunchState& launch, uint64_t va,
   const auto found = flags_.find(Key(launch.process, va));
   Loaded loaded;
   loaded.at = self->issued;
-  if (found == flags_.end() || found->second.value != ValueAt(launch, va)) {
+  const bool watched = found != flags_.end() && (found->second.storing != 0 ||
+                                                 found->second.value == ValueAt(launch, va));
+  if (!watched) {
     // Somebody whom we do not watch wrote it: the host, or a copy engine that the host told to.
     if (reach != Reach::kSystem) return;
     loaded.message = std::make_shared<Clock>(*host_);
@@ -309,6 +312,21 @@ void RaceCheck::Observe(WaveState* self, const LaunchState& launch, uint64_t va,
     loaded.same_group = found->second.group == self->group;
   }
   self->loaded.push_back(std::move(loaded));
+}
+
+std::shared_ptr<const RaceCheck::Clock> RaceCheck::MessageAt(const LaunchState& launch,
+                                                             uint64_t va) const {
+  const auto found = flags_.find(Key(launch.process, va));
+  return found == flags_.end() ? nullptr : found->second.message;
+}
+
+// GPUs run side by side, so a flag may have been stored between a load's issue and its turn: the
+// load has seen the new value, and is told what came with it.
+void RaceCheck::ObserveAgain(WaveState* self, const LaunchState& launch, Reach reach) {
+  for (const auto& [va, message] : self->reading) {
+    if (MessageAt(launch, va) != message) Observe(self, launch, va, reach);
+  }
+  self->reading.clear();
 }
 
 std::string RaceCheck::Issue(uint32_t id, const Wave& w, const Op& op, const RowFacts& facts,
@@ -350,17 +368,24 @@ std::string RaceCheck::Issue(uint32_t id, const Wave& w, const Op& op, const Row
     if (now.atomic && piece.write) {
       Publish(&self, id, launch.process, piece.address, now.reach, facts.atomic);
     }
+    if (now.atomic && reads) {
+      self.reading.emplace_back(piece.address, MessageAt(launch, piece.address));
+    }
   }
   return "";
 }
 
-void RaceCheck::Done(uint32_t id, const Wave&, const RowFacts& facts, const Accesses& accesses) {
+void RaceCheck::Done(uint32_t id, const Op& op, const RowFacts& facts, const Accesses& accesses) {
   const LaunchState& launch = launches_[waves_[id].launch];
+  if (!waves_[id].reading.empty()) ObserveAgain(&waves_[id], launch, ReachOf(op.inst, facts));
   if (!facts.store && !facts.atomic) return;
+  const bool flags = ReachOf(op.inst, facts) >= Reach::kGroup;
   for (const Piece& piece : accesses.pieces) {
     if (piece.space != Space::kGlobal || !piece.write) continue;
     const auto found = flags_.find(Key(launch.process, piece.address));
-    if (found != flags_.end()) found->second.value = ValueAt(launch, piece.address);
+    if (found == flags_.end()) continue;
+    found->second.value = ValueAt(launch, piece.address);
+    if (flags && found->second.storing != 0) --found->second.storing;
   }
 }
 

@@ -44,7 +44,7 @@ class RaceCheck {
   std::string Issue(uint32_t id, const Wave& w, const Op& op, const RowFacts& facts,
                     const Accesses& accesses);
   // After it has run.
-  void Done(uint32_t id, const Wave& w, const RowFacts& facts, const Accesses& accesses);
+  void Done(uint32_t id, const Op& op, const RowFacts& facts, const Accesses& accesses);
   void Barrier(const std::vector<uint32_t>& waves);
 
  private:
@@ -80,6 +80,8 @@ class RaceCheck {
     Clock pending;  // read from flags, not yet acquired
     std::deque<WriteBack> write_backs;
     std::deque<Loaded> loaded;
+    // Flags that the instruction under way reads, with what they said when it was issued.
+    std::vector<std::pair<uint64_t, std::shared_ptr<const Clock>>> reading;
   };
   struct LaunchState {
     uint32_t gpu = 0, process = 0;
@@ -101,7 +103,8 @@ class RaceCheck {
   };
   using Page = std::array<Cell, 1024>;
   struct Flag {
-    uint32_t value = 0;
+    uint32_t value = 0;    // when the last store that we watched was done
+    uint32_t storing = 0;  // watched stores issued and not done: the value may be theirs already
     uint64_t group = 0;  // of the writer
     std::shared_ptr<const Clock> message;
   };
@@ -119,6 +122,8 @@ class RaceCheck {
   void Invalidate(WaveState* self, const Inst& inst);
   std::shared_ptr<const Clock> MessageOf(const WaveState& self, uint32_t id) const;
   void Publish(WaveState* self, uint32_t id, uint32_t process, uint64_t va, Reach reach, bool join);
+  std::shared_ptr<const Clock> MessageAt(const LaunchState& launch, uint64_t va) const;
+  void ObserveAgain(WaveState* self, const LaunchState& launch, Reach reach);
   void Observe(WaveState* self, const LaunchState& launch, uint64_t va, Reach reach);
   static uint32_t ValueAt(const LaunchState& launch, uint64_t va);
 
