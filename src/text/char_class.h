@@ -31,8 +31,6 @@ class CharClasses {
 
   // The CharClass bits of a code point up to U+10FFFF.
   uint8_t Of(uint32_t point) const { return blocks_[block_of_[point >> 8]][point & 0xFF]; }
-  // Of a byte below 0x80, which is a character by itself.
-  uint8_t OfAscii(unsigned char byte) const { return ascii_[byte]; }
   // Of the character at `at` in valid UTF-8.
   uint8_t At(const char* at, size_t* length) const {
     const auto byte = static_cast<unsigned char>(*at);
