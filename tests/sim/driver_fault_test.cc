@@ -13,43 +13,15 @@ namespace {
 using test::AddArgs;
 using test::AddPacket;
 using test::Machine;
+using test::Rig;
 using test::Soon;
 
 int Number(Code code) { return static_cast<int>(code); }
 int CodeNumber(const Status& status) { return static_cast<int>(CodeOf(status)); }
 
-// A device with a queue, the code of "add" and a page of shared memory.
-struct Rig {
-  std::unique_ptr<Machine> machine;
-  Device* device = nullptr;
-  std::unique_ptr<Queue> queue;
-  Buffer code;
-  Buffer memory;
-
-  ~Rig() {
-    code.Release().IgnoreError();
-    memory.Release().IgnoreError();
-    queue.reset();
-  }
-};
-
 std::unique_ptr<Rig> MakeRig(const std::string& text, test::Context& test_context) {
-  auto rig = std::make_unique<Rig>();
-  rig->machine = Machine::Create(text, test_context);
-  if (rig->machine == nullptr) return nullptr;
-  const Status status = [&]() -> Status {
-    RETURN_IF_ERROR(rig->machine->Open());
-    ASSIGN_OR_RETURN(rig->device, rig->machine->process->OpenDevice(0));
-    ASSIGN_OR_RETURN(rig->queue, Queue::Create(*rig->device, {}));
-    ASSIGN_OR_RETURN(rig->code, Machine::PlaceCode(*rig->queue, "add"));
-    ASSIGN_OR_RETURN(rig->memory, Machine::SharedMemory(*rig->device, 4096));
-    return {};
-  }();
-  if (!status.ok()) {
-    test_context.Fail(__FILE__, __LINE__, std::string(status.message()));
-    return nullptr;
-  }
-  *rig->memory.host<AddArgs>() = {rig->memory.va() + 1024, 1};
+  auto rig = Rig::Create(text, test_context);
+  if (rig != nullptr) *rig->memory.host<AddArgs>() = {rig->memory.va() + 1024, 1};
   return rig;
 }
 
@@ -110,11 +82,7 @@ TEST(memory_of_a_peer_must_be_mapped) {
 }
 
 TEST(a_copy_fault_ends_the_wait_of_the_copy) {
-  auto machine = Machine::Create("gfx950x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1");
   auto queue = CopyQueue::Create(**device, {});
   CHECK_OK(queue);
   CHECK_OK((*queue)->Fill(0x10000, 1, 4096, Soon()));
