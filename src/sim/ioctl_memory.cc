@@ -160,6 +160,8 @@ int Process::MapOn(const std::shared_ptr<Buffer>& buffer, uint32_t gpu) {
   mapping.buffer = buffer;
   if (!vms_[gpu]->table.Map(std::move(mapping))) return -EINVAL;
   buffer->mapped.insert(gpu);
+  // A script learns addresses from the client, and so late.
+  for (const uint64_t page : node_->script().BadPages(gpu)) vms_[gpu]->table.Poison(page);
   return 0;
 }
 
