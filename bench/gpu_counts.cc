@@ -10,15 +10,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/geometry.h"
+#include "cli/gpu_step_counts.h"
 #include "cli/json_writer.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "gpu_step_counts.h"
 
 namespace mainarch {
 namespace {
 
+using cli::CountStep;
 using cli::Fixed;
+using cli::OpCounts;
+using cli::ShareOf;
+using cli::StepCountOptions;
+using cli::TokenCounts;
 
 struct Settings {
   std::string isa = "all", format = "all", preset = "qwen3-235b-a22b";

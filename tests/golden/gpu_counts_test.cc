@@ -2,10 +2,14 @@
 //
 // What one decoded token may cost on the GPU path, at small widths; bench/gpu_counts prints it at
 // those of a large model. Counts come from the interpreter, so they are the same on every run.
-#include "../../bench/gpu_step_counts.h"
+#include "cli/gpu_step_counts.h"
 #include "support/test.h"
 
 using namespace mainarch;
+using cli::CountStep;
+using cli::OpCounts;
+using cli::StepCountOptions;
+using cli::TokenCounts;
 
 namespace {
 
@@ -46,8 +50,8 @@ void CheckCounts(test::Context& test_context, model::SyntheticFormat format,
   for (const OpCounts& op : counts->ops) {
     std::printf("# %s: %llu of %llu bytes, %.4f whole; with the caches %.4f\n", op.name.c_str(),
                 static_cast<unsigned long long>(op.memory_bytes),
-                static_cast<unsigned long long>(op.least_bytes), op.memory_coalesced(),
-                op.coalesced());
+                static_cast<unsigned long long>(op.least_bytes),
+                op.memory_bytes == 0 ? 1 : op.memory_coalesced(), op.coalesced());
     // 2 % at the widths of a large model; here the norm's 4 KiB and the like are a larger part.
     if (op.least_bytes > 256 << 10) CHECK_LE(op.ratio(), 1.05);
     if (op.least_bytes > 256 << 10) CHECK_GE(op.ratio(), 1.0);

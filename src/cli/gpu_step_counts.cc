@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gpu_step_counts.h"
+#include "cli/gpu_step_counts.h"
 
 #include <algorithm>
 #include <map>
@@ -17,33 +17,13 @@
 #include "sim/node.h"
 #include "sim/sim_sys.h"
 
-namespace mainarch {
+namespace mainarch::cli {
 namespace {
 
 using sim::isa::DispatchCounts;
 using sim::isa::FootprintPage;
 
 constexpr uint32_t kTimeoutMs = 3'600'000;  // an interpreter at work
-
-struct Machine {
-  std::shared_ptr<sim::isa::CountLog> log = std::make_shared<sim::isa::CountLog>();
-  std::shared_ptr<backend::Backend> backend;
-};
-
-StatusOr<Machine> OpenMachine(const StepCountOptions& options) {
-  Machine machine;
-  sim::isa::ExecutorOptions executor;
-  executor.counts = machine.log;
-  executor.footprint = true;
-  ASSIGN_OR_RETURN(const sim::NodeConfig config,
-                   sim::ParseNode(absl::StrCat(options.isa, "x", options.ranks)));
-  ASSIGN_OR_RETURN(auto node,
-                   sim::Node::Create(config, std::make_unique<sim::isa::IsaExecutor>(executor)));
-  ASSIGN_OR_RETURN(auto gpus,
-                   amdgpu::Gpus::OpenOn(std::make_shared<sim::SimSys>(std::move(node)), "", false));
-  ASSIGN_OR_RETURN(machine.backend, amdgpu::AmdGpuBackend::Create(std::move(gpus), kTimeoutMs));
-  return machine;
-}
 
 // Which lines of its memory a GPU has written since the step began.
 using Written = std::map<uint64_t, uint32_t>;
@@ -96,7 +76,7 @@ struct Plan {
 };
 
 Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& context,
-            const StepCountOptions& options) {
+            uint32_t position, size_t end) {
   const backend::Program& program = model.program();
   amdgpu::RankMemory memory;
   memory.buffers.resize(program.buffers.size());
@@ -104,16 +84,16 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   Plan plan;
   for (const amdgpu::Launch& launch :
        amdgpu::Lower(model, amdgpu::ShapeOf(program, context), memory, 0)) {
-    plan.op_of.push_back(launch.op);
+    if (launch.op < static_cast<int32_t>(end)) plan.op_of.push_back(launch.op);
   }
   std::string name;
   uint64_t least = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    const backend::Cost cost = backend::CostOf(program, program.ops[i], 1, options.position + 1);
+    const backend::Cost cost = backend::CostOf(program, program.ops[i], 1, position + 1);
     uint64_t kv = 0;
     if (std::holds_alternative<backend::AttentionOp>(program.ops[i])) {
-      kv = uint64_t{options.position} * static_cast<uint64_t>(program.kv_heads) *
-           kernels::KvPageBytes(amdgpu::KvFormatOf(options.kv),
+      kv = uint64_t{position} * static_cast<uint64_t>(program.kv_heads) *
+           kernels::KvPageBytes(amdgpu::KvFormatOf(context.kv_type),
                                 static_cast<uint32_t>(program.head_dim)) /
            kernels::kPageTokens;
     }
@@ -203,14 +183,48 @@ double OpCounts::coalesced() const {
   return static_cast<double>(full_bytes) / static_cast<double>(vector_bytes);
 }
 
+StatusOr<CountedGroup> OpenCounted(const std::string& text) {
+  CountedGroup group;
+  sim::isa::ExecutorOptions executor;
+  executor.counts = group.log;
+  executor.footprint = true;
+  const size_t colon = std::min(text.find(':'), text.size());
+  ASSIGN_OR_RETURN(const sim::NodeConfig config, sim::ParseNode(text.substr(0, colon)));
+  executor.check = config.check;
+  executor.exact_matrix = config.exact_matrix;
+  ASSIGN_OR_RETURN(auto node,
+                   sim::Node::Create(config, std::make_unique<sim::isa::IsaExecutor>(executor)));
+  const std::string list = colon == text.size() ? "" : text.substr(colon + 1);
+  ASSIGN_OR_RETURN(
+      auto gpus, amdgpu::Gpus::OpenOn(std::make_shared<sim::SimSys>(std::move(node)), list, false));
+  ASSIGN_OR_RETURN(group.backend, amdgpu::AmdGpuBackend::Create(std::move(gpus), kTimeoutMs));
+  return group;
+}
+
+Status CountLogged(const backend::LoadedModel& model, const backend::ContextOptions& context,
+                   uint32_t position, size_t end, sim::isa::CountLog* log, TokenCounts* out) {
+  std::map<uint32_t, std::vector<DispatchCounts>> by_gpu;
+  for (DispatchCounts& each : log->Take()) by_gpu[each.gpu].push_back(std::move(each));
+  const Plan plan = PlanOf(dynamic_cast<const amdgpu::AmdGpuModel&>(model), context, position, end);
+  bool first = true;
+  for (auto& [gpu, dispatches] : by_gpu) {
+    RETURN_IF_ERROR(AddRank(std::move(dispatches), plan, first, out));
+    first = false;
+  }
+  out->total.name = "token";
+  for (const OpCounts& op : out->ops) out->total.Add(op);
+  return absl::OkStatus();
+}
+
 StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::SyntheticFormat format,
                                 const StepCountOptions& options) {
-  ASSIGN_OR_RETURN(const auto directory, cli::TemporaryDirectory::Create());
+  ASSIGN_OR_RETURN(const auto directory, TemporaryDirectory::Create());
   const std::string path = absl::StrCat(directory->path(), "/model");
   model::SyntheticOptions synthetic;
   synthetic.format = format;
   RETURN_IF_ERROR(model::WriteSyntheticCheckpoint(config, path, synthetic));
-  ASSIGN_OR_RETURN(const Machine machine, OpenMachine(options));
+  ASSIGN_OR_RETURN(const CountedGroup machine,
+                   OpenCounted(absl::StrCat(options.isa, "x", options.ranks)));
   ASSIGN_OR_RETURN(const auto model, model::Model::Load(machine.backend, path, {}));
   backend::ContextOptions context_options;
   context_options.kv_type = options.kv;
@@ -218,18 +232,11 @@ StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::Synthet
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
   machine.log->Take();
   RETURN_IF_ERROR(RunStep(context.get(), options, context_options.pages));
-  std::vector<std::vector<DispatchCounts>> by_gpu(static_cast<size_t>(options.ranks));
-  for (DispatchCounts& each : machine.log->Take()) by_gpu[each.gpu].push_back(std::move(each));
   TokenCounts out;
   out.step = context->counts();
   out.layers = config.layers;
-  const Plan plan =
-      PlanOf(dynamic_cast<const amdgpu::AmdGpuModel&>(model->weights()), context_options, options);
-  for (size_t r = 0; r < by_gpu.size(); ++r) {
-    RETURN_IF_ERROR(AddRank(std::move(by_gpu[r]), plan, r == 0, &out));
-  }
-  out.total.name = "token";
-  for (const OpCounts& op : out.ops) out.total.Add(op);
+  RETURN_IF_ERROR(CountLogged(model->weights(), context_options, options.position,
+                              model->weights().program().ops.size(), machine.log.get(), &out));
   return out;
 }
 
@@ -244,4 +251,4 @@ model::ModelConfig ShareOf(const model::ModelConfig& whole, int32_t of, int32_t 
   return share;
 }
 
-}  // namespace mainarch
+}  // namespace mainarch::cli

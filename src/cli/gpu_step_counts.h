@@ -3,10 +3,11 @@
 // What one decoded token costs on the GPU path, counted by the interpreter of a virtual node on the
 // shipped machine code, op by op: bytes from memory beside the least there is, how well accesses
 // are coalesced, what was spilled, and what goes over the links. Counts, never times.
-#ifndef MAINARCH_BENCH_GPU_STEP_COUNTS_H_
-#define MAINARCH_BENCH_GPU_STEP_COUNTS_H_
+#ifndef MAINARCH_CLI_GPU_STEP_COUNTS_H_
+#define MAINARCH_CLI_GPU_STEP_COUNTS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@
 #include "base/status.h"
 #include "model/config.h"
 #include "model/synthetic.h"
+#include "sim/isa/counters.h"
 
-namespace mainarch {
+namespace mainarch::cli {
 
 struct StepCountOptions {
   std::string isa = "gfx950";
@@ -55,6 +57,19 @@ struct TokenCounts {
   int32_t layers = 0;
 };
 
+// A group on a virtual node whose kernels are counted.
+struct CountedGroup {
+  std::shared_ptr<sim::isa::CountLog> log = std::make_shared<sim::isa::CountLog>();
+  std::shared_ptr<backend::Backend> backend;
+};
+// "gfx950x8" or "gfx950x8,seed=2:0-3": what stands behind "sim:" in a device string.
+StatusOr<CountedGroup> OpenCounted(const std::string& text);
+
+// What the kernels in `log` did, which ran operators [0, end) of the model's Program in one step of
+// one row at `position`; the log is empty afterwards. `step` and `layers` are left alone.
+Status CountLogged(const backend::LoadedModel& model, const backend::ContextOptions& context,
+                   uint32_t position, size_t end, sim::isa::CountLog* log, TokenCounts* out);
+
 // A checkpoint of hashed weights in a temporary directory, one decode step on a node of its own.
 StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::SyntheticFormat format,
                                 const StepCountOptions& options);
@@ -63,6 +78,6 @@ StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::Synthet
 // what so many of the `of` run, but for the number of peers.
 model::ModelConfig ShareOf(const model::ModelConfig& whole, int32_t of, int32_t ranks);
 
-}  // namespace mainarch
+}  // namespace mainarch::cli
 
-#endif  // MAINARCH_BENCH_GPU_STEP_COUNTS_H_
+#endif  // MAINARCH_CLI_GPU_STEP_COUNTS_H_
