@@ -316,6 +316,25 @@ TEST(the_topology_of_virtual_nodes) {
       CHECK(absl::StrContains(text, "xgmi 15 50000 e14"));
     }
     if (std::string(node) == "gfx950x8") {
+      // Every engine and the link it serves, and the matrix, each way round.
+      CHECK(absl::StrContains(text, "pcie engines 0-1: 0 to cpu 0, 1 to cpu 0"));
+      CHECK(absl::StrContains(text, "xgmi engines 2-15: 2 to gpu 3, 4 to gpu 4, 6 to gpu 7, 8 to"));
+      simdjson::dom::array engines, links;
+      CHECK(document["gpus"].at(0)["dma_engines"].get(engines) == simdjson::SUCCESS);
+      CHECK_EQ(engines.size(), 16u);
+      uint64_t masks = 0, peers = 0;
+      for (size_t gpu = 0; gpu < 8; ++gpu) {
+        CHECK(document["gpus"].at(gpu)["links"].get(links) == simdjson::SUCCESS);
+        CHECK_EQ(links.size(), 8u);  // seven peers and a socket
+        for (const simdjson::dom::element link : links) {
+          uint64_t mask = 0;
+          CHECK(link["dma_engine_mask"].get(mask) == simdjson::SUCCESS);
+          masks |= gpu == 0 ? mask : 0;
+          peers += absl::string_view(link["type"].get_c_str().value()) == "xgmi";
+        }
+      }
+      CHECK_EQ(peers, 56u);
+      CHECK_EQ(masks, 0x5557u);  // two for the host, one for each peer
       for (const auto line : absl::StrSplit(text, '\n')) {
         if (absl::StartsWith(line, "gpu 2")) break;
         printf("# %s\n", std::string(line).c_str());
