@@ -28,6 +28,10 @@ constexpr size_t kQuickBytes = size_t{256} << 20;  // eight times the cache of a
 
 double PerSecond(double amount, int64_t ns) { return amount / (static_cast<double>(ns) * 1e-9); }
 
+// Of a worker. Odd: streams of one slice that are a power of two apart meet in the same banks of
+// the memory, and read half of what it can.
+constexpr uint32_t kSlices = 19;
+
 // Reads memory once, in slices that any worker takes.
 class ReadJob : public Team::Job {
  public:
