@@ -30,12 +30,6 @@ void RunAll(test::Context& test_context, const std::string& isa) {
   CHECK_OK(runner);
   for (const Case& test : AllCases()) {
     if (!IsFor(test, isa) || !Wanted(test)) continue;
-#if defined(__SANITIZE_ADDRESS__)
-    if (test.name == "probe_mx_convert") {
-      std::printf("# SKIPPED %s on %s: see kernels_cases\n", test.name.c_str(), isa.c_str());
-      continue;
-    }
-#endif
     ++ran;
     const Status status = RunCase(**runner, test, Shipped);
     if (status.ok()) continue;

@@ -153,6 +153,7 @@ StatusOr<const ExecutorRunner::Loaded*> ExecutorRunner::Load(const LaunchRequest
   Loaded loaded;
   loaded.device = request.device;
   ASSIGN_OR_RETURN(loaded.base, Map(request.device, Home::kVram, end + 256, true));
+  if (options_.loaded) options_.loaded(loaded.base, loaded.base + end, request.object);
   for (const Elf64_Phdr& s : segments) {
     if (s.p_type != PT_LOAD) continue;
     RETURN_IF_ERROR(Write(loaded.base + s.p_vaddr, {elf + s.p_offset, s.p_filesz}));

@@ -31,9 +31,11 @@ inline bool IsFor(const Case& test, const std::string& isa) {
 // A fresh machine for each case.
 inline Status RunFresh(const Case& test, const std::string& isa, const ExecutorOptions& options,
                        const ObjectOf& objects, std::map<std::string, Bytes>* contents,
-                       const sim::isa::CheckOptions& check = {}) {
+                       const sim::isa::CheckOptions& check = {},
+                       sim::isa::Observer* observer = nullptr) {
   sim::isa::ExecutorOptions interpreter;
   interpreter.check = check;
+  interpreter.observer = observer;
   ASSIGN_OR_RETURN(
       std::unique_ptr<ExecutorRunner> runner,
       ExecutorRunner::Create(std::make_unique<sim::isa::IsaExecutor>(interpreter), isa, options));
