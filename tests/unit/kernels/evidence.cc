@@ -2,6 +2,7 @@
 #include "unit/kernels/evidence.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr size_t kWindow = 20;  // no wait state rule reaches further
 constexpr uint64_t kAfterNop = 5;
+constexpr uint64_t kNear = 48;  // bytes between a label and a nop for a way that comes in there
 
 bool IsFlag(const sim::isa::Op& op, const sim::isa::RowFacts& f) {
   return f.vmem && (f.atomic || ((f.load || f.store) && (op.inst.sc0 || op.inst.sc1)));
@@ -33,7 +35,11 @@ struct Evidence::Group : public sim::isa::Observed {
   Touched before, now;   // the barrier: what each wave touched
   uint64_t barrier = 0;  // its site
   uint32_t flags_before = 0, flags_now = 0, stores_before = 0, stores_now = 0;  // waves
-  uint32_t dirty = 0;  // waves that have stored since the last write-back
+  bool idle = false;  // the last write-back had nothing to do
+  // Waves that have stored to cached memory since the last write-back, before the last barrier and
+  // after it.
+  uint32_t dirty_before = 0, dirty_now = 0;
+  std::set<uint64_t> invalidates;  // sites, from before the last barrier
 };
 
 void Evidence::Loaded(uint64_t base, uint64_t end, absl::Span<const uint8_t> object) {
@@ -44,6 +50,7 @@ void Evidence::Begin(sim::isa::Workgroup& group) {
   auto made = std::make_unique<Group>();
   made->waves.resize(group.waves.size());
   made->id = ++groups_;
+  live_ += group.waves.size();
   group.observed = std::move(made);
 }
 
@@ -64,6 +71,8 @@ bool Evidence::Before(sim::isa::Wave& w, const sim::isa::Op& op) {
   Nops(t, va, w, op);
   Uses(t, effects);
   if (op.inst.row->family == Family::kSopp) {
+    // What the kernels of one step did is ordered for those of the next.
+    if (op.inst.name() == "s_endpgm" && --live_ == 0) owners_.clear(), released_.clear();
     if (op.inst.row->op == 12) Wait(t, va, op.inst.offset & 0xffff);
     if (op.inst.row->op == 10) {
       t.barrier = va;
@@ -71,7 +80,7 @@ bool Evidence::Before(sim::isa::Wave& w, const sim::isa::Op& op) {
     }
     return true;
   }
-  Fences(g, w.index, va, op, facts);
+  Fences(g, w.index, va, facts);
   if (!facts.vmem && !facts.ds && !facts.smem) return true;
   sim::isa::Accesses accesses;
   FindAccesses(w, op, facts, &accesses);
@@ -141,7 +150,7 @@ void Evidence::Issue(Group& g, uint32_t wave, const sim::isa::Op& op,
   for (size_t other = 0; other < g.waves.size(); ++other) {
     if (other == wave) continue;
     for (const Outstanding& o : g.waves[other].covered) {
-      if (!o.crossed) continue;
+      if (!o.crossed || o.idle) continue;
       for (const Piece& theirs : o.pieces) {
         for (const Piece& ours : accesses.pieces) {
           if ((theirs.write || ours.write) && Overlap(theirs, ours)) {
@@ -151,11 +160,9 @@ void Evidence::Issue(Group& g, uint32_t wave, const sim::isa::Op& op,
       }
     }
   }
-  if (IsFlag(op, facts) && made.store) {
-    for (const Outstanding& o : t.covered) {
-      if (o.vm) Did(o.site, "a flag is stored behind it");
-    }
-  }
+  made.flag = IsFlag(op, facts);
+  made.idle = facts.inv || (facts.wbl2 && g.idle);
+  if (made.flag && made.store) Released(g, t, "a flag is stored behind it");
   for (int i = 0; i < effects.write_count; ++i) made.results.push_back(effects.writes[i]);
   made.pieces = accesses.pieces;
   t.queue.push_back(std::move(made));
@@ -172,6 +179,10 @@ bool Evidence::MeetsOthers(uint32_t group, const sim::isa::Accesses& accesses, b
       const bool write = piece.write || atomic;
       meets |= other(o.writer) || (write && other(o.reader));
       if (write) add(&o.writer);
+      const auto released = write ? released_.find(at) : released_.end();
+      if (released != released_.end() && released->second.group != group) {
+        Did(released->second.site, "what is loaded before it is overwritten by others");
+      }
       if (!piece.write || atomic) add(&o.reader);
     }
   }
@@ -184,6 +195,16 @@ void Evidence::Phases(Group& g, uint32_t wave, const sim::isa::Op& op,
   const uint32_t us = 1u << wave;
   const bool others = MeetsOthers(g.id, accesses, facts.atomic);
   if (facts.vmem && facts.store) g.stores_now |= us;
+  if (facts.vmem && !IsFlag(op, facts) && Cached(accesses)) {
+    if (facts.store) g.dirty_now |= us;
+    const WaveTrack& t = g.waves[wave];
+    if (facts.load && others) {
+      if (t.invalidate != 0) Did(t.invalidate, "a load follows");
+      if (!t.invalidated) {
+        for (const uint64_t site : g.invalidates) Did(site, "a load of another wave follows");
+      }
+    }
+  }
   if (IsFlag(op, facts)) {
     g.flags_now |= us;
     if (facts.store && (g.stores_before & ~us) != 0 && g.barrier != 0) {
@@ -215,33 +236,60 @@ void Evidence::Barrier(sim::isa::Workgroup& group) {
   g.now.clear();
   g.flags_before = g.flags_now, g.stores_before = g.stores_now;
   g.flags_now = g.stores_now = 0;
-  for (const WaveTrack& t : g.waves) {
+  g.dirty_before |= std::exchange(g.dirty_now, 0);
+  g.invalidates.clear();
+  for (WaveTrack& t : g.waves) {
     if (t.barrier != 0) g.barrier = t.barrier;
+    if (t.invalidate != 0) g.invalidates.insert(t.invalidate);
+    t.invalidated = false;
   }
   if (g.barrier != 0) {
     sites_[g.barrier].why = "no bytes are touched by different waves on its two sides";
   }
 }
 
-void Evidence::Fences(Group& g, uint32_t wave, uint64_t va, const sim::isa::Op& op,
-                      const sim::isa::RowFacts& facts) {
-  WaveTrack& t = g.waves[wave];
-  if (facts.wbl2) {
-    sites_[va].why = "nothing was stored since the last write-back";
-    if (g.dirty != 0) Did(va, "stores are written back");
-    g.dirty = 0;
-    for (const Outstanding& o : t.covered) {
-      if (o.vm) Did(o.site, "a write-back follows");
-    }
-  } else if (facts.inv) {
-    sites_[va].why = "another invalidate comes before the next load";
-    t.invalidate = va;
-  } else if (facts.vmem && facts.load && !IsFlag(op, facts)) {
-    for (const WaveTrack& other : g.waves) {
-      if (other.invalidate != 0) Did(other.invalidate, "a load follows");
+bool Evidence::Cached(const sim::isa::Accesses& accesses) const {
+  for (const Piece& piece : accesses.pieces) {
+    if (piece.space != Space::kGlobal) continue;
+    const auto found = cached_.upper_bound(piece.address);
+    if (found == cached_.end() || piece.address < found->second.first || found->second.second) {
+      return true;
     }
   }
-  if (facts.vmem && facts.store && !IsFlag(op, facts)) g.dirty |= 1u << wave;
+  return false;
+}
+
+void Evidence::Fences(Group& g, uint32_t wave, uint64_t va, const sim::isa::RowFacts& facts) {
+  WaveTrack& t = g.waves[wave];
+  if (facts.wbl2) {
+    sites_[va].why = "nothing was stored to cached memory since the last write-back";
+    const uint32_t us = 1u << wave;
+    g.idle = (g.dirty_before | (g.dirty_now & us)) == 0;
+    if (!g.idle) Did(va, "stores are written back");
+    g.dirty_before = 0;
+    g.dirty_now &= ~us;
+    Released(g, t, "a write-back follows");
+  } else if (facts.inv) {
+    sites_[va].why = "what is loaded until the next invalidate is uncached or nobody else's";
+    t.invalidate = va;
+    t.invalidated = true;
+  }
+}
+
+// Stores that a wait covers must be out before a release; loads, if somebody overwrites them.
+void Evidence::Released(const Group& g, const WaveTrack& t, const char* by) {
+  for (const Outstanding& o : t.covered) {
+    if (!o.vm || o.idle || o.flag) continue;
+    if (o.pieces.empty() || o.store) {
+      Did(o.site, by);
+      continue;
+    }
+    for (const Piece& piece : o.pieces) {
+      for (uint64_t at = piece.address & ~uint64_t{3}; at < piece.address + piece.size; at += 4) {
+        if (piece.space == Space::kGlobal) released_.try_emplace(at, ReleasedLoad{o.site, g.id});
+      }
+    }
+  }
 }
 
 // A nop is for a path that did not run if every way to it came in from elsewhere a moment before,
@@ -257,6 +305,9 @@ void Evidence::Nops(WaveTrack& t, uint64_t va, const sim::isa::Wave& w, const si
   if (op.inst.name() == "s_nop") {
     bool joined = t.path.empty() || t.after.back() != w.at;
     for (size_t i = 1; i < t.path.size(); ++i) joined |= t.after[i - 1] != t.path[i];
+    // Somebody else could have come in a moment ago.
+    const auto label = labels_.lower_bound(va - kNear);
+    joined |= label != labels_.end() && *label <= va;
     sites_[va].why = "for a path that joins here or leaves";
     if (!joined) t.nop = va, t.nop_left = kAfterNop;
   }

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash_map.h"
@@ -26,6 +27,9 @@ class Evidence : public sim::isa::Observer {
   // An object lies at `base` on some device; only instructions of `object` are looked at.
   explicit Evidence(absl::Span<const uint8_t> object) : object_(object) {}
   void Loaded(uint64_t base, uint64_t end, absl::Span<const uint8_t> object);
+  void Mapped(uint64_t begin, uint64_t end, bool cached) { cached_[end] = {begin, cached}; }
+  // Where jumps of the object go to.
+  void Labels(std::set<uint64_t> labels) { labels_ = std::move(labels); }
 
   void Begin(sim::isa::Workgroup& group) override;
   bool Before(sim::isa::Wave& w, const sim::isa::Op& op) override;
@@ -42,7 +46,8 @@ class Evidence : public sim::isa::Observer {
   struct Group;
   struct Lane;
   struct Outstanding {
-    bool vm = false, ds = false, scalar = false, store = false;
+    bool vm = false, ds = false, scalar = false, store = false, flag = false;
+    bool idle = false;  // a fence with nothing to do
     std::vector<sim::isa::Range> results;
     std::vector<sim::isa::Piece> pieces;
     uint64_t younger = 0;  // of its counter, issued since
@@ -55,6 +60,7 @@ class Evidence : public sim::isa::Observer {
     std::vector<uint64_t> after;     // and where each would go on
     uint64_t nop = 0, nop_left = 0;  // a straight way to it, and instructions to look at
     uint64_t invalidate = 0;         // site of the last, until something is loaded
+    bool invalidated = false;        // since the last barrier
     uint64_t barrier = 0;
   };
   struct Bytes {
@@ -79,16 +85,26 @@ class Evidence : public sim::isa::Observer {
               const sim::isa::Accesses& accesses);
   // Whether the access meets one of another workgroup.
   bool MeetsOthers(uint32_t group, const sim::isa::Accesses& accesses, bool atomic);
-  void Fences(Group& g, uint32_t wave, uint64_t va, const sim::isa::Op& op,
-              const sim::isa::RowFacts& facts);
+  bool Cached(const sim::isa::Accesses& accesses) const;
+  void Fences(Group& g, uint32_t wave, uint64_t va, const sim::isa::RowFacts& facts);
+  void Released(const Group& g, const WaveTrack& t, const char* by);
   void Nops(WaveTrack& t, uint64_t va, const sim::isa::Wave& w, const sim::isa::Op& op);
 
   const absl::Span<const uint8_t> object_;
   std::map<uint64_t, uint64_t> bases_;  // by end
   const sim::isa::EffectsTable table_;
   std::map<uint64_t, Site> sites_;
+  std::map<uint64_t, std::pair<uint64_t, bool>> cached_;  // by end
+  std::set<uint64_t> labels_;
   HashMap<uint64_t, Owners> owners_;
+  // Loads that only a wait in front of a release covers: overwritten by others, they would race.
+  struct ReleasedLoad {
+    uint64_t site = 0;
+    uint32_t group = 0;
+  };
+  HashMap<uint64_t, ReleasedLoad> released_;
   uint32_t groups_ = 0;
+  size_t live_ = 0;  // waves
 };
 
 }  // namespace mainarch::kernels_test
