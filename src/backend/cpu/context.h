@@ -119,14 +119,14 @@ class CpuContext : public backend::Context, private Team::Job {
   void PlanAttention();
   uint32_t AttendPrepareItems() const;
   void RunAttendPrepare(const backend::AttentionOp& op, uint32_t item);
+  void PrepareHead(const backend::AttentionOp& op, int32_t rank, int64_t row, int64_t kv);
   void RunAttend(const backend::AttentionOp& op, uint32_t item, int worker);
   void AttendUnit(const backend::AttentionOp& op, int32_t rank, const AttendBlock& block,
                   int32_t kv_head, uint32_t split_begin, uint32_t split_end, Worker* scratch);
   void RunAttendMerge(const backend::AttentionOp& op, uint32_t item);
   size_t KvChunkStride() const;
-  // Page 0 of a head, as AttendArgs::pages; and page `page` of it.
+  // Chunk 0 of a head, as AttendArgs::chunks.
   uint8_t* KvHead(int32_t rank, int32_t layer, int32_t kv_head) const;
-  uint8_t* KvPage(int32_t rank, int32_t layer, int32_t kv_head, uint32_t page) const;
 
   // context_moe.cc
   uint32_t ExpertsDownItems(const backend::ExpertsDownOp& op) const;
@@ -150,7 +150,7 @@ class CpuContext : public backend::Context, private Team::Job {
   const int64_t vocab_stride_;
 
   Mapping memory_;  // everything but KV
-  Mapping kv_;      // [chunk of pages][rank][layer][kv head][page of the chunk]
+  Mapping kv_;      // [chunk of pages][rank][layer][kv head][a chunk of one head]
   std::vector<std::vector<float*>> buffers_;  // [rank][buffer]
   std::vector<int64_t> slot_stride_;          // [buffer], elements
   std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride_]
@@ -182,6 +182,7 @@ class CpuContext : public backend::Context, private Team::Job {
   uint32_t attend_items_ = 0;    // on one rank
   bool store_parts_ = false;     // a unit is one split, merged later; else a unit is a whole block
   uint32_t prepare_units_per_item_ = 1;
+  bool prepare_with_attend_ = false;  // by the unit itself
   // Rows by expert (the same on every rank).
   std::vector<int32_t> expert_offsets_;  // [experts + 1]
   std::vector<int32_t> expert_entries_;  // [max_rows * k]
