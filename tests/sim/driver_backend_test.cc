@@ -14,11 +14,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 // What a backend keeps for one GPU.
 struct Backend {
   std::unique_ptr<Machine> machine;

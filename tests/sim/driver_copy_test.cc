@@ -9,11 +9,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 uint32_t Pattern(uint64_t seed, uint64_t i) {
   uint64_t x = (seed + 1) * 0x9E3779B97F4A7C15 + i;
   x ^= x >> 29;

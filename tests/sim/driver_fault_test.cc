@@ -10,12 +10,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Rig;
-using test::Soon;
-
 int Number(Code code) { return static_cast<int>(code); }
 int CodeNumber(const Status& status) { return static_cast<int>(CodeOf(status)); }
 

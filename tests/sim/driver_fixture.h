@@ -191,6 +191,15 @@ inline gpu::AqlPacket AddPacket(const gpu::Buffer& code, uint64_t kernarg,
 
 }  // namespace mainarch::test
 
+// The tests stand beside what they test.
+namespace mainarch::gpu {
+using test::AddArgs;
+using test::AddPacket;
+using test::Machine;
+using test::Rig;
+using test::Soon;
+}  // namespace mainarch::gpu
+
 // The begin of most tests: a node and a process on it; and its first GPU.
 #define MACHINE(text)                                                 \
   auto machine = mainarch::test::Machine::Create(text, test_context); \

@@ -19,11 +19,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 size_t CountEntries(const char* directory) {
   DIR* dir = opendir(directory);
   size_t count = 0;

@@ -14,12 +14,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Rig;
-using test::Soon;
-
 namespace uapi = kfd::uapi;
 
 int CodeNumber(const Status& status) { return static_cast<int>(CodeOf(status)); }

@@ -13,11 +13,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 int CodeNumber(const Status& status) { return static_cast<int>(CodeOf(status)); }
 int Number(Code code) { return static_cast<int>(code); }
 

@@ -7,11 +7,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 TEST(a_dispatch_runs_and_completes_its_point) {
   ONE_GPU("gfx950x1");
   auto queue = Queue::Create(**device, {});

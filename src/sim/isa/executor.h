@@ -23,6 +23,7 @@ struct ExecutorOptions {
   LaneCode lanes = BestLaneCode();
   bool exact_matrix = false;         // matrix_exact.h
   CheckOptions check;                // a finding is reported as an illegal instruction
+  Observer* observer = nullptr;      // told of every instruction; not with checks; outlives us
   std::shared_ptr<CountLog> counts;  // gets the counts of every dispatch that ends; null: none
   bool footprint = false;            // with the lines of memory that each dispatch used
 };
