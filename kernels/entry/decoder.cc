@@ -3,6 +3,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/experts.h"
 #include "kernels/ops/reduce.h"
+#include "kernels/ops/sample.h"
 #include "kernels/ops/step.h"
 #include "kernels/ops/tiles.h"
 
@@ -13,6 +14,10 @@ KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=32 sgpr=56")
 KERNEL(route, Route, "vgpr=96 sgpr=112")
+KERNEL(choose_share, ChooseShare, "vgpr=64 sgpr=112 lds=8224")
+KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=112 lds=18560")
+KERNEL(choose_race, ChooseRace, "vgpr=96 sgpr=112 lds=64")
+KERNEL(choose_winner, ChooseWinner, "vgpr=64 sgpr=112")
 KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=72")
 
 using MatmulBf16 = Matmul<TileFormat::kBf16, false>;

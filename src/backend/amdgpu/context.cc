@@ -51,7 +51,8 @@ AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
     : model_(std::move(model)),
       program_(model_->program()),
       shape_(ShapeOf(program_, options)),
-      ranks_(static_cast<size_t>(program_.ranks)) {}
+      ranks_(static_cast<size_t>(program_.ranks)),
+      read_(options.max_logit_rows) {}
 
 AmdGpuContext::~AmdGpuContext() {
   // Run returns when nothing is in flight or every queue is gone, so no GPU uses this memory.
@@ -88,7 +89,12 @@ Status AmdGpuContext::AllocateShared() {
   const uint64_t bytes =
       uint64_t{shape_.options.max_logit_rows} * shape_.logits_stride * sizeof(float);
   ASSIGN_OR_RETURN(logits_, gpu::Buffer::Allocate(*devices[0], bytes, options));
-  memory_bytes_ += host_step_.size() + logits_.size();
+  options.label = "chosen tokens";
+  ASSIGN_OR_RETURN(results_, gpu::Buffer::Allocate(*devices[0],
+                                                   uint64_t{shape_.options.max_logit_rows} *
+                                                       sizeof(kernels::ChoiceResult),
+                                                   options));
+  memory_bytes_ += host_step_.size() + logits_.size() + results_.size();
   return absl::OkStatus();
 }
 
@@ -117,12 +123,17 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
                                    static_cast<uint64_t>(program_.head_dim + 2) * 4;
   m.attend_parts = carve.Take(parts);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
+  m.logits = carve.Take(uint64_t{shape_.options.max_logit_rows} * shape_.share_stride * 4);
+  m.states = carve.Take(shape_.choice_slots * sizeof(kernels::ChoiceState));
+  m.races =
+      carve.Take(uint64_t{shape_.choice_slots} *
+                 (shape_.logits_stride / kernels::kChoiceChunk + 1) * sizeof(kernels::RacePart));
   m.cosine = carve.Take(positions * half * 4);
   m.sine = carve.Take(positions * half * 4);
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
   for (uint64_t* at : {&m.step, &m.arrivals, &m.partial, &m.squares, &m.attend_parts,
-                       &m.router_logits, &m.cosine, &m.sine}) {
+                       &m.router_logits, &m.logits, &m.states, &m.races, &m.cosine, &m.sine}) {
     *at += base;
   }
   for (uint64_t& at : m.buffers) at += base;
@@ -131,15 +142,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   ASSIGN_OR_RETURN(own.kv, AllocateVram(device, kv, "KV pool"));
   m.kv = own.kv.va();
   m.host_step = host_step_.va();
-  uint64_t column = 0;
-  for (const backend::Op& op : program_.ops) {
-    if (const auto* logits = std::get_if<backend::LogitsOp>(&op)) {
-      column = static_cast<uint64_t>(program_.weights[static_cast<size_t>(logits->w)]
-                                         .ranks[static_cast<size_t>(rank)][0]
-                                         .row_begin);
-    }
-  }
-  m.logits = logits_.va() + column * sizeof(float);
+  m.host_logits = logits_.va();
+  m.results = results_.va();
   m.compute_units = ComputeUnits(device);
   memory_bytes_ += own.activations.size();
   return absl::OkStatus();
@@ -148,7 +152,6 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
 // Where the peers push: their slots are in this rank's memory, never cached, so that a poll sees
 // what has arrived.
 Status AmdGpuContext::AllocateExchange(int32_t rank) {
-  if (program_.ranks == 1) return absl::OkStatus();
   Rank& own = ranks_[static_cast<size_t>(rank)];
   const std::vector<gpu::Device*> devices = model_->gpus().devices();
   std::vector<gpu::Device*> peers;
@@ -158,20 +161,27 @@ Status AmdGpuContext::AllocateExchange(int32_t rank) {
   const uint64_t rows = shape_.options.max_rows;
   const uint64_t units = 2 * static_cast<uint64_t>(program_.ranks) + 2;
   gpu::BufferOptions options;
-  options.caching = gpu::Caching::kUncached;
+  if (program_.ranks > 1) options.caching = gpu::Caching::kUncached;
   options.peers = peers;
+  options.label = "choices";
+  ASSIGN_OR_RETURN(own.choices, gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)],
+                                                      ExchangeOf(program_, shape_).bytes, options));
+  memory_bytes_ += own.choices.size();
+  if (program_.ranks == 1) return absl::OkStatus();
   options.label = "all-reduce slots";
   const uint64_t slots = RoundUp(units * rows * shape_.hidden_stride * 4, kAlign);
   const uint64_t flags =
       units * rows * RoundUp(shape_.hidden_stride, kernels::kRowChunk) / kernels::kRowChunk * 4;
-  ASSIGN_OR_RETURN(
-      own.exchange,
-      gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)], slots + flags, options));
+  ASSIGN_OR_RETURN(own.exchange, gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)],
+                                                       slots + flags, options));
   memory_bytes_ += own.exchange.size();
   return absl::OkStatus();
 }
 
 void AmdGpuContext::ShareExchange() {
+  for (Rank& own : ranks_) {
+    for (size_t r = 0; r < ranks_.size(); ++r) own.memory.choices[r] = ranks_[r].choices.va();
+  }
   if (program_.ranks == 1) return;
   const uint64_t units = 2 * static_cast<uint64_t>(program_.ranks) + 2;
   const uint64_t slots =
@@ -188,7 +198,7 @@ void AmdGpuContext::ShareExchange() {
 Status AmdGpuContext::FillRank(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   Gpu& gpu = model_->gpus().at(rank);
-  for (const gpu::Buffer* buffer : {&own.activations, &own.kv, &own.exchange}) {
+  for (const gpu::Buffer* buffer : {&own.activations, &own.kv, &own.exchange, &own.choices}) {
     if (!buffer->valid()) continue;
     RETURN_IF_ERROR(gpu.copy->Fill(buffer->va(), 0, buffer->size(), Soon()));
   }
@@ -250,7 +260,8 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
     gpu::AqlOrder order;
     order.acquire = own.packets.empty() ? gpu::Scope::kSystem : gpu::Scope::kAgent;
     order.release = gpu::Scope::kAgent;
-    own.packets.push_back({gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op});
+    own.packets.push_back(
+        {gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op, launch.when});
     at += RoundUp(launch.args.size(), 64);
   }
   return absl::OkStatus();
@@ -271,7 +282,12 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
     return Error(Code::kInternal, "logits of ", step.logit_rows.size(), " rows; the limit is ",
                  options.max_logit_rows);
   }
-  uint64_t words = sizeof(StepHeader) / 4 + step.rows.size() * 4 + step.logit_rows.size() + 4;
+  if (!step.choices.empty() && step.choices.size() != step.logit_rows.size()) {
+    return Error(Code::kInternal, step.choices.size(), " choices of ", step.logit_rows.size(),
+                 " logit rows");
+  }
+  uint64_t words = sizeof(StepHeader) / 4 + step.rows.size() * 4 +
+                   step.logit_rows.size() * (1 + kChoiceRowWords) + 4;
   for (const backend::StepSequence& sequence : step.sequences) {
     words += sequence.pages.size();
     for (uint32_t page : sequence.pages) {
@@ -306,7 +322,14 @@ void AmdGpuContext::WriteStep(const Step& step) {
   header.index = step_index_++;
   header.rows_at = sizeof(StepHeader) / 4;
   header.logit_rows_at = header.rows_at + header.rows * 4;
-  header.pages_at = header.logit_rows_at + header.logit_rows;
+  header.choices_at = header.logit_rows_at + header.logit_rows;
+  uint64_t page_words = 0;
+  for (const backend::StepSequence& sequence : step.sequences) page_words += sequence.pages.size();
+  work_ =
+      WriteChoices(step, header.choices_at,
+                   shape_.step_words - static_cast<uint32_t>(page_words) - 4, block, read_.data());
+  std::memset(results_.host(), 0, step.logit_rows.size() * sizeof(kernels::ChoiceResult));
+  header.pages_at = work_.end;
   StepRow* rows = reinterpret_cast<StepRow*>(block + header.rows_at);
   uint32_t at = 0, last = 0;
   // Rows of a sequence are adjacent, sequences may come in any order.
@@ -357,7 +380,9 @@ void AmdGpuContext::Count(const Step& step) {
   const bool two_shot = step.rows.size() >= kTwoShotRows;
   const uint64_t bytes = step.rows.size() * static_cast<uint64_t>(program_.hidden) * sizeof(float);
   counts_ = {};
-  counts_.packets = static_cast<uint32_t>(ranks_[0].packets.size());
+  for (const Packet& packet : ranks_[0].packets) {
+    counts_.packets += TakesPart(packet, static_cast<int32_t>(program_.ops.size()));
+  }
   counts_.submissions = 1;
   counts_.host_waits = 1;
   if (n == 1) return;
@@ -368,17 +393,32 @@ void AmdGpuContext::Count(const Step& step) {
       two_shot ? counts_.least_link_bytes : uint64_t{shape_.all_reduces} * bytes * (n - 1);
 }
 
-Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline) {
-  size_t count = 0;
-  while (count < rank.packets.size() && rank.packets[count].op < end) ++count;
-  for (size_t i = 0; i + 1 < count; ++i) {
-    RETURN_IF_ERROR(gpu.queue->Submit(rank.packets[i].packet, rank.packets[i].label, deadline));
+bool AmdGpuContext::TakesPart(const Packet& packet, int32_t end) const {
+  if (packet.op >= end) return false;
+  switch (packet.when) {
+    case When::kAlways:
+      return true;
+    case When::kTokens:
+      return work_.tokens;
+    case When::kDraws:
+      return work_.draws;
   }
-  gpu::AqlPacket last = rank.packets[count - 1].packet;
+  return true;
+}
+
+Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline) {
+  const Packet* last = nullptr;
+  for (const Packet& packet : rank.packets) {
+    if (!TakesPart(packet, end)) continue;
+    if (last != nullptr) {
+      RETURN_IF_ERROR(gpu.queue->Submit(last->packet, last->label, deadline));
+    }
+    last = &packet;
+  }
   // What the host reads is written back to it.
-  last.dword[0] |= static_cast<uint32_t>(gpu::Scope::kSystem) << 11;
-  ASSIGN_OR_RETURN(rank.point,
-                   gpu.queue->SubmitSignalled(last, rank.packets[count - 1].label, deadline));
+  gpu::AqlPacket packet = last->packet;
+  packet.dword[0] |= static_cast<uint32_t>(gpu::Scope::kSystem) << 11;
+  ASSIGN_OR_RETURN(rank.point, gpu.queue->SubmitSignalled(packet, last->label, deadline));
   return absl::OkStatus();
 }
 
@@ -426,6 +466,30 @@ Status AmdGpuContext::Hung() {
 absl::Span<float> AmdGpuContext::Logits(uint32_t i) {
   return {logits_.host<float>() + uint64_t{i} * shape_.logits_stride,
           static_cast<size_t>(program_.vocab)};
+}
+
+absl::optional<uint32_t> AmdGpuContext::Chosen(uint32_t i) const {
+  const kernels::ChoiceResult result = results_.host<kernels::ChoiceResult>()[i];
+  if (result.chosen == 0) return absl::nullopt;
+  return result.token;
+}
+
+Status AmdGpuContext::FetchLogits(uint32_t i) {
+  if (read_[i] != 0) return absl::OkStatus();
+  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
+  RETURN_IF_ERROR(model_->gpus().status());
+  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    Gpu& gpu = model_->gpus().at(rank);
+    const VocabShare share = ShareOf(program_, rank);
+    const uint64_t to = logits_.va() + (uint64_t{i} * shape_.logits_stride + share.first) * 4;
+    const uint64_t from =
+        ranks_[static_cast<size_t>(rank)].memory.logits + uint64_t{i} * shape_.share_stride * 4;
+    RETURN_IF_ERROR(gpu.copy->Copy(to, from, uint64_t{share.count} * 4, Soon()));
+    ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
+    RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
+  }
+  read_[i] = 1;
+  return absl::OkStatus();
 }
 
 Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/amdgpu/choices.h"
+#include "kernels/common/draw.h"
+
 namespace mainarch::amdgpu {
 namespace {
 
@@ -15,6 +18,8 @@ using kernels::TileFormat;
 
 // Workgroups of a launch at most, a compute unit: enough to hide each other's latency.
 constexpr uint32_t kGroupsPerUnit = 4;
+// Words of the step block for a logit row's bans and biases.
+constexpr uint32_t kEditWords = 192;
 // Bytes of attention parts at most; more rows are done in several launches.
 constexpr uint64_t kAttendPartBytes = uint64_t{256} << 20;
 
@@ -70,8 +75,10 @@ class Lowering {
 
  private:
   template <class Args>
-  void Add(const std::string& kernel, const Args& args, uint64_t units, bool resident = false) {
+  void Add(const std::string& kernel, const Args& args, uint64_t units, bool resident = false,
+           When when = When::kAlways) {
     Launch launch;
+    launch.when = when;
     launch.kernel = kernel;
     const uint64_t most = uint64_t{memory_.compute_units} * (resident ? 1 : kGroupsPerUnit);
     launch.workers = static_cast<uint32_t>(std::clamp<uint64_t>(units, 1, most));
@@ -286,8 +293,37 @@ class Lowering {
   }
 
   void Emit(const backend::LogitsOp& op) {
-    Product({op.w, At(op.x), Stride(op.x), memory_.logits, shape_.logits_stride, false, true,
+    Product({op.w, At(op.x), Stride(op.x), memory_.logits, shape_.share_stride, false, true,
              Norm(op.norm)});
+    const VocabShare share = ShareOf(program_, rank_);
+    const ChoiceExchange exchange = ExchangeOf(program_, shape_);
+    kernels::ChooseArgs args;
+    SetStep(&args);
+    args.logits.address = memory_.logits;
+    args.host_logits.address = memory_.host_logits;
+    args.results.address = memory_.results;
+    args.states.address = memory_.states;
+    args.races.address = memory_.races;
+    for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
+      args.values[r].address = memory_.choices[r] + exchange.values;
+      args.peaks[r].address = memory_.choices[r] + exchange.peaks;
+      args.flags[r].address = memory_.choices[r] + exchange.flags;
+    }
+    args.vocab = static_cast<uint32_t>(program_.vocab);
+    args.vocab_stride = shape_.logits_stride;
+    args.share = share.count;
+    args.share_first = share.first;
+    args.share_stride = shape_.share_stride;
+    args.chunks = shape_.choice_chunks;
+    args.slots = shape_.choice_slots;
+    args.ranks = static_cast<uint32_t>(program_.ranks);
+    args.rank = static_cast<uint32_t>(rank_);
+    args.mass_shift = kernels::MassShift(args.vocab);
+    Add("choose_share", args, uint64_t{shape_.options.max_logit_rows} * args.chunks);
+    Add("choose_narrow", args, args.slots, /*resident=*/true, When::kTokens);
+    Add("choose_race", args, uint64_t{args.slots} * CeilDivide(args.vocab, kernels::kChoiceChunk),
+        false, When::kDraws);
+    Add("choose_winner", args, CeilDivide(args.slots, kernels::kWaves), false, When::kDraws);
   }
 
   const AmdGpuModel& model_;
@@ -383,6 +419,13 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
           : std::clamp<uint64_t>(kAttendPartBytes / row_parts, 1, options.max_rows));
   shape.router_stride = RoundUp(static_cast<uint64_t>(program.experts), kernels::kPadColumns);
   shape.logits_stride = RoundUp(static_cast<uint64_t>(program.vocab), kernels::kTileRows);
+  uint32_t largest_share = 0;
+  for (int32_t rank = 0; rank < program.ranks; ++rank) {
+    largest_share = std::max(largest_share, ShareOf(program, rank).count);
+  }
+  shape.share_stride = RoundUp(largest_share, kernels::kTileRows);
+  shape.choice_chunks = CeilDivide(largest_share, kernels::kChoiceChunk);
+  shape.choice_slots = CeilDivide(options.max_logit_rows, static_cast<uint64_t>(program.ranks));
   for (const backend::Op& op : program.ops) {
     const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
     shape.expert_layers += down != nullptr;
@@ -394,9 +437,17 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   const uint64_t list_words = std::max<uint64_t>(
       options.pages,
       std::min<uint64_t>(uint64_t{options.pages} * options.max_rows, uint64_t{1} << 22));
-  shape.step_words = RoundUp(sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 +
-                                 options.max_logit_rows + list_words,
-                             1024);
+  // Penalties list the tokens that a sequence holds; few rows have longer lists, and those are
+  // read.
+  const uint64_t counted = std::min<uint64_t>(static_cast<uint64_t>(program.vocab),
+                                              uint64_t{options.pages} * kernels::kPageTokens);
+  const uint64_t choice_words =
+      uint64_t{options.max_logit_rows} * (1 + kChoiceRowWords) +
+      std::min<uint64_t>(uint64_t{options.max_logit_rows} * (2 * counted + kEditWords),
+                         uint64_t{1} << 20);
+  shape.step_words = RoundUp(
+      sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 + choice_words + list_words,
+      1024);
   shape.kv_page_bytes = uint64_t{static_cast<uint64_t>(program.kv_heads)} *
                         kernels::KvPageBytes(shape.kv, static_cast<uint32_t>(program.head_dim));
   for (const backend::Buffer& buffer : program.buffers) {
@@ -406,6 +457,28 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
               : RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
   }
   return shape;
+}
+
+VocabShare ShareOf(const Program& program, int32_t rank) {
+  for (const backend::Op& op : program.ops) {
+    if (const auto* logits = std::get_if<backend::LogitsOp>(&op)) {
+      const backend::WeightSlice& slice =
+          program.weights[static_cast<size_t>(logits->w)].ranks[static_cast<size_t>(rank)][0];
+      return {static_cast<uint32_t>(slice.row_begin),
+              static_cast<uint32_t>(slice.row_end - slice.row_begin)};
+    }
+  }
+  return {};
+}
+
+ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
+  const uint64_t units = static_cast<uint64_t>(program.ranks) * shape.choice_chunks;
+  const uint64_t slots = shape.choice_slots;
+  ChoiceExchange out;
+  out.peaks = uint64_t{RoundUp(slots * shape.logits_stride * 4, 256)};
+  out.flags = out.peaks + RoundUp(slots * units * sizeof(kernels::ScoredWords), 256);
+  out.bytes = out.flags + 2 * slots * units * 4;
+  return out;
 }
 
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
