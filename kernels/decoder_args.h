@@ -195,7 +195,9 @@ struct RouteArgs {
   Address<const uint32_t> step;
   RouterArgs router;  // rows is taken from the step; logits [rows, stride]
   uint32_t stride = 0;
-  uint32_t reserved = 0;
+  // 1: a shared expert. The logit after the experts' is its gate; ids and weights are [rows, top +
+  // 1], the last of a row `experts` and sigmoid(gate).
+  uint32_t shared = 0;
 };
 static_assert(sizeof(RouteArgs) == 56);
 
@@ -219,8 +221,8 @@ struct ExpertsArgs {
   uint32_t x_stride = 0;
   uint32_t act_stride = 0;
   uint32_t out_stride = 0;
-  uint32_t top = 0;
-  uint32_t experts = 0;  // at most kRouterMaxExperts
+  uint32_t top = 0;      // slots of a row, at most kRouterMaxTop; a shared expert has the last
+  uint32_t experts = 0;  // at most kRouterMaxExperts, and a shared one
   uint32_t reserved = 0;
 };
 static_assert(sizeof(ExpertsArgs) == 208);

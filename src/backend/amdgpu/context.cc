@@ -51,6 +51,7 @@ AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
     : model_(std::move(model)),
       program_(model_->program()),
       shape_(ShapeOf(program_, options)),
+      row_classes_(RowClasses(options.max_rows)),
       ranks_(static_cast<size_t>(program_.ranks)),
       read_(options.max_logit_rows) {}
 
@@ -228,13 +229,16 @@ Status AmdGpuContext::FillRank(int32_t rank) {
 Status AmdGpuContext::MakePackets(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   Gpu& gpu = model_->gpus().at(rank);
-  own.launches = Lower(*model_, shape_, own.memory, rank);
-  if (own.launches.size() > gpu.queue->capacity() / 2) {
-    return Error(Code::kUnsupported, "a step of ", own.launches.size(), " packets; the queue has ",
-                 gpu.queue->capacity());
-  }
+  std::vector<std::vector<Launch>> launches;
   uint64_t bytes = 0;
-  for (const Launch& launch : own.launches) bytes += RoundUp(launch.args.size(), 64);
+  for (const uint32_t rows : row_classes_) {
+    launches.push_back(Lower(*model_, shape_, own.memory, rank, rows));
+    for (const Launch& launch : launches.back()) bytes += RoundUp(launch.args.size(), 64);
+    if (launches.back().size() > gpu.queue->capacity() / 2) {
+      return Error(Code::kUnsupported, "a step of ", launches.back().size(),
+                   " packets; the queue has ", gpu.queue->capacity());
+    }
+  }
   gpu::BufferOptions options;
   options.place = gpu::Place::kSystem;
   options.caching = gpu::Caching::kUncached;
@@ -242,29 +246,40 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
   ASSIGN_OR_RETURN(own.kernargs, gpu::Buffer::Allocate(*gpu.device, bytes, options));
   memory_bytes_ += own.kernargs.size();
   uint64_t at = 0;
-  for (const Launch& launch : own.launches) {
-    ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpu.code->Find(launch.kernel));
-    if (kernel->kernarg_bytes != launch.args.size()) {
-      return Error(Code::kInternal, launch.kernel, ": takes ", kernel->kernarg_bytes,
-                   " bytes of arguments, given ", launch.args.size());
+  for (const std::vector<Launch>& step : launches) {
+    std::vector<Packet> packets;
+    for (const Launch& launch : step) {
+      ASSIGN_OR_RETURN(const Packet packet, MakePacket(rank, launch, at, packets.empty()));
+      packets.push_back(packet);
+      at += RoundUp(launch.args.size(), 64);
     }
-    std::memcpy(own.kernargs.host() + at, launch.args.data(), launch.args.size());
-    gpu::Dispatch dispatch;
-    dispatch.kernel_object = kernel->object;
-    dispatch.kernarg = own.kernargs.va() + at;
-    dispatch.workgroup.x = kernels::kThreads;
-    dispatch.grid.x = launch.workers * kernels::kThreads;
-    dispatch.group_bytes = kernel->group_bytes;
-    // Each kernel needs the one before. Host memory is read at the beginning and written by the
-    // last (the logits); peers are the reduce kernel's own business.
-    gpu::AqlOrder order;
-    order.acquire = own.packets.empty() ? gpu::Scope::kSystem : gpu::Scope::kAgent;
-    order.release = gpu::Scope::kAgent;
-    own.packets.push_back(
-        {gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op, launch.when});
-    at += RoundUp(launch.args.size(), 64);
+    own.packets.push_back(std::move(packets));
   }
   return absl::OkStatus();
+}
+
+StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const Launch& launch,
+                                                          uint64_t kernarg, bool first) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  ASSIGN_OR_RETURN(const gpu::Kernel* kernel, model_->gpus().at(rank).code->Find(launch.kernel));
+  if (kernel->kernarg_bytes != launch.args.size()) {
+    return Error(Code::kInternal, launch.kernel, ": takes ", kernel->kernarg_bytes,
+                 " bytes of arguments, given ", launch.args.size());
+  }
+  std::memcpy(own.kernargs.host() + kernarg, launch.args.data(), launch.args.size());
+  gpu::Dispatch dispatch;
+  dispatch.kernel_object = kernel->object;
+  dispatch.kernarg = own.kernargs.va() + kernarg;
+  dispatch.workgroup.x = kernels::kThreads;
+  dispatch.grid.x = launch.workers * kernels::kThreads;
+  dispatch.group_bytes = kernel->group_bytes;
+  // Each kernel needs the one before. Host memory is read at the beginning, and what is written to
+  // it (tokens, logits) goes out with the last packet's release; peers are the business of the
+  // kernels that push.
+  gpu::AqlOrder order;
+  order.acquire = first ? gpu::Scope::kSystem : gpu::Scope::kAgent;
+  order.release = gpu::Scope::kAgent;
+  return Packet{gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op, launch.when};
 }
 
 uint64_t AmdGpuContext::kv_page_bytes() const {
@@ -361,6 +376,9 @@ Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
   RETURN_IF_ERROR(gpus.status());
   const gpu::Deadline deadline = model_->StepDeadline();
   WriteStep(step);
+  row_class_ = static_cast<size_t>(
+      std::lower_bound(row_classes_.begin(), row_classes_.end(), step.rows.size()) -
+      row_classes_.begin());
   Status status;
   for (size_t r = 0; r < ranks_.size() && status.ok(); ++r) {
     status =
@@ -380,7 +398,7 @@ void AmdGpuContext::Count(const Step& step) {
   const bool two_shot = step.rows.size() >= kTwoShotRows;
   const uint64_t bytes = step.rows.size() * static_cast<uint64_t>(program_.hidden) * sizeof(float);
   counts_ = {};
-  for (const Packet& packet : ranks_[0].packets) {
+  for (const Packet& packet : ranks_[0].packets[row_class_]) {
     counts_.packets += TakesPart(packet, static_cast<int32_t>(program_.ops.size()));
   }
   counts_.submissions = 1;
@@ -408,7 +426,7 @@ bool AmdGpuContext::TakesPart(const Packet& packet, int32_t end) const {
 
 Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline) {
   const Packet* last = nullptr;
-  for (const Packet& packet : rank.packets) {
+  for (const Packet& packet : rank.packets[row_class_]) {
     if (!TakesPart(packet, end)) continue;
     if (last != nullptr) {
       RETURN_IF_ERROR(gpu.queue->Submit(last->packet, last->label, deadline));

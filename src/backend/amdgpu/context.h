@@ -57,9 +57,8 @@ class AmdGpuContext : public backend::Context {
     gpu::Buffer choices;   // ChoiceExchange
     gpu::Buffer kernargs;
     RankMemory memory;
-    std::vector<Launch> launches;
-    std::vector<Packet> packets;
-    uint64_t point = 0;  // of the last submission
+    std::vector<std::vector<Packet>> packets;  // of each of row_classes_
+    uint64_t point = 0;                        // of the last submission
   };
 
   AmdGpuContext(std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options);
@@ -69,6 +68,7 @@ class AmdGpuContext : public backend::Context {
   Status FillRank(int32_t rank);
   void ShareExchange();
   Status MakePackets(int32_t rank);
+  StatusOr<Packet> MakePacket(int32_t rank, const Launch& launch, uint64_t kernarg, bool first);
   Status CheckStep(const backend::Step& step) const;
   bool TakesPart(const Packet& packet, int32_t end) const;
   void WriteStep(const backend::Step& step);
@@ -81,12 +81,14 @@ class AmdGpuContext : public backend::Context {
   const std::shared_ptr<const AmdGpuModel> model_;
   const backend::Program& program_;
   const Shape shape_;
+  const std::vector<uint32_t> row_classes_;
   gpu::Buffer host_step_;
   gpu::Buffer logits_;  // [max_logit_rows, logits_stride]
   std::vector<Rank> ranks_;
   gpu::Buffer results_;        // kernels::ChoiceResult [max_logit_rows]
   std::vector<uint8_t> read_;  // [max_logit_rows]: of the last step, logits are in host memory
   ChoiceWork work_;            // of the last step
+  size_t row_class_ = 0;       // of the last step
   uint32_t step_index_ = 0;
   backend::StepCounts counts_;
   uint64_t memory_bytes_ = 0;

@@ -53,11 +53,23 @@ const char* Suffix(KvFormat format) {
   return "";
 }
 
+// Weights that are themselves two bf16 are there for their precision.
+const char* Rounding(TileFormat format, bool rounded) {
+  return rounded && format != TileFormat::kBf16Pair ? "_rounded" : "";
+}
+
 // Makes the launches of one rank, op by op.
 class Lowering {
  public:
-  Lowering(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory, int32_t rank)
-      : model_(model), program_(model.program()), shape_(shape), memory_(memory), rank_(rank) {}
+  Lowering(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory, int32_t rank,
+           uint32_t rows)
+      : model_(model),
+        program_(model.program()),
+        shape_(shape),
+        memory_(memory),
+        rank_(rank),
+        rows_(rows),
+        logit_rows_(std::min(rows, shape.options.max_logit_rows)) {}
 
   std::vector<Launch> Run() {
     kernels::StepBeginArgs begin;
@@ -94,7 +106,6 @@ class Lowering {
   const PlacedWeight& WeightOf(WeightId id) const { return model_.weight(rank_, id); }
   uint64_t At(BufferId id) const { return memory_.buffers[static_cast<size_t>(id)]; }
   uint32_t Stride(BufferId id) const { return shape_.strides[static_cast<size_t>(id)]; }
-  uint32_t max_rows() const { return shape_.options.max_rows; }
   template <class Args>
   void SetStep(Args* args) const {
     args->step.address = memory_.step;
@@ -119,7 +130,9 @@ class Lowering {
     bool gate_up = false;
     bool logits = false;
     kernels::NormOf norm = {};
+    bool exact = false;  // fp32 activations in every mode
   };
+  bool Rounds() const { return shape_.options.activations == backend::Activations::kBF16; }
   void Product(const Matrix& m) {
     const PlacedWeight& w = WeightOf(m.w);
     kernels::MatmulArgs args;
@@ -131,8 +144,8 @@ class Lowering {
     args.x_stride = m.in_stride;
     args.out_stride = m.out_stride;
     args.flags = m.logits ? uint32_t{kernels::kMatmulLogitRows} : 0;
-    const uint32_t rows = m.logits ? shape_.options.max_logit_rows : max_rows();
-    Add(MatmulKernel(w.format, m.gate_up), args,
+    const uint32_t rows = m.logits ? logit_rows_ : rows_;
+    Add(MatmulKernel(w.format, m.gate_up, Rounds() && !m.exact), args,
         uint64_t{w.tiles.outputs} * CeilDivide(rows, kernels::kTileRows));
   }
 
@@ -150,13 +163,13 @@ class Lowering {
     args.hidden = static_cast<uint32_t>(program_.hidden);
     args.stride = shape_.hidden_stride;
     args.chunks = shape_.chunks;
-    args.max_rows = max_rows();
+    args.max_rows = shape_.options.max_rows;
     args.ranks = static_cast<uint32_t>(program_.ranks);
     args.rank = static_cast<uint32_t>(rank_);
     args.two_shot_rows = kTwoShotRows;
     args.sequence = reduces_++;
     args.per_step = shape_.all_reduces;
-    Add("reduce", args, uint64_t{max_rows()} * shape_.chunks, /*resident=*/true);
+    Add("reduce", args, uint64_t{rows_} * shape_.chunks, /*resident=*/true);
   }
 
   void Emit(const backend::EmbedOp& op) {
@@ -169,7 +182,7 @@ class Lowering {
     args.stride = shape_.hidden_stride;
     args.chunks = shape_.chunks;
     args.is_f32 = WeightOf(op.table).table_is_f32;
-    Add("embed", args, uint64_t{max_rows()} * shape_.chunks);
+    Add("embed", args, uint64_t{rows_} * shape_.chunks);
   }
   void Emit(const backend::NormMatmulOp& op) {
     Product(
@@ -191,7 +204,7 @@ class Lowering {
     const uint64_t kv = memory_.kv + static_cast<uint64_t>(op.kv_layer) * shape_.options.pages *
                                          shape_.kv_page_bytes;
     EmitPrepare(op, kv);
-    for (uint32_t first = 0; first < max_rows(); first += shape_.attend_rows) {
+    for (uint32_t first = 0; first < rows_; first += shape_.attend_rows) {
       EmitAttend(op, kv, first);
     }
   }
@@ -212,7 +225,7 @@ class Lowering {
     args.epsilon = program_.rms_eps;
     const uint64_t heads = args.heads + 2 * args.kv_heads;
     Add(PrepareKernel(shape_.kv, program_.head_dim), args,
-        CeilDivide(max_rows() * heads, kernels::kWaves));
+        CeilDivide(rows_ * heads, kernels::kWaves));
   }
   void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first) {
     kernels::AttendArgs args;
@@ -228,7 +241,7 @@ class Lowering {
     args.max_splits = shape_.max_splits;
     args.scale = static_cast<float>(1 / std::sqrt(double{static_cast<double>(program_.head_dim)}));
     args.first_row = first;
-    args.row_count = shape_.attend_rows;
+    args.row_count = std::min(shape_.attend_rows, rows_);
     Add(AttendKernel(shape_.kv, program_.head_dim), args,
         uint64_t{args.row_count} * args.kv_heads * args.max_splits);
     if (shape_.max_splits == 1) return;
@@ -248,7 +261,7 @@ class Lowering {
   void Emit(const backend::RouterOp& op) {
     router_ = op;
     Product({op.w, At(op.x), Stride(op.x), memory_.router_logits, shape_.router_stride, false,
-             false, Norm(op.norm)});
+             false, Norm(op.norm), /*exact=*/true});
     kernels::RouteArgs args;
     SetStep(&args);
     args.router.logits.address = memory_.router_logits;
@@ -258,7 +271,7 @@ class Lowering {
     args.router.top = static_cast<uint32_t>(program_.experts_per_token);
     args.router.renormalise = op.renormalise;
     args.stride = shape_.router_stride;
-    Add("route", args, CeilDivide(max_rows(), kernels::kWaves));
+    Add("route", args, CeilDivide(rows_, kernels::kWaves));
   }
   // Both products are one launch, which the second op makes.
   void Emit(const backend::ExpertsGateUpOp& op) { gate_up_ = op; }
@@ -285,10 +298,10 @@ class Lowering {
     args.out_stride = shape_.hidden_stride;
     args.top = static_cast<uint32_t>(program_.experts_per_token);
     args.experts = static_cast<uint32_t>(program_.experts);
-    const uint64_t blocks = CeilDivide(max_rows(), kernels::kTileRows);
-    const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{max_rows()} * args.top);
+    const uint64_t blocks = CeilDivide(rows_, kernels::kTileRows);
+    const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{rows_} * args.top);
     const uint64_t units = std::max<uint64_t>(most * args.gate_up.outputs, args.down.outputs);
-    Add(ExpertsKernel(up.format), args, units * blocks, /*resident=*/true);
+    Add(ExpertsKernel(up.format, Rounds()), args, units * blocks, /*resident=*/true);
     if (op.add) ReduceInto(program_.x);
   }
 
@@ -323,7 +336,7 @@ class Lowering {
     Add("choose_narrow", args, args.slots, /*resident=*/true, When::kTokens);
     Add("choose_race", args, uint64_t{args.slots} * CeilDivide(args.vocab, kernels::kChoiceChunk),
         false, When::kDraws);
-    Add("choose_winner", args, CeilDivide(args.slots, kernels::kWaves), false, When::kDraws);
+    Add("choose_winner", args, CeilDivide(owned, kernels::kWaves), false, When::kDraws);
   }
 
   const AmdGpuModel& model_;
@@ -331,6 +344,7 @@ class Lowering {
   const Shape& shape_;
   const RankMemory& memory_;
   const int32_t rank_;
+  const uint32_t rows_, logit_rows_;  // of a step, at most
   std::vector<Launch> launches_;
   int32_t op_ = -1;
   uint32_t reduces_ = 0;
@@ -341,10 +355,12 @@ class Lowering {
 
 }  // namespace
 
-std::string MatmulKernel(TileFormat format, bool gate_up) {
-  return absl::StrCat(gate_up ? "gate_up_" : "matmul_", Suffix(format));
+std::string MatmulKernel(TileFormat format, bool gate_up, bool rounded) {
+  return absl::StrCat(gate_up ? "gate_up_" : "matmul_", Suffix(format), Rounding(format, rounded));
 }
-std::string ExpertsKernel(TileFormat format) { return absl::StrCat("experts_", Suffix(format)); }
+std::string ExpertsKernel(TileFormat format, bool rounded) {
+  return absl::StrCat("experts_", Suffix(format), Rounding(format, rounded));
+}
 std::string PrepareKernel(KvFormat format, int32_t head_dim) {
   return absl::StrCat("prepare_", Suffix(format), "_", head_dim);
 }
@@ -481,9 +497,16 @@ ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
   return out;
 }
 
+std::vector<uint32_t> RowClasses(uint32_t max_rows) {
+  std::vector<uint32_t> out;
+  for (uint64_t rows = 1; rows < max_rows; rows *= 4) out.push_back(static_cast<uint32_t>(rows));
+  out.push_back(max_rows);
+  return out;
+}
+
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
-                          int32_t rank) {
-  return Lowering(model, shape, memory, rank).Run();
+                          int32_t rank, uint32_t rows) {
+  return Lowering(model, shape, memory, rank, rows).Run();
 }
 
 uint32_t ComputeUnits(const gpu::Device& device) {

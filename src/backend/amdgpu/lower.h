@@ -32,9 +32,9 @@ struct Launch {
   When when = When::kAlways;  // kTokens: a token is chosen; kDraws: one is drawn
 };
 
-// Kernel names by what they work on.
-std::string MatmulKernel(kernels::TileFormat format, bool gate_up);
-std::string ExpertsKernel(kernels::TileFormat format);
+// Kernel names by what they work on. `rounded`: bf16 activations, where the format has them.
+std::string MatmulKernel(kernels::TileFormat format, bool gate_up, bool rounded);
+std::string ExpertsKernel(kernels::TileFormat format, bool rounded);
 std::string PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 std::string AttendKernel(kernels::KvFormat format, int32_t head_dim);
 kernels::KvFormat KvFormatOf(backend::KvType type);
@@ -99,8 +99,13 @@ struct VocabShare {
 };
 VocabShare ShareOf(const backend::Program& program, int32_t rank);
 
+// Launches are made for steps of up to so many rows each, so that a grid is as large as its work:
+// 1, 4, 16 … and max_rows. What is computed does not depend on it.
+std::vector<uint32_t> RowClasses(uint32_t max_rows);
+
+// For steps of up to `rows` rows.
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
-                          int32_t rank);
+                          int32_t rank, uint32_t rows);
 
 uint32_t ComputeUnits(const gpu::Device& device);
 
