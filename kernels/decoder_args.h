@@ -157,6 +157,13 @@ struct PrepareArgs {
 };
 static_assert(sizeof(PrepareArgs) == 80);
 
+// The product that makes qkv, and Prepare, in one. product.out is not written.
+struct QkvHeadsArgs {
+  MatmulArgs product;
+  PrepareArgs prepare;
+};
+static_assert(sizeof(QkvHeadsArgs) == 184);
+
 // Causal grouped-query attention over the pages, by splits of kSplitTokens at absolute positions.
 // A row with one split is finished; of others, parts for AttendMerge.
 struct AttendArgs {

@@ -14,10 +14,10 @@ KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=32 sgpr=56")
 KERNEL(route, Route, "vgpr=96 sgpr=112")
-KERNEL(choose_share, ChooseShare, "vgpr=64 sgpr=112 lds=8224")
-KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=112 lds=18560")
-KERNEL(choose_race, ChooseRace, "vgpr=96 sgpr=112 lds=64")
-KERNEL(choose_winner, ChooseWinner, "vgpr=64 sgpr=112")
+KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
+KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
+KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
+KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
 KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=72")
 
 using MatmulBf16 = Matmul<TileFormat::kBf16, false>;
@@ -81,5 +81,16 @@ MAINARCH_ATTENTION(fp8_128, KvFormat::kFp8, 128)
 MAINARCH_ATTENTION(pair_32, KvFormat::kPair, 32)
 MAINARCH_ATTENTION(pair_64, KvFormat::kPair, 64)
 MAINARCH_ATTENTION(pair_128, KvFormat::kPair, 128)
+
+#define MAINARCH_QKV_HEADS(suffix, format, kv)         \
+  using QkvHeads_##suffix = QkvHeads<format, kv, 128>; \
+  KERNEL(qkv_heads_##suffix, QkvHeads_##suffix, "vgpr=176 sgpr=112 lds=12288")
+
+MAINARCH_QKV_HEADS(bf16_bf16_128, TileFormat::kBf16, KvFormat::kBf16)
+MAINARCH_QKV_HEADS(bf16_fp8_128, TileFormat::kBf16, KvFormat::kFp8)
+MAINARCH_QKV_HEADS(fp8_bf16_128, TileFormat::kFp8, KvFormat::kBf16)
+MAINARCH_QKV_HEADS(fp8_fp8_128, TileFormat::kFp8, KvFormat::kFp8)
+MAINARCH_QKV_HEADS(mxfp4_bf16_128, TileFormat::kMxfp4, KvFormat::kBf16)
+MAINARCH_QKV_HEADS(mxfp4_fp8_128, TileFormat::kMxfp4, KvFormat::kFp8)
 
 }  // namespace mainarch::kernels

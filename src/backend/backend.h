@@ -37,8 +37,19 @@ enum class KvType : uint8_t {
 // both.
 enum class Activations : uint8_t {
   kF32,
-  // Rounded to bf16 (8 significant bits) where the hardware has a dot product for it, else as kF32.
-  // cpu/kernels.h states the error.
+  // Rounded to bf16 (8 significant bits) where the hardware has a matrix or dot product for it,
+  // else as kF32. cpu/kernels.h and kernels/ops/tiles.h state the error of one product, which is
+  // certain.
+  //
+  // Of a step's logits: each of 4 products a layer and the LM head sees inputs x_k (1 + d_k), |d_k|
+  // <= 2^-8, roundings of different numbers and so independent, of a mean square of at most 2^-16
+  // / 3. A sum of many terms w_k x_k d_k has then a root mean square of at most 2^-8 / sqrt(3) of
+  // that of the terms' own sum, whatever K. Norms keep relative errors, and what layers add to the
+  // residual stream is as large as what was there at most, so squares of relative errors add: over
+  // L layers sqrt((4 L + 1) / 3) 2^-8 of the logits' root mean square, and their largest error to
+  // their largest value as the one root mean square to the other. Tests hold steps to sqrt(4 L + 1)
+  // 2^-8 of the largest logit, sqrt(3) more. A router sees such errors too: near a tie it may
+  // choose another expert, and then no bound holds.
   kBF16,
 };
 
@@ -151,7 +162,8 @@ class Context {
   virtual uint64_t memory_bytes() const = 0;  // beside weights; KV pool as reserved
   virtual uint64_t kv_page_bytes() const = 0;
 
-  // For tests: runs ops [0, end) only, then reads rows of a buffer of one rank as fp32.
+  // For tests: runs ops [0, end) only (what one launch does for two ops is done with the second),
+  // then reads rows of a buffer of one rank as fp32.
   virtual Status RunPrefix(const Step& step, size_t end) = 0;
   virtual std::vector<float> ReadBuffer(int32_t rank, BufferId buffer, uint32_t rows) const = 0;
 };

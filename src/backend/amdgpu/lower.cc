@@ -133,7 +133,7 @@ class Lowering {
     bool exact = false;  // fp32 activations in every mode
   };
   bool Rounds() const { return shape_.options.activations == backend::Activations::kBF16; }
-  void Product(const Matrix& m) {
+  kernels::MatmulArgs ProductArgs(const Matrix& m) const {
     const PlacedWeight& w = WeightOf(m.w);
     kernels::MatmulArgs args;
     SetStep(&args);
@@ -144,6 +144,11 @@ class Lowering {
     args.x_stride = m.in_stride;
     args.out_stride = m.out_stride;
     args.flags = m.logits ? uint32_t{kernels::kMatmulLogitRows} : 0;
+    return args;
+  }
+  void Product(const Matrix& m) {
+    const PlacedWeight& w = WeightOf(m.w);
+    const kernels::MatmulArgs args = ProductArgs(m);
     const uint32_t rows = m.logits ? logit_rows_ : rows_;
     Add(MatmulKernel(w.format, m.gate_up, Rounds() && !m.exact), args,
         uint64_t{w.tiles.outputs} * CeilDivide(rows, kernels::kTileRows));
@@ -185,8 +190,32 @@ class Lowering {
     Add("embed", args, uint64_t{rows_} * shape_.chunks);
   }
   void Emit(const backend::NormMatmulOp& op) {
-    Product(
-        {op.w, At(op.x), Stride(op.x), At(op.out), Stride(op.out), false, false, Norm(op.norm)});
+    const Matrix product = {op.w,           At(op.x), Stride(op.x), At(op.out),
+                            Stride(op.out), false,    false,        Norm(op.norm)};
+    // The attention op makes the launch for both.
+    if (MakesHeads(op)) {
+      heads_ = ProductArgs(product);
+      qkv_w_ = op.w;
+      return;
+    }
+    Product(product);
+  }
+  bool MakesHeads(const backend::NormMatmulOp& op) const {
+    const size_t next = static_cast<size_t>(op_) + 1;
+    if (next == program_.ops.size()) return false;
+    const auto* attention = std::get_if<backend::AttentionOp>(&program_.ops[next]);
+    if (attention == nullptr || attention->qkv != op.out) return false;
+    const PlacedWeight& w = WeightOf(op.w);
+    QkvForm form;
+    form.format = w.format;
+    form.kv = shape_.kv;
+    form.head_dim = program_.head_dim;
+    form.heads = static_cast<uint32_t>(program_.heads + 2 * program_.kv_heads);
+    form.tiles = w.tiles.k;
+    form.rows = rows_;
+    form.rounded = Rounds();
+    form.compute_units = memory_.compute_units;
+    return FusesQkv(form);
   }
   void Emit(const backend::NormGateUpOp& op) {
     Product({op.w, At(op.x), Stride(op.x), At(op.act), Stride(op.act), true, false, Norm(op.norm)});
@@ -224,6 +253,13 @@ class Lowering {
     args.rotary = static_cast<uint32_t>(program_.rope.rotary_dim);
     args.epsilon = program_.rms_eps;
     const uint64_t heads = args.heads + 2 * args.kv_heads;
+    if (heads_.has_value()) {
+      const TileFormat format = WeightOf(qkv_w_).format;
+      Add(QkvHeadsKernel(format, shape_.kv), kernels::QkvHeadsArgs{*heads_, args},
+          heads * CeilDivide(rows_, kernels::kTileRows));
+      heads_.reset();
+      return;
+    }
     Add(PrepareKernel(shape_.kv, program_.head_dim), args,
         CeilDivide(rows_ * heads, kernels::kWaves));
   }
@@ -332,10 +368,11 @@ class Lowering {
     args.ranks = static_cast<uint32_t>(program_.ranks);
     args.rank = static_cast<uint32_t>(rank_);
     args.mass_shift = kernels::MassShift(args.vocab);
-    Add("choose_share", args, uint64_t{shape_.options.max_logit_rows} * args.chunks);
-    Add("choose_narrow", args, args.slots, /*resident=*/true, When::kTokens);
-    Add("choose_race", args, uint64_t{args.slots} * CeilDivide(args.vocab, kernels::kChoiceChunk),
-        false, When::kDraws);
+    const uint32_t owned = CeilDivide(logit_rows_, args.ranks);
+    Add("choose_share", args, uint64_t{logit_rows_} * args.chunks);
+    Add("choose_narrow", args, owned, /*resident=*/true, When::kTokens);
+    Add("choose_race", args, uint64_t{owned} * CeilDivide(args.vocab, kernels::kChoiceChunk), false,
+        When::kDraws);
     Add("choose_winner", args, CeilDivide(owned, kernels::kWaves), false, When::kDraws);
   }
 
@@ -349,6 +386,8 @@ class Lowering {
   int32_t op_ = -1;
   uint32_t reduces_ = 0;
   uint64_t expert_layer_ = 0;
+  absl::optional<kernels::MatmulArgs> heads_;  // the product that the next attention op does too
+  WeightId qkv_w_ = 0;                         // its weight
   backend::RouterOp router_ = {};
   backend::ExpertsGateUpOp gate_up_ = {};
 };
@@ -361,6 +400,28 @@ std::string MatmulKernel(TileFormat format, bool gate_up, bool rounded) {
 std::string ExpertsKernel(TileFormat format, bool rounded) {
   return absl::StrCat("experts_", Suffix(format), Rounding(format, rounded));
 }
+std::string QkvHeadsKernel(TileFormat format, KvFormat kv) {
+  return absl::StrCat("qkv_heads_", Suffix(format), "_", Suffix(kv), "_128");
+}
+
+// By an estimate of the time that the weights take. In one launch a head's are streamed by one
+// workgroup, which for a decode step of a large model leaves most of the chip idle; that costs more
+// than the second launch, unless rows or columns are few enough. Neither number is measured.
+bool FusesQkv(const QkvForm& form) {
+  constexpr double kGroupBytesPerUs = 40e3;  // that one workgroup streams
+  constexpr double kLaunchUs = 4;            // from the end of a kernel to the work of the next
+  if (form.head_dim != 128 || form.rounded || form.format == TileFormat::kBf16Pair ||
+      form.kv == KvFormat::kPair) {
+    return false;
+  }
+  const double tile_us = form.tiles * kernels::TileBytes(form.format) / kGroupBytesPerUs;
+  const uint32_t head_tiles = static_cast<uint32_t>(form.head_dim) / kernels::kTileRows;
+  const uint64_t units = uint64_t{form.heads} * CeilDivide(form.rows, kernels::kTileRows);
+  const double fused = CeilDivide(units, form.compute_units) * head_tiles * tile_us;
+  const double apart = CeilDivide(units * head_tiles, form.compute_units) * tile_us + kLaunchUs;
+  return fused <= apart;
+}
+
 std::string PrepareKernel(KvFormat format, int32_t head_dim) {
   return absl::StrCat("prepare_", Suffix(format), "_", head_dim);
 }

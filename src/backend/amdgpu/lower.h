@@ -35,9 +35,24 @@ struct Launch {
 // Kernel names by what they work on. `rounded`: bf16 activations, where the format has them.
 std::string MatmulKernel(kernels::TileFormat format, bool gate_up, bool rounded);
 std::string ExpertsKernel(kernels::TileFormat format, bool rounded);
+std::string QkvHeadsKernel(kernels::TileFormat format, kernels::KvFormat kv);
 std::string PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 std::string AttendKernel(kernels::KvFormat format, int32_t head_dim);
 kernels::KvFormat KvFormatOf(backend::KvType type);
+
+// The product of Q, K and V and what makes heads of it: one launch, a workgroup a head and 16 rows,
+// or two. The same bits.
+struct QkvForm {
+  kernels::TileFormat format = kernels::TileFormat::kBf16;
+  kernels::KvFormat kv = kernels::KvFormat::kBf16;
+  int32_t head_dim = 0;
+  uint32_t heads = 0;  // of Q, K and V
+  uint32_t tiles = 0;  // along K
+  uint32_t rows = 0;   // of a step, at most
+  bool rounded = false;
+  uint32_t compute_units = 1;
+};
+bool FusesQkv(const QkvForm& form);
 
 // Unsupported names what these kernels cannot run of a Program: head sizes, groups, experts.
 Status CheckProgram(const backend::Program& program);

@@ -24,6 +24,10 @@ TEST(every_name_is_a_kernel) {
       names.push_back(ExpertsKernel(format, rounded));
     }
   }
+  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    names.push_back(QkvHeadsKernel(format, KvFormat::kBf16));
+    names.push_back(QkvHeadsKernel(format, KvFormat::kFp8));
+  }
   for (KvFormat format : {KvFormat::kBf16, KvFormat::kFp8, KvFormat::kPair}) {
     for (int32_t head_dim : {32, 64, 128}) {
       names.push_back(PrepareKernel(format, head_dim));
@@ -168,6 +172,36 @@ TEST(sizes_at_their_limits) {
   p.hidden = 1024;
   CHECK_EQ(ShapeOf(p, options).chunks, 1u);
   CHECK_EQ(ShapeOf(p, options).hidden_stride, 1024u);
+}
+
+TEST(heads_are_made_with_the_product_where_that_is_quicker) {
+  QkvForm form;
+  form.head_dim = 128;
+  form.heads = 10;
+  form.tiles = 8;  // 256 columns
+  form.rows = 1;
+  form.compute_units = 304;
+  CHECK(FusesQkv(form));
+  QkvForm other = form;
+  other.tiles = 128;  // 4096 columns: ten workgroups would stream all of it
+  CHECK(!FusesQkv(other));
+  other.rows = 16 * 304;  // every workgroup is busy either way
+  CHECK(FusesQkv(other));
+  // What the kernel is not made for.
+  for (int32_t head_dim : {32, 64}) {
+    other = form;
+    other.head_dim = head_dim;
+    CHECK(!FusesQkv(other));
+  }
+  other = form;
+  other.rounded = true;
+  CHECK(!FusesQkv(other));
+  other = form;
+  other.format = TileFormat::kBf16Pair;
+  CHECK(!FusesQkv(other));
+  other = form;
+  other.kv = KvFormat::kPair;
+  CHECK(!FusesQkv(other));
 }
 
 TEST(classes_of_rows) {
