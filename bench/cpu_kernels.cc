@@ -3,7 +3,7 @@
 // The CPU backend's kernels by themselves, each beside a plain read of the same memory by the same
 // threads at that moment: `of_read` is the share of that bandwidth, `of_dot` (prefill) of the rate
 // of bf16 dot products (or fp32 multiply-adds) measured at the start. Weights are 256 MB of random
-// bytes in huge pages, K = 1024 as in Qwen3-0.6B. Run it on a quiet machine:
+// bytes in huge pages, K = 1024 as in Qwen3-0.6B; KV of heads of 128. Run it on a quiet machine:
 //
 //   cpu_kernels --benchmark_filter='gemv/mxfp4'
 #include <benchmark/benchmark.h>
@@ -166,6 +166,82 @@ void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows
       flops / seconds / (m.dot[threads] > 0 ? m.dot[threads] : m.fma[threads]);
 }
 
+// Attention of one row over contexts that fill the memory, as the backend lays KV out: eight heads,
+// their pages in chunks, a unit of work a split of one head.
+void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int threads) {
+  constexpr int32_t kHeadDim = 128;
+  constexpr uint32_t kHeads = 8;
+  Machine& m = *TheMachine();
+  Team* team = m.team[threads].get();
+  const cpu::Kernels& kernels = *cpu::UsableKernels().front();
+  const size_t page = cpu::KvPageBytes(format, kHeadDim);
+  const size_t chunk = kHeads * cpu::kKvChunkPages * page;
+  constexpr uint32_t kSplitPages = cpu::kAttentionSplit / cpu::kLanes;
+  const uint32_t pages =
+      static_cast<uint32_t>(kBytes / chunk * cpu::kKvChunkPages / kSplitPages * kSplitPages);
+  const uint32_t splits = pages / kSplitPages;
+  std::vector<uint32_t> ids(pages);
+  for (uint32_t i = 0; i < pages; ++i) ids[i] = i;
+  struct Scratch {
+    std::vector<float> scores, out;
+    float max_sum[cpu::kMaxBlockRows][2];
+  };
+  std::vector<Scratch> scratch(static_cast<size_t>(threads));
+  for (Scratch& s : scratch) {
+    s.scores.resize(cpu::kMaxBlockRows * cpu::kAttentionSplit);
+    s.out.resize(cpu::kMaxBlockRows * kHeadDim);
+  }
+  std::vector<float> q(cpu::kMaxBlockRows * kHeadDim, 1e-3f);
+  Items job(splits * kHeads, [&](uint32_t item, int worker) {
+    Scratch& s = scratch[static_cast<size_t>(worker)];
+    cpu::AttendArgs args = {};
+    args.format = format;
+    args.head_dim = kHeadDim;
+    args.chunks = m.memory.data() + item / splits * cpu::kKvChunkPages * page;
+    args.chunk_stride = chunk;
+    args.page_ids = ids.data();
+    args.begin = item % splits * cpu::kAttentionSplit;
+    args.end = args.begin + cpu::kAttentionSplit;
+    args.queries = queries;
+    args.scratch = s.scores.data();
+    for (int32_t i = 0; i < queries; ++i) {
+      args.q[i] = q.data() + i * kHeadDim;
+      args.visible[i] = int64_t{pages} * cpu::kLanes;
+      args.out[i] = s.out.data() + i * kHeadDim;
+      args.max_sum[i] = s.max_sum[i];
+    }
+    kernels.attend(args);
+  });
+  double seconds = 1e9;
+  double read = ReadRate(team);
+  for (auto _ : state) {
+    const double now = Seconds(team, &job);
+    seconds = std::min(seconds, now);
+    state.SetIterationTime(now);
+  }
+  read = std::max(read, ReadRate(team));
+  const double moved = static_cast<double>(pages * kHeads) * static_cast<double>(page);
+  state.counters["GB/s"] = moved / seconds * 1e-9;
+  state.counters["of_read"] = moved / seconds / read;
+}
+
+void RegisterAttend() {
+  for (auto [name, format] :
+       {std::pair{"bf16", cpu::KvFormat::kBF16}, std::pair{"fp8", cpu::KvFormat::kFp8},
+        std::pair{"f32", cpu::KvFormat::kF32}}) {
+    for (int32_t queries : {1, 2, 4, 8}) {
+      for (int threads : {1, 2}) {
+        benchmark::RegisterBenchmark(
+            absl::StrCat("attend/", name, "/queries:", queries, "/threads:", threads).c_str(),
+            Attend, format, queries, threads)
+            ->UseManualTime()
+            ->MinTime(0.05)
+            ->Unit(benchmark::kMillisecond);
+      }
+    }
+  }
+}
+
 void Register() {
   const std::pair<const char*, PanelFormat> formats[] = {
       {"bf16", PanelFormat::kBF16}, {"fp8", PanelFormat::kFp8}, {"mxfp4", PanelFormat::kMxfp4}};
@@ -193,6 +269,7 @@ void Register() {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   Register();
+  RegisterAttend();
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

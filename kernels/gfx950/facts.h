@@ -1,32 +1,27 @@
 // SPDX-License-Identifier: MIT
 //
-// What gfx950, MI355X (CDNA4), is.
+// What gfx950, MI355X (CDNA4), is: gfx942, but for what is named.
 #ifndef MAINARCH_KERNELS_GFX950_FACTS_H_
 #define MAINARCH_KERNELS_GFX950_FACTS_H_
 
-#include "kernels/common/chip.h"
+#include "kernels/gfx942/facts.h"
 
 namespace mainarch::kernels::gfx950 {
 
-inline constexpr Facts kFacts = {
-    .isa = "gfx950",
-    .elf_mach = 0x4f,
-    .lds_bytes = 163840,
-    .lds_granule = 1280,
-    .vgprs_per_simd = 512,
-    .vgpr_granule = 8,
-    .sgprs_per_simd = 800,
-    .sgpr_granule = 16,
-    .max_waves_per_simd = 8,
-    .simds_per_cu = 4,
-    .max_groups_per_cu = 16,
-    .xcds = 8,
-    .cus = 256,
-    .has_ocp_fp8 = true,
-    .has_scaled_mfma = true,
-    .has_cvt_pk_bf16 = true,
-    .lds_dma_bytes = 16,
-};
+constexpr Facts MakeFacts() {
+  Facts f = gfx942::kFacts;
+  f.isa = "gfx950";
+  f.elf_mach = 0x4f;
+  f.lds_bytes = 163840;
+  f.lds_granule = 1280;
+  f.cus = 256;
+  f.has_ocp_fp8 = true;
+  f.has_scaled_mfma = true;
+  f.has_cvt_pk_bf16 = true;
+  f.lds_dma_bytes = 16;
+  return f;
+}
+inline constexpr Facts kFacts = MakeFacts();
 
 }  // namespace mainarch::kernels::gfx950
 

@@ -40,6 +40,7 @@ const char* TestsOf(const sim::isa::OpRow& row) {
   if (absl::StrContains(name, "mfma") || absl::StrContains(name, "smfmac")) {
     return "sim_isa_matrix sim_isa_kernels kernels_cases";
   }
+  if (absl::StartsWith(name, "v_cvt_")) return "sim_isa_convert sim_isa_vectors kernels_cases";
   switch (row.family) {
     case Family::kDs:
     case Family::kFlat:
@@ -50,9 +51,9 @@ const char* TestsOf(const sim::isa::OpRow& row) {
     case Family::kSmem:
       return "sim_isa_memory sim_isa_hip_block kernels_cases";
     case Family::kSopp:
-      return "sim_isa_hip_work sim_isa_hip_block";
+      return "sim_isa_coverage sim_isa_hip_work sim_isa_hip_block";
     default:
-      return "sim_isa_vectors sim_isa_more_vectors sim_isa_hip_work";
+      return "sim_isa_vectors sim_isa_coverage sim_isa_hip_work";
   }
 }
 

@@ -1,29 +1,32 @@
 // SPDX-License-Identifier: MIT
 #include "isa/chip.h"
 
+#include "kernels/gfx942/facts.h"
+#include "kernels/gfx950/facts.h"
+
 namespace mainarch::isa {
 namespace {
 
 constexpr ChipFacts kChips[] = {
     {.name = "gfx942",
      .gfx_target_version = 90402,
-     .elf_mach = 0x4c,
-     .lds_bytes = 64 << 10,
-     .lds_granule = 512,
-     .max_vgprs = 512,
+     .elf_mach = kernels::gfx942::kFacts.elf_mach,
+     .lds_bytes = kernels::gfx942::kFacts.lds_bytes,
+     .lds_granule = kernels::gfx942::kFacts.lds_granule,
+     .max_vgprs = kernels::gfx942::kFacts.vgprs_per_simd,
      .has_aql_eop = false,
-     .has_ocp_fp8 = false,
+     .has_ocp_fp8 = kernels::gfx942::kFacts.has_ocp_fp8,
      .system_memory_is_cached = false,
      .has_mfma_precision_switch = false,
      .is_target = true},
     {.name = "gfx950",
      .gfx_target_version = 90500,
-     .elf_mach = 0x4f,
-     .lds_bytes = 160 << 10,
-     .lds_granule = 1280,
-     .max_vgprs = 512,
+     .elf_mach = kernels::gfx950::kFacts.elf_mach,
+     .lds_bytes = kernels::gfx950::kFacts.lds_bytes,
+     .lds_granule = kernels::gfx950::kFacts.lds_granule,
+     .max_vgprs = kernels::gfx950::kFacts.vgprs_per_simd,
      .has_aql_eop = true,
-     .has_ocp_fp8 = true,
+     .has_ocp_fp8 = kernels::gfx950::kFacts.has_ocp_fp8,
      .system_memory_is_cached = true,
      .has_mfma_precision_switch = true,
      .is_target = true},

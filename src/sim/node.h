@@ -36,6 +36,9 @@ namespace mainarch::sim {
 
 class Process;
 
+// How a line of the log begins that tells of a wave halted by an exception, or by a checker.
+inline constexpr absl::string_view kHaltedWave = "sq_intr: error";
+
 // Device and inode of a file.
 using FileKey = std::pair<uint64_t, uint64_t>;
 

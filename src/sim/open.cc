@@ -11,6 +11,7 @@ std::unique_ptr<Executor> MakeExecutor(const NodeConfig& config) {
   if (config.profile->isa == "gfx90a") return std::make_unique<HostExecutor>();
   isa::ExecutorOptions options;
   options.exact_matrix = config.exact_matrix;
+  options.check = config.check;
   return std::make_unique<isa::IsaExecutor>(options);
 }
 

@@ -18,7 +18,8 @@ namespace mainarch::sim {
 // What runs dispatches on a node when nobody brings an executor.
 std::unique_ptr<Executor> MakeExecutor(const NodeConfig& config);
 
-// "gfx950x8,seed=7": a fresh node, and a process of its own on it. The node lives as long as it.
+// "gfx950x8,seed=7" (ParseNode): a fresh node, and a process of its own on it. The node lives as
+// long as it.
 StatusOr<std::unique_ptr<SimSys>> OpenSim(absl::string_view text);
 
 }  // namespace mainarch::sim

@@ -120,8 +120,9 @@ void GpuVm::OnFault(HwQueue& queue, const MemoryFault& fault) {
 
 void GpuVm::OnException(HwQueue& queue, WaveException exception, const std::string& detail) {
   const uint32_t code = static_cast<uint32_t>(exception);
-  Note(
-      absl::StrCat("sq_intr: error ", code, " in ", queue.engine(), " ", queue.id(), ": ", detail));
+  Note(absl::StrCat(kHaltedWave, " ", code, " in ", queue.engine(), " ", queue.id(), ": ", detail));
+  // Nobody shall wait for a time-out to read what a checker found.
+  if (node_->config().check.any()) node_->Reset(gpu_, uapi::kResetCauseHang, false);
   // Without a second-level trap handler nobody is told.
   if (trap_handler != 0) TellRuntime(queue, code);
 }

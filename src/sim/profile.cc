@@ -105,9 +105,22 @@ constexpr uint64_t AlignUp(uint64_t value, uint64_t to) { return (value + to - 1
 Status ApplySetting(absl::string_view text, NodeConfig* config) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits('=', 1));
+  if (parts.first == "check") {
+    const auto check = isa::ParseChecks(parts.second);
+    if (!check.ok()) {
+      return Error(Code::kInvalidArgument, "node setting '", text, "': ", check.status().message());
+    }
+    if (check->any() && config->profile->isa == "gfx90a") {
+      return Error(Code::kInvalidArgument, "node setting '", text,
+                   "': instructions of gfx90a are not interpreted, so there is nothing to check");
+    }
+    config->check = *check;
+    return absl::OkStatus();
+  }
   uint64_t value = 0;
   if (!absl::SimpleAtoi(parts.second, &value)) {
-    return Error(Code::kInvalidArgument, "node setting '", text, "' is not name=number");
+    return Error(Code::kInvalidArgument, "node setting '", text,
+                 "' is not name=number, nor check and checkers");
   }
   if (parts.first == "seed") {
     config->seed = value;
@@ -136,7 +149,7 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
                  "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
                  "(ms, to 60000), poison (0, 1), smallbar (0, 1), sockets (1, 2), hide (a GPU's "
                  "index), unknown (0, 1), "
-                 "cwsr (0, 1), exact (0, 1)");
+                 "cwsr (0, 1), exact (0, 1), check (all, none, names of checkers)");
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "sim/executor.h"
+#include "sim/isa/check/options.h"
 
 namespace mainarch::sim {
 
@@ -86,6 +87,8 @@ struct NodeConfig {
 
   // Matrix products to the bit of the published CDNA3 model (sim/isa/matrix_exact.h), slowly.
   bool exact_matrix = false;
+  // What is proved of every kernel as it runs, many times slower; a finding stops the kernel.
+  isa::CheckOptions check;
 
   // New VRAM and system memory holds NaNs of every float format, addresses nobody maps, and no two
   // words alike in a seed; memory that was given back holds other ones. The real driver gives
@@ -98,7 +101,7 @@ struct NodeConfig {
 };
 
 // "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,
-// threads=1". An error names the part it does not know.
+// threads=1,check=all". An error names the part it does not know.
 StatusOr<NodeConfig> ParseNode(absl::string_view text);
 
 }  // namespace mainarch::sim

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "golden/golden.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -103,6 +105,21 @@ StatusOr<absl::optional<uint32_t>> Runner::Choose(uint32_t token) {
 std::vector<float> Runner::Logits(uint32_t row) const {
   const absl::Span<float> logits = context_->Logits(row);
   return std::vector<float>(logits.begin(), logits.end());
+}
+
+double WorstRelative(absl::Span<const float> a, absl::Span<const float> b) {
+  if (a.size() != b.size() || b.empty()) return INFINITY;
+  double worst = 0, largest = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    const double delta = std::fabs(double{a[i]} - double{b[i]});
+    if (!(delta <= worst)) worst = delta;  // a NaN stays
+    largest = std::max(largest, std::fabs(double{b[i]}));
+  }
+  return worst / largest;
+}
+
+absl::Span<const float> RowOf(const std::vector<float>& all, size_t rows, size_t i) {
+  return absl::MakeConstSpan(all).subspan(i * (all.size() / rows), all.size() / rows);
 }
 
 bool Same(absl::Span<const float> a, absl::Span<const float> b) {

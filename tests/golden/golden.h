@@ -59,6 +59,10 @@ class Runner {
 };
 
 bool Same(absl::Span<const float> a, absl::Span<const float> b);  // bit by bit
+// The largest |a - b| over the largest |b|.
+double WorstRelative(absl::Span<const float> a, absl::Span<const float> b);
+// Row i of `all`, `rows` rows of equal width.
+absl::Span<const float> RowOf(const std::vector<float>& all, size_t rows, size_t i);
 
 // Logits of every position of `tokens`, fed in pieces of the given sizes (the last repeats).
 StatusOr<std::vector<std::vector<float>>> AllLogits(Runner* runner,

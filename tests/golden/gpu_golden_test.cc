@@ -12,27 +12,14 @@
 
 using namespace mainarch;
 using test::Golden;
+using test::RowOf;
 using test::Runner;
+using test::WorstRelative;
 
 namespace {
 
 // Activations, and keys and values, are multiplied as two bf16: 2^-17 of each element is lost.
 constexpr double kBound = 1e-4;  // of the largest magnitude of a row; 3e-6 is what is seen
-
-double WorstRelative(absl::Span<const float> a, absl::Span<const float> b) {
-  if (a.size() != b.size() || b.empty()) return INFINITY;
-  double worst = 0, largest = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    const double delta = std::fabs(double{a[i]} - double{b[i]});
-    if (!(delta <= worst)) worst = delta;  // a NaN stays
-    largest = std::max(largest, std::fabs(double{b[i]}));
-  }
-  return worst / largest;
-}
-
-absl::Span<const float> RowOf(const std::vector<float>& all, size_t rows, size_t i) {
-  return absl::MakeConstSpan(all).subspan(i * (all.size() / rows), all.size() / rows);
-}
 
 // A prefill of the whole prompt against the golden's last layer and logits, then 24 greedy tokens
 // after a short prompt, chosen by the GPUs, on `device`.

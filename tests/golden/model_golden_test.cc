@@ -10,29 +10,14 @@
 
 using namespace mainarch;
 using test::Golden;
+using test::RowOf;
 using test::Runner;
+using test::WorstRelative;
 
 namespace {
 
 constexpr double kLogitsBound = 2e-4;  // of the largest |logit|
 constexpr double kLayerBound = 1e-4;
-
-// The largest |a - b| over the largest |b|.
-double WorstRelative(absl::Span<const float> a, absl::Span<const float> b) {
-  if (a.size() != b.size() || b.empty()) return INFINITY;
-  double worst = 0, largest = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    const double delta = std::fabs(double{a[i]} - double{b[i]});
-    if (!(delta <= worst)) worst = delta;  // a NaN stays
-    largest = std::max(largest, std::fabs(double{b[i]}));
-  }
-  return worst / largest;
-}
-
-// Row i of `all`, rows of equal width.
-absl::Span<const float> RowOf(const std::vector<float>& all, size_t rows, size_t i) {
-  return absl::MakeConstSpan(all).subspan(i * (all.size() / rows), all.size() / rows);
-}
 
 void CheckLayers(test::Context& test_context, const model::Model& model, Runner* runner,
                  absl::Span<const uint32_t> prompt, const Golden& golden,

@@ -29,8 +29,10 @@ struct Cache {
   Cache(KvFormat f, int32_t d, int64_t tokens) : format(f), head_dim(d) {
     pages.resize(static_cast<size_t>(tokens + 15) / 16);
     std::iota(pages.rbegin(), pages.rend(), 0);
-    bytes.resize(pages.size() * cpu::KvPageBytes(f, d));
+    bytes.resize((pages.size() / cpu::kKvChunkPages + 1) * ChunkBytes());
   }
+
+  size_t ChunkBytes() const { return cpu::kKvChunkPages * cpu::KvPageBytes(format, head_dim); }
 
   std::vector<double> Stored(const std::vector<float>& x) const {
     std::vector<double> out;
@@ -39,9 +41,11 @@ struct Cache {
     const float scale = max > 0 ? max * (1.0f / 448) : 1;
     for (float value : x) {
       if (format == KvFormat::kF32) out.push_back(value);
-      if (format == KvFormat::kBF16) out.push_back(quant::FloatFromBf16(quant::Bf16FromFloat(value)));
+      if (format == KvFormat::kBF16)
+        out.push_back(quant::FloatFromBf16(quant::Bf16FromFloat(value)));
       if (format == KvFormat::kFp8) {
-        out.push_back(double{scale} * quant::FloatFromFp8E4m3(quant::Fp8E4m3FromFloat(value / scale)));
+        out.push_back(double{scale} *
+                      quant::FloatFromFp8E4m3(quant::Fp8E4m3FromFloat(value / scale)));
       }
     }
     return out;
@@ -53,7 +57,9 @@ struct Cache {
     for (float& x : key) x = normal(*rng);
     for (float& x : value) x = normal(*rng) * 3;
     const size_t token = k.size();
-    kernels.kv_write({format, head_dim, bytes.data() + pages[token / 16] * cpu::KvPageBytes(format, head_dim),
+    const size_t page = pages[token / 16];
+    kernels.kv_write({format, head_dim, bytes.data() + page / cpu::kKvChunkPages * ChunkBytes(),
+                      static_cast<int32_t>(page % cpu::kKvChunkPages),
                       static_cast<int32_t>(token % 16), key.data(), value.data()});
     k.push_back(Stored(key));
     v.push_back(Stored(value));
@@ -90,9 +96,8 @@ std::vector<std::vector<float>> Attend(const cpu::Kernels& kernels, const Cache&
     cpu::AttendArgs args;
     args.format = cache.format;
     args.head_dim = cache.head_dim;
-    args.pages = cache.bytes.data();
-    args.page_stride = cpu::KvPageBytes(cache.format, cache.head_dim);
-    args.chunk_stride = cpu::kKvChunkPages * args.page_stride;
+    args.chunks = cache.bytes.data();
+    args.chunk_stride = cache.ChunkBytes();
     args.page_ids = cache.pages.data();
     args.begin = begin;
     args.end = begin + cpu::kAttentionSplit;
@@ -162,9 +167,11 @@ TEST(kv_rounds_as_its_format_says) {
       k[3] = v[3] = (low + high) / 2;
       k[4] = v[4] = std::nextafter((low + high) / 2, 0.0f);
       k[5] = v[5] = std::nextafter((low + high) / 2, 1000.0f);
-      std::vector<uint8_t> page(cpu::KvPageBytes(KvFormat::kFp8, 16));
-      kernels->kv_write({KvFormat::kFp8, 16, page.data(), 3, k.data(), v.data()});
-      const uint8_t* stored = page.data() + 16 * 16 + 3 * 16;
+      // The third page of a chunk: K of all pages, then V of all.
+      std::vector<uint8_t> chunk(cpu::kKvChunkPages * cpu::KvPageBytes(KvFormat::kFp8, 16));
+      kernels->kv_write({KvFormat::kFp8, 16, chunk.data(), 2, 3, k.data(), v.data()});
+      const uint8_t* page = chunk.data() + 2 * 16 * 16;
+      const uint8_t* stored = page + cpu::kKvChunkPages * 16 * 16 + 3 * 16;
       for (size_t i = 0; i < 16; ++i) CHECK_EQ(+stored[i], +quant::Fp8E4m3FromFloat(v[i]));
       for (size_t d = 0; d < 16; ++d) {
         const size_t at = d / 4 * 64 + 16 * (3 / 4) + 2 * 3 + 8 * (d % 4 / 2) + d % 2;

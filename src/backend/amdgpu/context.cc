@@ -388,7 +388,10 @@ Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
     for (int32_t r = 0; r < gpus.count(); ++r) gpus.at(r).queue->Ring();
     status = Wait(deadline);
   }
-  if (!status.ok()) gpus.Fail(status);
+  if (!status.ok()) {
+    status = gpus.Explain(status);
+    gpus.Fail(status);
+  }
   Count(step);
   return status;
 }

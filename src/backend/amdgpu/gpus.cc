@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "backend/program.h"
@@ -123,6 +124,15 @@ void Gpus::Fail(const Status& status) {
     gpu.queue.reset();
     gpu.copy.reset();
   }
+}
+
+Status Gpus::Explain(const Status& status) const {
+  auto* sys = dynamic_cast<sim::SimSys*>(sys_.get());
+  if (sys == nullptr || status.ok()) return status;
+  for (const std::string& line : sys->node().log()) {
+    if (absl::StrContains(line, sim::kHaltedWave)) return WithContext(status, line);
+  }
+  return status;
 }
 
 Status Gpus::OpenOne(uint32_t index) {

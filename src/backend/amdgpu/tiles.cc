@@ -4,12 +4,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/row_places.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/mxfp4.h"
 
 namespace mainarch::amdgpu {
 namespace {
 
+using backend::PlaceRows;
+using backend::RowPlace;
+using backend::RowsOf;
 using backend::Weight;
 using backend::WeightSlice;
 using kernels::kTileRows;
@@ -22,36 +26,14 @@ constexpr int kEight = 8;      // of which a lane holds so many
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t RowsOf(const WeightSlice& slice) { return slice.row_end - slice.row_begin; }
-
-// Where the sixteen rows of an output tile lie; a null matrix stands for zeros.
-struct RowPlace {
-  const Matrix* matrix = nullptr;
-  int64_t row = 0;
-};
 struct TilePlace {
   RowPlace rows[kTileRows];
 };
 
 TilePlace PlaceOf(const TilePlan& plan, uint32_t output) {
   TilePlace place;
-  int64_t row = int64_t{output} * kTileRows;
-  int32_t first = 0, last = plan.slice_count;
-  if (plan.gate_up) {
-    row = output / 2 * kTileRows;
-    first = static_cast<int32_t>(output % 2);
-    last = first + 1;
-  }
-  for (int32_t s = first; s < last; ++s) {
-    const WeightSlice& slice = plan.slices[s];
-    for (int64_t i = 0; i < kTileRows; ++i) {
-      const int64_t at = row + i;
-      if (at < 0 || at >= RowsOf(slice)) continue;
-      place.rows[i] = {&plan.weight->sources[static_cast<size_t>(slice.source)],
-                       slice.row_begin + at};
-    }
-    row -= RowsOf(slice);
-  }
+  PlaceRows(*plan.weight, absl::MakeConstSpan(plan.slices, static_cast<size_t>(plan.slice_count)),
+            plan.gate_up, output, absl::MakeSpan(place.rows));
   return place;
 }
 

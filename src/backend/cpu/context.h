@@ -124,9 +124,8 @@ class CpuContext : public backend::Context, private Team::Job {
                   int32_t kv_head, uint32_t split_begin, uint32_t split_end, Worker* scratch);
   void RunAttendMerge(const backend::AttentionOp& op, uint32_t item);
   size_t KvChunkStride() const;
-  // Page 0 of a head, as AttendArgs::pages; and page `page` of it.
+  // Chunk 0 of a head, as AttendArgs::chunks.
   uint8_t* KvHead(int32_t rank, int32_t layer, int32_t kv_head) const;
-  uint8_t* KvPage(int32_t rank, int32_t layer, int32_t kv_head, uint32_t page) const;
 
   // context_moe.cc
   uint32_t ExpertsDownItems(const backend::ExpertsDownOp& op) const;
@@ -150,7 +149,7 @@ class CpuContext : public backend::Context, private Team::Job {
   const int64_t vocab_stride_;
 
   Mapping memory_;  // everything but KV
-  Mapping kv_;      // [chunk of pages][rank][layer][kv head][page of the chunk]
+  Mapping kv_;      // [chunk of pages][rank][layer][kv head][a chunk of one head]
   std::vector<std::vector<float*>> buffers_;  // [rank][buffer]
   std::vector<int64_t> slot_stride_;          // [buffer], elements
   std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride_]

@@ -90,7 +90,9 @@ void CpuContext::RunAttendPrepare(const backend::AttentionOp& op, uint32_t item)
     KvWriteArgs write;
     write.format = kv_format_;
     write.head_dim = program_.head_dim;
-    write.page = KvPage(rank, op.kv_layer, static_cast<int32_t>(kv), page);
+    write.chunk = KvHead(rank, op.kv_layer, static_cast<int32_t>(kv)) +
+                  page / kKvChunkPages * KvChunkStride();
+    write.page = static_cast<int32_t>(page % kKvChunkPages);
     write.slot = static_cast<int32_t>(at.position % kLanes);
     write.k = k_scratch;
     write.v = qkv + (heads + kv_heads + kv) * dim;
@@ -135,8 +137,7 @@ void CpuContext::AttendUnit(const backend::AttentionOp& op, int32_t rank, const 
   AttendArgs args;
   args.format = kv_format_;
   args.head_dim = program_.head_dim;
-  args.pages = KvHead(rank, op.kv_layer, kv_head);
-  args.page_stride = KvPageBytes(kv_format_, program_.head_dim);
+  args.chunks = KvHead(rank, op.kv_layer, kv_head);
   args.chunk_stride = KvChunkStride();
   args.page_ids = step_->sequences[block.sequence].pages.data();
   args.scratch = scores;

@@ -92,20 +92,21 @@ struct ExpertsDownArgs {
   const uint16_t* act16 = nullptr;
 };
 
-// Pages of one head that lie together, followed by those of the next head, and so on: long enough to
-// stream, and short enough that a pool in huge pages is backed only as far as it is used.
+// Pages of one head that lie together, K of all before V of all, followed by those of the next head, and
+// so on: long enough to stream each side, and short enough that a pool in huge pages is backed only as far
+// as it is used.
 inline constexpr size_t kKvChunkPages = 16;
 
 enum class KvFormat : uint8_t { kBF16, kFp8, kF32 };
 
-// One page of one head: 16 tokens. K with lane = token in the panel layout of its type (fp8 like an
-// fp8 panel), then V [16][head_dim], then for fp8 float k_scale[16], v_scale[16].
+// One chunk of one head: K of its pages, 16 tokens each, with lane = token in the panel layout of its type
+// (fp8 like an fp8 panel); then V of its pages, [16][head_dim]; then for fp8 float k_scale[16],
+// v_scale[16] a page.
 struct AttendArgs {
   KvFormat format;
   int32_t head_dim;
-  // Page p of this head at pages + p / kKvChunkPages * chunk_stride + p % kKvChunkPages * page_stride.
-  const uint8_t* pages;
-  size_t page_stride, chunk_stride;
+  const uint8_t* chunks;       // chunk c of this head at chunks + c * chunk_stride
+  size_t chunk_stride;
   const uint32_t* page_ids;    // of the sequence
   int64_t begin, end;          // tokens of this split, begin a multiple of kAttentionSplit
   int32_t queries;             // <= kMaxBlockRows
@@ -119,7 +120,8 @@ struct AttendArgs {
 struct KvWriteArgs {
   KvFormat format;
   int32_t head_dim;
-  uint8_t* page;   // of this head
+  uint8_t* chunk;  // of this head
+  int32_t page;    // of the chunk
   int32_t slot;    // token in the page
   const float* k;  // [head_dim]
   const float* v;
@@ -172,10 +174,16 @@ inline constexpr StepInfo kSteps[] = {{64, 2}, {64, 2}, {128, 2}, {64, 4}, {64, 
 inline constexpr size_t KvElementBytes(KvFormat format) {
   return format == KvFormat::kF32 ? 4 : format == KvFormat::kBF16 ? 2 : 1;
 }
+// Bytes of K, and of V, of one page of one head.
+inline constexpr size_t KvSideBytes(KvFormat format, int32_t head_dim) {
+  return static_cast<size_t>(kLanes) * static_cast<size_t>(head_dim) * KvElementBytes(format);
+}
+inline constexpr size_t KvScaleBytes(KvFormat format) {
+  return format == KvFormat::kFp8 ? 2 * kLanes * sizeof(float) : 0;
+}
 // Bytes of one page of one head.
 inline constexpr size_t KvPageBytes(KvFormat format, int32_t head_dim) {
-  const size_t values = 2 * static_cast<size_t>(kLanes) * static_cast<size_t>(head_dim);
-  return values * KvElementBytes(format) + (format == KvFormat::kFp8 ? 2 * kLanes * sizeof(float) : 0);
+  return 2 * KvSideBytes(format, head_dim) + KvScaleBytes(format);
 }
 
 // Bytes of the bf16 values of the 128 non-negative e4m3fn codes and the 16 e2m1 codes (twice).

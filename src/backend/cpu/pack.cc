@@ -5,10 +5,12 @@
 #include <cstring>
 
 #include "backend/cpu/transpose.h"
+#include "backend/row_places.h"
 
 namespace mainarch::cpu {
 namespace {
 
+using backend::RowPlace;
 using backend::WeightSlice;
 using quant::Format;
 using quant::Matrix;
@@ -35,11 +37,6 @@ bool SameKind(const Matrix& a, const Matrix& b) {
 }
 
 // Where the sixteen rows of a panel lie.
-struct RowPlace {
-  const Matrix* matrix = nullptr;  // null: zeros
-  int64_t row = 0;
-};
-
 struct Place {
   RowPlace rows[kLanes];
   int64_t col = 0;  // first column
@@ -48,24 +45,9 @@ struct Place {
 Place PlaceOf(const PanelPlan& plan, int64_t panel) {
   Place place;
   place.col = plan.slices[0].col_begin;
-  int64_t row = panel * kLanes;
-  int32_t first = 0, last = plan.slice_count;
-  if (plan.gate_up) {
-    row = panel / 2 * kLanes;
-    first = static_cast<int32_t>(panel % 2);
-    last = first + 1;
-  }
-  for (int32_t s = first; s < last; ++s) {
-    const WeightSlice& slice = plan.slices[s];
-    const int64_t count = slice.row_end - slice.row_begin;
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const int64_t at = row + lane;
-      if (at < 0 || at >= count) continue;
-      place.rows[lane] = {&plan.weight->sources[static_cast<size_t>(slice.source)],
-                          slice.row_begin + at};
-    }
-    row -= count;
-  }
+  backend::PlaceRows(*plan.weight,
+                     absl::MakeConstSpan(plan.slices, static_cast<size_t>(plan.slice_count)),
+                     plan.gate_up, panel, absl::MakeSpan(place.rows));
   return place;
 }
 

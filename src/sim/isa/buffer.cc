@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "sim/isa/descriptors.h"
@@ -187,6 +188,20 @@ struct Access {
   uint32_t scalar = 0;
 };
 
+// With the lds bit the component goes to M0 + the instruction's offset + a dword a lane.
+void ToLds(Wave& w, const Op& op, int lane, uint32_t x) {
+  const uint32_t limit = w.group->isa == Isa::kGfx950 ? 0x3ffff : 0xffff;
+  const uint64_t at = (w.s[reg::kM0] & limit) + static_cast<uint64_t>(int64_t{op.inst.offset}) +
+                      4 * static_cast<uint64_t>(lane);
+  std::vector<uint8_t>& lds = w.group->lds;
+  if (at + 4 <= lds.size()) {
+    std::memcpy(lds.data() + at, &x, 4);
+  } else {
+    w.Stop(StopReason::kAperture,
+           absl::StrCat("load to lds address ", at, " outside ", lds.size(), " bytes"));
+  }
+}
+
 // Narrow: 16-bit registers, two components a dword; kHigh: into the upper half of one.
 template <int kCount, bool kNarrow, bool kHigh>
 void LoadFormat(Wave& w, const Op& op) {
@@ -216,6 +231,10 @@ void LoadFormat(Wave& w, const Op& op) {
       out[k] = from >= 4 ? component[from - 4] : from == 1 && !place.outside ? one : 0;
       if (kNarrow && !IsInteger(access.number))
         out[k] = FloatToHalf(__builtin_bit_cast(float, out[k]));
+    }
+    if (op.inst.lds) {
+      ToLds(w, op, lane, out[0]);
+      continue;
     }
     for (int k = 0; k < kCount; ++k) {
       uint32_t& r = d[(kNarrow ? k / 2 : k) * kLanes + lane];

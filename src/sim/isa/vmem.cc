@@ -69,8 +69,8 @@ void BufferAddresses(Wave& w, const Op& op, uint32_t bytes, Places* p) {
   const uint32_t* v = inst.offen || inst.idxen ? w.v + op.a.offset : nullptr;
   for (int i = 0; i < kLanes; ++i) {
     const uint64_t index = inst.idxen ? v[i] : 0;
-    const uint64_t offset = (inst.offen ? v[(inst.idxen ? kLanes : 0) + i] : 0) +
-                            static_cast<uint64_t>(inst.offset);
+    const uint64_t offset =
+        (inst.offen ? v[(inst.idxen ? kLanes : 0) + i] : 0) + static_cast<uint64_t>(inst.offset);
     const BufferPlace place = PlaceOf(resource, inst.idxen, index, offset, scalar, i, bytes);
     p->address[i] = place.address;
     p->space[i] = Space::kGlobal;
@@ -364,24 +364,25 @@ constexpr Descriptor L(const char* name, Run run, uint16_t implicit = 0) {
 }
 using u32 = uint32_t;
 using u64 = uint64_t;
-#define MEMORY(p)                                                                              \
-  L(p "load_dwordx2", &Load<2>), L(p "load_dwordx3", &Load<3>), L(p "store_dword", &Store<1>), \
-      L(p "store_dwordx2", &Store<2>), L(p "store_dwordx3", &Store<3>),                        \
-      L(p "store_dwordx4", &Store<4>), L(p "store_byte", &StoreSmall<uint8_t, false>),         \
-      L(p "store_byte_d16_hi", &StoreSmall<uint8_t, true>),                                    \
-      L(p "store_short", &StoreSmall<uint16_t, false>),                                        \
-      L(p "store_short_d16_hi", &StoreSmall<uint16_t, true>),                                  \
-      L(p "load_ubyte_d16", &LoadSmall<uint8_t, 1>, kReadsDst),                                \
-      L(p "load_ubyte_d16_hi", &LoadSmall<uint8_t, 2>, kReadsDst),                             \
-      L(p "load_sbyte_d16", &LoadSmall<int8_t, 1>, kReadsDst),                                 \
-      L(p "load_sbyte_d16_hi", &LoadSmall<int8_t, 2>, kReadsDst),                              \
-      L(p "load_short_d16", &LoadSmall<uint16_t, 1>, kReadsDst),                               \
-      L(p "load_short_d16_hi", &LoadSmall<uint16_t, 2>, kReadsDst),                            \
-      L(p "load_ubyte", &LoadMaybeLds<uint8_t, 0, uint8_t, 1>),                                \
-      L(p "load_sbyte", &LoadMaybeLds<int8_t, 0, int8_t, 1>),                                  \
-      L(p "load_ushort", &LoadMaybeLds<uint16_t, 0, uint16_t, 1>),                             \
-      L(p "load_sshort", &LoadMaybeLds<int16_t, 0, int16_t, 1>),                               \
-      L(p "load_dword", &LoadMaybeLds<u32, -1, u32, 1>),                                       \
+#define MEMORY(p)                                                                     \
+  L(p "load_dwordx2", &Load<2>), L(p "load_dwordx3", &LoadMaybeLds<u32, -1, u32, 3>), \
+      L(p "store_dword", &Store<1>), L(p "store_dwordx2", &Store<2>),                 \
+      L(p "store_dwordx3", &Store<3>), L(p "store_dwordx4", &Store<4>),               \
+      L(p "store_byte", &StoreSmall<uint8_t, false>),                                 \
+      L(p "store_byte_d16_hi", &StoreSmall<uint8_t, true>),                           \
+      L(p "store_short", &StoreSmall<uint16_t, false>),                               \
+      L(p "store_short_d16_hi", &StoreSmall<uint16_t, true>),                         \
+      L(p "load_ubyte_d16", &LoadSmall<uint8_t, 1>, kReadsDst),                       \
+      L(p "load_ubyte_d16_hi", &LoadSmall<uint8_t, 2>, kReadsDst),                    \
+      L(p "load_sbyte_d16", &LoadSmall<int8_t, 1>, kReadsDst),                        \
+      L(p "load_sbyte_d16_hi", &LoadSmall<int8_t, 2>, kReadsDst),                     \
+      L(p "load_short_d16", &LoadSmall<uint16_t, 1>, kReadsDst),                      \
+      L(p "load_short_d16_hi", &LoadSmall<uint16_t, 2>, kReadsDst),                   \
+      L(p "load_ubyte", &LoadMaybeLds<uint8_t, 0, uint8_t, 1>),                       \
+      L(p "load_sbyte", &LoadMaybeLds<int8_t, 0, int8_t, 1>),                         \
+      L(p "load_ushort", &LoadMaybeLds<uint16_t, 0, uint16_t, 1>),                    \
+      L(p "load_sshort", &LoadMaybeLds<int16_t, 0, int16_t, 1>),                      \
+      L(p "load_dword", &LoadMaybeLds<u32, -1, u32, 1>),                              \
       L(p "load_dwordx4", &LoadMaybeLds<u32, -1, u32, 4>)
 #define TO_LDS(p)                                                \
   L(p "load_lds_ubyte", &LoadToLds<uint8_t, 1>, kReadsM0),       \

@@ -142,12 +142,27 @@ TEST(settings_of_a_node) {
   auto properties = Properties(fs, kRoot + "/nodes/1/properties");
   CHECK_EQ(properties.count("cwsr_size"), 0u);
   CHECK_EQ(properties["mystery_property"], "18446744073709551615");
-  for (const char* bad : {"", "gfx942x", "gfx942x0", "gfx942x17", "gfx1100", "gfx942,seed",
-                          "gfx942,seed=x", "gfx942,colour=1", "gfx942x2,hide=2", "x8"}) {
+  for (const char* bad :
+       {"", "gfx942x", "gfx942x0", "gfx942x17", "gfx1100", "gfx942,seed", "gfx942,seed=x",
+        "gfx942,colour=1", "gfx942x2,hide=2", "x8", "gfx942,check",
+        "gfx942,check=", "gfx942,check=1", "gfx942,check=waits+", "gfx90a,check=all",
+        "gfx942,check=waits+caches", "gfx942,check=all+waits"}) {
     const auto parsed = ParseNode(bad);
+    if (parsed.ok()) std::printf("# %s\n", bad);
     CHECK(!parsed.ok());
     CHECK(parsed.status().message().find("node") != absl::string_view::npos);
   }
+}
+
+TEST(checkers_of_a_node) {
+  const auto check = [](const char* text) { return ParseNode(text)->check; };
+  CHECK(!check("gfx950").any());
+  CHECK(!check("gfx950,check=none").any());
+  const isa::CheckOptions all = check("gfx950,seed=3,check=all");
+  CHECK(all.waits && all.nops && all.undefined && all.races && !all.caches);
+  const isa::CheckOptions two = check("gfx950,check=races+nops");
+  CHECK(two.nops && two.races && !two.waits && !two.undefined && !two.caches);
+  CHECK(check("gfx942,check=caches").caches);
 }
 
 }  // namespace

@@ -44,6 +44,16 @@ uint32_t AddBfloat(uint32_t a, uint32_t b) {
   return (up ? cut + 0x10000 : cut) >> 16;
 }
 
+// What the tests below have run, for the last of them.
+std::set<std::string>& Ran() {
+  static std::set<std::string> names;
+  return names;
+}
+void RanAll(const std::string& source) {
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(source, '\n')))
+    Ran().insert(line.substr(0, line.find(' ')));
+}
+
 // New value of an atomic; `type` as the name ends: u32, i64, b32, f32, f16, bf16 ...
 uint64_t Apply(const std::string& op, const std::string& type, uint64_t old, uint64_t x,
                uint64_t y) {
@@ -301,11 +311,16 @@ class Checker {
     return B(static_cast<float>((static_cast<int>(random_() % 4001) - 2000) / 8.0f)) & 0xfffff000;
   }
 
+  uint32_t Word() {
+    static constexpr uint32_t kEdges[] = {0, 1, 0x7fffffff, 0x80000000, ~0u, 0xff, 0x8000, 0x7fff};
+    return random_() % 4 == 0 ? kEdges[random_() % std::size(kEdges)] : random_();
+  }
+
   void Prepare(const Vector& v) {
     const bool floats = absl::StrContains(v.meaning.type, "f");
     const auto fill = [&](uint8_t* p, size_t n) {
       for (size_t i = 0; i + 4 <= n; i += 4) {
-        const uint32_t x = floats ? Number() : random_();
+        const uint32_t x = floats ? Number() : Word();
         std::memcpy(p + i, &x, 4);
       }
     };
@@ -313,9 +328,8 @@ class Checker {
     fill(rig_.memory(), kLanes * kSlot);
     fill(rig_.group().scratch.data(), rig_.group().scratch.size());
     for (int r = 0; r < 128; ++r) {
-      for (int lane = 0; lane < kLanes; ++lane) rig_.V(r, lane) = floats ? Number() : random_();
+      for (int lane = 0; lane < kLanes; ++lane) rig_.V(r, lane) = floats ? Number() : Word();
     }
-    // Half of the comparisons succeed.
     for (int lane = 0; lane < kLanes; ++lane) {
       // A permutation, so that neighbours' bytes are told apart.
       const uint32_t slot = static_cast<uint32_t>(lane * 37 % 64);
@@ -326,6 +340,15 @@ class Checker {
                                                                                     : where_[lane];
       rig_.V(kAddress, lane) = static_cast<uint32_t>(address);
       rig_.V(kAddress + 1, lane) = static_cast<uint32_t>(address >> 32);
+    }
+    // Half of the comparisons succeed.
+    for (int lane = 0; lane < kLanes && v.meaning.op == "cmpst"; lane += 2) {
+      uint8_t* const at = v.space == Vector::kLds ? rig_.group().lds.data() : rig_.memory();
+      const int from =
+          kData + (v.space == Vector::kLds ? 0 : static_cast<int>(v.meaning.bytes / 4));
+      for (uint32_t k = 0; k < v.meaning.bytes / 4; ++k)
+        std::memcpy(at + where_[lane] + kOffset + 4 * k, &rig_.V(from + static_cast<int>(k), lane),
+                    4);
     }
     const uint64_t base = reinterpret_cast<uint64_t>(rig_.memory());
     rig_.wave().SetPair(2, base);
@@ -445,6 +468,7 @@ TEST(every_access_of_a_lanes_own_bytes) {
           if (++wrong < 12) std::cout << "# " << CpuName(isa) << " " << what << "\n";
         }
         done.insert(v.row->name);
+        Ran().insert(v.row->name);
         at += inst.size;
       }
     }
@@ -468,7 +492,16 @@ const Format kFormats[] = {{"32_32_32_32", "FLOAT", 14, 7, {32, 32, 32, 32}},
                            {"16_16_16_16", "FLOAT", 12, 7, {16, 16, 16, 16}},
                            {"32_32", "UINT", 11, 4, {32, 32}},
                            {"2_10_10_10", "UNORM", 9, 0, {10, 10, 10, 2}},
-                           {"8", "USCALED", 1, 2, {8}}};
+                           {"8", "USCALED", 1, 2, {8}},
+                           {"10_11_11", "FLOAT", 6, 7, {11, 11, 10}}};
+
+// Without a sign; five bits of exponent.
+double SmallFloat(uint64_t raw, int bits) {
+  const int mantissa = bits - 5, e = static_cast<int>(raw >> mantissa);
+  const auto m = static_cast<double>(raw & ((1u << mantissa) - 1));
+  return std::ldexp(e == 0 ? m * 2 : m + std::ldexp(1.0, mantissa), e - 15 - mantissa);
+}
+
 
 double Component(const Format& f, uint64_t raw, int bits) {
   const double top = std::ldexp(1.0, bits) - 1, half = std::ldexp(1.0, bits - 1);
@@ -481,6 +514,7 @@ double Component(const Format& f, uint64_t raw, int bits) {
     case 5:
       return s;
     case 7:
+      if (bits < 16) return SmallFloat(raw, bits);
       return bits == 32
                  ? F(static_cast<uint32_t>(raw))
                  : static_cast<double>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(raw)));
@@ -526,6 +560,7 @@ TEST(formatted_buffers) {
                       : "",
                 "offen\n");
             done.insert(name);
+            Ran().insert(name);
           }
         }
       }
@@ -628,6 +663,7 @@ TEST(scalar_loads) {
   source +=
       "s_dcache_inv\ns_dcache_wb\ns_dcache_inv_vol\ns_dcache_wb_vol\ns_memtime "
       "s[16:17]\ns_memrealtime s[16:17]\n";
+  RanAll(source);
   const std::vector<uint8_t> code = Assemble(Isa::kGfx942, source, &error);
   CHECK_EQ(error, "");
   Rig rig(Isa::kGfx942);
@@ -666,6 +702,7 @@ TEST(lds_between_lanes) {
       "ds_write_addtid_b32 v32 offset:64\nds_read_addtid_b32 v64 offset:64\n"
       "ds_condxchg32_rtn_b64 v[64:65], v0, v[32:33]\nds_nop\n"
       "buffer_inv sc1\nbuffer_wbl2 sc1\n";
+  RanAll(source);
   const std::vector<uint8_t> code = Assemble(Isa::kGfx950, source, &error);
   CHECK_EQ(error, "");
   Rig rig(Isa::kGfx950);
@@ -745,11 +782,11 @@ TEST(lds_between_lanes) {
 TEST(transposed_reads) {
   if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
   std::string error;
-  const std::vector<uint8_t> code =
-      Assemble(Isa::kGfx950,
-               "ds_read_b64_tr_b16 v[64:65], v0\nds_read_b64_tr_b8 v[64:65], v0\n"
-               "ds_read_b64_tr_b4 v[64:65], v0\nds_read_b96_tr_b6 v[64:66], v0\n",
-               &error);
+  const std::string source =
+      "ds_read_b64_tr_b16 v[64:65], v0\nds_read_b64_tr_b8 v[64:65], v0\n"
+      "ds_read_b64_tr_b4 v[64:65], v0\nds_read_b96_tr_b6 v[64:66], v0\n";
+  RanAll(source);
+  const std::vector<uint8_t> code = Assemble(Isa::kGfx950, source, &error);
   CHECK_EQ(error, "");
   const int kBits[] = {16, 8, 4, 6}, kBytes[] = {8, 8, 8, 12};
   Rig rig(Isa::kGfx950);
@@ -773,6 +810,80 @@ TEST(transposed_reads) {
       }
     }
   }
+}
+
+// Buffer loads with the lds bit: lane l's dwords lie at M0 + offset + l times the element's size.
+TEST(buffer_loads_into_lds) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  struct Load {
+    const char* name;
+    uint32_t bytes;
+    bool is_signed;
+    bool only_950;
+  };
+  static constexpr Load kLoads[] = {
+      {"buffer_load_ubyte", 1, false, false},   {"buffer_load_sbyte", 1, true, false},
+      {"buffer_load_ushort", 2, false, false},  {"buffer_load_sshort", 2, true, false},
+      {"buffer_load_dword", 4, false, false},   {"buffer_load_dwordx3", 12, false, true},
+      {"buffer_load_dwordx4", 16, false, true}, {"buffer_load_format_x", 4, false, false},
+  };
+  constexpr uint64_t kExec = 0xff00ff5a12345679;
+  for (Isa isa : {Isa::kGfx942, Isa::kGfx950}) {
+    Rig rig(isa);
+    Random random(23);
+    for (const Load& load : kLoads) {
+      if (load.only_950 && isa == Isa::kGfx942) continue;
+      std::string error;
+      const std::vector<uint8_t> code =
+          Assemble(isa, absl::StrCat(load.name, " v0, s[4:7], 0 offen offset:48 lds\n"), &error);
+      CHECK_EQ(error, "");
+      const uint64_t base = reinterpret_cast<uint64_t>(rig.memory());
+      rig.S(4) = static_cast<uint32_t>(base);
+      rig.S(5) = static_cast<uint32_t>(base >> 32);
+      rig.S(6) = 60 * 64;  // of the 64 slots the last are out of range: zeroes
+      rig.S(7) = 0xfac | 4 << 12 | 4 << 15;  // one whole number of 32 bits
+      rig.S(reg::kM0) = 1024;
+      for (size_t i = 0; i < 8192; ++i) rig.memory()[i] = static_cast<uint8_t>(random());
+      for (uint8_t& byte : rig.group().lds) byte = static_cast<uint8_t>(random());
+      for (int l = 0; l < kLanes; ++l) rig.V(0, l) = static_cast<uint32_t>(l * 29 % 64) * 64;
+      rig.wave().set_exec(kExec);
+      std::vector<uint8_t> want = rig.group().lds;
+      const uint32_t slot = std::max(load.bytes, 4u);
+      for (uint32_t l = 0; l < 64; ++l) {
+        if (!(kExec >> l & 1)) continue;
+        const uint32_t from = l * 29 % 64 * 64 + 48;
+        uint8_t element[16] = {};
+        for (uint32_t k = 0; k < load.bytes; ++k)
+          element[k] = from + load.bytes <= 60 * 64 ? rig.memory()[from + k] : 0;
+        const bool minus = load.is_signed && element[load.bytes - 1] & 0x80;
+        for (uint32_t k = load.bytes; k < slot; ++k) element[k] = minus ? 0xff : 0;
+        std::memcpy(want.data() + 1024 + 48 + l * slot, element, slot);
+      }
+      CHECK(rig.Step(code.data(), code.size()));
+      if (rig.group().lds != want) std::cout << "# " << CpuName(isa) << " " << load.name << "\n";
+      CHECK(rig.group().lds == want);
+    }
+  }
+}
+
+// The last one: nothing of these families is without a vector.
+TEST(nothing_is_left_out) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  std::set<std::string> left_out;
+  for (Isa isa : {Isa::kGfx942, Isa::kGfx950}) {
+    const InstructionSet set(isa, LaneCode::kPortable);
+    for (const OpRow& row : Rows()) {
+      const Family f = row.family;
+      const bool memory = f == Family::kDs || f == Family::kGlobal || f == Family::kFlat ||
+                          f == Family::kScratch || f == Family::kMubuf || f == Family::kMtbuf ||
+                          f == Family::kSmem;
+      if (!memory || !(row.isas & static_cast<int>(isa)) || set.Find(row) == nullptr) continue;
+      if (Ran().count(row.name) == 0) left_out.insert(row.name);
+    }
+  }
+  for (const std::string& name : left_out) std::cout << "# no vector: " << name << "\n";
+  std::cout << "# " << Ran().size() << " memory mnemonics of both\n";
+  CHECK(left_out.empty());
 }
 
 }  // namespace

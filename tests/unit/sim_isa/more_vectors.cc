@@ -15,7 +15,6 @@ using u64 = uint64_t;
 using Expect = u64 (*)(u64, u64, u64, u64);
 
 float F(u64 x) { return __builtin_bit_cast(float, static_cast<uint32_t>(x)); }
-u64 B(float x) { return __builtin_bit_cast(uint32_t, x); }
 double H(u64 x) {
   return static_cast<double>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(x)));
 }

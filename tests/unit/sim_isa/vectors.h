@@ -24,10 +24,14 @@ struct Vector {
   double tolerance = 0;  // relative; 0 is bit-exact except that any NaN equals any NaN
 };
 
+// What `expect` gives where the manual does not say.
+constexpr uint64_t kAnything = ~uint64_t{0} - 1;
+
 std::vector<Vector> IntegerVectors();
 std::vector<Vector> FloatVectors();
 std::vector<Vector> ConversionVectors();
 std::vector<Vector> MoreVectors();
+std::vector<Vector> RareVectors();
 
 // Scalars: a, b, SCC in; the result and SCC out (2: unchanged).
 struct ScalarVector {
@@ -41,8 +45,9 @@ struct ScalarVector {
 };
 std::vector<ScalarVector> ScalarVectors();
 
-// Mnemonics that state_test.cc runs on the whole register state.
+// Mnemonics that state_test.cc runs on the whole register state, and flow_test.cc beside it.
 std::set<std::string> StateNames();
+std::set<std::string> FlowNames();
 
 }  // namespace mainarch::sim::isa::test
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention over one split of one KV head, for up to eight queries that share the pass over K and V.
-// Three passes over the split: scores with lane = token, then max / exp / sum, then the weighted sum
-// of V with lane = head dimension. A query's arithmetic depends on absolute positions only.
+// Attention over one split of one KV head, for up to eight queries that share the pass over K and
+// V. Three passes over the split: scores with lane = token, then max / exp / sum, then the weighted
+// sum of V with lane = head dimension. A query's arithmetic depends on absolute positions only.
 //
-// Arithmetic alone leaves too few loads in flight to fill the memory's bandwidth, so each pass fetches
-// what the next one reads.
+// Arithmetic alone leaves too few loads in flight to fill the memory's bandwidth, so each pass
+// fetches what the next one reads.
 #include "backend/cpu/kernels/functions.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/simd/simd.h"
@@ -19,8 +19,8 @@ inline __attribute__((always_inline)) void Prefetch(const uint8_t* p) {
   for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + i);
 }
 
-// K: kCols columns of 16 tokens a step. V: kDims dimensions of a token a step, as kVectors vectors, of
-// which lane `lane` of vector `i` is dimension Dim(i, lane).
+// K: kCols columns of 16 tokens a step. V: kDims dimensions of a token a step, as kVectors vectors,
+// of which lane `lane` of vector `i` is dimension Dim(i, lane).
 struct KvBF16 {
   static constexpr int kCols = 2, kBytes = 64;
   static inline void DecodeK(const uint8_t* p, const DecodeTables&, V* k) { DecodeBF16(p, k); }
@@ -108,14 +108,17 @@ template <class F>
 inline Page PageAt(const AttendArgs& a, int64_t token) {
   const size_t side = static_cast<size_t>(a.head_dim) * 16 * kElement<F>;
   const size_t id = a.page_ids[token / 16];
-  const uint8_t* base = a.pages + id / kKvChunkPages * a.chunk_stride +
-                        id % kKvChunkPages * a.page_stride;
-  const float* scales = reinterpret_cast<const float*>(base + 2 * side);
-  return {base, base + side, scales, scales + 16};
+  const size_t page = id % kKvChunkPages;
+  const uint8_t* k = a.chunks + id / kKvChunkPages * a.chunk_stride + page * side;
+  const uint8_t* v = k + kKvChunkPages * side;
+  const float* scales =
+      reinterpret_cast<const float*>(v + (kKvChunkPages - page) * side) + page * 32;
+  return {k, v, scales, scales + 16};
 }
 
-// Scores of NQ queries against NT pages into scratch[query][token - begin]. With `fetch`, V of those
-// pages is fetched meanwhile.
+// Scores of NQ queries against NT pages into scratch[query][token - begin]. With `fetch`, V of
+// those pages is fetched meanwhile, one page after the other: the memory likes that better than NT
+// at a time.
 template <class F, int NQ, int NT>
 inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
                    const DecodeTables& tables) {
@@ -125,15 +128,26 @@ inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
   MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
     MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) acc[t][q][0] = acc[t][q][1] = Zero();
   }
+  const int32_t side = a.head_dim / F::kCols * F::kBytes;
+  int32_t fetched = 0, fetched_page = 0;
   for (int d = 0; d < a.head_dim; d += F::kCols) {
+    if (fetch) {
+      Prefetch<NT * F::kBytes>(page[fetched_page].v + fetched);
+      fetched += NT * F::kBytes;
+      if (fetched == side) {  // a multiple: head_dim is one of 16
+        fetched = 0;
+        ++fetched_page;
+      }
+    }
+    V k[NT][F::kCols];
     MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
-      V k[F::kCols];
-      const uint8_t* at = page[t].k + d / F::kCols * F::kBytes;
-      if (fetch) Prefetch<F::kBytes>(at + (page[t].v - page[t].k));
-      F::DecodeK(at, tables, k);
-      MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
-        MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
-          acc[t][q][c & 1] = Fma(k[c], Set(a.q[q0 + q][d + c]), acc[t][q][c & 1]);
+      F::DecodeK(page[t].k + d / F::kCols * F::kBytes, tables, k[t]);
+    }
+    MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
+      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
+        const V x = Set(a.q[q0 + q][d + c]);
+        MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+          acc[t][q][c & 1] = Fma(k[t][c], x, acc[t][q][c & 1]);
         }
       }
     }
@@ -195,7 +209,8 @@ inline void Values(const AttendArgs& a, int q0, int d, int64_t end, bool fetch,
       }
       V v[kAll];
       MAINARCH_UNROLL for (int i = 0; i < ND; ++i) {
-        F::DecodeV(page.v + t * row + (d + i * F::kDims) * kElement<F>, tables, v + i * F::kVectors);
+        F::DecodeV(page.v + t * row + (d + i * F::kDims) * kElement<F>, tables,
+                   v + i * F::kVectors);
       }
       MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
         const V p = Set(weights[q * kAttentionSplit + t]);
@@ -222,7 +237,8 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   // Only the first queries' pass comes from memory. It has the other side fetched while it works on
   // one: V under the scores, the next split's K under the values.
   const bool first = q0 == 0;
-  constexpr int kPages = NQ == 4 ? 2 : 4;  // NQ * kPages * 2 chains
+  // NQ * kPages * 2 chains, and kPages * kCols columns, in registers.
+  constexpr int kPages = NQ == 4 || (NQ == 2 && F::kCols == 4) ? 2 : 4;
   int64_t token = a.begin;
   for (; token + 16 * kPages <= padded; token += 16 * kPages) {
     Scores<F, NQ, kPages>(a, q0, token, first, tables);
@@ -282,7 +298,9 @@ inline float MaxAbs(const float* x, int n) {
 }
 
 void WriteFp8(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
-  float* scales = reinterpret_cast<float*>(v + 16 * a.head_dim);
+  float* scales =
+      reinterpret_cast<float*>(a.chunk + 2 * kKvChunkPages * KvSideBytes(a.format, a.head_dim)) +
+      a.page * 32;
   for (int side = 0; side < 2; ++side) {
     const float* x = side == 0 ? a.k : a.v;
     const float max = MaxAbs(x, a.head_dim);
@@ -324,9 +342,12 @@ void WriteF32(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
 
 void RunAttend(const AttendArgs& a) {
   switch (a.format) {
-    case KvFormat::kBF16: return Attend<KvBF16>(a);
-    case KvFormat::kFp8: return Attend<KvFp8>(a);
-    case KvFormat::kF32: return Attend<KvF32>(a);
+    case KvFormat::kBF16:
+      return Attend<KvBF16>(a);
+    case KvFormat::kFp8:
+      return Attend<KvFp8>(a);
+    case KvFormat::kF32:
+      return Attend<KvF32>(a);
   }
 }
 
@@ -352,11 +373,16 @@ void RunMergeSplit(const float* part, const float* part_max_sum, int32_t head_di
 }
 
 void RunKvWrite(const KvWriteArgs& a) {
-  uint8_t* v = a.page + static_cast<size_t>(16) * static_cast<size_t>(a.head_dim) * KvElementBytes(a.format);
+  const size_t side = KvSideBytes(a.format, a.head_dim);
+  uint8_t* k = a.chunk + static_cast<size_t>(a.page) * side;
+  uint8_t* v = k + kKvChunkPages * side;
   switch (a.format) {
-    case KvFormat::kBF16: return WriteBF16(a, a.page, v);
-    case KvFormat::kFp8: return WriteFp8(a, a.page, v);
-    case KvFormat::kF32: return WriteF32(a, a.page, v);
+    case KvFormat::kBF16:
+      return WriteBF16(a, k, v);
+    case KvFormat::kFp8:
+      return WriteFp8(a, k, v);
+    case KvFormat::kF32:
+      return WriteF32(a, k, v);
   }
 }
 

@@ -21,12 +21,6 @@ struct Checker::GroupState : public Observed {
   std::unique_ptr<UndefinedCheck> undefined;
 };
 
-CheckOptions CheckOptions::All() {
-  CheckOptions options;
-  options.waits = options.nops = options.undefined = options.races = true;
-  return options;
-}
-
 Checker::Checker(const CheckOptions& options) : options_(options) {}
 Checker::~Checker() = default;
 

@@ -18,24 +18,11 @@
 #include "sim/isa/check/accesses.h"
 #include "sim/isa/check/caches.h"
 #include "sim/isa/check/effects.h"
+#include "sim/isa/check/options.h"
 #include "sim/isa/check/races.h"
 #include "sim/isa/observer.h"
 
 namespace mainarch::sim::isa {
-
-struct CheckOptions {
-  bool waits = false;      // s_waitcnt, and races in LDS
-  bool nops = false;       // wait states between instructions
-  bool undefined = false;  // reads of what was never written
-  bool races = false;      // in memory, by happens-before with scopes
-
-  // Instead of the others: caches that hold what they may (caches.h). Needs a LaunchPlace with
-  // context.
-  bool caches = false;
-
-  bool any() const { return waits || nops || undefined || races || caches; }
-  static CheckOptions All();  // but caches
-};
 
 // Where a kernel runs. Without a context memory is plain local memory of the GPU.
 struct LaunchPlace {
