@@ -37,7 +37,17 @@ struct ChoicePlaces {
   DEVICE static uint32_t FlagOf(uint32_t index) { return index | 1; }
 };
 
-DEVICE uint64_t TwoWords(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
+// Until every other rank's share of a row that is this rank's own has come.
+DEVICE void AwaitShares(const ChooseArgs& args, uint32_t row, uint32_t index) {
+  const ChoicePlaces places = {args};
+  if (args.ranks == 1) return;
+  for (uint32_t u = ThreadId(); u < places.units(); u += kThreads) {
+    if (u / args.chunks == args.rank) continue;
+    WaitFlag<Scope::kSystem, Until::kEqual>(places.Flag(row, u, index), places.FlagOf(index));
+  }
+  Barrier();
+  FenceAcquire<Scope::kSystem>();
+}
 
 // A workgroup a row and chunk: never waits for anybody.
 struct ChooseShare {
@@ -233,14 +243,7 @@ struct ChooseNarrow {
   // The best of all shares, in every thread.
   DEVICE static Scored AwaitPeak(const Args& args, uint32_t row, uint32_t index) {
     const ChoicePlaces places = {args};
-    if (args.ranks > 1) {
-      for (uint32_t u = ThreadId(); u < places.units(); u += kThreads) {
-        if (u / args.chunks == args.rank) continue;
-        WaitFlag<Scope::kSystem, Until::kEqual>(places.Flag(row, u, index), places.FlagOf(index));
-      }
-      Barrier();
-      FenceAcquire<Scope::kSystem>();
-    }
+    AwaitShares(args, row, index);
     Scored best = kNobody;
     for (uint32_t u = LaneId(); u < places.units(); u += kWave) {
       const Global<const uint32_t> peak = places.Peak(row, u);
@@ -323,6 +326,8 @@ struct ChooseRace {
       if (row >= step.logit_rows()) return;
       const Global<const ChoiceRow> choice = step.choice(row);
       if (!(choice->flags & kChoiceSample) || At(args.states)[slot].draws == 0) continue;
+      // They have come, or there would be no state; but that was another workgroup's acquire.
+      AwaitShares(args, row, step.index());
       const Racer best = WaveBest(Run(args, row, choice, t % chunks * kChoiceChunk));
       const Lds<uint32_t> scratch = arena.Get<uint32_t>();
       if (LaneId() == 0) {

@@ -127,6 +127,7 @@ TEST(heads_made_with_the_product_or_apart_change_no_bit) {
   c.rms_eps = 1e-6f;
   c.rope.theta = 1e6;
   c.rope.rotary_dim = 128;
+  c.sparse_layer.assign(1, false);
   const std::string directory = test::ScratchDirectory() + "/heads";
   CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, {}));
   const std::vector<uint32_t> tokens = Prompt(130, 512);
