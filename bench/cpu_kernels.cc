@@ -146,6 +146,8 @@ void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows
     const int64_t begin = item * kItemPanels;
     cpu::MatmulArgs args = {w,          begin, begin + kItemPanels,   in.data(),
                             out.data(), rows,  cpu::Epilogue::kStore, in16.data()};
+    if (begin + kItemPanels < panels)
+      args.after = w.data + static_cast<size_t>(args.panel_end) * w.stride;
     args.decoded = decoded.data() + static_cast<size_t>(worker) * cpu::DecodedBytes(kCols);
     (fast ? kernels.matmul_bf16 : kernels.matmul)(args);
   });

@@ -21,6 +21,9 @@ namespace {
 constexpr int kSpinsBeforeClock = 64;
 constexpr int64_t kSpinNs = 50'000;
 
+// A microsecond or two: the end of a phase of some microseconds, and nothing of a long one.
+constexpr int kSpinsBeforeStealing = 100;
+
 // A share that nobody has touched for so many phases is marked, long before numbers wrap round.
 constexpr int32_t kStalePhases = 1 << 28;
 
@@ -134,19 +137,31 @@ void Team::Loop(int worker) {
 }
 
 void Team::Take(uint64_t word, int worker) {
-  uint32_t done = 0;
-  for (int i = 0; i < workers_; ++i) {
-    int owner = worker + i;
-    if (owner >= workers_) owner -= workers_;
-    uint32_t item;
-    while (Claim(word, owner, &item)) {
-      // A claim succeeds only while the phase is open, so job_ and job_phase_ are those of `word`.
-      job_->Run(job_phase_, item, worker);
-      ++done;
-    }
+  if (TakeFrom(word, worker, worker)) return;
+  // A look at another's share takes that cache line from it, which costs both as much as a short
+  // phase.
+  for (int spins = 0; spins < kSpinsBeforeStealing; ++spins) {
+    if (phase_.load(std::memory_order_acquire) != word) return;
+    Pause();
+  }
+  for (int i = 1; i < workers_; ++i) {
+    const int owner = worker + i < workers_ ? worker + i : worker + i - workers_;
+    if (TakeFrom(word, owner, worker)) return;
+  }
+}
+
+// Runs what is left of one share; true if that was the end of the phase, and the next one is open.
+bool Team::TakeFrom(uint64_t word, int owner, int worker) {
+  uint32_t done = 0, item;
+  while (Claim(word, owner, &item)) {
+    // A claim succeeds only while the phase is open, so job_ and job_phase_ are those of `word`.
+    job_->Run(job_phase_, item, worker);
+    ++done;
   }
   // Told once, not an item at a time: the counter's cache line goes round all workers.
-  if (done != 0 && remaining_.fetch_sub(done, std::memory_order_acq_rel) == done) OpenNext(worker);
+  if (done == 0 || remaining_.fetch_sub(done, std::memory_order_acq_rel) != done) return false;
+  OpenNext(worker);
+  return true;
 }
 
 bool Team::Claim(uint64_t word, int owner, uint32_t* item) {

@@ -77,6 +77,7 @@ class Team {
   void Loop(int worker);
   // Works on phase `word` until none of its items is left to take.
   void Take(uint64_t word, int worker);
+  bool TakeFrom(uint64_t word, int owner, int worker);
   bool Claim(uint64_t word, int owner, uint32_t* item);
   void OpenNext(int worker);
   uint64_t WaitForChange(uint64_t seen, int worker);

@@ -12,7 +12,11 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "cli/bench_kernels.h"
 
 namespace mainarch::cli {
@@ -28,7 +32,10 @@ double PerSecond(double amount, int64_t ns) { return amount / (static_cast<doubl
 class ReadJob : public Team::Job {
  public:
   ReadJob(const Mapping& memory, size_t bytes, int streams, int workers)
-      : memory_(memory), bytes_(bytes), read_(ReaderOf(streams)), items_(static_cast<uint32_t>(workers) * 16) {}
+      : memory_(memory),
+        bytes_(bytes),
+        read_(ReaderOf(streams)),
+        items_(static_cast<uint32_t>(workers) * 16) {}
   uint32_t Open(uint32_t phase) override { return phase == 0 ? items_ : kEnd; }
   void Run(uint32_t, uint32_t item, int) override {
     // Slices in whole KB: readers take blocks of 1 KB.
@@ -150,10 +157,32 @@ const char* NameOf(Regime regime) {
   return "?";
 }
 
+namespace {
+
+// Of /proc/meminfo; 0 if it does not say.
+uint64_t AvailableBytes(absl::string_view meminfo) {
+  for (absl::string_view line : absl::StrSplit(meminfo, '\n')) {
+    uint64_t kb;
+    if (absl::ConsumePrefix(&line, "MemAvailable:") && absl::ConsumeSuffix(&line, " kB") &&
+        absl::SimpleAtoi(line, &kb) && kb <= UINT64_MAX / 1024) {
+      return kb * 1024;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
 uint64_t DefaultProbeBytes() {
-  const uint64_t free = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
-                        static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return std::clamp<uint64_t>(free / 8, uint64_t{64} << 20, uint64_t{1} << 30) >> 20 << 20;
+  // What the page cache would give back counts too: a checkpoint that has just been read fills it,
+  // and a probe that shrank for it would measure the processor's cache.
+  const auto meminfo = ReadWholeFile("/proc/meminfo", size_t{1} << 16);
+  uint64_t bytes = meminfo.ok() ? AvailableBytes(*meminfo) : 0;
+  if (bytes == 0) {
+    bytes = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+            static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  }
+  return std::clamp<uint64_t>(bytes / 8, uint64_t{64} << 20, uint64_t{1} << 30) >> 20 << 20;
 }
 
 StatusOr<std::unique_ptr<Probes>> Probes::Create(int threads, uint64_t bytes) {
@@ -205,8 +234,7 @@ ReadProbe Probes::Read() {
   probe.one = Bandwidth(one_.get(), huge_, huge_.size());
   probe.one_small = Bandwidth(one_.get(), small_, small_.size());
   probe.all = threads() == 1 ? probe.one : Bandwidth(all_.get(), huge_, huge_.size());
-  probe.all_small =
-      threads() == 1 ? probe.one_small : Bandwidth(all_.get(), small_, small_.size());
+  probe.all_small = threads() == 1 ? probe.one_small : Bandwidth(all_.get(), small_, small_.size());
   Place(&probe);
   return probe;
 }

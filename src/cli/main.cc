@@ -20,6 +20,8 @@ constexpr Command kCommands[] = {
     {"generate", "write text after a prompt, or answer in a chat", RunGenerate},
     {"model-decode", "decode tokens and check every step against an fp64 reference",
      RunModelDecode},
+    {"attn-decode", "a token's paged attention alone, checked against fp64 and counted",
+     RunAttnDecode},
     {"bench", "measure prefill and decode against this machine's limits", RunBench},
     {"tokenize", "text to tokens and back", RunTokenize},
     {"inspect", "what a checkpoint holds, and what a token of it costs", RunInspect},

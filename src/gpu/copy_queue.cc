@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/process.h"
-#include "gpu/ring.h"
 
 namespace mainarch::gpu {
 namespace {
@@ -97,6 +96,8 @@ Status CopyQueue::AllocateMemory() {
   ASSIGN_OR_RETURN(pointers_, Buffer::Allocate(device_, kPage, SharedWords("sdma pointers", true)));
   memset(ring_.host(), 0, ring_.size());
   memset(pointers_.host(), 0, pointers_.size());
+  end_.Attach(WordAt(pointers_, kReadOffset), WordAt(pointers_, kWriteOffset),
+              options_.ring_bytes - kGap);
   return {};
 }
 
@@ -132,7 +133,8 @@ Status CopyQueue::Start() {
   RETURN_IF_ERROR(status);
   started_ = true;
   queue_id_ = args.queue_id;
-  ASSIGN_OR_RETURN(doorbell_, device_.Doorbell(args.doorbell_offset));
+  ASSIGN_OR_RETURN(uint64_t* const doorbell, device_.Doorbell(args.doorbell_offset));
+  end_.set_doorbell(doorbell);
   return {};
 }
 
@@ -141,37 +143,35 @@ CopyQueue::~CopyQueue() {
   if (started_) DestroyInDriver(device_.process(), queue_id_);
 }
 
-uint64_t CopyQueue::ReadPointer() const {
-  return std::atomic_ref<uint64_t>(*WordAt(pointers_, kReadOffset)).load(std::memory_order_acquire);
-}
-
 Status CopyQueue::WaitForSpace(uint64_t bytes, Deadline deadline) {
-  const uint64_t limit = options_.ring_bytes - kGap;
-  if (write_ + bytes - ReadPointer() <= limit) return {};
-  Ring();
-  return WaitUntil(
-      device_, nullptr, deadline,
-      [&]() -> StatusOr<bool> { return write_ + bytes - ReadPointer() <= limit; },
+  return end_.WaitForRoom(
+      device_, bytes, deadline, [] { return Status(); },
       [&] { return absl::StrCat(bytes, " bytes in the ring of ", Describe()); });
 }
 
 void CopyQueue::PadToEnd() {
-  const uint64_t offset = write_ & (options_.ring_bytes - 1);
+  const uint64_t offset = end_.written() & (options_.ring_bytes - 1);
   const uint64_t rest = options_.ring_bytes - offset;
   memset(ring_.host() + offset, 0, rest);  // a zero dword is a no-op
-  write_ += rest;
+  end_.Advance(rest);
 }
 
 Status CopyQueue::Emit(absl::Span<const uint32_t> packet, Deadline deadline) {
   const uint64_t bytes = packet.size() * sizeof(uint32_t);
-  const uint64_t rest = options_.ring_bytes - (write_ & (options_.ring_bytes - 1));
+  const uint64_t rest = options_.ring_bytes - (end_.written() & (options_.ring_bytes - 1));
   // No packet may straddle the end of the ring.
   const uint64_t padding = bytes > rest ? rest : 0;
   RETURN_IF_ERROR(WaitForSpace(bytes + padding, deadline));
   if (padding != 0) PadToEnd();
-  memcpy(ring_.host() + (write_ & (options_.ring_bytes - 1)), packet.data(), bytes);
-  write_ += bytes;
+  memcpy(ring_.host() + (end_.written() & (options_.ring_bytes - 1)), packet.data(), bytes);
+  end_.Advance(bytes);
   return {};
+}
+
+Status CopyQueue::CheckAligned(const char* what, uint64_t address, uint64_t multiple) const {
+  if (address % multiple == 0) return {};
+  return Error(Code::kInvalidArgument, options_.label, ": ", what, " 0x", absl::Hex(address),
+               ", must be a multiple of ", multiple);
 }
 
 Status CopyQueue::Copy(uint64_t to, uint64_t from, uint64_t bytes, Deadline deadline) {
@@ -203,29 +203,20 @@ Status CopyQueue::Fill(uint64_t to, uint32_t value, uint64_t bytes, Deadline dea
 
 Status CopyQueue::Fence(uint64_t address, uint32_t value, Deadline deadline) {
   RETURN_IF_ERROR(device_.Health());
-  if (address % 4 != 0) {
-    return Error(Code::kInvalidArgument, options_.label, ": fence at 0x", absl::Hex(address),
-                 ", must be a multiple of 4");
-  }
+  RETURN_IF_ERROR(CheckAligned("fence at", address, 4));
   return Emit(MakeFence(address, value), deadline);
 }
 
 Status CopyQueue::AtomicAdd(uint64_t address, int64_t addend, Deadline deadline) {
   RETURN_IF_ERROR(device_.Health());
-  if (address % 8 != 0) {
-    return Error(Code::kInvalidArgument, options_.label, ": atomic at 0x", absl::Hex(address),
-                 ", must be a multiple of 8");
-  }
+  RETURN_IF_ERROR(CheckAligned("atomic at", address, 8));
   return Emit(MakeAtomicAdd64(address, addend), deadline);
 }
 
 Status CopyQueue::Poll(uint64_t address, uint32_t reference, uint32_t mask, PollFunction function,
                        Deadline deadline) {
   RETURN_IF_ERROR(device_.Health());
-  if (address % 4 != 0) {
-    return Error(Code::kInvalidArgument, options_.label, ": poll of 0x", absl::Hex(address),
-                 ", must be a multiple of 4");
-  }
+  RETURN_IF_ERROR(CheckAligned("poll of", address, 4));
   return Emit(MakePoll(address, reference, mask, function), deadline);
 }
 
@@ -238,25 +229,13 @@ Status CopyQueue::WaitFor(const Timeline& timeline, uint64_t point, Deadline dea
 
 Status CopyQueue::Timestamp(uint64_t address, Deadline deadline) {
   RETURN_IF_ERROR(device_.Health());
-  if (address % 32 != 0) {
-    return Error(Code::kInvalidArgument, options_.label, ": timestamp at 0x", absl::Hex(address),
-                 ", must be a multiple of 32");
-  }
+  RETURN_IF_ERROR(CheckAligned("timestamp at", address, 32));
   return Emit(MakeTimestamp(address), deadline);
 }
 
 Status CopyQueue::FlushHostWrites(Deadline deadline) {
   RETURN_IF_ERROR(device_.Health());
   return Emit(MakeHdpFlush(), deadline);
-}
-
-void CopyQueue::Ring() {
-  if (write_ == rung_.load(std::memory_order_relaxed)) return;
-  rung_.store(write_, std::memory_order_relaxed);
-  std::atomic_ref<uint64_t>(*WordAt(pointers_, kWriteOffset))
-      .store(write_, std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  std::atomic_ref<uint64_t>(*doorbell_).store(write_, std::memory_order_release);
 }
 
 StatusOr<uint64_t> CopyQueue::Submit(Deadline deadline) {
@@ -270,7 +249,7 @@ StatusOr<uint64_t> CopyQueue::Submit(Deadline deadline) {
     RETURN_IF_ERROR(Emit(MakeFence(event.mailbox(), event.id()), deadline));
     RETURN_IF_ERROR(Emit(MakeTrap(event.id()), deadline));
   }
-  Ring();
+  end_.Ring();
   return point;
 }
 
@@ -285,8 +264,7 @@ std::string CopyQueue::Describe() const {
       engine_ == kAnyEngine ? "any engine" : absl::StrCat("engine ", engine_);
   return absl::StrCat(options_.label, " ", queue_id_, " (", engine, ") of ", device_.name(),
                       " (timeline ", timeline_.Completed(), " of ", timeline_.issued(),
-                      ", bytes read ", ReadPointer(), " of ", rung_.load(std::memory_order_relaxed),
-                      " rung)");
+                      ", bytes read ", end_.read(), " of ", end_.rung(), " rung)");
 }
 
 }  // namespace mainarch::gpu

@@ -15,7 +15,6 @@
 #ifndef MAINARCH_GPU_COPY_QUEUE_H_
 #define MAINARCH_GPU_COPY_QUEUE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -24,6 +23,7 @@
 #include "base/status.h"
 #include "gpu/device.h"
 #include "gpu/memory.h"
+#include "gpu/ring.h"
 #include "gpu/sdma.h"
 #include "gpu/timeline.h"
 #include "gpu/wait.h"
@@ -77,7 +77,7 @@ class CopyQueue {
   std::string Describe() const;
   uint32_t id() const { return queue_id_; }
   int32_t engine() const { return engine_; }  // kAnyEngine: the driver chose
-  uint64_t written_bytes() const { return write_; }
+  uint64_t written_bytes() const { return end_.written(); }
 
  private:
   CopyQueue(Device& device, const CopyQueueOptions& options) : device_(device), options_(options) {}
@@ -86,8 +86,7 @@ class CopyQueue {
   Status Emit(absl::Span<const uint32_t> packet, Deadline deadline);
   Status WaitForSpace(uint64_t bytes, Deadline deadline);
   void PadToEnd();
-  void Ring();
-  uint64_t ReadPointer() const;
+  Status CheckAligned(const char* what, uint64_t address, uint64_t multiple) const;
 
   Device& device_;
   const CopyQueueOptions options_;
@@ -98,9 +97,7 @@ class CopyQueue {
   bool started_ = false;
   uint32_t queue_id_ = 0;
   int32_t engine_ = kAnyEngine;
-  uint64_t* doorbell_ = nullptr;
-  uint64_t write_ = 0;             // bytes written; never wraps
-  std::atomic<uint64_t> rung_{0};  // bytes announced
+  RingEnd end_{RingEnd::Doorbell::kCount};  // in bytes
 };
 
 }  // namespace mainarch::gpu

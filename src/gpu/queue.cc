@@ -9,7 +9,6 @@
 #include "gpu/fault.h"
 #include "gpu/pm4.h"
 #include "gpu/process.h"
-#include "gpu/ring.h"
 
 namespace mainarch::gpu {
 namespace {
@@ -81,6 +80,7 @@ Status Queue::FillDescriptor() {
   const kfd::NodeProperties& p = device_.node().properties;
   QueueDescriptor* d = descriptor();
   memset(static_cast<void*>(d), 0, kPage);
+  end_.Attach(&d->read_dispatch_id, &d->write_dispatch_id, options_.packets);
   d->group_segment_aperture_base_hi = 0x00010000;
   d->private_segment_aperture_base_hi = 0x00020000;
   d->max_cu_id = ComputeUnits(p) - 1;
@@ -160,7 +160,8 @@ Status Queue::Start() {
   RETURN_IF_ERROR(created);
   started_ = true;
   queue_id_ = args.queue_id;
-  ASSIGN_OR_RETURN(doorbell_, device_.Doorbell(args.doorbell_offset));
+  ASSIGN_OR_RETURN(uint64_t* const doorbell, device_.Doorbell(args.doorbell_offset));
+  end_.set_doorbell(doorbell);
   return {};
 }
 
@@ -169,34 +170,20 @@ Queue::~Queue() {
   if (started_) DestroyInDriver(device_.process(), queue_id_);
 }
 
-uint64_t Queue::ReadIndex() const {
-  return std::atomic_ref<uint64_t>(descriptor()->read_dispatch_id).load(std::memory_order_acquire);
-}
-
-Status Queue::WaitForSlot(Deadline deadline) {
-  // The read index lags behind the packets that are done, never ahead of them.
-  if (write_index_ - ReadIndex() < options_.packets) return {};
-  Ring();
-  return WaitUntil(
-      device_, nullptr, deadline,
-      [&]() -> StatusOr<bool> {
-        RETURN_IF_ERROR(Health());
-        return write_index_ - ReadIndex() < options_.packets;
-      },
-      [&] { return absl::StrCat("a free slot in the ring of ", Describe()); });
-}
-
 Status Queue::Submit(const AqlPacket& packet, const char* label, Deadline deadline) {
   RETURN_IF_ERROR(device_.Health());
-  RETURN_IF_ERROR(WaitForSlot(deadline));
+  RETURN_IF_ERROR(end_.WaitForRoom(
+      device_, 1, deadline, [&] { return Health(); },
+      [&] { return absl::StrCat("a free slot in the ring of ", Describe()); }));
+  const uint64_t index = end_.written();
   uint32_t* slot = ring_.host<uint32_t>() +
-                   (write_index_ & (options_.packets - 1)) * (kAqlPacketSize / sizeof(uint32_t));
+                   (index & (options_.packets - 1)) * (kAqlPacketSize / sizeof(uint32_t));
   memcpy(slot + 1, packet.dword + 1, kAqlPacketSize - sizeof(uint32_t));
   // The GPU may be looking at this slot already: its header turns it from empty to valid, so header
   // and setup go last, in one store that nothing above may pass.
   std::atomic_ref<uint32_t>(slot[0]).store(packet.dword[0], std::memory_order_release);
-  labels_[write_index_ % kRemembered].store(label, std::memory_order_relaxed);
-  ++write_index_;
+  labels_[index % kRemembered].store(label, std::memory_order_relaxed);
+  end_.Advance(1);
   return {};
 }
 
@@ -218,18 +205,6 @@ Status Queue::WaitFor(const Timeline& timeline, uint64_t point, Deadline deadlin
   ASSIGN_OR_RETURN(const Timeline::Poll poll, PollOrWait(device_, timeline, point, deadline));
   if (poll.function == PollFunction::kAlways) return {};
   return Submit(timeline.BarrierOn(poll, {}), "wait for another queue", deadline);
-}
-
-void Queue::Ring() {
-  if (write_index_ == rung_.load(std::memory_order_relaxed)) return;
-  rung_.store(write_index_, std::memory_order_relaxed);
-  // The copy in memory is what the command processor reads when the queue comes back from
-  // preemption: it must never be behind the doorbell.
-  std::atomic_ref<uint64_t>(descriptor()->write_dispatch_id)
-      .store(write_index_, std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  // One 64-bit store of the index of the last packet (not of their number).
-  std::atomic_ref<uint64_t>(*doorbell_).store(write_index_ - 1, std::memory_order_release);
 }
 
 Status Queue::Wait(uint64_t point, Deadline deadline) {
@@ -267,12 +242,12 @@ Status Queue::Health() const {
 }
 
 std::string Queue::Describe() const {
-  const uint64_t rung = rung_.load(std::memory_order_relaxed);
+  const uint64_t rung = end_.rung();
   const char* last =
       rung == 0 ? nullptr : labels_[(rung - 1) % kRemembered].load(std::memory_order_relaxed);
   return absl::StrCat(options_.label, " ", queue_id_, " of ", device_.name(), " (timeline ",
                       timeline_.Completed(), " of ", timeline_.issued(), ", packets read ",
-                      ReadIndex(), " of ", rung, " rung, last \"", last == nullptr ? "" : last,
+                      end_.read(), " of ", rung, " rung, last \"", last == nullptr ? "" : last,
                       "\")");
 }
 

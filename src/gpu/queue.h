@@ -26,6 +26,7 @@
 #include "gpu/device.h"
 #include "gpu/memory.h"
 #include "gpu/queue_sizes.h"
+#include "gpu/ring.h"
 #include "gpu/timeline.h"
 #include "gpu/wait.h"
 
@@ -53,7 +54,7 @@ class Queue {
   StatusOr<uint64_t> SubmitSignalled(AqlPacket packet, const char* label, Deadline deadline);
   // Holds what is submitted from here on until `point` of another queue's timeline.
   Status WaitFor(const Timeline& timeline, uint64_t point, Deadline deadline);
-  void Ring();
+  void Ring() { end_.Ring(); }
 
   Status Wait(uint64_t point, Deadline deadline);
   bool Reached(uint64_t point) const { return timeline_.Reached(point); }
@@ -69,8 +70,8 @@ class Queue {
   Device& device() const { return device_; }
   uint32_t id() const { return queue_id_; }
   uint32_t capacity() const { return options_.packets; }
-  uint64_t submitted() const { return write_index_; }
-  uint64_t taken() const { return ReadIndex(); }  // packets, as far as the GPU has told
+  uint64_t submitted() const { return end_.written(); }
+  uint64_t taken() const { return end_.read(); }  // packets, as far as the GPU has told
   const SaveAreaSizes& save_area_sizes() const { return sizes_; }
 
  private:
@@ -79,8 +80,6 @@ class Queue {
   Status FillDescriptor();
   Status FillSaveAreaHeaders();
   Status Start();
-  Status WaitForSlot(Deadline deadline);
-  uint64_t ReadIndex() const;
   QueueDescriptor* descriptor() const { return control_.host<QueueDescriptor>(); }
 
   Device& device_;
@@ -98,9 +97,7 @@ class Queue {
 
   bool started_ = false;
   uint32_t queue_id_ = 0;
-  uint64_t* doorbell_ = nullptr;
-  uint64_t write_index_ = 0;       // packets written
-  std::atomic<uint64_t> rung_{0};  // packets announced
+  RingEnd end_{RingEnd::Doorbell::kLastIndex};  // in packets
   static constexpr size_t kRemembered = 64;
   std::array<std::atomic<const char*>, kRemembered> labels_ = {};
 };

@@ -15,6 +15,32 @@ BufferOptions SharedWords(const char* label, bool executable) {
   return options;
 }
 
+void RingEnd::Ring() {
+  if (written_ == rung_.load(std::memory_order_relaxed)) return;
+  rung_.store(written_, std::memory_order_relaxed);
+  // The copy in memory is what the GPU reads when the queue comes back from preemption: it must
+  // never be behind the doorbell.
+  std::atomic_ref<uint64_t>(*write_).store(written_, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // One 64-bit store.
+  std::atomic_ref<uint64_t>(*doorbell_)
+      .store(kind_ == Doorbell::kLastIndex ? written_ - 1 : written_, std::memory_order_release);
+}
+
+Status RingEnd::WaitForRoom(Device& device, uint64_t more, Deadline deadline,
+                            absl::FunctionRef<Status()> health,
+                            absl::FunctionRef<std::string()> what) {
+  if (Fits(more)) return {};
+  Ring();
+  return WaitUntil(
+      device, nullptr, deadline,
+      [&]() -> StatusOr<bool> {
+        RETURN_IF_ERROR(health());
+        return Fits(more);
+      },
+      what);
+}
+
 Status WaitForPoint(Device& device, Timeline& timeline, const char* label, uint64_t point,
                     Deadline deadline, absl::FunctionRef<Status()> health,
                     absl::FunctionRef<std::string()> describe) {

@@ -160,21 +160,32 @@ int Process::MapOn(const std::shared_ptr<Buffer>& buffer, uint32_t gpu) {
   mapping.buffer = buffer;
   if (!vms_[gpu]->table.Map(std::move(mapping))) return -EINVAL;
   buffer->mapped.insert(gpu);
+  // A script learns addresses from the client, and so late.
+  for (const uint64_t page : node_->script().BadPages(gpu)) vms_[gpu]->table.Poison(page);
   return 0;
 }
 
-int Process::MapMemory(uapi::MapMemoryArgs& args) {
+// What mapping and unmapping check alike.
+template <class Args>
+int Process::TakeDevices(const Args& args, std::vector<uint32_t>* devices,
+                         std::shared_ptr<Buffer>* buffer) {
   if (args.n_devices == 0 || args.n_success > args.n_devices || args.n_devices > kMostDevices) {
     return -EINVAL;
   }
-  std::vector<uint32_t> devices(args.n_devices);
-  if (!CopyFromUser(devices.data(), args.device_ids_array_ptr, devices.size() * 4)) {
+  devices->resize(args.n_devices);
+  if (!CopyFromUser(devices->data(), args.device_ids_array_ptr, devices->size() * 4)) {
     return -EFAULT;
   }
   bool gpu_known = false;
-  const std::shared_ptr<Buffer> buffer = Find(args.handle, &gpu_known);
+  *buffer = Find(args.handle, &gpu_known);
   if (!gpu_known) return -EINVAL;
-  if (buffer == nullptr) return -ENOMEM;
+  return *buffer == nullptr ? -ENOMEM : 0;
+}
+
+int Process::MapMemory(uapi::MapMemoryArgs& args) {
+  std::vector<uint32_t> devices;
+  std::shared_ptr<Buffer> buffer;
+  if (const int error = TakeDevices(args, &devices, &buffer); error != 0) return error;
   if ((buffer->flags & uapi::kAllocUserptr) != 0 &&
       !IsMapped(reinterpret_cast<uint64_t>(buffer->host), buffer->size)) {
     return -EFAULT;
@@ -192,17 +203,9 @@ int Process::MapMemory(uapi::MapMemoryArgs& args) {
 }
 
 int Process::UnmapMemory(uapi::UnmapMemoryArgs& args) {
-  if (args.n_devices == 0 || args.n_success > args.n_devices || args.n_devices > kMostDevices) {
-    return -EINVAL;
-  }
-  std::vector<uint32_t> devices(args.n_devices);
-  if (!CopyFromUser(devices.data(), args.device_ids_array_ptr, devices.size() * 4)) {
-    return -EFAULT;
-  }
-  bool gpu_known = false;
-  const std::shared_ptr<Buffer> buffer = Find(args.handle, &gpu_known);
-  if (!gpu_known) return -EINVAL;
-  if (buffer == nullptr) return -ENOMEM;
+  std::vector<uint32_t> devices;
+  std::shared_ptr<Buffer> buffer;
+  if (const int error = TakeDevices(args, &devices, &buffer); error != 0) return error;
   Gate::Closed closed(node_->gate_);
   node_->TablesChanged();
   for (uint32_t i = args.n_success; i < args.n_devices; ++i) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "sim/pm4.h"
 
+#include "sim/packet_words.h"
+
 namespace mainarch::sim {
 namespace {
 
@@ -17,29 +19,6 @@ constexpr uint32_t kSetShReg = 0x76;
 constexpr uint32_t kSetUconfigReg = 0x79;
 constexpr uint32_t kSingleDwordNop = 0xffff1000;
 constexpr uint32_t kCoherIcache = 1u << 29;  // SH_ICACHE_ACTION_ENA of CP_COHER_CNTL
-
-constexpr uint64_t Address(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
-
-bool Compare(uint32_t function, uint32_t value, uint32_t reference) {
-  switch (function) {
-    case 0:
-      return true;
-    case 1:
-      return value < reference;
-    case 2:
-      return value <= reference;
-    case 3:
-      return value == reference;
-    case 4:
-      return value != reference;
-    case 5:
-      return value >= reference;
-    case 6:
-      return value > reference;
-    default:
-      return false;
-  }
-}
 
 }  // namespace
 

@@ -156,6 +156,9 @@ class Process {
   int FreeMemory(kfd::uapi::FreeMemoryArgs& args);
   int MapMemory(kfd::uapi::MapMemoryArgs& args);
   int UnmapMemory(kfd::uapi::UnmapMemoryArgs& args);
+  template <class Args>
+  int TakeDevices(const Args& args, std::vector<uint32_t>* devices,
+                  std::shared_ptr<Buffer>* buffer);
   int MapOn(const std::shared_ptr<Buffer>& buffer, uint32_t gpu);
   int AvailableMemory(kfd::uapi::AvailableMemoryArgs& args);
   int ExportDmabuf(const Caller& caller, kfd::uapi::ExportDmabufArgs& args);

@@ -80,9 +80,15 @@ struct NodeConfig {
   bool reorder = true;      // engines, queues and overlapping packets progress in random order
   bool lag_read_pointers = true;
   // A wait for signal events that has slept so long ends as if they had been set; 0: never. A
-  // wake-up for nothing is legal, and some clients need one: AMD's runtime before event ages (KFD
-  // 1.14) lets two threads wait on one event, and whoever comes first takes what was meant for the
-  // other ("known to be bad", it says of itself). On a busy machine that is a hang.
+  // wake-up for nothing is legal, and one client needs it: AMD's runtime 5.2.3 hangs in
+  // hsa_queue_destroy, here as on hardware. It lets only the first waiter of a *signal* sleep
+  // (Signal::waiting_, "temporary, known to be bad"), but the inactive signals of all its queues
+  // share one auto-reset *event* (AqlQueue::queue_event_). In ~AqlQueue the caller reads its signal
+  // for the last time and is put aside before hsaKmtWaitOnEvent; AsyncEventsLoop runs
+  // DynamicScratchHandler, stores -1 and sets the event, on which nobody sleeps, so it stays set;
+  // the loop waits again, for another queue's signal and so for the same event, and takes it; the
+  // caller sleeps for ever. Traced call by call: one queue in some hundred on a busy machine.
+  // Event ages (KFD 1.14) are the kernel's answer, which that runtime does not use.
   uint32_t nudge_ms = 0;
 
   // Matrix products to the bit of the published CDNA3 model (sim/isa/matrix_exact.h), slowly.
@@ -92,8 +98,8 @@ struct NodeConfig {
 
   // New VRAM and system memory holds NaNs of every float format, addresses nobody maps, and no two
   // words alike in a seed; memory that was given back holds other ones. The real driver gives
-  // zeroes, which no program of ours may count on; the driver's own tests all run poisoned.
-  bool poison = false;
+  // zeroes, which no program of ours may count on; false (poison=0) is for programs that do.
+  bool poison = true;
   bool small_bar = false;  // the CPU cannot map VRAM
   // CPU sockets; 0: one for four GPUs, at most two. Programs from outside look a CPU node up among
   // the host's own NUMA nodes, so they get no more than the host has.

@@ -11,7 +11,8 @@
 //   reset=0@3      GPU 0 hangs and is reset at its third packet
 //   ecc=0@3        GPU 0 meets an uncorrectable memory error at its third packet
 //   gone=0@3       GPU 0 falls off the bus at its third packet
-//   page=0@0x7f1200000000   every access of GPU 0 to that page faults
+//   page=0@0x7f1200000000   every access of GPU 0 to that page faults, from the next time on that
+//                  anything is mapped for it
 //   slow=0-1:50    copies between the GPUs 0 and 1 take 50 microseconds a 64 KiB chunk
 //
 // Counts start at 1 and run over the life of the node. Threads: any.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "sim/packet_words.h"
 
 namespace mainarch::sim {
 namespace {
@@ -25,29 +26,6 @@ enum Opcode : uint32_t {
 constexpr uint32_t kBroadcast = 1u << 27;
 constexpr uint64_t kChunk = 64 << 10;  // bytes of a copy in one step
 constexpr uint32_t kAtomicAdd64 = 0x2f, kAtomicAdd64NoReturn = 0x6f, kAtomicCompareSwap64 = 0x28;
-
-constexpr uint64_t Address(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
-
-bool Compare(uint32_t function, uint32_t value, uint32_t reference) {
-  switch (function) {
-    case 0:
-      return true;
-    case 1:
-      return value < reference;
-    case 2:
-      return value <= reference;
-    case 3:
-      return value == reference;
-    case 4:
-      return value != reference;
-    case 5:
-      return value >= reference;
-    case 6:
-      return value > reference;
-    default:
-      return false;
-  }
-}
 
 }  // namespace
 

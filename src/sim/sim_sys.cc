@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "sim/sim_sys.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -17,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "kfd/linux_sys.h"
 #include "kfd/uapi/kfd_sysfs.h"
 #include "sim/drm.h"
 
@@ -270,12 +270,7 @@ void SimSys::NoteUnmapped(uint64_t address, uint64_t size) {
 }
 
 int SimSys::ReadFile(const std::string& path, size_t limit, std::string* text) {
-  if (!VirtualFs::Owns(path)) {
-    StatusOr<std::string> read = ReadWholeFile(path, limit);
-    if (!read.ok()) return ErrnoOf(read.status()) != 0 ? -ErrnoOf(read.status()) : -EFBIG;
-    *text = *std::move(read);
-    return 0;
-  }
+  if (!VirtualFs::Owns(path)) return kfd::LinuxSys().ReadFile(path, limit, text);
   // What changes while the node lives.
   for (size_t gpu = 0; gpu < node_->gpus().size(); ++gpu) {
     const std::string card = absl::StrCat("renderD", node_->gpus()[gpu].render_minor);
@@ -294,16 +289,8 @@ int SimSys::ReadFile(const std::string& path, size_t limit, std::string* text) {
 }
 
 int SimSys::ListDir(const std::string& path, std::vector<std::string>* names) {
-  if (VirtualFs::Owns(path)) return node_->fs().List(path, names) ? 0 : -ENOENT;
-  DIR* directory = opendir(path.c_str());
-  if (directory == nullptr) return -errno;
-  names->clear();
-  while (const dirent* entry = readdir(directory)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names->push_back(name);
-  }
-  closedir(directory);
-  return 0;
+  if (!VirtualFs::Owns(path)) return kfd::LinuxSys().ListDir(path, names);
+  return node_->fs().List(path, names) ? 0 : -ENOENT;
 }
 
 int SimSys::Stat(const std::string& path, kfd::FileStat* out) {
@@ -314,16 +301,7 @@ int SimSys::Stat(const std::string& path, kfd::FileStat* out) {
       StatDevice(fd, out)) {
     return 0;
   }
-  if (!VirtualFs::Owns(path)) {
-    struct stat info;
-    if (stat(path.c_str(), &info) != 0) return -errno;
-    out->mode = info.st_mode;
-    out->uid = info.st_uid;
-    out->gid = info.st_gid;
-    out->rdev = info.st_rdev;
-    out->size = static_cast<uint64_t>(info.st_size);
-    return 0;
-  }
+  if (!VirtualFs::Owns(path)) return kfd::LinuxSys().Stat(path, out);
   const VirtualFs::Entry* entry = node_->fs().Find(path);
   std::vector<std::string> names;
   if (entry == nullptr) {
@@ -339,15 +317,7 @@ int SimSys::Stat(const std::string& path, kfd::FileStat* out) {
   return 0;
 }
 
-kfd::Identity SimSys::WhoAmI() {
-  kfd::Identity identity;
-  identity.uid = geteuid();
-  identity.gid = getegid();
-  std::vector<gid_t> groups(static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
-  const int count = getgroups(static_cast<int>(groups.size()), groups.data());
-  for (int i = 0; i < count; ++i) identity.groups.push_back(groups[static_cast<size_t>(i)]);
-  return identity;
-}
+kfd::Identity SimSys::WhoAmI() { return kfd::LinuxSys().WhoAmI(); }
 
 int SimSys::ExportFd(std::shared_ptr<Buffer> buffer, int flags) {
   auto file = std::make_shared<File>();

@@ -18,7 +18,7 @@ import unittest
 MAINARCH = sys.argv[1]
 ROOT = pathlib.Path(sys.argv[2])
 TRAINED = str(ROOT / "tests/golden/trained")
-COMMANDS = ["generate", "model-decode", "bench", "tokenize", "inspect", "make-checkpoint", "version"]
+COMMANDS = ["generate", "model-decode", "attn-decode", "bench", "tokenize", "inspect", "make-checkpoint", "version"]
 # The switch that Qwen3 has: nothing, or an empty block.
 TEMPLATE = ("{{- '<|im_start|>' }}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
             "{%- if enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
@@ -251,6 +251,47 @@ class Generate(Case):
         _, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 130)
         self.assertIn(b"finish: interrupted", err)
+
+
+class AttnDecode(Case):
+    def check(self, *words, bound):
+        report = run_json("attn-decode", *words)
+        self.assertTrue(report["ok"])
+        self.assertLess(report["relative_error"], bound)
+        self.assertGreater(report["relative_error"], 0)  # something was compared
+        return report
+
+    def test_cpu(self):
+        small = ["--heads", 8, "--kv-heads", 4, "--head-dim", 64]
+        # Shorter than a page; as long as what is computed; with copied pages, the last one in part.
+        for context in (1, 7, 128, 700):
+            self.check("--kv", "f32", "--context", context, *small, bound=2e-5)
+        report = self.check("--kv", "fp8", "--tp", 4, "--context", 300, *small, bound=6e-2)
+        self.assertEqual(report["ranks"], 4)
+        self.assertEqual(report["kv_bytes"], 300 * 2 * 4 * (64 + 4))
+        self.assertGreater(report["seconds"], -1)
+        self.assertNotIn("counts", report)
+
+    def test_virtual_node(self):
+        report = self.check("--device", "sim:gfx942x2", "--heads", 8, "--kv-heads", 2, "--context", 530, bound=4e-3)
+        self.assertNotIn("seconds", report)
+        counts = report["counts"]
+        self.assertEqual(counts["least_bytes"], 530 * 2 * 2 * 128 * 2)
+        self.assertLess(counts["memory_bytes"], 1.05 * counts["least_bytes"])
+        self.assertGreater(counts["memory_bytes"], 0.95 * counts["least_bytes"])
+        self.assertGreater(counts["memory_whole"], 0.98 * counts["memory_bytes"])
+        self.assertEqual((counts["scratch_bytes"], counts["link_bytes"], counts["rounds"]), (0, 0, 0))
+        out, _ = run("attn-decode", "--device", "sim:gfx950", "--heads", 4, "--kv-heads", 1, "--context", 20)
+        self.assertIn("bytes from memory, least possible", out)
+        self.assertNotRegex(out, r"[0-9] (s|ms|us|ns)\b")
+
+    def test_wrong_uses(self):
+        _, err = run("attn-decode", "--heads", 6, "--kv-heads", 4, code=2)
+        self.assertIn("--kv-heads", err)
+        out, _ = run("attn-decode", "--context", 20, "--bound", "1e-12", code=1)
+        self.assertIn("TOO FAR", out)
+        _, err = run("attn-decode", "--device", "sim:gfx1100", code=1)
+        self.assertIn("gfx1100", err)
 
 
 class ModelDecode(Case):

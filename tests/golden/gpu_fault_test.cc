@@ -3,6 +3,8 @@
 // What goes wrong in the middle of a step on the GPU path: the step ends with a status that names
 // the GPU and the cause, in bounded time and with nothing left behind; sequences are as they were;
 // a new group works.
+#include <cstdlib>
+
 #include "absl/strings/match.h"
 #include "backend/amdgpu/amdgpu_backend.h"
 #include "base/clock.h"
@@ -134,8 +136,9 @@ TEST(a_new_group_works_after_a_fault) {
   CHECK(test::Same(*a, *b));
 }
 
-// Every ioctl from opening a group to the first step, failing one at a time: an error that names
-// the call, and nothing held of the node afterwards.
+// The ioctls from opening a group to the first step, failing one at a time: an error that names the
+// call, and nothing held of the node afterwards. Every third, unless MAINARCH_LEDGER_WHOLE=1 asks
+// for each.
 TEST(a_failing_ioctl_leaves_nothing) {
   const std::string directory = test::WriteFixture({"T1", "mxfp4", 1});
   CHECK(!directory.empty());
@@ -147,8 +150,10 @@ TEST(a_failing_ioctl_leaves_nothing) {
   }
   std::printf("# %llu ioctls\n", static_cast<unsigned long long>(calls));
   CHECK_GT(calls, 40u);
-  uint64_t failed = 0;
-  for (uint64_t n = 1; n <= calls; n += 3) {
+  const uint64_t step = std::getenv("MAINARCH_LEDGER_WHOLE") != nullptr ? 1 : 3;
+  uint64_t failed = 0, runs = 0;
+  for (uint64_t n = 1; n <= calls; n += step) {
+    ++runs;
     auto sys = sim::OpenSim("gfx950x2");
     CHECK_OK(sys);
     std::shared_ptr<sim::SimSys> node = std::move(*sys);
@@ -161,13 +166,17 @@ TEST(a_failing_ioctl_leaves_nothing) {
       return runner->Extend(kPrompt, false);
     }();
     failed += !status.ok();
-    if (!status.ok() && status.message().empty()) CHECK(false);
+    const bool named = status.ok() || absl::StrContains(status.message(), "kfd ");
     const sim::Ledger ledger = Held(*node);
-    if (!ledger.empty()) {
+    if (!ledger.empty() || !named) {
       std::printf("# ioctl %llu: %s\n", static_cast<unsigned long long>(n),
                   std::string(status.message()).c_str());
     }
+    CHECK(named);
     CHECK_EQ(ledger.ToString(), sim::Ledger().ToString());
   }
+  std::printf(
+      "# %llu groups%s\n", static_cast<unsigned long long>(runs),
+      step == 1 ? "" : ": left out are two of three calls; MAINARCH_LEDGER_WHOLE=1 runs all");
   CHECK_GT(failed, 10u);
 }

@@ -14,11 +14,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 // What a backend keeps for one GPU.
 struct Backend {
   std::unique_ptr<Machine> machine;
@@ -158,11 +153,7 @@ TEST(signals_of_the_host_disturb_no_wait) {
 // A dispatch on a GPU whose memory the CPU cannot see: the save area moves to host memory, and code
 // goes by the copy engine.
 TEST(queues_work_behind_a_small_bar) {
-  auto machine = Machine::Create("gfx950x1,smallbar=1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1,smallbar=1");
   BufferOptions options;
   options.host_access = true;
   const Status refused = Buffer::Allocate(**device, 4096, options).status();

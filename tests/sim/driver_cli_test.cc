@@ -59,13 +59,15 @@ void AddHealthyMachine(test::FakeSys* sys) {
   };
 }
 
-// The first problem, as "what -> remedy"; empty when there is none.
-std::string FirstProblem(kfd::Sys& sys) {
+// The first finding of a level, as "what -> remedy"; empty when there is none.
+std::string First(Finding::Level level, kfd::Sys& sys) {
   for (const Finding& finding : Diagnose(sys).findings) {
-    if (finding.level == Finding::Level::kProblem) return finding.what + " -> " + finding.remedy;
+    if (finding.level == level) return finding.what + " -> " + finding.remedy;
   }
   return "";
 }
+std::string FirstProblem(kfd::Sys& sys) { return First(Finding::Level::kProblem, sys); }
+std::string FirstNote(kfd::Sys& sys) { return First(Finding::Level::kNote, sys); }
 
 TEST(a_healthy_machine) {
   test::FakeSys sys;
@@ -146,6 +148,91 @@ TEST(other_errors_of_the_device_file) {
     sys.open_errors["/dev/kfd"] = c.err;
     CHECK(absl::StrContains(FirstProblem(sys), c.text));
   }
+}
+
+TEST(the_render_node_is_another_groups) {
+  test::FakeSys sys;
+  AddHealthyMachine(&sys);
+  sys.open_errors["/dev/dri/renderD128"] = EACCES;
+  const std::string problem = FirstProblem(sys);
+  CHECK(absl::StrContains(problem, "/dev/dri/renderD128 is crw-rw---- uid 0 gid 104 (render)"));
+  CHECK(absl::StrContains(problem, "sudo usermod -aG render $USER"));
+  CHECK_EQ(Diagnose(sys).usable_gpus, 0);
+}
+
+TEST(other_errors_of_the_render_node) {
+  const struct {
+    int err;
+    const char* text;
+  } kCases[] = {{ENOENT, "--device=/dev/kfd --device=/dev/dri"},
+                {EINVAL, "locked, by a GPU reset"},
+                {EMFILE, "dmesg | grep -i amdgpu"}};
+  for (const auto& c : kCases) {
+    test::FakeSys sys;
+    AddHealthyMachine(&sys);
+    sys.open_errors["/dev/dri/renderD128"] = c.err;
+    CHECK(absl::StrContains(FirstProblem(sys), c.text));
+    CHECK(absl::StrContains(FirstProblem(sys), "renderD128"));
+  }
+}
+
+TEST(a_topology_that_cannot_be_read) {
+  test::FakeSys sys;
+  AddHealthyMachine(&sys);
+  sys.read_errors[kRoot + "/nodes/1/properties"] = EIO;
+  const std::string problem = FirstProblem(sys);
+  CHECK(absl::StrContains(problem, "nodes/1/properties"));
+  CHECK(absl::StrContains(problem, "-> sudo dmesg | grep -i kfd"));
+  CHECK_EQ(Diagnose(sys).usable_gpus, 0);
+}
+
+TEST(a_driver_without_a_gpu) {
+  test::FakeSys sys;
+  AddHealthyMachine(&sys);
+  for (const char* file : {"gpu_id", "properties", "mem_banks/0/properties"}) {
+    sys.files.erase(kRoot + "/nodes/1/" + file);
+  }
+  CHECK(absl::StrContains(FirstProblem(sys), "0000:05:00.0: the driver did not make a compute"));
+  sys.files.erase("/sys/bus/pci/devices/0000:05:00.0/device");
+  CHECK(absl::StrContains(FirstProblem(sys), "the driver lists no GPU -> sudo dmesg"));
+}
+
+TEST(a_driver_that_does_not_answer) {
+  test::FakeSys sys;
+  AddHealthyMachine(&sys);
+  sys.ioctl = [](uint32_t, void*) { return -EIO; };
+  CHECK(absl::StrContains(FirstProblem(sys), "kfd get_version"));
+  CHECK(absl::StrContains(FirstProblem(sys), "-> sudo dmesg | grep -i kfd"));
+  CHECK(sys.open_fds.empty());
+}
+
+TEST(a_chip_there_is_no_code_for) {
+  test::FakeSys sys;
+  AddHealthyMachine(&sys);
+  std::string& properties = sys.files[kRoot + "/nodes/1/properties"];
+  properties.replace(properties.find("90402"), 5, "90010");
+  CHECK_EQ(FirstNote(sys),
+           "gpu 0 is gfx90a: this library has no code for it -> mainarch generate --device cpu");
+  CHECK_EQ(Diagnose(sys).usable_gpus, 0);
+  std::string out;
+  CHECK_EQ(RunDoctor(sys, false, &out), 1);
+}
+
+TEST(a_small_bar_is_a_note) {
+  test::FakeSys sys;
+  AddHealthyMachine(&sys);
+  sys.files[kRoot + "/nodes/1/mem_banks/0/properties"] = "heap_type 2\nsize_in_bytes 1000\n";
+  CHECK(absl::StrContains(FirstNote(sys), "small BAR"));
+  CHECK(absl::StrContains(FirstNote(sys), "Resizable BAR"));
+  CHECK_EQ(Diagnose(sys).usable_gpus, 1);
+}
+
+TEST(memory_held_by_nobody_the_driver_knows) {
+  test::FakeSys sys;
+  AddHealthyMachine(&sys);
+  sys.files["/sys/class/drm/renderD128/device/mem_info_vram_used"] = "103079215104\n";
+  sys.files["/sys/class/drm/renderD128/device/mem_info_vram_total"] = "206141652992\n";
+  CHECK(absl::StrContains(FirstNote(sys), "98304 of 196592 MiB are in use -> sudo fuser -v"));
 }
 
 TEST(a_kernel_too_old_for_the_card) {
@@ -229,6 +316,25 @@ TEST(the_topology_of_virtual_nodes) {
       CHECK(absl::StrContains(text, "xgmi 15 50000 e14"));
     }
     if (std::string(node) == "gfx950x8") {
+      // Every engine and the link it serves, and the matrix, each way round.
+      CHECK(absl::StrContains(text, "pcie engines 0-1: 0 to cpu 0, 1 to cpu 0"));
+      CHECK(absl::StrContains(text, "xgmi engines 2-15: 2 to gpu 3, 4 to gpu 4, 6 to gpu 7, 8 to"));
+      simdjson::dom::array engines, links;
+      CHECK(document["gpus"].at(0)["dma_engines"].get(engines) == simdjson::SUCCESS);
+      CHECK_EQ(engines.size(), 16u);
+      uint64_t masks = 0, peers = 0;
+      for (size_t gpu = 0; gpu < 8; ++gpu) {
+        CHECK(document["gpus"].at(gpu)["links"].get(links) == simdjson::SUCCESS);
+        CHECK_EQ(links.size(), 8u);  // seven peers and a socket
+        for (const simdjson::dom::element link : links) {
+          uint64_t mask = 0;
+          CHECK(link["dma_engine_mask"].get(mask) == simdjson::SUCCESS);
+          masks |= gpu == 0 ? mask : 0;
+          peers += absl::string_view(link["type"].get_c_str().value()) == "xgmi";
+        }
+      }
+      CHECK_EQ(peers, 56u);
+      CHECK_EQ(masks, 0x5557u);  // two for the host, one for each peer
       for (const auto line : absl::StrSplit(text, '\n')) {
         if (absl::StartsWith(line, "gpu 2")) break;
         printf("# %s\n", std::string(line).c_str());

@@ -9,11 +9,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 uint32_t Pattern(uint64_t seed, uint64_t i) {
   uint64_t x = (seed + 1) * 0x9E3779B97F4A7C15 + i;
   x ^= x >> 29;
@@ -29,16 +24,10 @@ StatusOr<Buffer> Vram(Device& device, uint64_t bytes) {
 }
 
 TEST(all_sixteen_engines_of_each_gpu_copy) {
-  auto machine = Machine::Create("gfx950x8,seed=3", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
+  MACHINE("gfx950x8,seed=3");
   constexpr uint64_t kBytes = 64 << 10;
   std::vector<Device*> devices;
-  for (uint32_t i = 0; i < 8; ++i) {
-    auto device = machine->process->OpenDevice(i);
-    CHECK_OK(device);
-    devices.push_back(*device);
-  }
+  CHECK_OK(machine->OpenAll(&devices));
   // Source and destinations on GPU 0's engines, destinations in every GPU's memory.
   auto source = Vram(*devices[0], kBytes);
   CHECK_OK(source);
@@ -80,15 +69,9 @@ TEST(all_sixteen_engines_of_each_gpu_copy) {
 }
 
 TEST(the_engine_of_each_link_is_another) {
-  auto machine = Machine::Create("gfx942x8", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
+  MACHINE("gfx942x8");
   std::vector<Device*> devices;
-  for (uint32_t i = 0; i < 8; ++i) {
-    auto device = machine->process->OpenDevice(i);
-    CHECK_OK(device);
-    devices.push_back(*device);
-  }
+  CHECK_OK(machine->OpenAll(&devices));
   for (Device* from : devices) {
     std::set<int32_t> engines;
     for (Device* to : devices) {
@@ -105,11 +88,7 @@ TEST(the_engine_of_each_link_is_another) {
 }
 
 TEST(an_old_kernel_places_by_class) {
-  auto machine = Machine::Create("gfx942x1,minor=14", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx942x1,minor=14");
   CopyQueueOptions options;
   options.engine = 7;
   auto queue = CopyQueue::Create(**device, options);
@@ -127,11 +106,7 @@ TEST(an_old_kernel_places_by_class) {
 
 // Sizes around every limit, at odd addresses, against memcpy.
 TEST(copies_of_all_sizes_are_exact) {
-  auto machine = Machine::Create("gfx950x1,seed=21", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1,seed=21");
   auto queue = CopyQueue::Create(**device, {});
   CHECK_OK(queue);
   constexpr uint64_t kBytes = 3 * kSdmaMaxBytes;
@@ -165,11 +140,7 @@ TEST(copies_of_all_sizes_are_exact) {
 }
 
 TEST(a_copy_ring_wraps_thousands_of_times) {
-  auto machine = Machine::Create("gfx950x1,seed=31", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1,seed=31");
   CopyQueueOptions options;
   options.ring_bytes = 4096;
   auto queue = CopyQueue::Create(**device, options);
@@ -212,11 +183,7 @@ TEST(a_copy_ring_wraps_thousands_of_times) {
 }
 
 TEST(copies_wait_for_compute_and_compute_for_copies) {
-  auto machine = Machine::Create("gfx950x1,seed=41", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1,seed=41");
   auto compute = Queue::Create(**device, {});
   CHECK_OK(compute);
   auto copy = CopyQueue::Create(**device, {});
@@ -248,11 +215,7 @@ TEST(copies_wait_for_compute_and_compute_for_copies) {
 }
 
 TEST(timestamps_ascend) {
-  auto machine = Machine::Create("gfx942x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx942x1");
   auto queue = CopyQueue::Create(**device, {});
   CHECK_OK(queue);
   auto memory = Machine::SharedMemory(**device, 1 << 20);
@@ -268,11 +231,7 @@ TEST(timestamps_ascend) {
 }
 
 TEST(wrong_arguments_are_named) {
-  auto machine = Machine::Create("gfx950x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1");
   auto queue = CopyQueue::Create(**device, {});
   CHECK_OK(queue);
   CHECK(absl::StrContains((*queue)->Fill(0x1002, 0, 4, Soon()).message(), "multiples of 4"));

@@ -10,46 +10,12 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 int Number(Code code) { return static_cast<int>(code); }
 int CodeNumber(const Status& status) { return static_cast<int>(CodeOf(status)); }
 
-// A device with a queue, the code of "add" and a page of shared memory.
-struct Rig {
-  std::unique_ptr<Machine> machine;
-  Device* device = nullptr;
-  std::unique_ptr<Queue> queue;
-  Buffer code;
-  Buffer memory;
-
-  ~Rig() {
-    code.Release().IgnoreError();
-    memory.Release().IgnoreError();
-    queue.reset();
-  }
-};
-
 std::unique_ptr<Rig> MakeRig(const std::string& text, test::Context& test_context) {
-  auto rig = std::make_unique<Rig>();
-  rig->machine = Machine::Create(text, test_context);
-  if (rig->machine == nullptr) return nullptr;
-  const Status status = [&]() -> Status {
-    RETURN_IF_ERROR(rig->machine->Open());
-    ASSIGN_OR_RETURN(rig->device, rig->machine->process->OpenDevice(0));
-    ASSIGN_OR_RETURN(rig->queue, Queue::Create(*rig->device, {}));
-    ASSIGN_OR_RETURN(rig->code, Machine::PlaceCode(*rig->queue, "add"));
-    ASSIGN_OR_RETURN(rig->memory, Machine::SharedMemory(*rig->device, 4096));
-    return {};
-  }();
-  if (!status.ok()) {
-    test_context.Fail(__FILE__, __LINE__, std::string(status.message()));
-    return nullptr;
-  }
-  *rig->memory.host<AddArgs>() = {rig->memory.va() + 1024, 1};
+  auto rig = Rig::Create(text, test_context);
+  if (rig != nullptr) *rig->memory.host<AddArgs>() = {rig->memory.va() + 1024, 1};
   return rig;
 }
 
@@ -110,11 +76,7 @@ TEST(memory_of_a_peer_must_be_mapped) {
 }
 
 TEST(a_copy_fault_ends_the_wait_of_the_copy) {
-  auto machine = Machine::Create("gfx950x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1");
   auto queue = CopyQueue::Create(**device, {});
   CHECK_OK(queue);
   CHECK_OK((*queue)->Fill(0x10000, 1, 4096, Soon()));
@@ -147,6 +109,58 @@ TEST(trouble_on_demand) {
     CHECK_EQ(CodeNumber(status), Number(c.code));
     CHECK(absl::StrContains(status.message(), c.text));
   }
+}
+
+// A page that is mapped and faults all the same, as after a bad migration.
+TEST(a_page_that_faults) {
+  auto rig = MakeRig("gfx950x1", test_context);
+  CHECK(rig != nullptr);
+  auto bad = Machine::SharedMemory(*rig->device, 8192);
+  CHECK_OK(bad);
+  const std::string page = absl::StrCat("0x", absl::Hex(bad->va() + 4096));
+  CHECK_OK(rig->machine->node->script().Add("page=0@" + page));
+  CHECK_OK(Machine::SharedMemory(*rig->device, 4096));  // from the next mapping on
+  *rig->memory.host<AddArgs>() = {bad->va(), 1};
+  CHECK_OK(DispatchOnce(*rig, rig->memory.va(), Soon()));  // its neighbour does not
+  *rig->memory.host<AddArgs>() = {bad->va() + 4096 + 8, 1};
+  const Status status = DispatchOnce(*rig, rig->memory.va(), Soon());
+  printf("# %s\n", std::string(status.message()).c_str());
+  CHECK_EQ(CodeNumber(status), Number(Code::kDeviceLost));
+  CHECK(absl::StrContains(status.message(), page));
+}
+
+// A slow link delays and no more: the wait says where it stands, and the data comes.
+TEST(a_slow_link) {
+  auto rig = MakeRig("gfx950x2", test_context);
+  CHECK(rig != nullptr);
+  auto other = rig->machine->process->OpenDevice(1);
+  CHECK_OK(other);
+  CHECK_OK(rig->machine->node->script().Add("slow=0-1:100000"));  // a tenth of a second a chunk
+  constexpr uint64_t kBytes = 256 << 10;
+  BufferOptions options;
+  options.host_access = true;
+  options.label = "far memory";
+  Device* const peers[] = {rig->device};
+  options.peers = peers;
+  auto far = Buffer::Allocate(**other, kBytes, options);
+  CHECK_OK(far);
+  options.peers = {};
+  auto near = Buffer::Allocate(*rig->device, kBytes, options);
+  CHECK_OK(near);
+  memset(near->host(), 0x5a, kBytes);
+  memset(far->host(), 0, kBytes);
+  auto copies = CopyQueue::Create(*rig->device, {});
+  CHECK_OK(copies);
+  CHECK_OK((*copies)->Copy(far->va(), near->va(), kBytes, Soon()));
+  auto point = (*copies)->Submit(Soon());
+  CHECK_OK(point);
+  const Status status = (*copies)->Wait(*point, Deadline::In(100));
+  printf("# %s\n", std::string(status.message()).c_str());
+  CHECK_EQ(CodeNumber(status), Number(Code::kTimedOut));
+  CHECK(absl::StrContains(status.message(), "copy queue"));
+  CHECK_OK((*copies)->Wait(*point, Soon()));
+  CHECK_EQ(far->host()[0], 0x5a);
+  CHECK_EQ(far->host()[kBytes - 1], 0x5a);
 }
 
 TEST(a_gpu_that_falls_off_the_bus) {

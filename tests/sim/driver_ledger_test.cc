@@ -4,8 +4,11 @@
 // makes, with that call failing. Each run must end (well, or with an error that names the call) and
 // leave no descriptor, thread, mapping, buffer, byte of VRAM, queue or event.
 #include <dirent.h>
+#include <time.h>
 
+#include <cstdlib>
 #include <map>
+#include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -16,17 +19,24 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 size_t CountEntries(const char* directory) {
   DIR* dir = opendir(directory);
   size_t count = 0;
   while (readdir(dir) != nullptr) ++count;
   closedir(dir);
   return count;
+}
+
+size_t Threads() { return CountEntries("/proc/self/task"); }
+
+// A thread that has been joined may be listed for a moment still.
+bool ThreadsLeft(size_t before) {
+  for (int look = 0; look < 200; ++look) {
+    if (Threads() == before) return false;
+    const timespec pause = {0, 5'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  return true;
 }
 
 // Two GPUs, memory of every kind, peers, both kinds of queue, code, work, and the way back.
@@ -149,11 +159,12 @@ Outcome RunWith(const std::string& script, const std::string& node, test::Contex
                 Work work = Session) {
   Outcome outcome;
   const size_t fds = CountEntries("/proc/self/fd");
-  const size_t threads = CountEntries("/proc/self/task");
+  std::thread([] {}).join();  // a sanitizer starts a thread of its own beside the first
+  const size_t threads = Threads();
   {
     auto machine = Machine::Create(node, test_context);
     if (machine == nullptr) return outcome;
-    const size_t machine_threads = CountEntries("/proc/self/task");
+    const size_t machine_threads = Threads();
     const size_t machine_fds = CountEntries("/proc/self/fd");
     const Status scripted = machine->node->script().Add(script);
     if (!scripted.ok()) {
@@ -168,7 +179,7 @@ Outcome RunWith(const std::string& script, const std::string& node, test::Contex
     outcome.ioctls = machine->node->script().ioctls();
     outcome.log = machine->lines();
     outcome.fds_left = CountEntries("/proc/self/fd") != machine_fds;
-    outcome.threads_left = CountEntries("/proc/self/task") != machine_threads;
+    outcome.threads_left = ThreadsLeft(machine_threads);
     // The kernel refuses to free the event page before the process ends: that one buffer, of host
     // memory, mapped nowhere, is what a session may and must leave.
     if (event_page && outcome.ledger.buffers > 0) --outcome.ledger.buffers;
@@ -176,7 +187,7 @@ Outcome RunWith(const std::string& script, const std::string& node, test::Contex
     outcome.clean = outcome.ledger.empty();
   }
   outcome.fds_left |= CountEntries("/proc/self/fd") != fds;
-  outcome.threads_left |= CountEntries("/proc/self/task") != threads;
+  outcome.threads_left |= ThreadsLeft(threads);
   return outcome;
 }
 
@@ -263,7 +274,8 @@ TEST(every_kind_of_ioctl_is_named_by_its_failure) {
   }
 }
 
-// Every seventh call only: the session on two GPUs has failed at each of its own.
+// Every seventh call only, unless MAINARCH_LEDGER_WHOLE=1 asks for each: the session on two GPUs
+// has failed at each of its own, and what eight add is more of the same.
 TEST(the_whole_node_leaves_nothing_whatever_fails) {
   const std::string node = "gfx950x8,seed=1";
   const Outcome good = RunWith("", node, test_context, WholeNode);
@@ -271,13 +283,15 @@ TEST(the_whole_node_leaves_nothing_whatever_fails) {
   CHECK(good.clean);
   CHECK(good.log.empty());
   const char* kErrnos[] = {"EINVAL", "ENOMEM", "EIO", "EBUSY", "ENODEV", "EPERM", "EFAULT"};
+  const uint64_t step = std::getenv("MAINARCH_LEDGER_WHOLE") != nullptr ? 1 : 7;
   int runs = 0;
-  for (uint64_t n = 1; n <= good.ioctls + 2; n += 7) {
+  for (uint64_t n = 1; n <= good.ioctls + 2; n += step) {
     const std::string script = absl::StrCat("ioctl=*@", n, ":", kErrnos[++runs % 7]);
     ExpectClean(script, "kfd ", test_context, node, WholeNode);
     if (test_context.failed()) return;
   }
-  printf("# %lu ioctls, %d sessions\n", static_cast<unsigned long>(good.ioctls), runs);
+  printf("# %lu ioctls, %d sessions%s\n", static_cast<unsigned long>(good.ioctls), runs,
+         step == 1 ? "" : ": left out are six of seven calls; MAINARCH_LEDGER_WHOLE=1 runs all");
 }
 
 TEST(every_open_mmap_munmap_and_madvise_may_fail) {

@@ -14,11 +14,6 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 namespace uapi = kfd::uapi;
 
 int CodeNumber(const Status& status) { return static_cast<int>(CodeOf(status)); }
@@ -115,48 +110,9 @@ StatusOr<std::unique_ptr<RawQueue>> MakeRaw(Device& device, const RawOptions& o)
   return queue;
 }
 
-// A machine with one GPU, a careful queue that loads code, and shared memory.
-struct Bench {
-  std::unique_ptr<Machine> machine;
-  Device* device = nullptr;
-  std::unique_ptr<Queue> loader;
-  Buffer add;
-  Buffer memory;
-  ~Bench() {
-    add.Release().IgnoreError();
-    memory.Release().IgnoreError();
-    loader.reset();
-  }
-  uint64_t* words() { return memory.host<uint64_t>(); }
-  bool Logged(const std::string& text) {
-    for (const std::string& line : machine->node->log()) {
-      if (absl::StrContains(line, text)) return true;
-    }
-    return false;
-  }
-};
-
-std::unique_ptr<Bench> MakeBench(const std::string& text, test::Context& test_context) {
-  auto bench = std::make_unique<Bench>();
-  bench->machine = Machine::Create(text, test_context);
-  if (bench->machine == nullptr) return nullptr;
-  const Status status = [&]() -> Status {
-    RETURN_IF_ERROR(bench->machine->Open());
-    ASSIGN_OR_RETURN(bench->device, bench->machine->process->OpenDevice(0));
-    ASSIGN_OR_RETURN(bench->loader, Queue::Create(*bench->device, {}));
-    ASSIGN_OR_RETURN(bench->add, Machine::PlaceCode(*bench->loader, "add"));
-    ASSIGN_OR_RETURN(bench->memory, Shared(*bench->device, 4096));
-    return {};
-  }();
-  if (!status.ok()) {
-    test_context.Fail(__FILE__, __LINE__, std::string(status.message()));
-    return nullptr;
-  }
-  return bench;
-}
-
-#define BENCH(text)                           \
-  auto bench = MakeBench(text, test_context); \
+// A careful queue that loads code, beside which the test makes its own.
+#define BENCH(text)                             \
+  auto bench = Rig::Create(text, test_context); \
   CHECK(bench != nullptr)
 
 TEST(doorbell_holds_the_count_instead_of_the_index) {
@@ -169,7 +125,7 @@ TEST(doorbell_holds_the_count_instead_of_the_index) {
     *bench->memory.host<AddArgs>() = {bench->memory.va() + 256, 1};
     AqlOrder order;
     order.completion_signal = raw.done.va();
-    const AqlPacket packet = AddPacket(bench->add, bench->memory.va(), order);
+    const AqlPacket packet = AddPacket(bench->code, bench->memory.va(), order);
     raw.WriteBody(0, packet);
     raw.WriteHeader(0, packet);
     raw.Announce(1);
@@ -196,7 +152,7 @@ TEST(header_published_before_the_body) {
       *bench->memory.host<AddArgs>() = {bench->memory.va() + 256, 1};
       AqlOrder order;
       order.completion_signal = raw.done.va();
-      const AqlPacket packet = AddPacket(bench->add, bench->memory.va(), order);
+      const AqlPacket packet = AddPacket(bench->code, bench->memory.va(), order);
       // The slot is reserved first, as producers that share a ring do: from here on the packet
       // processor may look at it.
       raw.Announce(1);
@@ -242,21 +198,21 @@ TEST(a_missing_barrier_bit) {
         }
         return sim::HostCall::Done();
       });
-      auto store = Machine::PlaceCode(*bench->loader, "slow store");
-      auto copy = Machine::PlaceCode(*bench->loader, "copy");
+      auto store = Machine::PlaceCode(*bench->queue, "slow store");
+      auto copy = Machine::PlaceCode(*bench->queue, "copy");
       CHECK_OK(store);
       CHECK_OK(copy);
       const uint64_t va = bench->memory.va();
       bench->words()[0] = va + 64;
       bench->words()[1] = va + 128;
       AqlOrder order;
-      CHECK_OK(bench->loader->Submit(AddPacket(*store, va, order), "slow store", Soon()));
+      CHECK_OK(bench->queue->Submit(AddPacket(*store, va, order), "slow store", Soon()));
       order.barrier = !mistake;
-      CHECK_OK(bench->loader->Submit(AddPacket(*copy, va, order), "copy", Soon()));
-      auto point = bench->loader->SubmitSignalled(MakeBarrierAnd({}, {}), "end", Soon());
+      CHECK_OK(bench->queue->Submit(AddPacket(*copy, va, order), "copy", Soon()));
+      auto point = bench->queue->SubmitSignalled(MakeBarrierAnd({}, {}), "end", Soon());
       CHECK_OK(point);
-      bench->loader->Ring();
-      CHECK_OK(bench->loader->Wait(*point, Soon()));
+      bench->queue->Ring();
+      CHECK_OK(bench->queue->Wait(*point, Soon()));
       if (!mistake) CHECK_EQ(bench->words()[16], 42u);
       if (mistake && bench->words()[16] != 42) ++wrong;  // wrong data
     }
@@ -329,7 +285,7 @@ TEST(a_polled_word_in_system_memory_that_is_not_uncached) {
       started = true;
       return value == 1 ? sim::HostCall::Done() : sim::HostCall::Waiting();
     });
-    auto poll = Machine::PlaceCode(*bench->loader, "poll");
+    auto poll = Machine::PlaceCode(*bench->queue, "poll");
     CHECK_OK(poll);
     BufferOptions options;
     options.place = Place::kSystem;
@@ -339,14 +295,14 @@ TEST(a_polled_word_in_system_memory_that_is_not_uncached) {
     CHECK_OK(flag);
     bench->words()[0] = flag->va();
     auto point =
-        bench->loader->SubmitSignalled(AddPacket(*poll, bench->memory.va()), "poll", Soon());
+        bench->queue->SubmitSignalled(AddPacket(*poll, bench->memory.va()), "poll", Soon());
     CHECK_OK(point);
-    bench->loader->Ring();
+    bench->queue->Ring();
     while (!started) sched_yield();
     std::atomic_ref<uint64_t>(*flag->host<uint64_t>()).store(1);
-    const Status status = bench->loader->Wait(*point, c.sees_the_store ? Soon() : test::Briefly());
+    const Status status = bench->queue->Wait(*point, c.sees_the_store ? Soon() : test::Briefly());
     CHECK_EQ(CodeNumber(status), Number(c.sees_the_store ? Code::kOk : Code::kTimedOut));
-    bench->loader.reset();  // the kernel must end before what it captured
+    bench->queue.reset();  // the kernel must end before what it captured
   }
 }
 
@@ -387,15 +343,15 @@ TEST(code_at_an_address_that_held_other_code) {
     if (!call.Argument(0, &to) || !call.bus().Store64(to, 2, call.fault())) return call.Fault();
     return sim::HostCall::Done();
   });
-  auto code = Machine::PlaceCode(*bench->loader, "one");
+  auto code = Machine::PlaceCode(*bench->queue, "one");
   CHECK_OK(code);
   bench->words()[0] = bench->memory.va() + 64;
   const auto run = [&]() -> Status {
     ASSIGN_OR_RETURN(
         const uint64_t point,
-        bench->loader->SubmitSignalled(AddPacket(*code, bench->memory.va()), "code", Soon()));
-    bench->loader->Ring();
-    return bench->loader->Wait(point, Soon());
+        bench->queue->SubmitSignalled(AddPacket(*code, bench->memory.va()), "code", Soon()));
+    bench->queue->Ring();
+    return bench->queue->Wait(point, Soon());
   };
   CHECK_OK(run());
   CHECK_EQ(bench->words()[8], 1u);
@@ -404,7 +360,7 @@ TEST(code_at_an_address_that_held_other_code) {
   CHECK_OK(bench->device->FlushHostWrites());
   CHECK_OK(run());
   CHECK_EQ(bench->words()[8], 1u);  // wrong data: the old instructions
-  CHECK_OK(bench->loader->InvalidateCode(code->va(), code->size(), Soon()));
+  CHECK_OK(bench->queue->InvalidateCode(code->va(), code->size(), Soon()));
   CHECK_OK(run());
   CHECK_EQ(bench->words()[8], 2u);
 }

@@ -7,17 +7,8 @@
 namespace mainarch::gpu {
 namespace {
 
-using test::AddArgs;
-using test::AddPacket;
-using test::Machine;
-using test::Soon;
-
 TEST(a_dispatch_runs_and_completes_its_point) {
-  auto machine = Machine::Create("gfx950x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1");
   auto queue = Queue::Create(**device, {});
   CHECK_OK(queue);
   auto code = Machine::PlaceCode(**queue, "add");
@@ -41,11 +32,7 @@ TEST(a_dispatch_runs_and_completes_its_point) {
 // Rings of the least size, thousands of times around, by dispatches of every mix of barrier and
 // signal; nothing is lost, nothing runs twice.
 void WrapTheRing(const std::string& node, int packets, test::Context& test_context) {
-  auto machine = Machine::Create(node, test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU(node);
   QueueOptions options;
   options.packets = 64;
   auto queue = Queue::Create(**device, options);
@@ -98,11 +85,7 @@ TEST(rings_wrap_under_many_seeds) {
 }
 
 TEST(a_full_ring_waits_and_then_times_out) {
-  auto machine = Machine::Create("gfx950x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1");
   QueueOptions options;
   options.packets = 64;
   auto queue = Queue::Create(**device, options);
@@ -123,11 +106,7 @@ TEST(a_full_ring_waits_and_then_times_out) {
 }
 
 TEST(a_wait_that_times_out_says_where_the_queue_stands) {
-  auto machine = Machine::Create("gfx942x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx942x1");
   auto queue = Queue::Create(**device, {});
   CHECK_OK(queue);
   auto code = Machine::PlaceCode(**queue, "spin");
@@ -144,11 +123,7 @@ TEST(a_wait_that_times_out_says_where_the_queue_stands) {
 }
 
 TEST(barriers_order_two_queues) {
-  auto machine = Machine::Create("gfx950x1,seed=5", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1,seed=5");
   auto first = Queue::Create(**device, {});
   auto second = Queue::Create(**device, {});
   CHECK_OK(first);
@@ -190,11 +165,7 @@ TEST(barriers_order_two_queues) {
 }
 
 TEST(a_bad_packet_stops_the_queue_and_says_why) {
-  auto machine = Machine::Create("gfx950x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1");
   auto queue = Queue::Create(**device, {});
   CHECK_OK(queue);
   auto code = Machine::PlaceCode(**queue, "add");
@@ -214,11 +185,7 @@ TEST(a_bad_packet_stops_the_queue_and_says_why) {
 }
 
 TEST(options_are_checked_by_name) {
-  auto machine = Machine::Create("gfx950x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1");
   for (uint32_t packets : {0u, 32u, 100u, 1u << 20}) {
     QueueOptions options;
     options.packets = packets;
@@ -235,11 +202,7 @@ TEST(options_are_checked_by_name) {
 }
 
 TEST(kernel_arguments_too_large_for_their_ring) {
-  auto machine = Machine::Create("gfx950x1", test_context);
-  CHECK(machine != nullptr);
-  CHECK_OK(machine->Open());
-  auto device = machine->process->OpenDevice(0);
-  CHECK_OK(device);
+  ONE_GPU("gfx950x1");
   auto queue = Queue::Create(**device, {});
   CHECK_OK(queue);
   auto ring = KernargRing::Create(**queue, 4096);

@@ -48,10 +48,11 @@ struct Worker {
     if (!client->Open()) return false;
     std::vector<uint32_t> all;
     for (uint32_t gpu = 0; gpu < kGpus; ++gpu) all.push_back(gpu);
-    bool ok = client->Alloc(0, 4096, kVram, all, &kernel) == 0 &&
-              client->Alloc(0, PageUp(kTasks * 64), kGtt, all, &signals) == 0 &&
-              client->Alloc(0, PageUp(kTasks * sizeof(TaskArgs)), kGtt, all, &arguments) == 0 &&
-              client->Alloc(0, 4096, kGtt, all, &counters) == 0;
+    bool ok =
+        client->AllocZeroed(0, 4096, kVram, all, &kernel) == 0 &&
+        client->AllocZeroed(0, PageUp(kTasks * 64), kGtt, all, &signals) == 0 &&
+        client->AllocZeroed(0, PageUp(kTasks * sizeof(TaskArgs)), kGtt, all, &arguments) == 0 &&
+        client->AllocZeroed(0, 4096, kGtt, all, &counters) == 0;
     queues.resize(kGpus * kQueuesPerGpu);
     for (uint32_t i = 0; i < queues.size(); ++i) {
       ok = ok && MakeAql(*client, *node, i / kQueuesPerGpu, 4096, &queues[i]) == 0;
@@ -152,11 +153,11 @@ TEST(data_goes_round_all_gpus_through_copies_and_polls) {
     constexpr uint64_t kBytes = 64 << 10;
     constexpr uint32_t kRounds = 20;
     Memory flags;
-    CHECK_EQ(client.Alloc(0, 4096, kGtt, all, &flags), 0);
+    CHECK_EQ(client.AllocZeroed(0, 4096, kGtt, all, &flags), 0);
     std::vector<Memory> slots(8);
     std::vector<Queue> queues(8);
     for (uint32_t gpu = 0; gpu < 8; ++gpu) {
-      CHECK_EQ(client.Alloc(gpu, kBytes, kVram, all, &slots[gpu]), 0);
+      CHECK_EQ(client.AllocZeroed(gpu, kBytes, kVram, all, &slots[gpu]), 0);
       const uint32_t mask = RecommendedSdmaMask(test.node->config(), gpu, (gpu + 1) % 8);
       CHECK_EQ(MakeSdma(client, gpu, 1 << 16, __builtin_ctz(mask), &queues[gpu]), 0);
     }
@@ -192,8 +193,8 @@ TEST(queues_come_and_go_while_others_work) {
   Client client(test.node);
   CHECK(client.Open());
   Memory kernel, data;
-  CHECK_EQ(client.Alloc(0, 4096, kVram, {0, 1}, &kernel), 0);
-  CHECK_EQ(client.Alloc(0, 1 << 16, kGtt, {0, 1}, &data), 0);
+  CHECK_EQ(client.AllocZeroed(0, 4096, kVram, {0, 1}, &kernel), 0);
+  CHECK_EQ(client.AllocZeroed(0, 1 << 16, kGtt, {0, 1}, &data), 0);
   const auto image = HostExecutor::ImageOf("task");
   std::memcpy(kernel.as<void>(), image.data(), image.size());
   *data.as<TaskArgs>(0x1000) = {{0, 0}, data.va, data.va + 8};

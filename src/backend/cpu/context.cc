@@ -324,6 +324,7 @@ Status CpuContext::RunPrefix(const Step& step, size_t end) {
   PrepareStep(step);
   op_end_ = end;
   team_.Execute(this);
+  model_->StepEnded();
   step_ = nullptr;
   // A stop that came too late for this run must not end the next one.
   stop_.store(false, std::memory_order_relaxed);

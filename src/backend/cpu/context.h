@@ -119,6 +119,7 @@ class CpuContext : public backend::Context, private Team::Job {
   void PlanAttention();
   uint32_t AttendPrepareItems() const;
   void RunAttendPrepare(const backend::AttentionOp& op, uint32_t item);
+  void PrepareHead(const backend::AttentionOp& op, int32_t rank, int64_t row, int64_t kv);
   void RunAttend(const backend::AttentionOp& op, uint32_t item, int worker);
   void AttendUnit(const backend::AttentionOp& op, int32_t rank, const AttendBlock& block,
                   int32_t kv_head, uint32_t split_begin, uint32_t split_end, Worker* scratch);
@@ -181,6 +182,7 @@ class CpuContext : public backend::Context, private Team::Job {
   uint32_t attend_items_ = 0;    // on one rank
   bool store_parts_ = false;     // a unit is one split, merged later; else a unit is a whole block
   uint32_t prepare_units_per_item_ = 1;
+  bool prepare_with_attend_ = false;  // by the unit itself
   // Rows by expert (the same on every rank).
   std::vector<int32_t> expert_offsets_;  // [experts + 1]
   std::vector<int32_t> expert_entries_;  // [max_rows * k]

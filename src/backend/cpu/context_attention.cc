@@ -46,6 +46,13 @@ void CpuContext::PlanAttention() {
     blocks_[b].first_unit = static_cast<uint32_t>(units);
     units += uint64_t{kv_heads} * (store_parts_ ? blocks_[b].splits : 1);
   }
+  // A block that is all of its sequence's rows needs nothing that others prepare: with whole blocks as
+  // units each is prepared where it is attended, and that is a phase less.
+  bool alone = true;
+  for (uint32_t b = 1; b < block_count_; ++b) {
+    alone = alone && blocks_[b].sequence != blocks_[b - 1].sequence;
+  }
+  prepare_with_attend_ = alone && !store_parts_;
   attend_units_ = static_cast<uint32_t>(units);
   attend_items_ = std::min(attend_units_, kMaxAttendItems);
   // One KV head of one row is a unit of the preparation.
@@ -55,49 +62,53 @@ void CpuContext::PlanAttention() {
 }
 
 uint32_t CpuContext::AttendPrepareItems() const {
+  if (prepare_with_attend_) return 0;
   return static_cast<uint32_t>(ranks_) *
          DivideUp(static_cast<uint64_t>(rows_) * static_cast<uint64_t>(program_.kv_heads),
                   prepare_units_per_item_);
 }
 
-// Norm and rotation of K and its group's queries; K and V go into the cache.
 void CpuContext::RunAttendPrepare(const backend::AttentionOp& op, uint32_t item) {
-  const int64_t kv_heads = program_.kv_heads, heads = program_.heads, dim = program_.head_dim;
-  const int64_t units = rows_ * kv_heads;
+  const int64_t units = rows_ * program_.kv_heads;
   const uint32_t per_rank = DivideUp(static_cast<uint64_t>(units), prepare_units_per_item_);
   const int32_t rank = static_cast<int32_t>(item / per_rank);
   const int64_t first = int64_t{item % per_rank} * prepare_units_per_item_;
   const int64_t last = std::min<int64_t>(units, first + prepare_units_per_item_);
+  for (int64_t unit = first; unit < last; ++unit) {
+    PrepareHead(op, rank, unit / program_.kv_heads, unit % program_.kv_heads);
+  }
+}
+
+// Norm and rotation of a row's K of one head and its group's queries; K and V go into the cache.
+void CpuContext::PrepareHead(const backend::AttentionOp& op, int32_t rank, int64_t row, int64_t kv) {
+  const int64_t kv_heads = program_.kv_heads, heads = program_.heads, dim = program_.head_dim;
   const float* q_norm = model_->weight(rank, op.q_norm).vector;
   const float* k_norm = model_->weight(rank, op.k_norm).vector;
   const int32_t half = program_.rope.rotary_dim / 2;
   const float scale = 1.0f / __builtin_sqrtf(static_cast<float>(dim));
   float* k_scratch = static_cast<float*>(__builtin_alloca(static_cast<size_t>(dim) * sizeof(float)));
-  for (int64_t unit = first; unit < last; ++unit) {
-    const int64_t row = unit / kv_heads, kv = unit % kv_heads;
-    const float* qkv = Row(rank, op.qkv, row);
-    const float* cos = cos_ + row * half;
-    const float* sin = sin_ + row * half;
-    for (int64_t h = kv * heads / kv_heads; h < (kv + 1) * heads / kv_heads; ++h) {
-      float* q = q_[static_cast<size_t>(rank)] + (row * heads + h) * dim;
-      kernels_.norm_rope(qkv + h * dim, q_norm, program_.rms_eps, program_.head_dim, cos, sin, half,
-                         scale, q);
-    }
-    kernels_.norm_rope(qkv + (heads + kv) * dim, k_norm, program_.rms_eps, program_.head_dim, cos,
-                       sin, half, 1.0f, k_scratch);
-    const backend::StepRow& at = step_->rows[static_cast<size_t>(row)];
-    const uint32_t page = step_->sequences[at.sequence].pages[at.position / kLanes];
-    KvWriteArgs write;
-    write.format = kv_format_;
-    write.head_dim = program_.head_dim;
-    write.chunk = KvHead(rank, op.kv_layer, static_cast<int32_t>(kv)) +
-                  page / kKvChunkPages * KvChunkStride();
-    write.page = static_cast<int32_t>(page % kKvChunkPages);
-    write.slot = static_cast<int32_t>(at.position % kLanes);
-    write.k = k_scratch;
-    write.v = qkv + (heads + kv_heads + kv) * dim;
-    kernels_.kv_write(write);
+  const float* qkv = Row(rank, op.qkv, row);
+  const float* cos = cos_ + row * half;
+  const float* sin = sin_ + row * half;
+  for (int64_t h = kv * heads / kv_heads; h < (kv + 1) * heads / kv_heads; ++h) {
+    float* q = q_[static_cast<size_t>(rank)] + (row * heads + h) * dim;
+    kernels_.norm_rope(qkv + h * dim, q_norm, program_.rms_eps, program_.head_dim, cos, sin, half,
+                       scale, q);
   }
+  kernels_.norm_rope(qkv + (heads + kv) * dim, k_norm, program_.rms_eps, program_.head_dim, cos, sin,
+                     half, 1.0f, k_scratch);
+  const backend::StepRow& at = step_->rows[static_cast<size_t>(row)];
+  const uint32_t page = step_->sequences[at.sequence].pages[at.position / kLanes];
+  KvWriteArgs write;
+  write.format = kv_format_;
+  write.head_dim = program_.head_dim;
+  write.chunk = KvHead(rank, op.kv_layer, static_cast<int32_t>(kv)) +
+                page / kKvChunkPages * KvChunkStride();
+  write.page = static_cast<int32_t>(page % kKvChunkPages);
+  write.slot = static_cast<int32_t>(at.position % kLanes);
+  write.k = k_scratch;
+  write.v = qkv + (heads + kv_heads + kv) * dim;
+  kernels_.kv_write(write);
 }
 
 void CpuContext::RunAttend(const backend::AttentionOp& op, uint32_t item, int worker) {
@@ -118,6 +129,9 @@ void CpuContext::RunAttend(const backend::AttentionOp& op, uint32_t item, int wo
     if (store_parts_) {
       AttendUnit(op, rank, *block, kv_head, within % splits, within % splits + 1, scratch);
     } else {
+      for (uint32_t i = 0; prepare_with_attend_ && i < block->rows; ++i) {
+        PrepareHead(op, rank, block->first_row + i, kv_head);
+      }
       AttendUnit(op, rank, *block, kv_head, 0, block->splits, scratch);
     }
   }

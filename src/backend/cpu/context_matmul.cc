@@ -61,8 +61,9 @@ CpuContext::MatmulPlan CpuContext::PlanOf(const backend::Op& op) const {
 }
 
 uint32_t CpuContext::ItemPanels(int64_t panels) const {
-  const int64_t wanted =
-      panels * ranks_ / (static_cast<int64_t>(kItemsPerWorker) * team_.workers());
+  // Alone a worker takes as much as it can: an item has its price, and nobody is there to take one over.
+  const int64_t items = team_.workers() == 1 ? 1 : int64_t{kItemsPerWorker} * team_.workers();
+  const int64_t wanted = panels * ranks_ / items;
   const uint32_t even = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 2, kMaxItemPanels)) & ~1u;
   // Never more items than the team can count.
   const int64_t least = panels * ranks_ / Team::kMaxItems + 1;

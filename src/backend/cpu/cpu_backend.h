@@ -58,6 +58,10 @@ class CpuModel : public backend::LoadedModel,
   const RankWeight& weight(int32_t rank, backend::WeightId id) const {
     return weights_[static_cast<size_t>(rank)][static_cast<size_t>(id)];
   }
+  // By every context, after each step: what waits for the first one need wait no longer.
+  void StepEnded() const {
+    if (mover_ != nullptr) mover_->Begin();
+  }
   // All weights stand in their panels, for good. Else ask each weight whether it is ready.
   bool settled() const { return settled_; }
   CpuBackend& backend() const { return *backend_; }

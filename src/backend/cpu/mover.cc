@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "backend/cpu/mover.h"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -23,6 +24,10 @@ namespace {
 
 constexpr int64_t kPanelsAtATime = 8;  // between two looks at stop_: some 0.1 ms
 constexpr int kNice = 10;              // a tenth of a processor that a step wants, too
+
+// A first step that takes longer than this, a long prompt's or a big model's, has the mover beside it:
+// the sooner there is something in place the better.
+constexpr timespec kGrace = {0, 200'000'000};
 
 // Of the calling thread alone. A refusal costs others some time, no more.
 void LowerPriority() {
@@ -117,6 +122,7 @@ StatusOr<std::unique_ptr<Mover>> Mover::Start(std::vector<RankWeight*> weights, 
 Mover::~Mover() {
   stop_.store(true, std::memory_order_relaxed);
   if (!thread_.joinable()) return;
+  Begin();
   // A forked child has no such thread; joining would wait for ever.
   if (getpid() != pid_) {
     thread_.detach();
@@ -130,13 +136,26 @@ Status Mover::status() const {
   return status_;
 }
 
+void Mover::BeginOnce() {
+  if (begun_.exchange(1, std::memory_order_acq_rel) != 0) return;
+  syscall(SYS_futex, &begun_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+// Whatever ends it early, a signal say, costs the first step some time, no more.
+void Mover::AwaitBegin() {
+  syscall(SYS_futex, &begun_, FUTEX_WAIT_PRIVATE, 0, &kGrace, nullptr, 0);
+}
+
 void Mover::Wait() {
+  Begin();
   std::lock_guard<std::mutex> lock(join_mutex_);
   if (thread_.joinable() && getpid() == pid_) thread_.join();
 }
 
 void Mover::Run() {
   LowerPriority();
+  AwaitBegin();
+  if (stop_.load(std::memory_order_relaxed)) return;
   for (RankWeight* weight : weights_) {
     Status status;
     try {

@@ -2,10 +2,11 @@
 //
 // Moves a model's weights from the mapped files into panels, behind steps that meanwhile pack what
 // they need out of the files: same bytes, so same bits, wherever a step finds a weight. One thread
-// of low priority, which stops soon when it is told to. A weight that could not be moved stays
+// of low priority, which stops soon when it is told to. It leaves processors and memory to the first
+// step, that somebody waits for, and begins when that has ended, or after a while. A weight that could not be moved stays
 // where it is, and status() says why.
 //
-// Threads: created and destroyed by one; done() and status() are for any.
+// Threads: created and destroyed by one; Begin(), done() and status() are for any.
 #ifndef MAINARCH_BACKEND_CPU_MOVER_H_
 #define MAINARCH_BACKEND_CPU_MOVER_H_
 
@@ -57,17 +58,24 @@ class Mover {
 
   uint64_t done() const { return done_.load(std::memory_order_relaxed); }  // bytes
   Status status() const;
+  // Begins now, if it has not yet. Cheap: every step says it.
+  void Begin() {
+    if (begun_.load(std::memory_order_relaxed) == 0) BeginOnce();
+  }
   // Until it has moved all, or failed.
   void Wait();
 
  private:
   Mover(std::vector<RankWeight*> weights, Gate gate);
+  void BeginOnce();
+  void AwaitBegin();
   void Run();
   Status Move(RankWeight* weight);
 
   const int pid_;
   const std::vector<RankWeight*> weights_;
   const Gate gate_;
+  std::atomic<uint32_t> begun_{0};  // a futex
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> done_{0};
   mutable std::mutex mutex_;

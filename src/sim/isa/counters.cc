@@ -36,6 +36,8 @@ InstClass ClassOf(const Inst& inst, const RowFacts& f) {
   return sopp || flow != InstClass::kOther ? flow : InstClass::kSalu;
 }
 
+constexpr uint64_t kFootprintPage = 32 * kFootprintLine;
+
 size_t SizeIndex(uint32_t bytes) {
   switch (bytes) {
     case 1:
@@ -70,6 +72,7 @@ void Traffic::Add(const Traffic& o) {
   full64 += o.full64;
   lines128 += o.lines128;
   full128 += o.full128;
+  distinct += o.distinct;
   for (size_t i = 0; i < lanes_by_size.size(); ++i) lanes_by_size[i] += o.lanes_by_size[i];
 }
 
@@ -94,9 +97,9 @@ void Counts::Add(const Counts& o) {
   scratch_bytes += o.scratch_bytes;
 }
 
-void CountLog::Add(const DispatchCounts& counts) {
+void CountLog::Add(DispatchCounts counts) {
   std::lock_guard<std::mutex> lock(mutex_);
-  entries_.push_back(counts);
+  entries_.push_back(std::move(counts));
 }
 
 std::vector<DispatchCounts> CountLog::Take() {
@@ -138,8 +141,33 @@ Counts Counters::Get() const {
   return counts_;
 }
 
+std::vector<FootprintPage> Counters::GetFootprint() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<FootprintPage> out;
+  for (const auto& [address, page] : pages_) out.push_back(page);
+  std::sort(out.begin(), out.end(),
+            [](const FootprintPage& a, const FootprintPage& b) { return a.address < b.address; });
+  return out;
+}
+
+void Counters::AddToFootprint() {
+  for (const Piece& p : accesses_.pieces) {
+    if (p.space != Space::kGlobal) continue;
+    const uint64_t last = p.address + p.size - 1;
+    for (uint64_t line = p.address / kFootprintLine; line <= last / kFootprintLine; ++line) {
+      FootprintPage& page = pages_[line / 32 * kFootprintPage];
+      page.address = line / 32 * kFootprintPage;
+      const uint32_t bit = uint32_t{1} << line % 32;
+      if (!p.write || accesses_.atomic) page.read |= bit;
+      if (p.write || accesses_.atomic) page.written |= bit;
+    }
+    if (p.write) pages_[p.address / kFootprintPage * kFootprintPage].bytes_written += p.size;
+  }
+}
+
 void Counters::Memory(const Wave& w, const Op& op, const RowFacts& facts) {
   FindAccesses(w, op, facts, &accesses_);
+  if (with_footprint_) AddToFootprint();
   if (facts.smem) {
     for (const Piece& p : accesses_.pieces) counts_.scalar_bytes += p.size;
     return;
@@ -159,13 +187,14 @@ void Counters::Memory(const Wave& w, const Op& op, const RowFacts& facts) {
   }
   if (!facts.vmem || facts.inv || facts.wbl2) return;
   t.instructions = t.bytes != 0;
-  Lines(64, &t.lines64, &t.full64);
-  Lines(128, &t.lines128, &t.full128);
+  uint64_t ignored = 0;
+  Lines(64, &t.lines64, &t.full64, &t.distinct);
+  Lines(128, &t.lines128, &t.full128, &ignored);
   if (accesses_.dma) counts_.dma_bytes += t.bytes;
   (facts.atomic ? counts_.atomics : facts.store ? counts_.stores : counts_.loads).Add(t);
 }
 
-void Counters::Lines(uint64_t size, uint64_t* touched, uint64_t* full) {
+void Counters::Lines(uint64_t size, uint64_t* touched, uint64_t* full, uint64_t* distinct) {
   // Bytes as intervals, in order; then line by line.
   std::vector<std::pair<uint64_t, uint64_t>> runs;
   for (const Piece& p : accesses_.pieces) {
@@ -177,6 +206,10 @@ void Counters::Lines(uint64_t size, uint64_t* touched, uint64_t* full) {
     if (line == ~uint64_t{0}) return;
     ++*touched;
     *full += covered == size;
+    *distinct += covered;
+    if (with_footprint_ && size == 64 && covered == size) {
+      pages_[line / 64 * kFootprintPage].whole |= uint64_t{1} << line % 64;
+    }
   };
   for (auto [from, to] : runs) {
     from = std::max(from, end);  // bytes seen before count once

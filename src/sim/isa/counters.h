@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "base/hash_map.h"
 #include "sim/isa/check/accesses.h"
 #include "sim/isa/check/effects.h"
 #include "sim/isa/observer.h"
@@ -51,6 +52,7 @@ struct Traffic {
   // what a request of that size fetches, and how much of that is wanted.
   uint64_t lines64 = 0, full64 = 0;
   uint64_t lines128 = 0, full128 = 0;
+  uint64_t distinct = 0;  // bytes, those that several lanes of an instruction ask for once
   // Lanes' accesses by size: 1, 2, 4, 8, 12, 16 bytes.
   std::array<uint64_t, 6> lanes_by_size = {};
 
@@ -72,16 +74,29 @@ struct Counts {
   void Add(const Counts& other);
 };
 
+// 4 KiB of memory as a dispatch used them, each line of 128 bytes one bit. Counting a line once is
+// what a cache that holds everything would fetch: the least that comes from memory.
+struct FootprintPage {
+  enum class Place : uint8_t { kLocal, kPeer, kSystem };  // seen from the GPU of the dispatch
+  uint64_t address = 0;
+  Place place = Place::kLocal;
+  uint32_t read = 0, written = 0;
+  uint64_t whole = 0;  // blocks of 64 bytes that some load, store or atomic covered on its own
+  uint64_t bytes_written = 0;  // asked for by stores, each store counted
+};
+inline constexpr uint64_t kFootprintLine = 128;
+
 struct DispatchCounts {
   uint32_t gpu = 0, process = 0, queue = 0;
   uint64_t dispatch_id = 0;    // of its queue
   uint64_t kernel_object = 0;  // address of the kernel's descriptor: gpu::Kernel::object
   Counts counts;
+  std::vector<FootprintPage> footprint;  // by address; empty unless asked for
 };
 
 class CountLog {
  public:
-  void Add(const DispatchCounts& counts);
+  void Add(DispatchCounts counts);
   // In the order in which dispatches ended; the log is empty afterwards.
   std::vector<DispatchCounts> Take();
 
@@ -94,7 +109,8 @@ class CountLog {
 class Counters : public Observer {
  public:
   // `next` may be null; it outlives this.
-  explicit Counters(Observer* next) : next_(next) {}
+  explicit Counters(Observer* next, bool footprint = false)
+      : next_(next), with_footprint_(footprint) {}
 
   void Begin(Workgroup& group) override;
   bool Before(Wave& w, const Op& op) override;
@@ -102,17 +118,22 @@ class Counters : public Observer {
   void Barrier(Workgroup& group) override;
 
   Counts Get() const;
+  // Places are not filled in; by address.
+  std::vector<FootprintPage> GetFootprint() const;
 
  private:
+  void AddToFootprint();
   void Memory(const Wave& w, const Op& op, const RowFacts& facts);
   // How the pieces of `accesses_` in global memory lie on lines of `size` bytes (at most 128).
-  void Lines(uint64_t size, uint64_t* touched, uint64_t* full);
+  void Lines(uint64_t size, uint64_t* touched, uint64_t* full, uint64_t* distinct);
 
   Observer* const next_;
+  const bool with_footprint_;
   const EffectsTable table_;
   mutable std::mutex mutex_;
   Counts counts_;
   Accesses accesses_;
+  HashMap<uint64_t, FootprintPage> pages_;  // by address
 };
 
 }  // namespace mainarch::sim::isa

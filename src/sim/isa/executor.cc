@@ -40,10 +40,10 @@ class IsaLaunch : public Launch {
   }
 
   // Counts of the dispatch go to `log` when it has ended.
-  Observer* CountInto(std::shared_ptr<CountLog> log, const DispatchCounts& who, Observer* next) {
-    log_ = std::move(log);
+  Observer* CountInto(const ExecutorOptions& options, const DispatchCounts& who, Observer* next) {
+    log_ = options.counts;
     who_ = who;
-    counters_ = std::make_unique<Counters>(next);
+    counters_ = std::make_unique<Counters>(next, options.footprint);
     return counters_.get();
   }
 
@@ -91,8 +91,21 @@ class IsaLaunch : public Launch {
   void Publish() {
     if (log_ == nullptr) return;
     who_.counts = counters_->Get();
-    log_->Add(who_);
+    who_.footprint = counters_->GetFootprint();
+    for (FootprintPage& page : who_.footprint) page.place = PlaceOf(page.address);
+    log_->Add(std::move(who_));
     log_ = nullptr;
+  }
+
+  FootprintPage::Place PlaceOf(uint64_t address) const {
+    Window window;
+    MemoryFault ignored;
+    // What has been used is mapped, at least to be read.
+    if (!context_.Translate(address, Access::kRead, &window, &ignored) || window.system_memory) {
+      return FootprintPage::Place::kSystem;
+    }
+    return window.home_gpu == context_.gpu_index() ? FootprintPage::Place::kLocal
+                                                   : FootprintPage::Place::kPeer;
   }
 
   static void Stopped(const Grid::Result& result, Progress* progress) {
@@ -188,6 +201,7 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   // The cache mode stands in a wave's way to memory, one wave at a time.
   const int threads = options_.check.caches ? 1 : options_.threads;
   auto run = std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, threads);
+  launch.observer = options_.observer;
   if (checker_ != nullptr) launch.observer = run->CheckWith(checker_.get(), launch.seed);
   if (options_.counts != nullptr) {
     DispatchCounts who;
@@ -196,7 +210,7 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
     who.queue = dispatch.queue_id;
     who.dispatch_id = dispatch.dispatch_id;
     who.kernel_object = dispatch.kernel_object_va;
-    launch.observer = run->CountInto(options_.counts, who, launch.observer);
+    launch.observer = run->CountInto(options_, who, launch.observer);
   }
   RETURN_IF_ERROR(run->Create(launch, limits));
   return run;

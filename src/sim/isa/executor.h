@@ -21,9 +21,11 @@ namespace mainarch::sim::isa {
 struct ExecutorOptions {
   int threads = 1;  // host threads of one dispatch; more than one gives up the fixed interleaving
   LaneCode lanes = BestLaneCode();
-  bool exact_matrix = false;  // matrix_exact.h
-  CheckOptions check;  // a finding is reported as an illegal instruction
+  bool exact_matrix = false;         // matrix_exact.h
+  CheckOptions check;                // a finding is reported as an illegal instruction
+  Observer* observer = nullptr;      // told of every instruction; not with checks; outlives us
   std::shared_ptr<CountLog> counts;  // gets the counts of every dispatch that ends; null: none
+  bool footprint = false;            // with the lines of memory that each dispatch used
 };
 
 class IsaExecutor : public Executor {

@@ -12,7 +12,9 @@ namespace mainarch::sim::isa::valu_int_portable {
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,bmi,bmi2,lzcnt,popcnt")
+#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code twice
 #define MAINARCH_AVX512 1
+#endif
 namespace mainarch::sim::isa::valu_int_avx512 {
 #include "sim/isa/valu_int.inc"
 }  // namespace mainarch::sim::isa::valu_int_avx512

@@ -90,7 +90,8 @@ void RunBarriers(hsa_agent_t gpu, hsa_signal_t signal) {
 
 // Destroying a queue makes two threads of the runtime sleep on one event, and both must wake: the
 // caller waits for the handler that is to let go of the queue. (Of itself this runtime loses the
-// wake-up once in a thousand times on a busy machine; the node's `nudge` makes that a pause.)
+// wake-up once in some hundred times on a busy machine, sim/profile.h says how; the node's `nudge`
+// makes that a pause.)
 void MakeAndDestroyQueues(hsa_agent_t gpu, int times) {
   for (int i = 0; i < times; ++i) {
     hsa_queue_t* queue = nullptr;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backend/cpu/cpu_backend.h"
+#include "base/clock.h"
 #include "model/model.h"
 #include "model/synthetic.h"
 #include "support/test.h"
@@ -165,6 +166,27 @@ TEST(steps_run_while_weights_move) {
       CHECK(Same(*got, *want));
     }
     if (round % 2 == 0) (*model)->weights().WaitPlaced();
+  }
+}
+
+// Somebody waits for the first step: moving begins behind it, or, while there is none, after a while.
+TEST(the_first_step_goes_before_the_moving) {
+  const std::string directory = Checkpoint(false, model::SyntheticFormat::kBF16);
+  CHECK(!directory.empty());
+  for (const bool step : {false, true}) {
+    auto gate = std::make_shared<Turnstile>();
+    gate->Allow(1 << 20);
+    backend::LoadOptions options;
+    options.behind = true;
+    options.before_move = [gate](uint64_t) { return gate->Pass(); };
+    const int64_t start = NowNs();
+    auto model = Load(directory, 1, options);
+    CHECK_OK(model);
+    if (step) CHECK_OK(TwoSteps(**model));
+    gate->AwaitArrival(0);
+    if (!step) CHECK(NowNs() - start >= 150'000'000);
+    (*model)->weights().WaitPlaced();
+    CHECK_EQ((*model)->weights().placement().done, (*model)->weights().placement().total);
   }
 }
 

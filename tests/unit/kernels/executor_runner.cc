@@ -101,6 +101,10 @@ StatusOr<uint64_t> ExecutorRunner::Map(uint32_t device, Home home, size_t bytes,
   m.executable = executable;
   next_ = (m.end + 0x1ffff) & ~uint64_t{0xffff};  // at least 64 KiB of nothing between two
   ++epoch_;
+  if (options_.mapped) {
+    options_.mapped(m.begin, m.end,
+                    home == Home::kVram || (home == Home::kHost && isa_ != "gfx942"));
+  }
   const uint64_t begin = m.begin;
   mappings_.emplace(m.end, std::move(m));
   return begin;
@@ -153,6 +157,7 @@ StatusOr<const ExecutorRunner::Loaded*> ExecutorRunner::Load(const LaunchRequest
   Loaded loaded;
   loaded.device = request.device;
   ASSIGN_OR_RETURN(loaded.base, Map(request.device, Home::kVram, end + 256, true));
+  if (options_.loaded) options_.loaded(loaded.base, loaded.base + end, request.object);
   for (const Elf64_Phdr& s : segments) {
     if (s.p_type != PT_LOAD) continue;
     RETURN_IF_ERROR(Write(loaded.base + s.p_vaddr, {elf + s.p_offset, s.p_filesz}));

@@ -22,6 +22,10 @@ struct ExecutorOptions {
   uint64_t seed = 1;
   uint64_t slice = 5000;         // wave-instructions a turn
   uint64_t limit = 400'000'000;  // of all launches of a step; more is a hang
+  // Told where an object has been placed.
+  std::function<void(uint64_t base, uint64_t end, absl::Span<const uint8_t> object)> loaded;
+  // Told of every mapping; cached: stores to it need a write-back, loads an invalidate.
+  std::function<void(uint64_t begin, uint64_t end, bool cached)> mapped;
 };
 
 class ExecutorRunner : public Runner {

@@ -2,9 +2,12 @@
 //
 // The checkers' scores on the shipped kernels: every wait, wait state, fence, scope bit and barrier
 // that a case executes is taken away, one at a time, and a checker must notice. Prints a table.
-// Every eighth mutant by default, all of them with MAINARCH_MUTATIONS=all; MAINARCH_MUTATIONS_SEED
-// chooses which eighth, MAINARCH_MUTATIONS_KERNEL=name keeps to one kernel. What is missed is
-// listed with its place.
+// A mutant that no checker notices is equivalent only if the unmutated kernel, watched by Evidence,
+// shows that the instruction does nothing on any path that runs; otherwise it is missed, and listed
+// with its place and what it did.
+// A sample of each kernel's mutants by default, all of them with MAINARCH_MUTATIONS=all;
+// MAINARCH_MUTATIONS_SEED chooses the sample, MAINARCH_MUTATIONS_KERNEL=name keeps to one kernel,
+// MAINARCH_MUTATIONS_LIST=1 prints every equivalent one with its reason.
 #include <elf.h>
 
 #include <algorithm>
@@ -12,11 +15,14 @@
 #include <cstring>
 #include <iostream>
 #include <map>
+#include <memory>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "sim/isa/check/nops.h"
 #include "sim/isa/decode.h"
 #include "support/test.h"
+#include "unit/kernels/evidence.h"
 #include "unit/kernels/run_fresh.h"
 
 namespace mainarch::kernels_test {
@@ -32,6 +38,7 @@ struct Mutant {
   std::string kernel;
   uint64_t offset = 0;  // from the kernel's first instruction
   uint64_t at = 0;      // in the file
+  uint64_t va = 0;      // in the loaded object
   Kind kind = Kind::kWait;
   std::vector<uint32_t> words;
   std::string text;
@@ -73,7 +80,9 @@ void Break(const Inst& inst, bool aligns, Mutant base, std::vector<Mutant>* out)
   }
 }
 
-std::vector<Mutant> MutantsOf(const std::string& isa, absl::Span<const uint8_t> elf) {
+// `labels`: where jumps go to.
+std::vector<Mutant> MutantsOf(const std::string& isa, absl::Span<const uint8_t> elf,
+                              std::set<uint64_t>* labels) {
   std::vector<Mutant> out;
   Elf64_Ehdr header;
   std::memcpy(&header, elf.data(), sizeof header);
@@ -94,10 +103,15 @@ std::vector<Mutant> MutantsOf(const std::string& isa, absl::Span<const uint8_t> 
           const bool aligns =
               Decode(IsaOf(isa), elf.subspan(from + offset + inst.size, 16), &next) &&
               next.size == 16;
+          if (inst.row->family == Family::kSopp && absl::StrContains(inst.name(), "branch")) {
+            labels->insert(symbol.st_value + offset + 4 +
+                           static_cast<uint64_t>(int64_t{inst.offset} * 4));
+          }
           Mutant base;
           base.kernel = names + symbol.st_name;
           base.offset = offset;
           base.at = from + offset;
+          base.va = symbol.st_value + offset;
           base.text = Print(IsaOf(isa), inst);
           Break(inst, aligns, base, &out);
         }
@@ -108,62 +122,23 @@ std::vector<Mutant> MutantsOf(const std::string& isa, absl::Span<const uint8_t> 
   return out;
 }
 
-// Mutants that change nothing on any path that a case executes, so that no checker may flag them:
-// at most so many of a kind, an ISA and a kernel, and why.
-struct Equivalent {
-  const char* kernel;
-  Kind kind;
-  int count;
-  const char* why;
-};
-constexpr Equivalent kEquivalents[] = {
-    {"resident", Kind::kBarrier, 5,
-     "the command is polled, read and relayed by one wave; after the grid barrier the next "
-     "command's "
-     "barriers follow at once; an op's last barrier"},
-    {"resident", Kind::kFence, 2,
-     "after the grid barrier the next command's acquire follows at once, and the release before "
-     "'done' finds everything written back by the grid barrier's"},
-    {"resident", Kind::kScope, 2, "the same release; on gfx942 the mailbox is uncached"},
-    {"resident", Kind::kWait, 6, "waits in front of a release when the wave has waited already"},
-    {"ping_pong", Kind::kWait, 3, "the same"},
-    {"ping_pong", Kind::kBarrier, 1, "an op leaves LDS with a barrier; here nothing follows"},
-    {"stream_read", Kind::kBarrier, 1, "the same"},
-    {"rmsnorm_f32_bf16", Kind::kBarrier, 1, "the same"},
-    {"bf16_mfma_f32", Kind::kBarrier, 1, "the same"},
-    {"mxfp4_mfma_f32", Kind::kBarrier, 1, "the same"},
-    {"mxfp4_scaled", Kind::kWait, 1, "vmcnt(1) right in front of vmcnt(0)"},
-    {"pick", Kind::kWait, 1, "for loads of a path that joins here"},
-    {"rmsnorm_f32_bf16", Kind::kWait, 2, "for loads of a path that joins here"},
-    {"ping_pong", Kind::kNop, 1, "for a path that joins here"},
-    {"resident", Kind::kNop, 2, "for a path that joins here"},
-    {"rmsnorm_f32_bf16", Kind::kNop, 1, "for a path that joins here"},
-};
+// Executed mutants of a kernel in the default run; under a sanitizer one.
+constexpr int kSample = kSanitized ? 1 : 3;
 
 struct Score {
   int tried = 0, flagged = 0, equivalent = 0;
 };
 
-using Excused = std::map<std::string, int>;
-bool IsEquivalent(const std::string& isa, const Mutant& mutant, Excused* excused) {
-  for (const Equivalent& e : kEquivalents) {
-    if (mutant.kernel != e.kernel || mutant.kind != e.kind) continue;
-    const std::string key =
-        absl::StrCat(isa, " ", e.kernel, " ", kKindNames[static_cast<int>(e.kind)]);
-    return ++(*excused)[key] <= e.count;
-  }
-  return false;
-}
-
+// One object and its kernels' cases.
 class Run {
  public:
   Run(const std::string& isa, absl::Span<const uint8_t> elf)
-      : isa_(isa), elf_(elf.begin(), elf.end()) {}
+      : isa_(isa), shipped_(elf), elf_(elf.begin(), elf.end()) {}
 
-  // What the checkers say of the object with `words` at `at`; empty when nothing.
-  std::string Flag(const Mutant& mutant, const std::vector<uint32_t>& words) {
+  // What the checkers say of the object with the mutant in it; empty when nothing.
+  std::string Flag(const Mutant& mutant) {
     Bytes broken = elf_;
-    std::memcpy(broken.data() + mutant.at, words.data(), words.size() * 4);
+    std::memcpy(broken.data() + mutant.at, mutant.words.data(), mutant.words.size() * 4);
     const auto objects = [&](const std::string& isa,
                              const std::string& kernel) -> StatusOr<absl::Span<const uint8_t>> {
       ASSIGN_OR_RETURN(const isa::KernelRef found, isa::FindKernel(isa, kernel));
@@ -173,9 +148,10 @@ class Run {
     };
     ExecutorOptions options;
     options.limit = 3'000'000;
-    for (const Case* test : Cases(mutant.kernel)) {
+    for (Watched& watched : Cases(mutant.kernel)) {
+      if (watched.evidence != nullptr && !watched.evidence->Executed(mutant.va)) continue;
       const Status status =
-          RunFresh(*test, isa_, options, objects, nullptr, sim::isa::CheckOptions::All());
+          RunFresh(*watched.test, isa_, options, objects, nullptr, sim::isa::CheckOptions::All());
       if (absl::StrContains(status.message(), "checker: ") ||
           absl::StrContains(status.message(), "illegal instruction")) {
         return std::string(status.message());
@@ -183,31 +159,73 @@ class Run {
     }
     return "";
   }
-  // Whether any case runs the instruction: an illegal one in its place stops it.
-  bool Executed(const Mutant& mutant) { return !Flag(mutant, {0xffffffff}).empty(); }
+  void Labels(std::set<uint64_t> labels) { labels_ = std::move(labels); }
+  // Runs the kernel's cases unmutated, watched.
+  void Watch(const std::string& kernel) {
+    for (Watched& watched : Cases(kernel)) {
+      if (watched.evidence != nullptr) continue;
+      watched.evidence = std::make_unique<Evidence>(shipped_);
+      watched.evidence->Labels(labels_);
+      ExecutorOptions options;
+      options.mapped = [&](uint64_t begin, uint64_t end, bool cached) {
+        watched.evidence->Mapped(begin, end, cached);
+      };
+      options.loaded = [&](uint64_t base, uint64_t end, absl::Span<const uint8_t> object) {
+        watched.evidence->Loaded(base, end, object);
+      };
+      (void)RunFresh(*watched.test, isa_, options, Shipped, nullptr, {}, watched.evidence.get());
+    }
+  }
+  bool Executed(const Mutant& mutant) {
+    Watch(mutant.kernel);
+    for (const Watched& watched : Cases(mutant.kernel)) {
+      if (watched.evidence->Executed(mutant.va)) return true;
+    }
+    return false;
+  }
+  // Why the mutant is equivalent; "" and what the instruction did when it is not.
+  std::string WhyEquivalent(const Mutant& mutant, std::string* did) {
+    std::string why;
+    // A fence that has nothing to do needs no scope; a flag does.
+    if (mutant.kind == Kind::kScope && !absl::StartsWith(mutant.text, "buffer_")) return why;
+    for (const Watched& watched : Cases(mutant.kernel)) {
+      if (!watched.evidence->Executed(mutant.va)) continue;
+      const std::string here = watched.evidence->WhyNothing(mutant.va);
+      if (here.empty()) {
+        *did = watched.test->name + ": " + watched.evidence->WhatItDid(mutant.va);
+        return "";
+      }
+      if (why.empty() || here.size() > why.size()) why = here;
+    }
+    return why;
+  }
 
  private:
-  const std::vector<const Case*>& Cases(const std::string& kernel) {
+  struct Watched {
+    const Case* test;
+    std::unique_ptr<Evidence> evidence;  // null before Watch
+  };
+  std::vector<Watched>& Cases(const std::string& kernel) {
     if (all_.empty()) all_ = AllCases();
     auto [found, fresh] = cases_.try_emplace(kernel);
     if (!fresh) return found->second;
     for (const Case& test : all_) {
       if (!IsFor(test, isa_)) continue;
-      for (const auto& step : test.steps) {
-        const bool uses = std::any_of(step.begin(), step.end(),
-                                      [&](const LaunchSpec& l) { return l.kernel == kernel; });
-        if (uses && (found->second.empty() || found->second.back() != &test)) {
-          found->second.push_back(&test);
-        }
-      }
+      const bool uses = std::any_of(test.steps.begin(), test.steps.end(), [&](const auto& step) {
+        return std::any_of(step.begin(), step.end(),
+                           [&](const LaunchSpec& l) { return l.kernel == kernel; });
+      });
+      if (uses) found->second.push_back({&test, nullptr});
     }
     return found->second;
   }
 
   const std::string isa_;
+  const absl::Span<const uint8_t> shipped_;
+  std::set<uint64_t> labels_;
   const Bytes elf_;
   std::vector<Case> all_;
-  std::map<std::string, std::vector<const Case*>> cases_;
+  std::map<std::string, std::vector<Watched>> cases_;
 };
 
 TEST(what_is_taken_away_is_noticed) {
@@ -216,36 +234,48 @@ TEST(what_is_taken_away_is_noticed) {
   const char* only = std::getenv("MAINARCH_MUTATIONS_KERNEL");
   const char* text = std::getenv("MAINARCH_MUTATIONS_SEED");
   const uint64_t seed = text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+  const bool list = std::getenv("MAINARCH_MUTATIONS_LIST") != nullptr;
   std::map<std::string, std::array<Score, static_cast<size_t>(Kind::kCount)>> scores;
-  Excused excused;
+  std::map<std::string, int> reasons;
+  std::set<std::string> kernels;
   Random random(seed);
   for (const isa::KernelImage& image : isa::KernelImages()) {
     const std::string isa(image.isa);
     Run run(isa, image.bytes);
-    for (const Mutant& mutant : MutantsOf(isa, image.bytes)) {
-      if (!all && random.Next() % 8 != 0) continue;
+    std::map<std::string, int> left;  // of the sample, by kernel
+    std::set<uint64_t> labels;
+    std::vector<Mutant> mutants = MutantsOf(isa, image.bytes, &labels);
+    run.Labels(std::move(labels));
+    for (size_t i = mutants.size(); i > 1; --i)
+      std::swap(mutants[i - 1], mutants[random.Next() % i]);
+    for (const Mutant& mutant : mutants) {
       if (only != nullptr && mutant.kernel != only) continue;
-      // Scored when asked for: which of its mutants are equivalent is not listed yet.
-      const bool chooses = mutant.kernel.compare(0, 7, "choose_") == 0;
-      const bool unlisted = (image.name == "decoder" && !chooses) ||
-                            mutant.kernel.compare(0, 9, "fidelity_") == 0;
-      if (unlisted && !all && only == nullptr) continue;
-      const std::string found = run.Flag(mutant, mutant.words);
+      if (!all && left.try_emplace(mutant.kernel, kSample).first->second == 0) continue;
+      if (all) run.Watch(mutant.kernel);
+      const std::string found = all && !run.Executed(mutant) ? "" : run.Flag(mutant);
       if (found.empty() && !run.Executed(mutant)) continue;
+      --left[mutant.kernel];
+      kernels.insert(isa + mutant.kernel);
       Score& score = scores[isa][static_cast<size_t>(mutant.kind)];
       ++score.tried;
       score.flagged += !found.empty();
       if (!found.empty()) continue;
-      if (IsEquivalent(isa, mutant, &excused)) {
-        ++score.equivalent;
-        continue;
-      }
-      std::cout << "# missed: " << isa << " " << mutant.kernel << "+0x" << std::hex << mutant.offset
-                << std::dec << " " << kKindNames[static_cast<int>(mutant.kind)] << ": "
-                << mutant.text << "\n";
+      std::string did;
+      const std::string why = run.WhyEquivalent(mutant, &did);
+      score.equivalent += !why.empty();
+      if (!why.empty())
+        ++reasons[absl::StrCat(kKindNames[static_cast<int>(mutant.kind)], ": ", why)];
+      if (!why.empty() && !list) continue;
+      std::cout << "# " << (why.empty() ? "missed" : "equivalent") << ": " << isa << " "
+                << mutant.kernel << "+0x" << std::hex << mutant.offset << std::dec << " "
+                << kKindNames[static_cast<int>(mutant.kind)] << ": " << mutant.text << ": "
+                << (why.empty() ? did : why) << std::endl;
     }
   }
-  std::cout << "# seed " << seed << (all ? ", all mutants\n" : ", an eighth of the mutants\n");
+  std::cout << "# seed " << seed << ", " << kernels.size() << " kernels"
+            << (all ? ", all mutants\n" : ", a sample of each\n");
+  for (const auto& [why, count] : reasons)
+    std::cout << "# " << count << " equivalent, " << why << "\n";
   Score total[static_cast<size_t>(Kind::kCount)];
   for (const auto& [isa, row] : scores) {
     for (size_t k = 0; k < row.size(); ++k) {

@@ -5,10 +5,14 @@
 #define MAINARCH_TESTS_UNIT_KERNELS_RUN_FRESH_H_
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "isa/kernel_images.h"
 #include "sim/isa/executor.h"
@@ -28,22 +32,60 @@ inline bool IsFor(const Case& test, const std::string& isa) {
   return test.isas.empty() || std::count(test.isas.begin(), test.isas.end(), isa) != 0;
 }
 
-// A fresh machine for each case.
-inline Status RunFresh(const Case& test, const std::string& isa, const ExecutorOptions& options,
-                       const ObjectOf& objects, std::map<std::string, Bytes>* contents,
-                       const sim::isa::CheckOptions& check = {}) {
-  sim::isa::ExecutorOptions interpreter;
-  interpreter.check = check;
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<ExecutorRunner> runner,
-      ExecutorRunner::Create(std::make_unique<sim::isa::IsaExecutor>(interpreter), isa, options));
-  return RunCase(*runner, test, objects, contents);
-}
-
 // MAINARCH_KERNEL_CASE=text runs only the cases whose name holds the text.
 inline bool Wanted(const Case& test) {
   const char* only = std::getenv("MAINARCH_KERNEL_CASE");
   return only == nullptr || test.name.find(only) != std::string::npos;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+// The cases of an ISA that are wanted. Under a sanitizer watched kernels take some twenty times as
+// long: there only cases with the smallest buffers, so that each kernel is in one at least, and the
+// output says so.
+inline std::vector<Case> CasesOf(const std::string& isa, bool watched) {
+  std::vector<Case> all = AllCases();
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [&](const Case& c) { return !IsFor(c, isa) || !Wanted(c); }),
+            all.end());
+  if (!kSanitized || !watched) return all;
+  const auto bytes = [](const Case& c) {
+    size_t sum = 0;
+    for (const Buffer& b : c.buffers) sum += b.initial.size();
+    return sum;
+  };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Case& a, const Case& b) { return bytes(a) < bytes(b); });
+  std::set<std::string> seen;
+  std::vector<Case> some;
+  for (Case& test : all) {
+    bool fresh = false;
+    for (const auto& step : test.steps) {
+      for (const LaunchSpec& launch : step) fresh |= seen.insert(launch.kernel).second;
+    }
+    if (fresh) some.push_back(std::move(test));
+  }
+  std::printf("# under a sanitizer: %zu of %zu cases on %s, %zu kernels\n", some.size(), all.size(),
+              isa.c_str(), seen.size());
+  return some;
+}
+
+// A fresh machine for each case.
+inline Status RunFresh(const Case& test, const std::string& isa, const ExecutorOptions& options,
+                       const ObjectOf& objects, std::map<std::string, Bytes>* contents,
+                       const sim::isa::CheckOptions& check = {},
+                       sim::isa::Observer* observer = nullptr) {
+  sim::isa::ExecutorOptions interpreter;
+  interpreter.check = check;
+  interpreter.observer = observer;
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<ExecutorRunner> runner,
+      ExecutorRunner::Create(std::make_unique<sim::isa::IsaExecutor>(interpreter), isa, options));
+  return RunCase(*runner, test, objects, contents);
 }
 
 }  // namespace mainarch::kernels_test

@@ -19,8 +19,8 @@ struct Bench {
     if (test.node == nullptr) return;
     client = std::make_unique<Client>(test.node);
     ready = client->Open() && MakeAql(*client, *test.node, 0, ring_bytes, &queue) == 0 &&
-            client->Alloc(0, 1 << 16, kVram, {0}, &kernels) == 0 &&
-            client->Alloc(0, 1 << 16, kGtt, {0}, &data) == 0;
+            client->AllocZeroed(0, 1 << 16, kVram, {0}, &kernels) == 0 &&
+            client->AllocZeroed(0, 1 << 16, kGtt, {0}, &data) == 0;
     if (!ready) return;
     const auto image = HostExecutor::ImageOf("store");
     std::memcpy(kernels.as<void>(), image.data(), image.size());

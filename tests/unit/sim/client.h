@@ -135,6 +135,14 @@ class Client {
     return on.empty() ? 0 : Map(*out, std::move(on));
   }
 
+  // What is read before it is written must be zeroed: new memory is poisoned.
+  int AllocZeroed(uint32_t gpu, uint64_t size, uint32_t flags, std::vector<uint32_t> on,
+                  Memory* out) {
+    const int error = Alloc(gpu, size, flags, std::move(on), out);
+    if (error == 0) std::memset(out->as<void>(), 0, size);
+    return error;
+  }
+
   int Map(Memory& memory, std::vector<uint32_t> on) {
     std::vector<uint32_t> ids;
     for (uint32_t gpu : on) ids.push_back(id(gpu));
@@ -210,8 +218,8 @@ inline uapi::CreateQueueArgs QueueArgs(const Client& client, uint32_t gpu, const
 inline int PrepareAql(Client& client, const Node& node, uint32_t gpu, uint64_t ring_bytes,
                       Queue* queue, uapi::CreateQueueArgs* args) {
   const SaveAreaSizes sizes = SaveAreaOf(node.profile());
-  int error = client.Alloc(gpu, ring_bytes, kGtt, {gpu}, &queue->ring);
-  if (error == 0) error = client.Alloc(gpu, 4096, kGtt, {gpu}, &queue->pointers);
+  int error = client.AllocZeroed(gpu, ring_bytes, kGtt, {gpu}, &queue->ring);
+  if (error == 0) error = client.AllocZeroed(gpu, 4096, kGtt, {gpu}, &queue->pointers);
   if (error == 0) error = client.Alloc(gpu, 4096, kVram, {gpu}, &queue->eop);
   if (error == 0) error = client.Alloc(gpu, sizes.total_bytes, kVram, {gpu}, &queue->save_area);
   if (error != 0) return error;
@@ -252,8 +260,8 @@ inline int MakeAql(Client& client, const Node& node, uint32_t gpu, uint64_t ring
 }
 
 inline int MakeSdma(Client& client, uint32_t gpu, uint64_t ring_bytes, int engine, Queue* queue) {
-  int error = client.Alloc(gpu, ring_bytes, kGtt, {gpu}, &queue->ring);
-  if (error == 0) error = client.Alloc(gpu, 4096, kGtt, {gpu}, &queue->pointers);
+  int error = client.AllocZeroed(gpu, ring_bytes, kGtt, {gpu}, &queue->ring);
+  if (error == 0) error = client.AllocZeroed(gpu, 4096, kGtt, {gpu}, &queue->pointers);
   if (error != 0) return error;
   uapi::CreateQueueArgs args = QueueArgs(
       client, gpu, *queue, engine < 0 ? uapi::kQueueTypeSdma : uapi::kQueueTypeSdmaByEngId);

@@ -174,6 +174,26 @@ TEST(everybody_who_sleeps_on_an_event_wakes_and_a_late_comer_takes_nothing) {
   }
 }
 
+// How that runtime (5.2.3) loses a wake-up, step by step, and what it would take not to. The
+// inactive signals of all its queues share one event, so its thread and the caller come to sleep on
+// one event though each is the first sleeper of its own signal. The thread sets the event while the
+// caller is on its way into the wait, comes back, and takes what it has set itself.
+TEST(a_wake_up_that_nobody_slept_for_goes_to_the_first_that_comes) {
+  for (const uint32_t nudge_ms : {0u, 20u}) {
+    Table table(nudge_ms);
+    const uint32_t other = table.Make(), shared = table.Make();
+    table.events.Set(shared);                                            // nobody sleeps
+    CHECK_EQ(table.Poll({other, shared}), int{uapi::kWaitComplete});     // the thread is back
+    CHECK_EQ(table.Poll({shared}), int{uapi::kWaitTimeout});             // the caller comes late
+    CHECK_EQ(table.Poll({shared}, false, 1), int{uapi::kWaitComplete});  // it knew the age
+    std::vector<uapi::EventData> data(1);
+    data[0].event_id = shared;
+    uint32_t timeout = nudge_ms == 0 ? 60 : 60'000, result = 99;
+    CHECK_EQ(table.events.Wait(absl::MakeSpan(data), false, &timeout, &result), 0);
+    CHECK_EQ(result, nudge_ms == 0 ? uapi::kWaitTimeout : uapi::kWaitComplete);
+  }
+}
+
 void OnSignal(int) {}
 
 // A signal handler of the program's own runs on the thread that waits: the wait says so, says how

@@ -21,8 +21,8 @@ struct Bench {
     if (test.node == nullptr || !test.node->script().Add(script).ok()) return;
     client = std::make_unique<Client>(test.node);
     ready = client->Open() && MakeAql(*client, *test.node, 0, 4096, &queue) == 0 &&
-            client->Alloc(0, 1 << 16, kVram, {0}, &kernels) == 0 &&
-            client->Alloc(0, 1 << 16, kGtt, {0}, &data) == 0 &&
+            client->AllocZeroed(0, 1 << 16, kVram, {0}, &kernels) == 0 &&
+            client->AllocZeroed(0, 1 << 16, kGtt, {0}, &data) == 0 &&
             MakeEvent(uapi::kEventMemory, &memory_event) &&
             MakeEvent(uapi::kEventHwException, &hw_event);
     if (!ready) return;

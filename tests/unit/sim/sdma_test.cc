@@ -21,9 +21,9 @@ struct Bench {
     client = std::make_unique<Client>(test.node);
     const uint32_t other = test.node->config().gpus - 1;
     ready = client->Open() && MakeSdma(*client, 0, ring_bytes, engine, &queue) == 0 &&
-            client->Alloc(0, bytes, kVram, {0}, &local) == 0 &&
-            client->Alloc(other, bytes, kVram, {0, other}, &remote) == 0 &&
-            client->Alloc(0, bytes, kGtt, {0}, &host) == 0;
+            client->AllocZeroed(0, bytes, kVram, {0}, &local) == 0 &&
+            client->AllocZeroed(other, bytes, kVram, {0, other}, &remote) == 0 &&
+            client->AllocZeroed(0, bytes, kGtt, {0}, &host) == 0;
   }
   std::atomic<uint32_t>& fence() { return *host.as<std::atomic<uint32_t>>(0); }
   bool Finish(uint32_t value) {
@@ -165,9 +165,9 @@ TEST(all_engines_of_every_gpu_copy_at_the_same_time) {
       Lane& lane = lanes[gpu * 16 + engine];
       const uint32_t peer = (gpu + 1 + engine % 7) % 8;
       CHECK_EQ(MakeSdma(client, gpu, 4096, static_cast<int>(engine), &lane.queue), 0);
-      CHECK_EQ(client.Alloc(gpu, kBytes, kVram, {gpu}, &lane.from), 0);
-      CHECK_EQ(client.Alloc(peer, kBytes, kVram, {gpu}, &lane.to), 0);
-      CHECK_EQ(client.Alloc(gpu, 4096, kGtt, {gpu}, &lane.host), 0);
+      CHECK_EQ(client.AllocZeroed(gpu, kBytes, kVram, {gpu}, &lane.from), 0);
+      CHECK_EQ(client.AllocZeroed(peer, kBytes, kVram, {gpu}, &lane.to), 0);
+      CHECK_EQ(client.AllocZeroed(gpu, 4096, kGtt, {gpu}, &lane.host), 0);
       std::memset(lane.from.as<void>(), static_cast<int>(gpu * 16 + engine), kBytes);
     }
   }

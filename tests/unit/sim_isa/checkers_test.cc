@@ -122,6 +122,23 @@ TEST(wait_states) {
            "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], 0\ns_nop 7\n"
            "v_add_f32 v8, v0, v0",
            ""},
+          {"mfma, a load over srcC",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\nv_mov_b32 v8, 0\nv_mov_b32 v9, 0\n"
+           "v_mov_b32 v10, 0\nv_mov_b32 v11, 0\ns_nop 1\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], v[8:11]\ns_nop 1\n"
+           "global_load_dwordx4 v[8:11], v4, s[0:1]\ns_waitcnt vmcnt(0)",
+           "the SrcC of an MFMA is overwritten"},
+          {"mfma, a load over srcC, enough",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\nv_mov_b32 v8, 0\nv_mov_b32 v9, 0\n"
+           "v_mov_b32 v10, 0\nv_mov_b32 v11, 0\ns_nop 1\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], v[8:11]\ns_nop 2\n"
+           "global_load_dwordx4 v[8:11], v4, s[0:1]\ns_waitcnt vmcnt(0)",
+           ""},
+          {"mfma, a load over the result",
+           "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\ns_nop 1\n"
+           "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], 0\ns_nop 5\n"
+           "ds_read_b32 v0, v4\ns_waitcnt lgkmcnt(0)",
+           "the result of an MFMA is overwritten"},
           {"mfma source",
            "v_mov_b32 v4, 0\nv_mov_b32 v5, 0\ns_nop 0\n"
            "v_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[4:5], 0",

@@ -150,8 +150,9 @@ void NopCheck::Matrix(Isa isa, const Past& p, const Op& op, const Effects& e, Ne
   const RowFacts& then = *p.effects.facts;
   const bool memory = now.vmem || now.ds;
   if (!now.valu && !memory) return;
+  // A load's result counts as written when it is issued.
   const bool reads = WroteWhatIsRead(p.effects, e);
-  const bool writes = now.valu && WroteWhatIsWritten(p.effects, e);
+  const bool writes = WroteWhatIsWritten(p.effects, e);
   if (then.dot && op.inst.row != p.op.inst.row && (reads || writes)) {
     Ask(3, "another instruction uses a dot product's result", need);
   }
@@ -177,8 +178,8 @@ void NopCheck::Matrix(Isa isa, const Past& p, const Op& op, const Effects& e, Ne
   if (reads) Ask(ResultStates(isa, p.op, p.effects), "the result of an MFMA is read", need);
   if (writes) Ask(ResultStates(isa, p.op, p.effects), "the result of an MFMA is overwritten", need);
   const Range* c = SourceC(p.effects);
-  if (now.valu && c != nullptr && c->vector() && e.Writes(*c)) {
-    Ask(MfmaPasses(isa, p.op.inst) - 1, "VALU overwrites the SrcC of an MFMA", need);
+  if (c != nullptr && c->vector() && e.Writes(*c)) {
+    Ask(MfmaPasses(isa, p.op.inst) - 1, "the SrcC of an MFMA is overwritten", need);
   }
 }
 

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+#include "cli/gpu_step_counts.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backend/amdgpu/amdgpu_backend.h"
+#include "backend/amdgpu/lower.h"
+#include "cli/temporary_directory.h"
+#include "model/kv_pages.h"
+#include "model/model.h"
+#include "sim/isa/executor.h"
+#include "sim/node.h"
+#include "sim/sim_sys.h"
+
+namespace mainarch::cli {
+namespace {
+
+using sim::isa::DispatchCounts;
+using sim::isa::FootprintPage;
+
+constexpr uint32_t kTimeoutMs = 3'600'000;  // an interpreter at work
+
+// Which lines of its memory a GPU has written since the step began.
+using Written = std::map<uint64_t, uint32_t>;
+
+// Bytes of the blocks asked for whole in these lines.
+uint64_t WholeBytes(const FootprintPage& page, uint32_t lines) {
+  uint64_t bytes = 0;
+  for (uint32_t block = 0; block < 64; ++block) {
+    const bool counts = (lines >> (block / 2) & 1) != 0 && (page.whole >> block & 1) != 0;
+    bytes += counts ? 64 : 0;
+  }
+  return bytes;
+}
+
+void AddFootprint(const std::vector<FootprintPage>& pages, Written* written, OpCounts* out) {
+  const auto bytes = [](uint32_t lines) {
+    return static_cast<uint64_t>(__builtin_popcount(lines)) * sim::isa::kFootprintLine;
+  };
+  for (const FootprintPage& page : pages) {
+    if (page.place == FootprintPage::Place::kSystem) {
+      out->host_bytes += page.bytes_written;
+    } else if (page.place == FootprintPage::Place::kPeer) {
+      out->link_bytes += page.bytes_written;
+    } else {
+      uint32_t& before = (*written)[page.address];
+      out->memory_bytes += bytes(page.read & ~before);
+      out->memory_whole += WholeBytes(page, page.read & ~before);
+      out->activation_bytes += bytes(page.read & before);
+      out->written_bytes += bytes(page.written);
+      before |= page.written;
+    }
+  }
+}
+
+void AddCounts(const sim::isa::Counts& counts, OpCounts* out) {
+  for (const sim::isa::Traffic* t : {&counts.loads, &counts.stores, &counts.atomics}) {
+    out->vector_bytes += t->distinct;
+    out->full_bytes += t->full64 * 64;
+  }
+  out->scratch_bytes += counts.scratch_bytes;
+  out->instructions += counts.instructions();
+}
+
+// Names and least bytes of the ops, as their launches are numbered. An op without a launch of its
+// own runs in the next one's.
+struct Plan {
+  std::vector<std::string> names;  // [op]
+  std::vector<uint64_t> least;     // [op], one rank
+  std::vector<int32_t> op_of;      // [launch]
+};
+
+Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& context,
+            uint32_t position, size_t end) {
+  const backend::Program& program = model.program();
+  amdgpu::RankMemory memory;
+  memory.buffers.resize(program.buffers.size());
+  memory.compute_units = amdgpu::ComputeUnits(*model.gpus().at(0).device);
+  Plan plan;
+  for (const amdgpu::Launch& launch :
+       amdgpu::Lower(model, amdgpu::ShapeOf(program, context), memory, 0)) {
+    if (launch.op < static_cast<int32_t>(end)) plan.op_of.push_back(launch.op);
+  }
+  std::string name;
+  uint64_t least = 0;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const backend::Cost cost = backend::CostOf(program, program.ops[i], 1, position + 1);
+    uint64_t kv = 0;
+    if (std::holds_alternative<backend::AttentionOp>(program.ops[i])) {
+      kv = uint64_t{position} * static_cast<uint64_t>(program.kv_heads) *
+           kernels::KvPageBytes(amdgpu::KvFormatOf(context.kv_type),
+                                static_cast<uint32_t>(program.head_dim)) /
+           kernels::kPageTokens;
+    }
+    least += cost.weight_bytes + kv;
+    absl::StrAppend(&name, name.empty() ? "" : " + ", backend::OpName(program.ops[i]));
+    plan.names.push_back(name);
+    plan.least.push_back(least);
+    if (std::count(plan.op_of.begin(), plan.op_of.end(), static_cast<int32_t>(i)) != 0) {
+      name.clear();
+      least = 0;
+    } else {
+      plan.least.back() = 0;
+    }
+  }
+  return plan;
+}
+
+Status AddRank(std::vector<DispatchCounts> dispatches, const Plan& plan, bool first_rank,
+               TokenCounts* out) {
+  if (dispatches.size() != plan.op_of.size()) {
+    return Error(Code::kInternal, dispatches.size(), " kernels ran; the step has ",
+                 plan.op_of.size(), " packets");
+  }
+  std::sort(dispatches.begin(), dispatches.end(),
+            [](const auto& a, const auto& b) { return a.dispatch_id < b.dispatch_id; });
+  Written written;
+  int32_t last = -2;
+  for (size_t i = 0; i < dispatches.size(); ++i) {
+    const int32_t op = plan.op_of[i];
+    const std::string name = op < 0 ? "step begin" : plan.names[static_cast<size_t>(op)];
+    auto row = std::find_if(out->ops.begin(), out->ops.end(),
+                            [&](const OpCounts& each) { return each.name == name; });
+    if (row == out->ops.end()) {
+      row = out->ops.insert(row, OpCounts());
+      row->name = name;
+    }
+    if (op != last) {
+      row->ops += first_rank;
+      if (op >= 0) row->least_bytes += plan.least[static_cast<size_t>(op)];
+    }
+    last = op;
+    row->packets += first_rank;
+    AddFootprint(dispatches[i].footprint, &written, &*row);
+    AddCounts(dispatches[i].counts, &*row);
+  }
+  return absl::OkStatus();
+}
+
+Status RunStep(backend::Context* context, const StepCountOptions& options, uint32_t pages) {
+  std::vector<uint32_t> list(pages);
+  std::iota(list.begin(), list.end(), 0);
+  const backend::StepRow row = {7, options.position, 0};
+  const backend::StepSequence sequence = {list, 0};
+  const uint32_t logit_row = 0;
+  backend::Step step;
+  step.rows = absl::MakeConstSpan(&row, 1);
+  step.sequences = absl::MakeConstSpan(&sequence, 1);
+  step.logit_rows = absl::MakeConstSpan(&logit_row, 1);
+  return context->Run(step);
+}
+
+}  // namespace
+
+void OpCounts::Add(const OpCounts& o) {
+  ops += o.ops;
+  packets += o.packets;
+  memory_bytes += o.memory_bytes;
+  memory_whole += o.memory_whole;
+  least_bytes += o.least_bytes;
+  activation_bytes += o.activation_bytes;
+  written_bytes += o.written_bytes;
+  link_bytes += o.link_bytes;
+  host_bytes += o.host_bytes;
+  vector_bytes += o.vector_bytes;
+  full_bytes += o.full_bytes;
+  scratch_bytes += o.scratch_bytes;
+  instructions += o.instructions;
+}
+
+double OpCounts::ratio() const {
+  return static_cast<double>(memory_bytes) / static_cast<double>(least_bytes);
+}
+double OpCounts::memory_coalesced() const {
+  return static_cast<double>(memory_whole) / static_cast<double>(memory_bytes);
+}
+double OpCounts::coalesced() const {
+  return static_cast<double>(full_bytes) / static_cast<double>(vector_bytes);
+}
+
+StatusOr<CountedGroup> OpenCounted(const std::string& text) {
+  CountedGroup group;
+  sim::isa::ExecutorOptions executor;
+  executor.counts = group.log;
+  executor.footprint = true;
+  const size_t colon = std::min(text.find(':'), text.size());
+  ASSIGN_OR_RETURN(const sim::NodeConfig config, sim::ParseNode(text.substr(0, colon)));
+  executor.check = config.check;
+  executor.exact_matrix = config.exact_matrix;
+  ASSIGN_OR_RETURN(auto node,
+                   sim::Node::Create(config, std::make_unique<sim::isa::IsaExecutor>(executor)));
+  const std::string list = colon == text.size() ? "" : text.substr(colon + 1);
+  ASSIGN_OR_RETURN(
+      auto gpus, amdgpu::Gpus::OpenOn(std::make_shared<sim::SimSys>(std::move(node)), list, false));
+  ASSIGN_OR_RETURN(group.backend, amdgpu::AmdGpuBackend::Create(std::move(gpus), kTimeoutMs));
+  return group;
+}
+
+Status CountLogged(const backend::LoadedModel& model, const backend::ContextOptions& context,
+                   uint32_t position, size_t end, sim::isa::CountLog* log, TokenCounts* out) {
+  std::map<uint32_t, std::vector<DispatchCounts>> by_gpu;
+  for (DispatchCounts& each : log->Take()) by_gpu[each.gpu].push_back(std::move(each));
+  const Plan plan = PlanOf(dynamic_cast<const amdgpu::AmdGpuModel&>(model), context, position, end);
+  bool first = true;
+  for (auto& [gpu, dispatches] : by_gpu) {
+    RETURN_IF_ERROR(AddRank(std::move(dispatches), plan, first, out));
+    first = false;
+  }
+  out->total.name = "token";
+  for (const OpCounts& op : out->ops) out->total.Add(op);
+  return absl::OkStatus();
+}
+
+StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::SyntheticFormat format,
+                                const StepCountOptions& options) {
+  ASSIGN_OR_RETURN(const auto directory, TemporaryDirectory::Create());
+  const std::string path = absl::StrCat(directory->path(), "/model");
+  model::SyntheticOptions synthetic;
+  synthetic.format = format;
+  RETURN_IF_ERROR(model::WriteSyntheticCheckpoint(config, path, synthetic));
+  ASSIGN_OR_RETURN(const CountedGroup machine,
+                   OpenCounted(absl::StrCat(options.isa, "x", options.ranks)));
+  ASSIGN_OR_RETURN(const auto model, model::Model::Load(machine.backend, path, {}));
+  backend::ContextOptions context_options;
+  context_options.kv_type = options.kv;
+  context_options.pages = model::PagesFor(options.position + 1);
+  ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
+  machine.log->Take();
+  RETURN_IF_ERROR(RunStep(context.get(), options, context_options.pages));
+  TokenCounts out;
+  out.step = context->counts();
+  out.layers = config.layers;
+  RETURN_IF_ERROR(CountLogged(model->weights(), context_options, options.position,
+                              model->weights().program().ops.size(), machine.log.get(), &out));
+  return out;
+}
+
+model::ModelConfig ShareOf(const model::ModelConfig& whole, int32_t of, int32_t ranks) {
+  model::ModelConfig share = whole;
+  share.heads = whole.heads / of * ranks;
+  share.kv_heads = std::max(1, whole.kv_heads / of) * ranks;
+  share.intermediate = whole.intermediate / of * ranks;
+  share.moe_intermediate = whole.moe_intermediate / of * ranks;
+  share.vocab = whole.vocab / of * ranks;
+  share.eos_ids.clear();
+  return share;
+}
+
+}  // namespace mainarch::cli

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+//
+// What one decoded token costs on the GPU path, counted by the interpreter of a virtual node on the
+// shipped machine code, op by op: bytes from memory beside the least there is, how well accesses
+// are coalesced, what was spilled, and what goes over the links. Counts, never times.
+#ifndef MAINARCH_CLI_GPU_STEP_COUNTS_H_
+#define MAINARCH_CLI_GPU_STEP_COUNTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/status.h"
+#include "model/config.h"
+#include "model/synthetic.h"
+#include "sim/isa/counters.h"
+
+namespace mainarch::cli {
+
+struct StepCountOptions {
+  std::string isa = "gfx950";
+  int32_t ranks = 1;
+  uint32_t position = 0;  // of the token; what lies before it in the cache is zeros
+  backend::KvType kv = backend::KvType::kBF16;
+};
+
+// All ops of one name, on all ranks.
+struct OpCounts {
+  std::string name;
+  uint32_t ops = 0, packets = 0;
+  // Lines of 128 bytes of the GPUs' own memory, each once a dispatch, that no kernel of this step
+  // had written before: weights and KV. What the step itself wrote is in the caches.
+  uint64_t memory_bytes = 0;
+  uint64_t memory_whole = 0;      // of these, in blocks of 64 that one instruction asks for whole
+  uint64_t least_bytes = 0;       // weights as stored in the checkpoint, KV at its element size
+  uint64_t activation_bytes = 0;  // lines of what the step wrote before
+  uint64_t written_bytes = 0;     // lines, in the GPUs' own memory
+  uint64_t link_bytes = 0;        // stored to peers
+  uint64_t host_bytes = 0;        // stored to the host's memory
+  uint64_t vector_bytes = 0;      // of loads, stores and atomics, distinct within an instruction
+  uint64_t full_bytes = 0;        // of these, in aligned blocks of 64 that are asked for whole
+  uint64_t scratch_bytes = 0;
+  uint64_t instructions = 0;
+
+  void Add(const OpCounts& other);
+  double ratio() const;             // memory over least
+  double memory_coalesced() const;  // whole over memory
+  double coalesced() const;         // full over vector: what is read from the caches as well
+};
+
+struct TokenCounts {
+  std::vector<OpCounts> ops;  // in the order of their first
+  OpCounts total;
+  backend::StepCounts step;  // of each rank: packets, host waits, rounds, link bytes
+  int32_t layers = 0;
+};
+
+// A group on a virtual node whose kernels are counted.
+struct CountedGroup {
+  std::shared_ptr<sim::isa::CountLog> log = std::make_shared<sim::isa::CountLog>();
+  std::shared_ptr<backend::Backend> backend;
+};
+// "gfx950x8" or "gfx950x8,seed=2:0-3": what stands behind "sim:" in a device string.
+StatusOr<CountedGroup> OpenCounted(const std::string& text);
+
+// What the kernels in `log` did, which ran operators [0, end) of the model's Program in one step of
+// one row at `position`; the log is empty afterwards. `step` and `layers` are left alone.
+Status CountLogged(const backend::LoadedModel& model, const backend::ContextOptions& context,
+                   uint32_t position, size_t end, sim::isa::CountLog* log, TokenCounts* out);
+
+// A checkpoint of hashed weights in a temporary directory, one decode step on a node of its own.
+StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::SyntheticFormat format,
+                                const StepCountOptions& options);
+
+// The widths of `whole` as one rank of `of` holds them, times `ranks`: what `ranks` GPUs run is
+// what so many of the `of` run, but for the number of peers.
+model::ModelConfig ShareOf(const model::ModelConfig& whole, int32_t of, int32_t ranks);
+
+}  // namespace mainarch::cli
+
+#endif  // MAINARCH_CLI_GPU_STEP_COUNTS_H_
