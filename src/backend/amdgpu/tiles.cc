@@ -185,7 +185,7 @@ void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_
   const size_t bytes = kernels::TileBytes(plan.format);
   const size_t scale_bytes = kernels::TileScaleBytes(plan.format);
   std::memset(data, 0, plan.k * bytes);
-  std::memset(scales, 0, plan.k * scale_bytes);
+  if (scale_bytes != 0) std::memset(scales, 0, plan.k * scale_bytes);  // else it may be null
   for (uint32_t tile = 0; tile < plan.k; ++tile) {
     uint8_t* out = data + tile * bytes;
     uint8_t* out_scales = scales + tile * scale_bytes;

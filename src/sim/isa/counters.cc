@@ -161,7 +161,8 @@ void Counters::AddToFootprint() {
       if (!p.write || accesses_.atomic) page.read |= bit;
       if (p.write || accesses_.atomic) page.written |= bit;
     }
-    if (p.write) pages_[p.address / kFootprintPage * kFootprintPage].bytes_written += p.size;
+    if (p.write || accesses_.atomic)
+      pages_[p.address / kFootprintPage * kFootprintPage].bytes_written += p.size;
   }
 }
 

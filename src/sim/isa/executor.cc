@@ -202,6 +202,7 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   const int threads = options_.check.caches ? 1 : options_.threads;
   auto run = std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, threads);
   launch.observer = options_.observer;
+  launch.lines = options_.lines;
   if (checker_ != nullptr) launch.observer = run->CheckWith(checker_.get(), launch.seed);
   if (options_.counts != nullptr) {
     DispatchCounts who;

@@ -10,11 +10,13 @@
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <vector>
 
 #include "sim/executor.h"
 #include "sim/isa/check/checker.h"
 #include "sim/isa/counters.h"
 #include "sim/isa/grid.h"
+#include "sim/isa/lines.h"
 
 namespace mainarch::sim::isa {
 
@@ -24,6 +26,8 @@ struct ExecutorOptions {
   bool exact_matrix = false;         // matrix_exact.h
   CheckOptions check;                // a finding is reported as an illegal instruction
   Observer* observer = nullptr;      // told of every instruction; not with checks; outlives us
+  // Of objects that may be loaded: a report names the source line where one of them has it.
+  std::vector<std::shared_ptr<const LineTable>> lines;
   std::shared_ptr<CountLog> counts;  // gets the counts of every dispatch that ends; null: none
   bool footprint = false;            // with the lines of memory that each dispatch used
 };

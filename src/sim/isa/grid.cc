@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "sim/isa/lines.h"
 #include "sim/isa/symbols.h"
 
 namespace mainarch::sim::isa {
@@ -159,6 +160,10 @@ Grid::Result Grid::Run(uint64_t budget) {
 std::string Grid::Report(const Wave& w, Memory* memory) const {
   std::string name = launch_.descriptor == 0 ? "" : KernelName(memory, launch_.descriptor);
   if (!name.empty()) name = absl::StrCat(name, "+0x", absl::Hex(w.at - launch_.entry), ", ");
+  for (const std::shared_ptr<const LineTable>& lines : launch_.lines) {
+    const std::string line = lines->FindLoaded(memory, w.at);
+    if (!line.empty()) return absl::StrCat(name, line, ", ", Describe(w, program_.set().isa()));
+  }
   return absl::StrCat(name, Describe(w, program_.set().isa()));
 }
 

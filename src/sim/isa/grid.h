@@ -25,6 +25,8 @@
 
 namespace mainarch::sim::isa {
 
+class LineTable;
+
 // Of the chip, for residency.
 struct ChipLimits {
   uint32_t xccs = 8, cus_per_xcc = 32, simds_per_cu = 4, waves_per_simd = 8;
@@ -44,6 +46,8 @@ struct KernelLaunch {
   bool exact_matrix = false;  // matrix products to the bit of the published model, slowly
   uint64_t descriptor = 0;       // address of the kernel descriptor, for the kernel's name; 0: none
   Observer* observer = nullptr;  // outlives the grid
+  // Of objects that may be the kernel's, for the source line in a report; outlive the grid.
+  std::vector<std::shared_ptr<const LineTable>> lines;
 };
 
 // Reads the fields of a 64-byte kernel descriptor; refuses what no firmware would accept.

@@ -25,7 +25,16 @@ bool Read(Memory* memory, uint64_t va, T* out) {
   return true;
 }
 
-// Where the object that holds `va` begins; 0 when there is none.
+std::string ReadName(Memory* memory, uint64_t va) {
+  std::string name;
+  for (char c; name.size() < kLongestName && Read(memory, va + name.size(), &c) && c != 0;) {
+    name += c;
+  }
+  return name;
+}
+
+}  // namespace
+
 uint64_t FindObject(Memory* memory, uint64_t va) {
   const uint64_t first = va & ~(kPage - 1);
   for (uint64_t at = first; first - at < kFurthest; at -= kPage) {
@@ -36,16 +45,6 @@ uint64_t FindObject(Memory* memory, uint64_t va) {
   }
   return 0;
 }
-
-std::string ReadName(Memory* memory, uint64_t va) {
-  std::string name;
-  for (char c; name.size() < kLongestName && Read(memory, va + name.size(), &c) && c != 0;) {
-    name += c;
-  }
-  return name;
-}
-
-}  // namespace
 
 std::string KernelName(Memory* memory, uint64_t descriptor) {
   const uint64_t base = FindObject(memory, descriptor);

@@ -16,6 +16,9 @@ namespace mainarch::sim::isa {
 // `descriptor`: address of the kernel descriptor, the symbol <name>.kd.
 std::string KernelName(Memory* memory, uint64_t descriptor);
 
+// Where the object that holds `va` begins in device memory; 0 when there is none.
+uint64_t FindObject(Memory* memory, uint64_t va);
+
 }  // namespace mainarch::sim::isa
 
 #endif  // MAINARCH_SIM_ISA_SYMBOLS_H_

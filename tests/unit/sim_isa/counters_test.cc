@@ -50,7 +50,13 @@ struct Memory4K {
       static_cast<uint8_t*>(std::aligned_alloc(4096, kBytes)), std::free};
 };
 
-StatusOr<Counts> CountKernel(uint32_t workgroups) {
+struct Counted {
+  Counts counts;
+  std::vector<FootprintPage> footprint;
+  uint64_t memory = 0;  // address
+};
+
+StatusOr<Counted> CountKernel(uint32_t workgroups) {
   Memory4K memory;
   std::memset(memory.bytes.get(), 0, Memory4K::kBytes);
   uint8_t* code = memory.bytes.get() + Memory4K::kBytes - 1024;
@@ -59,7 +65,7 @@ StatusOr<Counts> CountKernel(uint32_t workgroups) {
   Program program(&set);
   FlatMemory flat(reinterpret_cast<uint64_t>(memory.bytes.get()), memory.bytes.get(),
                   Memory4K::kBytes);
-  Counters counters(nullptr);
+  Counters counters(nullptr, /*footprint=*/true);
   KernelLaunch launch;
   launch.entry = reinterpret_cast<uint64_t>(code);
   launch.grid = {workgroups * 64, 1, 1};
@@ -79,14 +85,14 @@ StatusOr<Counts> CountKernel(uint32_t workgroups) {
   if (counts.instructions() != grid->instructions()) {
     return Error(Code::kInternal, "counted ", counts.instructions(), " of ", grid->instructions());
   }
-  return counts;
+  return Counted{counts, counters.GetFootprint(), launch.kernarg};
 }
 
 TEST(a_kernel_counted_by_hand) {
   for (const uint32_t n : {1u, 3u}) {
     const auto counted = CountKernel(n);
     CHECK_OK(counted);
-    const Counts& c = *counted;
+    const Counts& c = counted->counts;
     CHECK_EQ(c.workgroups, n);
     CHECK_EQ(c.waves, n);
     CHECK_EQ(c.of(InstClass::kValu), 4 * n);
@@ -127,15 +133,35 @@ TEST(a_kernel_counted_by_hand) {
   }
 }
 
+// All accesses lie in the first 4 KiB. Loads touch every line, stores and atomics the first 512
+// bytes; whole blocks of 64 are those of the dword load and of the store.
+TEST(a_footprint_by_hand) {
+  for (const uint32_t n : {1u, 3u}) {
+    const auto counted = CountKernel(n);
+    CHECK_OK(counted);
+    const Counts& c = counted->counts;
+    CHECK_EQ(c.loads.distinct, (256 + 64 * 16 + 8 * 2) * n);
+    CHECK_EQ(c.stores.distinct, 512 * n);
+    CHECK_EQ(c.atomics.distinct, 32 * n);
+    CHECK_EQ(counted->footprint.size(), 1u);
+    const FootprintPage& page = counted->footprint[0];
+    CHECK_EQ(page.address, counted->memory);
+    CHECK_EQ(page.read, 0xffffffffu);
+    CHECK_EQ(page.written, 0xfu);
+    CHECK_EQ(page.whole, 0xffu);
+    CHECK_EQ(page.bytes_written, (512 + 32) * n);
+  }
+}
+
 TEST(counts_add_up) {
   const auto one = CountKernel(1), three = CountKernel(3);
   CHECK_OK(one);
   CHECK_OK(three);
   Counts sum;
-  for (int i = 0; i < 3; ++i) sum.Add(*one);
-  CHECK_EQ(sum.instructions(), three->instructions());
-  CHECK_EQ(sum.loads.lines128, three->loads.lines128);
-  CHECK_EQ(sum.waves, three->waves);
+  for (int i = 0; i < 3; ++i) sum.Add(one->counts);
+  CHECK_EQ(sum.instructions(), three->counts.instructions());
+  CHECK_EQ(sum.loads.lines128, three->counts.loads.lines128);
+  CHECK_EQ(sum.waves, three->counts.waves);
 }
 
 TEST(every_class_has_a_name) {

@@ -466,6 +466,8 @@ TEST(kernels_of_cooperating_threads) {
       // One machine for all kernels of an object, as one loaded module.
       HipMachine machine(isa, BestLaneCode(), 64 << 20);
       CHECK(machine.Load(path));
+      // Under the checkers one level by default, all of them in the whole run.
+      if (full || level == 3) machine.CheckLaunches();
       for (const auto& [name, check] : kCases) {
         // LLVM 22's GlobalISel uses a loop's SGPR after lanes have left the loop at other times.
         if (level == 5 && std::string(name) == "waterfall") continue;

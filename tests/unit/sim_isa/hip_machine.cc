@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/hidden_arguments.h"
+#include "sim/isa/check/checker.h"
 #include "support/test.h"
 #include "unit/sim_isa/llvm.h"
 
@@ -120,6 +121,13 @@ bool HipMachine::Launch(const std::string& name, const Arguments& arguments,
                                                     arena_.get(), size_));
     pointers.push_back(memories.back().get());
   }
+  // Not of values that were never written: work_control's virtual_functions and private_arrays are
+  // flagged at -O3, and whether by right is not known.
+  CheckOptions checks = CheckOptions::All();
+  checks.undefined = false;
+  Checker checker(checks);
+  const std::unique_ptr<LaunchWatch> watch = checked_ ? checker.Watch({}) : nullptr;
+  launch.observer = watch.get();
   auto grid = Grid::Create(&program_, launch, ChipLimits(), pointers);
   if (!grid.ok()) {
     error_ = std::string(grid.status().message());

@@ -28,6 +28,8 @@ class HipMachine {
   HipMachine(Isa isa, LaneCode code, size_t bytes = 256 << 20);
   bool Load(const std::string& path);  // false with error() set
   const std::string& error() const { return error_; }
+  // Every launch from now on under the checkers of waits, wait states and races.
+  void CheckLaunches() { checked_ = true; }
   const gpu::CodeObject& object() const { return *object_; }
   Isa isa() const { return set_.isa(); }
 
@@ -73,6 +75,7 @@ class HipMachine {
   uint64_t base_ = 0;
   uint64_t instructions_ = 0;
   std::string error_;
+  bool checked_ = false;
 };
 
 }  // namespace mainarch::sim::isa::test

@@ -126,6 +126,8 @@ void RunFile(mainarch::test::Context& test_context, const std::string& file) {
           absl::StrAppend(&failures, "\n  ", machine.error());
           continue;
         }
+        // Under the checkers one level by default, all of them in the whole run.
+        if (full || level == 3) machine.CheckLaunches();
         for (const gpu::CodeKernel& kernel : machine.object().kernels()) {
           if (Miscompiled(kLevels[level], kernel.name)) continue;
           const std::string what = Compare(machine, kernel.name, host.library);

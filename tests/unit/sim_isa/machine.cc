@@ -142,6 +142,7 @@ bool Machine::Run(const std::string& kernel, const std::vector<uint64_t>& argume
   launch.seed = options.seed;
   launch.descriptor = descriptor;
   launch.observer = options.observer;
+  launch.lines = options.lines;
   auto* kernarg = New<uint64_t>(arguments.size() + 64);
   std::memcpy(kernarg, arguments.data(), arguments.size() * 8);
   if (options.hidden_arguments) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/isa/grid.h"
+#include "sim/isa/lines.h"
 #include "sim/isa/memory.h"
 #include "sim/isa/program.h"
 
@@ -46,6 +47,7 @@ class Machine {
     bool hidden_arguments = false;  // the 256 bytes of the ABI after the explicit ones
     Observer* observer = nullptr;   // checkers, mostly
     ChipLimits limits;
+    std::vector<std::shared_ptr<const LineTable>> lines;
   };
   // Runs to the end; false with error() set.
   bool Run(const std::string& kernel, const std::vector<uint64_t>& arguments,
