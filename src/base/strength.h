@@ -20,8 +20,9 @@ class Strength {
   // A trial costs a window at worst: 1 % of the longest break.
   static constexpr int64_t kFirstBreakNs = 50'000'000;
   static constexpr int64_t kLongestBreakNs = 2'000'000'000;
-  // So long at full strength, and the next break is a short one again.
-  static constexpr int64_t kForgiveNs = 1'000'000'000;
+  // So long at full strength, and the next break is a short one again: something that comes for a
+  // moment twice a second is not a program that wants the processor.
+  static constexpr int64_t kForgiveNs = 200'000'000;
 
   explicit Strength(int workers) : workers_(workers), active_(workers) {}
 

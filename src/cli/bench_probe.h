@@ -61,7 +61,6 @@ class Probes {
 
   std::unique_ptr<Team> one_, all_;
   Mapping huge_, small_;
-  int streams_ = 1;  // concurrent streams of a thread, what is best here
 };
 
 // A read probe's bytes by default: 1 GB, less on small machines.

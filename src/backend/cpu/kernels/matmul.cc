@@ -26,8 +26,8 @@ inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const V* y) 
 }
 
 // NP panels times MR rows; NP is even for gate-up. data[p] is panel p's columns, decoded or not.
-// kStream: panels come from memory. Formats that take more instructions a byte leave too few loads in
-// flight to fill the memory's bandwidth, so while NP panels are read the next NP are fetched.
+// kStream: panels come from memory. Formats that take more instructions a byte leave too few loads
+// in flight to fill the memory's bandwidth, so while NP panels are read the next NP are fetched.
 template <class M, int MR, int NP, bool kStream>
 void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
            int64_t panel, int64_t row, const DecodeTables& tables) {
@@ -46,6 +46,12 @@ void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X*
       for (int p = 0; p < NP; ++p) __builtin_prefetch(scales[p] + next + at);
     }
     DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, next, y);
+  } else if constexpr (kStream && MR == 1) {
+    // One panel after the other is one stream. Panels of 2^n columns lie a power of two apart, and
+    // streams so placed meet in the same banks of the memory.
+    for (int p = 0; p < NP; ++p) {
+      DotAll<M, MR, 1>(a.w, data + p, scales + p, x + row, tables, 0, y + p);
+    }
   } else {
     DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, 0, y);
   }
@@ -59,13 +65,20 @@ void Rows(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* 
   int64_t row = 0;
   for (; row + MR <= a.rows; row += MR) Block<M, MR, NP, kStream>(a, data, x, panel, row, tables);
   const auto rest = a.rows - row;
-  if constexpr (MR > 7) if (rest == 7) Block<M, 7, NP, kStream>(a, data, x, panel, row, tables);
-  if constexpr (MR > 6) if (rest == 6) Block<M, 6, NP, kStream>(a, data, x, panel, row, tables);
-  if constexpr (MR > 5) if (rest == 5) Block<M, 5, NP, kStream>(a, data, x, panel, row, tables);
-  if constexpr (MR > 4) if (rest == 4) Block<M, 4, NP, kStream>(a, data, x, panel, row, tables);
-  if constexpr (MR > 3) if (rest == 3) Block<M, 3, NP, kStream>(a, data, x, panel, row, tables);
-  if constexpr (MR > 2) if (rest == 2) Block<M, 2, NP, kStream>(a, data, x, panel, row, tables);
-  if constexpr (MR > 1) if (rest == 1) Block<M, 1, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 7)
+    if (rest == 7) Block<M, 7, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 6)
+    if (rest == 6) Block<M, 6, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 5)
+    if (rest == 5) Block<M, 5, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 4)
+    if (rest == 4) Block<M, 4, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 3)
+    if (rest == 3) Block<M, 3, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 2)
+    if (rest == 2) Block<M, 2, NP, kStream>(a, data, x, panel, row, tables);
+  if constexpr (MR > 1)
+    if (rest == 1) Block<M, 1, NP, kStream>(a, data, x, panel, row, tables);
 }
 
 template <class M, int MR, int NP>
@@ -82,8 +95,8 @@ void PanelsFrom(const MatmulArgs& a, const typename M::X* const* x, int64_t* pan
   }
 }
 
-// All panels, NP at a time as long as there are so many. Panels are the outer loop: one pass over the
-// weights, however many rows.
+// All panels, NP at a time as long as there are so many. Panels are the outer loop: one pass over
+// the weights, however many rows.
 template <class M, int MR, int NP>
 void AllPanels(const MatmulArgs& a, const typename M::X* const* x, const DecodeTables& tables) {
   int64_t panel = a.panel_begin;
@@ -106,8 +119,8 @@ void Matmul(const MatmulArgs& a) {
 #endif
 }
 
-// MR rows of one expert against NP panels, slots of the scratch from `slot` on, part by part, added to
-// each row's accumulators. What lies `ahead` bytes further on is fetched: it is read next.
+// MR rows of one expert against NP panels, slots of the scratch from `slot` on, part by part, added
+// to each row's accumulators. What lies `ahead` bytes further on is fetched: it is read next.
 template <class M, int MR, int NP>
 void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panels& w,
                  const uint8_t* first, size_t ahead, const int32_t* entries, int slot,
@@ -136,8 +149,8 @@ void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panel
   }
 }
 
-// NP panels of all active experts, at slots from `slot` on. Few rows: as many panels at a time as keep
-// the chains of sums busy; many: two, and four rows that share their decoding.
+// NP panels of all active experts, at slots from `slot` on. Few rows: as many panels at a time as
+// keep the chains of sums busy; many: two, and four rows that share their decoding.
 template <class M, int NP>
 void ExpertPanels(const ExpertsDownArgs& a, const typename M::X* act, int64_t panel,
                   const DecodeTables& tables) {
@@ -223,8 +236,8 @@ void DecodePanels(const MatmulArgs& a, int64_t panel, const DecodeTables& tables
   }
 }
 
-// MR * NP chains hide the latency of a dot product at two a cycle; with scales there are twice as many
-// accumulators, of which one half is touched once a group.
+// MR * NP chains hide the latency of a dot product at two a cycle; with scales there are twice as
+// many accumulators, of which one half is touched once a group.
 template <class F, int MR, int NP>
 void ManyRows(const MatmulArgs& a, int64_t* panel, const DecodeTables& tables) {
   for (; *panel + NP <= a.panel_end; *panel += NP) {
@@ -257,42 +270,62 @@ void MatmulBF16(const MatmulArgs& a) {
 
 void RunMatmul(const MatmulArgs& a) {
   switch (a.w.format) {
-    case PanelFormat::kBF16: return Matmul<FormatBF16>(a);
-    case PanelFormat::kF16: return Matmul<FormatF16>(a);
-    case PanelFormat::kF32: return Matmul<FormatF32>(a);
-    case PanelFormat::kFp8: return Matmul<FormatFp8>(a);
-    case PanelFormat::kMxfp4: return Matmul<FormatMxfp4>(a);
-    case PanelFormat::kCount: return;
+    case PanelFormat::kBF16:
+      return Matmul<FormatBF16>(a);
+    case PanelFormat::kF16:
+      return Matmul<FormatF16>(a);
+    case PanelFormat::kF32:
+      return Matmul<FormatF32>(a);
+    case PanelFormat::kFp8:
+      return Matmul<FormatFp8>(a);
+    case PanelFormat::kMxfp4:
+      return Matmul<FormatMxfp4>(a);
+    case PanelFormat::kCount:
+      return;
   }
 }
 
 void RunExpertsDown(const ExpertsDownArgs& a) {
   switch (a.experts[a.active[0]].format) {
-    case PanelFormat::kBF16: return ExpertsDown<Fp32<FormatBF16>>(a, a.act);
-    case PanelFormat::kF16: return ExpertsDown<Fp32<FormatF16>>(a, a.act);
-    case PanelFormat::kF32: return ExpertsDown<Fp32<FormatF32>>(a, a.act);
-    case PanelFormat::kFp8: return ExpertsDown<Fp32<FormatFp8>>(a, a.act);
-    case PanelFormat::kMxfp4: return ExpertsDown<Fp32<FormatMxfp4>>(a, a.act);
-    case PanelFormat::kCount: return;
+    case PanelFormat::kBF16:
+      return ExpertsDown<Fp32<FormatBF16>>(a, a.act);
+    case PanelFormat::kF16:
+      return ExpertsDown<Fp32<FormatF16>>(a, a.act);
+    case PanelFormat::kF32:
+      return ExpertsDown<Fp32<FormatF32>>(a, a.act);
+    case PanelFormat::kFp8:
+      return ExpertsDown<Fp32<FormatFp8>>(a, a.act);
+    case PanelFormat::kMxfp4:
+      return ExpertsDown<Fp32<FormatMxfp4>>(a, a.act);
+    case PanelFormat::kCount:
+      return;
   }
 }
 
 #if defined(MAINARCH_BF16_DOT)
 void RunMatmulBF16(const MatmulArgs& a) {
   switch (a.w.format) {
-    case PanelFormat::kBF16: return MatmulBF16<FormatBF16>(a);
-    case PanelFormat::kFp8: return MatmulBF16<FormatFp8>(a);
-    case PanelFormat::kMxfp4: return MatmulBF16<FormatMxfp4>(a);
-    default: return;
+    case PanelFormat::kBF16:
+      return MatmulBF16<FormatBF16>(a);
+    case PanelFormat::kFp8:
+      return MatmulBF16<FormatFp8>(a);
+    case PanelFormat::kMxfp4:
+      return MatmulBF16<FormatMxfp4>(a);
+    default:
+      return;
   }
 }
 
 void RunExpertsDownBF16(const ExpertsDownArgs& a) {
   switch (a.experts[a.active[0]].format) {
-    case PanelFormat::kBF16: return ExpertsDown<Bf16<FormatBF16>>(a, a.act16);
-    case PanelFormat::kFp8: return ExpertsDown<Bf16<FormatFp8>>(a, a.act16);
-    case PanelFormat::kMxfp4: return ExpertsDown<Bf16<FormatMxfp4>>(a, a.act16);
-    default: return;
+    case PanelFormat::kBF16:
+      return ExpertsDown<Bf16<FormatBF16>>(a, a.act16);
+    case PanelFormat::kFp8:
+      return ExpertsDown<Bf16<FormatFp8>>(a, a.act16);
+    case PanelFormat::kMxfp4:
+      return ExpertsDown<Bf16<FormatMxfp4>>(a, a.act16);
+    default:
+      return;
   }
 }
 #endif
