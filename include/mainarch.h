@@ -472,9 +472,10 @@ enum {
 
 /* Flags of mainarch_engine_options. */
 #define MAINARCH_ENGINE_FAST UINT64_C(1)
-/* CPU: what goes into matrix products is rounded to bf16, 8 significant bits, where the CPU has dot
- * products for it (AVX512_BF16), and elsewhere is not. Prompts run twice as fast or more, and several
- * sequences together in less time. For y = sum of w_k x_k over K columns,
+/* What goes into matrix products is rounded to bf16, 8 significant bits: on GPUs, and where the CPU has
+ * dot products for it (AVX512_BF16), with weights of bf16, block-scaled FP8 or MXFP4; elsewhere it is
+ * not. On a CPU prompts run twice as fast or more, and several sequences together in less time. For
+ * y = sum of w_k x_k over K columns,
  *   |error| <= (2^-8 + (K + 8) 2^-23) * sum of |w_k x_k|
  * apart from what is smaller than 2^-126. Sums, norms, attention, softmax, the router of a mixture of
  * experts and what layers add to stay fp32, and results still do not depend on batch, chunking,

@@ -21,8 +21,9 @@ inline constexpr uint32_t kMaxRanks = 8;
 inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
 
 // One step, as the host writes it and kernel step_begin copies it: this header, then
-// rows [rows] StepRow, logit_rows [logit_rows] uint32, pages [page_words] uint32, each at the
-// offset (in words, from the start of the block) that the header says.
+// rows [rows] StepRow, logit_rows [logit_rows] uint32, choices [logit_rows] ChoiceRow with their
+// edits and counts, pages [page_words] uint32, each at the offset (in words, from the start of the
+// block) that the header says.
 struct StepHeader {
   uint32_t rows = 0;
   uint32_t logit_rows = 0;
@@ -32,7 +33,8 @@ struct StepHeader {
   uint32_t logit_rows_at = 0;
   uint32_t pages_at = 0;
   uint32_t words = 0;  // of the whole block, a multiple of 4
-  uint32_t reserved[8] = {};
+  uint32_t choices_at = 0;
+  uint32_t reserved[7] = {};
 };
 static_assert(sizeof(StepHeader) == 64);
 
@@ -155,6 +157,13 @@ struct PrepareArgs {
 };
 static_assert(sizeof(PrepareArgs) == 80);
 
+// The product that makes qkv, and Prepare, in one. product.out is not written.
+struct QkvHeadsArgs {
+  MatmulArgs product;
+  PrepareArgs prepare;
+};
+static_assert(sizeof(QkvHeadsArgs) == 184);
+
 // Causal grouped-query attention over the pages, by splits of kSplitTokens at absolute positions.
 // A row with one split is finished; of others, parts for AttendMerge.
 struct AttendArgs {
@@ -193,7 +202,9 @@ struct RouteArgs {
   Address<const uint32_t> step;
   RouterArgs router;  // rows is taken from the step; logits [rows, stride]
   uint32_t stride = 0;
-  uint32_t reserved = 0;
+  // 1: a shared expert. The logit after the experts' is its gate; ids and weights are [rows, top +
+  // 1], the last of a row `experts` and sigmoid(gate).
+  uint32_t shared = 0;
 };
 static_assert(sizeof(RouteArgs) == 56);
 
@@ -217,8 +228,8 @@ struct ExpertsArgs {
   uint32_t x_stride = 0;
   uint32_t act_stride = 0;
   uint32_t out_stride = 0;
-  uint32_t top = 0;
-  uint32_t experts = 0;  // at most kRouterMaxExperts
+  uint32_t top = 0;      // slots of a row, at most kRouterMaxTop; a shared expert has the last
+  uint32_t experts = 0;  // at most kRouterMaxExperts, and a shared one
   uint32_t reserved = 0;
 };
 static_assert(sizeof(ExpertsArgs) == 208);
@@ -255,8 +266,8 @@ struct ReduceArgs {
 };
 static_assert(sizeof(ReduceArgs) == 200);
 
-// out[i] = sum over ranks of slots[rank][i], in rank order; out may be one of the slots. One shard of
-// an all-reduce whose bytes the copy engines carry.
+// out[i] = sum over ranks of slots[rank][i], in rank order; out may be one of the slots. One shard
+// of an all-reduce whose bytes the copy engines carry.
 struct SumSlotsArgs {
   Address<const float> slots;  // [ranks, stride]
   Address<float> out;          // [count]
@@ -266,6 +277,99 @@ struct SumSlotsArgs {
   uint32_t reserved = 0;
 };
 static_assert(sizeof(SumSlotsArgs) == 40);
+
+// ---- the choice of a token ----
+
+// Of one logit row: what becomes of its logits.
+enum ChoiceFlags : uint32_t {
+  kChoiceRead = 1,    // to host memory
+  kChoiceToken = 2,   // a token is chosen
+  kChoiceSample = 4,  // drawn, not the largest
+};
+struct ChoiceRow {
+  uint32_t flags = 0;
+  float temperature = 0;  // of a draw; then the filters, 0: none
+  float min_p = 0;
+  float top_p = 0;  // below 1
+  uint32_t top_k = 0;
+  float repetition = 1;  // penalties of the counted tokens
+  float frequency = 0;
+  float presence = 0;
+  uint64_t seed = 0;
+  uint64_t position = 0;
+  uint32_t edits_at = 0;  // words from the start of the block: [edits] ChoiceEdit, in order
+  uint32_t edits = 0;
+  uint32_t counts_at = 0;  // [counts] ChoiceCount, after the edits
+  uint32_t counts = 0;
+};
+static_assert(sizeof(ChoiceRow) == 64);
+
+struct ChoiceEdit {
+  uint32_t token = 0;
+  float value = 0;
+  uint32_t sets = 0;  // the logit becomes the value; else the value is added
+};
+static_assert(sizeof(ChoiceEdit) == 12);
+
+struct ChoiceCount {
+  uint32_t token = 0;     // once in a list
+  uint32_t produced = 0;  // times
+};
+static_assert(sizeof(ChoiceCount) == 8);
+
+struct ChoiceResult {
+  uint32_t token = 0;
+  uint32_t chosen = 0;  // 0: no token could be chosen (nan, infinity, all banned)
+};
+static_assert(sizeof(ChoiceResult) == 8);
+
+// What narrowing says of a row: who runs in the race.
+struct ChoiceState {
+  uint32_t draws = 0;
+  float peak = 0;        // the largest logit
+  float least = 0;       // logits below it are out (top_k)
+  uint32_t order = 0;    // scores below it are out (top_p): kernels/common/draw.h OrderOfScore
+  uint32_t last_id = 0;  // of the scores that equal it, higher ids are out
+  uint32_t reserved[3] = {};
+};
+static_assert(sizeof(ChoiceState) == 32);
+
+// The best of a part of a race: its score as a double's two halves, and its id.
+struct RacePart {
+  uint32_t high = 0, low = 0, id = 0, reserved = 0;
+};
+static_assert(sizeof(RacePart) == 16);
+
+inline constexpr uint32_t kChoiceChunk = 2048;  // logits of one workgroup
+// No token: a part's logits hold a nan or an infinity.
+inline constexpr uint32_t kInsaneLogits = 0xfffffffe;
+
+// One argument struct for the four kernels of a choice. Row i of the step's logit rows belongs to
+// rank i % ranks, in slot i / ranks. choose_share, on every rank: its share of the logits is edited
+// and goes to the owner: for every chunk its peak, and if a token is drawn the logits too; push and
+// flag as in Reduce. choose_narrow, choose_race, choose_winner: the owner's work.
+struct ChooseArgs {
+  Address<const uint32_t> step;
+  Address<const float> logits;            // [rows, share_stride], this rank's share
+  Address<float> host_logits;             // [rows, vocab_stride]
+  Address<ChoiceResult> results;          // [rows], in host memory, zeroes before the step
+  Address<ChoiceState> states;            // [slots]
+  Address<RacePart> races;                // [slots, ceil(vocab / kChoiceChunk)]
+  Address<float> values[kMaxRanks];       // in the owner's memory: [slots, vocab_stride]
+  Address<ScoredWords> peaks[kMaxRanks];  // [slots, ranks, chunks]
+  Address<uint32_t> flags[kMaxRanks];     // [2][slots, ranks, chunks], zeroed once
+  uint32_t vocab = 0;
+  uint32_t vocab_stride = 0;  // a multiple of 4
+  uint32_t share = 0;         // columns of this rank
+  uint32_t share_first = 0;   // the first of them
+  uint32_t share_stride = 0;
+  uint32_t chunks = 0;  // of the largest share
+  uint32_t slots = 0;
+  uint32_t ranks = 0;
+  uint32_t rank = 0;
+  uint32_t mass_shift = 0;  // MassShift(vocab)
+};
+static_assert(sizeof(ChooseArgs) == 280);
 
 }  // namespace mainarch::kernels
 

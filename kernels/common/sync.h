@@ -76,6 +76,12 @@ DEVICE void OrLds(Lds<uint32_t> word, uint32_t bits) {
   __scoped_atomic_fetch_or(word, bits, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
 }
 
+// Adds to a counter that other waves of the workgroup add to too.
+template <class T>
+DEVICE void AddLds(Lds<T> counter, T value) {
+  __scoped_atomic_fetch_add(counter, value, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+}
+
 // Epochs wrap: `now` has reached `goal` when it is at most 2^31 - 1 ahead of it.
 DEVICE bool Reached(uint32_t now, uint32_t goal) { return static_cast<int32_t>(now - goal) >= 0; }
 

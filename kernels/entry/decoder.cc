@@ -3,6 +3,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/experts.h"
 #include "kernels/ops/reduce.h"
+#include "kernels/ops/sample.h"
 #include "kernels/ops/step.h"
 #include "kernels/ops/tiles.h"
 
@@ -13,6 +14,10 @@ KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=32 sgpr=56")
 KERNEL(route, Route, "vgpr=96 sgpr=112")
+KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
+KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
+KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
+KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
 KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=72")
 
 using MatmulBf16 = Matmul<TileFormat::kBf16, false>;
@@ -36,10 +41,30 @@ using ExpertsBf16 = Experts<TileFormat::kBf16>;
 using ExpertsPair = Experts<TileFormat::kBf16Pair>;
 using ExpertsFp8 = Experts<TileFormat::kFp8>;
 using ExpertsMxfp4 = Experts<TileFormat::kMxfp4>;
-KERNEL(experts_bf16, ExpertsBf16, "vgpr=128 sgpr=112 lds=5200")
-KERNEL(experts_pair, ExpertsPair, "vgpr=128 sgpr=112 lds=5200")
-KERNEL(experts_fp8, ExpertsFp8, "vgpr=128 sgpr=112 lds=5200")
-KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=144 sgpr=112 lds=5200")
+KERNEL(experts_bf16, ExpertsBf16, "vgpr=128 sgpr=112 lds=5216")
+KERNEL(experts_pair, ExpertsPair, "vgpr=128 sgpr=112 lds=5216")
+KERNEL(experts_fp8, ExpertsFp8, "vgpr=128 sgpr=112 lds=5216")
+KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=144 sgpr=112 lds=5216")
+
+// bf16 activations.
+using MatmulBf16Rounded = Matmul<TileFormat::kBf16, false, true>;
+using MatmulFp8Rounded = Matmul<TileFormat::kFp8, false, true>;
+using MatmulMxfp4Rounded = Matmul<TileFormat::kMxfp4, false, true>;
+using GateUpBf16Rounded = Matmul<TileFormat::kBf16, true, true>;
+using GateUpFp8Rounded = Matmul<TileFormat::kFp8, true, true>;
+using GateUpMxfp4Rounded = Matmul<TileFormat::kMxfp4, true, true>;
+using ExpertsBf16Rounded = Experts<TileFormat::kBf16, true>;
+using ExpertsFp8Rounded = Experts<TileFormat::kFp8, true>;
+using ExpertsMxfp4Rounded = Experts<TileFormat::kMxfp4, true>;
+KERNEL(matmul_bf16_rounded, MatmulBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_fp8_rounded, MatmulFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_mxfp4_rounded, MatmulMxfp4Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_bf16_rounded, GateUpBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_fp8_rounded, GateUpFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_mxfp4_rounded, GateUpMxfp4Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(experts_bf16_rounded, ExpertsBf16Rounded, "vgpr=128 sgpr=112 lds=5216")
+KERNEL(experts_fp8_rounded, ExpertsFp8Rounded, "vgpr=128 sgpr=112 lds=5216")
+KERNEL(experts_mxfp4_rounded, ExpertsMxfp4Rounded, "vgpr=144 sgpr=112 lds=5216")
 
 #define MAINARCH_ATTENTION(suffix, format, head_dim)             \
   using Prepare_##suffix = Prepare<format, head_dim>;            \
@@ -56,5 +81,16 @@ MAINARCH_ATTENTION(fp8_128, KvFormat::kFp8, 128)
 MAINARCH_ATTENTION(pair_32, KvFormat::kPair, 32)
 MAINARCH_ATTENTION(pair_64, KvFormat::kPair, 64)
 MAINARCH_ATTENTION(pair_128, KvFormat::kPair, 128)
+
+#define MAINARCH_QKV_HEADS(suffix, format, kv)         \
+  using QkvHeads_##suffix = QkvHeads<format, kv, 128>; \
+  KERNEL(qkv_heads_##suffix, QkvHeads_##suffix, "vgpr=176 sgpr=112 lds=12288")
+
+MAINARCH_QKV_HEADS(bf16_bf16_128, TileFormat::kBf16, KvFormat::kBf16)
+MAINARCH_QKV_HEADS(bf16_fp8_128, TileFormat::kBf16, KvFormat::kFp8)
+MAINARCH_QKV_HEADS(fp8_bf16_128, TileFormat::kFp8, KvFormat::kBf16)
+MAINARCH_QKV_HEADS(fp8_fp8_128, TileFormat::kFp8, KvFormat::kFp8)
+MAINARCH_QKV_HEADS(mxfp4_bf16_128, TileFormat::kMxfp4, KvFormat::kBf16)
+MAINARCH_QKV_HEADS(mxfp4_fp8_128, TileFormat::kMxfp4, KvFormat::kFp8)
 
 }  // namespace mainarch::kernels

@@ -62,10 +62,20 @@ struct Prepare {
   }
 
   DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
-    const Global<float> at = At(args.qkv) + uint64_t{row} * args.stride + head * kHeadDim;
+    const Global<const float> at = Elements(args, row, head);
     const bool mine = LaneId() < kHalf;
     const uint32_t l = mine ? LaneId() : 0;
-    float a = mine ? at[l] : 0.0f, b = mine ? at[l + kHalf] : 0.0f;
+    Finish(args, step, row, head, mine ? at[l] : 0.0f, mine ? at[l + kHalf] : 0.0f);
+  }
+  DEVICE static Global<float> Elements(const Args& args, uint32_t row, uint32_t head) {
+    return At(args.qkv) + uint64_t{row} * args.stride + head * kHeadDim;
+  }
+
+  // a, b: elements l and l + kHalf of the head as the product gave them.
+  DEVICE static void Finish(const Args& args, const StepView& step, uint32_t row, uint32_t head,
+                            float a, float b) {
+    const bool mine = LaneId() < kHalf;
+    const uint32_t l = mine ? LaneId() : 0;
     const bool is_query = head < args.heads;
     const bool is_value = head >= args.heads + args.kv_heads;
     const uint32_t position = step.position(row);
@@ -78,6 +88,7 @@ struct Prepare {
       Rotate(args, position, l, a, b);
     }
     if (is_query) {
+      const Global<float> at = Elements(args, row, head);
       if (mine) {
         at[l] = a;
         at[l + kHalf] = b;
@@ -128,6 +139,62 @@ struct Prepare {
         a -= FromBf16(bits_a);
         b -= FromBf16(bits_b);
       }
+    }
+  }
+};
+
+// ---- the QKV product and prepare in one: a workgroup a (head, 16 rows) ----
+
+// The same sums in the same order as Matmul's and the same arithmetic as Prepare's: the same bits.
+// Of K and V nothing is left in qkv. lower.h FusesQkv says when it is the better form.
+template <TileFormat kFormat, KvFormat kKv, uint32_t kHeadDim>
+struct QkvHeads {
+  using Args = QkvHeadsArgs;
+  static constexpr uint32_t kTiles = kHeadDim / kTileRows;
+  static constexpr uint32_t kLdsBytes = kTileLdsBytes + kTileRows * kHeadDim * 4;
+  using Finisher = Prepare<kKv, kHeadDim>;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const MatmulArgs& product = args.product;
+    const StepView step(product.step);
+    const uint32_t rows = step.rows(), heads = product.w.outputs / kTiles;
+    const uint32_t total = heads * CeilDiv(rows, kTileRows);
+    const Lds<float> held = arena.Get<float>(kTileLdsBytes);  // [16 rows][head_dim]
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t head = t % heads, first = t / heads * kTileRows;
+      const InputRow x = MakeInput(At(product.x), product.x_stride, product.norm,
+                                   Min(first + LaneRow(), rows - 1));
+      Product(product.w, head, x, held, arena);
+      BarrierLds();
+      for (uint32_t r = WaveId(); r < Min(kTileRows, rows - first); r += kWaves) {
+        const uint32_t l = r * kHeadDim + Min(LaneId(), Finisher::kHalf - 1);
+        Finisher::Finish(args.prepare, step, first + r, head, held[l], held[l + Finisher::kHalf]);
+      }
+      BarrierLds();
+    }
+  }
+
+  DEVICE static void Product(const Tiles& w, uint32_t head, const InputRow& x, Lds<float> held,
+                             Arena arena) {
+    TileRow tiles[kTiles];
+    f32x4 sums[kTiles];
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kTiles; ++j) {
+      tiles[j] = RowOf<kFormat>(w, head * kTiles + j);
+      sums[j] = f32x4{0, 0, 0, 0};
+    }
+    const uint32_t begin = w.k * WaveId() / kWaves, end = w.k * (WaveId() + 1) / kWaves;
+    for (uint32_t t = begin; t < end; ++t) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kTiles; ++j) {
+        sums[j] = TileProduct<kFormat, false>(tiles[j], t, x, sums[j]);
+      }
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kTiles; ++j) {
+      const uint32_t at =
+          ThreadId() / kTileRows * kHeadDim + j * kTileRows + ThreadId() % kTileRows;
+      held[at] = AddWaves(sums[j], arena.Get<float>());
     }
   }
 };
@@ -232,7 +299,7 @@ struct Attend {
     return acc;
   }
   DEVICE static f32x4 Product(u32x4 w, const SplitEight& x, f32x4 acc) {
-    return MultiplyAdd(w, x, acc);
+    return MultiplyAdd<false>(w, x, acc);
   }
   DEVICE static f32x4 ProductHigh(u32x4 w, const SplitEight& x, f32x4 acc) {
     return isa::Mfma16x16x32Bf16(w, x.high, acc);

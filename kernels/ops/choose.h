@@ -21,12 +21,13 @@ struct Router {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     for (uint32_t row = worker * kWaves + WaveId(); row < args.rows; row += workers * kWaves) {
-      OneRow(args, row, args.experts);
+      OneRow(args, row, args.experts, false);
     }
   }
 
-  // `stride` of a row of logits, in elements.
-  DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride) {
+  // `stride` of a row of logits, in elements. `shared`: one more logit and one more slot, for the
+  // expert that every row has.
+  DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride, bool shared) {
     Scored held[kHeld];
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
@@ -59,10 +60,15 @@ struct Router {
     uint32_t slot = 0;  // how many of the chosen come before mine
     for (uint32_t turn = 0; turn < args.top; ++turn)
       slot += ReadLane(mine.index, turn) < mine.index;
+    const uint64_t first = uint64_t{row} * (args.top + shared);
     if (LaneId() < args.top) {
-      const uint64_t at = uint64_t{row} * args.top + slot;
-      At(args.ids)[at] = mine.index;
-      At(args.weights)[at] = Exp(mine.score - largest) / sum;
+      At(args.ids)[first + slot] = mine.index;
+      At(args.weights)[first + slot] = Exp(mine.score - largest) / sum;
+    }
+    if (shared && LaneId() == 0) {
+      const float gate = At(args.logits)[uint64_t{row} * stride + args.experts];
+      At(args.ids)[first + args.top] = args.experts;
+      At(args.weights)[first + args.top] = 1.0f / (1.0f + Exp(-gate));
     }
   }
 

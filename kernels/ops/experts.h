@@ -6,6 +6,9 @@
 // read once for all the rows that chose it, with no sorting and no permutation: rows that did not
 // choose it are computed too and dropped. Experts are added in ascending id, whoever chose them, so
 // a row's bits do not depend on the others.
+//
+// A shared expert is one more: the last id, in the last slot of every row, its weight the sigmoid
+// of one more row of the router.
 #ifndef MAINARCH_KERNELS_OPS_EXPERTS_H_
 #define MAINARCH_KERNELS_OPS_EXPERTS_H_
 
@@ -21,17 +24,18 @@ struct Route {
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     const uint32_t rows = StepView(args.step).rows();
     for (uint32_t row = worker * kWaves + WaveId(); row < rows; row += workers * kWaves) {
-      Router::OneRow(args.router, row, args.stride);
+      Router::OneRow(args.router, row, args.stride, args.shared);
     }
   }
 };
 
-template <TileFormat kFormat>
+template <TileFormat kFormat, bool kRounded = false>
 struct Experts {
   using Args = ExpertsArgs;
   // Tile sums; then for each row of the block its experts' slots as the waves need them: a list of
   // the experts that any row chose, ascending.
-  static constexpr uint32_t kMaskWords = kRouterMaxExperts / 32;
+  static constexpr uint32_t kIds = kRouterMaxExperts + 32;  // with a shared one
+  static constexpr uint32_t kMaskWords = kIds / 32;
   static constexpr uint32_t kListAt = kTileLdsBytes + kMaskWords * 4;
   static constexpr uint32_t kLdsBytes = kListAt + (kTileRows * kRouterMaxTop + 1) * 4;
 
@@ -61,13 +65,13 @@ struct Experts {
       OrLds(mask + id / 32, 1u << id % 32);
     }
     BarrierLds();
-    // Thread t decides on experts t and t + 256: its place is the number of set bits before it.
-    for (uint32_t id = ThreadId(); id < kRouterMaxExperts; id += kThreads) {
+    // Thread t decides on experts t, t + 256, ...: its place is the number of set bits before it.
+    for (uint32_t id = ThreadId(); id < kIds; id += kThreads) {
       const uint32_t word = mask[id / 32], bit = 1u << id % 32;
       uint32_t before = __builtin_popcount(word & (bit - 1));
       for (uint32_t w = 0; w < id / 32; ++w) before += __builtin_popcount(mask[w]);
       if (word & bit) list[1 + before] = id;
-      if (id == kRouterMaxExperts - 1) list[0] = before + ((word & bit) != 0);
+      if (id == kIds - 1) list[0] = before + ((word & bit) != 0);
     }
     BarrierLds();
     return list;
@@ -97,7 +101,7 @@ struct Experts {
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t output = t % args.gate_up.outputs;
       const uint32_t id = Uniform(+list[1 + t / args.gate_up.outputs]);
-      const TwoSums sums = WaveSums<kFormat, true>(
+      const TwoSums sums = WaveSums<kFormat, true, kRounded>(
           ExpertOf(args.gate_up, args.gate_up_stride, args.gate_up_scale_stride, id), output, x);
       const float gate = AddWaves(sums.a, arena.Get<float>());
       const float value = Silu(gate) * AddWaves(sums.b, arena.Get<float>());
@@ -127,7 +131,7 @@ struct Experts {
         const uint32_t slot = SlotOf(args, mine, id);
         const InputRow x = MakeInput(At(args.act), args.act_stride, none,
                                      mine * args.top + (slot < args.top ? slot : 0));
-        const TwoSums sums = WaveSums<kFormat, false>(
+        const TwoSums sums = WaveSums<kFormat, false, kRounded>(
             ExpertOf(args.down, args.down_stride, args.down_scale_stride, id), output, x);
         const float value = AddWaves(sums.a, arena.Get<float>());
         const uint32_t own = row < rows ? SlotOf(args, row, id) : args.top;

@@ -22,6 +22,10 @@ class StepView {
   DEVICE uint32_t token(uint32_t row) const { return words_[words_[4] + row * 4]; }
   DEVICE uint32_t position(uint32_t row) const { return words_[words_[4] + row * 4 + 1]; }
   DEVICE uint32_t logit_row(uint32_t i) const { return words_[words_[5] + i]; }
+  DEVICE Global<const ChoiceRow> choice(uint32_t logit_row) const {
+    return reinterpret_cast<Global<const ChoiceRow>>(words_ + words_[8]) + logit_row;
+  }
+  DEVICE Global<const uint32_t> words(uint32_t at) const { return words_ + at; }
   DEVICE Global<const uint32_t> pages(uint32_t row) const {
     return words_ + words_[6] + words_[words_[4] + row * 4 + 2];
   }

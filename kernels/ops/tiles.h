@@ -5,7 +5,12 @@
 // wave order. So a row's bits depend neither on the other rows nor on their number.
 //
 // Inputs are fp32, split into two bf16 (the value and what its rounding left) and multiplied twice:
-// good to 2^-17 of each element.
+// good to 2^-17 of each element. The rounded forms (bf16 activations) leave the second away.
+// Products of two bf16 are exact in fp32, so of y = sum over K of w_k x_k they give, as on the CPU
+// (backend/cpu/kernels.h),
+//   |error| <= (2^-8 + (K + 8) 2^-23) sum of |w_k x_k|, and 2^-20 more where the input is normed,
+// apart from what is below 2^-126: 2^-8 from rounding x to 8 significant bits, to nearest; no more
+// than 2^-23 for each addition, in whatever order and roundings a matrix unit adds.
 #ifndef MAINARCH_KERNELS_OPS_TILES_H_
 #define MAINARCH_KERNELS_OPS_TILES_H_
 
@@ -29,8 +34,10 @@ DEVICE SplitEight Split(Eight x) {
   out.low = Pack<uint16_t>(x).words[0];
   return out;
 }
-// acc += w * x over 32 of k; the small part first.
+// acc += w * x over 32 of k; the small part first, unless the input is to be rounded.
+template <bool kRounded>
 DEVICE f32x4 MultiplyAdd(u32x4 w, const SplitEight& x, f32x4 acc) {
+  if constexpr (kRounded) return isa::Mfma16x16x32Bf16(w, x.high, acc);
   return isa::Mfma16x16x32Bf16(w, x.high, isa::Mfma16x16x32Bf16(w, x.low, acc));
 }
 
@@ -92,34 +99,35 @@ DEVICE TileRow RowOf(const Tiles& w, uint32_t output) {
 }
 
 // acc += (k tile `t` of w) * x.
-template <TileFormat kFormat>
+template <TileFormat kFormat, bool kRounded>
 DEVICE f32x4 TileProduct(const TileRow& w, uint32_t t, const InputRow& x, f32x4 acc) {
   constexpr uint32_t kWords = TileBytes(kFormat) / 16;
   const uint64_t at = uint64_t{t} * kWords + LaneId();
   if constexpr (kFormat == TileFormat::kBf16) {
-    return MultiplyAdd(Stream16(w.data, at), x.Load(t), acc);
+    return MultiplyAdd<kRounded>(Stream16(w.data, at), x.Load(t), acc);
   } else if constexpr (kFormat == TileFormat::kBf16Pair) {
     const u32x4 high = Stream16(w.data, at), low = Stream16(w.data, at + kWave);
     const SplitEight in = x.Load(t);
-    return MultiplyAdd(high, in, isa::Mfma16x16x32Bf16(low, in.high, acc));
+    static_assert(!kRounded);
+    return MultiplyAdd<kRounded>(high, in, isa::Mfma16x16x32Bf16(low, in.high, acc));
   } else if constexpr (kFormat == TileFormat::kFp8) {
     const u32x4 codes = Stream16(w.data, at);
     const uint32_t c0 = codes[0], c1 = codes[1], c2 = codes[2], c3 = codes[3];
     const Global<const float> scales = reinterpret_cast<Global<const float>>(w.scales) + t * 2;
     const float s0 = scales[0], s1 = scales[1];
     const f32x4 zero = {0, 0, 0, 0};
-    const f32x4 a = MultiplyAdd(Fp8ToBf16(c0, c1), x.Load(2 * t), zero);
-    const f32x4 b = MultiplyAdd(Fp8ToBf16(c2, c3), x.Load(2 * t + 1), zero);
+    const f32x4 a = MultiplyAdd<kRounded>(Fp8ToBf16(c0, c1), x.Load(2 * t), zero);
+    const f32x4 b = MultiplyAdd<kRounded>(Fp8ToBf16(c2, c3), x.Load(2 * t + 1), zero);
     return acc + (a * s0 + b * s1);  // not fused: see the erratum in kernels/README.md
   } else {
     const u32x4 codes = Stream16(w.data, at);
     const uint32_t c0 = codes[0], c1 = codes[1], c2 = codes[2], c3 = codes[3];
     const uint32_t scales =
         reinterpret_cast<Global<const uint32_t>>(w.scales)[t * kTileRows + LaneRow()];
-    acc = MultiplyAdd(isa::Fp4ToBf16(c0, Scale<0>(scales)), x.Load(4 * t), acc);
-    acc = MultiplyAdd(isa::Fp4ToBf16(c1, Scale<1>(scales)), x.Load(4 * t + 1), acc);
-    acc = MultiplyAdd(isa::Fp4ToBf16(c2, Scale<2>(scales)), x.Load(4 * t + 2), acc);
-    return MultiplyAdd(isa::Fp4ToBf16(c3, Scale<3>(scales)), x.Load(4 * t + 3), acc);
+    acc = MultiplyAdd<kRounded>(isa::Fp4ToBf16(c0, Scale<0>(scales)), x.Load(4 * t), acc);
+    acc = MultiplyAdd<kRounded>(isa::Fp4ToBf16(c1, Scale<1>(scales)), x.Load(4 * t + 1), acc);
+    acc = MultiplyAdd<kRounded>(isa::Fp4ToBf16(c2, Scale<2>(scales)), x.Load(4 * t + 2), acc);
+    return MultiplyAdd<kRounded>(isa::Fp4ToBf16(c3, Scale<3>(scales)), x.Load(4 * t + 3), acc);
   }
 }
 
@@ -127,15 +135,15 @@ DEVICE f32x4 TileProduct(const TileRow& w, uint32_t t, const InputRow& x, f32x4 
 struct TwoSums {
   f32x4 a, b;
 };
-template <TileFormat kFormat, bool kTwo>
+template <TileFormat kFormat, bool kTwo, bool kRounded>
 DEVICE TwoSums WaveSums(const Tiles& w, uint32_t output, const InputRow& x) {
   const TileRow a = RowOf<kFormat>(w, kTwo ? 2 * output : output);
   const TileRow b = RowOf<kFormat>(w, kTwo ? 2 * output + 1 : output);
   const uint32_t begin = w.k * WaveId() / kWaves, end = w.k * (WaveId() + 1) / kWaves;
   TwoSums sums = {{0, 0, 0, 0}, {0, 0, 0, 0}};
   for (uint32_t t = begin; t < end; ++t) {
-    sums.a = TileProduct<kFormat>(a, t, x, sums.a);
-    if constexpr (kTwo) sums.b = TileProduct<kFormat>(b, t, x, sums.b);
+    sums.a = TileProduct<kFormat, kRounded>(a, t, x, sums.a);
+    if constexpr (kTwo) sums.b = TileProduct<kFormat, kRounded>(b, t, x, sums.b);
   }
   return sums;
 }
@@ -155,7 +163,7 @@ DEVICE float AddWaves(f32x4 share, Lds<float> scratch) {
   return sum;
 }
 
-template <TileFormat kFormat, bool kGateUp>
+template <TileFormat kFormat, bool kGateUp, bool kRounded = false>
 struct Matmul {
   using Args = MatmulArgs;
   static constexpr uint32_t kLdsBytes = kTileLdsBytes;
@@ -170,7 +178,7 @@ struct Matmul {
       const uint32_t mine = Min(first + LaneRow(), rows - 1);
       const InputRow x =
           MakeInput(At(args.x), args.x_stride, args.norm, logits ? step.logit_row(mine) : mine);
-      const TwoSums sums = WaveSums<kFormat, kGateUp>(args.w, output, x);
+      const TwoSums sums = WaveSums<kFormat, kGateUp, kRounded>(args.w, output, x);
       float value = AddWaves(sums.a, arena.Get<float>());
       if constexpr (kGateUp) value = Silu(value) * AddWaves(sums.b, arena.Get<float>());
       const uint32_t row = first + ThreadId() / kTileRows;

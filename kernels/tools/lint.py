@@ -10,7 +10,7 @@ import sys
 
 # (pattern, files it may appear in, why)
 RULES = [
-    (r"__builtin_bit_cast|\bstd::bit_cast", {"common/types.h", "quant/bits.h"},
+    (r"__builtin_bit_cast|\bstd::bit_cast", {"common/types.h", "common/draw.h", "quant/bits.h"},
      "clang's bit cast of a vector element reads element 0: use BitCast, which takes a value"),
     (r"s_barrier|amdgcn_fence|__scoped_atomic|s_waitcnt|s_sleep|__atomic_|__sync_|__hip_atomic",
      {"common/sync.h"}, "ordering goes through common/sync.h: a raw s_barrier does not order LDS"),
@@ -25,7 +25,8 @@ RULES = [
     (r"#\s*include\s*<(?!stdint\.h>)", set(), "freestanding: <stdint.h> only"),
     (r"\b(__gfx9\w+__|__AMDGCN__|gfx9\w+)\s*(&&|\|\||\))|#\s*if\w*.*__gfx", set(),
      "chip differences are facts or prims, not compares"),
-    (r"\bdouble\b", {"quant/bits.h"}, "no double arithmetic on the device"),
+    (r"\bdouble\b", {"common/draw.h", "quant/bits.h"},
+     "no double arithmetic on the device, but where a sampled token must be the CPU's"),
 ]
 
 

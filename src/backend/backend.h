@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/optional.h"
 #include "absl/types/span.h"
 #include "backend/program.h"
 #include "base/log.h"
@@ -36,8 +37,19 @@ enum class KvType : uint8_t {
 // both.
 enum class Activations : uint8_t {
   kF32,
-  // Rounded to bf16 (8 significant bits) where the hardware has a dot product for it, else as kF32.
-  // cpu/kernels.h states the error.
+  // Rounded to bf16 (8 significant bits) where the hardware has a matrix or dot product for it,
+  // else as kF32. cpu/kernels.h and kernels/ops/tiles.h state the error of one product, which is
+  // certain.
+  //
+  // Of a step's logits: each of 4 products a layer and the LM head sees inputs x_k (1 + d_k), |d_k|
+  // <= 2^-8, roundings of different numbers and so independent, of a mean square of at most 2^-16
+  // / 3. A sum of many terms w_k x_k d_k has then a root mean square of at most 2^-8 / sqrt(3) of
+  // that of the terms' own sum, whatever K. Norms keep relative errors, and what layers add to the
+  // residual stream is as large as what was there at most, so squares of relative errors add: over
+  // L layers sqrt((4 L + 1) / 3) 2^-8 of the logits' root mean square, and their largest error to
+  // their largest value as the one root mean square to the other. Tests hold steps to sqrt(4 L + 1)
+  // 2^-8 of the largest logit, sqrt(3) more. A router sees such errors too: near a tie it may
+  // choose another expert, and then no bound holds.
   kBF16,
 };
 
@@ -53,12 +65,38 @@ struct StepSequence {
   uint32_t state_slot = 0;           // recurrent state (hybrid models); unused otherwise
 };
 
+struct LogitBias {
+  uint32_t token;
+  float bias;  // added to the raw logit; -INFINITY bans the token
+};
+
+// What is to become of one logit row, if the context can choose tokens itself (Context::Chosen).
+// The steps, their order and the random numbers are decode/sampler.h's: so are the tokens.
+struct Choice {
+  bool choose = false;    // false: the logits are wanted, and somebody else chooses
+  bool read = true;       // the logits are wanted (too)
+  float temperature = 0;  // 0: greedy
+  float min_p = 0;
+  float top_p = 0;  // 0: off
+  uint32_t top_k = 0;
+  float repetition = 1;  // the penalties, 1, 0, 0: off
+  float frequency = 0;
+  float presence = 0;
+  uint64_t seed = 0;
+  uint64_t position = 0;                 // that the chosen token will have
+  absl::Span<const uint32_t> banned[2];  // tokens, in both lists
+  absl::Span<const LogitBias> bias;      // added after the bans
+  absl::Span<const uint32_t> counted;    // distinct tokens to be penalised
+  const uint32_t* times = nullptr;       // [vocab]: of a counted token, 1 + times produced
+};
+
 // Rows of one sequence are adjacent and in ascending position. KV of all positions before a
 // sequence's first row is already in its pages; the step writes those of its own rows.
 struct Step {
   absl::Span<const StepRow> rows;
   absl::Span<const StepSequence> sequences;
   absl::Span<const uint32_t> logit_rows;  // ascending indices into rows; logits are made for these
+  absl::Span<const Choice> choices;       // of each logit row; empty: all are read, none is chosen
 };
 
 struct LoadOptions {
@@ -83,7 +121,7 @@ struct ContextOptions {
 // What the last step took of a GPU group, counted by the host; all 0 on CPUs. Bytes are those that
 // one rank sends to its peers, and the least that any all-reduce could do with.
 struct StepCounts {
-  uint32_t packets = 0;  // dispatches of one rank
+  uint32_t packets = 0;      // dispatches of one rank
   uint32_t submissions = 0;  // doorbells of one rank
   uint32_t host_waits = 0;
   uint32_t all_reduces = 0;
@@ -99,9 +137,21 @@ class Context {
   // Runs one step to its end. On an error, KV of the step's own rows is undefined, all else is as
   // it was. Allocates nothing.
   virtual Status Run(const Step& step) = 0;
-  // Logits of the i-th logit row of the last step, [vocab] fp32; valid until the next Run. Writable:
-  // the sampler works in place.
+  // Logits of the i-th logit row of the last step, [vocab] fp32; valid until the next Run.
+  // Writable: the sampler works in place.
   virtual absl::Span<float> Logits(uint32_t i) = 0;
+  // The token that the context itself has chosen for the i-th logit row of the last step. Nothing:
+  // it does not do that, had no room for the row's edits, or found no token that may be chosen; the
+  // caller then samples from Logits.
+  virtual absl::optional<uint32_t> Chosen(uint32_t i) const {
+    (void)i;
+    return absl::nullopt;
+  }
+  // Logits of a row whose choice did not ask to read them are there after this.
+  virtual Status FetchLogits(uint32_t i) {
+    (void)i;
+    return absl::OkStatus();
+  }
   // Copies the KV of one page over another, in every layer and rank.
   virtual Status CopyPage(uint32_t from, uint32_t to) = 0;
   // Makes a Run in progress end soon with Cancelled; any thread, async-signal-unsafe.
@@ -112,7 +162,8 @@ class Context {
   virtual uint64_t memory_bytes() const = 0;  // beside weights; KV pool as reserved
   virtual uint64_t kv_page_bytes() const = 0;
 
-  // For tests: runs ops [0, end) only, then reads rows of a buffer of one rank as fp32.
+  // For tests: runs ops [0, end) only (what one launch does for two ops is done with the second),
+  // then reads rows of a buffer of one rank as fp32.
   virtual Status RunPrefix(const Step& step, size_t end) = 0;
   virtual std::vector<float> ReadBuffer(int32_t rank, BufferId buffer, uint32_t rows) const = 0;
 };
@@ -152,8 +203,8 @@ class Backend {
 };
 
 struct BackendOptions {
-  std::string device;    // "cpu", "cpu:4"; "" chooses
-  uint32_t threads = 0;  // CPU threads, 0: chosen from affinity and cgroup quota
+  std::string device;            // "cpu", "cpu:4"; "" chooses
+  uint32_t threads = 0;          // CPU threads, 0: chosen from affinity and cgroup quota
   uint32_t step_timeout_ms = 0;  // GPUs: a step that takes longer has hung; 0: a minute
   // "avx512_bf16", "avx512", "avx2", "portable"; "": the best the CPU has (tests)
   std::string cpu_target;

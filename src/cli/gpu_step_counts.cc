@@ -83,8 +83,11 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   memory.compute_units = amdgpu::ComputeUnits(*model.gpus().at(0).device);
   Plan plan;
   for (const amdgpu::Launch& launch :
-       amdgpu::Lower(model, amdgpu::ShapeOf(program, context), memory, 0)) {
-    if (launch.op < static_cast<int32_t>(end)) plan.op_of.push_back(launch.op);
+       amdgpu::Lower(model, amdgpu::ShapeOf(program, context), memory, 0, 1)) {
+    // Logits are read here: no token is chosen.
+    if (launch.when == amdgpu::When::kAlways && launch.op < static_cast<int32_t>(end)) {
+      plan.op_of.push_back(launch.op);
+    }
   }
   std::string name;
   uint64_t least = 0;

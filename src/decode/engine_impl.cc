@@ -169,6 +169,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
   std::erase_if(limits_.eos_ids, [&](uint32_t id) { return id >= facts.vocab; });
   step_sequences_.reserve(options_.max_sequences);
   logit_rows_.reserve(options_.max_sequences);
+  choices_.reserve(options_.max_sequences);
   outcomes_.reserve(options_.max_sequences);
 }
 
@@ -341,6 +342,7 @@ StatusOr<absl::Span<const float>> EngineImpl::Logits(SequenceId id) {
   ASSIGN_OR_RETURN(Sequence* const s, Find(id));
   switch (s->logits_place()) {
     case Sequence::LogitsPlace::kStep:
+      RETURN_IF_ERROR(context_->FetchLogits(s->logits_row()));
       return absl::Span<const float>(context_->Logits(s->logits_row()));
     case Sequence::LogitsPlace::kOwn:
       return s->own_logits();

@@ -132,8 +132,9 @@ class EngineImpl final : public Engine {
   std::vector<backend::StepRow> rows_;  // [max_step_tokens]
   std::vector<backend::StepSequence> step_sequences_;
   std::vector<uint32_t> logit_rows_;
-  std::vector<Outcome> outcomes_;  // one a chunk
-  std::vector<Logprob> logprobs_;  // [chunks][1 + kMaxLogprobs]
+  std::vector<backend::Choice> choices_;  // beside logit_rows_
+  std::vector<Outcome> outcomes_;         // one a chunk
+  std::vector<Logprob> logprobs_;         // [chunks][1 + kMaxLogprobs]
 
   std::mutex cancel_mutex_;
   bool step_active_ = false;  // from Submit or RunStep to commit or abort

@@ -51,6 +51,7 @@ void EngineImpl::FillStep() {
   uint32_t row = 0;
   step_sequences_.clear();
   logit_rows_.clear();
+  choices_.clear();
   for (Outcome& outcome : outcomes_) {
     Sequence& s = *outcome.sequence;
     for (uint32_t i = 0; i < outcome.rows; ++i) {
@@ -65,6 +66,7 @@ void EngineImpl::FillStep() {
     if (!outcome.has_logits) continue;
     outcome.logit_row = static_cast<uint32_t>(logit_rows_.size());
     logit_rows_.push_back(row - 1);
+    choices_.push_back(outcome.has_token ? ChoiceOf(s.Request()) : backend::Choice());
   }
 }
 
@@ -105,6 +107,7 @@ Status EngineImpl::RunContext() {
   for (Sequence& s : slots_) {
     if (!s.open || s.logits_place() != Sequence::LogitsPlace::kStep) continue;
     if (s.options().manual) {
+      RETURN_IF_ERROR(context_->FetchLogits(s.logits_row()));
       s.KeepLogits(context_->Logits(s.logits_row()));
     } else {
       s.DropLogits();
@@ -112,7 +115,7 @@ Status EngineImpl::RunContext() {
   }
   uint32_t rows = 0;
   for (const Outcome& outcome : outcomes_) rows += outcome.rows;
-  const backend::Step step = {{rows_.data(), rows}, step_sequences_, logit_rows_};
+  const backend::Step step = {{rows_.data(), rows}, step_sequences_, logit_rows_, choices_};
   for (bool again = true;; again = false) {
     if (!BeginRun()) return Error(Code::kCancelled, "the step was cancelled before it ran");
     const Status status = context_->Run(step);
@@ -124,8 +127,14 @@ Status EngineImpl::RunContext() {
 
 Status EngineImpl::Sample(Outcome& outcome) {
   const Sequence& s = *outcome.sequence;
+  const absl::optional<uint32_t> chosen = context_->Chosen(outcome.logit_row);
+  if (chosen.has_value()) outcome.token = *chosen;
+  if (chosen.has_value() && s.options().logprobs == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(context_->FetchLogits(outcome.logit_row));
   const absl::Span<float> logits = context_->Logits(outcome.logit_row);
-  ASSIGN_OR_RETURN(outcome.token, sampler_.Sample(logits, s.Request()));
+  if (!chosen.has_value()) {
+    ASSIGN_OR_RETURN(outcome.token, sampler_.Sample(logits, s.Request()));
+  }
   if (s.options().logprobs == 0) return absl::OkStatus();
   const size_t at = static_cast<size_t>(&outcome - outcomes_.data()) * (1 + kMaxLogprobs);
   return sampler_.Logprobs(logits, outcome.token, {&logprobs_[at], 1 + s.options().logprobs});

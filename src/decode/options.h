@@ -7,16 +7,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/backend.h"
 #include "base/status.h"
 
 namespace mainarch::decode {
 
 inline constexpr uint32_t kMaxLogprobs = 32;
 
-struct LogitBias {
-  uint32_t token;
-  float bias;  // added to the raw logit; -INFINITY bans the token
-};
+using backend::LogitBias;
 
 // Zero values are the defaults: greedy, no limits.
 struct SequenceOptions {

@@ -6,7 +6,7 @@
 #endif
 
 #include "decode/philox.h"
-#include "decode/vocab_math.h"
+#include "kernels/common/draw.h"
 
 namespace mainarch::decode {
 namespace {
@@ -14,20 +14,7 @@ namespace {
 constexpr double kScale = 1.0 / 4294967296.0;
 constexpr double kLeastE = 1e-10;  // below -log(1 - 2^-33)
 
-struct Runner {
-  double best = -1;
-  uint32_t winner = 0;
-
-  void Consider(uint32_t id, double weight, uint32_t random) {
-    const double u = (random + 0.5) * kScale;
-    if (weight <= best * (1 - u)) return;  // -log u >= 1 - u
-    const double score = weight / -NaturalLog(u);
-    if (score > best) {
-      best = score;
-      winner = id;
-    }
-  }
-};
+using Runner = kernels::RaceRunner;
 
 // Candidates [begin, end) one by one; null ids are their own indices.
 void RunOnes(const uint32_t* ids, const float* weights, size_t begin, size_t end, uint64_t seed,

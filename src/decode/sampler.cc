@@ -9,16 +9,19 @@
 
 #include "decode/race.h"
 #include "decode/vocab_math.h"
+#include "kernels/common/draw.h"
 
 namespace mainarch::decode {
 namespace {
 
 constexpr float kGreedyBelow = 1e-5f;
-// Weights are in [0, 1]; a bucket is the exponent and three bits of the mantissa.
+// A bucket of scores: the exponent and three bits of the mantissa, the largest score in bucket 0.
 constexpr int kBucketShift = 20;
-constexpr size_t kBuckets = (0x3F800000u >> kBucketShift) + 1;
+constexpr size_t kBuckets = (0x7F800000u >> kBucketShift) + 1;
 
-size_t BucketOf(float weight) { return std::bit_cast<uint32_t>(weight) >> kBucketShift; }
+size_t BucketOf(float score) {
+  return (std::bit_cast<uint32_t>(score) & 0x7FFFFFFFu) >> kBucketShift;
+}
 
 Status InsaneLogit(absl::Span<const float> logits) {
   size_t i = 0;
@@ -60,6 +63,31 @@ void TokenCounts::CopyFrom(const TokenCounts& other) {
 bool WantsCounts(const SequenceOptions& o) {
   return !o.manual && ((o.repetition_penalty != 0 && o.repetition_penalty != 1) ||
                        o.frequency_penalty != 0 || o.presence_penalty != 0);
+}
+
+backend::Choice ChoiceOf(const SampleRequest& request) {
+  const SequenceOptions& o = *request.options;
+  backend::Choice choice;
+  choice.choose = true;
+  choice.read = o.logprobs > 0;
+  choice.banned[0] = request.ban_eos;
+  choice.banned[1] = request.ban_stop;
+  choice.bias = o.logit_bias;
+  if (WantsCounts(o) && request.counts != nullptr) {
+    if (o.repetition_penalty != 0) choice.repetition = o.repetition_penalty;
+    choice.frequency = o.frequency_penalty;
+    choice.presence = o.presence_penalty;
+    choice.counted = request.counts->tokens();
+    choice.times = request.counts->times().data();
+  }
+  if (o.temperature < kGreedyBelow) return choice;
+  choice.temperature = o.temperature;
+  choice.min_p = o.min_p;
+  choice.top_k = o.top_k;
+  if (o.top_p > 0 && o.top_p < 1) choice.top_p = o.top_p;
+  choice.seed = o.seed;
+  choice.position = request.position;
+  return choice;
 }
 
 Sampler::Sampler(uint32_t vocab)
@@ -141,43 +169,44 @@ void Sampler::KeepTopK(uint32_t k) {
   count_ = n;
 }
 
-// Drops the tail whose ascending cumulative sum stays within 1 - p. Only the bucket of weights in
-// which the sum crosses that line is sorted.
+// Drops the tail whose ascending cumulative mass stays within 1 - p: lowest score first, of equals
+// the highest id. Masses are integers (kernels/common/draw.h), so whoever adds them, in whatever
+// order, finds the same tail. Only the bucket in which the sum crosses that line is sorted.
 void Sampler::KeepTopP(float top_p) {
-  std::fill(mass_.begin(), mass_.end(), 0.0);
-  double total = 0;
+  const uint32_t shift = kernels::MassShift(vocab_);
+  std::fill(mass_.begin(), mass_.end(), 0);
+  uint64_t total = 0;
   for (size_t i = 0; i < count_; ++i) {
-    mass_[BucketOf(weights_[i])] += weights_[i];
-    total += weights_[i];
+    const uint64_t mass = kernels::MassOf(weights_[i], shift);
+    mass_[BucketOf(scores_[i])] += mass;
+    total += mass;
   }
-  const double limit = static_cast<double>(1.0f - top_p) * total;
-  size_t bucket = 0;
-  double sum = 0;
-  while (bucket + 1 < kBuckets && sum + mass_[bucket] <= limit) sum += mass_[bucket++];
+  const uint64_t limit = kernels::TailLimit(total, top_p);
+  size_t bucket = kBuckets - 1;
+  uint64_t sum = 0;
+  while (bucket > 0 && sum + mass_[bucket] <= limit) sum += mass_[bucket--];
 
   size_t n = 0;
   for (size_t i = 0; i < count_; ++i) {
-    if (BucketOf(weights_[i]) == bucket) order_[n++] = static_cast<uint32_t>(i);
+    if (BucketOf(scores_[i]) == bucket) order_[n++] = static_cast<uint32_t>(i);
   }
-  // Ascending; of equals the higher id goes first, so that the lowest stays. ids_ ascend with i.
+  // ids_ ascend with i.
   std::sort(order_.begin(), order_.begin() + static_cast<ptrdiff_t>(n),
             [&](uint32_t a, uint32_t b) {
               return scores_[a] != scores_[b] ? scores_[a] < scores_[b] : a > b;
             });
   size_t first = 0;
-  while (first < n && (sum += weights_[order_[first]]) <= limit) ++first;
-  // All of the bucket can only go by rounding; the best one never goes.
-  const bool last_bucket = bucket + 1 == kBuckets;
-  if (first == n && last_bucket && n > 0) first = n - 1;
+  while (first + 1 < n && (sum += kernels::MassOf(weights_[order_[first]], shift)) <= limit) {
+    ++first;
+  }
   // Compaction moves entries, so the least of those kept is remembered by value.
-  const bool some = first < n;
-  const uint32_t least = some ? order_[first] : 0;
+  const uint32_t least = order_[first];
   const float least_score = scores_[least];
   size_t kept = 0;
   for (size_t i = 0; i < count_; ++i) {
-    const size_t b = BucketOf(weights_[i]);
+    const size_t b = BucketOf(scores_[i]);
     const bool above = scores_[i] > least_score || (scores_[i] == least_score && i <= least);
-    if (b > bucket || (b == bucket && some && above)) Compact(i, kept++);
+    if (b < bucket || (b == bucket && above)) Compact(i, kept++);
   }
   count_ = kept;
 }

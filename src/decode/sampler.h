@@ -28,6 +28,8 @@ class TokenCounts {
   void CopyFrom(const TokenCounts& other);
 
   absl::Span<const uint32_t> tokens() const { return tokens_; }
+  // [vocab]: 0 absent, else 1 + times produced; empty unless enabled.
+  absl::Span<const uint32_t> times() const { return state_; }
   uint32_t produced(uint32_t token) const { return state_[token] - 1; }
 
  private:
@@ -44,6 +46,9 @@ struct SampleRequest {
   absl::Span<const uint32_t> ban_stop;
   uint64_t position = 0;  // that the sampled token will have
 };
+
+// The request as a backend takes it that chooses by itself; the spans are the request's.
+backend::Choice ChoiceOf(const SampleRequest& request);
 
 class Sampler {
  public:
@@ -97,7 +102,7 @@ class Sampler {
   std::vector<float> block_max_;
   std::vector<float> select_;    // [vocab] scratch of selections
   std::vector<uint32_t> order_;  // [vocab] scratch of sorts
-  std::vector<double> mass_;     // [buckets of a weight's leading bits]
+  std::vector<uint64_t> mass_;   // [buckets of a score's leading bits]
   std::vector<Edit> edits_;
 };
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/common/draw.h"
+
 // One body for every vector width; wrappers compile it for more than the baseline ISA.
 #define MAINARCH_INLINE inline __attribute__((always_inline))
 
@@ -185,20 +187,6 @@ double SumExp(const float* v, size_t n, float shift) {
   return PortableSumExp(v, n, shift);
 }
 
-double NaturalLog(double x) {
-  const uint64_t bits = std::bit_cast<uint64_t>(x);
-  int exponent = static_cast<int>(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & 0xFFFFFFFFFFFFFull) | 0x3FF0000000000000ull);
-  if (m > 1.4142135623730951) {
-    m *= 0.5;
-    ++exponent;
-  }
-  // log m = 2 atanh(s); |s| < 0.172, so the first term left out is below 2^-56 of the sum.
-  const double s = (m - 1) / (m + 1);
-  const double z = s * s;
-  double sum = 0;
-  for (int k = 21; k >= 3; k -= 2) sum = (sum + 1.0 / k) * z;
-  return exponent * 0.6931471805599453 + 2 * s * (1 + sum);
-}
+double NaturalLog(double x) { return kernels::ExactLog(x); }
 
 }  // namespace mainarch::decode

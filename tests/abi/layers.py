@@ -20,7 +20,7 @@ FLOORS = {
 # Folders inside one floor that must not know each other.
 STRANGERS = {("backend/cpu", "backend/amdgpu"), ("backend/amdgpu", "backend/cpu")}
 # The only host headers of kernels/ that src/ may see.
-KERNEL_HEADERS = re.compile(r"kernels/((decoder_)?args\.h|quant/[\w.]+|gfx\w+/(facts|spec)\.h)$")
+KERNEL_HEADERS = re.compile(r"kernels/((decoder_)?args\.h|common/draw\.h|quant/[\w.]+|gfx\w+/(facts|spec)\.h)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
 

@@ -76,6 +76,8 @@ Status Runner::Step(absl::Span<const uint32_t> tokens, bool all_logits, size_t e
   step.rows = rows;
   step.sequences = absl::MakeConstSpan(&sequence, 1);
   step.logit_rows = logit_rows;
+  const std::vector<backend::Choice> choices(logit_rows.size(), choice_);
+  step.choices = choices;
   RETURN_IF_ERROR(context_->RunPrefix(step, end));
   position_ += static_cast<uint32_t>(tokens.size());
   return absl::OkStatus();
@@ -87,6 +89,17 @@ Status Runner::Extend(absl::Span<const uint32_t> tokens, bool all_logits) {
 
 Status Runner::ExtendPrefix(absl::Span<const uint32_t> tokens, size_t end) {
   return Step(tokens, false, end);
+}
+
+StatusOr<absl::optional<uint32_t>> Runner::Choose(uint32_t token) {
+  choice_.choose = true;
+  choice_.read = false;
+  const Status status = Extend({token}, false);
+  choice_ = backend::Choice();
+  RETURN_IF_ERROR(status);
+  const auto chosen = context_->Chosen(0);
+  RETURN_IF_ERROR(context_->FetchLogits(0));
+  return chosen;
 }
 
 std::vector<float> Runner::Logits(uint32_t row) const {

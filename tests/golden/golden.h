@@ -42,6 +42,8 @@ class Runner {
   // Runs only ops [0, end).
   Status ExtendPrefix(absl::Span<const uint32_t> tokens, size_t end);
   std::vector<float> Logits(uint32_t row) const;
+  // Runs one token and has the context choose the next, greedily. Nothing: it does not choose.
+  StatusOr<absl::optional<uint32_t>> Choose(uint32_t token);
   void Truncate(uint32_t position) { position_ = position; }
   uint32_t position() const { return position_; }
   backend::Context& context() { return *context_; }
@@ -52,6 +54,7 @@ class Runner {
   std::shared_ptr<const model::Model> model_;
   std::unique_ptr<backend::Context> context_;
   std::vector<uint32_t> pages_;
+  backend::Choice choice_;  // of every logit row
   uint32_t position_ = 0;
 };
 

@@ -9,6 +9,7 @@
 
 #include "golden/fixtures.h"
 #include "golden/golden.h"
+#include "model/synthetic.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -108,4 +109,35 @@ TEST(batch_mix_changes_no_bit) {
   mix.sequences = 4;
   mix.max_rows = 24;
   CHECK_OK(test::RunBatchMix(*model, mix));
+}
+
+// Steps of many rows make heads in the launch of the QKV product, smaller ones after it (FusesQkv).
+TEST(heads_made_with_the_product_or_apart_change_no_bit) {
+  model::ModelConfig c;
+  c.model_type = "qwen3";
+  c.hidden = 1024;
+  c.layers = 1;
+  c.heads = 8;
+  c.kv_heads = 2;
+  c.head_dim = 128;
+  c.intermediate = 128;
+  c.vocab = 512;
+  c.max_position = 256;
+  c.tied_embeddings = true;
+  c.rms_eps = 1e-6f;
+  c.rope.theta = 1e6;
+  c.rope.rotary_dim = 128;
+  c.sparse_layer.assign(1, false);
+  const std::string directory = test::ScratchDirectory() + "/heads";
+  CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, {}));
+  const std::vector<uint32_t> tokens = Prompt(130, 512);
+  auto runner = RunnerOn(directory, "sim:gfx950", backend::KvType::kBF16, 130);
+  CHECK_OK(runner);
+  auto want = AllLogits(runner->get(), tokens, {130});
+  CHECK_OK(want);
+  const uint32_t together = (*runner)->context().counts().packets;
+  auto again = AllLogits(runner->get(), tokens, {70, 40, 13, 4, 2, 1});
+  CHECK_OK(again);
+  CHECK_EQ((*runner)->context().counts().packets, together + 1);
+  for (size_t i = 0; i < want->size(); ++i) CHECK(Same((*again)[i], (*want)[i]));
 }

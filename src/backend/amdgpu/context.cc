@@ -51,7 +51,9 @@ AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
     : model_(std::move(model)),
       program_(model_->program()),
       shape_(ShapeOf(program_, options)),
-      ranks_(static_cast<size_t>(program_.ranks)) {}
+      row_classes_(RowClasses(options.max_rows)),
+      ranks_(static_cast<size_t>(program_.ranks)),
+      read_(options.max_logit_rows) {}
 
 AmdGpuContext::~AmdGpuContext() {
   // Run returns when nothing is in flight or every queue is gone, so no GPU uses this memory.
@@ -88,7 +90,12 @@ Status AmdGpuContext::AllocateShared() {
   const uint64_t bytes =
       uint64_t{shape_.options.max_logit_rows} * shape_.logits_stride * sizeof(float);
   ASSIGN_OR_RETURN(logits_, gpu::Buffer::Allocate(*devices[0], bytes, options));
-  memory_bytes_ += host_step_.size() + logits_.size();
+  options.label = "chosen tokens";
+  ASSIGN_OR_RETURN(results_, gpu::Buffer::Allocate(*devices[0],
+                                                   uint64_t{shape_.options.max_logit_rows} *
+                                                       sizeof(kernels::ChoiceResult),
+                                                   options));
+  memory_bytes_ += host_step_.size() + logits_.size() + results_.size();
   return absl::OkStatus();
 }
 
@@ -117,12 +124,17 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
                                    static_cast<uint64_t>(program_.head_dim + 2) * 4;
   m.attend_parts = carve.Take(parts);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
+  m.logits = carve.Take(uint64_t{shape_.options.max_logit_rows} * shape_.share_stride * 4);
+  m.states = carve.Take(shape_.choice_slots * sizeof(kernels::ChoiceState));
+  m.races =
+      carve.Take(uint64_t{shape_.choice_slots} *
+                 (shape_.logits_stride / kernels::kChoiceChunk + 1) * sizeof(kernels::RacePart));
   m.cosine = carve.Take(positions * half * 4);
   m.sine = carve.Take(positions * half * 4);
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
   for (uint64_t* at : {&m.step, &m.arrivals, &m.partial, &m.squares, &m.attend_parts,
-                       &m.router_logits, &m.cosine, &m.sine}) {
+                       &m.router_logits, &m.logits, &m.states, &m.races, &m.cosine, &m.sine}) {
     *at += base;
   }
   for (uint64_t& at : m.buffers) at += base;
@@ -131,15 +143,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   ASSIGN_OR_RETURN(own.kv, AllocateVram(device, kv, "KV pool"));
   m.kv = own.kv.va();
   m.host_step = host_step_.va();
-  uint64_t column = 0;
-  for (const backend::Op& op : program_.ops) {
-    if (const auto* logits = std::get_if<backend::LogitsOp>(&op)) {
-      column = static_cast<uint64_t>(program_.weights[static_cast<size_t>(logits->w)]
-                                         .ranks[static_cast<size_t>(rank)][0]
-                                         .row_begin);
-    }
-  }
-  m.logits = logits_.va() + column * sizeof(float);
+  m.host_logits = logits_.va();
+  m.results = results_.va();
   m.compute_units = ComputeUnits(device);
   memory_bytes_ += own.activations.size();
   return absl::OkStatus();
@@ -148,7 +153,6 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
 // Where the peers push: their slots are in this rank's memory, never cached, so that a poll sees
 // what has arrived.
 Status AmdGpuContext::AllocateExchange(int32_t rank) {
-  if (program_.ranks == 1) return absl::OkStatus();
   Rank& own = ranks_[static_cast<size_t>(rank)];
   const std::vector<gpu::Device*> devices = model_->gpus().devices();
   std::vector<gpu::Device*> peers;
@@ -158,20 +162,27 @@ Status AmdGpuContext::AllocateExchange(int32_t rank) {
   const uint64_t rows = shape_.options.max_rows;
   const uint64_t units = 2 * static_cast<uint64_t>(program_.ranks) + 2;
   gpu::BufferOptions options;
-  options.caching = gpu::Caching::kUncached;
+  if (program_.ranks > 1) options.caching = gpu::Caching::kUncached;
   options.peers = peers;
+  options.label = "choices";
+  ASSIGN_OR_RETURN(own.choices, gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)],
+                                                      ExchangeOf(program_, shape_).bytes, options));
+  memory_bytes_ += own.choices.size();
+  if (program_.ranks == 1) return absl::OkStatus();
   options.label = "all-reduce slots";
   const uint64_t slots = RoundUp(units * rows * shape_.hidden_stride * 4, kAlign);
   const uint64_t flags =
       units * rows * RoundUp(shape_.hidden_stride, kernels::kRowChunk) / kernels::kRowChunk * 4;
-  ASSIGN_OR_RETURN(
-      own.exchange,
-      gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)], slots + flags, options));
+  ASSIGN_OR_RETURN(own.exchange, gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)],
+                                                       slots + flags, options));
   memory_bytes_ += own.exchange.size();
   return absl::OkStatus();
 }
 
 void AmdGpuContext::ShareExchange() {
+  for (Rank& own : ranks_) {
+    for (size_t r = 0; r < ranks_.size(); ++r) own.memory.choices[r] = ranks_[r].choices.va();
+  }
   if (program_.ranks == 1) return;
   const uint64_t units = 2 * static_cast<uint64_t>(program_.ranks) + 2;
   const uint64_t slots =
@@ -188,7 +199,7 @@ void AmdGpuContext::ShareExchange() {
 Status AmdGpuContext::FillRank(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   Gpu& gpu = model_->gpus().at(rank);
-  for (const gpu::Buffer* buffer : {&own.activations, &own.kv, &own.exchange}) {
+  for (const gpu::Buffer* buffer : {&own.activations, &own.kv, &own.exchange, &own.choices}) {
     if (!buffer->valid()) continue;
     RETURN_IF_ERROR(gpu.copy->Fill(buffer->va(), 0, buffer->size(), Soon()));
   }
@@ -218,13 +229,16 @@ Status AmdGpuContext::FillRank(int32_t rank) {
 Status AmdGpuContext::MakePackets(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   Gpu& gpu = model_->gpus().at(rank);
-  own.launches = Lower(*model_, shape_, own.memory, rank);
-  if (own.launches.size() > gpu.queue->capacity() / 2) {
-    return Error(Code::kUnsupported, "a step of ", own.launches.size(), " packets; the queue has ",
-                 gpu.queue->capacity());
-  }
+  std::vector<std::vector<Launch>> launches;
   uint64_t bytes = 0;
-  for (const Launch& launch : own.launches) bytes += RoundUp(launch.args.size(), 64);
+  for (const uint32_t rows : row_classes_) {
+    launches.push_back(Lower(*model_, shape_, own.memory, rank, rows));
+    for (const Launch& launch : launches.back()) bytes += RoundUp(launch.args.size(), 64);
+    if (launches.back().size() > gpu.queue->capacity() / 2) {
+      return Error(Code::kUnsupported, "a step of ", launches.back().size(),
+                   " packets; the queue has ", gpu.queue->capacity());
+    }
+  }
   gpu::BufferOptions options;
   options.place = gpu::Place::kSystem;
   options.caching = gpu::Caching::kUncached;
@@ -232,28 +246,40 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
   ASSIGN_OR_RETURN(own.kernargs, gpu::Buffer::Allocate(*gpu.device, bytes, options));
   memory_bytes_ += own.kernargs.size();
   uint64_t at = 0;
-  for (const Launch& launch : own.launches) {
-    ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpu.code->Find(launch.kernel));
-    if (kernel->kernarg_bytes != launch.args.size()) {
-      return Error(Code::kInternal, launch.kernel, ": takes ", kernel->kernarg_bytes,
-                   " bytes of arguments, given ", launch.args.size());
+  for (const std::vector<Launch>& step : launches) {
+    std::vector<Packet> packets;
+    for (const Launch& launch : step) {
+      ASSIGN_OR_RETURN(const Packet packet, MakePacket(rank, launch, at, packets.empty()));
+      packets.push_back(packet);
+      at += RoundUp(launch.args.size(), 64);
     }
-    std::memcpy(own.kernargs.host() + at, launch.args.data(), launch.args.size());
-    gpu::Dispatch dispatch;
-    dispatch.kernel_object = kernel->object;
-    dispatch.kernarg = own.kernargs.va() + at;
-    dispatch.workgroup.x = kernels::kThreads;
-    dispatch.grid.x = launch.workers * kernels::kThreads;
-    dispatch.group_bytes = kernel->group_bytes;
-    // Each kernel needs the one before. Host memory is read at the beginning and written by the
-    // last (the logits); peers are the reduce kernel's own business.
-    gpu::AqlOrder order;
-    order.acquire = own.packets.empty() ? gpu::Scope::kSystem : gpu::Scope::kAgent;
-    order.release = gpu::Scope::kAgent;
-    own.packets.push_back({gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op});
-    at += RoundUp(launch.args.size(), 64);
+    own.packets.push_back(std::move(packets));
   }
   return absl::OkStatus();
+}
+
+StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const Launch& launch,
+                                                          uint64_t kernarg, bool first) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  ASSIGN_OR_RETURN(const gpu::Kernel* kernel, model_->gpus().at(rank).code->Find(launch.kernel));
+  if (kernel->kernarg_bytes != launch.args.size()) {
+    return Error(Code::kInternal, launch.kernel, ": takes ", kernel->kernarg_bytes,
+                 " bytes of arguments, given ", launch.args.size());
+  }
+  std::memcpy(own.kernargs.host() + kernarg, launch.args.data(), launch.args.size());
+  gpu::Dispatch dispatch;
+  dispatch.kernel_object = kernel->object;
+  dispatch.kernarg = own.kernargs.va() + kernarg;
+  dispatch.workgroup.x = kernels::kThreads;
+  dispatch.grid.x = launch.workers * kernels::kThreads;
+  dispatch.group_bytes = kernel->group_bytes;
+  // Each kernel needs the one before. Host memory is read at the beginning, and what is written to
+  // it (tokens, logits) goes out with the last packet's release; peers are the business of the
+  // kernels that push.
+  gpu::AqlOrder order;
+  order.acquire = first ? gpu::Scope::kSystem : gpu::Scope::kAgent;
+  order.release = gpu::Scope::kAgent;
+  return Packet{gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op, launch.when};
 }
 
 uint64_t AmdGpuContext::kv_page_bytes() const {
@@ -271,7 +297,12 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
     return Error(Code::kInternal, "logits of ", step.logit_rows.size(), " rows; the limit is ",
                  options.max_logit_rows);
   }
-  uint64_t words = sizeof(StepHeader) / 4 + step.rows.size() * 4 + step.logit_rows.size() + 4;
+  if (!step.choices.empty() && step.choices.size() != step.logit_rows.size()) {
+    return Error(Code::kInternal, step.choices.size(), " choices of ", step.logit_rows.size(),
+                 " logit rows");
+  }
+  uint64_t words = sizeof(StepHeader) / 4 + step.rows.size() * 4 +
+                   step.logit_rows.size() * (1 + kChoiceRowWords) + 4;
   for (const backend::StepSequence& sequence : step.sequences) {
     words += sequence.pages.size();
     for (uint32_t page : sequence.pages) {
@@ -306,7 +337,14 @@ void AmdGpuContext::WriteStep(const Step& step) {
   header.index = step_index_++;
   header.rows_at = sizeof(StepHeader) / 4;
   header.logit_rows_at = header.rows_at + header.rows * 4;
-  header.pages_at = header.logit_rows_at + header.logit_rows;
+  header.choices_at = header.logit_rows_at + header.logit_rows;
+  uint64_t page_words = 0;
+  for (const backend::StepSequence& sequence : step.sequences) page_words += sequence.pages.size();
+  work_ =
+      WriteChoices(step, header.choices_at,
+                   shape_.step_words - static_cast<uint32_t>(page_words) - 4, block, read_.data());
+  std::memset(results_.host(), 0, step.logit_rows.size() * sizeof(kernels::ChoiceResult));
+  header.pages_at = work_.end;
   StepRow* rows = reinterpret_cast<StepRow*>(block + header.rows_at);
   uint32_t at = 0, last = 0;
   // Rows of a sequence are adjacent, sequences may come in any order.
@@ -338,6 +376,9 @@ Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
   RETURN_IF_ERROR(gpus.status());
   const gpu::Deadline deadline = model_->StepDeadline();
   WriteStep(step);
+  row_class_ = static_cast<size_t>(
+      std::lower_bound(row_classes_.begin(), row_classes_.end(), step.rows.size()) -
+      row_classes_.begin());
   Status status;
   for (size_t r = 0; r < ranks_.size() && status.ok(); ++r) {
     status =
@@ -360,7 +401,9 @@ void AmdGpuContext::Count(const Step& step) {
   const bool two_shot = step.rows.size() >= kTwoShotRows;
   const uint64_t bytes = step.rows.size() * static_cast<uint64_t>(program_.hidden) * sizeof(float);
   counts_ = {};
-  counts_.packets = static_cast<uint32_t>(ranks_[0].packets.size());
+  for (const Packet& packet : ranks_[0].packets[row_class_]) {
+    counts_.packets += TakesPart(packet, static_cast<int32_t>(program_.ops.size()));
+  }
   counts_.submissions = 1;
   counts_.host_waits = 1;
   if (n == 1) return;
@@ -371,17 +414,32 @@ void AmdGpuContext::Count(const Step& step) {
       two_shot ? counts_.least_link_bytes : uint64_t{shape_.all_reduces} * bytes * (n - 1);
 }
 
-Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline) {
-  size_t count = 0;
-  while (count < rank.packets.size() && rank.packets[count].op < end) ++count;
-  for (size_t i = 0; i + 1 < count; ++i) {
-    RETURN_IF_ERROR(gpu.queue->Submit(rank.packets[i].packet, rank.packets[i].label, deadline));
+bool AmdGpuContext::TakesPart(const Packet& packet, int32_t end) const {
+  if (packet.op >= end) return false;
+  switch (packet.when) {
+    case When::kAlways:
+      return true;
+    case When::kTokens:
+      return work_.tokens;
+    case When::kDraws:
+      return work_.draws;
   }
-  gpu::AqlPacket last = rank.packets[count - 1].packet;
+  return true;
+}
+
+Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline) {
+  const Packet* last = nullptr;
+  for (const Packet& packet : rank.packets[row_class_]) {
+    if (!TakesPart(packet, end)) continue;
+    if (last != nullptr) {
+      RETURN_IF_ERROR(gpu.queue->Submit(last->packet, last->label, deadline));
+    }
+    last = &packet;
+  }
   // What the host reads is written back to it.
-  last.dword[0] |= static_cast<uint32_t>(gpu::Scope::kSystem) << 11;
-  ASSIGN_OR_RETURN(rank.point,
-                   gpu.queue->SubmitSignalled(last, rank.packets[count - 1].label, deadline));
+  gpu::AqlPacket packet = last->packet;
+  packet.dword[0] |= static_cast<uint32_t>(gpu::Scope::kSystem) << 11;
+  ASSIGN_OR_RETURN(rank.point, gpu.queue->SubmitSignalled(packet, last->label, deadline));
   return absl::OkStatus();
 }
 
@@ -429,6 +487,30 @@ Status AmdGpuContext::Hung() {
 absl::Span<float> AmdGpuContext::Logits(uint32_t i) {
   return {logits_.host<float>() + uint64_t{i} * shape_.logits_stride,
           static_cast<size_t>(program_.vocab)};
+}
+
+absl::optional<uint32_t> AmdGpuContext::Chosen(uint32_t i) const {
+  const kernels::ChoiceResult result = results_.host<kernels::ChoiceResult>()[i];
+  if (result.chosen == 0) return absl::nullopt;
+  return result.token;
+}
+
+Status AmdGpuContext::FetchLogits(uint32_t i) {
+  if (read_[i] != 0) return absl::OkStatus();
+  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
+  RETURN_IF_ERROR(model_->gpus().status());
+  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    Gpu& gpu = model_->gpus().at(rank);
+    const VocabShare share = ShareOf(program_, rank);
+    const uint64_t to = logits_.va() + (uint64_t{i} * shape_.logits_stride + share.first) * 4;
+    const uint64_t from =
+        ranks_[static_cast<size_t>(rank)].memory.logits + uint64_t{i} * shape_.share_stride * 4;
+    RETURN_IF_ERROR(gpu.copy->Copy(to, from, uint64_t{share.count} * 4, Soon()));
+    ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
+    RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
+  }
+  read_[i] = 1;
+  return absl::OkStatus();
 }
 
 Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {

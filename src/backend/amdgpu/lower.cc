@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/amdgpu/choices.h"
+#include "kernels/common/draw.h"
+
 namespace mainarch::amdgpu {
 namespace {
 
@@ -15,6 +18,8 @@ using kernels::TileFormat;
 
 // Workgroups of a launch at most, a compute unit: enough to hide each other's latency.
 constexpr uint32_t kGroupsPerUnit = 4;
+// Words of the step block for a logit row's bans and biases.
+constexpr uint32_t kEditWords = 192;
 // Bytes of attention parts at most; more rows are done in several launches.
 constexpr uint64_t kAttendPartBytes = uint64_t{256} << 20;
 
@@ -48,11 +53,23 @@ const char* Suffix(KvFormat format) {
   return "";
 }
 
+// Weights that are themselves two bf16 are there for their precision.
+const char* Rounding(TileFormat format, bool rounded) {
+  return rounded && format != TileFormat::kBf16Pair ? "_rounded" : "";
+}
+
 // Makes the launches of one rank, op by op.
 class Lowering {
  public:
-  Lowering(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory, int32_t rank)
-      : model_(model), program_(model.program()), shape_(shape), memory_(memory), rank_(rank) {}
+  Lowering(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory, int32_t rank,
+           uint32_t rows)
+      : model_(model),
+        program_(model.program()),
+        shape_(shape),
+        memory_(memory),
+        rank_(rank),
+        rows_(rows),
+        logit_rows_(std::min(rows, shape.options.max_logit_rows)) {}
 
   std::vector<Launch> Run() {
     kernels::StepBeginArgs begin;
@@ -70,8 +87,10 @@ class Lowering {
 
  private:
   template <class Args>
-  void Add(const std::string& kernel, const Args& args, uint64_t units, bool resident = false) {
+  void Add(const std::string& kernel, const Args& args, uint64_t units, bool resident = false,
+           When when = When::kAlways) {
     Launch launch;
+    launch.when = when;
     launch.kernel = kernel;
     const uint64_t most = uint64_t{memory_.compute_units} * (resident ? 1 : kGroupsPerUnit);
     launch.workers = static_cast<uint32_t>(std::clamp<uint64_t>(units, 1, most));
@@ -87,7 +106,6 @@ class Lowering {
   const PlacedWeight& WeightOf(WeightId id) const { return model_.weight(rank_, id); }
   uint64_t At(BufferId id) const { return memory_.buffers[static_cast<size_t>(id)]; }
   uint32_t Stride(BufferId id) const { return shape_.strides[static_cast<size_t>(id)]; }
-  uint32_t max_rows() const { return shape_.options.max_rows; }
   template <class Args>
   void SetStep(Args* args) const {
     args->step.address = memory_.step;
@@ -112,8 +130,10 @@ class Lowering {
     bool gate_up = false;
     bool logits = false;
     kernels::NormOf norm = {};
+    bool exact = false;  // fp32 activations in every mode
   };
-  void Product(const Matrix& m) {
+  bool Rounds() const { return shape_.options.activations == backend::Activations::kBF16; }
+  kernels::MatmulArgs ProductArgs(const Matrix& m) const {
     const PlacedWeight& w = WeightOf(m.w);
     kernels::MatmulArgs args;
     SetStep(&args);
@@ -124,8 +144,13 @@ class Lowering {
     args.x_stride = m.in_stride;
     args.out_stride = m.out_stride;
     args.flags = m.logits ? uint32_t{kernels::kMatmulLogitRows} : 0;
-    const uint32_t rows = m.logits ? shape_.options.max_logit_rows : max_rows();
-    Add(MatmulKernel(w.format, m.gate_up), args,
+    return args;
+  }
+  void Product(const Matrix& m) {
+    const PlacedWeight& w = WeightOf(m.w);
+    const kernels::MatmulArgs args = ProductArgs(m);
+    const uint32_t rows = m.logits ? logit_rows_ : rows_;
+    Add(MatmulKernel(w.format, m.gate_up, Rounds() && !m.exact), args,
         uint64_t{w.tiles.outputs} * CeilDivide(rows, kernels::kTileRows));
   }
 
@@ -143,13 +168,13 @@ class Lowering {
     args.hidden = static_cast<uint32_t>(program_.hidden);
     args.stride = shape_.hidden_stride;
     args.chunks = shape_.chunks;
-    args.max_rows = max_rows();
+    args.max_rows = shape_.options.max_rows;
     args.ranks = static_cast<uint32_t>(program_.ranks);
     args.rank = static_cast<uint32_t>(rank_);
     args.two_shot_rows = kTwoShotRows;
     args.sequence = reduces_++;
     args.per_step = shape_.all_reduces;
-    Add("reduce", args, uint64_t{max_rows()} * shape_.chunks, /*resident=*/true);
+    Add("reduce", args, uint64_t{rows_} * shape_.chunks, /*resident=*/true);
   }
 
   void Emit(const backend::EmbedOp& op) {
@@ -162,11 +187,35 @@ class Lowering {
     args.stride = shape_.hidden_stride;
     args.chunks = shape_.chunks;
     args.is_f32 = WeightOf(op.table).table_is_f32;
-    Add("embed", args, uint64_t{max_rows()} * shape_.chunks);
+    Add("embed", args, uint64_t{rows_} * shape_.chunks);
   }
   void Emit(const backend::NormMatmulOp& op) {
-    Product(
-        {op.w, At(op.x), Stride(op.x), At(op.out), Stride(op.out), false, false, Norm(op.norm)});
+    const Matrix product = {op.w,           At(op.x), Stride(op.x), At(op.out),
+                            Stride(op.out), false,    false,        Norm(op.norm)};
+    // The attention op makes the launch for both.
+    if (MakesHeads(op)) {
+      heads_ = ProductArgs(product);
+      qkv_w_ = op.w;
+      return;
+    }
+    Product(product);
+  }
+  bool MakesHeads(const backend::NormMatmulOp& op) const {
+    const size_t next = static_cast<size_t>(op_) + 1;
+    if (next == program_.ops.size()) return false;
+    const auto* attention = std::get_if<backend::AttentionOp>(&program_.ops[next]);
+    if (attention == nullptr || attention->qkv != op.out) return false;
+    const PlacedWeight& w = WeightOf(op.w);
+    QkvForm form;
+    form.format = w.format;
+    form.kv = shape_.kv;
+    form.head_dim = program_.head_dim;
+    form.heads = static_cast<uint32_t>(program_.heads + 2 * program_.kv_heads);
+    form.tiles = w.tiles.k;
+    form.rows = rows_;
+    form.rounded = Rounds();
+    form.compute_units = memory_.compute_units;
+    return FusesQkv(form);
   }
   void Emit(const backend::NormGateUpOp& op) {
     Product({op.w, At(op.x), Stride(op.x), At(op.act), Stride(op.act), true, false, Norm(op.norm)});
@@ -184,7 +233,7 @@ class Lowering {
     const uint64_t kv = memory_.kv + static_cast<uint64_t>(op.kv_layer) * shape_.options.pages *
                                          shape_.kv_page_bytes;
     EmitPrepare(op, kv);
-    for (uint32_t first = 0; first < max_rows(); first += shape_.attend_rows) {
+    for (uint32_t first = 0; first < rows_; first += shape_.attend_rows) {
       EmitAttend(op, kv, first);
     }
   }
@@ -204,8 +253,15 @@ class Lowering {
     args.rotary = static_cast<uint32_t>(program_.rope.rotary_dim);
     args.epsilon = program_.rms_eps;
     const uint64_t heads = args.heads + 2 * args.kv_heads;
+    if (heads_.has_value()) {
+      const TileFormat format = WeightOf(qkv_w_).format;
+      Add(QkvHeadsKernel(format, shape_.kv), kernels::QkvHeadsArgs{*heads_, args},
+          heads * CeilDivide(rows_, kernels::kTileRows));
+      heads_.reset();
+      return;
+    }
     Add(PrepareKernel(shape_.kv, program_.head_dim), args,
-        CeilDivide(max_rows() * heads, kernels::kWaves));
+        CeilDivide(rows_ * heads, kernels::kWaves));
   }
   void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first) {
     kernels::AttendArgs args;
@@ -221,7 +277,7 @@ class Lowering {
     args.max_splits = shape_.max_splits;
     args.scale = static_cast<float>(1 / std::sqrt(double{static_cast<double>(program_.head_dim)}));
     args.first_row = first;
-    args.row_count = shape_.attend_rows;
+    args.row_count = std::min(shape_.attend_rows, rows_);
     Add(AttendKernel(shape_.kv, program_.head_dim), args,
         uint64_t{args.row_count} * args.kv_heads * args.max_splits);
     if (shape_.max_splits == 1) return;
@@ -241,7 +297,7 @@ class Lowering {
   void Emit(const backend::RouterOp& op) {
     router_ = op;
     Product({op.w, At(op.x), Stride(op.x), memory_.router_logits, shape_.router_stride, false,
-             false, Norm(op.norm)});
+             false, Norm(op.norm), /*exact=*/true});
     kernels::RouteArgs args;
     SetStep(&args);
     args.router.logits.address = memory_.router_logits;
@@ -251,7 +307,7 @@ class Lowering {
     args.router.top = static_cast<uint32_t>(program_.experts_per_token);
     args.router.renormalise = op.renormalise;
     args.stride = shape_.router_stride;
-    Add("route", args, CeilDivide(max_rows(), kernels::kWaves));
+    Add("route", args, CeilDivide(rows_, kernels::kWaves));
   }
   // Both products are one launch, which the second op makes.
   void Emit(const backend::ExpertsGateUpOp& op) { gate_up_ = op; }
@@ -278,16 +334,46 @@ class Lowering {
     args.out_stride = shape_.hidden_stride;
     args.top = static_cast<uint32_t>(program_.experts_per_token);
     args.experts = static_cast<uint32_t>(program_.experts);
-    const uint64_t blocks = CeilDivide(max_rows(), kernels::kTileRows);
-    const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{max_rows()} * args.top);
+    const uint64_t blocks = CeilDivide(rows_, kernels::kTileRows);
+    const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{rows_} * args.top);
     const uint64_t units = std::max<uint64_t>(most * args.gate_up.outputs, args.down.outputs);
-    Add(ExpertsKernel(up.format), args, units * blocks, /*resident=*/true);
+    Add(ExpertsKernel(up.format, Rounds()), args, units * blocks, /*resident=*/true);
     if (op.add) ReduceInto(program_.x);
   }
 
   void Emit(const backend::LogitsOp& op) {
-    Product({op.w, At(op.x), Stride(op.x), memory_.logits, shape_.logits_stride, false, true,
+    Product({op.w, At(op.x), Stride(op.x), memory_.logits, shape_.share_stride, false, true,
              Norm(op.norm)});
+    const VocabShare share = ShareOf(program_, rank_);
+    const ChoiceExchange exchange = ExchangeOf(program_, shape_);
+    kernels::ChooseArgs args;
+    SetStep(&args);
+    args.logits.address = memory_.logits;
+    args.host_logits.address = memory_.host_logits;
+    args.results.address = memory_.results;
+    args.states.address = memory_.states;
+    args.races.address = memory_.races;
+    for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
+      args.values[r].address = memory_.choices[r] + exchange.values;
+      args.peaks[r].address = memory_.choices[r] + exchange.peaks;
+      args.flags[r].address = memory_.choices[r] + exchange.flags;
+    }
+    args.vocab = static_cast<uint32_t>(program_.vocab);
+    args.vocab_stride = shape_.logits_stride;
+    args.share = share.count;
+    args.share_first = share.first;
+    args.share_stride = shape_.share_stride;
+    args.chunks = shape_.choice_chunks;
+    args.slots = shape_.choice_slots;
+    args.ranks = static_cast<uint32_t>(program_.ranks);
+    args.rank = static_cast<uint32_t>(rank_);
+    args.mass_shift = kernels::MassShift(args.vocab);
+    const uint32_t owned = CeilDivide(logit_rows_, args.ranks);
+    Add("choose_share", args, uint64_t{logit_rows_} * args.chunks);
+    Add("choose_narrow", args, owned, /*resident=*/true, When::kTokens);
+    Add("choose_race", args, uint64_t{owned} * CeilDivide(args.vocab, kernels::kChoiceChunk), false,
+        When::kDraws);
+    Add("choose_winner", args, CeilDivide(owned, kernels::kWaves), false, When::kDraws);
   }
 
   const AmdGpuModel& model_;
@@ -295,20 +381,47 @@ class Lowering {
   const Shape& shape_;
   const RankMemory& memory_;
   const int32_t rank_;
+  const uint32_t rows_, logit_rows_;  // of a step, at most
   std::vector<Launch> launches_;
   int32_t op_ = -1;
   uint32_t reduces_ = 0;
   uint64_t expert_layer_ = 0;
+  absl::optional<kernels::MatmulArgs> heads_;  // the product that the next attention op does too
+  WeightId qkv_w_ = 0;                         // its weight
   backend::RouterOp router_ = {};
   backend::ExpertsGateUpOp gate_up_ = {};
 };
 
 }  // namespace
 
-std::string MatmulKernel(TileFormat format, bool gate_up) {
-  return absl::StrCat(gate_up ? "gate_up_" : "matmul_", Suffix(format));
+std::string MatmulKernel(TileFormat format, bool gate_up, bool rounded) {
+  return absl::StrCat(gate_up ? "gate_up_" : "matmul_", Suffix(format), Rounding(format, rounded));
 }
-std::string ExpertsKernel(TileFormat format) { return absl::StrCat("experts_", Suffix(format)); }
+std::string ExpertsKernel(TileFormat format, bool rounded) {
+  return absl::StrCat("experts_", Suffix(format), Rounding(format, rounded));
+}
+std::string QkvHeadsKernel(TileFormat format, KvFormat kv) {
+  return absl::StrCat("qkv_heads_", Suffix(format), "_", Suffix(kv), "_128");
+}
+
+// By an estimate of the time that the weights take. In one launch a head's are streamed by one
+// workgroup, which for a decode step of a large model leaves most of the chip idle; that costs more
+// than the second launch, unless rows or columns are few enough. Neither number is measured.
+bool FusesQkv(const QkvForm& form) {
+  constexpr double kGroupBytesPerUs = 40e3;  // that one workgroup streams
+  constexpr double kLaunchUs = 4;            // from the end of a kernel to the work of the next
+  if (form.head_dim != 128 || form.rounded || form.format == TileFormat::kBf16Pair ||
+      form.kv == KvFormat::kPair) {
+    return false;
+  }
+  const double tile_us = form.tiles * kernels::TileBytes(form.format) / kGroupBytesPerUs;
+  const uint32_t head_tiles = static_cast<uint32_t>(form.head_dim) / kernels::kTileRows;
+  const uint64_t units = uint64_t{form.heads} * CeilDivide(form.rows, kernels::kTileRows);
+  const double fused = CeilDivide(units, form.compute_units) * head_tiles * tile_us;
+  const double apart = CeilDivide(units * head_tiles, form.compute_units) * tile_us + kLaunchUs;
+  return fused <= apart;
+}
+
 std::string PrepareKernel(KvFormat format, int32_t head_dim) {
   return absl::StrCat("prepare_", Suffix(format), "_", head_dim);
 }
@@ -383,6 +496,13 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
           : std::clamp<uint64_t>(kAttendPartBytes / row_parts, 1, options.max_rows));
   shape.router_stride = RoundUp(static_cast<uint64_t>(program.experts), kernels::kPadColumns);
   shape.logits_stride = RoundUp(static_cast<uint64_t>(program.vocab), kernels::kTileRows);
+  uint32_t largest_share = 0;
+  for (int32_t rank = 0; rank < program.ranks; ++rank) {
+    largest_share = std::max(largest_share, ShareOf(program, rank).count);
+  }
+  shape.share_stride = RoundUp(largest_share, kernels::kTileRows);
+  shape.choice_chunks = CeilDivide(largest_share, kernels::kChoiceChunk);
+  shape.choice_slots = CeilDivide(options.max_logit_rows, static_cast<uint64_t>(program.ranks));
   for (const backend::Op& op : program.ops) {
     const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
     shape.expert_layers += down != nullptr;
@@ -394,9 +514,17 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   const uint64_t list_words = std::max<uint64_t>(
       options.pages,
       std::min<uint64_t>(uint64_t{options.pages} * options.max_rows, uint64_t{1} << 22));
-  shape.step_words = RoundUp(sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 +
-                                 options.max_logit_rows + list_words,
-                             1024);
+  // Penalties list the tokens that a sequence holds; few rows have longer lists, and those are
+  // read.
+  const uint64_t counted = std::min<uint64_t>(static_cast<uint64_t>(program.vocab),
+                                              uint64_t{options.pages} * kernels::kPageTokens);
+  const uint64_t choice_words =
+      uint64_t{options.max_logit_rows} * (1 + kChoiceRowWords) +
+      std::min<uint64_t>(uint64_t{options.max_logit_rows} * (2 * counted + kEditWords),
+                         uint64_t{1} << 20);
+  shape.step_words = RoundUp(
+      sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 + choice_words + list_words,
+      1024);
   shape.kv_page_bytes = uint64_t{static_cast<uint64_t>(program.kv_heads)} *
                         kernels::KvPageBytes(shape.kv, static_cast<uint32_t>(program.head_dim));
   for (const backend::Buffer& buffer : program.buffers) {
@@ -408,9 +536,38 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   return shape;
 }
 
+VocabShare ShareOf(const Program& program, int32_t rank) {
+  for (const backend::Op& op : program.ops) {
+    if (const auto* logits = std::get_if<backend::LogitsOp>(&op)) {
+      const backend::WeightSlice& slice =
+          program.weights[static_cast<size_t>(logits->w)].ranks[static_cast<size_t>(rank)][0];
+      return {static_cast<uint32_t>(slice.row_begin),
+              static_cast<uint32_t>(slice.row_end - slice.row_begin)};
+    }
+  }
+  return {};
+}
+
+ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
+  const uint64_t units = static_cast<uint64_t>(program.ranks) * shape.choice_chunks;
+  const uint64_t slots = shape.choice_slots;
+  ChoiceExchange out;
+  out.peaks = uint64_t{RoundUp(slots * shape.logits_stride * 4, 256)};
+  out.flags = out.peaks + RoundUp(slots * units * sizeof(kernels::ScoredWords), 256);
+  out.bytes = out.flags + 2 * slots * units * 4;
+  return out;
+}
+
+std::vector<uint32_t> RowClasses(uint32_t max_rows) {
+  std::vector<uint32_t> out;
+  for (uint64_t rows = 1; rows < max_rows; rows *= 4) out.push_back(static_cast<uint32_t>(rows));
+  out.push_back(max_rows);
+  return out;
+}
+
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
-                          int32_t rank) {
-  return Lowering(model, shape, memory, rank).Run();
+                          int32_t rank, uint32_t rows) {
+  return Lowering(model, shape, memory, rank, rows).Run();
 }
 
 uint32_t ComputeUnits(const gpu::Device& device) {

@@ -21,19 +21,38 @@ namespace mainarch::amdgpu {
 // bytes it saves.
 inline constexpr uint32_t kTwoShotRows = 32;
 
+// In which steps a launch takes part.
+enum class When : uint8_t { kAlways, kTokens, kDraws };
+
 struct Launch {
   std::string kernel;
   std::vector<uint8_t> args;  // kernels::Kernarg<Args>
   uint32_t workers = 1;       // workgroups of kernels::kThreads
   int32_t op = -1;            // of the Program; -1: the step's beginning
+  When when = When::kAlways;  // kTokens: a token is chosen; kDraws: one is drawn
 };
 
-// Kernel names by what they work on.
-std::string MatmulKernel(kernels::TileFormat format, bool gate_up);
-std::string ExpertsKernel(kernels::TileFormat format);
+// Kernel names by what they work on. `rounded`: bf16 activations, where the format has them.
+std::string MatmulKernel(kernels::TileFormat format, bool gate_up, bool rounded);
+std::string ExpertsKernel(kernels::TileFormat format, bool rounded);
+std::string QkvHeadsKernel(kernels::TileFormat format, kernels::KvFormat kv);
 std::string PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 std::string AttendKernel(kernels::KvFormat format, int32_t head_dim);
 kernels::KvFormat KvFormatOf(backend::KvType type);
+
+// The product of Q, K and V and what makes heads of it: one launch, a workgroup a head and 16 rows,
+// or two. The same bits.
+struct QkvForm {
+  kernels::TileFormat format = kernels::TileFormat::kBf16;
+  kernels::KvFormat kv = kernels::KvFormat::kBf16;
+  int32_t head_dim = 0;
+  uint32_t heads = 0;  // of Q, K and V
+  uint32_t tiles = 0;  // along K
+  uint32_t rows = 0;   // of a step, at most
+  bool rounded = false;
+  uint32_t compute_units = 1;
+};
+bool FusesQkv(const QkvForm& form);
 
 // Unsupported names what these kernels cannot run of a Program: head sizes, groups, experts.
 Status CheckProgram(const backend::Program& program);
@@ -47,7 +66,10 @@ struct Shape {
   uint32_t max_splits = 0;   // of the longest context
   uint32_t attend_rows = 0;  // rows of one attention launch
   uint32_t router_stride = 0;
-  uint32_t logits_stride = 0;  // a row of all ranks' logits, in host memory
+  uint32_t logits_stride = 0;  // a row of all ranks' logits
+  uint32_t share_stride = 0;   // a row of the largest rank's
+  uint32_t choice_chunks = 0;  // of kernels::kChoiceChunk, in the largest rank's
+  uint32_t choice_slots = 0;   // logit rows that one rank chooses for
   uint32_t all_reduces = 0;    // a step
   uint32_t expert_layers = 0;
   uint32_t step_words = 0;        // of the step block
@@ -66,17 +88,39 @@ struct RankMemory {
   uint64_t squares = 0;
   uint64_t attend_parts = 0;
   uint64_t router_logits = 0;
-  uint64_t logits = 0;  // this rank's first column, in host memory
-  uint64_t kv = 0;      // layer 0
+  uint64_t logits = 0;       // this rank's share
+  uint64_t host_logits = 0;  // all ranks', in host memory
+  uint64_t results = 0;      // kernels::ChoiceResult [max_logit_rows], in host memory
+  uint64_t states = 0;       // kernels::ChoiceState [choice_slots]
+  uint64_t races = 0;        // kernels::RacePart [choice_slots, chunks of the vocabulary]
+  uint64_t kv = 0;           // layer 0
   uint64_t cosine = 0;
   uint64_t sine = 0;
   uint64_t slots[kernels::kMaxRanks] = {};
   uint64_t flags[kernels::kMaxRanks] = {};
+  uint64_t choices[kernels::kMaxRanks] = {};  // ChoiceExchange
   uint32_t compute_units = 1;
 };
 
+// What the ranks send to the owner of a row: offsets in the owner's exchange memory.
+struct ChoiceExchange {
+  uint64_t values = 0, peaks = 0, flags = 0, bytes = 0;
+};
+ChoiceExchange ExchangeOf(const backend::Program& program, const Shape& shape);
+
+// Columns of the LM head that a rank has.
+struct VocabShare {
+  uint32_t first = 0, count = 0;
+};
+VocabShare ShareOf(const backend::Program& program, int32_t rank);
+
+// Launches are made for steps of up to so many rows each, so that a grid is as large as its work:
+// 1, 4, 16 … and max_rows. What is computed does not depend on it.
+std::vector<uint32_t> RowClasses(uint32_t max_rows);
+
+// For steps of up to `rows` rows.
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
-                          int32_t rank);
+                          int32_t rank, uint32_t rows);
 
 uint32_t ComputeUnits(const gpu::Device& device);
 

@@ -2,6 +2,7 @@
 //
 // Lowering with no device: names, refusals, and the sizes of a context. What the launches compute
 // is tests/golden/gpu_golden_test.cc's.
+#include "backend/amdgpu/choices.h"
 #include "backend/amdgpu/lower.h"
 #include "isa/kernel_images.h"
 #include "support/test.h"
@@ -17,9 +18,15 @@ TEST(every_name_is_a_kernel) {
   std::vector<std::string> names;
   for (TileFormat format :
        {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    names.push_back(MatmulKernel(format, false));
-    names.push_back(MatmulKernel(format, true));
-    names.push_back(ExpertsKernel(format));
+    for (bool rounded : {false, true}) {
+      names.push_back(MatmulKernel(format, false, rounded));
+      names.push_back(MatmulKernel(format, true, rounded));
+      names.push_back(ExpertsKernel(format, rounded));
+    }
+  }
+  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    names.push_back(QkvHeadsKernel(format, KvFormat::kBf16));
+    names.push_back(QkvHeadsKernel(format, KvFormat::kFp8));
   }
   for (KvFormat format : {KvFormat::kBf16, KvFormat::kFp8, KvFormat::kPair}) {
     for (int32_t head_dim : {32, 64, 128}) {
@@ -34,9 +41,11 @@ TEST(every_name_is_a_kernel) {
       CHECK_EQ(found->image->name, "decoder");
     }
   }
-  CHECK_EQ(MatmulKernel(TileFormat::kFp8, false), "matmul_fp8");
-  CHECK_EQ(MatmulKernel(TileFormat::kBf16Pair, true), "gate_up_pair");
-  CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4), "experts_mxfp4");
+  CHECK_EQ(MatmulKernel(TileFormat::kFp8, false, false), "matmul_fp8");
+  CHECK_EQ(MatmulKernel(TileFormat::kFp8, false, true), "matmul_fp8_rounded");
+  CHECK_EQ(MatmulKernel(TileFormat::kBf16Pair, true, true), "gate_up_pair");
+  CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, false), "experts_mxfp4");
+  CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, true), "experts_mxfp4_rounded");
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kPair, 128), "attend_pair_128");
   CHECK(KvFormatOf(backend::KvType::kBF16) == KvFormat::kBf16);
@@ -126,7 +135,10 @@ TEST(sizes_of_a_context) {
   CHECK_EQ(s.logits_stride, 1008u);
   CHECK_EQ(s.all_reduces, 3u);
   CHECK_EQ(s.expert_layers, 1u);
-  CHECK_EQ(s.step_words, 3072u);  // 16 + 20 * 4 + 3 + 20 * 100 = 2099
+  CHECK_EQ(s.share_stride, 0u);  // no LM head here
+  CHECK_EQ(s.choice_slots, 3u);
+  // 16 + 20 * 4 + 3 * (1 + 16 + 2 * 1001 + 192) + 20 * 100 = 8729
+  CHECK_EQ(s.step_words, 9216u);
   CHECK_EQ(s.kv_page_bytes, 2u * (2 * 16 * 64 + 2 * 16 * 4));
   CHECK_EQ(s.strides.size(), 4u);
   CHECK_EQ(s.strides[0], 1280u);
@@ -160,6 +172,109 @@ TEST(sizes_at_their_limits) {
   p.hidden = 1024;
   CHECK_EQ(ShapeOf(p, options).chunks, 1u);
   CHECK_EQ(ShapeOf(p, options).hidden_stride, 1024u);
+}
+
+TEST(heads_are_made_with_the_product_where_that_is_quicker) {
+  QkvForm form;
+  form.head_dim = 128;
+  form.heads = 10;
+  form.tiles = 8;  // 256 columns
+  form.rows = 1;
+  form.compute_units = 304;
+  CHECK(FusesQkv(form));
+  QkvForm other = form;
+  other.tiles = 128;  // 4096 columns: ten workgroups would stream all of it
+  CHECK(!FusesQkv(other));
+  other.rows = 16 * 304;  // every workgroup is busy either way
+  CHECK(FusesQkv(other));
+  // What the kernel is not made for.
+  for (int32_t head_dim : {32, 64}) {
+    other = form;
+    other.head_dim = head_dim;
+    CHECK(!FusesQkv(other));
+  }
+  other = form;
+  other.rounded = true;
+  CHECK(!FusesQkv(other));
+  other = form;
+  other.format = TileFormat::kBf16Pair;
+  CHECK(!FusesQkv(other));
+  other = form;
+  other.kv = KvFormat::kPair;
+  CHECK(!FusesQkv(other));
+}
+
+TEST(classes_of_rows) {
+  const auto text = [](uint32_t max_rows) {
+    std::string out;
+    for (uint32_t rows : RowClasses(max_rows)) absl::StrAppend(&out, rows, " ");
+    return out;
+  };
+  CHECK_EQ(text(1), "1 ");
+  CHECK_EQ(text(2), "1 2 ");
+  CHECK_EQ(text(4), "1 4 ");
+  CHECK_EQ(text(512), "1 4 16 64 256 512 ");
+}
+
+// What is written for a row, and that a row whose lists do not fit is read.
+TEST(choices_as_words) {
+  const uint32_t bans[] = {3, 4};
+  const backend::LogitBias bias[] = {{7, 0.5f}, {7, -1}};
+  const uint32_t counted[] = {9, 2}, times[] = {0, 0, 1, 0, 0, 0, 0, 0, 0, 6};
+  backend::Choice drawn;
+  drawn.choose = true;
+  drawn.read = false;
+  drawn.temperature = 0.5f;
+  drawn.top_k = 20;
+  drawn.seed = 5;
+  drawn.banned[1] = bans;
+  drawn.bias = bias;
+  drawn.counted = counted;
+  drawn.times = times;
+  backend::Choice greedy;
+  greedy.choose = true;
+  greedy.seed = 77;
+  const backend::Choice choices[] = {drawn, backend::Choice(), greedy};
+  const uint32_t rows[] = {0, 1, 2};
+  backend::Step step;
+  step.logit_rows = rows;
+  step.choices = choices;
+  constexpr uint32_t kEnd = 2 + 3 * kChoiceRowWords + 4 * 3 + 2 * 2;
+  std::vector<uint32_t> block(kEnd + 1, 0xdead);
+  uint8_t read[3];
+  ChoiceWork work = WriteChoices(step, 2, kEnd, block.data(), read);
+  CHECK_EQ(work.end, kEnd);
+  CHECK(work.tokens && work.draws);
+  CHECK(read[0] == 0 && read[1] == 1 && read[2] == 1);
+  kernels::ChoiceRow row;
+  std::memcpy(&row, &block[2], sizeof(row));
+  CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceSample);
+  CHECK_EQ(row.top_k, 20u);
+  CHECK_EQ(row.seed, 5u);
+  CHECK_EQ(row.edits_at, 2 + 3 * kChoiceRowWords);
+  CHECK_EQ(row.edits, 4u);
+  CHECK_EQ(row.counts, 2u);
+  CHECK_EQ(row.counts_at, row.edits_at + 12);
+  CHECK_EQ(block[row.edits_at + 3], 4u);
+  CHECK_EQ(block[row.edits_at + 5], 1u);  // set
+  CHECK_EQ(block[row.edits_at + 8], 0u);  // added
+  CHECK_EQ(block[row.counts_at + 1], 5u);
+  CHECK_EQ(block[row.counts_at + 3], 0u);
+  CHECK_EQ(block[kEnd], 0xdeadu);
+  std::memcpy(&row, &block[2 + 2 * kChoiceRowWords], sizeof(row));
+  CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceRead);
+  CHECK_EQ(row.seed, 0u);
+  // One word too few: the first row is read, and writes no list.
+  std::fill(block.begin(), block.end(), 0xdead);
+  work = WriteChoices(step, 2, kEnd - 1, block.data(), read);
+  CHECK_EQ(work.end, 2 + 3 * kChoiceRowWords);
+  CHECK(work.tokens && !work.draws);
+  CHECK_EQ(read[0], 1);
+  CHECK_EQ(block[work.end], 0xdeadu);
+  // No choices: all are read.
+  step.choices = {};
+  work = WriteChoices(step, 2, kEnd, block.data(), read);
+  CHECK(!work.tokens && read[0] == 1 && read[2] == 1);
 }
 
 TEST(lists_of_gpus) {

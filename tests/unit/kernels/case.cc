@@ -158,9 +158,10 @@ std::vector<double> FromBf16(const std::vector<uint16_t>& values) {
 
 std::vector<Case> AllCases() {
   std::vector<Case> all;
-  for (auto make : {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases,
-                    ProbeCases, FidelityCases, DecoderStepCases, DecoderMatrixCases,
-                    DecoderExpertCases, DecoderAttentionCases, DecoderReduceCases}) {
+  for (auto make :
+       {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases, ProbeCases,
+        FidelityCases, DecoderStepCases, DecoderMatrixCases, DecoderExpertCases,
+        DecoderAttentionCases, DecoderReduceCases, DecoderQkvCases, SampleCases}) {
     for (Case& test : make()) all.push_back(std::move(test));
   }
   return all;

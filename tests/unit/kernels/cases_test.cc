@@ -28,6 +28,9 @@ TEST(synchronising_kernels_pass_under_many_schedules) {
   std::vector<Case> cases = LinkCases();
   for (Case& test : ResidentCases()) cases.push_back(std::move(test));
   for (Case& test : DecoderReduceCases()) cases.push_back(std::move(test));
+  for (Case& test : SampleCases()) {
+    if (test.name.find("4 ranks") != std::string::npos) cases.push_back(std::move(test));
+  }
   for (const Case& test : cases) {
     for (uint64_t seed = 2; seed < 10; ++seed) {
       ExecutorOptions options;

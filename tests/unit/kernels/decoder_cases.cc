@@ -164,12 +164,13 @@ Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers) {
 }
 
 // `ties`: logits out of four values. Columns beyond the experts would win if they were looked at.
-Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, bool ties) {
+Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, bool ties,
+               bool shared = false) {
   Random random(experts + rows);
   const uint32_t stride = RoundUp(experts + 1, kPadColumns);
   std::vector<float> logits(size_t{rows} * stride, 100.0f);
   std::vector<uint32_t> ids;
-  Wanted weights(rows + 1, top);
+  Wanted weights(rows + 1, top + shared);
   for (uint32_t row = 0; row < rows; ++row) {
     float* own = &logits[size_t{row} * stride];
     for (uint32_t e = 0; e < experts; ++e) {
@@ -188,11 +189,17 @@ Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, 
       ids.push_back(order[i]);
       weights.Set(row, i, weight, weight * 4e-6);
     }
+    if (!shared) continue;
+    own[experts] = static_cast<float>(3 * random.Normal());
+    const double weight = 1 / (1 + std::exp(-double{own[experts]}));
+    ids.push_back(experts);
+    weights.Set(row, top, weight, weight * 4e-6);
   }
-  ids.resize(ids.size() + top, 0xeeeeeeee);
+  ids.resize(ids.size() + top + shared, 0xeeeeeeee);
   Case out;
-  out.name = absl::StrCat("route ", rows, " x ", experts, " top ", top,
-                          renormalise ? " renormalised" : "", ties ? " with ties" : "");
+  out.name =
+      absl::StrCat("route ", rows, " x ", experts, " top ", top, renormalise ? " renormalised" : "",
+                   ties ? " with ties" : "", shared ? ", one shared" : "");
   out.bound = "ids exact; weights 4e-6 relative: exp in fp32 of up to 15, and a sum";
   out.buffers = {{"step", StepPlan::Of(rows).Block()},
                  {"logits", ToBytes(logits)},
@@ -207,6 +214,7 @@ Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, 
     args.router.top = top;
     args.router.renormalise = renormalise;
     args.stride = stride;
+    args.shared = shared;
   })}};
   out.expectations = {ExactlyValues("ids", ids), weights.Check("weights")};
   return out;
@@ -382,6 +390,7 @@ std::vector<Case> DecoderStepCases() {
       RouteCase(9, 128, 8, true, false),
       RouteCase(9, 130, 8, false, false),
       RouteCase(17, 512, 16, true, true),
+      RouteCase(9, 512, 10, true, false, true),
       SumSlotsCase(1, 5, false),
       SumSlotsCase(2, 4099, false),
       SumSlotsCase(4, 1022, true),

@@ -70,7 +70,11 @@ struct Product {
   uint32_t rows, outputs, width;
   bool norm, logits;
   uint32_t workers;
+  bool rounded = false;
 };
+constexpr char kRoundedBound[] =
+    "(2^-8 + (k/4 + 8) * 2^-23) of the sum of |x * w|: inputs rounded to bf16, fp32 sums of four "
+    "waves";
 
 Case ProductCase(const Product& p) {
   Random random(p.width + p.rows * 7 + static_cast<uint32_t>(p.format));
@@ -87,16 +91,19 @@ Case ProductCase(const Product& p) {
     const Row in = InputOf(x, norm, p.logits ? step.logit_rows[row] : row);
     for (uint32_t o = 0; o < w.outputs * kTileRows; ++o) {
       Near near;  // rows beyond the matrix are zeros
-      if (o < p.outputs) near = Dot(w, 0, o, in.values, &in.errors);
-      if (o < p.outputs && p.gate_up) near = SiluTimes(near, Dot(w, 1, o, in.values, &in.errors));
+      if (o < p.outputs) near = Dot(w, 0, o, in.values, &in.errors, p.rounded);
+      if (o < p.outputs && p.gate_up) {
+        near = SiluTimes(near, Dot(w, 1, o, in.values, &in.errors, p.rounded));
+      }
       want.Set(row, o, near.value, near.allowed);
     }
   }
   Case out;
-  const std::string kernel = std::string(p.gate_up ? "gate_up_" : "matmul_") + NameOf(p.format);
+  const std::string kernel = std::string(p.gate_up ? "gate_up_" : "matmul_") + NameOf(p.format) +
+                             (p.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", p.rows, " rows, ", p.outputs, " outputs, k ", p.width,
                           p.norm ? ", normed" : "", p.logits ? ", logit rows" : "");
-  out.bound = kProductBound;
+  out.bound = p.rounded ? kRoundedBound : kProductBound;
   out.buffers = {{"step", step.Block()}, {"x", ToBytes(x.values)}, want.ToFill("out")};
   w.AddBuffers("w", &out.buffers);
   AddNorm(norm, &out.buffers);
@@ -120,8 +127,10 @@ Case ProductCase(const Product& p) {
 struct ExpertShape {
   TileFormat format;
   uint32_t rows, hidden, width, experts, top;
-  bool shared;  // all rows choose the same experts
+  bool same;  // all rows choose the same experts
   uint32_t workers;
+  bool rounded = false;
+  bool shared = false;  // the last expert is every row's, in the last slot
 };
 
 struct Choice {
@@ -133,12 +142,14 @@ Choice RandomChoice(Random& random, const ExpertShape& s) {
   for (uint32_t row = 0; row < s.rows; ++row) {
     std::vector<uint32_t> all(s.experts);
     for (uint32_t e = 0; e < s.experts; ++e) all[e] = e;
-    for (uint32_t i = 0; i < s.top; ++i) {
-      std::swap(all[i], all[i + random.Next() % (s.experts - i)]);
+    const uint32_t routed = s.experts - s.shared, top = s.top - s.shared;
+    for (uint32_t i = 0; i < top; ++i) {
+      std::swap(all[i], all[i + random.Next() % (routed - i)]);
     }
-    std::sort(all.begin(), all.begin() + s.top);
+    std::sort(all.begin(), all.begin() + top);
+    if (s.shared) all[top] = routed;
     for (uint32_t i = 0; i < s.top; ++i) {
-      out.ids.push_back(s.shared && row > 0 ? out.ids[i] : all[i]);
+      out.ids.push_back(s.same && row > 0 ? out.ids[i] : all[i]);
       out.weights.push_back(static_cast<float>(0.1 + random.Uniform()));
     }
   }
@@ -185,13 +196,13 @@ Case ExpertCase(const ExpertShape& s) {
       const double weight = choice.weights[row * s.top + slot];
       Row act;
       for (uint32_t i = 0; i < s.width; ++i) {
-        const Near near = SiluTimes(Dot(up.each[e], 0, i, in.values, &in.errors),
-                                    Dot(up.each[e], 1, i, in.values, &in.errors));
+        const Near near = SiluTimes(Dot(up.each[e], 0, i, in.values, &in.errors, s.rounded),
+                                    Dot(up.each[e], 1, i, in.values, &in.errors, s.rounded));
         act.values.push_back(near.value);
         act.errors.push_back(near.allowed);
       }
       for (uint32_t o = 0; o < s.hidden; ++o) {
-        const Near near = Dot(down.each[e], 0, o, act.values, &act.errors);
+        const Near near = Dot(down.each[e], 0, o, act.values, &act.errors, s.rounded);
         sums[o].value += weight * near.value;
         sums[o].allowed += weight * (near.allowed + std::abs(near.value) * 0x1p-22);
       }
@@ -202,10 +213,12 @@ Case ExpertCase(const ExpertShape& s) {
     }
   }
   Case out;
-  const std::string kernel = std::string("experts_") + NameOf(s.format);
+  const std::string kernel =
+      std::string("experts_") + NameOf(s.format) + (s.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ",
-                          s.hidden, ", width ", s.width, s.shared ? ", all the same" : "");
-  out.bound = kProductBound;
+                          s.hidden, ", width ", s.width, s.same ? ", all the same" : "",
+                          s.shared ? ", one shared" : "");
+  out.bound = s.rounded ? kRoundedBound : kProductBound;
   // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
   // width are zeros, as the backend leaves them.
   out.buffers = {{"step", StepPlan::Of(s.rows).Block()},
@@ -263,6 +276,9 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(ProductCase({format, true, 1, 40, ragged, true, false, 2}));
     cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3}));
     cases.push_back(ProductCase({format, true, 5, 16, wide, true, false, 1}));
+    if (format == TileFormat::kBf16Pair) continue;
+    cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3, true}));
+    cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, true}));
   }
   return cases;
 }
@@ -275,8 +291,12 @@ std::vector<Case> DecoderExpertCases() {
     cases.push_back(ExpertCase({format, 1, hidden, width, 6, 2, false, 3}));
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 2, true, 2}));
     cases.push_back(ExpertCase({format, 17, hidden, width, 6, 3, false, 4}));
+    if (format == TileFormat::kBf16Pair) continue;
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, true}));
   }
   cases.push_back(ExpertCase({TileFormat::kBf16, 3, 64, 16, 40, 16, false, 3}));
+  // A shared expert after as many as a router chooses from.
+  cases.push_back(ExpertCase({TileFormat::kBf16, 17, 32, 16, 513, 11, false, 4, false, true}));
   return cases;
 }
 

@@ -127,7 +127,7 @@ kernels::Tiles TiledWeights::At(const std::string& name, const Addresses& at) co
 }
 
 Near Dot(const TiledWeights& w, size_t matrix, uint32_t row, const std::vector<double>& x,
-         const std::vector<double>* x_error) {
+         const std::vector<double>* x_error, bool rounded) {
   double sum = 0, magnitude = 0, inherited = 0;
   for (uint32_t i = 0; i < w.cols; ++i) {
     const double weight = w.values[matrix][size_t{row} * w.cols + i];
@@ -135,7 +135,9 @@ Near Dot(const TiledWeights& w, size_t matrix, uint32_t row, const std::vector<d
     magnitude += std::abs(weight * x[i]);
     if (x_error != nullptr) inherited += std::abs(weight) * (*x_error)[i];
   }
-  return {sum, magnitude * (0x1.1p-16 + (w.cols / 4 + 8) * 0x1p-23) + inherited + 1e-30};
+  // An input that is off may be rounded the other way: by as much more as it is off.
+  const double split = rounded ? 0x1p-8 : 0x1.1p-16;
+  return {sum, magnitude * (split + (w.cols / 4 + 8) * 0x1p-23) + inherited * (1 + split) + 1e-30};
 }
 
 }  // namespace mainarch::kernels_test

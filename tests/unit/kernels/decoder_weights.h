@@ -30,9 +30,10 @@ TiledWeights RandomTiles(Random& random, kernels::TileFormat format, uint32_t ro
 const char* NameOf(kernels::TileFormat format);
 
 // One row of `w` times x, with the error that fp32 sums and inputs in two bf16 may make.
-// `x_error[i]`: how far off the kernel's x[i] may be already; null: not at all.
+// `rounded`: with inputs in one bf16, 2^-8 of each. `x_error[i]`: how far off the kernel's x[i] may
+// be already; null: not at all.
 Near Dot(const TiledWeights& w, size_t matrix, uint32_t row, const std::vector<double>& x,
-         const std::vector<double>* x_error = nullptr);
+         const std::vector<double>* x_error = nullptr, bool rounded = false);
 inline constexpr char kProductBound[] =
     "(2^-15.9 + (k/4 + 8) * 2^-23) of the sum of |x * w|: two bf16 of each input (pairs: and of "
     "each "

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: MIT
+//
+// The LM head's choice: edits (bans, bias, penalties), argmax, or top-k, min-p, top-p and a draw,
+// over a vocabulary that lies in shares on the ranks. The tokens are those of the CPU's sampler
+// (src/decode/sampler.h), not nearly but always: both are made of kernels/common/draw.h, where
+// nothing depends on an order of additions.
+//
+// Argument and data flow: ChooseArgs. A greedy step takes one round over the fabric and 16 bytes a
+// chunk; a drawn row sends its logits to its owner, who does the rest alone.
+#ifndef MAINARCH_KERNELS_OPS_SAMPLE_H_
+#define MAINARCH_KERNELS_OPS_SAMPLE_H_
+
+#include "kernels/common/draw.h"
+#include "kernels/ops/step.h"
+
+namespace mainarch::kernels {
+
+// What the four ops share: who owns a row, and where its things lie in the owner's memory.
+struct ChoicePlaces {
+  const ChooseArgs& args;
+
+  DEVICE uint32_t owner(uint32_t row) const { return row % args.ranks; }
+  DEVICE uint32_t slot(uint32_t row) const { return row / args.ranks; }
+  DEVICE uint32_t units() const { return args.ranks * args.chunks; }  // of a slot
+  DEVICE Global<float> Values(uint32_t row) const {
+    return At(args.values[owner(row)]) + uint64_t{slot(row)} * args.vocab_stride;
+  }
+  DEVICE Global<uint32_t> Peak(uint32_t row, uint32_t unit) const {
+    return reinterpret_cast<Global<uint32_t>>(At(args.peaks[owner(row)]) + slot(row) * units() +
+                                              unit);
+  }
+  // Each parity of the step has its own flags, so that the lowest bit is free: with it set, no flag
+  // looks like the zeros at the start (Reduce::FlagOf).
+  DEVICE Global<uint32_t> Flag(uint32_t row, uint32_t unit, uint32_t index) const {
+    return At(args.flags[owner(row)]) + ((index & 1) * args.slots + slot(row)) * units() + unit;
+  }
+  DEVICE static uint32_t FlagOf(uint32_t index) { return index | 1; }
+};
+
+// Until every other rank's share of a row that is this rank's own has come.
+DEVICE void AwaitShares(const ChooseArgs& args, uint32_t row, uint32_t index) {
+  const ChoicePlaces places = {args};
+  if (args.ranks == 1) return;
+  for (uint32_t u = ThreadId(); u < places.units(); u += kThreads) {
+    if (u / args.chunks == args.rank) continue;
+    WaitFlag<Scope::kSystem, Until::kEqual>(places.Flag(row, u, index), places.FlagOf(index));
+  }
+  Barrier();
+  FenceAcquire<Scope::kSystem>();
+}
+
+// A workgroup a row and chunk: never waits for anybody.
+struct ChooseShare {
+  using Args = ChooseArgs;
+  static constexpr uint32_t kScratchAt = kChoiceChunk * 4;
+  static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 8;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const Lds<float> held = arena.Get<float>();
+    const uint32_t total = step.logit_rows() * args.chunks;
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t row = t / args.chunks, chunk = t % args.chunks;
+      const Global<const ChoiceRow> choice = step.choice(row);
+      const uint32_t flags = Uniform(+choice->flags);
+      const uint32_t begin = Min(chunk * kChoiceChunk, args.share);
+      const uint32_t count = Min(args.share - begin, kChoiceChunk);
+      const uint32_t first = args.share_first + begin;
+      const Global<const float> logits =
+          At(args.logits) + uint64_t{row} * args.share_stride + begin;
+      const Global<float> host = At(args.host_logits) + uint64_t{row} * args.vocab_stride + first;
+      for (uint32_t i = ThreadId(); i < count; i += kThreads) {
+        const float logit = logits[i];
+        if (flags & kChoiceRead) host[i] = logit;
+        held[i] = logit;
+      }
+      BarrierLds();
+      if (flags & kChoiceToken) {
+        Edit(step, choice, first, count, held);
+        Send(args, row, chunk, first, count, flags & kChoiceSample, step.index(), arena);
+      }
+      BarrierLds();
+    }
+  }
+
+  // Edits of one token happen in order: one thread makes them all. Counted tokens differ.
+  DEVICE static void Edit(const StepView& step, Global<const ChoiceRow> choice, uint32_t first,
+                          uint32_t count, Lds<float> held) {
+    const uint32_t edits = choice->edits, counts = choice->counts;
+    const Global<const uint32_t> edit = step.words(choice->edits_at);
+    for (uint32_t e = 0; e < edits; ++e) {
+      const uint32_t i = edit[3 * e] - first;
+      if (i >= count || i % kThreads != ThreadId()) continue;
+      const float value = BitCast<float>(+edit[3 * e + 1]);
+      held[i] = edit[3 * e + 2] != 0 ? value : held[i] + value;
+    }
+    BarrierLds();
+    const float repetition = choice->repetition, frequency = choice->frequency;
+    const float presence = choice->presence;
+    const Global<const uint32_t> counted = step.words(choice->counts_at);
+    for (uint32_t c = ThreadId(); c < counts; c += kThreads) {
+      const uint32_t i = counted[2 * c] - first, produced = counted[2 * c + 1];
+      if (i >= count) continue;
+      float logit = held[i];
+      if (repetition != 1.0f) logit = logit > 0 ? logit / repetition : logit * repetition;
+      if (produced > 0) {
+        logit -= static_cast<float>(produced) * frequency;
+        logit -= presence;
+      }
+      held[i] = logit;
+    }
+    BarrierLds();
+  }
+
+  DEVICE static void Send(const Args& args, uint32_t row, uint32_t chunk, uint32_t first,
+                          uint32_t count, bool draws, uint32_t index, Arena arena) {
+    const ChoicePlaces places = {args};
+    const Lds<float> held = arena.Get<float>();
+    const Global<float> values = places.Values(row) + first;
+    Scored best = kNobody;
+    for (uint32_t i = ThreadId(); i < count; i += kThreads) {
+      const float logit = held[i];
+      if (draws) values[i] = logit;
+      // Above all that is sane, so that it comes out on top.
+      const bool sane = logit <= kLargestFloat;
+      best = Better(best, {sane ? logit : __builtin_inff(), sane ? first + i : kInsaneLogits});
+    }
+    best = GroupBest<kWaves>(best, arena.Get<uint32_t>(kScratchAt));
+    const uint32_t unit = args.rank * args.chunks + chunk;
+    if (ThreadId() == 0) {
+      const Global<uint32_t> peak = places.Peak(row, unit);
+      peak[0] = BitCast<uint32_t>(best.score);
+      peak[1] = best.index;
+    }
+    if (places.owner(row) != args.rank) {
+      Publish<Scope::kSystem>(places.Flag(row, unit, index), places.FlagOf(index), ThreadId() == 0);
+    }
+  }
+};
+
+// Who takes part in a draw, found by radix selection on an order of 32 bits in digits of 11, 11 and
+// 10, the masses of equal digits added up in LDS (integers: any order will do).
+struct Selection {
+  uint32_t order;  // of whoever is first not to be dropped
+  uint64_t below;  // mass of the lower orders
+  uint64_t limit;  // of what is dropped
+};
+struct Selector {
+  static constexpr uint32_t kBins = 2048;
+  static constexpr uint32_t kSumsAt = kBins * 8, kTopsAt = kSumsAt + kThreads * 8;
+  static constexpr uint32_t kLdsBytes = kTopsAt + 16 * 8;
+
+  Arena arena;
+
+  // Candidates 0 to n - 1: candidate(i, &order) gives a mass, 0 if it is none. The lowest orders
+  // are dropped while their mass together is at most limit(mass of all).
+  template <class Candidate, class Limit>
+  DEVICE Selection Select(uint32_t n, const Candidate& candidate, const Limit& limit_of) const {
+    Selection out = {0, 0, 0};
+    for (uint32_t level = 0; level < 3; ++level) {
+      const uint32_t shift = level == 0 ? 21 : level == 1 ? 10 : 0;
+      const uint32_t known = level == 0 ? 0 : ~0u << (level == 1 ? 21 : 10);
+      const uint32_t digit = level == 2 ? 0x3ff : 0x7ff;
+      for (uint32_t b = ThreadId(); b < kBins; b += kThreads) bins()[b] = 0;
+      BarrierLds();
+      for (uint32_t i = ThreadId(); i < n; i += kThreads) {
+        uint32_t order = 0;
+        const uint64_t mass = candidate(i, &order);
+        if (mass != 0 && ((order ^ out.order) & known) == 0) {
+          AddLds(bins() + (order >> shift & digit), mass);
+        }
+      }
+      BarrierLds();
+      AddUp();
+      if (level == 0) {
+        uint64_t total = 0;
+        for (uint32_t t = 0; t < 16; ++t) total += tops()[t];
+        out.limit = limit_of(total);
+      }
+      const uint32_t top = Walk(tops(), 0, 15, out.limit, &out.below);
+      const uint32_t sum = Walk(sums(), 16 * top, 16 * top + 15, out.limit, &out.below);
+      const uint32_t bin = Walk(bins(), 8 * sum, 8 * sum + 7, out.limit, &out.below);
+      out.order |= bin << shift;
+      BarrierLds();
+    }
+    return out;
+  }
+
+  DEVICE Lds<uint64_t> bins() const { return arena.Get<uint64_t>(); }
+  DEVICE Lds<uint64_t> sums() const { return arena.Get<uint64_t>(kSumsAt); }
+  DEVICE Lds<uint64_t> tops() const { return arena.Get<uint64_t>(kTopsAt); }
+
+  // Of 8 bins, then of 16 such sums.
+  DEVICE void AddUp() const {
+    uint64_t sum = 0;
+    for (uint32_t b = 0; b < 8; ++b) sum += bins()[8 * ThreadId() + b];
+    sums()[ThreadId()] = sum;
+    BarrierLds();
+    if (ThreadId() < 16) {
+      sum = 0;
+      for (uint32_t s = 0; s < 16; ++s) sum += sums()[16 * ThreadId() + s];
+      tops()[ThreadId()] = sum;
+    }
+    BarrierLds();
+  }
+  // The first entry with which `sum` would go beyond the limit; at most `last`.
+  DEVICE static uint32_t Walk(Lds<const uint64_t> masses, uint32_t first, uint32_t last,
+                              uint64_t limit, uint64_t* sum) {
+    uint32_t at = first;
+    while (at < last && *sum + masses[at] <= limit) *sum += masses[at++];
+    return at;
+  }
+};
+
+// A workgroup a row that this rank owns: waits for all shares; a greedy row is done then, a drawn
+// one gets its state. Filters read the row's logits three times each, from this GPU's memory.
+struct ChooseNarrow {
+  using Args = ChooseArgs;
+  static constexpr uint32_t kLdsBytes = Selector::kLdsBytes;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t rows = step.logit_rows();
+    for (uint32_t slot = worker; slot < args.slots; slot += workers) {
+      const uint32_t row = slot * args.ranks + args.rank;
+      if (row >= rows) return;
+      const Global<const ChoiceRow> choice = step.choice(row);
+      if (!(choice->flags & kChoiceToken)) continue;
+      const Scored peak = AwaitPeak(args, row, step.index());
+      ChoiceState state = {};
+      const bool sane = peak.index != kInsaneLogits && peak.score >= -kLargestFloat;
+      const bool draws = choice->flags & kChoiceSample;
+      if (sane && draws) Narrow(args, row, choice, peak.score, arena, &state);
+      if (ThreadId() != 0) continue;
+      if (draws) At(args.states)[slot] = state;
+      if (sane && !draws) {
+        At(args.results)[row].token = peak.index;
+        At(args.results)[row].chosen = 1;
+      }
+    }
+  }
+
+  // The best of all shares, in every thread.
+  DEVICE static Scored AwaitPeak(const Args& args, uint32_t row, uint32_t index) {
+    const ChoicePlaces places = {args};
+    AwaitShares(args, row, index);
+    Scored best = kNobody;
+    for (uint32_t u = LaneId(); u < places.units(); u += kWave) {
+      const Global<const uint32_t> peak = places.Peak(row, u);
+      best = Better(best, {BitCast<float>(+peak[0]), peak[1]});
+    }
+    return WaveBest(best);
+  }
+
+  DEVICE static void Narrow(const Args& args, uint32_t row, Global<const ChoiceRow> choice,
+                            float peak, Arena arena, ChoiceState* state) {
+    const ChoicePlaces places = {args};
+    const Selector selector = {arena};
+    const Global<const float> values = places.Values(row);
+    *state = {1, peak, -kLargestFloat, 0, ~0u, {}};
+    const uint32_t top_k = choice->top_k;
+    if (top_k > 0) {
+      const auto logit = [&](uint32_t i, uint32_t* order) {
+        *order = OrderOf(values[i]);
+        return uint64_t{values[i] >= -kLargestFloat};
+      };
+      const auto all_but_k = [&](uint64_t total) { return total > top_k ? total - top_k : 0; };
+      state->least = FromOrder(selector.Select(args.vocab, logit, all_but_k).order);
+    }
+    const float top_p = choice->top_p;
+    if (!(top_p > 0)) return;
+    const float temperature = choice->temperature, min_p = choice->min_p, least = state->least;
+    const uint32_t shift = args.mass_shift;
+    const auto score_of = [&](uint32_t i) { return (values[i] - peak) / temperature; };
+    const auto mass = [&](uint32_t i, uint32_t* order) -> uint64_t {
+      const float score = score_of(i);
+      const float weight = WeightOf(score);
+      *order = OrderOfScore(score);
+      return values[i] >= least && !(weight < min_p) ? MassOf(weight, shift) : 0;
+    };
+    const auto tail = [&](uint64_t total) { return TailLimit(total, top_p); };
+    const Selection found = selector.Select(args.vocab, mass, tail);
+    state->order = found.order;
+    // Of the equals some may be dropped still, the highest ids first.
+    const uint64_t one = MassOf(WeightOf(ScoreFromOrder(found.order)), shift);
+    const uint64_t dropped = (found.limit - found.below) / one;
+    if (dropped == 0) return;
+    const auto equal = [&](uint32_t i, uint32_t* order) -> uint64_t {
+      *order = ~i;
+      uint32_t score_order = 0;
+      return mass(i, &score_order) != 0 && score_order == found.order;
+    };
+    const auto that_many = [&](uint64_t) { return dropped; };
+    state->last_id = ~selector.Select(args.vocab, equal, that_many).order;
+  }
+};
+
+// Who has run best so far, as words: positive doubles order like their bits.
+struct Racer {
+  uint32_t high, low, id;
+};
+DEVICE bool Beats(const Racer& a, const Racer& b) {
+  if (a.high != b.high) return a.high > b.high;
+  if (a.low != b.low) return a.low > b.low;
+  return a.id < b.id;
+}
+DEVICE Racer WaveBest(const Racer& x) {
+  const auto larger = [](uint32_t a, uint32_t b) { return Max(a, b); };
+  const auto smaller = [](uint32_t a, uint32_t b) { return Min(a, b); };
+  const uint32_t high = WaveFold(x.high, 0u, larger);
+  const uint32_t low = WaveFold(x.high == high ? x.low : 0, 0u, larger);
+  const bool best = x.high == high && x.low == low;
+  return {high, low, WaveFold(best ? x.id : ~0u, ~0u, smaller)};
+}
+
+// A workgroup a row that this rank owns and chunk of the vocabulary.
+struct ChooseRace {
+  using Args = ChooseArgs;
+  static constexpr uint32_t kLdsBytes = kWaves * 16;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t chunks = CeilDiv(args.vocab, kChoiceChunk);
+    for (uint32_t t = worker; t < args.slots * chunks; t += workers) {
+      const uint32_t slot = t / chunks, row = slot * args.ranks + args.rank;
+      if (row >= step.logit_rows()) return;
+      const Global<const ChoiceRow> choice = step.choice(row);
+      if (!(choice->flags & kChoiceSample) || At(args.states)[slot].draws == 0) continue;
+      // They have come, or there would be no state; but that was another workgroup's acquire.
+      AwaitShares(args, row, step.index());
+      const Racer best = WaveBest(Run(args, row, choice, t % chunks * kChoiceChunk));
+      const Lds<uint32_t> scratch = arena.Get<uint32_t>();
+      if (LaneId() == 0) {
+        scratch[4 * WaveId()] = best.high;
+        scratch[4 * WaveId() + 1] = best.low;
+        scratch[4 * WaveId() + 2] = best.id;
+      }
+      BarrierLds();
+      if (ThreadId() == 0) {
+        Racer all = best;
+        for (uint32_t w = 1; w < kWaves; ++w) {
+          const Racer other = {scratch[4 * w], scratch[4 * w + 1], scratch[4 * w + 2]};
+          if (Beats(other, all)) all = other;
+        }
+        At(args.races)[t] = {all.high, all.low, all.id, 0};
+      }
+      BarrierLds();
+    }
+  }
+
+  // This thread's part of a chunk, four neighbours at a time: they share a block of random numbers.
+  DEVICE static Racer Run(const Args& args, uint32_t row, Global<const ChoiceRow> choice,
+                          uint32_t begin) {
+    const ChoiceState state = At(args.states)[row / args.ranks];
+    const Global<const float> values = ChoicePlaces{args}.Values(row);
+    const float temperature = choice->temperature, min_p = choice->min_p;
+    const uint64_t seed = choice->seed, position = choice->position;
+    RaceRunner runner;
+    runner.best = 0;
+    runner.winner = ~0u;
+    const uint32_t end = Min(begin + kChoiceChunk, args.vocab);
+    for (uint32_t first = begin + 4 * ThreadId(); first < end; first += 4 * kThreads) {
+      const f32x4 four = BitCast<f32x4>(Load16(values, first / 4));
+      const PhiloxBlock block = DrawBlock(seed, position, first / 4);
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < 4; ++i) {
+        const float logit = four[i];
+        const float score = (logit - state.peak) / temperature;
+        const float weight = WeightOf(score);
+        const uint32_t order = OrderOfScore(score), id = first + i;
+        const bool in = id < end && logit >= state.least && !(weight < min_p) &&
+                        (order > state.order || (order == state.order && id <= state.last_id));
+        if (in) runner.Consider(id, weight, block.word[i]);
+      }
+    }
+    const uint64_t bits = BitCast<uint64_t>(runner.best);
+    return {static_cast<uint32_t>(bits >> 32), static_cast<uint32_t>(bits), runner.winner};
+  }
+};
+
+// A wave a row that this rank owns.
+struct ChooseWinner {
+  using Args = ChooseArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+    const StepView step(args.step);
+    const uint32_t chunks = CeilDiv(args.vocab, kChoiceChunk);
+    for (uint32_t slot = worker * kWaves + WaveId(); slot < args.slots; slot += workers * kWaves) {
+      const uint32_t row = slot * args.ranks + args.rank;
+      if (row >= step.logit_rows()) return;
+      const uint32_t flags = step.choice(row)->flags;
+      if (!(flags & kChoiceSample) || At(args.states)[slot].draws == 0) continue;
+      const Global<const uint32_t> races =
+          reinterpret_cast<Global<const uint32_t>>(At(args.races) + uint64_t{slot} * chunks);
+      Racer best = {0, 0, ~0u};
+      for (uint32_t c = LaneId(); c < chunks; c += kWave) {
+        const Racer other = {races[4 * c], races[4 * c + 1], races[4 * c + 2]};
+        if (Beats(other, best)) best = other;
+      }
+      best = WaveBest(best);
+      if (LaneId() == 0) {
+        At(args.results)[row].token = best.id;
+        At(args.results)[row].chosen = 1;
+      }
+    }
+  }
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_SAMPLE_H_

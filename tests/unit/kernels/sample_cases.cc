@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+//
+// The kernels that choose a token, against the CPU's sampler: the same token, always.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/amdgpu/choices.h"
+#include "decode/sampler.h"
+#include "kernels/common/draw.h"
+#include "unit/kernels/decoder_cases.h"
+
+namespace mainarch::kernels_test {
+namespace {
+
+using namespace kernels;
+using decode::SequenceOptions;
+
+struct ChoiceShape {
+  uint32_t ranks, vocab, rows;
+  uint32_t first_index;  // of the first of two steps
+  bool draws;
+};
+
+// A row of logits and what is asked of it.
+struct ChoiceCase {
+  std::vector<float> logits;
+  SequenceOptions options;
+  decode::TokenCounts counts;
+  std::vector<uint32_t> banned;
+  bool read_only = false;
+};
+
+// `kind` walks through the filters, alone and together; logits of few values have many ties.
+ChoiceCase MakeRow(Random& random, uint32_t vocab, uint32_t kind, bool draws) {
+  ChoiceCase out;
+  out.logits = random.Floats(vocab, 3);
+  if (kind % 3 == 1) {
+    for (float& logit : out.logits) logit = std::round(logit * 2) / 2;
+  }
+  SequenceOptions& o = out.options;
+  o.seed = random.Next();
+  if (draws && kind % 7 != 6) {
+    o.temperature = static_cast<float>(0.3 + random.Uniform());
+    if (kind & 1) o.top_k = static_cast<uint32_t>(1 + random.Next() % 40);
+    if (kind & 2) o.top_p = static_cast<float>(0.3 + 0.69 * random.Uniform());
+    if (kind & 4) o.min_p = static_cast<float>(0.2 * random.Uniform());
+  }
+  if (kind % 4 == 2) {
+    o.repetition_penalty = 1.3f;
+    o.frequency_penalty = 0.5f;
+    o.presence_penalty = 0.25f;
+    out.counts.Enable(vocab, 400);
+    for (uint32_t i = 0; i < 400; ++i) {
+      out.counts.Add(static_cast<uint32_t>(random.Next() % vocab), random.Next() % 2 == 0);
+    }
+  }
+  if (kind % 5 == 0) {
+    for (uint32_t i = 0; i < 30; ++i) {
+      const uint32_t token = static_cast<uint32_t>(random.Next() % vocab);
+      o.logit_bias.push_back({token, static_cast<float>(3 * random.Normal())});
+      o.logit_bias.push_back({token, 0.1f});
+      out.banned.push_back(static_cast<uint32_t>(random.Next() % vocab));
+    }
+  }
+  const size_t somewhere = random.Next() % vocab;
+  if (kind == 11) out.logits[somewhere] = NAN;
+  if (kind == 12) out.logits[somewhere] = INFINITY;
+  if (kind == 13) std::fill(out.logits.begin(), out.logits.end(), -INFINITY);
+  if (kind == 14) std::fill(out.logits.begin(), out.logits.end(), 1.5f);
+  if (kind == 15) out.read_only = true;
+  return out;
+}
+
+struct ChoiceStep {
+  std::vector<ChoiceCase> rows;
+  std::vector<ChoiceResult> results;
+  Bytes block;
+};
+
+ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
+  ChoiceStep out;
+  backend::Step step;
+  std::vector<backend::Choice> choices;
+  std::vector<uint32_t> logit_rows;
+  decode::Sampler sampler(s.vocab);
+  for (uint32_t row = 0; row < s.rows; ++row) {
+    out.rows.push_back(MakeRow(random, s.vocab, row + index % 3, s.draws));
+  }
+  for (ChoiceCase& row : out.rows) {
+    decode::SampleRequest request;
+    request.options = &row.options;
+    request.counts = &row.counts;
+    request.ban_eos = row.banned;
+    request.position = 77 + index;
+    choices.push_back(row.read_only ? backend::Choice() : decode::ChoiceOf(request));
+    if (choices.size() % 4 == 0) choices.back().read = true;
+    logit_rows.push_back(static_cast<uint32_t>(logit_rows.size()));
+    const auto token = sampler.Sample(absl::MakeSpan(row.logits), request);
+    const bool chosen = token.ok() && !row.read_only;
+    out.results.push_back({chosen ? *token : 0, chosen});
+  }
+  step.logit_rows = logit_rows;
+  step.choices = choices;
+  StepHeader header;
+  header.rows = header.logit_rows = s.rows;
+  header.index = index;
+  header.choices_at = sizeof(header) / 4;
+  std::vector<uint32_t> block(1 << 16);
+  std::vector<uint8_t> read(s.rows);
+  const amdgpu::ChoiceWork work =
+      amdgpu::WriteChoices(step, header.choices_at, 1 << 16, block.data(), read.data());
+  std::memcpy(block.data(), &header, sizeof(header));
+  block.resize(work.end);
+  out.block = ToBytes(block);
+  for (uint32_t row = 0; row < s.rows; ++row) out.rows[row].read_only = read[row] != 0;
+  return out;
+}
+
+std::string Of(const char* what, uint32_t rank, uint32_t round) {
+  return absl::StrCat(what, rank, "_", round);
+}
+
+uint32_t FirstOf(const ChoiceShape& s, uint32_t rank) {
+  return rank == s.ranks ? s.vocab : s.vocab / 16 * rank / s.ranks * 16;
+}
+
+LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workgroups,
+                        uint32_t rank, uint32_t round) {
+  return MakeLaunch<ChooseArgs>(
+      kernel, workgroups,
+      [=](ChooseArgs& args, const Addresses& at) {
+        args.step = at.Of<const uint32_t>(Of("step", rank, round));
+        args.logits = at.Of<const float>(Of("logits", rank, round));
+        args.host_logits = at.Of<float>(absl::StrCat("host_logits", round));
+        args.results = at.Of<ChoiceResult>(absl::StrCat("results", round));
+        args.states = at.Of<ChoiceState>(absl::StrCat("states", rank));
+        args.races = at.Of<RacePart>(absl::StrCat("races", rank));
+        for (uint32_t r = 0; r < s.ranks; ++r) {
+          args.values[r] = at.Of<float>(absl::StrCat("values", r));
+          args.peaks[r] = at.Of<ScoredWords>(absl::StrCat("peaks", r));
+          args.flags[r] = at.Of<uint32_t>(absl::StrCat("flags", r));
+          args.chunks = std::max(
+              args.chunks, (FirstOf(s, r + 1) - FirstOf(s, r) + kChoiceChunk - 1) / kChoiceChunk);
+        }
+        args.vocab = s.vocab;
+        args.vocab_stride = RoundUp(s.vocab, 16);
+        args.share_first = FirstOf(s, rank);
+        args.share = FirstOf(s, rank + 1) - args.share_first;
+        args.share_stride = RoundUp(args.share, 16);
+        args.slots = (s.rows + s.ranks - 1) / s.ranks;
+        args.ranks = s.ranks;
+        args.rank = rank;
+        args.mass_shift = MassShift(s.vocab);
+      },
+      rank);
+}
+
+// Two steps. In each, half of the ranks begin to wait before the other half have sent.
+Case SampleCase(const ChoiceShape& s, uint64_t seed) {
+  Random random(seed);
+  Case out;
+  out.name = absl::StrCat("choose ", s.ranks, " ranks, ", s.rows, " rows of ", s.vocab,
+                          s.draws ? ", drawn" : ", greedy", ", step ", s.first_index);
+  out.bound = "the tokens of the CPU's sampler";
+  const uint32_t slots = (s.rows + s.ranks - 1) / s.ranks, stride = RoundUp(s.vocab, 16);
+  const uint32_t units = s.ranks * 8;  // more than enough
+  for (uint32_t r = 0; r < s.ranks; ++r) {
+    const Home home = s.ranks > 1 ? Home::kUncached : Home::kVram;
+    out.buffers.push_back(
+        {absl::StrCat("values", r), Bytes(size_t{slots} * stride * 4, 0xff), r, home});
+    out.buffers.push_back({absl::StrCat("peaks", r), Bytes(slots * units * 8, 0xff), r, home});
+    out.buffers.push_back({absl::StrCat("flags", r), Bytes(2 * slots * units * 4), r, home});
+    out.buffers.push_back({absl::StrCat("states", r), Bytes(slots * 32, 0xee), r});
+    out.buffers.push_back(
+        {absl::StrCat("races", r), Bytes(slots * 16 * (s.vocab / kChoiceChunk + 1), 0xee), r});
+  }
+  for (uint32_t round = 0; round < 2; ++round) {
+    const ChoiceStep step = MakeStep(random, s, s.first_index + round);
+    Bytes host(size_t{s.rows} * stride * 4, kUntouchedByte);
+    const Bytes untouched = host;
+    for (uint32_t r = 0; r < s.ranks; ++r) {
+      const uint32_t first = FirstOf(s, r), count = FirstOf(s, r + 1) - first;
+      std::vector<float> logits(size_t{s.rows} * RoundUp(count, 16), 1e30f);
+      for (uint32_t row = 0; row < s.rows; ++row) {
+        std::copy_n(step.rows[row].logits.begin() + first, count,
+                    logits.begin() + size_t{row} * RoundUp(count, 16));
+        if (step.rows[row].read_only) {
+          std::memcpy(&host[(size_t{row} * stride + first) * 4], &step.rows[row].logits[first],
+                      count * 4);
+        }
+      }
+      out.buffers.push_back({Of("step", r, round), step.block, r});
+      out.buffers.push_back({Of("logits", r, round), ToBytes(logits), r});
+    }
+    out.buffers.push_back(
+        {absl::StrCat("results", round), Bytes(step.results.size() * 8), 0, Home::kHost});
+    out.buffers.push_back({absl::StrCat("host_logits", round), untouched, 0, Home::kHost});
+    out.expectations.push_back(ExactlyValues(absl::StrCat("results", round), step.results));
+    out.expectations.push_back(Exactly(absl::StrCat("host_logits", round), host));
+    const uint32_t half = (s.ranks + 1) / 2;
+    std::vector<LaunchSpec> begin, middle, end, race, winner;
+    for (uint32_t r = 0; r < s.ranks; ++r) {
+      (r < half ? begin : middle).push_back(ChooseLaunch("choose_share", s, 3, r, round));
+      (r < half ? middle : end).push_back(ChooseLaunch("choose_narrow", s, 2, r, round));
+      race.push_back(ChooseLaunch("choose_race", s, 3, r, round));
+      winner.push_back(ChooseLaunch("choose_winner", s, 1, r, round));
+    }
+    for (auto* together : {&begin, &middle, &end, &race, &winner}) {
+      if (!together->empty()) out.steps.push_back(*together);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Case> SampleCases() {
+  return {
+      // Small ones first: most of what is broken shows there.
+      SampleCase({1, 63, 9, 1, true}, 4),
+      SampleCase({2, 500, 5, 2, false}, 7),
+      SampleCase({4, 300, 16, 5, true}, 3),
+      SampleCase({1, 2048, 3, 0x7fffffff, false}, 5),
+      SampleCase({4, 16400, 2, 0xffffffff, false}, 6),
+      SampleCase({1, 4499, 16, 0, true}, 1),
+      SampleCase({2, 4503, 16, 0xfffffffe, true}, 2),
+  };
+}
+
+}  // namespace mainarch::kernels_test
