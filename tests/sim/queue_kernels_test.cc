@@ -95,6 +95,12 @@ void HostFeedsMailbox(test::Context& test_context, const std::string& isa) {
                  flags = allocate(Home::kUncached, 8), from = allocate(Home::kVram, kBytes),
                  to = allocate(Home::kVram, kBytes), sums = allocate(Home::kVram, 4 * kWorkgroups);
   CHECK(ring != 0 && done != 0 && relay != 0 && flags != 0 && from != 0 && to != 0 && sums != 0);
+  // Memory comes with anything in it.
+  const std::vector<uint8_t> zeros(Mailbox::kSlots * sizeof(kernels::Command));
+  for (const auto& [address, bytes] :
+       {std::pair<uint64_t, size_t>{ring, zeros.size()}, {done, 4}, {relay, 128}, {flags, 8}}) {
+    CHECK_OK(runner.Write(address, absl::MakeConstSpan(zeros).first(bytes)));
+  }
   kernels::ResidentArgs args;
   args.mailbox = {ring}, args.done = {done}, args.relay = {relay}, args.relay_flag = {flags};
   args.arrivals = {flags + 4};
