@@ -91,7 +91,7 @@ void CheckFixture(test::Context& test_context, const test::FixtureCase& fixture,
       "# %s on %s, %d steps of %zu: worst relative error of a step %.2e in fp32, %.2e in "
       "bf16; bound %.2e\n",
       fixture.Name().c_str(), device.c_str(), held, tokens.size(), worst[0], worst[1], bound);
-  CHECK_GT(held * 3, static_cast<int>(tokens.size()));
+  CHECK_GE(held + 2, static_cast<int>(tokens.size()));  // one has been seen to differ
   CHECK_GT(worst[1], 10 * worst[0]);  // the mode does something
 }
 
