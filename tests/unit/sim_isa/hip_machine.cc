@@ -121,11 +121,7 @@ bool HipMachine::Launch(const std::string& name, const Arguments& arguments,
                                                     arena_.get(), size_));
     pointers.push_back(memories.back().get());
   }
-  // Not of values that were never written: work_control's virtual_functions and private_arrays are
-  // flagged at -O3, and whether by right is not known.
-  CheckOptions checks = CheckOptions::All();
-  checks.undefined = false;
-  Checker checker(checks);
+  Checker checker(CheckOptions::All());
   const std::unique_ptr<LaunchWatch> watch = checked_ ? checker.Watch({}) : nullptr;
   launch.observer = watch.get();
   auto grid = Grid::Create(&program_, launch, ChipLimits(), pointers);
