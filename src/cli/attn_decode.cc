@@ -53,7 +53,7 @@ struct Report {
 model::ModelConfig ConfigOf(const Settings& s) {
   model::ModelConfig c;
   c.model_type = "qwen3";
-  c.hidden = 256;
+  c.hidden = 1024;  // wide enough that attention is not fused with the product before it
   c.layers = 1;
   c.heads = static_cast<int32_t>(s.heads);
   c.kv_heads = static_cast<int32_t>(s.kv_heads);

@@ -12,6 +12,7 @@ std::unique_ptr<Executor> MakeExecutor(const NodeConfig& config) {
   isa::ExecutorOptions options;
   options.exact_matrix = config.exact_matrix;
   options.check = config.check;
+  options.lines = config.lines;
   return std::make_unique<isa::IsaExecutor>(options);
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/fd.h"
 
 namespace mainarch::sim {
 namespace {
@@ -102,6 +103,25 @@ constexpr std::array<GpuProfile, 3> kProfiles = {Mi210(), Mi300x(), Mi355x()};
 
 constexpr uint64_t AlignUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
+constexpr size_t kMostObjectBytes = size_t{256} << 20;
+
+Status AddLines(absl::string_view path, NodeConfig* config) {
+  const StatusOr<std::string> read = ReadWholeFile(std::string(path), kMostObjectBytes);
+  if (!read.ok()) {
+    return Error(CodeOf(read.status()), "node setting 'lines=", path,
+                 "': ", read.status().message());
+  }
+  const std::string& elf = *read;
+  auto table = std::make_shared<isa::LineTable>(
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(elf.data()), elf.size()));
+  if (table->empty()) {
+    return Error(Code::kInvalidArgument, "node setting 'lines=", path,
+                 "': the file has no .debug_line to read; compile it with -gline-tables-only");
+  }
+  config->lines.push_back(std::move(table));
+  return absl::OkStatus();
+}
+
 Status ApplySetting(absl::string_view text, NodeConfig* config) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits('=', 1));
@@ -117,10 +137,11 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->check = *check;
     return absl::OkStatus();
   }
+  if (parts.first == "lines") return AddLines(parts.second, config);
   uint64_t value = 0;
   if (!absl::SimpleAtoi(parts.second, &value)) {
     return Error(Code::kInvalidArgument, "node setting '", text,
-                 "' is not name=number, nor check and checkers");
+                 "' is not name=number, nor check and checkers, nor lines and a file");
   }
   if (parts.first == "seed") {
     config->seed = value;
@@ -149,7 +170,8 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
                  "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
                  "(ms, to 60000), poison (0, 1), smallbar (0, 1), sockets (1, 2), hide (a GPU's "
                  "index), unknown (0, 1), "
-                 "cwsr (0, 1), exact (0, 1), check (all, none, names of checkers)");
+                 "cwsr (0, 1), exact (0, 1), check (all, none, names of checkers), "
+                 "lines (a code object with debug information)");
   }
   return absl::OkStatus();
 }

@@ -6,12 +6,15 @@
 #define MAINARCH_SIM_PROFILE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "sim/executor.h"
 #include "sim/isa/check/options.h"
+#include "sim/isa/lines.h"
 
 namespace mainarch::sim {
 
@@ -95,6 +98,9 @@ struct NodeConfig {
   bool exact_matrix = false;
   // What is proved of every kernel as it runs, many times slower; a finding stops the kernel.
   isa::CheckOptions check;
+  // Of code objects with debug information (lines=FILE, once an object): a halted wave's report
+  // names the source line.
+  std::vector<std::shared_ptr<const isa::LineTable>> lines;
 
   // New VRAM and system memory holds NaNs of every float format, addresses nobody maps, and no two
   // words alike in a seed; memory that was given back holds other ones. The real driver gives

@@ -142,11 +142,26 @@ TEST(settings_of_a_node) {
   auto properties = Properties(fs, kRoot + "/nodes/1/properties");
   CHECK_EQ(properties.count("cwsr_size"), 0u);
   CHECK_EQ(properties["mystery_property"], "18446744073709551615");
-  for (const char* bad :
-       {"", "gfx942x", "gfx942x0", "gfx942x17", "gfx1100", "gfx942,seed", "gfx942,seed=x",
-        "gfx942,colour=1", "gfx942x2,hide=2", "x8", "gfx942,check",
-        "gfx942,check=", "gfx942,check=1", "gfx942,check=waits+", "gfx90a,check=all",
-        "gfx942,check=waits+caches", "gfx942,check=all+waits"}) {
+  for (const char* bad : {"",
+                          "gfx942x",
+                          "gfx942x0",
+                          "gfx942x17",
+                          "gfx1100",
+                          "gfx942,seed",
+                          "gfx942,seed=x",
+                          "gfx942,colour=1",
+                          "gfx942x2,hide=2",
+                          "x8",
+                          "gfx942,check",
+                          "gfx942,check=",
+                          "gfx942,check=1",
+                          "gfx942,check=waits+",
+                          "gfx90a,check=all",
+                          "gfx942,check=waits+caches",
+                          "gfx942,check=all+waits",
+                          "gfx942,lines=",
+                          "gfx942,lines=/nowhere",
+                          "gfx942,lines=/dev/null"}) {
     const auto parsed = ParseNode(bad);
     if (parsed.ok()) std::printf("# %s\n", bad);
     CHECK(!parsed.ok());

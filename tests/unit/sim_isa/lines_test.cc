@@ -3,6 +3,7 @@
 // Source lines of an object compiled with -g: the same as llvm-symbolizer says, for every
 // instruction; in a checker's report; and nothing bad happens to broken tables.
 #include "sim/isa/lines.h"
+#include "sim/profile.h"
 
 #include <algorithm>
 #include <fstream>
@@ -72,6 +73,17 @@ TEST(every_instructions_line_is_the_symbolizers) {
     CHECK_EQ(table.Find(va - 4), "");
     CHECK_EQ(table.Find(~uint64_t{0}), "");
   }
+}
+
+TEST(a_node_is_given_objects) {
+  if (!HaveTools()) SKIP("clang-22 or llvm-symbolizer-22 is not installed");
+  std::string error;
+  const std::string path = CompileKernels(Isa::kGfx942, "reduce", "-O2 -g", &error);
+  CHECK_EQ(error, "");
+  const auto config = ParseNode("gfx942,check=all,lines=" + path + ",lines=" + path);
+  CHECK_OK(config);
+  CHECK_EQ(config->lines.size(), 2u);
+  CHECK(!config->lines[1]->empty());
 }
 
 TEST(a_report_names_the_line) {
