@@ -34,20 +34,27 @@ MAINARCH_DRAW float ScoreFromOrder(uint32_t order) {
   return quant::FloatFromBits(~order | 0x80000000u);
 }
 
-// exp(x), x <= 0; 0 below -87. Relative error below 2e-7: the usual reduction to [-ln2/2, ln2/2]
-// and the degree-5 polynomial of Cephes expf.
-MAINARCH_DRAW float WeightOf(float x) {
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const float t = x * 1.44269504088896341f + kMagic;
-  const float n = t - kMagic;
-  const float r = x - n * 0.693359375f - n * -2.12194440e-4f;
-  float p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+// exp(x) = 2^n times this, n = t - kExpMagic, t = x * kLog2e + kExpMagic: the usual reduction to
+// [-ln2/2, ln2/2] and the degree-5 polynomial of Cephes expf. F: a float, or a vector of them.
+inline constexpr float kLog2e = 1.44269504088896341f;
+inline constexpr float kExpMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+template <class F>
+MAINARCH_DRAW F ExpMantissa(F x, F t) {
+  const F n = t - kExpMagic;
+  const F r = x - n * 0.693359375f - n * -2.12194440e-4f;
+  F p = r * 1.9875691500e-4f + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  const float y = p * r * r + r + 1.0f;
-  const uint32_t power = (quant::BitsOfFloat(t) - quant::BitsOfFloat(kMagic) + 127u) << 23;
+  return p * r * r + r + 1.0f;
+}
+
+// exp(x), x <= 0; 0 below -87. Relative error below 2e-7.
+MAINARCH_DRAW float WeightOf(float x) {
+  const float t = x * kLog2e + kExpMagic;
+  const float y = ExpMantissa(x, t);
+  const uint32_t power = (quant::BitsOfFloat(t) - quant::BitsOfFloat(kExpMagic) + 127u) << 23;
   return x >= -87.0f ? y * quant::FloatFromBits(power) : 0.0f;
 }
 

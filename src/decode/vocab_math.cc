@@ -83,22 +83,14 @@ MAINARCH_INLINE Peak FindPeakBody(const float* v, size_t n, float* block_max) {
   return {static_cast<uint32_t>(index), best, sane};
 }
 
-// exp by the usual reduction to [-ln2/2, ln2/2] and the degree-5 polynomial of Cephes expf.
+// kernels::WeightOf, a vector at a time.
 template <class W>
 MAINARCH_INLINE typename W::F Exp(typename W::F x) {
   using F = typename W::F;
   using U = typename W::U;
-  constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const F t = x * 1.44269504088896341f + kMagic;
-  const F n = t - kMagic;
-  const F r = x - n * 0.693359375f - n * -2.12194440e-4f;
-  F p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  const F y = p * r * r + r + 1.0f;
-  const U exponent = ((U)t - std::bit_cast<uint32_t>(kMagic) + 127u) << 23;
+  const F t = x * kernels::kLog2e + kernels::kExpMagic;
+  const F y = kernels::ExpMantissa(x, t);
+  const U exponent = ((U)t - std::bit_cast<uint32_t>(kernels::kExpMagic) + 127u) << 23;
   return (F)((U)(y * (F)exponent) & (U)(x >= -87.0f));
 }
 
