@@ -13,6 +13,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -119,6 +120,17 @@ cpu::Panels Layout(PanelFormat format) {
   return w;
 }
 
+// The shortest time of a job, in seconds, and the team's best read rate before and after.
+std::pair<double, double> Best(benchmark::State& state, Team* team, Items* job) {
+  double seconds = 1e9, read = ReadRate(team);
+  for (auto _ : state) {
+    const double now = Seconds(team, job);
+    seconds = std::min(seconds, now);
+    state.SetIterationTime(now);
+  }
+  return {seconds, std::max(read, ReadRate(team))};
+}
+
 // rows of fp32 activations, products of all panels in items of eight.
 void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows, int threads,
             size_t bytes) {
@@ -151,14 +163,7 @@ void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows
     args.decoded = decoded.data() + static_cast<size_t>(worker) * cpu::DecodedBytes(kCols);
     (fast ? kernels.matmul_bf16 : kernels.matmul)(args);
   });
-  double seconds = 1e9;
-  double read = ReadRate(team);
-  for (auto _ : state) {
-    const double now = Seconds(team, &job);
-    seconds = std::min(seconds, now);
-    state.SetIterationTime(now);
-  }
-  read = std::max(read, ReadRate(team));
+  const auto [seconds, read] = Best(state, team, &job);
   const double moved = static_cast<double>(panels) * static_cast<double>(w.stride);
   const double flops = 2.0 * static_cast<double>(rows * panels * 16 * kCols);
   state.counters["GB/s"] = moved / seconds * 1e-9;
@@ -214,14 +219,7 @@ void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int 
     }
     kernels.attend(args);
   });
-  double seconds = 1e9;
-  double read = ReadRate(team);
-  for (auto _ : state) {
-    const double now = Seconds(team, &job);
-    seconds = std::min(seconds, now);
-    state.SetIterationTime(now);
-  }
-  read = std::max(read, ReadRate(team));
+  const auto [seconds, read] = Best(state, team, &job);
   const double moved = static_cast<double>(pages * kHeads) * static_cast<double>(page);
   state.counters["GB/s"] = moved / seconds * 1e-9;
   state.counters["of_read"] = moved / seconds / read;
