@@ -109,7 +109,7 @@ Status Print(const Settings& s) {
     }
   }
   if (s.json) json.EndArray().EndObject().Print();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 int Main(int argc, char** argv) {

@@ -146,7 +146,7 @@ Status IsaRig::Run(const Prepared& prepared, int threads, uint64_t* instructions
     return Error(Code::kInternal, prepared.kernel, " did not end: ", result.detail);
   }
   *instructions += grid->instructions();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::bench

@@ -90,28 +90,28 @@ mainarch_status FailWithException(mainarch_error* error) noexcept {
 }
 
 Status NotNull(const void* argument, absl::string_view name) {
-  if (argument != nullptr) return absl::OkStatus();
+  if (argument != nullptr) return OkStatus();
   return Error(Code::kInvalidArgument, name, " is NULL");
 }
 
 Status NotNullArray(const void* array, size_t count, absl::string_view name) {
-  if (array != nullptr || count == 0) return absl::OkStatus();
+  if (array != nullptr || count == 0) return OkStatus();
   return Error(Code::kInvalidArgument, name, " is NULL, but has ", count, " elements");
 }
 
 Status CheckFlags(uint64_t flags, uint64_t known, absl::string_view where) {
-  if ((flags & ~known) == 0) return absl::OkStatus();
+  if ((flags & ~known) == 0) return OkStatus();
   return Error(Code::kUnsupported, where, ": flags 0x", absl::Hex(flags & ~known),
                " are not known to this version");
 }
 
 Status CheckReserved(uint64_t value, absl::string_view name) {
-  if (value == 0) return absl::OkStatus();
+  if (value == 0) return OkStatus();
   return Error(Code::kUnsupported, name, " is ", value, ", and must be 0 for this version");
 }
 
 Status CheckCapacity(size_t needed, size_t capacity, absl::string_view name) {
-  if (needed <= capacity) return absl::OkStatus();
+  if (needed <= capacity) return OkStatus();
   return Error(Code::kBufferTooSmall, name, ": a capacity of ", needed, " is needed, not ",
                capacity);
 }
@@ -120,7 +120,7 @@ Status CheckBuffer(const void* buffer, size_t capacity, absl::string_view name, 
                    absl::string_view count_name) {
   RETURN_IF_ERROR(NotNull(count, count_name));
   *count = 0;
-  if (buffer != nullptr || capacity == 0) return absl::OkStatus();
+  if (buffer != nullptr || capacity == 0) return OkStatus();
   return Error(Code::kInvalidArgument, name, " is NULL, but capacity is ", capacity);
 }
 

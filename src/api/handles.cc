@@ -13,7 +13,7 @@ StatusOr<Origin> NewOrigin() {
 }
 
 Status CheckOrigin(const Origin& origin) {
-  if (origin->Ours()) return absl::OkStatus();
+  if (origin->Ours()) return OkStatus();
   return Error(Code::kWrongProcess, "this process (", getpid(),
                ") is a fork of the one that made the handle: open a group of its own after fork");
 }

@@ -40,7 +40,7 @@ template <class Handle>
 Status CheckOut(Handle** out) {
   RETURN_IF_ERROR(NotNull(out, "out"));
   *out = nullptr;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Lets one thread at a time into a handle; the second is Busy, not blocked.
@@ -55,7 +55,7 @@ class OneThread {
   OneThread& operator=(const OneThread&) = delete;
 
   Status status() const {
-    if (held_) return absl::OkStatus();
+    if (held_) return OkStatus();
     return Error(Code::kBusy, "another thread is in a call on this ", name_);
   }
 

@@ -31,7 +31,7 @@ Status ReadStruct(const void* given, void* out, size_t size, absl::string_view n
   const size_t known = std::min(size, given_size);
   std::memcpy(out, bytes, known);
   std::memset(static_cast<unsigned char*>(out) + known, 0, size - known);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status WriteStruct(const void* filled, size_t size, void* out, absl::string_view name) {
@@ -41,7 +41,7 @@ Status WriteStruct(const void* filled, size_t size, void* out, absl::string_view
   std::memcpy(bytes + sizeof(size_t), static_cast<const unsigned char*>(filled) + sizeof(size_t),
               known - sizeof(size_t));
   std::memset(bytes + known, 0, out_size - known);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::api

@@ -15,7 +15,7 @@ constexpr size_t kMaxElements = size_t{1} << 20;
 
 Status CheckArray(const void* array, size_t count, absl::string_view name) {
   RETURN_IF_ERROR(NotNullArray(array, count, name));
-  if (count <= kMaxElements) return absl::OkStatus();
+  if (count <= kMaxElements) return OkStatus();
   return Error(Code::kInvalidArgument, name, " has ", count, " elements, and may have ",
                kMaxElements);
 }
@@ -37,7 +37,7 @@ Status ReadStopSequences(const mainarch_sequence_options& options,
     out->emplace_back(tokens, tokens + length);
     begin += length;
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status ReadArrays(const mainarch_sequence_options& options, decode::SequenceOptions* out) {
@@ -48,7 +48,7 @@ Status ReadArrays(const mainarch_sequence_options& options, decode::SequenceOpti
   for (size_t i = 0; i < options.logit_bias_count; ++i) {
     out->logit_bias.push_back({options.logit_bias[i].token, options.logit_bias[i].bias});
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<decode::SequenceOptions> ReadSequenceOptions(const mainarch_sequence_options* given) {

@@ -150,7 +150,7 @@ class Context {
   // Logits of a row whose choice did not ask to read them are there after this.
   virtual Status FetchLogits(uint32_t i) {
     (void)i;
-    return absl::OkStatus();
+    return OkStatus();
   }
   // Copies the KV of one page over another, in every layer and rank.
   virtual Status CopyPage(uint32_t from, uint32_t to) = 0;
@@ -180,7 +180,7 @@ class LoadedModel {
   virtual StatusOr<std::unique_ptr<Context>> CreateContext(const ContextOptions& options) const = 0;
   virtual const Program& program() const = 0;
   virtual uint64_t weight_bytes() const = 0;  // memory of our own, mapped files not counted
-  virtual Placement placement() const { return {weight_bytes(), weight_bytes(), absl::OkStatus()}; }
+  virtual Placement placement() const { return {weight_bytes(), weight_bytes(), OkStatus()}; }
   virtual uint64_t huge_bytes() const { return 0; }  // of weight_bytes, in huge pages now
   virtual void WaitPlaced() const {}  // until all is in place, or the moving has failed
 };

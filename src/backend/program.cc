@@ -125,7 +125,7 @@ Status CheckWeight(const Program& program, const Weight& weight) {
   if (!weight.splits.empty() && weight.splits.size() != kSplitParts + 1) {
     return Error(Code::kInternal, weight.label, ": ", weight.splits.size(), " part boundaries");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // A product's columns match the width of its input, its rows that of its output.
@@ -149,7 +149,7 @@ class ShapeChecker {
                      " in and ", out, " out");
       }
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
   int64_t Width(BufferId id) const {
     if (id < 0 || static_cast<size_t>(id) >= program_.buffers.size()) return 0;
@@ -159,7 +159,7 @@ class ShapeChecker {
   Status operator()(const EmbedOp& o) const {
     const Weight& table = program_.weights[static_cast<size_t>(o.table)];
     if (table.layout == WeightLayout::kTable && table.sources[0].cols == Width(o.x)) {
-      return absl::OkStatus();
+      return OkStatus();
     }
     return Error(Code::kInternal, "embedding is not a table of x's width");
   }
@@ -173,19 +173,19 @@ class ShapeChecker {
     const int64_t qkv = int64_t{program_.heads + 2 * program_.kv_heads} * program_.head_dim;
     if (Width(o.qkv) == qkv && Width(o.out) == int64_t{program_.heads} * program_.head_dim &&
         o.kv_layer >= 0 && o.kv_layer < program_.kv_layers) {
-      return absl::OkStatus();
+      return OkStatus();
     }
     return Error(Code::kInternal, "attention buffers do not match the heads");
   }
   Status operator()(const AllReduceAddOp& o) const {
-    if (Width(o.partial) == Width(o.x) && program_.ranks > 1) return absl::OkStatus();
+    if (Width(o.partial) == Width(o.x) && program_.ranks > 1) return OkStatus();
     return Error(Code::kInternal, "all-reduce of unequal buffers");
   }
   Status operator()(const RouterOp& o) const {
     RETURN_IF_ERROR(Product(o.w, Width(o.x), program_.experts));
     if (Width(o.h) == Width(o.x) && Width(o.ids) == program_.experts_per_token &&
         Width(o.weights) == program_.experts_per_token) {
-      return absl::OkStatus();
+      return OkStatus();
     }
     return Error(Code::kInternal, "router buffers do not match the experts");
   }
@@ -268,7 +268,7 @@ Status Check(const Program& program) {
       return WithContext(status, absl::StrCat("op ", i, " ", OpName(program.ops[i])));
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::backend

@@ -3,27 +3,52 @@
 // Hash tables of the library. Not absl::flat_hash_map: when an allocation fails, its resize throws
 // with the new capacity already set, and its destructor then frees memory it never had. std's are
 // exception-safe. Strings may be looked up by any view of them.
+//
+// Hashes differ from process to process where addresses do, so that no file can be made whose names
+// all collide; nothing may depend on the order of a table.
 #ifndef MAINARCH_BASE_HASH_MAP_H_
 #define MAINARCH_BASE_HASH_MAP_H_
 
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "absl/hash/hash.h"
 #include "absl/strings/string_view.h"
 
 namespace mainarch {
 
-template <class Key>
-struct HashOf : absl::Hash<Key> {};
+extern const char kHashSeed;  // its address is the seed
+size_t HashBytes(absl::string_view bytes);
 
-template <>
-struct HashOf<std::string> {
+inline size_t HashNumber(uint64_t number) {
+  number = (number ^ reinterpret_cast<uintptr_t>(&kHashSeed)) * 0x9E3779B97F4A7C15u;
+  return (number ^ number >> 32) * 0xD6E8FEB86659FD93u;
+}
+
+template <class Key>
+struct HashOf;
+
+template <class Key>
+  requires std::integral<Key> || std::is_enum_v<Key>
+struct HashOf<Key> {
+  size_t operator()(Key key) const { return HashNumber(static_cast<uint64_t>(key)); }
+};
+
+template <class T>
+struct HashOf<T*> {
+  size_t operator()(const T* key) const { return HashNumber(reinterpret_cast<uintptr_t>(key)); }
+};
+
+template <class Key>
+  requires std::same_as<Key, std::string> || std::same_as<Key, absl::string_view>
+struct HashOf<Key> {
   using is_transparent = void;
-  size_t operator()(absl::string_view text) const { return absl::Hash<absl::string_view>()(text); }
+  size_t operator()(absl::string_view text) const { return HashBytes(text); }
 };
 
 template <class Key, class Value>

@@ -1,103 +1,70 @@
 // SPDX-License-Identifier: MIT
 #include "base/status.h"
 
-#include <cerrno>
+#include <atomic>
 #include <cstring>
-
-#include "absl/strings/cord.h"
-#include "absl/strings/numbers.h"
+#include <stdexcept>
+#include <string>
 
 namespace mainarch {
-namespace {
 
-constexpr absl::string_view kCodeUrl = "mainarch/code";
-constexpr absl::string_view kErrnoUrl = "mainarch/errno";
-constexpr absl::string_view kDeviceUrl = "mainarch/device";
+struct Status::Detail {
+  Detail(Code code, std::string message, int err, uint32_t device)
+      : code(code), err(err), device(device), message(std::move(message)) {}
 
-absl::StatusCode NearestAbslCode(Code code) {
-  switch (code) {
-    case Code::kInvalidArgument:
-    case Code::kBufferTooSmall:
-      return absl::StatusCode::kInvalidArgument;
-    case Code::kUnsupported:
-      return absl::StatusCode::kUnimplemented;
-    case Code::kNotFound:
-    case Code::kNoDevice:
-      return absl::StatusCode::kNotFound;
-    case Code::kBusy:
-    case Code::kWrongProcess:
-      return absl::StatusCode::kFailedPrecondition;
-    case Code::kCancelled:
-      return absl::StatusCode::kCancelled;
-    case Code::kOutOfHostMemory:
-    case Code::kOutOfDeviceMemory:
-    case Code::kKvFull:
-      return absl::StatusCode::kResourceExhausted;
-    case Code::kBadModel:
-      return absl::StatusCode::kDataLoss;
-    case Code::kPermission:
-      return absl::StatusCode::kPermissionDenied;
-    case Code::kDeviceLost:
-    case Code::kIo:
-      return absl::StatusCode::kUnavailable;
-    case Code::kTimedOut:
-      return absl::StatusCode::kDeadlineExceeded;
-    default:
-      return absl::StatusCode::kInternal;
-  }
+  mutable std::atomic<int32_t> owners{1};
+  const Code code;
+  const int err;
+  const uint32_t device;
+  const std::string message;
+};
+
+Status::Status(const Status& other) noexcept : detail_(other.detail_) {
+  if (detail_ != nullptr) detail_->owners.fetch_add(1, std::memory_order_relaxed);
 }
 
-int64_t ReadNumber(const Status& status, absl::string_view url, int64_t otherwise) {
-  auto payload = status.GetPayload(url);
-  int64_t value = 0;
-  if (!payload || !absl::SimpleAtoi(std::string(*payload), &value)) return otherwise;
-  return value;
+void Status::Release(Detail* detail) {
+  if (detail->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete detail;
 }
 
-void WriteNumber(Status* status, absl::string_view url, int64_t value) {
-  status->SetPayload(url, absl::Cord(absl::StrCat(value)));
+absl::string_view Status::message() const {
+  return ok() ? absl::string_view() : absl::string_view(detail_->message);
 }
-
-}  // namespace
 
 Status MakeError(Code code, absl::string_view message) {
-  Status status(NearestAbslCode(code), message);
-  WriteNumber(&status, kCodeUrl, static_cast<int32_t>(code));
-  return status;
+  return Status(new Status::Detail(code, std::string(message), 0, kNoDeviceIndex));
 }
 
 Status MakeErrnoError(Code code, int err, absl::string_view message) {
   char buffer[128];
   // The GNU strerror_r may return a static string instead of filling the buffer.
   const char* text = strerror_r(err, buffer, sizeof(buffer));
-  Status status = MakeError(code, absl::StrCat(message, ": ", text));
-  WriteNumber(&status, kErrnoUrl, err);
-  return status;
+  return Status(new Status::Detail(code, absl::StrCat(message, ": ", text), err, kNoDeviceIndex));
 }
 
 Status WithContext(const Status& status, absl::string_view context) {
   if (status.ok()) return status;
-  Status out(status.code(), absl::StrCat(context, ": ", status.message()));
-  status.ForEachPayload(
-      [&](absl::string_view url, const absl::Cord& value) { out.SetPayload(url, value); });
-  return out;
+  const Status::Detail& of = *status.detail_;
+  return Status(
+      new Status::Detail(of.code, absl::StrCat(context, ": ", of.message), of.err, of.device));
 }
 
 Status WithDevice(const Status& status, uint32_t device) {
-  Status out = status;
-  if (!out.ok()) WriteNumber(&out, kDeviceUrl, device);
-  return out;
+  if (status.ok()) return status;
+  const Status::Detail& of = *status.detail_;
+  return Status(new Status::Detail(of.code, of.message, of.err, device));
 }
 
-Code CodeOf(const Status& status) {
-  if (status.ok()) return Code::kOk;
-  return static_cast<Code>(ReadNumber(status, kCodeUrl, static_cast<int32_t>(Code::kInternal)));
-}
+Code CodeOf(const Status& status) { return status.ok() ? Code::kOk : status.detail_->code; }
 
-int ErrnoOf(const Status& status) { return static_cast<int>(ReadNumber(status, kErrnoUrl, 0)); }
+int ErrnoOf(const Status& status) { return status.ok() ? 0 : status.detail_->err; }
 
 uint32_t DeviceOf(const Status& status) {
-  return static_cast<uint32_t>(ReadNumber(status, kDeviceUrl, kNoDeviceIndex));
+  return status.ok() ? kNoDeviceIndex : status.detail_->device;
+}
+
+void ThrowNoValue(const Status& status) {
+  throw std::logic_error(absl::StrCat("no value: ", status.message()));
 }
 
 }  // namespace mainarch

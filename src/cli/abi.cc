@@ -28,7 +28,7 @@ StatusOr<Buffer> Filled(size_t guess, size_t terminator, Call call) {
 }  // namespace
 
 Status FromAbi(mainarch_status status, const mainarch_error& error) {
-  if (status >= 0) return absl::OkStatus();
+  if (status >= 0) return OkStatus();
   return MakeError(static_cast<Code>(status), error.message);
 }
 

@@ -149,7 +149,7 @@ class Run {
     for (uint32_t i = kDistinct / kPage; i < options_.pages; ++i) {
       RETURN_IF_ERROR(context_->CopyPage(pages_[i % (kDistinct / kPage)], pages_[i]));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // The largest difference over the largest magnitude.

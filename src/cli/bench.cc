@@ -78,7 +78,7 @@ StatusOr<std::vector<Case>> Cases(const Settings& s, const Options& options,
       report->notes.push_back(
           absl::StrCat(c.Name(), " left out: the model has ", config.max_position, " positions"));
     }
-    return absl::OkStatus();
+    return OkStatus();
   };
   if (s.only != "decode") {
     for (const int64_t tokens : s.prefill) {

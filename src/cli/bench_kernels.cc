@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/cpu_features.h"
+
 namespace mainarch::cli {
 namespace {
 
@@ -140,8 +142,8 @@ __attribute__((target("avx512f,avx512bf16"))) uint64_t Bf16Avx512(uint64_t itera
 template <int kStreams>
 ReadFunction Reader() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return ReadAvx512<kStreams>;
-  if (__builtin_cpu_supports("avx2")) return ReadAvx2<kStreams>;
+  if (CPU_FEATURE_ACTIVE(AVX512F)) return ReadAvx512<kStreams>;
+  if (CPU_FEATURE_ACTIVE(AVX2)) return ReadAvx2<kStreams>;
 #endif
   return ReadPortable<kStreams>;
 }
@@ -155,15 +157,15 @@ ReadFunction ReaderOf(int streams) {
 
 FlopsFunction Fp32Function() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return Fp32Avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Fp32Avx2;
+  if (CPU_FEATURE_ACTIVE(AVX512F)) return Fp32Avx512;
+  if (CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA)) return Fp32Avx2;
 #endif
   return Fp32Portable;
 }
 
 FlopsFunction Bf16Function() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bf16")) return Bf16Avx512;
+  if (CPU_FEATURE_ACTIVE(AVX512_BF16)) return Bf16Avx512;
 #endif
   return nullptr;
 }

@@ -42,7 +42,7 @@ Status RunOnce(const Case& what, StepDriver* driver) {
   for (int64_t i = 0; i < what.tokens; ++i) {
     RETURN_IF_ERROR(driver->Decode(static_cast<uint32_t>(what.depth + i)));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Bytes and flops of all that RunOnce does.

@@ -50,11 +50,11 @@ Status StepDriver::Prefill(uint32_t tokens) {
     const backend::Step step = {rows_, absl::MakeConstSpan(sequences_).first(1), logit_rows_};
     RETURN_IF_ERROR(context_->Run(step));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status StepDriver::FillContext(uint32_t depth) {
-  if (depth == 0) return absl::OkStatus();
+  if (depth == 0) return OkStatus();
   rows_.clear();
   for (uint32_t p = 0; p < backend::kPageTokens; ++p) rows_.push_back({Token(0, p), p, 0});
   const backend::Step step = {rows_, absl::MakeConstSpan(sequences_).first(1), {}};
@@ -65,7 +65,7 @@ Status StepDriver::FillContext(uint32_t depth) {
       if (pages[i] != pages_[0][0]) RETURN_IF_ERROR(context_->CopyPage(pages_[0][0], pages[i]));
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 backend::Step StepDriver::DecodeStep(uint32_t position) {

@@ -142,7 +142,7 @@ Status AddRank(std::vector<DispatchCounts> dispatches, const Plan& plan, bool fi
     AddFootprint(dispatches[i].footprint, &written, &*row);
     AddCounts(dispatches[i].counts, &*row);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status RunStep(backend::Context* context, const StepCountOptions& options, uint32_t pages) {
@@ -216,7 +216,7 @@ Status CountLogged(const backend::LoadedModel& model, const backend::ContextOpti
   }
   out->total.name = "token";
   for (const OpCounts& op : out->ops) out->total.Add(op);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::SyntheticFormat format,

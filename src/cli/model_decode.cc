@@ -126,7 +126,7 @@ class Run {
       next_.push_back(static_cast<uint32_t>(model::SplitMix64(key + static_cast<uint64_t>(i)) %
                                             static_cast<uint64_t>(model_->config().vocab)));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   backend::StepCounts counts() const { return engine_->counts(); }

@@ -24,11 +24,11 @@ void ModelOptions::DeclareDevice(Options* options) {
 }
 
 Status ModelOptions::Resolve() {
-  if (tp == 0) return absl::OkStatus();
+  if (tp == 0) return OkStatus();
   // Of GPUs, the first ones.
   if (device == "gpu" || (is_virtual() && device.find(':', 4) == std::string::npos)) {
     absl::StrAppend(&device, tp == 1 ? ":0" : absl::StrCat(":0-", tp - 1));
-    return absl::OkStatus();
+    return OkStatus();
   }
   const std::string wanted = absl::StrCat("cpu:", tp);
   if (device != "cpu" && device != wanted) {
@@ -36,7 +36,7 @@ Status ModelOptions::Resolve() {
                  "; give one of them");
   }
   device = wanted;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 bool ModelOptions::is_virtual() const { return device.compare(0, 4, "sim:") == 0; }

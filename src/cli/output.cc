@@ -43,7 +43,7 @@ const char* HintFor(Code code) {
     case Code::kOutOfDeviceMemory:
       return "use a smaller model or --context, or --in-place to multiply from the mapped file";
     case Code::kNoDevice:
-      return "give --device cpu or cpu:N";
+      return "mainarch doctor says what is missing for a GPU; --device cpu needs none";
     case Code::kBadModel:
       return "the checkpoint is damaged: compare it with its source";
     case Code::kInternal:

@@ -38,7 +38,7 @@ class Bench {
     ASSIGN_OR_RETURN(process_, gpu::Process::Open(sys, {}));
     ASSIGN_OR_RETURN(device_, process_->OpenDevice(index));
     ASSIGN_OR_RETURN(queue_, gpu::Queue::Create(*device_, {}));
-    return absl::OkStatus();
+    return OkStatus();
   }
   gpu::Device& device() { return *device_; }
 
@@ -118,7 +118,7 @@ Status ParseHex(absl::string_view text, Words* words) {
     }
     words->push_back(word);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 const ProbeAnswer* Find(const ProbeReport& report, absl::string_view name) {

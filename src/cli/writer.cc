@@ -73,7 +73,7 @@ Status Writer::Start(const mainarch_sequence_options& options, uint32_t context,
   decoder_.reset(decoder);
   stops_ = std::move(stops);
   logprobs_ = options.logprobs;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Writer::SetPrompt(absl::Span<const uint32_t> tokens, uint64_t* fresh) {
@@ -104,7 +104,7 @@ Status Writer::TakeLogprobs(size_t index, Written* out) {
               error));
   taken.logprobs.resize(count);
   out->logprobs.push_back(std::move(taken));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Writer::TakeTokens(Written* out) {
@@ -115,7 +115,7 @@ Status Writer::TakeTokens(Written* out) {
     const mainarch_status status =
         mainarch_sequence_take(engine_.get(), sequence_, tokens, std::size(tokens), &count, &error);
     RETURN_IF_ERROR(FromAbi(status, error));
-    if (status == MAINARCH_AGAIN) return absl::OkStatus();
+    if (status == MAINARCH_AGAIN) return OkStatus();
     for (size_t i = 0; i < count; ++i) {
       out->tokens.push_back(tokens[i]);
       held_.push_back(tokens[i]);

@@ -92,7 +92,7 @@ Status GpuRanks::MakeQueues(int32_t rank) {
     ASSIGN_OR_RETURN(auto queue, gpu::CopyQueue::Create(own, options));
     r.to.push_back(std::move(queue));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<Counts> GpuRanks::AllReduce(size_t count, Algorithm algorithm) {
@@ -147,7 +147,7 @@ Status GpuRanks::RingAndWait(absl::Span<const uint64_t> points) {
   for (int32_t r = 0; r < ranks(); ++r) {
     RETURN_IF_ERROR(gpus_->at(r).queue->Wait(points[static_cast<size_t>(r)], deadline));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status GpuRanks::Shots(size_t count, bool two, Counts* counts) {
@@ -183,7 +183,7 @@ Status GpuRanks::Shots(size_t count, bool two, Counts* counts) {
   counts->handoffs = 1;
   // Whole chunks have owners, so that a rank may send a chunk more or less than another.
   counts->link_bytes = two ? 2 * bytes * (n - 1) / n : bytes * (n - 1);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Shard r of every vector to its owner r (in whose slots it lands), or the owner's sum to all.
@@ -215,7 +215,7 @@ Status GpuRanks::CopyShards(size_t shard, size_t count, bool gather, Counts* cou
   }
   ++counts->rounds;
   ++counts->handoffs;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status GpuRanks::SumShards(size_t shard, size_t count) {

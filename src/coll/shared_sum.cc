@@ -23,6 +23,12 @@ void Pause() {
 #endif
 }
 
+// Of a line at most: a call of memcpy would take as long as the copying.
+void Copy(float* out, const float* in, size_t n) {
+  for (; n >= 4; n -= 4, in += 4, out += 4) std::memcpy(out, in, 4 * sizeof(float));
+  for (; n > 0; --n) *out++ = *in++;
+}
+
 // out may be a or b.
 void Add(float* out, const float* a, const float* b, size_t n) {
 #pragma GCC ivdep
@@ -56,15 +62,17 @@ Status SharedSum::AwaitAtLeast(const std::atomic<uint64_t>& word, uint64_t value
                                int64_t deadline_ns) const {
   while (true) {
     for (int look = 0; look < kLooks; ++look) {
-      if (word.load(std::memory_order_acquire) >= value) return absl::OkStatus();
+      if (word.load(std::memory_order_acquire) >= value) return OkStatus();
       Pause();
     }
-    if (NowNs() > deadline_ns) {
-      return Error(Code::kTimedOut, "all-reduce ", number_, ": rank ", rank,
-                   " did not come in time (rank ", rank_, " waits)");
-    }
+    if (NowNs() > deadline_ns) return TimedOut(rank);
     sched_yield();
   }
+}
+
+Status SharedSum::TimedOut(int32_t rank) const {
+  return Error(Code::kTimedOut, "all-reduce ", number_, ": rank ", rank,
+               " did not come in time (rank ", rank_, " waits)");
 }
 
 Status SharedSum::AllReduce(const float* in, float* out, size_t count, int64_t deadline_ns,
@@ -73,32 +81,60 @@ Status SharedSum::AllReduce(const float* in, float* out, size_t count, int64_t d
     return Error(Code::kInvalidArgument, "all-reduce of ", count, " elements; the limit is ",
                  slot_floats_);
   }
-  if (count == 0) return absl::OkStatus();
+  if (count == 0) return OkStatus();
   ++number_;
-  if (count <= kInLine) return Small(in, out, count, deadline_ns);
+  if (count <= kInLine * kMostLines) return InLines(in, out, count, deadline_ns);
   // Every rank must own something, or it would go on without having met the others.
   const bool enough = count >= static_cast<size_t>(ranks_) * PieceOf(count);
   return two_shot && enough ? TwoShots(in, out, count, deadline_ns)
                             : OneShot(in, out, count, deadline_ns);
 }
 
-Status SharedSum::Small(const float* in, float* out, size_t count, int64_t deadline_ns) {
-  const uint64_t number = ++small_number_;
-  Line& mine = header(rank_).small[number & 1];
-  std::memcpy(mine.data, in, count * sizeof(float));
-  mine.sequence.store(number, std::memory_order_release);
-  float sum[kInLine];
-  for (int32_t r = 0; r < ranks_; ++r) {
-    const Line& theirs = header(r).small[number & 1];
-    RETURN_IF_ERROR(AwaitAtLeast(theirs.sequence, number, r, deadline_ns));
-    if (r == 0) {
-      std::memcpy(sum, theirs.data, sizeof(sum));
-    } else {
-      Add(sum, sum, theirs.data, kInLine);
+// All lines are looked at in each round, so that their ways to this core overlap. None can be ahead
+// of `number`: see the header.
+Status SharedSum::AwaitLines(const Line* lines, size_t count, uint64_t number, int32_t rank,
+                             int64_t deadline_ns) const {
+  while (true) {
+    for (int look = 0; look < kLooks; ++look) {
+      uint64_t behind = 0;
+      for (size_t i = 0; i < count; ++i) {
+        behind |= lines[i].sequence.load(std::memory_order_acquire) ^ number;
+      }
+      if (behind == 0) return OkStatus();
+      Pause();
     }
+    if (NowNs() > deadline_ns) return TimedOut(rank);
+    sched_yield();
   }
-  std::memcpy(out, sum, count * sizeof(float));
-  return absl::OkStatus();
+}
+
+Status SharedSum::InLines(const float* in, float* out, size_t count, int64_t deadline_ns) {
+  const uint64_t number = ++line_number_;
+  const size_t lines = (count + kInLine - 1) / kInLine;
+  Line* const mine = header(rank_).lines[number & 1];
+  for (size_t i = 0; i < lines; ++i) {
+    Copy(mine[i].data, in + i * kInLine, std::min(kInLine, count - i * kInLine));
+    mine[i].sequence.store(number, std::memory_order_release);
+  }
+  for (int32_t r = 0; r < ranks_; ++r) {
+    if (r == rank_) continue;
+    const Line* const theirs = header(r).lines[number & 1];
+    RETURN_IF_ERROR(AwaitLines(theirs, lines, number, r, deadline_ns));
+  }
+  for (size_t i = 0; i < lines; ++i) {
+    const size_t n = std::min(kInLine, count - i * kInLine);
+    float sum[kInLine];
+    for (int32_t r = 0; r < ranks_; ++r) {
+      const float* const from = r == rank_ ? in + i * kInLine : header(r).lines[number & 1][i].data;
+      if (r == 0) {
+        Copy(sum, from, n);
+      } else {
+        Add(sum, sum, from, n);
+      }
+    }
+    Copy(out + i * kInLine, sum, n);
+  }
+  return OkStatus();
 }
 
 // Copies [begin, end) piece by piece and counts each.
@@ -120,7 +156,7 @@ Status SharedSum::AddPieces(const float* in, float* out, size_t begin, size_t en
   for (size_t at = begin; at < end; at += piece) {
     ++counted;
     const size_t n = std::min(piece, end - at);
-    const float* from[kMaxRanks];
+    const float* from[kMaxRanks] = {};
     for (int32_t r = 0; r < ranks_; ++r) {
       from[r] = (r == rank_ ? in : slot(r, number_, false)) + at;
       if (r == rank_) continue;
@@ -137,7 +173,7 @@ Status SharedSum::AddPieces(const float* in, float* out, size_t begin, size_t en
       Add(out + at, sum, from[ranks_ - 1], n);
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status SharedSum::OneShot(const float* in, float* out, size_t count, int64_t deadline_ns) {
@@ -145,7 +181,7 @@ Status SharedSum::OneShot(const float* in, float* out, size_t count, int64_t dea
   Publish(in, 0, count, piece, slot(rank_, number_, false), header(rank_).progress[0].pieces);
   RETURN_IF_ERROR(AddPieces(in, out, 0, count, piece, deadline_ns));
   published_[0] += (count + piece - 1) / piece;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Rank r owns the r-th of equal shares, in whole pieces. The others publish it for r alone, the
@@ -180,7 +216,7 @@ Status SharedSum::TwoShots(const float* in, float* out, size_t count, int64_t de
                   std::min(piece, last - at) * sizeof(float));
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::coll

@@ -4,7 +4,8 @@
 // No lock, no system call while the others keep up: a rank copies its vector into its own slot,
 // says so in its own cache line, and reads the others'.
 //
-//   up to 56 bytes   vector and sequence number travel in one cache line: one handoff
+//   up to 280 bytes  in up to five cache lines, each with a sequence number of its own: they travel
+//                    at the same time, so that it takes little more than one handoff
 //   more             in pieces of 2 to 8 KiB, each read while the next is written
 //   two shots        from 64 KiB on: each rank adds its share of the vector and publishes that
 //
@@ -46,6 +47,7 @@ class SharedSum {
  private:
   static constexpr size_t kLine = 64;
   static constexpr size_t kInLine = 14;       // floats beside a sequence number
+  static constexpr size_t kMostLines = 5;     // beyond which a flag behind the data is as good
   static constexpr size_t kMostPiece = 2048;  // floats
   // Of a vector of so many: small enough to overlap, large enough not to be all counting.
   static constexpr size_t PieceOf(size_t count) {
@@ -59,7 +61,7 @@ class SharedSum {
   // Of one rank. `progress[r]` counts the pieces it has published for rank r, ever; in one shot all
   // of them count for rank 0.
   struct Header {
-    Line small[2];
+    Line lines[2][kMostLines];
     struct alignas(kLine) Count {
       std::atomic<uint64_t> pieces;
     };
@@ -71,7 +73,10 @@ class SharedSum {
   float* slot(int32_t rank, uint64_t number, bool sums) const;
   Status AwaitAtLeast(const std::atomic<uint64_t>& word, uint64_t value, int32_t rank,
                       int64_t deadline_ns) const;
-  Status Small(const float* in, float* out, size_t count, int64_t deadline_ns);
+  Status AwaitLines(const Line* lines, size_t count, uint64_t number, int32_t rank,
+                    int64_t deadline_ns) const;
+  Status TimedOut(int32_t rank) const;
+  Status InLines(const float* in, float* out, size_t count, int64_t deadline_ns);
   Status OneShot(const float* in, float* out, size_t count, int64_t deadline_ns);
   Status TwoShots(const float* in, float* out, size_t count, int64_t deadline_ns);
   Status AddPieces(const float* in, float* out, size_t begin, size_t end, size_t piece,
@@ -83,8 +88,8 @@ class SharedSum {
   const int32_t ranks_, rank_;
   const size_t stride_;  // bytes of a rank's part
   const size_t slot_floats_;
-  uint64_t number_ = 0;        // of all-reduces so far
-  uint64_t small_number_ = 0;  // of those that went in one line
+  uint64_t number_ = 0;       // of all-reduces so far
+  uint64_t line_number_ = 0;  // of those that went in lines
   // Pieces before this all-reduce: those that a rank published for another, and of sums.
   uint64_t published_[kMaxRanks] = {};
   uint64_t shared_[kMaxRanks] = {};

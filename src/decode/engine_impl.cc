@@ -70,7 +70,7 @@ class EngineImpl::NewSlot {
   NewSlot& operator=(const NewSlot&) = delete;
 
   Status status() const {
-    if (index_ != model::kNoPage) return absl::OkStatus();
+    if (index_ != model::kNoPage) return OkStatus();
     return Error(Code::kBusy, "all ", engine_->slots_.size(),
                  " sequences (max_sequences) are open: close one first");
   }
@@ -249,7 +249,7 @@ Status EngineImpl::Close(SequenceId id) {
   free_slots_.Put(index);
   open_.fetch_sub(1, std::memory_order_relaxed);
   Publish();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<SequenceId> EngineImpl::Fork(SequenceId id) {
@@ -272,7 +272,7 @@ Status EngineImpl::SetSeed(SequenceId id, uint64_t seed) {
   RETURN_IF_ERROR(call.status());
   ASSIGN_OR_RETURN(Sequence* const s, Find(id));
   s->set_seed(seed);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status EngineImpl::Truncate(SequenceId id, uint64_t position) {
@@ -286,7 +286,7 @@ Status EngineImpl::Truncate(SequenceId id, uint64_t position) {
   s->Truncate(position);
   may_work_ = true;
   Publish();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status EngineImpl::Append(SequenceId id, absl::Span<const uint32_t> tokens) {
@@ -305,12 +305,12 @@ Status EngineImpl::Append(SequenceId id, absl::Span<const uint32_t> tokens) {
                    " is outside the vocabulary of ", limits_.vocab);
     }
   }
-  if (tokens.empty()) return absl::OkStatus();
+  if (tokens.empty()) return OkStatus();
   // Work that comes back from idleness queues behind what is there.
   if (!s->Works()) s->arrival = ++arrivals_;
   s->Append(tokens);
   may_work_ = true;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<size_t> EngineImpl::Take(SequenceId id, absl::Span<uint32_t> out) {

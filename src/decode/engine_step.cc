@@ -44,7 +44,7 @@ Status EngineImpl::TakePages(const Plan& plan) {
     RETURN_IF_ERROR(s.pages().Prepare(s.position(), chunk.rows, copy));
     s.PrepareCommit();
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void EngineImpl::FillStep() {
@@ -129,13 +129,13 @@ Status EngineImpl::Sample(Outcome& outcome) {
   const Sequence& s = *outcome.sequence;
   const absl::optional<uint32_t> chosen = context_->Chosen(outcome.logit_row);
   if (chosen.has_value()) outcome.token = *chosen;
-  if (chosen.has_value() && s.options().logprobs == 0) return absl::OkStatus();
+  if (chosen.has_value() && s.options().logprobs == 0) return OkStatus();
   RETURN_IF_ERROR(context_->FetchLogits(outcome.logit_row));
   const absl::Span<float> logits = context_->Logits(outcome.logit_row);
   if (!chosen.has_value()) {
     ASSIGN_OR_RETURN(outcome.token, sampler_.Sample(logits, s.Request()));
   }
-  if (s.options().logprobs == 0) return absl::OkStatus();
+  if (s.options().logprobs == 0) return OkStatus();
   const size_t at = static_cast<size_t>(&outcome - outcomes_.data()) * (1 + kMaxLogprobs);
   return sampler_.Logprobs(logits, outcome.token, {&logprobs_[at], 1 + s.options().logprobs});
 }
@@ -185,7 +185,7 @@ Status EngineImpl::Commit() {
   step_ns_last_.store(static_cast<uint64_t>(NowNs() - step_start_ns_), std::memory_order_relaxed);
   may_work_ = true;
   Publish();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void EngineImpl::Abort() {

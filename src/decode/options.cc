@@ -9,12 +9,12 @@ namespace mainarch::decode {
 namespace {
 
 Status CheckRange(absl::string_view field, float value, float low, float high) {
-  if (value >= low && value <= high) return absl::OkStatus();  // false for nan
+  if (value >= low && value <= high) return OkStatus();  // false for nan
   return Error(Code::kInvalidArgument, field, " ", value, " is not from ", low, " to ", high);
 }
 
 Status CheckToken(absl::string_view field, uint32_t token, uint32_t vocab) {
-  if (token < vocab) return absl::OkStatus();
+  if (token < vocab) return OkStatus();
   return Error(Code::kInvalidArgument, field, ": token ", token, " is outside the vocabulary of ",
                vocab);
 }
@@ -36,7 +36,7 @@ Status CheckTokens(const SequenceOptions& options, uint32_t vocab) {
     if (bias.bias == -INFINITY) continue;
     RETURN_IF_ERROR(CheckRange("logit_bias", bias.bias, -1e30f, 1e30f));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace

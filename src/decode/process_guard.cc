@@ -22,7 +22,7 @@ bool ProcessGuard::Ours() const {
 }
 
 Status ProcessGuard::Check() const {
-  if (Ours()) return absl::OkStatus();
+  if (Ours()) return OkStatus();
   return Error(Code::kWrongProcess, "this process (", getpid(),
                ") is a fork of the one that made the engine: make a new one after fork");
 }

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/cpu_features.h"
 #include "decode/philox.h"
 #include "kernels/common/draw.h"
 
@@ -135,7 +136,7 @@ uint32_t Race(const uint32_t* ids, const float* weights, size_t count, uint64_t 
 
 uint32_t RaceAll(const float* weights, size_t count, uint64_t seed, uint64_t position) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return RaceAllAvx2(weights, count, seed, position);
+  if (CPU_FEATURE_ACTIVE(AVX2)) return RaceAllAvx2(weights, count, seed, position);
 #endif
   Runner runner;
   RunOnes(nullptr, weights, 0, count, seed, position, &runner);

@@ -223,7 +223,7 @@ Status Sampler::Narrow(absl::Span<const float> logits, const SequenceOptions& o)
     ids_[0] = peak.index;
     weights_[0] = 1;
     count_ = 1;
-    return absl::OkStatus();
+    return OkStatus();
   }
   float least = -FLT_MAX;
   if (o.top_k > 0 && o.top_k < vocab_) least = AtLeastK(o.top_k);
@@ -245,7 +245,7 @@ Status Sampler::Narrow(absl::Span<const float> logits, const SequenceOptions& o)
     count_ = n;
   }
   if (o.top_p > 0 && o.top_p < 1) KeepTopP(o.top_p);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Nobody is dropped but who is banned, whose weight is 0: those lose without being sorted out.
@@ -292,7 +292,7 @@ Status Sampler::Logprobs(absl::Span<const float> logits, uint32_t token, absl::S
   };
   std::fill(out.begin(), out.end(), entry(token));
   const size_t n = std::min<size_t>(out.size() - 1, vocab_);
-  if (n == 0) return absl::OkStatus();
+  if (n == 0) return OkStatus();
   Gather(logits, AtLeastK(static_cast<uint32_t>(n)));
   for (size_t i = 0; i < count_; ++i) order_[i] = static_cast<uint32_t>(i);
   const size_t found = std::min(n, count_);
@@ -301,7 +301,7 @@ Status Sampler::Logprobs(absl::Span<const float> logits, uint32_t token, absl::S
                       return scores_[a] != scores_[b] ? scores_[a] > scores_[b] : a < b;
                     });
   for (size_t i = 0; i < found; ++i) out[1 + i] = entry(ids_[order_[i]]);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::decode

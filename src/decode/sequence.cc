@@ -37,7 +37,7 @@ void Sequence::Close() {
   position_ = turn_start_ = produced_ = take_from_ = untaken_ = 0;
   last_taken_ = 0;
   finish_ = Finish::kNone;
-  fault_ = absl::OkStatus();
+  fault_ = OkStatus();
   dormant_ = false;
   logits_place_ = LogitsPlace::kNone;
 }
@@ -62,7 +62,7 @@ void Sequence::Append(absl::Span<const uint32_t> tokens) {
   for (const uint32_t token : tokens) counts_.Add(token, false);
   turn_start_ = tokens_.size();
   finish_ = Finish::kNone;
-  fault_ = absl::OkStatus();
+  fault_ = OkStatus();
   dormant_ = false;
   DropLogits();
 }
@@ -75,7 +75,7 @@ void Sequence::Truncate(uint64_t tokens) {
   pages_.Truncate(position_);
   turn_start_ = std::min(turn_start_, tokens);
   finish_ = Finish::kNone;
-  fault_ = absl::OkStatus();
+  fault_ = OkStatus();
   dormant_ = false;
   DropLogits();
   Recount();

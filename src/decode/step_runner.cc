@@ -42,7 +42,7 @@ Status StepRunner::StartThread() {
     return ErrnoError(Code::kOutOfHostMemory, e.code().value(), "starting the step thread");
   }
   pthread_setname_np(thread_.native_handle(), "mainarch-step");
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status StepRunner::Launch() {
@@ -52,7 +52,7 @@ Status StepRunner::Launch() {
     state_ = State::kQueued;
   }
   wake_.notify_one();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void StepRunner::Loop() {
@@ -84,7 +84,7 @@ Status StepRunner::Finished() {
   (void)!read(event_.get(), &count, sizeof(count));
   state_ = State::kIdle;
   if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
-  return std::exchange(result_, absl::OkStatus());
+  return std::exchange(result_, OkStatus());
 }
 
 StatusOr<bool> StepRunner::Wait(int64_t timeout_ns) {

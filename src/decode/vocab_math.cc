@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/cpu_features.h"
 #include "kernels/common/draw.h"
 
 // One body for every vector width; wrappers compile it for more than the baseline ISA.
@@ -145,7 +146,7 @@ MAINARCH_AVX2 void ExpIntoAvx2(const float* x, size_t n, float* out) {
 MAINARCH_AVX2 double SumExpAvx2(const float* v, size_t n, float shift) {
   return SumExpBody<Wide8>(v, n, shift);
 }
-bool HasAvx2() { return __builtin_cpu_supports("avx2"); }
+bool HasAvx2() { return CPU_FEATURE_ACTIVE(AVX2); }
 #endif
 
 }  // namespace

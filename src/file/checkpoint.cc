@@ -75,7 +75,7 @@ class CheckpointOpener {
       return Error(Code::kInvalidArgument, "checkpoint ", Quote(checkpoint_->directory_),
                    ": not a directory; give the one that holds config.json");
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadTexts() {
@@ -87,14 +87,14 @@ class CheckpointOpener {
                      ReadOptional(Path("tokenizer.json"), kMaxTokenizerBytes));
     ASSIGN_OR_RETURN(checkpoint_->tokenizer_config_json_,
                      ReadOptional(Path("tokenizer_config.json"), kMaxTokenizerConfigBytes));
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status OpenFile(const std::string& name) {
     ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(Path(name)));
     checkpoint_->file_bytes_ += file.size();
     checkpoint_->files_.push_back(std::move(file));
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status OpenShards() {
@@ -133,7 +133,7 @@ class CheckpointOpener {
                      " is not in its file ", Quote(shard), " but in ", tensor->file);
       }
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status Gather() {
@@ -154,7 +154,7 @@ class CheckpointOpener {
       }
       checkpoint_->by_name_.emplace(tensors[i].name, i);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   std::unique_ptr<Checkpoint> checkpoint_;

@@ -73,7 +73,7 @@ Status DirectoryWriter::Write(size_t file, uint64_t offset, absl::Span<const uin
     bytes.remove_prefix(static_cast<size_t>(n));
     offset += static_cast<uint64_t>(n);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status DirectoryWriter::AddText(const std::string& name, absl::string_view text) {
@@ -95,7 +95,7 @@ Status DirectoryWriter::Commit() {
     file.renamed = true;
   }
   committed_ = true;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::file

@@ -35,21 +35,21 @@ struct DuplicateKeys {
           if ((*a).key == (*b).key) return Refuse(View((*a).key));
         }
       }
-      return absl::OkStatus();
+      return OkStatus();
     }
     HashSet<absl::string_view> seen;
     seen.reserve(size);
     for (const auto& member : members) {
       if (!seen.insert(View(member.key)).second) return Refuse(View(member.key));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // Recursion is bounded by the depth limit of the parser.
   Status Walk(element value) {
     if (value.type() == element_type::OBJECT) {
       object members;
-      if (value.get(members) != simdjson::SUCCESS) return absl::OkStatus();
+      if (value.get(members) != simdjson::SUCCESS) return OkStatus();
       RETURN_IF_ERROR(CheckKeys(members));
       for (const auto& member : members) {
         const size_t length = where.size();
@@ -59,10 +59,10 @@ struct DuplicateKeys {
       }
     } else if (value.type() == element_type::ARRAY) {
       array items;
-      if (value.get(items) != simdjson::SUCCESS) return absl::OkStatus();
+      if (value.get(items) != simdjson::SUCCESS) return OkStatus();
       for (const element item : items) RETURN_IF_ERROR(Walk(item));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 };
 

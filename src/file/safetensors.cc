@@ -81,7 +81,7 @@ class Parser {
     }
     header_bytes_ = length;
     data_ = bytes_.subspan(kLengthBytes + header_bytes_);
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status CheckMetadata(element value) const {
@@ -96,7 +96,7 @@ class Parser {
                      " is ", Show(member.value), ", not a string");
       }
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status CheckName(absl::string_view name) const {
@@ -112,7 +112,7 @@ class Parser {
     if (tensors_.size() >= kMaxTensors) {
       return Bad(name, "more tensors than the limit of ", kMaxTensors);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status AddTensor(absl::string_view name, element value) {
@@ -148,7 +148,7 @@ class Parser {
     RETURN_IF_ERROR(CheckSize(tensor, end - begin));
     tensor.bytes = data_.subspan(begin, end - begin);
     tensors_.push_back(std::move(tensor));
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadDType(element value, TensorView* tensor) const {
@@ -165,7 +165,7 @@ class Parser {
       return Bad(tensor->name, "dtype ", Quote(View(text)), " is not known; known are ", known);
     }
     tensor->dtype = *dtype;
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadShape(element value, TensorView* tensor) const {
@@ -185,7 +185,7 @@ class Parser {
       }
       tensor->shape.push_back(static_cast<int64_t>(size));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadOffsets(absl::string_view name, element value, uint64_t* begin, uint64_t* end) const {
@@ -202,7 +202,7 @@ class Parser {
       return Bad(name, "data_offsets [", *begin, ", ", *end, "] end beyond the ", data_.size(),
                  " bytes of data in the file: truncated?");
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status CheckSize(const TensorView& tensor, uint64_t bytes) const {
@@ -217,7 +217,7 @@ class Parser {
       return Bad(tensor.name, "shape [", ShapeText(tensor), "] of ", NameOf(tensor.dtype),
                  " takes ", expected, " bytes, but data_offsets span ", bytes);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   static std::string ShapeText(const TensorView& tensor) {
@@ -255,7 +255,7 @@ class Parser {
       return Error(Code::kBadModel, file_, ": ", data_.size() - end,
                    " bytes after the last tensor, which ends at ", end, " of ", data_.size());
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   absl::Span<const uint8_t> bytes_;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "gpu/event.h"
 #include "gpu/process.h"
 
@@ -21,8 +21,11 @@ constexpr uint32_t kSignalsPerPage = kSignalPage / sizeof(Signal);
 
 std::string MakeName(uint32_t index, const isa::ChipFacts& chip, const kfd::NodeProperties& p) {
   const uint32_t location = static_cast<uint32_t>(p.location_id);
-  return absl::StrFormat("gpu %u (%s, %04x:%02x:%02x.%x)", index, chip.name, p.domain,
-                         location >> 8 & 0xff, location >> 3 & 0x1f, location & 7);
+  const auto two = [](uint32_t number) { return absl::Hex(number, absl::kZeroPad2); };
+  return absl::StrCat("gpu ", index, " (", chip.name, ", ",
+                      absl::Hex(static_cast<uint32_t>(p.domain), absl::kZeroPad4), ":",
+                      two(location >> 8 & 0xff), ":", two(location >> 3 & 0x1f), ".",
+                      absl::Hex(location & 7), ")");
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ template <class T>
 Status AssignInteger(const JsonFields& fields, absl::string_view key, IntegerRange range, T* out) {
   ASSIGN_OR_RETURN(const int64_t number, fields.RequiredInteger(key, range));
   *out = static_cast<T>(number);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // A boolean feature that must be off.
@@ -68,7 +68,7 @@ Status RefuseIfTrue(const JsonFields& fields, absl::string_view key) {
   if (flag.value_or(false)) {
     return fields.Bad(Code::kUnsupported, key, "is true, which is not supported; it must be false");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // config.json: the outer object, and the one that describes the text model (the same when flat).
@@ -106,7 +106,7 @@ class ConfigReader {
     }
     config_.model_type = std::string(architecture_->model_type);
     ASSIGN_OR_RETURN(const auto classes, outer_.Array("architectures"));
-    if (!classes || classes->size() == 0) return absl::OkStatus();
+    if (!classes || classes->size() == 0) return OkStatus();
     const element first = classes->at(0).value_unsafe();
     std::string_view name;
     if (first.get(name) != simdjson::SUCCESS || View(name) != architecture_->class_name) {
@@ -114,7 +114,7 @@ class ConfigReader {
                         ", which is not supported; for model_type ", architecture_->model_type,
                         " it must be \"", architecture_->class_name, "\"");
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status RefuseFeatures() const {
@@ -128,7 +128,7 @@ class ConfigReader {
                        ", which is not supported; it must be \"silu\"");
     }
     ASSIGN_OR_RETURN(const auto quantization, outer_.Object("quantization_config"));
-    if (!quantization) return absl::OkStatus();
+    if (!quantization) return OkStatus();
     ASSIGN_OR_RETURN(const auto method, quantization->String("quant_method"));
     if (method && std::find(std::begin(kQuantMethods), std::end(kQuantMethods), *method) ==
                       std::end(kQuantMethods)) {
@@ -136,7 +136,7 @@ class ConfigReader {
                                ", which is not supported; known are fp8, quark, "
                                "compressed-tensors, modelopt and mxfp4");
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadGeometry() {
@@ -152,7 +152,7 @@ class ConfigReader {
                        ", which is 0 in fp32; the limit is ",
                        std::numeric_limits<float>::denorm_min());
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadHeads() {
@@ -177,12 +177,12 @@ class ConfigReader {
                        ", the limits are an even number from ", kHeadDimRange.least, " to ",
                        kHeadDimRange.most);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadLayerTypes() const {
     ASSIGN_OR_RETURN(const auto types, text_.Array("layer_types"));
-    if (!types) return absl::OkStatus();
+    if (!types) return OkStatus();
     int32_t count = 0;
     for (const element item : *types) {
       std::string_view name;
@@ -198,7 +198,7 @@ class ConfigReader {
       return text_.Bad(Code::kBadModel, "layer_types", "has ", count,
                        " entries, num_hidden_layers is ", config_.layers);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadTied() {
@@ -207,7 +207,7 @@ class ConfigReader {
       ASSIGN_OR_RETURN(tied, outer_.Boolean("tie_word_embeddings"));
     }
     config_.tied_embeddings = tied.value_or(false);
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadExperts() {
@@ -230,7 +230,7 @@ class ConfigReader {
       RETURN_IF_ERROR(
           AssignInteger(text_, "intermediate_size", kWidthRange, &config_.intermediate));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadRouting() {
@@ -245,14 +245,14 @@ class ConfigReader {
       config_.sparse_layer[static_cast<size_t>(layer)] = (layer + 1) % step.value_or(1) == 0;
     }
     ASSIGN_OR_RETURN(const auto dense, text_.Array("mlp_only_layers"));
-    if (!dense) return absl::OkStatus();
+    if (!dense) return OkStatus();
     size_t index = 0;
     for (const element item : *dense) {
       const std::string what = absl::StrCat("mlp_only_layers[", index++, "]");
       ASSIGN_OR_RETURN(const int64_t layer, text_.IntegerOf(item, what, {0, config_.layers - 1}));
       config_.sparse_layer[static_cast<size_t>(layer)] = false;
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // rope_parameters (transformers 5), else rope_scaling; flat keys fill what those lack.
@@ -280,7 +280,7 @@ class ConfigReader {
                        rope.rotary_dim, " of head_dim ", config_.head_dim,
                        "; the limits are an even number from 2 up");
     }
-    return scaling ? ReadRopeType(*scaling) : absl::OkStatus();
+    return scaling ? ReadRopeType(*scaling) : OkStatus();
   }
 
   // A key that is not known here would change the angles without a word.
@@ -298,13 +298,13 @@ class ConfigReader {
                            ", a key that is not supported");
       }
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status ReadRopeType(const JsonFields& scaling) {
     const absl::string_view key = scaling.Find("rope_type") ? "rope_type" : "type";
     ASSIGN_OR_RETURN(const auto type, scaling.String(key));
-    if (!type || *type == "default") return absl::OkStatus();
+    if (!type || *type == "default") return OkStatus();
     if (*type != "yarn") {
       return scaling.Bad(Code::kUnsupported, key, "is ", Quote(*type),
                          ", which is not supported; known are \"default\" and \"yarn\"");
@@ -344,7 +344,7 @@ class ConfigReader {
     const auto reach =
         static_cast<int64_t>(rope.factor * static_cast<double>(rope.original_max_position));
     config_.max_position = std::max(config_.max_position, std::min(reach, kPositionRange.most));
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   const JsonFields& outer_;
@@ -356,13 +356,13 @@ class ConfigReader {
 // eos_token_id: an integer or an array of them.
 Status AddEosIds(const JsonFields& fields, int32_t vocab, std::vector<uint32_t>* ids) {
   const auto value = fields.Find("eos_token_id");
-  if (!value) return absl::OkStatus();
+  if (!value) return OkStatus();
   const IntegerRange range = {0, vocab - 1};
   array items;
   if (value->get(items) != simdjson::SUCCESS) {
     ASSIGN_OR_RETURN(const int64_t id, fields.IntegerOf(*value, "eos_token_id", range));
     ids->push_back(static_cast<uint32_t>(id));
-    return absl::OkStatus();
+    return OkStatus();
   }
   size_t index = 0;
   for (const element item : items) {
@@ -374,7 +374,7 @@ Status AddEosIds(const JsonFields& fields, int32_t vocab, std::vector<uint32_t>*
     ASSIGN_OR_RETURN(const int64_t id, fields.IntegerOf(item, what, range));
     ids->push_back(static_cast<uint32_t>(id));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // The limits are powers of two, so that no value within them leaves them, or becomes 0 (which means

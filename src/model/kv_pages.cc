@@ -89,7 +89,7 @@ Status PageTable::Prepare(uint64_t position, uint64_t rows, const Copy& copy) {
     const uint32_t page = pool_->Acquire();
     // Only the first page can hold tokens worth keeping.
     const bool keeps = i * backend::kPageTokens < position;
-    const Status copied = keeps ? copy(pages_[i], page) : absl::OkStatus();
+    const Status copied = keeps ? copy(pages_[i], page) : OkStatus();
     if (!copied.ok()) {
       pool_->Release(page);
       return copied;
@@ -97,7 +97,7 @@ Status PageTable::Prepare(uint64_t position, uint64_t rows, const Copy& copy) {
     pool_->Release(std::exchange(pages_[i], page));
   }
   while (pages_.size() < wanted) pages_.push_back(pool_->Acquire());
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void PageTable::Truncate(uint64_t tokens) {

@@ -35,7 +35,7 @@ Status Bad(Code code, const TensorView& tensor, const Parts&... parts) {
 
 Status CheckShape(const TensorView& tensor, const std::vector<int64_t>& shape,
                   absl::string_view why) {
-  if (tensor.shape == shape) return absl::OkStatus();
+  if (tensor.shape == shape) return OkStatus();
   return Bad(Code::kBadModel, tensor, "has shape ", ShapeText(tensor.shape), ", not ",
              ShapeText(shape), why);
 }
@@ -112,7 +112,7 @@ class LinearFinder {
                    ", which has no scales");
       }
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status Fp8() {
@@ -165,7 +165,7 @@ class LinearFinder {
     }
     matrix_.scale = scale.bytes;
     matrix_.scale_dtype = scale.dtype;
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status Fp4() {
@@ -198,7 +198,7 @@ class LinearFinder {
     matrix_.format = Format::kMxfp4;
     matrix_.scale = scale->bytes;
     matrix_.scale_dtype = scale->dtype;
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   const file::Checkpoint& checkpoint_;

@@ -213,7 +213,7 @@ Status CheckNoCheckpoint(const std::string& directory) {
                    " exists; a synthetic checkpoint needs a directory without one");
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 class SyntheticWriter {
@@ -268,7 +268,7 @@ class SyntheticWriter {
       return Error(Code::kInvalidArgument, "shards is ", options_.shards,
                    ", the limits for this model are 1 and ", most);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   size_t IndexOf(const std::string& name) const {
@@ -304,7 +304,7 @@ class SyntheticWriter {
       RETURN_IF_ERROR(writer_->Write(
           file, 0, {reinterpret_cast<const uint8_t*>(header.data()), header.size()}));
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // Panel by panel of rows: blocks of FP8 are whole, and no more than a panel is in memory.
@@ -346,15 +346,15 @@ class SyntheticWriter {
                      written_, " of ", total_, " bytes");
       }
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status WriteAt(size_t stored, absl::Span<const uint8_t> bytes, uint64_t* at) {
-    if (bytes.empty()) return absl::OkStatus();
+    if (bytes.empty()) return OkStatus();
     RETURN_IF_ERROR(writer_->Write(shard_of_[stored], stored_[stored].offset + *at, bytes));
     *at += bytes.size();
     written_ += bytes.size();
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // config.json comes last: without it nobody takes the directory for a checkpoint.

@@ -114,11 +114,11 @@ Status Decoder::FindWeights() {
   const int64_t q = config_.heads * hd, kv = config_.kv_heads * hd;
   auto linear = [&](quant::Matrix* out, const std::string& name, int64_t rows, int64_t cols) {
     ASSIGN_OR_RETURN(*out, model::FindLinear(c, name, rows, cols));
-    return absl::OkStatus();
+    return OkStatus();
   };
   auto vector = [&](quant::Matrix* out, const std::string& name, int64_t size) {
     ASSIGN_OR_RETURN(*out, model::FindVector(c, name + ".weight", size));
-    return absl::OkStatus();
+    return OkStatus();
   };
   RETURN_IF_ERROR(linear(&embedding_, "model.embed_tokens", config_.vocab, h));
   RETURN_IF_ERROR(vector(&final_norm_, "model.norm", h));
@@ -153,7 +153,7 @@ Status Decoder::FindWeights() {
       RETURN_IF_ERROR(linear(&layer.experts[3 * e + 2], name + "down_proj", h, width));
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Decoder::Extend(absl::Span<const uint32_t> tokens) {
@@ -163,7 +163,7 @@ Status Decoder::Extend(absl::Span<const uint32_t> tokens) {
     }
   }
   for (uint32_t token : tokens) Token(token);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void Decoder::Truncate(size_t position) {

@@ -29,14 +29,14 @@ Status WriteFile(const std::string& path, absl::string_view text) {
     if (part < 0) return ErrnoError(Code::kIo, errno, "write ", path);
     text.remove_prefix(static_cast<size_t>(part));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status MakeParent(const std::string& path) {
   std::error_code error;
   stdfs::create_directories(stdfs::path(path).parent_path(), error);
   if (error) return ErrnoError(Code::kIo, error.value(), "create the directory of ", path);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // A directory that goes, with what is in it, at the end of the scope.
@@ -110,7 +110,7 @@ Status WriteTree(const VirtualFs& fs, const std::string& root) {
       return ErrnoError(Code::kIo, errno, "link ", root, from);
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<LaunchOptions> ParseLaunch(absl::Span<const std::string> arguments,

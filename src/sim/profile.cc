@@ -119,7 +119,7 @@ Status AddLines(absl::string_view path, NodeConfig* config) {
                  "': the file has no .debug_line to read; compile it with -gline-tables-only");
   }
   config->lines.push_back(std::move(table));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status ApplySetting(absl::string_view text, NodeConfig* config) {
@@ -135,7 +135,7 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
                    "': instructions of gfx90a are not interpreted, so there is nothing to check");
     }
     config->check = *check;
-    return absl::OkStatus();
+    return OkStatus();
   }
   if (parts.first == "lines") return AddLines(parts.second, config);
   uint64_t value = 0;
@@ -173,7 +173,7 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
                  "cwsr (0, 1), exact (0, 1), check (all, none, names of checkers), "
                  "lines (a code object with debug information)");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace

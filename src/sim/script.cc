@@ -82,13 +82,13 @@ Status Script::ParseEnd(absl::string_view text, absl::string_view rest, Rule* ru
   const bool number = hex && !is_call ? absl::SimpleHexAtoi(rest, &rule->at)
                                       : absl::SimpleAtoi(parts[0], &rule->at);
   if (!number || rule->at == 0) return Wrong(text, "a number from 1 on must stand behind '@'");
-  if (!is_call) return absl::OkStatus();
+  if (!is_call) return OkStatus();
   if (parts.size() < 2) return Wrong(text, "':ERRNO' is missing");
   for (const auto& [name, value] : kErrnos) {
     if (parts[1] == name) rule->error = value;
   }
   if (rule->error == 0) return Wrong(text, absl::StrCat("no errno '", parts[1], "' is known"));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<Script::Rule> Script::ParseRule(absl::string_view text) {
@@ -143,7 +143,7 @@ Status Script::Add(absl::string_view text) {
   }
   std::lock_guard lock(mutex_);
   for (Rule& rule : added) rules_.push_back(std::move(rule));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void Script::Clear() {

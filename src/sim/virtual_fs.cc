@@ -6,7 +6,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "kfd/uapi/kfd_sysfs.h"
 
 namespace mainarch::sim {
@@ -44,6 +43,12 @@ uint32_t HashedGpuId(uint32_t device_id, uint32_t index) {
     }
   }
   return crc;
+}
+
+std::string BusAddress(const GpuIdentity& id) {
+  const auto two = [](uint32_t number) { return absl::Hex(number, absl::kZeroPad2); };
+  return absl::StrCat(absl::Hex(id.domain, absl::kZeroPad4), ":", two(id.location_id >> 8), ":",
+                      two(id.location_id >> 3 & 0x1f), ".", absl::Hex(id.location_id & 7));
 }
 
 class Builder {
@@ -290,8 +295,7 @@ class Builder {
   void CardFiles(uint32_t gpu) {
     const GpuProfile& chip = *config_.profile;
     const GpuIdentity& id = gpus_[gpu];
-    const std::string bdf = absl::StrFormat("%04x:%02x:%02x.%x", id.domain, id.location_id >> 8,
-                                            id.location_id >> 3 & 0x1f, id.location_id & 7);
+    const std::string bdf = BusAddress(id);
     const std::string device = "/sys/bus/pci/devices/" + bdf;
     const std::string render = absl::StrCat("renderD", id.render_minor);
     const std::string card = absl::StrCat("card", gpu);
@@ -301,7 +305,7 @@ class Builder {
     Text(device + "/available_compute_partition",
          chip.facts.num_xcc == 8 ? "SPX, DPX, QPX, CPX\n" : "SPX\n");
     Text(device + "/current_memory_partition", "NPS1\n");
-    Text(device + "/xgmi_device_id", absl::StrFormat("%d\n", 0x5a3f9c10 + gpu));
+    Text(device + "/xgmi_device_id", absl::StrCat(0x5a3f9c10 + gpu, "\n"));
     Text(device + "/xgmi_physical_id", absl::StrCat(gpu, "\n"));
     Text(device + "/mem_info_vram_total", absl::StrCat(chip.vram_bytes, "\n"));
     Text(device + "/mem_info_vis_vram_total", absl::StrCat(chip.vram_bytes, "\n"));
@@ -309,13 +313,13 @@ class Builder {
     Text(device + "/mem_info_vis_vram_used", "0\n");
     Text(device + "/mem_info_gtt_total", absl::StrCat(kSystemBytesPerSocket, "\n"));
     Text(device + "/mem_info_gtt_used", "0\n");
-    Text(device + "/unique_id", absl::StrFormat("%016x\n", id.unique_id));
+    Text(device + "/unique_id", absl::StrCat(absl::Hex(id.unique_id, absl::kZeroPad16), "\n"));
     Text(device + "/vbios_version", "113-SIM00000-000\n");
     Text(device + "/numa_node", absl::StrCat(id.numa_node, "\n"));
     Text(device + "/vendor", "0x1002\n");
-    Text(device + "/device", absl::StrFormat("0x%04x\n", chip.device_id));
+    Text(device + "/device", absl::StrCat("0x", absl::Hex(chip.device_id, absl::kZeroPad4), "\n"));
     Text(device + "/subsystem_vendor", "0x1002\n");
-    Text(device + "/subsystem_device", absl::StrFormat("0x%04x\n", chip.device_id));
+    Text(device + "/subsystem_device", absl::StrCat("0x", absl::Hex(chip.device_id, absl::kZeroPad4), "\n"));
     Text(device + "/revision", "0x00\n");
     Text(device + "/class", "0x120000\n");
     Text(device + "/uevent", absl::StrCat("DRIVER=amdgpu\nPCI_SLOT_NAME=", bdf, "\n"));
@@ -408,8 +412,7 @@ VirtualFs::VirtualFs(const NodeConfig& config) {
   Builder(config, &entries_).Build();
   links_["/sys/class/kfd/kfd"] = "/sys/devices/virtual/kfd/kfd";
   for (const GpuIdentity& id : MakeIdentities(config)) {
-    const std::string bdf = absl::StrFormat("%04x:%02x:%02x.%x", id.domain, id.location_id >> 8,
-                                            id.location_id >> 3 & 0x1f, id.location_id & 7);
+    const std::string bdf = BusAddress(id);
     const std::string device = "/sys/bus/pci/devices/" + bdf;
     const uint32_t card = id.render_minor - kFirstRenderMinor;
     for (const std::string& name :

@@ -37,7 +37,7 @@ Status Merges::Begin(const Vocabulary& vocabulary, size_t count) {
     if (id >= byte_of_id_.size()) byte_of_id_.resize(id + 1, -1);
     byte_of_id_[id] = static_cast<int16_t>(byte);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Merges::Add(uint32_t left, uint32_t right, uint32_t merged) {
@@ -54,7 +54,7 @@ Status Merges::Add(uint32_t left, uint32_t right, uint32_t merged) {
       if (left < bytes && right < bytes && byte_of_id_[left] >= 0 && byte_of_id_[right] >= 0) {
         byte_ranks_[static_cast<size_t>(byte_of_id_[left] * 256 + byte_of_id_[right])] = slot.rank;
       }
-      return absl::OkStatus();
+      return OkStatus();
     }
     if (slot.pair == pair) {
       return Error(Code::kBadModel, "is the same pair as merge ", slot.rank);

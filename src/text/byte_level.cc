@@ -21,27 +21,6 @@ ByteLevel::ByteLevel() {
   }
 }
 
-int64_t ByteLevel::Decode(absl::string_view spelling, char* out) const {
-  const auto* p = reinterpret_cast<const unsigned char*>(spelling.data());
-  const auto* end = p + spelling.size();
-  char* const begin = out;
-  while (p < end) {
-    uint32_t point = *p++;
-    if (point >= '!' && point <= '~') {  // most by far
-      *out++ = static_cast<char>(point);
-      continue;
-    }
-    if (point >= 0x80) {
-      // Characters of two bytes with these leads are the only ones in the table.
-      if (point < 0xC2 || point > 0xC5 || p == end) return -1;
-      point = (point & 0x1F) << 6 | (*p++ & 0x3F);
-    }
-    if (point >= kPoints || byte_of_[point] < 0) return -1;
-    *out++ = static_cast<char>(byte_of_[point]);
-  }
-  return out - begin;
-}
-
 std::string ByteLevel::DecodeOrKeep(absl::string_view spelling) const {
   std::string out(spelling.size(), '\0');
   const int64_t length = Decode(spelling, out.data());

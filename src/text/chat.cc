@@ -88,7 +88,7 @@ Status CheckRoles(const ChatFormat& format, absl::Span<const ChatMessage> messag
                    " has role \"system\", which this template takes at the beginning only");
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<absl::string_view> OpeningOf(ThinkingStyle style, Thinking thinking) {

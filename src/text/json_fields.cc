@@ -36,6 +36,8 @@ StatusOr<JsonObject> ParseObject(absl::string_view json, size_t limit,
   if (!error && document.tape != nullptr) {
     AdviseHugePages(document.tape.get(), json.size() * sizeof(document.tape[0]));
     AdviseHugePages(document.string_buf.get(), json.size());
+    AdviseHugePages(parser->implementation->structural_indexes.get(),
+                    json.size() * sizeof(parser->implementation->structural_indexes[0]));
   }
   if (error == simdjson::MEMALLOC) {
     return Error(Code::kOutOfHostMemory, "no memory to parse ", json.size(), " bytes of json");
@@ -105,7 +107,7 @@ Status CheckKeys(const JsonObject& object, absl::string_view path,
     if (seen[static_cast<size_t>(at)]) return Error(Code::kBadModel, name, " stands twice");
     seen[static_cast<size_t>(at)] = true;
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<JsonElement> NeedField(const JsonObject& object, absl::string_view path,

@@ -72,7 +72,7 @@ class Translator {
         return Quantifier();
       case '|':
         Copy(1);
-        return absl::OkStatus();
+        return OkStatus();
       case '[':
         RETURN_IF_ERROR(Class());
         return Quantifier();
@@ -106,12 +106,12 @@ class Translator {
     for (absl::string_view head : {"(?:", "(?=", "(?!"}) {
       if (absl::StartsWith(Rest(), head)) {
         Copy(head.size());
-        return absl::OkStatus();
+        return OkStatus();
       }
     }
     if (Peek(1) == '?' || Peek(1) == '*') return Refuse("a group of an unknown kind");
     Copy(1);
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // (?i:..) of bars between words of ASCII letters and apostrophes, or between classes of letters:
@@ -144,17 +144,17 @@ class Translator {
       at_ += 2;
       const absl::string_view set = c == 's' ? kSpaceSet : kNotSpaceSet;
       absl::StrAppend(&out_, in_class ? "" : "[", set, in_class ? "" : "]");
-      return absl::OkStatus();
+      return OkStatus();
     }
     if (c == 'p' || c == 'P') return Property();
     if (c == 'd') {  // Nd in both
       at_ += 2;
       absl::StrAppend(&out_, "\\p{Nd}");
-      return absl::OkStatus();
+      return OkStatus();
     }
     if (c == 'r' || c == 'n' || c == 't' || absl::ascii_ispunct(static_cast<unsigned char>(c))) {
       Copy(2);
-      return absl::OkStatus();
+      return OkStatus();
     }
     return Refuse(absl::StrCat("\\", absl::string_view(&c, c == '\0' ? 0 : 1)));
   }
@@ -166,7 +166,7 @@ class Translator {
     for (absl::string_view known : kCategories) {
       if (name == known) {
         Copy(close + 1 - at_);
-        return absl::OkStatus();
+        return OkStatus();
       }
     }
     return Refuse(absl::StrCat("\\p{", name.substr(0, 32), "}"));
@@ -190,7 +190,7 @@ class Translator {
     }
     if (at_ == in_.size()) return Refuse("an open class");
     Copy(1);
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Status Quantifier() {
@@ -201,13 +201,13 @@ class Translator {
     } else if (c == '{') {
       RETURN_IF_ERROR(Count());
     } else {
-      return absl::OkStatus();
+      return OkStatus();
     }
     const char after = Peek();
     if (after == '?' || after == '*' || after == '+' || after == '{') {
       return Refuse("a quantifier after a quantifier");
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // {n}, {n,} or {n,m}. What may follow differs: {n}? is lazy in one engine, optional in the other.
@@ -220,7 +220,7 @@ class Translator {
     const absl::string_view high = comma == absl::string_view::npos ? "" : body.substr(comma + 1);
     if (!IsCount(low) || (!high.empty() && !IsCount(high))) return Refuse("a {");
     Copy(close + 1 - at_);
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   static bool IsCount(absl::string_view digits) {

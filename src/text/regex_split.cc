@@ -72,7 +72,7 @@ Status RegexSplit::Cut(absl::string_view text, std::vector<size_t>* ends) const 
     done = span[1];
   }
   if (done < text.size()) ends->push_back(text.size());
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::text

@@ -49,7 +49,7 @@ Status Tokenizer::InitSplit(const std::string& pattern) {
     if (!regex.ok()) return WithContext(regex.status(), "pre_tokenizer.pretokenizers[0].pattern");
     regex_ = *std::move(regex);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Tokenizer::InitAdded(std::vector<AddedToken> added) {
@@ -85,7 +85,7 @@ Status Tokenizer::InitAdded(std::vector<AddedToken> added) {
       return Error(Code::kBadModel, "id ", id, " has no token, though ids go up to ", size - 1);
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<std::optional<uint32_t>> Tokenizer::ConfigToken(absl::string_view key,
@@ -102,7 +102,7 @@ Status Tokenizer::InitConfig(const TokenizerConfig& config) {
   ASSIGN_OR_RETURN(eos_, ConfigToken("eos_token", config.eos_token));
   ASSIGN_OR_RETURN(pad_, ConfigToken("pad_token", config.pad_token));
   chat_template_ = config.chat_template;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Tokenizer::Encode(absl::string_view utf8, const EncodeOptions& options,
@@ -157,7 +157,7 @@ Status Tokenizer::EncodePlain(absl::string_view text, std::vector<uint32_t>* out
       EncodePiece(text.substr(0, length), out);
       text.remove_prefix(length);
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
   std::vector<size_t> ends;
   RETURN_IF_ERROR(regex_->Cut(text, &ends));
@@ -166,7 +166,7 @@ Status Tokenizer::EncodePlain(absl::string_view text, std::vector<uint32_t>* out
     EncodePiece(text.substr(done, end - done), out);
     done = end;
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void Tokenizer::EncodePiece(absl::string_view piece, std::vector<uint32_t>* out) const {

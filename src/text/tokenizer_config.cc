@@ -10,7 +10,7 @@ constexpr size_t kMaxConfig = size_t{16} << 20;  // bytes
 
 // A token is a string, or an object of the fields of an added token.
 Status ReadToken(const JsonObject& root, absl::string_view key, std::string* out) {
-  if (IsNull(root, key)) return absl::OkStatus();
+  if (IsNull(root, key)) return OkStatus();
   ASSIGN_OR_RETURN(const JsonElement element, NeedField(root, "", key));
   JsonObject object;
   absl::string_view text;
@@ -20,19 +20,19 @@ Status ReadToken(const JsonObject& root, absl::string_view key, std::string* out
     ASSIGN_OR_RETURN(text, NeedString(object, key, "content"));
   }
   *out = std::string(text);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // A string, or a list of {"name": .., "template": ..}.
 Status ReadTemplate(const JsonObject& root, std::string* out) {
   constexpr absl::string_view kKey = "chat_template";
-  if (IsNull(root, kKey)) return absl::OkStatus();
+  if (IsNull(root, kKey)) return OkStatus();
   ASSIGN_OR_RETURN(const JsonElement element, NeedField(root, "", kKey));
   simdjson::dom::array list;
   if (element.get(list)) {
     ASSIGN_OR_RETURN(const absl::string_view text, NeedString(root, "", kKey));
     *out = std::string(text);
-    return absl::OkStatus();
+    return OkStatus();
   }
   for (const JsonElement item : list) {
     JsonObject object;
@@ -44,7 +44,7 @@ Status ReadTemplate(const JsonObject& root, std::string* out) {
                      NeedString(object, "chat_template[]", "template"));
     if (name == "default") *out = std::string(text);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ StatusOr<absl::string_view> TypeOf(const JsonObject& root, absl::string_view key
 Status NeedFlag(const JsonObject& object, absl::string_view path, absl::string_view key,
                 bool otherwise, bool wanted) {
   ASSIGN_OR_RETURN(const bool value, BoolOr(object, path, key, otherwise));
-  if (value == wanted) return absl::OkStatus();
+  if (value == wanted) return OkStatus();
   return Error(Code::kUnsupported, path, ".", key, " is ", value ? "true" : "false",
                "; mainarch takes ", wanted ? "true" : "false");
 }
@@ -37,13 +37,13 @@ Status ReadNormalizer(const JsonObject& root, TokenizerParts* parts) {
     return Error(Code::kUnsupported, "normalizer.type is \"", absl::CHexEscape(type.substr(0, 64)),
                  "\"; mainarch takes NFC or null");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // A decoder or post-processor of type ByteLevel changes no ids whatever its options say.
 Status ReadByteLevelOnly(const JsonObject& root, absl::string_view key, bool may_be_null) {
   ASSIGN_OR_RETURN(const absl::string_view type, TypeOf(root, key));
-  if (type == "ByteLevel" || (type.empty() && may_be_null)) return absl::OkStatus();
+  if (type == "ByteLevel" || (type.empty() && may_be_null)) return OkStatus();
   return Error(Code::kUnsupported, key, ".type is \"", absl::CHexEscape(type.substr(0, 64)),
                "\"; mainarch takes ByteLevel", may_be_null ? " or null" : "");
 }
@@ -69,7 +69,7 @@ Status ReadSplit(const JsonObject& split, TokenizerParts* parts) {
   ASSIGN_OR_RETURN(const absl::string_view regex,
                    NeedString(pattern, absl::StrCat(kPath, ".pattern"), "Regex"));
   parts->pattern = std::string(regex);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status ReadByteLevelPreTokenizer(const JsonObject& object) {
@@ -136,7 +136,7 @@ StatusOr<AddedToken> ReadAddedToken(const JsonObject& object, const std::string&
 }
 
 Status ReadAddedTokens(const JsonObject& root, TokenizerParts* parts) {
-  if (IsNull(root, "added_tokens")) return absl::OkStatus();
+  if (IsNull(root, "added_tokens")) return OkStatus();
   ASSIGN_OR_RETURN(const JsonElement list, NeedField(root, "", "added_tokens"));
   simdjson::dom::array tokens;
   if (list.get(tokens)) {
@@ -159,7 +159,7 @@ Status ReadAddedTokens(const JsonObject& root, TokenizerParts* parts) {
     }
     parts->added.push_back(std::move(token));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr size_t kMaxProbe = 1024;
 void Vocabulary::Reserve(size_t count) {
   count = std::min<size_t>(count, kMaxTokens);
   tokens_.reserve(count);
-  arena_.reserve(count * 8);  // about what a token of a large vocabulary has
+  arena_.resize(count * 8 + kPadding);  // about what a token of a large vocabulary has
 }
 
 Status Vocabulary::Add(absl::string_view spelling, uint64_t id, const ByteLevel& byte_level) {
@@ -41,23 +41,23 @@ Status Vocabulary::Add(absl::string_view spelling, uint64_t id, const ByteLevel&
     return Error(Code::kBadModel, "id ", id, " belongs to \"",
                  Shown(Bytes(static_cast<uint32_t>(id))), "\" and to \"", Shown(spelling), "\"");
   }
-  const size_t offset = arena_.size();
+  const size_t offset = arena_used_;
   if (offset + spelling.size() > UINT32_MAX) {
     return Error(Code::kBadModel, "the tokens have over ", UINT32_MAX, " bytes together");
   }
-  char buffer[kMaxTokenBytes];
-  int64_t length = byte_level.Decode(spelling, buffer);
-  if (length >= 0) {
-    arena_.append(buffer, static_cast<size_t>(length));
-  } else {
+  const size_t room = offset + spelling.size() + kPadding;
+  if (room > arena_.size()) arena_.resize(std::max(room, 2 * arena_.size()));
+  int64_t length = byte_level.Decode(spelling, arena_.data() + offset);
+  if (length < 0) {
     if (!odd_.emplace(spelling, static_cast<uint32_t>(id)).second) {
       return Error(Code::kBadModel, "token \"", Shown(spelling), "\" stands twice");
     }
-    arena_.append(spelling.data(), spelling.size());
+    std::memcpy(arena_.data() + offset, spelling.data(), spelling.size());
     length = static_cast<int64_t>(spelling.size());
   }
+  arena_used_ = offset + static_cast<size_t>(length);
   token = {static_cast<uint32_t>(offset), static_cast<uint32_t>(length)};
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Vocabulary::Insert(uint32_t id, const Key& key) {
@@ -69,7 +69,7 @@ Status Vocabulary::Insert(uint32_t id, const Key& key) {
     if (slot.key == 0) {
       slot.key = key.key;
       slot.id = id;
-      return absl::OkStatus();
+      return OkStatus();
     }
     if (slot.key == key.key && Bytes(slot.id) == bytes) {
       return Error(Code::kBadModel, "token \"", Shown(bytes), "\" stands twice, with ids ", slot.id,
@@ -94,11 +94,11 @@ Status Vocabulary::Finish() {
       if (Has(id) && !odd[id]) RETURN_IF_ERROR(Insert(id, keys[id % kAhead]));
     }
     if (ahead < size()) {
-      keys[ahead % kAhead] = KeyOf(Bytes(static_cast<uint32_t>(ahead)));
+      keys[ahead % kAhead] = KeyOfPadded(Bytes(static_cast<uint32_t>(ahead)));
       Prefetch(keys[ahead % kAhead]);
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 uint32_t Vocabulary::FindSpelling(absl::string_view spelling, const ByteLevel& byte_level) const {

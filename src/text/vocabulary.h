@@ -50,12 +50,18 @@ class Vocabulary {
   // The token of this spelling in the file, or kNoToken.
   uint32_t FindSpelling(absl::string_view spelling, const ByteLevel& byte_level) const;
 
+  // Tokens whose spelling holds a character that stands for no byte: no text can produce them.
+  const HashMap<std::string, uint32_t>& odd() const { return odd_; }
+
   // Find in two steps, so that a loader can prefetch: a key, then the token.
   struct Key {
     uint64_t key;
     uint64_t hash;
   };
   static Key KeyOf(absl::string_view bytes);
+  // The same, faster, of bytes behind which kPadding more may be read.
+  static constexpr size_t kPadding = 7;
+  static Key KeyOfPadded(absl::string_view bytes);
   void Prefetch(const Key& key) const { __builtin_prefetch(&slots_[key.hash >> shift_]); }
   uint32_t FindKey(const Key& key, absl::string_view bytes) const;
 
@@ -73,14 +79,19 @@ class Vocabulary {
     uint32_t unused = 0;
   };
 
+  static Key ShortKey(uint64_t low_bytes, size_t count) {
+    const uint64_t key = low_bytes | static_cast<uint64_t>(count + 1) << 56;
+    return {key, (key ^ key >> 32) * 0x9E3779B97F4A7C15u};
+  }
+  static Key LongKey(absl::string_view bytes);
   Status Insert(uint32_t id, const Key& key);
 
-  std::string arena_;         // the bytes of all tokens
+  HugeVector<char> arena_;  // the bytes of all tokens, then room and padding
+  size_t arena_used_ = 0;
   HugeVector<Token> tokens_;  // by id
   HugeVector<Slot> slots_;    // open addressing, a power of two
   int shift_ = 63;            // 64 - log2(slots)
-  // Tokens whose spelling holds a character that stands for no byte: no text can produce them.
-  HashMap<std::string, uint32_t> odd_;
+  HashMap<std::string, uint32_t> odd_;  // see odd()
 };
 
 inline Vocabulary::Key Vocabulary::KeyOf(absl::string_view bytes) {
@@ -100,10 +111,24 @@ inline Vocabulary::Key Vocabulary::KeyOf(absl::string_view bytes) {
         key |= static_cast<uint64_t>(static_cast<unsigned char>(p[i])) << (8 * i);
       }
     }
-    key |= static_cast<uint64_t>(n + 1) << 56;
-    return {key, (key ^ key >> 32) * 0x9E3779B97F4A7C15u};
+    return ShortKey(key, n);
   }
-  // Longer: a hash of 56 bits under a count no short token has; the bytes are compared on a hit.
+  return LongKey(bytes);
+}
+
+inline Vocabulary::Key Vocabulary::KeyOfPadded(absl::string_view bytes) {
+  const size_t n = bytes.size();
+  if (n > kInline) return LongKey(bytes);
+  uint64_t word;
+  std::memcpy(&word, bytes.data(), 8);
+  return ShortKey(word & ((uint64_t{1} << (8 * n)) - 1), n);
+}
+
+// Over kInline bytes: a hash of 56 bits under a count no short token has; the bytes are compared on
+// a hit.
+inline Vocabulary::Key Vocabulary::LongKey(absl::string_view bytes) {
+  const size_t n = bytes.size();
+  const char* p = bytes.data();
   constexpr uint64_t kMultiplier = 0xD6E8FEB86659FD93u;  // odd, from a search for good mixers
   uint64_t mix = n * kMultiplier;
   size_t i = 0;

@@ -80,7 +80,7 @@ Status Runner::Step(absl::Span<const uint32_t> tokens, bool all_logits, size_t e
   step.choices = choices;
   RETURN_IF_ERROR(context_->RunPrefix(step, end));
   position_ += static_cast<uint32_t>(tokens.size());
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Runner::Extend(absl::Span<const uint32_t> tokens, bool all_logits) {
@@ -188,7 +188,7 @@ Status RunBatchMix(std::shared_ptr<const model::Model> model, const Mix& mix) {
   for (uint32_t done : position) {
     if (done != tokens.size()) return Error(Code::kInternal, "a sequence stands at ", done);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::vector<uint32_t> Prompt(size_t n, uint32_t vocab) {

@@ -70,7 +70,7 @@ struct Server {
     while (more) {
       ASSIGN_OR_RETURN(more, engine->RunStep());
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 };
 

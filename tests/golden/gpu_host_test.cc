@@ -64,7 +64,7 @@ struct Rig {
     backend::ContextOptions options;
     options.pages = 3;
     ASSIGN_OR_RETURN(context, model->weights().CreateContext(options));
-    return absl::OkStatus();
+    return OkStatus();
   }
   Status Step() {
     const backend::StepRow row = {5, position, 0};

@@ -54,7 +54,7 @@ Status Compare(const file::Checkpoint& checkpoint, simdjson::dom::object expecte
                    View(hash));
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Check(element entry, element configs) {

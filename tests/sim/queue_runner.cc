@@ -76,7 +76,7 @@ Status QueueRunner::Write(uint64_t address, absl::Span<const uint8_t> bytes) {
   }
   if (!bytes.empty()) std::memcpy(Host(address), bytes.data(), bytes.size());
   for (gpu::Device* device : devices_) RETURN_IF_ERROR(device->FlushHostWrites());
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status QueueRunner::Read(uint64_t address, absl::Span<uint8_t> bytes) {
@@ -85,7 +85,7 @@ Status QueueRunner::Read(uint64_t address, absl::Span<uint8_t> bytes) {
     return Error(Code::kInvalidArgument, "read of ", bytes.size(), " bytes beyond a buffer");
   }
   if (!bytes.empty()) std::memcpy(bytes.data(), Host(address), bytes.size());
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<gpu::LoadedCode*> QueueRunner::Load(const LaunchRequest& request) {
@@ -137,7 +137,7 @@ Status QueueRunner::Launch(absl::Span<const LaunchRequest> together) {
     all.push_back(started);
   }
   for (const Started& started : all) RETURN_IF_ERROR(Wait(started));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::kernels_test

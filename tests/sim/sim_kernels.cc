@@ -56,7 +56,7 @@ struct Bench {
     shared.caching = gpu::Caching::kUncached;
     shared.label = "test memory";
     ASSIGN_OR_RETURN(memory, gpu::Buffer::Allocate(*device, 4096, shared));
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   // Runs a kernel (int* out, int i) in one work-item and gives what it stored.

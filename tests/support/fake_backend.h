@@ -87,7 +87,7 @@ class FakeContext final : public backend::Context {
       if (run == control_->nan_run.load()) logits_[size_t{i} * vocab_ + vocab_ / 2] = NAN;
     }
     if (control_->after_run) control_->after_run();
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   absl::Span<float> Logits(uint32_t i) override { return {&logits_[size_t{i} * vocab_], vocab_}; }
@@ -100,7 +100,7 @@ class FakeContext final : public backend::Context {
       cells_[size_t{to} * backend::kPageTokens + i] =
           cells_[size_t{from} * backend::kPageTokens + i];
     }
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   void RequestStop() override { stop_.store(true); }
@@ -142,7 +142,7 @@ class FakeContext final : public backend::Context {
     }
     control_->running.store(false);
     stop_.store(false);
-    return stopped ? Error(Code::kCancelled, "fake run stopped") : absl::OkStatus();
+    return stopped ? Error(Code::kCancelled, "fake run stopped") : OkStatus();
   }
 
   void MakeLogits(const backend::Step& step, const backend::StepRow& row, uint32_t i) {

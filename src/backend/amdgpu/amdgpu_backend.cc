@@ -52,7 +52,7 @@ Status UploadTiles(const TilePlan& plan, uint64_t data, uint64_t scales, Uploade
     RETURN_IF_ERROR(
         uploader.Write(scales + first * row_scales, own_scales.data(), count * row_scales));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status UploadTable(const quant::Matrix& matrix, uint64_t to, Uploader& uploader) {
@@ -63,7 +63,7 @@ Status UploadTable(const quant::Matrix& matrix, uint64_t to, Uploader& uploader)
     RETURN_IF_ERROR(uploader.Write(to + static_cast<uint64_t>(r) * row.size() * 4,
                                    reinterpret_cast<const uint8_t*>(row.data()), row.size() * 4));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status UploadVector(const Weight& weight, uint64_t to, Uploader& uploader) {

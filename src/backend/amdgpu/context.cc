@@ -96,7 +96,7 @@ Status AmdGpuContext::AllocateShared() {
                                                        sizeof(kernels::ChoiceResult),
                                                    options));
   memory_bytes_ += host_step_.size() + logits_.size() + results_.size();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status AmdGpuContext::AllocateRank(int32_t rank) {
@@ -147,7 +147,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.results = results_.va();
   m.compute_units = ComputeUnits(device);
   memory_bytes_ += own.activations.size();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Where the peers push: their slots are in this rank's memory, never cached, so that a poll sees
@@ -168,7 +168,7 @@ Status AmdGpuContext::AllocateExchange(int32_t rank) {
   ASSIGN_OR_RETURN(own.choices, gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)],
                                                       ExchangeOf(program_, shape_).bytes, options));
   memory_bytes_ += own.choices.size();
-  if (program_.ranks == 1) return absl::OkStatus();
+  if (program_.ranks == 1) return OkStatus();
   options.label = "all-reduce slots";
   const uint64_t slots = RoundUp(units * rows * shape_.hidden_stride * 4, kAlign);
   const uint64_t flags =
@@ -176,7 +176,7 @@ Status AmdGpuContext::AllocateExchange(int32_t rank) {
   ASSIGN_OR_RETURN(own.exchange, gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)],
                                                        slots + flags, options));
   memory_bytes_ += own.exchange.size();
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void AmdGpuContext::ShareExchange() {
@@ -255,7 +255,7 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
     }
     own.packets.push_back(std::move(packets));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const Launch& launch,
@@ -326,7 +326,7 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
   for (uint32_t row : step.logit_rows) {
     if (row >= step.rows.size()) return Error(Code::kInternal, "logits of row ", row, " asked for");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void AmdGpuContext::WriteStep(const Step& step) {
@@ -440,12 +440,12 @@ Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline de
   gpu::AqlPacket packet = last->packet;
   packet.dword[0] |= static_cast<uint32_t>(gpu::Scope::kSystem) << 11;
   ASSIGN_OR_RETURN(rank.point, gpu.queue->SubmitSignalled(packet, last->label, deadline));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status AmdGpuContext::Wait(gpu::Deadline deadline) {
   for (size_t r = 0; r < ranks_.size(); ++r) RETURN_IF_ERROR(WaitForRank(r, deadline));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // A GPU whose peer has died waits for it in its all-reduce: so each is asked now and then.
@@ -496,7 +496,7 @@ absl::optional<uint32_t> AmdGpuContext::Chosen(uint32_t i) const {
 }
 
 Status AmdGpuContext::FetchLogits(uint32_t i) {
-  if (read_[i] != 0) return absl::OkStatus();
+  if (read_[i] != 0) return OkStatus();
   std::lock_guard<std::mutex> lock(model_->gpus().mutex());
   RETURN_IF_ERROR(model_->gpus().status());
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
@@ -510,7 +510,7 @@ Status AmdGpuContext::FetchLogits(uint32_t i) {
     RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
   }
   read_[i] = 1;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
@@ -529,7 +529,7 @@ Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
     ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
     RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buffer,

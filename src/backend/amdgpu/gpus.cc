@@ -162,7 +162,7 @@ Status Gpus::OpenOne(uint32_t index) {
   load.copy = own.copy.get();
   ASSIGN_OR_RETURN(own.code, gpu::LoadedCode::Load(*own.queue, object, load, deadline));
   gpus_.push_back(std::move(own));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::amdgpu

@@ -476,7 +476,7 @@ Status CheckProgram(const Program& program) {
                    ": the experts' two products must have weights of one format");
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {

@@ -32,7 +32,7 @@ Status Uploader::Send(uint64_t to, uint64_t bytes) {
   RETURN_IF_ERROR(copy_.Copy(to, staging_[current_].va(), bytes, Soon()));
   ASSIGN_OR_RETURN(points_[current_], copy_.Submit(Soon()));
   current_ ^= 1;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Uploader::Write(uint64_t to, const uint8_t* from, uint64_t bytes) {
@@ -45,12 +45,12 @@ Status Uploader::Write(uint64_t to, const uint8_t* from, uint64_t bytes) {
     from += now;
     bytes -= now;
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status Uploader::Finish() {
   for (uint64_t point : points_) RETURN_IF_ERROR(copy_.Wait(point, Soon()));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::amdgpu

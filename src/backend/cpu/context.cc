@@ -154,7 +154,7 @@ Status CpuContext::Allocate() {
   expert_offsets_.resize(static_cast<size_t>(p.experts) + 1);
   expert_entries_.resize(options_.max_rows * static_cast<size_t>(p.experts_per_token));
   active_experts_.resize(static_cast<size_t>(p.experts));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void CpuContext::BuildPhases() {
@@ -219,7 +219,7 @@ Status CpuContext::CopyPage(uint32_t from, uint32_t to) {
       }
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 absl::Span<float> CpuContext::Logits(uint32_t i) {
@@ -295,7 +295,7 @@ Status CpuContext::CheckStep(const Step& step) const {
   for (uint32_t row : step.logit_rows) {
     if (row >= step.rows.size()) return Error(Code::kInternal, "logits of row ", row, " asked for");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 void CpuContext::PrepareStep(const Step& step) {
@@ -331,7 +331,7 @@ Status CpuContext::RunPrefix(const Step& step, size_t end) {
   if (stopped_) {
     return Error(Code::kCancelled, "step cancelled");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 uint32_t CpuContext::Open(uint32_t phase) {

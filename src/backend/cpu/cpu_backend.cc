@@ -37,7 +37,7 @@ std::string CpuName() {
 }
 
 Status ReportProgress(const backend::LoadOptions& options, uint64_t done, uint64_t total) {
-  if (!options.progress || options.progress(done, total)) return absl::OkStatus();
+  if (!options.progress || options.progress(done, total)) return OkStatus();
   return Error(Code::kCancelled, "load cancelled by the progress callback after ", done, " of ",
                total, " bytes");
 }
@@ -134,7 +134,7 @@ Status CpuModel::Plan() {
       }
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // Address space for all that will be in memory of our own, and what is there at once: the vectors.
@@ -162,7 +162,7 @@ Status CpuModel::Reserve(bool panels) {
       at += Align(static_cast<size_t>(cols) * sizeof(float));
     }
   }
-  if (!panels) return absl::OkStatus();
+  if (!panels) return OkStatus();
   for (std::vector<RankWeight>& own : weights_) {
     for (RankWeight& weight : own) {
       for (size_t group = 0; group < weight.plans.size(); ++group) {
@@ -171,7 +171,7 @@ Status CpuModel::Reserve(bool panels) {
       }
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status CpuModel::PlaceNow(const backend::LoadOptions& options) {
@@ -199,7 +199,7 @@ Status CpuModel::PlaceBehind(const backend::LoadOptions& options) {
     }
   }
   ASSIGN_OR_RETURN(mover_, Mover::Start(std::move(order), options.before_move));
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 backend::Placement CpuModel::placement() const {

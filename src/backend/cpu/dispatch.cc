@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include "backend/cpu/dispatch.h"
 
+#include "base/cpu_features.h"
+
 namespace mainarch::cpu {
 namespace {
 
 bool HasAvx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+  return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA) &&
+         CPU_FEATURE_ACTIVE(F16C);
 }
 
 bool HasAvx512() {
-  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vbmi");
+  return HasAvx2() && CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW) &&
+         CPU_FEATURE_ACTIVE(AVX512VL) && CPU_FEATURE_ACTIVE(AVX512DQ) &&
+         CPU_FEATURE_ACTIVE(AVX512_VBMI);
 }
 
-bool HasAvx512Bf16() { return HasAvx512() && __builtin_cpu_supports("avx512bf16"); }
+bool HasAvx512Bf16() { return HasAvx512() && CPU_FEATURE_ACTIVE(AVX512_BF16); }
 
 }  // namespace
 

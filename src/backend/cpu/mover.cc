@@ -51,10 +51,10 @@ Status Populate(const uint8_t* begin, size_t size) {
   const uintptr_t first = PageDown(reinterpret_cast<uintptr_t>(begin), page);
   const size_t length = reinterpret_cast<uintptr_t>(begin) + size - first;
   if (madvise(reinterpret_cast<void*>(first), length, MADV_POPULATE_WRITE) == 0) {
-    return absl::OkStatus();
+    return OkStatus();
   }
   const int err = errno;
-  if (err != ENOMEM && err != EFAULT && err != EHWPOISON) return absl::OkStatus();
+  if (err != ENOMEM && err != EFAULT && err != EHWPOISON) return OkStatus();
   return ErrnoError(Code::kOutOfHostMemory, err, "memory for ", size, " bytes of weights");
 }
 
@@ -176,19 +176,19 @@ Status Mover::Move(RankWeight* weight) {
   if (gate_) RETURN_IF_ERROR(gate_(done()));
   const WeightPacker packer(weight);
   for (size_t group = 0; group < weight->plans.size(); ++group) {
-    if (stop_.load(std::memory_order_relaxed)) return absl::OkStatus();
+    if (stop_.load(std::memory_order_relaxed)) return OkStatus();
     const PanelPlan& plan = weight->plans[group];
     RETURN_IF_ERROR(Populate(weight->panels[group].data,
                              static_cast<size_t>(plan.panels) * plan.layout.stride));
   }
   for (int64_t at = 0; at < packer.panels(); at += kPanelsAtATime) {
-    if (stop_.load(std::memory_order_relaxed)) return absl::OkStatus();
+    if (stop_.load(std::memory_order_relaxed)) return OkStatus();
     packer.Pack(at, std::min(packer.panels(), at + kPanelsAtATime));
   }
   weight->ready.store(true, std::memory_order_release);
   done_.fetch_add(weight->bytes(), std::memory_order_relaxed);
   Forget(*weight);
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::cpu

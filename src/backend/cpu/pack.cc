@@ -169,7 +169,7 @@ Status SetParts(const backend::Program& program, const WeightSlice& slice, int32
   layout.parts = 1;
   layout.bounds[1] = layout.cols;
   const std::vector<int64_t>& splits = plan->weight->splits;
-  if (splits.empty()) return absl::OkStatus();
+  if (splits.empty()) return OkStatus();
   layout.parts = backend::kSplitParts / program.ranks;
   const int32_t unit = kSteps[static_cast<int>(layout.format)].cols;
   for (int32_t i = 0; i < layout.parts; ++i) {
@@ -181,7 +181,7 @@ Status SetParts(const backend::Program& program, const WeightSlice& slice, int32
     }
   }
   layout.bounds[layout.parts] = layout.cols;
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/cpu_features.h"
+
 namespace mainarch::cpu {
 namespace {
 
@@ -98,7 +100,7 @@ MAINARCH_AVX512 void TransposeAvx512(const uint8_t* const* rows, int64_t words, 
   }
 }
 
-bool HasAvx512() { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"); }
+bool HasAvx512() { return CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW); }
 
 #endif  // __x86_64__
 

@@ -57,7 +57,7 @@ class IsaLaunch : public Launch {
     for (const auto& memory : memories_) pointers.push_back(memory.get());
     ASSIGN_OR_RETURN(grid_, Grid::Create(program_.get(), launch, limits, std::move(pointers)));
     epoch_ = context_.epoch();
-    return absl::OkStatus();
+    return OkStatus();
   }
 
   Progress Run(uint64_t budget) override {

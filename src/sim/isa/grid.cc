@@ -69,7 +69,7 @@ Status ReadDescriptor(const uint8_t d[64], KernelLaunch* launch) {
   if (users > 16) {
     return Error(Code::kInvalidArgument, "kernel descriptor: user sgpr count ", users, " above 16");
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 uint64_t ResidentWorkgroups(const KernelLaunch& l, const ChipLimits& limits) {

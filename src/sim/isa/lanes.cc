@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/cpu_features.h"
+
 namespace mainarch::sim::isa {
 namespace {
 
@@ -234,8 +236,8 @@ uint16_t FloatToBf16(float value) {
 }
 
 LaneCode BestLaneCode() {
-  const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool has = CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW) &&
+                   CPU_FEATURE_ACTIVE(AVX512DQ) && CPU_FEATURE_ACTIVE(AVX512VL);
   return has ? LaneCode::kAvx512 : LaneCode::kPortable;
 }
 

@@ -30,7 +30,7 @@ class Turnstile {
     changed_.notify_all();
     changed_.wait(lock, [&] { return passed_ < allowed_; });
     ++passed_;
-    return absl::OkStatus();
+    return OkStatus();
   }
   void Allow(int more) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -202,7 +202,7 @@ TEST(a_weight_that_cannot_move_stays_and_the_reason_is_kept) {
   options.behind = true;
   options.before_move = [&weights](uint64_t done) {
     if (++weights == 4) return Error(Code::kOutOfHostMemory, "none left after ", done);
-    return absl::OkStatus();
+    return OkStatus();
   };
   auto model = Load(directory, 1, options);
   CHECK_OK(model);
@@ -229,7 +229,7 @@ TEST(closing_a_model_stops_the_moving) {
     ++weights;
     while (!closing) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    return absl::OkStatus();
+    return OkStatus();
   };
   auto model = Load(directory, 1, options);
   CHECK_OK(model);

@@ -31,7 +31,9 @@ float Want(int32_t ranks, uint64_t n, size_t i) {
   return sum;
 }
 
-const size_t kCounts[] = {1, 2, 11, 12, 13, 16, 100, 1023, 1024, 1025, 4096, 8191, 8192, 10000};
+// One line and two, the most lines and the first pieces, pieces and parts of them.
+const size_t kCounts[] = {1,  2,   13,   14,   15,   16,   28,   29,   69,   70,
+                          71, 100, 1023, 1024, 1025, 4096, 8191, 8192, 10000};
 constexpr size_t kMost = 10000;
 
 // Every size, twice over, in both forms; counts wrong elements.

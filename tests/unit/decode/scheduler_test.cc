@@ -71,7 +71,7 @@ class Simulation {
       if (c.rows == 0 || c.rows > r.tokens - r.position) return "rows that are not pending";
       if (std::count(plan.preempted.begin(), plan.preempted.end(), c.sequence)) return "both";
       rows += c.rows;
-      if (!r.table.Prepare(r.position, c.rows, [](uint32_t, uint32_t) { return absl::OkStatus(); })
+      if (!r.table.Prepare(r.position, c.rows, [](uint32_t, uint32_t) { return OkStatus(); })
                .ok()) {
         return "pages are missing";
       }
@@ -208,7 +208,7 @@ TEST(forks_that_share_pages_are_counted_once) {
   model::PagePool pool(3);
   model::PageTable a(&pool, 3);
   model::PageTable b(&pool, 3);
-  const auto copy = [](uint32_t, uint32_t) { return absl::OkStatus(); };
+  const auto copy = [](uint32_t, uint32_t) { return OkStatus(); };
   CHECK_OK(a.Prepare(0, 40, copy));
   b.ShareFrom(a);
   Scheduler scheduler(2, 3);

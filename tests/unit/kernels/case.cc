@@ -114,7 +114,7 @@ Status RunCase(Runner& runner, const Case& test, const ObjectOf& object_of,
     }
     if (contents_out != nullptr) (*contents_out)[expectation.buffer] = std::move(contents);
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 uint64_t Random::Next() {

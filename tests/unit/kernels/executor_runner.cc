@@ -120,23 +120,23 @@ StatusOr<uint64_t> ExecutorRunner::Allocate(uint32_t device, Home home, size_t b
 }
 
 Status ExecutorRunner::Write(uint64_t address, absl::Span<const uint8_t> bytes) {
-  if (bytes.empty()) return absl::OkStatus();
+  if (bytes.empty()) return OkStatus();
   const Mapping* m = Find(address);
   if (m == nullptr || bytes.size() > m->end - address) {
     return Error(Code::kInvalidArgument, "write of ", bytes.size(), " bytes beyond a buffer");
   }
   std::memcpy(m->host.get() + (address - m->begin), bytes.data(), bytes.size());
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 Status ExecutorRunner::Read(uint64_t address, absl::Span<uint8_t> bytes) {
-  if (bytes.empty()) return absl::OkStatus();
+  if (bytes.empty()) return OkStatus();
   const Mapping* m = Find(address);
   if (m == nullptr || bytes.size() > m->end - address) {
     return Error(Code::kInvalidArgument, "read of ", bytes.size(), " bytes beyond a buffer");
   }
   std::memcpy(bytes.data(), m->host.get() + (address - m->begin), bytes.size());
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 // The objects are our own build's, so this only places segments and reads the dynamic symbols.
@@ -256,7 +256,7 @@ Status ExecutorRunner::Launch(absl::Span<const LaunchRequest> together) {
       --left;
     }
   }
-  return absl::OkStatus();
+  return OkStatus();
 }
 
 }  // namespace mainarch::kernels_test

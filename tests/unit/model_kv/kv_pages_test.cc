@@ -77,7 +77,7 @@ TEST(forks_copy_the_partial_page_only_and_only_while_it_is_shared) {
   std::vector<std::pair<uint32_t, uint32_t>> copies;
   const PageTable::Copy copy = [&](uint32_t from, uint32_t to) {
     copies.emplace_back(from, to);
-    return absl::OkStatus();
+    return OkStatus();
   };
   CHECK_OK(b.Prepare(40, 1, copy));
   CHECK_EQ(copies.size(), 1u);
@@ -130,7 +130,7 @@ TEST(reference_counts_equal_the_tables_that_hold_a_page) {
       const uint32_t need = PagesNeeded(h.table.pages(), pool.refs(), h.tokens, rows);
       const uint32_t before = pool.free_pages();
       const Status status =
-          h.table.Prepare(h.tokens, rows, [](uint32_t, uint32_t) { return absl::OkStatus(); });
+          h.table.Prepare(h.tokens, rows, [](uint32_t, uint32_t) { return OkStatus(); });
       CHECK_EQ(status.ok(), need <= before);
       if (status.ok()) {
         CHECK_EQ(before - pool.free_pages(), need);
