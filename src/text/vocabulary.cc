@@ -93,7 +93,7 @@ Status Vocabulary::Finish() {
       const auto id = static_cast<uint32_t>(ahead - kAhead);
       if (Has(id) && !odd[id]) RETURN_IF_ERROR(Insert(id, keys[id % kAhead]));
     }
-    if (ahead < size()) {
+    if (ahead < size() && Has(static_cast<uint32_t>(ahead))) {
       keys[ahead % kAhead] = KeyOfPadded(Bytes(static_cast<uint32_t>(ahead)));
       Prefetch(keys[ahead % kAhead]);
     }

@@ -114,7 +114,7 @@ Status CpuContext::Allocate() {
   worker_out_.resize(workers * options_.max_rows);
   workers_.resize(workers);
   buffers_.assign(ranks, std::vector<float*>(p.buffers.size()));
-  for (auto* list : {&norm_, &router_logits_, &q_, &parts_, &part_max_sum_}) list->resize(ranks);
+  for (auto* list : {&norm_, &router_logits_, &parts_, &part_max_sum_}) list->resize(ranks);
 
   for (int pass = 0; pass < 2; ++pass) {
     Carver carve(memory_.data());
@@ -127,7 +127,6 @@ Status CpuContext::Allocate() {
       }
       norm_[r] = carve.Take<float>(rows * hidden_stride_);
       router_logits_[r] = carve.Take<float>(rows * RoundUp(p.experts, kLineFloats));
-      q_[r] = carve.Take<float>(rows * p.heads * p.head_dim);
       parts_[r] = carve.Take<float>(static_cast<int64_t>(part_capacity_) * p.head_dim);
       part_max_sum_[r] = carve.Take<float>(static_cast<int64_t>(part_capacity_) * 2);
     }

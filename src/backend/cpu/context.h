@@ -155,7 +155,6 @@ class CpuContext : public backend::Context, private Team::Job {
   std::vector<int64_t> slot_stride_;          // [buffer], elements
   std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride_]
   std::vector<float*> router_logits_;         // [rank]: [max_rows, experts]
-  std::vector<float*> q_;                     // [rank]: [max_rows, heads, head_dim], rotated, scaled
   std::vector<float*> parts_;                 // [rank]: [part, head_dim]
   std::vector<float*> part_max_sum_;          // [rank]: [part, 2]
   float* logits_ = nullptr;                   // [max_logit_rows, vocab_stride_]

@@ -79,7 +79,8 @@ void CpuContext::RunAttendPrepare(const backend::AttentionOp& op, uint32_t item)
   }
 }
 
-// Norm and rotation of a row's K of one head and its group's queries; K and V go into the cache.
+// Norm and rotation of a row's K of one head and its group's queries, those in place; K and V go into
+// the cache.
 void CpuContext::PrepareHead(const backend::AttentionOp& op, int32_t rank, int64_t row, int64_t kv) {
   const int64_t kv_heads = program_.kv_heads, heads = program_.heads, dim = program_.head_dim;
   const float* q_norm = model_->weight(rank, op.q_norm).vector;
@@ -87,13 +88,12 @@ void CpuContext::PrepareHead(const backend::AttentionOp& op, int32_t rank, int64
   const int32_t half = program_.rope.rotary_dim / 2;
   const float scale = 1.0f / __builtin_sqrtf(static_cast<float>(dim));
   float* k_scratch = static_cast<float*>(__builtin_alloca(static_cast<size_t>(dim) * sizeof(float)));
-  const float* qkv = Row(rank, op.qkv, row);
+  float* const qkv = Row(rank, op.qkv, row);
   const float* cos = cos_ + row * half;
   const float* sin = sin_ + row * half;
   for (int64_t h = kv * heads / kv_heads; h < (kv + 1) * heads / kv_heads; ++h) {
-    float* q = q_[static_cast<size_t>(rank)] + (row * heads + h) * dim;
-    kernels_.norm_rope(qkv + h * dim, q_norm, program_.rms_eps, program_.head_dim, cos, sin, half,
-                       scale, q);
+    float* const q = qkv + h * dim;
+    kernels_.norm_rope(q, q_norm, program_.rms_eps, program_.head_dim, cos, sin, half, scale, q);
   }
   kernels_.norm_rope(qkv + (heads + kv) * dim, k_norm, program_.rms_eps, program_.head_dim, cos, sin,
                      half, 1.0f, k_scratch);
@@ -164,7 +164,7 @@ void CpuContext::AttendUnit(const backend::AttentionOp& op, int32_t rank, const 
       for (uint32_t i = 0; i < count; ++i) {
         const uint32_t row = block.first_row + (first + i) / group;
         const int64_t head = int64_t{kv_head} * group + (first + i) % group;
-        args.q[i] = q_[static_cast<size_t>(rank)] + (row * heads + head) * dim;
+        args.q[i] = Row(rank, op.qkv, row) + head * dim;
         args.visible[i] = int64_t{step_->rows[row].position} + 1;
         args.out[i] = own_parts + i * dim;
         args.max_sum[i] = own_max_sum + 2 * i;

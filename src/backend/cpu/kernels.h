@@ -140,7 +140,7 @@ struct Kernels {
   void (*kv_write)(const KvWriteArgs&);
   // out = x * rsqrt(mean(x^2) + eps) * w, n values.
   void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* out);
-  // One head: norm, then rotate the first 2 * half dims by cos/sin [half], then multiply by scale.
+  // One head: norm, then rotate the first 2 * half dims by cos/sin [half], then multiply by scale. out may be x.
   void (*norm_rope)(const float* x, const float* w, float eps, int32_t head_dim, const float* cos,
                     const float* sin, int32_t half, float scale, float* out);
   // x += tree sum of n parts (a power of two).

@@ -61,7 +61,8 @@ StatusOr<int> Plus(StatusOr<int> x, int y) {
 
 TEST(a_value_or_why_there_is_none) {
   CHECK_EQ(*Plus(2, 3), 5);
-  CHECK_EQ(Plus(Error(Code::kIo, "gone"), 3).status().message(), "gone");
+  const StatusOr<int> gone = Plus(Error(Code::kIo, "gone"), 3);
+  CHECK_EQ(gone.status().message(), "gone");
   auto base = MakeBase(true);
   CHECK(base.ok() && *base != nullptr);
   const std::unique_ptr<Base> taken = *std::move(base);
