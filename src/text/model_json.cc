@@ -66,7 +66,7 @@ Status ReadVocabulary(const JsonObject& model, const ByteLevel& byte_level, Voca
                       Spellings* spellings) {
   ASSIGN_OR_RETURN(const JsonObject tokens, NeedObject(model, "model", "vocab"));
   vocabulary->Reserve(tokens.size());
-  spellings->reserve(std::min<size_t>(tokens.size(), kMaxTokens));
+  spellings->resize(std::min<size_t>(tokens.size(), kMaxTokens));
   for (const auto field : tokens) {
     uint64_t id;
     if (field.value.get(id)) {
