@@ -84,6 +84,14 @@ TEST(wait_states) {
            "v_mov_b32 v1, 0\nv_mov_b32 v3, s0\ns_nop 0\nv_readfirstlane_b32 s0, v3\ns_nop 3\n"
            "global_load_dword v2, v1, s[0:1]",
            "5 wait states are needed"},
+          {"sgpr to vmem that names none",
+           "v_mov_b32 v1, 0\ns_nop 1\nv_readfirstlane_b32 s0, v1\n"
+           "buffer_wbl2 sc0 sc1\nbuffer_inv sc0 sc1",
+           ""},
+          {"sgpr to a buffer's offset, short",
+           "v_mov_b32 v1, 0\ns_nop 1\nv_readfirstlane_b32 s0, v1\ns_nop 3\n"
+           "buffer_load_dword v2, v1, s[4:7], s0 offen",
+           "5 wait states are needed"},
           {"sgpr to valu",
            "v_mov_b32 v1, 0\ns_nop 0\nv_readfirstlane_b32 s4, v1\n"
            "s_nop 0\nv_mov_b32 v2, s4",
