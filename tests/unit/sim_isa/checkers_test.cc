@@ -173,6 +173,25 @@ TEST(wait_states) {
       });
 }
 
+TEST(loads_over_loads) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  const std::string start =
+      "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\n"
+      "global_load_dword v1, v2, s[0:1]\n";
+  const auto with = [&](const char* text) {
+    return start + text + "\ns_waitcnt vmcnt(0) lgkmcnt(0)";
+  };
+  const std::string in_order = with("global_load_dword v1, v2, s[0:1] offset:4"),
+                    half = with("global_load_short_d16 v1, v2, s[0:1] offset:4"),
+                    from_lds = with("ds_read_b32 v1, v2"), valu = with("v_mov_b32 v1, 0"),
+                    read = with("global_load_dword v1, v1, s[0:1]");
+  Expect(test_context, {{"whole registers, in order", in_order.c_str(), ""},
+                        {"half a register", half.c_str(), "v1 has a load outstanding"},
+                        {"another counter", from_lds.c_str(), "v1 has a load outstanding"},
+                        {"no load", valu.c_str(), "v1 has a load outstanding"},
+                        {"its address", read.c_str(), "v1 has a load outstanding"}});
+}
+
 TEST(undefined_values) {
   if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
   Expect(
