@@ -178,12 +178,12 @@ TEST(heads_are_made_with_the_product_where_that_is_quicker) {
   QkvForm form;
   form.head_dim = 128;
   form.heads = 10;
-  form.tiles = 8;  // 256 columns
+  form.steps = 8;  // 256 columns
   form.rows = 1;
   form.compute_units = 304;
   CHECK(FusesQkv(form));
   QkvForm other = form;
-  other.tiles = 128;  // 4096 columns: ten workgroups would stream all of it
+  other.steps = 128;  // 4096 columns: ten workgroups would stream all of it
   CHECK(!FusesQkv(other));
   other.rows = 16 * 304;  // every workgroup is busy either way
   CHECK(FusesQkv(other));
