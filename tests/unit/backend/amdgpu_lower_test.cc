@@ -163,7 +163,7 @@ TEST(sizes_at_their_limits) {
   // Parts of attention take 256 MiB at most, and one row at least.
   p.max_position = 1 << 20;
   CHECK_EQ(ShapeOf(p, options).max_splits, 2048u);
-  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 2048 * 66 * 4));
+  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 2048 * 80 * 4));
   p.heads = 128;
   p.head_dim = 128;
   p.max_position = int64_t{1} << 26;
