@@ -163,7 +163,7 @@ TEST(sizes_at_their_limits) {
   // Parts of attention take 256 MiB at most, and one row at least.
   p.max_position = 1 << 20;
   CHECK_EQ(ShapeOf(p, options).max_splits, 2048u);
-  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 2048 * 66 * 4));
+  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 2048 * 80 * 4));
   p.heads = 128;
   p.head_dim = 128;
   p.max_position = int64_t{1} << 26;
@@ -178,12 +178,12 @@ TEST(heads_are_made_with_the_product_where_that_is_quicker) {
   QkvForm form;
   form.head_dim = 128;
   form.heads = 10;
-  form.tiles = 8;  // 256 columns
+  form.steps = 8;  // 256 columns
   form.rows = 1;
   form.compute_units = 304;
   CHECK(FusesQkv(form));
   QkvForm other = form;
-  other.tiles = 128;  // 4096 columns: ten workgroups would stream all of it
+  other.steps = 128;  // 4096 columns: ten workgroups would stream all of it
   CHECK(!FusesQkv(other));
   other.rows = 16 * 304;  // every workgroup is busy either way
   CHECK(FusesQkv(other));
@@ -247,7 +247,7 @@ TEST(choices_as_words) {
   CHECK(work.tokens && work.draws);
   CHECK(read[0] == 0 && read[1] == 1 && read[2] == 1);
   kernels::ChoiceRow row;
-  std::memcpy(&row, &block[2], sizeof(row));
+  std::memcpy(static_cast<void*>(&row), &block[2], sizeof(row));
   CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceSample);
   CHECK_EQ(row.top_k, 20u);
   CHECK_EQ(row.seed, 5u);
@@ -261,7 +261,7 @@ TEST(choices_as_words) {
   CHECK_EQ(block[row.counts_at + 1], 5u);
   CHECK_EQ(block[row.counts_at + 3], 0u);
   CHECK_EQ(block[kEnd], 0xdeadu);
-  std::memcpy(&row, &block[2 + 2 * kChoiceRowWords], sizeof(row));
+  std::memcpy(static_cast<void*>(&row), &block[2 + 2 * kChoiceRowWords], sizeof(row));
   CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceRead);
   CHECK_EQ(row.seed, 0u);
   // One word too few: the first row is read, and writes no list.
