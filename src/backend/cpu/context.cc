@@ -94,18 +94,15 @@ Status CpuContext::Allocate() {
       }
     }
   }
-  // The widest rows that a product takes in, and the longest panel.
-  int64_t x16_values = 0, longest = 0;
-  if (bf16_) {
-    x16_values = rows * hidden_stride_;
-    for (size_t b = 0; b < p.buffers.size(); ++b) {
-      x16_values = std::max(x16_values, rows * p.buffers[b].slots * slot_stride_[b]);
-    }
-    for (size_t id = 0; id < p.weights.size(); ++id) {
-      for (int32_t rank = 0; rank < ranks_; ++rank) {
-        for (const Panels& panels : model_->weight(rank, static_cast<int32_t>(id)).panels) {
-          longest = std::max(longest, panels.cols);
-        }
+  // The widest rows that a product takes in, and the longest panel that is ever decoded.
+  int64_t widest = hidden_stride_, longest = 0;
+  for (size_t b = 0; b < p.buffers.size(); ++b) {
+    widest = std::max(widest, p.buffers[b].slots * slot_stride_[b]);
+  }
+  for (size_t id = 0; rows > kMaxBlockRows && id < p.weights.size(); ++id) {
+    for (int32_t rank = 0; rank < ranks_; ++rank) {
+      for (const Panels& panels : model_->weight(rank, static_cast<int32_t>(id)).panels) {
+        if (panels.group_cols > 0) longest = std::max(longest, panels.cols);
       }
     }
   }
@@ -138,7 +135,8 @@ Status CpuContext::Allocate() {
           carve.Take<float>(kMaxBlockRows * (kAttentionSplit + p.head_dim + kLineFloats));
       worker.experts = carve.Take<float>(p.experts > 0 ? rows * kMaxParts * kExpertPanels * kLanes : 0);
       worker.panels = carve.Take<uint8_t>(static_cast<int64_t>(panel_scratch) * kMaxBlockRows);
-      worker.x16 = carve.Take<uint16_t>(x16_values);
+      worker.x16 = carve.Take<uint16_t>(bf16_ ? rows * widest : 0);
+      worker.columns = carve.Take<float>(kernels_.by_columns == nullptr ? 0 : kMaxBlockRows * widest);
       worker.decoded = carve.Take<uint8_t>(static_cast<int64_t>(DecodedBytes(longest)));
       worker.rows16 = worker_rows16_.data() + w * options_.max_rows;
       worker.x = worker_x_.data() + w * options_.max_rows;

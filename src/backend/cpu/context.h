@@ -64,6 +64,8 @@ class CpuContext : public backend::Context, private Team::Job {
     uint64_t norm_tag = 0;        // which phase and rank `norm` holds
     uint16_t* x16 = nullptr;      // a phase's input rows as bf16
     uint64_t x16_tag = 0;         // which phase and rank
+    float* columns = nullptr;     // a phase's input rows by columns (MatmulArgs::columns)
+    uint64_t columns_tag = 0;     // which phase and rank
     uint8_t* decoded = nullptr;   // panels as bf16 (MatmulArgs::decoded)
     float* attend = nullptr;      // scores, then one part per query
     float* experts = nullptr;     // [max_rows * kMaxParts * kExpertPanels * 16]
@@ -103,7 +105,9 @@ class CpuContext : public backend::Context, private Team::Job {
   uint32_t MatmulItems(const MatmulPlan& plan) const;
   void RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item, int worker);
   void RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin, int64_t end,
-                 int64_t rows, Epilogue epilogue, bool bf16, const uint8_t* after, Worker* scratch);
+                 int64_t rows, Epilogue epilogue, bool bf16, const uint8_t* after, Worker* scratch,
+                 const float* columns = nullptr);
+  const float* ColumnsOf(int64_t rows, int64_t width, uint64_t tag, Worker* scratch) const;
   const uint8_t* PanelAt(int32_t rank, backend::WeightId w, size_t group, int64_t panel) const;
   const float* NormRow(int32_t rank, uint32_t phase, backend::WeightId norm, const uint32_t* rows,
                        int64_t count, int64_t row, Worker* scratch);

@@ -123,10 +123,21 @@ const uint8_t* CpuContext::PanelAt(int32_t rank, backend::WeightId w, size_t gro
   return weight.panels[group].data + static_cast<size_t>(panel) * weight.panels[group].stride;
 }
 
+// scratch->x by columns, if that is of use: made once a worker for a tag that is not 0.
+const float* CpuContext::ColumnsOf(int64_t rows, int64_t width, uint64_t tag,
+                                   Worker* scratch) const {
+  if (rows <= 2 || rows > kMaxBlockRows || kernels_.by_columns == nullptr) return nullptr;
+  if (tag == 0 || scratch->columns_tag != tag) {
+    kernels_.by_columns(scratch->x, rows, width, scratch->columns);
+    scratch->columns_tag = tag;
+  }
+  return scratch->columns;
+}
+
 // scratch->x (for bf16, rows16) and scratch->out hold the rows; out[i] points at where panel 0 would write.
 void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin,
                            int64_t end, int64_t rows, Epilogue epilogue, bool bf16,
-                           const uint8_t* after, Worker* scratch) {
+                           const uint8_t* after, Worker* scratch, const float* columns) {
   const RankWeight& weight = model_->weight(rank, w);
   MatmulArgs args;
   args.w = weight.panels[group];
@@ -136,6 +147,7 @@ void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int6
   args.epilogue = epilogue;
   args.x16 = scratch->rows16;
   args.decoded = scratch->decoded;
+  args.columns = columns;
   const auto run = bf16 ? kernels_.matmul_bf16 : kernels_.matmul;
   if (weight.ready.load(std::memory_order_acquire)) {
     args.panel_begin = begin;
@@ -185,7 +197,8 @@ void CpuContext::RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item
   if (fill) scratch->x16_tag = TagOf(phase, rank);
   const int64_t end = std::min(panels, begin + each);
   RunPanels(rank, plan.w, 0, begin, end, rows_, plan.epilogue, bf16,
-            PanelAt(rank, plan.w, 0, end), scratch);
+            PanelAt(rank, plan.w, 0, end), scratch,
+            bf16 ? nullptr : ColumnsOf(rows_, width, TagOf(phase, rank), scratch));
 }
 
 void CpuContext::RunAllReduce(const backend::AllReduceAddOp& op, uint32_t item) {
@@ -239,8 +252,10 @@ void CpuContext::RunLogits(const backend::LogitsOp& op, uint32_t phase, uint32_t
       scratch->rows16[i] = scratch->x16 + i * hidden_stride_;
       kernels_.to_bf16(scratch->x[i], scratch->x16 + i * hidden_stride_, hidden_stride_);
     }
+    const uint64_t tag = total > kMaxBlockRows ? 0 : TagOf(phase, rank);
     RunPanels(rank, op.w, 0, begin, end, count, Epilogue::kStore, bf16,
-              PanelAt(rank, op.w, 0, end), scratch);
+              PanelAt(rank, op.w, 0, end), scratch,
+              bf16 ? nullptr : ColumnsOf(count, hidden_stride_, tag, scratch));
   }
   if (total > kMaxBlockRows) scratch->norm_tag = 0;
 }
