@@ -111,6 +111,7 @@ Status CpuContext::Allocate() {
   worker_out_.resize(workers * options_.max_rows);
   workers_.resize(workers);
   buffers_.assign(ranks, std::vector<float*>(p.buffers.size()));
+  rounded_.resize(ranks);
   for (auto* list : {&norm_, &router_logits_, &q_, &parts_, &part_max_sum_}) list->resize(ranks);
 
   for (int pass = 0; pass < 2; ++pass) {
@@ -123,6 +124,7 @@ Status CpuContext::Allocate() {
         buffers_[r][b] = carve.Take<float>(rows * p.buffers[b].slots * slot_stride_[b]);
       }
       norm_[r] = carve.Take<float>(rows * hidden_stride_);
+      rounded_[r] = carve.Take<uint16_t>(bf16_ ? rows * widest : 0);
       router_logits_[r] = carve.Take<float>(rows * RoundUp(p.experts, kLineFloats));
       q_[r] = carve.Take<float>(rows * p.heads * p.head_dim);
       parts_[r] = carve.Take<float>(static_cast<int64_t>(part_capacity_) * p.head_dim);
@@ -165,8 +167,8 @@ void CpuContext::BuildPhases() {
     if (std::holds_alternative<backend::EmbedOp>(op)) add({K::kEmbed});
     if (std::holds_alternative<backend::NormMatmulOp>(op)) add({K::kNorm, K::kMatmul});
     if (std::holds_alternative<backend::NormGateUpOp>(op)) add({K::kNorm, K::kMatmul});
-    if (std::holds_alternative<backend::MatmulOp>(op)) add({K::kMatmul});
-    if (std::holds_alternative<backend::MatmulAddOp>(op)) add({K::kMatmul});
+    if (std::holds_alternative<backend::MatmulOp>(op)) add({K::kRound, K::kMatmul});
+    if (std::holds_alternative<backend::MatmulAddOp>(op)) add({K::kRound, K::kMatmul});
     if (std::holds_alternative<backend::AllReduceAddOp>(op)) add({K::kAllReduce});
     if (std::holds_alternative<AttentionOp>(op)) {
       add({K::kAttendPrepare, K::kAttend, K::kAttendMerge});
@@ -349,6 +351,8 @@ uint32_t CpuContext::Open(uint32_t phase) {
       const bool fused = rows <= kMaxBlockRows && !std::holds_alternative<backend::RouterOp>(op);
       return fused ? 0 : ranks * rows;
     }
+    case PhaseKind::kRound:
+      return rows > kMaxBlockRows && UsesBF16(PlanOf(op).w) ? ranks * rows : 0;
     case PhaseKind::kMatmul: return MatmulItems(PlanOf(op));
     case PhaseKind::kAttendPrepare: return AttendPrepareItems();
     case PhaseKind::kAttend: return ranks * attend_items_;
@@ -373,6 +377,7 @@ void CpuContext::Run(uint32_t phase, uint32_t item, int worker) {
   switch (phases_[phase].kind) {
     case PhaseKind::kEmbed: return RunEmbed(std::get<backend::EmbedOp>(op), item);
     case PhaseKind::kNorm: return RunNorm(op, item);
+    case PhaseKind::kRound: return RunRound(op, item);
     case PhaseKind::kMatmul: return RunMatmul(PlanOf(op), phase, item, worker);
     case PhaseKind::kAllReduce: return RunAllReduce(std::get<backend::AllReduceAddOp>(op), item);
     case PhaseKind::kAttendPrepare: return RunAttendPrepare(std::get<AttentionOp>(op), item);

@@ -36,6 +36,7 @@ class CpuContext : public backend::Context, private Team::Job {
   enum class PhaseKind : uint8_t {
     kEmbed,
     kNorm,         // of all rows into norm_, when they are too many to redo on every worker
+    kRound,        // of all input rows to bf16 into rounded_, likewise
     kMatmul,
     kAllReduce,
     kAttendPrepare,
@@ -114,6 +115,7 @@ class CpuContext : public backend::Context, private Team::Job {
   bool UsesBF16(backend::WeightId w) const;
   uint64_t TagOf(uint32_t phase, int32_t rank) const;
   void RunNorm(const backend::Op& op, uint32_t item);
+  void RunRound(const backend::Op& op, uint32_t item);
   void RunEmbed(const backend::EmbedOp& op, uint32_t item);
   void RunAllReduce(const backend::AllReduceAddOp& op, uint32_t item);
   uint32_t LogitsItems(const backend::LogitsOp& op) const;
@@ -158,6 +160,7 @@ class CpuContext : public backend::Context, private Team::Job {
   std::vector<std::vector<float*>> buffers_;  // [rank][buffer]
   std::vector<int64_t> slot_stride_;          // [buffer], elements
   std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride_]
+  std::vector<uint16_t*> rounded_;            // [rank]: [max_rows, width of the input]
   std::vector<float*> router_logits_;         // [rank]: [max_rows, experts]
   std::vector<float*> q_;                     // [rank]: [max_rows, heads, head_dim], rotated, scaled
   std::vector<float*> parts_;                 // [rank]: [part, head_dim]

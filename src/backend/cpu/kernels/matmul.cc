@@ -292,10 +292,8 @@ void MatmulBF16(const MatmulArgs& a) {
   if (!F::kScaled) return AllPanels<M, 6, 4>(a, a.x16, tables);
   if (a.decoded == nullptr) return AllPanels<M, 6, 2>(a, a.x16, tables);
   int64_t panel = a.panel_begin;
-  constexpr bool kLongGroups = F::kCols <= 4;  // fp8: 128 columns or all of them
-  if constexpr (kLongGroups) ManyRows<F, Bf16, 6, 4>(a, a.x16, &panel, tables);
-  ManyRows<F, Bf16, 6, 2>(a, a.x16, &panel, tables);
-  ManyRows<F, Bf16, 6, 1>(a, a.x16, &panel, tables);
+  ManyRows<F, Bf16, 8, 2>(a, a.x16, &panel, tables);
+  ManyRows<F, Bf16, 8, 1>(a, a.x16, &panel, tables);
 }
 #endif
 

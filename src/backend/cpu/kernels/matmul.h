@@ -200,7 +200,31 @@ struct Tree {
   V level[4][N];  // log2(kMaxParts) + 1 levels
   int count = 0;
 
-  inline void Push(const V* part) {
+  // Where part is registers still: one pass, whatever it carries.
+  inline __attribute__((always_inline)) void Push(const V* part) {
+    const int carries = __builtin_ctz(~static_cast<unsigned>(count));
+    ++count;
+    switch (carries) {
+      case 0:
+        MAINARCH_UNROLL for (int i = 0; i < N; ++i) level[0][i] = part[i];
+        return;
+      case 1:
+        MAINARCH_UNROLL for (int i = 0; i < N; ++i) level[1][i] = Add(level[0][i], part[i]);
+        return;
+      case 2:
+        MAINARCH_UNROLL for (int i = 0; i < N; ++i) {
+          level[2][i] = Add(level[1][i], Add(level[0][i], part[i]));
+        }
+        return;
+      default:
+        static_assert(kMaxParts == 8);
+        MAINARCH_UNROLL for (int i = 0; i < N; ++i) {
+          level[3][i] = Add(level[2][i], Add(level[1][i], Add(level[0][i], part[i])));
+        }
+    }
+  }
+  // With scales sums lie in memory anyway, and plain loops leave the registers to what is summed next.
+  inline void PushStored(const V* part) {
     V carry[N];
     for (int i = 0; i < N; ++i) carry[i] = part[i];
     int at = 0;
@@ -229,7 +253,7 @@ static inline __attribute__((always_inline)) void DotAll(const Panels& w,
   for (int part = 0; part < w.parts; ++part) {
     V y[NP * MR];
     DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, y);
-    tree.Push(y);
+    M::kScaled ? tree.PushStored(y) : tree.Push(y);
   }
   for (int i = 0; i < NP * MR; ++i) sum[i] = tree.Sum()[i];
 }
