@@ -118,6 +118,12 @@ struct ContextOptions {
   uint32_t pages = 0;           // KV pages in the pool
 };
 
+// K and V of one token in one layer, as attention reads them: [ranks][kv_heads of a rank][head_dim].
+// Where there are fewer KV heads than ranks, neighbours hold the same ones.
+struct KvToken {
+  std::vector<float> k, v;
+};
+
 // What the last step took of a GPU group, counted by the host; all 0 on CPUs. Bytes are those that
 // one rank sends to its peers, and the least that any all-reduce could do with.
 struct StepCounts {
@@ -161,6 +167,12 @@ class Context {
 
   virtual uint64_t memory_bytes() const = 0;  // beside weights; KV pool as reserved
   virtual uint64_t kv_page_bytes() const = 0;
+
+  // For checks against a reference; slow. Not while a step runs.
+  virtual StatusOr<KvToken> ReadKv(int32_t kv_layer, uint32_t page, uint32_t slot) const {
+    return Error(Code::kUnsupported, "K and V of layer ", kv_layer, ", page ", page, ", slot ", slot,
+                 " cannot be read back");
+  }
 
   // For tests: runs ops [0, end) only (what one launch does for two ops is done with the second),
   // then reads rows of a buffer of one rank as fp32.

@@ -165,8 +165,8 @@ int RunAllReduceBench(Arguments arguments) {
   Settings s;
   Options options(
       "gpu-allreduce-bench", "[options]",
-      "Adds up vectors of 8 bytes to 16 MiB over the ranks of a group, checks every sum, and\n"
-      "prints what each size took: packets, engine copies, fabric rounds, waits of the host,\n"
+      "Adds up vectors of 8 bytes to 16 MiB over the ranks of a group, checks every sum, and "
+      "prints what each size took: packets, engine copies, fabric rounds, waits of the host, "
       "and bytes over the links beside the least that any algorithm can do with.",
       "mainarch gpu-allreduce-bench --device sim:gfx950x8 --most 65536\n"
       "mainarch gpu-allreduce-bench --device gpu:0-7 --json\n"

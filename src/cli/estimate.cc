@@ -119,8 +119,8 @@ int RunEstimate(Arguments arguments) {
   Settings s;
   Options options(
       "estimate", "[options]",
-      "The floor of one decoded token on MI300X or MI355X: bytes, flops and fabric rounds\n"
-      "of every op, from the model's shape and the chip's data sheet. An estimate: nothing\n"
+      "The floor of one decoded token on MI300X or MI355X: bytes, flops and fabric rounds "
+      "of every op, from the model's shape and the chip's data sheet. An estimate: nothing "
       "is run and nothing was measured.",
       "mainarch estimate --model DIR --isa gfx950 --tp 8 --context 131072\n"
       "mainarch estimate --preset qwen3-235b-a22b --format fp8-block --json");

@@ -114,6 +114,10 @@ class Engine {
   // sequence stay until it is appended to or truncated, those of others until the next step.
   virtual StatusOr<absl::Span<const float>> Logits(SequenceId id) = 0;
 
+  // What the cache holds of a position that has run (InfoOf's position is the first that has not),
+  // to be checked against a reference. Slow.
+  virtual StatusOr<backend::KvToken> ReadKv(SequenceId id, int32_t layer, uint64_t position) = 0;
+
   virtual StatusOr<SequenceInfo> InfoOf(SequenceId id) const = 0;
   virtual EngineInfo info() const = 0;
   // Of the last step, where the backend counts; not while a step runs.

@@ -353,6 +353,18 @@ StatusOr<absl::Span<const float>> EngineImpl::Logits(SequenceId id) {
                s->tokens().size(), " tokens are still to be run");
 }
 
+StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint64_t position) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(const Sequence* sequence, Find(id));
+  if (position >= sequence->position()) {
+    return Error(Code::kInvalidArgument, "K and V of position ", position, ": ",
+                 sequence->position(), " have run");
+  }
+  const uint32_t page = sequence->pages().pages()[position / backend::kPageTokens];
+  return context_->ReadKv(layer, page, static_cast<uint32_t>(position % backend::kPageTokens));
+}
+
 StatusOr<SequenceInfo> EngineImpl::InfoOf(SequenceId id) const {
   const Call call(this);
   RETURN_IF_ERROR(call.status());

@@ -66,6 +66,7 @@ class EngineImpl final : public Engine {
   StatusOr<size_t> Take(SequenceId id, absl::Span<uint32_t> out) override;
   StatusOr<absl::Span<const Logprob>> TakenLogprobs(SequenceId id, size_t j) override;
   StatusOr<absl::Span<const float>> Logits(SequenceId id) override;
+  StatusOr<backend::KvToken> ReadKv(SequenceId id, int32_t layer, uint64_t position) override;
   StatusOr<SequenceInfo> InfoOf(SequenceId id) const override;
   EngineInfo info() const override;
   backend::StepCounts counts() const override { return context_->counts(); }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
 #include "model/linear.h"
@@ -13,6 +14,22 @@ namespace mainarch::reference {
 namespace {
 
 using Vector = std::vector<double>;
+
+// How far fp32 arithmetic may take an element of K or V, relative to its head's largest.
+constexpr double kArithmetic = 1e-3;
+
+// Half a step of the cache's type at x, where `largest` is its head's; fp32 may be two bf16.
+double HalfStep(KvRounding rounding, double x, double largest) {
+  switch (rounding) {
+    case KvRounding::kNone:
+      return 0x1p-16 * std::fabs(x);
+    case KvRounding::kBF16:
+      return 0x1p-8 * std::fabs(x);
+    case KvRounding::kFp8:  // with a scale a head; subnormal below 2^-6 of it
+      return std::max(0x1p-4 * std::fabs(x), 0x1p-10 * largest / 448);
+  }
+  return 0;
+}
 
 Vector RowOf(const quant::Matrix& m, int64_t row) {
   std::vector<float> exact(static_cast<size_t>(m.cols));
@@ -100,8 +117,8 @@ StatusOr<std::unique_ptr<Decoder>> Decoder::Create(
     std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
     KvRounding rounding) {
   if (config.model_type != "qwen3" && config.model_type != "qwen3_moe") {
-    return Error(Code::kUnsupported, "the reference does not know model_type \"",
-                 config.model_type, "\"");
+    return Error(Code::kUnsupported, "the reference does not know model_type \"", config.model_type,
+                 "\"");
   }
   std::unique_ptr<Decoder> decoder(new Decoder(std::move(checkpoint), config, rounding));
   RETURN_IF_ERROR(decoder->FindWeights());
@@ -162,29 +179,39 @@ Status Decoder::Extend(absl::Span<const uint32_t> tokens) {
       return Error(Code::kInvalidArgument, "token ", token, " in a vocabulary of ", config_.vocab);
     }
   }
-  for (uint32_t token : tokens) Token(token);
+  for (uint32_t token : tokens) RETURN_IF_ERROR(Token(token));
   return absl::OkStatus();
 }
 
 void Decoder::Truncate(size_t position) {
   position_ = std::min(position_, position);
-  const size_t width = static_cast<size_t>(config_.kv_heads) * static_cast<size_t>(config_.head_dim);
+  const size_t width =
+      static_cast<size_t>(config_.kv_heads) * static_cast<size_t>(config_.head_dim);
   for (Layer& layer : layers_) {
     layer.keys.resize(position_ * width);
     layer.values.resize(position_ * width);
   }
 }
 
-void Decoder::Token(uint32_t token) {
+std::pair<absl::Span<const double>, absl::Span<const double>> Decoder::stored(
+    size_t layer, size_t position) const {
+  const size_t width =
+      static_cast<size_t>(config_.kv_heads) * static_cast<size_t>(config_.head_dim);
+  return {absl::MakeConstSpan(layers_[layer].keys).subspan(position * width, width),
+          absl::MakeConstSpan(layers_[layer].values).subspan(position * width, width)};
+}
+
+Status Decoder::Token(uint32_t token) {
   Vector x = RowOf(embedding_, token);
   for (size_t i = 0; i < layers_.size(); ++i) {
-    Attention(&layers_[i], &x);
+    RETURN_IF_ERROR(Attention(i, &x));
     Ffn(layers_[i], &x);
     layer_outputs_[i] = x;
   }
   RmsNorm(RowOf(final_norm_, 0), static_cast<double>(config_.rms_eps), x.data());
   logits_ = Multiply(head_, x);
   ++position_;
+  return absl::OkStatus();
 }
 
 void Decoder::Rotate(double* head) const {
@@ -210,12 +237,46 @@ void Decoder::RoundKv(double* head) const {
     for (size_t i = 0; i < n; ++i) max = std::max(max, std::fabs(head[i]));
     const double scale = max > 0 ? max / 448 : 1;
     for (size_t i = 0; i < n; ++i) {
-      head[i] = scale * quant::FloatFromFp8E4m3(quant::Fp8E4m3FromFloat(static_cast<float>(head[i] / scale)));
+      head[i] = scale * quant::FloatFromFp8E4m3(
+                            quant::Fp8E4m3FromFloat(static_cast<float>(head[i] / scale)));
     }
   }
 }
 
-void Decoder::Attention(Layer* layer, Vector* x) {
+Status Decoder::CheckStored(const Vector& exact, const Vector& stored,
+                            const std::string& what) const {
+  if (stored.size() != exact.size()) {
+    return Error(Code::kInternal, what, ": ", stored.size(), " elements in the cache, ",
+                 exact.size(), " by the reference");
+  }
+  const size_t hd = static_cast<size_t>(config_.head_dim);
+  for (size_t begin = 0; begin < exact.size(); begin += hd) {
+    double largest = 0;
+    for (size_t i = begin; i < begin + hd; ++i) largest = std::max(largest, std::fabs(exact[i]));
+    for (size_t i = begin; i < begin + hd; ++i) {
+      const double limit = HalfStep(rounding_, exact[i], largest) + kArithmetic * largest;
+      if (std::fabs(stored[i] - exact[i]) <= limit) continue;
+      return Error(Code::kInternal, what, ", head ", begin / hd, ", element ", i - begin, " is ",
+                   stored[i], " in the cache and ", exact[i],
+                   " by the reference, further off than ", limit);
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status Decoder::TakeFromCache(size_t layer, Vector* k, Vector* v) const {
+  Vector stored_k, stored_v;
+  RETURN_IF_ERROR(cache_(layer, position_, &stored_k, &stored_v));
+  const std::string where = absl::StrCat(" of position ", position_, " in layer ", layer);
+  RETURN_IF_ERROR(CheckStored(*k, stored_k, absl::StrCat("K", where)));
+  RETURN_IF_ERROR(CheckStored(*v, stored_v, absl::StrCat("V", where)));
+  *k = std::move(stored_k);
+  *v = std::move(stored_v);
+  return absl::OkStatus();
+}
+
+Status Decoder::Attention(size_t layer_index, Vector* x) {
+  Layer* layer = &layers_[layer_index];
   const size_t heads = static_cast<size_t>(config_.heads);
   const size_t kv_heads = static_cast<size_t>(config_.kv_heads);
   const size_t hd = static_cast<size_t>(config_.head_dim);
@@ -231,9 +292,11 @@ void Decoder::Attention(Layer* layer, Vector* x) {
   for (size_t j = 0; j < kv_heads; ++j) {
     RmsNorm(k_norm, eps, &k[j * hd]);
     Rotate(&k[j * hd]);
+    if (cache_) continue;
     RoundKv(&k[j * hd]);
     RoundKv(&v[j * hd]);
   }
+  if (cache_) RETURN_IF_ERROR(TakeFromCache(layer_index, &k, &v));
   layer->keys.insert(layer->keys.end(), k.begin(), k.end());
   layer->values.insert(layer->values.end(), v.begin(), v.end());
   Vector out(heads * hd, 0.0);
@@ -242,7 +305,8 @@ void Decoder::Attention(Layer* layer, Vector* x) {
     Vector p(position_ + 1);
     for (size_t t = 0; t <= position_; ++t) {
       const double* key = &layer->keys[(t * kv_heads + kv) * hd];
-      p[t] = std::inner_product(key, key + hd, &q[j * hd], 0.0) / std::sqrt(static_cast<double>(hd));
+      p[t] =
+          std::inner_product(key, key + hd, &q[j * hd], 0.0) / std::sqrt(static_cast<double>(hd));
     }
     Softmax(&p);
     for (size_t t = 0; t <= position_; ++t) {
@@ -252,6 +316,7 @@ void Decoder::Attention(Layer* layer, Vector* x) {
   }
   const Vector y = Multiply(layer->o, out);
   for (size_t i = 0; i < y.size(); ++i) (*x)[i] += y[i];
+  return absl::OkStatus();
 }
 
 void Decoder::Ffn(const Layer& layer, Vector* x) {

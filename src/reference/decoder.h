@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// The fp64 reference: Qwen3 and Qwen3-MoE straight from the checkpoint and the config, one token at a
-// time, in the plainest loops. It knows nothing of Programs, backends or layouts, on purpose: it is
-// what catches a wrong one. Slow, and meant to be.
+// The fp64 reference: Qwen3 and Qwen3-MoE straight from the checkpoint and the config, one token at
+// a time, in the plainest loops. It knows nothing of Programs, backends or layouts, on purpose: it
+// is what catches a wrong one. Slow, and meant to be.
 //
 // One thread at a time. Memory: K and V of every position in fp64, beside one row of each weight.
 #ifndef MAINARCH_REFERENCE_DECODER_H_
 #define MAINARCH_REFERENCE_DECODER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -24,13 +26,23 @@ namespace mainarch::reference {
 // What K and V are rounded to before they are used, as the cache under test stores them.
 enum class KvRounding : uint8_t { kNone, kBF16, kFp8 };
 
+// What the cache under test holds of one position in one layer: K and V, [kv_heads][head_dim].
+using CacheReader = std::function<Status(size_t layer, size_t position, std::vector<double>* k,
+                                         std::vector<double>* v)>;
+
 class Decoder {
  public:
   static StatusOr<std::unique_ptr<Decoder>> Create(
       std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
       KvRounding rounding);
 
-  // Runs tokens at the next positions.
+  // From now on K and V of each token run are compared with those that the cache under test stored:
+  // an element may be off by what rounding may do, and by a thousandth of its head's largest. An
+  // error names one that is further off. Then the stored ones are used, so that an element that
+  // fell to the other side of a rounding does not pass for an error of the arithmetic.
+  void Follow(CacheReader cache) { cache_ = std::move(cache); }
+
+  // Runs tokens at the next positions. After an error, Truncate.
   Status Extend(absl::Span<const uint32_t> tokens);
   // Forgets every position from `position` on; logits() then needs another Extend.
   void Truncate(size_t position);
@@ -38,6 +50,9 @@ class Decoder {
 
   // Of the last token run: [vocab].
   absl::Span<const double> logits() const { return logits_; }
+  // K and V of a position in a layer, [kv_heads][head_dim], as attention reads them.
+  std::pair<absl::Span<const double>, absl::Span<const double>> stored(size_t layer,
+                                                                       size_t position) const;
   // Residual stream after layer i for the last token run: [hidden].
   absl::Span<const double> layer_output(size_t i) const { return layer_outputs_[i]; }
 
@@ -46,10 +61,10 @@ class Decoder {
     quant::Matrix input_norm, post_norm, q_norm, k_norm;
     quant::Matrix q, k, v, o;
     bool sparse = false;
-    quant::Matrix gate, up, down;             // dense
-    quant::Matrix router;                     // sparse
-    std::vector<quant::Matrix> experts;       // gate, up, down of each
-    std::vector<double> keys, values;         // [position, kv_heads, head_dim]
+    quant::Matrix gate, up, down;        // dense
+    quant::Matrix router;                // sparse
+    std::vector<quant::Matrix> experts;  // gate, up, down of each
+    std::vector<double> keys, values;    // [position, kv_heads, head_dim]
   };
   using Vector = std::vector<double>;
 
@@ -57,8 +72,10 @@ class Decoder {
           KvRounding rounding);
 
   Status FindWeights();
-  void Token(uint32_t token);
-  void Attention(Layer* layer, Vector* x);
+  Status Token(uint32_t token);
+  Status Attention(size_t layer_index, Vector* x);
+  Status TakeFromCache(size_t layer, Vector* k, Vector* v) const;
+  Status CheckStored(const Vector& exact, const Vector& stored, const std::string& what) const;
   void Ffn(const Layer& layer, Vector* x);
   Vector MixExperts(const Layer& layer, const Vector& h) const;
   void Rotate(double* head) const;
@@ -67,6 +84,7 @@ class Decoder {
   const std::shared_ptr<const file::Checkpoint> checkpoint_;
   const model::ModelConfig config_;
   const KvRounding rounding_;
+  CacheReader cache_;             // none: K and V are rounded here
   std::vector<double> inv_freq_;  // [rotary_dim / 2]
   quant::Matrix embedding_, final_norm_, head_;
   std::vector<Layer> layers_;

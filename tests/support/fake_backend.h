@@ -106,6 +106,12 @@ class FakeContext final : public backend::Context {
   void RequestStop() override { stop_.store(true); }
   uint64_t memory_bytes() const override { return cells_.size() * sizeof(Cell); }
   uint64_t kv_page_bytes() const override { return backend::kPageTokens * sizeof(Cell); }
+  // K is the layer and the token, V the position.
+  StatusOr<backend::KvToken> ReadKv(int32_t layer, uint32_t page, uint32_t slot) const override {
+    const Cell& cell = cells_[size_t{page} * backend::kPageTokens + slot];
+    return backend::KvToken{{static_cast<float>(layer), static_cast<float>(cell.token)},
+                            {static_cast<float>(cell.position)}};
+  }
   Status RunPrefix(const backend::Step&, size_t) override {
     return Error(Code::kUnsupported, "fake");
   }

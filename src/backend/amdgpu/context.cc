@@ -513,25 +513,6 @@ Status AmdGpuContext::FetchLogits(uint32_t i) {
   return absl::OkStatus();
 }
 
-Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
-  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
-  RETURN_IF_ERROR(model_->gpus().status());
-  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
-    Gpu& gpu = model_->gpus().at(rank);
-    const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;
-    for (int32_t layer = 0; layer < program_.kv_layers; ++layer) {
-      const uint64_t at =
-          base + static_cast<uint64_t>(layer) * shape_.options.pages * shape_.kv_page_bytes;
-      RETURN_IF_ERROR(gpu.copy->Copy(at + to * shape_.kv_page_bytes,
-                                     at + from * shape_.kv_page_bytes, shape_.kv_page_bytes,
-                                     Soon()));
-    }
-    ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
-    RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
-  }
-  return absl::OkStatus();
-}
-
 std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buffer,
                                              uint32_t rows) const {
   const backend::Buffer& info = program_.buffers[static_cast<size_t>(buffer)];

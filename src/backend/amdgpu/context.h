@@ -38,6 +38,7 @@ class AmdGpuContext : public backend::Context {
   backend::StepCounts counts() const override { return counts_; }
   uint64_t memory_bytes() const override { return memory_bytes_; }
   uint64_t kv_page_bytes() const override;
+  StatusOr<backend::KvToken> ReadKv(int32_t kv_layer, uint32_t page, uint32_t slot) const override;
   Status RunPrefix(const backend::Step& step, size_t end) override;
   std::vector<float> ReadBuffer(int32_t rank, backend::BufferId buffer,
                                 uint32_t rows) const override;

@@ -197,31 +197,6 @@ uint8_t* CpuContext::KvHead(int32_t rank, int32_t layer, int32_t kv_head) const 
 
 size_t CpuContext::KvChunkStride() const { return kKvChunkPages * kv_page_bytes(); }
 
-Status CpuContext::CopyPage(uint32_t from, uint32_t to) {
-  if (from >= options_.pages || to >= options_.pages) {
-    return Error(Code::kInternal, "copy of page ", from, " to ", to, " in a pool of ",
-                 options_.pages);
-  }
-  const size_t side = KvSideBytes(kv_format_, program_.head_dim);
-  const size_t scales = KvScaleBytes(kv_format_);
-  const size_t from_page = from % kKvChunkPages, to_page = to % kKvChunkPages;
-  for (int32_t rank = 0; rank < ranks_; ++rank) {
-    for (int32_t layer = 0; layer < program_.kv_layers; ++layer) {
-      for (int32_t head = 0; head < program_.kv_heads; ++head) {
-        uint8_t* const chunks = KvHead(rank, layer, head);
-        uint8_t* source = chunks + from / kKvChunkPages * KvChunkStride();
-        uint8_t* target = chunks + to / kKvChunkPages * KvChunkStride();
-        for (const size_t piece : {side, side, scales}) {  // K, V and their scales
-          std::memcpy(target + to_page * piece, source + from_page * piece, piece);
-          source += kKvChunkPages * piece;
-          target += kKvChunkPages * piece;
-        }
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Span<float> CpuContext::Logits(uint32_t i) {
   return {logits_ + int64_t{i} * vocab_stride_, static_cast<size_t>(program_.vocab)};
 }

@@ -28,6 +28,7 @@ class CpuContext : public backend::Context, private Team::Job {
   void RequestStop() override { stop_.store(true, std::memory_order_relaxed); }
   uint64_t memory_bytes() const override { return memory_.size() + kv_.size(); }
   uint64_t kv_page_bytes() const override;
+  StatusOr<backend::KvToken> ReadKv(int32_t kv_layer, uint32_t page, uint32_t slot) const override;
   Status RunPrefix(const backend::Step& step, size_t end) override;
   std::vector<float> ReadBuffer(int32_t rank, backend::BufferId buffer,
                                 uint32_t rows) const override;

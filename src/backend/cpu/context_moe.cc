@@ -95,7 +95,11 @@ void CpuContext::ListExperts(const backend::ExpertsGateUpOp& op) {
     expert_offsets_[e] = expert_offsets_[e - 1];
   }
   expert_offsets_[0] = 0;
-  const int64_t pairs = model_->weight(0, op.w).plans[0].panels / 2;
+  // A narrow expert may leave nothing to some of the ranks.
+  int64_t pairs = 1;
+  for (int32_t rank = 0; rank < ranks_; ++rank) {
+    pairs = std::max(pairs, model_->weight(rank, op.w).plans[0].panels / 2);
+  }
   const int64_t wanted = int64_t{kItemsPerWorker} * team_.workers();
   expert_chunks_ = static_cast<uint32_t>(std::clamp<int64_t>(
       wanted / std::max<int64_t>(1, int64_t{active_count_} * ranks_) + 1, 1, pairs));

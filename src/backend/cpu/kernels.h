@@ -192,6 +192,22 @@ inline constexpr size_t KvPageBytes(KvFormat format, int32_t head_dim) {
   return 2 * KvSideBytes(format, head_dim) + KvScaleBytes(format);
 }
 
+// Where element d of a token lies in its page of one head, in elements. K in panels of 16 tokens:
+// kF32 [d][16], kBF16 [d / 2][16][2], kFp8 64 bytes a four elements. V [16][d].
+inline constexpr int32_t KeyAt(KvFormat format, int32_t slot, int32_t d) {
+  return format == KvFormat::kF32    ? d * kLanes + slot
+         : format == KvFormat::kBF16 ? d / 2 * 2 * kLanes + slot * 2 + d % 2
+                                     : d / 4 * 4 * kLanes + 16 * (slot / 4) + 2 * (slot % 4) +
+                                           8 * (d % 4 / 2) + d % 2;
+}
+inline constexpr int32_t ValueAt(int32_t slot, int32_t head_dim, int32_t d) {
+  return slot * head_dim + d;
+}
+// Behind K and V of a chunk, its fp8 scales: [kKvChunkPages][2: K, V][16 tokens].
+inline constexpr int32_t KvScaleAt(int32_t page, int32_t side, int32_t slot) {
+  return (page * 2 + side) * kLanes + slot;
+}
+
 // Bytes of the bf16 values of the 128 non-negative e4m3fn codes and the 16 e2m1 codes (twice).
 struct Tables {
   uint8_t fp8_high[128];

@@ -13,6 +13,20 @@
 
 namespace mainarch::sim::isa::atomic {
 
+// An operand of 4 or 8 bytes of one lane; the upper half of 8 lies in the next register's row.
+template <class T>
+T Lane(const uint32_t* row, int lane) {
+  if constexpr (sizeof(T) == 8)
+    return row[lane] | uint64_t{row[kLanes + lane]} << 32;
+  else
+    return row[lane];
+}
+template <class T>
+void PutLane(uint32_t* row, int lane, T x) {
+  row[lane] = static_cast<uint32_t>(x);
+  if constexpr (sizeof(T) == 8) row[kLanes + lane] = static_cast<uint32_t>(x >> 32);
+}
+
 template <class T>
 T Add(T old, T x) {
   return static_cast<T>(old + x);

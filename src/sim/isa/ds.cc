@@ -113,19 +113,6 @@ void WriteSmall(Wave& w, const Op& op) {
   });
 }
 
-template <class T>
-T Lane(const uint32_t* row, int lane) {
-  if constexpr (sizeof(T) == 8)
-    return row[lane] | uint64_t{row[kLanes + lane]} << 32;
-  else
-    return row[lane];
-}
-template <class T>
-void PutLane(uint32_t* row, int lane, T x) {
-  row[lane] = static_cast<uint32_t>(x);
-  if constexpr (sizeof(T) == 8) row[kLanes + lane] = static_cast<uint32_t>(x >> 32);
-}
-
 template <class T, T (*F)(T, T), bool kReturn>
 void Atomic(Wave& w, const Op& op) {
   EachLane(w, [&](int lane) {
@@ -133,9 +120,9 @@ void Atomic(Wave& w, const Op& op) {
     if (p == nullptr) return;
     T old;
     std::memcpy(&old, p, sizeof old);
-    const T now = F(old, Lane<T>(w.v + op.b.offset, lane));
+    const T now = F(old, atomic::Lane<T>(w.v + op.b.offset, lane));
     std::memcpy(p, &now, sizeof now);
-    if (kReturn) PutLane<T>(w.v + op.d.offset, lane, old);
+    if (kReturn) atomic::PutLane<T>(w.v + op.d.offset, lane, old);
   });
 }
 // cmpst: data0 is the comparand, data1 the new value. mskor: (old & ~data0) | data1.
@@ -147,7 +134,8 @@ void Atomic2(Wave& w, const Op& op) {
     if (p == nullptr) return;
     T old;
     std::memcpy(&old, p, sizeof old);
-    const T x = Lane<T>(w.v + op.b.offset, lane), y = Lane<T>(w.v + op.c.offset, lane);
+    const T x = atomic::Lane<T>(w.v + op.b.offset, lane),
+            y = atomic::Lane<T>(w.v + op.c.offset, lane);
     T now = old;
     using F = atomic::FloatOf<T>;
     if (kTwo == Two::kCompareStore)
@@ -159,7 +147,7 @@ void Atomic2(Wave& w, const Op& op) {
     else
       now = old >= x ? old - x : old + y;
     std::memcpy(p, &now, sizeof now);
-    if (kReturn) PutLane<T>(w.v + op.d.offset, lane, old);
+    if (kReturn) atomic::PutLane<T>(w.v + op.d.offset, lane, old);
   });
 }
 // wrxchg2: exchanges two elements.
@@ -172,11 +160,12 @@ void Exchange2(Wave& w, const Op& op) {
           At(w, op, lane, sizeof(T) * kStride * (e ? op.inst.offset1 : op.inst.offset0), sizeof(T));
       if (p == nullptr) return;
       std::memcpy(&old[e], p, sizeof(T));
-      const T x = Lane<T>(w.v + (e ? op.c.offset : op.b.offset), lane);
+      const T x = atomic::Lane<T>(w.v + (e ? op.c.offset : op.b.offset), lane);
       std::memcpy(p, &x, sizeof x);
     }
     for (int e = 0; e < 2; ++e) {
-      PutLane<T>(w.v + op.d.offset + e * static_cast<int>(sizeof(T)) / 4 * kLanes, lane, old[e]);
+      atomic::PutLane<T>(w.v + op.d.offset + e * static_cast<int>(sizeof(T)) / 4 * kLanes, lane,
+                         old[e]);
     }
   });
 }
@@ -197,8 +186,8 @@ void AppendConsume(Wave& w, const Op& op) {
 }
 // A dword at M0 plus four times the lane's number.
 uint8_t* AtLane(Wave& w, const Op& op, int lane) {
-  const uint32_t address =
-      (w.s[reg::kM0] & 0xffff) + static_cast<uint32_t>(op.inst.offset) + 4 * static_cast<uint32_t>(lane);
+  const uint32_t address = (w.s[reg::kM0] & 0xffff) + static_cast<uint32_t>(op.inst.offset) +
+                           4 * static_cast<uint32_t>(lane);
   if (address + 4 <= w.group->lds.size()) return w.group->lds.data() + address;
   w.Stop(StopReason::kAperture,
          absl::StrCat("lds address ", address, " outside ", w.group->lds.size()));
@@ -224,7 +213,8 @@ void ConditionalExchange(Wave& w, const Op& op) {
     uint32_t old[2];
     std::memcpy(old, p, 8);
     for (int k = 0; k < 2; ++k) {
-      const uint32_t x = w.v[op.b.offset + k * kLanes + lane], now = x >> 31 ? x & 0x7fffffff : old[k];
+      const uint32_t x = w.v[op.b.offset + k * kLanes + lane],
+                     now = x >> 31 ? x & 0x7fffffff : old[k];
       std::memcpy(p + 4 * k, &now, 4);
     }
     for (int k = 0; k < 2; ++k) w.v[op.d.offset + k * kLanes + lane] = old[k];

@@ -284,19 +284,6 @@ void LoadMaybeLds(Wave& w, const Op& op) {
   }
 }
 
-template <class T>
-T Lane(const uint32_t* row, int lane) {
-  if constexpr (sizeof(T) == 8)
-    return row[lane] | uint64_t{row[kLanes + lane]} << 32;
-  else
-    return row[lane];
-}
-template <class T>
-void PutLane(uint32_t* row, int lane, T x) {
-  row[lane] = static_cast<uint32_t>(x);
-  if constexpr (sizeof(T) == 8) row[kLanes + lane] = static_cast<uint32_t>(x >> 32);
-}
-
 // Read-modify-write. Workgroups run on several host threads, so global memory needs host atomics.
 template <class T, class F>
 void Rmw(Wave& w, const Op& op, F f) {
@@ -331,13 +318,13 @@ void Rmw(Wave& w, const Op& op, F f) {
       } while (
           !__atomic_compare_exchange_n(at, &old, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     }
-    if (op.inst.sc0) PutLane<T>(w.v + op.d.offset, lane, old);
+    if (op.inst.sc0) atomic::PutLane<T>(w.v + op.d.offset, lane, old);
   });
 }
 template <class T, T (*F)(T, T)>
 void Atomic(Wave& w, const Op& op) {
   const uint32_t* s = w.v + op.b.offset;
-  Rmw<T>(w, op, [s](T old, int lane) { return F(old, Lane<T>(s, lane)); });
+  Rmw<T>(w, op, [s](T old, int lane) { return F(old, atomic::Lane<T>(s, lane)); });
 }
 // Data: the new value, then the comparand.
 template <class T>
@@ -346,8 +333,8 @@ void CompareSwap(Wave& w, const Op& op) {
   // MUBUF's result overwrites its data: take it before.
   T value[kLanes], compare[kLanes];
   for (int i = 0; i < kLanes; ++i) {
-    value[i] = Lane<T>(s, i);
-    compare[i] = Lane<T>(s + sizeof(T) / 4 * kLanes, i);
+    value[i] = atomic::Lane<T>(s, i);
+    compare[i] = atomic::Lane<T>(s + sizeof(T) / 4 * kLanes, i);
   }
   Rmw<T>(w, op, [&](T old, int lane) { return old == compare[lane] ? value[lane] : old; });
 }

@@ -247,7 +247,7 @@ TEST(choices_as_words) {
   CHECK(work.tokens && work.draws);
   CHECK(read[0] == 0 && read[1] == 1 && read[2] == 1);
   kernels::ChoiceRow row;
-  std::memcpy(&row, &block[2], sizeof(row));
+  std::memcpy(static_cast<void*>(&row), &block[2], sizeof(row));
   CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceSample);
   CHECK_EQ(row.top_k, 20u);
   CHECK_EQ(row.seed, 5u);
@@ -261,7 +261,7 @@ TEST(choices_as_words) {
   CHECK_EQ(block[row.counts_at + 1], 5u);
   CHECK_EQ(block[row.counts_at + 3], 0u);
   CHECK_EQ(block[kEnd], 0xdeadu);
-  std::memcpy(&row, &block[2 + 2 * kChoiceRowWords], sizeof(row));
+  std::memcpy(static_cast<void*>(&row), &block[2 + 2 * kChoiceRowWords], sizeof(row));
   CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceRead);
   CHECK_EQ(row.seed, 0u);
   // One word too few: the first row is read, and writes no list.

@@ -147,6 +147,7 @@ TEST(stale_and_invented_ids_are_not_found) {
     CHECK(CodeOf(bench.engine->TakenLogprobs(bad, 0).status()) == Code::kNotFound);
     CHECK(CodeOf(bench.engine->Logits(bad).status()) == Code::kNotFound);
     CHECK(CodeOf(bench.engine->InfoOf(bad).status()) == Code::kNotFound);
+    CHECK(CodeOf(bench.engine->ReadKv(bad, 0, 0).status()) == Code::kNotFound);
   }
 }
 
@@ -284,6 +285,27 @@ TEST(a_sequence_that_comes_back_queues_behind_those_waiting) {
   CHECK(bench.Step());
   CHECK_EQ(bench.Info(waiting).position, 4u);
   CHECK_EQ(bench.Info(old).position, 2u);
+}
+
+TEST(keys_and_values_are_read_back_by_position) {
+  Bench bench(Options(4, 100, 8));
+  SequenceOptions manual;
+  manual.manual = true;
+  bench.Open(manual, std::vector<uint32_t>(20, 1));  // the pages before
+  std::vector<uint32_t> tokens;
+  for (uint32_t i = 0; i < 40; ++i) tokens.push_back(i + 2);
+  const SequenceId id = bench.Open(manual, tokens);
+  CHECK(CodeOf(bench.engine->ReadKv(id, 3, 0).status()) == Code::kInvalidArgument);
+  CHECK(bench.Drain());
+  for (const uint32_t position : {0u, 15u, 16u, 39u}) {
+    const auto kv = bench.engine->ReadKv(id, 3, position);
+    CHECK_OK(kv);
+    CHECK(kv->k == std::vector<float>({3, static_cast<float>(tokens[position])}));
+    CHECK(kv->v == std::vector<float>({static_cast<float>(position)}));
+  }
+  const Status beyond = bench.engine->ReadKv(id, 3, 40).status();
+  CHECK(CodeOf(beyond) == Code::kInvalidArgument);
+  CHECK(Says(beyond, "position 40: 40 have run"));
 }
 
 TEST(manual_logits_stay_through_other_steps_failures_and_forks) {

@@ -10,8 +10,7 @@ namespace {
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
   for (const Case& test : CasesOf(isa, true)) {
-    const Status status =
-        RunFresh(test, isa, {}, Shipped, nullptr, sim::isa::CheckOptions::All());
+    const Status status = RunFresh(test, isa, {}, Shipped, nullptr, sim::isa::CheckOptions::All());
     if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
   }
   CHECK_EQ(failures, "");

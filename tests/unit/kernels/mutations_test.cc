@@ -7,6 +7,7 @@
 // with its place and what it did.
 // A sample of each kernel's mutants by default, all of them with MAINARCH_MUTATIONS=all;
 // MAINARCH_MUTATIONS_SEED chooses the sample, MAINARCH_MUTATIONS_KERNEL=name keeps to one kernel,
+// MAINARCH_MUTATIONS_KIND=text to what has the text in its name in the table,
 // MAINARCH_MUTATIONS_LIST=1 prints every equivalent one with its reason.
 #include <elf.h>
 
@@ -133,8 +134,8 @@ struct Score {
 // One object and its kernels' cases.
 class Run {
  public:
-  Run(const std::string& isa, absl::Span<const uint8_t> elf)
-      : isa_(isa), shipped_(elf), elf_(elf.begin(), elf.end()) {}
+  Run(const std::string& isa, absl::Span<const uint8_t> elf, const std::vector<Case>& all)
+      : isa_(isa), shipped_(elf), elf_(elf.begin(), elf.end()), all_(all) {}
 
   // What the checkers say of the object with the mutant in it; empty when nothing.
   std::string Flag(const Mutant& mutant) {
@@ -207,7 +208,6 @@ class Run {
     std::unique_ptr<Evidence> evidence;  // null before Watch
   };
   std::vector<Watched>& Cases(const std::string& kernel) {
-    if (all_.empty()) all_ = AllCases();
     auto [found, fresh] = cases_.try_emplace(kernel);
     if (!fresh) return found->second;
     for (const Case& test : all_) {
@@ -218,6 +218,14 @@ class Run {
       });
       if (uses) found->second.push_back({&test, nullptr});
     }
+    // Small ones first: most of what is broken shows there.
+    const auto bytes = [](const Watched& watched) {
+      size_t sum = 0;
+      for (const Buffer& b : watched.test->buffers) sum += b.initial.size();
+      return sum;
+    };
+    std::stable_sort(found->second.begin(), found->second.end(),
+                     [&](const Watched& a, const Watched& b) { return bytes(a) < bytes(b); });
     return found->second;
   }
 
@@ -225,7 +233,7 @@ class Run {
   const absl::Span<const uint8_t> shipped_;
   std::set<uint64_t> labels_;
   const Bytes elf_;
-  std::vector<Case> all_;
+  const std::vector<Case>& all_;
   std::map<std::string, std::vector<Watched>> cases_;
 };
 
@@ -233,6 +241,7 @@ TEST(what_is_taken_away_is_noticed) {
   const char* mode = std::getenv("MAINARCH_MUTATIONS");
   const bool all = mode != nullptr && std::string(mode) == "all";
   const char* only = std::getenv("MAINARCH_MUTATIONS_KERNEL");
+  const char* kind = std::getenv("MAINARCH_MUTATIONS_KIND");
   const char* text = std::getenv("MAINARCH_MUTATIONS_SEED");
   const uint64_t seed = text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
   const bool list = std::getenv("MAINARCH_MUTATIONS_LIST") != nullptr;
@@ -240,9 +249,10 @@ TEST(what_is_taken_away_is_noticed) {
   std::map<std::string, int> reasons;
   std::set<std::string> kernels;
   Random random(seed);
+  const std::vector<Case> cases = AllCases();
   for (const isa::KernelImage& image : isa::KernelImages()) {
     const std::string isa(image.isa);
-    Run run(isa, image.bytes);
+    Run run(isa, image.bytes, cases);
     std::map<std::string, int> left;  // of the sample, by kernel
     std::set<uint64_t> labels;
     std::vector<Mutant> mutants = MutantsOf(isa, image.bytes, &labels);
@@ -251,6 +261,9 @@ TEST(what_is_taken_away_is_noticed) {
       std::swap(mutants[i - 1], mutants[random.Next() % i]);
     for (const Mutant& mutant : mutants) {
       if (only != nullptr && mutant.kernel != only) continue;
+      if (kind != nullptr && !absl::StrContains(kKindNames[static_cast<int>(mutant.kind)], kind)) {
+        continue;
+      }
       if (!all && left.try_emplace(mutant.kernel, kSample).first->second == 0) continue;
       if (all) run.Watch(mutant.kernel);
       const std::string found = all && !run.Executed(mutant) ? "" : run.Flag(mutant);

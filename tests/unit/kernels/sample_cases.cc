@@ -19,6 +19,11 @@ struct ChoiceShape {
   uint32_t ranks, vocab, rows;
   uint32_t first_index;  // of the first of two steps
   bool draws;
+  // The race itself waits for the other ranks' shares, whose kernels run beside it, as they may at
+  // the end of theirs: nothing but their flags orders what it reads, and what they send lies in
+  // memory that caches keep. All rows are drawn, without a filter, from a state that is there from
+  // the start.
+  bool live = false;
 };
 
 // A row of logits and what is asked of it.
@@ -77,6 +82,14 @@ struct ChoiceStep {
   Bytes block;
 };
 
+ChoiceCase MakeLiveRow(Random& random, uint32_t vocab) {
+  ChoiceCase out;
+  out.logits = random.Floats(vocab, 3);
+  out.options.seed = random.Next();
+  out.options.temperature = static_cast<float>(0.3 + random.Uniform());
+  return out;
+}
+
 ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
   ChoiceStep out;
   backend::Step step;
@@ -84,7 +97,8 @@ ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
   std::vector<uint32_t> logit_rows;
   decode::Sampler sampler(s.vocab);
   for (uint32_t row = 0; row < s.rows; ++row) {
-    out.rows.push_back(MakeRow(random, s.vocab, row + index % 3, s.draws));
+    out.rows.push_back(s.live ? MakeLiveRow(random, s.vocab)
+                              : MakeRow(random, s.vocab, row + index % 3, s.draws));
   }
   for (ChoiceCase& row : out.rows) {
     decode::SampleRequest request;
@@ -93,7 +107,7 @@ ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
     request.ban_eos = row.banned;
     request.position = 77 + index;
     choices.push_back(row.read_only ? backend::Choice() : decode::ChoiceOf(request));
-    if (choices.size() % 4 == 0) choices.back().read = true;
+    if (choices.size() % 4 == 0 && !s.live) choices.back().read = true;
     logit_rows.push_back(static_cast<uint32_t>(logit_rows.size()));
     const auto token = sampler.Sample(absl::MakeSpan(row.logits), request);
     const bool chosen = token.ok() && !row.read_only;
@@ -133,7 +147,7 @@ LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workg
         args.logits = at.Of<const float>(Of("logits", rank, round));
         args.host_logits = at.Of<float>(absl::StrCat("host_logits", round));
         args.results = at.Of<ChoiceResult>(absl::StrCat("results", round));
-        args.states = at.Of<ChoiceState>(absl::StrCat("states", rank));
+        args.states = at.Of<ChoiceState>(Of("states", rank, s.live ? round : 0));
         args.races = at.Of<RacePart>(absl::StrCat("races", rank));
         for (uint32_t r = 0; r < s.ranks; ++r) {
           args.values[r] = at.Of<float>(absl::StrCat("values", r));
@@ -155,22 +169,37 @@ LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workg
       rank);
 }
 
+// What choose_narrow leaves when there is nothing to filter.
+Bytes LiveStates(const ChoiceShape& s, const ChoiceStep& step, uint32_t rank) {
+  std::vector<ChoiceState> out;
+  for (uint32_t row = rank; row < s.rows; row += s.ranks) {
+    const std::vector<float>& logits = step.rows[row].logits;
+    const float peak = *std::max_element(logits.begin(), logits.end());
+    out.push_back({1, peak, -kLargestFloat, 0, ~0u, {}});
+  }
+  return ToBytes(out);
+}
+
 // Two steps. In each, half of the ranks begin to wait before the other half have sent.
 Case SampleCase(const ChoiceShape& s, uint64_t seed) {
   Random random(seed);
   Case out;
   out.name = absl::StrCat("choose ", s.ranks, " ranks, ", s.rows, " rows of ", s.vocab,
-                          s.draws ? ", drawn" : ", greedy", ", step ", s.first_index);
+                          s.live    ? ", drawn beside the shares"
+                          : s.draws ? ", drawn"
+                                    : ", greedy",
+                          ", step ", s.first_index);
   out.bound = "the tokens of the CPU's sampler";
   const uint32_t slots = (s.rows + s.ranks - 1) / s.ranks, stride = RoundUp(s.vocab, 16);
   const uint32_t units = s.ranks * 8;  // more than enough
   for (uint32_t r = 0; r < s.ranks; ++r) {
-    const Home home = s.ranks > 1 ? Home::kUncached : Home::kVram;
+    const Home flags = s.ranks > 1 ? Home::kUncached : Home::kVram;
+    const Home home = s.live ? Home::kVram : flags;
     out.buffers.push_back(
         {absl::StrCat("values", r), Bytes(size_t{slots} * stride * 4, 0xff), r, home});
     out.buffers.push_back({absl::StrCat("peaks", r), Bytes(slots * units * 8, 0xff), r, home});
-    out.buffers.push_back({absl::StrCat("flags", r), Bytes(2 * slots * units * 4), r, home});
-    out.buffers.push_back({absl::StrCat("states", r), Bytes(slots * 32, 0xee), r});
+    out.buffers.push_back({absl::StrCat("flags", r), Bytes(2 * slots * units * 4), r, flags});
+    if (!s.live) out.buffers.push_back({Of("states", r, 0), Bytes(slots * 32, 0xee), r});
     out.buffers.push_back(
         {absl::StrCat("races", r), Bytes(slots * 16 * (s.vocab / kChoiceChunk + 1), 0xee), r});
   }
@@ -191,6 +220,7 @@ Case SampleCase(const ChoiceShape& s, uint64_t seed) {
       }
       out.buffers.push_back({Of("step", r, round), step.block, r});
       out.buffers.push_back({Of("logits", r, round), ToBytes(logits), r});
+      if (s.live) out.buffers.push_back({Of("states", r, round), LiveStates(s, step, r), r});
     }
     out.buffers.push_back(
         {absl::StrCat("results", round), Bytes(step.results.size() * 8), 0, Home::kHost});
@@ -201,8 +231,9 @@ Case SampleCase(const ChoiceShape& s, uint64_t seed) {
     std::vector<LaunchSpec> begin, middle, end, race, winner;
     for (uint32_t r = 0; r < s.ranks; ++r) {
       (r < half ? begin : middle).push_back(ChooseLaunch("choose_share", s, 3, r, round));
-      (r < half ? middle : end).push_back(ChooseLaunch("choose_narrow", s, 2, r, round));
-      race.push_back(ChooseLaunch("choose_race", s, 3, r, round));
+      std::vector<LaunchSpec>& wait = r < half ? middle : end;
+      if (!s.live) wait.push_back(ChooseLaunch("choose_narrow", s, 2, r, round));
+      (s.live ? wait : race).push_back(ChooseLaunch("choose_race", s, 3, r, round));
       winner.push_back(ChooseLaunch("choose_winner", s, 1, r, round));
     }
     for (auto* together : {&begin, &middle, &end, &race, &winner}) {
@@ -220,6 +251,7 @@ std::vector<Case> SampleCases() {
       SampleCase({1, 63, 9, 1, true}, 4),
       SampleCase({2, 500, 5, 2, false}, 7),
       SampleCase({4, 300, 16, 5, true}, 3),
+      SampleCase({4, 300, 9, 3, true, true}, 8),
       SampleCase({1, 2048, 3, 0x7fffffff, false}, 5),
       SampleCase({4, 16400, 2, 0xffffffff, false}, 6),
       SampleCase({1, 4499, 16, 0, true}, 1),

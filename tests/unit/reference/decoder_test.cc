@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "reference/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "golden/fixtures.h"
 #include "golden/golden.h"
 #include "model/config.h"
@@ -56,8 +58,8 @@ TEST(reference_matches_transformers) {
 
 TEST(truncate_goes_back_exactly) {
   const std::string directory = test::WriteFixture({"T2", "bf16", 3});
-  for (auto rounding : {reference::KvRounding::kNone, reference::KvRounding::kBF16,
-                        reference::KvRounding::kFp8}) {
+  for (auto rounding :
+       {reference::KvRounding::kNone, reference::KvRounding::kBF16, reference::KvRounding::kFp8}) {
     auto decoder = DecoderOf(directory, rounding);
     CHECK_OK(decoder);
     CHECK_OK((*decoder)->Extend({5, 6, 7, 8}));
@@ -66,6 +68,38 @@ TEST(truncate_goes_back_exactly) {
     (*decoder)->Truncate(3);
     CHECK_OK((*decoder)->Extend({8}));
     CHECK(want == std::vector<double>((*decoder)->logits().begin(), (*decoder)->logits().end()));
+  }
+}
+
+// A cache that holds what the reference itself has rounded changes no bit; one element that is off
+// by more than its rounding is named.
+TEST(follows_a_cache_and_names_what_is_wrong_in_it) {
+  const std::string directory = test::WriteFixture({"T2", "bf16", 3});
+  const std::vector<uint32_t> tokens = {5, 6, 7};
+  for (auto rounding :
+       {reference::KvRounding::kNone, reference::KvRounding::kBF16, reference::KvRounding::kFp8}) {
+    auto own = DecoderOf(directory, rounding);
+    auto other = DecoderOf(directory, rounding);
+    CHECK_OK(own);
+    CHECK_OK(other);
+    CHECK_OK((*own)->Extend(tokens));
+    double off = 0;  // of one element, relative
+    (*other)->Follow(
+        [&](size_t layer, size_t position, std::vector<double>* k, std::vector<double>* v) {
+          const auto stored = (*own)->stored(layer, position);
+          k->assign(stored.first.begin(), stored.first.end());
+          v->assign(stored.second.begin(), stored.second.end());
+          const auto largest = std::max_element(v->begin(), v->end());
+          if (layer == 1 && position == 2) *largest *= 1 + off;
+          return absl::OkStatus();
+        });
+    CHECK_OK((*other)->Extend(tokens));
+    CHECK((*own)->logits() == (*other)->logits());
+    (*other)->Truncate(2);
+    off = 0.15;  // more than half a step of e4m3
+    const Status status = (*other)->Extend({7});
+    CHECK(!status.ok());
+    CHECK(absl::StrContains(status.message(), "V of position 2 in layer 1, head "));
   }
 }
 

@@ -241,5 +241,17 @@ TEST(a_store_after_the_flag_is_a_race) {
   }
 }
 
+// A plain load of the flag that a flag's load of the same wave follows, as when a loop's first turn
+// has lost its scope bits.
+TEST(a_plain_load_of_a_flag_is_a_race_whatever_follows_it) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  for (const char* first : {kLoad, kFlagLoad}) {
+    Stage stage;
+    CHECK_EQ(stage.Whole(1, first, kFlag), "");
+    CHECK_EQ(stage.Whole(1, kFlagLoad, kFlag), "");
+    CHECK_EQ(stage.Whole(0, kFlagStore, kFlag, 1) == "", first == kFlagLoad);
+  }
+}
+
 }  // namespace
 }  // namespace mainarch::sim::isa::test

@@ -299,21 +299,19 @@ inline float MaxAbs(const float* x, int n) {
 
 void WriteFp8(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
   float* scales =
-      reinterpret_cast<float*>(a.chunk + 2 * kKvChunkPages * KvSideBytes(a.format, a.head_dim)) +
-      a.page * 32;
+      reinterpret_cast<float*>(a.chunk + 2 * kKvChunkPages * KvSideBytes(a.format, a.head_dim));
   for (int side = 0; side < 2; ++side) {
     const float* x = side == 0 ? a.k : a.v;
     const float max = MaxAbs(x, a.head_dim);
     // The smallest normal keeps the quotient finite; below it everything rounds to zero.
     const float scale = max > 0x1p-117f ? max * (1.0f / 448) : 1.0f;
-    scales[16 * side + a.slot] = scale;
+    scales[KvScaleAt(a.page, side, a.slot)] = scale;
     for (int d = 0; d < a.head_dim; ++d) {
       const uint8_t code = EncodeFp8(x[d] / scale);
       if (side == 1) {
-        v[a.slot * a.head_dim + d] = code;
+        v[ValueAt(a.slot, a.head_dim, d)] = code;
       } else {
-        const int c = d % 4;
-        k[d / 4 * 64 + 16 * (a.slot / 4) + 2 * (a.slot % 4) + 8 * (c / 2) + c % 2] = code;
+        k[KeyAt(KvFormat::kFp8, a.slot, d)] = code;
       }
     }
   }
@@ -324,17 +322,17 @@ void WriteBF16(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
   uint16_t* k16 = reinterpret_cast<uint16_t*>(k);
   for (int d = 0; d < a.head_dim; d += 16) {
     StoreBF16(bits, Load(a.k + d));
-    for (int i = 0; i < 16; ++i) k16[(d + i) / 2 * 32 + a.slot * 2 + (i & 1)] = bits[i];
-    StoreBF16(reinterpret_cast<uint16_t*>(v) + a.slot * a.head_dim + d, Load(a.v + d));
+    for (int i = 0; i < 16; ++i) k16[KeyAt(KvFormat::kBF16, a.slot, d + i)] = bits[i];
+    StoreBF16(reinterpret_cast<uint16_t*>(v) + ValueAt(a.slot, a.head_dim, d), Load(a.v + d));
   }
 }
 
 void WriteF32(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
   float* k32 = reinterpret_cast<float*>(k);
-  float* v32 = reinterpret_cast<float*>(v) + a.slot * a.head_dim;
+  float* v32 = reinterpret_cast<float*>(v);
   for (int d = 0; d < a.head_dim; ++d) {
-    k32[d * 16 + a.slot] = a.k[d];
-    v32[d] = a.v[d];
+    k32[KeyAt(KvFormat::kF32, a.slot, d)] = a.k[d];
+    v32[ValueAt(a.slot, a.head_dim, d)] = a.v[d];
   }
 }
 

@@ -188,13 +188,18 @@ std::string RaceCheck::Touch(uint32_t id, const Record& now, bool write, bool re
     }
   }
   if (!read) return "";
-  if (cell.read.wave == 0 || (cell.read.wave == id && cell.read.mask == now.mask)) {
+  // A later load stands for an earlier one of the same reach only: one that was no flag's may
+  // conflict with a store that a flag's load may meet.
+  const auto stands_for = [&](const Record& r) {
+    return r.wave == id && r.mask == now.mask && r.reach == now.reach;
+  };
+  if (cell.read.wave == 0 || stands_for(cell.read)) {
     cell.read = now;
     return "";
   }
   if (!cell.more_reads) cell.more_reads = std::make_unique<std::vector<Record>>();
   for (Record& r : *cell.more_reads) {
-    if (r.wave == id && r.mask == now.mask) {
+    if (stands_for(r)) {
       r = now;
       return "";
     }
@@ -301,8 +306,8 @@ void RaceCheck::Observe(WaveState* self, const LaunchState& launch, uint64_t va,
   const auto found = flags_.find(Key(launch.process, va));
   Loaded loaded;
   loaded.at = self->issued;
-  const bool watched = found != flags_.end() && (found->second.storing != 0 ||
-                                                 found->second.value == ValueAt(launch, va));
+  const bool watched = found != flags_.end() &&
+                       (found->second.storing != 0 || found->second.value == ValueAt(launch, va));
   if (!watched) {
     // Somebody whom we do not watch wrote it: the host, or a copy engine that the host told to.
     if (reach != Reach::kSystem) return;

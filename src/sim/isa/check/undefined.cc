@@ -91,6 +91,17 @@ bool UndefinedCheck::Touched(const WaveShadow& shadow, const Effects& e) const {
          (shadow.scc && (e.reads_scc || e.writes_scc));
 }
 
+// What an atomic returns was checked before: it is defined.
+void UndefinedCheck::DefineWritten(const Wave& w, const Effects& e, WaveShadow* shadow) {
+  for (int i = 0; i < e.write_count; ++i) {
+    for (int k = 0; k < e.writes[i].count; ++k) {
+      uint32_t* row = shadow->v.data() + Row(e.writes[i].code + k);
+      for (uint64_t m = w.exec(); m != 0; m &= m - 1) row[__builtin_ctzll(m)] = 0;
+    }
+    Refresh(shadow, e.writes[i]);
+  }
+}
+
 void UndefinedCheck::Refresh(WaveShadow* shadow, const Range& range) {
   if (!range.vector()) return;
   for (int i = 0; i < range.count; ++i) {
@@ -305,13 +316,7 @@ std::string UndefinedCheck::LocalMemory(Wave& w, const Op& op, const Effects& e,
       return absl::StrCat("an atomic on lds address ", piece.address, ", which was never written");
     }
   }
-  for (int i = 0; i < e.write_count; ++i) {
-    for (int k = 0; k < e.writes[i].count; ++k) {
-      uint32_t* row = shadow->v.data() + Row(e.writes[i].code + k);
-      for (uint64_t m = w.exec(); m != 0; m &= m - 1) row[__builtin_ctzll(m)] = 0;
-    }
-    Refresh(shadow, e.writes[i]);
-  }
+  DefineWritten(w, e, shadow);
   return "";
 }
 
@@ -345,13 +350,7 @@ std::string UndefinedCheck::GlobalMemory(Wave& w, const Op& op, const Effects& e
     return "";
   }
   if (a.atomic) {
-    for (int i = 0; i < e.write_count; ++i) {
-      for (int k = 0; k < e.writes[i].count; ++k) {
-        uint32_t* row = shadow->v.data() + Row(e.writes[i].code + k);
-        for (uint64_t m = w.exec(); m != 0; m &= m - 1) row[__builtin_ctzll(m)] = 0;
-      }
-      Refresh(shadow, e.writes[i]);
-    }
+    DefineWritten(w, e, shadow);
     return "";
   }
   const bool local = std::any_of(a.pieces.begin(), a.pieces.end(),

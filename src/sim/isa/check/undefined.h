@@ -42,6 +42,7 @@ class UndefinedCheck {
 
   bool Touched(const WaveShadow& shadow, const Effects& e) const;
   void Refresh(WaveShadow* shadow, const Range& range);
+  void DefineWritten(const Wave& w, const Effects& e, WaveShadow* shadow);
   void Fill(Wave* trial, const Wave& w, const WaveShadow& shadow, const Effects& e, uint32_t zeros,
             uint64_t random);
   std::string Perturb(const Wave& w, const Op& op, const Effects& e, WaveShadow* shadow);

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+//
+// KV pages as plain memory: copied whole, and read back token by token.
+#include <cstring>
+
+#include "backend/amdgpu/context.h"
+#include "kernels/quant/bf16.h"
+#include "kernels/quant/fp8_e4m3.h"
+
+namespace mainarch::amdgpu {
+namespace {
+
+using kernels::KvFormat;
+
+constexpr int64_t kCopyMs = 60'000;
+gpu::Deadline Soon() { return gpu::Deadline::In(kCopyMs); }
+
+// A page of one layer and head in host memory, laid out as kernels/decoder_args.h says.
+class Page {
+ public:
+  Page(KvFormat format, uint32_t head_dim, const uint8_t* at)
+      : format_(format), head_dim_(head_dim), at_(at) {}
+
+  float K(uint32_t slot, uint32_t d) const {
+    return Sum(0, d / 32 * (32 * kernels::kPageTokens) + slot * 32 + d % 32, slot);
+  }
+  float V(uint32_t slot, uint32_t d) const { return Sum(1, d * kernels::kPageTokens + slot, slot); }
+
+ private:
+  float Sum(uint32_t side, uint32_t index, uint32_t slot) const {
+    const uint32_t plane = kernels::kPageTokens * head_dim_;  // elements
+    const uint32_t planes = kernels::KvPlanes(format_);
+    if (format_ == KvFormat::kFp8) {
+      const uint8_t* scale = at_ + 2 * plane + (side * kernels::kPageTokens + slot) * 4;
+      float factor;
+      std::memcpy(&factor, scale, sizeof(factor));
+      return quant::FloatFromFp8E4m3(at_[side * plane + index]) * factor;
+    }
+    float sum = 0;
+    for (uint32_t p = 0; p < planes; ++p) {
+      uint16_t bits;
+      std::memcpy(&bits, at_ + (uint64_t{side * planes + p} * plane + index) * 2, sizeof(bits));
+      sum += quant::FloatFromBf16(bits);
+    }
+    return sum;
+  }
+
+  const KvFormat format_;
+  const uint32_t head_dim_;
+  const uint8_t* const at_;
+};
+
+}  // namespace
+
+Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
+  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
+  RETURN_IF_ERROR(model_->gpus().status());
+  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    Gpu& gpu = model_->gpus().at(rank);
+    const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;
+    for (int32_t layer = 0; layer < program_.kv_layers; ++layer) {
+      const uint64_t at =
+          base + static_cast<uint64_t>(layer) * shape_.options.pages * shape_.kv_page_bytes;
+      RETURN_IF_ERROR(gpu.copy->Copy(at + to * shape_.kv_page_bytes,
+                                     at + from * shape_.kv_page_bytes, shape_.kv_page_bytes,
+                                     Soon()));
+    }
+    ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
+    RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t kv_layer, uint32_t page,
+                                                 uint32_t slot) const {
+  if (kv_layer < 0 || kv_layer >= program_.kv_layers || page >= shape_.options.pages ||
+      slot >= kernels::kPageTokens) {
+    return Error(Code::kInternal, "K and V of layer ", kv_layer, ", page ", page, ", slot ", slot,
+                 " in a pool of ", program_.kv_layers, " layers and ", shape_.options.pages,
+                 " pages");
+  }
+  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
+  RETURN_IF_ERROR(model_->gpus().status());
+  const uint32_t dim = static_cast<uint32_t>(program_.head_dim);
+  const uint64_t page_index = static_cast<uint64_t>(kv_layer) * shape_.options.pages + page;
+  backend::KvToken out;
+  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    Gpu& gpu = model_->gpus().at(rank);
+    gpu::BufferOptions options;
+    options.place = gpu::Place::kSystem;
+    options.label = "KV read back";
+    ASSIGN_OR_RETURN(gpu::Buffer staging,
+                     gpu::Buffer::Allocate(*gpu.device, shape_.kv_page_bytes, options));
+    const uint64_t from =
+        ranks_[static_cast<size_t>(rank)].memory.kv + page_index * shape_.kv_page_bytes;
+    RETURN_IF_ERROR(gpu.copy->Copy(staging.va(), from, shape_.kv_page_bytes, Soon()));
+    ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
+    RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
+    for (int32_t head = 0; head < program_.kv_heads; ++head) {
+      const Page at(
+          shape_.kv, dim,
+          staging.host() + static_cast<uint64_t>(head) * kernels::KvPageBytes(shape_.kv, dim));
+      for (uint32_t d = 0; d < dim; ++d) {
+        out.k.push_back(at.K(slot, d));
+        out.v.push_back(at.V(slot, d));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace mainarch::amdgpu
