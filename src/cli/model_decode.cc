@@ -116,10 +116,14 @@ class Run {
                        reference::Decoder::Create(model_->shared_checkpoint(), model_->config(),
                                                   RoundingOf(options.kv_type)));
       if (!settings_.model.fast) {
-        reference_->Follow(
-            [this](size_t layer, size_t position, std::vector<double>* k, std::vector<double>* v) {
-              return ReadKv(static_cast<int32_t>(layer), position, k, v);
-            });
+        reference_->Follow([this](size_t layer, size_t position, std::vector<float>* k,
+                                  std::vector<float>* v) -> Status {
+          ASSIGN_OR_RETURN(backend::KvToken stored,
+                           engine_->ReadKv(sequence_, static_cast<int32_t>(layer), position));
+          *k = std::move(stored.k);
+          *v = std::move(stored.v);
+          return absl::OkStatus();
+        });
       }
     }
     const uint64_t key = model::SyntheticKey("prompt", settings_.seed);
@@ -159,25 +163,6 @@ class Run {
   }
 
  private:
-  // Each KV head once; ranks that hold the same one must agree to the bit.
-  Status ReadKv(int32_t layer, size_t position, std::vector<double>* k, std::vector<double>* v) {
-    ASSIGN_OR_RETURN(const backend::KvToken stored, engine_->ReadKv(sequence_, layer, position));
-    const size_t dim = static_cast<size_t>(model_->config().head_dim);
-    const size_t heads = static_cast<size_t>(model_->config().kv_heads);
-    const size_t copies = stored.k.size() / dim / heads;
-    for (size_t i = 0; i < stored.k.size(); ++i) {
-      const size_t first = i / dim / copies * copies * dim + i % dim;
-      if (stored.k[i] != stored.k[first] || stored.v[i] != stored.v[first]) {
-        return Error(Code::kInternal, "K or V of position ", position, " in layer ", layer,
-                     " differs between ranks that hold the same head, ", i / dim / copies);
-      }
-      if (i != first) continue;
-      k->push_back(double{stored.k[i]});
-      v->push_back(double{stored.v[i]});
-    }
-    return absl::OkStatus();
-  }
-
   const Settings& settings_;
   const std::shared_ptr<const model::Model> model_;
   std::unique_ptr<decode::Engine> engine_;

@@ -243,36 +243,43 @@ void Decoder::RoundKv(double* head) const {
   }
 }
 
-Status Decoder::CheckStored(const Vector& exact, const Vector& stored,
-                            const std::string& what) const {
-  if (stored.size() != exact.size()) {
-    return Error(Code::kInternal, what, ": ", stored.size(), " elements in the cache, ",
-                 exact.size(), " by the reference");
-  }
+// Compares each element with x, and puts it in its place.
+Status Decoder::TakeStored(absl::Span<const float> stored, const std::string& what,
+                           Vector* x) const {
   const size_t hd = static_cast<size_t>(config_.head_dim);
-  for (size_t begin = 0; begin < exact.size(); begin += hd) {
+  const size_t copies = stored.size() / x->size();
+  if (copies == 0 || stored.size() != copies * x->size()) {
+    return Error(Code::kInternal, what, ": ", stored.size(), " elements in the cache, ", x->size(),
+                 " by the reference");
+  }
+  for (size_t head = 0; head < x->size() / hd; ++head) {
+    double* const exact = x->data() + head * hd;
     double largest = 0;
-    for (size_t i = begin; i < begin + hd; ++i) largest = std::max(largest, std::fabs(exact[i]));
-    for (size_t i = begin; i < begin + hd; ++i) {
+    for (size_t i = 0; i < hd; ++i) largest = std::max(largest, std::fabs(exact[i]));
+    for (size_t i = 0; i < hd; ++i) {
+      const float* const value = &stored[head * copies * hd + i];
+      for (size_t copy = 1; copy < copies; ++copy) {
+        if (value[copy * hd] == *value) continue;
+        return Error(Code::kInternal, what, ", head ", head, ", element ", i, " is ", *value,
+                     " in the cache of one rank and ", value[copy * hd], " in another's");
+      }
       const double limit = HalfStep(rounding_, exact[i], largest) + kArithmetic * largest;
-      if (std::fabs(stored[i] - exact[i]) <= limit) continue;
-      return Error(Code::kInternal, what, ", head ", begin / hd, ", element ", i - begin, " is ",
-                   stored[i], " in the cache and ", exact[i],
-                   " by the reference, further off than ", limit);
+      if (!(std::fabs(double{*value} - exact[i]) <= limit)) {
+        return Error(Code::kInternal, what, ", head ", head, ", element ", i, " is ", *value,
+                     " in the cache and ", exact[i], " by the reference, further off than ", limit);
+      }
+      exact[i] = double{*value};
     }
   }
   return absl::OkStatus();
 }
 
 Status Decoder::TakeFromCache(size_t layer, Vector* k, Vector* v) const {
-  Vector stored_k, stored_v;
+  std::vector<float> stored_k, stored_v;
   RETURN_IF_ERROR(cache_(layer, position_, &stored_k, &stored_v));
   const std::string where = absl::StrCat(" of position ", position_, " in layer ", layer);
-  RETURN_IF_ERROR(CheckStored(*k, stored_k, absl::StrCat("K", where)));
-  RETURN_IF_ERROR(CheckStored(*v, stored_v, absl::StrCat("V", where)));
-  *k = std::move(stored_k);
-  *v = std::move(stored_v);
-  return absl::OkStatus();
+  RETURN_IF_ERROR(TakeStored(stored_k, absl::StrCat("K", where), k));
+  return TakeStored(stored_v, absl::StrCat("V", where), v);
 }
 
 Status Decoder::Attention(size_t layer_index, Vector* x) {

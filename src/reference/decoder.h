@@ -26,9 +26,10 @@ namespace mainarch::reference {
 // What K and V are rounded to before they are used, as the cache under test stores them.
 enum class KvRounding : uint8_t { kNone, kBF16, kFp8 };
 
-// What the cache under test holds of one position in one layer: K and V, [kv_heads][head_dim].
-using CacheReader = std::function<Status(size_t layer, size_t position, std::vector<double>* k,
-                                         std::vector<double>* v)>;
+// What the cache under test holds of one position in one layer: K and V, [kv_heads][copies][head_dim],
+// with more than one copy where several ranks hold the same head.
+using CacheReader = std::function<Status(size_t layer, size_t position, std::vector<float>* k,
+                                         std::vector<float>* v)>;
 
 class Decoder {
  public:
@@ -47,6 +48,7 @@ class Decoder {
   // Forgets every position from `position` on; logits() then needs another Extend.
   void Truncate(size_t position);
   size_t position() const { return position_; }
+  size_t head_dim() const { return static_cast<size_t>(config_.head_dim); }
 
   // Of the last token run: [vocab].
   absl::Span<const double> logits() const { return logits_; }
@@ -75,7 +77,7 @@ class Decoder {
   Status Token(uint32_t token);
   Status Attention(size_t layer_index, Vector* x);
   Status TakeFromCache(size_t layer, Vector* k, Vector* v) const;
-  Status CheckStored(const Vector& exact, const Vector& stored, const std::string& what) const;
+  Status TakeStored(absl::Span<const float> stored, const std::string& what, Vector* x) const;
   void Ffn(const Layer& layer, Vector* x);
   Vector MixExperts(const Layer& layer, const Vector& h) const;
   void Rotate(double* head) const;

@@ -91,6 +91,11 @@ Status Runner::ExtendPrefix(absl::Span<const uint32_t> tokens, size_t end) {
   return Step(tokens, false, end);
 }
 
+StatusOr<backend::KvToken> Runner::ReadKv(int32_t layer, size_t position) const {
+  return context_->ReadKv(layer, pages_[position / backend::kPageTokens],
+                          static_cast<uint32_t>(position % backend::kPageTokens));
+}
+
 StatusOr<absl::optional<uint32_t>> Runner::Choose(uint32_t token) {
   choice_.choose = true;
   choice_.read = false;

@@ -44,6 +44,8 @@ class Runner {
   std::vector<float> Logits(uint32_t row) const;
   // Runs one token and has the context choose the next, greedily. Nothing: it does not choose.
   StatusOr<absl::optional<uint32_t>> Choose(uint32_t token);
+  // What the cache holds of a position that has run.
+  StatusOr<backend::KvToken> ReadKv(int32_t layer, size_t position) const;
   void Truncate(uint32_t position) { position_ = position; }
   uint32_t position() const { return position_; }
   backend::Context& context() { return *context_; }

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+//
+// Every fixture with every type of KV cache, on CPUs and virtual nodes, step by step against the
+// fp64 decoder, which reads K and V back, compares each element with its own and follows them: what
+// is left of the error is the arithmetic's.
+#include <cmath>
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "file/checkpoint.h"
+#include "golden/fixtures.h"
+#include "golden/golden.h"
+#include "reference/decoder.h"
+#include "support/test.h"
+
+using namespace mainarch;
+using test::Runner;
+
+namespace {
+
+struct KvCase {
+  backend::KvType type;
+  reference::KvRounding rounding;
+};
+constexpr KvCase kTypes[] = {{backend::KvType::kBF16, reference::KvRounding::kBF16},
+                             {backend::KvType::kFp8, reference::KvRounding::kFp8},
+                             {backend::KvType::kF32, reference::KvRounding::kNone}};
+
+// The bounds of cli/model_decode.cc: fp32 on CPUs; on GPUs attention multiplies pairs of bf16.
+double BoundOf(const std::string& device) { return absl::StartsWith(device, "sim:") ? 1e-4 : 2e-5; }
+
+// A prompt of 20 in one step, which ends in the second page, then 4 tokens one by one.
+void CheckCache(test::Context& test_context, const test::FixtureCase& fixture,
+                const std::string& device, const KvCase& kv) {
+  const std::string directory = test::WriteFixture(fixture);
+  CHECK(!directory.empty());
+  auto checkpoint = file::Checkpoint::Open(directory);
+  CHECK_OK(checkpoint);
+  auto model = test::LoadOn(directory, {device, "", 0, false});
+  CHECK_OK(model);
+  auto runner = Runner::Create(*model, kv.type, 20);
+  CHECK_OK(runner);
+  auto reference =
+      reference::Decoder::Create(std::shared_ptr<const file::Checkpoint>(std::move(*checkpoint)),
+                                 (*model)->config(), kv.rounding);
+  CHECK_OK(reference);
+  (*reference)
+      ->Follow([&](size_t layer, size_t position, std::vector<float>* k,
+                   std::vector<float>* v) -> Status {
+        ASSIGN_OR_RETURN(backend::KvToken stored,
+                         (*runner)->ReadKv(static_cast<int32_t>(layer), position));
+        *k = std::move(stored.k);
+        *v = std::move(stored.v);
+        return absl::OkStatus();
+      });
+  const std::vector<uint32_t> tokens = test::Prompt(24, 512);
+  double worst = 0;
+  for (size_t done = 0; done < tokens.size();) {
+    const size_t count = done == 0 ? 20 : 1;
+    const auto piece = absl::MakeConstSpan(tokens).subspan(done, count);
+    CHECK_OK((*runner)->Extend(piece, false));
+    CHECK_OK((*reference)->Extend(piece));
+    const std::vector<float> logits = (*runner)->Logits(0);
+    double largest = 0, difference = 0;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      const double want = (*reference)->logits()[i];
+      const double delta = std::fabs(double{logits[i]} - want);
+      if (!(delta <= difference)) difference = delta;  // a NaN stays
+      largest = std::max(largest, std::fabs(want));
+    }
+    CHECK_LE(difference / largest, BoundOf(device));
+    worst = std::max(worst, difference / largest);
+    done += count;
+  }
+  std::printf("# %s on %s, KV type %d: worst relative error of a step %.2e, bound %.0e\n",
+              fixture.Name().c_str(), device.c_str(), static_cast<int>(kv.type), worst,
+              BoundOf(device));
+}
+
+}  // namespace
+
+// Devices and types take turns; MAINARCH_GPU_MATRIX=1: each with each.
+TEST(caches_hold_what_the_reference_has) {
+  const std::vector<std::string> devices = {"cpu",   "sim:gfx950x4", "cpu:2", "sim:gfx942",
+                                            "cpu:4", "sim:gfx950x2", "cpu:8", "sim:gfx942x8"};
+  const bool matrix = std::getenv("MAINARCH_GPU_MATRIX") != nullptr;
+  size_t turn = 0;
+  for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
+    for (size_t i = 0; i < (matrix ? devices.size() * 3 : 3); ++i, ++turn) {
+      CheckCache(test_context, fixture, devices[turn % devices.size()],
+                 kTypes[(matrix ? turn / devices.size() : turn) % 3]);
+      if (test_context.failed()) return;
+    }
+  }
+}
