@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
 // gpu_counts: the table of what one decoded token of Qwen3-235B-A22B costs on the GPU path, op by
-// op, for every weight format and both chips; --json for programs. Widths are real, weights hashed,
-// layers few. By default one GPU runs the share that one of eight holds (heads, expert and
-// vocabulary columns divided by eight), which is what each of eight runs but for the all-reduce;
+// op, for every weight format and both chips; --json for programs. The token is chosen on the GPUs,
+// the largest logit's; two rows more say what the whole sampler costs, and two what it costs to
+// read the logits instead. Widths are real, weights hashed, layers few. By default one GPU runs the
+// share that one of eight holds (heads, expert and vocabulary columns divided by eight), which is
+// what each of eight runs but for the all-reduce;
 // --ranks 2, 4 or 8 runs so many shares side by side, with it.
 #include <cmath>
 #include <cstdio>
@@ -18,9 +20,10 @@
 namespace mainarch {
 namespace {
 
-using cli::CountStep;
+using cli::CountSteps;
 using cli::Fixed;
 using cli::OpCounts;
+using cli::Outcome;
 using cli::ShareOf;
 using cli::StepCountOptions;
 using cli::TokenCounts;
@@ -33,34 +36,66 @@ struct Settings {
 
 std::string Kilo(uint64_t bytes) { return Fixed(static_cast<double>(bytes) / 1000, 1); }
 
-void PrintTable(const std::string& title, const Settings& s, const TokenCounts& counts) {
+// What a step's outcome is called.
+const char* NameOf(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kRead:
+      return "logits read";
+    case Outcome::kLargest:
+      return "largest chosen";
+    case Outcome::kDrawn:
+      return "drawn";
+  }
+  return "";
+}
+
+void PrintSums(const Settings& s, const TokenCounts& counts) {
+  const bool chooses = counts.outcome != Outcome::kRead && s.ranks > 1;
+  std::printf(
+      "%s: host waits %u, doorbells %u; all-reduces %u (%s a layer) in %u fabric rounds, %llu "
+      "bytes "
+      "to peers a rank%s\n",
+      NameOf(counts.outcome), counts.step.host_waits, counts.step.submissions,
+      counts.step.all_reduces,
+      Fixed(static_cast<double>(counts.step.all_reduces) / counts.layers, 0).c_str(),
+      counts.step.rounds, static_cast<unsigned long long>(counts.step.link_bytes),
+      chooses ? "; one round more to choose" : "");
+}
+
+// `steps`: the first with all its ops, of the others what differs.
+void PrintTable(const std::string& title, const Settings& s,
+                const std::vector<TokenCounts>& steps) {
   std::printf("%s, %lld of 8 shares, %d layer(s), token at position %lld\n", title.c_str(),
-              static_cast<long long>(s.ranks), counts.layers, static_cast<long long>(s.position));
+              static_cast<long long>(s.ranks), steps[0].layers, static_cast<long long>(s.position));
   cli::Table table({"<op", "ops", "packets", "memory kB", "least kB", "ratio", "step's own kB",
                     "written kB", "memory whole", "all whole", "spilled", "to peers kB",
                     "instructions"});
-  const auto row = [&](const OpCounts& op) {
-    table.Row({op.name, absl::StrCat(op.ops), absl::StrCat(op.packets), Kilo(op.memory_bytes),
+  const auto row = [&](const OpCounts& op, Outcome outcome, bool named) {
+    const std::string name = named ? absl::StrCat(op.name, ", ", NameOf(outcome)) : op.name;
+    table.Row({name, absl::StrCat(op.ops), absl::StrCat(op.packets), Kilo(op.memory_bytes),
                Kilo(op.least_bytes), op.least_bytes == 0 ? "-" : Fixed(op.ratio(), 3),
                Kilo(op.activation_bytes), Kilo(op.written_bytes),
                op.memory_bytes == 0 ? "-" : Fixed(100 * op.memory_coalesced(), 2) + " %",
                op.vector_bytes == 0 ? "-" : Fixed(100 * op.coalesced(), 2) + " %",
                absl::StrCat(op.scratch_bytes), Kilo(op.link_bytes), absl::StrCat(op.instructions)});
   };
-  for (const OpCounts& op : counts.ops) row(op);
-  row(counts.total);
+  for (const TokenCounts& counts : steps) {
+    const bool first = &counts == &steps[0];
+    for (const OpCounts& op : counts.ops) {
+      const bool last = &op == &counts.ops.back();
+      if (first || last) row(op, counts.outcome, last);
+    }
+    row(counts.total, counts.outcome, true);
+  }
   table.Print();
-  std::printf(
-      "host waits %u, doorbells %u; all-reduces %u (%s a layer) in %u fabric rounds, %llu bytes to "
-      "peers a rank\n\n",
-      counts.step.host_waits, counts.step.submissions, counts.step.all_reduces,
-      Fixed(static_cast<double>(counts.step.all_reduces) / counts.layers, 0).c_str(),
-      counts.step.rounds, static_cast<unsigned long long>(counts.step.link_bytes));
+  for (const TokenCounts& counts : steps) PrintSums(s, counts);
+  std::printf("\n");
 }
 
 void WriteJson(const std::string& isa, const std::string& format, const TokenCounts& counts,
                cli::JsonWriter* out) {
   out->BeginObject().Field("isa", isa).Field("format", format).Field("layers", counts.layers);
+  out->Field("outcome", NameOf(counts.outcome)).Field("packets", counts.step.packets);
   out->Field("host_waits", counts.step.host_waits).Field("doorbells", counts.step.submissions);
   out->Field("all_reduces", counts.step.all_reduces).Field("rounds", counts.step.rounds);
   out->Field("link_bytes", counts.step.link_bytes);
@@ -99,11 +134,13 @@ Status Print(const Settings& s) {
       options.kv = format == "bf16" ? backend::KvType::kBF16 : backend::KvType::kFp8;
       ASSIGN_OR_RETURN(const model::SyntheticFormat synthetic,
                        model::SyntheticFormatFromName(format));
-      ASSIGN_OR_RETURN(const TokenCounts counts, CountStep(config, synthetic, options));
+      ASSIGN_OR_RETURN(const std::vector<TokenCounts> steps,
+                       CountSteps(config, synthetic, options,
+                                  {Outcome::kLargest, Outcome::kDrawn, Outcome::kRead}));
       if (s.json) {
-        WriteJson(isa, format, counts, &json);
+        for (const TokenCounts& counts : steps) WriteJson(isa, format, counts, &json);
       } else {
-        PrintTable(absl::StrCat(s.preset, " ", format, " on ", isa), s, counts);
+        PrintTable(absl::StrCat(s.preset, " ", format, " on ", isa), s, steps);
         std::fflush(stdout);
       }
     }

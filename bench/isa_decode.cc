@@ -150,10 +150,9 @@ class Step {
   Tiles RandomTiles(uint32_t output_tiles, uint64_t* stride, uint64_t* scale_stride) {
     Tiles tiles;
     tiles.outputs = output_tiles;
-    tiles.k = kHidden / TileColumns(TileFormat::kMxfp4);
-    const uint32_t count = output_tiles * tiles.k;
-    *stride = uint64_t{count} * TileBytes(TileFormat::kMxfp4);
-    *scale_stride = uint64_t{count} * TileScaleBytes(TileFormat::kMxfp4);
+    tiles.steps = kHidden / kStepColumns;
+    *stride = output_tiles * TileRowBytes(TileFormat::kMxfp4, tiles.steps);
+    *scale_stride = output_tiles * TileRowScaleBytes(TileFormat::kMxfp4, tiles.steps);
     tiles.data = At<const uint8_t>(rig_.RandomBytes(kExperts * *stride));
     auto* scales = rig_.New<uint8_t>(kExperts * *scale_stride);
     std::memset(scales, 120, kExperts * *scale_stride);

@@ -70,30 +70,51 @@ static_assert(sizeof(EmbedArgs) == 48);
 
 // ---- matrices ----
 
-// A tile is 16 output rows by 32, 64 or 128 columns of k: 1 KiB (bf16 pair: 2 KiB). Lane l = 16 g +
-// i of the wave that reads it holds row i, and of each 32 columns the eight that start at 8 g.
-//   kBf16      [lane][8]: 32 columns
+// k goes in steps of 32 columns. Of a step, lane l = 16 g + i of the wave that reads it holds row i
+// and eight columns in two runs of four, 4 g .. 4 g + 3 and 16 + 4 g .. 16 + 4 g + 3: so lanes that
+// load fp32 activations in words of 16 bytes lie side by side in memory.
+inline constexpr uint32_t kStepColumns = 32;
+// Where column c of a step lies when a lane's eight are neighbours: lane part, then element.
+constexpr uint32_t StepPlace(uint32_t c) { return c % 16 / 4 * 8 + c / 16 * 4 + c % 4; }
+
+// A tile is 16 output rows by n = 1, 2 or 4 steps: 1 KiB (bf16 pair: 2 KiB).
+//   kBf16      [lane][8], n = 1
 //   kBf16Pair  two such, the rounded value and what rounding left: F16 exactly, F32 to 2^-17
-//   kFp8       [lane][2][8]: 64 columns; scales [tile][2] fp32, one for 32 columns
-//   kMxfp4     [lane][4][4 bytes]: 128 columns; scales [tile][row][4] E8M0
-// Tiles lie [output tile][k tile]. With gate and up, output tiles alternate gate, up.
+//   kFp8       [lane][n][8], n = 2; scales [tile][2] fp32, one a step
+//   kMxfp4     [lane][n][4 bytes], n = 4; scales [tile][row][4] E8M0, one a step
+// Tiles lie [output tile][k tile]. With gate and up, output tiles alternate gate, up. If k ends
+// within a tile, that last one has only the steps there are: first two (n = 2) if there are two or
+// three, then one (n = 1) if there are one or three. Its scales take as much room as a whole
+// tile's, so that every load is of whole 64 bytes.
 enum class TileFormat : uint32_t { kBf16 = 0, kBf16Pair = 1, kFp8 = 2, kMxfp4 = 3 };
 inline constexpr uint32_t kTileRows = 16;
-constexpr uint32_t TileColumns(TileFormat format) {
-  return format == TileFormat::kFp8 ? 64 : format == TileFormat::kMxfp4 ? 128 : 32;
+constexpr uint32_t TileSteps(TileFormat format) {
+  return format == TileFormat::kFp8 ? 2 : format == TileFormat::kMxfp4 ? 4 : 1;
 }
 constexpr uint32_t TileBytes(TileFormat format) {
   return format == TileFormat::kBf16Pair ? 2048 : 1024;
 }
+constexpr uint32_t StepBytes(TileFormat format) { return TileBytes(format) / TileSteps(format); }
 constexpr uint32_t TileScaleBytes(TileFormat format) {
   return format == TileFormat::kFp8 ? 8 : format == TileFormat::kMxfp4 ? 64 : 0;
+}
+// Tiles along k, the last one whole or not.
+constexpr uint32_t TilesOf(TileFormat format, uint32_t steps) {
+  return (steps + TileSteps(format) - 1) / TileSteps(format);
+}
+// Of one output tile.
+constexpr uint64_t TileRowBytes(TileFormat format, uint32_t steps) {
+  return uint64_t{steps} * StepBytes(format);
+}
+constexpr uint64_t TileRowScaleBytes(TileFormat format, uint32_t steps) {
+  return uint64_t{TilesOf(format, steps)} * TileScaleBytes(format);
 }
 
 struct Tiles {
   Address<const uint8_t> data;
   Address<const uint8_t> scales;
   uint32_t outputs = 0;  // output tiles; with gate and up, pairs
-  uint32_t k = 0;        // tiles along k
+  uint32_t steps = 0;    // along k
   uint64_t reserved = 0;
 };
 static_assert(sizeof(Tiles) == 32);
@@ -130,8 +151,9 @@ static_assert(sizeof(MatmulArgs) == 104);
 
 enum class KvFormat : uint32_t { kBf16 = 0, kFp8 = 1, kPair = 2 };
 
-// A KV page of one layer and head: K [planes][hd / 32][16 tokens][32], V [planes][hd][16 tokens],
-// then for fp8 the multipliers of K and of V, fp32 [2][16 tokens]. kPair: two planes of bf16.
+// A KV page of one layer and head: K [planes][hd / 32][16 tokens][32], the 32 in the order of
+// StepPlace, V [planes][hd][16 tokens], then for fp8 the multipliers of K and of V, fp32 [2][16
+// tokens]. kPair: two planes of bf16.
 constexpr uint32_t KvElementBytes(KvFormat format) { return format == KvFormat::kFp8 ? 1 : 2; }
 constexpr uint32_t KvPlanes(KvFormat format) { return format == KvFormat::kPair ? 2 : 1; }
 constexpr uint32_t KvPageBytes(KvFormat format, uint32_t head_dim) {
@@ -159,10 +181,13 @@ static_assert(sizeof(PrepareArgs) == 80);
 
 // The product that makes qkv, and Prepare, in one. product.out is not written.
 struct QkvHeadsArgs {
-  MatmulArgs product;
+  MatmulArgs product;  // with a norm
   PrepareArgs prepare;
 };
 static_assert(sizeof(QkvHeadsArgs) == 184);
+
+// What a split leaves of a head: o [head_dim], m, l, and nothing up to whole 64 bytes.
+constexpr uint32_t AttendPartFloats(uint32_t head_dim) { return head_dim + 16; }
 
 // Causal grouped-query attention over the pages, by splits of kSplitTokens at absolute positions.
 // A row with one split is finished; of others, parts for AttendMerge.
@@ -171,7 +196,7 @@ struct AttendArgs {
   Address<const float> qkv;   // [rows, q_stride]
   Address<const uint8_t> kv;  // as above
   Address<float> out;         // [rows, out_stride]
-  Address<float> parts;       // [row_count, heads, max_splits, head_dim + 2]: o, m, l
+  Address<float> parts;       // [row_count, heads, max_splits, AttendPartFloats]
   uint32_t q_stride = 0;
   uint32_t out_stride = 0;
   uint32_t heads = 0;
@@ -224,7 +249,7 @@ struct ExpertsArgs {
   uint64_t gate_up_scale_stride = 0;
   uint64_t down_stride = 0;
   uint64_t down_scale_stride = 0;
-  NormOf norm;
+  NormOf norm;  // there is one
   uint32_t x_stride = 0;
   uint32_t act_stride = 0;
   uint32_t out_stride = 0;

@@ -20,6 +20,11 @@ template <class T>
 DEVICE u32x4 Stream16(Global<const T> base, uint64_t index) {
   return __builtin_nontemporal_load(&reinterpret_cast<Global<const u32x4>>(base)[index]);
 }
+// The same for words of other sizes.
+template <class Word>
+DEVICE Word Stream(Global<const uint8_t> at) {
+  return __builtin_nontemporal_load(reinterpret_cast<Global<const Word>>(at));
+}
 template <class T>
 DEVICE void Store16(Global<T> base, uint64_t index, u32x4 value) {
   reinterpret_cast<Global<u32x4>>(base)[index] = value;

@@ -31,7 +31,7 @@ struct Page {
   DEVICE Global<float> v_scales() const { return k_scales() + kPageTokens; }
   // Elements of token `token`: K is [hd / 32][16][32], V is [hd][16].
   DEVICE static uint32_t KIndex(uint32_t token, uint32_t d) {
-    return (d / 32 * kPageTokens + token) * 32 + d % 32;
+    return (d / kStepColumns * kPageTokens + token) * kStepColumns + StepPlace(d % kStepColumns);
   }
   DEVICE static uint32_t VIndex(uint32_t token, uint32_t d) { return d * kPageTokens + token; }
 };
@@ -162,8 +162,8 @@ struct QkvHeads {
     const Lds<float> held = arena.Get<float>(kTileLdsBytes);  // [16 rows][head_dim]
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t head = t % heads, first = t / heads * kTileRows;
-      const InputRow x = MakeInput(At(product.x), product.x_stride, product.norm,
-                                   Min(first + LaneRow(), rows - 1));
+      const InputRow<true> x = MakeInput(At(product.x), product.x_stride, product.norm,
+                                         Min(first + LaneRow(), rows - 1));
       Product(product.w, head, x, held, arena);
       BarrierLds();
       for (uint32_t r = WaveId(); r < Min(kTileRows, rows - first); r += kWaves) {
@@ -174,27 +174,14 @@ struct QkvHeads {
     }
   }
 
-  DEVICE static void Product(const Tiles& w, uint32_t head, const InputRow& x, Lds<float> held,
-                             Arena arena) {
-    TileRow tiles[kTiles];
-    f32x4 sums[kTiles];
-#pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kTiles; ++j) {
-      tiles[j] = RowOf<kFormat>(w, head * kTiles + j);
-      sums[j] = f32x4{0, 0, 0, 0};
-    }
-    const uint32_t begin = w.k * WaveId() / kWaves, end = w.k * (WaveId() + 1) / kWaves;
-    for (uint32_t t = begin; t < end; ++t) {
-#pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kTiles; ++j) {
-        sums[j] = TileProduct<kFormat, false>(tiles[j], t, x, sums[j]);
-      }
-    }
+  DEVICE static void Product(const Tiles& w, uint32_t head, const InputRow<true>& x,
+                             Lds<float> held, Arena arena) {
+    const WaveSums<kFormat, kTiles, false> sums(w, head * kTiles, x);
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kTiles; ++j) {
       const uint32_t at =
           ThreadId() / kTileRows * kHeadDim + j * kTileRows + ThreadId() % kTileRows;
-      held[at] = AddWaves(sums[j], arena.Get<float>());
+      held[at] = AddWaves(sums.of[j], arena.Get<float>());
     }
   }
 };
@@ -256,7 +243,7 @@ struct Attend {
     SplitEight query[kSteps];
 #pragma clang loop unroll(full)
     for (uint32_t s = 0; s < kSteps; ++s) {
-      Eight eight = LoadEight(q, s * 4 + LanePart());
+      Eight eight = LoadStep(q, s);
 #pragma clang loop unroll(full)
       for (int i = 0; i < 8; ++i) eight.at[i] *= args.scale;
       query[s] = Split(eight);
@@ -415,7 +402,7 @@ struct Attend {
         const Global<float> part =
             At(args.parts) +
             ((uint64_t{row - args.first_row} * args.heads + query_head) * args.max_splits + split) *
-                kColumn;
+                AttendPartFloats(kHeadDim);
         part[d] = o;
         if (d == 0) {
           part[kHeadDim] = largest;
@@ -443,7 +430,7 @@ struct AttendMerge {
   }
 
   DEVICE static void OneHead(const Args& args, uint32_t row, uint32_t head, uint32_t splits) {
-    const uint32_t hd = args.head_dim, column = hd + 2;
+    const uint32_t hd = args.head_dim, column = AttendPartFloats(hd);
     const Global<const float> parts =
         At(args.parts) +
         (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;

@@ -32,12 +32,13 @@ struct Route {
 template <TileFormat kFormat, bool kRounded = false>
 struct Experts {
   using Args = ExpertsArgs;
-  // Tile sums; then for each row of the block its experts' slots as the waves need them: a list of
-  // the experts that any row chose, ascending.
+  // Tile sums; then of a block of rows the experts that any of them chose, ascending; then its ids,
+  // [rows][top].
   static constexpr uint32_t kIds = kRouterMaxExperts + 32;  // with a shared one
   static constexpr uint32_t kMaskWords = kIds / 32;
   static constexpr uint32_t kListAt = kTileLdsBytes + kMaskWords * 4;
-  static constexpr uint32_t kLdsBytes = kListAt + (kTileRows * kRouterMaxTop + 1) * 4;
+  static constexpr uint32_t kIdsAt = kListAt + (kTileRows * kRouterMaxTop + 1) * 4;
+  static constexpr uint32_t kLdsBytes = kIdsAt + kTileRows * kRouterMaxTop * 4;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
@@ -52,7 +53,8 @@ struct Experts {
     }
   }
 
-  // The distinct experts of rows [first, first + 16), ascending, at kListAt: count, then ids.
+  // The distinct experts of rows [first, first + 16), ascending, at kListAt: count, then ids. And
+  // the rows' ids, at kIdsAt.
   DEVICE static Lds<uint32_t> Distinct(const Args& args, uint32_t rows, uint32_t first,
                                        Arena arena) {
     const Lds<uint32_t> mask = arena.Get<uint32_t>(kTileLdsBytes);
@@ -62,6 +64,7 @@ struct Experts {
     const uint32_t count = Min(kTileRows, rows - first) * args.top;
     if (ThreadId() < count) {
       const uint32_t id = At(args.ids)[uint64_t{first} * args.top + ThreadId()];
+      arena.Get<uint32_t>(kIdsAt)[ThreadId()] = id;
       OrLds(mask + id / 32, 1u << id % 32);
     }
     BarrierLds();
@@ -77,12 +80,13 @@ struct Experts {
     return list;
   }
 
-  // The slot in which `row` chose expert `id`; args.top if it did not.
-  DEVICE static uint32_t SlotOf(const Args& args, uint32_t row, uint32_t id) {
-    uint32_t slot = args.top;
-    for (uint32_t s = 0; s < args.top; ++s) {
-      if (At(args.ids)[uint64_t{row} * args.top + s] == id) slot = s;
-    }
+  // The slot in which row `row` of the block chose expert `id`; args.top if it did not.
+  DEVICE static uint32_t SlotOf(const Args& args, uint32_t row, uint32_t id, Arena arena) {
+    const Lds<const uint32_t> ids = arena.Get<uint32_t>(kIdsAt) + row * args.top;
+    uint32_t slot = args.top, s = 0;
+    do {
+      if (ids[s] == id) slot = s;
+    } while (++s < args.top);
     return slot;
   }
 
@@ -96,17 +100,18 @@ struct Experts {
                             uint32_t workers, Arena arena) {
     const Lds<uint32_t> list = Distinct(args, rows, first, arena);
     const uint32_t total = Uniform(+list[0]) * args.gate_up.outputs;
-    const InputRow x =
+    const InputRow<true> x =
         MakeInput(At(args.x), args.x_stride, args.norm, Min(first + LaneRow(), rows - 1));
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t output = t % args.gate_up.outputs;
       const uint32_t id = Uniform(+list[1 + t / args.gate_up.outputs]);
-      const TwoSums sums = WaveSums<kFormat, true, kRounded>(
-          ExpertOf(args.gate_up, args.gate_up_stride, args.gate_up_scale_stride, id), output, x);
-      const float gate = AddWaves(sums.a, arena.Get<float>());
-      const float value = Silu(gate) * AddWaves(sums.b, arena.Get<float>());
+      const WaveSums<kFormat, 2, kRounded> sums(
+          ExpertOf(args.gate_up, args.gate_up_stride, args.gate_up_scale_stride, id), 2 * output,
+          x);
+      const float gate = AddWaves(sums.of[0], arena.Get<float>());
+      const float value = Silu(gate) * AddWaves(sums.of[1], arena.Get<float>());
       const uint32_t row = first + ThreadId() / kTileRows;
-      const uint32_t slot = row < rows ? SlotOf(args, row, id) : args.top;
+      const uint32_t slot = row < rows ? SlotOf(args, row - first, id, arena) : args.top;
       if (slot < args.top) {
         At(args.act)[(uint64_t{row} * args.top + slot) * args.act_stride + output * kTileRows +
                      ThreadId() % kTileRows] = value;
@@ -121,20 +126,18 @@ struct Experts {
     const uint32_t count = Uniform(+list[0]);
     const uint32_t mine = Min(first + LaneRow(), rows - 1);
     const uint32_t row = first + ThreadId() / kTileRows;
-    NormOf none;
-    none.w.address = 0;
     for (uint32_t output = worker; output < args.down.outputs; output += workers) {
       float sum = 0;
       for (uint32_t e = 0; e < count; ++e) {
         const uint32_t id = Uniform(+list[1 + e]);
         // A lane whose row did not choose this expert multiplies something finite: its slot 0.
-        const uint32_t slot = SlotOf(args, mine, id);
-        const InputRow x = MakeInput(At(args.act), args.act_stride, none,
-                                     mine * args.top + (slot < args.top ? slot : 0));
-        const TwoSums sums = WaveSums<kFormat, false, kRounded>(
+        const uint32_t slot = SlotOf(args, mine - first, id, arena);
+        const InputRow<false> x = MakeInput(At(args.act), args.act_stride,
+                                            mine * args.top + (slot < args.top ? slot : 0));
+        const WaveSums<kFormat, 1, kRounded> sums(
             ExpertOf(args.down, args.down_stride, args.down_scale_stride, id), output, x);
-        const float value = AddWaves(sums.a, arena.Get<float>());
-        const uint32_t own = row < rows ? SlotOf(args, row, id) : args.top;
+        const float value = AddWaves(sums.of[0], arena.Get<float>());
+        const uint32_t own = row < rows ? SlotOf(args, row - first, id, arena) : args.top;
         if (own < args.top) {
           sum = Fma(At(args.weights)[uint64_t{row} * args.top + own], value, sum);
         }

@@ -50,11 +50,15 @@ struct StepBegin {
   }
 };
 
-// The factor of a row: rsqrt(mean of squares + epsilon), chunks added in order.
+// The factor of a row: rsqrt(mean of squares + epsilon), chunks added in order. There is one, so
+// that no condition is kept for the loop.
 DEVICE float NormFactor(const NormOf& norm, uint32_t row) {
   const Global<const float> squares = At(norm.squares) + uint64_t{row} * norm.chunks;
   float sum = 0;
-  for (uint32_t c = 0; c < norm.chunks; ++c) sum += squares[c];
+  uint32_t c = 0;
+  do {
+    sum += squares[c];
+  } while (++c < norm.chunks);
   return Rsqrt(Fma(sum, norm.inverse_hidden, norm.epsilon));
 }
 

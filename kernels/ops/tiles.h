@@ -60,30 +60,36 @@ DEVICE float Scale(uint32_t scales) {
 DEVICE uint32_t LaneRow() { return LaneId() % kTileRows; }
 DEVICE uint32_t LanePart() { return LaneId() / kTileRows; }
 
-// One lane's row of the input: eight columns at a time, normalised and split.
+// This lane's eight columns of a step, as floats (StepPlace). Steps are counted in 64 bits: with 32
+// the compiler may not fold neighbouring ones into one address.
+DEVICE Eight LoadStep(Global<const float> row, uint64_t step) {
+  const Global<const float> at = row + step * kStepColumns + LanePart() * 4;
+  return Unpack(RawEight<float>{{Load16(at, 0), Load16(at, 4)}});
+}
+
+// One lane's row of the input: eight columns at a time, normalised (kNorm) and split.
+template <bool kNorm>
 struct InputRow {
   Global<const float> x;     // this lane's row
-  Global<const float> norm;  // [columns], or null
+  Global<const float> norm;  // [columns]
   float factor;              // of the row
-  bool has_norm;
 
-  // Columns 32 * step + 8 * part .. + 7.
-  DEVICE SplitEight Load(uint32_t step) const {
-    const uint32_t eight = step * 4 + LanePart();
-    Eight in = LoadEight(x, eight);
-    if (has_norm) {
-      const Eight w = LoadEight(norm, eight);
+  DEVICE SplitEight Load(uint64_t step) const {
+    Eight in = LoadStep(x, step);
+    if constexpr (kNorm) {
+      const Eight w = LoadStep(norm, step);
 #pragma clang loop unroll(full)
       for (int i = 0; i < 8; ++i) in.at[i] = in.at[i] * factor * w.at[i];
     }
     return Split(in);
   }
 };
-DEVICE InputRow MakeInput(Global<const float> x, uint32_t stride, const NormOf& norm,
-                          uint32_t row) {
-  const bool has_norm = norm.w.address != 0;
-  return {x + uint64_t{row} * stride, At(norm.w), has_norm ? NormFactor(norm, row) : 1.0f,
-          has_norm};
+DEVICE InputRow<true> MakeInput(Global<const float> x, uint32_t stride, const NormOf& norm,
+                                uint32_t row) {
+  return {x + uint64_t{row} * stride, At(norm.w), NormFactor(norm, row)};
+}
+DEVICE InputRow<false> MakeInput(Global<const float> x, uint32_t stride, uint32_t row) {
+  return {x + uint64_t{row} * stride, nullptr, 1.0f};
 }
 
 // Tiles of one output tile: `data` and `scales` point at its first k tile.
@@ -94,59 +100,114 @@ struct TileRow {
 
 template <TileFormat kFormat>
 DEVICE TileRow RowOf(const Tiles& w, uint32_t output) {
-  const uint64_t first = uint64_t{output} * w.k;
-  return {At(w.data) + first * TileBytes(kFormat), At(w.scales) + first * TileScaleBytes(kFormat)};
+  return {At(w.data) + output * TileRowBytes(kFormat, w.steps),
+          At(w.scales) + output * TileRowScaleBytes(kFormat, w.steps)};
 }
 
-// acc += (k tile `t` of w) * x.
-template <TileFormat kFormat, bool kRounded>
-DEVICE f32x4 TileProduct(const TileRow& w, uint32_t t, const InputRow& x, f32x4 acc) {
-  constexpr uint32_t kWords = TileBytes(kFormat) / 16;
-  const uint64_t at = uint64_t{t} * kWords + LaneId();
+// This lane's part of a tile of w; of bf16 pairs `low` is the second.
+struct Codes {
+  u32x4 high, low;
+};
+// The lane's word of those that start `begin` bytes into a row of tiles, which is shorter than 4
+// GiB: a base in scalar registers and 32 bits in a vector register.
+template <class Word>
+DEVICE Word StreamLane(Global<const uint8_t> row, uint32_t begin) {
+  return Stream<Word>(row + (begin + LaneId() * static_cast<uint32_t>(sizeof(Word))));
+}
+
+template <TileFormat kFormat>
+DEVICE Codes LoadTile(const TileRow& w, uint32_t t) {
+  Codes codes;
+  codes.high = StreamLane<u32x4>(w.data, t * TileBytes(kFormat));
+  if constexpr (kFormat == TileFormat::kBf16Pair) {
+    codes.low = StreamLane<u32x4>(w.data, t * TileBytes(kFormat) + 1024);
+  }
+  return codes;
+}
+// The last tile, of fewer steps than others: the rest is zeros.
+template <TileFormat kFormat, uint32_t kCount>
+DEVICE void LoadTails(const TileRow (&w)[kCount], uint32_t t, uint32_t steps,
+                      Codes (&codes)[kCount]) {
+  const uint32_t begin = t * TileBytes(kFormat), two = steps / 2;  // 0 or 1
+#pragma clang loop unroll(full)
+  for (uint32_t j = 0; j < kCount; ++j) codes[j].high = u32x4{0, 0, 0, 0};
+  if (kFormat == TileFormat::kFp8 || two != 0) {
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kCount; ++j) codes[j].high.lo = StreamLane<u32x2>(w[j].data, begin);
+  }
+  if (kFormat == TileFormat::kMxfp4 && steps % 2 != 0) {
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kCount; ++j) {
+      const uint32_t last = StreamLane<uint32_t>(w[j].data, begin + two * (2 * StepBytes(kFormat)));
+      codes[j].high[0] |= last & (two - 1);
+      codes[j].high[2] = last & (0 - two);
+    }
+  }
+}
+
+// acc += (tile t of w) * x.
+template <TileFormat kFormat, bool kRounded, class Input>
+DEVICE f32x4 TileProduct(const TileRow& w, const Codes& codes, uint32_t t, const Input& x,
+                         f32x4 acc) {
+  const uint32_t c0 = codes.high[0], c1 = codes.high[1], c2 = codes.high[2], c3 = codes.high[3];
   if constexpr (kFormat == TileFormat::kBf16) {
-    return MultiplyAdd<kRounded>(Stream16(w.data, at), x.Load(t), acc);
+    return MultiplyAdd<kRounded>(codes.high, x.Load(t), acc);
   } else if constexpr (kFormat == TileFormat::kBf16Pair) {
-    const u32x4 high = Stream16(w.data, at), low = Stream16(w.data, at + kWave);
     const SplitEight in = x.Load(t);
     static_assert(!kRounded);
-    return MultiplyAdd<kRounded>(high, in, isa::Mfma16x16x32Bf16(low, in.high, acc));
+    return MultiplyAdd<kRounded>(codes.high, in, isa::Mfma16x16x32Bf16(codes.low, in.high, acc));
   } else if constexpr (kFormat == TileFormat::kFp8) {
-    const u32x4 codes = Stream16(w.data, at);
-    const uint32_t c0 = codes[0], c1 = codes[1], c2 = codes[2], c3 = codes[3];
     const Global<const float> scales = reinterpret_cast<Global<const float>>(w.scales) + t * 2;
     const float s0 = scales[0], s1 = scales[1];
     const f32x4 zero = {0, 0, 0, 0};
-    const f32x4 a = MultiplyAdd<kRounded>(Fp8ToBf16(c0, c1), x.Load(2 * t), zero);
-    const f32x4 b = MultiplyAdd<kRounded>(Fp8ToBf16(c2, c3), x.Load(2 * t + 1), zero);
+    const uint64_t step = uint64_t{t} * 2;
+    const f32x4 a = MultiplyAdd<kRounded>(Fp8ToBf16(c0, c1), x.Load(step), zero);
+    const f32x4 b = MultiplyAdd<kRounded>(Fp8ToBf16(c2, c3), x.Load(step + 1), zero);
     return acc + (a * s0 + b * s1);  // not fused: see the erratum in kernels/README.md
   } else {
-    const u32x4 codes = Stream16(w.data, at);
-    const uint32_t c0 = codes[0], c1 = codes[1], c2 = codes[2], c3 = codes[3];
-    const uint32_t scales =
-        reinterpret_cast<Global<const uint32_t>>(w.scales)[t * kTileRows + LaneRow()];
-    acc = MultiplyAdd<kRounded>(isa::Fp4ToBf16(c0, Scale<0>(scales)), x.Load(4 * t), acc);
-    acc = MultiplyAdd<kRounded>(isa::Fp4ToBf16(c1, Scale<1>(scales)), x.Load(4 * t + 1), acc);
-    acc = MultiplyAdd<kRounded>(isa::Fp4ToBf16(c2, Scale<2>(scales)), x.Load(4 * t + 2), acc);
-    return MultiplyAdd<kRounded>(isa::Fp4ToBf16(c3, Scale<3>(scales)), x.Load(4 * t + 3), acc);
+    const uint32_t scales = *reinterpret_cast<Global<const uint32_t>>(
+        w.scales + (t * TileScaleBytes(kFormat) + LaneRow() * 4));
+    const uint64_t step = uint64_t{t} * 4;
+    acc = MultiplyAdd<kRounded>(isa::Fp4ToBf16(c0, Scale<0>(scales)), x.Load(step), acc);
+    acc = MultiplyAdd<kRounded>(isa::Fp4ToBf16(c1, Scale<1>(scales)), x.Load(step + 1), acc);
+    acc = MultiplyAdd<kRounded>(isa::Fp4ToBf16(c2, Scale<2>(scales)), x.Load(step + 2), acc);
+    return MultiplyAdd<kRounded>(isa::Fp4ToBf16(c3, Scale<3>(scales)), x.Load(step + 3), acc);
   }
 }
 
-// The sums of one or two output tiles over a wave's share of k.
-struct TwoSums {
-  f32x4 a, b;
-};
-template <TileFormat kFormat, bool kTwo, bool kRounded>
-DEVICE TwoSums WaveSums(const Tiles& w, uint32_t output, const InputRow& x) {
-  const TileRow a = RowOf<kFormat>(w, kTwo ? 2 * output : output);
-  const TileRow b = RowOf<kFormat>(w, kTwo ? 2 * output + 1 : output);
-  const uint32_t begin = w.k * WaveId() / kWaves, end = w.k * (WaveId() + 1) / kWaves;
-  TwoSums sums = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-  for (uint32_t t = begin; t < end; ++t) {
-    sums.a = TileProduct<kFormat, kRounded>(a, t, x, sums.a);
-    if constexpr (kTwo) sums.b = TileProduct<kFormat, kRounded>(b, t, x, sums.b);
+// The sums of neighbouring output tiles over a wave's share of k. A tile that is not whole is
+// multiplied like the others, its missing steps being zeros; only its bytes are fewer.
+template <TileFormat kFormat, uint32_t kCount, bool kRounded>
+struct WaveSums {
+  f32x4 of[kCount];
+
+  template <class Input>
+  DEVICE WaveSums(const Tiles& w, uint32_t first, const Input& x) {
+    TileRow rows[kCount];
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kCount; ++j) {
+      rows[j] = RowOf<kFormat>(w, first + j);
+      of[j] = f32x4{0, 0, 0, 0};
+    }
+    constexpr uint32_t kSteps = TileSteps(kFormat);
+    const uint32_t tiles = TilesOf(kFormat, w.steps);
+    const uint32_t begin = tiles * WaveId() / kWaves, end = tiles * (WaveId() + 1) / kWaves;
+    for (uint32_t t = begin; t < end; ++t) {
+      Codes codes[kCount];
+      const uint32_t left = w.steps - t * kSteps;
+      if (kSteps == 1 || left >= kSteps) {
+#pragma clang loop unroll(full)
+        for (uint32_t j = 0; j < kCount; ++j) codes[j] = LoadTile<kFormat>(rows[j], t);
+      } else if constexpr (kSteps > 1) {
+        LoadTails<kFormat>(rows, t, left, codes);
+      }
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kCount; ++j) {
+        of[j] = TileProduct<kFormat, kRounded>(rows[j], codes[j], t, x, of[j]);
+      }
+    }
   }
-  return sums;
-}
+};
 
 // The four waves' shares of a tile, added in wave order: thread t gets output t % 16 of row t / 16.
 // A lane of the matrix unit holds rows 4 * (l / 16) .. + 3 (outputs) of column l % 16 (rows of x).
@@ -176,17 +237,26 @@ struct Matmul {
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t output = t % args.w.outputs, first = t / args.w.outputs * kTileRows;
       const uint32_t mine = Min(first + LaneRow(), rows - 1);
-      const InputRow x =
-          MakeInput(At(args.x), args.x_stride, args.norm, logits ? step.logit_row(mine) : mine);
-      const TwoSums sums = WaveSums<kFormat, kGateUp, kRounded>(args.w, output, x);
-      float value = AddWaves(sums.a, arena.Get<float>());
-      if constexpr (kGateUp) value = Silu(value) * AddWaves(sums.b, arena.Get<float>());
+      const uint32_t in = logits ? step.logit_row(mine) : mine;
+      const float value =
+          args.norm.w.address != 0
+              ? Value(args, output, MakeInput(At(args.x), args.x_stride, args.norm, in), arena)
+              : Value(args, output, MakeInput(At(args.x), args.x_stride, in), arena);
       const uint32_t row = first + ThreadId() / kTileRows;
       if (row < rows) {
         At(args.out)[uint64_t{row} * args.out_stride + output * kTileRows +
                      ThreadId() % kTileRows] = value;
       }
     }
+  }
+
+  template <class Input>
+  DEVICE static float Value(const Args& args, uint32_t output, const Input& x, Arena arena) {
+    constexpr uint32_t kCount = kGateUp ? 2 : 1;
+    const WaveSums<kFormat, kCount, kRounded> sums(args.w, kCount * output, x);
+    const float value = AddWaves(sums.of[0], arena.Get<float>());
+    if constexpr (!kGateUp) return value;
+    return Silu(value) * AddWaves(sums.of[kCount - 1], arena.Get<float>());
   }
 };
 

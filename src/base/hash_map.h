@@ -25,9 +25,12 @@ namespace mainarch {
 extern const char kHashSeed;  // its address is the seed
 size_t HashBytes(absl::string_view bytes);
 
+// The finaliser of splitmix64: all bits of the number reach all bits of the hash.
 inline size_t HashNumber(uint64_t number) {
-  number = (number ^ reinterpret_cast<uintptr_t>(&kHashSeed)) * 0x9E3779B97F4A7C15u;
-  return (number ^ number >> 32) * 0xD6E8FEB86659FD93u;
+  number ^= reinterpret_cast<uintptr_t>(&kHashSeed);
+  number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9u;
+  number = (number ^ number >> 27) * 0x94D049BB133111EBu;
+  return number ^ number >> 31;
 }
 
 template <class Key>

@@ -113,7 +113,7 @@ class Run {
     RETURN_IF_ERROR(Token(attention_ + 1));
     if (s_.model.is_virtual()) {
       TokenCounts counts;
-      RETURN_IF_ERROR(CountLogged(model_->weights(), options_, context_tokens_, attention_ + 1,
+      RETURN_IF_ERROR(CountLogged(model_->weights(), options_, {context_tokens_, attention_ + 1},
                                   group_.log.get(), &counts));
       report.attention = counts.ops.back();
       report.counted = true;

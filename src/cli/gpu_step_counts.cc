@@ -75,8 +75,21 @@ struct Plan {
   std::vector<int32_t> op_of;      // [launch]
 };
 
+bool TakesPart(const amdgpu::Launch& launch, const LoggedStep& step) {
+  if (launch.op >= static_cast<int32_t>(step.end)) return false;
+  switch (launch.when) {
+    case amdgpu::When::kAlways:
+      return true;
+    case amdgpu::When::kTokens:
+      return step.outcome != Outcome::kRead;
+    case amdgpu::When::kDraws:
+      return step.outcome == Outcome::kDrawn;
+  }
+  return false;
+}
+
 Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& context,
-            uint32_t position, size_t end) {
+            const LoggedStep& step) {
   const backend::Program& program = model.program();
   amdgpu::RankMemory memory;
   memory.buffers.resize(program.buffers.size());
@@ -84,18 +97,15 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   Plan plan;
   for (const amdgpu::Launch& launch :
        amdgpu::Lower(model, amdgpu::ShapeOf(program, context), memory, 0, 1)) {
-    // Logits are read here: no token is chosen.
-    if (launch.when == amdgpu::When::kAlways && launch.op < static_cast<int32_t>(end)) {
-      plan.op_of.push_back(launch.op);
-    }
+    if (TakesPart(launch, step)) plan.op_of.push_back(launch.op);
   }
   std::string name;
   uint64_t least = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    const backend::Cost cost = backend::CostOf(program, program.ops[i], 1, position + 1);
+    const backend::Cost cost = backend::CostOf(program, program.ops[i], 1, step.position + 1);
     uint64_t kv = 0;
     if (std::holds_alternative<backend::AttentionOp>(program.ops[i])) {
-      kv = uint64_t{position} * static_cast<uint64_t>(program.kv_heads) *
+      kv = uint64_t{step.position} * static_cast<uint64_t>(program.kv_heads) *
            kernels::KvPageBytes(amdgpu::KvFormatOf(context.kv_type),
                                 static_cast<uint32_t>(program.head_dim)) /
            kernels::kPageTokens;
@@ -145,17 +155,52 @@ Status AddRank(std::vector<DispatchCounts> dispatches, const Plan& plan, bool fi
   return OkStatus();
 }
 
-Status RunStep(backend::Context* context, const StepCountOptions& options, uint32_t pages) {
+// Everything that the sampler can be asked for at once.
+struct WholeSampler {
+  std::vector<uint32_t> times, counted = {7, 11, 13};
+  uint32_t banned = 5;
+  backend::LogitBias bias = {17, 1.0f};
+  backend::Choice choice;
+
+  WholeSampler(uint32_t vocab, uint32_t position) : times(vocab) {
+    for (const uint32_t token : counted) times[token] = 2;
+    choice.temperature = 0.7f;
+    choice.min_p = 0.01f;
+    choice.top_p = 0.8f;
+    choice.top_k = 20;
+    choice.repetition = 1.1f;
+    choice.frequency = 0.1f;
+    choice.presence = 0.1f;
+    choice.seed = 1;
+    choice.position = position + 1;
+    choice.banned[0] = absl::MakeConstSpan(&banned, 1);
+    choice.bias = absl::MakeConstSpan(&bias, 1);
+    choice.counted = counted;
+    choice.times = times.data();
+  }
+};
+
+Status RunStep(backend::Context* context, uint32_t vocab, const LoggedStep& what, uint32_t pages) {
   std::vector<uint32_t> list(pages);
   std::iota(list.begin(), list.end(), 0);
-  const backend::StepRow row = {7, options.position, 0};
+  const WholeSampler sampler(vocab, what.position);
+  backend::Choice choice;
+  if (what.outcome == Outcome::kDrawn) choice = sampler.choice;
+  choice.choose = what.outcome != Outcome::kRead;
+  choice.read = !choice.choose;
+  const backend::StepRow row = {7, what.position, 0};
   const backend::StepSequence sequence = {list, 0};
   const uint32_t logit_row = 0;
   backend::Step step;
   step.rows = absl::MakeConstSpan(&row, 1);
   step.sequences = absl::MakeConstSpan(&sequence, 1);
   step.logit_rows = absl::MakeConstSpan(&logit_row, 1);
-  return context->Run(step);
+  step.choices = absl::MakeConstSpan(&choice, 1);
+  RETURN_IF_ERROR(context->Run(step));
+  if (choice.choose && !context->Chosen(0).has_value()) {
+    return Error(Code::kInternal, "the GPUs chose no token");
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -205,10 +250,10 @@ StatusOr<CountedGroup> OpenCounted(const std::string& text) {
 }
 
 Status CountLogged(const backend::LoadedModel& model, const backend::ContextOptions& context,
-                   uint32_t position, size_t end, sim::isa::CountLog* log, TokenCounts* out) {
+                   const LoggedStep& step, sim::isa::CountLog* log, TokenCounts* out) {
   std::map<uint32_t, std::vector<DispatchCounts>> by_gpu;
   for (DispatchCounts& each : log->Take()) by_gpu[each.gpu].push_back(std::move(each));
-  const Plan plan = PlanOf(dynamic_cast<const amdgpu::AmdGpuModel&>(model), context, position, end);
+  const Plan plan = PlanOf(dynamic_cast<const amdgpu::AmdGpuModel&>(model), context, step);
   bool first = true;
   for (auto& [gpu, dispatches] : by_gpu) {
     RETURN_IF_ERROR(AddRank(std::move(dispatches), plan, first, out));
@@ -219,8 +264,10 @@ Status CountLogged(const backend::LoadedModel& model, const backend::ContextOpti
   return OkStatus();
 }
 
-StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::SyntheticFormat format,
-                                const StepCountOptions& options) {
+StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,
+                                              model::SyntheticFormat format,
+                                              const StepCountOptions& options,
+                                              absl::Span<const Outcome> outcomes) {
   ASSIGN_OR_RETURN(const auto directory, TemporaryDirectory::Create());
   const std::string path = absl::StrCat(directory->path(), "/model");
   model::SyntheticOptions synthetic;
@@ -233,13 +280,21 @@ StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::Synthet
   context_options.kv_type = options.kv;
   context_options.pages = model::PagesFor(options.position + 1);
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
-  machine.log->Take();
-  RETURN_IF_ERROR(RunStep(context.get(), options, context_options.pages));
-  TokenCounts out;
-  out.step = context->counts();
-  out.layers = config.layers;
-  RETURN_IF_ERROR(CountLogged(model->weights(), context_options, options.position,
-                              model->weights().program().ops.size(), machine.log.get(), &out));
+  std::vector<TokenCounts> out;
+  for (const Outcome outcome : outcomes) {
+    const backend::Program& program = model->weights().program();
+    const LoggedStep step = {options.position, program.ops.size(), outcome};
+    machine.log->Take();
+    RETURN_IF_ERROR(
+        RunStep(context.get(), static_cast<uint32_t>(program.vocab), step, context_options.pages));
+    TokenCounts counts;
+    counts.step = context->counts();
+    counts.outcome = outcome;
+    counts.layers = config.layers;
+    RETURN_IF_ERROR(
+        CountLogged(model->weights(), context_options, step, machine.log.get(), &counts));
+    out.push_back(std::move(counts));
+  }
   return out;
 }
 

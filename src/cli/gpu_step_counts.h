@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "backend/backend.h"
 #include "base/status.h"
 #include "model/config.h"
@@ -18,6 +19,13 @@
 #include "sim/isa/counters.h"
 
 namespace mainarch::cli {
+
+// What becomes of the step's logits.
+enum class Outcome {
+  kRead,     // to the host
+  kLargest,  // the token is chosen on the GPUs, greedily
+  kDrawn,    // the same by the whole sampler: edits, penalties, every filter and a draw
+};
 
 struct StepCountOptions {
   std::string isa = "gfx950";
@@ -54,6 +62,7 @@ struct TokenCounts {
   std::vector<OpCounts> ops;  // in the order of their first
   OpCounts total;
   backend::StepCounts step;  // of each rank: packets, host waits, rounds, link bytes
+  Outcome outcome = Outcome::kRead;
   int32_t layers = 0;
 };
 
@@ -65,14 +74,23 @@ struct CountedGroup {
 // "gfx950x8" or "gfx950x8,seed=2:0-3": what stands behind "sim:" in a device string.
 StatusOr<CountedGroup> OpenCounted(const std::string& text);
 
-// What the kernels in `log` did, which ran operators [0, end) of the model's Program in one step of
-// one row at `position`; the log is empty afterwards. `step` and `layers` are left alone.
+// One step of one row.
+struct LoggedStep {
+  uint32_t position = 0;
+  size_t end = 0;  // operators [0, end) of the Program ran
+  Outcome outcome = Outcome::kRead;
+};
+// What the kernels in `log` did, which ran `step`; the log is empty afterwards. `out`'s own step
+// and layers are left alone.
 Status CountLogged(const backend::LoadedModel& model, const backend::ContextOptions& context,
-                   uint32_t position, size_t end, sim::isa::CountLog* log, TokenCounts* out);
+                   const LoggedStep& step, sim::isa::CountLog* log, TokenCounts* out);
 
-// A checkpoint of hashed weights in a temporary directory, one decode step on a node of its own.
-StatusOr<TokenCounts> CountStep(const model::ModelConfig& config, model::SyntheticFormat format,
-                                const StepCountOptions& options);
+// A checkpoint of hashed weights in a temporary directory, on a node of its own one decode step
+// for each outcome.
+StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,
+                                              model::SyntheticFormat format,
+                                              const StepCountOptions& options,
+                                              absl::Span<const Outcome> outcomes);
 
 // The widths of `whole` as one rank of `of` holds them, times `ranks`: what `ranks` GPUs run is
 // what so many of the `of` run, but for the number of peers.

@@ -37,8 +37,8 @@ uint64_t TableRowBytes(const quant::Matrix& matrix) {
 
 // Output tiles of a plan, as many at a time as fit a chunk.
 Status UploadTiles(const TilePlan& plan, uint64_t data, uint64_t scales, Uploader& uploader) {
-  const uint64_t row_bytes = uint64_t{plan.k} * kernels::TileBytes(plan.format);
-  const uint64_t row_scales = uint64_t{plan.k} * kernels::TileScaleBytes(plan.format);
+  const uint64_t row_bytes = kernels::TileRowBytes(plan.format, plan.steps);
+  const uint64_t row_scales = kernels::TileRowScaleBytes(plan.format, plan.steps);
   const uint32_t at_once = static_cast<uint32_t>(
       std::max<uint64_t>(1, Uploader::kChunk / std::max<uint64_t>(1, row_bytes)));
   std::vector<uint8_t> own_scales(row_scales * at_once);
@@ -154,7 +154,7 @@ uint64_t AmdGpuModel::PlanRank(int32_t rank) {
       const TilePlan plan = PlanTiles(weight, rank, 0);
       placed.format = plan.format;
       placed.tiles.outputs = plan.gate_up ? plan.outputs / 2 : plan.outputs;
-      placed.tiles.k = plan.k;
+      placed.tiles.steps = plan.steps;
       placed.group_bytes = plan.data_bytes();
       placed.group_scale_bytes = plan.scale_bytes();
       const uint64_t groups = static_cast<uint64_t>(weight.groups);

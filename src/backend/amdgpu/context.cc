@@ -110,18 +110,19 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   RankMemory& m = own.memory;
   Carver carve;
   m.step = carve.Take(uint64_t{shape_.step_words} * 4);
-  m.arrivals = carve.Take(uint64_t{shape_.expert_layers} * 4);
+  m.arrivals = carve.Take(RoundUp(shape_.expert_layers, 16) * 4);
   for (size_t b = 0; b < program_.buffers.size(); ++b) {
     m.buffers.push_back(carve.Take(rows * static_cast<uint64_t>(program_.buffers[b].slots) *
                                    shape_.strides[b] * 4));
   }
   m.partial = carve.Take(rows * shape_.hidden_stride * 4);
   m.squares = carve.Take(rows * shape_.chunks * 4);
-  const uint64_t parts = shape_.max_splits == 1
-                             ? 0
-                             : uint64_t{shape_.attend_rows} *
-                                   static_cast<uint64_t>(program_.heads) * shape_.max_splits *
-                                   static_cast<uint64_t>(program_.head_dim + 2) * 4;
+  const uint64_t parts =
+      shape_.max_splits == 1
+          ? 0
+          : uint64_t{shape_.attend_rows} * static_cast<uint64_t>(program_.heads) *
+                shape_.max_splits *
+                kernels::AttendPartFloats(static_cast<uint32_t>(program_.head_dim)) * 4;
   m.attend_parts = carve.Take(parts);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
   m.logits = carve.Take(uint64_t{shape_.options.max_logit_rows} * shape_.share_stride * 4);
@@ -360,7 +361,10 @@ void AmdGpuContext::WriteStep(const Step& step) {
     header.splits = std::max(header.splits, row.position / kernels::kSplitTokens + 1);
   }
   std::memcpy(block + header.logit_rows_at, step.logit_rows.data(), step.logit_rows.size() * 4);
-  header.words = static_cast<uint32_t>(RoundUp(header.pages_at + at, 4));
+  // Whole blocks of 64 bytes; what is left of the last one is zeros.
+  at += header.pages_at;
+  header.words = static_cast<uint32_t>(RoundUp(at, 16));
+  std::memset(block + at, 0, uint64_t{header.words - at} * 4);
   std::memcpy(block, &header, sizeof(header));
 }
 

@@ -22,7 +22,9 @@ class Page {
       : format_(format), head_dim_(head_dim), at_(at) {}
 
   float K(uint32_t slot, uint32_t d) const {
-    return Sum(0, d / 32 * (32 * kernels::kPageTokens) + slot * 32 + d % 32, slot);
+    constexpr uint32_t kStep = kernels::kStepColumns;
+    const uint32_t place = kernels::StepPlace(d % kStep);
+    return Sum(0, (d / kStep * kernels::kPageTokens + slot) * kStep + place, slot);
   }
   float V(uint32_t slot, uint32_t d) const { return Sum(1, d * kernels::kPageTokens + slot, slot); }
 

@@ -76,7 +76,7 @@ class Lowering {
     begin.from.address = memory_.host_step;
     begin.to.address = memory_.step;
     begin.arrivals.address = memory_.arrivals;
-    begin.arrival_count = shape_.expert_layers;
+    begin.arrival_count = RoundUp(shape_.expert_layers, 16);  // a whole block of 64 bytes
     Add("step_begin", begin, 1);
     for (size_t i = 0; i < program_.ops.size(); ++i) {
       op_ = static_cast<int32_t>(i);
@@ -211,7 +211,7 @@ class Lowering {
     form.kv = shape_.kv;
     form.head_dim = program_.head_dim;
     form.heads = static_cast<uint32_t>(program_.heads + 2 * program_.kv_heads);
-    form.tiles = w.tiles.k;
+    form.steps = w.tiles.steps;
     form.rows = rows_;
     form.rounded = Rounds();
     form.compute_units = memory_.compute_units;
@@ -414,7 +414,8 @@ bool FusesQkv(const QkvForm& form) {
       form.kv == KvFormat::kPair) {
     return false;
   }
-  const double tile_us = form.tiles * kernels::TileBytes(form.format) / kGroupBytesPerUs;
+  const double tile_us =
+      static_cast<double>(kernels::TileRowBytes(form.format, form.steps)) / kGroupBytesPerUs;
   const uint32_t head_tiles = static_cast<uint32_t>(form.head_dim) / kernels::kTileRows;
   const uint64_t units = uint64_t{form.heads} * CeilDivide(form.rows, kernels::kTileRows);
   const double fused = CeilDivide(units, form.compute_units) * head_tiles * tile_us;
@@ -489,7 +490,7 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
                                                 uint64_t{options.pages} * kernels::kPageTokens);
   shape.max_splits = std::max(1u, CeilDivide(positions, kernels::kSplitTokens));
   const uint64_t row_parts = uint64_t{static_cast<uint64_t>(program.heads)} * shape.max_splits *
-                             static_cast<uint64_t>(program.head_dim + 2) * 4;
+                             kernels::AttendPartFloats(static_cast<uint32_t>(program.head_dim)) * 4;
   shape.attend_rows = static_cast<uint32_t>(
       shape.max_splits == 1
           ? options.max_rows

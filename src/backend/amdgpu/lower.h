@@ -47,7 +47,7 @@ struct QkvForm {
   kernels::KvFormat kv = kernels::KvFormat::kBf16;
   int32_t head_dim = 0;
   uint32_t heads = 0;  // of Q, K and V
-  uint32_t tiles = 0;  // along K
+  uint32_t steps = 0;  // along K
   uint32_t rows = 0;   // of a step, at most
   bool rounded = false;
   uint32_t compute_units = 1;

@@ -21,8 +21,9 @@ using kernels::TileFormat;
 using quant::Format;
 using quant::Matrix;
 
-constexpr int64_t kStep = 32;  // columns that share a scale and one turn of the matrix unit
-constexpr int kEight = 8;      // of which a lane holds so many
+// Columns that share a scale and one turn of the matrix unit, of which a lane holds eight.
+constexpr int64_t kStep = kernels::kStepColumns;
+constexpr int64_t kEight = 8, kFour = 4;
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -94,71 +95,91 @@ TileFormat FormatOf(const TilePlan& plan) {
   return TileFormat::kBf16Pair;
 }
 
-// Calls fill(lane's row, first column, place of its eight columns in the lane) for each real eight.
+// Steps of one output tile that lie together.
+struct Piece {
+  int64_t first, steps;
+};
+
+// Four columns of a row, or as many as there are.
+struct Four {
+  RowPlace row;
+  uint32_t i;     // row of the tile
+  uint32_t lane;  // that holds them
+  int64_t step;   // of the weight's
+  int64_t in;     // place of the step within the piece
+  int64_t half;   // of the lane's eight of that step
+  int64_t col;    // first column, of the matrix
+  size_t count = 0;
+};
+
+// Calls fill for each four of a piece that is real.
 template <class Fill>
-void ForEachEight(const TilePlan& plan, const TilePlace& place, uint32_t tile, Fill fill) {
-  const int64_t columns = kernels::TileColumns(plan.format);
+void ForEachFour(const TilePlan& plan, const TilePlace& place, Piece piece, Fill fill) {
   for (uint32_t i = 0; i < kTileRows; ++i) {
     if (place.rows[i].matrix == nullptr) continue;
-    for (int64_t c = 0; c < columns; c += kEight) {
-      const int64_t col = tile * columns + c;
-      const int64_t count = std::min<int64_t>(kEight, plan.cols - col);
+    for (int64_t c = 0; c < piece.steps * kStep; c += kFour) {
+      const int64_t col = piece.first * kStep + c;
+      const int64_t count = std::min(kFour, plan.cols - col);
       if (count <= 0) break;
-      const uint32_t lane = static_cast<uint32_t>(c % kStep / kEight) * kTileRows + i;
-      fill(place.rows[i], i, lane, c / kStep, plan.slices[0].col_begin + col, count);
+      const uint32_t at = kernels::StepPlace(static_cast<uint32_t>(c % kStep));
+      Four four;
+      four.row = place.rows[i];
+      four.i = i;
+      four.lane = static_cast<uint32_t>(at / kEight * kTileRows + i);
+      four.step = col / kStep;
+      four.in = c / kStep;
+      four.half = at % kEight / kFour;
+      four.col = plan.slices[0].col_begin + col;
+      four.count = static_cast<size_t>(count);
+      fill(four);
     }
   }
 }
 
-void PackBf16(const TilePlan& plan, const TilePlace& place, uint32_t tile, uint8_t* out) {
-  ForEachEight(
-      plan, place, tile,
-      [&](const RowPlace& from, uint32_t, uint32_t lane, int64_t, int64_t col, int64_t count) {
-        const uint8_t* src = from.matrix->data.data() + (from.row * from.matrix->cols + col) * 2;
-        std::memcpy(out + lane * 16, src, static_cast<size_t>(count) * 2);
-      });
+void PackBf16(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out) {
+  ForEachFour(plan, place, piece, [&](const Four& four) {
+    const Matrix& m = *four.row.matrix;
+    std::memcpy(out + four.lane * 16 + four.half * 8,
+                m.data.data() + (four.row.row * m.cols + four.col) * 2, four.count * 2);
+  });
 }
 
-void PackPair(const TilePlan& plan, const TilePlace& place, uint32_t tile, uint8_t* out) {
-  ForEachEight(
-      plan, place, tile,
-      [&](const RowPlace& from, uint32_t, uint32_t lane, int64_t, int64_t col, int64_t count) {
-        float values[kEight] = {};
-        quant::DecodeRow(*from.matrix, from.row, col, count, values);
-        uint16_t high[kEight], low[kEight];
-        for (int e = 0; e < kEight; ++e) {
-          high[e] = quant::Bf16FromFloat(values[e]);
-          low[e] = quant::Bf16FromFloat(values[e] - quant::FloatFromBf16(high[e]));
-        }
-        std::memcpy(out + lane * 16, high, sizeof(high));
-        std::memcpy(out + 1024 + lane * 16, low, sizeof(low));
-      });
+void PackPair(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out) {
+  ForEachFour(plan, place, piece, [&](const Four& four) {
+    float values[kFour] = {};
+    quant::DecodeRow(*four.row.matrix, four.row.row, four.col, static_cast<int64_t>(four.count),
+                     values);
+    uint16_t high[kFour], low[kFour];
+    for (int e = 0; e < kFour; ++e) {
+      high[e] = quant::Bf16FromFloat(values[e]);
+      low[e] = quant::Bf16FromFloat(values[e] - quant::FloatFromBf16(high[e]));
+    }
+    uint8_t* at = out + four.lane * 16 + four.half * 8;
+    std::memcpy(at, high, sizeof(high));
+    std::memcpy(at + 1024, low, sizeof(low));
+  });
 }
 
-void PackFp8(const TilePlan& plan, const TilePlace& place, uint32_t tile, uint8_t* out,
+void PackFp8(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out,
              uint8_t* scales) {
-  ForEachEight(
-      plan, place, tile,
-      [&](const RowPlace& from, uint32_t, uint32_t lane, int64_t step, int64_t col, int64_t count) {
-        const uint8_t* src = from.matrix->data.data() + from.row * from.matrix->cols + col;
-        std::memcpy(out + lane * 16 + step * kEight, src, static_cast<size_t>(count));
-        const float scale = BlockScale(*from.matrix, from.row, col);
-        std::memcpy(scales + step * 4, &scale, 4);
-      });
+  ForEachFour(plan, place, piece, [&](const Four& four) {
+    const Matrix& m = *four.row.matrix;
+    std::memcpy(out + (four.lane * piece.steps + four.in) * kEight + four.half * kFour,
+                m.data.data() + four.row.row * m.cols + four.col, four.count);
+    const float scale = BlockScale(m, four.row.row, four.col);
+    std::memcpy(scales + four.step * 4, &scale, 4);
+  });
 }
 
-void PackMxfp4(const TilePlan& plan, const TilePlace& place, uint32_t tile, uint8_t* out,
+void PackMxfp4(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out,
                uint8_t* scales) {
-  ForEachEight(plan, place, tile,
-               [&](const RowPlace& from, uint32_t i, uint32_t lane, int64_t step, int64_t col,
-                   int64_t count) {
-                 const Matrix& m = *from.matrix;
-                 std::memcpy(out + lane * 16 + step * 4,
-                             m.data.data() + (from.row * m.cols + col) / 2,
-                             static_cast<size_t>(count) / 2);
-                 scales[i * 4 + step] =
-                     m.scale[static_cast<size_t>(from.row * (m.cols / kStep) + col / kStep)];
-               });
+  ForEachFour(plan, place, piece, [&](const Four& four) {
+    const Matrix& m = *four.row.matrix;
+    std::memcpy(out + (four.lane * piece.steps + four.in) * 4 + four.half * 2,
+                m.data.data() + (four.row.row * m.cols + four.col) / 2, four.count / 2);
+    scales[(four.step / 4 * kTileRows + four.i) * 4 + four.step % 4] =
+        m.scale[static_cast<size_t>(four.row.row * (m.cols / kStep) + four.col / kStep)];
+  });
 }
 
 }  // namespace
@@ -176,31 +197,31 @@ TilePlan PlanTiles(const Weight& weight, int32_t rank, int32_t group) {
   plan.outputs = static_cast<uint32_t>(plan.gate_up ? 2 * CeilDivide(rows / 2, kTileRows)
                                                     : CeilDivide(rows, kTileRows));
   plan.format = FormatOf(plan);
-  plan.k = static_cast<uint32_t>(CeilDivide(plan.cols, kernels::TileColumns(plan.format)));
+  plan.steps = static_cast<uint32_t>(CeilDivide(plan.cols, kStep));
   return plan;
 }
 
 void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_t* scales) {
   const TilePlace place = PlaceOf(plan, output);
-  const size_t bytes = kernels::TileBytes(plan.format);
-  const size_t scale_bytes = kernels::TileScaleBytes(plan.format);
-  std::memset(data, 0, plan.k * bytes);
-  if (scale_bytes != 0) std::memset(scales, 0, plan.k * scale_bytes);  // else it may be null
-  for (uint32_t tile = 0; tile < plan.k; ++tile) {
-    uint8_t* out = data + tile * bytes;
-    uint8_t* out_scales = scales + tile * scale_bytes;
+  std::memset(data, 0, kernels::TileRowBytes(plan.format, plan.steps));
+  const size_t scale_bytes = kernels::TileRowScaleBytes(plan.format, plan.steps);
+  if (scale_bytes != 0) std::memset(scales, 0, scale_bytes);  // else it may be null
+  Piece piece = {0, kernels::TileSteps(plan.format)};
+  for (; piece.first < plan.steps; piece.first += piece.steps) {
+    while (piece.steps > plan.steps - piece.first) piece.steps /= 2;
+    uint8_t* out = data + kernels::TileRowBytes(plan.format, static_cast<uint32_t>(piece.first));
     switch (plan.format) {
       case TileFormat::kBf16:
-        PackBf16(plan, place, tile, out);
+        PackBf16(plan, place, piece, out);
         break;
       case TileFormat::kBf16Pair:
-        PackPair(plan, place, tile, out);
+        PackPair(plan, place, piece, out);
         break;
       case TileFormat::kFp8:
-        PackFp8(plan, place, tile, out, out_scales);
+        PackFp8(plan, place, piece, out, scales);
         break;
       case TileFormat::kMxfp4:
-        PackMxfp4(plan, place, tile, out, out_scales);
+        PackMxfp4(plan, place, piece, out, scales);
         break;
     }
   }

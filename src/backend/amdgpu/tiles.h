@@ -23,17 +23,17 @@ struct TilePlan {
   kernels::TileFormat format = kernels::TileFormat::kBf16;
   int64_t cols = 0;      // real ones
   uint32_t outputs = 0;  // output tiles, both kinds counted
-  uint32_t k = 0;        // tiles along k
+  uint32_t steps = 0;    // along k
 
-  uint64_t data_bytes() const { return uint64_t{outputs} * k * kernels::TileBytes(format); }
-  uint64_t scale_bytes() const { return uint64_t{outputs} * k * kernels::TileScaleBytes(format); }
+  uint64_t data_bytes() const { return outputs * kernels::TileRowBytes(format, steps); }
+  uint64_t scale_bytes() const { return outputs * kernels::TileRowScaleBytes(format, steps); }
 };
 
 // The weight's layout is kPanels or kGateUp. All groups of a weight take one format: FP8 blocks
 // that do not fit the tiles, F16, F32, per-channel FP8 and mixed formats become pairs of bf16.
 TilePlan PlanTiles(const backend::Weight& weight, int32_t rank, int32_t group);
 
-// Writes output tile `output`: k * TileBytes to `data`, k * TileScaleBytes to `scales`.
+// Writes output tile `output`: TileRowBytes to `data`, TileRowScaleBytes to `scales`.
 void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_t* scales);
 
 }  // namespace mainarch::amdgpu

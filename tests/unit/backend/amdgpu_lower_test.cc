@@ -163,7 +163,7 @@ TEST(sizes_at_their_limits) {
   // Parts of attention take 256 MiB at most, and one row at least.
   p.max_position = 1 << 20;
   CHECK_EQ(ShapeOf(p, options).max_splits, 2048u);
-  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 2048 * 66 * 4));
+  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 2048 * 80 * 4));
   p.heads = 128;
   p.head_dim = 128;
   p.max_position = int64_t{1} << 26;
@@ -178,12 +178,12 @@ TEST(heads_are_made_with_the_product_where_that_is_quicker) {
   QkvForm form;
   form.head_dim = 128;
   form.heads = 10;
-  form.tiles = 8;  // 256 columns
+  form.steps = 8;  // 256 columns
   form.rows = 1;
   form.compute_units = 304;
   CHECK(FusesQkv(form));
   QkvForm other = form;
-  other.tiles = 128;  // 4096 columns: ten workgroups would stream all of it
+  other.steps = 128;  // 4096 columns: ten workgroups would stream all of it
   CHECK(!FusesQkv(other));
   other.rows = 16 * 304;  // every workgroup is busy either way
   CHECK(FusesQkv(other));

@@ -87,13 +87,38 @@ class Fixture {
   uint64_t state_ = 1;
 };
 
+// Steps of 32 columns that lie together: whole tiles, then two, then one, as there are.
+struct Piece {
+  uint32_t first, steps;
+};
+std::vector<Piece> PiecesOf(TileFormat format, uint32_t steps) {
+  const uint32_t tile = format == TileFormat::kMxfp4 ? 4 : format == TileFormat::kFp8 ? 2 : 1;
+  std::vector<Piece> out;
+  uint32_t at = 0;
+  for (; at + tile <= steps; at += tile) out.push_back({at, tile});
+  if (steps - at >= 2) out.push_back({at, 2}), at += 2;
+  if (steps - at == 1) out.push_back({at, 1});
+  return out;
+}
+
 // Row r of an output tile, column c, as the documentation reads it.
 float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
                 const std::vector<uint8_t>& scales, uint32_t r, uint32_t c) {
-  const uint32_t columns = kernels::TileColumns(plan.format);
-  const uint32_t tile = c / columns, step = c % columns / 32, e = c % 8;
-  const uint32_t lane = 16 * (c % 32 / 8) + r;
-  const uint8_t* at = data.data() + size_t{tile} * kernels::TileBytes(plan.format) + lane * 16;
+  const uint32_t step = c / 32, half = c % 32 / 16, part = c % 16 / 4, e = half * 4 + c % 4;
+  const uint32_t lane = 16 * part + r;
+  const bool pair = plan.format == TileFormat::kBf16Pair;
+  const uint32_t step_bytes =  // 64 lanes of eight elements
+      pair                               ? 2048
+      : plan.format == TileFormat::kBf16 ? 1024
+      : plan.format == TileFormat::kFp8  ? 512
+                                         : 256;
+  Piece piece = {};
+  for (const Piece& each : PiecesOf(plan.format, plan.steps)) {
+    if (each.first <= step) piece = each;
+  }
+  const uint8_t* begin = data.data() + size_t{piece.first} * step_bytes;
+  const uint8_t* at =
+      begin + (pair ? 1024 : step_bytes) / 64 * (lane * piece.steps + step - piece.first);
   const auto bf16 = [&](uint32_t offset) {
     uint16_t bits;
     std::memcpy(&bits, at + offset + e * 2, 2);
@@ -106,15 +131,36 @@ float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
       return bf16(0) + bf16(1024);
     case TileFormat::kFp8: {
       float scale;
-      std::memcpy(&scale, scales.data() + tile * 8 + step * 4, 4);
-      return quant::FloatFromFp8E4m3(at[step * 8 + e]) * scale;
+      std::memcpy(&scale, scales.data() + step * 4, 4);
+      return quant::FloatFromFp8E4m3(at[e]) * scale;
     }
     case TileFormat::kMxfp4: {
-      const uint8_t code = quant::Mxfp4Nibble(at + step * 4, e);
-      return quant::FloatFromE2m1(code) * quant::FloatFromE8m0(scales[tile * 64 + r * 4 + step]);
+      const uint8_t code = quant::Mxfp4Nibble(at, e);
+      return quant::FloatFromE2m1(code) *
+             quant::FloatFromE8m0(scales[step / 4 * 64 + r * 4 + step % 4]);
     }
   }
   return 0;
+}
+
+// Bytes that a row of tiles takes: 512 codes of a step, one scale a step or row and step. The last
+// tile's scales have the room of a whole one's.
+struct RowSize {
+  uint64_t data, scales;
+};
+RowSize SizeOf(TileFormat format, int64_t cols) {
+  const uint64_t steps = static_cast<uint64_t>(cols + 31) / 32;
+  switch (format) {
+    case TileFormat::kBf16:
+      return {steps * 512 * 2, 0};
+    case TileFormat::kBf16Pair:
+      return {steps * 512 * 4, 0};
+    case TileFormat::kFp8:
+      return {steps * 512, (steps + 1) / 2 * 2 * 4};
+    case TileFormat::kMxfp4:
+      return {steps * 512 / 2, (steps + 3) / 4 * 64};
+  }
+  return {};
 }
 
 // Every tile of rank 0, group 0. "" or what is wrong.
@@ -123,9 +169,15 @@ std::string Wrong(const Fixture& fixture, TileFormat format) {
   if (plan.format != format) return "another format";
   std::vector<float> want(static_cast<size_t>(plan.cols));
   for (uint32_t output = 0; output < plan.outputs; ++output) {
-    std::vector<uint8_t> data(plan.k * kernels::TileBytes(format), 0xee);
-    std::vector<uint8_t> scales(plan.k * kernels::TileScaleBytes(format), 0xee);
+    const RowSize size = SizeOf(format, plan.cols);
+    if (plan.data_bytes() != plan.outputs * size.data) return "another number of bytes";
+    if (plan.scale_bytes() != plan.outputs * size.scales) return "another number of scales";
+    // What lies behind must stay.
+    std::vector<uint8_t> data(size.data + 16, 0xee), scales(size.scales + 16, 0xee);
     PackOutputTile(plan, output, data.data(), scales.data());
+    for (size_t i = 0; i < 16; ++i) {
+      if (data[size.data + i] != 0xee || scales[size.scales + i] != 0xee) return "written beyond";
+    }
     for (uint32_t r = 0; r < kernels::kTileRows; ++r) {
       int64_t row = int64_t{output} * 16 + r;
       int32_t slice = 0;
@@ -145,7 +197,7 @@ std::string Wrong(const Fixture& fixture, TileFormat format) {
         quant::DecodeRow(fixture.weight.sources[static_cast<size_t>(from.source)],
                          from.row_begin + row, from.col_begin, plan.cols, want.data());
       }
-      for (uint32_t c = 0; c < plan.k * kernels::TileColumns(format); ++c) {
+      for (uint32_t c = 0; c < plan.steps * 32; ++c) {
         const float value = real && c < plan.cols ? want[c] : 0.0f;
         const float got = ElementOf(plan, data, scales, r, c);
         const bool rounds = format == TileFormat::kBf16Pair && value != 0;
@@ -171,8 +223,8 @@ constexpr Kind kKinds[] = {
 
 TEST(every_element_is_where_the_kernels_look) {
   for (const Kind& kind : kKinds) {
-    for (const auto& [rows, cols] :
-         std::vector<std::pair<int64_t, int64_t>>{{16, 32}, {1, 160}, {33, 96}, {130, 416}}) {
+    for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
+             {16, 32}, {1, 160}, {33, 96}, {20, 192}, {5, 224}, {17, 256}, {130, 416}}) {
       Fixture f;
       f.Add(kind.from, rows, cols);
       f.Slice(0, 0, rows, 0, cols);

@@ -107,7 +107,9 @@ class Cache {
   size_t Side(bool value) const { return value ? PlaneBytes() * KvPlanes(format_) : 0; }
   size_t Index(bool value, uint32_t token, uint32_t d) const {
     if (value) return size_t{d} * kPageTokens + token;
-    return (size_t{d / 32} * kPageTokens + token) * 32 + d % 32;
+    // Four lanes' parts of eight: elements 4 g .. 4 g + 3 and 16 + 4 g .. 16 + 4 g + 3.
+    const size_t part = d % 16 / 4, element = d % 4 + (d % 32 < 16 ? 0 : 4);
+    return (size_t{d / 32} * kPageTokens + token) * 32 + part * 8 + element;
   }
   size_t ScaleAt(bool value, uint32_t token) const {
     return Side(true) * 2 + (value ? kPageTokens * 4 : 0) + token * 4;
@@ -379,11 +381,12 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count) {
       "(2 e + 2^-15) of the sum of |p v|, e = (2^-15.9 + hd * 2^-23) of the sum of |q k| + 2^-22 "
       "of "
       "the score: two bf16 of queries and weights, fp32 sums";
-  out.buffers = {{"step", data.step.Block()},
-                 {"qkv", ToBytes(data.qkv.values)},
-                 {"kv", data.kv.bytes},
-                 want.ToFill("out"),
-                 {"parts", Bytes(size_t{row_count} * s.heads() * max_splits * (hd + 2) * 4, 0xff)}};
+  out.buffers = {
+      {"step", data.step.Block()},
+      {"qkv", ToBytes(data.qkv.values)},
+      {"kv", data.kv.bytes},
+      want.ToFill("out"),
+      {"parts", Bytes(size_t{row_count} * s.heads() * max_splits * (hd + 16) * 4, 0xff)}};
   const uint32_t q_stride = data.qkv.stride;
   const auto attend = [=](AttendArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");

@@ -408,6 +408,11 @@ std::vector<Case> DecoderReduceCases() {
     cases.push_back(ReduceCase({ranks, 3, 72, 1, true, 7}));
     cases.push_back(ReduceCase({ranks, 3, 70, kNever, true, 7}));
   }
+  // As many as there may be, of a row and a bit: enough that every rank owns a chunk of two shots.
+  cases.push_back(ReduceCase({8, 1, 64, kNever, false, 1}));
+  cases.push_back(ReduceCase({8, 3, 1160, kNever, false, 0xffffffff}));
+  cases.push_back(ReduceCase({8, 5, 1160, 2, false, 1}));
+  cases.push_back(ReduceCase({8, 3, 70, 1, true, 7}));
   // One row, so that its buffers may be narrower than the stride; onto x, so that a NaN stays.
   for (uint32_t epoch : {6u, 7u}) {
     for (uint32_t two_shot_rows : {kNever, 1u}) {

@@ -276,6 +276,10 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(ProductCase({format, true, 1, 40, ragged, true, false, 2}));
     cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3}));
     cases.push_back(ProductCase({format, true, 5, 16, wide, true, false, 1}));
+    // k in whole tiles, and with a last tile of two steps of four.
+    cases.push_back(ProductCase({format, false, 2, 17, 256, true, false, 2}));
+    cases.push_back(ProductCase({format, false, 2, 17, 192, false, false, 2}));
+    cases.push_back(ProductCase({format, true, 2, 17, 192, true, false, 2}));
     if (format == TileFormat::kBf16Pair) continue;
     cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3, true}));
     cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, true}));
@@ -293,6 +297,9 @@ std::vector<Case> DecoderExpertCases() {
     cases.push_back(ExpertCase({format, 17, hidden, width, 6, 3, false, 4}));
     if (format == TileFormat::kBf16Pair) continue;
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, true}));
+    // Widths of a large model's shares: tiles and a half, and three quarters of one.
+    cases.push_back(ExpertCase({format, 2, 64, 192, 4, 2, false, 3}));
+    cases.push_back(ExpertCase({format, 2, 192, 96, 4, 2, false, 3}));
   }
   cases.push_back(ExpertCase({TileFormat::kBf16, 3, 64, 16, 40, 16, false, 3}));
   // A shared expert after as many as a router chooses from.

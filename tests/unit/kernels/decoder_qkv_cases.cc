@@ -107,6 +107,8 @@ std::vector<Case> DecoderQkvCases() {
   for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
     cases.push_back(QkvCase(format, KvFormat::kBf16, 1, 160));
     cases.push_back(QkvCase(format, KvFormat::kFp8, 18, 160));
+    cases.push_back(QkvCase(format, KvFormat::kBf16, 2, 192));
+    cases.push_back(QkvCase(format, KvFormat::kFp8, 1, 224));
   }
   return cases;
 }

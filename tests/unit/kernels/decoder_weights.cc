@@ -100,7 +100,7 @@ TiledWeights RandomTiles(Random& random, TileFormat format, uint32_t rows, uint3
   }
   const amdgpu::TilePlan plan = amdgpu::PlanTiles(weight, 0, 0);
   out.outputs = gate_up ? plan.outputs / 2 : plan.outputs;
-  out.k = plan.k;
+  out.steps = plan.steps;
   out.data.resize(plan.data_bytes());
   out.scales.resize(plan.scale_bytes() + 16);
   for (uint32_t o = 0; o < plan.outputs; ++o) {
@@ -122,7 +122,7 @@ kernels::Tiles TiledWeights::At(const std::string& name, const Addresses& at) co
   tiles.data = at.Of<const uint8_t>(name);
   tiles.scales = at.Of<const uint8_t>(name + "_scales");
   tiles.outputs = outputs;
-  tiles.k = k;
+  tiles.steps = steps;
   return tiles;
 }
 

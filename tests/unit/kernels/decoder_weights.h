@@ -16,7 +16,7 @@ namespace mainarch::kernels_test {
 struct TiledWeights {
   kernels::TileFormat format = kernels::TileFormat::kBf16;
   uint32_t rows = 0, cols = 0;              // of one matrix
-  uint32_t outputs = 0, k = 0;              // as kernels::Tiles wants them
+  uint32_t outputs = 0, steps = 0;          // as kernels::Tiles wants them
   Bytes data, scales;                       // never empty
   std::vector<std::vector<double>> values;  // [matrix][rows * cols]; gate and up: two
 

@@ -18,7 +18,7 @@
 namespace mainarch::kernels_test {
 
 struct ExecutorOptions {
-  uint32_t devices = 4;
+  uint32_t devices = 8;
   uint64_t seed = 1;
   uint64_t slice = 5000;         // wave-instructions a turn
   uint64_t limit = 400'000'000;  // of all launches of a step; more is a hang

@@ -252,6 +252,8 @@ std::vector<Case> SampleCases() {
       SampleCase({2, 500, 5, 2, false}, 7),
       SampleCase({4, 300, 16, 5, true}, 3),
       SampleCase({4, 300, 9, 3, true, true}, 8),
+      SampleCase({8, 300, 10, 0xffffffff, true}, 10),
+      SampleCase({8, 16500, 9, 6, false}, 9),
       SampleCase({1, 2048, 3, 0x7fffffff, false}, 5),
       SampleCase({4, 16400, 2, 0xffffffff, false}, 6),
       SampleCase({1, 4499, 16, 0, true}, 1),
