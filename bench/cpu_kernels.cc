@@ -139,27 +139,37 @@ void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows
   const cpu::Kernels& kernels = *cpu::UsableKernels().front();
   const cpu::Panels w = Layout(format);
   const int64_t panels = static_cast<int64_t>(bytes / w.stride) / kItemPanels * kItemPanels;
+  // Every worker writes an item's results over those of its last one: they stay in its cache, as
+  // they do in a step.
+  constexpr int64_t kItemWidth = kItemPanels * cpu::kLanes;
   std::vector<float> x(static_cast<size_t>(rows * kCols)),
-      y(static_cast<size_t>(rows * panels * 16));
+      y(static_cast<size_t>(threads * rows * kItemWidth));
   std::mt19937 rng(2);
   for (float& value : x) value = std::normal_distribution<float>()(rng);
   std::vector<const float*> in;
-  std::vector<float*> out;
-  for (int64_t r = 0; r < rows; ++r) {
-    in.push_back(x.data() + r * kCols);
-    out.push_back(y.data() + r * panels * 16);
-  }
+  std::vector<float*> out(static_cast<size_t>(threads * rows));
+  for (int64_t r = 0; r < rows; ++r) in.push_back(x.data() + r * kCols);
   std::vector<uint16_t> x16(x.size());
   std::vector<const uint16_t*> in16;
   std::vector<uint8_t> decoded(static_cast<size_t>(threads) * cpu::DecodedBytes(kCols));
   if (fast) kernels.to_bf16(x.data(), x16.data(), rows * kCols);
   for (int64_t r = 0; r < rows; ++r) in16.push_back(x16.data() + r * kCols);
+  std::vector<float> columns(cpu::kMaxBlockRows * kCols);
+  if (rows <= cpu::kMaxBlockRows && kernels.by_columns != nullptr) {
+    kernels.by_columns(in.data(), rows, kCols, columns.data());
+  } else {
+    columns.clear();
+  }
   Items job(static_cast<uint32_t>(panels / kItemPanels), [&](uint32_t item, int worker) {
     const int64_t begin = item * kItemPanels;
-    cpu::MatmulArgs args = {w,          begin, begin + kItemPanels,   in.data(),
-                            out.data(), rows,  cpu::Epilogue::kStore, in16.data()};
-    if (begin + kItemPanels < panels)
-      args.after = w.data + static_cast<size_t>(args.panel_end) * w.stride;
+    float** own = out.data() + worker * rows;
+    for (int64_t r = 0; r < rows; ++r) own[r] = y.data() + (worker * rows + r) * kItemWidth;
+    cpu::Panels here = w;
+    here.data += static_cast<size_t>(begin) * w.stride;
+    cpu::MatmulArgs args = {here, 0,    kItemPanels,           in.data(),
+                            own,  rows, cpu::Epilogue::kStore, in16.data()};
+    if (begin + kItemPanels < panels) args.after = here.data + kItemPanels * w.stride;
+    args.columns = columns.empty() ? nullptr : columns.data();
     args.decoded = decoded.data() + static_cast<size_t>(worker) * cpu::DecodedBytes(kCols);
     (fast ? kernels.matmul_bf16 : kernels.matmul)(args);
   });

@@ -189,6 +189,64 @@ TEST(products_match_fp64_and_rows_do_not_mix) {
   }
 }
 
+// However many rows, with and without room to decode panels, from rows and from columns, stored, added
+// and as pairs of a gate: the bits of each row by itself.
+TEST(a_row_has_the_same_bits_in_every_company) {
+  std::mt19937 rng(6);
+  constexpr size_t kMostRows = 13;
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    for (Format format : kFormats) {
+      for (auto [out, in] : {std::pair<int64_t, int64_t>{37, 160}, {128, 384}}) {
+        const Source source = RandomMatrix(format, out, in, &rng);
+        Program program;
+        Weight weight;
+        weight.label = "w";
+        weight.sources = {source.matrix};
+        weight.ranks = {{{0, 0, out, 0, in}}};
+        auto packed = Pack(program, weight, 0);
+        CHECK_OK(packed);
+        const size_t width = static_cast<size_t>(in) + 32;
+        Rows x = MakeRows(kMostRows, width);
+        for (auto& row : x.data) {
+          for (int64_t i = 0; i < in; ++i) row[static_cast<size_t>(i)] = RandomNormal(&rng);
+        }
+        std::vector<uint8_t> decoded(cpu::DecodedBytes(packed->panels.cols));
+        std::vector<float> columns(cpu::kMaxBlockRows * width);
+        const int64_t even = packed->plan.panels & ~int64_t{1};
+        for (auto epilogue : {cpu::Epilogue::kStore, cpu::Epilogue::kAdd, cpu::Epilogue::kGateUp}) {
+          cpu::MatmulArgs args = {packed->panels, 0, packed->plan.panels, nullptr, nullptr, 1, epilogue};
+          if (epilogue == cpu::Epilogue::kGateUp) args.panel_end = even;
+          Rows alone = MakeRows(kMostRows, static_cast<size_t>(out) + 64);
+          for (size_t r = 0; r < kMostRows; ++r) {
+            args.x = &x.in[r];
+            args.out = &alone.out[r];
+            kernels->matmul(args);
+          }
+          for (size_t count = 2; count <= kMostRows; ++count) {
+            // The last rows, so that a row is not always at the same place of a block.
+            const size_t first = kMostRows - count;
+            const bool few = count <= cpu::kMaxBlockRows && kernels->by_columns != nullptr;
+            if (few) {
+              kernels->by_columns(x.in.data() + first, static_cast<int64_t>(count),
+                                  static_cast<int64_t>(width), columns.data());
+            }
+            for (bool more : {false, true}) {
+              Rows y = MakeRows(count, static_cast<size_t>(out) + 64);
+              args.x = x.in.data() + first;
+              args.out = y.out.data();
+              args.rows = static_cast<int64_t>(count);
+              args.decoded = more ? decoded.data() : nullptr;
+              args.columns = more && few ? columns.data() : nullptr;
+              kernels->matmul(args);
+              for (size_t r = 0; r < count; ++r) CHECK(y.data[r] == alone.data[first + r]);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // kernels.h states the bound: activations are rounded to 8 bits, and sums of K products to 24.
 TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
   std::mt19937 rng(5);

@@ -94,18 +94,15 @@ Status CpuContext::Allocate() {
       }
     }
   }
-  // The widest rows that a product takes in, and the longest panel.
-  int64_t x16_values = 0, longest = 0;
-  if (bf16_) {
-    x16_values = rows * hidden_stride_;
-    for (size_t b = 0; b < p.buffers.size(); ++b) {
-      x16_values = std::max(x16_values, rows * p.buffers[b].slots * slot_stride_[b]);
-    }
-    for (size_t id = 0; id < p.weights.size(); ++id) {
-      for (int32_t rank = 0; rank < ranks_; ++rank) {
-        for (const Panels& panels : model_->weight(rank, static_cast<int32_t>(id)).panels) {
-          longest = std::max(longest, panels.cols);
-        }
+  // The widest rows that a product takes in, and the longest panel that is ever decoded.
+  int64_t widest = hidden_stride_, longest = 0;
+  for (size_t b = 0; b < p.buffers.size(); ++b) {
+    widest = std::max(widest, p.buffers[b].slots * slot_stride_[b]);
+  }
+  for (size_t id = 0; rows > kMaxBlockRows && id < p.weights.size(); ++id) {
+    for (int32_t rank = 0; rank < ranks_; ++rank) {
+      for (const Panels& panels : model_->weight(rank, static_cast<int32_t>(id)).panels) {
+        if (panels.group_cols > 0) longest = std::max(longest, panels.cols);
       }
     }
   }
@@ -114,6 +111,7 @@ Status CpuContext::Allocate() {
   worker_out_.resize(workers * options_.max_rows);
   workers_.resize(workers);
   buffers_.assign(ranks, std::vector<float*>(p.buffers.size()));
+  rounded_.resize(ranks);
   for (auto* list : {&norm_, &router_logits_, &q_, &parts_, &part_max_sum_}) list->resize(ranks);
 
   for (int pass = 0; pass < 2; ++pass) {
@@ -126,6 +124,7 @@ Status CpuContext::Allocate() {
         buffers_[r][b] = carve.Take<float>(rows * p.buffers[b].slots * slot_stride_[b]);
       }
       norm_[r] = carve.Take<float>(rows * hidden_stride_);
+      rounded_[r] = carve.Take<uint16_t>(bf16_ ? rows * widest : 0);
       router_logits_[r] = carve.Take<float>(rows * RoundUp(p.experts, kLineFloats));
       q_[r] = carve.Take<float>(rows * p.heads * p.head_dim);
       parts_[r] = carve.Take<float>(static_cast<int64_t>(part_capacity_) * p.head_dim);
@@ -138,7 +137,8 @@ Status CpuContext::Allocate() {
           carve.Take<float>(kMaxBlockRows * (kAttentionSplit + p.head_dim + kLineFloats));
       worker.experts = carve.Take<float>(p.experts > 0 ? rows * kMaxParts * kExpertPanels * kLanes : 0);
       worker.panels = carve.Take<uint8_t>(static_cast<int64_t>(panel_scratch) * kMaxBlockRows);
-      worker.x16 = carve.Take<uint16_t>(x16_values);
+      worker.x16 = carve.Take<uint16_t>(bf16_ ? rows * widest : 0);
+      worker.columns = carve.Take<float>(kernels_.by_columns == nullptr ? 0 : kMaxBlockRows * widest);
       worker.decoded = carve.Take<uint8_t>(static_cast<int64_t>(DecodedBytes(longest)));
       worker.rows16 = worker_rows16_.data() + w * options_.max_rows;
       worker.x = worker_x_.data() + w * options_.max_rows;
@@ -167,8 +167,8 @@ void CpuContext::BuildPhases() {
     if (std::holds_alternative<backend::EmbedOp>(op)) add({K::kEmbed});
     if (std::holds_alternative<backend::NormMatmulOp>(op)) add({K::kNorm, K::kMatmul});
     if (std::holds_alternative<backend::NormGateUpOp>(op)) add({K::kNorm, K::kMatmul});
-    if (std::holds_alternative<backend::MatmulOp>(op)) add({K::kMatmul});
-    if (std::holds_alternative<backend::MatmulAddOp>(op)) add({K::kMatmul});
+    if (std::holds_alternative<backend::MatmulOp>(op)) add({K::kRound, K::kMatmul});
+    if (std::holds_alternative<backend::MatmulAddOp>(op)) add({K::kRound, K::kMatmul});
     if (std::holds_alternative<backend::AllReduceAddOp>(op)) add({K::kAllReduce});
     if (std::holds_alternative<AttentionOp>(op)) {
       add({K::kAttendPrepare, K::kAttend, K::kAttendMerge});
@@ -326,6 +326,8 @@ uint32_t CpuContext::Open(uint32_t phase) {
       const bool fused = rows <= kMaxBlockRows && !std::holds_alternative<backend::RouterOp>(op);
       return fused ? 0 : ranks * rows;
     }
+    case PhaseKind::kRound:
+      return rows > kMaxBlockRows && UsesBF16(PlanOf(op).w) ? ranks * rows : 0;
     case PhaseKind::kMatmul: return MatmulItems(PlanOf(op));
     case PhaseKind::kAttendPrepare: return AttendPrepareItems();
     case PhaseKind::kAttend: return ranks * attend_items_;
@@ -350,6 +352,7 @@ void CpuContext::Run(uint32_t phase, uint32_t item, int worker) {
   switch (phases_[phase].kind) {
     case PhaseKind::kEmbed: return RunEmbed(std::get<backend::EmbedOp>(op), item);
     case PhaseKind::kNorm: return RunNorm(op, item);
+    case PhaseKind::kRound: return RunRound(op, item);
     case PhaseKind::kMatmul: return RunMatmul(PlanOf(op), phase, item, worker);
     case PhaseKind::kAllReduce: return RunAllReduce(std::get<backend::AllReduceAddOp>(op), item);
     case PhaseKind::kAttendPrepare: return RunAttendPrepare(std::get<AttentionOp>(op), item);

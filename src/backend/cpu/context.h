@@ -37,6 +37,7 @@ class CpuContext : public backend::Context, private Team::Job {
   enum class PhaseKind : uint8_t {
     kEmbed,
     kNorm,         // of all rows into norm_, when they are too many to redo on every worker
+    kRound,        // of all input rows to bf16 into rounded_, likewise
     kMatmul,
     kAllReduce,
     kAttendPrepare,
@@ -65,6 +66,8 @@ class CpuContext : public backend::Context, private Team::Job {
     uint64_t norm_tag = 0;        // which phase and rank `norm` holds
     uint16_t* x16 = nullptr;      // a phase's input rows as bf16
     uint64_t x16_tag = 0;         // which phase and rank
+    float* columns = nullptr;     // a phase's input rows by columns (MatmulArgs::columns)
+    uint64_t columns_tag = 0;     // which phase and rank
     uint8_t* decoded = nullptr;   // panels as bf16 (MatmulArgs::decoded)
     float* attend = nullptr;      // scores, then one part per query
     float* experts = nullptr;     // [max_rows * kMaxParts * kExpertPanels * 16]
@@ -104,13 +107,16 @@ class CpuContext : public backend::Context, private Team::Job {
   uint32_t MatmulItems(const MatmulPlan& plan) const;
   void RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item, int worker);
   void RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin, int64_t end,
-                 int64_t rows, Epilogue epilogue, bool bf16, const uint8_t* after, Worker* scratch);
+                 int64_t rows, Epilogue epilogue, bool bf16, const uint8_t* after, Worker* scratch,
+                 const float* columns = nullptr);
+  const float* ColumnsOf(int64_t rows, int64_t width, uint64_t tag, Worker* scratch) const;
   const uint8_t* PanelAt(int32_t rank, backend::WeightId w, size_t group, int64_t panel) const;
   const float* NormRow(int32_t rank, uint32_t phase, backend::WeightId norm, const uint32_t* rows,
                        int64_t count, int64_t row, Worker* scratch);
   bool UsesBF16(backend::WeightId w) const;
   uint64_t TagOf(uint32_t phase, int32_t rank) const;
   void RunNorm(const backend::Op& op, uint32_t item);
+  void RunRound(const backend::Op& op, uint32_t item);
   void RunEmbed(const backend::EmbedOp& op, uint32_t item);
   void RunAllReduce(const backend::AllReduceAddOp& op, uint32_t item);
   uint32_t LogitsItems(const backend::LogitsOp& op) const;
@@ -155,6 +161,7 @@ class CpuContext : public backend::Context, private Team::Job {
   std::vector<std::vector<float*>> buffers_;  // [rank][buffer]
   std::vector<int64_t> slot_stride_;          // [buffer], elements
   std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride_]
+  std::vector<uint16_t*> rounded_;            // [rank]: [max_rows, width of the input]
   std::vector<float*> router_logits_;         // [rank]: [max_rows, experts]
   std::vector<float*> q_;                     // [rank]: [max_rows, heads, head_dim], rotated, scaled
   std::vector<float*> parts_;                 // [rank]: [part, head_dim]

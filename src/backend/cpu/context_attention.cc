@@ -117,6 +117,18 @@ void CpuContext::RunAttend(const backend::AttentionOp& op, uint32_t item, int wo
   const uint32_t begin = static_cast<uint32_t>(attend_units_ * index / attend_items_);
   const uint32_t end = static_cast<uint32_t>(attend_units_ * (index + 1) / attend_items_);
   Worker* scratch = &workers_[static_cast<size_t>(worker)];
+  if (!store_parts_) {
+    // Head after head: the blocks of a prompt find its K and V in the worker's cache.
+    for (uint32_t unit = begin; unit < end; ++unit) {
+      const AttendBlock& block = blocks_[unit % block_count_];
+      const int32_t kv_head = static_cast<int32_t>(unit / block_count_);
+      for (uint32_t i = 0; prepare_with_attend_ && i < block.rows; ++i) {
+        PrepareHead(op, rank, block.first_row + i, kv_head);
+      }
+      AttendUnit(op, rank, block, kv_head, 0, block.splits, scratch);
+    }
+    return;
+  }
   // The block of the first unit: the last one that begins at or before it.
   const AttendBlock* block =
       std::upper_bound(blocks_.data(), blocks_.data() + block_count_, begin,
@@ -124,16 +136,8 @@ void CpuContext::RunAttend(const backend::AttentionOp& op, uint32_t item, int wo
   for (uint32_t unit = begin; unit < end; ++unit) {
     while (block + 1 < blocks_.data() + block_count_ && block[1].first_unit <= unit) ++block;
     const uint32_t within = unit - block->first_unit;
-    const uint32_t splits = store_parts_ ? block->splits : 1;
-    const int32_t kv_head = static_cast<int32_t>(within / splits);
-    if (store_parts_) {
-      AttendUnit(op, rank, *block, kv_head, within % splits, within % splits + 1, scratch);
-    } else {
-      for (uint32_t i = 0; prepare_with_attend_ && i < block->rows; ++i) {
-        PrepareHead(op, rank, block->first_row + i, kv_head);
-      }
-      AttendUnit(op, rank, *block, kv_head, 0, block->splits, scratch);
-    }
+    const int32_t kv_head = static_cast<int32_t>(within / block->splits);
+    AttendUnit(op, rank, *block, kv_head, within % block->splits, within % block->splits + 1, scratch);
   }
 }
 
@@ -173,6 +177,8 @@ void CpuContext::AttendUnit(const backend::AttentionOp& op, int32_t rank, const 
                                ((row - block.first_row) * heads + head) * block.splits + split;
           args.out[i] = parts_[static_cast<size_t>(rank)] + part * dim;
           args.max_sum[i] = part_max_sum_[static_cast<size_t>(rank)] + 2 * part;
+        } else if (block.splits == 1) {  // nothing to merge it with
+          args.out[i] = Row(rank, op.out, row) + head * dim;
         }
       }
       kernels_.attend(args);
@@ -180,6 +186,10 @@ void CpuContext::AttendUnit(const backend::AttentionOp& op, int32_t rank, const 
       for (uint32_t i = 0; i < count; ++i) {
         const uint32_t row = block.first_row + (first + i) / group;
         float* out = Row(rank, op.out, row) + (int64_t{kv_head} * group + (first + i) % group) * dim;
+        if (block.splits == 1) {
+          kernels_.scale(out, 1.0f / args.max_sum[i][1], dim);
+          continue;
+        }
         if (split == split_begin) {
           running[i][0] = -__builtin_inff();
           running[i][1] = 0;

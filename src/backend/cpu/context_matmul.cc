@@ -9,8 +9,10 @@
 namespace mainarch::cpu {
 namespace {
 
-// Panels of one item: even, for gate-up pairs; few enough that a late worker's share can be taken.
+// Panels of one item: even, for gate-up pairs; few enough that a late worker's share can be taken. Of
+// many rows fewer: the last item of a phase is what others wait for.
 constexpr uint32_t kMaxItemPanels = 8;
+constexpr uint32_t kManyRowsItemPanels = 4;
 constexpr uint32_t kItemsPerWorker = 4;
 
 void LoadTableRow(const Kernels& kernels, const quant::Matrix& table, int64_t row, float* out) {
@@ -44,6 +46,16 @@ void CpuContext::RunNorm(const backend::Op& op, uint32_t item) {
   }
   kernels_.rms_norm(Row(rank, program_.x, row), model_->weight(rank, norm).vector,
                     program_.rms_eps, program_.hidden, out);
+  if (std::holds_alternative<backend::RouterOp>(op) || !UsesBF16(PlanOf(op).w)) return;
+  kernels_.to_bf16(out, rounded_[static_cast<size_t>(rank)] + row * hidden_stride_, hidden_stride_);
+}
+
+void CpuContext::RunRound(const backend::Op& op, uint32_t item) {
+  const int32_t rank = static_cast<int32_t>(item / rows_);
+  const int64_t row = item % rows_;
+  const backend::BufferId in = PlanOf(op).in;
+  const int64_t width = SlotStride(in);
+  kernels_.to_bf16(Row(rank, in, row), rounded_[static_cast<size_t>(rank)] + row * width, width);
 }
 
 CpuContext::MatmulPlan CpuContext::PlanOf(const backend::Op& op) const {
@@ -64,7 +76,8 @@ uint32_t CpuContext::ItemPanels(int64_t panels) const {
   // Alone a worker takes as much as it can: an item has its price, and nobody is there to take one over.
   const int64_t items = team_.workers() == 1 ? 1 : int64_t{kItemsPerWorker} * team_.workers();
   const int64_t wanted = panels * ranks_ / items;
-  const uint32_t even = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 2, kMaxItemPanels)) & ~1u;
+  const int64_t most = rows_ > kMaxBlockRows ? kManyRowsItemPanels : kMaxItemPanels;
+  const uint32_t even = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 2, most)) & ~1u;
   // Never more items than the team can count.
   const int64_t least = panels * ranks_ / Team::kMaxItems + 1;
   return std::max(even, static_cast<uint32_t>((least + 1) & ~int64_t{1}));
@@ -123,10 +136,21 @@ const uint8_t* CpuContext::PanelAt(int32_t rank, backend::WeightId w, size_t gro
   return weight.panels[group].data + static_cast<size_t>(panel) * weight.panels[group].stride;
 }
 
+// scratch->x by columns, if that is of use: made once a worker for a tag that is not 0.
+const float* CpuContext::ColumnsOf(int64_t rows, int64_t width, uint64_t tag,
+                                   Worker* scratch) const {
+  if (rows <= 2 || rows > kMaxBlockRows || kernels_.by_columns == nullptr) return nullptr;
+  if (tag == 0 || scratch->columns_tag != tag) {
+    kernels_.by_columns(scratch->x, rows, width, scratch->columns);
+    scratch->columns_tag = tag;
+  }
+  return scratch->columns;
+}
+
 // scratch->x (for bf16, rows16) and scratch->out hold the rows; out[i] points at where panel 0 would write.
 void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin,
                            int64_t end, int64_t rows, Epilogue epilogue, bool bf16,
-                           const uint8_t* after, Worker* scratch) {
+                           const uint8_t* after, Worker* scratch, const float* columns) {
   const RankWeight& weight = model_->weight(rank, w);
   MatmulArgs args;
   args.w = weight.panels[group];
@@ -136,6 +160,7 @@ void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int6
   args.epilogue = epilogue;
   args.x16 = scratch->rows16;
   args.decoded = scratch->decoded;
+  args.columns = columns;
   const auto run = bf16 ? kernels_.matmul_bf16 : kernels_.matmul;
   if (weight.ready.load(std::memory_order_acquire)) {
     args.panel_begin = begin;
@@ -172,10 +197,13 @@ void CpuContext::RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item
   Worker* scratch = &workers_[static_cast<size_t>(worker)];
   const bool bf16 = UsesBF16(plan.w);
   const int64_t width = plan.in >= 0 ? SlotStride(plan.in) : hidden_stride_;
-  const bool fill = bf16 && scratch->x16_tag != TagOf(phase, rank);
+  // Few rows are rounded by every worker for itself; many have been, in a phase of their own.
+  const bool many = rows_ > kMaxBlockRows;
+  const bool fill = bf16 && !many && scratch->x16_tag != TagOf(phase, rank);
+  uint16_t* rounded = many ? rounded_[static_cast<size_t>(rank)] : scratch->x16;
   for (int64_t row = 0; row < rows_; ++row) {
     scratch->out[row] = Row(rank, plan.out, row);
-    uint16_t* row16 = scratch->x16 + row * width;
+    uint16_t* row16 = rounded + row * width;
     scratch->rows16[row] = row16;
     if (bf16 && !fill) continue;
     scratch->x[row] = plan.in >= 0 ? Row(rank, plan.in, row)
@@ -185,7 +213,8 @@ void CpuContext::RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item
   if (fill) scratch->x16_tag = TagOf(phase, rank);
   const int64_t end = std::min(panels, begin + each);
   RunPanels(rank, plan.w, 0, begin, end, rows_, plan.epilogue, bf16,
-            PanelAt(rank, plan.w, 0, end), scratch);
+            PanelAt(rank, plan.w, 0, end), scratch,
+            bf16 ? nullptr : ColumnsOf(rows_, width, TagOf(phase, rank), scratch));
 }
 
 void CpuContext::RunAllReduce(const backend::AllReduceAddOp& op, uint32_t item) {
@@ -239,8 +268,10 @@ void CpuContext::RunLogits(const backend::LogitsOp& op, uint32_t phase, uint32_t
       scratch->rows16[i] = scratch->x16 + i * hidden_stride_;
       kernels_.to_bf16(scratch->x[i], scratch->x16 + i * hidden_stride_, hidden_stride_);
     }
+    const uint64_t tag = total > kMaxBlockRows ? 0 : TagOf(phase, rank);
     RunPanels(rank, op.w, 0, begin, end, count, Epilogue::kStore, bf16,
-              PanelAt(rank, op.w, 0, end), scratch);
+              PanelAt(rank, op.w, 0, end), scratch,
+              bf16 ? nullptr : ColumnsOf(count, hidden_stride_, tag, scratch));
   }
   if (total > kMaxBlockRows) scratch->norm_tag = 0;
 }

@@ -56,10 +56,13 @@ struct MatmulArgs {
   float* const* out;  // row i at out[i]; panel p writes [16 p, 16 p + 16), kGateUp half of that
   int64_t rows;
   Epilogue epilogue;
-  // For matmul_bf16: the rows rounded to bf16 (x is not looked at), and room to decode
-  // kDecodedPanels panels to bf16 for many rows, or null.
+  // For matmul_bf16: the rows rounded to bf16 (x is not looked at).
   const uint16_t* const* x16 = nullptr;
+  // Room to decode kDecodedPanels panels to bf16 for many rows, or null.
   uint8_t* decoded = nullptr;
+  // For matmul, if rows <= kMaxBlockRows, or null: the rows by columns (Kernels::by_columns made them),
+  // which three rows and more are multiplied faster from.
+  const float* columns = nullptr;
   // What will probably be read after the last of these panels, or null: it is fetched meanwhile.
   const uint8_t* after = nullptr;
 };
@@ -147,6 +150,9 @@ struct Kernels {
   void (*add_tree)(float* x, const float* const* parts, int32_t n, int64_t count);
   // Softmax over n logits in place.
   void (*softmax)(float* x, int64_t n);
+  // Columns of up to kMaxBlockRows rows: column k of row m at out[k * kMaxBlockRows + m], zeros for
+  // rows that are not there. n is a multiple of 16. Null where nobody wants it.
+  void (*by_columns)(const float* const* x, int64_t rows, int64_t n, float* out);
   void (*load_bf16)(const uint8_t* src, float* out, int64_t n);
   void (*load_f16)(const uint8_t* src, float* out, int64_t n);
 

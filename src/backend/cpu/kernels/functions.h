@@ -26,6 +26,7 @@ void RunScale(float* x, float factor, int64_t n);
 void RunAddTree(float* x, const float* const* parts, int32_t n, int64_t count);
 void RunSoftmax(float* x, int64_t n);
 void RunToBF16(const float* x, uint16_t* out, int64_t n);
+void RunByColumns(const float* const* x, int64_t rows, int64_t n, float* out);  // AVX-512 only
 void RunLoadBF16(const uint8_t* src, float* out, int64_t n);
 void RunLoadF16(const uint8_t* src, float* out, int64_t n);
 

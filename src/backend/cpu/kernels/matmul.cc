@@ -6,9 +6,10 @@
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
 
+// Of MR rows that were computed those that the matrix has are written.
 template <int MR, int NP>
 inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const V* y) {
-  for (int m = 0; m < MR; ++m) {
+  for (int m = 0; m < MR && row + m < a.rows; ++m) {
     float* out = a.out[row + m];
     if constexpr (NP % 2 == 0) {
       if (a.epilogue == Epilogue::kGateUp) {
@@ -26,34 +27,33 @@ inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const V* y) 
 }
 
 // NP panels times MR rows; NP is even for gate-up. data[p] is panel p's columns, decoded or not.
-// kStream: panels come from memory. Formats that take more instructions a byte leave too few loads
-// in flight to fill the memory's bandwidth, so while NP panels are read the next NP are fetched.
+// kStream: panels come from memory. What takes more instructions a byte than one row of bf16 leaves
+// too few loads in flight to fill the memory's bandwidth, so while panels are read the next ones are
+// fetched.
 template <class M, int MR, int NP, bool kStream>
 void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
            int64_t panel, int64_t row, const DecodeTables& tables) {
+  constexpr bool kApart = kStream && M::template kApart<MR>;
+  constexpr int kTogether = kApart ? 1 : NP;
   const uint8_t* scales[NP];
   for (int p = 0; p < NP; ++p) {
     scales[p] = a.w.data + static_cast<size_t>(panel + p) * a.w.stride + a.w.scale_offset;
   }
   V y[NP * MR];
-  if constexpr (kStream && M::kFetch) {
-    // The next NP panels; after the last ones what the caller says; or, for nothing, these again.
-    size_t next = NP * a.w.stride;
-    if (panel + NP >= a.panel_end) {
-      next = a.after == nullptr ? 0 : static_cast<size_t>(a.after - data[0]);
+  for (int p = 0; p < NP; p += kTogether) {
+    size_t next = 0;
+    if constexpr (kStream && (M::kFetch || MR > 1)) {
+      // As many panels further on; after the last ones what the caller says; or, for nothing, these
+      // again.
+      next = kTogether * a.w.stride;
+      if (panel + p + kTogether >= a.panel_end) {
+        next = a.after == nullptr ? 0 : static_cast<size_t>(a.after - data[p]);
+      }
+      for (size_t at = 0; at < a.w.stride - a.w.scale_offset; at += 64) {
+        for (int i = p; i < p + kTogether; ++i) __builtin_prefetch(scales[i] + next + at);
+      }
     }
-    for (size_t at = 0; at < a.w.stride - a.w.scale_offset; at += 64) {
-      for (int p = 0; p < NP; ++p) __builtin_prefetch(scales[p] + next + at);
-    }
-    DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, next, y);
-  } else if constexpr (kStream && MR == 1) {
-    // One panel after the other is one stream. Panels of 2^n columns lie a power of two apart, and
-    // streams so placed meet in the same banks of the memory.
-    for (int p = 0; p < NP; ++p) {
-      DotAll<M, MR, 1>(a.w, data + p, scales + p, x + row, tables, 0, y + p);
-    }
-  } else {
-    DotAll<M, MR, NP>(a.w, data, scales, x + row, tables, 0, y);
+    DotAll<M, MR, kTogether>(a.w, data + p, scales + p, x + row, tables, next, y + p * MR);
   }
   Finish<MR, NP>(a, panel, row, y);
 }
@@ -105,6 +105,55 @@ void AllPanels(const MatmulArgs& a, const typename M::X* const* x, const DecodeT
   if constexpr (NP > 1) PanelsFrom<M, MR, 1>(a, x, &panel, tables);
 }
 
+// More rows than this are worth decoding a panel for.
+constexpr int64_t kFewRows = kMaxBlockRows;
+
+#if defined(MAINARCH_TARGET_avx512)
+template <class F, int NP>
+void DecodePanels(const MatmulArgs& a, int64_t panel, const DecodeTables& tables) {
+  for (int p = 0; p < NP; ++p) {
+    const uint8_t* from = a.w.data + static_cast<size_t>(panel + p) * a.w.stride;
+    uint8_t* to = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
+    for (int64_t step = 0; step < a.w.cols / F::kCols; ++step) {
+      Pairs pairs[F::kCols / 2];
+      F::DecodePairs(from + step * F::kBytes, tables, pairs);
+      for (int c = 0; c < F::kCols / 2; ++c) {
+        StorePairs(to + (step * F::kCols / 2 + c) * 64, pairs[c]);
+      }
+    }
+  }
+}
+
+// NP panels at a time, decoded once. MR * NP chains hide the latency of a sum at two a cycle; with
+// scales there are twice as many accumulators, of which one half is touched once a group.
+template <class F, template <class> class M, int MR, int NP>
+void ManyRows(const MatmulArgs& a, const typename M<F>::X* const* x, int64_t* panel,
+              const DecodeTables& tables) {
+  for (; *panel + NP <= a.panel_end; *panel += NP) {
+    DecodePanels<F, NP>(a, *panel, tables);
+    const uint8_t* data[NP];
+    for (int p = 0; p < NP; ++p) data[p] = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
+    Rows<M<Decoded<F>>, MR, NP, false>(a, data, x, *panel, tables);
+  }
+}
+#endif
+
+#if defined(MAINARCH_TARGET_avx512)
+// Few rows by columns, MR of them computed.
+template <class F, int MR>
+void FewRows(const MatmulArgs& a, const DecodeTables& tables) {
+  using M = Fp32Columns<F>;
+  const auto run = [&]<int NP>(int64_t panel) {
+    const uint8_t* data[NP];
+    for (int p = 0; p < NP; ++p) data[p] = a.w.data + static_cast<size_t>(panel + p) * a.w.stride;
+    Block<M, MR, NP, true>(a, data, &a.columns, panel, 0, tables);
+  };
+  int64_t panel = a.panel_begin;
+  for (; panel + 2 <= a.panel_end; panel += 2) run.template operator()<2>(panel);
+  if (panel < a.panel_end) run.template operator()<1>(panel);
+}
+#endif
+
 // NP * MR * 2 accumulators stay in registers: 16 of the 32 of AVX-512; elsewhere a vector is two or
 // four of 16 registers.
 template <class F>
@@ -113,6 +162,20 @@ void Matmul(const MatmulArgs& a) {
   const DecodeTables tables = LoadTables(t.fp8_high, t.fp8_low, t.fp4);
 #if defined(MAINARCH_TARGET_avx512)
   if (a.rows == 1) return AllPanels<Fp32<F>, 1, 4>(a, a.x, tables);
+  if (a.columns != nullptr && a.rows > 2 && a.rows <= kFewRows) {
+    if (a.rows <= 4) return FewRows<F, 4>(a, tables);
+    if (a.rows <= 6) return FewRows<F, 6>(a, tables);
+    return FewRows<F, 8>(a, tables);
+  }
+  if constexpr (F::kScaled) {
+    if (a.rows <= kFewRows || a.decoded == nullptr) {
+      return AllPanels<Fp32<F>, 4, 2>(a, a.x, tables);
+    }
+    int64_t panel = a.panel_begin;
+    ManyRows<F, Fp32, 4, 2>(a, a.x, &panel, tables);
+    ManyRows<F, Fp32, 4, 1>(a, a.x, &panel, tables);
+    return;
+  }
   AllPanels<Fp32<F>, 4, 2>(a, a.x, tables);
 #else
   AllPanels<Fp32<F>, 2, 2>(a, a.x, tables);
@@ -218,36 +281,6 @@ void ExpertsDown(const ExpertsDownArgs& a, const typename M::X* act) {
 }
 
 #if defined(MAINARCH_BF16_DOT)
-// More rows than this are worth decoding a panel for.
-constexpr int64_t kFewRows = kMaxBlockRows;
-
-template <class F, int NP>
-void DecodePanels(const MatmulArgs& a, int64_t panel, const DecodeTables& tables) {
-  for (int p = 0; p < NP; ++p) {
-    const uint8_t* from = a.w.data + static_cast<size_t>(panel + p) * a.w.stride;
-    uint8_t* to = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
-    for (int64_t step = 0; step < a.w.cols / F::kCols; ++step) {
-      Pairs pairs[F::kCols / 2];
-      F::DecodePairs(from + step * F::kBytes, tables, pairs);
-      for (int c = 0; c < F::kCols / 2; ++c) {
-        StorePairs(to + (step * F::kCols / 2 + c) * 64, pairs[c]);
-      }
-    }
-  }
-}
-
-// MR * NP chains hide the latency of a dot product at two a cycle; with scales there are twice as
-// many accumulators, of which one half is touched once a group.
-template <class F, int MR, int NP>
-void ManyRows(const MatmulArgs& a, int64_t* panel, const DecodeTables& tables) {
-  for (; *panel + NP <= a.panel_end; *panel += NP) {
-    DecodePanels<F, NP>(a, *panel, tables);
-    const uint8_t* data[NP];
-    for (int p = 0; p < NP; ++p) data[p] = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
-    Rows<Bf16<Decoded<F>>, MR, NP, false>(a, data, a.x16, *panel, tables);
-  }
-}
-
 template <class F>
 void MatmulBF16(const MatmulArgs& a) {
   const Tables& t = kTables;
@@ -259,10 +292,8 @@ void MatmulBF16(const MatmulArgs& a) {
   if (!F::kScaled) return AllPanels<M, 6, 4>(a, a.x16, tables);
   if (a.decoded == nullptr) return AllPanels<M, 6, 2>(a, a.x16, tables);
   int64_t panel = a.panel_begin;
-  constexpr bool kLongGroups = F::kCols <= 4;  // fp8: 128 columns or all of them
-  if constexpr (kLongGroups) ManyRows<F, 6, 4>(a, &panel, tables);
-  ManyRows<F, 6, 2>(a, &panel, tables);
-  ManyRows<F, 6, 1>(a, &panel, tables);
+  ManyRows<F, Bf16, 8, 2>(a, a.x16, &panel, tables);
+  ManyRows<F, Bf16, 8, 1>(a, a.x16, &panel, tables);
 }
 #endif
 

@@ -18,7 +18,7 @@ struct FormatBF16 {
   static constexpr int kCols = 2, kBytes = 64;
   static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeBF16(p, w); }
-#if defined(MAINARCH_BF16_DOT)
+#if defined(MAINARCH_TARGET_avx512)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables&, Pairs* w) { *w = LoadPairs(p); }
 #endif
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
@@ -39,7 +39,7 @@ struct FormatFp8 {
   static constexpr int kCols = 4, kBytes = 64;
   static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp8(p, t, w); }
-#if defined(MAINARCH_BF16_DOT)
+#if defined(MAINARCH_TARGET_avx512)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
     DecodeFp8Pairs(p, t, w);
   }
@@ -52,7 +52,7 @@ struct FormatMxfp4 {
   static constexpr int kCols = 8, kBytes = 64;
   static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp4(p, t, w); }
-#if defined(MAINARCH_BF16_DOT)
+#if defined(MAINARCH_TARGET_avx512)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
     DecodeFp4Pairs(p, t, w);
   }
@@ -67,12 +67,27 @@ static inline __attribute__((always_inline)) void Prefetch(const uint8_t* p, siz
   for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + ahead + i);
 }
 
-// How a step of panels meets activations. X is the type of an activation.
+#if defined(MAINARCH_TARGET_avx512)
+// A panel that was decoded to bf16 once for many rows; its scales are still those of F.
+template <class F>
+struct Decoded : FormatBF16 {
+  static constexpr bool kScaled = F::kScaled;
+  static inline V Scale(const uint8_t* scales, int64_t group) { return F::Scale(scales, group); }
+};
+#endif
+
+// How a step of panels meets activations. X is the type of an activation; kApart<MR>: MR rows take
+// one panel after the other. At: column k of row m.
 
 // fp32 activations, multiply-add; even and odd columns are two chains.
-template <class F>
-struct Fp32 : F {
+template <class F, class Layout>
+struct Fp32Of : F {
   using X = float;
+  // One row: one panel after the other is one stream. Panels of 2^n columns lie a power of two apart,
+  // and streams so placed meet in the same banks of the memory. Rows by columns share what decoding
+  // costs, and have chains enough.
+  template <int MR>
+  static constexpr bool kApart = Layout::kByColumns || (MR == 1 && !F::kFetch);
 
   // Columns [k0, k1) of NP panels against MR rows: sum[p * MR + m], unscaled. With `ahead` not 0,
   // what lies so many bytes further on is fetched.
@@ -92,7 +107,7 @@ struct Fp32 : F {
         MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
           MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
             V& a = acc[p * MR + m][c & 1];
-            a = Fma(w[c], Set(x[m][step * F::kCols + c]), a);
+            a = Fma(w[c], Set(Layout::At(x, m, step * F::kCols + c)), a);
           }
         }
       }
@@ -101,18 +116,30 @@ struct Fp32 : F {
   }
 };
 
-#if defined(MAINARCH_BF16_DOT)
-// A panel that was decoded to bf16 once for many rows; its scales are still those of F.
-template <class F>
-struct Decoded : FormatBF16 {
-  static constexpr bool kScaled = F::kScaled;
-  static inline V Scale(const uint8_t* scales, int64_t group) { return F::Scale(scales, group); }
+struct ByRows {
+  static constexpr bool kByColumns = false;
+  static inline float At(const float* const* x, int m, int64_t k) { return x[m][k]; }
 };
+template <class F>
+using Fp32 = Fp32Of<F, ByRows>;
 
+// MatmulArgs::columns is all of x.
+struct ByColumns {
+  static constexpr bool kByColumns = true;
+  static inline float At(const float* const* x, int m, int64_t k) {
+    return x[0][k * kMaxBlockRows + m];
+  }
+};
+template <class F>
+using Fp32Columns = Fp32Of<F, ByColumns>;
+
+#if defined(MAINARCH_BF16_DOT)
 // bf16 activations, dot products of column pairs; one chain.
 template <class F>
 struct Bf16 : F {
   using X = uint16_t;
+  template <int MR>
+  static constexpr bool kApart = MR == 1 && !F::kFetch;
 
   template <int MR, int NP>
   static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
@@ -173,7 +200,31 @@ struct Tree {
   V level[4][N];  // log2(kMaxParts) + 1 levels
   int count = 0;
 
-  inline void Push(const V* part) {
+  // Where part is registers still: one pass, whatever it carries.
+  inline __attribute__((always_inline)) void Push(const V* part) {
+    const int carries = __builtin_ctz(~static_cast<unsigned>(count));
+    ++count;
+    switch (carries) {
+      case 0:
+        MAINARCH_UNROLL for (int i = 0; i < N; ++i) level[0][i] = part[i];
+        return;
+      case 1:
+        MAINARCH_UNROLL for (int i = 0; i < N; ++i) level[1][i] = Add(level[0][i], part[i]);
+        return;
+      case 2:
+        MAINARCH_UNROLL for (int i = 0; i < N; ++i) {
+          level[2][i] = Add(level[1][i], Add(level[0][i], part[i]));
+        }
+        return;
+      default:
+        static_assert(kMaxParts == 8);
+        MAINARCH_UNROLL for (int i = 0; i < N; ++i) {
+          level[3][i] = Add(level[2][i], Add(level[1][i], Add(level[0][i], part[i])));
+        }
+    }
+  }
+  // With scales sums lie in memory anyway, and plain loops leave the registers to what is summed next.
+  inline void PushStored(const V* part) {
     V carry[N];
     for (int i = 0; i < N; ++i) carry[i] = part[i];
     int at = 0;
@@ -202,7 +253,7 @@ static inline __attribute__((always_inline)) void DotAll(const Panels& w,
   for (int part = 0; part < w.parts; ++part) {
     V y[NP * MR];
     DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, y);
-    tree.Push(y);
+    M::kScaled ? tree.PushStored(y) : tree.Push(y);
   }
   for (int i = 0; i < NP * MR; ++i) sum[i] = tree.Sum()[i];
 }

@@ -90,6 +90,18 @@ void RunToBF16(const float* x, uint16_t* out, int64_t n) {
   __builtin_memcpy(out + i, lanes, static_cast<size_t>(n - i) * 2);
 }
 
+#if defined(MAINARCH_TARGET_avx512)
+void RunByColumns(const float* const* x, int64_t rows, int64_t n, float* out) {
+  static_assert(kMaxBlockRows == 8);
+  for (int64_t k = 0; k < n; k += 8) {
+    __m256 row[8];
+    for (int m = 0; m < 8; ++m) row[m] = m < rows ? _mm256_loadu_ps(x[m] + k) : _mm256_setzero_ps();
+    Transpose8(row);
+    for (int c = 0; c < 8; ++c) _mm256_storeu_ps(out + (k + c) * 8, row[c]);
+  }
+}
+#endif
+
 void RunLoadBF16(const uint8_t* src, float* out, int64_t n) {
   const uint16_t* from = reinterpret_cast<const uint16_t*>(src);
   int64_t i = 0;

@@ -18,6 +18,11 @@ const Kernels kKernels = {
     .norm_rope = RunNormRope,
     .add_tree = RunAddTree,
     .softmax = RunSoftmax,
+#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx512_bf16)
+    .by_columns = RunByColumns,
+#else
+    .by_columns = nullptr,
+#endif
     .load_bf16 = RunLoadBF16,
     .load_f16 = RunLoadF16,
 #if defined(MAINARCH_TARGET_avx512_bf16)

@@ -60,6 +60,26 @@ static inline V LoadFp8(const uint8_t* p) {
   return FromBits(_mm512_or_si512(_mm512_castps_si512(value), sign));
 }
 
+// Eight rows of eight become eight columns.
+static inline void Transpose8(__m256 r[8]) {
+  __m256 pair[8], quad[8];
+  for (int i = 0; i < 4; ++i) {  // columns 0 1 4 5 and 2 3 6 7 of rows 2 i and 2 i + 1
+    pair[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+    pair[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {  // columns c and c + 4 of rows 4 i to 4 i + 3
+    for (int half = 0; half < 2; ++half) {
+      const __m256 a = pair[4 * i + half], b = pair[4 * i + 2 + half];
+      quad[4 * i + 2 * half] = _mm256_shuffle_ps(a, b, 0x44);
+      quad[4 * i + 2 * half + 1] = _mm256_shuffle_ps(a, b, 0xee);
+    }
+  }
+  for (int c = 0; c < 4; ++c) {
+    r[c] = _mm256_permute2f128_ps(quad[c], quad[4 + c], 0x20);
+    r[c + 4] = _mm256_permute2f128_ps(quad[c], quad[4 + c], 0x31);
+  }
+}
+
 // Panels: a lane is a row; a step of 64 bytes (fp32: 128) holds kStep consecutive columns.
 
 static inline void PairsToF32(__m512i pairs, V* w) {
@@ -140,11 +160,17 @@ static inline V LoadE8M0(const uint8_t* p) {
                                           _mm512_set1_epi32(0x00400000), bits));
 }
 
-#if defined(MAINARCH_BF16_DOT)
 // Pairs of bf16 in 16 lanes.
 using Pairs = __m512i;
 static inline Pairs LoadPairs(const void* p) { return _mm512_loadu_si512(p); }
 static inline void StorePairs(void* p, Pairs a) { _mm512_storeu_si512(p, a); }
+static inline void DecodeFp8Pairs(const uint8_t* p, const DecodeTables& t, Pairs w[2]) {
+  DecodeFp8Words(p, t, w);
+}
+static inline void DecodeFp4Pairs(const uint8_t* p, const DecodeTables& t, Pairs w[4]) {
+  DecodeFp4Words(p, t, w);
+}
+#if defined(MAINARCH_BF16_DOT)
 static inline Pairs SetPair(const uint16_t* p) {
   int32_t pair;
   __builtin_memcpy(&pair, p, 4);
@@ -154,11 +180,5 @@ static inline Pairs SetPair(const uint16_t* p) {
 // taken for and made zero.
 static inline V DotPairs(V acc, Pairs w, Pairs x) {
   return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)x);
-}
-static inline void DecodeFp8Pairs(const uint8_t* p, const DecodeTables& t, Pairs w[2]) {
-  DecodeFp8Words(p, t, w);
-}
-static inline void DecodeFp4Pairs(const uint8_t* p, const DecodeTables& t, Pairs w[4]) {
-  DecodeFp4Words(p, t, w);
 }
 #endif
