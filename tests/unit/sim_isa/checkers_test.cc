@@ -84,6 +84,14 @@ TEST(wait_states) {
            "v_mov_b32 v1, 0\nv_mov_b32 v3, s0\ns_nop 0\nv_readfirstlane_b32 s0, v3\ns_nop 3\n"
            "global_load_dword v2, v1, s[0:1]",
            "5 wait states are needed"},
+          {"sgpr to vmem that names none",
+           "v_mov_b32 v1, 0\ns_nop 1\nv_readfirstlane_b32 s0, v1\n"
+           "buffer_wbl2 sc0 sc1\nbuffer_inv sc0 sc1",
+           ""},
+          {"sgpr to a buffer's offset, short",
+           "v_mov_b32 v1, 0\ns_nop 1\nv_readfirstlane_b32 s0, v1\ns_nop 3\n"
+           "buffer_load_dword v2, v1, s[4:7], s0 offen",
+           "5 wait states are needed"},
           {"sgpr to valu",
            "v_mov_b32 v1, 0\ns_nop 0\nv_readfirstlane_b32 s4, v1\n"
            "s_nop 0\nv_mov_b32 v2, s4",
@@ -163,6 +171,25 @@ TEST(wait_states) {
            "v_add_f32 v3, v2, v2",
            ""},
       });
+}
+
+TEST(loads_over_loads) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  const std::string start =
+      "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\n"
+      "global_load_dword v1, v2, s[0:1]\n";
+  const auto with = [&](const char* text) {
+    return start + text + "\ns_waitcnt vmcnt(0) lgkmcnt(0)";
+  };
+  const std::string in_order = with("global_load_dword v1, v2, s[0:1] offset:4"),
+                    half = with("global_load_short_d16 v1, v2, s[0:1] offset:4"),
+                    from_lds = with("ds_read_b32 v1, v2"), valu = with("v_mov_b32 v1, 0"),
+                    read = with("global_load_dword v1, v1, s[0:1]");
+  Expect(test_context, {{"whole registers, in order", in_order.c_str(), ""},
+                        {"half a register", half.c_str(), "v1 has a load outstanding"},
+                        {"another counter", from_lds.c_str(), "v1 has a load outstanding"},
+                        {"no load", valu.c_str(), "v1 has a load outstanding"},
+                        {"its address", read.c_str(), "v1 has a load outstanding"}});
 }
 
 TEST(undefined_values) {

@@ -223,7 +223,11 @@ class Builder {
     const Family family = inst_.row->family;
     if (family == Family::kGlobal && inst_.saddr != 0x7f) Read(inst_.saddr, 2, 'r');
     if (family == Family::kScratch && inst_.saddr != 0x7f) Read(inst_.saddr, 1, 'r');
-    if (family == Family::kMubuf || family == Family::kMtbuf) Read(inst_.soffset, 1, 's');
+    // The cache instructions have the field too, and read nothing.
+    if ((family == Family::kMubuf && !e_.facts->inv && !e_.facts->wbl2) ||
+        family == Family::kMtbuf) {
+      Read(inst_.soffset, 1, 's');
+    }
     if (family == Family::kSmem && (inst_.smem_soffset || (!inst_.smem_imm && e_.facts->load))) {
       Read(inst_.soffset, 1, 's');
     }

@@ -14,6 +14,13 @@ bool IsVmem(Family family) {
 
 bool IsLoad(const Inst& inst) { return absl::StrContains(inst.name(), "load"); }
 
+// Loads of whole registers that come back in order; FLAT ones may come from LDS, others keep a
+// half.
+bool Ordered(const Inst& inst) {
+  return IsVmem(inst.row->family) && inst.row->family != Family::kFlat &&
+         !absl::StrContains(inst.name(), "d16");
+}
+
 // Permutes go through the LDS hardware but touch no LDS memory.
 bool TouchesLds(const Inst& inst) {
   const absl::string_view n = inst.name();
@@ -79,8 +86,10 @@ std::string WaveCheck::Touch(const Wave&, const Op& op) {
     }
     return "";
   };
+  const Operand* refilled = Ordered(op.inst) ? Written(op.inst) : nullptr;
   for (int i = 0; i < op.inst.operand_count; ++i) {
     const Operand& o = op.inst.operands[i];
+    if (&o == refilled && OnlyOrdered(o.code, o.width)) continue;
     std::string what = check(o.code, o.width);
     if (!what.empty()) return what;
   }
@@ -100,6 +109,17 @@ std::string WaveCheck::Touch(const Wave&, const Op& op) {
     }
   }
   return "";
+}
+
+// Whether what is outstanding into these vector registers arrives before any further such load.
+bool WaveCheck::OnlyOrdered(int code, int width) const {
+  for (int r = code - reg::kVgpr; r < code - reg::kVgpr + width; ++r) {
+    if (r < 0) return false;
+    int ordered = 0;
+    for (const Event& e : vm_) ordered += e.ordered && e.first <= r && r < e.first + e.count;
+    if (vector_[static_cast<size_t>(r)] != ordered) return false;
+  }
+  return true;
 }
 
 std::string WaveCheck::Issue(const Wave& w, const Op& op) {
@@ -131,6 +151,7 @@ std::string WaveCheck::Issue(const Wave& w, const Op& op) {
     Add(&lgkm_, e);
     return "";
   }
+  e.ordered = Ordered(inst);
   e.dma = inst.lds;
   dma_issued += e.dma;
   if (inst.name() == "buffer_inv") return "";

@@ -37,8 +37,10 @@ class WaveCheck {
     uint16_t first = 0, count = 0;  // registers it will write
     bool scalar = false;            // SMEM: returns out of order
     bool ds = false, dma = false;
+    bool ordered = false;  // arrives behind all such that were issued before it
   };
   std::string Touch(const Wave& w, const Op& op);
+  bool OnlyOrdered(int code, int width) const;
   void Pend(const Event& event, int by);
   void Add(std::deque<Event>* queue, const Event& event);
   void Retire(std::deque<Event>* queue);
