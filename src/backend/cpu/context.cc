@@ -167,8 +167,11 @@ void CpuContext::BuildPhases() {
     if (std::holds_alternative<backend::EmbedOp>(op)) add({K::kEmbed});
     if (std::holds_alternative<backend::NormMatmulOp>(op)) add({K::kNorm, K::kMatmul});
     if (std::holds_alternative<backend::NormGateUpOp>(op)) add({K::kNorm, K::kMatmul});
-    if (std::holds_alternative<backend::MatmulOp>(op)) add({K::kRound, K::kMatmul});
-    if (std::holds_alternative<backend::MatmulAddOp>(op)) add({K::kRound, K::kMatmul});
+    if (std::holds_alternative<backend::MatmulOp>(op) ||
+        std::holds_alternative<backend::MatmulAddOp>(op)) {
+      if (bf16_) add({K::kRound});
+      add({K::kMatmul});
+    }
     if (std::holds_alternative<backend::AllReduceAddOp>(op)) add({K::kAllReduce});
     if (std::holds_alternative<AttentionOp>(op)) {
       add({K::kAttendPrepare, K::kAttend, K::kAttendMerge});

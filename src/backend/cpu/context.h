@@ -104,7 +104,7 @@ class CpuContext : public backend::Context, private Team::Job {
   MatmulPlan PlanOf(const backend::Op& op) const;
   int64_t MostPanels(backend::WeightId w) const;
   uint32_t ItemPanels(int64_t panels) const;
-  uint32_t MatmulItems(const MatmulPlan& plan) const;
+  uint32_t MatmulItems(const MatmulPlan& plan);
   void RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item, int worker);
   void RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin, int64_t end,
                  int64_t rows, Epilogue epilogue, bool bf16, const uint8_t* after, Worker* scratch,
@@ -182,6 +182,9 @@ class CpuContext : public backend::Context, private Team::Job {
   uint64_t step_number_ = 0;
   int64_t rows_ = 0;
   size_t op_end_ = 0;
+  // Of the open phase, if it is a product: panels of an item, items of a rank.
+  uint32_t item_panels_ = 0;
+  uint32_t rank_items_ = 0;
   std::atomic<bool> stop_{false};
   bool stopped_ = false;
   std::vector<AttendBlock> blocks_;

@@ -119,13 +119,17 @@ void CpuContext::RunAttend(const backend::AttentionOp& op, uint32_t item, int wo
   Worker* scratch = &workers_[static_cast<size_t>(worker)];
   if (!store_parts_) {
     // Head after head: the blocks of a prompt find its K and V in the worker's cache.
+    uint32_t at = begin % block_count_;
+    int32_t kv_head = static_cast<int32_t>(begin / block_count_);
     for (uint32_t unit = begin; unit < end; ++unit) {
-      const AttendBlock& block = blocks_[unit % block_count_];
-      const int32_t kv_head = static_cast<int32_t>(unit / block_count_);
+      const AttendBlock& block = blocks_[at];
       for (uint32_t i = 0; prepare_with_attend_ && i < block.rows; ++i) {
         PrepareHead(op, rank, block.first_row + i, kv_head);
       }
       AttendUnit(op, rank, block, kv_head, 0, block.splits, scratch);
+      if (++at < block_count_) continue;
+      at = 0;
+      ++kv_head;
     }
     return;
   }

@@ -92,10 +92,11 @@ int64_t CpuContext::MostPanels(backend::WeightId w) const {
   return most;
 }
 
-uint32_t CpuContext::MatmulItems(const MatmulPlan& plan) const {
+uint32_t CpuContext::MatmulItems(const MatmulPlan& plan) {
   const int64_t panels = MostPanels(plan.w);
-  const uint32_t each = ItemPanels(panels);
-  return static_cast<uint32_t>(ranks_) * static_cast<uint32_t>((panels + each - 1) / each);
+  item_panels_ = ItemPanels(panels);
+  rank_items_ = static_cast<uint32_t>((panels + item_panels_ - 1) / item_panels_);
+  return static_cast<uint32_t>(ranks_) * rank_items_;
 }
 
 bool CpuContext::UsesBF16(backend::WeightId w) const {
@@ -187,12 +188,9 @@ void CpuContext::RunPanels(int32_t rank, backend::WeightId w, size_t group, int6
 }
 
 void CpuContext::RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item, int worker) {
-  const int64_t most = MostPanels(plan.w);
-  const uint32_t each = ItemPanels(most);
-  const uint32_t chunks = static_cast<uint32_t>((most + each - 1) / each);
-  const int32_t rank = static_cast<int32_t>(item / chunks);
+  const int32_t rank = static_cast<int32_t>(item / rank_items_);
   const int64_t panels = model_->weight(rank, plan.w).plans[0].panels;
-  const int64_t begin = int64_t{item % chunks} * each;
+  const int64_t begin = int64_t{item % rank_items_} * item_panels_;
   if (begin >= panels) return;
   Worker* scratch = &workers_[static_cast<size_t>(worker)];
   const bool bf16 = UsesBF16(plan.w);
@@ -211,7 +209,7 @@ void CpuContext::RunMatmul(const MatmulPlan& plan, uint32_t phase, uint32_t item
     if (fill) kernels_.to_bf16(scratch->x[row], row16, width);
   }
   if (fill) scratch->x16_tag = TagOf(phase, rank);
-  const int64_t end = std::min(panels, begin + each);
+  const int64_t end = std::min(panels, begin + item_panels_);
   RunPanels(rank, plan.w, 0, begin, end, rows_, plan.epilogue, bf16,
             PanelAt(rank, plan.w, 0, end), scratch,
             bf16 ? nullptr : ColumnsOf(rows_, width, TagOf(phase, rank), scratch));
