@@ -225,7 +225,7 @@ StatusOr<ProbeReport> ParseProbeJson(absl::string_view text, absl::string_view f
       root["answers"].get(answers) != simdjson::SUCCESS) {
     return bad("device, isa or answers are missing");
   }
-  (void)root["virtual"].get(report.virtual_node);
+  if (root["virtual"].get(report.virtual_node) != simdjson::SUCCESS) report.virtual_node = false;
   for (const simdjson::dom::element element : answers) {
     simdjson::dom::object object;
     ProbeAnswer answer;
@@ -234,7 +234,9 @@ StatusOr<ProbeReport> ParseProbeJson(absl::string_view text, absl::string_view f
         !string(object, "summary", &answer.summary)) {
       return bad("an answer without name, fingerprint or summary");
     }
-    (void)object["statistical"].get(answer.statistical);
+    if (object["statistical"].get(answer.statistical) != simdjson::SUCCESS) {
+      answer.statistical = false;
+    }
     std::string words;
     if (string(object, "words", &words)) RETURN_IF_ERROR(ParseHex(words, &answer.words));
     report.answers.push_back(std::move(answer));

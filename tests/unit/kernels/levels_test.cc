@@ -44,9 +44,13 @@ bool IsBuilt(const Case& test, const std::string& isa, const std::set<std::strin
   return true;
 }
 
-void RunLevel(test::Context& test_context, const std::string& level) {
+void RunLevel(test::Context& test_context, const std::string& level,
+              const sim::isa::CheckOptions& checks = sim::isa::CheckOptions::All()) {
   const char* levels = std::getenv("MAINARCH_KERNEL_LEVELS");
-  if (levels != nullptr && !absl::StrContains(levels, level)) SKIP("not asked for");
+  if (levels != nullptr &&
+      !absl::StrContains(absl::StrCat("+", levels, "+"), absl::StrCat("+", level, "+"))) {
+    SKIP("not asked for");
+  }
   std::string failures;
   const std::set<std::string> built = Built();
   for (const char* isa : {"gfx942", "gfx950"}) {
@@ -65,7 +69,7 @@ void RunLevel(test::Context& test_context, const std::string& level) {
       };
       Status status = RunFresh(test, isa, {}, Shipped, &shipped);
       if (status.ok()) {
-        status = RunFresh(test, isa, {}, objects, &here, sim::isa::CheckOptions::All());
+        status = RunFresh(test, isa, {}, objects, &here, checks);
       }
       if (status.ok() && here != shipped) {
         status = Error(Code::kInternal, test.name, " (", isa, "): other bits than as shipped");
@@ -85,6 +89,13 @@ TEST(same_bits_at_O1) { RunLevel(test_context, "O1"); }
 TEST(same_bits_at_O2) { RunLevel(test_context, "O2"); }
 TEST(same_bits_at_Os) { RunLevel(test_context, "Os"); }
 TEST(same_bits_with_global_isel) { RunLevel(test_context, "gisel"); }
+// LLVM 22 leaves out wait states of two products here (kernels/README.md, trap 12): the bits are
+// the shipped ones as long as nobody looks at the clock.
+TEST(same_bits_with_global_isel_at_O2) {
+  sim::isa::CheckOptions checks = sim::isa::CheckOptions::All();
+  checks.nops = false;
+  RunLevel(test_context, "gisel-O2", checks);
+}
 
 }  // namespace
 }  // namespace mainarch::kernels_test
