@@ -152,13 +152,6 @@ class [[nodiscard]] StatusOr {
 
 }  // namespace mainarch
 
-// The same under the names that code from before this class uses.
-namespace absl {
-using ::mainarch::OkStatus;
-using ::mainarch::Status;
-using ::mainarch::StatusOr;
-}  // namespace absl
-
 #define MAINARCH_CONCAT_(a, b) a##b
 #define MAINARCH_CONCAT(a, b) MAINARCH_CONCAT_(a, b)
 
