@@ -21,7 +21,7 @@ sim::isa::ExecutorOptions Checked() {
   return options;
 }
 
-constexpr uint32_t kDevices = 4;  // the most that a case takes
+constexpr uint32_t kDevices = 8;  // the most that a case takes
 
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
