@@ -137,6 +137,19 @@ Rows MakeRows(size_t n, size_t width) {
   return rows;
 }
 
+// The matrix as a weight of one rank, which ends here.
+StatusOr<Packed> PackWhole(const Matrix& matrix) {
+  const Program program;
+  Weight weight;
+  weight.label = "w";
+  weight.sources = {matrix};
+  weight.ranks = {{{0, 0, matrix.rows, 0, matrix.cols}}};
+  ASSIGN_OR_RETURN(Packed packed, Pack(program, weight, 0));
+  packed.plan.weight = nullptr;
+  packed.plan.slices = nullptr;
+  return packed;
+}
+
 }  // namespace
 
 TEST(products_match_fp64_and_rows_do_not_mix) {
@@ -146,12 +159,7 @@ TEST(products_match_fp64_and_rows_do_not_mix) {
       for (auto [out, in] :
            {std::pair<int64_t, int64_t>{48, 64}, {37, 160}, {130, 320}, {16, 1024}}) {
         const Source source = RandomMatrix(format, out, in, &rng);
-        Program program;
-        Weight weight;
-        weight.label = "w";
-        weight.sources = {source.matrix};
-        weight.ranks = {{{0, 0, out, 0, in}}};
-        auto packed = Pack(program, weight, 0);
+        auto packed = PackWhole(source.matrix);
         CHECK_OK(packed);
         constexpr size_t kRows = 9;
         Rows x = MakeRows(kRows, static_cast<size_t>(in) + 32);
@@ -198,12 +206,7 @@ TEST(a_row_has_the_same_bits_in_every_company) {
     for (Format format : kFormats) {
       for (auto [out, in] : {std::pair<int64_t, int64_t>{37, 160}, {128, 384}}) {
         const Source source = RandomMatrix(format, out, in, &rng);
-        Program program;
-        Weight weight;
-        weight.label = "w";
-        weight.sources = {source.matrix};
-        weight.ranks = {{{0, 0, out, 0, in}}};
-        auto packed = Pack(program, weight, 0);
+        auto packed = PackWhole(source.matrix);
         CHECK_OK(packed);
         const size_t width = static_cast<size_t>(in) + 32;
         Rows x = MakeRows(kMostRows, width);
@@ -256,12 +259,7 @@ TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
       for (auto [out, in] :
            {std::pair<int64_t, int64_t>{48, 64}, {37, 160}, {130, 320}, {16, 1024}}) {
         const Source source = RandomMatrix(format, out, in, &rng);
-        Program program;
-        Weight weight;
-        weight.label = "w";
-        weight.sources = {source.matrix};
-        weight.ranks = {{{0, 0, out, 0, in}}};
-        auto packed = Pack(program, weight, 0);
+        auto packed = PackWhole(source.matrix);
         CHECK_OK(packed);
         if (!cpu::HasBF16Dot(packed->panels.format)) continue;
         constexpr size_t kMostRows = 21;

@@ -11,6 +11,7 @@
 
 #include "sim/isa/check/caches.h"
 #include "support/test.h"
+#include "unit/sim_isa/flat_context.h"
 #include "unit/sim_isa/llvm.h"
 #include "unit/sim_isa/machine.h"
 
@@ -20,29 +21,10 @@ namespace {
 constexpr uint64_t kData = 0x10000, kBytes = 4096;
 
 // One buffer, mapped by a GPU with a page type; it lives in GPU 0's memory.
-class Context : public GpuContext {
+class Context : public FlatContext {
  public:
-  Context(uint8_t* memory, uint32_t gpu, Mtype mtype) : memory_(memory), gpu_(gpu), mtype_(mtype) {}
-  const GpuFacts& facts() const override { return facts_; }
-  uint32_t gpu_index() const override { return gpu_; }
-  uint32_t process_id() const override { return 1; }
-  bool Translate(uint64_t va, Access, Window* window, MemoryFault* fault) const override {
-    *fault = {va, true, false, false};
-    if (va < kData || va >= kData + kBytes) return false;
-    *window = {memory_ + (va - kData), kData + kBytes - va, mtype_, true, false, false, 0};
-    return true;
-  }
-  uint64_t epoch() const override { return 1; }
-  uint64_t Clock() const override { return 0; }
-  void Interrupt(uint32_t) override {}
-  uint64_t trap_handler_va() const override { return 0; }
-  uint64_t trap_memory_va() const override { return 0; }
-
- private:
-  uint8_t* const memory_;
-  const uint32_t gpu_;
-  const Mtype mtype_;
-  const GpuFacts facts_ = {};
+  Context(uint8_t* memory, uint32_t gpu, Mtype mtype)
+      : FlatContext(memory, kData, kData + kBytes, gpu, mtype) {}
 };
 
 // Compute units of three kinds: of one XCD, of another, of another GPU; each maps the page so.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/test.h"
+#include "unit/sim_isa/flat_context.h"
 #include "unit/sim_isa/llvm.h"
 #include "unit/sim_isa/machine.h"
 
@@ -28,37 +29,13 @@ constexpr char kStore[] = "global_store_dword v[0:1], v2, off",
                kWait[] = "s_waitcnt vmcnt(0)", kWriteBack[] = "buffer_wbl2 sc0 sc1",
                kInvalidate[] = "buffer_inv sc0 sc1";
 
-// Local memory of one GPU, cached.
-class Context : public GpuContext {
- public:
-  Context(uint8_t* memory, uint32_t gpu) : memory_(memory), gpu_(gpu) {}
-  const GpuFacts& facts() const override { return facts_; }
-  uint32_t gpu_index() const override { return gpu_; }
-  uint32_t process_id() const override { return 1; }
-  bool Translate(uint64_t va, Access, Window* window, MemoryFault* fault) const override {
-    *fault = {va, true, false, false};
-    if (va < kData || va >= kEnd) return false;
-    *window = {memory_ + (va - kData), kEnd - va, Mtype::kRw, true};
-    return true;
-  }
-  uint64_t epoch() const override { return 1; }
-  uint64_t Clock() const override { return 0; }
-  void Interrupt(uint32_t) override {}
-  uint64_t trap_handler_va() const override { return 0; }
-  uint64_t trap_memory_va() const override { return 0; }
-
- private:
-  uint8_t* const memory_;
-  const uint32_t gpu_;
-  const GpuFacts facts_ = {};
-};
-
 // Two waves, one on each GPU, and the order in which the checker hears of them.
 class Stage {
  public:
   Stage() : memory_(kEnd - kData), set_(Isa::kGfx950, LaneCode::kPortable), program_(&set_) {
     for (uint32_t gpu = 0; gpu < 2; ++gpu) {
-      contexts_.push_back(std::make_unique<Context>(memory_.data(), gpu));
+      contexts_.push_back(
+          std::make_unique<FlatContext>(memory_.data(), kData, kEnd, gpu, Mtype::kRw));
       waves_[gpu] = check_.StartWave(check_.StartLaunch(gpu, 1, contexts_.back().get()), 0);
     }
   }
@@ -118,7 +95,7 @@ class Stage {
   Program program_;
   EffectsTable effects_;
   RaceCheck check_;
-  std::vector<std::unique_ptr<Context>> contexts_;
+  std::vector<std::unique_ptr<FlatContext>> contexts_;
   uint32_t waves_[2] = {};
   Wave wave_;
   Workgroup group_;
