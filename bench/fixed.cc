@@ -103,11 +103,12 @@ void FixedCostOfAToken(benchmark::State& state) {
   auto model = model::Model::Load(*backend, directory, {});
   if (!model.ok()) return state.SkipWithError("no model");
   backend::ContextOptions options;
-  options.pages = 256;
+  options.pages = {256};
   auto context = (*model)->weights().CreateContext(options);
   std::vector<uint32_t> pages(256);
   for (uint32_t i = 0; i < 256; ++i) pages[i] = i;
-  const std::vector<backend::StepSequence> sequences = {{pages, 0}};
+  const backend::StepCache cache = {pages};
+  const std::vector<backend::StepSequence> sequences = {{absl::MakeConstSpan(&cache, 1)}};
   const std::vector<uint32_t> logits = {0};
   uint32_t position = 0;
   for (auto _ : state) {

@@ -6,14 +6,16 @@
 // only these classes.
 //
 // Threads: Backend and LoadedModel may be used from any thread at once. A Context is used by one
-// thread at a time, except RequestStop.
+// thread at a time, except RequestStop and ForgetStop.
 #ifndef MAINARCH_BACKEND_BACKEND_H_
 #define MAINARCH_BACKEND_BACKEND_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -53,16 +55,42 @@ enum class Activations : uint8_t {
   kBF16,
 };
 
+inline constexpr uint32_t kNoSlot = UINT32_MAX;
+inline constexpr uint32_t kHere = UINT32_MAX;
+
 // One token of a step.
 struct StepRow {
   uint32_t token = 0;
   uint32_t position = 0;  // in its sequence
   uint32_t sequence = 0;  // index into Step::sequences
+  // Not kHere: the token is the one that logit row `from` of the step before this one chose, and
+  // `token` means nothing. Only where Context::max_in_flight() is 2.
+  uint32_t from = kHere;
+};
+
+// The state after a sequence's row `row` of this step (0: its first) goes to slot `slot`.
+struct StateOut {
+  uint32_t row = 0;
+  uint32_t slot = 0;
+};
+
+// What a step may read and write of one of Program::caches, for one sequence.
+struct StepCache {
+  // Paged: pages[i] holds positions [16 (first_page + i), 16 (first_page + i) + 16). What lies
+  // before first_page is behind the cache's window of every row of the step.
+  absl::Span<const uint32_t> pages;
+  uint32_t first_page = 0;
+  // Slots: the state before the sequence's first row, kNoSlot for that of an empty sequence; it is
+  // only read. States are written to slots that nothing else of the step reads or writes.
+  uint32_t state_in = kNoSlot;
+  absl::Span<const StateOut> state_out;  // ascending rows
 };
 
 struct StepSequence {
-  absl::Span<const uint32_t> pages;  // page i holds positions [16 i, 16 i + 16)
-  uint32_t state_slot = 0;           // recurrent state (hybrid models); unused otherwise
+  absl::Span<const StepCache> caches;  // one for each of Program::caches, in that order
+  // Below ContextOptions::max_sequences and the same in every step of this sequence: a backend may
+  // keep page lists by it, and take changes. No two sequences of a step have the same.
+  uint32_t table = 0;
 };
 
 struct LogitBias {
@@ -91,7 +119,8 @@ struct Choice {
 };
 
 // Rows of one sequence are adjacent and in ascending position. KV of all positions before a
-// sequence's first row is already in its pages; the step writes those of its own rows.
+// sequence's first row is already in its pages; the step writes those of its own rows. What the
+// spans refer to must live until Submit returns.
 struct Step {
   absl::Span<const StepRow> rows;
   absl::Span<const StepSequence> sequences;
@@ -115,8 +144,17 @@ struct ContextOptions {
   Activations activations = Activations::kF32;
   uint32_t max_rows = 1;        // a step has at most so many
   uint32_t max_logit_rows = 1;  // of which so many ask for logits
-  uint32_t pages = 0;           // KV pages in the pool
+  uint32_t max_sequences = 1;   // StepSequence::table is below it
+  // [Program::caches]: pages in the pool of each paged cache, slots of each slot cache; 0 of the
+  // other kind. Trailing zeros may be left out.
+  std::vector<uint32_t> pages;
+  std::vector<uint32_t> slots;
 };
+
+// For backends that know one paged cache and nothing else: Unsupported says what was asked beyond
+// that. Of a step: each sequence's list begins at position 0, and its pages are below `pages`.
+Status CheckOneCache(const ContextOptions& options);
+Status CheckOneCache(const Step& step, uint32_t pages);
 
 // K and V of one token in one layer, as attention reads them: [ranks][kv_heads of a rank][head_dim].
 // Where there are fewer KV heads than ranks, neighbours hold the same ones.
@@ -140,13 +178,25 @@ class Context {
  public:
   virtual ~Context() = default;
 
-  // Runs one step to its end. On an error, KV of the step's own rows is undefined, all else is as
-  // it was. Allocates nothing.
-  virtual Status Run(const Step& step) = 0;
-  // Logits of the i-th logit row of the last step, [vocab] fp32; valid until the next Run.
-  // Writable: the sampler works in place.
+  // Starts a step behind those in flight, of which there may be max_in_flight(), this one counted.
+  // An error: nothing was started. Allocates nothing.
+  virtual Status Submit(const Step& step) = 0;
+  // Ends the oldest step in flight: true and it has run, an error and it has failed; false when it
+  // has not ended within timeout_ns (< 0: waits for ever; the backend has a limit of its own for
+  // steps that hang) or none is in flight. After a failed step, what the sequences' caches hold
+  // of its rows, and the slots that it was to write, are undefined; all else is as it was. A step
+  // submitted behind a failed one fails too.
+  virtual StatusOr<bool> Poll(int64_t timeout_ns) = 0;
+  // 1, or 2: a step can then be submitted before the one before it has been polled.
+  virtual uint32_t max_in_flight() const { return 1; }
+  // Submit and Poll, with nothing else in flight.
+  Status Run(const Step& step);
+
+  // Logits of the i-th logit row of the step that was polled last, [vocab] fp32; valid until
+  // max_in_flight() further steps have been submitted after it. Writable: the sampler works in
+  // place.
   virtual absl::Span<float> Logits(uint32_t i) = 0;
-  // The token that the context itself has chosen for the i-th logit row of the last step. Nothing:
+  // The token that the context itself has chosen for the i-th logit row of the same step. Nothing:
   // it does not do that, had no room for the row's edits, or found no token that may be chosen; the
   // caller then samples from Logits.
   virtual absl::optional<uint32_t> Chosen(uint32_t i) const {
@@ -158,26 +208,62 @@ class Context {
     (void)i;
     return OkStatus();
   }
-  // Copies the KV of one page over another, in every layer and rank.
-  virtual Status CopyPage(uint32_t from, uint32_t to) = 0;
-  // Makes a Run in progress end soon with Cancelled; any thread, async-signal-unsafe.
-  virtual void RequestStop() = 0;
+  // Copies one page of a paged cache over another, in every layer and rank. Nothing in flight.
+  virtual Status CopyPage(int32_t cache, uint32_t from, uint32_t to) = 0;
+  // Steps in flight, and those submitted until ForgetStop, end soon with Cancelled, unless they are
+  // done first. Any thread.
+  void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
+  void ForgetStop() { stop_.store(false, std::memory_order_relaxed); }
 
   virtual StepCounts counts() const { return {}; }
 
   virtual uint64_t memory_bytes() const = 0;  // beside weights; KV pool as reserved
-  virtual uint64_t kv_page_bytes() const = 0;
 
-  // For checks against a reference; slow. Not while a step runs.
-  virtual StatusOr<KvToken> ReadKv(int32_t kv_layer, uint32_t page, uint32_t slot) const {
-    return Error(Code::kUnsupported, "K and V of layer ", kv_layer, ", page ", page, ", slot ", slot,
-                 " cannot be read back");
+  // For checks against a reference: token `slot` of a page, in a layer of a paged cache; slow. Not
+  // while a step runs.
+  virtual StatusOr<KvToken> ReadKv(int32_t cache, int32_t layer, uint32_t page,
+                                   uint32_t slot) const {
+    return Error(Code::kUnsupported, "K and V of cache ", cache, ", layer ", layer, ", page ", page,
+                 ", slot ", slot, " cannot be read back");
   }
 
   // For tests: runs ops [0, end) only (what one launch does for two ops is done with the second),
   // then reads rows of a buffer of one rank as fp32.
   virtual Status RunPrefix(const Step& step, size_t end) = 0;
   virtual std::vector<float> ReadBuffer(int32_t rank, BufferId buffer, uint32_t rows) const = 0;
+
+ protected:
+  bool stop_requested() const { return stop_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> stop_{false};
+};
+
+inline Status Context::Run(const Step& step) {
+  RETURN_IF_ERROR(Submit(step));
+  return Poll(-1).status();
+}
+
+// A context that runs a step to its end inside Submit.
+class ImmediateContext : public Context {
+ public:
+  Status Submit(const Step& step) final {
+    result_ = RunNow(step);
+    in_flight_ = true;
+    return OkStatus();
+  }
+  StatusOr<bool> Poll(int64_t) final {
+    if (!std::exchange(in_flight_, false)) return false;
+    RETURN_IF_ERROR(std::exchange(result_, OkStatus()));
+    return true;
+  }
+
+ protected:
+  virtual Status RunNow(const Step& step) = 0;
+
+ private:
+  Status result_;
+  bool in_flight_ = false;
 };
 
 // How far weights have got that are moved behind the steps.

@@ -89,10 +89,12 @@ class Run {
     options_.kv_type = s_.model.kv_type();
     options_.activations = s_.model.activations();
     options_.max_rows = kPage;
-    options_.pages = model::PagesFor(uint64_t{context_tokens_} + 1);
+    options_.pages = {model::PagesFor(uint64_t{context_tokens_} + 1)};
     ASSIGN_OR_RETURN(context_, model_->weights().CreateContext(options_));
     // Not in order, so that a page table that is ignored shows.
-    for (uint32_t i = 0; i < options_.pages; ++i) pages_.push_back(options_.pages - 1 - i);
+    for (uint32_t i = 0; i < options_.pages[0]; ++i) {
+      pages_.push_back(options_.pages[0] - 1 - i);
+    }
     const uint64_t key = model::SyntheticKey("prompt", s_.seed);
     for (uint32_t i = 0; i <= std::min(context_tokens_, kDistinct); ++i) {
       tokens_.push_back(
@@ -128,7 +130,8 @@ class Run {
  private:
   Status Rows(const std::vector<backend::StepRow>& rows, size_t end) {
     if (Interrupted()) return Error(Code::kCancelled, "interrupted");
-    const backend::StepSequence sequence = {pages_, 0};
+    const backend::StepCache cache = {pages_};
+    const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1)};
     const uint32_t logit_row = static_cast<uint32_t>(rows.size()) - 1;
     backend::Step step;
     step.rows = rows;
@@ -146,8 +149,8 @@ class Run {
       }
       RETURN_IF_ERROR(Rows(rows, attention_ + 1));
     }
-    for (uint32_t i = kDistinct / kPage; i < options_.pages; ++i) {
-      RETURN_IF_ERROR(context_->CopyPage(pages_[i % (kDistinct / kPage)], pages_[i]));
+    for (uint32_t i = kDistinct / kPage; i < options_.pages[0]; ++i) {
+      RETURN_IF_ERROR(context_->CopyPage(0, pages_[i % (kDistinct / kPage)], pages_[i]));
     }
     return OkStatus();
   }

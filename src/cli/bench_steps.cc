@@ -21,14 +21,16 @@ StatusOr<std::unique_ptr<StepDriver>> StepDriver::Create(std::shared_ptr<const m
   options.activations = shape.activations;
   options.max_rows = std::max({shape.max_rows, shape.batch, uint32_t{backend::kPageTokens}});
   options.max_logit_rows = shape.batch;
-  options.pages = pages * shape.batch;
+  options.max_sequences = shape.batch;
+  options.pages = {pages * shape.batch};
   ASSIGN_OR_RETURN(driver->context_, driver->model_->weights().CreateContext(options));
   driver->pages_.resize(shape.batch);
   for (uint32_t s = 0; s < shape.batch; ++s) {
     for (uint32_t i = 0; i < pages; ++i) driver->pages_[s].push_back(s * pages + i);
-    backend::StepSequence sequence;
-    sequence.pages = driver->pages_[s];
-    driver->sequences_.push_back(sequence);
+    driver->caches_.push_back({driver->pages_[s]});
+  }
+  for (uint32_t s = 0; s < shape.batch; ++s) {
+    driver->sequences_.push_back({absl::MakeConstSpan(driver->caches_).subspan(s, 1), s});
   }
   return driver;
 }
@@ -62,7 +64,7 @@ Status StepDriver::FillContext(uint32_t depth) {
   const uint32_t used = model::PagesFor(depth);
   for (const std::vector<uint32_t>& pages : pages_) {
     for (uint32_t i = 0; i < used; ++i) {
-      if (pages[i] != pages_[0][0]) RETURN_IF_ERROR(context_->CopyPage(pages_[0][0], pages[i]));
+      if (pages[i] != pages_[0][0]) RETURN_IF_ERROR(context_->CopyPage(0, pages_[0][0], pages[i]));
     }
   }
   return OkStatus();

@@ -45,6 +45,7 @@ class StepDriver {
   const Shape shape_;
   std::unique_ptr<backend::Context> context_;
   std::vector<std::vector<uint32_t>> pages_;  // of each sequence
+  std::vector<backend::StepCache> caches_;  // of each sequence
   std::vector<backend::StepSequence> sequences_;
   std::vector<backend::StepRow> rows_;
   std::vector<uint32_t> logit_rows_;

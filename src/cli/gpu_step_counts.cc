@@ -189,7 +189,8 @@ Status RunStep(backend::Context* context, uint32_t vocab, const LoggedStep& what
   choice.choose = what.outcome != Outcome::kRead;
   choice.read = !choice.choose;
   const backend::StepRow row = {7, what.position, 0};
-  const backend::StepSequence sequence = {list, 0};
+  const backend::StepCache cache = {list};
+  const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1)};
   const uint32_t logit_row = 0;
   backend::Step step;
   step.rows = absl::MakeConstSpan(&row, 1);
@@ -278,7 +279,7 @@ StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,
   ASSIGN_OR_RETURN(const auto model, model::Model::Load(machine.backend, path, {}));
   backend::ContextOptions context_options;
   context_options.kv_type = options.kv;
-  context_options.pages = model::PagesFor(options.position + 1);
+  context_options.pages = {model::PagesFor(options.position + 1)};
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
   std::vector<TokenCounts> out;
   for (const Outcome outcome : outcomes) {
@@ -286,7 +287,7 @@ StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,
     const LoggedStep step = {options.position, program.ops.size(), outcome};
     machine.log->Take();
     RETURN_IF_ERROR(
-        RunStep(context.get(), static_cast<uint32_t>(program.vocab), step, context_options.pages));
+        RunStep(context.get(), static_cast<uint32_t>(program.vocab), step, context_options.pages[0]));
     TokenCounts counts;
     counts.step = context->counts();
     counts.outcome = outcome;

@@ -81,7 +81,6 @@ class EngineImpl::NewSlot {
     opened_ = true;
     s.open = true;
     s.arrival = ++engine_->arrivals_;
-    s.state_slot = engine_->states_.Acquire();
     if (++s.generation == 0) s.generation = 1;
     engine_->may_work_ = true;
     engine_->open_.fetch_add(1, std::memory_order_relaxed);
@@ -154,7 +153,6 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
       id_mask_(IdMask(this)),
       options_(sizes.options),
       pool_(sizes.pages),
-      states_(options_.max_sequences),
       free_slots_(options_.max_sequences),
       slots_(options_.max_sequences),
       scheduler_(options_.max_sequences, sizes.pages),
@@ -168,6 +166,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
   // An end token outside the vocabulary can be neither sampled nor banned.
   std::erase_if(limits_.eos_ids, [&](uint32_t id) { return id >= facts.vocab; });
   step_sequences_.reserve(options_.max_sequences);
+  step_caches_.reserve(options_.max_sequences);
   logit_rows_.reserve(options_.max_sequences);
   choices_.reserve(options_.max_sequences);
   outcomes_.reserve(options_.max_sequences);
@@ -185,7 +184,8 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
   context.activations = sizes.options.activations;
   context.max_rows = sizes.options.max_step_tokens;
   context.max_logit_rows = std::min(sizes.options.max_sequences, sizes.options.max_step_tokens);
-  context.pages = sizes.pages;
+  context.max_sequences = sizes.options.max_sequences;
+  context.pages = {sizes.pages};
   ASSIGN_OR_RETURN(engine->context_, weights.CreateContext(context));
   EngineImpl* raw = engine.get();
   ASSIGN_OR_RETURN(engine->runner_, StepRunner::Create([raw] { return raw->Execute(); }));
@@ -245,7 +245,6 @@ Status EngineImpl::Close(SequenceId id) {
   Sequence& s = slots_[index];
   s.Close();
   s.open = false;
-  states_.Release(s.state_slot);
   free_slots_.Put(index);
   open_.fetch_sub(1, std::memory_order_relaxed);
   Publish();
@@ -362,7 +361,7 @@ StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint
                  sequence->position(), " have run");
   }
   const uint32_t page = sequence->pages().pages()[position / backend::kPageTokens];
-  return context_->ReadKv(layer, page, static_cast<uint32_t>(position % backend::kPageTokens));
+  return context_->ReadKv(0, layer, page, static_cast<uint32_t>(position % backend::kPageTokens));
 }
 
 StatusOr<SequenceInfo> EngineImpl::InfoOf(SequenceId id) const {

@@ -107,7 +107,7 @@ class EngineImpl final : public Engine {
   Status Commit();
   void Abort();
   bool BeginRun();  // false: cancelled before it could run
-  bool EndRun();    // true: cancelled meanwhile
+  void EndRun();
 
   std::shared_ptr<const void> owner_;
   const uint64_t id_mask_;  // of this engine, so that another's ids are none here
@@ -116,7 +116,6 @@ class EngineImpl final : public Engine {
   const EngineOptions options_;
   SequenceLimits limits_;
   model::PagePool pool_;
-  model::StatePool states_;
   model::IdSet free_slots_;
   std::vector<Sequence> slots_;  // [max_sequences]
   Scheduler scheduler_;
@@ -132,6 +131,7 @@ class EngineImpl final : public Engine {
   std::vector<SequenceView> views_;     // [max_sequences]
   std::vector<backend::StepRow> rows_;  // [max_step_tokens]
   std::vector<backend::StepSequence> step_sequences_;
+  std::vector<backend::StepCache> step_caches_;
   std::vector<uint32_t> logit_rows_;
   std::vector<backend::Choice> choices_;  // beside logit_rows_
   std::vector<Outcome> outcomes_;         // one a chunk

@@ -37,7 +37,7 @@ const Plan& EngineImpl::MakePlan() {
 
 Status EngineImpl::TakePages(const Plan& plan) {
   for (const uint32_t index : plan.preempted) slots_[index].Evict();
-  const auto copy = [this](uint32_t from, uint32_t to) { return context_->CopyPage(from, to); };
+  const auto copy = [this](uint32_t from, uint32_t to) { return context_->CopyPage(0, from, to); };
   for (const Chunk& chunk : plan.chunks) {
     Sequence& s = slots_[chunk.sequence];
     outcomes_.push_back({&s, chunk.rows});
@@ -50,6 +50,7 @@ Status EngineImpl::TakePages(const Plan& plan) {
 void EngineImpl::FillStep() {
   uint32_t row = 0;
   step_sequences_.clear();
+  step_caches_.clear();
   logit_rows_.clear();
   choices_.clear();
   for (Outcome& outcome : outcomes_) {
@@ -59,7 +60,9 @@ void EngineImpl::FillStep() {
       rows_[row++] = {s.tokens()[position], position,
                       static_cast<uint32_t>(step_sequences_.size())};
     }
-    step_sequences_.push_back({s.pages().pages(), s.state_slot});
+    step_caches_.push_back({s.pages().pages()});
+    step_sequences_.push_back({absl::MakeConstSpan(&step_caches_.back(), 1),
+                               static_cast<uint32_t>(&s - slots_.data())});
     const bool ends = outcome.rows == s.pending();
     outcome.has_token = ends && !s.options().manual && !s.full();
     outcome.has_logits = outcome.has_token || (ends && s.options().manual);
@@ -92,14 +95,15 @@ StatusOr<bool> EngineImpl::Prepare() {
 
 bool EngineImpl::BeginRun() {
   std::lock_guard<std::mutex> lock(cancel_mutex_);
+  // A stop asked for as the step before ended is not for this one.
+  context_->ForgetStop();
   in_run_ = !cancelled_;
   return in_run_;
 }
 
-bool EngineImpl::EndRun() {
+void EngineImpl::EndRun() {
   std::lock_guard<std::mutex> lock(cancel_mutex_);
   in_run_ = false;
-  return cancelled_;
 }
 
 Status EngineImpl::RunContext() {
@@ -116,13 +120,10 @@ Status EngineImpl::RunContext() {
   uint32_t rows = 0;
   for (const Outcome& outcome : outcomes_) rows += outcome.rows;
   const backend::Step step = {{rows_.data(), rows}, step_sequences_, logit_rows_, choices_};
-  for (bool again = true;; again = false) {
-    if (!BeginRun()) return Error(Code::kCancelled, "the step was cancelled before it ran");
-    const Status status = context_->Run(step);
-    const bool cancelled = EndRun();
-    // A stop asked for as the step before ended may have stayed with the context and hit this one.
-    if (CodeOf(status) != Code::kCancelled || cancelled || !again) return status;
-  }
+  if (!BeginRun()) return Error(Code::kCancelled, "the step was cancelled before it ran");
+  const Status status = context_->Run(step);
+  EndRun();
+  return status;
 }
 
 Status EngineImpl::Sample(Outcome& outcome) {

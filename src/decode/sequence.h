@@ -77,7 +77,6 @@ class Sequence {
   // Kept by the engine.
   bool open = false;
   uint32_t generation = 0;
-  uint32_t state_slot = 0;
   uint64_t arrival = 0;
   uint64_t last_step = 0;
 

@@ -2,8 +2,7 @@
 //
 // Who owns which page of the KV pool: ids and reference counts only, no bytes. A page holds
 // kPageTokens positions of one sequence in every layer; forks share pages and copy one when they
-// write into it. Recurrent state of hybrid models lives in a second pool, of slots: the two sizes
-// have nothing to do with each other.
+// write into it.
 //
 // Threads: one at a time (the engine's). Nothing here allocates after construction.
 #ifndef MAINARCH_MODEL_KV_PAGES_H_
@@ -87,18 +86,6 @@ class PageTable {
  private:
   PagePool* pool_ = nullptr;
   std::vector<uint32_t> pages_;
-};
-
-// Slots of recurrent state, one a sequence. No architecture needs them yet: the engine hands a slot
-// to each open sequence, backends without recurrent layers ignore it.
-class StatePool {
- public:
-  explicit StatePool(uint32_t slots) : free_(slots) {}
-  uint32_t Acquire() { return free_.TakeLowest(); }  // kNoPage when there is none
-  void Release(uint32_t slot) { free_.Put(slot); }
-
- private:
-  IdSet free_;
 };
 
 }  // namespace mainarch::model

@@ -55,10 +55,10 @@ StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Mo
   options.activations = activations;
   options.max_rows = max_rows;
   options.max_logit_rows = max_rows;
-  options.pages = static_cast<uint32_t>(model->config().max_position + 15) / 16;
+  options.pages = {static_cast<uint32_t>(model->config().max_position + 15) / 16};
   ASSIGN_OR_RETURN(runner->context_, model->weights().CreateContext(options));
   runner->model_ = std::move(model);
-  runner->pages_.resize(options.pages);
+  runner->pages_.resize(options.pages[0]);
   // Not the identity, so that a page table that is ignored shows.
   std::iota(runner->pages_.rbegin(), runner->pages_.rend(), 0);
   return runner;
@@ -71,7 +71,8 @@ Status Runner::Step(absl::Span<const uint32_t> tokens, bool all_logits, size_t e
     rows.push_back({tokens[i], position_ + static_cast<uint32_t>(i), 0});
     if (all_logits || i + 1 == tokens.size()) logit_rows.push_back(static_cast<uint32_t>(i));
   }
-  const backend::StepSequence sequence = {pages_, 0};
+  const backend::StepCache cache = {pages_};
+  const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1)};
   backend::Step step;
   step.rows = rows;
   step.sequences = absl::MakeConstSpan(&sequence, 1);
@@ -92,7 +93,7 @@ Status Runner::ExtendPrefix(absl::Span<const uint32_t> tokens, size_t end) {
 }
 
 StatusOr<backend::KvToken> Runner::ReadKv(int32_t layer, size_t position) const {
-  return context_->ReadKv(layer, pages_[position / backend::kPageTokens],
+  return context_->ReadKv(0, layer, pages_[position / backend::kPageTokens],
                           static_cast<uint32_t>(position % backend::kPageTokens));
 }
 
@@ -156,19 +157,22 @@ Status RunBatchMix(std::shared_ptr<const model::Model> model, const Mix& mix) {
   options.activations = mix.activations;
   options.max_rows = mix.max_rows;
   options.max_logit_rows = mix.max_rows;
-  options.pages = mix.sequences * static_cast<uint32_t>((mix.tokens + 15) / 16);
+  options.max_sequences = mix.sequences;
+  options.pages = {mix.sequences * static_cast<uint32_t>((mix.tokens + 15) / 16)};
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(options));
   std::vector<std::vector<uint32_t>> pages(mix.sequences);
-  for (uint32_t page = 0; page < options.pages; ++page) {
+  for (uint32_t page = 0; page < options.pages[0]; ++page) {
     pages[page % mix.sequences].push_back(page);
   }
   std::vector<uint32_t> position(mix.sequences, 0);
   for (uint32_t round = 0; round < 200; ++round) {
     std::vector<backend::StepRow> rows;
+    std::vector<backend::StepCache> caches(mix.sequences);
     std::vector<backend::StepSequence> sequences(mix.sequences);
     std::vector<uint32_t> logit_rows;
     for (uint32_t s = 0; s < mix.sequences; ++s) {
-      sequences[s].pages = pages[s];
+      caches[s].pages = pages[s];
+      sequences[s] = {absl::MakeConstSpan(&caches[s], 1), s};
       const uint32_t take = (round * 7 + s * 5) % 9 == 0 ? 11 : (round + s) % 3;
       for (uint32_t i = 0; i < take && position[s] + i < tokens.size(); ++i) {
         if (rows.size() == mix.max_rows) break;

@@ -47,13 +47,14 @@ void CheckRows(test::Context& test_context, const std::string& directory, const 
   CHECK_OK(model);
   backend::ContextOptions context_options;
   context_options.max_rows = context_options.max_logit_rows = kRows;
-  context_options.pages = (kRows + 15) / 16;
+  context_options.pages = {(kRows + 15) / 16};
   auto context = (*model)->weights().CreateContext(context_options);
   CHECK_OK(context);
   std::mt19937 random(std::hash<std::string>()(device) % 1000);
   decode::Sampler sampler(kVocab);
   const std::vector<uint32_t> pages = {1, 0};
-  const backend::StepSequence sequence = {pages, 0};
+  const backend::StepCache cache = {pages};
+  const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1)};
   uint32_t drawn = 0;
   for (int round = 0; round < rounds; ++round) {
     std::vector<SequenceOptions> options(kRows);

@@ -62,13 +62,14 @@ struct Rig {
     ASSIGN_OR_RETURN(auto backend, test::OpenIdleGpus(node));
     ASSIGN_OR_RETURN(model, model::Model::Load(std::move(backend), directory, {}));
     backend::ContextOptions options;
-    options.pages = 3;
+    options.pages = {3};
     ASSIGN_OR_RETURN(context, model->weights().CreateContext(options));
     return OkStatus();
   }
   Status Step() {
     const backend::StepRow row = {5, position, 0};
-    const backend::StepSequence sequence = {pages, 0};
+    const backend::StepCache cache = {pages};
+    const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1)};
     const uint32_t logit_row = 0;
     backend::Step step;
     step.rows = absl::MakeConstSpan(&row, 1);

@@ -59,17 +59,17 @@ inline float FakeLogit(uint64_t hash, uint32_t token) {
   return static_cast<float>(Mix(hash + token) >> 57) / 8.0f - 8.0f;
 }
 
-class FakeContext final : public backend::Context {
+class FakeContext final : public backend::ImmediateContext {
  public:
   FakeContext(FakeControl* control, uint32_t vocab, const backend::ContextOptions& options)
       : control_(control),
         vocab_(vocab),
         options_(options),
-        cells_(size_t{options.pages} * backend::kPageTokens),
-        writer_(options.pages, 0),
+        cells_(size_t{options.pages[0]} * backend::kPageTokens),
+        writer_(options.pages[0], 0),
         logits_(size_t{options.max_logit_rows} * vocab) {}
 
-  Status Run(const backend::Step& step) override {
+  Status RunNow(const backend::Step& step) override {
     const int64_t run = control_->runs.fetch_add(1);
     ++step_;
     if (control_->before_run) control_->before_run();
@@ -92,7 +92,7 @@ class FakeContext final : public backend::Context {
 
   absl::Span<float> Logits(uint32_t i) override { return {&logits_[size_t{i} * vocab_], vocab_}; }
 
-  Status CopyPage(uint32_t from, uint32_t to) override {
+  Status CopyPage(int32_t, uint32_t from, uint32_t to) override {
     if (control_->copies.fetch_add(1) == control_->fail_copy.load()) {
       return Error(Code::kDeviceLost, "injected failure of a copy");
     }
@@ -103,11 +103,10 @@ class FakeContext final : public backend::Context {
     return OkStatus();
   }
 
-  void RequestStop() override { stop_.store(true); }
   uint64_t memory_bytes() const override { return cells_.size() * sizeof(Cell); }
-  uint64_t kv_page_bytes() const override { return backend::kPageTokens * sizeof(Cell); }
   // K is the layer and the token, V the position.
-  StatusOr<backend::KvToken> ReadKv(int32_t layer, uint32_t page, uint32_t slot) const override {
+  StatusOr<backend::KvToken> ReadKv(int32_t, int32_t layer, uint32_t page,
+                                   uint32_t slot) const override {
     const Cell& cell = cells_[size_t{page} * backend::kPageTokens + slot];
     return backend::KvToken{{static_cast<float>(layer), static_cast<float>(cell.token)},
                             {static_cast<float>(cell.position)}};
@@ -124,9 +123,9 @@ class FakeContext final : public backend::Context {
   };
 
   Cell* At(const backend::Step& step, uint32_t sequence, uint32_t position) {
-    const absl::Span<const uint32_t> pages = step.sequences[sequence].pages;
+    const absl::Span<const uint32_t> pages = step.sequences[sequence].caches[0].pages;
     const uint32_t page = position / backend::kPageTokens;
-    if (page >= pages.size() || pages[page] >= options_.pages) {
+    if (page >= pages.size() || pages[page] >= options_.pages[0]) {
       control_->Violation("a position without a page");
       return &nowhere_;
     }
@@ -141,13 +140,12 @@ class FakeContext final : public backend::Context {
     control_->running.store(true);
     const auto end =
         std::chrono::steady_clock::now() + std::chrono::microseconds(control_->run_us.load());
-    bool stopped = stop_.load();
+    bool stopped = stop_requested();
     while (!stopped && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::microseconds(20));
-      stopped = stop_.load();
+      stopped = stop_requested();
     }
     control_->running.store(false);
-    stop_.store(false);
     return stopped ? Error(Code::kCancelled, "fake run stopped") : OkStatus();
   }
 
@@ -176,7 +174,7 @@ class FakeContext final : public backend::Context {
       require(row.sequence < step.sequences.size(), "sequence index");
       require(row.token < vocab_, "token range");
       // A page is written by one sequence of a step only.
-      const absl::Span<const uint32_t> pages = step.sequences[row.sequence].pages;
+      const absl::Span<const uint32_t> pages = step.sequences[row.sequence].caches[0].pages;
       const uint32_t page = pages[row.position / backend::kPageTokens];
       const uint64_t stamp = step_ << 32 | (row.sequence + 1);
       require(writer_[page] >> 32 != step_ || writer_[page] == stamp, "two writers of a page");
@@ -198,7 +196,6 @@ class FakeContext final : public backend::Context {
   std::vector<float> logits_;
   uint64_t step_ = 0;
   Cell nowhere_;
-  std::atomic<bool> stop_{false};
 };
 
 class FakeModel final : public backend::LoadedModel {

@@ -64,6 +64,7 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
   if (options.max_rows == 0 || options.max_logit_rows == 0) {
     return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
   }
+  RETURN_IF_ERROR(backend::CheckOneCache(options));
   std::unique_ptr<AmdGpuContext> context(new AmdGpuContext(std::move(model), options));
   const int32_t ranks = context->program_.ranks;
   RETURN_IF_ERROR(context->AllocateShared());
@@ -106,7 +107,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   const uint64_t half = static_cast<uint64_t>(program_.head_dim / 2);
   const uint64_t positions =
       std::min<uint64_t>(static_cast<uint64_t>(program_.max_position),
-                         uint64_t{shape_.options.pages} * kernels::kPageTokens);
+                         uint64_t{shape_.pages()} * kernels::kPageTokens);
   RankMemory& m = own.memory;
   Carver carve;
   m.step = carve.Take(uint64_t{shape_.step_words} * 4);
@@ -140,7 +141,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   }
   for (uint64_t& at : m.buffers) at += base;
   const uint64_t kv =
-      static_cast<uint64_t>(program_.kv_layers) * shape_.options.pages * shape_.kv_page_bytes;
+      static_cast<uint64_t>(program_.kv_layers) * shape_.pages() * shape_.kv_page_bytes;
   ASSIGN_OR_RETURN(own.kv, AllocateVram(device, kv, "KV pool"));
   m.kv = own.kv.va();
   m.host_step = host_step_.va();
@@ -283,11 +284,6 @@ StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const La
   return Packet{gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op, launch.when};
 }
 
-uint64_t AmdGpuContext::kv_page_bytes() const {
-  return shape_.kv_page_bytes * static_cast<uint64_t>(program_.kv_layers) *
-         static_cast<uint64_t>(program_.ranks);
-}
-
 Status AmdGpuContext::CheckStep(const Step& step) const {
   const backend::ContextOptions& options = shape_.options;
   if (step.rows.empty() || step.rows.size() > options.max_rows) {
@@ -304,12 +300,9 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
   }
   uint64_t words = sizeof(StepHeader) / 4 + step.rows.size() * 4 +
                    step.logit_rows.size() * (1 + kChoiceRowWords) + 4;
+  RETURN_IF_ERROR(backend::CheckOneCache(step, shape_.pages()));
   for (const backend::StepSequence& sequence : step.sequences) {
-    words += sequence.pages.size();
-    for (uint32_t page : sequence.pages) {
-      if (page >= options.pages)
-        return Error(Code::kInternal, "page ", page, " is not in the pool");
-    }
+    words += sequence.caches[0].pages.size();
   }
   if (words > shape_.step_words) {
     return Error(Code::kKvFull, "page lists of a step take ", words * 4, " bytes; the limit is ",
@@ -319,7 +312,7 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
   for (const backend::StepRow& row : step.rows) {
     if (row.sequence >= step.sequences.size() ||
         row.token >= static_cast<uint32_t>(program_.vocab) ||
-        row.position / backend::kPageTokens >= step.sequences[row.sequence].pages.size()) {
+        row.position / backend::kPageTokens >= step.sequences[row.sequence].caches[0].pages.size()) {
       return Error(Code::kInternal, "a row of token ", row.token, ", position ", row.position,
                    ", sequence ", row.sequence);
     }
@@ -340,7 +333,9 @@ void AmdGpuContext::WriteStep(const Step& step) {
   header.logit_rows_at = header.rows_at + header.rows * 4;
   header.choices_at = header.logit_rows_at + header.logit_rows;
   uint64_t page_words = 0;
-  for (const backend::StepSequence& sequence : step.sequences) page_words += sequence.pages.size();
+  for (const backend::StepSequence& sequence : step.sequences) {
+    page_words += sequence.caches[0].pages.size();
+  }
   work_ =
       WriteChoices(step, header.choices_at,
                    shape_.step_words - static_cast<uint32_t>(page_words) - 4, block, read_.data());
@@ -352,7 +347,7 @@ void AmdGpuContext::WriteStep(const Step& step) {
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const backend::StepRow& row = step.rows[i];
     if (i == 0 || row.sequence != step.rows[i - 1].sequence) {
-      const auto pages = step.sequences[row.sequence].pages;
+      const auto pages = step.sequences[row.sequence].caches[0].pages;
       std::memcpy(block + header.pages_at + at, pages.data(), pages.size() * 4);
       last = at;
       at += static_cast<uint32_t>(pages.size());
@@ -368,13 +363,11 @@ void AmdGpuContext::WriteStep(const Step& step) {
   std::memcpy(block, &header, sizeof(header));
 }
 
-Status AmdGpuContext::Run(const Step& step) { return RunPrefix(step, program_.ops.size()); }
+Status AmdGpuContext::RunNow(const Step& step) { return RunPrefix(step, program_.ops.size()); }
 
 Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
   RETURN_IF_ERROR(CheckStep(step));
-  if (stop_.exchange(false, std::memory_order_relaxed)) {
-    return Error(Code::kCancelled, "step cancelled");
-  }
+  if (stop_requested()) return Error(Code::kCancelled, "step cancelled");
   Gpus& gpus = model_->gpus();
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.status());
@@ -386,7 +379,7 @@ Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
   Status status;
   for (size_t r = 0; r < ranks_.size() && status.ok(); ++r) {
     status =
-        Submit(ranks_[r], gpus.at(static_cast<int32_t>(r)), static_cast<int32_t>(end), deadline);
+        SubmitRank(ranks_[r], gpus.at(static_cast<int32_t>(r)), static_cast<int32_t>(end), deadline);
   }
   if (status.ok()) {
     for (int32_t r = 0; r < gpus.count(); ++r) gpus.at(r).queue->Ring();
@@ -431,7 +424,8 @@ bool AmdGpuContext::TakesPart(const Packet& packet, int32_t end) const {
   return true;
 }
 
-Status AmdGpuContext::Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline) {
+Status AmdGpuContext::SubmitRank(Rank& rank, Gpu& gpu, int32_t end,
+                                 gpu::Deadline deadline) {
   const Packet* last = nullptr;
   for (const Packet& packet : rank.packets[row_class_]) {
     if (!TakesPart(packet, end)) continue;

@@ -23,22 +23,20 @@
 
 namespace mainarch::amdgpu {
 
-class AmdGpuContext : public backend::Context {
+class AmdGpuContext : public backend::ImmediateContext {
  public:
   static StatusOr<std::unique_ptr<backend::Context>> Create(
       std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options);
   ~AmdGpuContext() override;
 
-  Status Run(const backend::Step& step) override;
   absl::Span<float> Logits(uint32_t i) override;
   absl::optional<uint32_t> Chosen(uint32_t i) const override;
   Status FetchLogits(uint32_t i) override;
-  Status CopyPage(uint32_t from, uint32_t to) override;
-  void RequestStop() override { stop_.store(true, std::memory_order_relaxed); }
+  Status CopyPage(int32_t cache, uint32_t from, uint32_t to) override;
   backend::StepCounts counts() const override { return counts_; }
   uint64_t memory_bytes() const override { return memory_bytes_; }
-  uint64_t kv_page_bytes() const override;
-  StatusOr<backend::KvToken> ReadKv(int32_t kv_layer, uint32_t page, uint32_t slot) const override;
+  StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
+                                    uint32_t slot) const override;
   Status RunPrefix(const backend::Step& step, size_t end) override;
   std::vector<float> ReadBuffer(int32_t rank, backend::BufferId buffer,
                                 uint32_t rows) const override;
@@ -63,6 +61,7 @@ class AmdGpuContext : public backend::Context {
   };
 
   AmdGpuContext(std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options);
+  Status RunNow(const backend::Step& step) override;
   Status AllocateShared();
   Status AllocateRank(int32_t rank);
   Status AllocateExchange(int32_t rank);
@@ -74,7 +73,7 @@ class AmdGpuContext : public backend::Context {
   bool TakesPart(const Packet& packet, int32_t end) const;
   void WriteStep(const backend::Step& step);
   void Count(const backend::Step& step);
-  Status Submit(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline);
+  Status SubmitRank(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline);
   // Out of line, so that bench/host-overhead finds it by name.
   [[gnu::noinline]] Status Wait(gpu::Deadline deadline);
   Status WaitForRank(size_t rank, gpu::Deadline deadline);
@@ -94,7 +93,6 @@ class AmdGpuContext : public backend::Context {
   uint32_t step_index_ = 0;
   backend::StepCounts counts_;
   uint64_t memory_bytes_ = 0;
-  std::atomic<bool> stop_{false};
 };
 
 }  // namespace mainarch::amdgpu

@@ -54,7 +54,11 @@ class Page {
 
 }  // namespace
 
-Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
+Status AmdGpuContext::CopyPage(int32_t cache, uint32_t from, uint32_t to) {
+  if (cache != 0 || from >= shape_.pages() || to >= shape_.pages()) {
+    return Error(Code::kInternal, "copy of page ", from, " to ", to, " of cache ", cache,
+                 " in a pool of ", shape_.pages());
+  }
   std::lock_guard<std::mutex> lock(model_->gpus().mutex());
   RETURN_IF_ERROR(model_->gpus().status());
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
@@ -62,7 +66,7 @@ Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
     const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;
     for (int32_t layer = 0; layer < program_.kv_layers; ++layer) {
       const uint64_t at =
-          base + static_cast<uint64_t>(layer) * shape_.options.pages * shape_.kv_page_bytes;
+          base + static_cast<uint64_t>(layer) * shape_.pages() * shape_.kv_page_bytes;
       RETURN_IF_ERROR(gpu.copy->Copy(at + to * shape_.kv_page_bytes,
                                      at + from * shape_.kv_page_bytes, shape_.kv_page_bytes,
                                      Soon()));
@@ -73,18 +77,18 @@ Status AmdGpuContext::CopyPage(uint32_t from, uint32_t to) {
   return OkStatus();
 }
 
-StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t kv_layer, uint32_t page,
-                                                 uint32_t slot) const {
-  if (kv_layer < 0 || kv_layer >= program_.kv_layers || page >= shape_.options.pages ||
+StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer,
+                                                 uint32_t page, uint32_t slot) const {
+  if (cache != 0 || kv_layer < 0 || kv_layer >= program_.kv_layers || page >= shape_.pages() ||
       slot >= kernels::kPageTokens) {
-    return Error(Code::kInternal, "K and V of layer ", kv_layer, ", page ", page, ", slot ", slot,
-                 " in a pool of ", program_.kv_layers, " layers and ", shape_.options.pages,
-                 " pages");
+    return Error(Code::kInternal, "K and V of cache ", cache, ", layer ", kv_layer, ", page ", page,
+                 ", slot ", slot, " in a pool of ", program_.kv_layers, " layers and ",
+                 shape_.pages(), " pages");
   }
   std::lock_guard<std::mutex> lock(model_->gpus().mutex());
   RETURN_IF_ERROR(model_->gpus().status());
   const uint32_t dim = static_cast<uint32_t>(program_.head_dim);
-  const uint64_t page_index = static_cast<uint64_t>(kv_layer) * shape_.options.pages + page;
+  const uint64_t page_index = static_cast<uint64_t>(kv_layer) * shape_.pages() + page;
   backend::KvToken out;
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
     Gpu& gpu = model_->gpus().at(rank);

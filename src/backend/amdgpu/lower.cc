@@ -230,7 +230,7 @@ class Lowering {
   void Emit(const backend::AllReduceAddOp& op) { ReduceInto(op.x); }
 
   void Emit(const backend::AttentionOp& op) {
-    const uint64_t kv = memory_.kv + static_cast<uint64_t>(op.kv_layer) * shape_.options.pages *
+    const uint64_t kv = memory_.kv + static_cast<uint64_t>(op.kv_layer) * shape_.pages() *
                                          shape_.kv_page_bytes;
     EmitPrepare(op, kv);
     for (uint32_t first = 0; first < rows_; first += shape_.attend_rows) {
@@ -487,7 +487,7 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   shape.hidden_stride = RoundUp(static_cast<uint64_t>(program.hidden), kernels::kPadColumns);
   shape.chunks = CeilDivide(static_cast<uint64_t>(program.hidden), kernels::kRowChunk);
   const uint64_t positions = std::min<uint64_t>(static_cast<uint64_t>(program.max_position),
-                                                uint64_t{options.pages} * kernels::kPageTokens);
+                                                uint64_t{shape.pages()} * kernels::kPageTokens);
   shape.max_splits = std::max(1u, CeilDivide(positions, kernels::kSplitTokens));
   const uint64_t row_parts = uint64_t{static_cast<uint64_t>(program.heads)} * shape.max_splits *
                              kernels::AttendPartFloats(static_cast<uint32_t>(program.head_dim)) * 4;
@@ -513,12 +513,12 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   }
   // Page lists of sequences that share pages are repeated: room for some, not for any number.
   const uint64_t list_words = std::max<uint64_t>(
-      options.pages,
-      std::min<uint64_t>(uint64_t{options.pages} * options.max_rows, uint64_t{1} << 22));
+      shape.pages(),
+      std::min<uint64_t>(uint64_t{shape.pages()} * options.max_rows, uint64_t{1} << 22));
   // Penalties list the tokens that a sequence holds; few rows have longer lists, and those are
   // read.
   const uint64_t counted = std::min<uint64_t>(static_cast<uint64_t>(program.vocab),
-                                              uint64_t{options.pages} * kernels::kPageTokens);
+                                              uint64_t{shape.pages()} * kernels::kPageTokens);
   const uint64_t choice_words =
       uint64_t{options.max_logit_rows} * (1 + kChoiceRowWords) +
       std::min<uint64_t>(uint64_t{options.max_logit_rows} * (2 * counted + kEditWords),

@@ -75,6 +75,8 @@ struct Shape {
   uint32_t step_words = 0;        // of the step block
   uint64_t kv_page_bytes = 0;     // of one layer and rank: all its heads
   std::vector<uint32_t> strides;  // of each Program buffer's rows
+
+  uint32_t pages() const { return options.pages[0]; }
 };
 Shape ShapeOf(const backend::Program& program, const backend::ContextOptions& options);
 

@@ -63,6 +63,7 @@ StatusOr<std::unique_ptr<backend::Context>> CpuContext::Create(
   if (options.max_rows == 0 || options.max_logit_rows == 0) {
     return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
   }
+  RETURN_IF_ERROR(backend::CheckOneCache(options));
   std::unique_ptr<CpuContext> context(new CpuContext(std::move(model), options));
   context->BuildPhases();
   RETURN_IF_ERROR(context->Allocate());
@@ -147,7 +148,7 @@ Status CpuContext::Allocate() {
       ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(carve.used(), /*huge_pages=*/false));
     }
   }
-  const uint64_t chunks = (uint64_t{options_.pages} + kKvChunkPages - 1) / kKvChunkPages;
+  const uint64_t chunks = (uint64_t{pages()} + kKvChunkPages - 1) / kKvChunkPages;
   ASSIGN_OR_RETURN(kv_, Mapping::Anonymous(chunks * KvChunkStride(), /*huge_pages=*/true));
   blocks_.resize(options_.max_rows);
   expert_offsets_.resize(static_cast<size_t>(p.experts) + 1);
@@ -184,11 +185,6 @@ void CpuContext::BuildPhases() {
   }
 }
 
-uint64_t CpuContext::kv_page_bytes() const {
-  return static_cast<uint64_t>(ranks_) * static_cast<uint64_t>(program_.kv_layers) *
-         static_cast<uint64_t>(program_.kv_heads) * KvPageBytes(kv_format_, program_.head_dim);
-}
-
 uint8_t* CpuContext::KvHead(int32_t rank, int32_t layer, int32_t kv_head) const {
   const size_t index =
       (static_cast<size_t>(rank) * static_cast<size_t>(program_.kv_layers) +
@@ -197,7 +193,10 @@ uint8_t* CpuContext::KvHead(int32_t rank, int32_t layer, int32_t kv_head) const 
   return kv_.data() + index * kKvChunkPages * KvPageBytes(kv_format_, program_.head_dim);
 }
 
-size_t CpuContext::KvChunkStride() const { return kKvChunkPages * kv_page_bytes(); }
+size_t CpuContext::KvChunkStride() const {
+  return kKvChunkPages * static_cast<size_t>(ranks_) * static_cast<size_t>(program_.kv_layers) *
+         static_cast<size_t>(program_.kv_heads) * KvPageBytes(kv_format_, program_.head_dim);
+}
 
 absl::Span<float> CpuContext::Logits(uint32_t i) {
   return {logits_ + int64_t{i} * vocab_stride_, static_cast<size_t>(program_.vocab)};
@@ -246,6 +245,7 @@ Status CpuContext::CheckStep(const Step& step) const {
     return Error(Code::kInternal, "step asks for ", step.logit_rows.size(), " rows of logits of ",
                  options_.max_logit_rows);
   }
+  RETURN_IF_ERROR(backend::CheckOneCache(step, pages()));
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const backend::StepRow& row = step.rows[i];
     if (row.token >= static_cast<uint32_t>(program_.vocab) ||
@@ -254,7 +254,7 @@ Status CpuContext::CheckStep(const Step& step) const {
       return Error(Code::kInternal, "row ", i, ": token ", row.token, ", position ", row.position,
                    ", sequence ", row.sequence, " out of range");
     }
-    const absl::Span<const uint32_t> pages = step.sequences[row.sequence].pages;
+    const absl::Span<const uint32_t> pages = step.sequences[row.sequence].caches[0].pages;
     if (row.position / backend::kPageTokens >= pages.size()) {
       return Error(Code::kInternal, "row ", i, ": position ", row.position, " has no page");
     }
@@ -262,11 +262,6 @@ Status CpuContext::CheckStep(const Step& step) const {
         step.rows[i - 1].position + 1 != row.position) {
       return Error(Code::kInternal, "row ", i, ": position ", row.position,
                    " does not follow the row before");
-    }
-  }
-  for (const backend::StepSequence& sequence : step.sequences) {
-    for (uint32_t page : sequence.pages) {
-      if (page >= options_.pages) return Error(Code::kInternal, "page ", page, " is not in the pool");
     }
   }
   for (uint32_t row : step.logit_rows) {
@@ -294,7 +289,7 @@ void CpuContext::PrepareStep(const Step& step) {
   PlanAttention();
 }
 
-Status CpuContext::Run(const Step& step) { return RunPrefix(step, program_.ops.size()); }
+Status CpuContext::RunNow(const Step& step) { return RunPrefix(step, program_.ops.size()); }
 
 Status CpuContext::RunPrefix(const Step& step, size_t end) {
   RETURN_IF_ERROR(CheckStep(step));
@@ -303,8 +298,6 @@ Status CpuContext::RunPrefix(const Step& step, size_t end) {
   team_.Execute(this);
   model_->StepEnded();
   step_ = nullptr;
-  // A stop that came too late for this run must not end the next one.
-  stop_.store(false, std::memory_order_relaxed);
   if (stopped_) {
     return Error(Code::kCancelled, "step cancelled");
   }
@@ -312,7 +305,7 @@ Status CpuContext::RunPrefix(const Step& step, size_t end) {
 }
 
 uint32_t CpuContext::Open(uint32_t phase) {
-  if (stop_.load(std::memory_order_relaxed)) {
+  if (stop_requested()) {
     stopped_ = true;
     return kEnd;
   }

@@ -17,18 +17,16 @@
 
 namespace mainarch::cpu {
 
-class CpuContext : public backend::Context, private Team::Job {
+class CpuContext : public backend::ImmediateContext, private Team::Job {
  public:
   static StatusOr<std::unique_ptr<backend::Context>> Create(std::shared_ptr<const CpuModel> model,
                                                             const backend::ContextOptions& options);
 
-  Status Run(const backend::Step& step) override;
   absl::Span<float> Logits(uint32_t i) override;
-  Status CopyPage(uint32_t from, uint32_t to) override;
-  void RequestStop() override { stop_.store(true, std::memory_order_relaxed); }
+  Status CopyPage(int32_t cache, uint32_t from, uint32_t to) override;
   uint64_t memory_bytes() const override { return memory_.size() + kv_.size(); }
-  uint64_t kv_page_bytes() const override;
-  StatusOr<backend::KvToken> ReadKv(int32_t kv_layer, uint32_t page, uint32_t slot) const override;
+  StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
+                                    uint32_t slot) const override;
   Status RunPrefix(const backend::Step& step, size_t end) override;
   std::vector<float> ReadBuffer(int32_t rank, backend::BufferId buffer,
                                 uint32_t rows) const override;
@@ -87,6 +85,7 @@ class CpuContext : public backend::Context, private Team::Job {
 
   CpuContext(std::shared_ptr<const CpuModel> model, const backend::ContextOptions& options);
 
+  Status RunNow(const backend::Step& step) override;
   Status Allocate();
   void BuildPhases();
   Status CheckStep(const backend::Step& step) const;
@@ -132,6 +131,7 @@ class CpuContext : public backend::Context, private Team::Job {
                   int32_t kv_head, uint32_t split_begin, uint32_t split_end, Worker* scratch);
   void RunAttendMerge(const backend::AttentionOp& op, uint32_t item);
   size_t KvChunkStride() const;
+  uint32_t pages() const { return options_.pages[0]; }
   // Chunk 0 of a head, as AttendArgs::chunks.
   uint8_t* KvHead(int32_t rank, int32_t layer, int32_t kv_head) const;
 
@@ -184,7 +184,6 @@ class CpuContext : public backend::Context, private Team::Job {
   // Of the open phase, if it is a product: panels of an item, items of a rank.
   uint32_t item_panels_ = 0;
   uint32_t rank_items_ = 0;
-  std::atomic<bool> stop_{false};
   bool stopped_ = false;
   std::vector<AttendBlock> blocks_;
   uint32_t block_count_ = 0;

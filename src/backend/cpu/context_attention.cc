@@ -98,7 +98,7 @@ void CpuContext::PrepareHead(const backend::AttentionOp& op, int32_t rank, int64
   kernels_.norm_rope(qkv + (heads + kv) * dim, k_norm, program_.rms_eps, program_.head_dim, cos, sin,
                      half, 1.0f, k_scratch);
   const backend::StepRow& at = step_->rows[static_cast<size_t>(row)];
-  const uint32_t page = step_->sequences[at.sequence].pages[at.position / kLanes];
+  const uint32_t page = step_->sequences[at.sequence].caches[0].pages[at.position / kLanes];
   KvWriteArgs write;
   write.format = kv_format_;
   write.head_dim = program_.head_dim;
@@ -161,7 +161,7 @@ void CpuContext::AttendUnit(const backend::AttentionOp& op, int32_t rank, const 
   args.head_dim = program_.head_dim;
   args.chunks = KvHead(rank, op.kv_layer, kv_head);
   args.chunk_stride = KvChunkStride();
-  args.page_ids = step_->sequences[block.sequence].pages.data();
+  args.page_ids = step_->sequences[block.sequence].caches[0].pages.data();
   args.scratch = scores;
   for (uint32_t first = 0; first < queries; first += kMaxBlockRows) {
     const uint32_t count = std::min<uint32_t>(kMaxBlockRows, queries - first);

@@ -24,10 +24,10 @@ float ElementAt(KvFormat format, const uint8_t* side, int32_t index, float scale
 
 }  // namespace
 
-Status CpuContext::CopyPage(uint32_t from, uint32_t to) {
-  if (from >= options_.pages || to >= options_.pages) {
-    return Error(Code::kInternal, "copy of page ", from, " to ", to, " in a pool of ",
-                 options_.pages);
+Status CpuContext::CopyPage(int32_t cache, uint32_t from, uint32_t to) {
+  if (cache != 0 || from >= pages() || to >= pages()) {
+    return Error(Code::kInternal, "copy of page ", from, " to ", to, " of cache ", cache,
+                 " in a pool of ", pages());
   }
   const size_t side = KvSideBytes(kv_format_, program_.head_dim);
   const size_t scales = KvScaleBytes(kv_format_);
@@ -49,12 +49,13 @@ Status CpuContext::CopyPage(uint32_t from, uint32_t to) {
   return OkStatus();
 }
 
-StatusOr<backend::KvToken> CpuContext::ReadKv(int32_t kv_layer, uint32_t page,
-                                              uint32_t slot) const {
-  if (kv_layer < 0 || kv_layer >= program_.kv_layers || page >= options_.pages ||
+StatusOr<backend::KvToken> CpuContext::ReadKv(int32_t cache, int32_t kv_layer,
+                                              uint32_t page, uint32_t slot) const {
+  if (cache != 0 || kv_layer < 0 || kv_layer >= program_.kv_layers || page >= pages() ||
       slot >= uint32_t{kLanes}) {
-    return Error(Code::kInternal, "K and V of layer ", kv_layer, ", page ", page, ", slot ", slot,
-                 " in a pool of ", program_.kv_layers, " layers and ", options_.pages, " pages");
+    return Error(Code::kInternal, "K and V of cache ", cache, ", layer ", kv_layer, ", page ", page,
+                 ", slot ", slot, " in a pool of ", program_.kv_layers, " layers and ", pages(),
+                 " pages");
   }
   const int32_t dim = program_.head_dim;
   const size_t side = KvSideBytes(kv_format_, dim);

@@ -124,7 +124,7 @@ TEST(sizes_of_a_context) {
   options.kv_type = backend::KvType::kFp8;
   options.max_rows = 20;
   options.max_logit_rows = 3;
-  options.pages = 100;
+  options.pages = {100};
   const Shape s = ShapeOf(p, options);
   CHECK(s.kv == KvFormat::kFp8);
   CHECK_EQ(s.hidden_stride, 1280u);
@@ -151,14 +151,14 @@ TEST(sizes_at_their_limits) {
   Program p = Small();
   backend::ContextOptions options;
   options.max_rows = 512;
-  options.pages = 1;
+  options.pages = {1};
   CHECK_EQ(ShapeOf(p, options).max_splits, 1u);
   CHECK_EQ(ShapeOf(p, options).attend_rows, 512u);
-  options.pages = 32;  // 512 tokens fill one split
+  options.pages = {32};  // 512 tokens fill one split
   CHECK_EQ(ShapeOf(p, options).max_splits, 1u);
-  options.pages = 33;
+  options.pages = {33};
   CHECK_EQ(ShapeOf(p, options).max_splits, 2u);
-  options.pages = 1 << 20;  // max_position is what limits
+  options.pages = {1 << 20};  // max_position is what limits
   CHECK_EQ(ShapeOf(p, options).max_splits, 8u);
   // Parts of attention take 256 MiB at most, and one row at least.
   p.max_position = 1 << 20;
@@ -167,7 +167,7 @@ TEST(sizes_at_their_limits) {
   p.heads = 128;
   p.head_dim = 128;
   p.max_position = int64_t{1} << 26;
-  options.pages = 1 << 22;
+  options.pages = {1 << 22};
   CHECK_EQ(ShapeOf(p, options).attend_rows, 1u);
   p.hidden = 1024;
   CHECK_EQ(ShapeOf(p, options).chunks, 1u);

@@ -91,10 +91,11 @@ StatusOr<std::shared_ptr<const model::Model>> Load(const std::string& directory,
 StatusOr<std::vector<float>> TwoSteps(const model::Model& model) {
   backend::ContextOptions options;
   options.max_rows = kTokens;
-  options.pages = 4;
+  options.pages = {4};
   ASSIGN_OR_RETURN(auto context, model.weights().CreateContext(options));
   const std::vector<uint32_t> pages = {0, 1, 2, 3};
-  const std::vector<backend::StepSequence> sequences = {{pages, 0}};
+  const backend::StepCache cache = {pages};
+  const std::vector<backend::StepSequence> sequences = {{absl::MakeConstSpan(&cache, 1)}};
   std::vector<backend::StepRow> rows;
   for (uint32_t i = 0; i < kTokens; ++i) rows.push_back({i * 37 % 300, i, 0});
   const std::vector<uint32_t> last = {kTokens - 1}, first = {0};

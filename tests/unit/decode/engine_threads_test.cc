@@ -169,6 +169,7 @@ TEST(a_cancel_at_the_very_end_of_a_run_counts_for_that_step_only) {
     model.control.after_run = nullptr;
     CHECK_OK(engine->RunStep());
   }
+  CHECK_EQ(model.control.runs.load(), 10);  // one a step: none was stopped by mistake and run again
   CHECK(Same(*engine, id, 7, 5));
 }
 

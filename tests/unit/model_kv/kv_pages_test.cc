@@ -157,12 +157,3 @@ TEST(reference_counts_equal_the_tables_that_hold_a_page) {
     for (const auto& [page, count] : counts) CHECK_EQ(pool.refs()[page], count);
   }
 }
-
-TEST(state_slots_are_given_once) {
-  StatePool pool(2);
-  CHECK_EQ(pool.Acquire(), 0u);
-  CHECK_EQ(pool.Acquire(), 1u);
-  CHECK_EQ(pool.Acquire(), kNoPage);
-  pool.Release(0);
-  CHECK_EQ(pool.Acquire(), 0u);
-}
