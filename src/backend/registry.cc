@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // Device strings to backends. A new backend is one folder and one line here.
-#include "absl/strings/numbers.h"
 #include "backend/amdgpu/amdgpu_backend.h"
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
+#include "base/decimal.h"
 
 namespace mainarch::backend {
 namespace {
@@ -12,13 +12,13 @@ namespace {
 // "cpu" or "cpu:N": N ranks, a power of two that divides the K parts of every weight.
 StatusOr<std::shared_ptr<Backend>> CreateCpu(absl::string_view argument,
                                              const BackendOptions& options) {
-  int32_t ranks = 1;
-  if (!argument.empty() && !absl::SimpleAtoi(argument, &ranks)) ranks = 0;
+  const uint64_t ranks = argument.empty() ? 1 : ParseDecimal(argument).value_or(0);
   if (ranks < 1 || ranks > kSplitParts || (ranks & (ranks - 1)) != 0) {
-    return Error(Code::kInvalidArgument, "device \"", options.device,
-                 "\": the number of ranks must be 1, 2, 4 or 8");
+    return Error(Code::kInvalidArgument, "device \"", options.device, "\", character ",
+                 CharacterOf(options.device, argument), ": the number of ranks is \"", argument,
+                 "\", and must be 1, 2, 4 or 8");
   }
-  return cpu::CpuBackend::Create(ranks, options.threads, options.cpu_target);
+  return cpu::CpuBackend::Create(static_cast<int32_t>(ranks), options.threads, options.cpu_target);
 }
 
 StatusOr<std::shared_ptr<Backend>> CreateGpu(absl::string_view, const BackendOptions& options) {

@@ -9,16 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/os_errno.h"
+
 namespace mainarch {
 namespace {
 
 constexpr size_t kReadStep = 4096;
-
-Code CodeForOpen(int err) {
-  if (err == ENOENT || err == ENOTDIR) return Code::kNotFound;
-  if (err == EACCES || err == EPERM) return Code::kPermission;
-  return Code::kIo;
-}
 
 struct OpenedFile {
   UniqueFd fd;
@@ -34,7 +30,7 @@ StatusOr<OpenedFile> OpenRegularFile(const std::string& path) {
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) {
     const int err = errno;
-    return ErrnoError(CodeForOpen(err), err, "open ", path);
+    return ErrnoError(CodeOfFileErrno(err), err, "open ", path);
   }
   file.fd = UniqueFd(fd);
   struct stat info;
@@ -60,8 +56,7 @@ StatusOr<Mapping> Mapping::OfFile(const std::string& path) {
   void* address = mmap(nullptr, file.size, PROT_READ, MAP_PRIVATE, file.fd.get(), 0);
   if (address == MAP_FAILED) {
     const int err = errno;
-    return ErrnoError(err == ENOMEM ? Code::kOutOfHostMemory : Code::kIo, err, "mmap ", file.size,
-                      " bytes of ", path);
+    return ErrnoError(CodeOfFileErrno(err), err, "mmap ", file.size, " bytes of ", path);
   }
   return Mapping(address, file.size);
 }

@@ -4,10 +4,10 @@
 #include <cstdio>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/decimal.h"
 #include "base/fd.h"
 #include "cli/command.h"
 #include "cli/input.h"
@@ -20,7 +20,7 @@
 namespace mainarch::cli {
 namespace {
 
-constexpr size_t kTokenizerLimit = size_t{1} << 28;  // bytes of a tokenizer.json
+constexpr size_t kConfigLimit = size_t{16} << 20;  // bytes of a tokenizer_config.json
 
 struct Settings {
   std::string model, file;
@@ -31,8 +31,8 @@ struct Settings {
 
 StatusOr<std::shared_ptr<const text::Tokenizer>> LoadTokenizer(const std::string& directory) {
   const std::string path = absl::StrCat(directory, "/tokenizer.json");
-  ASSIGN_OR_RETURN(const std::string json, ReadWholeFile(path, kTokenizerLimit));
-  auto config = ReadWholeFile(absl::StrCat(directory, "/tokenizer_config.json"), kTokenizerLimit);
+  ASSIGN_OR_RETURN(const std::string json, ReadWholeFile(path, text::kMaxTokenizerJson));
+  auto config = ReadWholeFile(absl::StrCat(directory, "/tokenizer_config.json"), kConfigLimit);
   if (!config.ok() && CodeOf(config.status()) != Code::kNotFound) return config.status();
   return text::Tokenizer::Load(json, config.ok() ? *config : std::string(), path);
 }
@@ -48,12 +48,12 @@ StatusOr<std::vector<uint32_t>> ParseIds(const std::string& text) {
   std::vector<uint32_t> ids;
   for (absl::string_view word :
        absl::StrSplit(text, absl::ByAnyChar(" ,\t\r\n[]"), absl::SkipEmpty())) {
-    uint32_t id;
-    if (!absl::SimpleAtoi(word, &id)) {
+    const std::optional<uint64_t> id = ParseDecimal(word);
+    if (!id.has_value() || *id > UINT32_MAX) {
       return Error(Code::kInvalidArgument, "\"", absl::CHexEscape(word.substr(0, 40)),
                    "\" is no token id; give numbers separated by spaces or commas");
     }
-    ids.push_back(id);
+    ids.push_back(static_cast<uint32_t>(*id));
   }
   return ids;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "coll/ranks.h"
 
-#include "absl/strings/numbers.h"
+#include "base/decimal.h"
 #include "coll/cpu_ranks.h"
 #include "coll/gpu_ranks.h"
 
@@ -30,12 +30,13 @@ StatusOr<std::unique_ptr<Ranks>> OpenRanks(absl::string_view device, size_t max_
                                            uint32_t timeout_ms) {
   constexpr absl::string_view kCpu = "cpu";
   if (device.substr(0, kCpu.size()) == kCpu) {
-    int32_t ranks = 1;
     const absl::string_view rest = device.substr(kCpu.size());
-    if (!rest.empty() && (rest[0] != ':' || !absl::SimpleAtoi(rest.substr(1), &ranks))) {
-      return Error(Code::kInvalidArgument, "device \"", device, "\": expected cpu:N");
+    const auto ranks = rest.empty() ? 1 : ParseDecimal(rest.substr(1));
+    if ((!rest.empty() && rest[0] != ':') || !ranks.has_value() || *ranks > INT32_MAX) {
+      return Error(Code::kInvalidArgument, "device \"", device, "\", character ", kCpu.size() + 1,
+                   ": expected cpu:N");
     }
-    return CpuRanks::Create(ranks, max_count, timeout_ms);
+    return CpuRanks::Create(static_cast<int32_t>(*ranks), max_count, timeout_ms);
   }
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(device));
   return GpuRanks::Create(std::move(gpus), max_count, timeout_ms);

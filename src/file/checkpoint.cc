@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/os_errno.h"
 #include "file/index.h"
 #include "file/json.h"
 
@@ -16,7 +17,7 @@ namespace {
 // Released files are a tenth of these at most.
 constexpr size_t kMaxConfigBytes = size_t{4} << 20;
 constexpr size_t kMaxTokenizerConfigBytes = size_t{16} << 20;
-constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
+constexpr size_t kMaxTokenizerBytes = size_t{64} << 20;  // as text/tokenizer_json.h; twice the largest
 
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
@@ -26,7 +27,7 @@ StatusOr<bool> Exists(const std::string& path) {
   if (stat(path.c_str(), &info) == 0) return true;
   const int err = errno;
   if (err == ENOENT) return false;
-  return ErrnoError(err == EACCES ? Code::kPermission : Code::kIo, err, "stat ", path);
+  return ErrnoError(CodeOfFileErrno(err), err, "stat ", path);
 }
 
 // Empty when there is no such file.
@@ -67,9 +68,8 @@ class CheckpointOpener {
     struct stat info;
     if (stat(checkpoint_->directory_.c_str(), &info) != 0) {
       const int err = errno;
-      const bool missing = err == ENOENT || err == ENOTDIR;
-      return ErrnoError(missing ? Code::kNotFound : (err == EACCES ? Code::kPermission : Code::kIo),
-                        err, "checkpoint directory ", Quote(checkpoint_->directory_));
+      return ErrnoError(CodeOfFileErrno(err), err, "checkpoint directory ",
+                        Quote(checkpoint_->directory_));
     }
     if (!S_ISDIR(info.st_mode)) {
       return Error(Code::kInvalidArgument, "checkpoint ", Quote(checkpoint_->directory_),

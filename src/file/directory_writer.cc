@@ -8,11 +8,15 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/os_errno.h"
+
 namespace mainarch::file {
 namespace {
 
+// What is to be made is not there yet: a part of the path that is missing is no file that was not found.
 Code CodeOfErrno(int err) {
-  return err == EACCES || err == EPERM || err == EROFS ? Code::kPermission : Code::kIo;
+  const Code code = CodeOfFileErrno(err);
+  return code == Code::kNotFound ? Code::kIo : code;
 }
 
 }  // namespace

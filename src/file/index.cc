@@ -14,6 +14,8 @@ using simdjson::dom::object;
 
 constexpr size_t kMaxFileNameBytes = 255;  // NAME_MAX
 constexpr size_t kMaxShards = 4096;
+constexpr size_t kMaxDepth = 32;
+constexpr size_t kMaxValues = size_t{1} << 22;  // two a tensor, of which the largest have 1.5 x 10^5
 constexpr absl::string_view kExtension = ".safetensors";
 
 // Empty when `name` is the name of a file in the same directory, else what is wrong with it.
@@ -34,7 +36,7 @@ absl::string_view WhatIsWrongWith(absl::string_view name) {
 }  // namespace
 
 StatusOr<CheckpointIndex> ParseCheckpointIndex(absl::string_view json, absl::string_view file) {
-  ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(json, file, {kMaxIndexBytes}));
+  ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Parse(json, file, {kMaxIndexBytes, kMaxDepth, kMaxValues}));
   ASSIGN_OR_RETURN(const object root, document.RootObject());
   simdjson::dom::element map_element;
   if (root.at_key("weight_map").get(map_element) != simdjson::SUCCESS) {

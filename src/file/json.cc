@@ -3,6 +3,7 @@
 
 #include "absl/strings/escaping.h"
 #include "base/hash_map.h"
+#include "base/json_marks.h"
 
 namespace mainarch::file {
 namespace {
@@ -93,6 +94,11 @@ StatusOr<JsonDocument> JsonDocument::Parse(absl::string_view text, absl::string_
   if (text.size() > limits.bytes) {
     return Error(Code::kBadModel, file, ": json of ", text.size(),
                  " bytes, more than the limit of ", limits.bytes);
+  }
+  // A text has no more marks than bytes.
+  if (text.size() >= limits.values && CountJsonMarks(text) >= limits.values) {
+    return Error(Code::kBadModel, file, ": json of ", CountJsonMarks(text) + 1,
+                 " values and keys, more than the limit of ", limits.values);
   }
   JsonDocument document;
   document.file_ = std::string(file);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Strict reading of untrusted JSON: simdjson's tree, after the size, the depth and the absence of
-// duplicate keys at every level have been checked. A document owns its text; elements borrow from
+// Strict reading of untrusted JSON: simdjson's tree, after the size, the number of values, the depth and
+// the absence of duplicate keys at every level have been checked. A document owns its text; elements borrow from
 // it. Immutable once parsed. This header pulls in simdjson: include it from .cc files only.
 #ifndef MAINARCH_FILE_JSON_H_
 #define MAINARCH_FILE_JSON_H_
@@ -20,6 +20,9 @@ namespace mainarch::file {
 struct JsonLimits {
   size_t bytes = size_t{1} << 20;
   size_t depth = 32;  // of nested objects and arrays
+  // Values and keys, by their marks (base/json_marks.h): each may take 24 bytes. Of a file within the
+  // default size there cannot be more.
+  size_t values = size_t{1} << 20;
 };
 
 class JsonDocument {

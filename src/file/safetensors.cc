@@ -20,6 +20,9 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference
 constexpr size_t kMaxNameBytes = 1024;
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxTensors = size_t{1} << 20;
+// A tensor is 9 to 24 values and keys; the largest checkpoints, of 1.5 x 10^5 tensors, would have 2 x 10^6
+// in one file.
+constexpr size_t kMaxValues = size_t{1} << 22;
 // The header of a file nests three deep; anything more is refused before it is walked.
 constexpr size_t kMaxDepth = 8;
 
@@ -44,7 +47,7 @@ class Parser {
                    static_cast<int>('{'), ")");
     }
     ASSIGN_OR_RETURN(const JsonDocument header,
-                     JsonDocument::Parse(text, file_, {kMaxHeaderBytes, kMaxDepth}));
+                     JsonDocument::Parse(text, file_, {kMaxHeaderBytes, kMaxDepth, kMaxValues}));
     ASSIGN_OR_RETURN(const object members, header.RootObject());
     for (const auto& member : members) {
       const absl::string_view name = View(member.key);

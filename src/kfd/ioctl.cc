@@ -55,6 +55,9 @@ Code CodeOfErrno(int err) {
       return Code::kNoDevice;
     case ENOMEM:
       return Code::kOutOfDeviceMemory;
+    case EMFILE:
+    case ENFILE:
+      return Code::kOutOfHostMemory;
     case EBADF:
       return Code::kWrongProcess;
     case ENOTTY:

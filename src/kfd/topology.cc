@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "base/os_errno.h"
 #include "kfd/uapi/kfd_sysfs.h"
 
 namespace mainarch::kfd {
@@ -136,6 +137,7 @@ Status ReadFailed(int err, absl::string_view path) {
   }
   const Code code = err == ENOENT || err == ENODEV  ? Code::kNoDevice
                     : err == EPERM || err == EACCES ? Code::kPermission
+                    : IsOutOfHostResources(err)     ? Code::kOutOfHostMemory
                                                     : Code::kIo;
   return ErrnoError(code, err, "read ", path);
 }
@@ -161,7 +163,10 @@ StatusOr<std::vector<uint32_t>> NumberedEntries(Sys& sys, const std::string& pat
   std::vector<std::string> names;
   const int result = sys.ListDir(path, &names);
   if (result == -ENOENT) return std::vector<uint32_t>();
-  if (result < 0) return ErrnoError(Code::kIo, -result, "list ", path);
+  if (result < 0) {
+    const Code code = IsOutOfHostResources(-result) ? Code::kOutOfHostMemory : Code::kIo;
+    return ErrnoError(code, -result, "list ", path);
+  }
   std::vector<uint32_t> numbers;
   for (const std::string& name : names) {
     uint64_t number = 0;

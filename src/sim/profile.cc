@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/decimal.h"
 #include "base/fd.h"
 
 namespace mainarch::sim {
@@ -138,11 +138,12 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     return OkStatus();
   }
   if (parts.first == "lines") return AddLines(parts.second, config);
-  uint64_t value = 0;
-  if (!absl::SimpleAtoi(parts.second, &value)) {
+  const auto number = ParseDecimal(parts.second);
+  if (!number.has_value()) {
     return Error(Code::kInvalidArgument, "node setting '", text,
                  "' is not name=number, nor check and checkers, nor lines and a file");
   }
+  const uint64_t value = *number;
   if (parts.first == "seed") {
     config->seed = value;
   } else if (parts.first == "minor" && value <= 64) {
@@ -216,10 +217,12 @@ StatusOr<NodeConfig> ParseNode(absl::string_view text) {
   NodeConfig config;
   const size_t times = isa.rfind('x');
   if (times != absl::string_view::npos && times > 3) {
-    uint64_t count = 0;
-    if (!absl::SimpleAtoi(isa.substr(times + 1), &count) || count < 1 || count > 16) {
-      return Error(Code::kInvalidArgument, "node '", text,
-                   "': the number behind x must be 1 to 16 GPUs");
+    const absl::string_view behind = isa.substr(times + 1);
+    const uint64_t count = ParseDecimal(behind).value_or(0);
+    if (count < 1 || count > 16) {
+      return Error(Code::kInvalidArgument, "node '", text, "', character ",
+                   CharacterOf(text, behind), ": the number behind x is '", behind,
+                   "', and must be 1 to 16 GPUs");
     }
     config.gpus = static_cast<uint32_t>(count);
     isa = isa.substr(0, times);

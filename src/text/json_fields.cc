@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "base/json_marks.h"
 #include "text/huge_allocator.h"
 
 namespace mainarch::text {
@@ -24,10 +25,15 @@ Status WrongKind(absl::string_view path, const JsonElement& element, absl::strin
 
 }  // namespace
 
-StatusOr<JsonObject> ParseObject(absl::string_view json, size_t limit,
+StatusOr<JsonObject> ParseObject(absl::string_view json, const JsonSizes& limits,
                                  simdjson::dom::parser* parser) {
-  if (json.size() > limit) {
-    return Error(Code::kBadModel, "has ", json.size(), " bytes, over the limit ", limit);
+  if (json.size() > limits.bytes) {
+    return Error(Code::kBadModel, "has ", json.size(), " bytes, over the limit ", limits.bytes);
+  }
+  // A text has no more marks than bytes.
+  if (json.size() >= limits.values && CountJsonMarks(json) >= limits.values) {
+    return Error(Code::kBadModel, "has ", CountJsonMarks(json) + 1,
+                 " values and keys, over the limit ", limits.values);
   }
   simdjson::error_code error = parser->allocate(std::max<size_t>(json.size(), 64), kMaxDepth);
   // What a parse writes, and in a large file mostly waits for the kernel to give.

@@ -18,8 +18,13 @@ namespace mainarch::text {
 using JsonObject = simdjson::dom::object;
 using JsonElement = simdjson::dom::element;
 
+struct JsonSizes {
+  size_t bytes;
+  size_t values;  // and keys, by their marks (base/json_marks.h)
+};
+
 // Parses `json`, which needs no padding, as one object. The parser owns what the object points to.
-StatusOr<JsonObject> ParseObject(absl::string_view json, size_t limit,
+StatusOr<JsonObject> ParseObject(absl::string_view json, const JsonSizes& limits,
                                  simdjson::dom::parser* parser);
 
 // "a string", "an object", ...

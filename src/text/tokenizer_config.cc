@@ -6,7 +6,7 @@
 namespace mainarch::text {
 namespace {
 
-constexpr size_t kMaxConfig = size_t{16} << 20;  // bytes
+constexpr JsonSizes kMaxConfig = {.bytes = size_t{16} << 20, .values = size_t{1} << 20};
 
 // A token is a string, or an object of the fields of an added token.
 Status ReadToken(const JsonObject& root, absl::string_view key, std::string* out) {

@@ -170,7 +170,7 @@ Status ReadTokenizerJson(absl::string_view json, const ByteLevel& byte_level,
       "version",       "truncation",     "padding", "added_tokens", "normalizer",
       "pre_tokenizer", "post_processor", "decoder", "model"};
   simdjson::dom::parser parser;
-  ASSIGN_OR_RETURN(const JsonObject root, ParseObject(json, kMaxTokenizerJson, &parser));
+  ASSIGN_OR_RETURN(const JsonObject root, ParseObject(json, {kMaxTokenizerJson, kMaxTokenizerValues}, &parser));
   RETURN_IF_ERROR(CheckKeys(root, "", kKeys));
   if (!IsNull(root, "version")) {
     ASSIGN_OR_RETURN(const absl::string_view version, NeedString(root, "", "version"));

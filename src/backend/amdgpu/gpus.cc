@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "backend/program.h"
+#include "base/decimal.h"
 #include "isa/kernel_images.h"
 #include "kfd/linux_sys.h"
 #include "sim/open.h"
@@ -55,13 +55,14 @@ StatusOr<std::vector<uint32_t>> ParseGpuList(absl::string_view text) {
   std::vector<uint32_t> list;
   for (absl::string_view item : absl::StrSplit(text, ',')) {
     const std::vector<absl::string_view> ends = absl::StrSplit(item, '-');
-    uint32_t first = 0, last = 0;
-    if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &first) ||
-        !absl::SimpleAtoi(ends.back(), &last) || first > last || last >= kMaxGpus) {
-      return Error(Code::kInvalidArgument, "GPU list \"", text,
-                   "\": expected numbers and ranges below ", kMaxGpus, ", as 0-3,6");
+    const uint64_t first = ParseDecimal(ends.front()).value_or(kMaxGpus);
+    const uint64_t last = ParseDecimal(ends.back()).value_or(kMaxGpus);
+    if (ends.size() > 2 || first > last || last >= kMaxGpus) {
+      return Error(Code::kInvalidArgument, "GPU list \"", text, "\", character ",
+                   CharacterOf(text, item), ": \"", item, "\" is no number and no range below ",
+                   kMaxGpus, ", as 0-3,6");
     }
-    for (uint32_t i = first; i <= last; ++i) {
+    for (uint32_t i = static_cast<uint32_t>(first); i <= last; ++i) {
       if (std::find(list.begin(), list.end(), i) != list.end()) {
         return Error(Code::kInvalidArgument, "GPU list \"", text, "\": GPU ", i, " twice");
       }

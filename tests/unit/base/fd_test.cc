@@ -2,6 +2,7 @@
 #include "base/fd.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -39,4 +40,17 @@ TEST(what_is_no_regular_file_is_refused) {
   CHECK_EQ(static_cast<int>(CodeOf(Mapping::OfFile("/nonexistent").status())),
            static_cast<int>(Code::kNotFound));
   CHECK_EQ(static_cast<int>(CodeOf(ReadWholeFile("/", 10).status())), static_cast<int>(Code::kIo));
+}
+
+TEST(no_descriptor_left_is_no_error_of_the_file) {
+  rlimit before;
+  CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Status read = ReadWholeFile("/proc/self/status", 1 << 20).status();
+  const Status mapped = Mapping::OfFile("/proc/self/exe").status();
+  CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  CHECK_EQ(static_cast<int>(CodeOf(read)), static_cast<int>(Code::kOutOfHostMemory));
+  CHECK_EQ(ErrnoOf(read), EMFILE);
+  CHECK_EQ(static_cast<int>(CodeOf(mapped)), static_cast<int>(Code::kOutOfHostMemory));
 }

@@ -54,6 +54,15 @@ TEST(size_is_limited) {
   CHECK_REFUSED(Parse(std::string(101, ' ') + "[]", 102), Code::kBadModel, "x.json", "103", "102");
 }
 
+TEST(the_number_of_values_is_limited_before_they_are_built) {
+  const auto with = [](size_t values, const std::string& text) {
+    return JsonDocument::Parse(text, "x.json", {1 << 20, 32, values}).status();
+  };
+  CHECK_OK(with(4, "[1,2,3]"));  // two commas and a bracket, and one
+  CHECK_REFUSED(with(3, "[1,2,3]"), Code::kBadModel, "x.json", "4 values", "limit of 3");
+  CHECK_REFUSED(with(4, R"({"a":[{}]})"), Code::kBadModel, "x.json", "5 values", "limit of 4");
+}
+
 TEST(depth_is_limited) {
   CHECK_OK(Parse(Nested(32)));
   CHECK_REFUSED(Parse(Nested(33)), Code::kBadModel, "x.json", "limit of 32");

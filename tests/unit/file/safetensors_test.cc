@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "support/checkpoint_files.h"
+#include "support/peak_memory.h"
 #include "support/test.h"
 
 namespace mainarch::file {
@@ -82,6 +83,21 @@ TEST(header_lengths_are_checked) {
   CHECK_REFUSED(Parse(bytes), Code::kBadModel, "18446744073709551615", "limit of 100000000");
   CHECK_REFUSED(Parse(std::string(8, '\0')), Code::kBadModel, "0 bytes", "less than the 2");
   CHECK_REFUSED(Parse(RawSafetensors("{", "")), Code::kBadModel, "1 bytes");
+}
+
+TEST(a_header_of_junk_is_refused_for_what_it_would_take) {
+  // Each is within the limit of bytes, and would become a tree of eight times its size, or more.
+  std::string many = "{\"a\":[1";
+  while (many.size() < 90'000'000) many += ",1,1,1,1,1,1,1,1";
+  std::string deep = "{\"a\":[[]";
+  while (deep.size() < 90'000'000) deep += ",[],[],[],[],[]";
+  for (const std::string& header : {many + "]}", deep + "]}"}) {
+    const std::string bytes = test::RawSafetensors(header, "");
+    Status status;
+    const auto peak = test::PeakBytes([&] { status = Parse(bytes).status(); });
+    CHECK_REFUSED(status, Code::kBadModel, "f.st", "values", "limit of 4194304");
+    if (peak.has_value()) CHECK_LT(*peak, uint64_t{16} << 20);
+  }
 }
 
 TEST(headers_that_are_no_json_object_are_refused) {

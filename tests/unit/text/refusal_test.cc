@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What is wrong with a tokenizer.json, or not followed, is said with the name of the field.
 #include "absl/strings/match.h"
+#include "support/peak_memory.h"
 #include "support/test.h"
 #include "unit/text/small_tokenizer.h"
 
@@ -138,6 +139,27 @@ TEST(deep_and_huge_files_are_refused_with_the_limit) {
   const auto t = Tokenizer::Load(absl::string_view("{", kMaxTokenizerJson + 1), "", "small.json");
   CHECK_EQ(t.status().message(), absl::StrCat("small.json: has ", kMaxTokenizerJson + 1,
                                               " bytes, over the limit ", kMaxTokenizerJson));
+}
+
+TEST(a_file_of_junk_is_refused_for_what_it_would_take) {
+  // The most that a file may take is some times its size; these would take twelve times.
+  for (const absl::string_view junk : {",1", ",[]", ",{}", ",\"\""}) {
+    std::string text = "{\"added_tokens\":[1";
+    while (text.size() + junk.size() + 2 < kMaxTokenizerJson) absl::StrAppend(&text, junk);
+    text += "]}";
+    std::string message;
+    const auto peak = test::PeakBytes([&] { message = MessageOf(text); });
+    CHECK(absl::StrContains(message, "values and keys, over the limit 8388608"));
+    if (peak.has_value()) CHECK_LT(*peak, uint64_t{64} << 20);
+  }
+  // As many values as there may be.
+  std::string text = "{\"added_tokens\":[1";
+  for (size_t i = 0; i + 4 < kMaxTokenizerValues; ++i) text += ",1";
+  text += "]}";
+  std::string message;
+  const auto peak = test::PeakBytes([&] { message = MessageOf(text); });
+  CHECK_EQ(message, "small.json: pre_tokenizer is missing");  // it was read
+  if (peak.has_value()) CHECK_LT(*peak, uint64_t{400} << 20);
 }
 
 TEST(every_cut_of_a_good_file_is_refused) {

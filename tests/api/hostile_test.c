@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* What a host may give by mistake or be short of, and what the header says of it. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "api_test.h"
+
+#define INVALID MAINARCH_ERROR_INVALID_ARGUMENT
+
+/* One spelling for each device: what SimpleAtoi and its like forgive is a slip of the pen. */
+static void device_strings_have_one_spelling(void) {
+  static const struct {
+    const char *device, *place;
+  } wrong[] = {{"cpu:1 ", "character 5"},         {"cpu: 1", "character 5"},
+               {"cpu:+1", "character 5"},         {"cpu:01", "character 5"},
+               {"cpu:1\t", "character 5"},        {" cpu:1", " cpu:1"},
+               {"cpu:1,2", "character 5"},        {"cpu:0x1", "character 5"},
+               {"cpu:18446744073709551617", "character 5"},
+               {"sim:gfx942x+1", "character 8"},  {"sim:gfx942x 1", "character 8"},
+               {"sim:gfx942x01", "character 8"},  {"sim:gfx942x1 ", "character 8"},
+               {"sim:gfx942x1,seed= 1", "seed"},  {"sim:gfx942x1,seed=+1", "seed"},
+               {"sim:gfx942x1,threads=01", "threads"},
+               {"sim:gfx942x2:0, 1", "character 3"}, {"sim:gfx942x2:0-+1", "character 1"},
+               {"sim:gfx942x2:00", "character 1"}, {"sim:gfx942x2:0--1", "character 1"},
+               {"sim:gfx942x2:0-1-1", "character 1"}};
+  size_t i;
+  for (i = 0; i < COUNT_OF(wrong); ++i) {
+    mainarch_group* group = NULL;
+    REFUSED(mainarch_group_open(wrong[i].device, NULL, &group, &t_error), INVALID, wrong[i].place);
+    CHECK(group == NULL);
+  }
+}
+
+/* So that no more descriptors can be had; *before gets the limit there was. */
+static int use_up_descriptors(struct rlimit* before) {
+  struct rlimit none;
+  if (getrlimit(RLIMIT_NOFILE, before) != 0) return -1;
+  none = *before;
+  none.rlim_cur = 0;
+  return setrlimit(RLIMIT_NOFILE, &none);
+}
+
+#define WITHOUT_DESCRIPTORS(call)                                        \
+  do {                                                                   \
+    struct rlimit before;                                                \
+    mainarch_status got;                                                 \
+    CHECK_EQ(use_up_descriptors(&before), 0);                            \
+    t_spoil_error();                                                     \
+    got = (call);                                                        \
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);                      \
+    CHECK(t_refused(__FILE__, __LINE__, #call, got,                      \
+                    MAINARCH_ERROR_OUT_OF_HOST_MEMORY, ""));             \
+    CHECK_EQ(t_error.os_errno, EMFILE);                                  \
+  } while (0)
+
+static void without_descriptors_it_is_out_of_host_memory(void) {
+  mainarch_group *group, *gpu;
+  mainarch_model* model;
+  mainarch_tokenizer* tokenizer;
+  mainarch_engine* engine;
+  OK(mainarch_group_open("cpu", NULL, &group, &t_error));
+  WITHOUT_DESCRIPTORS(mainarch_model_open(group, t_checkpoint(), NULL, &model, &t_error));
+  OK(mainarch_model_open(group, t_checkpoint(), NULL, &model, &t_error));
+  WITHOUT_DESCRIPTORS(mainarch_tokenizer_open(t_checkpoint(), &tokenizer, &t_error));
+  WITHOUT_DESCRIPTORS(mainarch_engine_create(model, NULL, &engine, &t_error));
+  WITHOUT_DESCRIPTORS(mainarch_group_open("gpu", NULL, &gpu, &t_error));
+  WITHOUT_DESCRIPTORS(mainarch_group_open("sim:gfx942", NULL, &gpu, &t_error));
+  mainarch_model_destroy(model);
+  mainarch_group_destroy(group);
+}
+
+/* A tokenizer.json that is too large to be one is not read: a file with a hole for most of it. */
+static void huge_files_are_refused_by_their_size(void) {
+  char directory[] = "/tmp/mainarch-hostile-XXXXXX", path[64];
+  mainarch_tokenizer* tokenizer;
+  struct rusage before, after;
+  int fd;
+  CHECK(mkdtemp(directory) != NULL);
+  snprintf(path, sizeof(path), "%s/tokenizer.json", directory);
+  fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  CHECK(fd >= 0);
+  CHECK_EQ(ftruncate(fd, (off_t)171 << 20), 0);
+  close(fd);
+  getrusage(RUSAGE_SELF, &before);
+  REFUSED(mainarch_tokenizer_open(directory, &tokenizer, &t_error), MAINARCH_ERROR_BAD_MODEL,
+          "limit of 67108864");
+  getrusage(RUSAGE_SELF, &after);
+  CHECK(after.ru_maxrss - before.ru_maxrss < 4096); /* KiB */
+  unlink(path);
+  rmdir(directory);
+}
+
+int main(int argc, char** argv) {
+  static const t_case cases[] = {CASE(huge_files_are_refused_by_their_size), /* first: the peak */
+                                 CASE(device_strings_have_one_spelling),
+                                 CASE(without_descriptors_it_is_out_of_host_memory)};
+  return RUN(cases);
+}
