@@ -139,7 +139,7 @@ void PrintJson(const Settings& s, const coll::Ranks& ranks, const std::vector<Ro
     if (!std::isnan(row.median_seconds)) out.Field("median_seconds", row.median_seconds);
     out.Field("right", row.right).EndObject();
   }
-  out.EndArray().EndObject().Print();
+  out.EndArray().Field("interrupted", Interrupted()).EndObject().Print();
 }
 
 StatusOr<int> Bench(const Settings& s) {
@@ -150,12 +150,14 @@ StatusOr<int> Bench(const Settings& s) {
   bool right = true;
   for (size_t bytes = static_cast<size_t>(s.least); bytes <= static_cast<size_t>(s.most);
        bytes *= 2) {
-    if (Interrupted()) return Error(Code::kCancelled, "interrupted");
-    ASSIGN_OR_RETURN(const Row row, Measure(s, *ranks, bytes, is_virtual));
-    right = right && row.right;
-    rows.push_back(row);
+    const StatusOr<Row> row = Measure(s, *ranks, bytes, is_virtual);
+    if (Interrupted()) break;
+    RETURN_IF_ERROR(row.status());
+    right = right && row->right;
+    rows.push_back(*row);
   }
   s.json ? PrintJson(s, *ranks, rows) : PrintRows(s, *ranks, rows, is_virtual);
+  if (Interrupted()) return FailInterrupted("gpu-allreduce-bench");
   return right ? kExitOk : kExitFailure;
 }
 

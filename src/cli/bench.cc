@@ -10,6 +10,7 @@
 #include "cli/bench_probe.h"
 #include "cli/command.h"
 #include "cli/geometry.h"
+#include "cli/interrupt.h"
 #include "cli/json_writer.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
@@ -234,6 +235,7 @@ void PrintJson(const Settings& s, const Report& r, int threads) {
   out.Key("cases").BeginArray();
   for (const Measured& m : r.cases) WriteCase(m, r.peak, &out);
   out.EndArray();
+  out.Field("interrupted", Interrupted());
   if (s.ops) {
     out.Key("ops").BeginObject().Field("case", r.ops_case);
     out.Field("step_seconds", r.ops.step_seconds).Field("read_rate", r.ops.read_rate);
@@ -282,16 +284,22 @@ StatusOr<int> Bench(Settings* s, const Options& options) {
   Progress progress("measuring", Progress::Unit::kItems);
   for (const Case& what : cases) {
     progress.Update(report.cases.size(), cases.size());
-    ASSIGN_OR_RETURN(Measured measured, Measure(report.model, what, settings, probes.get()));
-    report.cases.push_back(std::move(measured));
+    StatusOr<Measured> measured = Measure(report.model, what, settings, probes.get());
+    if (Interrupted()) break;  // what its last repetition says is worth nothing
+    RETURN_IF_ERROR(measured.status());
+    report.cases.push_back(*std::move(measured));
   }
-  if (s->ops && !cases.empty() && !cases.back().prefill) {
+  if (s->ops && !cases.empty() && !cases.back().prefill && !Interrupted()) {
     ASSIGN_OR_RETURN(report.ops, MeasureOps(report.model, cases.back(), settings, probes.get()));
     report.ops_case = absl::StrCat(cases.back().Name(), ", batch ", cases.back().batch);
   }
   progress.Clear();
+  if (Interrupted()) {
+    report.notes.push_back(absl::StrCat("interrupted: ", report.cases.size(), " of ", cases.size(),
+                                        " cases were measured"));
+  }
   s->json ? PrintJson(*s, report, threads) : PrintReport(*s, report, threads);
-  return kExitOk;
+  return Interrupted() ? FailInterrupted("bench") : kExitOk;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cli/bench_kernels.h"
+#include "cli/interrupt.h"
 
 namespace mainarch::cli {
 namespace {
@@ -209,6 +210,7 @@ double Probes::Bandwidth(Team* team, const Mapping& memory, size_t bytes) {
   for (int pass = 0; pass < kPasses; ++pass) {
     // Which number of streams is best depends on where they begin: some places halve the rate.
     for (const int streams : {1, 2, 4}) {
+      if (Interrupted()) return best;
       ReadJob job(memory, bytes, streams, team->workers());
       const int64_t start = NowNs();
       team->Execute(&job);

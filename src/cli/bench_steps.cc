@@ -24,6 +24,8 @@ StatusOr<std::unique_ptr<StepDriver>> StepDriver::Create(std::shared_ptr<const m
   options.max_sequences = shape.batch;
   options.pages = {pages * shape.batch};
   ASSIGN_OR_RETURN(driver->context_, driver->model_->weights().CreateContext(options));
+  driver->cancel_.emplace(InterruptHook::When::kAtOnce,
+                          [context = driver->context_.get()] { context->RequestStop(); });
   driver->pages_.resize(shape.batch);
   for (uint32_t s = 0; s < shape.batch; ++s) {
     for (uint32_t i = 0; i < pages; ++i) driver->pages_[s].push_back(s * pages + i);

@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
+#include "cli/interrupt.h"
 #include "model/model.h"
 
 namespace mainarch::cli {
@@ -44,6 +46,7 @@ class StepDriver {
   const std::shared_ptr<const model::Model> model_;
   const Shape shape_;
   std::unique_ptr<backend::Context> context_;
+  std::optional<InterruptHook> cancel_;  // ends the step in flight
   std::vector<std::vector<uint32_t>> pages_;  // of each sequence
   std::vector<backend::StepCache> caches_;  // of each sequence
   std::vector<backend::StepSequence> sequences_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "cli/json_writer.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 
@@ -9,6 +10,8 @@
 
 namespace mainarch::cli {
 namespace {
+
+std::atomic<bool> any_printed{false};
 
 std::string Quoted(absl::string_view text) {
   std::string out = "\"";
@@ -84,6 +87,11 @@ JsonWriter& JsonWriter::Value(double number) {
   return std::isfinite(number) ? Raw(absl::StrFormat("%.9g", number)) : Null();
 }
 
-void JsonWriter::Print() const { std::printf("%s\n", text_.c_str()); }
+void JsonWriter::Print() const {
+  any_printed = true;
+  std::printf("%s\n", text_.c_str());
+}
+
+bool JsonWriter::printed() { return any_printed; }
 
 }  // namespace mainarch::cli

@@ -49,6 +49,8 @@ class JsonWriter {
   const std::string& text() const { return text_; }
   // Writes the text and a newline to stdout.
   void Print() const;
+  // Some object's Print has begun, on any thread.
+  static bool printed();
 
  private:
   JsonWriter& Begin(char bracket);

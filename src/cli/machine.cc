@@ -3,12 +3,15 @@
 // mainarch topology, doctor, sim, kernels: the machine, real or virtual, and what runs on it.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "base/fd.h"
 #include "cli/command.h"
 #include "cli/doctor.h"
+#include "cli/interrupt.h"
+#include "cli/json_mode.h"
 #include "cli/json_writer.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -74,8 +77,9 @@ int RunTopologyCommand(Arguments arguments) {
   if (!sys.ok()) return Fail("topology", sys.status());
   std::string text;
   const Status status = RunTopology(**sys, {settings.json}, &text);
+  if (!status.ok()) return Fail("topology", status);
   std::fputs(text.c_str(), stdout);
-  return status.ok() ? kExitOk : Fail("topology", status);
+  return kExitOk;
 }
 
 int RunDoctorCommand(Arguments arguments) {
@@ -92,8 +96,7 @@ int RunDoctorCommand(Arguments arguments) {
 }
 
 int RunSimCommand(Arguments arguments) {
-  if (arguments.empty() || arguments[0] == "--help") {
-    std::fputs(
+  constexpr const char* kHelp =
         "usage: mainarch sim [--node gfx950x8] [--faults SCRIPT] [--log FILE] [--library FILE] "
         "-- PROGRAM ...\n\n"
         "Runs any program that drives AMD GPUs through the kernel driver on a virtual node.\n\n"
@@ -103,15 +106,24 @@ int RunSimCommand(Arguments arguments) {
         "A runtime older than the chip sees no GPU of it; tell it to take one for what it "
         "knows.\n\n"
         "Examples:\n  mainarch sim --node gfx90ax2 -- rocminfo\n"
-        "  HSA_OVERRIDE_GFX_VERSION=9.0.10 mainarch sim -- rocminfo\n",
-        arguments.empty() ? stderr : stdout);
-    return arguments.empty() ? kExitUsage : kExitOk;
+        "  HSA_OVERRIDE_GFX_VERSION=9.0.10 mainarch sim -- rocminfo\n";
+  if (arguments.empty()) {
+    std::fputs(kHelp, stderr);
+    return kExitUsage;
+  }
+  const auto own_end = std::find(arguments.begin(), arguments.end(), "--");
+  if (std::find(arguments.begin(), own_end, "--help") != own_end) {
+    JsonWanted() ? PrintJsonHelp(kHelp) : static_cast<void>(std::fputs(kHelp, stdout));
+    return kExitOk;
   }
   auto launch = sim::ParseLaunch(arguments, PreloadLibrary());
   if (!launch.ok()) {
-    Fail("sim", launch.status());
+    const std::string message(launch.status().message());
+    std::fprintf(stderr, "mainarch sim: %s\nsee mainarch sim --help\n", message.c_str());
+    PrintJsonError({kExitUsage, 0, message, "see mainarch sim --help"});
     return kExitUsage;
   }
+  NeverEndForcibly();  // it ends with its program
   auto code = sim::RunProgram(*launch);
   return code.ok() ? *code : Fail("sim", code.status());
 }

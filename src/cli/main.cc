@@ -2,14 +2,19 @@
 //
 // The mainarch command: finds the subcommand and hands it its words. A new subcommand is a file, a
 // declaration in command.h and a line here.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/json_mode.h"
 #include "cli/options.h"
 #include "cli/output.h"
 
@@ -39,19 +44,18 @@ constexpr Command kCommands[] = {
     {"version", "print the version", RunVersion},
 };
 
-void PrintHelp(FILE* to) {
-  std::fputs("usage: mainarch <command> [options]\n\nCommands:\n", to);
+std::string Help() {
+  std::string out = "usage: mainarch <command> [options]\n\nCommands:\n";
   for (const Command& command : kCommands) {
-    std::fprintf(to, "  %-21s%s\n", command.name, command.help);
+    absl::StrAppendFormat(&out, "  %-21s%s\n", command.name, command.help);
   }
-  std::fputs(
-      "  help <command>       the options of a command, with examples\n"
-      "\n"
-      "Text goes to stdout; statistics, progress and errors go to stderr. --json makes any "
-      "command\n"
-      "write one JSON object to stdout. Exit codes: 0 done, 1 failed, 2 wrong use, 130 "
-      "interrupted.\n",
-      to);
+  return out +
+         "  help <command>       the options of a command, with examples\n"
+         "\n"
+         "Text goes to stdout; statistics, progress and errors go to stderr. --json makes any "
+         "command\n"
+         "write one JSON object to stdout, an error too. Exit codes: 0 done, 1 failed, 2 wrong use,\n"
+         "130 interrupted.\n";
 }
 
 const Command* Find(const std::string& name) {
@@ -67,45 +71,70 @@ int Unknown(const std::string& name) {
   const absl::string_view near = Nearest(name, names);
   std::fprintf(stderr, "mainarch: unknown command \"%s\"%s\nsee mainarch help\n", name.c_str(),
                near.empty() ? "" : absl::StrCat("; did you mean ", near, "?").c_str());
+  PrintJsonError({kExitUsage, 0, absl::StrCat("unknown command \"", name, "\""), "see mainarch help"});
   return kExitUsage;
 }
 
 int Dispatch(std::vector<std::string> words) {
+  SetJsonWanted(HasJsonWord(words));
   if (words.empty()) {
-    PrintHelp(stderr);
+    std::fputs(Help().c_str(), stderr);
     return kExitUsage;
   }
   std::string name = words[0];
   words.erase(words.begin());
   if (name == "--version") name = "version";
-  if (name == "help" && !words.empty()) {
+  if (name == "help" && !words.empty() && words[0] != "--json") {
     name = words[0];
     words = {"--help"};
+    if (JsonWanted()) words.push_back("--json");
   }
   if (name == "help" || name == "--help" || name == "-h") {
-    PrintHelp(stdout);
+    JsonWanted() ? PrintJsonHelp(Help()) : static_cast<void>(std::fputs(Help().c_str(), stdout));
     return kExitOk;
   }
   const Command* command = Find(name);
   return command == nullptr ? Unknown(name) : command->run(words);
 }
 
+// Whatever is opened in place of a standard stream that was closed would be written over: a model, say.
+// Something that cannot be written to stands there instead.
+void HoldStandardStreams() {
+  int fd;
+  do {
+    fd = open("/dev/null", O_RDONLY);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
+// Of a command that did not end by itself. Not at the price of waiting for a thread that is stuck in a write.
+void SayInterrupted() {
+  if (ftrylockfile(stdout) != 0) return;
+  FailInterrupted("command");
+  funlockfile(stdout);
+}
+
+int Run(int argc, char** argv) {
+  const InterruptHook say(InterruptHook::When::kAtEnd, SayInterrupted);
+  int code = kExitFailure;
+  try {
+    code = Dispatch(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "mainarch: %s\n", e.what());  // out of memory, that is
+    PrintJsonError({kExitFailure, static_cast<int32_t>(Code::kOutOfHostMemory), e.what(), {}});
+  }
+  // A full disk behind stdout shows here at the latest.
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  if (PipeBroken()) return kExitInterrupted;
+  std::fprintf(stderr, "mainarch: writing to stdout failed\n");
+  return kExitFailure;
+}
+
 }  // namespace
 }  // namespace mainarch::cli
 
 int main(int argc, char** argv) {
+  mainarch::cli::HoldStandardStreams();
   mainarch::cli::CatchInterrupts();
-  int code = mainarch::cli::kExitFailure;
-  try {
-    code =
-        mainarch::cli::Dispatch(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "mainarch: %s\n", e.what());  // out of memory, that is
-  }
-  // A full disk behind stdout shows here at the latest.
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    std::fprintf(stderr, "mainarch: writing to stdout failed\n");
-    return mainarch::cli::kExitFailure;
-  }
-  return code;
+  return mainarch::cli::Run(argc, argv);
 }

@@ -19,7 +19,17 @@
 namespace mainarch::cli {
 namespace {
 
-void PrintPresets() {
+void PrintPresets(bool json) {
+  if (json) {
+    JsonWriter out;
+    out.BeginObject().Key("presets").BeginArray();
+    for (const Preset& preset : Presets()) {
+      out.BeginObject().Field("name", preset.name).Field("geometry", Describe(preset.config));
+      out.Field("about", preset.about).EndObject();
+    }
+    out.EndArray().EndObject().Print();
+    return;
+  }
   Table table({"<preset", "<geometry", "<"});
   for (const Preset& preset : Presets()) {
     table.Row({preset.name, Describe(preset.config), preset.about});
@@ -57,7 +67,7 @@ int RunMakeCheckpoint(Arguments arguments) {
   options.Positional("DIR", &words, 0, 1);
   if (const auto code = options.Parse(arguments)) return *code;
   if (list) {
-    PrintPresets();
+    PrintPresets(json);
     return kExitOk;
   }
   if (words.empty()) return options.Usage("DIR is missing");

@@ -107,6 +107,7 @@ class Run {
     options.kv_type = settings_.model.kv_type();
     options.activations = settings_.model.activations();
     ASSIGN_OR_RETURN(engine_, decode::Engine::Create(model_, options));
+    cancel_.emplace(InterruptHook::When::kAtOnce, [this] { engine_->Cancel(); });
     decode::SequenceOptions sequence;
     sequence.manual = true;
     sequence.ignore_eos = true;
@@ -166,6 +167,7 @@ class Run {
   const Settings& settings_;
   const std::shared_ptr<const model::Model> model_;
   std::unique_ptr<decode::Engine> engine_;
+  std::optional<InterruptHook> cancel_;  // ends the step in flight
   decode::SequenceId sequence_ = 0;
   std::unique_ptr<reference::Decoder> reference_;
   std::vector<uint32_t> next_;
@@ -276,6 +278,7 @@ void PrintJson(const Report& report) {
     out.Field("step", worst).Field("token", report.steps[worst].error_at).EndObject();
     out.Field("bound", report.bound);
   }
+  out.Field("interrupted", Interrupted());
   out.Field("ok", report.ok()).EndObject().Print();
 }
 
@@ -300,13 +303,16 @@ StatusOr<int> Decode(Settings* s) {
   {
     Progress progress(s->verify ? "decoding and verifying" : "decoding", Progress::Unit::kItems);
     for (int64_t i = 0; i < s->tokens; ++i) {
-      ASSIGN_OR_RETURN(const StepResult step, run.Step());
-      report.steps.push_back(step);
+      const StatusOr<StepResult> step = run.Step();
+      if (Interrupted() && !report.steps.empty()) break;
+      RETURN_IF_ERROR(step.status());
+      report.steps.push_back(*step);
       report.counts = run.counts();
       progress.Update(static_cast<uint64_t>(i + 1), static_cast<uint64_t>(s->tokens));
     }
   }
   s->json ? PrintJson(report) : PrintReport(report);
+  if (Interrupted()) return FailInterrupted("model-decode");
   return report.ok() ? kExitOk : kExitFailure;
 }
 

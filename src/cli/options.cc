@@ -5,12 +5,16 @@
 #include <cmath>
 #include <cstdio>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/decimal.h"
 #include "cli/command.h"
+#include "cli/json_mode.h"
 
 namespace mainarch::cli {
 namespace {
@@ -34,21 +38,30 @@ size_t Distance(absl::string_view a, absl::string_view b) {
   return row[b.size()];
 }
 
+// Digits, and a minus before them.
+std::optional<int64_t> ParseInteger(absl::string_view text) {
+  const bool negative = absl::ConsumePrefix(&text, "-");
+  const std::optional<uint64_t> size = ParseDecimal(text);
+  if (!size.has_value() || *size > INT64_MAX) return std::nullopt;
+  return negative ? -static_cast<int64_t>(*size) : static_cast<int64_t>(*size);
+}
+
 // `value` is the number itself or an optional one.
 template <class T>
 std::string SetInteger(const std::string& text, int64_t least, int64_t most, T* value) {
-  int64_t parsed;
-  if (!absl::SimpleAtoi(text, &parsed) || parsed < least || parsed > most) {
+  const std::optional<int64_t> parsed = ParseInteger(text);
+  if (!parsed.has_value() || *parsed < least || *parsed > most) {
     return absl::StrCat("is not an integer from ", least, " to ", most);
   }
-  *value = parsed;
+  *value = *parsed;
   return "";
 }
 
 template <class T>
 std::string SetNumber(const std::string& text, double least, double most, T* value) {
   double parsed;
-  if (!absl::SimpleAtod(text, &parsed) || !(parsed >= least && parsed <= most)) {
+  const bool spaces = absl::StripAsciiWhitespace(text).size() != text.size();
+  if (spaces || !absl::SimpleAtod(text, &parsed) || !(parsed >= least && parsed <= most)) {
     return absl::StrCat("is not a number from ", least, " to ", most);
   }
   *value = parsed;
@@ -166,11 +179,9 @@ void Options::Unsigned(absl::string_view name, uint64_t* value, absl::string_vie
   Option& option = Add(name, "N", help);
   option.standard = absl::StrCat(*value);
   option.set = [value](const std::string& text) {
-    uint64_t parsed;
-    if (!absl::SimpleAtoi(text, &parsed)) {
-      return absl::StrCat("is not an integer from 0 to ", UINT64_MAX);
-    }
-    *value = parsed;
+    const std::optional<uint64_t> parsed = ParseDecimal(text);
+    if (!parsed.has_value()) return absl::StrCat("is not an integer from 0 to ", UINT64_MAX);
+    *value = *parsed;
     return std::string();
   };
 }
@@ -198,12 +209,12 @@ void Options::Integers(absl::string_view name, std::vector<int64_t>* value, int6
   option.set = [value, least, most](const std::string& text) {
     std::vector<int64_t> parsed;
     for (absl::string_view word : absl::StrSplit(text, ',')) {
-      int64_t number;
-      if (!absl::SimpleAtoi(word, &number) || number < least || number > most) {
+      const std::optional<int64_t> number = ParseInteger(word);
+      if (!number.has_value() || *number < least || *number > most) {
         return absl::StrCat("is not a list of integers from ", least, " to ", most,
                             " separated by commas");
       }
-      parsed.push_back(number);
+      parsed.push_back(*number);
     }
     *value = std::move(parsed);
     return std::string();
@@ -286,13 +297,14 @@ std::string Options::CheckPositional() const {
 }
 
 std::optional<int> Options::Parse(absl::Span<const std::string> arguments) {
+  SetJsonWanted(HasJsonWord(arguments));  // until the words have been told from the options
   bool only_words = false;
   for (size_t at = 0; at < arguments.size(); ++at) {
     const std::string& word = arguments[at];
     if (!only_words && word == "--") {
       only_words = true;
     } else if (!only_words && (word == "--help" || word == "-h")) {
-      std::fputs(Help().c_str(), stdout);
+      JsonWanted() ? PrintJsonHelp(Help()) : static_cast<void>(std::fputs(Help().c_str(), stdout));
       return kExitOk;
     } else if (!only_words && absl::StartsWith(word, "--")) {
       const std::string wrong = Take(arguments, &at);
@@ -305,6 +317,7 @@ std::optional<int> Options::Parse(absl::Span<const std::string> arguments) {
       positional_->push_back(word);
     }
   }
+  if (const Option* json = Find("json"); json != nullptr) SetJsonWanted(*json->flag);
   const std::string wrong = CheckPositional();
   if (!wrong.empty()) return Usage(wrong);
   return std::nullopt;
@@ -313,6 +326,7 @@ std::optional<int> Options::Parse(absl::Span<const std::string> arguments) {
 int Options::Usage(absl::string_view message) const {
   std::fprintf(stderr, "mainarch %s: %s\nsee mainarch %s --help\n", command_.c_str(),
                std::string(message).c_str(), command_.c_str());
+  PrintJsonError({kExitUsage, 0, message, absl::StrCat("see mainarch ", command_, " --help")});
   return kExitUsage;
 }
 

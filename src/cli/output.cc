@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/json_mode.h"
 
 namespace mainarch::cli {
 namespace {
@@ -123,16 +125,25 @@ std::string Seconds(double seconds) {
   return Fixed(seconds, 2) + " s";
 }
 
+int FailInterrupted(absl::string_view command) {
+  std::fflush(stdout);
+  if (!PipeBroken()) {
+    std::fprintf(stderr, "mainarch %s: interrupted\n", std::string(command).c_str());
+    PrintJsonError({kExitInterrupted, static_cast<int32_t>(Code::kCancelled), "interrupted", {}});
+  }
+  return kExitInterrupted;
+}
+
 int Fail(absl::string_view command, const Status& status) {
   std::fflush(stdout);
-  if (CodeOf(status) == Code::kCancelled) {
-    std::fprintf(stderr, "mainarch %s: interrupted\n", std::string(command).c_str());
-    return kExitInterrupted;
-  }
+  // Whatever an interrupted call says went wrong: the user did it.
+  if (CodeOf(status) == Code::kCancelled || Interrupted()) return FailInterrupted(command);
   std::fprintf(stderr, "mainarch %s: %s\n", std::string(command).c_str(),
                std::string(status.message()).c_str());
   const char* hint = HintFor(CodeOf(status));
   if (hint != nullptr) std::fprintf(stderr, "%s\n", hint);
+  PrintJsonError({kExitFailure, static_cast<int32_t>(CodeOf(status)), status.message(),
+                  hint != nullptr ? hint : ""});
   return kExitFailure;
 }
 

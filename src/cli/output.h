@@ -43,8 +43,12 @@ std::string Fixed(double value, int digits);
 std::string Percent(double share);    // of 1
 std::string Seconds(double seconds);  // "1.2 ms"
 
-// Prints "mainarch <command>: <message>" and what to do about it to stderr; returns the exit code.
+// Prints "mainarch <command>: <message>" and what to do about it to stderr, and with --json an object that
+// says it to stdout; returns the exit code.
 int Fail(absl::string_view command, const Status& status);
+// What was written is all there is, because the user or the reader of the output ended it: says so, unless
+// nobody reads; returns the exit code.
+int FailInterrupted(absl::string_view command);
 
 }  // namespace mainarch::cli
 

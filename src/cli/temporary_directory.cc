@@ -26,4 +26,12 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+// While another thread may still be writing into it: under another name it finds no place to go on.
+void TemporaryDirectory::Abandon() const {
+  std::error_code ignored;
+  const std::string renamed = path_ + ".gone";
+  std::filesystem::rename(path_, renamed, ignored);
+  std::filesystem::remove_all(renamed, ignored);
+}
+
 }  // namespace mainarch::cli

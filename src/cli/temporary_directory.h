@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A directory under TMPDIR (or /tmp) that is gone, with all that is in it, when the object is.
+// A directory under TMPDIR (or /tmp) that is gone, with all that is in it, when the object is, or when the
+// command is ended by a signal.
 #ifndef MAINARCH_CLI_TEMPORARY_DIRECTORY_H_
 #define MAINARCH_CLI_TEMPORARY_DIRECTORY_H_
 
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "cli/interrupt.h"
 
 namespace mainarch::cli {
 
@@ -22,7 +24,10 @@ class TemporaryDirectory {
 
  private:
   explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
+  void Abandon() const;
+
   const std::string path_;
+  const InterruptHook hook_{InterruptHook::When::kAtEnd, [this] { Abandon(); }};
 };
 
 }  // namespace mainarch::cli

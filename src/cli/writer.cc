@@ -159,8 +159,11 @@ StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
   int64_t first = start, last = start;
   size_t shown = 0;
   mainarch_error error;
+  const InterruptHook cancel(InterruptHook::When::kAtOnce,
+                             [this] { mainarch_engine_cancel(engine_.get()); });
   while (!Interrupted() && !stop.stopped()) {
     const mainarch_status status = mainarch_engine_step(engine_.get(), &error);
+    if (status == MAINARCH_ERROR_CANCELLED) break;
     RETURN_IF_ERROR(FromAbi(status, error));
     if (status == MAINARCH_AGAIN) break;
     RETURN_IF_ERROR(TakeTokens(&out));

@@ -137,6 +137,154 @@ class Usage(Case):
         self.assertIn(run_json("version")["version"], out)
 
 
+class JsonAlways(Case):
+    """With --json stdout is one JSON object, whatever happens."""
+
+    def commands(self):
+        text = run_json("help")["help"]
+        names = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+        self.assertGreater(len(names), len(COMMANDS))
+        names.remove("help")
+        return names
+
+    def check_error(self, *words, code, message="", stdin="", env=None):
+        with self.subTest(words=words):
+            out, err = run(*words, code=code, stdin=stdin, env=env)
+            self.assertEqual(out.count("\n"), 1, out)
+            error = json.loads(out)["error"]
+            self.assertEqual(error["exit_code"], code)
+            self.assertIn(message, error["message"])
+            self.assertIn(error["message"], err)  # the same words for people
+            return error
+
+    def test_help(self):
+        for name in self.commands():
+            for words in (["help", name, "--json"], [name, "--help", "--json"], [name, "--json", "--help"]):
+                out, err = run(*words)
+                self.assertIn(f"usage: mainarch {name}", json.loads(out)["help"], words)
+                self.assertEqual(err, "")
+        self.assertEqual(run_json("--help"), run_json("help"))
+
+    def test_wrong_use(self):
+        for name in self.commands():
+            self.check_error(name, "--json", "--no-such-option", code=2, message="unknown option")
+            self.check_error(name, "--no-such-option", "--json", code=2, message="no-such-option")
+        for words, message in [(["--json"], "unknown command"), (["generat", "--json"], "unknown command"),
+                               (["generate", "--json", "prompt"], "--model DIR is missing"),
+                               (["generate", "--model", TRAINED, "--seed", "--json"], "is not an integer"),
+                               (["bench", "--json"], "give --model, --preset or --like"),
+                               (["inspect", "--json"], "DIR is missing"),
+                               (["make-checkpoint", "--json"], "DIR is missing"),
+                               (["sim", "--json", "--", "true"], "--json")]:
+            self.check_error(*words, code=2, message=message)
+
+    def test_failures(self):
+        missing = os.path.join(self.scratch, "none")
+        for words, status in [(["generate", "--model", missing, "a"], -4),
+                              (["model-decode", "--model", missing], -4),
+                              (["bench", "--model", missing], -4),
+                              (["tokenize", "--model", missing, "a"], -4),
+                              (["inspect", missing], -4),
+                              (["estimate", "--model", missing], -4),
+                              (["make-checkpoint", missing, "--heads", "6", "--kv-heads", "4"], None),
+                              (["attn-decode", "--device", "sim:gfx1100"], -2),
+                              (["topology", "--device", "tpu"], -2),
+                              (["doctor", "--device", "tpu"], -2),
+                              (["probe", "--device", "tpu"], -2),
+                              (["gpu-allreduce-bench", "--device", "tpu"], -2),
+                              (["generate", "--model", TRAINED, "--device", "cpu:01", "a"], -2)]:
+            error = self.check_error(*words, "--json", code=1)
+            if status is not None:
+                self.assertEqual(error["code"], status, error)
+
+    def test_what_is_not_asked_for_is_not_json(self):
+        # The word of an option's value, behind "--", or taken back.
+        out, _ = run("generate", "--model", TRAINED, "--stop", "--json", "--max-tokens", 1, "a")
+        self.assertFalse(out.startswith("{"))
+        out, _ = run("tokenize", "--model", TRAINED, "--", "--json")
+        self.assertFalse(out.startswith("{"))
+        out, _ = run("inspect", os.path.join(self.scratch, "none"), "--json", "--no-json", code=1)
+        self.assertEqual(out, "")
+
+    def test_lists(self):
+        presets = run_json("make-checkpoint", "--list")["presets"]
+        self.assertIn("qwen3-0.6b", [preset["name"] for preset in presets])
+
+
+class Signals(Case):
+    """A signal ends every command. The bounds are for machines that are busy: what is begun here takes
+    minutes, or for ever, where it is not cut short."""
+
+    def interrupted(self, *words, number=signal.SIGINT, after=1.0, stdin=None):
+        temporary = os.path.join(self.scratch, "tmp")
+        os.makedirs(temporary, exist_ok=True)
+        process = subprocess.Popen([MAINARCH, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   stdin=stdin, env={**os.environ, "TMPDIR": temporary})
+        time.sleep(after)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 130, (words, out, err))
+        self.assertEqual(os.listdir(temporary), [], words)
+        return out.decode(), err.decode()
+
+    def test_a_step_is_cut_short(self):
+        # One step of 65536 rows over a context as long.
+        model = os.path.join(self.scratch, "long")
+        run("make-checkpoint", model, "--preset", "tiny", "--max-position", 65536)
+        words = ["bench", "--model", model, "--prefill", 65536, "--chunk", 65536, "--only", "prefill",
+                 "--threads", 1, "--probe-mb", 64]
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            out, err = self.interrupted(*words, "--json", number=number, after=3)
+            self.assertIn("interrupted", err)
+            report = json.loads(out)
+            if "error" not in report:  # it was measuring already
+                self.assertTrue(report["interrupted"])
+                self.assertEqual(report["cases"], [])
+
+    def test_what_cannot_be_cut_short_is_left(self):
+        # One dispatch over a context that takes minutes to interpret.
+        words = ["attn-decode", "--device", "sim:gfx942", "--context", 100000, "--json"]
+        out, _ = self.interrupted(*words, after=3)
+        self.assertEqual(json.loads(out)["error"], {"exit_code": 130, "code": -7, "message": "interrupted"})
+
+    def test_what_is_known_is_said(self):
+        out, _ = self.interrupted("model-decode", "--tokens", 40000, "--json", after=4)
+        report = json.loads(out)
+        if "error" not in report:
+            self.assertTrue(report["interrupted"])
+            self.assertGreater(len(report["steps"]), 0)
+
+    def test_waiting_for_input(self):
+        for words in (["generate", "--model", TRAINED, "--json"], ["tokenize", "--model", TRAINED, "--json"]):
+            reader, writer = os.pipe()
+            out, _ = self.interrupted(*words, stdin=reader)
+            os.close(reader)
+            os.close(writer)
+            self.assertEqual(json.loads(out)["error"]["message"], "interrupted")
+
+    def test_nobody_reads(self):
+        # Quietly, as commands of Unix end; and the checkpoint is removed.
+        process = subprocess.Popen([MAINARCH, "model-decode", "--tokens", "400", "--no-verify"],
+                                   env={**os.environ, "TMPDIR": self.scratch}, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        process.stdout.close()
+        err = process.stderr.read().decode()
+        process.stderr.close()
+        self.assertEqual(process.wait(timeout=120), 130)
+        self.assertEqual(err, "")
+        self.assertEqual(os.listdir(self.scratch), [])
+
+
+class Streams(Case):
+    def test_closed_standard_streams_are_not_taken_by_files(self):
+        model = os.path.join(self.scratch, "model")
+        done = subprocess.run(["sh", "-c", 'exec "$@" <&- >&-', "sh", MAINARCH, "make-checkpoint", model, "--json"],
+                              stderr=subprocess.PIPE, timeout=120)
+        self.assertEqual(done.returncode, 1)  # there is nowhere to write to
+        self.assertIn(b"writing to stdout failed", done.stderr)
+        self.assertEqual(run_json("inspect", model)["config"]["model_type"], "qwen3_moe")
+
+
 class Generate(Case):
     def words(self, *more):
         return ["generate", "--model", TRAINED, "--max-tokens", 40, "--ignore-end", *more,
