@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Prints what ninja must build for some tests, and no more. They are named as to `meson test`: with none, all.
+
+usage: test_targets.py BUILD_DIRECTORY [TEST | --suite SUITE]...
+"""
+import json
+import os
+import pathlib
+import sys
+
+build = pathlib.Path(sys.argv[1])
+words = iter(sys.argv[2:])
+names, suites = set(), set()
+for word in words:
+    suites.add(next(words)) if word == "--suite" else names.add(word)
+if not names and not suites:
+    sys.exit(0)  # ninja's own default
+
+
+def read(what):
+    return json.loads((build / "meson-info" / f"intro-{what}.json").read_text(encoding="utf-8"))
+
+
+# A suite is "project:name".
+tests = [test for test in read("tests")
+         if test["name"] in names or suites & {suite.split(":")[-1] for suite in test["suite"]}]
+unknown = names - {test["name"] for test in tests}
+if unknown or not tests:
+    sys.exit(f"{build}: no tests {' '.join(sorted(unknown | suites))}")
+wanted = {target for test in tests for target in test["depends"]}
+print("\n".join(sorted({os.path.relpath(name, build.resolve()) for target in read("targets")
+                        if target["id"] in wanted for name in target["filename"]})))
