@@ -202,7 +202,8 @@ typedef struct mainarch_group_options {
  *   "cpu:N"         the CPU as N ranks in this process (1, 2, 4 or 8), sharded as on N devices; the
  *                   results are those of "cpu", to the bit
  *   "gpu", "gpu:0-7"  AMD Instinct GPUs through the kernel driver
- *   "sim:gfx950x8"  the GPU path on a virtual node
+ *   "sim:gfx950x8"  the GPU path on a virtual node, where that is installed: a part of its own that
+ *                   is loaded from the library's own folder (Debian's libmainarch0-sim)
  * This version of the library has the CPU only: the last two return NO_DEVICE.
  *
  * Errors: INVALID_ARGUMENT (a device string, environment variable or option that is wrong),

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
 // mainarch topology, doctor, sim, kernels: the machine, real or virtual, and what runs on it.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -19,8 +17,9 @@
 #include "cli/topology.h"
 #include "isa/kernel_images.h"
 #include "kfd/linux_sys.h"
+#include "kfd/private_file.h"
+#include "kfd/sim_part.h"
 #include "sim/launcher.h"
-#include "sim/open.h"
 
 namespace mainarch::cli {
 namespace {
@@ -28,28 +27,13 @@ namespace {
 constexpr absl::string_view kSimPrefix = "sim:";
 
 // "gpu" is this machine; "sim:gfx950x8" a virtual node.
-StatusOr<std::unique_ptr<kfd::Sys>> SysOf(absl::string_view device) {
-  if (device == "gpu") return std::unique_ptr<kfd::Sys>(new kfd::LinuxSys());
+StatusOr<std::shared_ptr<kfd::Sys>> SysOf(absl::string_view device) {
+  if (device == "gpu") return std::make_shared<kfd::LinuxSys>();
   if (device.substr(0, kSimPrefix.size()) != kSimPrefix) {
     return Error(Code::kInvalidArgument, "device \"", device,
                  "\": expected \"gpu\" or \"sim:\" and a node such as gfx950x8");
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<kfd::Sys> sys, sim::OpenSim(device.substr(kSimPrefix.size())));
-  return sys;
-}
-
-// libmainarch-sim.so beside the command, as it lies in the build tree, or where it is installed.
-std::string PreloadLibrary() {
-  char path[4096];
-  const ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
-  if (n <= 0) return "libmainarch-sim.so";
-  const std::string self(path, static_cast<size_t>(n));
-  const std::string folder = self.substr(0, self.rfind('/'));
-  for (const char* place :
-       {"/../sim/preload/libmainarch-sim.so", "/../" MAINARCH_PRIVATE_DIR "/libmainarch-sim.so"}) {
-    if (access((folder + place).c_str(), R_OK) == 0) return folder + place;
-  }
-  return "libmainarch-sim.so";
+  return kfd::OpenVirtual(device.substr(kSimPrefix.size()));
 }
 
 struct MachineSettings {
@@ -97,8 +81,8 @@ int RunDoctorCommand(Arguments arguments) {
 
 int RunSimCommand(Arguments arguments) {
   constexpr const char* kHelp =
-        "usage: mainarch sim [--node gfx950x8] [--faults SCRIPT] [--log FILE] [--library FILE] "
-        "-- PROGRAM ...\n\n"
+        "usage: mainarch sim [--node gfx950x8] [--faults SCRIPT] [--log FILE] [--lines FILE] "
+        "[--library FILE] -- PROGRAM ...\n\n"
         "Runs any program that drives AMD GPUs through the kernel driver on a virtual node.\n\n"
         "NODE is chip x GPUs and settings: gfx950x8,seed=7,minor=14 (a wrong one is told what is "
         "known). SCRIPT makes trouble on demand: hang=0@3, fault=0@1, ioctl=CREATE_QUEUE@2:ENOMEM "
@@ -116,7 +100,10 @@ int RunSimCommand(Arguments arguments) {
     JsonWanted() ? PrintJsonHelp(kHelp) : static_cast<void>(std::fputs(kHelp, stdout));
     return kExitOk;
   }
-  auto launch = sim::ParseLaunch(arguments, PreloadLibrary());
+  // A missing file is named by RunProgram, when none is named here either.
+  constexpr char kPreload[] = "libmainarch-sim-preload.so";
+  const auto library = kfd::FindPrivateFile(kPreload);
+  auto launch = sim::ParseLaunch(arguments, library.ok() ? *library : kPreload);
   if (!launch.ok()) {
     const std::string message(launch.status().message());
     std::fprintf(stderr, "mainarch sim: %s\nsee mainarch sim --help\n", message.c_str());

@@ -84,6 +84,10 @@ class Sys {
   virtual int Stat(const std::string& path, FileStat* out) = 0;
   // Credentials of the caller.
   virtual Identity WhoAmI() = 0;
+
+  // What the machine itself says of why something went wrong, a line; empty where it says nothing,
+  // as a real one never does through this seam.
+  virtual std::string Diagnose() { return std::string(); }
 };
 
 }  // namespace mainarch::kfd

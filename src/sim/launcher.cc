@@ -13,7 +13,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/fd.h"
+#include "kfd/sim_part.h"
 #include "sim/script.h"
 
 namespace mainarch::sim {
@@ -78,6 +80,9 @@ std::vector<std::string> Environment(const LaunchOptions& options, const std::st
   result.push_back(absl::StrCat(kRootVariable, "=", root));
   if (!options.faults.empty()) result.push_back(absl::StrCat(kScriptVariable, "=", options.faults));
   if (!options.log.empty()) result.push_back(absl::StrCat(kLogVariable, "=", options.log));
+  if (!options.lines.empty()) {
+    result.push_back(absl::StrCat(kLinesVariable, "=", absl::StrJoin(options.lines, ":")));
+  }
   return result;
 }
 
@@ -126,10 +131,11 @@ StatusOr<LaunchOptions> ParseLaunch(absl::Span<const std::string> arguments,
                          : name == "--faults"  ? &options.faults
                          : name == "--log"     ? &options.log
                          : name == "--library" ? &options.library
+                         : name == "--lines"   ? &options.lines.emplace_back()
                                                : nullptr;
     if (value == nullptr) {
       return Error(Code::kInvalidArgument, "sim: unknown option ", name,
-                   "; known: --node --faults --log --library");
+                   "; known: --node --faults --log --lines --library");
     }
     if (at == arguments.size()) {
       return Error(Code::kInvalidArgument, "sim: option ", name, " needs a value");
@@ -155,9 +161,14 @@ StatusOr<int> RunProgram(const LaunchOptions& given) {
   }
   Script script;
   RETURN_IF_ERROR(script.Add(options.faults));
+  for (const std::string& path : options.lines) RETURN_IF_ERROR(AddLines(path, &config));
   if (access(options.library.c_str(), R_OK) != 0) {
-    return ErrnoError(Code::kNotFound, errno, "preload library '", options.library, "'");
+    return ErrnoError(Code::kNotFound, errno, "on Debian the virtual node is in the package ",
+                      kfd::kSimPackage, "; preload library '", options.library, "'");
   }
+  // By its full path, because it looks for the node beside itself.
+  std::error_code relative;
+  options.library = stdfs::absolute(options.library, relative).string();
   ASSIGN_OR_RETURN(const Directory root, Directory::Create());
   RETURN_IF_ERROR(WriteTree(VirtualFs(config), root.path()));
   std::vector<std::string> environment = Environment(options, root.path());

@@ -101,26 +101,8 @@ constexpr GpuProfile Mi210() {
 
 constexpr std::array<GpuProfile, 3> kProfiles = {Mi210(), Mi300x(), Mi355x()};
 
-constexpr uint64_t AlignUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
-
 constexpr size_t kMostObjectBytes = size_t{256} << 20;
-
-Status AddLines(absl::string_view path, NodeConfig* config) {
-  const StatusOr<std::string> read = ReadWholeFile(std::string(path), kMostObjectBytes);
-  if (!read.ok()) {
-    return Error(CodeOf(read.status()), "node setting 'lines=", path,
-                 "': ", read.status().message());
-  }
-  const std::string& elf = *read;
-  auto table = std::make_shared<isa::LineTable>(
-      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(elf.data()), elf.size()));
-  if (table->empty()) {
-    return Error(Code::kInvalidArgument, "node setting 'lines=", path,
-                 "': the file has no .debug_line to read; compile it with -gline-tables-only");
-  }
-  config->lines.push_back(std::move(table));
-  return OkStatus();
-}
+constexpr uint64_t AlignUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 Status ApplySetting(absl::string_view text, NodeConfig* config) {
   const std::pair<absl::string_view, absl::string_view> parts =
@@ -137,11 +119,10 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->check = *check;
     return OkStatus();
   }
-  if (parts.first == "lines") return AddLines(parts.second, config);
   const auto number = ParseDecimal(parts.second);
   if (!number.has_value()) {
     return Error(Code::kInvalidArgument, "node setting '", text,
-                 "' is not name=number, nor check and checkers, nor lines and a file");
+                 "' is not name=number, nor check and checkers");
   }
   const uint64_t value = *number;
   if (parts.first == "seed") {
@@ -171,8 +152,7 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
                  "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
                  "(ms, to 60000), poison (0, 1), smallbar (0, 1), sockets (1, 2), hide (a GPU's "
                  "index), unknown (0, 1), "
-                 "cwsr (0, 1), exact (0, 1), check (all, none, names of checkers), "
-                 "lines (a code object with debug information)");
+                 "cwsr (0, 1), exact (0, 1), check (all, none, names of checkers)");
   }
   return OkStatus();
 }
@@ -234,6 +214,22 @@ StatusOr<NodeConfig> ParseNode(absl::string_view text) {
   }
   for (size_t i = 1; i < parts.size(); ++i) RETURN_IF_ERROR(ApplySetting(parts[i], &config));
   return config;
+}
+
+Status AddLines(absl::string_view path, NodeConfig* config) {
+  const StatusOr<std::string> read = ReadWholeFile(std::string(path), kMostObjectBytes);
+  if (!read.ok()) {
+    return Error(CodeOf(read.status()), "lines of '", path, "': ", read.status().message());
+  }
+  const std::string& elf = *read;
+  auto table = std::make_shared<isa::LineTable>(
+      absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(elf.data()), elf.size()));
+  if (table->empty()) {
+    return Error(Code::kInvalidArgument, "lines of '", path,
+                 "': the file has no .debug_line to read; compile it with -gline-tables-only");
+  }
+  config->lines.push_back(std::move(table));
+  return OkStatus();
 }
 
 }  // namespace mainarch::sim

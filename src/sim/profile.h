@@ -98,8 +98,7 @@ struct NodeConfig {
   bool exact_matrix = false;
   // What is proved of every kernel as it runs, many times slower; a finding stops the kernel.
   isa::CheckOptions check;
-  // Of code objects with debug information (lines=FILE, once an object): a halted wave's report
-  // names the source line.
+  // Of code objects with debug information (AddLines): a halted wave's report names the source line.
   std::vector<std::shared_ptr<const isa::LineTable>> lines;
 
   // New VRAM and system memory holds NaNs of every float format, addresses nobody maps, and no two
@@ -115,6 +114,10 @@ struct NodeConfig {
 // "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,
 // threads=1,check=all". An error names the part it does not know.
 StatusOr<NodeConfig> ParseNode(absl::string_view text);
+
+// Adds the lines of a code object with debug information. Apart from the text above, because that
+// comes from device strings, which name no files.
+Status AddLines(absl::string_view path, NodeConfig* config);
 
 }  // namespace mainarch::sim
 

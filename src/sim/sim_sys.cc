@@ -19,6 +19,7 @@
 #include "kfd/linux_sys.h"
 #include "kfd/uapi/kfd_sysfs.h"
 #include "sim/drm.h"
+#include "sim/virtual_paths.h"
 
 namespace mainarch::sim {
 namespace {
@@ -88,7 +89,7 @@ int SimSys::OpenText(const std::string& text, int flags) {
 }
 
 int SimSys::Open(const char* path, int flags) {
-  if (!VirtualFs::Owns(path)) {
+  if (!IsVirtualPath(path)) {
     const int fd = open(path, flags);
     return fd < 0 ? -errno : fd;
   }
@@ -270,7 +271,7 @@ void SimSys::NoteUnmapped(uint64_t address, uint64_t size) {
 }
 
 int SimSys::ReadFile(const std::string& path, size_t limit, std::string* text) {
-  if (!VirtualFs::Owns(path)) return kfd::LinuxSys().ReadFile(path, limit, text);
+  if (!IsVirtualPath(path)) return kfd::LinuxSys().ReadFile(path, limit, text);
   // What changes while the node lives.
   for (size_t gpu = 0; gpu < node_->gpus().size(); ++gpu) {
     const std::string card = absl::StrCat("renderD", node_->gpus()[gpu].render_minor);
@@ -289,7 +290,7 @@ int SimSys::ReadFile(const std::string& path, size_t limit, std::string* text) {
 }
 
 int SimSys::ListDir(const std::string& path, std::vector<std::string>* names) {
-  if (!VirtualFs::Owns(path)) return kfd::LinuxSys().ListDir(path, names);
+  if (!IsVirtualPath(path)) return kfd::LinuxSys().ListDir(path, names);
   return node_->fs().List(path, names) ? 0 : -ENOENT;
 }
 
@@ -301,7 +302,7 @@ int SimSys::Stat(const std::string& path, kfd::FileStat* out) {
       StatDevice(fd, out)) {
     return 0;
   }
-  if (!VirtualFs::Owns(path)) return kfd::LinuxSys().Stat(path, out);
+  if (!IsVirtualPath(path)) return kfd::LinuxSys().Stat(path, out);
   const VirtualFs::Entry* entry = node_->fs().Find(path);
   std::vector<std::string> names;
   if (entry == nullptr) {
@@ -343,6 +344,13 @@ int SimSys::SmiFd(uint32_t gpu, UniqueFd* driver_end) {
   file->gpu = gpu;
   *driver_end = UniqueFd(ends[1]);
   return Install(ends[0], std::move(file));
+}
+
+std::string SimSys::Diagnose() {
+  for (const std::string& line : node_->log()) {
+    if (absl::StrContains(line, kHaltedWave)) return line;
+  }
+  return std::string();
 }
 
 bool SimSys::IsDevice(int fd) const {

@@ -18,13 +18,13 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "kfd/sys.h"
+#include "kfd/sim_part.h"
 #include "sim/node.h"
 #include "sim/process.h"
 
 namespace mainarch::sim {
 
-class SimSys final : public kfd::Sys {
+class SimSys final : public kfd::VirtualSys {
  public:
   explicit SimSys(std::shared_ptr<Node> node);
   ~SimSys() override;
@@ -44,17 +44,19 @@ class SimSys final : public kfd::Sys {
   int ListDir(const std::string& path, std::vector<std::string>* names) override;
   int Stat(const std::string& path, kfd::FileStat* out) override;
   kfd::Identity WhoAmI() override;
+  // The first line of the node's log that tells of a halted wave, as after a checker's finding.
+  std::string Diagnose() override;
+
+  bool IsDevice(int fd) const override;
+  bool StatDevice(int fd, kfd::FileStat* out) const override;
+  int CloseShared(int fd) override;
+  std::vector<std::string> Log() const override { return node_->log(); }
+  void Stop() override { node_->Stop(); }
 
   Node& node() { return *node_; }
   Process& process() { return *process_; }
   // Everything this process holds now.
   Ledger ledger();
-  // Is the fd one of the node's devices?
-  bool IsDevice(int fd) const;
-  // Close for a program that duplicates descriptors behind our back: the file goes with the last.
-  int CloseShared(int fd);
-  // For a device fd: what stat would say.
-  bool StatDevice(int fd, kfd::FileStat* out) const;
 
  private:
   struct File {

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kfd/uapi/kfd_sysfs.h"
+#include "sim/virtual_paths.h"
 
 namespace mainarch::sim {
 namespace {
@@ -375,11 +376,6 @@ std::string Normalise(absl::string_view path) {
   return out.empty() ? "/" : out;
 }
 
-bool Under(absl::string_view path, absl::string_view directory) {
-  return absl::StartsWith(path, directory) &&
-         (path.size() == directory.size() || path[directory.size()] == '/');
-}
-
 }  // namespace
 
 std::vector<GpuIdentity> MakeIdentities(const NodeConfig& config) {
@@ -425,20 +421,11 @@ VirtualFs::VirtualFs(const NodeConfig& config) {
   }
 }
 
-bool VirtualFs::Owns(absl::string_view path) {
-  for (absl::string_view root :
-       {"/dev/kfd", "/dev/dri", "/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/class/drm",
-        "/sys/module/amdgpu", "/sys/bus/pci/devices", "/proc/modules"}) {
-    if (Under(path, root)) return true;
-  }
-  return absl::StartsWith(path, "/sys/dev/char/226:");
-}
-
 std::string VirtualFs::Resolve(absl::string_view path) const {
   std::string clean = Normalise(path);
   for (int hop = 0; hop < 4; ++hop) {
     const auto link = std::find_if(links_.begin(), links_.end(),
-                                   [&](const auto& one) { return Under(clean, one.first); });
+                                   [&](const auto& one) { return IsUnder(clean, one.first); });
     if (link == links_.end()) break;
     clean = link->second + clean.substr(link->first.size());
   }

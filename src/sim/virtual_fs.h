@@ -47,9 +47,6 @@ class VirtualFs {
 
   explicit VirtualFs(const NodeConfig& config);
 
-  // Is the path one that the virtual node answers for (whether or not it exists)?
-  static bool Owns(absl::string_view path);
-
   // The entry at a path, links in directory names followed; nullptr for a directory or nothing.
   const Entry* Find(absl::string_view path) const;
   // Names in a directory; false when it is none.

@@ -17,7 +17,7 @@ namespace {
 
 std::string Library() {
   const char* root = std::getenv("MAINARCH_BUILD_ROOT");
-  return std::string(root == nullptr ? "." : root) + "/src/sim/preload/libmainarch-sim.so";
+  return std::string(root == nullptr ? "." : root) + "/src/sim/preload/libmainarch-sim-preload.so";
 }
 
 // Runs a shell command on a node; its output. One that does not end is ended, with code 124.
@@ -87,7 +87,7 @@ TEST(a_wrong_node_or_library_is_refused_by_name) {
   CHECK(!node.ok());
   CHECK(node.status().message().find("gfx1100") != absl::string_view::npos);
   options.node = "gfx950";
-  options.library = "/nowhere/libmainarch-sim.so";
+  options.library = "/nowhere/libmainarch-sim-preload.so";
   const StatusOr<int> library = RunProgram(options);
   CHECK(!library.ok());
   CHECK(library.status().message().find("/nowhere") != absl::string_view::npos);

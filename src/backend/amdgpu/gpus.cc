@@ -9,7 +9,7 @@
 #include "base/decimal.h"
 #include "isa/kernel_images.h"
 #include "kfd/linux_sys.h"
-#include "sim/open.h"
+#include "kfd/sim_part.h"
 
 namespace mainarch::amdgpu {
 namespace {
@@ -87,7 +87,7 @@ StatusOr<std::unique_ptr<Gpus>> Gpus::Open(absl::string_view text) {
   ASSIGN_OR_RETURN(const Choice choice, ParseDevice(text));
   std::shared_ptr<kfd::Sys> sys;
   if (choice.is_sim) {
-    ASSIGN_OR_RETURN(sys, sim::OpenSim(choice.node));
+    ASSIGN_OR_RETURN(sys, kfd::OpenVirtual(choice.node));
   } else {
     sys = std::make_shared<kfd::LinuxSys>();
   }
@@ -128,12 +128,9 @@ void Gpus::Fail(const Status& status) {
 }
 
 Status Gpus::Explain(const Status& status) const {
-  auto* sys = dynamic_cast<sim::SimSys*>(sys_.get());
-  if (sys == nullptr || status.ok()) return status;
-  for (const std::string& line : sys->node().log()) {
-    if (absl::StrContains(line, sim::kHaltedWave)) return WithContext(status, line);
-  }
-  return status;
+  if (status.ok()) return status;
+  const std::string said = sys_->Diagnose();
+  return said.empty() ? status : WithContext(status, said);
 }
 
 Status Gpus::OpenOne(uint32_t index) {

@@ -50,8 +50,8 @@ class Gpus {
   // is held.
   void Fail(const Status& status);
   const Status& status() const { return status_; }
-  // On a virtual node whose log tells of a halted wave, as after a checker's finding: `status` with
-  // that line before it. Otherwise as it is.
+  // An error with what the machine itself says of it before it, as a virtual node does of a wave
+  // that a checker halted. Otherwise as it is.
   Status Explain(const Status& status) const;
 
  private:

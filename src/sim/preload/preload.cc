@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// libmainarch-sim.so: put in front of the C library by LD_PRELOAD, it lets an unmodified program
+// libmainarch-sim-preload.so: put in front of the C library by LD_PRELOAD, it lets an unmodified program
 // see the virtual node named by its environment (sim/launcher.h). Paths that the node owns lead
-// into the directory of its files; opening a device makes the node, inside this process; ioctl,
+// into the directory of its files; opening a device loads and makes the node, inside this process; ioctl,
 // mmap, read and stat on a device's fd go to it. Everything else passes through untouched.
 //
 // This library is for tests and development and is no part of libmainarch: it reads the
@@ -24,6 +24,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -36,16 +37,18 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kfd/sim_part.h"
 #include "sim/launcher.h"
-#include "sim/open.h"
-#include "sim/sim_sys.h"
+#include "sim/virtual_paths.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace mainarch::sim {
 namespace {
 
-constexpr uint32_t kNudgeMs = 1000;
+using kfd::VirtualSys;
+
+constexpr char kNudge[] = ",nudge=1000";  // ms
 
 // Calls from inside the node must reach the C library.
 thread_local int inside = 0;
@@ -73,12 +76,11 @@ void* Next(const char* name, std::atomic<void*>* cache) {
 // client's threads may be inside of it until the process is gone.
 struct World {
   std::mutex mutex;
-  std::shared_ptr<Node> node;
-  std::unique_ptr<SimSys> sys;
+  std::shared_ptr<VirtualSys> sys;
   std::string log_path;
 };
 std::atomic<World*> the_world{nullptr};
-std::atomic<SimSys*> the_sys{nullptr};
+std::atomic<VirtualSys*> the_sys{nullptr};
 std::atomic<bool> inherited{false};  // this process was forked from one that had a node
 
 World& TheWorld() {
@@ -110,25 +112,24 @@ void Complain(const std::string& text) {
   [[maybe_unused]] const ssize_t written = write(2, line.data(), line.size());
 }
 
-SimSys* MakeSys() {
+// Programs of any age run here, and some lose wake-ups of their own accord: the node nudges them,
+// unless a setting says otherwise, which stands later and wins.
+std::string NodeText(absl::string_view given) {
+  const size_t chip = std::min(given.find(','), given.size());
+  return absl::StrCat(given.substr(0, chip), kNudge, given.substr(chip));
+}
+
+VirtualSys* MakeSys() {
   World& world = TheWorld();
   std::lock_guard lock(world.mutex);
   if (world.sys != nullptr) return world.sys.get();
   const char* text = getenv(kNodeVariable);
-  const std::string node_text = text == nullptr ? "gfx950x8" : text;
-  StatusOr<NodeConfig> config = ParseNode(node_text);
-  // Programs of any age run here, and some lose wake-ups of their own accord.
-  if (config.ok() && !absl::StrContains(node_text, "nudge=")) config->nudge_ms = kNudgeMs;
-  if (!config.ok()) return Complain(std::string(config.status().message())), nullptr;
-  StatusOr<std::shared_ptr<Node>> node = Node::Create(*config, MakeExecutor(*config));
-  if (!node.ok()) return Complain(std::string(node.status().message())), nullptr;
-  if (const char* faults = getenv(kScriptVariable); faults != nullptr) {
-    const Status added = (*node)->script().Add(faults);
-    if (!added.ok()) return Complain(std::string(added.message())), nullptr;
-  }
+  const char* faults = getenv(kScriptVariable);
+  StatusOr<std::shared_ptr<VirtualSys>> sys = kfd::OpenVirtual(
+      NodeText(text == nullptr ? "gfx950x8" : text), faults == nullptr ? "" : faults);
+  if (!sys.ok()) return Complain(std::string(sys.status().message())), nullptr;
   if (const char* log = getenv(kLogVariable); log != nullptr) world.log_path = log;
-  world.node = *std::move(node);
-  world.sys = std::make_unique<SimSys>(world.node);
+  world.sys = *std::move(sys);
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, ForgetParent); });
   the_sys = world.sys.get();
@@ -142,14 +143,14 @@ __attribute__((destructor)) void Finish() {
   const World* world = the_world.load();
   if (world == nullptr || world->sys == nullptr) return;
   const Inside guard;
-  world->node->Stop();
+  world->sys->Stop();
   if (world->log_path.empty()) return;
   std::ofstream out(world->log_path);
-  for (const std::string& line : world->node->log()) out << line << "\n";
+  for (const std::string& line : world->sys->Log()) out << line << "\n";
 }
 
-SimSys* SysOf(int fd) {
-  SimSys* sys = the_sys.load();
+VirtualSys* SysOf(int fd) {
+  VirtualSys* sys = the_sys.load();
   if (sys == nullptr || inside > 0 || fd < 0) return nullptr;
   const Inside guard;
   return sys->IsDevice(fd) ? sys : nullptr;
@@ -167,7 +168,7 @@ bool IsParents(int fd) {
 }
 
 bool IsOurs(const char* path) {
-  return path != nullptr && inside == 0 && !Root().empty() && VirtualFs::Owns(path);
+  return path != nullptr && inside == 0 && !Root().empty() && IsVirtualPath(path);
 }
 bool IsDevicePath(absl::string_view path) {
   return path == "/dev/kfd" || absl::StartsWith(path, "/dev/dri/renderD") ||
@@ -199,7 +200,7 @@ int Result(int result) {
 int OpenDevice(const char* path, int flags) {
   if (!IsOurs(path) || !IsDevicePath(path)) return -2;
   const Inside guard;
-  SimSys* sys = MakeSys();
+  VirtualSys* sys = MakeSys();
   return sys == nullptr ? Result(-ENODEV) : Result(sys->Open(path, flags));
 }
 
@@ -217,7 +218,7 @@ void Dress(const char* path, S* info) {
 
 template <class S>
 void DressFd(int fd, S* info) {
-  SimSys* sys = SysOf(fd);
+  VirtualSys* sys = SysOf(fd);
   if (sys == nullptr) return;
   const Inside guard;
   kfd::FileStat device;
@@ -374,7 +375,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   va_start(list, request);
   void* argument = va_arg(list, void*);
   va_end(list);
-  SimSys* sys = SysOf(fd);
+  VirtualSys* sys = SysOf(fd);
   if (sys == nullptr) {
     return IsParents(fd) ? Result(-EBADF) : NEXT(ioctl)(fd, request, argument);
   }
@@ -385,7 +386,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
 #define MMAP_HOOK(name, offset_type)                                                           \
   EXPORT void* name(void* hint, size_t size, int protection, int flags, int fd,                \
                     offset_type offset) noexcept {                                             \
-    SimSys* sys = SysOf(fd);                                                                   \
+    VirtualSys* sys = SysOf(fd);                                                                   \
     if (sys == nullptr) {                                                                      \
       if (IsParents(fd)) return errno = EBADF, MAP_FAILED;                                     \
       return NEXT(name)(hint, size, protection, flags, fd, offset);                            \
@@ -401,21 +402,21 @@ MMAP_HOOK(mmap64, off64_t)
 
 // The GPUs must lose what the program unmaps before it is gone.
 EXPORT int munmap(void* address, size_t size) noexcept {
-  SimSys* sys = inside > 0 ? nullptr : the_sys.load();
+  VirtualSys* sys = inside > 0 ? nullptr : the_sys.load();
   if (sys == nullptr) return NEXT(munmap)(address, size);
   const Inside guard;
   return Result(sys->Munmap(address, size));
 }
 
 EXPORT int close(int fd) {
-  SimSys* sys = SysOf(fd);
+  VirtualSys* sys = SysOf(fd);
   if (sys == nullptr) return NEXT(close)(fd);
   const Inside guard;
   return Result(sys->CloseShared(fd));
 }
 
 EXPORT ssize_t read(int fd, void* buffer, size_t size) {
-  SimSys* sys = SysOf(fd);
+  VirtualSys* sys = SysOf(fd);
   if (sys == nullptr) return NEXT(read)(fd, buffer, size);
   const Inside guard;
   const int64_t result = sys->Read(fd, buffer, size);

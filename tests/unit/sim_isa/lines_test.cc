@@ -80,10 +80,13 @@ TEST(a_node_is_given_objects) {
   std::string error;
   const std::string path = CompileKernels(Isa::kGfx942, "reduce", "-O2 -g", &error);
   CHECK_EQ(error, "");
-  const auto config = ParseNode("gfx942,check=all,lines=" + path + ",lines=" + path);
+  auto config = ParseNode("gfx942,check=all");
   CHECK_OK(config);
+  for (int i = 0; i < 2; ++i) CHECK_OK(AddLines(path, &*config));
   CHECK_EQ(config->lines.size(), 2u);
   CHECK(!config->lines[1]->empty());
+  for (const char* none : {"", "/nowhere", "/dev/null"}) CHECK(!AddLines(none, &*config).ok());
+  CHECK_EQ(config->lines.size(), 2u);
 }
 
 TEST(a_report_names_the_line) {
