@@ -6,32 +6,43 @@
 namespace mainarch::cpu {
 namespace {
 
-bool HasAvx2() {
+[[maybe_unused]] bool HasAvx2() {
   return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA) &&
          CPU_FEATURE_ACTIVE(F16C);
 }
 
-bool HasAvx512() {
+[[maybe_unused]] bool HasAvx512() {
   return HasAvx2() && CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW) &&
          CPU_FEATURE_ACTIVE(AVX512VL) && CPU_FEATURE_ACTIVE(AVX512DQ) &&
          CPU_FEATURE_ACTIVE(AVX512_VBMI);
 }
 
-bool HasAvx512Bf16() { return HasAvx512() && CPU_FEATURE_ACTIVE(AVX512_BF16); }
+[[maybe_unused]] bool HasAvx512Bf16() { return HasAvx512() && CPU_FEATURE_ACTIVE(AVX512_BF16); }
 
 }  // namespace
 
 std::vector<const Kernels*> UsableKernels() {
   std::vector<const Kernels*> usable;
+#ifndef MAINARCH_WITHOUT_avx512_bf16
   if (HasAvx512Bf16()) usable.push_back(&avx512_bf16::kKernels);
+#endif
+#ifndef MAINARCH_WITHOUT_avx512
   if (HasAvx512()) usable.push_back(&avx512::kKernels);
+#endif
+#ifndef MAINARCH_WITHOUT_avx2
   if (HasAvx2()) usable.push_back(&avx2::kKernels);
+#endif
+#ifndef MAINARCH_WITHOUT_portable
   usable.push_back(&portable::kKernels);
+#endif
   return usable;
 }
 
 StatusOr<const Kernels*> ChooseKernels(absl::string_view target) {
   const std::vector<const Kernels*> usable = UsableKernels();
+  if (usable.empty()) {
+    return Error(Code::kUnsupported, "this build has no kernels for this CPU (cpu_targets of meson_options.txt)");
+  }
   if (target.empty()) return usable.front();
   std::string names;
   for (const Kernels* kernels : usable) {

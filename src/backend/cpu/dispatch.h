@@ -12,7 +12,7 @@
 
 namespace mainarch::cpu {
 
-// The tables this CPU can run, best first; portable is always among them.
+// The tables this CPU can run, best first. Portable is always among them, unless the build left it out.
 std::vector<const Kernels*> UsableKernels();
 
 // The table of that name, or the best for "". Unsupported names what the CPU lacks.
