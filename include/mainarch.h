@@ -268,7 +268,8 @@ typedef struct mainarch_model_options {
  * What could not be moved for want of memory is used in place for good: mainarch_model_info says so.
  *
  * Errors: NOT_FOUND or IO or PERMISSION (a file), BAD_MODEL (names file, tensor or key),
- * UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress). */
+ * UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress).
+ * Tensors that the architecture does not use are no error: a log line of level warning counts them. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_model_open(const mainarch_group *group, const char *path,
                     const mainarch_model_options *options, mainarch_model **out,
@@ -474,8 +475,8 @@ enum {
 /* Flags of mainarch_engine_options. */
 #define MAINARCH_ENGINE_FAST UINT64_C(1)
 /* What goes into matrix products is rounded to bf16, 8 significant bits: on GPUs, and where the CPU has
- * dot products for it (AVX512_BF16), with weights of bf16, block-scaled FP8 or MXFP4; elsewhere it is
- * not. On a CPU prompts run twice as fast or more, and several sequences together in less time. For
+ * dot products for it that are faster than those of fp32 (AVX512_BF16 of AMD's, Zen 4 on), with weights of
+ * bf16, block-scaled FP8 or MXFP4; elsewhere it is not, and the flag changes nothing. On a CPU prompts run twice as fast or more, and several sequences together in less time. For
  * y = sum of w_k x_k over K columns,
  *   |error| <= (2^-8 + (K + 8) 2^-23) * sum of |w_k x_k|
  * apart from what is smaller than 2^-126. Sums, norms, attention, softmax, the router of a mixture of

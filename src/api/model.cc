@@ -11,6 +11,7 @@
 #include "api/options.h"
 #include "base/clock.h"
 #include "base/hash_map.h"
+#include "model/unused_tensors.h"
 
 namespace mainarch::api {
 namespace {
@@ -75,6 +76,9 @@ Result OpenModel(const mainarch_group* group, const char* path, const mainarch_m
                    model->model->checkpoint().file_bytes(), " bytes of files, ",
                    model->model->weights().weight_bytes(), " bytes of memory, opened in ",
                    (NowNs() - start_ns) / 1000000, " ms");
+  const std::string unused = Describe(model::FindUnusedTensors(
+      model->model->checkpoint(), model->model->weights().program()));
+  if (!unused.empty()) model->log.Write(LogLevel::kWarning, "model ", path, ": ", unused);
   *out = model.release();
   return MAINARCH_OK;
 }

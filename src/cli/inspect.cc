@@ -20,6 +20,7 @@
 #include "file/json.h"
 #include "model/arch/arch.h"
 #include "model/builder.h"
+#include "model/unused_tensors.h"
 #include "text/tokenizer.h"
 
 namespace mainarch::cli {
@@ -36,6 +37,7 @@ struct Inspection {
   std::shared_ptr<const backend::Program> program;
   std::vector<FormatSum> formats;  // by bytes, descending
   uint64_t parameters = 0, weight_bytes = 0;
+  model::UnusedTensors unused;
   std::vector<std::string> warnings;
 };
 
@@ -108,23 +110,9 @@ void WarnOfQuantization(Inspection* out) {
 }
 
 void WarnOfUnusedTensors(Inspection* out) {
-  HashSet<const uint8_t*> used;
-  for (const backend::Weight& weight : out->program->weights) {
-    for (const quant::Matrix& matrix : weight.sources) {
-      used.insert(matrix.data.data());
-      if (!matrix.scale.empty()) used.insert(matrix.scale.data());
-    }
-  }
-  uint64_t count = 0, bytes = 0;
-  std::string first;
-  for (const file::TensorView& tensor : out->checkpoint->tensors()) {
-    if (tensor.bytes.empty() || used.contains(tensor.bytes.data())) continue;
-    if (count++ == 0) first = tensor.name;
-    bytes += tensor.bytes.size();
-  }
-  if (count == 0) return;
-  out->warnings.push_back(
-      absl::StrCat(count, " tensors (", Bytes(bytes), ") are not used, \"", first, "\" the first"));
+  out->unused = model::FindUnusedTensors(*out->checkpoint, *out->program);
+  const std::string warning = Describe(out->unused);
+  if (!warning.empty()) out->warnings.push_back(warning);
 }
 
 void WarnOfTokenizer(Inspection* out) {
@@ -280,7 +268,7 @@ void PrintJson(const Inspection& i, backend::KvType kv, bool tensors, bool progr
     out.BeginObject().Field("context", depth).Field("weight_bytes", cost.weight_bytes);
     out.Field("kv_bytes", cost.kv_bytes).Field("flops", cost.flops).EndObject();
   }
-  out.EndArray().List("warnings", i.warnings);
+  out.EndArray().List("unused_tensors", i.unused.names).List("warnings", i.warnings);
   if (tensors) WriteTensors(*i.checkpoint, &out);
   if (program) out.Field("program", backend::Print(*i.program));
   out.EndObject().Print();

@@ -76,6 +76,70 @@ static void without_descriptors_it_is_out_of_host_memory(void) {
   mainarch_group_destroy(group);
 }
 
+/* Copies the trained checkpoint to `directory`, with a tensor more that nothing of it uses. */
+static int write_with_an_extra_tensor(const char* directory) {
+  static const char* const extra = ",\"spare.weight\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[%lu,%lu]}}";
+  char path[256], entry[128], *data;
+  unsigned long header = 0, size, end, i, entry_size;
+  FILE* file;
+  snprintf(path, sizeof(path), "cp '%s/config.json' '%s/'", t_checkpoint(), directory);
+  if (system(path) != 0) return -1;
+  snprintf(path, sizeof(path), "%s/model.safetensors", t_checkpoint());
+  file = fopen(path, "rb");
+  if (file == NULL || fseek(file, 0, SEEK_END) != 0) return -1;
+  size = (unsigned long)ftell(file);
+  data = malloc(size);
+  rewind(file);
+  if (data == NULL || fread(data, 1, size, file) != size) return -1;
+  fclose(file);
+  for (i = 8; i-- > 0;) header = header << 8 | (unsigned char)data[i];
+  end = 8 + header;
+  size -= end;
+  while (data[end - 1] != '}') --end; /* spaces may follow it */
+  --end;
+  entry_size = (unsigned long)snprintf(entry, sizeof(entry), extra, size, size + 3);
+  snprintf(path, sizeof(path), "%s/model.safetensors", directory);
+  file = fopen(path, "wb");
+  if (file == NULL) return -1;
+  for (i = 0; i < 8; ++i) fputc((int)((end - 8 + entry_size) >> (8 * i) & 0xFF), file);
+  fwrite(data + 8, 1, end - 8, file);
+  fwrite(entry, 1, entry_size, file);
+  fwrite(data + 8 + header, 1, size, file);
+  fwrite("abc", 1, 3, file);
+  free(data);
+  return fclose(file);
+}
+
+static char warnings[1024];
+
+static void keep_warnings(void* user, int32_t level, const char* line) {
+  (void)user;
+  if (level > MAINARCH_LOG_WARNING) return;
+  strncat(warnings, line, sizeof(warnings) - strlen(warnings) - 1);
+}
+
+static void tensors_that_nothing_uses_are_told(void) {
+  char directory[] = "/tmp/mainarch-hostile-XXXXXX", command[64];
+  mainarch_group_options options;
+  mainarch_group* group;
+  mainarch_model* model;
+  CHECK(mkdtemp(directory) != NULL);
+  CHECK_EQ(write_with_an_extra_tensor(directory), 0);
+  memset(&options, 0, sizeof(options));
+  options.struct_size = sizeof(options);
+  options.log = keep_warnings;
+  OK(mainarch_group_open("cpu", &options, &group, &t_error));
+  OK(mainarch_model_open(group, t_checkpoint(), NULL, &model, &t_error));
+  mainarch_model_destroy(model);
+  CHECK_EQ(strlen(warnings), 0);
+  OK(mainarch_model_open(group, directory, NULL, &model, &t_error));
+  mainarch_model_destroy(model);
+  mainarch_group_destroy(group);
+  CHECK(strstr(warnings, "1 tensor (3 bytes) is not used: \"spare.weight\"") != NULL);
+  snprintf(command, sizeof(command), "rm -r %s", directory);
+  CHECK_EQ(system(command), 0);
+}
+
 /* A tokenizer.json that is too large to be one is not read: a file with a hole for most of it. */
 static void huge_files_are_refused_by_their_size(void) {
   char directory[] = "/tmp/mainarch-hostile-XXXXXX", path[64];
@@ -100,6 +164,7 @@ static void huge_files_are_refused_by_their_size(void) {
 int main(int argc, char** argv) {
   static const t_case cases[] = {CASE(huge_files_are_refused_by_their_size), /* first: the peak */
                                  CASE(device_strings_have_one_spelling),
+                                 CASE(tensors_that_nothing_uses_are_told),
                                  CASE(without_descriptors_it_is_out_of_host_memory)};
   return RUN(cases);
 }

@@ -631,6 +631,24 @@ class Inspect(Case):
         self.assertIn("parameters", out)
         self.assertIn("all_reduce_add", run("inspect", TRAINED, "--program", "--tp", 2)[0])
 
+    def test_unused_tensors_are_listed(self):
+        model = pathlib.Path(self.scratch) / "extra"
+        run("make-checkpoint", model, "--layers", 1)
+        path = model / "model.safetensors"
+        data = path.read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + length])
+        end = len(data) - 8 - length
+        for name in ("value_head.weight", "a.lora"):
+            header[name] = {"dtype": "U8", "shape": [3], "data_offsets": [end, end + 3]}
+            end += 3
+        text = json.dumps(header).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length:] + b"abcdef")
+        seen = run_json("inspect", model)
+        self.assertEqual(seen["unused_tensors"], ["a.lora", "value_head.weight"])
+        self.assertIn('2 tensors (6 bytes) are not used: "a.lora", "value_head.weight"', seen["warnings"])
+        self.assertEqual(run_json("inspect", TRAINED)["unused_tensors"], [])
+
     def test_quantisation_claims(self):
         def claim(path, value):
             config = json.loads((path / "config.json").read_text())

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#include "model/unused_tensors.h"
+
+#include <algorithm>
+
+#include "base/hash_map.h"
+#include "file/json.h"
+
+namespace mainarch::model {
+namespace {
+
+constexpr size_t kNamesShown = 4;
+
+}  // namespace
+
+UnusedTensors FindUnusedTensors(const file::Checkpoint& checkpoint,
+                                const backend::Program& program) {
+  HashSet<const uint8_t*> used;
+  for (const backend::Weight& weight : program.weights) {
+    for (const quant::Matrix& matrix : weight.sources) {
+      used.insert(matrix.data.data());
+      if (!matrix.scale.empty()) used.insert(matrix.scale.data());
+    }
+  }
+  UnusedTensors unused;
+  for (const file::TensorView& tensor : checkpoint.tensors()) {
+    if (tensor.bytes.empty() || used.contains(tensor.bytes.data())) continue;
+    unused.names.push_back(tensor.name);
+    unused.bytes += tensor.bytes.size();
+  }
+  return unused;
+}
+
+std::string Describe(const UnusedTensors& unused) {
+  const size_t count = unused.names.size();
+  if (count == 0) return "";
+  std::string text = absl::StrCat(count, count == 1 ? " tensor (" : " tensors (", unused.bytes,
+                                  count == 1 ? " bytes) is not used: " : " bytes) are not used: ");
+  for (size_t i = 0; i < std::min(count, kNamesShown); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", file::Quote(unused.names[i]));
+  }
+  if (count > kNamesShown) absl::StrAppend(&text, ", ...");
+  return text;
+}
+
+}  // namespace mainarch::model
