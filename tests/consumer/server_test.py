@@ -98,8 +98,14 @@ class ServerTest(unittest.TestCase):
         idle = self.fds()
         got = {}
 
+        # All are asked before the server looks at the first: it is stopped meanwhile, and what clients send
+        # waits in the kernel. Else a busy machine might start each client when the one before has ended.
+        self.server.send_signal(signal.SIGSTOP)
+        clients = {request: self.client().ask(*request) for request in requests}
+        self.server.send_signal(signal.SIGCONT)
+
         def one(request):
-            got[request] = self.client().ask(*request).rest()
+            got[request] = clients[request].rest()
 
         threads = [threading.Thread(target=one, args=(request,)) for request in requests]
         for thread in threads:

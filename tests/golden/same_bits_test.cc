@@ -64,6 +64,38 @@ TEST(chunks_threads_ranks_and_storage_change_no_bit) {
   }
 }
 
+TEST(fast_is_exact_where_it_could_not_win) {
+  CHECK(cpu::BF16DotIsFaster("AuthenticAMD"));
+  CHECK(!cpu::BF16DotIsFaster("GenuineIntel"));
+  CHECK(!cpu::BF16DotIsFaster(""));
+  // "" is the target that this machine has chosen for it.
+  std::vector<std::string> exact_targets;
+  if (!cpu::BF16DotIsFaster(cpu::CpuVendor())) exact_targets.push_back("");
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    if (kernels->matmul_bf16 == nullptr) exact_targets.push_back(kernels->name);
+  }
+  const std::vector<uint32_t> tokens = Prompt(40, 512);
+  for (const char* format : {"bf16", "mxfp4"}) {
+    const std::string directory = test::WriteFixture({"T1", format, 1});
+    CHECK(!directory.empty());
+    for (const std::string& target : exact_targets) {
+      auto model = test::LoadOn(directory, {"cpu", target, 2, false});
+      CHECK_OK(model);
+      std::vector<std::vector<float>> logits[2];
+      for (const bool fast : {false, true}) {
+        auto runner = Runner::Create(*model, backend::KvType::kBF16, 40,
+                                     fast ? backend::Activations::kBF16 : backend::Activations::kF32);
+        CHECK_OK(runner);
+        auto all = AllLogits(runner->get(), tokens, {37, 1, 1, 1});
+        CHECK_OK(all);
+        logits[fast] = *std::move(all);
+      }
+      CHECK_EQ(logits[0].size(), 40u);
+      for (size_t i = 0; i < logits[0].size(); ++i) CHECK(Same(logits[0][i], logits[1][i]));
+    }
+  }
+}
+
 TEST(long_context_splits_change_no_bit) {
   // More than one attention split (512 tokens), and the two ways of walking them.
   test::FixtureCase fixture = {"T1", "bf16", 1};

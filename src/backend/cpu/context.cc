@@ -53,7 +53,8 @@ CpuContext::CpuContext(std::shared_ptr<const CpuModel> model,
       team_(model_->backend().team()),
       options_(options),
       kv_format_(KvFormatOf(options.kv_type)),
-      bf16_(options.activations == backend::Activations::kBF16 && kernels_.matmul_bf16 != nullptr),
+      bf16_(options.activations == backend::Activations::kBF16 &&
+            model_->backend().rounds_to_bf16()),
       ranks_(program_.ranks),
       hidden_stride_(RoundUp(program_.hidden, 2 * kLineFloats)),
       vocab_stride_(RoundUp(program_.vocab, kLineFloats) + kLineFloats) {}

@@ -30,6 +30,9 @@ class CpuBackend : public backend::Backend, public std::enable_shared_from_this<
       const backend::LoadOptions& options) override;
 
   const Kernels& kernels() const { return *kernels_; }
+  // Whether what asks for bf16 activations gets them: where they are no faster it gets fp32 ones. A target
+  // that was named does what it can.
+  bool rounds_to_bf16() const { return rounds_to_bf16_; }
   Team& team() { return *team_; }
 
  private:
@@ -37,6 +40,7 @@ class CpuBackend : public backend::Backend, public std::enable_shared_from_this<
 
   int32_t ranks_ = 1;
   const Kernels* kernels_ = nullptr;
+  bool rounds_to_bf16_ = false;
   std::unique_ptr<Team> team_;
 };
 

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "backend/cpu/dispatch.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <cstring>
+
 #include "base/cpu_features.h"
 
 namespace mainarch::cpu {
@@ -51,5 +57,20 @@ StatusOr<const Kernels*> ChooseKernels(absl::string_view target) {
   }
   return Error(Code::kUnsupported, "cpu target \"", target, "\": this CPU runs ", names);
 }
+
+std::string CpuVendor() {
+#if defined(__x86_64__)
+  unsigned most = 0, words[3] = {};
+  // The name stands in ebx, edx, ecx.
+  if (__get_cpuid(0, &most, &words[0], &words[2], &words[1]) == 0) return "";
+  char name[sizeof(words)];
+  std::memcpy(name, words, sizeof(words));
+  return std::string(name, sizeof(name));
+#else
+  return "";
+#endif
+}
+
+bool BF16DotIsFaster(absl::string_view vendor) { return vendor == "AuthenticAMD"; }
 
 }  // namespace mainarch::cpu

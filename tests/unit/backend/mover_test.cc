@@ -3,9 +3,14 @@
 // Weights that are moved into panels behind the steps: no bit depends on how far they have got.
 #include "backend/cpu/mover.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <fstream>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "backend/cpu/cpu_backend.h"
@@ -218,6 +223,18 @@ TEST(a_weight_that_cannot_move_stays_and_the_reason_is_kept) {
   CHECK(Same(*got, *want));
 }
 
+// Sleeps until thread `id` sleeps itself: twice in a row, so that a lock in passing is not taken for it.
+void AwaitSleep(pid_t id) {
+  const std::string path = "/proc/self/task/" + std::to_string(id) + "/stat";
+  for (int asleep = 0; asleep < 2;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::string text;
+    std::getline(std::ifstream(path), text);
+    const size_t state = text.rfind(") ");  // behind the name, which may hold anything
+    asleep = state != std::string::npos && text[state + 2] == 'S' ? asleep + 1 : 0;
+  }
+}
+
 // Closing a model does not wait for the rest of its weights.
 TEST(closing_a_model_stops_the_moving) {
   const std::string directory = Checkpoint(false, model::SyntheticFormat::kBF16);
@@ -229,15 +246,20 @@ TEST(closing_a_model_stops_the_moving) {
   options.before_move = [&](uint64_t) {
     ++weights;
     while (!closing) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return OkStatus();
   };
   auto model = Load(directory, 1, options);
   CHECK_OK(model);
+  // The weight in hand is done when the model is being closed, however long that takes to begin: whoever
+  // closes it has said so, and sleeps until the mover has ended.
+  std::atomic<bool> begun{false};
+  const pid_t self = gettid();
   std::thread closer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!begun) std::this_thread::yield();
+    AwaitSleep(self);
     closing = true;
   });
+  begun = true;
   model->reset();
   closer.join();
   CHECK(weights <= 1);
