@@ -2,8 +2,13 @@
 #include "kfd/sim_part.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+
+#include "base/fd.h"
+#include "base/os_errno.h"
 #include "kfd/private_file.h"
 
 namespace mainarch::kfd {
@@ -36,6 +41,14 @@ Status NoNode(const Parts&... parts) {
                kSimPackage);
 }
 
+// dlopen says in words alone why it failed. That the process has run out of descriptors is no missing part.
+Status CheckDescriptors(const std::string& path) {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const int err = errno;
+  if (file.valid() || !IsOutOfHostResources(err)) return OkStatus();
+  return ErrnoError(Code::kOutOfHostMemory, err, "open ", path);
+}
+
 }  // namespace
 
 const char* SimBuild() { return MAINARCH_SIM_BUILD; }
@@ -44,6 +57,7 @@ StatusOr<std::shared_ptr<VirtualSys>> OpenVirtual(absl::string_view text,
                                                   absl::string_view faults) {
   const StatusOr<std::string> path = FindPrivateFile(kFile);
   if (!path.ok()) return NoNode(path.status().message());
+  RETURN_IF_ERROR(CheckDescriptors(*path));
   Handle part(dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL));
   if (part == nullptr) {
     const char* why = dlerror();
