@@ -692,6 +692,7 @@ mainarch_sequence_logprobs(mainarch_engine *engine, mainarch_sequence sequence, 
 /* Raw logits [vocab_size] after the last token. Those of a manual sequence stay until it is appended
  * to or truncated, those of others until the next step.
  * Errors: BUSY (there are none: tokens are still to be run, or a later step has gone over them),
+ * BAD_MODEL (one is not a number, or infinite: what ends a sequence that is not manual),
  * BUFFER_TOO_SMALL. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_sequence_logits(mainarch_engine *engine, mainarch_sequence sequence, float *logits,

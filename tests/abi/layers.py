@@ -6,7 +6,7 @@ import re
 import sys
 
 FLOORS = {
-    "base": 0,
+    "base": 0, "pch": 0,
     "file": 1, "text": 1, "quant": 1, "isa": 1,
     "kfd": 2,
     "gpu": 3, "sim": 3,

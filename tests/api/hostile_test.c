@@ -76,8 +76,21 @@ static void without_descriptors_it_is_out_of_host_memory(void) {
   mainarch_group_destroy(group);
 }
 
+/* Makes the first two elements of the norm before the head NaN. The header ends at data + end. */
+static int spoil_norm(char* data, unsigned long end) {
+  static const char name[] = "\"model.norm.weight\"", field[] = "\"data_offsets\":[";
+  const char* at = data + 8;
+  char* norm;
+  while (at < data + end && strncmp(at, name, strlen(name)) != 0) ++at;
+  while (at < data + end && strncmp(at, field, strlen(field)) != 0) ++at;
+  if (at >= data + end) return -1;
+  norm = data + end + strtoul(at + strlen(field), NULL, 10);
+  memset(norm, 0xFF, 4); /* of bf16 */
+  return 0;
+}
+
 /* Copies the trained checkpoint to `directory`, with a tensor more that nothing of it uses. */
-static int write_with_an_extra_tensor(const char* directory) {
+static int write_with_an_extra_tensor(const char* directory, int spoil) {
   static const char* const extra = ",\"spare.weight\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[%lu,%lu]}}";
   char path[256], entry[128], *data;
   unsigned long header = 0, size, end, i, entry_size;
@@ -94,6 +107,7 @@ static int write_with_an_extra_tensor(const char* directory) {
   fclose(file);
   for (i = 8; i-- > 0;) header = header << 8 | (unsigned char)data[i];
   end = 8 + header;
+  if (spoil && spoil_norm(data, end) != 0) return -1;
   size -= end;
   while (data[end - 1] != '}') --end; /* spaces may follow it */
   --end;
@@ -124,7 +138,7 @@ static void tensors_that_nothing_uses_are_told(void) {
   mainarch_group* group;
   mainarch_model* model;
   CHECK(mkdtemp(directory) != NULL);
-  CHECK_EQ(write_with_an_extra_tensor(directory), 0);
+  CHECK_EQ(write_with_an_extra_tensor(directory, 0), 0);
   memset(&options, 0, sizeof(options));
   options.struct_size = sizeof(options);
   options.log = keep_warnings;
@@ -136,6 +150,41 @@ static void tensors_that_nothing_uses_are_told(void) {
   mainarch_model_destroy(model);
   mainarch_group_destroy(group);
   CHECK(strstr(warnings, "1 tensor (3 bytes) is not used: \"spare.weight\"") != NULL);
+  snprintf(command, sizeof(command), "rm -r %s", directory);
+  CHECK_EQ(system(command), 0);
+}
+
+/* A sequence that samples for itself must not take NaNs for an answer either. */
+static void logits_that_are_not_numbers_are_refused(void) {
+  char directory[] = "/tmp/mainarch-hostile-XXXXXX", command[64];
+  static float logits[4096];
+  const uint32_t token = 300;
+  mainarch_sequence_options options;
+  mainarch_group* group;
+  mainarch_model* model;
+  mainarch_engine* engine;
+  mainarch_sequence sequence;
+  size_t count = 1;
+  CHECK(mkdtemp(directory) != NULL);
+  CHECK_EQ(write_with_an_extra_tensor(directory, 1), 0);
+  memset(&options, 0, sizeof(options));
+  options.struct_size = sizeof(options);
+  options.flags = MAINARCH_SEQUENCE_MANUAL;
+  OK(mainarch_group_open("cpu", NULL, &group, &t_error));
+  OK(mainarch_model_open(group, directory, NULL, &model, &t_error));
+  OK(mainarch_engine_create(model, NULL, &engine, &t_error));
+  OK(mainarch_sequence_open(engine, &options, &sequence, &t_error));
+  OK(mainarch_sequence_append(engine, sequence, &token, 1, &t_error));
+  OK(mainarch_engine_step(engine, &t_error));
+  REFUSED(mainarch_sequence_logits(engine, sequence, NULL, 0, &count, &t_error),
+          MAINARCH_ERROR_BUFFER_TOO_SMALL, "2048");
+  CHECK_EQ(count, 2048);
+  REFUSED(mainarch_sequence_logits(engine, sequence, logits, COUNT_OF(logits), &count, &t_error),
+          MAINARCH_ERROR_BAD_MODEL, "the logit of token 0 is nan");
+  CHECK_EQ(count, 0);
+  mainarch_engine_destroy(engine);
+  mainarch_model_destroy(model);
+  mainarch_group_destroy(group);
   snprintf(command, sizeof(command), "rm -r %s", directory);
   CHECK_EQ(system(command), 0);
 }
@@ -165,6 +214,7 @@ int main(int argc, char** argv) {
   static const t_case cases[] = {CASE(huge_files_are_refused_by_their_size), /* first: the peak */
                                  CASE(device_strings_have_one_spelling),
                                  CASE(tensors_that_nothing_uses_are_told),
+                                 CASE(logits_that_are_not_numbers_are_refused),
                                  CASE(without_descriptors_it_is_out_of_host_memory)};
   return RUN(cases);
 }
