@@ -144,8 +144,8 @@ Status CodeObjectParser::ReadHeader() {
   if (id[EI_OSABI] != isa::kElfOsAbiAmdgpuHsa) {
     return Bad("OS ABI ", int{id[EI_OSABI]}, ", must be ", int{isa::kElfOsAbiAmdgpuHsa}, " (hsa)");
   }
-  if (id[EI_ABIVERSION] != isa::kElfAbiVersionV5 && id[EI_ABIVERSION] != isa::kElfAbiVersionV6) {
-    return Bad("ABI version ", int{id[EI_ABIVERSION]}, ", must be 3 (code object 5) or 4 (6)");
+  if (id[EI_ABIVERSION] < isa::kElfAbiVersionV4 || id[EI_ABIVERSION] > isa::kElfAbiVersionV6) {
+    return Bad("ABI version ", int{id[EI_ABIVERSION]}, ", must be 2, 3 or 4 (code object 4, 5, 6)");
   }
   if (header_.e_type != ET_DYN) {
     return Bad("type ", header_.e_type, ", must be ", ET_DYN, " (linked with -shared)");

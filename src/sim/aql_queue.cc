@@ -154,14 +154,23 @@ AqlQueue::Taken AqlQueue::TakeOne(uint64_t limit) {
   packet.index = next_;
   if (!bus_.Read(slot, packet.bytes.data(), 64, &fault)) return Fault(fault), Taken::kStop;
   std::memcpy(packet.bytes.data(), &word, 4);
-  if (invalidate_ && !bus_.Store32(slot, (word & 0xffff0000) | kInvalid, &fault)) {
-    return Fault(fault), Taken::kStop;
-  }
+  // A dispatch stays readable until it starts: AMD's runtime looks for the packet that wants
+  // scratch in the ring.
+  if (packet.type() != kKernelDispatch && !Invalidate(packet)) return Taken::kStop;
   ++next_;
   const Trouble trouble = host().script().OnPacket(host().context().gpu_index());
   if (trouble != Trouble::kNone && !Meet(trouble, packet)) return Taken::kStop;
   Begin(packet);
   return state_ == State::kActive ? Taken::kYes : Taken::kStop;
+}
+
+// Its slot may be written again. False after a fault.
+bool AqlQueue::Invalidate(const Packet& packet) {
+  if (!invalidate_) return true;
+  MemoryFault fault;
+  const uint64_t slot = setup_.ring_va + packet.index % packets() * 64;
+  if (bus_.Store32(slot, (packet.At<uint32_t>(0) & 0xffff0000) | kInvalid, &fault)) return true;
+  return Fault(fault), false;
 }
 
 // True when the packet shall run nonetheless.
@@ -312,7 +321,7 @@ uint64_t AqlQueue::QueueVa() {
 bool AqlQueue::BeginDispatch(const Packet& packet) {
   Dispatch dispatch;
   if (!CheckDispatch(packet, &dispatch) || !ReadDescriptor(packet, &dispatch) ||
-      !CheckScratch(packet, &dispatch)) {
+      !CheckScratch(packet, &dispatch) || !Invalidate(packet)) {
     return true;
   }
   Executor& executor = host().executor();

@@ -84,6 +84,7 @@ class AqlQueue final : public HwQueue {
   bool ReportReadIndex();
   bool Fail(QueueError error, const std::string& why);
   bool Meet(Trouble trouble, const Packet& packet);
+  bool Invalidate(const Packet& packet);
   uint64_t packets() const { return setup_.ring_bytes / 64; }
   uint64_t QueueVa();  // of amd_queue_t; 0 after a fault
 

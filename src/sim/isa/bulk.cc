@@ -3,6 +3,7 @@
 // bulk.inc compiled for every CPU and for AVX-512.
 #include "sim/isa/bulk.h"
 
+#include "sim/isa/lane_words.h"
 #include "sim/isa/lanes.h"
 
 // gcc 12 takes the undefined registers inside its own intrinsics for mistakes of ours.

@@ -39,10 +39,13 @@ void PermlaneSwap(Wave& w, const Op& op) {
   }
 }
 
+void Nop(Wave&, const Op&) {}
+
 constexpr Descriptor C(const char* name, Run run, uint16_t implicit, Type a = Type::kB32) {
   return {name, run, {a, Type::kB32, Type::kNone, Type::kB32}, Origin::kManual, implicit};
 }
 constexpr Descriptor kTable[] = {
+    {"v_nop", &Nop, {Type::kNone, Type::kNone, Type::kNone, Type::kNone}, Origin::kManual, 0},
     C("v_readfirstlane_b32", &ReadFirstLane, kReadsExec),
     C("v_readlane_b32", &ReadLane, 0),
     C("v_writelane_b32", &WriteLane, kReadsDst),

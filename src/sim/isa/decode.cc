@@ -223,6 +223,8 @@ class Decoder {
     } else if (!Row(Family::kVop2, top)) {
       return false;
     }
+    // v_nop: its source field may hold anything.
+    if (inst_.row->operands[0] == 0) return Bits(w, 17, 8) == 0;
     const uint32_t src0 = Bits(w, 0, 9);
     if (src0 == 249) return Sdwa(w);
     if (src0 == 250) return Dpp(w);
@@ -408,8 +410,9 @@ class Decoder {
     if (Bits(w2, 23, 9) != 0x1a7 || (Bits(w2, 16, 7) != 45 && Bits(w2, 16, 7) != 46)) return false;
     if (!Row(Family::kVop3p, Bits(w2, 16, 7))) return false;
     inst_.encoding = Encoding::kScaledMfma;
-    // ABID[0] says "scaled"; the other ABID bits and the prefix's unused bits are zero.
-    if (Bits(w2, 11, 4) != 1 || (w & 0x0000c7ff) != 0 || (Bit(w, 10))) return false;
+    // ABID[0] says "scaled"; the other ABID bits are zero, and so are the prefix's unused ones, but
+    // bits 13 and 14: AMD's assembler sets them where LLVM's does not, and they mean nothing.
+    if (Bits(w2, 11, 4) != 1 || (w & 0x000087ff) != 0) return false;
     if (Bits(x, 18, 9) != 0 || Bits(x, 29, 3) != 0) return false;
     inst_.scale_src[0] = Bits(x, 0, 9);
     inst_.scale_src[1] = Bits(x, 9, 9);

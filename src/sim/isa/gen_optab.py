@@ -72,6 +72,8 @@ BASE = {"SOP2": lambda o: 2 << 30 | o << 23, "SOPK": lambda o: 0xB << 28 | o << 
 REGISTER = re.compile(r"^[-|]*([vsa])\[?(\d+)(?::(\d+))?\]?")
 # Rows of the JSON that name an alias of another opcode or do not decode as an instruction.
 NOT_OPCODES = {("SOPK", 29), ("SOPK", 30), ("SOPK", 31), ("VOP3P", 44)}
+# Opcodes that the JSON lacks.
+MORE_OPCODES = {("VOP1", 0): "v_nop", ("VOP3", 320): "v_nop"}
 
 
 def size_of(family):
@@ -276,6 +278,8 @@ def main():
         prober = Prober(isa)
         with open(f"{sys.argv[1]}/optab_{isa}.json", encoding="utf-8") as f:
             table = json.load(f)
+        for (family, op), name in MORE_OPCODES.items():
+            table[family][str(op)] = name
         for family in FIELDS:
             for op in sorted(int(o) for o in table[family]):
                 if (family, op) in NOT_OPCODES:

@@ -72,21 +72,17 @@ float ExactDot(const ExactRule& rule, const float* a, int a_step, const float* b
   for (int first = 0; first < count; first += rule.group) {
     const int n = std::min(rule.group, count - first);
     Parts products[kMaxGroup];
-    double plain = c;
-    bool plus = false, minus = false;
+    // What is infinite or too large for fp32, of either sign; both together are no number.
+    bool nan = c != c, plus = c == INFINITY, minus = c == -INFINITY;
     for (int i = 0; i < n; ++i) {
       const float x = a[(first + i) * a_step], y = b[(first + i) * b_step];
       const double product = std::ldexp(static_cast<double>(x) * y, scale);
-      plain += product;
+      nan |= product != product;
       plus |= product >= 0x1p128;
       minus |= product <= -0x1p128;
     }
-    if (!(plain - plain == 0)) {
-      c = static_cast<float>(plain);  // NaN or infinite
-      continue;
-    }
-    if (plus || minus) {
-      c = plus && minus ? std::nanf("") : plus ? INFINITY : -INFINITY;
+    if (nan || plus || minus) {
+      c = nan || (plus && minus) ? std::nanf("") : plus ? INFINITY : -INFINITY;
       continue;
     }
     for (int i = 0; i < n; ++i) {

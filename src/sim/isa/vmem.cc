@@ -7,6 +7,7 @@
 #include "sim/isa/buffer.h"
 #include "sim/isa/bulk.h"
 #include "sim/isa/descriptors.h"
+#include "sim/isa/lane_words.h"
 
 namespace mainarch::sim::isa {
 namespace {
@@ -129,7 +130,15 @@ bool Transfer(Wave& w, const Places& p, int lane, uint32_t size, uint8_t* bytes,
   if (host == nullptr) {
     return global && w.state == WaveState::kRunning && w.Copy(p.address[lane], size, bytes, write);
   }
-  std::memcpy(write ? host : bytes, write ? bytes : host, size);
+  const uint32_t words = size / 8 * 8;
+  for (uint32_t i = 0; i < words; i += 8) {
+    if (write) {
+      StoreWord(host + i, LoadWord(bytes + i));
+    } else {
+      StoreWord(bytes + i, LoadWord(host + i));
+    }
+  }
+  std::memcpy((write ? host : bytes) + words, (write ? bytes : host) + words, size - words);
   return true;
 }
 
@@ -174,10 +183,7 @@ void Load(Wave& w, const Op& op) {
   if (!Locate(w, op, 4 * kDwords, &p)) return;
   uint32_t* d = w.v + Result(op).offset;
   if (const uint8_t* host = Contiguous(w, p, 4 * kDwords, false)) {
-    for (int i = 0; i < kLanes; ++i) {
-      for (int k = 0; k < kDwords; ++k)
-        std::memcpy(&d[k * kLanes + i], host + 4 * (i * kDwords + k), 4);
-    }
+    for (int i = 0; i < kLanes; ++i) LoadLane<kDwords, kLanes>(host + 4 * i * kDwords, d + i);
     return;
   }
   const View view = Near(w, p, 4 * kDwords);
@@ -186,7 +192,7 @@ void Load(Wave& w, const Op& op) {
     uint32_t x[kDwords];
     const uint64_t at = p.address[lane];
     if (view.Holds(at, sizeof x)) {
-      std::memcpy(x, view.host + (at - view.begin), sizeof x);
+      LoadLane<kDwords, 1>(view.host + (at - view.begin), x);
     } else if (!Transfer(w, p, lane, sizeof x, reinterpret_cast<uint8_t*>(x), false))
       return;
     for (int k = 0; k < kDwords; ++k) d[k * kLanes + lane] = x[k];
@@ -199,10 +205,7 @@ void Store(Wave& w, const Op& op) {
   if (!Locate(w, op, 4 * kDwords, &p)) return;
   const uint32_t* s = w.v + op.b.offset;
   if (uint8_t* host = Contiguous(w, p, 4 * kDwords, true)) {
-    for (int i = 0; i < kLanes; ++i) {
-      for (int k = 0; k < kDwords; ++k)
-        std::memcpy(host + 4 * (i * kDwords + k), &s[k * kLanes + i], 4);
-    }
+    for (int i = 0; i < kLanes; ++i) StoreLane<kDwords, kLanes>(host + 4 * i * kDwords, s + i);
     return;
   }
   EachLane(p.mask, [&](int lane) {

@@ -260,6 +260,8 @@ TEST(scratch_is_asked_for_and_the_packet_tried_again) {
   Submit(bench.queue, packet);
   CHECK(Soon([&] { return inactive->value == 1; }));
   CHECK_EQ(signal->value.load(), 1);
+  // AMD's runtime looks for the packet in the ring: it is still one to be executed.
+  CHECK_EQ(*bench.queue.ring.as<uint8_t>(0), 2u);
   *bench.queue.pointers.as<uint32_t>(0xb0) = 64;
   inactive->value = 0;
   CHECK(Soon([&] { return signal->value == 0; }));

@@ -184,9 +184,17 @@ TEST(loads_over_loads) {
   const std::string in_order = with("global_load_dword v1, v2, s[0:1] offset:4"),
                     half = with("global_load_short_d16 v1, v2, s[0:1] offset:4"),
                     from_lds = with("ds_read_b32 v1, v2"), valu = with("v_mov_b32 v1, 0"),
-                    read = with("global_load_dword v1, v1, s[0:1]");
+                    read = with("global_load_dword v1, v1, s[0:1]"),
+                    lds_twice = "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\n"
+                                "ds_read_b32 v1, v2\nds_read_b32 v1, v2 offset:4\n"
+                                "s_waitcnt lgkmcnt(0)",
+                    lds_half = "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\n"
+                               "ds_read_b32 v1, v2\nds_read_u16_d16 v1, v2 offset:4\n"
+                               "s_waitcnt lgkmcnt(0)";
   Expect(test_context, {{"whole registers, in order", in_order.c_str(), ""},
                         {"half a register", half.c_str(), "v1 has a load outstanding"},
+                        {"LDS answers in order", lds_twice.c_str(), ""},
+                        {"half a register from LDS", lds_half.c_str(), "v1 has a load outstanding"},
                         {"another counter", from_lds.c_str(), "v1 has a load outstanding"},
                         {"no load", valu.c_str(), "v1 has a load outstanding"},
                         {"its address", read.c_str(), "v1 has a load outstanding"}});

@@ -123,7 +123,7 @@ void RandomWords(const OpRow& row, Random& random, uint32_t words[4]) {
 
 void RandomScaledMfma(Random& random, uint32_t words[4]) {
   const uint64_t r = random();
-  words[0] = 0xd3ac0000 | (r & 0x1800);
+  words[0] = 0xd3ac0000 | (r & 0x7800);
   words[1] = (256 | (r >> 16 & 255)) | (256 | (r >> 24 & 255)) << 9 | (r >> 32 & 3) << 27;
   const uint64_t q = random();
   words[2] = 0xd3ad0000 + (q & 0x10000) + (1 << 11) + (q & 0x87ff);

@@ -255,6 +255,7 @@ std::vector<Item> Items() {
       {"v_writelane_b32", "v_writelane_b32 v1, 7, s8", SCALAR(s.v[1][s.s[8] & 63] = 7)},
       {"v_readfirstlane_b32", "v_readfirstlane_b32 s4, v1", SCALAR(int l = 0; while (l < 63 && !s.On(l)) ++l; s.s[4] = s.v[1][s.exec() ? l : 0])},
       {"v_swap_b32", "v_swap_b32 v1, v2", SCALAR(for (int l = 0; l < kLanes; ++l) if (s.On(l)) std::swap(s.v[1][l], s.v[2][l]))},
+      {"v_nop", "v_nop", SCALAR((void)s)},
       {"v_mbcnt_lo_u32_b32", "v_mbcnt_lo_u32_b32 v20, s8, v2", LANES(20, Popcount(s.s[8] & (l < 32 ? (1u << l) - 1 : ~0u)) + s.v[2][l])},
       {"v_mbcnt_hi_u32_b32", "v_mbcnt_hi_u32_b32 v20, s8, v2", LANES(20, Popcount(l < 32 ? 0 : s.s[8] & ((u64{1} << (l - 32)) - 1)) + s.v[2][l])},
       {"v_cndmask_b32", "v_cndmask_b32_e64 v20, v1, v2, s[8:9]", LANES(20, s.P(8) >> l & 1 ? s.v[2][l] : s.v[1][l])},

@@ -14,10 +14,11 @@ bool IsVmem(Family family) {
 
 bool IsLoad(const Inst& inst) { return absl::StrContains(inst.name(), "load"); }
 
-// Loads of whole registers that come back in order; FLAT ones may come from LDS, others keep a
-// half.
+// Loads of whole registers that come back in order, those of memory among themselves and those of
+// LDS among themselves; FLAT ones may come from either, others keep a half.
 bool Ordered(const Inst& inst) {
-  return IsVmem(inst.row->family) && inst.row->family != Family::kFlat &&
+  return ((IsVmem(inst.row->family) && inst.row->family != Family::kFlat) ||
+          inst.row->family == Family::kDs) &&
          !absl::StrContains(inst.name(), "d16");
 }
 
@@ -89,7 +90,10 @@ std::string WaveCheck::Touch(const Wave&, const Op& op) {
   const Operand* refilled = Ordered(op.inst) ? Written(op.inst) : nullptr;
   for (int i = 0; i < op.inst.operand_count; ++i) {
     const Operand& o = op.inst.operands[i];
-    if (&o == refilled && OnlyOrdered(o.code, o.width)) continue;
+    if (&o == refilled &&
+        OnlyOrdered(op.inst.row->family == Family::kDs ? lgkm_ : vm_, o.code, o.width)) {
+      continue;
+    }
     std::string what = check(o.code, o.width);
     if (!what.empty()) return what;
   }
@@ -111,12 +115,13 @@ std::string WaveCheck::Touch(const Wave&, const Op& op) {
   return "";
 }
 
-// Whether what is outstanding into these vector registers arrives before any further such load.
-bool WaveCheck::OnlyOrdered(int code, int width) const {
+// Whether what is outstanding into these vector registers arrives before any further load of that
+// queue.
+bool WaveCheck::OnlyOrdered(const std::deque<Event>& queue, int code, int width) const {
   for (int r = code - reg::kVgpr; r < code - reg::kVgpr + width; ++r) {
     if (r < 0) return false;
     int ordered = 0;
-    for (const Event& e : vm_) ordered += e.ordered && e.first <= r && r < e.first + e.count;
+    for (const Event& e : queue) ordered += e.ordered && e.first <= r && r < e.first + e.count;
     if (vector_[static_cast<size_t>(r)] != ordered) return false;
   }
   return true;
@@ -147,6 +152,7 @@ std::string WaveCheck::Issue(const Wave& w, const Op& op) {
   }
   if (family == Family::kDs) {
     e.ds = TouchesLds(inst);
+    e.ordered = Ordered(inst);
     ds_issued += e.ds;
     Add(&lgkm_, e);
     return "";

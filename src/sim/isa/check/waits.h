@@ -40,7 +40,7 @@ class WaveCheck {
     bool ordered = false;  // arrives behind all such that were issued before it
   };
   std::string Touch(const Wave& w, const Op& op);
-  bool OnlyOrdered(int code, int width) const;
+  bool OnlyOrdered(const std::deque<Event>& queue, int code, int width) const;
   void Pend(const Event& event, int by);
   void Add(std::deque<Event>* queue, const Event& event);
   void Retire(std::deque<Event>* queue);
