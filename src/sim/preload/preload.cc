@@ -81,6 +81,7 @@ struct World {
 };
 std::atomic<World*> the_world{nullptr};
 std::atomic<VirtualSys*> the_sys{nullptr};
+std::atomic<pid_t> the_owner{0};  // the process that `the_sys` belongs to
 std::atomic<bool> inherited{false};  // this process was forked from one that had a node
 
 World& TheWorld() {
@@ -132,6 +133,7 @@ VirtualSys* MakeSys() {
   world.sys = *std::move(sys);
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, ForgetParent); });
+  the_owner = getpid();
   the_sys = world.sys.get();
   return world.sys.get();
 }
@@ -149,9 +151,16 @@ __attribute__((destructor)) void Finish() {
   for (const std::string& line : world->sys->Log()) out << line << "\n";
 }
 
+// A child of vfork runs in its parent's memory, but its descriptors are its own: what it closes
+// must not be gone for the parent.
+VirtualSys* OwnSys() {
+  VirtualSys* sys = inside > 0 ? nullptr : the_sys.load();
+  return sys != nullptr && the_owner.load() == getpid() ? sys : nullptr;
+}
+
 VirtualSys* SysOf(int fd) {
-  VirtualSys* sys = the_sys.load();
-  if (sys == nullptr || inside > 0 || fd < 0) return nullptr;
+  VirtualSys* sys = OwnSys();
+  if (sys == nullptr || fd < 0) return nullptr;
   const Inside guard;
   return sys->IsDevice(fd) ? sys : nullptr;
 }
@@ -402,7 +411,7 @@ MMAP_HOOK(mmap64, off64_t)
 
 // The GPUs must lose what the program unmaps before it is gone.
 EXPORT int munmap(void* address, size_t size) noexcept {
-  VirtualSys* sys = inside > 0 ? nullptr : the_sys.load();
+  VirtualSys* sys = OwnSys();
   if (sys == nullptr) return NEXT(munmap)(address, size);
   const Inside guard;
   return Result(sys->Munmap(address, size));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // A client that does what hurts a preloaded library: it forks while other threads of it are inside
-// the driver, its children read, ask the driver and open devices of their own, and it ends while a
+// the driver, its children (of vfork too) read, ask the driver and open devices of their own, and it ends while a
 // thread sleeps in the driver. It links nothing of mainarch but the driver's numbers.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,6 +76,17 @@ int main() {
   }
   stop = true;
   for (std::thread& thread : busy) thread.join();
+  // In the parent's memory a child closes what only it has a descriptor of.
+  const pid_t child = vfork();
+  if (child == 0) {
+    close(kfd);
+    _exit(0);
+  }
+  int ended = 0;
+  Must(child > 0 && waitpid(child, &ended, 0) == child && ended == 0, "vfork");
+  struct stat device = {};
+  Must(fstat(kfd, &device) == 0 && S_ISCHR(device.st_mode) && AsksVersion(kfd),
+       "the device is still the parent's");
   uapi::CreateEventArgs event = {};
   event.event_type = uapi::kEventMemory;
   Must(ioctl(kfd, uapi::kCreateEvent, &event) == 0, "create event");
