@@ -61,6 +61,21 @@ TEST(copies_of_any_alignment_arrive_before_their_fence) {
   CHECK(bench.TearDown());
 }
 
+// AMD's conformance suite waits for the read pointer, not for a fence.
+TEST(the_read_pointer_does_not_pass_a_copy_that_runs) {
+  Bench bench("gfx950x2,seed=6");
+  CHECK(bench.ready);
+  const uint64_t last = bench.local.size - 1;
+  for (uint8_t round = 1; round <= 20; ++round) {
+    *bench.local.as<uint8_t>(last) = round;
+    WriteSdma(bench.queue, SdmaCopy(bench.remote.va, bench.local.va, bench.local.size));
+    RingSdma(bench.queue);
+    CHECK(Soon([&] { return bench.queue.read_index() == bench.queue.next; }));
+    CHECK_EQ(*bench.remote.as<uint8_t>(last), round);
+  }
+  CHECK(bench.TearDown());
+}
+
 TEST(a_count_beyond_22_bits_copies_the_rest_of_it_only) {
   Bench bench("gfx942x2", 8 << 20);
   CHECK(bench.ready);
