@@ -321,6 +321,120 @@ static void ids_are_of_one_engine(void) {
   close_all(&b);
 }
 
+/* "Each number is exact". */
+static void statistics_are_exact(void) {
+  mainarch_engine_statistics now;
+  mainarch_engine_info info;
+  mainarch_sequence_options options;
+  mainarch_sequence sequence, idle;
+  uint32_t tokens[kPromptTokens];
+  opened o;
+  const how h = {"cpu", 1, 0, 0, 0, 0, 0};
+  fill_prompt(0, tokens);
+  memset(&now, 0, sizeof(now));
+  memset(&info, 0, sizeof(info));
+  memset(&options, 0, sizeof(options));
+  now.struct_size = sizeof(now);
+  info.struct_size = sizeof(info);
+  options.struct_size = sizeof(options);
+  options.flags = MAINARCH_SEQUENCE_IGNORE_END;
+  options.max_tokens = 5;
+  OK(open_all(&h, &o));
+  OK(mainarch_engine_info_get(o.engine, &info, &t_error));
+  OK(mainarch_sequence_open(o.engine, NULL, &idle, &t_error));
+  OK(mainarch_sequence_open(o.engine, &options, &sequence, &t_error));
+  OK(mainarch_sequence_append(o.engine, sequence, tokens, kPromptTokens, &t_error));
+  OK(mainarch_engine_statistics_get(o.engine, &now, &t_error));
+  CHECK(now.steps == 0 && now.tokens_run == 0 && now.tokens_produced == 0 && now.sequences == 2);
+  CHECK_EQ(now.kv_tokens_free, info.kv_tokens);
+  OK(run(o.engine));
+  OK(mainarch_engine_statistics_get(o.engine, &now, &t_error));
+  CHECK_EQ(now.steps, 5);           /* the prompt's gives the first token */
+  CHECK_EQ(now.tokens_produced, 5); /* of which the last is not run */
+  CHECK_EQ(now.tokens_run, kPromptTokens + 4);
+  CHECK_EQ(now.kv_tokens_free, info.kv_tokens - 32); /* 28 tokens, in pages of 16 */
+  CHECK(now.step_ns_last > 0);
+  STATUS(mainarch_engine_step(o.engine, &t_error), MAINARCH_AGAIN); /* no step that ended */
+  OK(mainarch_sequence_close(o.engine, sequence, &t_error));
+  OK(mainarch_engine_statistics_get(o.engine, &now, &t_error));
+  CHECK(now.steps == 5 && now.sequences == 1 && now.kv_tokens_free == info.kv_tokens);
+  close_all(&o);
+}
+
+/* "Those of a manual sequence stay until it is appended to or truncated, those of others until the next
+ * step." */
+static void logits_stay_as_long_as_they_are_said_to(void) {
+  static float first[T_VOCAB], again[T_VOCAB];
+  mainarch_sequence_options options;
+  mainarch_sequence manual, other;
+  uint32_t tokens[kPromptTokens];
+  size_t count;
+  opened o;
+  const how h = {"cpu", 1, 0, 0, 0, 0, 0};
+  fill_prompt(0, tokens);
+  memset(&options, 0, sizeof(options));
+  options.struct_size = sizeof(options);
+  options.flags = MAINARCH_SEQUENCE_MANUAL;
+  OK(open_all(&h, &o));
+  OK(mainarch_sequence_open(o.engine, &options, &manual, &t_error));
+  options.flags = MAINARCH_SEQUENCE_IGNORE_END;
+  OK(mainarch_sequence_open(o.engine, &options, &other, &t_error));
+  REFUSED(mainarch_sequence_logits(o.engine, manual, first, T_VOCAB, &count, &t_error), MAINARCH_ERROR_BUSY, "");
+  OK(mainarch_sequence_append(o.engine, manual, tokens, 9, &t_error));
+  REFUSED(mainarch_sequence_logits(o.engine, manual, first, T_VOCAB, &count, &t_error), MAINARCH_ERROR_BUSY, "9");
+  OK(mainarch_engine_step(o.engine, &t_error));
+  OK(mainarch_sequence_logits(o.engine, manual, first, T_VOCAB, &count, &t_error));
+  OK(mainarch_sequence_append(o.engine, other, tokens, 5, &t_error));
+  OK(mainarch_engine_step(o.engine, &t_error));
+  OK(mainarch_sequence_logits(o.engine, other, again, T_VOCAB, &count, &t_error));
+  OK(mainarch_engine_step(o.engine, &t_error));
+  OK(mainarch_sequence_logits(o.engine, manual, again, T_VOCAB, &count, &t_error));
+  CHECK_EQ(memcmp(first, again, sizeof(first)), 0);
+  OK(mainarch_sequence_append(o.engine, manual, tokens, 1, &t_error));
+  REFUSED(mainarch_sequence_logits(o.engine, manual, again, T_VOCAB, &count, &t_error), MAINARCH_ERROR_BUSY, "");
+  /* Back to nine tokens, the last of which is run again: the same bits. */
+  OK(mainarch_sequence_truncate(o.engine, manual, 9, &t_error));
+  REFUSED(mainarch_sequence_logits(o.engine, manual, again, T_VOCAB, &count, &t_error), MAINARCH_ERROR_BUSY, "");
+  OK(mainarch_engine_step(o.engine, &t_error));
+  OK(mainarch_sequence_logits(o.engine, manual, again, T_VOCAB, &count, &t_error));
+  CHECK_EQ(memcmp(first, again, sizeof(first)), 0);
+  close_all(&o);
+}
+
+/* "Clears the finish reason; min_tokens, max_tokens and stop sequences count from here on." */
+static void an_append_counts_anew(void) {
+  mainarch_sequence_options options;
+  mainarch_sequence_info info;
+  mainarch_sequence sequence;
+  uint32_t tokens[kPromptTokens];
+  size_t count;
+  opened o;
+  const how h = {"cpu", 1, 0, 0, 0, 0, 0};
+  int turn;
+  fill_prompt(0, tokens);
+  memset(&options, 0, sizeof(options));
+  memset(&info, 0, sizeof(info));
+  options.struct_size = sizeof(options);
+  info.struct_size = sizeof(info);
+  options.flags = MAINARCH_SEQUENCE_IGNORE_END;
+  options.max_tokens = 4;
+  OK(open_all(&h, &o));
+  OK(mainarch_sequence_open(o.engine, &options, &sequence, &t_error));
+  for (turn = 1; turn <= 3; ++turn) {
+    OK(mainarch_sequence_append(o.engine, sequence, tokens, 3, &t_error));
+    OK(mainarch_sequence_info_get(o.engine, sequence, &info, &t_error));
+    CHECK_EQ(info.finish, MAINARCH_FINISH_NONE);
+    OK(run(o.engine));
+    OK(mainarch_sequence_info_get(o.engine, sequence, &info, &t_error));
+    CHECK_EQ(info.finish, MAINARCH_FINISH_MAX_TOKENS);
+    CHECK(info.produced == 4u * (unsigned)turn && info.tokens == 7u * (unsigned)turn && info.untaken == 4);
+    OK(mainarch_sequence_take(o.engine, sequence, tokens + 4, 8, &count, &t_error));
+    CHECK_EQ(count, 4);
+    STATUS(mainarch_sequence_take(o.engine, sequence, tokens + 4, 8, &count, &t_error), MAINARCH_AGAIN);
+  }
+  close_all(&o);
+}
+
 /* "Inputs are copied, and may go when the call returns." */
 static void inputs_are_copied(void) {
   static const uint32_t kStop = 300;
@@ -489,6 +603,9 @@ int main(int argc, char** argv) {
                                  CASE(only_errors_touch_the_error),
                                  CASE(failed_calls_change_nothing),
                                  CASE(ids_are_of_one_engine),
+                                 CASE(statistics_are_exact),
+                                 CASE(logits_stay_as_long_as_they_are_said_to),
+                                 CASE(an_append_counts_anew),
                                  CASE(inputs_are_copied),
                                  CASE(callbacks_come_on_the_callers_thread),
                                  CASE(the_environment_goes_before_the_log_level)};
