@@ -137,9 +137,8 @@ StatusOr<Inspection> Inspect(std::shared_ptr<const file::Checkpoint> checkpoint,
   ASSIGN_OR_RETURN(out.config, model::ParseConfig(out.checkpoint->config_json(),
                                                   out.checkpoint->generation_config_json(),
                                                   out.checkpoint->directory()));
-  ASSIGN_OR_RETURN(const auto build, model::FindArch(out.config.model_type));
   model::Builder builder(out.config, out.checkpoint, ranks);
-  build(builder);
+  model::FindArch(out.config.model_type)->build(builder);
   ASSIGN_OR_RETURN(out.program, builder.Finish());
   SumFormats(&out);
   WarnOfQuantization(&out);

@@ -1,59 +1,46 @@
 // SPDX-License-Identifier: MIT
 //
-// A Hugging Face checkpoint directory as it is: config.json, optional generation_config.json,
-// tokenizer.json and tokenizer_config.json, and either model.safetensors or
-// model.safetensors.index.json with its shards. Shards are mapped read-only; every tensor's place
-// is checked before a view of it is given out. As transformers does, a model.safetensors beside an
-// index wins, and tensors that a shard holds beyond the index are there too; one tensor in two shards
-// is refused. Immutable after Open; any thread may read.
+// A checkpoint: tensors by name, and what says of them which model they are, in the form that Hugging
+// Face's files have. A format is one implementation and a line in checkpoint.cc; one whose metadata
+// has another form (GGUF) gives it out as these texts. Immutable after Open; any thread may read.
 #ifndef MAINARCH_FILE_CHECKPOINT_H_
 #define MAINARCH_FILE_CHECKPOINT_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/dtype.h"
-#include "base/fd.h"
-#include "base/hash_map.h"
 #include "base/status.h"
-#include "file/safetensors.h"
+#include "file/tensor.h"
 
 namespace mainarch::file {
 
 class Checkpoint {
  public:
-  static StatusOr<std::shared_ptr<const Checkpoint>> Open(const std::string& directory);
+  // What stands at `path`: a directory of safetensors.
+  static StatusOr<std::shared_ptr<const Checkpoint>> Open(const std::string& path);
+
+  Checkpoint() = default;
+  virtual ~Checkpoint() = default;
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
 
   // Null when there is no such tensor.
-  const TensorView* Find(absl::string_view name) const;
+  virtual const TensorView* Find(absl::string_view name) const = 0;
   // All tensors, sorted by name.
-  absl::Span<const TensorView> tensors() const { return tensors_; }
+  virtual absl::Span<const TensorView> tensors() const = 0;
 
-  const std::string& directory() const { return directory_; }
-  const std::string& config_json() const { return config_json_; }
-  // Empty when the file is absent.
-  const std::string& generation_config_json() const { return generation_config_json_; }
-  const std::string& tokenizer_json() const { return tokenizer_json_; }
-  const std::string& tokenizer_config_json() const { return tokenizer_config_json_; }
-  uint64_t file_bytes() const { return file_bytes_; }
-
- private:
-  Checkpoint() = default;
-  friend class CheckpointOpener;
-
-  std::string directory_;
-  std::string config_json_;
-  std::string generation_config_json_;
-  std::string tokenizer_json_;
-  std::string tokenizer_config_json_;
-  std::vector<SafetensorsFile> files_;
-  std::vector<TensorView> tensors_;
-  HashMap<absl::string_view, size_t> by_name_;  // index into tensors_
-  uint64_t file_bytes_ = 0;
+  // The path that it was opened by, for messages.
+  virtual const std::string& directory() const = 0;
+  virtual const std::string& config_json() const = 0;
+  // Empty when the checkpoint has none. The chat template is in tokenizer_config_json.
+  virtual const std::string& generation_config_json() const = 0;
+  virtual const std::string& tokenizer_json() const = 0;
+  virtual const std::string& tokenizer_config_json() const = 0;
+  // Of all files that hold tensors.
+  virtual uint64_t file_bytes() const = 0;
 };
 
 }  // namespace mainarch::file

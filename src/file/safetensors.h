@@ -12,21 +12,11 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/dtype.h"
 #include "base/fd.h"
 #include "base/status.h"
+#include "file/tensor.h"
 
 namespace mainarch::file {
-
-struct TensorView {
-  std::string name;
-  DType dtype = DType::kF32;
-  std::vector<int64_t> shape;
-  // Borrowed from the file's mapping. The format aligns nothing: the bytes may begin at any
-  // address, so readers use unaligned loads (memcpy), never a cast to a wider type.
-  absl::Span<const uint8_t> bytes;
-  std::string file;  // for messages
-};
 
 // Parses the bytes of a whole file. `file_name` is for messages only.
 StatusOr<std::vector<TensorView>> ParseSafetensors(absl::Span<const uint8_t> bytes,

@@ -28,7 +28,7 @@ struct RopeConfig {
 };
 
 struct ModelConfig {
-  std::string model_type;  // "qwen3", "qwen3_moe"
+  std::string model_type;  // of one of arch/*
   int32_t hidden = 0;
   int32_t layers = 0;
   int32_t heads = 0;

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "model/arch/arch.h"
 
 namespace mainarch::model {
 namespace {
@@ -67,9 +68,9 @@ void AddExperts(const ModelConfig& config, Object* json) {
 
 std::string ConfigJson(const ModelConfig& config, absl::string_view dtype,
                        absl::string_view quantization) {
-  const bool moe = config.model_type == "qwen3_moe";
+  const Arch* arch = FindArch(config.model_type);
   Object json;
-  json.Raw("architectures", moe ? "[\"Qwen3MoeForCausalLM\"]" : "[\"Qwen3ForCausalLM\"]");
+  if (arch != nullptr) json.Raw("architectures", absl::StrCat("[\"", arch->class_name, "\"]"));
   json.Text("model_type", config.model_type);
   json.Number("vocab_size", config.vocab);
   json.Number("hidden_size", config.hidden);
@@ -78,7 +79,7 @@ std::string ConfigJson(const ModelConfig& config, absl::string_view dtype,
   json.Number("num_key_value_heads", config.kv_heads);
   json.Number("head_dim", config.head_dim);
   if (config.intermediate > 0) json.Number("intermediate_size", config.intermediate);
-  if (moe) AddExperts(config, &json);
+  if (arch != nullptr && arch->experts) AddExperts(config, &json);
   json.Text("hidden_act", "silu");
   json.Raw("rms_norm_eps", Exact(config.rms_eps));
   json.Number("max_position_embeddings", config.max_position);

@@ -15,9 +15,8 @@ StatusOr<std::shared_ptr<const Model>> Model::Load(std::shared_ptr<backend::Back
   ASSIGN_OR_RETURN(model->config_, ParseConfig(model->checkpoint_->config_json(),
                                                model->checkpoint_->generation_config_json(),
                                                directory));
-  ASSIGN_OR_RETURN(const ArchFunction build, FindArch(model->config_.model_type));
   Builder builder(model->config_, model->checkpoint_, model->backend_->ranks());
-  build(builder);
+  FindArch(model->config_.model_type)->build(builder);
   ASSIGN_OR_RETURN(auto program, builder.Finish());
   ASSIGN_OR_RETURN(model->weights_, model->backend_->Load(std::move(program), options));
   return std::shared_ptr<const Model>(std::move(model));

@@ -116,10 +116,6 @@ Decoder::Decoder(std::shared_ptr<const file::Checkpoint> checkpoint,
 StatusOr<std::unique_ptr<Decoder>> Decoder::Create(
     std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
     KvRounding rounding) {
-  if (config.model_type != "qwen3" && config.model_type != "qwen3_moe") {
-    return Error(Code::kUnsupported, "the reference does not know model_type \"", config.model_type,
-                 "\"");
-  }
   std::unique_ptr<Decoder> decoder(new Decoder(std::move(checkpoint), config, rounding));
   RETURN_IF_ERROR(decoder->FindWeights());
   return decoder;

@@ -40,6 +40,7 @@ def stage(build):
     with open(work / "stage.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         built = [build / "src/api/libmainarch.so", build / "src/cli/mainarch",
+                 build / "src/sim/part/libmainarch-sim.so",
                  build / "meson-private/mainarch.pc", build / "build.ninja"]
         newest = max(os.stat(path).st_mtime_ns for path in built)
         if stamp.exists() and stamp.stat().st_mtime_ns >= newest:

@@ -5,8 +5,22 @@
 #include "model/arch/arch.h"
 
 namespace mainarch::model {
+namespace {
 
-void BuildQwen3Moe(Builder& builder) {
+Status Read(ConfigReader& reader) {
+  RETURN_IF_ERROR(reader.RefuseIfTrue(
+      {"attention_bias", "mlp_bias", "use_sliding_window", "attn_output_gate"}));
+  RETURN_IF_ERROR(reader.Activation("silu"));
+  RETURN_IF_ERROR(reader.QuantMethod());
+  RETURN_IF_ERROR(reader.Geometry());
+  RETURN_IF_ERROR(reader.Heads());
+  RETURN_IF_ERROR(reader.LayerTypes());
+  RETURN_IF_ERROR(reader.TiedEmbeddings());
+  RETURN_IF_ERROR(reader.Experts());
+  return reader.Rope();
+}
+
+void Build(Builder& builder) {
   const ModelConfig& config = builder.config();
   builder.Embed("model.embed_tokens");
   for (int32_t layer = 0; layer < config.layers; ++layer) {
@@ -21,5 +35,9 @@ void BuildQwen3Moe(Builder& builder) {
   }
   builder.Logits("model.norm.weight", config.tied_embeddings ? "model.embed_tokens" : "lm_head");
 }
+
+}  // namespace
+
+extern const Arch kQwen3Moe = {"qwen3_moe", "Qwen3MoeForCausalLM", true, Read, Build};
 
 }  // namespace mainarch::model

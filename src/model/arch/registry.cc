@@ -1,28 +1,43 @@
 // SPDX-License-Identifier: MIT
 #include "model/arch/arch.h"
 
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+
+// One line an architecture: the Arch that its file defines.
+#define MAINARCH_ARCHS(ARCH) \
+  ARCH(kQwen3)               \
+  ARCH(kQwen3Moe)
+
 namespace mainarch::model {
+
+#define DECLARE(name) extern const Arch name;
+MAINARCH_ARCHS(DECLARE)
+#undef DECLARE
+
 namespace {
 
-struct Entry {
-  absl::string_view model_type;
-  ArchFunction build;
-};
-constexpr Entry kArchs[] = {
-    {"qwen3", BuildQwen3},
-    {"qwen3_moe", BuildQwen3Moe},
-};
+#define POINTER(name) &name,
+constexpr const Arch* kArchs[] = {MAINARCH_ARCHS(POINTER)};
+#undef POINTER
 
 }  // namespace
 
-StatusOr<ArchFunction> FindArch(absl::string_view model_type) {
-  std::string names;
-  for (const Entry& entry : kArchs) {
-    if (entry.model_type == model_type) return entry.build;
-    absl::StrAppend(&names, names.empty() ? "" : ", ", entry.model_type);
+const Arch* FindArch(absl::string_view model_type) {
+  for (const Arch* arch : kArchs) {
+    if (arch->model_type == model_type) return arch;
   }
-  return Error(Code::kUnsupported, "model_type \"", model_type, "\" is not supported; there are ",
-               names);
+  return nullptr;
+}
+
+std::string ArchNames() {
+  std::string names;
+  for (const Arch* arch : kArchs) {
+    const bool last = arch == kArchs[std::size(kArchs) - 1];
+    absl::StrAppend(&names, names.empty() ? "" : last ? " and " : ", ", arch->model_type);
+  }
+  return names;
 }
 
 }  // namespace mainarch::model

@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
 #include <map>
 
+#include "absl/strings/match.h"
+#include "model/arch/arch.h"
 #include "support/checkpoint_files.h"
 #include "support/test.h"
 
@@ -76,6 +80,24 @@ Json With(Json json, const std::string& key, const std::string& value) {
 Json Without(Json json, const std::string& key) {
   json.erase(key);
   return json;
+}
+
+// A file of arch/ without its line in the registry would be compiled and never found.
+TEST(every_architecture_is_registered) {
+  size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::SourcePath("src/model/arch"))) {
+    const std::string name = entry.path().stem();
+    if (entry.path().extension() != ".cc" || name == "registry") continue;
+    ++files;
+    const Arch* arch = FindArch(name);
+    if (arch == nullptr) std::printf("# %s\n", name.c_str());
+    CHECK(arch != nullptr);
+    CHECK_EQ(std::string(arch->model_type), name);
+  }
+  CHECK_LE(2u, files);
+  CHECK(absl::StartsWith(ArchNames(), "qwen3"));
+  CHECK(absl::StrContains(ArchNames(), " and "));
 }
 
 TEST(a_dense_config) {

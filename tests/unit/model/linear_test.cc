@@ -50,6 +50,36 @@ TEST(plain_linears) {
   }
 }
 
+// A checkpoint is what its interface says, whatever files it lies in.
+class InMemory final : public file::Checkpoint {
+ public:
+  explicit InMemory(file::TensorView tensor) : tensor_(std::move(tensor)) {}
+  const file::TensorView* Find(absl::string_view name) const override {
+    return name == tensor_.name ? &tensor_ : nullptr;
+  }
+  absl::Span<const file::TensorView> tensors() const override { return {&tensor_, 1}; }
+  const std::string& directory() const override { return text_; }
+  const std::string& config_json() const override { return text_; }
+  const std::string& generation_config_json() const override { return text_; }
+  const std::string& tokenizer_json() const override { return text_; }
+  const std::string& tokenizer_config_json() const override { return text_; }
+  uint64_t file_bytes() const override { return tensor_.bytes.size(); }
+
+ private:
+  const file::TensorView tensor_;
+  const std::string text_ = "memory";
+};
+
+TEST(a_checkpoint_of_another_kind) {
+  const std::vector<uint8_t> bytes(2 * 3 * 2);
+  const InMemory checkpoint({"x.weight", DType::kBF16, {2, 3}, bytes, "memory"});
+  const auto matrix = FindLinear(checkpoint, "x", 2, 3);
+  CHECK_OK(matrix);
+  CHECK(matrix->data.data() == bytes.data());
+  CHECK_REFUSED(FindLinear(checkpoint, "x", 3, 2), Code::kBadModel, "memory", "[2, 3]");
+  CHECK_REFUSED(FindLinear(checkpoint, "y", 1, 1), Code::kNotFound, "memory", "\"y.weight\"");
+}
+
 TEST(missing_linears_are_not_found) {
   const auto checkpoint = Open({{"x.weight", "F32", {1}, Zeros(4)}});
   CHECK(checkpoint != nullptr);
