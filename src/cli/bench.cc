@@ -290,8 +290,12 @@ StatusOr<int> Bench(Settings* s, const Options& options) {
     report.cases.push_back(*std::move(measured));
   }
   if (s->ops && !cases.empty() && !cases.back().prefill && !Interrupted()) {
-    ASSIGN_OR_RETURN(report.ops, MeasureOps(report.model, cases.back(), settings, probes.get()));
-    report.ops_case = absl::StrCat(cases.back().Name(), ", batch ", cases.back().batch);
+    StatusOr<OpTimes> ops = MeasureOps(report.model, cases.back(), settings, probes.get());
+    if (!Interrupted()) {
+      RETURN_IF_ERROR(ops.status());
+      report.ops = *std::move(ops);
+      report.ops_case = absl::StrCat(cases.back().Name(), ", batch ", cases.back().batch);
+    }
   }
   progress.Clear();
   if (Interrupted()) {

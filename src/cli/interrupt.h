@@ -16,7 +16,7 @@ void CatchInterrupts();
 bool Interrupted();
 // It was SIGPIPE: nobody reads what the command writes, and nobody is to be told.
 bool PipeBroken();
-// For a command whose end is another program's: nothing ends it but that, or a second signal.
+// For a command that ends with another program: nothing ends it but that, or a second signal.
 void NeverEndForcibly();
 
 // Something to do when the command is interrupted, as long as the object lives. Runs on a thread of its

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // mainarch topology, doctor, sim, kernels: the machine, real or virtual, and what runs on it.
+#include <signal.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <memory>
 
@@ -110,7 +113,19 @@ int RunSimCommand(Arguments arguments) {
     PrintJsonError({kExitUsage, 0, message, "see mainarch sim --help"});
     return kExitUsage;
   }
-  NeverEndForcibly();  // it ends with its program
+  // It ends with its program, which gets what would have ended it: from a terminal both get the signal, but
+  // who runs programs knows this process alone.
+  NeverEndForcibly();
+  std::atomic<pid_t> program{0};
+  const auto end_program = [&program] {
+    const pid_t pid = program;
+    if (pid > 0) kill(pid, SIGTERM);
+  };
+  const InterruptHook end(InterruptHook::When::kAtOnce, end_program);
+  launch->running = [&](int pid) {
+    program = pid;
+    if (Interrupted()) end_program();  // the signal came before there was one
+  };
   auto code = sim::RunProgram(*launch);
   return code.ok() ? *code : Fail("sim", code.status());
 }

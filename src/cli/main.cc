@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -58,6 +59,9 @@ std::string Help() {
          "130 interrupted.\n";
 }
 
+// Which command it is, for the thread that ends it.
+std::atomic<const char*> running{"help"};
+
 const Command* Find(const std::string& name) {
   for (const Command& command : kCommands) {
     if (name == command.name) return &command;
@@ -94,7 +98,9 @@ int Dispatch(std::vector<std::string> words) {
     return kExitOk;
   }
   const Command* command = Find(name);
-  return command == nullptr ? Unknown(name) : command->run(words);
+  if (command == nullptr) return Unknown(name);
+  running = command->name;
+  return command->run(words);
 }
 
 // Whatever is opened in place of a standard stream that was closed would be written over: a model, say.
@@ -110,7 +116,7 @@ void HoldStandardStreams() {
 // Of a command that did not end by itself. Not at the price of waiting for a thread that is stuck in a write.
 void SayInterrupted() {
   if (ftrylockfile(stdout) != 0) return;
-  FailInterrupted("command");
+  FailInterrupted(running.load());
   funlockfile(stdout);
 }
 

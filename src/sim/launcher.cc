@@ -2,6 +2,7 @@
 #include "sim/launcher.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -177,6 +178,12 @@ StatusOr<int> RunProgram(const LaunchOptions& given) {
   const int error = posix_spawnp(&child, command[0].c_str(), nullptr, nullptr,
                                  Pointers(command).data(), Pointers(environment).data());
   if (error != 0) return ErrnoError(Code::kNotFound, error, "run ", command[0]);
+  if (options.running) {
+    options.running(child);
+    siginfo_t ended;
+    while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
+    options.running(0);
+  }
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return ErrnoError(Code::kInternal, errno, "wait for ", command[0]);

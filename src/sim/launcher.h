@@ -10,6 +10,7 @@
 #ifndef MAINARCH_SIM_LAUNCHER_H_
 #define MAINARCH_SIM_LAUNCHER_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct LaunchOptions {
   std::vector<std::string> lines;    // code objects, as AddLines
   std::string library;               // path of libmainarch-sim-preload.so
   std::vector<std::string> command;  // program and arguments
+  // Is told who runs, and 0 when nobody does any more, before its number can be another's; may be empty.
+  std::function<void(int pid)> running;
 };
 
 // Writes the files of a node under an existing directory; devices become empty files.

@@ -262,6 +262,17 @@ class Signals(Case):
             os.close(writer)
             self.assertEqual(json.loads(out)["error"]["message"], "interrupted")
 
+    def test_sim_ends_its_program(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = subprocess.Popen([MAINARCH, "sim", "--", "sh", "-c", "echo $$; exec sleep 1000"],
+                                       env={**os.environ, "TMPDIR": self.scratch}, stdout=subprocess.PIPE)
+            program = int(process.stdout.readline())
+            process.send_signal(number)
+            self.assertEqual(process.wait(timeout=60), 128 + signal.SIGTERM)
+            process.stdout.close()
+            self.assertFalse(os.path.exists(f"/proc/{program}"))
+            self.assertEqual(os.listdir(self.scratch), [])  # the node's files are gone
+
     def test_nobody_reads(self):
         # Quietly, as commands of Unix end; and the checkpoint is removed.
         process = subprocess.Popen([MAINARCH, "model-decode", "--tokens", "400", "--no-verify"],
