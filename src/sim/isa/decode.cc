@@ -223,9 +223,11 @@ class Decoder {
     } else if (!Row(Family::kVop2, top)) {
       return false;
     }
-    // v_nop: its source field may hold anything.
-    if (inst_.row->operands[0] == 0) return Bits(w, 17, 8) == 0;
     const uint32_t src0 = Bits(w, 0, 9);
+    // v_nop: its source field may hold anything but what a further dword belongs to.
+    if (inst_.row->operands[0] == 0) {
+      return (w & MasksOf(*inst_.row).refused) == 0 && src0 != 249 && src0 != 250;
+    }
     if (src0 == 249) return Sdwa(w);
     if (src0 == 250) return Dpp(w);
     return Vector32Operands(w, src0, 256 + Bits(w, 9, 8));

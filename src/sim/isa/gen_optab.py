@@ -231,6 +231,8 @@ class Prober:
                 if name not in [o[0] for o in self.operands(family, word).split()]:
                     no, _ = self.bits(family, zero, range(low, low + width))
                     refused |= no
+        elif family == "VOP1" and not self.operands(family, word):
+            refused, _ = self.bits(family, word, range(17, 25))
         elif family == "DS" or family in MEM:
             names = [o[0] for o in self.operands(family, word).split()]
             which = {"DS": [16, 25] + list(range(0, 16)), "SMEM": [14, 15, 16, 17],

@@ -160,9 +160,11 @@ T DivisionScale(bool numerator, T d, T n, bool* flag) {
     return numerator ? x : scaled(kStep);
   }
   if (denormal(d)) return scaled(kStep);
+  // The manual prints an upward step here, too, which makes the denominator infinite and 0.5 / 2^127
+  // a NaN: that cannot be what the chip does.
   if (denormal(1 / d) && denormal(n / d)) {
     *flag = true;
-    return numerator ? x : scaled(kStep);
+    return numerator ? x : scaled(-kStep);
   }
   if (denormal(1 / d)) return scaled(-kStep);
   if (denormal(n / d)) {
