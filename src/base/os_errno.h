@@ -15,11 +15,10 @@ inline bool IsOutOfHostResources(int err) {
   return err == ENOMEM || err == EMFILE || err == ENFILE;
 }
 
-// `otherwise` is the code of an error that says nothing more.
-inline Code CodeOfFileErrno(int err, Code otherwise = Code::kIo) {
+inline Code CodeOfFileErrno(int err) {
   if (err == ENOENT || err == ENOTDIR) return Code::kNotFound;
   if (err == EACCES || err == EPERM || err == EROFS) return Code::kPermission;
-  return IsOutOfHostResources(err) ? Code::kOutOfHostMemory : otherwise;
+  return IsOutOfHostResources(err) ? Code::kOutOfHostMemory : Code::kIo;
 }
 
 }  // namespace mainarch

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -215,11 +216,21 @@ class Signals(Case):
     """A signal ends every command. The bounds are for machines that are busy: what is begun here takes
     minutes, or for ever, where it is not cut short."""
 
+    def wait_until_caught(self, pid, number):
+        """On a machine that is busy a program may take long to come so far."""
+        for _ in range(6000):
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            if int(re.search(r"SigCgt:\s*([0-9a-f]+)", status).group(1), 16) >> (number - 1) & 1:
+                return
+            time.sleep(0.01)
+        self.fail("no handler within a minute")
+
     def interrupted(self, *words, number=signal.SIGINT, after=1.0, stdin=None):
         temporary = os.path.join(self.scratch, "tmp")
         os.makedirs(temporary, exist_ok=True)
         process = subprocess.Popen([MAINARCH, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    stdin=stdin, env={**os.environ, "TMPDIR": temporary})
+        self.wait_until_caught(process.pid, number)
         time.sleep(after)
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
