@@ -11,7 +11,7 @@
 
 namespace mainarch::sim::isa {
 
-typedef uint64_t [[gnu::may_alias]] MemoryWord;
+typedef uint64_t MemoryWord [[gnu::may_alias]];
 
 inline uint64_t LoadWord(const uint8_t* from) {
   uint64_t word;
