@@ -197,14 +197,15 @@ typedef struct mainarch_group_options {
 /* Opens devices.
  *
  * `device` says which:
- *   NULL or ""      MAINARCH_BACKEND and MAINARCH_DEVICES if they are set, else chosen
+ *   NULL or ""      MAINARCH_BACKEND and MAINARCH_DEVICES if they are set, else "cpu"
  *   "cpu"           this machine's CPU
  *   "cpu:N"         the CPU as N ranks in this process (1, 2, 4 or 8), sharded as on N devices; the
  *                   results are those of "cpu", to the bit
- *   "gpu", "gpu:0-7"  AMD Instinct GPUs through the kernel driver
- *   "sim:gfx950x8"  the GPU path on a virtual node, where that is installed: a part of its own that
- *                   is loaded from the library's own folder (Debian's libmainarch0-sim)
- * This version of the library has the CPU only: the last two return NO_DEVICE.
+ *   "gpu", "gpu:0-7"  AMD Instinct GPUs (gfx942, gfx950) through the kernel driver, all of them or
+ *                   those named; 1, 2, 4 or 8. NO_DEVICE on a machine without any.
+ *   "sim:gfx950x8"  the GPU path on a virtual node, which runs the GPUs' code on the CPU: to develop
+ *                   and to test with. Slow. A part of its own, loaded from the library's own folder
+ *                   (Debian's libmainarch0-sim); NO_DEVICE where it is not installed.
  *
  * Errors: INVALID_ARGUMENT (a device string, environment variable or option that is wrong),
  * NO_DEVICE, PERMISSION. */
@@ -226,7 +227,21 @@ typedef struct mainarch_device_info {
   uint32_t reserved;      /* 0 */
   char name[64];          /* "AMD Instinct MI355X" */
   char isa[32];           /* "gfx950"; for the CPU the kernels in use: "avx512_bf16", "avx2", ... */
+  mainarch_status status; /* these three by mainarch_device_get alone, of a group's devices zero. OK:
+                             mainarch_group_open would take it; else why it cannot be used, ... */
+  uint32_t reserved_too;  /* 0 */
+  char device[32];        /* the string that opens it: "cpu", "gpu:0" */
+  char reason[224];       /* ... and in words */
 } mainarch_device_info;
+
+/* The devices of this machine, before any is opened: index 0 is the CPU, then come the GPUs by number.
+ * One that cannot be used (no permission, an architecture without kernels) is there too, and says why;
+ * a GPU that the driver does not show this process is not. Keeps nothing open, reads no environment
+ * variable. The list is made anew by each call.
+ * Errors: NOT_FOUND (`index` is past the last), IO. */
+MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_device_get(size_t index,
+                                                                mainarch_device_info *out,
+                                                                mainarch_error *error);
 
 /* About device `index`, below mainarch_group_device_count. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
@@ -354,6 +369,10 @@ mainarch_tokenizer_info_get(const mainarch_tokenizer *tokenizer, mainarch_tokeni
 
 /* Tokens of `text`, `length` bytes (at most 2^30) that should be UTF-8: what is not is read as
  * U+FFFD. No token is put before or after. `text` may be NULL when `length` is 0.
+ *
+ * There may be more tokens than bytes: a byte that is no UTF-8 is read as the three bytes of U+FFFD,
+ * and where the tokenizer normalises to NFC one character may become three as long as it.
+ * `*count` is at most 3 * length. Who would rather not hold room for that asks first (capacity 0).
  * Errors: BUFFER_TOO_SMALL. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_tokenizer_encode(const mainarch_tokenizer *tokenizer, const char *text, size_t length,
@@ -488,16 +507,20 @@ typedef struct mainarch_engine_options {
   size_t struct_size;
   uint64_t flags;               /* MAINARCH_ENGINE_* */
   uint64_t kv_tokens;           /* tokens that the KV cache holds, over all sequences, rounded up to
-                                   pages of 16; 0: max_sequences * max_sequence_tokens */
+                                   pages of 16; 0: max_sequences * max_sequence_tokens, or as many as
+                                   there is memory for: mainarch_engine_info says how many */
   uint32_t max_sequences;       /* open at once; 0: 1; at most 65536 */
   uint32_t max_sequence_tokens; /* of one sequence; 0, and at most: the model's own limit */
   uint32_t max_step_tokens;     /* rows of a step, prompt tokens and generated ones together; 0:
                                    chosen; at most 2^20 */
   int32_t kv_type;              /* MAINARCH_KV_* */
+  uint64_t memory_bytes;        /* KV cache and activations take no more, over all devices; 0: no limit
+                                   but what the devices have */
 } mainarch_engine_options;
 
 /* Makes an engine, which owns its KV cache and shares the model's weights.
- * Errors: OUT_OF_DEVICE_MEMORY, DEVICE_LOST. */
+ * Errors: OUT_OF_DEVICE_MEMORY (kv_tokens, or the activations alone, take more than there is or than
+ * memory_bytes; at once, and with the numbers), DEVICE_LOST. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_engine_create(const mainarch_model *model, const mainarch_engine_options *options,
                        mainarch_engine **out, mainarch_error *error);
@@ -590,10 +613,11 @@ typedef struct mainarch_logit_bias {
 /* Flags of mainarch_sequence_options. */
 #define MAINARCH_SEQUENCE_MANUAL UINT64_C(1)     /* the caller samples: read logits, append a token */
 #define MAINARCH_SEQUENCE_IGNORE_END UINT64_C(2) /* the model's end tokens do not end the sequence */
+#define MAINARCH_SEQUENCE_STOP_SPECIAL UINT64_C(4) /* stop_strings: special tokens are text, too */
 
 /* How tokens are chosen and when to stop. The zero struct is greedy, until an end token or the
- * length limit. Applied in this order: min_tokens and logit_bias, repetition, frequency and presence
- * penalty, temperature, min_p, top_k, top_p. */
+ * length limit. Applied in this order: the mask, min_tokens and logit_bias, repetition, frequency and
+ * presence penalty, temperature, min_p, top_k, top_p. */
 typedef struct mainarch_sequence_options {
   size_t struct_size;
   uint64_t flags;
@@ -616,6 +640,13 @@ typedef struct mainarch_sequence_options {
   size_t stop_sequence_count;            /* of stop_sequence_lengths */
   const mainarch_logit_bias *logit_bias;
   size_t logit_bias_count;
+  const mainarch_tokenizer *stop_tokenizer; /* that stop_strings are looked for with, kept alive by
+                                               the sequence; NULL: that of the model's checkpoint,
+                                               read once an engine when first needed */
+  const char *const *stop_strings; /* zero-terminated UTF-8, none empty, at most 1024 of 65536 bytes
+                                      together; each ends the sequence when it is complete in the
+                                      text: see mainarch_sequence_info.text_bytes */
+  size_t stop_string_count;
 } mainarch_sequence_options;
 
 /* Fills `out` with what the checkpoint's generation_config.json recommends: temperature, top_k,
@@ -626,7 +657,8 @@ mainarch_model_sequence_options(const mainarch_model *model, mainarch_sequence_o
                                 mainarch_error *error);
 
 /* Opens an empty sequence.
- * Errors: INVALID_ARGUMENT (names the field, value and limit), BUSY (max_sequences are open). */
+ * Errors: INVALID_ARGUMENT (names the field, value and limit), BUSY (max_sequences are open); with
+ * stop_strings and no stop_tokenizer those of mainarch_tokenizer_from_model. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_sequence_open(mainarch_engine *engine, const mainarch_sequence_options *options,
                        mainarch_sequence *out, mainarch_error *error);
@@ -645,6 +677,30 @@ mainarch_sequence_fork(mainarch_engine *engine, mainarch_sequence from, mainarch
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_sequence_set_seed(mainarch_engine *engine, mainarch_sequence sequence, uint64_t seed,
                            mainarch_error *error);
+
+/* Gives the sequence other options, for the tokens to come; all of them, so begin with those that it
+ * has. Between steps, at any time. Tokens, and a finish reason, stay: truncate at the tokens held
+ * lets a sequence go on that has ended. min_tokens, max_tokens and stop sequences go on counting from
+ * the last append; stop strings that were complete before do not stop.
+ * Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL
+ * would change), BUSY (`logprobs` would change while produced tokens are untaken). */
+MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_sequence_set_options(
+    mainarch_engine *engine, mainarch_sequence sequence, const mainarch_sequence_options *options,
+    mainarch_error *error);
+
+/* Says which tokens may be sampled next: bit t % 32 of words[t / 32] is set when token t may. This is
+ * what grammar engines make. `word_count` is at most ceil(vocab_size / 32); words that are missing
+ * are 0, bits beyond the vocabulary say nothing. A token that is not allowed has a logit of -infinity,
+ * as with logit_bias; log-probabilities and logits are those without the mask.
+ *
+ * It holds for one token: the step that samples it drops the mask, so set the next one after each. A
+ * step that fails or is cancelled, or samples nothing for this sequence yet, leaves it. A copy (fork)
+ * has it, too. words NULL and word_count 0: every token may come.
+ * A mask that leaves no token ends the sequence with MAINARCH_FINISH_FAULT: see take.
+ * Errors: INVALID_ARGUMENT (too many words; a manual sequence). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_set_mask(mainarch_engine *engine, mainarch_sequence sequence,
+                           const uint32_t *words, size_t word_count, mainarch_error *error);
 
 /* Drops every token from `position` on, produced ones that were not taken included, and the finish
  * reason. The last token left is run again by the next step, so the sequence goes on from there.
@@ -706,7 +762,8 @@ enum {
   MAINARCH_FINISH_STOP_SEQUENCE = 3, /* its tokens are the last ones produced */
   MAINARCH_FINISH_MAX_TOKENS = 4,
   MAINARCH_FINISH_LENGTH = 5, /* max_sequence_tokens, or the whole KV cache, is used up */
-  MAINARCH_FINISH_FAULT = 6   /* no token could be chosen, and take says why; see there */
+  MAINARCH_FINISH_FAULT = 6,  /* no token could be chosen, and take says why; see there */
+  MAINARCH_FINISH_STOP_STRING = 7 /* one of stop_strings is complete: see text_bytes */
 };
 
 typedef struct mainarch_sequence_info {
@@ -718,11 +775,48 @@ typedef struct mainarch_sequence_info {
   uint64_t untaken;  /* of these, not yet taken */
   uint32_t finish;   /* MAINARCH_FINISH_* */
   uint32_t reserved; /* 0 */
+  uint64_t text_bytes; /* with stop_strings, else 0: of the text that a decoder makes of the tokens
+                          produced since the last append (with MAINARCH_DECODE_SKIP_SPECIAL, unless
+                          MAINARCH_SEQUENCE_STOP_SPECIAL is set) so many bytes are to be shown. Those
+                          before the stop string; while it goes on, those that cannot be the
+                          beginning of one; after another end all, what mainarch_decoder_finish gives
+                          included. The stop string that is complete first counts, of several complete
+                          with the same byte the longest, and none that is complete within the first
+                          min_tokens tokens. */
 } mainarch_sequence_info;
 
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_sequence_info_get(mainarch_engine *engine, mainarch_sequence sequence,
                            mainarch_sequence_info *out, mainarch_error *error);
+
+/* A sequence as bytes: tokens, options, what is still to be taken, mask; not its KV, and of a fault not
+ * the reason. The bytes are good for any engine of the same model, in another process, on other
+ * devices and with a later library. `*count` is how many there are.
+ * Errors: BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_export(mainarch_engine *engine, mainarch_sequence sequence, void *bytes,
+                         size_t capacity, size_t *count, mainarch_error *error);
+
+/* A new sequence made of what export gave. Its tokens are run again, with the same results as on any
+ * engine with this one's device string and KV type, and it goes on as the exported one would have. Stop
+ * strings are looked for with the tokenizer of the model. None of the bytes is trusted, but the
+ * checksum in them is no signature: who can make bytes can make sequences.
+ * Errors: INVALID_ARGUMENT (names the field; also a sequence of another model), UNSUPPORTED (another
+ * version of the format), BUSY (max_sequences are open), KV_FULL (the tokens could never fit). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_import(mainarch_engine *engine, const void *bytes, size_t size,
+                         mainarch_sequence *out, mainarch_error *error);
+
+/* The sequences that have something for the caller, in the order in which they came to have it, up to
+ * the max_sequences of the engine:
+ *   - produced tokens to take;
+ *   - an end (finish reason) that no take since has come up against, having left nothing to take;
+ *   - of a manual sequence, logits.
+ * Asking changes nothing: a sequence is listed until its tokens are taken, or its logits are followed
+ * by append or truncate. Errors: BUFFER_TOO_SMALL, BUSY. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_engine_ready(mainarch_engine *engine, mainarch_sequence *sequences, size_t capacity,
+                      size_t *count, mainarch_error *error);
 
 #ifdef __cplusplus
 }

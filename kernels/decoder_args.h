@@ -310,6 +310,7 @@ enum ChoiceFlags : uint32_t {
   kChoiceRead = 1,    // to host memory
   kChoiceToken = 2,   // a token is chosen
   kChoiceSample = 4,  // drawn, not the largest
+  kChoiceMask = 8,    // a mask of allowed tokens lies behind the counts
 };
 struct ChoiceRow {
   uint32_t flags = 0;
@@ -324,7 +325,7 @@ struct ChoiceRow {
   uint64_t position = 0;
   uint32_t edits_at = 0;  // words from the start of the block: [edits] ChoiceEdit, in order
   uint32_t edits = 0;
-  uint32_t counts_at = 0;  // [counts] ChoiceCount, after the edits
+  uint32_t counts_at = 0;  // [counts] ChoiceCount, after the edits; then [ceil(vocab / 32)] mask words
   uint32_t counts = 0;
 };
 static_assert(sizeof(ChoiceRow) == 64);

@@ -30,11 +30,15 @@ const (
 
 // EngineOptions is how to make an engine; nil and the zero struct are all defaults.
 type EngineOptions struct {
-	KVTokens          uint64 // that the cache holds, over all sequences; 0: MaxSequences * MaxSequenceTokens
+	KVTokens          uint64 // that the cache holds, over all sequences; 0: MaxSequences * MaxSequenceTokens, or what fits
+	MemoryBytes       uint64 // KV cache and activations take no more, over all devices; 0: no limit but theirs
 	MaxSequences      uint32 // open at once; 0: 1; at most 65536
 	MaxSequenceTokens uint32 // of one sequence; 0, and at most: the model's own limit
 	MaxStepTokens     uint32 // rows of a step, prompt and generated tokens together; 0: chosen
 	KVType            KVType
+	// Fast rounds what goes into matrix products to bf16 where the device is faster so: prompts and many
+	// sequences take less time, and results differ within a bound (MAINARCH_ENGINE_FAST).
+	Fast bool
 }
 
 // EngineInfo is what an engine was made with, every default resolved.
@@ -88,10 +92,14 @@ func (m *Model) NewEngine(options *EngineOptions) (*Engine, error) {
 	var raw C.mainarch_engine_options
 	raw.struct_size = C.size_t(unsafe.Sizeof(raw))
 	raw.kv_tokens = C.uint64_t(o.KVTokens)
+	raw.memory_bytes = C.uint64_t(o.MemoryBytes)
 	raw.max_sequences = C.uint32_t(o.MaxSequences)
 	raw.max_sequence_tokens = C.uint32_t(o.MaxSequenceTokens)
 	raw.max_step_tokens = C.uint32_t(o.MaxStepTokens)
 	raw.kv_type = C.int32_t(o.KVType)
+	if o.Fast {
+		raw.flags |= C.MAINARCH_ENGINE_FAST
+	}
 	var out *C.mainarch_engine
 	var e C.mainarch_error
 	if C.mainarch_engine_create(m.ptr, &raw, &out, &e) < 0 {

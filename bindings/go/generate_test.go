@@ -270,3 +270,76 @@ func TestTokenizerRoundTrips(t *testing.T) {
 		equal(t, pieces.String()+piece, text)
 	}
 }
+
+// What is steered between steps: options, masks, stop strings, the ready list; and fast, and budgets.
+func TestSequencesAreSteered(t *testing.T) {
+	s := open(t)
+	defer s.close()
+	whole := run(t, background, s.prompt(t, greedy()))
+	text, err := s.tokenizer.Decode(whole, true)
+	ok(t, err)
+
+	options := greedy()
+	options.StopStrings = []string{"no such text", text[9:12]}
+	sequence := s.prompt(t, options)
+	run(t, background, sequence)
+	info, err := sequence.Info()
+	ok(t, err)
+	equal(t, info.Finish, mainarch.FinishStopString)
+	equal(t, int(info.TextBytes), strings.Index(text, text[9:12]))
+	options.StopStrings = []string{"a\x00b"}
+	contains(t, sequence.SetOptions(options), "StopStrings")
+	ok(t, sequence.Close())
+
+	sequence = s.prompt(t, greedy())
+	words := make([]uint32, 1000/32+1)
+	words[1000/32] = 1 << (1000 % 32)
+	ok(t, sequence.SetMask(words))
+	for {
+		ready, err := s.engine.Ready()
+		ok(t, err)
+		if len(ready) == 1 && ready[0].Is(sequence) {
+			break
+		}
+		_, err = s.engine.Step(background)
+		ok(t, err)
+	}
+	var token [1]uint32
+	_, err = sequence.Take(token[:])
+	ok(t, err)
+	equal(t, token[0], uint32(1000))
+	wrong := greedy()
+	wrong.Manual = true
+	contains(t, sequence.SetOptions(wrong), "manual")
+	ok(t, sequence.SetOptions(&mainarch.SequenceOptions{MaxTokens: 2}))
+	equal(t, len(run(t, background, sequence)), 1)
+	ok(t, sequence.Close())
+
+	engine, err := s.model.NewEngine(&mainarch.EngineOptions{Fast: true, MaxSequenceTokens: 64})
+	ok(t, err)
+	made, err := engine.Info()
+	ok(t, err)
+	engine.Close()
+	_, err = s.model.NewEngine(&mainarch.EngineOptions{MaxSequenceTokens: 64, MemoryBytes: 1})
+	isTrue(t, errors.Is(err, mainarch.ErrOutOfDeviceMemory), err)
+	engine, err = s.model.NewEngine(&mainarch.EngineOptions{Fast: true, MaxSequenceTokens: 64, MemoryBytes: made.MemoryBytes})
+	ok(t, err)
+	engine.Close()
+
+	sequence = s.prompt(t, greedy())
+	_, err = s.engine.Step(background)
+	ok(t, err)
+	bytes, err := sequence.Export()
+	ok(t, err)
+	copied, err := s.engine.Import(bytes)
+	ok(t, err)
+	equal(t, run(t, background, copied), run(t, background, sequence))
+	_, err = s.engine.Import(bytes[:len(bytes)-1])
+	contains(t, err, "length")
+	_, err = s.engine.Import(nil)
+	contains(t, err, "size 0")
+
+	devices, err := mainarch.Devices()
+	ok(t, err)
+	isTrue(t, len(devices) > 0 && devices[0].Device == "cpu" && devices[0].Unusable == "", devices)
+}

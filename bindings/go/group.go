@@ -105,7 +105,7 @@ type DeviceInfo struct {
 }
 
 // Open opens devices: "cpu", "cpu:N" (1, 2, 4 or 8 ranks, with the same results), "gpu", "gpu:0-7",
-// "sim:gfx950x8", or "" for what the environment says or else is best.
+// "sim:gfx950x8", or "" for what the environment says, else the CPU.
 //
 // Errors: ErrInvalidArgument (a device string or environment variable that is wrong), ErrNoDevice,
 // ErrPermission.
@@ -171,11 +171,43 @@ func (g *Group) DeviceInfo(index int) (DeviceInfo, error) {
 	if C.mainarch_group_device_info_get(g.ptr, C.size_t(index), &raw, &e) < 0 {
 		return DeviceInfo{}, newError(&e)
 	}
+	return deviceInfo(&raw), nil
+}
+
+func deviceInfo(raw *C.mainarch_device_info) DeviceInfo {
 	return DeviceInfo{
 		MemoryBytes:  uint64(raw.memory_bytes),
 		FreeBytes:    uint64(raw.free_bytes),
 		ComputeUnits: uint32(raw.compute_units),
 		Name:         C.GoString(&raw.name[0]),
 		ISA:          C.GoString(&raw.isa[0]),
-	}, nil
+	}
+}
+
+// Device is a device of this machine, before it is opened.
+type Device struct {
+	Device   string     // the string that opens it: "cpu", "gpu:0"
+	Info     DeviceInfo // what is known of it, also when it cannot be used
+	Unusable string     // why it cannot be used; empty: it can
+}
+
+// Devices gives the devices of this machine: the CPU, then the GPUs by number. Nothing stays open.
+func Devices() ([]Device, error) {
+	var list []Device
+	for {
+		var raw C.mainarch_device_info
+		raw.struct_size = C.size_t(unsafe.Sizeof(raw))
+		var e C.mainarch_error
+		switch status := C.mainarch_device_get(C.size_t(len(list)), &raw, &e); {
+		case Status(status) == ErrNotFound:
+			return list, nil
+		case status < 0:
+			return nil, newError(&e)
+		}
+		list = append(list, Device{
+			Device:   C.GoString(&raw.device[0]),
+			Info:     deviceInfo(&raw),
+			Unusable: C.GoString(&raw.reason[0]),
+		})
+	}
 }

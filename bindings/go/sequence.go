@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"unsafe"
 )
 
@@ -20,8 +21,8 @@ type LogitBias struct {
 }
 
 // SequenceOptions is how tokens are chosen and when to stop; nil and the zero struct are greedy, until
-// an end token or the length limit. Applied in this order: MinTokens and LogitBias, repetition,
-// frequency and presence penalty, Temperature, MinP, TopK, TopP.
+// an end token or the length limit. Applied in this order: the mask, MinTokens and LogitBias,
+// repetition, frequency and presence penalty, Temperature, MinP, TopK, TopP.
 type SequenceOptions struct {
 	Manual            bool    // the caller samples: Logits, then Append
 	IgnoreEnd         bool    // the model's end tokens do not end the sequence
@@ -39,6 +40,8 @@ type SequenceOptions struct {
 	StopTokens        []uint32
 	StopSequences     [][]uint32 // none may be empty
 	LogitBias         []LogitBias
+	StopStrings       []string // each ends the sequence when complete in its text: SequenceInfo.TextBytes
+	StopSpecial       bool     // for StopStrings, special tokens are text, too
 }
 
 // Finish is why a sequence ended. More may come.
@@ -51,7 +54,9 @@ const (
 	FinishStopToken    Finish = C.MAINARCH_FINISH_STOP_TOKEN    // likewise
 	FinishStopSequence Finish = C.MAINARCH_FINISH_STOP_SEQUENCE // its tokens are the last ones
 	FinishMaxTokens    Finish = C.MAINARCH_FINISH_MAX_TOKENS
-	FinishLength       Finish = C.MAINARCH_FINISH_LENGTH // the whole length or KV cache is used up
+	FinishLength       Finish = C.MAINARCH_FINISH_LENGTH      // the whole length or KV cache is used up
+	FinishFault        Finish = C.MAINARCH_FINISH_FAULT       // no token could be chosen: Take says why
+	FinishStopString   Finish = C.MAINARCH_FINISH_STOP_STRING // one of StopStrings is complete
 )
 
 // Sequence is one text in one engine. One that was closed, or whose engine was, gives errors.
@@ -68,6 +73,10 @@ type SequenceInfo struct {
 	Produced uint64 // sampled so far
 	Untaken  uint64 // of these, not yet taken
 	Finish   Finish
+	// TextBytes is, with StopStrings (else 0), how many bytes to show of the text of the tokens produced
+	// since the last Append: those before the stop string; while it goes on, those that cannot be the
+	// beginning of one; after another end, all.
+	TextBytes uint64
 }
 
 // Logprob is a token and the natural logarithm of its probability, by the softmax of the raw logits.
@@ -77,10 +86,13 @@ type Logprob struct {
 }
 
 // raw is the C struct; what it points to is in the arena.
-func (o *SequenceOptions) raw(arena *cArena) (raw C.mainarch_sequence_options) {
+func (o *SequenceOptions) raw(arena *cArena) (raw C.mainarch_sequence_options, err error) {
 	raw.struct_size = C.size_t(unsafe.Sizeof(raw))
 	if o == nil {
-		return raw
+		return raw, nil
+	}
+	if o.StopSpecial {
+		raw.flags |= C.MAINARCH_SEQUENCE_STOP_SPECIAL
 	}
 	if o.Manual {
 		raw.flags |= C.MAINARCH_SEQUENCE_MANUAL
@@ -116,7 +128,16 @@ func (o *SequenceOptions) raw(arena *cArena) (raw C.mainarch_sequence_options) {
 		}
 		raw.logit_bias, raw.logit_bias_count = at, C.size_t(n)
 	}
-	return raw
+	if n := len(o.StopStrings); n > 0 {
+		at := (**C.char)(arena.bytes(n * int(unsafe.Sizeof((*C.char)(nil)))))
+		for i, text := range o.StopStrings {
+			if unsafe.Slice(at, n)[i], err = arena.text("StopStrings", text); err != nil {
+				return raw, err
+			}
+		}
+		raw.stop_strings, raw.stop_string_count = at, C.size_t(n)
+	}
+	return raw, nil
 }
 
 // Open opens an empty sequence.
@@ -125,9 +146,12 @@ func (o *SequenceOptions) raw(arena *cArena) (raw C.mainarch_sequence_options) {
 func (e *Engine) Open(options *SequenceOptions) (*Sequence, error) {
 	var arena cArena
 	defer arena.release()
-	raw := options.raw(&arena)
+	raw, err := options.raw(&arena)
+	if err != nil {
+		return nil, err
+	}
 	s := &Sequence{engine: e}
-	_, err := e.call(func() C.mainarch_status {
+	_, err = e.call(func() C.mainarch_status {
 		return C.mainarch_sequence_open(e.ptr, &raw, &s.id, e.err)
 	})
 	if err != nil {
@@ -164,6 +188,100 @@ func (s *Sequence) SetSeed(seed uint64) error {
 		return C.mainarch_sequence_set_seed(s.engine.ptr, s.id, C.uint64_t(seed), s.engine.err)
 	})
 	return err
+}
+
+// SetOptions gives the sequence other options, all of them, for the tokens to come. Tokens, and a finish
+// reason, stay: Truncate at the tokens held lets a sequence go on that has ended.
+//
+// Errors: ErrInvalidArgument (names the field, value and limit; also when Manual would change), ErrBusy
+// (Logprobs would change while produced tokens are untaken). Then nothing has changed.
+func (s *Sequence) SetOptions(options *SequenceOptions) error {
+	var arena cArena
+	defer arena.release()
+	raw, err := options.raw(&arena)
+	if err != nil {
+		return err
+	}
+	_, err = s.engine.call(func() C.mainarch_status {
+		return C.mainarch_sequence_set_options(s.engine.ptr, s.id, &raw, s.engine.err)
+	})
+	return err
+}
+
+// SetMask says which tokens may be sampled next: bit t % 32 of words[t / 32] is set when token t may;
+// words that are missing are 0. It holds for one token: set the next one after each. No words: every
+// token may come.
+//
+// Errors: ErrInvalidArgument (more words than the vocabulary has; a manual sequence).
+func (s *Sequence) SetMask(words []uint32) error {
+	_, err := s.engine.call(func() C.mainarch_status {
+		return C.mainarch_sequence_set_mask(s.engine.ptr, s.id, tokensAt(words), C.size_t(len(words)), s.engine.err)
+	})
+	return err
+}
+
+// Export gives the sequence as bytes: tokens, options, what is still to be taken; not its KV. They are good
+// for any engine of the same model.
+func (s *Sequence) Export() ([]byte, error) {
+	var bytes []byte
+	_, err := s.engine.call(func() C.mainarch_status {
+		var count C.size_t
+		status := C.mainarch_sequence_export(s.engine.ptr, s.id, nil, 0, &count, s.engine.err)
+		if Status(status) != ErrBufferTooSmall {
+			return status
+		}
+		bytes = make([]byte, count)
+		return C.mainarch_sequence_export(s.engine.ptr, s.id, unsafe.Pointer(&bytes[0]), count, &count, s.engine.err)
+	})
+	return bytes, err
+}
+
+// Import makes a new sequence of what Export gave: it goes on as the exported one would have.
+//
+// Errors: ErrInvalidArgument (names the field; also a sequence of another model), ErrUnsupported (another
+// version of the format), ErrBusy (MaxSequences are open), ErrKVFull.
+func (e *Engine) Import(bytes []byte) (*Sequence, error) {
+	s := &Sequence{engine: e}
+	var at unsafe.Pointer
+	if len(bytes) > 0 {
+		at = unsafe.Pointer(&bytes[0])
+	}
+	_, err := e.call(func() C.mainarch_status {
+		return C.mainarch_sequence_import(e.ptr, at, C.size_t(len(bytes)), &s.id, e.err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Ready gives the sequences that have tokens to take, or have ended and no Take since has left nothing
+// to take, or are manual and have logits; in the order in which they came to that.
+func (e *Engine) Ready() ([]*Sequence, error) {
+	ids := make([]C.mainarch_sequence, 16)
+	var count C.size_t
+	for {
+		_, err := e.call(func() C.mainarch_status {
+			return C.mainarch_engine_ready(e.ptr, &ids[0], C.size_t(len(ids)), &count, e.err)
+		})
+		if errors.Is(err, ErrBufferTooSmall) {
+			ids = make([]C.mainarch_sequence, count)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		ready := make([]*Sequence, count)
+		for i := range ready {
+			ready[i] = &Sequence{engine: e, id: ids[i]}
+		}
+		return ready, nil
+	}
+}
+
+// Is says whether both are the same sequence.
+func (s *Sequence) Is(other *Sequence) bool {
+	return s.engine == other.engine && s.id == other.id
 }
 
 // Truncate drops every token from position on, produced ones that were not taken included, and the
@@ -252,6 +370,8 @@ func (s *Sequence) Info() (SequenceInfo, error) {
 		Produced: uint64(raw.produced),
 		Untaken:  uint64(raw.untaken),
 		Finish:   Finish(raw.finish),
+
+		TextBytes: uint64(raw.text_bytes),
 	}, nil
 }
 

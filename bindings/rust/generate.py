@@ -70,15 +70,15 @@ ITEM = re.compile(
 
 
 def rust_type(text):
-    """The Rust of a C type such as `const char *`."""
-    words = text.replace("*", " * ").split()
+    """The Rust of a C type such as `const char *const *`."""
+    base, *pointers = text.split("*")
+    words = base.split()
     constant = "const" in words
-    stars = words.count("*")
-    (name,) = [w for w in words if w not in ("const", "*")]
+    (name,) = [w for w in words if w != "const"]
     rust = C_TYPES.get(name, name)
-    for _ in range(stars):
+    for pointer in pointers:
         rust = ("*const " if constant else "*mut ") + rust
-        constant = False
+        constant = "const" in pointer
     return rust
 
 
@@ -156,7 +156,7 @@ class Writer:
         zero = "; zero is the default of every field" if name.endswith("_options") else ""
         text = doc(comment or f"{words(name).capitalize()}{zero}.")
         text += f"#[repr(C)]\n#[derive(Clone, Copy, Debug)]\npub struct {name} {{\n"
-        fields = re.findall(r"([\w ]+[\s*]+)(\w+)(?:\[(\d+)\])?;[ \t]*(?:/\*(.*?)\*/)?", body, re.S)
+        fields = re.findall(r"(\w[\w *]*[ *])(\w+)(?:\[(\d+)\])?;[ \t]*(?:/\*(.*?)\*/)?", body, re.S)
         self.table.append(f"    size!({name});\n")
         for c, field, count, after in fields:
             rust = rust_type(c)

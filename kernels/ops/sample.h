@@ -68,11 +68,12 @@ struct ChooseShare {
       const uint32_t first = args.share_first + begin;
       const Global<const float> logits =
           At(args.logits) + uint64_t{row} * args.share_stride + begin;
+      const Global<const uint32_t> mask = step.words(choice->counts_at + 2 * choice->counts);
       const Global<float> host = At(args.host_logits) + uint64_t{row} * args.vocab_stride + first;
       for (uint32_t i = ThreadId(); i < count; i += kThreads) {
         const float logit = logits[i];
         if (flags & kChoiceRead) host[i] = logit;
-        held[i] = logit;
+        held[i] = Allowed(flags, mask, first + i) ? logit : logit - __builtin_inff();
       }
       BarrierLds();
       if (flags & kChoiceToken) {
@@ -81,6 +82,10 @@ struct ChooseShare {
       }
       BarrierLds();
     }
+  }
+
+  DEVICE static bool Allowed(uint32_t flags, Global<const uint32_t> mask, uint32_t token) {
+    return !(flags & kChoiceMask) || (mask[token / 32] >> (token % 32) & 1) != 0;
   }
 
   // Edits of one token happen in order: one thread makes them all. Counted tokens differ.

@@ -48,6 +48,7 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   wanted.max_sequence_tokens = options.max_sequence_tokens;
   wanted.max_step_tokens = options.max_step_tokens;
   wanted.kv_tokens = options.kv_tokens;
+  wanted.memory_bytes = options.memory_bytes;
   if ((options.flags & MAINARCH_ENGINE_FAST) != 0) {
     wanted.activations = backend::Activations::kBF16;
   }

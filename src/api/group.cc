@@ -54,6 +54,17 @@ Result OpenGroup(const char* device, const mainarch_group_options* given, mainar
 }
 
 }  // namespace
+
+mainarch_device_info PublicInfo(const backend::DeviceInfo& device) {
+  mainarch_device_info info{};
+  info.memory_bytes = device.memory_bytes;
+  info.free_bytes = device.free_bytes;
+  info.compute_units = device.compute_units;
+  CopyName(device.name, info.name);
+  CopyName(device.isa, info.isa);
+  return info;
+}
+
 }  // namespace mainarch::api
 
 using namespace mainarch;
@@ -83,14 +94,7 @@ mainarch_status mainarch_group_device_info_get(const mainarch_group* group, size
       return Error(Code::kInvalidArgument, "index ", index, ": the group has ", devices.size(),
                    " devices");
     }
-    const backend::DeviceInfo& device = devices[index];
-    mainarch_device_info info{};
-    info.memory_bytes = device.memory_bytes;
-    info.free_bytes = device.free_bytes;
-    info.compute_units = device.compute_units;
-    CopyName(device.name, info.name);
-    CopyName(device.isa, info.isa);
-    RETURN_IF_ERROR(WriteInfo(info, out, "out"));
+    RETURN_IF_ERROR(WriteInfo(PublicInfo(devices[index]), out, "out"));
     return MAINARCH_OK;
   });
 }

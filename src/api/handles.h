@@ -65,6 +65,12 @@ class OneThread {
   bool held_;
 };
 
+// What both a group and the list of devices say of one.
+mainarch_device_info PublicInfo(const backend::DeviceInfo& device);
+
+// The tokenizer of a model's checkpoint, read anew.
+StatusOr<std::shared_ptr<const text::Tokenizer>> ReadTokenizer(const model::Model& model);
+
 }  // namespace mainarch::api
 
 struct mainarch_group {
@@ -95,6 +101,8 @@ struct mainarch_engine {
   mainarch::api::Origin origin;
   std::shared_ptr<const mainarch::model::Model> model;
   std::unique_ptr<mainarch::decode::Engine> engine;
+  // The model's own, once a sequence has stop strings and names no other.
+  std::shared_ptr<const mainarch::text::Tokenizer> stop_tokenizer;
   mainarch_engine_info info{};  // but for memory_bytes, which the engine tells
   std::atomic<bool> busy{false};
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <cfloat>
 #include <cmath>
+#include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -8,6 +10,8 @@
 #include "api/engine_call.h"
 #include "api/handles.h"
 #include "api/options.h"
+#include "decode/export.h"
+#include "decode/stop_strings.h"
 
 namespace mainarch::api {
 namespace {
@@ -64,13 +68,47 @@ Status ReadArrays(const mainarch_sequence_options& options, decode::SequenceOpti
   return OkStatus();
 }
 
-StatusOr<decode::SequenceOptions> ReadSequenceOptions(const mainarch_sequence_options* given) {
+// The tokenizer given, or that of the model, which the engine then keeps.
+Status ChooseStopTokenizer(mainarch_engine* engine, const mainarch_tokenizer* given,
+                           decode::SequenceOptions* out) {
+  if (given != nullptr) {
+    RETURN_IF_ERROR(CheckOrigin(given->origin));
+    out->stop_tokenizer = given->tokenizer;
+    return OkStatus();
+  }
+  if (out->stop_strings.empty()) return OkStatus();
+  if (engine->stop_tokenizer == nullptr) {
+    ASSIGN_OR_RETURN(engine->stop_tokenizer, ReadTokenizer(*engine->model));
+  }
+  out->stop_tokenizer = engine->stop_tokenizer;
+  return OkStatus();
+}
+
+Status ReadStopStrings(const mainarch_sequence_options& options, decode::SequenceOptions* out) {
+  const size_t count = options.stop_string_count;
+  RETURN_IF_ERROR(CheckArray(options.stop_strings, count, "options.stop_strings"));
+  for (size_t i = 0; i < count; ++i) {
+    const char* text = options.stop_strings[i];
+    if (text == nullptr) {
+      return Error(Code::kInvalidArgument, "options.stop_strings[", i, "] is NULL");
+    }
+    // What is longer than any stop string may be is refused by its length, and read no further.
+    out->stop_strings.emplace_back(text, strnlen(text, decode::kMaxStopBytes + 1));
+  }
+  return OkStatus();
+}
+
+StatusOr<decode::SequenceOptions> ReadSequenceOptions(mainarch_engine* engine,
+                                                      const mainarch_sequence_options* given) {
   ASSIGN_OR_RETURN(const mainarch_sequence_options options, ReadOptions(given, "options"));
-  RETURN_IF_ERROR(CheckFlags(options.flags, MAINARCH_SEQUENCE_MANUAL | MAINARCH_SEQUENCE_IGNORE_END,
-                             "options"));
+  RETURN_IF_ERROR(CheckFlags(
+      options.flags,
+      MAINARCH_SEQUENCE_MANUAL | MAINARCH_SEQUENCE_IGNORE_END | MAINARCH_SEQUENCE_STOP_SPECIAL,
+      "options"));
   decode::SequenceOptions out;
   out.manual = (options.flags & MAINARCH_SEQUENCE_MANUAL) != 0;
   out.ignore_eos = (options.flags & MAINARCH_SEQUENCE_IGNORE_END) != 0;
+  out.stop_special = (options.flags & MAINARCH_SEQUENCE_STOP_SPECIAL) != 0;
   out.seed = options.seed;
   out.temperature = options.temperature;
   out.top_p = options.top_p;
@@ -83,6 +121,8 @@ StatusOr<decode::SequenceOptions> ReadSequenceOptions(const mainarch_sequence_op
   out.min_tokens = options.min_tokens;
   out.max_tokens = options.max_tokens;
   RETURN_IF_ERROR(ReadArrays(options, &out));
+  RETURN_IF_ERROR(ReadStopStrings(options, &out));
+  RETURN_IF_ERROR(ChooseStopTokenizer(engine, options.stop_tokenizer, &out));
   return out;
 }
 
@@ -95,6 +135,7 @@ SAME_FINISH(kStopSequence, STOP_SEQUENCE);
 SAME_FINISH(kMaxTokens, MAX_TOKENS);
 SAME_FINISH(kLength, LENGTH);
 SAME_FINISH(kFault, FAULT);
+SAME_FINISH(kStopString, STOP_STRING);
 #undef SAME_FINISH
 
 Result Done(const Status& status) {
@@ -139,6 +180,7 @@ mainarch_sequence_info PublicInfo(const decode::SequenceInfo& from) {
   info.produced = from.produced;
   info.untaken = from.untaken;
   info.finish = static_cast<uint32_t>(from.finish);
+  info.text_bytes = from.text_bytes;
   return info;
 }
 
@@ -156,7 +198,8 @@ mainarch_status mainarch_sequence_open(mainarch_engine* engine,
   Clear(out);
   return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
     RETURN_IF_ERROR(NotNull(out, "out"));
-    ASSIGN_OR_RETURN(const decode::SequenceOptions read, ReadSequenceOptions(options));
+    ASSIGN_OR_RETURN(const decode::SequenceOptions read,
+                     ReadSequenceOptions(engine, options));
     return GiveOut(e.Open(read), out);
   });
 }
@@ -179,6 +222,63 @@ mainarch_status mainarch_sequence_set_seed(mainarch_engine* engine, mainarch_seq
                                            uint64_t seed, mainarch_error* error) {
   return EngineCall(engine, error,
                     [&](decode::Engine& e) { return Done(e.SetSeed(sequence, seed)); });
+}
+
+mainarch_status mainarch_sequence_set_options(mainarch_engine* engine, mainarch_sequence sequence,
+                                              const mainarch_sequence_options* options,
+                                              mainarch_error* error) {
+  return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
+    ASSIGN_OR_RETURN(const decode::SequenceOptions read,
+                     ReadSequenceOptions(engine, options));
+    return Done(e.SetOptions(sequence, read));
+  });
+}
+
+mainarch_status mainarch_sequence_set_mask(mainarch_engine* engine, mainarch_sequence sequence,
+                                           const uint32_t* words, size_t word_count,
+                                           mainarch_error* error) {
+  return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
+    RETURN_IF_ERROR(NotNullArray(words, word_count, "words"));
+    return Done(e.SetMask(sequence, {words, word_count}));
+  });
+}
+
+mainarch_status mainarch_sequence_export(mainarch_engine* engine, mainarch_sequence sequence,
+                                         void* bytes, size_t capacity, size_t* count,
+                                         mainarch_error* error) {
+  Clear(count);
+  return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
+    RETURN_IF_ERROR(CheckBuffer(bytes, capacity, "bytes", count, "count"));
+    ASSIGN_OR_RETURN(const decode::SequenceState state, e.Save(sequence));
+    const std::string made = decode::WriteState(state, e.info().fingerprint);
+    return CopyArray<char>(made, static_cast<char*>(bytes), capacity, count, "bytes");
+  });
+}
+
+mainarch_status mainarch_sequence_import(mainarch_engine* engine, const void* bytes, size_t size,
+                                         mainarch_sequence* out, mainarch_error* error) {
+  Clear(out);
+  return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
+    RETURN_IF_ERROR(NotNull(out, "out"));
+    RETURN_IF_ERROR(NotNullArray(bytes, size, "bytes"));
+    const decode::EngineInfo info = e.info();
+    ASSIGN_OR_RETURN(decode::SequenceState state,
+                     decode::ReadState({static_cast<const char*>(bytes), size}, info.fingerprint,
+                                       info.vocab));
+    RETURN_IF_ERROR(ChooseStopTokenizer(engine, nullptr, &state.options));
+    return GiveOut(e.Restore(state), out);
+  });
+}
+
+mainarch_status mainarch_engine_ready(mainarch_engine* engine, mainarch_sequence* sequences,
+                                      size_t capacity, size_t* count, mainarch_error* error) {
+  Clear(count);
+  return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
+    RETURN_IF_ERROR(CheckBuffer(sequences, capacity, "sequences", count, "count"));
+    ASSIGN_OR_RETURN(*count, e.Ready({sequences, capacity}));
+    RETURN_IF_ERROR(CheckCapacity(*count, capacity, "sequences"));
+    return MAINARCH_OK;
+  });
 }
 
 mainarch_status mainarch_sequence_truncate(mainarch_engine* engine, mainarch_sequence sequence,

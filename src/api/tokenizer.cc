@@ -22,9 +22,8 @@ absl::string_view View(const char* text, size_t length) {
   return length == 0 ? absl::string_view() : absl::string_view(text, length);
 }
 
-Result NewTokenizer(Origin origin, absl::string_view json, absl::string_view config_json,
-                    const std::string& file_name, mainarch_tokenizer** out) {
-  ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::Load(json, config_json, file_name));
+Result NewTokenizer(Origin origin, std::shared_ptr<const text::Tokenizer> tokenizer,
+                    mainarch_tokenizer** out) {
   StatusOr<text::ChatFormat> chat = text::DetectChatFormat(tokenizer->chat_template());
   // Not to have a known template is no error; to have found no memory for it is.
   if (!chat.ok() && CodeOf(chat.status()) == Code::kOutOfHostMemory) return chat.status();
@@ -42,19 +41,15 @@ Result OpenTokenizer(const char* path, mainarch_tokenizer** out) {
       ReadWholeFile(absl::StrCat(path, "/tokenizer_config.json"), kMaxConfigBytes);
   if (!config.ok() && CodeOf(config.status()) == Code::kNotFound) config = std::string();
   if (!config.ok()) return config.status();
-  return NewTokenizer(std::move(origin), json, *config, file, out);
+  ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::Load(json, *config, file));
+  return NewTokenizer(std::move(origin), std::move(tokenizer), out);
 }
 
 Result FromModel(const mainarch_model* model, mainarch_tokenizer** out) {
   RETURN_IF_ERROR(CheckOut(out));
   RETURN_IF_ERROR(CheckHandle(model, "model"));
-  const file::Checkpoint& checkpoint = model->model->checkpoint();
-  const std::string file = absl::StrCat(checkpoint.directory(), "/tokenizer.json");
-  if (checkpoint.tokenizer_json().empty()) {
-    return Error(Code::kNotFound, file, ": the checkpoint has no tokenizer");
-  }
-  return NewTokenizer(model->origin, checkpoint.tokenizer_json(),
-                      checkpoint.tokenizer_config_json(), file, out);
+  ASSIGN_OR_RETURN(auto tokenizer, ReadTokenizer(*model->model));
+  return NewTokenizer(model->origin, std::move(tokenizer), out);
 }
 
 mainarch_tokenizer_info InfoOf(const mainarch_tokenizer& handle) {
@@ -120,6 +115,17 @@ Result RenderChat(const mainarch_tokenizer* tokenizer, const mainarch_chat_messa
 }
 
 }  // namespace
+
+StatusOr<std::shared_ptr<const text::Tokenizer>> ReadTokenizer(const model::Model& model) {
+  const file::Checkpoint& checkpoint = model.checkpoint();
+  const std::string file = absl::StrCat(checkpoint.directory(), "/tokenizer.json");
+  if (checkpoint.tokenizer_json().empty()) {
+    return Error(Code::kNotFound, file, ": the checkpoint has no tokenizer");
+  }
+  return text::Tokenizer::Load(checkpoint.tokenizer_json(), checkpoint.tokenizer_config_json(),
+                               file);
+}
+
 }  // namespace mainarch::api
 
 using namespace mainarch;

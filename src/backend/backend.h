@@ -114,6 +114,7 @@ struct Choice {
   uint64_t position = 0;                 // that the chosen token will have
   absl::Span<const uint32_t> banned[2];  // tokens, in both lists
   absl::Span<const LogitBias> bias;      // added after the bans
+  absl::Span<const uint32_t> mask;       // [vocab / 32] bits, set: allowed; empty: all are. First.
   absl::Span<const uint32_t> counted;    // distinct tokens to be penalised
   const uint32_t* times = nullptr;       // [vocab]: of a counted token, 1 + times produced
 };
@@ -272,6 +273,12 @@ struct Placement {
   Status status;                 // why it stopped short; the model works as it is
 };
 
+// What there is for KV caches at all, over all ranks, and what a page takes of it. 0: not known.
+struct KvRoom {
+  uint64_t bytes = 0;
+  uint64_t page_bytes = 0;
+};
+
 class LoadedModel {
  public:
   virtual ~LoadedModel() = default;
@@ -280,6 +287,10 @@ class LoadedModel {
   virtual uint64_t weight_bytes() const = 0;  // memory of our own, mapped files not counted
   virtual Placement placement() const { return {weight_bytes(), weight_bytes(), OkStatus()}; }
   virtual uint64_t huge_bytes() const { return 0; }  // of weight_bytes, in huge pages now
+  virtual KvRoom kv_room(KvType type) const {
+    (void)type;
+    return {};
+  }
   virtual void WaitPlaced() const {}  // until all is in place, or the moving has failed
 };
 

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "cli/interrupt.h"
-#include "cli/stop_text.h"
 
 namespace mainarch::cli {
 namespace {
@@ -16,6 +15,23 @@ int32_t KvOf(const std::string& kv) {
 }
 
 double SecondsSince(int64_t ns) { return static_cast<double>(NowNs() - ns) * 1e-9; }
+
+const char* FinishName(uint32_t finish) {
+  switch (finish) {
+    case MAINARCH_FINISH_END:
+      return "end";
+    case MAINARCH_FINISH_STOP_TOKEN:
+    case MAINARCH_FINISH_STOP_SEQUENCE:
+    case MAINARCH_FINISH_STOP_STRING:
+      return "stop";
+    case MAINARCH_FINISH_MAX_TOKENS:
+      return "max-tokens";
+    case MAINARCH_FINISH_LENGTH:
+      return "length";
+    default:
+      return "interrupted";
+  }
+}
 
 }  // namespace
 
@@ -53,8 +69,8 @@ StatusOr<mainarch_sequence_options> Writer::RecommendedOptions() const {
 }
 
 Status Writer::Start(const mainarch_sequence_options& options, uint32_t context,
-                     std::vector<std::string> stops, bool show_special, const std::string& kv,
-                     bool fast) {
+                     const std::vector<std::string>& stops, bool show_special,
+                     const std::string& kv, bool fast) {
   mainarch_error error;
   auto engine_options = Sized<mainarch_engine_options>();
   engine_options.max_sequence_tokens = context;
@@ -64,14 +80,24 @@ Status Writer::Start(const mainarch_sequence_options& options, uint32_t context,
   RETURN_IF_ERROR(
       FromAbi(mainarch_engine_create(model_.get(), &engine_options, &engine, &error), error));
   engine_.reset(engine);
-  RETURN_IF_ERROR(FromAbi(mainarch_sequence_open(engine, &options, &sequence_, &error), error));
+  std::vector<const char*> texts;
+  for (const std::string& stop : stops) {
+    if (!stop.empty()) texts.push_back(stop.c_str());
+  }
+  stops_ = !texts.empty();
+  mainarch_sequence_options sequence_options = options;
+  sequence_options.stop_tokenizer = tokenizer_.get();
+  sequence_options.stop_strings = texts.data();
+  sequence_options.stop_string_count = texts.size();
+  if (show_special) sequence_options.flags |= MAINARCH_SEQUENCE_STOP_SPECIAL;
+  RETURN_IF_ERROR(
+      FromAbi(mainarch_sequence_open(engine, &sequence_options, &sequence_, &error), error));
   mainarch_decoder* decoder;
   RETURN_IF_ERROR(FromAbi(
       mainarch_decoder_create(tokenizer_.get(), show_special ? 0 : MAINARCH_DECODE_SKIP_SPECIAL,
                               &decoder, &error),
       error));
   decoder_.reset(decoder);
-  stops_ = std::move(stops);
   logprobs_ = options.logprobs;
   return OkStatus();
 }
@@ -124,24 +150,12 @@ Status Writer::TakeTokens(Written* out) {
   }
 }
 
-StatusOr<std::string> Writer::FinishReason() const {
+StatusOr<mainarch_sequence_info> Writer::Info() const {
   auto info = Sized<mainarch_sequence_info>();
   mainarch_error error;
   RETURN_IF_ERROR(
       FromAbi(mainarch_sequence_info_get(engine_.get(), sequence_, &info, &error), error));
-  switch (info.finish) {
-    case MAINARCH_FINISH_END:
-      return "end";
-    case MAINARCH_FINISH_STOP_TOKEN:
-    case MAINARCH_FINISH_STOP_SEQUENCE:
-      return "stop";
-    case MAINARCH_FINISH_MAX_TOKENS:
-      return "max-tokens";
-    case MAINARCH_FINISH_LENGTH:
-      return "length";
-    default:
-      return "interrupted";
-  }
+  return info;
 }
 
 StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
@@ -149,19 +163,18 @@ StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
   Written out;
   if (tokens.empty()) return Error(Code::kInvalidArgument, "the prompt has no tokens");
   RETURN_IF_ERROR(SetPrompt(tokens, &out.prompt_tokens));
-  StopText stop(stops_);
-  const auto show = [&](const std::string& text) {
-    if (text.empty()) return;
-    out.text += text;
-    sink(text);
+  size_t shown = 0;  // bytes of out.text
+  const auto show = [&](size_t bytes) {
+    if (bytes > shown) sink(absl::string_view(out.text).substr(shown, bytes - shown));
+    shown = std::max(shown, bytes);
   };
   const int64_t start = NowNs();
   int64_t first = start, last = start;
-  size_t shown = 0;
+  size_t read = 0;  // of out.tokens
   mainarch_error error;
   const InterruptHook cancel(InterruptHook::When::kAtOnce,
                              [this] { mainarch_engine_cancel(engine_.get()); });
-  while (!Interrupted() && !stop.stopped()) {
+  while (!Interrupted()) {
     const mainarch_status status = mainarch_engine_step(engine_.get(), &error);
     if (status == MAINARCH_ERROR_CANCELLED) break;
     RETURN_IF_ERROR(FromAbi(status, error));
@@ -169,20 +182,25 @@ StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
     RETURN_IF_ERROR(TakeTokens(&out));
     if (out.tokens.empty()) continue;
     last = NowNs();
-    if (shown == 0) first = last;
-    for (; shown < out.tokens.size(); ++shown) {
-      ASSIGN_OR_RETURN(const std::string text, Push(decoder_.get(), out.tokens[shown]));
-      show(stop.Push(text));
+    if (read == 0) first = last;
+    for (; read < out.tokens.size(); ++read) {
+      ASSIGN_OR_RETURN(const std::string text, Push(decoder_.get(), out.tokens[read]));
+      out.text += text;
     }
+    size_t stands = out.text.size();
+    if (stops_) {
+      ASSIGN_OR_RETURN(const mainarch_sequence_info info, Info());
+      stands = std::min<size_t>(stands, info.text_bytes);
+    }
+    show(stands);
   }
   ASSIGN_OR_RETURN(const std::string rest, Finish(decoder_.get()));
-  show(stop.Push(rest));
-  out.finish = "stop";
-  if (!stop.stopped()) {
-    show(stop.Finish());
-    ASSIGN_OR_RETURN(out.finish, FinishReason());
-  }
-  out.prompt_seconds = shown == 0 ? SecondsSince(start) : static_cast<double>(first - start) * 1e-9;
+  out.text += rest;
+  ASSIGN_OR_RETURN(const mainarch_sequence_info info, Info());
+  if (info.finish == MAINARCH_FINISH_STOP_STRING) out.text.resize(info.text_bytes);
+  show(out.text.size());
+  out.finish = FinishName(info.finish);
+  out.prompt_seconds = read == 0 ? SecondsSince(start) : static_cast<double>(first - start) * 1e-9;
   out.decode_seconds = static_cast<double>(last - first) * 1e-9;
   return out;
 }

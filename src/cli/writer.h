@@ -41,7 +41,7 @@ class Writer {
 
   // `context` tokens at most. Once.
   Status Start(const mainarch_sequence_options& options, uint32_t context,
-               std::vector<std::string> stops, bool show_special, const std::string& kv,
+               const std::vector<std::string>& stops, bool show_special, const std::string& kv,
                bool fast);
   // Makes `tokens` all that the sequence holds, keeping what it has of them already, and writes on.
   // `sink` gets each piece as it comes; pieces joined are the text.
@@ -54,7 +54,7 @@ class Writer {
   // Takes what a step has produced.
   Status TakeTokens(Written* out);
   Status TakeLogprobs(size_t index, Written* out);
-  StatusOr<std::string> FinishReason() const;
+  StatusOr<mainarch_sequence_info> Info() const;
 
   Group group_;
   AbiModel model_;
@@ -64,7 +64,7 @@ class Writer {
   AbiDecoder decoder_;
   mainarch_sequence sequence_ = 0;
   std::vector<uint32_t> held_;  // tokens of the sequence
-  std::vector<std::string> stops_;
+  bool stops_ = false;          // the library looks for stop strings
   uint32_t logprobs_ = 0;
 };
 

@@ -28,7 +28,9 @@ struct EngineOptions {
   uint32_t max_sequences = 0;        // 0: 1
   uint32_t max_sequence_tokens = 0;  // 0: the model's own limit; more than it is refused
   uint32_t max_step_tokens = 0;      // rows a step, 0: chosen
-  uint64_t kv_tokens = 0;  // capacity of the KV pool, 0: max_sequences * max_sequence_tokens
+  // Capacity of the KV pool; 0: max_sequences * max_sequence_tokens, or as many as there is room for.
+  uint64_t kv_tokens = 0;
+  uint64_t memory_bytes = 0;  // KV and activations take no more; 0: no limit but the devices'
   backend::KvType kv_type = backend::KvType::kBF16;
   backend::Activations activations = backend::Activations::kF32;
 };
@@ -41,6 +43,7 @@ enum class Finish : uint32_t {
   kMaxTokens = 4,
   kLength = 5,  // max_sequence_tokens reached
   kFault = 6,   // no token could be sampled: Take says why
+  kStopString = 7,  // one of stop_strings is complete: SequenceInfo::text_bytes
 };
 
 struct SequenceInfo {
@@ -49,8 +52,12 @@ struct SequenceInfo {
   uint64_t pending = 0;   // tokens held, but not yet run through the model
   uint64_t produced = 0;  // tokens sampled so far
   uint64_t untaken = 0;   // produced, not yet taken
+  // Of the text of tokens produced since the last Append: bytes that stand. 0 without stop strings.
+  uint64_t text_bytes = 0;
   Finish finish = Finish::kNone;
 };
+
+struct SequenceState;  // decode/export.h
 
 struct EngineInfo {
   uint64_t kv_tokens_total = 0;
@@ -63,6 +70,8 @@ struct EngineInfo {
   uint32_t max_sequences = 0;
   uint32_t max_step_tokens = 0;
   uint64_t memory_bytes = 0;
+  uint32_t vocab = 0;
+  uint64_t fingerprint = 0;  // of the model: engines of equal ones understand each other's sequences
 };
 
 // KV pages are given out as steps need them. When they run out, idle sequences lose theirs first,
@@ -99,6 +108,20 @@ class Engine {
   // to take. Logits of a manual sequence are copied. Busy when max_sequences are open.
   virtual StatusOr<SequenceId> Fork(SequenceId id) = 0;
   virtual Status SetSeed(SequenceId id, uint64_t seed) = 0;
+  // All options anew, for the tokens to come; what is there stays, a finish reason, too. Whether it
+  // is manual cannot change (InvalidArgument), nor, while tokens are untaken, `logprobs` (Busy).
+  virtual Status SetOptions(SequenceId id, const SequenceOptions& options) = 0;
+  // Only tokens whose bits are set may be sampled next (decode/token_mask.h). For one token: it is
+  // dropped with the step that samples it. No words: none. InvalidArgument of a manual sequence.
+  virtual Status SetMask(SequenceId id, absl::Span<const uint32_t> words) = 0;
+  // Sequences that have tokens to take, or an end that Take has not been told of, or, of manual
+  // ones, logits; in the order in which they came to have it. How many; more than `out` holds:
+  // nothing is written.
+  virtual StatusOr<size_t> Ready(absl::Span<SequenceId> out) = 0;
+  // All of a sequence but its KV, and a sequence made of it, which runs its tokens again. Busy when
+  // max_sequences are open; KvFull when the tokens could never fit; InvalidArgument for options.
+  virtual StatusOr<SequenceState> Save(SequenceId id) = 0;
+  virtual StatusOr<SequenceId> Restore(const SequenceState& state) = 0;
   // Drops every token from `position` on; clears `finish`. The last token left is run again by the
   // next step, so the sequence goes on from there: it samples anew, or has logits anew if manual.
   virtual Status Truncate(SequenceId id, uint64_t position) = 0;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "decode/engine_impl.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "decode/export.h"
+#include "decode/kv_budget.h"
 
 namespace mainarch::decode {
 namespace {
@@ -26,6 +30,15 @@ uint64_t IdMask(const void* engine) {
   x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
   x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
   return (x ^ x >> 31) | kMaxSequences;
+}
+
+// Tells models apart whose tokens mean other things, or whose logits have another shape.
+uint64_t FingerprintOf(const model::ModelConfig& c) {
+  const std::string text =
+      absl::StrCat(c.model_type, " ", c.vocab, " ", c.hidden, " ", c.layers, " ", c.heads, " ",
+                   c.kv_heads, " ", c.head_dim, " ", c.intermediate, " ", c.experts, " ",
+                   c.experts_per_token, " ", c.max_position);
+  return XXH64(text.data(), text.size(), 0);
 }
 
 }  // namespace
@@ -101,6 +114,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const model::Mo
   facts.vocab = static_cast<uint32_t>(config.vocab);
   facts.max_position = static_cast<uint64_t>(config.max_position);
   facts.eos_ids = config.eos_ids;
+  facts.fingerprint = FingerprintOf(config);
   const backend::LoadedModel& weights = model->weights();
   return CreateEngine(std::move(model), weights, facts, options);
 }
@@ -113,7 +127,8 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(std::shared_ptr<const void> owner
 }
 
 StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
-                                                const EngineOptions& options) {
+                                                const EngineOptions& options,
+                                                const backend::KvRoom& room) {
   EngineOptions o = options;
   if (o.max_sequences == 0) o.max_sequences = 1;
   if (o.max_sequences > kMaxSequences) {
@@ -139,6 +154,7 @@ StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
                  " (max_sequences * max_sequence_tokens by default) is more than ",
                  kMaxPages * backend::kPageTokens);
   }
+  ASSIGN_OR_RETURN(pages, PagesWithin({pages, o.kv_tokens > 0, o.memory_bytes}, room));
   o.kv_tokens = pages * backend::kPageTokens;
   if (o.max_step_tokens == 0) {
     const uint64_t useful = std::min<uint64_t>(kDefaultStepTokens, o.kv_tokens);
@@ -152,9 +168,11 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
     : owner_(std::move(owner)),
       id_mask_(IdMask(this)),
       options_(sizes.options),
+      fingerprint_(facts.fingerprint),
       pool_(sizes.pages),
       free_slots_(options_.max_sequences),
       slots_(options_.max_sequences),
+      ready_(options_.max_sequences),
       scheduler_(options_.max_sequences, sizes.pages),
       sampler_(facts.vocab),
       views_(options_.max_sequences),
@@ -176,21 +194,36 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
                                                      const backend::LoadedModel& weights,
                                                      const ModelFacts& facts,
                                                      const EngineOptions& options) {
-  ASSIGN_OR_RETURN(const Sizes sizes, Resolve(facts, options));
+  ASSIGN_OR_RETURN(Sizes sizes, Resolve(facts, options, weights.kv_room(options.kv_type)));
+  ASSIGN_OR_RETURN(auto context, CreateContext(weights, options, &sizes));
   std::unique_ptr<EngineImpl> engine(new EngineImpl(std::move(owner), facts, sizes));
   ASSIGN_OR_RETURN(engine->process_, ProcessGuard::Create());
-  backend::ContextOptions context;
-  context.kv_type = sizes.options.kv_type;
-  context.activations = sizes.options.activations;
-  context.max_rows = sizes.options.max_step_tokens;
-  context.max_logit_rows = std::min(sizes.options.max_sequences, sizes.options.max_step_tokens);
-  context.max_sequences = sizes.options.max_sequences;
-  context.pages = {sizes.pages};
-  ASSIGN_OR_RETURN(engine->context_, weights.CreateContext(context));
+  engine->context_ = std::move(context);
   EngineImpl* raw = engine.get();
   ASSIGN_OR_RETURN(engine->runner_, StepRunner::Create([raw] { return raw->Execute(); }));
   engine->Publish();
   return std::unique_ptr<Engine>(std::move(engine));
+}
+
+StatusOr<std::unique_ptr<backend::Context>> EngineImpl::CreateContext(
+    const backend::LoadedModel& weights, const EngineOptions& wanted, Sizes* sizes) {
+  backend::ContextOptions context;
+  const EngineOptions& o = sizes->options;
+  context.kv_type = o.kv_type;
+  context.activations = o.activations;
+  context.max_rows = o.max_step_tokens;
+  context.max_logit_rows = std::min(o.max_sequences, o.max_step_tokens);
+  context.max_sequences = o.max_sequences;
+  while (true) {
+    context.pages = {sizes->pages};
+    ASSIGN_OR_RETURN(auto made, weights.CreateContext(context));
+    if (o.memory_bytes == 0 || made->memory_bytes() <= o.memory_bytes) return made;
+    const KvWish wish = {sizes->pages, wanted.kv_tokens > 0, o.memory_bytes};
+    ASSIGN_OR_RETURN(const uint64_t pages,
+                     FewerPages(wish, weights.kv_room(o.kv_type), made->memory_bytes()));
+    sizes->pages = static_cast<uint32_t>(pages);
+    sizes->options.kv_tokens = pages * backend::kPageTokens;
+  }
 }
 
 EngineImpl::~EngineImpl() {
@@ -233,9 +266,17 @@ StatusOr<SequenceId> EngineImpl::Open(const SequenceOptions& options) {
   NewSlot slot(this);
   RETURN_IF_ERROR(slot.status());
   slot.sequence().Open(options, &limits_, &pool_);
+  ReserveEdits(options);
+  return slot.Opened();
+}
+
+void EngineImpl::ReserveEdits(const SequenceOptions& options) {
   sampler_.Reserve(limits_.eos_ids.size() + options.stop_tokens.size() + options.logit_bias.size() +
                    std::min<uint64_t>(limits_.vocab, limits_.max_tokens));
-  return slot.Opened();
+}
+
+void EngineImpl::UpdateReady(const Sequence& sequence) {
+  ready_.Set(static_cast<uint32_t>(&sequence - slots_.data()), sequence.Ready());
 }
 
 Status EngineImpl::Close(SequenceId id) {
@@ -245,6 +286,7 @@ Status EngineImpl::Close(SequenceId id) {
   Sequence& s = slots_[index];
   s.Close();
   s.open = false;
+  ready_.Set(index, false);
   free_slots_.Put(index);
   open_.fetch_sub(1, std::memory_order_relaxed);
   Publish();
@@ -263,6 +305,7 @@ StatusOr<SequenceId> EngineImpl::Fork(SequenceId id) {
   if (from->logits_place() == Sequence::LogitsPlace::kStep) to.SetStepLogits(from->logits_row());
   if (from->logits_place() == Sequence::LogitsPlace::kOwn) to.KeepLogits(from->own_logits());
   to.last_step = from->last_step;
+  UpdateReady(to);
   return slot.Opened();
 }
 
@@ -274,6 +317,65 @@ Status EngineImpl::SetSeed(SequenceId id, uint64_t seed) {
   return OkStatus();
 }
 
+Status EngineImpl::SetOptions(SequenceId id, const SequenceOptions& options) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(Sequence* const s, Find(id));
+  RETURN_IF_ERROR(CheckOptions(options, limits_.vocab));
+  RETURN_IF_ERROR(s->CanTake(options));
+  ReserveEdits(options);
+  s->SetOptions(options);
+  return OkStatus();
+}
+
+Status EngineImpl::SetMask(SequenceId id, absl::Span<const uint32_t> words) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(Sequence* const s, Find(id));
+  if (s->options().manual) {
+    return Error(Code::kInvalidArgument, "a mask for a manual sequence, whose caller samples");
+  }
+  if (!words.empty()) sampler_.ReserveMask();
+  return s->SetMask(words);
+}
+
+StatusOr<size_t> EngineImpl::Ready(absl::Span<SequenceId> out) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  if (ready_.size() > out.size()) return size_t{ready_.size()};
+  size_t n = 0;
+  for (uint32_t i = ready_.begin(); i != ready_.end(); i = ready_.next(i)) out[n++] = IdOf(i);
+  return n;
+}
+
+StatusOr<SequenceState> EngineImpl::Save(SequenceId id) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(const Sequence* const s, Find(id));
+  return s->Save();
+}
+
+StatusOr<SequenceId> EngineImpl::Restore(const SequenceState& state) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  RETURN_IF_ERROR(CheckOptions(state.options, limits_.vocab));
+  if (state.tokens.size() > limits_.max_tokens) {
+    return Error(Code::kKvFull, "a sequence of ", state.tokens.size(),
+                 " tokens: more than the limit of ", limits_.max_tokens, " (max_sequence_tokens ",
+                 options_.max_sequence_tokens, ", kv_tokens ", options_.kv_tokens, ")");
+  }
+  NewSlot slot(this);
+  RETURN_IF_ERROR(slot.status());
+  Sequence& s = slot.sequence();
+  s.Open(state.options, &limits_, &pool_);
+  ReserveEdits(state.options);
+  if (!state.mask.empty()) sampler_.ReserveMask();
+  RETURN_IF_ERROR(s.Restore(state));
+  const SequenceId id = slot.Opened();
+  UpdateReady(s);
+  return id;
+}
+
 Status EngineImpl::Truncate(SequenceId id, uint64_t position) {
   const Call call(this);
   RETURN_IF_ERROR(call.status());
@@ -283,6 +385,7 @@ Status EngineImpl::Truncate(SequenceId id, uint64_t position) {
                  s->tokens().size(), " tokens");
   }
   s->Truncate(position);
+  UpdateReady(*s);
   may_work_ = true;
   Publish();
   return OkStatus();
@@ -308,6 +411,7 @@ Status EngineImpl::Append(SequenceId id, absl::Span<const uint32_t> tokens) {
   // Work that comes back from idleness queues behind what is there.
   if (!s->Works()) s->arrival = ++arrivals_;
   s->Append(tokens);
+  UpdateReady(*s);
   may_work_ = true;
   return OkStatus();
 }
@@ -317,6 +421,7 @@ StatusOr<size_t> EngineImpl::Take(SequenceId id, absl::Span<uint32_t> out) {
   RETURN_IF_ERROR(call.status());
   ASSIGN_OR_RETURN(Sequence* const s, Find(id));
   const size_t taken = s->Take(out);
+  UpdateReady(*s);
   if (taken == 0 && !out.empty()) RETURN_IF_ERROR(s->fault());
   return taken;
 }
@@ -383,6 +488,8 @@ EngineInfo EngineImpl::info() const {
   info.max_sequences = options_.max_sequences;
   info.max_step_tokens = options_.max_step_tokens;
   info.memory_bytes = context_->memory_bytes();
+  info.vocab = limits_.vocab;
+  info.fingerprint = fingerprint_;
   return info;
 }
 

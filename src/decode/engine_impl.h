@@ -16,6 +16,7 @@
 
 #include "decode/engine.h"
 #include "decode/process_guard.h"
+#include "decode/ready.h"
 #include "decode/sampler.h"
 #include "decode/scheduler.h"
 #include "decode/sequence.h"
@@ -29,6 +30,7 @@ struct ModelFacts {
   uint32_t vocab = 0;
   uint64_t max_position = 0;
   std::vector<uint32_t> eos_ids;
+  uint64_t fingerprint = 0;
 };
 
 // `owner` keeps alive what `weights` is part of.
@@ -44,7 +46,8 @@ class EngineImpl final : public Engine {
     EngineOptions options;
     uint32_t pages = 0;
   };
-  static StatusOr<Sizes> Resolve(const ModelFacts& facts, const EngineOptions& options);
+  static StatusOr<Sizes> Resolve(const ModelFacts& facts, const EngineOptions& options,
+                                 const backend::KvRoom& room);
   static StatusOr<std::unique_ptr<Engine>> Create(std::shared_ptr<const void> owner,
                                                   const backend::LoadedModel& weights,
                                                   const ModelFacts& facts,
@@ -61,6 +64,11 @@ class EngineImpl final : public Engine {
   Status Close(SequenceId id) override;
   StatusOr<SequenceId> Fork(SequenceId id) override;
   Status SetSeed(SequenceId id, uint64_t seed) override;
+  Status SetOptions(SequenceId id, const SequenceOptions& options) override;
+  Status SetMask(SequenceId id, absl::Span<const uint32_t> words) override;
+  StatusOr<size_t> Ready(absl::Span<SequenceId> out) override;
+  StatusOr<SequenceState> Save(SequenceId id) override;
+  StatusOr<SequenceId> Restore(const SequenceState& state) override;
   Status Truncate(SequenceId id, uint64_t position) override;
   Status Append(SequenceId id, absl::Span<const uint32_t> tokens) override;
   StatusOr<size_t> Take(SequenceId id, absl::Span<uint32_t> out) override;
@@ -87,12 +95,18 @@ class EngineImpl final : public Engine {
     Status fault;  // why no token could be sampled
   };
 
+  // Makes the KV pool smaller until memory_bytes suffices, if the caller left its size open.
+  static StatusOr<std::unique_ptr<backend::Context>> CreateContext(
+      const backend::LoadedModel& weights, const EngineOptions& wanted, Sizes* sizes);
   EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts, const Sizes& sizes);
 
   StatusOr<Sequence*> Find(SequenceId id);
   StatusOr<uint32_t> IndexOf(SequenceId id) const;
   SequenceId IdOf(uint32_t index) const;
   void Publish();
+  // What a sequence with these options makes the sampler edit.
+  void ReserveEdits(const SequenceOptions& options);
+  void UpdateReady(const Sequence& sequence);
 
   // Plans a step and gets its pages; false: nothing works. Aborts what it began if it fails.
   StatusOr<bool> Prepare();
@@ -114,10 +128,12 @@ class EngineImpl final : public Engine {
   ProcessGuard process_;
   std::unique_ptr<backend::Context> context_;
   const EngineOptions options_;
+  const uint64_t fingerprint_;
   SequenceLimits limits_;
   model::PagePool pool_;
   model::IdSet free_slots_;
   std::vector<Sequence> slots_;  // [max_sequences]
+  ReadyList ready_;
   Scheduler scheduler_;
   Sampler sampler_;
 

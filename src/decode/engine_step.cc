@@ -168,6 +168,7 @@ Status EngineImpl::Commit() {
     Sequence& s = *outcome.sequence;
     if (!outcome.fault.ok()) {
       s.CommitFault(std::move(outcome.fault));
+      UpdateReady(s);
       continue;
     }
     rows += outcome.rows;
@@ -180,6 +181,7 @@ Status EngineImpl::Commit() {
     } else if (s.pending() == 0 && !s.options().manual) {
       s.CommitFull();
     }
+    UpdateReady(s);
   }
   rows_run_.fetch_add(rows, std::memory_order_relaxed);
   produced_.fetch_add(produced, std::memory_order_relaxed);

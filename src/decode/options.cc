@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/string_view.h"
+#include "decode/stop_strings.h"
 
 namespace mainarch::decode {
 namespace {
@@ -57,7 +58,8 @@ Status CheckOptions(const SequenceOptions& o, uint32_t vocab) {
     return Error(Code::kInvalidArgument, "min_tokens ", o.min_tokens, " is more than max_tokens ",
                  o.max_tokens);
   }
-  return CheckTokens(o, vocab);
+  RETURN_IF_ERROR(CheckTokens(o, vocab));
+  return CheckStopStrings(o);
 }
 
 }  // namespace mainarch::decode

@@ -5,10 +5,16 @@
 #define MAINARCH_DECODE_OPTIONS_H_
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
 #include "base/status.h"
+
+namespace mainarch::text {
+class Tokenizer;
+}  // namespace mainarch::text
 
 namespace mainarch::decode {
 
@@ -34,6 +40,9 @@ struct SequenceOptions {
   std::vector<uint32_t> stop_tokens;
   std::vector<std::vector<uint32_t>> stop_sequences;  // token sequences that end generation
   std::vector<LogitBias> logit_bias;
+  std::vector<std::string> stop_strings;  // UTF-8, in the text of what was produced
+  std::shared_ptr<const text::Tokenizer> stop_tokenizer;  // whose tokens they are
+  bool stop_special = false;  // the text of special tokens is text, too
 };
 
 struct Logprob {

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "decode/race.h"
+#include "decode/token_mask.h"
 #include "decode/vocab_math.h"
 #include "kernels/common/draw.h"
 
@@ -73,6 +74,7 @@ backend::Choice ChoiceOf(const SampleRequest& request) {
   choice.banned[0] = request.ban_eos;
   choice.banned[1] = request.ban_stop;
   choice.bias = o.logit_bias;
+  choice.mask = request.mask;
   if (WantsCounts(o) && request.counts != nullptr) {
     if (o.repetition_penalty != 0) choice.repetition = o.repetition_penalty;
     choice.frequency = o.frequency_penalty;
@@ -101,6 +103,16 @@ Sampler::Sampler(uint32_t vocab)
       mass_(kBuckets) {}
 
 void Sampler::Reserve(uint64_t edits) { edits_.reserve(edits); }
+
+// As a bias of -infinity on every token that is not allowed: nan stays nan, +infinity becomes one.
+absl::Span<float> Sampler::Masked(absl::Span<float> logits, absl::Span<const uint32_t> mask) {
+  if (mask.empty()) return logits;
+  ReserveMask();
+  for (uint32_t i = 0; i < vocab_; ++i) {
+    masked_[i] = Allows(mask, i) ? logits[i] : logits[i] - INFINITY;
+  }
+  return absl::MakeSpan(masked_);
+}
 
 void Sampler::Change(absl::Span<float> logits, uint32_t token, float value) {
   edits_.push_back({token, logits[token]});
@@ -211,13 +223,13 @@ void Sampler::KeepTopP(float top_p) {
   count_ = kept;
 }
 
-Status Sampler::Narrow(absl::Span<const float> logits, const SequenceOptions& o) {
+Status Sampler::Narrow(absl::Span<const float> logits, const SequenceOptions& o, bool masked) {
   const bool greedy = o.temperature < kGreedyBelow;
   const Peak peak = FindPeak(logits.data(), logits.size(), greedy ? nullptr : block_max_.data());
   if (!peak.sane) return InsaneLogit(logits);
   if (peak.value == -INFINITY) {
     return Error(Code::kInvalidArgument, "every one of the ", vocab_,
-                 " tokens is banned by logit_bias or min_tokens");
+                 " tokens is banned by logit_bias", masked ? ", the mask" : "", " or min_tokens");
   }
   if (greedy) {
     ids_[0] = peak.index;
@@ -260,23 +272,25 @@ bool Sampler::WeighAll(absl::Span<const float> logits, const SequenceOptions& o)
   return true;
 }
 
-StatusOr<uint32_t> Sampler::Sample(absl::Span<float> logits, const SampleRequest& request) {
+StatusOr<uint32_t> Sampler::Sample(absl::Span<float> raw, const SampleRequest& request) {
+  const absl::Span<float> logits = Masked(raw, request.mask);
   ApplyEdits(logits, request);
   if (WeighAll(logits, *request.options)) {
     Restore(logits);
     return RaceAll(weights_.data(), vocab_, request.options->seed, request.position);
   }
-  const Status status = Narrow(logits, *request.options);
+  const Status status = Narrow(logits, *request.options, !request.mask.empty());
   Restore(logits);
   if (!status.ok()) return status;
   if (count_ == 1) return ids_[0];
   return Race(ids_.data(), weights_.data(), count_, request.options->seed, request.position);
 }
 
-StatusOr<absl::Span<const uint32_t>> Sampler::Kept(absl::Span<float> logits,
+StatusOr<absl::Span<const uint32_t>> Sampler::Kept(absl::Span<float> raw,
                                                    const SampleRequest& request) {
+  const absl::Span<float> logits = Masked(raw, request.mask);
   ApplyEdits(logits, request);
-  const Status status = Narrow(logits, *request.options);
+  const Status status = Narrow(logits, *request.options, !request.mask.empty());
   Restore(logits);
   if (!status.ok()) return status;
   return absl::Span<const uint32_t>(ids_.data(), count_);

@@ -44,6 +44,7 @@ struct SampleRequest {
   const TokenCounts* counts = nullptr;  // may be null when WantsCounts is false
   absl::Span<const uint32_t> ban_eos;   // more tokens that must not be sampled
   absl::Span<const uint32_t> ban_stop;
+  absl::Span<const uint32_t> mask;  // decode/token_mask.h; empty: every token may be sampled
   uint64_t position = 0;  // that the sampled token will have
 };
 
@@ -67,6 +68,8 @@ class Sampler {
 
   // Makes room for a request with so many distinct penalised, biased and banned tokens.
   void Reserve(uint64_t edits);
+  // Makes room for a request with a mask.
+  void ReserveMask() { masked_.resize(vocab_); }
 
  private:
   struct Edit {
@@ -74,6 +77,8 @@ class Sampler {
     float before;
   };
 
+  // The logits to edit: themselves, or with a mask a copy that has it added.
+  absl::Span<float> Masked(absl::Span<float> logits, absl::Span<const uint32_t> mask);
   void Change(absl::Span<float> logits, uint32_t token, float value);
   void ApplyEdits(absl::Span<float> logits, const SampleRequest& request);
   void Restore(absl::Span<float> logits);
@@ -81,7 +86,8 @@ class Sampler {
   // With a temperature alone: weights_ of the whole vocabulary; false: something else is asked for.
   bool WeighAll(absl::Span<const float> logits, const SequenceOptions& options);
   // Steps 4 to 8 on edited logits: candidates in ids_, exp(score - best) in weights_.
-  Status Narrow(absl::Span<const float> logits, const SequenceOptions& options);
+  // `masked`: to name what banned all.
+  Status Narrow(absl::Span<const float> logits, const SequenceOptions& options, bool masked);
   // Entries of at least `least`, ids ascending, by way of the block maxima.
   void Gather(absl::Span<const float> logits, float least);
   // A value that at least k entries reach.
@@ -104,6 +110,7 @@ class Sampler {
   std::vector<uint32_t> order_;  // [vocab] scratch of sorts
   std::vector<uint64_t> mass_;   // [buckets of a score's leading bits]
   std::vector<Edit> edits_;
+  std::vector<float> masked_;  // [vocab] once a mask is asked for
 };
 
 }  // namespace mainarch::decode

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "decode/token_mask.h"
+
 namespace mainarch::decode {
 namespace {
 
@@ -23,6 +25,7 @@ void Sequence::Open(const SequenceOptions& options, const SequenceLimits* limits
   is_produced_.reserve(limits->max_tokens);
   counts_ = TokenCounts();
   if (WantsCounts(options)) counts_.Enable(limits->vocab, limits->max_tokens);
+  stops_ = StopStrings(options);
   if (options.manual && own_logits_ == nullptr) own_logits_.reset(new float[limits->vocab]);
   logprobs_.reserve(16 * LogprobStride());
   last_step = 0;
@@ -36,8 +39,9 @@ void Sequence::Close() {
   options_ = SequenceOptions();
   position_ = turn_start_ = produced_ = take_from_ = untaken_ = 0;
   last_taken_ = 0;
-  finish_ = Finish::kNone;
-  fault_ = OkStatus();
+  Unend();
+  mask_.Clear();
+  stops_ = StopStrings();
   dormant_ = false;
   logits_place_ = LogitsPlace::kNone;
 }
@@ -51,7 +55,10 @@ void Sequence::ForkFrom(const Sequence& other) {
   turn_start_ = other.turn_start_;
   produced_ = other.produced_;
   take_from_ = tokens_.size();
+  mask_ = other.mask_;
+  stops_ = other.stops_;
   finish_ = other.finish_;
+  told_ = true;  // the copy's own end is still to come
   fault_ = other.fault_;
   dormant_ = other.dormant_;
 }
@@ -61,8 +68,8 @@ void Sequence::Append(absl::Span<const uint32_t> tokens) {
   is_produced_.resize(tokens_.size(), 0);
   for (const uint32_t token : tokens) counts_.Add(token, false);
   turn_start_ = tokens_.size();
-  finish_ = Finish::kNone;
-  fault_ = OkStatus();
+  Unend();
+  stops_.Begin();
   dormant_ = false;
   DropLogits();
 }
@@ -74,8 +81,8 @@ void Sequence::Truncate(uint64_t tokens) {
   position_ = std::min(position_, tokens == 0 ? 0 : tokens - 1);
   pages_.Truncate(position_);
   turn_start_ = std::min(turn_start_, tokens);
-  finish_ = Finish::kNone;
-  fault_ = OkStatus();
+  Unend();
+  Reread(&stops_);
   dormant_ = false;
   DropLogits();
   Recount();
@@ -109,6 +116,7 @@ size_t Sequence::Take(absl::Span<uint32_t> out) {
     ++take_from_;
   }
   last_taken_ = n;
+  told_ = !out.empty() && untaken_ == 0 && finish_ != Finish::kNone;
   return n;
 }
 
@@ -129,6 +137,7 @@ SequenceInfo Sequence::info() const {
   info.pending = pending();
   info.produced = produced_;
   info.untaken = untaken_;
+  info.text_bytes = stops_.text_bytes();
   info.finish = finish_;
   return info;
 }
@@ -148,6 +157,7 @@ SampleRequest Sequence::Request() const {
   request.options = &options_;
   request.counts = &counts_;
   request.position = tokens_.size();
+  request.mask = mask_.words();
   if (tokens_.size() - turn_start_ < options_.min_tokens) {
     if (!options_.ignore_eos) request.ban_eos = limits_->eos_ids;
     request.ban_stop = options_.stop_tokens;
@@ -167,19 +177,114 @@ void Sequence::CommitToken(uint32_t token, absl::Span<const Logprob> logprobs) {
   ++produced_;
   ++untaken_;
   logprobs_.insert(logprobs_.end(), logprobs.begin(), logprobs.end());
-  finish_ = FinishAfter(token);
+  mask_.Clear();
+  const Finish finish = FinishAfter(token);
+  if (finish != Finish::kNone) End(finish);
 }
 
 void Sequence::CommitFault(Status fault) {
   pages_.Truncate(position_);
   fault_ = std::move(fault);
-  finish_ = Finish::kFault;
+  End(Finish::kFault);
 }
 
-// The order of models.md §6.6: stop sequences, end tokens, stop tokens, counts.
-Finish Sequence::FinishAfter(uint32_t token) const {
+void Sequence::End(Finish finish) {
+  finish_ = finish;
+  told_ = false;
+  stops_.Finish();
+}
+
+void Sequence::Unend() {
+  finish_ = Finish::kNone;
+  told_ = false;
+  fault_ = OkStatus();
+}
+
+void Sequence::Reread(StopStrings* stops) const {
+  if (!stops->active()) return;
+  stops->Begin();
+  const bool stopped = finish_ == Finish::kStopString;
+  for (uint64_t i = turn_start_; i < tokens_.size(); ++i) {
+    stops->Push(tokens_[i], stopped && i + 1 == tokens_.size());
+  }
+}
+
+Status Sequence::CanTake(const SequenceOptions& options) const {
+  if (options.manual != options_.manual) {
+    return Error(Code::kInvalidArgument, "options: whether a sequence is manual cannot change");
+  }
+  if (std::min(options.logprobs, limits_->vocab) != options_.logprobs && untaken_ > 0) {
+    return Error(Code::kBusy, "logprobs cannot change from ", options_.logprobs, " to ",
+                 options.logprobs, " while ", untaken_, " produced tokens are untaken");
+  }
+  return OkStatus();
+}
+
+// All that gets memory comes before the first change.
+void Sequence::SetOptions(const SequenceOptions& options) {
+  SequenceOptions copy = options;
+  copy.logprobs = std::min(options.logprobs, limits_->vocab);
+  StopStrings stops(copy);
+  Reread(&stops);
+  if (finish_ != Finish::kNone) stops.Finish();
+  TokenCounts counts;
+  const bool count = WantsCounts(copy) && !counts_.enabled();
+  if (count) {
+    counts.Enable(limits_->vocab, limits_->max_tokens);
+    for (size_t i = 0; i < tokens_.size(); ++i) counts.Add(tokens_[i], is_produced_[i] != 0);
+  }
+  if (copy.logprobs != options_.logprobs) {
+    std::vector<Logprob> logprobs;
+    logprobs.reserve(16 * (1 + size_t{copy.logprobs}));
+    logprobs_ = std::move(logprobs);
+    last_taken_ = 0;
+  }
+  if (count || !WantsCounts(copy)) counts_ = std::move(counts);
+  stops_ = std::move(stops);
+  options_ = std::move(copy);
+}
+
+SequenceState Sequence::Save() const {
+  SequenceState state;
+  state.options = options_;
+  state.options.stop_tokenizer = nullptr;
+  state.tokens.assign(tokens_.begin(), tokens_.end());
+  state.produced.assign(is_produced_.begin(), is_produced_.end());
+  state.turn_start = turn_start_;
+  state.take_from = take_from_;
+  if (finish_ != Finish::kFault) state.finish = static_cast<uint32_t>(finish_);
+  state.mask.assign(mask_.words().begin(), mask_.words().end());
+  const auto taken = static_cast<ptrdiff_t>(last_taken_ * LogprobStride());
+  state.logprobs.assign(logprobs_.begin() + taken, logprobs_.end());
+  return state;
+}
+
+Status Sequence::Restore(const SequenceState& state) {
+  RETURN_IF_ERROR(SetMask(state.mask));
+  tokens_.assign(state.tokens.begin(), state.tokens.end());
+  is_produced_.assign(state.produced.begin(), state.produced.end());
+  logprobs_.assign(state.logprobs.begin(), state.logprobs.end());
+  turn_start_ = state.turn_start;
+  take_from_ = state.take_from;
+  Recount();
+  finish_ = static_cast<Finish>(state.finish);
+  Reread(&stops_);
+  if (finish_ != Finish::kNone) End(finish_);
+  return OkStatus();
+}
+
+Status Sequence::SetMask(absl::Span<const uint32_t> words) {
+  if (!words.empty()) return mask_.Set(words, limits_->vocab);
+  mask_.Clear();
+  return OkStatus();
+}
+
+// The order of models.md §6.6: stop sequences and strings, end tokens, stop tokens, counts.
+Finish Sequence::FinishAfter(uint32_t token) {
   const uint64_t turn = tokens_.size() - turn_start_;
+  const bool in_text = stops_.Push(token, turn > options_.min_tokens);
   if (turn > options_.min_tokens && EndsAStopSequence()) return Finish::kStopSequence;
+  if (in_text) return Finish::kStopString;
   if (!options_.ignore_eos && Contains(limits_->eos_ids, token)) return Finish::kEos;
   if (Contains(options_.stop_tokens, token)) return Finish::kStopToken;
   if (options_.max_tokens > 0 && turn >= options_.max_tokens) return Finish::kMaxTokens;

@@ -14,7 +14,10 @@
 #include "absl/types/span.h"
 #include "base/status.h"
 #include "decode/engine.h"
+#include "decode/export.h"
 #include "decode/sampler.h"
+#include "decode/stop_strings.h"
+#include "decode/token_mask.h"
 #include "model/kv_pages.h"
 
 namespace mainarch::decode {
@@ -52,6 +55,18 @@ class Sequence {
   model::PageTable& pages() { return pages_; }
   const model::PageTable& pages() const { return pages_; }
   void set_seed(uint64_t seed) { options_.seed = seed; }
+  // Whether SetOptions may be given these: Engine::SetOptions says what they may not change.
+  Status CanTake(const SequenceOptions& options) const;
+  void SetOptions(const SequenceOptions& options);
+  Status SetMask(absl::Span<const uint32_t> words);  // none: every token may come
+  SequenceState Save() const;
+  // Of one just opened with the state's options.
+  Status Restore(const SequenceState& state);
+  // Has something for the caller: Engine::Ready.
+  bool Ready() const {
+    return untaken_ > 0 || (finish_ != Finish::kNone && !told_) ||
+           (options_.manual && logits_place_ != LogitsPlace::kNone);
+  }
 
   // The step: `rows` tokens more are stored; then, when that was all, the sampled token.
   // `logprobs`: of the sampled token, empty if not asked for. Cannot fail once PrepareCommit was
@@ -60,7 +75,7 @@ class Sequence {
   SampleRequest Request() const;
   void CommitRows(uint64_t rows, uint64_t step);
   void CommitToken(uint32_t token, absl::Span<const Logprob> logprobs);
-  void CommitFull() { finish_ = Finish::kLength; }
+  void CommitFull() { End(Finish::kLength); }
   // The step came to nothing for this sequence.
   void CommitFault(Status fault);
   const Status& fault() const { return fault_; }  // OK unless it ended by one
@@ -81,7 +96,11 @@ class Sequence {
   uint64_t last_step = 0;
 
  private:
-  Finish FinishAfter(uint32_t token) const;
+  Finish FinishAfter(uint32_t token);
+  void End(Finish finish);
+  void Unend();
+  // Follows the text of the turn so far, which only its last token may have stopped.
+  void Reread(StopStrings* stops) const;
   bool EndsAStopSequence() const;
   void Recount();
   size_t LogprobStride() const { return options_.logprobs == 0 ? 0 : 1 + options_.logprobs; }
@@ -98,9 +117,12 @@ class Sequence {
   uint64_t untaken_ = 0;
   size_t last_taken_ = 0;
   Finish finish_ = Finish::kNone;
+  bool told_ = false;  // a Take has found nothing more since it ended
   Status fault_;
   bool dormant_ = false;  // evicted while idle
   TokenCounts counts_;
+  TokenMask mask_;
+  StopStrings stops_;
   // LogprobStride() entries a token: those of the last Take, then the untaken ones.
   std::vector<Logprob> logprobs_;
   LogitsPlace logits_place_ = LogitsPlace::kNone;

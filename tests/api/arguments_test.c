@@ -128,6 +128,24 @@ static void environment(void) {
   unsetenv("MAINARCH_BACKEND");
 }
 
+/* The header: NULL or "" is "cpu" when the environment names nothing, whatever this machine has. */
+static void no_device_named_is_the_cpu(void) {
+  static const char* const names[] = {"cpu", NULL, ""};
+  char isa[3][32];
+  size_t i;
+  for (i = 0; i < COUNT_OF(names); ++i) {
+    mainarch_group* group;
+    ZERO(mainarch_device_info, info);
+    OK(mainarch_group_open(names[i], NULL, &group, &t_error));
+    CHECK_EQ(mainarch_group_device_count(group), 1);
+    OK(mainarch_group_device_info_get(group, 0, &info, &t_error));
+    memcpy(isa[i], info.isa, sizeof(isa[i]));
+    mainarch_group_destroy(group);
+  }
+  CHECK(strcmp(isa[0], isa[1]) == 0 && strcmp(isa[0], isa[2]) == 0);
+  CHECK(strncmp(isa[0], "gfx", 3) != 0);
+}
+
 static void device_info(void) {
   ZERO(mainarch_device_info, info);
   REFUSED(mainarch_group_device_info_get(NULL, 0, &info, &t_error), INVALID, "group");
@@ -280,6 +298,50 @@ static void tokenizer_encode(void) {
                                     &count, &t_error),
           TOO_SMALL, "tokens");
   CHECK(count > 1);
+}
+
+/* The CPU first, as group_open would have it; then this machine's GPUs, if it has any. */
+static void devices_before_open(void) {
+  size_t i;
+  ZERO(mainarch_device_info, info);
+  ZERO(mainarch_device_info, opened);
+  OK(mainarch_device_get(0, &info, &t_error));
+  CHECK(strcmp(info.device, "cpu") == 0 && info.status == MAINARCH_OK && info.reason[0] == 0);
+  OK(mainarch_group_device_info_get(s.group, 0, &opened, &t_error));
+  CHECK(strcmp(info.name, opened.name) == 0 && strcmp(info.isa, opened.isa) == 0);
+  CHECK(info.memory_bytes == opened.memory_bytes && info.free_bytes <= info.memory_bytes);
+  CHECK(opened.device[0] == 0 && opened.status == 0);
+  for (i = 1; i < 100; ++i) {
+    const mainarch_status status = mainarch_device_get(i, &info, &t_error);
+    if (status == MAINARCH_ERROR_NOT_FOUND) break;
+    CHECK_EQ(status, MAINARCH_OK);
+    CHECK(strncmp(info.device, "gpu:", 4) == 0 && info.memory_bytes > 0);
+    CHECK((info.status == MAINARCH_OK) == (info.reason[0] == 0));
+  }
+  REFUSED(mainarch_device_get(i, &info, &t_error), MAINARCH_ERROR_NOT_FOUND, "devices");
+  REFUSED(mainarch_device_get(SIZE_MAX, &info, &t_error), MAINARCH_ERROR_NOT_FOUND, "devices");
+  REFUSED(mainarch_device_get(0, NULL, &t_error), INVALID, "out");
+}
+
+/* The header's bound, three tokens a byte, where it is nearest: bytes that are no UTF-8, and the
+ * characters that NFC makes longest. */
+static void tokens_of_a_byte(void) {
+  static const char* const pieces[] = {"\xFF", "\xE2\x82", "\xF0\x9D\x85\xA0", "\xE0\xA5\x98",
+                                       "\xF0\x9D\x86\xBA", "a", "\xEF\xAC\xAC"};
+  size_t i, n, count, most = 0;
+  char text[400];
+  for (i = 0; i < COUNT_OF(pieces); ++i) {
+    size_t length = 0;
+    for (n = 0; n < 40; ++n) {
+      memcpy(text + length, pieces[i], strlen(pieces[i]));
+      length += strlen(pieces[i]);
+      REFUSED(mainarch_tokenizer_encode(s.tokenizer, text, length, 0, NULL, 0, &count, &t_error),
+              TOO_SMALL, "tokens");
+      CHECK(count > 0 && count <= 3 * length);
+      if (count > length) most = count;
+    }
+  }
+  CHECK(most > 0); /* a byte a token would have been too little */
 }
 
 static void tokenizer_decode(void) {
@@ -485,7 +547,7 @@ static void sequence_options(void) {
   options.field = value;              \
   TRY(code, word);                    \
   options.field = 0
-  BAD(flags, 4, UNSUPPORTED, "flags");
+  BAD(flags, UINT64_C(1) << 63, UNSUPPORTED, "flags");
   BAD(temperature, -1, INVALID, "temperature");
   BAD(temperature, NAN, INVALID, "temperature");
   BAD(temperature, INFINITY, INVALID, "temperature");
@@ -648,6 +710,7 @@ int main(int argc, char** argv) {
   static const t_case cases[] = {
       CASE(version_and_names), CASE(destroy_null),     CASE(error_may_be_null),
       CASE(group_open),        CASE(no_gpu_here),      CASE(environment),
+      CASE(no_device_named_is_the_cpu), CASE(tokens_of_a_byte), CASE(devices_before_open),
       CASE(device_info),       CASE(model_open),       CASE(model_info),
       CASE(tokenizer_open),    CASE(tokenizer_encode), CASE(tokenizer_decode),
       CASE(tokens_and_texts),  CASE(render_chat),      CASE(decoder),

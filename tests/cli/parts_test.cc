@@ -7,49 +7,10 @@
 #include "cli/json_writer.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/stop_text.h"
 #include "support/test.h"
 
 namespace mainarch::cli {
 namespace {
-
-using test::Context;
-
-// `text` cut into two or three pieces in every way.
-void StopsAt(Context& test_context, const std::string& text, const std::vector<std::string>& stops,
-             const std::string& expected) {
-  const bool stopped = expected != text;
-  for (size_t i = 0; i <= text.size(); ++i) {
-    for (size_t j = i; j <= text.size(); ++j) {
-      StopText stop(stops);
-      std::string out = stop.Push(text.substr(0, i));
-      out += stop.Push(text.substr(i, j - i));
-      out += stop.Push(text.substr(j));
-      CHECK_EQ(stop.stopped(), stopped);
-      out += stop.Finish();
-      CHECK_EQ(out, expected);
-    }
-  }
-}
-
-TEST(stop_text_ends_at_the_first_stop_however_it_is_cut) {
-  StopsAt(test_context, "one two three", {"two"}, "one ");
-  StopsAt(test_context, "one two three", {"three", "o t"}, "one tw");
-  StopsAt(test_context, "aaab", {"aab"}, "a");
-  StopsAt(test_context, "abcabd", {"abd", "bca"}, "a");
-  StopsAt(test_context, "stop", {"stop"}, "");
-  StopsAt(test_context, "an end with sto", {"stop", ""}, "an end with sto");
-}
-
-TEST(stop_text_holds_back_only_what_may_be_a_stop) {
-  StopText stop({"END"});
-  CHECK_EQ(stop.Push("abcE"), "abc");
-  CHECK_EQ(stop.Push("x"), "Ex");
-  CHECK_EQ(stop.Push("EN"), "");
-  CHECK_EQ(stop.Push("D."), "");
-  CHECK(stop.stopped());
-  CHECK_EQ(stop.Push("more"), "");
-}
 
 TEST(json_is_escaped_and_separated) {
   JsonWriter out;

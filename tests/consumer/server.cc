@@ -317,6 +317,18 @@ class Server {
     in_flight_ = status == MAINARCH_OK;
   }
 
+  // On BUFFER_TOO_SMALL `tokens` has the size to try again with: there is no other bound on how many
+  // tokens a text has than three a byte.
+  mainarch_status Encode(const std::string& text, std::vector<uint32_t>* tokens,
+                         mainarch_error* error) {
+    size_t count = 0;
+    const mainarch_status status = mainarch_tokenizer_encode(
+        tokenizer_.get(), text.data(), text.size(), MAINARCH_ENCODE_NO_SPECIAL, tokens->data(),
+        tokens->size(), &count, error);
+    tokens->resize(count);
+    return status;
+  }
+
   // False: every place is taken, and the client stays in the queue.
   bool Begin(Client* client) {
     mainarch_sequence_options options = {};
@@ -333,19 +345,18 @@ class Server {
     options.max_tokens = max_tokens;
     options.seed = seed;
     const std::string prompt = client->request.substr(static_cast<size_t>(head) + 1);
-    std::vector<uint32_t> tokens(prompt.size() + 1);  // a token has a byte at least
-    size_t count = 0;
+    std::vector<uint32_t> tokens(prompt.size() / 2 + 1);
     mainarch_error error;
-    mainarch_status status = mainarch_tokenizer_encode(
-        tokenizer_.get(), prompt.data(), prompt.size(), MAINARCH_ENCODE_NO_SPECIAL, tokens.data(),
-        tokens.size(), &count, &error);
+    mainarch_status status = Encode(prompt, &tokens, &error);
+    if (status == MAINARCH_ERROR_BUFFER_TOO_SMALL) status = Encode(prompt, &tokens, &error);
     if (status == MAINARCH_OK) {
       status = mainarch_sequence_open(engine_.get(), &options, &client->sequence, &error);
       if (status == MAINARCH_ERROR_BUSY) return false;
     }
     if (status == MAINARCH_OK) {
       status =
-          mainarch_sequence_append(engine_.get(), client->sequence, tokens.data(), count, &error);
+          mainarch_sequence_append(engine_.get(), client->sequence, tokens.data(), tokens.size(),
+                                   &error);
     }
     mainarch_decoder* decoder = nullptr;
     if (status == MAINARCH_OK) {

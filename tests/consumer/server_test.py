@@ -72,6 +72,13 @@ class ServerTest(unittest.TestCase):
     def client(self):
         return Client(self.path)
 
+    def test_a_prompt_of_more_tokens_than_bytes(self):
+        client = self.client()
+        client.send(b"5 0 0\n" + b"\xff" * 200)  # each is read as U+FFFD, of three bytes
+        client.socket.shutdown(socket.SHUT_WR)
+        answer = client.rest()
+        self.assertTrue(answer and not answer.startswith(b"error"), answer)
+
     def end(self):
         """Ends the server as an administrator does; its report."""
         self.server.send_signal(signal.SIGTERM)

@@ -7,6 +7,7 @@
 
 #include "decode/engine.h"
 #include "decode/sampler.h"
+#include "decode/token_mask.h"
 #include "golden/fixtures.h"
 #include "golden/golden.h"
 #include "support/test.h"
@@ -60,6 +61,7 @@ void CheckRows(test::Context& test_context, const std::string& directory, const 
     std::vector<SequenceOptions> options(kRows);
     std::vector<decode::TokenCounts> counts(kRows);
     std::vector<decode::SampleRequest> requests(kRows);
+    std::vector<std::vector<uint32_t>> masks(kRows);
     std::vector<backend::StepRow> rows;
     std::vector<uint32_t> logit_rows;
     std::vector<backend::Choice> choices;
@@ -70,6 +72,13 @@ void CheckRows(test::Context& test_context, const std::string& directory, const 
       requests[i].options = &options[i];
       requests[i].counts = &counts[i];
       requests[i].position = 100 + i;
+      if (random() % 3 == 0) {
+        for (uint32_t word = 0; word < decode::MaskWords(kVocab); ++word) {
+          masks[i].push_back(random() & random());
+        }
+        masks[i][3] |= 1;  // something is left
+        requests[i].mask = masks[i];
+      }
       rows.push_back({static_cast<uint32_t>(random() % kVocab), i, 0});
       logit_rows.push_back(i);
       choices.push_back(decode::ChoiceOf(requests[i]));
@@ -86,6 +95,7 @@ void CheckRows(test::Context& test_context, const std::string& directory, const 
       CHECK_OK((*context)->FetchLogits(i));
       const auto want = sampler.Sample((*context)->Logits(i), requests[i]);
       CHECK_OK(want);
+      CHECK(masks[i].empty() || decode::Allows(masks[i], *chosen));
       if (*chosen != *want) std::printf("# %s round %d row %u\n", device.c_str(), round, i);
       CHECK_EQ(*chosen, *want);
       drawn += test::ArgMax((*context)->Logits(i)) != *want;

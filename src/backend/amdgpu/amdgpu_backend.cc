@@ -106,6 +106,21 @@ StatusOr<std::shared_ptr<const backend::LoadedModel>> AmdGpuBackend::Load(
   return std::shared_ptr<const backend::LoadedModel>(std::move(model));
 }
 
+// What the weights leave; of as many such GPUs as the poorest of them is.
+backend::KvRoom AmdGpuModel::kv_room(backend::KvType type) const {
+  const Program& p = *program_;
+  uint64_t least = UINT64_MAX;
+  for (int32_t rank = 0; rank < p.ranks; ++rank) {
+    const uint64_t weights = memory_[static_cast<size_t>(rank)].size();
+    const uint64_t vram = gpus().at(rank).device->node().vram_size();
+    least = std::min(least, vram - std::min(vram, weights));
+  }
+  const uint64_t ranks = static_cast<uint64_t>(p.ranks);
+  return {least * ranks,
+          ranks * static_cast<uint64_t>(p.kv_layers) * static_cast<uint64_t>(p.kv_heads) *
+              kernels::KvPageBytes(KvFormatOf(type), static_cast<uint32_t>(p.head_dim))};
+}
+
 StatusOr<std::shared_ptr<const AmdGpuModel>> AmdGpuModel::Create(
     std::shared_ptr<AmdGpuBackend> backend, std::shared_ptr<const Program> program,
     const backend::LoadOptions& options) {

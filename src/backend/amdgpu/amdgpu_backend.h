@@ -62,6 +62,7 @@ class AmdGpuModel : public backend::LoadedModel, public std::enable_shared_from_
       const backend::ContextOptions& options) const override;
   const backend::Program& program() const override { return *program_; }
   uint64_t weight_bytes() const override { return bytes_; }
+  backend::KvRoom kv_room(backend::KvType type) const override;
 
   Gpus& gpus() const { return backend_->gpus(); }
   gpu::Deadline StepDeadline() const { return backend_->StepDeadline(); }

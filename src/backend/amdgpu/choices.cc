@@ -37,6 +37,7 @@ void WriteLists(const Choice& choice, uint32_t* block, uint32_t* at, ChoiceRow* 
   for (const uint32_t token : choice.counted) {
     Put(block, at, ChoiceCount{token, choice.times[token] - 1});
   }
+  for (const uint32_t word : choice.mask) Put(block, at, word);
 }
 
 ChoiceRow RowOf(const Choice& choice) {
@@ -47,6 +48,7 @@ ChoiceRow RowOf(const Choice& choice) {
     return row;
   }
   row.flags |= kernels::kChoiceToken;
+  if (!choice.mask.empty()) row.flags |= kernels::kChoiceMask;
   row.repetition = choice.repetition;
   row.frequency = choice.frequency;
   row.presence = choice.presence;
@@ -70,7 +72,8 @@ ChoiceWork WriteChoices(const backend::Step& step, uint32_t at, uint32_t end, ui
   for (size_t i = 0; i < step.logit_rows.size(); ++i) {
     Choice choice = step.choices.empty() ? Choice() : step.choices[i];
     const uint64_t words =
-        EditsOf(choice) * kWords<ChoiceEdit> + choice.counted.size() * kWords<ChoiceCount>;
+        EditsOf(choice) * kWords<ChoiceEdit> + choice.counted.size() * kWords<ChoiceCount> +
+        choice.mask.size();
     if (choice.choose && words > end - work.end) choice.choose = false;
     ChoiceRow row = RowOf(choice);
     if (choice.choose) WriteLists(choice, block, &work.end, &row);

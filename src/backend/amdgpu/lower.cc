@@ -516,13 +516,14 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
       shape.pages(),
       std::min<uint64_t>(uint64_t{shape.pages()} * options.max_rows, uint64_t{1} << 22));
   // Penalties list the tokens that a sequence holds; few rows have longer lists, and those are
-  // read.
+  // read. Every row may have a mask.
   const uint64_t counted = std::min<uint64_t>(static_cast<uint64_t>(program.vocab),
                                               uint64_t{shape.pages()} * kernels::kPageTokens);
   const uint64_t choice_words =
       uint64_t{options.max_logit_rows} * (1 + kChoiceRowWords) +
       std::min<uint64_t>(uint64_t{options.max_logit_rows} * (2 * counted + kEditWords),
-                         uint64_t{1} << 20);
+                         uint64_t{1} << 20) +
+      uint64_t{options.max_logit_rows} * CeilDivide(static_cast<uint64_t>(program.vocab), 32);
   shape.step_words = RoundUp(
       sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 + choice_words + list_words,
       1024);

@@ -194,6 +194,11 @@ uint8_t* CpuContext::KvHead(int32_t rank, int32_t layer, int32_t kv_head) const 
   return kv_.data() + index * kKvChunkPages * KvPageBytes(kv_format_, program_.head_dim);
 }
 
+uint64_t CpuContext::KvPageBytesOf(const Program& program, backend::KvType type) {
+  return static_cast<uint64_t>(program.ranks) * static_cast<uint64_t>(program.kv_layers) *
+         static_cast<uint64_t>(program.kv_heads) * KvPageBytes(KvFormatOf(type), program.head_dim);
+}
+
 size_t CpuContext::KvChunkStride() const {
   return kKvChunkPages * static_cast<size_t>(ranks_) * static_cast<size_t>(program_.kv_layers) *
          static_cast<size_t>(program_.kv_heads) * KvPageBytes(kv_format_, program_.head_dim);

@@ -24,6 +24,8 @@ class CpuContext : public backend::ImmediateContext, private Team::Job {
 
   absl::Span<float> Logits(uint32_t i) override;
   Status CopyPage(int32_t cache, uint32_t from, uint32_t to) override;
+  // Of one page, over all ranks and layers.
+  static uint64_t KvPageBytesOf(const backend::Program& program, backend::KvType type);
   uint64_t memory_bytes() const override { return memory_.size() + kv_.size(); }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
                                     uint32_t slot) const override;

@@ -62,6 +62,22 @@ class PackJob : public Team::Job {
   uint32_t items_ = 0;
 };
 
+uint64_t MachineMemory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+backend::DeviceInfo InfoOf(const Kernels& kernels, uint32_t threads) {
+  backend::DeviceInfo info;
+  info.name = CpuName();
+  info.isa = kernels.name;
+  info.memory_bytes = MachineMemory();
+  info.free_bytes = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+                    static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  info.compute_units = threads;
+  return info;
+}
+
 }  // namespace
 
 StatusOr<std::shared_ptr<backend::Backend>> CpuBackend::Create(int32_t ranks, uint32_t threads,
@@ -79,15 +95,14 @@ StatusOr<std::shared_ptr<backend::Backend>> CpuBackend::Create(int32_t ranks, ui
   return std::shared_ptr<backend::Backend>(std::move(backend));
 }
 
+StatusOr<backend::DeviceInfo> CpuInfo() {
+  ASSIGN_OR_RETURN(const Kernels* const kernels, ChooseKernels(""));
+  return InfoOf(*kernels, std::min(UsableCpus(), kMaxThreads));
+}
+
 std::vector<backend::DeviceInfo> CpuBackend::devices() const {
-  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  backend::DeviceInfo info;
-  info.name = CpuName();
-  info.isa = kernels_->name;
-  info.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page;
-  info.free_bytes = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page;
-  info.compute_units = static_cast<uint32_t>(team_->workers());
-  return std::vector<backend::DeviceInfo>(static_cast<size_t>(ranks_), info);
+  return std::vector<backend::DeviceInfo>(
+      static_cast<size_t>(ranks_), InfoOf(*kernels_, static_cast<uint32_t>(team_->workers())));
 }
 
 StatusOr<std::shared_ptr<const backend::LoadedModel>> CpuBackend::Load(
@@ -216,6 +231,11 @@ uint64_t CpuModel::huge_bytes() const { return HugeBytes(memory_.data(), memory_
 
 void CpuModel::WaitPlaced() const {
   if (mover_ != nullptr) mover_->Wait();
+}
+
+// The pool is backed as it is used, so it may be larger than what is free, but not than what there is.
+backend::KvRoom CpuModel::kv_room(backend::KvType type) const {
+  return {MachineMemory(), CpuContext::KvPageBytesOf(*program_, type)};
 }
 
 StatusOr<std::unique_ptr<backend::Context>> CpuModel::CreateContext(

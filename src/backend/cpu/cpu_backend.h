@@ -18,6 +18,9 @@
 
 namespace mainarch::cpu {
 
+// The CPU as a backend would have it by default.
+StatusOr<backend::DeviceInfo> CpuInfo();
+
 class CpuBackend : public backend::Backend, public std::enable_shared_from_this<CpuBackend> {
  public:
   static StatusOr<std::shared_ptr<backend::Backend>> Create(int32_t ranks, uint32_t threads,
@@ -57,6 +60,7 @@ class CpuModel : public backend::LoadedModel,
   uint64_t weight_bytes() const override { return memory_.size(); }
   backend::Placement placement() const override;
   uint64_t huge_bytes() const override;
+  backend::KvRoom kv_room(backend::KvType type) const override;
   void WaitPlaced() const override;
 
   const RankWeight& weight(int32_t rank, backend::WeightId id) const {

@@ -137,7 +137,7 @@ TEST(sizes_of_a_context) {
   CHECK_EQ(s.expert_layers, 1u);
   CHECK_EQ(s.share_stride, 0u);  // no LM head here
   CHECK_EQ(s.choice_slots, 3u);
-  // 16 + 20 * 4 + 3 * (1 + 16 + 2 * 1001 + 192) + 20 * 100 = 8729
+  // 16 + 20 * 4 + 3 * (1 + 16 + 2 * 1001 + 192 + 32) + 20 * 100 = 8825
   CHECK_EQ(s.step_words, 9216u);
   CHECK_EQ(s.kv_page_bytes, 2u * (2 * 16 * 64 + 2 * 16 * 4));
   CHECK_EQ(s.strides.size(), 4u);
@@ -231,6 +231,8 @@ TEST(choices_as_words) {
   drawn.bias = bias;
   drawn.counted = counted;
   drawn.times = times;
+  const uint32_t mask[] = {0x3ff, 7};
+  drawn.mask = mask;
   backend::Choice greedy;
   greedy.choose = true;
   greedy.seed = 77;
@@ -239,7 +241,7 @@ TEST(choices_as_words) {
   backend::Step step;
   step.logit_rows = rows;
   step.choices = choices;
-  constexpr uint32_t kEnd = 2 + 3 * kChoiceRowWords + 4 * 3 + 2 * 2;
+  constexpr uint32_t kEnd = 2 + 3 * kChoiceRowWords + 4 * 3 + 2 * 2 + 2;
   std::vector<uint32_t> block(kEnd + 1, 0xdead);
   uint8_t read[3];
   ChoiceWork work = WriteChoices(step, 2, kEnd, block.data(), read);
@@ -248,7 +250,7 @@ TEST(choices_as_words) {
   CHECK(read[0] == 0 && read[1] == 1 && read[2] == 1);
   kernels::ChoiceRow row;
   std::memcpy(static_cast<void*>(&row), &block[2], sizeof(row));
-  CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceSample);
+  CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceSample | kernels::kChoiceMask);
   CHECK_EQ(row.top_k, 20u);
   CHECK_EQ(row.seed, 5u);
   CHECK_EQ(row.edits_at, 2 + 3 * kChoiceRowWords);
@@ -260,6 +262,8 @@ TEST(choices_as_words) {
   CHECK_EQ(block[row.edits_at + 8], 0u);  // added
   CHECK_EQ(block[row.counts_at + 1], 5u);
   CHECK_EQ(block[row.counts_at + 3], 0u);
+  CHECK_EQ(block[row.counts_at + 4], 0x3ffu);
+  CHECK_EQ(block[row.counts_at + 5], 7u);
   CHECK_EQ(block[kEnd], 0xdeadu);
   std::memcpy(static_cast<void*>(&row), &block[2 + 2 * kChoiceRowWords], sizeof(row));
   CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceRead);

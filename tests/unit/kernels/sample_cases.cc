@@ -6,6 +6,7 @@
 
 #include "backend/amdgpu/choices.h"
 #include "decode/sampler.h"
+#include "decode/token_mask.h"
 #include "kernels/common/draw.h"
 #include "unit/kernels/decoder_cases.h"
 
@@ -32,6 +33,7 @@ struct ChoiceCase {
   SequenceOptions options;
   decode::TokenCounts counts;
   std::vector<uint32_t> banned;
+  std::vector<uint32_t> mask;
   bool read_only = false;
 };
 
@@ -65,6 +67,13 @@ ChoiceCase MakeRow(Random& random, uint32_t vocab, uint32_t kind, bool draws) {
       o.logit_bias.push_back({token, static_cast<float>(3 * random.Normal())});
       o.logit_bias.push_back({token, 0.1f});
       out.banned.push_back(static_cast<uint32_t>(random.Next() % vocab));
+    }
+  }
+  if (kind % 5 == 3) {
+    // Every other token, or one word of them, or nearly none.
+    for (uint32_t word = 0; word < decode::MaskWords(vocab); ++word) {
+      const bool here = kind % 2 == 0 || word == 5;
+      out.mask.push_back(here ? static_cast<uint32_t>(random.Next()) : 0);
     }
   }
   const size_t somewhere = random.Next() % vocab;
@@ -105,6 +114,7 @@ ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
     request.options = &row.options;
     request.counts = &row.counts;
     request.ban_eos = row.banned;
+    request.mask = row.mask;
     request.position = 77 + index;
     choices.push_back(row.read_only ? backend::Choice() : decode::ChoiceOf(request));
     if (choices.size() % 4 == 0 && !s.live) choices.back().read = true;

@@ -3,7 +3,7 @@
 
 //! Every function.
 
-use std::os::raw::{c_char, c_int};
+use std::os::raw::{c_char, c_int, c_void};
 
 use crate::types::*;
 
@@ -21,14 +21,15 @@ extern "C" {
     /// Opens devices.
     ///
     /// `device` says which:
-    ///   NULL or ""      MAINARCH_BACKEND and MAINARCH_DEVICES if they are set, else chosen
+    ///   NULL or ""      MAINARCH_BACKEND and MAINARCH_DEVICES if they are set, else "cpu"
     ///   "cpu"           this machine's CPU
     ///   "cpu:N"         the CPU as N ranks in this process (1, 2, 4 or 8), sharded as on N devices; the
     ///                   results are those of "cpu", to the bit
-    ///   "gpu", "gpu:0-7"  AMD Instinct GPUs through the kernel driver
-    ///   "sim:gfx950x8"  the GPU path on a virtual node, where that is installed: a part of its own that
-    ///                   is loaded from the library's own folder (Debian's libmainarch0-sim)
-    /// This version of the library has the CPU only: the last two return NO_DEVICE.
+    ///   "gpu", "gpu:0-7"  AMD Instinct GPUs (gfx942, gfx950) through the kernel driver, all of them or
+    ///                   those named; 1, 2, 4 or 8. NO_DEVICE on a machine without any.
+    ///   "sim:gfx950x8"  the GPU path on a virtual node, which runs the GPUs' code on the CPU: to develop
+    ///                   and to test with. Slow. A part of its own, loaded from the library's own folder
+    ///                   (Debian's libmainarch0-sim); NO_DEVICE where it is not installed.
     ///
     /// Errors: INVALID_ARGUMENT (a device string, environment variable or option that is wrong),
     /// NO_DEVICE, PERMISSION.
@@ -45,6 +46,18 @@ extern "C" {
 
     /// How many devices (ranks) the group has; 0 for NULL and after fork.
     pub fn mainarch_group_device_count(group: *const mainarch_group) -> usize;
+
+    /// The devices of this machine, before any is opened: index 0 is the CPU, then come the GPUs by number.
+    /// One that cannot be used (no permission, an architecture without kernels) is there too, and says why;
+    /// a GPU that the driver does not show this process is not. Keeps nothing open, reads no environment
+    /// variable. The list is made anew by each call.
+    /// Errors: NOT_FOUND (`index` is past the last), IO.
+    #[must_use]
+    pub fn mainarch_device_get(
+        index: usize,
+        out: *mut mainarch_device_info,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
 
     /// About device `index`, below mainarch_group_device_count.
     #[must_use]
@@ -69,6 +82,7 @@ extern "C" {
     ///
     /// Errors: NOT_FOUND or IO or PERMISSION (a file), BAD_MODEL (names file, tensor or key),
     /// UNSUPPORTED (an architecture, format or feature), OUT_OF_DEVICE_MEMORY, CANCELLED (by progress).
+    /// Tensors that the architecture does not use are no error: a log line of level warning counts them.
     #[must_use]
     pub fn mainarch_model_open(
         group: *const mainarch_group,
@@ -133,6 +147,10 @@ extern "C" {
 
     /// Tokens of `text`, `length` bytes (at most 2^30) that should be UTF-8: what is not is read as
     /// U+FFFD. No token is put before or after. `text` may be NULL when `length` is 0.
+    ///
+    /// There may be more tokens than bytes: a byte that is no UTF-8 is read as the three bytes of U+FFFD,
+    /// and where the tokenizer normalises to NFC one character may become three as long as it.
+    /// `*count` is at most 3 * length. Who would rather not hold room for that asks first (capacity 0).
     /// Errors: BUFFER_TOO_SMALL.
     #[must_use]
     pub fn mainarch_tokenizer_encode(
@@ -251,7 +269,8 @@ extern "C" {
     ) -> mainarch_status;
 
     /// Makes an engine, which owns its KV cache and shares the model's weights.
-    /// Errors: OUT_OF_DEVICE_MEMORY, DEVICE_LOST.
+    /// Errors: OUT_OF_DEVICE_MEMORY (kv_tokens, or the activations alone, take more than there is or than
+    /// memory_bytes; at once, and with the numbers), DEVICE_LOST.
     #[must_use]
     pub fn mainarch_engine_create(
         model: *const mainarch_model,
@@ -327,7 +346,8 @@ extern "C" {
     ) -> mainarch_status;
 
     /// Opens an empty sequence.
-    /// Errors: INVALID_ARGUMENT (names the field, value and limit), BUSY (max_sequences are open).
+    /// Errors: INVALID_ARGUMENT (names the field, value and limit), BUSY (max_sequences are open); with
+    /// stop_strings and no stop_tokenizer those of mainarch_tokenizer_from_model.
     #[must_use]
     pub fn mainarch_sequence_open(
         engine: *mut mainarch_engine,
@@ -360,6 +380,39 @@ extern "C" {
         engine: *mut mainarch_engine,
         sequence: mainarch_sequence,
         seed: u64,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Gives the sequence other options, for the tokens to come; all of them, so begin with those that it
+    /// has. Between steps, at any time. Tokens, and a finish reason, stay: truncate at the tokens held
+    /// lets a sequence go on that has ended. min_tokens, max_tokens and stop sequences go on counting from
+    /// the last append; stop strings that were complete before do not stop.
+    /// Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL
+    /// would change), BUSY (`logprobs` would change while produced tokens are untaken).
+    #[must_use]
+    pub fn mainarch_sequence_set_options(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        options: *const mainarch_sequence_options,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Says which tokens may be sampled next: bit t % 32 of words\[t / 32\] is set when token t may. This is
+    /// what grammar engines make. `word_count` is at most ceil(vocab_size / 32); words that are missing
+    /// are 0, bits beyond the vocabulary say nothing. A token that is not allowed has a logit of -infinity,
+    /// as with logit_bias; log-probabilities and logits are those without the mask.
+    ///
+    /// It holds for one token: the step that samples it drops the mask, so set the next one after each. A
+    /// step that fails or is cancelled, or samples nothing for this sequence yet, leaves it. A copy (fork)
+    /// has it, too. words NULL and word_count 0: every token may come.
+    /// A mask that leaves no token ends the sequence with MAINARCH_FINISH_FAULT: see take.
+    /// Errors: INVALID_ARGUMENT (too many words; a manual sequence).
+    #[must_use]
+    pub fn mainarch_sequence_set_mask(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        words: *const u32,
+        word_count: usize,
         error: *mut mainarch_error,
     ) -> mainarch_status;
 
@@ -424,6 +477,7 @@ extern "C" {
     /// Raw logits \[vocab_size\] after the last token. Those of a manual sequence stay until it is appended
     /// to or truncated, those of others until the next step.
     /// Errors: BUSY (there are none: tokens are still to be run, or a later step has gone over them),
+    /// BAD_MODEL (one is not a number, or infinite: what ends a sequence that is not manual),
     /// BUFFER_TOO_SMALL.
     #[must_use]
     pub fn mainarch_sequence_logits(
@@ -441,6 +495,51 @@ extern "C" {
         engine: *mut mainarch_engine,
         sequence: mainarch_sequence,
         out: *mut mainarch_sequence_info,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// A sequence as bytes: tokens, options, what is still to be taken, mask; not its KV, and of a fault not
+    /// the reason. The bytes are good for any engine of the same model, in another process, on other
+    /// devices and with a later library. `*count` is how many there are.
+    /// Errors: BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_sequence_export(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        bytes: *mut c_void,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// A new sequence made of what export gave. Its tokens are run again, with the same results as on any
+    /// engine with this one's device string and KV type, and it goes on as the exported one would have. Stop
+    /// strings are looked for with the tokenizer of the model. None of the bytes is trusted, but the
+    /// checksum in them is no signature: who can make bytes can make sequences.
+    /// Errors: INVALID_ARGUMENT (names the field; also a sequence of another model), UNSUPPORTED (another
+    /// version of the format), BUSY (max_sequences are open), KV_FULL (the tokens could never fit).
+    #[must_use]
+    pub fn mainarch_sequence_import(
+        engine: *mut mainarch_engine,
+        bytes: *const c_void,
+        size: usize,
+        out: *mut mainarch_sequence,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// The sequences that have something for the caller, in the order in which they came to have it, up to
+    /// the max_sequences of the engine:
+    ///   - produced tokens to take;
+    ///   - an end (finish reason) that no take since has come up against, having left nothing to take;
+    ///   - of a manual sequence, logits.
+    /// Asking changes nothing: a sequence is listed until its tokens are taken, or its logits are followed
+    /// by append or truncate. Errors: BUFFER_TOO_SMALL, BUSY.
+    #[must_use]
+    pub fn mainarch_engine_ready(
+        engine: *mut mainarch_engine,
+        sequences: *mut mainarch_sequence,
+        capacity: usize,
+        count: *mut usize,
         error: *mut mainarch_error,
     ) -> mainarch_status;
 }

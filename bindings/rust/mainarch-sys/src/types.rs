@@ -142,6 +142,15 @@ pub struct mainarch_device_info {
     pub name: [c_char; 64],
     /// "gfx950"; for the CPU the kernels in use: "avx512_bf16", "avx2", ...
     pub isa: [c_char; 32],
+    /// these three by mainarch_device_get alone, of a group's devices zero. OK:
+    /// mainarch_group_open would take it; else why it cannot be used, ...
+    pub status: mainarch_status,
+    /// 0
+    pub reserved_too: u32,
+    /// the string that opens it: "cpu", "gpu:0"
+    pub device: [c_char; 32],
+    /// ... and in words
+    pub reason: [c_char; 224],
 }
 
 impl Default for mainarch_device_info {
@@ -372,7 +381,8 @@ pub struct mainarch_engine_options {
     /// MAINARCH_ENGINE_*
     pub flags: u64,
     /// tokens that the KV cache holds, over all sequences, rounded up to
-    /// pages of 16; 0: max_sequences * max_sequence_tokens
+    /// pages of 16; 0: max_sequences * max_sequence_tokens, or as many as
+    /// there is memory for: mainarch_engine_info says how many
     pub kv_tokens: u64,
     /// open at once; 0: 1; at most 65536
     pub max_sequences: u32,
@@ -383,6 +393,9 @@ pub struct mainarch_engine_options {
     pub max_step_tokens: u32,
     /// MAINARCH_KV_*
     pub kv_type: i32,
+    /// KV cache and activations take no more, over all devices; 0: no limit
+    /// but what the devices have
+    pub memory_bytes: u64,
 }
 
 impl Default for mainarch_engine_options {
@@ -476,10 +489,12 @@ pub struct mainarch_logit_bias {
 pub const MAINARCH_SEQUENCE_MANUAL: u64 = 1;
 /// the model's end tokens do not end the sequence
 pub const MAINARCH_SEQUENCE_IGNORE_END: u64 = 2;
+/// stop_strings: special tokens are text, too
+pub const MAINARCH_SEQUENCE_STOP_SPECIAL: u64 = 4;
 
 /// How tokens are chosen and when to stop. The zero struct is greedy, until an end token or the
-/// length limit. Applied in this order: min_tokens and logit_bias, repetition, frequency and presence
-/// penalty, temperature, min_p, top_k, top_p.
+/// length limit. Applied in this order: the mask, min_tokens and logit_bias, repetition, frequency and
+/// presence penalty, temperature, min_p, top_k, top_p.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct mainarch_sequence_options {
@@ -524,6 +539,16 @@ pub struct mainarch_sequence_options {
     pub logit_bias: *const mainarch_logit_bias,
     /// logit bias count
     pub logit_bias_count: usize,
+    /// that stop_strings are looked for with, kept alive by
+    /// the sequence; NULL: that of the model's checkpoint,
+    /// read once an engine when first needed
+    pub stop_tokenizer: *const mainarch_tokenizer,
+    /// zero-terminated UTF-8, none empty, at most 1024 of 65536 bytes
+    /// together; each ends the sequence when it is complete in the
+    /// text: see mainarch_sequence_info.text_bytes
+    pub stop_strings: *const *const c_char,
+    /// stop string count
+    pub stop_string_count: usize,
 }
 
 impl Default for mainarch_sequence_options {
@@ -560,6 +585,8 @@ pub const MAINARCH_FINISH_MAX_TOKENS: u32 = 4;
 pub const MAINARCH_FINISH_LENGTH: u32 = 5;
 /// no token could be chosen, and take says why; see there
 pub const MAINARCH_FINISH_FAULT: u32 = 6;
+/// one of stop_strings is complete: see text_bytes
+pub const MAINARCH_FINISH_STOP_STRING: u32 = 7;
 
 /// Sequence info.
 #[repr(C)]
@@ -581,6 +608,15 @@ pub struct mainarch_sequence_info {
     pub finish: u32,
     /// 0
     pub reserved: u32,
+    /// with stop_strings, else 0: of the text that a decoder makes of the tokens
+    /// produced since the last append (with MAINARCH_DECODE_SKIP_SPECIAL, unless
+    /// MAINARCH_SEQUENCE_STOP_SPECIAL is set) so many bytes are to be shown. Those
+    /// before the stop string; while it goes on, those that cannot be the
+    /// beginning of one; after another end all, what mainarch_decoder_finish gives
+    /// included. The stop string that is complete first counts, of several complete
+    /// with the same byte the longest, and none that is complete within the first
+    /// min_tokens tokens.
+    pub text_bytes: u64,
 }
 
 impl Default for mainarch_sequence_info {

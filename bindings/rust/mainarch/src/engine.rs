@@ -28,8 +28,10 @@ pub enum KvType {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineOptions {
     /// Tokens that the KV cache holds, over all sequences, rounded up to pages of 16; 0:
-    /// `max_sequences * max_sequence_tokens`.
+    /// `max_sequences * max_sequence_tokens`, or as many as there is memory for.
     pub kv_tokens: u64,
+    /// KV cache and activations take no more bytes, over all devices; 0: no limit but theirs.
+    pub memory_bytes: u64,
     /// Sequences open at once; 0: 1; at most 65536.
     pub max_sequences: u32,
     /// Tokens of one sequence; 0, and at most: the model's own limit.
@@ -38,6 +40,9 @@ pub struct EngineOptions {
     pub max_step_tokens: u32,
     /// How the KV cache is kept.
     pub kv_type: KvType,
+    /// What goes into matrix products is rounded to bf16 where the device is faster so: prompts and
+    /// many sequences take less time, and results differ within a bound (`MAINARCH_ENGINE_FAST`).
+    pub fast: bool,
 }
 
 /// What an engine was made with, every default resolved.
@@ -104,6 +109,10 @@ pub struct SequenceInfo {
     pub untaken: u64,
     /// Why it ended; none: it goes on.
     pub finish: Option<Finish>,
+    /// With `stop_strings` (else 0): of the text of the tokens produced since the last append, so
+    /// many bytes are to be shown: those before the stop string; while it goes on, those that cannot
+    /// be the beginning of one; after another end, all.
+    pub text_bytes: u64,
 }
 
 /// A token and the natural logarithm of its probability, by the softmax of the raw logits.
@@ -188,6 +197,7 @@ impl Engine {
     pub fn new(model: &Model, options: &EngineOptions) -> Result<Engine> {
         let raw_options = sys::mainarch_engine_options {
             kv_tokens: options.kv_tokens,
+            memory_bytes: options.memory_bytes,
             max_sequences: options.max_sequences,
             max_sequence_tokens: options.max_sequence_tokens,
             max_step_tokens: options.max_step_tokens,
@@ -196,6 +206,7 @@ impl Engine {
                 KvType::Fp8 => sys::MAINARCH_KV_FP8,
                 KvType::F32 => sys::MAINARCH_KV_F32,
             },
+            flags: u64::from(options.fast) * sys::MAINARCH_ENGINE_FAST,
             ..Default::default()
         };
         let mut raw = std::ptr::null_mut();
@@ -313,7 +324,7 @@ impl Engine {
     ///
     /// `InvalidArgument` (names the field, value and limit), `Busy` (`max_sequences` are open).
     pub fn open(&mut self, options: &SequenceOptions) -> Result<Sequence> {
-        let held = RawOptions::new(options);
+        let held = RawOptions::new(options)?;
         let raw_options = held.raw(options);
         let mut id = 0;
         // SAFETY: a live handle, this thread alone; `held` and `options` outlive the call.
@@ -358,6 +369,84 @@ impl Engine {
             sys::mainarch_sequence_set_seed(self.at(), sequence.0, seed, error)
         })?;
         Ok(())
+    }
+
+    /// Gives a sequence other options, all of them, for the tokens to come. Tokens, and a finish
+    /// reason, stay: [`Engine::truncate`] at the tokens held lets a sequence go on that has ended.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (names the field, value and limit; also when `manual` would change), `Busy`
+    /// (`logprobs` would change while produced tokens are untaken), `NotFound`. Then nothing has
+    /// changed.
+    pub fn set_options(&mut self, sequence: Sequence, options: &SequenceOptions) -> Result<()> {
+        let held = RawOptions::new(options)?;
+        let raw_options = held.raw(options);
+        // SAFETY: a live handle, this thread alone; `held` and `options` outlive the call.
+        check(|error| unsafe {
+            sys::mainarch_sequence_set_options(self.at(), sequence.0, &raw_options, error)
+        })?;
+        Ok(())
+    }
+
+    /// Says which tokens may be sampled next: bit `t % 32` of `words[t / 32]` is set when token `t`
+    /// may; words that are missing are 0. It holds for one token: set the next one after each. No
+    /// words: every token may come.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (more words than the vocabulary has; a manual sequence), `NotFound`, `Busy`.
+    pub fn set_mask(&mut self, sequence: Sequence, words: &[u32]) -> Result<()> {
+        // SAFETY: a live handle, this thread alone; the slice has that length.
+        check(|error| unsafe {
+            let (at, count) = (words.as_ptr(), words.len());
+            sys::mainarch_sequence_set_mask(self.at(), sequence.0, at, count, error)
+        })?;
+        Ok(())
+    }
+
+    /// A sequence as bytes: tokens, options, what is still to be taken; not its KV. They are good for
+    /// any engine of the same model.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Busy`.
+    pub fn export(&mut self, sequence: Sequence) -> Result<Vec<u8>> {
+        // SAFETY: a live handle, this thread alone; the buffer has that capacity.
+        fill(1024, 0, |out: *mut u8, capacity, count, error| unsafe {
+            let at = out.cast();
+            sys::mainarch_sequence_export(self.at(), sequence.0, at, capacity, count, error)
+        })
+    }
+
+    /// A new sequence made of what [`Engine::export`] gave: it goes on as the exported one would have.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (names the field; also a sequence of another model), `Unsupported` (another
+    /// version of the format), `Busy` (`max_sequences` are open), `KvFull`.
+    pub fn import(&mut self, bytes: &[u8]) -> Result<Sequence> {
+        let mut id = 0;
+        // SAFETY: a live handle, this thread alone; the slice has that length.
+        check(|error| unsafe {
+            let (at, size) = (bytes.as_ptr().cast(), bytes.len());
+            sys::mainarch_sequence_import(self.at(), at, size, &mut id, error)
+        })?;
+        Ok(Sequence(id))
+    }
+
+    /// The sequences that have tokens to take, or have ended and no [`Engine::take`] since has left
+    /// nothing to take, or are manual and have logits; in the order in which they came to that.
+    ///
+    /// # Errors
+    ///
+    /// `Busy`.
+    pub fn ready(&mut self) -> Result<Vec<Sequence>> {
+        // SAFETY: a live handle, this thread alone; the buffer has that capacity.
+        let ids: Vec<u64> = fill(16, 0, |out, capacity, count, error| unsafe {
+            sys::mainarch_engine_ready(self.at(), out, capacity, count, error)
+        })?;
+        Ok(ids.into_iter().map(Sequence).collect())
     }
 
     /// Drops every token from `position` on, produced ones that were not taken included, and the
@@ -463,6 +552,7 @@ impl Engine {
             produced: info.produced,
             untaken: info.untaken,
             finish: Finish::from_raw(info.finish),
+            text_bytes: info.text_bytes,
         })
     }
 

@@ -122,9 +122,55 @@ pub struct DeviceInfo {
     pub isa: String,
 }
 
+impl DeviceInfo {
+    fn from_raw(info: &sys::mainarch_device_info) -> DeviceInfo {
+        DeviceInfo {
+            memory_bytes: info.memory_bytes,
+            free_bytes: info.free_bytes,
+            compute_units: info.compute_units,
+            name: name(&info.name),
+            isa: name(&info.isa),
+        }
+    }
+}
+
+/// A device of this machine, before it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Device {
+    /// The string that opens it: "cpu", "gpu:0".
+    pub device: String,
+    /// What is known of it, also when it cannot be used.
+    pub info: DeviceInfo,
+    /// Why it cannot be used, if so.
+    pub unusable: Option<String>,
+}
+
+/// The devices of this machine: the CPU, then the GPUs by number. Nothing stays open.
+///
+/// # Errors
+///
+/// `Io`.
+pub fn devices() -> Result<Vec<Device>> {
+    let mut list = Vec::new();
+    loop {
+        let mut raw = sys::mainarch_device_info::default();
+        // SAFETY: all pointers live for the call.
+        match check(|error| unsafe { sys::mainarch_device_get(list.len(), &mut raw, error) }) {
+            Ok(_) => list.push(Device {
+                device: name(&raw.device),
+                info: DeviceInfo::from_raw(&raw),
+                unusable: (raw.status != sys::MAINARCH_OK).then(|| name(&raw.reason)),
+            }),
+            Err(error) if error.kind() == crate::ErrorKind::NotFound => return Ok(list),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 impl Group {
     /// Opens devices: "cpu", "cpu:N" (1, 2, 4 or 8 ranks, with the same results), "gpu", "gpu:0-7",
-    /// "sim:gfx950x8", or "" for what the environment says or else is best.
+    /// "sim:gfx950x8", or "" for what the environment says, else the CPU.
     ///
     /// # Errors
     ///
@@ -171,13 +217,7 @@ impl Group {
         check(|error| unsafe {
             sys::mainarch_group_device_info_get(self.raw.as_ptr(), index, &mut info, error)
         })?;
-        Ok(DeviceInfo {
-            memory_bytes: info.memory_bytes,
-            free_bytes: info.free_bytes,
-            compute_units: info.compute_units,
-            name: name(&info.name),
-            isa: name(&info.isa),
-        })
+        Ok(DeviceInfo::from_raw(&info))
     }
 }
 

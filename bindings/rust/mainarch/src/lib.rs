@@ -121,7 +121,7 @@ pub use engine::{
     Statistics,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use group::{DeviceInfo, Group, GroupOptions, LogFn, LogLevel};
+pub use group::{devices, Device, DeviceInfo, Group, GroupOptions, LogFn, LogLevel};
 pub use model::{Model, ModelInfo, ModelOptions, Progress};
 pub use options::{Finish, SequenceOptions};
 pub use stream::{Text, TokenPoll, Tokens};

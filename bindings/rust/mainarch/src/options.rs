@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
+use crate::call::c_string;
+use crate::Result;
 use mainarch_sys as sys;
+use std::ffi::CString;
+use std::os::raw::c_char;
 
 /// How tokens are chosen and when to stop. The default is greedy, until an end token or the length
-/// limit. Applied in this order: min_tokens and logit_bias, repetition, frequency and presence
-/// penalty, temperature, min_p, top_k, top_p. Write `..Default::default()` behind what you set:
+/// limit. Applied in this order: the mask, min_tokens and logit_bias, repetition, frequency and
+/// presence penalty, temperature, min_p, top_k, top_p. Write `..Default::default()` behind what you set:
 /// fields are added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SequenceOptions {
@@ -39,6 +43,11 @@ pub struct SequenceOptions {
     pub stop_sequences: Vec<Vec<u32>>,
     /// What is added to the logit of a token, in [-1e30, 1e30]; minus infinity bans it.
     pub logit_bias: Vec<(u32, f32)>,
+    /// Each ends the sequence when it is complete in the text, as the model's tokenizer decodes it:
+    /// see [`crate::SequenceInfo::text_bytes`]. None may be empty or hold a zero byte.
+    pub stop_strings: Vec<String>,
+    /// For `stop_strings`, special tokens are text, too.
+    pub stop_special: bool,
 }
 
 /// Why a sequence ended.
@@ -55,6 +64,10 @@ pub enum Finish {
     MaxTokens,
     /// `max_sequence_tokens`, or the whole KV cache, is used up.
     Length,
+    /// No token could be chosen; [`crate::Engine::take`] says why.
+    Fault,
+    /// One of `stop_strings` is complete.
+    StopString,
     /// A reason of a newer library.
     Other(u32),
 }
@@ -68,6 +81,8 @@ impl Finish {
             sys::MAINARCH_FINISH_STOP_SEQUENCE => Finish::StopSequence,
             sys::MAINARCH_FINISH_MAX_TOKENS => Finish::MaxTokens,
             sys::MAINARCH_FINISH_LENGTH => Finish::Length,
+            sys::MAINARCH_FINISH_FAULT => Finish::Fault,
+            sys::MAINARCH_FINISH_STOP_STRING => Finish::StopString,
             other => Finish::Other(other),
         })
     }
@@ -78,12 +93,16 @@ pub(crate) struct RawOptions {
     stop_sequence_tokens: Vec<u32>,
     stop_sequence_lengths: Vec<u32>,
     logit_bias: Vec<sys::mainarch_logit_bias>,
+    stop_strings: Vec<*const c_char>,
+    _texts: Vec<CString>, // what stop_strings points to
 }
 
 impl RawOptions {
-    pub(crate) fn new(options: &SequenceOptions) -> RawOptions {
+    pub(crate) fn new(options: &SequenceOptions) -> Result<RawOptions> {
+        let text = |text: &String| c_string("stop_strings", text.as_bytes());
+        let texts = options.stop_strings.iter().map(text).collect::<Result<Vec<CString>>>()?;
         let bias = |&(token, bias): &(u32, f32)| sys::mainarch_logit_bias { token, bias };
-        RawOptions {
+        Ok(RawOptions {
             stop_sequence_tokens: options.stop_sequences.concat(),
             // One of more than 2^32 tokens cannot be meant; its length is refused by the library.
             stop_sequence_lengths: options
@@ -92,14 +111,17 @@ impl RawOptions {
                 .map(|s| u32::try_from(s.len()).unwrap_or(0))
                 .collect(),
             logit_bias: options.logit_bias.iter().map(bias).collect(),
-        }
+            stop_strings: texts.iter().map(|text| text.as_ptr()).collect(),
+            _texts: texts,
+        })
     }
 
     /// Valid as long as both are.
     pub(crate) fn raw(&self, options: &SequenceOptions) -> sys::mainarch_sequence_options {
         sys::mainarch_sequence_options {
             flags: (u64::from(options.manual) * sys::MAINARCH_SEQUENCE_MANUAL)
-                | (u64::from(options.ignore_end) * sys::MAINARCH_SEQUENCE_IGNORE_END),
+                | (u64::from(options.ignore_end) * sys::MAINARCH_SEQUENCE_IGNORE_END)
+                | (u64::from(options.stop_special) * sys::MAINARCH_SEQUENCE_STOP_SPECIAL),
             seed: options.seed,
             temperature: options.temperature,
             top_p: options.top_p,
@@ -118,6 +140,8 @@ impl RawOptions {
             stop_sequence_count: self.stop_sequence_lengths.len(),
             logit_bias: self.logit_bias.as_ptr(),
             logit_bias_count: self.logit_bias.len(),
+            stop_strings: self.stop_strings.as_ptr(),
+            stop_string_count: self.stop_strings.len(),
             ..Default::default()
         }
     }

@@ -180,3 +180,61 @@ fn infos_and_tokens_of_the_tokenizer() {
     decoder.push(&tokens[..1]).unwrap();
     assert!(decoder.finish().unwrap().len() <= 3);
 }
+
+/// What is steered between steps: options, masks, stop strings, the ready list; and budgets.
+#[test]
+fn sequences_are_steered() {
+    let mut stack = open("cpu").unwrap();
+    let sequence = stack.prompt(&greedy()).unwrap();
+    let tokens = stack.run(sequence).unwrap();
+    let text = stack.tokenizer.decode_skipping_special(&tokens).unwrap();
+    let stop = text[9..12].to_string();
+    let options =
+        SequenceOptions { stop_strings: vec!["no such text".into(), stop.clone()], ..greedy() };
+    let sequence = stack.prompt(&options).unwrap();
+    stack.run(sequence).unwrap();
+    let info = stack.engine.sequence_info(sequence).unwrap();
+    assert_eq!(info.finish, Some(Finish::StopString));
+    assert_eq!(info.text_bytes as usize, text.find(&stop).unwrap());
+    let zero = SequenceOptions { stop_strings: vec!["a\0b".into()], ..greedy() };
+    assert_eq!(
+        stack.engine.set_options(sequence, &zero).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
+    stack.engine.close(sequence).unwrap();
+
+    let sequence = stack.prompt(&greedy()).unwrap();
+    let mut words = vec![0; 1000 / 32 + 1];
+    words[1000 / 32] = 1 << (1000 % 32);
+    stack.engine.set_mask(sequence, &words).unwrap();
+    while !stack.engine.ready().unwrap().contains(&sequence) {
+        stack.engine.step().unwrap();
+    }
+    let mut token = [0];
+    assert_eq!(stack.engine.take(sequence, &mut token).unwrap(), 1);
+    assert_eq!(token[0], 1000);
+    assert!(!stack.engine.ready().unwrap().contains(&sequence));
+    let manual = SequenceOptions { manual: true, ..greedy() };
+    assert!(stack.engine.set_options(sequence, &manual).is_err());
+    stack.engine.set_options(sequence, &SequenceOptions { max_tokens: 2, ..greedy() }).unwrap();
+    assert_eq!(stack.run(sequence).unwrap().len(), 1);
+
+    let sequence = stack.prompt(&greedy()).unwrap();
+    stack.engine.step().unwrap();
+    let bytes = stack.engine.export(sequence).unwrap();
+    let copy = stack.engine.import(&bytes).unwrap();
+    assert_eq!(stack.run(copy).unwrap(), stack.run(sequence).unwrap());
+    let short = stack.engine.import(&bytes[1..]).unwrap_err();
+    assert_eq!(short.kind(), ErrorKind::InvalidArgument);
+
+    let fast = EngineOptions { fast: true, max_sequence_tokens: 64, ..Default::default() };
+    let made = Engine::new(&stack.model, &fast).unwrap().info().unwrap();
+    let little = EngineOptions { memory_bytes: 1, ..fast.clone() };
+    let refused = Engine::new(&stack.model, &little).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::OutOfDeviceMemory);
+    let enough = EngineOptions { memory_bytes: made.memory_bytes, ..fast };
+    assert_eq!(Engine::new(&stack.model, &enough).unwrap().info().unwrap(), made);
+
+    let devices = devices().unwrap();
+    assert_eq!((devices[0].device.as_str(), &devices[0].unusable), ("cpu", &None));
+}

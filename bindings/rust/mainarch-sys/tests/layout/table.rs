@@ -57,6 +57,11 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_device_info, reserved);
     field!(entries, mainarch_device_info, name);
     field!(entries, mainarch_device_info, isa);
+    field!(entries, mainarch_device_info, status);
+    field!(entries, mainarch_device_info, reserved_too);
+    field!(entries, mainarch_device_info, device);
+    field!(entries, mainarch_device_info, reason);
+    function!(entries, mainarch_device_get);
     function!(entries, mainarch_group_device_info_get);
     constant!(entries, MAINARCH_MODEL_IN_PLACE);
     constant!(entries, MAINARCH_MODEL_WAIT);
@@ -138,6 +143,7 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_options, max_sequence_tokens);
     field!(entries, mainarch_engine_options, max_step_tokens);
     field!(entries, mainarch_engine_options, kv_type);
+    field!(entries, mainarch_engine_options, memory_bytes);
     function!(entries, mainarch_engine_create);
     function!(entries, mainarch_engine_destroy);
     size!(entries, mainarch_engine_info);
@@ -169,6 +175,7 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_logit_bias, bias);
     constant!(entries, MAINARCH_SEQUENCE_MANUAL);
     constant!(entries, MAINARCH_SEQUENCE_IGNORE_END);
+    constant!(entries, MAINARCH_SEQUENCE_STOP_SPECIAL);
     size!(entries, mainarch_sequence_options);
     field!(entries, mainarch_sequence_options, struct_size);
     field!(entries, mainarch_sequence_options, flags);
@@ -190,11 +197,16 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_sequence_options, stop_sequence_count);
     field!(entries, mainarch_sequence_options, logit_bias);
     field!(entries, mainarch_sequence_options, logit_bias_count);
+    field!(entries, mainarch_sequence_options, stop_tokenizer);
+    field!(entries, mainarch_sequence_options, stop_strings);
+    field!(entries, mainarch_sequence_options, stop_string_count);
     function!(entries, mainarch_model_sequence_options);
     function!(entries, mainarch_sequence_open);
     function!(entries, mainarch_sequence_close);
     function!(entries, mainarch_sequence_fork);
     function!(entries, mainarch_sequence_set_seed);
+    function!(entries, mainarch_sequence_set_options);
+    function!(entries, mainarch_sequence_set_mask);
     function!(entries, mainarch_sequence_truncate);
     function!(entries, mainarch_sequence_append);
     function!(entries, mainarch_sequence_take);
@@ -210,6 +222,7 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_FINISH_MAX_TOKENS);
     constant!(entries, MAINARCH_FINISH_LENGTH);
     constant!(entries, MAINARCH_FINISH_FAULT);
+    constant!(entries, MAINARCH_FINISH_STOP_STRING);
     size!(entries, mainarch_sequence_info);
     field!(entries, mainarch_sequence_info, struct_size);
     field!(entries, mainarch_sequence_info, position);
@@ -219,6 +232,10 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_sequence_info, untaken);
     field!(entries, mainarch_sequence_info, finish);
     field!(entries, mainarch_sequence_info, reserved);
+    field!(entries, mainarch_sequence_info, text_bytes);
     function!(entries, mainarch_sequence_info_get);
+    function!(entries, mainarch_sequence_export);
+    function!(entries, mainarch_sequence_import);
+    function!(entries, mainarch_engine_ready);
     entries
 }

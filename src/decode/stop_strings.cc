@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "decode/stop_strings.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+namespace mainarch::decode {
+namespace {
+
+std::vector<uint32_t> FailureOf(absl::string_view text) {
+  std::vector<uint32_t> failure(text.size() + 1, 0);
+  uint32_t matched = 0;
+  for (size_t i = 1; i < text.size(); ++i) {
+    while (matched > 0 && text[i] != text[matched]) matched = failure[matched];
+    matched += text[i] == text[matched];
+    failure[i + 1] = matched;
+  }
+  return failure;
+}
+
+}  // namespace
+
+Status CheckStopStrings(const SequenceOptions& options) {
+  const std::vector<std::string>& stops = options.stop_strings;
+  if (stops.empty()) return OkStatus();
+  if (options.stop_tokenizer == nullptr) {
+    return Error(Code::kInvalidArgument, "stop_strings need a stop_tokenizer");
+  }
+  if (stops.size() > kMaxStopStrings) {
+    return Error(Code::kInvalidArgument, "stop_strings: ", stops.size(), " are more than ",
+                 kMaxStopStrings);
+  }
+  size_t bytes = 0;
+  for (size_t i = 0; i < stops.size(); ++i) {
+    if (stops[i].empty()) return Error(Code::kInvalidArgument, "stop_strings[", i, "] is empty");
+    if (!text::IsValidUtf8(stops[i])) {
+      return Error(Code::kInvalidArgument, "stop_strings[", i, "] is not UTF-8");
+    }
+    bytes += stops[i].size();
+  }
+  if (bytes <= kMaxStopBytes) return OkStatus();
+  return Error(Code::kInvalidArgument, "stop_strings: ", bytes, " bytes are more than ",
+               kMaxStopBytes);
+}
+
+StopStrings::StopStrings(const SequenceOptions& options)
+    : tokenizer_(options.stop_tokenizer), see_special_(options.stop_special) {
+  for (const std::string& text : options.stop_strings) stops_.push_back({text, FailureOf(text)});
+}
+
+void StopStrings::Begin() {
+  for (Stop& stop : stops_) stop.matched = 0;
+  character_bytes_ = 0;
+  bytes_ = cut_ = 0;
+  stopped_ = finished_ = false;
+}
+
+bool StopStrings::Push(uint32_t token, bool may_stop) {
+  if (!active() || stopped_) return stopped_;
+  if (!see_special_ && tokenizer_->IsSpecial(token)) return false;
+  for (const char byte : tokenizer_->TokenBytes(token)) PushByte(byte, may_stop);
+  return stopped_;
+}
+
+// As text::StreamDecoder repairs bytes, but in place.
+void StopStrings::PushByte(char byte, bool may_stop) {
+  character_[character_bytes_++] = byte;
+  while (character_bytes_ > 0) {
+    const text::Utf8Step step = text::StepUtf8({character_, character_bytes_});
+    if (step.head == text::Utf8Head::kIncomplete) return;
+    const bool valid = step.head == text::Utf8Head::kValid;
+    const absl::string_view text =
+        valid ? absl::string_view(character_, step.length) : absl::string_view(text::kReplacement);
+    for (const char one : text) Follow(one, may_stop);
+    character_bytes_ -= static_cast<uint32_t>(step.length);
+    std::memmove(character_, character_ + step.length, character_bytes_);
+  }
+}
+
+void StopStrings::Follow(char byte, bool may_stop) {
+  if (stopped_) return;
+  ++bytes_;
+  cut_ = bytes_;
+  for (Stop& stop : stops_) {
+    // A whole match that was not allowed to stop goes on from its own failure.
+    if (stop.matched == stop.text.size()) stop.matched = stop.failure[stop.matched];
+    while (stop.matched > 0 && stop.text[stop.matched] != byte) {
+      stop.matched = stop.failure[stop.matched];
+    }
+    stop.matched += stop.text[stop.matched] == byte;
+    if (stop.matched < stop.text.size() || !may_stop) continue;
+    stopped_ = true;
+    cut_ = std::min<uint64_t>(cut_, bytes_ - stop.text.size());
+  }
+}
+
+void StopStrings::Finish() {
+  if (finished_ || stopped_) return;
+  if (character_bytes_ > 0) bytes_ += std::strlen(text::kReplacement);
+  character_bytes_ = 0;
+  finished_ = true;
+}
+
+uint64_t StopStrings::text_bytes() const {
+  if (stopped_) return cut_;
+  if (finished_) return bytes_;
+  uint32_t held = 0;
+  for (const Stop& stop : stops_) {
+    const bool whole = stop.matched == stop.text.size();
+    held = std::max(held, whole ? stop.failure[stop.matched] : stop.matched);
+  }
+  return bytes_ - held;
+}
+
+}  // namespace mainarch::decode

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program steers sequences with between steps: options, masks, stop strings, the ready list. */
+#include <string.h>
+
+#include "api_test.h"
+
+enum { N = 24, WORDS = T_VOCAB / 32 };
+
+static t_stack s;
+static const char kPrompt[] = "And God said, Let there be";
+
+static mainarch_sequence_options zero_options(void) {
+  mainarch_sequence_options options;
+  memset(&options, 0, sizeof(options));
+  options.struct_size = sizeof(options);
+  options.max_tokens = N;
+  return options;
+}
+
+static mainarch_status open_prompt(const mainarch_sequence_options* options,
+                                   mainarch_sequence* out) {
+  uint32_t tokens[256];
+  size_t count;
+  mainarch_status status = mainarch_sequence_open(s.engine, options, out, &t_error);
+  if (status != MAINARCH_OK) return status;
+  status = mainarch_tokenizer_encode(s.tokenizer, kPrompt, strlen(kPrompt), 0, tokens, 256, &count,
+                                     &t_error);
+  if (status != MAINARCH_OK) return status;
+  return mainarch_sequence_append(s.engine, *out, tokens, count, &t_error);
+}
+
+/* Steps until there is no work, then takes all. */
+static mainarch_status run(mainarch_sequence sequence, uint32_t* tokens, size_t* count) {
+  mainarch_status status;
+  do {
+    status = mainarch_engine_step(s.engine, &t_error);
+  } while (status == MAINARCH_OK);
+  if (status != MAINARCH_AGAIN) return status;
+  return mainarch_sequence_take(s.engine, sequence, tokens, N, count, &t_error);
+}
+
+static mainarch_sequence_info info_of(mainarch_sequence sequence) {
+  mainarch_sequence_info info;
+  memset(&info, 0, sizeof(info));
+  info.struct_size = sizeof(info);
+  if (mainarch_sequence_info_get(s.engine, sequence, &info, &t_error) != MAINARCH_OK) {
+    info.finish = UINT32_MAX;
+  }
+  return info;
+}
+
+/* At once, whatever the machine has: 2^33 tokens would be terabytes. */
+static void memory_is_budgeted(void) {
+  mainarch_engine_options options;
+  mainarch_engine_info info;
+  mainarch_engine* engine;
+  uint64_t all;
+  memset(&options, 0, sizeof(options));
+  memset(&info, 0, sizeof(info));
+  options.struct_size = sizeof(options);
+  info.struct_size = sizeof(info);
+  options.kv_tokens = UINT64_C(1) << 33;
+  REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error),
+          MAINARCH_ERROR_OUT_OF_DEVICE_MEMORY, "kv_tokens 8589934592");
+  options.kv_tokens = 0;
+  options.max_sequences = 4;
+  OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+  OK(mainarch_engine_info_get(engine, &info, &t_error));
+  mainarch_engine_destroy(engine);
+  CHECK_EQ(info.kv_tokens, 4 * T_MAX_TOKENS);
+  all = info.memory_bytes;
+  options.memory_bytes = all - all / 8;
+  OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+  OK(mainarch_engine_info_get(engine, &info, &t_error));
+  mainarch_engine_destroy(engine);
+  CHECK(info.kv_tokens > 0 && info.kv_tokens < 4 * T_MAX_TOKENS);
+  CHECK(info.memory_bytes <= options.memory_bytes);
+  options.kv_tokens = 4 * T_MAX_TOKENS;
+  REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error),
+          MAINARCH_ERROR_OUT_OF_DEVICE_MEMORY, "memory_bytes");
+  options.memory_bytes = 1;
+  options.kv_tokens = 0;
+  REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error),
+          MAINARCH_ERROR_OUT_OF_DEVICE_MEMORY, "memory_bytes");
+}
+
+static uint32_t greedy[N];
+static char text[1024]; /* of greedy */
+static size_t text_length;
+
+static void greedy_text(void) {
+  const mainarch_sequence_options options = zero_options();
+  mainarch_sequence sequence;
+  size_t count;
+  OK(open_prompt(&options, &sequence));
+  OK(run(sequence, greedy, &count));
+  CHECK_EQ(count, N);
+  OK(mainarch_tokenizer_decode(s.tokenizer, greedy, N, MAINARCH_DECODE_SKIP_SPECIAL, text,
+                               sizeof(text), &text_length, &t_error));
+  OK(mainarch_sequence_close(s.engine, sequence, &t_error));
+}
+
+static void options_change_between_steps(void) {
+  mainarch_sequence_options options = zero_options();
+  mainarch_sequence sequence;
+  uint32_t tokens[N];
+  size_t count;
+  mainarch_logit_bias bias = {greedy[3], -1e30f};
+  OK(open_prompt(&options, &sequence));
+  do {
+    OK(mainarch_engine_step(s.engine, &t_error));
+  } while (info_of(sequence).produced < 3);
+  options.temperature = -1;
+  REFUSED(mainarch_sequence_set_options(s.engine, sequence, &options, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "temperature -1");
+  options.temperature = 0;
+  options.flags = MAINARCH_SEQUENCE_MANUAL;
+  REFUSED(mainarch_sequence_set_options(s.engine, sequence, &options, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "manual");
+  options.flags = 0;
+  options.logprobs = 2;
+  REFUSED(mainarch_sequence_set_options(s.engine, sequence, &options, &t_error),
+          MAINARCH_ERROR_BUSY, "logprobs");
+  options.logprobs = 0;
+  options.logit_bias = &bias;
+  options.logit_bias_count = 1;
+  OK(mainarch_sequence_set_options(s.engine, sequence, &options, &t_error));
+  OK(run(sequence, tokens, &count));
+  CHECK_EQ(count, N);
+  CHECK(memcmp(tokens, greedy, 3 * sizeof(tokens[0])) == 0);
+  CHECK(tokens[3] != greedy[3]);
+  OK(mainarch_sequence_close(s.engine, sequence, &t_error));
+  REFUSED(mainarch_sequence_set_options(s.engine, sequence, &options, &t_error),
+          MAINARCH_ERROR_NOT_FOUND, "not open");
+}
+
+static void masks_hold_for_one_token(void) {
+  const mainarch_sequence_options options = zero_options();
+  mainarch_sequence sequence;
+  uint32_t words[WORDS] = {0}, tokens[N];
+  size_t count, i;
+  OK(open_prompt(&options, &sequence));
+  memset(words, 0xff, sizeof(words));
+  for (i = 0; i < N; ++i) { /* all may come: nothing changes */
+    OK(mainarch_sequence_set_mask(s.engine, sequence, words, WORDS, &t_error));
+    OK(mainarch_engine_step(s.engine, &t_error));
+  }
+  OK(run(sequence, tokens, &count));
+  CHECK(count == N && memcmp(tokens, greedy, sizeof(greedy)) == 0);
+  OK(mainarch_sequence_close(s.engine, sequence, &t_error));
+
+  OK(open_prompt(&options, &sequence));
+  memset(words, 0, sizeof(words));
+  words[1000 / 32] = UINT32_C(1) << 1000 % 32;
+  OK(mainarch_sequence_set_mask(s.engine, sequence, words, WORDS, &t_error));
+  OK(run(sequence, tokens, &count));
+  CHECK(tokens[0] == 1000 && tokens[1] != 1000);
+  OK(mainarch_sequence_close(s.engine, sequence, &t_error));
+
+  OK(open_prompt(&options, &sequence));
+  words[1000 / 32] = 0;
+  OK(mainarch_sequence_set_mask(s.engine, sequence, words, WORDS, &t_error));
+  REFUSED(run(sequence, tokens, &count), MAINARCH_ERROR_INVALID_ARGUMENT, "mask");
+  CHECK_EQ(info_of(sequence).finish, MAINARCH_FINISH_FAULT);
+  OK(mainarch_sequence_set_mask(s.engine, sequence, NULL, 0, &t_error));
+  OK(mainarch_sequence_truncate(s.engine, sequence, info_of(sequence).tokens, &t_error));
+  OK(run(sequence, tokens, &count));
+  CHECK(count == N && memcmp(tokens, greedy, sizeof(greedy)) == 0);
+  REFUSED(mainarch_sequence_set_mask(s.engine, sequence, NULL, 1, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "words");
+  REFUSED(mainarch_sequence_set_mask(s.engine, sequence, greedy, WORDS + 1, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "65 words");
+  OK(mainarch_sequence_close(s.engine, sequence, &t_error));
+}
+
+/* By the model's tokenizer and by one given, which may be gone by then. */
+static void stop_strings_cut_the_text(void) {
+  char stop[8] = {0};
+  const char* stops[] = {"no such text", stop};
+  size_t given, at;
+  for (at = 3; at < text_length - 4; at += 7) {
+    memcpy(stop, text + at, 3);
+    if ((stop[0] & 0xc0) == 0x80 || (text[at + 3] & 0xc0) == 0x80) continue;
+    for (given = 0; given < 2; ++given) {
+      mainarch_sequence_options options = zero_options();
+      mainarch_tokenizer* tokenizer = NULL;
+      mainarch_sequence sequence;
+      uint32_t tokens[N];
+      size_t count, length;
+      char shown[1024];
+      options.stop_strings = stops;
+      options.stop_string_count = 2;
+      if (given) OK(mainarch_tokenizer_from_model(s.model, &tokenizer, &t_error));
+      options.stop_tokenizer = tokenizer;
+      OK(open_prompt(&options, &sequence));
+      mainarch_tokenizer_destroy(tokenizer);
+      OK(run(sequence, tokens, &count));
+      CHECK_EQ(info_of(sequence).finish, MAINARCH_FINISH_STOP_STRING);
+      CHECK_EQ(info_of(sequence).text_bytes, strstr(text, stop) - text);
+      CHECK(memcmp(tokens, greedy, count * sizeof(tokens[0])) == 0);
+      OK(mainarch_tokenizer_decode(s.tokenizer, tokens, count, MAINARCH_DECODE_SKIP_SPECIAL, shown,
+                                   sizeof(shown), &length, &t_error));
+      CHECK(strstr(shown, stop) != NULL);
+      OK(mainarch_sequence_close(s.engine, sequence, &t_error));
+    }
+  }
+}
+
+static void stop_strings_that_are_none(void) {
+  mainarch_sequence_options options = zero_options();
+  mainarch_sequence sequence;
+  const char* stops[] = {"a", NULL, "", "\xff"};
+  options.stop_string_count = 1;
+  REFUSED(open_prompt(&options, &sequence), MAINARCH_ERROR_INVALID_ARGUMENT, "stop_strings");
+  options.stop_strings = stops;
+  options.stop_string_count = 2;
+  REFUSED(open_prompt(&options, &sequence), MAINARCH_ERROR_INVALID_ARGUMENT, "stop_strings[1] is NULL");
+  stops[1] = "b";
+  options.stop_string_count = 3;
+  REFUSED(open_prompt(&options, &sequence), MAINARCH_ERROR_INVALID_ARGUMENT, "stop_strings[2] is empty");
+  stops[2] = "c";
+  options.stop_string_count = 4;
+  REFUSED(open_prompt(&options, &sequence), MAINARCH_ERROR_INVALID_ARGUMENT, "stop_strings[3]");
+}
+
+static void ready_lists_who_has_something(void) {
+  mainarch_sequence_options options = zero_options();
+  mainarch_sequence first, second, list[4];
+  uint32_t tokens[N];
+  size_t count, taken;
+  options.max_tokens = 1;
+  OK(mainarch_engine_ready(s.engine, NULL, 0, &count, &t_error));
+  CHECK_EQ(count, 0);
+  OK(open_prompt(&options, &first));
+  OK(open_prompt(&options, &second));
+  while (mainarch_engine_step(s.engine, &t_error) == MAINARCH_OK) {
+  }
+  REFUSED(mainarch_engine_ready(s.engine, list, 1, &count, &t_error),
+          MAINARCH_ERROR_BUFFER_TOO_SMALL, "sequences");
+  CHECK_EQ(count, 2);
+  OK(mainarch_engine_ready(s.engine, list, 4, &count, &t_error));
+  CHECK(count == 2 && list[0] == first && list[1] == second);
+  OK(mainarch_sequence_take(s.engine, first, tokens, N, &taken, &t_error));
+  OK(mainarch_engine_ready(s.engine, list, 4, &count, &t_error));
+  CHECK(count == 1 && list[0] == second);
+  OK(mainarch_sequence_close(s.engine, second, &t_error));
+  OK(mainarch_engine_ready(s.engine, list, 4, &count, &t_error));
+  CHECK_EQ(count, 0);
+  OK(mainarch_sequence_close(s.engine, first, &t_error));
+  REFUSED(mainarch_engine_ready(NULL, list, 4, &count, &t_error), MAINARCH_ERROR_INVALID_ARGUMENT,
+          "engine");
+  REFUSED(mainarch_engine_ready(s.engine, NULL, 4, &count, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "sequences");
+  REFUSED(mainarch_engine_ready(s.engine, list, 4, NULL, &t_error), MAINARCH_ERROR_INVALID_ARGUMENT,
+          "count");
+}
+
+/* What goes on elsewhere is what would have gone on here; no byte of it is trusted. */
+static void a_sequence_travels(void) {
+  mainarch_sequence_options options = zero_options();
+  mainarch_sequence sequence, copy, none = 7;
+  static unsigned char bytes[16384], changed[16384];
+  uint32_t tokens[N], copied[N];
+  size_t size, count, i;
+  const char* stops[] = {"no such text"};
+  options.temperature = 1;
+  options.seed = 5;
+  options.frequency_penalty = 1;
+  options.stop_strings = stops;
+  options.stop_string_count = 1;
+  OK(open_prompt(&options, &sequence));
+  for (i = 0; i < 5; ++i) OK(mainarch_engine_step(s.engine, &t_error));
+  OK(mainarch_sequence_take(s.engine, sequence, tokens, 2, &count, &t_error));
+  REFUSED(mainarch_sequence_export(s.engine, sequence, NULL, 0, &size, &t_error),
+          MAINARCH_ERROR_BUFFER_TOO_SMALL, "bytes");
+  CHECK(size > 32 && size <= sizeof(bytes));
+  OK(mainarch_sequence_export(s.engine, sequence, bytes, sizeof(bytes), &size, &t_error));
+  OK(mainarch_sequence_import(s.engine, bytes, size, &copy, &t_error));
+  CHECK_EQ(info_of(copy).tokens, info_of(sequence).tokens);
+  CHECK_EQ(info_of(copy).untaken, info_of(sequence).untaken);
+  CHECK_EQ(info_of(copy).text_bytes, info_of(sequence).text_bytes);
+  OK(run(sequence, tokens, &count));
+  CHECK_EQ(count, N - 2);
+  OK(mainarch_sequence_take(s.engine, copy, copied, N, &count, &t_error));
+  CHECK(count == N - 2 && memcmp(tokens, copied, count * sizeof(tokens[0])) == 0);
+  OK(mainarch_sequence_close(s.engine, sequence, &t_error));
+  OK(mainarch_sequence_close(s.engine, copy, &t_error));
+  for (i = 0; i < size; ++i) { /* every byte matters, and every one that lacks */
+    memcpy(changed, bytes, size);
+    changed[i] ^= 0x40;
+    CHECK(mainarch_sequence_import(s.engine, changed, size, &none, &t_error) < 0 && none == 0);
+    CHECK(mainarch_sequence_import(s.engine, bytes, i, &none, NULL) < 0);
+  }
+  REFUSED(mainarch_sequence_import(s.engine, NULL, 9, &none, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "bytes");
+  REFUSED(mainarch_sequence_export(s.engine, copy, bytes, 9, &size, &t_error),
+          MAINARCH_ERROR_NOT_FOUND, "not open");
+}
+
+int main(int argc, char** argv) {
+  static const t_case cases[] = {CASE(greedy_text), /* the first: others compare with it */
+                                 CASE(memory_is_budgeted),
+                                 CASE(options_change_between_steps),
+                                 CASE(masks_hold_for_one_token),
+                                 CASE(stop_strings_cut_the_text),
+                                 CASE(stop_strings_that_are_none),
+                                 CASE(ready_lists_who_has_something),
+                                 CASE(a_sequence_travels)};
+  int result;
+  if (t_open(&s, 2) != MAINARCH_OK) t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
+  if (mainarch_sequence_close(s.engine, s.sequence, &t_error) != MAINARCH_OK) {
+    t_fail(__FILE__, __LINE__, "close: %s", t_error.message);
+  }
+  s.sequence = 0;
+  result = RUN(cases);
+  t_close(&s);
+  return result;
+}
