@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "backend/backend.h"
 #include "base/status.h"
+#include "decode/drafts.h"
 #include "decode/options.h"
 #include "model/model.h"
 
@@ -31,6 +32,16 @@ struct EngineOptions {
   // Capacity of the KV pool; 0: max_sequences * max_sequence_tokens, or as many as there is room for.
   uint64_t kv_tokens = 0;
   uint64_t memory_bytes = 0;  // KV and activations take no more; 0: no limit but the devices'
+  // Rows of logits a step can make, 0: one a sequence and draft. More of them let prompts of
+  // sequences with prompt_logprobs or all_logits run in larger chunks.
+  uint32_t logit_rows = 0;
+  // Where the model has states or windows: how far apart positions are kept to go back to (0:
+  // chosen), and how many of each sequence.
+  uint32_t snapshot_tokens = 0;
+  uint32_t snapshots = 4;
+  uint32_t state_slots = 0;  // of each cache of states, 0: enough for all of these
+  std::shared_ptr<DraftSource> drafts;
+  uint32_t max_drafts = 0;  // of one sequence and step
   backend::KvType kv_type = backend::KvType::kBF16;
   backend::Activations activations = backend::Activations::kF32;
 };
@@ -74,7 +85,8 @@ struct EngineInfo {
   uint64_t fingerprint = 0;  // of the model: engines of equal ones understand each other's sequences
 };
 
-// KV pages are given out as steps need them. When they run out, idle sequences lose theirs first,
+// What caches hold of a sequence is given out as steps need it: states and windows from pools that
+// suffice for all, KV pages from one of kv_tokens. When they run out, idle sequences lose theirs first,
 // then the youngest working ones; their tokens are re-run when their turn comes, with the same
 // results. That is the one trace a failed step may leave: a position of 0.
 //
@@ -124,6 +136,7 @@ class Engine {
   virtual StatusOr<SequenceId> Restore(const SequenceState& state) = 0;
   // Drops every token from `position` on; clears `finish`. The last token left is run again by the
   // next step, so the sequence goes on from there: it samples anew, or has logits anew if manual.
+  // (Where the model has states, from the last snapshot before that token; the results are the same.)
   virtual Status Truncate(SequenceId id, uint64_t position) = 0;
   // KvFull when the tokens could never fit, NotFound for a stale id, InvalidArgument for token ids;
   // then nothing was appended. Clears `finish`. No tokens: no change.
@@ -136,6 +149,12 @@ class Engine {
   // Logits [vocab] of the last position run, raw; Busy when there are none. Those of a manual
   // sequence stay until it is appended to or truncated, those of others until the next step.
   virtual StatusOr<absl::Span<const float>> Logits(SequenceId id) = 0;
+  // Of a sequence with all_logits: after the row of `position`, one of those that its last step ran.
+  // Until the next step; InvalidArgument says which there are.
+  virtual StatusOr<absl::Span<const float>> LogitsAt(SequenceId id, uint64_t position) = 0;
+  // Of a sequence with prompt_logprobs: log-probabilities of the appended token at `position`, given
+  // those before it; its own first, then the top n. Busy until the row before it has run.
+  virtual StatusOr<absl::Span<const Logprob>> PromptLogprobs(SequenceId id, uint64_t position) = 0;
 
   // What the cache holds of a position that has run (InfoOf's position is the first that has not),
   // to be checked against a reference. Slow.

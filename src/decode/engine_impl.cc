@@ -20,6 +20,10 @@ constexpr uint64_t kMaxPages = uint64_t{1} << 31;
 // Rows of a step by default: enough to stream weights once for many prompt tokens, few enough that
 // decoders beside them do not wait long.
 constexpr uint32_t kDefaultStepTokens = 512;
+// Going back costs half of that on average; at most a few hundred states of some ten MB a sequence.
+constexpr uint32_t kDefaultSnapshotTokens = 512;
+constexpr uint32_t kMaxSnapshots = 256;
+constexpr uint32_t kMaxDrafts = 64;
 
 // Two engines, also one in the memory of another that is gone, have different masks: all but the
 // bits of an index are those of a hash of where and when (splitmix64). Bit 16 keeps 0 from being
@@ -39,6 +43,45 @@ uint64_t FingerprintOf(const model::ModelConfig& c) {
                    c.kv_heads, " ", c.head_dim, " ", c.intermediate, " ", c.experts, " ",
                    c.experts_per_token, " ", c.max_position);
   return XXH64(text.data(), text.size(), 0);
+}
+
+// Units of each cache's pool, of options with every default resolved.
+StatusOr<std::vector<uint32_t>> PoolSizes(const std::vector<model::CacheForm>& forms,
+                                          const EngineOptions& o) {
+  model::CacheDemand demand = {o.kv_tokens / backend::kPageTokens, o.max_sequences,
+                               o.max_step_tokens, o.max_drafts, 0};
+  const bool some_whole =
+      std::any_of(forms.begin(), forms.end(), [](const auto& form) { return form.whole(); });
+  std::vector<uint32_t> out;
+  for (const model::CacheForm& form : forms) {
+    demand.snapshots = 0;
+    const uint64_t least = model::PoolSize(form, some_whole, demand);
+    demand.snapshots = o.snapshots;
+    uint64_t size = model::PoolSize(form, some_whole, demand);
+    if (form.slots && o.state_slots > 0) size = o.state_slots;
+    if (size < least || size > kMaxPages) {
+      return Error(Code::kInvalidArgument, "state_slots ", size, " is not from ", least, " to ",
+                   kMaxPages);
+    }
+    out.push_back(static_cast<uint32_t>(size));
+  }
+  return out;
+}
+
+std::vector<model::CachePool> MakePools(const std::vector<model::CacheForm>& forms,
+                                        const std::vector<uint32_t>& sizes) {
+  std::vector<model::CachePool> pools;
+  for (size_t c = 0; c < forms.size(); ++c) {
+    pools.push_back({forms[c], model::PagePool(sizes[c])});
+  }
+  return pools;
+}
+
+// The first cache without a window: what the scheduler plans with.
+size_t FirstWhole(const std::vector<model::CachePool>& pools) {
+  size_t c = 0;
+  while (c < pools.size() && !pools[c].form.whole()) ++c;
+  return c;
 }
 
 }  // namespace
@@ -160,7 +203,20 @@ StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
     const uint64_t useful = std::min<uint64_t>(kDefaultStepTokens, o.kv_tokens);
     o.max_step_tokens = std::max<uint32_t>(static_cast<uint32_t>(useful), o.max_sequences);
   }
-  return Sizes{o, static_cast<uint32_t>(pages)};
+  if (o.drafts == nullptr) o.max_drafts = 0;
+  if (o.max_drafts > kMaxDrafts || o.snapshots > kMaxSnapshots) {
+    return Error(Code::kInvalidArgument, "max_drafts ", o.max_drafts, ", snapshots ", o.snapshots,
+                 " are more than ", kMaxDrafts, ", ", kMaxSnapshots);
+  }
+  if (o.snapshot_tokens == 0) o.snapshot_tokens = kDefaultSnapshotTokens;
+  o.snapshot_tokens = static_cast<uint32_t>(
+      std::min<uint64_t>(model::PagesFor(o.snapshot_tokens), kMaxPages / backend::kPageTokens) *
+      backend::kPageTokens);
+  const uint64_t all_logits = uint64_t{o.max_sequences} * (1 + uint64_t{o.max_drafts});
+  o.logit_rows = static_cast<uint32_t>(std::min<uint64_t>(
+      o.max_step_tokens, std::max<uint64_t>(o.logit_rows, all_logits)));
+  ASSIGN_OR_RETURN(std::vector<uint32_t> pools, PoolSizes(facts.caches, o));
+  return Sizes{o, std::move(pools)};
 }
 
 EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts,
@@ -169,25 +225,36 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
       id_mask_(IdMask(this)),
       options_(sizes.options),
       fingerprint_(facts.fingerprint),
-      pool_(sizes.pages),
+      pools_(MakePools(facts.caches, sizes.pools)),
+      whole_cache_(FirstWhole(pools_)),
+      whole_(whole_cache_ < pools_.size() ? &pools_[whole_cache_].units : nullptr),
       free_slots_(options_.max_sequences),
       slots_(options_.max_sequences),
       ready_(options_.max_sequences),
-      scheduler_(options_.max_sequences, sizes.pages),
+      scheduler_(options_.max_sequences, whole_ == nullptr ? 0 : whole_->total()),
       sampler_(facts.vocab),
       views_(options_.max_sequences),
       rows_(options_.max_step_tokens),
-      logprobs_(size_t{options_.max_sequences} * (1 + kMaxLogprobs)) {
+      drafts_(size_t{options_.max_sequences} * options_.max_drafts),
+      tokens_(size_t{options_.max_sequences} * (1 + options_.max_drafts)),
+      logprobs_(tokens_.size() * (1 + kMaxLogprobs)) {
   limits_.vocab = facts.vocab;
-  limits_.max_tokens = std::min<uint64_t>(options_.max_sequence_tokens, options_.kv_tokens);
+  limits_.max_tokens = options_.max_sequence_tokens;
+  if (whole_ != nullptr) limits_.max_tokens = std::min(limits_.max_tokens, options_.kv_tokens);
+  limits_.max_drafts = options_.max_drafts;
+  limits_.snapshot_tokens = options_.snapshot_tokens;
+  limits_.snapshots = options_.snapshots;
   limits_.eos_ids = facts.eos_ids;
   // An end token outside the vocabulary can be neither sampled nor banned.
   std::erase_if(limits_.eos_ids, [&](uint32_t id) { return id >= facts.vocab; });
   step_sequences_.reserve(options_.max_sequences);
-  step_caches_.reserve(options_.max_sequences);
-  logit_rows_.reserve(options_.max_sequences);
-  choices_.reserve(options_.max_sequences);
+  logit_rows_.reserve(options_.logit_rows);
+  choices_.reserve(options_.logit_rows);
   outcomes_.reserve(options_.max_sequences);
+  hooks_.copy = [this](int32_t cache, uint32_t from, uint32_t to) {
+    return context_->CopyPage(cache, from, to);
+  };
+  hooks_.reclaim = [this] { return ReclaimSnapshot(); };
 }
 
 StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void> owner,
@@ -195,7 +262,7 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
                                                      const ModelFacts& facts,
                                                      const EngineOptions& options) {
   ASSIGN_OR_RETURN(Sizes sizes, Resolve(facts, options, weights.kv_room(options.kv_type)));
-  ASSIGN_OR_RETURN(auto context, CreateContext(weights, options, &sizes));
+  ASSIGN_OR_RETURN(auto context, CreateContext(weights, facts, options, &sizes));
   std::unique_ptr<EngineImpl> engine(new EngineImpl(std::move(owner), facts, sizes));
   ASSIGN_OR_RETURN(engine->process_, ProcessGuard::Create());
   engine->context_ = std::move(context);
@@ -206,23 +273,28 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
 }
 
 StatusOr<std::unique_ptr<backend::Context>> EngineImpl::CreateContext(
-    const backend::LoadedModel& weights, const EngineOptions& wanted, Sizes* sizes) {
+    const backend::LoadedModel& weights, const ModelFacts& facts, const EngineOptions& wanted,
+    Sizes* sizes) {
   backend::ContextOptions context;
   const EngineOptions& o = sizes->options;
   context.kv_type = o.kv_type;
   context.activations = o.activations;
   context.max_rows = o.max_step_tokens;
-  context.max_logit_rows = std::min(o.max_sequences, o.max_step_tokens);
+  context.max_logit_rows = o.logit_rows;
   context.max_sequences = o.max_sequences;
   while (true) {
-    context.pages = {sizes->pages};
+    for (size_t c = 0; c < sizes->pools.size(); ++c) {
+      std::vector<uint32_t>& counts = facts.caches[c].slots ? context.slots : context.pages;
+      counts.resize(c + 1);
+      counts[c] = sizes->pools[c];
+    }
     ASSIGN_OR_RETURN(auto made, weights.CreateContext(context));
     if (o.memory_bytes == 0 || made->memory_bytes() <= o.memory_bytes) return made;
-    const KvWish wish = {sizes->pages, wanted.kv_tokens > 0, o.memory_bytes};
+    const KvWish wish = {o.kv_tokens / backend::kPageTokens, wanted.kv_tokens > 0, o.memory_bytes};
     ASSIGN_OR_RETURN(const uint64_t pages,
                      FewerPages(wish, weights.kv_room(o.kv_type), made->memory_bytes()));
-    sizes->pages = static_cast<uint32_t>(pages);
     sizes->options.kv_tokens = pages * backend::kPageTokens;
+    ASSIGN_OR_RETURN(sizes->pools, PoolSizes(facts.caches, o));
   }
 }
 
@@ -239,7 +311,22 @@ EngineImpl::~EngineImpl() {
   runner_.reset();
 }
 
-void EngineImpl::Publish() { free_pages_.store(pool_.free_pages(), std::memory_order_relaxed); }
+void EngineImpl::Publish() {
+  const uint64_t pages = whole_ == nullptr ? options_.kv_tokens / backend::kPageTokens
+                                           : whole_->free_pages();
+  free_pages_.store(pages, std::memory_order_relaxed);
+}
+
+// One of the sequence that has not run for the longest time.
+bool EngineImpl::ReclaimSnapshot() {
+  Sequence* oldest = nullptr;
+  for (Sequence& s : slots_) {
+    if (!s.open || !s.caches().has_snapshots()) continue;
+    if (oldest == nullptr || s.last_step < oldest->last_step) oldest = &s;
+  }
+  if (oldest != nullptr) oldest->caches().DropSnapshot();
+  return oldest != nullptr;
+}
 
 SequenceId EngineImpl::IdOf(uint32_t index) const {
   return (uint64_t{slots_[index].generation} << 32 | index) ^ id_mask_;
@@ -265,7 +352,7 @@ StatusOr<SequenceId> EngineImpl::Open(const SequenceOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options, limits_.vocab));
   NewSlot slot(this);
   RETURN_IF_ERROR(slot.status());
-  slot.sequence().Open(options, &limits_, &pool_);
+  slot.sequence().Open(options, &limits_, &pools_);
   ReserveEdits(options);
   return slot.Opened();
 }
@@ -300,10 +387,13 @@ StatusOr<SequenceId> EngineImpl::Fork(SequenceId id) {
   NewSlot slot(this);
   RETURN_IF_ERROR(slot.status());
   Sequence& to = slot.sequence();
-  to.Open(from->options(), &limits_, &pool_);
+  to.Open(from->options(), &limits_, &pools_);
   to.ForkFrom(*from);
-  if (from->logits_place() == Sequence::LogitsPlace::kStep) to.SetStepLogits(from->logits_row());
-  if (from->logits_place() == Sequence::LogitsPlace::kOwn) to.KeepLogits(from->own_logits());
+  const Sequence::LogitsPlace place = from->logits_place();
+  if (place == Sequence::LogitsPlace::kStep || place == Sequence::LogitsPlace::kRows) {
+    to.SetStepLogits(from->step_logits(), place == Sequence::LogitsPlace::kStep);
+  }
+  if (place == Sequence::LogitsPlace::kOwn) to.KeepLogits(from->own_logits());
   to.last_step = from->last_step;
   UpdateReady(to);
   return slot.Opened();
@@ -367,7 +457,7 @@ StatusOr<SequenceId> EngineImpl::Restore(const SequenceState& state) {
   NewSlot slot(this);
   RETURN_IF_ERROR(slot.status());
   Sequence& s = slot.sequence();
-  s.Open(state.options, &limits_, &pool_);
+  s.Open(state.options, &limits_, &pools_);
   ReserveEdits(state.options);
   if (!state.mask.empty()) sampler_.ReserveMask();
   RETURN_IF_ERROR(s.Restore(state));
@@ -408,9 +498,16 @@ Status EngineImpl::Append(SequenceId id, absl::Span<const uint32_t> tokens) {
     }
   }
   if (tokens.empty()) return OkStatus();
+  // All has run: the logits before the first of these are at hand, and soon gone.
+  const bool score = s->pending() == 0 && s->WantsScore(held);
+  if (score) {
+    ASSIGN_OR_RETURN(const absl::Span<const float> logits, LogitsOf(*s));
+    RETURN_IF_ERROR(sampler_.Logprobs(logits, tokens[0], s->ScoreAt(held)));
+  }
   // Work that comes back from idleness queues behind what is there.
   if (!s->Works()) s->arrival = ++arrivals_;
   s->Append(tokens);
+  if (score) s->SetScored(held);
   UpdateReady(*s);
   may_work_ = true;
   return OkStatus();
@@ -440,21 +537,55 @@ StatusOr<absl::Span<const Logprob>> EngineImpl::TakenLogprobs(SequenceId id, siz
   return s->TakenLogprobs(j);
 }
 
-StatusOr<absl::Span<const float>> EngineImpl::Logits(SequenceId id) {
-  const Call call(this);
-  RETURN_IF_ERROR(call.status());
-  ASSIGN_OR_RETURN(Sequence* const s, Find(id));
-  switch (s->logits_place()) {
+StatusOr<absl::Span<const float>> EngineImpl::LogitsOf(const Sequence& s) {
+  RETURN_IF_ERROR(s.fault());
+  switch (s.logits_place()) {
     case Sequence::LogitsPlace::kStep:
-      RETURN_IF_ERROR(context_->FetchLogits(s->logits_row()));
-      return absl::Span<const float>(context_->Logits(s->logits_row()));
+      RETURN_IF_ERROR(context_->FetchLogits(s.logits_row()));
+      return absl::Span<const float>(context_->Logits(s.logits_row()));
     case Sequence::LogitsPlace::kOwn:
-      return s->own_logits();
+      return s.own_logits();
+    case Sequence::LogitsPlace::kRows:
     case Sequence::LogitsPlace::kNone:
       break;
   }
-  return Error(Code::kBusy, "the sequence has no logits: ", s->pending(), " of its ",
-               s->tokens().size(), " tokens are still to be run");
+  return Error(Code::kBusy, "the sequence has no logits: ", s.pending(), " of its ",
+               s.tokens().size(), " tokens are still to be run");
+}
+
+StatusOr<absl::Span<const float>> EngineImpl::Logits(SequenceId id) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(const Sequence* const s, Find(id));
+  return LogitsOf(*s);
+}
+
+StatusOr<absl::Span<const float>> EngineImpl::LogitsAt(SequenceId id, uint64_t position) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(const Sequence* const s, Find(id));
+  if (!s->options().all_logits) {
+    return Error(Code::kInvalidArgument, "the sequence was opened without all_logits");
+  }
+  StepLogits rows;
+  if (s->logits_place() == Sequence::LogitsPlace::kStep ||
+      s->logits_place() == Sequence::LogitsPlace::kRows) {
+    rows = s->step_logits();
+  }
+  if (position < rows.position || position - rows.position >= rows.rows) {
+    return Error(Code::kInvalidArgument, "logits of position ", position, ": there are ", rows.rows,
+                 " of the last step, from position ", rows.position, " on");
+  }
+  const uint32_t row = rows.first + static_cast<uint32_t>(position - rows.position);
+  RETURN_IF_ERROR(context_->FetchLogits(row));
+  return absl::Span<const float>(context_->Logits(row));
+}
+
+StatusOr<absl::Span<const Logprob>> EngineImpl::PromptLogprobs(SequenceId id, uint64_t position) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  ASSIGN_OR_RETURN(const Sequence* const s, Find(id));
+  return s->Score(position);
 }
 
 StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint64_t position) {
@@ -465,8 +596,14 @@ StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint
     return Error(Code::kInvalidArgument, "K and V of position ", position, ": ",
                  sequence->position(), " have run");
   }
-  const uint32_t page = sequence->pages().pages()[position / backend::kPageTokens];
-  return context_->ReadKv(0, layer, page, static_cast<uint32_t>(position % backend::kPageTokens));
+  if (whole_ == nullptr) {
+    return Error(Code::kUnsupported, "K and V of position ", position,
+                 ": the model has no cache that keeps every position");
+  }
+  const model::PageTable& table = sequence->caches().table(whole_cache_);
+  return context_->ReadKv(static_cast<int32_t>(whole_cache_), layer,
+                          table.pages()[position / backend::kPageTokens],
+                          static_cast<uint32_t>(position % backend::kPageTokens));
 }
 
 StatusOr<SequenceInfo> EngineImpl::InfoOf(SequenceId id) const {

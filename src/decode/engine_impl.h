@@ -21,7 +21,7 @@
 #include "decode/scheduler.h"
 #include "decode/sequence.h"
 #include "decode/step_runner.h"
-#include "model/kv_pages.h"
+#include "model/sequence_caches.h"
 
 namespace mainarch::decode {
 
@@ -30,6 +30,7 @@ struct ModelFacts {
   uint32_t vocab = 0;
   uint64_t max_position = 0;
   std::vector<uint32_t> eos_ids;
+  std::vector<model::CacheForm> caches = {{}};
   uint64_t fingerprint = 0;
 };
 
@@ -41,10 +42,10 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(std::shared_ptr<const void> owner
 
 class EngineImpl final : public Engine {
  public:
-  // Options with every default resolved, and the KV pool they need.
+  // Options with every default resolved, and the pools they need.
   struct Sizes {
     EngineOptions options;
-    uint32_t pages = 0;
+    std::vector<uint32_t> pools;  // of each cache
   };
   static StatusOr<Sizes> Resolve(const ModelFacts& facts, const EngineOptions& options,
                                  const backend::KvRoom& room);
@@ -74,35 +75,51 @@ class EngineImpl final : public Engine {
   StatusOr<size_t> Take(SequenceId id, absl::Span<uint32_t> out) override;
   StatusOr<absl::Span<const Logprob>> TakenLogprobs(SequenceId id, size_t j) override;
   StatusOr<absl::Span<const float>> Logits(SequenceId id) override;
+  StatusOr<absl::Span<const float>> LogitsAt(SequenceId id, uint64_t position) override;
+  StatusOr<absl::Span<const Logprob>> PromptLogprobs(SequenceId id, uint64_t position) override;
   StatusOr<backend::KvToken> ReadKv(SequenceId id, int32_t layer, uint64_t position) override;
   StatusOr<SequenceInfo> InfoOf(SequenceId id) const override;
   EngineInfo info() const override;
   backend::StepCounts counts() const override { return context_->counts(); }
+  // For tests that look for leaks.
+  const std::vector<model::CachePool>& pools() const { return pools_; }
 
  private:
   class Call;
   class NewSlot;
   struct Undo;
 
-  // What a chunk of the step in flight came to.
+  // A chunk of the step in flight and what it came to. Its last logit_rows rows make logits; of
+  // them the last 1 + drafts are followed by a token, which is sampled unless the caller does that.
   struct Outcome {
     Sequence* sequence = nullptr;
-    uint32_t rows = 0;
-    uint32_t logit_row = 0;
-    bool has_logits = false;
-    bool has_token = false;
-    uint32_t token = 0;
-    Status fault;  // why no token could be sampled
+    uint32_t rows = 0;  // drafts counted
+    uint32_t drafts = 0;
+    uint32_t first_logit = 0;
+    uint32_t logit_rows = 0;
+    bool ends = false;     // with its last row nothing of the sequence is pending
+    bool samples = false;
+    uint32_t sampled = 0;  // tokens, of 1 + drafts
+    Status fault;          // why none could be, or what is wrong with its logits
+
+    uint32_t kept() const { return rows - drafts + (sampled > 1 ? sampled - 1 : 0); }
+    uint32_t first_sample() const { return first_logit + logit_rows - 1 - drafts; }
   };
 
   // Makes the KV pool smaller until memory_bytes suffices, if the caller left its size open.
   static StatusOr<std::unique_ptr<backend::Context>> CreateContext(
-      const backend::LoadedModel& weights, const EngineOptions& wanted, Sizes* sizes);
+      const backend::LoadedModel& weights, const ModelFacts& facts, const EngineOptions& wanted,
+      Sizes* sizes);
   EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts, const Sizes& sizes);
 
   StatusOr<Sequence*> Find(SequenceId id);
   StatusOr<uint32_t> IndexOf(SequenceId id) const;
+  StatusOr<absl::Span<const float>> LogitsOf(const Sequence& s);
   SequenceId IdOf(uint32_t index) const;
+  uint32_t IndexOf(const Sequence& s) const { return static_cast<uint32_t>(&s - slots_.data()); }
+  size_t TokenAt(const Outcome& outcome) const;  // place of its first one in tokens_ of the step
+  absl::Span<Logprob> LogprobsAt(size_t token, const Sequence& s);
+  bool ReclaimSnapshot();
   void Publish();
   // What a sequence with these options makes the sampler edit.
   void ReserveEdits(const SequenceOptions& options);
@@ -112,12 +129,19 @@ class EngineImpl final : public Engine {
   StatusOr<bool> Prepare();
   const Plan& MakePlan();
   Status TakePages(const Plan& plan);
+  uint32_t Propose(uint32_t index);
   void FillStep();
+  void FillRows(Outcome& outcome);
+  void FillChoices(const Outcome& outcome);
   // Runs the prepared step; commits it, or aborts and reports or throws.
   Status Execute();
   Status RunContext();
-  void SampleAll();
-  Status Sample(Outcome& outcome);
+  Status SampleAll();
+  Status ReadOutcome(Outcome& outcome, Status* fault);
+  Status ScoreRows(const Outcome& outcome, Status* fault);
+  Status CheckRows(const Outcome& outcome, Status* fault);
+  Status SampleRows(Outcome& outcome, Status* fault);
+  void CommitOutcome(Outcome& outcome, uint64_t step);
   Status Commit();
   void Abort();
   bool BeginRun();  // false: cancelled before it could run
@@ -130,7 +154,10 @@ class EngineImpl final : public Engine {
   const EngineOptions options_;
   const uint64_t fingerprint_;
   SequenceLimits limits_;
-  model::PagePool pool_;
+  std::vector<model::CachePool> pools_;  // of each cache
+  const size_t whole_cache_;             // the first one without a window ...
+  model::PagePool* const whole_;         // ... and its pool; null: there is none
+  model::SequenceCaches::Hooks hooks_;
   model::IdSet free_slots_;
   std::vector<Sequence> slots_;  // [max_sequences]
   ReadyList ready_;
@@ -146,12 +173,14 @@ class EngineImpl final : public Engine {
   // The step being prepared or run; all sized once.
   std::vector<SequenceView> views_;     // [max_sequences]
   std::vector<backend::StepRow> rows_;  // [max_step_tokens]
+  uint32_t step_rows_ = 0;              // of rows_
   std::vector<backend::StepSequence> step_sequences_;
-  std::vector<backend::StepCache> step_caches_;
+  std::vector<uint32_t> drafts_;        // [max_sequences][max_drafts]
   std::vector<uint32_t> logit_rows_;
   std::vector<backend::Choice> choices_;  // beside logit_rows_
   std::vector<Outcome> outcomes_;         // one a chunk
-  std::vector<Logprob> logprobs_;         // [chunks][1 + kMaxLogprobs]
+  std::vector<uint32_t> tokens_;          // sampled: [chunks][1 + max_drafts]
+  std::vector<Logprob> logprobs_;         // beside tokens_: [1 + kMaxLogprobs]
 
   std::mutex cancel_mutex_;
   bool step_active_ = false;  // from Submit or RunStep to commit or abort

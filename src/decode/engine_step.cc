@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // One step of the engine, all or nothing.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,48 +30,91 @@ const Plan& EngineImpl::MakePlan() {
     view.last_step = s.last_step;
     view.position = s.position();
     view.pending = s.Works() ? s.pending() : 0;
-    view.pages = s.pages().pages();
+    if (whole_ != nullptr) view.pages = s.caches().table(whole_cache_).pages();
     may_work_ |= view.pending > 0;
+    if (view.pending == 0) continue;
+    view.silent = s.silent();
+    view.drafts = options_.drafts == nullptr ? 0 : Propose(static_cast<uint32_t>(i));
   }
-  return scheduler_.Make(views_, {options_.max_step_tokens, pool_.free_pages(), pool_.refs()});
+  StepLimits limits = {options_.max_step_tokens, UINT32_MAX, {}, options_.logit_rows};
+  if (whole_ != nullptr) limits.free_pages = whole_->free_pages(), limits.page_refs = whole_->refs();
+  return scheduler_.Make(views_, limits);
+}
+
+uint32_t EngineImpl::Propose(uint32_t index) {
+  const Sequence& s = slots_[index];
+  const absl::Span<uint32_t> out = absl::MakeSpan(drafts_).subspan(
+      size_t{index} * options_.max_drafts, s.DraftsTaken());
+  if (out.empty()) return 0;
+  const size_t proposed = std::min(options_.drafts->Propose(index, s.tokens(), out), out.size());
+  uint32_t good = 0;
+  while (good < proposed && out[good] < limits_.vocab) ++good;
+  return good;
 }
 
 Status EngineImpl::TakePages(const Plan& plan) {
   for (const uint32_t index : plan.preempted) slots_[index].Evict();
-  const auto copy = [this](uint32_t from, uint32_t to) { return context_->CopyPage(0, from, to); };
   for (const Chunk& chunk : plan.chunks) {
     Sequence& s = slots_[chunk.sequence];
-    outcomes_.push_back({&s, chunk.rows});
-    RETURN_IF_ERROR(s.pages().Prepare(s.position(), chunk.rows, copy));
-    s.PrepareCommit();
+    outcomes_.push_back({&s, chunk.rows, chunk.drafts});
+    RETURN_IF_ERROR(s.caches().Prepare({chunk.rows, chunk.drafts, s.prompt_end()}, hooks_));
+    s.PrepareCommit(chunk.rows, 1 + chunk.drafts);
   }
+  for (const Outcome& outcome : outcomes_) outcome.sequence->caches().PrepareSnapshots(hooks_);
   return OkStatus();
 }
 
 void EngineImpl::FillStep() {
-  uint32_t row = 0;
+  step_rows_ = 0;
   step_sequences_.clear();
-  step_caches_.clear();
   logit_rows_.clear();
   choices_.clear();
   for (Outcome& outcome : outcomes_) {
     Sequence& s = *outcome.sequence;
-    for (uint32_t i = 0; i < outcome.rows; ++i) {
-      const auto position = static_cast<uint32_t>(s.position() + i);
-      rows_[row++] = {s.tokens()[position], position,
-                      static_cast<uint32_t>(step_sequences_.size())};
+    outcome.ends = outcome.rows - outcome.drafts == s.pending();
+    outcome.samples = outcome.ends && !s.options().manual && !s.full();
+    // Without a token to sample nobody wants the last row's, unless all rows' are wanted.
+    const uint64_t silent = s.silent();
+    const bool many = silent + 1 < s.pending() || s.options().all_logits;
+    const bool last = outcome.samples || (outcome.ends && s.options().manual);
+    if (many && silent < outcome.rows) {
+      outcome.logit_rows = outcome.rows - static_cast<uint32_t>(silent);
+    } else if (last) {
+      outcome.logit_rows = 1 + outcome.drafts;
     }
-    step_caches_.push_back({s.pages().pages()});
-    step_sequences_.push_back({absl::MakeConstSpan(&step_caches_.back(), 1),
-                               static_cast<uint32_t>(&s - slots_.data())});
-    const bool ends = outcome.rows == s.pending();
-    outcome.has_token = ends && !s.options().manual && !s.full();
-    outcome.has_logits = outcome.has_token || (ends && s.options().manual);
-    if (!outcome.has_logits) continue;
-    outcome.logit_row = static_cast<uint32_t>(logit_rows_.size());
-    logit_rows_.push_back(row - 1);
-    choices_.push_back(outcome.has_token ? ChoiceOf(s.Request()) : backend::Choice());
+    FillRows(outcome);
+    FillChoices(outcome);
+    step_sequences_.push_back({s.caches().step(), IndexOf(s)});
   }
+}
+
+void EngineImpl::FillRows(Outcome& outcome) {
+  const Sequence& s = *outcome.sequence;
+  const uint32_t* const drafts = drafts_.data() + size_t{IndexOf(s)} * options_.max_drafts;
+  const uint32_t held = outcome.rows - outcome.drafts;
+  outcome.first_logit = static_cast<uint32_t>(logit_rows_.size());
+  for (uint32_t i = 0; i < outcome.rows; ++i) {
+    const auto position = static_cast<uint32_t>(s.position() + i);
+    if (i >= outcome.rows - outcome.logit_rows) logit_rows_.push_back(step_rows_);
+    rows_[step_rows_++] = {i < held ? s.tokens()[position] : drafts[i - held], position,
+                           static_cast<uint32_t>(step_sequences_.size())};
+  }
+}
+
+// Beside logit_rows_. A row behind drafts is asked for what follows them, as if they were sampled.
+void EngineImpl::FillChoices(const Outcome& outcome) {
+  Sequence& s = *outcome.sequence;
+  const uint32_t* const drafts = drafts_.data() + size_t{IndexOf(s)} * options_.max_drafts;
+  const uint32_t sampled = outcome.samples ? 1 + outcome.drafts : 0;
+  for (uint32_t i = sampled; i < outcome.logit_rows; ++i) choices_.push_back(backend::Choice());
+  for (uint32_t i = 0; i < sampled; ++i) {
+    if (i > 0) s.Foresee(drafts[i - 1]);
+    // Counts are those of one moment, which for later rows has yet to come.
+    const bool chooses = i == 0 || !WantsCounts(s.options());
+    choices_.push_back(chooses ? ChoiceOf(s.Request()) : backend::Choice());
+    choices_.back().read |= s.options().all_logits;
+  }
+  s.Forget();
 }
 
 StatusOr<bool> EngineImpl::Prepare() {
@@ -109,48 +153,107 @@ void EngineImpl::EndRun() {
 Status EngineImpl::RunContext() {
   // The run overwrites the logits of the step before.
   for (Sequence& s : slots_) {
-    if (!s.open || s.logits_place() != Sequence::LogitsPlace::kStep) continue;
-    if (s.options().manual) {
+    const Sequence::LogitsPlace place = s.logits_place();
+    if (!s.open || place == Sequence::LogitsPlace::kNone || place == Sequence::LogitsPlace::kOwn) {
+      continue;
+    }
+    if (s.options().manual && place == Sequence::LogitsPlace::kStep) {
       RETURN_IF_ERROR(context_->FetchLogits(s.logits_row()));
       s.KeepLogits(context_->Logits(s.logits_row()));
     } else {
       s.DropLogits();
     }
   }
-  uint32_t rows = 0;
-  for (const Outcome& outcome : outcomes_) rows += outcome.rows;
-  const backend::Step step = {{rows_.data(), rows}, step_sequences_, logit_rows_, choices_};
+  const backend::Step step = {{rows_.data(), step_rows_}, step_sequences_, logit_rows_, choices_};
   if (!BeginRun()) return Error(Code::kCancelled, "the step was cancelled before it ran");
   const Status status = context_->Run(step);
   EndRun();
   return status;
 }
 
-Status EngineImpl::Sample(Outcome& outcome) {
-  const Sequence& s = *outcome.sequence;
-  const absl::optional<uint32_t> chosen = context_->Chosen(outcome.logit_row);
-  if (chosen.has_value()) outcome.token = *chosen;
-  if (chosen.has_value() && s.options().logprobs == 0) return OkStatus();
-  RETURN_IF_ERROR(context_->FetchLogits(outcome.logit_row));
-  const absl::Span<float> logits = context_->Logits(outcome.logit_row);
-  if (!chosen.has_value()) {
-    ASSIGN_OR_RETURN(outcome.token, sampler_.Sample(logits, s.Request()));
-  }
-  if (s.options().logprobs == 0) return OkStatus();
-  const size_t at = static_cast<size_t>(&outcome - outcomes_.data()) * (1 + kMaxLogprobs);
-  return sampler_.Logprobs(logits, outcome.token, {&logprobs_[at], 1 + s.options().logprobs});
+size_t EngineImpl::TokenAt(const Outcome& outcome) const {
+  return static_cast<size_t>(&outcome - outcomes_.data()) * (1 + options_.max_drafts);
 }
 
-void EngineImpl::SampleAll() {
-  for (Outcome& outcome : outcomes_) {
-    if (!outcome.has_token) continue;
-    outcome.fault = Sample(outcome);
-    if (outcome.fault.ok()) continue;
-    const auto index = static_cast<uint32_t>(outcome.sequence - slots_.data());
-    outcome.fault = WithContext(
-        outcome.fault, absl::StrCat("sequence 0x", absl::Hex(IdOf(index)), ", token at position ",
-                                    outcome.sequence->tokens().size()));
+absl::Span<Logprob> EngineImpl::LogprobsAt(size_t token, const Sequence& s) {
+  if (s.options().logprobs == 0) return {};
+  return {&logprobs_[token * (1 + kMaxLogprobs)], size_t{1} + s.options().logprobs};
+}
+
+// Appended tokens whose row before them is among the ones that made logits.
+Status EngineImpl::ScoreRows(const Outcome& outcome, Status* fault) {
+  Sequence& s = *outcome.sequence;
+  const uint64_t first = s.position() + outcome.rows - outcome.logit_rows + 1;
+  for (uint32_t i = 0; i < outcome.logit_rows && fault->ok(); ++i) {
+    const uint64_t position = first + i;
+    if (position >= s.tokens().size() || !s.WantsScore(position)) continue;
+    RETURN_IF_ERROR(context_->FetchLogits(outcome.first_logit + i));
+    *fault = sampler_.Logprobs(context_->Logits(outcome.first_logit + i), s.tokens()[position],
+                               s.ScoreAt(position));
   }
+  return OkStatus();
+}
+
+// Samples behind the last token held, and behind each draft as long as it was what was sampled. What
+// is wrong behind a draft will be wrong in the next step too.
+Status EngineImpl::SampleRows(Outcome& outcome, Status* fault) {
+  if (!outcome.samples) return OkStatus();
+  Sequence& s = *outcome.sequence;
+  const uint32_t* const drafts = drafts_.data() + size_t{IndexOf(s)} * options_.max_drafts;
+  while (true) {
+    const uint32_t row = outcome.first_sample() + outcome.sampled;
+    const size_t at = TokenAt(outcome) + outcome.sampled;
+    const absl::optional<uint32_t> chosen = context_->Chosen(row);
+    const bool wants_logprobs = s.options().logprobs > 0;
+    if (!chosen.has_value() || wants_logprobs) RETURN_IF_ERROR(context_->FetchLogits(row));
+    const StatusOr<uint32_t> token =
+        chosen.has_value() ? *chosen : sampler_.Sample(context_->Logits(row), s.Request());
+    Status wrong = token.status();
+    if (wrong.ok() && wants_logprobs) {
+      wrong = sampler_.Logprobs(context_->Logits(row), *token, LogprobsAt(at, s));
+    }
+    if (!wrong.ok()) {
+      if (outcome.sampled == 0) *fault = std::move(wrong);
+      break;
+    }
+    tokens_[at] = *token;
+    const uint32_t sampled = outcome.sampled++;
+    if (sampled == outcome.drafts || *token != drafts[sampled] || s.Foresee(*token)) break;
+  }
+  s.Forget();
+  return OkStatus();
+}
+
+// Logits that are handed to the caller as they are.
+Status EngineImpl::CheckRows(const Outcome& outcome, Status* fault) {
+  const bool all = outcome.sequence->options().all_logits;
+  if (outcome.logit_rows == 0 || (!all && outcome.samples)) return OkStatus();
+  const uint32_t end = outcome.logit_rows - (outcome.rows - outcome.kept());
+  for (uint32_t i = all ? 0 : end - 1; i < end && fault->ok(); ++i) {
+    RETURN_IF_ERROR(context_->FetchLogits(outcome.first_logit + i));
+    *fault = sampler_.Check(context_->Logits(outcome.first_logit + i));
+  }
+  return OkStatus();
+}
+
+// An error is the device's and the step's; a fault is the sequence's own.
+Status EngineImpl::ReadOutcome(Outcome& outcome, Status* fault) {
+  RETURN_IF_ERROR(ScoreRows(outcome, fault));
+  if (fault->ok()) RETURN_IF_ERROR(SampleRows(outcome, fault));
+  return fault->ok() ? CheckRows(outcome, fault) : OkStatus();
+}
+
+Status EngineImpl::SampleAll() {
+  for (Outcome& outcome : outcomes_) {
+    Status fault;
+    RETURN_IF_ERROR(ReadOutcome(outcome, &fault));
+    if (fault.ok()) continue;
+    outcome.fault = WithContext(
+        fault, absl::StrCat("sequence 0x", absl::Hex(IdOf(IndexOf(*outcome.sequence))),
+                            ", token at position ",
+                            outcome.sequence->tokens().size() + outcome.sampled));
+  }
+  return OkStatus();
 }
 
 Status EngineImpl::Commit() {
@@ -161,40 +264,39 @@ Status EngineImpl::Commit() {
     step_active_ = false;
   }
   const uint64_t step = steps_.fetch_add(1, std::memory_order_relaxed) + 1;
-  uint64_t rows = 0;
-  uint64_t produced = 0;
-  for (size_t i = 0; i < outcomes_.size(); ++i) {
-    Outcome& outcome = outcomes_[i];
-    Sequence& s = *outcome.sequence;
-    if (!outcome.fault.ok()) {
-      s.CommitFault(std::move(outcome.fault));
-      UpdateReady(s);
-      continue;
-    }
-    rows += outcome.rows;
-    s.CommitRows(outcome.rows, step);
-    if (outcome.has_logits) s.SetStepLogits(outcome.logit_row);
-    if (outcome.has_token) {
-      const size_t count = s.options().logprobs == 0 ? 0 : 1 + s.options().logprobs;
-      s.CommitToken(outcome.token, {&logprobs_[i * (1 + kMaxLogprobs)], count});
-      ++produced;
-    } else if (s.pending() == 0 && !s.options().manual) {
-      s.CommitFull();
-    }
-    UpdateReady(s);
-  }
-  rows_run_.fetch_add(rows, std::memory_order_relaxed);
-  produced_.fetch_add(produced, std::memory_order_relaxed);
+  for (Outcome& outcome : outcomes_) CommitOutcome(outcome, step);
   step_ns_last_.store(static_cast<uint64_t>(NowNs() - step_start_ns_), std::memory_order_relaxed);
   may_work_ = true;
   Publish();
   return OkStatus();
 }
 
-void EngineImpl::Abort() {
-  for (const Outcome& outcome : outcomes_) {
-    outcome.sequence->pages().Truncate(outcome.sequence->position());
+void EngineImpl::CommitOutcome(Outcome& outcome, uint64_t step) {
+  Sequence& s = *outcome.sequence;
+  if (!outcome.fault.ok()) {
+    s.CommitFault(std::move(outcome.fault));
+    UpdateReady(s);
+    return;
   }
+  const uint64_t first_position = s.position() + outcome.rows - outcome.logit_rows;
+  const uint32_t taken_back = outcome.rows - outcome.kept();
+  rows_run_.fetch_add(outcome.rows, std::memory_order_relaxed);
+  s.CommitRows(outcome.kept(), step);
+  if (outcome.logit_rows > 0 && (outcome.ends || s.options().all_logits)) {
+    s.SetStepLogits({first_position, outcome.first_logit, outcome.logit_rows - taken_back},
+                    outcome.ends);
+  }
+  for (uint32_t i = 0; i < outcome.sampled; ++i) {
+    const size_t at = TokenAt(outcome) + i;
+    s.CommitToken(tokens_[at], LogprobsAt(at, s));
+  }
+  produced_.fetch_add(outcome.sampled, std::memory_order_relaxed);
+  if (outcome.ends && !outcome.samples && !s.options().manual) s.CommitFull();
+  UpdateReady(s);
+}
+
+void EngineImpl::Abort() {
+  for (const Outcome& outcome : outcomes_) outcome.sequence->caches().Abort();
   outcomes_.clear();
   may_work_ = true;
   Publish();
@@ -205,10 +307,8 @@ void EngineImpl::Abort() {
 Status EngineImpl::Execute() {
   Undo undo{this};
   Status status = RunContext();
-  if (status.ok()) {
-    SampleAll();
-    status = Commit();
-  }
+  if (status.ok()) status = SampleAll();
+  if (status.ok()) status = Commit();
   undo.armed = !status.ok();
   return status;
 }

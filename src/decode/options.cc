@@ -54,6 +54,10 @@ Status CheckOptions(const SequenceOptions& o, uint32_t vocab) {
   if (o.logprobs > kMaxLogprobs) {
     return Error(Code::kInvalidArgument, "logprobs ", o.logprobs, " is more than ", kMaxLogprobs);
   }
+  if (o.prompt_logprobs > kMaxLogprobs) {
+    return Error(Code::kInvalidArgument, "prompt_logprobs ", o.prompt_logprobs, " is more than ",
+                 kMaxLogprobs);
+  }
   if (o.max_tokens > 0 && o.min_tokens > o.max_tokens) {
     return Error(Code::kInvalidArgument, "min_tokens ", o.min_tokens, " is more than max_tokens ",
                  o.max_tokens);

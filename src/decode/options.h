@@ -37,6 +37,9 @@ struct SequenceOptions {
   uint32_t min_tokens = 0;  // EOS and stop tokens are banned before so many produced tokens
   uint32_t max_tokens = 0;  // 0: until a stop token or the length limit
   uint32_t logprobs = 0;    // top-n log-probabilities (raw logits) kept per produced token, <= 32
+  // Likewise of each appended token but the first of the sequence, given those before it.
+  uint32_t prompt_logprobs = 0;
+  bool all_logits = false;  // the logits of every row of a step can be read until the next one
   std::vector<uint32_t> stop_tokens;
   std::vector<std::vector<uint32_t>> stop_sequences;  // token sequences that end generation
   std::vector<LogitBias> logit_bias;

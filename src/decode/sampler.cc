@@ -66,6 +66,14 @@ bool WantsCounts(const SequenceOptions& o) {
                        o.frequency_penalty != 0 || o.presence_penalty != 0);
 }
 
+void TokenCounts::TakeBack(uint32_t token, size_t distinct) {
+  if (!enabled() || --state_[token] > 1) return;
+  // Its first appearance was that Add, unless it was there before: then it is not at the end.
+  if (tokens_.size() <= distinct || tokens_.back() != token) return;
+  tokens_.pop_back();
+  state_[token] = 0;
+}
+
 backend::Choice ChoiceOf(const SampleRequest& request) {
   const SequenceOptions& o = *request.options;
   backend::Choice choice;
@@ -294,6 +302,11 @@ StatusOr<absl::Span<const uint32_t>> Sampler::Kept(absl::Span<float> raw,
   Restore(logits);
   if (!status.ok()) return status;
   return absl::Span<const uint32_t>(ids_.data(), count_);
+}
+
+Status Sampler::Check(absl::Span<const float> logits) const {
+  const Peak peak = FindPeak(logits.data(), logits.size(), nullptr);
+  return peak.sane && peak.value != -INFINITY ? OkStatus() : InsaneLogit(logits);
 }
 
 Status Sampler::Logprobs(absl::Span<const float> logits, uint32_t token, absl::Span<Logprob> out) {

@@ -26,6 +26,8 @@ class TokenCounts {
   void Add(uint32_t token, bool produced);
   void Clear();
   void CopyFrom(const TokenCounts& other);
+  // Takes back the last Add(token, true); `distinct`: of tokens() at some time before it.
+  void TakeBack(uint32_t token, size_t distinct);
 
   absl::Span<const uint32_t> tokens() const { return tokens_; }
   // [vocab]: 0 absent, else 1 + times produced; empty unless enabled.
@@ -65,6 +67,9 @@ class Sampler {
   // ties to the lowest id. out.size() - 1 <= kMaxLogprobs; entries past the vocabulary repeat
   // `token`.
   Status Logprobs(absl::Span<const float> logits, uint32_t token, absl::Span<Logprob> out);
+
+  // BadModel for nan or +infinity, or nothing but -infinity.
+  Status Check(absl::Span<const float> logits) const;
 
   // Makes room for a request with so many distinct penalised, biased and banned tokens.
   void Reserve(uint64_t edits);

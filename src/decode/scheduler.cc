@@ -34,12 +34,15 @@ void Scheduler::Sort(absl::Span<const SequenceView> sequences) {
   decoders_.clear();
   prompts_.clear();
   oldest_ = kNobody;
+  uint32_t working = 0;
   for (uint32_t i = 0; i < sequences.size(); ++i) {
     grants_[i] = Grant();
     if (sequences[i].pending == 0) continue;
+    ++working;
     (sequences[i].pending == 1 ? decoders_ : prompts_).push_back(i);
     if (oldest_ == kNobody || sequences[i].arrival < sequences[oldest_].arrival) oldest_ = i;
   }
+  spare_logits_ = limits_.max_logit_rows - std::min(limits_.max_rows, working);
   std::sort(prompts_.begin(), prompts_.end(),
             [&](uint32_t a, uint32_t b) { return sequences[a].arrival < sequences[b].arrival; });
   std::sort(decoders_.begin(), decoders_.end(), [&](uint32_t a, uint32_t b) {
@@ -125,7 +128,7 @@ bool Scheduler::GrantPrompt(uint32_t index) {
       if (!Relieve(index, false)) return false;
     }
   }
-  uint64_t rows = std::min<uint64_t>(rows_left_, s.pending);
+  uint64_t rows = std::min({uint64_t{rows_left_}, s.pending, s.silent + 1 + spare_logits_});
   uint32_t need = Needed(index, rows);
   while (need > pages_left_ && Relieve(index, oldest)) need = Needed(index, rows);
   // Too few pages for the whole chunk: as many rows as the last page that fits can end with.
@@ -136,7 +139,20 @@ bool Scheduler::GrantPrompt(uint32_t index) {
   }
   if (rows == 0) return false;
   Admit(index, rows, need);
+  if (rows > s.silent) spare_logits_ -= rows - s.silent - 1;
   return true;
+}
+
+void Scheduler::GrantDrafts(uint32_t index) {
+  Grant& grant = grants_[index];
+  if (grant.rows == 0) return;
+  uint64_t drafts = std::min<uint64_t>({sequences_[index].drafts, rows_left_, spare_logits_});
+  while (drafts > 0 && Needed(index, 1 + drafts) > grant.pages + pages_left_) --drafts;
+  if (drafts == 0) return;
+  pages_left_ -= Needed(index, 1 + drafts) - grant.pages;
+  rows_left_ -= static_cast<uint32_t>(drafts);
+  spare_logits_ -= drafts;
+  grant.drafts = static_cast<uint32_t>(drafts);
 }
 
 const Plan& Scheduler::Make(absl::Span<const SequenceView> sequences, const StepLimits& limits) {
@@ -159,8 +175,11 @@ const Plan& Scheduler::Make(absl::Span<const SequenceView> sequences, const Step
   }
   for (auto it = share; it != decoders_.end(); ++it) GrantDecoder(*it);
 
+  for (const uint32_t index : decoders_) GrantDrafts(index);
+
   for (uint32_t i = 0; i < sequences.size(); ++i) {
-    if (grants_[i].rows > 0) plan_.chunks.push_back({i, grants_[i].rows});
+    const Grant& grant = grants_[i];
+    if (grant.rows > 0) plan_.chunks.push_back({i, grant.rows + grant.drafts, grant.drafts});
   }
   return plan_;
 }

@@ -10,7 +10,11 @@
 // page, and the oldest sequence in any case, takes those of idle sequences (longest unused first),
 // then those of the youngest working one, which re-runs its tokens later. The oldest always gets
 // on, so everyone's turn comes. A prompt starts only when pages for all of it are free beside one
-// for each running sequence: else it would be thrown out again half way.
+// for each running sequence: else it would be thrown out again half way. What rows are left in the
+// end go to drafts, as far as pages are free.
+//
+// Rows of logits: every chunk is sure of one. What a step can make beyond that is for those who want
+// logits of several rows, first come first served.
 #ifndef MAINARCH_DECODE_SCHEDULER_H_
 #define MAINARCH_DECODE_SCHEDULER_H_
 
@@ -26,18 +30,23 @@ struct SequenceView {
   uint64_t last_step = 0;  // number of the step it last ran in, 0: never
   uint64_t position = 0;   // tokens whose KV is stored
   uint64_t pending = 0;    // tokens to run, 0: idle
+  // Of a cache without a window; of several such caches the tables are alike. None: no pool limits.
   absl::Span<const uint32_t> pages;
+  uint64_t silent = 0;  // of the pending rows, so many at the beginning make no logits
+  uint32_t drafts = 0;  // guesses behind the last pending token, each of which makes logits
 };
 
 struct StepLimits {
   uint32_t max_rows = 0;
   uint32_t free_pages = 0;
   absl::Span<const uint32_t> page_refs;  // [pages of the pool]
+  uint32_t max_logit_rows = UINT32_MAX;  // at least the lesser of max_rows and all sequences
 };
 
 struct Chunk {
   uint32_t sequence = 0;  // index into the views
-  uint32_t rows = 0;      // its next tokens, at least 1
+  uint32_t rows = 0;      // its next tokens, at least 1, and drafts
+  uint32_t drafts = 0;    // of these
 };
 
 struct Plan {
@@ -58,6 +67,7 @@ class Scheduler {
   struct Grant {
     uint32_t rows = 0;
     uint32_t pages = 0;
+    uint32_t drafts = 0;
     bool preempted = false;
   };
 
@@ -65,6 +75,7 @@ class Scheduler {
   uint32_t DecoderShare() const;
   void GrantDecoder(uint32_t index);
   bool GrantPrompt(uint32_t index);
+  void GrantDrafts(uint32_t index);
   void Admit(uint32_t index, uint64_t rows, uint32_t pages);
   // Preempts one for the sake of `index`; `preempt`: working ones younger than it may lose, too.
   bool Relieve(uint32_t index, bool preempt);
@@ -77,6 +88,7 @@ class Scheduler {
   StepLimits limits_;
   uint32_t rows_left_ = 0;
   uint64_t pages_left_ = 0;
+  uint64_t spare_logits_ = 0;  // rows beyond one a chunk
   uint32_t oldest_ = 0;
   bool refs_changed_ = false;
   std::vector<uint32_t>

@@ -16,11 +16,13 @@ bool Contains(absl::Span<const uint32_t> ids, uint32_t id) {
 }  // namespace
 
 void Sequence::Open(const SequenceOptions& options, const SequenceLimits* limits,
-                    model::PagePool* pool) {
+                    std::vector<model::CachePool>* pools) {
   limits_ = limits;
   options_ = options;
   options_.logprobs = std::min(options.logprobs, limits->vocab);
-  pages_ = model::PageTable(pool, model::PagesFor(limits->max_tokens));
+  options_.prompt_logprobs = std::min(options.prompt_logprobs, limits->vocab);
+  caches_.Open(pools, limits->max_tokens, limits->max_drafts, limits->snapshot_tokens,
+               limits->snapshots);
   tokens_.reserve(limits->max_tokens);
   is_produced_.reserve(limits->max_tokens);
   counts_ = TokenCounts();
@@ -32,12 +34,14 @@ void Sequence::Open(const SequenceOptions& options, const SequenceLimits* limits
 }
 
 void Sequence::Close() {
-  pages_.Truncate(0);
+  caches_.Clear();
   tokens_.clear();
   is_produced_.clear();
   logprobs_.clear();
+  scores_.clear();
+  scored_ = 0;
   options_ = SequenceOptions();
-  position_ = turn_start_ = produced_ = take_from_ = untaken_ = 0;
+  turn_start_ = produced_ = take_from_ = untaken_ = 0;
   last_taken_ = 0;
   Unend();
   mask_.Clear();
@@ -47,11 +51,12 @@ void Sequence::Close() {
 }
 
 void Sequence::ForkFrom(const Sequence& other) {
-  pages_.ShareFrom(other.pages_);
+  caches_.ShareFrom(other.caches_);
   tokens_.assign(other.tokens_.begin(), other.tokens_.end());
   is_produced_.assign(other.is_produced_.begin(), other.is_produced_.end());
   counts_.CopyFrom(other.counts_);
-  position_ = other.position_;
+  scores_ = other.scores_;
+  scored_ = other.scored_;
   turn_start_ = other.turn_start_;
   produced_ = other.produced_;
   take_from_ = tokens_.size();
@@ -78,8 +83,8 @@ void Sequence::Truncate(uint64_t tokens) {
   tokens_.resize(tokens);
   is_produced_.resize(tokens);
   // The last token runs again, since what follows it is to be chosen anew.
-  position_ = std::min(position_, tokens == 0 ? 0 : tokens - 1);
-  pages_.Truncate(position_);
+  caches_.GoBack(tokens == 0 ? 0 : tokens - 1);
+  scored_ = std::min(scored_, tokens);
   turn_start_ = std::min(turn_start_, tokens);
   Unend();
   Reread(&stops_);
@@ -126,13 +131,12 @@ absl::Span<const Logprob> Sequence::TakenLogprobs(size_t j) const {
 
 void Sequence::Evict() {
   dormant_ = !Works();
-  position_ = 0;
-  pages_.Truncate(0);
+  caches_.Clear();
 }
 
 SequenceInfo Sequence::info() const {
   SequenceInfo info;
-  info.position = position_;
+  info.position = position();
   info.tokens = tokens_.size();
   info.pending = pending();
   info.produced = produced_;
@@ -147,9 +151,71 @@ void Sequence::KeepLogits(absl::Span<const float> logits) {
   logits_place_ = LogitsPlace::kOwn;
 }
 
-void Sequence::PrepareCommit() {
-  const size_t needed = logprobs_.size() + LogprobStride();
+void Sequence::PrepareCommit(uint64_t rows, uint64_t sampled) {
+  const size_t needed = logprobs_.size() + sampled * LogprobStride();
   if (needed > logprobs_.capacity()) logprobs_.reserve(2 * needed);
+  if (options_.prompt_logprobs == 0) return;
+  const uint64_t end = std::min<uint64_t>(position() + rows + 1, tokens_.size());
+  if (scores_.size() < end * ScoreStride()) scores_.resize(end * ScoreStride());
+}
+
+uint64_t Sequence::silent() const {
+  if (options_.all_logits) return 0;
+  const uint64_t last = pending() == 0 ? 0 : pending() - 1;
+  if (options_.prompt_logprobs == 0) return last;
+  // The row before the first token that has no score.
+  const uint64_t row = std::max<uint64_t>(scored_, 1) - 1;
+  return std::min(last, row > position() ? row - position() : 0);
+}
+
+uint32_t Sequence::DraftsTaken() const {
+  // What a mask or stop strings make of a token can be known only once it has been sampled.
+  if (options_.manual || !mask_.words().empty() || stops_.active() || pending() != 1) return 0;
+  // Each draft is followed by a token that is sampled.
+  const uint64_t room = full() ? 0 : limits_->max_tokens - tokens_.size() - 1;
+  return static_cast<uint32_t>(std::min<uint64_t>(room, limits_->max_drafts));
+}
+
+bool Sequence::Foresee(uint32_t token) {
+  if (foreseen_++ == 0) distinct_ = counts_.tokens().size();
+  tokens_.push_back(token);
+  is_produced_.push_back(1);
+  counts_.Add(token, true);
+  return FinishAfter(token) != Finish::kNone;
+}
+
+void Sequence::Forget() {
+  for (; foreseen_ > 0; --foreseen_) {
+    counts_.TakeBack(tokens_.back(), distinct_);
+    tokens_.pop_back();
+    is_produced_.pop_back();
+  }
+}
+
+bool Sequence::WantsScore(uint64_t position) const {
+  return options_.prompt_logprobs > 0 && position > 0 && position >= scored_ &&
+         (position >= tokens_.size() || is_produced_[position] == 0);
+}
+
+absl::Span<Logprob> Sequence::ScoreAt(uint64_t position) {
+  const size_t end = (position + 1) * ScoreStride();
+  if (scores_.size() < end) scores_.resize(end);
+  return {&scores_[position * ScoreStride()], ScoreStride()};
+}
+
+StatusOr<absl::Span<const Logprob>> Sequence::Score(uint64_t position) const {
+  if (options_.prompt_logprobs == 0) {
+    return Error(Code::kInvalidArgument, "the sequence was opened without prompt_logprobs");
+  }
+  if (position == 0 || position >= tokens_.size() || is_produced_[position] != 0) {
+    return Error(Code::kInvalidArgument, "prompt_logprobs of position ", position,
+                 ": it is the first, produced, or beyond the ", tokens_.size(), " tokens held");
+  }
+  if (position >= scored_) {
+    return Error(Code::kBusy, "prompt_logprobs of position ", position, ": the tokens before it ",
+                 "have not all run");
+  }
+  return absl::Span<const Logprob>(&scores_[position * ScoreStride()], ScoreStride());
 }
 
 SampleRequest Sequence::Request() const {
@@ -166,11 +232,14 @@ SampleRequest Sequence::Request() const {
 }
 
 void Sequence::CommitRows(uint64_t rows, uint64_t step) {
-  position_ += rows;
+  caches_.Commit(rows);
+  // All of them had their next token scored, where one is held.
+  scored_ = std::max(scored_, std::min<uint64_t>(position() + 1, tokens_.size()));
   last_step = step;
 }
 
 void Sequence::CommitToken(uint32_t token, absl::Span<const Logprob> logprobs) {
+  if (scored_ == tokens_.size()) ++scored_;  // it has no score and wants none
   tokens_.push_back(token);
   is_produced_.push_back(1);
   counts_.Add(token, true);
@@ -183,7 +252,7 @@ void Sequence::CommitToken(uint32_t token, absl::Span<const Logprob> logprobs) {
 }
 
 void Sequence::CommitFault(Status fault) {
-  pages_.Truncate(position_);
+  caches_.Abort();
   fault_ = std::move(fault);
   End(Finish::kFault);
 }
@@ -213,6 +282,9 @@ Status Sequence::CanTake(const SequenceOptions& options) const {
   if (options.manual != options_.manual) {
     return Error(Code::kInvalidArgument, "options: whether a sequence is manual cannot change");
   }
+  if (std::min(options.prompt_logprobs, limits_->vocab) != options_.prompt_logprobs) {
+    return Error(Code::kInvalidArgument, "options: prompt_logprobs cannot change");
+  }
   if (std::min(options.logprobs, limits_->vocab) != options_.logprobs && untaken_ > 0) {
     return Error(Code::kBusy, "logprobs cannot change from ", options_.logprobs, " to ",
                  options.logprobs, " while ", untaken_, " produced tokens are untaken");
@@ -224,6 +296,7 @@ Status Sequence::CanTake(const SequenceOptions& options) const {
 void Sequence::SetOptions(const SequenceOptions& options) {
   SequenceOptions copy = options;
   copy.logprobs = std::min(options.logprobs, limits_->vocab);
+  copy.prompt_logprobs = options_.prompt_logprobs;
   StopStrings stops(copy);
   Reread(&stops);
   if (finish_ != Finish::kNone) stops.Finish();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// One sequence of the engine: tokens, KV pages, what was produced and not yet taken, penalties'
+// One sequence of the engine: tokens, what caches hold of it, what was produced and not yet taken, penalties'
 // counts and stop rules. Knows nothing of steps or other sequences.
 //
 // Threads: the engine's one. Open and Append get memory; Commit, which ends a step, never does.
 #ifndef MAINARCH_DECODE_SEQUENCE_H_
 #define MAINARCH_DECODE_SEQUENCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,7 +19,7 @@
 #include "decode/sampler.h"
 #include "decode/stop_strings.h"
 #include "decode/token_mask.h"
-#include "model/kv_pages.h"
+#include "model/sequence_caches.h"
 
 namespace mainarch::decode {
 
@@ -27,33 +28,50 @@ struct SequenceLimits {
   uint32_t vocab = 0;
   uint64_t max_tokens = 0;  // held by one sequence: both the sequence limit and the pool's
   std::vector<uint32_t> eos_ids;
+  uint32_t max_drafts = 0;
+  uint32_t snapshot_tokens = backend::kPageTokens;
+  uint32_t snapshots = 0;  // of one sequence
+};
+
+// Rows of the last step whose logits it made: those of positions [position, position + rows).
+struct StepLogits {
+  uint64_t position = 0;
+  uint32_t first = 0;  // logit row
+  uint32_t rows = 0;
 };
 
 class Sequence {
  public:
-  // Where the logits of the last position are.
-  enum class LogitsPlace : uint8_t { kNone, kStep, kOwn };
+  // Where the logits of the last position are. kRows: nowhere, but those of rows before it are with
+  // the step.
+  enum class LogitsPlace : uint8_t { kNone, kRows, kStep, kOwn };
 
-  void Open(const SequenceOptions& options, const SequenceLimits* limits, model::PagePool* pool);
+  void Open(const SequenceOptions& options, const SequenceLimits* limits,
+            std::vector<model::CachePool>* pools);
   void Close();
   void ForkFrom(const Sequence& other);
   void Append(absl::Span<const uint32_t> tokens);
   void Truncate(uint64_t tokens);
   size_t Take(absl::Span<uint32_t> out);
-  // Gives up all pages: every token is pending again, run when the sequence next works.
+  // Gives up what caches hold of it: every token is pending again, run when the sequence next works.
   void Evict();
 
   // Has something to run in the next step.
   bool Works() const { return finish_ == Finish::kNone && !dormant_ && pending() > 0; }
-  uint64_t pending() const { return tokens_.size() - position_; }
-  uint64_t position() const { return position_; }
+  uint64_t pending() const { return tokens_.size() - position(); }
+  uint64_t position() const { return caches_.position(); }
+  // Of the pending rows, so many at the beginning make no logits.
+  uint64_t silent() const;
+  uint64_t prompt_end() const { return turn_start_; }
+  // How many tokens may be guessed ahead now.
+  uint32_t DraftsTaken() const;
   absl::Span<const uint32_t> tokens() const { return tokens_; }
   const SequenceOptions& options() const { return options_; }
   SequenceInfo info() const;
   absl::Span<const Logprob> TakenLogprobs(size_t j) const;
   size_t last_taken() const { return last_taken_; }
-  model::PageTable& pages() { return pages_; }
-  const model::PageTable& pages() const { return pages_; }
+  model::SequenceCaches& caches() { return caches_; }
+  const model::SequenceCaches& caches() const { return caches_; }
   void set_seed(uint64_t seed) { options_.seed = seed; }
   // Whether SetOptions may be given these: Engine::SetOptions says what they may not change.
   Status CanTake(const SequenceOptions& options) const;
@@ -65,28 +83,44 @@ class Sequence {
   // Has something for the caller: Engine::Ready.
   bool Ready() const {
     return untaken_ > 0 || (finish_ != Finish::kNone && !told_) ||
-           (options_.manual && logits_place_ != LogitsPlace::kNone);
+           (options_.manual &&
+            (logits_place_ == LogitsPlace::kStep || logits_place_ == LogitsPlace::kOwn));
   }
 
   // The step: `rows` tokens more are stored; then, when that was all, the sampled token.
   // `logprobs`: of the sampled token, empty if not asked for. Cannot fail once PrepareCommit was
-  // called.
-  void PrepareCommit();
+  // called for at least as many rows.
+  void PrepareCommit(uint64_t rows, uint64_t sampled);
   SampleRequest Request() const;
   void CommitRows(uint64_t rows, uint64_t step);
   void CommitToken(uint32_t token, absl::Span<const Logprob> logprobs);
   void CommitFull() { End(Finish::kLength); }
+  // As if `token` had been sampled, to ask for what comes behind it; true if it ends the sequence.
+  // Only where DraftsTaken() is not 0.
+  bool Foresee(uint32_t token);
+  void Forget();  // all that was foreseen
+
+  // Log-probabilities of an appended token under the logits of the row before it: where they go, and
+  // whether they are still wanted.
+  bool WantsScore(uint64_t position) const;
+  absl::Span<Logprob> ScoreAt(uint64_t position);
+  void SetScored(uint64_t position) { scored_ = std::max(scored_, position + 1); }
+  StatusOr<absl::Span<const Logprob>> Score(uint64_t position) const;
   // The step came to nothing for this sequence.
   void CommitFault(Status fault);
   const Status& fault() const { return fault_; }  // OK unless it ended by one
   bool full() const { return tokens_.size() >= limits_->max_tokens; }
 
   // Logits of a step's row live with the step until the next one; a manual sequence keeps a copy.
-  void SetStepLogits(uint32_t row) { logits_place_ = LogitsPlace::kStep, logits_row_ = row; }
+  void SetStepLogits(const StepLogits& rows, bool last) {
+    logits_place_ = last ? LogitsPlace::kStep : LogitsPlace::kRows;
+    step_logits_ = rows;
+  }
   void KeepLogits(absl::Span<const float> logits);
   void DropLogits() { logits_place_ = LogitsPlace::kNone; }
   LogitsPlace logits_place() const { return logits_place_; }
-  uint32_t logits_row() const { return logits_row_; }
+  uint32_t logits_row() const { return step_logits_.first + step_logits_.rows - 1; }  // kStep
+  const StepLogits& step_logits() const { return step_logits_; }  // kStep, kRows
   absl::Span<const float> own_logits() const { return {own_logits_.get(), limits_->vocab}; }
 
   // Kept by the engine.
@@ -104,13 +138,13 @@ class Sequence {
   bool EndsAStopSequence() const;
   void Recount();
   size_t LogprobStride() const { return options_.logprobs == 0 ? 0 : 1 + options_.logprobs; }
+  size_t ScoreStride() const { return size_t{1} + options_.prompt_logprobs; }
 
   SequenceOptions options_;
   const SequenceLimits* limits_ = nullptr;
-  model::PageTable pages_;
+  model::SequenceCaches caches_;
   std::vector<uint32_t> tokens_;      // reserved to max_tokens; untouched memory costs nothing
   std::vector<uint8_t> is_produced_;  // beside tokens_
-  uint64_t position_ = 0;
   uint64_t turn_start_ = 0;  // tokens from here on were produced since the last Append
   uint64_t produced_ = 0;
   uint64_t take_from_ = 0;  // produced tokens before it are taken
@@ -125,8 +159,12 @@ class Sequence {
   StopStrings stops_;
   // LogprobStride() entries a token: those of the last Take, then the untaken ones.
   std::vector<Logprob> logprobs_;
+  // ScoreStride() entries a position; nothing of position 0 and of produced tokens.
+  std::vector<Logprob> scores_;
+  uint64_t scored_ = 0;  // appended tokens before it have theirs
+  size_t foreseen_ = 0, distinct_ = 0;  // tokens at the end, and counts_.tokens() before them
+  StepLogits step_logits_;
   LogitsPlace logits_place_ = LogitsPlace::kNone;
-  uint32_t logits_row_ = 0;
   std::unique_ptr<float[]> own_logits_;  // [vocab], manual sequences
 };
 

@@ -102,15 +102,26 @@ Status PageTable::Prepare(uint64_t position, uint64_t rows, const Copy& copy) {
 
 void PageTable::Truncate(uint64_t tokens) {
   while (pages_.size() > PagesFor(tokens)) {
-    pool_->Release(pages_.back());
+    if (pages_.back() != kNoPage) pool_->Release(pages_.back());
     pages_.pop_back();
   }
+}
+
+void PageTable::Drop(uint32_t index) {
+  if (pages_[index] != kNoPage) pool_->Release(std::exchange(pages_[index], kNoPage));
+}
+
+bool PageTable::Holds(uint32_t begin, uint32_t end) const {
+  if (end > pages_.size()) return false;
+  return std::find(pages_.begin() + begin, pages_.begin() + end, kNoPage) == pages_.begin() + end;
 }
 
 void PageTable::ShareFrom(const PageTable& other) {
   Truncate(0);
   pages_.assign(other.pages_.begin(), other.pages_.end());
-  for (const uint32_t page : pages_) pool_->Share(page);
+  for (const uint32_t page : pages_) {
+    if (page != kNoPage) pool_->Share(page);
+  }
 }
 
 }  // namespace mainarch::model

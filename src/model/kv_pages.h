@@ -61,8 +61,9 @@ class PagePool {
 uint32_t PagesNeeded(absl::Span<const uint32_t> pages, absl::Span<const uint32_t> refs,
                      uint64_t position, uint64_t rows);
 
-// The pages of one sequence: page i holds positions [16 i, 16 i + 16). Gives them back when it
-// goes.
+// The pages of one sequence: page i holds positions [16 i, 16 i + 16). Pages before the one that a
+// step writes first may be given back one by one (they lie behind a window); what is left of such a
+// page is a hole, kNoPage. Gives back what it has when it goes.
 class PageTable {
  public:
   PageTable() = default;
@@ -80,6 +81,8 @@ class PageTable {
   Status Prepare(uint64_t position, uint64_t rows, const Copy& copy);
   // Gives back every page that holds none of the first `tokens` positions.
   void Truncate(uint64_t tokens);
+  void Drop(uint32_t index);  // gives back one page and leaves a hole
+  bool Holds(uint32_t begin, uint32_t end) const;  // no hole among pages [begin, end)
   // Drops what it has and shares every page of `other`.
   void ShareFrom(const PageTable& other);
 

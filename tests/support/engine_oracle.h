@@ -16,9 +16,21 @@
 
 namespace mainarch::test {
 
-inline std::vector<float> FakeLogits(const std::vector<uint32_t>& tokens, uint32_t vocab) {
+inline uint64_t FakeHash(const std::vector<uint32_t>& tokens, const model::CacheForm& form) {
   uint64_t hash = 0;
-  for (uint32_t t : tokens) hash = FoldToken(hash, t);
+  const size_t seen = form.window == 0 ? tokens.size() : std::min<size_t>(form.window, tokens.size());
+  for (size_t p = form.slots ? 0 : tokens.size() - seen; p < tokens.size(); ++p) {
+    hash = form.slots ? FoldState(hash, tokens[p], p) : FoldToken(hash, tokens[p]);
+  }
+  return hash;
+}
+
+inline std::vector<float> FakeLogits(const std::vector<uint32_t>& tokens, uint32_t vocab,
+                                     const CacheForms& forms = {{}}) {
+  uint64_t hash = 0;
+  for (size_t c = 0; c < forms.size(); ++c) {
+    hash = JoinHashes(c, hash, FakeHash(tokens, forms[c]));
+  }
   std::vector<float> logits(vocab);
   for (uint32_t t = 0; t < vocab; ++t) logits[t] = FakeLogit(hash, t);
   return logits;
@@ -35,6 +47,7 @@ struct OracleSequence {
   size_t turn_start = 0;
   size_t taken = 0;  // tokens before it are taken, or were never produced
   decode::Finish finish = decode::Finish::kNone;
+  CacheForms forms = {{}};
 
   void Append(const std::vector<uint32_t>& more) {
     if (more.empty()) return;
@@ -58,6 +71,10 @@ struct OracleSequence {
     return copy;
   }
 
+  bool Equals(absl::Span<const uint32_t> other) const {
+    return std::equal(tokens.begin(), tokens.end(), other.begin(), other.end());
+  }
+
   bool Has(const std::vector<uint32_t>& ids, uint32_t id) const {
     return std::find(ids.begin(), ids.end(), id) != ids.end();
   }
@@ -78,7 +95,7 @@ struct OracleSequence {
       sampler.banned.insert(sampler.banned.end(), options.stop_tokens.begin(),
                             options.stop_tokens.end());
     }
-    const uint32_t token = sampler.Sample(FakeLogits(tokens, vocab), tokens.size());
+    const uint32_t token = sampler.Sample(FakeLogits(tokens, vocab, forms), tokens.size());
     tokens.push_back(token);
     sampled.push_back(true);
     finish = Judge(token, before);

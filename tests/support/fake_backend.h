@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // A backend without arithmetic: logits are a hash of every token of the sequence, read back from
-// the KV cells that steps wrote. Any mistake with pages, positions, forks or truncation changes
-// them or trips a check. Failures, delays and stops are injected through FakeControl.
+// the KV cells that steps wrote, of the tokens in each window, and of each state, to which every run
+// of a token does something that cannot be done twice or undone. Any mistake with pages, slots,
+// positions, forks, drafts or truncation changes them or trips a check. Failures, delays and stops
+// are injected through FakeControl.
 #ifndef MAINARCH_TESTS_SUPPORT_FAKE_BACKEND_H_
 #define MAINARCH_TESTS_SUPPORT_FAKE_BACKEND_H_
 
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "model/sequence_caches.h"
 
 namespace mainarch::test {
 
@@ -28,6 +31,8 @@ struct FakeControl {
   std::atomic<int64_t> copies{0};
   std::atomic<int64_t> run_us{0};    // how long a run takes; ends early when stopped
   std::atomic<int64_t> nan_run{-1};  // the run of this number makes a nan logit
+  std::atomic<int64_t> fetches{0};
+  std::atomic<int64_t> fail_fetch{-1};  // the fetch of logits of this number fails
   std::atomic<uint64_t> max_rows_seen{0};
   std::atomic<bool> running{false};
   std::function<void()> before_run;  // called inside Run, first and last
@@ -54,6 +59,17 @@ inline uint64_t Mix(uint64_t x) {
 
 inline uint64_t FoldToken(uint64_t hash, uint32_t token) { return Mix(hash * 31 + token); }
 
+using CacheForms = std::vector<model::CacheForm>;
+
+// A state after one token more.
+inline uint64_t FoldState(uint64_t state, uint32_t token, uint64_t position) {
+  return Mix(state ^ (uint64_t{token} << 32 | (position + 1)));
+}
+
+inline uint64_t JoinHashes(size_t cache, uint64_t joined, uint64_t hash) {
+  return cache == 0 ? hash : Mix(joined ^ hash);
+}
+
 // Logits after a prefix with this hash: eighths in [-8, 8), so that ties happen.
 inline float FakeLogit(uint64_t hash, uint32_t token) {
   return static_cast<float>(Mix(hash + token) >> 57) / 8.0f - 8.0f;
@@ -61,29 +77,42 @@ inline float FakeLogit(uint64_t hash, uint32_t token) {
 
 class FakeContext final : public backend::ImmediateContext {
  public:
-  FakeContext(FakeControl* control, uint32_t vocab, const backend::ContextOptions& options)
+  FakeContext(FakeControl* control, uint32_t vocab, const CacheForms& forms,
+              const backend::ContextOptions& options)
       : control_(control),
         vocab_(vocab),
+        forms_(forms),
         options_(options),
-        cells_(size_t{options.pages[0]} * backend::kPageTokens),
-        writer_(options.pages[0], 0),
-        logits_(size_t{options.max_logit_rows} * vocab) {}
+        caches_(forms.size()),
+        logits_(size_t{options.max_logit_rows} * vocab) {
+    for (size_t c = 0; c < forms.size(); ++c) {
+      Cache& cache = caches_[c];
+      cache.units = forms[c].slots ? options.slots[c] : options.pages[c];
+      cache.touched.resize(cache.units);
+      if (forms[c].slots) {
+        cache.states.resize(cache.units);
+        cache.after_row.resize(options.max_rows);
+      } else {
+        cache.cells.resize(size_t{cache.units} * backend::kPageTokens);
+      }
+    }
+  }
 
   Status RunNow(const backend::Step& step) override {
     const int64_t run = control_->runs.fetch_add(1);
     ++step_;
     if (control_->before_run) control_->before_run();
     Validate(step);
-    for (const backend::StepRow& row : step.rows) Write(step, row, row.token);
+    Write(step, /*garble=*/false);
     const Status stopped = Delay();
     if (!stopped.ok() || run == control_->fail_run.load()) {
-      // KV of the step's own rows is undefined after an error.
-      for (const backend::StepRow& row : step.rows) Write(step, row, 0xDEAD);
+      // KV of the step's own rows and the states it was to write are undefined after an error.
+      Write(step, /*garble=*/true);
       for (float& x : logits_) x = NAN;
       return stopped.ok() ? Error(Code::kDeviceLost, "injected failure of run ", run) : stopped;
     }
     for (uint32_t i = 0; i < step.logit_rows.size(); ++i) {
-      MakeLogits(step, step.rows[step.logit_rows[i]], i);
+      MakeLogits(step, step.logit_rows[i], i);
       if (run == control_->nan_run.load()) logits_[size_t{i} * vocab_ + vocab_ / 2] = NAN;
     }
     if (control_->after_run) control_->after_run();
@@ -92,22 +121,28 @@ class FakeContext final : public backend::ImmediateContext {
 
   absl::Span<float> Logits(uint32_t i) override { return {&logits_[size_t{i} * vocab_], vocab_}; }
 
-  Status CopyPage(int32_t, uint32_t from, uint32_t to) override {
+  Status FetchLogits(uint32_t) override {
+    if (control_->fetches.fetch_add(1) != control_->fail_fetch.load()) return OkStatus();
+    return Error(Code::kDeviceLost, "injected failure of a fetch");
+  }
+
+  Status CopyPage(int32_t cache, uint32_t from, uint32_t to) override {
     if (control_->copies.fetch_add(1) == control_->fail_copy.load()) {
       return Error(Code::kDeviceLost, "injected failure of a copy");
     }
+    std::vector<Cell>& cells = caches_[static_cast<size_t>(cache)].cells;
     for (int i = 0; i < backend::kPageTokens; ++i) {
-      cells_[size_t{to} * backend::kPageTokens + i] =
-          cells_[size_t{from} * backend::kPageTokens + i];
+      cells[size_t{to} * backend::kPageTokens + i] = cells[size_t{from} * backend::kPageTokens + i];
     }
     return OkStatus();
   }
 
-  uint64_t memory_bytes() const override { return cells_.size() * sizeof(Cell); }
+  uint64_t memory_bytes() const override { return caches_[0].cells.size() * sizeof(Cell); }
   // K is the layer and the token, V the position.
-  StatusOr<backend::KvToken> ReadKv(int32_t, int32_t layer, uint32_t page,
+  StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t layer, uint32_t page,
                                    uint32_t slot) const override {
-    const Cell& cell = cells_[size_t{page} * backend::kPageTokens + slot];
+    const Cell& cell = caches_[static_cast<size_t>(cache)]
+                           .cells[size_t{page} * backend::kPageTokens + slot];
     return backend::KvToken{{static_cast<float>(layer), static_cast<float>(cell.token)},
                             {static_cast<float>(cell.position)}};
   }
@@ -122,18 +157,70 @@ class FakeContext final : public backend::ImmediateContext {
     uint32_t position = UINT32_MAX;
   };
 
-  Cell* At(const backend::Step& step, uint32_t sequence, uint32_t position) {
-    const absl::Span<const uint32_t> pages = step.sequences[sequence].caches[0].pages;
-    const uint32_t page = position / backend::kPageTokens;
-    if (page >= pages.size() || pages[page] >= options_.pages[0]) {
+  struct State {
+    uint64_t hash = 0xBAD;
+    uint64_t position = UINT64_MAX;  // tokens before it
+  };
+  struct Cache {
+    uint32_t units = 0;  // pages or slots
+    std::vector<Cell> cells;
+    std::vector<State> states;
+    std::vector<uint64_t> after_row;  // [max_rows] of this step
+    std::vector<uint64_t> touched;    // [units] step and sequence that wrote last
+  };
+
+  Cell* At(const backend::Step& step, size_t c, uint32_t sequence, uint32_t position) {
+    const backend::StepCache& cache = step.sequences[sequence].caches[c];
+    const uint32_t page = position / backend::kPageTokens - cache.first_page;
+    if (page >= cache.pages.size() || cache.pages[page] >= caches_[c].units) {
       control_->Violation("a position without a page");
       return &nowhere_;
     }
-    return &cells_[size_t{pages[page]} * backend::kPageTokens + position % backend::kPageTokens];
+    return &caches_[c].cells[size_t{cache.pages[page]} * backend::kPageTokens +
+                             position % backend::kPageTokens];
   }
 
-  void Write(const backend::Step& step, const backend::StepRow& row, uint32_t token) {
-    *At(step, row.sequence, row.position) = {token, row.position};
+  // One writer of a page or slot in a step, and none of it that another reads.
+  void Touch(size_t c, uint32_t unit, uint32_t sequence, const char* what) {
+    if (unit >= caches_[c].units) return control_->Violation("a page or slot out of range");
+    uint64_t& last = caches_[c].touched[unit];
+    const uint64_t stamp = step_ << 32 | (sequence + 1);
+    if (last >> 32 == step_ && last != stamp) control_->Violation(what);
+    last = stamp;
+  }
+
+  void Write(const backend::Step& step, bool garble) {
+    for (size_t c = 0; c < forms_.size(); ++c) {
+      if (forms_[c].slots) {
+        for (uint32_t s = 0; s < step.sequences.size(); ++s) WriteStates(step, c, s, garble);
+        continue;
+      }
+      for (const backend::StepRow& row : step.rows) {
+        *At(step, c, row.sequence, row.position) = {garble ? 0xDEAD : row.token, row.position};
+      }
+    }
+  }
+
+  void WriteStates(const backend::Step& step, size_t c, uint32_t sequence, bool garble) {
+    const backend::StepCache& cache = step.sequences[sequence].caches[c];
+    State state = {0, 0};
+    if (cache.state_in != backend::kNoSlot) state = caches_[c].states[cache.state_in];
+    uint32_t row = 0, in_sequence = 0;
+    while (row < step.rows.size() && step.rows[row].sequence != sequence) ++row;
+    if (!garble && state.position != step.rows[row].position) {
+      control_->Violation("a state of another position");
+    }
+    size_t out = 0;
+    for (; row < step.rows.size() && step.rows[row].sequence == sequence; ++row, ++in_sequence) {
+      state.hash = FoldState(state.hash, step.rows[row].token, state.position++);
+      caches_[c].after_row[row] = state.hash;
+      if (out == cache.state_out.size() || cache.state_out[out].row != in_sequence) continue;
+      const uint32_t slot = cache.state_out[out++].slot;
+      if (slot == cache.state_in) control_->Violation("a state written over its input");
+      Touch(c, slot, sequence, "two writers of a slot");
+      caches_[c].states[slot] = garble ? State() : state;
+    }
+    if (out != cache.state_out.size()) control_->Violation("a state after no row");
   }
 
   Status Delay() {
@@ -149,13 +236,23 @@ class FakeContext final : public backend::ImmediateContext {
     return stopped ? Error(Code::kCancelled, "fake run stopped") : OkStatus();
   }
 
-  void MakeLogits(const backend::Step& step, const backend::StepRow& row, uint32_t i) {
+  uint64_t HashOf(const backend::Step& step, size_t c, uint32_t index) {
+    const backend::StepRow& row = step.rows[index];
+    if (forms_[c].slots) return caches_[c].after_row[index];
+    const uint32_t window = forms_[c].window;
     uint64_t hash = 0;
-    for (uint32_t p = 0; p <= row.position; ++p) {
-      const Cell cell = *At(step, row.sequence, p);
+    for (uint32_t p = window == 0 || row.position < window ? 0 : row.position + 1 - window;
+         p <= row.position; ++p) {
+      const Cell cell = *At(step, c, row.sequence, p);
       if (cell.position != p) control_->Violation("a KV cell of another position");
       hash = FoldToken(hash, cell.token);
     }
+    return hash;
+  }
+
+  void MakeLogits(const backend::Step& step, uint32_t row, uint32_t i) {
+    uint64_t hash = 0;
+    for (size_t c = 0; c < forms_.size(); ++c) hash = JoinHashes(c, hash, HashOf(step, c, row));
     for (uint32_t t = 0; t < vocab_; ++t) logits_[size_t{i} * vocab_ + t] = FakeLogit(hash, t);
   }
 
@@ -173,12 +270,13 @@ class FakeContext final : public backend::ImmediateContext {
       const backend::StepRow& row = step.rows[i];
       require(row.sequence < step.sequences.size(), "sequence index");
       require(row.token < vocab_, "token range");
-      // A page is written by one sequence of a step only.
-      const absl::Span<const uint32_t> pages = step.sequences[row.sequence].caches[0].pages;
-      const uint32_t page = pages[row.position / backend::kPageTokens];
-      const uint64_t stamp = step_ << 32 | (row.sequence + 1);
-      require(writer_[page] >> 32 != step_ || writer_[page] == stamp, "two writers of a page");
-      writer_[page] = stamp;
+      const absl::Span<const backend::StepCache> caches = step.sequences[row.sequence].caches;
+      require(caches.size() == forms_.size(), "caches of a sequence");
+      for (size_t c = 0; c < forms_.size(); ++c) {
+        const uint32_t page = row.position / backend::kPageTokens - caches[c].first_page;
+        if (forms_[c].slots || page >= caches[c].pages.size()) continue;
+        Touch(c, caches[c].pages[page], row.sequence, "two writers of a page");
+      }
       if (i == 0) continue;
       const backend::StepRow& before = step.rows[i - 1];
       require(row.sequence == before.sequence ? row.position == before.position + 1
@@ -190,9 +288,9 @@ class FakeContext final : public backend::ImmediateContext {
 
   FakeControl* control_;
   uint32_t vocab_;
+  const CacheForms forms_;
   backend::ContextOptions options_;
-  std::vector<Cell> cells_;
-  std::vector<uint64_t> writer_;  // [pages] step and sequence that wrote last
+  std::vector<Cache> caches_;
   std::vector<float> logits_;
   uint64_t step_ = 0;
   Cell nowhere_;
@@ -200,11 +298,12 @@ class FakeContext final : public backend::ImmediateContext {
 
 class FakeModel final : public backend::LoadedModel {
  public:
-  explicit FakeModel(uint32_t vocab) : vocab_(vocab) {}
+  explicit FakeModel(uint32_t vocab, CacheForms forms = {{}})
+      : vocab_(vocab), forms_(std::move(forms)) {}
   StatusOr<std::unique_ptr<backend::Context>> CreateContext(
       const backend::ContextOptions& options) const override {
     return std::unique_ptr<backend::Context>(
-        std::make_unique<FakeContext>(&control, vocab_, options));
+        std::make_unique<FakeContext>(&control, vocab_, forms_, options));
   }
   const backend::Program& program() const override { return program_; }
   uint64_t weight_bytes() const override { return 0; }
@@ -213,6 +312,7 @@ class FakeModel final : public backend::LoadedModel {
 
  private:
   uint32_t vocab_;
+  CacheForms forms_;
   backend::Program program_;
 };
 

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Random operations on an engine over a hashing backend, against an oracle without pages, batches
-// or steps: whatever the batch mix, chunk size, pool size, forks, truncations, failures,
-// cancellations and preemptions, every sequence's tokens are those of its options and tokens alone.
+// Random operations on an engine over a hashing backend, against an oracle without pages, states,
+// batches or steps: whatever the caches of the model, batch mix, chunk size, pool sizes, forks,
+// truncations, failures, cancellations, preemptions, snapshots and drafts, every sequence's tokens
+// are those of its options and tokens alone, and in the end no page or slot is missing. A state
+// cannot be written twice or left out without another hash coming out.
+//
+// MAINARCH_PROPERTY_OPERATIONS: how many, 75,000 by default.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <random>
 
@@ -19,9 +24,29 @@ namespace {
 
 constexpr uint32_t kVocab = 61;
 
-class Play {
+test::CacheForms FormsOfPlay(uint32_t seed) {
+  const uint32_t window = 1 + seed * 7 % 45;
+  const model::CacheForm whole = {false, 0}, sliding = {false, window}, states = {true, 0};
+  const std::vector<test::CacheForms> all = {
+      {whole},         {whole, sliding},         {sliding, whole},
+      {states},        {whole, states},          {sliding},
+      {sliding, states}, {states, whole, sliding, whole, states, {false, 1 + window / 2}}};
+  return all[seed % all.size()];
+}
+
+// In the order of opening: ids are other ones in each run, and runs are to be the same.
+struct Name {
+  uint64_t serial = 0;
+  SequenceId id = 0;
+
+  operator SequenceId() const { return id; }
+  bool operator<(const Name& other) const { return serial < other.serial; }
+};
+
+class Play final : public DraftSource {
  public:
-  explicit Play(uint32_t seed) : random_(seed), model_(kVocab) {}
+  explicit Play(uint32_t seed)
+      : random_(seed), forms_(FormsOfPlay(seed)), model_(kVocab, forms_) {}
 
   // "" or what went wrong.
   std::string Run(int operations) {
@@ -32,13 +57,24 @@ class Play {
     // From hardly enough for one sequence to enough for all.
     o.kv_tokens = o.max_sequence_tokens + Pick(o.max_sequence_tokens * o.max_sequences);
     if (Pick(8) == 0) o.kv_tokens = 16;
-    facts_ = {kVocab, 1000, {3, 7}};
+    facts_ = {kVocab, 1000, {3, 7}, forms_};
+    o.logit_rows = Pick(2) * Pick(40);
+    o.snapshots = Pick(5);
+    o.snapshot_tokens = 16 * (1 + Pick(4));
+    // It is the engine's only for as long as that lives.
+    if (Pick(2)) o.drafts = std::shared_ptr<DraftSource>(std::shared_ptr<void>(), this);
+    o.max_drafts = o.drafts == nullptr ? 0 : 1 + Pick(4);
+    if (Pick(2)) o.state_slots = o.max_sequences * (2 + o.max_drafts) + Pick(5);
     auto engine = CreateEngine(nullptr, model_, facts_, o);
     if (!engine.ok()) return std::string(engine.status().message());
     engine_ = *std::move(engine);
-    capacity_ = std::min<uint64_t>(o.max_sequence_tokens, (o.kv_tokens + 15) / 16 * 16);
+    capacity_ = o.max_sequence_tokens;
+    for (const model::CacheForm& form : forms_) {
+      if (form.whole()) capacity_ = std::min<uint64_t>(capacity_, (o.kv_tokens + 15) / 16 * 16);
+    }
     max_sequences_ = o.max_sequences;
     for (int i = 0; i < operations; ++i) {
+      stepped_ = false;
       std::string wrong = Operation();
       if (wrong.empty()) wrong = CheckAll();
       if (!wrong.empty()) return absl::StrCat("operation ", i, ": ", wrong);
@@ -47,6 +83,25 @@ class Play {
   }
 
   uint64_t preemptions_or_failures() const { return lost_positions_; }
+  uint64_t right_drafts() const { return right_drafts_; }
+
+  // The right tokens, up to a wrong one.
+  size_t Propose(uint32_t, absl::Span<const uint32_t> tokens, absl::Span<uint32_t> out) override {
+    size_t n = Pick(static_cast<uint32_t>(out.size()) + 1);
+    const size_t wrong = Pick(2) ? n : Pick(static_cast<uint32_t>(n) + 1);
+    OracleSequence ahead;
+    for (const auto& entry : sequences_) {
+      if (entry.second.tokens.size() != tokens.size() || !entry.second.Equals(tokens)) continue;
+      ahead = entry.second;
+      break;
+    }
+    for (size_t i = 0; i < n; ++i) {
+      if (ahead.finish == Finish::kNone) ahead.Advance();
+      out[i] = i < wrong && !ahead.tokens.empty() ? ahead.tokens.back() : Pick(kVocab + 2);
+    }
+    right_drafts_ += wrong;
+    return n;
+  }
 
  private:
   uint32_t Pick(uint32_t n) { return n == 0 ? 0 : static_cast<uint32_t>(random_() % n); }
@@ -66,6 +121,8 @@ class Play {
     if (Pick(3) == 0) o.min_tokens = Pick(5);
     if (Pick(3) == 0) o.max_tokens = o.min_tokens + 1 + Pick(20);
     if (Pick(4) == 0) o.logprobs = 1 + Pick(4);
+    if (Pick(4) == 0) o.prompt_logprobs = 1 + Pick(4);
+    if (Pick(6) == 0) o.all_logits = true;
     if (Pick(4) == 0) o.stop_tokens = {Pick(kVocab), Pick(kVocab)};
     if (Pick(4) == 0) o.stop_sequences = {{Pick(kVocab)}, {Pick(kVocab), Pick(kVocab)}};
     if (Pick(4) == 0) o.logit_bias = {{Pick(kVocab), 3.0f}, {Pick(kVocab), -INFINITY}};
@@ -97,7 +154,8 @@ class Play {
     oracle.vocab = kVocab;
     oracle.max_tokens = capacity_;
     oracle.eos = facts_.eos_ids;
-    sequences_[*id] = oracle;
+    oracle.forms = forms_;
+    sequences_[{++opened_, *id}] = oracle;
     return "";
   }
 
@@ -124,7 +182,7 @@ class Play {
       copy.options.seed = random_();
       if (!engine_->SetSeed(*fork, copy.options.seed).ok()) return "set seed";
     }
-    sequences_[*fork] = copy;
+    sequences_[{++opened_, *fork}] = copy;
     return "";
   }
 
@@ -136,9 +194,10 @@ class Play {
     return std::string(status.message());
   }
 
-  std::string Close(SequenceId id) {
+  std::string Close(Name name) {
+    const SequenceId id = name;
     const Status status = engine_->Close(id);
-    sequences_.erase(id);
+    sequences_.erase(name);
     if (engine_->Close(id).ok()) return "closed twice";
     if (engine_->InfoOf(id).ok()) return "a closed sequence answers";
     return std::string(status.message());
@@ -157,7 +216,7 @@ class Play {
       while (!oracle.sampled[at]) ++at;
       const std::vector<uint32_t> prefix(oracle.tokens.begin(),
                                          oracle.tokens.begin() + static_cast<ptrdiff_t>(at));
-      const std::vector<float> logits = test::FakeLogits(prefix, kVocab);
+      const std::vector<float> logits = test::FakeLogits(prefix, kVocab, forms_);
       double total = 0;
       for (float x : logits) total += std::exp(double(x));
       auto logprobs = engine_->TakenLogprobs(id, j);
@@ -178,10 +237,7 @@ class Play {
     const bool fail = Pick(6) == 0;
     const uint32_t how = Pick(3);
     if (fail && how == 0) control.fail_run = control.runs.load();
-    // A manual sequence is handed its nan; only sampling fails for it.
-    const bool manual = std::any_of(sequences_.begin(), sequences_.end(),
-                                    [](const auto& s) { return s.second.options.manual; });
-    if (fail && how == 1 && !manual) control.nan_run = control.runs.load();
+    if (fail && how == 1) control.nan_run = control.runs.load();
     if (fail && how == 2) control.fail_copy = control.copies.load();
     const int64_t runs = control.runs;
     Status status;
@@ -200,6 +256,7 @@ class Play {
       worked = ran.ok() && *ran;
     }
     control.fail_run = control.nan_run = control.fail_copy = -1;
+    stepped_ = status.ok() && worked;
     if (!status.ok() && !fail) return std::string(status.message());
     // Who was handed a nan tries again.
     for (const auto& entry : sequences_) {
@@ -221,10 +278,12 @@ class Play {
       if (!wrong.empty()) return wrong;
       uint64_t& position = positions_[id];
       lost_positions_ += info->position < position;
+      const std::string logits_wrong = CheckRows(id, oracle, position, info->position);
+      if (!logits_wrong.empty()) return logits_wrong;
       position = info->position;
       auto logits = engine_->Logits(id);
       if (oracle.options.manual && logits.ok()) {
-        const std::vector<float> expected = test::FakeLogits(oracle.tokens, kVocab);
+        const std::vector<float> expected = test::FakeLogits(oracle.tokens, kVocab, forms_);
         if (!std::equal(expected.begin(), expected.end(), logits->begin())) return "logits";
       }
       // A manual sequence that has run all it holds has logits.
@@ -235,8 +294,42 @@ class Play {
     return "";
   }
 
+  // What was asked for of rows, at one position each; the last step may have run [from, to).
+  std::string CheckRows(SequenceId id, const OracleSequence& oracle, uint64_t from, uint64_t to) {
+    const auto logits_before = [&](uint64_t n) {
+      return test::FakeLogits({oracle.tokens.begin(), oracle.tokens.begin() + static_cast<ptrdiff_t>(n)},
+                              kVocab, forms_);
+    };
+    if (oracle.options.all_logits && to > from && stepped_) {
+      const uint64_t position = from + Pick(static_cast<uint32_t>(to - from));
+      const auto logits = engine_->LogitsAt(id, position);
+      if (!logits.ok()) {
+        return absl::StrCat(logits.status().message(), " (it went from ", from, " to ", to, ")");
+      }
+      const std::vector<float> expected = logits_before(position + 1);
+      if (!std::equal(expected.begin(), expected.end(), logits->begin())) return "logits of a row";
+      if (engine_->LogitsAt(id, to).ok()) return "logits of a row that has not run";
+    }
+    if (oracle.options.prompt_logprobs == 0 || oracle.tokens.empty()) return "";
+    const uint64_t position = Pick(static_cast<uint32_t>(oracle.tokens.size()) + 1);
+    const auto got = engine_->PromptLogprobs(id, position);
+    const bool appended = position > 0 && position < oracle.tokens.size() && !oracle.sampled[position];
+    if (!appended) return CodeOf(got.status()) == Code::kInvalidArgument ? "" : "a score of no token";
+    // It is there once the row before has run, and stays when that must run again.
+    if (!got.ok()) return position > to && CodeOf(got.status()) == Code::kBusy ? "" : "no score";
+    const std::vector<float> logits = logits_before(position);
+    double total = 0;
+    for (float x : logits) total += std::exp(double(x));
+    const Logprob own = (*got)[0];
+    if (got->size() != 1 + oracle.options.prompt_logprobs) return "number of prompt logprobs";
+    if (own.token != oracle.tokens[position]) return "prompt logprobs of another token";
+    if (std::fabs(own.logprob - (logits[own.token] - std::log(total))) > 1e-4) return "prompt logprob";
+    return "";
+  }
+
   // Everyone runs to their ends; then every page is back.
   std::string CloseAll() {
+    stepped_ = false;
     for (int i = 0; i < 200'000; ++i) {
       auto worked = engine_->RunStep();
       if (!worked.ok()) return std::string(worked.status().message());
@@ -256,31 +349,42 @@ class Play {
     const EngineInfo info = engine_->info();
     if (info.kv_tokens_free != info.kv_tokens_total) return "pages were lost";
     if (info.sequences != 0) return "sequences are left";
+    for (const model::CachePool& pool : static_cast<EngineImpl&>(*engine_).pools()) {
+      if (pool.units.free_pages() != pool.units.total()) return "pages or slots were lost";
+    }
     return model_.control.Violations();
   }
 
   std::mt19937 random_;
+  const test::CacheForms forms_;
   test::FakeModel model_;
   ModelFacts facts_;
   uint64_t capacity_ = 0;
   size_t max_sequences_ = 0;
   std::unique_ptr<Engine> engine_;
-  std::map<SequenceId, OracleSequence> sequences_;
+  std::map<Name, OracleSequence> sequences_;
+  uint64_t opened_ = 0;
   std::map<SequenceId, uint64_t> positions_;
   uint64_t lost_positions_ = 0;
+  uint64_t right_drafts_ = 0;
+  bool stepped_ = false;  // the last operation was a step that ended well
 };
 
 }  // namespace
 
 TEST(random_operations_match_the_oracle) {
-  uint64_t lost = 0;
-  for (uint32_t seed = 0; seed < 250; ++seed) {
+  const char* const wanted = std::getenv("MAINARCH_PROPERTY_OPERATIONS");
+  const uint64_t operations = wanted == nullptr ? 75'000 : std::strtoull(wanted, nullptr, 10);
+  uint64_t lost = 0, drafts = 0;
+  for (uint32_t seed = 0; seed < (operations + 299) / 300; ++seed) {
     Play play(seed);
     const std::string wrong = play.Run(300);
     if (!wrong.empty())
       test_context.Fail(__FILE__, __LINE__, absl::StrCat("seed ", seed, ": ", wrong));
     CHECK_EQ(wrong, "");
     lost += play.preemptions_or_failures();
+    drafts += play.right_drafts();
   }
   CHECK_GT(lost, 1000u);  // truncations and preemptions did happen
+  CHECK_GT(drafts, 1000u);
 }

@@ -15,8 +15,10 @@ namespace {
 constexpr uint32_t kVocab = 50;
 
 struct Bench {
-  explicit Bench(EngineOptions options = {}, std::vector<uint32_t> eos = {}) : model(kVocab) {
-    auto made = CreateEngine(nullptr, model, {kVocab, 4096, std::move(eos)}, options);
+  explicit Bench(EngineOptions options = {}, std::vector<uint32_t> eos = {},
+                 test::CacheForms forms = {{}})
+      : model(kVocab, forms) {
+    auto made = CreateEngine(nullptr, model, {kVocab, 4096, std::move(eos), forms}, options);
     status = made.status();
     if (made.ok()) engine = *std::move(made);
   }
@@ -567,4 +569,208 @@ TEST(counters_add_up) {
   CHECK_EQ(info.sequences, 2u);
   CHECK_GT(info.step_ns_last, 0u);
   CHECK_EQ(static_cast<int64_t>(info.steps), bench.model.control.runs.load());
+}
+
+TEST(a_manual_sequence_is_told_of_logits_that_are_no_numbers) {
+  SequenceOptions o;
+  o.manual = true;
+  Bench bench(Options(2, 100, 6));
+  const SequenceId id = bench.Open(o, {1, 2, 3});
+  bench.model.control.nan_run = 0;
+  CHECK(bench.Step());
+  CHECK(bench.Info(id).finish == Finish::kFault);
+  CHECK_EQ(bench.Info(id).position, 0u);
+  CHECK(CodeOf(bench.engine->Logits(id).status()) == Code::kBadModel);
+  CHECK(Says(bench.engine->Logits(id).status(), "token 25 is nan"));
+  CHECK_OK(bench.engine->Truncate(id, 3));
+  CHECK(bench.Step());
+  CHECK_OK(bench.engine->Logits(id));
+}
+
+TEST(a_device_that_fails_while_logits_are_fetched_fails_the_step) {
+  SequenceOptions o;
+  o.max_tokens = 5;
+  o.ignore_eos = true;
+  Bench bench(Options(2, 100, 16));
+  const SequenceId a = bench.Open(o, {1, 2, 3});
+  const SequenceId b = bench.Open(o, {4, 5});
+  for (const int64_t fetch : {0, 1}) {  // of the first sequence and of the second
+    bench.model.control.fail_fetch = bench.model.control.fetches.load() + fetch;
+    CHECK(CodeOf(bench.engine->RunStep().status()) == Code::kDeviceLost);
+    for (const SequenceId id : {a, b}) {
+      CHECK(bench.Info(id).finish == Finish::kNone);
+      CHECK_EQ(bench.Info(id).position, 0u);
+      CHECK_EQ(bench.Info(id).produced, 0u);
+    }
+  }
+  CHECK(bench.Drain());
+  CHECK(bench.TakeAll(a) == Expected(o, {1, 2, 3}, 5));
+  CHECK(bench.TakeAll(b) == Expected(o, {4, 5}, 5));
+}
+
+namespace {
+
+// Knows what will come, but for every `wrong`-th token of a sequence.
+struct Prophet final : DraftSource {
+  std::vector<uint32_t> tokens;
+  uint32_t wrong = UINT32_MAX;
+
+  size_t Propose(uint32_t, absl::Span<const uint32_t> held, absl::Span<uint32_t> out) override {
+    for (size_t i = 0; i < out.size(); ++i) {
+      const size_t at = held.size() + i;
+      if (at >= tokens.size()) return i;
+      out[i] = at % wrong == 0 ? tokens[at] ^ 1 : tokens[at];
+    }
+    return out.size();
+  }
+};
+
+}  // namespace
+
+TEST(right_drafts_take_fewer_steps_and_wrong_ones_change_nothing) {
+  SequenceOptions o;
+  o.max_tokens = 40;
+  o.ignore_eos = true;
+  o.temperature = 1;
+  o.repetition_penalty = 1.2f;
+  o.frequency_penalty = 0.3f;
+  const std::vector<uint32_t> expected = Expected(o, {1, 2, 3}, 40);
+  for (const auto& [wrong, steps] : {std::pair{UINT32_MAX, 10u}, {1u, 40u}, {5u, 20u}}) {
+    auto prophet = std::make_shared<Prophet>();
+    prophet->tokens = {1, 2, 3};
+    prophet->tokens.insert(prophet->tokens.end(), expected.begin(), expected.end());
+    prophet->wrong = wrong;
+    EngineOptions options = Options(1, 100, 16);
+    options.drafts = prophet;
+    options.max_drafts = 4;
+    Bench bench(options);
+    const SequenceId id = bench.Open(o, {1, 2, 3});
+    CHECK(bench.Drain());
+    CHECK(bench.TakeAll(id) == expected);
+    CHECK_LE(bench.engine->info().steps, steps);
+    CHECK_GE(bench.engine->info().steps, steps / 2);
+    CHECK_EQ(bench.model.control.Violations(), "");
+  }
+}
+
+TEST(prompt_logprobs_are_of_every_appended_token_but_the_first) {
+  SequenceOptions o;
+  o.prompt_logprobs = 2;
+  o.max_tokens = 2;
+  o.ignore_eos = true;
+  for (const uint32_t logit_rows : {0u, 3u, 64u}) {
+    EngineOptions options = Options(1, 100, 16);
+    options.logit_rows = logit_rows;
+    Bench bench(options);
+    std::vector<uint32_t> tokens = {1, 2, 3, 4, 5, 6, 7};
+    const SequenceId id = bench.Open(o, tokens);
+    CHECK(CodeOf(bench.engine->PromptLogprobs(id, 3).status()) == Code::kBusy);
+    CHECK(bench.Drain());
+    const std::vector<uint32_t> produced = bench.TakeAll(id);
+    CHECK_EQ(produced.size(), 2u);
+    CHECK_OK(bench.engine->Append(id, {8, 9}));
+    CHECK(bench.Drain());
+    tokens.insert(tokens.end(), {produced[0], produced[1], 8, 9});
+    for (const size_t at : {1u, 4u, 6u, 9u, 10u}) {
+      const auto got = bench.engine->PromptLogprobs(id, at);
+      CHECK_OK(got);
+      CHECK_EQ(got->size(), 3u);
+      const std::vector<float> logits = test::FakeLogits({tokens.begin(), tokens.begin() + at}, kVocab);
+      double total = 0;
+      for (const float x : logits) total += std::exp(double(x));
+      CHECK_EQ((*got)[0].token, tokens[at]);
+      CHECK_LT(std::fabs((*got)[0].logprob - (logits[tokens[at]] - std::log(total))), 1e-4);
+      CHECK_GE((*got)[1].logprob, (*got)[2].logprob);
+    }
+    for (const size_t at : {0u, 7u, 8u, 11u, 12u, 13u}) {
+      CHECK(CodeOf(bench.engine->PromptLogprobs(id, at).status()) == Code::kInvalidArgument);
+    }
+  }
+}
+
+TEST(a_model_with_states_goes_back_to_the_nearest_snapshot) {
+  SequenceOptions o;
+  o.max_tokens = 60;
+  o.ignore_eos = true;
+  EngineOptions options = Options(2, 200, 100);
+  options.snapshot_tokens = 16;
+  options.snapshots = 4;
+  const test::CacheForms forms = {{true, 0}};
+  Bench bench(options, {}, forms);
+  const std::vector<uint32_t> prompt(40, 7);
+  const SequenceId id = bench.Open(o, prompt);
+  CHECK(bench.Drain());
+  const std::vector<uint32_t> all = bench.TakeAll(id);
+  CHECK_EQ(all.size(), 60u);
+  CHECK_EQ(bench.Info(id).position, 99u);
+  // 39, one before the prompt's end, is kept, and so is what is not long ago.
+  for (const auto& [at, from] : {std::pair{98u, 96u}, {60u, 59u}, {40u, 39u}, {20u, 19u}}) {
+    CHECK_OK(bench.engine->Truncate(id, at));
+    CHECK_LE(bench.Info(id).position, from);
+    if (at == 98 || at == 40) CHECK_EQ(bench.Info(id).position, from);
+    CHECK(bench.Drain());
+    const std::vector<uint32_t> again = bench.TakeAll(id);
+    if (at >= 40) CHECK(std::equal(again.rbegin(), again.rend(), all.rbegin()));
+  }
+  CHECK_OK(bench.engine->Close(id));
+  for (const model::CachePool& pool : static_cast<EngineImpl&>(*bench.engine).pools()) {
+    CHECK_EQ(pool.units.free_pages(), pool.units.total());
+  }
+  CHECK_EQ(bench.model.control.Violations(), "");
+}
+
+TEST(pages_behind_a_window_go_back_to_the_pool) {
+  SequenceOptions o;
+  o.max_tokens = 150;
+  o.ignore_eos = true;
+  EngineOptions options = Options(1, 400, 64);
+  options.snapshots = 0;
+  Bench bench(options, {}, {{false, 0}, {false, 20}});
+  const SequenceId id = bench.Open(o, std::vector<uint32_t>(100, 3));
+  const auto held = [&](size_t cache) {
+    const model::PagePool& pool = static_cast<EngineImpl&>(*bench.engine).pools()[cache].units;
+    return pool.total() - pool.free_pages();
+  };
+  while (bench.Step()) {
+    CHECK_EQ(held(0), model::PagesFor(bench.Info(id).position));
+    CHECK_LE(held(1), 3u);
+  }
+  CHECK_EQ(bench.Info(id).produced, 150u);
+  // Nothing to stand on is left a hundred tokens back: all is run again, with the same outcome.
+  const std::vector<uint32_t> all = bench.TakeAll(id);
+  CHECK_OK(bench.engine->Truncate(id, 150));
+  CHECK_EQ(bench.Info(id).position, 0u);
+  CHECK(bench.Drain());
+  const std::vector<uint32_t> again = bench.TakeAll(id);
+  CHECK(std::equal(all.begin() + 50, all.end(), again.begin(), again.begin() + 100));
+  CHECK_EQ(bench.model.control.Violations(), "");
+}
+
+TEST(logits_of_every_row_of_the_last_step_can_be_read) {
+  SequenceOptions o;
+  o.all_logits = true;
+  o.manual = true;
+  EngineOptions options = Options(2, 100, 16);
+  options.logit_rows = 8;
+  Bench bench(options);
+  const std::vector<uint32_t> tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const SequenceId id = bench.Open(o, tokens);
+  const SequenceId plain = bench.Open({}, {1});
+  uint64_t from = 0;
+  while (bench.Info(id).pending > 0) {
+    CHECK(bench.Step());
+    const uint64_t to = bench.Info(id).position;
+    CHECK_LE(to - from, 7u);  // one row is the other's
+    for (uint64_t at = from; at < to; ++at) {
+      const auto logits = bench.engine->LogitsAt(id, at);
+      CHECK_OK(logits);
+      const auto end = tokens.begin() + static_cast<ptrdiff_t>(at) + 1;
+      const std::vector<float> expected = test::FakeLogits({tokens.begin(), end}, kVocab);
+      CHECK(std::equal(expected.begin(), expected.end(), logits->begin()));
+    }
+    CHECK(CodeOf(bench.engine->LogitsAt(id, to).status()) == Code::kInvalidArgument);
+    CHECK_EQ(bench.engine->Logits(id).ok(), to == tokens.size());
+    from = to;
+  }
+  CHECK(CodeOf(bench.engine->LogitsAt(plain, 0).status()) == Code::kInvalidArgument);
 }

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+#include "model/sequence_caches.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace mainarch::model {
+
+using backend::kNoSlot;
+
+uint64_t PoolSize(const CacheForm& form, bool some_whole, const CacheDemand& d) {
+  if (form.whole()) return d.pages;
+  if (form.slots) {
+    // What each stands on, what each writes in a step, and the snapshots.
+    return uint64_t{d.sequences} * (2 + uint64_t{d.drafts} + d.snapshots);
+  }
+  // A window that begins inside a page touches one page more; so does a chunk.
+  const uint64_t window = uint64_t{PagesFor(form.window)} + 1;
+  const uint64_t pages = uint64_t{d.sequences} * (window * (1 + uint64_t{d.snapshots}) + 2) +
+                         PagesFor(d.step_tokens);
+  return some_whole ? std::min(pages, d.pages) : pages;
+}
+
+void SequenceCaches::Open(std::vector<CachePool>* pools, uint64_t max_tokens, uint32_t max_drafts,
+                          uint32_t snapshot_tokens, uint32_t max_snapshots) {
+  Clear();
+  pools_ = pools;
+  snapshot_tokens_ = snapshot_tokens;
+  max_snapshots_ = max_snapshots;
+  keeps_snapshots_ = has_states_ = false;
+  caches_.resize(pools->size());
+  step_.resize(pools->size());
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    has_states_ |= form(c).slots;
+    keeps_snapshots_ |= !form(c).whole();
+    if (form(c).slots) {
+      caches_[c].out.reserve(size_t{max_drafts} + 3);  // two snapshots and the end
+    } else {
+      caches_[c].table = PageTable(&pool(c), PagesFor(max_tokens));
+    }
+  }
+  if (!keeps_snapshots()) return;
+  snapshots_.reserve(size_t{max_snapshots} + 1);
+  spares_.resize(size_t{max_snapshots} + 1);
+  for (Snapshot& spare : spares_) spare.states.assign(caches_.size(), kNoSlot);
+}
+
+uint32_t SequenceCaches::FirstPage(size_t cache, uint64_t position) const {
+  const uint64_t window = form(cache).window;
+  if (window == 0 || position < window) return 0;
+  return static_cast<uint32_t>((position + 1 - window) / backend::kPageTokens);
+}
+
+void SequenceCaches::ReleaseState(size_t cache, uint32_t* state) {
+  if (*state != kNoSlot) pool(cache).Release(*state);
+  *state = kNoSlot;
+}
+
+Status SequenceCaches::Prepare(const Run& run, const Hooks& hooks) {
+  prompt_end_ = run.prompt_end;
+  // Caches without a window first: they then never have fewer pages than the others.
+  for (const bool whole : {true, false}) {
+    for (size_t c = 0; c < caches_.size(); ++c) {
+      if (form(c).slots || form(c).whole() != whole) continue;
+      RETURN_IF_ERROR(PreparePages(c, run, hooks));
+    }
+  }
+  return has_states_ ? PrepareStates(run, hooks) : OkStatus();
+}
+
+Status SequenceCaches::PreparePages(size_t c, const Run& run, const Hooks& hooks) {
+  PageTable& table = caches_[c].table;
+  if (!form(c).whole()) {
+    while (PagesNeeded(table.pages(), pool(c).refs(), position_, run.rows) > pool(c).free_pages()) {
+      if (!hooks.reclaim()) break;
+    }
+  }
+  return table.Prepare(position_, run.rows, [&](uint32_t from, uint32_t to) {
+    return hooks.copy(static_cast<int32_t>(c), from, to);
+  });
+}
+
+// False: some cache has no slot left, and nothing was taken.
+bool SequenceCaches::AddOut(uint32_t row, const Hooks& hooks) {
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (!form(c).slots) continue;
+    uint32_t slot = pool(c).Acquire();
+    while (slot == kNoPage && hooks.reclaim()) slot = pool(c).Acquire();
+    if (slot == kNoPage) {
+      while (c-- > 0) {
+        if (!form(c).slots) continue;
+        pool(c).Release(caches_[c].out.front().slot);
+        caches_[c].out.erase(caches_[c].out.begin());
+      }
+      return false;
+    }
+    caches_[c].out.insert(caches_[c].out.begin(), {row, slot});
+  }
+  return true;
+}
+
+// From the last row to the first: the ones that the step cannot do without come first.
+Status SequenceCaches::PrepareStates(const Run& run, const Hooks& hooks) {
+  const uint64_t first_needed = run.rows - 1 - run.drafts;
+  for (uint64_t row = run.rows; row-- > first_needed;) {
+    if (AddOut(static_cast<uint32_t>(row), hooks)) continue;
+    return Error(Code::kKvFull, "no slot is left for the state of a sequence after ",
+                 position_ + row + 1, " tokens");
+  }
+  return OkStatus();
+}
+
+void SequenceCaches::PrepareSnapshots(const Hooks& hooks) {
+  if (!has_states_) return;
+  uint64_t first_kept = UINT64_MAX;  // states from here on are kept anyway
+  for (const Cache& cache : caches_) {
+    if (!cache.out.empty()) first_kept = cache.out.front().row;
+  }
+  for (const uint64_t mark : MarksIn(position_ + 1, position_ + first_kept)) {
+    if (mark > 0) AddOut(static_cast<uint32_t>(mark - position_ - 1), hooks);  // if there is room
+  }
+}
+
+// Where a snapshot is worth having, descending: the last multiple of snapshot_tokens_, and one token
+// before the prompt's end, where Truncate to that end goes back to; 0: not in [first, last].
+std::array<uint64_t, 2> SequenceCaches::MarksIn(uint64_t first, uint64_t last) const {
+  if (!keeps_snapshots()) return {0, 0};
+  uint64_t aligned = last / snapshot_tokens_ * snapshot_tokens_;
+  uint64_t prompt = prompt_end_ > 0 ? prompt_end_ - 1 : 0;
+  if (aligned < first) aligned = 0;
+  if (prompt < first || prompt > last || prompt == aligned) prompt = 0;
+  return {std::max(aligned, prompt), std::min(aligned, prompt)};
+}
+
+absl::Span<const backend::StepCache> SequenceCaches::step() {
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    backend::StepCache& out = step_[c];
+    if (form(c).slots) {
+      out.state_in = caches_[c].state;
+      out.state_out = caches_[c].out;
+    } else {
+      out.first_page = FirstPage(c, position_);
+      out.pages = caches_[c].table.pages().subspan(out.first_page);
+    }
+  }
+  return step_;
+}
+
+void SequenceCaches::Commit(uint64_t rows) {
+  const std::array<uint64_t, 2> marks = MarksIn(position_, position_ + rows);
+  for (size_t i = marks.size(); i-- > 0;) {
+    if (marks[i] > 0) TakeSnapshot(marks[i]);
+  }
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (!form(c).slots) continue;
+    ReleaseState(c, &caches_[c].state);
+    caches_[c].state = StateAfter(c, position_ + rows);
+    pool(c).Share(caches_[c].state);
+  }
+  ReleaseOuts();
+  position_ += rows;
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (!form(c).slots) caches_[c].table.Truncate(position_);
+  }
+  while (snapshots_.size() > max_snapshots_) DropSnapshot();
+  PassPages();
+}
+
+void SequenceCaches::Abort() {
+  ReleaseOuts();
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (!form(c).slots) caches_[c].table.Truncate(position_);
+  }
+}
+
+void SequenceCaches::ReleaseOuts() {
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    for (const backend::StateOut& out : caches_[c].out) pool(c).Release(out.slot);
+    caches_[c].out.clear();
+  }
+}
+
+// The slot with the state after `position` tokens, kNoSlot if neither the sequence stands there nor
+// the step prepared was asked for it.
+uint32_t SequenceCaches::StateAfter(size_t cache, uint64_t position) const {
+  if (position == position_) return caches_[cache].state;
+  for (const backend::StateOut& out : caches_[cache].out) {
+    if (position_ + out.row + 1 == position) return out.slot;
+  }
+  return kNoSlot;
+}
+
+void SequenceCaches::TakeSnapshot(uint64_t position) {
+  if (!snapshots_.empty() && snapshots_.back().position >= position) return;
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (form(c).slots && StateAfter(c, position) == kNoSlot) return;
+  }
+  if (spares_.empty()) DropSnapshot();
+  Snapshot snapshot = std::move(spares_.back());
+  spares_.pop_back();
+  snapshot.position = position;
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (!form(c).slots) continue;
+    snapshot.states[c] = StateAfter(c, position);
+    pool(c).Share(snapshot.states[c]);
+  }
+  snapshots_.push_back(std::move(snapshot));
+}
+
+// Tokens to run again if a target lies between this snapshot and the next one, times how likely
+// that is. The newest stays, and the one at the prompt's end, as long as there is another.
+void SequenceCaches::DropSnapshot() {
+  size_t least = 0;
+  uint64_t least_loss = UINT64_MAX;
+  for (size_t i = 0; i + 1 < snapshots_.size(); ++i) {
+    const uint64_t at = snapshots_[i].position;
+    const uint64_t before = i == 0 ? 0 : snapshots_[i - 1].position;
+    const uint64_t loss = (at - before) * (snapshots_[i + 1].position - at);
+    if (at + 1 == prompt_end_ || loss >= least_loss) continue;
+    least_loss = loss;
+    least = i;
+  }
+  EraseSnapshot(least);
+}
+
+void SequenceCaches::EraseSnapshot(size_t index) {
+  Snapshot gone = std::move(snapshots_[index]);
+  snapshots_.erase(snapshots_.begin() + static_cast<ptrdiff_t>(index));
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    ReleaseState(c, &gone.states[c]);
+    if (form(c).window == 0) continue;
+    const uint32_t end = std::min(PagesFor(gone.position), caches_[c].passed);
+    DropUnneeded(c, FirstPage(c, gone.position), end);
+  }
+  spares_.push_back(std::move(gone));
+}
+
+// Gives back those of pages [begin, end), which lie behind the window, that no snapshot needs.
+void SequenceCaches::DropUnneeded(size_t cache, uint32_t begin, uint32_t end) {
+  for (uint32_t page = begin; page < end; ++page) {
+    const bool needed = std::any_of(snapshots_.begin(), snapshots_.end(), [&](const Snapshot& s) {
+      return page >= FirstPage(cache, s.position) && page < PagesFor(s.position);
+    });
+    if (!needed) caches_[cache].table.Drop(page);
+  }
+}
+
+void SequenceCaches::PassPages() {
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (form(c).window == 0) continue;
+    const uint32_t first = FirstPage(c, position_);
+    DropUnneeded(c, caches_[c].passed, first);
+    caches_[c].passed = std::max(caches_[c].passed, first);
+  }
+}
+
+bool SequenceCaches::CanStand(uint64_t position) const {
+  if (position == 0) return true;
+  if (has_states_) return false;  // but at a snapshot
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (!caches_[c].table.Holds(FirstPage(c, position), PagesFor(position))) return false;
+  }
+  return true;
+}
+
+void SequenceCaches::GoBack(uint64_t position) {
+  if (position >= position_) return;
+  const auto after = std::upper_bound(
+      snapshots_.begin(), snapshots_.end(), position,
+      [](uint64_t p, const Snapshot& snapshot) { return p < snapshot.position; });
+  const Snapshot* const snapshot = after == snapshots_.begin() ? nullptr : &after[-1];
+  if (!CanStand(position)) position = snapshot == nullptr ? 0 : snapshot->position;
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    // From here on these pages are the sequence's own again.
+    caches_[c].passed = std::min(caches_[c].passed, FirstPage(c, position));
+    if (!form(c).slots) continue;
+    ReleaseState(c, &caches_[c].state);
+    if (position == 0) continue;
+    caches_[c].state = snapshot->states[c];
+    pool(c).Share(caches_[c].state);
+  }
+  while (!snapshots_.empty() && snapshots_.back().position > position) {
+    EraseSnapshot(snapshots_.size() - 1);
+  }
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (!form(c).slots) caches_[c].table.Truncate(position);
+  }
+  position_ = position;
+}
+
+void SequenceCaches::ShareFrom(const SequenceCaches& other) {
+  Clear();
+  position_ = other.position_;
+  prompt_end_ = other.prompt_end_;
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    if (form(c).slots) {
+      caches_[c].state = other.caches_[c].state;
+      if (caches_[c].state != kNoSlot) pool(c).Share(caches_[c].state);
+    } else {
+      caches_[c].table.ShareFrom(other.caches_[c].table);
+      caches_[c].passed = other.caches_[c].passed;
+    }
+  }
+  for (const Snapshot& from : other.snapshots_) {
+    Snapshot snapshot = std::move(spares_.back());
+    spares_.pop_back();
+    snapshot.position = from.position;
+    for (size_t c = 0; c < caches_.size(); ++c) {
+      snapshot.states[c] = from.states[c];
+      if (from.states[c] != kNoSlot) pool(c).Share(from.states[c]);
+    }
+    snapshots_.push_back(std::move(snapshot));
+  }
+}
+
+}  // namespace mainarch::model
