@@ -191,7 +191,7 @@ void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int 
   Machine& m = *TheMachine();
   Team* team = m.team[threads].get();
   const cpu::Kernels& kernels = *cpu::UsableKernels().front();
-  const size_t page = cpu::KvPageBytes(format, kHeadDim);
+  const size_t page = cpu::KvPageBytes({format, kHeadDim, kHeadDim});
   const size_t chunk = kHeads * cpu::kKvChunkPages * page;
   constexpr uint32_t kSplitPages = cpu::kAttentionSplit / cpu::kLanes;
   const uint32_t pages =
@@ -212,8 +212,7 @@ void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int 
   Items job(splits * kHeads, [&](uint32_t item, int worker) {
     Scratch& s = scratch[static_cast<size_t>(worker)];
     cpu::AttendArgs args = {};
-    args.format = format;
-    args.head_dim = kHeadDim;
+    args.kv = {format, kHeadDim, kHeadDim};
     args.chunks = m.memory.data() + item / splits * cpu::kKvChunkPages * page;
     args.chunk_stride = chunk;
     args.page_ids = ids.data();

@@ -10,6 +10,7 @@
 #define MAINARCH_KERNELS_DECODER_ARGS_H_
 
 #include "kernels/args.h"
+#include "kernels/quant/kv_type.h"
 
 namespace mainarch::kernels {
 
@@ -149,16 +150,16 @@ static_assert(sizeof(MatmulArgs) == 104);
 
 // ---- attention ----
 
-enum class KvFormat : uint32_t { kBf16 = 0, kFp8 = 1, kPair = 2 };
+using KvFormat = quant::KvType;
 
 // A KV page of one layer and head: K [planes][hd / 32][16 tokens][32], the 32 in the order of
 // StepPlace, V [planes][hd][16 tokens], then for fp8 the multipliers of K and of V, fp32 [2][16
-// tokens]. kPair: two planes of bf16.
-constexpr uint32_t KvElementBytes(KvFormat format) { return format == KvFormat::kFp8 ? 1 : 2; }
-constexpr uint32_t KvPlanes(KvFormat format) { return format == KvFormat::kPair ? 2 : 1; }
+// tokens]. kF32: two planes of bf16.
+constexpr uint32_t KvElementBytes(KvFormat format) { return quant::InfoOf(format).plane_bytes; }
+constexpr uint32_t KvPlanes(KvFormat format) { return quant::InfoOf(format).planes; }
 constexpr uint32_t KvPageBytes(KvFormat format, uint32_t head_dim) {
   return 2 * KvPlanes(format) * kPageTokens * head_dim * KvElementBytes(format) +
-         (format == KvFormat::kFp8 ? 2 * kPageTokens * 4 : 0);
+         (quant::InfoOf(format).scaled ? 2 * kPageTokens * 4 : 0);
 }
 
 // QK-norm and RoPE in place in qkv, K and V appended to the row's page.

@@ -72,25 +72,25 @@ KERNEL(experts_mxfp4_rounded, ExpertsMxfp4Rounded, "vgpr=144 sgpr=112 lds=6240")
   KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112") \
   KERNEL(attend_##suffix, Attend_##suffix, "vgpr=256 sgpr=112 lds=33280")
 
-MAINARCH_ATTENTION(bf16_32, KvFormat::kBf16, 32)
-MAINARCH_ATTENTION(bf16_64, KvFormat::kBf16, 64)
-MAINARCH_ATTENTION(bf16_128, KvFormat::kBf16, 128)
+MAINARCH_ATTENTION(bf16_32, KvFormat::kBF16, 32)
+MAINARCH_ATTENTION(bf16_64, KvFormat::kBF16, 64)
+MAINARCH_ATTENTION(bf16_128, KvFormat::kBF16, 128)
 MAINARCH_ATTENTION(fp8_32, KvFormat::kFp8, 32)
 MAINARCH_ATTENTION(fp8_64, KvFormat::kFp8, 64)
 MAINARCH_ATTENTION(fp8_128, KvFormat::kFp8, 128)
-MAINARCH_ATTENTION(pair_32, KvFormat::kPair, 32)
-MAINARCH_ATTENTION(pair_64, KvFormat::kPair, 64)
-MAINARCH_ATTENTION(pair_128, KvFormat::kPair, 128)
+MAINARCH_ATTENTION(pair_32, KvFormat::kF32, 32)
+MAINARCH_ATTENTION(pair_64, KvFormat::kF32, 64)
+MAINARCH_ATTENTION(pair_128, KvFormat::kF32, 128)
 
 #define MAINARCH_QKV_HEADS(suffix, format, kv)         \
   using QkvHeads_##suffix = QkvHeads<format, kv, 128>; \
   KERNEL(qkv_heads_##suffix, QkvHeads_##suffix, "vgpr=176 sgpr=112 lds=12288")
 
-MAINARCH_QKV_HEADS(bf16_bf16_128, TileFormat::kBf16, KvFormat::kBf16)
+MAINARCH_QKV_HEADS(bf16_bf16_128, TileFormat::kBf16, KvFormat::kBF16)
 MAINARCH_QKV_HEADS(bf16_fp8_128, TileFormat::kBf16, KvFormat::kFp8)
-MAINARCH_QKV_HEADS(fp8_bf16_128, TileFormat::kFp8, KvFormat::kBf16)
+MAINARCH_QKV_HEADS(fp8_bf16_128, TileFormat::kFp8, KvFormat::kBF16)
 MAINARCH_QKV_HEADS(fp8_fp8_128, TileFormat::kFp8, KvFormat::kFp8)
-MAINARCH_QKV_HEADS(mxfp4_bf16_128, TileFormat::kMxfp4, KvFormat::kBf16)
+MAINARCH_QKV_HEADS(mxfp4_bf16_128, TileFormat::kMxfp4, KvFormat::kBF16)
 MAINARCH_QKV_HEADS(mxfp4_fp8_128, TileFormat::kMxfp4, KvFormat::kFp8)
 
 }  // namespace mainarch::kernels

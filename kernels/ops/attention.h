@@ -277,7 +277,7 @@ struct Attend {
         acc = Product(Fp8ToBf16(c0, c1), query[s], acc);
       } else {
         const uint32_t at = (s * 16 + LaneRow()) * 4 + LanePart();
-        if constexpr (kFormat == KvFormat::kPair) {
+        if constexpr (kFormat == KvFormat::kF32) {
           acc = ProductHigh(Load16(page.k(1), at), query[s], acc);
         }
         acc = Product(Load16(page.k(0), at), query[s], acc);
@@ -321,7 +321,7 @@ struct Attend {
 #pragma clang loop unroll(full)
     for (uint32_t t = 0; t < kTilesOfO; ++t) {
       f32x4 o = run.o[t] * keep;
-      if constexpr (kFormat == KvFormat::kPair)
+      if constexpr (kFormat == KvFormat::kF32)
         o = ProductHigh(Values(a, b, 1, t, real), weight, o);
       run.o[t] = Product(Values(a, b, 0, t, real), weight, o);
     }

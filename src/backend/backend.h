@@ -29,12 +29,6 @@ namespace mainarch::backend {
 
 inline constexpr int kPageTokens = 16;
 
-enum class KvType : uint8_t {
-  kBF16,
-  kFp8,  // e4m3fn, one fp32 scale per token and head for K and for V
-  kF32,  // for verification
-};
-
 // What goes into matrix products. Sums, norms, softmax, router and the residual stream are fp32 in
 // both.
 enum class Activations : uint8_t {
@@ -127,6 +121,8 @@ struct Step {
   absl::Span<const StepSequence> sequences;
   absl::Span<const uint32_t> logit_rows;  // ascending indices into rows; logits are made for these
   absl::Span<const Choice> choices;       // of each logit row; empty: all are read, none is chosen
+  // Of each row, the row of the source's last step that InputOps take; empty where there are none.
+  absl::Span<const uint32_t> inputs;
 };
 
 struct LoadOptions {
@@ -140,6 +136,8 @@ struct LoadOptions {
   std::function<bool(uint64_t, uint64_t)> progress;
 };
 
+class Context;
+
 struct ContextOptions {
   KvType kv_type = KvType::kBF16;
   Activations activations = Activations::kF32;
@@ -150,6 +148,10 @@ struct ContextOptions {
   // other kind. Trailing zeros may be left out.
   std::vector<uint32_t> pages;
   std::vector<uint32_t> slots;
+  size_t program = 0;  // which of LoadedModel::programs
+  // What InputOps read: a context of the same model, which outlives this one and runs on the same
+  // thread. Null where the Program has none.
+  const Context* source = nullptr;
 };
 
 // For backends that know one paged cache and nothing else: Unsupported says what was asked beyond
@@ -283,7 +285,9 @@ class LoadedModel {
  public:
   virtual ~LoadedModel() = default;
   virtual StatusOr<std::unique_ptr<Context>> CreateContext(const ContextOptions& options) const = 0;
-  virtual const Program& program() const = 0;
+  virtual const Program& program() const = 0;  // the first of programs()
+  // All that run over these weights: a model, then what drafts for it.
+  virtual std::vector<const Program*> programs() const { return {&program()}; }
   virtual uint64_t weight_bytes() const = 0;  // memory of our own, mapped files not counted
   virtual Placement placement() const { return {weight_bytes(), weight_bytes(), OkStatus()}; }
   virtual uint64_t huge_bytes() const { return 0; }  // of weight_bytes, in huge pages now
@@ -307,8 +311,13 @@ class Backend {
   virtual ~Backend() = default;
   virtual int32_t ranks() const = 0;
   virtual std::vector<DeviceInfo> devices() const = 0;
-  virtual StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const Program> program,
-                                                            const LoadOptions& options) = 0;
+  // Weights that several Programs name, the same share of the same matrices, are placed once.
+  virtual StatusOr<std::shared_ptr<const LoadedModel>> Load(
+      std::vector<std::shared_ptr<const Program>> programs, const LoadOptions& options) = 0;
+  StatusOr<std::shared_ptr<const LoadedModel>> Load(std::shared_ptr<const Program> program,
+                                                    const LoadOptions& options) {
+    return Load(std::vector<std::shared_ptr<const Program>>{std::move(program)}, options);
+  }
 };
 
 struct BackendOptions {

@@ -4,32 +4,28 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "backend/ops_info.h"
 
 namespace mainarch::backend {
 namespace {
 
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
+const Weight& WeightAt(const Program& program, WeightId id) {
+  return program.weights[static_cast<size_t>(id)];
+}
 
-int64_t RankRows(const Program& program, WeightId id) {
-  const Weight& weight = program.weights[static_cast<size_t>(id)];
+// Rows of one group of the first rank's share.
+int64_t RankRows(const Weight& weight) {
   int64_t rows = 0;
   for (const WeightSlice& slice : weight.ranks[0]) rows += slice.row_end - slice.row_begin;
   return rows / weight.groups;
 }
 
-int64_t RankCols(const Program& program, WeightId id) {
-  const WeightSlice& slice = program.weights[static_cast<size_t>(id)].ranks[0][0];
-  return slice.col_end - slice.col_begin;
+int64_t RankCols(const Weight& weight) {
+  return weight.ranks[0][0].col_end - weight.ranks[0][0].col_begin;
 }
 
-// One rank's bytes of `groups` groups of a weight.
-uint64_t WeightBytes(const Program& program, WeightId id, int64_t groups) {
-  const Weight& weight = program.weights[static_cast<size_t>(id)];
+// One rank's bytes of one group of a weight.
+uint64_t GroupBytes(const Weight& weight) {
   const size_t per_group = weight.ranks[0].size() / static_cast<size_t>(weight.groups);
   uint64_t bytes = 0;
   for (size_t s = 0; s < per_group; ++s) {
@@ -37,66 +33,59 @@ uint64_t WeightBytes(const Program& program, WeightId id, int64_t groups) {
     bytes += quant::StoredBytes(weight.sources[static_cast<size_t>(slice.source)].format,
                                 slice.row_end - slice.row_begin, slice.col_end - slice.col_begin);
   }
-  return bytes * static_cast<uint64_t>(groups);
+  return bytes;
 }
 
-uint64_t Flops(const Program& program, WeightId id, int64_t rows) {
-  return 2 * static_cast<uint64_t>(RankRows(program, id) * RankCols(program, id) * rows);
-}
-
-int64_t DistinctExperts(const Program& program, int64_t rows) {
-  return std::min<int64_t>(program.experts, rows * program.experts_per_token);
-}
-
-struct Names {
-  const Program& program;
-  std::string B(BufferId id) const {
-    const Buffer& buffer = program.buffers[static_cast<size_t>(id)];
-    return absl::StrCat(buffer.label, "[", buffer.slots > 1 ? absl::StrCat(buffer.slots, ",") : "",
-                        buffer.width, "]");
+void AddWeightCost(const Program& program, const WeightUse& use, int64_t rows, Cost* cost) {
+  const Weight& weight = WeightAt(program, use.id);
+  const auto product = [&](int64_t groups, int64_t times) {
+    cost->weight_bytes += GroupBytes(weight) * static_cast<uint64_t>(groups);
+    cost->flops += 2 * static_cast<uint64_t>(RankRows(weight) * RankCols(weight) * times);
+  };
+  switch (use.kind) {
+    case WeightUse::kLookup:
+      cost->weight_bytes += static_cast<uint64_t>(
+          quant::RowBytes(weight.sources[0].format, weight.sources[0].cols) * rows);
+      return;
+    case WeightUse::kVector:
+      return;
+    case WeightUse::kProduct:
+      return product(1, rows);
+    case WeightUse::kRouted: {
+      const int64_t times = rows * program.experts_per_token;
+      return product(std::min<int64_t>(program.experts, times), times);
+    }
   }
-  std::string W(WeightId id) const {
-    const Weight& weight = program.weights[static_cast<size_t>(id)];
-    return absl::StrCat(weight.label, "[", weight.groups > 1 ? absl::StrCat(weight.groups, ",") : "",
-                        RankRows(program, id), ",", RankCols(program, id), "]:",
-                        quant::NameOf(weight.sources[0].format));
-  }
-};
+}
 
+std::string BufferText(const Program& program, BufferId id) {
+  const Buffer& buffer = program.buffers[static_cast<size_t>(id)];
+  return absl::StrCat(buffer.label, "[", buffer.slots > 1 ? absl::StrCat(buffer.slots, ",") : "",
+                      buffer.width, "]");
+}
+
+std::string WeightText(const Weight& weight) {
+  return absl::StrCat(weight.label, "[", weight.groups > 1 ? absl::StrCat(weight.groups, ",") : "",
+                      RankRows(weight), ",", RankCols(weight), "]:",
+                      quant::NameOf(weight.sources[0].format));
+}
+
+// "in * W -> out": vectors are left out.
 std::string OpText(const Program& program, const Op& op) {
-  const Names n{program};
-  return std::visit(
-      Overloaded{
-          [&](const EmbedOp& o) { return absl::StrCat(n.W(o.table), " -> ", n.B(o.x)); },
-          [&](const NormMatmulOp& o) {
-            return absl::StrCat(n.B(o.x), " * ", n.W(o.w), " -> ", n.B(o.out));
-          },
-          [&](const AttentionOp& o) {
-            return absl::StrCat(n.B(o.qkv), " kv layer ", o.kv_layer, " -> ", n.B(o.out));
-          },
-          [&](const MatmulAddOp& o) {
-            return absl::StrCat(n.B(o.in), " * ", n.W(o.w), " +> ", n.B(o.x));
-          },
-          [&](const MatmulOp& o) {
-            return absl::StrCat(n.B(o.in), " * ", n.W(o.w), " -> ", n.B(o.partial));
-          },
-          [&](const AllReduceAddOp& o) { return absl::StrCat(n.B(o.partial), " +> ", n.B(o.x)); },
-          [&](const NormGateUpOp& o) {
-            return absl::StrCat(n.B(o.x), " * ", n.W(o.w), " -> ", n.B(o.act));
-          },
-          [&](const RouterOp& o) {
-            return absl::StrCat(n.B(o.x), " * ", n.W(o.w), " -> ", n.B(o.h), " ", n.B(o.ids), " ",
-                                n.B(o.weights));
-          },
-          [&](const ExpertsGateUpOp& o) {
-            return absl::StrCat(n.B(o.h), " * ", n.W(o.w), " -> ", n.B(o.act));
-          },
-          [&](const ExpertsDownOp& o) {
-            return absl::StrCat(n.B(o.act), " * ", n.W(o.w), o.add ? " +> " : " -> ", n.B(o.out));
-          },
-          [&](const LogitsOp& o) { return absl::StrCat(n.B(o.x), " * ", n.W(o.w), " -> logits"); },
-      },
-      op);
+  const OpUses uses = UsesOf(program, op);
+  std::string text;
+  const auto append = [&text](absl::string_view between, absl::string_view what) {
+    if (!what.empty()) absl::StrAppend(&text, text.empty() ? "" : between, what);
+  };
+  for (BufferId id : uses.reads) append(" ", BufferText(program, id));
+  append(" ", NoteOf(op));
+  for (const WeightUse& use : uses.weights) {
+    if (use.kind != WeightUse::kVector) append(" * ", WeightText(WeightAt(program, use.id)));
+  }
+  absl::StrAppend(&text, uses.adds ? " +>" : " ->");
+  for (BufferId id : uses.writes) append(" ", BufferText(program, id));
+  if (uses.writes.empty()) append(" ", OpName(op));
+  return text;
 }
 
 // Every weight's slices lie inside their sources, and stacked slices agree in columns.
@@ -105,6 +94,7 @@ Status CheckWeight(const Program& program, const Weight& weight) {
     return Error(Code::kInternal, weight.label, ": shards for ", weight.ranks.size(), " of ",
                  program.ranks, " ranks");
   }
+  const bool stacked = weight.layout != WeightLayout::kVector;
   for (const std::vector<WeightSlice>& slices : weight.ranks) {
     if (slices.empty() || slices.size() % static_cast<size_t>(weight.groups) != 0) {
       return Error(Code::kInternal, weight.label, ": ", slices.size(), " slices in ", weight.groups,
@@ -117,7 +107,8 @@ Status CheckWeight(const Program& program, const Weight& weight) {
       const quant::Matrix& source = weight.sources[static_cast<size_t>(slice.source)];
       if (slice.row_begin < 0 || slice.row_begin > slice.row_end || slice.row_end > source.rows ||
           slice.col_begin < 0 || slice.col_begin > slice.col_end || slice.col_end > source.cols ||
-          slice.col_begin != slices[0].col_begin || slice.col_end != slices[0].col_end) {
+          (stacked && (slice.col_begin != slices[0].col_begin ||
+                       slice.col_end != slices[0].col_end))) {
         return Error(Code::kInternal, weight.label, ": slice outside of its source");
       }
     }
@@ -128,123 +119,82 @@ Status CheckWeight(const Program& program, const Weight& weight) {
   return OkStatus();
 }
 
-// A product's columns match the width of its input, its rows that of its output.
-class ShapeChecker {
- public:
-  explicit ShapeChecker(const Program& program) : program_(program) {}
-
-  Status Product(WeightId w, int64_t in, int64_t out, int64_t out_per_row = 1) const {
-    if (w < 0 || static_cast<size_t>(w) >= program_.weights.size()) {
-      return Error(Code::kInternal, "no weight ", w);
+// A product's columns match the width of its input, its rows that of its output. Shards may be
+// uneven; buffers are as wide as the widest.
+Status CheckProduct(const Weight& weight, const WeightUse& use) {
+  for (const std::vector<WeightSlice>& slices : weight.ranks) {
+    int64_t rows = 0;
+    for (const WeightSlice& slice : slices) rows += slice.row_end - slice.row_begin;
+    rows /= weight.groups;
+    const int64_t cols = slices[0].col_end - slices[0].col_begin;
+    if (cols > use.in || rows > use.out) {
+      return Error(Code::kInternal, weight.label, ": [", rows, ", ", cols, "] does not fit ",
+                   use.in, " in and ", use.out, " out");
     }
-    const Weight& weight = program_.weights[static_cast<size_t>(w)];
-    for (const std::vector<WeightSlice>& slices : weight.ranks) {
-      int64_t rows = 0;
-      for (const WeightSlice& slice : slices) rows += slice.row_end - slice.row_begin;
-      rows /= weight.groups;
-      // Shards may be uneven; buffers are as wide as the widest.
-      const int64_t cols = slices[0].col_end - slices[0].col_begin;
-      if (cols > in || rows > out * out_per_row) {
-        return Error(Code::kInternal, weight.label, ": [", rows, ", ", cols, "] does not fit ", in,
-                     " in and ", out, " out");
+  }
+  return OkStatus();
+}
+
+Status CheckUse(const Program& program, const WeightUse& use) {
+  if (use.id < 0 || static_cast<size_t>(use.id) >= program.weights.size()) {
+    return Error(Code::kInternal, "no weight ", use.id);
+  }
+  const Weight& weight = WeightAt(program, use.id);
+  switch (use.kind) {
+    case WeightUse::kLookup:
+      if (weight.layout == WeightLayout::kTable && weight.sources[0].cols == use.out) break;
+      return Error(Code::kInternal, weight.label, " is not a table of rows of ", use.out);
+    case WeightUse::kVector:
+      for (int32_t rank = 0; rank < program.ranks; ++rank) {
+        if (weight.layout == WeightLayout::kVector && VectorSize(weight, rank) == use.in) continue;
+        return Error(Code::kInternal, weight.label, " is not a vector of ", use.in);
+      }
+      break;
+    case WeightUse::kProduct:
+    case WeightUse::kRouted:
+      return CheckProduct(weight, use);
+  }
+  return OkStatus();
+}
+
+Status CheckUses(const Program& program, const OpUses& uses) {
+  for (const std::vector<BufferId>* ids : {&uses.reads, &uses.writes}) {
+    for (BufferId id : *ids) {
+      if (id < 0 || static_cast<size_t>(id) >= program.buffers.size()) {
+        return Error(Code::kInternal, "no buffer ", id);
       }
     }
-    return OkStatus();
   }
-  int64_t Width(BufferId id) const {
-    if (id < 0 || static_cast<size_t>(id) >= program_.buffers.size()) return 0;
-    return program_.buffers[static_cast<size_t>(id)].width;
-  }
-
-  Status operator()(const EmbedOp& o) const {
-    const Weight& table = program_.weights[static_cast<size_t>(o.table)];
-    if (table.layout == WeightLayout::kTable && table.sources[0].cols == Width(o.x)) {
-      return OkStatus();
-    }
-    return Error(Code::kInternal, "embedding is not a table of x's width");
-  }
-  Status operator()(const NormMatmulOp& o) const { return Product(o.w, Width(o.x), Width(o.out)); }
-  Status operator()(const NormGateUpOp& o) const {
-    return Product(o.w, Width(o.x), Width(o.act), 2);
-  }
-  Status operator()(const MatmulAddOp& o) const { return Product(o.w, Width(o.in), Width(o.x)); }
-  Status operator()(const MatmulOp& o) const { return Product(o.w, Width(o.in), Width(o.partial)); }
-  Status operator()(const AttentionOp& o) const {
-    const int64_t qkv = int64_t{program_.heads + 2 * program_.kv_heads} * program_.head_dim;
-    if (Width(o.qkv) == qkv && Width(o.out) == int64_t{program_.heads} * program_.head_dim &&
-        o.kv_layer >= 0 && o.kv_layer < program_.kv_layers) {
-      return OkStatus();
-    }
-    return Error(Code::kInternal, "attention buffers do not match the heads");
-  }
-  Status operator()(const AllReduceAddOp& o) const {
-    if (Width(o.partial) == Width(o.x) && program_.ranks > 1) return OkStatus();
-    return Error(Code::kInternal, "all-reduce of unequal buffers");
-  }
-  Status operator()(const RouterOp& o) const {
-    RETURN_IF_ERROR(Product(o.w, Width(o.x), program_.experts));
-    if (Width(o.h) == Width(o.x) && Width(o.ids) == program_.experts_per_token &&
-        Width(o.weights) == program_.experts_per_token) {
-      return OkStatus();
-    }
-    return Error(Code::kInternal, "router buffers do not match the experts");
-  }
-  Status operator()(const ExpertsGateUpOp& o) const {
-    return Product(o.w, Width(o.h), Width(o.act), 2);
-  }
-  Status operator()(const ExpertsDownOp& o) const { return Product(o.w, Width(o.act), Width(o.out)); }
-  Status operator()(const LogitsOp& o) const { return Product(o.w, Width(o.x), program_.vocab); }
-
- private:
-  const Program& program_;
-};
+  for (const WeightUse& use : uses.weights) RETURN_IF_ERROR(CheckUse(program, use));
+  return OkStatus();
+}
 
 }  // namespace
 
-absl::string_view OpName(const Op& op) {
-  constexpr absl::string_view kNames[] = {
-      "embed",      "norm_matmul",   "attention",       "matmul_add",   "matmul", "all_reduce_add",
-      "norm_gate_up", "router",      "experts_gate_up", "experts_down", "logits"};
-  static_assert(std::size(kNames) == std::variant_size_v<Op>);
-  return kNames[op.index()];
+int64_t VectorSize(const Weight& weight, int32_t rank) {
+  int64_t size = 0;
+  for (const WeightSlice& slice : weight.ranks[static_cast<size_t>(rank)]) {
+    size += slice.col_end - slice.col_begin;
+  }
+  return size;
 }
 
-Cost CostOf(const Program& program, const Op& op, int64_t rows, int64_t context) {
+void DecodeVector(const Weight& weight, int32_t rank, float* out) {
+  for (const WeightSlice& slice : weight.ranks[static_cast<size_t>(rank)]) {
+    const int64_t count = slice.col_end - slice.col_begin;
+    quant::DecodeRow(weight.sources[static_cast<size_t>(slice.source)], slice.row_begin,
+                     slice.col_begin, count, out);
+    out += count;
+  }
+}
+
+Cost CostOf(const Program& program, const Op& op, const Work& work) {
   Cost cost;
-  auto product = [&](WeightId id) {
-    cost.weight_bytes += WeightBytes(program, id, 1);
-    cost.flops += Flops(program, id, rows);
-  };
-  auto experts = [&](WeightId id) {
-    cost.weight_bytes += WeightBytes(program, id, DistinctExperts(program, rows));
-    cost.flops += Flops(program, id, rows * program.experts_per_token);
-  };
-  std::visit(Overloaded{
-                 [&](const EmbedOp& o) {
-                   const quant::Matrix& table =
-                       program.weights[static_cast<size_t>(o.table)].sources[0];
-                   cost.weight_bytes +=
-                       static_cast<uint64_t>(quant::RowBytes(table.format, table.cols) * rows);
-                 },
-                 [&](const NormMatmulOp& o) { product(o.w); },
-                 [&](const AttentionOp&) {
-                   const uint64_t token = 2 * 2 * static_cast<uint64_t>(program.kv_heads) *
-                                          static_cast<uint64_t>(program.head_dim);
-                   cost.kv_bytes += token * static_cast<uint64_t>(context + rows);
-                   cost.flops += 4 * static_cast<uint64_t>(program.heads) *
-                                 static_cast<uint64_t>(program.head_dim) *
-                                 static_cast<uint64_t>(rows) * static_cast<uint64_t>(context);
-                 },
-                 [&](const MatmulAddOp& o) { product(o.w); },
-                 [&](const MatmulOp& o) { product(o.w); },
-                 [&](const AllReduceAddOp&) { cost.all_reduces = 1; },
-                 [&](const NormGateUpOp& o) { product(o.w); },
-                 [&](const RouterOp& o) { product(o.w); },
-                 [&](const ExpertsGateUpOp& o) { experts(o.w); },
-                 [&](const ExpertsDownOp& o) { experts(o.w); },
-                 [&](const LogitsOp& o) { product(o.w); },
-             },
-             op);
+  const int64_t rows = work.rows * work.sequences;
+  for (const WeightUse& use : UsesOf(program, op).weights) {
+    AddWeightCost(program, use, rows, &cost);
+  }
+  AddOwnCost(program, op, work, &cost);
   return cost;
 }
 
@@ -252,7 +202,7 @@ std::string Print(const Program& program) {
   std::string text;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
-    const Cost cost = CostOf(program, op, 1, 0);
+    const Cost cost = CostOf(program, op, Work());
     absl::StrAppend(&text, i, " ", OpName(op), ": ", OpText(program, op), "  ", cost.weight_bytes,
                     " bytes\n");
   }
@@ -261,12 +211,11 @@ std::string Print(const Program& program) {
 
 Status Check(const Program& program) {
   for (const Weight& weight : program.weights) RETURN_IF_ERROR(CheckWeight(program, weight));
-  const ShapeChecker checker(program);
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    const Status status = std::visit(checker, program.ops[i]);
-    if (!status.ok()) {
-      return WithContext(status, absl::StrCat("op ", i, " ", OpName(program.ops[i])));
-    }
+    const Op& op = program.ops[i];
+    Status status = CheckUses(program, UsesOf(program, op));
+    if (status.ok()) status = CheckOp(program, op);
+    if (!status.ok()) return WithContext(status, absl::StrCat("op ", i, " ", OpName(op)));
   }
   return OkStatus();
 }

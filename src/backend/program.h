@@ -20,13 +20,14 @@
 #include <variant>
 #include <vector>
 
+#include "backend/ops.h"
 #include "base/status.h"
+#include "kernels/quant/kv_type.h"
 #include "quant/matrix.h"
 
 namespace mainarch::backend {
 
-using WeightId = int32_t;  // index into Program::weights
-using BufferId = int32_t;  // index into Program::buffers
+using quant::KvType;
 
 // Parts of a row-parallel weight's K; ranks must divide it.
 inline constexpr int kSplitParts = 8;
@@ -35,7 +36,7 @@ enum class WeightLayout : uint8_t {
   kPanels,   // a matrix to multiply by, slices stacked along rows
   kGateUp,   // two slices of equal shape, gate then up, multiplied together
   kTable,    // rows looked up by index, never multiplied
-  kVector,   // one row of fp32 values
+  kVector,   // one row of fp32 values, its slices one behind the other
 };
 
 // Rows [row_begin, row_end) and columns [col_begin, col_end) of sources[source].
@@ -58,6 +59,10 @@ struct Weight {
   std::vector<int64_t> splits;
 };
 
+// A kVector weight on one rank: its values, and how many.
+int64_t VectorSize(const Weight& weight, int32_t rank);
+void DecodeVector(const Weight& weight, int32_t rank, float* out);
+
 enum class BufferType : uint8_t { kF32, kI32 };
 
 struct Buffer {
@@ -73,112 +78,35 @@ struct Rope {
   double scale = 1;              // multiplies cos and sin
 };
 
-// x = table[token].                                       x [rows, hidden]
-struct EmbedOp {
-  WeightId table;
-  BufferId x;
+// What a sequence leaves behind for its later tokens. K and V of a paged cache lie in pages of
+// tokens, whose type a context chooses; one of slots holds what a recurrent layer carries on, of a
+// size that does not grow.
+struct PagedCache {
+  std::string label;
+  int32_t layers = 0;
+  int32_t kv_heads = 0;  // on one rank
+  int32_t key_dim = 0;   // elements of a head's K, and of its V
+  int32_t value_dim = 0;
+  int32_t window = 0;  // tokens that a query sees, its own among them; 0: all
 };
-
-// out = W · rmsnorm(x).                                   out [rows, W.rows]
-struct NormMatmulOp {
-  BufferId x;
-  WeightId norm;
-  WeightId w;
-  BufferId out;
+struct SlotCache {
+  std::string label;
+  int32_t layers = 0;
+  int64_t bytes = 0;  // of one sequence in one layer, on one rank
 };
-
-// QK-norm, RoPE, append K and V to the cache, causal grouped-query attention.
-// qkv [rows, (heads + 2 * kv_heads) * head_dim] -> out [rows, heads * head_dim]; heads of this rank.
-struct AttentionOp {
-  BufferId qkv;
-  WeightId q_norm;  // [head_dim]
-  WeightId k_norm;  // [head_dim]
-  int32_t kv_layer;
-  BufferId out;
-};
-
-// x += W · in: the whole sum, on one rank.                x [rows, hidden]
-struct MatmulAddOp {
-  BufferId in;
-  WeightId w;
-  BufferId x;
-};
-
-// partial = W · in over this rank's K.                    partial [rows, hidden]
-struct MatmulOp {
-  BufferId in;
-  WeightId w;
-  BufferId partial;
-};
-
-// x += sum over ranks of partial, in the fixed tree.
-struct AllReduceAddOp {
-  BufferId partial;
-  BufferId x;
-};
-
-// act = silu(G · h) * (U · h), h = rmsnorm(x).            act [rows, W.rows / 2]
-struct NormGateUpOp {
-  BufferId x;
-  WeightId norm;
-  WeightId w;
-  BufferId act;
-};
-
-// h = rmsnorm(x); p = softmax(W · h) over all experts; the top k of p, ties to the lowest id,
-// listed in ascending expert id; weights divided by their sum if `renormalise`.
-struct RouterOp {
-  BufferId x;
-  WeightId norm;
-  WeightId w;        // [experts, hidden]
-  BufferId h;        // [rows, hidden]
-  BufferId ids;      // kI32 [rows, k]
-  BufferId weights;  // [rows, k]
-  bool renormalise;
-};
-
-// act[row, slot] = silu(G_e · h) * (U_e · h), e = ids[row, slot].   act [rows, k, width]
-struct ExpertsGateUpOp {
-  BufferId h;
-  BufferId ids;
-  WeightId w;
-  BufferId act;
-};
-
-// out (+)= sum over slots of weights[row, slot] * (D_e · act[row, slot]).
-struct ExpertsDownOp {
-  BufferId act;
-  BufferId ids;
-  BufferId weights;
-  WeightId w;
-  BufferId out;  // x (added to) on one rank, a partial (overwritten) on more
-  bool add;
-};
-
-// logits = W · rmsnorm(x) for the rows of the step that ask for them; vocabulary sharded by rows.
-struct LogitsOp {
-  BufferId x;
-  WeightId norm;
-  WeightId w;
-};
-
-using Op = std::variant<EmbedOp, NormMatmulOp, AttentionOp, MatmulAddOp, MatmulOp, AllReduceAddOp,
-                        NormGateUpOp, RouterOp, ExpertsGateUpOp, ExpertsDownOp, LogitsOp>;
+using Cache = std::variant<PagedCache, SlotCache>;
 
 struct Program {
   int32_t ranks = 1;
   // Model facts every backend needs.
   int32_t hidden = 0;
   int32_t vocab = 0;
-  int32_t kv_layers = 0;
-  int32_t heads = 0;     // on one rank
-  int32_t kv_heads = 0;  // on one rank
-  int32_t head_dim = 0;
   int32_t experts = 0;
   int32_t experts_per_token = 0;
   float rms_eps = 0;
   int64_t max_position = 0;
-  Rope rope;
+  std::vector<Rope> ropes;
+  std::vector<Cache> caches;
 
   std::vector<Weight> weights;
   std::vector<Buffer> buffers;
@@ -186,22 +114,35 @@ struct Program {
   // Index into `ops` of the last op of each layer: x holds that layer's output after it.
   std::vector<int32_t> layer_ends;
   BufferId x = 0;
+  std::vector<BufferId> taps;  // what TapOps write
 
   // Keeps the checkpoint mapped that `weights` borrow from.
   std::shared_ptr<const void> storage;
 };
 
-// What one step moves and computes, per rank.
+// The paged cache that an attention op names.
+inline const PagedCache& CacheOf(const Program& program, const AttentionOp& op) {
+  return std::get<PagedCache>(program.caches[static_cast<size_t>(op.cache)]);
+}
+
+// What a step is asked to do: of each sequence `rows` tokens, after `context` others.
+struct Work {
+  int64_t rows = 1;
+  int64_t context = 0;
+  int64_t sequences = 1;
+  KvType kv_type = KvType::kBF16;
+};
+
+// What one step moves and computes, per rank. MoE: as many distinct experts as its rows can hit.
 struct Cost {
   uint64_t weight_bytes = 0;  // as stored in the checkpoint
-  uint64_t kv_bytes = 0;      // read and written, at 2 bytes an element
+  uint64_t kv_bytes = 0;      // read and written
   uint64_t flops = 0;
   uint32_t all_reduces = 0;
 };
 
 absl::string_view OpName(const Op& op);
-// `rows` tokens, each attending to `context` tokens. MoE: as many distinct experts as rows can hit.
-Cost CostOf(const Program& program, const Op& op, int64_t rows, int64_t context);
+Cost CostOf(const Program& program, const Op& op, const Work& work);
 // One line an op: name, buffers, weights, shapes, bytes.
 std::string Print(const Program& program);
 // Shapes agree, ids are in range, shards tile their sources: a wrong Program is our bug, found here.

@@ -160,7 +160,7 @@ class Run {
     ASSIGN_OR_RETURN(const std::vector<double> want,
                      AttendReference(*model_, s_.model.kv_type(), tokens_, last_, context_tokens_));
     const backend::Program& program = model_->weights().program();
-    const size_t width = static_cast<size_t>(program.heads * program.head_dim);
+    const size_t width = static_cast<size_t>(program.buffers[static_cast<size_t>(out_)].width);
     double worst = 0, largest = 0;
     for (int32_t rank = 0; rank < program.ranks; ++rank) {
       const std::vector<float> got = context_->ReadBuffer(rank, out_, 1);

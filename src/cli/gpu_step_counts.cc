@@ -102,12 +102,13 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   std::string name;
   uint64_t least = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    const backend::Cost cost = backend::CostOf(program, program.ops[i], 1, step.position + 1);
+    const backend::Cost cost = backend::CostOf(program, program.ops[i], backend::Work());
     uint64_t kv = 0;
-    if (std::holds_alternative<backend::AttentionOp>(program.ops[i])) {
-      kv = uint64_t{step.position} * static_cast<uint64_t>(program.kv_heads) *
-           kernels::KvPageBytes(amdgpu::KvFormatOf(context.kv_type),
-                                static_cast<uint32_t>(program.head_dim)) /
+    if (const auto* attention = std::get_if<backend::AttentionOp>(&program.ops[i])) {
+      const backend::PagedCache& cache = backend::CacheOf(program, *attention);
+      kv = uint64_t{step.position} * static_cast<uint64_t>(cache.kv_heads) *
+           kernels::KvPageBytes(context.kv_type,
+                                static_cast<uint32_t>(cache.key_dim)) /
            kernels::kPageTokens;
     }
     least += cost.weight_bytes + kv;

@@ -50,18 +50,6 @@ double BoundFor(const model::Model& model, bool fast) {
   return absl::StartsWith(model.backend().devices()[0].isa, "gfx") ? kGpuBound : kCpuBound;
 }
 
-reference::KvRounding RoundingOf(backend::KvType kv) {
-  switch (kv) {
-    case backend::KvType::kF32:
-      return reference::KvRounding::kNone;
-    case backend::KvType::kBF16:
-      return reference::KvRounding::kBF16;
-    case backend::KvType::kFp8:
-      return reference::KvRounding::kFp8;
-  }
-  return reference::KvRounding::kNone;
-}
-
 struct StepResult {
   uint64_t position = 0;  // of the last token run
   uint32_t token = 0;     // the likeliest next one, which the next step runs
@@ -115,7 +103,7 @@ class Run {
     if (settings_.verify) {
       ASSIGN_OR_RETURN(reference_,
                        reference::Decoder::Create(model_->shared_checkpoint(), model_->config(),
-                                                  RoundingOf(options.kv_type)));
+                                                  options.kv_type));
       if (!settings_.model.fast) {
         reference_->Follow([this](size_t layer, size_t position, std::vector<float>* k,
                                   std::vector<float>* v) -> Status {

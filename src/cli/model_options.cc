@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "cli/model_options.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/progress.h"
@@ -17,7 +20,7 @@ void ModelOptions::DeclareDevice(Options* options) {
                 "cpu, cpu:N for N ranks in one process, gpu, gpu:0-3, or a virtual node: sim:gfx950x8");
   options->Integer("tp", &tp, 0, 8, "ranks: --tp 2 is cpu:2, gpu:0-1; 0: as --device says");
   options->Integer("threads", &threads, 0, 1024, "CPU threads; 0: all that may be used");
-  options->Choice("kv", {"bf16", "fp8", "f32"}, &kv, "type of the KV cache");
+  options->Choice("kv", {std::begin(quant::kKvTypeNames), std::end(quant::kKvTypeNames)}, &kv, "type of the KV cache");
   options->Flag("in-place", &in_place,
                 "multiply straight from the mapped file: no copy, slower steps");
   options->Flag("fast", &fast, "round what enters products to bf16, where the CPU is faster so");
@@ -42,8 +45,8 @@ Status ModelOptions::Resolve() {
 bool ModelOptions::is_virtual() const { return device.compare(0, 4, "sim:") == 0; }
 
 backend::KvType ModelOptions::kv_type() const {
-  if (kv == "fp8") return backend::KvType::kFp8;
-  return kv == "f32" ? backend::KvType::kF32 : backend::KvType::kBF16;
+  const auto* name = std::find(std::begin(quant::kKvTypeNames), std::end(quant::kKvTypeNames), kv);
+  return static_cast<backend::KvType>(name - std::begin(quant::kKvTypeNames));  // Choice checked it
 }
 
 backend::Activations ModelOptions::activations() const {
@@ -75,18 +78,9 @@ std::string Describe(const model::ModelConfig& config) {
 }
 
 uint64_t KvBytesPerToken(const model::ModelConfig& config, backend::KvType type) {
-  const uint64_t heads =
-      2 * static_cast<uint64_t>(config.layers) * static_cast<uint64_t>(config.kv_heads);
   const uint64_t dim = static_cast<uint64_t>(config.head_dim);
-  switch (type) {
-    case backend::KvType::kFp8:
-      return heads * (dim + 4);  // and an fp32 scale
-    case backend::KvType::kF32:
-      return heads * dim * 4;
-    case backend::KvType::kBF16:
-      break;
-  }
-  return heads * dim * 2;
+  return static_cast<uint64_t>(config.layers) * static_cast<uint64_t>(config.kv_heads) *
+         quant::KvTokenBytes(type, dim, dim);
 }
 
 }  // namespace mainarch::cli

@@ -2,6 +2,7 @@
 #include "model/builder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/linear.h"
 #include "model/rope.h"
@@ -42,14 +43,11 @@ Builder::Builder(const ModelConfig& config, std::shared_ptr<const file::Checkpoi
   p.ranks = ranks;
   p.hidden = config.hidden;
   p.vocab = config.vocab;
-  p.head_dim = config.head_dim;
-  p.heads = config.heads / ranks;
-  p.kv_heads = std::max(1, config.kv_heads / ranks);
   p.experts = config.experts;
   p.experts_per_token = config.experts_per_token;
   p.rms_eps = config.rms_eps;
   p.max_position = config.max_position;
-  p.rope = MakeRope(config.rope);
+  p.ropes.push_back(MakeRope(config.rope));
   p.storage = checkpoint_;
   p.x = AddBuffer("x", config.hidden);
   CheckHeads();
@@ -215,15 +213,27 @@ void Builder::Embed(const std::string& table) {
 
 void Builder::Attention(const std::string& prefix) {
   backend::Program& p = *program_;
+  const int32_t heads = config_.heads / ranks_;
   if (qkv_ < 0) {
-    qkv_ = AddBuffer("qkv", int64_t{p.heads + 2 * p.kv_heads} * p.head_dim);
-    attention_ = AddBuffer("attention", int64_t{p.heads} * p.head_dim);
+    backend::PagedCache cache;
+    cache.label = "kv";
+    cache.kv_heads = std::max(1, config_.kv_heads / ranks_);
+    cache.key_dim = cache.value_dim = config_.head_dim;
+    qkv_ = AddBuffer("qkv", int64_t{heads + 2 * cache.kv_heads} * config_.head_dim);
+    attention_ = AddBuffer("attention", int64_t{heads} * config_.head_dim);
+    p.caches.push_back(std::move(cache));
   }
   p.ops.push_back(backend::NormMatmulOp{p.x, Vector(prefix + "input_layernorm.weight", p.hidden),
                                         QkvShards(prefix), qkv_});
-  p.ops.push_back(backend::AttentionOp{
-      qkv_, Vector(prefix + "self_attn.q_norm.weight", p.head_dim),
-      Vector(prefix + "self_attn.k_norm.weight", p.head_dim), p.kv_layers++, attention_});
+  backend::AttentionOp attention = {};
+  attention.qkv = qkv_;
+  attention.out = attention_;
+  attention.layer = std::get<backend::PagedCache>(p.caches[0]).layers++;
+  attention.heads = heads;
+  attention.scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
+  attention.q_norm = Vector(prefix + "self_attn.q_norm.weight", config_.head_dim);
+  attention.k_norm = Vector(prefix + "self_attn.k_norm.weight", config_.head_dim);
+  p.ops.push_back(attention);
   // Parts end where heads end, so that a rank's part is its own heads.
   const std::string o_proj = prefix + "self_attn.o_proj";
   const int64_t width = int64_t{config_.heads} * config_.head_dim;

@@ -19,13 +19,13 @@ using Vector = std::vector<double>;
 constexpr double kArithmetic = 1e-3;
 
 // Half a step of the cache's type at x, where `largest` is its head's; fp32 may be two bf16.
-double HalfStep(KvRounding rounding, double x, double largest) {
+double HalfStep(quant::KvType rounding, double x, double largest) {
   switch (rounding) {
-    case KvRounding::kNone:
+    case quant::KvType::kF32:
       return 0x1p-16 * std::fabs(x);
-    case KvRounding::kBF16:
+    case quant::KvType::kBF16:
       return 0x1p-8 * std::fabs(x);
-    case KvRounding::kFp8:  // with a scale a head; subnormal below 2^-6 of it
+    case quant::KvType::kFp8:  // with a scale a head; subnormal below 2^-6 of it
       return std::max(0x1p-4 * std::fabs(x), 0x1p-10 * largest / 448);
   }
   return 0;
@@ -105,7 +105,7 @@ Vector InverseFrequencies(const model::RopeConfig& rope) {
 }  // namespace
 
 Decoder::Decoder(std::shared_ptr<const file::Checkpoint> checkpoint,
-                 const model::ModelConfig& config, KvRounding rounding)
+                 const model::ModelConfig& config, quant::KvType rounding)
     : checkpoint_(std::move(checkpoint)),
       config_(config),
       rounding_(rounding),
@@ -115,7 +115,7 @@ Decoder::Decoder(std::shared_ptr<const file::Checkpoint> checkpoint,
 
 StatusOr<std::unique_ptr<Decoder>> Decoder::Create(
     std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
-    KvRounding rounding) {
+    quant::KvType rounding) {
   std::unique_ptr<Decoder> decoder(new Decoder(std::move(checkpoint), config, rounding));
   RETURN_IF_ERROR(decoder->FindWeights());
   return decoder;
@@ -224,11 +224,11 @@ void Decoder::Rotate(double* head) const {
 
 void Decoder::RoundKv(double* head) const {
   const size_t n = static_cast<size_t>(config_.head_dim);
-  if (rounding_ == KvRounding::kBF16) {
+  if (rounding_ == quant::KvType::kBF16) {
     for (size_t i = 0; i < n; ++i) {
       head[i] = quant::FloatFromBf16(quant::Bf16FromFloat(static_cast<float>(head[i])));
     }
-  } else if (rounding_ == KvRounding::kFp8) {
+  } else if (rounding_ == quant::KvType::kFp8) {
     double max = 0;
     for (size_t i = 0; i < n; ++i) max = std::max(max, std::fabs(head[i]));
     const double scale = max > 0 ? max / 448 : 1;

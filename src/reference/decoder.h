@@ -18,13 +18,11 @@
 #include "absl/types/span.h"
 #include "base/status.h"
 #include "file/checkpoint.h"
+#include "kernels/quant/kv_type.h"
 #include "model/config.h"
 #include "quant/matrix.h"
 
 namespace mainarch::reference {
-
-// What K and V are rounded to before they are used, as the cache under test stores them.
-enum class KvRounding : uint8_t { kNone, kBF16, kFp8 };
 
 // What the cache under test holds of one position in one layer: K and V, [kv_heads][copies][head_dim],
 // with more than one copy where several ranks hold the same head.
@@ -33,9 +31,11 @@ using CacheReader = std::function<Status(size_t layer, size_t position, std::vec
 
 class Decoder {
  public:
+  // `rounding`: what K and V are rounded to before they are used, as the cache under test stores
+  // them; kF32: nothing.
   static StatusOr<std::unique_ptr<Decoder>> Create(
       std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
-      KvRounding rounding);
+      quant::KvType rounding);
 
   // From now on K and V of each token run are compared with those that the cache under test stored:
   // an element may be off by what rounding may do, and by a thousandth of its head's largest. An
@@ -71,7 +71,7 @@ class Decoder {
   using Vector = std::vector<double>;
 
   Decoder(std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
-          KvRounding rounding);
+          quant::KvType rounding);
 
   Status FindWeights();
   Status Token(uint32_t token);
@@ -85,7 +85,7 @@ class Decoder {
 
   const std::shared_ptr<const file::Checkpoint> checkpoint_;
   const model::ModelConfig config_;
-  const KvRounding rounding_;
+  const quant::KvType rounding_;
   CacheReader cache_;             // none: K and V are rounded here
   std::vector<double> inv_freq_;  // [rotary_dim / 2]
   quant::Matrix embedding_, final_norm_, head_;

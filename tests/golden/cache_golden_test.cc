@@ -18,31 +18,25 @@ using test::Runner;
 
 namespace {
 
-struct KvCase {
-  backend::KvType type;
-  reference::KvRounding rounding;
-};
-constexpr KvCase kTypes[] = {{backend::KvType::kBF16, reference::KvRounding::kBF16},
-                             {backend::KvType::kFp8, reference::KvRounding::kFp8},
-                             {backend::KvType::kF32, reference::KvRounding::kNone}};
+constexpr quant::KvType kTypes[] = {quant::KvType::kBF16, quant::KvType::kFp8, quant::KvType::kF32};
 
 // The bounds of cli/model_decode.cc: fp32 on CPUs; on GPUs attention multiplies pairs of bf16.
 double BoundOf(const std::string& device) { return absl::StartsWith(device, "sim:") ? 1e-4 : 2e-5; }
 
 // A prompt of 20 in one step, which ends in the second page, then 4 tokens one by one.
 void CheckCache(test::Context& test_context, const test::FixtureCase& fixture,
-                const std::string& device, const KvCase& kv) {
+                const std::string& device, quant::KvType kv) {
   const std::string directory = test::WriteFixture(fixture);
   CHECK(!directory.empty());
   auto checkpoint = file::Checkpoint::Open(directory);
   CHECK_OK(checkpoint);
   auto model = test::LoadOn(directory, {device, "", 0, false});
   CHECK_OK(model);
-  auto runner = Runner::Create(*model, kv.type, 20);
+  auto runner = Runner::Create(*model, kv, 20);
   CHECK_OK(runner);
   auto reference =
       reference::Decoder::Create(std::shared_ptr<const file::Checkpoint>(std::move(*checkpoint)),
-                                 (*model)->config(), kv.rounding);
+                                 (*model)->config(), kv);
   CHECK_OK(reference);
   (*reference)
       ->Follow([&](size_t layer, size_t position, std::vector<float>* k,
@@ -73,7 +67,7 @@ void CheckCache(test::Context& test_context, const test::FixtureCase& fixture,
     done += count;
   }
   std::printf("# %s on %s, KV type %d: worst relative error of a step %.2e, bound %.0e\n",
-              fixture.Name().c_str(), device.c_str(), static_cast<int>(kv.type), worst,
+              fixture.Name().c_str(), device.c_str(), static_cast<int>(kv), worst,
               BoundOf(device));
 }
 

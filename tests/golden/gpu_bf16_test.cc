@@ -55,7 +55,7 @@ void CheckFixture(test::Context& test_context, const test::FixtureCase& fixture,
   CHECK_OK(model);
   auto reference =
       reference::Decoder::Create(std::shared_ptr<const file::Checkpoint>(std::move(*checkpoint)),
-                                 (*model)->config(), reference::KvRounding::kNone);
+                                 (*model)->config(), quant::KvType::kF32);
   CHECK_OK(reference);
   const double layers = (*model)->config().layers;
   const double bound = std::sqrt(4 * layers + 1) * 0x1p-8;

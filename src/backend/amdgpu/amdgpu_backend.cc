@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/amdgpu/context.h"
+#include "backend/amdgpu/lower.h"
 #include "backend/amdgpu/uploader.h"
 
 namespace mainarch::amdgpu {
@@ -25,8 +26,9 @@ bool IsMatrix(const Weight& weight) {
   return weight.layout == WeightLayout::kPanels || weight.layout == WeightLayout::kGateUp;
 }
 
-uint64_t PaddedVector(const Weight& weight) {
-  return RoundUp(static_cast<uint64_t>(weight.sources[0].cols), kernels::kPadColumns) * 4;
+uint64_t PaddedVector(const Weight& weight, int32_t rank) {
+  return RoundUp(static_cast<uint64_t>(backend::VectorSize(weight, rank)), kernels::kPadColumns) *
+         4;
 }
 
 bool TableIsF32(const quant::Matrix& matrix) { return matrix.format != quant::Format::kBF16; }
@@ -66,9 +68,9 @@ Status UploadTable(const quant::Matrix& matrix, uint64_t to, Uploader& uploader)
   return OkStatus();
 }
 
-Status UploadVector(const Weight& weight, uint64_t to, Uploader& uploader) {
-  std::vector<float> values(PaddedVector(weight) / 4);
-  quant::DecodeRow(weight.sources[0], 0, 0, weight.sources[0].cols, values.data());
+Status UploadVector(const Weight& weight, int32_t rank, uint64_t to, Uploader& uploader) {
+  std::vector<float> values(PaddedVector(weight, rank) / 4);
+  backend::DecodeVector(weight, rank, values.data());
   return uploader.Write(to, reinterpret_cast<const uint8_t*>(values.data()), values.size() * 4);
 }
 
@@ -98,11 +100,15 @@ std::vector<backend::DeviceInfo> AmdGpuBackend::devices() const {
 }
 
 StatusOr<std::shared_ptr<const backend::LoadedModel>> AmdGpuBackend::Load(
-    std::shared_ptr<const Program> program, const backend::LoadOptions& options) {
+    std::vector<std::shared_ptr<const Program>> programs, const backend::LoadOptions& options) {
+  if (programs.size() != 1) {
+    return Error(Code::kUnsupported, programs.size(),
+                 " Programs over one model's weights: the GPU backend takes one");
+  }
   std::lock_guard<std::mutex> lock(gpus_->mutex());
   RETURN_IF_ERROR(gpus_->status());
   ASSIGN_OR_RETURN(auto model,
-                   AmdGpuModel::Create(shared_from_this(), std::move(program), options));
+                   AmdGpuModel::Create(shared_from_this(), std::move(programs[0]), options));
   return std::shared_ptr<const backend::LoadedModel>(std::move(model));
 }
 
@@ -116,9 +122,10 @@ backend::KvRoom AmdGpuModel::kv_room(backend::KvType type) const {
     least = std::min(least, vram - std::min(vram, weights));
   }
   const uint64_t ranks = static_cast<uint64_t>(p.ranks);
+  const backend::PagedCache cache = KvShapeOf(p).cache;
   return {least * ranks,
-          ranks * static_cast<uint64_t>(p.kv_layers) * static_cast<uint64_t>(p.kv_heads) *
-              kernels::KvPageBytes(KvFormatOf(type), static_cast<uint32_t>(p.head_dim))};
+          ranks * static_cast<uint64_t>(cache.layers) * static_cast<uint64_t>(cache.kv_heads) *
+              kernels::KvPageBytes(type, static_cast<uint32_t>(cache.key_dim))};
 }
 
 StatusOr<std::shared_ptr<const AmdGpuModel>> AmdGpuModel::Create(
@@ -176,7 +183,7 @@ uint64_t AmdGpuModel::PlanRank(int32_t rank) {
       placed.tiles.data.address = take(groups * placed.group_bytes);
       placed.tiles.scales.address = take(groups * placed.group_scale_bytes);
     } else if (weight.layout == WeightLayout::kVector) {
-      placed.vector = take(PaddedVector(weight));
+      placed.vector = take(PaddedVector(weight, rank));
     } else {
       const quant::Matrix& table = weight.sources[0];
       placed.table_is_f32 = TableIsF32(table);
@@ -208,7 +215,7 @@ Status AmdGpuModel::UploadRank(int32_t rank, const backend::LoadOptions& options
           static_cast<uint64_t>(weight.groups) * (placed.group_bytes + placed.group_scale_bytes);
     } else if (weight.layout == WeightLayout::kVector) {
       placed.vector += base;
-      RETURN_IF_ERROR(UploadVector(weight, placed.vector, uploader));
+      RETURN_IF_ERROR(UploadVector(weight, rank, placed.vector, uploader));
     } else {
       placed.table += base;
       RETURN_IF_ERROR(UploadTable(weight.sources[0], placed.table, uploader));

@@ -30,8 +30,9 @@ class AmdGpuBackend : public backend::Backend, public std::enable_shared_from_th
   int32_t ranks() const override { return gpus_->count(); }
   std::vector<backend::DeviceInfo> devices() const override;
   StatusOr<std::shared_ptr<const backend::LoadedModel>> Load(
-      std::shared_ptr<const backend::Program> program,
+      std::vector<std::shared_ptr<const backend::Program>> programs,
       const backend::LoadOptions& options) override;
+  using Backend::Load;
 
   Gpus& gpus() const { return *gpus_; }
   gpu::Deadline StepDeadline() const { return gpu::Deadline::In(step_timeout_ms_); }

@@ -104,7 +104,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   gpu::Device& device = *model_->gpus().at(rank).device;
   const uint64_t rows = shape_.options.max_rows;
-  const uint64_t half = static_cast<uint64_t>(program_.head_dim / 2);
+  const uint64_t half = static_cast<uint64_t>(shape_.heads.cache.key_dim / 2);
   const uint64_t positions =
       std::min<uint64_t>(static_cast<uint64_t>(program_.max_position),
                          uint64_t{shape_.pages()} * kernels::kPageTokens);
@@ -121,9 +121,9 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   const uint64_t parts =
       shape_.max_splits == 1
           ? 0
-          : uint64_t{shape_.attend_rows} * static_cast<uint64_t>(program_.heads) *
+          : uint64_t{shape_.attend_rows} * static_cast<uint64_t>(shape_.heads.heads) *
                 shape_.max_splits *
-                kernels::AttendPartFloats(static_cast<uint32_t>(program_.head_dim)) * 4;
+                kernels::AttendPartFloats(static_cast<uint32_t>(shape_.heads.cache.key_dim)) * 4;
   m.attend_parts = carve.Take(parts);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
   m.logits = carve.Take(uint64_t{shape_.options.max_logit_rows} * shape_.share_stride * 4);
@@ -141,7 +141,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   }
   for (uint64_t& at : m.buffers) at += base;
   const uint64_t kv =
-      static_cast<uint64_t>(program_.kv_layers) * shape_.pages() * shape_.kv_page_bytes;
+      static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.pages() * shape_.kv_page_bytes;
   ASSIGN_OR_RETURN(own.kv, AllocateVram(device, kv, "KV pool"));
   m.kv = own.kv.va();
   m.host_step = host_step_.va();
@@ -208,7 +208,8 @@ Status AmdGpuContext::FillRank(int32_t rank) {
   ASSIGN_OR_RETURN(const uint64_t filled, gpu.copy->Submit(Soon()));
   RETURN_IF_ERROR(gpu.copy->Wait(filled, Soon()));
   ASSIGN_OR_RETURN(const auto uploader, Uploader::Create(*gpu.device, *gpu.copy));
-  const backend::Rope& rope = program_.rope;
+  if (program_.ropes.empty()) return OkStatus();
+  const backend::Rope& rope = program_.ropes[0];
   const size_t half = rope.inv_freq.size();
   const uint64_t positions = (own.memory.sine - own.memory.cosine) / 4 / half;
   std::vector<float> cosine(half), sine(half);

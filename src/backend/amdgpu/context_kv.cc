@@ -64,7 +64,7 @@ Status AmdGpuContext::CopyPage(int32_t cache, uint32_t from, uint32_t to) {
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
     Gpu& gpu = model_->gpus().at(rank);
     const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;
-    for (int32_t layer = 0; layer < program_.kv_layers; ++layer) {
+    for (int32_t layer = 0; layer < shape_.heads.cache.layers; ++layer) {
       const uint64_t at =
           base + static_cast<uint64_t>(layer) * shape_.pages() * shape_.kv_page_bytes;
       RETURN_IF_ERROR(gpu.copy->Copy(at + to * shape_.kv_page_bytes,
@@ -79,15 +79,15 @@ Status AmdGpuContext::CopyPage(int32_t cache, uint32_t from, uint32_t to) {
 
 StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer,
                                                  uint32_t page, uint32_t slot) const {
-  if (cache != 0 || kv_layer < 0 || kv_layer >= program_.kv_layers || page >= shape_.pages() ||
+  if (cache != 0 || kv_layer < 0 || kv_layer >= shape_.heads.cache.layers || page >= shape_.pages() ||
       slot >= kernels::kPageTokens) {
     return Error(Code::kInternal, "K and V of cache ", cache, ", layer ", kv_layer, ", page ", page,
-                 ", slot ", slot, " in a pool of ", program_.kv_layers, " layers and ",
+                 ", slot ", slot, " in a pool of ", shape_.heads.cache.layers, " layers and ",
                  shape_.pages(), " pages");
   }
   std::lock_guard<std::mutex> lock(model_->gpus().mutex());
   RETURN_IF_ERROR(model_->gpus().status());
-  const uint32_t dim = static_cast<uint32_t>(program_.head_dim);
+  const uint32_t dim = static_cast<uint32_t>(shape_.heads.cache.key_dim);
   const uint64_t page_index = static_cast<uint64_t>(kv_layer) * shape_.pages() + page;
   backend::KvToken out;
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
@@ -102,7 +102,7 @@ StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer
     RETURN_IF_ERROR(gpu.copy->Copy(staging.va(), from, shape_.kv_page_bytes, Soon()));
     ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
     RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
-    for (int32_t head = 0; head < program_.kv_heads; ++head) {
+    for (int32_t head = 0; head < shape_.heads.cache.kv_heads; ++head) {
       const Page at(
           shape_.kv, dim,
           staging.host() + static_cast<uint64_t>(head) * kernels::KvPageBytes(shape_.kv, dim));

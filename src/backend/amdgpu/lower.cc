@@ -2,7 +2,6 @@
 #include "backend/amdgpu/lower.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "backend/amdgpu/choices.h"
 #include "kernels/common/draw.h"
@@ -42,15 +41,7 @@ const char* Suffix(TileFormat format) {
   return "";
 }
 const char* Suffix(KvFormat format) {
-  switch (format) {
-    case KvFormat::kBf16:
-      return "bf16";
-    case KvFormat::kFp8:
-      return "fp8";
-    case KvFormat::kPair:
-      return "pair";
-  }
-  return "";
+  return quant::kKvKernelNames[static_cast<uint32_t>(format)];
 }
 
 // Weights that are themselves two bf16 are there for their precision.
@@ -209,8 +200,8 @@ class Lowering {
     QkvForm form;
     form.format = w.format;
     form.kv = shape_.kv;
-    form.head_dim = program_.head_dim;
-    form.heads = static_cast<uint32_t>(program_.heads + 2 * program_.kv_heads);
+    form.head_dim = shape_.heads.cache.key_dim;
+    form.heads = static_cast<uint32_t>(attention->heads + 2 * shape_.heads.cache.kv_heads);
     form.steps = w.tiles.steps;
     form.rows = rows_;
     form.rounded = Rounds();
@@ -230,7 +221,7 @@ class Lowering {
   void Emit(const backend::AllReduceAddOp& op) { ReduceInto(op.x); }
 
   void Emit(const backend::AttentionOp& op) {
-    const uint64_t kv = memory_.kv + static_cast<uint64_t>(op.kv_layer) * shape_.pages() *
+    const uint64_t kv = memory_.kv + static_cast<uint64_t>(op.layer) * shape_.pages() *
                                          shape_.kv_page_bytes;
     EmitPrepare(op, kv);
     for (uint32_t first = 0; first < rows_; first += shape_.attend_rows) {
@@ -247,10 +238,10 @@ class Lowering {
     args.sine.address = memory_.sine;
     args.kv.address = kv;
     args.stride = Stride(op.qkv);
-    args.heads = static_cast<uint32_t>(program_.heads);
-    args.kv_heads = static_cast<uint32_t>(program_.kv_heads);
-    args.head_dim = static_cast<uint32_t>(program_.head_dim);
-    args.rotary = static_cast<uint32_t>(program_.rope.rotary_dim);
+    args.heads = static_cast<uint32_t>(op.heads);
+    args.kv_heads = static_cast<uint32_t>(shape_.heads.cache.kv_heads);
+    args.head_dim = static_cast<uint32_t>(shape_.heads.cache.key_dim);
+    args.rotary = static_cast<uint32_t>(program_.ropes[0].rotary_dim);
     args.epsilon = program_.rms_eps;
     const uint64_t heads = args.heads + 2 * args.kv_heads;
     if (heads_.has_value()) {
@@ -260,7 +251,7 @@ class Lowering {
       heads_.reset();
       return;
     }
-    Add(PrepareKernel(shape_.kv, program_.head_dim), args,
+    Add(PrepareKernel(shape_.kv, shape_.heads.cache.key_dim), args,
         CeilDivide(rows_ * heads, kernels::kWaves));
   }
   void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first) {
@@ -272,13 +263,13 @@ class Lowering {
     args.parts.address = memory_.attend_parts;
     args.q_stride = Stride(op.qkv);
     args.out_stride = Stride(op.out);
-    args.heads = static_cast<uint32_t>(program_.heads);
-    args.kv_heads = static_cast<uint32_t>(program_.kv_heads);
+    args.heads = static_cast<uint32_t>(op.heads);
+    args.kv_heads = static_cast<uint32_t>(shape_.heads.cache.kv_heads);
     args.max_splits = shape_.max_splits;
-    args.scale = static_cast<float>(1 / std::sqrt(double{static_cast<double>(program_.head_dim)}));
+    args.scale = static_cast<float>(op.scale);
     args.first_row = first;
     args.row_count = std::min(shape_.attend_rows, rows_);
-    Add(AttendKernel(shape_.kv, program_.head_dim), args,
+    Add(AttendKernel(shape_.kv, shape_.heads.cache.key_dim), args,
         uint64_t{args.row_count} * args.kv_heads * args.max_splits);
     if (shape_.max_splits == 1) return;
     kernels::AttendMergeArgs merge;
@@ -288,7 +279,7 @@ class Lowering {
     merge.out_stride = args.out_stride;
     merge.heads = args.heads;
     merge.max_splits = args.max_splits;
-    merge.head_dim = static_cast<uint32_t>(program_.head_dim);
+    merge.head_dim = static_cast<uint32_t>(shape_.heads.cache.key_dim);
     merge.first_row = first;
     merge.row_count = args.row_count;
     Add("attend_merge", merge, uint64_t{args.row_count} * args.heads);
@@ -340,6 +331,11 @@ class Lowering {
     Add(ExpertsKernel(up.format, Rounds()), args, units * blocks, /*resident=*/true);
     if (op.add) ReduceInto(program_.x);
   }
+
+  // CheckProgram has refused these.
+  void Emit(const backend::RecurrentOp&) {}
+  void Emit(const backend::TapOp&) {}
+  void Emit(const backend::InputOp&) {}
 
   void Emit(const backend::LogitsOp& op) {
     Product({op.w, At(op.x), Stride(op.x), memory_.logits, shape_.share_stride, false, true,
@@ -411,7 +407,7 @@ bool FusesQkv(const QkvForm& form) {
   constexpr double kGroupBytesPerUs = 40e3;  // that one workgroup streams
   constexpr double kLaunchUs = 4;            // from the end of a kernel to the work of the next
   if (form.head_dim != 128 || form.rounded || form.format == TileFormat::kBf16Pair ||
-      form.kv == KvFormat::kPair) {
+      form.kv == KvFormat::kF32) {
     return false;
   }
   const double tile_us =
@@ -430,31 +426,88 @@ std::string AttendKernel(KvFormat format, int32_t head_dim) {
   return absl::StrCat("attend_", Suffix(format), "_", head_dim);
 }
 
-KvFormat KvFormatOf(backend::KvType type) {
-  switch (type) {
-    case backend::KvType::kBF16:
-      return KvFormat::kBf16;
-    case backend::KvType::kFp8:
-      return KvFormat::kFp8;
-    case backend::KvType::kF32:
-      return KvFormat::kPair;
+KvShape KvShapeOf(const Program& program) {
+  KvShape shape;
+  for (const backend::Cache& cache : program.caches) {
+    if (const auto* paged = std::get_if<backend::PagedCache>(&cache)) shape.cache = *paged;
   }
-  return KvFormat::kBf16;
+  for (const backend::Op& op : program.ops) {
+    if (const auto* attention = std::get_if<backend::AttentionOp>(&op)) {
+      shape.heads = std::max(shape.heads, attention->heads);
+    }
+  }
+  return shape;
 }
 
-Status CheckProgram(const Program& program) {
-  const int32_t hd = program.head_dim;
-  if (hd != 32 && hd != 64 && hd != 128) {
-    return Error(Code::kUnsupported, "head_dim ", hd, ": the GPU kernels take 32, 64 and 128");
+namespace {
+
+Status CheckCaches(const Program& program) {
+  if (program.caches.size() > 1) {
+    return Error(Code::kUnsupported, program.caches.size(), " caches: the GPU kernels take one");
   }
-  if (program.rope.rotary_dim != hd) {
-    return Error(Code::kUnsupported, "rotary dimension ", program.rope.rotary_dim, " of ", hd,
+  for (const backend::Cache& any : program.caches) {
+    const auto* cache = std::get_if<backend::PagedCache>(&any);
+    if (cache == nullptr) {
+      return Error(Code::kUnsupported, "cache \"", std::get<backend::SlotCache>(any).label,
+                   "\" of recurrent state: the GPU kernels have none");
+    }
+    const int32_t hd = cache->key_dim;
+    if (cache->value_dim != hd) {
+      return Error(Code::kUnsupported, "keys of ", hd, " and values of ", cache->value_dim,
+                   ": the GPU kernels take one size");
+    }
+    if (hd != 32 && hd != 64 && hd != 128) {
+      return Error(Code::kUnsupported, "head_dim ", hd, ": the GPU kernels take 32, 64 and 128");
+    }
+    if (cache->window != 0) {
+      return Error(Code::kUnsupported, "a window of ", cache->window,
+                   " tokens: the GPU kernels see all");
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckAttention(const Program& program, const backend::AttentionOp& op) {
+  const backend::PagedCache& cache = backend::CacheOf(program, op);
+  if (op.rope == backend::kNone || op.q_norm == backend::kNone || op.k_norm == backend::kNone) {
+    return Error(Code::kUnsupported, "attention without ",
+                 op.rope == backend::kNone ? "a rope" : "norms of Q and K",
+                 ": the GPU kernels apply one");
+  }
+  const char* extra = op.sinks != backend::kNone  ? "sinks"
+                      : op.bias != backend::kNone ? "a bias"
+                      : op.gate != backend::kNone ? "a gate"
+                                                  : nullptr;
+  if (extra != nullptr) {
+    return Error(Code::kUnsupported, "attention with ", extra, ": the GPU kernels have none");
+  }
+  if (op.rope != 0) {
+    return Error(Code::kUnsupported, "rope ", op.rope, ": the GPU kernels take one");
+  }
+  const int32_t rotary = program.ropes[0].rotary_dim;
+  if (rotary != cache.key_dim) {
+    return Error(Code::kUnsupported, "rotary dimension ", rotary, " of ", cache.key_dim,
                  ": the GPU kernels turn whole heads");
   }
-  const int32_t group = program.heads / program.kv_heads;
+  const int32_t group = op.heads / cache.kv_heads;
   if (group > static_cast<int32_t>(kernels::kMaxGroup)) {
     return Error(Code::kUnsupported, group, " query heads to a key head: the GPU kernels take ",
                  kernels::kMaxGroup);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckProgram(const Program& program) {
+  RETURN_IF_ERROR(CheckCaches(program));
+  for (const backend::Op& op : program.ops) {
+    const auto* attention = std::get_if<backend::AttentionOp>(&op);
+    if (attention != nullptr) RETURN_IF_ERROR(CheckAttention(program, *attention));
+    if (std::holds_alternative<backend::RecurrentOp>(op) ||
+        std::holds_alternative<backend::TapOp>(op) || std::holds_alternative<backend::InputOp>(op)) {
+      return Error(Code::kUnsupported, "op ", backend::OpName(op), ": the GPU has no kernel for it");
+    }
   }
   if (program.hidden % 8 != 0) {
     return Error(Code::kUnsupported, "hidden size ", program.hidden, " is not a multiple of 8");
@@ -483,14 +536,16 @@ Status CheckProgram(const Program& program) {
 Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   Shape shape;
   shape.options = options;
-  shape.kv = KvFormatOf(options.kv_type);
+  shape.kv = options.kv_type;
+  shape.heads = KvShapeOf(program);
+  const uint32_t head_dim = static_cast<uint32_t>(shape.heads.cache.key_dim);
   shape.hidden_stride = RoundUp(static_cast<uint64_t>(program.hidden), kernels::kPadColumns);
   shape.chunks = CeilDivide(static_cast<uint64_t>(program.hidden), kernels::kRowChunk);
   const uint64_t positions = std::min<uint64_t>(static_cast<uint64_t>(program.max_position),
                                                 uint64_t{shape.pages()} * kernels::kPageTokens);
   shape.max_splits = std::max(1u, CeilDivide(positions, kernels::kSplitTokens));
-  const uint64_t row_parts = uint64_t{static_cast<uint64_t>(program.heads)} * shape.max_splits *
-                             kernels::AttendPartFloats(static_cast<uint32_t>(program.head_dim)) * 4;
+  const uint64_t row_parts = static_cast<uint64_t>(shape.heads.heads) * shape.max_splits *
+                             kernels::AttendPartFloats(head_dim) * 4;
   shape.attend_rows = static_cast<uint32_t>(
       shape.max_splits == 1
           ? options.max_rows
@@ -527,13 +582,19 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   shape.step_words = RoundUp(
       sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 + choice_words + list_words,
       1024);
-  shape.kv_page_bytes = uint64_t{static_cast<uint64_t>(program.kv_heads)} *
-                        kernels::KvPageBytes(shape.kv, static_cast<uint32_t>(program.head_dim));
+  shape.kv_page_bytes = static_cast<uint64_t>(shape.heads.cache.kv_heads) *
+                        kernels::KvPageBytes(shape.kv, head_dim);
   for (const backend::Buffer& buffer : program.buffers) {
-    const bool exact = buffer.type == backend::BufferType::kI32 || buffer.label == "moe.weights";
-    shape.strides.push_back(
-        exact ? static_cast<uint32_t>(buffer.width)
-              : RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
+    shape.strides.push_back(RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
+  }
+  // The router's kernels write their choices one row behind the other.
+  for (const backend::Op& op : program.ops) {
+    const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
+    if (down == nullptr) continue;
+    for (const BufferId id : {down->ids, down->weights}) {
+      const size_t at = static_cast<size_t>(id);
+      shape.strides[at] = static_cast<uint32_t>(program.buffers[at].width);
+    }
   }
   return shape;
 }

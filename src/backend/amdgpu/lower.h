@@ -38,13 +38,12 @@ std::string ExpertsKernel(kernels::TileFormat format, bool rounded);
 std::string QkvHeadsKernel(kernels::TileFormat format, kernels::KvFormat kv);
 std::string PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 std::string AttendKernel(kernels::KvFormat format, int32_t head_dim);
-kernels::KvFormat KvFormatOf(backend::KvType type);
 
 // The product of Q, K and V and what makes heads of it: one launch, a workgroup a head and 16 rows,
 // or two. The same bits.
 struct QkvForm {
   kernels::TileFormat format = kernels::TileFormat::kBf16;
-  kernels::KvFormat kv = kernels::KvFormat::kBf16;
+  kernels::KvFormat kv = kernels::KvFormat::kBF16;
   int32_t head_dim = 0;
   uint32_t heads = 0;  // of Q, K and V
   uint32_t steps = 0;  // along K
@@ -54,13 +53,21 @@ struct QkvForm {
 };
 bool FusesQkv(const QkvForm& form);
 
+// The paged cache of a Program that CheckProgram takes (there is one at most), and its query heads.
+struct KvShape {
+  backend::PagedCache cache;
+  int32_t heads = 0;  // on one rank
+};
+KvShape KvShapeOf(const backend::Program& program);
+
 // Unsupported names what these kernels cannot run of a Program: head sizes, groups, experts.
 Status CheckProgram(const backend::Program& program);
 
 // Sizes of a context that do not depend on the rank.
 struct Shape {
   backend::ContextOptions options;
-  kernels::KvFormat kv = kernels::KvFormat::kBf16;
+  kernels::KvFormat kv = kernels::KvFormat::kBF16;
+  KvShape heads;
   uint32_t hidden_stride = 0;
   uint32_t chunks = 0;       // of a row of x
   uint32_t max_splits = 0;   // of the longest context

@@ -106,22 +106,24 @@ std::vector<backend::DeviceInfo> CpuBackend::devices() const {
 }
 
 StatusOr<std::shared_ptr<const backend::LoadedModel>> CpuBackend::Load(
-    std::shared_ptr<const Program> program, const backend::LoadOptions& options) {
+    std::vector<std::shared_ptr<const Program>> programs, const backend::LoadOptions& options) {
   ASSIGN_OR_RETURN(auto model,
-                   CpuModel::Create(shared_from_this(), std::move(program), options));
+                   CpuModel::Create(shared_from_this(), std::move(programs), options));
   return std::shared_ptr<const backend::LoadedModel>(std::move(model));
 }
 
 StatusOr<std::shared_ptr<const CpuModel>> CpuModel::Create(
-    std::shared_ptr<CpuBackend> backend, std::shared_ptr<const Program> program,
+    std::shared_ptr<CpuBackend> backend, std::vector<std::shared_ptr<const Program>> programs,
     const backend::LoadOptions& options) {
-  if (program->ranks != backend->ranks()) {
+  for (const std::shared_ptr<const Program>& program : programs) {
+    if (program->ranks == backend->ranks()) continue;
     return Error(Code::kInternal, "program of ", program->ranks, " ranks on a group of ",
                  backend->ranks());
   }
   std::shared_ptr<CpuModel> model(new CpuModel());
   model->backend_ = std::move(backend);
-  model->program_ = std::move(program);
+  model->programs_ = std::move(programs);
+  model->map_ = backend::MapWeights(model->programs_);
   RETURN_IF_ERROR(model->Plan());
   RETURN_IF_ERROR(model->Reserve(/*panels=*/!options.in_place));
   if (options.in_place) {
@@ -135,13 +137,13 @@ StatusOr<std::shared_ptr<const CpuModel>> CpuModel::Create(
 }
 
 Status CpuModel::Plan() {
-  const Program& program = *program_;
+  const Program& program = *programs_[0];
   weights_.resize(static_cast<size_t>(program.ranks));
   for (int32_t rank = 0; rank < program.ranks; ++rank) {
     std::vector<RankWeight>& own = weights_[static_cast<size_t>(rank)];
-    own = std::vector<RankWeight>(program.weights.size());
-    for (size_t id = 0; id < program.weights.size(); ++id) {
-      const Weight& weight = program.weights[id];
+    own = std::vector<RankWeight>(map_.weights.size());
+    for (size_t id = 0; id < map_.weights.size(); ++id) {
+      const Weight& weight = *map_.weights[id];
       if (weight.layout != WeightLayout::kPanels && weight.layout != WeightLayout::kGateUp) continue;
       own[id].plans.reserve(static_cast<size_t>(weight.groups));
       for (int32_t group = 0; group < weight.groups; ++group) {
@@ -156,27 +158,28 @@ Status CpuModel::Plan() {
 
 // Address space for all that will be in memory of our own, and what is there at once: the vectors.
 Status CpuModel::Reserve(bool panels) {
-  const Program& program = *program_;
+  const Program& program = *programs_[0];
   size_t bytes = 0;
-  for (const std::vector<RankWeight>& own : weights_) {
+  for (int32_t rank = 0; rank < program.ranks; ++rank) {
+    const std::vector<RankWeight>& own = weights_[static_cast<size_t>(rank)];
     for (size_t id = 0; id < own.size(); ++id) {
       if (panels) panel_bytes_ += own[id].bytes();
-      const Weight& weight = program.weights[id];
+      const Weight& weight = *map_.weights[id];
       if (weight.layout == WeightLayout::kVector) {
-        bytes += Align(static_cast<size_t>(weight.sources[0].cols) * sizeof(float));
+        bytes += Align(static_cast<size_t>(backend::VectorSize(weight, rank)) * sizeof(float));
       }
     }
   }
   ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(bytes + panel_bytes_, /*huge_pages=*/true));
   uint8_t* at = memory_.data();
-  for (std::vector<RankWeight>& own : weights_) {
+  for (int32_t rank = 0; rank < program.ranks; ++rank) {
+    std::vector<RankWeight>& own = weights_[static_cast<size_t>(rank)];
     for (size_t id = 0; id < own.size(); ++id) {
-      const Weight& weight = program.weights[id];
+      const Weight& weight = *map_.weights[id];
       if (weight.layout != WeightLayout::kVector) continue;
-      const int64_t cols = weight.sources[0].cols;
-      quant::DecodeRow(weight.sources[0], 0, 0, cols, reinterpret_cast<float*>(at));
+      backend::DecodeVector(weight, rank, reinterpret_cast<float*>(at));
       own[id].vector = reinterpret_cast<const float*>(at);
-      at += Align(static_cast<size_t>(cols) * sizeof(float));
+      at += Align(static_cast<size_t>(backend::VectorSize(weight, rank)) * sizeof(float));
     }
   }
   if (!panels) return OkStatus();
@@ -210,7 +213,7 @@ Status CpuModel::PlaceNow(const backend::LoadOptions& options) {
 Status CpuModel::PlaceBehind(const backend::LoadOptions& options) {
   // In the order of the program: the first layers of every rank first.
   std::vector<RankWeight*> order;
-  for (size_t id = 0; id < program_->weights.size(); ++id) {
+  for (size_t id = 0; id < map_.weights.size(); ++id) {
     for (std::vector<RankWeight>& own : weights_) {
       if (!own[id].plans.empty()) order.push_back(&own[id]);
     }
@@ -229,13 +232,19 @@ backend::Placement CpuModel::placement() const {
 
 uint64_t CpuModel::huge_bytes() const { return HugeBytes(memory_.data(), memory_.size()); }
 
+std::vector<const Program*> CpuModel::programs() const {
+  std::vector<const Program*> out;
+  for (const std::shared_ptr<const Program>& program : programs_) out.push_back(program.get());
+  return out;
+}
+
 void CpuModel::WaitPlaced() const {
   if (mover_ != nullptr) mover_->Wait();
 }
 
 // The pool is backed as it is used, so it may be larger than what is free, but not than what there is.
 backend::KvRoom CpuModel::kv_room(backend::KvType type) const {
-  return {MachineMemory(), CpuContext::KvPageBytesOf(*program_, type)};
+  return {MachineMemory(), Caches::PageBytes(*programs_[0], type)};
 }
 
 StatusOr<std::unique_ptr<backend::Context>> CpuModel::CreateContext(

@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/mover.h"
+#include "backend/weight_map.h"
 #include "base/fd.h"
 #include "base/team.h"
 
@@ -29,8 +30,9 @@ class CpuBackend : public backend::Backend, public std::enable_shared_from_this<
   int32_t ranks() const override { return ranks_; }
   std::vector<backend::DeviceInfo> devices() const override;
   StatusOr<std::shared_ptr<const backend::LoadedModel>> Load(
-      std::shared_ptr<const backend::Program> program,
+      std::vector<std::shared_ptr<const backend::Program>> programs,
       const backend::LoadOptions& options) override;
+  using Backend::Load;
 
   const Kernels& kernels() const { return *kernels_; }
   // Whether what asks for bf16 activations gets them: where they are no faster it gets fp32 ones. A target
@@ -51,20 +53,23 @@ class CpuModel : public backend::LoadedModel,
                  public std::enable_shared_from_this<CpuModel> {
  public:
   static StatusOr<std::shared_ptr<const CpuModel>> Create(
-      std::shared_ptr<CpuBackend> backend, std::shared_ptr<const backend::Program> program,
+      std::shared_ptr<CpuBackend> backend,
+      std::vector<std::shared_ptr<const backend::Program>> programs,
       const backend::LoadOptions& options);
 
   StatusOr<std::unique_ptr<backend::Context>> CreateContext(
       const backend::ContextOptions& options) const override;
-  const backend::Program& program() const override { return *program_; }
+  const backend::Program& program() const override { return *programs_[0]; }
+  std::vector<const backend::Program*> programs() const override;
+  const backend::Program& program(size_t index) const { return *programs_[index]; }
   uint64_t weight_bytes() const override { return memory_.size(); }
   backend::Placement placement() const override;
   uint64_t huge_bytes() const override;
   backend::KvRoom kv_room(backend::KvType type) const override;
   void WaitPlaced() const override;
 
-  const RankWeight& weight(int32_t rank, backend::WeightId id) const {
-    return weights_[static_cast<size_t>(rank)][static_cast<size_t>(id)];
+  const RankWeight& weight(size_t program, int32_t rank, backend::WeightId id) const {
+    return weights_[static_cast<size_t>(rank)][map_.index[program][static_cast<size_t>(id)]];
   }
   // By every context, after each step: what waits for the first one need wait no longer.
   void StepEnded() const {
@@ -83,9 +88,10 @@ class CpuModel : public backend::LoadedModel,
   Status PlaceBehind(const backend::LoadOptions& options);
 
   std::shared_ptr<CpuBackend> backend_;
-  std::shared_ptr<const backend::Program> program_;
+  std::vector<std::shared_ptr<const backend::Program>> programs_;
+  backend::WeightMap map_;
   bool settled_ = false;
-  std::vector<std::vector<RankWeight>> weights_;  // [ranks][weights]
+  std::vector<std::vector<RankWeight>> weights_;  // [ranks][map_.weights]
   Mapping memory_;                                // panels and vectors
   uint64_t panel_bytes_ = 0;                      // of all weights that go into panels
   std::unique_ptr<Mover> mover_;                  // last: its thread uses the others

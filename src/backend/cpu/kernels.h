@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/quant/kv_type.h"
+
 namespace mainarch::cpu {
 
 inline constexpr int kLanes = 16;         // rows of a panel, tokens of a KV page
@@ -100,34 +102,40 @@ struct ExpertsDownArgs {
 // as it is used.
 inline constexpr size_t kKvChunkPages = 16;
 
-enum class KvFormat : uint8_t { kBF16, kFp8, kF32 };
+using KvFormat = quant::KvType;
 
 // One chunk of one head: K of its pages, 16 tokens each, with lane = token in the panel layout of its type
-// (fp8 like an fp8 panel); then V of its pages, [16][head_dim]; then for fp8 float k_scale[16],
+// (fp8 like an fp8 panel); then V of its pages, [16][value_dim]; then for fp8 float k_scale[16],
 // v_scale[16] a page.
-struct AttendArgs {
+struct KvLayout {
   KvFormat format;
-  int32_t head_dim;
+  int32_t key_dim, value_dim;  // multiples of 16
+};
+
+struct AttendArgs {
+  KvLayout kv;
   const uint8_t* chunks;       // chunk c of this head at chunks + c * chunk_stride
   size_t chunk_stride;
-  const uint32_t* page_ids;    // of the sequence
+  // Page p of the sequence is page_ids[p - first_page]; those before are behind every window.
+  const uint32_t* page_ids;
+  uint32_t first_page = 0;
   int64_t begin, end;          // tokens of this split, begin a multiple of kAttentionSplit
   int32_t queries;             // <= kMaxBlockRows
-  const float* q[kMaxBlockRows];      // [head_dim], scaled by head_dim^-1/2
-  int64_t visible[kMaxBlockRows];     // tokens query i may see (its position + 1)
-  float* out[kMaxBlockRows];          // [head_dim] unnormalised sum
+  const float* q[kMaxBlockRows];      // [key_dim], scaled
+  int64_t first[kMaxBlockRows] = {};  // the first token that query i sees; behind: its window
+  int64_t visible[kMaxBlockRows];     // the end of what it sees (its position + 1)
+  float* out[kMaxBlockRows];          // [value_dim] unnormalised sum
   float* max_sum[kMaxBlockRows];      // {max, sum}; max is -inf when nothing is visible
   float* scratch;              // [kMaxBlockRows * kAttentionSplit]
 };
 
 struct KvWriteArgs {
-  KvFormat format;
-  int32_t head_dim;
+  KvLayout kv;
   uint8_t* chunk;  // of this head
   int32_t page;    // of the chunk
   int32_t slot;    // token in the page
-  const float* k;  // [head_dim]
-  const float* v;
+  const float* k;  // [key_dim]
+  const float* v;  // [value_dim]
 };
 
 struct Kernels {
@@ -137,13 +145,14 @@ struct Kernels {
   void (*attend)(const AttendArgs&);
   // Adds one split's part to a query's running state, in order of the splits. max_sum starts as
   // {-inf, 0}.
-  void (*merge_split)(const float* part, const float* part_max_sum, int32_t head_dim, float* out,
+  void (*merge_split)(const float* part, const float* part_max_sum, int32_t value_dim, float* out,
                       float* max_sum);
   void (*scale)(float* x, float factor, int64_t n);  // x *= factor
   void (*kv_write)(const KvWriteArgs&);
   // out = x * rsqrt(mean(x^2) + eps) * w, n values.
   void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* out);
-  // One head: norm, then rotate the first 2 * half dims by cos/sin [half], then multiply by scale. out may be x.
+  void (*gate)(float* x, const float* g, int64_t n);  // x *= sigmoid(g)
+  // One head: norm unless w is null, then rotate the first 2 * half dims by cos/sin [half], then multiply by scale. out may be x.
   void (*norm_rope)(const float* x, const float* w, float eps, int32_t head_dim, const float* cos,
                     const float* sin, int32_t half, float scale, float* out);
   // x += tree sum of n parts (a power of two).
@@ -177,19 +186,17 @@ struct StepInfo {
 };
 inline constexpr StepInfo kSteps[] = {{64, 2}, {64, 2}, {128, 2}, {64, 4}, {64, 8}};
 
-inline constexpr size_t KvElementBytes(KvFormat format) {
-  return format == KvFormat::kF32 ? 4 : format == KvFormat::kBF16 ? 2 : 1;
-}
-// Bytes of K, and of V, of one page of one head.
-inline constexpr size_t KvSideBytes(KvFormat format, int32_t head_dim) {
-  return static_cast<size_t>(kLanes) * static_cast<size_t>(head_dim) * KvElementBytes(format);
+// Bytes of K, or of V, of one page of one head of so many elements.
+inline constexpr size_t KvSideBytes(KvFormat format, int32_t dim) {
+  return static_cast<size_t>(kLanes) * static_cast<size_t>(dim) * quant::InfoOf(format).element_bytes;
 }
 inline constexpr size_t KvScaleBytes(KvFormat format) {
-  return format == KvFormat::kFp8 ? 2 * kLanes * sizeof(float) : 0;
+  return quant::InfoOf(format).scaled ? 2 * kLanes * sizeof(float) : 0;
 }
 // Bytes of one page of one head.
-inline constexpr size_t KvPageBytes(KvFormat format, int32_t head_dim) {
-  return 2 * KvSideBytes(format, head_dim) + KvScaleBytes(format);
+inline constexpr size_t KvPageBytes(const KvLayout& kv) {
+  return KvSideBytes(kv.format, kv.key_dim) + KvSideBytes(kv.format, kv.value_dim) +
+         KvScaleBytes(kv.format);
 }
 
 // Where element d of a token lies in its page of one head, in elements. K in panels of 16 tokens:
@@ -200,8 +207,8 @@ inline constexpr int32_t KeyAt(KvFormat format, int32_t slot, int32_t d) {
                                      : d / 4 * 4 * kLanes + 16 * (slot / 4) + 2 * (slot % 4) +
                                            8 * (d % 4 / 2) + d % 2;
 }
-inline constexpr int32_t ValueAt(int32_t slot, int32_t head_dim, int32_t d) {
-  return slot * head_dim + d;
+inline constexpr int32_t ValueAt(int32_t slot, int32_t value_dim, int32_t d) {
+  return slot * value_dim + d;
 }
 // Behind K and V of a chunk, its fp8 scales: [kKvChunkPages][2: K, V][16 tokens].
 inline constexpr int32_t KvScaleAt(int32_t page, int32_t side, int32_t slot) {

@@ -25,10 +25,10 @@ TEST(every_name_is_a_kernel) {
     }
   }
   for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    names.push_back(QkvHeadsKernel(format, KvFormat::kBf16));
+    names.push_back(QkvHeadsKernel(format, KvFormat::kBF16));
     names.push_back(QkvHeadsKernel(format, KvFormat::kFp8));
   }
-  for (KvFormat format : {KvFormat::kBf16, KvFormat::kFp8, KvFormat::kPair}) {
+  for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     for (int32_t head_dim : {32, 64, 128}) {
       names.push_back(PrepareKernel(format, head_dim));
       names.push_back(AttendKernel(format, head_dim));
@@ -47,25 +47,24 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, false), "experts_mxfp4");
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, true), "experts_mxfp4_rounded");
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
-  CHECK_EQ(AttendKernel(KvFormat::kPair, 128), "attend_pair_128");
-  CHECK(KvFormatOf(backend::KvType::kBF16) == KvFormat::kBf16);
-  CHECK(KvFormatOf(backend::KvType::kFp8) == KvFormat::kFp8);
-  CHECK(KvFormatOf(backend::KvType::kF32) == KvFormat::kPair);
+  CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
 }
 
 Program Small() {
   Program p;
   p.hidden = 1160;
   p.vocab = 1001;
-  p.heads = 8;
-  p.kv_heads = 2;
-  p.head_dim = 64;
-  p.rope.rotary_dim = 64;
+  p.ropes.push_back({64, std::vector<double>(32, 1.0), 1});
+  p.caches.push_back(backend::PagedCache{"kv", 1, 2, 64, 64});
   p.max_position = 4096;
   p.buffers = {{"x", backend::BufferType::kF32, 1160, 1},
                {"moe.ids", backend::BufferType::kI32, 6, 1},
                {"moe.weights", backend::BufferType::kF32, 6, 1},
                {"act", backend::BufferType::kF32, 96, 6}};
+  backend::AttentionOp attention = {};
+  attention.heads = 8;
+  attention.q_norm = attention.k_norm = 0;
+  p.ops.push_back(attention);
   return p;
 }
 // Experts whose products have weights of these formats.
@@ -98,20 +97,33 @@ bool Holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+backend::PagedCache& Paged(Program& p) { return std::get<backend::PagedCache>(p.caches[0]); }
+backend::AttentionOp& Attention(Program& p) { return std::get<backend::AttentionOp>(p.ops[0]); }
+
 TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK_OK(CheckProgram(Small()));
   CHECK_OK(CheckProgram(WithExperts(quant::Format::kMxfp4, quant::Format::kMxfp4)));
-  CHECK(Holds(Refusal([](Program& p) { p.head_dim = 96; }), "head_dim 96"));
-  CHECK(Holds(Refusal([](Program& p) { p.rope.rotary_dim = 32; }), "rotary dimension 32 of 64"));
-  CHECK(Holds(Refusal([](Program& p) { p.heads = 34; }), "17 query heads"));
-  CHECK_EQ(Refusal([](Program& p) { p.heads = 32; }), "not refused");
+  CHECK(Holds(Refusal([](Program& p) { Paged(p).key_dim = Paged(p).value_dim = 96; }), "head_dim 96"));
+  CHECK(Holds(Refusal([](Program& p) { Paged(p).value_dim = 32; }), "keys of 64 and values of 32"));
+  CHECK(Holds(Refusal([](Program& p) { Paged(p).window = 128; }), "window of 128"));
+  CHECK(Holds(Refusal([](Program& p) { p.caches.push_back(p.caches[0]); }), "2 caches"));
+  CHECK(Holds(Refusal([](Program& p) { p.caches[0] = backend::SlotCache{"state", 1, 64}; }),
+              "cache \"state\""));
+  CHECK(Holds(Refusal([](Program& p) { Attention(p).rope = backend::kNone; }), "without a rope"));
+  CHECK(Holds(Refusal([](Program& p) { Attention(p).k_norm = backend::kNone; }), "without norms"));
+  CHECK(Holds(Refusal([](Program& p) { Attention(p).sinks = 0; }), "with sinks"));
+  CHECK(Holds(Refusal([](Program& p) { Attention(p).bias = 0; }), "with a bias"));
+  CHECK(Holds(Refusal([](Program& p) { Attention(p).gate = 0; }), "with a gate"));
+  CHECK(Holds(Refusal([](Program& p) { p.ropes[0].rotary_dim = 32; }), "rotary dimension 32 of 64"));
+  CHECK(Holds(Refusal([](Program& p) { Attention(p).heads = 34; }), "17 query heads"));
+  CHECK_EQ(Refusal([](Program& p) { Attention(p).heads = 32; }), "not refused");
   CHECK(Holds(Refusal([](Program& p) { p.hidden = 1164; }), "hidden size 1164"));
   CHECK(Holds(Refusal([](Program& p) { p.experts = 513; }), "513 experts"));
   CHECK(Holds(Refusal([](Program& p) { p.experts_per_token = 17; }), "17 a token"));
   const Program mixed = WithExperts(quant::Format::kBF16, quant::Format::kMxfp4);
   CHECK(Holds(std::string(CheckProgram(mixed).message()), "layers.0.down"));
   Program alone = WithExperts(quant::Format::kBF16, quant::Format::kBF16);
-  alone.ops.erase(alone.ops.begin());  // nothing before it
+  alone.ops.erase(alone.ops.begin() + 1);  // nothing before it
   CHECK(CodeOf(CheckProgram(alone)) == Code::kUnsupported);
 }
 
@@ -164,8 +176,8 @@ TEST(sizes_at_their_limits) {
   p.max_position = 1 << 20;
   CHECK_EQ(ShapeOf(p, options).max_splits, 2048u);
   CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 2048 * 80 * 4));
-  p.heads = 128;
-  p.head_dim = 128;
+  Attention(p).heads = 128;
+  Paged(p).key_dim = Paged(p).value_dim = 128;
   p.max_position = int64_t{1} << 26;
   options.pages = {1 << 22};
   CHECK_EQ(ShapeOf(p, options).attend_rows, 1u);
@@ -200,7 +212,7 @@ TEST(heads_are_made_with_the_product_where_that_is_quicker) {
   other.format = TileFormat::kBf16Pair;
   CHECK(!FusesQkv(other));
   other = form;
-  other.kv = KvFormat::kPair;
+  other.kv = KvFormat::kF32;
   CHECK(!FusesQkv(other));
 }
 

@@ -15,15 +15,15 @@ namespace {
 
 using namespace kernels;
 
-constexpr KvFormat kFormats[] = {KvFormat::kBf16, KvFormat::kFp8, KvFormat::kPair};
+constexpr KvFormat kFormats[] = {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32};
 constexpr float kEpsilon = 1e-6f;
 
 const char* NameOf(KvFormat format) {
-  return format == KvFormat::kBf16 ? "bf16" : format == KvFormat::kFp8 ? "fp8" : "pair";
+  return format == KvFormat::kBF16 ? "bf16" : format == KvFormat::kFp8 ? "fp8" : "pair";
 }
 // What an element loses in the cache, relative: half a unit of its 8, 4 or 16 bits.
 double LossOf(KvFormat format) {
-  return format == KvFormat::kBf16 ? 0x1.02p-8 : format == KvFormat::kFp8 ? 0x1.02p-4 : 0x1.1p-16;
+  return format == KvFormat::kBF16 ? 0x1.02p-8 : format == KvFormat::kFp8 ? 0x1.02p-4 : 0x1.1p-16;
 }
 
 // The cache as the documentation in decoder_args.h lays it out.
@@ -442,8 +442,8 @@ std::vector<Case> DecoderAttentionCases() {
     }
   }
   // A launch's share of the step's rows; one beyond them.
-  cases.push_back(AttendCase({KvFormat::kBf16, 64, 1, 2, {3, 530, 40, 513, 20}}, 1, 3));
-  cases.push_back(AttendCase({KvFormat::kBf16, 64, 1, 2, {3, 40}}, 2, 2));
+  cases.push_back(AttendCase({KvFormat::kBF16, 64, 1, 2, {3, 530, 40, 513, 20}}, 1, 3));
+  cases.push_back(AttendCase({KvFormat::kBF16, 64, 1, 2, {3, 40}}, 2, 2));
   return cases;
 }
 

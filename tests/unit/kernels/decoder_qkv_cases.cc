@@ -105,9 +105,9 @@ Case QkvCase(TileFormat format, KvFormat kv, uint32_t rows, uint32_t width) {
 std::vector<Case> DecoderQkvCases() {
   std::vector<Case> cases;
   for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    cases.push_back(QkvCase(format, KvFormat::kBf16, 1, 160));
+    cases.push_back(QkvCase(format, KvFormat::kBF16, 1, 160));
     cases.push_back(QkvCase(format, KvFormat::kFp8, 18, 160));
-    cases.push_back(QkvCase(format, KvFormat::kBf16, 2, 192));
+    cases.push_back(QkvCase(format, KvFormat::kBF16, 2, 192));
     cases.push_back(QkvCase(format, KvFormat::kFp8, 1, 224));
   }
   return cases;

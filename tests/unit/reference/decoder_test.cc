@@ -15,7 +15,7 @@ using namespace mainarch;
 namespace {
 
 StatusOr<std::unique_ptr<reference::Decoder>> DecoderOf(const std::string& directory,
-                                                        reference::KvRounding rounding) {
+                                                        quant::KvType rounding) {
   ASSIGN_OR_RETURN(auto checkpoint, file::Checkpoint::Open(directory));
   ASSIGN_OR_RETURN(const model::ModelConfig config,
                    model::ParseConfig(checkpoint->config_json(),
@@ -31,7 +31,7 @@ TEST(reference_matches_transformers) {
     CHECK_OK(golden);
     const std::string directory = test::WriteFixture(fixture);
     CHECK(!directory.empty());
-    auto decoder = DecoderOf(directory, reference::KvRounding::kNone);
+    auto decoder = DecoderOf(directory, quant::KvType::kF32);
     CHECK_OK(decoder);
     const std::vector<uint32_t> prompt = golden->Tokens("prompt");
     const std::vector<int32_t> positions = golden->Ints("prefill.positions");
@@ -59,7 +59,7 @@ TEST(reference_matches_transformers) {
 TEST(truncate_goes_back_exactly) {
   const std::string directory = test::WriteFixture({"T2", "bf16", 3});
   for (auto rounding :
-       {reference::KvRounding::kNone, reference::KvRounding::kBF16, reference::KvRounding::kFp8}) {
+       {quant::KvType::kF32, quant::KvType::kBF16, quant::KvType::kFp8}) {
     auto decoder = DecoderOf(directory, rounding);
     CHECK_OK(decoder);
     CHECK_OK((*decoder)->Extend({5, 6, 7, 8}));
@@ -98,7 +98,7 @@ TEST(follows_a_cache_and_names_what_is_wrong_in_it) {
   const std::string directory = test::WriteFixture({"T2", "bf16", 3});
   const std::vector<uint32_t> tokens = {5, 6, 7};
   for (auto rounding :
-       {reference::KvRounding::kNone, reference::KvRounding::kBF16, reference::KvRounding::kFp8}) {
+       {quant::KvType::kF32, quant::KvType::kBF16, quant::KvType::kFp8}) {
     auto own = DecoderOf(directory, rounding);
     auto other = DecoderOf(directory, rounding);
     CHECK_OK(own);
@@ -129,7 +129,7 @@ TEST(follows_a_cache_and_names_what_is_wrong_in_it) {
 }
 
 TEST(token_outside_the_vocabulary_is_refused) {
-  auto decoder = DecoderOf(test::WriteFixture({"T1", "bf16", 1}), reference::KvRounding::kNone);
+  auto decoder = DecoderOf(test::WriteFixture({"T1", "bf16", 1}), quant::KvType::kF32);
   CHECK_OK(decoder);
   CHECK(!(*decoder)->Extend({512}).ok());
   CHECK_EQ((*decoder)->position(), 0u);

@@ -106,14 +106,14 @@ struct Page {
 
 template <class F>
 inline Page PageAt(const AttendArgs& a, int64_t token) {
-  const size_t side = static_cast<size_t>(a.head_dim) * 16 * kElement<F>;
-  const size_t id = a.page_ids[token / 16];
+  const size_t k_side = static_cast<size_t>(a.kv.key_dim) * 16 * kElement<F>;
+  const size_t v_side = static_cast<size_t>(a.kv.value_dim) * 16 * kElement<F>;
+  const size_t id = a.page_ids[token / 16 - a.first_page];
   const size_t page = id % kKvChunkPages;
-  const uint8_t* k = a.chunks + id / kKvChunkPages * a.chunk_stride + page * side;
-  const uint8_t* v = k + kKvChunkPages * side;
-  const float* scales =
-      reinterpret_cast<const float*>(v + (kKvChunkPages - page) * side) + page * 32;
-  return {k, v, scales, scales + 16};
+  const uint8_t* k = a.chunks + id / kKvChunkPages * a.chunk_stride;
+  const uint8_t* v = k + kKvChunkPages * k_side;
+  const float* scales = reinterpret_cast<const float*>(v + kKvChunkPages * v_side) + page * 32;
+  return {k + page * k_side, v + page * v_side, scales, scales + 16};
 }
 
 // Scores of NQ queries against NT pages into scratch[query][token - begin]. With `fetch`, V of
@@ -128,13 +128,13 @@ inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
   MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
     MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) acc[t][q][0] = acc[t][q][1] = Zero();
   }
-  const int32_t side = a.head_dim / F::kCols * F::kBytes;
+  const int32_t side = a.kv.key_dim / F::kCols * F::kBytes;
   int32_t fetched = 0, fetched_page = 0;
-  for (int d = 0; d < a.head_dim; d += F::kCols) {
+  for (int d = 0; d < a.kv.key_dim; d += F::kCols) {
     if (fetch) {
       Prefetch<NT * F::kBytes>(page[fetched_page].v + fetched);
       fetched += NT * F::kBytes;
-      if (fetched == side) {  // a multiple: head_dim is one of 16
+      if (fetched == side) {  // a multiple: key_dim is one of 16
         fetched = 0;
         ++fetched_page;
       }
@@ -159,25 +159,29 @@ inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
       if (kHasScales<F>) s = Mul(s, Load(page[t].k_scale));
       const int64_t visible = a.visible[q0 + q] - at;
       s = First(visible > 16 ? 16 : static_cast<int>(visible), s, Set(-__builtin_inff()));
+      const int64_t behind = a.first[q0 + q] - at;  // the window
+      if (behind > 0) {
+        s = First(behind > 16 ? 16 : static_cast<int>(behind), Set(-__builtin_inff()), s);
+      }
       Store(a.scratch + (q0 + q) * kAttentionSplit + (at - a.begin), s);
     }
   }
 }
 
 // Turns the scores of one query into weights, times V's scales if it has any; returns false when it
-// sees no token of this split.
+// sees no token of this split. There are scores of tokens [begin, end).
 template <class F>
-inline bool Weights(const AttendArgs& a, int q, int64_t end) {
+inline bool Weights(const AttendArgs& a, int q, int64_t begin, int64_t end) {
   float* s = a.scratch + q * kAttentionSplit;
   a.max_sum[q][0] = -__builtin_inff();
   a.max_sum[q][1] = 0;
-  if (a.visible[q] <= a.begin) return false;
-  const int64_t n = end - a.begin;
-  V max = Load(s);
-  for (int64_t i = 16; i < n; i += 16) max = Max(max, Load(s + i));
+  if (a.visible[q] <= begin || a.first[q] >= end) return false;
+  const int64_t from = begin - a.begin, n = end - a.begin;
+  V max = Load(s + from);
+  for (int64_t i = from + 16; i < n; i += 16) max = Max(max, Load(s + i));
   const float m = HorizontalMax(max);
   V sum = Zero();
-  for (int64_t i = 0; i < n; i += 16) {
+  for (int64_t i = from; i < n; i += 16) {
     const V p = Exp(Sub(Load(s + i), Set(m)));
     sum = Add(sum, p);
     Store(s + i, kHasScales<F> ? Mul(p, Load(PageAt<F>(a, a.begin + i).v_scale)) : p);
@@ -190,15 +194,15 @@ inline bool Weights(const AttendArgs& a, int q, int64_t end) {
 // out[q][d .. d + kDims ND) = sum over tokens of weight * V. With `fetch`, K of the next split is
 // fetched meanwhile.
 template <class F, int NQ, int ND>
-inline void Values(const AttendArgs& a, int q0, int d, int64_t end, bool fetch,
+inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t end, bool fetch,
                    const DecodeTables& tables) {
   constexpr int kAll = ND * F::kVectors;
   V acc[NQ][kAll];
   MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
     MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[q][i] = Zero();
   }
-  const int64_t row = int64_t{a.head_dim} * kElement<F>;
-  for (int64_t token = a.begin; token < end; token += 16) {
+  const int64_t row = int64_t{a.kv.value_dim} * kElement<F>;
+  for (int64_t token = begin; token < end; token += 16) {
     const Page page = PageAt<F>(a, token);
     const uint8_t* next = fetch ? PageAt<F>(a, token + kAttentionSplit).k : nullptr;
     const int count = end - token < 16 ? static_cast<int>(end - token) : 16;
@@ -230,8 +234,13 @@ inline void Values(const AttendArgs& a, int q0, int d, int64_t end, bool fetch,
 
 template <class F, int NQ>
 void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
-  int64_t seen = a.begin;  // by any of these queries
-  for (int q = q0; q < q0 + NQ; ++q) seen = a.visible[q] > seen ? a.visible[q] : seen;
+  // What any of these queries sees; pages behind all windows may be gone.
+  int64_t seen = a.begin, least = a.end;
+  for (int q = q0; q < q0 + NQ; ++q) {
+    seen = a.visible[q] > seen ? a.visible[q] : seen;
+    least = a.first[q] < least ? a.first[q] : least;
+  }
+  const int64_t begin = least > a.begin ? least / 16 * 16 : a.begin;
   const int64_t end = seen < a.end ? seen : a.end;
   const int64_t padded = a.begin + (end - a.begin + 15) / 16 * 16;
   // Only the first queries' pass comes from memory. It has the other side fetched while it works on
@@ -239,27 +248,27 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   const bool first = q0 == 0;
   // NQ * kPages * 2 chains, and kPages * kCols columns, in registers.
   constexpr int kPages = NQ == 4 || (NQ == 2 && F::kCols == 4) ? 2 : 4;
-  int64_t token = a.begin;
+  int64_t token = begin;
   for (; token + 16 * kPages <= padded; token += 16 * kPages) {
     Scores<F, NQ, kPages>(a, q0, token, first, tables);
   }
   for (; token < padded; token += 16) Scores<F, NQ, 1>(a, q0, token, first, tables);
   for (int q = q0; q < q0 + NQ; ++q) {
-    if (Weights<F>(a, q, padded)) continue;
-    for (int64_t i = 0; i < padded - a.begin; ++i) a.scratch[q * kAttentionSplit + i] = 0;
+    if (Weights<F>(a, q, begin, padded)) continue;
+    for (int64_t i = begin - a.begin; i < padded - a.begin; ++i) a.scratch[q * kAttentionSplit + i] = 0;
   }
   const bool next = first && seen >= a.end + kAttentionSplit;
   // As much of a row of V at once as there are registers for sums: 16 of them.
   constexpr int kWide = (NQ <= 2 ? 8 : 4) / F::kVectors;
   using Narrow = typename NarrowOf<F>::Type;
   int d = 0;
-  for (; d + F::kDims * kWide <= a.head_dim; d += F::kDims * kWide) {
-    Values<F, NQ, kWide>(a, q0, d, end, next && d == 0, tables);
+  for (; d + F::kDims * kWide <= a.kv.value_dim; d += F::kDims * kWide) {
+    Values<F, NQ, kWide>(a, q0, d, begin, end, next && d == 0, tables);
   }
-  for (; d + 64 <= a.head_dim; d += 64) {
-    Values<F, NQ, 64 / F::kDims>(a, q0, d, end, next && d == 0, tables);
+  for (; d + 64 <= a.kv.value_dim; d += 64) {
+    Values<F, NQ, 64 / F::kDims>(a, q0, d, begin, end, next && d == 0, tables);
   }
-  for (; d < a.head_dim; d += 16) Values<Narrow, NQ, 1>(a, q0, d, end, next && d == 0, tables);
+  for (; d < a.kv.value_dim; d += 16) Values<Narrow, NQ, 1>(a, q0, d, begin, end, next && d == 0, tables);
 }
 
 template <class F>
@@ -299,17 +308,19 @@ inline float MaxAbs(const float* x, int n) {
 
 void WriteFp8(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
   float* scales =
-      reinterpret_cast<float*>(a.chunk + 2 * kKvChunkPages * KvSideBytes(a.format, a.head_dim));
+      reinterpret_cast<float*>(a.chunk + kKvChunkPages * (KvSideBytes(a.kv.format, a.kv.key_dim) +
+                                                           KvSideBytes(a.kv.format, a.kv.value_dim)));
   for (int side = 0; side < 2; ++side) {
     const float* x = side == 0 ? a.k : a.v;
-    const float max = MaxAbs(x, a.head_dim);
+    const int32_t dim = side == 0 ? a.kv.key_dim : a.kv.value_dim;
+    const float max = MaxAbs(x, dim);
     // The smallest normal keeps the quotient finite; below it everything rounds to zero.
     const float scale = max > 0x1p-117f ? max * (1.0f / 448) : 1.0f;
     scales[KvScaleAt(a.page, side, a.slot)] = scale;
-    for (int d = 0; d < a.head_dim; ++d) {
+    for (int d = 0; d < dim; ++d) {
       const uint8_t code = EncodeFp8(x[d] / scale);
       if (side == 1) {
-        v[ValueAt(a.slot, a.head_dim, d)] = code;
+        v[ValueAt(a.slot, dim, d)] = code;
       } else {
         k[KeyAt(KvFormat::kFp8, a.slot, d)] = code;
       }
@@ -320,26 +331,25 @@ void WriteFp8(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
 void WriteBF16(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
   uint16_t bits[16];
   uint16_t* k16 = reinterpret_cast<uint16_t*>(k);
-  for (int d = 0; d < a.head_dim; d += 16) {
+  for (int d = 0; d < a.kv.key_dim; d += 16) {
     StoreBF16(bits, Load(a.k + d));
     for (int i = 0; i < 16; ++i) k16[KeyAt(KvFormat::kBF16, a.slot, d + i)] = bits[i];
-    StoreBF16(reinterpret_cast<uint16_t*>(v) + ValueAt(a.slot, a.head_dim, d), Load(a.v + d));
   }
+  uint16_t* v16 = reinterpret_cast<uint16_t*>(v) + ValueAt(a.slot, a.kv.value_dim, 0);
+  for (int d = 0; d < a.kv.value_dim; d += 16) StoreBF16(v16 + d, Load(a.v + d));
 }
 
 void WriteF32(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
   float* k32 = reinterpret_cast<float*>(k);
   float* v32 = reinterpret_cast<float*>(v);
-  for (int d = 0; d < a.head_dim; ++d) {
-    k32[KeyAt(KvFormat::kF32, a.slot, d)] = a.k[d];
-    v32[ValueAt(a.slot, a.head_dim, d)] = a.v[d];
-  }
+  for (int d = 0; d < a.kv.key_dim; ++d) k32[KeyAt(KvFormat::kF32, a.slot, d)] = a.k[d];
+  for (int d = 0; d < a.kv.value_dim; ++d) v32[ValueAt(a.slot, a.kv.value_dim, d)] = a.v[d];
 }
 
 }  // namespace
 
 void RunAttend(const AttendArgs& a) {
-  switch (a.format) {
+  switch (a.kv.format) {
     case KvFormat::kBF16:
       return Attend<KvBF16>(a);
     case KvFormat::kFp8:
@@ -349,19 +359,19 @@ void RunAttend(const AttendArgs& a) {
   }
 }
 
-void RunMergeSplit(const float* part, const float* part_max_sum, int32_t head_dim, float* out,
+void RunMergeSplit(const float* part, const float* part_max_sum, int32_t value_dim, float* out,
                    float* max_sum) {
   const float before = max_sum[0], here = part_max_sum[0];
   if (here == -__builtin_inff()) return;  // the query sees nothing of this split
   if (before == -__builtin_inff()) {
     max_sum[0] = here;
     max_sum[1] = part_max_sum[1];
-    for (int32_t d = 0; d < head_dim; d += 16) Store(out + d, Load(part + d));
+    for (int32_t d = 0; d < value_dim; d += 16) Store(out + d, Load(part + d));
     return;
   }
   const float max = before > here ? before : here;
   const V keep = Exp(Set(before - max)), add = Exp(Set(here - max));
-  for (int32_t d = 0; d < head_dim; d += 16) {
+  for (int32_t d = 0; d < value_dim; d += 16) {
     Store(out + d, Fma(Load(part + d), add, Mul(Load(out + d), keep)));
   }
   float sum[16];
@@ -371,10 +381,11 @@ void RunMergeSplit(const float* part, const float* part_max_sum, int32_t head_di
 }
 
 void RunKvWrite(const KvWriteArgs& a) {
-  const size_t side = KvSideBytes(a.format, a.head_dim);
-  uint8_t* k = a.chunk + static_cast<size_t>(a.page) * side;
-  uint8_t* v = k + kKvChunkPages * side;
-  switch (a.format) {
+  const size_t k_side = KvSideBytes(a.kv.format, a.kv.key_dim);
+  const size_t page = static_cast<size_t>(a.page);
+  uint8_t* k = a.chunk + page * k_side;
+  uint8_t* v = a.chunk + kKvChunkPages * k_side + page * KvSideBytes(a.kv.format, a.kv.value_dim);
+  switch (a.kv.format) {
     case KvFormat::kBF16:
       return WriteBF16(a, k, v);
     case KvFormat::kFp8:

@@ -15,13 +15,14 @@ void RunMatmulBF16(const MatmulArgs& a);            // avx512_bf16 only
 void RunExpertsDownBF16(const ExpertsDownArgs& a);
 // attention.cc
 void RunAttend(const AttendArgs& a);
-void RunMergeSplit(const float* part, const float* part_max_sum, int32_t head_dim, float* out,
+void RunMergeSplit(const float* part, const float* part_max_sum, int32_t value_dim, float* out,
                    float* max_sum);
 void RunKvWrite(const KvWriteArgs& a);
 // rows.cc
 void RunRmsNorm(const float* x, const float* w, float eps, int64_t n, float* out);
 void RunNormRope(const float* x, const float* w, float eps, int32_t head_dim, const float* cos,
                  const float* sin, int32_t half, float scale, float* out);
+void RunGate(float* x, const float* g, int64_t n);
 void RunScale(float* x, float factor, int64_t n);
 void RunAddTree(float* x, const float* const* parts, int32_t n, int64_t count);
 void RunSoftmax(float* x, int64_t n);

@@ -35,7 +35,11 @@ void RunRmsNorm(const float* x, const float* w, float eps, int64_t n, float* out
 
 void RunNormRope(const float* x, const float* w, float eps, int32_t head_dim, const float* cos,
                  const float* sin, int32_t half, float scale, float* out) {
-  RunRmsNorm(x, w, eps, head_dim, out);
+  if (w != nullptr) {
+    RunRmsNorm(x, w, eps, head_dim, out);
+  } else if (out != x) {
+    __builtin_memcpy(out, x, static_cast<size_t>(head_dim) * sizeof(float));
+  }
   for (int32_t i = 0; i < half; ++i) {
     const float a = out[i], b = out[i + half];
     out[i] = a * cos[i] - b * sin[i];
@@ -43,6 +47,12 @@ void RunNormRope(const float* x, const float* w, float eps, int32_t head_dim, co
   }
   if (scale == 1.0f) return;
   for (int32_t i = 0; i < head_dim; ++i) out[i] *= scale;
+}
+
+void RunGate(float* x, const float* g, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) {  // heads are multiples of 16
+    Store(x + i, Div(Load(x + i), Add(Set(1.0f), Exp(Sub(Zero(), Load(g + i))))));
+  }
 }
 
 void RunScale(float* x, float factor, int64_t n) {

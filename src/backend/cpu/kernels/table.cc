@@ -15,6 +15,7 @@ const Kernels kKernels = {
     .scale = RunScale,
     .kv_write = RunKvWrite,
     .rms_norm = RunRmsNorm,
+    .gate = RunGate,
     .norm_rope = RunNormRope,
     .add_tree = RunAddTree,
     .softmax = RunSoftmax,

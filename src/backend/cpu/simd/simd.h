@@ -2,7 +2,7 @@
 //
 // The sixteen-lane vector of the target this file is compiled for: MAINARCH_TARGET is one of
 // avx512_bf16, avx512, avx2, portable. Kernel files are compiled once a target, with its -m flags, and include nothing
-// but this, kernels.h and plain C headers: an inline function of a C++ header, compiled here, could
+// but this, kernels.h (and constants it is made of) and plain C headers: an inline function of a C++ header, compiled here, could
 // be linked into code that runs on a lesser CPU.
 #ifndef MAINARCH_BACKEND_CPU_SIMD_SIMD_H_
 #define MAINARCH_BACKEND_CPU_SIMD_SIMD_H_

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+//
+// Pools as plain memory: KV pages copied whole, and read back token by token.
+#include "backend/cpu/caches.h"
+
+#include <cstring>
+
+#include "kernels/quant/bf16.h"
+#include "kernels/quant/fp8_e4m3.h"
+
+namespace mainarch::cpu {
+namespace {
+
+constexpr size_t kLine = 64;
+
+float ElementAt(KvFormat format, const uint8_t* side, int32_t index, float scale) {
+  switch (format) {
+    case KvFormat::kF32:
+      return reinterpret_cast<const float*>(side)[index];
+    case KvFormat::kBF16:
+      return quant::FloatFromBf16(reinterpret_cast<const uint16_t*>(side)[index]);
+    case KvFormat::kFp8:
+      return quant::FloatFromFp8E4m3(side[index]) * scale;
+  }
+  return 0;
+}
+
+uint32_t CountOf(const std::vector<uint32_t>& counts, size_t cache) {
+  return cache < counts.size() ? counts[cache] : 0;
+}
+
+}  // namespace
+
+Status PagedPool::Allocate(const backend::PagedCache& cache, backend::KvType type, int32_t ranks,
+                           uint32_t pages) {
+  layout_ = {type, cache.key_dim, cache.value_dim};
+  ranks_ = ranks;
+  layers_ = cache.layers;
+  kv_heads_ = cache.kv_heads;
+  pages_ = pages;
+  head_bytes_ = kKvChunkPages * KvPageBytes(layout_);
+  chunk_stride_ = IndexOf(ranks_, 0, 0) * head_bytes_;
+  const uint64_t chunks = (uint64_t{pages} + kKvChunkPages - 1) / kKvChunkPages;
+  ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(chunks * chunk_stride_, /*huge_pages=*/true));
+  return OkStatus();
+}
+
+Status PagedPool::Copy(uint32_t from, uint32_t to) {
+  if (from >= pages_ || to >= pages_) {
+    return Error(Code::kInternal, "copy of page ", from, " to ", to, " in a pool of ", pages_);
+  }
+  const size_t k_side = KvSideBytes(layout_.format, layout_.key_dim);
+  const size_t v_side = KvSideBytes(layout_.format, layout_.value_dim);
+  const size_t scales = KvScaleBytes(layout_.format);
+  const size_t from_page = from % kKvChunkPages, to_page = to % kKvChunkPages;
+  for (size_t head = 0; head < IndexOf(ranks_, 0, 0); ++head) {
+    uint8_t* const chunks = memory_.data() + head * head_bytes_;
+    uint8_t* source = chunks + from / kKvChunkPages * chunk_stride_;
+    uint8_t* target = chunks + to / kKvChunkPages * chunk_stride_;
+    for (const size_t piece : {k_side, v_side, scales}) {
+      std::memcpy(target + to_page * piece, source + from_page * piece, piece);
+      source += kKvChunkPages * piece;
+      target += kKvChunkPages * piece;
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<backend::KvToken> PagedPool::Read(int32_t layer, uint32_t page, uint32_t slot) const {
+  if (layer < 0 || layer >= layers_ || page >= pages_ || slot >= uint32_t{kLanes}) {
+    return Error(Code::kInternal, "K and V of layer ", layer, ", page ", page, ", slot ", slot,
+                 " in a pool of ", layers_, " layers and ", pages_, " pages");
+  }
+  const KvFormat format = layout_.format;
+  const size_t k_side = KvSideBytes(format, layout_.key_dim);
+  const size_t v_side = KvSideBytes(format, layout_.value_dim);
+  const int32_t in_chunk = static_cast<int32_t>(page % kKvChunkPages);
+  const int32_t token = static_cast<int32_t>(slot);
+  backend::KvToken out;
+  for (size_t head = 0; head < static_cast<size_t>(ranks_ * kv_heads_); ++head) {
+    const int32_t rank = static_cast<int32_t>(head) / kv_heads_;
+    const uint8_t* chunk = Head(rank, layer, static_cast<int32_t>(head) % kv_heads_) +
+                           page / kKvChunkPages * chunk_stride_;
+    const float* scales =
+        reinterpret_cast<const float*>(chunk + kKvChunkPages * (k_side + v_side));
+    const uint8_t* k = chunk + static_cast<size_t>(in_chunk) * k_side;
+    const uint8_t* v = chunk + kKvChunkPages * k_side + static_cast<size_t>(in_chunk) * v_side;
+    const bool scaled = quant::InfoOf(format).scaled;
+    const float k_scale = scaled ? scales[KvScaleAt(in_chunk, 0, token)] : 1.0f;
+    const float v_scale = scaled ? scales[KvScaleAt(in_chunk, 1, token)] : 1.0f;
+    for (int32_t d = 0; d < layout_.key_dim; ++d) {
+      out.k.push_back(ElementAt(format, k, KeyAt(format, token, d), k_scale));
+    }
+    for (int32_t d = 0; d < layout_.value_dim; ++d) {
+      out.v.push_back(ElementAt(format, v, ValueAt(token, layout_.value_dim, d), v_scale));
+    }
+  }
+  return out;
+}
+
+Status SlotPool::Allocate(const backend::SlotCache& cache, int32_t ranks, uint32_t slots) {
+  layers_ = cache.layers;
+  slots_ = slots;
+  state_bytes_ = (static_cast<size_t>(cache.bytes) + kLine - 1) / kLine * kLine;
+  slot_bytes_ = static_cast<size_t>(ranks) * static_cast<size_t>(layers_) * state_bytes_;
+  ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(slots * slot_bytes_, /*huge_pages=*/false));
+  return OkStatus();
+}
+
+Status Caches::Allocate(const backend::Program& program, const backend::ContextOptions& options) {
+  paged_.resize(program.caches.size());
+  slots_.resize(program.caches.size());
+  for (size_t i = 0; i < program.caches.size(); ++i) {
+    if (const auto* paged = std::get_if<backend::PagedCache>(&program.caches[i])) {
+      RETURN_IF_ERROR(paged_[i].Allocate(*paged, options.kv_type, program.ranks,
+                                         CountOf(options.pages, i)));
+    } else {
+      RETURN_IF_ERROR(slots_[i].Allocate(std::get<backend::SlotCache>(program.caches[i]),
+                                         program.ranks, CountOf(options.slots, i)));
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<const PagedPool*> Caches::Paged(int32_t cache) const {
+  if (cache >= 0 && static_cast<size_t>(cache) < paged_.size() &&
+      paged_[static_cast<size_t>(cache)].chunk_stride() > 0) {
+    return &paged_[static_cast<size_t>(cache)];
+  }
+  return Error(Code::kInternal, "cache ", cache, " of ", paged_.size(), " is no paged one");
+}
+
+namespace {
+
+// Rows [first, last) are a sequence's.
+struct Rows {
+  size_t sequence;
+  uint32_t first_position, count;
+};
+
+Status CheckPages(const backend::PagedCache& cache, const backend::StepCache& list,
+                  const Rows& rows, uint32_t pages) {
+  const uint64_t end = uint64_t{rows.first_position} + rows.count;
+  const uint64_t window = static_cast<uint64_t>(cache.window);
+  const uint64_t first =
+      window > 0 && rows.first_position + uint64_t{1} > window ? rows.first_position + 1 - window : 0;
+  if (uint64_t{list.first_page} * backend::kPageTokens > first) {
+    return Error(Code::kInternal, "sequence ", rows.sequence, ": position ", first,
+                 " of cache \"", cache.label, "\" is before its first page ", list.first_page);
+  }
+  if ((uint64_t{list.first_page} + list.pages.size()) * backend::kPageTokens < end) {
+    return Error(Code::kInternal, "sequence ", rows.sequence, ": position ", end - 1,
+                 " has no page in cache \"", cache.label, "\"");
+  }
+  for (uint32_t page : list.pages) {
+    if (page >= pages) return Error(Code::kInternal, "page ", page, " is not in the pool");
+  }
+  return OkStatus();
+}
+
+Status CheckSlots(const backend::StepCache& list, const Rows& rows, uint32_t slots) {
+  if (list.state_in != backend::kNoSlot && list.state_in >= slots) {
+    return Error(Code::kInternal, "state slot ", list.state_in, " is not in the pool");
+  }
+  for (size_t i = 0; i < list.state_out.size(); ++i) {
+    const backend::StateOut& out = list.state_out[i];
+    if (out.slot < slots && out.slot != list.state_in && out.row < rows.count &&
+        (i == 0 || out.row > list.state_out[i - 1].row)) {
+      continue;
+    }
+    return Error(Code::kInternal, "sequence ", rows.sequence, ": the state after row ", out.row,
+                 " of ", rows.count, " to slot ", out.slot, " of ", slots);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status Caches::Check(const backend::Program& program, const backend::Step& step) const {
+  for (size_t at = 0; at < step.rows.size();) {
+    const size_t sequence = step.rows[at].sequence;
+    Rows rows = {sequence, step.rows[at].position, 0};
+    for (; at < step.rows.size() && step.rows[at].sequence == sequence; ++at) ++rows.count;
+    const absl::Span<const backend::StepCache> lists = step.sequences[sequence].caches;
+    if (lists.size() != program.caches.size()) {
+      return Error(Code::kInternal, "sequence ", sequence, ": ", lists.size(), " caches of ",
+                   program.caches.size());
+    }
+    for (size_t i = 0; i < lists.size(); ++i) {
+      const auto* paged = std::get_if<backend::PagedCache>(&program.caches[i]);
+      RETURN_IF_ERROR(paged != nullptr ? CheckPages(*paged, lists[i], rows, paged_[i].pages())
+                                       : CheckSlots(lists[i], rows, slots_[i].slots()));
+    }
+  }
+  return OkStatus();
+}
+
+uint64_t Caches::PageBytes(const backend::Program& program, backend::KvType type) {
+  uint64_t bytes = 0;
+  for (const backend::Cache& any : program.caches) {
+    const auto* cache = std::get_if<backend::PagedCache>(&any);
+    if (cache == nullptr) continue;
+    bytes += static_cast<uint64_t>(program.ranks) * static_cast<uint64_t>(cache->layers) *
+             static_cast<uint64_t>(cache->kv_heads) *
+             KvPageBytes({type, cache->key_dim, cache->value_dim});
+  }
+  return bytes;
+}
+
+uint64_t Caches::bytes() const {
+  uint64_t bytes = 0;
+  for (const PagedPool& pool : paged_) bytes += pool.bytes();
+  for (const SlotPool& pool : slots_) bytes += pool.bytes();
+  return bytes;
+}
+
+}  // namespace mainarch::cpu

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+//
+// The caches of one context: pools of KV pages, pools of slots of recurrent state.
+#ifndef MAINARCH_BACKEND_CPU_CACHES_H_
+#define MAINARCH_BACKEND_CPU_CACHES_H_
+
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "base/fd.h"
+
+namespace mainarch::cpu {
+
+// [chunk of pages][rank][layer][kv head][a chunk of one head (AttendArgs)]
+class PagedPool {
+ public:
+  Status Allocate(const backend::PagedCache& cache, backend::KvType type, int32_t ranks,
+                  uint32_t pages);
+  const KvLayout& layout() const { return layout_; }
+  size_t chunk_stride() const { return chunk_stride_; }
+  // Chunk 0 of a head, as AttendArgs::chunks.
+  uint8_t* Head(int32_t rank, int32_t layer, int32_t kv_head) const {
+    return memory_.data() + IndexOf(rank, layer, kv_head) * head_bytes_;
+  }
+  Status Copy(uint32_t from, uint32_t to);
+  StatusOr<backend::KvToken> Read(int32_t layer, uint32_t page, uint32_t slot) const;
+  uint32_t pages() const { return pages_; }
+  uint64_t bytes() const { return memory_.size(); }
+
+ private:
+  size_t IndexOf(int32_t rank, int32_t layer, int32_t kv_head) const {
+    return (static_cast<size_t>(rank) * static_cast<size_t>(layers_) + static_cast<size_t>(layer)) *
+               static_cast<size_t>(kv_heads_) +
+           static_cast<size_t>(kv_head);
+  }
+
+  KvLayout layout_ = {};
+  int32_t ranks_ = 0, layers_ = 0, kv_heads_ = 0;
+  uint32_t pages_ = 0;
+  size_t head_bytes_ = 0;  // of a chunk of one head
+  size_t chunk_stride_ = 0;
+  Mapping memory_;
+};
+
+// [slot][rank][layer][bytes, in whole lines]
+class SlotPool {
+ public:
+  Status Allocate(const backend::SlotCache& cache, int32_t ranks, uint32_t slots);
+  uint8_t* At(int32_t rank, int32_t layer, uint32_t slot) const {
+    return memory_.data() + slot * slot_bytes_ +
+           (static_cast<size_t>(rank) * static_cast<size_t>(layers_) + static_cast<size_t>(layer)) *
+               state_bytes_;
+  }
+  uint32_t slots() const { return slots_; }
+  uint64_t bytes() const { return memory_.size(); }
+
+ private:
+  int32_t layers_ = 0;
+  uint32_t slots_ = 0;
+  size_t state_bytes_ = 0;  // of one layer on one rank
+  size_t slot_bytes_ = 0;
+  Mapping memory_;
+};
+
+// By index into Program::caches; a pool of the other kind is empty there.
+class Caches {
+ public:
+  Status Allocate(const backend::Program& program, const backend::ContextOptions& options);
+  // Every list of the step names pages and slots that are there, and holds what its rows need.
+  Status Check(const backend::Program& program, const backend::Step& step) const;
+
+  PagedPool& paged(int32_t cache) { return paged_[static_cast<size_t>(cache)]; }
+  SlotPool& slots(int32_t cache) { return slots_[static_cast<size_t>(cache)]; }
+  // The pool, or an error that says what there is.
+  StatusOr<const PagedPool*> Paged(int32_t cache) const;
+  uint64_t bytes() const;
+  // Of one page in each paged cache, over all ranks and layers.
+  static uint64_t PageBytes(const backend::Program& program, backend::KvType type);
+
+ private:
+  std::vector<PagedPool> paged_;
+  std::vector<SlotPool> slots_;
+};
+
+}  // namespace mainarch::cpu
+
+#endif  // MAINARCH_BACKEND_CPU_CACHES_H_

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: MIT
+//
+// Attention over paged KV. The unit of arithmetic is (query, split of kAttentionSplit tokens at an
+// absolute position); splits are merged in order. How units are spread over workers changes nothing.
+#include "backend/cpu/ops/attention_plan.h"
+#include "backend/cpu/phase.h"
+
+#include <algorithm>
+
+namespace mainarch::cpu {
+namespace {
+
+uint32_t DivideUp(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+
+// What the phases of one op have in common.
+class Attention : public Phase {
+ protected:
+  Attention(const backend::AttentionOp& op, Workspace* ws)
+      : Phase(ws),
+        op_(op),
+        cache_(backend::CacheOf(ws->program, op)),
+        plan_(*ws->Share<AttentionPlan>(absl::StrCat("attention ", op.cache, " ", op.heads),
+                                        op.cache, op.heads)),
+        rope_(op.rope == backend::kNone
+                  ? nullptr
+                  : ws->Share<RopeTable>(absl::StrCat("rope ", op.rope), op.rope)),
+        heads_(op.heads),
+        kv_heads_(cache_.kv_heads),
+        key_dim_(cache_.key_dim),
+        value_dim_(cache_.value_dim),
+        group_(static_cast<uint32_t>(op.heads / cache_.kv_heads)),
+        // As if from the head size in fp32, for the bits that such a scale has.
+        scale_(1.0f / static_cast<float>(1 / op.scale)) {}
+
+  PagedPool& pool() { return ws_.caches.paged(op_.cache); }
+  const backend::StepCache& ListOf(uint32_t sequence) const {
+    return ws_.step().sequences[sequence].caches[static_cast<size_t>(op_.cache)];
+  }
+  float* Out(int32_t rank, int64_t row, int64_t head) const {
+    return ws_.Row(rank, op_.out, row) + head * value_dim_;
+  }
+
+  void PrepareHead(int32_t rank, int64_t row, int64_t kv);
+  void WriteKv(int32_t rank, int64_t row, int64_t kv, const float* k, const float* v);
+  void Finish(int32_t rank, int64_t row, int64_t head, float sum);
+  void FinishMerged(int32_t rank, int64_t row, int64_t head, float* running);
+
+  const backend::AttentionOp op_;
+  const backend::PagedCache& cache_;
+  AttentionPlan& plan_;
+  const RopeTable* rope_;
+  const int64_t heads_, kv_heads_, key_dim_, value_dim_;
+  const uint32_t group_;
+  const float scale_;
+};
+
+// Bias, norm and rotation of a row's K of one head and its group's queries, those in place; K and V go
+// into the cache.
+void Attention::PrepareHead(int32_t rank, int64_t row, int64_t kv) {
+  const float* q_norm = ws_.Vector(rank, op_.q_norm);
+  const float* k_norm = ws_.Vector(rank, op_.k_norm);
+  const float* bias = ws_.Vector(rank, op_.bias);
+  const int32_t half = rope_ == nullptr ? 0 : rope_->half();
+  const float* cos = rope_ == nullptr ? nullptr : rope_->cos(row);
+  const float* sin = rope_ == nullptr ? nullptr : rope_->sin(row);
+  float* k_scratch =
+      static_cast<float*>(__builtin_alloca(static_cast<size_t>(key_dim_) * sizeof(float)));
+  float* const qkv = ws_.Row(rank, op_.qkv, row);
+  const float eps = ws_.program.rms_eps;
+  const int32_t dim = static_cast<int32_t>(key_dim_);
+  const int64_t k_at = (heads_ + kv) * key_dim_;
+  const int64_t v_at = (heads_ + kv_heads_) * key_dim_ + kv * value_dim_;
+  const auto add_bias = [&](int64_t at, int64_t count) {
+    const float* part = bias + at;
+    ws_.kernels.add_tree(qkv + at, &part, 1, count);
+  };
+  if (bias != nullptr) {
+    add_bias(kv * group_ * key_dim_, group_ * key_dim_);
+    add_bias(k_at, key_dim_);
+    add_bias(v_at, value_dim_);
+  }
+  for (int64_t h = kv * group_; h < (kv + 1) * group_; ++h) {
+    float* const q = qkv + h * key_dim_;
+    ws_.kernels.norm_rope(q, q_norm, eps, dim, cos, sin, half, scale_, q);
+  }
+  ws_.kernels.norm_rope(qkv + k_at, k_norm, eps, dim, cos, sin, half, 1.0f, k_scratch);
+  WriteKv(rank, row, kv, k_scratch, qkv + v_at);
+}
+
+void Attention::WriteKv(int32_t rank, int64_t row, int64_t kv, const float* k, const float* v) {
+  const backend::StepRow& at = ws_.step().rows[static_cast<size_t>(row)];
+  const backend::StepCache& list = ListOf(at.sequence);
+  const uint32_t page = list.pages[at.position / kLanes - list.first_page];
+  KvWriteArgs write;
+  write.kv = pool().layout();
+  write.chunk = pool().Head(rank, op_.layer, static_cast<int32_t>(kv)) +
+                page / kKvChunkPages * pool().chunk_stride();
+  write.page = static_cast<int32_t>(page % kKvChunkPages);
+  write.slot = static_cast<int32_t>(at.position % kLanes);
+  write.k = k;
+  write.v = v;
+  ws_.kernels.kv_write(write);
+}
+
+// Divides by the sum of the weights, and applies the gate.
+void Attention::Finish(int32_t rank, int64_t row, int64_t head, float sum) {
+  float* out = Out(rank, row, head);
+  ws_.kernels.scale(out, 1.0f / sum, value_dim_);
+  if (op_.gate == backend::kNone) return;
+  ws_.kernels.gate(out, ws_.Row(rank, op_.gate, row) + head * value_dim_, value_dim_);
+}
+
+// All splits are merged into out: the sink comes last.
+void Attention::FinishMerged(int32_t rank, int64_t row, int64_t head, float* running) {
+  if (const float* sinks = ws_.Vector(rank, op_.sinks)) {
+    const float sink[2] = {sinks[head], 1};
+    ws_.kernels.merge_split(plan_.zeros(), sink, static_cast<int32_t>(value_dim_),
+                            Out(rank, row, head), running);
+  }
+  Finish(rank, row, head, running[1]);
+}
+
+// One item: some KV heads of some rows.
+class AttendPrepare : public Attention {
+ public:
+  AttendPrepare(const backend::AttentionOp& op, Workspace* ws) : Attention(op, ws) {}
+
+  uint32_t Open() override {
+    if (plan_.prepare_with_attend) return 0;
+    return static_cast<uint32_t>(ws_.ranks) *
+           DivideUp(static_cast<uint64_t>(ws_.rows() * kv_heads_), plan_.prepare_units_per_item);
+  }
+
+  void Run(uint32_t item, int) override {
+    const int64_t units = ws_.rows() * kv_heads_;
+    const uint32_t per_rank = DivideUp(static_cast<uint64_t>(units), plan_.prepare_units_per_item);
+    const int32_t rank = static_cast<int32_t>(item / per_rank);
+    const int64_t first = int64_t{item % per_rank} * plan_.prepare_units_per_item;
+    const int64_t last = std::min<int64_t>(units, first + plan_.prepare_units_per_item);
+    for (int64_t unit = first; unit < last; ++unit) {
+      PrepareHead(rank, unit / kv_heads_, unit % kv_heads_);
+    }
+  }
+};
+
+// One item: some units of the plan.
+class Attend : public Attention {
+ public:
+  Attend(const backend::AttentionOp& op, Workspace* ws) : Attention(op, ws) {}
+
+  uint32_t Open() override { return static_cast<uint32_t>(ws_.ranks) * plan_.items; }
+
+  void Run(uint32_t item, int worker) override {
+    const int32_t rank = static_cast<int32_t>(item / plan_.items);
+    const uint64_t index = item % plan_.items;
+    const uint32_t begin = static_cast<uint32_t>(plan_.units * index / plan_.items);
+    const uint32_t end = static_cast<uint32_t>(plan_.units * (index + 1) / plan_.items);
+    if (plan_.store_parts) {
+      RunSplits(rank, begin, end, worker);
+    } else {
+      RunBlocks(rank, begin, end, worker);
+    }
+  }
+
+ private:
+  // Head after head: the blocks of a prompt find its K and V in the worker's cache.
+  void RunBlocks(int32_t rank, uint32_t begin, uint32_t end, int worker) {
+    const uint32_t blocks = static_cast<uint32_t>(plan_.blocks().size());
+    for (uint32_t unit = begin; unit < end; ++unit) {
+      const AttendBlock& block = plan_.blocks()[unit % blocks];
+      const int32_t kv_head = static_cast<int32_t>(unit / blocks);
+      for (uint32_t i = 0; plan_.prepare_with_attend && i < block.rows; ++i) {
+        PrepareHead(rank, block.first_row + i, kv_head);
+      }
+      RunUnit(rank, block, kv_head, 0, block.splits, worker);
+    }
+  }
+
+  void RunSplits(int32_t rank, uint32_t begin, uint32_t end, int worker) {
+    const absl::Span<const AttendBlock> blocks = plan_.blocks();
+    // The block of the first unit: the last one that begins at or before it.
+    const AttendBlock* block =
+        std::upper_bound(blocks.begin(), blocks.end(), begin,
+                         [](uint32_t unit, const AttendBlock& b) { return unit < b.first_unit; }) -
+        1;
+    for (uint32_t unit = begin; unit < end; ++unit) {
+      while (block + 1 < blocks.end() && block[1].first_unit <= unit) ++block;
+      const uint32_t within = unit - block->first_unit;
+      const int32_t kv_head = static_cast<int32_t>(within / block->splits);
+      RunUnit(rank, *block, kv_head, within % block->splits, within % block->splits + 1, worker);
+    }
+  }
+
+  void RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t split_begin,
+               uint32_t split_end, int worker);
+  void FillQueries(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t first,
+                   uint32_t split, int worker, AttendArgs* args);
+
+  // A block of one split has nothing to merge it with.
+  bool Alone(const AttendBlock& block) const {
+    return block.splits == 1 && op_.sinks == backend::kNone;
+  }
+};
+
+// Splits [split_begin, split_end) of those that the block sees, of one KV head, for all queries of the
+// block, at most eight at a time.
+void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t split_begin,
+                     uint32_t split_end, int worker) {
+  const uint32_t queries = block.rows * group_;
+  const backend::StepCache& list = ListOf(block.sequence);
+  float running[kMaxBlockRows][2];
+  AttendArgs args;
+  args.kv = pool().layout();
+  args.chunks = pool().Head(rank, op_.layer, kv_head);
+  args.chunk_stride = pool().chunk_stride();
+  args.page_ids = list.pages.data();
+  args.first_page = list.first_page;
+  args.scratch = plan_.scores(worker);
+  for (uint32_t first = 0; first < queries; first += kMaxBlockRows) {
+    const uint32_t count = std::min<uint32_t>(kMaxBlockRows, queries - first);
+    args.queries = static_cast<int32_t>(count);
+    for (uint32_t split = split_begin; split < split_end; ++split) {
+      args.begin = int64_t{block.first_split + split} * kAttentionSplit;
+      args.end = args.begin + kAttentionSplit;
+      FillQueries(rank, block, kv_head, first, split, worker, &args);
+      ws_.kernels.attend(args);
+      if (plan_.store_parts) continue;
+      for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t row = block.first_row + (first + i) / group_;
+        const int64_t head = int64_t{kv_head} * group_ + (first + i) % group_;
+        if (Alone(block)) {
+          Finish(rank, row, head, args.max_sum[i][1]);
+          continue;
+        }
+        if (split == split_begin) {
+          running[i][0] = -__builtin_inff();
+          running[i][1] = 0;
+        }
+        ws_.kernels.merge_split(args.out[i], args.max_sum[i], static_cast<int32_t>(value_dim_),
+                                Out(rank, row, head), running[i]);
+        if (split + 1 == split_end) FinishMerged(rank, row, head, running[i]);
+      }
+    }
+  }
+}
+
+void Attend::FillQueries(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t first,
+                         uint32_t split, int worker, AttendArgs* args) {
+  for (int32_t i = 0; i < args->queries; ++i) {
+    const uint32_t query = first + static_cast<uint32_t>(i);
+    const uint32_t row = block.first_row + query / group_;
+    const int64_t head = int64_t{kv_head} * group_ + query % group_;
+    args->q[i] = ws_.Row(rank, op_.qkv, row) + head * key_dim_;
+    args->visible[i] = int64_t{ws_.step().rows[row].position} + 1;
+    args->first[i] = cache_.window == 0
+                         ? 0
+                         : std::max<int64_t>(0, args->visible[i] - int64_t{cache_.window});
+    if (plan_.store_parts) {
+      const int64_t part = plan_.PartOf(block, row, head) + split;
+      args->out[i] = plan_.part(rank, part);
+      args->max_sum[i] = plan_.part_max_sum(rank, part);
+      continue;
+    }
+    args->out[i] = Alone(block) ? Out(rank, row, head) : plan_.own_part(worker, i);
+    args->max_sum[i] = plan_.own_max_sum(worker, i);
+  }
+}
+
+// One item: a row of a rank.
+class AttendMerge : public Attention {
+ public:
+  AttendMerge(const backend::AttentionOp& op, Workspace* ws) : Attention(op, ws) {}
+
+  uint32_t Open() override { return plan_.store_parts ? RowItems() : 0; }
+
+  void Run(uint32_t item, int) override {
+    const int32_t rank = RankOf(item);
+    const uint32_t row = static_cast<uint32_t>(RowOf(item));
+    const absl::Span<const AttendBlock> blocks = plan_.blocks();
+    const AttendBlock* block =
+        std::upper_bound(blocks.begin(), blocks.end(), row,
+                         [](uint32_t r, const AttendBlock& b) { return r < b.first_row; }) -
+        1;
+    for (int64_t head = 0; head < heads_; ++head) {
+      float running[2] = {-__builtin_inff(), 0};
+      const int64_t first = plan_.PartOf(*block, row, head);
+      for (uint32_t split = 0; split < block->splits; ++split) {
+        ws_.kernels.merge_split(plan_.part(rank, first + split),
+                                plan_.part_max_sum(rank, first + split),
+                                static_cast<int32_t>(value_dim_), Out(rank, row, head), running);
+      }
+      FinishMerged(rank, row, head, running);
+    }
+  }
+};
+
+}  // namespace
+
+void AddPhases(const backend::AttentionOp& op, Workspace* ws, PhaseList* phases) {
+  phases->Add<AttendPrepare>(op, ws);
+  phases->Add<Attend>(op, ws);
+  phases->Add<AttendMerge>(op, ws);
+}
+
+}  // namespace mainarch::cpu

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+//
+// What the attention ops of a step share: how its rows are cut into units of work for one cache and
+// number of heads, memory for parts, and the angles of a rope.
+#ifndef MAINARCH_BACKEND_CPU_OPS_ATTENTION_PLAN_H_
+#define MAINARCH_BACKEND_CPU_OPS_ATTENTION_PLAN_H_
+
+#include <vector>
+
+#include "backend/cpu/workspace.h"
+
+namespace mainarch::cpu {
+
+// Rows of one sequence that attend together, to splits [first_split, first_split + splits).
+struct AttendBlock {
+  uint32_t first_row, rows, sequence;
+  uint32_t first_split, splits;
+  uint32_t first_unit;  // units of all blocks before this one, on one rank
+  uint32_t first_part;  // stored parts before this one, on one rank
+};
+
+class AttentionPlan : public Shared {
+ public:
+  AttentionPlan(Workspace* ws, int32_t cache, int32_t heads);
+
+  void Carve(Carver* carve) override;
+  void BeginStep(const backend::Step& step) override;
+
+  absl::Span<const AttendBlock> blocks() const { return {blocks_.data(), block_count_}; }
+  // The first of a row's and head's parts, one a split of its block.
+  int64_t PartOf(const AttendBlock& block, uint32_t row, int64_t head) const {
+    return block.first_part + ((row - block.first_row) * heads_ + head) * block.splits;
+  }
+  float* part(int32_t rank, int64_t i) const {
+    return parts_[static_cast<size_t>(rank)] + i * cache_.value_dim;
+  }
+  float* part_max_sum(int32_t rank, int64_t i) const {
+    return part_max_sum_[static_cast<size_t>(rank)] + 2 * i;
+  }
+  float* scores(int worker) const { return scratch_[static_cast<size_t>(worker)]; }
+  float* own_part(int worker, int32_t i) const {
+    return scores(worker) + kMaxBlockRows * kAttentionSplit + i * cache_.value_dim;
+  }
+  float* own_max_sum(int worker, int32_t i) const {
+    return own_part(worker, kMaxBlockRows) + 2 * i;
+  }
+  const float* zeros() const { return zeros_.data(); }  // [value_dim]
+
+  // Of the step.
+  uint32_t units = 0;        // on one rank
+  uint32_t items = 0;        // on one rank
+  bool store_parts = false;  // a unit is one split, merged later; else a unit is a whole block
+  uint32_t prepare_units_per_item = 1;
+  bool prepare_with_attend = false;  // by the unit itself
+
+ private:
+  uint64_t CutBlocks(absl::Span<const backend::StepRow> rows);
+
+  const Workspace& ws_;
+  const backend::PagedCache& cache_;
+  const int64_t heads_;
+  const uint32_t block_rows_;    // of a block, at most
+  const uint64_t part_capacity_;  // on one rank
+  std::vector<AttendBlock> blocks_;
+  size_t block_count_ = 0;
+  std::vector<float*> parts_;         // [rank]: [part, value_dim]
+  std::vector<float*> part_max_sum_;  // [rank]: [part, 2]
+  std::vector<float*> scratch_;       // [worker]: scores, one part a query, max and sum of each
+  std::vector<float> zeros_;
+};
+
+// Cosine and sine of the step's positions.
+class RopeTable : public Shared {
+ public:
+  RopeTable(Workspace* ws, int32_t rope)
+      : ws_(*ws), rope_(ws->program.ropes[static_cast<size_t>(rope)]) {}
+
+  void Carve(Carver* carve) override;
+  void BeginStep(const backend::Step& step) override;
+
+  int32_t half() const { return rope_.rotary_dim / 2; }
+  const float* cos(int64_t row) const { return cos_ + row * half(); }
+  const float* sin(int64_t row) const { return sin_ + row * half(); }
+
+ private:
+  const Workspace& ws_;
+  const backend::Rope& rope_;
+  float* cos_ = nullptr;  // [max_rows, rotary_dim / 2]
+  float* sin_ = nullptr;
+};
+
+}  // namespace mainarch::cpu
+
+#endif  // MAINARCH_BACKEND_CPU_OPS_ATTENTION_PLAN_H_

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+//
+// How the CPU runs an op: one or more phases of the team's job, each a number of items that any
+// worker may run. ops/*.cc make the phases of one kind of op each; they are made once a context.
+#ifndef MAINARCH_BACKEND_CPU_PHASE_H_
+#define MAINARCH_BACKEND_CPU_PHASE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/workspace.h"
+
+namespace mainarch::cpu {
+
+class Phase {
+ public:
+  explicit Phase(Workspace* ws) : ws_(*ws) {}
+  virtual ~Phase() = default;
+
+  // On one worker, when the phase before is over: its number of items; 0 skips it.
+  virtual uint32_t Open() = 0;
+  virtual void Run(uint32_t item, int worker) = 0;
+
+  uint32_t op = 0;     // of the Program
+  uint32_t index = 0;  // in the job
+
+ protected:
+  // An item that is a row of a rank: item = rank * rows + row.
+  uint32_t RowItems() const { return static_cast<uint32_t>(ws_.ranks * ws_.rows()); }
+  int32_t RankOf(uint32_t item) const { return static_cast<int32_t>(item / ws_.rows()); }
+  int64_t RowOf(uint32_t item) const { return item % ws_.rows(); }
+  // Names what a worker's scratch was filled for.
+  uint64_t Tag(int32_t rank) const { return ws_.TagOf(index, rank); }
+
+  Workspace& ws_;
+};
+
+class PhaseList {
+ public:
+  template <class T, class... Args>
+  void Add(Args&&... args) {
+    phases_.push_back(std::make_unique<T>(std::forward<Args>(args)...));
+    phases_.back()->op = op;
+    phases_.back()->index = static_cast<uint32_t>(phases_.size()) - 1;
+  }
+  size_t size() const { return phases_.size(); }
+  Phase& operator[](size_t i) const { return *phases_[i]; }
+
+  uint32_t op = 0;  // whose phases are added
+
+ private:
+  std::vector<std::unique_ptr<Phase>> phases_;
+};
+
+void AddPhases(const backend::EmbedOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::NormMatmulOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::AttentionOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::MatmulAddOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::MatmulOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::AllReduceAddOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::NormGateUpOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::RouterOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::ExpertsGateUpOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::ExpertsDownOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::LogitsOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::RecurrentOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::TapOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::InputOp& op, Workspace* ws, PhaseList* phases);
+
+}  // namespace mainarch::cpu
+
+#endif  // MAINARCH_BACKEND_CPU_PHASE_H_

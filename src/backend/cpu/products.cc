@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+//
+// Products with weights: how many panels an item takes, and what a worker prepares for them.
+#include <algorithm>
+
+#include "backend/cpu/workspace.h"
+
+namespace mainarch::cpu {
+namespace {
+
+// Panels of one item: even, for gate-up pairs; few enough that a late worker's share can be taken. Of
+// many rows fewer: the last item of a phase is what others wait for.
+constexpr uint32_t kMaxItemPanels = 8;
+constexpr uint32_t kManyRowsItemPanels = 4;
+constexpr uint32_t kItemsPerWorker = 4;
+// More than a Program has phases.
+constexpr uint64_t kMaxPhases = uint64_t{1} << 20;
+
+}  // namespace
+
+uint32_t Workspace::ItemPanels(int64_t panels) const {
+  // Alone a worker takes as much as it can: an item has its price, and nobody is there to take one over.
+  const int64_t items = workers == 1 ? 1 : int64_t{kItemsPerWorker} * workers;
+  const int64_t wanted = panels * ranks / items;
+  const int64_t most = rows() > kMaxBlockRows ? kManyRowsItemPanels : kMaxItemPanels;
+  const uint32_t even = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 2, most)) & ~1u;
+  // Never more items than the team can count.
+  const int64_t least = panels * ranks / Team::kMaxItems + 1;
+  return std::max(even, static_cast<uint32_t>((least + 1) & ~int64_t{1}));
+}
+
+// Shards may be uneven: of the rank that has most.
+int64_t Workspace::MostPanels(backend::WeightId w) const {
+  int64_t most = 0;
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    most = std::max(most, weight(rank, w).plans[0].panels);
+  }
+  return most;
+}
+
+bool Workspace::UsesBF16(backend::WeightId w) const {
+  return bf16 && HasBF16Dot(weight(0, w).panels[0].format);
+}
+
+// Names what a worker's scratch was filled for.
+uint64_t Workspace::TagOf(uint32_t phase, int32_t rank) const {
+  return (step_number_ * kMaxPhases + phase) * static_cast<uint64_t>(ranks) +
+         static_cast<uint64_t>(rank) + 1;
+}
+
+// The normalised row `row` of `rows` (all rows of the step when null). Few rows: made once a worker,
+// into its scratch, for a tag, so that no phase is spent on it. Many: NormOf holds them.
+const float* Workspace::NormRow(int32_t rank, uint64_t tag, backend::WeightId norm,
+                                const uint32_t* rows, int64_t count, int64_t row,
+                                Worker* scratch) const {
+  if (count > kMaxBlockRows) return NormOf(rank, row);
+  if (scratch->norm_tag != tag) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float* x = Row(rank, program.x, rows == nullptr ? i : rows[i]);
+      kernels.rms_norm(x, weight(rank, norm).vector, program.rms_eps, program.hidden,
+                        scratch->norm + i * hidden_stride);
+    }
+    scratch->norm_tag = tag;
+  }
+  return scratch->norm + row * hidden_stride;
+}
+
+// Panel `panel` of a group in memory, or null behind the last and for weights that are not there yet.
+const uint8_t* Workspace::PanelAt(int32_t rank, backend::WeightId w, size_t group,
+                                   int64_t panel) const {
+  const RankWeight& own = weight(rank, w);
+  if (panel >= own.plans[group].panels || !own.ready.load(std::memory_order_acquire)) {
+    return nullptr;
+  }
+  return own.panels[group].data + static_cast<size_t>(panel) * own.panels[group].stride;
+}
+
+// scratch->x by columns, if that is of use: made once a worker for a tag that is not 0.
+const float* Workspace::ColumnsOf(int64_t rows, int64_t width, uint64_t tag,
+                                   Worker* scratch) const {
+  if (rows <= 2 || rows > kMaxBlockRows || kernels.by_columns == nullptr) return nullptr;
+  if (tag == 0 || scratch->columns_tag != tag) {
+    kernels.by_columns(scratch->x, rows, width, scratch->columns);
+    scratch->columns_tag = tag;
+  }
+  return scratch->columns;
+}
+
+// scratch->x (for bf16, rows16) and scratch->out hold the rows; out[i] points at where panel 0 would write.
+void Workspace::RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin,
+                           int64_t end, int64_t rows, Epilogue epilogue, bool rounded,
+                          const uint8_t* after, Worker* scratch, const float* columns) const {
+  const RankWeight& own = weight(rank, w);
+  MatmulArgs args;
+  args.w = own.panels[group];
+  args.x = scratch->x;
+  args.out = scratch->out;
+  args.rows = rows;
+  args.epilogue = epilogue;
+  args.x16 = scratch->rows16;
+  args.decoded = scratch->decoded;
+  args.columns = columns;
+  const auto run = rounded ? kernels.matmul_bf16 : kernels.matmul;
+  if (own.ready.load(std::memory_order_acquire)) {
+    args.panel_begin = begin;
+    args.panel_end = end;
+    args.after = after;
+    run(args);
+    return;
+  }
+  // Pack a few panels at a time; they stand at index 0 on, so the rows' starts move instead.
+  args.w.data = scratch->panels;
+  const int64_t lanes = epilogue == Epilogue::kGateUp ? kLanes / 2 : kLanes;
+  int64_t moved = 0;
+  for (int64_t at = begin; at < end; at += kMaxItemPanels) {
+    const int64_t count = std::min<int64_t>(kMaxItemPanels, end - at);
+    for (int64_t p = 0; p < count; ++p) {
+      PackPanel(own.plans[group], at + p, scratch->panels + static_cast<size_t>(p) * args.w.stride);
+    }
+    for (int64_t i = 0; i < rows; ++i) scratch->out[i] += (at - moved) * lanes;
+    moved = at;
+    args.panel_begin = 0;
+    args.panel_end = count;
+    run(args);
+  }
+}
+
+}  // namespace mainarch::cpu

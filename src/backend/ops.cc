@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+//
+// What every operator means to whoever does not run it: its name, the buffers and weights it
+// touches, what it demands beyond that, and what it costs beyond its weights. One struct an op.
+#include "backend/ops_info.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace mainarch::backend {
+namespace {
+
+int64_t Width(const Program& program, BufferId id) {
+  if (id < 0 || static_cast<size_t>(id) >= program.buffers.size()) return 0;
+  return program.buffers[static_cast<size_t>(id)].width;
+}
+
+// What most ops leave as it is.
+struct Plain {
+  template <class T>
+  static Status Check(const Program&, const T&) {
+    return OkStatus();
+  }
+  template <class T>
+  static std::string Note(const T&) {
+    return "";
+  }
+  template <class T>
+  static void AddCost(const Program&, const T&, const Work&, Cost*) {}
+};
+
+template <class T>
+struct OpType;
+
+template <>
+struct OpType<EmbedOp> : Plain {
+  static constexpr absl::string_view kName = "embed";
+  static OpUses Uses(const Program& p, const EmbedOp& o) {
+    return {{}, {{o.table, WeightUse::kLookup, 0, Width(p, o.x)}}, {o.x}};
+  }
+};
+
+template <>
+struct OpType<NormMatmulOp> : Plain {
+  static constexpr absl::string_view kName = "norm_matmul";
+  static OpUses Uses(const Program& p, const NormMatmulOp& o) {
+    return {{o.x},
+            {{o.norm, WeightUse::kVector, p.hidden},
+             {o.w, WeightUse::kProduct, Width(p, o.x), Width(p, o.out)}},
+            {o.out}};
+  }
+};
+
+template <>
+struct OpType<AttentionOp> : Plain {
+  static constexpr absl::string_view kName = "attention";
+  static const PagedCache* Cache(const Program& p, const AttentionOp& o) {
+    if (o.cache < 0 || static_cast<size_t>(o.cache) >= p.caches.size()) return nullptr;
+    return std::get_if<PagedCache>(&p.caches[static_cast<size_t>(o.cache)]);
+  }
+  static OpUses Uses(const Program& p, const AttentionOp& o) {
+    const PagedCache* cache = Cache(p, o);
+    const int64_t key_dim = cache == nullptr ? 0 : cache->key_dim;
+    OpUses uses = {{o.qkv}, {}, {o.out}};
+    if (o.gate != kNone) uses.reads.push_back(o.gate);
+    const auto vector = [&uses](WeightId id, int64_t size) {
+      if (id != kNone) uses.weights.push_back({id, WeightUse::kVector, size});
+    };
+    vector(o.q_norm, key_dim);
+    vector(o.k_norm, key_dim);
+    vector(o.sinks, o.heads);
+    vector(o.bias, Width(p, o.qkv));
+    return uses;
+  }
+  static std::string Note(const AttentionOp& o) {
+    return absl::StrCat("cache ", o.cache, " layer ", o.layer);
+  }
+  static Status Check(const Program& p, const AttentionOp& o) {
+    const PagedCache* cache = Cache(p, o);
+    if (cache == nullptr || o.layer < 0 || o.layer >= cache->layers) {
+      return Error(Code::kInternal, "no layer ", o.layer, " of a paged cache ", o.cache);
+    }
+    if (cache->kv_heads < 1 || o.heads < 1 || o.heads % cache->kv_heads != 0 ||
+        cache->key_dim % 16 != 0 || cache->value_dim % 16 != 0) {
+      return Error(Code::kInternal, o.heads, " heads to ", cache->kv_heads, " of ",
+                   cache->key_dim, " and ", cache->value_dim);
+    }
+    const int64_t out = int64_t{o.heads} * cache->value_dim;
+    const int64_t qkv = int64_t{o.heads} * cache->key_dim +
+                        int64_t{cache->kv_heads} * (cache->key_dim + cache->value_dim);
+    if (Width(p, o.qkv) != qkv || Width(p, o.out) != out ||
+        (o.gate != kNone && Width(p, o.gate) != out)) {
+      return Error(Code::kInternal, "attention buffers do not match the heads");
+    }
+    if (o.rope == kNone) return OkStatus();
+    if (o.rope < 0 || static_cast<size_t>(o.rope) >= p.ropes.size()) {
+      return Error(Code::kInternal, "no rope ", o.rope);
+    }
+    const Rope& rope = p.ropes[static_cast<size_t>(o.rope)];
+    if (rope.rotary_dim < 2 || rope.rotary_dim % 2 != 0 || rope.rotary_dim > cache->key_dim ||
+        rope.inv_freq.size() != static_cast<size_t>(rope.rotary_dim / 2)) {
+      return Error(Code::kInternal, "rope ", o.rope, " of ", rope.rotary_dim, " dimensions and ",
+                   rope.inv_freq.size(), " frequencies for heads of ", cache->key_dim);
+    }
+    return OkStatus();
+  }
+  // Row r of a sequence sees the context and r rows before it, and itself for nothing; a window is
+  // what the first row sees of it.
+  static void AddCost(const Program& p, const AttentionOp& o, const Work& work, Cost* cost) {
+    const PagedCache& cache = CacheOf(p, o);
+    int64_t seen = work.context;
+    if (cache.window > 0 && seen > cache.window) seen = cache.window;
+    const auto times = [](int64_t a, int64_t b) {
+      return static_cast<uint64_t>(a) * static_cast<uint64_t>(b);
+    };
+    cost->kv_bytes += quant::KvTokenBytes(work.kv_type, static_cast<uint64_t>(cache.key_dim),
+                                          static_cast<uint64_t>(cache.value_dim)) *
+                      times(cache.kv_heads, seen + work.rows) *
+                      static_cast<uint64_t>(work.sequences);
+    const int64_t pairs = work.rows * seen + work.rows * (work.rows - 1) / 2;
+    cost->flops += 2 * times(o.heads, int64_t{cache.key_dim} + cache.value_dim) *
+                   times(work.sequences, pairs);
+  }
+};
+
+template <>
+struct OpType<MatmulAddOp> : Plain {
+  static constexpr absl::string_view kName = "matmul_add";
+  static OpUses Uses(const Program& p, const MatmulAddOp& o) {
+    return {{o.in},
+            {{o.w, WeightUse::kProduct, Width(p, o.in), Width(p, o.x)}},
+            {o.x},
+            /*adds=*/true};
+  }
+};
+
+template <>
+struct OpType<MatmulOp> : Plain {
+  static constexpr absl::string_view kName = "matmul";
+  static OpUses Uses(const Program& p, const MatmulOp& o) {
+    return {{o.in},
+            {{o.w, WeightUse::kProduct, Width(p, o.in), Width(p, o.partial)}},
+            {o.partial}};
+  }
+};
+
+template <>
+struct OpType<AllReduceAddOp> : Plain {
+  static constexpr absl::string_view kName = "all_reduce_add";
+  static OpUses Uses(const Program&, const AllReduceAddOp& o) {
+    return {{o.partial}, {}, {o.x}, /*adds=*/true};
+  }
+  static Status Check(const Program& p, const AllReduceAddOp& o) {
+    if (Width(p, o.partial) == Width(p, o.x) && p.ranks > 1) return OkStatus();
+    return Error(Code::kInternal, "all-reduce of unequal buffers");
+  }
+  static void AddCost(const Program&, const AllReduceAddOp&, const Work&, Cost* cost) {
+    ++cost->all_reduces;
+  }
+};
+
+template <>
+struct OpType<NormGateUpOp> : Plain {
+  static constexpr absl::string_view kName = "norm_gate_up";
+  static OpUses Uses(const Program& p, const NormGateUpOp& o) {
+    return {{o.x},
+            {{o.norm, WeightUse::kVector, p.hidden},
+             {o.w, WeightUse::kProduct, Width(p, o.x), 2 * Width(p, o.act)}},
+            {o.act}};
+  }
+};
+
+template <>
+struct OpType<RouterOp> : Plain {
+  static constexpr absl::string_view kName = "router";
+  static OpUses Uses(const Program& p, const RouterOp& o) {
+    return {{o.x},
+            {{o.norm, WeightUse::kVector, p.hidden},
+             {o.w, WeightUse::kProduct, Width(p, o.x), p.experts}},
+            {o.h, o.ids, o.weights}};
+  }
+  static Status Check(const Program& p, const RouterOp& o) {
+    if (Width(p, o.h) == Width(p, o.x) && Width(p, o.ids) == p.experts_per_token &&
+        Width(p, o.weights) == p.experts_per_token) {
+      return OkStatus();
+    }
+    return Error(Code::kInternal, "router buffers do not match the experts");
+  }
+};
+
+template <>
+struct OpType<ExpertsGateUpOp> : Plain {
+  static constexpr absl::string_view kName = "experts_gate_up";
+  static OpUses Uses(const Program& p, const ExpertsGateUpOp& o) {
+    return {{o.h, o.ids},
+            {{o.w, WeightUse::kRouted, Width(p, o.h), 2 * Width(p, o.act)}},
+            {o.act}};
+  }
+};
+
+template <>
+struct OpType<ExpertsDownOp> : Plain {
+  static constexpr absl::string_view kName = "experts_down";
+  static OpUses Uses(const Program& p, const ExpertsDownOp& o) {
+    return {{o.act, o.ids, o.weights},
+            {{o.w, WeightUse::kRouted, Width(p, o.act), Width(p, o.out)}},
+            {o.out},
+            /*adds=*/o.add};
+  }
+};
+
+template <>
+struct OpType<LogitsOp> : Plain {
+  static constexpr absl::string_view kName = "logits";
+  static OpUses Uses(const Program& p, const LogitsOp& o) {
+    return {{o.x},
+            {{o.norm, WeightUse::kVector, p.hidden},
+             {o.w, WeightUse::kProduct, Width(p, o.x), p.vocab}},
+            {}};
+  }
+};
+
+template <>
+struct OpType<RecurrentOp> : Plain {
+  static constexpr absl::string_view kName = "recurrent";
+  static OpUses Uses(const Program&, const RecurrentOp& o) { return {{o.in}, {}, {o.out}}; }
+  static std::string Note(const RecurrentOp& o) {
+    return absl::StrCat("cache ", o.cache, " layer ", o.layer);
+  }
+  static Status Check(const Program& p, const RecurrentOp& o) {
+    const SlotCache* cache = nullptr;
+    if (o.cache >= 0 && static_cast<size_t>(o.cache) < p.caches.size()) {
+      cache = std::get_if<SlotCache>(&p.caches[static_cast<size_t>(o.cache)]);
+    }
+    if (cache == nullptr || o.layer < 0 || o.layer >= cache->layers) {
+      return Error(Code::kInternal, "no layer ", o.layer, " of a slot cache ", o.cache);
+    }
+    const int64_t width = Width(p, o.out);
+    if (Width(p, o.in) == 2 * width && cache->bytes == width * int64_t{sizeof(float)}) {
+      return OkStatus();
+    }
+    return Error(Code::kInternal, "recurrent buffers do not match a state of ", cache->bytes,
+                 " bytes");
+  }
+};
+
+template <>
+struct OpType<TapOp> : Plain {
+  static constexpr absl::string_view kName = "tap";
+  static OpUses Uses(const Program&, const TapOp& o) { return {{o.x}, {}, {o.out}}; }
+  static Status Check(const Program& p, const TapOp& o) {
+    if (Width(p, o.x) == Width(p, o.out) &&
+        std::find(p.taps.begin(), p.taps.end(), o.out) != p.taps.end()) {
+      return OkStatus();
+    }
+    return Error(Code::kInternal, "no tap of the width of what it is to keep");
+  }
+};
+
+// Whether the source has such a tap is known when a context is made.
+template <>
+struct OpType<InputOp> : Plain {
+  static constexpr absl::string_view kName = "input";
+  static OpUses Uses(const Program&, const InputOp& o) { return {{}, {}, {o.x}}; }
+  static std::string Note(const InputOp& o) { return absl::StrCat("tap ", o.tap); }
+};
+
+// The descriptor of what an Op holds.
+template <class F>
+auto WithType(const Op& op, F f) {
+  return std::visit([&f](const auto& o) { return f(OpType<std::decay_t<decltype(o)>>(), o); }, op);
+}
+
+}  // namespace
+
+absl::string_view OpName(const Op& op) {
+  return WithType(op, [](auto type, const auto&) { return type.kName; });
+}
+
+OpUses UsesOf(const Program& program, const Op& op) {
+  return WithType(op, [&](auto type, const auto& o) { return type.Uses(program, o); });
+}
+
+std::string NoteOf(const Op& op) {
+  return WithType(op, [](auto type, const auto& o) { return type.Note(o); });
+}
+
+Status CheckOp(const Program& program, const Op& op) {
+  return WithType(op, [&](auto type, const auto& o) { return type.Check(program, o); });
+}
+
+void AddOwnCost(const Program& program, const Op& op, const Work& work, Cost* cost) {
+  WithType(op, [&](auto type, const auto& o) { type.AddCost(program, o, work, cost); });
+}
+
+}  // namespace mainarch::backend

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+//
+// The operators of a Program, as data. What each reads, writes, demands and costs is said once, in
+// ops.cc, under the op's name; a backend has one function or object an op.
+#ifndef MAINARCH_BACKEND_OPS_H_
+#define MAINARCH_BACKEND_OPS_H_
+
+#include <cstdint>
+#include <variant>
+
+namespace mainarch::backend {
+
+using WeightId = int32_t;  // index into Program::weights
+using BufferId = int32_t;  // index into Program::buffers
+
+inline constexpr int32_t kNone = -1;  // of an id: the op does without
+
+// x = table[token].                                       x [rows, hidden]
+struct EmbedOp {
+  WeightId table;
+  BufferId x;
+};
+
+// out = W · rmsnorm(x).                                   out [rows, W.rows]
+struct NormMatmulOp {
+  BufferId x;
+  WeightId norm;
+  WeightId w;
+  BufferId out;
+};
+
+// What of it is there: bias, QK-norm, RoPE; then K and V are appended to the cache, and queries see
+// it causally, in groups to a KV head. Of a cache with a window a query sees the last `window`
+// positions, its own among them. A sink is one more score, of a token whose V is zero.
+// qkv [rows, heads * key_dim + kv_heads * (key_dim + value_dim)] -> out [rows, heads * value_dim];
+// heads of this rank.
+struct AttentionOp {
+  BufferId qkv;
+  BufferId out;
+  int32_t cache;  // index into Program::caches, of a paged one
+  int32_t layer;  // of the cache
+  int32_t heads;
+  int32_t rope;             // index into Program::ropes; kNone: positions do not matter
+  double scale;             // of the scores
+  WeightId q_norm = kNone;  // [key_dim]
+  WeightId k_norm = kNone;  // [key_dim]
+  WeightId sinks = kNone;   // [heads]
+  WeightId bias = kNone;    // [width of qkv], added first
+  BufferId gate = kNone;    // [rows, width of out]: out *= sigmoid(gate)
+};
+
+// x += W · in: the whole sum, on one rank.                x [rows, hidden]
+struct MatmulAddOp {
+  BufferId in;
+  WeightId w;
+  BufferId x;
+};
+
+// partial = W · in over this rank's K.                    partial [rows, hidden]
+struct MatmulOp {
+  BufferId in;
+  WeightId w;
+  BufferId partial;
+};
+
+// x += sum over ranks of partial, in the fixed tree.
+struct AllReduceAddOp {
+  BufferId partial;
+  BufferId x;
+};
+
+// act = silu(G · h) * (U · h), h = rmsnorm(x).            act [rows, W.rows / 2]
+struct NormGateUpOp {
+  BufferId x;
+  WeightId norm;
+  WeightId w;
+  BufferId act;
+};
+
+// h = rmsnorm(x); p = softmax(W · h) over all experts; the top k of p, ties to the lowest id,
+// listed in ascending expert id; weights divided by their sum if `renormalise`.
+struct RouterOp {
+  BufferId x;
+  WeightId norm;
+  WeightId w;        // [experts, hidden]
+  BufferId h;        // [rows, hidden]
+  BufferId ids;      // kI32 [rows, k]
+  BufferId weights;  // [rows, k]
+  bool renormalise;
+};
+
+// act[row, slot] = silu(G_e · h) * (U_e · h), e = ids[row, slot].   act [rows, k, width]
+struct ExpertsGateUpOp {
+  BufferId h;
+  BufferId ids;
+  WeightId w;
+  BufferId act;
+};
+
+// out (+)= sum over slots of weights[row, slot] * (D_e · act[row, slot]).
+struct ExpertsDownOp {
+  BufferId act;
+  BufferId ids;
+  BufferId weights;
+  WeightId w;
+  BufferId out;  // x (added to) on one rank, a partial (overwritten) on more
+  bool add;
+};
+
+// logits = W · rmsnorm(x) for the rows of the step that ask for them; vocabulary sharded by rows.
+struct LogitsOp {
+  BufferId x;
+  WeightId norm;
+  WeightId w;
+};
+
+// A gated linear recurrence over the rows of each sequence, one a channel: h = (1 - z) h + z v, z =
+// sigmoid of the first half of in's row, v its second half; out is h. No row may be run twice. No
+// architecture of today has it; it is what those with recurrent layers are built like.
+struct RecurrentOp {
+  BufferId in;    // [rows, 2 * width]
+  BufferId out;   // [rows, width]
+  int32_t cache;  // index into Program::caches, of one of slots: fp32 [width]
+  int32_t layer;  // of the cache
+};
+
+// out = x, which keeps it for the steps of other contexts (InputOp) until this one's next step.
+struct TapOp {
+  BufferId x;
+  BufferId out;  // one of Program::taps
+};
+
+// x = rows of a tap of the source context (ContextOptions::source), those that Step::inputs names.
+struct InputOp {
+  int32_t tap;  // index into Program::taps of the source's Program
+  BufferId x;
+};
+
+using Op = std::variant<EmbedOp, NormMatmulOp, AttentionOp, MatmulAddOp, MatmulOp, AllReduceAddOp,
+                        NormGateUpOp, RouterOp, ExpertsGateUpOp, ExpertsDownOp, LogitsOp,
+                        RecurrentOp, TapOp, InputOp>;
+
+}  // namespace mainarch::backend
+
+#endif  // MAINARCH_BACKEND_OPS_H_
