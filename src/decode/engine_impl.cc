@@ -159,6 +159,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const model::Mo
   facts.eos_ids = config.eos_ids;
   facts.fingerprint = FingerprintOf(config);
   const backend::LoadedModel& weights = model->weights();
+  facts.caches = model::FormsOf(weights.program());
   return CreateEngine(std::move(model), weights, facts, options);
 }
 

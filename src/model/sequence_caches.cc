@@ -9,6 +9,15 @@ namespace mainarch::model {
 
 using backend::kNoSlot;
 
+std::vector<CacheForm> FormsOf(const backend::Program& program) {
+  std::vector<CacheForm> forms;
+  for (const backend::Cache& cache : program.caches) {
+    const auto* paged = std::get_if<backend::PagedCache>(&cache);
+    forms.push_back({paged == nullptr, paged == nullptr ? 0 : static_cast<uint32_t>(paged->window)});
+  }
+  return forms;
+}
+
 uint64_t PoolSize(const CacheForm& form, bool some_whole, const CacheDemand& d) {
   if (form.whole()) return d.pages;
   if (form.slots) {
