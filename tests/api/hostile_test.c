@@ -176,9 +176,6 @@ static void logits_that_are_not_numbers_are_refused(void) {
   OK(mainarch_sequence_open(engine, &options, &sequence, &t_error));
   OK(mainarch_sequence_append(engine, sequence, &token, 1, &t_error));
   OK(mainarch_engine_step(engine, &t_error));
-  REFUSED(mainarch_sequence_logits(engine, sequence, NULL, 0, &count, &t_error),
-          MAINARCH_ERROR_BUFFER_TOO_SMALL, "2048");
-  CHECK_EQ(count, 2048);
   REFUSED(mainarch_sequence_logits(engine, sequence, logits, COUNT_OF(logits), &count, &t_error),
           MAINARCH_ERROR_BAD_MODEL, "the logit of token 0 is nan");
   CHECK_EQ(count, 0);
