@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "coll/shared_sum.h"
+#include "cli/coll/shared_sum.h"
 
 using mainarch::NowNs;
 using mainarch::coll::SharedSum;

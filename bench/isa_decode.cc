@@ -151,6 +151,7 @@ class Step {
     Tiles tiles;
     tiles.outputs = output_tiles;
     tiles.steps = kHidden / kStepColumns;
+    SetPartEnd(&tiles, 0, tiles.steps);
     *stride = output_tiles * TileRowBytes(TileFormat::kMxfp4, tiles.steps);
     *scale_stride = output_tiles * TileRowScaleBytes(TileFormat::kMxfp4, tiles.steps);
     tiles.data = At<const uint8_t>(rig_.RandomBytes(kExperts * *stride));

@@ -82,11 +82,14 @@ constexpr uint32_t StepPlace(uint32_t c) { return c % 16 / 4 * 8 + c / 16 * 4 + 
 //   kBf16      [lane][8], n = 1
 //   kBf16Pair  two such, the rounded value and what rounding left: F16 exactly, F32 to 2^-17
 //   kFp8       [lane][n][8], n = 2; scales [tile][2] fp32, one a step
-//   kMxfp4     [lane][n][4 bytes], n = 4; scales [tile][row][4] E8M0, one a step
-// Tiles lie [output tile][k tile]. With gate and up, output tiles alternate gate, up. If k ends
+//   kMxfp4     [lane][n][4 bytes], n = 4; scales [four steps][row][4] E8M0, one a step
+// Tiles lie [output tile][k tile]. With gate and up, output tiles alternate gate, up.
+//
+// k is summed in parts (Tiles::ends), and tiles are counted from the start of each. If a part ends
 // within a tile, that last one has only the steps there are: first two (n = 2) if there are two or
-// three, then one (n = 1) if there are one or three. Its scales take as much room as a whole
-// tile's, so that every load is of whole 64 bytes.
+// three, then one (n = 1) if there are one or three. So step s of a row lies at s * StepBytes,
+// whatever the parts are. Scales are counted over all of k, and a last tile's take as much room as
+// a whole one's, so that every load is of whole 64 bytes.
 enum class TileFormat : uint32_t { kBf16 = 0, kBf16Pair = 1, kFp8 = 2, kMxfp4 = 3 };
 inline constexpr uint32_t kTileRows = 16;
 constexpr uint32_t TileSteps(TileFormat format) {
@@ -111,14 +114,34 @@ constexpr uint64_t TileRowScaleBytes(TileFormat format, uint32_t steps) {
   return uint64_t{TilesOf(format, steps)} * TileScaleBytes(format);
 }
 
+// Parts of a matrix' k are the same whatever number of ranks hold it (backend/program.h
+// Weight::splits); a rank has 1, 2, 4 or 8 neighbouring ones, and all of a k that is not cut is one
+// part. A part is four leaves, a quarter of its tiles each; a leaf is added up in order, leaves in
+// the tree of common/tree.h. A wave takes as many neighbouring leaves as there are parts: a whole
+// subtree, so that four waves are busy for any number of ranks.
+inline constexpr uint32_t kMaxParts = 8;
+inline constexpr uint32_t kPartLeaves = 4;
+inline constexpr uint32_t kMaxSteps = 0xffff;  // of one rank's k: ends are 16 bits
+
 struct Tiles {
   Address<const uint8_t> data;
   Address<const uint8_t> scales;
   uint32_t outputs = 0;  // output tiles; with gate and up, pairs
   uint32_t steps = 0;    // along k
-  uint64_t reserved = 0;
+  uint32_t parts = 1;
+  uint32_t reserved = 0;
+  // Where parts end, in steps, 16 bits each: of parts 0 to 3, then of 4 to 7. Not an array, which
+  // the compiler would put into scratch memory to index it.
+  uint64_t low_ends = 0;
+  uint64_t high_ends = 0;
 };
-static_assert(sizeof(Tiles) == 32);
+static_assert(sizeof(Tiles) == 48);
+constexpr uint32_t PartEnd(const Tiles& w, uint32_t part) {
+  return static_cast<uint32_t>((part < 4 ? w.low_ends : w.high_ends) >> part % 4 * 16) & 0xffff;
+}
+constexpr void SetPartEnd(Tiles* w, uint32_t part, uint32_t step) {
+  (part < 4 ? w->low_ends : w->high_ends) |= uint64_t{step} << part % 4 * 16;
+}
 
 // RMSNorm of the input, done on the way: y = x * rsqrt(mean(x^2) + epsilon) * w.
 struct NormOf {
@@ -146,7 +169,7 @@ struct MatmulArgs {
   uint32_t flags = 0;
   uint32_t reserved = 0;
 };
-static_assert(sizeof(MatmulArgs) == 104);
+static_assert(sizeof(MatmulArgs) == 120);
 
 // ---- attention ----
 
@@ -185,7 +208,7 @@ struct QkvHeadsArgs {
   MatmulArgs product;  // with a norm
   PrepareArgs prepare;
 };
-static_assert(sizeof(QkvHeadsArgs) == 184);
+static_assert(sizeof(QkvHeadsArgs) == 200);
 
 // What a split leaves of a head: o [head_dim], m, l, and nothing up to whole 64 bytes.
 constexpr uint32_t AttendPartFloats(uint32_t head_dim) { return head_dim + 16; }
@@ -236,6 +259,7 @@ static_assert(sizeof(RouteArgs) == 56);
 
 // out[row] = sum over the row's experts, in ascending id, of weight * down(silu(gate h) * up h),
 // h = norm(x): one launch, a grid barrier between the two products. All workers must be resident.
+// Experts are added leaf by leaf of down's k, so that ranks, too, add what is left of its tree.
 struct ExpertsArgs {
   Address<const uint32_t> step;
   Address<const float> x;        // [rows, x_stride]
@@ -258,11 +282,12 @@ struct ExpertsArgs {
   uint32_t experts = 0;  // at most kRouterMaxExperts, and a shared one
   uint32_t reserved = 0;
 };
-static_assert(sizeof(ExpertsArgs) == 208);
+static_assert(sizeof(ExpertsArgs) == 240);
 
 // ---- between GPUs ----
 
-// x[row] += sum over ranks 0..n-1, in that order, of their partials; and the sums of squares of x.
+// x[row] += sum over ranks of their partials, in the tree of common/tree.h; and the sums of squares
+// of x.
 // One shot: each rank pushes its partial into its slot in every peer's memory, with a flag a chunk,
 // and reads its own memory only. Two shots (rows >= two_shot_rows): a chunk is pushed to its owner
 // alone, who adds and pushes the sum to all. The same additions in the same order: the same bits.
@@ -292,7 +317,7 @@ struct ReduceArgs {
 };
 static_assert(sizeof(ReduceArgs) == 200);
 
-// out[i] = sum over ranks of slots[rank][i], in rank order; out may be one of the slots. One shard
+// out[i] = sum over ranks of slots[rank][i], in the same tree; out may be one of the slots. One shard
 // of an all-reduce whose bytes the copy engines carry.
 struct SumSlotsArgs {
   Address<const float> slots;  // [ranks, stride]

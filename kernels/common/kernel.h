@@ -31,4 +31,18 @@
             ::mainarch::kernels::Arena{lds});                                                 \
   }
 
+namespace mainarch::kernels {
+
+// The running kernel's arguments, fetched where this is called. The compiler loads all that a kernel
+// uses at its start and keeps it in scalar registers; a kernel of two halves with many arguments has
+// not enough of them.
+template <class Args>
+DEVICE Args ReadArgumentsAgain() {
+  uint64_t at = reinterpret_cast<uint64_t>(__builtin_amdgcn_kernarg_segment_ptr());
+  __asm__ volatile("" : "+s"(at));
+  return reinterpret_cast<Constant<Kernarg<Args>>>(at)->args;
+}
+
+}  // namespace mainarch::kernels
+
 #endif  // MAINARCH_KERNELS_COMMON_KERNEL_H_

@@ -24,6 +24,12 @@ DEVICE uint32_t Uniform(uint32_t x) { return __builtin_amdgcn_readfirstlane(x); 
 DEVICE float Uniform(float x) {
   return BitCast<float>(__builtin_amdgcn_readfirstlane(BitCast<uint32_t>(x)));
 }
+// The same value; what is computed of it is computed after this, not before the loop that it is in:
+// conditions kept from there on take two scalar registers each.
+DEVICE uint32_t MadeHere(uint32_t uniform) {
+  __asm__ volatile("" : "+s"(uniform));
+  return uniform;
+}
 // Wave number within the workgroup.
 DEVICE uint32_t WaveId() { return Uniform(ThreadId() / kWave); }
 

@@ -12,7 +12,7 @@ namespace mainarch::kernels {
 KERNEL(step_begin, StepBegin, "vgpr=32 sgpr=56")
 KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
-KERNEL(sum_slots, SumSlots, "vgpr=32 sgpr=56")
+KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
 KERNEL(route, Route, "vgpr=96 sgpr=112")
 KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")

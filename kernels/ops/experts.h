@@ -5,13 +5,15 @@
 // All rows of a block of 16 are columns of every matrix instruction, so an expert's weights are
 // read once for all the rows that chose it, with no sorting and no permutation: rows that did not
 // choose it are computed too and dropped. Experts are added in ascending id, whoever chose them, so
-// a row's bits do not depend on the others.
+// a row's bits do not depend on the others; and in each leaf of k apart, before leaves are added in
+// the tree (ops/tiles.h), so that they do not depend on the number of ranks.
 //
 // A shared expert is one more: the last id, in the last slot of every row, its weight the sigmoid
 // of one more row of the router.
 #ifndef MAINARCH_KERNELS_OPS_EXPERTS_H_
 #define MAINARCH_KERNELS_OPS_EXPERTS_H_
 
+#include "kernels/common/kernel.h"
 #include "kernels/ops/choose.h"
 #include "kernels/ops/tiles.h"
 
@@ -48,8 +50,9 @@ struct Experts {
     }
     uint32_t round = 0;
     GridBarrier<Scope::kDevice>(At(args.arrivals), workers, round, ThreadId() == 0);
+    const Args down = ReadArgumentsAgain<Args>();
     for (uint32_t first = 0; first < rows; first += kTileRows) {
-      Down(args, rows, first, worker, workers, arena);
+      Down(down, rows, first, worker, workers, arena);
     }
   }
 
@@ -120,6 +123,25 @@ struct Experts {
     BarrierLds();
   }
 
+  // Of one output tile, this wave's leaves, each summed over the experts so far: rows of the matrix
+  // unit's columns, as its results lie.
+  struct LeafTotals {
+    f32x4 of[kMaxParts] = {};
+
+    // `index` is the same in all lanes; a register has no index, so each is asked.
+    DEVICE void Add(uint32_t index, bool chosen, float weight, f32x4 value) {
+#pragma clang loop unroll(full)
+      for (uint32_t k = 0; k < kMaxParts; ++k) {
+        if (index != k) continue;
+#pragma clang loop unroll(full)
+        for (int i = 0; i < 4; ++i) {
+          const float old = of[k][i], now = Fma(weight, value[i], old);
+          of[k][i] = chosen ? now : old;
+        }
+      }
+    }
+  };
+
   DEVICE static void Down(const Args& args, uint32_t rows, uint32_t first, uint32_t worker,
                           uint32_t workers, Arena arena) {
     const Lds<uint32_t> list = Distinct(args, rows, first, arena);
@@ -127,21 +149,21 @@ struct Experts {
     const uint32_t mine = Min(first + LaneRow(), rows - 1);
     const uint32_t row = first + ThreadId() / kTileRows;
     for (uint32_t output = worker; output < args.down.outputs; output += workers) {
-      float sum = 0;
+      LeafTotals totals;
       for (uint32_t e = 0; e < count; ++e) {
         const uint32_t id = Uniform(+list[1 + e]);
         // A lane whose row did not choose this expert multiplies something finite: its slot 0.
         const uint32_t slot = SlotOf(args, mine - first, id, arena);
-        const InputRow<false> x = MakeInput(At(args.act), args.act_stride,
-                                            mine * args.top + (slot < args.top ? slot : 0));
-        const WaveSums<kFormat, 1, kRounded> sums(
-            ExpertOf(args.down, args.down_stride, args.down_scale_stride, id), output, x);
-        const float value = AddWaves(sums.of[0], arena.Get<float>());
-        const uint32_t own = row < rows ? SlotOf(args, row - first, id, arena) : args.top;
-        if (own < args.top) {
-          sum = Fma(At(args.weights)[uint64_t{row} * args.top + own], value, sum);
-        }
+        const bool chosen = slot < args.top;
+        const uint32_t at = mine * args.top + (chosen ? slot : 0);
+        const InputRow<false> x = MakeInput(At(args.act), args.act_stride, at);
+        const float weight = At(args.weights)[at];
+        ForEachLeaf<kFormat, kRounded>(
+            ExpertOf(args.down, args.down_stride, args.down_scale_stride, id), output, x,
+            [&](uint32_t i, f32x4 sum) { totals.Add(i, chosen, weight, sum); });
       }
+      AddTree(totals.of, args.down.parts, [](f32x4 a, f32x4 b) { return a + b; });
+      const float sum = AddWaves(totals.of[0], arena.Get<float>());
       if (row < rows) {
         At(args.out)[uint64_t{row} * args.out_stride + output * kTileRows +
                      ThreadId() % kTileRows] = sum;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The all-reduce of a decoder layer, fused with the residual: x += sum of the ranks' partials, in
-// rank order, and the sums of squares that the next norm wants. Push only; nobody reads a peer's
+// the tree of common/tree.h, and the sums of squares that the next norm wants. Push only; nobody reads a peer's
 // memory, no host in the loop.
 //
 // Slots are double buffered by the parity of the epoch. A slot is written again two epochs later,
@@ -12,6 +12,7 @@
 #ifndef MAINARCH_KERNELS_OPS_REDUCE_H_
 #define MAINARCH_KERNELS_OPS_REDUCE_H_
 
+#include "kernels/common/tree.h"
 #include "kernels/ops/step.h"
 
 namespace mainarch::kernels {
@@ -27,6 +28,24 @@ DEVICE void StoreFour(Global<float> to, f32x4 value, uint64_t i, uint64_t n) {
     const float one = value[k];
     if (i + k < n) to[k] = one;
   }
+}
+
+// The sum of `ranks` vectors' elements in the tree; load(rank) gives one's. kMost is not less than
+// `ranks`: all loads are under way before the first sum is made.
+template <uint32_t kMost, class Load>
+DEVICE f32x4 SumOfUpTo(uint32_t ranks, Load load) {
+  f32x4 parts[kMost];
+#pragma clang loop unroll(full)
+  for (uint32_t r = 0; r < kMost; ++r) parts[r] = load(Min(r, ranks - 1));
+  AddTree(parts, ranks, [](f32x4 a, f32x4 b) { return a + b; });
+  return parts[0];
+}
+template <class Load>
+DEVICE f32x4 SumOfRanks(uint32_t ranks, Load load) {
+  static_assert(kMaxRanks == 8);
+  if (ranks > 4) return SumOfUpTo<8>(ranks, load);
+  if (ranks > 2) return SumOfUpTo<4>(ranks, load);
+  return SumOfUpTo<2>(ranks, load);
 }
 
 struct Reduce {
@@ -95,7 +114,7 @@ struct Reduce {
   // it set, no epoch looks like the zeros that flags start as, not even epoch 0.
   DEVICE static uint32_t FlagOf(uint32_t epoch) { return epoch | 1; }
 
-  // The ranks' partials of chunk t, in rank order. Waits for all of them first.
+  // The ranks' partials of chunk t, in the tree. Waits for all of them first.
   DEVICE static f32x4 Sum(const Args& args, uint32_t t, uint32_t epoch) {
     if (args.ranks > 1) {
       if (ThreadId() < args.ranks && ThreadId() != args.rank) {
@@ -105,13 +124,16 @@ struct Reduce {
       Barrier();
       FenceAcquire<Scope::kSystem>();
     }
-    f32x4 sum = {0, 0, 0, 0};
-    for (uint32_t r = 0; r < args.ranks; ++r) {
-      const f32x4 part =
-          r == args.rank ? Partial(args, t) : Load(Slot(args, args.rank, r, t, epoch));
-      sum = r == 0 ? part : sum + part;
-    }
-    return sum;
+    const f32x4 own = Partial(args, t);
+    if (args.ranks == 1 || ColumnOf(args, t) >= args.hidden) return own;
+    const Global<const float> slots = Slot(args, args.rank, 0, t, epoch).at;
+    // Nobody writes this rank's own slot: another is looked at in its place, and dropped.
+    const uint32_t rank = MadeHere(args.rank), other = rank == 0;
+    return SumOfRanks(MadeHere(args.ranks), [&](uint32_t r) {
+      const uint64_t from = r == rank ? other : r;
+      const f32x4 there = *reinterpret_cast<Global<const f32x4>>(slots + from * SlotFloats(args));
+      return r == rank ? own : there;
+    });
   }
 
   DEVICE static uint32_t ColumnOf(const Args& args, uint32_t t) {
@@ -202,10 +224,9 @@ struct SumSlots {
     const uint64_t quads = (args.count + 3) / 4, stride = args.stride / 4;
     const uint64_t step = uint64_t{workers} * kThreads;
     for (uint64_t i = uint64_t{worker} * kThreads + ThreadId(); i < quads; i += step) {
-      f32x4 sum = BitCast<f32x4>(Load16(At(args.slots), i));
-      for (uint32_t r = 1; r < args.ranks; ++r) {
-        sum += BitCast<f32x4>(Load16(At(args.slots), r * stride + i));
-      }
+      const f32x4 sum = SumOfRanks(args.ranks, [&](uint32_t r) {
+        return BitCast<f32x4>(Load16(At(args.slots), r * stride + i));
+      });
       StoreFour(At(args.out) + i * 4, sum, i * 4, args.count);
     }
   }

@@ -11,12 +11,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "cli/coll/ranks.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "coll/ranks.h"
 
 namespace mainarch::cli {
 namespace {

@@ -3,6 +3,8 @@
 // mainarch model-decode: decodes through the engine and, step by step, through the fp64 reference,
 // and says how far apart they are. Without arguments it makes its own model, so that one command
 // shows whether a build computes the right thing on this machine.
+#include <xxhash.h>
+
 #include <cmath>
 #include <cstdio>
 
@@ -54,6 +56,7 @@ struct StepResult {
   uint64_t position = 0;  // of the last token run
   uint32_t token = 0;     // the likeliest next one, which the next step runs
   double seconds = 0;
+  uint64_t logits_hash = 0;  // XXH64 of the logits' bytes: equal where all bits are
   // Against the reference.
   double error = 0;        // max |difference| / max |logit|
   uint32_t error_at = 0;   // token id with the largest difference
@@ -140,6 +143,7 @@ class Run {
     ASSIGN_OR_RETURN(const decode::SequenceInfo info, engine_->InfoOf(sequence_));
     out.position = info.tokens - 1;
     out.token = ArgMax(logits);
+    out.logits_hash = XXH64(logits.data(), logits.size() * sizeof(float), 0);
     if (reference_ != nullptr) {
       for (const uint32_t token : next_) {
         if (Interrupted()) return Error(Code::kCancelled, "interrupted");
@@ -252,6 +256,7 @@ void PrintJson(const Report& report) {
   out.Key("steps").BeginArray();
   for (const StepResult& step : report.steps) {
     out.BeginObject().Field("position", step.position).Field("token", step.token);
+    out.Field("logits_hash", absl::StrFormat("%016x", step.logits_hash));
     if (!s.model.is_virtual()) out.Field("seconds", step.seconds);
     if (s.verify) {
       out.Field("relative_error", step.error).Field("at_token", step.error_at);

@@ -2,7 +2,7 @@
 //
 // The seam between the packet processor and whatever runs a kernel's instructions.
 //
-// The packet processor (sim/aql.h) reads a dispatch packet, checks what firmware checks, reads the
+// The packet processor (aql_queue.h) reads a dispatch packet, checks what firmware checks, reads the
 // kernel descriptor and hands a Dispatch to the node's Executor. The executor answers with a
 // Launch: one dispatch in flight. The machine then calls Launch::Run in bounded slices, mixed with
 // the slices of other dispatches, queues, copy engines and GPUs in an order drawn from a seed,

@@ -515,10 +515,16 @@ class ModelDecode(Case):
 
     def test_ranks_give_the_same_bits(self):
         # Of 8 ranks, four have nothing of an expert of 128.
-        reports = [run_json("model-decode", "--tp", tp, "--tokens", 4) for tp in (1, 2, 4, 8)]
-        errors = [[step["relative_error"] for step in report["steps"]] for report in reports]
-        for other in errors[1:]:
-            self.assertEqual(errors[0], other)
+        few = ["--tokens", 4, "--prompt-tokens", 18]
+        for node, kind in (("cpu:", ["--kv", "bf16"]), ("sim:gfx950x", ["--kv", "fp8", "--format", "fp8-block"]),
+                           ("sim:gfx942x", ["--kv", "bf16", "--format", "mxfp4"])):
+            reports = [run_json("model-decode", "--device", f"{node}{ranks}", *kind, *few)
+                       for ranks in (1, 2, 4, 8)]
+            steps = [[{**step, "seconds": 0} for step in report["steps"]] for report in reports]
+            hashes = [step["logits_hash"] for step in steps[0]]
+            self.assertEqual(len(set(hashes)), 4)  # each of a token's own logits
+            for other in steps[1:]:
+                self.assertEqual(steps[0], other)
 
     def test_geometries_by_chance(self):
         chance = random.Random(2026)

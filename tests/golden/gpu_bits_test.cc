@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Property: on the GPU path a token's logits are the same bits whatever else is in the step,
-// however the prompt was cut, and in whatever order the machine does what it may do in any order.
+// however the prompt was cut, however many GPUs there are, and in whatever order the machine does
+// what it may do in any order.
 //
 // An all-reduce of 32 rows and more takes two rounds, a smaller one takes one: cutting a prompt
 // into pieces compares the two as well.
@@ -51,6 +52,61 @@ TEST(pieces_of_a_prompt_change_no_bit) {
       if (want.empty()) want = *logits;
       for (size_t i = 0; i < want.size(); ++i) CHECK(Same((*logits)[i], want[i]));
     }
+  }
+}
+
+namespace {
+
+// Logits of a prompt that takes the two rounds of a large all-reduce, and of a few tokens after it,
+// on 1, 2, 4 and 8 GPUs.
+void CheckRanks(test::Context& test_context, const test::FixtureCase& fixture, const char* isa,
+                backend::KvType kv, backend::Activations activations) {
+  const std::string directory = test::WriteFixture(fixture);
+  CHECK(!directory.empty());
+  std::printf("# %s on %s, KV %d, activations %d\n", fixture.Name().c_str(), isa,
+              static_cast<int>(kv), static_cast<int>(activations));
+  std::fflush(stdout);
+  const std::vector<uint32_t> tokens = Prompt(37, 512);
+  std::vector<std::vector<float>> want;
+  for (const char* count : {"", "x2", "x4", "x8"}) {
+    const std::string device = std::string("sim:") + isa + count;
+    auto model = test::LoadOn(directory, {device, "", 0, false});
+    CHECK_OK(model);
+    auto runner = Runner::Create(*model, kv, 34, activations);
+    CHECK_OK(runner);
+    auto logits = AllLogits(runner->get(), tokens, {34, 2, 1});
+    CHECK_OK(logits);
+    if (want.empty()) want = *logits;
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (!Same((*logits)[i], want[i])) std::printf("# %s: position %zu\n", device.c_str(), i);
+      CHECK(Same((*logits)[i], want[i]));
+    }
+  }
+}
+
+}  // namespace
+
+// Every fixture once, chips, KV types and activations taking turns; with MAINARCH_GPU_MATRIX=1 every
+// fixture with each of them.
+TEST(the_number_of_gpus_changes_no_bit) {
+  const bool matrix = std::getenv("MAINARCH_GPU_MATRIX") != nullptr;
+  size_t turn = 0;
+  for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
+    size_t each = 0;
+    for (backend::Activations activations :
+         {backend::Activations::kF32, backend::Activations::kBF16}) {
+      for (backend::KvType kv :
+           {backend::KvType::kBF16, backend::KvType::kFp8, backend::KvType::kF32}) {
+        for (const char* isa : {"gfx942", "gfx950"}) {
+          // 5 is prime to the twelve combinations: twelve fixtures meet them all.
+          if (matrix || each == turn * 5 % 12) {
+            CheckRanks(test_context, fixture, isa, kv, activations);
+          }
+          ++each;
+        }
+      }
+    }
+    ++turn;
   }
 }
 

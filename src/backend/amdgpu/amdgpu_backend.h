@@ -74,14 +74,14 @@ class AmdGpuModel : public backend::LoadedModel, public std::enable_shared_from_
  private:
   AmdGpuModel() = default;
   uint64_t PlanRank(int32_t rank);
-  Status UploadRank(int32_t rank, const backend::LoadOptions& options, uint64_t total);
+  Status Upload(const std::vector<uint64_t>& sizes, const backend::LoadOptions& options);
+  void Place(int32_t rank);
 
   std::shared_ptr<AmdGpuBackend> backend_;
   std::shared_ptr<const backend::Program> program_;
   std::vector<std::vector<PlacedWeight>> weights_;  // [rank][weight], offsets until placed
   std::vector<gpu::Buffer> memory_;                 // [rank]
   uint64_t bytes_ = 0;
-  uint64_t done_ = 0;
 };
 
 }  // namespace mainarch::amdgpu

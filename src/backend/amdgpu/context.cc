@@ -44,6 +44,27 @@ StatusOr<gpu::Buffer> AllocateVram(gpu::Device& device, uint64_t bytes, const ch
   return gpu::Buffer::Allocate(device, std::max<uint64_t>(bytes, 4096), options);
 }
 
+// Table [positions, rotary_dim / 2] of cosines or sines, `of` an angle: as many rows at a time as fit
+// a chunk.
+Status UploadRotations(const backend::Rope& rope, double (*of)(double), uint64_t positions,
+                       uint64_t to, Uploader& uploader) {
+  const uint64_t row_bytes = rope.inv_freq.size() * sizeof(float);
+  const uint64_t at_once = std::max<uint64_t>(1, Uploader::kChunk / row_bytes);
+  for (uint64_t first = 0; first < positions; first += at_once) {
+    const uint64_t end = std::min(positions, first + at_once);
+    ASSIGN_OR_RETURN(uint8_t* bytes, uploader.Begin((end - first) * row_bytes));
+    float* out = reinterpret_cast<float*>(bytes);
+    for (uint64_t position = first; position < end; ++position) {
+      for (const double frequency : rope.inv_freq) {
+        // In fp64: an fp32 angle is wrong by 0.06 rad at a million tokens.
+        *out++ = static_cast<float>(of(static_cast<double>(position) * frequency) * rope.scale);
+      }
+    }
+    RETURN_IF_ERROR(uploader.Send(to + first * row_bytes, (end - first) * row_bytes));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
@@ -210,22 +231,13 @@ Status AmdGpuContext::FillRank(int32_t rank) {
   ASSIGN_OR_RETURN(const auto uploader, Uploader::Create(*gpu.device, *gpu.copy));
   if (program_.ropes.empty()) return OkStatus();
   const backend::Rope& rope = program_.ropes[0];
-  const size_t half = rope.inv_freq.size();
-  const uint64_t positions = (own.memory.sine - own.memory.cosine) / 4 / half;
-  std::vector<float> cosine(half), sine(half);
-  for (uint64_t p = 0; p < positions; ++p) {
-    for (size_t i = 0; i < half; ++i) {
-      // In fp64: an fp32 angle is wrong by 0.06 rad at a million tokens.
-      const double angle = static_cast<double>(p) * rope.inv_freq[i];
-      cosine[i] = static_cast<float>(std::cos(angle) * rope.scale);
-      sine[i] = static_cast<float>(std::sin(angle) * rope.scale);
-    }
-    const uint64_t at = p * half * 4;
-    RETURN_IF_ERROR(uploader->Write(own.memory.cosine + at,
-                                    reinterpret_cast<const uint8_t*>(cosine.data()), half * 4));
-    RETURN_IF_ERROR(uploader->Write(own.memory.sine + at,
-                                    reinterpret_cast<const uint8_t*>(sine.data()), half * 4));
-  }
+  const uint64_t row_bytes = rope.inv_freq.size() * sizeof(float);
+  const uint64_t positions = (own.memory.sine - own.memory.cosine) / row_bytes;
+  const auto upload = [&](double (*of)(double), uint64_t to) {
+    return UploadRotations(rope, of, positions, to, *uploader);
+  };
+  RETURN_IF_ERROR(upload([](double angle) { return std::cos(angle); }, own.memory.cosine));
+  RETURN_IF_ERROR(upload([](double angle) { return std::sin(angle); }, own.memory.sine));
   return uploader->Finish();
 }
 

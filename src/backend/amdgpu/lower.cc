@@ -518,6 +518,7 @@ Status CheckProgram(const Program& program) {
                  " a token: the GPU kernels take ", kernels::kRouterMaxExperts, " and ",
                  kernels::kRouterMaxTop);
   }
+  for (const backend::Weight& weight : program.weights) RETURN_IF_ERROR(CheckTiles(weight));
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const auto* down = std::get_if<backend::ExpertsDownOp>(&program.ops[i]);
     if (down == nullptr) continue;

@@ -15,6 +15,7 @@ using backend::PlaceRows;
 using backend::RowPlace;
 using backend::RowsOf;
 using backend::Weight;
+using backend::WeightLayout;
 using backend::WeightSlice;
 using kernels::kTileRows;
 using kernels::TileFormat;
@@ -95,10 +96,22 @@ TileFormat FormatOf(const TilePlan& plan) {
   return TileFormat::kBf16Pair;
 }
 
-// Steps of one output tile that lie together.
+// Steps of one output tile that lie together: a whole tile, or two or one at the end of a part.
 struct Piece {
   int64_t first, steps;
 };
+
+// Where the parts of a rank's share end, in steps.
+void SetParts(const Weight& weight, int32_t rank, TilePlan* plan) {
+  plan->ends[0] = plan->steps;
+  if (weight.splits.empty()) return;
+  plan->parts = static_cast<uint32_t>(backend::kSplitParts / weight.ranks.size());
+  const size_t first = static_cast<size_t>(rank) * plan->parts;
+  for (uint32_t i = 0; i < plan->parts; ++i) {
+    const int64_t cols = weight.splits[first + i + 1] - plan->slices[0].col_begin;
+    plan->ends[i] = static_cast<uint32_t>(CeilDivide(cols, kStep));
+  }
+}
 
 // Four columns of a row, or as many as there are.
 struct Four {
@@ -182,6 +195,20 @@ void PackMxfp4(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_
   });
 }
 
+void PackPiece(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out,
+               uint8_t* scales) {
+  switch (plan.format) {
+    case TileFormat::kBf16:
+      return PackBf16(plan, place, piece, out);
+    case TileFormat::kBf16Pair:
+      return PackPair(plan, place, piece, out);
+    case TileFormat::kFp8:
+      return PackFp8(plan, place, piece, out, scales);
+    case TileFormat::kMxfp4:
+      return PackMxfp4(plan, place, piece, out, scales);
+  }
+}
+
 }  // namespace
 
 TilePlan PlanTiles(const Weight& weight, int32_t rank, int32_t group) {
@@ -198,7 +225,27 @@ TilePlan PlanTiles(const Weight& weight, int32_t rank, int32_t group) {
                                                     : CeilDivide(rows, kTileRows));
   plan.format = FormatOf(plan);
   plan.steps = static_cast<uint32_t>(CeilDivide(plan.cols, kStep));
+  SetParts(weight, rank, &plan);
   return plan;
+}
+
+Status CheckTiles(const Weight& weight) {
+  static_assert(backend::kSplitParts == kernels::kMaxParts);
+  if (weight.layout == WeightLayout::kTable || weight.layout == WeightLayout::kVector) {
+    return OkStatus();
+  }
+  for (const std::vector<WeightSlice>& slices : weight.ranks) {
+    const int64_t cols = slices.empty() ? 0 : slices[0].col_end - slices[0].col_begin;
+    if (cols <= int64_t{kernels::kMaxSteps} * kStep) continue;
+    return Error(Code::kUnsupported, weight.label, ": ", cols, " columns; the GPU kernels take ",
+                 int64_t{kernels::kMaxSteps} * kStep);
+  }
+  for (size_t i = 0; i + 1 < weight.splits.size(); ++i) {
+    if (weight.splits[i] % kStep == 0) continue;
+    return Error(Code::kUnsupported, weight.label, ": a part of its columns begins at ",
+                 weight.splits[i], ", which is not a multiple of ", kStep);
+  }
+  return OkStatus();
 }
 
 void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_t* scales) {
@@ -206,23 +253,14 @@ void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_
   std::memset(data, 0, kernels::TileRowBytes(plan.format, plan.steps));
   const size_t scale_bytes = kernels::TileRowScaleBytes(plan.format, plan.steps);
   if (scale_bytes != 0) std::memset(scales, 0, scale_bytes);  // else it may be null
-  Piece piece = {0, kernels::TileSteps(plan.format)};
-  for (; piece.first < plan.steps; piece.first += piece.steps) {
-    while (piece.steps > plan.steps - piece.first) piece.steps /= 2;
-    uint8_t* out = data + kernels::TileRowBytes(plan.format, static_cast<uint32_t>(piece.first));
-    switch (plan.format) {
-      case TileFormat::kBf16:
-        PackBf16(plan, place, piece, out);
-        break;
-      case TileFormat::kBf16Pair:
-        PackPair(plan, place, piece, out);
-        break;
-      case TileFormat::kFp8:
-        PackFp8(plan, place, piece, out, scales);
-        break;
-      case TileFormat::kMxfp4:
-        PackMxfp4(plan, place, piece, out, scales);
-        break;
+  int64_t step = 0;
+  for (uint32_t part = 0; part < plan.parts; ++part) {
+    Piece piece = {step, kernels::TileSteps(plan.format)};
+    step = plan.ends[part];
+    for (; piece.first < step; piece.first += piece.steps) {
+      while (piece.steps > step - piece.first) piece.steps /= 2;
+      const uint32_t at = static_cast<uint32_t>(piece.first);
+      PackPiece(plan, place, piece, data + kernels::TileRowBytes(plan.format, at), scales);
     }
   }
 }

@@ -3,7 +3,7 @@
 // The instruction decoder of the virtual GPU: gfx942 and gfx950 machine code to fields, operands
 // and text. Table-driven: optab.inc has one row for each (encoding family, opcode); the layout of
 // each family is in decode.cc. Stateless and thread-safe; owns nothing. It knows no semantics:
-// those are in the descriptors of exec.h.
+// those are in descriptors.h.
 #ifndef MAINARCH_SIM_ISA_DECODE_H_
 #define MAINARCH_SIM_ISA_DECODE_H_
 

@@ -63,6 +63,13 @@ class Fixture {
     weight.ranks[0].push_back({source, row_begin, row_end, col_begin, col_end});
   }
 
+  // K of all ranks ends its parts there; rank 0 of `ranks` holds the first ones.
+  void Split(std::vector<int64_t> ends, size_t ranks) {
+    weight.splits = std::move(ends);
+    weight.splits.insert(weight.splits.begin(), 0);
+    weight.ranks.resize(ranks);
+  }
+
   Weight weight;
 
  private:
@@ -87,18 +94,30 @@ class Fixture {
   uint64_t state_ = 1;
 };
 
-// Steps of 32 columns that lie together: whole tiles, then two, then one, as there are.
+// Steps of 32 columns that lie together: in each part of k whole tiles, then two, then one, as there
+// are.
 struct Piece {
   uint32_t first, steps;
 };
-std::vector<Piece> PiecesOf(TileFormat format, uint32_t steps) {
+std::vector<Piece> PiecesOf(TileFormat format, const std::vector<uint32_t>& ends) {
   const uint32_t tile = format == TileFormat::kMxfp4 ? 4 : format == TileFormat::kFp8 ? 2 : 1;
   std::vector<Piece> out;
   uint32_t at = 0;
-  for (; at + tile <= steps; at += tile) out.push_back({at, tile});
-  if (steps - at >= 2) out.push_back({at, 2}), at += 2;
-  if (steps - at == 1) out.push_back({at, 1});
+  for (uint32_t end : ends) {
+    for (; at + tile <= end; at += tile) out.push_back({at, tile});
+    if (end - at >= 2) out.push_back({at, 2}), at += 2;
+    if (end - at == 1) out.push_back({at, 1}), at += 1;
+  }
   return out;
+}
+std::vector<uint32_t> EndsOf(const TilePlan& plan) {
+  const std::vector<int64_t>& splits = plan.weight->splits;
+  if (splits.empty()) return {plan.steps};
+  std::vector<uint32_t> ends;
+  for (size_t i = 1; i <= 8 / plan.weight->ranks.size(); ++i) {
+    ends.push_back(static_cast<uint32_t>((splits[i] + 31) / 32));
+  }
+  return ends;
 }
 
 // Row r of an output tile, column c, as the documentation reads it.
@@ -113,7 +132,7 @@ float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
       : plan.format == TileFormat::kFp8  ? 512
                                          : 256;
   Piece piece = {};
-  for (const Piece& each : PiecesOf(plan.format, plan.steps)) {
+  for (const Piece& each : PiecesOf(plan.format, EndsOf(plan))) {
     if (each.first <= step) piece = each;
   }
   const uint8_t* begin = data.data() + size_t{piece.first} * step_bytes;
@@ -247,6 +266,41 @@ TEST(a_rank_takes_its_rows_and_columns) {
     f.Slice(0, 128, 160, 64, 224);
     CHECK_EQ(Wrong(f, kind.to), "");
   }
+}
+
+// Parts of k that are even, uneven, empty, and within what would be one tile; of all ranks and of
+// the first of two and of eight.
+TEST(tiles_begin_where_parts_of_k_begin) {
+  for (const Kind& kind : kKinds) {
+    for (const std::vector<int64_t>& ends : std::vector<std::vector<int64_t>>{
+             {192, 384, 576, 768, 960, 1152, 1344, 1536},
+             {32, 64, 128, 160, 256, 416, 416, 640},
+             {0, 32, 64, 96, 96, 128, 160, 192},
+             {64, 64, 64, 64, 64, 64, 64, 160}}) {
+      for (size_t ranks : {size_t{1}, size_t{2}, size_t{8}}) {
+        Fixture f;
+        f.Add(kind.from, 20, ends.back());
+        f.Slice(0, 0, 20, 0, ends[8 / ranks - 1]);
+        f.Split(ends, ranks);
+        const TilePlan plan = PlanTiles(f.weight, 0, 0);
+        CHECK_EQ(plan.parts, 8 / ranks);
+        const std::vector<uint32_t> want = EndsOf(plan);
+        for (size_t i = 0; i < want.size(); ++i) CHECK_EQ(plan.ends[i], want[i]);
+        if (plan.cols > 0) CHECK_EQ(Wrong(f, kind.to), "");
+        CHECK_OK(CheckTiles(f.weight));
+      }
+    }
+  }
+}
+
+TEST(parts_begin_at_whole_steps) {
+  Fixture f;
+  f.Add(Format::kBF16, 16, 320);
+  f.Slice(0, 0, 16, 0, 320);
+  f.Split({32, 64, 96, 128, 176, 192, 256, 320}, 1);
+  f.weight.label = "down";
+  CHECK(CodeOf(CheckTiles(f.weight)) == Code::kUnsupported);
+  CHECK(CheckTiles(f.weight).message().find("176") != std::string::npos);
 }
 
 TEST(slices_are_stacked) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "coll/shared_sum.h"
+#include "cli/coll/shared_sum.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "coll/ranks.h"
+#include "cli/coll/ranks.h"
 #include "support/test.h"
 
 namespace mainarch::coll {
@@ -25,10 +25,12 @@ float Value(int32_t r, uint64_t n, size_t i) {
   return static_cast<float>((x * 0x9e3779b97f4a7c15u) >> 40) * std::ldexp(1.0f, r % 3 * 7 - 20);
 }
 
-float Want(int32_t ranks, uint64_t n, size_t i) {
-  float sum = Value(0, n, i);
-  for (int32_t r = 1; r < ranks; ++r) sum += Value(r, n, i);
-  return sum;
+// Of ranks [first, first + ranks): neighbours first.
+float Want(int32_t ranks, uint64_t n, size_t i, int32_t first = 0) {
+  if (ranks == 1) return Value(first, n, i);
+  int32_t left = 1;
+  while (2 * left < ranks) left *= 2;
+  return Want(left, n, i, first) + Want(ranks - left, n, i, first + left);
 }
 
 // One line and two, the most lines and the first pieces, pieces and parts of them.
@@ -55,8 +57,8 @@ void RunRank(void* memory, int32_t ranks, int32_t rank, int* wrong) {
   }
 }
 
-TEST(threads_add_up_in_rank_order) {
-  for (int32_t ranks : {1, 2, 3, 4, 8}) {
+TEST(threads_add_up_in_the_tree) {
+  for (int32_t ranks : {1, 2, 3, 4, 7, 8}) {
     auto memory = Mapping::Anonymous(SharedSum::MemoryBytes(ranks, kMost), false);
     CHECK_OK(memory);
     std::vector<int> wrong(static_cast<size_t>(ranks));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "kernels/quant/bf16.h"
@@ -220,6 +221,15 @@ Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, 
   return out;
 }
 
+// The sum of value(0) to value(n - 1), neighbours first: the largest power of two below n of them,
+// and the others.
+float TreeOf(uint32_t n, const std::function<float(uint32_t)>& value) {
+  if (n == 1) return value(0);
+  uint32_t left = 1;
+  while (2 * left < n) left *= 2;
+  return TreeOf(left, value) + TreeOf(n - left, [&](uint32_t i) { return value(left + i); });
+}
+
 // `in_place`: out is slot 0.
 Case SumSlotsCase(uint32_t ranks, uint32_t count, bool in_place) {
   Random random(count + ranks);
@@ -227,14 +237,13 @@ Case SumSlotsCase(uint32_t ranks, uint32_t count, bool in_place) {
   const std::vector<float> slots = random.Floats(size_t{ranks} * stride);
   std::vector<float> want;
   for (uint32_t i = 0; i < stride; ++i) {
-    float sum = slots[i];
-    for (uint32_t r = 1; r < ranks; ++r) sum += slots[size_t{r} * stride + i];
+    const float sum = TreeOf(ranks, [&](uint32_t r) { return slots[size_t{r} * stride + i]; });
     want.push_back(i < count ? sum : in_place ? slots[i] : static_cast<float>(Untouched()));
   }
   if (in_place) want.insert(want.end(), slots.begin() + stride, slots.end());
   Case out;
   out.name = absl::StrCat("sum_slots ", ranks, " ranks, ", count, in_place ? ", in place" : "");
-  out.bound = "exact: fp32 sums in rank order";
+  out.bound = "exact: fp32 sums in the tree of ranks";
   out.buffers = {{"slots", ToBytes(slots)}, {"out", Bytes(size_t{stride} * 4, kUntouchedByte)}};
   const std::string to = in_place ? "slots" : "out";
   out.steps = {
@@ -266,7 +275,7 @@ struct ReduceShape {
 std::string Named(const char* what, uint32_t rank) { return absl::StrCat(what, rank); }
 
 // Rounds of one case: partials of each rank and round, and what x is after the last, in fp32 as the
-// kernel adds: ranks in order, then onto x.
+// kernel adds: ranks in their tree, then onto x.
 struct ReduceData {
   std::vector<std::vector<Inputs>> partials;  // [round][rank]
   Inputs before, after;
@@ -283,8 +292,7 @@ ReduceData RandomReduce(const ReduceShape& s) {
       partials.push_back(RandomInputs(random, s.rows, s.hidden));
     }
     for (size_t i = 0; i < out.after.values.size(); ++i) {
-      float sum = partials[0].values[i];
-      for (uint32_t r = 1; r < s.ranks; ++r) sum += partials[r].values[i];
+      const float sum = TreeOf(s.ranks, [&](uint32_t r) { return partials[r].values[i]; });
       out.after.values[i] = s.plain ? sum : out.after.values[i] + sum;
     }
     out.partials.push_back(std::move(partials));
@@ -351,7 +359,7 @@ Case ReduceCase(const ReduceShape& s) {
   out.name = absl::StrCat("reduce ", s.ranks, " ranks, ", s.rows, " rows, hidden ", s.hidden,
                           s.rows >= s.two_shot_rows ? ", two shots" : "", s.plain ? ", plain" : "",
                           ", epoch ", s.first_epoch, s.stride != 0 ? ", after wider ones" : "");
-  out.bound = "x exact: fp32 sums in rank order; squares 2^-20 relative";
+  out.bound = "x exact: fp32 sums in the tree of ranks; squares 2^-20 relative";
   for (uint32_t r = 0; r < s.ranks; ++r) {
     out.buffers.push_back({Named("step", r), steps, r});
     out.buffers.push_back({Named("x", r), ToBytes(data.before.values), r});
@@ -393,7 +401,9 @@ std::vector<Case> DecoderStepCases() {
       RouteCase(9, 512, 10, true, false, true),
       SumSlotsCase(1, 5, false),
       SumSlotsCase(2, 4099, false),
+      SumSlotsCase(3, 1022, false),
       SumSlotsCase(4, 1022, true),
+      SumSlotsCase(7, 40, false),
       SumSlotsCase(8, 16, true),
   };
 }

@@ -71,6 +71,7 @@ struct Product {
   bool norm, logits;
   uint32_t workers;
   bool rounded = false;
+  uint32_t parts = 1;  // of k
 };
 constexpr char kRoundedBound[] =
     "(2^-8 + (k/4 + 8) * 2^-23) of the sum of |x * w|: inputs rounded to bf16, fp32 sums of four "
@@ -83,7 +84,7 @@ Case ProductCase(const Product& p) {
   for (uint32_t i = 0; p.logits && i < p.rows; ++i) step.logit_rows.push_back(i + 1 + (i > 2));
   const Inputs x = RandomInputs(random, step.count(), p.width);
   const NormData norm = p.norm ? RandomNorm(random, x) : NormData{};
-  const TiledWeights w = RandomTiles(random, p.format, p.outputs, p.width, p.gate_up);
+  const TiledWeights w = RandomTiles(random, p.format, p.outputs, p.width, p.gate_up, p.parts);
   const uint32_t out_stride = RoundUp(p.outputs, kPadColumns);
 
   Wanted want(p.rows + 1, out_stride);
@@ -102,6 +103,7 @@ Case ProductCase(const Product& p) {
   const std::string kernel = std::string(p.gate_up ? "gate_up_" : "matmul_") + NameOf(p.format) +
                              (p.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", p.rows, " rows, ", p.outputs, " outputs, k ", p.width,
+                          p.parts > 1 ? absl::StrCat(" in ", p.parts) : "",
                           p.norm ? ", normed" : "", p.logits ? ", logit rows" : "");
   out.bound = p.rounded ? kRoundedBound : kProductBound;
   out.buffers = {{"step", step.Block()}, {"x", ToBytes(x.values)}, want.ToFill("out")};
@@ -131,6 +133,7 @@ struct ExpertShape {
   uint32_t workers;
   bool rounded = false;
   bool shared = false;  // the last expert is every row's, in the last slot
+  uint32_t parts = 1;   // of down's k
 };
 
 struct Choice {
@@ -163,10 +166,10 @@ struct ExpertTiles {
   uint64_t stride = 0, scale_stride = 0;
 };
 ExpertTiles RandomExperts(Random& random, TileFormat format, uint32_t experts, uint32_t rows,
-                          uint32_t cols, bool gate_up) {
+                          uint32_t cols, bool gate_up, uint32_t parts) {
   ExpertTiles out;
   for (uint32_t e = 0; e < experts; ++e) {
-    out.each.push_back(RandomTiles(random, format, rows, cols, gate_up));
+    out.each.push_back(RandomTiles(random, format, rows, cols, gate_up, parts));
     const TiledWeights& one = out.each.back();
     if (e == 0) out.all = one;
     if (e > 0) out.all.data.insert(out.all.data.end(), one.data.begin(), one.data.end());
@@ -182,8 +185,9 @@ Case ExpertCase(const ExpertShape& s) {
   const Inputs x = RandomInputs(random, s.rows, s.hidden);
   const NormData norm = RandomNorm(random, x);
   const Choice choice = RandomChoice(random, s);
-  const ExpertTiles up = RandomExperts(random, s.format, s.experts, s.width, s.hidden, true);
-  const ExpertTiles down = RandomExperts(random, s.format, s.experts, s.hidden, s.width, false);
+  const ExpertTiles up = RandomExperts(random, s.format, s.experts, s.width, s.hidden, true, 1);
+  const ExpertTiles down =
+      RandomExperts(random, s.format, s.experts, s.hidden, s.width, false, s.parts);
   const uint32_t act_stride = RoundUp(s.width, kPadColumns);
   const uint32_t out_stride = RoundUp(s.hidden, kPadColumns);
 
@@ -216,7 +220,7 @@ Case ExpertCase(const ExpertShape& s) {
   const std::string kernel =
       std::string("experts_") + NameOf(s.format) + (s.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ",
-                          s.hidden, ", width ", s.width, s.same ? ", all the same" : "",
+                          s.hidden, ", width ", s.width, s.parts > 1 ? absl::StrCat(" in ", s.parts) : "", s.same ? ", all the same" : "",
                           s.shared ? ", one shared" : "");
   out.bound = s.rounded ? kRoundedBound : kProductBound;
   // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
@@ -280,7 +284,13 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(ProductCase({format, false, 2, 17, 256, true, false, 2}));
     cases.push_back(ProductCase({format, false, 2, 17, 192, false, false, 2}));
     cases.push_back(ProductCase({format, true, 2, 17, 192, true, false, 2}));
+    // k in parts: some empty, some that begin within what would be a tile, and their tails.
+    for (const auto& [width, parts] : std::vector<std::pair<uint32_t, uint32_t>>{
+             {128, 8}, {ragged, 8}, {wide, 8}, {wide, 4}, {192, 2}}) {
+      cases.push_back(ProductCase({format, false, 3, 17, width, false, false, 2, false, parts}));
+    }
     if (format == TileFormat::kBf16Pair) continue;
+    cases.push_back(ProductCase({format, false, 3, 17, wide, false, false, 2, true, 8}));
     cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3, true}));
     cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, true}));
   }
@@ -295,6 +305,8 @@ std::vector<Case> DecoderExpertCases() {
     cases.push_back(ExpertCase({format, 1, hidden, width, 6, 2, false, 3}));
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 2, true, 2}));
     cases.push_back(ExpertCase({format, 17, hidden, width, 6, 3, false, 4}));
+    cases.push_back(ExpertCase({format, 5, 64, 288, 4, 2, false, 3, false, false, 8}));
+    cases.push_back(ExpertCase({format, 2, 64, 224, 4, 2, false, 3, false, false, 4}));
     if (format == TileFormat::kBf16Pair) continue;
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, true}));
     // Widths of a large model's shares: tiles and a half, and three quarters of one.

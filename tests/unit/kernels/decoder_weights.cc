@@ -75,7 +75,7 @@ const char* NameOf(TileFormat format) {
 }
 
 TiledWeights RandomTiles(Random& random, TileFormat format, uint32_t rows, uint32_t cols,
-                         bool gate_up) {
+                         bool gate_up, uint32_t parts) {
   TiledWeights out;
   out.format = format;
   out.rows = rows;
@@ -98,7 +98,13 @@ TiledWeights RandomTiles(Random& random, TileFormat format, uint32_t rows, uint3
       out.values[i].insert(out.values[i].end(), row.begin(), row.end());
     }
   }
+  if (parts > 1) {  // those of the first of 8 / parts ranks
+    weight.ranks.resize(backend::kSplitParts / parts);
+    for (uint32_t i = 0; i < parts; ++i) weight.splits.push_back(cols / 32 * i / parts * 32);
+    weight.splits.resize(backend::kSplitParts + 1, cols);
+  }
   const amdgpu::TilePlan plan = amdgpu::PlanTiles(weight, 0, 0);
+  out.ends.assign(plan.ends, plan.ends + plan.parts);
   out.outputs = gate_up ? plan.outputs / 2 : plan.outputs;
   out.steps = plan.steps;
   out.data.resize(plan.data_bytes());
@@ -123,6 +129,8 @@ kernels::Tiles TiledWeights::At(const std::string& name, const Addresses& at) co
   tiles.scales = at.Of<const uint8_t>(name + "_scales");
   tiles.outputs = outputs;
   tiles.steps = steps;
+  tiles.parts = static_cast<uint32_t>(ends.size());
+  for (uint32_t i = 0; i < tiles.parts; ++i) kernels::SetPartEnd(&tiles, i, ends[i]);
   return tiles;
 }
 

@@ -17,6 +17,7 @@ struct TiledWeights {
   kernels::TileFormat format = kernels::TileFormat::kBf16;
   uint32_t rows = 0, cols = 0;              // of one matrix
   uint32_t outputs = 0, steps = 0;          // as kernels::Tiles wants them
+  std::vector<uint32_t> ends;               // of the parts of k, in steps
   Bytes data, scales;                       // never empty
   std::vector<std::vector<double>> values;  // [matrix][rows * cols]; gate and up: two
 
@@ -24,8 +25,9 @@ struct TiledWeights {
   void AddBuffers(const std::string& name, std::vector<Buffer>* buffers) const;
   kernels::Tiles At(const std::string& name, const Addresses& at) const;
 };
+// `parts`: of k, uneven where 32 columns are too many to deal out evenly.
 TiledWeights RandomTiles(Random& random, kernels::TileFormat format, uint32_t rows, uint32_t cols,
-                         bool gate_up);
+                         bool gate_up, uint32_t parts = 1);
 
 const char* NameOf(kernels::TileFormat format);
 

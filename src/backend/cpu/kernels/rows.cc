@@ -3,6 +3,7 @@
 // Operators on single rows.
 #include "backend/cpu/kernels/functions.h"
 #include "backend/cpu/simd/simd.h"
+#include "kernels/common/tree.h"  // nothing of it is left to be linked
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
@@ -65,9 +66,7 @@ void RunAddTree(float* x, const float* const* parts, int32_t n, int64_t count) {
   for (int64_t i = 0; i < count; i += 16) {
     V sum[kMaxParts];
     for (int32_t p = 0; p < n; ++p) sum[p] = Load(parts[p] + i);
-    for (int32_t width = n; width > 1; width /= 2) {
-      for (int32_t p = 0; p < width / 2; ++p) sum[p] = Add(sum[2 * p], sum[2 * p + 1]);
-    }
+    kernels::AddTree(sum, static_cast<uint32_t>(n), Add);
     Store(x + i, Add(Load(x + i), sum[0]));
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "coll/cpu_ranks.h"
+#include "cli/coll/cpu_ranks.h"
 
 #include <system_error>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "coll/ranks.h"
+#include "cli/coll/ranks.h"
 
 #include "base/decimal.h"
-#include "coll/cpu_ranks.h"
-#include "coll/gpu_ranks.h"
+#include "cli/coll/cpu_ranks.h"
+#include "cli/coll/gpu_ranks.h"
 
 namespace mainarch::coll {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "coll/gpu_ranks.h"
+#include "cli/coll/gpu_ranks.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,8 +2,8 @@
 //
 // Ranks that are threads of this process, each with a vector and a SharedSum. The host thread wakes
 // them, and sleeps until all are done: only what happens between is the collective.
-#ifndef MAINARCH_COLL_CPU_RANKS_H_
-#define MAINARCH_COLL_CPU_RANKS_H_
+#ifndef MAINARCH_CLI_COLL_CPU_RANKS_H_
+#define MAINARCH_CLI_COLL_CPU_RANKS_H_
 
 #include <condition_variable>
 #include <mutex>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "coll/ranks.h"
-#include "coll/shared_sum.h"
+#include "cli/coll/ranks.h"
+#include "cli/coll/shared_sum.h"
 
 namespace mainarch::coll {
 
@@ -52,4 +52,4 @@ class CpuRanks final : public Ranks {
 
 }  // namespace mainarch::coll
 
-#endif  // MAINARCH_COLL_CPU_RANKS_H_
+#endif  // MAINARCH_CLI_COLL_CPU_RANKS_H_

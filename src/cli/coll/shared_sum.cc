@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "coll/shared_sum.h"
+#include "cli/coll/shared_sum.h"
 
 #include <sched.h>
 
@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "kernels/common/tree.h"
 
 namespace mainarch::coll {
 namespace {
@@ -29,10 +30,24 @@ void Copy(float* out, const float* in, size_t n) {
   for (; n > 0; --n) *out++ = *in++;
 }
 
-// out may be a or b.
-void Add(float* out, const float* a, const float* b, size_t n) {
+// out[i] = the sum of from[r][i] over kRanks ranks r, in the tree; out may be one of them.
+template <uint32_t kRanks>
+void AddRanks(float* out, const float* const* from, size_t n) {
 #pragma GCC ivdep
-  for (size_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+  for (size_t i = 0; i < n; ++i) {
+    float v[kRanks];
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < kRanks; ++r) v[r] = from[r][i];
+    kernels::AddTree(v, kRanks, [](float a, float b) { return a + b; });
+    out[i] = v[0];
+  }
+}
+void AddRanks(int32_t ranks, float* out, const float* const* from, size_t n) {
+  static_assert(SharedSum::kMaxRanks == 8);
+  constexpr void (*kAdd[])(float*, const float* const*, size_t) = {
+      AddRanks<1>, AddRanks<2>, AddRanks<3>, AddRanks<4>,
+      AddRanks<5>, AddRanks<6>, AddRanks<7>, AddRanks<8>};
+  kAdd[ranks - 1](out, from, n);
 }
 
 }  // namespace
@@ -123,16 +138,11 @@ Status SharedSum::InLines(const float* in, float* out, size_t count, int64_t dea
   }
   for (size_t i = 0; i < lines; ++i) {
     const size_t n = std::min(kInLine, count - i * kInLine);
-    float sum[kInLine];
+    const float* from[kMaxRanks] = {};
     for (int32_t r = 0; r < ranks_; ++r) {
-      const float* const from = r == rank_ ? in + i * kInLine : header(r).lines[number & 1][i].data;
-      if (r == 0) {
-        Copy(sum, from, n);
-      } else {
-        Add(sum, sum, from, n);
-      }
+      from[r] = r == rank_ ? in + i * kInLine : header(r).lines[number & 1][i].data;
     }
-    Copy(out + i * kInLine, sum, n);
+    AddRanks(ranks_, out + i * kInLine, from, n);
   }
   return OkStatus();
 }
@@ -147,7 +157,7 @@ void SharedSum::Publish(const float* in, size_t begin, size_t end, size_t piece,
   }
 }
 
-// out[begin, end) = the ranks' sums, in rank order. What the others publish for `end - begin` is
+// out[begin, end) = the ranks' sums, in the tree. What the others publish for `end - begin` is
 // counted in their progress[owner].
 Status SharedSum::AddPieces(const float* in, float* out, size_t begin, size_t end, size_t piece,
                             int64_t deadline_ns) {
@@ -162,16 +172,7 @@ Status SharedSum::AddPieces(const float* in, float* out, size_t begin, size_t en
       if (r == rank_) continue;
       RETURN_IF_ERROR(AwaitAtLeast(header(r).progress[owner].pieces, counted, r, deadline_ns));
     }
-    if (ranks_ == 1) {
-      std::memmove(out + at, from[0], n * sizeof(float));
-    } else if (ranks_ == 2) {
-      Add(out + at, from[0], from[1], n);
-    } else {
-      float sum[kMostPiece];
-      Add(sum, from[0], from[1], n);
-      for (int32_t r = 2; r + 1 < ranks_; ++r) Add(sum, sum, from[r], n);
-      Add(out + at, sum, from[ranks_ - 1], n);
-    }
+    AddRanks(ranks_, out + at, from, n);
   }
   return OkStatus();
 }

@@ -5,13 +5,13 @@
 // adds them. Memory is the receiver's: nobody reads a peer's.
 //
 // Nothing here has run on silicon.
-#ifndef MAINARCH_COLL_GPU_RANKS_H_
-#define MAINARCH_COLL_GPU_RANKS_H_
+#ifndef MAINARCH_CLI_COLL_GPU_RANKS_H_
+#define MAINARCH_CLI_COLL_GPU_RANKS_H_
 
 #include <vector>
 
 #include "backend/amdgpu/gpus.h"
-#include "coll/ranks.h"
+#include "cli/coll/ranks.h"
 
 namespace mainarch::coll {
 
@@ -60,4 +60,4 @@ class GpuRanks final : public Ranks {
 
 }  // namespace mainarch::coll
 
-#endif  // MAINARCH_COLL_GPU_RANKS_H_
+#endif  // MAINARCH_CLI_COLL_GPU_RANKS_H_

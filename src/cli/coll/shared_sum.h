@@ -14,8 +14,8 @@
 //
 // Owner: the memory outlives every SharedSum on it. Threads: one SharedSum a rank, used by one
 // thread; ranks run at the same time.
-#ifndef MAINARCH_COLL_SHARED_SUM_H_
-#define MAINARCH_COLL_SHARED_SUM_H_
+#ifndef MAINARCH_CLI_COLL_SHARED_SUM_H_
+#define MAINARCH_CLI_COLL_SHARED_SUM_H_
 
 #include <atomic>
 #include <cstddef>
@@ -97,4 +97,4 @@ class SharedSum {
 
 }  // namespace mainarch::coll
 
-#endif  // MAINARCH_COLL_SHARED_SUM_H_
+#endif  // MAINARCH_CLI_COLL_SHARED_SUM_H_

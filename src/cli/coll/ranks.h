@@ -4,12 +4,12 @@
 // for both, driven by one host thread; what a rank does is in its own file (gpu_ranks.cc,
 // cpu_ranks.h).
 //
-// The sum of every element is taken over ranks 0, 1, … n-1 in that order, in fp32, whatever the
-// algorithm, the size, or the order in which the ranks arrive: the same bits always.
+// The sum of every element is taken over the ranks in the tree of kernels/common/tree.h, in fp32,
+// whatever the algorithm, the size, or the order in which the ranks arrive: the same bits always.
 //
 // Threads: one at a time.
-#ifndef MAINARCH_COLL_RANKS_H_
-#define MAINARCH_COLL_RANKS_H_
+#ifndef MAINARCH_CLI_COLL_RANKS_H_
+#define MAINARCH_CLI_COLL_RANKS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -59,4 +59,4 @@ StatusOr<std::unique_ptr<Ranks>> OpenRanks(absl::string_view device, size_t max_
 
 }  // namespace mainarch::coll
 
-#endif  // MAINARCH_COLL_RANKS_H_
+#endif  // MAINARCH_CLI_COLL_RANKS_H_
