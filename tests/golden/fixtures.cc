@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "golden/fixtures.h"
 
+#include "base/fd.h"
+
 #include <map>
 
 #include "backend/cpu/dispatch.h"
