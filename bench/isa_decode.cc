@@ -28,7 +28,7 @@ uint32_t* StepBlock(IsaRig& rig, uint32_t positions, uint32_t* words) {
   header.splits = (positions + kSplitTokens - 1) / kSplitTokens;
   header.rows_at = 16, header.logit_rows_at = 20, header.pages_at = 24;
   header.words = *words;
-  const StepRow row = {0, positions - 1, 0, 0};
+  const StepRow row = {0, positions - 1, 0, kHere};
   std::memcpy(block, &header, sizeof header);
   std::memcpy(block + 16, &row, sizeof row);
   for (uint32_t i = 0; i < pages; ++i) block[24 + i] = i;

@@ -21,42 +21,75 @@ inline constexpr uint32_t kSplitTokens = 512;  // attention splits lie at multip
 inline constexpr uint32_t kMaxRanks = 8;
 inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
 
+// Two steps may be in flight: what the host reads, and what the next step reads of this one, lies
+// twice, and a step has the half of its parity.
+constexpr uint32_t Parity(uint32_t index) { return index & 1; }
+
 // One step, as the host writes it and kernel step_begin copies it: this header, then
 // rows [rows] StepRow, logit_rows [logit_rows] uint32, choices [logit_rows] ChoiceRow with their
-// edits and counts, pages [page_words] uint32, each at the offset (in words, from the start of the
-// block) that the header says.
+// edits and counts, each at the offset (in words, from the start of the block) that the header says;
+// behind that, only in the host's copy, changes [changes] PageChange.
+//
+// Page tables lie behind the block in the GPU's own memory and stay from step to step: a step
+// brings what has changed.
 struct StepHeader {
   uint32_t rows = 0;
   uint32_t logit_rows = 0;
   uint32_t splits = 0;  // attention splits of the row with the longest context
-  uint32_t index = 0;   // of the step, from 0, one more each; wraps
+  uint32_t index = 0;   // of the step, from 1, one more each; wraps
   uint32_t rows_at = 0;
   uint32_t logit_rows_at = 0;
-  uint32_t pages_at = 0;
-  uint32_t words = 0;  // of the whole block, a multiple of 4
+  uint32_t pages_at = 0;  // of the page tables
+  uint32_t words = 0;     // of the block without its changes, a multiple of 4
   uint32_t choices_at = 0;
-  uint32_t reserved[7] = {};
+  uint32_t changes_at = 0;  // a multiple of 2
+  uint32_t changes = 0;
+  uint32_t reserved[5] = {};
 };
 static_assert(sizeof(StepHeader) == 64);
 
+inline constexpr uint32_t kHere = 0xffffffff;
 struct StepRow {
   uint32_t token = 0;
   uint32_t position = 0;
-  uint32_t pages = 0;  // where the row's page list starts, in words from pages_at
-  uint32_t reserved = 0;
+  uint32_t pages = 0;  // where the row's page table starts, in words from pages_at
+  // Not kHere: the token is what logit row `from` of the step before chose.
+  uint32_t from = kHere;
 };
 static_assert(sizeof(StepRow) == 16);
 
+struct PageChange {
+  uint32_t at = 0;  // words from the start of the tables
+  uint32_t page = 0;
+};
+static_assert(sizeof(PageChange) == 8);
+
+// Run by one workgroup. Which of the two blocks it is that comes next, the GPU knows by itself: the
+// index of the step before is in the block that is overwritten.
 struct StepBeginArgs {
-  Address<const uint32_t> from;  // host memory
-  Address<uint32_t> to;          // the step block
+  Address<const uint32_t> from;  // host memory: the blocks of even and of odd steps
+  Address<uint32_t> to;          // the step block, and behind it the page tables
   Address<uint32_t> arrivals;    // [arrival_count], set to 0: the grid barriers' counters
   uint32_t arrival_count = 0;
-  uint32_t reserved = 0;
+  uint32_t block_words = 0;  // from the block of even steps to that of odd ones
 };
 static_assert(sizeof(StepBeginArgs) == 32);
 
-// x[row] = table[token of the row], and the sums of squares of its chunks.
+// tables[at] = page for each change: those that are more than a step's block holds.
+struct StepTablesArgs {
+  Address<const PageChange> changes;  // host memory; the first one's `at` is their number
+  Address<uint32_t> tables;
+};
+static_assert(sizeof(StepTablesArgs) == 16);
+
+// A token as the GPU that chose it makes it known: it is there when the tag is its step's.
+constexpr uint32_t TokenTag(uint32_t index) { return index | 1; }  // each parity has its own slots
+inline constexpr uint32_t kNoToken = 0xffffffff;  // none could be chosen
+constexpr uint64_t TaggedToken(uint32_t index, uint32_t token) {
+  return uint64_t{TokenTag(index)} << 32 | token;
+}
+
+// x[row] = table[token of the row], and the sums of squares of its chunks; zeros for kNoToken.
 struct EmbedArgs {
   Address<const uint32_t> step;
   Address<const uint8_t> table;  // [vocab, hidden], bf16 or fp32
@@ -66,8 +99,11 @@ struct EmbedArgs {
   uint32_t stride = 0;
   uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
   uint32_t is_f32 = 0;
+  Address<const uint64_t> tokens;  // [2][max_rows] TaggedToken, in this GPU's memory
+  uint32_t max_rows = 0;           // logit rows of a step
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(EmbedArgs) == 48);
+static_assert(sizeof(EmbedArgs) == 64);
 
 // ---- matrices ----
 
@@ -167,7 +203,7 @@ struct MatmulArgs {
   uint32_t x_stride = 0;
   uint32_t out_stride = 0;
   uint32_t flags = 0;
-  uint32_t reserved = 0;
+  uint32_t parity_rows = 0;  // of out, from an even step's to an odd one's
 };
 static_assert(sizeof(MatmulArgs) == 120);
 
@@ -399,17 +435,19 @@ inline constexpr uint32_t kInsaneLogits = 0xfffffffe;
 // One argument struct for the four kernels of a choice. Row i of the step's logit rows belongs to
 // rank i % ranks, in slot i / ranks. choose_share, on every rank: its share of the logits is edited
 // and goes to the owner: for every chunk its peak, and if a token is drawn the logits too; push and
-// flag as in Reduce. choose_narrow, choose_race, choose_winner: the owner's work.
+// flag as in Reduce. choose_narrow, choose_race, choose_winner: the owner's work; it tells the host
+// and, for the rows of the step behind, every GPU.
 struct ChooseArgs {
   Address<const uint32_t> step;
-  Address<const float> logits;            // [rows, share_stride], this rank's share
-  Address<float> host_logits;             // [rows, vocab_stride]
-  Address<ChoiceResult> results;          // [rows], in host memory, zeroes before the step
+  Address<const float> logits;            // [2][max_rows, share_stride], this rank's share
+  Address<float> host_logits;             // [2][max_rows, vocab_stride]
+  Address<ChoiceResult> results;          // [2][max_rows], in host memory, zeroes before the step
   Address<ChoiceState> states;            // [slots]
   Address<RacePart> races;                // [slots, ceil(vocab / kChoiceChunk)]
   Address<float> values[kMaxRanks];       // in the owner's memory: [slots, vocab_stride]
   Address<ScoredWords> peaks[kMaxRanks];  // [slots, ranks, chunks]
   Address<uint32_t> flags[kMaxRanks];     // [2][slots, ranks, chunks], zeroed once
+  Address<uint64_t> tokens[kMaxRanks];    // [2][max_rows] TaggedToken, in each rank's memory
   uint32_t vocab = 0;
   uint32_t vocab_stride = 0;  // a multiple of 4
   uint32_t share = 0;         // columns of this rank
@@ -420,8 +458,10 @@ struct ChooseArgs {
   uint32_t ranks = 0;
   uint32_t rank = 0;
   uint32_t mass_shift = 0;  // MassShift(vocab)
+  uint32_t max_rows = 0;    // logit rows of a step
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(ChooseArgs) == 280);
+static_assert(sizeof(ChooseArgs) == 352);
 
 }  // namespace mainarch::kernels
 

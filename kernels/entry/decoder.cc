@@ -10,6 +10,7 @@
 namespace mainarch::kernels {
 
 KERNEL(step_begin, StepBegin, "vgpr=32 sgpr=56")
+KERNEL(step_tables, StepTables, "vgpr=32 sgpr=56")
 KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")

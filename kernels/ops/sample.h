@@ -35,6 +35,19 @@ struct ChoicePlaces {
     return At(args.flags[owner(row)]) + ((index & 1) * args.slots + slot(row)) * units() + unit;
   }
   DEVICE static uint32_t FlagOf(uint32_t index) { return index | 1; }
+
+  // Where a row of step `index` is in what lies twice.
+  DEVICE uint32_t Place(uint32_t row, uint32_t index) const {
+    return Parity(index) * args.max_rows + row;
+  }
+  // One lane: the row's token, or kNoToken, to the host and to every GPU.
+  DEVICE void Choose(uint32_t row, uint32_t index, uint32_t token) const {
+    const uint32_t at = Place(row, index);
+    for (uint32_t r = 0; r < args.ranks; ++r) TellToken(At(args.tokens[r]) + at, index, token);
+    if (token == kNoToken) return;
+    At(args.results)[at].token = token;
+    At(args.results)[at].chosen = 1;
+  }
 };
 
 // Until every other rank's share of a row that is this rank's own has come.
@@ -66,10 +79,11 @@ struct ChooseShare {
       const uint32_t begin = Min(chunk * kChoiceChunk, args.share);
       const uint32_t count = Min(args.share - begin, kChoiceChunk);
       const uint32_t first = args.share_first + begin;
+      const uint32_t place = ChoicePlaces{args}.Place(row, step.index());
       const Global<const float> logits =
-          At(args.logits) + uint64_t{row} * args.share_stride + begin;
+          At(args.logits) + uint64_t{place} * args.share_stride + begin;
       const Global<const uint32_t> mask = step.words(choice->counts_at + 2 * choice->counts);
-      const Global<float> host = At(args.host_logits) + uint64_t{row} * args.vocab_stride + first;
+      const Global<float> host = At(args.host_logits) + uint64_t{place} * args.vocab_stride + first;
       for (uint32_t i = ThreadId(); i < count; i += kThreads) {
         const float logit = logits[i];
         if (flags & kChoiceRead) host[i] = logit;
@@ -238,9 +252,8 @@ struct ChooseNarrow {
       if (sane && draws) Narrow(args, row, choice, peak.score, arena, &state);
       if (ThreadId() != 0) continue;
       if (draws) At(args.states)[slot] = state;
-      if (sane && !draws) {
-        At(args.results)[row].token = peak.index;
-        At(args.results)[row].chosen = 1;
+      if (!sane || !draws) {
+        ChoicePlaces{args}.Choose(row, step.index(), sane ? peak.index : kNoToken);
       }
     }
   }
@@ -404,10 +417,7 @@ struct ChooseWinner {
         if (Beats(other, best)) best = other;
       }
       best = WaveBest(best);
-      if (LaneId() == 0) {
-        At(args.results)[row].token = best.id;
-        At(args.results)[row].chosen = 1;
-      }
+      if (LaneId() == 0) ChoicePlaces{args}.Choose(row, step.index(), best.id);
     }
   }
 };

@@ -7,6 +7,7 @@
 
 #include "kernels/common/eight.h"
 #include "kernels/common/math.h"
+#include "kernels/common/sync.h"
 #include "kernels/decoder_args.h"
 #include "prims.h"
 
@@ -20,6 +21,8 @@ class StepView {
   DEVICE uint32_t splits() const { return words_[2]; }
   DEVICE uint32_t index() const { return words_[3]; }
   DEVICE uint32_t token(uint32_t row) const { return words_[words_[4] + row * 4]; }
+  // Of the step before this one, whose logit row it is; or kHere: token() is the token.
+  DEVICE uint32_t from(uint32_t row) const { return words_[words_[4] + row * 4 + 3]; }
   DEVICE uint32_t position(uint32_t row) const { return words_[words_[4] + row * 4 + 1]; }
   DEVICE uint32_t logit_row(uint32_t i) const { return words_[words_[5] + i]; }
   DEVICE Global<const ChoiceRow> choice(uint32_t logit_row) const {
@@ -34,19 +37,53 @@ class StepView {
   Global<const uint32_t> words_;
 };
 
+// A token that a GPU has chosen: one word of 64 bits, so that it needs no flag beside it.
+DEVICE void TellToken(Global<uint64_t> slot, uint32_t index, uint32_t token) {
+  StoreFlag<Scope::kSystem>(slot, TaggedToken(index, token));
+}
+DEVICE uint32_t AwaitToken(Global<const uint64_t> slot, uint32_t index) {
+  while (true) {
+    const uint64_t word = LoadFlag<Scope::kSystem>(slot);
+    if (static_cast<uint32_t>(word >> 32) == TokenTag(index)) return static_cast<uint32_t>(word);
+    __builtin_amdgcn_s_sleep(1);
+  }
+}
+
+// tables[at] = page, by one workgroup of `workers`; no entry is named twice.
+DEVICE void ChangePages(Global<const u32x2> changes, uint32_t count, Global<uint32_t> tables,
+                        uint32_t worker, uint32_t workers) {
+  for (uint32_t i = worker * kThreads + ThreadId(); i < count; i += workers * kThreads) {
+    const u32x2 change = changes[i];
+    tables[change[0]] = change[1];
+  }
+}
+
 struct StepBegin {
   using Args = StepBeginArgs;
   static constexpr uint32_t kLdsBytes = 0;
 
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t, Arena) {
+    if (worker != 0) return;
+    const Global<uint32_t> to = At(args.to);
+    const uint32_t index = to[3] + 1;
+    Barrier();  // it is overwritten now
+    const Global<const uint32_t> from = At(args.from) + Parity(index) * args.block_words;
+    const uint32_t quads = from[7] / 4;
+    for (uint32_t i = ThreadId(); i < quads; i += kThreads) Store16(to, i, Load16(from, i));
+    for (uint32_t i = ThreadId(); i < args.arrival_count; i += kThreads) At(args.arrivals)[i] = 0;
+    ChangePages(reinterpret_cast<Global<const u32x2>>(from + from[9]), from[10], to + from[6], 0,
+                1);
+  }
+};
+
+struct StepTables {
+  using Args = StepTablesArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
-    const uint32_t quads = At(args.from)[7] / 4;
-    for (uint32_t i = worker * kThreads + ThreadId(); i < quads; i += workers * kThreads) {
-      Store16(At(args.to), i, Load16(At(args.from), i));
-    }
-    for (uint32_t i = worker * kThreads + ThreadId(); i < args.arrival_count;
-         i += workers * kThreads) {
-      At(args.arrivals)[i] = 0;
-    }
+    const Global<const u32x2> changes = reinterpret_cast<Global<const u32x2>>(At(args.changes));
+    const u32x2 head = changes[0];
+    ChangePages(changes + 1, head[0], At(args.tables), worker, workers);
   }
 };
 
@@ -99,10 +136,18 @@ struct Embed {
       const uint32_t column = chunk * kRowChunk + ThreadId() * 4;
       f32x4 value = {0, 0, 0, 0};
       if (column < args.hidden) {
-        value = Four(args, (uint64_t{step.token(row)} * args.hidden + column) / 4);
+        const uint32_t token = TokenOf(args, step, row);
+        if (token != kNoToken) value = Four(args, (uint64_t{token} * args.hidden + column) / 4);
       }
       out.Store(row, chunk, value, arena);
     }
+  }
+
+  DEVICE static uint32_t TokenOf(const Args& args, const StepView& step, uint32_t row) {
+    const uint32_t from = step.from(row);
+    if (from == kHere) return step.token(row);
+    const uint32_t before = step.index() - 1;
+    return AwaitToken(At(args.tokens) + Parity(before) * args.max_rows + from, before);
   }
 
   DEVICE static f32x4 Four(const Args& args, uint64_t index) {

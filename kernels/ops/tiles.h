@@ -326,7 +326,8 @@ struct Matmul {
               : Value(args, output, MakeInput(At(args.x), args.x_stride, in), arena);
       const uint32_t row = first + ThreadId() / kTileRows;
       if (row < rows) {
-        At(args.out)[uint64_t{row} * args.out_stride + output * kTileRows +
+        const uint32_t to = row + (logits ? Parity(step.index()) * args.parity_rows : 0);
+        At(args.out)[uint64_t{to} * args.out_stride + output * kTileRows +
                      ThreadId() % kTileRows] = value;
       }
     }

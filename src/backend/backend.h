@@ -218,6 +218,9 @@ class Context {
   void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
   void ForgetStop() { stop_.store(false, std::memory_order_relaxed); }
 
+  // Ok, or why nothing will run here any more: a device is lost. Any thread.
+  virtual Status Health() const { return OkStatus(); }
+
   virtual StepCounts counts() const { return {}; }
 
   virtual uint64_t memory_bytes() const = 0;  // beside weights; KV pool as reserved
@@ -323,7 +326,8 @@ class Backend {
 struct BackendOptions {
   std::string device;            // "cpu", "cpu:4"; "" chooses
   uint32_t threads = 0;          // CPU threads, 0: chosen from affinity and cgroup quota
-  uint32_t step_timeout_ms = 0;  // GPUs: a step that takes longer has hung; 0: a minute
+  // GPUs: a step, or an upload, that takes longer has hung, and the device is lost; 0: a minute.
+  uint32_t step_timeout_ms = 0;
   // "avx512_bf16", "avx512", "avx2", "portable"; "": the best the CPU has (tests)
   std::string cpu_target;
 };

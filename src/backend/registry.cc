@@ -22,8 +22,8 @@ StatusOr<std::shared_ptr<Backend>> CreateCpu(absl::string_view argument,
 }
 
 StatusOr<std::shared_ptr<Backend>> CreateGpu(absl::string_view, const BackendOptions& options) {
-  ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(options.device));
-  return amdgpu::AmdGpuBackend::Create(std::move(gpus), options.step_timeout_ms);
+  ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(options.device, options.step_timeout_ms));
+  return amdgpu::AmdGpuBackend::Create(std::move(gpus));
 }
 
 struct Entry {

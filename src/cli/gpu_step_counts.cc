@@ -246,8 +246,9 @@ StatusOr<CountedGroup> OpenCounted(const std::string& text) {
                    sim::Node::Create(config, std::make_unique<sim::isa::IsaExecutor>(executor)));
   const std::string list = colon == text.size() ? "" : text.substr(colon + 1);
   ASSIGN_OR_RETURN(
-      auto gpus, amdgpu::Gpus::OpenOn(std::make_shared<sim::SimSys>(std::move(node)), list, false));
-  ASSIGN_OR_RETURN(group.backend, amdgpu::AmdGpuBackend::Create(std::move(gpus), kTimeoutMs));
+      auto gpus, amdgpu::Gpus::OpenOn(std::make_shared<sim::SimSys>(std::move(node)), list, false,
+                                      kTimeoutMs));
+  ASSIGN_OR_RETURN(group.backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
   return group;
 }
 

@@ -86,17 +86,23 @@ size_t FirstWhole(const std::vector<model::CachePool>& pools) {
 
 }  // namespace
 
-// Holds `busy_` for one call. in_flight: the call is allowed while a step is in flight.
+// Holds `busy_` for one call.
 class EngineImpl::Call {
  public:
-  explicit Call(const EngineImpl* engine, bool in_flight = false) : engine_(engine) {
+  enum Allowed : uint32_t {
+    kInFlight = 1,  // also while a step is in flight
+    kLost = 2,      // also when the device is lost
+  };
+  explicit Call(const EngineImpl* engine, uint32_t allowed = 0) : engine_(engine) {
     status_ = engine->process_.Check();
     if (!status_.ok()) return;
     held_ = !engine->busy_.exchange(true, std::memory_order_acquire);
     if (!held_) {
       status_ = Error(Code::kBusy, "another thread is in a call on this engine");
-    } else if (engine->in_flight_ && !in_flight) {
+    } else if (engine->in_flight_ && (allowed & kInFlight) == 0) {
       status_ = Error(Code::kBusy, "a submitted step has not been waited for");
+    } else if ((allowed & kLost) == 0) {
+      status_ = engine->context_->Health();
     }
   }
   ~Call() {
@@ -368,7 +374,7 @@ void EngineImpl::UpdateReady(const Sequence& sequence) {
 }
 
 Status EngineImpl::Close(SequenceId id) {
-  const Call call(this);
+  const Call call(this, Call::kLost);
   RETURN_IF_ERROR(call.status());
   ASSIGN_OR_RETURN(const uint32_t index, IndexOf(id));
   Sequence& s = slots_[index];
@@ -608,7 +614,7 @@ StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint
 }
 
 StatusOr<SequenceInfo> EngineImpl::InfoOf(SequenceId id) const {
-  const Call call(this);
+  const Call call(this, Call::kLost);
   RETURN_IF_ERROR(call.status());
   ASSIGN_OR_RETURN(const uint32_t index, IndexOf(id));
   return slots_[index].info();
@@ -655,9 +661,12 @@ StatusOr<bool> EngineImpl::Submit() {
 }
 
 StatusOr<bool> EngineImpl::Wait(int64_t timeout_ns) {
-  const Call call(this, true);
+  const Call call(this, Call::kInFlight | Call::kLost);
   RETURN_IF_ERROR(call.status());
-  if (!in_flight_) return true;
+  if (!in_flight_) {
+    RETURN_IF_ERROR(context_->Health());
+    return true;
+  }
   // Also when the step failed or threw, it is over.
   struct Over {
     bool& in_flight;

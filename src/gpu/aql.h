@@ -50,6 +50,10 @@ struct alignas(8) AqlPacket {
     dword[byte_offset / 4 + 1] = static_cast<uint32_t>(value >> 32);
   }
   uint64_t completion_signal() const { return Qword(56); }
+  // The field is replaced: the scopes are numbers, not bits, and 3 is none of them.
+  void set_release(Scope scope) {
+    dword[0] = (dword[0] & ~(3u << 11)) | static_cast<uint32_t>(scope) << 11;
+  }
 };
 static_assert(sizeof(AqlPacket) == kAqlPacketSize);
 

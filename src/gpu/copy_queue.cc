@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/process.h"
@@ -140,7 +141,11 @@ Status CopyQueue::Start() {
 
 CopyQueue::~CopyQueue() {
   device_.RemoveWaiter(&timeline_.event());
-  if (started_) DestroyInDriver(device_.process(), queue_id_);
+  Halt();
+}
+
+void CopyQueue::Halt() {
+  if (std::exchange(started_, false)) DestroyInDriver(device_.process(), queue_id_);
 }
 
 Status CopyQueue::WaitForSpace(uint64_t bytes, Deadline deadline) {

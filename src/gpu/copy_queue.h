@@ -53,6 +53,10 @@ class CopyQueue {
   CopyQueue(const CopyQueue&) = delete;
   CopyQueue& operator=(const CopyQueue&) = delete;
 
+  // Destroys the queue in the driver now, with all that it is doing. Nothing may be submitted from
+  // then on; a wait under way ends at its deadline.
+  void Halt();
+
   // Each waits (submitting what is there) while the ring is full. Sizes of any number of bytes are
   // split into commands.
   Status Copy(uint64_t to, uint64_t from, uint64_t bytes, Deadline deadline);

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/fault.h"
@@ -167,7 +168,11 @@ Status Queue::Start() {
 
 Queue::~Queue() {
   device_.RemoveWaiter(&timeline_.event());
-  if (started_) DestroyInDriver(device_.process(), queue_id_);
+  Halt();
+}
+
+void Queue::Halt() {
+  if (std::exchange(started_, false)) DestroyInDriver(device_.process(), queue_id_);
 }
 
 Status Queue::Submit(const AqlPacket& packet, const char* label, Deadline deadline) {

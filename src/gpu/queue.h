@@ -48,6 +48,10 @@ class Queue {
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
+  // Destroys the queue in the driver now, with all that it is doing. Nothing may be submitted from
+  // then on; a wait under way ends at its deadline.
+  void Halt();
+
   // Waits (ringing first) while the ring is full. `label` is static text for reports.
   Status Submit(const AqlPacket& packet, const char* label, Deadline deadline);
   // Sets barrier bit and completion signal; returns the point that the packet completes.
@@ -71,6 +75,7 @@ class Queue {
   uint32_t id() const { return queue_id_; }
   uint32_t capacity() const { return options_.packets; }
   uint64_t submitted() const { return end_.written(); }
+  uint64_t rung() const { return end_.rung(); }
   uint64_t taken() const { return end_.read(); }  // packets, as far as the GPU has told
   const SaveAreaSizes& save_area_sizes() const { return sizes_; }
 

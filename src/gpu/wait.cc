@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "gpu/device.h"
 #include "gpu/event.h"
+#include "gpu/process.h"
 
 namespace mainarch::gpu {
 namespace {
@@ -49,6 +50,20 @@ Deadline Deadline::In(int64_t milliseconds) {
   return {NowNs() + std::clamp<int64_t>(milliseconds, 0, kMaxMs) * 1'000'000};
 }
 
+Deadline Deadline::ForWork(kfd::Sys& sys, int64_t milliseconds) {
+  const int64_t now = NowNs();
+  const Deadline wall = In(milliseconds);
+  return {wall.at_ns, std::max<int64_t>(wall.at_ns - now, 1), sys.Time().now_ns};
+}
+
+bool Deadline::GivesUp(kfd::Sys& sys, int64_t now_ns) const {
+  if (now_ns < at_ns) return false;
+  if (still_ns == 0 || since_ns < 0) return true;
+  const kfd::DeviceTime time = sys.Time();
+  if (time.now_ns - std::max(time.moved_ns, since_ns) >= still_ns) return true;
+  return now_ns - at_ns >= kMostPatienceMs * 1'000'000;
+}
+
 bool Deadline::Passed() const { return NowNs() >= at_ns; }
 
 Status WaitUntil(Device& device, Event* event, Deadline deadline, WaitCheck done,
@@ -61,7 +76,7 @@ Status WaitUntil(Device& device, Event* event, Deadline deadline, WaitCheck done
     if (finished) return {};
     const int64_t now = NowNs();
     if (start == 0) start = now;
-    if (now >= deadline.at_ns) {
+    if (deadline.GivesUp(device.process().sys(), now)) {
       RETURN_IF_ERROR(device.Probe());
       return Error(Code::kTimedOut, "waited ", (now - start) / 1'000'000, " ms for ", what());
     }
@@ -70,7 +85,8 @@ Status WaitUntil(Device& device, Event* event, Deadline deadline, WaitCheck done
     } else if (now - start < kYieldNs) {
       sched_yield();
     } else {
-      RETURN_IF_ERROR(Sleep(event, now - start, deadline.at_ns - now));
+      const int64_t left = now < deadline.at_ns ? deadline.at_ns - now : kMaxSliceNs;
+      RETURN_IF_ERROR(Sleep(event, now - start, left));
     }
   }
 }

@@ -12,6 +12,10 @@
 #include "absl/functional/function_ref.h"
 #include "base/status.h"
 
+namespace mainarch::kfd {
+class Sys;
+}
+
 namespace mainarch::gpu {
 
 class Device;
@@ -20,8 +24,21 @@ class Event;
 // A point on the monotonic clock (NowNs).
 struct Deadline {
   int64_t at_ns = 0;
+  // Of a deadline for work: for how long the devices must have stood still as well, and since when,
+  // in their own time (kfd::Sys::Time). 0: the clock alone decides.
+  int64_t still_ns = 0;
+  int64_t since_ns = 0;
+
   static Deadline In(int64_t milliseconds);
+  // For work that is given up when it takes longer. On a virtual node not before the node has stood
+  // still for so long, or has been at it for kMostPatienceMs more: how fast it computes is the
+  // host's business and says nothing of a hang.
+  static Deadline ForWork(kfd::Sys& sys, int64_t milliseconds);
+  static constexpr int64_t kMostPatienceMs = 600'000;
+
   bool Passed() const;
+  // Whether a wait for what these devices do is over.
+  bool GivesUp(kfd::Sys& sys, int64_t now_ns) const;
 };
 
 // True: done. False: go on. An error ends the wait.

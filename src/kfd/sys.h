@@ -45,6 +45,12 @@ struct Identity {
   std::vector<uint32_t> groups;
 };
 
+// How long the devices have stood still, in a time of their own that stands still while they work.
+struct DeviceTime {
+  int64_t now_ns = -1;   // negative: cannot be told, the clock on the wall must do
+  int64_t moved_ns = 0;  // when something moved last, other than waits that went on
+};
+
 class Sys {
  public:
   virtual ~Sys() = default;
@@ -88,6 +94,8 @@ class Sys {
   // What the machine itself says of why something went wrong, a line; empty where it says nothing,
   // as a real one never does through this seam.
   virtual std::string Diagnose() { return std::string(); }
+
+  virtual DeviceTime Time() { return {}; }
 };
 
 }  // namespace mainarch::kfd

@@ -14,6 +14,7 @@ constexpr uint8_t kKernelDispatch = 2;
 constexpr uint8_t kBarrierAnd = 3;
 constexpr uint8_t kBarrierOr = 5;
 constexpr uint16_t kBarrierBit = 1 << 8;
+constexpr uint32_t kNoScope = 3;  // what two bits can say beyond the three fence scopes
 constexpr uint32_t kIbJump = 0xc0023f00;
 constexpr uint32_t kIbValid = 1u << 23;
 constexpr size_t kCompletionSignal = 56;
@@ -194,6 +195,11 @@ bool AqlQueue::Begin(const Packet& packet) {
     return Fail(QueueError::kPacket,
                 absl::StrCat("packet ", packet.index, ": header ", absl::Hex(packet.header()),
                              " has reserved bits set"));
+  }
+  if (packet.acquire_bits() == kNoScope || packet.release_bits() == kNoScope) {
+    return Fail(QueueError::kPacket,
+                absl::StrCat("packet ", packet.index, ": header ", absl::Hex(packet.header()),
+                             " has a fence scope of 3; HSA defines 0 (none) to 2 (system)"));
   }
   switch (packet.type()) {
     case kKernelDispatch:

@@ -53,9 +53,11 @@ class AqlQueue final : public HwQueue {
     T At(size_t offset) const;
     uint16_t header() const { return At<uint16_t>(0); }
     uint8_t type() const { return bytes[0]; }
-    Scope acquire() const { return ScopeOf(header() >> 9); }
-    Scope release() const { return ScopeOf(header() >> 11); }
-    static Scope ScopeOf(uint32_t bits) { return static_cast<Scope>(bits & 3); }
+    uint32_t acquire_bits() const { return header() >> 9 & 3; }
+    uint32_t release_bits() const { return header() >> 11 & 3; }
+    // Of a packet that Begin has let through.
+    Scope acquire() const { return static_cast<Scope>(acquire_bits()); }
+    Scope release() const { return static_cast<Scope>(release_bits()); }
   };
   struct Running {
     Packet packet;

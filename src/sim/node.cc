@@ -73,7 +73,8 @@ Node::Node(const NodeConfig& config, std::unique_ptr<Executor> executor,
                   std::vector<uint32_t>(config.profile->num_sdma + config.profile->num_sdma_xgmi)),
       compute_queues_(config.gpus),
       vram_used_(config.gpus),
-      gone_(config.gpus) {}
+      gone_(config.gpus),
+      rested_(ThreadCount(config)) {}
 
 Node::~Node() { Stop(); }
 
@@ -105,12 +106,22 @@ void Node::Run(uint32_t thread, uint32_t threads) {
       moved |= SweepGpu(gpu, rng);
     }
     idle = moved ? 0 : idle + 1;
+    if (moved) moved_ns_.store(Time().now_ns, std::memory_order_relaxed);
     if (const auto rest = Rest(idle); rest.count() > 0) {
       std::this_thread::sleep_for(rest);
+      rested_[thread].fetch_add(std::chrono::nanoseconds(rest).count(), std::memory_order_relaxed);
     } else if (!moved) {
       std::this_thread::yield();
     }
   }
+}
+
+kfd::DeviceTime Node::Time() const {
+  kfd::DeviceTime time = {INT64_MAX, moved_ns_.load(std::memory_order_relaxed)};
+  for (const std::atomic<int64_t>& rested : rested_) {
+    time.now_ns = std::min(time.now_ns, rested.load(std::memory_order_relaxed));
+  }
+  return time;
 }
 
 bool Node::SweepGpu(uint32_t gpu, Rng& rng) {

@@ -23,6 +23,7 @@
 
 #include "absl/strings/string_view.h"
 #include "base/status.h"
+#include "kfd/sys.h"
 #include "sim/arena.h"
 #include "sim/executor.h"
 #include "sim/gate.h"
@@ -91,6 +92,9 @@ class Node {
   uint64_t blocks() const { return arena_->blocks(); }
   // 100 MHz ticks of one GPU; every GPU has an origin of its own.
   uint64_t Clock(uint32_t gpu) const;
+  // Counted in the rests between idle sweeps, of the machine's thread that has rested least: while
+  // one has work, or gets no processor from a busy host, no time passes.
+  kfd::DeviceTime Time() const;
 
  private:
   friend class GpuVm;
@@ -141,6 +145,8 @@ class Node {
   mutable std::mutex log_mutex_;
   std::vector<std::string> log_;
   std::atomic<bool> stop_{false};
+  std::vector<std::atomic<int64_t>> rested_;  // [thread]: ns in all, see Time
+  std::atomic<int64_t> moved_ns_{0};          // Time when something moved last
   std::vector<std::thread> threads_;
 };
 

@@ -46,6 +46,7 @@ class SimSys final : public kfd::VirtualSys {
   kfd::Identity WhoAmI() override;
   // The first line of the node's log that tells of a halted wave, as after a checker's finding.
   std::string Diagnose() override;
+  kfd::DeviceTime Time() override { return node_->Time(); }
 
   bool IsDevice(int fd) const override;
   bool StatDevice(int fd, kfd::FileStat* out) const override;

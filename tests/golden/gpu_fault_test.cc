@@ -28,8 +28,8 @@ struct Node {
 StatusOr<Node> OpenNode(const std::string& text) {
   Node node;
   ASSIGN_OR_RETURN(node.sys, sim::OpenSim(text));
-  ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node.sys, "", false));
-  ASSIGN_OR_RETURN(node.backend, amdgpu::AmdGpuBackend::Create(std::move(gpus), kTimeoutMs));
+  ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node.sys, "", false, kTimeoutMs));
+  ASSIGN_OR_RETURN(node.backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
   return node;
 }
 
@@ -86,7 +86,7 @@ TEST(trouble_in_mid_step_is_named) {
   } kCases[] = {
       {"fault=1@9", Code::kDeviceLost, "gpu 1"}, {"reset=0@12", Code::kDeviceLost, "gpu 0"},
       {"ecc=1@3", Code::kDeviceLost, "gpu 1"},   {"gone=1@7", Code::kDeviceLost, "gpu 1"},
-      {"hang=1@10", Code::kTimedOut, "gpu 1"},   {"hang=0@10", Code::kTimedOut, "gpu 0"},
+      {"hang=1@10", Code::kDeviceLost, "gpu 1"}, {"hang=0@10", Code::kDeviceLost, "gpu 0"},
   };
   for (const auto& c : kCases) {
     Server server;
@@ -106,14 +106,115 @@ TEST(trouble_in_mid_step_is_named) {
     auto after = server.engine->InfoOf(server.sequence);
     CHECK_OK(after);
     CHECK_EQ(after->tokens, before->tokens);
-    // The group is gone and says why; nothing hangs.
-    const Status again = server.Run();
-    CHECK_EQ(static_cast<int>(CodeOf(again)), static_cast<int>(c.code));
+    // The group is gone and says why, whatever is asked for; nothing hangs.
+    decode::Engine& engine = *server.engine;
+    uint32_t token = 0;
+    const Status all[] = {
+        server.Run(),
+        engine.Submit().status(),
+        engine.Wait(0).status(),
+        engine.Open({}).status(),
+        engine.Append(server.sequence, {7}),
+        engine.Take(server.sequence, absl::MakeSpan(&token, 1)).status(),
+        engine.Fork(server.sequence).status(),
+        engine.Truncate(server.sequence, 1),
+        engine.SetSeed(server.sequence, 1),
+        engine.Logits(server.sequence).status(),
+        model::Model::Load(server.node.backend, directory, {}).status(),
+        decode::Engine::Create(server.model, {}).status(),
+    };
+    for (const Status& again : all) {
+      CHECK_EQ(static_cast<int>(CodeOf(again)), static_cast<int>(c.code));
+      CHECK(absl::StrContains(again.message(), c.says));
+    }
+    CHECK_OK(engine.InfoOf(server.sequence));
+    CHECK_OK(engine.Close(server.sequence));
     server.engine.reset();
     server.model.reset();
     server.node.backend.reset();
     CHECK_EQ(Held(*server.node.sys).ToString(), sim::Ledger().ToString());
   }
+}
+
+// Whatever hangs between opening the group and the first step is noticed once, by the same limit.
+TEST(a_hang_before_the_first_step_is_a_lost_device) {
+  const std::string directory = test::WriteFixture({"T1", "bf16", 1});
+  CHECK(!directory.empty());
+  for (const uint64_t packet : {1, 2}) {
+    auto sys = sim::OpenSim("gfx942x2");
+    CHECK_OK(sys);
+    std::shared_ptr<sim::SimSys> node = std::move(*sys);
+    CHECK_OK(node->node().script().Add("hang=1@" + std::to_string(packet)));
+    const int64_t start = NowNs();
+    const Status status = [&]() -> Status {
+      ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node, "", false, kTimeoutMs));
+      ASSIGN_OR_RETURN(auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
+      ASSIGN_OR_RETURN(auto model, model::Model::Load(backend, directory, {}));
+      ASSIGN_OR_RETURN(auto runner, test::Runner::Create(model, backend::KvType::kBF16, 3));
+      return runner->Extend(kPrompt, false);
+    }();
+    const double seconds = static_cast<double>(NowNs() - start) * 1e-9;
+    std::printf("# packet %d after %.1f s: %s\n", static_cast<int>(packet), seconds,
+                std::string(status.message()).c_str());
+    CHECK_EQ(static_cast<int>(CodeOf(status)), static_cast<int>(Code::kDeviceLost));
+    CHECK(absl::StrContains(status.message(), "gpu 1"));
+    CHECK_EQ(Held(*node).ToString(), sim::Ledger().ToString());
+  }
+}
+
+// An upload that stands still: the copy engine meets a poll that nobody ends.
+TEST(an_upload_that_hangs_is_a_lost_device) {
+  const std::string directory = test::WriteFixture({"T1", "bf16", 1});
+  CHECK(!directory.empty());
+  auto sys = sim::OpenSim("gfx950");
+  CHECK_OK(sys);
+  std::shared_ptr<sim::SimSys> node = std::move(*sys);
+  auto opened = amdgpu::Gpus::OpenOn(node, "", false, kTimeoutMs);
+  CHECK_OK(opened);
+  amdgpu::Gpus& gpus = **opened;
+  auto backend = amdgpu::AmdGpuBackend::Create(*std::move(opened));
+  CHECK_OK(backend);
+  gpu::BufferOptions options;
+  options.place = gpu::Place::kSystem;
+  options.caching = gpu::Caching::kUncached;
+  options.label = "never";
+  auto never = gpu::Buffer::Allocate(*gpus.at(0).device, 4096, options);
+  CHECK_OK(never);
+  *never->host<uint32_t>() = 0;
+  CHECK_OK(gpus.at(0).copy->Poll(never->va(), 1, 0xffffffff, gpu::PollFunction::kGreaterEqual,
+                                 gpus.Soon()));
+  auto model = model::Model::Load(*backend, directory, {});  // by queues of its own
+  CHECK_OK(model);
+  const int64_t start = NowNs();
+  const Status status = decode::Engine::Create(*model, {}).status();
+  const double seconds = static_cast<double>(NowNs() - start) * 1e-9;
+  std::printf("# after %.1f s: %s\n", seconds, std::string(status.message()).c_str());
+  CHECK_EQ(static_cast<int>(CodeOf(status)), static_cast<int>(Code::kDeviceLost));
+  CHECK(absl::StrContains(status.message(), "gpu 0"));
+  // Sticky, and at once.
+  const Status again = model::Model::Load(*backend, directory, {}).status();
+  CHECK_EQ(static_cast<int>(CodeOf(again)), static_cast<int>(Code::kDeviceLost));
+}
+
+// A node whose host has no time to play it is slow, not hung: its own time stands still while it
+// works, so a limit far below what a step takes here does not end the step.
+TEST(a_slow_node_is_not_a_hung_one) {
+  const std::string directory = test::WriteFixture({"T2", "bf16", 1});
+  CHECK(!directory.empty());
+  auto sys = sim::OpenSim("gfx950x2");
+  CHECK_OK(sys);
+  auto gpus = amdgpu::Gpus::OpenOn(std::shared_ptr<sim::SimSys>(std::move(*sys)), "", false, 50);
+  CHECK_OK(gpus);
+  auto backend = amdgpu::AmdGpuBackend::Create(*std::move(gpus));
+  CHECK_OK(backend);
+  auto model = model::Model::Load(*backend, directory, {});
+  CHECK_OK(model);
+  const std::vector<uint32_t> prompt = test::Prompt(40, 512);
+  auto runner = test::Runner::Create(*model, backend::KvType::kBF16, 40);
+  CHECK_OK(runner);
+  const int64_t start = NowNs();
+  CHECK_OK((*runner)->Extend(prompt, false));
+  std::printf("# a step of %.0f ms, a limit of 50\n", static_cast<double>(NowNs() - start) * 1e-6);
 }
 
 TEST(a_new_group_works_after_a_fault) {
@@ -159,8 +260,8 @@ TEST(a_failing_ioctl_leaves_nothing) {
     std::shared_ptr<sim::SimSys> node = std::move(*sys);
     CHECK_OK(node->node().script().Add("ioctl=*@" + std::to_string(n) + ":ENOMEM"));
     const Status status = [&]() -> Status {
-      ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node, "", false));
-      ASSIGN_OR_RETURN(auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus), kTimeoutMs));
+      ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node, "", false, kTimeoutMs));
+      ASSIGN_OR_RETURN(auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
       ASSIGN_OR_RETURN(auto model, model::Model::Load(backend, directory, {}));
       ASSIGN_OR_RETURN(auto runner, test::Runner::Create(model, backend::KvType::kBF16, 3));
       return runner->Extend(kPrompt, false);

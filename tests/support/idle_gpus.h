@@ -123,7 +123,7 @@ inline StatusOr<std::shared_ptr<backend::Backend>> OpenIdleGpus(const std::strin
       host.RegisterAt((*found)->object, [](sim::HostCall&) { return sim::HostCall::Done(); });
     }
   }
-  return amdgpu::AmdGpuBackend::Create(std::move(gpus), 0);
+  return amdgpu::AmdGpuBackend::Create(std::move(gpus));
 }
 
 }  // namespace mainarch::test

@@ -24,11 +24,9 @@ uint64_t RoundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * uni
 
 }  // namespace
 
-StatusOr<std::shared_ptr<backend::Backend>> AmdGpuBackend::Create(std::unique_ptr<Gpus> gpus,
-                                                                  uint32_t step_timeout_ms) {
+StatusOr<std::shared_ptr<backend::Backend>> AmdGpuBackend::Create(std::unique_ptr<Gpus> gpus) {
   std::shared_ptr<AmdGpuBackend> backend(new AmdGpuBackend());
   backend->gpus_ = std::move(gpus);
-  backend->step_timeout_ms_ = step_timeout_ms != 0 ? step_timeout_ms : kStepTimeoutMs;
   return std::shared_ptr<backend::Backend>(std::move(backend));
 }
 
@@ -102,7 +100,7 @@ StatusOr<std::shared_ptr<const AmdGpuModel>> AmdGpuModel::Create(
 Status AmdGpuModel::Upload(const std::vector<uint64_t>& sizes,
                            const backend::LoadOptions& options) {
   std::unique_lock<std::mutex> lock(gpus().mutex());
-  RETURN_IF_ERROR(gpus().status());
+  RETURN_IF_ERROR(gpus().Settle(gpus().Health()));
   for (int32_t rank = 0; rank < program_->ranks; ++rank) {
     gpu::BufferOptions place;
     place.label = "weights";
@@ -113,11 +111,12 @@ Status AmdGpuModel::Upload(const std::vector<uint64_t>& sizes,
     Place(rank);
   }
   Loading loading(*program_, weights_);
-  RETURN_IF_ERROR(loading.Prepare(gpus()));
+  RETURN_IF_ERROR(gpus().Settle(loading.Prepare(gpus())));
   lock.unlock();
-  RETURN_IF_ERROR(loading.Run(options.progress));
+  const Status loaded = loading.Run(options.progress);
   lock.lock();
-  return gpus().status();
+  RETURN_IF_ERROR(gpus().Settle(loaded));
+  return gpus().Settle(gpus().Health());
 }
 
 // Decides formats and offsets from the start of the rank's memory; returns its size.
@@ -179,8 +178,10 @@ void AmdGpuModel::Place(int32_t rank) {
 StatusOr<std::unique_ptr<backend::Context>> AmdGpuModel::CreateContext(
     const backend::ContextOptions& options) const {
   std::lock_guard<std::mutex> lock(gpus().mutex());
-  RETURN_IF_ERROR(gpus().status());
-  return AmdGpuContext::Create(shared_from_this(), options);
+  RETURN_IF_ERROR(gpus().Settle(gpus().Health()));
+  auto context = AmdGpuContext::Create(shared_from_this(), options);
+  RETURN_IF_ERROR(gpus().Settle(context.status()));
+  return context;
 }
 
 }  // namespace mainarch::amdgpu

@@ -18,14 +18,9 @@
 
 namespace mainarch::amdgpu {
 
-// Longer than any prefill step takes on a virtual node; a hung GPU costs as much once.
-inline constexpr uint32_t kStepTimeoutMs = 60'000;
-
 class AmdGpuBackend : public backend::Backend, public std::enable_shared_from_this<AmdGpuBackend> {
  public:
-  // step_timeout_ms: how long a step may take before its GPUs are given up; 0: kStepTimeoutMs.
-  static StatusOr<std::shared_ptr<backend::Backend>> Create(std::unique_ptr<Gpus> gpus,
-                                                            uint32_t step_timeout_ms);
+  static StatusOr<std::shared_ptr<backend::Backend>> Create(std::unique_ptr<Gpus> gpus);
 
   int32_t ranks() const override { return gpus_->count(); }
   std::vector<backend::DeviceInfo> devices() const override;
@@ -35,11 +30,9 @@ class AmdGpuBackend : public backend::Backend, public std::enable_shared_from_th
   using Backend::Load;
 
   Gpus& gpus() const { return *gpus_; }
-  gpu::Deadline StepDeadline() const { return gpu::Deadline::In(step_timeout_ms_); }
 
  private:
   std::unique_ptr<Gpus> gpus_;
-  uint32_t step_timeout_ms_ = 0;
 };
 
 // A weight in one GPU's memory.
@@ -66,7 +59,6 @@ class AmdGpuModel : public backend::LoadedModel, public std::enable_shared_from_
   backend::KvRoom kv_room(backend::KvType type) const override;
 
   Gpus& gpus() const { return backend_->gpus(); }
-  gpu::Deadline StepDeadline() const { return backend_->StepDeadline(); }
   const PlacedWeight& weight(int32_t rank, backend::WeightId id) const {
     return weights_[static_cast<size_t>(rank)][static_cast<size_t>(id)];
   }

@@ -66,7 +66,7 @@ ChoiceRow RowOf(const Choice& choice) {
 }  // namespace
 
 ChoiceWork WriteChoices(const backend::Step& step, uint32_t at, uint32_t end, uint32_t* block,
-                        uint8_t* read) {
+                        absl::Span<RowOutcome> outcomes) {
   ChoiceWork work;
   work.end = at + static_cast<uint32_t>(step.logit_rows.size()) * kChoiceRowWords;
   for (size_t i = 0; i < step.logit_rows.size(); ++i) {
@@ -79,7 +79,7 @@ ChoiceWork WriteChoices(const backend::Step& step, uint32_t at, uint32_t end, ui
     if (choice.choose) WriteLists(choice, block, &work.end, &row);
     work.tokens |= choice.choose;
     work.draws |= (row.flags & kernels::kChoiceSample) != 0;
-    read[i] = (row.flags & kernels::kChoiceRead) != 0;
+    outcomes[i] = {(row.flags & kernels::kChoiceRead) != 0, choice.choose};
     Put(block, &at, row);
   }
   return work;

@@ -19,11 +19,15 @@ struct ChoiceWork {
   bool tokens = false;  // some row wants a token
   bool draws = false;   // some row's is drawn
 };
+// What becomes of one logit row.
+struct RowOutcome {
+  bool read = false;  // its logits come to host memory
+  bool told = false;  // its token is chosen, and told to the step behind
+};
 // Writes the rows at block[at], their lists behind them, nothing at block[end] or beyond; the rows
-// themselves must fit. A row whose lists do not fit is read instead. read[i]: the logits of row i
-// come to host memory.
+// themselves must fit. A row whose lists do not fit is read instead.
 ChoiceWork WriteChoices(const backend::Step& step, uint32_t at, uint32_t end, uint32_t* block,
-                        uint8_t* read);
+                        absl::Span<RowOutcome> outcomes);
 
 }  // namespace mainarch::amdgpu
 

@@ -10,17 +10,8 @@
 namespace mainarch::amdgpu {
 namespace {
 
-using backend::Program;
-using backend::Step;
-using kernels::StepHeader;
-using kernels::StepRow;
-
-constexpr int64_t kSetUpMs = 60'000;
-// How often a wait for one GPU looks at the others.
-constexpr int64_t kSliceMs = 50;
 constexpr uint64_t kAlign = 256;
 
-gpu::Deadline Soon() { return gpu::Deadline::In(kSetUpMs); }
 uint64_t RoundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Hands out offsets in a buffer that is allocated afterwards.
@@ -68,16 +59,19 @@ Status UploadRotations(const backend::Rope& rope, double (*of)(double), uint64_t
 }  // namespace
 
 AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
-                             const backend::ContextOptions& options)
+                             const backend::ContextOptions& options, PageTables tables)
     : model_(std::move(model)),
       program_(model_->program()),
       shape_(ShapeOf(program_, options)),
       row_classes_(RowClasses(options.max_rows)),
       ranks_(static_cast<size_t>(program_.ranks)),
-      read_(options.max_logit_rows) {}
+      tables_(std::move(tables)) {
+  for (Flight& flight : flights_) flight.outcomes.resize(options.max_logit_rows);
+}
 
+// No GPU uses this memory once nothing is in flight, or every queue is halted.
 AmdGpuContext::~AmdGpuContext() {
-  // Run returns when nothing is in flight or every queue is gone, so no GPU uses this memory.
+  while (submitted_ != polled_) Poll(-1).status().IgnoreError();
 }
 
 StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
@@ -86,7 +80,16 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
     return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
   }
   RETURN_IF_ERROR(backend::CheckOneCache(options));
-  std::unique_ptr<AmdGpuContext> context(new AmdGpuContext(std::move(model), options));
+  const Shape shape = ShapeOf(model->program(), options);
+  const uint64_t table_words = uint64_t{shape.table_words} * options.max_sequences;
+  if (table_words > UINT32_MAX - shape.step_words) {
+    return Error(Code::kOutOfDeviceMemory, "page tables of ", options.max_sequences,
+                 " sequences of ", shape.table_words, " pages");
+  }
+  ASSIGN_OR_RETURN(PageTables tables, PageTables::Create(options.max_sequences, shape.table_words,
+                                                         shape.pages()));
+  std::unique_ptr<AmdGpuContext> context(
+      new AmdGpuContext(std::move(model), options, std::move(tables)));
   const int32_t ranks = context->program_.ranks;
   RETURN_IF_ERROR(context->AllocateShared());
   for (int32_t rank = 0; rank < ranks; ++rank) RETURN_IF_ERROR(context->AllocateRank(rank));
@@ -105,18 +108,20 @@ Status AmdGpuContext::AllocateShared() {
   options.place = gpu::Place::kSystem;
   options.caching = gpu::Caching::kUncached;
   options.peers = absl::MakeConstSpan(devices).subspan(1);
-  options.label = "step block";
-  ASSIGN_OR_RETURN(host_step_,
-                   gpu::Buffer::Allocate(*devices[0], uint64_t{shape_.step_words} * 4, options));
+  options.label = "step blocks";
+  const uint64_t blocks = uint64_t{kMostInFlight} * shape_.step_words * 4;
+  ASSIGN_OR_RETURN(
+      host_step_,
+      gpu::Buffer::Allocate(*devices[0],
+                            blocks + (1 + uint64_t{kListChanges}) * sizeof(kernels::PageChange),
+                            options));
+  const uint64_t rows = uint64_t{kMostInFlight} * shape_.options.max_logit_rows;
   options.label = "logits";
-  const uint64_t bytes =
-      uint64_t{shape_.options.max_logit_rows} * shape_.logits_stride * sizeof(float);
-  ASSIGN_OR_RETURN(logits_, gpu::Buffer::Allocate(*devices[0], bytes, options));
+  ASSIGN_OR_RETURN(logits_, gpu::Buffer::Allocate(
+                                *devices[0], rows * shape_.logits_stride * sizeof(float), options));
   options.label = "chosen tokens";
-  ASSIGN_OR_RETURN(results_, gpu::Buffer::Allocate(*devices[0],
-                                                   uint64_t{shape_.options.max_logit_rows} *
-                                                       sizeof(kernels::ChoiceResult),
-                                                   options));
+  ASSIGN_OR_RETURN(results_, gpu::Buffer::Allocate(
+                                 *devices[0], rows * sizeof(kernels::ChoiceResult), options));
   memory_bytes_ += host_step_.size() + logits_.size() + results_.size();
   return OkStatus();
 }
@@ -131,7 +136,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
                          uint64_t{shape_.pages()} * kernels::kPageTokens);
   RankMemory& m = own.memory;
   Carver carve;
-  m.step = carve.Take(uint64_t{shape_.step_words} * 4);
+  m.step = carve.Take(
+      (shape_.step_words + uint64_t{shape_.table_words} * shape_.options.max_sequences) * 4);
   m.arrivals = carve.Take(RoundUp(shape_.expert_layers, 16) * 4);
   for (size_t b = 0; b < program_.buffers.size(); ++b) {
     m.buffers.push_back(carve.Take(rows * static_cast<uint64_t>(program_.buffers[b].slots) *
@@ -147,7 +153,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
                 kernels::AttendPartFloats(static_cast<uint32_t>(shape_.heads.cache.key_dim)) * 4;
   m.attend_parts = carve.Take(parts);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
-  m.logits = carve.Take(uint64_t{shape_.options.max_logit_rows} * shape_.share_stride * 4);
+  m.logits = carve.Take(uint64_t{kMostInFlight} * shape_.options.max_logit_rows *
+                        shape_.share_stride * 4);
   m.states = carve.Take(shape_.choice_slots * sizeof(kernels::ChoiceState));
   m.races =
       carve.Take(uint64_t{shape_.choice_slots} *
@@ -228,7 +235,7 @@ Status AmdGpuContext::FillRank(int32_t rank) {
   }
   ASSIGN_OR_RETURN(const uint64_t filled, gpu.copy->Submit(Soon()));
   RETURN_IF_ERROR(gpu.copy->Wait(filled, Soon()));
-  ASSIGN_OR_RETURN(const auto uploader, Uploader::Create(*gpu.device, *gpu.copy));
+  ASSIGN_OR_RETURN(const auto uploader, Uploader::Create(model_->gpus(), *gpu.device, *gpu.copy));
   if (program_.ropes.empty()) return OkStatus();
   const backend::Rope& rope = program_.ropes[0];
   const uint64_t row_bytes = rope.inv_freq.size() * sizeof(float);
@@ -254,6 +261,8 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
                    " packets; the queue has ", gpu.queue->capacity());
     }
   }
+  const Launch tables = LowerTables(shape_, own.memory);
+  bytes += RoundUp(tables.args.size(), 64);
   gpu::BufferOptions options;
   options.place = gpu::Place::kSystem;
   options.caching = gpu::Caching::kUncached;
@@ -270,6 +279,7 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
     }
     own.packets.push_back(std::move(packets));
   }
+  ASSIGN_OR_RETURN(own.tables, MakePacket(rank, tables, at, /*first=*/true));
   return OkStatus();
 }
 
@@ -297,231 +307,40 @@ StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const La
   return Packet{gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op, launch.when};
 }
 
-Status AmdGpuContext::CheckStep(const Step& step) const {
-  const backend::ContextOptions& options = shape_.options;
-  if (step.rows.empty() || step.rows.size() > options.max_rows) {
-    return Error(Code::kInternal, "a step of ", step.rows.size(), " rows; the limit is ",
-                 options.max_rows);
-  }
-  if (step.logit_rows.size() > options.max_logit_rows) {
-    return Error(Code::kInternal, "logits of ", step.logit_rows.size(), " rows; the limit is ",
-                 options.max_logit_rows);
-  }
-  if (!step.choices.empty() && step.choices.size() != step.logit_rows.size()) {
-    return Error(Code::kInternal, step.choices.size(), " choices of ", step.logit_rows.size(),
-                 " logit rows");
-  }
-  uint64_t words = sizeof(StepHeader) / 4 + step.rows.size() * 4 +
-                   step.logit_rows.size() * (1 + kChoiceRowWords) + 4;
-  RETURN_IF_ERROR(backend::CheckOneCache(step, shape_.pages()));
-  for (const backend::StepSequence& sequence : step.sequences) {
-    words += sequence.caches[0].pages.size();
-  }
-  if (words > shape_.step_words) {
-    return Error(Code::kKvFull, "page lists of a step take ", words * 4, " bytes; the limit is ",
-                 uint64_t{shape_.step_words} * 4,
-                 ": fewer sequences with long shared prefixes at once");
-  }
-  for (const backend::StepRow& row : step.rows) {
-    if (row.sequence >= step.sequences.size() ||
-        row.token >= static_cast<uint32_t>(program_.vocab) ||
-        row.position / backend::kPageTokens >= step.sequences[row.sequence].caches[0].pages.size()) {
-      return Error(Code::kInternal, "a row of token ", row.token, ", position ", row.position,
-                   ", sequence ", row.sequence);
-    }
-  }
-  for (uint32_t row : step.logit_rows) {
-    if (row >= step.rows.size()) return Error(Code::kInternal, "logits of row ", row, " asked for");
-  }
-  return OkStatus();
-}
-
-void AmdGpuContext::WriteStep(const Step& step) {
-  uint32_t* block = host_step_.host<uint32_t>();
-  StepHeader header;
-  header.rows = static_cast<uint32_t>(step.rows.size());
-  header.logit_rows = static_cast<uint32_t>(step.logit_rows.size());
-  header.index = step_index_++;
-  header.rows_at = sizeof(StepHeader) / 4;
-  header.logit_rows_at = header.rows_at + header.rows * 4;
-  header.choices_at = header.logit_rows_at + header.logit_rows;
-  uint64_t page_words = 0;
-  for (const backend::StepSequence& sequence : step.sequences) {
-    page_words += sequence.caches[0].pages.size();
-  }
-  work_ =
-      WriteChoices(step, header.choices_at,
-                   shape_.step_words - static_cast<uint32_t>(page_words) - 4, block, read_.data());
-  std::memset(results_.host(), 0, step.logit_rows.size() * sizeof(kernels::ChoiceResult));
-  header.pages_at = work_.end;
-  StepRow* rows = reinterpret_cast<StepRow*>(block + header.rows_at);
-  uint32_t at = 0, last = 0;
-  // Rows of a sequence are adjacent, sequences may come in any order.
-  for (size_t i = 0; i < step.rows.size(); ++i) {
-    const backend::StepRow& row = step.rows[i];
-    if (i == 0 || row.sequence != step.rows[i - 1].sequence) {
-      const auto pages = step.sequences[row.sequence].caches[0].pages;
-      std::memcpy(block + header.pages_at + at, pages.data(), pages.size() * 4);
-      last = at;
-      at += static_cast<uint32_t>(pages.size());
-    }
-    rows[i] = {row.token, row.position, last, 0};
-    header.splits = std::max(header.splits, row.position / kernels::kSplitTokens + 1);
-  }
-  std::memcpy(block + header.logit_rows_at, step.logit_rows.data(), step.logit_rows.size() * 4);
-  // Whole blocks of 64 bytes; what is left of the last one is zeros.
-  at += header.pages_at;
-  header.words = static_cast<uint32_t>(RoundUp(at, 16));
-  std::memset(block + at, 0, uint64_t{header.words - at} * 4);
-  std::memcpy(block, &header, sizeof(header));
-}
-
-Status AmdGpuContext::RunNow(const Step& step) { return RunPrefix(step, program_.ops.size()); }
-
-Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
-  RETURN_IF_ERROR(CheckStep(step));
-  if (stop_requested()) return Error(Code::kCancelled, "step cancelled");
-  Gpus& gpus = model_->gpus();
-  std::lock_guard<std::mutex> lock(gpus.mutex());
-  RETURN_IF_ERROR(gpus.status());
-  const gpu::Deadline deadline = model_->StepDeadline();
-  WriteStep(step);
-  row_class_ = static_cast<size_t>(
-      std::lower_bound(row_classes_.begin(), row_classes_.end(), step.rows.size()) -
-      row_classes_.begin());
-  Status status;
-  for (size_t r = 0; r < ranks_.size() && status.ok(); ++r) {
-    status =
-        SubmitRank(ranks_[r], gpus.at(static_cast<int32_t>(r)), static_cast<int32_t>(end), deadline);
-  }
-  if (status.ok()) {
-    for (int32_t r = 0; r < gpus.count(); ++r) gpus.at(r).queue->Ring();
-    status = Wait(deadline);
-  }
-  if (!status.ok()) {
-    status = gpus.Explain(status);
-    gpus.Fail(status);
-  }
-  Count(step);
-  return status;
-}
-
-void AmdGpuContext::Count(const Step& step) {
-  const uint64_t n = static_cast<uint64_t>(program_.ranks);
-  const bool two_shot = step.rows.size() >= kTwoShotRows;
-  const uint64_t bytes = step.rows.size() * static_cast<uint64_t>(program_.hidden) * sizeof(float);
-  counts_ = {};
-  for (const Packet& packet : ranks_[0].packets[row_class_]) {
-    counts_.packets += TakesPart(packet, static_cast<int32_t>(program_.ops.size()));
-  }
-  counts_.submissions = 1;
-  counts_.host_waits = 1;
-  if (n == 1) return;
-  counts_.all_reduces = shape_.all_reduces;
-  counts_.rounds = shape_.all_reduces * (two_shot ? 2 : 1);
-  counts_.least_link_bytes = shape_.all_reduces * 2 * bytes * (n - 1) / n;
-  counts_.link_bytes =
-      two_shot ? counts_.least_link_bytes : uint64_t{shape_.all_reduces} * bytes * (n - 1);
-}
-
-bool AmdGpuContext::TakesPart(const Packet& packet, int32_t end) const {
-  if (packet.op >= end) return false;
-  switch (packet.when) {
-    case When::kAlways:
-      return true;
-    case When::kTokens:
-      return work_.tokens;
-    case When::kDraws:
-      return work_.draws;
-  }
-  return true;
-}
-
-Status AmdGpuContext::SubmitRank(Rank& rank, Gpu& gpu, int32_t end,
-                                 gpu::Deadline deadline) {
-  const Packet* last = nullptr;
-  for (const Packet& packet : rank.packets[row_class_]) {
-    if (!TakesPart(packet, end)) continue;
-    if (last != nullptr) {
-      RETURN_IF_ERROR(gpu.queue->Submit(last->packet, last->label, deadline));
-    }
-    last = &packet;
-  }
-  // What the host reads is written back to it.
-  gpu::AqlPacket packet = last->packet;
-  packet.dword[0] |= static_cast<uint32_t>(gpu::Scope::kSystem) << 11;
-  ASSIGN_OR_RETURN(rank.point, gpu.queue->SubmitSignalled(packet, last->label, deadline));
-  return OkStatus();
-}
-
-Status AmdGpuContext::Wait(gpu::Deadline deadline) {
-  for (size_t r = 0; r < ranks_.size(); ++r) RETURN_IF_ERROR(WaitForRank(r, deadline));
-  return OkStatus();
-}
-
-// A GPU whose peer has died waits for it in its all-reduce: so each is asked now and then.
-Status AmdGpuContext::WaitForRank(size_t rank, gpu::Deadline deadline) {
-  Gpus& gpus = model_->gpus();
-  gpu::Queue& queue = *gpus.at(static_cast<int32_t>(rank)).queue;
-  while (true) {
-    const gpu::Deadline slice = gpu::Deadline::In(kSliceMs);
-    const bool last = deadline.at_ns <= slice.at_ns;
-    const Status status = queue.Wait(ranks_[rank].point, last ? deadline : slice);
-    if (status.ok()) return status;
-    if (CodeOf(status) != Code::kTimedOut) return status;
-    for (int32_t r = 0; r < gpus.count(); ++r) {
-      RETURN_IF_ERROR(gpus.at(r).device->Health());
-      RETURN_IF_ERROR(gpus.at(r).queue->Health());
-    }
-    if (last) return Hung();
-  }
-}
-
-// The GPU that has come least far is the one that the others wait for.
-Status AmdGpuContext::Hung() {
-  Gpus& gpus = model_->gpus();
-  for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(gpus.at(r).device->Probe());
-  size_t slowest = 0;
-  for (size_t r = 1; r < ranks_.size(); ++r) {
-    const auto left = [&](size_t rank) {
-      const gpu::Queue& queue = *gpus.at(static_cast<int32_t>(rank)).queue;
-      return queue.submitted() - queue.taken();
-    };
-    if (left(r) > left(slowest)) slowest = r;
-  }
-  const gpu::Queue& queue = *gpus.at(static_cast<int32_t>(slowest)).queue;
-  return WithDevice(
-      Error(Code::kTimedOut, "a step did not end in time; furthest behind is ", queue.Describe()),
-      queue.device().index());
-}
-
 absl::Span<float> AmdGpuContext::Logits(uint32_t i) {
-  return {logits_.host<float>() + uint64_t{i} * shape_.logits_stride,
+  return {logits_.host<float>() + ResultRow(i) * shape_.logits_stride,
           static_cast<size_t>(program_.vocab)};
 }
 
 absl::optional<uint32_t> AmdGpuContext::Chosen(uint32_t i) const {
-  const kernels::ChoiceResult result = results_.host<kernels::ChoiceResult>()[i];
+  const kernels::ChoiceResult result = results_.host<kernels::ChoiceResult>()[ResultRow(i)];
   if (result.chosen == 0) return absl::nullopt;
   return result.token;
 }
 
 Status AmdGpuContext::FetchLogits(uint32_t i) {
-  if (read_[i] != 0) return OkStatus();
-  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
-  RETURN_IF_ERROR(model_->gpus().status());
+  RowOutcome& outcome = flights_[kernels::Parity(polled_)].outcomes[i];
+  if (outcome.read) return OkStatus();
+  Gpus& gpus = model_->gpus();
+  std::lock_guard<std::mutex> lock(gpus.mutex());
+  RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
-    Gpu& gpu = model_->gpus().at(rank);
     const VocabShare share = ShareOf(program_, rank);
-    const uint64_t to = logits_.va() + (uint64_t{i} * shape_.logits_stride + share.first) * 4;
+    const uint64_t to = logits_.va() + (ResultRow(i) * shape_.logits_stride + share.first) * 4;
     const uint64_t from =
-        ranks_[static_cast<size_t>(rank)].memory.logits + uint64_t{i} * shape_.share_stride * 4;
-    RETURN_IF_ERROR(gpu.copy->Copy(to, from, uint64_t{share.count} * 4, Soon()));
-    ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
-    RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
+        ranks_[static_cast<size_t>(rank)].memory.logits + ResultRow(i) * shape_.share_stride * 4;
+    RETURN_IF_ERROR(gpus.Settle(CopyAndWait(rank, to, from, uint64_t{share.count} * 4)));
   }
-  read_[i] = 1;
+  outcome.read = true;
   return OkStatus();
+}
+
+// By the GPU's copy queue. The group's mutex is held.
+Status AmdGpuContext::CopyAndWait(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const {
+  gpu::CopyQueue& copy = *model_->gpus().at(rank).copy;
+  RETURN_IF_ERROR(copy.Copy(to, from, bytes, Soon()));
+  ASSIGN_OR_RETURN(const uint64_t point, copy.Submit(Soon()));
+  return copy.Wait(point, Soon());
 }
 
 std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buffer,
@@ -537,9 +356,7 @@ std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buf
   if (!staging.ok()) return {};
   const uint64_t from =
       ranks_[static_cast<size_t>(rank)].memory.buffers[static_cast<size_t>(buffer)];
-  if (!gpu.copy->Copy(staging->va(), from, count * stride * 4, Soon()).ok()) return {};
-  const auto point = gpu.copy->Submit(Soon());
-  if (!point.ok() || !gpu.copy->Wait(*point, Soon()).ok()) return {};
+  if (!CopyAndWait(rank, staging->va(), from, count * stride * 4).ok()) return {};
   std::vector<float> out;
   for (uint64_t i = 0; i < count; ++i) {
     for (int64_t c = 0; c < info.width; ++c) {

@@ -1,38 +1,47 @@
 // SPDX-License-Identifier: MIT
 //
-// What one engine owns on the GPUs: activations, the KV pool, the step block, the slots of the
-// all-reduce, logits in host memory, and the packets of a step, made once.
+// What one engine owns on the GPUs: activations, the KV pool, page tables, the step block, the slots
+// of the all-reduce, logits in host memory, and the packets of a step, made once. Two steps may be
+// in flight: what the host writes or reads of a step, and what the step behind reads of it, lies
+// twice, and a step has the half of its parity.
 //
-//   per rank, VRAM    activations (one buffer), KV pool; all-reduce slots and flags, and what is
-//                     sent to the chooser of a row (uncached, mapped by every peer)
+//   per rank, VRAM    activations, step block and page tables (one buffer), KV pool; all-reduce
+//                     slots and flags, what is sent to the chooser of a row, and the tokens chosen
+//                     (uncached, mapped by every peer)
 //   per rank, host    kernel arguments
-//   once, host        step block, chosen tokens and logits, mapped by every GPU
+//   once, host        step blocks, chosen tokens and logits, mapped by every GPU
 //
-// Threads: one at a time, except RequestStop.
+// Threads: one at a time, except RequestStop. Steps of several contexts on one group take turns: a
+// step is submitted whole under the group's mutex, and waited for without it.
 #ifndef MAINARCH_BACKEND_AMDGPU_CONTEXT_H_
 #define MAINARCH_BACKEND_AMDGPU_CONTEXT_H_
 
-#include <atomic>
+#include <array>
 #include <memory>
 #include <vector>
 
 #include "backend/amdgpu/amdgpu_backend.h"
 #include "backend/amdgpu/choices.h"
 #include "backend/amdgpu/lower.h"
+#include "backend/amdgpu/page_tables.h"
 #include "backend/backend.h"
 
 namespace mainarch::amdgpu {
 
-class AmdGpuContext : public backend::ImmediateContext {
+class AmdGpuContext : public backend::Context {
  public:
   static StatusOr<std::unique_ptr<backend::Context>> Create(
       std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options);
   ~AmdGpuContext() override;
 
+  Status Submit(const backend::Step& step) override;
+  StatusOr<bool> Poll(int64_t timeout_ns) override;
+  uint32_t max_in_flight() const override { return kMostInFlight; }
   absl::Span<float> Logits(uint32_t i) override;
   absl::optional<uint32_t> Chosen(uint32_t i) const override;
   Status FetchLogits(uint32_t i) override;
   Status CopyPage(int32_t cache, uint32_t from, uint32_t to) override;
+  Status Health() const override { return model_->gpus().Health(); }
   backend::StepCounts counts() const override { return counts_; }
   uint64_t memory_bytes() const override { return memory_bytes_; }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
@@ -42,12 +51,20 @@ class AmdGpuContext : public backend::ImmediateContext {
                                 uint32_t rows) const override;
 
  private:
+  static constexpr uint32_t kMostInFlight = 2;
+
   // A packet with all but its completion signal.
   struct Packet {
     gpu::AqlPacket packet;
     const char* label = "";
     int32_t op = -1;
     When when = When::kAlways;
+  };
+  // Points of the ranks' queues, and when to give them up: see Wait.
+  struct Awaited {
+    std::array<uint64_t, kernels::kMaxRanks> points = {};
+    gpu::Deadline deadline;
+    uint64_t taken = 0;  // packets, when last looked
   };
   struct Rank {
     gpu::Buffer activations;  // everything that RankMemory names, but what follows
@@ -57,11 +74,20 @@ class AmdGpuContext : public backend::ImmediateContext {
     gpu::Buffer kernargs;
     RankMemory memory;
     std::vector<std::vector<Packet>> packets;  // of each of row_classes_
-    uint64_t point = 0;                        // of the last submission
+    Packet tables;                             // step_tables
+  };
+  // A step submitted, of one parity; it stays when it has been polled, for who reads its results.
+  struct Flight {
+    uint32_t rows = 0;
+    uint32_t logit_rows = 0;
+    size_t row_class = 0;
+    ChoiceWork work;
+    Awaited awaited;
+    std::vector<RowOutcome> outcomes;  // [max_logit_rows]
   };
 
-  AmdGpuContext(std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options);
-  Status RunNow(const backend::Step& step) override;
+  AmdGpuContext(std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options,
+                PageTables tables);
   Status AllocateShared();
   Status AllocateRank(int32_t rank);
   Status AllocateExchange(int32_t rank);
@@ -69,28 +95,46 @@ class AmdGpuContext : public backend::ImmediateContext {
   void ShareExchange();
   Status MakePackets(int32_t rank);
   StatusOr<Packet> MakePacket(int32_t rank, const Launch& launch, uint64_t kernarg, bool first);
+
   Status CheckStep(const backend::Step& step) const;
-  bool TakesPart(const Packet& packet, int32_t end) const;
-  void WriteStep(const backend::Step& step);
-  void Count(const backend::Step& step);
-  Status SubmitRank(Rank& rank, Gpu& gpu, int32_t end, gpu::Deadline deadline);
-  // Out of line, so that bench/host-overhead finds it by name.
-  [[gnu::noinline]] Status Wait(gpu::Deadline deadline);
-  Status WaitForRank(size_t rank, gpu::Deadline deadline);
+  Status CheckReference(const backend::Step& step, size_t row) const;
+  Status SubmitPart(const backend::Step& step, size_t end);
+  bool TakesPart(const Packet& packet, const Flight& flight, int32_t end) const;
+  void WriteStep(const backend::Step& step, Flight& flight);
+  void WriteRows(const backend::Step& step, const kernels::StepHeader& header, uint32_t* block);
+  Status ChangeTables(const backend::Step& step);
+  Status SubmitRank(int32_t rank, Flight& flight, int32_t end);
+  void Count(const Flight& flight);
+  // Out of line, so that bench/host-overhead finds it by name. Until every rank has come to its
+  // point: false after timeout_ns, if that is not negative; TimedOut when nothing moves any more.
+  [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns);
+  uint64_t PacketsTaken() const;
   Status Hung();
+  Status CopyPageOf(int32_t rank, uint32_t from, uint32_t to);
+  Status CopyAndWait(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const;
+  Status NothingInFlight(const char* what) const;
+  gpu::Deadline Soon() const { return model_->gpus().Soon(); }
+
+  uint32_t* Block(uint32_t parity) {
+    return host_step_.host<uint32_t>() + uint64_t{parity} * shape_.step_words;
+  }
+  // Of the step polled last.
+  uint64_t ResultRow(uint32_t i) const {
+    return uint64_t{kernels::Parity(polled_)} * shape_.options.max_logit_rows + i;
+  }
 
   const std::shared_ptr<const AmdGpuModel> model_;
   const backend::Program& program_;
   const Shape shape_;
   const std::vector<uint32_t> row_classes_;
-  gpu::Buffer host_step_;
-  gpu::Buffer logits_;  // [max_logit_rows, logits_stride]
+  gpu::Buffer host_step_;  // [2] step blocks, then the changes of step_tables
+  gpu::Buffer logits_;     // [2][max_logit_rows, logits_stride]
   std::vector<Rank> ranks_;
-  gpu::Buffer results_;        // kernels::ChoiceResult [max_logit_rows]
-  std::vector<uint8_t> read_;  // [max_logit_rows]: of the last step, logits are in host memory
-  ChoiceWork work_;            // of the last step
-  size_t row_class_ = 0;       // of the last step
-  uint32_t step_index_ = 0;
+  gpu::Buffer results_;  // kernels::ChoiceResult [2][max_logit_rows]
+  PageTables tables_;
+  std::array<Flight, kMostInFlight> flights_;  // [parity]
+  uint32_t submitted_ = 0;                     // index of the step submitted last; the first is 1
+  uint32_t polled_ = 0;                        // of the one polled last
   backend::StepCounts counts_;
   uint64_t memory_bytes_ = 0;
 };

@@ -12,9 +12,6 @@ namespace {
 
 using kernels::KvFormat;
 
-constexpr int64_t kCopyMs = 60'000;
-gpu::Deadline Soon() { return gpu::Deadline::In(kCopyMs); }
-
 // A page of one layer and head in host memory, laid out as kernels/decoder_args.h says.
 class Page {
  public:
@@ -59,22 +56,27 @@ Status AmdGpuContext::CopyPage(int32_t cache, uint32_t from, uint32_t to) {
     return Error(Code::kInternal, "copy of page ", from, " to ", to, " of cache ", cache,
                  " in a pool of ", shape_.pages());
   }
-  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
-  RETURN_IF_ERROR(model_->gpus().status());
+  RETURN_IF_ERROR(NothingInFlight("a copy of a page"));
+  Gpus& gpus = model_->gpus();
+  std::lock_guard<std::mutex> lock(gpus.mutex());
+  RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
-    Gpu& gpu = model_->gpus().at(rank);
-    const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;
-    for (int32_t layer = 0; layer < shape_.heads.cache.layers; ++layer) {
-      const uint64_t at =
-          base + static_cast<uint64_t>(layer) * shape_.pages() * shape_.kv_page_bytes;
-      RETURN_IF_ERROR(gpu.copy->Copy(at + to * shape_.kv_page_bytes,
-                                     at + from * shape_.kv_page_bytes, shape_.kv_page_bytes,
-                                     Soon()));
-    }
-    ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
-    RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
+    RETURN_IF_ERROR(gpus.Settle(CopyPageOf(rank, from, to)));
   }
   return OkStatus();
+}
+
+Status AmdGpuContext::CopyPageOf(int32_t rank, uint32_t from, uint32_t to) {
+  gpu::CopyQueue& copy = *model_->gpus().at(rank).copy;
+  const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;
+  for (int32_t layer = 0; layer < shape_.heads.cache.layers; ++layer) {
+    const uint64_t at =
+        base + static_cast<uint64_t>(layer) * shape_.pages() * shape_.kv_page_bytes;
+    RETURN_IF_ERROR(copy.Copy(at + to * shape_.kv_page_bytes, at + from * shape_.kv_page_bytes,
+                              shape_.kv_page_bytes, Soon()));
+  }
+  ASSIGN_OR_RETURN(const uint64_t point, copy.Submit(Soon()));
+  return copy.Wait(point, Soon());
 }
 
 StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer,
@@ -85,23 +87,21 @@ StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer
                  ", slot ", slot, " in a pool of ", shape_.heads.cache.layers, " layers and ",
                  shape_.pages(), " pages");
   }
-  std::lock_guard<std::mutex> lock(model_->gpus().mutex());
-  RETURN_IF_ERROR(model_->gpus().status());
+  Gpus& gpus = model_->gpus();
+  std::lock_guard<std::mutex> lock(gpus.mutex());
+  RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   const uint32_t dim = static_cast<uint32_t>(shape_.heads.cache.key_dim);
   const uint64_t page_index = static_cast<uint64_t>(kv_layer) * shape_.pages() + page;
   backend::KvToken out;
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
-    Gpu& gpu = model_->gpus().at(rank);
     gpu::BufferOptions options;
     options.place = gpu::Place::kSystem;
     options.label = "KV read back";
     ASSIGN_OR_RETURN(gpu::Buffer staging,
-                     gpu::Buffer::Allocate(*gpu.device, shape_.kv_page_bytes, options));
+                     gpu::Buffer::Allocate(*gpus.at(rank).device, shape_.kv_page_bytes, options));
     const uint64_t from =
         ranks_[static_cast<size_t>(rank)].memory.kv + page_index * shape_.kv_page_bytes;
-    RETURN_IF_ERROR(gpu.copy->Copy(staging.va(), from, shape_.kv_page_bytes, Soon()));
-    ASSIGN_OR_RETURN(const uint64_t point, gpu.copy->Submit(Soon()));
-    RETURN_IF_ERROR(gpu.copy->Wait(point, Soon()));
+    RETURN_IF_ERROR(gpus.Settle(CopyAndWait(rank, staging.va(), from, shape_.kv_page_bytes)));
     for (int32_t head = 0; head < shape_.heads.cache.kv_heads; ++head) {
       const Page at(
           shape_.kv, dim,

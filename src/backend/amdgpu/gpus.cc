@@ -15,7 +15,6 @@ namespace mainarch::amdgpu {
 namespace {
 
 constexpr uint32_t kRingPackets = 8192;
-constexpr int64_t kSetUpMs = 60'000;
 constexpr absl::string_view kImage = "decoder";
 constexpr absl::string_view kSimPrefix = "sim:";
 constexpr absl::string_view kGpuPrefix = "gpu";
@@ -83,7 +82,7 @@ std::vector<gpu::Device*> Gpus::devices() const {
   return devices;
 }
 
-StatusOr<std::unique_ptr<Gpus>> Gpus::Open(absl::string_view text) {
+StatusOr<std::unique_ptr<Gpus>> Gpus::Open(absl::string_view text, uint32_t timeout_ms) {
   ASSIGN_OR_RETURN(const Choice choice, ParseDevice(text));
   std::shared_ptr<kfd::Sys> sys;
   if (choice.is_sim) {
@@ -91,12 +90,13 @@ StatusOr<std::unique_ptr<Gpus>> Gpus::Open(absl::string_view text) {
   } else {
     sys = std::make_shared<kfd::LinuxSys>();
   }
-  return OpenOn(std::move(sys), choice.list, /*keep_nodes=*/!choice.is_sim);
+  return OpenOn(std::move(sys), choice.list, /*keep_nodes=*/!choice.is_sim, timeout_ms);
 }
 
 StatusOr<std::unique_ptr<Gpus>> Gpus::OpenOn(std::shared_ptr<kfd::Sys> sys, absl::string_view text,
-                                             bool keep_nodes) {
+                                             bool keep_nodes, uint32_t timeout_ms) {
   std::unique_ptr<Gpus> gpus(new Gpus());
+  if (timeout_ms != 0) gpus->timeout_ms_ = timeout_ms;
   gpus->sys_ = std::move(sys);
   gpu::ProcessOptions options;
   options.leave_render_nodes_open = keep_nodes;
@@ -115,16 +115,37 @@ StatusOr<std::unique_ptr<Gpus>> Gpus::OpenOn(std::shared_ptr<kfd::Sys> sys, absl
                  "sim:gfx950x8:0-3");
   }
   gpus->gpus_.reserve(n);
-  for (uint32_t index : list) RETURN_IF_ERROR(gpus->OpenOne(index));
+  for (uint32_t index : list) RETURN_IF_ERROR(gpus->Settle(gpus->OpenOne(index)));
   return gpus;
 }
 
-void Gpus::Fail(const Status& status) {
-  if (status_.ok()) status_ = status;
-  for (Gpu& gpu : gpus_) {
-    gpu.queue.reset();
-    gpu.copy.reset();
+Status Gpus::Fail(const Status& status) {
+  if (!failed_.load(std::memory_order_relaxed)) {
+    const Status why = Explain(status);
+    status_ = why;
+    if (CodeOf(why) == Code::kTimedOut) {
+      status_ = WithDevice(Error(Code::kDeviceLost, why.message(),
+                                 "; close and open the group again (the kernel log says what hung)"),
+                           DeviceOf(why));
+    }
+    failed_.store(true, std::memory_order_release);
   }
+  for (Gpu& gpu : gpus_) {
+    gpu.queue->Halt();
+    gpu.copy->Halt();
+  }
+  return status_;
+}
+
+Status Gpus::Settle(const Status& status) {
+  const bool lost = CodeOf(status) == Code::kTimedOut || CodeOf(status) == Code::kDeviceLost;
+  return lost ? Fail(status) : status;
+}
+
+Status Gpus::Health() const {
+  if (failed_.load(std::memory_order_acquire)) return status_;
+  for (const Gpu& gpu : gpus_) RETURN_IF_ERROR(gpu.device->Health());
+  return OkStatus();
 }
 
 Status Gpus::Explain(const Status& status) const {
@@ -134,7 +155,7 @@ Status Gpus::Explain(const Status& status) const {
 }
 
 Status Gpus::OpenOne(uint32_t index) {
-  const gpu::Deadline deadline = gpu::Deadline::In(kSetUpMs);
+  const gpu::Deadline deadline = Soon();
   Gpu own;
   ASSIGN_OR_RETURN(own.device, process_->OpenDevice(index));
   gpu::QueueOptions queue;

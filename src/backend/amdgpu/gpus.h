@@ -3,11 +3,13 @@
 // The GPUs of a group: this machine's through the kernel driver, or a virtual node's. Each with a
 // compute queue, a copy queue and the kernels of its ISA loaded. One rank a GPU.
 //
-// Owner: the backend; outlives every buffer and queue made on its GPUs. Threads: a Gpu's queues are
-// used by one context or one load at a time; `mutex` is held while they are.
+// Owner: the backend; outlives every buffer and queue made on its GPUs. Threads: `mutex` is held by
+// the one context or load that submits to a Gpu's queues, for all of a step at once, so that every
+// GPU gets the steps of different contexts in the same order. Waiting needs no mutex.
 #ifndef MAINARCH_BACKEND_AMDGPU_GPUS_H_
 #define MAINARCH_BACKEND_AMDGPU_GPUS_H_
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -32,11 +34,16 @@ struct Gpu {
 class Gpus {
  public:
   // `text` is a device string: "gpu", "gpu:0-3", "gpu:0,2", "sim:gfx950x8", "sim:gfx950x8:0-3".
-  static StatusOr<std::unique_ptr<Gpus>> Open(absl::string_view text);
+  // `timeout_ms`: how long one piece of work may take, a step or an upload, before the GPU that has
+  // it is given up; 0: kTimeoutMs.
+  static StatusOr<std::unique_ptr<Gpus>> Open(absl::string_view text, uint32_t timeout_ms = 0);
   // The GPUs of `list` (empty: all) that `sys` shows. `keep_nodes`: leave render nodes open at the
   // end, for a later group of this process to find (gpu/process.h); a real kernel wants that.
   static StatusOr<std::unique_ptr<Gpus>> OpenOn(std::shared_ptr<kfd::Sys> sys,
-                                                absl::string_view list, bool keep_nodes);
+                                                absl::string_view list, bool keep_nodes,
+                                                uint32_t timeout_ms = 0);
+  // Longer than any step takes; a hung GPU costs as much once.
+  static constexpr uint32_t kTimeoutMs = 60'000;
   ~Gpus();
 
   int32_t count() const { return static_cast<int32_t>(gpus_.size()); }
@@ -45,11 +52,18 @@ class Gpus {
   std::vector<gpu::Device*> devices() const;
   std::mutex& mutex() { return mutex_; }
 
+  // For work that begins now.
+  gpu::Deadline Soon() const { return gpu::Deadline::ForWork(*sys_, timeout_ms_); }
+
   // A step that did not end leaves kernels that wait for their peers for ever. Fail ends them all:
-  // every queue of the group is destroyed, and every call from then on returns `status`. The mutex
-  // is held.
-  void Fail(const Status& status);
-  const Status& status() const { return status_; }
+  // every queue of the group is halted, and every call from then on returns the status that this
+  // one does. A GPU that did not answer in time counts as lost. The mutex is held; who waits for a
+  // step without it looks at Health now and then.
+  Status Fail(const Status& status);
+  // What work other than a step came to: Fail, if a GPU was lost over it. The mutex is held.
+  Status Settle(const Status& status);
+  // Ok, or why no call on this group can work any more. From any thread, without the mutex.
+  Status Health() const;
   // An error with what the machine itself says of it before it, as a virtual node does of a wave
   // that a checker halted. Otherwise as it is.
   Status Explain(const Status& status) const;
@@ -62,7 +76,9 @@ class Gpus {
   std::unique_ptr<gpu::Process> process_;
   std::vector<Gpu> gpus_;
   std::mutex mutex_;
-  Status status_;
+  uint32_t timeout_ms_ = kTimeoutMs;
+  std::atomic<bool> failed_{false};
+  Status status_;  // final once failed_
 };
 
 // "0-3,5" as {0, 1, 2, 3, 5}; InvalidArgument names the text. For tests.

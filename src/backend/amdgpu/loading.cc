@@ -93,7 +93,7 @@ Status Loading::Prepare(Gpus& gpus) {
     options.label = "load";
     for (uint32_t i = 0; i < threads; ++i) {
       ASSIGN_OR_RETURN(auto queue, gpu::CopyQueue::Create(device, options));
-      ASSIGN_OR_RETURN(auto uploader, Uploader::Create(device, *queue));
+      ASSIGN_OR_RETURN(auto uploader, Uploader::Create(gpus, device, *queue));
       ranks_[r].queues.push_back(std::move(queue));
       ranks_[r].uploaders.push_back(std::move(uploader));
     }

@@ -17,6 +17,9 @@ using kernels::TileFormat;
 
 // Workgroups of a launch at most, a compute unit: enough to hide each other's latency.
 constexpr uint32_t kGroupsPerUnit = 4;
+// Changes of page tables in a step block: a step begins few pages, unless a sequence takes over a
+// prefix.
+constexpr uint32_t kStepChanges = 2048;
 // Words of the step block for a logit row's bans and biases.
 constexpr uint32_t kEditWords = 192;
 // Bytes of attention parts at most; more rows are done in several launches.
@@ -49,6 +52,19 @@ const char* Rounding(TileFormat format, bool rounded) {
   return rounded && format != TileFormat::kBf16Pair ? "_rounded" : "";
 }
 
+template <class Args>
+Launch MakeLaunch(const std::string& kernel, const Args& args, uint32_t workers) {
+  Launch launch;
+  launch.kernel = kernel;
+  launch.workers = workers;
+  kernels::Kernarg<Args> kernarg;
+  kernarg.args = args;
+  kernarg.workers = workers;
+  launch.args.resize(sizeof(kernarg));
+  std::memcpy(launch.args.data(), &kernarg, sizeof(kernarg));
+  return launch;
+}
+
 // Makes the launches of one rank, op by op.
 class Lowering {
  public:
@@ -68,6 +84,7 @@ class Lowering {
     begin.to.address = memory_.step;
     begin.arrivals.address = memory_.arrivals;
     begin.arrival_count = RoundUp(shape_.expert_layers, 16);  // a whole block of 64 bytes
+    begin.block_words = shape_.step_words;
     Add("step_begin", begin, 1);
     for (size_t i = 0; i < program_.ops.size(); ++i) {
       op_ = static_cast<int32_t>(i);
@@ -80,16 +97,10 @@ class Lowering {
   template <class Args>
   void Add(const std::string& kernel, const Args& args, uint64_t units, bool resident = false,
            When when = When::kAlways) {
-    Launch launch;
-    launch.when = when;
-    launch.kernel = kernel;
     const uint64_t most = uint64_t{memory_.compute_units} * (resident ? 1 : kGroupsPerUnit);
-    launch.workers = static_cast<uint32_t>(std::clamp<uint64_t>(units, 1, most));
-    kernels::Kernarg<Args> kernarg;
-    kernarg.args = args;
-    kernarg.workers = launch.workers;
-    launch.args.resize(sizeof(kernarg));
-    std::memcpy(launch.args.data(), &kernarg, sizeof(kernarg));
+    Launch launch =
+        MakeLaunch(kernel, args, static_cast<uint32_t>(std::clamp<uint64_t>(units, 1, most)));
+    launch.when = when;
     launch.op = op_;
     launches_.push_back(std::move(launch));
   }
@@ -135,6 +146,7 @@ class Lowering {
     args.x_stride = m.in_stride;
     args.out_stride = m.out_stride;
     args.flags = m.logits ? uint32_t{kernels::kMatmulLogitRows} : 0;
+    args.parity_rows = m.logits ? shape_.options.max_logit_rows : 0;
     return args;
   }
   void Product(const Matrix& m) {
@@ -178,6 +190,8 @@ class Lowering {
     args.stride = shape_.hidden_stride;
     args.chunks = shape_.chunks;
     args.is_f32 = WeightOf(op.table).table_is_f32;
+    args.tokens.address = memory_.choices[rank_] + ExchangeOf(program_, shape_).tokens;
+    args.max_rows = shape_.options.max_logit_rows;
     Add("embed", args, uint64_t{rows_} * shape_.chunks);
   }
   void Emit(const backend::NormMatmulOp& op) {
@@ -353,6 +367,7 @@ class Lowering {
       args.values[r].address = memory_.choices[r] + exchange.values;
       args.peaks[r].address = memory_.choices[r] + exchange.peaks;
       args.flags[r].address = memory_.choices[r] + exchange.flags;
+      args.tokens[r].address = memory_.choices[r] + exchange.tokens;
     }
     args.vocab = static_cast<uint32_t>(program_.vocab);
     args.vocab_stride = shape_.logits_stride;
@@ -364,6 +379,7 @@ class Lowering {
     args.ranks = static_cast<uint32_t>(program_.ranks);
     args.rank = static_cast<uint32_t>(rank_);
     args.mass_shift = kernels::MassShift(args.vocab);
+    args.max_rows = shape_.options.max_logit_rows;
     const uint32_t owned = CeilDivide(logit_rows_, args.ranks);
     Add("choose_share", args, uint64_t{logit_rows_} * args.chunks);
     Add("choose_narrow", args, owned, /*resident=*/true, When::kTokens);
@@ -567,10 +583,10 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
                          std::holds_alternative<backend::MatmulAddOp>(op) ||
                          (down != nullptr && down->add);
   }
-  // Page lists of sequences that share pages are repeated: room for some, not for any number.
-  const uint64_t list_words = std::max<uint64_t>(
-      shape.pages(),
-      std::min<uint64_t>(uint64_t{shape.pages()} * options.max_rows, uint64_t{1} << 22));
+  shape.table_words = std::min(
+      shape.pages(), CeilDivide(static_cast<uint64_t>(program.max_position), kernels::kPageTokens));
+  shape.step_changes = static_cast<uint32_t>(
+      std::min<uint64_t>(uint64_t{shape.table_words} * options.max_sequences, kStepChanges));
   // Penalties list the tokens that a sequence holds; few rows have longer lists, and those are
   // read. Every row may have a mask.
   const uint64_t counted = std::min<uint64_t>(static_cast<uint64_t>(program.vocab),
@@ -580,9 +596,10 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
       std::min<uint64_t>(uint64_t{options.max_logit_rows} * (2 * counted + kEditWords),
                          uint64_t{1} << 20) +
       uint64_t{options.max_logit_rows} * CeilDivide(static_cast<uint64_t>(program.vocab), 32);
+  shape.choices_end =
+      RoundUp(sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 + choice_words, 16);
   shape.step_words = RoundUp(
-      sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 + choice_words + list_words,
-      1024);
+      shape.choices_end + uint64_t{shape.step_changes} * (sizeof(kernels::PageChange) / 4), 1024);
   shape.kv_page_bytes = static_cast<uint64_t>(shape.heads.cache.kv_heads) *
                         kernels::KvPageBytes(shape.kv, head_dim);
   for (const backend::Buffer& buffer : program.buffers) {
@@ -618,7 +635,8 @@ ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
   ChoiceExchange out;
   out.peaks = uint64_t{RoundUp(slots * shape.logits_stride * 4, 256)};
   out.flags = out.peaks + RoundUp(slots * units * sizeof(kernels::ScoredWords), 256);
-  out.bytes = out.flags + 2 * slots * units * 4;
+  out.tokens = out.flags + RoundUp(2 * slots * units * 4, 256);
+  out.bytes = out.tokens + uint64_t{2} * shape.options.max_logit_rows * sizeof(uint64_t);
   return out;
 }
 
@@ -632,6 +650,13 @@ std::vector<uint32_t> RowClasses(uint32_t max_rows) {
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
                           int32_t rank, uint32_t rows) {
   return Lowering(model, shape, memory, rank, rows).Run();
+}
+
+Launch LowerTables(const Shape& shape, const RankMemory& memory) {
+  kernels::StepTablesArgs args;
+  args.changes.address = memory.host_step + uint64_t{2} * shape.step_words * 4;
+  args.tables.address = memory.step + uint64_t{shape.step_words} * 4;
+  return MakeLaunch("step_tables", args, CeilDivide(kListChanges, kernels::kThreads));
 }
 
 uint32_t ComputeUnits(const gpu::Device& device) {

@@ -79,18 +79,23 @@ struct Shape {
   uint32_t choice_slots = 0;   // logit rows that one rank chooses for
   uint32_t all_reduces = 0;    // a step
   uint32_t expert_layers = 0;
-  uint32_t step_words = 0;        // of the step block
+  uint32_t step_words = 0;        // of one step block in host memory
+  uint32_t choices_end = 0;       // of them, before its changes of page tables
+  uint32_t step_changes = 0;      // as many of those at most
+  uint32_t table_words = 0;       // of one sequence's page table
   uint64_t kv_page_bytes = 0;     // of one layer and rank: all its heads
   std::vector<uint32_t> strides;  // of each Program buffer's rows
 
   uint32_t pages() const { return options.pages[0]; }
 };
+// Changes of page tables that one run of step_tables makes, beyond those in the step's block.
+inline constexpr uint32_t kListChanges = 4095;
 Shape ShapeOf(const backend::Program& program, const backend::ContextOptions& options);
 
 // Where things are in one rank's address space.
 struct RankMemory {
-  uint64_t host_step = 0;
-  uint64_t step = 0;
+  uint64_t host_step = 0;  // two blocks, then the list of step_tables
+  uint64_t step = 0;       // page tables step_words behind it
   uint64_t arrivals = 0;          // uint32 [expert_layers]
   std::vector<uint64_t> buffers;  // of the Program
   uint64_t partial = 0;
@@ -107,13 +112,13 @@ struct RankMemory {
   uint64_t sine = 0;
   uint64_t slots[kernels::kMaxRanks] = {};
   uint64_t flags[kernels::kMaxRanks] = {};
-  uint64_t choices[kernels::kMaxRanks] = {};  // ChoiceExchange
+  uint64_t choices[kernels::kMaxRanks] = {};  // ChoiceExchange, of every rank
   uint32_t compute_units = 1;
 };
 
-// What the ranks send to the owner of a row: offsets in the owner's exchange memory.
+// What the ranks send to the owner of a row, and the tokens that owners send to all: offsets in the owner's exchange memory.
 struct ChoiceExchange {
-  uint64_t values = 0, peaks = 0, flags = 0, bytes = 0;
+  uint64_t values = 0, peaks = 0, flags = 0, tokens = 0, bytes = 0;
 };
 ChoiceExchange ExchangeOf(const backend::Program& program, const Shape& shape);
 
@@ -130,6 +135,9 @@ std::vector<uint32_t> RowClasses(uint32_t max_rows);
 // For steps of up to `rows` rows.
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
                           int32_t rank, uint32_t rows);
+
+// step_tables, beside the steps.
+Launch LowerTables(const Shape& shape, const RankMemory& memory);
 
 uint32_t ComputeUnits(const gpu::Device& device);
 

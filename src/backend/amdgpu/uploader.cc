@@ -5,14 +5,10 @@
 #include <cstring>
 
 namespace mainarch::amdgpu {
-namespace {
 
-gpu::Deadline Soon() { return gpu::Deadline::In(60'000); }
-
-}  // namespace
-
-StatusOr<std::unique_ptr<Uploader>> Uploader::Create(gpu::Device& device, gpu::CopyQueue& copy) {
-  std::unique_ptr<Uploader> uploader(new Uploader(copy));
+StatusOr<std::unique_ptr<Uploader>> Uploader::Create(const Gpus& gpus, gpu::Device& device,
+                                                     gpu::CopyQueue& copy) {
+  std::unique_ptr<Uploader> uploader(new Uploader(gpus, copy));
   gpu::BufferOptions options;
   options.place = gpu::Place::kSystem;
   options.label = "upload staging";
@@ -22,15 +18,26 @@ StatusOr<std::unique_ptr<Uploader>> Uploader::Create(gpu::Device& device, gpu::C
   return uploader;
 }
 
+Uploader::~Uploader() {
+  // An engine that did not answer once is not waited for again: its queue is destroyed next.
+  if (!failed_) Finish().IgnoreError();
+}
+
+Status Uploader::Await(uint64_t point) {
+  const Status status = copy_.Wait(point, gpus_.Soon());
+  failed_ |= !status.ok();
+  return status;
+}
+
 StatusOr<uint8_t*> Uploader::Begin(uint64_t bytes) {
   if (bytes > kChunk) return Error(Code::kInternal, "upload of ", bytes, " bytes at once");
-  RETURN_IF_ERROR(copy_.Wait(points_[current_], Soon()));
+  RETURN_IF_ERROR(Await(points_[current_]));
   return staging_[current_].host();
 }
 
 Status Uploader::Send(uint64_t to, uint64_t bytes) {
-  RETURN_IF_ERROR(copy_.Copy(to, staging_[current_].va(), bytes, Soon()));
-  ASSIGN_OR_RETURN(points_[current_], copy_.Submit(Soon()));
+  RETURN_IF_ERROR(copy_.Copy(to, staging_[current_].va(), bytes, gpus_.Soon()));
+  ASSIGN_OR_RETURN(points_[current_], copy_.Submit(gpus_.Soon()));
   current_ ^= 1;
   return OkStatus();
 }
@@ -49,7 +56,7 @@ Status Uploader::Write(uint64_t to, const uint8_t* from, uint64_t bytes) {
 }
 
 Status Uploader::Finish() {
-  for (uint64_t point : points_) RETURN_IF_ERROR(copy_.Wait(point, Soon()));
+  for (uint64_t point : points_) RETURN_IF_ERROR(Await(point));
   return OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "backend/amdgpu/gpus.h"
 #include "base/status.h"
 #include "gpu/copy_queue.h"
 #include "gpu/memory.h"
@@ -18,8 +19,10 @@ namespace mainarch::amdgpu {
 
 class Uploader {
  public:
-  static StatusOr<std::unique_ptr<Uploader>> Create(gpu::Device& device, gpu::CopyQueue& copy);
-  ~Uploader() { Finish().IgnoreError(); }
+  // All outlive it. A wait that takes longer than the group allows ends with TimedOut.
+  static StatusOr<std::unique_ptr<Uploader>> Create(const Gpus& gpus, gpu::Device& device,
+                                                    gpu::CopyQueue& copy);
+  ~Uploader();
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
 
@@ -34,9 +37,12 @@ class Uploader {
   Status Finish();
 
  private:
-  explicit Uploader(gpu::CopyQueue& copy) : copy_(copy) {}
+  Uploader(const Gpus& gpus, gpu::CopyQueue& copy) : gpus_(gpus), copy_(copy) {}
+  Status Await(uint64_t point);
 
+  const Gpus& gpus_;
   gpu::CopyQueue& copy_;
+  bool failed_ = false;
   gpu::Buffer staging_[2];
   uint64_t points_[2] = {};
   int current_ = 0;

@@ -110,14 +110,11 @@ StatusOr<Counts> GpuRanks::AllReduce(size_t count, Algorithm algorithm) {
   counts.algorithm = algorithm;
   if (count == 0 || ranks() == 1) return counts;
   std::lock_guard<std::mutex> lock(gpus_->mutex());
-  RETURN_IF_ERROR(gpus_->status());
+  RETURN_IF_ERROR(gpus_->Settle(gpus_->Health()));
   const Status status = algorithm == Algorithm::kEngines
                             ? Engines(count, &counts)
                             : Shots(count, algorithm == Algorithm::kTwoShot, &counts);
-  if (!status.ok()) {
-    gpus_->Fail(status);
-    return status;
-  }
+  if (!status.ok()) return gpus_->Fail(status);
   return counts;
 }
 

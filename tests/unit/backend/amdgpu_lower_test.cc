@@ -4,6 +4,7 @@
 // is tests/golden/gpu_golden_test.cc's.
 #include "backend/amdgpu/choices.h"
 #include "backend/amdgpu/lower.h"
+#include "backend/amdgpu/page_tables.h"
 #include "isa/kernel_images.h"
 #include "support/test.h"
 
@@ -149,8 +150,11 @@ TEST(sizes_of_a_context) {
   CHECK_EQ(s.expert_layers, 1u);
   CHECK_EQ(s.share_stride, 0u);  // no LM head here
   CHECK_EQ(s.choice_slots, 3u);
-  // 16 + 20 * 4 + 3 * (1 + 16 + 2 * 1001 + 192 + 32) + 20 * 100 = 8825
-  CHECK_EQ(s.step_words, 9216u);
+  // 16 + 20 * 4 + 3 * (1 + 16 + 2 * 1001 + 192 + 32) = 6825, then 100 changes of two words
+  CHECK_EQ(s.choices_end, 6832u);
+  CHECK_EQ(s.table_words, 100u);
+  CHECK_EQ(s.step_changes, 100u);
+  CHECK_EQ(s.step_words, 7168u);
   CHECK_EQ(s.kv_page_bytes, 2u * (2 * 16 * 64 + 2 * 16 * 4));
   CHECK_EQ(s.strides.size(), 4u);
   CHECK_EQ(s.strides[0], 1280u);
@@ -255,11 +259,13 @@ TEST(choices_as_words) {
   step.choices = choices;
   constexpr uint32_t kEnd = 2 + 3 * kChoiceRowWords + 4 * 3 + 2 * 2 + 2;
   std::vector<uint32_t> block(kEnd + 1, 0xdead);
-  uint8_t read[3];
-  ChoiceWork work = WriteChoices(step, 2, kEnd, block.data(), read);
+  RowOutcome rows_are[3];
+  const absl::Span<RowOutcome> outcomes(rows_are);
+  ChoiceWork work = WriteChoices(step, 2, kEnd, block.data(), outcomes);
   CHECK_EQ(work.end, kEnd);
   CHECK(work.tokens && work.draws);
-  CHECK(read[0] == 0 && read[1] == 1 && read[2] == 1);
+  CHECK(!outcomes[0].read && outcomes[1].read && outcomes[2].read);
+  CHECK(outcomes[0].told && !outcomes[1].told && outcomes[2].told);
   kernels::ChoiceRow row;
   std::memcpy(static_cast<void*>(&row), &block[2], sizeof(row));
   CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceSample | kernels::kChoiceMask);
@@ -282,15 +288,87 @@ TEST(choices_as_words) {
   CHECK_EQ(row.seed, 0u);
   // One word too few: the first row is read, and writes no list.
   std::fill(block.begin(), block.end(), 0xdead);
-  work = WriteChoices(step, 2, kEnd - 1, block.data(), read);
+  work = WriteChoices(step, 2, kEnd - 1, block.data(), outcomes);
   CHECK_EQ(work.end, 2 + 3 * kChoiceRowWords);
   CHECK(work.tokens && !work.draws);
-  CHECK_EQ(read[0], 1);
+  CHECK(outcomes[0].read && !outcomes[0].told);
   CHECK_EQ(block[work.end], 0xdeadu);
   // No choices: all are read.
   step.choices = {};
-  work = WriteChoices(step, 2, kEnd, block.data(), read);
-  CHECK(!work.tokens && read[0] == 1 && read[2] == 1);
+  work = WriteChoices(step, 2, kEnd, block.data(), outcomes);
+  CHECK(!work.tokens && outcomes[0].read && outcomes[2].read && !outcomes[2].told);
+}
+
+// What a GPU would hold that took the changes, against the lists themselves.
+TEST(page_tables_as_changes) {
+  constexpr uint32_t kTables = 3, kWords = 600, kPool = 1000;
+  auto created = PageTables::Create(kTables, kWords, kPool);
+  CHECK_OK(created);
+  PageTables& tables = *created;
+  std::vector<uint32_t> gpu(kTables * kWords, 0), lists[2];
+  backend::StepCache caches[2];
+  backend::StepSequence sequences[2];
+  backend::Step step;
+  const auto set = [&](uint32_t first, uint32_t second) {
+    for (int i = 0; i < 2; ++i) caches[i].pages = lists[i];
+    sequences[0] = {absl::MakeConstSpan(&caches[0], 1), first};
+    sequences[1] = {absl::MakeConstSpan(&caches[1], 1), second};
+    step.sequences = sequences;
+  };
+  // The changes made, in takes of at most `room`.
+  const auto take = [&](uint32_t room) {
+    uint64_t all = 0;
+    std::vector<kernels::PageChange> out(room);
+    while (const uint32_t taken = tables.Take(step, room, out.data())) {
+      for (uint32_t i = 0; i < taken; ++i) gpu[out[i].at] = out[i].page;
+      all += taken;
+    }
+    return all;
+  };
+  const auto holds = [&](uint32_t table, const std::vector<uint32_t>& list) {
+    return std::equal(list.begin(), list.end(), gpu.begin() + tables.Offset(table));
+  };
+  for (uint32_t i = 0; i < kWords; ++i) lists[0].push_back(i + 1);
+  lists[1] = {5, 0, 7};  // the second is as it is
+  set(2, 0);
+  auto count = tables.Count(step);
+  CHECK_OK(count);
+  CHECK_EQ(*count, uint64_t{kWords + 2});
+  CHECK_EQ(take(100), uint64_t{kWords + 2});
+  CHECK(holds(2, lists[0]) && holds(0, lists[1]));
+  // As before, but for a page more and one in the middle.
+  lists[1].push_back(8);
+  lists[0][300] = 999;
+  set(2, 0);
+  count = tables.Count(step);
+  CHECK_OK(count);
+  CHECK_EQ(*count, 2u);
+  CHECK_EQ(take(1), 2u);
+  CHECK(holds(2, lists[0]) && holds(0, lists[1]));
+  CHECK_EQ(*tables.Count(step), 0u);
+  // A shorter list changes nothing behind it; another sequence takes the table over.
+  lists[0].resize(2);
+  std::swap(lists[0], lists[1]);
+  set(2, 0);
+  CHECK_EQ(*tables.Count(step), 6u);
+  CHECK_EQ(take(64), 6u);
+  CHECK(holds(2, lists[0]) && holds(0, lists[1]));
+  CHECK_EQ(gpu[tables.Offset(2) + 4], 5u);
+  // Refused, and nothing has changed.
+  set(1, 1);
+  CHECK(Holds(std::string(tables.Count(step).status().message()), "named twice"));
+  set(1, kTables);
+  CHECK(!tables.Count(step).ok());
+  lists[0][1] = kPool;
+  set(1, 2);
+  CHECK(Holds(std::string(tables.Count(step).status().message()), "page 1000"));
+  lists[0].assign(kWords + 1, 1);
+  set(1, 2);
+  CHECK(Holds(std::string(tables.Count(step).status().message()), "601 pages"));
+  lists[0] = {};
+  lists[1] = {1, 2};
+  set(1, 0);
+  CHECK_EQ(*tables.Count(step), 0u);
 }
 
 TEST(lists_of_gpus) {

@@ -27,6 +27,16 @@ TEST(headers) {
   CHECK_EQ(kAqlEmptySlot, 0x0001);
 }
 
+TEST(a_release_scope_is_replaced) {
+  AqlPacket packet;
+  packet.dword[0] = 0x00010000u | AqlHeader(AqlType::kKernelDispatch, true, Scope::kSystem,
+                                            Scope::kAgent);
+  packet.set_release(Scope::kSystem);
+  CHECK_EQ(packet.dword[0], 0x00011502u);
+  packet.set_release(Scope::kNone);
+  CHECK_EQ(packet.dword[0], 0x00010502u);
+}
+
 TEST(dispatch) {
   Dispatch d;
   d.kernel_object = 0x0123456789abcd40;

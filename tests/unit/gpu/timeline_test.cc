@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// The arithmetic of timelines around 2^32 points, where 32-bit engines begin to see double.
+// The arithmetic of timelines around 2^32 points, where 32-bit engines begin to see double; and when
+// a wait for work gives up.
 #include "gpu/timeline.h"
 
+#include "base/clock.h"
 #include "support/test.h"
+#include "unit/kfd/fake_sys.h"
 
 namespace mainarch::gpu {
 namespace {
@@ -67,6 +70,44 @@ TEST(a_32_bit_poll_never_lets_go_early_and_never_hangs) {
   }
   CHECK_LT(100, answered);
   CHECK_LT(20, refused);
+}
+
+// Devices with a time of their own.
+class ClockSys : public test::FakeSys {
+ public:
+  kfd::DeviceTime time;
+  kfd::DeviceTime Time() override { return time; }
+};
+
+TEST(a_deadline_for_work_counts_the_devices_own_time) {
+  constexpr int64_t kMs = 1'000'000;
+  ClockSys sys;
+  sys.time = {5000 * kMs, 100 * kMs};  // idle for long
+  const Deadline work = Deadline::ForWork(sys, 20);
+  const int64_t over = work.at_ns + kMs;
+  CHECK(!work.GivesUp(sys, work.at_ns - 1));
+  // The host's clock alone decides nothing, nor does what was before the wait.
+  CHECK(!work.GivesUp(sys, over));
+  sys.time.now_ns += 19 * kMs;
+  CHECK(!work.GivesUp(sys, over));
+  sys.time.now_ns += 2 * kMs;
+  CHECK(work.GivesUp(sys, over));
+  // Something moved.
+  sys.time.moved_ns = sys.time.now_ns - 10 * kMs;
+  CHECK(!work.GivesUp(sys, over));
+  sys.time.now_ns += 12 * kMs;
+  CHECK(work.GivesUp(sys, over));
+  // A machine that always moves, and one that cannot tell.
+  sys.time.moved_ns = sys.time.now_ns;
+  CHECK(!work.GivesUp(sys, work.at_ns + (Deadline::kMostPatienceMs - 1) * kMs));
+  CHECK(work.GivesUp(sys, work.at_ns + Deadline::kMostPatienceMs * kMs));
+  test::FakeSys hardware;
+  const Deadline wall = Deadline::ForWork(hardware, 20);
+  CHECK(!wall.GivesUp(hardware, wall.at_ns - 1));
+  CHECK(wall.GivesUp(hardware, wall.at_ns));
+  // Of others the clock decides.
+  const Deadline plain = Deadline::In(20);
+  CHECK(plain.GivesUp(sys, plain.at_ns));
 }
 
 }  // namespace

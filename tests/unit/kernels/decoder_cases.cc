@@ -40,7 +40,7 @@ Bytes StepPlan::Block() const {
   header.logit_rows_at = header.rows_at + 4 * count();
   header.pages_at = header.logit_rows_at + header.logit_rows;
   for (const Row& row : rows) {
-    table.push_back({row.token, row.position, static_cast<uint32_t>(pages.size()), 0});
+    table.push_back({row.token, row.position, static_cast<uint32_t>(pages.size()), row.from});
     pages.insert(pages.end(), row.pages.begin(), row.pages.end());
     header.splits = std::max(header.splits, row.position / kSplitTokens + 1);
   }
@@ -88,31 +88,82 @@ Near SiluTimes(const Near& gate, const Near& up) {
 
 namespace {
 
-Case StepBeginCase(uint32_t rows, uint32_t arrivals, uint32_t workers) {
+// Two blocks as the host writes them, of an even and of an odd step, and a GPU that has run the step
+// before `index`: it takes the one, and changes its page tables.
+Case StepBeginCase(uint32_t rows, uint32_t arrivals, uint32_t index, uint32_t change_count) {
+  constexpr uint32_t kTableWords = 512;
   StepPlan step = StepPlan::Of(rows);
+  step.index = index;
   for (uint32_t i = 0; i < rows; ++i) {
-    step.rows[i] = {i * 3, i * 17, std::vector<uint32_t>(1 + i % 7, i)};
+    step.rows[i] = {i * 3, i * 17, {}};
     step.logit_rows.push_back(i);
   }
-  const Bytes block = step.Block();
+  const Bytes plain = step.Block();
+  StepHeader header;
+  std::memcpy(&header, plain.data(), sizeof(header));
+  const uint32_t block_words = header.words + 2 * change_count + 16;
+  header.pages_at = header.words + 64;
+  header.changes_at = header.words;
+  header.changes = change_count;
+  Bytes block = plain;
+  std::memcpy(block.data(), &header, sizeof(header));
   Bytes want = block;
-  want.resize(block.size() + 64, kUntouchedByte);
+  want.resize((header.pages_at + kTableWords) * 4, kUntouchedByte);
+  std::vector<PageChange> changes;
+  for (uint32_t i = 0; i < change_count; ++i) {
+    changes.push_back({(i * 37 + 5) % kTableWords, 1000 + i});  // 37 and 512 have no divisor
+    std::memcpy(&want[(header.pages_at + changes[i].at) * 4], &changes[i].page, 4);
+  }
+  const Bytes change_bytes = ToBytes(changes);
+  block.insert(block.end(), change_bytes.begin(), change_bytes.end());
+  block.resize(block_words * 4, kUntouchedByte);
+  Bytes from(2 * block.size(), kUntouchedByte);
+  std::copy(block.begin(), block.end(), from.begin() + Parity(index) * block.size());
+  Bytes before(want.size(), kUntouchedByte);
+  StepHeader last;
+  last.index = index - 1;
+  std::memcpy(before.data(), &last, sizeof(last));
   std::vector<uint32_t> counters(arrivals, 0);
   counters.push_back(0xeeeeeeee);
   Case out;
-  out.name = absl::StrCat("step_begin ", rows, " rows, ", arrivals, " counters");
+  out.name = absl::StrCat("step_begin ", rows, " rows, ", arrivals, " counters, step ", index, ", ",
+                          change_count, " changes");
   out.bound = "exact";
-  out.buffers = {{"from", block, 0, Home::kHost},
-                 {"to", Bytes(want.size(), kUntouchedByte)},
+  out.buffers = {{"from", from, 0, Home::kHost},
+                 {"to", before},
                  {"arrivals", Bytes(counters.size() * 4, kUntouchedByte)}};
-  out.steps = {{MakeLaunch<StepBeginArgs>("step_begin", workers,
+  out.steps = {{MakeLaunch<StepBeginArgs>("step_begin", 1,
                                           [=](StepBeginArgs& args, const Addresses& at) {
                                             args.from = at.Of<const uint32_t>("from");
                                             args.to = at.Of<uint32_t>("to");
                                             args.arrivals = at.Of<uint32_t>("arrivals");
                                             args.arrival_count = arrivals;
+                                            args.block_words = block_words;
                                           })}};
   out.expectations = {Exactly("to", want), ExactlyValues("arrivals", counters)};
+  return out;
+}
+
+Case StepTablesCase(uint32_t count, uint32_t workers) {
+  const uint32_t words = 2 * count + 7;
+  std::vector<uint32_t> want(words, 0xeeeeeeee);
+  std::vector<PageChange> list = {{count, 0}};
+  for (uint32_t i = 0; i < count; ++i) {
+    list.push_back({2 * i + 1, i * 7});
+    want[2 * i + 1] = i * 7;
+  }
+  list.push_back({0, 0xbad});  // beyond the list
+  Case out;
+  out.name = absl::StrCat("step_tables ", count, " changes");
+  out.bound = "exact";
+  out.buffers = {{"changes", ToBytes(list), 0, Home::kHost},
+                 {"tables", Bytes(words * 4, kUntouchedByte)}};
+  out.steps = {{MakeLaunch<StepTablesArgs>("step_tables", workers,
+                                           [=](StepTablesArgs& args, const Addresses& at) {
+                                             args.changes = at.Of<const PageChange>("changes");
+                                             args.tables = at.Of<uint32_t>("tables");
+                                           })}};
+  out.expectations = {ExactlyValues("tables", want)};
   return out;
 }
 
@@ -126,12 +177,25 @@ void WantSquares(const Inputs& x, Wanted* want) {
   }
 }
 
-Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers) {
+// `told`: every second row's token is told by the step before, of which one had none to tell.
+Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers, bool told = false) {
   constexpr uint32_t kVocab = 9;
   Random random(hidden + rows);
   StepPlan step = StepPlan::Of(rows);
   for (StepPlan::Row& row : step.rows) row.token = static_cast<uint32_t>(random.Next() % kVocab);
   step.rows[0].token = kVocab - 1;
+  step.index = 7;
+  std::vector<uint64_t> tokens(2 * rows, TaggedToken(step.index - 3, 0));  // of steps long past
+  std::vector<uint32_t> token_of(rows);
+  for (uint32_t row = 0; row < rows; ++row) {
+    token_of[row] = step.rows[row].token;
+    if (!told || row % 2 == 0) continue;
+    if (row == 3) token_of[row] = kNoToken;
+    step.rows[row].token = 0;
+    step.rows[row].from = rows - 1 - row;
+    tokens[Parity(step.index - 1) * rows + rows - 1 - row] =
+        TaggedToken(step.index - 1, token_of[row]);
+  }
   const Activations table = f32 ? RandomActivations<float>(random, size_t{kVocab} * hidden)
                                 : RandomActivations<uint16_t>(random, size_t{kVocab} * hidden);
   Inputs x = RandomInputs(random, rows, hidden);
@@ -139,17 +203,20 @@ Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers) {
   Wanted want(rows + 1, x.stride), squares(rows + 1, chunks);
   for (uint32_t row = 0; row < rows; ++row) {
     for (uint32_t i = 0; i < hidden; ++i) {
-      const double value = table.values[size_t{step.rows[row].token} * hidden + i];
+      const double value =
+          token_of[row] == kNoToken ? 0 : table.values[size_t{token_of[row]} * hidden + i];
       x.values[size_t{row} * x.stride + i] = static_cast<float>(value);
       want.Set(row, i, value, 0);
     }
   }
   WantSquares(x, &squares);
   Case out;
-  out.name = absl::StrCat("embed ", rows, " rows, hidden ", hidden, f32 ? ", fp32" : ", bf16");
+  out.name = absl::StrCat("embed ", rows, " rows, hidden ", hidden, f32 ? ", fp32" : ", bf16",
+                          told ? ", tokens told" : "");
   out.bound = "rows exact; squares 2^-20 relative: fp32 sums of positive terms";
   out.buffers = {
-      {"step", step.Block()}, {"table", table.bytes}, want.ToFill("x"), squares.ToFill("squares")};
+      {"step", step.Block()}, {"table", table.bytes}, want.ToFill("x"), squares.ToFill("squares"),
+      {"tokens", ToBytes(tokens)}};
   out.steps = {{MakeLaunch<EmbedArgs>("embed", workers, [=](EmbedArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");
     args.table = at.Of<const uint8_t>("table");
@@ -159,6 +226,8 @@ Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers) {
     args.stride = RoundUp(hidden, kPadColumns);
     args.chunks = chunks;
     args.is_f32 = f32;
+    args.tokens = at.Of<const uint64_t>("tokens");
+    args.max_rows = rows;
   })}};
   out.expectations = {want.Check("x"), squares.Check("squares")};
   return out;
@@ -387,13 +456,18 @@ Case ReduceCase(const ReduceShape& s) {
 
 std::vector<Case> DecoderStepCases() {
   return {
-      StepBeginCase(1, 0, 1),
-      StepBeginCase(300, 94, 2),
+      StepBeginCase(1, 0, 1, 0),
+      StepBeginCase(300, 94, 2, 300),
+      StepBeginCase(3, 16, 0, 1),
+      StepTablesCase(1, 1),
+      StepTablesCase(1000, 3),
       EmbedCase(1, 64, false, 1),
       EmbedCase(5, 1160, false, 3),
       EmbedCase(5, 1160, true, 3),
       EmbedCase(3, 2048, true, 8),
       EmbedCase(17, 8, false, 2),
+      EmbedCase(5, 1160, false, 3, true),
+      EmbedCase(6, 64, true, 2, true),
       RouteCase(1, 8, 2, true, false),
       RouteCase(9, 128, 8, true, false),
       RouteCase(9, 130, 8, false, false),

@@ -26,6 +26,7 @@ struct StepPlan {
     uint32_t token = 0;
     uint32_t position = 0;
     std::vector<uint32_t> pages;
+    uint32_t from = kernels::kHere;
   };
   std::vector<Row> rows;
   std::vector<uint32_t> logit_rows;

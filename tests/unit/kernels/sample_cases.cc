@@ -88,6 +88,7 @@ ChoiceCase MakeRow(Random& random, uint32_t vocab, uint32_t kind, bool draws) {
 struct ChoiceStep {
   std::vector<ChoiceCase> rows;
   std::vector<ChoiceResult> results;
+  std::vector<bool> wanted;  // a token of the row is
   Bytes block;
 };
 
@@ -122,6 +123,7 @@ ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
     const auto token = sampler.Sample(absl::MakeSpan(row.logits), request);
     const bool chosen = token.ok() && !row.read_only;
     out.results.push_back({chosen ? *token : 0, chosen});
+    out.wanted.push_back(!row.read_only);
   }
   step.logit_rows = logit_rows;
   step.choices = choices;
@@ -130,13 +132,13 @@ ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
   header.index = index;
   header.choices_at = sizeof(header) / 4;
   std::vector<uint32_t> block(1 << 16);
-  std::vector<uint8_t> read(s.rows);
-  const amdgpu::ChoiceWork work =
-      amdgpu::WriteChoices(step, header.choices_at, 1 << 16, block.data(), read.data());
+  std::vector<amdgpu::RowOutcome> outcomes(s.rows);
+  const amdgpu::ChoiceWork work = amdgpu::WriteChoices(step, header.choices_at, 1 << 16,
+                                                       block.data(), absl::MakeSpan(outcomes));
   std::memcpy(block.data(), &header, sizeof(header));
   block.resize(work.end);
   out.block = ToBytes(block);
-  for (uint32_t row = 0; row < s.rows; ++row) out.rows[row].read_only = read[row] != 0;
+  for (uint32_t row = 0; row < s.rows; ++row) out.rows[row].read_only = outcomes[row].read;
   return out;
 }
 
@@ -163,6 +165,7 @@ LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workg
           args.values[r] = at.Of<float>(absl::StrCat("values", r));
           args.peaks[r] = at.Of<ScoredWords>(absl::StrCat("peaks", r));
           args.flags[r] = at.Of<uint32_t>(absl::StrCat("flags", r));
+          args.tokens[r] = at.Of<uint64_t>(absl::StrCat("tokens", r));
           args.chunks = std::max(
               args.chunks, (FirstOf(s, r + 1) - FirstOf(s, r) + kChoiceChunk - 1) / kChoiceChunk);
         }
@@ -175,6 +178,7 @@ LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workg
         args.ranks = s.ranks;
         args.rank = rank;
         args.mass_shift = MassShift(s.vocab);
+        args.max_rows = s.rows;
       },
       rank);
 }
@@ -211,20 +215,34 @@ Case SampleCase(const ChoiceShape& s, uint64_t seed) {
     out.buffers.push_back({absl::StrCat("flags", r), Bytes(2 * slots * units * 4), r, flags});
     if (!s.live) out.buffers.push_back({Of("states", r, 0), Bytes(slots * 32, 0xee), r});
     out.buffers.push_back(
+        {absl::StrCat("tokens", r), Bytes(size_t{2} * s.rows * 8, kUntouchedByte), r, flags});
+    out.buffers.push_back(
         {absl::StrCat("races", r), Bytes(slots * 16 * (s.vocab / kChoiceChunk + 1), 0xee), r});
   }
+  // What every rank is told, of both steps: what a row that chose none holds is not looked at.
+  std::vector<uint64_t> tokens(size_t{2} * s.rows);
+  std::memset(tokens.data(), kUntouchedByte, tokens.size() * 8);
   for (uint32_t round = 0; round < 2; ++round) {
     const ChoiceStep step = MakeStep(random, s, s.first_index + round);
-    Bytes host(size_t{s.rows} * stride * 4, kUntouchedByte);
+    // Each step has the half of its parity; the other one stays as it is.
+    const uint32_t index = s.first_index + round, half_at = Parity(index) * s.rows;
+    Bytes host(size_t{2} * s.rows * stride * 4, kUntouchedByte);
     const Bytes untouched = host;
+    std::vector<ChoiceResult> results(size_t{2} * s.rows);
+    std::copy(step.results.begin(), step.results.end(), results.begin() + half_at);
+    for (uint32_t row = 0; row < s.rows; ++row) {
+      if (!step.wanted[row]) continue;
+      const ChoiceResult& result = step.results[row];
+      tokens[half_at + row] = TaggedToken(index, result.chosen ? result.token : kNoToken);
+    }
     for (uint32_t r = 0; r < s.ranks; ++r) {
       const uint32_t first = FirstOf(s, r), count = FirstOf(s, r + 1) - first;
-      std::vector<float> logits(size_t{s.rows} * RoundUp(count, 16), 1e30f);
+      std::vector<float> logits(size_t{2} * s.rows * RoundUp(count, 16), 1e30f);
       for (uint32_t row = 0; row < s.rows; ++row) {
         std::copy_n(step.rows[row].logits.begin() + first, count,
-                    logits.begin() + size_t{row} * RoundUp(count, 16));
+                    logits.begin() + size_t{half_at + row} * RoundUp(count, 16));
         if (step.rows[row].read_only) {
-          std::memcpy(&host[(size_t{row} * stride + first) * 4], &step.rows[row].logits[first],
+          std::memcpy(&host[(size_t{half_at + row} * stride + first) * 4], &step.rows[row].logits[first],
                       count * 4);
         }
       }
@@ -233,9 +251,9 @@ Case SampleCase(const ChoiceShape& s, uint64_t seed) {
       if (s.live) out.buffers.push_back({Of("states", r, round), LiveStates(s, step, r), r});
     }
     out.buffers.push_back(
-        {absl::StrCat("results", round), Bytes(step.results.size() * 8), 0, Home::kHost});
+        {absl::StrCat("results", round), Bytes(results.size() * 8), 0, Home::kHost});
     out.buffers.push_back({absl::StrCat("host_logits", round), untouched, 0, Home::kHost});
-    out.expectations.push_back(ExactlyValues(absl::StrCat("results", round), step.results));
+    out.expectations.push_back(ExactlyValues(absl::StrCat("results", round), results));
     out.expectations.push_back(Exactly(absl::StrCat("host_logits", round), host));
     const uint32_t half = (s.ranks + 1) / 2;
     std::vector<LaunchSpec> begin, middle, end, race, winner;
@@ -249,6 +267,9 @@ Case SampleCase(const ChoiceShape& s, uint64_t seed) {
     for (auto* together : {&begin, &middle, &end, &race, &winner}) {
       if (!together->empty()) out.steps.push_back(*together);
     }
+  }
+  for (uint32_t r = 0; r < s.ranks; ++r) {
+    out.expectations.push_back(ExactlyValues(absl::StrCat("tokens", r), tokens));
   }
   return out;
 }

@@ -213,6 +213,9 @@ TEST(a_bad_packet_is_told_to_the_inactive_signal) {
       {"no kernel", 0x8, [](AqlPacket& p) { p.kernel_object = 0; }},
       {"an agent dispatch", 0x20, [](AqlPacket& p) { p.header = 0x1404; }},
       {"a reserved bit", 0x20, [](AqlPacket& p) { p.header |= 1 << 14; }},
+      {"an acquire scope of 3", 0x20, [](AqlPacket& p) { p.header |= 3 << 9; }},
+      {"a release scope of 3", 0x20, [](AqlPacket& p) { p.header |= 3 << 11; }},
+      {"a barrier's release scope of 3", 0x20, [](AqlPacket& p) { p.header = 0x1d03; }},
       {"a workgroup of 2048", 0x40,
        [](AqlPacket& p) {
          p.setup = 2;

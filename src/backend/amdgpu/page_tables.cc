@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "backend/amdgpu/page_tables.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mainarch::amdgpu {
+namespace {
+
+// Long lists that are as they were are the rule: looked at by blocks, faster than one by one.
+constexpr size_t kBlock = 256;
+
+// Calls what(i) for each i in which the lists differ, until it says false.
+template <class What>
+void ForEachChange(absl::Span<const uint32_t> pages, const uint32_t* held, What what) {
+  for (size_t begin = 0; begin < pages.size(); begin += kBlock) {
+    const size_t count = std::min(kBlock, pages.size() - begin);
+    if (std::memcmp(pages.data() + begin, held + begin, count * sizeof(uint32_t)) == 0) continue;
+    for (size_t i = begin; i < begin + count; ++i) {
+      if (pages[i] != held[i] && !what(i)) return;
+    }
+  }
+}
+
+}  // namespace
+
+StatusOr<PageTables> PageTables::Create(uint32_t tables, uint32_t words, uint32_t pages) {
+  PageTables out(tables, words, pages);
+  out.held_.reset(static_cast<uint32_t*>(std::calloc(size_t{tables} * words, sizeof(uint32_t))));
+  if (out.held_ == nullptr) {
+    return Error(Code::kOutOfHostMemory, "page tables of ", tables, " sequences of ", words,
+                 " pages");
+  }
+  return out;
+}
+
+StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
+  uint64_t changes = 0;
+  if (++call_ == 0) {  // once in 2^32 steps
+    std::fill(seen_.begin(), seen_.end(), 0);
+    call_ = 1;
+  }
+  for (const backend::StepSequence& sequence : step.sequences) {
+    const absl::Span<const uint32_t> pages = sequence.caches[0].pages;
+    if (sequence.table >= seen_.size() || seen_[sequence.table] == call_) {
+      return Error(Code::kInternal, "page table ", sequence.table, " of ", seen_.size(),
+                   sequence.table < seen_.size() ? " is named twice in a step" : "");
+    }
+    seen_[sequence.table] = call_;
+    if (pages.size() > words_) {
+      return Error(Code::kInternal, "a list of ", pages.size(), " pages; a table has ", words_);
+    }
+    uint32_t largest = 0;
+    ForEachChange(pages, held_.get() + size_t{sequence.table} * words_, [&](size_t i) {
+      largest = std::max(largest, pages[i]);
+      ++changes;
+      return true;
+    });
+    if (largest >= pages_) {
+      return Error(Code::kInternal, "page ", largest, " is not in the pool of ", pages_);
+    }
+  }
+  return changes;
+}
+
+uint32_t PageTables::Take(const backend::Step& step, uint32_t room, kernels::PageChange* out) {
+  uint32_t taken = 0;
+  for (const backend::StepSequence& sequence : step.sequences) {
+    const absl::Span<const uint32_t> pages = sequence.caches[0].pages;
+    uint32_t* held = held_.get() + size_t{sequence.table} * words_;
+    const uint32_t first = Offset(sequence.table);
+    ForEachChange(pages, held, [&](size_t i) {
+      if (taken == room) return false;
+      out[taken++] = {first + static_cast<uint32_t>(i), pages[i]};
+      held[i] = pages[i];
+      return true;
+    });
+    if (taken == room) break;
+  }
+  return taken;
+}
+
+}  // namespace mainarch::amdgpu

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+//
+// Page tables of a context's sequences, as every GPU holds them behind its step block: one row of
+// words a table, word i the page of positions [16 i, 16 i + 16). The host keeps what the GPUs will
+// hold once they have run what was submitted, so that a step brings only what has changed: a list
+// of a million tokens is 62,500 words, of which the next token changes one in sixteen times.
+//
+// Threads: one.
+#ifndef MAINARCH_BACKEND_AMDGPU_PAGE_TABLES_H_
+#define MAINARCH_BACKEND_AMDGPU_PAGE_TABLES_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/status.h"
+#include "kernels/decoder_args.h"
+
+namespace mainarch::amdgpu {
+
+class PageTables {
+ public:
+  // `tables` rows of `words`, zeros on both sides; pages are below `pages`.
+  static StatusOr<PageTables> Create(uint32_t tables, uint32_t words, uint32_t pages);
+
+  // How many entries the step's lists change. Internal, and nothing has changed: a list that is
+  // longer than a table, a page beyond the pool, a table that is none or named twice.
+  StatusOr<uint64_t> Count(const backend::Step& step);
+  // At most `room` of the changes that are left, into `out`, which is written and never read: it is
+  // memory that no cache keeps. They count as made. Only after Count.
+  uint32_t Take(const backend::Step& step, uint32_t room, kernels::PageChange* out);
+
+  // Of a table, in words from the first.
+  uint32_t Offset(uint32_t table) const { return table * words_; }
+
+ private:
+  struct Free {
+    void operator()(uint32_t* p) const { std::free(p); }
+  };
+  PageTables(uint32_t tables, uint32_t words, uint32_t pages)
+      : words_(words), pages_(pages), seen_(tables) {}
+
+  uint32_t words_, pages_;
+  // [tables, words]; pages of memory that nobody has written to cost nothing.
+  std::unique_ptr<uint32_t[], Free> held_;
+  std::vector<uint32_t> seen_;  // [table]: the call of Count that met it last
+  uint32_t call_ = 0;
+};
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_PAGE_TABLES_H_
