@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "decode/engine_impl.h"
 
+// Inlined: one shared object less for every host to load.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <algorithm>

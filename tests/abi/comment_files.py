@@ -4,6 +4,7 @@
 comment's own folder or once in the whole tree."""
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -20,10 +21,12 @@ FROZEN = "tests/abi/v0/"  # a client with the header of its day
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"],
-                            capture_output=True, text=True)
-    files = listed.stdout.splitlines()
-    if listed.returncode != 0:  # a copy without its history; what builds make is not of the tree
+    files = []
+    if shutil.which("git"):
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"],
+                                capture_output=True, text=True)
+        files = listed.stdout.splitlines() if listed.returncode == 0 else []
+    if not files:  # a copy without its history; what builds make is not of the tree
         files = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
         files = [file for file in files if not re.match(r"\.|build|obj-", file)]
     files = [file for file in files if (root / file).is_file()]

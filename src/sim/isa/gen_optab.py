@@ -73,7 +73,7 @@ REGISTER = re.compile(r"^[-|]*([vsa])\[?(\d+)(?::(\d+))?\]?")
 # Rows of the JSON that name an alias of another opcode or do not decode as an instruction.
 NOT_OPCODES = {("SOPK", 29), ("SOPK", 30), ("SOPK", 31), ("VOP3P", 44)}
 # Opcodes that the JSON lacks.
-MORE_OPCODES = {("VOP1", 0): "v_nop", ("VOP3", 320): "v_nop"}
+MORE_OPCODES = {("VOP1", 0): "v_nop"}
 
 
 def size_of(family):
