@@ -5,6 +5,7 @@
  * is of another build (stranger_part.c). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <mainarch.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -73,8 +74,9 @@ static int unload(place* p) {
 }
 
 static int put(const place* p, const char* part) {
+  char real[PATH_MAX]; /* a link in another folder needs the whole path */
   unlink(p->part);
-  NEED(symlink(part, p->part) == 0);
+  NEED(symlink(realpath(part, real) != NULL ? real : part, p->part) == 0);
   return 1;
 }
 
