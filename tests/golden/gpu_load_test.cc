@@ -19,7 +19,7 @@ namespace {
 StatusOr<std::shared_ptr<backend::Backend>> OpenNode(const std::string& text) {
   ASSIGN_OR_RETURN(auto sys, sim::OpenSim(text));
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(std::move(sys), "", false));
-  return amdgpu::AmdGpuBackend::Create(std::move(gpus), 0);
+  return amdgpu::AmdGpuBackend::Create(std::move(gpus));
 }
 
 std::vector<uint64_t> FreeBytes(const backend::Backend& backend) {
