@@ -89,6 +89,9 @@ DEVICE bool Reached(uint32_t now, uint32_t goal) { return static_cast<int32_t>(n
 // writes it does not go on before the waiter has seen it).
 enum class Until { kReached, kEqual };
 
+// Between two looks at a flag: the wave leaves its SIMD's issue slots to others for 64 clocks.
+DEVICE void Pause() { __builtin_amdgcn_s_sleep(1); }
+
 // Spins until *flag has reached (or equals) goal. One lane calls it. The acquire fence is the
 // caller's, once, after the spin: inside the loop it would invalidate caches each turn.
 template <Scope kScope, Until kUntil = Until::kReached>
@@ -96,7 +99,7 @@ DEVICE void WaitFlag(Global<const uint32_t> flag, uint32_t goal) {
   while (true) {
     const uint32_t now = LoadFlag<kScope>(flag);
     if (kUntil == Until::kEqual ? now == goal : Reached(now, goal)) return;
-    __builtin_amdgcn_s_sleep(1);
+    Pause();
   }
 }
 

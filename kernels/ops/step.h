@@ -45,7 +45,7 @@ DEVICE uint32_t AwaitToken(Global<const uint64_t> slot, uint32_t index) {
   while (true) {
     const uint64_t word = LoadFlag<Scope::kSystem>(slot);
     if (static_cast<uint32_t>(word >> 32) == TokenTag(index)) return static_cast<uint32_t>(word);
-    __builtin_amdgcn_s_sleep(1);
+    Pause();
   }
 }
 
