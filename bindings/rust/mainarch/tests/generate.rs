@@ -229,7 +229,7 @@ fn sequences_are_steered() {
 
     let fast = EngineOptions { fast: true, max_sequence_tokens: 64, ..Default::default() };
     let made = Engine::new(&stack.model, &fast).unwrap().info().unwrap();
-    let little = EngineOptions { memory_bytes: 1, ..fast.clone() };
+    let little = EngineOptions { memory_bytes: 1, ..fast };
     let refused = Engine::new(&stack.model, &little).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::OutOfDeviceMemory);
     let enough = EngineOptions { memory_bytes: made.memory_bytes, ..fast };
