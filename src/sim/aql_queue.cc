@@ -373,6 +373,8 @@ bool AqlQueue::CheckDispatch(const Packet& packet, Dispatch* dispatch) {
   dispatch->queue_id = id();
   dispatch->first_xcc = setup_.first_xcc;
   dispatch->acquire = packet.acquire();
+  dispatch->release = packet.release();
+  dispatch->barrier = (packet.header() & kBarrierBit) != 0;
   dispatch->seed = rng_.Next();
   const uint32_t lds = host().context().facts().lds_bytes;
   if (dispatch->group_segment_bytes > lds) {

@@ -136,7 +136,8 @@ struct Dispatch {
 
   // Workgroup n runs on XCC (n + first_xcc) % num_xcc (tg_chunk_size = 1).
   uint32_t first_xcc = 0;
-  Scope acquire = Scope::kNone;
+  Scope acquire = Scope::kNone, release = Scope::kNone;
+  bool barrier = false;  // the packet's barrier bit: what came before it has ended
   // For any choice that hardware leaves open; derived from the node's seed, so a printed seed
   // reproduces it.
   uint64_t seed = 0;

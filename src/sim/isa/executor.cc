@@ -9,6 +9,18 @@
 namespace mainarch::sim::isa {
 namespace {
 
+Where PlaceOf(const GpuContext& context, const Window& window) {
+  Where where;
+  where.mtype = static_cast<uint8_t>(window.mtype);
+  if (window.system_memory) {
+    where.place = Where::kHost;
+  } else if (window.home_gpu != context.gpu_index()) {
+    where.place = Where::kPeer;
+    where.peer = static_cast<uint16_t>(window.home_gpu);
+  }
+  return where;
+}
+
 class PageMemory : public Memory {
  public:
   explicit PageMemory(GpuContext* context) : context_(*context) {}
@@ -21,7 +33,8 @@ class PageMemory : public Memory {
       *fault = {why.va, write, execute, why.not_present, why.read_only, why.no_execute};
       return false;
     }
-    *view = {va, va + window.size, window.host, window.writable, window.executable};
+    *view = {va, va + window.size, window.host, window.writable, window.executable,
+             PlaceOf(context_, window)};
     return true;
   }
   uint64_t Clock() override { return context_.Clock(); }
@@ -178,6 +191,17 @@ void IsaExecutor::Forget(const GpuContext& context) {
   code_.erase({context.gpu_index(), context.process_id()});
 }
 
+LaunchTicket IsaExecutor::TicketOf(const Dispatch& dispatch) {
+  LaunchTicket ticket;
+  ticket.gpu = dispatch.context->gpu_index();
+  ticket.process = dispatch.context->process_id();
+  ticket.queue = dispatch.queue_id;
+  ticket.acquire = static_cast<uint8_t>(dispatch.acquire);
+  ticket.release = static_cast<uint8_t>(dispatch.release);
+  ticket.barrier = dispatch.barrier;
+  return ticket;
+}
+
 StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   ASSIGN_OR_RETURN(const Code code, CodeOf(*dispatch.context));
   KernelLaunch launch;
@@ -199,9 +223,12 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   const ChipLimits limits = {facts.num_xcc,        facts.cus_per_xcc, facts.simds_per_cu,
                              facts.waves_per_simd, facts.lds_bytes,   facts.lds_granule};
   // The cache mode stands in a wave's way to memory, one wave at a time.
-  const int threads = options_.check.caches ? 1 : options_.threads;
+  const bool one = options_.check.caches || options_.pace != nullptr;
+  const int threads = one ? 1 : options_.threads;
   auto run = std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, threads);
   launch.observer = options_.observer;
+  launch.pace = options_.pace.get();
+  launch.ticket = TicketOf(dispatch);
   launch.lines = options_.lines;
   if (checker_ != nullptr) launch.observer = run->CheckWith(checker_.get(), launch.seed);
   if (options_.counts != nullptr) {

@@ -17,6 +17,7 @@
 #include "sim/isa/counters.h"
 #include "sim/isa/grid.h"
 #include "sim/isa/lines.h"
+#include "sim/isa/pace.h"
 
 namespace mainarch::sim::isa {
 
@@ -30,6 +31,7 @@ struct ExecutorOptions {
   std::vector<std::shared_ptr<const LineTable>> lines;
   std::shared_ptr<CountLog> counts;  // gets the counts of every dispatch that ends; null: none
   bool footprint = false;            // with the lines of memory that each dispatch used
+  std::shared_ptr<Pace> pace;        // the timing model (sim/time/clock.h); null: none
 };
 
 class IsaExecutor : public Executor {
@@ -50,6 +52,7 @@ class IsaExecutor : public Executor {
     std::shared_ptr<Program> program;
   };
   StatusOr<Code> CodeOf(const GpuContext& context);
+  static LaunchTicket TicketOf(const Dispatch& dispatch);
 
   const ExecutorOptions options_;
   const std::unique_ptr<Checker> checker_;  // null when nothing is checked

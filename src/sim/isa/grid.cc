@@ -114,6 +114,8 @@ StatusOr<std::unique_ptr<Grid>> Grid::Create(Program* program, const KernelLaunc
   }
   grid->window_ = kWindowPerThread * grid->memories_.size();
   grid->random_ = launch.seed * 0x9e3779b97f4a7c15 + 1;
+  grid->limits_ = limits;
+  if (launch.pace != nullptr) grid->paced_ = launch.pace->Begin(grid.get());
   return grid;
 }
 
@@ -125,6 +127,7 @@ uint64_t Grid::NextRandom() {
 }
 
 Grid::Result Grid::Run(uint64_t budget) {
+  if (paced_ != nullptr) return paced_->Run(budget);
   if (result_.state == State::kStopped || result_.state == State::kDone) return result_;
   used_ = 0;
   idle_turns_ = 0;
@@ -156,7 +159,10 @@ Grid::Result Grid::Run(uint64_t budget) {
   return result_;
 }
 
-// Where and in which kernel a wave stopped, and why.
+std::string Grid::Name() const {
+  return launch_.descriptor == 0 ? "" : KernelName(memory(), launch_.descriptor);
+}
+
 std::string Grid::Report(const Wave& w, Memory* memory) const {
   std::string name = launch_.descriptor == 0 ? "" : KernelName(memory, launch_.descriptor);
   if (!name.empty()) name = absl::StrCat(name, "+0x", absl::Hex(w.at - launch_.entry), ", ");
@@ -328,28 +334,31 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill)
     w.s[s++] = static_cast<uint32_t>(group->waves.size()) | (index == 0 ? 1u << 31 : 0);
 }
 
+void Grid::SetUp(Workgroup* group, Memory* memory) {
+  const uint32_t waves = WavesOf(launch_);
+  const uint32_t filled = group->registers_per_wave;
+  if (group->register_waves < waves) {
+    const size_t bytes = size_t{512} * kLanes * 4 * waves;
+    group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
+    if (group->registers == nullptr) throw std::bad_alloc();
+    group->register_waves = waves;
+  }
+  group->registers_per_wave = RegistersOf(launch_);
+  group->lds.resize(launch_.lds_bytes);
+  FillPoison(group->lds.data(), group->lds.size());
+  group->scratch.assign(size_t{launch_.private_bytes} * kLanes * waves, 0);
+  group->waves.resize(waves);
+  // Registers used again keep what an earlier workgroup left, unless somebody looks: filling them
+  // would take longer than many a short wave runs.
+  const bool fill = filled < group->registers_per_wave || launch_.observer != nullptr;
+  for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory, fill);
+  for (Wave& w : group->waves) group->live += w.state != WaveState::kDone;
+  if (launch_.observer != nullptr) launch_.observer->Begin(*group);
+}
+
 uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
   const uint32_t waves = WavesOf(launch_);
-  if (group->waves.empty()) {
-    const uint32_t filled = group->registers_per_wave;
-    if (group->register_waves < waves) {
-      const size_t bytes = size_t{512} * kLanes * 4 * waves;
-      group->registers.reset(static_cast<uint32_t*>(std::aligned_alloc(4096, bytes)));
-      if (group->registers == nullptr) throw std::bad_alloc();
-      group->register_waves = waves;
-    }
-    group->registers_per_wave = RegistersOf(launch_);
-    group->lds.resize(launch_.lds_bytes);
-    FillPoison(group->lds.data(), group->lds.size());
-    group->scratch.assign(size_t{launch_.private_bytes} * kLanes * waves, 0);
-    group->waves.resize(waves);
-    // Registers used again keep what an earlier workgroup left, unless somebody looks: filling them
-    // would take longer than many a short wave runs.
-    const bool fill = filled < group->registers_per_wave || launch_.observer != nullptr;
-    for (uint32_t i = 0; i < waves; ++i) InitWave(group, i, memory, fill);
-    for (Wave& w : group->waves) group->live += w.state != WaveState::kDone;
-    if (launch_.observer != nullptr) launch_.observer->Begin(*group);
-  }
+  if (group->waves.empty()) SetUp(group, memory);
   uint64_t ran = 0;
   const uint32_t first = static_cast<uint32_t>((launch_.seed + group->turn++) % waves);
   for (uint32_t i = 0; i < waves; ++i) {
@@ -423,6 +432,54 @@ uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
   }
   w.instructions += n;
   return n;
+}
+
+uint32_t Grid::waves_per_group() const { return WavesOf(launch_); }
+
+std::unique_ptr<Workgroup> Grid::StartAt(uint64_t index) {
+  std::unique_ptr<Workgroup> group = Start(index);
+  SetUp(group.get(), memories_[0]);
+  return group;
+}
+
+const Op* Grid::First(Wave& w, Program::Chunk** chunk) {
+  *chunk = program_.ChunkOf(w.pc);
+  return Fetch(w, chunk);
+}
+
+const Op* Grid::Step(Wave& w, const Op& op, Program::Chunk** chunk, uint64_t* ran) {
+  Observer* const observer = launch_.observer;
+  w.at = op.at;
+  if (__builtin_expect(observer != nullptr, 0) && !observer->Before(w, op)) return nullptr;
+  w.pc = op.after;
+  op.run(w, op);
+  ++instructions_;
+  *ran = 1;
+  if (__builtin_expect(observer != nullptr, 0) && w.state != WaveState::kStopped)
+    observer->After(w, op);
+  if (__builtin_expect(w.state != WaveState::kRunning, 0)) {
+    if (w.state == WaveState::kSleeping) w.state = WaveState::kRunning;  // the pace lets it sleep
+    if (w.state == WaveState::kIndexed) {
+      const uint64_t more = observer == nullptr ? RunIndexed<false>(w, chunk)
+                                                : RunIndexed<true>(w, chunk);
+      *ran += more;
+      instructions_ += more;
+    }
+    // At a barrier the wave goes on behind it.
+    if (w.state != WaveState::kRunning && w.state != WaveState::kBarrier) return nullptr;
+  }
+  return w.pc == op.after ? Straight(w, op, chunk) : Fetch(w, chunk);
+}
+
+bool Grid::PassBarrier(Workgroup* group) {
+  bool waiting = false;
+  for (const Wave& w : group->waves) waiting |= w.state == WaveState::kBarrier;
+  if (!waiting) return false;
+  ReleaseBarrier(group);
+  for (const Wave& w : group->waves) {
+    if (w.state == WaveState::kBarrier) return false;
+  }
+  return true;
 }
 
 // Between s_set_gpr_idx_on and off vector registers are offset by M0: each instruction runs as a

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "sim/isa/pace.h"
 #include "sim/isa/program.h"
 #include "sim/isa/wave.h"
 
@@ -46,6 +47,8 @@ struct KernelLaunch {
   bool exact_matrix = false;  // matrix products to the bit of the published model, slowly
   uint64_t descriptor = 0;       // address of the kernel descriptor, for the kernel's name; 0: none
   Observer* observer = nullptr;  // outlives the grid
+  Pace* pace = nullptr;          // pace.h; outlives the grid
+  LaunchTicket ticket;           // for the pace
   // Of objects that may be the kernel's, for the source line in a report; outlive the grid.
   std::vector<std::shared_ptr<const LineTable>> lines;
 };
@@ -56,15 +59,18 @@ Status ReadDescriptor(const uint8_t descriptor[64], KernelLaunch* launch);
 // How many workgroups of this kernel the chip holds at once; 0 when not even one fits.
 uint64_t ResidentWorkgroups(const KernelLaunch& launch, const ChipLimits& limits);
 
+enum class GridState { kRunning, kWaiting, kDone, kStopped };
+struct GridResult {
+  GridState state = GridState::kRunning;
+  StopReason reason = StopReason::kNone;
+  AccessFault fault;
+  std::string detail;
+};
+
 class Grid {
  public:
-  enum class State { kRunning, kWaiting, kDone, kStopped };
-  struct Result {
-    State state = State::kRunning;
-    StopReason reason = StopReason::kNone;
-    AccessFault fault;
-    std::string detail;
-  };
+  using State = GridState;
+  using Result = GridResult;
 
   // The program and the memories outlive the grid; one memory a host thread.
   static StatusOr<std::unique_ptr<Grid>> Create(Program* program, const KernelLaunch& launch,
@@ -79,6 +85,27 @@ class Grid {
   uint64_t resident_limit() const { return resident_limit_; }
   uint64_t workgroups() const { return total_; }
 
+  // For a pace, which has the grid to itself: workgroups in their order, waves step by step.
+  const KernelLaunch& launch() const { return launch_; }
+  const ChipLimits& limits() const { return limits_; }
+  Isa isa() const { return program_.set().isa(); }
+  Memory* memory() const { return memories_[0]; }
+  uint32_t waves_per_group() const;
+  // A workgroup, its waves set up; each index below workgroups() once.
+  std::unique_ptr<Workgroup> StartAt(uint64_t index);
+  // The instruction at w.pc; null after stopping the wave.
+  const Op* First(Wave& w, Program::Chunk** chunk);
+  // Runs `op`, on which the wave stands. The next one; null when the wave runs no further for now,
+  // as its state says. *ran counts instructions: GPR indexing runs several.
+  const Op* Step(Wave& w, const Op& op, Program::Chunk** chunk, uint64_t* ran);
+  // Releases the waves at the barrier when all live ones stand there; whether it did.
+  bool PassBarrier(Workgroup* group);
+  // Of a group all of whose waves have ended.
+  void End(std::unique_ptr<Workgroup> group) { program_.KeepSpare(std::move(group)); }
+  // Where and in which kernel a wave stopped, and why.
+  std::string Report(const Wave& w, Memory* memory) const;
+  std::string Name() const;  // of the kernel, when its object tells
+
  private:
   Grid(Program* program, const KernelLaunch& launch, std::vector<Memory*> memories)
       : program_(*program), launch_(launch), memories_(std::move(memories)) {}
@@ -86,8 +113,8 @@ class Grid {
   void Work(Memory* memory, uint64_t budget);
   std::unique_ptr<Workgroup> Next();
   void Admit();
-  std::string Report(const Wave& w, Memory* memory) const;
   std::unique_ptr<Workgroup> Start(uint64_t index);
+  void SetUp(Workgroup* group, Memory* memory);
   void SetItems(Wave& w);
   void InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill);
   // Runs each wave of the group once; the instructions run, and whether any did more than wait.
@@ -108,6 +135,7 @@ class Grid {
   std::array<uint32_t, 3> groups_ = {1, 1, 1};
   uint64_t total_ = 0, next_ = 0, resident_limit_ = 0;
   uint32_t xccs_ = 1, cus_per_xcc_ = 1;
+  ChipLimits limits_;
   uint64_t instructions_ = 0;
 
   std::mutex mutex_;  // guards what follows while Run's threads work
@@ -120,6 +148,7 @@ class Grid {
   uint64_t random_ = 0;
   bool waiting_ = false;
   Result result_;
+  std::unique_ptr<PacedGrid> paced_;  // null without a pace; goes before all else
 };
 
 }  // namespace mainarch::sim::isa

@@ -10,12 +10,21 @@
 
 namespace mainarch::sim::isa {
 
+// Where memory lies, seen from the GPU, and how its pages are cached: for who models caches or time.
+struct Where {
+  enum Place : uint8_t { kLocal, kPeer, kHost };
+  Place place = kLocal;
+  uint8_t mtype = 0;  // as sim::Mtype
+  uint16_t peer = 0;  // index of the peer GPU
+};
+
 // [begin, end) of device addresses that lie in one piece of host memory.
 struct View {
   uint64_t begin = 0, end = 0;
   uint8_t* host = nullptr;  // of begin
   bool writable = false;
   bool executable = false;
+  Where where;
 
   // Whether [va, va + size) lies inside; never true of an empty view.
   bool Holds(uint64_t va, uint64_t size) const {
@@ -42,7 +51,7 @@ class Memory {
 class FlatMemory : public Memory {
  public:
   FlatMemory(uint64_t base, uint8_t* host, uint64_t size)
-      : view_{base, base + size, host, true, true} {}
+      : view_{base, base + size, host, true, true, {}} {}
   bool Translate(uint64_t va, bool write, bool execute, View* view, AccessFault* fault) override {
     if (va < view_.begin || va >= view_.end) {
       *fault = {va, write, execute, true, false, false};

@@ -76,6 +76,7 @@ struct alignas(64) Op {
   uint64_t at = 0, after = 0;  // its address, and that of the next one
   // The instruction at `after`, once it has been looked for. Shared by threads: std::atomic_ref.
   mutable const Op* next = nullptr;
+  mutable const void* note = nullptr;  // of the grid's pace
   Inst inst;
   const Descriptor* descriptor = nullptr;
 };
