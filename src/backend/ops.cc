@@ -146,6 +146,14 @@ struct OpType<MatmulOp> : Plain {
 };
 
 template <>
+struct OpType<AddBiasOp> : Plain {
+  static constexpr absl::string_view kName = "add_bias";
+  static OpUses Uses(const Program& p, const AddBiasOp& o) {
+    return {{}, {{o.bias, WeightUse::kVector, Width(p, o.x)}}, {o.x}, /*adds=*/true};
+  }
+};
+
+template <>
 struct OpType<AllReduceAddOp> : Plain {
   static constexpr absl::string_view kName = "all_reduce_add";
   static OpUses Uses(const Program&, const AllReduceAddOp& o) {

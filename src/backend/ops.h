@@ -63,6 +63,12 @@ struct MatmulOp {
   BufferId partial;
 };
 
+// x += bias, in every row.
+struct AddBiasOp {
+  WeightId bias;  // [width of x]
+  BufferId x;
+};
+
 // x += sum over ranks of partial, in the fixed tree.
 struct AllReduceAddOp {
   BufferId partial;
@@ -136,9 +142,9 @@ struct InputOp {
   BufferId x;
 };
 
-using Op = std::variant<EmbedOp, NormMatmulOp, AttentionOp, MatmulAddOp, MatmulOp, AllReduceAddOp,
-                        NormGateUpOp, RouterOp, ExpertsGateUpOp, ExpertsDownOp, LogitsOp,
-                        RecurrentOp, TapOp, InputOp>;
+using Op = std::variant<EmbedOp, NormMatmulOp, AttentionOp, MatmulAddOp, MatmulOp, AddBiasOp,
+                        AllReduceAddOp, NormGateUpOp, RouterOp, ExpertsGateUpOp, ExpertsDownOp,
+                        LogitsOp, RecurrentOp, TapOp, InputOp>;
 
 }  // namespace mainarch::backend
 

@@ -48,6 +48,7 @@ Builder::Builder(const ModelConfig& config, std::shared_ptr<const file::Checkpoi
   p.rms_eps = config.rms_eps;
   p.max_position = config.max_position;
   p.ropes.push_back(MakeRope(config.rope));
+  for (const RopeConfig& rope : config.more_ropes) p.ropes.push_back(MakeRope(rope));
   p.storage = checkpoint_;
   p.x = AddBuffer("x", config.hidden);
   CheckHeads();
@@ -94,20 +95,20 @@ quant::Matrix Builder::Linear(const std::string& name, int64_t rows, int64_t col
   return *matrix;
 }
 
-WeightId Builder::Vector(const std::string& name, int64_t size) {
-  Weight weight;
-  weight.label = name;
-  weight.layout = WeightLayout::kVector;
-  if (status_.ok()) {
-    auto vector = FindVector(*checkpoint_, name, size);
-    if (vector.ok()) {
-      weight.sources.push_back(*vector);
-    } else {
-      Fail(vector.status());
-    }
+quant::Matrix Builder::VectorOf(const std::string& name, int64_t size) {
+  if (!status_.ok()) return {};
+  auto vector = FindVector(*checkpoint_, name, size);
+  if (!vector.ok()) {
+    Fail(vector.status());
+    return {};
   }
-  weight.ranks.assign(static_cast<size_t>(ranks_), {WeightSlice{0, 0, 1, 0, size}});
-  return AddWeight(std::move(weight));
+  return *vector;
+}
+
+WeightId Builder::Vector(const std::string& name, int64_t size) {
+  return VectorShards(name, {VectorOf(name, size)},
+                      std::vector<std::vector<WeightSlice>>(static_cast<size_t>(ranks_),
+                                                            {WeightSlice{0, 0, 1, 0, size}}));
 }
 
 WeightId Builder::Replicated(const std::string& name, int64_t rows, int64_t cols,
@@ -170,23 +171,48 @@ WeightId Builder::GateUpShards(const std::string& label, std::vector<quant::Matr
   return AddWeight(std::move(weight));
 }
 
-// Rows of this rank's query heads, then of its key head(s), then value head(s). With fewer key/value
-// heads than ranks, several ranks hold the same one.
-WeightId Builder::QkvShards(const std::string& prefix) {
+// With fewer key/value heads than ranks, several ranks hold the same one. Of a bias, which is a row,
+// slices are columns.
+std::vector<std::vector<WeightSlice>> Builder::QkvSlices(bool bias) const {
   const int64_t hd = config_.head_dim, heads = config_.heads, kv = config_.kv_heads;
-  Weight weight;
-  weight.label = prefix + "self_attn.qkv";
-  weight.sources = {Linear(prefix + "self_attn.q_proj", heads * hd, config_.hidden),
-                    Linear(prefix + "self_attn.k_proj", kv * hd, config_.hidden),
-                    Linear(prefix + "self_attn.v_proj", kv * hd, config_.hidden)};
+  std::vector<std::vector<WeightSlice>> ranks;
   for (int32_t rank = 0; rank < ranks_; ++rank) {
+    std::vector<WeightSlice>& slices = ranks.emplace_back();
+    const auto add = [&](int32_t source, int64_t begin, int64_t end) {
+      slices.push_back(bias ? WeightSlice{source, 0, 1, begin, end}
+                            : WeightSlice{source, begin, end, 0, config_.hidden});
+    };
+    const int64_t first = heads * rank / ranks_, last = heads * (rank + 1) / ranks_;
+    if (!config_.attention.output_gate) add(0, first * hd, last * hd);
+    for (int64_t h = first; config_.attention.output_gate && h < last; ++h) {
+      add(0, 2 * h * hd, (2 * h + 1) * hd);
+    }
     const int64_t kv_begin = kv * rank / ranks_;
     const int64_t kv_end = kv_begin + std::max<int64_t>(1, kv / ranks_);
-    weight.ranks.push_back(
-        {{0, heads * rank / ranks_ * hd, heads * (rank + 1) / ranks_ * hd, 0, config_.hidden},
-         {1, kv_begin * hd, kv_end * hd, 0, config_.hidden},
-         {2, kv_begin * hd, kv_end * hd, 0, config_.hidden}});
+    add(1, kv_begin * hd, kv_end * hd);
+    add(2, kv_begin * hd, kv_end * hd);
   }
+  return ranks;
+}
+
+std::vector<std::vector<WeightSlice>> Builder::GateSlices(bool bias) const {
+  const int64_t hd = config_.head_dim, heads = config_.heads;
+  std::vector<std::vector<WeightSlice>> ranks(static_cast<size_t>(ranks_));
+  for (int64_t h = 0; h < heads; ++h) {
+    const int64_t begin = (2 * h + 1) * hd, end = (2 * h + 2) * hd;
+    ranks[static_cast<size_t>(h * ranks_ / heads)].push_back(
+        bias ? WeightSlice{0, 0, 1, begin, end} : WeightSlice{0, begin, end, 0, config_.hidden});
+  }
+  return ranks;
+}
+
+WeightId Builder::VectorShards(const std::string& label, std::vector<quant::Matrix> sources,
+                               std::vector<std::vector<WeightSlice>> ranks) {
+  Weight weight;
+  weight.label = label;
+  weight.layout = WeightLayout::kVector;
+  weight.sources = std::move(sources);
+  weight.ranks = std::move(ranks);
   return AddWeight(std::move(weight));
 }
 
@@ -211,35 +237,99 @@ void Builder::Embed(const std::string& table) {
   program_->ops.push_back(backend::EmbedOp{w, program_->x});
 }
 
+int32_t Builder::CacheOfWindow(int32_t window) {
+  std::vector<backend::Cache>& caches = program_->caches;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const auto* cache = std::get_if<backend::PagedCache>(&caches[i]);
+    if (cache != nullptr && cache->window == window) return static_cast<int32_t>(i);
+  }
+  backend::PagedCache cache;
+  cache.label = window == 0 ? "kv" : absl::StrCat("kv of the last ", window);
+  cache.kv_heads = std::max(1, config_.kv_heads / ranks_);
+  cache.key_dim = cache.value_dim = config_.head_dim;
+  cache.window = window;
+  caches.push_back(std::move(cache));
+  return static_cast<int32_t>(caches.size()) - 1;
+}
+
+// The products that make Q, K, V and the gate, and the biases of all.
+void Builder::AddHeads(backend::AttentionOp* attention, const std::string& prefix) {
+  backend::Program& p = *program_;
+  const AttentionConfig& has = config_.attention;
+  const int64_t hd = config_.head_dim, kv_rows = config_.kv_heads * hd;
+  const int64_t q_rows = config_.heads * hd * (has.output_gate ? 2 : 1);
+  const std::string self = prefix + "self_attn.";
+  const WeightId norm = Vector(prefix + "input_layernorm.weight", p.hidden);
+  Weight qkv;
+  qkv.label = self + "qkv";
+  qkv.sources = {Linear(self + "q_proj", q_rows, config_.hidden),
+                 Linear(self + "k_proj", kv_rows, config_.hidden),
+                 Linear(self + "v_proj", kv_rows, config_.hidden)};
+  qkv.ranks = QkvSlices(/*bias=*/false);
+  const quant::Matrix q_proj = qkv.sources[0];
+  p.ops.push_back(
+      backend::NormMatmulOp{p.x, norm, AddWeight(std::move(qkv)), attention->qkv});
+  quant::Matrix q_bias;
+  if (has.qkv_bias) {
+    q_bias = VectorOf(self + "q_proj.bias", q_rows);
+    attention->bias = VectorShards(self + "qkv.bias",
+                                   {q_bias, VectorOf(self + "k_proj.bias", kv_rows),
+                                    VectorOf(self + "v_proj.bias", kv_rows)},
+                                   QkvSlices(/*bias=*/true));
+  }
+  if (!has.output_gate) return;
+  if (gate_ < 0) gate_ = AddBuffer("gate", int64_t{attention->heads} * hd);
+  attention->gate = gate_;
+  Weight gate;
+  gate.label = self + "gate";
+  gate.sources = {q_proj};
+  gate.ranks = GateSlices(/*bias=*/false);
+  p.ops.push_back(backend::NormMatmulOp{p.x, norm, AddWeight(std::move(gate)), gate_});
+  if (!has.qkv_bias) return;
+  p.ops.push_back(backend::AddBiasOp{
+      VectorShards(self + "gate.bias", {q_bias}, GateSlices(/*bias=*/true)), gate_});
+}
+
 void Builder::Attention(const std::string& prefix) {
   backend::Program& p = *program_;
+  const AttentionConfig& has = config_.attention;
+  const LayerAttention own = config_.AttentionOf(p.layer_ends.size());
+  const std::string self = prefix + "self_attn.";
   const int32_t heads = config_.heads / ranks_;
+  backend::AttentionOp attention = {};
+  attention.cache = CacheOfWindow(own.window);
+  auto& cache = std::get<backend::PagedCache>(p.caches[static_cast<size_t>(attention.cache)]);
+  attention.layer = cache.layers++;
   if (qkv_ < 0) {
-    backend::PagedCache cache;
-    cache.label = "kv";
-    cache.kv_heads = std::max(1, config_.kv_heads / ranks_);
-    cache.key_dim = cache.value_dim = config_.head_dim;
     qkv_ = AddBuffer("qkv", int64_t{heads + 2 * cache.kv_heads} * config_.head_dim);
     attention_ = AddBuffer("attention", int64_t{heads} * config_.head_dim);
-    p.caches.push_back(std::move(cache));
   }
-  p.ops.push_back(backend::NormMatmulOp{p.x, Vector(prefix + "input_layernorm.weight", p.hidden),
-                                        QkvShards(prefix), qkv_});
-  backend::AttentionOp attention = {};
   attention.qkv = qkv_;
   attention.out = attention_;
-  attention.layer = std::get<backend::PagedCache>(p.caches[0]).layers++;
   attention.heads = heads;
+  attention.rope = own.rope == kNoRope ? backend::kNone : own.rope;
   attention.scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
-  attention.q_norm = Vector(prefix + "self_attn.q_norm.weight", config_.head_dim);
-  attention.k_norm = Vector(prefix + "self_attn.k_norm.weight", config_.head_dim);
+  AddHeads(&attention, prefix);
+  if (has.qk_norm) {
+    attention.q_norm = Vector(self + "q_norm.weight", config_.head_dim);
+    attention.k_norm = Vector(self + "k_norm.weight", config_.head_dim);
+  }
+  if (has.sinks) {
+    std::vector<std::vector<WeightSlice>> ranks;
+    for (int32_t rank = 0; rank < ranks_; ++rank) {
+      ranks.push_back({{0, 0, 1, int64_t{heads} * rank, int64_t{heads} * (rank + 1)}});
+    }
+    attention.sinks =
+        VectorShards(self + "sinks", {VectorOf(self + "sinks", config_.heads)}, std::move(ranks));
+  }
   p.ops.push_back(attention);
   // Parts end where heads end, so that a rank's part is its own heads.
-  const std::string o_proj = prefix + "self_attn.o_proj";
+  const std::string o_proj = self + "o_proj";
   const int64_t width = int64_t{config_.heads} * config_.head_dim;
   const std::vector<int64_t> splits = SplitAt(width, config_.head_dim);
   AddProduct(attention_,
              ColumnShards(o_proj, {Linear(o_proj, config_.hidden, width)}, splits, 1));
+  if (has.o_bias) p.ops.push_back(backend::AddBiasOp{Vector(o_proj + ".bias", p.hidden), p.x});
 }
 
 void Builder::DenseFfn(const std::string& prefix) {

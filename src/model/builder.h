@@ -29,7 +29,9 @@ class Builder {
 
   // x = embedding of the step's tokens.
   void Embed(const std::string& table);
-  // x += attention(norm(x)); tensors under `prefix` ("model.layers.3."). Takes the next KV layer.
+  // x += attention(norm(x)); tensors under `prefix` ("model.layers.3."). What it has is what the
+  // config says of attention and of this layer; layers of one window share a cache, whose next layer
+  // it takes.
   void Attention(const std::string& prefix);
   // x += down(silu(gate(h)) * up(h)), h = norm(x).
   void DenseFfn(const std::string& prefix);
@@ -51,6 +53,9 @@ class Builder {
   backend::WeightId AddWeight(backend::Weight weight);
   // The matrix `name`, or an empty one after an error.
   quant::Matrix Linear(const std::string& name, int64_t rows, int64_t cols);
+  // The vector `name`, or an empty one after an error.
+  quant::Matrix VectorOf(const std::string& name, int64_t size);
+  // The same on every rank.
   backend::WeightId Vector(const std::string& name, int64_t size);
   backend::WeightId Replicated(const std::string& name, int64_t rows, int64_t cols,
                                backend::WeightLayout layout);
@@ -60,7 +65,16 @@ class Builder {
   // Gate and up, rows cut at `splits` (the columns of the down projection that follows).
   backend::WeightId GateUpShards(const std::string& label, std::vector<quant::Matrix> sources,
                                  const std::vector<int64_t>& splits, int32_t groups);
-  backend::WeightId QkvShards(const std::string& prefix);
+  // Of q_proj, k_proj and v_proj, or of their biases (`bias`): rows of this rank's queries, then of
+  // its key head(s), then value head(s).
+  std::vector<std::vector<backend::WeightSlice>> QkvSlices(bool bias) const;
+  // Rows of q_proj that make the gate of this rank's heads.
+  std::vector<std::vector<backend::WeightSlice>> GateSlices(bool bias) const;
+  int32_t CacheOfWindow(int32_t window);
+  void AddHeads(backend::AttentionOp* attention, const std::string& prefix);
+  // A vector of which each rank has its own part.
+  backend::WeightId VectorShards(const std::string& label, std::vector<quant::Matrix> sources,
+                                 std::vector<std::vector<backend::WeightSlice>> ranks);
   // x += in * w: one op on one rank, a partial product and an all-reduce on more.
   void AddProduct(backend::BufferId in, backend::WeightId w);
   ColumnRange RankPart(const std::vector<int64_t>& splits, int32_t rank) const;
@@ -74,7 +88,7 @@ class Builder {
   Status status_;
   std::shared_ptr<backend::Program> program_;
   // Shared by all layers; -1 until first used.
-  backend::BufferId qkv_ = -1, attention_ = -1, act_ = -1, partial_ = -1;
+  backend::BufferId qkv_ = -1, attention_ = -1, gate_ = -1, act_ = -1, partial_ = -1;
   backend::BufferId moe_h_ = -1, moe_ids_ = -1, moe_weights_ = -1, moe_act_ = -1;
 };
 

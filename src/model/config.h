@@ -27,6 +27,27 @@ struct RopeConfig {
   bool truncate = true;  // floor/ceil the correction range
 };
 
+// What attention has beside products. An architecture says so; the defaults are Qwen3's.
+struct AttentionConfig {
+  bool qk_norm = true;       // of each head of Q and K, before it turns
+  bool qkv_bias = false;     // the gate's too
+  bool o_bias = false;
+  bool output_gate = false;  // q_proj has a head's queries, then its gate: out *= sigmoid(gate)
+  bool sinks = false;        // self_attn.sinks [heads]: one more score, of a token whose V is zero
+
+  bool operator==(const AttentionConfig&) const = default;
+};
+
+inline constexpr int32_t kNoRope = -1;
+
+// What one layer's attention has of its own.
+struct LayerAttention {
+  int32_t window = 0;  // tokens that a query sees, its own among them; 0: all
+  int32_t rope = 0;    // 0: ModelConfig::rope; i: more_ropes[i - 1]; kNoRope: none turns
+
+  bool operator==(const LayerAttention&) const = default;
+};
+
 struct ModelConfig {
   std::string model_type;  // of one of arch/*
   int32_t hidden = 0;
@@ -40,6 +61,9 @@ struct ModelConfig {
   int64_t max_position = 0;  // under YaRN at least factor * original_max_position
   bool tied_embeddings = false;
   RopeConfig rope;
+  std::vector<RopeConfig> more_ropes;  // of layers that say so
+  AttentionConfig attention;
+  std::vector<LayerAttention> layer_attention;  // [layers]; empty: the default in all
 
   int32_t experts = 0;  // 0: dense
   int32_t experts_per_token = 0;
@@ -56,6 +80,10 @@ struct ModelConfig {
   uint32_t top_k = 0;
   float min_p = 0;
   float repetition_penalty = 1;
+
+  LayerAttention AttentionOf(size_t layer) const {
+    return layer_attention.empty() ? LayerAttention() : layer_attention[layer];
+  }
 };
 
 // `generation_config_json` may be empty. Unknown architectures and features are refused by name.

@@ -84,7 +84,7 @@ std::string ConfigJson(const ModelConfig& config, absl::string_view dtype,
   json.Raw("rms_norm_eps", Exact(config.rms_eps));
   json.Number("max_position_embeddings", config.max_position);
   json.Flag("tie_word_embeddings", config.tied_embeddings);
-  json.Flag("attention_bias", false);
+  json.Flag("attention_bias", config.attention.qkv_bias);
   json.Flag("use_sliding_window", false);
   json.Raw("rope_parameters", Rope(config.rope, config.head_dim));
   // transformers 4 reads the flat key only.

@@ -41,11 +41,11 @@ constexpr int64_t kFp8Block = 128;
 constexpr float kHeadGain = 8;
 constexpr float kRouterGain = 4;  // spreads the top experts
 
-enum class Part : uint8_t { kNorm, kEmbedding, kHead, kRouter, kAttention, kMlp };
+enum class Part : uint8_t { kNorm, kBias, kSinks, kEmbedding, kHead, kRouter, kAttention, kMlp };
 
 // One weight before it is stored as one tensor or two.
 struct Weight {
-  std::string name;  // with ".weight"
+  std::string name;  // of its tensor
   Part part;
   int64_t rows;
   int64_t cols;
@@ -78,6 +78,31 @@ Format FormatOf(Part part, SyntheticFormat format) {
   }
 }
 
+bool IsVector(Part part) {
+  return part == Part::kNorm || part == Part::kBias || part == Part::kSinks;
+}
+
+// Tensors under `name`, "model.layers.0.self_attn.".
+void AddAttention(const ModelConfig& config, const std::string& name, std::vector<Weight>* out) {
+  const AttentionConfig& has = config.attention;
+  const int64_t hidden = config.hidden, head_dim = config.head_dim;
+  const int64_t width = config.heads * head_dim, kv_rows = config.kv_heads * head_dim;
+  const int64_t q_rows = has.output_gate ? 2 * width : width;
+  const auto linear = [&](const char* proj, int64_t rows, int64_t cols, bool bias) {
+    out->push_back({absl::StrCat(name, proj, ".weight"), Part::kAttention, rows, cols});
+    if (bias) out->push_back({absl::StrCat(name, proj, ".bias"), Part::kBias, 1, rows});
+  };
+  linear("q_proj", q_rows, hidden, has.qkv_bias);
+  linear("k_proj", kv_rows, hidden, has.qkv_bias);
+  linear("v_proj", kv_rows, hidden, has.qkv_bias);
+  linear("o_proj", hidden, width, has.o_bias);
+  if (has.qk_norm) {
+    out->push_back({name + "q_norm.weight", Part::kNorm, 1, head_dim});
+    out->push_back({name + "k_norm.weight", Part::kNorm, 1, head_dim});
+  }
+  if (has.sinks) out->push_back({name + "sinks", Part::kSinks, 1, config.heads});
+}
+
 void AddMlp(const std::string& prefix, int64_t hidden, int64_t width, std::vector<Weight>* out) {
   out->push_back({prefix + "gate_proj.weight", Part::kMlp, width, hidden});
   out->push_back({prefix + "up_proj.weight", Part::kMlp, width, hidden});
@@ -85,8 +110,7 @@ void AddMlp(const std::string& prefix, int64_t hidden, int64_t width, std::vecto
 }
 
 std::vector<Weight> ListWeights(const ModelConfig& config) {
-  const int64_t hidden = config.hidden, head_dim = config.head_dim;
-  const int64_t q_rows = config.heads * head_dim, kv_rows = config.kv_heads * head_dim;
+  const int64_t hidden = config.hidden;
   std::vector<Weight> out;
   out.push_back({"model.embed_tokens.weight", Part::kEmbedding, config.vocab, hidden});
   out.push_back({"model.norm.weight", Part::kNorm, 1, hidden});
@@ -95,15 +119,9 @@ std::vector<Weight> ListWeights(const ModelConfig& config) {
   }
   for (int32_t layer = 0; layer < config.layers; ++layer) {
     const std::string prefix = absl::StrCat("model.layers.", layer, ".");
-    const std::string attention = prefix + "self_attn.";
     out.push_back({prefix + "input_layernorm.weight", Part::kNorm, 1, hidden});
     out.push_back({prefix + "post_attention_layernorm.weight", Part::kNorm, 1, hidden});
-    out.push_back({attention + "q_proj.weight", Part::kAttention, q_rows, hidden});
-    out.push_back({attention + "k_proj.weight", Part::kAttention, kv_rows, hidden});
-    out.push_back({attention + "v_proj.weight", Part::kAttention, kv_rows, hidden});
-    out.push_back({attention + "o_proj.weight", Part::kAttention, hidden, q_rows});
-    out.push_back({attention + "q_norm.weight", Part::kNorm, 1, head_dim});
-    out.push_back({attention + "k_norm.weight", Part::kNorm, 1, head_dim});
+    AddAttention(config, prefix + "self_attn.", &out);
     if (!config.sparse_layer[static_cast<size_t>(layer)]) {
       AddMlp(prefix + "mlp.", hidden, config.intermediate, &out);
       continue;
@@ -139,7 +157,7 @@ StoredTensor DataOf(const Weight& weight) {
   tensor.name = weight.name;
   tensor.dtype = DataDType(weight.format);
   const int64_t row_bytes = quant::RowBytes(weight.format, weight.cols);
-  if (weight.part == Part::kNorm) {
+  if (IsVector(weight.part)) {
     tensor.shape = {weight.cols};
   } else {
     tensor.shape = {weight.rows, row_bytes / static_cast<int64_t>(BytesOf(tensor.dtype))};
@@ -223,8 +241,13 @@ class SyntheticWriter {
       : requested_(config), directory_(directory), options_(options) {}
 
   Status Run() {
+    ModelConfig said = requested_;
+    if (options_.beyond_json) {
+      said.attention = {};
+      said.layer_attention.clear();
+    }
     config_json_ =
-        ConfigJson(requested_, TorchDType(options_.format), QuantizationJson(options_.format));
+        ConfigJson(said, TorchDType(options_.format), QuantizationJson(options_.format));
     generation_json_ = GenerationConfigJson(requested_);
     // The reader's own limits are the writer's, and what it reads is what gets written.
     ASSIGN_OR_RETURN(config_, ParseConfig(config_json_, generation_json_, directory_));
@@ -234,6 +257,7 @@ class SyntheticWriter {
                    std::count(requested_.sparse_layer.begin(), requested_.sparse_layer.end(), true),
                    " of ", requested_.sparse_layer.size(), " layers");
     }
+    RETURN_IF_ERROR(TakeAttention());
     RETURN_IF_ERROR(Plan());
     RETURN_IF_ERROR(CheckNoCheckpoint(directory_));
     ASSIGN_OR_RETURN(writer_, file::DirectoryWriter::Create(directory_));
@@ -244,6 +268,24 @@ class SyntheticWriter {
   }
 
  private:
+  // What attention has must come back from config.json, or be said beside it.
+  Status TakeAttention() {
+    if (options_.beyond_json) {
+      config_.attention = requested_.attention;
+      config_.layer_attention = requested_.layer_attention;
+      config_.more_ropes = requested_.more_ropes;
+      return OkStatus();
+    }
+    bool same = config_.attention == requested_.attention &&
+                config_.more_ropes.size() == requested_.more_ropes.size();
+    for (size_t layer = 0; same && layer < config_.sparse_layer.size(); ++layer) {
+      same = config_.AttentionOf(layer) == requested_.AttentionOf(layer);
+    }
+    if (same) return OkStatus();
+    return Error(Code::kInvalidArgument, "model_type ", config_.model_type,
+                 " does not have the attention that is asked for");
+  }
+
   // Decides every stored tensor, sorted by name.
   Status Plan() {
     weights_ = ListWeights(config_);
@@ -314,6 +356,12 @@ class SyntheticWriter {
       case Part::kNorm:
         offset = 1;
         scale = 0.25f;
+        break;
+      case Part::kBias:
+        scale = 0.5f;
+        break;
+      case Part::kSinks:
+        scale = 2;
         break;
       case Part::kEmbedding:
         break;

@@ -31,6 +31,9 @@ struct SyntheticOptions {
   SyntheticFormat format = SyntheticFormat::kBF16;
   uint64_t seed = 0;
   int32_t shards = 1;
+  // For readers who have the ModelConfig itself: the tensors of all that it says, though no
+  // architecture's config.json says as much. The file leaves it out.
+  bool beyond_json = false;
   // Called with bytes written and in total; false cancels (nothing is left behind).
   std::function<bool(uint64_t, uint64_t)> progress;
 };

@@ -67,6 +67,10 @@ Vector SwiGlu(const quant::Matrix& gate, const quant::Matrix& up, const quant::M
   return Multiply(down, g);
 }
 
+void AddTo(const Vector& y, Vector* x) {
+  for (size_t i = 0; i < y.size(); ++i) (*x)[i] += y[i];
+}
+
 void Softmax(Vector* x) {
   const double max = *std::max_element(x->begin(), x->end());
   double sum = 0;
@@ -109,9 +113,13 @@ Decoder::Decoder(std::shared_ptr<const file::Checkpoint> checkpoint,
     : checkpoint_(std::move(checkpoint)),
       config_(config),
       rounding_(rounding),
-      inv_freq_(InverseFrequencies(config.rope)),
       layers_(static_cast<size_t>(config.layers)),
-      layer_outputs_(static_cast<size_t>(config.layers)) {}
+      layer_outputs_(static_cast<size_t>(config.layers)) {
+  inv_freq_.push_back(InverseFrequencies(config.rope));
+  for (const model::RopeConfig& rope : config.more_ropes) {
+    inv_freq_.push_back(InverseFrequencies(rope));
+  }
+}
 
 StatusOr<std::unique_ptr<Decoder>> Decoder::Create(
     std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
@@ -125,26 +133,37 @@ Status Decoder::FindWeights() {
   const file::Checkpoint& c = *checkpoint_;
   const int64_t h = config_.hidden, hd = config_.head_dim;
   const int64_t q = config_.heads * hd, kv = config_.kv_heads * hd;
+  const model::AttentionConfig& has = config_.attention;
+  const int64_t q_rows = has.output_gate ? 2 * q : q;
   auto linear = [&](quant::Matrix* out, const std::string& name, int64_t rows, int64_t cols) {
     ASSIGN_OR_RETURN(*out, model::FindLinear(c, name, rows, cols));
     return OkStatus();
   };
   auto vector = [&](quant::Matrix* out, const std::string& name, int64_t size) {
-    ASSIGN_OR_RETURN(*out, model::FindVector(c, name + ".weight", size));
+    ASSIGN_OR_RETURN(*out, model::FindVector(c, name, size));
     return OkStatus();
   };
   RETURN_IF_ERROR(linear(&embedding_, "model.embed_tokens", config_.vocab, h));
-  RETURN_IF_ERROR(vector(&final_norm_, "model.norm", h));
+  RETURN_IF_ERROR(vector(&final_norm_, "model.norm.weight", h));
   head_ = embedding_;
   if (!config_.tied_embeddings) RETURN_IF_ERROR(linear(&head_, "lm_head", config_.vocab, h));
   for (size_t i = 0; i < layers_.size(); ++i) {
     Layer& layer = layers_[i];
     const std::string p = absl::StrCat("model.layers.", i, ".");
-    RETURN_IF_ERROR(vector(&layer.input_norm, p + "input_layernorm", h));
-    RETURN_IF_ERROR(vector(&layer.post_norm, p + "post_attention_layernorm", h));
-    RETURN_IF_ERROR(vector(&layer.q_norm, p + "self_attn.q_norm", hd));
-    RETURN_IF_ERROR(vector(&layer.k_norm, p + "self_attn.k_norm", hd));
-    RETURN_IF_ERROR(linear(&layer.q, p + "self_attn.q_proj", q, h));
+    RETURN_IF_ERROR(vector(&layer.input_norm, p + "input_layernorm.weight", h));
+    RETURN_IF_ERROR(vector(&layer.post_norm, p + "post_attention_layernorm.weight", h));
+    if (has.qk_norm) {
+      RETURN_IF_ERROR(vector(&layer.q_norm, p + "self_attn.q_norm.weight", hd));
+      RETURN_IF_ERROR(vector(&layer.k_norm, p + "self_attn.k_norm.weight", hd));
+    }
+    if (has.qkv_bias) {
+      RETURN_IF_ERROR(vector(&layer.q_bias, p + "self_attn.q_proj.bias", q_rows));
+      RETURN_IF_ERROR(vector(&layer.k_bias, p + "self_attn.k_proj.bias", kv));
+      RETURN_IF_ERROR(vector(&layer.v_bias, p + "self_attn.v_proj.bias", kv));
+    }
+    if (has.o_bias) RETURN_IF_ERROR(vector(&layer.o_bias, p + "self_attn.o_proj.bias", h));
+    if (has.sinks) RETURN_IF_ERROR(vector(&layer.sinks, p + "self_attn.sinks", config_.heads));
+    RETURN_IF_ERROR(linear(&layer.q, p + "self_attn.q_proj", q_rows, h));
     RETURN_IF_ERROR(linear(&layer.k, p + "self_attn.k_proj", kv, h));
     RETURN_IF_ERROR(linear(&layer.v, p + "self_attn.v_proj", kv, h));
     RETURN_IF_ERROR(linear(&layer.o, p + "self_attn.o_proj", h, q));
@@ -210,11 +229,15 @@ Status Decoder::Token(uint32_t token) {
   return OkStatus();
 }
 
-void Decoder::Rotate(double* head) const {
-  const size_t half = inv_freq_.size();
-  const double m = config_.rope.yarn ? config_.rope.attention_factor : 1.0;
+void Decoder::Rotate(int32_t rope, double* head) const {
+  if (rope == model::kNoRope) return;
+  const size_t index = static_cast<size_t>(rope);
+  const model::RopeConfig& config = index == 0 ? config_.rope : config_.more_ropes[index - 1];
+  const Vector& inv_freq = inv_freq_[index];
+  const size_t half = inv_freq.size();
+  const double m = config.yarn ? config.attention_factor : 1.0;
   for (size_t i = 0; i < half; ++i) {
-    const double angle = static_cast<double>(position_) * inv_freq_[i];
+    const double angle = static_cast<double>(position_) * inv_freq[i];
     const double c = std::cos(angle) * m, s = std::sin(angle) * m;
     const double a = head[i], b = head[i + half];
     head[i] = a * c - b * s;
@@ -278,47 +301,80 @@ Status Decoder::TakeFromCache(size_t layer, Vector* k, Vector* v) const {
   return TakeStored(stored_v, absl::StrCat("V", where), v);
 }
 
+Decoder::Heads Decoder::MakeHeads(size_t layer_index, const Vector& x) const {
+  const Layer& layer = layers_[layer_index];
+  const model::AttentionConfig& has = config_.attention;
+  const size_t hd = static_cast<size_t>(config_.head_dim);
+  const double eps = static_cast<double>(config_.rms_eps);
+  Vector h = x;
+  RmsNorm(RowOf(layer.input_norm, 0), eps, h.data());
+  Heads out = {Multiply(layer.q, h), Multiply(layer.k, h), Multiply(layer.v, h), {}};
+  if (has.qkv_bias) {
+    AddTo(RowOf(layer.q_bias, 0), &out.q);
+    AddTo(RowOf(layer.k_bias, 0), &out.k);
+    AddTo(RowOf(layer.v_bias, 0), &out.v);
+  }
+  if (has.output_gate) {
+    // Head by head: its queries, then its gate.
+    const Vector both = std::move(out.q);
+    out.q.clear();
+    for (size_t at = 0; at < both.size(); at += 2 * hd) {
+      const auto head = both.begin() + static_cast<ptrdiff_t>(at);
+      const auto middle = head + static_cast<ptrdiff_t>(hd);
+      out.q.insert(out.q.end(), head, middle);
+      out.gate.insert(out.gate.end(), middle, middle + static_cast<ptrdiff_t>(hd));
+    }
+  }
+  const int32_t rope = config_.AttentionOf(layer_index).rope;
+  const auto norm_and_turn = [&](const quant::Matrix& norm, Vector* heads) {
+    for (size_t at = 0; at < heads->size(); at += hd) {
+      if (has.qk_norm) RmsNorm(RowOf(norm, 0), eps, &(*heads)[at]);
+      Rotate(rope, &(*heads)[at]);
+    }
+  };
+  norm_and_turn(layer.q_norm, &out.q);
+  norm_and_turn(layer.k_norm, &out.k);
+  return out;
+}
+
 Status Decoder::Attention(size_t layer_index, Vector* x) {
   Layer* layer = &layers_[layer_index];
   const size_t heads = static_cast<size_t>(config_.heads);
   const size_t kv_heads = static_cast<size_t>(config_.kv_heads);
   const size_t hd = static_cast<size_t>(config_.head_dim);
-  const double eps = static_cast<double>(config_.rms_eps);
-  Vector h = *x;
-  RmsNorm(RowOf(layer->input_norm, 0), eps, h.data());
-  Vector q = Multiply(layer->q, h), k = Multiply(layer->k, h), v = Multiply(layer->v, h);
-  const Vector q_norm = RowOf(layer->q_norm, 0), k_norm = RowOf(layer->k_norm, 0);
-  for (size_t j = 0; j < heads; ++j) {
-    RmsNorm(q_norm, eps, &q[j * hd]);
-    Rotate(&q[j * hd]);
+  auto [q, k, v, gate] = MakeHeads(layer_index, *x);
+  if (cache_) {
+    RETURN_IF_ERROR(TakeFromCache(layer_index, &k, &v));
+  } else {
+    for (size_t at = 0; at < k.size(); at += hd) {
+      RoundKv(&k[at]);
+      RoundKv(&v[at]);
+    }
   }
-  for (size_t j = 0; j < kv_heads; ++j) {
-    RmsNorm(k_norm, eps, &k[j * hd]);
-    Rotate(&k[j * hd]);
-    if (cache_) continue;
-    RoundKv(&k[j * hd]);
-    RoundKv(&v[j * hd]);
-  }
-  if (cache_) RETURN_IF_ERROR(TakeFromCache(layer_index, &k, &v));
   layer->keys.insert(layer->keys.end(), k.begin(), k.end());
   layer->values.insert(layer->values.end(), v.begin(), v.end());
+  const size_t window = static_cast<size_t>(config_.AttentionOf(layer_index).window);
+  const size_t first = window == 0 || position_ < window ? 0 : position_ + 1 - window;
+  const Vector sinks = config_.attention.sinks ? RowOf(layer->sinks, 0) : Vector();
   Vector out(heads * hd, 0.0);
   for (size_t j = 0; j < heads; ++j) {
     const size_t kv = j / (heads / kv_heads);
-    Vector p(position_ + 1);
-    for (size_t t = 0; t <= position_; ++t) {
+    Vector p;
+    for (size_t t = first; t <= position_; ++t) {
       const double* key = &layer->keys[(t * kv_heads + kv) * hd];
-      p[t] =
-          std::inner_product(key, key + hd, &q[j * hd], 0.0) / std::sqrt(static_cast<double>(hd));
+      p.push_back(std::inner_product(key, key + hd, &q[j * hd], 0.0) /
+                  std::sqrt(static_cast<double>(hd)));
     }
+    if (!sinks.empty()) p.push_back(sinks[j]);
     Softmax(&p);
-    for (size_t t = 0; t <= position_; ++t) {
+    for (size_t t = first; t <= position_; ++t) {
       const double* value = &layer->values[(t * kv_heads + kv) * hd];
-      for (size_t d = 0; d < hd; ++d) out[j * hd + d] += p[t] * value[d];
+      for (size_t d = 0; d < hd; ++d) out[j * hd + d] += p[t - first] * value[d];
     }
   }
-  const Vector y = Multiply(layer->o, out);
-  for (size_t i = 0; i < y.size(); ++i) (*x)[i] += y[i];
+  for (size_t i = 0; i < gate.size(); ++i) out[i] *= 1 / (1 + std::exp(-gate[i]));
+  AddTo(Multiply(layer->o, out), x);
+  if (config_.attention.o_bias) AddTo(RowOf(layer->o_bias, 0), x);
   return OkStatus();
 }
 

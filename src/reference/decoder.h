@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The fp64 reference: Qwen3 and Qwen3-MoE straight from the checkpoint and the config, one token at
-// a time, in the plainest loops. It knows nothing of Programs, backends or layouts, on purpose: it
+// The fp64 reference: a model straight from the checkpoint and the config, with whatever the config
+// says that attention has, one token at a time, in the plainest loops. It knows nothing of Programs, backends or layouts, on purpose: it
 // is what catches a wrong one. Slow, and meant to be.
 //
 // One thread at a time. Memory: K and V of every position in fp64, beside one row of each weight.
@@ -62,6 +62,7 @@ class Decoder {
   struct Layer {
     quant::Matrix input_norm, post_norm, q_norm, k_norm;
     quant::Matrix q, k, v, o;
+    quant::Matrix q_bias, k_bias, v_bias, o_bias, sinks;  // as far as the config has them
     bool sparse = false;
     quant::Matrix gate, up, down;        // dense
     quant::Matrix router;                // sparse
@@ -80,14 +81,19 @@ class Decoder {
   Status TakeStored(absl::Span<const float> stored, const std::string& what, Vector* x) const;
   void Ffn(const Layer& layer, Vector* x);
   Vector MixExperts(const Layer& layer, const Vector& h) const;
-  void Rotate(double* head) const;
+  // K, V and the queries of a token, the last with its gates: biases, norms, rotation.
+  struct Heads {
+    Vector q, k, v, gate;
+  };
+  Heads MakeHeads(size_t layer, const Vector& x) const;
+  void Rotate(int32_t rope, double* head) const;
   void RoundKv(double* head) const;
 
   const std::shared_ptr<const file::Checkpoint> checkpoint_;
   const model::ModelConfig config_;
   const quant::KvType rounding_;
   CacheReader cache_;             // none: K and V are rounded here
-  std::vector<double> inv_freq_;  // [rotary_dim / 2]
+  std::vector<Vector> inv_freq_;  // [ropes][rotary_dim / 2]
   quant::Matrix embedding_, final_norm_, head_;
   std::vector<Layer> layers_;
   size_t position_ = 0;

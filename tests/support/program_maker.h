@@ -144,6 +144,10 @@ class ProgramReference {
     const Row y = Multiply(o.w, At(o.in));
     for (size_t i = 0; i < y.size(); ++i) At(o.x)[i] += y[i];
   }
+  void Run(const backend::AddBiasOp& o) {
+    const Row bias = WeightRow(o.bias, 0);
+    for (size_t i = 0; i < bias.size(); ++i) At(o.x)[i] += bias[i];
+  }
   void Run(const backend::LogitsOp& o) {
     Row h = At(o.x);
     Norm(o.norm, h.data());

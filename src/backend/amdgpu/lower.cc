@@ -347,6 +347,7 @@ class Lowering {
   }
 
   // CheckProgram has refused these.
+  void Emit(const backend::AddBiasOp&) {}
   void Emit(const backend::RecurrentOp&) {}
   void Emit(const backend::TapOp&) {}
   void Emit(const backend::InputOp&) {}
@@ -520,9 +521,12 @@ Status CheckProgram(const Program& program) {
   for (const backend::Op& op : program.ops) {
     const auto* attention = std::get_if<backend::AttentionOp>(&op);
     if (attention != nullptr) RETURN_IF_ERROR(CheckAttention(program, *attention));
-    if (std::holds_alternative<backend::RecurrentOp>(op) ||
-        std::holds_alternative<backend::TapOp>(op) || std::holds_alternative<backend::InputOp>(op)) {
-      return Error(Code::kUnsupported, "op ", backend::OpName(op), ": the GPU has no kernel for it");
+    if (std::holds_alternative<backend::AddBiasOp>(op) ||
+        std::holds_alternative<backend::RecurrentOp>(op) ||
+        std::holds_alternative<backend::TapOp>(op) ||
+        std::holds_alternative<backend::InputOp>(op)) {
+      return Error(Code::kUnsupported, "op ", backend::OpName(op),
+                   ": the GPU has no kernel for it");
     }
   }
   if (program.hidden % 8 != 0) {

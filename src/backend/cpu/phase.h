@@ -59,6 +59,7 @@ void AddPhases(const backend::NormMatmulOp& op, Workspace* ws, PhaseList* phases
 void AddPhases(const backend::AttentionOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::MatmulAddOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::MatmulOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::AddBiasOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::AllReduceAddOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::NormGateUpOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::RouterOp& op, Workspace* ws, PhaseList* phases);
