@@ -69,6 +69,8 @@ class Device {
 
   // Ok, or why no call on this GPU can work any more (a fork, a fault, a reset).
   Status Health() const;
+  // Whether Health is ok, which is all that the path of a packet asks: in gpu/process.h.
+  bool healthy() const;
   void MarkLost(const Status& status);
   // Asks the driver whether the GPU is still there, at the price of a call; marks it lost if not.
   Status Probe();

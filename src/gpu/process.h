@@ -109,6 +109,8 @@ class Process {
   std::unique_ptr<Watcher> watcher_;
 };
 
+inline bool Device::healthy() const { return process_.in_opener() && !lost(); }
+
 }  // namespace mainarch::gpu
 
 #endif  // MAINARCH_GPU_PROCESS_H_

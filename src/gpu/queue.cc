@@ -176,10 +176,8 @@ void Queue::Halt() {
 }
 
 Status Queue::Submit(const AqlPacket& packet, const char* label, Deadline deadline) {
-  RETURN_IF_ERROR(device_.Health());
-  RETURN_IF_ERROR(end_.WaitForRoom(
-      device_, 1, deadline, [&] { return Health(); },
-      [&] { return absl::StrCat("a free slot in the ring of ", Describe()); }));
+  if (!device_.healthy()) return device_.Health();
+  if (!end_.Fits(1)) RETURN_IF_ERROR(WaitForSlot(deadline));
   const uint64_t index = end_.written();
   uint32_t* slot = ring_.host<uint32_t>() +
                    (index & (options_.packets - 1)) * (kAqlPacketSize / sizeof(uint32_t));
@@ -190,6 +188,12 @@ Status Queue::Submit(const AqlPacket& packet, const char* label, Deadline deadli
   labels_[index % kRemembered].store(label, std::memory_order_relaxed);
   end_.Advance(1);
   return {};
+}
+
+Status Queue::WaitForSlot(Deadline deadline) {
+  return end_.WaitForRoom(
+      device_, 1, deadline, [&] { return Health(); },
+      [&] { return absl::StrCat("a free slot in the ring of ", Describe()); });
 }
 
 StatusOr<uint64_t> Queue::SubmitSignalled(AqlPacket packet, const char* label, Deadline deadline) {

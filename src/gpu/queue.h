@@ -85,6 +85,8 @@ class Queue {
   Status FillDescriptor();
   Status FillSaveAreaHeaders();
   Status Start();
+  // Out of line: a ring that is full is none that is in a hurry.
+  [[gnu::noinline]] Status WaitForSlot(Deadline deadline);
   QueueDescriptor* descriptor() const { return control_.host<QueueDescriptor>(); }
 
   Device& device_;

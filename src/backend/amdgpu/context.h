@@ -42,7 +42,7 @@ class AmdGpuContext : public backend::Context {
   Status FetchLogits(uint32_t i) override;
   Status CopyPage(int32_t cache, uint32_t from, uint32_t to) override;
   Status Health() const override { return model_->gpus().Health(); }
-  backend::StepCounts counts() const override { return counts_; }
+  backend::StepCounts counts() const override;
   uint64_t memory_bytes() const override { return memory_bytes_; }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
                                     uint32_t slot) const override;
@@ -53,6 +53,12 @@ class AmdGpuContext : public backend::Context {
  private:
   static constexpr uint32_t kMostInFlight = 2;
 
+  // What decides which packets a step has.
+  struct Form {
+    uint32_t rows = 0;
+    size_t row_class = 0;
+    ChoiceWork work;
+  };
   // A packet with all but its completion signal.
   struct Packet {
     gpu::AqlPacket packet;
@@ -78,10 +84,8 @@ class AmdGpuContext : public backend::Context {
   };
   // A step submitted, of one parity; it stays when it has been polled, for who reads its results.
   struct Flight {
-    uint32_t rows = 0;
+    Form form;
     uint32_t logit_rows = 0;
-    size_t row_class = 0;
-    ChoiceWork work;
     Awaited awaited;
     std::vector<RowOutcome> outcomes;  // [max_logit_rows]
   };
@@ -99,12 +103,11 @@ class AmdGpuContext : public backend::Context {
   Status CheckStep(const backend::Step& step) const;
   Status CheckReference(const backend::Step& step, size_t row) const;
   Status SubmitPart(const backend::Step& step, size_t end);
-  bool TakesPart(const Packet& packet, const Flight& flight, int32_t end) const;
+  static bool TakesPart(const Packet& packet, const ChoiceWork& work, int32_t end);
   void WriteStep(const backend::Step& step, Flight& flight);
   void WriteRows(const backend::Step& step, const kernels::StepHeader& header, uint32_t* block);
   Status ChangeTables(const backend::Step& step);
   Status SubmitRank(int32_t rank, Flight& flight, int32_t end);
-  void Count(const Flight& flight);
   // Out of line, so that bench/host-overhead finds it by name. Until every rank has come to its
   // point: false after timeout_ns, if that is not negative; TimedOut when nothing moves any more.
   [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns);
@@ -135,7 +138,7 @@ class AmdGpuContext : public backend::Context {
   std::array<Flight, kMostInFlight> flights_;  // [parity]
   uint32_t submitted_ = 0;                     // index of the step submitted last; the first is 1
   uint32_t polled_ = 0;                        // of the one polled last
-  backend::StepCounts counts_;
+  Form counted_;  // of the step that ended last; no rows: none has
   uint64_t memory_bytes_ = 0;
 };
 

@@ -112,7 +112,7 @@ void AmdGpuContext::WriteStep(const Step& step, Flight& flight) {
   const uint32_t parity = kernels::Parity(submitted_);
   uint32_t* block = Block(parity);
   StepHeader header;
-  header.rows = flight.rows = static_cast<uint32_t>(step.rows.size());
+  header.rows = flight.form.rows = static_cast<uint32_t>(step.rows.size());
   header.logit_rows = flight.logit_rows = static_cast<uint32_t>(step.logit_rows.size());
   header.index = submitted_;
   header.rows_at = sizeof(StepHeader) / 4;
@@ -123,13 +123,13 @@ void AmdGpuContext::WriteStep(const Step& step, Flight& flight) {
     header.splits = std::max(header.splits, row.position / kernels::kSplitTokens + 1);
   }
   WriteRows(step, header, block);
-  flight.work = WriteChoices(step, header.choices_at, shape_.choices_end, block,
+  flight.form.work = WriteChoices(step, header.choices_at, shape_.choices_end, block,
                              absl::MakeSpan(flight.outcomes));
   constexpr uint64_t kResult = sizeof(kernels::ChoiceResult);
   std::memset(results_.host() + parity * shape_.options.max_logit_rows * kResult, 0,
               step.logit_rows.size() * kResult);
   // Whole blocks of 64 bytes; what is left of the last one is zeros.
-  const uint32_t end = flight.work.end;
+  const uint32_t end = flight.form.work.end;
   header.words = header.changes_at = RoundUp(end, 16);
   std::memset(block + end, 0, uint64_t{header.words - end} * 4);
   header.changes =
@@ -163,15 +163,15 @@ Status AmdGpuContext::ChangeTables(const Step& step) {
   return OkStatus();
 }
 
-bool AmdGpuContext::TakesPart(const Packet& packet, const Flight& flight, int32_t end) const {
+bool AmdGpuContext::TakesPart(const Packet& packet, const ChoiceWork& work, int32_t end) {
   if (packet.op >= end) return false;
   switch (packet.when) {
     case When::kAlways:
       return true;
     case When::kTokens:
-      return flight.work.tokens;
+      return work.tokens;
     case When::kDraws:
-      return flight.work.draws;
+      return work.draws;
   }
   return true;
 }
@@ -179,8 +179,8 @@ bool AmdGpuContext::TakesPart(const Packet& packet, const Flight& flight, int32_
 Status AmdGpuContext::SubmitRank(int32_t rank, Flight& flight, int32_t end) {
   gpu::Queue& queue = *model_->gpus().at(rank).queue;
   const Packet* last = nullptr;
-  for (const Packet& packet : ranks_[static_cast<size_t>(rank)].packets[flight.row_class]) {
-    if (!TakesPart(packet, flight, end)) continue;
+  for (const Packet& packet : ranks_[static_cast<size_t>(rank)].packets[flight.form.row_class]) {
+    if (!TakesPart(packet, flight.form.work, end)) continue;
     if (last != nullptr) {
       RETURN_IF_ERROR(queue.Submit(last->packet, last->label, flight.awaited.deadline));
     }
@@ -204,7 +204,7 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   Flight& flight = flights_[kernels::Parity(++submitted_)];
   WriteStep(step, flight);
   flight.awaited = {{}, Soon()};
-  flight.row_class = static_cast<size_t>(
+  flight.form.row_class = static_cast<size_t>(
       std::lower_bound(row_classes_.begin(), row_classes_.end(), step.rows.size()) -
       row_classes_.begin());
   for (int32_t r = 0; r < gpus.count(); ++r) {
@@ -241,29 +241,33 @@ StatusOr<bool> AmdGpuContext::Poll(int64_t timeout_ns) {
     std::lock_guard<std::mutex> lock(model_->gpus().mutex());
     return model_->gpus().Fail(ended.status());
   }
-  Count(flight);
+  counted_ = flight.form;
   // What is behind it has only now got the GPUs.
   if (submitted_ != polled_) flights_[kernels::Parity(submitted_)].awaited.deadline = Soon();
   if (stop_requested()) return Error(Code::kCancelled, "step cancelled");
   return true;
 }
 
-void AmdGpuContext::Count(const Flight& flight) {
+// Made when asked for: it walks all packets.
+backend::StepCounts AmdGpuContext::counts() const {
+  backend::StepCounts counts;
+  if (counted_.rows == 0) return counts;
   const uint64_t n = static_cast<uint64_t>(program_.ranks);
-  const bool two_shot = flight.rows >= kTwoShotRows;
-  const uint64_t bytes = flight.rows * static_cast<uint64_t>(program_.hidden) * sizeof(float);
-  counts_ = {};
-  for (const Packet& packet : ranks_[0].packets[flight.row_class]) {
-    counts_.packets += TakesPart(packet, flight, static_cast<int32_t>(program_.ops.size()));
+  const bool two_shot = counted_.rows >= kTwoShotRows;
+  const uint64_t bytes = counted_.rows * static_cast<uint64_t>(program_.hidden) * sizeof(float);
+  for (const Packet& packet : ranks_[0].packets[counted_.row_class]) {
+    counts.packets +=
+        TakesPart(packet, counted_.work, static_cast<int32_t>(program_.ops.size()));
   }
-  counts_.submissions = 1;
-  counts_.host_waits = 1;
-  if (n == 1) return;
-  counts_.all_reduces = shape_.all_reduces;
-  counts_.rounds = shape_.all_reduces * (two_shot ? 2 : 1);
-  counts_.least_link_bytes = shape_.all_reduces * 2 * bytes * (n - 1) / n;
-  counts_.link_bytes =
-      two_shot ? counts_.least_link_bytes : uint64_t{shape_.all_reduces} * bytes * (n - 1);
+  counts.submissions = 1;
+  counts.host_waits = 1;
+  if (n == 1) return counts;
+  counts.all_reduces = shape_.all_reduces;
+  counts.rounds = shape_.all_reduces * (two_shot ? 2 : 1);
+  counts.least_link_bytes = shape_.all_reduces * 2 * bytes * (n - 1) / n;
+  counts.link_bytes =
+      two_shot ? counts.least_link_bytes : uint64_t{shape_.all_reduces} * bytes * (n - 1);
+  return counts;
 }
 
 // A GPU whose peer has died waits for it in its all-reduce: so each is asked now and then. They are
