@@ -38,6 +38,7 @@ int RunProbeCommand(Arguments arguments);
 int RunKernels(Arguments arguments);
 int RunAllReduceBench(Arguments arguments);
 int RunEstimate(Arguments arguments);
+int RunTime(Arguments arguments);
 int RunVersion(Arguments arguments);
 
 }  // namespace mainarch::cli

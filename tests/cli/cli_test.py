@@ -20,7 +20,7 @@ import unittest
 MAINARCH = sys.argv[1]
 ROOT = pathlib.Path(sys.argv[2])
 TRAINED = str(ROOT / "tests/golden/trained")
-COMMANDS = ["generate", "model-decode", "attn-decode", "bench", "tokenize", "inspect", "make-checkpoint", "version"]
+COMMANDS = ["generate", "model-decode", "attn-decode", "bench", "tokenize", "inspect", "make-checkpoint", "time", "version"]
 # The switch that Qwen3 has: nothing, or an empty block.
 TEMPLATE = ("{{- '<|im_start|>' }}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
             "{%- if enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
@@ -86,6 +86,7 @@ class Usage(Case):
                 (["generate", "prompt"], "--model DIR is missing"),
                 (["tokenize", "a"], "--model DIR is missing"),
                 (["inspect"], "DIR is missing"),
+                (["time"], "--launch FILE is missing"),
                 (["inspect", TRAINED, "--tp", "3"], "--tp must be 1, 2, 4 or 8"),
                 (["bench"], "give --model, --preset or --like"),
                 (["bench", "--model", TRAINED, "--decode", "1,,2"], "separated by commas"),

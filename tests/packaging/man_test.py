@@ -47,7 +47,16 @@ def differences(what, page, described, real):
 
 def check(mainarch, path, commands):
     text = path.read_text(encoding="utf-8")
-    name = path.name.removesuffix(".1")
+    name, section = path.name.rsplit(".", 1)
+    headings = ("NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "SEE ALSO")
+    if section == "1":
+        yield from check_command(mainarch, path, text, name, commands)
+    else:  # a page about a file
+        headings = ("NAME", "DESCRIPTION", "EXAMPLES", "SEE ALSO")
+    yield from check_rendered(path, text, name, headings)
+
+
+def check_command(mainarch, path, text, name, commands):
     command = name.removeprefix("mainarch").removeprefix("-")
     if command and command not in commands:
         yield f"{path.name}: there is no command {command}"
@@ -57,15 +66,18 @@ def check(mainarch, path, commands):
         yield from differences("the option", path.name, described, of_help(mainarch, command)[1])
     else:
         yield from differences("the command", path.name, described_commands - {"help"}, commands)
-    for other in re.findall(r"^\.Xr mainarch-([a-z-]+) 1", text, re.M):
-        if not (path.parent / f"mainarch-{other}.1").exists():
-            yield f"{path.name}: refers to mainarch-{other}(1), which is not there"
+
+
+def check_rendered(path, text, name, headings):
+    for other, section in re.findall(r"^\.Xr mainarch-([a-z-]+) (\d)", text, re.M):
+        if not (path.parent / f"mainarch-{other}.{section}").exists():
+            yield f"{path.name}: refers to mainarch-{other}({section}), which is not there"
     if not shutil.which("man"):
         return
     page, warnings = rendered(path)
     for line in warnings.splitlines():
         yield f"{path.name}: {line}"
-    for heading in ("NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "SEE ALSO"):
+    for heading in headings:
         if not re.search(rf"^{heading}$", page, re.M):
             yield f"{path.name}: has no {heading}"
     if f"{name} — " not in page:

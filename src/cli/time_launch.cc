@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "base/fd.h"
+#include "cli/command.h"
+#include "cli/json_writer.h"
+#include "cli/launch/run.h"
+#include "cli/output.h"
+#include "cli/time_command.h"
+#include "kfd/linux_sys.h"
+#include "sim/open.h"
+
+namespace mainarch::cli {
+namespace {
+
+StatusOr<std::shared_ptr<kfd::Sys>> OpenDevice(const std::string& device) {
+  if (device == "gpu") return std::make_shared<kfd::LinuxSys>();
+  absl::string_view node = device;
+  if (!absl::ConsumePrefix(&node, "sim:")) {
+    return Error(Code::kInvalidArgument, "--device \"", device,
+                 "\": expected \"gpu\" or \"sim:\" and a node such as gfx950");
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<sim::SimSys> sys, sim::OpenSim(node));
+  return std::shared_ptr<kfd::Sys>(std::move(sys));
+}
+
+std::string What(const Expectation& e) {
+  switch (e.kind) {
+    case Expectation::Kind::kFile:
+      return e.path;
+    case Expectation::Kind::kValue:
+      return absl::StrCat(e.value);
+    case Expectation::Kind::kSum:
+      return "a sum";
+  }
+  return "";
+}
+
+void PrintText(const LaunchFile& launch, const LaunchResult& r) {
+  Facts facts;
+  facts.Add("kernel", absl::StrCat(launch.kernel, " of ", launch.object));
+  facts.Add("device", r.device);
+  facts.Add("grid", absl::StrCat(absl::StrJoin(launch.workgroups, " x "), " workgroups of ",
+                                 absl::StrJoin(launch.workgroup, " x "), ", ", r.workgroups, " of ", r.waves, " waves"));
+  facts.Add("of a wave", absl::StrCat(r.vgprs, " VGPRs, ", r.sgprs, " SGPRs, ", r.scratch, " bytes of scratch a lane"));
+  facts.Add("LDS", absl::StrCat(r.static_lds, " static, ", launch.lds, " dynamic"));
+  facts.Add("fits", absl::StrCat(r.occupancy.groups_per_cu, " workgroups a compute unit (", r.occupancy.limit, ")"));
+  facts.Print();
+  for (const Comparison& c : r.comparisons) {
+    const Expectation& e = *c.expectation;
+    if (e.kind == Expectation::Kind::kSum) {
+      std::printf("%s: sum %s: %s\n", e.buffer.c_str(), absl::StrFormat("%016x", c.sum).c_str(),
+                  c.ok() ? "as expected" : c.first.c_str());
+      continue;
+    }
+    std::printf("%s against %s: %llu elements, off by at most %s (%s relative): %s\n", e.buffer.c_str(), What(e).c_str(),
+                static_cast<unsigned long long>(c.elements), absl::StrFormat("%.3g", c.worst_absolute).c_str(),
+                absl::StrFormat("%.3g", c.worst_relative).c_str(),
+                c.ok() ? "as expected" : absl::StrCat(c.wrong, " WRONG; ", c.first).c_str());
+  }
+}
+
+void WriteJson(const LaunchFile& launch, const LaunchResult& r, JsonWriter* out) {
+  out->Field("kernel", launch.kernel).Field("object", launch.object).Field("device", r.device).Field("isa", r.isa);
+  out->List("workgroups", launch.workgroups).List("workgroup", launch.workgroup);
+  out->Field("vgprs", r.vgprs).Field("sgprs", r.sgprs).Field("scratch", r.scratch);
+  out->Field("static_lds", r.static_lds).Field("dynamic_lds", launch.lds).Field("kernarg", r.kernarg);
+  out->Field("groups_per_cu", r.occupancy.groups_per_cu).Field("limited_by", r.occupancy.limit);
+  out->Field("runs", launch.runs).Key("expectations").BeginArray();
+  for (const Comparison& c : r.comparisons) {
+    out->BeginObject().Field("buffer", c.expectation->buffer).Field("line", c.expectation->line);
+    out->Field("elements", c.elements).Field("wrong", c.wrong).Field("ok", c.ok());
+    out->Field("worst_absolute", c.worst_absolute).Field("worst_relative", c.worst_relative);
+    out->Field("sum", absl::StrFormat("%016x", c.sum)).Field("first", c.first).EndObject();
+  }
+  out->EndArray().Field("ok", r.ok());
+}
+
+}  // namespace
+
+StatusOr<int> TimeLaunchFile(const TimeSettings& s) {
+  ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(s.launch, kMostLaunchBytes));
+  ASSIGN_OR_RETURN(const LaunchFile launch, ParseLaunchFile(text, s.launch));
+  ASSIGN_OR_RETURN(const std::shared_ptr<kfd::Sys> sys, OpenDevice(s.device));
+  LaunchOptions options;
+  options.gpu = static_cast<uint32_t>(s.gpu);
+  options.timeout_ms = static_cast<int64_t>(s.timeout * 1000);
+  ASSIGN_OR_RETURN(const LaunchResult result, RunLaunch(*sys, launch, options));
+  if (s.json) {
+    JsonWriter out;
+    out.BeginObject();
+    WriteJson(launch, result, &out);
+    out.EndObject().Print();
+  } else {
+    PrintText(launch, result);
+  }
+  return result.ok() ? kExitOk : kExitFailure;
+}
+
+}  // namespace mainarch::cli
