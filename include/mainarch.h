@@ -516,6 +516,12 @@ typedef struct mainarch_engine_options {
   int32_t kv_type;              /* MAINARCH_KV_* */
   uint64_t memory_bytes;        /* KV cache and activations take no more, over all devices; 0: no limit
                                    but what the devices have */
+  uint32_t logit_rows;          /* rows of logits that a step can make, each of vocab_size floats (part
+                                   of memory_bytes); 0, and at least: one a sequence; at most
+                                   max_step_tokens. Prompts of sequences with prompt_logprobs or
+                                   MAINARCH_SEQUENCE_ALL_LOGITS, of which every row makes logits, run in
+                                   chunks that fit: more rows, fewer steps. */
+  uint32_t reserved;            /* 0 */
 } mainarch_engine_options;
 
 /* Makes an engine, which owns its KV cache and shares the model's weights.
@@ -537,6 +543,8 @@ typedef struct mainarch_engine_info {
   uint32_t max_sequence_tokens;
   uint32_t max_step_tokens;
   int32_t kv_type;
+  uint32_t logit_rows;
+  uint32_t reserved; /* 0 */
 } mainarch_engine_info;
 
 /* Any thread, at any time. */
@@ -614,6 +622,7 @@ typedef struct mainarch_logit_bias {
 #define MAINARCH_SEQUENCE_MANUAL UINT64_C(1)     /* the caller samples: read logits, append a token */
 #define MAINARCH_SEQUENCE_IGNORE_END UINT64_C(2) /* the model's end tokens do not end the sequence */
 #define MAINARCH_SEQUENCE_STOP_SPECIAL UINT64_C(4) /* stop_strings: special tokens are text, too */
+#define MAINARCH_SEQUENCE_ALL_LOGITS UINT64_C(8)   /* every row makes logits: mainarch_sequence_logits_at */
 
 /* How tokens are chosen and when to stop. The zero struct is greedy, until an end token or the
  * length limit. Applied in this order: the mask, min_tokens and logit_bias, repetition, frequency and
@@ -647,6 +656,10 @@ typedef struct mainarch_sequence_options {
                                       together; each ends the sequence when it is complete in the
                                       text: see mainarch_sequence_info.text_bytes */
   size_t stop_string_count;
+  uint32_t prompt_logprobs; /* above 0: log-probabilities of every appended token but the first of the
+                               sequence, given those before it, and so many of the likeliest in its
+                               place; at most 32: see mainarch_sequence_prompt_logprobs */
+  uint32_t reserved;        /* 0 */
 } mainarch_sequence_options;
 
 /* Fills `out` with what the checkpoint's generation_config.json recommends: temperature, top_k,
@@ -682,8 +695,8 @@ mainarch_sequence_set_seed(mainarch_engine *engine, mainarch_sequence sequence, 
  * has. Between steps, at any time. Tokens, and a finish reason, stay: truncate at the tokens held
  * lets a sequence go on that has ended. min_tokens, max_tokens and stop sequences go on counting from
  * the last append; stop strings that were complete before do not stop.
- * Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL
- * would change), BUSY (`logprobs` would change while produced tokens are untaken). */
+ * Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL or
+ * prompt_logprobs would change), BUSY (`logprobs` would change while produced tokens are untaken). */
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_sequence_set_options(
     mainarch_engine *engine, mainarch_sequence sequence, const mainarch_sequence_options *options,
     mainarch_error *error);
@@ -754,6 +767,26 @@ MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_sequence_logits(mainarch_engine *engine, mainarch_sequence sequence, float *logits,
                          size_t capacity, size_t *count, mainarch_error *error);
 
+/* Log-probabilities of the appended token at `position` (0: the first of the sequence), given the
+ * tokens before it: the token itself first, then the likeliest ones, descending, as many as
+ * options.prompt_logprobs, or all of a smaller vocabulary. They are there as soon as the row before
+ * has run, and stay until the token goes (truncate, close); a copy (fork) has them, too.
+ * Errors: INVALID_ARGUMENT (opened without prompt_logprobs; position 0, a produced token, or one that
+ * is not held), BUSY (the row before has not run yet), BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_prompt_logprobs(mainarch_engine *engine, mainarch_sequence sequence,
+                                  uint64_t position, mainarch_logprob *logprobs, size_t capacity,
+                                  size_t *count, mainarch_error *error);
+
+/* Raw logits [vocab_size] after the token at `position`, of a sequence with
+ * MAINARCH_SEQUENCE_ALL_LOGITS: one of those that its last step ran, which are
+ * mainarch_sequence_info.logit_rows from .logit_position on. Until the next step of the engine, or until
+ * the sequence is appended to or truncated; mainarch_sequence_logits is the last of them.
+ * Errors: INVALID_ARGUMENT (opened without that flag, or another position), BUFFER_TOO_SMALL. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_logits_at(mainarch_engine *engine, mainarch_sequence sequence, uint64_t position,
+                            float *logits, size_t capacity, size_t *count, mainarch_error *error);
+
 /* Values of mainarch_sequence_info.finish. More may come. */
 enum {
   MAINARCH_FINISH_NONE = 0,          /* it goes on */
@@ -783,6 +816,8 @@ typedef struct mainarch_sequence_info {
                           included. The stop string that is complete first counts, of several complete
                           with the same byte the longest, and none that is complete within the first
                           min_tokens tokens. */
+  uint64_t logit_position; /* with MAINARCH_SEQUENCE_ALL_LOGITS, else 0: logits of this position ... */
+  uint64_t logit_rows;     /* ... and of so many in all can be read now */
 } mainarch_sequence_info;
 
 MAINARCH_API MAINARCH_CHECK mainarch_status

@@ -35,7 +35,10 @@ type EngineOptions struct {
 	MaxSequences      uint32 // open at once; 0: 1; at most 65536
 	MaxSequenceTokens uint32 // of one sequence; 0, and at most: the model's own limit
 	MaxStepTokens     uint32 // rows of a step, prompt and generated tokens together; 0: chosen
-	KVType            KVType
+	// LogitRows is how many rows of logits a step can make; 0, and at least: one a sequence. With more of
+	// them prompts of sequences with PromptLogprobs or AllLogits run in larger chunks.
+	LogitRows uint32
+	KVType    KVType
 	// Fast rounds what goes into matrix products to bf16 where the device is faster so: prompts and many
 	// sequences take less time, and results differ within a bound (MAINARCH_ENGINE_FAST).
 	Fast bool
@@ -48,6 +51,7 @@ type EngineInfo struct {
 	MaxSequences      uint32
 	MaxSequenceTokens uint32
 	MaxStepTokens     uint32
+	LogitRows         uint32 // of these, those that can make logits
 	KVType            KVType
 }
 
@@ -96,6 +100,7 @@ func (m *Model) NewEngine(options *EngineOptions) (*Engine, error) {
 	raw.max_sequences = C.uint32_t(o.MaxSequences)
 	raw.max_sequence_tokens = C.uint32_t(o.MaxSequenceTokens)
 	raw.max_step_tokens = C.uint32_t(o.MaxStepTokens)
+	raw.logit_rows = C.uint32_t(o.LogitRows)
 	raw.kv_type = C.int32_t(o.KVType)
 	if o.Fast {
 		raw.flags |= C.MAINARCH_ENGINE_FAST
@@ -285,6 +290,7 @@ func (e *Engine) Info() (EngineInfo, error) {
 		MaxSequences:      uint32(raw.max_sequences),
 		MaxSequenceTokens: uint32(raw.max_sequence_tokens),
 		MaxStepTokens:     uint32(raw.max_step_tokens),
+		LogitRows:         uint32(raw.logit_rows),
 		KVType:            KVType(raw.kv_type),
 	}, nil
 }

@@ -339,6 +339,40 @@ func TestSequencesAreSteered(t *testing.T) {
 	_, err = s.engine.Import(nil)
 	contains(t, err, "size 0")
 
+	engine, err = s.model.NewEngine(&mainarch.EngineOptions{LogitRows: 64})
+	ok(t, err)
+	defer engine.Close()
+	made, err = engine.Info()
+	ok(t, err)
+	equal(t, made.LogitRows, uint32(64))
+	all := greedy()
+	all.PromptLogprobs, all.AllLogits = 3, true
+	sequence, err = engine.Open(all)
+	ok(t, err)
+	ok(t, sequence.Append(7, 8, 9, 10))
+	_, err = sequence.PromptLogprobs(2)
+	isTrue(t, errors.Is(err, mainarch.ErrBusy), err)
+	_, err = engine.Step(background)
+	ok(t, err)
+	info, err = sequence.Info()
+	ok(t, err)
+	isTrue(t, info.LogitPosition == 0 && info.LogitRows == 4, info)
+	for position := uint64(1); position < 4; position++ {
+		logits, err := sequence.LogitsAt(position - 1)
+		ok(t, err)
+		scored, err := sequence.PromptLogprobs(position)
+		ok(t, err)
+		sum := 0.0
+		for _, logit := range logits {
+			sum += math.Exp(float64(logit))
+		}
+		own := float64(logits[7+position]) - math.Log(sum)
+		isTrue(t, len(scored) == 4 && uint64(scored[0].Token) == 7+position, scored)
+		isTrue(t, math.Abs(float64(scored[0].Logprob)-own) < 1e-4, scored[0], own)
+	}
+	_, err = sequence.LogitsAt(4)
+	contains(t, err, "position 4")
+
 	devices, err := mainarch.Devices()
 	ok(t, err)
 	isTrue(t, len(devices) > 0 && devices[0].Device == "cpu" && devices[0].Unusable == "", devices)

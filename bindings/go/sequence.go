@@ -42,6 +42,10 @@ type SequenceOptions struct {
 	LogitBias         []LogitBias
 	StopStrings       []string // each ends the sequence when complete in its text: SequenceInfo.TextBytes
 	StopSpecial       bool     // for StopStrings, special tokens are text, too
+	// PromptLogprobs, above 0, asks for log-probabilities of every appended token but the first, and so
+	// many of the likeliest in its place; at most 32: see Sequence.PromptLogprobs.
+	PromptLogprobs uint32
+	AllLogits      bool // every row makes logits: see Sequence.LogitsAt
 }
 
 // Finish is why a sequence ended. More may come.
@@ -77,6 +81,10 @@ type SequenceInfo struct {
 	// since the last Append: those before the stop string; while it goes on, those that cannot be the
 	// beginning of one; after another end, all.
 	TextBytes uint64
+	// LogitPosition is, with AllLogits (else 0), the first of the LogitRows positions whose logits
+	// LogitsAt gives now.
+	LogitPosition uint64
+	LogitRows     uint64
 }
 
 // Logprob is a token and the natural logarithm of its probability, by the softmax of the raw logits.
@@ -100,6 +108,10 @@ func (o *SequenceOptions) raw(arena *cArena) (raw C.mainarch_sequence_options, e
 	if o.IgnoreEnd {
 		raw.flags |= C.MAINARCH_SEQUENCE_IGNORE_END
 	}
+	if o.AllLogits {
+		raw.flags |= C.MAINARCH_SEQUENCE_ALL_LOGITS
+	}
+	raw.prompt_logprobs = C.uint32_t(o.PromptLogprobs)
 	raw.seed = C.uint64_t(o.Seed)
 	raw.temperature = C.float(o.Temperature)
 	raw.top_p = C.float(o.TopP)
@@ -320,10 +332,27 @@ func (s *Sequence) Take(tokens []uint32) (int, error) {
 // Logprobs gives log-probabilities at token index of the last Take: the token itself first, then the
 // likeliest ones, descending, as many as SequenceOptions.Logprobs.
 func (s *Sequence) Logprobs(index int) ([]Logprob, error) {
+	return s.logprobs(func(raw *C.mainarch_logprob, capacity C.size_t, count *C.size_t) C.mainarch_status {
+		return C.mainarch_sequence_logprobs(s.engine.ptr, s.id, C.size_t(index), raw, capacity, count, s.engine.err)
+	})
+}
+
+// PromptLogprobs gives log-probabilities of the appended token at position, given those before it: the
+// token itself first, then the likeliest ones, descending, as many as SequenceOptions.PromptLogprobs.
+//
+// Errors: ErrInvalidArgument (opened without PromptLogprobs; position 0, a produced token, or one that is
+// not held), ErrBusy (the row before has not run yet).
+func (s *Sequence) PromptLogprobs(position uint64) ([]Logprob, error) {
+	return s.logprobs(func(raw *C.mainarch_logprob, capacity C.size_t, count *C.size_t) C.mainarch_status {
+		return C.mainarch_sequence_prompt_logprobs(s.engine.ptr, s.id, C.uint64_t(position), raw, capacity, count, s.engine.err)
+	})
+}
+
+func (s *Sequence) logprobs(ask func(*C.mainarch_logprob, C.size_t, *C.size_t) C.mainarch_status) ([]Logprob, error) {
 	raw := make([]C.mainarch_logprob, 33) // the token, and at most 32
 	var count C.size_t
 	_, err := s.engine.call(func() C.mainarch_status {
-		return C.mainarch_sequence_logprobs(s.engine.ptr, s.id, C.size_t(index), &raw[0], C.size_t(len(raw)), &count, s.engine.err)
+		return ask(&raw[0], C.size_t(len(raw)), &count)
 	})
 	if err != nil {
 		return nil, err
@@ -340,15 +369,31 @@ func (s *Sequence) Logprobs(index int) ([]Logprob, error) {
 //
 // Errors: ErrBusy (there are none: tokens are still to be run, or a later step has gone over them).
 func (s *Sequence) Logits() ([]float32, error) {
+	return s.logits(func(raw *C.float, capacity C.size_t, count *C.size_t) C.mainarch_status {
+		return C.mainarch_sequence_logits(s.engine.ptr, s.id, raw, capacity, count, s.engine.err)
+	})
+}
+
+// LogitsAt gives the raw logits after the token at position, one of those that the last step of a
+// sequence with AllLogits ran: SequenceInfo says which. Until the next step, Append or Truncate.
+//
+// Errors: ErrInvalidArgument (opened without AllLogits, or another position).
+func (s *Sequence) LogitsAt(position uint64) ([]float32, error) {
+	return s.logits(func(raw *C.float, capacity C.size_t, count *C.size_t) C.mainarch_status {
+		return C.mainarch_sequence_logits_at(s.engine.ptr, s.id, C.uint64_t(position), raw, capacity, count, s.engine.err)
+	})
+}
+
+func (s *Sequence) logits(ask func(*C.float, C.size_t, *C.size_t) C.mainarch_status) ([]float32, error) {
 	var logits []float32
 	_, err := s.engine.call(func() C.mainarch_status {
 		var count C.size_t
-		status := C.mainarch_sequence_logits(s.engine.ptr, s.id, nil, 0, &count, s.engine.err)
+		status := ask(nil, 0, &count)
 		if Status(status) != ErrBufferTooSmall {
 			return status
 		}
 		logits = make([]float32, count)
-		return C.mainarch_sequence_logits(s.engine.ptr, s.id, (*C.float)(unsafe.Pointer(&logits[0])), count, &count, s.engine.err)
+		return ask((*C.float)(unsafe.Pointer(&logits[0])), count, &count)
 	})
 	return logits, err
 }
@@ -372,6 +417,9 @@ func (s *Sequence) Info() (SequenceInfo, error) {
 		Finish:   Finish(raw.finish),
 
 		TextBytes: uint64(raw.text_bytes),
+
+		LogitPosition: uint64(raw.logit_position),
+		LogitRows:     uint64(raw.logit_rows),
 	}, nil
 }
 

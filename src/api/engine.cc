@@ -43,12 +43,14 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   RETURN_IF_ERROR(CheckHandle(model, "model"));
   ASSIGN_OR_RETURN(const mainarch_engine_options options, ReadOptions(given, "options"));
   RETURN_IF_ERROR(CheckFlags(options.flags, MAINARCH_ENGINE_FAST, "options"));
+  RETURN_IF_ERROR(CheckReserved(options.reserved, "options.reserved"));
   decode::EngineOptions wanted;
   wanted.max_sequences = options.max_sequences;
   wanted.max_sequence_tokens = options.max_sequence_tokens;
   wanted.max_step_tokens = options.max_step_tokens;
   wanted.kv_tokens = options.kv_tokens;
   wanted.memory_bytes = options.memory_bytes;
+  wanted.logit_rows = options.logit_rows;
   if ((options.flags & MAINARCH_ENGINE_FAST) != 0) {
     wanted.activations = backend::Activations::kBF16;
   }
@@ -68,6 +70,7 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
                                  : static_cast<uint32_t>(model->model->config().max_position);
   info.max_step_tokens = made.max_step_tokens;
   info.kv_type = PublicKvType(wanted.kv_type);
+  info.logit_rows = made.logit_rows;
   model->log.Write(LogLevel::kInfo, "engine: ", info.max_sequences, " sequences, ", info.kv_tokens,
                    " tokens of KV, ", info.max_step_tokens, " tokens a step, ", info.memory_bytes,
                    " bytes");

@@ -90,12 +90,16 @@ StatusOr<decode::SequenceOptions> ReadSequenceOptions(mainarch_engine* engine,
   ASSIGN_OR_RETURN(const mainarch_sequence_options options, ReadOptions(given, "options"));
   RETURN_IF_ERROR(CheckFlags(
       options.flags,
-      MAINARCH_SEQUENCE_MANUAL | MAINARCH_SEQUENCE_IGNORE_END | MAINARCH_SEQUENCE_STOP_SPECIAL,
+      MAINARCH_SEQUENCE_MANUAL | MAINARCH_SEQUENCE_IGNORE_END | MAINARCH_SEQUENCE_STOP_SPECIAL |
+          MAINARCH_SEQUENCE_ALL_LOGITS,
       "options"));
+  RETURN_IF_ERROR(CheckReserved(options.reserved, "options.reserved"));
   decode::SequenceOptions out;
   out.manual = (options.flags & MAINARCH_SEQUENCE_MANUAL) != 0;
   out.ignore_eos = (options.flags & MAINARCH_SEQUENCE_IGNORE_END) != 0;
   out.stop_special = (options.flags & MAINARCH_SEQUENCE_STOP_SPECIAL) != 0;
+  out.all_logits = (options.flags & MAINARCH_SEQUENCE_ALL_LOGITS) != 0;
+  out.prompt_logprobs = options.prompt_logprobs;
   out.seed = options.seed;
   out.temperature = options.temperature;
   out.top_p = options.top_p;
@@ -148,9 +152,8 @@ Result Take(decode::Engine& engine, mainarch_sequence sequence, uint32_t* tokens
   return *count == 0 ? MAINARCH_AGAIN : MAINARCH_OK;
 }
 
-Result Logprobs(decode::Engine& engine, mainarch_sequence sequence, size_t index,
-                mainarch_logprob* out, size_t capacity, size_t* count) {
-  ASSIGN_OR_RETURN(const auto logprobs, engine.TakenLogprobs(sequence, index));
+Result CopyLogprobs(absl::Span<const decode::Logprob> logprobs, mainarch_logprob* out,
+                    size_t capacity, size_t* count) {
   *count = logprobs.size();
   RETURN_IF_ERROR(CheckCapacity(logprobs.size(), capacity, "logprobs"));
   for (size_t i = 0; i < logprobs.size(); ++i) {
@@ -168,6 +171,8 @@ mainarch_sequence_info PublicInfo(const decode::SequenceInfo& from) {
   info.untaken = from.untaken;
   info.finish = static_cast<uint32_t>(from.finish);
   info.text_bytes = from.text_bytes;
+  info.logit_position = from.logit_position;
+  info.logit_rows = from.logit_rows;
   return info;
 }
 
@@ -299,7 +304,20 @@ mainarch_status mainarch_sequence_logprobs(mainarch_engine* engine, mainarch_seq
   Clear(count);
   return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
     RETURN_IF_ERROR(CheckBuffer(logprobs, capacity, "logprobs", count, "count"));
-    return Logprobs(e, sequence, index, logprobs, capacity, count);
+    ASSIGN_OR_RETURN(const auto taken, e.TakenLogprobs(sequence, index));
+    return CopyLogprobs(taken, logprobs, capacity, count);
+  });
+}
+
+mainarch_status mainarch_sequence_prompt_logprobs(mainarch_engine* engine,
+                                                  mainarch_sequence sequence, uint64_t position,
+                                                  mainarch_logprob* logprobs, size_t capacity,
+                                                  size_t* count, mainarch_error* error) {
+  Clear(count);
+  return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
+    RETURN_IF_ERROR(CheckBuffer(logprobs, capacity, "logprobs", count, "count"));
+    ASSIGN_OR_RETURN(const auto scored, e.PromptLogprobs(sequence, position));
+    return CopyLogprobs(scored, logprobs, capacity, count);
   });
 }
 
@@ -310,6 +328,17 @@ mainarch_status mainarch_sequence_logits(mainarch_engine* engine, mainarch_seque
   return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
     RETURN_IF_ERROR(CheckBuffer(logits, capacity, "logits", count, "count"));
     ASSIGN_OR_RETURN(const auto values, e.Logits(sequence));
+    return CopyArray<float>(values, logits, capacity, count, "logits");
+  });
+}
+
+mainarch_status mainarch_sequence_logits_at(mainarch_engine* engine, mainarch_sequence sequence,
+                                            uint64_t position, float* logits, size_t capacity,
+                                            size_t* count, mainarch_error* error) {
+  Clear(count);
+  return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
+    RETURN_IF_ERROR(CheckBuffer(logits, capacity, "logits", count, "count"));
+    ASSIGN_OR_RETURN(const auto values, e.LogitsAt(sequence, position));
     return CopyArray<float>(values, logits, capacity, count, "logits");
   });
 }

@@ -65,6 +65,9 @@ struct SequenceInfo {
   uint64_t untaken = 0;   // produced, not yet taken
   // Of the text of tokens produced since the last Append: bytes that stand. 0 without stop strings.
   uint64_t text_bytes = 0;
+  // Of a sequence with all_logits: what LogitsAt gives now.
+  uint64_t logit_position = 0;
+  uint64_t logit_rows = 0;
   Finish finish = Finish::kNone;
 };
 
@@ -80,6 +83,7 @@ struct EngineInfo {
   uint32_t sequences = 0;
   uint32_t max_sequences = 0;
   uint32_t max_step_tokens = 0;
+  uint32_t logit_rows = 0;
   uint64_t memory_bytes = 0;
   uint32_t vocab = 0;
   uint64_t fingerprint = 0;  // of the model: engines of equal ones understand each other's sequences

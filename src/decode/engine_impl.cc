@@ -576,11 +576,7 @@ StatusOr<absl::Span<const float>> EngineImpl::LogitsAt(SequenceId id, uint64_t p
   if (!s->options().all_logits) {
     return Error(Code::kInvalidArgument, "the sequence was opened without all_logits");
   }
-  StepLogits rows;
-  if (s->logits_place() == Sequence::LogitsPlace::kStep ||
-      s->logits_place() == Sequence::LogitsPlace::kRows) {
-    rows = s->step_logits();
-  }
+  const StepLogits rows = s->rows_with_logits();
   if (position < rows.position || position - rows.position >= rows.rows) {
     return Error(Code::kInvalidArgument, "logits of position ", position, ": there are ", rows.rows,
                  " of the last step, from position ", rows.position, " on");
@@ -633,6 +629,7 @@ EngineInfo EngineImpl::info() const {
   info.sequences = open_.load(std::memory_order_relaxed);
   info.max_sequences = options_.max_sequences;
   info.max_step_tokens = options_.max_step_tokens;
+  info.logit_rows = options_.logit_rows;
   info.memory_bytes = context_->memory_bytes();
   info.vocab = limits_.vocab;
   info.fingerprint = fingerprint_;

@@ -143,6 +143,10 @@ SequenceInfo Sequence::info() const {
   info.untaken = untaken_;
   info.text_bytes = stops_.text_bytes();
   info.finish = finish_;
+  if (options_.all_logits) {
+    info.logit_position = rows_with_logits().position;
+    info.logit_rows = rows_with_logits().rows;
+  }
   return info;
 }
 

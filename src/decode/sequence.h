@@ -121,6 +121,10 @@ class Sequence {
   LogitsPlace logits_place() const { return logits_place_; }
   uint32_t logits_row() const { return step_logits_.first + step_logits_.rows - 1; }  // kStep
   const StepLogits& step_logits() const { return step_logits_; }  // kStep, kRows
+  StepLogits rows_with_logits() const {
+    const bool with_step = logits_place_ == LogitsPlace::kStep || logits_place_ == LogitsPlace::kRows;
+    return with_step ? step_logits_ : StepLogits();
+  }
   absl::Span<const float> own_logits() const { return {own_logits_.get(), limits_->vocab}; }
 
   // Kept by the engine.

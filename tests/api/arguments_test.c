@@ -624,6 +624,10 @@ static void check_stale(mainarch_sequence id) {
           "sequence");
   REFUSED(mainarch_sequence_logits(s.engine, id, &logit, 1, &count, &t_error), NOT_FOUND,
           "sequence");
+  REFUSED(mainarch_sequence_logits_at(s.engine, id, 0, &logit, 1, &count, &t_error), NOT_FOUND,
+          "sequence");
+  REFUSED(mainarch_sequence_prompt_logprobs(s.engine, id, 1, &logprob, 1, &count, &t_error),
+          NOT_FOUND, "sequence");
   REFUSED(mainarch_sequence_info_get(s.engine, id, &info, &t_error), NOT_FOUND, "sequence");
 }
 
@@ -688,6 +692,17 @@ static void sequence_calls(void) {
   REFUSED(mainarch_sequence_logits(s.engine, id, &logit, 1, NULL, &t_error), INVALID, "count");
   REFUSED(mainarch_sequence_logits(s.engine, id, &logit, 1, &count, &t_error), MAINARCH_ERROR_BUSY,
           "logits");
+  REFUSED(mainarch_sequence_logits_at(NULL, id, 0, &logit, 1, &count, &t_error), INVALID, "engine");
+  REFUSED(mainarch_sequence_logits_at(s.engine, id, 0, NULL, 1, &count, &t_error), INVALID,
+          "logits");
+  REFUSED(mainarch_sequence_logits_at(s.engine, id, 0, &logit, 1, NULL, &t_error), INVALID,
+          "count");
+  REFUSED(mainarch_sequence_prompt_logprobs(NULL, id, 1, &logprob, 1, &count, &t_error), INVALID,
+          "engine");
+  REFUSED(mainarch_sequence_prompt_logprobs(s.engine, id, 1, NULL, 1, &count, &t_error), INVALID,
+          "logprobs");
+  REFUSED(mainarch_sequence_prompt_logprobs(s.engine, id, 1, &logprob, 1, NULL, &t_error), INVALID,
+          "count");
   REFUSED(mainarch_sequence_info_get(NULL, id, &after, &t_error), INVALID, "engine");
   REFUSED(mainarch_sequence_info_get(s.engine, id, NULL, &t_error), INVALID, "out");
   OK(mainarch_sequence_info_get(s.engine, id, &after, &t_error));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a program steers sequences with between steps: options, masks, stop strings, the ready list. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api_test.h"
@@ -297,6 +299,130 @@ static void a_sequence_travels(void) {
           MAINARCH_ERROR_NOT_FOUND, "not open");
 }
 
+/* Natural logarithm of the softmax, in double. */
+static double logprob_of(const float* logits, uint32_t token) {
+  double sum = 0, most = logits[0];
+  size_t t;
+  for (t = 1; t < T_VOCAB; ++t) most = logits[t] > most ? logits[t] : most;
+  for (t = 0; t < T_VOCAB; ++t) sum += exp(logits[t] - most);
+  return logits[token] - most - log(sum);
+}
+
+enum { MAX_PROMPT = 64 };
+static float rows[MAX_PROMPT][T_VOCAB]; /* logits after each token of kPrompt */
+
+/* Steps `engine` through the prompt and reads the logits of every row: how many steps it took. */
+static size_t read_rows(mainarch_engine* engine, mainarch_sequence sequence, size_t prompt,
+                        float (*out)[T_VOCAB]) {
+  mainarch_sequence_info info;
+  size_t steps = 0, count;
+  uint64_t next = 0, p;
+  memset(&info, 0, sizeof(info));
+  info.struct_size = sizeof(info);
+  while (next < prompt) {
+    if (mainarch_engine_step(engine, &t_error) != MAINARCH_OK) return 0;
+    ++steps;
+    if (mainarch_sequence_info_get(engine, sequence, &info, &t_error) != MAINARCH_OK) return 0;
+    if (info.logit_position != next || info.logit_rows != info.position - next) return 0;
+    for (p = next; p < info.position; ++p) {
+      if (mainarch_sequence_logits_at(engine, sequence, p, out[p], T_VOCAB, &count, &t_error) !=
+              MAINARCH_OK ||
+          count != T_VOCAB) {
+        return 0;
+      }
+    }
+    next = info.position;
+  }
+  return steps;
+}
+
+static void every_row_has_logits(void) {
+  static float others[MAX_PROMPT][T_VOCAB], last[T_VOCAB];
+  mainarch_sequence_options options = zero_options();
+  mainarch_engine_options engine_options;
+  mainarch_engine_info info;
+  mainarch_engine* engine;
+  mainarch_sequence sequence, copy;
+  mainarch_logprob top[4];
+  uint32_t prompt[MAX_PROMPT];
+  size_t count, n, p;
+  OK(mainarch_tokenizer_encode(s.tokenizer, kPrompt, strlen(kPrompt), 0, prompt, MAX_PROMPT, &n,
+                               &t_error));
+  CHECK(n > 4);
+  memset(&engine_options, 0, sizeof(engine_options));
+  memset(&info, 0, sizeof(info));
+  engine_options.struct_size = sizeof(engine_options);
+  info.struct_size = sizeof(info);
+  OK(mainarch_engine_create(s.model, &engine_options, &engine, &t_error));
+  OK(mainarch_engine_info_get(engine, &info, &t_error));
+  CHECK_EQ(info.logit_rows, 1);
+  options.flags = MAINARCH_SEQUENCE_ALL_LOGITS;
+  options.prompt_logprobs = 3;
+  options.max_tokens = 2;
+  OK(mainarch_sequence_open(engine, &options, &sequence, &t_error));
+  OK(mainarch_sequence_append(engine, sequence, prompt, n, &t_error));
+  REFUSED(mainarch_sequence_prompt_logprobs(engine, sequence, 2, top, 4, &count, &t_error),
+          MAINARCH_ERROR_BUSY, "position 2");
+  CHECK_EQ(read_rows(engine, sequence, n, others), n); /* one row of logits, one row a step */
+  mainarch_engine_destroy(engine);
+
+  engine_options.logit_rows = MAX_PROMPT;
+  OK(mainarch_engine_create(s.model, &engine_options, &engine, &t_error));
+  OK(mainarch_engine_info_get(engine, &info, &t_error));
+  CHECK_EQ(info.logit_rows, MAX_PROMPT);
+  OK(mainarch_sequence_open(engine, &options, &sequence, &t_error));
+  OK(mainarch_sequence_append(engine, sequence, prompt, n, &t_error));
+  CHECK_EQ(read_rows(engine, sequence, n, rows), 1);
+  CHECK(memcmp(rows, others, n * sizeof(rows[0])) == 0);
+  OK(mainarch_sequence_logits(engine, sequence, last, T_VOCAB, &count, &t_error));
+  CHECK(memcmp(last, rows[n - 1], sizeof(last)) == 0);
+  REFUSED(mainarch_sequence_logits_at(engine, sequence, n, last, T_VOCAB, &count, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "from position 0 on");
+  REFUSED(mainarch_sequence_logits_at(engine, sequence, 0, last, T_VOCAB - 1, &count, &t_error),
+          MAINARCH_ERROR_BUFFER_TOO_SMALL, "logits");
+  CHECK_EQ(count, T_VOCAB);
+  for (p = 1; p < n; ++p) {
+    OK(mainarch_sequence_prompt_logprobs(engine, sequence, p, top, 4, &count, &t_error));
+    CHECK(count == 4 && top[0].token == prompt[p]);
+    CHECK(fabs(top[0].logprob - logprob_of(rows[p - 1], prompt[p])) < 1e-4);
+    CHECK(fabs(top[1].logprob - logprob_of(rows[p - 1], top[1].token)) < 1e-4);
+    CHECK(top[1].logprob >= top[2].logprob && top[2].logprob >= top[3].logprob);
+  }
+  REFUSED(mainarch_sequence_prompt_logprobs(engine, sequence, 1, top, 3, &count, &t_error),
+          MAINARCH_ERROR_BUFFER_TOO_SMALL, "logprobs");
+  REFUSED(mainarch_sequence_prompt_logprobs(engine, sequence, 0, top, 4, &count, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "position 0");
+  REFUSED(mainarch_sequence_prompt_logprobs(engine, sequence, n, top, 4, &count, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "position");
+  OK(mainarch_engine_step(engine, &t_error)); /* decoding: one row, and the prompt's stay scored */
+  OK(mainarch_sequence_logits_at(engine, sequence, n, last, T_VOCAB, &count, &t_error));
+  OK(mainarch_sequence_prompt_logprobs(engine, sequence, 1, top, 4, &count, &t_error));
+  OK(mainarch_sequence_close(engine, sequence, &t_error));
+  mainarch_engine_destroy(engine);
+
+  options.flags = 0;
+  options.prompt_logprobs = 0;
+  OK(open_prompt(&options, &copy));
+  REFUSED(mainarch_sequence_logits_at(s.engine, copy, 0, last, T_VOCAB, &count, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "all_logits");
+  REFUSED(mainarch_sequence_prompt_logprobs(s.engine, copy, 1, top, 4, &count, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "prompt_logprobs");
+  options.prompt_logprobs = 2;
+  REFUSED(mainarch_sequence_set_options(s.engine, copy, &options, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "prompt_logprobs");
+  options.prompt_logprobs = 33;
+  REFUSED(mainarch_sequence_open(s.engine, &options, &sequence, &t_error),
+          MAINARCH_ERROR_INVALID_ARGUMENT, "prompt_logprobs 33");
+  options.prompt_logprobs = 0;
+  options.reserved = 1;
+  REFUSED(mainarch_sequence_open(s.engine, &options, &sequence, &t_error),
+          MAINARCH_ERROR_UNSUPPORTED, "reserved");
+  engine_options.reserved = 1;
+  REFUSED(mainarch_engine_create(s.model, &engine_options, &engine, &t_error),
+          MAINARCH_ERROR_UNSUPPORTED, "reserved");
+  OK(mainarch_sequence_close(s.engine, copy, &t_error));
+}
+
 int main(int argc, char** argv) {
   static const t_case cases[] = {CASE(greedy_text), /* the first: others compare with it */
                                  CASE(memory_is_budgeted),
@@ -305,6 +431,7 @@ int main(int argc, char** argv) {
                                  CASE(stop_strings_cut_the_text),
                                  CASE(stop_strings_that_are_none),
                                  CASE(ready_lists_who_has_something),
+                                 CASE(every_row_has_logits),
                                  CASE(a_sequence_travels)};
   int result;
   if (t_open(&s, 2) != MAINARCH_OK) t_fail(__FILE__, __LINE__, "open: %s", t_error.message);

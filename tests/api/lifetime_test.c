@@ -265,6 +265,8 @@ static void child_after_fork(t_stack* s, mainarch_tokenizer* lone) {
   GONE(mainarch_sequence_take(s->engine, s->sequence, &token, 1, &count, &error));
   GONE(mainarch_sequence_logprobs(s->engine, s->sequence, 0, &logprob, 1, &count, &error));
   GONE(mainarch_sequence_logits(s->engine, s->sequence, &logit, 1, &count, &error));
+  GONE(mainarch_sequence_logits_at(s->engine, s->sequence, 0, &logit, 1, &count, &error));
+  GONE(mainarch_sequence_prompt_logprobs(s->engine, s->sequence, 1, &logprob, 1, &count, &error));
   GONE(mainarch_sequence_info_get(s->engine, s->sequence, (void*)&info, &error));
   EXPECT(mainarch_version() != 0);
   EXPECT(t_open(&fresh, 2) == MAINARCH_OK); /* its own works */

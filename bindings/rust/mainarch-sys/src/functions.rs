@@ -387,8 +387,8 @@ extern "C" {
     /// has. Between steps, at any time. Tokens, and a finish reason, stay: truncate at the tokens held
     /// lets a sequence go on that has ended. min_tokens, max_tokens and stop sequences go on counting from
     /// the last append; stop strings that were complete before do not stop.
-    /// Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL
-    /// would change), BUSY (`logprobs` would change while produced tokens are untaken).
+    /// Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL or
+    /// prompt_logprobs would change), BUSY (`logprobs` would change while produced tokens are untaken).
     #[must_use]
     pub fn mainarch_sequence_set_options(
         engine: *mut mainarch_engine,
@@ -483,6 +483,39 @@ extern "C" {
     pub fn mainarch_sequence_logits(
         engine: *mut mainarch_engine,
         sequence: mainarch_sequence,
+        logits: *mut f32,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Log-probabilities of the appended token at `position` (0: the first of the sequence), given the
+    /// tokens before it: the token itself first, then the likeliest ones, descending, as many as
+    /// options.prompt_logprobs, or all of a smaller vocabulary. They are there as soon as the row before
+    /// has run, and stay until the token goes (truncate, close); a copy (fork) has them, too.
+    /// Errors: INVALID_ARGUMENT (opened without prompt_logprobs; position 0, a produced token, or one that
+    /// is not held), BUSY (the row before has not run yet), BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_sequence_prompt_logprobs(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        position: u64,
+        logprobs: *mut mainarch_logprob,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Raw logits \[vocab_size\] after the token at `position`, of a sequence with
+    /// MAINARCH_SEQUENCE_ALL_LOGITS: one of those that its last step ran, which are
+    /// mainarch_sequence_info.logit_rows from .logit_position on. Until the next step of the engine, or until
+    /// the sequence is appended to or truncated; mainarch_sequence_logits is the last of them.
+    /// Errors: INVALID_ARGUMENT (opened without that flag, or another position), BUFFER_TOO_SMALL.
+    #[must_use]
+    pub fn mainarch_sequence_logits_at(
+        engine: *mut mainarch_engine,
+        sequence: mainarch_sequence,
+        position: u64,
         logits: *mut f32,
         capacity: usize,
         count: *mut usize,

@@ -396,6 +396,14 @@ pub struct mainarch_engine_options {
     /// KV cache and activations take no more, over all devices; 0: no limit
     /// but what the devices have
     pub memory_bytes: u64,
+    /// rows of logits that a step can make, each of vocab_size floats (part
+    /// of memory_bytes); 0, and at least: one a sequence; at most
+    /// max_step_tokens. Prompts of sequences with prompt_logprobs or
+    /// MAINARCH_SEQUENCE_ALL_LOGITS, of which every row makes logits, run in
+    /// chunks that fit: more rows, fewer steps.
+    pub logit_rows: u32,
+    /// 0
+    pub reserved: u32,
 }
 
 impl Default for mainarch_engine_options {
@@ -426,6 +434,10 @@ pub struct mainarch_engine_info {
     pub max_step_tokens: u32,
     /// kv type
     pub kv_type: i32,
+    /// logit rows
+    pub logit_rows: u32,
+    /// 0
+    pub reserved: u32,
 }
 
 impl Default for mainarch_engine_info {
@@ -491,6 +503,8 @@ pub const MAINARCH_SEQUENCE_MANUAL: u64 = 1;
 pub const MAINARCH_SEQUENCE_IGNORE_END: u64 = 2;
 /// stop_strings: special tokens are text, too
 pub const MAINARCH_SEQUENCE_STOP_SPECIAL: u64 = 4;
+/// every row makes logits: mainarch_sequence_logits_at
+pub const MAINARCH_SEQUENCE_ALL_LOGITS: u64 = 8;
 
 /// How tokens are chosen and when to stop. The zero struct is greedy, until an end token or the
 /// length limit. Applied in this order: the mask, min_tokens and logit_bias, repetition, frequency and
@@ -549,6 +563,12 @@ pub struct mainarch_sequence_options {
     pub stop_strings: *const *const c_char,
     /// stop string count
     pub stop_string_count: usize,
+    /// above 0: log-probabilities of every appended token but the first of the
+    /// sequence, given those before it, and so many of the likeliest in its
+    /// place; at most 32: see mainarch_sequence_prompt_logprobs
+    pub prompt_logprobs: u32,
+    /// 0
+    pub reserved: u32,
 }
 
 impl Default for mainarch_sequence_options {
@@ -617,6 +637,10 @@ pub struct mainarch_sequence_info {
     /// with the same byte the longest, and none that is complete within the first
     /// min_tokens tokens.
     pub text_bytes: u64,
+    /// with MAINARCH_SEQUENCE_ALL_LOGITS, else 0: logits of this position ...
+    pub logit_position: u64,
+    /// ... and of so many in all can be read now
+    pub logit_rows: u64,
 }
 
 impl Default for mainarch_sequence_info {

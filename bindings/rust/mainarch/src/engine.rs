@@ -5,6 +5,7 @@ use crate::options::{Finish, RawOptions};
 use crate::{Decoder, Model, Result, SequenceOptions, Text, TokenPoll, Tokens};
 use mainarch_sys as sys;
 use std::fmt;
+use std::ops::Range;
 use std::os::unix::io::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
@@ -38,6 +39,9 @@ pub struct EngineOptions {
     pub max_sequence_tokens: u32,
     /// Rows of a step, prompt tokens and generated ones together; 0: chosen; at most 2^20.
     pub max_step_tokens: u32,
+    /// Rows of logits that a step can make; 0, and at least: one a sequence. With more of them prompts
+    /// of sequences with `prompt_logprobs` or `all_logits` run in larger chunks.
+    pub logit_rows: u32,
     /// How the KV cache is kept.
     pub kv_type: KvType,
     /// What goes into matrix products is rounded to bf16 where the device is faster so: prompts and
@@ -59,6 +63,8 @@ pub struct EngineInfo {
     pub max_sequence_tokens: u32,
     /// Rows of a step.
     pub max_step_tokens: u32,
+    /// Of these, those that can make logits.
+    pub logit_rows: u32,
     /// `MAINARCH_KV_*`.
     pub kv_type: i32,
 }
@@ -113,6 +119,8 @@ pub struct SequenceInfo {
     /// many bytes are to be shown: those before the stop string; while it goes on, those that cannot
     /// be the beginning of one; after another end, all.
     pub text_bytes: u64,
+    /// Positions whose logits [`Engine::logits_at`] gives now; empty without `all_logits`.
+    pub logits: Range<u64>,
 }
 
 /// A token and the natural logarithm of its probability, by the softmax of the raw logits.
@@ -201,6 +209,7 @@ impl Engine {
             max_sequences: options.max_sequences,
             max_sequence_tokens: options.max_sequence_tokens,
             max_step_tokens: options.max_step_tokens,
+            logit_rows: options.logit_rows,
             kv_type: match options.kv_type {
                 KvType::Bf16 => sys::MAINARCH_KV_BF16,
                 KvType::Fp8 => sys::MAINARCH_KV_FP8,
@@ -237,6 +246,7 @@ impl Engine {
             max_sequences: info.max_sequences,
             max_sequence_tokens: info.max_sequence_tokens,
             max_step_tokens: info.max_step_tokens,
+            logit_rows: info.logit_rows,
             kv_type: info.kv_type,
         })
     }
@@ -517,8 +527,38 @@ impl Engine {
                 error,
             )
         })?;
-        let one = |l: &sys::mainarch_logprob| Logprob { token: l.token, logprob: l.logprob };
-        Ok(raw.iter().map(one).collect())
+        Ok(logprobs_of(&raw))
+    }
+
+    /// Log-probabilities of the appended token at `position`, given those before it: the token itself
+    /// first, then the likeliest ones, descending, as many as `SequenceOptions::prompt_logprobs`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (opened without prompt_logprobs; position 0, a produced token, or one that is
+    /// not held), `Busy` (the row before has not run yet), `NotFound`.
+    pub fn prompt_logprobs(&mut self, sequence: Sequence, position: u64) -> Result<Vec<Logprob>> {
+        // SAFETY: a live handle, this thread alone; the buffer has that capacity.
+        let raw = fill(33, 0, |out, capacity, count, error| unsafe {
+            let (at, id) = (self.at(), sequence.0);
+            sys::mainarch_sequence_prompt_logprobs(at, id, position, out, capacity, count, error)
+        })?;
+        Ok(logprobs_of(&raw))
+    }
+
+    /// Raw logits, `vocab_size` of them, after the token at `position`, one of
+    /// [`SequenceInfo::logits`]: those that the last step of a sequence with `all_logits` ran. Until
+    /// the next step, [`Engine::append`] or [`Engine::truncate`].
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (opened without all_logits, or another position), `NotFound`, `Busy`.
+    pub fn logits_at(&mut self, sequence: Sequence, position: u64) -> Result<Vec<f32>> {
+        // SAFETY: a live handle, this thread alone; the buffer has that capacity.
+        fill(0, 0, |out, capacity, count, error| unsafe {
+            let (at, id) = (self.at(), sequence.0);
+            sys::mainarch_sequence_logits_at(at, id, position, out, capacity, count, error)
+        })
     }
 
     /// Raw logits, `vocab_size` of them, after the last token. Those of a manual sequence stay
@@ -553,6 +593,7 @@ impl Engine {
             untaken: info.untaken,
             finish: Finish::from_raw(info.finish),
             text_bytes: info.text_bytes,
+            logits: info.logit_position..info.logit_position + info.logit_rows,
         })
     }
 
@@ -571,6 +612,10 @@ impl Engine {
     pub fn poll_tokens(&mut self, sequence: Sequence) -> TokenPoll<'_> {
         TokenPoll::new(self, sequence)
     }
+}
+
+fn logprobs_of(raw: &[sys::mainarch_logprob]) -> Vec<Logprob> {
+    raw.iter().map(|l| Logprob { token: l.token, logprob: l.logprob }).collect()
 }
 
 /// Polls readable when a submitted step has ended, until [`Engine::wait`] has said so. The same for

@@ -48,6 +48,11 @@ pub struct SequenceOptions {
     pub stop_strings: Vec<String>,
     /// For `stop_strings`, special tokens are text, too.
     pub stop_special: bool,
+    /// Above 0: log-probabilities of every appended token but the first, and so many of the likeliest
+    /// in its place; at most 32: see [`crate::Engine::prompt_logprobs`].
+    pub prompt_logprobs: u32,
+    /// Every row makes logits: see [`crate::Engine::logits_at`].
+    pub all_logits: bool,
 }
 
 /// Why a sequence ended.
@@ -121,7 +126,9 @@ impl RawOptions {
         sys::mainarch_sequence_options {
             flags: (u64::from(options.manual) * sys::MAINARCH_SEQUENCE_MANUAL)
                 | (u64::from(options.ignore_end) * sys::MAINARCH_SEQUENCE_IGNORE_END)
-                | (u64::from(options.stop_special) * sys::MAINARCH_SEQUENCE_STOP_SPECIAL),
+                | (u64::from(options.stop_special) * sys::MAINARCH_SEQUENCE_STOP_SPECIAL)
+                | (u64::from(options.all_logits) * sys::MAINARCH_SEQUENCE_ALL_LOGITS),
+            prompt_logprobs: options.prompt_logprobs,
             seed: options.seed,
             temperature: options.temperature,
             top_p: options.top_p,

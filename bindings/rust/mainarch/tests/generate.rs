@@ -235,6 +235,27 @@ fn sequences_are_steered() {
     let enough = EngineOptions { memory_bytes: made.memory_bytes, ..fast };
     assert_eq!(Engine::new(&stack.model, &enough).unwrap().info().unwrap(), made);
 
+    let all = SequenceOptions { prompt_logprobs: 3, all_logits: true, ..greedy() };
+    let rows = EngineOptions { logit_rows: 64, ..Default::default() };
+    let mut engine = Engine::new(&stack.model, &rows).unwrap();
+    assert_eq!(engine.info().unwrap().logit_rows, 64);
+    let sequence = engine.open(&all).unwrap();
+    engine.append(sequence, &[7, 8, 9, 10]).unwrap();
+    let early = engine.prompt_logprobs(sequence, 2).unwrap_err();
+    assert_eq!(early.kind(), ErrorKind::Busy);
+    engine.step().unwrap();
+    assert_eq!(engine.sequence_info(sequence).unwrap().logits, 0..4);
+    for position in 1..4 {
+        let logits = engine.logits_at(sequence, position - 1).unwrap();
+        let scored = engine.prompt_logprobs(sequence, position).unwrap();
+        let sum: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
+        let own = f64::from(logits[7 + position as usize]) - sum.ln();
+        assert_eq!((scored.len(), u64::from(scored[0].token)), (4, 7 + position));
+        assert!((f64::from(scored[0].logprob) - own).abs() < 1e-4, "{scored:?}, {own}");
+    }
+    assert_eq!(engine.logits_at(sequence, 3).unwrap(), engine.logits(sequence).unwrap());
+    assert!(engine.logits_at(sequence, 4).is_err() && engine.prompt_logprobs(sequence, 4).is_err());
+
     let devices = devices().unwrap();
     assert_eq!((devices[0].device.as_str(), &devices[0].unusable), ("cpu", &None));
 }

@@ -144,6 +144,8 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_options, max_step_tokens);
     field!(entries, mainarch_engine_options, kv_type);
     field!(entries, mainarch_engine_options, memory_bytes);
+    field!(entries, mainarch_engine_options, logit_rows);
+    field!(entries, mainarch_engine_options, reserved);
     function!(entries, mainarch_engine_create);
     function!(entries, mainarch_engine_destroy);
     size!(entries, mainarch_engine_info);
@@ -154,6 +156,8 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_info, max_sequence_tokens);
     field!(entries, mainarch_engine_info, max_step_tokens);
     field!(entries, mainarch_engine_info, kv_type);
+    field!(entries, mainarch_engine_info, logit_rows);
+    field!(entries, mainarch_engine_info, reserved);
     function!(entries, mainarch_engine_info_get);
     size!(entries, mainarch_engine_statistics);
     field!(entries, mainarch_engine_statistics, struct_size);
@@ -176,6 +180,7 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_SEQUENCE_MANUAL);
     constant!(entries, MAINARCH_SEQUENCE_IGNORE_END);
     constant!(entries, MAINARCH_SEQUENCE_STOP_SPECIAL);
+    constant!(entries, MAINARCH_SEQUENCE_ALL_LOGITS);
     size!(entries, mainarch_sequence_options);
     field!(entries, mainarch_sequence_options, struct_size);
     field!(entries, mainarch_sequence_options, flags);
@@ -200,6 +205,8 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_sequence_options, stop_tokenizer);
     field!(entries, mainarch_sequence_options, stop_strings);
     field!(entries, mainarch_sequence_options, stop_string_count);
+    field!(entries, mainarch_sequence_options, prompt_logprobs);
+    field!(entries, mainarch_sequence_options, reserved);
     function!(entries, mainarch_model_sequence_options);
     function!(entries, mainarch_sequence_open);
     function!(entries, mainarch_sequence_close);
@@ -215,6 +222,8 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_logprob, logprob);
     function!(entries, mainarch_sequence_logprobs);
     function!(entries, mainarch_sequence_logits);
+    function!(entries, mainarch_sequence_prompt_logprobs);
+    function!(entries, mainarch_sequence_logits_at);
     constant!(entries, MAINARCH_FINISH_NONE);
     constant!(entries, MAINARCH_FINISH_END);
     constant!(entries, MAINARCH_FINISH_STOP_TOKEN);
@@ -233,6 +242,8 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_sequence_info, finish);
     field!(entries, mainarch_sequence_info, reserved);
     field!(entries, mainarch_sequence_info, text_bytes);
+    field!(entries, mainarch_sequence_info, logit_position);
+    field!(entries, mainarch_sequence_info, logit_rows);
     function!(entries, mainarch_sequence_info_get);
     function!(entries, mainarch_sequence_export);
     function!(entries, mainarch_sequence_import);
