@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "isa/chip.h"
 #include "isa/kernel_images.h"
 
 namespace mainarch::bench {
@@ -17,9 +18,10 @@ using sim::isa::KernelLaunch;
 
 namespace {
 const char* NameOf(Isa isa) { return isa == Isa::kGfx942 ? "gfx942" : "gfx950"; }
-sim::isa::ChipLimits LimitsOf(Isa isa) {
+sim::isa::ChipLimits LimitsOf(Isa which) {
   sim::isa::ChipLimits limits;
-  if (isa == Isa::kGfx942) limits.lds_bytes = 65536, limits.lds_granule = 512;
+  const isa::ChipFacts& chip = which == Isa::kGfx942 ? isa::kGfx942 : isa::kGfx950;
+  limits.lds_bytes = chip.lds_bytes, limits.lds_granule = chip.lds_granule;
   return limits;
 }
 }  // namespace

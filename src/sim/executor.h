@@ -198,6 +198,11 @@ class Executor {
   // Without it a VA that is reused for other code may execute the old instructions.
   virtual void InvalidateInstructions(GpuContext& /*context*/) {}
 
+  // Whether launches on different GPUs gain from host threads of their own. If they take turns at a
+  // lock, each instruction of one would wait for an instruction of another, and for its thread to
+  // be woken: then one machine thread plays all GPUs.
+  virtual bool parallel() const { return true; }
+
   // The process is gone or its VM on this GPU has been reset; forget all state kept for it.
   virtual void Forget(const GpuContext& /*context*/) {}
 };

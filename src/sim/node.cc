@@ -17,8 +17,9 @@ namespace {
 
 constexpr size_t kLogLines = 1000;
 
-uint32_t ThreadCount(const NodeConfig& config) {
+uint32_t ThreadCount(const NodeConfig& config, const Executor& executor) {
   if (config.threads != 0) return std::min(config.threads, config.gpus);
+  if (!executor.parallel()) return 1;
   return std::min(config.gpus, std::max(1u, std::thread::hardware_concurrency()));
 }
 
@@ -48,7 +49,7 @@ StatusOr<std::shared_ptr<Node>> Node::Create(const NodeConfig& config,
   if (executor == nullptr) return Error(Code::kInvalidArgument, "node without an executor");
   ASSIGN_OR_RETURN(std::unique_ptr<Arena> arena, Arena::Create());
   std::shared_ptr<Node> node(new Node(config, std::move(executor), std::move(arena)));
-  const uint32_t threads = ThreadCount(config);
+  const uint32_t threads = node->thread_count();
   node->threads_.reserve(threads);
   try {
     for (uint32_t i = 0; i < threads; ++i) {
@@ -74,7 +75,7 @@ Node::Node(const NodeConfig& config, std::unique_ptr<Executor> executor,
       compute_queues_(config.gpus),
       vram_used_(config.gpus),
       gone_(config.gpus),
-      rested_(ThreadCount(config)) {}
+      rested_(ThreadCount(config, *executor_)) {}
 
 Node::~Node() { Stop(); }
 

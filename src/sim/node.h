@@ -75,7 +75,9 @@ class Node {
   Arena& arena() { return *arena_; }
   std::mutex& mutex() { return mutex_; }
 
-  // Ends the machine's threads: nothing moves any more. For good.
+  // The host's threads that play the machine.
+  uint32_t thread_count() const { return static_cast<uint32_t>(rested_.size()); }
+  // Ends them: nothing moves any more. For good.
   void Stop();
 
   // Trouble from outside; the same as a script makes from inside.

@@ -8,25 +8,30 @@
 #include "absl/strings/str_split.h"
 #include "base/decimal.h"
 #include "base/fd.h"
+#include "isa/chip.h"
 
 namespace mainarch::sim {
 namespace {
 
+constexpr void Describe(const ::mainarch::isa::ChipFacts& chip, GpuProfile* p) {
+  p->isa = chip.name;
+  p->facts = {.gfx_target_version = chip.gfx_target_version,
+              .num_xcc = chip.xccs,
+              .cus_per_xcc = chip.cus_per_xcc,
+              .simds_per_cu = chip.simds_per_cu,
+              .waves_per_simd = chip.waves_per_simd,
+              .lds_bytes = chip.lds_bytes,
+              .lds_granule = chip.lds_granule,
+              .scratch_slots_per_cu = 32,
+              .system_memory_nc = chip.system_memory_is_cached};
+  p->simd_count = chip.xccs * chip.cus_per_xcc * chip.simds_per_cu;
+}
+
 constexpr GpuProfile Mi300x() {
   GpuProfile p = {};
-  p.isa = "gfx942";
+  Describe(::mainarch::isa::kGfx942, &p);
   p.marketing_name = "AMD Instinct MI300X";
-  p.facts = {.gfx_target_version = 90402,
-             .num_xcc = 8,
-             .cus_per_xcc = 38,
-             .simds_per_cu = 4,
-             .waves_per_simd = 8,
-             .lds_bytes = 64 << 10,
-             .lds_granule = 512,
-             .scratch_slots_per_cu = 32,
-             .system_memory_nc = false};
   p.device_id = 0x74a1;
-  p.simd_count = 1216;
   p.array_count = 32;
   p.cu_per_array = 10;
   p.num_sdma = 2;
@@ -51,15 +56,9 @@ constexpr GpuProfile Mi300x() {
 
 constexpr GpuProfile Mi355x() {
   GpuProfile p = Mi300x();
-  p.isa = "gfx950";
+  Describe(::mainarch::isa::kGfx950, &p);
   p.marketing_name = "AMD Instinct MI355X";
-  p.facts.gfx_target_version = 90500;
-  p.facts.cus_per_xcc = 32;
-  p.facts.lds_bytes = 160 << 10;
-  p.facts.lds_granule = 1280;
-  p.facts.system_memory_nc = true;
   p.device_id = 0x75a3;
-  p.simd_count = 1024;
   p.cu_per_array = 9;
   p.clock_mhz = 2400;
   p.memory_mhz = 1900;
@@ -76,13 +75,9 @@ constexpr GpuProfile Mi355x() {
 // numbers, for enumeration only.
 constexpr GpuProfile Mi210() {
   GpuProfile p = Mi300x();
-  p.isa = "gfx90a";
+  Describe(::mainarch::isa::kGfx90a, &p);
   p.marketing_name = "AMD Instinct MI210";
-  p.facts.gfx_target_version = 90010;
-  p.facts.num_xcc = 1;
-  p.facts.cus_per_xcc = 104;
   p.device_id = 0x740f;
-  p.simd_count = 416;
   p.array_count = 8;
   p.cu_per_array = 14;
   p.num_sdma_xgmi = 3;
@@ -178,10 +173,8 @@ SaveAreaSizes SaveAreaOf(const GpuProfile& profile) {
   const uint32_t xcc = profile.facts.num_xcc;
   const uint32_t cus = profile.simd_count / profile.facts.simds_per_cu / xcc;
   const uint32_t waves = std::min(cus * 40, profile.array_count / xcc * 512);
-  const uint32_t lds =
-      profile.facts.gfx_target_version == 90500 ? profile.facts.lds_bytes : 0x10000;
   const uint32_t vgprs = profile.facts.gfx_target_version >= 90008 ? 0x80000 : 0x40000;
-  const uint32_t per_cu = vgprs + 0x4000 + lds + 0x1000;
+  const uint32_t per_cu = vgprs + 0x4000 + profile.facts.lds_bytes + 0x1000;
   SaveAreaSizes sizes = {};
   sizes.ctl_stack_bytes = static_cast<uint32_t>(AlignUp(40 + 8 * waves + 8, 4096));
   sizes.cwsr_bytes =

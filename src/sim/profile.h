@@ -66,7 +66,8 @@ struct NodeConfig {
   uint32_t gpus = 1;
   uint64_t seed = 1;        // of every choice the machine makes
   uint32_t kfd_minor = 17;  // KFD 1.17 is Linux 6.12
-  // Threads that play the GPUs; 0: as many as there are GPUs, at most the host's processors.
+  // Threads that play the GPUs; 0: as many as there are GPUs, at most the host's processors, and
+  // one where the executor's launches take turns anyway (checkers).
   uint32_t threads = 0;
 
   // sysfs prints cwsr_size and ctl_stack_size (recent kernels) or does not.

@@ -3,8 +3,10 @@
 // Every shipped kernel through the driver's queues on the virtual node, both ISAs, against its
 // reference in double, with the interpreter's checkers on; the resident kernel with a host that
 // feeds its mailbox while it runs.
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "sim/queue_runner.h"
@@ -153,6 +155,20 @@ void HostFeedsMailbox(test::Context& test_context, const std::string& isa) {
 TEST(a_host_feeds_the_resident_kernels_mailbox) {
   HostFeedsMailbox(test_context, "gfx942");
   HostFeedsMailbox(test_context, "gfx950");
+}
+
+// Checkers take one lock an instruction: threads would only wake each other.
+TEST(gpus_that_are_checked_are_played_by_one_thread) {
+  const auto threads = [](const char* text, const sim::isa::ExecutorOptions& options) -> uint32_t {
+    const auto config = sim::ParseNode(text);
+    if (!config.ok()) return 0;
+    const auto node =
+        sim::Node::Create(*config, std::make_unique<sim::isa::IsaExecutor>(options));
+    return node.ok() ? (*node)->thread_count() : 0;
+  };
+  CHECK_EQ(threads("gfx950x4", Checked()), 1u);
+  CHECK_EQ(threads("gfx950x4,threads=3", Checked()), 3u);
+  CHECK_EQ(threads("gfx950x4", {}), std::min(4u, std::thread::hardware_concurrency()));
 }
 
 // The counters of each dispatch come out under the kernel's address.

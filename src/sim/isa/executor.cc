@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "isa/chip.h"
+
 namespace mainarch::sim::isa {
 namespace {
 
@@ -164,11 +166,12 @@ IsaExecutor::IsaExecutor(const ExecutorOptions& options)
 
 StatusOr<IsaExecutor::Code> IsaExecutor::CodeOf(const GpuContext& context) {
   const uint32_t version = context.facts().gfx_target_version;
-  if (version != 90402 && version != 90500) {
+  const ::mainarch::isa::ChipFacts* const chip = ::mainarch::isa::ChipByVersion(version);
+  if (chip == nullptr || !chip->is_target) {
     return Error(::mainarch::Code::kUnsupported,
                  "the interpreter runs gfx942 and gfx950, not target version ", version);
   }
-  const Isa isa = version == 90500 ? Isa::kGfx950 : Isa::kGfx942;
+  const Isa isa = chip == &::mainarch::isa::kGfx950 ? Isa::kGfx950 : Isa::kGfx942;
   std::lock_guard<std::mutex> lock(mutex_);
   std::shared_ptr<InstructionSet>& set = sets_[isa];
   if (set == nullptr) set = std::make_shared<InstructionSet>(isa, options_.lanes);
@@ -222,8 +225,8 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   const GpuFacts& facts = dispatch.context->facts();
   const ChipLimits limits = {facts.num_xcc,        facts.cus_per_xcc, facts.simds_per_cu,
                              facts.waves_per_simd, facts.lds_bytes,   facts.lds_granule};
-  // The cache mode stands in a wave's way to memory, one wave at a time.
-  const bool one = options_.check.caches || options_.pace != nullptr;
+  // Checkers look at one wave at a time, and the cache mode stands in its way to memory.
+  const bool one = checker_ != nullptr || options_.pace != nullptr;
   const int threads = one ? 1 : options_.threads;
   auto run = std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, threads);
   launch.observer = options_.observer;

@@ -43,6 +43,8 @@ class IsaExecutor : public Executor {
   void Release(GpuContext& context, Scope scope) override;
   void InvalidateInstructions(GpuContext& context) override;
   void Forget(const GpuContext& context) override;
+  // Checkers know all GPUs of a node, under one lock.
+  bool parallel() const override { return checker_ == nullptr; }
 
  private:
   // GPU and process, which share code, and the ISA.

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "isa/chip.h"
 #include "sim/isa/pace.h"
 #include "sim/isa/program.h"
 #include "sim/isa/wave.h"
@@ -28,10 +29,12 @@ namespace mainarch::sim::isa {
 
 class LineTable;
 
-// Of the chip, for residency.
+// Of the chip, for residency; an MI355X's where nothing else is said.
 struct ChipLimits {
-  uint32_t xccs = 8, cus_per_xcc = 32, simds_per_cu = 4, waves_per_simd = 8;
-  uint32_t lds_bytes = 163840, lds_granule = 1280;
+  static constexpr const ::mainarch::isa::ChipFacts& kChip = ::mainarch::isa::kGfx950;
+  uint32_t xccs = kChip.xccs, cus_per_xcc = kChip.cus_per_xcc, simds_per_cu = kChip.simds_per_cu,
+           waves_per_simd = kChip.waves_per_simd;
+  uint32_t lds_bytes = kChip.lds_bytes, lds_granule = kChip.lds_granule;
 };
 
 // What the packet and the kernel descriptor say, decoded.

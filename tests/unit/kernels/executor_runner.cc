@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "isa/chip.h"
 #include "sim/poison.h"
 
 namespace mainarch::kernels_test {
@@ -28,13 +29,13 @@ struct ExecutorRunner::Loaded {
 class ExecutorRunner::Context : public sim::GpuContext {
  public:
   Context(ExecutorRunner* runner, uint32_t index) : runner_(runner), index_(index) {
-    const bool is_942 = runner->isa_ == "gfx942";
-    facts_.gfx_target_version = is_942 ? 90402 : 90500;
+    const isa::ChipFacts& chip = runner->isa_ == "gfx942" ? isa::kGfx942 : isa::kGfx950;
+    facts_.gfx_target_version = chip.gfx_target_version;
     facts_.num_xcc = 2;
     facts_.cus_per_xcc = 4;
-    facts_.lds_bytes = is_942 ? 65536 : 163840;
-    facts_.lds_granule = is_942 ? 512 : 1280;
-    facts_.system_memory_nc = !is_942;
+    facts_.lds_bytes = chip.lds_bytes;
+    facts_.lds_granule = chip.lds_granule;
+    facts_.system_memory_nc = chip.system_memory_is_cached;
   }
   const sim::GpuFacts& facts() const override { return facts_; }
   uint32_t gpu_index() const override { return index_; }
