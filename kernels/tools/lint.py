@@ -16,8 +16,8 @@ RULES = [
      {"common/sync.h"}, "ordering goes through common/sync.h: a raw s_barrier does not order LDS"),
     (r"workitem_id|workgroup_id|readfirstlane|readlane|update_dpp|ds_bpermute",
      {"common/wave.h", "gfx942/prims.h", "gfx950/prims.h"}, "lanes go through common/wave.h"),
-    # An empty one is no instruction: it holds a value where it stands.
-    (r"\b(__asm__|asm)\b(?! volatile\(\"\" :)", {"common/kernel.h", "gfx942/prims.h", "gfx950/prims.h"},
+    # An empty one is no instruction: it holds a value where it stands. One that clobbers memory would be a fence.
+    (r"\b(__asm__|asm)\b(?! volatile\(\"\" : \"\+[sv]\"\(\w+\)\);)", {"common/kernel.h", "gfx942/prims.h", "gfx950/prims.h"},
      "no wait states are inserted round inline assembly"),
     (r"__builtin_amdgcn_mfma", {"common/mfma.h", "gfx942/prims.h", "gfx950/prims.h"},
      "matrix instructions go through the wrappers, which know the operand rules"),

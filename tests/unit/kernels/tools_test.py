@@ -114,6 +114,8 @@ LINTS = {
     "a raw barrier": ("ops/x.h", "__builtin_amdgcn_s_barrier();", "does not order LDS"),
     "a raw atomic": ("entry/x.cc", "__scoped_atomic_load_n(p, 0, 0);", "common/sync.h"),
     "inline assembly": ("ops/x.h", '__asm__ volatile("s_nop 0");', "wait states"),
+    "inline assembly behind an empty string": ("ops/x.h", '__asm__ volatile("" "s_nop 0" : "+v"(x));', "wait states"),
+    "an empty one that is a fence": ("ops/x.h", '__asm__ volatile("" : "+v"(x) : : "memory");', "wait states"),
     "a raw matrix builtin": ("ops/x.h", "__builtin_amdgcn_mfma_f32_4x4x1f32(a);", "wrappers"),
     "partial unrolling": ("ops/x.h", "#pragma unroll 4\nfor (;;) {}", "partial unrolling"),
     "an unrolled matrix loop":

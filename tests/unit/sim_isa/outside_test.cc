@@ -30,6 +30,23 @@ TEST(scaled_mfma_as_amds_assembler_writes_it) {
   CHECK(!Decode(Isa::kGfx950, {reinterpret_cast<const uint8_t*>(odd), 16}, &a));
 }
 
+// Returns what `word`, which is the same memory, left there. As -O2 would have it, which the tests'
+// own files are not compiled with: a word of another type that may not alias is then thought not to
+// have changed it.
+#if !defined(__clang__)
+[[gnu::optimize("O2")]]
+#endif
+[[gnu::noinline]] uint32_t FirstHalfAfter(uint32_t* memory, MemoryWord* word, uint64_t value) {
+  *memory = 1;
+  *word = value;
+  return *memory;
+}
+
+TEST(words_of_eight_bytes_alias_any_memory) {
+  alignas(8) uint32_t memory[2] = {};
+  CHECK_EQ(FirstHalfAfter(memory, reinterpret_cast<MemoryWord*>(memory), 7), 7u);
+}
+
 // {data, flag} in each 8 bytes of a 16-byte store: the reader must never see one without the other.
 TEST(aligned_words_of_eight_bytes_do_not_tear) {
   constexpr uint32_t kRounds = 300'000;

@@ -141,7 +141,17 @@ void Class(const char* type, const char* operand, std::vector<Item>* out, T in_c
 }
 
 // Scaling of a division's operands, so that no step of the iteration leaves the range of numbers.
-// `numerator`: source 0 is source 2, otherwise it is source 1. The manual's cases, in its order.
+// `numerator`: source 0 is source 2, otherwise it is source 1. The manual's cases, in its order,
+// with two readings, for which there are measurements of an instruction whose text is the same (all of
+// 262,144 operand triples on gfx1151 and on gfx1201, in a public emulator's notes on its
+// v_div_scale_f32; nobody has published such for CDNA3):
+// * A reciprocal is denormal when it is so in the operands' own type. The manual prints the f32
+//   form's with the denominator widened, which is never denormal there; measured, denominators of
+//   2^127 and above are scaled by 2^-64.
+// * Where reciprocal and quotient both are, that is done to the denominator alone, and downwards.
+//   The manual prints upwards, which would make it infinite, and 0.5 / 2^127 a NaN.
+// The measured chips call a quotient denormal from an exponent difference of -96 on; the manual
+// does not, and either way a division comes out the same.
 template <class T>
 T DivisionScale(bool numerator, T d, T n, bool* flag) {
   constexpr bool kWide = sizeof(T) == 8;
@@ -160,8 +170,6 @@ T DivisionScale(bool numerator, T d, T n, bool* flag) {
     return numerator ? x : scaled(kStep);
   }
   if (denormal(d)) return scaled(kStep);
-  // The manual prints an upward step here, too, which makes the denominator infinite and 0.5 / 2^127
-  // a NaN: that cannot be what the chip does.
   if (denormal(1 / d) && denormal(n / d)) {
     *flag = true;
     return numerator ? x : scaled(-kStep);
