@@ -226,7 +226,7 @@ class Context {
   virtual uint64_t memory_bytes() const = 0;  // beside weights; KV pool as reserved
 
   // For checks against a reference: token `slot` of a page, in a layer of a paged cache; slow. Not
-  // while a step runs.
+  // one that a step in flight writes.
   virtual StatusOr<KvToken> ReadKv(int32_t cache, int32_t layer, uint32_t page,
                                    uint32_t slot) const {
     return Error(Code::kUnsupported, "K and V of cache ", cache, ", layer ", layer, ", page ", page,

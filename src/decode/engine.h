@@ -77,6 +77,7 @@ struct EngineInfo {
   uint64_t kv_tokens_total = 0;
   uint64_t kv_tokens_free = 0;
   uint64_t steps = 0;
+  uint64_t ahead = 0;     // of these, submitted to the backend before they were asked for
   uint64_t rows = 0;      // tokens run through the model
   uint64_t produced = 0;  // tokens sampled
   uint64_t step_ns_last = 0;

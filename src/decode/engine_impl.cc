@@ -260,10 +260,20 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
   logit_rows_.reserve(options_.logit_rows);
   choices_.reserve(options_.logit_rows);
   outcomes_.reserve(options_.max_sequences);
+  ahead_.reserve(options_.max_sequences);
   hooks_.copy = [this](int32_t cache, uint32_t from, uint32_t to) {
+    // Copies want nothing in flight.
+    if (flying_ > 0) {
+      for (Sequence& s : slots_) s.DropStepLogits();
+      Drain();
+    }
     return context_->CopyPage(cache, from, to);
   };
   hooks_.reclaim = [this] { return ReclaimSnapshot(); };
+  ahead_hooks_.copy = [](int32_t, uint32_t, uint32_t) {
+    return Error(Code::kBusy, "a copy of a page, which has to wait");
+  };
+  ahead_hooks_.reclaim = [] { return false; };
 }
 
 StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void> owner,
@@ -318,11 +328,13 @@ EngineImpl::~EngineImpl() {
   }
   Cancel();
   runner_.reset();
+  context_->RequestStop();
+  Drain();
 }
 
 void EngineImpl::Publish() {
   const uint64_t pages = whole_ == nullptr ? options_.kv_tokens / backend::kPageTokens
-                                           : whole_->free_pages();
+                                           : whole_->free_pages() + PagesAhead();
   free_pages_.store(pages, std::memory_order_relaxed);
 }
 
@@ -623,6 +635,7 @@ EngineInfo EngineImpl::info() const {
   info.kv_tokens_total = options_.kv_tokens;
   info.kv_tokens_free = free_pages_.load(std::memory_order_relaxed) * backend::kPageTokens;
   info.steps = steps_.load(std::memory_order_relaxed);
+  info.ahead = ahead_steps_.load(std::memory_order_relaxed);
   info.rows = rows_run_.load(std::memory_order_relaxed);
   info.produced = produced_.load(std::memory_order_relaxed);
   info.step_ns_last = step_ns_last_.load(std::memory_order_relaxed);

@@ -99,6 +99,7 @@ class EngineImpl final : public Engine {
     uint32_t logit_rows = 0;
     bool ends = false;     // with its last row nothing of the sequence is pending
     bool samples = false;
+    bool chosen_there = false;  // the backend was asked to choose the first token
     uint32_t sampled = 0;  // tokens, of 1 + drafts
     Status fault;          // why none could be, or what is wrong with its logits
 
@@ -132,10 +133,21 @@ class EngineImpl final : public Engine {
   uint32_t Propose(uint32_t index);
   void FillStep();
   void FillRows(Outcome& outcome);
-  void FillChoices(const Outcome& outcome);
+  void FillChoices(Outcome& outcome);
   // Runs the prepared step; commits it, or aborts and reports or throws.
   Status Execute();
   Status RunContext();
+  Status SubmitRows();
+  Status KeepLogits();
+  // The step ahead: engine_ahead.cc.
+  void SubmitAhead();
+  bool Foresee();
+  Status PrepareAhead();
+  void FillAhead();
+  bool Adopt(const Plan& plan);
+  void DropAhead();
+  void Drain();
+  uint32_t PagesAhead() const;
   Status SampleAll();
   Status ReadOutcome(Outcome& outcome, Status* fault);
   Status ScoreRows(const Outcome& outcome, Status* fault);
@@ -158,6 +170,7 @@ class EngineImpl final : public Engine {
   const size_t whole_cache_;             // the first one without a window ...
   model::PagePool* const whole_;         // ... and its pool; null: there is none
   model::SequenceCaches::Hooks hooks_;
+  model::SequenceCaches::Hooks ahead_hooks_;  // that change nothing that is not the step's own
   model::IdSet free_slots_;
   std::vector<Sequence> slots_;  // [max_sequences]
   ReadyList ready_;
@@ -179,6 +192,9 @@ class EngineImpl final : public Engine {
   std::vector<uint32_t> logit_rows_;
   std::vector<backend::Choice> choices_;  // beside logit_rows_
   std::vector<Outcome> outcomes_;         // one a chunk
+  std::vector<Outcome> ahead_;  // of the step that was submitted behind this one, or the last one
+  bool adopted_ = false;        // the step prepared is in flight already
+  uint32_t flying_ = 0;         // steps that were submitted and not polled
   std::vector<uint32_t> tokens_;          // sampled: [chunks][1 + max_drafts]
   std::vector<Logprob> logprobs_;         // beside tokens_: [1 + kMaxLogprobs]
 
@@ -191,6 +207,7 @@ class EngineImpl final : public Engine {
   std::atomic<uint64_t> free_pages_{0};
   std::atomic<uint32_t> open_{0};
   std::atomic<uint64_t> steps_{0};
+  std::atomic<uint64_t> ahead_steps_{0};
   std::atomic<uint64_t> rows_run_{0};
   std::atomic<uint64_t> produced_{0};
   std::atomic<uint64_t> step_ns_last_{0};

@@ -30,14 +30,17 @@ const Plan& EngineImpl::MakePlan() {
     view.last_step = s.last_step;
     view.position = s.position();
     view.pending = s.Works() ? s.pending() : 0;
-    if (whole_ != nullptr) view.pages = s.caches().table(whole_cache_).pages();
+    if (whole_ != nullptr) view.pages = s.caches().PagesHeld(whole_cache_);
     may_work_ |= view.pending > 0;
     if (view.pending == 0) continue;
     view.silent = s.silent();
     view.drafts = options_.drafts == nullptr ? 0 : Propose(static_cast<uint32_t>(i));
   }
   StepLimits limits = {options_.max_step_tokens, UINT32_MAX, {}, options_.logit_rows};
-  if (whole_ != nullptr) limits.free_pages = whole_->free_pages(), limits.page_refs = whole_->refs();
+  if (whole_ != nullptr) {
+    limits.free_pages = whole_->free_pages() + PagesAhead();
+    limits.page_refs = whole_->refs();
+  }
   return scheduler_.Make(views_, limits);
 }
 
@@ -53,12 +56,12 @@ uint32_t EngineImpl::Propose(uint32_t index) {
 }
 
 Status EngineImpl::TakePages(const Plan& plan) {
+  outcomes_.clear();
   for (const uint32_t index : plan.preempted) slots_[index].Evict();
   for (const Chunk& chunk : plan.chunks) {
     Sequence& s = slots_[chunk.sequence];
     outcomes_.push_back({&s, chunk.rows, chunk.drafts});
     RETURN_IF_ERROR(s.caches().Prepare({chunk.rows, chunk.drafts, s.prompt_end()}, hooks_));
-    s.PrepareCommit(chunk.rows, 1 + chunk.drafts);
   }
   for (const Outcome& outcome : outcomes_) outcome.sequence->caches().PrepareSnapshots(hooks_);
   return OkStatus();
@@ -102,7 +105,7 @@ void EngineImpl::FillRows(Outcome& outcome) {
 }
 
 // Beside logit_rows_. A row behind drafts is asked for what follows them, as if they were sampled.
-void EngineImpl::FillChoices(const Outcome& outcome) {
+void EngineImpl::FillChoices(Outcome& outcome) {
   Sequence& s = *outcome.sequence;
   const uint32_t* const drafts = drafts_.data() + size_t{IndexOf(s)} * options_.max_drafts;
   const uint32_t sampled = outcome.samples ? 1 + outcome.drafts : 0;
@@ -113,6 +116,7 @@ void EngineImpl::FillChoices(const Outcome& outcome) {
     const bool chooses = i == 0 || !WantsCounts(s.options());
     choices_.push_back(chooses ? ChoiceOf(s.Request()) : backend::Choice());
     choices_.back().read |= s.options().all_logits;
+    if (i == 0) outcome.chosen_there = chooses;
   }
   s.Forget();
 }
@@ -121,13 +125,16 @@ StatusOr<bool> EngineImpl::Prepare() {
   if (!may_work_) return false;
   step_start_ns_ = NowNs();
   const Plan& plan = MakePlan();
+  adopted_ = Adopt(plan);
   if (!may_work_) return false;
   if (plan.chunks.empty()) return Error(Code::kInternal, "the scheduler found no rows to run");
 
   Undo undo{this};
-  outcomes_.clear();
-  RETURN_IF_ERROR(TakePages(plan));
-  FillStep();
+  if (!adopted_) {
+    RETURN_IF_ERROR(TakePages(plan));
+    FillStep();
+  }
+  for (const Outcome& o : outcomes_) o.sequence->PrepareCommit(o.rows, 1 + o.drafts);
   {
     std::lock_guard<std::mutex> lock(cancel_mutex_);
     step_active_ = true;
@@ -150,8 +157,8 @@ void EngineImpl::EndRun() {
   in_run_ = false;
 }
 
-Status EngineImpl::RunContext() {
-  // The run overwrites the logits of the step before.
+// A run overwrites the logits of the step before.
+Status EngineImpl::KeepLogits() {
   for (Sequence& s : slots_) {
     const Sequence::LogitsPlace place = s.logits_place();
     if (!s.open || place == Sequence::LogitsPlace::kNone || place == Sequence::LogitsPlace::kOwn) {
@@ -164,9 +171,29 @@ Status EngineImpl::RunContext() {
       s.DropLogits();
     }
   }
-  const backend::Step step = {{rows_.data(), step_rows_}, step_sequences_, logit_rows_, choices_};
+  return OkStatus();
+}
+
+Status EngineImpl::SubmitRows() {
+  RETURN_IF_ERROR(context_->Submit(
+      {{rows_.data(), step_rows_}, step_sequences_, logit_rows_, choices_, {}}));
+  ++flying_;
+  return OkStatus();
+}
+
+Status EngineImpl::RunContext() {
+  RETURN_IF_ERROR(KeepLogits());
   if (!BeginRun()) return Error(Code::kCancelled, "the step was cancelled before it ran");
-  const Status status = context_->Run(step);
+  Status status;
+  if (!adopted_) {
+    Drain();
+    status = SubmitRows();
+  }
+  if (status.ok()) {
+    SubmitAhead();
+    status = context_->Poll(-1).status();
+    --flying_;
+  }
   EndRun();
   return status;
 }
@@ -204,6 +231,7 @@ Status EngineImpl::SampleRows(Outcome& outcome, Status* fault) {
     const uint32_t row = outcome.first_sample() + outcome.sampled;
     const size_t at = TokenAt(outcome) + outcome.sampled;
     const absl::optional<uint32_t> chosen = context_->Chosen(row);
+    if (!chosen.has_value()) s.caches().AbortAhead();  // the row behind had no token to take
     const bool wants_logprobs = s.options().logprobs > 0;
     if (!chosen.has_value() || wants_logprobs) RETURN_IF_ERROR(context_->FetchLogits(row));
     const StatusOr<uint32_t> token =
@@ -264,6 +292,7 @@ Status EngineImpl::Commit() {
     step_active_ = false;
   }
   const uint64_t step = steps_.fetch_add(1, std::memory_order_relaxed) + 1;
+  ahead_steps_.fetch_add(adopted_, std::memory_order_relaxed);
   for (Outcome& outcome : outcomes_) CommitOutcome(outcome, step);
   step_ns_last_.store(static_cast<uint64_t>(NowNs() - step_start_ns_), std::memory_order_relaxed);
   may_work_ = true;
@@ -298,6 +327,7 @@ void EngineImpl::CommitOutcome(Outcome& outcome, uint64_t step) {
 void EngineImpl::Abort() {
   for (const Outcome& outcome : outcomes_) outcome.sequence->caches().Abort();
   outcomes_.clear();
+  ahead_.clear();
   may_work_ = true;
   Publish();
   std::lock_guard<std::mutex> lock(cancel_mutex_);

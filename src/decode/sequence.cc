@@ -69,6 +69,7 @@ void Sequence::ForkFrom(const Sequence& other) {
 }
 
 void Sequence::Append(absl::Span<const uint32_t> tokens) {
+  caches_.Abort();
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   is_produced_.resize(tokens_.size(), 0);
   for (const uint32_t token : tokens) counts_.Add(token, false);
@@ -222,17 +223,24 @@ StatusOr<absl::Span<const Logprob>> Sequence::Score(uint64_t position) const {
   return absl::Span<const Logprob>(&scores_[position * ScoreStride()], ScoreStride());
 }
 
-SampleRequest Sequence::Request() const {
+SampleRequest Sequence::Request(uint64_t ahead) const {
+  const uint64_t held = tokens_.size() + ahead;
   SampleRequest request;
   request.options = &options_;
   request.counts = &counts_;
-  request.position = tokens_.size();
+  request.position = held;
   request.mask = mask_.words();
-  if (tokens_.size() - turn_start_ < options_.min_tokens) {
+  if (held - turn_start_ < options_.min_tokens) {
     if (!options_.ignore_eos) request.ban_eos = limits_->eos_ids;
     request.ban_stop = options_.stop_tokens;
   }
   return request;
+}
+
+bool Sequence::EndsWithNext() const {
+  const uint64_t held = tokens_.size() + 1;
+  const bool enough = options_.max_tokens > 0 && held - turn_start_ >= options_.max_tokens;
+  return enough || held >= limits_->max_tokens;
 }
 
 void Sequence::CommitRows(uint64_t rows, uint64_t step) {
@@ -262,6 +270,7 @@ void Sequence::CommitFault(Status fault) {
 }
 
 void Sequence::End(Finish finish) {
+  caches_.Abort();
   finish_ = finish;
   told_ = false;
   stops_.Finish();
@@ -298,6 +307,7 @@ Status Sequence::CanTake(const SequenceOptions& options) const {
 
 // All that gets memory comes before the first change.
 void Sequence::SetOptions(const SequenceOptions& options) {
+  caches_.Abort();
   SequenceOptions copy = options;
   copy.logprobs = std::min(options.logprobs, limits_->vocab);
   copy.prompt_logprobs = options_.prompt_logprobs;
@@ -351,6 +361,7 @@ Status Sequence::Restore(const SequenceState& state) {
 }
 
 Status Sequence::SetMask(absl::Span<const uint32_t> words) {
+  caches_.Abort();
   if (!words.empty()) return mask_.Set(words, limits_->vocab);
   mask_.Clear();
   return OkStatus();

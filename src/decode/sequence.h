@@ -72,7 +72,10 @@ class Sequence {
   size_t last_taken() const { return last_taken_; }
   model::SequenceCaches& caches() { return caches_; }
   const model::SequenceCaches& caches() const { return caches_; }
-  void set_seed(uint64_t seed) { options_.seed = seed; }
+  void set_seed(uint64_t seed) {
+    caches_.Abort();
+    options_.seed = seed;
+  }
   // Whether SetOptions may be given these: Engine::SetOptions says what they may not change.
   Status CanTake(const SequenceOptions& options) const;
   void SetOptions(const SequenceOptions& options);
@@ -91,7 +94,14 @@ class Sequence {
   // `logprobs`: of the sampled token, empty if not asked for. Cannot fail once PrepareCommit was
   // called for at least as many rows.
   void PrepareCommit(uint64_t rows, uint64_t sampled);
-  SampleRequest Request() const;
+  // `ahead`: of the token after so many that are not known yet.
+  SampleRequest Request(uint64_t ahead = 0) const;
+  // Whatever the token is that the step prepared samples, it will be the last one.
+  bool EndsWithNext() const;
+  // What the one after it may be does not depend on it, but for the model.
+  bool AsksTheSame() const {
+    return !options_.manual && mask_.words().empty() && !WantsCounts(options_);
+  }
   void CommitRows(uint64_t rows, uint64_t step);
   void CommitToken(uint32_t token, absl::Span<const Logprob> logprobs);
   void CommitFull() { End(Finish::kLength); }
@@ -118,6 +128,9 @@ class Sequence {
   }
   void KeepLogits(absl::Span<const float> logits);
   void DropLogits() { logits_place_ = LogitsPlace::kNone; }
+  void DropStepLogits() {
+    if (logits_place_ != LogitsPlace::kOwn) DropLogits();
+  }
   LogitsPlace logits_place() const { return logits_place_; }
   uint32_t logits_row() const { return step_logits_.first + step_logits_.rows - 1; }  // kStep
   const StepLogits& step_logits() const { return step_logits_; }  // kStep, kRows

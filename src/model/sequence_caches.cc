@@ -45,6 +45,7 @@ void SequenceCaches::Open(std::vector<CachePool>* pools, uint64_t max_tokens, ui
     keeps_snapshots_ |= !form(c).whole();
     if (form(c).slots) {
       caches_[c].out.reserve(size_t{max_drafts} + 3);  // two snapshots and the end
+      caches_[c].ahead.reserve(caches_[c].out.capacity());
     } else {
       caches_[c].table = PageTable(&pool(c), PagesFor(max_tokens));
     }
@@ -68,6 +69,7 @@ void SequenceCaches::ReleaseState(size_t cache, uint32_t* state) {
 
 Status SequenceCaches::Prepare(const Run& run, const Hooks& hooks) {
   prompt_end_ = run.prompt_end;
+  (rows_ > 0 ? ahead_ : rows_) = run.rows;
   // Caches without a window first: they then never have fewer pages than the others.
   for (const bool whole : {true, false}) {
     for (size_t c = 0; c < caches_.size(); ++c) {
@@ -81,11 +83,11 @@ Status SequenceCaches::Prepare(const Run& run, const Hooks& hooks) {
 Status SequenceCaches::PreparePages(size_t c, const Run& run, const Hooks& hooks) {
   PageTable& table = caches_[c].table;
   if (!form(c).whole()) {
-    while (PagesNeeded(table.pages(), pool(c).refs(), position_, run.rows) > pool(c).free_pages()) {
+    while (PagesNeeded(table.pages(), pool(c).refs(), begin(), run.rows) > pool(c).free_pages()) {
       if (!hooks.reclaim()) break;
     }
   }
-  return table.Prepare(position_, run.rows, [&](uint32_t from, uint32_t to) {
+  return table.Prepare(begin(), run.rows, [&](uint32_t from, uint32_t to) {
     return hooks.copy(static_cast<int32_t>(c), from, to);
   });
 }
@@ -99,12 +101,14 @@ bool SequenceCaches::AddOut(uint32_t row, const Hooks& hooks) {
     if (slot == kNoPage) {
       while (c-- > 0) {
         if (!form(c).slots) continue;
-        pool(c).Release(caches_[c].out.front().slot);
-        caches_[c].out.erase(caches_[c].out.begin());
+        std::vector<backend::StateOut>& outs = OutOf(caches_[c]);
+        pool(c).Release(outs.front().slot);
+        outs.erase(outs.begin());
       }
       return false;
     }
-    caches_[c].out.insert(caches_[c].out.begin(), {row, slot});
+    std::vector<backend::StateOut>& outs = OutOf(caches_[c]);
+    outs.insert(outs.begin(), {row, slot});
   }
   return true;
 }
@@ -115,7 +119,7 @@ Status SequenceCaches::PrepareStates(const Run& run, const Hooks& hooks) {
   for (uint64_t row = run.rows; row-- > first_needed;) {
     if (AddOut(static_cast<uint32_t>(row), hooks)) continue;
     return Error(Code::kKvFull, "no slot is left for the state of a sequence after ",
-                 position_ + row + 1, " tokens");
+                 begin() + row + 1, " tokens");
   }
   return OkStatus();
 }
@@ -123,11 +127,11 @@ Status SequenceCaches::PrepareStates(const Run& run, const Hooks& hooks) {
 void SequenceCaches::PrepareSnapshots(const Hooks& hooks) {
   if (!has_states_) return;
   uint64_t first_kept = UINT64_MAX;  // states from here on are kept anyway
-  for (const Cache& cache : caches_) {
-    if (!cache.out.empty()) first_kept = cache.out.front().row;
+  for (Cache& cache : caches_) {
+    if (!OutOf(cache).empty()) first_kept = OutOf(cache).front().row;
   }
-  for (const uint64_t mark : MarksIn(position_ + 1, position_ + first_kept)) {
-    if (mark > 0) AddOut(static_cast<uint32_t>(mark - position_ - 1), hooks);  // if there is room
+  for (const uint64_t mark : MarksIn(begin() + 1, begin() + first_kept)) {
+    if (mark > 0) AddOut(static_cast<uint32_t>(mark - begin() - 1), hooks);  // if there is room
   }
 }
 
@@ -146,10 +150,10 @@ absl::Span<const backend::StepCache> SequenceCaches::step() {
   for (size_t c = 0; c < caches_.size(); ++c) {
     backend::StepCache& out = step_[c];
     if (form(c).slots) {
-      out.state_in = caches_[c].state;
-      out.state_out = caches_[c].out;
+      out.state_in = StateAfter(c, begin());
+      out.state_out = OutOf(caches_[c]);
     } else {
-      out.first_page = FirstPage(c, position_);
+      out.first_page = FirstPage(c, begin());
       out.pages = caches_[c].table.pages().subspan(out.first_page);
     }
   }
@@ -157,6 +161,7 @@ absl::Span<const backend::StepCache> SequenceCaches::step() {
 }
 
 void SequenceCaches::Commit(uint64_t rows) {
+  if (rows != rows_) AbortAhead();
   const std::array<uint64_t, 2> marks = MarksIn(position_, position_ + rows);
   for (size_t i = marks.size(); i-- > 0;) {
     if (marks[i] > 0) TakeSnapshot(marks[i]);
@@ -166,28 +171,39 @@ void SequenceCaches::Commit(uint64_t rows) {
     ReleaseState(c, &caches_[c].state);
     caches_[c].state = StateAfter(c, position_ + rows);
     pool(c).Share(caches_[c].state);
+    Release(c, &caches_[c].out);
+    std::swap(caches_[c].out, caches_[c].ahead);
   }
-  ReleaseOuts();
   position_ += rows;
+  rows_ = std::exchange(ahead_, 0);
   for (size_t c = 0; c < caches_.size(); ++c) {
-    if (!form(c).slots) caches_[c].table.Truncate(position_);
+    if (!form(c).slots) caches_[c].table.Truncate(position_ + rows_);
   }
   while (snapshots_.size() > max_snapshots_) DropSnapshot();
   PassPages();
 }
 
 void SequenceCaches::Abort() {
-  ReleaseOuts();
+  AbortAhead();
+  rows_ = 0;
   for (size_t c = 0; c < caches_.size(); ++c) {
+    Release(c, &caches_[c].out);
     if (!form(c).slots) caches_[c].table.Truncate(position_);
   }
 }
 
-void SequenceCaches::ReleaseOuts() {
+void SequenceCaches::AbortAhead() {
+  if (ahead_ == 0) return;
+  ahead_ = 0;
   for (size_t c = 0; c < caches_.size(); ++c) {
-    for (const backend::StateOut& out : caches_[c].out) pool(c).Release(out.slot);
-    caches_[c].out.clear();
+    Release(c, &caches_[c].ahead);
+    if (!form(c).slots) caches_[c].table.Truncate(position_ + rows_);
   }
+}
+
+void SequenceCaches::Release(size_t cache, std::vector<backend::StateOut>* outs) {
+  for (const backend::StateOut& out : *outs) pool(cache).Release(out.slot);
+  outs->clear();
 }
 
 // The slot with the state after `position` tokens, kNoSlot if neither the sequence stands there nor
@@ -274,6 +290,7 @@ bool SequenceCaches::CanStand(uint64_t position) const {
 }
 
 void SequenceCaches::GoBack(uint64_t position) {
+  Abort();
   if (position >= position_) return;
   const auto after = std::upper_bound(
       snapshots_.begin(), snapshots_.end(), position,
@@ -308,6 +325,7 @@ void SequenceCaches::ShareFrom(const SequenceCaches& other) {
       if (caches_[c].state != kNoSlot) pool(c).Share(caches_[c].state);
     } else {
       caches_[c].table.ShareFrom(other.caches_[c].table);
+      caches_[c].table.Truncate(position_);
       caches_[c].passed = other.caches_[c].passed;
     }
   }

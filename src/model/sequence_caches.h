@@ -10,6 +10,8 @@
 // snapshots. A slot that was written is never written again while anyone holds it, so forks,
 // snapshots and rejected drafts cost a reference, not a copy.
 //
+// Two steps may be prepared, the second as though every row of the first counted.
+//
 // Threads: one at a time (the engine's). Nothing here allocates after Open.
 #ifndef MAINARCH_MODEL_SEQUENCE_CACHES_H_
 #define MAINARCH_MODEL_SEQUENCE_CACHES_H_
@@ -82,21 +84,33 @@ class SequenceCaches {
   uint64_t position() const { return position_; }  // tokens that the caches hold
   const PageTable& table(size_t cache) const { return caches_[cache].table; }
 
-  // Makes room for a step; on an error Abort puts back what was taken.
+  // Makes room for a step, or behind a prepared one, without drafts, for the next; on an error
+  // Abort, or AbortAhead, puts back what was taken.
   Status Prepare(const Run& run, const Hooks& hooks);
   // Once every sequence of the step is prepared: room for states inside it that are worth a
   // snapshot, as far as there is any.
   void PrepareSnapshots(const Hooks& hooks);
-  // For the step that was prepared; one for each cache.
+  // For the step that was prepared last; one for each cache.
   absl::Span<const backend::StepCache> step();
-  // The first `rows` tokens of it count; what was taken for the others goes back.
+  // The first `rows` tokens of the step that was prepared first count; what was taken for the others
+  // goes back. One behind it is the first from now on, unless it stood on a row that does not count.
   void Commit(uint64_t rows);
+  // Drops the steps prepared, or the second of them.
   void Abort();
+  void AbortAhead();
+  bool prepared() const { return rows_ > 0; }
+  // Pages of a cache that only steps prepared have taken; what tables hold but for them.
+  uint32_t PagesAhead(size_t cache) const {
+    return static_cast<uint32_t>(caches_[cache].table.pages().size()) - PagesFor(position_);
+  }
+  absl::Span<const uint32_t> PagesHeld(size_t cache) const {
+    return caches_[cache].table.pages().first(PagesFor(position_));
+  }
 
   // Goes to the last position at or before `position` that it can stand at.
   void GoBack(uint64_t position);
   void Clear() { GoBack(0); }
-  // Drops what it has and shares all of `other`, which has no step prepared.
+  // Drops what it has and shares all of `other` but for steps prepared.
   void ShareFrom(const SequenceCaches& other);
 
   bool has_snapshots() const { return !snapshots_.empty(); }
@@ -108,7 +122,8 @@ class SequenceCaches {
     PageTable table;
     uint32_t passed = 0;            // windowed: pages before it are snapshots' or gone
     uint32_t state = backend::kNoSlot;  // after position_ tokens
-    std::vector<backend::StateOut> out;  // of the step prepared
+    std::vector<backend::StateOut> out;    // of the step prepared ...
+    std::vector<backend::StateOut> ahead;  // ... and of the one behind it
   };
   struct Snapshot {
     uint64_t position = 0;
@@ -118,12 +133,17 @@ class SequenceCaches {
   bool keeps_snapshots() const { return keeps_snapshots_ && max_snapshots_ > 0; }
   const CacheForm& form(size_t cache) const { return (*pools_)[cache].form; }
   PagePool& pool(size_t cache) { return (*pools_)[cache].units; }
+  std::vector<backend::StateOut>& OutOf(Cache& cache) const {
+    return ahead_ > 0 ? cache.ahead : cache.out;
+  }
+  // Where the step that was prepared last begins.
+  uint64_t begin() const { return position_ + (ahead_ > 0 ? rows_ : 0); }
   uint32_t FirstPage(size_t cache, uint64_t position) const;
   bool CanStand(uint64_t position) const;
   Status PreparePages(size_t cache, const Run& run, const Hooks& hooks);
   Status PrepareStates(const Run& run, const Hooks& hooks);
   bool AddOut(uint32_t row, const Hooks& hooks);
-  void ReleaseOuts();
+  void Release(size_t cache, std::vector<backend::StateOut>* outs);
   std::array<uint64_t, 2> MarksIn(uint64_t first, uint64_t last) const;
   uint32_t StateAfter(size_t cache, uint64_t position) const;
   void TakeSnapshot(uint64_t position);
@@ -134,6 +154,7 @@ class SequenceCaches {
 
   std::vector<CachePool>* pools_ = nullptr;
   uint64_t position_ = 0;
+  uint64_t rows_ = 0, ahead_ = 0;  // of the step prepared, and of the one behind it; 0: none
   std::vector<Cache> caches_;
   std::vector<backend::StepCache> step_;
   // Ascending positions. Spares keep their vectors, so that none is made in a step.

@@ -108,7 +108,8 @@ void CheckRows(test::Context& test_context, const std::string& directory, const 
 // An engine's tokens, all sequences at once. `manual`: chosen by the sampler here, from its logits.
 StatusOr<std::vector<std::vector<uint32_t>>> Generate(std::shared_ptr<const model::Model> model,
                                                       std::vector<SequenceOptions> options,
-                                                      uint32_t tokens, bool manual) {
+                                                      uint32_t tokens, bool manual,
+                                                      uint64_t* ahead = nullptr) {
   decode::EngineOptions engine_options;
   engine_options.max_sequences = static_cast<uint32_t>(options.size());
   engine_options.max_sequence_tokens = 64;
@@ -151,6 +152,7 @@ StatusOr<std::vector<std::vector<uint32_t>>> Generate(std::shared_ptr<const mode
       out[i].push_back(token);
     }
   }
+  if (ahead != nullptr) *ahead = engine->info().ahead;
   return out;
 }
 
@@ -181,6 +183,29 @@ TEST(an_engine_gives_the_same_tokens) {
   const auto own = Generate(*model, options, 5, false);
   CHECK_OK(own);
   for (size_t i = 0; i < options.size(); ++i) CHECK((*own)[i] == (*manual)[i]);
+}
+
+// Nothing keeps the step that follows from being submitted before a step has ended; its tokens are
+// those of steps that each waited for the host.
+TEST(an_engine_gives_the_same_tokens_with_two_steps_in_flight) {
+  const std::string directory = test::WriteFixture({"T2", "bf16", 1});
+  CHECK(!directory.empty());
+  std::vector<SequenceOptions> options(4);
+  options[1].temperature = 1, options[1].seed = 3, options[1].logprobs = 2;
+  options[2].temperature = 0.7f, options[2].top_p = 0.9f, options[2].top_k = 40;
+  options[3].logit_bias = {{5, -INFINITY}};
+  for (const char* device : {"sim:gfx950x2", "sim:gfx942"}) {
+    auto model = test::LoadOn(directory, {device, "", 0, false});
+    CHECK_OK(model);
+    uint64_t ahead = 9;
+    const auto manual = Generate(*model, options, 8, true, &ahead);
+    CHECK_OK(manual);
+    CHECK_EQ(ahead, 0u);
+    const auto own = Generate(*model, options, 8, false, &ahead);
+    CHECK_OK(own);
+    CHECK_EQ(ahead, 7u);  // all but the prompts'
+    for (size_t i = 0; i < options.size(); ++i) CHECK((*own)[i] == (*manual)[i]);
+  }
 }
 
 // Logits are there for whoever asks, also where nobody had to read them; a greedy step takes fewer

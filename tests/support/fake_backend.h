@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "decode/sampler.h"
 #include "model/sequence_caches.h"
 
 namespace mainarch::test {
@@ -35,6 +36,8 @@ struct FakeControl {
   std::atomic<int64_t> fail_fetch{-1};  // the fetch of logits of this number fails
   std::atomic<uint64_t> max_rows_seen{0};
   std::atomic<bool> running{false};
+  uint32_t in_flight = 1;  // of contexts made from now on
+  std::atomic<int64_t> referred{0};  // rows whose token the step before chose
   std::function<void()> before_run;  // called inside Run, first and last
   std::function<void()> after_run;
 
@@ -75,7 +78,64 @@ inline float FakeLogit(uint64_t hash, uint32_t token) {
   return static_cast<float>(Mix(hash + token) >> 57) / 8.0f - 8.0f;
 }
 
-class FakeContext final : public backend::ImmediateContext {
+// A step that outlives Submit.
+struct FakeFlight {
+  std::vector<backend::StepRow> rows;
+  std::vector<std::vector<std::vector<uint32_t>>> pages;
+  std::vector<std::vector<std::vector<backend::StateOut>>> outs;
+  std::vector<std::vector<backend::StepCache>> caches;
+  std::vector<backend::StepSequence> sequences;
+  std::vector<uint32_t> logit_rows;
+  std::vector<decode::SequenceOptions> options;  // of the choices
+  std::vector<std::vector<uint32_t>> banned, masks;
+  std::vector<uint64_t> positions;
+  std::vector<bool> told;  // asked to choose, and there is room for it
+  std::vector<absl::optional<uint32_t>> chosen;
+  std::vector<float> logits;
+  bool ran = false, behind_failed = false;
+  Status result;
+
+  void Take(const backend::Step& step) {
+    const size_t n = step.sequences.size();
+    rows.assign(step.rows.begin(), step.rows.end());
+    logit_rows.assign(step.logit_rows.begin(), step.logit_rows.end());
+    pages.assign(n, {}), outs.assign(n, {}), caches.assign(n, {}), sequences.assign(n, {});
+    for (size_t s = 0; s < n; ++s) {
+      for (const backend::StepCache& cache : step.sequences[s].caches) {
+        pages[s].emplace_back(cache.pages.begin(), cache.pages.end());
+        outs[s].emplace_back(cache.state_out.begin(), cache.state_out.end());
+      }
+      for (size_t c = 0; c < pages[s].size(); ++c) {
+        const backend::StepCache& cache = step.sequences[s].caches[c];
+        caches[s].push_back({pages[s][c], cache.first_page, cache.state_in, outs[s][c]});
+      }
+      sequences[s] = {caches[s], step.sequences[s].table};
+    }
+    options.clear(), banned.clear(), masks.clear(), positions.clear(), told.clear();
+    for (const backend::Choice& choice : step.choices) {
+      decode::SequenceOptions o;
+      o.temperature = choice.temperature, o.min_p = choice.min_p, o.top_p = choice.top_p;
+      o.top_k = choice.top_k, o.seed = choice.seed;
+      o.logit_bias.assign(choice.bias.begin(), choice.bias.end());
+      options.push_back(o);
+      banned.emplace_back(choice.banned[0].begin(), choice.banned[0].end());
+      banned.back().insert(banned.back().end(), choice.banned[1].begin(), choice.banned[1].end());
+      masks.emplace_back(choice.mask.begin(), choice.mask.end());
+      positions.push_back(choice.position);
+      told.push_back(choice.choose && choice.counted.empty() && choice.repetition == 1 &&
+                     choice.frequency == 0 && choice.presence == 0);
+    }
+    told.resize(logit_rows.size());
+    chosen.assign(logit_rows.size(), absl::nullopt);
+    ran = behind_failed = false;
+    result = OkStatus();
+  }
+  backend::Step step() const { return {rows, sequences, logit_rows, {}, {}}; }
+};
+
+// With two steps in flight it chooses tokens, runs a step when it is submitted or not before it is
+// polled, and now and then has no room for a choice, all by the number of the step.
+class FakeContext final : public backend::Context {
  public:
   FakeContext(FakeControl* control, uint32_t vocab, const CacheForms& forms,
               const backend::ContextOptions& options)
@@ -84,7 +144,13 @@ class FakeContext final : public backend::ImmediateContext {
         forms_(forms),
         options_(options),
         caches_(forms.size()),
-        logits_(size_t{options.max_logit_rows} * vocab) {
+        in_flight_(control->in_flight),
+        sampler_(vocab) {
+    for (FakeFlight& flight : flights_) {
+      flight.logits.resize(size_t{options.max_logit_rows} * vocab);
+    }
+    sampler_.Reserve(4 * uint64_t{vocab});
+    sampler_.ReserveMask();
     for (size_t c = 0; c < forms.size(); ++c) {
       Cache& cache = caches_[c];
       cache.units = forms[c].slots ? options.slots[c] : options.pages[c];
@@ -98,7 +164,91 @@ class FakeContext final : public backend::ImmediateContext {
     }
   }
 
-  Status RunNow(const backend::Step& step) override {
+  uint32_t max_in_flight() const override { return in_flight_; }
+
+  Status Submit(const backend::Step& step) override {
+    if (submitted_ - polled_ >= in_flight_) control_->Violation("too many steps in flight");
+    FakeFlight& flight = flights_[(submitted_ + 1) % 3];
+    if (in_flight_ == 1) {
+      logits_ = flight.logits.data();
+      flight.chosen.clear();
+      flight.result = RunNow(step);
+      flight.ran = true;
+      ++submitted_;
+      return OkStatus();
+    }
+    const FakeFlight& before = flights_[submitted_ % 3];
+    for (const backend::StepRow& row : step.rows) {
+      if (row.from == backend::kHere) continue;
+      if (submitted_ == 0 || row.from >= before.told.size() || !before.told[row.from]) {
+        return Error(Code::kInternal, "a row takes its token from one that chose none");
+      }
+    }
+    flight.Take(step);
+    ++submitted_;
+    // What was there for the step before last is gone.
+    for (float& x : flights_[(submitted_ + 1) % 3].logits) x = NAN;
+    for (size_t i = 0; i < flight.told.size(); ++i) {
+      if (Mix(submitted_ * 64 + i) % 16 == 0) flight.told[i] = false;
+    }
+    if (Mix(submitted_) % 2 == 0) RunUpTo(submitted_);
+    return OkStatus();
+  }
+
+  StatusOr<bool> Poll(int64_t) override {
+    if (submitted_ == polled_) return false;
+    RunUpTo(polled_ + 1);
+    ++polled_;
+    const Status result = flights_[polled_ % 3].result;
+    if (!result.ok() && submitted_ != polled_) flights_[submitted_ % 3].behind_failed = true;
+    RETURN_IF_ERROR(result);
+    return true;
+  }
+
+  void RunUpTo(uint64_t last) {
+    for (uint64_t n = polled_ + 1; n <= last; ++n) {
+      FakeFlight& flight = flights_[n % 3];
+      if (flight.ran && !flight.behind_failed) continue;
+      const FakeFlight& before = flights_[(n - 1) % 3];
+      flight.behind_failed |= n > polled_ + 1 && !before.result.ok();
+      for (backend::StepRow& row : flight.rows) {
+        if (row.from == backend::kHere || flight.ran) continue;
+        control_->referred.fetch_add(1);
+        row.token = before.chosen[row.from].value_or(0);
+      }
+      logits_ = flight.logits.data();
+      if (flight.behind_failed) {
+        ++step_;
+        Write(flight.step(), /*garble=*/true);
+        flight.result = Error(Code::kDeviceLost, "behind a step that failed");
+      } else {
+        flight.result = RunNow(flight.step());
+      }
+      flight.ran = true;
+      if (flight.result.ok()) Choose(flight);
+    }
+  }
+
+  void Choose(FakeFlight& flight) {
+    for (size_t i = 0; i < flight.told.size(); ++i) {
+      if (!flight.told[i]) continue;
+      decode::SampleRequest request;
+      request.options = &flight.options[i];
+      request.ban_eos = flight.banned[i];
+      request.mask = flight.masks[i];
+      request.position = flight.positions[i];
+      const auto token =
+          sampler_.Sample({&flight.logits[i * vocab_], vocab_}, request);
+      if (token.ok()) flight.chosen[i] = *token;
+    }
+  }
+
+  absl::optional<uint32_t> Chosen(uint32_t i) const override {
+    const FakeFlight& flight = flights_[polled_ % 3];
+    return i < flight.chosen.size() ? flight.chosen[i] : absl::nullopt;
+  }
+
+  Status RunNow(const backend::Step& step) {
     const int64_t run = control_->runs.fetch_add(1);
     ++step_;
     if (control_->before_run) control_->before_run();
@@ -108,7 +258,7 @@ class FakeContext final : public backend::ImmediateContext {
     if (!stopped.ok() || run == control_->fail_run.load()) {
       // KV of the step's own rows and the states it was to write are undefined after an error.
       Write(step, /*garble=*/true);
-      for (float& x : logits_) x = NAN;
+      std::fill_n(logits_, size_t{options_.max_logit_rows} * vocab_, NAN);
       return stopped.ok() ? Error(Code::kDeviceLost, "injected failure of run ", run) : stopped;
     }
     for (uint32_t i = 0; i < step.logit_rows.size(); ++i) {
@@ -119,7 +269,9 @@ class FakeContext final : public backend::ImmediateContext {
     return OkStatus();
   }
 
-  absl::Span<float> Logits(uint32_t i) override { return {&logits_[size_t{i} * vocab_], vocab_}; }
+  absl::Span<float> Logits(uint32_t i) override {
+    return {&flights_[polled_ % 3].logits[size_t{i} * vocab_], vocab_};
+  }
 
   Status FetchLogits(uint32_t) override {
     if (control_->fetches.fetch_add(1) != control_->fail_fetch.load()) return OkStatus();
@@ -130,6 +282,7 @@ class FakeContext final : public backend::ImmediateContext {
     if (control_->copies.fetch_add(1) == control_->fail_copy.load()) {
       return Error(Code::kDeviceLost, "injected failure of a copy");
     }
+    if (submitted_ != polled_) control_->Violation("a copy while a step is in flight");
     std::vector<Cell>& cells = caches_[static_cast<size_t>(cache)].cells;
     for (int i = 0; i < backend::kPageTokens; ++i) {
       cells[size_t{to} * backend::kPageTokens + i] = cells[size_t{from} * backend::kPageTokens + i];
@@ -291,7 +444,11 @@ class FakeContext final : public backend::ImmediateContext {
   const CacheForms forms_;
   backend::ContextOptions options_;
   std::vector<Cache> caches_;
-  std::vector<float> logits_;
+  const uint32_t in_flight_;
+  decode::Sampler sampler_;
+  FakeFlight flights_[3];  // a step that has not run yet takes tokens of the one before it
+  uint64_t submitted_ = 0, polled_ = 0;
+  float* logits_ = nullptr;  // [max_logit_rows][vocab] of the step that runs
   uint64_t step_ = 0;
   Cell nowhere_;
 };

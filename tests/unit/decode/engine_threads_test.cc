@@ -88,6 +88,81 @@ TEST(submit_and_wait_step_like_run_step) {
   CHECK(Same(*engine, id, 1, 20));
 }
 
+// What a caller sees of two engines, one over a backend that takes two steps in flight.
+TEST(a_step_ahead_is_not_seen) {
+  test::FakeModel one(kVocab), two(kVocab);
+  two.control.in_flight = 2;
+  auto plain = MakeEngine(one, 3), ahead = MakeEngine(two, 3);
+  std::vector<SequenceId> ids[2];
+  for (uint64_t seed = 1; seed < 4; ++seed) {
+    ids[0].push_back(Start(*plain, seed));
+    ids[1].push_back(Start(*ahead, seed));
+  }
+  for (int i = 0; i < 60; ++i) {
+    CHECK_OK(plain->RunStep());
+    if (i % 3 == 0) {
+      CHECK_OK(ahead->Submit());
+      CHECK_OK(ahead->Wait(-1));
+    } else {
+      CHECK_OK(ahead->RunStep());
+    }
+    if (i == 40) {
+      CHECK_OK(plain->Truncate(ids[0][1], 20));
+      CHECK_OK(ahead->Truncate(ids[1][1], 20));
+    }
+    const EngineInfo a = plain->info(), b = ahead->info();
+    CHECK_EQ(a.kv_tokens_free, b.kv_tokens_free);
+    CHECK_EQ(a.steps, b.steps);
+    CHECK_EQ(a.rows, b.rows);
+    CHECK_EQ(a.produced, b.produced);
+    for (size_t s = 0; s < 3; ++s) {
+      const auto want = plain->InfoOf(ids[0][s]), got = ahead->InfoOf(ids[1][s]);
+      CHECK_OK(want);
+      CHECK_OK(got);
+      CHECK_EQ(want->position, got->position);
+      CHECK_EQ(want->pending, got->pending);
+      CHECK_EQ(want->tokens, got->tokens);
+      const auto logits = ahead->Logits(ids[1][s]);
+      const auto same = plain->Logits(ids[0][s]);
+      CHECK_EQ(logits.ok(), same.ok());
+      if (!same.ok()) continue;  // truncated
+      CHECK(std::equal(logits->begin(), logits->end(), same->begin()));
+    }
+  }
+  CHECK(Same(*ahead, ids[1][0], 1, 60));
+  CHECK(Same(*ahead, ids[1][2], 3, 60));
+  CHECK_EQ(plain->info().ahead, 0u);
+  CHECK_GT(ahead->info().ahead, 30u);
+  CHECK_EQ(two.control.Violations(), "");
+}
+
+TEST(a_cancelled_step_takes_the_one_ahead_with_it) {
+  test::FakeModel model(kVocab);
+  model.control.in_flight = 2;
+  auto engine = MakeEngine(model, 2);
+  const SequenceId id = Start(*engine, 7), other = Start(*engine, 8);
+  uint64_t cancelled = 0;
+  for (int i = 0; i < 200; ++i) {
+    model.control.run_us = i % 4 * 100;
+    const auto before = engine->InfoOf(id);
+    CHECK_OK(before);
+    CHECK_OK(engine->Submit());
+    if (i % 3 == 0) engine->Cancel();
+    const auto waited = engine->Wait(-1);
+    const auto after = engine->InfoOf(id);
+    CHECK_OK(after);
+    cancelled += !waited.ok();
+    if (!waited.ok()) CHECK(CodeOf(waited.status()) == Code::kCancelled);
+    CHECK_EQ(after->tokens, before->tokens + (waited.ok() ? 1 : 0));
+  }
+  CHECK_GT(cancelled, 10u);
+  CHECK_GT(engine->info().ahead, 10u);
+  CHECK(Same(*engine, id, 7, 100));
+  CHECK(Same(*engine, other, 8, 100));
+  CHECK_EQ(model.control.Violations(), "");
+  engine.reset();  // with a step in flight that nobody asked for
+}
+
 TEST(the_eventfd_is_readable_from_the_end_of_a_step_to_wait) {
   test::FakeModel model(kVocab);
   auto engine = MakeEngine(model, 2);
