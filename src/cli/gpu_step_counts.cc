@@ -181,7 +181,9 @@ struct WholeSampler {
   }
 };
 
-Status RunStep(backend::Context* context, uint32_t vocab, const LoggedStep& what, uint32_t pages) {
+}  // namespace
+
+Status RunLoggedStep(backend::Context* context, uint32_t vocab, const LoggedStep& what, uint32_t pages) {
   std::vector<uint32_t> list(pages);
   std::iota(list.begin(), list.end(), 0);
   const WholeSampler sampler(vocab, what.position);
@@ -205,7 +207,20 @@ Status RunStep(backend::Context* context, uint32_t vocab, const LoggedStep& what
   return OkStatus();
 }
 
-}  // namespace
+std::vector<StepPacket> PacketsOf(const backend::LoadedModel& model, const backend::ContextOptions& context,
+                                  const LoggedStep& step) {
+  const Plan plan = PlanOf(dynamic_cast<const amdgpu::AmdGpuModel&>(model), context, step);
+  std::vector<StepPacket> packets;
+  for (const int32_t op : plan.op_of) {
+    StepPacket packet;
+    packet.op = op;
+    packet.name = op < 0 ? "step begin" : plan.names[static_cast<size_t>(op)];
+    const bool first = packets.empty() || packets.back().op != op;
+    if (op >= 0 && first) packet.least_bytes = plan.least[static_cast<size_t>(op)];
+    packets.push_back(std::move(packet));
+  }
+  return packets;
+}
 
 void OpCounts::Add(const OpCounts& o) {
   ops += o.ops;
@@ -289,7 +304,7 @@ StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,
     const LoggedStep step = {options.position, program.ops.size(), outcome};
     machine.log->Take();
     RETURN_IF_ERROR(
-        RunStep(context.get(), static_cast<uint32_t>(program.vocab), step, context_options.pages[0]));
+        RunLoggedStep(context.get(), static_cast<uint32_t>(program.vocab), step, context_options.pages[0]));
     TokenCounts counts;
     counts.step = context->counts();
     counts.outcome = outcome;

@@ -85,6 +85,18 @@ struct LoggedStep {
 Status CountLogged(const backend::LoadedModel& model, const backend::ContextOptions& context,
                    const LoggedStep& step, sim::isa::CountLog* log, TokenCounts* out);
 
+// A packet of the step: what it is for. An op without a launch of its own runs in the next one's.
+struct StepPacket {
+  int32_t op = -1;  // of the Program, the last that it runs; -1: the step's beginning
+  std::string name;
+  uint64_t least_bytes = 0;  // of one rank: weights as stored in the checkpoint, KV; of an op's first packet
+};
+// The packets that a rank of `model` takes for `step`, in their order.
+std::vector<StepPacket> PacketsOf(const backend::LoadedModel& model, const backend::ContextOptions& context,
+                                  const LoggedStep& step);
+// Runs such a step: tokens of no meaning, page tables in order.
+Status RunLoggedStep(backend::Context* context, uint32_t vocab, const LoggedStep& step, uint32_t pages);
+
 // A checkpoint of hashed weights in a temporary directory, on a node of its own one decode step
 // for each outcome.
 StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,

@@ -25,6 +25,7 @@ namespace {
 constexpr size_t kMostObjectBytes = size_t{256} << 20;
 constexpr uint8_t kCanary = 0xa5;  // behind a buffer, to the end of its last page
 constexpr size_t kShownKernels = 8;
+constexpr double kTicksPerUs = 100;  // of the GPU's clock
 
 // Registers as the descriptor allocates them (gfx90a and later: by eight, SGPRs by sixteen).
 uint32_t VgprsOf(const isa::KernelDescriptor& d) { return ((d.compute_pgm_rsrc1 & 63) + 1) * 8; }
@@ -212,6 +213,8 @@ class Runner {
     code_ = std::move(*code);
     ASSIGN_OR_RETURN(placed_, code_->Find(launch_.kernel));
     result_.kernel_object = placed_->object;
+    result_.code_va = code_->va();
+    result_.code_bytes = code_->size();
     return OkStatus();
   }
 
@@ -280,8 +283,25 @@ class Runner {
     ASSIGN_OR_RETURN(const uint64_t point,
                      queue_->SubmitSignalled(gpu::MakeDispatch(dispatch, {}), "launch file", deadline));
     queue_->Ring();
-    RETURN_IF_ERROR(queue_->Wait(point, deadline));
+    RETURN_IF_ERROR(Wait(point, deadline));
+    const gpu::Signal& signal = *queue_->timeline().signal();
+    result_.microseconds.push_back(static_cast<double>(signal.end_ts - signal.start_ts) / kTicksPerUs);
     return OkStatus();
+  }
+
+  // A virtual node says why a wave was halted, of which the queue hears nothing: it is asked now and then.
+  Status Wait(uint64_t point, gpu::Deadline deadline) {
+    constexpr int64_t kLookMs = 500;
+    kfd::Sys& sys = process_->sys();
+    for (;;) {
+      const gpu::Deadline look = gpu::Deadline::In(kLookMs);
+      const bool last = look.at_ns >= deadline.at_ns;
+      const Status status = queue_->Wait(point, last ? deadline : look);
+      if (status.ok()) return status;
+      const std::string said = sys.Diagnose();
+      if (!said.empty()) return WithContext(status, said);
+      if (last || CodeOf(status) != Code::kTimedOut) return status;
+    }
   }
 
   uint32_t LastCopy() const { return (launch_.runs - 1) % launch_.rotate; }

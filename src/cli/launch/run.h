@@ -35,7 +35,8 @@ struct LaunchResult {
   isa::Occupancy occupancy;
   uint64_t workgroups = 0;
   uint32_t waves = 0;  // of a workgroup
-  uint64_t kernel_object = 0;
+  uint64_t kernel_object = 0;             // where its descriptor was
+  uint64_t code_va = 0, code_bytes = 0;  // and the object
   // Begin to end by the GPU's clock of 100 MHz, of each run. Of a virtual node: its host's time, which
   // says nothing.
   std::vector<double> microseconds;

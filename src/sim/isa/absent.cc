@@ -11,10 +11,6 @@ const char* WhyAbsent(const OpRow& row) {
     const char* reason;
   };
   static constexpr Group kGroups[] = {
-      {"s_atomic_", "scalar atomics left with gfx9.0: the chip's scalar cache is read-only"},
-      {"s_buffer_atomic_", "scalar atomics left with gfx9.0: the chip's scalar cache is read-only"},
-      {"s_store_", "scalar stores left with gfx9.0: the chip's scalar cache is read-only"},
-      {"s_buffer_store_", "scalar stores left with gfx9.0: the chip's scalar cache is read-only"},
       {"s_scratch_", "scalar scratch access left with gfx9.0"},
       {"s_dcache_discard", "scalar cache lines to discard left with gfx9.0's scalar stores"},
       {"s_atc_probe", "there is no address translation cache to probe"},

@@ -34,7 +34,9 @@ BufferPlace PlaceOf(const BufferResource& r, bool has_index, uint64_t index, uin
   constexpr uint64_t kElement = 4;  // bytes that stay together when swizzled
   if (r.add_tid) index += static_cast<uint64_t>(lane);
   const bool structured = r.stride != 0 && (has_index || r.add_tid);
-  const bool outside = structured ? index >= r.records || offset + bytes > r.stride
+  // What crosses from one element into the next is outside of a swizzled buffer only: products of ROCm/aiter
+  // store 16 bytes through a stride of 4, which is right on silicon.
+  const bool outside = structured ? index >= r.records || (r.swizzled && offset + bytes > r.stride)
                                   : scalar + offset + bytes > r.records;
   if (!r.swizzled) return {r.base + scalar + offset + index * r.stride, outside};
   const uint64_t high = index / r.index_stride, low = index % r.index_stride;

@@ -181,5 +181,15 @@ TEST(checkers_of_a_node) {
   CHECK(check("gfx942,check=caches").caches);
 }
 
+TEST(a_card_is_another_profile_of_its_chip) {
+  const auto config = ParseNode("gfx942x2,card=mi308x,seed=3");
+  CHECK_OK(config);
+  CHECK_EQ(config->profile->facts.num_xcc * config->profile->facts.cus_per_xcc, 80u);
+  CHECK_EQ(config->profile->simd_count, 320u);
+  CHECK_EQ(config->gpus, 2u);
+  CHECK(!ParseNode("gfx950,card=mi308x").ok());
+  CHECK(!ParseNode("gfx942,card=mi300x").ok());
+}
+
 }  // namespace
 }  // namespace mainarch::sim

@@ -234,6 +234,133 @@ TEST(scalar_loads) {
   }
 }
 
+TEST(scalar_stores) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  std::string source, error;
+  const int kWidths[] = {1, 2, 4};
+  for (const char* base : {"s_store_dword", "s_buffer_store_dword"}) {
+    for (const int width : kWidths) {
+      absl::StrAppend(&source, base, width == 1 ? "" : absl::StrCat("x", width), " ",
+                      width == 1 ? std::string("s16") : absl::StrCat("s[16:", 15 + width, "]"), ", ",
+                      base[2] == 's' ? "s[2:3]" : "s[4:7]", ", 0x14 glc\n");
+    }
+  }
+  source += "s_store_dword s16, s[2:3], s8 glc\n";
+  RanAll(source);
+  const std::vector<uint8_t> code = Assemble(Isa::kGfx950, source, &error);
+  CHECK_EQ(error, "");
+  Rig rig(Isa::kGfx950);
+  const uint64_t base = reinterpret_cast<uint64_t>(rig.memory());
+  rig.wave().SetPair(2, base);
+  rig.wave().SetPair(4, base);
+  rig.S(6) = 28;  // bytes: of four dwords at 20 two are inside
+  rig.S(7) = 0;
+  rig.S(8) = 40;
+  for (int i = 0; i < 4; ++i) rig.S(16 + i) = 0x11111111u * static_cast<uint32_t>(i + 1);
+  for (size_t k = 0; k < 7; ++k) {
+    std::memset(rig.memory(), 0, 64);
+    CHECK(rig.Step(code.data() + 8 * k, 8));
+    const int width = k == 6 ? 1 : k < 3 ? kWidths[k] : std::min(kWidths[k - 3], 2);
+    const int at = k == 6 ? 10 : 5;
+    for (int i = 0; i < 16; ++i) {
+      uint32_t is;
+      std::memcpy(&is, rig.memory() + 4 * i, 4);
+      CHECK_EQ(is, i >= at && i < at + width ? rig.S(16 + i - at) : 0u);
+    }
+  }
+}
+
+// A stride is the distance of indices; only a swizzled buffer ends an access at its element's end.
+TEST(wide_accesses_through_a_narrow_stride) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  std::string error;
+  const std::string source =
+      "buffer_store_dwordx4 v[4:7], v0, s[4:7], 0 idxen\nbuffer_load_dwordx4 v[8:11], v0, s[4:7], 0 idxen\n";
+  RanAll(source);
+  const std::vector<uint8_t> code = Assemble(Isa::kGfx950, source, &error);
+  CHECK_EQ(error, "");
+  for (const bool swizzled : {false, true}) {
+    Rig rig(Isa::kGfx950);
+    std::memset(rig.memory(), 0, 4096);
+    const uint64_t base = reinterpret_cast<uint64_t>(rig.memory());
+    rig.wave().SetPair(4, base);
+    rig.S(5) |= 4u << 16 | (swizzled ? 1u << 31 : 0);
+    rig.S(6) = 240;  // indices: the last lanes' are outside
+    rig.S(7) = 0;
+    for (int lane = 0; lane < 64; ++lane) {
+      rig.V(0, lane) = static_cast<uint32_t>(4 * lane);
+      for (int i = 0; i < 4; ++i) rig.V(4 + i, lane) = static_cast<uint32_t>(1000 + 4 * lane + i);
+      for (int i = 0; i < 4; ++i) rig.V(8 + i, lane) = 7;
+    }
+    CHECK(rig.Step(code.data(), 8));
+    CHECK(rig.Step(code.data() + 8, 8));
+    for (int lane = 0; lane < 64; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        const bool inside = !swizzled && lane < 60;
+        const uint32_t want = inside ? static_cast<uint32_t>(1000 + 4 * lane + i) : 0;
+        uint32_t is;
+        std::memcpy(&is, rig.memory() + 16 * lane + 4 * i, 4);
+        CHECK_EQ(is, want);
+        CHECK_EQ(rig.V(8 + i, lane), want);
+      }
+    }
+  }
+}
+
+TEST(scalar_atomics) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  const struct {
+    const char* name;
+    uint64_t old, data, now;  // of 32 bits; of 64 both halves of each
+  } cases[] = {{"swap", 7, 9, 9},          {"add", 7, 9, 16},         {"sub", 9, 7, 2},
+               {"smin", 5, 0xffffffff, 0xffffffff}, {"umin", 5, 0xffffffff, 5}, {"smax", 5, 0xffffffff, 5},
+               {"umax", 5, 0xffffffff, 0xffffffff}, {"and", 6, 3, 2},  {"or", 6, 3, 7},
+               {"xor", 6, 3, 5},           {"inc", 6, 6, 0},          {"dec", 0, 6, 6}};
+  Rig rig(Isa::kGfx942);
+  const uint64_t base = reinterpret_cast<uint64_t>(rig.memory());
+  const auto check = [&](const std::string& line, uint64_t old, uint64_t data, uint64_t compare, uint64_t now,
+                         size_t bytes) {
+    std::string error;
+    RanAll(line + "\n");
+    const std::vector<uint8_t> code = Assemble(Isa::kGfx942, line + "\n", &error);
+    uint64_t is = 0;
+    std::memset(rig.memory(), 0xee, 32);
+    std::memcpy(rig.memory() + 16, &old, bytes);
+    rig.wave().SetPair(2, base);
+    rig.wave().SetPair(4, base);
+    rig.S(6) = 64, rig.S(7) = 0;
+    rig.wave().SetPair(16, data);
+    rig.wave().SetPair(bytes == 8 ? 18 : 17, compare);
+    if (!error.empty() || !rig.Step(code.data(), 8)) return absl::StrCat(line, ": ", error);
+    std::memcpy(&is, rig.memory() + 16, bytes);
+    const uint64_t mask = bytes == 8 ? ~uint64_t{0} : 0xffffffff;
+    if (is != (now & mask)) return absl::StrCat(line, ": ", is);
+    const bool glc = line.find("glc") != std::string::npos;
+    const uint64_t kept = bytes == 8 ? rig.wave().Pair(16) : rig.S(16);
+    if (kept != ((glc ? old : data) & mask)) return absl::StrCat(line, ": register ", kept);
+    for (size_t i = 0; i < 32; ++i) {
+      if ((i < 16 || i >= 16 + bytes) && rig.memory()[i] != 0xee) return absl::StrCat(line, ": byte ", i);
+    }
+    return std::string();
+  };
+  for (const char* resource : {"s_atomic_", "s_buffer_atomic_"}) {
+    const std::string from = resource[2] == 'a' ? ", s[2:3], 0x10" : ", s[4:7], 0x10";
+    for (const char* glc : {"", " glc"}) {
+      for (const auto& each : cases) {
+        CHECK_EQ(check(absl::StrCat(resource, each.name, " s16", from, glc), each.old, each.data, 0, each.now, 4), "");
+        // The upper half alone, with the same signs.
+        const int shift = absl::string_view(each.name) == "inc" || absl::string_view(each.name) == "dec" ? 0 : 32;
+        CHECK_EQ(check(absl::StrCat(resource, each.name, "_x2 s[16:17]", from, glc), each.old << shift,
+                       each.data << shift, 0, each.now << shift, 8),
+                 "");
+      }
+      CHECK_EQ(check(absl::StrCat(resource, "cmpswap s[16:17]", from, glc), 5, 9, 5, 9, 4), "");
+      CHECK_EQ(check(absl::StrCat(resource, "cmpswap s[16:17]", from, glc), 5, 9, 6, 5, 4), "");
+      CHECK_EQ(check(absl::StrCat(resource, "cmpswap_x2 s[16:19]", from, glc), 5, 9, 5, 9, 8), "");
+    }
+  }
+}
+
 TEST(lds_between_lanes) {
   if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
   std::string error;

@@ -42,7 +42,8 @@ class Finder {
     for (int k = 0; k < facts_.scalar_dwords; ++k) {
       if (base->width == 4 && offset + 4 * k + 4 > size) continue;
       const uint64_t at = ((from + offset) & ~uint64_t{3}) + 4 * static_cast<uint64_t>(k);
-      out_.pieces.push_back({at, 4, 0, static_cast<uint8_t>(k), Space::kGlobal, false});
+      out_.pieces.push_back({at, 4, 0, static_cast<uint8_t>(k), Space::kGlobal,
+                             facts_.store || facts_.atomic});
     }
   }
 
@@ -121,7 +122,8 @@ class Finder {
     if (inst_.offen && addressed) offset += address_[(inst_.idxen ? kLanes : 0) + lane];
     *at = base + scalar + offset + index * stride;
     const bool structured = stride != 0 && (inst_.idxen || add_lane);
-    return structured ? index < records && offset + facts_.bytes <= stride
+    const bool swizzled = r[1] >> 31 & 1;
+    return structured ? index < records && (!swizzled || offset + facts_.bytes <= stride)
                       : scalar + offset + facts_.bytes <= records;
   }
 

@@ -311,7 +311,8 @@ void CachedLaunch::Before(Wave& w, const Op& op, const RowFacts& facts, const Ac
   if (facts.atomic) return;
   real_ = w.memory;
   wave_ = &w;
-  reach_ = facts.smem ? Reach::kWave : ReachOf(op.inst);
+  // A scalar store goes through the scalar cache.
+  reach_ = !facts.smem ? ReachOf(op.inst) : facts.store ? Reach::kAgent : Reach::kWave;
   scalar_ = facts.smem;
   lines_.clear();
   w.memory = this;
@@ -335,7 +336,7 @@ bool CachedLaunch::Translate(uint64_t va, bool write, bool execute, View* view,
 
 void CachedLaunch::After(Wave& w, const Op&, const RowFacts& facts, const Accesses& accesses) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (facts.atomic && facts.vmem) {
+  if (facts.atomic && (facts.vmem || facts.smem)) {
     for (const Piece& piece : accesses.pieces) {
       if (piece.space == Space::kGlobal) {
         model_.EndAtomic(PlaceOf(w), piece.address & ~(kLineBytes - 1));

@@ -82,7 +82,10 @@ void ScalarMemoryFacts(absl::string_view n, RowFacts* f) {
   f->smem = true;
   f->scalar_inv = StartsWith(n, "s_dcache_inv");
   f->load = StrContains(n, "_load_");
-  if (!f->load) return;
+  f->store = StrContains(n, "_store_");
+  f->atomic = StrContains(n, "_atomic_");
+  if (f->atomic) f->scalar_dwords = n.size() > 3 && n.substr(n.size() - 3) == "_x2" ? 2 : 1;
+  if (!f->load && !f->store) return;
   int count = 1;
   const size_t x = n.rfind('x');
   if (x != absl::string_view::npos && !absl::SimpleAtoi(n.substr(x + 1), &count)) count = 1;
@@ -189,6 +192,10 @@ class Builder {
   void Destination(const Operand& o) {
     const absl::string_view n = inst_.name();
     if (e_.facts->setreg || StartsWith(n, "s_cmpk")) return Read(o.code, o.width, 'd');
+    if (e_.facts->smem && (e_.facts->store || e_.facts->atomic)) {
+      Read(o.code, o.width, 'd');
+      if (!e_.facts->atomic || !inst_.sc0) return;
+    }
     Write(o.code, o.width, 'd');
     const bool swap = n == "v_swap_b32" || e_.facts->permlane;
     const bool reads = op_.descriptor->implicit & kReadsDst || swap || StartsWith(n, "v_smfmac_") ||
@@ -228,7 +235,7 @@ class Builder {
         family == Family::kMtbuf) {
       Read(inst_.soffset, 1, 's');
     }
-    if (family == Family::kSmem && (inst_.smem_soffset || (!inst_.smem_imm && e_.facts->load))) {
+    if (family == Family::kSmem && (inst_.smem_soffset || (!inst_.smem_imm && e_.facts->scalar_dwords > 0))) {
       Read(inst_.soffset, 1, 's');
     }
     if (inst_.encoding == Encoding::kScaledMfma) {

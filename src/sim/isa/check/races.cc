@@ -353,7 +353,7 @@ std::string RaceCheck::Issue(uint32_t id, const Wave& w, const Op& op, const Row
   now.wave = id;
   now.at = self.issued;
   now.pc = static_cast<uint32_t>(w.at);
-  now.reach = facts.smem ? Reach::kWave : ReachOf(op.inst, facts);
+  now.reach = facts.smem && !facts.atomic ? Reach::kWave : ReachOf(op.inst, facts);
   now.atomic = now.reach >= Reach::kGroup;
   for (const Piece& piece : accesses.pieces) {
     if (piece.space != Space::kGlobal) continue;
