@@ -294,7 +294,9 @@ TEST(lies_are_found_out) {
       {With(example, "buffer x 65536 random=f32 seed=7", "buffer x 65536 file=none"), "open"},
       {With(example, "buffer y 65536", "buffer y 1000000000000"), "buffer y"},
       {absl::StrReplaceAll(example.text(), {{"buffer y 65536", "buffer y 4096"}, {"arg 8 ptr y", "arg 8 ptr y 4096"}, {"file=want.bin abs=1e-6", "value=0 abs=9"}}),
-       ""},  // beyond every page of it: a memory fault, told by the driver
+       "buffer y: the kernel has written byte 4096; it was said to have 4096"},
+      // Beyond all that is mapped: the driver tells of the fault.
+      {With(example, "arg 20 u32 16384", "arg 20 u32 4000000000"), "fault"},
   };
   for (const auto& each : cases) {
     const std::string error = example.ErrorOf(each.text, node);

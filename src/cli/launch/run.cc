@@ -23,7 +23,9 @@ namespace mainarch::cli {
 namespace {
 
 constexpr size_t kMostObjectBytes = size_t{256} << 20;
-constexpr uint8_t kCanary = 0xa5;  // behind a buffer, to the end of its last page
+// Behind each buffer, so that a kernel that goes too far is caught and does not meet the next one.
+constexpr uint64_t kGuardBytes = 65536;  // and to the end of the last page
+constexpr uint8_t kCanary = 0xa5;
 constexpr size_t kShownKernels = 8;
 constexpr double kTicksPerUs = 100;  // of the GPU's clock
 
@@ -230,7 +232,7 @@ class Runner {
   Status MakeBuffers() {
     for (uint32_t copy = 0; copy < launch_.rotate; ++copy) {
       for (const LaunchBuffer& wanted : launch_.buffers) {
-        StatusOr<gpu::Buffer> made = Allocate(wanted.bytes, gpu::Place::kVram, wanted.name.c_str());
+        StatusOr<gpu::Buffer> made = Allocate(wanted.bytes + kGuardBytes, gpu::Place::kVram, wanted.name.c_str());
         if (!made.ok()) {
           return WithContext(made.status(), absl::StrCat(launch_.name, ":", wanted.line, ": buffer ", wanted.name));
         }
