@@ -801,7 +801,7 @@ enum {
 
 typedef struct mainarch_sequence_info {
   size_t struct_size;
-  uint64_t position; /* tokens whose KV is stored; falls to 0 when others needed its pages */
+  uint64_t position; /* tokens whose KV is stored; falls when others needed its pages */
   uint64_t tokens;   /* held: prompt and produced */
   uint64_t pending;  /* of these, not yet run through the model */
   uint64_t produced; /* sampled so far */
@@ -824,18 +824,31 @@ MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_sequence_info_get(mainarch_engine *engine, mainarch_sequence sequence,
                            mainarch_sequence_info *out, mainarch_error *error);
 
-/* A sequence as bytes: tokens, options, what is still to be taken, mask; not its KV, and of a fault not
- * the reason. The bytes are good for any engine of the same model, in another process, on other
+/* A sequence as bytes: tokens, options, what is still to be taken, prompt_logprobs, mask; not its KV,
+ * and of a fault not the reason. The bytes are good for any engine of the same model, in another process, on other
  * devices and with a later library. `*count` is how many there are.
  * Errors: BUFFER_TOO_SMALL. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_sequence_export(mainarch_engine *engine, mainarch_sequence sequence, void *bytes,
                          size_t capacity, size_t *count, mainarch_error *error);
 
-/* A new sequence made of what export gave. Its tokens are run again, with the same results as on any
+/* Flags of mainarch_sequence_export_with. */
+#define MAINARCH_EXPORT_KV UINT64_C(1) /* with the content of its KV cache */
+
+/* The same with flags. MAINARCH_EXPORT_KV: K and V go with it, of all tokens that have run but the last
+ * one held; many bytes. They are of use to an engine of the same kind of device, as many ranks, and the
+ * same kv_type and flags, which then does not run these tokens again; any other imports the sequence
+ * as if they were not there.
+ * Errors: BUFFER_TOO_SMALL, UNSUPPORTED (a flag that is not known). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_sequence_export_with(mainarch_engine *engine, mainarch_sequence sequence, uint64_t flags,
+                              void *bytes, size_t capacity, size_t *count, mainarch_error *error);
+
+/* A new sequence made of what export gave. Its tokens are run again, but for those whose K and V came
+ * along and found room, with the same results as on any
  * engine with this one's device string and KV type, and it goes on as the exported one would have. Stop
  * strings are looked for with the tokenizer of the model. None of the bytes is trusted, but the
- * checksum in them is no signature: who can make bytes can make sequences.
+ * checksum in them is no signature: who can make bytes can make sequences, and K and V of any values.
  * Errors: INVALID_ARGUMENT (names the field; also a sequence of another model), UNSUPPORTED (another
  * version of the format), BUSY (max_sequences are open), KV_FULL (the tokens could never fit). */
 MAINARCH_API MAINARCH_CHECK mainarch_status

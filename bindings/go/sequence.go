@@ -71,7 +71,7 @@ type Sequence struct {
 
 // SequenceInfo is about a sequence; numbers are tokens.
 type SequenceInfo struct {
-	Position uint64 // whose KV is stored; falls to 0 when others needed its pages
+	Position uint64 // whose KV is stored; falls when others needed its pages
 	Tokens   uint64 // held: prompt and produced
 	Pending  uint64 // of these, not yet run through the model
 	Produced uint64 // sampled so far
@@ -235,15 +235,25 @@ func (s *Sequence) SetMask(words []uint32) error {
 // Export gives the sequence as bytes: tokens, options, what is still to be taken; not its KV. They are good
 // for any engine of the same model.
 func (s *Sequence) Export() ([]byte, error) {
+	return s.export(0)
+}
+
+// ExportKV is Export, and K and V with it: many bytes. An engine of the same kind of device, as many
+// ranks and the same options does not run those tokens again.
+func (s *Sequence) ExportKV() ([]byte, error) {
+	return s.export(C.MAINARCH_EXPORT_KV)
+}
+
+func (s *Sequence) export(flags C.uint64_t) ([]byte, error) {
 	var bytes []byte
 	_, err := s.engine.call(func() C.mainarch_status {
 		var count C.size_t
-		status := C.mainarch_sequence_export(s.engine.ptr, s.id, nil, 0, &count, s.engine.err)
+		status := C.mainarch_sequence_export_with(s.engine.ptr, s.id, flags, nil, 0, &count, s.engine.err)
 		if Status(status) != ErrBufferTooSmall {
 			return status
 		}
 		bytes = make([]byte, count)
-		return C.mainarch_sequence_export(s.engine.ptr, s.id, unsafe.Pointer(&bytes[0]), count, &count, s.engine.err)
+		return C.mainarch_sequence_export_with(s.engine.ptr, s.id, flags, unsafe.Pointer(&bytes[0]), count, &count, s.engine.err)
 	})
 	return bytes, err
 }

@@ -238,10 +238,18 @@ mainarch_status mainarch_sequence_set_mask(mainarch_engine* engine, mainarch_seq
 mainarch_status mainarch_sequence_export(mainarch_engine* engine, mainarch_sequence sequence,
                                          void* bytes, size_t capacity, size_t* count,
                                          mainarch_error* error) {
+  return mainarch_sequence_export_with(engine, sequence, 0, bytes, capacity, count, error);
+}
+
+mainarch_status mainarch_sequence_export_with(mainarch_engine* engine, mainarch_sequence sequence,
+                                              uint64_t flags, void* bytes, size_t capacity,
+                                              size_t* count, mainarch_error* error) {
   Clear(count);
   return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
     RETURN_IF_ERROR(CheckBuffer(bytes, capacity, "bytes", count, "count"));
-    ASSIGN_OR_RETURN(const decode::SequenceState state, e.Save(sequence));
+    RETURN_IF_ERROR(CheckFlags(flags, MAINARCH_EXPORT_KV, "flags"));
+    ASSIGN_OR_RETURN(const decode::SequenceState state,
+                     e.Save(sequence, (flags & MAINARCH_EXPORT_KV) != 0));
     const std::string made = decode::WriteState(state, e.info().fingerprint);
     return CopyArray<char>(made, static_cast<char*>(bytes), capacity, count, "bytes");
   });

@@ -233,6 +233,19 @@ class Context {
                  ", slot ", slot, " cannot be read back");
   }
 
+  // What steps have written to one page or slot of a cache, of all layers and ranks, as bytes, and
+  // back. They mean the same to every context with an equal content_form(), "" where there is none.
+  // Reading: not what a step in flight writes; writing: nothing in flight, InvalidArgument for
+  // another number of bytes. Slow.
+  virtual std::string content_form() const { return ""; }
+  virtual StatusOr<std::string> ReadContent(int32_t cache, uint32_t unit) const {
+    return Error(Code::kUnsupported, "page or slot ", unit, " of cache ", cache, " cannot be read");
+  }
+  virtual Status WriteContent(int32_t cache, uint32_t unit, absl::string_view bytes) {
+    return Error(Code::kUnsupported, "page or slot ", unit, " of cache ", cache,
+                 " cannot be written, ", bytes.size(), " bytes");
+  }
+
   // For tests: runs ops [0, end) only (what one launch does for two ops is done with the second),
   // then reads rows of a buffer of one rank as fp32.
   virtual Status RunPrefix(const Step& step, size_t end) = 0;

@@ -31,7 +31,9 @@ struct EngineOptions {
   uint32_t max_step_tokens = 0;      // rows a step, 0: chosen
   // Capacity of the KV pool; 0: max_sequences * max_sequence_tokens, or as many as there is room for.
   uint64_t kv_tokens = 0;
-  uint64_t memory_bytes = 0;  // KV and activations take no more; 0: no limit but the devices'
+  // KV, states and activations take no more; 0: no limit but the devices'. Where it is too little,
+  // snapshots are given up first, then, if kv_tokens is 0, KV pages.
+  uint64_t memory_bytes = 0;
   // Rows of logits a step can make, 0: one a sequence and draft. More of them let prompts of
   // sequences with prompt_logprobs or all_logits run in larger chunks.
   uint32_t logit_rows = 0;
@@ -58,7 +60,7 @@ enum class Finish : uint32_t {
 };
 
 struct SequenceInfo {
-  uint64_t position = 0;  // tokens whose KV is stored; falls to 0 when others needed its pages
+  uint64_t position = 0;  // tokens whose KV is stored; falls when others needed its pages
   uint64_t tokens = 0;    // prompt and produced tokens held
   uint64_t pending = 0;   // tokens held, but not yet run through the model
   uint64_t produced = 0;  // tokens sampled so far
@@ -92,8 +94,9 @@ struct EngineInfo {
 
 // What caches hold of a sequence is given out as steps need it: states and windows from pools that
 // suffice for all, KV pages from one of kv_tokens. When they run out, idle sequences lose theirs first,
-// then the youngest working ones; their tokens are re-run when their turn comes, with the same
-// results. That is the one trace a failed step may leave: a position of 0.
+// then the youngest working ones, from their ends and no more than are wanted; their tokens are re-run
+// when their turn comes, from the nearest position that they can go back to, with the same results.
+// That is the one trace a failed step may leave: an earlier position.
 //
 // A sequence whose logits are not numbers, or ban every token, ends alone (kFault): nothing of it is
 // committed, other sequences of the step go on. Append or Truncate lets it try again.
@@ -135,9 +138,11 @@ class Engine {
   // ones, logits; in the order in which they came to have it. How many; more than `out` holds:
   // nothing is written.
   virtual StatusOr<size_t> Ready(absl::Span<SequenceId> out) = 0;
-  // All of a sequence but its KV, and a sequence made of it, which runs its tokens again. Busy when
-  // max_sequences are open; KvFull when the tokens could never fit; InvalidArgument for options.
-  virtual StatusOr<SequenceState> Save(SequenceId id) = 0;
+  // All of a sequence, of its caches only where `content` says so (Unsupported where the backend
+  // cannot), and a sequence made of it. That runs the tokens again whose content is not there, or not of
+  // this engine's form, or for which there is no room now. Busy when max_sequences are open; KvFull
+  // when the tokens could never fit; InvalidArgument for options, and content of another size.
+  virtual StatusOr<SequenceState> Save(SequenceId id, bool content = false) = 0;
   virtual StatusOr<SequenceId> Restore(const SequenceState& state) = 0;
   // Drops every token from `position` on; clears `finish`. The last token left is run again by the
   // next step, so the sequence goes on from there: it samples anew, or has logits anew if manual.

@@ -110,6 +110,13 @@ void EngineImpl::Drain() {
   for (; flying_ > 0; --flying_) (void)context_->Poll(-1);
 }
 
+// For what wants nothing in flight. Logits of the last step go with it.
+void EngineImpl::LandAll() {
+  if (flying_ == 0) return;
+  for (Sequence& s : slots_) s.DropStepLogits();
+  Drain();
+}
+
 uint32_t EngineImpl::PagesAhead() const {
   uint32_t pages = 0;
   if (whole_ == nullptr) return 0;

@@ -262,11 +262,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
   outcomes_.reserve(options_.max_sequences);
   ahead_.reserve(options_.max_sequences);
   hooks_.copy = [this](int32_t cache, uint32_t from, uint32_t to) {
-    // Copies want nothing in flight.
-    if (flying_ > 0) {
-      for (Sequence& s : slots_) s.DropStepLogits();
-      Drain();
-    }
+    LandAll();
     return context_->CopyPage(cache, from, to);
   };
   hooks_.reclaim = [this] { return ReclaimSnapshot(); };
@@ -309,6 +305,14 @@ StatusOr<std::unique_ptr<backend::Context>> EngineImpl::CreateContext(
     }
     ASSIGN_OR_RETURN(auto made, weights.CreateContext(context));
     if (o.memory_bytes == 0 || made->memory_bytes() <= o.memory_bytes) return made;
+    // Snapshots first: without them more is run again, without pages fewer tokens fit.
+    const bool keeps = std::any_of(facts.caches.begin(), facts.caches.end(),
+                                   [](const auto& form) { return !form.whole(); });
+    if (keeps && o.snapshots > 0 && o.state_slots == 0) {
+      sizes->options.snapshots /= 2;
+      ASSIGN_OR_RETURN(sizes->pools, PoolSizes(facts.caches, o));
+      continue;
+    }
     const KvWish wish = {o.kv_tokens / backend::kPageTokens, wanted.kv_tokens > 0, o.memory_bytes};
     ASSIGN_OR_RETURN(const uint64_t pages,
                      FewerPages(wish, weights.kv_room(o.kv_type), made->memory_bytes()));
@@ -459,11 +463,62 @@ StatusOr<size_t> EngineImpl::Ready(absl::Span<SequenceId> out) {
   return n;
 }
 
-StatusOr<SequenceState> EngineImpl::Save(SequenceId id) {
+StatusOr<SequenceState> EngineImpl::Save(SequenceId id, bool content) {
   const Call call(this);
   RETURN_IF_ERROR(call.status());
   ASSIGN_OR_RETURN(const Sequence* const s, Find(id));
-  return s->Save();
+  SequenceState state = s->Save();
+  if (content) RETURN_IF_ERROR(SaveContent(*s, &state));
+  return state;
+}
+
+// The last token runs again, so that there are logits to go on from.
+Status EngineImpl::SaveContent(const Sequence& s, SequenceState* state) {
+  state->form = context_->content_form();
+  if (state->form.empty()) {
+    return Error(Code::kUnsupported, "this backend does not give the content of its caches");
+  }
+  if (s.tokens().empty()) return OkStatus();
+  state->stored = s.caches().StandsAt(s.tokens().size() - 1);
+  if (state->stored == 0) return OkStatus();
+  for (size_t c = 0; c < pools_.size(); ++c) {
+    std::string bytes;
+    for (const uint32_t unit : s.caches().UnitsAt(c, state->stored)) {
+      ASSIGN_OR_RETURN(const std::string one,
+                       context_->ReadContent(static_cast<int32_t>(c), unit));
+      bytes += one;
+    }
+    state->content.push_back(std::move(bytes));
+  }
+  return OkStatus();
+}
+
+Status EngineImpl::LoadContent(const SequenceState& state, Sequence* s) {
+  if (state.stored == 0 || state.form != context_->content_form()) return OkStatus();
+  if (state.content.size() != pools_.size()) {
+    return Error(Code::kInvalidArgument, "content of ", state.content.size(), " caches; there are ",
+                 pools_.size());
+  }
+  // Pages that a dropped step still writes to are free.
+  DropAhead();
+  LandAll();
+  const Status taken = s->caches().TakeUnits(state.stored);
+  if (CodeOf(taken) == Code::kKvFull) return OkStatus();
+  RETURN_IF_ERROR(taken);
+  for (size_t c = 0; c < pools_.size(); ++c) {
+    const std::vector<uint32_t> units = s->caches().UnitsAt(c, state.stored);
+    const absl::string_view bytes = state.content[c];
+    if (units.empty() || bytes.size() % units.size() != 0) {
+      return Error(Code::kInvalidArgument, "content of cache ", c, ": ", bytes.size(),
+                   " bytes are not those of ", units.size(), " pages or slots");
+    }
+    const size_t size = bytes.size() / units.size();
+    for (size_t i = 0; i < units.size(); ++i) {
+      RETURN_IF_ERROR(context_->WriteContent(static_cast<int32_t>(c), units[i],
+                                             bytes.substr(i * size, size)));
+    }
+  }
+  return OkStatus();
 }
 
 StatusOr<SequenceId> EngineImpl::Restore(const SequenceState& state) {
@@ -482,6 +537,7 @@ StatusOr<SequenceId> EngineImpl::Restore(const SequenceState& state) {
   ReserveEdits(state.options);
   if (!state.mask.empty()) sampler_.ReserveMask();
   RETURN_IF_ERROR(s.Restore(state));
+  RETURN_IF_ERROR(LoadContent(state, &s));
   const SequenceId id = slot.Opened();
   UpdateReady(s);
   return id;

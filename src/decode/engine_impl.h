@@ -68,7 +68,7 @@ class EngineImpl final : public Engine {
   Status SetOptions(SequenceId id, const SequenceOptions& options) override;
   Status SetMask(SequenceId id, absl::Span<const uint32_t> words) override;
   StatusOr<size_t> Ready(absl::Span<SequenceId> out) override;
-  StatusOr<SequenceState> Save(SequenceId id) override;
+  StatusOr<SequenceState> Save(SequenceId id, bool content) override;
   StatusOr<SequenceId> Restore(const SequenceState& state) override;
   Status Truncate(SequenceId id, uint64_t position) override;
   Status Append(SequenceId id, absl::Span<const uint32_t> tokens) override;
@@ -125,6 +125,8 @@ class EngineImpl final : public Engine {
   // What a sequence with these options makes the sampler edit.
   void ReserveEdits(const SequenceOptions& options);
   void UpdateReady(const Sequence& sequence);
+  Status SaveContent(const Sequence& sequence, SequenceState* state);
+  Status LoadContent(const SequenceState& state, Sequence* sequence);
 
   // Plans a step and gets its pages; false: nothing works. Aborts what it began if it fails.
   StatusOr<bool> Prepare();
@@ -147,6 +149,7 @@ class EngineImpl final : public Engine {
   bool Adopt(const Plan& plan);
   void DropAhead();
   void Drain();
+  void LandAll();
   uint32_t PagesAhead() const;
   Status SampleAll();
   Status ReadOutcome(Outcome& outcome, Status* fault);

@@ -34,6 +34,7 @@ const Plan& EngineImpl::MakePlan() {
     may_work_ |= view.pending > 0;
     if (view.pending == 0) continue;
     view.silent = s.silent();
+    view.evicted = s.evicted();
     view.drafts = options_.drafts == nullptr ? 0 : Propose(static_cast<uint32_t>(i));
   }
   StepLimits limits = {options_.max_step_tokens, UINT32_MAX, {}, options_.logit_rows};
@@ -57,7 +58,9 @@ uint32_t EngineImpl::Propose(uint32_t index) {
 
 Status EngineImpl::TakePages(const Plan& plan) {
   outcomes_.clear();
-  for (const uint32_t index : plan.preempted) slots_[index].Evict();
+  for (size_t i = 0; i < plan.preempted.size(); ++i) {
+    slots_[plan.preempted[i]].Evict(uint64_t{plan.kept[i]} * backend::kPageTokens);
+  }
   for (const Chunk& chunk : plan.chunks) {
     Sequence& s = slots_[chunk.sequence];
     outcomes_.push_back({&s, chunk.rows, chunk.drafts});

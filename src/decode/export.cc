@@ -16,7 +16,7 @@ namespace mainarch::decode {
 namespace {
 
 constexpr char kMagic[] = {'M', 'A', 's', 'q'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 struct Header {
   char magic[4] = {};
@@ -29,7 +29,7 @@ static_assert(sizeof(Header) == 32);
 
 // The fields in their order, the one place that says it. A field more is a version more.
 template <class Io, class State>
-void Fields(Io& io, State& s) {
+void Fields(Io& io, State& s, uint32_t version) {
   auto& o = s.options;
   io("manual", o.manual);
   io("ignore_eos", o.ignore_eos);
@@ -56,6 +56,14 @@ void Fields(Io& io, State& s) {
   io("finish", s.finish);
   io("mask", s.mask);
   io("logprobs of tokens", s.logprobs);
+  if (version < 2) return;
+  io("prompt_logprobs", o.prompt_logprobs);
+  io("all_logits", o.all_logits);
+  io("scored", s.scored);
+  io("prompt_logprobs of tokens", s.scores);
+  io("stored", s.stored);
+  io("form", s.form);
+  io("content", s.content);
 }
 
 // Elements that are their own bytes; all others are lists of those.
@@ -82,6 +90,8 @@ class Writer {
     } else {
       const uint64_t count = value.size();
       Raw(&count, sizeof(count));
+      using Element = typename T::value_type;
+      if constexpr (kPlain<Element>) return Raw(value.data(), count * sizeof(Element));
       for (const auto& element : value) Put(element);
     }
   }
@@ -110,6 +120,7 @@ class Reader {
  private:
   bool Raw(void* data, size_t bytes) {
     if (bytes > bytes_.size() - at_) return false;
+    if (bytes == 0) return true;
     std::memcpy(data, bytes_.data() + at_, bytes);
     at_ += bytes;
     return true;
@@ -130,6 +141,12 @@ class Reader {
       uint64_t count = 0;
       if (!Raw(&count, sizeof(count)) || count > bytes_.size() - at_) return false;
       value->clear();
+      using Element = typename T::value_type;
+      if constexpr (kPlain<Element>) {
+        if (count > (bytes_.size() - at_) / sizeof(Element)) return false;
+        value->resize(count);
+        return Raw(value->data(), count * sizeof(Element));
+      }
       for (uint64_t i = 0; i < count; ++i) {
         typename T::value_type element{};
         if (!Get(&element)) return false;
@@ -148,7 +165,8 @@ Status Wrong(absl::string_view field, uint64_t value, absl::string_view limit_is
   return Error(Code::kInvalidArgument, "exported sequence: ", field, " ", value, limit_is, limit);
 }
 
-StatusOr<absl::string_view> CheckHeader(absl::string_view bytes, uint64_t fingerprint) {
+StatusOr<absl::string_view> CheckHeader(absl::string_view bytes, uint64_t fingerprint,
+                                        uint32_t* version) {
   Header header;
   if (bytes.size() < sizeof(header)) {
     return Wrong("size", bytes.size(), " is less than that of the header, ", sizeof(header));
@@ -158,10 +176,11 @@ StatusOr<absl::string_view> CheckHeader(absl::string_view bytes, uint64_t finger
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
     return Error(Code::kInvalidArgument, "exported sequence: does not begin with MAsq");
   }
-  if (header.version != kVersion) {
+  if (header.version == 0 || header.version > kVersion) {
     return Error(Code::kUnsupported, "exported sequence: version ", header.version,
-                 "; this library reads ", kVersion);
+                 "; this library reads 1 to ", kVersion);
   }
+  *version = header.version;
   if (header.fingerprint != fingerprint) {
     return Error(Code::kInvalidArgument, "exported sequence: it is of another model");
   }
@@ -177,6 +196,24 @@ StatusOr<absl::string_view> CheckHeader(absl::string_view bytes, uint64_t finger
 Status CheckTokenList(absl::string_view field, absl::Span<const uint32_t> tokens, uint32_t vocab) {
   for (const uint32_t token : tokens) {
     if (token >= vocab) return Wrong(field, token, " is outside the vocabulary of ", vocab);
+  }
+  return OkStatus();
+}
+
+Status CheckScores(const SequenceState& s, uint32_t vocab) {
+  const uint64_t held = s.tokens.size();
+  const uint64_t kept = std::min(s.options.prompt_logprobs, vocab);
+  if (s.scored > held || (kept == 0 && s.scored > 0)) {
+    return Wrong("scored", s.scored, " is more than the tokens that have prompt_logprobs, of ", held);
+  }
+  if (s.scores.size() != (kept == 0 ? 0 : s.scored * (1 + kept))) {
+    return Wrong("prompt_logprobs of tokens", s.scores.size(), " are not those of scored, ", s.scored);
+  }
+  if (kept > 0 && s.stored > 0 && s.stored >= s.scored) {
+    return Wrong("scored", s.scored, " is not beyond stored, ", s.stored);
+  }
+  for (const Logprob& score : s.scores) {
+    RETURN_IF_ERROR(CheckTokenList("prompt_logprobs of tokens", {&score.token, 1}, vocab));
   }
   return OkStatus();
 }
@@ -207,7 +244,9 @@ Status CheckState(const SequenceState& s, uint32_t vocab) {
   for (const Logprob& logprob : s.logprobs) {
     RETURN_IF_ERROR(CheckTokenList("logprobs of tokens", {&logprob.token, 1}, vocab));
   }
-  return OkStatus();
+  if (s.stored > 0 && s.stored >= held) return Wrong("stored", s.stored, " is not below tokens, ", held);
+  if (s.stored == 0 && !s.content.empty()) return Wrong("content", s.content.size(), " caches, stored ", 0);
+  return CheckScores(s, vocab);
 }
 
 }  // namespace
@@ -215,7 +254,7 @@ Status CheckState(const SequenceState& s, uint32_t vocab) {
 std::string WriteState(const SequenceState& state, uint64_t fingerprint) {
   Writer writer;
   writer.out.resize(sizeof(Header));
-  Fields(writer, state);
+  Fields(writer, state, kVersion);
   Header header;
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.version = kVersion;
@@ -227,10 +266,11 @@ std::string WriteState(const SequenceState& state, uint64_t fingerprint) {
 }
 
 StatusOr<SequenceState> ReadState(absl::string_view bytes, uint64_t fingerprint, uint32_t vocab) {
-  ASSIGN_OR_RETURN(const absl::string_view fields, CheckHeader(bytes, fingerprint));
+  uint32_t version = 0;
+  ASSIGN_OR_RETURN(const absl::string_view fields, CheckHeader(bytes, fingerprint, &version));
   Reader reader(fields);
   SequenceState state;
-  Fields(reader, state);
+  Fields(reader, state, version);
   RETURN_IF_ERROR(reader.status());
   RETURN_IF_ERROR(CheckState(state, vocab));
   return state;

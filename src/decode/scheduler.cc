@@ -9,6 +9,7 @@ namespace mainarch::decode {
 namespace {
 
 constexpr uint32_t kNobody = UINT32_MAX;
+constexpr uint32_t kWritten = UINT32_C(1) << 31;  // beside a count of references
 constexpr uint32_t kPromptShare = 8;  // one row of so many is a prompt's while decoders crowd
 
 }  // namespace
@@ -18,6 +19,7 @@ Scheduler::Scheduler(uint32_t max_sequences, uint32_t pool_pages)
   decoders_.reserve(max_sequences);
   prompts_.reserve(max_sequences);
   plan_.preempted.reserve(max_sequences);
+  plan_.kept.reserve(max_sequences);
   plan_.chunks.reserve(max_sequences);
 }
 
@@ -82,6 +84,36 @@ void Scheduler::Preempt(uint32_t index) {
   plan_.preempted.push_back(index);
 }
 
+// What nobody took in the end of pages given up goes back to those who gave them: their first ones. A
+// page that a chunk writes must stay as unshared as it was planned.
+void Scheduler::KeepPages() {
+  plan_.kept.assign(plan_.preempted.size(), 0);
+  if (plan_.preempted.empty()) return;
+  for (uint32_t i = 0; i < sequences_.size(); ++i) {
+    const SequenceView& s = sequences_[i];
+    if (grants_[i].rows == 0) continue;
+    for (size_t p = s.position / backend::kPageTokens; p < s.pages.size(); ++p) {
+      refs_[s.pages[p]] |= kWritten;
+    }
+  }
+  for (size_t i = plan_.preempted.size(); i-- > 0;) {
+    const absl::Span<const uint32_t> pages = sequences_[plan_.preempted[i]].pages;
+    uint32_t& kept = plan_.kept[i];
+    for (; kept < pages.size(); ++kept) {
+      uint32_t& refs = refs_[pages[kept]];
+      if ((refs & kWritten) != 0 || (refs == 0 && pages_left_ == 0)) break;
+      pages_left_ -= refs == 0;
+      ++refs;
+    }
+  }
+}
+
+// Holds pages and goes on.
+bool Scheduler::Runs(uint32_t index) const {
+  const SequenceView& s = sequences_[index];
+  return s.pending > 0 && !s.pages.empty() && !s.evicted && !grants_[index].preempted;
+}
+
 uint32_t Scheduler::Victim(uint32_t index, bool preempt) const {
   uint32_t idle = kNobody;
   uint32_t youngest = kNobody;
@@ -119,12 +151,11 @@ bool Scheduler::GrantPrompt(uint32_t index) {
   const SequenceView& s = sequences_[index];
   if (grants_[index].preempted) return true;
   const bool oldest = index == oldest_;
-  if (!oldest && s.pages.empty()) {
+  if (!oldest && !Runs(index)) {
     uint64_t running = 0;
-    for (uint32_t i = 0; i < sequences_.size(); ++i) {
-      running += sequences_[i].pending > 0 && !sequences_[i].pages.empty() && !grants_[i].preempted;
-    }
-    while (model::PagesFor(s.pending) + running > pages_left_) {
+    for (uint32_t i = 0; i < sequences_.size(); ++i) running += Runs(i);
+    const uint64_t all = model::PagesFor(s.position + s.pending);
+    while (all - s.pages.size() + running > pages_left_) {
       if (!Relieve(index, false)) return false;
     }
   }
@@ -176,6 +207,7 @@ const Plan& Scheduler::Make(absl::Span<const SequenceView> sequences, const Step
   for (auto it = share; it != decoders_.end(); ++it) GrantDecoder(*it);
 
   for (const uint32_t index : decoders_) GrantDrafts(index);
+  KeepPages();
 
   for (uint32_t i = 0; i < sequences.size(); ++i) {
     const Grant& grant = grants_[i];

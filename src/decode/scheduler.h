@@ -9,7 +9,8 @@
 // the ones that ran longest ago go first. Pages: older sequences come first. A decoder without a
 // page, and the oldest sequence in any case, takes those of idle sequences (longest unused first),
 // then those of the youngest working one, which re-runs its tokens later. The oldest always gets
-// on, so everyone's turn comes. A prompt starts only when pages for all of it are free beside one
+// on, so everyone's turn comes. Who gives pages gives them from its end, and no more than are wanted:
+// the rest need not be run again. A prompt starts only when pages for all of it are free beside one
 // for each running sequence: else it would be thrown out again half way. What rows are left in the
 // end go to drafts, as far as pages are free.
 //
@@ -34,6 +35,7 @@ struct SequenceView {
   absl::Span<const uint32_t> pages;
   uint64_t silent = 0;  // of the pending rows, so many at the beginning make no logits
   uint32_t drafts = 0;  // guesses behind the last pending token, each of which makes logits
+  bool evicted = false;  // has given up pages and not run since: it starts as a prompt does
 };
 
 struct StepLimits {
@@ -50,7 +52,8 @@ struct Chunk {
 };
 
 struct Plan {
-  std::vector<uint32_t> preempted;  // lose all pages, before chunks take theirs
+  std::vector<uint32_t> preempted;  // lose pages, before chunks take theirs ...
+  std::vector<uint32_t> kept;       // ... but for so many, each, at the beginning
   std::vector<Chunk> chunks;        // ascending `sequence`
 };
 
@@ -81,6 +84,8 @@ class Scheduler {
   bool Relieve(uint32_t index, bool preempt);
   uint32_t Victim(uint32_t index, bool preempt) const;
   void Preempt(uint32_t index);
+  void KeepPages();
+  bool Runs(uint32_t index) const;
   uint32_t Needed(uint32_t index, uint64_t rows) const;
   absl::Span<const uint32_t> refs() const;
 

@@ -46,7 +46,7 @@ void Sequence::Close() {
   Unend();
   mask_.Clear();
   stops_ = StopStrings();
-  dormant_ = false;
+  dormant_ = evicted_ = false;
   logits_place_ = LogitsPlace::kNone;
 }
 
@@ -66,6 +66,7 @@ void Sequence::ForkFrom(const Sequence& other) {
   told_ = true;  // the copy's own end is still to come
   fault_ = other.fault_;
   dormant_ = other.dormant_;
+  evicted_ = other.evicted_;
 }
 
 void Sequence::Append(absl::Span<const uint32_t> tokens) {
@@ -130,9 +131,10 @@ absl::Span<const Logprob> Sequence::TakenLogprobs(size_t j) const {
   return {logprobs_.data() + j * LogprobStride(), LogprobStride()};
 }
 
-void Sequence::Evict() {
+void Sequence::Evict(uint64_t tokens) {
   dormant_ = !Works();
-  caches_.Clear();
+  evicted_ = true;
+  caches_.GoBack(tokens);
 }
 
 SequenceInfo Sequence::info() const {
@@ -245,6 +247,7 @@ bool Sequence::EndsWithNext() const {
 
 void Sequence::CommitRows(uint64_t rows, uint64_t step) {
   caches_.Commit(rows);
+  evicted_ = false;
   // All of them had their next token scored, where one is held.
   scored_ = std::max(scored_, std::min<uint64_t>(position() + 1, tokens_.size()));
   last_step = step;
@@ -343,6 +346,11 @@ SequenceState Sequence::Save() const {
   state.mask.assign(mask_.words().begin(), mask_.words().end());
   const auto taken = static_cast<ptrdiff_t>(last_taken_ * LogprobStride());
   state.logprobs.assign(logprobs_.begin() + taken, logprobs_.end());
+  if (options_.prompt_logprobs > 0) {
+    state.scored = scored_;
+    state.scores = scores_;
+    state.scores.resize(scored_ * ScoreStride());
+  }
   return state;
 }
 
@@ -353,6 +361,8 @@ Status Sequence::Restore(const SequenceState& state) {
   logprobs_.assign(state.logprobs.begin(), state.logprobs.end());
   turn_start_ = state.turn_start;
   take_from_ = state.take_from;
+  scored_ = state.scored;
+  scores_ = state.scores;
   Recount();
   finish_ = static_cast<Finish>(state.finish);
   Reread(&stops_);

@@ -53,8 +53,10 @@ class Sequence {
   void Append(absl::Span<const uint32_t> tokens);
   void Truncate(uint64_t tokens);
   size_t Take(absl::Span<uint32_t> out);
-  // Gives up what caches hold of it: every token is pending again, run when the sequence next works.
-  void Evict();
+  // Gives up what caches hold of it but for the first `tokens`, or for those before the nearest position
+  // that it can go back to: the others are pending again, run when the sequence next works.
+  void Evict(uint64_t tokens);
+  bool evicted() const { return evicted_; }  // and has not run since
 
   // Has something to run in the next step.
   bool Works() const { return finish_ == Finish::kNone && !dormant_ && pending() > 0; }
@@ -171,6 +173,7 @@ class Sequence {
   bool told_ = false;  // a Take has found nothing more since it ended
   Status fault_;
   bool dormant_ = false;  // evicted while idle
+  bool evicted_ = false;
   TokenCounts counts_;
   TokenMask mask_;
   StopStrings stops_;

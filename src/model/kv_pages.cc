@@ -100,6 +100,16 @@ Status PageTable::Prepare(uint64_t position, uint64_t rows, const Copy& copy) {
   return OkStatus();
 }
 
+Status PageTable::Take(uint32_t first, uint32_t end) {
+  if (end - first > pool_->free_pages()) {
+    return Error(Code::kKvFull, "kv pool: ", pool_->free_pages(), " of ", pool_->total(),
+                 " pages are free, too few for ", end - first);
+  }
+  pages_.assign(first, kNoPage);
+  while (pages_.size() < end) pages_.push_back(pool_->Acquire());
+  return OkStatus();
+}
+
 void PageTable::Truncate(uint64_t tokens) {
   while (pages_.size() > PagesFor(tokens)) {
     if (pages_.back() != kNoPage) pool_->Release(pages_.back());

@@ -79,6 +79,8 @@ class PageTable {
   // sequence can see has changed.
   using Copy = std::function<Status(uint32_t from, uint32_t to)>;
   Status Prepare(uint64_t position, uint64_t rows, const Copy& copy);
+  // Of a table without pages: a hole for each before `first`, and new pages [first, end).
+  Status Take(uint32_t first, uint32_t end);
   // Gives back every page that holds none of the first `tokens` positions.
   void Truncate(uint64_t tokens);
   void Drop(uint32_t index);  // gives back one page and leaves a hole

@@ -289,14 +289,55 @@ bool SequenceCaches::CanStand(uint64_t position) const {
   return true;
 }
 
-void SequenceCaches::GoBack(uint64_t position) {
-  Abort();
-  if (position >= position_) return;
+// The last one at or before it; null: none.
+const SequenceCaches::Snapshot* SequenceCaches::SnapshotBefore(uint64_t position) const {
   const auto after = std::upper_bound(
       snapshots_.begin(), snapshots_.end(), position,
       [](uint64_t p, const Snapshot& snapshot) { return p < snapshot.position; });
-  const Snapshot* const snapshot = after == snapshots_.begin() ? nullptr : &after[-1];
-  if (!CanStand(position)) position = snapshot == nullptr ? 0 : snapshot->position;
+  return after == snapshots_.begin() ? nullptr : &after[-1];
+}
+
+uint64_t SequenceCaches::StandsAt(uint64_t position) const {
+  if (position >= position_) return position_;
+  if (CanStand(position)) return position;
+  const Snapshot* const snapshot = SnapshotBefore(position);
+  return snapshot == nullptr ? 0 : snapshot->position;
+}
+
+std::vector<uint32_t> SequenceCaches::UnitsAt(size_t cache, uint64_t position) const {
+  if (position == 0) return {};
+  if (form(cache).slots) {
+    if (position == position_) return {caches_[cache].state};
+    return {SnapshotBefore(position)->states[cache]};
+  }
+  const auto pages = caches_[cache].table.pages();
+  return {pages.begin() + FirstPage(cache, position), pages.begin() + PagesFor(position)};
+}
+
+Status SequenceCaches::TakeUnits(uint64_t position) {
+  if (position == 0) return OkStatus();
+  Status status;
+  for (size_t c = 0; c < caches_.size() && status.ok(); ++c) {
+    if (!form(c).slots) {
+      caches_[c].passed = FirstPage(c, position);
+      status = caches_[c].table.Take(caches_[c].passed, PagesFor(position));
+      continue;
+    }
+    caches_[c].state = pool(c).Acquire();
+    if (caches_[c].state != kNoPage) continue;
+    caches_[c].state = kNoSlot;
+    status = Error(Code::kKvFull, "no slot is left for a state");
+  }
+  position_ = position;
+  if (!status.ok()) Clear();
+  return status;
+}
+
+void SequenceCaches::GoBack(uint64_t position) {
+  Abort();
+  if (position >= position_) return;
+  position = StandsAt(position);
+  const Snapshot* const snapshot = SnapshotBefore(position);
   for (size_t c = 0; c < caches_.size(); ++c) {
     // From here on these pages are the sequence's own again.
     caches_[c].passed = std::min(caches_[c].passed, FirstPage(c, position));

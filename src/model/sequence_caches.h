@@ -107,6 +107,14 @@ class SequenceCaches {
     return caches_[cache].table.pages().first(PagesFor(position_));
   }
 
+  // The last position at or before `position` that it can go back to ...
+  uint64_t StandsAt(uint64_t position) const;
+  // ... and what of a cache it stands on there: its pages within the window, or its slot.
+  std::vector<uint32_t> UnitsAt(size_t cache, uint64_t position) const;
+  // Of one that holds nothing: takes units for what UnitsAt says, which the caller fills, and stands at
+  // `position`. KvFull: nothing was taken.
+  Status TakeUnits(uint64_t position);
+
   // Goes to the last position at or before `position` that it can stand at.
   void GoBack(uint64_t position);
   void Clear() { GoBack(0); }
@@ -148,6 +156,7 @@ class SequenceCaches {
   uint32_t StateAfter(size_t cache, uint64_t position) const;
   void TakeSnapshot(uint64_t position);
   void EraseSnapshot(size_t index);
+  const Snapshot* SnapshotBefore(uint64_t position) const;
   void DropUnneeded(size_t cache, uint32_t begin, uint32_t end);
   void PassPages();
   void ReleaseState(size_t cache, uint32_t* state);

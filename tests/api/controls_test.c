@@ -299,6 +299,68 @@ static void a_sequence_travels(void) {
           MAINARCH_ERROR_NOT_FOUND, "not open");
 }
 
+/* With K and V nothing is run again, save the last token; where they are of no use, all is. */
+static void a_sequence_travels_with_its_kv(void) {
+  mainarch_sequence_options options = zero_options();
+  mainarch_engine_options engine_options;
+  mainarch_engine_statistics statistics;
+  mainarch_engine* engine;
+  mainarch_sequence sequence, copy;
+  unsigned char* bytes;
+  uint32_t tokens[N], copied[N];
+  size_t size, plain, count, i, kind;
+  options.temperature = 1;
+  options.prompt_logprobs = 1;
+  memset(&statistics, 0, sizeof(statistics));
+  statistics.struct_size = sizeof(statistics);
+  OK(open_prompt(&options, &sequence));
+  while (info_of(sequence).produced < 4) OK(mainarch_engine_step(s.engine, &t_error));
+  REFUSED(mainarch_sequence_export(s.engine, sequence, NULL, 0, &plain, &t_error),
+          MAINARCH_ERROR_BUFFER_TOO_SMALL, "bytes");
+  REFUSED(mainarch_sequence_export_with(s.engine, sequence, 2, NULL, 0, &size, &t_error),
+          MAINARCH_ERROR_UNSUPPORTED, "flags");
+  REFUSED(mainarch_sequence_export_with(s.engine, sequence, MAINARCH_EXPORT_KV, NULL, 0, &size,
+                                        &t_error),
+          MAINARCH_ERROR_BUFFER_TOO_SMALL, "bytes");
+  CHECK(size > plain + 1000);
+  bytes = malloc(size);
+  CHECK(bytes != NULL);
+  OK(mainarch_sequence_export_with(s.engine, sequence, MAINARCH_EXPORT_KV, bytes, size, &size,
+                                   &t_error));
+  for (kind = MAINARCH_KV_BF16; kind <= MAINARCH_KV_F32; ++kind) {
+    mainarch_sequence_info info;
+    memset(&engine_options, 0, sizeof(engine_options));
+    memset(&info, 0, sizeof(info));
+    engine_options.struct_size = sizeof(engine_options);
+    info.struct_size = sizeof(info);
+    engine_options.kv_type = (int32_t)kind;
+    OK(mainarch_engine_create(s.model, &engine_options, &engine, &t_error));
+    OK(mainarch_sequence_import(engine, bytes, size, &copy, &t_error));
+    OK(mainarch_sequence_info_get(engine, copy, &info, &t_error));
+    CHECK_EQ(info.position, kind == MAINARCH_KV_BF16 ? info.tokens - 1 : 0);
+    if (kind == MAINARCH_KV_BF16) {
+      mainarch_logprob top[2];
+      OK(mainarch_sequence_prompt_logprobs(engine, copy, 1, top, 2, &count, &t_error));
+      while (mainarch_engine_step(engine, &t_error) == MAINARCH_OK) {
+      }
+      OK(mainarch_engine_statistics_get(engine, &statistics, &t_error));
+      CHECK_EQ(statistics.tokens_run, N - 4);
+      OK(mainarch_sequence_take(engine, copy, copied, N, &count, &t_error));
+      CHECK_EQ(count, N);
+    }
+    mainarch_engine_destroy(engine);
+  }
+  OK(run(sequence, tokens, &count));
+  CHECK(count == N && memcmp(tokens, copied, sizeof(tokens)) == 0);
+  OK(mainarch_sequence_close(s.engine, sequence, &t_error));
+  for (i = 0; i < size; i += 97) { /* no byte goes unseen */
+    bytes[i] ^= 1;
+    CHECK(mainarch_sequence_import(s.engine, bytes, size, &copy, &t_error) < 0 && copy == 0);
+    bytes[i] ^= 1;
+  }
+  free(bytes);
+}
+
 /* Natural logarithm of the softmax, in double. */
 static double logprob_of(const float* logits, uint32_t token) {
   double sum = 0, most = logits[0];
@@ -432,6 +494,7 @@ int main(int argc, char** argv) {
                                  CASE(stop_strings_that_are_none),
                                  CASE(ready_lists_who_has_something),
                                  CASE(every_row_has_logits),
+                                 CASE(a_sequence_travels_with_its_kv),
                                  CASE(a_sequence_travels)};
   int result;
   if (t_open(&s, 2) != MAINARCH_OK) t_fail(__FILE__, __LINE__, "open: %s", t_error.message);

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "decode/engine.h"
+#include "decode/export.h"
 #include "decode/sampler.h"
 #include "decode/token_mask.h"
 #include "golden/fixtures.h"
@@ -206,6 +207,44 @@ TEST(an_engine_gives_the_same_tokens_with_two_steps_in_flight) {
     CHECK_EQ(ahead, 7u);  // all but the prompts'
     for (size_t i = 0; i < options.size(); ++i) CHECK((*own)[i] == (*manual)[i]);
   }
+}
+
+// K and V read out of the GPUs' memory and written into that of another engine are the same.
+TEST(a_sequence_travels_with_its_content) {
+  const std::string directory = test::WriteFixture({"T2", "bf16", 1});
+  CHECK(!directory.empty());
+  auto model = test::LoadOn(directory, {"sim:gfx950x2", "", 0, false});
+  CHECK_OK(model);
+  decode::EngineOptions engine_options;
+  engine_options.max_sequence_tokens = 64;
+  auto here = decode::Engine::Create(*model, engine_options);
+  CHECK_OK(here);
+  auto there = decode::Engine::Create(*model, engine_options);
+  CHECK_OK(there);
+  SequenceOptions options;
+  options.max_tokens = 6;
+  options.ignore_eos = true;
+  const auto id = (*here)->Open(options);
+  CHECK_OK(id);
+  CHECK_OK((*here)->Append(*id, test::Prompt(18, kVocab)));
+  for (int i = 0; i < 3; ++i) CHECK_OK((*here)->RunStep());
+  const auto saved = (*here)->Save(*id, true);
+  CHECK_OK(saved);
+  CHECK_EQ(saved->stored, 20u);
+  const auto copy = (*there)->Restore(*saved);
+  CHECK_OK(copy);
+  CHECK_EQ((*there)->InfoOf(*copy)->position, 20u);
+  std::vector<uint32_t> tokens[2];
+  for (const int at : {0, 1}) {
+    decode::Engine& engine = at == 0 ? **here : **there;
+    for (int i = 0; i < 3; ++i) CHECK_OK(engine.RunStep());
+    tokens[at].resize(6);
+    const auto taken = engine.Take(at == 0 ? *id : *copy, absl::MakeSpan(tokens[at]));
+    CHECK_OK(taken);
+    CHECK_EQ(*taken, 6u);
+  }
+  CHECK(tokens[0] == tokens[1]);
+  CHECK_EQ((*there)->info().rows, 3u);
 }
 
 // Logits are there for whoever asks, also where nobody had to read them; a greedy step takes fewer

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,7 @@ struct FakeControl {
   std::atomic<int64_t> fail_fetch{-1};  // the fetch of logits of this number fails
   std::atomic<uint64_t> max_rows_seen{0};
   std::atomic<bool> running{false};
+  std::atomic<int64_t> contents{0};  // units written
   uint32_t in_flight = 1;  // of contexts made from now on
   std::atomic<int64_t> referred{0};  // rows whose token the step before chose
   std::function<void()> before_run;  // called inside Run, first and last
@@ -290,7 +292,13 @@ class FakeContext final : public backend::Context {
     return OkStatus();
   }
 
-  uint64_t memory_bytes() const override { return caches_[0].cells.size() * sizeof(Cell); }
+  uint64_t memory_bytes() const override {
+    uint64_t bytes = 0;
+    for (const Cache& cache : caches_) {
+      bytes += cache.cells.size() * sizeof(Cell) + cache.states.size() * sizeof(State);
+    }
+    return bytes;
+  }
   // K is the layer and the token, V the position.
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t layer, uint32_t page,
                                    uint32_t slot) const override {
@@ -298,6 +306,24 @@ class FakeContext final : public backend::Context {
                            .cells[size_t{page} * backend::kPageTokens + slot];
     return backend::KvToken{{static_cast<float>(layer), static_cast<float>(cell.token)},
                             {static_cast<float>(cell.position)}};
+  }
+  std::string content_form() const override { return "fake"; }
+  StatusOr<std::string> ReadContent(int32_t cache, uint32_t unit) const override {
+    const Cache& from = caches_[static_cast<size_t>(cache)];
+    if (unit >= from.units) return Error(Code::kInternal, "no such unit");
+    if (!from.states.empty()) return BytesOf(&from.states[unit], 1);
+    return BytesOf(&from.cells[size_t{unit} * backend::kPageTokens], backend::kPageTokens);
+  }
+  Status WriteContent(int32_t cache, uint32_t unit, absl::string_view bytes) override {
+    if (submitted_ != polled_) control_->Violation("content while a step is in flight");
+    Cache& to = caches_[static_cast<size_t>(cache)];
+    void* at = to.states.empty() ? static_cast<void*>(&to.cells[size_t{unit} * backend::kPageTokens])
+                                 : static_cast<void*>(&to.states[unit]);
+    const size_t size = to.states.empty() ? sizeof(Cell) * backend::kPageTokens : sizeof(State);
+    if (bytes.size() != size) return Error(Code::kInvalidArgument, "content: another size");
+    std::memcpy(at, bytes.data(), size);
+    control_->contents.fetch_add(1);
+    return OkStatus();
   }
   Status RunPrefix(const backend::Step&, size_t) override {
     return Error(Code::kUnsupported, "fake");
@@ -321,6 +347,11 @@ class FakeContext final : public backend::Context {
     std::vector<uint64_t> after_row;  // [max_rows] of this step
     std::vector<uint64_t> touched;    // [units] step and sequence that wrote last
   };
+
+  template <class T>
+  static std::string BytesOf(const T* from, size_t count) {
+    return std::string(reinterpret_cast<const char*>(from), count * sizeof(T));
+  }
 
   Cell* At(const backend::Step& step, size_t c, uint32_t sequence, uint32_t position) {
     const backend::StepCache& cache = step.sequences[sequence].caches[c];

@@ -46,6 +46,9 @@ class AmdGpuContext : public backend::Context {
   uint64_t memory_bytes() const override { return memory_bytes_; }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
                                     uint32_t slot) const override;
+  std::string content_form() const override;
+  StatusOr<std::string> ReadContent(int32_t cache, uint32_t page) const override;
+  Status WriteContent(int32_t cache, uint32_t page, absl::string_view bytes) override;
   Status RunPrefix(const backend::Step& step, size_t end) override;
   std::vector<float> ReadBuffer(int32_t rank, backend::BufferId buffer,
                                 uint32_t rows) const override;
@@ -113,6 +116,9 @@ class AmdGpuContext : public backend::Context {
   [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns);
   uint64_t PacketsTaken() const;
   Status Hung();
+  // A page of all layers of one rank, to or from host memory at `staging`.
+  Status MovePage(int32_t rank, uint32_t page, uint64_t staging, bool out) const;
+  StatusOr<gpu::Buffer> PageStaging(int32_t cache, int32_t rank, uint32_t page) const;
   Status CopyPageOf(int32_t rank, uint32_t from, uint32_t to);
   Status CopyAndWait(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const;
   Status NothingInFlight(const char* what) const;

@@ -3,6 +3,7 @@
 // KV pages as plain memory: copied whole, and read back token by token.
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "backend/amdgpu/context.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
@@ -77,6 +78,69 @@ Status AmdGpuContext::CopyPageOf(int32_t rank, uint32_t from, uint32_t to) {
   }
   ASSIGN_OR_RETURN(const uint64_t point, copy.Submit(Soon()));
   return copy.Wait(point, Soon());
+}
+
+// All that bits depend on.
+std::string AmdGpuContext::content_form() const {
+  return absl::StrCat(model_->gpus().at(0).device->chip().name, " ranks ", program_.ranks, " kv ",
+                      static_cast<int>(shape_.options.kv_type), " activations ",
+                      static_cast<int>(shape_.options.activations));
+}
+
+StatusOr<gpu::Buffer> AmdGpuContext::PageStaging(int32_t cache, int32_t rank, uint32_t page) const {
+  if (cache != 0 || page >= shape_.pages()) {
+    return Error(Code::kInternal, "page ", page, " of cache ", cache, " in a pool of ",
+                 shape_.pages());
+  }
+  gpu::BufferOptions options;
+  options.place = gpu::Place::kSystem;
+  options.label = "KV content";
+  const uint64_t bytes = static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.kv_page_bytes;
+  return gpu::Buffer::Allocate(*model_->gpus().at(rank).device, bytes, options);
+}
+
+Status AmdGpuContext::MovePage(int32_t rank, uint32_t page, uint64_t staging, bool out) const {
+  for (int32_t layer = 0; layer < shape_.heads.cache.layers; ++layer) {
+    const uint64_t index = static_cast<uint64_t>(layer) * shape_.pages() + page;
+    const uint64_t pool =
+        ranks_[static_cast<size_t>(rank)].memory.kv + index * shape_.kv_page_bytes;
+    const uint64_t host = staging + static_cast<uint64_t>(layer) * shape_.kv_page_bytes;
+    RETURN_IF_ERROR(CopyAndWait(rank, out ? host : pool, out ? pool : host, shape_.kv_page_bytes));
+  }
+  return OkStatus();
+}
+
+StatusOr<std::string> AmdGpuContext::ReadContent(int32_t cache, uint32_t page) const {
+  Gpus& gpus = model_->gpus();
+  std::lock_guard<std::mutex> lock(gpus.mutex());
+  RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
+  std::string bytes;
+  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    ASSIGN_OR_RETURN(const gpu::Buffer staging, PageStaging(cache, rank, page));
+    RETURN_IF_ERROR(gpus.Settle(MovePage(rank, page, staging.va(), /*out=*/true)));
+    const uint64_t size = static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.kv_page_bytes;
+    bytes.append(reinterpret_cast<const char*>(staging.host()), size);
+  }
+  return bytes;
+}
+
+Status AmdGpuContext::WriteContent(int32_t cache, uint32_t page, absl::string_view bytes) {
+  RETURN_IF_ERROR(NothingInFlight("content of a page"));
+  Gpus& gpus = model_->gpus();
+  std::lock_guard<std::mutex> lock(gpus.mutex());
+  RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
+  const uint64_t size = static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.kv_page_bytes;
+  const uint64_t wanted = size * static_cast<uint64_t>(program_.ranks);
+  if (bytes.size() != wanted) {
+    return Error(Code::kInvalidArgument, "content of cache ", cache, ": ", bytes.size(),
+                 " bytes of a page are not ", wanted);
+  }
+  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    ASSIGN_OR_RETURN(gpu::Buffer staging, PageStaging(cache, rank, page));
+    std::memcpy(staging.host(), bytes.data() + static_cast<uint64_t>(rank) * size, size);
+    RETURN_IF_ERROR(gpus.Settle(MovePage(rank, page, staging.va(), /*out=*/false)));
+  }
+  return OkStatus();
 }
 
 StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer,

@@ -98,6 +98,34 @@ StatusOr<backend::KvToken> PagedPool::Read(int32_t layer, uint32_t page, uint32_
   return out;
 }
 
+template <class Use>
+void PagedPool::ForPieces(uint32_t page, Use&& use) const {
+  const size_t pieces[] = {KvSideBytes(layout_.format, layout_.key_dim),
+                           KvSideBytes(layout_.format, layout_.value_dim),
+                           KvScaleBytes(layout_.format)};
+  for (size_t head = 0; head < IndexOf(ranks_, 0, 0); ++head) {
+    uint8_t* at = memory_.data() + head * head_bytes_ + page / kKvChunkPages * chunk_stride_;
+    for (const size_t piece : pieces) {
+      use(at + page % kKvChunkPages * piece, piece);
+      at += kKvChunkPages * piece;
+    }
+  }
+}
+
+void PagedPool::Get(uint32_t page, char* bytes) const {
+  ForPieces(page, [&](const uint8_t* at, size_t size) {
+    std::memcpy(bytes, at, size);
+    bytes += size;
+  });
+}
+
+void PagedPool::Put(uint32_t page, const char* bytes) {
+  ForPieces(page, [&](uint8_t* at, size_t size) {
+    std::memcpy(at, bytes, size);
+    bytes += size;
+  });
+}
+
 Status SlotPool::Allocate(const backend::SlotCache& cache, int32_t ranks, uint32_t slots) {
   layers_ = cache.layers;
   slots_ = slots;
@@ -118,6 +146,42 @@ Status Caches::Allocate(const backend::Program& program, const backend::ContextO
       RETURN_IF_ERROR(slots_[i].Allocate(std::get<backend::SlotCache>(program.caches[i]),
                                          program.ranks, CountOf(options.slots, i)));
     }
+  }
+  return OkStatus();
+}
+
+StatusOr<size_t> Caches::UnitBytes(int32_t cache, uint32_t unit) const {
+  const auto c = static_cast<size_t>(cache);
+  if (cache >= 0 && c < paged_.size()) {
+    if (unit < paged_[c].pages()) return paged_[c].page_bytes();
+    if (unit < slots_[c].slots()) return slots_[c].slot_bytes();
+  }
+  return Error(Code::kInternal, "cache ", cache, " of ", paged_.size(), " has no page or slot ", unit);
+}
+
+StatusOr<std::string> Caches::Read(int32_t cache, uint32_t unit) const {
+  ASSIGN_OR_RETURN(const size_t size, UnitBytes(cache, unit));
+  const auto c = static_cast<size_t>(cache);
+  std::string bytes(size, 0);
+  if (paged_[c].pages() > 0) {
+    paged_[c].Get(unit, &bytes[0]);
+  } else {
+    std::memcpy(&bytes[0], slots_[c].At(0, 0, unit), size);
+  }
+  return bytes;
+}
+
+Status Caches::Write(int32_t cache, uint32_t unit, absl::string_view bytes) {
+  ASSIGN_OR_RETURN(const size_t size, UnitBytes(cache, unit));
+  if (bytes.size() != size) {
+    return Error(Code::kInvalidArgument, "content of cache ", cache, ": ", bytes.size(),
+                 " bytes of a page or slot are not ", size);
+  }
+  const auto c = static_cast<size_t>(cache);
+  if (paged_[c].pages() > 0) {
+    paged_[c].Put(unit, bytes.data());
+  } else {
+    std::memcpy(slots_[c].At(0, 0, unit), bytes.data(), size);
   }
   return OkStatus();
 }

@@ -4,6 +4,7 @@
 #ifndef MAINARCH_BACKEND_CPU_CACHES_H_
 #define MAINARCH_BACKEND_CPU_CACHES_H_
 
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
@@ -25,10 +26,17 @@ class PagedPool {
   }
   Status Copy(uint32_t from, uint32_t to);
   StatusOr<backend::KvToken> Read(int32_t layer, uint32_t page, uint32_t slot) const;
+  // [rank][layer][kv head][K, V, scales] of a page, as they stand in memory.
+  size_t page_bytes() const { return IndexOf(ranks_, 0, 0) * KvPageBytes(layout_); }
+  void Get(uint32_t page, char* bytes) const;
+  void Put(uint32_t page, const char* bytes);
   uint32_t pages() const { return pages_; }
   uint64_t bytes() const { return memory_.size(); }
 
  private:
+  // Each piece of a page: `use(in memory, bytes)`.
+  template <class Use>
+  void ForPieces(uint32_t page, Use&& use) const;
   size_t IndexOf(int32_t rank, int32_t layer, int32_t kv_head) const {
     return (static_cast<size_t>(rank) * static_cast<size_t>(layers_) + static_cast<size_t>(layer)) *
                static_cast<size_t>(kv_heads_) +
@@ -53,6 +61,7 @@ class SlotPool {
                state_bytes_;
   }
   uint32_t slots() const { return slots_; }
+  size_t slot_bytes() const { return slot_bytes_; }
   uint64_t bytes() const { return memory_.size(); }
 
  private:
@@ -72,6 +81,9 @@ class Caches {
 
   PagedPool& paged(int32_t cache) { return paged_[static_cast<size_t>(cache)]; }
   SlotPool& slots(int32_t cache) { return slots_[static_cast<size_t>(cache)]; }
+  // One page or slot, whole. Write: InvalidArgument for another number of bytes.
+  StatusOr<std::string> Read(int32_t cache, uint32_t unit) const;
+  Status Write(int32_t cache, uint32_t unit, absl::string_view bytes);
   // The pool, or an error that says what there is.
   StatusOr<const PagedPool*> Paged(int32_t cache) const;
   uint64_t bytes() const;
@@ -79,6 +91,8 @@ class Caches {
   static uint64_t PageBytes(const backend::Program& program, backend::KvType type);
 
  private:
+  StatusOr<size_t> UnitBytes(int32_t cache, uint32_t unit) const;
+
   std::vector<PagedPool> paged_;
   std::vector<SlotPool> slots_;
 };

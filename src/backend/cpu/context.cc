@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+
 namespace mainarch::cpu {
 
 using backend::BufferId;
@@ -68,6 +70,13 @@ StatusOr<backend::KvToken> CpuContext::ReadKv(int32_t cache, int32_t layer, uint
                                               uint32_t slot) const {
   ASSIGN_OR_RETURN(const PagedPool* pool, ws_.caches.Paged(cache));
   return pool->Read(layer, page, slot);
+}
+
+// All that bits depend on.
+std::string CpuContext::content_form() const {
+  return absl::StrCat("cpu ", ws_.kernels.name, " ranks ", ws_.program.ranks, " kv ",
+                      static_cast<int>(ws_.options.kv_type), " activations ",
+                      static_cast<int>(ws_.options.activations));
 }
 
 std::vector<float> CpuContext::ReadBuffer(int32_t rank, BufferId buffer, uint32_t rows) const {

@@ -6,6 +6,7 @@
 #define MAINARCH_BACKEND_CPU_CONTEXT_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
@@ -24,6 +25,13 @@ class CpuContext : public backend::ImmediateContext, private Team::Job {
   uint64_t memory_bytes() const override { return ws_.memory_bytes(); }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t layer, uint32_t page,
                                     uint32_t slot) const override;
+  std::string content_form() const override;
+  StatusOr<std::string> ReadContent(int32_t cache, uint32_t unit) const override {
+    return ws_.caches.Read(cache, unit);
+  }
+  Status WriteContent(int32_t cache, uint32_t unit, absl::string_view bytes) override {
+    return ws_.caches.Write(cache, unit, bytes);
+  }
   Status RunPrefix(const backend::Step& step, size_t end) override;
   std::vector<float> ReadBuffer(int32_t rank, backend::BufferId buffer,
                                 uint32_t rows) const override;

@@ -2,6 +2,10 @@
 //
 // What callers steer a sequence with between steps: other options, masks of allowed tokens, stop
 // strings, and the list of who has something for them.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cstring>
 #include <cmath>
 #include <random>
 
@@ -463,6 +467,25 @@ TEST(an_exported_sequence_goes_on_the_same_elsewhere) {
   CHECK_GT(ended, 10);
 }
 
+// What the first version wrote: version 2 has 4 + 1 + 5 * 8 bytes more when nothing is in them.
+TEST(the_first_version_is_still_read) {
+  SequenceState state;
+  state.tokens = {1, 2, 3};
+  state.produced = {0, 0, 1};
+  state.options.top_k = 7;
+  std::string bytes = WriteState(state, 9);
+  bytes.resize(bytes.size() - 45);
+  const uint32_t version = 1;
+  const uint64_t size = bytes.size() - 32;
+  const uint64_t checksum = XXH64(bytes.data() + 32, size, 0);
+  std::memcpy(&bytes[4], &version, sizeof(version));
+  std::memcpy(&bytes[16], &size, sizeof(size));
+  std::memcpy(&bytes[24], &checksum, sizeof(checksum));
+  const auto read = ReadState(bytes, 9, kVocab);
+  CHECK_OK(read);
+  CHECK_EQ(WriteState(*read, 9), WriteState(state, 9));
+}
+
 TEST(what_an_import_refuses) {
   Bench bench(1);
   SequenceState state;
@@ -476,7 +499,7 @@ TEST(what_an_import_refuses) {
   };
   CHECK(Says(ReadState(good, 8, kVocab).status(), "another model"));
   std::string other = good;
-  other[4] = 2;
+  other[4] = 3;
   CHECK(CodeOf(ReadState(other, 9, kVocab).status()) == Code::kUnsupported);
   other = good;
   other.back() ^= 1;
@@ -500,6 +523,30 @@ TEST(what_an_import_refuses) {
   wrong = state;
   wrong.mask = {1};
   CHECK(says(wrong, "mask"));
+  wrong = state;
+  wrong.scored = 1;
+  CHECK(says(wrong, "scored 1"));
+  wrong.options.prompt_logprobs = 1;
+  CHECK(says(wrong, "prompt_logprobs of tokens 0"));
+  wrong.scores = {{1, 0}, {kVocab, 0}};
+  CHECK(says(wrong, "prompt_logprobs of tokens 90 is outside"));
+  wrong = state;
+  wrong.stored = 2;
+  CHECK(says(wrong, "stored 2"));
+  wrong = state;
+  wrong.content = {"x"};
+  CHECK(says(wrong, "content 1"));
+  // Content of this engine's form and of another size; of another form it is passed over.
+  wrong.stored = 1;
+  wrong.form = "fake";
+  CHECK(CodeOf(bench.engine->Restore(wrong).status()) == Code::kInvalidArgument);
+  wrong.content = {"x", "y"};
+  CHECK(CodeOf(bench.engine->Restore(wrong).status()) == Code::kInvalidArgument);
+  wrong.form = "other";
+  const auto passed_over = bench.engine->Restore(wrong);
+  CHECK_OK(passed_over);
+  CHECK_EQ(bench.Info(*passed_over).position, 0u);
+  CHECK_OK(bench.engine->Close(*passed_over));
   wrong = state;
   wrong.logprobs = {{1, 0}};
   CHECK(says(wrong, "logprobs"));

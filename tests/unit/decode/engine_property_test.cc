@@ -90,6 +90,7 @@ class Play final : public DraftSource {
   uint64_t preemptions_or_failures() const { return lost_positions_; }
   uint64_t right_drafts() const { return right_drafts_; }
   uint64_t referred() const { return static_cast<uint64_t>(model_.control.referred.load()); }
+  uint64_t stored() const { return stored_; }
   uint64_t adopted() const { return engine_->info().ahead; }
 
   // The right tokens, up to a wrong one.
@@ -145,6 +146,7 @@ class Play final : public DraftSource {
     if (kind == 6) return Fork(it->first, it->second);
     if (kind == 7) return Truncate(it->first, it->second);
     if (kind == 8 && Pick(3) == 0) return Close(it->first);
+    if (kind == 8 && Pick(2)) return Travel(it->first);
     if (kind < 11) return Take(it->first, it->second);
     return Step();
   }
@@ -208,6 +210,24 @@ class Play final : public DraftSource {
     if (engine_->Close(id).ok()) return "closed twice";
     if (engine_->InfoOf(id).ok()) return "a closed sequence answers";
     return std::string(status.message());
+  }
+
+  // To bytes and back.
+  std::string Travel(Name name) {
+    auto state = engine_->Save(name, Pick(3) > 0);
+    if (!state.ok()) return std::string(state.status().message());
+    const OracleSequence oracle = sequences_.at(name);
+    const std::string wrong = Close(name);
+    if (!wrong.empty()) return wrong;
+    auto read = ReadState(WriteState(*state, 5), 5, kVocab);
+    if (!read.ok()) return std::string(read.status().message());
+    auto id = engine_->Restore(*read);
+    if (!id.ok()) return std::string(id.status().message());
+    sequences_[{++opened_, *id}] = oracle;
+    const auto info = engine_->InfoOf(*id);
+    if (info->position != 0 && info->position != state->stored) return "another position";
+    stored_ += info->position;
+    return "";
   }
 
   std::string Take(SequenceId id, OracleSequence& oracle) {
@@ -382,6 +402,7 @@ class Play final : public DraftSource {
   std::map<SequenceId, uint64_t> positions_;
   uint64_t lost_positions_ = 0;
   uint64_t right_drafts_ = 0;
+  uint64_t stored_ = 0;
   bool plain_ = false;
   bool failed_before_ = false, nan_before_ = false;  // in the step before
   bool stepped_ = false;  // the last operation was a step that ended well
@@ -392,7 +413,7 @@ class Play final : public DraftSource {
 TEST(random_operations_match_the_oracle) {
   const char* const wanted = std::getenv("MAINARCH_PROPERTY_OPERATIONS");
   const uint64_t operations = wanted == nullptr ? 75'000 : std::strtoull(wanted, nullptr, 10);
-  uint64_t lost = 0, drafts = 0, referred = 0, adopted = 0;
+  uint64_t lost = 0, drafts = 0, referred = 0, adopted = 0, stored = 0;
   for (uint32_t seed = 0; seed < (operations + 299) / 300; ++seed) {
     Play play(seed);
     const std::string wrong = play.Run(300);
@@ -403,9 +424,11 @@ TEST(random_operations_match_the_oracle) {
     drafts += play.right_drafts();
     referred += play.referred();
     adopted += play.adopted();
+    stored += play.stored();
   }
   CHECK_GT(lost, 1000u);  // truncations and preemptions did happen
   CHECK_GT(drafts, 1000u);
   CHECK_GT(referred, 1000u);
   CHECK_GT(adopted, 200u);
+  CHECK_GT(stored, 1000u);  // positions that travelled
 }

@@ -688,6 +688,60 @@ TEST(prompt_logprobs_are_of_every_appended_token_but_the_first) {
   }
 }
 
+// Wrong guesses take pages that go back with the very step.
+TEST(pages_of_rejected_drafts_are_free_at_once) {
+  struct Liar final : DraftSource {
+    size_t Propose(uint32_t, absl::Span<const uint32_t>, absl::Span<uint32_t> out) override {
+      for (uint32_t& token : out) token = 5;
+      return out.size();
+    }
+  };
+  test::FakeModel model(41);
+  EngineOptions o;
+  o.max_sequence_tokens = 400;
+  o.max_step_tokens = 64;
+  o.drafts = std::make_shared<Liar>();
+  o.max_drafts = 40;
+  auto engine = CreateEngine(nullptr, model, {41, 1000, {}}, o);
+  CHECK_OK(engine);
+  SequenceOptions options;
+  options.logit_bias = {{5, -INFINITY}};  // never right
+  const auto id = (*engine)->Open(options);
+  CHECK_OK(id);
+  CHECK_OK((*engine)->Append(*id, {1, 2, 3}));
+  for (int i = 0; i < 60; ++i) {
+    CHECK_OK((*engine)->RunStep());
+    const auto info = (*engine)->InfoOf(*id);
+    CHECK_OK(info);
+    CHECK_EQ(info->position, static_cast<uint64_t>(3 + i));
+    const EngineInfo all = (*engine)->info();
+    CHECK_EQ(all.kv_tokens_total - all.kv_tokens_free, (info->position + 15) / 16 * 16);
+  }
+  CHECK_GT(model.control.max_rows_seen.load(), 30u);
+}
+
+TEST(snapshots_are_given_up_where_memory_is_short) {
+  test::FakeModel model(41, {{false, 0}, {true, 0}});
+  const ModelFacts facts = {41, 1000, {}, {{false, 0}, {true, 0}}};
+  EngineOptions o;
+  o.max_sequences = 8;
+  o.max_sequence_tokens = 64;
+  o.snapshots = 200;
+  auto all = CreateEngine(nullptr, model, facts, o);
+  CHECK_OK(all);
+  const uint64_t pages = (*all)->info().kv_tokens_total;
+  o.snapshots = 3;
+  auto few = CreateEngine(nullptr, model, facts, o);
+  CHECK_OK(few);
+  o.snapshots = 200;
+  o.memory_bytes = (*few)->info().memory_bytes;
+  auto less = CreateEngine(nullptr, model, facts, o);
+  CHECK_OK(less);
+  CHECK_EQ((*less)->info().kv_tokens_total, pages);  // no page was given up for a snapshot
+  CHECK_LE((*less)->info().memory_bytes, o.memory_bytes);
+  CHECK_LT((*less)->info().memory_bytes, (*all)->info().memory_bytes);
+}
+
 TEST(a_model_with_states_goes_back_to_the_nearest_snapshot) {
   SequenceOptions o;
   o.max_tokens = 60;

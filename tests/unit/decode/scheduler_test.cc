@@ -25,6 +25,7 @@ class Simulation {
     uint64_t until = 0;   // generates up to so many
     uint64_t first_run = 0;
     uint32_t preemptions = 0;
+    bool evicted = false;
     model::PageTable table;
     bool done() const { return tokens >= until; }
   };
@@ -50,17 +51,22 @@ class Simulation {
     for (auto& r : requests_) {
       views.push_back({r->arrival, r->last_step, r->position,
                        r->done() ? 0 : r->tokens - r->position, r->table.pages()});
+      views.back().evicted = r->evicted;
       if (!r->done()) oldest = std::min(oldest, r->arrival);
     }
     if (views.size() > slots_) return "test holds too many requests";
     plan = scheduler_.Make(views, {rows_, pool_.free_pages(), pool_.refs()});
     if (oldest != UINT64_MAX && plan.chunks.empty()) return "work, but an empty plan";
-    for (const uint32_t i : plan.preempted) {
+    if (plan.kept.size() != plan.preempted.size()) return "who keeps what";
+    for (size_t k = 0; k < plan.preempted.size(); ++k) {
+      const uint32_t i = plan.preempted[k];
       if (!requests_[i]->done() && requests_[i]->arrival == oldest)
         return "the oldest is preempted";
       ++requests_[i]->preemptions;
-      requests_[i]->table.Truncate(0);
-      requests_[i]->position = 0;
+      const uint64_t kept = uint64_t{plan.kept[k]} * backend::kPageTokens;
+      requests_[i]->table.Truncate(kept);
+      requests_[i]->position = std::min(requests_[i]->position, kept);
+      requests_[i]->evicted = true;
     }
     uint64_t rows = 0;
     uint32_t last = 0;
@@ -76,6 +82,7 @@ class Simulation {
         return "pages are missing";
       }
       r.position += c.rows;
+      r.evicted = false;
       r.last_step = step_;
       if (r.first_run == 0) r.first_run = step_;
       if (r.position == r.tokens) ++r.tokens;
@@ -217,8 +224,25 @@ TEST(forks_that_share_pages_are_counted_once) {
   // No page is free for the copy, so the younger fork leaves its share of the page to the older.
   CHECK_EQ(plan.preempted.size(), 1u);
   CHECK_EQ(plan.preempted[0], 1u);
+  // Two pages that both share, and nobody writes, stay.
+  CHECK_EQ(plan.kept[0], 2u);
   CHECK_EQ(plan.chunks.size(), 1u);
   CHECK_EQ(plan.chunks[0].sequence, 0u);
+}
+
+TEST(no_more_pages_are_taken_than_are_wanted) {
+  model::PagePool pool(8);
+  model::PageTable idle(&pool, 8), works(&pool, 8);
+  const auto copy = [](uint32_t, uint32_t) { return OkStatus(); };
+  CHECK_OK(idle.Prepare(0, 6 * 16, copy));
+  CHECK_OK(works.Prepare(0, 2 * 16, copy));
+  Scheduler scheduler(2, 8);
+  const std::vector<SequenceView> views = {{1, 1, 96, 0, idle.pages()}, {2, 1, 32, 1, works.pages()}};
+  const Plan& plan = scheduler.Make(views, {8, pool.free_pages(), pool.refs()});
+  CHECK_EQ(plan.preempted.size(), 1u);
+  CHECK_EQ(plan.preempted[0], 0u);
+  CHECK_EQ(plan.kept[0], 5u);
+  CHECK_EQ(plan.chunks.size(), 1u);
 }
 
 TEST(nothing_to_do_is_an_empty_plan) {

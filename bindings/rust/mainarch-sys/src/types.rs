@@ -614,7 +614,7 @@ pub const MAINARCH_FINISH_STOP_STRING: u32 = 7;
 pub struct mainarch_sequence_info {
     /// `size_of` this struct.
     pub struct_size: usize,
-    /// tokens whose KV is stored; falls to 0 when others needed its pages
+    /// tokens whose KV is stored; falls when others needed its pages
     pub position: u64,
     /// held: prompt and produced
     pub tokens: u64,
@@ -652,3 +652,6 @@ impl Default for mainarch_sequence_info {
         zero
     }
 }
+
+/// with the content of its KV cache
+pub const MAINARCH_EXPORT_KV: u64 = 1;

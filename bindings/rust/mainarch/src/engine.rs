@@ -103,7 +103,7 @@ impl Sequence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceInfo {
-    /// Whose KV is stored; falls to 0 when others needed its pages.
+    /// Whose KV is stored; falls when others needed its pages.
     pub position: u64,
     /// Held: prompt and produced.
     pub tokens: u64,
@@ -426,6 +426,23 @@ impl Engine {
         fill(1024, 0, |out: *mut u8, capacity, count, error| unsafe {
             let at = out.cast();
             sys::mainarch_sequence_export(self.at(), sequence.0, at, capacity, count, error)
+        })
+    }
+
+    /// As [`Engine::export`], and K and V with it: many bytes. An engine of the same kind of device, as
+    /// many ranks and the same options does not run those tokens again.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Busy`.
+    pub fn export_with_kv(&mut self, sequence: Sequence) -> Result<Vec<u8>> {
+        let flags = sys::MAINARCH_EXPORT_KV;
+        // SAFETY: a live handle, this thread alone; the buffer has that capacity.
+        fill(0, 0, |out: *mut u8, capacity, count, error| unsafe {
+            let (engine, at) = (self.at(), out.cast());
+            sys::mainarch_sequence_export_with(
+                engine, sequence.0, flags, at, capacity, count, error,
+            )
         })
     }
 

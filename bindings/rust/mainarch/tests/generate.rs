@@ -224,6 +224,15 @@ fn sequences_are_steered() {
     let bytes = stack.engine.export(sequence).unwrap();
     let copy = stack.engine.import(&bytes).unwrap();
     assert_eq!(stack.run(copy).unwrap(), stack.run(sequence).unwrap());
+    stack.engine.close(copy).unwrap();
+    stack.engine.close(sequence).unwrap();
+    let sequence = stack.prompt(&greedy()).unwrap();
+    stack.engine.step().unwrap();
+    let bytes = stack.engine.export_with_kv(sequence).unwrap();
+    let copy = stack.engine.import(&bytes).unwrap();
+    let held = stack.engine.sequence_info(copy).unwrap();
+    assert_eq!(held.position, held.tokens - 1);
+    assert_eq!(stack.run(copy).unwrap(), stack.run(sequence).unwrap());
     let short = stack.engine.import(&bytes[1..]).unwrap_err();
     assert_eq!(short.kind(), ErrorKind::InvalidArgument);
 

@@ -246,6 +246,8 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_sequence_info, logit_rows);
     function!(entries, mainarch_sequence_info_get);
     function!(entries, mainarch_sequence_export);
+    constant!(entries, MAINARCH_EXPORT_KV);
+    function!(entries, mainarch_sequence_export_with);
     function!(entries, mainarch_sequence_import);
     function!(entries, mainarch_engine_ready);
     entries
