@@ -23,8 +23,8 @@ using sim::isa::LaneCode;
 using Make = std::function<StatusOr<std::vector<Prepared>>(IsaRig&)>;
 
 void Measure(benchmark::State& state, Isa isa, LaneCode lanes, int threads, const Make& make) {
-  if (lanes == LaneCode::kAvx512 && sim::isa::BestLaneCode() != lanes) {
-    state.SkipWithError("no AVX-512 here");
+  if (!sim::isa::Runs(lanes)) {
+    state.SkipWithError("not on this CPU");
     return;
   }
   IsaRig rig(isa, lanes);
@@ -110,14 +110,26 @@ Make Repeat(const std::vector<uint32_t>& words) {
   };
 }
 
+const char* NameOf(LaneCode lanes) {
+  switch (lanes) {
+    case LaneCode::kAvx512:
+      return "/avx512";
+    case LaneCode::kAvx2:
+      return "/avx2";
+    case LaneCode::kPortable:
+      break;
+  }
+  return "/portable";
+}
+
 void Register(const std::string& name, const Make& make, bool gfx942 = true) {
   for (const Isa isa : {Isa::kGfx942, Isa::kGfx950}) {
     if (isa == Isa::kGfx942 && !gfx942) continue;
-    for (const LaneCode lanes : {LaneCode::kAvx512, LaneCode::kPortable}) {
+    for (const LaneCode lanes : {LaneCode::kAvx512, LaneCode::kAvx2, LaneCode::kPortable}) {
       for (const int threads : {1, 2}) {
         if (threads == 2 && lanes == LaneCode::kPortable) continue;
         const std::string full = name + (isa == Isa::kGfx942 ? "/gfx942" : "/gfx950") +
-                                 (lanes == LaneCode::kAvx512 ? "/avx512" : "/portable") +
+                                 NameOf(lanes) +
                                  "/cores:" + std::to_string(threads);
         benchmark::RegisterBenchmark(
             full.c_str(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// bulk.inc compiled for every CPU and for AVX-512.
+// bulk.inc compiled for every CPU, for AVX2 and for AVX-512.
 #include "sim/isa/bulk.h"
 
 #include "sim/isa/lane_words.h"
@@ -14,8 +14,19 @@ namespace mainarch::sim::isa::bulk_portable {
 }  // namespace mainarch::sim::isa::bulk_portable
 
 #pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
+#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code again
+#define MAINARCH_AVX2 1
+#endif
+namespace mainarch::sim::isa::bulk_avx2 {
+#include "sim/isa/bulk.inc"
+}  // namespace mainarch::sim::isa::bulk_avx2
+#undef MAINARCH_AVX2
+#pragma GCC pop_options
+
+#pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,bmi,bmi2,lzcnt,popcnt")
-#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code twice
+#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code again
 #define MAINARCH_AVX512 1
 #endif
 namespace mainarch::sim::isa::bulk_avx512 {
@@ -27,7 +38,15 @@ namespace mainarch::sim::isa::bulk_avx512 {
 namespace mainarch::sim::isa {
 
 const BulkCode* BulkCodeOf(LaneCode code) {
-  return code == LaneCode::kAvx512 ? &bulk_avx512::kBulk : &bulk_portable::kBulk;
+  switch (code) {
+    case LaneCode::kAvx512:
+      return &bulk_avx512::kBulk;
+    case LaneCode::kAvx2:
+      return &bulk_avx2::kBulk;
+    case LaneCode::kPortable:
+      break;
+  }
+  return &bulk_portable::kBulk;
 }
 
 }  // namespace mainarch::sim::isa

@@ -69,7 +69,7 @@ DescriptorMap AllDescriptors(LaneCode code) {
   AddVopc(code, &map);
   AddVop3p(code, &map);
   AddMfma(code, &map);
-  AddSmfmac(&map);
+  AddSmfmac(code, &map);
   AddValuRare(&map);
   AddBufferFormat(&map);
   AddCross(&map);

@@ -18,6 +18,13 @@ inline void AddAll(absl::Span<const Descriptor> table, DescriptorMap* map) {
   for (const Descriptor& d : table) (*map)[d.name] = &d;
 }
 
+// Of one table, compiled three times.
+inline void AddAll(LaneCode code, absl::Span<const Descriptor> portable,
+                   absl::Span<const Descriptor> avx2, absl::Span<const Descriptor> avx512,
+                   DescriptorMap* map) {
+  AddAll(code == LaneCode::kAvx512 ? avx512 : code == LaneCode::kAvx2 ? avx2 : portable, map);
+}
+
 // One a family. Vector families exist for each kind of lane code.
 void AddValuInt(LaneCode code, DescriptorMap* map);
 void AddValuFloat(LaneCode code, DescriptorMap* map);
@@ -25,7 +32,7 @@ void AddValuCvt(LaneCode code, DescriptorMap* map);
 void AddVopc(LaneCode code, DescriptorMap* map);
 void AddVop3p(LaneCode code, DescriptorMap* map);
 void AddMfma(LaneCode code, DescriptorMap* map);
-void AddSmfmac(DescriptorMap* map);
+void AddSmfmac(LaneCode code, DescriptorMap* map);
 void AddBufferFormat(DescriptorMap* map);
 void AddValuRare(DescriptorMap* map);
 void AddCross(DescriptorMap* map);

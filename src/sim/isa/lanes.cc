@@ -235,10 +235,25 @@ uint16_t FloatToBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+bool Runs(LaneCode code) {
+  switch (code) {
+    case LaneCode::kAvx512:
+      return Runs(LaneCode::kAvx2) && CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW) &&
+             CPU_FEATURE_ACTIVE(AVX512DQ) && CPU_FEATURE_ACTIVE(AVX512VL);
+    case LaneCode::kAvx2:
+      return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA) && CPU_FEATURE_ACTIVE(F16C) &&
+             CPU_FEATURE_ACTIVE(BMI1) && CPU_FEATURE_ACTIVE(BMI2) && CPU_FEATURE_ACTIVE(LZCNT);
+    case LaneCode::kPortable:
+      break;
+  }
+  return true;
+}
+
 LaneCode BestLaneCode() {
-  const bool has = CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW) &&
-                   CPU_FEATURE_ACTIVE(AVX512DQ) && CPU_FEATURE_ACTIVE(AVX512VL);
-  return has ? LaneCode::kAvx512 : LaneCode::kPortable;
+  for (const LaneCode code : {LaneCode::kAvx512, LaneCode::kAvx2}) {
+    if (Runs(code)) return code;
+  }
+  return LaneCode::kPortable;
 }
 
 }  // namespace mainarch::sim::isa

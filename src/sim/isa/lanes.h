@@ -46,8 +46,10 @@ uint16_t FloatToBf16(float value);
 // The lane that DPP control `ctrl` makes lane `lane` read, or -1 when there is none.
 int DppSource(int ctrl, int lane);
 
-enum class LaneCode : uint8_t { kPortable, kAvx512 };
-// Fastest that this CPU runs.
+// kAvx2 asks for FMA and F16C, too: every CPU that has AVX2 has them.
+enum class LaneCode : uint8_t { kPortable, kAvx2, kAvx512 };
+// Whether this CPU runs it, and the fastest that it runs.
+bool Runs(LaneCode code);
 LaneCode BestLaneCode();
 
 }  // namespace mainarch::sim::isa

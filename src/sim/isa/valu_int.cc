@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// valu_int.inc compiled for every CPU and for AVX-512.
+// valu_int.inc compiled for every CPU, for AVX2 and for AVX-512.
 #include "sim/isa/descriptors.h"
 #include "sim/isa/lanes.h"
 #include "sim/isa/minifloat.h"
@@ -11,8 +11,19 @@ namespace mainarch::sim::isa::valu_int_portable {
 }  // namespace mainarch::sim::isa::valu_int_portable
 
 #pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
+#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code again
+#define MAINARCH_AVX2 1
+#endif
+namespace mainarch::sim::isa::valu_int_avx2 {
+#include "sim/isa/valu_int.inc"
+}  // namespace mainarch::sim::isa::valu_int_avx2
+#undef MAINARCH_AVX2
+#pragma GCC pop_options
+
+#pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,bmi,bmi2,lzcnt,popcnt")
-#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code twice
+#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code again
 #define MAINARCH_AVX512 1
 #endif
 namespace mainarch::sim::isa::valu_int_avx512 {
@@ -24,9 +35,7 @@ namespace mainarch::sim::isa::valu_int_avx512 {
 namespace mainarch::sim::isa {
 
 void AddValuInt(LaneCode code, DescriptorMap* map) {
-  AddAll(code == LaneCode::kAvx512 ? absl::MakeConstSpan(valu_int_avx512::kIntTable)
-                                   : absl::MakeConstSpan(valu_int_portable::kIntTable),
-         map);
+  AddAll(code, valu_int_portable::kIntTable, valu_int_avx2::kIntTable, valu_int_avx512::kIntTable, map);
 }
 
 }  // namespace mainarch::sim::isa

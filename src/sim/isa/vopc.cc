@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// vopc.inc compiled for every CPU and for AVX-512.
+// vopc.inc compiled for every CPU, for AVX2 and for AVX-512.
 #include "sim/isa/descriptors.h"
 #include "sim/isa/lanes.h"
 #include "sim/isa/minifloat.h"
@@ -11,8 +11,19 @@ namespace mainarch::sim::isa::vopc_portable {
 }  // namespace mainarch::sim::isa::vopc_portable
 
 #pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
+#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code again
+#define MAINARCH_AVX2 1
+#endif
+namespace mainarch::sim::isa::vopc_avx2 {
+#include "sim/isa/vopc.inc"
+}  // namespace mainarch::sim::isa::vopc_avx2
+#undef MAINARCH_AVX2
+#pragma GCC pop_options
+
+#pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,bmi,bmi2,lzcnt,popcnt")
-#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code twice
+#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code again
 #define MAINARCH_AVX512 1
 #endif
 namespace mainarch::sim::isa::vopc_avx512 {
@@ -24,9 +35,7 @@ namespace mainarch::sim::isa::vopc_avx512 {
 namespace mainarch::sim::isa {
 
 void AddVopc(LaneCode code, DescriptorMap* map) {
-  AddAll(code == LaneCode::kAvx512 ? absl::MakeConstSpan(vopc_avx512::kVopcTable)
-                                   : absl::MakeConstSpan(vopc_portable::kVopcTable),
-         map);
+  AddAll(code, vopc_portable::kVopcTable, vopc_avx2::kVopcTable, vopc_avx512::kVopcTable, map);
 }
 
 }  // namespace mainarch::sim::isa

@@ -19,7 +19,7 @@ namespace {
 
 TEST(implemented_instructions) {
   for (Isa isa : {Isa::kGfx942, Isa::kGfx950}) {
-    for (LaneCode lanes : {LaneCode::kPortable, LaneCode::kAvx512}) {
+    for (LaneCode lanes : {LaneCode::kPortable, LaneCode::kAvx2, LaneCode::kAvx512}) {
       const InstructionSet set(isa, lanes);
       int rows = 0, implemented = 0, absent = 0;
       std::set<std::string> missing;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Everything in the interpreter that is there for speed gives the bits of what it stands for:
-// AVX-512 lanes those of portable ones, whole-wave memory accesses those of one lane at a time.
+// AVX2 and AVX-512 lanes those of portable ones, whole-wave memory accesses those of one lane at a time.
 #include <cstring>
 #include <random>
 #include <string>
@@ -33,6 +33,20 @@ const Line kLanes64[] = {
     {"v_max_f32_e64 v4, -v5, |v6|", {0xd10b0204, 0x20020d05}},
     {"v_max3_f32 v4, v5, v6, v7", {0xd1d30004, 0x041e0d05}},
     {"v_min3_f32 v4, v5, v6, v7", {0xd1d00004, 0x041e0d05}},
+    {"v_subrev_f32_e32 v4, v5, v6", {0x06080d05}},
+    {"v_med3_f32 v4, v5, v6, v7", {0xd1d60004, 0x041e0d05}},
+    {"v_rcp_f32_e32 v4, v5", {0x7e084505}},
+    {"v_cndmask_b32_e32 v4, v5, v6, vcc", {0x00080d05}},
+    {"v_cndmask_b32_e64 v4, v5, v6, s[6:7]", {0xd1000004, 0x001a0d05}},
+    {"v_cndmask_b32_e64 v4, -v5, |v6|, s[6:7]", {0xd1000204, 0x201a0d05}},
+    {"v_add_co_u32_e32 v4, vcc, v5, v6", {0x32080d05}},
+    {"v_sub_co_u32_e32 v4, vcc, v5, v6", {0x34080d05}},
+    {"v_subrev_co_u32_e32 v4, vcc, v5, v6", {0x36080d05}},
+    {"v_addc_co_u32_e32 v4, vcc, v5, v6, vcc", {0x38080d05}},
+    {"v_subb_co_u32_e32 v4, vcc, v5, v6, vcc", {0x3a080d05}},
+    {"v_subbrev_co_u32_e32 v4, vcc, v5, v6, vcc", {0x3c080d05}},
+    {"v_cmp_lt_f32_e64 s[6:7], v5, v6", {0xd0410006, 0x00020d05}},
+    {"v_cmp_gt_u32_e32 vcc, v5, v6", {0x7d980d05}},
     {"v_perm_b32 v4, v5, v6, v7", {0xd1ed0004, 0x041e0d05}},
     {"v_perm_b32 v4, v5, v6, s6", {0xd1ed0004, 0x001a0d05}},
     {"v_exp_f32_e32 v4, v5", {0x7e084105}},
@@ -141,11 +155,10 @@ uint32_t RandomWord(std::mt19937_64& random) {
   }
 }
 
-TEST(avx512_lanes_have_the_bits_of_portable_ones) {
-  if (BestLaneCode() != LaneCode::kAvx512) SKIP("this CPU has no AVX-512");
+void CheckLanes(mainarch::test::Context& test_context, LaneCode code) {
   std::mt19937_64 random(3);
   for (const Line& line : kLanes64) {
-    Rig plain(Isa::kGfx950, LaneCode::kPortable), fast(Isa::kGfx950, LaneCode::kAvx512);
+    Rig plain(Isa::kGfx950, LaneCode::kPortable), fast(Isa::kGfx950, code);
     for (int round = 0; round < 200; ++round) {
       const uint64_t exec = RandomExec(random);
       for (Rig* rig : {&plain, &fast}) rig->wave().set_exec(exec);
@@ -158,12 +171,14 @@ TEST(avx512_lanes_have_the_bits_of_portable_ones) {
           plain.V(r, lane) = fast.V(r, lane) = x;
         }
       }
-      for (int s : {6, 7}) {
+      for (int s : {6, 7, reg::kVcc, reg::kVcc + 1}) {
         const auto x = static_cast<uint32_t>(random());
-        plain.S(s) = fast.S(s) = ordinary ? x & 0x07070707 : x;
+        plain.S(s) = fast.S(s) = ordinary && s < 8 ? x & 0x07070707 : x;
       }
       CHECK(Step(plain, line));
       CHECK(Step(fast, line));
+      CHECK_EQ(absl::StrCat(line.text, " vcc ", plain.wave().vcc(), " s[6:7] ", plain.wave().Pair(6)),
+               absl::StrCat(line.text, " vcc ", fast.wave().vcc(), " s[6:7] ", fast.wave().Pair(6)));
       for (int r = 4; r < 10; ++r) {
         for (int lane = 0; lane < kLanes; ++lane) {
           if (plain.V(r, lane) == fast.V(r, lane)) continue;
@@ -176,6 +191,15 @@ TEST(avx512_lanes_have_the_bits_of_portable_ones) {
       }
     }
   }
+}
+
+TEST(avx2_lanes_have_the_bits_of_portable_ones) {
+  if (!Runs(LaneCode::kAvx2)) SKIP("this CPU has no AVX2");
+  CheckLanes(test_context, LaneCode::kAvx2);
+}
+TEST(avx512_lanes_have_the_bits_of_portable_ones) {
+  if (!Runs(LaneCode::kAvx512)) SKIP("this CPU has no AVX-512");
+  CheckLanes(test_context, LaneCode::kAvx512);
 }
 
 // Addresses of the lanes: what kernels do, and what they should not.
@@ -263,8 +287,12 @@ void CheckBulk(mainarch::test::Context& test_context, LaneCode code) {
 TEST(whole_wave_accesses_do_what_each_lane_would_portable) {
   CheckBulk(test_context, LaneCode::kPortable);
 }
+TEST(whole_wave_accesses_do_what_each_lane_would_avx2) {
+  if (!Runs(LaneCode::kAvx2)) SKIP("this CPU has no AVX2");
+  CheckBulk(test_context, LaneCode::kAvx2);
+}
 TEST(whole_wave_accesses_do_what_each_lane_would_avx512) {
-  if (BestLaneCode() != LaneCode::kAvx512) SKIP("this CPU has no AVX-512");
+  if (!Runs(LaneCode::kAvx512)) SKIP("this CPU has no AVX-512");
   CheckBulk(test_context, LaneCode::kAvx512);
 }
 

@@ -118,8 +118,7 @@ void RunFile(mainarch::test::Context& test_context, const std::string& file) {
         absl::StrAppend(&failures, "\n  ", CpuName(isa), " ", kLevels[level], ": ", error);
         continue;
       }
-      for (LaneCode code : {LaneCode::kPortable, LaneCode::kAvx512}) {
-        if (code == LaneCode::kAvx512 && BestLaneCode() != code) continue;
+      for (LaneCode code : {LaneCode::kPortable, BestLaneCode()}) {
         if (!full && code == LaneCode::kPortable && level % 3 != 0) continue;
         HipMachine machine(isa, code, 64 << 20);
         if (!machine.Load(path)) {
@@ -135,7 +134,7 @@ void RunFile(mainarch::test::Context& test_context, const std::string& file) {
           instructions += machine.instructions();
           if (!what.empty()) {
             absl::StrAppend(&failures, "\n  ", CpuName(isa), " ", kLevels[level],
-                            code == LaneCode::kPortable ? " portable: " : " avx512: ", what);
+                            code == LaneCode::kPortable ? " portable: " : " vector: ", what);
           }
         }
       }

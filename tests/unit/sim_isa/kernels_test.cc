@@ -42,8 +42,7 @@ void ForEach(mainarch::test::Context& test_context, const std::string& kernel_fi
                           std::string(CpuName(isa)) + " " + level + ": " + error);
         return;
       }
-      for (LaneCode code : {LaneCode::kPortable, LaneCode::kAvx512}) {
-        if (code == LaneCode::kAvx512 && BestLaneCode() != code) continue;
+      for (LaneCode code : LaneCodes()) {
         Machine machine(isa, code);
         std::string what;
         if (!machine.Load(path))
@@ -53,7 +52,7 @@ void ForEach(mainarch::test::Context& test_context, const std::string& kernel_fi
         if (!what.empty()) {
           test_context.Fail(__FILE__, __LINE__,
                             std::string(CpuName(isa)) + " " + level +
-                                (code == LaneCode::kAvx512 ? " avx512: " : " portable: ") + what);
+                                " " + NameOf(code) + ": " + what);
           return;
         }
       }

@@ -185,6 +185,18 @@ namespace {
 constexpr size_t kRigBytes = 1 << 20, kCodeBytes = 1 << 19;
 }
 
+std::vector<LaneCode> LaneCodes() {
+  std::vector<LaneCode> codes;
+  for (const LaneCode code : {LaneCode::kPortable, LaneCode::kAvx2, LaneCode::kAvx512}) {
+    if (Runs(code)) codes.push_back(code);
+  }
+  return codes;
+}
+
+const char* NameOf(LaneCode code) {
+  return code == LaneCode::kPortable ? "portable" : code == LaneCode::kAvx2 ? "avx2" : "avx512";
+}
+
 Rig::Rig(Isa isa, LaneCode code)
     : set_(isa, code),
       program_(&set_),

@@ -74,6 +74,10 @@ class Machine {
   uint64_t instructions_ = 0;
 };
 
+// The portable lane code, and those for more that this CPU runs.
+std::vector<LaneCode> LaneCodes();
+const char* NameOf(LaneCode code);
+
 // One wave and single instructions.
 class Rig {
  public:

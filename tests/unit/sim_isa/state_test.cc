@@ -473,7 +473,7 @@ TEST(whole_register_state) {
   const std::vector<uint8_t> code = Assemble(Isa::kGfx950, source, &error);
   CHECK_EQ(error, "");
   int wrong = 0;
-  for (LaneCode lanes : {LaneCode::kPortable, BestLaneCode()}) {
+  for (LaneCode lanes : LaneCodes()) {
     Rig rig(Isa::kGfx950, lanes);
     std::mt19937 random(29);
     size_t at = 0;

@@ -224,7 +224,7 @@ void RunAll(mainarch::test::Context& test_context, const std::vector<Vector>& ve
     std::string error;
     const std::vector<uint8_t> code = Assemble(isa, source, &error);
     CHECK_EQ(error, "");
-    for (LaneCode lanes : {LaneCode::kPortable, BestLaneCode()}) {
+    for (LaneCode lanes : LaneCodes()) {
       Rig rig(isa, lanes);
       Random random(7);
       size_t at = 0;
@@ -329,7 +329,7 @@ TEST(comparison_vectors) {
     const uint32_t word = 0x3eu << 25 | uint32_t{row.op} << 17 | 8 << 9 | 256;
     uint8_t code[4];
     std::memcpy(code, &word, 4);
-    for (LaneCode lanes : {LaneCode::kPortable, BestLaneCode()}) {
+    for (LaneCode lanes : LaneCodes()) {
       Rig rig(Isa::kGfx950, lanes);
       for (int round = 0; round < 8; ++round) {
         uint64_t a[kLanes], b[kLanes], want = 0;
