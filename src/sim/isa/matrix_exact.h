@@ -13,7 +13,8 @@
 // What CDNA4 does is not published. Its instructions use the same groups here, with a scale added
 // to the exponents of its block's products: assumed (Origin::kAssumed).
 //
-// Not for speed. Pure functions; any thread.
+// This is the definition, not for speed: matrix_exact.inc has the same eight columns at a time. Pure
+// functions; any thread.
 #ifndef MAINARCH_SIM_ISA_MATRIX_EXACT_H_
 #define MAINARCH_SIM_ISA_MATRIX_EXACT_H_
 

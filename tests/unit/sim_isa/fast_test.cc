@@ -171,7 +171,7 @@ void CheckLanes(mainarch::test::Context& test_context, LaneCode code) {
           plain.V(r, lane) = fast.V(r, lane) = x;
         }
       }
-      for (int s : {6, 7, reg::kVcc, reg::kVcc + 1}) {
+      for (const int s : {6, 7, int{reg::kVcc}, reg::kVcc + 1}) {
         const auto x = static_cast<uint32_t>(random());
         plain.S(s) = fast.S(s) = ordinary && s < 8 ? x & 0x07070707 : x;
       }
