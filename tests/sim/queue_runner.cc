@@ -9,10 +9,11 @@
 namespace mainarch::kernels_test {
 
 StatusOr<std::unique_ptr<QueueRunner>> QueueRunner::Create(
-    const std::string& isa, uint32_t devices, const sim::isa::ExecutorOptions& options) {
+    const std::string& isa, uint32_t devices, const sim::isa::ExecutorOptions& options,
+    const std::string& settings) {
   auto runner = std::unique_ptr<QueueRunner>(new QueueRunner);
   runner->isa_ = isa;
-  ASSIGN_OR_RETURN(const sim::NodeConfig config, sim::ParseNode(absl::StrCat(isa, "x", devices)));
+  ASSIGN_OR_RETURN(const sim::NodeConfig config, sim::ParseNode(absl::StrCat(isa, "x", devices, settings)));
   ASSIGN_OR_RETURN(runner->node_,
                    sim::Node::Create(config, std::make_unique<sim::isa::IsaExecutor>(options)));
   runner->sys_ = std::make_unique<sim::SimSys>(runner->node_);

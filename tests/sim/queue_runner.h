@@ -26,9 +26,10 @@ inline gpu::Deadline QueueDeadline() { return gpu::Deadline::In(120'000); }
 
 class QueueRunner : public Runner {
  public:
-  // `isa` is "gfx942" or "gfx950".
+  // `isa` is "gfx942" or "gfx950"; `settings` of the node go behind its name: ",seed=3".
   static StatusOr<std::unique_ptr<QueueRunner>> Create(const std::string& isa, uint32_t devices,
-                                                       const sim::isa::ExecutorOptions& options);
+                                                       const sim::isa::ExecutorOptions& options,
+                                                       const std::string& settings = "");
   ~QueueRunner() override;
 
   std::string isa() const override { return isa_; }
