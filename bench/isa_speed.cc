@@ -92,7 +92,7 @@ Make Softmax(uint32_t rows, uint32_t n) {
 
 // Eight waves that each run one instruction 100 x 100 times, on registers that hold 1.0 (v64: a
 // different LDS address for each lane).
-Make Repeat(const std::vector<uint32_t>& words) {
+Make Repeat(const std::vector<uint32_t>& words, bool exact = false) {
   return [=](IsaRig& rig) -> StatusOr<std::vector<Prepared>> {
     constexpr uint32_t kTimes = 100;
     std::vector<uint32_t> code;
@@ -106,7 +106,9 @@ Make Repeat(const std::vector<uint32_t>& words) {
     const auto back = static_cast<uint16_t>(start - code.size() - 1);
     code.push_back(0xbf850000 | back);  // s_cbranch_scc1 start
     code.push_back(0xbf810000);         // s_endpgm
-    return std::vector<Prepared>{rig.PrepareCode(code, 8)};
+    Prepared prepared = rig.PrepareCode(code, 8);
+    prepared.launch.exact_matrix = exact;
+    return std::vector<Prepared>{prepared};
   };
 }
 
@@ -155,6 +157,26 @@ void RegisterAll() {
   Register("mfma_f32_16x16x32_bf16", Repeat({0xd3b50000, 0x04021908}), false);
   // v_mfma_f32_32x32x16_bf16 v[16:31], v[8:11], v[12:15], v[16:31]
   Register("mfma_f32_32x32x16_bf16", Repeat({0xd3b70010, 0x04421908}), false);
+  for (const bool exact : {false, true}) {
+    const std::string mode = exact ? "_exact" : "";
+    // v_mfma_f32_16x16x32_f16 v[0:3], v[8:11], v[12:15], v[0:3]
+    Register("mfma_f32_16x16x32_f16" + mode, Repeat({0xd3d40000, 0x04021908}, exact), false);
+    // v_mfma_f32_16x16x32_fp8_fp8 v[0:3], v[8:9], v[12:13], v[0:3]
+    Register("mfma_f32_16x16x32_fp8" + mode, Repeat({0xd3f30000, 0x04021908}, exact), false);
+    // v_mfma_f32_4x4x4_16b_f16 v[0:3], v[8:9], v[12:13], v[0:3]
+    Register("mfma_f32_4x4x4_16b_f16" + mode, Repeat({0xd3ca0000, 0x04021908}, exact), false);
+    // v_smfmac_f32_16x16x64_bf16 v[0:3], v[8:11], v[12:19], v20
+    Register("smfmac_f32_16x16x64_bf16" + mode, Repeat({0xd3b90000, 0x04521908}, exact), false);
+    // v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[8:13], v[16:21], v[0:3], v32, v33 cbsz:2 blgp:2
+    Register("mfma_scale_16x16x128_fp6" + mode,
+             Repeat({0xd3ac0000, 0x00024320, 0xd3ad0a00, 0x44022108}, exact), false);
+  }
+  // v_mfma_i32_16x16x64_i8 v[0:3], v[8:11], v[12:15], v[0:3]
+  Register("mfma_i32_16x16x64_i8", Repeat({0xd3b60000, 0x04021908}), false);
+  // v_mfma_f32_16x16x4_f32 v[0:3], v8, v12, v[0:3]
+  Register("mfma_f32_16x16x4_f32", Repeat({0xd3c50000, 0x04021908}), false);
+  // v_mfma_f64_16x16x4_f64 v[0:7], v[8:9], v[12:13], v[0:7]
+  Register("mfma_f64_16x16x4_f64", Repeat({0xd3ee0000, 0x04021908}), false);
   // v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[8:11], v[12:15], v[0:3], v32, v33 cbsz:4 blgp:4
   Register("mfma_scale_16x16x128_fp4", Repeat({0xd3ac0000, 0x00024320, 0xd3ad0c00, 0x84021908}),
            false);

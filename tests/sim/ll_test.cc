@@ -77,7 +77,7 @@ StatusOr<Report> RunRanks(const std::string& isa, uint64_t seed, const std::stri
 
 TEST(pairs_of_data_and_flag_never_come_apart) {
   const bool full = std::getenv("MAINARCH_TEST_FULL") != nullptr;
-  const uint32_t rounds = full ? 100'000 : kSanitized ? 200 : 2'000;
+  const uint32_t rounds = full ? 100'000 : kSanitized ? 200 : 5'000;
   const uint64_t seeds = full ? 64 : 2;
   for (const char* isa : {"gfx942", "gfx950"}) {
     for (uint64_t seed = 1; seed <= seeds; ++seed) {
