@@ -18,9 +18,15 @@ struct RopeConfig {
   double theta = 1e4;
   int32_t rotary_dim = 0;  // R: the first R dims of a head are rotated, NeoX pairing (i, i + R/2)
   bool yarn = false;
-  // YaRN only (models.md §1.5).
+  bool llama3 = false;
+  // Both.
   double factor = 1;
   int64_t original_max_position = 0;
+  // Llama 3 only: what turns less than `low` times over the original range is slowed by the factor,
+  // what turns more than `high` times is left, and between them it is a blend.
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  // YaRN only (models.md §1.5).
   double attention_factor = 1;  // m: multiplies cos and sin; resolved, never 0
   double beta_fast = 32;
   double beta_slow = 1;

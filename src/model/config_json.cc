@@ -30,7 +30,7 @@ class Object {
 };
 
 std::string Rope(const RopeConfig& rope, int32_t head_dim) {
-  std::string text = absl::StrCat("{\"rope_type\": \"", rope.yarn ? "yarn" : "default",
+  std::string text = absl::StrCat("{\"rope_type\": \"", rope.yarn ? "yarn" : rope.llama3 ? "llama3" : "default",
                                   "\", \"rope_theta\": ", Exact(rope.theta));
   if (rope.rotary_dim != head_dim) {
     double share = static_cast<double>(rope.rotary_dim) / head_dim;
@@ -40,10 +40,16 @@ std::string Rope(const RopeConfig& rope, int32_t head_dim) {
     }
     absl::StrAppend(&text, ", \"partial_rotary_factor\": ", Exact(share));
   }
-  if (rope.yarn) {
+  if (rope.yarn || rope.llama3) {
     absl::StrAppend(&text, ", \"factor\": ", Exact(rope.factor),
-                    ", \"original_max_position_embeddings\": ", rope.original_max_position,
-                    ", \"attention_factor\": ", Exact(rope.attention_factor),
+                    ", \"original_max_position_embeddings\": ", rope.original_max_position);
+  }
+  if (rope.llama3) {
+    absl::StrAppend(&text, ", \"low_freq_factor\": ", Exact(rope.low_freq_factor),
+                    ", \"high_freq_factor\": ", Exact(rope.high_freq_factor));
+  }
+  if (rope.yarn) {
+    absl::StrAppend(&text, ", \"attention_factor\": ", Exact(rope.attention_factor),
                     ", \"beta_fast\": ", Exact(rope.beta_fast),
                     ", \"beta_slow\": ", Exact(rope.beta_slow));
     absl::StrAppend(&text, ", \"truncate\": ", rope.truncate ? "true" : "false");

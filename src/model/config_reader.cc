@@ -44,7 +44,8 @@ Status CheckRopeKeys(const JsonFields& scaling) {
                                          "mrope_section",    "mrope_interleaved",
                                          "factor",           "original_max_position_embeddings",
                                          "attention_factor", "beta_fast",
-                                         "beta_slow",        "truncate"};
+                                         "beta_slow",        "truncate",
+                                         "low_freq_factor",  "high_freq_factor"};
   for (const auto& member : scaling.members()) {
     if (member.value.is_null()) continue;
     if (std::find(std::begin(kKeys), std::end(kKeys), View(member.key)) == std::end(kKeys)) {
@@ -151,6 +152,12 @@ Status ConfigReader::LayerTypes() const {
   return OkStatus();
 }
 
+Status ConfigReader::AttentionBias() {
+  ASSIGN_OR_RETURN(const auto bias, text_.Boolean("attention_bias"));
+  config_.attention.qkv_bias = config_.attention.o_bias = bias.value_or(false);
+  return OkStatus();
+}
+
 Status ConfigReader::TiedEmbeddings() {
   ASSIGN_OR_RETURN(auto tied, text_.Boolean("tie_word_embeddings"));
   if (!tied) {
@@ -245,16 +252,15 @@ Status ConfigReader::RopeType(const JsonFields& scaling) {
   const absl::string_view key = scaling.Find("rope_type") ? "rope_type" : "type";
   ASSIGN_OR_RETURN(const auto type, scaling.String(key));
   if (!type || *type == "default") return OkStatus();
-  if (*type != "yarn") {
-    return scaling.Bad(Code::kUnsupported, key, "is ", Quote(*type),
-                       ", which is not supported; known are \"default\" and \"yarn\"");
-  }
-  return Yarn(scaling);
+  if (*type == "yarn") return Yarn(scaling);
+  if (*type == "llama3") return Llama3(scaling);
+  return scaling.Bad(Code::kUnsupported, key, "is ", Quote(*type),
+                     ", which is not supported; known are \"default\", \"llama3\" and \"yarn\"");
 }
 
-Status ConfigReader::Yarn(const JsonFields& scaling) {
+// What every scaling has: by how much, and of which range.
+Status ConfigReader::Factor(const JsonFields& scaling) {
   RopeConfig& rope = config_.rope;
-  rope.yarn = true;
   ASSIGN_OR_RETURN(const auto factor, scaling.Number("factor", {1, 1024}));
   if (!factor) {
     return scaling.Bad(Code::kBadModel, "factor", "is missing, a number from 1 to 1024");
@@ -263,6 +269,29 @@ Status ConfigReader::Yarn(const JsonFields& scaling) {
   ASSIGN_OR_RETURN(const auto original,
                    scaling.Integer("original_max_position_embeddings", kPositionRange));
   rope.original_max_position = original.value_or(config_.max_position);
+  return OkStatus();
+}
+
+Status ConfigReader::Llama3(const JsonFields& scaling) {
+  RopeConfig& rope = config_.rope;
+  rope.llama3 = true;
+  RETURN_IF_ERROR(Factor(scaling));
+  constexpr file::NumberRange kTurnsRange = {0, 1e6, true};
+  for (const auto& [key, value] : {std::pair("low_freq_factor", &rope.low_freq_factor),
+                                   std::pair("high_freq_factor", &rope.high_freq_factor)}) {
+    ASSIGN_OR_RETURN(const auto turns, scaling.Number(key, kTurnsRange));
+    if (!turns) return scaling.Bad(Code::kBadModel, key, "is missing, a number from 0 to 1e6");
+    *value = *turns;
+  }
+  if (rope.high_freq_factor > rope.low_freq_factor) return OkStatus();
+  return scaling.Bad(Code::kBadModel, "high_freq_factor", "is ", rope.high_freq_factor,
+                     ", the limit is more than low_freq_factor ", rope.low_freq_factor);
+}
+
+Status ConfigReader::Yarn(const JsonFields& scaling) {
+  RopeConfig& rope = config_.rope;
+  rope.yarn = true;
+  RETURN_IF_ERROR(Factor(scaling));
   ASSIGN_OR_RETURN(const auto attention, scaling.Number("attention_factor", {0, 100, true}));
   rope.attention_factor = attention ? *attention : 0.1 * std::log(rope.factor) + 1;
   constexpr file::NumberRange kBetaRange = {0, 1e6, true};

@@ -32,6 +32,8 @@ class ConfigReader {
   Status Geometry();                                  // widths, layers, vocabulary, positions, eps
   Status Heads();                                     // after Geometry
   Status LayerTypes() const;                          // full attention everywhere
+  // One key for the products of Q, K, V and O.
+  Status AttentionBias();
   Status TiedEmbeddings();
   Status NoExperts();  // every layer dense
   Status Experts();    // which layers are sparse, and the dense width where any is not
@@ -41,7 +43,9 @@ class ConfigReader {
   Status Routing();
   Status DenseWidth();
   Status RopeType(const file::JsonFields& scaling);
+  Status Factor(const file::JsonFields& scaling);
   Status Yarn(const file::JsonFields& scaling);
+  Status Llama3(const file::JsonFields& scaling);
 
   const file::JsonFields& outer_;
   const file::JsonFields& text_;

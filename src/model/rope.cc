@@ -5,6 +5,21 @@
 #include <cmath>
 
 namespace mainarch::model {
+namespace {
+
+constexpr double kTwoPi = 2 * 3.14159265358979323846;
+
+// What is left of a frequency: all, the factor's part, or between them a blend by its turns over the
+// original range.
+double Llama3Share(const RopeConfig& config, double inv_freq) {
+  const double turns = static_cast<double>(config.original_max_position) * inv_freq / kTwoPi;
+  const double left = std::clamp((turns - config.low_freq_factor) /
+                                     (config.high_freq_factor - config.low_freq_factor),
+                                 0.0, 1.0);
+  return left + (1 - left) / config.factor;
+}
+
+}  // namespace
 
 backend::Rope MakeRope(const RopeConfig& config) {
   backend::Rope rope;
@@ -13,12 +28,14 @@ backend::Rope MakeRope(const RopeConfig& config) {
   for (int32_t i = 0; i < config.rotary_dim / 2; ++i) {
     rope.inv_freq.push_back(std::pow(config.theta, -2.0 * i / dims));
   }
+  if (config.llama3) {
+    for (double& inv_freq : rope.inv_freq) inv_freq *= Llama3Share(config, inv_freq);
+  }
   if (!config.yarn) return rope;
   rope.scale = config.attention_factor;
   // The dimension at which a full turn takes 2 pi O / n positions.
   auto dimension_of_turns = [&](double turns) {
-    const double kPi = 3.14159265358979323846;
-    return dims * std::log(static_cast<double>(config.original_max_position) / (turns * 2 * kPi)) /
+    return dims * std::log(static_cast<double>(config.original_max_position) / (turns * kTwoPi)) /
            (2 * std::log(config.theta));
   };
   double low = dimension_of_turns(config.beta_fast), high = dimension_of_turns(config.beta_slow);

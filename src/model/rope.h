@@ -7,7 +7,7 @@
 
 namespace mainarch::model {
 
-// Inverse frequencies theta^(-2i/R), with YaRN's ramp when configured (models.md §1.5).
+// Inverse frequencies theta^(-2i/R), with YaRN's ramp (models.md §1.5) or Llama 3's when configured.
 backend::Rope MakeRope(const RopeConfig& config);
 
 }  // namespace mainarch::model

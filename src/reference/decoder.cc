@@ -85,6 +85,19 @@ Vector InverseFrequencies(const model::RopeConfig& rope) {
   for (int i = 0; i < half; ++i) {
     f[static_cast<size_t>(i)] = 1.0 / std::pow(rope.theta, i / static_cast<double>(half));
   }
+  if (rope.llama3) {
+    const double context = static_cast<double>(rope.original_max_position);
+    for (double& value : f) {
+      const double wavelength = 2 * M_PI / value;
+      const double smooth = (context / wavelength - rope.low_freq_factor) /
+                            (rope.high_freq_factor - rope.low_freq_factor);
+      if (wavelength > context / rope.low_freq_factor) {
+        value /= rope.factor;
+      } else if (wavelength >= context / rope.high_freq_factor) {
+        value = (1 - smooth) * value / rope.factor + smooth * value;
+      }
+    }
+  }
   if (!rope.yarn) return f;
   const double length = static_cast<double>(rope.original_max_position);
   auto find = [&](double n) {

@@ -700,11 +700,11 @@ class Inspect(Case):
     def test_unsupported_lists_tensors_first(self):
         path = pathlib.Path(self.scratch) / "other"
         run("make-checkpoint", path, "--layers", 1)
-        config = (path / "config.json").read_text().replace("qwen3_moe", "llama")
+        config = (path / "config.json").read_text().replace("qwen3_moe", "mamba")
         (path / "config.json").write_text(config)
         out, err = run("inspect", path, "--tensors", code=1)
         self.assertIn("model.norm.weight", out)
-        self.assertIn("llama", err)
+        self.assertIn("mamba", err)
 
 
 class Tokenize(Case):

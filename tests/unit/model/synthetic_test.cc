@@ -163,6 +163,22 @@ TEST(configs_round_trip_exactly) {
   }
 }
 
+TEST(llama3_scaling_round_trips) {
+  ModelConfig config = Dense();
+  config.rope.llama3 = true;
+  config.rope.factor = 7.7;
+  config.rope.original_max_position = 64;
+  config.rope.low_freq_factor = 1.1;
+  config.rope.high_freq_factor = 3.9;
+  const auto read = ParseConfig(ConfigJson(config, "bfloat16", ""), "", "dir");
+  CHECK_OK(read);
+  CHECK(read->rope.llama3);
+  CHECK_EQ(read->rope.factor, config.rope.factor);
+  CHECK_EQ(read->rope.original_max_position, 64);
+  CHECK_EQ(read->rope.low_freq_factor, config.rope.low_freq_factor);
+  CHECK_EQ(read->rope.high_freq_factor, config.rope.high_freq_factor);
+}
+
 // Every weight of every format is found where a loader looks for it and is near the bf16 one.
 TEST(every_format_loads_back_near_the_bf16_values) {
   for (const ModelConfig& config : {Dense(), Moe()}) {
@@ -341,9 +357,9 @@ TEST(bad_requests_are_refused_and_leave_nothing) {
   CHECK_REFUSED(WriteSyntheticCheckpoint(config, directory, options), Code::kBadModel,
                 "hidden_size is 0");
   config = Dense();
-  config.model_type = "llama";
+  config.model_type = "mamba";
   CHECK_REFUSED(WriteSyntheticCheckpoint(config, directory, options), Code::kUnsupported,
-                "\"llama\"");
+                "\"mamba\"");
   config = Dense();
   config.rms_eps = NAN;
   CHECK_REFUSED(WriteSyntheticCheckpoint(config, directory, options), Code::kBadModel,

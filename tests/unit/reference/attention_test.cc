@@ -44,7 +44,8 @@ enum Feature : uint32_t {
   kWindows = 32,
   kPartial = 64,
   kRopes = 128,  // another in some layers, none in one
-  kAll = 255,
+  kLlama3 = 256,
+  kAll = 511,
 };
 
 model::ModelConfig With(uint32_t features) {
@@ -55,6 +56,11 @@ model::ModelConfig With(uint32_t features) {
   c.attention.output_gate = (features & kGate) != 0;
   c.attention.sinks = (features & kSinks) != 0;
   if ((features & kPartial) != 0) c.rope.rotary_dim = 12;
+  if ((features & kLlama3) != 0) {
+    c.rope.llama3 = true;
+    c.rope.factor = 8;
+    c.rope.original_max_position = 64;
+  }
   if ((features & (kWindows | kRopes)) != 0) c.layer_attention.resize(4);
   if ((features & kWindows) != 0) {
     c.layer_attention[0].window = 5;
@@ -158,7 +164,7 @@ void CheckFeatures(test::Context& test_context, uint32_t features) {
 
 TEST(every_feature_alone_matches_fp64) {
   CheckFeatures(test_context, 0);
-  for (uint32_t feature = 1; feature <= kRopes; feature *= 2) CheckFeatures(test_context, feature);
+  for (uint32_t feature = 1; feature <= kLlama3; feature *= 2) CheckFeatures(test_context, feature);
 }
 
 TEST(features_together_match_fp64) {
@@ -174,7 +180,7 @@ TEST(every_feature_changes_the_logits) {
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, 160);
   const auto plain = Run(Base(), Write(Base()), tokens, "cpu");
   CHECK_OK(plain);
-  for (uint32_t feature = 1; feature <= kRopes; feature *= 2) {
+  for (uint32_t feature = 1; feature <= kLlama3; feature *= 2) {
     const auto got = Run(With(feature), Write(With(feature)), tokens, "cpu");
     CHECK_OK(got);
     CHECK_GT(test::WorstRelative(got->back(), plain->back()), 1e-3);
@@ -184,7 +190,7 @@ TEST(every_feature_changes_the_logits) {
 TEST(what_no_config_json_says_is_refused_without_the_option) {
   const std::string directory = test::ScratchDirectory() + "/model";
   for (uint32_t feature = 1; feature <= kRopes; feature *= 2) {
-    if (feature == kPartial) continue;
+    if (feature == kPartial) continue;  // which config.json says
     CHECK(!model::WriteSyntheticCheckpoint(With(feature), directory, {}).ok());
   }
   CHECK_REFUSED(model::WriteSyntheticCheckpoint(With(kSinks), directory, {}),
