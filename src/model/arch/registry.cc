@@ -7,6 +7,7 @@
 
 // One line an architecture: the Arch that its file defines.
 #define MAINARCH_ARCHS(ARCH) \
+  ARCH(kLlama)               \
   ARCH(kQwen3)               \
   ARCH(kQwen3Moe)
 
