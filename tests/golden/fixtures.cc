@@ -3,6 +3,7 @@
 
 #include "base/fd.h"
 
+#include <algorithm>
 #include <map>
 
 #include "backend/cpu/dispatch.h"
@@ -22,6 +23,14 @@ StatusOr<file::JsonDocument> Manifest() {
 }  // namespace
 
 std::vector<FixtureCase> AllFixtureCases() {
+  std::vector<FixtureCase> cases = CpuFixtureCases();
+  cases.erase(std::remove_if(cases.begin(), cases.end(),
+                             [](const FixtureCase& one) { return one.cpu_only; }),
+              cases.end());
+  return cases;
+}
+
+std::vector<FixtureCase> CpuFixtureCases() {
   std::vector<FixtureCase> cases;
   auto manifest = Manifest();
   // One that cannot be written: a loop over no fixture would pass.
@@ -32,6 +41,7 @@ std::vector<FixtureCase> AllFixtureCases() {
     fixture.fixture = member.value["fixture"].get_string().value_unsafe();
     fixture.variant = member.value["variant"].get_string().value_unsafe();
     fixture.seed = member.value["weight_seed"].get_uint64().value_unsafe();
+    fixture.cpu_only = member.value["cpu_only"].error() == simdjson::SUCCESS;
     cases.push_back(fixture);
   }
   return cases;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The fixtures T1, T1y, T2 as checkpoints on disk, and models loaded from them. Their configs are in
+// The fixtures T1, T1y, T2, L3 as checkpoints on disk, and models loaded from them. Their configs are in
 // data/manifest.json; their goldens in data/<fixture>-<variant>.safetensors.
 #ifndef MAINARCH_TESTS_GOLDEN_FIXTURES_H_
 #define MAINARCH_TESTS_GOLDEN_FIXTURES_H_
@@ -18,11 +18,13 @@ struct FixtureCase {
   std::string fixture;  // "T1"
   std::string variant;  // "fp8-block"
   uint64_t seed = 0;
+  bool cpu_only = false;
   std::string Name() const { return fixture + "-" + variant; }
 };
 
-// Those that have a golden.
+// Those that have a golden and run on every backend; and all, with those that GPUs refuse by name.
 std::vector<FixtureCase> AllFixtureCases();
+std::vector<FixtureCase> CpuFixtureCases();
 StatusOr<model::ModelConfig> FixtureConfig(const std::string& fixture);
 // A scratch directory with the checkpoint, written once a case; empty when that failed.
 std::string WriteFixture(const FixtureCase& fixture, int64_t max_position = 0);

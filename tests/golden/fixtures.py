@@ -36,7 +36,17 @@ CONFIGS = {
         "moe_intermediate_size": 256, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [1],
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}, "dtype": "bfloat16",
     },
+    "L3": {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", **COMMON, "num_key_value_heads": 4, "head_dim": 32,
+        "intermediate_size": 384, "tie_word_embeddings": False, "attention_bias": True, "mlp_bias": False, "rope_theta": 500000.0,
+        "torch_dtype": "bfloat16",
+        "rope_scaling": {
+            "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64,
+        },
+    },
 }
+# What the GPU kernels refuse by name: attention without norms of Q and K, and with biases.
+CPU_ONLY = {"L3"}
 # An untied head at the scale of a linear layer gives logits of standard deviation 0.8: two leaders are then within 0.05 at every
 # fifth token, and no seed keeps 168 greedy steps clear of that. Eight times as much is what a tied head has.
 HEAD_GAIN = 8.0
@@ -91,7 +101,11 @@ def tensor_shapes(cfg):
         shapes[p + "self_attn.q_proj.weight"] = (heads * hd, hidden)
         shapes[p + "self_attn.k_proj.weight"] = shapes[p + "self_attn.v_proj.weight"] = (kv * hd, hidden)
         shapes[p + "self_attn.o_proj.weight"] = (hidden, heads * hd)
-        shapes[p + "self_attn.q_norm.weight"] = shapes[p + "self_attn.k_norm.weight"] = (hd,)
+        if cfg["model_type"] != "llama":
+            shapes[p + "self_attn.q_norm.weight"] = shapes[p + "self_attn.k_norm.weight"] = (hd,)
+        if cfg["attention_bias"]:
+            for part, rows in [("q", heads * hd), ("k", kv * hd), ("v", kv * hd), ("o", hidden)]:
+                shapes[p + f"self_attn.{part}_proj.bias"] = (rows,)
         if is_sparse(cfg, i):
             shapes[p + "mlp.gate.weight"] = (cfg["num_experts"], hidden)
             for e in range(cfg["num_experts"]):
@@ -108,7 +122,9 @@ def is_sparse(cfg, layer):
 def logical_weight(name, shape, seed):
     """The fp32 array of a tensor's bf16 values."""
     u = uniform(name, math.prod(shape), seed).reshape(shape)
-    if len(shape) == 1:
+    if name.endswith(".bias"):
+        value = np.float32(0.5) * u
+    elif len(shape) == 1:
         value = np.float32(1.0) + np.float32(0.25) * u
     elif name == "model.embed_tokens.weight":
         value = u

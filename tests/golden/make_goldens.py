@@ -1,6 +1,6 @@
 """Make everything under tests/golden/data/ again. Takes a few minutes.
 
-    python tests/golden/make_goldens.py [--only models,trained,sampler,tokenizer]
+    python tests/golden/make_goldens.py [--only models,trained,sampler,tokenizer] [--fixtures L3]
 """
 import argparse
 import hashlib
@@ -64,18 +64,21 @@ def write_checkpoints_json():
     (DATA / "checkpoints.json").write_text("[\n" + ",\n".join(blocks) + "\n]\n", encoding="utf-8")
 
 
-def make_models(manifest):
+def make_models(manifest, only):
     hf.deterministic()
     write_checkpoints_json()
-    manifest["configs"] = fixtures.CONFIGS
+    configs = manifest.setdefault("configs", {})
+    configs.update({name: cfg for name, cfg in fixtures.CONFIGS.items() if not only or name in only})
     manifest["head_gain"] = fixtures.HEAD_GAIN
-    manifest["models"] = {}
+    entries = manifest.setdefault("models", {})
     with tempfile.TemporaryDirectory() as scratch:
         for case, seed in read_json(HERE / "seeds.json", {}).items():
             fixture, variant = case.split("-", 1)
+            if only and fixture not in only:
+                continue
             tensors, entry = model_goldens.golden(fixture, variant, seed["prompt_seed"], scratch)
             safetensors.numpy.save_file(tensors, DATA / f"{case}.safetensors")
-            manifest["models"][case] = entry
+            entries[case] = entry
             print(case, json.dumps(entry), flush=True)
 
 
@@ -103,13 +106,18 @@ PARTS = {"models": make_models, "trained": make_trained, "sampler": make_sampler
 def main():
     args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     args.add_argument("--only", default=",".join(PARTS), help="comma-separated parts")
-    parts = args.parse_args().only.split(",")
+    args.add_argument("--fixtures", default="", help="comma-separated fixtures, of the part models; default: all")
+    args = args.parse_args()
+    parts = args.only.split(",")
     DATA.mkdir(exist_ok=True)
     manifest = read_json(DATA / "manifest.json", {})
     manifest["versions"] = VERSIONS
     for part in parts:
         start = time.time()
-        PARTS[part](manifest)
+        if part == "models":
+            make_models(manifest, args.fixtures.split(",") if args.fixtures else [])
+        else:
+            PARTS[part](manifest)
         print(f"{part}: {time.time() - start:.0f} s", flush=True)
     for path in DATA.rglob("*.safetensors"):
         path.chmod(0o644)  # safetensors makes them private

@@ -131,8 +131,8 @@ void CheckFixture(test::Context& test_context, const test::FixtureCase& fixture,
 }  // namespace
 
 TEST(fixtures_match_transformers) {
-  const std::vector<test::FixtureCase> cases = test::AllFixtureCases();
-  CHECK_EQ(cases.size(), 10u);
+  const std::vector<test::FixtureCase> cases = test::CpuFixtureCases();
+  CHECK_EQ(cases.size(), 12u);
   for (const test::FixtureCase& fixture : cases) {
     for (const test::Setting& setting : test::AllSettings()) {
       CheckFixture(test_context, fixture, setting);

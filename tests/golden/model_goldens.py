@@ -1,11 +1,12 @@
 """Goldens of the fixtures: prefill logits, layer outputs, rotated q/k, routing, greedy continuations.
 
-    python tests/golden/model_goldens.py    searches the prompts again and writes seeds.json
+    python tests/golden/model_goldens.py [FIXTURE…]    searches the prompts (of these fixtures) again and writes seeds.json
 
 Weights come from a seed for each fixture; the prompt of each variant is searched so that no decision in the goldens is a close call.
 """
 import json
 import pathlib
+import sys
 
 import numpy as np
 import torch
@@ -15,11 +16,12 @@ import fixtures
 import hf
 
 HERE = pathlib.Path(__file__).resolve().parent
-WEIGHT_SEED = {"T1": 1, "T1y": 2, "T2": 3}
+WEIGHT_SEED = {"T1": 1, "T1y": 2, "T2": 3, "L3": 4}
 CASES = [
     ("T1", "bf16"), ("T1", "fp8-block"), ("T1", "fp8-channel"), ("T1", "mxfp4"),
     ("T1y", "bf16"), ("T1y", "fp8-block"),
     ("T2", "bf16"), ("T2", "fp8-block"), ("T2", "mxfp4"), ("T2", "mxfp4-attnfp8"),
+    ("L3", "bf16"), ("L3", "fp8-block"),
 ]
 PROMPT, LENGTHS, STEPS = 150, [1, 3, 4, 63, 64, 65, 150], 24
 SPLITS = [[64, 64, 22], [97, 53], [1, 149], [148, 2]]
@@ -53,16 +55,19 @@ def acceptable(model, recorder, prompt):
     return True
 
 
-def find_seeds():
+def find_seeds(fixtures_wanted):
     hf.deterministic()
-    seeds = {}
+    path = HERE / "seeds.json"
+    seeds = json.loads(path.read_text())
     for fixture, variant in CASES:
+        if fixtures_wanted and fixture not in fixtures_wanted:
+            continue
         model = model_of(fixture, variant)
         recorder = hf.Recorder(model)
         seed = next(s for s in range(1, 1 << 20) if acceptable(model, recorder, prompt_ids(s)))
         seeds[f"{fixture}-{variant}"] = {"weight_seed": WEIGHT_SEED[fixture], "prompt_seed": seed}
         print(fixture, variant, seed, flush=True)
-    (HERE / "seeds.json").write_text(json.dumps(seeds, indent=2) + "\n")
+    path.write_text(json.dumps(seeds, indent=2) + "\n")
 
 
 def check_loading(fixture, model, prompt, scratch):
@@ -119,7 +124,7 @@ def golden(fixture, variant, prompt_seed, scratch):
     entry = {
         "fixture": fixture, "variant": variant, "weight_seed": WEIGHT_SEED[fixture], "prompt_seed": prompt_seed,
         "greedy_lengths": LENGTHS, "greedy_steps": STEPS, "min_argmax_margin": min(margins), "max_abs_logit": logits.abs().max().item(),
-        "splits": [], "hf_bf16": bf16_budget(fixture, variant, prompt, logits),
+        **({"cpu_only": True} if fixture in fixtures.CPU_ONLY else {}), "splits": [], "hf_bf16": bf16_budget(fixture, variant, prompt, logits),
     }
     if recorder.routers:
         entry["min_router_probability_gap"], entry["min_router_logit_gap"] = map(min, zip(*gaps))
@@ -132,4 +137,4 @@ def golden(fixture, variant, prompt_seed, scratch):
 
 
 if __name__ == "__main__":
-    find_seeds()
+    find_seeds(sys.argv[1:])
