@@ -16,7 +16,7 @@
 namespace mainarch::api {
 namespace {
 
-constexpr size_t kFormats = static_cast<size_t>(quant::Format::kMxfp4) + 1;
+constexpr size_t kFormats = quant::kFormatCount;
 
 // What the weights of a Program are, each tensor of the checkpoint counted once.
 struct WeightSummary {
@@ -77,7 +77,7 @@ Result OpenModel(const mainarch_group* group, const char* path, const mainarch_m
                    model->model->weights().weight_bytes(), " bytes of memory, opened in ",
                    (NowNs() - start_ns) / 1000000, " ms");
   const std::string unused = Describe(model::FindUnusedTensors(
-      model->model->checkpoint(), model->model->weights().program()));
+      model->model->checkpoint(), model->model->weights().programs()));
   if (!unused.empty()) model->log.Write(LogLevel::kWarning, "model ", path, ": ", unused);
   *out = model.release();
   return MAINARCH_OK;

@@ -34,7 +34,8 @@ struct FormatSum {
 struct Inspection {
   std::shared_ptr<const file::Checkpoint> checkpoint;
   model::ModelConfig config;
-  std::shared_ptr<const backend::Program> program;
+  std::vector<std::shared_ptr<const backend::Program>> programs;
+  const backend::Program* program = nullptr;  // the first
   std::vector<FormatSum> formats;  // by bytes, descending
   uint64_t parameters = 0, weight_bytes = 0;
   model::UnusedTensors unused;
@@ -110,7 +111,9 @@ void WarnOfQuantization(Inspection* out) {
 }
 
 void WarnOfUnusedTensors(Inspection* out) {
-  out->unused = model::FindUnusedTensors(*out->checkpoint, *out->program);
+  std::vector<const backend::Program*> programs;
+  for (const auto& program : out->programs) programs.push_back(program.get());
+  out->unused = model::FindUnusedTensors(*out->checkpoint, programs);
   const std::string warning = Describe(out->unused);
   if (!warning.empty()) out->warnings.push_back(warning);
 }
@@ -137,9 +140,9 @@ StatusOr<Inspection> Inspect(std::shared_ptr<const file::Checkpoint> checkpoint,
   ASSIGN_OR_RETURN(out.config, model::ParseConfig(out.checkpoint->config_json(),
                                                   out.checkpoint->generation_config_json(),
                                                   out.checkpoint->directory()));
-  model::Builder builder(out.config, out.checkpoint, ranks);
-  model::FindArch(out.config.model_type)->build(builder);
-  ASSIGN_OR_RETURN(out.program, builder.Finish());
+  ASSIGN_OR_RETURN(out.programs, model::BuildPrograms(*model::FindArch(out.config.model_type),
+                                                      out.config, out.checkpoint, ranks));
+  out.program = out.programs[0].get();
   SumFormats(&out);
   WarnOfQuantization(&out);
   WarnOfUnusedTensors(&out);

@@ -387,6 +387,22 @@ void Builder::MoeFfn(const std::string& prefix) {
   p.ops.push_back(backend::AllReduceAddOp{partial_, p.x});
 }
 
+void Builder::Tap() {
+  backend::Program& p = *program_;
+  const BufferId kept = AddBuffer(absl::StrCat("tap.", p.taps.size()), p.hidden);
+  p.taps.push_back(kept);
+  p.ops.push_back(backend::TapOp{p.x, kept});
+}
+
+void Builder::AddTapped(int32_t tap, const std::string& name) {
+  backend::Program& p = *program_;
+  const BufferId input = AddBuffer(absl::StrCat("input.", tap), p.hidden);
+  p.ops.push_back(backend::InputOp{tap, input});
+  // Every rank has all of the input, and makes the whole product.
+  p.ops.push_back(backend::MatmulAddOp{
+      input, Replicated(name, p.hidden, p.hidden, WeightLayout::kPanels), p.x});
+}
+
 void Builder::EndLayer() {
   program_->layer_ends.push_back(static_cast<int32_t>(program_->ops.size()) - 1);
 }

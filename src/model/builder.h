@@ -37,6 +37,10 @@ class Builder {
   void DenseFfn(const std::string& prefix);
   // x += mixture of experts of h.
   void MoeFfn(const std::string& prefix);
+  // Keeps x for Programs that read it (AddTapped); the first call makes tap 0.
+  void Tap();
+  // x += w * the rows that tap `tap` of the source kept; `name` is a matrix [hidden, hidden].
+  void AddTapped(int32_t tap, const std::string& name);
   // Marks the end of a layer.
   void EndLayer();
   // Logits of norm(x); the head is `head`, or the embedding when tied.

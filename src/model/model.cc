@@ -6,6 +6,20 @@
 
 namespace mainarch::model {
 
+StatusOr<std::vector<std::shared_ptr<const backend::Program>>> BuildPrograms(
+    const Arch& arch, const ModelConfig& config, std::shared_ptr<const file::Checkpoint> checkpoint,
+    int32_t ranks) {
+  std::vector<std::shared_ptr<const backend::Program>> programs;
+  for (const auto build : {arch.build, arch.draft}) {
+    if (build == nullptr) continue;
+    Builder builder(config, checkpoint, ranks);
+    build(builder);
+    ASSIGN_OR_RETURN(auto program, builder.Finish());
+    programs.push_back(std::move(program));
+  }
+  return programs;
+}
+
 StatusOr<std::shared_ptr<const Model>> Model::Load(std::shared_ptr<backend::Backend> backend,
                                                    const std::string& directory,
                                                    const backend::LoadOptions& options) {
@@ -15,10 +29,10 @@ StatusOr<std::shared_ptr<const Model>> Model::Load(std::shared_ptr<backend::Back
   ASSIGN_OR_RETURN(model->config_, ParseConfig(model->checkpoint_->config_json(),
                                                model->checkpoint_->generation_config_json(),
                                                directory));
-  Builder builder(model->config_, model->checkpoint_, model->backend_->ranks());
-  FindArch(model->config_.model_type)->build(builder);
-  ASSIGN_OR_RETURN(auto program, builder.Finish());
-  ASSIGN_OR_RETURN(model->weights_, model->backend_->Load(std::move(program), options));
+  ASSIGN_OR_RETURN(auto programs,
+                   BuildPrograms(*FindArch(model->config_.model_type), model->config_,
+                                 model->checkpoint_, model->backend_->ranks()));
+  ASSIGN_OR_RETURN(model->weights_, model->backend_->Load(std::move(programs), options));
   return std::shared_ptr<const Model>(std::move(model));
 }
 

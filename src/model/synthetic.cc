@@ -166,9 +166,7 @@ StoredTensor DataOf(const Weight& weight) {
   return tensor;
 }
 
-bool HasScales(Format format) {
-  return format == Format::kFp8Block || format == Format::kFp8Channel || format == Format::kMxfp4;
-}
+bool HasScales(Format format) { return quant::InfoOf(format).scale_bytes != 0; }
 
 StoredTensor ScalesOf(const Weight& weight) {
   StoredTensor tensor;

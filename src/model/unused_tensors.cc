@@ -14,12 +14,14 @@ constexpr size_t kNamesShown = 4;
 }  // namespace
 
 UnusedTensors FindUnusedTensors(const file::Checkpoint& checkpoint,
-                                const backend::Program& program) {
+                                absl::Span<const backend::Program* const> programs) {
   HashSet<const uint8_t*> used;
-  for (const backend::Weight& weight : program.weights) {
-    for (const quant::Matrix& matrix : weight.sources) {
-      used.insert(matrix.data.data());
-      if (!matrix.scale.empty()) used.insert(matrix.scale.data());
+  for (const backend::Program* program : programs) {
+    for (const backend::Weight& weight : program->weights) {
+      for (const quant::Matrix& matrix : weight.sources) {
+        used.insert(matrix.data.data());
+        if (!matrix.scale.empty()) used.insert(matrix.scale.data());
+      }
     }
   }
   UnusedTensors unused;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a checkpoint holds beside what its Program reads: adapters that were never merged, heads of other
+// What a checkpoint holds beside what its Programs read: adapters that were never merged, heads of other
 // tasks, leftovers of training. Not wrong, but what is ignored is said.
 #ifndef MAINARCH_MODEL_UNUSED_TENSORS_H_
 #define MAINARCH_MODEL_UNUSED_TENSORS_H_
@@ -20,7 +20,8 @@ struct UnusedTensors {
 };
 
 // Tensors of no bytes are no matter.
-UnusedTensors FindUnusedTensors(const file::Checkpoint& checkpoint, const backend::Program& program);
+UnusedTensors FindUnusedTensors(const file::Checkpoint& checkpoint,
+                                absl::Span<const backend::Program* const> programs);
 
 // "3 tensors (4096 bytes) are not used: "a", "b", "c"", with the first names only; "" when there are none.
 std::string Describe(const UnusedTensors& unused);

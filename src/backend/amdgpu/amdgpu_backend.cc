@@ -49,18 +49,14 @@ std::vector<backend::DeviceInfo> AmdGpuBackend::devices() const {
 
 StatusOr<std::shared_ptr<const backend::LoadedModel>> AmdGpuBackend::Load(
     std::vector<std::shared_ptr<const Program>> programs, const backend::LoadOptions& options) {
-  if (programs.size() != 1) {
-    return Error(Code::kUnsupported, programs.size(),
-                 " Programs over one model's weights: the GPU backend takes one");
-  }
   ASSIGN_OR_RETURN(auto model,
-                   AmdGpuModel::Create(shared_from_this(), std::move(programs[0]), options));
+                   AmdGpuModel::Create(shared_from_this(), std::move(programs), options));
   return std::shared_ptr<const backend::LoadedModel>(std::move(model));
 }
 
 // What the weights leave; of as many such GPUs as the poorest of them is.
 backend::KvRoom AmdGpuModel::kv_room(backend::KvType type) const {
-  const Program& p = *program_;
+  const Program& p = program();
   uint64_t least = UINT64_MAX;
   for (int32_t rank = 0; rank < p.ranks; ++rank) {
     const uint64_t weights = memory_[static_cast<size_t>(rank)].size();
@@ -75,17 +71,20 @@ backend::KvRoom AmdGpuModel::kv_room(backend::KvType type) const {
 }
 
 StatusOr<std::shared_ptr<const AmdGpuModel>> AmdGpuModel::Create(
-    std::shared_ptr<AmdGpuBackend> backend, std::shared_ptr<const Program> program,
+    std::shared_ptr<AmdGpuBackend> backend, std::vector<std::shared_ptr<const Program>> programs,
     const backend::LoadOptions& options) {
-  if (program->ranks != backend->ranks()) {
-    return Error(Code::kInternal, "program of ", program->ranks, " ranks on a group of ",
-                 backend->ranks());
+  for (const std::shared_ptr<const Program>& program : programs) {
+    if (program->ranks != backend->ranks()) {
+      return Error(Code::kInternal, "program of ", program->ranks, " ranks on a group of ",
+                   backend->ranks());
+    }
+    RETURN_IF_ERROR(CheckProgram(*program));
   }
-  RETURN_IF_ERROR(CheckProgram(*program));
   std::shared_ptr<AmdGpuModel> model(new AmdGpuModel());
   model->backend_ = std::move(backend);
-  model->program_ = std::move(program);
-  const int32_t ranks = model->program_->ranks;
+  model->programs_ = std::move(programs);
+  model->map_ = backend::MapWeights(model->programs_);
+  const int32_t ranks = model->program().ranks;
   model->weights_.resize(static_cast<size_t>(ranks));
   std::vector<uint64_t> sizes;
   for (int32_t rank = 0; rank < ranks; ++rank) {
@@ -101,7 +100,7 @@ Status AmdGpuModel::Upload(const std::vector<uint64_t>& sizes,
                            const backend::LoadOptions& options) {
   std::unique_lock<std::mutex> lock(gpus().mutex());
   RETURN_IF_ERROR(gpus().Settle(gpus().Health()));
-  for (int32_t rank = 0; rank < program_->ranks; ++rank) {
+  for (int32_t rank = 0; rank < program().ranks; ++rank) {
     gpu::BufferOptions place;
     place.label = "weights";
     ASSIGN_OR_RETURN(gpu::Buffer memory,
@@ -110,7 +109,7 @@ Status AmdGpuModel::Upload(const std::vector<uint64_t>& sizes,
     memory_.push_back(std::move(memory));
     Place(rank);
   }
-  Loading loading(*program_, weights_);
+  Loading loading(map_.weights, weights_);
   RETURN_IF_ERROR(gpus().Settle(loading.Prepare(gpus())));
   lock.unlock();
   const Status loaded = loading.Run(options.progress);
@@ -121,9 +120,8 @@ Status AmdGpuModel::Upload(const std::vector<uint64_t>& sizes,
 
 // Decides formats and offsets from the start of the rank's memory; returns its size.
 uint64_t AmdGpuModel::PlanRank(int32_t rank) {
-  const Program& program = *program_;
   std::vector<PlacedWeight>& own = weights_[static_cast<size_t>(rank)];
-  own.resize(program.weights.size());
+  own.resize(map_.weights.size());
   uint64_t at = 0;
   const auto take = [&at](uint64_t bytes) {
     const uint64_t begin = at;
@@ -131,7 +129,7 @@ uint64_t AmdGpuModel::PlanRank(int32_t rank) {
     return begin;
   };
   for (size_t id = 0; id < own.size(); ++id) {
-    const Weight& weight = program.weights[id];
+    const Weight& weight = *map_.weights[id];
     PlacedWeight& placed = own[id];
     if (IsMatrix(weight)) {
       const TilePlan plan = PlanTiles(weight, rank, 0);
@@ -161,8 +159,8 @@ uint64_t AmdGpuModel::PlanRank(int32_t rank) {
 // Offsets become addresses.
 void AmdGpuModel::Place(int32_t rank) {
   const uint64_t base = memory_[static_cast<size_t>(rank)].va();
-  for (size_t id = 0; id < program_->weights.size(); ++id) {
-    const Weight& weight = program_->weights[id];
+  for (size_t id = 0; id < map_.weights.size(); ++id) {
+    const Weight& weight = *map_.weights[id];
     PlacedWeight& placed = weights_[static_cast<size_t>(rank)][id];
     if (IsMatrix(weight)) {
       placed.tiles.data.address += base;
@@ -175,8 +173,17 @@ void AmdGpuModel::Place(int32_t rank) {
   }
 }
 
+std::vector<const Program*> AmdGpuModel::programs() const {
+  std::vector<const Program*> out;
+  for (const std::shared_ptr<const Program>& program : programs_) out.push_back(program.get());
+  return out;
+}
+
 StatusOr<std::unique_ptr<backend::Context>> AmdGpuModel::CreateContext(
     const backend::ContextOptions& options) const {
+  if (options.program >= programs_.size()) {
+    return Error(Code::kInternal, "no Program ", options.program, " of ", programs_.size());
+  }
   std::lock_guard<std::mutex> lock(gpus().mutex());
   RETURN_IF_ERROR(gpus().Settle(gpus().Health()));
   auto context = AmdGpuContext::Create(shared_from_this(), options);

@@ -2,7 +2,7 @@
 //
 // The backend for AMD GPUs, stepped: every op of a Program is one or two kernel dispatches, all the
 // packets of a step are written before one doorbell a GPU is rung, and the host waits once. Here:
-// the group of GPUs, and a Program's weights placed in their memory.
+// the group of GPUs, and the weights of one Program or of several placed in their memory.
 //
 // Nothing here has run on silicon; it runs on the virtual node (sim:).
 #ifndef MAINARCH_BACKEND_AMDGPU_AMDGPU_BACKEND_H_
@@ -14,6 +14,7 @@
 #include "backend/amdgpu/gpus.h"
 #include "backend/amdgpu/tiles.h"
 #include "backend/backend.h"
+#include "backend/weight_map.h"
 #include "kernels/decoder_args.h"
 
 namespace mainarch::amdgpu {
@@ -49,18 +50,21 @@ struct PlacedWeight {
 class AmdGpuModel : public backend::LoadedModel, public std::enable_shared_from_this<AmdGpuModel> {
  public:
   static StatusOr<std::shared_ptr<const AmdGpuModel>> Create(
-      std::shared_ptr<AmdGpuBackend> backend, std::shared_ptr<const backend::Program> program,
+      std::shared_ptr<AmdGpuBackend> backend,
+      std::vector<std::shared_ptr<const backend::Program>> programs,
       const backend::LoadOptions& options);
 
   StatusOr<std::unique_ptr<backend::Context>> CreateContext(
       const backend::ContextOptions& options) const override;
-  const backend::Program& program() const override { return *program_; }
+  const backend::Program& program() const override { return *programs_[0]; }
+  const backend::Program& program(size_t index) const { return *programs_[index]; }
+  std::vector<const backend::Program*> programs() const override;
   uint64_t weight_bytes() const override { return bytes_; }
   backend::KvRoom kv_room(backend::KvType type) const override;
 
   Gpus& gpus() const { return backend_->gpus(); }
-  const PlacedWeight& weight(int32_t rank, backend::WeightId id) const {
-    return weights_[static_cast<size_t>(rank)][static_cast<size_t>(id)];
+  const PlacedWeight& weight(size_t program, int32_t rank, backend::WeightId id) const {
+    return weights_[static_cast<size_t>(rank)][map_.index[program][static_cast<size_t>(id)]];
   }
 
  private:
@@ -70,8 +74,9 @@ class AmdGpuModel : public backend::LoadedModel, public std::enable_shared_from_
   void Place(int32_t rank);
 
   std::shared_ptr<AmdGpuBackend> backend_;
-  std::shared_ptr<const backend::Program> program_;
-  std::vector<std::vector<PlacedWeight>> weights_;  // [rank][weight], offsets until placed
+  std::vector<std::shared_ptr<const backend::Program>> programs_;
+  backend::WeightMap map_;
+  std::vector<std::vector<PlacedWeight>> weights_;  // [rank][map_.weights], offsets until placed
   std::vector<gpu::Buffer> memory_;                 // [rank]
   uint64_t bytes_ = 0;
 };

@@ -61,7 +61,7 @@ Status UploadRotations(const backend::Rope& rope, double (*of)(double), uint64_t
 AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
                              const backend::ContextOptions& options, PageTables tables)
     : model_(std::move(model)),
-      program_(model_->program()),
+      program_(model_->program(options.program)),
       shape_(ShapeOf(program_, options)),
       row_classes_(RowClasses(options.max_rows)),
       ranks_(static_cast<size_t>(program_.ranks)),
@@ -80,7 +80,7 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
     return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
   }
   RETURN_IF_ERROR(backend::CheckOneCache(options));
-  const Shape shape = ShapeOf(model->program(), options);
+  const Shape shape = ShapeOf(model->program(options.program), options);
   const uint64_t table_words = uint64_t{shape.table_words} * options.max_sequences;
   if (table_words > UINT32_MAX - shape.step_words) {
     return Error(Code::kOutOfDeviceMemory, "page tables of ", options.max_sequences,

@@ -44,9 +44,9 @@ uint64_t TableRowBytes(const quant::Matrix& matrix) {
   return static_cast<uint64_t>(matrix.cols) * (TableIsF32(matrix) ? 4 : 2);
 }
 
-Loading::Loading(const backend::Program& program,
-                 const std::vector<std::vector<PlacedWeight>>& weights)
-    : program_(program), weights_(weights), ranks_(weights.size()) {
+Loading::Loading(const std::vector<const Weight*>& weights,
+                 const std::vector<std::vector<PlacedWeight>>& placed)
+    : weights_(weights), placed_(placed), ranks_(placed.size()) {
   for (size_t rank = 0; rank < ranks_.size(); ++rank) List(static_cast<int32_t>(rank));
 }
 
@@ -56,9 +56,9 @@ Loading::~Loading() {
 
 void Loading::List(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
-  for (size_t id = 0; id < program_.weights.size(); ++id) {
-    const Weight& weight = program_.weights[id];
-    const PlacedWeight& placed = weights_[static_cast<size_t>(rank)][id];
+  for (size_t id = 0; id < weights_.size(); ++id) {
+    const Weight& weight = *weights_[id];
+    const PlacedWeight& placed = placed_[static_cast<size_t>(rank)][id];
     uint64_t units = 1, unit_bytes = 0;
     int32_t groups = 1;
     if (IsMatrix(weight)) {
@@ -76,8 +76,7 @@ void Loading::List(int32_t rank) {
     const uint64_t at_once = AtOnce(unit_bytes);
     for (int32_t group = 0; group < groups; ++group) {
       for (uint64_t first = 0; first < units; first += at_once) {
-        own.pieces.push_back({static_cast<backend::WeightId>(id), group, first,
-                              std::min(at_once, units - first)});
+        own.pieces.push_back({id, group, first, std::min(at_once, units - first)});
       }
     }
   }
@@ -169,9 +168,9 @@ void Loading::Work(int32_t rank, Uploader& uploader) {
 }
 
 Status Loading::Upload(int32_t rank, const Piece& piece, Uploader& uploader) {
-  const size_t id = static_cast<size_t>(piece.weight);
-  const Weight& weight = program_.weights[id];
-  const PlacedWeight& placed = weights_[static_cast<size_t>(rank)][id];
+  const size_t id = piece.weight;
+  const Weight& weight = *weights_[id];
+  const PlacedWeight& placed = placed_[static_cast<size_t>(rank)][id];
   if (IsMatrix(weight)) return UploadTiles(rank, piece, uploader);
   if (weight.layout == WeightLayout::kTable) return UploadTable(rank, piece, uploader);
   std::vector<float> values(PaddedVectorBytes(weight, rank) / sizeof(float));
@@ -182,9 +181,9 @@ Status Loading::Upload(int32_t rank, const Piece& piece, Uploader& uploader) {
 }
 
 Status Loading::UploadTiles(int32_t rank, const Piece& piece, Uploader& uploader) {
-  const size_t id = static_cast<size_t>(piece.weight);
-  const PlacedWeight& placed = weights_[static_cast<size_t>(rank)][id];
-  const TilePlan plan = PlanTiles(program_.weights[id], rank, piece.group);
+  const size_t id = piece.weight;
+  const PlacedWeight& placed = placed_[static_cast<size_t>(rank)][id];
+  const TilePlan plan = PlanTiles(*weights_[id], rank, piece.group);
   const uint64_t group = static_cast<uint64_t>(piece.group);
   const uint64_t row_bytes = kernels::TileRowBytes(plan.format, plan.steps);
   const uint64_t row_scales = kernels::TileRowScaleBytes(plan.format, plan.steps);
@@ -204,11 +203,10 @@ Status Loading::UploadTiles(int32_t rank, const Piece& piece, Uploader& uploader
 }
 
 Status Loading::UploadTable(int32_t rank, const Piece& piece, Uploader& uploader) {
-  const size_t id = static_cast<size_t>(piece.weight);
-  const quant::Matrix& table = program_.weights[id].sources[0];
+  const size_t id = piece.weight;
+  const quant::Matrix& table = weights_[id]->sources[0];
   const uint64_t row_bytes = TableRowBytes(table);
-  const uint64_t to =
-      weights_[static_cast<size_t>(rank)][id].table + piece.first * row_bytes;
+  const uint64_t to = placed_[static_cast<size_t>(rank)][id].table + piece.first * row_bytes;
   done_ += piece.count * row_bytes;
   if (!TableIsF32(table)) {
     return uploader.Write(to, table.data.data() + piece.first * row_bytes, piece.count * row_bytes);

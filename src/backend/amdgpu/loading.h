@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A Program's weights into the GPUs' memory: cut into pieces of at most a chunk, which several
+// Weights into the GPUs' memory: cut into pieces of at most a chunk, which several
 // threads a GPU pack and send, each through a copy queue of its own. Steps go on meanwhile: nothing
 // here needs the group's mutex or its queues.
 #ifndef MAINARCH_BACKEND_AMDGPU_LOADING_H_
@@ -27,8 +27,9 @@ bool IsMatrix(const backend::Weight& weight);
 // Threads: those that it starts itself. One Run.
 class Loading {
  public:
-  // `weights` [rank][weight] are placed, and outlive this.
-  Loading(const backend::Program& program, const std::vector<std::vector<PlacedWeight>>& weights);
+  // `weights`, and where they are `placed` [rank][weight]; both outlive this.
+  Loading(const std::vector<const backend::Weight*>& weights,
+          const std::vector<std::vector<PlacedWeight>>& placed);
   ~Loading();
 
   // Makes the copy queues and the staging memory of one thread or more a GPU.
@@ -40,7 +41,7 @@ class Loading {
  private:
   // Output tiles of one group of a matrix, or rows of a table; of a vector all.
   struct Piece {
-    backend::WeightId weight = 0;
+    size_t weight = 0;
     int32_t group = 0;
     uint64_t first = 0, count = 0;
   };
@@ -59,8 +60,8 @@ class Loading {
   Status UploadTable(int32_t rank, const Piece& piece, Uploader& uploader);
   Status Watch(const std::function<bool(uint64_t, uint64_t)>& progress);
 
-  const backend::Program& program_;
-  const std::vector<std::vector<PlacedWeight>>& weights_;
+  const std::vector<const backend::Weight*>& weights_;
+  const std::vector<std::vector<PlacedWeight>>& placed_;
   std::vector<Rank> ranks_;
   uint64_t total_ = 0;
   std::atomic<uint64_t> done_{0};  // bytes

@@ -32,13 +32,6 @@ struct Launch {
   When when = When::kAlways;  // kTokens: a token is chosen; kDraws: one is drawn
 };
 
-// Kernel names by what they work on. `rounded`: bf16 activations, where the format has them.
-std::string MatmulKernel(kernels::TileFormat format, bool gate_up, bool rounded);
-std::string ExpertsKernel(kernels::TileFormat format, bool rounded);
-std::string QkvHeadsKernel(kernels::TileFormat format, kernels::KvFormat kv);
-std::string PrepareKernel(kernels::KvFormat format, int32_t head_dim);
-std::string AttendKernel(kernels::KvFormat format, int32_t head_dim);
-
 // The product of Q, K and V and what makes heads of it: one launch, a workgroup a head and 16 rows,
 // or two. The same bits.
 struct QkvForm {

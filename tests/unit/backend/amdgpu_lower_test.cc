@@ -3,6 +3,7 @@
 // Lowering with no device: names, refusals, and the sizes of a context. What the launches compute
 // is tests/golden/gpu_golden_test.cc's.
 #include "backend/amdgpu/choices.h"
+#include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lower.h"
 #include "backend/amdgpu/page_tables.h"
 #include "isa/kernel_images.h"
@@ -20,19 +21,19 @@ TEST(every_name_is_a_kernel) {
   for (TileFormat format :
        {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8, TileFormat::kMxfp4}) {
     for (bool rounded : {false, true}) {
-      names.push_back(MatmulKernel(format, false, rounded));
-      names.push_back(MatmulKernel(format, true, rounded));
-      names.push_back(ExpertsKernel(format, rounded));
+      names.emplace_back(MatmulKernel(format, rounded));
+      names.emplace_back(GateUpKernel(format, rounded));
+      names.emplace_back(ExpertsKernel(format, rounded));
     }
   }
   for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    names.push_back(QkvHeadsKernel(format, KvFormat::kBF16));
-    names.push_back(QkvHeadsKernel(format, KvFormat::kFp8));
+    names.emplace_back(QkvHeadsKernel(format, KvFormat::kBF16, 128));
+    names.emplace_back(QkvHeadsKernel(format, KvFormat::kFp8, 128));
   }
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     for (int32_t head_dim : {32, 64, 128}) {
-      names.push_back(PrepareKernel(format, head_dim));
-      names.push_back(AttendKernel(format, head_dim));
+      names.emplace_back(PrepareKernel(format, head_dim));
+      names.emplace_back(AttendKernel(format, head_dim));
     }
   }
   for (const std::string& name : names) {
@@ -42,13 +43,18 @@ TEST(every_name_is_a_kernel) {
       CHECK_EQ(found->image->name, "decoder");
     }
   }
-  CHECK_EQ(MatmulKernel(TileFormat::kFp8, false, false), "matmul_fp8");
-  CHECK_EQ(MatmulKernel(TileFormat::kFp8, false, true), "matmul_fp8_rounded");
-  CHECK_EQ(MatmulKernel(TileFormat::kBf16Pair, true, true), "gate_up_pair");
+  CHECK_EQ(MatmulKernel(TileFormat::kFp8, false), "matmul_fp8");
+  CHECK_EQ(MatmulKernel(TileFormat::kFp8, true), "matmul_fp8_rounded");
+  CHECK_EQ(GateUpKernel(TileFormat::kBf16Pair, true), "gate_up_pair");
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, false), "experts_mxfp4");
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, true), "experts_mxfp4_rounded");
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
+  CHECK_EQ(QkvHeadsKernel(TileFormat::kMxfp4, KvFormat::kFp8, 128), "qkv_heads_mxfp4_fp8_128");
+  CHECK_EQ(QkvHeadsKernel(TileFormat::kBf16Pair, KvFormat::kFp8, 128), "");
+  CHECK_EQ(QkvHeadsKernel(TileFormat::kBf16, KvFormat::kF32, 128), "");
+  CHECK_EQ(QkvHeadsKernel(TileFormat::kBf16, KvFormat::kFp8, 64), "");
+  CHECK_EQ(AttendKernel(KvFormat::kF32, 96), "");
 }
 
 Program Small() {
@@ -121,6 +127,9 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK(Holds(Refusal([](Program& p) { p.hidden = 1164; }), "hidden size 1164"));
   CHECK(Holds(Refusal([](Program& p) { p.experts = 513; }), "513 experts"));
   CHECK(Holds(Refusal([](Program& p) { p.experts_per_token = 17; }), "17 a token"));
+  // Ops without a function in amdgpu/ops/.
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::AddBiasOp{}); }), "op add_bias"));
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::TapOp{}); }), "op tap"));
   const Program mixed = WithExperts(quant::Format::kBF16, quant::Format::kMxfp4);
   CHECK(Holds(std::string(CheckProgram(mixed).message()), "layers.0.down"));
   Program alone = WithExperts(quant::Format::kBF16, quant::Format::kBF16);

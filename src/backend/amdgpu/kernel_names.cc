@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+#include "backend/amdgpu/kernel_names.h"
+
+#include <iterator>
+
+namespace mainarch::amdgpu {
+namespace {
+
+using kernels::KvFormat;
+using kernels::TileFormat;
+using absl::string_view;
+
+constexpr size_t kKvFormats = std::size(quant::kKvTypes);
+constexpr int32_t kFusedHeadDim = 128;  // that qkv_heads is made for
+
+struct TileKernels {
+  TileFormat format;
+  string_view matmul[2], gate_up[2], experts[2];  // exact, rounded
+  string_view qkv_heads[kKvFormats];              // by KvFormat
+};
+constexpr TileKernels kTileKernels[] = {
+    {TileFormat::kBf16,
+     {"matmul_bf16", "matmul_bf16_rounded"},
+     {"gate_up_bf16", "gate_up_bf16_rounded"},
+     {"experts_bf16", "experts_bf16_rounded"},
+     {"qkv_heads_bf16_bf16_128", "qkv_heads_bf16_fp8_128", ""}},
+    {TileFormat::kBf16Pair,
+     {"matmul_pair", "matmul_pair"},
+     {"gate_up_pair", "gate_up_pair"},
+     {"experts_pair", "experts_pair"},
+     {"", "", ""}},
+    {TileFormat::kFp8,
+     {"matmul_fp8", "matmul_fp8_rounded"},
+     {"gate_up_fp8", "gate_up_fp8_rounded"},
+     {"experts_fp8", "experts_fp8_rounded"},
+     {"qkv_heads_fp8_bf16_128", "qkv_heads_fp8_fp8_128", ""}},
+    {TileFormat::kMxfp4,
+     {"matmul_mxfp4", "matmul_mxfp4_rounded"},
+     {"gate_up_mxfp4", "gate_up_mxfp4_rounded"},
+     {"experts_mxfp4", "experts_mxfp4_rounded"},
+     {"qkv_heads_mxfp4_bf16_128", "qkv_heads_mxfp4_fp8_128", ""}},
+};
+
+struct HeadKernels {
+  int32_t head_dim;
+  string_view prepare[kKvFormats], attend[kKvFormats];  // by KvFormat
+};
+constexpr HeadKernels kHeadKernels[] = {
+    {32,
+     {"prepare_bf16_32", "prepare_fp8_32", "prepare_pair_32"},
+     {"attend_bf16_32", "attend_fp8_32", "attend_pair_32"}},
+    {64,
+     {"prepare_bf16_64", "prepare_fp8_64", "prepare_pair_64"},
+     {"attend_bf16_64", "attend_fp8_64", "attend_pair_64"}},
+    {128,
+     {"prepare_bf16_128", "prepare_fp8_128", "prepare_pair_128"},
+     {"attend_bf16_128", "attend_fp8_128", "attend_pair_128"}},
+};
+
+constexpr bool InOrder() {
+  for (size_t i = 0; i < std::size(kTileKernels); ++i) {
+    if (kTileKernels[i].format != static_cast<TileFormat>(i)) return false;
+  }
+  return true;
+}
+static_assert(InOrder());
+
+const TileKernels& Of(TileFormat format) { return kTileKernels[static_cast<size_t>(format)]; }
+
+string_view HeadKernel(int32_t head_dim, KvFormat format,
+                       string_view (HeadKernels::*names)[kKvFormats]) {
+  for (const HeadKernels& one : kHeadKernels) {
+    if (one.head_dim == head_dim) return (one.*names)[static_cast<size_t>(format)];
+  }
+  return "";
+}
+
+}  // namespace
+
+string_view MatmulKernel(TileFormat format, bool rounded) { return Of(format).matmul[rounded]; }
+string_view GateUpKernel(TileFormat format, bool rounded) { return Of(format).gate_up[rounded]; }
+string_view ExpertsKernel(TileFormat format, bool rounded) { return Of(format).experts[rounded]; }
+
+string_view QkvHeadsKernel(TileFormat format, KvFormat kv, int32_t head_dim) {
+  return head_dim == kFusedHeadDim ? Of(format).qkv_heads[static_cast<size_t>(kv)] : "";
+}
+
+string_view PrepareKernel(KvFormat format, int32_t head_dim) {
+  return HeadKernel(head_dim, format, &HeadKernels::prepare);
+}
+string_view AttendKernel(KvFormat format, int32_t head_dim) {
+  return HeadKernel(head_dim, format, &HeadKernels::attend);
+}
+
+}  // namespace mainarch::amdgpu

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+//
+// Names of the kernels that there are once a format or a head size (kernels/entry/decoder.cc), as one
+// table. "" is a kernel that there is not.
+#ifndef MAINARCH_BACKEND_AMDGPU_KERNEL_NAMES_H_
+#define MAINARCH_BACKEND_AMDGPU_KERNEL_NAMES_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "kernels/decoder_args.h"
+
+namespace mainarch::amdgpu {
+
+// `rounded`: bf16 activations, where the format has them. Weights that are themselves two bf16 are
+// there for their precision: they have not.
+absl::string_view MatmulKernel(kernels::TileFormat format, bool rounded);
+absl::string_view GateUpKernel(kernels::TileFormat format, bool rounded);
+absl::string_view ExpertsKernel(kernels::TileFormat format, bool rounded);
+// The product of Q, K and V and what makes heads of it.
+absl::string_view QkvHeadsKernel(kernels::TileFormat format, kernels::KvFormat kv,
+                                 int32_t head_dim);
+absl::string_view PrepareKernel(kernels::KvFormat format, int32_t head_dim);
+absl::string_view AttendKernel(kernels::KvFormat format, int32_t head_dim);
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_KERNEL_NAMES_H_

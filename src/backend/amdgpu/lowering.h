@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+//
+// How an op becomes launches: a function an op, in ops/*.cc, and what they have in common. An op
+// without one here is refused by its name (CheckProgram).
+#ifndef MAINARCH_BACKEND_AMDGPU_LOWERING_H_
+#define MAINARCH_BACKEND_AMDGPU_LOWERING_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/optional.h"
+#include "backend/amdgpu/lower.h"
+
+namespace mainarch::amdgpu {
+
+inline uint32_t RoundUp(uint64_t n, uint32_t unit) {
+  return static_cast<uint32_t>((n + unit - 1) / unit * unit);
+}
+inline uint32_t CeilDivide(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+
+// A matrix times rows, as one launch.
+struct Product {
+  backend::WeightId w;
+  uint64_t in;
+  uint32_t in_stride;
+  uint64_t out;
+  uint32_t out_stride;
+  bool gate_up = false;
+  bool logits = false;
+  kernels::NormOf norm = {};
+  bool exact = false;  // fp32 activations in every mode
+};
+
+template <class Args>
+Launch MakeLaunch(absl::string_view kernel, const Args& args, uint32_t workers) {
+  Launch launch;
+  launch.kernel = std::string(kernel);
+  launch.workers = workers;
+  kernels::Kernarg<Args> kernarg;
+  kernarg.args = args;
+  kernarg.workers = workers;
+  launch.args.resize(sizeof(kernarg));
+  std::memcpy(launch.args.data(), &kernarg, sizeof(kernarg));
+  return launch;
+}
+
+// The launches of one rank, made op by op.
+class Lowering {
+ public:
+  // For steps of up to `rows` rows.
+  Lowering(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory, int32_t rank,
+           uint32_t rows);
+
+  std::vector<Launch> Run();
+
+  // `units` of work: a workgroup each, but for the most that a GPU is given. `resident`: of those
+  // that wait for each other, and so must run at once.
+  template <class Args>
+  void Add(absl::string_view kernel, const Args& args, uint64_t units, bool resident = false,
+           When when = When::kAlways) {
+    const uint64_t most = uint64_t{memory.compute_units} * (resident ? 1 : kGroupsPerUnit);
+    Launch launch =
+        MakeLaunch(kernel, args, static_cast<uint32_t>(std::clamp<uint64_t>(units, 1, most)));
+    launch.when = when;
+    launch.op = op_;
+    launches_.push_back(std::move(launch));
+  }
+
+  const PlacedWeight& WeightOf(backend::WeightId id) const {
+    return model_.weight(shape.options.program, rank, id);
+  }
+  uint64_t At(backend::BufferId id) const { return memory.buffers[static_cast<size_t>(id)]; }
+  uint32_t Stride(backend::BufferId id) const { return shape.strides[static_cast<size_t>(id)]; }
+  template <class Args>
+  void SetStep(Args* args) const {
+    args->step.address = memory.step;
+  }
+  bool Rounds() const { return shape.options.activations == backend::Activations::kBF16; }
+  // The op behind the one that is lowered, or null.
+  const backend::Op* Next() const;
+
+  kernels::NormOf Norm(backend::WeightId norm) const;
+  kernels::MatmulArgs ArgsOf(const Product& product) const;
+  void Add(const Product& product);
+  // x += the sum of the ranks' partials, and what the next norm wants.
+  void ReduceInto(backend::BufferId x);
+
+  const backend::Program& program;
+  const Shape& shape;
+  const RankMemory& memory;
+  const int32_t rank;
+  const uint32_t rows, logit_rows;  // of a step, at most
+
+  // What an op leaves to a later one, which makes the launch of both.
+  struct Pending {
+    absl::optional<kernels::MatmulArgs> heads;  // the product of Q, K and V
+    backend::WeightId qkv = 0;                  // its weight
+    backend::RouterOp router = {};
+    backend::ExpertsGateUpOp gate_up = {};
+    uint64_t expert_layers = 0;
+  };
+  Pending pending;
+
+ private:
+  // Workgroups of a launch at most, a compute unit: enough to hide each other's latency.
+  static constexpr uint32_t kGroupsPerUnit = 4;
+
+  const AmdGpuModel& model_;
+  std::vector<Launch> launches_;
+  int32_t op_ = -1;
+  uint32_t reduces_ = 0;
+};
+
+void Emit(const backend::EmbedOp& op, Lowering* to);
+void Emit(const backend::NormMatmulOp& op, Lowering* to);
+void Emit(const backend::AttentionOp& op, Lowering* to);
+void Emit(const backend::MatmulAddOp& op, Lowering* to);
+void Emit(const backend::MatmulOp& op, Lowering* to);
+void Emit(const backend::AllReduceAddOp& op, Lowering* to);
+void Emit(const backend::NormGateUpOp& op, Lowering* to);
+void Emit(const backend::RouterOp& op, Lowering* to);
+void Emit(const backend::ExpertsGateUpOp& op, Lowering* to);
+void Emit(const backend::ExpertsDownOp& op, Lowering* to);
+void Emit(const backend::LogitsOp& op, Lowering* to);
+
+// What the kernels cannot do of ops that they have: Unsupported names it. `before`: the op before, or
+// null.
+Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,
+               const backend::Op* before);
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_LOWERING_H_

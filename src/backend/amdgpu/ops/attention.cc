@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+//
+// Attention over paged KV: heads are made (with their product, or after it), then splits of the
+// context are attended to, then merged.
+#include <algorithm>
+
+#include "backend/amdgpu/kernel_names.h"
+#include "backend/amdgpu/lowering.h"
+
+namespace mainarch::amdgpu {
+namespace {
+
+void EmitPrepare(const backend::AttentionOp& op, uint64_t kv, Lowering* to) {
+  kernels::PrepareArgs args;
+  to->SetStep(&args);
+  args.qkv.address = to->At(op.qkv);
+  args.q_norm.address = to->WeightOf(op.q_norm).vector;
+  args.k_norm.address = to->WeightOf(op.k_norm).vector;
+  args.cosine.address = to->memory.cosine;
+  args.sine.address = to->memory.sine;
+  args.kv.address = kv;
+  args.stride = to->Stride(op.qkv);
+  args.heads = static_cast<uint32_t>(op.heads);
+  args.kv_heads = static_cast<uint32_t>(to->shape.heads.cache.kv_heads);
+  args.head_dim = static_cast<uint32_t>(to->shape.heads.cache.key_dim);
+  args.rotary = static_cast<uint32_t>(to->program.ropes[0].rotary_dim);
+  args.epsilon = to->program.rms_eps;
+  const uint64_t heads = args.heads + 2 * args.kv_heads;
+  const int32_t head_dim = to->shape.heads.cache.key_dim;
+  if (to->pending.heads.has_value()) {
+    to->Add(QkvHeadsKernel(to->WeightOf(to->pending.qkv).format, to->shape.kv, head_dim),
+            kernels::QkvHeadsArgs{*to->pending.heads, args},
+            heads * CeilDivide(to->rows, kernels::kTileRows));
+    to->pending.heads.reset();
+    return;
+  }
+  to->Add(PrepareKernel(to->shape.kv, head_dim), args,
+          CeilDivide(to->rows * heads, kernels::kWaves));
+}
+
+void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first, Lowering* to) {
+  kernels::AttendArgs args;
+  to->SetStep(&args);
+  args.qkv.address = to->At(op.qkv);
+  args.kv.address = kv;
+  args.out.address = to->At(op.out);
+  args.parts.address = to->memory.attend_parts;
+  args.q_stride = to->Stride(op.qkv);
+  args.out_stride = to->Stride(op.out);
+  args.heads = static_cast<uint32_t>(op.heads);
+  args.kv_heads = static_cast<uint32_t>(to->shape.heads.cache.kv_heads);
+  args.max_splits = to->shape.max_splits;
+  args.scale = static_cast<float>(op.scale);
+  args.first_row = first;
+  args.row_count = std::min(to->shape.attend_rows, to->rows);
+  to->Add(AttendKernel(to->shape.kv, to->shape.heads.cache.key_dim), args,
+      uint64_t{args.row_count} * args.kv_heads * args.max_splits);
+  if (to->shape.max_splits == 1) return;
+  kernels::AttendMergeArgs merge;
+  to->SetStep(&merge);
+  merge.parts = {args.parts.address};
+  merge.out = args.out;
+  merge.out_stride = args.out_stride;
+  merge.heads = args.heads;
+  merge.max_splits = args.max_splits;
+  merge.head_dim = static_cast<uint32_t>(to->shape.heads.cache.key_dim);
+  merge.first_row = first;
+  merge.row_count = args.row_count;
+  to->Add("attend_merge", merge, uint64_t{args.row_count} * args.heads);
+}
+
+}  // namespace
+
+// By an estimate of the time that the weights take. In one launch a head's are streamed by one
+// workgroup, which for a decode step of a large model leaves most of the chip idle; that costs more
+// than the second launch, unless rows or columns are few enough. Neither number is measured.
+bool FusesQkv(const QkvForm& form) {
+  constexpr double kGroupBytesPerUs = 40e3;  // that one workgroup streams
+  constexpr double kLaunchUs = 4;            // from the end of a kernel to the work of the next
+  if (form.rounded || QkvHeadsKernel(form.format, form.kv, form.head_dim).empty()) return false;
+  const double tile_us =
+      static_cast<double>(kernels::TileRowBytes(form.format, form.steps)) / kGroupBytesPerUs;
+  const uint32_t head_tiles = static_cast<uint32_t>(form.head_dim) / kernels::kTileRows;
+  const uint64_t units = uint64_t{form.heads} * CeilDivide(form.rows, kernels::kTileRows);
+  const double fused = CeilDivide(units, form.compute_units) * head_tiles * tile_us;
+  const double apart = CeilDivide(units * head_tiles, form.compute_units) * tile_us + kLaunchUs;
+  return fused <= apart;
+}
+
+void Emit(const backend::AttentionOp& op, Lowering* to) {
+  const uint64_t kv = to->memory.kv + static_cast<uint64_t>(op.layer) * to->shape.pages() *
+                                       to->shape.kv_page_bytes;
+  EmitPrepare(op, kv, to);
+  for (uint32_t first = 0; first < to->rows; first += to->shape.attend_rows) {
+    EmitAttend(op, kv, first, to);
+  }
+}
+
+Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
+               const backend::Op*) {
+  const backend::PagedCache& cache = backend::CacheOf(program, op);
+  if (op.rope == backend::kNone || op.q_norm == backend::kNone || op.k_norm == backend::kNone) {
+    return Error(Code::kUnsupported, "attention without ",
+                 op.rope == backend::kNone ? "a rope" : "norms of Q and K",
+                 ": the GPU kernels apply one");
+  }
+  const char* extra = op.sinks != backend::kNone  ? "sinks"
+                      : op.bias != backend::kNone ? "a bias"
+                      : op.gate != backend::kNone ? "a gate"
+                                                  : nullptr;
+  if (extra != nullptr) {
+    return Error(Code::kUnsupported, "attention with ", extra, ": the GPU kernels have none");
+  }
+  if (op.rope != 0) {
+    return Error(Code::kUnsupported, "rope ", op.rope, ": the GPU kernels take one");
+  }
+  const int32_t rotary = program.ropes[0].rotary_dim;
+  if (rotary != cache.key_dim) {
+    return Error(Code::kUnsupported, "rotary dimension ", rotary, " of ", cache.key_dim,
+                 ": the GPU kernels turn whole heads");
+  }
+  const int32_t group = op.heads / cache.kv_heads;
+  if (group > static_cast<int32_t>(kernels::kMaxGroup)) {
+    return Error(Code::kUnsupported, group, " query heads to a key head: the GPU kernels take ",
+                 kernels::kMaxGroup);
+  }
+  return OkStatus();
+}
+
+}  // namespace mainarch::amdgpu

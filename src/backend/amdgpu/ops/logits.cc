@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+//
+// This rank's share of the logits, and the choice of tokens from all shares.
+#include "backend/amdgpu/lowering.h"
+#include "kernels/common/draw.h"
+
+namespace mainarch::amdgpu {
+
+void Emit(const backend::LogitsOp& op, Lowering* to) {
+  to->Add(Product{op.w, to->At(op.x), to->Stride(op.x), to->memory.logits, to->shape.share_stride,
+                  /*gate_up=*/false, /*logits=*/true, to->Norm(op.norm)});
+  const VocabShare share = ShareOf(to->program, to->rank);
+  const ChoiceExchange exchange = ExchangeOf(to->program, to->shape);
+  kernels::ChooseArgs args;
+  to->SetStep(&args);
+  args.logits.address = to->memory.logits;
+  args.host_logits.address = to->memory.host_logits;
+  args.results.address = to->memory.results;
+  args.states.address = to->memory.states;
+  args.races.address = to->memory.races;
+  for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
+    args.values[r].address = to->memory.choices[r] + exchange.values;
+    args.peaks[r].address = to->memory.choices[r] + exchange.peaks;
+    args.flags[r].address = to->memory.choices[r] + exchange.flags;
+    args.tokens[r].address = to->memory.choices[r] + exchange.tokens;
+  }
+  args.vocab = static_cast<uint32_t>(to->program.vocab);
+  args.vocab_stride = to->shape.logits_stride;
+  args.share = share.count;
+  args.share_first = share.first;
+  args.share_stride = to->shape.share_stride;
+  args.chunks = to->shape.choice_chunks;
+  args.slots = to->shape.choice_slots;
+  args.ranks = static_cast<uint32_t>(to->program.ranks);
+  args.rank = static_cast<uint32_t>(to->rank);
+  args.mass_shift = kernels::MassShift(args.vocab);
+  args.max_rows = to->shape.options.max_logit_rows;
+  const uint32_t owned = CeilDivide(to->logit_rows, args.ranks);
+  to->Add("choose_share", args, uint64_t{to->logit_rows} * args.chunks);
+  to->Add("choose_narrow", args, owned, /*resident=*/true, When::kTokens);
+  to->Add("choose_race", args, uint64_t{owned} * CeilDivide(args.vocab, kernels::kChoiceChunk), false,
+      When::kDraws);
+  to->Add("choose_winner", args, CeilDivide(owned, kernels::kWaves), false, When::kDraws);
+}
+
+}  // namespace mainarch::amdgpu

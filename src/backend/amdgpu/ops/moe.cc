@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//
+// A mixture of experts: the router's product and choice, then both products of the chosen.
+#include <algorithm>
+
+#include "backend/amdgpu/kernel_names.h"
+#include "backend/amdgpu/lowering.h"
+
+namespace mainarch::amdgpu {
+
+void Emit(const backend::RouterOp& op, Lowering* to) {
+  to->pending.router = op;
+  to->Add(Product{op.w, to->At(op.x), to->Stride(op.x), to->memory.router_logits,
+                  to->shape.router_stride, /*gate_up=*/false, /*logits=*/false, to->Norm(op.norm),
+                  /*exact=*/true});
+  kernels::RouteArgs args;
+  to->SetStep(&args);
+  args.router.logits.address = to->memory.router_logits;
+  args.router.ids.address = to->At(op.ids);
+  args.router.weights.address = to->At(op.weights);
+  args.router.experts = static_cast<uint32_t>(to->program.experts);
+  args.router.top = static_cast<uint32_t>(to->program.experts_per_token);
+  args.router.renormalise = op.renormalise;
+  args.stride = to->shape.router_stride;
+  to->Add("route", args, CeilDivide(to->rows, kernels::kWaves));
+}
+
+// Both products are one launch, which the second op makes.
+void Emit(const backend::ExpertsGateUpOp& op, Lowering* to) { to->pending.gate_up = op; }
+
+void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
+  const PlacedWeight& up = to->WeightOf(to->pending.gate_up.w);
+  const PlacedWeight& down = to->WeightOf(op.w);
+  kernels::ExpertsArgs args;
+  to->SetStep(&args);
+  args.x.address = to->At(to->pending.router.x);
+  args.ids.address = to->At(op.ids);
+  args.weights.address = to->At(op.weights);
+  args.act.address = to->At(op.act);
+  args.out.address = to->memory.partial;
+  args.arrivals.address = to->memory.arrivals + 4 * to->pending.expert_layers++;
+  args.gate_up = up.tiles;
+  args.down = down.tiles;
+  args.gate_up_stride = up.group_bytes;
+  args.gate_up_scale_stride = up.group_scale_bytes;
+  args.down_stride = down.group_bytes;
+  args.down_scale_stride = down.group_scale_bytes;
+  args.norm = to->Norm(to->pending.router.norm);
+  args.x_stride = to->Stride(to->pending.router.x);
+  args.act_stride = to->Stride(op.act);
+  args.out_stride = to->shape.hidden_stride;
+  args.top = static_cast<uint32_t>(to->program.experts_per_token);
+  args.experts = static_cast<uint32_t>(to->program.experts);
+  const uint64_t blocks = CeilDivide(to->rows, kernels::kTileRows);
+  const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{to->rows} * args.top);
+  const uint64_t units = std::max<uint64_t>(most * args.gate_up.outputs, args.down.outputs);
+  to->Add(ExpertsKernel(up.format, to->Rounds()), args, units * blocks, /*resident=*/true);
+  if (op.add) to->ReduceInto(to->program.x);
+}
+
+Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,
+               const backend::Op* before) {
+  const auto format = [&](backend::WeightId id) {
+    return program.weights[static_cast<size_t>(id)].sources[0].format;
+  };
+  const auto* up = before == nullptr ? nullptr : std::get_if<backend::ExpertsGateUpOp>(before);
+  if (up != nullptr && format(up->w) == format(op.w)) return OkStatus();
+  return Error(Code::kUnsupported, program.weights[static_cast<size_t>(op.w)].label,
+               ": the experts' two products must have weights of one format");
+}
+
+}  // namespace mainarch::amdgpu

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+//
+// Sizes of a context (lower.h, Shape), and of what its ranks exchange.
+#include <algorithm>
+
+#include "backend/amdgpu/choices.h"
+#include "backend/amdgpu/lowering.h"
+
+namespace mainarch::amdgpu {
+namespace {
+
+// Changes of page tables in a step block: a step begins few pages, unless a sequence takes over a
+// prefix.
+constexpr uint32_t kStepChanges = 2048;
+// Words of the step block for a logit row's bans and biases.
+constexpr uint32_t kEditWords = 192;
+// Bytes of attention parts at most; more rows are done in several launches.
+constexpr uint64_t kAttendPartBytes = uint64_t{256} << 20;
+
+}  // namespace
+
+using backend::BufferId;
+using backend::Program;
+
+KvShape KvShapeOf(const Program& program) {
+  KvShape shape;
+  for (const backend::Cache& cache : program.caches) {
+    if (const auto* paged = std::get_if<backend::PagedCache>(&cache)) shape.cache = *paged;
+  }
+  for (const backend::Op& op : program.ops) {
+    if (const auto* attention = std::get_if<backend::AttentionOp>(&op)) {
+      shape.heads = std::max(shape.heads, attention->heads);
+    }
+  }
+  return shape;
+}
+
+Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
+  Shape shape;
+  shape.options = options;
+  shape.kv = options.kv_type;
+  shape.heads = KvShapeOf(program);
+  const uint32_t head_dim = static_cast<uint32_t>(shape.heads.cache.key_dim);
+  shape.hidden_stride = RoundUp(static_cast<uint64_t>(program.hidden), kernels::kPadColumns);
+  shape.chunks = CeilDivide(static_cast<uint64_t>(program.hidden), kernels::kRowChunk);
+  const uint64_t positions = std::min<uint64_t>(static_cast<uint64_t>(program.max_position),
+                                                uint64_t{shape.pages()} * kernels::kPageTokens);
+  shape.max_splits = std::max(1u, CeilDivide(positions, kernels::kSplitTokens));
+  const uint64_t row_parts = static_cast<uint64_t>(shape.heads.heads) * shape.max_splits *
+                             kernels::AttendPartFloats(head_dim) * 4;
+  shape.attend_rows = static_cast<uint32_t>(
+      shape.max_splits == 1
+          ? options.max_rows
+          : std::clamp<uint64_t>(kAttendPartBytes / row_parts, 1, options.max_rows));
+  shape.router_stride = RoundUp(static_cast<uint64_t>(program.experts), kernels::kPadColumns);
+  shape.logits_stride = RoundUp(static_cast<uint64_t>(program.vocab), kernels::kTileRows);
+  uint32_t largest_share = 0;
+  for (int32_t rank = 0; rank < program.ranks; ++rank) {
+    largest_share = std::max(largest_share, ShareOf(program, rank).count);
+  }
+  shape.share_stride = RoundUp(largest_share, kernels::kTileRows);
+  shape.choice_chunks = CeilDivide(largest_share, kernels::kChoiceChunk);
+  shape.choice_slots = CeilDivide(options.max_logit_rows, static_cast<uint64_t>(program.ranks));
+  for (const backend::Op& op : program.ops) {
+    const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
+    shape.expert_layers += down != nullptr;
+    shape.all_reduces += std::holds_alternative<backend::AllReduceAddOp>(op) ||
+                         std::holds_alternative<backend::MatmulAddOp>(op) ||
+                         (down != nullptr && down->add);
+  }
+  shape.table_words = std::min(
+      shape.pages(), CeilDivide(static_cast<uint64_t>(program.max_position), kernels::kPageTokens));
+  shape.step_changes = static_cast<uint32_t>(
+      std::min<uint64_t>(uint64_t{shape.table_words} * options.max_sequences, kStepChanges));
+  // Penalties list the tokens that a sequence holds; few rows have longer lists, and those are
+  // read. Every row may have a mask.
+  const uint64_t counted = std::min<uint64_t>(static_cast<uint64_t>(program.vocab),
+                                              uint64_t{shape.pages()} * kernels::kPageTokens);
+  const uint64_t choice_words =
+      uint64_t{options.max_logit_rows} * (1 + kChoiceRowWords) +
+      std::min<uint64_t>(uint64_t{options.max_logit_rows} * (2 * counted + kEditWords),
+                         uint64_t{1} << 20) +
+      uint64_t{options.max_logit_rows} * CeilDivide(static_cast<uint64_t>(program.vocab), 32);
+  shape.choices_end =
+      RoundUp(sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 + choice_words, 16);
+  shape.step_words = RoundUp(
+      shape.choices_end + uint64_t{shape.step_changes} * (sizeof(kernels::PageChange) / 4), 1024);
+  shape.kv_page_bytes = static_cast<uint64_t>(shape.heads.cache.kv_heads) *
+                        kernels::KvPageBytes(shape.kv, head_dim);
+  for (const backend::Buffer& buffer : program.buffers) {
+    shape.strides.push_back(RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
+  }
+  // The router's kernels write their choices one row behind the other.
+  for (const backend::Op& op : program.ops) {
+    const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
+    if (down == nullptr) continue;
+    for (const BufferId id : {down->ids, down->weights}) {
+      const size_t at = static_cast<size_t>(id);
+      shape.strides[at] = static_cast<uint32_t>(program.buffers[at].width);
+    }
+  }
+  return shape;
+}
+
+VocabShare ShareOf(const Program& program, int32_t rank) {
+  for (const backend::Op& op : program.ops) {
+    if (const auto* logits = std::get_if<backend::LogitsOp>(&op)) {
+      const backend::WeightSlice& slice =
+          program.weights[static_cast<size_t>(logits->w)].ranks[static_cast<size_t>(rank)][0];
+      return {static_cast<uint32_t>(slice.row_begin),
+              static_cast<uint32_t>(slice.row_end - slice.row_begin)};
+    }
+  }
+  return {};
+}
+
+ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
+  const uint64_t units = static_cast<uint64_t>(program.ranks) * shape.choice_chunks;
+  const uint64_t slots = shape.choice_slots;
+  ChoiceExchange out;
+  out.peaks = uint64_t{RoundUp(slots * shape.logits_stride * 4, 256)};
+  out.flags = out.peaks + RoundUp(slots * units * sizeof(kernels::ScoredWords), 256);
+  out.tokens = out.flags + RoundUp(2 * slots * units * 4, 256);
+  out.bytes = out.tokens + uint64_t{2} * shape.options.max_logit_rows * sizeof(uint64_t);
+  return out;
+}
+
+std::vector<uint32_t> RowClasses(uint32_t max_rows) {
+  std::vector<uint32_t> out;
+  for (uint64_t rows = 1; rows < max_rows; rows *= 4) out.push_back(static_cast<uint32_t>(rows));
+  out.push_back(max_rows);
+  return out;
+}
+
+}  // namespace mainarch::amdgpu
