@@ -103,9 +103,9 @@ cpu::Panels Layout(PanelFormat format) {
   cpu::Panels w = {};
   w.format = format;
   w.data = TheMachine()->memory.data();
-  const cpu::StepInfo step = cpu::kSteps[static_cast<int>(format)];
+  const quant::PanelInfo& step = quant::InfoOf(format);
   w.cols = kCols;
-  w.scale_offset = static_cast<size_t>(kCols / step.cols * step.bytes);
+  w.scale_offset = static_cast<size_t>(kCols / step.step_cols * step.step_bytes);
   size_t scales = 0;
   if (format == PanelFormat::kFp8) {
     w.group_cols = 128;

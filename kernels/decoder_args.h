@@ -11,6 +11,7 @@
 
 #include "kernels/args.h"
 #include "kernels/quant/kv_type.h"
+#include "kernels/quant/weight_format.h"
 
 namespace mainarch::kernels {
 
@@ -126,18 +127,12 @@ constexpr uint32_t StepPlace(uint32_t c) { return c % 16 / 4 * 8 + c / 16 * 4 + 
 // three, then one (n = 1) if there are one or three. So step s of a row lies at s * StepBytes,
 // whatever the parts are. Scales are counted over all of k, and a last tile's take as much room as
 // a whole one's, so that every load is of whole 64 bytes.
-enum class TileFormat : uint32_t { kBf16 = 0, kBf16Pair = 1, kFp8 = 2, kMxfp4 = 3 };
+using quant::TileFormat;
 inline constexpr uint32_t kTileRows = 16;
-constexpr uint32_t TileSteps(TileFormat format) {
-  return format == TileFormat::kFp8 ? 2 : format == TileFormat::kMxfp4 ? 4 : 1;
-}
-constexpr uint32_t TileBytes(TileFormat format) {
-  return format == TileFormat::kBf16Pair ? 2048 : 1024;
-}
+constexpr uint32_t TileSteps(TileFormat format) { return quant::InfoOf(format).steps; }
+constexpr uint32_t TileBytes(TileFormat format) { return quant::InfoOf(format).bytes; }
 constexpr uint32_t StepBytes(TileFormat format) { return TileBytes(format) / TileSteps(format); }
-constexpr uint32_t TileScaleBytes(TileFormat format) {
-  return format == TileFormat::kFp8 ? 8 : format == TileFormat::kMxfp4 ? 64 : 0;
-}
+constexpr uint32_t TileScaleBytes(TileFormat format) { return quant::InfoOf(format).scale_bytes; }
 // Tiles along k, the last one whole or not.
 constexpr uint32_t TilesOf(TileFormat format, uint32_t steps) {
   return (steps + TileSteps(format) - 1) / TileSteps(format);

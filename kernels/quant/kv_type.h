@@ -22,9 +22,12 @@ struct KvTypeInfo {
   bool scaled;             // an fp32 multiplier a token and head, of K and of V
 };
 inline constexpr KvTypeInfo kKvTypes[] = {{2, 1, 2, false}, {1, 1, 1, true}, {4, 2, 2, false}};
-// In options, in JSON and on command lines; and in the names of GPU kernels.
-inline constexpr const char* kKvTypeNames[] = {"bf16", "fp8", "f32"};
-inline constexpr const char* kKvKernelNames[] = {"bf16", "fp8", "pair"};
+inline constexpr uint32_t kKvTypeCount = sizeof(kKvTypes) / sizeof(kKvTypes[0]);
+// In options, in JSON and on command lines.
+inline constexpr const char* kKvTypeNames[kKvTypeCount] = {"bf16", "fp8", "f32"};
+
+// MAINARCH_KV_* of the C header: the same order, from 1, for 0 is its default.
+constexpr int32_t PublicKvType(KvType type) { return static_cast<int32_t>(type) + 1; }
 
 constexpr const KvTypeInfo& InfoOf(KvType type) { return kKvTypes[static_cast<uint32_t>(type)]; }
 

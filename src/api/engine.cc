@@ -10,31 +10,16 @@
 namespace mainarch::api {
 namespace {
 
-StatusOr<backend::KvType> KvTypeOf(int32_t kv_type) {
-  switch (kv_type) {
-    case MAINARCH_KV_DEFAULT:
-    case MAINARCH_KV_BF16:
-      return backend::KvType::kBF16;
-    case MAINARCH_KV_FP8:
-      return backend::KvType::kFp8;
-    case MAINARCH_KV_F32:
-      return backend::KvType::kF32;
-    default:
-      return Error(Code::kInvalidArgument, "options.kv_type ", kv_type, " is not from 0 to ",
-                   static_cast<int>(MAINARCH_KV_F32));
-  }
-}
+static_assert(MAINARCH_KV_BF16 == quant::PublicKvType(quant::KvType::kBF16) &&
+              MAINARCH_KV_FP8 == quant::PublicKvType(quant::KvType::kFp8) &&
+              MAINARCH_KV_F32 == quant::PublicKvType(quant::KvType::kF32) &&
+              MAINARCH_KV_F32 == static_cast<int>(quant::kKvTypeCount));
 
-int32_t PublicKvType(backend::KvType kv_type) {
-  switch (kv_type) {
-    case backend::KvType::kBF16:
-      return MAINARCH_KV_BF16;
-    case backend::KvType::kFp8:
-      return MAINARCH_KV_FP8;
-    case backend::KvType::kF32:
-      return MAINARCH_KV_F32;
-  }
-  return MAINARCH_KV_DEFAULT;
+StatusOr<backend::KvType> KvTypeOf(int32_t kv_type) {
+  constexpr int32_t kMost = static_cast<int32_t>(quant::kKvTypeCount);
+  if (kv_type == MAINARCH_KV_DEFAULT) kv_type = MAINARCH_KV_BF16;
+  if (kv_type >= 1 && kv_type <= kMost) return static_cast<backend::KvType>(kv_type - 1);
+  return Error(Code::kInvalidArgument, "options.kv_type ", kv_type, " is not from 0 to ", kMost);
 }
 
 Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* given,

@@ -2,6 +2,9 @@
 #include "cli/estimate_cost.h"
 
 #include <algorithm>
+#include <initializer_list>
+
+#include "backend/program.h"
 
 namespace mainarch::cli {
 namespace {
@@ -15,22 +18,41 @@ constexpr ChipSheet kSheets[] = {
     {"gfx950", "MI355X", 8.0e12, 5.8e12, 2.5e15, 5e15, 10e15},
 };
 
-double BytesOf(Format format, double elements) {
-  switch (format) {
-    case Format::kFp8Block:
-      return elements * (1 + 4.0 / (128 * 128));
-    case Format::kFp8Channel:
-      return elements;
-    case Format::kMxfp4:
-      return elements * (0.5 + 1.0 / 32);
-    case Format::kF32:
-      return elements * 4;
-    case Format::kBF16:
-    case Format::kF16:
-      return elements * 2;
-  }
-  return elements * 2;
+// What backend/ops.cc says of one row's product with a matrix of this shape.
+backend::Cost CostOfProduct(Format format, int64_t rows, int64_t cols) {
+  backend::Weight weight;
+  weight.sources.resize(1);
+  weight.sources[0].format = format;
+  weight.sources[0].rows = rows;
+  weight.sources[0].cols = cols;
+  weight.ranks = {{backend::WeightSlice{0, 0, rows, 0, cols}}};
+  backend::Program program;
+  program.weights.push_back(std::move(weight));
+  program.buffers = {{"in", backend::BufferType::kF32, cols, 1},
+                     {"out", backend::BufferType::kF32, rows, 1}};
+  return CostOf(program, backend::MatmulOp{0, 0, 1}, backend::Work());
 }
+
+// And of one token's attention in one layer.
+backend::Cost CostOfAttention(int64_t heads, int64_t kv_heads, int32_t head_dim, int64_t context) {
+  backend::PagedCache cache;
+  cache.layers = 1;
+  cache.kv_heads = static_cast<int32_t>(kv_heads);
+  cache.key_dim = cache.value_dim = head_dim;
+  backend::Program program;
+  program.caches.emplace_back(cache);
+  backend::AttentionOp op = {};
+  op.heads = static_cast<int32_t>(heads);
+  backend::Work work;
+  work.context = context;
+  return CostOf(program, op, work);
+}
+
+// A matrix on one GPU, and how many times it is there.
+struct Shape {
+  int64_t rows, cols;
+  int64_t count = 1;
+};
 
 double FlopsPeak(const ChipSheet& chip, Format format) {
   if (format == Format::kMxfp4 && chip.fp4_flops > 0) return chip.fp4_flops;
@@ -45,8 +67,9 @@ class Estimator {
   Estimate Run() {
     Attention();
     Ffn();
-    const double head = double{static_cast<double>(c_.vocab)} * c_.hidden;
-    Product("lm_head", 1, Format::kBF16, head / tp_, head);
+    const int64_t vocab = c_.vocab, hidden = c_.hidden;
+    Product("lm_head", 1, Format::kBF16, {{(vocab + tp_ - 1) / tp_, hidden}},
+            static_cast<double>(vocab * hidden));
     Reduces();
     for (const EstimateOp& op : out_.ops) {
       out_.weight_bytes += op.weight_bytes;
@@ -68,38 +91,46 @@ class Estimator {
   void Finish(EstimateOp& op, double peak) {
     op.seconds = std::max(op.bytes() / in_.chip.planning_bytes_per_second, op.flops / peak);
   }
-  // `own` weights on this GPU are multiplied, of `all` in the model.
-  void Product(const std::string& name, int64_t times, Format format, double own, double all) {
+  // Products with `own` on this GPU, of `all` weights in the model, in each of `times` layers.
+  void Product(const std::string& name, int64_t times, Format format,
+               std::initializer_list<Shape> own, double all) {
     if (times == 0) return;
     EstimateOp& op = Add(name, times);
-    const double n = static_cast<double>(times);
-    op.weight_bytes = n * BytesOf(format, own);
-    op.flops = n * 2 * own;
-    out_.model_flops += n * 2 * all;
+    for (const Shape& shape : own) {
+      const backend::Cost cost = CostOfProduct(format, shape.rows, shape.cols);
+      const double n = static_cast<double>(times * shape.count);
+      op.weight_bytes += n * static_cast<double>(cost.weight_bytes);
+      op.flops += n * static_cast<double>(cost.flops);
+    }
+    out_.model_flops += static_cast<double>(times) * 2 * all;
     Finish(op, FlopsPeak(in_.chip, format));
   }
 
   void Attention() {
-    const double hd = c_.head_dim, hidden = c_.hidden, heads = c_.heads, kv = c_.kv_heads;
-    const double own_kv = std::max(1.0, kv / tp_);
+    const int64_t hd = c_.head_dim, hidden = c_.hidden, heads = c_.heads, kv = c_.kv_heads;
+    const int64_t own_heads = heads / tp_, own_kv = std::max<int64_t>(1, kv / tp_);
     const Format format = in_.formats.attention;
-    Product("qkv", c_.layers, format, hidden * hd * (heads / tp_ + 2 * own_kv),
-            hidden * hd * (heads + 2 * kv));
+    Product("qkv", c_.layers, format, {{hd * (own_heads + 2 * own_kv), hidden}},
+            static_cast<double>(hidden * hd * (heads + 2 * kv)));
     // Copies of a head that share its tokens read a part each.
-    const double copies = std::max(1.0, tp_ / kv);
-    const double share = in_.split_kv ? 1 / copies : 1;
-    const double token = 2 * own_kv * hd * in_.kv_element_bytes;
+    const int64_t copies = std::max<int64_t>(1, tp_ / kv);
+    const double layers = c_.layers, share = in_.split_kv ? 1.0 / static_cast<double>(copies) : 1;
+    const backend::Cost cost = CostOfAttention(own_heads, own_kv, c_.head_dim, in_.context);
+    // The op's cost is that of bf16, and of the token's own K and V too.
+    const double element = in_.kv_element_bytes / 2;
     EstimateOp& op = Add("attention", c_.layers);
-    const double tokens = static_cast<double>(in_.context) * c_.layers;
-    op.kv_bytes = token * tokens * share;
-    op.flops = 4 * heads / tp_ * hd * tokens;
-    out_.kv_bytes_per_token = token * c_.layers;
-    out_.model_flops += 4 * heads * hd * tokens;
+    op.kv_bytes = layers * static_cast<double>(cost.kv_bytes) * element * share;
+    op.flops = layers * static_cast<double>(cost.flops);
+    out_.kv_bytes_per_token =
+        layers * element *
+        static_cast<double>(CostOfAttention(own_heads, own_kv, c_.head_dim, 0).kv_bytes);
+    out_.model_flops += op.flops * static_cast<double>(heads) / static_cast<double>(own_heads);
     Finish(op, in_.chip.bf16_flops);
-    Product("o", c_.layers, format, hidden * hd * heads / tp_, hidden * hd * heads);
+    Product("o", c_.layers, format, {{hidden, hd * own_heads}},
+            static_cast<double>(hidden * hd * heads));
     // Norm weights: two of the hidden size, two of a head.
     EstimateOp& norms = Add("norms", 2 * int64_t{c_.layers} + 1);
-    norms.weight_bytes = c_.layers * (2 * hidden + 2 * hd) * 2 + hidden * 2;
+    norms.weight_bytes = static_cast<double>((c_.layers * (2 * hidden + 2 * hd) + hidden) * 2);
     Finish(norms, in_.chip.bf16_flops);
   }
 
@@ -107,13 +138,18 @@ class Estimator {
     int64_t sparse = 0;
     for (bool is : c_.sparse_layer) sparse += is;
     if (c_.experts == 0) sparse = 0;
-    const int64_t dense = c_.layers - sparse;
-    const double hidden = c_.hidden, k = c_.experts_per_token;
-    const double wide = 3 * hidden * c_.intermediate, narrow = 3 * hidden * c_.moe_intermediate * k;
-    Product("ffn", dense, in_.formats.ffn, wide / tp_, wide);
+    const int64_t dense = c_.layers - sparse, hidden = c_.hidden, k = c_.experts_per_token;
+    const auto gate_up_down = [&](const std::string& name, int64_t times, int64_t width,
+                                  int64_t count) {
+      const int64_t own = (width + tp_ - 1) / tp_;
+      Product(name, times, in_.formats.ffn, {{2 * own, hidden, count}, {hidden, own, count}},
+              static_cast<double>(3 * hidden * width * count));
+    };
+    gate_up_down("ffn", dense, c_.intermediate, 1);
     // Replicated on every GPU.
-    Product("router", sparse, Format::kBF16, hidden * c_.experts, hidden * c_.experts);
-    Product("experts", sparse, in_.formats.ffn, narrow / tp_, narrow);
+    Product("router", sparse, Format::kBF16, {{c_.experts, hidden}},
+            static_cast<double>(hidden * c_.experts));
+    gate_up_down("experts", sparse, c_.moe_intermediate, k);
   }
 
   void Reduces() {
@@ -126,7 +162,7 @@ class Estimator {
 
   const EstimateInput& in_;
   const model::ModelConfig& c_;
-  const double tp_;
+  const int64_t tp_;
   Estimate out_;
 };
 

@@ -120,7 +120,7 @@ Status Start(const Settings& s, Writer* writer, size_t prompt_tokens) {
                  " (the model's limit is ", writer->info().max_tokens, ")");
   }
   ASSIGN_OR_RETURN(const mainarch_sequence_options options, SequenceOptions(s, *writer));
-  return writer->Start(options, context, s.stops, s.special, s.model.kv, s.model.fast);
+  return writer->Start(options, context, s.stops, s.special, s.model.kv_type(), s.model.fast);
 }
 
 int32_t ThinkingOf(const std::string& thinking) {

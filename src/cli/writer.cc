@@ -9,11 +9,6 @@
 namespace mainarch::cli {
 namespace {
 
-int32_t KvOf(const std::string& kv) {
-  if (kv == "fp8") return MAINARCH_KV_FP8;
-  return kv == "f32" ? MAINARCH_KV_F32 : MAINARCH_KV_BF16;
-}
-
 double SecondsSince(int64_t ns) { return static_cast<double>(NowNs() - ns) * 1e-9; }
 
 const char* FinishName(uint32_t finish) {
@@ -70,11 +65,11 @@ StatusOr<mainarch_sequence_options> Writer::RecommendedOptions() const {
 
 Status Writer::Start(const mainarch_sequence_options& options, uint32_t context,
                      const std::vector<std::string>& stops, bool show_special,
-                     const std::string& kv, bool fast) {
+                     backend::KvType kv, bool fast) {
   mainarch_error error;
   auto engine_options = Sized<mainarch_engine_options>();
   engine_options.max_sequence_tokens = context;
-  engine_options.kv_type = KvOf(kv);
+  engine_options.kv_type = quant::PublicKvType(kv);
   if (fast) engine_options.flags |= MAINARCH_ENGINE_FAST;
   mainarch_engine* engine;
   RETURN_IF_ERROR(

@@ -41,7 +41,7 @@ class Writer {
 
   // `context` tokens at most. Once.
   Status Start(const mainarch_sequence_options& options, uint32_t context,
-               const std::vector<std::string>& stops, bool show_special, const std::string& kv,
+               const std::vector<std::string>& stops, bool show_special, backend::KvType kv,
                bool fast);
   // Makes `tokens` all that the sequence holds, keeping what it has of them already, and writes on.
   // `sink` gets each piece as it comes; pieces joined are the text.

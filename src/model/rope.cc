@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kTwoPi = 2 * 3.14159265358979323846;
 
-// What is left of a frequency: all, the factor's part, or between them a blend by its turns over the
-// original range.
+// What is left of a frequency: all, the factor's part, or between them a blend by its turns over
+// the original range.
 double Llama3Share(const RopeConfig& config, double inv_freq) {
   const double turns = static_cast<double>(config.original_max_position) * inv_freq / kTwoPi;
   const double left = std::clamp((turns - config.low_freq_factor) /

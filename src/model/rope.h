@@ -7,7 +7,8 @@
 
 namespace mainarch::model {
 
-// Inverse frequencies theta^(-2i/R), with YaRN's ramp (models.md §1.5) or Llama 3's when configured.
+// Inverse frequencies theta^(-2i/R), with YaRN's ramp (models.md §1.5) or Llama 3's when they are
+// configured.
 backend::Rope MakeRope(const RopeConfig& config);
 
 }  // namespace mainarch::model

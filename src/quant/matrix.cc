@@ -12,9 +12,6 @@
 namespace mainarch::quant {
 namespace {
 
-// The block of the Hugging Face FP8 checkpoints, which is what StoredBytes counts.
-constexpr int64_t kHfFp8Block = 128;
-
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Checkpoint bytes may lie at any address.
@@ -68,50 +65,17 @@ float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t
 
 }  // namespace
 
-absl::string_view NameOf(Format format) {
-  switch (format) {
-    case Format::kBF16:
-      return "bf16";
-    case Format::kF16:
-      return "f16";
-    case Format::kF32:
-      return "f32";
-    case Format::kFp8Block:
-      return "fp8-block";
-    case Format::kFp8Channel:
-      return "fp8-channel";
-    case Format::kMxfp4:
-      return "mxfp4";
-  }
-  return "unknown";
-}
+absl::string_view NameOf(Format format) { return InfoOf(format).name; }
 
-int64_t RowBytes(Format format, int64_t cols) {
-  switch (format) {
-    case Format::kBF16:
-    case Format::kF16:
-      return cols * 2;
-    case Format::kF32:
-      return cols * 4;
-    case Format::kFp8Block:
-    case Format::kFp8Channel:
-      return cols;
-    case Format::kMxfp4:
-      return cols / 2;
-  }
-  return 0;
-}
+int64_t RowBytes(Format format, int64_t cols) { return cols * InfoOf(format).element_bits / 8; }
 
 uint64_t StoredBytes(Format format, int64_t rows, int64_t cols) {
-  int64_t scales = 0;
-  if (format == Format::kFp8Block) {
-    scales = CeilDivide(rows, kHfFp8Block) * CeilDivide(cols, kHfFp8Block) * 4;
-  } else if (format == Format::kFp8Channel) {
-    scales = rows * 4;
-  } else if (format == Format::kMxfp4) {
-    scales = rows * (cols / kMxfp4Block);
-  }
-  return static_cast<uint64_t>(rows * RowBytes(format, cols) + scales);
+  const FormatInfo& info = InfoOf(format);
+  const auto blocks = [](int64_t n, uint32_t shared) {
+    return shared == 0 ? 1 : CeilDivide(n, int64_t{shared});
+  };
+  const int64_t scales = blocks(rows, info.scale_rows) * blocks(cols, info.scale_cols);
+  return static_cast<uint64_t>(rows * RowBytes(format, cols) + scales * info.scale_bytes);
 }
 
 void DecodeRow(const Matrix& matrix, int64_t row, int64_t col, int64_t count, float* out) {

@@ -11,17 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/dtype.h"
+#include "kernels/quant/weight_format.h"
 
 namespace mainarch::quant {
-
-enum class Format : uint8_t {
-  kBF16,
-  kF16,
-  kF32,
-  kFp8Block,    // e4m3fn, one multiplier per block_rows x block_cols block (HF weight_scale_inv)
-  kFp8Channel,  // e4m3fn, one multiplier per row (or one for all rows)
-  kMxfp4,       // e2m1 pairs, low nibble first, one e8m0 exponent per 32 columns (Quark)
-};
 
 struct Matrix {
   Format format = Format::kBF16;
@@ -39,7 +31,7 @@ struct Matrix {
 };
 
 absl::string_view NameOf(Format format);
-// Bytes of data and scales that a matrix of this shape takes on disk (scales F32 for FP8).
+// Bytes of data and scales that a matrix of this shape takes on disk.
 uint64_t StoredBytes(Format format, int64_t rows, int64_t cols);
 // The byte length of one row of `data`.
 int64_t RowBytes(Format format, int64_t cols);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Names of the kernels that there are once a format or a head size (kernels/entry/decoder.cc), as one
-// table. "" is a kernel that there is not.
+// Names of the kernels that there are once a format or a head size (kernels/entry/decoder.cc), as
+// tables. "" is a kernel that there is not.
 #ifndef MAINARCH_BACKEND_AMDGPU_KERNEL_NAMES_H_
 #define MAINARCH_BACKEND_AMDGPU_KERNEL_NAMES_H_
 

@@ -17,7 +17,9 @@ namespace mainarch::amdgpu {
 inline uint32_t RoundUp(uint64_t n, uint32_t unit) {
   return static_cast<uint32_t>((n + unit - 1) / unit * unit);
 }
-inline uint32_t CeilDivide(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+inline uint32_t CeilDivide(uint64_t a, uint64_t b) {
+  return static_cast<uint32_t>((a + b - 1) / b);
+}
 
 // A matrix times rows, as one launch.
 struct Product {
@@ -124,8 +126,8 @@ void Emit(const backend::ExpertsGateUpOp& op, Lowering* to);
 void Emit(const backend::ExpertsDownOp& op, Lowering* to);
 void Emit(const backend::LogitsOp& op, Lowering* to);
 
-// What the kernels cannot do of ops that they have: Unsupported names it. `before`: the op before, or
-// null.
+// What the kernels cannot do of ops that they have: Unsupported names it. `before`: the op before,
+// or null.
 Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,

@@ -80,20 +80,11 @@ TileFormat FormatOf(const TilePlan& plan) {
   for (const Matrix& source : weight.sources) {
     if (source.format != format) return TileFormat::kBf16Pair;
   }
-  const int64_t col = plan.slices[0].col_begin;
-  switch (format) {
-    case Format::kBF16:
-      return TileFormat::kBf16;
-    case Format::kFp8Block:
-      return BlocksFitTiles(plan) ? TileFormat::kFp8 : TileFormat::kBf16Pair;
-    case Format::kMxfp4:
-      return col % kStep == 0 ? TileFormat::kMxfp4 : TileFormat::kBf16Pair;
-    case Format::kF16:
-    case Format::kF32:
-    case Format::kFp8Channel:
-      return TileFormat::kBf16Pair;
-  }
-  return TileFormat::kBf16Pair;
+  const TileFormat tile = quant::InfoOf(format).tile;
+  const bool fits = tile == TileFormat::kFp8     ? BlocksFitTiles(plan)
+                    : tile == TileFormat::kMxfp4 ? plan.slices[0].col_begin % kStep == 0
+                                                 : true;
+  return fits ? tile : TileFormat::kBf16Pair;
 }
 
 // Steps of one output tile that lie together: a whole tile, or two or one at the end of a part.

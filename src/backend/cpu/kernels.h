@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "kernels/quant/kv_type.h"
+#include "kernels/quant/weight_format.h"
 
 namespace mainarch::cpu {
 
@@ -21,7 +22,7 @@ inline constexpr int kAttentionSplit = 512;  // tokens; absolute positions, so a
 inline constexpr int kMaxParts = 8;
 inline constexpr int kMaxBlockRows = 8;   // activation rows that share one pass over a panel
 
-enum class PanelFormat : uint8_t { kBF16, kF16, kF32, kFp8, kMxfp4, kCount };
+using quant::PanelFormat;
 
 // A packed matrix: 16 output rows a panel, lane = row. Columns come in steps:
 //   bf16, f16  2 columns: [16 rows][2]          64 bytes
@@ -176,15 +177,8 @@ struct Kernels {
   void (*to_bf16)(const float* x, uint16_t* out, int64_t n);  // to nearest even
 };
 inline constexpr bool HasBF16Dot(PanelFormat format) {
-  return format == PanelFormat::kBF16 || format == PanelFormat::kFp8 || format == PanelFormat::kMxfp4;
+  return quant::InfoOf(format).bf16_dot;
 }
-
-// Bytes of one step and its columns.
-struct StepInfo {
-  int32_t bytes;
-  int32_t cols;
-};
-inline constexpr StepInfo kSteps[] = {{64, 2}, {64, 2}, {128, 2}, {64, 4}, {64, 8}};
 
 // Bytes of K, or of V, of one page of one head of so many elements.
 inline constexpr size_t KvSideBytes(KvFormat format, int32_t dim) {

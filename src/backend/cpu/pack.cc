@@ -18,18 +18,6 @@ using quant::Matrix;
 constexpr int32_t kWholeRow = 1 << 30;  // one scale for all columns
 constexpr int kMxfp4Group = 32;
 
-PanelFormat PanelFormatOf(Format format) {
-  switch (format) {
-    case Format::kBF16: return PanelFormat::kBF16;
-    case Format::kF16: return PanelFormat::kF16;
-    case Format::kF32: return PanelFormat::kF32;
-    case Format::kFp8Block:
-    case Format::kFp8Channel: return PanelFormat::kFp8;
-    case Format::kMxfp4: return PanelFormat::kMxfp4;
-  }
-  return PanelFormat::kF32;
-}
-
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 bool SameKind(const Matrix& a, const Matrix& b) {
@@ -143,9 +131,9 @@ void PackMxfp4(const PanelPlan& plan, const Place& place, uint8_t* out) {
 // Fills in the sizes of a layout from its format and columns.
 void SizeLayout(const Matrix& first, const WeightSlice& slice, PanelPlan* plan) {
   Panels& layout = plan->layout;
-  const StepInfo step = kSteps[static_cast<int>(layout.format)];
-  layout.cols = RoundUp(plan->real_cols, step.cols);
-  const size_t data = static_cast<size_t>(layout.cols / step.cols * step.bytes);
+  const quant::PanelInfo& step = quant::InfoOf(layout.format);
+  layout.cols = RoundUp(plan->real_cols, step.step_cols);
+  const size_t data = static_cast<size_t>(layout.cols / step.step_cols * step.step_bytes);
   layout.scale_offset = data;
   size_t scales = 0;
   if (layout.format == PanelFormat::kFp8) {
@@ -171,7 +159,7 @@ Status SetParts(const backend::Program& program, const WeightSlice& slice, int32
   const std::vector<int64_t>& splits = plan->weight->splits;
   if (splits.empty()) return OkStatus();
   layout.parts = backend::kSplitParts / program.ranks;
-  const int32_t unit = kSteps[static_cast<int>(layout.format)].cols;
+  const int32_t unit = quant::InfoOf(layout.format).step_cols;
   for (int32_t i = 0; i < layout.parts; ++i) {
     const int64_t split = splits[static_cast<size_t>(rank * layout.parts + i)];
     layout.bounds[i] = split - slice.col_begin;
@@ -213,7 +201,7 @@ StatusOr<PanelPlan> PlanPanels(const backend::Program& program, const backend::W
   }
   plan.real_cols = first.col_end - first.col_begin;
   plan.panels = plan.gate_up ? 2 * ((rows / 2 + kLanes - 1) / kLanes) : (rows + kLanes - 1) / kLanes;
-  plan.layout.format = plan.decode_to_f32 ? PanelFormat::kF32 : PanelFormatOf(matrix.format);
+  plan.layout.format = plan.decode_to_f32 ? PanelFormat::kF32 : quant::InfoOf(matrix.format).panel;
   SizeLayout(matrix, first, &plan);
   RETURN_IF_ERROR(SetParts(program, first, rank, &plan));
   return plan;
@@ -223,9 +211,9 @@ void PackPanel(const PanelPlan& plan, int64_t panel, uint8_t* out) {
   const Place place = PlaceOf(plan, panel);
   const Panels& layout = plan.layout;
   // Transposing writes every byte of the columns there are: only the rest needs zeros.
-  const StepInfo step = kSteps[static_cast<int>(layout.format)];
+  const quant::PanelInfo& step = quant::InfoOf(layout.format);
   const size_t written =
-      plan.decode_to_f32 ? 0 : static_cast<size_t>(plan.real_cols / step.cols * step.bytes);
+      plan.decode_to_f32 ? 0 : static_cast<size_t>(plan.real_cols / step.step_cols * step.step_bytes);
   std::memset(out + written, 0, layout.stride - written);
   if (plan.decode_to_f32) return PackDecoded(place, plan.real_cols, out);
   switch (layout.format) {

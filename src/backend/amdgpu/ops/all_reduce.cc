@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// All-reduce: pushes, polls, adds in the tree, and makes the sums that the next norm wants. One rank
-// has that work too: its product goes to the partial, and from there into x.
+// All-reduce: pushes, polls, adds in the tree, and makes the sums that the next norm wants. One
+// rank has that work too: its product goes to the partial, and from there into x.
 #include "backend/amdgpu/lowering.h"
 
 namespace mainarch::amdgpu {

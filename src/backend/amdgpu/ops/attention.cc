@@ -54,7 +54,7 @@ void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first, Low
   args.first_row = first;
   args.row_count = std::min(to->shape.attend_rows, to->rows);
   to->Add(AttendKernel(to->shape.kv, to->shape.heads.cache.key_dim), args,
-      uint64_t{args.row_count} * args.kv_heads * args.max_splits);
+          uint64_t{args.row_count} * args.kv_heads * args.max_splits);
   if (to->shape.max_splits == 1) return;
   kernels::AttendMergeArgs merge;
   to->SetStep(&merge);
@@ -89,7 +89,7 @@ bool FusesQkv(const QkvForm& form) {
 
 void Emit(const backend::AttentionOp& op, Lowering* to) {
   const uint64_t kv = to->memory.kv + static_cast<uint64_t>(op.layer) * to->shape.pages() *
-                                       to->shape.kv_page_bytes;
+                                          to->shape.kv_page_bytes;
   EmitPrepare(op, kv, to);
   for (uint32_t first = 0; first < to->rows; first += to->shape.attend_rows) {
     EmitAttend(op, kv, first, to);

@@ -38,8 +38,8 @@ void Emit(const backend::LogitsOp& op, Lowering* to) {
   const uint32_t owned = CeilDivide(to->logit_rows, args.ranks);
   to->Add("choose_share", args, uint64_t{to->logit_rows} * args.chunks);
   to->Add("choose_narrow", args, owned, /*resident=*/true, When::kTokens);
-  to->Add("choose_race", args, uint64_t{owned} * CeilDivide(args.vocab, kernels::kChoiceChunk), false,
-      When::kDraws);
+  to->Add("choose_race", args, uint64_t{owned} * CeilDivide(args.vocab, kernels::kChoiceChunk),
+          /*resident=*/false, When::kDraws);
   to->Add("choose_winner", args, CeilDivide(owned, kernels::kWaves), false, When::kDraws);
 }
 

@@ -10,12 +10,14 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/simd/simd.h"
+#include "kernels/common/tree.h"  // nothing of it is left to be linked
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 
 // Formats: how many columns a step holds, how to decode one, how to load a group's scales.
 struct FormatBF16 {
-  static constexpr int kCols = 2, kBytes = 64;
+  static constexpr int kCols = quant::InfoOf(PanelFormat::kBF16).step_cols;
+  static constexpr int kBytes = quant::InfoOf(PanelFormat::kBF16).step_bytes;
   static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeBF16(p, w); }
 #if defined(MAINARCH_TARGET_avx512)
@@ -24,19 +26,22 @@ struct FormatBF16 {
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
 struct FormatF16 {
-  static constexpr int kCols = 2, kBytes = 64;
+  static constexpr int kCols = quant::InfoOf(PanelFormat::kF16).step_cols;
+  static constexpr int kBytes = quant::InfoOf(PanelFormat::kF16).step_bytes;
   static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeF16(p, w); }
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
 struct FormatF32 {
-  static constexpr int kCols = 2, kBytes = 128;
+  static constexpr int kCols = quant::InfoOf(PanelFormat::kF32).step_cols;
+  static constexpr int kBytes = quant::InfoOf(PanelFormat::kF32).step_bytes;
   static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeF32(p, w); }
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
 struct FormatFp8 {
-  static constexpr int kCols = 4, kBytes = 64;
+  static constexpr int kCols = quant::InfoOf(PanelFormat::kFp8).step_cols;
+  static constexpr int kBytes = quant::InfoOf(PanelFormat::kFp8).step_bytes;
   static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp8(p, t, w); }
 #if defined(MAINARCH_TARGET_avx512)
@@ -49,7 +54,8 @@ struct FormatFp8 {
   }
 };
 struct FormatMxfp4 {
-  static constexpr int kCols = 8, kBytes = 64;
+  static constexpr int kCols = quant::InfoOf(PanelFormat::kMxfp4).step_cols;
+  static constexpr int kBytes = quant::InfoOf(PanelFormat::kMxfp4).step_bytes;
   static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp4(p, t, w); }
 #if defined(MAINARCH_TARGET_avx512)
@@ -202,7 +208,7 @@ struct Tree {
 
   // Where part is registers still: one pass, whatever it carries.
   inline __attribute__((always_inline)) void Push(const V* part) {
-    const int carries = __builtin_ctz(~static_cast<unsigned>(count));
+    const uint32_t carries = kernels::TreeCarries(static_cast<uint32_t>(count));
     ++count;
     switch (carries) {
       case 0:
@@ -227,11 +233,11 @@ struct Tree {
   inline void PushStored(const V* part) {
     V carry[N];
     for (int i = 0; i < N; ++i) carry[i] = part[i];
-    int at = 0;
-    for (int bits = count; (bits & 1) != 0; bits >>= 1, ++at) {
+    const uint32_t carries = kernels::TreeCarries(static_cast<uint32_t>(count));
+    for (uint32_t at = 0; at < carries; ++at) {
       for (int i = 0; i < N; ++i) carry[i] = Add(level[at][i], carry[i]);
     }
-    for (int i = 0; i < N; ++i) level[at][i] = carry[i];
+    for (int i = 0; i < N; ++i) level[carries][i] = carry[i];
     ++count;
   }
   // After a power of two of parts, their sum is alone at its level.
