@@ -316,7 +316,7 @@ class LoadedModel {
 
 struct DeviceInfo {
   std::string name;  // "AMD EPYC …"
-  std::string isa;   // "avx512_bf16", "avx2", "portable", "gfx950"
+  std::string isa;   // "amx", "avx512_bf16", "avx2", "portable", "gfx950"
   uint64_t memory_bytes = 0;
   uint64_t free_bytes = 0;
   uint32_t compute_units = 0;  // threads or CUs
@@ -341,7 +341,7 @@ struct BackendOptions {
   uint32_t threads = 0;          // CPU threads, 0: chosen from affinity and cgroup quota
   // GPUs: a step, or an upload, that takes longer has hung, and the device is lost; 0: a minute.
   uint32_t step_timeout_ms = 0;
-  // "avx512_bf16", "avx512", "avx2", "portable"; "": the best the CPU has (tests)
+  // "amx", "avx512_bf16", "avx512", "avx2", "portable"; "": the best the CPU has (tests)
   std::string cpu_target;
 };
 

@@ -65,12 +65,19 @@ TEST(chunks_threads_ranks_and_storage_change_no_bit) {
 }
 
 TEST(fast_is_exact_where_it_could_not_win) {
-  CHECK(cpu::BF16DotIsFaster("AuthenticAMD"));
-  CHECK(!cpu::BF16DotIsFaster("GenuineIntel"));
-  CHECK(!cpu::BF16DotIsFaster(""));
+  cpu::Kernels kernels = {};
+  CHECK(!cpu::RoundingIsFaster(kernels, "AuthenticAMD"));
+  kernels.matmul_bf16 = [](const cpu::MatmulArgs&) {};
+  CHECK(cpu::RoundingIsFaster(kernels, "AuthenticAMD"));
+  CHECK(!cpu::RoundingIsFaster(kernels, "GenuineIntel"));
+  CHECK(!cpu::RoundingIsFaster(kernels, ""));
+  kernels.may_round = [] { return true; };  // as a matrix unit does
+  CHECK(cpu::RoundingIsFaster(kernels, "GenuineIntel"));
   // "" is the target that this machine has chosen for it.
   std::vector<std::string> exact_targets;
-  if (!cpu::BF16DotIsFaster(cpu::CpuVendor())) exact_targets.push_back("");
+  auto best = cpu::ChooseKernels("");
+  CHECK_OK(best);
+  if (!cpu::RoundingIsFaster(**best, cpu::CpuVendor())) exact_targets.push_back("");
   for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
     if (kernels->matmul_bf16 == nullptr) exact_targets.push_back(kernels->name);
   }

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/dispatch.h"
 #include "backend/cpu/pack.h"
+#include "support/plain_tiles.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -98,6 +99,20 @@ std::vector<double> Expected(const Matrix& m, int64_t row_begin, int64_t row_end
     magnitude->push_back(size);
   }
   return y;
+}
+
+// This machine's targets, and tiles in plain code. Those with bf16 activations have them, unless the system
+// refuses.
+std::vector<const cpu::Kernels*> TestedKernels() {
+  std::vector<const cpu::Kernels*> tested = cpu::UsableKernels();
+  tested.push_back(test::PlainTileKernels(*tested.back()));
+  for (const cpu::Kernels* kernels : tested) {
+    if (kernels->may_round == nullptr || kernels->may_round()) continue;
+    std::printf("# %s: the system refuses its tiles\n", kernels->name);
+    std::erase(tested, kernels);
+    break;
+  }
+  return tested;
 }
 
 constexpr Format kFormats[] = {Format::kBF16,     Format::kF16,        Format::kF32,
@@ -253,7 +268,7 @@ TEST(a_row_has_the_same_bits_in_every_company) {
 // kernels.h states the bound: activations are rounded to 8 bits, and sums of K products to 24.
 TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
   std::mt19937 rng(5);
-  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+  for (const cpu::Kernels* kernels : TestedKernels()) {
     if (kernels->matmul_bf16 == nullptr) continue;
     for (Format format : kFormats) {
       for (auto [out, in] :
@@ -262,7 +277,7 @@ TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
         auto packed = PackWhole(source.matrix);
         CHECK_OK(packed);
         if (!cpu::HasBF16Dot(packed->panels.format)) continue;
-        constexpr size_t kMostRows = 21;
+        constexpr size_t kMostRows = 50;
         const size_t width = static_cast<size_t>(in) + 32;
         Rows x = MakeRows(kMostRows, width);
         std::vector<std::vector<uint16_t>> x16(kMostRows, std::vector<uint16_t>(width));
@@ -277,7 +292,7 @@ TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
         }
         std::vector<uint8_t> decoded(cpu::DecodedBytes(packed->panels.cols));
         std::vector<std::vector<float>> alone;  // of each row by itself
-        for (size_t count : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 14u, 21u}) {
+        for (size_t count : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 14u, 16u, 17u, 21u, 32u, 33u, 50u}) {
           for (bool decode : {false, true}) {
             // The last rows, so that a row is not always at the same place of a block.
             const size_t first = kMostRows - count;
@@ -471,7 +486,7 @@ TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
     for (float& w : weights) w = std::fabs(RandomNormal(&rng));
     const int32_t active[] = {0, 1, 2}, offsets[] = {0, 6, 9, 12};
     const int32_t entries[] = {0, 2, 4, 6, 8, 10, /*1:*/ 1, 5, 9, /*2:*/ 3, 7, 11};
-    for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    for (const cpu::Kernels* kernels : TestedKernels()) {
       for (bool fast : {false, true}) {
         if (fast && (kernels->matmul_bf16 == nullptr || !cpu::HasBF16Dot(panels[0].format)))
           continue;
@@ -539,6 +554,70 @@ TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
           }
         }
         CHECK(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)) == 0);
+      }
+    }
+  }
+}
+
+// Intel's definition, in plain code, gives what the matrix unit gives, denormals, infinities and scales at the
+// ends of their range included.
+TEST(amx_and_its_stand_in_give_the_same_bits) {
+  const cpu::Kernels* amx = nullptr;
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    if (kernels->may_round != nullptr && kernels->may_round()) amx = kernels;
+  }
+  if (amx == nullptr) SKIP("this machine has no AMX, or the system refuses it");
+  const cpu::Kernels* plain = test::PlainTileKernels(*amx);
+  std::mt19937 rng(7);
+  for (Format format : kFormats) {
+    for (auto [out, in] : {std::pair<int64_t, int64_t>{37, 160}, {64, 1056}}) {
+      for (const bool wild : {false, true}) {
+        Source source = RandomMatrix(format, out, in, &rng);
+        if (wild && format == Format::kMxfp4) {
+          for (uint8_t& e : source.scale) e = static_cast<uint8_t>(rng() % 255);
+        }
+        if (wild && format == Format::kBF16) {
+          for (uint8_t& b : source.data) b = static_cast<uint8_t>(rng());
+        }
+        source.matrix.data = source.data;
+        source.matrix.scale = source.scale;
+        auto packed = PackWhole(source.matrix);
+        CHECK_OK(packed);
+        if (!cpu::HasBF16Dot(packed->panels.format)) continue;
+        for (size_t count : {1u, 16u, 33u}) {
+          const size_t width = static_cast<size_t>(in) + 32;
+          std::vector<std::vector<uint16_t>> x16(count, std::vector<uint16_t>(width));
+          std::vector<const uint16_t*> in16;
+          for (auto& row : x16) {
+            for (int64_t i = 0; i < in; ++i) {
+              float x = RandomNormal(&rng);
+              uint32_t bits;
+              if (wild) x = std::ldexp(x, static_cast<int>(rng() % 250) - 125);
+              std::memcpy(&bits, &x, 4);
+              row[static_cast<size_t>(i)] = static_cast<uint16_t>(bits >> 16);
+            }
+            in16.push_back(row.data());
+          }
+          std::vector<uint8_t> decoded(cpu::DecodedBytes(packed->panels.cols));
+          Rows y[2] = {MakeRows(count, static_cast<size_t>(out) + 64),
+                       MakeRows(count, static_cast<size_t>(out) + 64)};
+          for (int i = 0; i < 2; ++i) {
+            cpu::MatmulArgs args = {packed->panels,        0,
+                                    packed->plan.panels,   nullptr,
+                                    y[i].out.data(),       static_cast<int64_t>(count),
+                                    cpu::Epilogue::kStore, in16.data()};
+            args.decoded = decoded.data();
+            (i == 0 ? amx : plain)->matmul_bf16(args);
+          }
+          for (size_t r = 0; r < count; ++r) {
+            for (size_t i = 0; i < static_cast<size_t>(out); ++i) {
+              uint32_t bits[2];
+              for (int k = 0; k < 2; ++k) std::memcpy(&bits[k], &y[k].data[r][i], 4);
+              const bool nan = std::isnan(y[0].data[r][i]) && std::isnan(y[1].data[r][i]);
+              CHECK(nan || bits[0] == bits[1]);
+            }
+          }
+        }
       }
     }
   }

@@ -88,8 +88,8 @@ StatusOr<std::shared_ptr<backend::Backend>> CpuBackend::Create(int32_t ranks, ui
   std::shared_ptr<CpuBackend> backend(new CpuBackend());
   backend->ranks_ = ranks;
   ASSIGN_OR_RETURN(backend->kernels_, ChooseKernels(target));
-  backend->rounds_to_bf16_ = backend->kernels_->matmul_bf16 != nullptr &&
-                             (!target.empty() || BF16DotIsFaster(CpuVendor()));
+  backend->rounds_ = target.empty() ? RoundingIsFaster(*backend->kernels_, CpuVendor())
+                                    : backend->kernels_->matmul_bf16 != nullptr;
   const uint32_t workers = threads != 0 ? threads : std::min(UsableCpus(), kMaxThreads);
   ASSIGN_OR_RETURN(backend->team_, Team::Create(static_cast<int>(workers)));
   return std::shared_ptr<backend::Backend>(std::move(backend));

@@ -35,9 +35,11 @@ class CpuBackend : public backend::Backend, public std::enable_shared_from_this<
   using Backend::Load;
 
   const Kernels& kernels() const { return *kernels_; }
-  // Whether what asks for bf16 activations gets them: where they are no faster it gets fp32 ones. A target
-  // that was named does what it can.
-  bool rounds_to_bf16() const { return rounds_to_bf16_; }
+  // For what asks for bf16 activations: whether it gets them. Where they are no faster, or the system refuses
+  // what they need (Kernels::may_round), it gets fp32 ones. A target that was named does what it can.
+  bool MayRound() const {
+    return rounds_ && (kernels_->may_round == nullptr || kernels_->may_round());
+  }
   Team& team() { return *team_; }
 
  private:
@@ -45,7 +47,7 @@ class CpuBackend : public backend::Backend, public std::enable_shared_from_this<
 
   int32_t ranks_ = 1;
   const Kernels* kernels_ = nullptr;
-  bool rounds_to_bf16_ = false;
+  bool rounds_ = false;
   std::unique_ptr<Team> team_;
 };
 

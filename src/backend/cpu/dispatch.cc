@@ -25,11 +25,16 @@ namespace {
 
 [[maybe_unused]] bool HasAvx512Bf16() { return HasAvx512() && CPU_FEATURE_ACTIVE(AVX512_BF16); }
 
+[[maybe_unused]] bool HasAmx() {
+  return HasAvx512Bf16() && CPU_FEATURE_ACTIVE(AMX_TILE) && CPU_FEATURE_ACTIVE(AMX_BF16);
+}
+
 }  // namespace
 
 std::vector<const Kernels*> UsableKernels() {
   std::vector<const Kernels*> usable;
 #ifndef MAINARCH_WITHOUT_avx512_bf16
+  if (HasAmx()) usable.push_back(&amx::kKernels);
   if (HasAvx512Bf16()) usable.push_back(&avx512_bf16::kKernels);
 #endif
 #ifndef MAINARCH_WITHOUT_avx512
@@ -71,6 +76,9 @@ std::string CpuVendor() {
 #endif
 }
 
-bool BF16DotIsFaster(absl::string_view vendor) { return vendor == "AuthenticAMD"; }
+bool RoundingIsFaster(const Kernels& kernels, absl::string_view vendor) {
+  if (kernels.matmul_bf16 == nullptr) return false;
+  return kernels.may_round != nullptr || vendor == "AuthenticAMD";
+}
 
 }  // namespace mainarch::cpu

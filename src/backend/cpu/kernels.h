@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The arithmetic of the CPU backend as a table of plain functions over plain structs, one table a
-// target (AVX-512 with bf16, AVX-512, AVX2, portable), chosen once at run time. Plain, because the files that implement
+// target (AMX, AVX-512 with bf16, AVX-512, AVX2, portable), chosen once at run time. Plain, because the files that implement
 // it are compiled with other -m flags than the rest (simd/simd.h says why).
 //
 // Same bits: every function's result for a row depends on that row's input alone, never on how many
@@ -175,6 +175,9 @@ struct Kernels {
   void (*matmul_bf16)(const MatmulArgs&);
   void (*experts_down_bf16)(const ExpertsDownArgs&);
   void (*to_bf16)(const float* x, uint16_t* out, int64_t n);  // to nearest even
+  // To be called before the functions with bf16 activations, once a process or more often: false, and
+  // the system does not let this process use them. Null: it always does.
+  bool (*may_round)();
 };
 inline constexpr bool HasBF16Dot(PanelFormat format) {
   return quant::InfoOf(format).bf16_dot;
@@ -216,6 +219,7 @@ struct Tables {
   uint16_t fp4[32];
 };
 
+namespace amx { extern const Kernels kKernels; }
 namespace avx512_bf16 { extern const Kernels kKernels; }
 namespace avx512 { extern const Kernels kKernels; }
 namespace avx2 { extern const Kernels kKernels; }

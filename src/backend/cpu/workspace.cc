@@ -18,7 +18,7 @@ Workspace::Workspace(std::shared_ptr<const CpuModel> of, const backend::ContextO
       program(model->program(wanted.program)),
       kernels(model->backend().kernels()),
       options(wanted),
-      bf16(options.activations == backend::Activations::kBF16 && model->backend().rounds_to_bf16()),
+      bf16(options.activations == backend::Activations::kBF16 && model->backend().MayRound()),
       ranks(program.ranks),
       workers(model->backend().team().workers()),
       hidden_stride(RoundUp(program.hidden, 2 * kLineFloats)),

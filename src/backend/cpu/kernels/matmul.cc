@@ -1,30 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "backend/cpu/kernels/matmul.h"
-
 #include "backend/cpu/kernels/functions.h"
+#include "backend/cpu/kernels/products.h"
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
-
-// Of MR rows that were computed those that the matrix has are written.
-template <int MR, int NP>
-inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const V* y) {
-  for (int m = 0; m < MR && row + m < a.rows; ++m) {
-    float* out = a.out[row + m];
-    if constexpr (NP % 2 == 0) {
-      if (a.epilogue == Epilogue::kGateUp) {
-        for (int p = 0; p < NP; p += 2) {
-          Store(out + (panel + p) / 2 * 16, Mul(Silu(y[p * MR + m]), y[(p + 1) * MR + m]));
-        }
-        continue;
-      }
-    }
-    for (int p = 0; p < NP; ++p) {
-      float* at = out + (panel + p) * 16;
-      Store(at, a.epilogue == Epilogue::kAdd ? Add(Load(at), y[p * MR + m]) : y[p * MR + m]);
-    }
-  }
-}
 
 // NP panels times MR rows; NP is even for gate-up. data[p] is panel p's columns, decoded or not.
 // kStream: panels come from memory. What takes more instructions a byte than one row of bf16 leaves
@@ -203,42 +182,21 @@ void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panel
     V y[NP * MR];
     DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, y);
     for (int m = 0; m < MR; ++m) {
-      const float weight = a.weights[entries[m] / a.k * a.weights_stride + entries[m] % a.k];
-      float* at = a.scratch + ((entries[m] / a.k * w.parts + part) * kExpertPanels + slot) * 16;
-      for (int p = 0; p < NP; ++p) {
-        Store(at + 16 * p, Fma(Set(weight), y[p * MR + m], Load(at + 16 * p)));
-      }
+      V of_row[NP];
+      for (int p = 0; p < NP; ++p) of_row[p] = y[p * MR + m];
+      AddToRow<NP>(a, entries[m], part, w.parts, slot, of_row);
     }
   }
 }
 
-// NP panels of all active experts, at slots from `slot` on. Few rows: as many panels at a time as
-// keep the chains of sums busy; many: two, and four rows that share their decoding.
+// Few rows: as many panels at a time as keep the chains of sums busy; many: two, and four rows that
+// share their decoding.
 template <class M, int NP>
-void ExpertPanels(const ExpertsDownArgs& a, const typename M::X* act, int64_t panel,
-                  const DecodeTables& tables) {
-  const int parts = a.experts[a.active[0]].parts;  // the same for all
-  const int slot = static_cast<int>(panel - a.panel_begin) % kExpertPanels;
-  const auto scratch = [&](int64_t row, int part, int p) {
-    return a.scratch + ((row * parts + part) * kExpertPanels + slot + p) * 16;
-  };
-  for (int64_t row = 0; a.first && row < a.rows; ++row) {
-    for (int part = 0; part < parts; ++part) {
-      for (int p = 0; p < NP; ++p) Store(scratch(row, part, p), Zero());
-    }
-  }
-  const auto data = [&](int32_t i, int64_t at) {
-    const Panels& w = a.experts[a.active[i]];
-    return w.data + static_cast<size_t>(at) * w.stride;
-  };
-  for (int32_t i = 0; i < a.active_count; ++i) {
-    const Panels& w = a.experts[a.active[i]];
-    const uint8_t* here = data(i, panel);
-    // Next come the same panels of the next expert, or the next panels of the first.
-    const uint8_t* next = i + 1 < a.active_count ? data(i + 1, panel) : data(0, panel + NP);
-    const size_t ahead = reinterpret_cast<uintptr_t>(next) - reinterpret_cast<uintptr_t>(here);
-    const int32_t* entry = a.entries + a.offsets[a.active[i]];
-    const int32_t* end = a.entries + a.offsets[a.active[i] + 1];
+void ExpertPanelsOf(const ExpertsDownArgs& a, const typename M::X* act, int64_t panel,
+                    const DecodeTables& tables) {
+  ExpertPanels<NP>(a, panel, [&](const Panels& w, const uint8_t* here, size_t ahead,
+                                 const int32_t* entry, int32_t count, int slot) {
+    const int32_t* end = entry + count;
     constexpr int kPair = NP < 2 ? NP : 2;
     for (; entry + 4 <= end; entry += 4) {
       for (int p = 0; p < NP; p += kPair) {
@@ -249,18 +207,7 @@ void ExpertPanels(const ExpertsDownArgs& a, const typename M::X* act, int64_t pa
     for (; entry < end; ++entry) {
       ExpertBlock<M, 1, NP>(a, act, w, here, ahead, entry, slot, tables);
     }
-  }
-  for (int64_t row = 0; a.last && row < a.rows; ++row) {
-    for (int p = 0; p < NP; ++p) {
-      Tree<1> tree;
-      for (int part = 0; part < parts; ++part) {
-        const V y = Load(scratch(row, part, p));
-        tree.Push(&y);
-      }
-      float* out = a.out + row * a.out_stride + (panel + p) * 16;
-      Store(out, a.add ? Add(Load(out), *tree.Sum()) : *tree.Sum());
-    }
-  }
+  });
 }
 
 template <class M>
@@ -275,9 +222,9 @@ void ExpertsDown(const ExpertsDownArgs& a, const typename M::X* act) {
   static_assert(kExpertPanels % kAtOnce == 0);
   int64_t panel = a.panel_begin;
   for (; panel + kAtOnce <= a.panel_end; panel += kAtOnce) {
-    ExpertPanels<M, kAtOnce>(a, act, panel, tables);
+    ExpertPanelsOf<M, kAtOnce>(a, act, panel, tables);
   }
-  for (; panel < a.panel_end; ++panel) ExpertPanels<M, 1>(a, act, panel, tables);
+  for (; panel < a.panel_end; ++panel) ExpertPanelsOf<M, 1>(a, act, panel, tables);
 }
 
 #if defined(MAINARCH_BF16_DOT)

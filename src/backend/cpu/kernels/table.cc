@@ -35,6 +35,7 @@ const Kernels kKernels = {
     .experts_down_bf16 = nullptr,
     .to_bf16 = nullptr,
 #endif
+    .may_round = nullptr,
 };
 
 }  // namespace mainarch::cpu::MAINARCH_TARGET

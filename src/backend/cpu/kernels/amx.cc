@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+//
+// The target "amx": avx512_bf16, but that products with bf16 activations run on AMX (AMX-TILE,
+// AMX-BF16: Intel from Sapphire Rapids on), through tiles.h.
+//
+// Tiles are state of a thread that the kernel keeps only for processes that have asked for it, once
+// for all threads (arch_prctl(2), ARCH_REQ_XCOMP_PERM; Linux 5.16). It is asked for when an engine
+// is made that will use them, not before: a process that has asked needs alternative signal stacks
+// large enough for tiles (sigaltstack(2) refuses smaller ones then), and is refused where it has
+// smaller ones already. Each call leaves the tiles released, so that nothing is saved in between.
+#include <asm/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "backend/cpu/kernels/functions.h"
+#include "backend/cpu/kernels/tiles.h"
+
+namespace mainarch::cpu {
+namespace avx512_bf16 {
+namespace {
+
+// arch/x86/include/asm/fpu/types.h: XFEATURE_XTILE_DATA; asm/prctl.h of kernels from 5.16 on.
+constexpr int kRequestPermission = 0x1023;
+constexpr int kTileData = 18;
+
+bool MayUseTiles() { return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0; }
+
+// Intel's manual, volume 1, 18.2: palette 1 has eight tiles of at most 16 rows of 64 bytes.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+class Amx {
+ public:
+  Amx() = default;
+  Amx(const Amx&) = delete;
+  Amx& operator=(const Amx&) = delete;
+  ~Amx() { asm volatile("tilerelease" ::: "memory"); }
+
+  void Configure(int r0, int r1) {
+    TileConfig config;
+    for (int tile = 0; tile < 8; ++tile) {
+      config.row_bytes[tile] = 64;
+      const bool sums = tile < 4, left = tile == 4 || (tile == 5 && r1 > 0);
+      int rows = 16;
+      if (sums) rows = r1 > 0 && tile >= 2 ? r1 : r0;
+      if (left) rows = tile == 4 ? r0 : r1;
+      config.rows[tile] = static_cast<uint8_t>(rows);
+    }
+    asm volatile("ldtilecfg %0" ::"m"(config));
+  }
+  template <int I>
+  void Zero() {
+    asm volatile("tilezero %%tmm%c0" ::"i"(I));
+  }
+  template <int I>
+  void Load(const void* from, size_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(I) : "memory");
+  }
+  template <int I>
+  void Store(void* to, size_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(I) : "memory");
+  }
+  template <int C, int A, int B>
+  void Dot() {
+    asm volatile("tdpbf16ps %%tmm%c0, %%tmm%c1, %%tmm%c2" ::"i"(B), "i"(A), "i"(C));
+  }
+};
+
+void RunMatmulTiles(const MatmulArgs& a) {
+  Amx unit;
+  TileMatmul(unit, a);
+}
+void RunExpertsDownTiles(const ExpertsDownArgs& a) {
+  Amx unit;
+  TileExpertsDown(unit, a);
+}
+
+}  // namespace
+}  // namespace avx512_bf16
+
+namespace amx {
+
+const Kernels kKernels = {
+    .name = "amx",
+    .matmul = avx512_bf16::RunMatmul,
+    .experts_down = avx512_bf16::RunExpertsDown,
+    .attend = avx512_bf16::RunAttend,
+    .merge_split = avx512_bf16::RunMergeSplit,
+    .scale = avx512_bf16::RunScale,
+    .kv_write = avx512_bf16::RunKvWrite,
+    .rms_norm = avx512_bf16::RunRmsNorm,
+    .gate = avx512_bf16::RunGate,
+    .norm_rope = avx512_bf16::RunNormRope,
+    .add_tree = avx512_bf16::RunAddTree,
+    .softmax = avx512_bf16::RunSoftmax,
+    .by_columns = avx512_bf16::RunByColumns,
+    .load_bf16 = avx512_bf16::RunLoadBF16,
+    .load_f16 = avx512_bf16::RunLoadF16,
+    .matmul_bf16 = avx512_bf16::RunMatmulTiles,
+    .experts_down_bf16 = avx512_bf16::RunExpertsDownTiles,
+    .to_bf16 = avx512_bf16::RunToBF16,
+    .may_round = avx512_bf16::MayUseTiles,
+};
+
+}  // namespace amx
+}  // namespace mainarch::cpu

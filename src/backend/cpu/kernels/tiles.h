@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: MIT
+//
+// Products with bf16 activations by tiles of 16 x 16, for processors that have a matrix unit (AMX).
+// A panel in bf16 is what such a unit wants of its right-hand side already: 16 steps of two columns
+// are one tile, [16 pairs of columns][16 rows][2]. Other formats are decoded a tile at a time, or a
+// panel at a time where many rows share it.
+//
+// T is the unit: eight tiles, of 16 rows of 64 bytes each.
+//   Configure(r0, r1)  tiles 0, 1 and 4 get r0 rows, or, if r1 is not 0, tiles 0, 1, 4 r0 and
+//                      2, 3, 5 r1; all others 16
+//   Zero<i>(), Load<i>(from, stride), Store<i>(to, stride)
+//   Dot<C, A, B>()     C[m][n] += sum over k of A[m][2 k] B[k][2 n], and A[m][2 k + 1] B[k][2 n + 1]
+// AMX's (TDPBF16PS) adds even and odd columns of a tile apart, each by fused multiply-adds from zero
+// on, then both to each other, then that to C, to nearest even, denormals taken for and made zero.
+//
+// The order of additions along K is the same for one row and for many: tiles of 32 columns in order,
+// from the first column of a part, or of a scale group of it; groups are scaled and added in order
+// (scales that are powers of two are multiplied into the weights, exactly); parts are added in the
+// binary tree. Where a part or group ends within a tile, zeros fill it up.
+#ifndef MAINARCH_BACKEND_CPU_KERNELS_TILES_H_
+#define MAINARCH_BACKEND_CPU_KERNELS_TILES_H_
+
+#include "backend/cpu/kernels/products.h"
+
+namespace mainarch::cpu::MAINARCH_TARGET {
+
+inline constexpr int kTileCols = 32;                      // of K
+inline constexpr size_t kTileBytes = 16 * 64;             // a tile of either side
+inline constexpr size_t kTileFloats = 16 * 16;            // of sums
+inline constexpr size_t kRowsInCache = size_t{1} << 20;  // bytes of activations: half of a core's L2
+
+// `count` pairs of columns of 16 rows, exact in bf16: what two vectors of fp32 hold, a column each.
+static inline void StorePairsOf(const V* w, int count, uint16_t* out) {
+  for (int c = 0; c < count; ++c) {
+    uint16_t even[16], odd[16];
+    StoreBF16(even, w[2 * c]);
+    StoreBF16(odd, w[2 * c + 1]);
+    for (int row = 0; row < 16; ++row) {
+      out[32 * c + 2 * row] = even[row];
+      out[32 * c + 2 * row + 1] = odd[row];
+    }
+  }
+}
+
+// What an e8m0 scale multiplies a step's codes by goes into the codes: a format whose scales are not
+// applied to sums any more.
+template <class F>
+inline constexpr bool kFolds = false;
+template <>
+inline constexpr bool kFolds<FormatMxfp4> = true;
+
+#if defined(MAINARCH_TARGET_avx512)
+// Adds e - 127 to the exponents of what is not zero. Codes are from 0.5 to 6: for e from 2 to 252 the
+// result is normal.
+struct FoldedScale {
+  __m512i add;  // of the 16 rows, in both halves of a pair
+  V factor;
+  bool plain;
+
+  explicit FoldedScale(const uint8_t* e8m0) {
+    const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(e8m0)));
+    const __m512i words = _mm512_or_si512(e, _mm512_slli_epi32(e, 16));
+    add = _mm512_slli_epi16(_mm512_sub_epi16(words, _mm512_set1_epi16(127)), 7);
+    factor = LoadE8M0(e8m0);
+    plain = _mm512_cmpgt_epu32_mask(_mm512_sub_epi32(e, _mm512_set1_epi32(2)),
+                                    _mm512_set1_epi32(250)) == 0;
+  }
+  __m512i Apply(__m512i pairs) const {
+    const __mmask32 some = _mm512_test_epi16_mask(pairs, _mm512_set1_epi16(0x7fff));
+    return _mm512_mask_add_epi16(pairs, some, pairs, add);
+  }
+};
+#endif
+
+// Columns [k, k + cols) of a panel as bf16 pairs, [cols / 2][16 rows][2].
+template <class F>
+static inline void DecodePairsOf(const uint8_t* data, const uint8_t* scale, int64_t k, int64_t cols,
+                                 const DecodeTables& tables, uint16_t* out) {
+  const uint8_t* from = data + k / F::kCols * F::kBytes;
+#if defined(MAINARCH_TARGET_avx512)
+  if constexpr (kFolds<F>) {
+    const FoldedScale fold(scale);
+    if (fold.plain) {
+      for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
+        Pairs pairs[F::kCols / 2];
+        F::DecodePairs(from, tables, pairs);
+        for (int i = 0; i < F::kCols / 2; ++i) StorePairs(out + 32 * i, fold.Apply(pairs[i]));
+      }
+      return;
+    }
+  } else {
+    for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
+      Pairs pairs[F::kCols / 2];
+      F::DecodePairs(from, tables, pairs);
+      for (int i = 0; i < F::kCols / 2; ++i) StorePairs(out + 32 * i, pairs[i]);
+    }
+    return;
+  }
+#endif
+  for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
+    V w[F::kCols];
+    F::Decode(from, tables, w);
+    if constexpr (kFolds<F>) {
+      const V factor = LoadE8M0(scale);
+      for (int i = 0; i < F::kCols; ++i) w[i] = Mul(w[i], factor);
+    }
+    StorePairsOf(w, F::kCols / 2, out);
+  }
+}
+
+// Ends of the stretches of [k0, k1) that are added before a scale is applied, or, where scales are
+// folded, that have one scale.
+template <class F>
+struct Groups {
+  const Panels& w;
+  int64_t index, end;
+
+  Groups(const Panels& panels, int64_t k0, int64_t k1) : w(panels), index(0), end(k1) {
+    if constexpr (F::kScaled) {
+      index = (k0 + w.group_offset) / w.group_cols;
+      end = (index + 1) * w.group_cols - w.group_offset;
+    }
+  }
+  void Next() {
+    ++index;
+    end += w.group_cols;
+  }
+};
+
+// Up to 32 rows of activations, as one or two tiles.
+struct TileRows {
+  const uint16_t* const* x;
+  int count[2];    // rows of either tile; [1]: 0, only one
+  size_t stride;   // bytes from row to row; 0: they lie anyhow
+
+  TileRows(const uint16_t* const* rows, int64_t n) : x(rows), count{}, stride(0) {
+    count[0] = static_cast<int>(n < 16 ? n : 16);
+    count[1] = static_cast<int>(n - count[0]);
+    const auto at = [&](int64_t i) { return reinterpret_cast<uintptr_t>(rows[i]); };
+    stride = n < 2 ? 64 : at(1) - at(0);
+    for (int64_t i = 2; i < n; ++i) {
+      if (at(i) - at(i - 1) != stride) stride = 0;
+    }
+  }
+};
+
+// NP panels; kDecoded: `data` is bf16 whatever F is, its folded scales applied.
+template <int NP>
+struct TilePanels {
+  const uint8_t* data[NP];
+  const uint8_t* scales[NP];
+  size_t ahead;  // what lies so many bytes further on is read next; 0: nothing
+};
+
+// The product of one block: MT tiles of rows (up to 16 each) and NP panels. Sums of MT * NP tiles.
+template <class T, class F, bool kDecoded, int MT, int NP>
+struct TileBlock {
+  static_assert(MT * NP <= 4);
+  T& unit;
+  const Panels& w;
+  const TilePanels<NP>& panels;
+  const TileRows& rows;
+  const DecodeTables& tables;
+
+  template <int M>
+  void LoadRows(int64_t k, int64_t cols) const {
+    const uint16_t* const* x = rows.x + 16 * M;
+    if (rows.stride != 0 && cols == kTileCols) {
+      unit.template Load<4 + M>(x[0] + k, rows.stride);
+      return;
+    }
+    alignas(64) uint8_t tile[kTileBytes];
+    for (int i = 0; i < rows.count[M]; ++i) {
+      uint8_t* to = tile + 64 * i;
+      __builtin_memcpy(to, x[i] + k, static_cast<size_t>(cols) * 2);
+      __builtin_memset(to + cols * 2, 0, static_cast<size_t>(kTileCols - cols) * 2);
+    }
+    unit.template Load<4 + M>(tile, 64);
+  }
+
+  template <int P, int B>
+  void LoadPanel(int64_t group, int64_t k, int64_t cols) const {
+    constexpr bool kPlain = kDecoded || !F::kFetch;  // bf16 as it lies
+    const uint8_t* data = panels.data[P];
+    if (kPlain && cols == kTileCols) {
+      const uint8_t* from = data + 32 * k;
+      Prefetch<kTileBytes>(from, panels.ahead);
+      unit.template Load<B>(from, 64);
+      return;
+    }
+    alignas(64) uint8_t tile[kTileBytes];
+    const size_t bytes = static_cast<size_t>(cols) * 32;
+    if constexpr (kPlain) {
+      __builtin_memcpy(tile, data + 32 * k, bytes);
+    } else {
+      Prefetch<kTileCols / F::kCols * F::kBytes>(data + k / F::kCols * F::kBytes, panels.ahead);
+      const uint8_t* scale = panels.scales[P] + 16 * group;  // of e8m0, where it is looked at
+      DecodePairsOf<F>(data, scale, k, cols, tables, reinterpret_cast<uint16_t*>(tile));
+    }
+    __builtin_memset(tile + bytes, 0, kTileBytes - bytes);
+    unit.template Load<B>(tile, 64);
+  }
+
+  template <int P>
+  void Multiply(int64_t group, int64_t k, int64_t cols) const {
+    constexpr int kB = 4 + MT + P % (4 - MT);
+    LoadPanel<P, kB>(group, k, cols);
+    unit.template Dot<P, 4, kB>();
+    if constexpr (MT > 1) unit.template Dot<NP + P, 5, kB>();
+    if constexpr (P + 1 < NP) Multiply<P + 1>(group, k, cols);
+  }
+
+  void Add(int64_t group, int64_t k, int64_t end) const {
+    for (; k < end; k += kTileCols) {
+      const int64_t cols = end - k < kTileCols ? end - k : kTileCols;
+      LoadRows<0>(k, cols);
+      if constexpr (MT > 1) LoadRows<1>(k, cols);
+      Multiply<0>(group, k, cols);
+    }
+  }
+
+  template <int I = 0>
+  void ZeroSums() const {
+    unit.template Zero<I>();
+    if constexpr (I + 1 < MT * NP) ZeroSums<I + 1>();
+  }
+  template <int I = 0>
+  void StoreSums(float* sums) const {
+    unit.template Store<I>(sums + I * kTileFloats, 64);
+    if constexpr (I + 1 < MT * NP) StoreSums<I + 1>(sums);
+  }
+
+  // sums [MT][NP][16 rows][16]; of a tile's rows only those that there are.
+  void Part(int64_t k0, int64_t k1, float* sums) const {
+    if constexpr (F::kScaled && !kFolds<F>) {
+      alignas(64) float dots[MT * NP * kTileFloats];
+      bool first = true;
+      Groups<F> groups(w, k0, k1);
+      for (int64_t k = k0; k < k1; k = groups.end, groups.Next(), first = false) {
+        ZeroSums();
+        Add(groups.index, k, groups.end < k1 ? groups.end : k1);
+        StoreSums(dots);
+        Scale(groups.index, first, dots, sums);
+      }
+    } else {
+      ZeroSums();
+      Groups<F> groups(w, k0, k1);
+      for (int64_t k = k0; k < k1; k = groups.end, groups.Next()) {
+        Add(groups.index, k, groups.end < k1 ? groups.end : k1);
+      }
+      StoreSums(sums);
+    }
+  }
+
+  void Scale(int64_t group, bool first, const float* dots, float* sums) const {
+    for (int p = 0; p < NP; ++p) {
+      const V scale = F::Scale(panels.scales[p], group);
+      for (int m = 0; m < MT; ++m) {
+        const size_t at = static_cast<size_t>(m * NP + p) * kTileFloats;
+        for (size_t i = at; i < at + 16 * static_cast<size_t>(rows.count[m]); i += 16) {
+          const V before = first ? Zero() : Load(sums + i);
+          Store(sums + i, Fma(Load(dots + i), scale, before));
+        }
+      }
+    }
+  }
+
+  // All of K: parts in the fixed tree, like carries in a binary counter.
+  void All(float* sums) const {
+    constexpr size_t kFloats = MT * NP * kTileFloats;
+    if (w.parts == 1) return Part(0, w.cols, sums);
+    alignas(64) float level[3][kFloats];  // sums of 1, 2, 4 parts that wait for their like
+    static_assert(kMaxParts == 8);
+    for (int part = 0; part < w.parts; ++part) {
+      Part(w.bounds[part], w.bounds[part + 1], sums);
+      int at = 0;
+      for (; (part >> at & 1) != 0; ++at) AddTiles(level[at], sums);
+      if (part + 1 < w.parts) __builtin_memcpy(level[at], sums, sizeof(level[at]));
+    }
+  }
+
+  // sums = left + sums.
+  void AddTiles(const float* left, float* sums) const {
+    for (int t = 0; t < MT * NP; ++t) {
+      const size_t at = static_cast<size_t>(t) * kTileFloats;
+      const size_t end = at + 16 * static_cast<size_t>(rows.count[t / NP]);
+      for (size_t i = at; i < end; i += 16) {
+        Store(sums + i, cpu::MAINARCH_TARGET::Add(Load(left + i), Load(sums + i)));
+      }
+    }
+  }
+};
+
+template <class T>
+class TileProducts {
+ public:
+  explicit TileProducts(T& unit)
+      : unit_(unit), tables_(LoadTables(kTables.fp8_high, kTables.fp8_low, kTables.fp4)) {}
+
+  template <class F>
+  void Matmul(const MatmulArgs& a) {
+    if (a.rows <= 16) {
+      int64_t panel = a.panel_begin;
+      // One row of what needs no decoding: one panel after the other is one stream (matmul.h).
+      if (a.rows > 1 || F::kFetch || a.epilogue == Epilogue::kGateUp) FewRows<F, 4>(a, &panel);
+      if (a.rows > 1 || F::kFetch || a.epilogue == Epilogue::kGateUp) FewRows<F, 2>(a, &panel);
+      FewRows<F, 1>(a, &panel);
+      return;
+    }
+    // As many rows at a time as stay in the cache while panels pass.
+    const size_t row_bytes = static_cast<size_t>(a.w.cols) * 2;
+    const int64_t fit = static_cast<int64_t>(kRowsInCache / row_bytes) & ~int64_t{31};
+    const int64_t most = fit < 32 ? 32 : fit;
+    for (int64_t row = 0; row < a.rows; row += most) {
+      const int64_t end = row + most < a.rows ? row + most : a.rows;
+      int64_t panel = a.panel_begin;
+      ManyRows<F, 2>(a, row, end, &panel);
+      ManyRows<F, 1>(a, row, end, &panel);
+    }
+  }
+
+  template <class F>
+  void ExpertsDown(const ExpertsDownArgs& a) {
+    int64_t panel = a.panel_begin;
+    for (; panel + 4 <= a.panel_end; panel += 4) Experts<F, 4>(a, panel);
+    for (; panel < a.panel_end; ++panel) Experts<F, 1>(a, panel);
+  }
+
+ private:
+  void Configure(const TileRows& rows) {
+    if (rows.count[0] == rows_[0] && rows.count[1] == rows_[1]) return;
+    rows_[0] = rows.count[0];
+    rows_[1] = rows.count[1];
+    unit_.Configure(rows_[0], rows_[1]);
+  }
+
+  template <int NP>
+  static TilePanels<NP> At(const Panels& w, const uint8_t* first) {
+    TilePanels<NP> panels = {};
+    for (int p = 0; p < NP; ++p) {
+      panels.data[p] = first + static_cast<size_t>(p) * w.stride;
+      panels.scales[p] = panels.data[p] + w.scale_offset;
+    }
+    return panels;
+  }
+
+  template <class F, bool kDecoded, int MT, int NP>
+  void Block(const MatmulArgs& a, const TilePanels<NP>& panels, int64_t panel, int64_t row,
+             const TileRows& rows) {
+    alignas(64) float sums[MT * NP * kTileFloats];
+    Configure(rows);
+    TileBlock<T, F, kDecoded, MT, NP>{unit_, a.w, panels, rows, tables_}.All(sums);
+    for (int m = 0; m < MT; ++m) {
+      for (int i = 0; i < rows.count[m]; ++i) {
+        V y[NP];
+        for (int p = 0; p < NP; ++p) {
+          y[p] = Load(sums + static_cast<size_t>(m * NP + p) * kTileFloats + 16 * i);
+        }
+        Finish<1, NP>(a, panel, row + 16 * m + i, y);
+      }
+    }
+  }
+
+  template <class F, int NP>
+  void FewRows(const MatmulArgs& a, int64_t* panel) {
+    const TileRows rows(a.x16, a.rows);
+    for (; *panel + NP <= a.panel_end; *panel += NP) {
+      TilePanels<NP> panels = At<NP>(a.w, a.w.data + static_cast<size_t>(*panel) * a.w.stride);
+      panels.ahead = NP * a.w.stride;
+      if (*panel + NP >= a.panel_end) {
+        panels.ahead = a.after == nullptr ? 0 : static_cast<size_t>(a.after - panels.data[0]);
+      }
+      Block<F, false, 1, NP>(a, panels, *panel, 0, rows);
+    }
+  }
+
+  // Rows [begin, end).
+  template <class F, int NP>
+  void ManyRows(const MatmulArgs& a, int64_t begin, int64_t end, int64_t* panel) {
+    for (; *panel + NP <= a.panel_end; *panel += NP) {
+      const TilePanels<NP> panels =
+          At<NP>(a.w, a.w.data + static_cast<size_t>(*panel) * a.w.stride);
+      if constexpr (F::kFetch) {
+        if (a.decoded != nullptr && end - begin > 32) {
+          RowBlocks<F, true, NP>(a, Decode<F, NP>(a, panels), *panel, begin, end);
+          continue;
+        }
+      }
+      RowBlocks<F, false, NP>(a, panels, *panel, begin, end);
+    }
+  }
+
+  template <class F, bool kDecoded, int NP>
+  void RowBlocks(const MatmulArgs& a, const TilePanels<NP>& panels, int64_t panel, int64_t begin,
+                 int64_t end) {
+    for (int64_t row = begin; row < end; row += 32) {
+      const TileRows rows(a.x16 + row, end - row < 32 ? end - row : 32);
+      if (rows.count[1] > 0) {
+        Block<F, kDecoded, 2, NP>(a, panels, panel, row, rows);
+      } else {
+        Block<F, kDecoded, 1, NP>(a, panels, panel, row, rows);
+      }
+    }
+  }
+
+  // To bf16, into MatmulArgs::decoded, group after group.
+  template <class F, int NP>
+  TilePanels<NP> Decode(const MatmulArgs& a, const TilePanels<NP>& panels) {
+    TilePanels<NP> out = panels;
+    for (int p = 0; p < NP; ++p) {
+      uint8_t* to = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
+      out.data[p] = to;
+      Groups<F> groups(a.w, 0, a.w.cols);
+      for (int64_t k = 0; k < a.w.cols; k = groups.end, groups.Next()) {
+        const int64_t end = groups.end < a.w.cols ? groups.end : a.w.cols;
+        DecodePairsOf<F>(panels.data[p], panels.scales[p] + 16 * groups.index, k, end - k, tables_,
+                         reinterpret_cast<uint16_t*>(to + 32 * k));
+      }
+    }
+    return out;
+  }
+
+  template <class F, int NP>
+  void Experts(const ExpertsDownArgs& a, int64_t panel) {
+    ExpertPanels<NP>(a, panel, [&](const Panels& w, const uint8_t* first, size_t ahead,
+                                   const int32_t* entries, int32_t count, int slot) {
+      TilePanels<NP> panels = At<NP>(w, first);
+      panels.ahead = ahead;
+      for (int32_t at = 0; at < count; at += 16) {
+        ExpertRows<F, NP>(a, w, panels, entries + at, count - at < 16 ? count - at : 16, slot);
+      }
+    });
+  }
+
+  template <class F, int NP>
+  void ExpertRows(const ExpertsDownArgs& a, const Panels& w, const TilePanels<NP>& panels,
+                  const int32_t* entries, int32_t count, int slot) {
+    const uint16_t* x[16];
+    for (int32_t i = 0; i < count; ++i) x[i] = a.act16 + entries[i] * a.act_stride;
+    const TileRows rows(x, count);
+    Configure(rows);
+    const TileBlock<T, F, false, 1, NP> block{unit_, w, panels, rows, tables_};
+    for (int part = 0; part < w.parts; ++part) {
+      alignas(64) float sums[NP * kTileFloats];
+      block.Part(w.bounds[part], w.bounds[part + 1], sums);
+      for (int32_t i = 0; i < count; ++i) {
+        V y[NP];
+        for (int p = 0; p < NP; ++p) y[p] = Load(sums + static_cast<size_t>(p) * kTileFloats + 16 * i);
+        AddToRow<NP>(a, entries[i], part, w.parts, slot, y);
+      }
+    }
+  }
+
+  T& unit_;
+  const DecodeTables tables_;
+  int rows_[2] = {-1, -1};  // what the unit is configured for
+};
+
+template <class T>
+static inline void TileMatmul(T& unit, const MatmulArgs& a) {
+  TileProducts<T> products(unit);
+  switch (a.w.format) {
+    case PanelFormat::kBF16:
+      return products.template Matmul<FormatBF16>(a);
+    case PanelFormat::kFp8:
+      return products.template Matmul<FormatFp8>(a);
+    case PanelFormat::kMxfp4:
+      return products.template Matmul<FormatMxfp4>(a);
+    default:
+      return;
+  }
+}
+
+template <class T>
+static inline void TileExpertsDown(T& unit, const ExpertsDownArgs& a) {
+  TileProducts<T> products(unit);
+  switch (a.experts[a.active[0]].format) {
+    case PanelFormat::kBF16:
+      return products.template ExpertsDown<FormatBF16>(a);
+    case PanelFormat::kFp8:
+      return products.template ExpertsDown<FormatFp8>(a);
+    case PanelFormat::kMxfp4:
+      return products.template ExpertsDown<FormatMxfp4>(a);
+    default:
+      return;
+  }
+}
+
+}  // namespace mainarch::cpu::MAINARCH_TARGET
+
+#endif  // MAINARCH_BACKEND_CPU_KERNELS_TILES_H_

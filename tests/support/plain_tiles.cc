@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#define MAINARCH_TARGET portable
+#include "support/plain_tiles.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/kernels/tiles.h"
+
+namespace mainarch::test {
+namespace {
+
+float Flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+
+float FromBF16(uint16_t bits) {
+  const uint32_t word = uint32_t{bits} << 16;
+  float x;
+  std::memcpy(&x, &word, sizeof(x));
+  return Flushed(x);
+}
+
+class PlainTiles {
+ public:
+  void Configure(int r0, int r1) {
+    for (int tile = 0; tile < 8; ++tile) rows_[tile] = 16;
+    const int second = r1 > 0 ? r1 : r0;
+    rows_[0] = rows_[1] = rows_[4] = r0;
+    rows_[2] = rows_[3] = second;
+    if (r1 > 0) rows_[5] = r1;
+  }
+  template <int I>
+  void Zero() {
+    std::memset(tiles_[I], 0, sizeof(tiles_[I]));
+  }
+  template <int I>
+  void Load(const void* from, size_t stride) {
+    Zero<I>();
+    for (int r = 0; r < rows_[I]; ++r) {
+      std::memcpy(tiles_[I] + 64 * r, static_cast<const uint8_t*>(from) + r * stride, 64);
+    }
+  }
+  template <int I>
+  void Store(void* to, size_t stride) {
+    for (int r = 0; r < rows_[I]; ++r) {
+      std::memcpy(static_cast<uint8_t*>(to) + r * stride, tiles_[I] + 64 * r, 64);
+    }
+  }
+  template <int C, int A, int B>
+  void Dot() {
+    for (int m = 0; m < rows_[C]; ++m) {
+      for (int n = 0; n < 16; ++n) {
+        float even = 0, odd = 0;
+        for (int k = 0; k < 16; ++k) {
+          even = Flushed(std::fmaf(Half(A, m, 2 * k), Half(B, k, 2 * n), even));
+          odd = Flushed(std::fmaf(Half(A, m, 2 * k + 1), Half(B, k, 2 * n + 1), odd));
+        }
+        float sum;
+        uint8_t* at = tiles_[C] + 64 * m + 4 * n;
+        std::memcpy(&sum, at, sizeof(sum));
+        sum = Flushed(Flushed(sum) + Flushed(even + odd));
+        std::memcpy(at, &sum, sizeof(sum));
+      }
+    }
+  }
+
+ private:
+  float Half(int tile, int row, int i) const {
+    uint16_t bits;
+    std::memcpy(&bits, tiles_[tile] + 64 * row + 2 * i, sizeof(bits));
+    return FromBF16(bits);
+  }
+
+  int rows_[8] = {};
+  uint8_t tiles_[8][1024] = {};
+};
+
+void Matmul(const cpu::MatmulArgs& args) {
+  PlainTiles unit;
+  cpu::portable::TileMatmul(unit, args);
+}
+
+void ExpertsDown(const cpu::ExpertsDownArgs& args) {
+  PlainTiles unit;
+  cpu::portable::TileExpertsDown(unit, args);
+}
+
+void ToBF16(const float* x, uint16_t* out, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) {
+    cpu::portable::StoreBF16(out + i, cpu::portable::Load(x + i));
+  }
+}
+
+}  // namespace
+
+const cpu::Kernels* PlainTileKernels(const cpu::Kernels& others) {
+  static cpu::Kernels kernels;
+  kernels = others;
+  kernels.name = "plain tiles";
+  kernels.matmul_bf16 = Matmul;
+  kernels.experts_down_bf16 = ExpertsDown;
+  kernels.to_bf16 = ToBF16;
+  kernels.may_round = nullptr;
+  return &kernels;
+}
+
+}  // namespace mainarch::test
