@@ -256,7 +256,9 @@ void Register() {
       {"bf16", PanelFormat::kBF16}, {"fp8", PanelFormat::kFp8}, {"mxfp4", PanelFormat::kMxfp4}};
   for (auto [name, format] : formats) {
     for (bool fast : {false, true}) {
-      if (fast && cpu::UsableKernels().front()->matmul_bf16 == nullptr) continue;
+      const cpu::Kernels& kernels = *cpu::UsableKernels().front();
+      if (fast && kernels.matmul_bf16 == nullptr) continue;
+      if (fast && kernels.may_round != nullptr && !kernels.may_round()) continue;
       for (int64_t rows : {1, 2, 4, 8, 256}) {
         for (int threads : {1, 2}) {
           const std::string full =
