@@ -614,6 +614,11 @@ TEST(amx_and_its_stand_in_give_the_same_bits) {
               uint32_t bits[2];
               for (int k = 0; k < 2; ++k) std::memcpy(&bits[k], &y[k].data[r][i], 4);
               const bool nan = std::isnan(y[0].data[r][i]) && std::isnan(y[1].data[r][i]);
+              if (!nan && bits[0] != bits[1]) {
+                std::printf("# format %d, wild %d, %zu rows: row %zu, column %zu: %a, plain %a\n",
+                            static_cast<int>(format), wild, count, r, i, double{y[0].data[r][i]},
+                            double{y[1].data[r][i]});
+              }
               CHECK(nan || bits[0] == bits[1]);
             }
           }

@@ -3,6 +3,7 @@
 #include "support/plain_tiles.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "backend/cpu/kernels/tiles.h"
@@ -47,6 +48,7 @@ class PlainTiles {
   }
   template <int C, int A, int B>
   void Dot() {
+    if (rows_[C] != rows_[A] || rows_[B] != 16) std::abort();  // AMX: an illegal instruction
     for (int m = 0; m < rows_[C]; ++m) {
       for (int n = 0; n < 16; ++n) {
         float even = 0, odd = 0;

@@ -6,8 +6,8 @@
 // panel at a time where many rows share it.
 //
 // T is the unit: eight tiles, of 16 rows of 64 bytes each.
-//   Configure(r0, r1)  tiles 0, 1 and 4 get r0 rows, or, if r1 is not 0, tiles 0, 1, 4 r0 and
-//                      2, 3, 5 r1; all others 16
+//   Configure(r0, r1)  tiles 0 to 4 get r0 rows, or, if r1 is not 0, tiles 0, 1, 4 r0 and 2, 3, 5 r1;
+//                      all others 16
 //   Zero<i>(), Load<i>(from, stride), Store<i>(to, stride)
 //   Dot<C, A, B>()     C[m][n] += sum over k of A[m][2 k] B[k][2 n], and A[m][2 k + 1] B[k][2 n + 1]
 // AMX's (TDPBF16PS) adds even and odd columns of a tile apart, each by fused multiply-adds from zero
@@ -206,7 +206,7 @@ struct TileBlock {
     constexpr int kB = 4 + MT + P % (4 - MT);
     LoadPanel<P, kB>(group, k, cols);
     unit.template Dot<P, 4, kB>();
-    if constexpr (MT > 1) unit.template Dot<NP + P, 5, kB>();
+    if constexpr (MT > 1) unit.template Dot<2 + P, 5, kB>();
     if constexpr (P + 1 < NP) Multiply<P + 1>(group, k, cols);
   }
 
@@ -219,14 +219,19 @@ struct TileBlock {
     }
   }
 
+  // The tile of sum I: those of the second tile of rows are 2 and 3.
+  template <int I>
+  static constexpr int kSum = I / NP * 2 + I % NP;
+  static_assert(MT == 1 || NP <= 2);
+
   template <int I = 0>
   void ZeroSums() const {
-    unit.template Zero<I>();
+    unit.template Zero<kSum<I>>();
     if constexpr (I + 1 < MT * NP) ZeroSums<I + 1>();
   }
   template <int I = 0>
   void StoreSums(float* sums) const {
-    unit.template Store<I>(sums + I * kTileFloats, 64);
+    unit.template Store<kSum<I>>(sums + I * kTileFloats, 64);
     if constexpr (I + 1 < MT * NP) StoreSums<I + 1>(sums);
   }
 
@@ -301,9 +306,11 @@ class TileProducts {
   void Matmul(const MatmulArgs& a) {
     if (a.rows <= 16) {
       int64_t panel = a.panel_begin;
-      // One row of what needs no decoding: one panel after the other is one stream (matmul.h).
-      if (a.rows > 1 || F::kFetch || a.epilogue == Epilogue::kGateUp) FewRows<F, 4>(a, &panel);
-      if (a.rows > 1 || F::kFetch || a.epilogue == Epilogue::kGateUp) FewRows<F, 2>(a, &panel);
+      // What needs no decoding comes as fast as memory gives it: one panel after the other is one
+      // stream (matmul.h).
+      const bool apart = !F::kFetch && a.rows <= kMaxBlockRows;
+      if (!apart) FewRows<F, 4>(a, &panel);
+      if (!apart || a.epilogue == Epilogue::kGateUp) FewRows<F, 2>(a, &panel);
       FewRows<F, 1>(a, &panel);
       return;
     }
