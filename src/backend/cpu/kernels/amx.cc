@@ -8,7 +8,6 @@
 // is made that will use them, not before: a process that has asked needs alternative signal stacks
 // large enough for tiles (sigaltstack(2) refuses smaller ones then), and is refused where it has
 // smaller ones already. Each call leaves the tiles released, so that nothing is saved in between.
-#include <asm/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,7 +18,7 @@ namespace mainarch::cpu {
 namespace avx512_bf16 {
 namespace {
 
-// arch/x86/include/asm/fpu/types.h: XFEATURE_XTILE_DATA; asm/prctl.h of kernels from 5.16 on.
+// ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of Linux 5.16, whose headers Debian 12 may not have.
 constexpr int kRequestPermission = 0x1023;
 constexpr int kTileData = 18;
 
