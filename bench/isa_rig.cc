@@ -136,8 +136,10 @@ Status IsaRig::Run(const Prepared& prepared, int threads, uint64_t* instructions
                                                     arena_.get(), size_));
     pointers.push_back(memories.back().get());
   }
+  KernelLaunch launch = prepared.launch;
+  launch.pace = pace_;
   ASSIGN_OR_RETURN(const std::unique_ptr<Grid> grid,
-                   Grid::Create(&program_, prepared.launch, LimitsOf(set_.isa()), pointers));
+                   Grid::Create(&program_, launch, LimitsOf(set_.isa()), pointers));
   // Waiting is advice; only waiting that goes on is a hang.
   Grid::Result result;
   for (int turn = 0; turn < 10'000; ++turn) {

@@ -53,6 +53,8 @@ class IsaRig {
 
   // Runs to the end on `threads` host threads and adds up the wave-instructions.
   Status Run(const Prepared& prepared, int threads, uint64_t* instructions);
+  // Launches from now on run under a timing model, which outlives the rig; one thread.
+  void SetPace(sim::isa::Pace* pace) { pace_ = pace; }
 
  private:
   StatusOr<Prepared> PrepareBytes(const std::string& kernel, absl::Span<const uint8_t> kernarg,
@@ -66,6 +68,7 @@ class IsaRig {
   size_t used_ = 0;
   std::map<const uint8_t*, uint64_t> loaded_;  // image -> load address
   uint64_t random_ = 1;
+  sim::isa::Pace* pace_ = nullptr;
 };
 
 template <class T>

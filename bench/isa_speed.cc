@@ -11,6 +11,7 @@
 
 #include "isa_decode.h"
 #include "isa_rig.h"
+#include "sim/time/clock.h"
 
 namespace mainarch::bench {
 namespace {
@@ -22,12 +23,15 @@ using sim::isa::LaneCode;
 // What runs, made in a rig of its own.
 using Make = std::function<StatusOr<std::vector<Prepared>>(IsaRig&)>;
 
-void Measure(benchmark::State& state, Isa isa, LaneCode lanes, int threads, const Make& make) {
+void Measure(benchmark::State& state, Isa isa, LaneCode lanes, int threads, const Make& make,
+             bool timed = false) {
   if (!sim::isa::Runs(lanes)) {
     state.SkipWithError("not on this CPU");
     return;
   }
+  sim::timing::Clock clock;
   IsaRig rig(isa, lanes);
+  if (timed) rig.SetPace(&clock);
   const auto prepared = make(rig);
   if (!prepared.ok()) {
     state.SkipWithError(std::string(prepared.status().message()).c_str());
@@ -42,6 +46,7 @@ void Measure(benchmark::State& state, Isa isa, LaneCode lanes, int threads, cons
         return;
       }
     }
+    clock.Take();
   }
   const auto count = static_cast<double>(instructions);
   state.counters["inst/s"] = benchmark::Counter(count, benchmark::Counter::kIsRate);
@@ -140,6 +145,13 @@ void Register(const std::string& name, const Make& make, bool gfx942 = true) {
             ->Unit(benchmark::kMillisecond);
       }
     }
+    // Under the timing model.
+    benchmark::RegisterBenchmark((name + (isa == Isa::kGfx942 ? "/gfx942/timed" : "/gfx950/timed")).c_str(),
+                                 [=](benchmark::State& state) {
+                                   Measure(state, isa, sim::isa::BestLaneCode(), 1, make, true);
+                                 })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
   }
 }
 

@@ -265,7 +265,8 @@ bool AqlQueue::StepFront() {
   const Packet packet = *front_;
   front_.reset();
   pm4_.reset();
-  return Complete(packet, host().context().Clock());
+  const uint64_t now = host().context().Clock();
+  return Complete(packet, now, now);
 }
 
 // False after a fault.
@@ -503,7 +504,9 @@ bool AqlQueue::RunLaunches() {
       case Progress::State::kDone: {
         const Running done = std::move(running);
         running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
-        Complete(done.packet, done.started);
+        uint64_t started = done.started, ended = host().context().Clock();
+        done.launch->Times(&started, &ended);
+        Complete(done.packet, started, ended);
         return true;
       }
     }
@@ -512,10 +515,10 @@ bool AqlQueue::RunLaunches() {
 }
 
 // Always true: something happened.
-bool AqlQueue::Complete(const Packet& packet, uint64_t started) {
+bool AqlQueue::Complete(const Packet& packet, uint64_t started, uint64_t ended) {
   host().executor().Release(host().context(), packet.release());
   const uint64_t signal = packet.At<uint64_t>(kCompletionSignal);
-  if (signal != 0 && !Signal(signal, started)) return true;
+  if (signal != 0 && !Signal(signal, started, ended)) return true;
   finished_.insert(packet.index);
   while (!finished_.empty() && *finished_.begin() == completed_) {
     finished_.erase(finished_.begin());
@@ -524,7 +527,7 @@ bool AqlQueue::Complete(const Packet& packet, uint64_t started) {
   return true;
 }
 
-bool AqlQueue::Signal(uint64_t signal, uint64_t started) {
+bool AqlQueue::Signal(uint64_t signal, uint64_t started, uint64_t ended) {
   if (host().script().LosesSignal(host().context().gpu_index())) {
     host().Note(absl::StrCat("compute queue ", id(), ": completion signal lost by the script"));
     return true;
@@ -536,7 +539,7 @@ bool AqlQueue::Signal(uint64_t signal, uint64_t started) {
   if (!bus_.Load32(queue + kQueueProperties, &properties, &fault)) return Fault(fault), false;
   if ((properties & kPropertyProfiling) != 0 &&
       (!bus_.Store64(signal + kSignalStart, started, &fault) ||
-       !bus_.Store64(signal + kSignalEnd, host().context().Clock(), &fault))) {
+       !bus_.Store64(signal + kSignalEnd, ended, &fault))) {
     return Fault(fault), false;
   }
   if (!bus_.Add64(signal + kSignalValue, ~uint64_t{0}, &fault)) return Fault(fault), false;

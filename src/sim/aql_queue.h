@@ -80,8 +80,8 @@ class AqlQueue final : public HwQueue {
   bool WaitSignalsOver(bool* over);
   bool StepFront();
   bool RunLaunches();
-  bool Complete(const Packet& packet, uint64_t started);
-  bool Signal(uint64_t signal_va, uint64_t started);
+  bool Complete(const Packet& packet, uint64_t started, uint64_t ended);
+  bool Signal(uint64_t signal_va, uint64_t started, uint64_t ended);
   bool Notify(uint64_t signal_va);
   bool ReportReadIndex();
   bool Fail(QueueError error, const std::string& why);

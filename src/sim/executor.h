@@ -178,6 +178,10 @@ class Launch {
   // Runs at most about `budget` wave-instructions (a host function counts as one) and returns. A
   // slice should stay below a millisecond: page table changes and teardown wait for it.
   virtual Progress Run(uint64_t budget) = 0;
+
+  // Of a launch that is done, by an executor that models time: when its packet was taken and when it
+  // was complete, in 100 MHz ticks. False: the machine's own clock counts.
+  virtual bool Times(uint64_t* /*start*/, uint64_t* /*end*/) const { return false; }
 };
 
 class Executor {
@@ -193,6 +197,11 @@ class Executor {
   // its Start, the release after its kDone and before its completion signal.
   virtual void Acquire(GpuContext& /*context*/, Scope /*scope*/) {}
   virtual void Release(GpuContext& /*context*/, Scope /*scope*/) {}
+
+  // A copy engine's queue has copied, by GPUs' indices; kSystemMemory for the host's.
+  static constexpr uint32_t kSystemMemory = ~uint32_t{0};
+  virtual void Copied(GpuContext& /*context*/, uint32_t /*queue*/, uint32_t /*from*/, uint32_t /*to*/,
+                      uint64_t /*bytes*/) {}
 
   // Instruction caches of the GPU were invalidated (ACQUIRE_MEM with SH_ICACHE in a PM4 IB).
   // Without it a VA that is reused for other code may execute the old instructions.

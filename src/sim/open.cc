@@ -3,6 +3,7 @@
 
 #include "sim/host_executor.h"
 #include "sim/isa/executor.h"
+#include "sim/time/clock.h"
 
 namespace mainarch::sim {
 
@@ -13,6 +14,7 @@ std::unique_ptr<Executor> MakeExecutor(const NodeConfig& config) {
   options.exact_matrix = config.exact_matrix;
   options.check = config.check;
   options.lines = config.lines;
+  if (config.time) options.pace = std::make_shared<timing::Clock>();
   return std::make_unique<isa::IsaExecutor>(options);
 }
 

@@ -138,6 +138,17 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->profile = &kMi308x;
     return OkStatus();
   }
+  if (parts.first == "time") {
+    if (parts.second != "on" && parts.second != "off") {
+      return Error(Code::kInvalidArgument, "node setting '", text, "': time is on or off");
+    }
+    config->time = parts.second == "on";
+    if (config->time && config->profile->isa == "gfx90a") {
+      return Error(Code::kInvalidArgument, "node setting '", text,
+                   "': instructions of gfx90a are not interpreted, so there is nothing to time");
+    }
+    return OkStatus();
+  }
   const auto number = ParseDecimal(parts.second);
   if (!number.has_value()) {
     return Error(Code::kInvalidArgument, "node setting '", text,
@@ -171,7 +182,8 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
                  "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
                  "(ms, to 60000), poison (0, 1), smallbar (0, 1), sockets (1, 2), hide (a GPU's "
                  "index), unknown (0, 1), "
-                 "cwsr (0, 1), exact (0, 1), card (mi308x), check (all, none, names of checkers)");
+                 "cwsr (0, 1), exact (0, 1), time (on, off), card (mi308x), check (all, none, names of "
+                 "checkers)");
   }
   return OkStatus();
 }
@@ -230,6 +242,8 @@ StatusOr<NodeConfig> ParseNode(absl::string_view text) {
                  "'; known: ", ProfileNames());
   }
   for (size_t i = 1; i < parts.size(); ++i) RETURN_IF_ERROR(ApplySetting(parts[i], &config));
+  // Modelled time asks for one order of events, whatever the host does.
+  if (config.time) config.Settle();
   return config;
 }
 

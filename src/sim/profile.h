@@ -97,6 +97,8 @@ struct NodeConfig {
 
   // Matrix products to the bit of the published CDNA3 model (sim/isa/matrix_exact.h), slowly.
   bool exact_matrix = false;
+  // A modelled clock runs along (sim/time/README.md), on one machine thread.
+  bool time = false;
   // What is proved of every kernel as it runs, many times slower; a finding stops the kernel.
   isa::CheckOptions check;
   // Of code objects with debug information (AddLines): a halted wave's report names the source line.
@@ -110,6 +112,12 @@ struct NodeConfig {
   // CPU sockets; 0: one for four GPUs, at most two. Programs from outside look a CPU node up among
   // the host's own NUMA nodes, so they get no more than the host has.
   uint32_t sockets = 0;
+
+  // No choice is drawn, and one thread plays all GPUs: what a clock needs.
+  void Settle() {
+    threads = 1;
+    reorder = early_fetch = lag_read_pointers = false;
+  }
 };
 
 // "gfx950x8", "gfx942", with comma-separated settings behind it: "gfx950x8,seed=7,minor=14,

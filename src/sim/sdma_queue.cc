@@ -246,8 +246,23 @@ SdmaQueue::Result SdmaQueue::ExecuteCopy(const std::vector<uint32_t>& p) {
     job.targets = 2;
     job.to[1] = Address(p[7], p[8]);
   }
+  Tell(job);
   copy_ = job;
   return Result::kDone;
+}
+
+// An executor that models time is told of the copy.
+void SdmaQueue::Tell(const CopyJob& job) const {
+  const GpuContext& context = host().context();
+  Window window;
+  MemoryFault ignored;
+  const auto place = [&](uint64_t va) {
+    if (!context.Translate(va, Access::kRead, &window, &ignored)) return context.gpu_index();
+    return window.system_memory ? Executor::kSystemMemory : window.home_gpu;
+  };
+  for (int i = 0; i < job.targets; ++i) {
+    host().executor().Copied(host().context(), id(), place(job.from), place(job.to[i]), job.left);
+  }
 }
 
 SdmaQueue::Result SdmaQueue::ExecuteWrite(const std::vector<uint32_t>& p) {

@@ -65,6 +65,7 @@ class SdmaQueue final : public HwQueue {
   uint32_t PacketDwords(uint32_t header, uint64_t at_va);
   bool ReportReadPointer();
   uint64_t DelayNs(uint64_t from, uint64_t to) const;
+  void Tell(const CopyJob& job) const;
 
   const uint32_t engine_;
   const uint64_t count_mask_;

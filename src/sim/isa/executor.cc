@@ -102,6 +102,8 @@ class IsaLaunch : public Launch {
     return progress;
   }
 
+  bool Times(uint64_t* start, uint64_t* end) const override { return grid_->Times(start, end); }
+
  private:
   void Publish() {
     if (log_ == nullptr) return;
@@ -185,6 +187,11 @@ void IsaExecutor::Acquire(GpuContext& context, Scope scope) {
 }
 void IsaExecutor::Release(GpuContext& context, Scope scope) {
   if (checker_ != nullptr) checker_->Release(context, scope);
+}
+
+void IsaExecutor::Copied(GpuContext& context, uint32_t queue, uint32_t from, uint32_t to,
+                         uint64_t bytes) {
+  if (options_.pace != nullptr) options_.pace->Copied(context.gpu_index(), queue, from, to, bytes);
 }
 
 void IsaExecutor::InvalidateInstructions(GpuContext& context) { Forget(context); }

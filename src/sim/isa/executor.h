@@ -41,10 +41,12 @@ class IsaExecutor : public Executor {
   StatusOr<std::unique_ptr<Launch>> Start(const Dispatch& dispatch) override;
   void Acquire(GpuContext& context, Scope scope) override;
   void Release(GpuContext& context, Scope scope) override;
+  void Copied(GpuContext& context, uint32_t queue, uint32_t from, uint32_t to,
+              uint64_t bytes) override;
   void InvalidateInstructions(GpuContext& context) override;
   void Forget(const GpuContext& context) override;
-  // Checkers know all GPUs of a node, under one lock.
-  bool parallel() const override { return checker_ == nullptr; }
+  // Checkers know all GPUs of a node, under one lock; so does a pace, which has one order of events.
+  bool parallel() const override { return checker_ == nullptr && options_.pace == nullptr; }
 
  private:
   // GPU and process, which share code, and the ISA.

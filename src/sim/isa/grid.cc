@@ -174,6 +174,7 @@ std::string Grid::Report(const Wave& w, Memory* memory) const {
 }
 
 void Grid::DropTranslations() {
+  if (paced_ != nullptr) return paced_->DropTranslations();
   for (const std::unique_ptr<Workgroup>& group : ready_) {
     for (Wave& w : group->waves) {
       for (View& view : w.views) view = View();
@@ -432,6 +433,12 @@ uint64_t Grid::RunWave(Wave& w, uint64_t slice) {
   }
   w.instructions += n;
   return n;
+}
+
+bool Grid::Times(uint64_t* start, uint64_t* end) const {
+  if (paced_ == nullptr) return false;
+  paced_->Times(start, end);
+  return true;
 }
 
 uint32_t Grid::waves_per_group() const { return WavesOf(launch_); }

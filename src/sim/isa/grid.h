@@ -84,6 +84,8 @@ class Grid {
   Result Run(uint64_t budget);
   // The page tables changed since the last Run: what waves remember of them is void.
   void DropTranslations();
+  // With a pace, of a grid that is done; see PacedGrid::Times. False without one.
+  bool Times(uint64_t* start, uint64_t* end) const;
   uint64_t instructions() const { return instructions_; }
   uint64_t resident_limit() const { return resident_limit_; }
   uint64_t workgroups() const { return total_; }
@@ -93,6 +95,7 @@ class Grid {
   const ChipLimits& limits() const { return limits_; }
   Isa isa() const { return program_.set().isa(); }
   Memory* memory() const { return memories_[0]; }
+  Program& program() const { return program_; }
   uint32_t waves_per_group() const;
   // A workgroup, its waves set up; each index below workgroups() once.
   std::unique_ptr<Workgroup> StartAt(uint64_t index);

@@ -29,6 +29,10 @@ class PacedGrid {
   virtual ~PacedGrid() = default;
   // Steps about `budget` instructions, of this grid or of others that share its chip.
   virtual GridResult Run(uint64_t budget) = 0;
+  // As Grid::DropTranslations, of every wave that Run may step.
+  virtual void DropTranslations() = 0;
+  // When it is done: its start and end on the pace's clock, in 100 MHz ticks.
+  virtual void Times(uint64_t* start, uint64_t* end) const = 0;
 };
 
 class Pace {
@@ -36,6 +40,8 @@ class Pace {
   virtual ~Pace() = default;
   // The grid outlives what is returned.
   virtual std::unique_ptr<PacedGrid> Begin(Grid* grid) = 0;
+  // A copy engine's queue has copied: GPUs' indices, or ~0 for the host.
+  virtual void Copied(uint32_t gpu, uint32_t queue, uint32_t from, uint32_t to, uint64_t bytes) = 0;
 };
 
 }  // namespace mainarch::sim::isa

@@ -151,7 +151,20 @@ std::unique_ptr<Workgroup> Program::TakeSpare() {
 void Program::KeepSpare(std::unique_ptr<Workgroup> group) {
   group->observed = nullptr;  // of an observer that may go
   std::lock_guard<std::mutex> lock(mutex_);
-  if (spares_.size() < kMostSpares) spares_.push_back(std::move(group));
+  if (spares_.size() < most_spares_) spares_.push_back(std::move(group));
+}
+
+void Program::KeepMoreSpares(size_t most) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  most_spares_ = std::max(kMostSpares, most);
+  if (spares_.size() > most_spares_) spares_.resize(most_spares_);
+}
+
+void Program::NotesBy(std::shared_ptr<const void> owner) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (owner == notes_) return;
+  for (const Op& op : ops_) op.note = nullptr;
+  notes_ = std::move(owner);
 }
 
 void Program::Build(Op* op) {

@@ -52,9 +52,15 @@ class Program {
 
   const InstructionSet& set() const { return set_; }
 
+  // Op::note of every instruction is `owner`'s from now on; those of another owner are forgotten. The
+  // owner lives as long as the program, or until there is another.
+  void NotesBy(std::shared_ptr<const void> owner);
+
   // Ended workgroups, kept for their memory: a grid takes one for each that it starts. Null: none.
   std::unique_ptr<Workgroup> TakeSpare();
   void KeepSpare(std::unique_ptr<Workgroup> group);
+  // A pace has as many workgroups under way as the chip holds.
+  void KeepMoreSpares(size_t most);
 
  private:
   void Build(Op* op);
@@ -66,6 +72,8 @@ class Program {
   static constexpr size_t kMostSpares = 64;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Workgroup>> spares_;
+  size_t most_spares_ = kMostSpares;
+  std::shared_ptr<const void> notes_;
   HashMap<uint64_t, std::unique_ptr<Chunk>> chunks_;
   std::deque<Op> ops_;
   struct alignas(64) Rows {

@@ -22,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -65,13 +66,15 @@ class Clock : public isa::Pace {
   // 100 MHz ticks of that, for s_memrealtime and profiling timestamps.
   uint64_t Ticks(uint32_t gpu);
 
-  // The copy engine `queue` of a GPU moves bytes: called by the node's SDMA queues as packets end.
-  // The places are GPUs' indices, or kHost.
+  // What a copy engine does goes into TakeCopies; a GPU that has launched nothing yet has no clock.
   static constexpr uint32_t kHost = ~uint32_t{0};
-  void Copy(uint32_t gpu, uint32_t queue, uint32_t from, uint32_t to, uint64_t bytes);
+  void Copied(uint32_t gpu, uint32_t queue, uint32_t from, uint32_t to, uint64_t bytes) override;
 
  private:
-  Gpu& GpuOf(uint32_t gpu, isa::Isa isa);
+  friend class Gpu;
+  void Add(LaunchReport report);
+  int64_t Others(const Gpu& self, bool* alone) const;
+  void Written(uint32_t gpu, uint64_t line);
 
   const ClockOptions options_;
   std::mutex mutex_;

@@ -74,6 +74,7 @@ namespace mainarch::sim::timing {
   /* Coherence. */                                                                                  \
   X(far_ns, "ns", "load or atomic past the L2 (sc1) that another XCD's copy or the memory side "    \
                   "answers")                                                                        \
+  X(cross_ns, "ns", "more for a line that another XCD wrote last")                                  \
   X(line_serial_ns, "ns", "between two operations of the memory side on one line")                  \
   X(wbl2_ns, "ns", "buffer_wbl2 sc1 with little to write")                                          \
   X(inv_ns, "ns", "buffer_inv sc1")                                                                 \
@@ -96,7 +97,7 @@ namespace mainarch::sim::timing {
   X(groups_per_us, "1/us", "workgroups that one XCD starts")                                        \
   X(waves_per_us, "1/us", "waves that one XCD starts")                                              \
   /* Copy engines. */                                                                               \
-  X(sdma_fixed_ns, "ns", "a copy, beside its bytes and packet")                                     \
+  X(sdma_fixed_ns, "ns", "more for the first copy of a batch")                                      \
   X(sdma_packet_ns, "ns", "each packet")                                                            \
   X(sdma_gbs, "GB/s", "an engine's copy")
 
