@@ -63,17 +63,15 @@ class Capacity {
   bool Full(const Bucket& bucket) const { return bucket.used >= room_ * 0.9999f; }
 
   int64_t FirstWithRoom(int64_t b) {
-    const int64_t from = b;
     // Buckets that a later time has taken over are past and gone.
+    b = std::max(b, newest_ - kBuckets + 1);
+    const int64_t from = b;
     for (;;) {
       Bucket& bucket = ring_[static_cast<size_t>(b & (kBuckets - 1))];
-      if (bucket.number > b) {
-        b = bucket.number - kBuckets + 1 > b ? bucket.number - kBuckets + 1 : b + 1;
-        continue;
-      }
-      if (bucket.number < b || !Full(bucket)) break;
+      if (bucket.number != b || !Full(bucket)) break;
       b += bucket.skip;
     }
+    newest_ = std::max(newest_, b);
     if (b != from) {
       Bucket& first = ring_[static_cast<size_t>(from & (kBuckets - 1))];
       if (first.number == from) first.skip = static_cast<int32_t>(std::min<int64_t>(b - from, kBuckets / 2));
@@ -84,6 +82,7 @@ class Capacity {
   double rate_ = 1;
   int bits_ = 5;
   float room_ = 32;
+  int64_t newest_ = 0;
   std::vector<Bucket> ring_;
 };
 

@@ -75,9 +75,17 @@ void Clock::Copied(uint32_t gpu, uint32_t queue, uint32_t from, uint32_t to, uin
   copies_.push_back(report);
 }
 
-void Clock::Written(uint32_t gpu, uint64_t line) {
+Gpu* Clock::GpuAt(uint32_t gpu, Gpu* otherwise) {
   const auto it = gpus_.find(gpu);
-  if (it != gpus_.end()) it->second->Written(line);
+  return it == gpus_.end() ? otherwise : it->second.get();
+}
+
+void Clock::LandAll(const Job* job) {
+  for (const auto& [index, gpu] : gpus_) gpu->Land(kNever, job);
+}
+
+void Clock::Forget(const Job* job) {
+  for (const auto& [index, gpu] : gpus_) gpu->Forget(job);
 }
 
 // Where the least advanced of the other GPUs that have work stands, on this one's clock; kNever when

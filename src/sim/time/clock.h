@@ -74,7 +74,11 @@ class Clock : public isa::Pace {
   friend class Gpu;
   void Add(LaunchReport report);
   int64_t Others(const Gpu& self, bool* alone) const;
-  void Written(uint32_t gpu, uint64_t line);
+  // The GPU of an index; `otherwise` where none has launched anything yet.
+  Gpu* GpuAt(uint32_t gpu, Gpu* otherwise);
+  // A job's stores to peers become visible, or are dropped.
+  void LandAll(const class Job* job);
+  void Forget(const class Job* job);
 
   const ClockOptions options_;
   std::mutex mutex_;

@@ -114,7 +114,7 @@ void Gpu::Add(Job* job) {
 
 // Cancelled or complete: nothing of it stays on the chip.
 void Gpu::Remove(Job* job) {
-  std::erase_if(landings_, [job](const auto& one) { return one.second.job == job; });
+  clock_.Forget(job);
   std::erase(jobs_, job);
   for (size_t u = 0; u < units_.size(); ++u) {
     ComputeUnit& unit = units_[u];
@@ -309,7 +309,7 @@ void Gpu::Stop(Job* job, const isa::Wave& wave) {
 void Gpu::Complete(Job* job) {
   const isa::LaunchTicket& ticket = job->ticket_;
   job->last_wave_ = std::max(job->last_wave_, job->drained_);
-  Land(kNever, job);
+  clock_.LandAll(job);
   Clocks end = job->last_wave_ + Round(params_.clocks(params_.complete_ns));
   if (ticket.release > 0) {
     Clocks written = end;

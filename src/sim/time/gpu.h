@@ -54,8 +54,16 @@ class Gpu {
   // Where it stands for GPUs that must not run ahead of it; kNever when it has nothing to do.
   Clocks standing() const;
   const Params& params() const { return params_; }
-  // Somebody outside has written a line of its memory.
-  void Written(uint64_t line) { memory_.Written(line); }
+  // A peer's store, on its way to this GPU's memory.
+  struct Landing {
+    const Job* job;                                     // the peer's
+    std::vector<std::pair<uint64_t, uint32_t>> pieces;  // address and bytes
+    std::vector<uint8_t> data;
+  };
+  void Deliver(Clocks at, Landing landing) { landings_.emplace(at, std::move(landing)); }
+  // Stores that are here by `until` become visible; only those of one job, unless that is null.
+  void Land(Clocks until, const Job* job);
+  void Forget(const Job* job);
   uint32_t index() const { return index_; }
 
  private:
@@ -90,12 +98,13 @@ class Gpu {
   Clocks IssueLds(ComputeUnit* unit, WaveSlot* slot, const OpTime& t, Clocks at);
   Clocks IssueSmem(ComputeUnit* unit, WaveSlot* slot, const OpTime& t, Clocks at);
   Clocks IssueWait(WaveSlot* slot, const OpTime& t, Clocks at);
+  static Clocks Room(ComputeUnit* unit, Clocks at);
+  static void Takes(ComputeUnit* unit, Clocks at, Clocks goes, Done* done);
   Done Lines(ComputeUnit* unit, const OpTime& t, const Shape& shape, isa::Where where,
              Clocks starts, Clocks cost, Job* job);
   void PushVm(WaveSlot* slot, const OpTime& t, Done done, Clocks* at);
   isa::Where WhereOf(const isa::Wave& w, uint64_t va);
   uint64_t StepLater(ComputeUnit* unit, int slot, Clocks at, Clocks next);
-  void Land(Clocks until, const Job* job);
   static bool IsSync(const OpTime& t);
   static void Busy(WaveSlot* slot);
   SharedCaches& SharedOf(const ComputeUnit& unit);
@@ -115,14 +124,7 @@ class Gpu {
   std::vector<Job*> jobs_;  // in the order in which they came
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<Group*> spare_groups_;
-  // Stores to peers' memory that are on their way, by when they get there.
-  struct Landing {
-    const Job* job;
-    uint16_t peer;
-    std::vector<std::pair<uint64_t, uint32_t>> pieces;  // address and bytes
-    std::vector<uint8_t> data;
-  };
-  std::multimap<Clocks, Landing> landings_;
+  std::multimap<Clocks, Landing> landings_;  // by when they get here
   std::map<uint32_t, Clocks> queue_free_;   // [queue]: its last packet is complete
   std::map<uint32_t, Clocks> queue_ahead_;  // [queue]: its packet processor may take the next
   std::map<uint32_t, Clocks> copy_free_;

@@ -172,6 +172,19 @@ Clocks Gpu::IssueMatrix(ComputeUnit* unit, WaveSlot* slot, const OpTime& t, Cloc
   return start + issue_;
 }
 
+// As many lines are under way as the unit has room to note: when the next may go.
+Clocks Gpu::Room(ComputeUnit* unit, Clocks at) {
+  return std::max(at, unit->misses[unit->next_miss]);
+}
+
+void Gpu::Takes(ComputeUnit* unit, Clocks at, Clocks goes, Done* done) {
+  unit->misses[unit->next_miss] = done->at;
+  if (++unit->next_miss == unit->misses.size()) unit->next_miss = 0;
+  if (goes == at) return;
+  done->queued += goes - at;
+  unit->address = std::max(unit->address, goes);
+}
+
 // The lines of an access through the vector L1, `cost` clocks of address path from `starts` on.
 Done Gpu::Lines(ComputeUnit* unit, const OpTime& t, const Shape& shape, isa::Where where,
                 Clocks starts, Clocks cost, Job* job) {
@@ -186,8 +199,10 @@ Done Gpu::Lines(ComputeUnit* unit, const OpTime& t, const Shape& shape, isa::Whe
     if (t.unit == Unit::kStore || t.unit == Unit::kAtomic) {
       const uint32_t place = unit->l1.Find(line);
       if (place != Tags::kNone) unit->l1.Drop(place);
-      done = t.unit == Unit::kStore ? memory_.Write(unit->xcc, line, at, where, t.sc1, whole)
-                                    : memory_.Atomic(unit->xcc, line, at, where, t.sc1);
+      const Clocks goes = Room(unit, at);
+      done = t.unit == Unit::kStore ? memory_.Write(unit->xcc, line, goes, where, t.sc1, whole)
+                                    : memory_.Atomic(unit->xcc, line, goes, where, t.sc1);
+      Takes(unit, at, goes, &done);
       all.Later(done);
       continue;
     }
@@ -201,17 +216,9 @@ Done Gpu::Lines(ComputeUnit* unit, const OpTime& t, const Shape& shape, isa::Whe
       all.Later(done);
       continue;
     }
-    // As many lines under way as the unit has room to note.
-    Clocks& oldest = unit->misses[unit->next_miss];
-    if (++unit->next_miss == unit->misses.size()) unit->next_miss = 0;
-    const Clocks goes = std::max(at, oldest);
+    const Clocks goes = Room(unit, at);
     done = memory_.Read(unit->xcc, line, goes, where, t.sc1, t.nt);
-    if (goes > at) {
-      done.queued += goes - at;
-      done.why = Limit::kL1;
-      unit->address = std::max(unit->address, goes);
-    }
-    oldest = done.at;
+    Takes(unit, at, goes, &done);
     job->flight_.Add(goes, done.at, 128);
     if (!past) {
       bool ignored;
@@ -271,7 +278,7 @@ Clocks Gpu::IssueVmem(ComputeUnit* unit, WaveSlot* slot, const OpTime& t, Clocks
     job.own_.asked += shape_.bytes;
     const isa::Where where = WhereOf(w, shape_.line[0] << kLineBits);
     const bool peer = where.place == isa::Where::kPeer;
-    if (peer && !store) Land(kNever, nullptr);  // what it reads has been written before
+    if (peer && !store) clock_.LandAll(&job);  // what it stored before
     done = Lines(unit, t, shape_, where, starts, cost, &job);
     if (peer && store && job.grid_.launch().observer == nullptr) {
       lands_ = done.at - static_cast<Clocks>(params_.clocks(params_.xgmi_store_ns) / 2);
@@ -500,7 +507,7 @@ uint64_t Gpu::StepLater(ComputeUnit* unit, int slot_number, Clocks at, Clocks ne
   WaveSlot& slot = unit->slots[static_cast<size_t>(slot_number)];
   isa::Wave& w = *slot.wave;
   const uint32_t bytes = ops_->Of(*slot.op).bytes;
-  Landing landing = {slot.group->job, lands_peer_, {}, {}};
+  Landing landing = {slot.group->job, {}, {}};
   const Clocks lands = std::exchange(lands_, kNever);
   std::vector<std::pair<uint8_t*, uint32_t>> hosts;
   std::vector<uint8_t> before;
@@ -522,11 +529,10 @@ uint64_t Gpu::StepLater(ComputeUnit* unit, int slot_number, Clocks at, Clocks ne
     from -= it->second;
     std::memcpy(it->first, before.data() + from, it->second);
   }
-  landings_.emplace(lands, std::move(landing));
+  clock_.GpuAt(lands_peer_, this)->Deliver(lands, std::move(landing));
   return ran;
 }
 
-// Stores that are there by `until`, or of one job, become visible.
 void Gpu::Land(Clocks until, const Job* job) {
   for (auto it = landings_.begin(); it != landings_.end() && it->first <= until;) {
     Landing& landing = it->second;
@@ -541,11 +547,15 @@ void Gpu::Land(Clocks until, const Job* job) {
       if (landing.job->grid_.memory()->Translate(va, true, false, &view, &ignored) && view.Holds(va, size)) {
         std::memcpy(view.host + (va - view.begin), data, size);
       }
-      clock_.Written(landing.peer, va >> kLineBits);
+      memory_.Written(va >> kLineBits);
       data += size;
     }
     it = landings_.erase(it);
   }
+}
+
+void Gpu::Forget(const Job* job) {
+  std::erase_if(landings_, [job](const auto& one) { return one.second.job == job; });
 }
 
 }  // namespace mainarch::sim::timing

@@ -112,43 +112,44 @@ void MemorySystem::DropElsewhere(uint32_t xcc, uint64_t line) {
   // Other lines of the same hash may be held too: only those that nobody asks for are forgotten.
 }
 
-uint32_t MemorySystem::PutL2(Xcc& x, uint32_t xcc, uint64_t line, Clocks at, Clocks arrives) {
+uint32_t MemorySystem::PutL2(Xcc& x, uint32_t xcc, uint64_t line, Clocks at, Clocks arrives,
+                             Clocks* taken) {
   bool evicted = false;
   uint64_t old = 0;
   const uint32_t place = x.l2.Put(line, &evicted, &old);
   x.l2.set_arrives(place, arrives);
   holders_[HolderOf(line)] |= static_cast<uint8_t>(1u << (xcc & 7));
   if (evicted) {
-    x.fabric_write.Take(at, kLine);
-    ToMemory(old, at);
+    const Clocks below = ToMemory(old, x.fabric_write.Take(at, kLine));
+    if (taken != nullptr) *taken = below;
   }
   return place;
 }
 
-uint32_t MemorySystem::MallSector(uint64_t line, Clocks at) {
+uint32_t MemorySystem::MallSector(uint64_t line, Clocks at, Clocks* taken) {
   uint32_t place = mall_tags_.Find(line >> 3);
   if (place != Tags::kNone) return place;
   bool evicted = false;
   uint64_t old = 0;
   place = mall_tags_.Put(line >> 3, &evicted, &old);
   for (uint32_t dirty = evicted ? mall_dirty_[place] : 0; dirty != 0; dirty &= dirty - 1) {
-    Channel(old << 3 | static_cast<uint64_t>(__builtin_ctz(dirty)), at, true);
+    const uint64_t gone = old << 3 | static_cast<uint64_t>(__builtin_ctz(dirty));
+    *taken = std::max(*taken, Channel(gone, at, true));
   }
   mall_there_[place] = mall_dirty_[place] = 0;
   return place;
 }
 
 // A line goes down to MALL and, when that has to make room, to memory.
-void MemorySystem::ToMemory(uint64_t line, Clocks at) {
-  if (params_.mall_mb == 0) {
-    Channel(line, at, true);
-    return;
-  }
-  const uint32_t place = MallSector(line, at);
+Clocks MemorySystem::ToMemory(uint64_t line, Clocks at) {
+  if (params_.mall_mb == 0) return Channel(line, at, true);
+  Clocks taken = at;
+  const uint32_t place = MallSector(line, at, &taken);
   const auto bit = static_cast<uint8_t>(1u << (line & 7));
   mall_there_[place] |= bit;
   mall_dirty_[place] |= bit;
   mall_tags_.MakeDirty(place);
+  return taken;
 }
 
 // From behind an L2 that does not have it. `at`: when the compute unit asked.
@@ -169,7 +170,8 @@ Done MemorySystem::FromMemory(Xcc& x, uint64_t line, Clocks at) {
   const Clocks there = reached + done.queued;
   done.Wait(Channel(line, there, false) - there, Limit::kHbm, &most);
   if (params_.mall_mb == 0) return done;
-  mall_there_[MallSector(line, there)] |= bit;
+  Clocks taken = there;
+  mall_there_[MallSector(line, there, &taken)] |= bit;
   return done;
 }
 
@@ -267,12 +269,16 @@ Done MemorySystem::Write(uint32_t xcc, uint64_t line, Clocks at, isa::Where wher
     done.at += ack_ - l2_;
     const Clocks there = reached + done.queued + ack_ / 4;
     done.Wait(x.fabric_write.Take(there, bytes) - there, Limit::kFabric, &most);
-    ToMemory(line, there);
+    done.Wait(ToMemory(line, there) - there, Limit::kHbm, &most);
     // Sees to it that polls of this XCD find the new value where they look.
     if (place == Tags::kNone && page != Page::kUc && page != Page::kNc) PutL2(x, xcc, line, at, done.at - l2_ / 2);
     return done;
   }
-  if (place == Tags::kNone) place = PutL2(x, xcc, line, at, at);
+  if (place == Tags::kNone) {
+    Clocks taken = reached;
+    place = PutL2(x, xcc, line, reached, at, &taken);
+    done.Wait(taken - reached, Limit::kHbm, &most);
+  }
   x.l2.Touch(place);
   if (x.l2.MakeDirty(place)) x.dirty.push_back(line);
   return done;

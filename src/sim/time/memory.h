@@ -74,14 +74,18 @@ class MemorySystem {
 
   Done Outside(uint32_t xcc, uint64_t line, Clocks at, isa::Where where, bool write, double bytes);
   Done FromMemory(Xcc& x, uint64_t line, Clocks at);
-  void ToMemory(uint64_t line, Clocks at);
-  // The line's sector, made room for; what had to go is written to memory.
-  uint32_t MallSector(uint64_t line, Clocks at);
+  // When the line has been taken in.
+  Clocks ToMemory(uint64_t line, Clocks at);
+  // The line's sector, made room for: what had to go is written to memory, and *taken moved on to when
+  // that has begun.
+  uint32_t MallSector(uint64_t line, Clocks at, Clocks* taken);
   Clocks Channel(uint64_t line, Clocks at, bool write);
   Serial& SerialOf(uint64_t line);
   Clocks SerialOn(uint64_t line, Clocks at);
   void DropElsewhere(uint32_t xcc, uint64_t line);
-  uint32_t PutL2(Xcc& x, uint32_t xcc, uint64_t line, Clocks at, Clocks arrives);
+  // *taken, when not null: when a dirty line that had to go for it has been taken in below.
+  uint32_t PutL2(Xcc& x, uint32_t xcc, uint64_t line, Clocks at, Clocks arrives,
+                 Clocks* taken = nullptr);
   uint32_t L2Channel(uint64_t line) const;
 
   const Params& params_;
