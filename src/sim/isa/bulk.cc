@@ -3,6 +3,7 @@
 // bulk.inc compiled for every CPU, for AVX2 and for AVX-512.
 #include "sim/isa/bulk.h"
 
+#include "sim/isa/buffer.h"
 #include "sim/isa/lane_words.h"
 #include "sim/isa/lanes.h"
 

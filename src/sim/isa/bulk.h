@@ -17,7 +17,7 @@ struct BulkCode {
   // Each does the instruction whole and returns true, or does nothing and returns false.
   using Access = bool (*)(Wave&, const Op&);
   // By dwords a lane.
-  Access load[5], store[5];
+  Access load[5], store[5], load_to_lds[5];
   Access load_u8, load_i8, load_u16, load_i16, store_u8, store_u16;
   Access lds_read[5], lds_write[5];
   // Two elements of 1 or 2 dwords a lane at offset0 and offset1 in units of `stride` elements.

@@ -255,6 +255,7 @@ template <class T, int kCount>
 void LoadToLds(Wave& w, const Op& op) {
   Places p;
   constexpr uint32_t kBytes = sizeof(T) * kCount, kSlot = kBytes < 4 ? 4 : kBytes;
+  if (sizeof(T) == 4 && w.bulk != nullptr && w.bulk->load_to_lds[kCount](w, op)) return;
   if (!Locate(w, op, kBytes, &p)) return;
   const uint32_t limit = w.group->isa == Isa::kGfx950 ? 0x3ffff : 0xffff;
   const uint64_t base =

@@ -87,7 +87,7 @@ const Line kLanes64[] = {
     {"v_cvt_scalef32_pk_f16_fp4 v4, v6, v7", {0xd2500004, 0x00020f06}},
 };
 
-// v[4:5] addresses, v6 an offset from s[4:5], v7 an LDS address, v8..v11 data, v20..v23 results.
+// v[4:5] addresses, v6 an offset from s[4:5] or in the buffer of s[8:11], v7 an LDS address, v8..v11 data, v20..v23 results.
 const Line kMemory[] = {
     {"global_load_dword v20, v[4:5], off", {0xdc508000, 0x147f0004}},
     {"global_load_dwordx2 v[20:21], v[4:5], off offset:8", {0xdc548008, 0x147f0004}},
@@ -107,6 +107,24 @@ const Line kMemory[] = {
     {"global_store_dwordx4 v[4:5], v[8:11], off", {0xdc7c8000, 0x007f0804}},
     {"global_store_byte v6, v8, s[4:5]", {0xdc608000, 0x00040806}},
     {"global_store_short v6, v8, s[4:5]", {0xdc688000, 0x00040806}},
+    {"buffer_load_dword v20, v6, s[8:11], 0 offen", {0xe0501000, 0x80021406}},
+    {"buffer_load_dwordx2 v[20:21], v6, s[8:11], s12 offen offset:8", {0xe0541008, 0x0c021406}},
+    {"buffer_load_dwordx3 v[20:22], v6, s[8:11], 0 offen", {0xe0581000, 0x80021406}},
+    {"buffer_load_dwordx4 v[20:23], v6, s[8:11], s12 offen offset:64", {0xe05c1040, 0x0c021406}},
+    {"buffer_load_dword v20, off, s[8:11], s12 offset:4", {0xe0500004, 0x0c021400}},
+    {"buffer_load_ubyte v20, v6, s[8:11], 0 offen", {0xe0401000, 0x80021406}},
+    {"buffer_load_sshort v20, v6, s[8:11], 0 offen", {0xe04c1000, 0x80021406}},
+    {"buffer_load_dword v20, v6, s[8:11], 0 idxen", {0xe0502000, 0x80021406}},
+    {"buffer_store_dword v8, v6, s[8:11], 0 offen", {0xe0701000, 0x80020806}},
+    {"buffer_store_dwordx2 v[8:9], v6, s[8:11], s12 offen", {0xe0741000, 0x0c020806}},
+    {"buffer_store_dwordx4 v[8:11], v6, s[8:11], 0 offen offset:16", {0xe07c1010, 0x80020806}},
+    {"buffer_store_short v8, v6, s[8:11], 0 offen", {0xe0681000, 0x80020806}},
+    {"buffer_store_byte v8, off, s[8:11], s12", {0xe0600000, 0x0c020800}},
+    {"buffer_load_dword v6, s[8:11], 0 offen lds", {0xe0511000, 0x80020006}},
+    {"buffer_load_dwordx4 v6, s[8:11], s12 offen offset:16 lds", {0xe05d1010, 0x0c020006}},
+    {"buffer_load_dwordx3 v6, s[8:11], 0 offen lds", {0xe0591000, 0x80020006}},
+    {"global_load_lds_dwordx4 v6, s[4:5]", {0xddf48000, 0x00040006}},
+    {"global_load_lds_dword v[4:5], off", {0xdca88000, 0x007f0004}},
     {"ds_read_b32 v20, v7", {0xd86c0000, 0x14000007}},
     {"ds_read_b64 v[20:21], v7 offset:8", {0xd8ec0008, 0x14000007}},
     {"ds_read_b96 v[20:22], v7", {0xd9fc0000, 0x14000007}},
@@ -257,6 +275,13 @@ void CheckBulk(mainarch::test::Context& test_context, LaneCode code) {
         std::memcpy(rig.group().lds.data(), noise.data(), kBytes);
         const uint64_t base = reinterpret_cast<uint64_t>(rig.memory()) + 64;
         std::memcpy(&rig.S(4), &base, 8);
+        // A buffer that some lanes may reach beyond, its scalar offset, and where LDS takes what is loaded to it.
+        std::memcpy(&rig.S(8), &base, 8);
+        rig.S(9) &= 0xffff;
+        rig.S(10) = round % 3 == 0 ? 2 * kBytes : static_cast<uint32_t>(same() % kBytes);
+        rig.S(11) = 0x00020000;
+        rig.S(12) = static_cast<uint32_t>(same() % 256) & ~3u;
+        rig.S(reg::kM0) = static_cast<uint32_t>(same() % (kBytes / 2)) & ~3u;
         for (int lane = 0; lane < kLanes; ++lane) {
           const uint64_t address = base + offsets[lane];
           rig.V(4, lane) = static_cast<uint32_t>(address);
