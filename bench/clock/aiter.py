@@ -33,6 +33,8 @@ import tempfile
 import time
 
 SKIPPED = 77
+# From a dispatch to its first instruction: first_wave_ns of the model.
+FIRST_WAVE_US = 0.3
 # Settings of the virtual node, and figures of the model, for cards by their compute units. MI308X runs at 1420 MHz.
 CARDS = {"80": (["card=mi308x"], ["clock_mhz=1420"])}
 
@@ -170,7 +172,8 @@ class Product:
         self.roundings = 1  # of an output element to its 16 bits: one more for every part that is added there
 
     def work(self):
-        return 2 * self.m * self.n * self.k
+        """With the rows that fill up tiles."""
+        return 2 * up(self.m, self.tile[0]) * self.tile[0] * self.n * self.k
 
     def refused(self):
         return None
@@ -186,6 +189,7 @@ class Bf16(Product):
         wide = self.extra.get("outdtype", "torch.bfloat16") == "torch.float32"
         self.out_bytes = 4 if wide else 2
         split = max(self.split, 1)
+        self.roundings = 1 if wide else split  # parts are added in the output
         launch.words(352)
         launch.buffer("d", m * n * self.out_bytes, "zero" if filled else "", False)
         launch.buffer("a", m * k * 2, "random=bf16 seed=1" if filled else "")
@@ -332,7 +336,7 @@ def extras_of(checkout, file, cache={}):
 Result = collections.namedtuple("Result", "row product seconds report note check")
 
 
-def run_launch(options, row, text):
+def run_launch(options, row, text, results=True):
     """The report of a launch file, or what went wrong; and this machine's seconds."""
     card, params = CARDS.get(row["cus"], ([], []))
     node = ",".join([row["gfx"], *card, *options.node])
@@ -341,7 +345,7 @@ def run_launch(options, row, text):
         file.flush()
         command = [options.mainarch, "time", "--launch", file.name, "--device", f"sim:{node}", "--json", "--waits", "0",
                    "--timeout", str(options.timeout)]
-        command += [] if options.clock else ["--no-clock"]
+        command += ["--no-clock"] if not options.clock else [] if results else ["--no-results"]
         for param in [*params, *options.param] if options.clock else []:
             command += ["--param", param]
         began = time.monotonic()
@@ -356,6 +360,16 @@ def run_launch(options, row, text):
     return report, "", seconds
 
 
+def device_us(report):
+    """What a profiler reads off the GPU's clock: from where waves are dealt out, behind the packet and its acquire, to
+    the end, its release with it. Of the last run."""
+    launches = report.get("launches")
+    if not launches:
+        return None
+    last = launches[-1]
+    return last["end_us"] - last["first_wave_us"] + FIRST_WAVE_US
+
+
 def clearing_us(options, row, size, cache={}):
     """What a fill of the output takes: our own kernel's modelled time."""
     size = -(-size // 4096) * 4096
@@ -364,11 +378,11 @@ def clearing_us(options, row, size, cache={}):
         groups = max(1, min(size // 4096, 2048))
         text = "\n".join(["mainarch-launch 1", f"object \"{options.kernels.resolve()}/memory.{row['gfx']}.hsaco\"",
                           "kernel fill", f"workgroups {groups}", "workgroup 256", f"buffer d {size}", "arg 0 ptr d",
-                          f"arg 8 u64 {size}", "arg 16 u64 0", "arg 24 u64 0", f"arg 32 u32 {groups}", "arg 36 u32 0", ""])
+                          f"arg 8 u64 {size}", "arg 16 u64 0", "arg 24 u64 0", f"arg 32 u32 {groups}", "arg 36 u32 0", "runs 2", "rotate 2", ""])
         report, note, _ = run_launch(options, row, text)
         if report is None:
             raise RuntimeError(f"the fill of an output failed: {note}")
-        cache[key] = report.get("modelled_us", 0)
+        cache[key] = device_us(report) or 0
     return cache[key]
 
 
@@ -392,7 +406,8 @@ def run_row(options, objects, row):
     with tempfile.TemporaryDirectory(prefix="mainarch-aiter-") as folder:
         out = pathlib.Path(folder, "out.bin")
         output = (launch.buffers[0].split()[1], out) if checked else None
-        report, note, seconds = run_launch(options, row, launch.text(options.aiter.resolve(), grid, 1, 1, output))
+        text = launch.text(options.aiter.resolve(), grid, options.runs, options.runs, output)
+        report, note, seconds = run_launch(options, row, text, checked)
         if report is None:
             return Result(row, product, seconds, None, note, None)
         if product.clears and options.clock:
@@ -438,10 +453,8 @@ def summary(results):
 
 def modelled(result):
     """What the profiler would have said: the call's kernels, each from its dispatch to its end."""
-    report = result.report or {}
-    if "modelled_us" not in report:
-        return None
-    return report["modelled_us"] + report.get("clearing_us", 0)
+    us = device_us(result.report or {})
+    return us and us + result.report.get("clearing_us", 0)
 
 
 def line(result):
@@ -463,7 +476,7 @@ def chosen(options, objects, rows):
     rows = [row for row in rows if row not in unknown]
     random.Random(options.seed).shuffle(rows)
     rows = rows[:options.rows]
-    large = [row for row in rows if 2 * int(row["M"]) * int(row["N"]) * int(row["K"]) > options.most_work]
+    large = [row for row in rows if family_of(row["kernel"])(row, {}).work() > options.most_work]
     print(f"{len(rows)} rows by seed {options.seed}; {len(large)} of them not run, being above "
           f"{options.most_work / 1e9:g} GFLOP; {len(unknown)} rows of the table name a kernel that is not known here")
     return [row for row in rows if row not in large]
@@ -487,10 +500,11 @@ def main():
                         help="error over root mean square, for each rounding of the output, that is wrong")
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=2, help="each with operands of its own; the last counts, its code is warm")
     parser.add_argument("--kernels", type=pathlib.Path, default=pathlib.Path("build/kernels"), help="our code objects")
     parser.add_argument("--param", action="append", default=[], help="NAME=NUMBER of the timing model")
     parser.add_argument("--no-clock", dest="clock", action="store_false", help="results only")
-    parser.add_argument("--json", type=pathlib.Path, help="every row with its report goes there")
+    parser.add_argument("--json", type=pathlib.Path, help="every row with its report is added there, one a line")
     options = parser.parse_args()
     if not options.aiter or not options.aiter.is_dir():
         skip("no checkout of ROCm/aiter: give --aiter DIR")
@@ -505,10 +519,11 @@ def main():
         for result in pool.map(lambda row: run_row(options, objects, row), rows):
             results.append(result)
             print(line(result), flush=True)
+            if options.json:
+                with options.json.open("a") as out:
+                    out.write(json.dumps({"row": result.row, "report": result.report, "note": result.note,
+                                          "check": result.check, "modelled": modelled(result)}) + "\n")
     summary(results)
-    if options.json:
-        options.json.write_text(json.dumps([{"row": r.row, "report": r.report, "note": r.note, "check": r.check,
-                                             "modelled": modelled(r)} for r in results]))
     wrong = [r for r in results if r.check is not None and not r.check <= options.bound * r.product.roundings]
     failed = [r for r in results if r.report is None]
     checked = sum(r.check is not None for r in results)

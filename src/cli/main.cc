@@ -41,7 +41,7 @@ constexpr Command kCommands[] = {
      RunProbeCommand},
     {"gpu-allreduce-bench", "the all-reduce of a group of ranks, by size", RunAllReduceBench},
     {"estimate", "the floor of a token on real GPUs, from shapes and data sheets", RunEstimate},
-    {"time", "a launch of any kernel by a launch file, its results checked", RunTime},
+    {"time", "how long a kernel or a step would take, by a timing model", RunTime},
     {"kernels", "the GPU kernels in this build", RunKernels},
     {"version", "print the version", RunVersion},
 };

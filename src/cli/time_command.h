@@ -9,19 +9,32 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cli/geometry.h"
 
 namespace mainarch::cli {
 
 struct TimeSettings {
-  std::string launch;  // path of a launch file
   std::string device = "sim:gfx950";
+  std::string trace;
+  std::vector<std::string> params;
+  int64_t waits = 10;  // rows of the table
+  bool json = false;
+  // Of launch files.
+  std::string launch;
   int64_t gpu = 0;
   double timeout = 3600;  // seconds
-  bool json = false;
+  bool clock = true;
+  bool results = true;  // false: products of matrices are not computed, nothing is compared or written
+  // Of steps.
+  GeometryOptions geometry{"qwen3-235b-a22b"};
+  std::string format = "bf16", kv = "bf16";
+  int64_t tp = 8, ranks = 1, run_layers = 2, context = 1024;
+  bool packets = false;
 };
 
-// Returns the exit code.
+// Each returns the exit code.
 StatusOr<int> TimeLaunchFile(const TimeSettings& settings);
+StatusOr<int> TimeModelStep(const TimeSettings& settings);
 
 }  // namespace mainarch::cli
 

@@ -86,7 +86,7 @@ class Usage(Case):
                 (["generate", "prompt"], "--model DIR is missing"),
                 (["tokenize", "a"], "--model DIR is missing"),
                 (["inspect"], "DIR is missing"),
-                (["time"], "--launch FILE is missing"),
+                (["time"], "give --launch FILE, or --preset or --like"),
                 (["inspect", TRAINED, "--tp", "3"], "--tp must be 1, 2, 4 or 8"),
                 (["bench"], "give --model, --preset or --like"),
                 (["bench", "--model", TRAINED, "--decode", "1,,2"], "separated by commas"),
@@ -211,6 +211,87 @@ class JsonAlways(Case):
     def test_lists(self):
         presets = run_json("make-checkpoint", "--list")["presets"]
         self.assertIn("qwen3-0.6b", [preset["name"] for preset in presets])
+
+
+class Time(Case):
+    """Modelled time: of a launch file, of a step. What the model says is the business of its own tests."""
+
+    KERNELS = pathlib.Path(MAINARCH).resolve().parents[2] / "kernels"
+
+    def launch(self, *lines, isa="gfx950"):
+        path = os.path.join(self.scratch, "fill.launch")
+        text = ["mainarch-launch 1", f"object \"{self.KERNELS}/memory.{isa}.hsaco\"", "kernel fill", "workgroups 64",
+                "workgroup 256", "buffer d 1048576", "arg 0 ptr d", "arg 8 u64 1048576", "arg 16 u64 1", "arg 24 u64 1",
+                "arg 32 u32 64", "arg 36 u32 0", "expect d u64 value=1", *lines]
+        pathlib.Path(path).write_text("\n".join(text) + "\n")
+        return path
+
+    def test_launch(self):
+        for isa in ("gfx942", "gfx950"):
+            path = self.launch(isa=isa)
+            report = run_json("time", "--launch", path, "--device", f"sim:{isa}")
+            self.assertTrue(report["ok"])
+            self.assertGreater(report["modelled_us"], 0.5)
+            self.assertIn("error", report["model_error"])
+            again = run_json("time", "--launch", path, "--device", f"sim:{isa}")
+            self.assertEqual(again["launches"], report["launches"])
+            launch = report["launches"][0]
+            self.assertEqual((launch["workgroups"], launch["waves"]), (64, 256))
+            self.assertAlmostEqual(sum(launch["limited_by"].values()), 1, 3)
+            plain = run_json("time", "--launch", path, "--device", f"sim:{isa}", "--no-clock")
+            self.assertNotIn("modelled_us", plain)
+            self.assertEqual(plain["expectations"], report["expectations"])
+        out, _ = run("time", "--launch", self.launch())
+        for words in ("modelled, not measured", "limited by", "occupancy", "d against 1: 131072 elements"):
+            self.assertIn(words, out)
+
+    def test_runs_and_trace(self):
+        trace = os.path.join(self.scratch, "trace.json")
+        report = run_json("time", "--launch", self.launch("runs 3", "rotate 2"), "--trace", trace)
+        self.assertEqual(len(report["launches"]), 3)
+        starts = [launch["start_us"] for launch in report["launches"]]
+        self.assertEqual(starts, sorted(starts))
+        events = json.loads(pathlib.Path(trace).read_text())["traceEvents"]
+        packets = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
+        self.assertEqual([event["args"]["kernel"] for event in packets], ["fill"] * 3)
+        self.assertEqual(sum(event["ph"] == "b" for event in events), 3 * 64)
+        self.assertEqual(sum(event["ph"] == "e" for event in events), 3 * 64)
+
+    def test_params(self):
+        path = self.launch()
+        base = run_json("time", "--launch", path)["modelled_us"]
+        slow = run_json("time", "--launch", path, "--param", "complete_ns=5000")["modelled_us"]
+        self.assertGreater(slow, base + 3)
+        for param, message in (("nonsense=1", "nonsense"), ("clock_mhz", "NAME=NUMBER"), ("clock_mhz=x", "NAME=NUMBER")):
+            _, err = run("time", "--launch", path, "--param", param, code=1)
+            self.assertIn(message, err)
+
+    def test_wrong_results_and_bad_files(self):
+        out, _ = run("time", "--launch", self.launch("expect d u64 value=2"), code=1)
+        self.assertIn("131072 WRONG; element 0 is 1, expected 2", out)
+        _, err = run("time", "--launch", self.launch("lds 999999"), code=1)
+        self.assertIn("fill.launch:14: lds 999999: with 0 static bytes of kernel fill, gfx950 has 163840", err)
+        _, err = run("time", "--launch", self.launch("frob"), code=1)
+        self.assertIn("fill.launch:14: \"frob\": no such statement", err)
+        _, err = run("time", "--launch", self.launch(), "--device", "sim:gfx90a", code=1)
+        self.assertIn("no timing model of gfx90a", err)
+
+    def test_step(self):
+        words = ["time", "--like", TRAINED, "--tp", 1, "--context", 40]
+        report = run_json(*words, "--packets")
+        self.assertEqual(report["kind"], "modelled")
+        self.assertGreater(report["modelled_us"], 10)
+        self.assertGreater(report["floor_us"], 0)
+        names = [op["name"] for op in report["ops"]]
+        self.assertIn("step begin", names)
+        self.assertAlmostEqual(sum(op["modelled_us"] * op["times"] for op in report["ops"]), report["modelled_us"], 3)
+        self.assertEqual(len(report["launches"]), sum(op["packets"] for op in report["ops"]))
+        out, _ = run(*words)
+        self.assertIn("modelled, not measured", out)
+        for bad, message in ((["--ranks", 2], "--ranks 2 of --tp 1"), (["--device", "gpu"], "a step is timed on"),
+                             (["--tp", 3], "does not divide")):
+            _, err = run(*words, *bad, code=1)
+            self.assertIn(message, err)
 
 
 class Signals(Case):

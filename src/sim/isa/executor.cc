@@ -176,7 +176,7 @@ StatusOr<IsaExecutor::Code> IsaExecutor::CodeOf(const GpuContext& context) {
   const Isa isa = chip == &::mainarch::isa::kGfx950 ? Isa::kGfx950 : Isa::kGfx942;
   std::lock_guard<std::mutex> lock(mutex_);
   std::shared_ptr<InstructionSet>& set = sets_[isa];
-  if (set == nullptr) set = std::make_shared<InstructionSet>(isa, options_.lanes);
+  if (set == nullptr) set = std::make_shared<InstructionSet>(isa, options_.lanes, options_.matrix);
   Code& code = code_[{context.gpu_index(), context.process_id()}];
   if (code.program == nullptr) code = {set, std::make_shared<Program>(set.get())};
   return code;

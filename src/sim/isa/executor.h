@@ -25,6 +25,7 @@ struct ExecutorOptions {
   int threads = 1;  // host threads of one dispatch; more than one gives up the fixed interleaving
   LaneCode lanes = BestLaneCode();
   bool exact_matrix = false;         // matrix_exact.h
+  bool matrix = true;                // false: products of matrices are not computed (InstructionSet)
   CheckOptions check;                // a finding is reported as an illegal instruction
   Observer* observer = nullptr;      // told of every instruction; not with checks; outlives us
   // Of objects that may be loaded: a report names the source line where one of them has it.

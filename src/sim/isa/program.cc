@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "sim/isa/absent.h"
 #include "sim/isa/bulk.h"
@@ -90,8 +91,8 @@ bool IsForbidden(Isa isa, const Inst& inst) {
 
 }  // namespace
 
-InstructionSet::InstructionSet(Isa isa, LaneCode code)
-    : isa_(isa), bulk_(BulkCodeOf(code)), descriptors_(AllDescriptors(code)) {}
+InstructionSet::InstructionSet(Isa isa, LaneCode code, bool matrix)
+    : isa_(isa), matrix_(matrix), bulk_(BulkCodeOf(code)), descriptors_(AllDescriptors(code)) {}
 
 const Descriptor* InstructionSet::Find(const OpRow& row) const {
   const auto it = descriptors_.find(row.name);
@@ -132,6 +133,8 @@ const Op* Program::DecodeAt(Wave& w, Chunk* chunk) {
       op.run = WhyAbsent(*op.inst.row) != nullptr ? &Absent : &Unsupported;
     else
       Build(&op);
+    const bool product = absl::StartsWith(op.inst.name(), "v_mfma_") || absl::StartsWith(op.inst.name(), "v_smfmac_");
+    if (!set_.matrix() && product && op.descriptor != nullptr) op.run = [](Wave&, const Op&) {};
   }
   op.bytes = op.inst.size;
   op.at = w.at;

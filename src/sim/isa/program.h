@@ -23,14 +23,18 @@ namespace mainarch::sim::isa {
 // The instructions of one ISA with the lane code chosen for this CPU.
 class InstructionSet {
  public:
-  InstructionSet(Isa isa, LaneCode code);
+  // Without `matrix` products of matrices leave their results as they were: for who times kernels whose
+  // values steer nothing, and does not look at them.
+  InstructionSet(Isa isa, LaneCode code, bool matrix = true);
   Isa isa() const { return isa_; }
   // nullptr when the interpreter does not implement it.
   const Descriptor* Find(const OpRow& row) const;
   const BulkCode* bulk() const { return bulk_; }
+  bool matrix() const { return matrix_; }
 
  private:
   const Isa isa_;
+  const bool matrix_;
   const BulkCode* const bulk_;
   DescriptorMap descriptors_;
 };

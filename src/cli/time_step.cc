@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+#include "cli/time_step.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "backend/amdgpu/amdgpu_backend.h"
+#include "base/clock.h"
+#include "cli/gpu_step_counts.h"
+#include "cli/temporary_directory.h"
+#include "gpu/code_object.h"
+#include "isa/kernel_images.h"
+#include "model/kv_pages.h"
+#include "model/model.h"
+
+namespace mainarch::cli {
+namespace {
+
+using sim::timing::LaunchReport;
+
+constexpr uint32_t kTimeoutMs = 36'000'000;  // an interpreter at work
+
+// The share of `ranks` GPUs, with so many layers; an error where layers differ.
+StatusOr<model::ModelConfig> ShareToRun(const StepTimeOptions& o) {
+  const model::ModelConfig& whole = o.config;
+  if (o.ranks > o.tp) return Error(Code::kInvalidArgument, "--ranks ", o.ranks, " of --tp ", o.tp);
+  for (const auto& [name, value] : {std::pair{"heads", whole.heads}, {"vocab", whole.vocab}}) {
+    if (value % o.tp != 0) return Error(Code::kInvalidArgument, "--tp ", o.tp, " does not divide ", name, " ", value);
+  }
+  const bool alike = std::all_of(whole.sparse_layer.begin(), whole.sparse_layer.end(),
+                                 [&](bool sparse) { return sparse == whole.sparse_layer[0]; });
+  if (!alike && o.layers < whole.layers) {
+    return Error(Code::kUnsupported, "layers differ: --run-layers must be all ", whole.layers, ", not ", o.layers);
+  }
+  model::ModelConfig share = ShareOf(whole, o.tp, o.ranks);
+  share.layers = std::min(o.layers, whole.layers);
+  share.sparse_layer.resize(static_cast<size_t>(share.layers));
+  share.max_position = std::max<int64_t>(share.max_position, o.position + 1);
+  return share;
+}
+
+// The decoder's image, where its kernels were loaded: found by a descriptor that ran.
+void AddImage(const std::string& isa, const LaunchReport& report, Places* places) {
+  const auto ref = isa::FindKernel(isa, report.kernel);
+  if (!ref.ok()) return;
+  const auto object = gpu::CodeObject::Parse(ref->image->name, ref->image->bytes);
+  if (!object.ok()) return;
+  for (const gpu::CodeKernel& kernel : object->kernels()) {
+    if (kernel.name != report.kernel) continue;
+    places->Add(report.kernel_object - kernel.descriptor_vaddr, object->image_size(), ref->image->bytes);
+    return;
+  }
+}
+
+// Rank 0's packets, each from the end of the one before it, by op.
+class Summary {
+ public:
+  Summary(const StepTimeOptions& options, int32_t layers, StepTime* out)
+      : scale_(static_cast<double>(options.config.layers) / layers), layers_(layers), out_(*out) {}
+
+  void Add(const LaunchReport& report, const StepPacket& packet, bool new_op) {
+    OpTime& op = Row(packet.name);
+    const double begin = before_ < 0 ? report.start_us : before_;
+    const double us = report.end_us - begin, own = report.us();
+    ran_[packet.name] += new_op;
+    ++op.packets;
+    op.us += us;
+    op.floor_us += static_cast<double>(packet.least_bytes) /
+                   (out_.params.hbm_tbs * out_.params.hbm_read_share) * 1e-6;
+    for (size_t i = 0; i < sim::timing::kLimits; ++i) op.limited_by[i] += report.limited_by[i] * own;
+    op.limited_by[static_cast<size_t>(sim::timing::Limit::kLaunch)] += us - own;
+    op.waves_per_simd += report.mean_waves_per_simd * us;
+    op.in_flight += report.mean_in_flight * us;
+    before_ = report.end_us;
+  }
+
+  // What ran once for every layer stands for all layers; the rest runs once.
+  void Finish() {
+    for (OpTime& op : out_.ops) {
+      const uint32_t ran = std::max(ran_[op.name], 1u);
+      const bool per_layer = layers_ > 1 && ran % static_cast<uint32_t>(layers_) == 0;
+      op.times = per_layer ? ran * scale_ : ran;
+      op.waves_per_simd = op.us > 0 ? op.waves_per_simd / op.us : 0;
+      op.in_flight = op.us > 0 ? op.in_flight / op.us : 0;
+      op.us /= ran;
+      op.floor_us /= ran;
+      for (double& share : op.limited_by) share /= ran;
+      out_.us += op.us * op.times;
+      out_.floor_us += op.floor_us * op.times;
+    }
+  }
+
+ private:
+  OpTime& Row(const std::string& name) {
+    for (OpTime& op : out_.ops) {
+      if (op.name == name) return op;
+    }
+    out_.ops.emplace_back();
+    out_.ops.back().name = name;
+    return out_.ops.back();
+  }
+
+  const double scale_;
+  const int32_t layers_;
+  StepTime& out_;
+  double before_ = -1;
+  std::map<std::string, uint32_t> ran_;  // ops
+};
+
+Status Summarise(const StepTimeOptions& options, int32_t layers, const std::vector<StepPacket>& packets,
+                 std::vector<LaunchReport> reports, StepTime* out) {
+  std::map<uint32_t, std::vector<LaunchReport>> by_gpu;
+  for (LaunchReport& report : reports) by_gpu[report.gpu].push_back(std::move(report));
+  Summary summary(options, layers, out);
+  for (auto& [gpu, own] : by_gpu) {
+    if (own.size() != packets.size()) {
+      return Error(Code::kInternal, own.size(), " kernels ran on GPU ", gpu, "; the step has ", packets.size(),
+                   " packets");
+    }
+    std::sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.dispatch_id < b.dispatch_id; });
+    for (size_t i = 0; i < own.size(); ++i) {
+      const bool new_op = i == 0 || packets[i].op != packets[i - 1].op;
+      if (gpu == 0) summary.Add(own[i], packets[i], new_op);
+      out->instructions += own[i].instructions;
+      out->names.push_back(packets[i].name);
+    }
+    if (gpu == 0) {
+      out->run_us = own.back().end_us - own.front().start_us;
+      AddImage(options.isa, own.front(), &out->places);
+    }
+    std::move(own.begin(), own.end(), std::back_inserter(out->launches));
+  }
+  summary.Finish();
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
+  ASSIGN_OR_RETURN(const model::ModelConfig share, ShareToRun(o));
+  ASSIGN_OR_RETURN(const auto directory, TemporaryDirectory::Create());
+  const std::string path = absl::StrCat(directory->path(), "/model");
+  model::SyntheticOptions synthetic;
+  synthetic.format = o.format;
+  RETURN_IF_ERROR(model::WriteSyntheticCheckpoint(share, path, synthetic));
+  ASSIGN_OR_RETURN(const TimedNode node, OpenTimed(absl::StrCat(o.isa, "x", o.ranks), {o.params, o.spans}));
+  ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node.sys, "", false, kTimeoutMs));
+  ASSIGN_OR_RETURN(const auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
+  ASSIGN_OR_RETURN(const auto model, model::Model::Load(backend, path, {}));
+  backend::ContextOptions context_options;
+  context_options.kv_type = o.kv;
+  context_options.pages = {model::PagesFor(o.position + 1)};
+  ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
+  const backend::Program& program = model->weights().program();
+  const LoggedStep step = {o.position, program.ops.size(), Outcome::kLargest};
+
+  StepTime out;
+  out.params = node.params;
+  node.clock->Take();
+  node.clock->TakeCopies();
+  // Weights are uploaded, caches hold what they like: a step begins as one does after the whole model.
+  for (int32_t gpu = 0; gpu < o.ranks; ++gpu) node.clock->Flush(static_cast<uint32_t>(gpu));
+  const int64_t began = NowNs();
+  RETURN_IF_ERROR(
+      RunLoggedStep(context.get(), static_cast<uint32_t>(program.vocab), step, context_options.pages[0]));
+  out.host_seconds = static_cast<double>(NowNs() - began) * 1e-9;
+  out.copies = node.clock->TakeCopies();
+  RETURN_IF_ERROR(Summarise(o, share.layers, PacketsOf(model->weights(), context_options, step),
+                            node.clock->Take(), &out));
+  return out;
+}
+
+}  // namespace mainarch::cli
