@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Whatever becomes of a program on a virtual node (killed in any state, forking, short of address
-// space, one of sixteen), nothing stays behind: no process, no file under TMPDIR or of the node's files. The
-// program is outside/state_client.cc, on a node of its own and under the preloaded library.
+// space, one of sixteen), nothing stays behind: no process, no file under TMPDIR or of the node's
+// files. The program is outside/state_client.cc, on a node of its own and under the preloaded
+// library.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -36,7 +37,8 @@ constexpr bool kSanitized =
     false;
 #endif
 
-constexpr const char* kStates[] = {"node", "process", "device", "memory", "queues", "copying", "running", "waiting", "closed"};
+constexpr const char* kStates[] = {"node",    "process", "device",  "memory", "queues",
+                                   "copying", "running", "waiting", "closed"};
 
 std::string BuildRoot() {
   const char* root = std::getenv("MAINARCH_BUILD_ROOT");
@@ -61,7 +63,8 @@ struct Place {
       std::ifstream file(entry.path() / "environ", std::ios::binary);
       std::stringstream text;
       text << file.rdbuf();
-      if (absl::StrContains(text.str(), mark)) absl::StrAppend(&left, " process ", entry.path().filename().string());
+      if (!absl::StrContains(text.str(), mark)) continue;
+      absl::StrAppend(&left, " process ", entry.path().filename().string());
     }
     return left;
   }
@@ -85,7 +88,8 @@ struct Child {
     std::string text;
     char byte = 0;
     pollfd ready = {out.get(), POLLIN, 0};
-    while (text.find('\n') == std::string::npos && poll(&ready, 1, 60'000) == 1 && read(out.get(), &byte, 1) == 1) {
+    while (text.find('\n') == std::string::npos && poll(&ready, 1, 60'000) == 1 &&
+           read(out.get(), &byte, 1) == 1) {
       text += byte;
     }
     return text;
@@ -104,7 +108,8 @@ struct Child {
 };
 
 // state_client in `mode`, its output in a pipe. `bytes`: of address space, 0 for no limit.
-Child Spawn(const Place& place, const std::string& mode, const std::string& state, uint64_t bytes = 0) {
+Child Spawn(const Place& place, const std::string& mode, const std::string& state,
+            uint64_t bytes = 0) {
   int ends[2];
   Child child;
   if (pipe2(ends, O_CLOEXEC) != 0) return child;
@@ -237,10 +242,11 @@ TEST(any_limit_of_address_space) {
     const int status = child.Wait();
     const std::string what = absl::StrCat(mib, " MiB: ", line, " status ", status);
     // 127: the loader itself had no room.
-    const bool good = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 3 || WEXITSTATUS(status) == 127);
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const bool good = code == 0 || code == 3 || code == 127;
     if (!good) test_context.Fail(__FILE__, __LINE__, what);
-    done += good && WEXITSTATUS(status) == 0;
-    refused += good && WEXITSTATUS(status) == 3;
+    done += code == 0;
+    refused += code == 3;
   }
   std::cout << "# " << done << " limits were enough, " << refused << " refused by name\n";
   CHECK_GT(done, 0);

@@ -28,11 +28,13 @@ struct Report {
 
 StatusOr<std::string> Object(const std::string& isa) {
   const char* root = std::getenv("MAINARCH_BUILD_ROOT");
-  return ReadWholeFile(absl::StrCat(root == nullptr ? "." : root, "/tests/sim/ll_kernels_", isa, ".co"), 1 << 20);
+  return ReadWholeFile(
+      absl::StrCat(root == nullptr ? "." : root, "/tests/sim/ll_kernels_", isa, ".co"), 1 << 20);
 }
 
 // `kernel` on every rank at once; the ranks' reports added up, rounds those of the slowest.
-StatusOr<Report> RunRanks(const std::string& isa, uint64_t seed, const std::string& kernel, uint32_t rounds) {
+StatusOr<Report> RunRanks(const std::string& isa, uint64_t seed, const std::string& kernel,
+                          uint32_t rounds) {
   ASSIGN_OR_RETURN(const std::string object, Object(isa));
   ASSIGN_OR_RETURN(std::unique_ptr<QueueRunner> runner,
                    QueueRunner::Create(isa, kRanks, {}, absl::StrCat(",seed=", seed)));
@@ -87,7 +89,8 @@ TEST(pairs_of_data_and_flag_never_come_apart) {
       CHECK_EQ(report->wrong, 0u);
       CHECK_EQ(report->rounds, rounds);
     }
-    std::cout << "# " << isa << ": " << seeds << " seeds of " << rounds << " rounds over " << kRanks << " GPUs\n";
+    std::cout << "# " << isa << ": " << seeds << " seeds of " << rounds << " rounds over "
+              << kRanks << " GPUs\n";
   }
 }
 

@@ -39,11 +39,15 @@ KERNEL void ll_all_reduce(Inboxes boxes, GLOBAL Word* report, Word rank, Word ro
       const GLOBAL Words4* at = boxes.of[rank] + half + from * kLanes + lane;
       Words4 seen;
       while (true) {
-        asm volatile("global_load_dwordx4 %0, %1, off sc0 sc1\n\ts_waitcnt vmcnt(0)" : "=v"(seen) : "v"(at) : "memory");
+        asm volatile("global_load_dwordx4 %0, %1, off sc0 sc1\n\ts_waitcnt vmcnt(0)"
+                     : "=v"(seen)
+                     : "v"(at)
+                     : "memory");
         if (__builtin_amdgcn_ballot_w64(seen.y != round || seen.w != round) == 0) break;
         __builtin_amdgcn_s_sleep(1);
       }
-      const Word a = Sent(static_cast<Word>(from), round, lane, 0), b = Sent(static_cast<Word>(from), round, lane, 1);
+      const Word a = Sent(static_cast<Word>(from), round, lane, 0),
+                 b = Sent(static_cast<Word>(from), round, lane, 1);
       torn += seen.x != a || seen.z != b;
       sum += seen.x + seen.z;
       expected += a + b;
@@ -65,12 +69,18 @@ KERNEL void ll_apart(Inboxes boxes, GLOBAL Word* report, Word rank, Word rounds)
   GLOBAL Word* box = reinterpret_cast<GLOBAL Word*>(boxes.of[0]) + 2 * lane;
   for (Word round = 1; round <= rounds; ++round) {
     if (rank == 1) {
-      asm volatile("global_store_dword %0, %1, off offset:4 sc0 sc1\n\tglobal_store_dword %0, %2, off sc0 sc1"
-                   ::"v"(box), "v"(round), "v"(Sent(1, round, lane, 0)) : "memory");
+      asm volatile(
+          "global_store_dword %0, %1, off offset:4 sc0 sc1\n\t"
+          "global_store_dword %0, %2, off sc0 sc1" ::"v"(box),
+          "v"(round), "v"(Sent(1, round, lane, 0))
+          : "memory");
     } else {
       typedef Word Words2 __attribute__((ext_vector_type(2)));
       Words2 seen;
-      asm volatile("global_load_dwordx2 %0, %1, off sc0 sc1\n\ts_waitcnt vmcnt(0)" : "=v"(seen) : "v"(box) : "memory");
+      asm volatile("global_load_dwordx2 %0, %1, off sc0 sc1\n\ts_waitcnt vmcnt(0)"
+                   : "=v"(seen)
+                   : "v"(box)
+                   : "memory");
       torn += seen.y != 0 && seen.x != Sent(1, seen.y, lane, 0);
     }
   }

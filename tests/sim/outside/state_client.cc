@@ -63,8 +63,9 @@ struct Client {
     const std::string path =
         absl::StrCat(root == nullptr ? "." : root, "/tests/sim/ll_kernels_gfx950.co");
     ASSIGN_OR_RETURN(const std::string bytes, ReadWholeFile(path, 1 << 20));
+    const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
     ASSIGN_OR_RETURN(const gpu::CodeObject object,
-                     gpu::CodeObject::Parse(path, {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
+                     gpu::CodeObject::Parse(path, {data, bytes.size()}));
     ASSIGN_OR_RETURN(code, gpu::LoadedCode::Load(*queue, object, {}, Soon()));
     return OkStatus();
   }
@@ -170,7 +171,9 @@ Status Go(const std::string& mode, const std::string& state) {
   if (state == "running" || state == "waiting") {
     ASSIGN_OR_RETURN(const uint64_t point, client.Dispatch(1));
     if (state == "waiting") {
-      std::thread([&client, point] { (void)client.queue->Wait(point, gpu::Deadline::In(600'000)); }).detach();
+      std::thread([&client, point] {
+        (void)client.queue->Wait(point, gpu::Deadline::In(600'000));
+      }).detach();
     }
     Stay();
   }

@@ -46,8 +46,9 @@ struct Subject {
 };
 
 // Runs `words` on the same registers with both; what differs, or nothing.
-std::string Compare(Rig& plain, Rig& fast, const Subject& subject, const std::vector<uint32_t>& words,
-                    std::mt19937& random, bool exact, int* ran) {
+std::string Compare(Rig& plain, Rig& fast, const Subject& subject,
+                    const std::vector<uint32_t>& words, std::mt19937& random, bool exact,
+                    int* ran) {
   const int kind = static_cast<int>(random() % 4);
   for (int r = 0; r < kRegisters; ++r) {
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -63,21 +64,25 @@ std::string Compare(Rig& plain, Rig& fast, const Subject& subject, const std::ve
   }
   const auto* bytes = reinterpret_cast<const uint8_t*>(words.data());
   const bool went = plain.Step(bytes, 4 * words.size());
-  if (went != fast.Step(bytes, 4 * words.size())) return absl::StrCat(subject.text, ": only one ran");
+  if (went != fast.Step(bytes, 4 * words.size())) {
+    return absl::StrCat(subject.text, ": only one ran");
+  }
   if (!went) return "";
   ++*ran;
   for (int r = 0; r < kRegisters; ++r) {
     for (int lane = 0; lane < kLanes; ++lane) {
       const uint32_t x = plain.V(r, lane), y = fast.V(r, lane);
-      // Of several NaN operands the host's compiler chooses the one whose payload stays; the exact mode makes its own.
+      // Of several NaN operands the host's compiler chooses the one whose payload stays; the exact
+      // mode makes its own.
       const bool payload = exact && subject.has_exact;
       if (x == y || (!payload && IsNan(x) && IsNan(y))) continue;
       if (subject.is_double) {
         const int high = r | 1;
         if (IsNan(plain.V(high, lane)) && IsNan(fast.V(high, lane))) continue;
       }
-      return absl::StrCat(subject.text, exact ? " exact" : " fast", " kind ", kind, " words ", absl::Hex(words[0]), " ",
-                          absl::Hex(words[1]), ": v", r, " lane ", lane, ": ", absl::Hex(y), ", not ", absl::Hex(x));
+      return absl::StrCat(subject.text, exact ? " exact" : " fast", " kind ", kind, " words ",
+                          absl::Hex(words[0]), " ", absl::Hex(words[1]), ": v", r, " lane ", lane,
+                          ": ", absl::Hex(y), ", not ", absl::Hex(x));
     }
   }
   return "";
@@ -135,10 +140,13 @@ TEST(blocks_have_the_bits_of_plain_loops) {
           if (turn % 3 == 1 && !mx) DrawFields(random, &drawn);
           if (turn % 3 == 2 && !mx) DrawOverlap(random, &drawn);
           const std::string what = Compare(plain, fast, subject, drawn, random, turn >= 6, &ran);
-          if (!what.empty() && ++wrong < 12) std::cout << "# " << CpuName(isa) << " " << what << "\n";
+          if (!what.empty() && ++wrong < 12) {
+            std::cout << "# " << CpuName(isa) << " " << what << "\n";
+          }
         }
       }
-      std::cout << "# " << CpuName(isa) << ": " << subjects.size() << " forms, " << ran << " compared\n";
+      std::cout << "# " << CpuName(isa) << ": " << subjects.size() << " forms, " << ran
+                << " compared\n";
       CHECK_EQ(wrong, 0);
       CHECK_GT(ran, static_cast<int>(8 * subjects.size()));
     }
