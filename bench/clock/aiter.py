@@ -496,7 +496,7 @@ def main():
     parser.add_argument("--family", default="", help="the beginning of a format")
     parser.add_argument("--most-work", type=float, default=2e11, help="flop; what is larger is not run, and counted")
     parser.add_argument("--check-work", type=float, default=2e9, help="flop; what is smaller is compared with numpy")
-    parser.add_argument("--bound", type=float, default=1.5e-2,
+    parser.add_argument("--bound", type=float, default=3.5e-2,
                         help="error over root mean square, for each rounding of the output, that is wrong")
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("--jobs", type=int, default=1)
