@@ -14,7 +14,8 @@ COMMENT = {".py": r"#(.*)", ".build": r"#(.*)", ".sh": r"#(.*)"}
 NAME = re.compile(
     r"(?<![\w./<>*{$@-])((?:[\w-]+/)*[\w-]+\.(?:h|cc|py|md|build|sh|rs|go|map))(?![\w/*}>:])")
 # Named as sources, and not in this tree: the project's references, and headers of the kernel's.
-ELSEWHERE = {"models.md", "soc15_hw_ip.h", "amdgpu/amdgpu_doorbell.h"}
+ELSEWHERE = {"models.md", "silicon.md", "kfd.md", "soc15_hw_ip.h", "amdgpu/amdgpu_doorbell.h", "amdgpu_drm.h",
+             "asic_reg/gc/gc_9_4_3_offset.h", "sdma_registers.h"}
 EACH = {"prims.h"}  # one an ISA
 FROZEN = "tests/abi/v0/"  # a client with the header of its day
 

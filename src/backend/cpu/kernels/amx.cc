@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "backend/cpu/kernels/functions.h"
+#include "backend/cpu/kernels/table.h"
 #include "backend/cpu/kernels/tiles.h"
 
 namespace mainarch::cpu {
@@ -80,32 +80,21 @@ void RunExpertsDownTiles(const ExpertsDownArgs& a) {
   TileExpertsDown(unit, a);
 }
 
+constexpr Kernels WithTiles() {
+  Kernels kernels = kTable;
+  kernels.name = "amx";
+  kernels.matmul_bf16 = RunMatmulTiles;
+  kernels.experts_down_bf16 = RunExpertsDownTiles;
+  kernels.may_round = MayUseTiles;
+  return kernels;
+}
+
 }  // namespace
 }  // namespace avx512_bf16
 
 namespace amx {
 
-const Kernels kKernels = {
-    .name = "amx",
-    .matmul = avx512_bf16::RunMatmul,
-    .experts_down = avx512_bf16::RunExpertsDown,
-    .attend = avx512_bf16::RunAttend,
-    .merge_split = avx512_bf16::RunMergeSplit,
-    .scale = avx512_bf16::RunScale,
-    .kv_write = avx512_bf16::RunKvWrite,
-    .rms_norm = avx512_bf16::RunRmsNorm,
-    .gate = avx512_bf16::RunGate,
-    .norm_rope = avx512_bf16::RunNormRope,
-    .add_tree = avx512_bf16::RunAddTree,
-    .softmax = avx512_bf16::RunSoftmax,
-    .by_columns = avx512_bf16::RunByColumns,
-    .load_bf16 = avx512_bf16::RunLoadBF16,
-    .load_f16 = avx512_bf16::RunLoadF16,
-    .matmul_bf16 = avx512_bf16::RunMatmulTiles,
-    .experts_down_bf16 = avx512_bf16::RunExpertsDownTiles,
-    .to_bf16 = avx512_bf16::RunToBF16,
-    .may_round = avx512_bf16::MayUseTiles,
-};
+constinit const Kernels kKernels = avx512_bf16::WithTiles();
 
 }  // namespace amx
 }  // namespace mainarch::cpu

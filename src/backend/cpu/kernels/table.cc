@@ -1,41 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include "backend/cpu/kernels/functions.h"
-
-#define MAINARCH_STRING_(x) #x
-#define MAINARCH_STRING(x) MAINARCH_STRING_(x)
+#include "backend/cpu/kernels/table.h"
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 
-const Kernels kKernels = {
-    .name = MAINARCH_STRING(MAINARCH_TARGET),
-    .matmul = RunMatmul,
-    .experts_down = RunExpertsDown,
-    .attend = RunAttend,
-    .merge_split = RunMergeSplit,
-    .scale = RunScale,
-    .kv_write = RunKvWrite,
-    .rms_norm = RunRmsNorm,
-    .gate = RunGate,
-    .norm_rope = RunNormRope,
-    .add_tree = RunAddTree,
-    .softmax = RunSoftmax,
-#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx512_bf16)
-    .by_columns = RunByColumns,
-#else
-    .by_columns = nullptr,
-#endif
-    .load_bf16 = RunLoadBF16,
-    .load_f16 = RunLoadF16,
-#if defined(MAINARCH_TARGET_avx512_bf16)
-    .matmul_bf16 = RunMatmulBF16,
-    .experts_down_bf16 = RunExpertsDownBF16,
-    .to_bf16 = RunToBF16,
-#else
-    .matmul_bf16 = nullptr,
-    .experts_down_bf16 = nullptr,
-    .to_bf16 = nullptr,
-#endif
-    .may_round = nullptr,
-};
+const Kernels kKernels = kTable;
 
 }  // namespace mainarch::cpu::MAINARCH_TARGET
