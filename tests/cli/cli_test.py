@@ -233,7 +233,7 @@ class Time(Case):
             self.assertTrue(report["ok"])
             self.assertGreater(report["modelled_us"], 0.5)
             self.assertIn("error", report["model_error"])
-            # To the clock only where buffers lie at the same addresses, which choose channels.
+            # Not to the clock: from process to process buffers lie at other addresses, which choose channels.
             again = run_json("time", "--launch", path, "--device", f"sim:{isa}")
             self.assertAlmostEqual(again["modelled_us"] / report["modelled_us"], 1, delta=0.02)
             launch = report["launches"][0]
