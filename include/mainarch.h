@@ -518,8 +518,11 @@ typedef struct mainarch_engine_options {
   uint32_t max_step_tokens;     /* rows of a step, prompt tokens and generated ones together; 0:
                                    chosen; at most 2^20 */
   int32_t kv_type;              /* MAINARCH_KV_* */
-  uint64_t memory_bytes;        /* KV cache and activations take no more, over all devices; 0: no limit
-                                   but what the devices have */
+  uint64_t memory_bytes;        /* all caches (KV, windows, states) and activations take no more, over
+                                   all devices; 0: no limit but what the devices have. Where it is
+                                   little, room for positions to go back to gives way first, then, if
+                                   kv_tokens is 0, KV; at the least 16 tokens of it stay, and the
+                                   windows and states of max_sequences. */
   uint32_t logit_rows;          /* rows of logits that a step can make, each of vocab_size floats (part
                                    of memory_bytes); 0, and at least: one a sequence; at most
                                    max_step_tokens. Prompts of sequences with prompt_logprobs or

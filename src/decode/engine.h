@@ -31,8 +31,10 @@ struct EngineOptions {
   uint32_t max_step_tokens = 0;      // rows a step, 0: chosen
   // Capacity of the KV pool; 0: max_sequences * max_sequence_tokens, or as many as there is room for.
   uint64_t kv_tokens = 0;
-  // KV, states and activations take no more; 0: no limit but the devices'. Where it is too little,
-  // snapshots are given up first, then, if kv_tokens is 0, KV pages.
+  // Pages, windows, states and activations take no more; 0: no limit but the devices'. Where it is
+  // too little, snapshots are given up first, then, if kv_tokens is 0, pages of the caches without
+  // a window. The least is one of these (or kv_tokens), the pages that windows touch, and 2 +
+  // max_drafts slots a sequence (or state_slots); with activations that is OutOfDeviceMemory.
   uint64_t memory_bytes = 0;
   // Rows of logits a step can make, 0: one a sequence and draft. More of them let prompts of
   // sequences with prompt_logprobs or all_logits run in larger chunks.
@@ -41,7 +43,9 @@ struct EngineOptions {
   // chosen), and how many of each sequence.
   uint32_t snapshot_tokens = 0;
   uint32_t snapshots = 4;
-  uint32_t state_slots = 0;  // of each cache of states, 0: enough for all of these
+  // Of each cache of states; 0: enough for all of these. Fewer than (2 + max_drafts) *
+  // max_sequences are refused; none of them is given up for memory_bytes.
+  uint32_t state_slots = 0;
   std::shared_ptr<DraftSource> drafts;
   uint32_t max_drafts = 0;  // of one sequence and step
   backend::KvType kv_type = backend::KvType::kBF16;

@@ -47,27 +47,18 @@ uint64_t FingerprintOf(const model::ModelConfig& c) {
   return XXH64(text.data(), text.size(), 0);
 }
 
-// Units of each cache's pool, of options with every default resolved.
-StatusOr<std::vector<uint32_t>> PoolSizes(const std::vector<model::CacheForm>& forms,
-                                          const EngineOptions& o) {
-  model::CacheDemand demand = {o.kv_tokens / backend::kPageTokens, o.max_sequences,
-                               o.max_step_tokens, o.max_drafts, 0};
-  const bool some_whole =
-      std::any_of(forms.begin(), forms.end(), [](const auto& form) { return form.whole(); });
-  std::vector<uint32_t> out;
-  for (const model::CacheForm& form : forms) {
-    demand.snapshots = 0;
-    const uint64_t least = model::PoolSize(form, some_whole, demand);
-    demand.snapshots = o.snapshots;
-    uint64_t size = model::PoolSize(form, some_whole, demand);
-    if (form.slots && o.state_slots > 0) size = o.state_slots;
-    if (size < least || size > kMaxPages) {
-      return Error(Code::kInvalidArgument, "state_slots ", size, " is not from ", least, " to ",
-                   kMaxPages);
-    }
-    out.push_back(static_cast<uint32_t>(size));
-  }
-  return out;
+PoolWish WishOf(const EngineOptions& o, bool fixed_pages) {
+  return {{o.kv_tokens / backend::kPageTokens, o.max_sequences, o.max_step_tokens, o.max_drafts,
+           o.snapshots},
+          fixed_pages,
+          o.state_slots};
+}
+
+// Chosen by what can be of use, where the caller did not say.
+uint32_t StepTokens(const EngineOptions& wanted, const EngineOptions& resolved) {
+  if (wanted.max_step_tokens > 0) return wanted.max_step_tokens;
+  const uint64_t useful = std::min<uint64_t>(kDefaultStepTokens, resolved.kv_tokens);
+  return std::max<uint32_t>(static_cast<uint32_t>(useful), resolved.max_sequences);
 }
 
 std::vector<model::CachePool> MakePools(const std::vector<model::CacheForm>& forms,
@@ -180,7 +171,7 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(std::shared_ptr<const void> owner
 
 StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
                                                 const EngineOptions& options,
-                                                const backend::KvRoom& room) {
+                                                const Budget& budget) {
   EngineOptions o = options;
   if (o.max_sequences == 0) o.max_sequences = 1;
   if (o.max_sequences > kMaxSequences) {
@@ -206,12 +197,7 @@ StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
                  " (max_sequences * max_sequence_tokens by default) is more than ",
                  kMaxPages * backend::kPageTokens);
   }
-  ASSIGN_OR_RETURN(pages, PagesWithin({pages, o.kv_tokens > 0, o.memory_bytes}, room));
   o.kv_tokens = pages * backend::kPageTokens;
-  if (o.max_step_tokens == 0) {
-    const uint64_t useful = std::min<uint64_t>(kDefaultStepTokens, o.kv_tokens);
-    o.max_step_tokens = std::max<uint32_t>(static_cast<uint32_t>(useful), o.max_sequences);
-  }
   if (o.drafts == nullptr) o.max_drafts = 0;
   if (o.max_drafts > kMaxDrafts || o.snapshots > kMaxSnapshots) {
     return Error(Code::kInvalidArgument, "max_drafts ", o.max_drafts, ", snapshots ", o.snapshots,
@@ -221,10 +207,18 @@ StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
   o.snapshot_tokens = static_cast<uint32_t>(
       std::min<uint64_t>(model::PagesFor(o.snapshot_tokens), kMaxPages / backend::kPageTokens) *
       backend::kPageTokens);
+  // With the steps that this many pages are good for; of fewer pages they get smaller.
+  o.max_step_tokens = StepTokens(options, o);
+  RETURN_IF_ERROR(PoolSizes(facts.caches, WishOf(o, false)).status());
+  ASSIGN_OR_RETURN(const model::CacheDemand demand,
+                   DemandWithin(facts.caches, WishOf(o, options.kv_tokens > 0), budget));
+  o.kv_tokens = demand.pages * backend::kPageTokens;
+  o.snapshots = demand.snapshots;
+  o.max_step_tokens = StepTokens(options, o);
   const uint64_t all_logits = uint64_t{o.max_sequences} * (1 + uint64_t{o.max_drafts});
   o.logit_rows = static_cast<uint32_t>(std::min<uint64_t>(
       o.max_step_tokens, std::max<uint64_t>(o.logit_rows, all_logits)));
-  ASSIGN_OR_RETURN(std::vector<uint32_t> pools, PoolSizes(facts.caches, o));
+  ASSIGN_OR_RETURN(std::vector<uint32_t> pools, PoolSizes(facts.caches, WishOf(o, false)));
   return Sizes{o, std::move(pools)};
 }
 
@@ -276,7 +270,7 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
                                                      const backend::LoadedModel& weights,
                                                      const ModelFacts& facts,
                                                      const EngineOptions& options) {
-  ASSIGN_OR_RETURN(Sizes sizes, Resolve(facts, options, weights.kv_room(options.kv_type)));
+  Sizes sizes;
   ASSIGN_OR_RETURN(auto context, CreateContext(weights, facts, options, &sizes));
   std::unique_ptr<EngineImpl> engine(new EngineImpl(std::move(owner), facts, sizes));
   ASSIGN_OR_RETURN(engine->process_, ProcessGuard::Create());
@@ -290,34 +284,27 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
 StatusOr<std::unique_ptr<backend::Context>> EngineImpl::CreateContext(
     const backend::LoadedModel& weights, const ModelFacts& facts, const EngineOptions& wanted,
     Sizes* sizes) {
-  backend::ContextOptions context;
-  const EngineOptions& o = sizes->options;
-  context.kv_type = o.kv_type;
-  context.activations = o.activations;
-  context.max_rows = o.max_step_tokens;
-  context.max_logit_rows = o.logit_rows;
-  context.max_sequences = o.max_sequences;
+  Budget budget = BudgetOf(weights.kv_room(wanted.kv_type), wanted.memory_bytes);
   while (true) {
+    ASSIGN_OR_RETURN(*sizes, Resolve(facts, wanted, budget));
+    const EngineOptions& o = sizes->options;
+    backend::ContextOptions context;
+    context.kv_type = o.kv_type;
+    context.activations = o.activations;
+    context.max_rows = o.max_step_tokens;
+    context.max_logit_rows = o.logit_rows;
+    context.max_sequences = o.max_sequences;
     for (size_t c = 0; c < sizes->pools.size(); ++c) {
       std::vector<uint32_t>& counts = facts.caches[c].slots ? context.slots : context.pages;
       counts.resize(c + 1);
       counts[c] = sizes->pools[c];
     }
     ASSIGN_OR_RETURN(auto made, weights.CreateContext(context));
-    if (o.memory_bytes == 0 || made->memory_bytes() <= o.memory_bytes) return made;
-    // Snapshots first: without them more is run again, without pages fewer tokens fit.
-    const bool keeps = std::any_of(facts.caches.begin(), facts.caches.end(),
-                                   [](const auto& form) { return !form.whole(); });
-    if (keeps && o.snapshots > 0 && o.state_slots == 0) {
-      sizes->options.snapshots /= 2;
-      ASSIGN_OR_RETURN(sizes->pools, PoolSizes(facts.caches, o));
-      continue;
-    }
-    const KvWish wish = {o.kv_tokens / backend::kPageTokens, wanted.kv_tokens > 0, o.memory_bytes};
-    ASSIGN_OR_RETURN(const uint64_t pages,
-                     FewerPages(wish, weights.kv_room(o.kv_type), made->memory_bytes()));
-    sizes->options.kv_tokens = pages * backend::kPageTokens;
-    ASSIGN_OR_RETURN(sizes->pools, PoolSizes(facts.caches, o));
+    const uint64_t bytes = made->memory_bytes();
+    if (bytes <= budget.bytes) return made;
+    // What is beside the caches is known now. Less is left for them than they took, so that each
+    // round makes them smaller.
+    budget.beside = bytes - std::min(bytes, PoolBytes(sizes->pools, budget));
   }
 }
 
@@ -508,11 +495,12 @@ Status EngineImpl::LoadContent(const SequenceState& state, Sequence* s) {
   for (size_t c = 0; c < pools_.size(); ++c) {
     const std::vector<uint32_t> units = s->caches().UnitsAt(c, state.stored);
     const absl::string_view bytes = state.content[c];
-    if (units.empty() || bytes.size() % units.size() != 0) {
+    // At a page's first position a window of one token holds none.
+    if (units.empty() ? !bytes.empty() : bytes.size() % units.size() != 0) {
       return Error(Code::kInvalidArgument, "content of cache ", c, ": ", bytes.size(),
                    " bytes are not those of ", units.size(), " pages or slots");
     }
-    const size_t size = bytes.size() / units.size();
+    const size_t size = units.empty() ? 0 : bytes.size() / units.size();
     for (size_t i = 0; i < units.size(); ++i) {
       RETURN_IF_ERROR(context_->WriteContent(static_cast<int32_t>(c), units[i],
                                              bytes.substr(i * size, size)));

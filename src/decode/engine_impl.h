@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "decode/engine.h"
+#include "decode/kv_budget.h"
 #include "decode/process_guard.h"
 #include "decode/ready.h"
 #include "decode/sampler.h"
@@ -48,7 +49,7 @@ class EngineImpl final : public Engine {
     std::vector<uint32_t> pools;  // of each cache
   };
   static StatusOr<Sizes> Resolve(const ModelFacts& facts, const EngineOptions& options,
-                                 const backend::KvRoom& room);
+                                 const Budget& budget);
   static StatusOr<std::unique_ptr<Engine>> Create(std::shared_ptr<const void> owner,
                                                   const backend::LoadedModel& weights,
                                                   const ModelFacts& facts,
@@ -107,7 +108,7 @@ class EngineImpl final : public Engine {
     uint32_t first_sample() const { return first_logit + logit_rows - 1 - drafts; }
   };
 
-  // Makes the KV pool smaller until memory_bytes suffices, if the caller left its size open.
+  // Makes the pools smaller until the budget suffices, as far as the caller left their sizes open.
   static StatusOr<std::unique_ptr<backend::Context>> CreateContext(
       const backend::LoadedModel& weights, const ModelFacts& facts, const EngineOptions& wanted,
       Sizes* sizes);

@@ -1,29 +1,53 @@
 // SPDX-License-Identifier: MIT
 //
-// How many KV pages an engine gets: what was asked for, within what the devices have and what the
-// caller allows. Asked before anything is reserved, so that a wild number is refused at once.
+// How many pages and slots an engine's caches get: what was asked for, within what the devices have
+// and what the caller allows. Asked before anything is reserved, so that a wild number is refused at
+// once.
+//
+// Where there is too little, snapshots give way first: without them more is run again, without
+// pages fewer tokens fit. Then pages of the caches without a window, if the caller left their number
+// open. What is left at the least is one of these pages, the pages that windows touch, and the slots
+// that sequences stand on and write to.
 #ifndef MAINARCH_DECODE_KV_BUDGET_H_
 #define MAINARCH_DECODE_KV_BUDGET_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "backend/backend.h"
 #include "base/status.h"
+#include "model/sequence_caches.h"
 
 namespace mainarch::decode {
 
-struct KvWish {
-  uint64_t pages = 0;
-  bool fixed = false;         // the caller named the number: that many or none
-  uint64_t memory_bytes = 0;  // that the caller allows, activations included; 0: no limit
+struct PoolWish {
+  model::CacheDemand demand;
+  bool fixed_pages = false;  // the caller named demand.pages: that many or none
+  uint32_t state_slots = 0;  // that the caller named, of each cache of states; 0: by demand
 };
 
-// At most `wish.pages`, at least 1. OutOfDeviceMemory says what it would take and what there is.
-StatusOr<uint64_t> PagesWithin(const KvWish& wish, const backend::KvRoom& room);
+struct Budget {
+  uint64_t bytes = UINT64_MAX;  // of which `beside` are not the caches'
+  uint64_t beside = 0;
+  bool by_caller = false;            // memory_bytes, not the device, is what limits
+  std::vector<uint64_t> unit_bytes;  // of a page or slot of each cache; empty: not known
+};
 
-// A context that was made with wish.pages takes `made_bytes`, more than the caller allows: how many
-// pages to try next, fewer. OutOfDeviceMemory when there is no such number.
-StatusOr<uint64_t> FewerPages(const KvWish& wish, const backend::KvRoom& room, uint64_t made_bytes);
+// `memory_bytes`: that the caller allows; 0: no limit but the room.
+Budget BudgetOf(const backend::KvRoom& room, uint64_t memory_bytes);
+
+// Units of each cache's pool. InvalidArgument: state_slots fewer than sequences need, or more units
+// than there are ids for.
+StatusOr<std::vector<uint32_t>> PoolSizes(const std::vector<model::CacheForm>& forms,
+                                          const PoolWish& wish);
+
+// Over all caches; stops at UINT64_MAX.
+uint64_t PoolBytes(const std::vector<uint32_t>& sizes, const Budget& budget);
+
+// The wish's demand with as many snapshots and, where they are not fixed, pages as fit.
+// OutOfDeviceMemory says what the least takes and what there is.
+StatusOr<model::CacheDemand> DemandWithin(const std::vector<model::CacheForm>& forms,
+                                          const PoolWish& wish, const Budget& budget);
 
 }  // namespace mainarch::decode
 

@@ -39,6 +39,8 @@ struct FakeControl {
   std::atomic<bool> running{false};
   std::atomic<int64_t> contents{0};  // units written
   uint32_t in_flight = 1;  // of contexts made from now on
+  uint64_t beside_bytes = 0;              // that contexts take beside their caches
+  backend::KvRoom room = {UINT64_MAX, {}};  // without unit_bytes: those of the fake's own
   std::atomic<int64_t> referred{0};  // rows whose token the step before chose
   std::function<void()> before_run;  // called inside Run, first and last
   std::function<void()> after_run;
@@ -292,8 +294,15 @@ class FakeContext final : public backend::Context {
     return OkStatus();
   }
 
+  static std::vector<uint64_t> UnitBytes(const CacheForms& forms) {
+    std::vector<uint64_t> out;
+    for (const model::CacheForm& form : forms) {
+      out.push_back(form.slots ? sizeof(State) : backend::kPageTokens * sizeof(Cell));
+    }
+    return out;
+  }
   uint64_t memory_bytes() const override {
-    uint64_t bytes = 0;
+    uint64_t bytes = control_->beside_bytes;
     for (const Cache& cache : caches_) {
       bytes += cache.cells.size() * sizeof(Cell) + cache.states.size() * sizeof(State);
     }
@@ -495,6 +504,10 @@ class FakeModel final : public backend::LoadedModel {
   }
   const backend::Program& program() const override { return program_; }
   uint64_t weight_bytes() const override { return 0; }
+  backend::KvRoom kv_room(backend::KvType) const override {
+    return {control.room.bytes, control.room.unit_bytes.empty() ? FakeContext::UnitBytes(forms_)
+                                                                : control.room.unit_bytes};
+  }
 
   mutable FakeControl control;
 

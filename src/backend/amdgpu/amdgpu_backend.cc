@@ -66,8 +66,8 @@ backend::KvRoom AmdGpuModel::kv_room(backend::KvType type) const {
   const uint64_t ranks = static_cast<uint64_t>(p.ranks);
   const backend::PagedCache cache = KvShapeOf(p).cache;
   return {least * ranks,
-          ranks * static_cast<uint64_t>(cache.layers) * static_cast<uint64_t>(cache.kv_heads) *
-              kernels::KvPageBytes(type, static_cast<uint32_t>(cache.key_dim))};
+          {ranks * static_cast<uint64_t>(cache.layers) * static_cast<uint64_t>(cache.kv_heads) *
+           kernels::KvPageBytes(type, static_cast<uint32_t>(cache.key_dim))}};
 }
 
 StatusOr<std::shared_ptr<const AmdGpuModel>> AmdGpuModel::Create(

@@ -13,6 +13,11 @@ namespace {
 
 constexpr size_t kLine = 64;
 
+// Of one sequence in one layer, on one rank.
+size_t StateBytes(const backend::SlotCache& cache) {
+  return (static_cast<size_t>(cache.bytes) + kLine - 1) / kLine * kLine;
+}
+
 float ElementAt(KvFormat format, const uint8_t* side, int32_t index, float scale) {
   switch (format) {
     case KvFormat::kF32:
@@ -129,7 +134,7 @@ void PagedPool::Put(uint32_t page, const char* bytes) {
 Status SlotPool::Allocate(const backend::SlotCache& cache, int32_t ranks, uint32_t slots) {
   layers_ = cache.layers;
   slots_ = slots;
-  state_bytes_ = (static_cast<size_t>(cache.bytes) + kLine - 1) / kLine * kLine;
+  state_bytes_ = StateBytes(cache);
   slot_bytes_ = static_cast<size_t>(ranks) * static_cast<size_t>(layers_) * state_bytes_;
   ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(slots * slot_bytes_, /*huge_pages=*/false));
   return OkStatus();
@@ -259,16 +264,21 @@ Status Caches::Check(const backend::Program& program, const backend::Step& step)
   return OkStatus();
 }
 
-uint64_t Caches::PageBytes(const backend::Program& program, backend::KvType type) {
-  uint64_t bytes = 0;
+std::vector<uint64_t> Caches::BytesOfUnits(const backend::Program& program,
+                                           backend::KvType type) {
+  std::vector<uint64_t> out;
   for (const backend::Cache& any : program.caches) {
-    const auto* cache = std::get_if<backend::PagedCache>(&any);
-    if (cache == nullptr) continue;
-    bytes += static_cast<uint64_t>(program.ranks) * static_cast<uint64_t>(cache->layers) *
-             static_cast<uint64_t>(cache->kv_heads) *
-             KvPageBytes({type, cache->key_dim, cache->value_dim});
+    uint64_t bytes = static_cast<uint64_t>(program.ranks);
+    if (const auto* paged = std::get_if<backend::PagedCache>(&any)) {
+      bytes *= static_cast<uint64_t>(paged->layers) * static_cast<uint64_t>(paged->kv_heads) *
+               KvPageBytes({type, paged->key_dim, paged->value_dim});
+    } else {
+      const auto& slots = std::get<backend::SlotCache>(any);
+      bytes *= static_cast<uint64_t>(slots.layers) * StateBytes(slots);
+    }
+    out.push_back(bytes);
   }
-  return bytes;
+  return out;
 }
 
 uint64_t Caches::bytes() const {

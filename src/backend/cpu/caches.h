@@ -87,8 +87,8 @@ class Caches {
   // The pool, or an error that says what there is.
   StatusOr<const PagedPool*> Paged(int32_t cache) const;
   uint64_t bytes() const;
-  // Of one page in each paged cache, over all ranks and layers.
-  static uint64_t PageBytes(const backend::Program& program, backend::KvType type);
+  // Of one page or slot of each cache, over all ranks and layers.
+  static std::vector<uint64_t> BytesOfUnits(const backend::Program& program, backend::KvType type);
 
  private:
   StatusOr<size_t> UnitBytes(int32_t cache, uint32_t unit) const;

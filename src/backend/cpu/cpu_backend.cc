@@ -244,7 +244,7 @@ void CpuModel::WaitPlaced() const {
 
 // The pool is backed as it is used, so it may be larger than what is free, but not than what there is.
 backend::KvRoom CpuModel::kv_room(backend::KvType type) const {
-  return {MachineMemory(), Caches::PageBytes(*programs_[0], type)};
+  return {MachineMemory(), Caches::BytesOfUnits(*programs_[0], type)};
 }
 
 StatusOr<std::unique_ptr<backend::Context>> CpuModel::CreateContext(

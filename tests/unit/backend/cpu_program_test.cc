@@ -416,5 +416,32 @@ TEST(wrong_programs_are_named) {
               "no buffer -1"));
 }
 
+// What the engine counts with before a context is made is what the context then takes.
+TEST(a_unit_of_each_cache_takes_what_the_room_says) {
+  const ProgramMaker made = Make(kFull | kWindow | kRecurrent);
+  auto model = Cpu(1)->Load(made.program, {});
+  CHECK_OK(model);
+  for (const backend::KvType type : {backend::KvType::kBF16, backend::KvType::kF32}) {
+    const backend::KvRoom room = (*model)->kv_room(type);
+    CHECK_EQ(room.unit_bytes.size(), 3u);
+    CHECK_GT(room.bytes, 0u);
+    backend::ContextOptions options = OptionsFor(*made.program, 4);
+    options.kv_type = type;
+    options.pages.resize(3);
+    options.slots.resize(3);
+    for (size_t c = 0; c < 3; ++c) {
+      const bool slots = std::holds_alternative<backend::SlotCache>(made.program->caches[c]);
+      // Whole chunks of pages and of memory pages.
+      (slots ? options.slots : options.pages)[c] = 4096;
+      auto few = (*model)->CreateContext(options);
+      CHECK_OK(few);
+      (slots ? options.slots : options.pages)[c] = 3 * 4096;
+      auto many = (*model)->CreateContext(options);
+      CHECK_OK(many);
+      CHECK_EQ((*many)->memory_bytes() - (*few)->memory_bytes(), 2 * 4096 * room.unit_bytes[c]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mainarch

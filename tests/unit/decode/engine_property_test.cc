@@ -73,6 +73,10 @@ class Play final : public DraftSource {
     auto engine = CreateEngine(nullptr, model_, facts_, o);
     if (!engine.ok()) return std::string(engine.status().message());
     engine_ = *std::move(engine);
+    if (Pick(3) == 0) {
+      const std::string wrong = MakeSmaller(o);
+      if (!wrong.empty()) return wrong;
+    }
     capacity_ = o.max_sequence_tokens;
     for (const model::CacheForm& form : forms_) {
       if (form.whole()) capacity_ = std::min<uint64_t>(capacity_, (o.kv_tokens + 15) / 16 * 16);
@@ -113,6 +117,25 @@ class Play final : public DraftSource {
 
  private:
   uint32_t Pick(uint32_t n) { return n == 0 ? 0 : static_cast<uint32_t>(random_() % n); }
+
+  // Again with less memory than it took, but enough without snapshots.
+  std::string MakeSmaller(EngineOptions o) {
+    const uint64_t all = engine_->info().memory_bytes;
+    const uint32_t snapshots = o.snapshots;
+    o.snapshots = 0;
+    auto least = CreateEngine(nullptr, model_, facts_, o);
+    if (!least.ok()) return std::string(least.status().message());
+    const uint64_t bytes = (*least)->info().memory_bytes;
+    if (bytes > all) return "more memory without snapshots";
+    o.snapshots = snapshots;
+    o.memory_bytes = bytes + Pick(static_cast<uint32_t>(all - bytes) + 1);
+    auto smaller = CreateEngine(nullptr, model_, facts_, o);
+    if (!smaller.ok()) return std::string(smaller.status().message());
+    engine_ = *std::move(smaller);
+    if (engine_->info().memory_bytes > o.memory_bytes) return "more memory than memory_bytes";
+    o.memory_bytes = bytes - 1;
+    return CreateEngine(nullptr, model_, facts_, o).ok() ? "less memory than the least" : "";
+  }
 
   SequenceOptions RandomOptions() {
     SequenceOptions o;
