@@ -504,6 +504,7 @@ bool AqlQueue::RunLaunches() {
       case Progress::State::kDone: {
         const Running done = std::move(running);
         running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
+        if (!progress.detail.empty()) host().Note(progress.detail);
         uint64_t started = done.started, ended = host().context().Clock();
         done.launch->Times(&started, &ended);
         Complete(done.packet, started, ended);

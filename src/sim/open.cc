@@ -14,7 +14,12 @@ std::unique_ptr<Executor> MakeExecutor(const NodeConfig& config) {
   options.exact_matrix = config.exact_matrix;
   options.check = config.check;
   options.lines = config.lines;
-  if (config.time) options.pace = std::make_shared<timing::Clock>();
+  if (config.time) {
+    // What it says goes to the node's log.
+    timing::ClockOptions clock;
+    clock.reports = clock.waits = false;
+    options.pace = std::make_shared<timing::Clock>(clock);
+  }
   return std::make_unique<isa::IsaExecutor>(options);
 }
 

@@ -39,6 +39,7 @@ std::unique_ptr<isa::PacedGrid> Clock::Begin(isa::Grid* grid) {
 }
 
 void Clock::Add(LaunchReport report) {
+  if (!options_.reports) return;
   std::lock_guard<std::mutex> lock(mutex_);
   reports_.push_back(std::move(report));
 }
@@ -71,6 +72,7 @@ void Clock::Copied(uint32_t gpu, uint32_t queue, uint32_t from, uint32_t to, uin
   if (it == gpus_.end()) return;
   CopyReport report;
   it->second->Copy(queue, from, to, bytes, &report);
+  if (!options_.reports) return;
   std::lock_guard<std::mutex> lock(mutex_);
   copies_.push_back(report);
 }

@@ -37,6 +37,7 @@ namespace mainarch::sim::timing {
 struct ClockOptions {
   // Over the chip's own, by name: {"hbm_latency_ns", 500}. Clock::Check refuses names nobody knows.
   std::vector<std::pair<std::string, double>> params;
+  bool reports = true;     // kept for Take and TakeCopies; false where nobody takes them
   bool spans = false;      // LaunchReport::spans
   bool waits = true;       // LaunchReport::waits
   size_t most_waits = 64;  // the longest so many

@@ -323,6 +323,10 @@ void Gpu::Complete(Job* job) {
   free = std::max(free, end);
   LaunchReport report;
   job->Fill(&report);
+  job->result_.detail =
+      absl::StrCat("modelled: ", report.kernel.empty() ? "a kernel" : report.kernel, ", ", report.workgroups, " workgroups: ",
+                   report.us(), " us, of which ", report.kernel_us(), " from first to last wave; limited by ",
+                   NameOf(report.limit()));
   clock_.Add(std::move(report));
 }
 

@@ -168,9 +168,9 @@ std::string StreamText(int loads, bool write) {
 )");
 }
 
-// TB/s of the second of two passes over `bytes`.
+// TB/s of the last of some passes over `bytes`.
 Outcome Stream(Isa isa, uint64_t bytes, int loads, bool write, uint32_t groups, uint32_t waves,
-               int passes, uint64_t rounds_of_all = 1) {
+               int passes) {
   Timed t(isa, {}, uint64_t{4} << 30);
   const uint64_t data = t.Allocate(bytes + kMiB);
   const uint64_t piece = uint64_t{groups} * waves * 1024;
@@ -182,7 +182,9 @@ Outcome Stream(Isa isa, uint64_t bytes, int loads, bool write, uint32_t groups, 
                           Wide(groups, 64 * waves, 64), &report);
     if (!outcome.error.empty()) return outcome;
   }
-  outcome.value = static_cast<double>(piece * rounds * static_cast<uint64_t>(loads) * rounds_of_all) / report.kernel_us() / 1e6;
+  // Writes are over when the caches have been written back.
+  const double us = write ? report.end_us - report.first_wave_us : report.kernel_us();
+  outcome.value = static_cast<double>(piece * rounds * static_cast<uint64_t>(loads)) / us / 1e6;
   return outcome;
 }
 
@@ -194,13 +196,14 @@ std::vector<Row> Streams() {
                                        "streamed read, 16 loads in flight"};
   for (int i = 0; i < 5; ++i) {
     rows.push_back({kNames[i], k942, published[i], "TB/s",
-                    [i] { return Stream(k942, 512 * kMiB, 1 << i, false, 304, 4, 1); }, i == 1 ? 0.2 : 0.1,
+                    [i] { return Stream(k942, 192 * kMiB, 1 << i, false, 304, 4, 1); }, i == 1 ? 0.2 : 0.1,
                     i == 1 ? "memory's queues are shorter than real ones at medium load" : ""});
   }
   rows.push_back({"read, MALL", k942, 5.8, "TB/s", [] { return Stream(k942, 128 * kMiB, 4, false, 608, 8, 2); }});
   rows.push_back({"write, HBM", k942, 4.42, "TB/s", [] { return Stream(k942, 512 * kMiB, 4, true, 608, 8, 2); }});
-  rows.push_back({"write, MALL", k942, 5.5, "TB/s", [] { return Stream(k942, 128 * kMiB, 4, true, 608, 8, 2); }});
-  rows.push_back({"streamed read, best", k950, 6.35, "TB/s", [] { return Stream(k950, 512 * kMiB, 8, false, 512, 8, 1); }});
+  rows.push_back({"write, MALL", k942, 5.5, "TB/s", [] { return Stream(k942, 128 * kMiB, 4, true, 608, 8, 2); }, 0.15,
+                  "what the L2s hold at the end is written back behind the last wave"});
+  rows.push_back({"streamed read, best", k950, 6.35, "TB/s", [] { return Stream(k950, 192 * kMiB, 8, false, 512, 8, 1); }});
   rows.push_back({"write, 2 GiB", k950, 6.84, "TB/s", [] { return Stream(k950, 512 * kMiB, 4, true, 512, 8, 2); }});
   return rows;
 }
