@@ -609,6 +609,7 @@ static void check_stale(mainarch_sequence id) {
   float logit;
   mainarch_logprob logprob;
   mainarch_sequence out = 9;
+  unsigned char byte = 7;
   size_t count = 9;
   ZERO(mainarch_sequence_info, info);
   REFUSED(mainarch_sequence_close(s.engine, id, &t_error), NOT_FOUND, "sequence");
@@ -629,6 +630,16 @@ static void check_stale(mainarch_sequence id) {
   REFUSED(mainarch_sequence_prompt_logprobs(s.engine, id, 1, &logprob, 1, &count, &t_error),
           NOT_FOUND, "sequence");
   REFUSED(mainarch_sequence_info_get(s.engine, id, &info, &t_error), NOT_FOUND, "sequence");
+  count = 9;
+  REFUSED(mainarch_sequence_export(s.engine, id, &byte, 1, &count, &t_error), NOT_FOUND,
+          "sequence");
+  CHECK_EQ(count, 0);
+  count = 9;
+  REFUSED(mainarch_sequence_export_with(s.engine, id, MAINARCH_EXPORT_KV, &byte, 1, &count,
+                                        &t_error),
+          NOT_FOUND, "sequence");
+  CHECK_EQ(count, 0);
+  CHECK_EQ(byte, 7);
 }
 
 static void stale_sequences(void) {
@@ -709,6 +720,67 @@ static void sequence_calls(void) {
   CHECK(memcmp(&before, &after, sizeof(before)) == 0); /* nothing has changed */
 }
 
+/* With and without content: what is refused leaves the buffer, and no count but the one wanted. */
+static void export_calls(void) {
+  static const uint64_t flags[] = {0, MAINARCH_EXPORT_KV};
+  static const uint64_t unknown[] = {MAINARCH_EXPORT_KV << 1,
+                                     MAINARCH_EXPORT_KV | UINT64_C(1) << 63, UINT64_MAX};
+  unsigned char bytes[4096];
+  mainarch_sequence id, copy = 9;
+  uint32_t prompt[40];
+  size_t count, few, i, k, sizes[2];
+  for (i = 0; i < 40; ++i) prompt[i] = (uint32_t)(300 + i);
+  OK(mainarch_sequence_open(s.engine, NULL, &id, &t_error));
+  for (k = 0; k < 2; ++k) { /* nothing has run: there is no content */
+    REFUSED(mainarch_sequence_export_with(s.engine, id, flags[k], NULL, 0, &sizes[k], &t_error),
+            TOO_SMALL, "bytes");
+    CHECK(sizes[k] > 0);
+  }
+  OK(mainarch_sequence_append(s.engine, id, prompt, 40, &t_error));
+  OK(mainarch_engine_step(s.engine, &t_error));
+  memset(bytes, 7, sizeof(bytes));
+  for (k = 0; k < 2; ++k) {
+    count = 9;
+    REFUSED(mainarch_sequence_export_with(NULL, id, flags[k], bytes, 9, &count, &t_error), INVALID,
+            "engine");
+    CHECK_EQ(count, 0);
+    count = 9;
+    REFUSED(mainarch_sequence_export_with(s.engine, id, flags[k], NULL, 1, &count, &t_error),
+            INVALID, "bytes");
+    CHECK_EQ(count, 0);
+    REFUSED(mainarch_sequence_export_with(s.engine, id, flags[k], bytes, 9, NULL, &t_error),
+            INVALID, "count");
+    REFUSED(mainarch_sequence_export_with(s.engine, id, flags[k], bytes, 9, &sizes[k], &t_error),
+            TOO_SMALL, "bytes");
+    few = sizes[k] < sizeof(bytes) ? sizes[k] - 1 : 99;
+    REFUSED(mainarch_sequence_export_with(s.engine, id, flags[k], bytes, few, &count, &t_error),
+            TOO_SMALL, "bytes");
+    CHECK_EQ(count, sizes[k]);
+  }
+  for (k = 0; k < 3; ++k) {
+    count = 9;
+    REFUSED(mainarch_sequence_export_with(s.engine, id, unknown[k], bytes, sizeof(bytes), &count,
+                                          &t_error),
+            UNSUPPORTED, "flags");
+    CHECK_EQ(count, 0);
+  }
+  for (i = 0; i < sizeof(bytes); ++i) CHECK_EQ(bytes[i], 7);
+  CHECK(sizes[1] > sizes[0] + 1000); /* the content came along */
+  CHECK(sizes[0] < sizeof(bytes));
+  /* Without flags it is the other function. */
+  OK(mainarch_sequence_export_with(s.engine, id, 0, bytes, sizes[0], &count, &t_error));
+  REFUSED(mainarch_sequence_export(s.engine, id, NULL, 0, &count, &t_error), TOO_SMALL, "bytes");
+  CHECK_EQ(count, sizes[0]);
+  REFUSED(mainarch_sequence_import(NULL, bytes, sizes[0], &copy, &t_error), INVALID, "engine");
+  CHECK_EQ(copy, 0);
+  REFUSED(mainarch_sequence_import(s.engine, NULL, 1, &copy, &t_error), INVALID, "bytes");
+  REFUSED(mainarch_sequence_import(s.engine, bytes, sizes[0], NULL, &t_error), INVALID, "out");
+  REFUSED(mainarch_sequence_import(s.engine, bytes, sizes[0] - 1, &copy, &t_error), INVALID, "");
+  OK(mainarch_sequence_import(s.engine, bytes, sizes[0], &copy, &t_error));
+  OK(mainarch_sequence_close(s.engine, copy, &t_error));
+  OK(mainarch_sequence_close(s.engine, id, &t_error));
+}
+
 static void too_many_sequences(void) {
   mainarch_sequence ids[4], out = 9;
   size_t i;
@@ -730,7 +802,8 @@ int main(int argc, char** argv) {
       CASE(tokenizer_open),    CASE(tokenizer_encode), CASE(tokenizer_decode),
       CASE(tokens_and_texts),  CASE(render_chat),      CASE(decoder),
       CASE(engine_create),     CASE(engine_info),      CASE(sequence_options),
-      CASE(stale_sequences),   CASE(sequence_calls),   CASE(too_many_sequences)};
+      CASE(stale_sequences),   CASE(sequence_calls),   CASE(export_calls),
+      CASE(too_many_sequences)};
   int result;
   if (t_open(&s, 2) != MAINARCH_OK) t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
   result = RUN(cases);

@@ -114,6 +114,58 @@ static void every_order_of_destruction(void) {
   if (differs != NULL) t_fail(__FILE__, __LINE__, "%s", differs);
 }
 
+/* What was exported stands on nothing: the handles it came from are gone, also with a step in
+ * flight, and an engine of another model handle takes it. While a step is in flight there is no
+ * export. */
+static void an_export_outlives_its_handles(void) {
+  process_state before, after;
+  const char* differs;
+  int round;
+  process_state_read(&before);
+  for (round = 0; round < 4; ++round) {
+    const uint64_t flag = round % 2 == 0 ? 0 : MAINARCH_EXPORT_KV;
+    unsigned char* bytes;
+    mainarch_sequence copy = 0;
+    mainarch_sequence_info held, info;
+    size_t size, count;
+    t_stack s;
+    memset(&held, 0, sizeof(held));
+    held.struct_size = sizeof(held);
+    info = held;
+    OK(t_open_group(&s, 2));
+    OK(t_open_rest(&s, MAINARCH_MODEL_IN_PLACE));
+    OK(mainarch_engine_step(s.engine, &t_error));
+    OK(mainarch_sequence_info_get(s.engine, s.sequence, &held, &t_error));
+    REFUSED(mainarch_sequence_export_with(s.engine, s.sequence, flag, NULL, 0, &size, &t_error),
+            MAINARCH_ERROR_BUFFER_TOO_SMALL, "bytes");
+    bytes = malloc(size);
+    CHECK(bytes != NULL);
+    OK(mainarch_sequence_export_with(s.engine, s.sequence, flag, bytes, size, &count, &t_error));
+    CHECK_EQ(count, size);
+    if (round >= 2) {
+      OK(mainarch_engine_submit(s.engine, &t_error));
+      count = 9;
+      REFUSED(mainarch_sequence_export_with(s.engine, s.sequence, flag, bytes, size, &count,
+                                            &t_error),
+              MAINARCH_ERROR_BUSY, "step");
+      CHECK_EQ(count, 0);
+    }
+    t_close(&s);
+    OK(t_open_group(&s, 2));
+    OK(t_open_rest(&s, MAINARCH_MODEL_IN_PLACE));
+    OK(mainarch_sequence_import(s.engine, bytes, size, &copy, &t_error));
+    free(bytes);
+    OK(mainarch_sequence_info_get(s.engine, copy, &info, &t_error));
+    CHECK_EQ(info.tokens, held.tokens);
+    CHECK_EQ(info.position, round % 2 == 1 ? held.tokens - 1 : 0);
+    OK(mainarch_engine_step(s.engine, &t_error));
+    t_close(&s);
+  }
+  process_state_read(&after);
+  differs = process_state_differs(&before, &after);
+  if (differs != NULL) t_fail(__FILE__, __LINE__, "%s", differs);
+}
+
 static void destroy_with_a_step_in_flight(void) {
   int i;
   for (i = 0; i < 20; ++i) {
@@ -268,6 +320,10 @@ static void child_after_fork(t_stack* s, mainarch_tokenizer* lone) {
   GONE(mainarch_sequence_logits_at(s->engine, s->sequence, 0, &logit, 1, &count, &error));
   GONE(mainarch_sequence_prompt_logprobs(s->engine, s->sequence, 1, &logprob, 1, &count, &error));
   GONE(mainarch_sequence_info_get(s->engine, s->sequence, (void*)&info, &error));
+  GONE(mainarch_sequence_export(s->engine, s->sequence, text, 64, &count, &error));
+  GONE(mainarch_sequence_export_with(s->engine, s->sequence, MAINARCH_EXPORT_KV, text, 64, &count,
+                                     &error));
+  GONE(mainarch_sequence_import(s->engine, text, 64, &sequence, &error));
   EXPECT(mainarch_version() != 0);
   EXPECT(t_open(&fresh, 2) == MAINARCH_OK); /* its own works */
   EXPECT(use(&fresh) == MAINARCH_OK);
@@ -310,6 +366,7 @@ int main(int argc, char** argv) {
       CASE(nothing_is_left_behind), /* first: before the C library has its caches */
       CASE(threads_block_all_signals_and_fds_close_on_exec),
       CASE(every_order_of_destruction),
+      CASE(an_export_outlives_its_handles),
       CASE(destroy_with_a_step_in_flight),
       CASE(fork_poisons_every_call),
       CASE(fork_with_a_step_in_flight)};
