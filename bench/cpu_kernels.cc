@@ -237,7 +237,8 @@ void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int 
 void RegisterAttend() {
   for (auto [name, format] :
        {std::pair{"bf16", cpu::KvFormat::kBF16}, std::pair{"fp8", cpu::KvFormat::kFp8},
-        std::pair{"f32", cpu::KvFormat::kF32}}) {
+        std::pair{"f32", cpu::KvFormat::kF32}, std::pair{"fp4", cpu::KvFormat::kFp4},
+        std::pair{"k8v4", cpu::KvFormat::kK8V4}}) {
     for (int32_t queries : {1, 2, 4, 8}) {
       for (int threads : {1, 2}) {
         benchmark::RegisterBenchmark(

@@ -488,7 +488,10 @@ enum {
   MAINARCH_KV_DEFAULT = 0, /* MAINARCH_KV_BF16 */
   MAINARCH_KV_BF16 = 1,
   MAINARCH_KV_FP8 = 2, /* e4m3fn with a scale for each token and head: half the memory */
-  MAINARCH_KV_F32 = 3  /* to compare with */
+  MAINARCH_KV_F32 = 3, /* to compare with */
+  /* Heads of multiples of 32 elements only: */
+  MAINARCH_KV_FP4 = 4, /* e2m1, a scale for 32 elements, 4.25 bits: a quarter of bf16, of some loss */
+  MAINARCH_KV_K8V4 = 5 /* K as FP8, V as FP4 */
 };
 
 /* Flags of mainarch_engine_options. */

@@ -207,13 +207,30 @@ static_assert(sizeof(MatmulArgs) == 120);
 using KvFormat = quant::KvType;
 
 // A KV page of one layer and head: K [planes][hd / 32][16 tokens][32], the 32 in the order of
-// StepPlace, V [planes][hd][16 tokens], then for fp8 the multipliers of K and of V, fp32 [2][16
-// tokens]. kF32: two planes of bf16.
-constexpr uint32_t KvElementBytes(KvFormat format) { return quant::InfoOf(format).plane_bytes; }
-constexpr uint32_t KvPlanes(KvFormat format) { return quant::InfoOf(format).planes; }
+// StepPlace, V [planes][hd][16 tokens], then the multipliers of K and of V: fp32 [16 tokens] of fp8,
+// a byte a [hd / 32][16 tokens] of fp4. kF32: two planes of bf16. V of fp4 is bytes
+// [16][4][hd / 32][4]: lane (j, g) of a wave finds elements 32 t + j (low nibble) and 32 t + 16 + j of
+// tokens 4 g to 4 g + 3, for all t. No byte holds two tokens: workgroups append them at the same time.
+using KvForm = quant::KvForm;
+constexpr KvForm KeyForm(KvFormat format) { return quant::InfoOf(format).k; }
+constexpr KvForm ValueForm(KvFormat format) { return quant::InfoOf(format).v; }
+constexpr uint32_t KvPlanes(KvForm form) { return quant::InfoOf(form).planes; }
+constexpr uint32_t KvPlaneBytes(KvForm form, uint32_t head_dim) {
+  return kPageTokens * head_dim * quant::InfoOf(form).plane_bits / 8;
+}
+constexpr uint32_t KvSideBytes(KvForm form, uint32_t head_dim) {
+  return KvPlanes(form) * KvPlaneBytes(form, head_dim);
+}
+constexpr uint32_t KvScaleBytes(KvForm form, uint32_t head_dim) {
+  return kPageTokens * static_cast<uint32_t>(quant::KvScaleBytes(form, head_dim));
+}
 constexpr uint32_t KvPageBytes(KvFormat format, uint32_t head_dim) {
-  return 2 * KvPlanes(format) * kPageTokens * head_dim * KvElementBytes(format) +
-         (quant::InfoOf(format).scaled ? 2 * kPageTokens * 4 : 0);
+  return KvSideBytes(KeyForm(format), head_dim) + KvSideBytes(ValueForm(format), head_dim) +
+         KvScaleBytes(KeyForm(format), head_dim) + KvScaleBytes(ValueForm(format), head_dim);
+}
+// Where a V of four bits lies, in nibbles.
+constexpr uint32_t KvFp4ValueAt(uint32_t head_dim, uint32_t token, uint32_t d) {
+  return (((d % 16 * 4 + token / 4) * (head_dim / 32) + d / 32) * 4 + token % 4) * 2 + d % 32 / 16;
 }
 
 // QK-norm and RoPE in place in qkv, K and V appended to the row's page.

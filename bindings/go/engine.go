@@ -26,6 +26,9 @@ const (
 	KVBF16    KVType = C.MAINARCH_KV_BF16
 	KVFP8     KVType = C.MAINARCH_KV_FP8 // e4m3fn with a scale for each token and head: half the memory
 	KVF32     KVType = C.MAINARCH_KV_F32 // to compare with
+	// Heads of multiples of 32 elements only.
+	KVFP4  KVType = C.MAINARCH_KV_FP4  // e2m1, a scale for 32 elements, 4.25 bits: a quarter of bf16, of some loss
+	KVK8V4 KVType = C.MAINARCH_KV_K8V4 // K as KVFP8, V as KVFP4
 )
 
 // EngineOptions is how to make an engine; nil and the zero struct are all defaults.

@@ -83,6 +83,13 @@ MAINARCH_ATTENTION(pair_32, KvFormat::kF32, 32)
 MAINARCH_ATTENTION(pair_64, KvFormat::kF32, 64)
 MAINARCH_ATTENTION(pair_128, KvFormat::kF32, 128)
 
+MAINARCH_ATTENTION(fp4_32, KvFormat::kFp4, 32)
+MAINARCH_ATTENTION(fp4_64, KvFormat::kFp4, 64)
+MAINARCH_ATTENTION(fp4_128, KvFormat::kFp4, 128)
+MAINARCH_ATTENTION(k8v4_32, KvFormat::kK8V4, 32)
+MAINARCH_ATTENTION(k8v4_64, KvFormat::kK8V4, 64)
+MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
+
 #define MAINARCH_QKV_HEADS(suffix, format, kv)         \
   using QkvHeads_##suffix = QkvHeads<format, kv, 128>; \
   KERNEL(qkv_heads_##suffix, QkvHeads_##suffix, "vgpr=176 sgpr=112 lds=12288")

@@ -11,6 +11,7 @@
 #define MAINARCH_KERNELS_OPS_ATTENTION_H_
 
 #include "kernels/ops/tiles.h"
+#include "kernels/quant/kv_fp4.h"
 
 namespace mainarch::kernels {
 
@@ -19,16 +20,25 @@ namespace mainarch::kernels {
 // One (page, head) of the cache: where K, V and their multipliers are.
 template <KvFormat kFormat, uint32_t kHeadDim>
 struct Page {
-  static constexpr uint32_t kPlaneBytes = kPageTokens * kHeadDim * KvElementBytes(kFormat);
-  static constexpr uint32_t kSideBytes = kPlaneBytes * KvPlanes(kFormat);
+  static constexpr KvForm kKey = KeyForm(kFormat), kValue = ValueForm(kFormat);
   Global<uint8_t> base;
 
-  DEVICE Global<uint8_t> k(uint32_t plane) const { return base + plane * kPlaneBytes; }
-  DEVICE Global<uint8_t> v(uint32_t plane) const { return base + kSideBytes + plane * kPlaneBytes; }
-  DEVICE Global<float> k_scales() const {
-    return reinterpret_cast<Global<float>>(base + 2 * kSideBytes);
+  DEVICE Global<uint8_t> k(uint32_t plane) const { return base + plane * KvPlaneBytes(kKey, kHeadDim); }
+  DEVICE Global<uint8_t> v(uint32_t plane) const {
+    return base + KvSideBytes(kKey, kHeadDim) + plane * KvPlaneBytes(kValue, kHeadDim);
   }
-  DEVICE Global<float> v_scales() const { return k_scales() + kPageTokens; }
+  // Of fp8: [16 tokens].
+  DEVICE Global<float> k_scales() const {
+    return reinterpret_cast<Global<float>>(base + KvSideBytes(kKey, kHeadDim) +
+                                           KvSideBytes(kValue, kHeadDim));
+  }
+  DEVICE Global<float> v_scales() const {
+    return reinterpret_cast<Global<float>>(
+        reinterpret_cast<Global<uint8_t>>(k_scales()) + KvScaleBytes(kKey, kHeadDim));
+  }
+  // Of fp4: [hd / 32][16 tokens].
+  DEVICE Global<uint8_t> k_bytes() const { return reinterpret_cast<Global<uint8_t>>(k_scales()); }
+  DEVICE Global<uint8_t> v_bytes() const { return reinterpret_cast<Global<uint8_t>>(v_scales()); }
   // Elements of token `token`: K is [hd / 32][16][32], V is [hd][16].
   DEVICE static uint32_t KIndex(uint32_t token, uint32_t d) {
     return (d / kStepColumns * kPageTokens + token) * kStepColumns + StepPlace(d % kStepColumns);
@@ -86,6 +96,7 @@ struct Prepare {
       a = a * factor * w[l];
       b = b * factor * w[l + kHalf];
       Rotate(args, position, l, a, b);
+      if constexpr (quant::InfoOf(kFormat).turns) Turn(a, b);
     }
     if (is_query) {
       const Global<float> at = Elements(args, row, head);
@@ -111,11 +122,103 @@ struct Prepare {
     a = turned;
   }
 
+  // The head times the orthonormal Hadamard matrix of its size.
+  DEVICE static void Turn(float& a, float& b) {
+    static_assert(quant::HadamardSize(kHeadDim) == kHeadDim);
+    const float sum = a + b;
+    b = a - b;
+    a = sum;
+#pragma clang loop unroll(full)
+    for (uint32_t bit = 1; bit < kHalf; bit *= 2) {
+      const float other_a = Shuffle(a, LaneId() ^ bit), other_b = Shuffle(b, LaneId() ^ bit);
+      const bool upper = LaneId() & bit;
+      a = upper ? other_a - a : a + other_a;
+      b = upper ? other_b - b : b + other_b;
+    }
+    constexpr float kFactor = kHeadDim == 128 ? 0.0883883461f : kHeadDim == 64 ? 0.125f : 0.176776692f;
+    a *= kFactor;
+    b *= kFactor;
+  }
+
+  // Into bytes of two elements each, and a multiplier a block of 32 (quant/kv_fp4.h): four blocks at
+  // once, sixteen lanes for the sixteen that a block's can be.
+  DEVICE static void AppendFp4(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+                               bool mine, uint32_t l, float a, float b) {
+    const uint32_t block = LaneId() / quant::kCandidates % (kHeadDim / 32);
+    // The magnitude of element i of this lane's block.
+    const auto element = [&](uint32_t i) {
+      const uint32_t d = block * 32 + i;
+      const float from_a = Shuffle(a, d % kHalf), from_b = Shuffle(b, d % kHalf);
+      return __builtin_fabsf(d < kHalf ? from_a : from_b);
+    };
+    float largest = 0;
+#pragma clang loop unroll(disable)
+    for (uint32_t i = 0; i < 32; ++i) largest = __builtin_fmaxf(largest, element(i));
+    const uint32_t first = quant::FirstCandidate(largest);
+    const uint32_t candidate = first + LaneId() % quant::kCandidates;
+    const float scale = quant::FloatFromE5m3(static_cast<uint8_t>(candidate)), inverse = 1.0f / scale;
+    float sum = 0;
+#pragma clang loop unroll(disable)
+    for (uint32_t i = 0; i < 32; ++i) {
+      const float y = element(i) * inverse, off = y - RoundToE2m1(y);
+      sum = Fma(off, off, sum);
+    }
+    Scored best = {-(sum * scale * scale), candidate};
+#pragma clang loop unroll(full)
+    for (uint32_t bit = 1; bit < quant::kCandidates; bit *= 2) {
+      best = Better(best, {Shuffle(best.score, LaneId() ^ bit), Shuffle(best.index, LaneId() ^ bit)});
+    }
+    // Of zeros 0; of what clips with any the largest, because squares may overflow.
+    uint32_t code = largest > 0.0f ? best.index : 0;
+    if (largest >= 6 * 61440.0f) code = quant::kE5m3Largest;
+    constexpr uint32_t kBlocks = kHeadDim / 32, kLanesOf = quant::kCandidates;
+    if (LaneId() < kBlocks * kLanesOf && LaneId() % kLanesOf == 0) {
+      (is_value ? page.v_bytes() : page.k_bytes())[block * kPageTokens + token] =
+          static_cast<uint8_t>(code);
+    }
+    const uint32_t code_a = Code(a, Shuffle(code, l / 32 * kLanesOf));
+    const uint32_t code_b = Code(b, Shuffle(code, (l + kHalf) / 32 * kLanesOf));
+    const Global<uint8_t> to = is_value ? page.v(0) : page.k(0);
+    const uint32_t ia = is_value ? KvFp4ValueAt(kHeadDim, token, l) : page.KIndex(token, l);
+    const uint32_t ib = is_value ? KvFp4ValueAt(kHeadDim, token, l + kHalf) : page.KIndex(token, l + kHalf);
+    if (kHalf == 16 && is_value) {  // both halves of a byte are this lane's
+      if (mine) to[ia / 2] = static_cast<uint8_t>(code_a | code_b << 4);
+      return;
+    }
+    // The other element of a byte: the next of K, of V the one 16 further on.
+    const uint32_t bit = is_value ? 16 : 1;
+    const uint32_t other_a = Shuffle(code_a, LaneId() ^ bit), other_b = Shuffle(code_b, LaneId() ^ bit);
+    if (mine && (LaneId() & bit) == 0) {
+      to[ia / 2] = static_cast<uint8_t>(code_a | other_a << 4);
+      to[ib / 2] = static_cast<uint8_t>(code_b | other_b << 4);
+    }
+  }
+  // Of magnitudes, to the nearest of 0 0.5 1 1.5 2 3 4 6, ties to the even code.
+  DEVICE static float RoundToE2m1(float y) {
+    const float step = y < 2.0f ? 0.5f : y < 4.0f ? 1.0f : 2.0f;
+    const float per_step = y < 2.0f ? 2.0f : y < 4.0f ? 1.0f : 0.5f;
+    return __builtin_fminf(__builtin_rintf(y * per_step) * step, 6.0f);
+  }
+  DEVICE static uint32_t Code(float x, uint32_t scale) {
+    const float multiplier = quant::FloatFromE5m3(static_cast<uint8_t>(scale));
+    return scale == 0 ? 0u : uint32_t{quant::E2m1FromFloat(x * (1.0f / multiplier))};
+  }
+
   DEVICE static void Append(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
                             bool mine, uint32_t l, float a, float b) {
+    if constexpr (KeyForm(kFormat) == KvForm::kFp4) {
+      AppendFp4(page, token, is_value, mine, l, a, b);
+    } else if (ValueForm(kFormat) == KvForm::kFp4 && is_value) {
+      if constexpr (ValueForm(kFormat) == KvForm::kFp4) AppendFp4(page, token, true, mine, l, a, b);
+    } else {
+      AppendPlain(page, token, is_value, mine, l, a, b);
+    }
+  }
+  DEVICE static void AppendPlain(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+                                 bool mine, uint32_t l, float a, float b) {
     const uint32_t ia = is_value ? page.VIndex(token, l) : page.KIndex(token, l);
     const uint32_t ib = is_value ? page.VIndex(token, l + kHalf) : page.KIndex(token, l + kHalf);
-    if constexpr (kFormat == KvFormat::kFp8) {
+    if constexpr (KeyForm(kFormat) == KvForm::kFp8) {
       const float largest = WaveMax(__builtin_fmaxf(__builtin_fabsf(a), __builtin_fabsf(b)));
       // Below the smallest of these everything rounds to zero anyway.
       const float scale = largest > 0x1p-117f ? largest * (1.0f / kFp8Largest) : 1.0f;
@@ -128,7 +231,7 @@ struct Prepare {
       if (LaneId() == 0) (is_value ? page.v_scales() : page.k_scales())[token] = scale;
     } else {
 #pragma clang loop unroll(full)
-      for (uint32_t plane = 0; plane < KvPlanes(kFormat); ++plane) {
+      for (uint32_t plane = 0; plane < KvPlanes(KeyForm(kFormat)); ++plane) {
         const Global<uint16_t> to =
             reinterpret_cast<Global<uint16_t>>(is_value ? page.v(plane) : page.k(plane));
         const uint16_t bits_a = ToBf16(a), bits_b = ToBf16(b);
@@ -216,6 +319,7 @@ template <KvFormat kFormat, uint32_t kHeadDim>
 struct Attend {
   using Args = AttendArgs;
   using PageOf = Page<kFormat, kHeadDim>;
+  static constexpr KvForm kKey = KeyForm(kFormat), kValue = ValueForm(kFormat);
   static constexpr uint32_t kSteps = kHeadDim / 32;
   static constexpr uint32_t kTilesOfO = kHeadDim / 16;
   // A wave's o, m, l for every column: [4 waves][16 columns][hd + 2].
@@ -270,7 +374,12 @@ struct Attend {
     f32x4 acc = {0, 0, 0, 0};
 #pragma clang loop unroll(full)
     for (uint32_t s = 0; s < kSteps; ++s) {
-      if constexpr (kFormat == KvFormat::kFp8) {
+      if constexpr (kKey == KvForm::kFp4) {
+        const uint32_t codes = reinterpret_cast<Global<const uint32_t>>(
+            page.k(0))[(s * 16 + LaneRow()) * 4 + LanePart()];
+        const f32x4 block = Product(isa::Fp4ToBf16(codes), query[s], f32x4{0, 0, 0, 0});
+        acc = acc + block * BlockScales(page.k_bytes(), s);
+      } else if constexpr (kKey == KvForm::kFp8) {
         const u32x2 codes =
             reinterpret_cast<Global<const u32x2>>(page.k(0))[(s * 16 + LaneRow()) * 4 + LanePart()];
         const uint32_t c0 = codes[0], c1 = codes[1];
@@ -285,6 +394,15 @@ struct Attend {
     }
     return acc;
   }
+  // Multipliers of block `block` of tokens 4 g .. 4 g + 3.
+  DEVICE static f32x4 BlockScales(Global<const uint8_t> bytes, uint32_t block) {
+    const uint32_t four =
+        reinterpret_cast<Global<const uint32_t>>(bytes)[block * (kPageTokens / 4) + LanePart()];
+    return f32x4{quant::FloatFromE5m3(static_cast<uint8_t>(four)),
+                 quant::FloatFromE5m3(static_cast<uint8_t>(four >> 8)),
+                 quant::FloatFromE5m3(static_cast<uint8_t>(four >> 16)),
+                 quant::FloatFromE5m3(static_cast<uint8_t>(four >> 24))};
+  }
   DEVICE static f32x4 Product(u32x4 w, const SplitEight& x, f32x4 acc) {
     return MultiplyAdd<false>(w, x, acc);
   }
@@ -297,7 +415,7 @@ struct Attend {
   DEVICE static void Group(const PageOf& a, const PageOf& b, uint32_t token, uint32_t position,
                            const SplitEight (&query)[kSteps], Running<kHeadDim>& run) {
     Eight score = Join(Scores(a, query), Scores(b, query));
-    if constexpr (kFormat == KvFormat::kFp8) Times(score, a.k_scales(), b.k_scales());
+    if constexpr (kKey == KvForm::kFp8) Times(score, a.k_scales(), b.k_scales());
     float largest = -__builtin_inff();
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < 8; ++i) {
@@ -315,7 +433,8 @@ struct Attend {
       sum += score.at[i];
     }
     run.sum = Fma(run.sum, keep, sum);
-    if constexpr (kFormat == KvFormat::kFp8) Times(score, a.v_scales(), b.v_scales());
+    if constexpr (kValue == KvForm::kFp4) return AddFp4Values(a, b, score, keep, run);
+    if constexpr (kValue == KvForm::kFp8) Times(score, a.v_scales(), b.v_scales());
     const SplitEight weight = Split(score);
     const u32x4 real = RealTokens(token, position);
 #pragma clang loop unroll(full)
@@ -324,6 +443,32 @@ struct Attend {
       if constexpr (kFormat == KvFormat::kF32)
         o = ProductHigh(Values(a, b, 1, t, real), weight, o);
       run.o[t] = Product(Values(a, b, 0, t, real), weight, o);
+    }
+  }
+  // o = o * keep + weight * V, block after block, its multipliers folded into the weights. Of the tokens
+  // 4 g .. 4 g + 3 of both pages those of one and the other take turns, in V and so in the weights.
+  DEVICE static void AddFp4Values(const PageOf& a, const PageOf& b, const Eight& weight, float keep,
+                                  Running<kHeadDim>& run) {
+    constexpr uint32_t kWords = kHeadDim / 32;
+    const uint32_t at = (LaneRow() * 4 + LanePart()) * kWords;
+#pragma clang loop unroll(full)
+    for (uint32_t t = 0; t < kWords; ++t) {
+      const f32x4 scale_a = BlockScales(a.v_bytes(), t), scale_b = BlockScales(b.v_bytes(), t);
+      Eight scaled;
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < 4; ++i) {
+        // A token beyond the position has no multiplier yet: its weight is 0, and stays so.
+        const float of_a = weight.at[i], of_b = weight.at[i + 4];
+        scaled.at[2 * i] = of_a == 0.0f ? 0.0f : of_a * scale_a[i];
+        scaled.at[2 * i + 1] = of_b == 0.0f ? 0.0f : of_b * scale_b[i];
+      }
+      const SplitEight split = Split(scaled);
+      const uint32_t word_a = reinterpret_cast<Global<const uint32_t>>(a.v(0))[at + t];
+      const uint32_t word_b = reinterpret_cast<Global<const uint32_t>>(b.v(0))[at + t];
+      const uint32_t low = (word_a & 0x0f0f0f0f) | (word_b & 0x0f0f0f0f) << 4;
+      const uint32_t high = (word_a >> 4 & 0x0f0f0f0f) | (word_b & 0xf0f0f0f0);
+      run.o[2 * t] = Product(isa::Fp4ToBf16(low), split, run.o[2 * t] * keep);
+      run.o[2 * t + 1] = Product(isa::Fp4ToBf16(high), split, run.o[2 * t + 1] * keep);
     }
   }
   DEVICE static Eight Join(f32x4 a, f32x4 b) {

@@ -13,7 +13,9 @@ namespace {
 static_assert(MAINARCH_KV_BF16 == quant::PublicKvType(quant::KvType::kBF16) &&
               MAINARCH_KV_FP8 == quant::PublicKvType(quant::KvType::kFp8) &&
               MAINARCH_KV_F32 == quant::PublicKvType(quant::KvType::kF32) &&
-              MAINARCH_KV_F32 == static_cast<int>(quant::kKvTypeCount));
+              MAINARCH_KV_FP4 == quant::PublicKvType(quant::KvType::kFp4) &&
+              MAINARCH_KV_K8V4 == quant::PublicKvType(quant::KvType::kK8V4) &&
+              MAINARCH_KV_K8V4 == static_cast<int>(quant::kKvTypeCount));
 
 StatusOr<backend::KvType> KvTypeOf(int32_t kv_type) {
   constexpr int32_t kMost = static_cast<int32_t>(quant::kKvTypeCount);

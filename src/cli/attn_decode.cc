@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "cli/attn_reference.h"
+#include "cli/bench_probe.h"
 #include "cli/command.h"
 #include "cli/geometry.h"
 #include "cli/gpu_step_counts.h"
@@ -38,16 +39,35 @@ struct Settings {
   bool json = false;
 };
 
+// A line a second on stderr of what takes long; nothing of what does not.
+class Lines {
+ public:
+  explicit Lines(const char* what) : what_(what), last_ns_(NowNs()) {}
+  void Update(uint64_t done, uint64_t total) {
+    const int64_t now = NowNs();
+    if (now - last_ns_ < 1'000'000'000) return;
+    last_ns_ = now;
+    std::fprintf(stderr, "%s: %llu of %llu\n", what_, static_cast<unsigned long long>(done),
+                 static_cast<unsigned long long>(total));
+  }
+
+ private:
+  const char* const what_;
+  int64_t last_ns_;
+};
+
 struct Report {
   double error = NAN, bound = 0;
   uint64_t kv_bytes = 0;  // K and V of the context, on all ranks, each once
   double seconds = NAN;   // NAN on a virtual node
+  double read_rate = 0;   // bytes a second of plain reads, of all threads, before and after; CPUs only
   bool counted = false;
   OpCounts attention;  // on all ranks
   int32_t ranks = 1;
   std::string isa;
 
   bool ok() const { return error <= bound; }
+  double rate() const { return seconds > 0 ? static_cast<double>(kv_bytes) / seconds : 0; }
 };
 
 model::ModelConfig ConfigOf(const Settings& s) {
@@ -91,9 +111,11 @@ class Run {
     options_.max_rows = kPage;
     options_.pages = {model::PagesFor(uint64_t{context_tokens_} + 1)};
     ASSIGN_OR_RETURN(context_, model_->weights().CreateContext(options_));
-    // Not in order, so that a page table that is ignored shows.
-    for (uint32_t i = 0; i < options_.pages[0]; ++i) {
-      pages_.push_back(options_.pages[0] - 1 - i);
+    // In a random order, so that a page table that is ignored shows, and none is kinder than a pool in use.
+    for (uint32_t i = 0; i < options_.pages[0]; ++i) pages_.push_back(i);
+    const uint64_t order = model::SyntheticKey("pages", s_.seed);
+    for (uint32_t i = options_.pages[0]; i > 1; --i) {
+      std::swap(pages_[i - 1], pages_[model::SplitMix64(order + i) % i]);
     }
     const uint64_t key = model::SyntheticKey("prompt", s_.seed);
     for (uint32_t i = 0; i <= std::min(context_tokens_, kDistinct); ++i) {
@@ -122,7 +144,7 @@ class Run {
     }
     ASSIGN_OR_RETURN(report.error, Error64());
     if (!s_.model.is_virtual()) {
-      ASSIGN_OR_RETURN(report.seconds, Time());
+      RETURN_IF_ERROR(Time(&report));
     }
     return report;
   }
@@ -149,7 +171,10 @@ class Run {
       }
       RETURN_IF_ERROR(Rows(rows, attention_ + 1));
     }
+    Lines lines("pages filled");
     for (uint32_t i = kDistinct / kPage; i < options_.pages[0]; ++i) {
+      lines.Update(i, options_.pages[0]);
+      if (Interrupted()) return Error(Code::kCancelled, "interrupted");
       RETURN_IF_ERROR(context_->CopyPage(0, pages_[i % (kDistinct / kPage)], pages_[i]));
     }
     return OkStatus();
@@ -177,20 +202,30 @@ class Run {
     return worst / largest;
   }
 
-  // With attention less without: medians.
-  StatusOr<double> Time() {
+  // With attention less without: medians. On a CPU beside what plain reads get meanwhile.
+  Status Time(Report* report) {
+    std::unique_ptr<Probes> probes;
+    if (s_.model.device.compare(0, 3, "cpu") == 0) {
+      const int threads = static_cast<int>(model_->backend().devices()[0].compute_units);
+      ASSIGN_OR_RETURN(probes, Probes::Create(threads, DefaultProbeBytes()));
+      report->read_rate = probes->Quick().all / 2;
+    }
     double median[2];
+    Lines lines("runs timed");
     for (size_t with : {0, 1}) {
       std::vector<int64_t> times;
       for (int i = 0; i < kRepeats; ++i) {
         const int64_t start = NowNs();
         RETURN_IF_ERROR(Token(attention_ + with));
         times.push_back(NowNs() - start);
+        lines.Update(with * kRepeats + static_cast<size_t>(i) + 1, 2 * kRepeats);
       }
       std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
       median[with] = static_cast<double>(times[kRepeats / 2]) * 1e-9;
     }
-    return median[1] - median[0];
+    report->seconds = median[1] - median[0];
+    if (probes != nullptr) report->read_rate += probes->Quick().all / 2;
+    return OkStatus();
   }
 
   const Settings& s_;
@@ -230,8 +265,11 @@ void PrintReport(const Settings& s, const Report& r) {
   }
   std::printf(
       "%s of K and V in %s: %s/s\n", Bytes(r.kv_bytes).c_str(), Seconds(r.seconds).c_str(),
-      Bytes(static_cast<uint64_t>(r.seconds > 0 ? static_cast<double>(r.kv_bytes) / r.seconds : 0))
-          .c_str());
+      Bytes(static_cast<uint64_t>(r.rate())).c_str());
+  if (r.read_rate > 0) {
+    std::printf("plain reads of as many threads: %s/s; of that %s\n",
+                Bytes(static_cast<uint64_t>(r.read_rate)).c_str(), Percent(r.rate() / r.read_rate).c_str());
+  }
 }
 
 void PrintJson(const Settings& s, const Report& r) {
@@ -251,6 +289,7 @@ void PrintJson(const Settings& s, const Report& r) {
     out.Field("instructions", c.instructions).EndObject();
   } else {
     out.Field("seconds", r.seconds);
+    if (r.read_rate > 0) out.Field("read_rate", r.read_rate).Field("of_read", r.rate() / r.read_rate);
   }
   out.EndObject().Print();
 }
@@ -282,7 +321,7 @@ int RunAttnDecode(Arguments arguments) {
   options.Integer("head-dim", &s.head_dim, 16, 512, "of a head");
   options.Number("bound", &s.bound, 0, 1e6,
                  "relative error that fails; 0: 6e-2 with --fast, else by --kv: 2e-5 for f32, "
-                 "4e-3 for bf16, 6e-2 for fp8");
+                 "4e-3 for bf16, 6e-2 for fp8, 2e-1 for fp4 and k8v4");
   options.Unsigned("seed", &s.seed, "of tokens and weights");
   options.Flag("json", &s.json, "one JSON object");
   s.model.DeclareDevice(&options);
@@ -292,9 +331,10 @@ int RunAttnDecode(Arguments arguments) {
   if (!resolved.ok()) return options.Usage(resolved.message());
   if (s.bound == 0) {
     const bool wide = s.model.kv_type() == backend::KvType::kF32;
-    s.bound = s.model.fast || s.model.kv_type() == backend::KvType::kFp8 ? 6e-2
-              : wide                                                     ? 2e-5
-                                                                         : 4e-3;
+    // An element that falls to the other side of a rounding is a whole step of its type off.
+    const quant::KvTypeInfo& info = quant::InfoOf(s.model.kv_type());
+    const bool eight = info.k == quant::KvForm::kFp8;
+    s.bound = info.v == quant::KvForm::kFp4 ? 2e-1 : s.model.fast || eight ? 6e-2 : wide ? 2e-5 : 4e-3;
   }
   const StatusOr<int> code = Attend(s);
   return code.ok() ? *code : Fail("attn-decode", code.status());

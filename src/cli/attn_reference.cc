@@ -5,9 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/quant/bf16.h"
-#include "kernels/quant/fp8_e4m3.h"
 #include "model/linear.h"
+#include "reference/kv_rounding.h"
 
 namespace mainarch::cli {
 namespace {
@@ -25,22 +24,6 @@ void RmsNorm(const Vector& w, double eps, double* x) {
   for (size_t i = 0; i < w.size(); ++i) sum += x[i] * x[i];
   const double factor = 1 / std::sqrt(sum / static_cast<double>(w.size()) + eps);
   for (size_t i = 0; i < w.size(); ++i) x[i] *= factor * w[i];
-}
-
-void RoundKv(backend::KvType kv, double* head, size_t n) {
-  if (kv == backend::KvType::kBF16) {
-    for (size_t i = 0; i < n; ++i) {
-      head[i] = quant::FloatFromBf16(quant::Bf16FromFloat(static_cast<float>(head[i])));
-    }
-  } else if (kv == backend::KvType::kFp8) {
-    double max = 0;
-    for (size_t i = 0; i < n; ++i) max = std::max(max, std::fabs(head[i]));
-    const double scale = max > 0 ? max / 448 : 1;
-    for (size_t i = 0; i < n; ++i) {
-      const uint8_t code = quant::Fp8E4m3FromFloat(static_cast<float>(head[i] / scale));
-      head[i] = scale * quant::FloatFromFp8E4m3(code);
-    }
-  }
 }
 
 // Q, K and V of one token, ready for attention.
@@ -82,12 +65,12 @@ class Projector {
   Vector K(const Vector& h, uint32_t position) const {
     Vector k = Product(k_, h);
     Turn(&k, k_norm_, position);
-    Round(&k);
+    Round(quant::InfoOf(kv_).k, &k);
     return k;
   }
   Vector V(const Vector& h) const {
     Vector v = Product(v_, h);
-    Round(&v);
+    Round(quant::InfoOf(kv_).v, &v);
     return v;
   }
 
@@ -119,11 +102,12 @@ class Projector {
         x[i] = a * c - b * s;
         x[i + half] = b * c + a * s;
       }
+      if (quant::InfoOf(kv_).turns) reference::TurnHead({x, head_dim_});
     }
   }
-  void Round(Vector* heads) const {
+  void Round(quant::KvForm form, Vector* heads) const {
     for (size_t at = 0; at < heads->size(); at += head_dim_) {
-      RoundKv(kv_, heads->data() + at, head_dim_);
+      reference::RoundHead(form, absl::MakeSpan(*heads).subspan(at, head_dim_));
     }
   }
 

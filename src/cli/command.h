@@ -27,6 +27,7 @@ struct Command {
 int RunGenerate(Arguments arguments);
 int RunModelDecode(Arguments arguments);
 int RunAttnDecode(Arguments arguments);
+int RunKvAccuracy(Arguments arguments);
 int RunBench(Arguments arguments);
 int RunTokenize(Arguments arguments);
 int RunInspect(Arguments arguments);

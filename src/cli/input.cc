@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
 #include "base/fd.h"
 #include "cli/interrupt.h"
 
@@ -13,6 +14,7 @@ namespace mainarch::cli {
 namespace {
 
 constexpr size_t kLimit = size_t{1} << 30;
+constexpr size_t kConfigLimit = size_t{16} << 20;  // bytes of a tokenizer_config.json
 
 }  // namespace
 
@@ -38,6 +40,14 @@ StatusOr<std::string> ReadInput(const std::string& path) {
       return Error(Code::kInvalidArgument, name, ": more than ", kLimit, " bytes of text");
     }
   }
+}
+
+StatusOr<std::shared_ptr<const text::Tokenizer>> LoadTokenizer(const std::string& directory) {
+  const std::string path = absl::StrCat(directory, "/tokenizer.json");
+  ASSIGN_OR_RETURN(const std::string json, ReadWholeFile(path, text::kMaxTokenizerJson));
+  auto config = ReadWholeFile(absl::StrCat(directory, "/tokenizer_config.json"), kConfigLimit);
+  if (!config.ok() && CodeOf(config.status()) != Code::kNotFound) return config.status();
+  return text::Tokenizer::Load(json, config.ok() ? *config : std::string(), path);
 }
 
 }  // namespace mainarch::cli

@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
      RunModelDecode},
     {"attn-decode", "a token's paged attention alone, checked against fp64 and counted",
      RunAttnDecode},
+    {"kv-accuracy", "what smaller KV caches cost in a text's predictions", RunKvAccuracy},
     {"bench", "measure prefill and decode against this machine's limits", RunBench},
     {"tokenize", "text to tokens and back", RunTokenize},
     {"inspect", "what a checkpoint holds, and what a token of it costs", RunInspect},

@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/decimal.h"
-#include "base/fd.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/json_writer.h"
@@ -20,22 +19,12 @@
 namespace mainarch::cli {
 namespace {
 
-constexpr size_t kConfigLimit = size_t{16} << 20;  // bytes of a tokenizer_config.json
-
 struct Settings {
   std::string model, file;
   std::vector<std::string> words;
   bool decode = false, ids_only = false, special = true, added = true, skip_special = false;
   bool json = false;
 };
-
-StatusOr<std::shared_ptr<const text::Tokenizer>> LoadTokenizer(const std::string& directory) {
-  const std::string path = absl::StrCat(directory, "/tokenizer.json");
-  ASSIGN_OR_RETURN(const std::string json, ReadWholeFile(path, text::kMaxTokenizerJson));
-  auto config = ReadWholeFile(absl::StrCat(directory, "/tokenizer_config.json"), kConfigLimit);
-  if (!config.ok() && CodeOf(config.status()) != Code::kNotFound) return config.status();
-  return text::Tokenizer::Load(json, config.ok() ? *config : std::string(), path);
-}
 
 // What a token stands for, printable: quotes around, escapes for what is not text.
 std::string Piece(absl::string_view bytes) {

@@ -6,30 +6,13 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/quant/bf16.h"
-#include "kernels/quant/fp8_e4m3.h"
 #include "model/linear.h"
+#include "reference/kv_rounding.h"
 
 namespace mainarch::reference {
 namespace {
 
 using Vector = std::vector<double>;
-
-// How far fp32 arithmetic may take an element of K or V, relative to its head's largest.
-constexpr double kArithmetic = 1e-3;
-
-// Half a step of the cache's type at x, where `largest` is its head's; fp32 may be two bf16.
-double HalfStep(quant::KvType rounding, double x, double largest) {
-  switch (rounding) {
-    case quant::KvType::kF32:
-      return 0x1p-16 * std::fabs(x);
-    case quant::KvType::kBF16:
-      return 0x1p-8 * std::fabs(x);
-    case quant::KvType::kFp8:  // with a scale a head; subnormal below 2^-6 of it
-      return std::max(0x1p-4 * std::fabs(x), 0x1p-10 * largest / 448);
-  }
-  return 0;
-}
 
 Vector RowOf(const quant::Matrix& m, int64_t row) {
   std::vector<float> exact(static_cast<size_t>(m.cols));
@@ -258,26 +241,9 @@ void Decoder::Rotate(int32_t rope, double* head) const {
   }
 }
 
-void Decoder::RoundKv(double* head) const {
-  const size_t n = static_cast<size_t>(config_.head_dim);
-  if (rounding_ == quant::KvType::kBF16) {
-    for (size_t i = 0; i < n; ++i) {
-      head[i] = quant::FloatFromBf16(quant::Bf16FromFloat(static_cast<float>(head[i])));
-    }
-  } else if (rounding_ == quant::KvType::kFp8) {
-    double max = 0;
-    for (size_t i = 0; i < n; ++i) max = std::max(max, std::fabs(head[i]));
-    const double scale = max > 0 ? max / 448 : 1;
-    for (size_t i = 0; i < n; ++i) {
-      head[i] = scale * quant::FloatFromFp8E4m3(
-                            quant::Fp8E4m3FromFloat(static_cast<float>(head[i] / scale)));
-    }
-  }
-}
-
 // Compares each element with x, and puts it in its place.
-Status Decoder::TakeStored(absl::Span<const float> stored, const std::string& what,
-                           Vector* x) const {
+Status Decoder::TakeStored(quant::KvForm form, absl::Span<const float> stored,
+                           const std::string& what, Vector* x) const {
   const size_t hd = static_cast<size_t>(config_.head_dim);
   const size_t copies = stored.size() / x->size();
   if (copies == 0 || stored.size() != copies * x->size()) {
@@ -285,9 +251,8 @@ Status Decoder::TakeStored(absl::Span<const float> stored, const std::string& wh
                  " by the reference");
   }
   for (size_t head = 0; head < x->size() / hd; ++head) {
-    double* const exact = x->data() + head * hd;
-    double largest = 0;
-    for (size_t i = 0; i < hd; ++i) largest = std::max(largest, std::fabs(exact[i]));
+    const absl::Span<double> exact = absl::MakeSpan(*x).subspan(head * hd, hd);
+    Vector held(hd);
     for (size_t i = 0; i < hd; ++i) {
       const float* const value = &stored[head * copies * hd + i];
       for (size_t copy = 1; copy < copies; ++copy) {
@@ -295,13 +260,18 @@ Status Decoder::TakeStored(absl::Span<const float> stored, const std::string& wh
         return Error(Code::kInternal, what, ", head ", head, ", element ", i, " is ", *value,
                      " in the cache of one rank and ", value[copy * hd], " in another's");
       }
-      const double limit = HalfStep(rounding_, exact[i], largest) + kArithmetic * largest;
+      const double limit = Allowance(form, exact, i);
       if (!(std::fabs(double{*value} - exact[i]) <= limit)) {
         return Error(Code::kInternal, what, ", head ", head, ", element ", i, " is ", *value,
                      " in the cache and ", exact[i], " by the reference, further off than ", limit);
       }
-      exact[i] = double{*value};
+      held[i] = double{*value};
     }
+    if (const int block = WorstBlock(form, exact, held); block >= 0) {
+      return Error(Code::kInternal, what, ", head ", head, ", block ", block,
+                   " is further from the reference in the cache than with the best scale");
+    }
+    std::copy(held.begin(), held.end(), exact.begin());
   }
   return OkStatus();
 }
@@ -310,8 +280,9 @@ Status Decoder::TakeFromCache(size_t layer, Vector* k, Vector* v) const {
   std::vector<float> stored_k, stored_v;
   RETURN_IF_ERROR(cache_(layer, position_, &stored_k, &stored_v));
   const std::string where = absl::StrCat(" of position ", position_, " in layer ", layer);
-  RETURN_IF_ERROR(TakeStored(stored_k, absl::StrCat("K", where), k));
-  return TakeStored(stored_v, absl::StrCat("V", where), v);
+  const quant::KvTypeInfo& type = quant::InfoOf(rounding_);
+  RETURN_IF_ERROR(TakeStored(type.k, stored_k, absl::StrCat("K", where), k));
+  return TakeStored(type.v, stored_v, absl::StrCat("V", where), v);
 }
 
 Decoder::Heads Decoder::MakeHeads(size_t layer_index, const Vector& x) const {
@@ -343,6 +314,7 @@ Decoder::Heads Decoder::MakeHeads(size_t layer_index, const Vector& x) const {
     for (size_t at = 0; at < heads->size(); at += hd) {
       if (has.qk_norm) RmsNorm(RowOf(norm, 0), eps, &(*heads)[at]);
       Rotate(rope, &(*heads)[at]);
+      if (quant::InfoOf(rounding_).turns) TurnHead(absl::MakeSpan(*heads).subspan(at, hd));
     }
   };
   norm_and_turn(layer.q_norm, &out.q);
@@ -360,8 +332,15 @@ Status Decoder::Attention(size_t layer_index, Vector* x) {
     RETURN_IF_ERROR(TakeFromCache(layer_index, &k, &v));
   } else {
     for (size_t at = 0; at < k.size(); at += hd) {
-      RoundKv(&k[at]);
-      RoundKv(&v[at]);
+      const absl::Span<double> key = absl::MakeSpan(k).subspan(at, hd);
+      const absl::Span<double> value = absl::MakeSpan(v).subspan(at, hd);
+      if (rounder_) {
+        rounder_(layer_index, position_, false, key);
+        rounder_(layer_index, position_, true, value);
+        continue;
+      }
+      RoundHead(quant::InfoOf(rounding_).k, key);
+      RoundHead(quant::InfoOf(rounding_).v, value);
     }
   }
   layer->keys.insert(layer->keys.end(), k.begin(), k.end());

@@ -29,6 +29,10 @@ namespace mainarch::reference {
 using CacheReader = std::function<Status(size_t layer, size_t position, std::vector<float>* k,
                                          std::vector<float>* v)>;
 
+// What a cache that nobody has built would make of a head of K, or of V, of a position: in place.
+using HeadRounder =
+    std::function<void(size_t layer, size_t position, bool is_value, absl::Span<double> head)>;
+
 class Decoder {
  public:
   // `rounding`: what K and V are rounded to before they are used, as the cache under test stores
@@ -42,6 +46,9 @@ class Decoder {
   // error names one that is further off. Then the stored ones are used, so that an element that
   // fell to the other side of a rounding does not pass for an error of the arithmetic.
   void Follow(CacheReader cache) { cache_ = std::move(cache); }
+
+  // From now on this instead of `rounding`, for experiments with types.
+  void RoundWith(HeadRounder rounder) { rounder_ = std::move(rounder); }
 
   // Runs tokens at the next positions. After an error, Truncate.
   Status Extend(absl::Span<const uint32_t> tokens);
@@ -78,7 +85,8 @@ class Decoder {
   Status Token(uint32_t token);
   Status Attention(size_t layer_index, Vector* x);
   Status TakeFromCache(size_t layer, Vector* k, Vector* v) const;
-  Status TakeStored(absl::Span<const float> stored, const std::string& what, Vector* x) const;
+  Status TakeStored(quant::KvForm form, absl::Span<const float> stored, const std::string& what,
+                    Vector* x) const;
   void Ffn(const Layer& layer, Vector* x);
   Vector MixExperts(const Layer& layer, const Vector& h) const;
   // K, V and the queries of a token, the last with its gates: biases, norms, rotation.
@@ -87,12 +95,12 @@ class Decoder {
   };
   Heads MakeHeads(size_t layer, const Vector& x) const;
   void Rotate(int32_t rope, double* head) const;
-  void RoundKv(double* head) const;
 
   const std::shared_ptr<const file::Checkpoint> checkpoint_;
   const model::ModelConfig config_;
   const quant::KvType rounding_;
   CacheReader cache_;             // none: K and V are rounded here
+  HeadRounder rounder_;           // none: as `rounding_` says
   std::vector<Vector> inv_freq_;  // [ropes][rotary_dim / 2]
   quant::Matrix embedding_, final_norm_, head_;
   std::vector<Layer> layers_;

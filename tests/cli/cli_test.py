@@ -20,7 +20,7 @@ import unittest
 MAINARCH = sys.argv[1]
 ROOT = pathlib.Path(sys.argv[2])
 TRAINED = str(ROOT / "tests/golden/trained")
-COMMANDS = ["generate", "model-decode", "attn-decode", "bench", "tokenize", "inspect", "make-checkpoint", "time", "version"]
+COMMANDS = ["generate", "model-decode", "attn-decode", "kv-accuracy", "bench", "tokenize", "inspect", "make-checkpoint", "time", "version"]
 # The switch that Qwen3 has: nothing, or an empty block.
 TEMPLATE = ("{{- '<|im_start|>' }}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
             "{%- if enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
@@ -524,7 +524,11 @@ class AttnDecode(Case):
         self.assertEqual(report["ranks"], 4)
         self.assertEqual(report["kv_bytes"], 300 * 2 * 4 * (64 + 4))
         self.assertGreater(report["seconds"], -1)
+        self.assertGreater(report["read_rate"], 0)
         self.assertNotIn("counts", report)
+        for kv, token in (("fp4", 34 + 34), ("k8v4", 68 + 34)):
+            report = self.check("--kv", kv, "--tp", 2, "--context", 300, *small, bound=2e-1)
+            self.assertEqual(report["kv_bytes"], 300 * 4 * token)
 
     def test_virtual_node(self):
         report = self.check("--device", "sim:gfx942x2", "--heads", 8, "--kv-heads", 2, "--context", 530, bound=4e-3)
@@ -546,6 +550,36 @@ class AttnDecode(Case):
         self.assertIn("TOO FAR", out)
         _, err = run("attn-decode", "--device", "sim:gfx1100", code=1)
         self.assertIn("gfx1100", err)
+
+
+class KvAccuracy(Case):
+    def test_types(self):
+        words = ["kv-accuracy", "--model", TRAINED, "--text", TRAINED + "/heldout.txt", "--tokens", 300]
+        report = run_json(*words, "--window", 200)
+        self.assertEqual((report["window"], report["tokens"]), (200, 300))
+        types = {each["kv"]: each for each in report["types"]}
+        self.assertEqual(list(types), ["f32", "bf16", "fp8", "k8v4", "fp4"])
+        self.assertEqual((types["bf16"]["kl"], types["bf16"]["same_top"], types["f32"]["kl_f32"]), (0, 1, 0))
+        self.assertLess(types["fp8"]["kl"], 1e-2)
+        # Fewer bits, more loss.
+        self.assertLess(0, types["f32"]["kl"])
+        self.assertLess(types["f32"]["kl"], types["fp8"]["kl"])
+        self.assertLess(types["fp8"]["kl"], types["k8v4"]["kl"])
+        self.assertLess(types["k8v4"]["kl"], types["fp4"]["kl"])
+        for each in types.values():
+            self.assertEqual(each["predicted"], 298)  # each window's last token predicts nothing that is given
+            self.assertEqual([at["from"] for at in each["positions"]], [0, 16, 128])
+            self.assertEqual([at["tokens"] for at in each["positions"]], [32, 196, 72])
+        # The pieces of a text change nothing.
+        again = run_json(*words, "--window", 200, "--rows", 7, "--kv", "fp4")
+        self.assertEqual(again["types"][2], types["fp4"])
+
+    def test_wrong_uses(self):
+        run("kv-accuracy", code=2)
+        _, err = run("kv-accuracy", "--model", TRAINED, stdin="a", code=1)
+        self.assertIn("fewer than two tokens", err)
+        out, _ = run("kv-accuracy", "--model", TRAINED, "--tokens", 40, stdin="In the beginning " * 9)
+        self.assertIn("same top", out)
 
 
 class ModelDecode(Case):
@@ -580,10 +614,13 @@ class ModelDecode(Case):
         self.check("--kv", "fp8", *few, bound=2e-5)
         self.check("--kv", "fp8", "--device", "cpu:8", *few, bound=2e-5)  # ranks share KV heads
         self.check("--kv", "bf16", "--fast", *few, bound=6e-2)
+        for kv in ("fp4", "k8v4"):
+            self.check("--kv", kv, *few, bound=2e-5)
+            self.check("--kv", kv, "--device", "cpu:8", *few, bound=2e-5)
 
     def test_virtual_nodes(self):
         few = ["--tokens", 4, "--prompt-tokens", 18]  # the cache goes over a page's end
-        for kv in ("f32", "bf16", "fp8"):
+        for kv in ("f32", "bf16", "fp8", "fp4", "k8v4"):
             report = self.check("--kv", kv, "--device", "sim:gfx950x2", *few, bound=1e-4)
             self.assertEqual(report["bound"], 1e-4)
         report = self.check("--device", "sim:gfx942x8", "--format", "mxfp4", *few, bound=1e-4)

@@ -265,7 +265,7 @@ void Run::OpenEngine() {
   options.max_sequences = static_cast<uint32_t>(in_.Number() % 9);
   options.max_sequence_tokens = static_cast<uint32_t>(in_.Number());
   options.max_step_tokens = static_cast<uint32_t>(in_.Number() % 300);
-  options.kv_type = static_cast<int32_t>(in_.Byte() % 6) - 1;
+  options.kv_type = static_cast<int32_t>(in_.Byte() % 8) - 1;
   if (in_.Byte() % 16 == 0) options.flags = in_.Number();
   const mainarch_model* model = Slot(models_);
   Open(engines_, mainarch_engine_destroy, [&](mainarch_engine** out, mainarch_error* error) {

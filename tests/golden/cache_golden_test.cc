@@ -18,7 +18,8 @@ using test::Runner;
 
 namespace {
 
-constexpr quant::KvType kTypes[] = {quant::KvType::kBF16, quant::KvType::kFp8, quant::KvType::kF32};
+constexpr quant::KvType kTypes[] = {quant::KvType::kBF16, quant::KvType::kFp8, quant::KvType::kF32,
+                                    quant::KvType::kFp4, quant::KvType::kK8V4};
 
 // The bounds of cli/model_decode.cc: fp32 on CPUs; on GPUs attention multiplies pairs of bf16.
 double BoundOf(const std::string& device) { return absl::StartsWith(device, "sim:") ? 1e-4 : 2e-5; }
@@ -80,10 +81,14 @@ TEST(caches_hold_what_the_reference_has) {
   const bool matrix = std::getenv("MAINARCH_GPU_MATRIX") != nullptr;
   size_t turn = 0;
   for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
-    for (size_t i = 0; i < (matrix ? devices.size() * 3 : 3); ++i, ++turn) {
-      CheckCache(test_context, fixture, devices[turn % devices.size()],
-                 kTypes[(matrix ? turn / devices.size() : turn) % 3]);
-      if (test_context.failed()) return;
+    for (size_t i = 0; i < (matrix ? devices.size() : 4); ++i, ++turn) {
+      const std::string& device = devices[turn % devices.size()];
+      for (size_t type = 0; type < (matrix ? std::size(kTypes) : 1); ++type) {
+        // (Ten turns would give each device two types and no more.)
+        CheckCache(test_context, fixture, device,
+                   kTypes[(turn + turn / devices.size() + type) % std::size(kTypes)]);
+        if (test_context.failed()) return;
+      }
     }
   }
 }

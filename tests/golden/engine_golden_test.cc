@@ -109,7 +109,8 @@ TEST(sampled_tokens_are_the_same_in_every_batch_chunking_and_pool) {
   options.top_p = 0.95f;
   options.presence_penalty = 0.5f;
   options.seed = 11;
-  for (const backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8}) {
+  for (const backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8,
+                                   backend::KvType::kFp4, backend::KvType::kK8V4}) {
     // Each prompt alone, one row a step.
     std::vector<std::vector<uint32_t>> alone;
     Status status;
@@ -150,7 +151,8 @@ TEST(a_fork_and_a_truncated_sequence_have_the_bits_of_a_fresh_one) {
   for (const char* device : {"cpu", "cpu:4"}) {
     auto model = LoadTrained(device);
     CHECK_OK(model);
-    for (backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8}) {
+    for (backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8, backend::KvType::kFp4,
+                               backend::KvType::kK8V4}) {
       EngineOptions o;
       o.max_sequences = 4;
       o.max_sequence_tokens = 200;

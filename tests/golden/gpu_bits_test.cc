@@ -39,7 +39,9 @@ TEST(pieces_of_a_prompt_change_no_bit) {
   for (const Where& where :
        std::vector<Where>{{{"T1", "fp8-block", 1}, "sim:gfx950x2", backend::KvType::kFp8},
                           {{"T2", "mxfp4", 1}, "sim:gfx950x4", backend::KvType::kBF16},
-                          {{"T2", "bf16", 1}, "sim:gfx942", backend::KvType::kFp8}}) {
+                          {{"T2", "bf16", 1}, "sim:gfx942", backend::KvType::kFp8},
+                          {{"T1", "bf16", 1}, "sim:gfx950x2", backend::KvType::kFp4},
+                          {{"T2", "bf16", 1}, "sim:gfx942x2", backend::KvType::kK8V4}}) {
     const std::string directory = test::WriteFixture(where.fixture);
     CHECK(!directory.empty());
     auto runner = RunnerOn(directory, where.device, where.kv, 45);
@@ -108,6 +110,13 @@ TEST(the_number_of_gpus_changes_no_bit) {
     }
     ++turn;
   }
+}
+
+TEST(the_number_of_gpus_changes_no_bit_of_four) {
+  constexpr auto kF32 = backend::Activations::kF32, kRounded = backend::Activations::kBF16;
+  CheckRanks(test_context, {"T2", "bf16", 1}, "gfx950", backend::KvType::kFp4, kF32);
+  CheckRanks(test_context, {"T1", "bf16", 1}, "gfx942", backend::KvType::kFp4, kRounded);
+  CheckRanks(test_context, {"T1", "fp8-block", 1}, "gfx950", backend::KvType::kK8V4, kRounded);
 }
 
 // Several attention splits, walked in one step and in many, agree with each other and with the CPU.

@@ -35,7 +35,8 @@ StatusOr<std::vector<std::vector<float>>> Steps(const std::string& directory,
 }
 
 constexpr backend::KvType kKv[] = {backend::KvType::kBF16, backend::KvType::kFp8,
-                                   backend::KvType::kF32};
+                                   backend::KvType::kF32, backend::KvType::kFp4,
+                                   backend::KvType::kK8V4};
 
 void CheckOn(test::Context& test_context, const test::FixtureCase& fixture, const char* node,
              backend::KvType kv, size_t prompt, int steps) {
@@ -120,8 +121,8 @@ TEST(no_checker_finds_anything) {
       }
       continue;
     }
-    CheckOn(test_context, fixture, node != nullptr ? node : kTurns[turn % 6], kKv[turn / 2 % 3], 1,
-            1);
+    CheckOn(test_context, fixture, node != nullptr ? node : kTurns[turn % 6], kKv[turn % std::size(kKv)],
+            1, 1);
     ++turn;
   }
 }

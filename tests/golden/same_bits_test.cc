@@ -20,7 +20,8 @@ TEST(chunks_threads_ranks_and_storage_change_no_bit) {
   for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
     const std::string directory = test::WriteFixture(fixture);
     CHECK(!directory.empty());
-    for (backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8}) {
+    for (backend::KvType kv :
+         {backend::KvType::kBF16, backend::KvType::kFp8, backend::KvType::kFp4}) {
       // Every target with fp32 activations, and with bf16 ones those that have them.
       std::vector<std::pair<const cpu::Kernels*, backend::Activations>> modes;
       for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
@@ -109,7 +110,8 @@ TEST(long_context_splits_change_no_bit) {
   const std::string directory = test::WriteFixture(fixture, 2048);
   CHECK(!directory.empty());
   const std::vector<uint32_t> tokens = Prompt(1500, 512);
-  for (backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8}) {
+  for (backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8, backend::KvType::kFp4,
+                             backend::KvType::kK8V4}) {
     std::vector<std::vector<float>> want;
     for (uint32_t threads : {1u, 2u, 8u}) {
       auto model = test::LoadOn(directory, {"cpu", "", threads, false});

@@ -12,9 +12,11 @@
 #include "backend/cpu/dispatch.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
+#include "kernels/quant/kv_fp4.h"
 #include "support/test.h"
 
 using namespace mainarch;
+using cpu::KvForm;
 using cpu::KvFormat;
 
 namespace {
@@ -30,23 +32,48 @@ struct Cache {
       : format(f), kv{f, key_dim, value_dim} {
     pages.resize(static_cast<size_t>(tokens + 15) / 16);
     std::iota(pages.rbegin(), pages.rend(), 0);
-    bytes.resize((pages.size() / cpu::kKvChunkPages + 1) * ChunkBytes());
+    // Slots that nobody has written: NaNs in every type.
+    bytes.resize((pages.size() / cpu::kKvChunkPages + 1) * ChunkBytes(), 0xff);
   }
 
   size_t ChunkBytes() const { return cpu::kKvChunkPages * cpu::KvPageBytes(kv); }
 
-  std::vector<double> Stored(const std::vector<float>& x) const {
+  const uint8_t* PieceOf(size_t page, size_t before, size_t piece) const {
+    return bytes.data() + page / cpu::kKvChunkPages * ChunkBytes() + cpu::kKvChunkPages * before +
+           page % cpu::kKvChunkPages * piece;
+  }
+
+  // Four bits as they lie in the page: kv_fp4 tests say whether they are the right ones.
+  std::vector<double> Held(size_t page, int32_t slot, bool value) const {
+    const cpu::KvPieces pieces = cpu::PiecesOf(kv);
+    const uint8_t* side = value ? PieceOf(page, pieces.k, pieces.v) : PieceOf(page, 0, pieces.k);
+    const uint8_t* scales =
+        PieceOf(page, pieces.k + pieces.v, pieces.scales) + (value ? pieces.k_scales : 0);
+    std::vector<double> out;
+    for (int32_t d = 0; d < (value ? kv.value_dim : kv.key_dim); ++d) {
+      const int32_t at = value ? cpu::ValueAt(KvForm::kFp4, slot, kv.value_dim, d)
+                               : cpu::KeyAt(KvForm::kFp4, slot, d);
+      out.push_back(double{quant::FloatFromE2m1(quant::Mxfp4Nibble(side, at))} *
+                    double{quant::FloatFromE5m3(scales[cpu::KvScaleAt(KvForm::kFp4, slot, d)])});
+    }
+    return out;
+  }
+
+  std::vector<double> Stored(const std::vector<float>& x, bool value) const {
+    const KvForm form = value ? cpu::ValueForm(kv) : cpu::KeyForm(kv);
+    if (form == KvForm::kFp4) {
+      return Held(pages[k.size() / 16], static_cast<int32_t>(k.size() % 16), value);
+    }
     std::vector<double> out;
     float max = 0;
-    for (float value : x) max = std::max(max, std::fabs(value));
+    for (float each : x) max = std::max(max, std::fabs(each));
     const float scale = max > 0 ? max * (1.0f / 448) : 1;
-    for (float value : x) {
-      if (format == KvFormat::kF32) out.push_back(value);
-      if (format == KvFormat::kBF16)
-        out.push_back(quant::FloatFromBf16(quant::Bf16FromFloat(value)));
-      if (format == KvFormat::kFp8) {
+    for (float each : x) {
+      if (form == KvForm::kF32) out.push_back(each);
+      if (form == KvForm::kBF16) out.push_back(quant::FloatFromBf16(quant::Bf16FromFloat(each)));
+      if (form == KvForm::kFp8) {
         out.push_back(double{scale} *
-                      quant::FloatFromFp8E4m3(quant::Fp8E4m3FromFloat(value / scale)));
+                      quant::FloatFromFp8E4m3(quant::Fp8E4m3FromFloat(each / scale)));
       }
     }
     return out;
@@ -63,10 +90,18 @@ struct Cache {
     kernels.kv_write({kv, bytes.data() + page / cpu::kKvChunkPages * ChunkBytes(),
                       static_cast<int32_t>(page % cpu::kKvChunkPages),
                       static_cast<int32_t>(token % 16), key.data(), value.data()});
-    k.push_back(Stored(key));
-    v.push_back(Stored(value));
+    std::vector<double> held = Stored(key, false);
+    v.push_back(Stored(value, true));
+    k.push_back(std::move(held));
   }
 };
+
+constexpr KvFormat kFormats[] = {KvFormat::kF32, KvFormat::kBF16, KvFormat::kFp8, KvFormat::kFp4,
+                                KvFormat::kK8V4};
+bool Holds(KvFormat format, int32_t key_dim, int32_t value_dim) {
+  const int32_t multiple = static_cast<int32_t>(quant::KvDimMultiple(format));
+  return key_dim % multiple == 0 && value_dim % multiple == 0;
+}
 
 // Beyond plain attention: a window, a sink's score, a gate.
 struct Extras {
@@ -158,8 +193,9 @@ TEST(attention_matches_fp64_and_queries_do_not_mix) {
   std::mt19937 rng(1);
   std::normal_distribution<float> normal;
   for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
-    for (KvFormat format : {KvFormat::kF32, KvFormat::kBF16, KvFormat::kFp8}) {
-      for (int32_t dim : {16, 32, 48, 128, 208, 256}) {
+    for (KvFormat format : kFormats) {
+      for (int32_t dim : {16, 32, 48, 64, 96, 128, 192, 208, 256}) {
+        if (!Holds(format, dim, dim)) continue;
         for (int64_t tokens : {1, 16, 17, 511, 512, 513, 1100}) {
           Cache cache(format, dim, dim, tokens);
           for (int64_t t = 0; t < tokens; ++t) cache.Append(*kernels, &rng);
@@ -191,8 +227,9 @@ TEST(attention_with_extras_matches_fp64) {
   std::mt19937 rng(2);
   std::normal_distribution<float> normal;
   for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
-    for (KvFormat format : {KvFormat::kF32, KvFormat::kBF16, KvFormat::kFp8}) {
+    for (KvFormat format : kFormats) {
       for (const auto& [key_dim, value_dim] : {std::pair{64, 128}, {192, 128}, {48, 16}}) {
+        if (!Holds(format, key_dim, value_dim)) continue;
         Cache cache(format, key_dim, value_dim, 1100);
         for (int t = 0; t < 1100; ++t) cache.Append(*kernels, &rng);
         std::vector<float> gate(static_cast<size_t>(value_dim));
@@ -220,6 +257,134 @@ TEST(attention_with_extras_matches_fp64) {
           }
         }
       }
+    }
+  }
+}
+
+namespace {
+
+// A long context in pages of a random order among chunks that others' NaNs fill; K and V are read back
+// from the cache itself.
+struct LongCache {
+  cpu::KvLayout kv;
+  std::vector<uint8_t> bytes;
+  std::vector<uint32_t> pages;
+  int64_t tokens;
+
+  LongCache(const cpu::Kernels& kernels, KvFormat format, int32_t dim, int64_t count, std::mt19937* rng)
+      : kv{format, dim, dim}, tokens(count) {
+    pages.resize(static_cast<size_t>(count + 15) / 16 * 9 / 8 + 1);  // some are nobody's
+    std::iota(pages.begin(), pages.end(), 0);
+    std::shuffle(pages.begin(), pages.end(), *rng);
+    bytes.resize((pages.size() / cpu::kKvChunkPages + 1) * ChunkBytes(), 0xff);
+    std::vector<float> noise(size_t{1} << 16), k(static_cast<size_t>(dim)), v(k.size());
+    std::normal_distribution<float> normal;
+    for (float& x : noise) x = normal(*rng);
+    for (int64_t t = 0; t < count; ++t) {
+      for (size_t d = 0; d < k.size(); ++d) {
+        k[d] = noise[(static_cast<size_t>(t) * 61 + d) & 0xffff];
+        v[d] = noise[(static_cast<size_t>(t) * 97 + d + 31) & 0xffff];
+      }
+      const size_t page = pages[static_cast<size_t>(t) / 16];
+      kernels.kv_write({kv, bytes.data() + page / cpu::kKvChunkPages * ChunkBytes(),
+                        static_cast<int32_t>(page % cpu::kKvChunkPages), static_cast<int32_t>(t % 16),
+                        k.data(), v.data()});
+    }
+  }
+  size_t ChunkBytes() const { return cpu::kKvChunkPages * cpu::KvPageBytes(kv); }
+
+  double Element(int64_t token, bool value, int32_t d) const {
+    const cpu::KvPieces pieces = cpu::PiecesOf(kv);
+    const size_t page = pages[static_cast<size_t>(token) / 16], in_chunk = page % cpu::kKvChunkPages;
+    const int32_t slot = static_cast<int32_t>(token % 16);
+    const uint8_t* chunk = bytes.data() + page / cpu::kKvChunkPages * ChunkBytes();
+    const KvForm form = value ? cpu::ValueForm(kv) : cpu::KeyForm(kv);
+    const uint8_t* side = value ? chunk + cpu::kKvChunkPages * pieces.k + in_chunk * pieces.v
+                                : chunk + in_chunk * pieces.k;
+    const uint8_t* scales = chunk + cpu::kKvChunkPages * (pieces.k + pieces.v) +
+                            in_chunk * pieces.scales + (value ? pieces.k_scales : 0);
+    const int32_t at = value ? cpu::ValueAt(form, slot, kv.value_dim, d) : cpu::KeyAt(form, slot, d);
+    const int32_t scale = cpu::KvScaleAt(form, slot, d);
+    if (form == KvForm::kFp4) {
+      return double{quant::FloatFromE2m1(quant::Mxfp4Nibble(side, at))} *
+             double{quant::FloatFromE5m3(scales[scale])};
+    }
+    if (form == KvForm::kFp8) {
+      return double{quant::FloatFromFp8E4m3(side[at])} *
+             double{reinterpret_cast<const float*>(scales)[scale]};
+    }
+    return form == KvForm::kBF16
+               ? double{quant::FloatFromBf16(reinterpret_cast<const uint16_t*>(side)[at])}
+               : double{reinterpret_cast<const float*>(side)[at]};
+  }
+};
+
+// Queries at `visible` positions each, all splits merged in order.
+std::vector<std::vector<float>> AttendLong(const cpu::Kernels& kernels, const LongCache& cache,
+                                           const std::vector<std::vector<float>>& q,
+                                           const std::vector<int64_t>& visible) {
+  const size_t n = q.size(), dim = q[0].size();
+  std::vector<float> scratch(cpu::kMaxBlockRows * cpu::kAttentionSplit);
+  std::vector<std::vector<float>> part(n, std::vector<float>(dim)), out = part;
+  std::vector<std::array<float, 2>> part_state(n), state(n, {-INFINITY, 0});
+  cpu::AttendArgs args = {};
+  args.kv = cache.kv;
+  args.chunks = cache.bytes.data();
+  args.chunk_stride = cache.ChunkBytes();
+  args.page_ids = cache.pages.data();
+  args.queries = static_cast<int32_t>(n);
+  args.scratch = scratch.data();
+  for (size_t i = 0; i < n; ++i) {
+    args.q[i] = q[i].data();
+    args.visible[i] = visible[i];
+    args.out[i] = part[i].data();
+    args.max_sum[i] = part_state[i].data();
+  }
+  const int64_t end = *std::max_element(visible.begin(), visible.end());
+  for (args.begin = 0; args.begin < end; args.begin += cpu::kAttentionSplit) {
+    args.end = args.begin + cpu::kAttentionSplit;
+    kernels.attend(args);
+    for (size_t i = 0; i < n; ++i) {
+      kernels.merge_split(part[i].data(), part_state[i].data(), static_cast<int32_t>(dim), out[i].data(),
+                          state[i].data());
+    }
+  }
+  for (size_t i = 0; i < n; ++i) kernels.scale(out[i].data(), 1 / state[i][1], static_cast<int64_t>(dim));
+  return out;
+}
+
+}  // namespace
+
+// Contexts up to a million tokens, ragged (every query sees another length), the fastest target.
+TEST(a_million_tokens_match_fp64) {
+  std::mt19937 rng(5);
+  std::normal_distribution<float> normal;
+  const cpu::Kernels& kernels = *cpu::UsableKernels().front();
+  for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kK8V4, KvFormat::kFp4}) {
+    const LongCache cache(kernels, format, 64, 1'000'000, &rng);
+    const std::vector<int64_t> visible = {1'000'000, 1, 17, 512, 4097, 65'537, 131'072, 999'983};
+    std::vector<std::vector<float>> q;
+    for (size_t i = 0; i < visible.size(); ++i) {
+      std::vector<float> one(64);
+      for (float& x : one) x = normal(rng) / 3;
+      q.push_back(one);
+    }
+    const auto got = AttendLong(kernels, cache, q, visible);
+    for (size_t i = 0; i < q.size(); ++i) {
+      std::vector<double> sums(64), score(static_cast<size_t>(visible[i]));
+      double largest = -INFINITY, total = 0;
+      for (int64_t t = 0; t < visible[i]; ++t) {
+        double s = 0;
+        for (int32_t d = 0; d < 64; ++d) s += double{q[i][static_cast<size_t>(d)]} * cache.Element(t, false, d);
+        largest = std::max(largest, score[static_cast<size_t>(t)] = s);
+      }
+      for (int64_t t = 0; t < visible[i]; ++t) {
+        const double p = std::exp(score[static_cast<size_t>(t)] - largest);
+        total += p;
+        // (What weighs nothing at all is left out.)
+        for (int32_t d = 0; p > 1e-14 && d < 64; ++d) sums[static_cast<size_t>(d)] += p * cache.Element(t, true, d);
+      }
+      for (size_t d = 0; d < 64; ++d) CHECK_LE(std::fabs(double{got[i][d]} - sums[d] / total), 2e-5);
     }
   }
 }
@@ -270,6 +435,145 @@ TEST(kv_rounds_as_its_format_says) {
         const size_t at = d / 4 * 64 + 16 * (3 / 4) + 2 * 3 + 8 * (d % 4 / 2) + d % 2;
         CHECK_EQ(+page[at], +quant::Fp8E4m3FromFloat(k[d]));
       }
+    }
+  }
+}
+
+namespace {
+
+// A token of one head of `dim`, K and V alike, written by `kernels`; [side]: what lies there.
+struct Written {
+  std::vector<double> of[2];
+  std::vector<uint8_t> scales[2];
+
+  Written(const cpu::Kernels& kernels, const std::vector<float>& x) {
+    const int32_t dim = static_cast<int32_t>(x.size());
+    Cache cache(KvFormat::kFp4, dim, dim, 1);
+    // The eleventh slot of the third page.
+    kernels.kv_write({cache.kv, cache.bytes.data(), 2, 11, x.data(), x.data()});
+    const cpu::KvPieces pieces = cpu::PiecesOf(cache.kv);
+    for (int side = 0; side < 2; ++side) {
+      of[side] = cache.Held(2, 11, side == 1);
+      const uint8_t* at = cache.PieceOf(2, pieces.k + pieces.v, pieces.scales) +
+                          (side == 1 ? pieces.k_scales : 0);
+      for (int32_t d = 0; d < dim; d += 32) {
+        scales[side].push_back(at[cpu::KvScaleAt(KvForm::kFp4, 11, d)]);
+      }
+    }
+  }
+};
+
+double RoundedToE2m1(double y) {
+  double best = 0;
+  for (const double point : {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0}) {
+    if (std::fabs(std::fabs(y) - point) < std::fabs(std::fabs(y) - best)) best = point;
+  }
+  return y < 0 ? -best : best;
+}
+double SquaredError(const float* x, double scale) {
+  double sum = 0;
+  for (int i = 0; i < 32; ++i) {
+    const double off = double{x[i]} - scale * RoundedToE2m1(double{x[i]} / scale);
+    sum += off * off;
+  }
+  return sum;
+}
+double LeastError(const float* x) {
+  double least = INFINITY;
+  for (int code = 1; code <= quant::kE5m3Largest; ++code) {
+    least = std::min(least, SquaredError(x, double{quant::FloatFromE5m3(static_cast<uint8_t>(code))}));
+  }
+  return least;
+}
+
+}  // namespace
+
+// Every code of the elements under every scale comes back from what is exactly it.
+TEST(four_bits_hold_every_code_and_scale) {
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    for (int scale = 1; scale <= quant::kE5m3Largest; ++scale) {
+      std::vector<float> x(64);
+      for (size_t i = 0; i < x.size(); ++i) {
+        x[i] = quant::FloatFromE2m1(static_cast<uint8_t>(i % 16)) *
+               quant::FloatFromE5m3(static_cast<uint8_t>(scale));
+      }
+      const Written written(*kernels, x);
+      for (int side = 0; side < 2; ++side) {
+        for (size_t i = 0; i < x.size(); ++i) CHECK_EQ(written.of[side][i], double{x[i]});
+        for (uint8_t each : written.scales[side]) CHECK_EQ(+each, scale);
+      }
+    }
+    const Written zeros(*kernels, std::vector<float>(32, 0.0f));
+    CHECK_EQ(+zeros.scales[0][0], 0);
+    for (double each : zeros.of[1]) CHECK_EQ(each, 0.0);
+    // What is beyond the largest scale is clipped; what is no number leaves one.
+    std::vector<float> wild(32, 1.0f);
+    wild[3] = 1e30f, wild[4] = -INFINITY, wild[5] = NAN;
+    const Written clipped(*kernels, wild);
+    CHECK_EQ(clipped.of[0][3], 6.0 * 61440);
+    CHECK_EQ(clipped.of[0][4], -6.0 * 61440);
+    for (double each : clipped.of[0]) CHECK(std::isfinite(each));
+  }
+}
+
+// The scale has the least squared error of all, by brute force in fp64 over every code.
+TEST(the_scale_of_four_bits_is_the_best) {
+  std::mt19937 rng(7);
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    for (int i = 0; i < 4000; ++i) {
+      std::vector<float> x(32);
+      const float size = std::exp2(uniform(rng) * 12);
+      const float middle = std::fabs(uniform(rng)) * 6;
+      for (float& each : x) {
+        // Gaussian; uniform; one outlier over equal others, which is what makes extreme scales.
+        each = i % 3 == 0 ? normal(rng) : i % 3 == 1 ? uniform(rng) : middle;
+        each *= size;
+      }
+      if (i % 3 == 2) x[static_cast<size_t>(i) % 32] = size * 6 * (1 + std::fabs(uniform(rng)));
+      const double least = LeastError(x.data());
+      const Written written(*kernels, x);
+      for (int side = 0; side < 2; ++side) {
+        double error = 0;
+        for (size_t d = 0; d < 32; ++d) {
+          error += (written.of[side][d] - double{x[d]}) * (written.of[side][d] - double{x[d]});
+        }
+        CHECK_LE(error, least * (1 + 1e-5) + 1e-12 * double{size} * double{size});
+      }
+      uint8_t codes[32];
+      const uint8_t scale = quant::QuantizeKvFp4Block(x.data(), codes);
+      CHECK_LE(SquaredError(x.data(), double{quant::FloatFromE5m3(scale)}),
+               least * (1 + 1e-5) + 1e-12 * double{size} * double{size});
+    }
+  }
+}
+
+// The matrix is orthonormal and symmetric: twice is nothing, lengths stay; sizes that are no powers of two
+// turn in parts.
+TEST(hadamard_turns_and_turns_back) {
+  std::mt19937 rng(8);
+  std::normal_distribution<float> normal;
+  CHECK_EQ(quant::HadamardSize(96), 32u);
+  CHECK_EQ(quant::HadamardSize(192), 64u);
+  CHECK_EQ(quant::HadamardSize(128), 128u);
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    for (const int32_t dim : {32, 64, 96, 128, 192, 256}) {
+      const int32_t size = static_cast<int32_t>(quant::HadamardSize(static_cast<uint32_t>(dim)));
+      std::vector<float> x(static_cast<size_t>(dim)), turned;
+      for (float& each : x) each = normal(rng);
+      turned = x;
+      kernels->hadamard(turned.data(), dim, size);
+      for (int32_t d = 0; d < dim; ++d) {
+        double want = 0;
+        for (int32_t i = 0; i < size; ++i) {
+          const double sign = __builtin_parity(static_cast<unsigned>(i & (d % size))) != 0 ? -1 : 1;
+          want += sign * double{x[static_cast<size_t>(d / size * size + i)]};
+        }
+        CHECK_LE(std::fabs(double{turned[static_cast<size_t>(d)]} - want / std::sqrt(size)), 1e-6);
+      }
+      kernels->hadamard(turned.data(), dim, size);
+      for (size_t d = 0; d < x.size(); ++d) CHECK_LE(std::fabs(turned[d] - x[d]), 2e-6);
     }
   }
 }

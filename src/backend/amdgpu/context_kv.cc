@@ -7,10 +7,12 @@
 #include "backend/amdgpu/context.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
+#include "kernels/quant/kv_fp4.h"
 
 namespace mainarch::amdgpu {
 namespace {
 
+using kernels::KvForm;
 using kernels::KvFormat;
 
 // A page of one layer and head in host memory, laid out as kernels/decoder_args.h says.
@@ -22,24 +24,39 @@ class Page {
   float K(uint32_t slot, uint32_t d) const {
     constexpr uint32_t kStep = kernels::kStepColumns;
     const uint32_t place = kernels::StepPlace(d % kStep);
-    return Sum(0, (d / kStep * kernels::kPageTokens + slot) * kStep + place, slot);
+    return Element(kernels::KeyForm(format_), at_,
+                   (d / kStep * kernels::kPageTokens + slot) * kStep + place, scales(), slot, d);
   }
-  float V(uint32_t slot, uint32_t d) const { return Sum(1, d * kernels::kPageTokens + slot, slot); }
+  float V(uint32_t slot, uint32_t d) const {
+    const KvForm key = kernels::KeyForm(format_), form = kernels::ValueForm(format_);
+    const uint32_t index = form == KvForm::kFp4 ? kernels::KvFp4ValueAt(head_dim_, slot, d)
+                                                : d * kernels::kPageTokens + slot;
+    return Element(form, at_ + kernels::KvSideBytes(key, head_dim_), index,
+                   scales() + kernels::KvScaleBytes(key, head_dim_), slot, d);
+  }
 
  private:
-  float Sum(uint32_t side, uint32_t index, uint32_t slot) const {
-    const uint32_t plane = kernels::kPageTokens * head_dim_;  // elements
-    const uint32_t planes = kernels::KvPlanes(format_);
-    if (format_ == KvFormat::kFp8) {
-      const uint8_t* scale = at_ + 2 * plane + (side * kernels::kPageTokens + slot) * 4;
+  const uint8_t* scales() const {
+    return at_ + kernels::KvSideBytes(kernels::KeyForm(format_), head_dim_) +
+           kernels::KvSideBytes(kernels::ValueForm(format_), head_dim_);
+  }
+  // Of a side and its multipliers.
+  float Element(KvForm form, const uint8_t* side, uint32_t index, const uint8_t* scales, uint32_t slot,
+                uint32_t d) const {
+    if (form == KvForm::kFp4) {
+      return quant::FloatFromE2m1(quant::Mxfp4Nibble(side, index)) *
+             quant::FloatFromE5m3(scales[d / 32 * kernels::kPageTokens + slot]);
+    }
+    if (form == KvForm::kFp8) {
       float factor;
-      std::memcpy(&factor, scale, sizeof(factor));
-      return quant::FloatFromFp8E4m3(at_[side * plane + index]) * factor;
+      std::memcpy(&factor, scales + uint64_t{slot} * 4, sizeof(factor));
+      return quant::FloatFromFp8E4m3(side[index]) * factor;
     }
     float sum = 0;
-    for (uint32_t p = 0; p < planes; ++p) {
+    for (uint32_t p = 0; p < kernels::KvPlanes(form); ++p) {
       uint16_t bits;
-      std::memcpy(&bits, at_ + (uint64_t{side * planes + p} * plane + index) * 2, sizeof(bits));
+      std::memcpy(&bits, side + p * kernels::KvPlaneBytes(form, head_dim_) + uint64_t{index} * 2,
+                  sizeof(bits));
       sum += quant::FloatFromBf16(bits);
     }
     return sum;

@@ -16,7 +16,7 @@ constexpr int32_t kFusedHeadDim = 128;  // that qkv_heads is made for
 struct TileKernels {
   TileFormat format;
   string_view matmul[2], gate_up[2], experts[2];  // exact, rounded
-  string_view qkv_heads[kKvFormats];              // by KvFormat
+  string_view qkv_heads[kKvFormats];              // by KvFormat; empty: there is none
 };
 constexpr TileKernels kTileKernels[] = {
     {TileFormat::kBf16,
@@ -47,14 +47,20 @@ struct HeadKernels {
 };
 constexpr HeadKernels kHeadKernels[] = {
     {32,
-     {"prepare_bf16_32", "prepare_fp8_32", "prepare_pair_32"},
-     {"attend_bf16_32", "attend_fp8_32", "attend_pair_32"}},
+     {"prepare_bf16_32", "prepare_fp8_32", "prepare_pair_32", "prepare_fp4_32",
+      "prepare_k8v4_32"},
+     {"attend_bf16_32", "attend_fp8_32", "attend_pair_32", "attend_fp4_32",
+      "attend_k8v4_32"}},
     {64,
-     {"prepare_bf16_64", "prepare_fp8_64", "prepare_pair_64"},
-     {"attend_bf16_64", "attend_fp8_64", "attend_pair_64"}},
+     {"prepare_bf16_64", "prepare_fp8_64", "prepare_pair_64", "prepare_fp4_64",
+      "prepare_k8v4_64"},
+     {"attend_bf16_64", "attend_fp8_64", "attend_pair_64", "attend_fp4_64",
+      "attend_k8v4_64"}},
     {128,
-     {"prepare_bf16_128", "prepare_fp8_128", "prepare_pair_128"},
-     {"attend_bf16_128", "attend_fp8_128", "attend_pair_128"}},
+     {"prepare_bf16_128", "prepare_fp8_128", "prepare_pair_128", "prepare_fp4_128",
+      "prepare_k8v4_128"},
+     {"attend_bf16_128", "attend_fp8_128", "attend_pair_128", "attend_fp4_128",
+      "attend_k8v4_128"}},
 };
 
 constexpr bool InOrder() {

@@ -7,6 +7,7 @@
 
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
+#include "kernels/quant/kv_fp4.h"
 
 namespace mainarch::cpu {
 namespace {
@@ -18,14 +19,17 @@ size_t StateBytes(const backend::SlotCache& cache) {
   return (static_cast<size_t>(cache.bytes) + kLine - 1) / kLine * kLine;
 }
 
-float ElementAt(KvFormat format, const uint8_t* side, int32_t index, float scale) {
-  switch (format) {
-    case KvFormat::kF32:
+// Elements of one side of a page, decoded; `index` and `scale` as KeyAt and KvScaleAt have them.
+float ElementAt(KvForm form, const uint8_t* side, int32_t index, const uint8_t* scales, int32_t scale) {
+  switch (form) {
+    case KvForm::kF32:
       return reinterpret_cast<const float*>(side)[index];
-    case KvFormat::kBF16:
+    case KvForm::kBF16:
       return quant::FloatFromBf16(reinterpret_cast<const uint16_t*>(side)[index]);
-    case KvFormat::kFp8:
-      return quant::FloatFromFp8E4m3(side[index]) * scale;
+    case KvForm::kFp8:
+      return quant::FloatFromFp8E4m3(side[index]) * reinterpret_cast<const float*>(scales)[scale];
+    case KvForm::kFp4:
+      return quant::FloatFromE2m1(quant::Mxfp4Nibble(side, index)) * quant::FloatFromE5m3(scales[scale]);
   }
   return 0;
 }
@@ -38,6 +42,12 @@ uint32_t CountOf(const std::vector<uint32_t>& counts, size_t cache) {
 
 Status PagedPool::Allocate(const backend::PagedCache& cache, backend::KvType type, int32_t ranks,
                            uint32_t pages) {
+  const int32_t multiple = static_cast<int32_t>(quant::KvDimMultiple(type));
+  if (cache.key_dim % multiple != 0 || cache.value_dim % multiple != 0) {
+    return Error(Code::kUnsupported, "KV type ", quant::kKvTypeNames[static_cast<uint32_t>(type)],
+                 ": heads of ", cache.key_dim, " and ", cache.value_dim, " in cache \"", cache.label,
+                 "\" are not multiples of ", multiple);
+  }
   layout_ = {type, cache.key_dim, cache.value_dim};
   ranks_ = ranks;
   layers_ = cache.layers;
@@ -54,15 +64,13 @@ Status PagedPool::Copy(uint32_t from, uint32_t to) {
   if (from >= pages_ || to >= pages_) {
     return Error(Code::kInternal, "copy of page ", from, " to ", to, " in a pool of ", pages_);
   }
-  const size_t k_side = KvSideBytes(layout_.format, layout_.key_dim);
-  const size_t v_side = KvSideBytes(layout_.format, layout_.value_dim);
-  const size_t scales = KvScaleBytes(layout_.format);
+  const KvPieces pieces = PiecesOf(layout_);
   const size_t from_page = from % kKvChunkPages, to_page = to % kKvChunkPages;
   for (size_t head = 0; head < IndexOf(ranks_, 0, 0); ++head) {
     uint8_t* const chunks = memory_.data() + head * head_bytes_;
     uint8_t* source = chunks + from / kKvChunkPages * chunk_stride_;
     uint8_t* target = chunks + to / kKvChunkPages * chunk_stride_;
-    for (const size_t piece : {k_side, v_side, scales}) {
+    for (const size_t piece : {pieces.k, pieces.v, pieces.scales}) {
       std::memcpy(target + to_page * piece, source + from_page * piece, piece);
       source += kKvChunkPages * piece;
       target += kKvChunkPages * piece;
@@ -76,28 +84,25 @@ StatusOr<backend::KvToken> PagedPool::Read(int32_t layer, uint32_t page, uint32_
     return Error(Code::kInternal, "K and V of layer ", layer, ", page ", page, ", slot ", slot,
                  " in a pool of ", layers_, " layers and ", pages_, " pages");
   }
-  const KvFormat format = layout_.format;
-  const size_t k_side = KvSideBytes(format, layout_.key_dim);
-  const size_t v_side = KvSideBytes(format, layout_.value_dim);
-  const int32_t in_chunk = static_cast<int32_t>(page % kKvChunkPages);
+  const KvForm key = KeyForm(layout_), value = ValueForm(layout_);
+  const KvPieces pieces = PiecesOf(layout_);
+  const size_t in_chunk = page % kKvChunkPages;
   const int32_t token = static_cast<int32_t>(slot);
   backend::KvToken out;
   for (size_t head = 0; head < static_cast<size_t>(ranks_ * kv_heads_); ++head) {
     const int32_t rank = static_cast<int32_t>(head) / kv_heads_;
     const uint8_t* chunk = Head(rank, layer, static_cast<int32_t>(head) % kv_heads_) +
                            page / kKvChunkPages * chunk_stride_;
-    const float* scales =
-        reinterpret_cast<const float*>(chunk + kKvChunkPages * (k_side + v_side));
-    const uint8_t* k = chunk + static_cast<size_t>(in_chunk) * k_side;
-    const uint8_t* v = chunk + kKvChunkPages * k_side + static_cast<size_t>(in_chunk) * v_side;
-    const bool scaled = quant::InfoOf(format).scaled;
-    const float k_scale = scaled ? scales[KvScaleAt(in_chunk, 0, token)] : 1.0f;
-    const float v_scale = scaled ? scales[KvScaleAt(in_chunk, 1, token)] : 1.0f;
+    const uint8_t* k = chunk + in_chunk * pieces.k;
+    const uint8_t* v = chunk + kKvChunkPages * pieces.k + in_chunk * pieces.v;
+    const uint8_t* scales = chunk + kKvChunkPages * (pieces.k + pieces.v) + in_chunk * pieces.scales;
     for (int32_t d = 0; d < layout_.key_dim; ++d) {
-      out.k.push_back(ElementAt(format, k, KeyAt(format, token, d), k_scale));
+      out.k.push_back(
+          ElementAt(key, k, KeyAt(key, token, d), scales, KvScaleAt(key, token, d)));
     }
     for (int32_t d = 0; d < layout_.value_dim; ++d) {
-      out.v.push_back(ElementAt(format, v, ValueAt(token, layout_.value_dim, d), v_scale));
+      out.v.push_back(ElementAt(value, v, ValueAt(value, token, layout_.value_dim, d),
+                                scales + pieces.k_scales, KvScaleAt(value, token, d)));
     }
   }
   return out;
@@ -105,9 +110,8 @@ StatusOr<backend::KvToken> PagedPool::Read(int32_t layer, uint32_t page, uint32_
 
 template <class Use>
 void PagedPool::ForPieces(uint32_t page, Use&& use) const {
-  const size_t pieces[] = {KvSideBytes(layout_.format, layout_.key_dim),
-                           KvSideBytes(layout_.format, layout_.value_dim),
-                           KvScaleBytes(layout_.format)};
+  const KvPieces sizes = PiecesOf(layout_);
+  const size_t pieces[] = {sizes.k, sizes.v, sizes.scales};
   for (size_t head = 0; head < IndexOf(ranks_, 0, 0); ++head) {
     uint8_t* at = memory_.data() + head * head_bytes_ + page / kKvChunkPages * chunk_stride_;
     for (const size_t piece : pieces) {

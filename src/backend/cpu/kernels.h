@@ -104,13 +104,14 @@ struct ExpertsDownArgs {
 inline constexpr size_t kKvChunkPages = 16;
 
 using KvFormat = quant::KvType;
+using KvForm = quant::KvForm;
 
-// One chunk of one head: K of its pages, 16 tokens each, with lane = token in the panel layout of its type
-// (fp8 like an fp8 panel); then V of its pages, [16][value_dim]; then for fp8 float k_scale[16],
-// v_scale[16] a page.
+// One chunk of one head: K of its pages, 16 tokens each, with lane = token in the panel layout of its form
+// (fp8 like an fp8 panel); then V of its pages, [16][value_dim]; then the multipliers of each page, K's and
+// V's (KeyAt, ValueAt, KvScaleAt).
 struct KvLayout {
   KvFormat format;
-  int32_t key_dim, value_dim;  // multiples of 16
+  int32_t key_dim, value_dim;  // multiples of 16, of 32 where a side has 4 bits
 };
 
 struct AttendArgs {
@@ -150,6 +151,9 @@ struct Kernels {
                       float* max_sum);
   void (*scale)(float* x, float factor, int64_t n);  // x *= factor
   void (*kv_write)(const KvWriteArgs&);
+  // Each `size` values times the orthonormal Hadamard matrix of that size, a power of two; n is a
+  // multiple of it.
+  void (*hadamard)(float* x, int32_t n, int32_t size);
   // out = x * rsqrt(mean(x^2) + eps) * w, n values.
   void (*rms_norm)(const float* x, const float* w, float eps, int64_t n, float* out);
   void (*gate)(float* x, const float* g, int64_t n);  // x *= sigmoid(g)
@@ -183,33 +187,51 @@ inline constexpr bool HasBF16Dot(PanelFormat format) {
   return quant::InfoOf(format).bf16_dot;
 }
 
-// Bytes of K, or of V, of one page of one head of so many elements.
-inline constexpr size_t KvSideBytes(KvFormat format, int32_t dim) {
-  return static_cast<size_t>(kLanes) * static_cast<size_t>(dim) * quant::InfoOf(format).element_bytes;
+// Bytes of K, or of V, of one page of one head of so many elements; and of its multipliers.
+inline constexpr size_t KvSideBytes(KvForm form, int32_t dim) {
+  return static_cast<size_t>(kLanes) * static_cast<size_t>(dim) * quant::InfoOf(form).bits / 8;
 }
-inline constexpr size_t KvScaleBytes(KvFormat format) {
-  return quant::InfoOf(format).scaled ? 2 * kLanes * sizeof(float) : 0;
+inline constexpr size_t KvScaleBytes(KvForm form, int32_t dim) {
+  return static_cast<size_t>(kLanes) * quant::KvScaleBytes(form, static_cast<uint64_t>(dim));
+}
+inline constexpr KvForm KeyForm(const KvLayout& kv) { return quant::InfoOf(kv.format).k; }
+inline constexpr KvForm ValueForm(const KvLayout& kv) { return quant::InfoOf(kv.format).v; }
+
+// The pieces of a chunk of one head; each piece of a page follows that of the page before.
+struct KvPieces {
+  size_t k, v;              // bytes of K and of V of a page
+  size_t k_scales, scales;  // bytes of a page's multipliers: K's come first, of all
+};
+inline constexpr KvPieces PiecesOf(const KvLayout& kv) {
+  const size_t k_scales = KvScaleBytes(KeyForm(kv), kv.key_dim);
+  return {KvSideBytes(KeyForm(kv), kv.key_dim), KvSideBytes(ValueForm(kv), kv.value_dim), k_scales,
+          k_scales + KvScaleBytes(ValueForm(kv), kv.value_dim)};
 }
 // Bytes of one page of one head.
 inline constexpr size_t KvPageBytes(const KvLayout& kv) {
-  return KvSideBytes(kv.format, kv.key_dim) + KvSideBytes(kv.format, kv.value_dim) +
-         KvScaleBytes(kv.format);
+  const KvPieces pieces = PiecesOf(kv);
+  return pieces.k + pieces.v + pieces.scales;
 }
 
 // Where element d of a token lies in its page of one head, in elements. K in panels of 16 tokens:
-// kF32 [d][16], kBF16 [d / 2][16][2], kFp8 64 bytes a four elements. V [16][d].
-inline constexpr int32_t KeyAt(KvFormat format, int32_t slot, int32_t d) {
-  return format == KvFormat::kF32    ? d * kLanes + slot
-         : format == KvFormat::kBF16 ? d / 2 * 2 * kLanes + slot * 2 + d % 2
-                                     : d / 4 * 4 * kLanes + 16 * (slot / 4) + 2 * (slot % 4) +
-                                           8 * (d % 4 / 2) + d % 2;
+// kF32 [d][16], kBF16 [d / 2][16][2], kFp8 64 bytes a four elements, kFp4 64 bytes a eight: two
+// panels as kFp8 has them, the first in the low nibbles. V [16][d], of kFp4 in blocks of 32 of 16
+// bytes, the first 16 in the low nibbles. Elements of kFp4 are counted as nibbles, low ones first.
+inline constexpr int32_t KeyAt(KvForm form, int32_t slot, int32_t d) {
+  if (form == KvForm::kF32) return d * kLanes + slot;
+  if (form == KvForm::kBF16) return d / 2 * 2 * kLanes + slot * 2 + d % 2;
+  const int32_t in_panel = 16 * (slot / 4) + 2 * (slot % 4) + 8 * (d % 4 / 2) + d % 2;
+  if (form == KvForm::kFp8) return d / 4 * 4 * kLanes + in_panel;
+  return d / 8 * 8 * kLanes + in_panel * 2 + d % 8 / 4;
 }
-inline constexpr int32_t ValueAt(int32_t slot, int32_t value_dim, int32_t d) {
-  return slot * value_dim + d;
+inline constexpr int32_t ValueAt(KvForm form, int32_t slot, int32_t value_dim, int32_t d) {
+  const int32_t row = slot * value_dim;
+  return form == KvForm::kFp4 ? row + d / 32 * 32 + d % 16 * 2 + d % 32 / 16 : row + d;
 }
-// Behind K and V of a chunk, its fp8 scales: [kKvChunkPages][2: K, V][16 tokens].
-inline constexpr int32_t KvScaleAt(int32_t page, int32_t side, int32_t slot) {
-  return (page * 2 + side) * kLanes + slot;
+// Where the multiplier of element d of a token lies among those of its side of a page, counted in
+// multipliers: fp32 [16 tokens] of kFp8, bytes [d / 32][16 tokens] of kFp4.
+inline constexpr int32_t KvScaleAt(KvForm form, int32_t slot, int32_t d) {
+  return form == KvForm::kFp4 ? d / 32 * kLanes + slot : slot;
 }
 
 // Bytes of the bf16 values of the 128 non-negative e4m3fn codes and the 16 e2m1 codes (twice).

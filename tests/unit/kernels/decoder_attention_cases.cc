@@ -8,6 +8,7 @@
 
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
+#include "kernels/quant/kv_fp4.h"
 #include "unit/kernels/decoder_cases.h"
 
 namespace mainarch::kernels_test {
@@ -15,15 +16,16 @@ namespace {
 
 using namespace kernels;
 
-constexpr KvFormat kFormats[] = {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32};
+constexpr KvFormat kFormats[] = {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32, KvFormat::kFp4,
+                                 KvFormat::kK8V4};
 constexpr float kEpsilon = 1e-6f;
 
 const char* NameOf(KvFormat format) {
-  return format == KvFormat::kBF16 ? "bf16" : format == KvFormat::kFp8 ? "fp8" : "pair";
+  return format == KvFormat::kF32 ? "pair" : quant::kKvTypeNames[static_cast<uint32_t>(format)];
 }
 // What an element loses in the cache, relative: half a unit of its 8, 4 or 16 bits.
-double LossOf(KvFormat format) {
-  return format == KvFormat::kBF16 ? 0x1.02p-8 : format == KvFormat::kFp8 ? 0x1.02p-4 : 0x1.1p-16;
+double LossOf(KvForm form) {
+  return form == KvForm::kBF16 ? 0x1.02p-8 : form == KvForm::kFp8 ? 0x1.02p-4 : 0x1.1p-16;
 }
 
 // The cache as the documentation in decoder_args.h lays it out.
@@ -37,42 +39,61 @@ class Cache {
 
   // Element d of K or V of a token, as a double: with its multiplier.
   double Get(bool value, uint32_t page, uint32_t head, uint32_t token, uint32_t d) const {
-    const uint8_t* base = Base(page, head);
+    const uint8_t* side = Base(page, head) + Side(value);
     const size_t at = Index(value, token, d);
-    if (format_ == KvFormat::kFp8) {
-      return static_cast<double>(quant::FloatFromFp8E4m3(base[Side(value) + at])) *
+    const KvForm form = FormOf(value);
+    if (form == KvForm::kFp4) {
+      return double{quant::FloatFromE2m1(quant::Mxfp4Nibble(side, static_cast<int64_t>(at)))} *
+             double{quant::FloatFromE5m3(BlockScale(value, page, head, token, d))};
+    }
+    if (form == KvForm::kFp8) {
+      return static_cast<double>(quant::FloatFromFp8E4m3(side[at])) *
              ScaleOf(value, page, head, token);
     }
     double sum = 0;
-    for (uint32_t plane = 0; plane < KvPlanes(format_); ++plane) {
+    for (uint32_t plane = 0; plane < KvPlanes(form); ++plane) {
       uint16_t bits;
-      std::memcpy(&bits, base + Side(value) + plane * PlaneBytes() + at * 2, 2);
+      std::memcpy(&bits, side + plane * KvPlaneBytes(form, head_dim_) + at * 2, 2);
       sum += quant::FloatFromBf16(bits);
     }
     return sum;
   }
+  KvForm FormOf(bool value) const { return value ? ValueForm(format_) : KeyForm(format_); }
   float ScaleOf(bool value, uint32_t page, uint32_t head, uint32_t token) const {
     float scale;
-    std::memcpy(&scale, Base(page, head) + ScaleAt(value, token), 4);
+    std::memcpy(&scale, Base(page, head) + Scales(value) + size_t{token} * 4, 4);
     return scale;
+  }
+  uint8_t BlockScale(bool value, uint32_t page, uint32_t head, uint32_t token, uint32_t d) const {
+    return Base(page, head)[Scales(value) + size_t{d} / 32 * kPageTokens + token];
   }
   // Something random that the format can hold.
   void Fill(Random& random, uint32_t page, uint32_t head, uint32_t token) {
-    uint8_t* base = Base(page, head);
     for (bool value : {false, true}) {
+      const KvForm form = FormOf(value);
+      uint8_t* side = Base(page, head) + Side(value);
+      uint8_t* scales = Base(page, head) + Scales(value);
       const float scale = static_cast<float>(0.01 + 0.02 * random.Uniform());
-      if (format_ == KvFormat::kFp8) std::memcpy(base + ScaleAt(value, token), &scale, 4);
+      if (form == KvForm::kFp8) std::memcpy(scales + size_t{token} * 4, &scale, 4);
       for (uint32_t d = 0; d < head_dim_; ++d) {
         const size_t at = Index(value, token, d);
         const float x = static_cast<float>(random.Normal());
-        if (format_ == KvFormat::kFp8) {
-          base[Side(value) + at] = quant::Fp8E4m3FromFloat(x / scale);
+        if (form == KvForm::kFp4) {
+          // Scales from 2^-3 to 2^0.
+          if (d % 32 == 0) {
+            scales[d / 32 * kPageTokens + token] = static_cast<uint8_t>(96 + random.Next() % 24);
+          }
+          SetNibble(side, at, static_cast<uint8_t>(random.Next() % 16));
+          continue;
+        }
+        if (form == KvForm::kFp8) {
+          side[at] = quant::Fp8E4m3FromFloat(x / scale);
           continue;
         }
         float left = x;
-        for (uint32_t plane = 0; plane < KvPlanes(format_); ++plane) {
+        for (uint32_t plane = 0; plane < KvPlanes(form); ++plane) {
           const uint16_t bits = quant::Bf16FromFloat(left);
-          std::memcpy(base + Side(value) + plane * PlaneBytes() + at * 2, &bits, 2);
+          std::memcpy(side + plane * KvPlaneBytes(form, head_dim_) + at * 2, &bits, 2);
           left -= quant::FloatFromBf16(bits);
         }
       }
@@ -80,17 +101,23 @@ class Cache {
   }
   // Puts back what `other` has for one token: what is left are the bytes of all others.
   void CopyToken(const Cache& other, bool value, uint32_t page, uint32_t head, uint32_t token) {
-    uint8_t* to = Base(page, head);
-    const uint8_t* from = other.Base(page, head);
-    const uint32_t size = KvElementBytes(format_);
-    for (uint32_t plane = 0; plane < KvPlanes(format_); ++plane) {
-      for (uint32_t d = 0; d < head_dim_; ++d) {
-        const size_t at = Side(value) + plane * PlaneBytes() + Index(value, token, d) * size;
-        std::memcpy(to + at, from + at, size);
+    const KvForm form = FormOf(value);
+    uint8_t* to = Base(page, head) + Side(value);
+    const uint8_t* from = other.Base(page, head) + Side(value);
+    for (uint32_t d = 0; d < head_dim_; ++d) {
+      const size_t at = Index(value, token, d);
+      if (form == KvForm::kFp4) SetNibble(to, at, quant::Mxfp4Nibble(from, static_cast<int64_t>(at)));
+      const uint32_t size = quant::InfoOf(form).plane_bits / 8;
+      for (uint32_t plane = 0; size > 0 && plane < KvPlanes(form); ++plane) {
+        const size_t byte = plane * KvPlaneBytes(form, head_dim_) + at * size;
+        std::memcpy(to + byte, from + byte, size);
       }
     }
-    if (format_ == KvFormat::kFp8) {
-      std::memcpy(to + ScaleAt(value, token), from + ScaleAt(value, token), 4);
+    uint8_t* to_scales = Base(page, head) + Scales(value);
+    const uint8_t* from_scales = other.Base(page, head) + Scales(value);
+    if (form == KvForm::kFp8) std::memcpy(to_scales + token * 4, from_scales + token * 4, 4);
+    for (uint32_t at = token; form == KvForm::kFp4 && at < head_dim_ / 2; at += kPageTokens) {
+      to_scales[at] = from_scales[at];
     }
   }
 
@@ -103,18 +130,22 @@ class Cache {
   const uint8_t* Base(uint32_t page, uint32_t head) const {
     return const_cast<Cache*>(this)->Base(page, head);
   }
-  size_t PlaneBytes() const { return size_t{kPageTokens} * head_dim_ * KvElementBytes(format_); }
-  size_t Side(bool value) const { return value ? PlaneBytes() * KvPlanes(format_) : 0; }
+  static void SetNibble(uint8_t* side, size_t at, uint8_t code) {
+    const int shift = at % 2 * 4;
+    side[at / 2] = static_cast<uint8_t>((side[at / 2] & (0xf0 >> shift)) | code << shift);
+  }
+  size_t Side(bool value) const { return value ? KvSideBytes(FormOf(false), head_dim_) : 0; }
+  size_t Scales(bool value) const {
+    return size_t{KvSideBytes(FormOf(false), head_dim_)} + KvSideBytes(FormOf(true), head_dim_) +
+           (value ? KvScaleBytes(FormOf(false), head_dim_) : 0);
+  }
   size_t Index(bool value, uint32_t token, uint32_t d) const {
+    if (value && FormOf(true) == KvForm::kFp4) return KvFp4ValueAt(head_dim_, token, d);
     if (value) return size_t{d} * kPageTokens + token;
     // Four lanes' parts of eight: elements 4 g .. 4 g + 3 and 16 + 4 g .. 16 + 4 g + 3.
     const size_t part = d % 16 / 4, element = d % 4 + (d % 32 < 16 ? 0 : 4);
     return (size_t{d / 32} * kPageTokens + token) * 32 + part * 8 + element;
   }
-  size_t ScaleAt(bool value, uint32_t token) const {
-    return Side(true) * 2 + (value ? kPageTokens * 4 : 0) + token * 4;
-  }
-
   KvFormat format_;
   uint32_t head_dim_, kv_heads_;
 };
@@ -163,6 +194,20 @@ struct PrepareData {
   std::vector<float> q_norm, k_norm, cosine, sine;
 };
 
+// With its sums' errors: of all elements, and of fp32 over all.
+void MultiplyByHadamard(std::vector<Near>* head) {
+  const std::vector<Near> x = *head;
+  const double factor = 1 / std::sqrt(static_cast<double>(x.size()));
+  for (size_t d = 0; d < x.size(); ++d) {
+    Near sum = {0, 0};
+    for (size_t i = 0; i < x.size(); ++i) {
+      sum.value += __builtin_parityll(i & d) != 0 ? -x[i].value : x[i].value;
+      sum.allowed += x[i].allowed + std::abs(x[i].value) * 0x1p-21;
+    }
+    (*head)[d] = {sum.value * factor, sum.allowed * factor};
+  }
+}
+
 // A head of q or k, normed and turned; the error is that of fp32, of both elements of a pair.
 std::vector<Near> TurnedHead(const HeadShape& s, const PrepareData& data, uint32_t row,
                              uint32_t head) {
@@ -181,7 +226,37 @@ std::vector<Near> TurnedHead(const HeadShape& s, const PrepareData& data, uint32
     out[d] = {a * c - b * t, allowed};
     out[d + half] = {b * c + a * t, allowed};
   }
+  if (quant::InfoOf(s.format).turns) MultiplyByHadamard(&out);
   return out;
+}
+
+// Four bits: every block is as near to what was wanted as with the best scale of all.
+std::string CheckBlocks(const Cache& got, bool value, uint32_t page, uint32_t head, uint32_t token,
+                        const std::vector<Near>& want) {
+  for (uint32_t block = 0; block < want.size(); block += 32) {
+    double error = 0, slack = 0, least = std::numeric_limits<double>::infinity();
+    for (uint32_t d = block; d < block + 32; ++d) {
+      error += std::pow(got.Get(value, page, head, token, d) - want[d].value, 2);
+      slack += std::pow(want[d].allowed * 2, 2);
+    }
+    for (int code = 0; code <= quant::kE5m3Largest; ++code) {
+      const double scale = double{quant::FloatFromE5m3(static_cast<uint8_t>(code))};
+      double sum = 0;
+      for (uint32_t d = block; d < block + 32; ++d) {
+        double nearest = want[d].value * want[d].value;
+        for (const double point : {0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0}) {
+          nearest = std::min(nearest, std::pow(std::abs(want[d].value) - point * scale, 2));
+        }
+        sum += nearest;
+      }
+      least = std::min(least, sum);
+    }
+    if (!(std::sqrt(error) <= std::sqrt(least) * (1 + 1e-5) + 2 * std::sqrt(slack))) {
+      return absl::StrCat("head ", head, ", block ", block / 32, " is off by ", std::sqrt(error),
+                          ", the best scale's is ", std::sqrt(least));
+    }
+  }
+  return "";
 }
 
 // What the new tokens of the cache must be; all other bytes as before.
@@ -202,13 +277,20 @@ Expectation CacheCheck(const HeadShape& s, const StepPlan& step, const Cache& be
                 for (const Near& near : head_want) {
                   largest = std::max(largest, std::abs(near.value));
                 }
+                const KvForm form = got.FormOf(value);
+                if (form == KvForm::kFp4) {
+                  const std::string wrong = CheckBlocks(got, value, page, head, token, head_want);
+                  if (!wrong.empty()) return absl::StrCat("row ", row, value ? " v" : " k", ": ", wrong);
+                  rest.CopyToken(before, value, page, head, token);
+                  continue;
+                }
                 // fp8 below its smallest normal number: steps of 2^-9 of the multiplier.
-                const double step_size = s.format == KvFormat::kFp8 ? largest / 448 * 0x1p-10 : 0;
+                const double step_size = form == KvForm::kFp8 ? largest / 448 * 0x1p-10 : 0;
                 for (uint32_t d = 0; d < s.head_dim; ++d) {
                   const double x = got.Get(value, page, head, token, d);
                   const double off = std::abs(x - head_want[d].value);
                   const double allowed = head_want[d].allowed * 2 + 1.01 * step_size +
-                                         LossOf(s.format) * std::abs(head_want[d].value);
+                                         LossOf(form) * std::abs(head_want[d].value);
                   if (!(off <= allowed)) {
                     return absl::StrCat("row ", row, value ? " v" : " k", " head ", head, " [", d,
                                         "] is ", x, ", expected ", head_want[d].value, " +- ",
@@ -217,7 +299,7 @@ Expectation CacheCheck(const HeadShape& s, const StepPlan& step, const Cache& be
                 }
                 // What is too small to have one has 1.
                 const double multiplier = largest > 0x1p-117 ? largest / 448 : 1;
-                if (s.format == KvFormat::kFp8 && !(std::abs(got.ScaleOf(value, page, head, token) -
+                if (form == KvForm::kFp8 && !(std::abs(got.ScaleOf(value, page, head, token) -
                                                              multiplier) <= multiplier * 1e-5)) {
                   return absl::StrCat("row ", row, value ? " v" : " k", " multiplier of head ",
                                       head, " is ", got.ScaleOf(value, page, head, token),

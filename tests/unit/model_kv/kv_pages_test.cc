@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "model/kv_pages.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -156,4 +157,77 @@ TEST(reference_counts_equal_the_tables_that_hold_a_page) {
     CHECK_EQ(pool.free_pages() + counts.size(), 64u);
     for (const auto& [page, count] : counts) CHECK_EQ(pool.refs()[page], count);
   }
+}
+
+// A million random operations on sequences of up to 300,000 tokens in a pool that they can fill, against
+// plain arrays: what each position reads through its table is what was written there last, and no page is
+// lost. Pages are not cleared when they come back: what a new one holds is some other sequence's.
+TEST(a_million_operations_match_plain_arrays) {
+  constexpr uint32_t kPages = 20'000, kSequences = 12, kMaxTokens = 300'000;
+  constexpr uint32_t kTokens = backend::kPageTokens;
+  std::mt19937 random(29);
+  PagePool pool(kPages);
+  std::vector<uint32_t> memory(size_t{kPages} * kTokens, 0xdeadbeef);
+  struct Sequence {
+    PageTable table;
+    std::vector<uint32_t> array;  // what its tokens are
+  };
+  std::vector<Sequence> all(kSequences);
+  for (Sequence& s : all) s.table = PageTable(&pool, PagesFor(kMaxTokens));
+  const auto read = [&](const Sequence& s, size_t position) {
+    return memory[size_t{s.table.pages()[position / kTokens]} * kTokens + position % kTokens];
+  };
+  const auto copy = [&](uint32_t from, uint32_t to) {
+    std::copy_n(&memory[size_t{from} * kTokens], kTokens, &memory[size_t{to} * kTokens]);
+    return OkStatus();
+  };
+  uint32_t next = 0;
+  uint64_t refused = 0, longest = 0;
+  for (int operation = 0; operation < 1'000'000; ++operation) {
+    Sequence& s = all[random() % kSequences];
+    const uint32_t action = random() % 1000;
+    if (action < 980) {
+      // Mostly decoded tokens and drafts, now and then a prompt.
+      const uint64_t rows = random() % 200 == 0 ? 1 + random() % 4000 : 1 + random() % 8;
+      if (s.array.size() + rows > kMaxTokens) continue;
+      if (!s.table.Prepare(s.array.size(), rows, copy).ok()) {
+        ++refused;
+        s.table.Truncate(0);
+        s.array.clear();
+        continue;
+      }
+      for (uint64_t i = 0; i < rows; ++i) {
+        const size_t at = s.array.size();
+        CHECK_EQ(pool.refs()[s.table.pages()[at / kTokens]], 1u);
+        memory[size_t{s.table.pages()[at / kTokens]} * kTokens + at % kTokens] = ++next;
+        s.array.push_back(next);
+      }
+    } else if (action < 998) {
+      // Rejected drafts; rarely most of it.
+      const size_t keep = s.array.size() - std::min<size_t>(s.array.size(), random() % 20);
+      s.array.resize(keep);
+      s.table.Truncate(keep);
+    } else {
+      const Sequence& other = all[random() % kSequences];
+      if (&other == &s) continue;
+      s.table.ShareFrom(other.table);
+      s.array = other.array;
+    }
+    longest = std::max<uint64_t>(longest, s.array.size());
+    CHECK_EQ(s.table.pages().size(), PagesFor(s.array.size()));
+    if (s.array.empty()) continue;
+    for (const size_t at : {s.array.size() - 1, random() % s.array.size()}) CHECK_EQ(read(s, at), s.array[at]);
+    if (operation % 50'000 != 0) continue;
+    std::vector<uint32_t> counts(kPages);
+    for (const Sequence& each : all) {
+      for (const uint32_t page : each.table.pages()) ++counts[page];
+      for (size_t at = 0; at < each.array.size(); ++at) CHECK_EQ(read(each, at), each.array[at]);
+    }
+    CHECK(absl::MakeConstSpan(counts) == pool.refs());
+    CHECK_EQ(pool.free_pages(), static_cast<uint32_t>(std::count(counts.begin(), counts.end(), 0u)));
+  }
+  CHECK_LE(uint64_t{1}, refused);
+  CHECK_LE(uint64_t{50'000}, longest);
+  for (Sequence& s : all) s.table.Truncate(0);
+  CHECK_EQ(pool.free_pages(), kPages);
 }

@@ -368,6 +368,10 @@ pub const MAINARCH_KV_BF16: i32 = 1;
 pub const MAINARCH_KV_FP8: i32 = 2;
 /// to compare with
 pub const MAINARCH_KV_F32: i32 = 3;
+/// e2m1, a scale for 32 elements, 4.25 bits: a quarter of bf16, of some loss
+pub const MAINARCH_KV_FP4: i32 = 4;
+/// K as FP8, V as FP4
+pub const MAINARCH_KV_K8V4: i32 = 5;
 
 /// Flags of mainarch_engine_options.
 pub const MAINARCH_ENGINE_FAST: u64 = 1;

@@ -23,6 +23,11 @@ pub enum KvType {
     Fp8,
     /// To compare with.
     F32,
+    /// e2m1, a scale for 32 elements, 4.25 bits: a quarter of bf16, of some loss. Heads of multiples of
+    /// 32 elements only.
+    Fp4,
+    /// K as `Fp8`, V as `Fp4`. Heads of multiples of 32 elements only.
+    K8V4,
 }
 
 /// How to make an [`Engine`]. Zero is the default of every number.
@@ -214,6 +219,8 @@ impl Engine {
                 KvType::Bf16 => sys::MAINARCH_KV_BF16,
                 KvType::Fp8 => sys::MAINARCH_KV_FP8,
                 KvType::F32 => sys::MAINARCH_KV_F32,
+                KvType::Fp4 => sys::MAINARCH_KV_FP4,
+                KvType::K8V4 => sys::MAINARCH_KV_K8V4,
             },
             flags: u64::from(options.fast) * sys::MAINARCH_ENGINE_FAST,
             ..Default::default()

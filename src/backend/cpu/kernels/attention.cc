@@ -22,6 +22,7 @@ inline __attribute__((always_inline)) void Prefetch(const uint8_t* p) {
 // K: kCols columns of 16 tokens a step. V: kDims dimensions of a token a step, as kVectors vectors,
 // of which lane `lane` of vector `i` is dimension Dim(i, lane).
 struct KvBF16 {
+  static constexpr KvForm kForm = KvForm::kBF16;
   static constexpr int kCols = 2, kBytes = 64;
   static inline void DecodeK(const uint8_t* p, const DecodeTables&, V* k) { DecodeBF16(p, k); }
 #if defined(MAINARCH_TARGET_avx512)
@@ -37,6 +38,7 @@ struct KvBF16 {
 #endif
 };
 struct KvFp8 {
+  static constexpr KvForm kForm = KvForm::kFp8;
   static constexpr int kCols = 4, kBytes = 64;
   static inline void DecodeK(const uint8_t* p, const DecodeTables& t, V* k) { DecodeFp8(p, t, k); }
 #if defined(MAINARCH_TARGET_avx512)
@@ -52,6 +54,7 @@ struct KvFp8 {
 #endif
 };
 struct KvF32 {
+  static constexpr KvForm kForm = KvForm::kF32;
   static constexpr int kCols = 2, kBytes = 128;
   static inline void DecodeK(const uint8_t* p, const DecodeTables&, V* k) { DecodeF32(p, k); }
   static constexpr int kDims = 16, kVectors = 1;
@@ -59,6 +62,15 @@ struct KvF32 {
     *v = Load(reinterpret_cast<const float*>(p));
   }
   static inline int Dim(int, int lane) { return lane; }
+};
+// A step of V is a block, whose elements share a scale.
+struct KvFp4 {
+  static constexpr KvForm kForm = KvForm::kFp4;
+  static constexpr int kCols = 8, kBytes = 64;
+  static inline void DecodeK(const uint8_t* p, const DecodeTables& t, V* k) { DecodeKvFp4(p, t, k); }
+  static constexpr int kDims = 32, kVectors = 2;
+  static inline void DecodeV(const uint8_t* p, const DecodeTables& t, V* v) { DecodeKvFp4Block(p, t, v); }
+  static inline int Dim(int i, int lane) { return KvFp4Dim(i, lane); }
 };
 // Sixteen dimensions, where a head is no multiple of kDims.
 struct NarrowBF16 : KvBF16 {
@@ -86,77 +98,138 @@ struct NarrowOf<KvFp8> {
   using Type = NarrowFp8;
 };
 
-template <class F>
-constexpr bool kHasScales = false;
-template <>
-constexpr bool kHasScales<KvFp8> = true;
-template <>
-constexpr bool kHasScales<NarrowFp8> = true;
+// What K and what V are held as.
+template <class K, class W>
+struct Pair {
+  using Key = K;
+  using Value = W;
+};
 
-// Bytes of one element.
 template <class F>
-constexpr int kElement = F::kBytes / (16 * F::kCols);
+constexpr bool kTokenScales = F::kForm == KvForm::kFp8;  // one for all elements of a token
+template <class F>
+constexpr bool kBlockScales = F::kForm == KvForm::kFp4;  // one for 32
+
+// Bits of one element.
+template <class F>
+constexpr int kBits = F::kBytes / (2 * F::kCols);
 
 struct Page {
   const uint8_t* k;
   const uint8_t* v;
-  const float* k_scale;  // [16], fp8 only
-  const float* v_scale;
+  const uint8_t* k_scale;  // KvScaleAt
+  const uint8_t* v_scale;
 };
 
 template <class F>
 inline Page PageAt(const AttendArgs& a, int64_t token) {
-  const size_t k_side = static_cast<size_t>(a.kv.key_dim) * 16 * kElement<F>;
-  const size_t v_side = static_cast<size_t>(a.kv.value_dim) * 16 * kElement<F>;
+  constexpr size_t kKeyBits = kBits<typename F::Key>, kValueBits = kBits<typename F::Value>;
+  const size_t key_dim = static_cast<size_t>(a.kv.key_dim);
+  const size_t value_dim = static_cast<size_t>(a.kv.value_dim);
+  const size_t k_side = key_dim * 2 * kKeyBits, v_side = value_dim * 2 * kValueBits;
   const size_t id = a.page_ids[token / 16 - a.first_page];
   const size_t page = id % kKvChunkPages;
   const uint8_t* k = a.chunks + id / kKvChunkPages * a.chunk_stride;
   const uint8_t* v = k + kKvChunkPages * k_side;
-  const float* scales = reinterpret_cast<const float*>(v + kKvChunkPages * v_side) + page * 32;
-  return {k + page * k_side, v + page * v_side, scales, scales + 16};
+  const size_t k_scales = KvScaleBytes(F::Key::kForm, a.kv.key_dim);
+  const uint8_t* scales = v + kKvChunkPages * v_side +
+                          page * (k_scales + KvScaleBytes(F::Value::kForm, a.kv.value_dim));
+  return {k + page * k_side, v + page * v_side, scales, scales + k_scales};
 }
 
+// acc[t][q][0] + acc[t][q][1], over the columns [d, end).
+template <class F, int NQ, int NT>
+inline __attribute__((always_inline)) void Columns(const AttendArgs& a, int q0, int32_t d,
+                                                   const Page (&page)[NT],
+                                                   const DecodeTables& tables, V (&acc)[NT][NQ][2]) {
+  V k[NT][F::kCols];
+  MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+    F::DecodeK(page[t].k + d / F::kCols * F::kBytes, tables, k[t]);
+  }
+  MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
+    MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
+      const V x = Set(a.q[q0 + q][d + c]);
+      MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+        acc[t][q][c & 1] = Fma(k[t][c], x, acc[t][q][c & 1]);
+      }
+    }
+  }
+}
+
+// Fetches V of NT pages bit by bit, one page after the other: the memory likes that better than NT at a
+// time. As much of it a step as of K, in the end, where heads are as large.
+template <class F, int NT>
+class FetchValues {
+ public:
+  FetchValues(const AttendArgs& a, const Page (&page)[NT], bool wanted)
+      : page_(page), side_(a.kv.key_dim * 2 * kBits<typename F::Value>), wanted_(wanted) {}
+  inline __attribute__((always_inline)) void Step() {
+    if (!wanted_) return;
+    Prefetch<kStep>(page_[at_page_].v + at_);
+    at_ += kStep;
+    if (at_ == side_) {  // a multiple: key_dim is one of 16, of 32 with 4 bits
+      at_ = 0;
+      ++at_page_;
+    }
+  }
+
+ private:
+  static constexpr int kStep =
+      NT * F::Key::kBytes * kBits<typename F::Value> / kBits<typename F::Key>;
+  const Page (&page_)[NT];
+  const int32_t side_;
+  const bool wanted_;
+  int32_t at_ = 0, at_page_ = 0;
+};
+
 // Scores of NQ queries against NT pages into scratch[query][token - begin]. With `fetch`, V of
-// those pages is fetched meanwhile, one page after the other: the memory likes that better than NT
-// at a time.
+// those pages is fetched meanwhile.
 template <class F, int NQ, int NT>
 inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
                    const DecodeTables& tables) {
+  using K = typename F::Key;
   Page page[NT];
   for (int t = 0; t < NT; ++t) page[t] = PageAt<F>(a, token + 16 * t);
-  V acc[NT][NQ][2];
-  MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
-    MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) acc[t][q][0] = acc[t][q][1] = Zero();
-  }
-  const int32_t side = a.kv.key_dim / F::kCols * F::kBytes;
-  int32_t fetched = 0, fetched_page = 0;
-  for (int d = 0; d < a.kv.key_dim; d += F::kCols) {
-    if (fetch) {
-      Prefetch<NT * F::kBytes>(page[fetched_page].v + fetched);
-      fetched += NT * F::kBytes;
-      if (fetched == side) {  // a multiple: key_dim is one of 16
-        fetched = 0;
-        ++fetched_page;
-      }
-    }
-    V k[NT][F::kCols];
+  FetchValues<F, NT> values(a, page, fetch);
+  V sums[NT][NQ];
+  if constexpr (kBlockScales<K>) {
     MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
-      F::DecodeK(page[t].k + d / F::kCols * F::kBytes, tables, k[t]);
+      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) sums[t][q] = Zero();
     }
-    MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
-      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
-        const V x = Set(a.q[q0 + q][d + c]);
-        MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
-          acc[t][q][c & 1] = Fma(k[t][c], x, acc[t][q][c & 1]);
+    for (int32_t block = 0; block < a.kv.key_dim; block += 32) {
+      V acc[NT][NQ][2];
+      MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+        MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) acc[t][q][0] = acc[t][q][1] = Zero();
+      }
+      for (int32_t d = block; d < block + 32; d += K::kCols) {
+        values.Step();
+        Columns<K>(a, q0, d, page, tables, acc);
+      }
+      MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+        const V scale = LoadE5M3(page[t].k_scale + block / 32 * 16);
+        MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
+          sums[t][q] = Fma(Add(acc[t][q][0], acc[t][q][1]), scale, sums[t][q]);
         }
       }
+    }
+  } else {
+    V acc[NT][NQ][2];
+    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) acc[t][q][0] = acc[t][q][1] = Zero();
+    }
+    for (int d = 0; d < a.kv.key_dim; d += K::kCols) {
+      values.Step();
+      Columns<K>(a, q0, d, page, tables, acc);
+    }
+    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) sums[t][q] = Add(acc[t][q][0], acc[t][q][1]);
     }
   }
   for (int t = 0; t < NT; ++t) {
     const int64_t at = token + 16 * t;
     for (int q = 0; q < NQ; ++q) {
-      V s = Add(acc[t][q][0], acc[t][q][1]);
-      if (kHasScales<F>) s = Mul(s, Load(page[t].k_scale));
+      V s = sums[t][q];
+      if (kTokenScales<K>) s = Mul(s, Load(reinterpret_cast<const float*>(page[t].k_scale)));
       const int64_t visible = a.visible[q0 + q] - at;
       s = First(visible > 16 ? 16 : static_cast<int>(visible), s, Set(-__builtin_inff()));
       const int64_t behind = a.first[q0 + q] - at;  // the window
@@ -168,7 +241,7 @@ inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
   }
 }
 
-// Turns the scores of one query into weights, times V's scales if it has any; returns false when it
+// Turns the scores of one query into weights, times the scales of V's tokens if they have any; returns false when it
 // sees no token of this split. There are scores of tokens [begin, end).
 template <class F>
 inline bool Weights(const AttendArgs& a, int q, int64_t begin, int64_t end) {
@@ -184,37 +257,50 @@ inline bool Weights(const AttendArgs& a, int q, int64_t begin, int64_t end) {
   for (int64_t i = from; i < n; i += 16) {
     const V p = Exp(Sub(Load(s + i), Set(m)));
     sum = Add(sum, p);
-    Store(s + i, kHasScales<F> ? Mul(p, Load(PageAt<F>(a, a.begin + i).v_scale)) : p);
+    Store(s + i, kTokenScales<typename F::Value>
+                     ? Mul(p, Load(reinterpret_cast<const float*>(PageAt<F>(a, a.begin + i).v_scale)))
+                     : p);
   }
   a.max_sum[q][0] = m;
   a.max_sum[q][1] = HorizontalSum(sum);
   return true;
 }
 
-// out[q][d .. d + kDims ND) = sum over tokens of weight * V. With `fetch`, K of the next split is
-// fetched meanwhile.
-template <class F, int NQ, int ND>
+// out[q][d .. d + kDims ND) = sum over tokens of weight * V; W is F's form of V or its narrow one. With
+// `fetch`, K of the next split is fetched meanwhile.
+template <class F, class W, int NQ, int ND>
 inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t end, bool fetch,
                    const DecodeTables& tables) {
-  constexpr int kAll = ND * F::kVectors;
+  constexpr int kAll = ND * W::kVectors;
   V acc[NQ][kAll];
   MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
     MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[q][i] = Zero();
   }
-  const int64_t row = int64_t{a.kv.value_dim} * kElement<F>;
+  const int64_t row = int64_t{a.kv.value_dim} * kBits<W> / 8;
+  const int64_t key_row = int64_t{a.kv.key_dim} * kBits<typename F::Key> / 8;
   for (int64_t token = begin; token < end; token += 16) {
     const Page page = PageAt<F>(a, token);
     const uint8_t* next = fetch ? PageAt<F>(a, token + kAttentionSplit).k : nullptr;
     const int count = end - token < 16 ? static_cast<int>(end - token) : 16;
     const float* weights = a.scratch + q0 * kAttentionSplit + (token - a.begin);
+    [[maybe_unused]] float scales[ND][16];
+    if constexpr (kBlockScales<W>) {
+      for (int i = 0; i < ND; ++i) Store(scales[i], LoadE5M3(page.v_scale + (d / 32 + i) * 16));
+    }
     for (int t = 0; t < count; ++t) {
       if (fetch) {
-        for (int64_t i = 0; i < row; i += 64) __builtin_prefetch(next + t * row + i);
+        for (int64_t i = 0; i < key_row; i += 64) __builtin_prefetch(next + t * key_row + i);
       }
       V v[kAll];
       MAINARCH_UNROLL for (int i = 0; i < ND; ++i) {
-        F::DecodeV(page.v + t * row + (d + i * F::kDims) * kElement<F>, tables,
-                   v + i * F::kVectors);
+        W::DecodeV(page.v + t * row + (d + i * W::kDims) * kBits<W> / 8, tables,
+                   v + i * W::kVectors);
+        if constexpr (kBlockScales<W>) {
+          const V scale = Set(scales[i][t]);  // the product is exact
+          MAINARCH_UNROLL for (int j = 0; j < W::kVectors; ++j) {
+            v[i * W::kVectors + j] = Mul(v[i * W::kVectors + j], scale);
+          }
+        }
       }
       MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
         const V p = Set(weights[q * kAttentionSplit + t]);
@@ -226,8 +312,8 @@ inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t en
     for (int i = 0; i < kAll; ++i) {
       float lanes[16];
       Store(lanes, acc[q][i]);
-      float* out = a.out[q0 + q] + d + i / F::kVectors * F::kDims;
-      for (int lane = 0; lane < 16; ++lane) out[F::Dim(i % F::kVectors, lane)] = lanes[lane];
+      float* out = a.out[q0 + q] + d + i / W::kVectors * W::kDims;
+      for (int lane = 0; lane < 16; ++lane) out[W::Dim(i % W::kVectors, lane)] = lanes[lane];
     }
   }
 }
@@ -247,7 +333,7 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   // one: V under the scores, the next split's K under the values.
   const bool first = q0 == 0;
   // NQ * kPages * 2 chains, and kPages * kCols columns, in registers.
-  constexpr int kPages = NQ == 4 || (NQ == 2 && F::kCols == 4) ? 2 : 4;
+  constexpr int kPages = NQ == 4 || (NQ == 2 && F::Key::kCols >= 4) ? 2 : 4;
   int64_t token = begin;
   for (; token + 16 * kPages <= padded; token += 16 * kPages) {
     Scores<F, NQ, kPages>(a, q0, token, first, tables);
@@ -259,16 +345,19 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   }
   const bool next = first && seen >= a.end + kAttentionSplit;
   // As much of a row of V at once as there are registers for sums: 16 of them.
-  constexpr int kWide = (NQ <= 2 ? 8 : 4) / F::kVectors;
-  using Narrow = typename NarrowOf<F>::Type;
+  using W = typename F::Value;
+  using Narrow = typename NarrowOf<W>::Type;
+  constexpr int kWide = (NQ <= 2 ? 8 : 4) / W::kVectors;
   int d = 0;
-  for (; d + F::kDims * kWide <= a.kv.value_dim; d += F::kDims * kWide) {
-    Values<F, NQ, kWide>(a, q0, d, begin, end, next && d == 0, tables);
+  for (; d + W::kDims * kWide <= a.kv.value_dim; d += W::kDims * kWide) {
+    Values<F, W, NQ, kWide>(a, q0, d, begin, end, next && d == 0, tables);
   }
   for (; d + 64 <= a.kv.value_dim; d += 64) {
-    Values<F, NQ, 64 / F::kDims>(a, q0, d, begin, end, next && d == 0, tables);
+    Values<F, W, NQ, 64 / W::kDims>(a, q0, d, begin, end, next && d == 0, tables);
   }
-  for (; d < a.kv.value_dim; d += 16) Values<Narrow, NQ, 1>(a, q0, d, begin, end, next && d == 0, tables);
+  for (; d < a.kv.value_dim; d += Narrow::kDims) {
+    Values<F, Narrow, NQ, 1>(a, q0, d, begin, end, next && d == 0, tables);
+  }
 }
 
 template <class F>
@@ -306,44 +395,118 @@ inline float MaxAbs(const float* x, int n) {
   return HorizontalMax(max);
 }
 
-void WriteFp8(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
-  float* scales =
-      reinterpret_cast<float*>(a.chunk + kKvChunkPages * (KvSideBytes(a.kv.format, a.kv.key_dim) +
-                                                           KvSideBytes(a.kv.format, a.kv.value_dim)));
-  for (int side = 0; side < 2; ++side) {
-    const float* x = side == 0 ? a.k : a.v;
-    const int32_t dim = side == 0 ? a.kv.key_dim : a.kv.value_dim;
-    const float max = MaxAbs(x, dim);
-    // The smallest normal keeps the quotient finite; below it everything rounds to zero.
-    const float scale = max > 0x1p-117f ? max * (1.0f / 448) : 1.0f;
-    scales[KvScaleAt(a.page, side, a.slot)] = scale;
-    for (int d = 0; d < dim; ++d) {
-      const uint8_t code = EncodeFp8(x[d] / scale);
-      if (side == 1) {
-        v[ValueAt(a.slot, dim, d)] = code;
-      } else {
-        k[KeyAt(KvFormat::kFp8, a.slot, d)] = code;
-      }
+// One side of a token, in the page whose elements and multipliers of that side these are.
+struct Side {
+  KvForm form;
+  bool is_value;
+  int32_t dim, slot;
+  const float* x;  // [dim]
+  uint8_t* elements;
+  uint8_t* scales;
+
+  int32_t At(int32_t d) const { return is_value ? ValueAt(form, slot, dim, d) : KeyAt(form, slot, d); }
+};
+
+void WriteFp8(const Side& side) {
+  const float max = MaxAbs(side.x, side.dim);
+  // The smallest normal keeps the quotient finite; below it everything rounds to zero.
+  const float scale = max > 0x1p-117f ? max * (1.0f / 448) : 1.0f;
+  reinterpret_cast<float*>(side.scales)[side.slot] = scale;
+  for (int32_t d = 0; d < side.dim; ++d) side.elements[side.At(d)] = EncodeFp8(side.x[d] / scale);
+}
+
+void WriteBF16(const Side& side) {
+  uint16_t bits[16];
+  uint16_t* to = reinterpret_cast<uint16_t*>(side.elements);
+  for (int32_t d = 0; d < side.dim; d += 16) {
+    StoreBF16(bits, Load(side.x + d));
+    for (int i = 0; i < 16; ++i) to[side.At(d + i)] = bits[i];
+  }
+}
+
+void WriteF32(const Side& side) {
+  float* to = reinterpret_cast<float*>(side.elements);
+  for (int32_t d = 0; d < side.dim; ++d) to[side.At(d)] = side.x[d];
+}
+
+// Of magnitudes, to the nearest of 0 0.5 1 1.5 2 3 4 6, ties to the even code: the parts below 2, from 2
+// to 4 and from 4 to 6, each rounded to its grid.
+inline V RoundToE2m1(V y) {
+  const V low = Min(y, Set(2.0f));
+  const V middle = Min(Max(Sub(y, Set(2.0f)), Zero()), Set(2.0f));
+  const V high = Min(Max(Sub(y, Set(4.0f)), Zero()), Set(2.0f));
+  const V rest = Fma(Round(Mul(high, Set(0.5f))), Set(2.0f), Round(middle));
+  return Fma(Round(Mul(low, Set(2.0f))), Set(0.5f), rest);
+}
+
+// The scale with the least sum of squared errors (kernels/quant/kv_fp4.h says which can be it): a lane is
+// a candidate. Of equals the smallest.
+inline uint8_t ChooseE5M3(const float* x) {
+  const float largest = MaxAbs(x, 32);
+  if (!(largest > 0)) return 0;
+  // The least scale that is not below a sixth of the largest.
+  const float want = largest * (1.0f / 6);
+  if (want >= 61440.0f) return 0xf7;  // all clip, and squares of them may overflow
+  int code = 0;
+  if (want >= 0x1p-14f) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &want, 4);
+    code = static_cast<int>((bits - (112u << 23) + 0xfffffu) >> 20);
+  } else {
+    code = static_cast<int>(want * 0x1p17f);
+    code += want * 0x1p17f > static_cast<float>(code);
+  }
+  int first = code - 7;
+  first = first < 1 ? 1 : first > 0xf7 - 15 ? 0xf7 - 15 : first;
+  uint8_t codes[16];
+  for (int i = 0; i < 16; ++i) codes[i] = static_cast<uint8_t>(first + i);
+  const V scale = LoadE5M3(codes), inverse = Div(Set(1.0f), scale);
+  V sum = Zero();
+  for (int i = 0; i < 32; ++i) {
+    const V y = Mul(Set(__builtin_fabsf(x[i])), inverse);
+    const V off = Sub(y, RoundToE2m1(y));
+    sum = Fma(off, off, sum);
+  }
+  float sums[16];
+  Store(sums, Mul(sum, Mul(scale, scale)));
+  int best = 0;
+  for (int i = 1; i < 16; ++i) best = sums[i] < sums[best] ? i : best;
+  return codes[best];
+}
+
+void WriteFp4(const Side& side) {
+  constexpr uint8_t kCodes[] = {0, 1, 2, 3, 4, 0, 5, 0, 6, 0, 0, 0, 7};  // of twice the magnitude
+  for (int32_t block = 0; block < side.dim; block += 32) {
+    const float* x = side.x + block;
+    const uint8_t scale = ChooseE5M3(x);
+    side.scales[KvScaleAt(KvForm::kFp4, side.slot, block)] = scale;
+    uint8_t scales[16];
+    for (uint8_t& each : scales) each = scale;
+    // A block of zeros has the scale 0, by which nothing can be divided.
+    const V inverse = scale == 0 ? Zero() : Div(Set(1.0f), LoadE5M3(scales));
+    float grid[32];
+    for (int i = 0; i < 32; i += 16) Store(grid + i, RoundToE2m1(Mul(Abs(Load(x + i)), inverse)));
+    for (int i = 0; i < 32; ++i) {
+      const int32_t at = side.At(block + i);
+      const int shift = at % 2 * 4;
+      uint8_t& byte = side.elements[at / 2];
+      const int code = kCodes[static_cast<int>(grid[i] * 2)] | (x[i] < 0 ? 8 : 0);
+      byte = static_cast<uint8_t>((byte & (0xf0 >> shift)) | code << shift);
     }
   }
 }
 
-void WriteBF16(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
-  uint16_t bits[16];
-  uint16_t* k16 = reinterpret_cast<uint16_t*>(k);
-  for (int d = 0; d < a.kv.key_dim; d += 16) {
-    StoreBF16(bits, Load(a.k + d));
-    for (int i = 0; i < 16; ++i) k16[KeyAt(KvFormat::kBF16, a.slot, d + i)] = bits[i];
+void WriteSide(const Side& side) {
+  switch (side.form) {
+    case KvForm::kBF16:
+      return WriteBF16(side);
+    case KvForm::kFp8:
+      return WriteFp8(side);
+    case KvForm::kF32:
+      return WriteF32(side);
+    case KvForm::kFp4:
+      return WriteFp4(side);
   }
-  uint16_t* v16 = reinterpret_cast<uint16_t*>(v) + ValueAt(a.slot, a.kv.value_dim, 0);
-  for (int d = 0; d < a.kv.value_dim; d += 16) StoreBF16(v16 + d, Load(a.v + d));
-}
-
-void WriteF32(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
-  float* k32 = reinterpret_cast<float*>(k);
-  float* v32 = reinterpret_cast<float*>(v);
-  for (int d = 0; d < a.kv.key_dim; ++d) k32[KeyAt(KvFormat::kF32, a.slot, d)] = a.k[d];
-  for (int d = 0; d < a.kv.value_dim; ++d) v32[ValueAt(a.slot, a.kv.value_dim, d)] = a.v[d];
 }
 
 }  // namespace
@@ -351,11 +514,15 @@ void WriteF32(const KvWriteArgs& a, uint8_t* k, uint8_t* v) {
 void RunAttend(const AttendArgs& a) {
   switch (a.kv.format) {
     case KvFormat::kBF16:
-      return Attend<KvBF16>(a);
+      return Attend<Pair<KvBF16, KvBF16>>(a);
     case KvFormat::kFp8:
-      return Attend<KvFp8>(a);
+      return Attend<Pair<KvFp8, KvFp8>>(a);
     case KvFormat::kF32:
-      return Attend<KvF32>(a);
+      return Attend<Pair<KvF32, KvF32>>(a);
+    case KvFormat::kFp4:
+      return Attend<Pair<KvFp4, KvFp4>>(a);
+    case KvFormat::kK8V4:
+      return Attend<Pair<KvFp8, KvFp4>>(a);
   }
 }
 
@@ -381,18 +548,13 @@ void RunMergeSplit(const float* part, const float* part_max_sum, int32_t value_d
 }
 
 void RunKvWrite(const KvWriteArgs& a) {
-  const size_t k_side = KvSideBytes(a.kv.format, a.kv.key_dim);
+  const KvPieces pieces = PiecesOf(a.kv);
   const size_t page = static_cast<size_t>(a.page);
-  uint8_t* k = a.chunk + page * k_side;
-  uint8_t* v = a.chunk + kKvChunkPages * k_side + page * KvSideBytes(a.kv.format, a.kv.value_dim);
-  switch (a.kv.format) {
-    case KvFormat::kBF16:
-      return WriteBF16(a, k, v);
-    case KvFormat::kFp8:
-      return WriteFp8(a, k, v);
-    case KvFormat::kF32:
-      return WriteF32(a, k, v);
-  }
+  uint8_t* v = a.chunk + kKvChunkPages * pieces.k;
+  uint8_t* scales = v + kKvChunkPages * pieces.v + page * pieces.scales;
+  WriteSide({KeyForm(a.kv), false, a.kv.key_dim, a.slot, a.k, a.chunk + page * pieces.k, scales});
+  WriteSide({ValueForm(a.kv), true, a.kv.value_dim, a.slot, a.v, v + page * pieces.v,
+             scales + pieces.k_scales});
 }
 
 }  // namespace mainarch::cpu::MAINARCH_TARGET

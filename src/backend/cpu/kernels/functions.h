@@ -18,6 +18,7 @@ void RunAttend(const AttendArgs& a);
 void RunMergeSplit(const float* part, const float* part_max_sum, int32_t value_dim, float* out,
                    float* max_sum);
 void RunKvWrite(const KvWriteArgs& a);
+void RunHadamard(float* x, int32_t n, int32_t size);
 // rows.cc
 void RunRmsNorm(const float* x, const float* w, float eps, int64_t n, float* out);
 void RunNormRope(const float* x, const float* w, float eps, int32_t head_dim, const float* cos,

@@ -50,6 +50,19 @@ void RunNormRope(const float* x, const float* w, float eps, int32_t head_dim, co
   for (int32_t i = 0; i < head_dim; ++i) out[i] *= scale;
 }
 
+void RunHadamard(float* x, int32_t n, int32_t size) {
+  for (int32_t half = 1; half < size; half *= 2) {
+    for (int32_t at = 0; at < n; at += 2 * half) {
+      for (int32_t i = at; i < at + half; ++i) {
+        const float a = x[i], b = x[i + half];
+        x[i] = a + b;
+        x[i + half] = a - b;
+      }
+    }
+  }
+  RunScale(x, 1.0f / __builtin_sqrtf(static_cast<float>(size)), n);
+}
+
 void RunGate(float* x, const float* g, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {  // heads are multiples of 16
     Store(x + i, Div(Load(x + i), Add(Set(1.0f), Exp(Sub(Zero(), Load(g + i))))));

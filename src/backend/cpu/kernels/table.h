@@ -19,6 +19,7 @@ static constexpr Kernels kTable = {
     .merge_split = RunMergeSplit,
     .scale = RunScale,
     .kv_write = RunKvWrite,
+    .hadamard = RunHadamard,
     .rms_norm = RunRmsNorm,
     .gate = RunGate,
     .norm_rope = RunNormRope,

@@ -41,6 +41,12 @@ class Attention : public Phase {
   }
 
   void PrepareHead(int32_t rank, int64_t row, int64_t kv);
+  // A head of Q or of K, as the cache's type wants it: products of both stay what they are.
+  void Turn(float* head) {
+    if (!quant::InfoOf(pool().layout().format).turns) return;
+    ws_.kernels.hadamard(head, static_cast<int32_t>(key_dim_),
+                         static_cast<int32_t>(quant::HadamardSize(static_cast<uint32_t>(key_dim_))));
+  }
   void WriteKv(int32_t rank, int64_t row, int64_t kv, const float* k, const float* v);
   void Finish(int32_t rank, int64_t row, int64_t head, float sum);
   void FinishMerged(int32_t rank, int64_t row, int64_t head, float* running);
@@ -82,8 +88,10 @@ void Attention::PrepareHead(int32_t rank, int64_t row, int64_t kv) {
   for (int64_t h = kv * group_; h < (kv + 1) * group_; ++h) {
     float* const q = qkv + h * key_dim_;
     ws_.kernels.norm_rope(q, q_norm, eps, dim, cos, sin, half, scale_, q);
+    Turn(q);
   }
   ws_.kernels.norm_rope(qkv + k_at, k_norm, eps, dim, cos, sin, half, 1.0f, k_scratch);
+  Turn(k_scratch);
   WriteKv(rank, row, kv, k_scratch, qkv + v_at);
 }
 

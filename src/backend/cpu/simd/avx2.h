@@ -175,3 +175,42 @@ static inline V LoadE8M0(const uint8_t* p) {
   const __m128i b = Load128(p);
   return {E8M0Half(b), E8M0Half(_mm_srli_si128(b, 8))};
 }
+
+// 16 e5m3 bytes: the tops of fp16 without sign.
+static inline V LoadE5M3(const uint8_t* p) {
+  const __m256i words = _mm256_slli_epi16(_mm256_cvtepu8_epi16(Load128(p)), 7);
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(words)),
+          _mm256_cvtph_ps(_mm256_extracti128_si256(words, 1))};
+}
+// The low nibbles of 32 bytes as bf16: bytes 0 to 7 of each 128 bits, then 8 to 15.
+static inline void NibblesToBF16(__m256i codes, const DecodeTables& t, __m256i words[2]) {
+  codes = _mm256_and_si256(codes, _mm256_set1_epi8(0xf));
+  const __m256i low = _mm256_shuffle_epi8(t.fp4_low, codes);
+  const __m256i high = _mm256_shuffle_epi8(t.fp4_high, codes);
+  words[0] = _mm256_unpacklo_epi8(low, high);
+  words[1] = _mm256_unpackhi_epi8(low, high);
+}
+// 64 bytes of K of four bits (cpu/kernels.h KeyAt): eight columns of 16 tokens.
+static inline void DecodeKvFp4(const uint8_t* p, const DecodeTables& t, V w[8]) {
+  const __m256i first = Load256(p), second = Load256(p + 32);
+  for (int half = 0; half < 2; ++half) {
+    __m256i lo[2], hi[2];
+    NibblesToBF16(half == 0 ? first : _mm256_srli_epi16(first, 4), t, lo);
+    NibblesToBF16(half == 0 ? second : _mm256_srli_epi16(second, 4), t, hi);
+    for (int pair = 0; pair < 2; ++pair) {
+      V* out = w + 4 * half + 2 * pair;
+      HalfPairs(lo[pair], &out[0].lo, &out[1].lo);
+      HalfPairs(hi[pair], &out[0].hi, &out[1].hi);
+    }
+  }
+}
+// 16 bytes of V of four bits (ValueAt): a block of 32.
+static inline void DecodeKvFp4Block(const uint8_t* p, const DecodeTables& t, V v[2]) {
+  const __m128i codes = Load128(p);
+  __m256i words[2];
+  NibblesToBF16(_mm256_set_m128i(_mm_srli_epi16(codes, 4), codes), t, words);
+  HalfPairs(words[0], &v[0].lo, &v[1].lo);
+  HalfPairs(words[1], &v[0].hi, &v[1].hi);
+}
+// Lane 8 h + 4 s + j of vector i came from word 2 j + i of 128 bits s of words h.
+static inline int KvFp4Dim(int i, int lane) { return lane % 8 / 4 * 16 + lane / 8 * 8 + lane % 4 * 2 + i; }

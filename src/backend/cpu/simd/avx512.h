@@ -104,6 +104,8 @@ static inline void DecodeF32(const uint8_t* p, V w[2]) {
 struct DecodeTables {
   __m512i fp8_high[2], fp8_low[2];  // 64 codes each
   __m512i fp4;                      // 16 words, twice
+  __m512i fp4_low, fp4_high;        // their bytes, in every 128 bits
+  V fp4_floats;
 };
 
 static inline DecodeTables LoadTables(const uint8_t* fp8_high, const uint8_t* fp8_low,
@@ -114,6 +116,10 @@ static inline DecodeTables LoadTables(const uint8_t* fp8_high, const uint8_t* fp
     t.fp8_low[i] = _mm512_loadu_si512(fp8_low + 64 * i);
   }
   t.fp4 = _mm512_loadu_si512(fp4);
+  const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(fp4));
+  t.fp4_low = _mm512_broadcast_i32x4(_mm256_cvtepi16_epi8(words));
+  t.fp4_high = _mm512_broadcast_i32x4(_mm256_cvtepi16_epi8(_mm256_srli_epi16(words, 8)));
+  t.fp4_floats = BF16ToF32(words);
   return t;
 }
 
@@ -159,6 +165,30 @@ static inline V LoadE8M0(const uint8_t* p) {
   return FromBits(_mm512_mask_blend_epi32(_mm512_test_epi32_mask(e, e),
                                           _mm512_set1_epi32(0x00400000), bits));
 }
+
+// 16 e5m3 bytes: the tops of fp16 without sign.
+static inline V LoadE5M3(const uint8_t* p) {
+  const __m256i codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm512_cvtph_ps(_mm256_slli_epi16(codes, 7));
+}
+// 64 bytes of K of four bits (cpu/kernels.h KeyAt): eight columns of 16 tokens.
+static inline void DecodeKvFp4(const uint8_t* p, const DecodeTables& t, V w[8]) {
+  const __m512i codes = _mm512_loadu_si512(p), nibble = _mm512_set1_epi8(0xf);
+  for (int half = 0; half < 2; ++half) {
+    const __m512i code = _mm512_and_si512(half == 0 ? codes : _mm512_srli_epi16(codes, 4), nibble);
+    const __m512i low = _mm512_shuffle_epi8(t.fp4_low, code);
+    const __m512i high = _mm512_shuffle_epi8(t.fp4_high, code);
+    PairsToF32(_mm512_unpacklo_epi8(low, high), w + 4 * half);
+    PairsToF32(_mm512_unpackhi_epi8(low, high), w + 4 * half + 2);
+  }
+}
+// 16 bytes of V of four bits (ValueAt): a block of 32.
+static inline void DecodeKvFp4Block(const uint8_t* p, const DecodeTables& t, V v[2]) {
+  const __m512i codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  v[0] = _mm512_permutexvar_ps(codes, t.fp4_floats);  // only four bits of an index count
+  v[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4), t.fp4_floats);
+}
+static inline int KvFp4Dim(int i, int lane) { return 16 * i + lane; }
 
 // Pairs of bf16 in 16 lanes.
 using Pairs = __m512i;

@@ -174,3 +174,29 @@ static inline V LoadE8M0(const uint8_t* p) {
       FloatOfBits(p[i] == 0 ? 0x00400000u : static_cast<uint32_t>(p[i]) << 23);
   return r;
 }
+
+static inline V LoadE5M3(const uint8_t* p) {
+  V r;
+  MAINARCH_LANES r.lane[i] = F16ToF32(static_cast<uint16_t>(p[i] << 7));
+  return r;
+}
+static inline float Fp4ToF32(uint32_t code, const DecodeTables& t) {
+  return FloatOfBits(static_cast<uint32_t>(t.fp4[code & 0xf]) << 16);
+}
+static inline void DecodeKvFp4(const uint8_t* p, const DecodeTables& t, V w[8]) {
+  MAINARCH_LANES {
+    const uint8_t* row = p + 16 * (i / 4) + 2 * (i % 4);
+    for (int c = 0; c < 4; ++c) {
+      const uint8_t byte = row[8 * (c / 2) + c % 2];
+      w[c].lane[i] = Fp4ToF32(byte, t);
+      w[4 + c].lane[i] = Fp4ToF32(byte >> 4, t);
+    }
+  }
+}
+static inline void DecodeKvFp4Block(const uint8_t* p, const DecodeTables& t, V v[2]) {
+  MAINARCH_LANES {
+    v[0].lane[i] = Fp4ToF32(p[i], t);
+    v[1].lane[i] = Fp4ToF32(p[i] >> 4, t);
+  }
+}
+static inline int KvFp4Dim(int i, int lane) { return 16 * i + lane; }

@@ -134,6 +134,8 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_KV_BF16);
     constant!(entries, MAINARCH_KV_FP8);
     constant!(entries, MAINARCH_KV_F32);
+    constant!(entries, MAINARCH_KV_FP4);
+    constant!(entries, MAINARCH_KV_K8V4);
     constant!(entries, MAINARCH_ENGINE_FAST);
     size!(entries, mainarch_engine_options);
     field!(entries, mainarch_engine_options, struct_size);
