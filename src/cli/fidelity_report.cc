@@ -12,6 +12,7 @@
 #include "cli/json_writer.h"
 #include "cli/probe.h"
 #include "sim/isa/absent.h"
+#include "sim/isa/check/hazards.h"
 #include "sim/isa/program.h"
 
 namespace mainarch::cli {
@@ -60,8 +61,13 @@ const char* TestsOf(const sim::isa::OpRow& row) {
 // What no descriptor can say.
 constexpr const char* kModels[] = {
     "nothing of this has been compared with silicon",
-    "matrix sums: the fast mode is one FMA a product; the exact mode is the published CDNA3 model, "
-    "on gfx950 assumed to hold too",
+    "matrix sums: the fast mode, which is the default, is one FMA a product, and is not what "
+    "silicon "
+    "gives: only the exact mode (exact=1) may be compared with it; that is the published CDNA3 "
+    "model, "
+    "equal to mmasim in all finite results of 32 sets of 20,000, on gfx950 assumed to hold too",
+    "v_pk_fma_f32 op_sel:[0,1,0] of gfx950, an erratum: stops the wave (errata=0), or runs as "
+    "documented and is noted (errata=1, the default of programs from outside)",
     "scaled matrix products: each block of 32 is summed, then scaled; how CDNA4 aligns is unknown",
     "fp6 operands lie contiguous in a lane (one older source says two runs of 16)",
     "sparse products of gfx950: B contiguous in a lane, indices as on gfx942",
@@ -104,6 +110,30 @@ std::map<std::string, Entry> Collect() {
   return entries;
 }
 
+std::string StatesKnown(const sim::isa::HazardRule& rule) {
+  return rule.known == sim::isa::kAsDocumented ? "as documented" : absl::StrCat(rule.known);
+}
+
+void JsonOfHazards(JsonWriter* out) {
+  out->Field("wait_states_source", sim::isa::kHazardSource).Key("wait_states").BeginArray();
+  for (const sim::isa::HazardRule& rule : sim::isa::HazardRules()) {
+    out->BeginObject().Field("rule", rule.name).Field("why", rule.why);
+    out->Field("strict", rule.states).Field("known", StatesKnown(rule));
+    out->Field("evidence", rule.evidence).EndObject();
+  }
+  out->EndArray();
+}
+
+void TextOfHazards(std::string* text) {
+  absl::StrAppend(text, "\nWait states that check=nops asks for; strict: ", sim::isa::kHazardSource,
+                  "; known (hazards=known): what production kernels show that hardware forgives\n");
+  absl::StrAppendFormat(text, "%-24s %-32s %-14s %s\n", "rule", "strict", "known", "evidence");
+  for (const sim::isa::HazardRule& rule : sim::isa::HazardRules()) {
+    absl::StrAppendFormat(text, "%-24s %-32s %-14s %s\n", rule.name, rule.states, StatesKnown(rule),
+                          rule.evidence);
+  }
+}
+
 }  // namespace
 
 std::string FidelityReport(bool json) {
@@ -112,7 +142,9 @@ std::string FidelityReport(bool json) {
   for (const auto& [name, entry] : entries) ++counts[entry.origin];
   if (json) {
     JsonWriter out;
-    out.BeginObject().List("models", kModels).Key("instructions").BeginArray();
+    out.BeginObject().List("models", kModels);
+    JsonOfHazards(&out);
+    out.Key("instructions").BeginArray();
     for (const auto& [name, entry] : entries) {
       out.BeginObject().Field("name", name).Field("isas", entry.isas).Field("origin", entry.origin);
       out.List("families", entry.families).Field("tests", entry.tests);
@@ -124,6 +156,7 @@ std::string FidelityReport(bool json) {
   }
   std::string text = "What the virtual node assumes\n";
   for (const char* model : kModels) absl::StrAppend(&text, "  * ", model, "\n");
+  TextOfHazards(&text);
   absl::StrAppend(&text, "\n", entries.size(), " mnemonics:");
   for (const auto& [origin, count] : counts) absl::StrAppend(&text, " ", count, " ", origin);
   absl::StrAppend(&text, "\n\n");

@@ -45,8 +45,10 @@ std::vector<Gpu> Collect(kfd::Sys& sys, const kfd::Topology& topology) {
     gpu.node = node;
     gpu.card = kfd::ReadCardFacts(sys, static_cast<uint32_t>(p.drm_render_minor));
     gpu.active_cus = gpu::ComputeUnits(p);
-    // array_count counts every XCC; a shader array has cu_per_simd_array slots.
+    // array_count counts every XCC; a shader array has cu_per_simd_array slots. Drivers that count
+    // the arrays of one XCC are told by slots that would be fewer than the units enabled.
     gpu.physical_cus = p.array_count * p.cu_per_simd_array;
+    if (gpu.physical_cus < gpu.active_cus) gpu.physical_cus *= std::max<uint64_t>(p.num_xcc, 1);
     gpu.dma_engines = p.num_sdma_engines + p.num_sdma_xgmi_engines;
     gpus.push_back(std::move(gpu));
   }

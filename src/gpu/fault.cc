@@ -106,6 +106,14 @@ std::string DescribeQueueError(uint64_t value) {
   return absl::StrJoin(parts, ", ");
 }
 
+bool StopsQueue(uint64_t value, bool exceptions_told) {
+  if (!exceptions_told) return value != 0;
+  for (const NamedBit& error : kQueueErrors) {
+    if ((value & error.bit) != 0) return true;
+  }
+  return false;
+}
+
 std::string DescribeQueueExceptions(uint64_t mask) {
   std::vector<std::string> parts;
   uint64_t rest = mask;

@@ -21,6 +21,10 @@ std::string DescribeHwException(const kfd::uapi::HwExceptionData& exception,
 
 // The value that the command processor stores in a queue's error signal.
 std::string DescribeQueueError(uint64_t value);
+// Whether that value stops the queue. Where the driver tells exceptions by itself
+// (`exceptions_told`), a value without any known error is none: AMD's runtime clears it and goes
+// on.
+bool StopsQueue(uint64_t value, bool exceptions_told);
 // The mask that the driver stores in a queue's error payload (RUNTIME_ENABLE).
 std::string DescribeQueueExceptions(uint64_t mask);
 

@@ -237,9 +237,10 @@ Status Queue::InvalidateCode(uint64_t address, uint64_t size, Deadline deadline)
 }
 
 Status Queue::Health() const {
-  if (const int64_t error = error_.Value(); error != 0) {
-    return WithDevice(Error(Code::kDeviceLost, Describe(), " was stopped by the GPU: ",
-                            DescribeQueueError(static_cast<uint64_t>(error))),
+  const uint64_t error = static_cast<uint64_t>(error_.Value());
+  if (StopsQueue(error, device_.process().has_queue_exceptions())) {
+    return WithDevice(Error(Code::kDeviceLost, Describe(),
+                            " was stopped by the GPU: ", DescribeQueueError(error)),
                       device_.index());
   }
   if (const int64_t exception = exception_.Value(); exception != 0) {

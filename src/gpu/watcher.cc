@@ -96,7 +96,10 @@ Status Watcher::WaitOnce() {
   }
   const uapi::HwExceptionData& hardware = events[1].hw_exception_data;
   if (hardware.gpu_id != 0) {
-    const std::string text = DescribeHwException(hardware, NameOf(process_, hardware.gpu_id));
+    std::string text = DescribeHwException(hardware, NameOf(process_, hardware.gpu_id));
+    // A virtual node knows what its kernel log would say.
+    const std::string said = process_.sys().Diagnose();
+    if (!said.empty()) absl::StrAppend(&text, ": ", said);
     process_.log().Write(LogLevel::kError, text);
     process_.MarkLost(hardware.gpu_id, Error(Code::kDeviceLost, text));
   }

@@ -68,12 +68,15 @@ T AqlQueue::Packet::At(size_t offset) const {
 }
 
 AqlQueue::AqlQueue(const Setup& setup)
-    : HwQueue(setup), invalidate_(PicksInvalidation(setup.host->config(), rng_)) {}
+    : HwQueue(setup),
+      invalidate_(PicksInvalidation(setup.host->config(), rng_)),
+      pm4_compute_(setup) {}
 
 void AqlQueue::Drop() {
   running_.clear();
   front_.reset();
   pm4_.reset();
+  pm4_compute_.Drop();
 }
 
 bool AqlQueue::Step() {
@@ -229,8 +232,8 @@ bool AqlQueue::BeginVendor(const Packet& packet) {
                              absl::Hex(packet.At<uint32_t>(4)), " is not a PM4 buffer"));
   }
   front_ = packet;
-  pm4_ =
-      std::make_unique<Pm4Stream>(&host(), packet.At<uint64_t>(8) & ~uint64_t{3}, size & 0xfffff);
+  pm4_ = std::make_unique<Pm4Stream>(&host(), &pm4_compute_, packet.At<uint64_t>(8) & ~uint64_t{3},
+                                     size & 0xfffff, /*depth=*/1);
   return StepFront();
 }
 
@@ -253,11 +256,8 @@ bool AqlQueue::StepFront() {
   }
   bool over = false;
   if (pm4_ != nullptr) {
-    std::string why;
-    const Pm4Stream::Result result = pm4_->Step(&fault, &why);
-    if (result == Pm4Stream::Result::kFault) return Fault(fault);
-    if (result == Pm4Stream::Result::kBad) return Fail(QueueError::kVendorPacket, why);
-    over = result == Pm4Stream::Result::kDone;
+    const bool moved = StepPm4(&over);
+    if (!over) return moved;
   } else if (!WaitOver(&over)) {
     return true;
   }
@@ -267,6 +267,29 @@ bool AqlQueue::StepFront() {
   pm4_.reset();
   const uint64_t now = host().context().Clock();
   return Complete(packet, now, now);
+}
+
+// Whether something has moved. The buffer is over when what it dispatched has ended, too.
+bool AqlQueue::StepPm4(bool* over) {
+  const Progress progress = pm4_compute_.Run();
+  for (const std::string& note : progress.notes) host().Note(note);
+  if (progress.state == Progress::State::kFault) {
+    if (!progress.detail.empty()) host().Note(progress.detail);
+    return Fault(progress.fault);
+  }
+  if (progress.state == Progress::State::kException) {
+    host().OnException(*this, progress.exception, progress.detail);
+    Hang(absl::StrCat("waves halted: ", progress.detail));
+    return true;
+  }
+  bool moved = progress.state == Progress::State::kRunning;
+  MemoryFault fault;
+  std::string why;
+  const Pm4Stream::Result result = pm4_->Step(&fault, &why, &moved);
+  if (result == Pm4Stream::Result::kFault) return Fault(fault);
+  if (result == Pm4Stream::Result::kBad) return Fail(QueueError::kVendorPacket, why);
+  *over = result == Pm4Stream::Result::kDone && !pm4_compute_.busy();
+  return moved;
 }
 
 // False after a fault.
@@ -486,6 +509,7 @@ bool AqlQueue::RunLaunches() {
     const size_t i = (first + turn) % running_.size();
     Running& running = running_[i];
     const Progress progress = running.launch->Run(kSliceBudget);
+    for (const std::string& note : progress.notes) host().Note(note);
     switch (progress.state) {
       case Progress::State::kRunning:
         moved = true;

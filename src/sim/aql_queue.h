@@ -79,6 +79,7 @@ class AqlQueue final : public HwQueue {
   bool WaitValueOver(bool* over);
   bool WaitSignalsOver(bool* over);
   bool StepFront();
+  bool StepPm4(bool* over);
   bool RunLaunches();
   bool Complete(const Packet& packet, uint64_t started, uint64_t ended);
   bool Signal(uint64_t signal_va, uint64_t started, uint64_t ended);
@@ -99,6 +100,7 @@ class AqlQueue final : public HwQueue {
   std::vector<Running> running_;
   // The packet that keeps later ones from starting: a barrier, a PM4 buffer, one without scratch.
   std::optional<Packet> front_;
+  Pm4Compute pm4_compute_;
   std::unique_ptr<Pm4Stream> pm4_;
   bool wants_scratch_ = false;
 };

@@ -118,6 +118,23 @@ int Info(const Node& node, uint32_t gpu, void* argument) {
 
 }  // namespace
 
+bool IsGem(uint32_t request) {
+  switch (request & 0xff) {
+    case 0x09:  // DRM_IOCTL_GEM_CLOSE
+    case 0x2d:  // DRM_IOCTL_PRIME_HANDLE_TO_FD
+    case 0x2e:  // DRM_IOCTL_PRIME_FD_TO_HANDLE
+    case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_CREATE:
+    case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_MMAP:
+    case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_VA:
+    case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_WAIT_IDLE:
+    case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_METADATA:
+    case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_OP:
+      return true;
+    default:
+      return false;
+  }
+}
+
 int DrmIoctl(Node& node, uint32_t gpu, uint32_t request, void* argument) {
   if (node.gone(gpu)) return -ENODEV;
   switch (request & 0xff) {

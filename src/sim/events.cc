@@ -23,6 +23,8 @@ std::atomic_ref<uint64_t> Slot(uint8_t* page, uint32_t id) {
 }
 
 constexpr int64_t kNsPerMs = 1'000'000;
+// AMD's runtime says 2^32 - 2 where it means for ever; its conformance suite waits a minute.
+constexpr uint32_t kLongMs = 600'000;
 
 // Sleeps while the word is 0, until `deadline_ns` (negative: for ever). False when a signal handler
 // ran meanwhile. A futex rather than a condition variable, which does not tell.
@@ -260,7 +262,9 @@ int EventTable::Block(std::unique_lock<std::mutex>& lock, Waiter& waiter, bool a
                       uint32_t* timeout_ms, uint32_t* result) {
   const bool forever = *timeout_ms == uapi::kTimeoutInfinite;
   const int64_t deadline = forever ? -1 : NowNs() + int64_t{*timeout_ms} * kNsPerMs;
-  const int64_t nudge = nudge_ms_ == 0 ? -1 : NowNs() + int64_t{nudge_ms_} * kNsPerMs;
+  // A wait with a limit of its own ends without help, and its caller may count on the limit.
+  const bool nudges = nudge_ms_ != 0 && *timeout_ms >= kLongMs;
+  const int64_t nudge = nudges ? NowNs() + int64_t{nudge_ms_} * kNsPerMs : -1;
   bool signalled = false;
   bool nudged = nudge < 0;
   while (true) {
@@ -281,8 +285,7 @@ int EventTable::Block(std::unique_lock<std::mutex>& lock, Waiter& waiter, bool a
     }
     waiter.woken.store(0, std::memory_order_relaxed);
     lock.unlock();
-    const bool sooner = !nudged && (forever || nudge < deadline);
-    signalled = !FutexWait(waiter.woken, sooner ? nudge : deadline);
+    signalled = !FutexWait(waiter.woken, nudged ? deadline : nudge);
     lock.lock();
   }
 }

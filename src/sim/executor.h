@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -128,6 +129,10 @@ struct Dispatch {
   uint64_t dispatch_id = 0;  // index of the packet since the queue was created
   uint32_t queue_id = 0;     // for messages
 
+  // Of a PM4 dispatch, which has registers instead of a packet: what the user SGPRs hold.
+  bool has_user_data = false;
+  std::array<uint32_t, 16> user_data = {};
+
   // Scratch as the queue describes it; all 0 when none was given.
   uint64_t scratch_va = 0;  // XCC x starts at scratch_va + x * scratch_bytes_per_xcc
   uint64_t scratch_bytes_per_xcc = 0;
@@ -167,6 +172,7 @@ struct Progress {
   MemoryFault fault;
   WaveException exception = WaveException::kNone;
   std::string detail;  // one line for a person: pc, wave, instruction; empty when nothing to say
+  std::vector<std::string> notes;  // lines for the log, whatever the state
 };
 
 // One dispatch in flight. Destruction cancels it; no thread of the executor's touches device memory

@@ -292,7 +292,14 @@ int Process::GetDmabufInfo(const Caller& caller, uapi::GetDmabufInfoArgs& args) 
   const std::shared_ptr<Buffer> buffer = caller.import_fd(static_cast<int>(args.dmabuf_fd));
   if (buffer == nullptr) return -EINVAL;
   args.size = buffer->size;
-  args.metadata_size = 0;
+  const uint32_t room = args.metadata_size;
+  args.metadata_size = static_cast<uint32_t>(buffer->metadata.size());
+  if (args.metadata_ptr != 0 && !buffer->metadata.empty()) {
+    if (room < buffer->metadata.size()) return -EINVAL;
+    if (!CopyToUser(args.metadata_ptr, buffer->metadata.data(), buffer->metadata.size())) {
+      return -EFAULT;
+    }
+  }
   args.gpu_id = node_->gpus()[buffer->gpu].gpu_id;
   args.flags = buffer->flags;
   return 0;

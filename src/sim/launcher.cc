@@ -2,15 +2,22 @@
 #include "sim/launcher.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
+#include <unordered_set>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -35,25 +42,74 @@ Status WriteFile(const std::string& path, absl::string_view text) {
   return OkStatus();
 }
 
-Status MakeParent(const std::string& path) {
+// Makes directories, asking the kernel for each only once: a node of eight GPUs has five thousand.
+class DirectoryMaker {
+ public:
+  explicit DirectoryMaker(const std::string& existing) { made_.insert(existing); }
+
+  Status Make(const std::string& path) {
+    if (made_.count(path) != 0) return OkStatus();
+    const size_t slash = path.rfind('/');
+    if (slash != std::string::npos && slash != 0) RETURN_IF_ERROR(Make(path.substr(0, slash)));
+    if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
+      return ErrnoError(Code::kIo, errno, "create the directory ", path);
+    }
+    made_.insert(path);
+    return OkStatus();
+  }
+  Status MakeParent(const std::string& path) { return Make(path.substr(0, path.rfind('/'))); }
+
+ private:
+  std::unordered_set<std::string> made_;
+};
+
+constexpr char kMemory[] = "/dev/shm", kPrefix[] = "mainarch-sim-";
+constexpr uint64_t kTreeBytes = uint64_t{128} << 20;  // 10,500 files, a page each, and directories
+constexpr int64_t kYoung = 60;                        // seconds
+
+// Where the tree goes: memory, as sysfs is, where there is room for it; a disk takes seconds.
+std::string TreeParent() {
+  struct statfs fs = {};
   std::error_code error;
-  stdfs::create_directories(stdfs::path(path).parent_path(), error);
-  if (error) return ErrnoError(Code::kIo, error.value(), "create the directory of ", path);
-  return OkStatus();
+  if (statfs(kMemory, &fs) == 0 && fs.f_type == TMPFS_MAGIC && access(kMemory, W_OK | X_OK) == 0 &&
+      uint64_t{fs.f_bavail} * static_cast<uint64_t>(fs.f_bsize) > kTreeBytes) {
+    return kMemory;
+  }
+  return stdfs::temp_directory_path(error).string();
+}
+
+// Removes what launchers left that were killed: each holds a lock on its directory while it lives.
+// One that has just been made may not be locked yet.
+void RemoveAbandoned(const std::string& parent) {
+  std::error_code error;
+  for (stdfs::directory_iterator at(parent, error), end; !error && at != end; at.increment(error)) {
+    const std::string path = at->path().string();
+    if (!absl::StartsWith(at->path().filename().string(), kPrefix)) continue;
+    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat info = {};
+    if (!fd.valid() || fstat(fd.get(), &info) != 0 || info.st_uid != geteuid()) continue;
+    if (time(nullptr) - info.st_mtime < kYoung || flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    std::error_code ignored;  // another launcher may be at it, too
+    stdfs::remove_all(path, ignored);
+  }
 }
 
 // A directory that goes, with what is in it, at the end of the scope.
 class Directory {
  public:
   static StatusOr<Directory> Create() {
-    std::error_code error;
-    std::string pattern = (stdfs::temp_directory_path(error) / "mainarch-sim-XXXXXX").string();
-    if (error || mkdtemp(pattern.data()) == nullptr) {
+    const std::string parent = TreeParent();
+    RemoveAbandoned(parent);
+    std::string pattern = parent + "/" + kPrefix + "XXXXXX";
+    if (parent.empty() || mkdtemp(pattern.data()) == nullptr) {
       return ErrnoError(Code::kIo, errno, "create a directory ", pattern);
     }
-    return Directory(pattern);
+    UniqueFd lock(open(pattern.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (lock.valid()) flock(lock.get(), LOCK_SH);
+    return Directory(pattern, std::move(lock));
   }
-  Directory(Directory&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+  Directory(Directory&& other) noexcept
+      : path_(std::exchange(other.path_, "")), lock_(std::move(other.lock_)) {}
   ~Directory() {
     std::error_code ignored;
     if (!path_.empty()) stdfs::remove_all(path_, ignored);
@@ -61,8 +117,9 @@ class Directory {
   const std::string& path() const { return path_; }
 
  private:
-  explicit Directory(std::string path) : path_(std::move(path)) {}
+  Directory(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
+  UniqueFd lock_;
 };
 
 std::vector<std::string> Environment(const LaunchOptions& options, const std::string& root) {
@@ -97,21 +154,22 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }  // namespace
 
 Status WriteTree(const VirtualFs& fs, const std::string& root) {
+  DirectoryMaker directories(root);
   for (const auto& [path, entry] : fs.entries()) {
     const std::string target = root + path;
-    RETURN_IF_ERROR(MakeParent(target));
+    RETURN_IF_ERROR(directories.MakeParent(target));
     if (entry.kind == VirtualFs::Entry::Kind::kLink) {
       if (symlink((root + entry.text).c_str(), target.c_str()) != 0) {
         return ErrnoError(Code::kIo, errno, "link ", target);
       }
     } else if (entry.kind == VirtualFs::Entry::Kind::kDirectory) {
-      RETURN_IF_ERROR(MakeParent(target + "/x"));
+      RETURN_IF_ERROR(directories.Make(target));
     } else if (entry.error == 0) {
       RETURN_IF_ERROR(WriteFile(target, entry.text));
     }
   }
   for (const auto& [from, to] : fs.directory_links()) {
-    RETURN_IF_ERROR(MakeParent(root + from));
+    RETURN_IF_ERROR(directories.MakeParent(root + from));
     if (symlink((root + to).c_str(), (root + from).c_str()) != 0) {
       return ErrnoError(Code::kIo, errno, "link ", root, from);
     }
@@ -181,7 +239,8 @@ StatusOr<int> RunProgram(const LaunchOptions& given) {
   if (options.running) {
     options.running(child);
     siginfo_t ended;
-    while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
+    while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+      continue;
     options.running(0);
   }
   int status = 0;

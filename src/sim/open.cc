@@ -12,6 +12,7 @@ std::unique_ptr<Executor> MakeExecutor(const NodeConfig& config) {
   if (config.profile->isa == "gfx90a") return std::make_unique<HostExecutor>();
   isa::ExecutorOptions options;
   options.exact_matrix = config.exact_matrix;
+  options.run_errata = config.run_errata;
   options.check = config.check;
   options.lines = config.lines;
   if (config.time) {

@@ -185,6 +185,9 @@ Process::~Process() {
     for (auto& [id, buffer] : vm->buffers) Release(*buffer);
     vm->buffers.clear();
   }
+  for (auto& [id, file] : gem_) {
+    for (auto& [handle, buffer] : file.objects) Release(*buffer);
+  }
 }
 
 void Process::ReportSmi(uint32_t gpu, uint32_t event, const std::string& line) {
@@ -351,6 +354,12 @@ int64_t Process::KfdMapping(uint64_t cookie, uint64_t size) {
 
 int64_t Process::RenderMapping(uint64_t drm_file, uint64_t cookie, uint64_t size) {
   std::lock_guard lock(node_->mutex());
+  if (const auto file = gem_.find(drm_file); file != gem_.end() && cookie != 0) {
+    for (const auto& [handle, buffer] : file->second.objects) {
+      if (buffer->mmap_offset != cookie) continue;
+      return size > buffer->size ? -EINVAL : static_cast<int64_t>(buffer->block.offset());
+    }
+  }
   for (auto& vm : vms_) {
     for (auto& [id, buffer] : vm->buffers) {
       if (buffer->mmap_offset != cookie || cookie == 0) continue;
@@ -370,6 +379,13 @@ Ledger Process::ledger() {
     ledger.buffers += vm->buffers.size();
     ledger.gpu_mappings += vm->table.size();
     for (auto& [id, buffer] : vm->buffers) ledger.vram_bytes += buffer->vram_charge;
+  }
+  for (const auto& [id, file] : gem_) {
+    for (const auto& [handle, buffer] : file.objects) {
+      if (buffer->handle != 0) continue;  // counted above
+      ++ledger.buffers;
+      ledger.vram_bytes += buffer->vram_charge;
+    }
   }
   ledger.queues = queues_.size();
   ledger.events = events_.count();

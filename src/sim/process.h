@@ -28,6 +28,12 @@
 #include "sim/queue.h"
 #include "sim/vm.h"
 
+// Of amdgpu_drm.h.
+union drm_amdgpu_gem_create;
+struct drm_amdgpu_gem_va;
+struct drm_amdgpu_gem_metadata;
+struct drm_amdgpu_gem_op;
+
 namespace mainarch::sim {
 
 // One process on one GPU.
@@ -102,6 +108,10 @@ class Process {
     std::function<int(uint32_t gpu, UniqueFd* driver_end)> smi_fd;
   };
   int Ioctl(const Caller& caller, uint32_t request, void* argument);
+  // A buffer call on a render node (ioctl_gem.cc); -EINVAL for what is none.
+  int GemIoctl(const Caller& caller, RenderFile render, uint32_t request, void* argument);
+  // The last descriptor of a render node's file is gone, and with it its buffers.
+  void CloseDrmFile(uint64_t id);
 
   // Where mmap on /dev/kfd leads: an offset in the arena's file, or a negative errno.
   int64_t KfdMapping(uint64_t cookie, uint64_t size);
@@ -146,6 +156,13 @@ class Process {
     uint32_t granularity = 9;
   };
 
+  // The buffers of one open render node.
+  struct GemFile {
+    uint32_t gpu = 0;
+    std::map<uint32_t, std::shared_ptr<Buffer>> objects;  // by handle
+    std::map<uint64_t, std::shared_ptr<Buffer>> mapped;   // by address in the GPU's VM
+  };
+
   int Dispatch(const Caller& caller, uint32_t number, uint8_t* args, uint32_t size);
   uint32_t LastIoctl() const;
 
@@ -166,6 +183,15 @@ class Process {
   int GetDmabufInfo(const Caller& caller, kfd::uapi::GetDmabufInfoArgs& args);
   std::shared_ptr<Buffer> Find(uint64_t handle, bool* gpu_known);
   void Release(Buffer& buffer);
+
+  // ioctl_gem.cc
+  uint32_t AddObject(GemFile& file, std::shared_ptr<Buffer> buffer);
+  int CreateObject(GemFile& file, drm_amdgpu_gem_create& args);
+  static std::shared_ptr<Buffer> ObjectOf(const GemFile& file, uint32_t handle);
+  void CloseObject(GemFile& file, uint32_t handle);  // with the gate closed
+  int MapObject(GemFile& file, uint64_t file_id, const drm_amdgpu_gem_va& args);
+  static int ObjectMetadata(const GemFile& file, drm_amdgpu_gem_metadata& args);
+  static int ObjectOperation(const GemFile& file, const drm_amdgpu_gem_op& args);
 
   // ioctl_queue.cc
   int CreateQueue(kfd::uapi::CreateQueueArgs& args);
@@ -222,6 +248,7 @@ class Process {
   EventTable events_;
   std::vector<std::unique_ptr<GpuVm>> vms_;
   std::map<uint32_t, QueueRecord> queues_;
+  std::map<uint64_t, GemFile> gem_;  // by the render node's file
   uint64_t event_page_handle_ = 0;
   Block driver_event_page_;
   Block mmio_page_;

@@ -128,7 +128,13 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
       return Error(Code::kInvalidArgument, "node setting '", text,
                    "': instructions of gfx90a are not interpreted, so there is nothing to check");
     }
+    const bool known = config->check.known;
     config->check = *check;
+    config->check.known = known;
+    return OkStatus();
+  }
+  if (parts.first == "hazards" && (parts.second == "strict" || parts.second == "known")) {
+    config->check.known = parts.second == "known";
     return OkStatus();
   }
   if (parts.first == "card") {
@@ -152,7 +158,7 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
   const auto number = ParseDecimal(parts.second);
   if (!number.has_value()) {
     return Error(Code::kInvalidArgument, "node setting '", text,
-                 "' is not name=number, nor check and checkers");
+                 "' is not name=number, nor check and checkers, nor hazards=strict or known");
   }
   const uint64_t value = *number;
   if (parts.first == "seed") {
@@ -175,6 +181,8 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->sysfs_unknown_lines = value != 0;
   } else if (parts.first == "cwsr" && value <= 1) {
     config->sysfs_save_area = value != 0;
+  } else if (parts.first == "errata" && value <= 1) {
+    config->run_errata = value != 0;
   } else if (parts.first == "exact" && value <= 1) {
     config->exact_matrix = value != 0;
   } else {
@@ -182,8 +190,8 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
                  "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
                  "(ms, to 60000), poison (0, 1), smallbar (0, 1), sockets (1, 2), hide (a GPU's "
                  "index), unknown (0, 1), "
-                 "cwsr (0, 1), exact (0, 1), time (on, off), card (mi308x), check (all, none, names of "
-                 "checkers)");
+                 "cwsr (0, 1), exact (0, 1), errata (0, 1), time (on, off), card (mi308x), "
+                 "check (all, none, names of checkers), hazards (strict, known)");
   }
   return OkStatus();
 }

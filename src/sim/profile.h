@@ -83,7 +83,7 @@ struct NodeConfig {
   bool early_fetch = true;  // the CP may read a published slot before its doorbell
   bool reorder = true;      // engines, queues and overlapping packets progress in random order
   bool lag_read_pointers = true;
-  // A wait for signal events that has slept so long ends as if they had been set; 0: never. A
+  // A wait of ten minutes and more for signal events that has slept so long ends as if they had been set; 0: never. A
   // wake-up for nothing is legal, and one client needs it: AMD's runtime 5.2.3 hangs in
   // hsa_queue_destroy, here as on hardware. It lets only the first waiter of a *signal* sleep
   // (Signal::waiting_, "temporary, known to be bad"), but the inactive signals of all its queues
@@ -99,6 +99,8 @@ struct NodeConfig {
   bool exact_matrix = false;
   // A modelled clock runs along (sim/time/README.md), on one machine thread.
   bool time = false;
+  // Encodings with an erratum run as documented and are noted in the log, rather than stop the wave.
+  bool run_errata = false;
   // What is proved of every kernel as it runs, many times slower; a finding stops the kernel.
   isa::CheckOptions check;
   // Of code objects with debug information (AddLines): a halted wave's report names the source line.

@@ -30,12 +30,21 @@ class SdmaQueue final : public HwQueue {
   uint32_t engine_id() const { return engine_; }
 
  private:
+  // The rows of a sub-window that follow the one under way.
+  struct Rows {
+    uint64_t row_bytes = 0;
+    uint32_t rows = 1, slices = 1;                                        // of the window
+    uint32_t row = 0, slice = 0;                                          // under way
+    uint64_t from = 0, to = 0;                                            // the window's first byte
+    uint64_t from_pitch = 0, to_pitch = 0, from_slice = 0, to_slice = 0;  // bytes
+  };
   struct CopyJob {
     uint64_t from = 0;
     uint64_t to[2] = {0, 0};
     int targets = 1;
     uint64_t left = 0;
     int64_t not_before_ns = 0;
+    std::optional<Rows> rows;  // of a sub-window copy
   };
   enum class Result : uint8_t {
     kDone,     // go on behind it
@@ -48,6 +57,8 @@ class SdmaQueue final : public HwQueue {
   bool TakePacket();
   Result Execute(const std::vector<uint32_t>& packet, bool in_ring);
   Result ExecuteCopy(const std::vector<uint32_t>& packet);
+  Result ExecuteWindowCopy(const std::vector<uint32_t>& packet);
+  static bool NextRow(CopyJob* job);
   Result ExecuteWrite(const std::vector<uint32_t>& packet);
   Result ExecuteFill(const std::vector<uint32_t>& packet);
   Result ExecuteFence(const std::vector<uint32_t>& packet);

@@ -127,13 +127,20 @@ int SimSys::Close(int fd) {
   const FileKey key = KeyOf(fd);
   if (close(fd) != 0) return -errno;
   std::shared_ptr<File> dropped;
-  std::lock_guard lock(mutex_);
-  const auto found = files_.find(key);
-  if (found != files_.end() && --found->second->opens == 0) {
-    dropped = found->second;
-    files_.erase(found);
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = files_.find(key);
+    if (found != files_.end() && --found->second->opens == 0) {
+      dropped = found->second;
+      files_.erase(found);
+    }
   }
+  Dropped(dropped.get());
   return 0;
+}
+
+void SimSys::Dropped(const File* file) {
+  if (file != nullptr && file->kind == File::Kind::kRender) process_->CloseDrmFile(file->id);
 }
 
 int SimSys::CloseShared(int fd) {
@@ -146,11 +153,14 @@ int SimSys::CloseShared(int fd) {
     if (absl::SimpleAtoi(name, &other) && KeyOf(other) == key) return 0;
   }
   std::shared_ptr<File> dropped;
-  std::lock_guard lock(mutex_);
-  const auto found = files_.find(key);
-  if (found == files_.end()) return 0;
-  dropped = found->second;
-  files_.erase(found);
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = files_.find(key);
+    if (found == files_.end()) return 0;
+    dropped = found->second;
+    files_.erase(found);
+  }
+  Dropped(dropped.get());
   return 0;
 }
 
@@ -172,6 +182,10 @@ int SimSys::Ioctl(int fd, uint32_t request, void* argument) {
       if (file->owner != getpid()) return -EBADF;
       return process_->Ioctl(caller_, request, argument);
     case File::Kind::kRender:
+      if (IsGem(request) && !node_->gone(file->gpu)) {
+        if (file->owner != getpid()) return -EBADF;
+        return process_->GemIoctl(caller_, {file->id, file->gpu}, request, argument);
+      }
       return DrmIoctl(*node_, file->gpu, request, argument);
     default:
       return -ENOTTY;
@@ -325,6 +339,8 @@ int SimSys::ExportFd(std::shared_ptr<Buffer> buffer, int flags) {
   file->kind = File::Kind::kDmabuf;
   file->buffer = buffer;
   const int fd = Install(StandIn("mainarch-sim-dmabuf", flags), std::move(file));
+  // libdrm asks a dma-buf's size of lseek.
+  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(buffer->size)) != 0) return close(fd), -ENOMEM;
   // Another process on this node finds it through the node. The caller holds the node's mutex.
   if (fd >= 0) node_->exports_[KeyOf(fd)] = buffer;
   return fd;

@@ -71,6 +71,7 @@ class SimSys final : public kfd::VirtualSys {
   };
 
   std::shared_ptr<File> Lookup(int fd) const;
+  void Dropped(const File* file);  // its last descriptor is closed
   int Install(int fd, std::shared_ptr<File> file);
   int OpenText(const std::string& text, int flags);
   int ExportFd(std::shared_ptr<Buffer> buffer, int flags);

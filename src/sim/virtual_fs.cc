@@ -71,6 +71,11 @@ class Builder {
     Text("/sys/module/amdgpu/refcnt", "0\n");
     entries_["/sys/module/amdgpu/holders"].kind = VirtualFs::Entry::Kind::kDirectory;
     Text("/sys/module/amdgpu/version", "6.12.0\n");
+    // The driver's defaults, of which AMD's conformance suite asks the first two.
+    for (const auto& [name, value] : {std::pair("cwsr_enable", "1"), std::pair("emu_mode", "0"),
+                                      std::pair("noretry", "-1"), std::pair("sched_policy", "0")}) {
+      Text(absl::StrCat("/sys/module/amdgpu/parameters/", name), absl::StrCat(value, "\n"));
+    }
     Text("/proc/modules", "amdgpu 14000000 0 - Live 0x0000000000000000\n");
   }
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "sim/arena.h"
 #include "sim/executor.h"
@@ -32,6 +33,9 @@ struct Buffer {
   int kernel_pins = 0;        // event page
   std::set<uint32_t> mapped;  // GPU indices
   uint64_t drm_file = 0;      // the DRM file whose VM made it
+  // Of a buffer made through the render node, and what its maker says of it.
+  uint64_t domains = 0, create_flags = 0, tiling = 0;
+  std::string metadata;  // at most 256 bytes
 
   Buffer() = default;
   Buffer(const Buffer&) = delete;

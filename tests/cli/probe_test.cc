@@ -103,5 +103,12 @@ TEST(the_fidelity_report_names_every_instruction) {
   CHECK(absl::StrContains(FidelityReport(true), "\"assumed\""));
 }
 
+TEST(the_fidelity_report_tells_which_wait_states_hardware_is_known_to_forgive) {
+  const std::string text = FidelityReport(false);
+  CHECK(absl::StrContains(text, "sgpr-valu"));
+  CHECK(absl::StrContains(text, "46,252 places"));
+  CHECK(absl::StrContains(FidelityReport(true), "\"dpp-read\""));
+}
+
 }  // namespace
 }  // namespace mainarch::cli

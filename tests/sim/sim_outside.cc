@@ -3,9 +3,13 @@
 // Programs that know nothing of the virtual node see it through the preloaded library: ordinary
 // tools, Debian's rocminfo, a small client of AMD's own runtime (outside/rocr_client.cc), and
 // tinygrad (outside/tinygrad_client.py), which brings kernels of its own.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <sstream>
 
@@ -67,6 +71,39 @@ TEST(ordinary_tools_see_the_devices_and_the_topology) {
   CHECK(text.find("gfx_target_version 90500") != std::string::npos);
   CHECK(text.find("/sys/bus/pci/devices/0000:05:00.0") != std::string::npos);
   CHECK(text.find("CHAR") != std::string::npos);
+}
+
+// The tree of a node is there while its program runs, in memory where the machine has some; what
+// killed launchers left goes with the next one, and nothing else does.
+TEST(the_tree_of_a_node_comes_and_goes) {
+  if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
+  int code = 0;
+  const std::string echo = std::string("test -d $") + kRootVariable + " && echo $" + kRootVariable;
+  std::string root = OutputOf("gfx942", echo, &code);
+  CHECK_EQ(code, 0);
+  if (!root.empty()) root.pop_back();
+  CHECK(root.find("/mainarch-sim-") != std::string::npos);
+  CHECK_EQ(access(root.c_str(), F_OK), -1);
+  const std::string parent = root.substr(0, root.rfind('/') + 1) + "mainarch-sim-test";
+  const timespec old[2] = {{.tv_sec = time(nullptr) - 120, .tv_nsec = 0},
+                           {.tv_sec = time(nullptr) - 120, .tv_nsec = 0}};
+  const std::string abandoned = parent + "-abandoned", held = parent + "-held",
+                    young = parent + "-young";
+  for (const std::string& path : {abandoned, held, young}) {
+    rmdir(path.c_str());
+    CHECK_EQ(mkdir(path.c_str(), 0700), 0);
+    if (path != young) CHECK_EQ(utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
+  }
+  const int lock = open(held.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  CHECK_EQ(flock(lock, LOCK_SH), 0);
+  OutputOf("gfx942", "true", &code);
+  CHECK_EQ(code, 0);
+  CHECK_EQ(access(abandoned.c_str(), F_OK), -1);
+  CHECK_EQ(access(held.c_str(), F_OK), 0);
+  CHECK_EQ(access(young.c_str(), F_OK), 0);
+  close(lock);
+  rmdir(held.c_str());
+  rmdir(young.c_str());
 }
 
 TEST(a_program_exits_with_its_own_code) {

@@ -151,7 +151,8 @@ Status Gpus::Health() const {
 Status Gpus::Explain(const Status& status) const {
   if (status.ok()) return status;
   const std::string said = sys_->Diagnose();
-  return said.empty() ? status : WithContext(status, said);
+  return said.empty() || absl::StrContains(status.message(), said) ? status
+                                                                    : WithContext(status, said);
 }
 
 Status Gpus::OpenOne(uint32_t index) {

@@ -63,6 +63,7 @@ class IsaLaunch : public Launch {
   }
 
   Observer* CheckWith(Checker* checker, uint64_t seed) {
+    checker_ = checker;
     watch_ = checker->Watch({context_.gpu_index(), context_.process_id(), &context_, seed});
     return watch_.get();
   }
@@ -82,6 +83,10 @@ class IsaLaunch : public Launch {
     }
     const Grid::Result result = grid_->Run(budget);
     Progress progress;
+    progress.notes = program_->TakeNotes();
+    if (checker_ != nullptr) {
+      for (std::string& note : checker_->TakeNotes()) progress.notes.push_back(std::move(note));
+    }
     progress.detail = result.detail;
     switch (result.state) {
       case Grid::State::kRunning:
@@ -152,6 +157,7 @@ class IsaLaunch : public Launch {
   std::shared_ptr<InstructionSet> set_;
   std::shared_ptr<Program> program_;
   std::vector<std::unique_ptr<PageMemory>> memories_;
+  Checker* checker_ = nullptr;          // null when nothing is checked
   std::unique_ptr<LaunchWatch> watch_;  // null when nothing is checked
   std::shared_ptr<CountLog> log_;
   DispatchCounts who_;
@@ -178,7 +184,7 @@ StatusOr<IsaExecutor::Code> IsaExecutor::CodeOf(const GpuContext& context) {
   std::shared_ptr<InstructionSet>& set = sets_[isa];
   if (set == nullptr) set = std::make_shared<InstructionSet>(isa, options_.lanes, options_.matrix);
   Code& code = code_[{context.gpu_index(), context.process_id()}];
-  if (code.program == nullptr) code = {set, std::make_shared<Program>(set.get())};
+  if (code.program == nullptr) code = {set, std::make_shared<Program>(set.get(), options_.run_errata)};
   return code;
 }
 
@@ -223,6 +229,8 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   launch.packet = dispatch.packet_va;
   launch.queue = dispatch.queue_va;
   launch.dispatch_id = dispatch.dispatch_id;
+  launch.has_user_data = dispatch.has_user_data;
+  launch.user_data = dispatch.user_data;
   launch.lds_bytes = dispatch.group_segment_bytes;
   launch.private_bytes = dispatch.private_segment_bytes;
   launch.first_xcc = dispatch.first_xcc;

@@ -26,6 +26,7 @@ struct ExecutorOptions {
   LaneCode lanes = BestLaneCode();
   bool exact_matrix = false;         // matrix_exact.h
   bool matrix = true;                // false: products of matrices are not computed (InstructionSet)
+  bool run_errata = false;           // encodings with an erratum run, and are noted
   CheckOptions check;                // a finding is reported as an illegal instruction
   Observer* observer = nullptr;      // told of every instruction; not with checks; outlives us
   // Of objects that may be loaded: a report names the source line where one of them has it.

@@ -328,6 +328,7 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill)
     w.pc += 256;
   }
   s = static_cast<int>(launch_.rsrc2 >> 1 & 31);
+  if (launch_.has_user_data) std::copy_n(launch_.user_data.begin(), s, w.s);
   for (int i = 0; i < 3; ++i) {
     if (launch_.rsrc2 >> (7 + i) & 1) w.s[s++] = group->id[i];
   }

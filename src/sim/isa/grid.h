@@ -45,6 +45,9 @@ struct KernelLaunch {
   uint32_t lds_bytes = 0, private_bytes = 0;
   uint32_t rsrc1 = 0, rsrc2 = 0, rsrc3 = 0;
   uint16_t properties = 0, preload = 0;
+  // Instead of what the properties ask for (PM4 dispatches): what the user SGPRs hold.
+  bool has_user_data = false;
+  std::array<uint32_t, 16> user_data = {};
   uint32_t first_xcc = 0;
   uint64_t seed = 0;
   bool exact_matrix = false;  // matrix products to the bit of the published model, slowly

@@ -16,13 +16,12 @@ void Unsupported(Wave& w, const Op&) {
   w.Stop(StopReason::kUnsupported, "instruction not implemented by the virtual GPU");
 }
 void Absent(Wave& w, const Op& op) {
-  w.Stop(StopReason::kIllegal,
-         absl::StrCat("illegal instruction: ", WhyAbsent(*op.inst.row)));
+  w.Stop(StopReason::kIllegal, absl::StrCat("illegal instruction: ", WhyAbsent(*op.inst.row)));
 }
-void Erratum(Wave& w, const Op&) {
-  w.Stop(StopReason::kIllegal,
-         "v_pk_fma_f32 with op_sel:[0,1,0] loses its low lane on gfx950 (erratum)");
-}
+constexpr char kErratum[] =
+    "v_pk_fma_f32 with op_sel:[0,1,0] loses its low lane on gfx950 (erratum)";
+void Erratum(Wave& w, const Op&) { w.Stop(StopReason::kIllegal, kErratum); }
+constexpr size_t kMostNotes = 16;  // kept until somebody takes them
 
 // Inline constants 240..248 in each format.
 uint64_t InlineFloat(int code, Type type) {
@@ -127,7 +126,9 @@ const Op* Program::DecodeAt(Wave& w, Chunk* chunk) {
     op.run = &Illegal;
   } else {
     op.descriptor = set_.Find(*op.inst.row);
-    if (IsForbidden(set_.isa(), op.inst))
+    const bool erratum = IsForbidden(set_.isa(), op.inst);
+    if (erratum && run_errata_) NoteErratum(op.inst, w.at);
+    if (erratum && !run_errata_)
       op.run = &Erratum;
     else if (op.descriptor == nullptr)
       op.run = WhyAbsent(*op.inst.row) != nullptr ? &Absent : &Unsupported;
@@ -141,6 +142,21 @@ const Op* Program::DecodeAt(Wave& w, Chunk* chunk) {
   op.after = w.at + op.bytes;
   slot.store(&op, std::memory_order_release);
   return &op;
+}
+
+std::vector<std::string> Program::TakeNotes() {
+  if (!has_remarks_.load(std::memory_order_relaxed)) return {};
+  std::lock_guard<std::mutex> lock(mutex_);
+  has_remarks_ = false;
+  return std::exchange(remarks_, {});
+}
+
+// With the lock held.
+void Program::NoteErratum(const Inst& inst, uint64_t pc) {
+  if (remarks_.size() >= kMostNotes) return;
+  remarks_.push_back(absl::StrCat("note: ", Print(set_.isa(), inst), " at pc 0x", absl::Hex(pc),
+                                " runs as documented; silicon now and then does not: ", kErratum));
+  has_remarks_ = true;
 }
 
 std::unique_ptr<Workgroup> Program::TakeSpare() {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash_map.h"
@@ -41,7 +42,10 @@ class InstructionSet {
 
 class Program {
  public:
-  explicit Program(const InstructionSet* set) : set_(*set) {}
+  // `run_errata`: encodings that a chip may get wrong run as documented, and are noted; else they
+  // stop the wave.
+  explicit Program(const InstructionSet* set, bool run_errata = false)
+      : set_(*set), run_errata_(run_errata) {}
 
   static constexpr uint64_t kChunkBytes = 16384;
   struct Chunk {
@@ -59,6 +63,8 @@ class Program {
   // Op::note of every instruction is `owner`'s from now on; those of another owner are forgotten. The
   // owner lives as long as the program, or until there is another.
   void NotesBy(std::shared_ptr<const void> owner);
+  // What decoding has come upon and somebody should hear of.
+  std::vector<std::string> TakeNotes();
 
   // Ended workgroups, kept for their memory: a grid takes one for each that it starts. Null: none.
   std::unique_ptr<Workgroup> TakeSpare();
@@ -68,16 +74,20 @@ class Program {
 
  private:
   void Build(Op* op);
+  void NoteErratum(const Inst& inst, uint64_t pc);
   void BuildRefs(Op* op);
   void Constant(const Op& op, Type type, Ref* ref);
   const DppMap* DppMapOf(const Inst& inst);
 
   const InstructionSet& set_;
+  const bool run_errata_;
+  std::atomic<bool> has_remarks_{false};
   static constexpr size_t kMostSpares = 64;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Workgroup>> spares_;
   size_t most_spares_ = kMostSpares;
   std::shared_ptr<const void> notes_;
+  std::vector<std::string> remarks_;
   HashMap<uint64_t, std::unique_ptr<Chunk>> chunks_;
   std::deque<Op> ops_;
   struct alignas(64) Rows {

@@ -49,6 +49,18 @@ TEST(queue_errors_by_bit) {
   CHECK_EQ(DescribeQueueError(0x1000), "unknown error 0x1000");
 }
 
+// AMD's runtime clears values that it does not know when the driver tells exceptions apart.
+TEST(only_known_errors_stop_a_queue_whose_exceptions_are_told) {
+  CHECK(!StopsQueue(0, false));
+  CHECK(!StopsQueue(0, true));
+  CHECK(StopsQueue(0x10, false));
+  CHECK(!StopsQueue(0x10, true));
+  for (uint64_t error : {0x1u, 0x20u, 0x401u, 0x40000000u, 0x30u}) {
+    CHECK(StopsQueue(error, false));
+    CHECK(StopsQueue(error, true));
+  }
+}
+
 TEST(exceptions_by_code) {
   CHECK_EQ(DescribeQueueExceptions(uint64_t{1} << 3), "illegal instruction");
   CHECK_EQ(DescribeQueueExceptions(uint64_t{1} << 33), "hardware error (RAS)");

@@ -40,6 +40,33 @@ struct Bench {
   }
 };
 
+// A box of 3 x 4 x 2 elements of 4 bytes, between surfaces of different pitch; what lies around it
+// stays.
+TEST(a_window_of_one_surface_into_another) {
+  Bench bench("gfx942");
+  CHECK(bench.ready);
+  constexpr uint32_t kLog = 2, kX = 3, kY = 4, kZ = 2;
+  constexpr uint32_t kFromPitch = 16, kFromSlice = 16 * 8, kToPitch = 10, kToSlice = 10 * 9;
+  uint32_t* from = bench.local.as<uint32_t>();
+  uint32_t* to = bench.remote.as<uint32_t>();
+  for (uint32_t i = 0; i < 1024; ++i) from[i] = 1000 + i, to[i] = 7;
+  const uint64_t a = bench.local.va, b = bench.remote.va;
+  WriteSdma(bench.queue,
+            {1 | 4 << 8 | kLog << 29, Low(a), High(a), 2 | 1 << 16, 1 | (kFromPitch - 1) << 13,
+             kFromSlice - 1, Low(b), High(b), 1 | 3 << 16, 2 | (kToPitch - 1) << 13, kToSlice - 1,
+             (kX - 1) | (kY - 1) << 16, kZ - 1});
+  CHECK(bench.Finish(1));
+  for (uint32_t i = 0; i < 1024; ++i) {
+    const int z = static_cast<int>(i / kToSlice) - 2;
+    const int y = static_cast<int>(i % kToSlice / kToPitch) - 3;
+    const int x = static_cast<int>(i % kToSlice % kToPitch) - 1;
+    const bool inside = x >= 0 && x < int{kX} && y >= 0 && y < int{kY} && z >= 0 && z < int{kZ};
+    const int at = (x + 2) + (y + 1) * int{kFromPitch} + (z + 1) * int{kFromSlice};
+    CHECK_EQ(to[i], inside ? 1000u + static_cast<uint32_t>(at) : 7u);
+  }
+  CHECK(bench.TearDown());
+}
+
 TEST(copies_of_any_alignment_arrive_before_their_fence) {
   Bench bench("gfx950x2,seed=5");
   CHECK(bench.ready);
@@ -128,7 +155,11 @@ TEST(fills_polls_atomics_timestamps_conditions_and_indirect_buffers) {
   // Fills: 256 dwords, then 3 bytes.
   WriteSdma(bench.queue, {0x8000000b, Low(at + 0x1000), High(at + 0x1000), 0xdeadbeef, 255 * 4});
   WriteSdma(bench.queue, {0x0000000b, Low(at + 0x1000), High(at + 0x1000), 0x11, 2});
+  // 16 dwords again, counted in bytes less one.
+  WriteSdma(bench.queue, {0x8000000b, Low(at + 0x1800), High(at + 0x1800), 0xdeadbeef, 16 * 4 - 1});
   CHECK(bench.Finish(1));
+  CHECK_EQ(*bench.host.as<uint32_t>(0x183c), 0xdeadbeefu);
+  CHECK_EQ(*bench.host.as<uint32_t>(0x1840), 0u);
   CHECK_EQ(*bench.host.as<uint32_t>(0x1000), 0xde111111);
   CHECK_EQ(*bench.host.as<uint32_t>(0x13fc), 0xdeadbeefu);
   CHECK_EQ(*bench.host.as<uint32_t>(0x1400), 0u);

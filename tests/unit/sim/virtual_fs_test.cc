@@ -93,6 +93,15 @@ TEST(a_hive_of_eight_gives_each_peer_an_engine_of_its_own) {
   CHECK_EQ(RecommendedSdmaMask(*ParseNode("gfx942x4"), 0, 1), 0xfffcu);
 }
 
+// AMD's conformance suite leaves its cases of preemption out where it does not find that waves are saved.
+TEST(the_drivers_parameters_are_told) {
+  const VirtualFs fs(*ParseNode("gfx942"));
+  const VirtualFs::Entry* saves = fs.Find("/sys/module/amdgpu/parameters/cwsr_enable");
+  CHECK(saves != nullptr && saves->text == "1\n");
+  const VirtualFs::Entry* emulated = fs.Find("/sys/module/amdgpu/parameters/emu_mode");
+  CHECK(emulated != nullptr && emulated->text == "0\n");
+}
+
 TEST(gpus_have_identities_of_their_own) {
   const auto ids = MakeIdentities(*ParseNode("gfx950x16"));
   std::set<uint32_t> gpu_ids, minors, places;

@@ -20,7 +20,8 @@ constexpr size_t kBytes = 1 << 20, kData = 1 << 16;
 // s[0:1] points to data, s2 is the workgroup; v0 the work-item. The first 4 KiB of data are zero,
 // the rest has never been written.
 std::string Check(Isa isa, const std::string& text, uint32_t groups = 1, uint32_t threads = 64,
-                  uint32_t lds = 1024) {
+                  uint32_t lds = 1024, bool known = false,
+                  std::vector<std::string>* notes = nullptr) {
   std::string error;
   const std::vector<uint8_t> code = Assemble(isa, text + "\ns_endpgm\n", &error);
   if (code.empty()) return "does not assemble: " + error;
@@ -32,7 +33,9 @@ std::string Check(Isa isa, const std::string& text, uint32_t groups = 1, uint32_
   Poison(base + kData + 4096, memory + kData + 4096, 4096);
   InstructionSet set(isa, LaneCode::kPortable);
   Program program(&set);
-  Checker checker(CheckOptions::All());
+  CheckOptions options = CheckOptions::All();
+  options.known = known;
+  Checker checker(options);
   const auto watch = checker.Watch({});
   KernelLaunch launch;
   launch.entry = base;
@@ -47,7 +50,9 @@ std::string Check(Isa isa, const std::string& text, uint32_t groups = 1, uint32_
   FlatMemory flat(base, memory, kBytes);
   auto grid = Grid::Create(&program, launch, ChipLimits(), {&flat});
   if (!grid.ok()) return std::string(grid.status().message());
-  return (*grid)->Run(1 << 20).detail;
+  const std::string detail = (*grid)->Run(1 << 20).detail;
+  if (notes != nullptr) *notes = checker.TakeNotes();
+  return detail;
 }
 
 struct Rule {
@@ -57,10 +62,11 @@ struct Rule {
   uint32_t groups = 1, threads = 64;
 };
 
-void Expect(mainarch::test::Context& test_context, const std::vector<Rule>& rules) {
+void Expect(mainarch::test::Context& test_context, const std::vector<Rule>& rules,
+            bool known = false) {
   for (Isa isa : {Isa::kGfx942, Isa::kGfx950}) {
     for (const Rule& rule : rules) {
-      const std::string got = Check(isa, rule.text, rule.groups, rule.threads);
+      const std::string got = Check(isa, rule.text, rule.groups, rule.threads, 1024, known);
       const bool right = *rule.expected == 0 ? got.empty() : got.find(rule.expected) != got.npos;
       if (right) continue;
       test_context.Fail(__FILE__, __LINE__,
@@ -173,6 +179,44 @@ TEST(wait_states) {
       });
 }
 
+// What production kernels show that hardware forgives, and what they do not.
+TEST(wait_states_that_are_known_to_be_forgiven) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  const char kSgpr[] = "v_mov_b32 v1, 0\ns_nop 1\nv_readfirstlane_b32 s4, v1\nv_mov_b32 v2, s4";
+  const char kPacked[] =
+      "v_mov_b32 v2, 0\nv_mov_b32 v3, 0\nv_pk_add_f32 v[4:5], v[2:3], v[2:3]\nv_mov_b32 v6, v4";
+  const char kDpp[] =
+      "v_mov_b32 v1, 1\ns_nop 0\nv_mov_b32_dpp v2, v1 row_shl:1 row_mask:0xf bank_mask:0xf "
+      "bound_ctrl:0";
+  const char kDppNone[] =
+      "v_mov_b32 v1, 1\nv_mov_b32_dpp v2, v1 row_shl:1 row_mask:0xf bank_mask:0xf bound_ctrl:0";
+  const char kM0[] =
+      "v_mov_b32 v1, 0\ns_mov_b32 m0, 0\nglobal_load_lds_dword v1, s[0:1]\ns_waitcnt vmcnt(0)";
+  const char kLane[] =
+      "v_mov_b32 v1, 0\ns_nop 4\nv_readfirstlane_b32 s4, v1\ns_nop 2\n"
+      "v_readlane_b32 s5, v1, s4";
+  std::string mfma = "v_mov_b32 v0, 0\nv_mov_b32 v1, 0\n";
+  for (int i = 4; i < 8; ++i) mfma += "v_mov_b32 v" + std::to_string(i) + ", 0\n";
+  mfma += "s_nop 3\nv_mfma_f32_16x16x32_fp8_fp8 v[4:7], v[0:1], v[0:1], v[4:7]\n";
+  const std::string two = mfma + "s_nop 1\nv_mov_b32 v2, v4",
+                    one = mfma + "s_nop 0\nv_mov_b32 v2, v4";
+  Expect(test_context, {{"sgpr", kSgpr, "(rule sgpr-valu)"},
+                        {"packed", kPacked, "(rule packed-result)"},
+                        {"dpp", kDpp, "(rule dpp-read)"},
+                        {"m0", kM0, "(rule m0-lds-dma)"},
+                        {"mfma", two.c_str(), "(rule matrix-read-valu)"}});
+  Expect(test_context,
+         {{"sgpr", kSgpr, ""},
+          {"packed", kPacked, ""},
+          {"dpp", kDpp, ""},
+          {"dpp, none", kDppNone, "1 wait states are needed"},
+          {"m0", kM0, ""},
+          {"lane select", kLane, "(rule lane-select)"},
+          {"mfma", two.c_str(), ""},
+          {"mfma, one", one.c_str(), "2 wait states are needed"}},
+         /*known=*/true);
+}
+
 TEST(loads_over_loads) {
   if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
   const std::string start =
@@ -185,12 +229,14 @@ TEST(loads_over_loads) {
                     half = with("global_load_short_d16 v1, v2, s[0:1] offset:4"),
                     from_lds = with("ds_read_b32 v1, v2"), valu = with("v_mov_b32 v1, 0"),
                     read = with("global_load_dword v1, v1, s[0:1]"),
-                    lds_twice = "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\n"
-                                "ds_read_b32 v1, v2\nds_read_b32 v1, v2 offset:4\n"
-                                "s_waitcnt lgkmcnt(0)",
-                    lds_half = "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\n"
-                               "ds_read_b32 v1, v2\nds_read_u16_d16 v1, v2 offset:4\n"
-                               "s_waitcnt lgkmcnt(0)";
+                    lds_twice =
+                        "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\n"
+                        "ds_read_b32 v1, v2\nds_read_b32 v1, v2 offset:4\n"
+                        "s_waitcnt lgkmcnt(0)",
+                    lds_half =
+                        "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\n"
+                        "ds_read_b32 v1, v2\nds_read_u16_d16 v1, v2 offset:4\n"
+                        "s_waitcnt lgkmcnt(0)";
   Expect(test_context, {{"whole registers, in order", in_order.c_str(), ""},
                         {"half a register", half.c_str(), "v1 has a load outstanding"},
                         {"LDS answers in order", lds_twice.c_str(), ""},
@@ -266,13 +312,30 @@ TEST(races_in_memory) {
   Expect(test_context,
          {
              {"two workgroups store",
-              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, s2\n"
               "global_store_dword v1, v2, s[0:1]",
               "another workgroup", 2},
              {"two waves store",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nglobal_store_dword v1, v0, s[0:1]",
+              "another wave of the workgroup", 1, 128},
+             {"two workgroups store one value",
               "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
               "global_store_dword v1, v2, s[0:1]",
-              "another wave of the workgroup", 1, 128},
+              "", 2},
+             {"two workgroups store one low byte and other high ones",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\ns_lshl_b32 s3, s2, 8\nv_mov_b32 v2, s3\n"
+              "global_store_byte v1, v2, s[0:1]",
+              "", 2},
+             {"two workgroups store one value, and one of them another",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\nv_mov_b32 v3, s2\n"
+              "global_store_dword v1, v2, s[0:1]\ns_waitcnt vmcnt(0)\n"
+              "global_store_dword v1, v3, s[0:1]",
+              "another workgroup", 2},
+             {"one workgroup stores what another reads",
+              "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
+              "global_load_dword v3, v1, s[0:1]\ns_waitcnt vmcnt(0)\n"
+              "global_store_dword v1, v2, s[0:1]",
+              "another workgroup", 2},
              {"a barrier between waves",
               "v_cmp_gt_u32 vcc, 1, v0\ns_nop 4\ns_mov_b64 s[4:5], exec\n"
               "s_and_b64 exec, s[4:5], vcc\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
@@ -300,6 +363,17 @@ TEST(races_in_memory) {
               "s_waitcnt vmcnt(0)",
               "", 4, 128},
          });
+}
+
+TEST(stores_of_one_value_are_noted_once) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  std::vector<std::string> notes;
+  const char kText[] =
+      "s_mov_b64 exec, 1\nv_mov_b32 v1, 0\nv_mov_b32 v2, 1\n"
+      "global_store_dword v1, v2, s[0:1]";
+  CHECK_EQ(Check(Isa::kGfx942, kText, 5, 64, 1024, false, &notes), "");
+  CHECK_EQ(notes.size(), 1u);
+  CHECK(notes[0].find("store one value") != notes[0].npos);
 }
 
 // The smallest grid barrier; then workgroups that cannot all be resident.

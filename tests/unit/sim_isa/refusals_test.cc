@@ -70,7 +70,8 @@ TEST(launches_that_no_compute_unit_holds) {
 }
 
 // What a wave says that runs these words behind an s_nop; empty when it ends.
-std::string Run(Isa isa, const std::vector<uint32_t>& words) {
+std::string Run(Isa isa, const std::vector<uint32_t>& words, bool run_errata = false,
+                std::vector<std::string>* notes = nullptr) {
   std::vector<uint64_t> storage(1024);
   const uint64_t base = (reinterpret_cast<uint64_t>(storage.data()) + 255) & ~uint64_t{255};
   uint32_t* code = reinterpret_cast<uint32_t*>(base);
@@ -78,7 +79,7 @@ std::string Run(Isa isa, const std::vector<uint32_t>& words) {
   for (uint32_t word : words) *code++ = word;
   *code = 0xbf810000;  // s_endpgm
   InstructionSet set(isa, LaneCode::kPortable);
-  Program program(&set);
+  Program program(&set, run_errata);
   KernelLaunch launch;
   launch.entry = base;
   launch.rsrc1 = 31 | 0xf0 << 12;
@@ -87,6 +88,7 @@ std::string Run(Isa isa, const std::vector<uint32_t>& words) {
   auto grid = Grid::Create(&program, launch, ChipLimits(), {&memory});
   if (!grid.ok()) return std::string(grid.status().message());
   const Grid::Result result = (*grid)->Run(1000);
+  if (notes != nullptr) *notes = program.TakeNotes();
   if (result.state != Grid::State::kStopped) return "";
   if (result.reason != StopReason::kIllegal) return "stopped, but not as illegal";
   // The report names the place.
@@ -131,6 +133,14 @@ TEST(instructions_of_the_other_chip_are_illegal) {
   }
 }
 
+// A breakpoint without a debugger is passed; the other traps stop the wave.
+TEST(a_debug_trap_goes_on) {
+  for (Isa isa : {Isa::kGfx942, Isa::kGfx950}) {
+    CHECK_EQ(Run(isa, {0xbf920003}), "");                        // s_trap 3
+    CHECK_EQ(Run(isa, {0xbf920002}), "stopped, but not as illegal");  // s_trap 2: __builtin_trap
+  }
+}
+
 // The erratum of gfx950's packed FMA: never run there, checkers or not.
 TEST(a_forbidden_encoding_stops_on_its_chip) {
   if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
@@ -141,6 +151,13 @@ TEST(a_forbidden_encoding_stops_on_its_chip) {
   const std::string what = Run(Isa::kGfx950, Words(Isa::kGfx950, form));
   CHECK(absl::StrContains(what, "v_pk_fma_f32 v[0:1]"));
   CHECK(absl::StrContains(what, "erratum"));
+  // For programs from outside it runs, and is told of.
+  std::vector<std::string> notes;
+  CHECK_EQ(Run(Isa::kGfx950, Words(Isa::kGfx950, form), true, &notes), "");
+  CHECK_EQ(notes.size(), 1u);
+  CHECK(absl::StrContains(notes[0], "erratum"));
+  CHECK_EQ(Run(Isa::kGfx950, Words(Isa::kGfx950, fine), true, &notes), "");
+  CHECK_EQ(notes.size(), 0u);
 }
 
 }  // namespace

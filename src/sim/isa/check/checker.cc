@@ -12,8 +12,8 @@
 namespace mainarch::sim::isa {
 
 struct Checker::GroupState : public Observed {
-  GroupState(size_t lds_bytes, size_t waves)
-      : lds(lds_bytes, waves), nops(waves), accesses(waves), race_ids(waves) {}
+  GroupState(size_t lds_bytes, size_t waves, bool known)
+      : lds(lds_bytes, waves), nops(waves, NopCheck(known)), accesses(waves), race_ids(waves) {}
   LdsCheck lds;
   std::vector<NopCheck> nops;
   std::vector<Accesses> accesses;  // of each wave's current instruction
@@ -53,6 +53,11 @@ void Checker::Release(const GpuContext& context, Scope scope) {
   races_.Release(context.gpu_index(), context.process_id(), scope);
 }
 
+std::vector<std::string> Checker::TakeNotes() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return races_.TakeNotes();
+}
+
 std::string Checker::Look(Wave& w, const Op& op, GroupState& state) {
   const RowFacts& facts = table_.FactsOf(*op.inst.row);
   Accesses& accesses = state.accesses[w.index];
@@ -65,8 +70,10 @@ std::string Checker::Look(Wave& w, const Op& op, GroupState& state) {
   }
   const Effects effects = table_.Of(op);
   if (options_.nops) {
-    what = state.nops[w.index].Issue(w, op, effects);
-    if (!what.empty()) return what;
+    HazardFinding finding;
+    if (state.nops[w.index].Issue(w.group->isa, w.at, op, effects, &finding)) {
+      return Describe(w.group->isa, finding);
+    }
   }
   if (state.undefined != nullptr) {
     what = state.undefined->Issue(w, op, effects, accesses);
@@ -78,7 +85,8 @@ std::string Checker::Look(Wave& w, const Op& op, GroupState& state) {
 
 void LaunchWatch::Begin(Workgroup& group) {
   std::lock_guard<std::mutex> lock(checker_.mutex_);
-  auto state = std::make_unique<Checker::GroupState>(group.lds.size(), group.waves.size());
+  auto state = std::make_unique<Checker::GroupState>(group.lds.size(), group.waves.size(),
+                                                      checker_.options_.known);
   if (checker_.options_.undefined) state->undefined = std::make_unique<UndefinedCheck>(group);
   for (uint32_t& id : state->race_ids) {
     if (checker_.options_.races) id = checker_.races_.StartWave(launch_, group.index);

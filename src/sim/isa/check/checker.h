@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/executor.h"
 #include "sim/isa/check/accesses.h"
@@ -43,6 +44,8 @@ class Checker {
   // The packet processor's fences.
   void Acquire(const GpuContext& context, Scope scope);
   void Release(const GpuContext& context, Scope scope);
+  // What is no finding and worth a look; each is said once.
+  std::vector<std::string> TakeNotes();
 
  private:
   friend class LaunchWatch;

@@ -10,8 +10,12 @@ constexpr Range kVccRange = {reg::kVcc, 2, 'x'}, kExecRange = {reg::kExec, 2, 'x
                 kM0Range = {reg::kM0, 1, 'x'};
 
 template <class Need>
-void Ask(int states, const char* why, Need* need) {
-  if (states > need->states) *need = {states, why};
+void Ask(int documented, Hazard hazard, Need* need) {
+  const HazardRule& rule = RuleOf(hazard);
+  const int states = StatesAsked(rule, documented, need->known);
+  if (states <= need->states) return;
+  need->states = states;
+  need->rule = &rule;
 }
 
 // Whether `before` wrote a vector register that `e` reads, or that it writes.
@@ -44,11 +48,11 @@ const Range* SourceC(const Effects& e) {
 // A result that is moved into place after the arithmetic: not forwarded to the next instruction.
 bool MovesResult(const Op& op, const Effects& e) {
   if (op.inst.encoding == Encoding::kSdwa) return op.inst.dst_sel != 6;
-  // LLVM takes op_sel_hi of a packed instruction for one; nobody has said that hardware does not.
-  const bool packed =
-      op.inst.row->family == Family::kVop3p && !e.facts->mfma && op.inst.opsel_hi & 1;
-  return packed || e.facts->late_result ||
-         (op.inst.row->family == Family::kVop3 && op.inst.opsel >> 2 != 0);
+  return e.facts->late_result || (op.inst.row->family == Family::kVop3 && op.inst.opsel >> 2 != 0);
+}
+// LLVM takes op_sel_hi of a packed instruction for one.
+bool IsPackedHigh(const Op& op, const Effects& e) {
+  return op.inst.row->family == Family::kVop3p && !e.facts->mfma && op.inst.opsel_hi & 1;
 }
 
 // Stores of more than two dwords read their data late.
@@ -76,24 +80,25 @@ int ResultStates(Isa isa, const Op& mfma, const Effects& e) {
 void NopCheck::Forward(Isa, const Past& p, const Op&, const Effects& e, Need* need) const {
   if (!e.facts->valu || !p.effects.facts->valu || !WroteWhatIsRead(p.effects, e)) return;
   if (p.effects.facts->trans && !e.facts->trans) {
-    Ask(1, "a transcendental's result is used by another kind of VALU instruction", need);
+    Ask(1, Hazard::kTransResult, need);
   }
-  if (MovesResult(p.op, p.effects)) Ask(1, "a result with dst_sel or op_sel is used", need);
+  if (MovesResult(p.op, p.effects)) Ask(1, Hazard::kSelectedResult, need);
+  if (IsPackedHigh(p.op, p.effects)) Ask(1, Hazard::kPackedResult, need);
 }
 
 void NopCheck::Vector(Isa isa, const Past& p, const Op& op, const Effects& e, Need* need) const {
   const RowFacts& now = *e.facts;
   const RowFacts& then = *p.effects.facts;
   if (then.valu && now.vmem && WroteScalarThatIsRead(p.effects, e)) {
-    Ask(5, "VALU writes an SGPR that VMEM reads", need);
+    Ask(5, Hazard::kSgprVmem, need);
   }
   if (!now.valu) return;
   Forward(isa, p, op, e, need);
   if (then.valu && WroteScalarThatIsRead(p.effects, e)) {
-    Ask(2, "VALU writes an SGPR or VCC that VALU reads", need);
+    Ask(2, Hazard::kSgprValu, need);
   }
   if (const Range* data = LateData(p.op, p.effects)) {
-    if (e.Writes(*data)) Ask(2, "VALU overwrites the data of a wide store", need);
+    if (e.Writes(*data)) Ask(2, Hazard::kWideStoreData, need);
   }
   Lanes(p, op, e, need);
 }
@@ -103,31 +108,31 @@ void NopCheck::Lanes(const Past& p, const Op& op, const Effects& e, Need* need) 
   const RowFacts& then = *p.effects.facts;
   if (op.inst.encoding == Encoding::kDpp) {
     if (WroteWhatIsRead(p.effects, e) && !then.vmem && !then.ds) {
-      Ask(2, "a VGPR is written and DPP reads it", need);
+      Ask(2, Hazard::kDppRead, need);
     }
-    if (then.valu && p.effects.Writes(kExecRange)) Ask(5, "VALU writes EXEC before DPP", need);
+    if (then.valu && p.effects.Writes(kExecRange)) Ask(5, Hazard::kExecDpp, need);
   }
   if (!then.valu) return;
   if (now.permlane) {
-    if (WroteWhatIsRead(p.effects, e)) Ask(2, "VALU writes a VGPR that v_permlane reads", need);
-    if (p.effects.Writes(kExecRange)) Ask(4, "v_cmpx writes EXEC before v_permlane", need);
+    if (WroteWhatIsRead(p.effects, e)) Ask(2, Hazard::kPermlaneRead, need);
+    if (p.effects.Writes(kExecRange)) Ask(4, Hazard::kExecPermlane, need);
   }
   if (now.divfmas && p.effects.Writes(kVccRange)) {
-    Ask(4, "VALU writes VCC that v_div_fmas reads", need);
+    Ask(4, Hazard::kVccDivFmas, need);
   }
   if (now.rwlane) {
     for (int i = 0; i < e.read_count; ++i) {
       const bool select = e.reads[i].field == 'b' && !e.reads[i].vector();
       if (select && p.effects.Writes(e.reads[i])) {
-        Ask(4, "VALU writes an SGPR that selects the lane", need);
+        Ask(4, Hazard::kLaneSelect, need);
       }
     }
   }
   if (now.readlane && WroteWhatIsRead(p.effects, e)) {
-    Ask(1, "VALU writes a VGPR that v_readlane reads", need);
+    Ask(1, Hazard::kReadlaneRead, need);
   }
   if ((now.readlane || now.rwlane) && p.effects.Writes(kExecRange)) {
-    Ask(4, "VALU writes EXEC before v_readlane or v_writelane", need);
+    Ask(4, Hazard::kExecLane, need);
   }
 }
 
@@ -136,11 +141,11 @@ void NopCheck::Scalar(const Past& p, const Op& op, const Effects& e, Need* need)
   const RowFacts& then = *p.effects.facts;
   const bool same = ((p.op.inst.offset ^ op.inst.offset) & 63) == 0;
   if (then.setreg && same && (now.getreg || now.setreg)) {
-    Ask(2, "s_setreg, then s_getreg or s_setreg of the same register", need);
+    Ask(2, Hazard::kSetreg, need);
   }
-  const bool late = now.reads_m0_late || (now.vmem && e.Reads(kM0Range));
-  if (late && then.salu && p.effects.Writes(kM0Range)) {
-    Ask(1, "SALU writes M0 and a message, LDS-DMA or movrel reads it", need);
+  const bool dma = now.vmem && e.Reads(kM0Range);
+  if ((now.reads_m0_late || dma) && then.salu && p.effects.Writes(kM0Range)) {
+    Ask(1, dma ? Hazard::kM0LdsDma : Hazard::kM0Message, need);
   }
 }
 
@@ -154,13 +159,13 @@ void NopCheck::Matrix(Isa isa, const Past& p, const Op& op, const Effects& e, Ne
   const bool reads = WroteWhatIsRead(p.effects, e);
   const bool writes = WroteWhatIsWritten(p.effects, e);
   if (then.dot && op.inst.row != p.op.inst.row && (reads || writes)) {
-    Ask(3, "another instruction uses a dot product's result", need);
+    Ask(3, Hazard::kDotResult, need);
   }
   if (then.dot && op.inst.row == p.op.inst.row) {
     for (int i = 0; i < e.read_count; ++i) {
       const bool factor = e.reads[i].field == 'a' || e.reads[i].field == 'b';
       if (factor && e.reads[i].vector() && p.effects.Writes(e.reads[i])) {
-        Ask(3, "a dot product multiplies a dot product's result", need);
+        Ask(3, Hazard::kDotFactor, need);
       }
     }
   }
@@ -169,17 +174,22 @@ void NopCheck::Matrix(Isa isa, const Past& p, const Op& op, const Effects& e, Ne
     const bool small = MfmaPasses(isa, p.op.inst) == 4;
     const int large = isa == Isa::kGfx950 ? 19 : 11;
     if (reads) {
-      Ask(memory ? (small ? 9 : 18) : (small ? 6 : large), "the result of an f64 MFMA is read",
-          need);
+      Ask(memory ? (small ? 9 : 18) : (small ? 6 : large), Hazard::kMatrixF64Read, need);
     }
-    if (writes) Ask(small ? 6 : 11, "the result of an f64 MFMA is overwritten", need);
+    if (writes) Ask(small ? 6 : 11, Hazard::kMatrixF64Overwrite, need);
     return;
   }
-  if (reads) Ask(ResultStates(isa, p.op, p.effects), "the result of an MFMA is read", need);
-  if (writes) Ask(ResultStates(isa, p.op, p.effects), "the result of an MFMA is overwritten", need);
+  if (reads) {
+    Ask(ResultStates(isa, p.op, p.effects),
+        memory ? Hazard::kMatrixReadMemory : Hazard::kMatrixReadValu, need);
+  }
+  if (writes) {
+    Ask(ResultStates(isa, p.op, p.effects),
+        memory ? Hazard::kMatrixOverwriteMemory : Hazard::kMatrixOverwriteValu, need);
+  }
   const Range* c = SourceC(p.effects);
   if (c != nullptr && c->vector() && e.Writes(*c)) {
-    Ask(MfmaPasses(isa, p.op.inst) - 1, "the SrcC of an MFMA is overwritten", need);
+    Ask(MfmaPasses(isa, p.op.inst) - 1, Hazard::kMatrixSrcC, need);
   }
 }
 
@@ -188,9 +198,9 @@ void NopCheck::MatrixToMatrix(Isa isa, const Past& p, const Op& op, const Effect
                               unsigned* seen, Need* need) const {
   const RowFacts& then = *p.effects.facts;
   if (then.valu && !then.mfma) {
-    if (p.effects.Writes(kExecRange)) Ask(4, "VALU writes EXEC before an MFMA", need);
+    if (p.effects.Writes(kExecRange)) Ask(4, Hazard::kExecMatrix, need);
     if (!then.dot && WroteWhatIsRead(p.effects, e)) {
-      Ask(2, "VALU writes a VGPR that an MFMA reads", need);
+      Ask(2, Hazard::kValuMatrix, need);
     }
   }
   if (!then.mfma || p.effects.write_count == 0) return;
@@ -206,7 +216,7 @@ void NopCheck::MatrixToMatrix(Isa isa, const Past& p, const Op& op, const Effect
                                        : newer ? 19
                                                : 11)
                                     : ResultStates(isa, p.op, p.effects);
-      Ask(states, "an MFMA multiplies the result of an MFMA", need);
+      Ask(states, Hazard::kMatrixFactor, need);
       continue;
     }
     const bool whole = p.effects.writes[0].code == r.code && p.effects.writes[0].count == r.count;
@@ -221,19 +231,25 @@ void NopCheck::MatrixToMatrix(Isa isa, const Past& p, const Op& op, const Effect
     } else if (!e.facts->xdl) {
       states = passes;
     }
-    Ask(states, "an MFMA adds to part of the result of an MFMA", need);
+    Ask(states, Hazard::kMatrixAddend, need);
   }
 }
 
-std::string NopCheck::Issue(const Wave& w, const Op& op, const Effects& e) {
-  const Isa isa = w.group->isa;
-  std::string what;
+std::string Describe(Isa isa, const HazardFinding& f) {
+  return absl::StrCat(f.asked, " wait states are needed after ", Print(isa, f.before.inst),
+                      " at pc 0x", absl::Hex(f.before_pc), ", ", f.seen, " seen: ", f.rule->why,
+                      " (rule ", f.rule->name, ")");
+}
+
+bool NopCheck::Issue(Isa isa, uint64_t pc, const Op& op, const Effects& e, HazardFinding* finding) {
+  bool found = false;
   unsigned seen = 0;
   for (size_t back = 1; back <= kPast && back <= count_; ++back) {
     const Past& p = past_[(count_ - back) % kPast];
     const int between = static_cast<int>(clock_ - p.clock - 1);
     if (between >= static_cast<int>(kPast)) break;
     Need need;
+    need.known = known_;
     Vector(isa, p, op, e, &need);
     Scalar(p, op, e, &need);
     if (e.facts->mfma) {
@@ -242,20 +258,20 @@ std::string NopCheck::Issue(const Wave& w, const Op& op, const Effects& e) {
       Matrix(isa, p, op, e, &need);
     }
     if (need.states <= between) continue;
-    what = absl::StrCat(need.states, " wait states are needed after ", Print(isa, p.op.inst),
-                        " at pc 0x", absl::Hex(p.pc), ", ", between, " seen: ", need.why);
+    *finding = {need.rule, need.states, between, p.op, p.pc};
+    found = true;
     break;
   }
   if (op.inst.name() == "s_nop") {
-    if (op.inst.offset & kNoStates) return what;
+    if (op.inst.offset & kNoStates) return found;
     clock_ += static_cast<uint64_t>(op.inst.offset & 15) + 1;
-    return what;
+    return found;
   }
   // Only what some rule looks for is worth remembering.
   const RowFacts& f = *e.facts;
-  if (f.valu || f.vmem || f.salu || f.ds) past_[count_++ % kPast] = {e, op, w.at, clock_};
+  if (f.valu || f.vmem || f.salu || f.ds) past_[count_++ % kPast] = {e, op, pc, clock_};
   ++clock_;
-  return what;
+  return found;
 }
 
 }  // namespace mainarch::sim::isa

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "sim/isa/check/effects.h"
+#include "sim/isa/check/hazards.h"
 
 namespace mainarch::sim::isa {
 
@@ -19,10 +20,24 @@ namespace mainarch::sim::isa {
 // only; mutants use it to take a nop away without moving code.
 inline constexpr int kNoStates = 0x8000;
 
+// A rule that is broken: `seen` wait states lie between where `asked` are needed.
+struct HazardFinding {
+  const HazardRule* rule = nullptr;
+  int asked = 0, seen = 0;
+  Op before;
+  uint64_t before_pc = 0;
+};
+std::string Describe(Isa isa, const HazardFinding& finding);
+
 class NopCheck {
  public:
-  // Before the instruction runs: "" or what is missing. Counts it.
-  std::string Issue(const Wave& w, const Op& op, const Effects& effects);
+  // `known`: what hardware is known to forgive is forgiven (hazards.h).
+  explicit NopCheck(bool known = false) : known_(known) {}
+
+  // Before the instruction at `pc` is issued: whether something is missing. Counts it.
+  bool Issue(Isa isa, uint64_t pc, const Op& op, const Effects& effects, HazardFinding* finding);
+  // Forgets what came before, as after a jump whose way here is not known.
+  void Forget() { count_ = 0; }
 
  private:
   static constexpr size_t kPast = 20;  // no rule reaches further
@@ -32,9 +47,11 @@ class NopCheck {
     uint64_t pc = 0;
     uint64_t clock = ~uint64_t{0};
   };
+  // What one earlier instruction asks of this one.
   struct Need {
+    bool known = false;
     int states = 0;
-    const char* why = "";
+    const HazardRule* rule = nullptr;
   };
   void Forward(Isa isa, const Past& before, const Op& op, const Effects& e, Need* need) const;
   void Vector(Isa isa, const Past& before, const Op& op, const Effects& e, Need* need) const;
@@ -44,6 +61,7 @@ class NopCheck {
   void MatrixToMatrix(Isa isa, const Past& before, const Op& op, const Effects& e, unsigned* seen,
                       Need* need) const;
 
+  bool known_ = false;
   std::array<Past, kPast> past_;
   uint64_t count_ = 0;  // instructions
   uint64_t clock_ = 0;  // wait states

@@ -13,6 +13,7 @@ namespace mainarch::sim::isa {
 struct CheckOptions {
   bool waits = false;      // s_waitcnt, and races in LDS
   bool nops = false;       // wait states between instructions
+  bool known = false;      // of these, what hardware is known to forgive (hazards.h) is forgiven
   bool undefined = false;  // reads of what was never written
   bool races = false;      // in memory, by happens-before with scopes
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace mainarch::sim::isa {
@@ -22,6 +23,36 @@ Reach ReachOf(const Inst& inst, const RowFacts& facts) {
 
 const char* ScopeName(Reach reach) {
   return reach == Reach::kSystem ? "system" : reach == Reach::kAgent ? "agent" : "workgroup";
+}
+
+constexpr size_t kMostNotes = 64;        // of one node
+constexpr size_t kMostSameStores = 256;  // remembered for four bytes
+
+// The bytes of `mask`, one bit each.
+uint32_t BytesOf(uint8_t mask) {
+  return ((mask & 1) ? 0xffu : 0) | ((mask & 2) ? 0xff00u : 0) | ((mask & 4) ? 0xff0000u : 0) |
+         ((mask & 8) ? 0xff000000u : 0);
+}
+
+// What an ordinary store puts into the bytes of `mask` at `at`. False when it is none, or converts.
+bool StoredAt(const Wave& w, const Op& op, const RowFacts& facts, const Piece& piece, uint64_t at,
+              uint8_t mask, uint32_t* value) {
+  const absl::string_view name = op.inst.name();
+  if (w.v == nullptr || !facts.store || facts.smem || piece.element != 0 ||
+      piece.size != facts.bytes || absl::StrContains(name, "format")) {
+    return false;
+  }
+  const Operand* data = op.inst.Find('D');
+  if (data == nullptr || data->code < reg::kVgpr) return false;
+  const uint32_t high = absl::StrContains(name, "d16_hi") ? 2 : 0;  // the upper half is stored
+  *value = 0;
+  for (uint64_t b = 0; b < 4; ++b) {
+    if ((mask >> b & 1) == 0) continue;
+    const uint64_t byte = at + b - piece.address + high;
+    const uint32_t word = w.v[(data->code - reg::kVgpr + byte / 4) * kLanes + piece.lane];
+    *value |= (word >> (byte % 4 * 8) & 0xff) << (b * 8);
+  }
+  return true;
 }
 
 void Raise(uint32_t* to, uint32_t value) { *to = std::max(*to, value); }
@@ -129,8 +160,21 @@ bool RaceCheck::Ordered(const WaveState& self, const Record& record, bool record
   return record.at <= (distance == Reach::kAgent ? k.seen_agent : k.seen_system);
 }
 
+// Whichever of the two comes last, memory holds the same.
+bool RaceCheck::SameStore(const Record& before, const Record& now) const {
+  return before.valued && now.valued &&
+         ((before.value ^ now.value) & BytesOf(before.mask & now.mask)) == 0;
+}
+
+void RaceCheck::NoteSameStore(const Record& before, const Record& now, uint64_t va) {
+  if (noted_.size() >= kMostNotes || !noted_.insert({before.pc, now.pc}).second) return;
+  notes_.push_back(absl::StrCat("checker: note: waves store one value to 0x", absl::Hex(va),
+                                " in no order, at pc ..", absl::Hex(before.pc, absl::kZeroPad8),
+                                " and ..", absl::Hex(now.pc, absl::kZeroPad8)));
+}
+
 std::string RaceCheck::Conflict(uint32_t id, const Record& before, const Record& now,
-                                bool before_reads, uint64_t va) const {
+                                bool before_reads, uint64_t va) {
   if (before.wave == 0 || before.wave == id || (before.mask & now.mask) == 0) return "";
   const WaveState &self = waves_[id], &other = waves_[before.wave];
   const Reach distance = Distance(self, other);
@@ -143,6 +187,7 @@ std::string RaceCheck::Conflict(uint32_t id, const Record& before, const Record&
                         ", needs ", ScopeName(distance));
   }
   if (Ordered(self, before, before_reads)) return "";
+  if (!before_reads && SameStore(before, now)) return NoteSameStore(before, now, va), "";
   const bool same_kernel = self.launch == other.launch;
   return absl::StrCat("race at 0x", absl::Hex(va), " with the ", before_reads ? "load" : "store",
                       " at pc ..", absl::Hex(before.pc, absl::kZeroPad8), " of ",
@@ -170,15 +215,25 @@ std::string RaceCheck::Touch(uint32_t id, const Record& now, bool write, bool re
       }
     }
     if (!what.empty()) return what;
-    // Bytes of others in the same four stay remembered.
-    const auto keep = [&](const Record& r) { return r.wave != 0 && (r.mask & ~now.mask) != 0; };
+    // Bytes of others in the same four stay remembered, and so do stores that are in no order with
+    // this one: a third may be in order with one of them only.
+    const auto same = [&](const Record& r) {
+      return r.wave != id && (r.mask & now.mask) != 0 && SameStore(r, now) &&
+             !Ordered(waves_[id], r, false);
+    };
+    const auto keep = [&](const Record& r) {
+      return r.wave != 0 && ((r.mask & ~now.mask) != 0 || same(r));
+    };
     std::vector<Record> kept;
     if (keep(cell.write)) kept.push_back(cell.write);
     if (cell.more_writes) {
       std::copy_if(cell.more_writes->begin(), cell.more_writes->end(), std::back_inserter(kept),
                    keep);
     }
-    for (Record& r : kept) r.mask &= static_cast<uint8_t>(~now.mask);
+    for (Record& r : kept) {
+      if (!same(r)) r.mask &= static_cast<uint8_t>(~now.mask);
+    }
+    if (kept.size() > kMostSameStores) kept.erase(kept.begin());
     cell.more_writes =
         kept.empty() ? nullptr : std::make_unique<std::vector<Record>>(std::move(kept));
     cell.write = now;
@@ -367,6 +422,8 @@ std::string RaceCheck::Issue(uint32_t id, const Wave& w, const Op& op, const Row
         const bool in = at + b >= piece.address && at + b < piece.address + piece.size;
         now.mask |= static_cast<uint8_t>(in << b);
       }
+      now.valued =
+          !now.atomic && piece.write && StoredAt(w, op, facts, piece, at, now.mask, &now.value);
       std::string what = Touch(id, now, piece.write, reads, at);
       if (!what.empty()) return what;
     }

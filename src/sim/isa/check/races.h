@@ -17,7 +17,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash_map.h"
@@ -46,6 +48,10 @@ class RaceCheck {
   // After it has run.
   void Done(uint32_t id, const Op& op, const RowFacts& facts, const Accesses& accesses);
   void Barrier(const std::vector<uint32_t>& waves);
+
+  // What is worth a look and no finding, said once for each pair of instructions: several waves
+  // that store one value.
+  std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
 
  private:
   // What one wave knows of another's accesses, as counts of its vector memory instructions.
@@ -96,6 +102,8 @@ class RaceCheck {
     uint8_t mask = 0;
     bool atomic = false, uncached = false;
     Reach reach = Reach::kWave;
+    bool valued = false;  // `value` is what an ordinary store stores here, where mask says so
+    uint32_t value = 0;
   };
   struct Cell {
     Record write, read;
@@ -105,7 +113,7 @@ class RaceCheck {
   struct Flag {
     uint32_t value = 0;    // when the last store that we watched was done
     uint32_t storing = 0;  // watched stores issued and not done: the value may be theirs already
-    uint64_t group = 0;  // of the writer
+    uint64_t group = 0;    // of the writer
     std::shared_ptr<const Clock> message;
   };
 
@@ -114,8 +122,10 @@ class RaceCheck {
   Reach Distance(const WaveState& a, const WaveState& b) const;
   bool Ordered(const WaveState& self, const Record& record, bool record_is_read) const;
   std::string Conflict(uint32_t id, const Record& before, const Record& now, bool before_reads,
-                       uint64_t va) const;
+                       uint64_t va);
   std::string Touch(uint32_t id, const Record& now, bool write, bool read, uint64_t va);
+  bool SameStore(const Record& before, const Record& now) const;
+  void NoteSameStore(const Record& before, const Record& now, uint64_t va);
   void Wait(WaveState* self, uint32_t id, int vmcnt);
   void Drain(WaveState* self, uint32_t id);
   void WriteBackNow(WaveState* self, uint32_t id, const Inst& inst);
@@ -137,6 +147,8 @@ class RaceCheck {
   std::shared_ptr<Clock> host_ = std::make_shared<Clock>();
   Window window_;
   uint64_t window_va_ = 0;
+  std::vector<std::string> notes_;
+  std::set<std::pair<uint32_t, uint32_t>> noted_;  // pcs of the two stores
 };
 
 }  // namespace mainarch::sim::isa

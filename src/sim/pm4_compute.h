@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+//
+// What PM4 packets do to the shader: the compute registers that SET_SH_REG writes, which stay from
+// packet to packet, and the dispatches that DISPATCH_DIRECT starts out of them. One a queue.
+//
+// Threads: as HwQueue.
+#ifndef MAINARCH_SIM_PM4_COMPUTE_H_
+#define MAINARCH_SIM_PM4_COMPUTE_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/queue.h"
+#include "sim/rng.h"
+
+namespace mainarch::sim {
+
+class Pm4Compute {
+ public:
+  explicit Pm4Compute(const HwQueue::Setup& setup) : setup_(setup), rng_(setup.seed ^ 0x504d3400) {}
+
+  // `index` counts dwords from the first SH register.
+  void SetRegister(uint32_t index, uint32_t value) {
+    if (index < registers_.size()) registers_[index] = value;
+  }
+  // DISPATCH_DIRECT. False and `fault` or `why` filled: the registers hold no dispatch.
+  bool Dispatch(const uint32_t dims[3], uint32_t initiator, MemoryFault* fault, std::string* why);
+
+  bool busy() const { return !launches_.empty(); }
+  // One slice of one dispatch that runs. kDone: it has ended, or there is none.
+  Progress Run();
+  void Drop() { launches_.clear(); }
+
+ private:
+  uint32_t At(uint32_t index) const { return registers_[index]; }
+  bool Fill(const uint32_t dims[3], uint32_t initiator, sim::Dispatch* dispatch, std::string* why);
+
+  const HwQueue::Setup setup_;
+  Rng rng_;
+  std::array<uint32_t, 0x400> registers_ = {};
+  uint64_t dispatches_ = 0;
+  std::vector<std::unique_ptr<Launch>> launches_;
+};
+
+}  // namespace mainarch::sim
+
+#endif  // MAINARCH_SIM_PM4_COMPUTE_H_
