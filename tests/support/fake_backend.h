@@ -235,7 +235,8 @@ class FakeContext final : public backend::Context {
 
   void Choose(FakeFlight& flight) {
     for (size_t i = 0; i < flight.told.size(); ++i) {
-      if (!flight.told[i]) continue;
+      // Some it finds out to have no room for when a row behind takes the token already.
+      if (!flight.told[i] || Mix(flight.positions[i] * 64 + i) % 16 == 1) continue;
       decode::SampleRequest request;
       request.options = &flight.options[i];
       request.ban_eos = flight.banned[i];

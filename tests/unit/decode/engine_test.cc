@@ -720,6 +720,27 @@ TEST(pages_of_rejected_drafts_are_free_at_once) {
   CHECK_GT(model.control.max_rows_seen.load(), 30u);
 }
 
+// What flies was planned without it, so it is dropped: nobody waits a step for that.
+TEST(a_new_sequence_runs_in_the_next_step) {
+  test::FakeModel model(41);
+  model.control.in_flight = 2;
+  EngineOptions o;
+  o.max_sequences = 2;
+  o.max_sequence_tokens = 100;
+  auto engine = CreateEngine(nullptr, model, {41, 1000, {}}, o);
+  CHECK_OK(engine);
+  const auto first = (*engine)->Open({});
+  CHECK_OK((*engine)->Append(*first, {1, 2, 3}));
+  while ((*engine)->info().ahead < 3) CHECK_OK((*engine)->RunStep());
+  const auto second = (*engine)->Open({});
+  CHECK_OK((*engine)->Append(*second, {4, 5}));
+  const uint64_t before = (*engine)->InfoOf(*first)->position;
+  CHECK_OK((*engine)->RunStep());
+  CHECK_EQ((*engine)->InfoOf(*second)->position, 2u);
+  CHECK_EQ((*engine)->InfoOf(*first)->position, before + 1);
+  CHECK_EQ(model.control.Violations(), "");
+}
+
 TEST(snapshots_are_given_up_where_memory_is_short) {
   test::FakeModel model(41, {{false, 0}, {true, 0}});
   const ModelFacts facts = {41, 1000, {}, {{false, 0}, {true, 0}}};
