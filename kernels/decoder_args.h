@@ -27,9 +27,9 @@ inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
 constexpr uint32_t Parity(uint32_t index) { return index & 1; }
 
 // One step, as the host writes it and kernel step_begin copies it: this header, then
-// rows [rows] StepRow, logit_rows [logit_rows] uint32, choices [logit_rows] ChoiceRow with their
-// edits and counts, each at the offset (in words, from the start of the block) that the header says;
-// behind that, only in the host's copy, changes [changes] PageChange.
+// rows [rows] StepRow, logit_rows [logit_rows] uint32, inputs [rows] uint32 where the Program has
+// InputOps, choices [logit_rows] ChoiceRow with their edits and counts, each at the offset (in
+// words, from the start of the block) that the header says; behind that, only in the host's copy, changes [changes] PageChange.
 //
 // Page tables lie behind the block in the GPU's own memory and stay from step to step: a step
 // brings what has changed.
@@ -45,7 +45,8 @@ struct StepHeader {
   uint32_t choices_at = 0;
   uint32_t changes_at = 0;  // a multiple of 2
   uint32_t changes = 0;
-  uint32_t reserved[5] = {};
+  uint32_t inputs_at = 0;  // of the rows of the source's tap, where there are any
+  uint32_t reserved[4] = {};
 };
 static_assert(sizeof(StepHeader) == 64);
 
@@ -105,6 +106,33 @@ struct EmbedArgs {
   uint32_t reserved = 0;
 };
 static_assert(sizeof(EmbedArgs) == 64);
+
+// ---- rows between contexts ----
+
+// out[row of the half of the step's parity] = x[row].
+struct TapArgs {
+  Address<const uint32_t> step;
+  Address<const float> x;  // [rows, stride]
+  Address<float> out;      // [2][max_rows, stride]: of even and of odd steps
+  uint32_t hidden = 0;     // a multiple of 8
+  uint32_t stride = 0;
+  uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
+  uint32_t max_rows = 0;
+};
+static_assert(sizeof(TapArgs) == 40);
+
+// x[row] = tap[input of the row], and the sums of squares of its chunks. An input counts both halves.
+struct InputArgs {
+  Address<const uint32_t> step;
+  Address<const float> tap;  // [2 * max_rows of its own context, stride]
+  Address<float> x;          // [rows, stride]
+  Address<float> squares;    // [rows, chunks]
+  uint32_t hidden = 0;       // a multiple of 8
+  uint32_t stride = 0;
+  uint32_t chunks = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(InputArgs) == 48);
 
 // ---- matrices ----
 

@@ -5,6 +5,7 @@
 #include "kernels/ops/reduce.h"
 #include "kernels/ops/sample.h"
 #include "kernels/ops/step.h"
+#include "kernels/ops/taps.h"
 #include "kernels/ops/tiles.h"
 
 namespace mainarch::kernels {
@@ -12,6 +13,8 @@ namespace mainarch::kernels {
 KERNEL(step_begin, StepBegin, "vgpr=32 sgpr=56")
 KERNEL(step_tables, StepTables, "vgpr=32 sgpr=56")
 KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
+KERNEL(tap, Tap, "vgpr=32 sgpr=56")
+KERNEL(input, Input, "vgpr=32 sgpr=56 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
 KERNEL(route, Route, "vgpr=96 sgpr=112")

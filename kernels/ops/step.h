@@ -24,6 +24,8 @@ class StepView {
   // Of the step before this one, whose logit row it is; or kHere: token() is the token.
   DEVICE uint32_t from(uint32_t row) const { return words_[words_[4] + row * 4 + 3]; }
   DEVICE uint32_t position(uint32_t row) const { return words_[words_[4] + row * 4 + 1]; }
+  // Of the source's tap: which of its rows, both halves counted.
+  DEVICE uint32_t input(uint32_t row) const { return words_[words_[11] + row]; }
   DEVICE uint32_t logit_row(uint32_t i) const { return words_[words_[5] + i]; }
   DEVICE Global<const ChoiceRow> choice(uint32_t logit_row) const {
     return reinterpret_cast<Global<const ChoiceRow>>(words_ + words_[8]) + logit_row;

@@ -121,7 +121,7 @@ struct Step {
   absl::Span<const StepSequence> sequences;
   absl::Span<const uint32_t> logit_rows;  // ascending indices into rows; logits are made for these
   absl::Span<const Choice> choices;       // of each logit row; empty: all are read, none is chosen
-  // Of each row, the row of the source's last step that InputOps take; empty where there are none.
+  // Of each row, the row of the source's step polled last that InputOps take; empty: there are none.
   absl::Span<const uint32_t> inputs;
 };
 
@@ -149,8 +149,8 @@ struct ContextOptions {
   std::vector<uint32_t> pages;
   std::vector<uint32_t> slots;
   size_t program = 0;  // which of LoadedModel::programs
-  // What InputOps read: a context of the same model, which outlives this one and runs on the same
-  // thread. Null where the Program has none.
+  // What InputOps read: a context of the same model, which outlives this one, runs on the same thread
+  // and has fewer than max_in_flight() steps in flight when it is read. Null: the Program has none.
   const Context* source = nullptr;
 };
 

@@ -130,7 +130,7 @@ struct RecurrentOp {
   int32_t layer;  // of the cache
 };
 
-// out = x, which keeps it for the steps of other contexts (InputOp) until this one's next step.
+// out = x, kept for other contexts' steps (InputOp) as long as the logits of this one's step are.
 struct TapOp {
   BufferId x;
   BufferId out;  // one of Program::taps

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backend/amdgpu/uploader.h"
+#include "backend/source.h"
 
 namespace mainarch::amdgpu {
 namespace {
@@ -59,9 +60,11 @@ Status UploadRotations(const backend::Rope& rope, double (*of)(double), uint64_t
 }  // namespace
 
 AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
-                             const backend::ContextOptions& options, PageTables tables)
+                             const backend::ContextOptions& options,
+                             const AmdGpuContext* source, PageTables tables)
     : model_(std::move(model)),
       program_(model_->program(options.program)),
+      source_(source),
       shape_(ShapeOf(program_, options)),
       row_classes_(RowClasses(options.max_rows)),
       ranks_(static_cast<size_t>(program_.ranks)),
@@ -80,6 +83,12 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
     return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
   }
   RETURN_IF_ERROR(backend::CheckOneCache(options));
+  const auto* source = dynamic_cast<const AmdGpuContext*>(options.source);
+  if (options.source != nullptr && (source == nullptr || source->model_ != model)) {
+    return backend::WrongSource();
+  }
+  RETURN_IF_ERROR(backend::CheckSource(model->program(options.program),
+                                       source == nullptr ? nullptr : &source->program_));
   const Shape shape = ShapeOf(model->program(options.program), options);
   const uint64_t table_words = uint64_t{shape.table_words} * options.max_sequences;
   if (table_words > UINT32_MAX - shape.step_words) {
@@ -89,7 +98,7 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
   ASSIGN_OR_RETURN(PageTables tables, PageTables::Create(options.max_sequences, shape.table_words,
                                                          shape.pages()));
   std::unique_ptr<AmdGpuContext> context(
-      new AmdGpuContext(std::move(model), options, std::move(tables)));
+      new AmdGpuContext(std::move(model), options, source, std::move(tables)));
   const int32_t ranks = context->program_.ranks;
   RETURN_IF_ERROR(context->AllocateShared());
   for (int32_t rank = 0; rank < ranks; ++rank) RETURN_IF_ERROR(context->AllocateRank(rank));
@@ -139,12 +148,19 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.step = carve.Take(
       (shape_.step_words + uint64_t{shape_.table_words} * shape_.options.max_sequences) * 4);
   m.arrivals = carve.Take(RoundUp(shape_.expert_layers, 16) * 4);
+  const std::vector<bool> taps = TapsOf(program_), inputs = InputsOf(program_);
   for (size_t b = 0; b < program_.buffers.size(); ++b) {
     m.buffers.push_back(carve.Take(rows * static_cast<uint64_t>(program_.buffers[b].slots) *
-                                   shape_.strides[b] * 4));
+                                   shape_.strides[b] * 4 * (taps[b] ? kMostInFlight : 1)));
   }
+  m.input_squares.assign(program_.buffers.size(), 0);
   m.partial = carve.Take(rows * shape_.hidden_stride * 4);
   m.squares = carve.Take(rows * shape_.chunks * 4);
+  for (size_t b = 0; b < inputs.size(); ++b) {
+    if (inputs[b] && static_cast<backend::BufferId>(b) != program_.x) {
+      m.input_squares[b] = carve.Take(rows * shape_.chunks * 4);
+    }
+  }
   const uint64_t parts =
       shape_.max_splits == 1
           ? 0
@@ -168,6 +184,14 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
     *at += base;
   }
   for (uint64_t& at : m.buffers) at += base;
+  // None is at the start: the step block is.
+  for (uint64_t& at : m.input_squares) at += at != 0 ? base : 0;
+  if (source_ != nullptr) {
+    const RankMemory& from = source_->ranks_[static_cast<size_t>(rank)].memory;
+    for (const backend::BufferId tap : source_->program_.taps) {
+      m.source_taps.push_back(from.buffers[static_cast<size_t>(tap)]);
+    }
+  }
   const uint64_t kv =
       static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.pages() * shape_.kv_page_bytes;
   ASSIGN_OR_RETURN(own.kv, AllocateVram(device, kv, "KV pool"));
@@ -354,8 +378,10 @@ std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buf
   options.label = "read back";
   auto staging = gpu::Buffer::Allocate(*gpu.device, count * stride * 4, options);
   if (!staging.ok()) return {};
-  const uint64_t from =
-      ranks_[static_cast<size_t>(rank)].memory.buffers[static_cast<size_t>(buffer)];
+  uint64_t from = ranks_[static_cast<size_t>(rank)].memory.buffers[static_cast<size_t>(buffer)];
+  if (TapsOf(program_)[static_cast<size_t>(buffer)]) {
+    from += uint64_t{kernels::Parity(polled_)} * shape_.options.max_rows * stride * 4;
+  }
   if (!CopyAndWait(rank, staging->va(), from, count * stride * 4).ok()) return {};
   std::vector<float> out;
   for (uint64_t i = 0; i < count; ++i) {

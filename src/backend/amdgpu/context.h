@@ -3,7 +3,9 @@
 // What one engine owns on the GPUs: activations, the KV pool, page tables, the step block, the slots
 // of the all-reduce, logits in host memory, and the packets of a step, made once. Two steps may be
 // in flight: what the host writes or reads of a step, and what the step behind reads of it, lies
-// twice, and a step has the half of its parity.
+// twice, and a step has the half of its parity. So do taps: a step of another context, which comes
+// behind all those submitted before it, reads what the step polled last has left, whether or not
+// another one is in flight behind that.
 //
 //   per rank, VRAM    activations, step block and page tables (one buffer), KV pool; all-reduce
 //                     slots and flags, what is sent to the chooser of a row, and the tokens chosen
@@ -94,7 +96,7 @@ class AmdGpuContext : public backend::Context {
   };
 
   AmdGpuContext(std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options,
-                PageTables tables);
+                const AmdGpuContext* source, PageTables tables);
   Status AllocateShared();
   Status AllocateRank(int32_t rank);
   Status AllocateExchange(int32_t rank);
@@ -105,6 +107,7 @@ class AmdGpuContext : public backend::Context {
 
   Status CheckStep(const backend::Step& step) const;
   Status CheckReference(const backend::Step& step, size_t row) const;
+  Status CheckInputs(const backend::Step& step) const;
   Status SubmitPart(const backend::Step& step, size_t end);
   static bool TakesPart(const Packet& packet, const ChoiceWork& work, int32_t end);
   void WriteStep(const backend::Step& step, Flight& flight);
@@ -134,6 +137,7 @@ class AmdGpuContext : public backend::Context {
 
   const std::shared_ptr<const AmdGpuModel> model_;
   const backend::Program& program_;
+  const AmdGpuContext* const source_;  // whose taps InputOps read, or null
   const Shape shape_;
   const std::vector<uint32_t> row_classes_;
   gpu::Buffer host_step_;  // [2] step blocks, then the changes of step_tables

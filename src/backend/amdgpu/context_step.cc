@@ -74,6 +74,26 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
   for (uint32_t row : step.logit_rows) {
     if (row >= step.rows.size()) return Error(Code::kInternal, "logits of row ", row, " asked for");
   }
+  return shape_.reads_tap ? CheckInputs(step) : OkStatus();
+}
+
+// Rows of the source's step that was polled last: which rows there are to go on from, the host
+// knows no earlier. Queues are in order, so its half of the tap is whole until this step has run,
+// unless a step of the same parity is in flight already.
+Status AmdGpuContext::CheckInputs(const Step& step) const {
+  if (step.inputs.size() != step.rows.size()) {
+    return Error(Code::kInternal, step.inputs.size(), " inputs of ", step.rows.size(), " rows");
+  }
+  if (source_->submitted_ - source_->polled_ == kMostInFlight) {
+    return Error(Code::kInternal, "inputs of the source's step ", source_->polled_,
+                 ", whose tap step ", source_->submitted_, " in flight writes over");
+  }
+  const uint32_t rows = source_->flights_[kernels::Parity(source_->polled_)].form.rows;
+  for (uint32_t row : step.inputs) {
+    if (row < rows) continue;
+    return Error(Code::kInternal, "row ", row, " of the source's last step is asked for, which had ",
+                 rows);
+  }
   return OkStatus();
 }
 
@@ -104,6 +124,13 @@ void AmdGpuContext::WriteRows(const Step& step, const StepHeader& header, uint32
                tables_.Offset(step.sequences[row.sequence].table), row.from};
   }
   static_assert(backend::kHere == kernels::kHere);
+  if (shape_.reads_tap) {
+    const uint32_t first =
+        kernels::Parity(source_->polled_) * source_->shape_.options.max_rows;
+    for (size_t i = 0; i < step.rows.size(); ++i) {
+      block[header.inputs_at + i] = first + step.inputs[i];
+    }
+  }
   if (step.logit_rows.empty()) return;
   std::memcpy(block + header.logit_rows_at, step.logit_rows.data(), step.logit_rows.size() * 4);
 }
@@ -117,7 +144,8 @@ void AmdGpuContext::WriteStep(const Step& step, Flight& flight) {
   header.index = submitted_;
   header.rows_at = sizeof(StepHeader) / 4;
   header.logit_rows_at = header.rows_at + header.rows * 4;
-  header.choices_at = header.logit_rows_at + header.logit_rows;
+  header.inputs_at = header.logit_rows_at + header.logit_rows;
+  header.choices_at = header.inputs_at + (shape_.reads_tap ? header.rows : 0);
   header.pages_at = shape_.step_words;
   for (const backend::StepRow& row : step.rows) {
     header.splits = std::max(header.splits, row.position / kernels::kSplitTokens + 1);

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "backend/amdgpu/lower.h"
 
+#include <type_traits>
+
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lowering.h"
+#include "backend/ops_info.h"
 
 namespace mainarch::amdgpu {
 
+using backend::BufferId;
 using backend::Program;
 
 namespace {
@@ -17,6 +21,11 @@ template <class T>
 concept HasCheck = requires(const Program& program, const T& op, const backend::Op* before) {
   CheckOp(program, op, before);
 };
+
+// Those that read or make sums of squares of their x.
+template <class T>
+concept IsResidual = requires(const T& op) { op.x; } && !std::is_same_v<T, backend::TapOp> &&
+                     !std::is_same_v<T, backend::InputOp>;
 
 Status CheckCaches(const Program& program) {
   if (program.caches.size() > 1) {
@@ -44,6 +53,31 @@ Status CheckCaches(const Program& program) {
   return OkStatus();
 }
 
+// Sums of squares are kept of x, and of what InputOps write.
+Status CheckResidual(const Program& program, const backend::Op& op, BufferId x) {
+  if (x == program.x || InputsOf(program)[static_cast<size_t>(x)]) return OkStatus();
+  return Error(Code::kUnsupported, "op ", backend::OpName(op), " of \"",
+               program.buffers[static_cast<size_t>(x)].label,
+               "\": the GPU kernels have sums of squares of x and of inputs only");
+}
+
+// A tap lies twice, which no op but its own knows.
+Status CheckTaps(const Program& program, const backend::Op& op) {
+  if (program.taps.empty()) return OkStatus();
+  const std::vector<bool> taps = TapsOf(program);
+  const bool is_tap = std::holds_alternative<backend::TapOp>(op);
+  const backend::OpUses uses = backend::UsesOf(program, op);
+  for (const auto* ids : {&uses.reads, &uses.writes}) {
+    for (const BufferId id : *ids) {
+      if (!taps[static_cast<size_t>(id)] || (is_tap && ids == &uses.writes)) continue;
+      return Error(Code::kUnsupported, "op ", backend::OpName(op), " of \"",
+                   program.buffers[static_cast<size_t>(id)].label,
+                   "\": the GPU kernels keep a tap for other contexts only");
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckOneOp(const Program& program, const backend::Op& op, const backend::Op* before) {
   return std::visit(
       [&](const auto& o) -> Status {
@@ -51,6 +85,8 @@ Status CheckOneOp(const Program& program, const backend::Op& op, const backend::
         if constexpr (!HasKernel<T>) {
           return Error(Code::kUnsupported, "op ", backend::OpName(op),
                        ": the GPU has no kernel for it");
+        } else if constexpr (IsResidual<T>) {
+          return CheckResidual(program, op, o.x);
         } else if constexpr (HasCheck<T>) {
           return CheckOp(program, o, before);
         } else {
@@ -67,6 +103,7 @@ Status CheckProgram(const Program& program) {
   const backend::Op* before = nullptr;
   for (const backend::Op& op : program.ops) {
     RETURN_IF_ERROR(CheckOneOp(program, op, before));
+    RETURN_IF_ERROR(CheckTaps(program, op));
     before = &op;
   }
   if (program.hidden % 8 != 0) {
@@ -116,10 +153,15 @@ const backend::Op* Lowering::Next() const {
   return next < program.ops.size() ? &program.ops[next] : nullptr;
 }
 
-kernels::NormOf Lowering::Norm(backend::WeightId norm) const {
+uint64_t Lowering::SquaresOf(backend::BufferId x) const {
+  const uint64_t own = memory.input_squares[static_cast<size_t>(x)];
+  return own != 0 ? own : memory.squares;
+}
+
+kernels::NormOf Lowering::Norm(backend::BufferId x, backend::WeightId norm) const {
   kernels::NormOf out;
   out.w.address = WeightOf(norm).vector;
-  out.squares.address = memory.squares;
+  out.squares.address = SquaresOf(x);
   out.chunks = shape.chunks;
   out.inverse_hidden = 1.0f / static_cast<float>(program.hidden);
   out.epsilon = program.rms_eps;

@@ -72,6 +72,7 @@ struct Shape {
   uint32_t choice_slots = 0;   // logit rows that one rank chooses for
   uint32_t all_reduces = 0;    // a step
   uint32_t expert_layers = 0;
+  bool reads_tap = false;         // of a source context: steps say which rows
   uint32_t step_words = 0;        // of one step block in host memory
   uint32_t choices_end = 0;       // of them, before its changes of page tables
   uint32_t step_changes = 0;      // as many of those at most
@@ -85,14 +86,21 @@ struct Shape {
 inline constexpr uint32_t kListChanges = 4095;
 Shape ShapeOf(const backend::Program& program, const backend::ContextOptions& options);
 
+// Of each buffer, whether it is one of Program::taps.
+std::vector<bool> TapsOf(const backend::Program& program);
+// Whether an InputOp writes it.
+std::vector<bool> InputsOf(const backend::Program& program);
+
 // Where things are in one rank's address space.
 struct RankMemory {
   uint64_t host_step = 0;  // two blocks, then the list of step_tables
   uint64_t step = 0;       // page tables step_words behind it
   uint64_t arrivals = 0;          // uint32 [expert_layers]
-  std::vector<uint64_t> buffers;  // of the Program
+  std::vector<uint64_t> buffers;  // of the Program; its taps are there twice, for both parities
+  std::vector<uint64_t> source_taps;  // of the source's Program, in its memory of this rank
   uint64_t partial = 0;
-  uint64_t squares = 0;
+  uint64_t squares = 0;                 // of Program::x
+  std::vector<uint64_t> input_squares;  // of each buffer that an InputOp writes, x apart; else 0
   uint64_t attend_parts = 0;
   uint64_t router_logits = 0;
   uint64_t logits = 0;       // this rank's share

@@ -82,11 +82,14 @@ class Lowering {
   // The op behind the one that is lowered, or null.
   const backend::Op* Next() const;
 
-  kernels::NormOf Norm(backend::WeightId norm) const;
+  // The sums of squares of a buffer's rows.
+  uint64_t SquaresOf(backend::BufferId x) const;
+  kernels::NormOf Norm(backend::BufferId x, backend::WeightId norm) const;
   kernels::MatmulArgs ArgsOf(const Product& product) const;
   void Add(const Product& product);
-  // x += the sum of the ranks' partials, and what the next norm wants.
-  void ReduceInto(backend::BufferId x);
+  // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
+  // alone, which has all of the product, as every rank has.
+  void ReduceInto(backend::BufferId x, bool whole = false);
 
   const backend::Program& program;
   const Shape& shape;
@@ -125,12 +128,18 @@ void Emit(const backend::RouterOp& op, Lowering* to);
 void Emit(const backend::ExpertsGateUpOp& op, Lowering* to);
 void Emit(const backend::ExpertsDownOp& op, Lowering* to);
 void Emit(const backend::LogitsOp& op, Lowering* to);
+void Emit(const backend::TapOp& op, Lowering* to);
+void Emit(const backend::InputOp& op, Lowering* to);
 
 // What the kernels cannot do of ops that they have: Unsupported names it. `before`: the op before,
 // or null.
 Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::TapOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::InputOp& op,
                const backend::Op* before);
 
 }  // namespace mainarch::amdgpu

@@ -64,8 +64,10 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   for (const backend::Op& op : program.ops) {
     const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
     shape.expert_layers += down != nullptr;
+    shape.reads_tap |= std::holds_alternative<backend::InputOp>(op);
+    // A product that every rank makes whole is added without the others.
     shape.all_reduces += std::holds_alternative<backend::AllReduceAddOp>(op) ||
-                         std::holds_alternative<backend::MatmulAddOp>(op) ||
+                         (std::holds_alternative<backend::MatmulAddOp>(op) && program.ranks == 1) ||
                          (down != nullptr && down->add);
   }
   shape.table_words = std::min(
@@ -82,7 +84,9 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
                          uint64_t{1} << 20) +
       uint64_t{options.max_logit_rows} * CeilDivide(static_cast<uint64_t>(program.vocab), 32);
   shape.choices_end =
-      RoundUp(sizeof(kernels::StepHeader) / 4 + uint64_t{options.max_rows} * 4 + choice_words, 16);
+      RoundUp(sizeof(kernels::StepHeader) / 4 +
+                  uint64_t{options.max_rows} * (shape.reads_tap ? 5 : 4) + choice_words,
+              16);
   shape.step_words = RoundUp(
       shape.choices_end + uint64_t{shape.step_changes} * (sizeof(kernels::PageChange) / 4), 1024);
   shape.kv_page_bytes = static_cast<uint64_t>(shape.heads.cache.kv_heads) *
@@ -100,6 +104,22 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
     }
   }
   return shape;
+}
+
+std::vector<bool> TapsOf(const Program& program) {
+  std::vector<bool> out(program.buffers.size());
+  for (const BufferId id : program.taps) out[static_cast<size_t>(id)] = true;
+  return out;
+}
+
+std::vector<bool> InputsOf(const Program& program) {
+  std::vector<bool> out(program.buffers.size());
+  for (const backend::Op& op : program.ops) {
+    if (const auto* input = std::get_if<backend::InputOp>(&op)) {
+      out[static_cast<size_t>(input->x)] = true;
+    }
+  }
+  return out;
 }
 
 VocabShare ShareOf(const Program& program, int32_t rank) {

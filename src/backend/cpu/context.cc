@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "backend/source.h"
 
 namespace mainarch::cpu {
 
@@ -19,28 +20,6 @@ CpuContext::CpuContext(std::shared_ptr<const CpuModel> model,
   }
 }
 
-namespace {
-
-// The source has the taps that are read, of their widths.
-Status CheckSource(const backend::Program& program, const backend::Program* source) {
-  for (const backend::Op& op : program.ops) {
-    const auto* input = std::get_if<backend::InputOp>(&op);
-    if (input == nullptr) continue;
-    const size_t tap = static_cast<size_t>(input->tap);
-    if (source == nullptr || input->tap < 0 || tap >= source->taps.size()) {
-      return Error(Code::kInternal, "a Program reads tap ", input->tap, " of a source that has ",
-                   source == nullptr ? 0 : source->taps.size());
-    }
-    const int64_t width = source->buffers[static_cast<size_t>(source->taps[tap])].width;
-    const int64_t wanted = program.buffers[static_cast<size_t>(input->x)].width;
-    if (width == wanted) continue;
-    return Error(Code::kInternal, "tap ", tap, " is ", width, " wide; its reader wants ", wanted);
-  }
-  return OkStatus();
-}
-
-}  // namespace
-
 StatusOr<std::unique_ptr<backend::Context>> CpuContext::Create(
     std::shared_ptr<const CpuModel> model, const backend::ContextOptions& options) {
   if (options.max_rows == 0 || options.max_logit_rows == 0) {
@@ -49,9 +28,12 @@ StatusOr<std::unique_ptr<backend::Context>> CpuContext::Create(
   if (options.program >= model->programs().size()) {
     return Error(Code::kInternal, "no Program ", options.program, " of ", model->programs().size());
   }
-  const auto* source = static_cast<const CpuContext*>(options.source);
-  RETURN_IF_ERROR(CheckSource(model->program(options.program),
-                              source == nullptr ? nullptr : &source->ws_.program));
+  const auto* source = dynamic_cast<const CpuContext*>(options.source);
+  if (options.source != nullptr && (source == nullptr || source->ws_.model != model)) {
+    return backend::WrongSource();
+  }
+  RETURN_IF_ERROR(backend::CheckSource(model->program(options.program),
+                                       source == nullptr ? nullptr : &source->ws_.program));
   std::unique_ptr<CpuContext> context(new CpuContext(std::move(model), options, source));
   RETURN_IF_ERROR(context->ws_.Allocate());
   return std::unique_ptr<backend::Context>(std::move(context));

@@ -129,7 +129,25 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK(Holds(Refusal([](Program& p) { p.experts_per_token = 17; }), "17 a token"));
   // Ops without a function in amdgpu/ops/.
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::AddBiasOp{}); }), "op add_bias"));
-  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::TapOp{}); }), "op tap"));
+  // Taps: rows as wide as x, for other contexts only; norms of what has sums of squares.
+  CHECK_EQ(Refusal([](Program& p) { p.ops.push_back(backend::InputOp{0, 0}); }), "not refused");
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::TapOp{0, 3}); }),
+              "a tap or an input of \"act\", 6 of 96 a row"));
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::InputOp{0, 1}); }),
+              "a tap or an input of \"moe.ids\""));
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::NormMatmulOp{2, 0, 0, 0}); }),
+              "op norm_matmul of \"moe.weights\": the GPU kernels have sums of squares of x"));
+  const auto tapped = [](Program& p) {
+    p.buffers.push_back({"tap.0", backend::BufferType::kF32, 1160, 1});
+    p.taps = {4};
+    p.ops.push_back(backend::TapOp{0, 4});
+  };
+  CHECK_EQ(Refusal(tapped), "not refused");
+  CHECK(Holds(Refusal([&](Program& p) {
+                tapped(p);
+                p.ops.push_back(backend::MatmulAddOp{4, 0, 0});
+              }),
+              "op matmul_add of \"tap.0\": the GPU kernels keep a tap for other contexts"));
   const Program mixed = WithExperts(quant::Format::kBF16, quant::Format::kMxfp4);
   CHECK(Holds(std::string(CheckProgram(mixed).message()), "layers.0.down"));
   Program alone = WithExperts(quant::Format::kBF16, quant::Format::kBF16);
@@ -170,6 +188,27 @@ TEST(sizes_of_a_context) {
   CHECK_EQ(s.strides[1], 6u);
   CHECK_EQ(s.strides[2], 6u);
   CHECK_EQ(s.strides[3], 128u);
+}
+
+// An InputOp takes a word a row of the step block; what every rank makes whole is no all-reduce.
+TEST(sizes_of_a_context_that_reads_a_tap) {
+  Program p = Small();
+  p.ops.push_back(backend::MatmulAddOp{});
+  p.ops.push_back(backend::AllReduceAddOp{});
+  backend::ContextOptions options;
+  options.max_rows = 64;
+  options.pages = {4};
+  CHECK(!ShapeOf(p, options).reads_tap);
+  CHECK_EQ(ShapeOf(p, options).all_reduces, 2u);
+  const uint32_t without = ShapeOf(p, options).choices_end;
+  p.ops.push_back(backend::InputOp{0, 3});
+  p.ranks = 2;
+  p.taps = {1};
+  CHECK(ShapeOf(p, options).reads_tap);
+  CHECK_EQ(ShapeOf(p, options).all_reduces, 1u);
+  CHECK_EQ(ShapeOf(p, options).choices_end, without + 64);
+  CHECK(InputsOf(p)[3] && !InputsOf(p)[0]);
+  CHECK(TapsOf(p)[1] && !TapsOf(p)[0]);
 }
 
 TEST(sizes_at_their_limits) {

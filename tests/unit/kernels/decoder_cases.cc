@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The decoder's small kernels: step_begin, embed, route, sum_slots and reduce.
+// The decoder's small kernels: step_begin, embed, tap, input, route, sum_slots and reduce.
 #include "unit/kernels/decoder_cases.h"
 
 #include <algorithm>
@@ -38,7 +38,8 @@ Bytes StepPlan::Block() const {
   header.index = index;
   header.rows_at = sizeof(StepHeader) / 4;
   header.logit_rows_at = header.rows_at + 4 * count();
-  header.pages_at = header.logit_rows_at + header.logit_rows;
+  header.inputs_at = header.logit_rows_at + header.logit_rows;
+  header.pages_at = header.inputs_at + static_cast<uint32_t>(inputs.size());
   for (const Row& row : rows) {
     table.push_back({row.token, row.position, static_cast<uint32_t>(pages.size()), row.from});
     pages.insert(pages.end(), row.pages.begin(), row.pages.end());
@@ -47,7 +48,7 @@ Bytes StepPlan::Block() const {
   header.words = RoundUp(header.pages_at + static_cast<uint32_t>(pages.size()), 4);
   Bytes out;
   for (const Bytes& part : {ToBytes(std::vector<StepHeader>{header}), ToBytes(table),
-                            ToBytes(logit_rows), ToBytes(pages)}) {
+                            ToBytes(logit_rows), ToBytes(inputs), ToBytes(pages)}) {
     out.insert(out.end(), part.begin(), part.end());
   }
   out.resize(size_t{header.words} * 4);
@@ -228,6 +229,71 @@ Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers, bool 
     args.is_f32 = f32;
     args.tokens = at.Of<const uint64_t>("tokens");
     args.max_rows = rows;
+  })}};
+  out.expectations = {want.Check("x"), squares.Check("squares")};
+  return out;
+}
+
+// A step of `rows` of a context of `max_rows`: one half is written, the other's rows stay.
+Case TapCase(uint32_t rows, uint32_t max_rows, uint32_t hidden, uint32_t index, uint32_t workers) {
+  Random random(hidden + index);
+  StepPlan step = StepPlan::Of(rows);
+  step.index = index;
+  const Inputs x = RandomInputs(random, rows, hidden);
+  Wanted want(2 * max_rows, x.stride);
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t i = 0; i < hidden; ++i) {
+      want.Set(Parity(index) * max_rows + row, i, x.at(row, i), 0);
+    }
+  }
+  Case out;
+  out.name = absl::StrCat("tap ", rows, " of ", max_rows, " rows, hidden ", hidden, ", step ", index);
+  out.bound = "exact";
+  out.buffers = {{"step", step.Block()}, {"x", ToBytes(x.values)}, want.ToFill("out")};
+  out.steps = {{MakeLaunch<TapArgs>("tap", workers, [=](TapArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.x = at.Of<const float>("x");
+    args.out = at.Of<float>("out");
+    args.hidden = hidden;
+    args.stride = RoundUp(hidden, kPadColumns);
+    args.chunks = (hidden + kRowChunk - 1) / kRowChunk;
+    args.max_rows = max_rows;
+  })}};
+  out.expectations = {want.Check("out")};
+  return out;
+}
+
+// Rows out of order, and one of them twice, of a tap that has `tapped`.
+Case InputCase(uint32_t rows, uint32_t tapped, uint32_t hidden, uint32_t workers) {
+  Random random(hidden + rows);
+  StepPlan step = StepPlan::Of(rows);
+  for (uint32_t row = 0; row < rows; ++row) step.inputs.push_back((tapped - 1 + row * 5) % tapped);
+  if (rows > 1) step.inputs[1] = step.inputs[0];
+  const Inputs tap = RandomInputs(random, tapped, hidden);
+  Inputs x = {rows, hidden, tap.stride, std::vector<float>(size_t{rows} * tap.stride)};
+  const uint32_t chunks = (hidden + kRowChunk - 1) / kRowChunk;
+  Wanted want(rows + 1, x.stride), squares(rows + 1, chunks);
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t i = 0; i < hidden; ++i) {
+      const double value = tap.at(step.inputs[row], i);
+      x.values[size_t{row} * x.stride + i] = static_cast<float>(value);
+      want.Set(row, i, value, 0);
+    }
+  }
+  WantSquares(x, &squares);
+  Case out;
+  out.name = absl::StrCat("input ", rows, " rows of ", tapped, ", hidden ", hidden);
+  out.bound = "rows exact; squares 2^-20 relative: fp32 sums of positive terms";
+  out.buffers = {{"step", step.Block()}, {"tap", ToBytes(tap.values)}, want.ToFill("x"),
+                 squares.ToFill("squares")};
+  out.steps = {{MakeLaunch<InputArgs>("input", workers, [=](InputArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.tap = at.Of<const float>("tap");
+    args.x = at.Of<float>("x");
+    args.squares = at.Of<float>("squares");
+    args.hidden = hidden;
+    args.stride = RoundUp(hidden, kPadColumns);
+    args.chunks = chunks;
   })}};
   out.expectations = {want.Check("x"), squares.Check("squares")};
   return out;
@@ -468,6 +534,13 @@ std::vector<Case> DecoderStepCases() {
       EmbedCase(17, 8, false, 2),
       EmbedCase(5, 1160, false, 3, true),
       EmbedCase(6, 64, true, 2, true),
+      TapCase(1, 1, 64, 1, 1),
+      TapCase(5, 7, 1160, 2, 3),
+      TapCase(5, 7, 1160, 7, 3),
+      TapCase(17, 17, 8, 0xffffffff, 2),
+      InputCase(1, 2, 64, 1),
+      InputCase(5, 14, 1160, 3),
+      InputCase(17, 6, 8, 2),
       RouteCase(1, 8, 2, true, false),
       RouteCase(9, 128, 8, true, false),
       RouteCase(9, 130, 8, false, false),

@@ -30,6 +30,7 @@ struct StepPlan {
   };
   std::vector<Row> rows;
   std::vector<uint32_t> logit_rows;
+  std::vector<uint32_t> inputs;  // of each row, or empty
   uint32_t index = 0;
 
   static StepPlan Of(uint32_t rows);

@@ -3,9 +3,12 @@
 // A target and a draft head, built by one architecture over one checkpoint and loaded as one model:
 // the head is a layer behind x = embedding + W · the target's last hidden state, and shares its
 // embedding and LM head. The target against fp64, the head bit for bit against one Program that is
-// both; two Programs over one set of weights on GPUs too, where taps are refused by name.
+// both, and on GPUs against the CPU's; a model cut in two at a tap against fp64. What a reader takes
+// while its source has steps in flight, and which sources are refused.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "backend/backend.h"
 #include "golden/golden.h"
@@ -136,25 +139,49 @@ StatusOr<std::unique_ptr<backend::Context>> MakeContext(const backend::LoadedMod
   return model.CreateContext(options);
 }
 
-// One step of `rows` tokens from `position` on; all their logits.
-StatusOr<std::vector<std::vector<float>>> RunStep(backend::Context& context,
-                                                  absl::Span<const uint32_t> tokens,
-                                                  uint32_t position, uint32_t rows, bool taps) {
-  const std::vector<uint32_t> pages = {2, 0, 3};
-  backend::StepCache cache;
-  cache.pages = absl::MakeConstSpan(pages).first((position + rows + 15) / 16);
-  const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1), 0};
-  std::vector<uint32_t> all(rows);
-  std::iota(all.begin(), all.end(), 0);
-  std::vector<backend::StepRow> step_rows;
-  for (uint32_t i = 0; i < rows; ++i) step_rows.push_back({tokens[position + i], position + i, 0});
-  backend::Step step;
-  step.rows = step_rows;
-  step.sequences = absl::MakeConstSpan(&sequence, 1);
-  step.logit_rows = all;
-  if (taps) step.inputs = all;
-  RETURN_IF_ERROR(context.Run(step));
-  std::vector<std::vector<float>> logits;
+std::vector<uint32_t> All(uint32_t rows) {
+  std::vector<uint32_t> out(rows);
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+// One step of `rows` tokens from `position` on, with all their logits; `inputs`: of each row, the
+// row of the source's.
+class OneStep {
+ public:
+  OneStep(absl::Span<const uint32_t> tokens, uint32_t position, uint32_t rows,
+          std::vector<uint32_t> inputs = {})
+      : inputs_(std::move(inputs)), all_(All(rows)) {
+    cache_.pages = absl::MakeConstSpan(pages_).first((position + rows + 15) / 16);
+    sequence_ = {absl::MakeConstSpan(&cache_, 1), 0};
+    for (uint32_t i = 0; i < rows; ++i) rows_.push_back({tokens[position + i], position + i, 0});
+  }
+  OneStep(const OneStep&) = delete;
+  OneStep& operator=(const OneStep&) = delete;
+
+  backend::Step step() const {
+    backend::Step step;
+    step.rows = rows_;
+    step.sequences = absl::MakeConstSpan(&sequence_, 1);
+    step.logit_rows = all_;
+    step.inputs = inputs_;
+    return step;
+  }
+
+ private:
+  const std::vector<uint32_t> pages_ = {2, 0, 3};
+  const std::vector<uint32_t> inputs_, all_;
+  backend::StepCache cache_;
+  backend::StepSequence sequence_;
+  std::vector<backend::StepRow> rows_;
+};
+
+using Rows = std::vector<std::vector<float>>;
+
+StatusOr<Rows> RunStep(backend::Context& context, absl::Span<const uint32_t> tokens,
+                       uint32_t position, uint32_t rows, std::vector<uint32_t> inputs = {}) {
+  RETURN_IF_ERROR(context.Run(OneStep(tokens, position, rows, std::move(inputs)).step()));
+  Rows logits;
   for (uint32_t i = 0; i < rows; ++i) {
     const absl::Span<float> row = context.Logits(i);
     logits.emplace_back(row.begin(), row.end());
@@ -208,9 +235,9 @@ TEST(a_head_of_an_architecture_reads_its_targets_tap) {
     uint32_t position = 0;
     size_t at = 0;
     for (const uint32_t rows : {9u, 1u, 1u, 13u, 1u, 15u}) {
-      const auto target_logits = RunStep(**target, tokens, position, rows, false);
-      const auto got = RunStep(**head, tokens, position, rows, true);
-      const auto want = RunStep(**one, tokens, position, rows, false);
+      const auto target_logits = RunStep(**target, tokens, position, rows);
+      const auto got = RunStep(**head, tokens, position, rows, All(rows));
+      const auto want = RunStep(**one, tokens, position, rows);
       CHECK_OK(target_logits);
       CHECK_OK(got);
       CHECK_OK(want);
@@ -249,16 +276,204 @@ TEST(gpus_run_two_programs_over_one_set_of_weights) {
       CHECK_OK(context);
       const auto decoder = DecoderOf(checkpoint, program == 0 ? kLayers : kLayers - 1);
       CHECK(decoder != nullptr);
-      const auto logits = RunStep(**context, tokens, 0, 5, false);
+      const auto logits = RunStep(**context, tokens, 0, 5);
       CHECK_OK(logits);
       for (uint32_t i = 0; i < 5; ++i) {
         CHECK_OK(decoder->Extend({tokens[i]}));
         CHECK_LE(WorstOf((*logits)[i], decoder->logits()), 1e-4);
       }
     }
-    CHECK_REFUSED(backend->Load(Build(kWithHead, checkpoint, backend->ranks()), {}),
-                  Code::kUnsupported, "op tap");
   }
+}
+
+// A target and its head step by step, whose steps take the tap's rows backwards now and then.
+StatusOr<std::pair<Rows, Rows>> Play(const std::string& device,
+                                     std::shared_ptr<const file::Checkpoint> checkpoint,
+                                     absl::Span<const uint32_t> tokens) {
+  const auto backend = Open(device);
+  if (backend == nullptr) return Error(Code::kInternal, "no ", device);
+  ASSIGN_OR_RETURN(const auto model,
+                   backend->Load(Build(kWithHead, std::move(checkpoint), backend->ranks()), {}));
+  ASSIGN_OR_RETURN(const auto target, MakeContext(*model, 0, nullptr));
+  ASSIGN_OR_RETURN(const auto head, MakeContext(*model, 1, target.get()));
+  std::pair<Rows, Rows> out;
+  uint32_t position = 0;
+  for (const uint32_t rows : {5u, 1u, 3u}) {
+    ASSIGN_OR_RETURN(const Rows of_target, RunStep(*target, tokens, position, rows));
+    std::vector<uint32_t> inputs = All(rows);
+    if (rows == 3) std::reverse(inputs.begin(), inputs.end());
+    ASSIGN_OR_RETURN(const Rows of_head, RunStep(*head, tokens, position, rows, inputs));
+    out.first.insert(out.first.end(), of_target.begin(), of_target.end());
+    out.second.insert(out.second.end(), of_head.begin(), of_head.end());
+    position += rows;
+  }
+  return out;
+}
+
+std::vector<double> Doubles(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+TEST(a_head_on_gpus_reads_its_targets_tap) {
+  const auto checkpoint = Checkpoint();
+  CHECK(checkpoint != nullptr);
+  const std::vector<uint32_t> tokens = test::Prompt(kTokens, kVocab);
+  const auto cpu = Play("cpu", checkpoint, tokens);
+  CHECK_OK(cpu);
+  for (const char* chip : {"sim:gfx950", "sim:gfx942"}) {
+    const auto one = Play(chip, checkpoint, tokens);
+    const auto two = Play(absl::StrCat(chip, "x2"), checkpoint, tokens);
+    CHECK_OK(one);
+    CHECK_OK(two);
+    CHECK_EQ(one->first.size(), 9u);
+    for (size_t i = 0; i < one->first.size(); ++i) {
+      CHECK_LE(WorstOf(one->first[i], Doubles(cpu->first[i])), 1e-4);
+      CHECK_LE(WorstOf(one->second[i], Doubles(cpu->second[i])), 1e-4);
+      CHECK(test::Same(one->first[i], two->first[i]));
+      CHECK(test::Same(one->second[i], two->second[i]));
+    }
+  }
+}
+
+// The head's layer alone, whose x is the tap: with the target, the model of all layers. `elsewhere`:
+// that x is not Program::x.
+Programs CutInTwo(std::shared_ptr<const file::Checkpoint> checkpoint, int32_t ranks,
+                  bool elsewhere) {
+  Programs built = Build(kWithHead, std::move(checkpoint), ranks);
+  if (built.size() != 2) return {};
+  auto rest = std::make_shared<backend::Program>(*built[1]);
+  backend::InputOp input = std::get<backend::InputOp>(rest->ops[1]);  // embed, input, matmul_add
+  rest->ops.erase(rest->ops.begin(), rest->ops.begin() + 3);
+  rest->layer_ends.clear();
+  if (!elsewhere) input.x = rest->x;
+  for (backend::Op& op : rest->ops) {
+    std::visit(
+        [&](auto& o) {
+          if constexpr (requires { o.x; }) o.x = input.x;
+        },
+        op);
+  }
+  rest->ops.insert(rest->ops.begin(), input);
+  return {built[0], rest};
+}
+
+TEST(a_model_cut_in_two_at_a_tap_is_the_model) {
+  const auto checkpoint = Checkpoint();
+  CHECK(checkpoint != nullptr);
+  const std::vector<uint32_t> tokens = test::Prompt(kTokens, kVocab);
+  for (const char* device : {"cpu:2", "sim:gfx950", "sim:gfx942x2"}) {
+    const auto backend = Open(device);
+    CHECK(backend != nullptr);
+    const auto whole = backend->Load(Build(kShallow, checkpoint, backend->ranks())[0], {});
+    CHECK_OK(whole);
+    // The CPU's norms are of Program::x, whatever an op names.
+    const bool on_cpu = absl::string_view(device).substr(0, 3) == "cpu";
+    for (const bool elsewhere : {false, true}) {
+      if (elsewhere && on_cpu) continue;
+      const auto cut = backend->Load(CutInTwo(checkpoint, backend->ranks(), elsewhere), {});
+      CHECK_OK(cut);
+      const auto all = MakeContext(**whole, 0, nullptr);
+      const auto first = MakeContext(**cut, 0, nullptr);
+      CHECK_OK(all);
+      CHECK_OK(first);
+      const auto rest = MakeContext(**cut, 1, first->get());
+      CHECK_OK(rest);
+      const auto decoder = DecoderOf(checkpoint, kLayers);
+      CHECK(decoder != nullptr);
+      uint32_t position = 0;
+      for (const uint32_t rows : {3u, 1u}) {
+        const auto want = RunStep(**all, tokens, position, rows);
+        CHECK_OK(want);
+        CHECK_OK(RunStep(**first, tokens, position, rows));
+        const auto got = RunStep(**rest, tokens, position, rows, All(rows));
+        CHECK_OK(got);
+        for (uint32_t i = 0; i < rows; ++i) {
+          CHECK_OK(decoder->Extend({tokens[position + i]}));
+          CHECK_LE(WorstOf((*got)[i], decoder->logits()), 1e-4);
+          CHECK(test::Same((*got)[i], (*want)[i]));
+        }
+        position += rows;
+      }
+    }
+  }
+}
+
+// A tap lies twice: a reader gets the step polled last while another one is in flight behind it.
+TEST(a_tap_is_of_the_step_polled_last) {
+  const auto checkpoint = Checkpoint();
+  CHECK(checkpoint != nullptr);
+  const std::vector<uint32_t> tokens = test::Prompt(kTokens, kVocab);
+  const auto backend = Open("sim:gfx950x2");
+  CHECK(backend != nullptr);
+  const auto model = backend->Load(Build(kWithHead, checkpoint, 2), {});
+  CHECK_OK(model);
+  const auto target = MakeContext(**model, 0, nullptr);
+  const auto head = MakeContext(**model, 1, target->get());
+  CHECK_OK(target);
+  CHECK_OK(head);
+  CHECK_REFUSED(RunStep(**head, tokens, 0, 1, {0}), Code::kInternal,
+                "row 0 of the source's last step is asked for, which had 0");
+  std::vector<Rows> want;
+  const uint32_t position[] = {0, 5, 6}, rows[] = {5, 1, 1};
+  for (int i = 0; i < 3; ++i) {
+    CHECK_OK(RunStep(**target, tokens, position[i], rows[i]));
+    const auto logits = RunStep(**head, tokens, position[i], rows[i], All(rows[i]));
+    CHECK_OK(logits);
+    want.push_back(*logits);
+  }
+  const backend::Program& program = *(*model)->programs()[0];
+  CHECK((*target)->ReadBuffer(1, program.taps[0], 1) == (*target)->ReadBuffer(1, program.x, 1));
+  // The same again, the target ahead of the head.
+  const auto submit = [&](int i) {
+    return (*target)->Submit(OneStep(tokens, position[i], rows[i]).step());
+  };
+  const auto same = [&](int i) {
+    const auto got = RunStep(**head, tokens, position[i], rows[i], All(rows[i]));
+    if (!got.ok()) return false;
+    for (uint32_t row = 0; row < rows[i]; ++row) {
+      if (!test::Same((*got)[row], want[static_cast<size_t>(i)][row])) return false;
+    }
+    return true;
+  };
+  CHECK_OK(submit(0));
+  CHECK_OK((*target)->Poll(-1));
+  CHECK_OK(submit(1));
+  CHECK(same(0));
+  CHECK_OK(submit(2));
+  CHECK_REFUSED(RunStep(**head, tokens, 5, 1, {0}), Code::kInternal, "in flight writes over");
+  CHECK_OK((*target)->Poll(-1));
+  CHECK(same(1));
+  CHECK_OK((*target)->Poll(-1));
+  CHECK(same(2));
+  CHECK_REFUSED(RunStep(**head, tokens, 7, 1, {1}), Code::kInternal,
+                "row 1 of the source's last step is asked for, which had 1");
+  CHECK_REFUSED(RunStep(**head, tokens, 7, 1), Code::kInternal, "0 inputs of 1 rows");
+}
+
+TEST(a_wrong_source_is_refused) {
+  const auto checkpoint = Checkpoint();
+  CHECK(checkpoint != nullptr);
+  const auto cpu = Open("cpu"), gpu = Open("sim:gfx950");
+  CHECK(cpu != nullptr && gpu != nullptr);
+  const Programs programs = Build(kWithHead, checkpoint, 1);
+  const auto on_cpu = cpu->Load(programs, {});
+  const auto on_gpu = gpu->Load(programs, {});
+  CHECK_OK(on_cpu);
+  CHECK_OK(on_gpu);
+  const auto cpu_target = MakeContext(**on_cpu, 0, nullptr);
+  const auto gpu_target = MakeContext(**on_gpu, 0, nullptr);
+  CHECK_OK(cpu_target);
+  CHECK_OK(gpu_target);
+  constexpr char kNotOfThis[] = "the source of a context is no context of the same model";
+  CHECK_REFUSED(MakeContext(**on_gpu, 1, cpu_target->get()), Code::kInternal, kNotOfThis);
+  CHECK_REFUSED(MakeContext(**on_cpu, 1, gpu_target->get()), Code::kInternal, kNotOfThis);
+  const auto again = gpu->Load(programs, {});
+  CHECK_OK(again);
+  CHECK_REFUSED(MakeContext(**again, 1, gpu_target->get()), Code::kInternal, kNotOfThis);
+  CHECK_REFUSED(MakeContext(**on_gpu, 1, nullptr), Code::kInternal, "of a source that has 0");
+  const auto head = MakeContext(**on_gpu, 1, gpu_target->get());
+  CHECK_OK(head);
+  CHECK_REFUSED(MakeContext(**on_gpu, 1, head->get()), Code::kInternal, "of a source that has 0");
 }
 
 }  // namespace

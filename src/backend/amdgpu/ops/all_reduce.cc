@@ -6,12 +6,12 @@
 
 namespace mainarch::amdgpu {
 
-void Lowering::ReduceInto(backend::BufferId x) {
+void Lowering::ReduceInto(backend::BufferId x, bool whole) {
   kernels::ReduceArgs args;
   SetStep(&args);
   args.partial.address = memory.partial;
   args.x.address = At(x);
-  args.squares.address = memory.squares;
+  args.squares.address = SquaresOf(x);
   for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
     args.slots[r].address = memory.slots[r];
     args.flags[r].address = memory.flags[r];
@@ -20,11 +20,17 @@ void Lowering::ReduceInto(backend::BufferId x) {
   args.stride = shape.hidden_stride;
   args.chunks = shape.chunks;
   args.max_rows = shape.options.max_rows;
-  args.ranks = static_cast<uint32_t>(program.ranks);
-  args.rank = static_cast<uint32_t>(rank);
   args.two_shot_rows = kTwoShotRows;
-  args.sequence = reduces_++;
   args.per_step = shape.all_reduces;
+  // One of several ranks that asks nobody has no turn among the epochs either: they count those
+  // for which all push.
+  if (whole && program.ranks > 1) {
+    args.ranks = 1;
+  } else {
+    args.ranks = static_cast<uint32_t>(program.ranks);
+    args.rank = static_cast<uint32_t>(rank);
+    args.sequence = reduces_++;
+  }
   Add("reduce", args, uint64_t{rows} * shape.chunks, /*resident=*/true);
 }
 

@@ -11,7 +11,7 @@ namespace mainarch::amdgpu {
 void Emit(const backend::RouterOp& op, Lowering* to) {
   to->pending.router = op;
   to->Add(Product{op.w, to->At(op.x), to->Stride(op.x), to->memory.router_logits,
-                  to->shape.router_stride, /*gate_up=*/false, /*logits=*/false, to->Norm(op.norm),
+                  to->shape.router_stride, /*gate_up=*/false, /*logits=*/false, to->Norm(op.x, op.norm),
                   /*exact=*/true});
   kernels::RouteArgs args;
   to->SetStep(&args);
@@ -45,7 +45,7 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   args.gate_up_scale_stride = up.group_scale_bytes;
   args.down_stride = down.group_bytes;
   args.down_scale_stride = down.group_scale_bytes;
-  args.norm = to->Norm(to->pending.router.norm);
+  args.norm = to->Norm(to->pending.router.x, to->pending.router.norm);
   args.x_stride = to->Stride(to->pending.router.x);
   args.act_stride = to->Stride(op.act);
   args.out_stride = to->shape.hidden_stride;

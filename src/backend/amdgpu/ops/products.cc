@@ -57,7 +57,7 @@ void Emit(const backend::NormMatmulOp& op, Lowering* to) {
                            to->Stride(op.out),
                            /*gate_up=*/false,
                            /*logits=*/false,
-                           to->Norm(op.norm)};
+                           to->Norm(op.x, op.norm)};
   // The attention op makes the launch for both.
   if (MakesHeads(op, *to)) {
     to->pending.heads = to->ArgsOf(product);
@@ -69,7 +69,7 @@ void Emit(const backend::NormMatmulOp& op, Lowering* to) {
 
 void Emit(const backend::NormGateUpOp& op, Lowering* to) {
   to->Add(Product{op.w, to->At(op.x), to->Stride(op.x), to->At(op.act), to->Stride(op.act),
-                  /*gate_up=*/true, /*logits=*/false, to->Norm(op.norm)});
+                  /*gate_up=*/true, /*logits=*/false, to->Norm(op.x, op.norm)});
 }
 
 void Emit(const backend::MatmulOp& op, Lowering* to) {
@@ -79,7 +79,7 @@ void Emit(const backend::MatmulOp& op, Lowering* to) {
 
 void Emit(const backend::MatmulAddOp& op, Lowering* to) {
   Emit(backend::MatmulOp{op.in, op.w, backend::kNone}, to);
-  to->ReduceInto(op.x);
+  to->ReduceInto(op.x, /*whole=*/true);
 }
 
 }  // namespace mainarch::amdgpu
