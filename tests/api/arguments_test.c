@@ -504,7 +504,7 @@ static void engine_create(void) {
   BAD(max_sequence_tokens, T_MAX_TOKENS + 1, INVALID, "max_sequence_tokens");
   BAD(max_step_tokens, (1u << 20) + 1, INVALID, "max_step_tokens");
   BAD(kv_tokens, UINT64_MAX, INVALID, "kv_tokens");
-  BAD(kv_type, 4, INVALID, "kv_type");
+  BAD(kv_type, MAINARCH_KV_K8V4 + 1, INVALID, "kv_type");
   BAD(kv_type, -1, INVALID, "kv_type");
 #undef BAD
   CHECK(engine == NULL);
