@@ -34,6 +34,8 @@ struct ProbeCase {
   uint32_t rounds = 0;  // of a litmus kernel, which has other arguments
   // Answers may differ from run to run, so a comparison looks at `summary` only.
   bool statistical = false;
+  // Which of two NaNs comes out is not asked: here it is what the host's multiply-adds choose.
+  bool nans_alike = false;
   std::function<std::string(const Words& out)> summary;
 };
 

@@ -219,6 +219,7 @@ ProbeCase MatrixCase(const isa::ChipFacts& chip) {
   const bool fnuz = !chip.has_ocp_fp8;
   ProbeCase probe;
   probe.name = "matrix_sums";
+  probe.nans_alike = true;
   probe.kernel = "fidelity_matrix";
   probe.question = "order, grouping, width and rounding of sums inside MFMA; v_dot2";
   std::mt19937 random(3);

@@ -43,9 +43,9 @@ expect 'mainarch help mod' model-decode
 holds 'mainarch ' generate model-decode bench tokenize inspect make-checkpoint topology doctor sim \
   kernels version help
 expect 'mainarch generate --max' --max-tokens
-expect 'mainarch generate --kv ' 'bf16 f32 fp8'
+expect 'mainarch generate --kv ' 'bf16 f32 fp4 fp8 k8v4'
 expect 'mainarch generate --kv b' bf16
-expect 'mainarch generate --kv=f' 'f32 fp8'
+expect 'mainarch generate --kv=f' 'f32 fp4 fp8'
 expect 'mainarch generate --device cpu:' '2 4 8'
 expect 'mainarch generate --device=sim:gfx950x' gfx950x8
 expect 'mainarch generate --thinking ' 'default off on'

@@ -154,7 +154,8 @@ const backend::Op* Lowering::Next() const {
 }
 
 uint64_t Lowering::SquaresOf(backend::BufferId x) const {
-  const uint64_t own = memory.input_squares[static_cast<size_t>(x)];
+  const size_t at = static_cast<size_t>(x);
+  const uint64_t own = at < memory.input_squares.size() ? memory.input_squares[at] : 0;
   return own != 0 ? own : memory.squares;
 }
 

@@ -100,7 +100,8 @@ struct RankMemory {
   std::vector<uint64_t> source_taps;  // of the source's Program, in its memory of this rank
   uint64_t partial = 0;
   uint64_t squares = 0;                 // of Program::x
-  std::vector<uint64_t> input_squares;  // of each buffer that an InputOp writes, x apart; else 0
+  // Of each buffer that an InputOp writes, x apart; else 0, or, where there are none, empty.
+  std::vector<uint64_t> input_squares;
   uint64_t attend_parts = 0;
   uint64_t router_logits = 0;
   uint64_t logits = 0;       // this rank's share
