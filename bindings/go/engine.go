@@ -34,7 +34,7 @@ const (
 // EngineOptions is how to make an engine; nil and the zero struct are all defaults.
 type EngineOptions struct {
 	KVTokens          uint64 // that the cache holds, over all sequences; 0: MaxSequences * MaxSequenceTokens, or what fits
-	MemoryBytes       uint64 // KV cache and activations take no more, over all devices; 0: no limit but theirs
+	MemoryBytes       uint64 // KV cache, recurrent states and activations take no more, over all devices; 0: no limit but theirs
 	MaxSequences      uint32 // open at once; 0: 1; at most 65536
 	MaxSequenceTokens uint32 // of one sequence; 0, and at most: the model's own limit
 	MaxStepTokens     uint32 // rows of a step, prompt and generated tokens together; 0: chosen

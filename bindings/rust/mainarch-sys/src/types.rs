@@ -397,7 +397,7 @@ pub struct mainarch_engine_options {
     pub max_step_tokens: u32,
     /// MAINARCH_KV_*
     pub kv_type: i32,
-    /// KV cache and activations take no more, over all devices; 0: no limit
+    /// KV cache, recurrent states and activations take no more, over all devices; 0: no limit
     /// but what the devices have
     pub memory_bytes: u64,
     /// rows of logits that a step can make, each of vocab_size floats (part

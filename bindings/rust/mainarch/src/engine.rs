@@ -36,7 +36,7 @@ pub struct EngineOptions {
     /// Tokens that the KV cache holds, over all sequences, rounded up to pages of 16; 0:
     /// `max_sequences * max_sequence_tokens`, or as many as there is memory for.
     pub kv_tokens: u64,
-    /// KV cache and activations take no more bytes, over all devices; 0: no limit but theirs.
+    /// KV cache, recurrent states and activations take no more bytes, over all devices; 0: no limit but theirs.
     pub memory_bytes: u64,
     /// Sequences open at once; 0: 1; at most 65536.
     pub max_sequences: u32,
