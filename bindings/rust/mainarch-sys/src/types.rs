@@ -397,8 +397,11 @@ pub struct mainarch_engine_options {
     pub max_step_tokens: u32,
     /// MAINARCH_KV_*
     pub kv_type: i32,
-    /// KV cache, recurrent states and activations take no more, over all devices; 0: no limit
-    /// but what the devices have
+    /// all caches (KV, windows, states) and activations take no more, over
+    /// all devices; 0: no limit but what the devices have. Where it is
+    /// little, room for positions to go back to gives way first, then, if
+    /// kv_tokens is 0, KV; at the least 16 tokens of it stay, and the
+    /// windows and states of max_sequences.
     pub memory_bytes: u64,
     /// rows of logits that a step can make, each of vocab_size floats (part
     /// of memory_bytes); 0, and at least: one a sequence; at most
