@@ -32,7 +32,7 @@ FILES = {
     "libmainarch-dev": ["LIB/libmainarch.so", "LIB/pkgconfig/mainarch.pc", "usr/include/mainarch.h"],
     "libmainarch0-sim": ["LIB/mainarch/libmainarch-sim.so", "LIB/mainarch/libmainarch-sim-preload.so"],
     "mainarch-tools": ["usr/bin/mainarch", "usr/share/bash-completion/completions/mainarch"] +
-                      ["usr/share/man/man1/%s.1.gz" % page.stem for page in (SOURCE / "src/cli/man").glob("*.1")],
+                      [f"usr/share/man/man{page.suffix[1:]}/{page.name}.gz" for page in (SOURCE / "src/cli/man").glob("*.[15]")],
     # At least; the sources themselves are not listed twice.
     "librust-mainarch-dev": [f"REGISTRY/mainarch-sys-{VERSION}/build.rs"] +
                             [f"REGISTRY/{crate}-{VERSION}/{name}" for crate in ("mainarch", "mainarch-sys")

@@ -29,6 +29,7 @@
 #include "sim/executor.h"
 #include "sim/isa/decode.h"
 #include "sim/isa/pace.h"
+#include "sim/time/frames.h"
 #include "sim/time/params.h"
 #include "sim/time/report.h"
 
@@ -84,6 +85,7 @@ class Clock : public isa::Pace {
   const ClockOptions options_;
   std::mutex mutex_;
   std::map<uint32_t, std::unique_ptr<Gpu>> gpus_;
+  Frames frames_;  // of all GPUs: they have one address space
   std::vector<LaunchReport> reports_;
   std::vector<CopyReport> copies_;
 };

@@ -6,6 +6,7 @@
 #ifndef MAINARCH_SIM_TIME_GPU_H_
 #define MAINARCH_SIM_TIME_GPU_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -73,6 +74,14 @@ class Gpu {
     Clocks next_start = 0;  // of the dispatcher
     size_t next_unit = 0;
   };
+  // A piece of memory, and where it is modelled to lie: the line of an address va there is Line(va, 7).
+  struct Spot {
+    uint64_t begin = 0, end = 0, shift = 0;
+    isa::Where where;
+
+    bool Holds(uint64_t va) const { return va >= begin && va < end; }
+    uint64_t Line(uint64_t va, int bits) const { return (va + shift) >> bits; }
+  };
 
   // Dispatch.
   void Place(uint32_t xcc, Clocks at);
@@ -100,10 +109,10 @@ class Gpu {
   Clocks IssueWait(WaveSlot* slot, const OpTime& t, Clocks at);
   static Clocks Room(ComputeUnit* unit, Clocks at);
   static void Takes(ComputeUnit* unit, Clocks at, Clocks goes, Done* done);
-  Done Lines(ComputeUnit* unit, const OpTime& t, const Shape& shape, isa::Where where,
-             Clocks starts, Clocks cost, Job* job);
+  Done Lines(ComputeUnit* unit, const OpTime& t, const isa::Wave& w, const Spot& first, Clocks starts,
+             Clocks cost, Job* job);
   void PushVm(WaveSlot* slot, const OpTime& t, Done done, Clocks* at);
-  isa::Where WhereOf(const isa::Wave& w, uint64_t va);
+  Spot SpotOf(const isa::Wave& w, uint64_t va);
   uint64_t StepLater(ComputeUnit* unit, int slot, Clocks at, Clocks next);
   static bool IsSync(const OpTime& t);
   static void Busy(WaveSlot* slot);
@@ -136,6 +145,7 @@ class Gpu {
   Clocks issue_, l1_latency_, smem_hit_, lds_latency_, barrier_;
   int lds_bytes_;
   Shape shape_;
+  std::array<Spot, 16> spots_ = {};  // [hash of a view's begin]
   Clocks lands_ = kNever;    // of the store that is being issued: when a peer has it
   uint16_t lands_peer_ = 0;  // which
 };

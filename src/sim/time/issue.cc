@@ -40,14 +40,21 @@ SharedCaches& Gpu::SharedOf(const ComputeUnit& unit) {
   return shared_[(&unit - units_.data()) / 2];
 }
 
-isa::Where Gpu::WhereOf(const isa::Wave& w, uint64_t va) {
+Gpu::Spot Gpu::SpotOf(const isa::Wave& w, uint64_t va) {
+  const isa::View* found = nullptr;
   for (const isa::View& view : w.views) {
-    if (view.Holds(va, 1)) return view.where;
+    if (view.Holds(va, 1)) found = &view;
   }
   isa::View view;
   isa::AccessFault ignored;
-  if (w.memory->Translate(va, false, false, &view, &ignored)) return view.where;
-  return {};
+  if (found == nullptr && w.memory->Translate(va, false, false, &view, &ignored)) found = &view;
+  if (found == nullptr) return {};
+  Spot& spot = spots_[(found->begin >> 12 ^ found->begin >> 21) % spots_.size()];
+  if (spot.begin != found->begin || spot.end != found->end) {
+    spot = {found->begin, found->end, clock_.frames_.ShiftOf(*found), {}};
+  }
+  spot.where = found->where;
+  return spot;
 }
 
 // The wave does more than look and sleep.
@@ -116,10 +123,10 @@ uint64_t Gpu::StepAndGoOn(ComputeUnit* unit, int slot_number, Clocks at, Clocks 
 // Instructions that the cache of two compute units does not hold come from the L2 or beyond; a few
 // lines are fetched ahead of where a wave stands.
 Clocks Gpu::FetchCode(ComputeUnit* unit, WaveSlot* slot, Clocks at) {
-  const uint64_t line = slot->op->at >> 6;
-  slot->fetched = line;
+  slot->fetched = slot->op->at >> 6;
   Tags& code = SharedOf(*unit).code;
-  const isa::Where where = WhereOf(*slot->wave, slot->op->at);
+  const Spot spot = SpotOf(*slot->wave, slot->op->at);
+  const uint64_t line = spot.Line(slot->op->at, 6);
   Clocks ready = at;
   const auto ahead = static_cast<uint64_t>(params_.fetch_ahead);
   for (uint64_t i = 0; i <= ahead; ++i) {
@@ -128,7 +135,7 @@ Clocks Gpu::FetchCode(ComputeUnit* unit, WaveSlot* slot, Clocks at) {
       bool ignored;
       uint64_t none;
       const Clocks vector = static_cast<Clocks>(params_.l2_latency - params_.fetch_l2);
-      const Done done = memory_.Read(unit->xcc, (line + i) >> 1, at, where, false, false);
+      const Done done = memory_.Read(unit->xcc, (line + i) >> 1, at, spot.where, false, false);
       place = code.Put(line + i, &ignored, &none);
       code.set_arrives(place, std::max(at, done.at - vector));
     }
@@ -186,14 +193,19 @@ void Gpu::Takes(ComputeUnit* unit, Clocks at, Clocks goes, Done* done) {
 }
 
 // The lines of an access through the vector L1, `cost` clocks of address path from `starts` on.
-Done Gpu::Lines(ComputeUnit* unit, const OpTime& t, const Shape& shape, isa::Where where,
-                Clocks starts, Clocks cost, Job* job) {
+Done Gpu::Lines(ComputeUnit* unit, const OpTime& t, const isa::Wave& w, const Spot& first, Clocks starts,
+                Clocks cost, Job* job) {
   Done all;
+  const Shape& shape = shape_;
+  const isa::Where where = first.where;
+  Spot spot = first;
   const bool past = t.sc1 || where.place != isa::Where::kLocal ||
                     where.mtype == static_cast<uint8_t>(Page::kUc);
   const bool whole = shape.bytes >= static_cast<uint32_t>(shape.lines) << kLineBits;
   for (int i = 0; i < shape.lines; ++i) {
-    const uint64_t line = shape.line[i];
+    const uint64_t va = shape.line[i] << kLineBits;
+    if (!spot.Holds(va)) spot = SpotOf(w, va);
+    const uint64_t line = spot.Line(va, kLineBits);
     const Clocks at = starts + cost * i / shape.lines;
     Done done;
     if (t.unit == Unit::kStore || t.unit == Unit::kAtomic) {
@@ -276,13 +288,13 @@ Clocks Gpu::IssueVmem(ComputeUnit* unit, WaveSlot* slot, const OpTime& t, Clocks
     const Clocks starts = std::max(issues, unit->address);
     unit->address = starts + cost;
     job.own_.asked += shape_.bytes;
-    const isa::Where where = WhereOf(w, shape_.line[0] << kLineBits);
-    const bool peer = where.place == isa::Where::kPeer;
+    const Spot spot = SpotOf(w, shape_.line[0] << kLineBits);
+    const bool peer = spot.where.place == isa::Where::kPeer;
     if (peer && !store) clock_.LandAll(&job);  // what it stored before
-    done = Lines(unit, t, shape_, where, starts, cost, &job);
+    done = Lines(unit, t, w, spot, starts, cost, &job);
     if (peer && store && job.grid_.launch().observer == nullptr) {
       lands_ = done.at - static_cast<Clocks>(params_.clocks(params_.xgmi_store_ns) / 2);
-      lands_peer_ = where.peer;
+      lands_peer_ = spot.where.peer;
     }
     done.queued += starts - issues;
     if (starts - issues > done.queued / 2) done.why = Limit::kL1;
@@ -360,13 +372,13 @@ Clocks Gpu::IssueSmem(ComputeUnit* unit, WaveSlot* slot, const OpTime& t, Clocks
   Pending p;
   p.at = starts + smem_hit_;
   const uint64_t from = ScalarAddress(*slot->wave, *slot->op);
-  const uint64_t last = (from + 4u * std::max<uint32_t>(t.dwords, 1) - 1) >> 6;
+  const Spot spot = SpotOf(*slot->wave, from);
+  const uint64_t last = spot.Line(from + 4u * std::max<uint32_t>(t.dwords, 1) - 1, 6);
   int lines = 0;
-  for (uint64_t line = from >> 6; line <= last; ++line, ++lines) {
+  for (uint64_t line = spot.Line(from, 6); line <= last; ++line, ++lines) {
     uint32_t place = shared.scalar.Find(line);
     if (place == Tags::kNone) {
-      const isa::Where where = WhereOf(*slot->wave, from);
-      const Done done = memory_.Read(unit->xcc, line >> 1, starts, where, false, false);
+      const Done done = memory_.Read(unit->xcc, line >> 1, starts, spot.where, false, false);
       bool ignored;
       uint64_t none;
       place = shared.scalar.Put(line, &ignored, &none);
@@ -546,8 +558,8 @@ void Gpu::Land(Clocks until, const Job* job) {
       isa::AccessFault ignored;
       if (landing.job->grid_.memory()->Translate(va, true, false, &view, &ignored) && view.Holds(va, size)) {
         std::memcpy(view.host + (va - view.begin), data, size);
+        memory_.Written((va + clock_.frames_.ShiftOf(view)) >> kLineBits);
       }
-      memory_.Written(va >> kLineBits);
       data += size;
     }
     it = landings_.erase(it);

@@ -2,6 +2,8 @@
 //
 // Each piece of the timing model on a few lines of assembly: what a unit takes, what waits for what,
 // and that neither the host nor an observer changes anything.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -235,6 +237,22 @@ TEST(results_are_those_of_the_functional_mode_and_cycles_are_the_same_each_time)
       CHECK_EQ(again.cycles, once.cycles);
       CHECK(again.all == once.all);
     }
+  }
+}
+
+// What lies at other addresses, as in another process, takes as long.
+TEST(cycles_do_not_depend_on_addresses) {
+  NEEDS_LLVM();
+  for (Isa isa : {k942, k950}) {
+    const Result once = Work(isa, true, 1 << 30);
+    std::vector<void*> between;
+    for (size_t pages : {(1 << 19) + 1, (3 << 19) + 77, 500, (7 << 18) + 4099}) {
+      between.push_back(mmap(nullptr, pages * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+      const Result again = Work(isa, true, 1 << 30);
+      CHECK_EQ(again.cycles, once.cycles);
+      CHECK(again.all == once.all);
+    }
+    for (size_t i = 0; size_t pages : {(1 << 19) + 1, (3 << 19) + 77, 500, (7 << 18) + 4099}) munmap(between[i++], pages * 4096);
   }
 }
 
