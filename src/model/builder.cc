@@ -407,6 +407,21 @@ void Builder::EndLayer() {
   program_->layer_ends.push_back(static_cast<int32_t>(program_->ops.size()) - 1);
 }
 
+void Builder::Decoder() {
+  Embed("model.embed_tokens");
+  for (int32_t layer = 0; layer < config_.layers; ++layer) {
+    const std::string prefix = absl::StrCat("model.layers.", layer, ".");
+    Attention(prefix);
+    if (config_.sparse_layer[static_cast<size_t>(layer)]) {
+      MoeFfn(prefix);
+    } else {
+      DenseFfn(prefix);
+    }
+    EndLayer();
+  }
+  Logits("model.norm.weight", config_.tied_embeddings ? "model.embed_tokens" : "lm_head");
+}
+
 void Builder::Logits(const std::string& norm, const std::string& head) {
   Weight weight;
   weight.label = head;

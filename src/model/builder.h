@@ -46,6 +46,10 @@ class Builder {
   // Logits of norm(x); the head is `head`, or the embedding when tied.
   void Logits(const std::string& norm, const std::string& head);
 
+  // All of Llama and its kin: embedding, layers of attention and feed-forward (experts in those that
+  // config.sparse_layer names), logits.
+  void Decoder();
+
   StatusOr<std::shared_ptr<const backend::Program>> Finish();
 
  private:

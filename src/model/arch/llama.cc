@@ -20,17 +20,7 @@ Status Read(ConfigReader& reader) {
   return reader.Rope();
 }
 
-void Build(Builder& builder) {
-  const ModelConfig& config = builder.config();
-  builder.Embed("model.embed_tokens");
-  for (int32_t layer = 0; layer < config.layers; ++layer) {
-    const std::string prefix = absl::StrCat("model.layers.", layer, ".");
-    builder.Attention(prefix);
-    builder.DenseFfn(prefix);
-    builder.EndLayer();
-  }
-  builder.Logits("model.norm.weight", config.tied_embeddings ? "model.embed_tokens" : "lm_head");
-}
+void Build(Builder& builder) { builder.Decoder(); }
 
 }  // namespace
 
