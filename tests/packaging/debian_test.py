@@ -3,9 +3,10 @@
 """Builds the Debian packages from a clean copy of the tree, looks at them, installs them, uses them,
 and makes the image of them. TAP; every part that cannot run says why.
 
-usage: debian_test.py SOURCE_ROOT SCRATCH [PART...]
+usage: debian_test.py SOURCE_ROOT SCRATCH [--built DIRECTORY] [PART...]
 
-SCRATCH is kept. Packages are built anew when a file of the tree that goes into them has changed;
+--built: of what this build directory holds (debian/rules, MAINARCH_BUILT); without it, or with
+MAINARCH_TEST_FULL in the environment, all is compiled once more. SCRATCH is kept. Packages are built anew when a file of the tree that goes into them has changed;
 where ccache is installed it helps. Nothing of this machine changes: packages are installed in an
 overlay over its root, in a mount namespace that ends with the test.
 """
@@ -20,6 +21,12 @@ import sys
 import tarfile
 import time
 
+ONLY = sys.argv[3:]
+BUILT = None
+if ONLY[:1] == ["--built"]:
+    BUILT, ONLY = pathlib.Path(ONLY[1]).resolve(), ONLY[2:]
+    if os.environ.get("MAINARCH_TEST_FULL"):
+        BUILT = None
 SOURCE, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 VERSION = re.match(r"\w+ \((.*?)\)", (SOURCE / "debian/changelog").read_text()).group(1)
 TREE = SCRATCH / f"mainarch-{VERSION}"
@@ -127,7 +134,7 @@ def part_build():
         tool(name)
     names = tree_files()
     stamp, key = SCRATCH / "built", digest(names)
-    fresh = stamp.exists() and stamp.read_text() == key and all(p.exists() for p in packages().values())
+    fresh = not BUILT and stamp.exists() and stamp.read_text() == key and all(p.exists() for p in packages().values())
     if not fresh:
         for old in [*SCRATCH.glob("*.deb"), *SCRATCH.glob("*.changes"), *SCRATCH.glob("*.buildinfo"), stamp]:
             old.unlink(missing_ok=True)
@@ -136,7 +143,7 @@ def part_build():
         began = time.monotonic()
         # No debug symbols: they take as long as the rest. -Wp and the like stay.
         options = {"DEB_BUILD_OPTIONS": f"nocheck noautodbgsym parallel={os.cpu_count()}",
-                   "DEB_CFLAGS_STRIP": "-g", "DEB_CXXFLAGS_STRIP": "-g"}
+                   "DEB_CFLAGS_STRIP": "-g", "DEB_CXXFLAGS_STRIP": "-g", "MAINARCH_BUILT": str(BUILT or "")}
         with (SCRATCH / "build.log").open("w") as log:
             try:
                 run("dpkg-buildpackage", "-us", "-uc", "-b", cwd=TREE, env=options, out=log)
@@ -179,7 +186,8 @@ def part_contents():
                  re.search(r"/mainarch/(\w+|examples/\w+/\w+)(?<!_test)\.go$", path),
                  f"{name} holds {path}, which nobody expects")
     for path in elf_files():
-        need(str(SCRATCH).encode() not in path.read_bytes(), f"{path.name} names the place where it was built")
+        for place in (SCRATCH, BUILT or SCRATCH):
+            need(str(place).encode() not in path.read_bytes(), f"{path.name} names the place where it was built")
         dynamic = run("readelf", "-d", path)
         need("RPATH" not in dynamic and "RUNPATH" not in dynamic, f"{path.name} has an rpath")
         need(".debug_info" not in run("readelf", "-S", path), f"{path.name} is not stripped")
@@ -216,8 +224,13 @@ def part_hardening():
         return
     # part_build leaves -g out. GPU code is for another machine; see UNFORTIFIED for the other. Meson links with -pie alone, and that
     # the result is one has been checked above.
+    log = SCRATCH / "build.log"
+    if BUILT:
+        log = SCRATCH / "commands.log"
+        packed = [p for p in json.loads(run("meson", "introspect", "--installed", BUILT)) if os.access(p, os.X_OK)]
+        log.write_text(run("ninja", "-C", BUILT, "-t", "commands", *(os.path.relpath(p, BUILT) for p in packed)))
     report = run("blhc", "--all", "--ignore-flag", "-fPIE", "--ignore-flag", "-g", "--ignore-line", ".*--target=amdgcn-amd-amdhsa.*",
-                 "--ignore-line", r".*-U_FORTIFY_SOURCE.*preload\.cc.*", SCRATCH / "build.log", check=False)
+                 "--ignore-line", r".*-U_FORTIFY_SOURCE.*preload\.cc.*", log, check=False)
     need(not report.strip(), report[:4000])
 
 
@@ -382,7 +395,7 @@ PARTS = [part_build, part_lintian, part_contents, part_symbols, part_hardening, 
 
 def main():
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    wanted = [p for p in PARTS if len(sys.argv) == 3 or p.__name__.removeprefix("part_") in sys.argv[3:]]
+    wanted = [p for p in PARTS if not ONLY or p.__name__.removeprefix("part_") in ONLY]
     print(f"1..{len(wanted)}", flush=True)
     failed, broken = 0, None
     for number, part in enumerate(wanted, 1):

@@ -183,6 +183,12 @@ TEST(vram_is_given_back) {
   CHECK_EQ(machine->node->vram_used(0), before);
 }
 
+// What a copy engine has written: the fence that orders it comes through another mapping of its memory, which the
+// thread sanitizer cannot know.
+[[gnu::noinline, gnu::no_sanitize("thread")]] int ByteOf(const Mapping& memory, size_t at) {
+  return memory.data()[at];
+}
+
 TEST(memory_of_the_caller) {
   ONE_GPU("gfx950x1");
   auto own = Mapping::Anonymous(64 << 10, false);
@@ -201,10 +207,10 @@ TEST(memory_of_the_caller) {
   auto point = (*queue)->Submit(Soon());
   CHECK_OK(point);
   CHECK_OK((*queue)->Wait(*point, Soon()));
-  CHECK_EQ(own->data()[4095], 0x11);
-  CHECK_EQ(own->data()[4096], 0x22);
+  CHECK_EQ(ByteOf(*own, 4095), 0x11);
+  CHECK_EQ(ByteOf(*own, 4096), 0x22);
   CHECK_OK(buffer->Release());
-  CHECK_EQ(own->data()[4096], 0x22);  // the caller's memory stays the caller's
+  CHECK_EQ(ByteOf(*own, 4096), 0x22);  // the caller's memory stays the caller's
 }
 
 TEST(code_objects_load_both_ways) {
