@@ -36,6 +36,7 @@ SKIPPED = 77
 # From a dispatch to its first instruction: first_wave_ns of the model.
 FIRST_WAVE_US = 0.3
 # Settings of the virtual node, and figures of the model, for cards by their compute units. MI308X runs at 1420 MHz.
+CHIPS = {"80": (4, 20), "304": (8, 38), "256": (8, 32)}  # XCDs and compute units of one, by compute units
 CARDS = {"80": (["card=mi308x"], ["clock_mhz=1420"])}
 
 
@@ -136,7 +137,7 @@ class Launch:
     def text(self, checkout, groups, runs, rotate, output):
         lines = ["mainarch-launch 1", f"isa {self.row['gfx']}", f"object \"{checkout / self.object}\"",
                  f"kernel {self.row['kernel']}", "workgroups " + " ".join(map(str, groups)), "workgroup 256",
-                 f"kernarg {self.size}", f"runs {runs}", f"rotate {rotate}", *self.buffers]
+                 f"kernarg {self.size}", "arguments device", f"runs {runs}", f"rotate {rotate}", *self.buffers]
         taken = set()
         for offset, line in self.arguments.items():
             size = {"ptr": 8, "u32": 4, "f32": 4}[line.split()[2]]
@@ -377,7 +378,7 @@ def clearing_us(options, row, size, cache={}):
     if key not in cache:
         groups = max(1, min(size // 4096, 2048))
         text = "\n".join(["mainarch-launch 1", f"object \"{options.kernels.resolve()}/memory.{row['gfx']}.hsaco\"",
-                          "kernel fill", f"workgroups {groups}", "workgroup 256", f"buffer d {size}", "arg 0 ptr d",
+                          "kernel fill", f"workgroups {groups}", "workgroup 256", "arguments device", f"buffer d {size}", "arg 0 ptr d",
                           f"arg 8 u64 {size}", "arg 16 u64 0", "arg 24 u64 0", f"arg 32 u32 {groups}", "arg 36 u32 0", "runs 2", "rotate 2", ""])
         report, note, _ = run_launch(options, row, text)
         if report is None:
@@ -395,6 +396,12 @@ def check(product, path, out_bytes):
     return float(np.abs(got - want).max() / math.sqrt((want ** 2).mean()))
 
 
+def runs_of(row, grid):
+    """So many that every compute unit has run the code before the last one: a run goes on where the one before ended."""
+    xcds, units = CHIPS[row["cus"]]
+    return 1 + up(units, max(1, math.prod(grid) // xcds))
+
+
 def run_row(options, objects, row):
     extra = extras_of(options.aiter, row["file"]).get(tuple(row[key] for key in ("cus", "M", "N", "K", "kernel")), {})
     product = family_of(row["kernel"])(row, extra)
@@ -406,7 +413,8 @@ def run_row(options, objects, row):
     with tempfile.TemporaryDirectory(prefix="mainarch-aiter-") as folder:
         out = pathlib.Path(folder, "out.bin")
         output = (launch.buffers[0].split()[1], out) if checked else None
-        text = launch.text(options.aiter.resolve(), grid, options.runs, options.runs, output)
+        runs = options.runs or runs_of(row, grid)
+        text = launch.text(options.aiter.resolve(), grid, runs, runs, output)
         report, note, seconds = run_launch(options, row, text, checked)
         if report is None:
             return Result(row, product, seconds, None, note, None)
@@ -500,7 +508,8 @@ def main():
                         help="error over root mean square, for each rounding of the output, that is wrong")
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=2, help="each with operands of its own; the last counts, its code is warm")
+    parser.add_argument("--runs", type=int, default=0,
+                        help="each with operands of its own; the last counts; 0: until the code is warm everywhere")
     parser.add_argument("--kernels", type=pathlib.Path, default=pathlib.Path("build/kernels"), help="our code objects")
     parser.add_argument("--param", action="append", default=[], help="NAME=NUMBER of the timing model")
     parser.add_argument("--no-clock", dest="clock", action="store_false", help="results only")

@@ -48,6 +48,7 @@ enum class Mtype : uint8_t {
 struct Window {
   uint8_t* host = nullptr;  // where the simulator keeps the byte at the asked address
   uint64_t size = 0;        // bytes from there to the end of the mapping
+  uint64_t before = 0;      // bytes of the mapping in front of it, which may be accessed likewise
   Mtype mtype = Mtype::kUc;
   bool writable = false;
   bool executable = false;

@@ -50,14 +50,16 @@ void PageTable::DropSvm(uint64_t start, uint64_t end) {
 
 bool PageTable::Translate(uint64_t va, Access access, Window* window, MemoryFault* fault) const {
   const VmMapping* mapping = Find(va);
+  uint64_t begin = mapping == nullptr ? 0 : mapping->va;
   uint64_t end = mapping == nullptr ? 0 : mapping->va + mapping->size;
   bool present = mapping != nullptr && mapping->host != nullptr;
   if (present && !poisoned_.empty()) {
     const auto bad = poisoned_.lower_bound(va & ~(kPageSize - 1));
     if (bad != poisoned_.end() && *bad <= va) {
       present = false;
-    } else if (bad != poisoned_.end()) {
-      end = std::min(end, *bad);
+    } else {
+      if (bad != poisoned_.end()) end = std::min(end, *bad);
+      if (bad != poisoned_.begin()) begin = std::max(begin, *std::prev(bad) + kPageSize);
     }
   }
   const bool read_only = present && access == Access::kWrite && !mapping->writable;
@@ -69,6 +71,7 @@ bool PageTable::Translate(uint64_t va, Access access, Window* window, MemoryFaul
   }
   *window = {mapping->host + (va - mapping->va),
              end - va,
+             va - begin,
              mapping->mtype,
              mapping->writable,
              mapping->executable,

@@ -34,7 +34,7 @@ std::string ErrorBehind(absl::string_view line) { return ErrorOf(absl::StrCat(kH
 TEST(every_statement_is_taken) {
   const auto launch = ParseLaunchFile(
       "# a comment\n\nmainarch-launch 1\r\nisa gfx942\nobject \"a b.co\" # behind\nkernel k\n"
-      "workgroups 4 5 6\nworkgroup 8 4 2\nlds 512\nkernarg 64\nresident\nruns 3\nrotate 2\n"
+      "workgroups 4 5 6\nworkgroup 8 4 2\nlds 512\nkernarg 64\narguments device\nresident\nruns 3\nrotate 2\n"
       "buffer a 16 zero\nbuffer b 16 random=i8 seed=3 low=-2 high=2\nbuffer c 16 pattern=00ff\n"
       "buffer d 16 file=\"x y\" at=4\nbuffer e 16\n"
       "arg 0 ptr a\narg 8 ptr b 4\narg 16 i16 -2\narg 20 f32 1.5\narg 24 bf16 1\n"
@@ -46,7 +46,7 @@ TEST(every_statement_is_taken) {
   CHECK_EQ(launch->workgroups[2], 6u);
   CHECK_EQ(launch->workgroup[1], 4u);
   CHECK_EQ(launch->lds, 512u);
-  CHECK(launch->resident && launch->kernarg == 64u && launch->runs == 3 && launch->rotate == 2);
+  CHECK(launch->resident && launch->device_arguments && launch->kernarg == 64u && launch->runs == 3 && launch->rotate == 2);
   CHECK_EQ(launch->buffers.size(), 5u);
   CHECK_EQ(launch->buffers[1].fill.low, -2.0);
   CHECK_EQ(launch->arguments[2].value, 0xfffeu);
@@ -104,6 +104,9 @@ TEST(what_is_wrong_is_told_by_line_field_value_and_limit) {
       {"expect b f32 value=1 from=60 bytes=8", "b has 64 bytes"},
       {"expect b f32 value=1 abs=-1", "expected 0 or more"},
       {"write nobody x", "no line above makes it"},
+      {"arguments", "place is missing"},
+      {"arguments vram", "f:7: \"arguments\": place \"vram\": expected host or device"},
+      {"arguments host\narguments device", "given again; it stands in line 7"},
       {"runs 0", "expected a number from 1 to 1000"},
       {"buffer c 1099511627776\nrotate 2", "bytes in all, with their copies"},
       {"\"unended", "a quote that does not end"},
@@ -249,6 +252,15 @@ TEST(a_hip_kernel_runs_as_its_launch_file_says) {
     CHECK_OK(want);
     CHECK(*got == *want);
   }
+}
+
+TEST(arguments_may_lie_with_the_gpu) {
+  const Example example("gfx950");
+  CHECK(example.good());
+  // Every run has its own, with the addresses of its copy of the buffers.
+  const auto result = example.Run(absl::StrCat(example.text(), "arguments device\nruns 3\nrotate 2\n"), "gfx950,check=all");
+  CHECK_OK(result);
+  CHECK(result->ok());
 }
 
 TEST(runs_take_turns_among_copies_of_the_buffers) {

@@ -263,6 +263,7 @@ class Parser {
     if (word == "workgroup") return TakeWorkgroup(s);
     if (word == "lds") return TakeNumber(s, "bytes", 0, 1 << 20, &out_.lds, &out_.lds_line);
     if (word == "kernarg") return TakeKernarg(s);
+    if (word == "arguments") return TakeArguments(s);
     if (word == "resident") return TakeResident(s);
     if (word == "runs") return TakeNumber(s, "number", 1, 1000, &out_.runs, &runs_line_);
     if (word == "rotate") return TakeNumber(s, "number", 1, 1000, &out_.rotate, &rotate_line_);
@@ -271,8 +272,8 @@ class Parser {
     if (word == "expect") return TakeExpectation(s);
     if (word == "write") return TakeOutput(s);
     return Error(Code::kBadModel, out_.name, ":", s.line(), ": ", Shown(word),
-                 ": no such statement; there are isa object kernel workgroups workgroup lds kernarg resident runs "
-                 "rotate buffer arg expect write");
+                 ": no such statement; there are isa object kernel workgroups workgroup lds kernarg arguments resident "
+                 "runs rotate buffer arg expect write");
   }
 
   Status TakeIsa(Statement& s) {
@@ -297,6 +298,13 @@ class Parser {
     RETURN_IF_ERROR(TakeNumber(s, "bytes", 0, kMostKernargBytes, &bytes, &out_.kernarg_line));
     out_.kernarg = bytes;
     return OkStatus();
+  }
+  Status TakeArguments(Statement& s) {
+    std::string where;
+    RETURN_IF_ERROR(TakeText(s, "place", &where, &out_.arguments_line));
+    out_.device_arguments = where == "device";
+    if (where == "device" || where == "host") return OkStatus();
+    return s.Wrong("place ", Shown(where), ": expected host or device");
   }
   Status TakeResident(Statement& s) {
     RETURN_IF_ERROR(Once(s, &out_.resident_line));
@@ -657,6 +665,7 @@ std::string LaunchText(const LaunchFile& l) {
   absl::StrAppend(&text, "workgroup ", absl::StrJoin(l.workgroup, " "), "\n");
   if (l.lds_line != 0) absl::StrAppend(&text, "lds ", l.lds, "\n");
   if (l.kernarg.has_value()) absl::StrAppend(&text, "kernarg ", *l.kernarg, "\n");
+  if (l.device_arguments) absl::StrAppend(&text, "arguments device\n");
   if (l.resident) absl::StrAppend(&text, "resident\n");
   absl::StrAppend(&text, "runs ", l.runs, "\nrotate ", l.rotate, "\n");
   for (const LaunchBuffer& buffer : l.buffers) {

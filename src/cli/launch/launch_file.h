@@ -95,6 +95,7 @@ struct LaunchFile {
   std::array<uint32_t, 3> workgroup = {0, 1, 1};   // work-items of one
   uint32_t lds = 0;                                // dynamic, bytes
   std::optional<uint32_t> kernarg;  // bytes of the argument buffer; else as the object says
+  bool device_arguments = false;    // the argument buffer lies in the GPU's memory, not the host's
   bool resident = false;            // its workgroups wait for each other: all must fit at once
   uint32_t runs = 1;
   uint32_t rotate = 1;  // copies of all buffers; run i uses copy i mod rotate
@@ -104,7 +105,7 @@ struct LaunchFile {
   std::vector<LaunchOutput> outputs;
   // Where a statement stands, for messages of what is found out later; 0: not given.
   int object_line = 0, kernel_line = 0, workgroups_line = 0, workgroup_line = 0, lds_line = 0;
-  int kernarg_line = 0, resident_line = 0, isa_line = 0;
+  int kernarg_line = 0, arguments_line = 0, resident_line = 0, isa_line = 0;
 };
 
 inline constexpr size_t kMostLaunchBytes = size_t{1} << 20;

@@ -25,6 +25,7 @@ namespace {
 constexpr size_t kMostObjectBytes = size_t{256} << 20;
 // Behind each buffer, so that a kernel that goes too far is caught and does not meet the next one.
 constexpr uint64_t kGuardBytes = 65536;  // and to the end of the last page
+constexpr uint32_t kKernargAlign = 256;
 constexpr uint8_t kCanary = 0xa5;
 constexpr size_t kShownKernels = 8;
 constexpr double kTicksPerUs = 100;  // of the GPU's clock
@@ -242,15 +243,22 @@ class Runner {
       }
     }
     RETURN_IF_ERROR(device_->FlushHostWrites());
-    ASSIGN_OR_RETURN(kernarg_, Allocate(std::max(result_.kernarg, 64u), gpu::Place::kSystem, "kernel arguments"));
+    const gpu::Place place = launch_.device_arguments ? gpu::Place::kVram : gpu::Place::kSystem;
+    kernarg_stride_ = (std::max(result_.kernarg, 1u) + kKernargAlign - 1) / kKernargAlign * kKernargAlign;
+    ASSIGN_OR_RETURN(kernarg_, Allocate(uint64_t{kernarg_stride_} * KernargCopies(), place, "kernel arguments"));
     return OkStatus();
   }
 
   uint64_t Grid(size_t d) const { return uint64_t{launch_.workgroups[d]} * launch_.workgroup[d]; }
 
-  // With the addresses of copy `copy` of the buffers.
-  Status WriteArguments(uint32_t copy) {
-    const absl::Span<uint8_t> bytes(kernarg_.host(), result_.kernarg);
+  // In the GPU's memory each run has its own: what a run before has read is in caches.
+  uint32_t KernargCopies() const { return launch_.device_arguments ? launch_.runs : 1; }
+  uint64_t KernargOffset(uint32_t run) const { return uint64_t{run % KernargCopies()} * kernarg_stride_; }
+
+  // With the addresses of that run's copy of the buffers.
+  Status WriteArguments(uint32_t run) {
+    const uint32_t copy = run % launch_.rotate;
+    const absl::Span<uint8_t> bytes(kernarg_.host() + KernargOffset(run), result_.kernarg);
     std::memset(bytes.data(), 0, bytes.size());
     gpu::HiddenValues hidden;
     for (size_t d = 0; d < 3; ++d) {
@@ -264,7 +272,7 @@ class Runner {
       if (!argument.buffer.empty()) value += buffers_[IndexOf(argument.buffer, copy)].va();
       std::memcpy(bytes.data() + argument.offset, &value, argument.size);
     }
-    return OkStatus();
+    return launch_.device_arguments ? device_->FlushHostWrites() : OkStatus();
   }
   size_t IndexOf(absl::string_view name, uint32_t copy) const {
     const LaunchBuffer* buffer = FindBuffer(launch_, name);
@@ -272,10 +280,10 @@ class Runner {
   }
 
   Status RunOnce(uint32_t run) {
-    RETURN_IF_ERROR(WriteArguments(run % launch_.rotate));
+    RETURN_IF_ERROR(WriteArguments(run));
     gpu::Dispatch dispatch;
     dispatch.kernel_object = placed_->object;
-    dispatch.kernarg = kernarg_.va();
+    dispatch.kernarg = kernarg_.va() + KernargOffset(run);
     dispatch.workgroup = {launch_.workgroup[0], launch_.workgroup[1], launch_.workgroup[2]};
     dispatch.grid = {static_cast<uint32_t>(Grid(0)), static_cast<uint32_t>(Grid(1)), static_cast<uint32_t>(Grid(2))};
     dispatch.group_bytes = placed_->group_bytes + launch_.lds;
@@ -340,6 +348,7 @@ class Runner {
   gpu::Device* device_ = nullptr;
   std::vector<gpu::Buffer> buffers_;  // [copy][buffer]
   gpu::Buffer kernarg_;
+  uint32_t kernarg_stride_ = 0;  // bytes from one run's to the next one's, where each has its own
   std::unique_ptr<gpu::LoadedCode> code_;
   const gpu::Kernel* placed_ = nullptr;
   std::unique_ptr<gpu::Queue> queue_;

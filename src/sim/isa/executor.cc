@@ -35,7 +35,8 @@ class PageMemory : public Memory {
       *fault = {why.va, write, execute, why.not_present, why.read_only, why.no_execute};
       return false;
     }
-    *view = {va, va + window.size, window.host, window.writable, window.executable,
+    // All of the mapping: views are kept, and the clock tells pieces of memory apart by where they begin.
+    *view = {va - window.before, va + window.size, window.host - window.before, window.writable, window.executable,
              PlaceOf(context_, window)};
     return true;
   }

@@ -52,6 +52,8 @@ constexpr Given kGiven[] = {
      "silicon.md 2: LDS, 51 clocks"},
     {&Params::lds_bytes, 128, 'H',
      "CDNA3 ISA: 32 banks of four bytes"},
+    {&Params::lds_wide_bytes, 128, 'H',
+     "amd-shark-ai docs/empirical-lds/cdna3info.md: 32 banks at any width, 64 lanes of 16 bytes in eight phases"},
     {&Params::lds_atomic, 8, 'L',
      "guess"},
     {&Params::l1_latency, 116, 'H',

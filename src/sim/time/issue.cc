@@ -335,7 +335,7 @@ Clocks Gpu::IssueFence(ComputeUnit* unit, WaveSlot* slot, const OpTime& t, Clock
 Clocks Gpu::IssueLds(ComputeUnit* unit, WaveSlot* slot, const OpTime& t, Clocks at) {
   Simd& simd = unit->simd[static_cast<size_t>(slot->simd)];
   Job& job = *slot->group->job;
-  const LdsUse use = LdsUseOf(*slot->wave, *slot->op, t, lds_bytes_);
+  const LdsUse use = LdsUseOf(*slot->wave, *slot->op, t);
   const Clocks issues = std::max({at, simd.lds, unit->lds - kLdsQueue});
   simd.lds = issues + issue_;
   const Clocks starts = std::max(issues, unit->lds);

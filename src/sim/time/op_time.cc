@@ -71,6 +71,8 @@ void OpTimes::Memory(const isa::Op& op, const isa::RowFacts& facts, OpTime* t) c
   t->to_lds = inst.lds || facts.to_lds;
   if (facts.ds) {
     t->unit = facts.lds_memory ? Unit::kLds : Unit::kLane;
+    const bool wide = facts.load && !facts.store && !facts.atomic && (facts.bytes == 8 || facts.bytes == 16);
+    t->lds_clock = std::max(static_cast<int>(wide ? params_.lds_wide_bytes : params_.lds_bytes), 4);
     t->returns = facts.load || StrContains(inst.name(), "_rtn") || !facts.lds_memory;
     return;
   }

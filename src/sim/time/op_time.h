@@ -61,6 +61,7 @@ struct OpTime {
   uint8_t bytes = 0;     // of a lane's access
   uint8_t elements = 1;  // accesses of a lane: ds_read2 has two
   uint16_t stride = 0;   // bytes of a unit of their offsets
+  int lds_clock = 128;   // bytes that LDS moves a clock for it
   uint8_t dwords = 0;    // SMEM
   uint8_t vm_wait = kNoWait, lgkm_wait = kNoWait;
   bool sc0 = false, sc1 = false, nt = false;

@@ -42,6 +42,7 @@ namespace mainarch::sim::timing {
   X(smem_kb, "KiB", "scalar cache of two compute units")                                            \
   X(lds_latency, "clk", "ds_read_b32 to use")                                                       \
   X(lds_bytes, "B/clk", "LDS of a compute unit")                                                    \
+  X(lds_wide_bytes, "B/clk", "the same, reads of 8 or 16 bytes a lane")                             \
   X(lds_atomic, "clk", "more for an LDS atomic that returns")                                       \
   /* Vector memory of a compute unit. */                                                            \
   X(l1_latency, "clk", "global load to use, answered by the L1")                                    \

@@ -2,6 +2,7 @@
 #include "sim/time/shape.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "sim/isa/buffer.h"
@@ -101,13 +102,14 @@ void RunOfLines(uint64_t from, uint64_t bytes, Shape* out) {
 }
 
 // Clocks of `lanes` accesses of one dword each that are made together: the most different dwords
-// that one of the 32 banks has.
-int BankClocks(const uint32_t* dword, int lanes) {
-  uint32_t seen[32][8];
-  uint8_t count[32] = {};
+// that one of the banks has, a power of two of at most kMostBanks.
+constexpr uint32_t kMostBanks = 64;
+int BankClocks(const uint32_t* dword, int lanes, uint32_t banks) {
+  uint32_t seen[kMostBanks][8];
+  uint8_t count[kMostBanks] = {};
   int most = 0;
   for (int i = 0; i < lanes; ++i) {
-    const uint32_t bank = dword[i] & 31;
+    const uint32_t bank = dword[i] & (banks - 1);
     int n = count[bank];
     bool known = false;
     for (int k = 0; k < std::min(n, 8); ++k) known |= seen[bank][k] == dword[i];
@@ -119,19 +121,26 @@ int BankClocks(const uint32_t* dword, int lanes) {
   return most;
 }
 
+// Which lanes' reads of 16 bytes are made together, in fours: measured on MI300X, eight lanes at a time (amd-shark-ai,
+// docs/empirical-lds/cdna3info.md); on MI355X it is two of these groups at a time (cdna4info.md). Anything else goes by
+// lanes in order.
+constexpr uint8_t kFoursOfWideReads[16] = {0, 5, 3, 6, 1, 4, 2, 7, 8, 13, 11, 14, 9, 12, 10, 15};
+
 // Clocks of one element a lane of `bytes` bytes at addresses[lane]: so many lanes at a time as fill
 // the banks once.
-int ElementClocks(const uint32_t* address, uint64_t mask, int bytes, int bytes_a_clock) {
+int ElementClocks(const uint32_t* address, uint64_t mask, int bytes, int bytes_a_clock, bool wide_read) {
   const int dwords = std::max(bytes / 4, 1);
   const int together = std::max(bytes_a_clock / 4 / dwords, 1);
+  const uint32_t banks = std::min(std::bit_floor(static_cast<uint32_t>(bytes_a_clock) / 4), kMostBanks);
   uint32_t dword[kLanes * 4];
   int clocks = 0, lanes = 0, n = 0;
   for (int i = 0; i < kLanes; ++i) {
-    if (mask >> i & 1) {
-      for (int k = 0; k < dwords; ++k) dword[n++] = (address[i] >> 2) + static_cast<uint32_t>(k);
+    const int lane = wide_read ? kFoursOfWideReads[i / 4] * 4 + i % 4 : i;
+    if (mask >> lane & 1) {
+      for (int k = 0; k < dwords; ++k) dword[n++] = (address[lane] >> 2) + static_cast<uint32_t>(k);
     }
     if (++lanes == together || i == kLanes - 1) {
-      clocks += n == 0 ? 0 : std::max(BankClocks(dword, n), 1);
+      clocks += n == 0 ? 0 : std::max(BankClocks(dword, n, banks), 1);
       lanes = n = 0;
     }
   }
@@ -186,8 +195,9 @@ void ShapeOf(const isa::Wave& w, const isa::Op& op, const OpTime& t, Shape* out)
   }
 }
 
-LdsUse LdsUseOf(const isa::Wave& w, const isa::Op& op, const OpTime& t, int bytes_a_clock) {
+LdsUse LdsUseOf(const isa::Wave& w, const isa::Op& op, const OpTime& t) {
   LdsUse use;
+  const int bytes_a_clock = t.lds_clock;
   const uint64_t mask = w.exec();
   const int lanes = __builtin_popcountll(mask);
   use.bytes = static_cast<uint32_t>(lanes * t.bytes * t.elements);
@@ -218,7 +228,7 @@ LdsUse LdsUseOf(const isa::Wave& w, const isa::Op& op, const OpTime& t, int byte
     }
     uint32_t address[kLanes];
     for (int i = 0; i < kLanes; ++i) address[i] = v[i] + offset;
-    use.clocks += ElementClocks(address, mask, t.bytes, bytes_a_clock);
+    use.clocks += ElementClocks(address, mask, t.bytes, bytes_a_clock, t.bytes == 16 && !t.store);
   }
   memo.clocks = use.clocks;
   return use;

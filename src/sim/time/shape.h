@@ -34,7 +34,7 @@ struct LdsUse {
   int clocks = 0;
   uint32_t bytes = 0;
 };
-LdsUse LdsUseOf(const isa::Wave& w, const isa::Op& op, const OpTime& t, int bytes_a_clock);
+LdsUse LdsUseOf(const isa::Wave& w, const isa::Op& op, const OpTime& t);
 
 // Address of a scalar load.
 uint64_t ScalarAddress(const isa::Wave& w, const isa::Op& op);

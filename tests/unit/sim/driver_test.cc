@@ -322,6 +322,12 @@ TEST(dma_bufs_share_memory_between_processes) {
   MemoryFault fault;
   CHECK(taker.sys.process().vm(1).Translate(in.va_addr, Access::kRead, &window, &fault));
   CHECK_EQ(*reinterpret_cast<uint32_t*>(window.host), 0x1234u);
+  CHECK_EQ(window.before, 0u);
+  // From the midst of it the whole of the mapping is told, too: who asks may know it again by its begin.
+  CHECK(taker.sys.process().vm(1).Translate(in.va_addr + 4104, Access::kRead, &window, &fault));
+  CHECK_EQ(window.before, 4104u);
+  CHECK_EQ(window.size, 8192u - 4104u);
+  CHECK_EQ(*reinterpret_cast<uint32_t*>(window.host - window.before), 0x1234u);
   in.dmabuf_fd = static_cast<uint32_t>(taker.kfd);
   CHECK_EQ(taker.Call(uapi::kImportDmabuf, &in), -EINVAL);
   CHECK_EQ(giver.sys.Close(static_cast<int>(out.dmabuf_fd)), 0);

@@ -19,7 +19,7 @@ class FlatContext : public GpuContext {
   bool Translate(uint64_t va, Access, Window* window, MemoryFault* fault) const override {
     *fault = {va, true, false, false};
     if (va < begin_ || va >= end_) return false;
-    *window = {memory_ + (va - begin_), end_ - va, mtype_, true, false, false, 0};
+    *window = {memory_ + (va - begin_), end_ - va, va - begin_, mtype_, true, false, false, 0};
     return true;
   }
   uint64_t epoch() const override { return 1; }
