@@ -35,6 +35,8 @@ import time
 SKIPPED = 77
 # From a dispatch to its first instruction: first_wave_ns of the model.
 FIRST_WAVE_US = 0.3
+# Copies of all of a call's tensors, made before the loop that is timed and used once each; and what they may fit.
+TUNER_COPIES, MALL_BYTES = 101, 256 << 20
 # Settings of the virtual node, and figures of the model, for cards by their compute units. MI308X runs at 1420 MHz.
 CHIPS = {"80": (4, 20), "304": (8, 38), "256": (8, 32)}  # XCDs and compute units of one, by compute units
 CARDS = {"80": (["card=mi308x"], ["clock_mhz=1420"])}
@@ -251,7 +253,7 @@ class I8Channel(Product):
         m, n, k = self.m, self.n, self.k
         self.out_bytes, self.clears, self.roundings = 2, self.split > 1, max(self.split, 1)
         stride = k + 128  # the tuner's rows of A are so far apart
-        launch.words(208)
+        launch.words(256)
         launch.buffer("c", m * n * 2, "zero" if filled else "", False)
         launch.buffer("a", m * stride, "random=i8 seed=1" if filled else "")
         launch.buffer("b", n * k, "random=i8 seed=2" if filled else "")
@@ -337,9 +339,11 @@ def extras_of(checkout, file, cache={}):
 Result = collections.namedtuple("Result", "row product seconds report note check")
 
 
-def run_launch(options, row, text, results=True):
+def run_launch(options, row, text, results=True, in_mall=False):
     """The report of a launch file, or what went wrong; and this machine's seconds."""
     card, params = CARDS.get(row["cus"], ([], []))
+    if in_mall:
+        params = [*params, "mall_share=1"]
     node = ",".join([row["gfx"], *card, *options.node])
     with tempfile.NamedTemporaryFile("w", suffix=".launch", prefix="mainarch-aiter-") as file:
         file.write(text)
@@ -415,7 +419,7 @@ def run_row(options, objects, row):
         output = (launch.buffers[0].split()[1], out) if checked else None
         runs = options.runs or runs_of(row, grid)
         text = launch.text(options.aiter.resolve(), grid, runs, runs, output)
-        report, note, seconds = run_launch(options, row, text, checked)
+        report, note, seconds = run_launch(options, row, text, checked, TUNER_COPIES * launch.bytes <= MALL_BYTES)
         if report is None:
             return Result(row, product, seconds, None, note, None)
         if product.clears and options.clock:

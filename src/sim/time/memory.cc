@@ -159,12 +159,16 @@ Done MemorySystem::FromMemory(Xcc& x, uint64_t line, Clocks at) {
   const Clocks reached = at + (l2_ + mall_) / 4;  // half of the way there
   const uint32_t place = params_.mall_mb == 0 ? Tags::kNone : mall_tags_.Find(line >> 3);
   const auto bit = static_cast<uint8_t>(1u << (line & 7));
-  const bool hit = place != Tags::kNone && (mall_there_[place] & bit) != 0;
+  // What others have put there is told by a share: one line in so many, always the same ones.
+  const bool before = static_cast<double>(Mix(line + 0x5851f42d) & 0xffff) < params_.mall_share * 0x10000;
+  const bool hit = place != Tags::kNone ? (mall_there_[place] & bit) != 0 || before : before && params_.mall_mb > 0;
   done.at = at + (hit ? mall_ : hbm_);
   done.Wait(x.fabric_read.Take(reached, kLine) - reached, Limit::kFabric, &most);
   if (hit) {
     bytes_.mall_hit += 128;
-    mall_tags_.Touch(place);
+    Clocks taken = reached;
+    mall_there_[place != Tags::kNone ? place : MallSector(line, reached, &taken)] |= bit;
+    if (place != Tags::kNone) mall_tags_.Touch(place);
     return done;
   }
   const Clocks there = reached + done.queued;

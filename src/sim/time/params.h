@@ -61,6 +61,7 @@ namespace mainarch::sim::timing {
   /* Fabric, MALL, memory. */                                                                       \
   X(mall_ns, "ns", "global load to use, answered by the MALL")                                      \
   X(mall_mb, "MiB", "MALL; 0: none")                                                                \
+  X(mall_share, "", "of the lines that nobody in the model has touched, those that the MALL holds")  \
   X(fabric_read_tbs, "TB/s", "all XCDs together, reads past the L2")                                \
   X(fabric_write_tbs, "TB/s", "the same, writes")                                                   \
   X(hbm_ns, "ns", "global load to use, answered by memory")                                         \
