@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -104,7 +105,12 @@ void Node::Run(uint32_t thread, uint32_t threads) {
     bool moved = false;
     for (uint32_t gpu = thread; gpu < config_.gpus; gpu += threads) {
       Gate::Sweep sweep(gate_);
-      moved |= SweepGpu(gpu, rng);
+      try {
+        moved |= SweepGpu(gpu, rng);
+      } catch (const std::bad_alloc&) {
+        moved = true;
+        RunOut(gpu);
+      }
     }
     idle = moved ? 0 : idle + 1;
     if (moved) moved_ns_.store(Time().now_ns, std::memory_order_relaxed);
@@ -175,6 +181,17 @@ void Node::Remove(uint32_t gpu) {
   gone_[gpu] = true;
   for (HwQueue* queue : queues_[gpu]) queue->set_state(HwQueue::State::kReset);
   Note(absl::StrCat("GPU ", gpu, " fell off the bus"));
+}
+
+// The host has no memory left to play a GPU with. Its clients are other people's programs: they lose the device, and live.
+void Node::RunOut(uint32_t gpu) {
+  for (HwQueue* queue : queues_[gpu]) queue->set_state(HwQueue::State::kReset);
+  try {
+    Reset(gpu, kfd::uapi::kResetCauseHang, false);
+    Note(absl::StrCat("GPU ", gpu, ": the host is out of memory"));
+  } catch (const std::bad_alloc&) {
+    gone_[gpu] = true;  // and nobody could be told
+  }
 }
 
 void Node::ResetGpu(uint32_t gpu) {

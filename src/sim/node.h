@@ -104,6 +104,7 @@ class Node {
   friend class SimSys;
 
   Node(const NodeConfig& config, std::unique_ptr<Executor> executor, std::unique_ptr<Arena> arena);
+  void RunOut(uint32_t gpu);
   void Run(uint32_t thread, uint32_t threads);
   bool SweepGpu(uint32_t gpu, Rng& rng);
 

@@ -317,8 +317,8 @@ TEST(page_tables_of_any_length_travel) {
   }
   // One of them at a time, from another table.
   const uint32_t first = 0;
+  const StepRow row = {9, (kLong - 1) * 16, 0};
   for (uint32_t s = 0; s < kMany; s += 15) {
-    const StepRow row = {9, (kLong - 1) * 16, 0};
     one = {absl::MakeConstSpan(&caches[s], 1), 3};
     step.rows = absl::MakeConstSpan(&row, 1);
     step.sequences = absl::MakeConstSpan(&one, 1);

@@ -49,7 +49,8 @@ class ExecutorRunner::Context : public sim::GpuContext {
       fault->no_execute = true;
       return false;
     }
-    *window = {m->host.get() + (va - m->begin), m->end - va, MtypeOf(*m), true, m->executable,
+    *window = {m->host.get() + (va - m->begin), m->end - va,     va - m->begin,
+               MtypeOf(*m),                     true,            m->executable,
                m->home == Home::kHost,          m->device};
     return true;
   }
