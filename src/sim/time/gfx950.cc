@@ -50,9 +50,11 @@ constexpr Given kGiven[] = {
     {&Params::lds_latency, 69, 'M',
      "silicon.md 2: 69 clocks"},
     {&Params::lds_bytes, 128, 'M',
-     "as MI300X; rocRoller's model of LDS (rocm-libraries shared/rocroller, LDSBankModel.cpp): writes, and reads of 4 or 12 bytes"},
+     "as MI300X; rocRoller's model of LDS (rocm-libraries shared/rocroller, LDSBankModel.cpp): writes, "
+     "and reads of 4 or 12 bytes"},
     {&Params::lds_wide_bytes, 256, 'H',
-     "the same: 64 banks for reads of 8 and 16 bytes; amd-shark-ai docs/empirical-lds/cdna4info.md, measured: 16 bytes in four phases"},
+     "the same: 64 banks for reads of 8 and 16 bytes; amd-shark-ai docs/empirical-lds/cdna4info.md, measured: "
+     "16 bytes in four phases"},
     {&Params::lds_atomic, 8, 'L',
      "guess"},
     {&Params::l1_latency, 116, 'L',
