@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// mainarch estimate: the floor of one decoded token on real GPUs, from shapes and data sheets.
+// mainarch estimate: the floor of one decoded token on real GPUs, from shapes and data sheets; and with --time beside it
+// what the kernels of today take by the timing model.
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "cli/command.h"
@@ -12,6 +14,7 @@
 #include "cli/model_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/time_step.h"
 #include "file/checkpoint.h"
 #include "model/linear.h"
 
@@ -22,7 +25,7 @@ struct Settings {
   std::string model, isa = "gfx950", format = "auto", kv = "auto";
   GeometryOptions geometry{"qwen3-0.6b"};
   int64_t tp = 8, context = 4096;
-  bool split_kv = false, json = false;
+  bool split_kv = false, json = false, time = false;
 };
 
 // As the checkpoint's own tensors are; bf16 when the directory has none.
@@ -65,6 +68,36 @@ StatusOr<EstimateInput> InputOf(const Settings& s) {
   return input;
 }
 
+// Matrices of one layer, of these formats, by the name that mainarch time has for them.
+StatusOr<model::SyntheticFormat> SyntheticOf(const WeightFormats& formats) {
+  using quant::Format;
+  constexpr struct {
+    Format attention, ffn;
+    const char* name;
+  } kNames[] = {{Format::kBF16, Format::kBF16, "bf16"},
+                {Format::kF16, Format::kF16, "f16"},
+                {Format::kFp8Block, Format::kFp8Block, "fp8-block"},
+                {Format::kMxfp4, Format::kMxfp4, "mxfp4"}};
+  for (const auto& one : kNames) {
+    if (one.attention == formats.attention && one.ffn == formats.ffn) {
+      return model::SyntheticFormatFromName(one.name);
+    }
+  }
+  return Error(Code::kUnsupported, "--time: weights of two formats; time one of them alone by --format");
+}
+
+// A step of one GPU's share under the clock: minutes, for a large model.
+StatusOr<StepTime> Modelled(const EstimateInput& in) {
+  StepTimeOptions o;
+  o.config = in.config;
+  ASSIGN_OR_RETURN(o.format, SyntheticOf(in.formats));
+  o.kv = in.kv_element_bytes == 2 ? backend::KvType::kBF16 : backend::KvType::kFp8;
+  o.isa = in.chip.isa;
+  o.tp = in.tp;
+  o.position = static_cast<uint32_t>(in.context);
+  return TimeStep(o);
+}
+
 std::string Micros(double seconds) { return Fixed(seconds * 1e6, 1); }
 std::string Mega(double bytes) { return Fixed(bytes * 1e-6, 1); }
 
@@ -94,7 +127,15 @@ void PrintReport(const EstimateInput& in, const Estimate& e) {
       Fixed(e.model_flops * 1e-9, 1).c_str());
 }
 
-void PrintJson(const EstimateInput& in, const Estimate& e) {
+void PrintModelled(const EstimateInput& in, const Estimate& e, const StepTime& t) {
+  std::printf("\nmodelled: the kernels of today take %s us; the estimate is %s of that%s.\n"
+              "Modelled, not measured: %s; `mainarch time` has it by kernel.\n",
+              Fixed(t.us, 1).c_str(), Percent(e.seconds * 1e6 / t.us).c_str(),
+              in.tp > 1 ? absl::StrCat(" (one of ", in.tp, " GPUs ran: what the others add to all-reduces is not in it)").c_str() : "",
+              ModelError(in.chip.isa).c_str());
+}
+
+void PrintJson(const EstimateInput& in, const Estimate& e, const std::optional<StepTime>& time) {
   JsonWriter out;
   out.BeginObject().Field("kind", "estimate").Field("isa", in.chip.isa).Field("tp", in.tp);
   out.Field("context", in.context).Field("kv_element_bytes", in.kv_element_bytes);
@@ -110,6 +151,9 @@ void PrintJson(const EstimateInput& in, const Estimate& e) {
   out.Field("weight_bytes", e.weight_bytes).Field("kv_bytes", e.kv_bytes);
   out.Field("kv_bytes_per_token", e.kv_bytes_per_token).Field("flops", e.flops);
   out.Field("model_flops", e.model_flops).Field("rounds", e.rounds).Field("seconds", e.seconds);
+  if (time.has_value()) {
+    out.Field("modelled_seconds", time->us * 1e-6).Field("model_error", ModelError(in.chip.isa));
+  }
   out.EndObject().Print();
 }
 
@@ -121,7 +165,8 @@ int RunEstimate(Arguments arguments) {
       "estimate", "[options]",
       "The floor of one decoded token on MI300X or MI355X: bytes, flops and fabric rounds "
       "of every op, from the model's shape and the chip's data sheet. An estimate: nothing "
-      "is run and nothing was measured.",
+      "is run and nothing was measured. With --time also what the kernels of today take, by the "
+      "timing model of a virtual node.",
       "mainarch estimate --model DIR --isa gfx950 --tp 8 --context 131072\n"
       "mainarch estimate --preset qwen3-235b-a22b --format fp8-block --json");
   options.Text("model", "DIR", &s.model, "checkpoint directory, or one with a config.json alone");
@@ -133,6 +178,7 @@ int RunEstimate(Arguments arguments) {
   options.Choice("kv", {"auto", "bf16", "fp8"}, &s.kv,
                  "of the cache; auto: bf16 beside bf16 weights");
   options.Flag("split-kv", &s.split_kv, "copies of a KV head share its tokens");
+  options.Flag("time", &s.time, "also what today's kernels take by the timing model: up to minutes");
   options.Flag("json", &s.json, "one JSON object");
   options.Section("Without --model");
   s.geometry.Declare(&options);
@@ -141,7 +187,18 @@ int RunEstimate(Arguments arguments) {
   if (!input.ok()) return Fail("estimate", input.status());
   const StatusOr<Estimate> estimate = EstimateToken(*input);
   if (!estimate.ok()) return Fail("estimate", estimate.status());
-  s.json ? PrintJson(*input, *estimate) : PrintReport(*input, *estimate);
+  std::optional<StepTime> time;
+  if (s.time) {
+    StatusOr<StepTime> made = Modelled(*input);
+    if (!made.ok()) return Fail("estimate", made.status());
+    time = *std::move(made);
+  }
+  if (s.json) {
+    PrintJson(*input, *estimate, time);
+    return kExitOk;
+  }
+  PrintReport(*input, *estimate);
+  if (time.has_value()) PrintModelled(*input, *estimate, *time);
   return kExitOk;
 }
 

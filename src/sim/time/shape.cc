@@ -121,9 +121,9 @@ int BankClocks(const uint32_t* dword, int lanes, uint32_t banks) {
   return most;
 }
 
-// Which lanes' reads of 16 bytes are made together, in fours: measured on MI300X, eight lanes at a time (amd-shark-ai,
-// docs/empirical-lds/cdna3info.md); on MI355X it is two of these groups at a time (cdna4info.md). Anything else goes by
-// lanes in order.
+// Which lanes' reads of 16 bytes are made together, in fours: measured on MI300X, eight lanes at a time, and
+// on MI355X, two of these groups at a time (amd-shark-ai, its notes on LDS by experiment). Anything else goes by lanes in
+// order.
 constexpr uint8_t kFoursOfWideReads[16] = {0, 5, 3, 6, 1, 4, 2, 7, 8, 13, 11, 14, 9, 12, 10, 15};
 
 // Clocks of one element a lane of `bytes` bytes at addresses[lane]: so many lanes at a time as fill
