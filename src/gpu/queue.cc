@@ -175,7 +175,7 @@ void Queue::Halt() {
   if (std::exchange(started_, false)) DestroyInDriver(device_.process(), queue_id_);
 }
 
-Status Queue::Submit(const AqlPacket& packet, const char* label, Deadline deadline) {
+Status Queue::Submit(const AqlPacket& packet, const char* label, const Deadline& deadline) {
   if (!device_.healthy()) return device_.Health();
   if (!end_.Fits(1)) RETURN_IF_ERROR(WaitForSlot(deadline));
   const uint64_t index = end_.written();
@@ -196,7 +196,7 @@ Status Queue::WaitForSlot(Deadline deadline) {
       [&] { return absl::StrCat("a free slot in the ring of ", Describe()); });
 }
 
-StatusOr<uint64_t> Queue::SubmitSignalled(AqlPacket packet, const char* label, Deadline deadline) {
+StatusOr<uint64_t> Queue::SubmitSignalled(AqlPacket packet, const char* label, const Deadline& deadline) {
   // Points complete in order only if each waits for everything before it.
   packet.dword[0] |= 1u << 8;
   packet.SetQword(56, timeline_.signal_va());

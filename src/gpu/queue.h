@@ -53,9 +53,9 @@ class Queue {
   void Halt();
 
   // Waits (ringing first) while the ring is full. `label` is static text for reports.
-  Status Submit(const AqlPacket& packet, const char* label, Deadline deadline);
+  Status Submit(const AqlPacket& packet, const char* label, const Deadline& deadline);
   // Sets barrier bit and completion signal; returns the point that the packet completes.
-  StatusOr<uint64_t> SubmitSignalled(AqlPacket packet, const char* label, Deadline deadline);
+  StatusOr<uint64_t> SubmitSignalled(AqlPacket packet, const char* label, const Deadline& deadline);
   // Holds what is submitted from here on until `point` of another queue's timeline.
   Status WaitFor(const Timeline& timeline, uint64_t point, Deadline deadline);
   void Ring() { end_.Ring(); }
