@@ -7,6 +7,7 @@
 #include <mainarch.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct t_case {
   const char* name;
@@ -42,6 +43,12 @@ int t_failures(void); /* of the case that runs */
     }                                                                           \
   } while (0)
 
+/* Options with their size set and all else zero. */
+#define ZERO(type, name)          \
+  type name;                      \
+  memset(&name, 0, sizeof(name)); \
+  name.struct_size = sizeof(name)
+
 /* A call that must succeed; it passes &t_error. */
 #define OK(call) STATUS(call, MAINARCH_OK)
 #define STATUS(call, expected)                                                   \
@@ -54,6 +61,12 @@ int t_failures(void); /* of the case that runs */
       return;                                                                    \
     }                                                                            \
   } while (0)
+
+/* Short, where one call stands beside the other. */
+#define INVALID MAINARCH_ERROR_INVALID_ARGUMENT
+#define UNSUPPORTED MAINARCH_ERROR_UNSUPPORTED
+#define NOT_FOUND MAINARCH_ERROR_NOT_FOUND
+#define TOO_SMALL MAINARCH_ERROR_BUFFER_TOO_SMALL
 
 /* A call that must fail with `code` and a proper message that holds `word`. */
 #define REFUSED(call, code, word)                                               \

@@ -7,17 +7,6 @@
 
 #include "api_test.h"
 
-#define INVALID MAINARCH_ERROR_INVALID_ARGUMENT
-#define UNSUPPORTED MAINARCH_ERROR_UNSUPPORTED
-#define NOT_FOUND MAINARCH_ERROR_NOT_FOUND
-#define TOO_SMALL MAINARCH_ERROR_BUFFER_TOO_SMALL
-
-/* Options with their size set and all else zero. */
-#define ZERO(type, name)          \
-  type name;                      \
-  memset(&name, 0, sizeof(name)); \
-  name.struct_size = sizeof(name)
-
 static t_stack s;
 
 static void version_and_names(void) {

@@ -12,8 +12,6 @@
 
 #include "api_test.h"
 
-#define INVALID MAINARCH_ERROR_INVALID_ARGUMENT
-
 /* One spelling for each device: what SimpleAtoi and its like forgive is a slip of the pen. */
 static void device_strings_have_one_spelling(void) {
   static const struct {

@@ -5,19 +5,8 @@
 
 #include "api_test.h"
 
-#define INVALID MAINARCH_ERROR_INVALID_ARGUMENT
-#define UNSUPPORTED MAINARCH_ERROR_UNSUPPORTED
-#define NOT_FOUND MAINARCH_ERROR_NOT_FOUND
-#define TOO_SMALL MAINARCH_ERROR_BUFFER_TOO_SMALL
-
 /* A tokenizer without a chat template. */
 static const char kNoTemplate[] = "tests/golden/data/tokenizer/a";
-
-/* Options with their size set and all else zero. */
-#define ZERO(type, name)          \
-  type name;                      \
-  memset(&name, 0, sizeof(name)); \
-  name.struct_size = sizeof(name)
 
 static t_stack s;
 

@@ -324,8 +324,11 @@ class Signals(Case):
     def interrupted(self, *words, number=signal.SIGINT, after=1.0, stdin=None):
         temporary = os.path.join(self.scratch, "tmp")
         os.makedirs(temporary, exist_ok=True)
+        # Under nohup the tests ignore SIGHUP, and what ignores a signal from the start does so on.
         process = subprocess.Popen([MAINARCH, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   stdin=stdin, env={**os.environ, "TMPDIR": temporary})
+                                   stdin=stdin, env={**os.environ, "TMPDIR": temporary},
+                                   preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
+        self.addCleanup(process.kill)  # what a failure leaves would run for hours
         self.wait_until_caught(process.pid, number)
         time.sleep(after)
         process.send_signal(number)

@@ -71,8 +71,6 @@ namespace mainarch::sim::timing {
   X(hbm_read_share, "", "of the nominal, streamed reads")                                           \
   X(hbm_write_share, "", "of the nominal, streamed writes")                                         \
   X(hbm_turn_ns, "ns", "a channel's change between reads and writes")                               \
-  X(tlb_reach_mb, "MiB", "memory that an XCD's second TLB holds translations of; 0: all")           \
-  X(tlb_miss_ns, "ns", "a walk beyond that")                                                        \
   /* Coherence. */                                                                                  \
   X(far_ns, "ns", "load or atomic past the L2 (sc1) that another XCD's copy or the memory side "    \
                   "answers")                                                                        \

@@ -9,10 +9,9 @@
 #include <cmath>
 #include <random>
 
-#include "decode/engine_impl.h"
 #include "decode/export.h"
-#include "support/engine_oracle.h"
 #include "support/test.h"
+#include "unit/decode/engine_user.h"
 #include "unit/text/small_tokenizer.h"
 
 using namespace mainarch;
@@ -22,19 +21,14 @@ namespace {
 
 constexpr uint32_t kVocab = 90;  // not a multiple of 32
 
-struct Bench {
+struct Bench : EngineUser {
   explicit Bench(uint32_t sequences = 4, std::vector<uint32_t> eos = {}, uint32_t vocab = kVocab)
-      : model(vocab) {
+      : EngineUser(vocab, OptionsOf(sequences), std::move(eos), {{}}) {}
+  static EngineOptions OptionsOf(uint32_t sequences) {
     EngineOptions options;
     options.max_sequences = sequences;
     options.max_sequence_tokens = 200;
-    auto made = CreateEngine(nullptr, model, {vocab, 4096, std::move(eos)}, options);
-    if (made.ok()) engine = *std::move(made);
-  }
-  SequenceId Open(const SequenceOptions& options, std::vector<uint32_t> prompt = {1, 2, 3}) {
-    auto id = engine->Open(options);
-    if (!id.ok() || !engine->Append(*id, prompt).ok()) return 0;
-    return *id;
+    return options;
   }
   bool Steps(int n) {
     for (int i = 0; i < n; ++i) {
@@ -42,25 +36,12 @@ struct Bench {
     }
     return true;
   }
-  std::vector<uint32_t> TakeAll(SequenceId id) {
-    std::vector<uint32_t> out(1000);
-    auto n = engine->Take(id, absl::MakeSpan(out));
-    out.resize(n.ok() ? *n : 0);
-    return out;
-  }
-  SequenceInfo Info(SequenceId id) {
-    auto info = engine->InfoOf(id);
-    return info.ok() ? *info : SequenceInfo();
-  }
   std::vector<SequenceId> Ready() {
     std::vector<SequenceId> out(64);
     auto n = engine->Ready(absl::MakeSpan(out));
     out.resize(n.ok() ? *n : 0);
     return out;
   }
-
-  test::FakeModel model;
-  std::unique_ptr<Engine> engine;
 };
 
 SequenceOptions Drawn(uint64_t seed) {
@@ -74,10 +55,6 @@ std::vector<uint32_t> MaskOf(const std::vector<uint32_t>& tokens) {
   std::vector<uint32_t> words(MaskWords(kVocab), 0);
   for (const uint32_t token : tokens) words[token / 32] |= 1u << (token % 32);
   return words;
-}
-
-bool Says(const Status& status, absl::string_view text) {
-  return status.message().find(text) != absl::string_view::npos;
 }
 
 using Tokens = std::vector<uint32_t>;

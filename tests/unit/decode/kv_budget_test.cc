@@ -3,20 +3,11 @@
 // How pages, windows and states of sequences share the memory there is, and what an engine does where it is little.
 #include "decode/kv_budget.h"
 
-#include "decode/engine_impl.h"
-#include "support/engine_oracle.h"
 #include "support/test.h"
+#include "unit/decode/engine_user.h"
 
 using namespace mainarch;
 using namespace mainarch::decode;
-
-namespace {
-
-bool Says(const Status& status, absl::string_view text) {
-  return status.message().find(text) != absl::string_view::npos;
-}
-
-}  // namespace
 
 TEST(pages_within_what_there_is_and_what_is_allowed) {
   const backend::KvRoom room = {1000, {10}};
