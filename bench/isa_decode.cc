@@ -172,6 +172,11 @@ class Step {
     args.down = RandomTiles(kHidden / kTileRows, &args.down_stride, &args.down_scale_stride);
     args.x_stride = kHidden, args.act_stride = kWidth, args.out_stride = kHidden;
     args.top = kTop, args.experts = kExperts;
+    // Its input has its norm already.
+    float* const squares = rig_.New<float>(1);
+    squares[0] = kHidden;
+    args.norm.w = At<const float>(Ones(rig_, kHidden)), args.norm.squares = At<const float>(squares);
+    args.norm.chunks = 1, args.norm.inverse_hidden = 1.0f / kHidden, args.norm.epsilon = 1e-6f;
     Add("experts_mxfp4", args, 8);
   }
 

@@ -235,14 +235,30 @@ uint16_t FloatToBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+namespace {
+
+[[maybe_unused]] bool HasAvx2() {
+  return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA) && CPU_FEATURE_ACTIVE(F16C) &&
+         CPU_FEATURE_ACTIVE(BMI1) && CPU_FEATURE_ACTIVE(BMI2) && CPU_FEATURE_ACTIVE(LZCNT);
+}
+
+}  // namespace
+
 bool Runs(LaneCode code) {
   switch (code) {
     case LaneCode::kAvx512:
-      return Runs(LaneCode::kAvx2) && CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW) &&
+#ifdef MAINARCH_LANES_avx512
+      return HasAvx2() && CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW) &&
              CPU_FEATURE_ACTIVE(AVX512DQ) && CPU_FEATURE_ACTIVE(AVX512VL);
+#else
+      return false;
+#endif
     case LaneCode::kAvx2:
-      return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA) && CPU_FEATURE_ACTIVE(F16C) &&
-             CPU_FEATURE_ACTIVE(BMI1) && CPU_FEATURE_ACTIVE(BMI2) && CPU_FEATURE_ACTIVE(LZCNT);
+#ifdef MAINARCH_LANES_avx2
+      return HasAvx2();
+#else
+      return false;
+#endif
     case LaneCode::kPortable:
       break;
   }

@@ -48,7 +48,7 @@ int DppSource(int ctrl, int lane);
 
 // kAvx2 asks for FMA and F16C, too: every CPU that has AVX2 has them.
 enum class LaneCode : uint8_t { kPortable, kAvx2, kAvx512 };
-// Whether this CPU runs it, and the fastest that it runs.
+// Whether this CPU runs it and this build has it (cpu_targets of meson_options.txt); the fastest such.
 bool Runs(LaneCode code);
 LaneCode BestLaneCode();
 

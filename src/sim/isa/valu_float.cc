@@ -5,32 +5,9 @@
 #include "sim/isa/lanes.h"
 #include "sim/isa/minifloat.h"
 
-#pragma GCC optimize("O3")
-namespace mainarch::sim::isa::valu_float_portable {
-#include "sim/isa/valu_float.inc"
-}  // namespace mainarch::sim::isa::valu_float_portable
-
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
-#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code again
-#define MAINARCH_AVX2 1
-#endif
-namespace mainarch::sim::isa::valu_float_avx2 {
-#include "sim/isa/valu_float.inc"
-}  // namespace mainarch::sim::isa::valu_float_avx2
-#undef MAINARCH_AVX2
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c,bmi,bmi2,lzcnt,popcnt")
-#if !defined(__clang__)  // whose target pragma does not reach lambdas: portable code again
-#define MAINARCH_AVX512 1
-#endif
-namespace mainarch::sim::isa::valu_float_avx512 {
-#include "sim/isa/valu_float.inc"
-}  // namespace mainarch::sim::isa::valu_float_avx512
-#undef MAINARCH_AVX512
-#pragma GCC pop_options
+#define LANE_FILE "sim/isa/valu_float.inc"
+#define LANE_NAME valu_float
+#include "sim/isa/lane_codes.inc"
 
 namespace mainarch::sim::isa {
 

@@ -19,27 +19,35 @@ void AddBuffer(const isa::Wave& w, const isa::Inst& inst, uint32_t bytes, const 
   const uint32_t scalar = inst.soffset < 128    ? w.s[inst.soffset]
                           : inst.soffset <= 192 ? inst.soffset - 128u
                                                 : static_cast<uint32_t>(192 - int{inst.soffset});
-  if (resource.stride == 0 && !inst.idxen && !resource.add_tid && !resource.swizzled) {
-    // Raw buffers, which most are: an offset below num_records.
-    const auto fixed = static_cast<uint32_t>(inst.offset);
-    uint64_t inside = 0;
+  const uint32_t* const offsets = inst.offen ? v + (inst.idxen ? kLanes : 0) : nullptr;
+  const auto fixed = static_cast<uint64_t>(inst.offset);
+  if (resource.swizzled || resource.add_tid) {
     for (int i = 0; i < kLanes; ++i) {
-      const uint64_t offset = uint64_t{inst.offen ? v[i] : 0} + fixed;
-      a->at[i] = resource.base + scalar + offset;
-      inside |= uint64_t{offset + scalar + bytes <= resource.records} << i;
+      const uint64_t index = inst.idxen ? v[i] : 0;
+      const uint64_t offset = (inst.offen ? offsets[i] : 0) + fixed;
+      const isa::BufferPlace place =
+          isa::PlaceOf(resource, inst.idxen, index, offset, scalar, i, bytes);
+      a->at[i] = place.address;
+      if (place.outside) a->mask &= ~(uint64_t{1} << i);
     }
-    a->mask &= inside;
     return;
   }
-  for (int i = 0; i < kLanes; ++i) {
-    const uint64_t index = inst.idxen ? v[i] : 0;
-    const uint64_t offset = (inst.offen ? v[(inst.idxen ? kLanes : 0) + i] : 0) +
-                            static_cast<uint64_t>(inst.offset);
-    const isa::BufferPlace place =
-        isa::PlaceOf(resource, inst.idxen, index, offset, scalar, i, bytes);
-    a->at[i] = place.address;
-    if (place.outside) a->mask &= ~(uint64_t{1} << i);
+  // Most buffers, for all lanes at once; what is inside is as PlaceOf has it.
+  std::fill(a->at, a->at + kLanes, resource.base + scalar + fixed);
+  if (inst.offen) {
+    for (int i = 0; i < kLanes; ++i) a->at[i] += offsets[i];
   }
+  uint64_t inside = 0;
+  if (inst.idxen && resource.stride != 0) {
+    for (int i = 0; i < kLanes; ++i) {
+      a->at[i] += uint64_t{v[i]} * resource.stride;
+      inside |= uint64_t{v[i] < resource.records} << i;
+    }
+  } else {
+    for (int i = 0; i < kLanes; ++i)
+      inside |= uint64_t{a->at[i] - resource.base + bytes <= resource.records} << i;
+  }
+  a->mask &= inside;
 }
 
 const uint32_t* AddressRows(const isa::Wave& w, const isa::Op& op) {
