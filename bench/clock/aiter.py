@@ -483,6 +483,7 @@ def line(result):
 def chosen(options, objects, rows):
     rows = [row for row in rows if (not options.gfx or row["gfx"] == options.gfx)
             and (not options.family or row["format"].startswith(options.family))
+            and int(row["M"]) >= options.least_m
             and (not options.cus or row["cus"] in options.cus.split(","))]
     unknown = [row for row in rows if (row["gfx"], row["kernel"]) not in objects or not family_of(row["kernel"])]
     rows = [row for row in rows if row not in unknown]
@@ -506,6 +507,7 @@ def main():
     parser.add_argument("--gfx", default="")
     parser.add_argument("--cus", default="", help="only rows of chips with so many compute units")
     parser.add_argument("--family", default="", help="the beginning of a format")
+    parser.add_argument("--least-m", type=int, default=1, help="only rows of so many rows of A and more")
     parser.add_argument("--most-work", type=float, default=2e11, help="flop; what is larger is not run, and counted")
     parser.add_argument("--check-work", type=float, default=2e9, help="flop; what is smaller is compared with numpy")
     parser.add_argument("--bound", type=float, default=3.5e-2,

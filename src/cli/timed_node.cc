@@ -85,7 +85,7 @@ std::string ModelError(absl::string_view isa) {
     int median, p90;  // per cent
   };
   static constexpr Held kHeld[] = {
-      {"gfx942", "MI308X and one of MI300X", 72, 11, 21},
+      {"gfx942", "MI308X and one of MI300X", 74, 11, 21},
       {"gfx950", "MI355X", 148, 11, 26},
   };
   for (const Held& held : kHeld) {

@@ -180,6 +180,10 @@ StatusOr<IsaExecutor::Code> IsaExecutor::CodeOf(const GpuContext& context) {
     return Error(::mainarch::Code::kUnsupported,
                  "the interpreter runs gfx942 and gfx950, not target version ", version);
   }
+  if (!Runs(options_.lanes)) {
+    return Error(::mainarch::Code::kUnsupported,
+                 "this build's virtual node does not run on this CPU (cpu_targets of meson_options.txt)");
+  }
   const Isa isa = chip == &::mainarch::isa::kGfx950 ? Isa::kGfx950 : Isa::kGfx942;
   std::lock_guard<std::mutex> lock(mutex_);
   std::shared_ptr<InstructionSet>& set = sets_[isa];

@@ -262,7 +262,11 @@ bool Runs(LaneCode code) {
     case LaneCode::kPortable:
       break;
   }
+#ifdef MAINARCH_LANES_portable
   return true;
+#else
+  return false;
+#endif
 }
 
 LaneCode BestLaneCode() {

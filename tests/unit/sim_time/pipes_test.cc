@@ -148,6 +148,40 @@ TEST(lds_banks_conflict) {
   CHECK_EQ(ClocksOf(k950, "ds_read_b32 v10, v5\ns_waitcnt lgkmcnt(0)", "v_lshlrev_b32 v5, 2, v0"), 69);
 }
 
+// Lanes beyond a buffer's end ask for nothing; the others for each line once.
+TEST(buffers_ask_for_the_lines_that_lanes_reach) {
+  NEEDS_LLVM();
+  struct Case {
+    const char* load;  // v1: lane * 4; v[2:3]: lane, lane * 4
+    uint32_t stride, records;
+    uint64_t lanes, lines;
+  };
+  const char* const raw = "buffer_load_dword v5, v1, s[4:7], 0 offen";
+  const char* const further = "buffer_load_dword v5, v1, s[4:7], 64 offen offset:64";  // 128 bytes on
+  const char* const index = "buffer_load_dword v5, v2, s[4:7], 0 idxen";
+  const char* const both = "buffer_load_dword v5, v[2:3], s[4:7], 0 idxen offen";
+  for (const Case& c : {Case{raw, 0, 4096, 64, 2}, Case{raw, 0, 130, 32, 1}, Case{raw, 16, 4096, 64, 2},
+                        Case{raw, 16, 130, 32, 1}, Case{further, 0, 4096, 64, 2}, Case{further, 0, 256, 32, 1},
+                        Case{index, 256, 64, 64, 64}, Case{index, 256, 10, 10, 10}, Case{index, 4, 33, 33, 2},
+                        Case{index, 0, 4, 64, 1}, Case{index, 0, 3, 0, 0}, Case{both, 124, 64, 64, 64},
+                        Case{both, 124, 5, 5, 5}, Case{both, 0, 4096, 64, 2}, Case{both, 0, 130, 32, 1}}) {
+    uint64_t lines[2] = {}, asked = 0;
+    for (const bool empty : {true, false}) {  // code and arguments are read, too
+      Timed t(k942);
+      LaunchReport report;
+      const std::string text = absl::StrCat(
+          "s_load_dwordx2 s[4:5], s[0:1], 0\nv_lshlrev_b32 v1, 2, v0\nv_mov_b32 v2, v0\nv_mov_b32 v3, v1\n"
+          "s_mov_b32 s7, 0x20000\ns_mov_b32 s6, ", empty ? 0 : c.records,
+          "\ns_waitcnt lgkmcnt(0)\ns_or_b32 s5, s5, ", c.stride << 16, "\n", c.load, "\ns_waitcnt vmcnt(0)\n");
+      CHECK_EQ(t.Run(text, {t.Allocate(1 << 20)}, {}, &report), "");
+      lines[empty] = report.bytes.l2_read / 128;
+      asked = report.bytes.asked;
+    }
+    CHECK_EQ(asked, c.lanes * 4);
+    CHECK_EQ(lines[0] - lines[1], c.lines);
+  }
+}
+
 TEST(barriers_wait_for_the_last) {
   NEEDS_LLVM();
   Timed t(k942);
