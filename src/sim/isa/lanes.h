@@ -5,7 +5,17 @@
 #ifndef MAINARCH_SIM_ISA_LANES_H_
 #define MAINARCH_SIM_ISA_LANES_H_
 
+// gcc 12 takes for a mistake what this header leaves undefined on purpose (its bug 105593), wherever that is inlined: a hundred
+// warnings of its own code in a first build.
+#ifndef __clang__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
 
 #include <cmath>
 #include <cstdint>
