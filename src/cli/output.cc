@@ -47,7 +47,7 @@ const char* HintFor(Code code) {
     case Code::kNoDevice:
       return "mainarch doctor says what is missing for a GPU; --device cpu needs none";
     case Code::kBadModel:
-      return "the checkpoint is damaged: compare it with its source";
+      return "the file is damaged or of another form: compare it with its source, or with its manual page";
     case Code::kInternal:
       return "this is a bug in mainarch: please report it";
     default:

@@ -287,6 +287,7 @@ class Time(Case):
         self.assertIn("fill.launch:14: lds 999999: with 0 static bytes of kernel fill, gfx950 has 163840", err)
         _, err = run("time", "--launch", self.launch("frob"), code=1)
         self.assertIn("fill.launch:14: \"frob\": no such statement", err)
+        self.assertNotIn("checkpoint", err)  # what to do next is about the file at hand
         _, err = run("time", "--launch", self.launch(), "--device", "sim:gfx90a", code=1)
         self.assertIn("no timing model of gfx90a", err)
 
