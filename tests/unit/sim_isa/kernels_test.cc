@@ -18,7 +18,6 @@ namespace {
 constexpr const char* kLevels[] = {"-O0", "-O1", "-O2", "-O3", "-Os", "-O2 -mllvm -global-isel=1"};
 
 uint64_t P(const void* p) { return reinterpret_cast<uint64_t>(p); }
-uint64_t Bits(float x) { return __builtin_bit_cast(uint32_t, x); }
 uint16_t ToBf16(float x) {
   const uint32_t b = __builtin_bit_cast(uint32_t, x);
   return static_cast<uint16_t>((b + 0x7fff + (b >> 16 & 1)) >> 16);
