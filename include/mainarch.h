@@ -75,7 +75,7 @@
  *
  * Determinism. The same library, device string, KV type, tokens and seed give the same tokens and
  *   logits, bit for bit: whatever else is in the batch, however the prompt was cut into steps,
- *   however many threads, and after a restart. Bits need not agree between kinds of device.
+ *   however much of it another sequence had run, however many threads, and after a restart. Bits need not agree between kinds of device.
  *
  * fork. After fork(2), in the child, every call on a handle of the parent returns WRONG_PROCESS
  *   (device_count: 0, event_fd: -1); destroy is allowed and frees memory only. A child that needs
@@ -270,12 +270,15 @@ typedef struct mainarch_model_options {
   void *progress_user;
 } mainarch_model_options;
 
-/* Opens a Hugging Face checkpoint directory and places its weights on the devices of `group`.
+/* Opens a checkpoint, a Hugging Face directory or a GGUF file, and places its weights on the devices
+ * of `group`.
  *
  * `path` is a directory with config.json and model.safetensors, or model.safetensors.index.json and
- * its shards. Architectures: qwen3, qwen3_moe. Weights: BF16, F16, F32, block FP8
- * (weight_scale_inv), per-channel FP8, MXFP4. Everything else is refused by name. The files are
- * mapped, and stay so as long as the model lives; none of their bytes is trusted.
+ * its shards. Architectures: those of README.md's table "Models", by config.json's model_type.
+ * Weights: BF16, F16, F32, block FP8 (weight_scale_inv), per-channel FP8, MXFP4, NVFP4, int4 in groups
+ * (GPTQ, AWQ, compressed-tensors); or `path` is a GGUF file (README.md has its formats). Everything
+ * else is refused by name. The files are mapped, and stay so as long as the model lives; none of their
+ * bytes is trusted.
  *
  * On the CPU it returns as soon as the files are checked. Steps can run at once, straight from the
  * mapped files, while a thread of low priority moves the weights into memory of their own, in huge
@@ -334,7 +337,9 @@ typedef struct mainarch_tokenizer mainarch_tokenizer;
 #define MAINARCH_NO_TOKEN UINT32_MAX
 
 /* Reads a tokenizer alone, without a model or a group. `path` is a directory with tokenizer.json
- * and perhaps tokenizer_config.json. Byte-level BPE of the Qwen family; other kinds are refused.
+ * and perhaps tokenizer_config.json: BPE over bytes or characters, Unigram or WordPiece, with the
+ * normalizers, pre-tokenizers and decoders that models use. What would change tokens and is not
+ * followed is refused by name.
  * Errors: NOT_FOUND, IO, PERMISSION, BAD_MODEL, UNSUPPORTED. */
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_tokenizer_open(const char *path,
                                                                     mainarch_tokenizer **out,
@@ -355,7 +360,7 @@ typedef struct mainarch_tokenizer_info {
   uint32_t bos_token;  /* begin of text, by tokenizer_config.json; or MAINARCH_NO_TOKEN */
   uint32_t eos_token;  /* end of a turn, likewise */
   uint32_t pad_token;  /* padding, likewise */
-  uint32_t has_chat;   /* 1: mainarch_tokenizer_render_chat knows its template; 0: not */
+  uint32_t has_chat;   /* 1: it has a chat template that this library can run; 0: not */
   uint32_t reserved;   /* 0 */
 } mainarch_tokenizer_info;
 
@@ -363,17 +368,21 @@ MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_tokenizer_info_get(const mainarch_tokenizer *tokenizer, mainarch_tokenizer_info *out,
                             mainarch_error *error);
 
-/* Flags of mainarch_tokenizer_encode. Use them on text from strangers. */
+/* Flags of mainarch_tokenizer_encode. Use the first two on text from strangers. */
 #define MAINARCH_ENCODE_NO_SPECIAL UINT64_C(1) /* "<|im_end|>" in the text is plain text */
 #define MAINARCH_ENCODE_NO_ADDED UINT64_C(2)   /* and so is every added token: "<think>" */
+/* What the tokenizer puts around a text (BOS, perhaps EOS) is put there. A chat's prompt has it. */
+#define MAINARCH_ENCODE_ADD_SPECIAL UINT64_C(4)
 
 /* Tokens of `text`, `length` bytes (at most 2^30) that should be UTF-8: what is not is read as
- * U+FFFD. No token is put before or after. `text` may be NULL when `length` is 0.
+ * U+FFFD. `text` may be NULL when `length` is 0.
  *
  * There may be more tokens than bytes: a byte that is no UTF-8 is read as the three bytes of U+FFFD,
- * and where the tokenizer normalises to NFC one character may become three as long as it.
- * `*count` is at most 3 * length. Who would rather not hold room for that asks first (capacity 0).
- * Errors: BUFFER_TOO_SMALL. */
+ * and tokenizers may put spaces or longer characters in place of others. For byte-level ones that
+ * normalise to NFC or not at all `*count` is at most 3 * length, and what ADD_SPECIAL adds. Who would
+ * rather not hold room for that asks first (capacity 0).
+ * Errors: BUFFER_TOO_SMALL, UNSUPPORTED (the tokenizer has no token for some character, and none for
+ * the unknown; its pattern takes too long on this text, which no pattern in use does). */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_tokenizer_encode(const mainarch_tokenizer *tokenizer, const char *text, size_t length,
                           uint64_t flags, uint32_t *tokens, size_t capacity, size_t *count,
@@ -390,7 +399,7 @@ mainarch_tokenizer_decode(const mainarch_tokenizer *tokenizer, const uint32_t *t
                           size_t token_count, uint64_t flags, char *text, size_t capacity,
                           size_t *length, mainarch_error *error);
 
-/* The bytes of one token, which alone need not be UTF-8.
+/* The bytes that one token stands for amid a text, which alone need not be UTF-8.
  * Errors: NOT_FOUND (no such token), BUFFER_TOO_SMALL. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_tokenizer_token_text(const mainarch_tokenizer *tokenizer, uint32_t token, char *text,
@@ -431,17 +440,48 @@ typedef struct mainarch_chat_options {
   uint32_t reserved; /* 0 */
 } mainarch_chat_options;
 
-/* The prompt of a chat as the model was trained on it (ChatML), to be encoded with flags 0. Earlier
- * thinking of the assistant is left out, as in the models' own templates.
+/* The prompt of a chat as the model was trained on it, to be encoded with flags 0: what the checkpoint's own
+ * template (Jinja, in chat_template.jinja or tokenizer_config.json) writes. Never another's: without a
+ * template, or with one that cannot be run, the call fails and says why. For tools, other roles and all
+ * else that a template may take see mainarch_tokenizer_render_chat_json.
+ * Thinking ON and OFF are the template's variable enable_thinking (or thinking); where it has none, they are
+ * refused unless the model does that anyway.
  * Text in a message is not escaped: "<|im_end|>" in a content ends the turn. Who renders messages of
  * strangers must look for the special tokens' texts in them first.
- * Errors: INVALID_ARGUMENT (names the message with a wrong role), UNSUPPORTED (the tokenizer's
- * template is not a known ChatML, or has no such thinking switch), BUFFER_TOO_SMALL. */
+ * A template is a program of the checkpoint's. It sees the messages and the local time, no file and no
+ * network, and is stopped at 33,554,432 steps, 256 MiB, or 400 calls and expressions in one another.
+ * Errors: INVALID_ARGUMENT (names the message with a wrong role; or the template refuses the chat, in its
+ * own words; or it fails, with the line), UNSUPPORTED (no template, or one that uses what is not known
+ * here, or has no such thinking switch), BAD_MODEL (what the checkpoint has is no template),
+ * BUFFER_TOO_SMALL. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_tokenizer_render_chat(const mainarch_tokenizer *tokenizer,
                                const mainarch_chat_message *messages, size_t message_count,
                                const mainarch_chat_options *options, char *text, size_t capacity,
                                size_t *length, mainarch_error *error);
+
+/* The same of a chat as JSON, `json_length` bytes (at most 64 MiB) of one object:
+ *
+ *   messages                an array of objects as the template takes them: role, content (a string, or an
+ *                           array of parts), reasoning_content, tool_calls, tool_call_id, name, ...
+ *   tools                   an array of objects, each a tool's JSON schema
+ *   documents               an array of objects, for retrieval
+ *   add_generation_prompt   false: do not open the assistant's turn. Default: true
+ *   continue_final_message  true: end within the last message, so that the model goes on with it; or the
+ *                           name of its field that is continued. Opens no turn
+ *   chat_template           the name of one of the model's templates, or the text of another. Default: the
+ *                           model's "tool_use" if it has that one and tools are given, else its "default"
+ *   chat_template_kwargs    an object of further variables: {"enable_thinking": false}
+ *
+ * All but messages may be left out or null; any other key is refused. What a template sees is what
+ * `apply_chat_template` of the Python package transformers (5.23) shows it, byte for byte the same prompt: a message's null fields are left out, reasoning_content,
+ * thinking and reasoning are one, the special tokens of tokenizer_config.json are variables. Not so: an
+ * integer beyond 64 bits and a key that stands twice in an object are refused.
+ * Errors: as mainarch_tokenizer_render_chat; INVALID_ARGUMENT also names what is wrong in the JSON. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_tokenizer_render_chat_json(const mainarch_tokenizer *tokenizer, const char *json,
+                                    size_t json_length, char *text, size_t capacity, size_t *length,
+                                    mainarch_error *error);
 
 /* ------------------------------------------------------------------------------------------------
  * Decoder: tokens to text as they come
@@ -466,8 +506,9 @@ MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_decoder_push(mainarch_decoder *decoder, const uint32_t *tokens, size_t token_count,
                       char *text, size_t capacity, size_t *length, mainarch_error *error);
 
-/* The end: U+FFFD if a character is unfinished, else nothing; a capacity of 4 always does. The
- * decoder may then start on another text. Errors: BUFFER_TOO_SMALL, BUSY. */
+/* The end: U+FFFD if a character is unfinished, else mostly nothing (tokenizers whose texts depend on
+ * what comes last hold that back). For byte-level tokenizers a capacity of 4 always does. The decoder
+ * may then start on another text. Errors: BUFFER_TOO_SMALL, BUSY. */
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_decoder_finish(mainarch_decoder *decoder,
                                                                     char *text, size_t capacity,
                                                                     size_t *length,
@@ -509,6 +550,13 @@ enum {
  * experts and what layers add to stay fp32, and results still do not depend on batch, chunking,
  * threads or ranks. Without the flag everything is fp32, which is what this library's results are
  * tested to agree with. */
+#define MAINARCH_ENGINE_NO_PREFIX_CACHE UINT64_C(2)
+/* A sequence that begins with tokens that another of the engine has run, open or closed, takes what the
+ * caches hold of them, in blocks of 16 tokens, instead of running them again. Nothing comes out
+ * differently, only sooner; at least the last token appended runs, and every token that is scored
+ * (prompt_logprobs) or has its logits read (MAINARCH_SEQUENCE_ALL_LOGITS). Blocks live in room of the KV cache
+ * that no sequence uses, and count as free there; where room is wanted, the longest unused go. With this
+ * flag nothing is kept and every token of every sequence runs. */
 
 typedef struct mainarch_engine_options {
   size_t struct_size;
@@ -532,6 +580,9 @@ typedef struct mainarch_engine_options {
                                    MAINARCH_SEQUENCE_ALL_LOGITS, of which every row makes logits, run in
                                    chunks that fit: more rows, fewer steps. */
   uint32_t reserved;            /* 0 */
+  uint64_t prefix_bytes;        /* of the KV cache, that beginnings of sequences may keep (those of open
+                                   ones count); 0: all of it if kv_tokens or memory_bytes are given, else
+                                   512 MiB */
 } mainarch_engine_options;
 
 /* Makes an engine, which owns its KV cache and shares the model's weights.
@@ -573,12 +624,33 @@ typedef struct mainarch_engine_statistics {
   uint64_t step_ns_last;    /* nanoseconds that the last step took */
   uint32_t sequences;       /* open now */
   uint32_t reserved;        /* 0 */
+  uint64_t prefix_hits;      /* sequences that began with what another had run */
+  uint64_t prefix_tokens;    /* tokens that were not run for it; also after an eviction */
+  uint64_t prefix_evictions; /* blocks of 16 tokens that were given up for others */
+  uint64_t prefix_held;      /* tokens that can be found now, in whole blocks */
 } mainarch_engine_statistics;
 
 /* Any thread, at any time. */
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_engine_statistics_get(const mainarch_engine *engine, mainarch_engine_statistics *out,
                                mainarch_error *error);
+
+/* Keeps a beginning, a system prompt say, until it is dropped: the longest that can be found now of
+ * these tokens (so run them once) is not given up. `*pinned` gets how many tokens that is, a multiple of
+ * 16, 0 too; they no longer count as free. What a window or a recurrent state holds of them goes only
+ * when sequences have no other room. `salt`: mainarch_sequence_options.prefix_salt.
+ * Errors: KV_FULL (the rest would not hold a sequence of max_sequence_tokens, or of kv_tokens if that is
+ * less; nothing is pinned), BUSY. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_engine_pin_prefix(mainarch_engine *engine, const uint32_t *tokens, size_t count,
+                           uint64_t salt, size_t *pinned, mainarch_error *error);
+
+/* Forgets what begins with these tokens, from their last whole block of 16 on, pinned or not; what
+ * was pinned before that on their behalf alone may go again. No tokens: all, whatever the salt. Sequences
+ * that are open keep what they hold. Errors: BUSY. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_engine_drop_prefix(mainarch_engine *engine, const uint32_t *tokens, size_t count,
+                            uint64_t salt, mainarch_error *error);
 
 /* Runs one step on the calling thread and ends with it. OK: done; AGAIN: no sequence has work.
  * Errors: BUSY, CANCELLED, DEVICE_LOST. */
@@ -670,6 +742,9 @@ typedef struct mainarch_sequence_options {
                                sequence, given those before it, and so many of the likeliest in its
                                place; at most 32: see mainarch_sequence_prompt_logprobs */
   uint32_t reserved;        /* 0 */
+  uint64_t prefix_salt;     /* only sequences of one salt take beginnings from one another: give each tenant
+                               its own, and none can tell from times what others have asked. A number is
+                               no secret that hides tokens: those must be equal, too. */
 } mainarch_sequence_options;
 
 /* Fills `out` with what the checkpoint's generation_config.json recommends: temperature, top_k,
@@ -705,8 +780,8 @@ mainarch_sequence_set_seed(mainarch_engine *engine, mainarch_sequence sequence, 
  * has. Between steps, at any time. Tokens, and a finish reason, stay: truncate at the tokens held
  * lets a sequence go on that has ended. min_tokens, max_tokens and stop sequences go on counting from
  * the last append; stop strings that were complete before do not stop.
- * Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL or
- * prompt_logprobs would change), BUSY (`logprobs` would change while produced tokens are untaken). */
+ * Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL,
+ * prompt_logprobs or prefix_salt would change), BUSY (`logprobs` would change while produced tokens are untaken). */
 MAINARCH_API MAINARCH_CHECK mainarch_status mainarch_sequence_set_options(
     mainarch_engine *engine, mainarch_sequence sequence, const mainarch_sequence_options *options,
     mainarch_error *error);

@@ -5,7 +5,8 @@
 // its packet, are made once for a context and stay as they are.
 //
 // Activations are fp32 [rows, stride], stride a multiple of kPadColumns; columns beyond the width
-// are zero. Weights are tiles (TileFormat). Shapes are row-major.
+// are zero. What a product takes in lies as split rows, of the same size. Weights are tiles
+// (TileFormat). Shapes are row-major.
 #ifndef MAINARCH_KERNELS_DECODER_ARGS_H_
 #define MAINARCH_KERNELS_DECODER_ARGS_H_
 
@@ -16,10 +17,12 @@
 namespace mainarch::kernels {
 
 inline constexpr uint32_t kPadColumns = 128;   // of an activation row
-inline constexpr uint32_t kRowChunk = 1024;    // columns of x that one workgroup writes
+inline constexpr uint32_t kRowChunk = 512;     // columns of x that one workgroup writes
 inline constexpr uint32_t kPageTokens = 16;    // of a KV page
-inline constexpr uint32_t kSplitTokens = 512;  // attention splits lie at multiples of it
+inline constexpr uint32_t kSplitTokens = 128;  // attention splits lie at multiples of it
 inline constexpr uint32_t kMaxRanks = 8;
+inline constexpr uint32_t kMaxSplits = 8;   // workgroups that share a product's k
+inline constexpr uint32_t kSplitRows = 16;  // of a step, at most, if workgroups share a product's k
 inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
 
 // Two steps may be in flight: what the host reads, and what the next step reads of this one, lies
@@ -71,11 +74,10 @@ static_assert(sizeof(PageChange) == 8);
 struct StepBeginArgs {
   Address<const uint32_t> from;  // host memory: the blocks of even and of odd steps
   Address<uint32_t> to;          // the step block, and behind it the page tables
-  Address<uint32_t> arrivals;    // [arrival_count], set to 0: the grid barriers' counters
-  uint32_t arrival_count = 0;
-  uint32_t block_words = 0;  // from the block of even steps to that of odd ones
+  uint32_t block_words = 0;      // from the block of even steps to that of odd ones
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(StepBeginArgs) == 32);
+static_assert(sizeof(StepBeginArgs) == 24);
 
 // tables[at] = page for each change: those that are more than a step's block holds.
 struct StepTablesArgs {
@@ -91,13 +93,52 @@ constexpr uint64_t TaggedToken(uint32_t index, uint32_t token) {
   return uint64_t{TokenTag(index)} << 32 | token;
 }
 
-// x[row] = table[token of the row], and the sums of squares of its chunks; zeros for kNoToken.
+// k goes in steps of 32 columns. Of a step, lane l = 16 g + i of the wave that reads it holds row i
+// and eight columns in two runs of four, 4 g .. 4 g + 3 and 16 + 4 g .. 16 + 4 g + 3: so a thread
+// that has four columns of x stores them in one word.
+inline constexpr uint32_t kStepColumns = 32;
+// Where column c of a step lies when a lane's eight are neighbours: lane part, then element.
+constexpr uint32_t StepPlace(uint32_t c) { return c % 16 / 4 * 8 + c / 16 * 4 + c % 4; }
+
+// A split row: each element is two bf16, the value and what its rounding left. Of each step 64 bytes
+// of values and then 64 of what was left, both in the order of StepPlace: the operands of a matrix
+// instruction, as they are loaded.
+inline constexpr uint32_t kSplitHalfBytes = 2 * kStepColumns;
+inline constexpr uint32_t kSplitStepBytes = 2 * kSplitHalfBytes;
+// Where the value of a column begins, in bytes from the start of the row.
+constexpr uint32_t SplitPlace(uint32_t column) {
+  return column / kStepColumns * kSplitStepBytes + StepPlace(column % kStepColumns) * 2;
+}
+
+// A row of x as kernels make it: x, the sums of squares of its chunks, and x times a norm's weights as
+// split rows, which the next product takes.
+struct RowsOut {
+  Address<float> x;           // [rows, stride]
+  Address<float> squares;     // [rows, chunks]
+  Address<float> split;       // [rows, stride] split rows; 0: none
+  Address<const float> norm;  // [stride]; 0: the product takes x as it is
+};
+static_assert(sizeof(RowsOut) == 32);
+
+// split[row] = x[row] times a norm's weights.
+struct ResplitArgs {
+  Address<const uint32_t> step;
+  Address<const float> x;     // [rows, stride]
+  Address<float> split;       // [rows, stride] split rows
+  Address<const float> norm;  // [stride]
+  uint32_t hidden = 0;        // a multiple of 8
+  uint32_t stride = 0;
+  uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(ResplitArgs) == 48);
+
+// x[row] = table[token of the row]; zeros for kNoToken.
 struct EmbedArgs {
   Address<const uint32_t> step;
   Address<const uint8_t> table;  // [vocab, hidden], bf16 or fp32
-  Address<float> x;              // [rows, stride]
-  Address<float> squares;        // [rows, chunks]
-  uint32_t hidden = 0;           // a multiple of 8
+  RowsOut out;
+  uint32_t hidden = 0;  // a multiple of 8
   uint32_t stride = 0;
   uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
   uint32_t is_f32 = 0;
@@ -105,7 +146,7 @@ struct EmbedArgs {
   uint32_t max_rows = 0;           // logit rows of a step
   uint32_t reserved = 0;
 };
-static_assert(sizeof(EmbedArgs) == 64);
+static_assert(sizeof(EmbedArgs) == 80);
 
 // ---- rows between contexts ----
 
@@ -121,27 +162,19 @@ struct TapArgs {
 };
 static_assert(sizeof(TapArgs) == 40);
 
-// x[row] = tap[input of the row], and the sums of squares of its chunks. An input counts both halves.
+// x[row] = tap[input of the row]. An input counts both halves.
 struct InputArgs {
   Address<const uint32_t> step;
   Address<const float> tap;  // [2 * max_rows of its own context, stride]
-  Address<float> x;          // [rows, stride]
-  Address<float> squares;    // [rows, chunks]
+  RowsOut out;
   uint32_t hidden = 0;       // a multiple of 8
   uint32_t stride = 0;
   uint32_t chunks = 0;
   uint32_t reserved = 0;
 };
-static_assert(sizeof(InputArgs) == 48);
+static_assert(sizeof(InputArgs) == 64);
 
 // ---- matrices ----
-
-// k goes in steps of 32 columns. Of a step, lane l = 16 g + i of the wave that reads it holds row i
-// and eight columns in two runs of four, 4 g .. 4 g + 3 and 16 + 4 g .. 16 + 4 g + 3: so lanes that
-// load fp32 activations in words of 16 bytes lie side by side in memory.
-inline constexpr uint32_t kStepColumns = 32;
-// Where column c of a step lies when a lane's eight are neighbours: lane part, then element.
-constexpr uint32_t StepPlace(uint32_t c) { return c % 16 / 4 * 8 + c / 16 * 4 + c % 4; }
 
 // A tile is 16 output rows by n = 1, 2 or 4 steps: 1 KiB (bf16 pair: 2 KiB).
 //   kBf16      [lane][8], n = 1
@@ -202,33 +235,41 @@ constexpr void SetPartEnd(Tiles* w, uint32_t part, uint32_t step) {
   (part < 4 ? w->low_ends : w->high_ends) |= uint64_t{step} << part % 4 * 16;
 }
 
-// RMSNorm of the input, done on the way: y = x * rsqrt(mean(x^2) + epsilon) * w.
+// RMSNorm of the input: y = x * w * rsqrt(mean(x^2) + epsilon). The input has x * w; the factor of
+// the row multiplies what comes out.
 struct NormOf {
-  Address<const float> w;        // [stride of x], zero beyond hidden; 0: no norm
-  Address<const float> squares;  // [rows, chunks]
+  Address<const float> squares;  // [rows, chunks]; 0: no norm
   uint32_t chunks = 0;
   float inverse_hidden = 0;
   float epsilon = 0;
   uint32_t reserved = 0;
 };
-static_assert(sizeof(NormOf) == 32);
+static_assert(sizeof(NormOf) == 24);
 
 enum MatmulFlags : uint32_t { kMatmulLogitRows = 1 };  // rows: those that ask for logits
 
 // out[row, o] = sum over k of norm(x)[row, k] * w[o, k]; the gate-up form gives
-// silu(gate) * up instead. Writes whole tiles: `out_stride` covers them.
+// silu(gate) * up instead, as split rows. Writes whole tiles: `out_stride` covers them.
+//
+// Workgroups may share k: with `splits` each makes a sum of w.parts / splits parts, and there are as
+// many of out, split_rows rows apart, for who takes it to add in the tree. The bits are the same, if
+// the factor of the norm multiplies the whole sum: there is no norm here then.
 struct MatmulArgs {
   Address<const uint32_t> step;
-  Address<const float> x;  // [rows, x_stride]
-  Address<float> out;      // [rows, out_stride]
+  Address<const float> x;  // [rows, x_stride] split rows
+  Address<float> out;      // [splits][split_rows, out_stride]
   Tiles w;
   NormOf norm;
   uint32_t x_stride = 0;
   uint32_t out_stride = 0;
   uint32_t flags = 0;
   uint32_t parity_rows = 0;  // of out, from an even step's to an odd one's
+  uint32_t rows = 0;    // of x: a step has no more
+  uint32_t splits = 1;  // 1, 2, 4 or 8, at most w.parts; 1 with gate and up
+  uint32_t split_rows = 0;
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(MatmulArgs) == 120);
+static_assert(sizeof(MatmulArgs) == 128);
 
 // ---- attention ----
 
@@ -261,30 +302,29 @@ constexpr uint32_t KvFp4ValueAt(uint32_t head_dim, uint32_t token, uint32_t d) {
   return (((d % 16 * 4 + token / 4) * (head_dim / 32) + d / 32) * 4 + token % 4) * 2 + d % 32 / 16;
 }
 
-// QK-norm and RoPE in place in qkv, K and V appended to the row's page.
+// Bias, QK-norm and RoPE of q, K and V appended to the row's page. Without a bias,
+// or without norms, their addresses are 0.
 struct PrepareArgs {
   Address<const uint32_t> step;
-  Address<float> qkv;           // [rows, stride]: heads, kv_heads of K, kv_heads of V
+  Address<const float> in;      // [splits][split_rows, stride]: heads, kv_heads of K, kv_heads of V
+  Address<float> qkv;           // [rows, stride]: heads of q; may be `in`
   Address<const float> q_norm;  // [head_dim]
   Address<const float> k_norm;  // [head_dim]
   Address<const float> cosine;  // [positions, head_dim / 2], rotary only
   Address<const float> sine;
   Address<uint8_t> kv;  // this layer's pages: [page][kv_head] KvPageBytes
+  Address<const float> bias;    // [heads + 2 kv_heads, head_dim]
   uint32_t stride = 0;
   uint32_t heads = 0;
   uint32_t kv_heads = 0;
   uint32_t head_dim = 0;  // 32, 64 or 128
   uint32_t rotary = 0;    // a multiple of 2, at most head_dim
   float epsilon = 0;
+  uint32_t splits = 1;  // of the product that made `in`
+  uint32_t split_rows = 0;
+  NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
 };
-static_assert(sizeof(PrepareArgs) == 80);
-
-// The product that makes qkv, and Prepare, in one. product.out is not written.
-struct QkvHeadsArgs {
-  MatmulArgs product;  // with a norm
-  PrepareArgs prepare;
-};
-static_assert(sizeof(QkvHeadsArgs) == 200);
+static_assert(sizeof(PrepareArgs) == 128);
 
 // What a split leaves of a head: o [head_dim], m, l, and nothing up to whole 64 bytes.
 constexpr uint32_t AttendPartFloats(uint32_t head_dim) { return head_dim + 16; }
@@ -295,7 +335,7 @@ struct AttendArgs {
   Address<const uint32_t> step;
   Address<const float> qkv;   // [rows, q_stride]
   Address<const uint8_t> kv;  // as above
-  Address<float> out;         // [rows, out_stride]
+  Address<float> out;         // [rows, out_stride] split rows
   Address<float> parts;       // [row_count, heads, max_splits, AttendPartFloats]
   uint32_t q_stride = 0;
   uint32_t out_stride = 0;
@@ -311,7 +351,7 @@ static_assert(sizeof(AttendArgs) == 72);
 struct AttendMergeArgs {
   Address<const uint32_t> step;
   Address<const float> parts;
-  Address<float> out;
+  Address<float> out;  // split rows
   uint32_t out_stride = 0;
   uint32_t heads = 0;
   uint32_t max_splits = 0;
@@ -325,25 +365,37 @@ static_assert(sizeof(AttendMergeArgs) == 48);
 
 struct RouteArgs {
   Address<const uint32_t> step;
-  RouterArgs router;  // rows is taken from the step; logits [rows, stride]
+  RouterArgs router;           // rows is taken from the step; logits [splits][split_rows, stride]
+  Address<uint32_t> arrivals;  // [kArrivalLines] lines, set to 0: what the experts count with
   uint32_t stride = 0;
   // 1: a shared expert. The logit after the experts' is its gate; ids and weights are [rows, top +
   // 1], the last of a row `experts` and sigmoid(gate).
   uint32_t shared = 0;
+  uint32_t splits = 1;  // of the product that made the logits
+  uint32_t split_rows = 0;
+  NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
 };
-static_assert(sizeof(RouteArgs) == 56);
+static_assert(sizeof(RouteArgs) == 96);
+
+// Workgroups that hand over count in lines of their own, because additions to one line are made one
+// after the other.
+inline constexpr uint32_t kArrivalGroups = 16;                  // of workgroups, a line each ...
+inline constexpr uint32_t kArrivalLines = kArrivalGroups + 1;  // ... and one of groups that are whole
+inline constexpr uint32_t kArrivalWords = 32;  // of a line
+inline constexpr uint32_t kArrivalBytes = kArrivalLines * kArrivalWords * 4;
 
 // out[row] = sum over the row's experts, in ascending id, of weight * down(silu(gate h) * up h),
-// h = norm(x): one launch, a grid barrier between the two products. All workers must be resident.
-// Experts are added leaf by leaf of down's k, so that ranks, too, add what is left of its tree.
+// h = norm(x): one launch, in which workgroups wait for the first product of all before the second.
+// All workers must be resident. Experts are added leaf by leaf of down's k, so that ranks, too, add
+// what is left of its tree.
 struct ExpertsArgs {
   Address<const uint32_t> step;
-  Address<const float> x;        // [rows, x_stride]
+  Address<const float> x;        // [rows, x_stride] split rows
   Address<const uint32_t> ids;   // [rows, top]
   Address<const float> weights;  // [rows, top]
-  Address<float> act;            // [rows, top, act_stride]
+  Address<float> act;            // [rows, top, act_stride] split rows
   Address<float> out;            // [rows, out_stride]
-  Address<uint32_t> arrivals;    // [1], 0 at the start
+  Address<uint32_t> arrivals;    // [kArrivalLines] lines, 0 at the start
   Tiles gate_up;                 // of one expert
   Tiles down;                    // of one expert
   uint64_t gate_up_stride = 0;   // bytes from expert to expert: data, then scales
@@ -356,42 +408,61 @@ struct ExpertsArgs {
   uint32_t out_stride = 0;
   uint32_t top = 0;      // slots of a row, at most kRouterMaxTop; a shared expert has the last
   uint32_t experts = 0;  // at most kRouterMaxExperts, and a shared one
-  uint32_t reserved = 0;
+  uint32_t most_rows = 0;  // of x: a step has no more
 };
-static_assert(sizeof(ExpertsArgs) == 240);
+static_assert(sizeof(ExpertsArgs) == 232);
 
 // ---- between GPUs ----
 
-// x[row] += sum over ranks of their partials, in the tree of common/tree.h; and the sums of squares
-// of x.
-// One shot: each rank pushes its partial into its slot in every peer's memory, with a flag a chunk,
-// and reads its own memory only. Two shots (rows >= two_shot_rows): a chunk is pushed to its owner
-// alone, who adds and pushes the sum to all. The same additions in the same order: the same bits.
+// x[row] += sum over ranks of their partials, in the tree of common/tree.h; and what the next norm
+// and product want of x.
+// Kernel `reduce`, one round, for up to pair_rows rows: each rank pushes its partial into its slot in
+// every peer's memory, each element beside its epoch, and reads its own memory only. `reduce_twice`: a
+// chunk is pushed to its owner alone, with a flag, who adds and pushes the sum to all. The same
+// additions in the same order: the same bits.
 enum ReduceFlags : uint32_t {
-  kReducePlain = 1,  // x = the sum: no residual, no squares
+  kReducePlain = 1,  // x = the sum: no residual, no squares, no split rows
 };
 struct ReduceArgs {
   Address<const uint32_t> step;
-  Address<const float> partial;  // [rows, stride], this rank's
-  Address<float> x;              // [rows, stride]
-  Address<float> squares;        // [rows, chunks]
-  // In each rank's memory: slots [2][ranks][max_rows, stride] fp32, then the same again [2] for the
-  // sums of two shots; flags [2][ranks][n] and [2][n] with n = max_rows * ceil(stride / kRowChunk),
-  // zeroed once. `hidden` and `chunks` may differ from launch to launch, stride and max_rows not.
-  Address<float> slots[kMaxRanks];
-  Address<uint32_t> flags[kMaxRanks];
+  Address<const float> partial;  // [splits][split_rows, stride], this rank's
+  RowsOut out;                   // with kReducePlain only x
+  // In each rank's memory (ExchangeBytes), zeroed once. `hidden` and `chunks` may differ from launch
+  // to launch, stride and rows not.
+  Address<uint8_t> exchange[kMaxRanks];
+  Address<uint8_t> exchange_own;  // this rank's
+  uint64_t flags_at = 0;
+  uint64_t pairs_at = 0;
   uint32_t hidden = 0;
   uint32_t stride = 0;
   uint32_t chunks = 0;
   uint32_t max_rows = 0;
+  uint32_t pair_rows = 0;
   uint32_t ranks = 0;
   uint32_t rank = 0;
-  uint32_t two_shot_rows = 0;
   uint32_t sequence = 0;  // of this all-reduce within a step, from 0
   uint32_t per_step = 0;  // all-reduces a step
   uint32_t mode = 0;      // ReduceFlags
+  uint32_t splits = 1;    // of the product that made the partial
+  uint32_t split_rows = 0;
 };
-static_assert(sizeof(ReduceArgs) == 200);
+static_assert(sizeof(ReduceArgs) == 184);
+// What lies in a rank's exchange memory: of two rounds slots [2][ranks][max_rows, stride] fp32, then
+// the same again [2] for sums; flags [2][ranks][n] and [2][n] with n = max_rows * ceil(stride /
+// kRowChunk); of one round [2][ranks][pair_rows, stride] of an element's bits and its epoch.
+struct ExchangeBytes {
+  uint64_t flags_at = 0, pairs_at = 0, bytes = 0;
+};
+constexpr ExchangeBytes ExchangeBytesOf(uint32_t ranks, uint64_t max_rows, uint64_t pair_rows,
+                                        uint64_t stride) {
+  ExchangeBytes out;
+  const uint64_t units = 2 * uint64_t{ranks} + 2, align = 256;
+  out.flags_at = (units * max_rows * stride * 4 + align - 1) / align * align;
+  const uint64_t flags = units * max_rows * ((stride + kRowChunk - 1) / kRowChunk) * 4;
+  out.pairs_at = out.flags_at + (flags + align - 1) / align * align;
+  out.bytes = out.pairs_at + 2 * ranks * pair_rows * stride * 8;
+  return out;
+}
 
 // out[i] = sum over ranks of slots[rank][i], in the same tree; out may be one of the slots. One shard
 // of an all-reduce whose bytes the copy engines carry.

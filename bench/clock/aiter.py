@@ -400,6 +400,12 @@ def check(product, path, out_bytes):
     return float(np.abs(got - want).max() / math.sqrt((want ** 2).mean()))
 
 
+def bound_of(options, product):
+    """What of `check` is still rounding: --bound is for 10^5 elements, of which the largest, of n normal numbers, grows by sqrt(2 ln n)."""
+    elements = max(product.m * product.n, 2)
+    return options.bound * product.roundings * math.sqrt(math.log(elements) / math.log(1e5))
+
+
 def runs_of(row, grid):
     """So many that every compute unit has run the code before the last one: a run goes on where the one before ended."""
     xcds, units = CHIPS[row["cus"]]
@@ -511,7 +517,7 @@ def main():
     parser.add_argument("--most-work", type=float, default=2e11, help="flop; what is larger is not run, and counted")
     parser.add_argument("--check-work", type=float, default=2e9, help="flop; what is smaller is compared with numpy")
     parser.add_argument("--bound", type=float, default=3.5e-2,
-                        help="error over root mean square, for each rounding of the output, that is wrong")
+                        help="error over root mean square, for each rounding of 10^5 elements of output, that is wrong")
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--runs", type=int, default=0,
@@ -539,7 +545,7 @@ def main():
                     out.write(json.dumps({"row": result.row, "report": result.report, "note": result.note,
                                           "check": result.check, "modelled": modelled(result)}) + "\n")
     summary(results)
-    wrong = [r for r in results if r.check is not None and not r.check <= options.bound * r.product.roundings]
+    wrong = [r for r in results if r.check is not None and not r.check <= bound_of(options, r.product)]
     failed = [r for r in results if r.report is None]
     checked = sum(r.check is not None for r in results)
     print(f"\n{len(results)} rows run, {checked} results compared, {len(wrong)} wrong, {len(failed)} failed")

@@ -45,6 +45,12 @@ type EngineOptions struct {
 	// Fast rounds what goes into matrix products to bf16 where the device is faster so: prompts and many
 	// sequences take less time, and results differ within a bound (MAINARCH_ENGINE_FAST).
 	Fast bool
+	// NoPrefixCache runs every token of every sequence, also those that another one began with
+	// (MAINARCH_ENGINE_NO_PREFIX_CACHE).
+	NoPrefixCache bool
+	// PrefixBytes is what beginnings of sequences may keep of the KV cache; 0: all of it if KVTokens or
+	// MemoryBytes are given, else 512 MiB.
+	PrefixBytes uint64
 }
 
 // EngineInfo is what an engine was made with, every default resolved.
@@ -66,6 +72,11 @@ type Statistics struct {
 	KVTokensFree   uint64        // now, in whole pages
 	LastStep       time.Duration // that the last step took
 	Sequences      uint32        // open now
+
+	PrefixHits      uint64 // sequences that began with what another had run
+	PrefixTokens    uint64 // tokens that were not run for it
+	PrefixEvictions uint64 // blocks of 16 tokens that were given up for others
+	PrefixHeld      uint64 // tokens that can be found now
 }
 
 // Engine is KV cache and scheduler over one model; it steps.
@@ -108,6 +119,10 @@ func (m *Model) NewEngine(options *EngineOptions) (*Engine, error) {
 	if o.Fast {
 		raw.flags |= C.MAINARCH_ENGINE_FAST
 	}
+	if o.NoPrefixCache {
+		raw.flags |= C.MAINARCH_ENGINE_NO_PREFIX_CACHE
+	}
+	raw.prefix_bytes = C.uint64_t(o.PrefixBytes)
 	var out *C.mainarch_engine
 	var e C.mainarch_error
 	if C.mainarch_engine_create(m.ptr, &raw, &out, &e) < 0 {
@@ -181,6 +196,27 @@ func (e *Engine) Step(ctx context.Context) (bool, error) {
 	}
 	e.mu.Unlock()
 	return status == C.MAINARCH_OK, nil
+}
+
+// PinPrefix keeps a beginning until it is dropped: the longest that can be found now of these tokens. It
+// says how many tokens that is. salt is SequenceOptions.PrefixSalt.
+//
+// Errors: ErrKVFull (the rest would not hold the longest sequence; nothing is pinned).
+func (e *Engine) PinPrefix(salt uint64, tokens ...uint32) (int, error) {
+	var pinned C.size_t
+	_, err := e.call(func() C.mainarch_status {
+		return C.mainarch_engine_pin_prefix(e.ptr, tokensAt(tokens), C.size_t(len(tokens)), C.uint64_t(salt), &pinned, e.err)
+	})
+	return int(pinned), err
+}
+
+// DropPrefix forgets what begins with these tokens, from their last whole block of 16 on, pinned or
+// not. No tokens: all, whatever the salt.
+func (e *Engine) DropPrefix(salt uint64, tokens ...uint32) error {
+	_, err := e.call(func() C.mainarch_status {
+		return C.mainarch_engine_drop_prefix(e.ptr, tokensAt(tokens), C.size_t(len(tokens)), C.uint64_t(salt), e.err)
+	})
+	return err
 }
 
 // stepUntil is a step that the end of a context ends.
@@ -319,5 +355,10 @@ func (e *Engine) Statistics() (Statistics, error) {
 		KVTokensFree:   uint64(raw.kv_tokens_free),
 		LastStep:       time.Duration(raw.step_ns_last),
 		Sequences:      uint32(raw.sequences),
+
+		PrefixHits:      uint64(raw.prefix_hits),
+		PrefixTokens:    uint64(raw.prefix_tokens),
+		PrefixEvictions: uint64(raw.prefix_evictions),
+		PrefixHeld:      uint64(raw.prefix_held),
 	}, nil
 }

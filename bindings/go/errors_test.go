@@ -214,6 +214,8 @@ func TestWhatIsClosedSaysSo(t *testing.T) {
 	add(err)
 	_, err = s.tokenizer.RenderChat(nil, nil)
 	add(err)
+	_, err = s.tokenizer.RenderChatJSON(nil)
+	add(err)
 	_, err = s.tokenizer.NewDecoder(false)
 	add(err)
 	_, err = s.decoder.Push(1)

@@ -117,6 +117,13 @@ func TestChatEndsItsTurn(t *testing.T) {
 	isTrue(t, strings.HasSuffix(bare, "<|im_end|>\n"), bare)
 	_, err = s.tokenizer.RenderChat(nil, nil)
 	contains(t, err, "at least one message")
+	same, err := s.tokenizer.RenderChatJSON([]byte(`{"messages": [{"role": "system", "content": "Be brief."},
+		{"role": "user", "content": "Which book is this from? Let there be light."}],
+		"chat_template_kwargs": {"enable_thinking": false}}`))
+	ok(t, err)
+	equal(t, same, text)
+	_, err = s.tokenizer.RenderChatJSON(nil)
+	contains(t, err, "json")
 	tokens, err := s.tokenizer.Encode(text)
 	ok(t, err)
 	sequence, err := s.engine.Open(&mainarch.SequenceOptions{MaxTokens: 200})
@@ -385,6 +392,38 @@ func TestSequencesAreSteered(t *testing.T) {
 	}
 	_, err = sequence.LogitsAt(4)
 	contains(t, err, "position 4")
+
+	engine, err = s.model.NewEngine(&mainarch.EngineOptions{KVTokens: 256, MaxSequenceTokens: 128})
+	ok(t, err)
+	defer engine.Close()
+	var prompt []uint32
+	for token := uint32(300); token < 340; token++ {
+		prompt = append(prompt, token)
+	}
+	one := greedy()
+	one.MaxTokens, one.PrefixSalt = 1, 3
+	for _, rows := range []uint64{40, 8} {
+		before, err := engine.Statistics()
+		ok(t, err)
+		sequence, err = engine.Open(one)
+		ok(t, err)
+		ok(t, sequence.Append(prompt...))
+		run(t, background, sequence)
+		ok(t, sequence.Close())
+		after, err := engine.Statistics()
+		ok(t, err)
+		equal(t, after.TokensRun-before.TokensRun, rows)
+	}
+	statistics, err := engine.Statistics()
+	ok(t, err)
+	isTrue(t, statistics.PrefixHits == 1 && statistics.PrefixTokens == 32 && statistics.PrefixHeld == 32, statistics)
+	pinned, err := engine.PinPrefix(3, prompt...)
+	ok(t, err)
+	equal(t, pinned, 32)
+	ok(t, engine.DropPrefix(3))
+	statistics, err = engine.Statistics()
+	ok(t, err)
+	isTrue(t, statistics.PrefixHeld == 0 && statistics.KVTokensFree == 256, statistics)
 
 	devices, err := mainarch.Devices()
 	ok(t, err)

@@ -45,7 +45,10 @@ type SequenceOptions struct {
 	// PromptLogprobs, above 0, asks for log-probabilities of every appended token but the first, and so
 	// many of the likeliest in its place; at most 32: see Sequence.PromptLogprobs.
 	PromptLogprobs uint32
-	AllLogits      bool // every row makes logits: see Sequence.LogitsAt
+	// PrefixSalt: only sequences of one salt take beginnings from one another. A number of its own for
+	// each tenant, and none can tell from times what others have asked.
+	PrefixSalt uint64
+	AllLogits  bool // every row makes logits: see Sequence.LogitsAt
 }
 
 // Finish is why a sequence ended. More may come.
@@ -112,6 +115,7 @@ func (o *SequenceOptions) raw(arena *cArena) (raw C.mainarch_sequence_options, e
 		raw.flags |= C.MAINARCH_SEQUENCE_ALL_LOGITS
 	}
 	raw.prompt_logprobs = C.uint32_t(o.PromptLogprobs)
+	raw.prefix_salt = C.uint64_t(o.PrefixSalt)
 	raw.seed = C.uint64_t(o.Seed)
 	raw.temperature = C.float(o.Temperature)
 	raw.top_p = C.float(o.TopP)

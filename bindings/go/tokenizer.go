@@ -20,6 +20,8 @@ const NoToken uint32 = C.MAINARCH_NO_TOKEN
 const (
 	EncodeNoSpecial uint64 = C.MAINARCH_ENCODE_NO_SPECIAL // "<|im_end|>" is plain text
 	EncodeNoAdded   uint64 = C.MAINARCH_ENCODE_NO_ADDED   // and so is every added token: "<think>"
+	// What the tokenizer puts around a text (BOS, perhaps EOS) is put there.
+	EncodeAddSpecial uint64 = C.MAINARCH_ENCODE_ADD_SPECIAL
 )
 
 // Thinking is whether a chat model thinks first.
@@ -44,7 +46,7 @@ type TokenizerInfo struct {
 	BOSToken  uint32 // begin of text, by tokenizer_config.json; or NoToken
 	EOSToken  uint32 // end of a turn, likewise
 	PadToken  uint32 // padding, likewise
-	HasChat   bool   // RenderChat knows its template
+	HasChat   bool   // it has a chat template that this library can run
 }
 
 // ChatMessage is one turn of a chat.
@@ -212,12 +214,13 @@ func (t *Tokenizer) SpecialTokens() ([]uint32, error) {
 	})
 }
 
-// RenderChat gives the prompt of a chat as the model was trained on it (ChatML), for Encode. Earlier
-// thinking of the assistant is left out. Text is not escaped: "<|im_end|>" in a content ends the
-// turn, so look for special tokens in what strangers say.
+// RenderChat gives the prompt of a chat as the model was trained on it, by the checkpoint's own
+// template, for Encode. Text is not escaped: "<|im_end|>" in a content ends the turn, so look for
+// special tokens in what strangers say.
 //
-// Errors: ErrInvalidArgument (names the message with a wrong role, or with a zero byte),
-// ErrUnsupported (the template is not a known ChatML, or has no such thinking switch).
+// Errors: ErrInvalidArgument (names the message with a wrong role, or with a zero byte; or the
+// template refuses the chat, in its own words), ErrUnsupported (no template, or one that uses what is
+// not known here, or has no such thinking switch), ErrBadModel (it is no template).
 func (t *Tokenizer) RenderChat(messages []ChatMessage, options *ChatOptions) (string, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -254,6 +257,24 @@ func (t *Tokenizer) RenderChat(messages []ChatMessage, options *ChatOptions) (st
 	}
 	return growText(guess, func(text *C.char, capacity C.size_t, length *C.size_t, e *C.mainarch_error) C.mainarch_status {
 		return C.mainarch_tokenizer_render_chat(t.ptr, at, C.size_t(len(messages)), &raw, text, capacity, length, e)
+	})
+}
+
+// RenderChatJSON is the same of a chat as JSON, with tools, tool calls, reasoning and further
+// variables: {"messages": [..], "tools": [..], "chat_template_kwargs": {..}}. The keys are described at
+// mainarch_tokenizer_render_chat_json in mainarch.h; the prompt is that of transformers'
+// apply_chat_template, but that a turn is opened for the assistant unless add_generation_prompt is
+// false.
+//
+// Errors: as RenderChat; ErrInvalidArgument also names what is wrong in the JSON.
+func (t *Tokenizer) RenderChatJSON(json []byte) (string, error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.ptr == nil {
+		return "", closed("tokenizer")
+	}
+	return growText(len(json)+256, func(text *C.char, capacity C.size_t, length *C.size_t, e *C.mainarch_error) C.mainarch_status {
+		return C.mainarch_tokenizer_render_chat_json(t.ptr, bytesAt(json), C.size_t(len(json)), text, capacity, length, e)
 	})
 }
 

@@ -71,9 +71,9 @@ DEVICE T AddFlag(Global<T> flag, T value) {
   return __scoped_atomic_fetch_add(flag, value, __ATOMIC_RELAXED, kMemoryScope<kScope>);
 }
 
-// Sets bits of a word that other waves of the workgroup set bits of too.
-DEVICE void OrLds(Lds<uint32_t> word, uint32_t bits) {
-  __scoped_atomic_fetch_or(word, bits, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+// Sets bits of a word that other waves of the workgroup set bits of too; what it was before.
+DEVICE uint32_t OrLds(Lds<uint32_t> word, uint32_t bits) {
+  return __scoped_atomic_fetch_or(word, bits, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
 }
 
 // Adds to a counter that other waves of the workgroup add to too.

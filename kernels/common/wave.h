@@ -51,6 +51,8 @@ DEVICE uint64_t Ballot(bool x) { return __builtin_amdgcn_ballot_w64(x); }
 // DPP controls (the dpp_ctrl field of GFX9).
 inline constexpr int kDppRowShr1 = 0x111, kDppRowShr2 = 0x112, kDppRowShr4 = 0x114,
                      kDppRowShr8 = 0x118;
+inline constexpr int kDppRowRor1 = 0x121, kDppRowRor2 = 0x122, kDppRowRor4 = 0x124,
+                     kDppRowRor8 = 0x128;
 inline constexpr int kDppRowBcast15 = 0x142;  // lane 15 of each row to all of the next row
 inline constexpr int kDppRowBcast31 = 0x143;  // lane 31 to rows 2 and 3
 
@@ -62,6 +64,16 @@ DEVICE uint32_t Dpp(uint32_t old, uint32_t x) {
 template <int kControl, int kRowMask = 0xf>
 DEVICE float Dpp(float old, float x) {
   return BitCast<float>(Dpp<kControl, kRowMask>(BitCast<uint32_t>(old), BitCast<uint32_t>(x)));
+}
+
+// The value of the lane whose number differs in bit 3.
+DEVICE float RotateRow8(float x) { return Dpp<kDppRowRor8>(x, x); }
+// The sum over each 16 neighbouring lanes, in all of them, added in one order.
+DEVICE float SumRow16(float x) {
+  x += Dpp<kDppRowRor8>(x, x);
+  x += Dpp<kDppRowRor4>(x, x);
+  x += Dpp<kDppRowRor2>(x, x);
+  return x + Dpp<kDppRowRor1>(x, x);
 }
 
 // Folds the wave in the order of a binary tree over lanes (neighbours first) and returns the result

@@ -15,14 +15,16 @@ KERNEL(step_tables, StepTables, "vgpr=32 sgpr=56")
 KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
 KERNEL(tap, Tap, "vgpr=32 sgpr=56")
 KERNEL(input, Input, "vgpr=32 sgpr=56 lds=16")
+KERNEL(resplit, Resplit, "vgpr=32 sgpr=56")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
+KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
 KERNEL(route, Route, "vgpr=96 sgpr=112")
 KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
 KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
-KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=72")
+KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=80 lds=2064")
 
 using MatmulBf16 = Matmul<TileFormat::kBf16, false>;
 using MatmulPair = Matmul<TileFormat::kBf16Pair, false>;
@@ -39,16 +41,16 @@ KERNEL(matmul_mxfp4, MatmulMxfp4, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_bf16, GateUpBf16, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_pair, GateUpPair, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_fp8, GateUpFp8, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(gate_up_mxfp4, GateUpMxfp4, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_mxfp4, GateUpMxfp4, "vgpr=168 sgpr=112 lds=4096")
 
 using ExpertsBf16 = Experts<TileFormat::kBf16>;
 using ExpertsPair = Experts<TileFormat::kBf16Pair>;
 using ExpertsFp8 = Experts<TileFormat::kFp8>;
 using ExpertsMxfp4 = Experts<TileFormat::kMxfp4>;
-KERNEL(experts_bf16, ExpertsBf16, "vgpr=128 sgpr=112 lds=6240")
-KERNEL(experts_pair, ExpertsPair, "vgpr=128 sgpr=112 lds=6240")
-KERNEL(experts_fp8, ExpertsFp8, "vgpr=128 sgpr=112 lds=6240")
-KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=144 sgpr=112 lds=6240")
+KERNEL(experts_bf16, ExpertsBf16, "vgpr=256 sgpr=112 lds=10320")
+KERNEL(experts_pair, ExpertsPair, "vgpr=256 sgpr=112 lds=10320")
+KERNEL(experts_fp8, ExpertsFp8, "vgpr=256 sgpr=112 lds=10320")
+KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=256 sgpr=112 lds=10320")
 
 // bf16 activations.
 using MatmulBf16Rounded = Matmul<TileFormat::kBf16, false, true>;
@@ -65,10 +67,10 @@ KERNEL(matmul_fp8_rounded, MatmulFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_mxfp4_rounded, MatmulMxfp4Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_bf16_rounded, GateUpBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_fp8_rounded, GateUpFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(gate_up_mxfp4_rounded, GateUpMxfp4Rounded, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(experts_bf16_rounded, ExpertsBf16Rounded, "vgpr=128 sgpr=112 lds=6240")
-KERNEL(experts_fp8_rounded, ExpertsFp8Rounded, "vgpr=128 sgpr=112 lds=6240")
-KERNEL(experts_mxfp4_rounded, ExpertsMxfp4Rounded, "vgpr=144 sgpr=112 lds=6240")
+KERNEL(gate_up_mxfp4_rounded, GateUpMxfp4Rounded, "vgpr=168 sgpr=112 lds=4096")
+KERNEL(experts_bf16_rounded, ExpertsBf16Rounded, "vgpr=256 sgpr=112 lds=10320")
+KERNEL(experts_fp8_rounded, ExpertsFp8Rounded, "vgpr=256 sgpr=112 lds=10320")
+KERNEL(experts_mxfp4_rounded, ExpertsMxfp4Rounded, "vgpr=256 sgpr=112 lds=10320")
 
 #define MAINARCH_ATTENTION(suffix, format, head_dim)             \
   using Prepare_##suffix = Prepare<format, head_dim>;            \
@@ -92,16 +94,5 @@ MAINARCH_ATTENTION(fp4_128, KvFormat::kFp4, 128)
 MAINARCH_ATTENTION(k8v4_32, KvFormat::kK8V4, 32)
 MAINARCH_ATTENTION(k8v4_64, KvFormat::kK8V4, 64)
 MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
-
-#define MAINARCH_QKV_HEADS(suffix, format, kv)         \
-  using QkvHeads_##suffix = QkvHeads<format, kv, 128>; \
-  KERNEL(qkv_heads_##suffix, QkvHeads_##suffix, "vgpr=176 sgpr=112 lds=12288")
-
-MAINARCH_QKV_HEADS(bf16_bf16_128, TileFormat::kBf16, KvFormat::kBF16)
-MAINARCH_QKV_HEADS(bf16_fp8_128, TileFormat::kBf16, KvFormat::kFp8)
-MAINARCH_QKV_HEADS(fp8_bf16_128, TileFormat::kFp8, KvFormat::kBF16)
-MAINARCH_QKV_HEADS(fp8_fp8_128, TileFormat::kFp8, KvFormat::kFp8)
-MAINARCH_QKV_HEADS(mxfp4_bf16_128, TileFormat::kMxfp4, KvFormat::kBF16)
-MAINARCH_QKV_HEADS(mxfp4_fp8_128, TileFormat::kMxfp4, KvFormat::kFp8)
 
 }  // namespace mainarch::kernels

@@ -60,6 +60,14 @@ DEVICE u32x4 Fp4ToBf16(uint32_t codes, float scale) {
   }
   return pairs;
 }
+// The same times the E8M0 scale in byte kByte of `scales`, 0 being 2^-127 and 255 a NaN:
+// quant::FloatFromE8m0 without a compare.
+template <uint32_t kByte>
+DEVICE u32x4 Fp4ToBf16(uint32_t codes, uint32_t scales) {
+  const uint32_t code = scales >> (8 * kByte) & 0xff;
+  const uint32_t bits = code << 23 < 0x00400000u ? 0x00400000u : code << 23;
+  return Fp4ToBf16(codes, BitCast<float>(bits + ((code + 1) >> 8 << 22)));
+}
 // Codes 2 * kPair and 2 * kPair + 1 as floats.
 template <int kPair>
 DEVICE f32x2 Fp4ToFloat2(uint32_t codes) {
@@ -77,6 +85,19 @@ DEVICE f32x2 Fp8OcpToFloat2(uint32_t bytes) {
   const uint32_t high = quant::FnuzFromFn(static_cast<uint8_t>(kHigh ? bytes >> 24 : bytes >> 8));
   const f32x2 half = NativeFp8ToFloat2<false>(low | high << 8);
   return half * quant::kFnuzScale;
+}
+
+// Eight codes of a weight as bf16, exactly.
+DEVICE u32x4 Fp8TileToBf16(uint32_t low, uint32_t high) {
+  const f32x2 of[4] = {Fp8OcpToFloat2<false>(low), Fp8OcpToFloat2<true>(low),
+                       Fp8OcpToFloat2<false>(high), Fp8OcpToFloat2<true>(high)};
+  u32x4 out;
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 4; ++i) {
+    const float a = of[i][0], b = of[i][1];
+    out[i] = __builtin_amdgcn_perm(BitCast<uint32_t>(b), BitCast<uint32_t>(a), 0x07060302);
+  }
+  return out;
 }
 
 // Two floats of magnitude at most 448 as OCP e4m3fn, in bytes 0 and 1; nearest even. A code of

@@ -67,6 +67,12 @@ DEVICE u32x4 Fp4ToBf16(uint32_t codes, float scale) {
                BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 3))};
 }
 DEVICE u32x4 Fp4ToBf16(uint32_t codes) { return Fp4ToBf16(codes, 1.0f); }
+// The same times the E8M0 scale in byte kByte of `scales`: what lies beside the exponent field is not
+// looked at.
+template <uint32_t kByte>
+DEVICE u32x4 Fp4ToBf16(uint32_t codes, uint32_t scales) {
+  return Fp4ToBf16(codes, BitCast<float>(kByte == 3 ? scales >> 1 : scales << (23 - 8 * kByte)));
+}
 // Codes 2 * kPair and 2 * kPair + 1 as floats.
 template <int kPair>
 DEVICE f32x2 Fp4ToFloat2(uint32_t codes) {
@@ -94,6 +100,14 @@ DEVICE Vec<float, 32> Fp6ToFloat32(u32x6 codes, float scale) {
 template <bool kHigh>
 DEVICE f32x2 Fp8OcpToFloat2(uint32_t bytes) {
   return NativeFp8ToFloat2<kHigh>(bytes);
+}
+
+// Eight codes of a weight as bf16, exactly.
+DEVICE u32x4 Fp8TileToBf16(uint32_t low, uint32_t high) {
+  return u32x4{BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(low, 1.0f, false)),
+               BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(low, 1.0f, true)),
+               BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(high, 1.0f, false)),
+               BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(high, 1.0f, true))};
 }
 
 // Two floats of magnitude at most 448 as OCP e4m3fn, in bytes 0 and 1; nearest even.

@@ -1,19 +1,51 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention of a decoder layer: QK-norm, RoPE and the append of K and V; then causal grouped-query
+// Attention of a decoder layer: bias, QK-norm, RoPE and the append of K and V; then causal grouped-query
 // attention over pages, through the matrix units.
 //
-// A workgroup takes one row, one key head and one split of 512 tokens; its query heads (at most 16)
+// A workgroup takes one row, one key head and one split of kSplitTokens; its query heads (at most 16)
 // are the columns of the matrix instructions, tokens and then head elements the rows. Waves take
 // every fourth group of 32 tokens. Which wave sees which token depends on its absolute position
 // alone, waves and splits are merged in index order: a row's bits do not depend on the step.
 #ifndef MAINARCH_KERNELS_OPS_ATTENTION_H_
 #define MAINARCH_KERNELS_OPS_ATTENTION_H_
 
+#include "kernels/common/kernel.h"
 #include "kernels/ops/tiles.h"
 #include "kernels/quant/kv_fp4.h"
 
 namespace mainarch::kernels {
+
+// Eight fp32 as the two bf16 operands of a matrix instruction.
+struct SplitEight {
+  u32x4 high, low;
+};
+DEVICE SplitEight Split(Eight x) {
+  SplitEight out;
+  const RawEight<uint16_t> high = Pack<uint16_t>(x);
+  const Eight rounded = Unpack(high);
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 8; ++i) {
+    x.at[i] -= rounded.at[i];
+  }
+  out.high = high.words[0];
+  out.low = Pack<uint16_t>(x).words[0];
+  return out;
+}
+
+// Eight fp8 codes as bf16, exactly.
+DEVICE u32x4 Fp8ToBf16(uint32_t low, uint32_t high) {
+  const f32x2 a = isa::Fp8OcpToFloat2<false>(low), b = isa::Fp8OcpToFloat2<true>(low);
+  const f32x2 c = isa::Fp8OcpToFloat2<false>(high), d = isa::Fp8OcpToFloat2<true>(high);
+  return Pack<uint16_t>(Eight{{a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]}}).words[0];
+}
+
+// This lane's eight columns of a step, as floats (StepPlace). Steps are counted in 64 bits: with 32
+// the compiler may not fold neighbouring ones into one address.
+DEVICE Eight LoadStep(Global<const float> row, uint64_t step) {
+  const Global<const float> at = row + step * kStepColumns + LanePart() * 4;
+  return Unpack(RawEight<float>{{Load16(at, 0), Load16(at, 4)}});
+}
 
 // ---- the cache ----
 
@@ -67,18 +99,20 @@ struct Prepare {
     const uint32_t heads = args.heads + 2 * args.kv_heads;
     const uint32_t total = step.rows() * heads;
     for (uint32_t t = worker * kWaves + WaveId(); t < total; t += workers * kWaves) {
-      OneHead(args, step, t / heads, t % heads);
+      OneHead(ReadArgumentsAgain<Args>(), step, t / heads, t % heads);
     }
   }
 
   DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
-    const Global<const float> at = Elements(args, row, head);
+    const Global<const float> at = At(args.in) + uint64_t{row} * args.stride + head * kHeadDim;
+    const uint64_t apart = uint64_t{args.split_rows} * args.stride;
     const bool mine = LaneId() < kHalf;
     const uint32_t l = mine ? LaneId() : 0;
-    Finish(args, step, row, head, mine ? at[l] : 0.0f, mine ? at[l + kHalf] : 0.0f);
-  }
-  DEVICE static Global<float> Elements(const Args& args, uint32_t row, uint32_t head) {
-    return At(args.qkv) + uint64_t{row} * args.stride + head * kHeadDim;
+    const RowFactor factor(args.norm, row, true);
+    const float by = factor.Value(args.norm);
+    const float a = SumSplits(at + l, args.splits, apart) * by;
+    const float b = SumSplits(at + (l + kHalf), args.splits, apart) * by;
+    Finish(ReadArgumentsAgain<Args>(), step, row, head, mine ? a : 0.0f, mine ? b : 0.0f);
   }
 
   // a, b: elements l and l + kHalf of the head as the product gave them.
@@ -89,17 +123,24 @@ struct Prepare {
     const bool is_query = head < args.heads;
     const bool is_value = head >= args.heads + args.kv_heads;
     const uint32_t position = step.position(row);
+    if (args.bias.address != 0) {
+      const Global<const float> bias = At(args.bias) + head * kHeadDim;
+      a += mine ? bias[l] : 0.0f;
+      b += mine ? bias[l + kHalf] : 0.0f;
+    }
     if (!is_value) {
-      const Global<const float> w = At(is_query ? args.q_norm : args.k_norm);
-      const float mean = WaveSum(Fma(a, a, b * b)) * (1.0f / kHeadDim);
-      const float factor = Rsqrt(mean + args.epsilon);
-      a = a * factor * w[l];
-      b = b * factor * w[l + kHalf];
+      if (args.q_norm.address != 0) {
+        const Global<const float> w = At(is_query ? args.q_norm : args.k_norm);
+        const float mean = WaveSum(Fma(a, a, b * b)) * (1.0f / kHeadDim);
+        const float factor = Rsqrt(mean + args.epsilon);
+        a = a * factor * w[l];
+        b = b * factor * w[l + kHalf];
+      }
       Rotate(args, position, l, a, b);
       if constexpr (quant::InfoOf(kFormat).turns) Turn(a, b);
     }
     if (is_query) {
-      const Global<float> at = Elements(args, row, head);
+      const Global<float> at = At(args.qkv) + uint64_t{row} * args.stride + head * kHeadDim;
       if (mine) {
         at[l] = a;
         at[l + kHalf] = b;
@@ -246,49 +287,6 @@ struct Prepare {
   }
 };
 
-// ---- the QKV product and prepare in one: a workgroup a (head, 16 rows) ----
-
-// The same sums in the same order as Matmul's and the same arithmetic as Prepare's: the same bits.
-// Of K and V nothing is left in qkv. lower.h FusesQkv says when it is the better form.
-template <TileFormat kFormat, KvFormat kKv, uint32_t kHeadDim>
-struct QkvHeads {
-  using Args = QkvHeadsArgs;
-  static constexpr uint32_t kTiles = kHeadDim / kTileRows;
-  static constexpr uint32_t kLdsBytes = kTileLdsBytes + kTileRows * kHeadDim * 4;
-  using Finisher = Prepare<kKv, kHeadDim>;
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const MatmulArgs& product = args.product;
-    const StepView step(product.step);
-    const uint32_t rows = step.rows(), heads = product.w.outputs / kTiles;
-    const uint32_t total = heads * CeilDiv(rows, kTileRows);
-    const Lds<float> held = arena.Get<float>(kTileLdsBytes);  // [16 rows][head_dim]
-    for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t head = t % heads, first = t / heads * kTileRows;
-      const InputRow<true> x = MakeInput(At(product.x), product.x_stride, product.norm,
-                                         Min(first + LaneRow(), rows - 1));
-      Product(product.w, head, x, held, arena);
-      BarrierLds();
-      for (uint32_t r = WaveId(); r < Min(kTileRows, rows - first); r += kWaves) {
-        const uint32_t l = r * kHeadDim + Min(LaneId(), Finisher::kHalf - 1);
-        Finisher::Finish(args.prepare, step, first + r, head, held[l], held[l + Finisher::kHalf]);
-      }
-      BarrierLds();
-    }
-  }
-
-  DEVICE static void Product(const Tiles& w, uint32_t head, const InputRow<true>& x,
-                             Lds<float> held, Arena arena) {
-    const WaveSums<kFormat, kTiles, false> sums(w, head * kTiles, x);
-#pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kTiles; ++j) {
-      const uint32_t at =
-          ThreadId() / kTileRows * kHeadDim + j * kTileRows + ThreadId() % kTileRows;
-      held[at] = AddWaves(sums.of[j], arena.Get<float>());
-    }
-  }
-};
-
 // ---- attend ----
 
 // What a wave has so far: for its column (query head) the largest score, this lane's part of the
@@ -369,42 +367,117 @@ struct Attend {
     Finish(args, row, head, split, position, group, run, arena);
   }
 
-  // K of 16 tokens times the queries.
-  DEVICE static f32x4 Scores(const PageOf& page, const SplitEight (&query)[kSteps]) {
-    f32x4 acc = {0, 0, 0, 0};
+  // K of 16 tokens as it lies, this lane's part, and what multiplies it.
+  struct Keys {
+    static constexpr bool kFp4 = kKey == KvForm::kFp4, kFp8 = kKey == KvForm::kFp8;
+    static constexpr uint32_t kPlanes = KvPlanes(kKey);
+    u32x4 words[kFp4 || kFp8 ? 1 : kPlanes * kSteps];
+    u32x2 pairs[kFp8 ? kSteps : 1];
+    uint32_t codes[kFp4 ? kSteps : 1], scales[kFp4 ? kSteps : 1];
+    f32x4 multipliers;
+
+    DEVICE explicit Keys(const PageOf& page) {
 #pragma clang loop unroll(full)
-    for (uint32_t s = 0; s < kSteps; ++s) {
-      if constexpr (kKey == KvForm::kFp4) {
-        const uint32_t codes = reinterpret_cast<Global<const uint32_t>>(
-            page.k(0))[(s * 16 + LaneRow()) * 4 + LanePart()];
-        const f32x4 block = Product(isa::Fp4ToBf16(codes), query[s], f32x4{0, 0, 0, 0});
-        acc = acc + block * BlockScales(page.k_bytes(), s);
-      } else if constexpr (kKey == KvForm::kFp8) {
-        const u32x2 codes =
-            reinterpret_cast<Global<const u32x2>>(page.k(0))[(s * 16 + LaneRow()) * 4 + LanePart()];
-        const uint32_t c0 = codes[0], c1 = codes[1];
-        acc = Product(Fp8ToBf16(c0, c1), query[s], acc);
-      } else {
+      for (uint32_t s = 0; s < kSteps; ++s) {
         const uint32_t at = (s * 16 + LaneRow()) * 4 + LanePart();
-        if constexpr (kFormat == KvFormat::kF32) {
-          acc = ProductHigh(Load16(page.k(1), at), query[s], acc);
+        if constexpr (kFp4) {
+          codes[s] = reinterpret_cast<Global<const uint32_t>>(page.k(0))[at];
+          scales[s] = FourBytes(page.k_bytes(), s);
+        } else if constexpr (kFp8) {
+          pairs[s] = reinterpret_cast<Global<const u32x2>>(page.k(0))[at];
+        } else {
+#pragma clang loop unroll(full)
+          for (uint32_t p = 0; p < kPlanes; ++p) words[p * kSteps + s] = Load16(page.k(p), at);
         }
-        acc = Product(Load16(page.k(0), at), query[s], acc);
+      }
+      if constexpr (kFp8) multipliers = FourFloats(page.k_scales());
+    }
+    // Times the queries.
+    DEVICE f32x4 Scores(const SplitEight (&query)[kSteps]) const {
+      f32x4 acc = {0, 0, 0, 0};
+#pragma clang loop unroll(full)
+      for (uint32_t s = 0; s < kSteps; ++s) {
+        if constexpr (kFp4) {
+          const f32x4 block = Product(isa::Fp4ToBf16(codes[s]), query[s], f32x4{0, 0, 0, 0});
+          acc = acc + block * ScalesOf(scales[s]);
+        } else if constexpr (kFp8) {
+          const u32x2 both = pairs[s];
+          const uint32_t c0 = both[0], c1 = both[1];
+          acc = Product(Fp8ToBf16(c0, c1), query[s], acc);
+        } else {
+          if constexpr (kPlanes == 2) acc = ProductHigh(words[kSteps + s], query[s], acc);
+          acc = Product(words[s], query[s], acc);
+        }
+      }
+      return acc;
+    }
+  };
+  // V of 32 tokens as it lies, this lane's part: of tile t tokens 4 g .. 4 g + 3 of both pages.
+  struct Values {
+    static constexpr bool kFp4 = kValue == KvForm::kFp4, kFp8 = kValue == KvForm::kFp8;
+    static constexpr uint32_t kPlanes = KvPlanes(kValue), kWords = kHeadDim / 32;
+    u32x2 a[kFp4 || kFp8 ? 1 : kPlanes * kTilesOfO], b[kFp4 || kFp8 ? 1 : kPlanes * kTilesOfO];
+    uint32_t codes_a[kFp8 ? kTilesOfO : kFp4 ? kWords : 1];
+    uint32_t codes_b[kFp8 ? kTilesOfO : kFp4 ? kWords : 1];
+    uint32_t scales_a[kFp4 ? kWords : 1], scales_b[kFp4 ? kWords : 1];
+    f32x4 multipliers_a, multipliers_b;
+
+    DEVICE Values(const PageOf& page_a, const PageOf& page_b) {
+      if constexpr (kFp4) {
+        const uint32_t at = (LaneRow() * 4 + LanePart()) * kWords;
+#pragma clang loop unroll(full)
+        for (uint32_t t = 0; t < kWords; ++t) {
+          codes_a[t] = reinterpret_cast<Global<const uint32_t>>(page_a.v(0))[at + t];
+          codes_b[t] = reinterpret_cast<Global<const uint32_t>>(page_b.v(0))[at + t];
+          scales_a[t] = FourBytes(page_a.v_bytes(), t);
+          scales_b[t] = FourBytes(page_b.v_bytes(), t);
+        }
+      } else {
+#pragma clang loop unroll(full)
+        for (uint32_t t = 0; t < kTilesOfO; ++t) {
+          const uint32_t at = (t * 16 + LaneRow()) * 4 + LanePart();
+          if constexpr (kFp8) {
+            codes_a[t] = reinterpret_cast<Global<const uint32_t>>(page_a.v(0))[at];
+            codes_b[t] = reinterpret_cast<Global<const uint32_t>>(page_b.v(0))[at];
+          } else {
+#pragma clang loop unroll(full)
+            for (uint32_t p = 0; p < kPlanes; ++p) {
+              a[p * kTilesOfO + t] = reinterpret_cast<Global<const u32x2>>(page_a.v(p))[at];
+              b[p * kTilesOfO + t] = reinterpret_cast<Global<const u32x2>>(page_b.v(p))[at];
+            }
+          }
+        }
+        if constexpr (kFp8) {
+          multipliers_a = FourFloats(page_a.v_scales());
+          multipliers_b = FourFloats(page_b.v_scales());
+        }
       }
     }
-    return acc;
+    // Of plane p, those of real tokens.
+    DEVICE u32x4 Tile(uint32_t p, uint32_t t, u32x4 real) const {
+      if constexpr (kFp8) {
+        return real & Fp8ToBf16(codes_a[t], codes_b[t]);
+      } else {
+        const u32x2 low = a[p * kTilesOfO + t], high = b[p * kTilesOfO + t];
+        return real & u32x4{low[0], low[1], high[0], high[1]};
+      }
+    }
+  };
+  // Of tokens 4 g .. 4 g + 3: multipliers of block `block`, a byte each; and of fp8.
+  DEVICE static uint32_t FourBytes(Global<const uint8_t> bytes, uint32_t block) {
+    return reinterpret_cast<Global<const uint32_t>>(bytes)[block * (kPageTokens / 4) + LanePart()];
   }
-  // Multipliers of block `block` of tokens 4 g .. 4 g + 3.
-  DEVICE static f32x4 BlockScales(Global<const uint8_t> bytes, uint32_t block) {
-    const uint32_t four =
-        reinterpret_cast<Global<const uint32_t>>(bytes)[block * (kPageTokens / 4) + LanePart()];
+  DEVICE static f32x4 FourFloats(Global<const float> scales) {
+    return reinterpret_cast<Global<const f32x4>>(scales)[LanePart()];
+  }
+  DEVICE static f32x4 ScalesOf(uint32_t four) {
     return f32x4{quant::FloatFromE5m3(static_cast<uint8_t>(four)),
                  quant::FloatFromE5m3(static_cast<uint8_t>(four >> 8)),
                  quant::FloatFromE5m3(static_cast<uint8_t>(four >> 16)),
                  quant::FloatFromE5m3(static_cast<uint8_t>(four >> 24))};
   }
   DEVICE static f32x4 Product(u32x4 w, const SplitEight& x, f32x4 acc) {
-    return MultiplyAdd<false>(w, x, acc);
+    return isa::Mfma16x16x32Bf16(w, x.high, isa::Mfma16x16x32Bf16(w, x.low, acc));
   }
   DEVICE static f32x4 ProductHigh(u32x4 w, const SplitEight& x, f32x4 acc) {
     return isa::Mfma16x16x32Bf16(w, x.high, acc);
@@ -414,8 +487,12 @@ struct Attend {
   // the first product gives and what the second one takes, with no move between lanes.
   DEVICE static void Group(const PageOf& a, const PageOf& b, uint32_t token, uint32_t position,
                            const SplitEight (&query)[kSteps], Running<kHeadDim>& run) {
-    Eight score = Join(Scores(a, query), Scores(b, query));
-    if constexpr (kKey == KvForm::kFp8) Times(score, a.k_scales(), b.k_scales());
+    // All is asked for before any of it is used.
+    const Keys key_a(a), key_b(b);
+    const Values values(a, b);
+    KeepOrder();
+    Eight score = Join(key_a.Scores(query), key_b.Scores(query));
+    if constexpr (kKey == KvForm::kFp8) Times(score, key_a.multipliers, key_b.multipliers);
     float largest = -__builtin_inff();
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < 8; ++i) {
@@ -433,27 +510,26 @@ struct Attend {
       sum += score.at[i];
     }
     run.sum = Fma(run.sum, keep, sum);
-    if constexpr (kValue == KvForm::kFp4) return AddFp4Values(a, b, score, keep, run);
-    if constexpr (kValue == KvForm::kFp8) Times(score, a.v_scales(), b.v_scales());
+    if constexpr (kValue == KvForm::kFp4) return AddFp4Values(values, score, keep, run);
+    if constexpr (kValue == KvForm::kFp8) {
+      Times(score, values.multipliers_a, values.multipliers_b);
+    }
     const SplitEight weight = Split(score);
     const u32x4 real = RealTokens(token, position);
 #pragma clang loop unroll(full)
     for (uint32_t t = 0; t < kTilesOfO; ++t) {
       f32x4 o = run.o[t] * keep;
-      if constexpr (kFormat == KvFormat::kF32)
-        o = ProductHigh(Values(a, b, 1, t, real), weight, o);
-      run.o[t] = Product(Values(a, b, 0, t, real), weight, o);
+      if constexpr (Values::kPlanes == 2) o = ProductHigh(values.Tile(1, t, real), weight, o);
+      run.o[t] = Product(values.Tile(0, t, real), weight, o);
     }
   }
   // o = o * keep + weight * V, block after block, its multipliers folded into the weights. Of the tokens
   // 4 g .. 4 g + 3 of both pages those of one and the other take turns, in V and so in the weights.
-  DEVICE static void AddFp4Values(const PageOf& a, const PageOf& b, const Eight& weight, float keep,
+  DEVICE static void AddFp4Values(const Values& values, const Eight& weight, float keep,
                                   Running<kHeadDim>& run) {
-    constexpr uint32_t kWords = kHeadDim / 32;
-    const uint32_t at = (LaneRow() * 4 + LanePart()) * kWords;
 #pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kWords; ++t) {
-      const f32x4 scale_a = BlockScales(a.v_bytes(), t), scale_b = BlockScales(b.v_bytes(), t);
+    for (uint32_t t = 0; t < Values::kWords; ++t) {
+      const f32x4 scale_a = ScalesOf(values.scales_a[t]), scale_b = ScalesOf(values.scales_b[t]);
       Eight scaled;
 #pragma clang loop unroll(full)
       for (uint32_t i = 0; i < 4; ++i) {
@@ -463,8 +539,7 @@ struct Attend {
         scaled.at[2 * i + 1] = of_b == 0.0f ? 0.0f : of_b * scale_b[i];
       }
       const SplitEight split = Split(scaled);
-      const uint32_t word_a = reinterpret_cast<Global<const uint32_t>>(a.v(0))[at + t];
-      const uint32_t word_b = reinterpret_cast<Global<const uint32_t>>(b.v(0))[at + t];
+      const uint32_t word_a = values.codes_a[t], word_b = values.codes_b[t];
       const uint32_t low = (word_a & 0x0f0f0f0f) | (word_b & 0x0f0f0f0f) << 4;
       const uint32_t high = (word_a >> 4 & 0x0f0f0f0f) | (word_b & 0xf0f0f0f0);
       run.o[2 * t] = Product(isa::Fp4ToBf16(low), split, run.o[2 * t] * keep);
@@ -476,9 +551,7 @@ struct Attend {
   }
   // Multipliers of the eight tokens. A token beyond the position has no multiplier yet, whatever
   // lies there: its product must not become NaN, so it is left alone (the mask, the zero weight).
-  DEVICE static void Times(Eight& x, Global<const float> a, Global<const float> b) {
-    const f32x4 low = reinterpret_cast<Global<const f32x4>>(a)[LanePart()];
-    const f32x4 high = reinterpret_cast<Global<const f32x4>>(b)[LanePart()];
+  DEVICE static void Times(Eight& x, f32x4 low, f32x4 high) {
     const Eight scale = Join(low, high);
 #pragma clang loop unroll(full)
     for (int i = 0; i < 8; ++i) x.at[i] = x.at[i] == 0.0f ? 0.0f : x.at[i] * scale.at[i];
@@ -494,20 +567,6 @@ struct Attend {
     }
     return masks;
   }
-  // V of element 16 t + i, tokens 4g .. 4g+3 of both pages.
-  DEVICE static u32x4 Values(const PageOf& a, const PageOf& b, uint32_t plane, uint32_t t,
-                             u32x4 real) {
-    const uint32_t at = (t * 16 + LaneRow()) * 4 + LanePart();
-    if constexpr (kFormat == KvFormat::kFp8) {
-      return real & Fp8ToBf16(reinterpret_cast<Global<const uint32_t>>(a.v(plane))[at],
-                              reinterpret_cast<Global<const uint32_t>>(b.v(plane))[at]);
-    } else {
-      const u32x2 low = reinterpret_cast<Global<const u32x2>>(a.v(plane))[at];
-      const u32x2 high = reinterpret_cast<Global<const u32x2>>(b.v(plane))[at];
-      return real & u32x4{low[0], low[1], high[0], high[1]};
-    }
-  }
-
   // Merges the four waves in order and writes the answer, or a part of it.
   DEVICE static void Finish(const Args& args, uint32_t row, uint32_t head, uint32_t split,
                             uint32_t position, uint32_t group, Running<kHeadDim>& run,
@@ -542,7 +601,8 @@ struct Attend {
       }
       const uint32_t query_head = head * group + column;
       if (whole) {
-        At(args.out)[uint64_t{row} * args.out_stride + query_head * kHeadDim + d] = o / total;
+        StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, query_head * kHeadDim + d,
+                   o / total);
       } else {
         const Global<float> part =
             At(args.parts) +
@@ -559,40 +619,78 @@ struct Attend {
   }
 };
 
-// Rows of more than one split: a workgroup a (row, head), splits in order.
+// Rows of more than one split: a workgroup a (row, head). Splits are dealt out over so many groups of
+// threads as a head's elements leave, group after group, and added in order by each; then groups are.
 struct AttendMerge {
   using Args = AttendMergeArgs;
-  static constexpr uint32_t kLdsBytes = 0;
+  static constexpr uint32_t kBatch = 8;          // parts that a thread asks for at once
+  static constexpr uint32_t kShares = kThreads;  // whose shares are known at once
+  static constexpr uint32_t kSumsAt = kShares * 4, kScratchAt = kSumsAt + kThreads * 4;
+  static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 4;
 
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
     const uint32_t total = RowsHere(step, args.first_row, args.row_count) * args.heads;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t row = args.first_row + t / args.heads, head = t % args.heads;
       const uint32_t splits = step.position(row) / kSplitTokens + 1;
-      if (splits > 1) OneHead(args, row, head, splits);
+      if (splits > 1) OneHead(args, row, head, splits, arena);
     }
   }
 
-  DEVICE static void OneHead(const Args& args, uint32_t row, uint32_t head, uint32_t splits) {
+  DEVICE static void OneHead(const Args& args, uint32_t row, uint32_t head, uint32_t splits,
+                             Arena arena) {
     const uint32_t hd = args.head_dim, column = AttendPartFloats(hd);
     const Global<const float> parts =
         At(args.parts) +
         (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
-    float largest = parts[hd];
-    for (uint32_t s = 1; s < splits; ++s) {
+    const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
+    const Lds<float> scratch = arena.Get<float>(kScratchAt);
+    float largest = -1e30f;
+    for (uint32_t s = ThreadId(); s < splits; s += kThreads) {
       largest = __builtin_fmaxf(largest, parts[uint64_t{s} * column + hd]);
     }
-    for (uint32_t d = ThreadId(); d < hd; d += kThreads) {
-      float o = 0, total = 0;
-      for (uint32_t s = 0; s < splits; ++s) {
+    largest = GroupMax<kWaves>(largest, scratch);
+    const uint32_t groups = kThreads / hd, group = ThreadId() / hd, d = ThreadId() % hd;
+    float o = 0, total = 0;
+    for (uint32_t first = 0; first < splits; first += kShares) {
+      const uint32_t s = first + ThreadId();
+      float share = 0;
+      if (s < splits) {
         const Global<const float> part = parts + uint64_t{s} * column;
-        const float share = Exp(part[hd] - largest);
-        o = Fma(part[d], share, o);
+        share = Exp(part[hd] - largest);
         total = Fma(part[hd + 1], share, total);
       }
-      At(args.out)[uint64_t{row} * args.out_stride + head * hd + d] = o / total;
+      shares[ThreadId()] = share;
+      BarrierLds();
+      const uint32_t count = Min(splits - first, kShares);
+      for (uint32_t i = group; i < count; i += kBatch * groups) {
+        AddBatch(parts + uint64_t{first} * column + d, column, shares, i, groups, count, o);
+      }
+      BarrierLds();
     }
+    total = GroupSum<kWaves>(total, scratch);
+    sums[ThreadId()] = o;
+    BarrierLds();
+    if (ThreadId() < hd) {
+      for (uint32_t g = 1; g < groups; ++g) o += sums[g * hd + d];
+      StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, head * hd + d, o / total);
+    }
+    BarrierLds();
+  }
+
+  // Parts i, i + step, ... of those that `shares` are of: kBatch of them, as far as there are so many.
+  DEVICE static void AddBatch(Global<const float> parts, uint32_t column, Lds<const float> shares,
+                              uint32_t i, uint32_t step, uint32_t count, float& o) {
+    float values[kBatch], by[kBatch];
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      const uint32_t at = Min(i + k * step, count - 1);
+      values[k] = parts[uint64_t{at} * column];
+      by[k] = i + k * step < count ? shares[at] : 0.0f;
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kBatch; ++k) o = Fma(values[k], by[k], o);
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "kernels/common/math.h"
 #include "kernels/common/philox.h"
+#include "kernels/ops/splits.h"
 #include "prims.h"
 
 namespace mainarch::kernels {
@@ -17,24 +18,40 @@ DEVICE float NanIsLast(float x) { return x == x ? x : -__builtin_inff(); }
 struct Router {
   using Args = RouterArgs;
   static constexpr uint32_t kLdsBytes = 0;
-  static constexpr uint32_t kHeld = kRouterMaxExperts / kWave;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     for (uint32_t row = worker * kWaves + WaveId(); row < args.rows; row += workers * kWaves) {
-      OneRow(args, row, args.experts, false);
+      OneRow(args, row, args.experts, false, 1, 0, 1.0f);
     }
   }
 
-  // `stride` of a row of logits, in elements. `shared`: one more logit and one more slot, for the
-  // expert that every row has.
-  DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride, bool shared) {
+  // `stride` of a row of logits, in elements; a logit is the sum of `splits` numbers, each
+  // `split_stride` elements behind the one before. They are
+  // multiplied by `factor`. `shared`: one more logit and one more slot, for the expert that every row
+  // has.
+  DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride, bool shared,
+                            uint32_t splits, uint64_t split_stride, float factor) {
+    constexpr uint32_t kFew = 2;  // most models' experts, and a quarter of the work
+    if (args.experts <= kFew * kWave) {
+      Choose<kFew>(args, row, stride, shared, splits, split_stride, factor);
+    } else {
+      Choose<kRouterMaxExperts / kWave>(args, row, stride, shared, splits, split_stride, factor);
+    }
+  }
+
+  // A lane holds kHeld experts.
+  template <uint32_t kHeld>
+  DEVICE static void Choose(const Args& args, uint32_t row, uint32_t stride, bool shared,
+                            uint32_t splits, uint64_t split_stride, float factor) {
+    const Global<const float> logits = At(args.logits) + uint64_t{row} * stride;
     Scored held[kHeld];
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
       const uint32_t expert = j * kWave + LaneId();
       held[j] = kNobody;
       if (expert < args.experts) {
-        held[j] = {NanIsLast(At(args.logits)[uint64_t{row} * stride + expert]), expert};
+        const float logit = SumSplits(logits + expert, splits, split_stride) * factor;
+        held[j] = {NanIsLast(logit), expert};
       }
     }
     float all = 0;  // this lane's part of the sum over all experts
@@ -66,12 +83,13 @@ struct Router {
       At(args.weights)[first + slot] = Exp(mine.score - largest) / sum;
     }
     if (shared && LaneId() == 0) {
-      const float gate = At(args.logits)[uint64_t{row} * stride + args.experts];
+      const float gate = SumSplits(logits + args.experts, splits, split_stride) * factor;
       At(args.ids)[first + args.top] = args.experts;
       At(args.weights)[first + args.top] = 1.0f / (1.0f + Exp(-gate));
     }
   }
 
+  template <uint32_t kHeld>
   DEVICE static float Largest(const Scored (&held)[kHeld]) {
     float largest = held[0].score;
 #pragma clang loop unroll(full)

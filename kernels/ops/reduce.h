@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // The all-reduce of a decoder layer, fused with the residual: x += sum of the ranks' partials, in
-// the tree of common/tree.h, and the sums of squares that the next norm wants. Push only; nobody reads a peer's
-// memory, no host in the loop.
+// the tree of common/tree.h, and what the next norm and product want. Push only; nobody reads a
+// peer's memory, no host in the loop.
+//
+// One round (few rows): each element is pushed with its epoch, in one word of 64 bits, which arrives
+// whole or not at all. So nothing has to be ordered: no flag, no fence, no wait between data and
+// flag; who waits asks for all of its words until all have this epoch. Two rounds (many rows) push
+// bare data, and a flag behind it.
 //
 // Slots are double buffered by the parity of the epoch. A slot is written again two epochs later,
 // when its reader has long gone on: a rank starts epoch e + 2 after it has finished e + 1, for
@@ -12,207 +17,287 @@
 #ifndef MAINARCH_KERNELS_OPS_REDUCE_H_
 #define MAINARCH_KERNELS_OPS_REDUCE_H_
 
+#include "kernels/common/kernel.h"
 #include "kernels/common/tree.h"
 #include "kernels/ops/step.h"
 
 namespace mainarch::kernels {
 
-// Elements i .. i + 3 of n: those that there are.
-DEVICE void StoreFour(Global<float> to, f32x4 value, uint64_t i, uint64_t n) {
-  if (i + 4 <= n) {
-    Store16(to, 0, BitCast<u32x4>(value));
-    return;
-  }
-#pragma clang loop unroll(full)
-  for (uint32_t k = 0; k < 3; ++k) {
-    const float one = value[k];
-    if (i + k < n) to[k] = one;
-  }
-}
-
 // The sum of `ranks` vectors' elements in the tree; load(rank) gives one's. kMost is not less than
 // `ranks`: all loads are under way before the first sum is made.
 template <uint32_t kMost, class Load>
-DEVICE f32x4 SumOfUpTo(uint32_t ranks, Load load) {
-  f32x4 parts[kMost];
+DEVICE auto SumOfUpTo(uint32_t ranks, Load load) {
+  decltype(load(0)) parts[kMost];
 #pragma clang loop unroll(full)
   for (uint32_t r = 0; r < kMost; ++r) parts[r] = load(Min(r, ranks - 1));
-  AddTree(parts, ranks, [](f32x4 a, f32x4 b) { return a + b; });
+  AddTree(parts, ranks, [](auto a, auto b) { return a + b; });
   return parts[0];
 }
 template <class Load>
-DEVICE f32x4 SumOfRanks(uint32_t ranks, Load load) {
+DEVICE auto SumOfRanks(uint32_t ranks, Load load) {
   static_assert(kMaxRanks == 8);
   if (ranks > 4) return SumOfUpTo<8>(ranks, load);
   if (ranks > 2) return SumOfUpTo<4>(ranks, load);
   return SumOfUpTo<2>(ranks, load);
 }
 
+// What both forms of the all-reduce have in common: unit t is chunk t % chunks of row t / chunks, of
+// which a thread has kPieceColumns columns.
+struct ReduceUnit {
+  uint32_t row, column;
+  bool real;  // there are such columns
+  uint64_t at;  // elements from the start of [rows, stride]
+
+  DEVICE ReduceUnit(const ReduceArgs& args, uint32_t t) {
+    row = t / args.chunks;
+    column = (t - row * args.chunks) * kRowChunk + ThreadId() * kPieceColumns;
+    real = column < args.hidden;
+    at = uint64_t{row} * args.stride + column;
+  }
+};
+
+// This rank's part of the sum, and where the sum goes.
+DEVICE RowPiece PartialOf(const ReduceArgs& args, const ReduceUnit& unit) {
+  if (!unit.real) return RowPiece{0, 0};
+  return SumSplits(reinterpret_cast<Global<const RowPiece>>(At(args.partial) + unit.at),
+                   args.splits, uint64_t{args.split_rows} * args.stride / kPieceColumns);
+}
+DEVICE RowPiece ResidualOf(const ReduceArgs& args, const ReduceUnit& unit) {
+  if ((args.mode & kReducePlain) != 0 || !unit.real) return RowPiece{0, 0};
+  return *reinterpret_cast<Global<const RowPiece>>(At(args.out.x) + unit.at);
+}
+DEVICE void StoreSum(const ReduceArgs& args, const ReduceUnit& unit, uint32_t t, RowPiece residual,
+                     RowPiece sum, Arena arena) {
+  if (args.mode & kReducePlain) {
+    const float first = sum[0], second = sum[1];
+    if (unit.real) At(args.out.x)[unit.at] = first;
+    if (unit.column + 1 < args.hidden) At(args.out.x)[unit.at + 1] = second;
+    return;
+  }
+  const RowChunk out = {args.out, args.hidden, args.stride, args.chunks};
+  out.Store(unit.row, t - unit.row * args.chunks, residual + sum, arena);
+}
+
+DEVICE uint32_t EpochOf(const ReduceArgs& args, const StepView& step) {
+  return step.index() * args.per_step + args.sequence + 1;
+}
+// What says that `epoch` is there. Each parity has its own slots, so the lowest bit is free: with
+// it set, no epoch looks like the zeros that slots start as, not even epoch 0.
+DEVICE uint32_t FlagOf(uint32_t epoch) { return epoch | 1; }
+
+// One round.
 struct Reduce {
   using Args = ReduceArgs;
   static constexpr uint32_t kLdsBytes = kRowLdsBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    if (args.ranks == 1) return Alone(args, worker, workers, arena);
     const StepView step(args.step);
-    const uint32_t total = step.rows() * args.chunks;
-    const uint32_t epoch = step.index() * args.per_step + args.sequence + 1;
-    const bool two_shot = args.ranks > 1 && step.rows() >= args.two_shot_rows;
+    const uint32_t total = step.rows() * args.chunks, epoch = EpochOf(args, step);
     // A workgroup pushes all it has before it waits for anything.
-    for (uint32_t t = worker; t < total && args.ranks > 1; t += workers) {
-      if (!two_shot) {
-        for (uint32_t i = 1; i < args.ranks; ++i) {
-          Push(args, (args.rank + i) % args.ranks, t, epoch, Partial(args, t));
-        }
-        PublishAll(args, t, epoch);
-      } else if (t % args.ranks != args.rank) {
-        Push(args, t % args.ranks, t, epoch, Partial(args, t));
-        Publish<Scope::kSystem>(Flag(args, t % args.ranks, args.rank, t, epoch), FlagOf(epoch),
-                                ThreadId() == 0);
-      }
-    }
-    if (two_shot) ShareSums(args, worker, workers, total, epoch);
-    const RowChunk out = {At(args.x), At(args.squares), args.hidden, args.stride, args.chunks};
     for (uint32_t t = worker; t < total; t += workers) {
-      const bool plain = args.mode & kReducePlain;
-      f32x4 value = {0, 0, 0, 0};
-      if (!plain) value = Own(args, t);
-      if (two_shot && t % args.ranks != args.rank) {
+      const Args push = ReadArgumentsAgain<Args>();
+      Push(push, ReduceUnit(push, t), epoch);
+    }
+    for (uint32_t t = worker; t < total; t += workers) {
+      const Args sum = ReadArgumentsAgain<Args>();
+      const ReduceUnit unit(sum, t);
+      const RowPiece residual = ResidualOf(sum, unit);
+      StoreSum(sum, unit, t, residual, Sum(sum, unit, epoch), arena);
+    }
+  }
+
+  DEVICE static void Alone(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const uint32_t total = StepView(args.step).rows() * args.chunks;
+    for (uint32_t t = worker; t < total; t += workers) {
+      const ReduceUnit unit(args, t);
+      const RowPiece residual = ResidualOf(args, unit);
+      StoreSum(args, unit, t, residual, PartialOf(args, unit), arena);
+    }
+  }
+
+  // Words of 64 bits from the start of a rank's pairs to those of `from`, of this thread's first
+  // column.
+  DEVICE static uint64_t PairAt(const Args& args, const ReduceUnit& unit, uint32_t from,
+                                uint32_t epoch) {
+    return ((epoch & 1) * args.ranks + from) * (uint64_t{args.pair_rows} * args.stride) + unit.at;
+  }
+
+  DEVICE static void Push(const Args& args, const ReduceUnit& unit, uint32_t epoch) {
+    const RowPiece partial = PartialOf(args, unit);
+    if (!unit.real) return;
+    const uint64_t tag = uint64_t{FlagOf(epoch)} << 32;
+    const float first = partial[0], second = partial[1];
+    const uint64_t a = tag | BitCast<uint32_t>(first), b = tag | BitCast<uint32_t>(second);
+    const uint64_t at = args.pairs_at + PairAt(args, unit, args.rank, epoch) * 8;
+#pragma clang loop unroll(full)
+    for (uint32_t to = 0; to < kMaxRanks; ++to) {
+      if (to >= args.ranks || to == args.rank) continue;
+      const Global<uint64_t> slot =
+          reinterpret_cast<Global<uint64_t>>(At(args.exchange[to]) + at);
+      StoreFlag<Scope::kSystem>(slot, a);
+      StoreFlag<Scope::kSystem>(slot + 1, b);
+    }
+  }
+
+  DEVICE static RowPiece Sum(const Args& args, const ReduceUnit& unit, uint32_t epoch) {
+    RowPiece sum = PartialOf(args, unit);
+    if (!unit.real) return sum;
+    if (args.ranks > 4) {
+      Collect<8>(args, unit, epoch, sum);
+    } else if (args.ranks > 2) {
+      Collect<4>(args, unit, epoch, sum);
+    } else {
+      Collect<2>(args, unit, epoch, sum);
+    }
+    return sum;
+  }
+  // `sum`: this rank's partial, and then all ranks'. Nobody writes this rank's own slot: another is
+  // looked at in its place, and dropped.
+  template <uint32_t kMost>
+  DEVICE static void Collect(const Args& args, const ReduceUnit& unit, uint32_t epoch,
+                             RowPiece& sum) {
+    const Global<const uint64_t> slots = reinterpret_cast<Global<const uint64_t>>(
+        At(args.exchange_own) + args.pairs_at + PairAt(args, unit, 0, epoch) * 8);
+    const uint64_t apart = uint64_t{args.pair_rows} * args.stride;
+    const uint32_t tag = FlagOf(epoch), other = args.rank == 0;
+    RowPiece parts[kMost];
+    while (true) {
+      uint64_t words[kMost][kPieceColumns];
+#pragma clang loop unroll(full)
+      for (uint32_t r = 0; r < kMost; ++r) {
+        const uint32_t from = r == args.rank || r >= args.ranks ? other : r;
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kPieceColumns; ++i) {
+          words[r][i] = LoadFlag<Scope::kSystem>(slots + from * apart + i);
+        }
+      }
+      bool here = true;
+#pragma clang loop unroll(full)
+      for (uint32_t r = 0; r < kMost; ++r) {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kPieceColumns; ++i) {
+          const uint64_t word = words[r][i];
+          here &= static_cast<uint32_t>(word >> 32) == tag;
+          parts[r][i] = BitCast<float>(static_cast<uint32_t>(word));
+        }
+        if (r == args.rank) parts[r] = sum;
+      }
+      if (here) break;
+      Pause();
+    }
+    AddTree(parts, args.ranks, [](RowPiece a, RowPiece b) { return a + b; });
+    sum = parts[0];
+  }
+};
+
+// Two rounds: a chunk's partials to its owner, and the owner's sum to all. The same additions in the
+// same order: the same bits.
+struct ReduceTwice {
+  using Args = ReduceArgs;
+  static constexpr uint32_t kLdsBytes = kRowLdsBytes;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t total = step.rows() * args.chunks, epoch = EpochOf(args, step);
+    // A workgroup pushes all it has before it waits for anything.
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t owner = t % args.ranks;
+      if (owner == args.rank) continue;
+      const ReduceUnit unit(args, t);
+      Store(SlotOf(args, owner, args.rank, unit, epoch), unit.real, PartialOf(args, unit));
+      Publish<Scope::kSystem>(Flag(args, owner, args.rank, t, epoch), FlagOf(epoch),
+                              ThreadId() == 0);
+    }
+    for (uint32_t t = worker; t < total; t += workers) {
+      if (t % args.ranks == args.rank) ShareSum(args, t, epoch);
+    }
+    for (uint32_t t = worker; t < total; t += workers) {
+      const ReduceUnit unit(args, t);
+      const RowPiece residual = ResidualOf(args, unit);
+      if (t % args.ranks != args.rank) {
         Await<Scope::kSystem, Until::kEqual>(SumFlag(args, args.rank, t, epoch), FlagOf(epoch),
                                              ThreadId() == 0);
       }
-      const f32x4 sum = two_shot ? Load(SumSlot(args, args.rank, t, epoch)) : Sum(args, t, epoch);
-      if (plain) {
-        StoreFour(At(args.x) + IndexOf(args, t), sum, ColumnOf(args, t), args.hidden);
-      } else {
-        out.Store(t / args.chunks, t % args.chunks, value + sum, arena);
+      RowPiece sum = {0, 0};
+      if (unit.real) {
+        sum = *reinterpret_cast<Global<const RowPiece>>(SumSlot(args, args.rank, unit, epoch));
+      }
+      StoreSum(args, unit, t, residual, sum, arena);
+    }
+  }
+
+  // The sum of a chunk that this rank owns, to everybody.
+  DEVICE static void ShareSum(const Args& args, uint32_t t, uint32_t epoch) {
+    const ReduceUnit unit(args, t);
+    if (ThreadId() < args.ranks && ThreadId() != args.rank) {
+      WaitFlag<Scope::kSystem, Until::kEqual>(Flag(args, args.rank, ThreadId(), t, epoch),
+                                              FlagOf(epoch));
+    }
+    Barrier();
+    FenceAcquire<Scope::kSystem>();
+    const RowPiece sum = Sum(args, unit, epoch);
+    for (uint32_t i = 0; i < args.ranks; ++i) {
+      Store(SumSlot(args, (args.rank + i) % args.ranks, unit, epoch), unit.real, sum);
+    }
+    WaitVectorMemory();
+    Barrier();
+    if (ThreadId() == 0) {
+      FenceRelease<Scope::kSystem>();
+      for (uint32_t i = 1; i < args.ranks; ++i) {
+        StoreFlag<Scope::kSystem>(SumFlag(args, (args.rank + i) % args.ranks, t, epoch),
+                                  FlagOf(epoch));
       }
     }
   }
 
-  // Two shots: the sums of the chunks this rank owns, to everybody.
-  DEVICE static void ShareSums(const Args& args, uint32_t worker, uint32_t workers, uint32_t total,
-                               uint32_t epoch) {
-    for (uint32_t t = worker; t < total; t += workers) {
-      if (t % args.ranks != args.rank) continue;
-      const f32x4 sum = Sum(args, t, epoch);
-      for (uint32_t i = 0; i < args.ranks; ++i) {
-        Store(SumSlot(args, (args.rank + i) % args.ranks, t, epoch), sum);
-      }
-      WaitVectorMemory();
-      Barrier();
-      if (ThreadId() == 0) {
-        FenceRelease<Scope::kSystem>();
-        for (uint32_t i = 1; i < args.ranks; ++i) {
-          StoreFlag<Scope::kSystem>(SumFlag(args, (args.rank + i) % args.ranks, t, epoch),
-                                    FlagOf(epoch));
-        }
-      }
-    }
-  }
-
-  // What says that `epoch` is there. Each parity has its own flags, so the lowest bit is free: with
-  // it set, no epoch looks like the zeros that flags start as, not even epoch 0.
-  DEVICE static uint32_t FlagOf(uint32_t epoch) { return epoch | 1; }
-
-  // The ranks' partials of chunk t, in the tree. Waits for all of them first.
-  DEVICE static f32x4 Sum(const Args& args, uint32_t t, uint32_t epoch) {
-    if (args.ranks > 1) {
-      if (ThreadId() < args.ranks && ThreadId() != args.rank) {
-        WaitFlag<Scope::kSystem, Until::kEqual>(Flag(args, args.rank, ThreadId(), t, epoch),
-                                                FlagOf(epoch));
-      }
-      Barrier();
-      FenceAcquire<Scope::kSystem>();
-    }
-    const f32x4 own = Partial(args, t);
-    if (args.ranks == 1 || ColumnOf(args, t) >= args.hidden) return own;
-    const Global<const float> slots = Slot(args, args.rank, 0, t, epoch).at;
-    // Nobody writes this rank's own slot: another is looked at in its place, and dropped.
+  // Nobody writes this rank's own slot: another is looked at in its place, and dropped.
+  DEVICE static RowPiece Sum(const Args& args, const ReduceUnit& unit, uint32_t epoch) {
+    const RowPiece own = PartialOf(args, unit);
+    if (!unit.real) return own;
+    const Global<const float> slots = SlotOf(args, args.rank, 0, unit, epoch);
     const uint32_t rank = MadeHere(args.rank), other = rank == 0;
     return SumOfRanks(MadeHere(args.ranks), [&](uint32_t r) {
       const uint64_t from = r == rank ? other : r;
-      const f32x4 there = *reinterpret_cast<Global<const f32x4>>(slots + from * SlotFloats(args));
+      const RowPiece there =
+          *reinterpret_cast<Global<const RowPiece>>(slots + from * SlotFloats(args));
       return r == rank ? own : there;
     });
   }
 
-  DEVICE static uint32_t ColumnOf(const Args& args, uint32_t t) {
-    return t % args.chunks * kRowChunk + ThreadId() * 4;
+  DEVICE static void Store(Global<float> to, bool real, RowPiece value) {
+    if (real) *reinterpret_cast<Global<RowPiece>>(to) = value;
   }
-  DEVICE static uint64_t IndexOf(const Args& args, uint32_t t) {
-    return uint64_t{t / args.chunks} * args.stride + ColumnOf(args, t);
-  }
-  // This thread's four columns; threads beyond the row have none.
-  DEVICE static f32x4 Load4(const Args& args, Global<const float> base, uint32_t t) {
-    f32x4 value = {0, 0, 0, 0};
-    if (ColumnOf(args, t) < args.hidden) {
-      value = BitCast<f32x4>(Load16(base, IndexOf(args, t) / 4));
-    }
-    return value;
-  }
-  DEVICE static f32x4 Partial(const Args& args, uint32_t t) {
-    return Load4(args, At(args.partial), t);
-  }
-  DEVICE static f32x4 Own(const Args& args, uint32_t t) {
-    return Load4(args, At(Address<const float>{args.x.address}), t);
-  }
-
-  // A slot as this thread sees it: an address, and whether it has columns there.
-  struct Place {
-    Global<float> at;
-    bool real;
-  };
-  DEVICE static f32x4 Load(Place place) {
-    f32x4 value = {0, 0, 0, 0};
-    if (place.real) value = *reinterpret_cast<Global<const f32x4>>(place.at);
-    return value;
-  }
-  DEVICE static void Store(Place place, f32x4 value) {
-    if (place.real) *reinterpret_cast<Global<f32x4>>(place.at) = value;
-  }
-
   DEVICE static uint64_t SlotFloats(const Args& args) {
     return uint64_t{args.max_rows} * args.stride;
   }
   // Of the widest vector, not of this one: where a flag is must not depend on what is added, or one
   // of another epoch's lies where this epoch's is awaited.
   DEVICE static uint32_t FlagsOf(const Args& args) {
-    return args.max_rows * ((args.stride + kRowChunk - 1) / kRowChunk);
+    return args.max_rows * CeilDiv(args.stride, kRowChunk);
   }
   // In `owner`'s memory, written by `from`.
-  DEVICE static Place Slot(const Args& args, uint32_t owner, uint32_t from, uint32_t t,
-                           uint32_t epoch) {
-    const uint64_t slot = (epoch & 1) * args.ranks + from;
-    return {At(args.slots[owner]) + slot * SlotFloats(args) + IndexOf(args, t),
-            ColumnOf(args, t) < args.hidden};
+  DEVICE static Global<float> SlotOf(const Args& args, uint32_t owner, uint32_t from,
+                                     const ReduceUnit& unit, uint32_t epoch) {
+    return Floats(args, owner) + ((epoch & 1) * args.ranks + from) * SlotFloats(args) + unit.at;
   }
-  DEVICE static Place SumSlot(const Args& args, uint32_t owner, uint32_t t, uint32_t epoch) {
-    const uint64_t slot = 2 * args.ranks + (epoch & 1);
-    return {At(args.slots[owner]) + slot * SlotFloats(args) + IndexOf(args, t),
-            ColumnOf(args, t) < args.hidden};
+  DEVICE static Global<float> SumSlot(const Args& args, uint32_t owner, const ReduceUnit& unit,
+                                      uint32_t epoch) {
+    return Floats(args, owner) + (2 * args.ranks + (epoch & 1)) * SlotFloats(args) + unit.at;
+  }
+  DEVICE static Global<float> Floats(const Args& args, uint32_t owner) {
+    return reinterpret_cast<Global<float>>(At(args.exchange[owner]));
   }
   DEVICE static Global<uint32_t> Flag(const Args& args, uint32_t owner, uint32_t from, uint32_t t,
                                       uint32_t epoch) {
-    return At(args.flags[owner]) + ((epoch & 1) * args.ranks + from) * FlagsOf(args) + t;
+    return Flags(args, owner) + ((epoch & 1) * args.ranks + from) * FlagsOf(args) + t;
   }
   DEVICE static Global<uint32_t> SumFlag(const Args& args, uint32_t owner, uint32_t t,
                                          uint32_t epoch) {
-    return At(args.flags[owner]) + (2 * args.ranks + (epoch & 1)) * FlagsOf(args) + t;
+    return Flags(args, owner) + (2 * args.ranks + (epoch & 1)) * FlagsOf(args) + t;
   }
-
-  DEVICE static void Push(const Args& args, uint32_t to, uint32_t t, uint32_t epoch, f32x4 value) {
-    Store(Slot(args, to, args.rank, t, epoch), value);
-  }
-  DEVICE static void PublishAll(const Args& args, uint32_t t, uint32_t epoch) {
-    WaitVectorMemory();
-    Barrier();
-    if (ThreadId() == 0) {
-      FenceRelease<Scope::kSystem>();
-      for (uint32_t i = 1; i < args.ranks; ++i) {
-        const uint32_t to = (args.rank + i) % args.ranks;
-        StoreFlag<Scope::kSystem>(Flag(args, to, args.rank, t, epoch), FlagOf(epoch));
-      }
-    }
+  DEVICE static Global<uint32_t> Flags(const Args& args, uint32_t owner) {
+    return reinterpret_cast<Global<uint32_t>>(At(args.exchange[owner]) + args.flags_at);
   }
 };
 
@@ -228,6 +313,19 @@ struct SumSlots {
         return BitCast<f32x4>(Load16(At(args.slots), r * stride + i));
       });
       StoreFour(At(args.out) + i * 4, sum, i * 4, args.count);
+    }
+  }
+
+  // Elements i .. i + 3 of n: those that there are.
+  DEVICE static void StoreFour(Global<float> to, f32x4 value, uint64_t i, uint64_t n) {
+    if (i + 4 <= n) {
+      Store16(to, 0, BitCast<u32x4>(value));
+      return;
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < 3; ++k) {
+      const float one = value[k];
+      if (i + k < n) to[k] = one;
     }
   }
 };

@@ -9,6 +9,7 @@
 #include "kernels/common/math.h"
 #include "kernels/common/sync.h"
 #include "kernels/decoder_args.h"
+#include "kernels/ops/splits.h"
 #include "prims.h"
 
 namespace mainarch::kernels {
@@ -72,7 +73,6 @@ struct StepBegin {
     const Global<const uint32_t> from = At(args.from) + Parity(index) * args.block_words;
     const uint32_t quads = from[7] / 4;
     for (uint32_t i = ThreadId(); i < quads; i += kThreads) Store16(to, i, Load16(from, i));
-    for (uint32_t i = ThreadId(); i < args.arrival_count; i += kThreads) At(args.arrivals)[i] = 0;
     ChangePages(reinterpret_cast<Global<const u32x2>>(from + from[9]), from[10], to + from[6], 0,
                 1);
   }
@@ -89,39 +89,97 @@ struct StepTables {
   }
 };
 
-// The factor of a row: rsqrt(mean of squares + epsilon), chunks added in order. There is one, so
-// that no condition is kept for the loop.
-DEVICE float NormFactor(const NormOf& norm, uint32_t row) {
-  const Global<const float> squares = At(norm.squares) + uint64_t{row} * norm.chunks;
-  float sum = 0;
-  uint32_t c = 0;
-  do {
-    sum += squares[c];
-  } while (++c < norm.chunks);
-  return Rsqrt(Fma(sum, norm.inverse_hidden, norm.epsilon));
+// ---- split rows (decoder_args.h) ----
+
+// Columns of a row that a thread has, of a chunk of it that a workgroup has.
+inline constexpr uint32_t kPieceColumns = 2;
+using RowPiece = Vec<float, kPieceColumns>;
+static_assert(kRowChunk == kPieceColumns * kThreads);
+DEVICE Global<RowPiece> PieceAt(Global<float> at) { return reinterpret_cast<Global<RowPiece>>(at); }
+DEVICE Global<const RowPiece> PieceAt(Global<const float> at) {
+  return reinterpret_cast<Global<const RowPiece>>(at);
 }
 
-// A thread's four columns of a chunk of x: stored, and their squares added over the workgroup.
+// Two bf16 of each of a piece of a split row.
+DEVICE void StoreSplitPiece(Global<float> row, uint32_t column, RowPiece value) {
+  const float a = value[0], b = value[1];
+  const uint32_t high = ToBf16Pair(a, b);
+  const Global<uint8_t> at = reinterpret_cast<Global<uint8_t>>(row) + SplitPlace(column);
+  *reinterpret_cast<Global<uint32_t>>(at) = high;
+  *reinterpret_cast<Global<uint32_t>>(at + kSplitHalfBytes) =
+      ToBf16Pair(a - Bf16Low(high), b - Bf16High(high));
+}
+// The same of one column.
+DEVICE void StoreSplit(Global<float> row, uint32_t column, float value) {
+  const uint16_t high = ToBf16(value), low = ToBf16(value - FromBf16(high));
+  const Global<uint8_t> at = reinterpret_cast<Global<uint8_t>>(row) + SplitPlace(column);
+  *reinterpret_cast<Global<uint16_t>>(at) = high;
+  *reinterpret_cast<Global<uint16_t>>(at + kSplitHalfBytes) = low;
+}
+
+// The factor of the norm of a thread's row, which is that of its 16 neighbours too:
+// rsqrt(mean of squares + epsilon), 1 where there is no norm. Asked for at once, worked out later.
+class RowFactor {
+ public:
+  DEVICE RowFactor(const NormOf& norm, uint32_t row, bool real) {
+    if (norm.squares.address == 0) return;
+    at_ = At(norm.squares) + (uint64_t{real ? row : 0} * norm.chunks + LaneId() % 16);
+    first_ = LaneId() % 16 < norm.chunks ? *at_ : 0.0f;
+  }
+  // All lanes of a wave call it.
+  DEVICE float Value(const NormOf& norm) const {
+    if (norm.squares.address == 0) return 1.0f;
+    float sum = first_;
+    for (uint32_t c = 16; c < norm.chunks; c += 16) {
+      sum += c + LaneId() % 16 < norm.chunks ? at_[c] : 0.0f;
+    }
+    return Rsqrt(Fma(SumRow16(sum), norm.inverse_hidden, norm.epsilon));
+  }
+
+ private:
+  Global<const float> at_ = nullptr;
+  float first_ = 0;
+};
+
+// A thread's piece of a chunk of x: stored, once more as the next product wants it, and its squares
+// added over the workgroup.
 inline constexpr uint32_t kRowLdsBytes = kWaves * 4;
-static_assert(kRowChunk == 4 * kThreads);
 struct RowChunk {
-  Global<float> x;        // [rows, stride]
-  Global<float> squares;  // [rows, chunks]
+  RowsOut out;
   uint32_t hidden, stride, chunks;
 
-  DEVICE void Store(uint32_t row, uint32_t chunk, f32x4 value, Arena arena) const {
-    const uint32_t column = chunk * kRowChunk + ThreadId() * 4;
+  DEVICE void Store(uint32_t row, uint32_t chunk, RowPiece value, Arena arena) const {
+    const uint32_t column = chunk * kRowChunk + ThreadId() * kPieceColumns;
     float sum = 0;
     if (column < hidden) {
-      Store16(x, (uint64_t{row} * stride + column) / 4, BitCast<u32x4>(value));
-#pragma clang loop unroll(full)
-      for (int i = 0; i < 4; ++i) {
-        const float v = value[i];
-        sum = Fma(v, v, sum);
+      *PieceAt(At(out.x) + (uint64_t{row} * stride + column)) = value;
+      if (out.split.address != 0) {
+        RowPiece w = {1, 1};
+        if (out.norm.address != 0) w = *PieceAt(At(out.norm) + column);
+        StoreSplitPiece(At(out.split) + uint64_t{row} * stride, column, value * w);
       }
+      const float a = value[0], b = value[1];
+      sum = Fma(a, a, b * b);
     }
     sum = GroupSum<kWaves>(sum, arena.Get<float>());
-    if (ThreadId() == 0) squares[uint64_t{row} * chunks + chunk] = sum;
+    if (ThreadId() == 0) At(out.squares)[uint64_t{row} * chunks + chunk] = sum;
+  }
+};
+
+// The norm of a product's input changes: split rows are made again of x.
+struct Resplit {
+  using Args = ResplitArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+    const uint32_t total = StepView(args.step).rows() * args.chunks;
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t column = t % args.chunks * kRowChunk + ThreadId() * kPieceColumns;
+      if (column >= args.hidden) continue;
+      const uint64_t at = uint64_t{t / args.chunks} * args.stride;
+      const RowPiece x = *PieceAt(At(args.x) + (at + column)), w = *PieceAt(At(args.norm) + column);
+      StoreSplitPiece(At(args.split) + at, column, x * w);
+    }
   }
 };
 
@@ -131,15 +189,15 @@ struct Embed {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
-    const RowChunk out = {At(args.x), At(args.squares), args.hidden, args.stride, args.chunks};
+    const RowChunk out = {args.out, args.hidden, args.stride, args.chunks};
     const uint32_t total = step.rows() * args.chunks;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t row = t / args.chunks, chunk = t % args.chunks;
-      const uint32_t column = chunk * kRowChunk + ThreadId() * 4;
-      f32x4 value = {0, 0, 0, 0};
+      const uint32_t column = chunk * kRowChunk + ThreadId() * kPieceColumns;
+      RowPiece value = {0, 0};
       if (column < args.hidden) {
         const uint32_t token = TokenOf(args, step, row);
-        if (token != kNoToken) value = Four(args, (uint64_t{token} * args.hidden + column) / 4);
+        if (token != kNoToken) value = Piece(args, uint64_t{token} * args.hidden + column);
       }
       out.Store(row, chunk, value, arena);
     }
@@ -152,14 +210,11 @@ struct Embed {
     return AwaitToken(At(args.tokens) + Parity(before) * args.max_rows + from, before);
   }
 
-  DEVICE static f32x4 Four(const Args& args, uint64_t index) {
-    if (args.is_f32) {
-      return BitCast<f32x4>(
-          Load16(reinterpret_cast<Global<const uint32_t>>(At(args.table)), index));
-    }
-    const u32x2 pairs = reinterpret_cast<Global<const u32x2>>(At(args.table))[index];
-    const uint32_t a = pairs[0], b = pairs[1];
-    return f32x4{Bf16Low(a), Bf16High(a), Bf16Low(b), Bf16High(b)};
+  DEVICE static RowPiece Piece(const Args& args, uint64_t index) {
+    if (args.is_f32) return *PieceAt(reinterpret_cast<Global<const float>>(At(args.table)) + index);
+    const uint32_t pair =
+        reinterpret_cast<Global<const uint32_t>>(At(args.table))[index / kPieceColumns];
+    return RowPiece{Bf16Low(pair), Bf16High(pair)};
   }
 };
 

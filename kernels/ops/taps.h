@@ -22,10 +22,10 @@ struct Tap {
     const uint32_t total = step.rows() * args.chunks;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t row = t / args.chunks;
-      const uint32_t column = t % args.chunks * kRowChunk + ThreadId() * 4;
+      const uint32_t column = t % args.chunks * kRowChunk + ThreadId() * kPieceColumns;
       if (column >= args.hidden) continue;
-      const u32x4 value = Load16(At(args.x), (uint64_t{row} * args.stride + column) / 4);
-      Store16(At(args.out), (uint64_t{first + row} * args.stride + column) / 4, value);
+      *PieceAt(At(args.out) + (uint64_t{first + row} * args.stride + column)) =
+          *PieceAt(At(args.x) + (uint64_t{row} * args.stride + column));
     }
   }
 };
@@ -36,15 +36,15 @@ struct Input {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
-    const RowChunk out = {At(args.x), At(args.squares), args.hidden, args.stride, args.chunks};
+    const RowChunk out = {args.out, args.hidden, args.stride, args.chunks};
     const uint32_t total = step.rows() * args.chunks;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t row = t / args.chunks, chunk = t % args.chunks;
-      const uint32_t column = chunk * kRowChunk + ThreadId() * 4;
-      f32x4 value = {0, 0, 0, 0};
+      const uint32_t column = chunk * kRowChunk + ThreadId() * kPieceColumns;
+      RowPiece value = {0, 0};
       if (column < args.hidden) {
         const uint64_t from = step.input(row);
-        value = BitCast<f32x4>(Load16(At(args.tap), (from * args.stride + column) / 4));
+        value = *PieceAt(At(args.tap) + (from * args.stride + column));
       }
       out.Store(row, chunk, value, arena);
     }

@@ -3,15 +3,21 @@
 // Products with weights in tiles (decoder_args.h): decode and prefill alike go through the matrix
 // units, rows padded to 16, K cut into parts and leaves fixed by the weight's shape, which waves sum
 // alone and add in a tree. So a row's bits depend neither on the other rows nor on their number, nor
-// on how many ranks share K.
+// on how many ranks, or how many workgroups, share K.
 //
-// Inputs are fp32, split into two bf16 (the value and what its rounding left) and multiplied twice:
-// good to 2^-17 of each element. The rounded forms (bf16 activations) leave the second away.
+// Inputs are split rows (decoder_args.h): each element as two bf16, the value and what its rounding
+// left, good to 2^-17 of it, normed but for the factor of the row, which multiplies the sum. Of up to
+// eight rows both halves are columns of one matrix instruction; of more, of two; the sums over the
+// one and over the other are added at the end of a leaf, so the bits are the same. The rounded forms
+// (bf16 activations) leave the second away.
 // Products of two bf16 are exact in fp32, so of y = sum over K of w_k x_k they give, as on the CPU
 // (backend/cpu/kernels.h),
 //   |error| <= (2^-8 + (K + 8) 2^-23) sum of |w_k x_k|, and 2^-20 more where the input is normed,
 // apart from what is below 2^-126: 2^-8 from rounding x to 8 significant bits, to nearest; no more
 // than 2^-23 for each addition, in whatever order and roundings a matrix unit adds.
+//
+// What a wave is to wait for is memory, once: it asks for all tiles of a batch, then for the inputs
+// that belong to them, and multiplies as they come. Nothing that it asks for depends on the step.
 #ifndef MAINARCH_KERNELS_OPS_TILES_H_
 #define MAINARCH_KERNELS_OPS_TILES_H_
 
@@ -20,90 +26,72 @@
 
 namespace mainarch::kernels {
 
-// Eight fp32 as the two bf16 operands of a matrix instruction.
-struct SplitEight {
-  u32x4 high, low;
-};
-DEVICE SplitEight Split(Eight x) {
-  SplitEight out;
-  const RawEight<uint16_t> high = Pack<uint16_t>(x);
-  const Eight rounded = Unpack(high);
-#pragma clang loop unroll(full)
-  for (int i = 0; i < 8; ++i) {
-    x.at[i] -= rounded.at[i];
-  }
-  out.high = high.words[0];
-  out.low = Pack<uint16_t>(x).words[0];
-  return out;
-}
-// acc += w * x over 32 of k; the small part first, unless the input is to be rounded.
-template <bool kRounded>
-DEVICE f32x4 MultiplyAdd(u32x4 w, const SplitEight& x, f32x4 acc) {
-  if constexpr (kRounded) return isa::Mfma16x16x32Bf16(w, x.high, acc);
-  return isa::Mfma16x16x32Bf16(w, x.high, isa::Mfma16x16x32Bf16(w, x.low, acc));
-}
-
-// Eight fp8 codes as bf16, exactly.
-DEVICE u32x4 Fp8ToBf16(uint32_t low, uint32_t high) {
-  const f32x2 a = isa::Fp8OcpToFloat2<false>(low), b = isa::Fp8OcpToFloat2<true>(low);
-  const f32x2 c = isa::Fp8OcpToFloat2<false>(high), d = isa::Fp8OcpToFloat2<true>(high);
-  return Pack<uint16_t>(Eight{{a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]}}).words[0];
-}
-
-// The scale of the k-th 32 columns out of four E8M0 bytes: quant::FloatFromE8m0 without a compare,
-// 0 being 2^-127 and 255 a NaN.
-template <uint32_t kIndex>
-DEVICE float Scale(uint32_t scales) {
-  const uint32_t code = scales >> (8 * kIndex) & 0xff;
-  return BitCast<float>(Max(code << 23, 0x00400000u) + ((code + 1) >> 8 << 22));
-}
-
 // Lane (i, g) = (l % 16, l / 16) of a wave.
 DEVICE uint32_t LaneRow() { return LaneId() % kTileRows; }
 DEVICE uint32_t LanePart() { return LaneId() / kTileRows; }
 
-// This lane's eight columns of a step, as floats (StepPlace). Steps are counted in 64 bits: with 32
-// the compiler may not fold neighbouring ones into one address.
-DEVICE Eight LoadStep(Global<const float> row, uint64_t step) {
-  const Global<const float> at = row + step * kStepColumns + LanePart() * 4;
-  return Unpack(RawEight<float>{{Load16(at, 0), Load16(at, 4)}});
-}
+// ---- inputs ----
 
-// One lane's row of the input: eight columns at a time, normalised (kNorm) and split.
-template <bool kNorm>
-struct InputRow {
-  Global<const float> x;     // this lane's row
-  Global<const float> norm;  // [columns]
-  float factor;              // of the row
+// What the 16 columns of a matrix instruction are.
+enum class Columns {
+  kRounded,  // 16 rows, rounded to bf16
+  kFew,      // 8 rows, then what rounding left of them
+  kMany,     // 16 rows, and in a second instruction what rounding left of them
+};
+inline constexpr uint32_t kFewRows = kTileRows / 2;
 
-  DEVICE SplitEight Load(uint64_t step) const {
-    Eight in = LoadStep(x, step);
-    if constexpr (kNorm) {
-      const Eight w = LoadStep(norm, step);
-#pragma clang loop unroll(full)
-      for (int i = 0; i < 8; ++i) in.at[i] = in.at[i] * factor * w.at[i];
-    }
-    return Split(in);
+template <Columns kColumns>
+struct Operand {
+  static constexpr uint32_t kWords = kColumns == Columns::kMany ? 2 : 1;
+  Global<const uint8_t> at;  // this lane's eight columns of step 0
+
+  // Which row of a block of 16 this lane has.
+  DEVICE static uint32_t Row() {
+    return kColumns == Columns::kFew ? LaneRow() % kFewRows : LaneRow();
+  }
+  // `row` of x, for this lane.
+  DEVICE static Operand Of(Global<const float> x, uint32_t stride, uint32_t row) {
+    const uint32_t low = kColumns == Columns::kFew && LaneRow() >= kFewRows ? kSplitHalfBytes : 0;
+    return {reinterpret_cast<Global<const uint8_t>>(x + uint64_t{row} * stride) + LanePart() * 16 +
+            low};
+  }
+  // Steps are counted in 64 bits: with 32 the compiler may not fold neighbouring ones into one
+  // address.
+  DEVICE u32x4 Load(uint64_t step, uint32_t word) const {
+    return *reinterpret_cast<Global<const u32x4>>(at + step * kSplitStepBytes +
+                                                  word * kSplitHalfBytes);
   }
 };
-DEVICE InputRow<true> MakeInput(Global<const float> x, uint32_t stride, const NormOf& norm,
-                                uint32_t row) {
-  return {x + uint64_t{row} * stride, At(norm.w), NormFactor(norm, row)};
+
+// The sum over a leaf, of the sums that the columns gave.
+template <Columns kColumns>
+DEVICE f32x4 JoinColumns(const f32x4 (&sums)[Operand<kColumns>::kWords]) {
+  f32x4 out = sums[0];
+  if constexpr (kColumns == Columns::kMany) out = out + sums[1];
+  if constexpr (kColumns == Columns::kFew) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 4; ++i) {
+      const float one = out[i];
+      out[i] = one + RotateRow8(one);
+    }
+  }
+  return out;
 }
-DEVICE InputRow<false> MakeInput(Global<const float> x, uint32_t stride, uint32_t row) {
-  return {x + uint64_t{row} * stride, nullptr, 1.0f};
-}
+
+// ---- weights ----
 
 // Tiles of one output tile: `data` and `scales` point at its first k tile.
 struct TileRow {
   Global<const uint8_t> data;
   Global<const uint8_t> scales;
+  uint32_t last_scales;  // where the last four of MXFP4 begin, in bytes
 };
 
 template <TileFormat kFormat>
 DEVICE TileRow RowOf(const Tiles& w, uint32_t output) {
+  const uint32_t scale_bytes = static_cast<uint32_t>(TileRowScaleBytes(kFormat, w.steps));
   return {At(w.data) + output * TileRowBytes(kFormat, w.steps),
-          At(w.scales) + output * TileRowScaleBytes(kFormat, w.steps)};
+          At(w.scales) + output * uint64_t{scale_bytes}, scale_bytes - TileScaleBytes(kFormat)};
 }
 
 // The lane's word of those that start `begin` bytes into a row of tiles, which is shorter than 4
@@ -112,142 +100,268 @@ template <class Word>
 DEVICE Word StreamLane(Global<const uint8_t> row, uint32_t begin) {
   return Stream<Word>(row + (begin + LaneId() * static_cast<uint32_t>(sizeof(Word))));
 }
-// This lane's part of a whole tile of w; of bf16 pairs `low` is the second.
-struct Codes {
-  u32x4 high, low;
+
+// c += a * b over one step.
+DEVICE f32x4 MatrixStep(u32x4 a, u32x4 b, f32x4 c) { return isa::Mfma16x16x32Bf16(a, b, c); }
+
+// Nothing is moved across: what was asked for before stays asked for before.
+DEVICE void KeepOrder() { __builtin_amdgcn_sched_barrier(0); }
+
+// Neighbouring whole tiles of an output tile, as they come from memory: this lane's part.
+template <TileFormat kFormat, uint32_t kTiles>
+struct WholeTiles {
+  static constexpr uint32_t kSteps = TileSteps(kFormat);
+  static constexpr bool kPair = kFormat == TileFormat::kBf16Pair;
+  static constexpr bool kFp8 = kFormat == TileFormat::kFp8;
+  static constexpr bool kMxfp4 = kFormat == TileFormat::kMxfp4;
+  u32x4 codes[kTiles];
+  u32x4 low[kPair ? kTiles : 1];           // of bf16 pairs the second
+  float factors[kFp8 ? 2 * kTiles : 1];    // of the steps
+  uint32_t scales[kMxfp4 ? kTiles + 1 : 1];  // E8M0, four steps a word, as they lie
+
+  // The first of them at `step`.
+  DEVICE void Load(const TileRow& w, uint32_t step) {
+#pragma clang loop unroll(full)
+    for (uint32_t t = 0; t < kTiles; ++t) {
+      const uint32_t at = step * StepBytes(kFormat) + t * TileBytes(kFormat);
+      codes[t] = StreamLane<u32x4>(w.data, at);
+      if constexpr (kPair) low[t] = StreamLane<u32x4>(w.data, at + 1024);
+    }
+    if constexpr (kFp8) {
+      // Nobody writes weights while kernels run: the scalar cache may have them.
+      const auto from = reinterpret_cast<Constant<float>>(reinterpret_cast<uint64_t>(w.scales)) + step;
+#pragma clang loop unroll(full)
+      for (uint32_t s = 0; s < 2 * kTiles; ++s) factors[s] = from[s];
+    } else if constexpr (kMxfp4) {
+      // They lie by fours of all of k, which a part need not begin with: one word more.
+      const uint32_t at = step / 4 * TileScaleBytes(kFormat);
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t <= kTiles; ++t) {
+        const uint32_t begin = t < kTiles ? at + t * TileScaleBytes(kFormat)
+                                          : Min(at + t * TileScaleBytes(kFormat), w.last_scales);
+        scales[t] = *reinterpret_cast<Global<const uint32_t>>(w.scales + (begin + LaneRow() * 4));
+      }
+    }
+  }
+  // The four scales of tile t of those that begin at `step`.
+  DEVICE uint32_t ScalesOf(uint32_t t, uint32_t step) const {
+    return __builtin_amdgcn_alignbyte(scales[t + 1], scales[t], step % 4);
+  }
 };
-template <TileFormat kFormat>
-DEVICE Codes LoadTile(const TileRow& w, uint32_t step) {
-  Codes codes;
-  codes.high = StreamLane<u32x4>(w.data, step * StepBytes(kFormat));
-  if constexpr (kFormat == TileFormat::kBf16Pair) {
-    codes.low = StreamLane<u32x4>(w.data, step * StepBytes(kFormat) + 1024);
-  }
-  return codes;
+
+// sums += w * x over one step of bf16 weights.
+template <Columns kColumns>
+DEVICE void AddStep(u32x4 w, const u32x4 (&x)[Operand<kColumns>::kWords],
+                    f32x4 (&sums)[Operand<kColumns>::kWords]) {
+#pragma clang loop unroll(full)
+  for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) sums[i] = MatrixStep(w, x[i], sums[i]);
 }
 
-// acc += w * x over one step of fp8.
-template <bool kRounded>
-DEVICE f32x4 Fp8Step(uint32_t low, uint32_t high, const SplitEight& x) {
-  return MultiplyAdd<kRounded>(Fp8ToBf16(low, high), x, f32x4{0, 0, 0, 0});
-}
-// The E8M0 scales of this lane's row for `count` steps from `step`, one a byte. They lie by fours
-// of all of k, which the steps of a part need not begin with.
-DEVICE uint32_t Mxfp4Scales(const TileRow& w, uint32_t step, uint32_t count) {
-  const uint32_t at = step / 4 * TileScaleBytes(TileFormat::kMxfp4) + LaneRow() * 4;
-  const uint32_t word = *reinterpret_cast<Global<const uint32_t>>(w.scales + at);
-  const uint32_t skip = step % 4;
-  if (skip == 0) return word;
-  uint32_t next = 0;
-  if (skip + count > 4) {
-    next = *reinterpret_cast<Global<const uint32_t>>(
-        w.scales + (at + TileScaleBytes(TileFormat::kMxfp4)));
-  }
-  return static_cast<uint32_t>((uint64_t{next} << 32 | word) >> 8 * skip);
-}
-template <bool kRounded, uint32_t kIndex, class Input>
-DEVICE f32x4 Mxfp4Step(uint32_t codes, uint32_t scales, uint32_t step, const Input& x, f32x4 acc) {
-  const u32x4 w = isa::Fp4ToBf16(codes, Scale<kIndex>(scales));
-  return MultiplyAdd<kRounded>(w, x.Load(uint64_t{step} + kIndex), acc);
-}
-
-// acc += (the whole tile of w at `step`) * x.
-template <TileFormat kFormat, bool kRounded, class Input>
-DEVICE f32x4 TileProduct(const TileRow& w, const Codes& codes, uint32_t step, const Input& x,
-                         f32x4 acc) {
-  const uint32_t c0 = codes.high[0], c1 = codes.high[1], c2 = codes.high[2], c3 = codes.high[3];
+// sums += (tile t of w, the first of which is at `step`) * x.
+template <TileFormat kFormat, uint32_t kTiles, Columns kColumns>
+DEVICE void AddTile(const WholeTiles<kFormat, kTiles>& w, uint32_t t, uint32_t step,
+                    const u32x4 (&x)[TileSteps(kFormat)][Operand<kColumns>::kWords],
+                    f32x4 (&sums)[Operand<kColumns>::kWords]) {
+  const u32x4 codes = w.codes[t];
+  const uint32_t c0 = codes[0], c1 = codes[1], c2 = codes[2], c3 = codes[3];
   if constexpr (kFormat == TileFormat::kBf16) {
-    return MultiplyAdd<kRounded>(codes.high, x.Load(step), acc);
+    AddStep<kColumns>(codes, x[0], sums);
   } else if constexpr (kFormat == TileFormat::kBf16Pair) {
-    const SplitEight in = x.Load(step);
-    static_assert(!kRounded);
-    return MultiplyAdd<kRounded>(codes.high, in, isa::Mfma16x16x32Bf16(codes.low, in.high, acc));
+    AddStep<kColumns>(w.low[t], x[0], sums);
+    AddStep<kColumns>(codes, x[0], sums);
   } else if constexpr (kFormat == TileFormat::kFp8) {
-    const Global<const float> scales = reinterpret_cast<Global<const float>>(w.scales) + step;
-    const float s0 = scales[0], s1 = scales[1];
-    const f32x4 a = Fp8Step<kRounded>(c0, c1, x.Load(step));
-    const f32x4 b = Fp8Step<kRounded>(c2, c3, x.Load(uint64_t{step} + 1));
-    return acc + (a * s0 + b * s1);  // not fused: see the erratum in kernels/README.md
+    const u32x4 w0 = isa::Fp8TileToBf16(c0, c1), w1 = isa::Fp8TileToBf16(c2, c3);
+    const float s0 = w.factors[2 * t], s1 = w.factors[2 * t + 1];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) {
+      const f32x4 a = MatrixStep(w0, x[0][i], f32x4{0, 0, 0, 0});
+      const f32x4 b = MatrixStep(w1, x[1][i], f32x4{0, 0, 0, 0});
+      sums[i] = sums[i] + (a * s0 + b * s1);  // not fused: see the erratum in kernels/README.md
+    }
   } else {
-    const uint32_t scales = Mxfp4Scales(w, step, 4);
-    acc = Mxfp4Step<kRounded, 0>(c0, scales, step, x, acc);
-    acc = Mxfp4Step<kRounded, 1>(c1, scales, step, x, acc);
-    acc = Mxfp4Step<kRounded, 2>(c2, scales, step, x, acc);
-    return Mxfp4Step<kRounded, 3>(c3, scales, step, x, acc);
+    const uint32_t scales = w.ScalesOf(t, step);
+    AddStep<kColumns>(isa::Fp4ToBf16<0>(c0, scales), x[0], sums);
+    AddStep<kColumns>(isa::Fp4ToBf16<1>(c1, scales), x[1], sums);
+    AddStep<kColumns>(isa::Fp4ToBf16<2>(c2, scales), x[2], sums);
+    AddStep<kColumns>(isa::Fp4ToBf16<3>(c3, scales), x[3], sums);
   }
 }
 
-// acc[j] += (the last tile of w[j]'s part, with `left` steps, fewer than others) * x.
-template <TileFormat kFormat, bool kRounded, uint32_t kCount, class Input>
-DEVICE void AddTail(const TileRow (&w)[kCount], uint32_t step, uint32_t left, const Input& x,
-                    f32x4 (&acc)[kCount]) {
-  if constexpr (kFormat == TileFormat::kFp8) {
+// The inputs of kSteps steps from `step`.
+template <Columns kColumns, uint32_t kSteps>
+DEVICE void LoadSteps(const Operand<kColumns>& x, uint64_t step,
+                      u32x4 (&to)[kSteps][Operand<kColumns>::kWords]) {
+#pragma clang loop unroll(full)
+  for (uint32_t s = 0; s < kSteps; ++s) {
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) to[s][i] = x.Load(step + s, i);
+  }
+}
+
+// sums[j] += (kTiles whole tiles of w[j] from `step`) * x.
+template <TileFormat kFormat, Columns kColumns, uint32_t kTiles, uint32_t kCount>
+DEVICE void AddTiles(const TileRow (&w)[kCount], uint32_t step, const Operand<kColumns>& x,
+                     f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
+  constexpr uint32_t kSteps = TileSteps(kFormat);
+  WholeTiles<kFormat, kTiles> tiles[kCount];
+#pragma clang loop unroll(full)
+  for (uint32_t j = 0; j < kCount; ++j) tiles[j].Load(w[j], step);
+  KeepOrder();
+  u32x4 in[kTiles][kSteps][Operand<kColumns>::kWords];
+#pragma clang loop unroll(full)
+  for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
+  KeepOrder();
+#pragma clang loop unroll(full)
+  for (uint32_t t = 0; t < kTiles; ++t) {
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) {
-      const u32x2 codes = StreamLane<u32x2>(w[j].data, step * StepBytes(kFormat));
-      const float scale = reinterpret_cast<Global<const float>>(w[j].scales)[step];
-      const uint32_t low = codes[0], high = codes[1];
-      acc[j] = acc[j] + Fp8Step<kRounded>(low, high, x.Load(step)) * scale;
-    }
-  } else if constexpr (kFormat == TileFormat::kMxfp4) {
-    if (left >= 2) {
-#pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kCount; ++j) {
-        const u32x2 codes = StreamLane<u32x2>(w[j].data, step * StepBytes(kFormat));
-        const uint32_t c0 = codes[0], c1 = codes[1], scales = Mxfp4Scales(w[j], step, 2);
-        acc[j] = Mxfp4Step<kRounded, 0>(c0, scales, step, x, acc[j]);
-        acc[j] = Mxfp4Step<kRounded, 1>(c1, scales, step, x, acc[j]);
-      }
-      step += 2;
-    }
-    if (left % 2 != 0) {
-#pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kCount; ++j) {
-        const uint32_t codes = StreamLane<uint32_t>(w[j].data, step * StepBytes(kFormat));
-        acc[j] = Mxfp4Step<kRounded, 0>(codes, Mxfp4Scales(w[j], step, 1), step, x, acc[j]);
-      }
+      AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j]);
     }
   }
 }
 
-// One leaf of neighbouring output tiles: the sums over quarter `quarter` of the tiles of the part
-// of k that is steps [begin, end).
-template <TileFormat kFormat, uint32_t kCount, bool kRounded>
+// One or two steps at the end of a part, where there is no whole tile; loaded and added as that is.
+template <TileFormat kFormat, uint32_t kTailSteps>
+struct TailTile {
+  static constexpr uint32_t kSteps = kTailSteps;
+  static_assert(kSteps == 1 || (kSteps == 2 && kFormat == TileFormat::kMxfp4));
+  uint32_t codes[2];
+  float factor = 0;             // fp8
+  uint32_t scales, next;        // MXFP4: the words that hold them
+
+  DEVICE void Load(const TileRow& w, uint32_t step) {
+    const uint32_t at = step * StepBytes(kFormat);
+    if constexpr (kFormat == TileFormat::kFp8 || kSteps == 2) {
+      const u32x2 both = StreamLane<u32x2>(w.data, at);
+      codes[0] = both[0];
+      codes[1] = both[1];
+    } else {
+      codes[0] = StreamLane<uint32_t>(w.data, at);
+    }
+    if constexpr (kFormat == TileFormat::kFp8) {
+      factor = reinterpret_cast<Constant<float>>(reinterpret_cast<uint64_t>(w.scales))[step];
+    } else {
+      const uint32_t first = step / 4 * TileScaleBytes(kFormat) + LaneRow() * 4;
+      const uint32_t more = step % 4 + kSteps > 4 ? TileScaleBytes(kFormat) : 0;
+      scales = *reinterpret_cast<Global<const uint32_t>>(w.scales + first);
+      next = *reinterpret_cast<Global<const uint32_t>>(w.scales + (first + more));
+    }
+  }
+  // sums += this * x.
+  template <Columns kColumns>
+  DEVICE void Add(uint32_t step, const u32x4 (&x)[kSteps][Operand<kColumns>::kWords],
+                  f32x4 (&sums)[Operand<kColumns>::kWords]) const {
+    if constexpr (kFormat == TileFormat::kFp8) {
+      const u32x4 w = isa::Fp8TileToBf16(codes[0], codes[1]);
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) {
+        sums[i] = sums[i] + MatrixStep(w, x[0][i], f32x4{0, 0, 0, 0}) * factor;
+      }
+    } else {
+      const uint32_t own = __builtin_amdgcn_alignbyte(next, scales, step % 4);
+      AddStep<kColumns>(isa::Fp4ToBf16<0>(codes[0], own), x[0], sums);
+      if constexpr (kSteps == 2) {
+        AddStep<kColumns>(isa::Fp4ToBf16<1>(codes[1], own), x[1], sums);
+      }
+    }
+  }
+};
+
+// take(piece, step), an empty piece for each of those that a tail of `left` steps from `step` is.
+template <TileFormat kFormat, class Take>
+DEVICE void ForEachTailTile(uint32_t step, uint32_t left, Take take) {
+  if constexpr (kFormat == TileFormat::kMxfp4) {
+    if (left >= 2) {
+      take(TailTile<kFormat, 2>(), step);
+      step += 2;
+    }
+  }
+  if constexpr (TileSteps(kFormat) > 1) {
+    if (left % 2 != 0) take(TailTile<kFormat, 1>(), step);
+  }
+}
+
+// ---- sums ----
+
+// A leaf: quarter `quarter` of the tiles of the part of k that is steps [begin, end).
+template <TileFormat kFormat>
+struct Leaf {
+  uint32_t step;   // its first
+  uint32_t tiles;  // whole ones
+  uint32_t tail;   // steps of one that is not, behind them
+
+  DEVICE Leaf(uint32_t begin, uint32_t end, uint32_t quarter) {
+    constexpr uint32_t kSteps = TileSteps(kFormat);
+    const uint32_t all = TilesOf(kFormat, end - begin), whole = (end - begin) / kSteps;
+    const uint32_t first = all * quarter / kPartLeaves, last = all * (quarter + 1) / kPartLeaves;
+    step = begin + first * kSteps;
+    tiles = Min(last, whole) - Min(first, whole);
+    tail = last > whole && last > first ? (end - begin) % kSteps : 0;
+  }
+};
+
+// Tiles that a wave asks for at once, of each of `count` output tiles: as many as registers hold when
+// four waves share a SIMD.
+constexpr uint32_t BatchOf(TileFormat format, Columns columns, uint32_t count) {
+  const uint32_t most = columns == Columns::kMany ? 4 : 8;
+  if (format == TileFormat::kBf16) return most;
+  if (format == TileFormat::kFp8) return most / 2;
+  return (format == TileFormat::kMxfp4) == (count > 1) ? most / 2 : most / 4;
+}
+
+// The sums of a leaf, of neighbouring output tiles.
+template <TileFormat kFormat, Columns kColumns, uint32_t kCount>
 struct LeafSums {
   f32x4 of[kCount];
 
-  template <class Input>
-  DEVICE LeafSums(const TileRow (&rows)[kCount], uint32_t begin, uint32_t end, uint32_t quarter,
-                  const Input& x) {
-    constexpr uint32_t kSteps = TileSteps(kFormat);
+  DEVICE LeafSums(const TileRow (&rows)[kCount], Leaf<kFormat> leaf, const Operand<kColumns>& x) {
+    f32x4 sums[kCount][Operand<kColumns>::kWords];
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kCount; ++j) of[j] = f32x4{0, 0, 0, 0};
-    const uint32_t tiles = TilesOf(kFormat, end - begin);
-    const uint32_t last = tiles * (quarter + 1) / kPartLeaves;
-#pragma clang loop unroll(disable)
-    for (uint32_t t = tiles * quarter / kPartLeaves; t < last; ++t) {
-      const uint32_t step = begin + t * kSteps;
-      if (kSteps == 1 || end - step >= kSteps) {
-        Codes codes[kCount];
+    for (uint32_t j = 0; j < kCount; ++j) {
 #pragma clang loop unroll(full)
-        for (uint32_t j = 0; j < kCount; ++j) codes[j] = LoadTile<kFormat>(rows[j], step);
-#pragma clang loop unroll(full)
-        for (uint32_t j = 0; j < kCount; ++j) {
-          of[j] = TileProduct<kFormat, kRounded>(rows[j], codes[j], step, x, of[j]);
-        }
-      } else if constexpr (kSteps > 1) {
-        AddTail<kFormat, kRounded>(rows, step, end - step, x, of);
-      }
+      for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) sums[j][i] = f32x4{0, 0, 0, 0};
     }
+    constexpr uint32_t kBatch = BatchOf(kFormat, kColumns, kCount);
+#pragma clang loop unroll(disable)
+    for (; leaf.tiles >= kBatch; leaf.tiles -= kBatch) Take<kBatch>(rows, leaf, x, sums);
+    if constexpr (kBatch > 4) {
+      if (leaf.tiles & 4) Take<4>(rows, leaf, x, sums);
+    }
+    if constexpr (kBatch > 2) {
+      if (leaf.tiles & 2) Take<2>(rows, leaf, x, sums);
+    }
+    if constexpr (kBatch > 1) {
+      if (leaf.tiles & 1) Take<1>(rows, leaf, x, sums);
+    }
+    ForEachTailTile<kFormat>(leaf.step, leaf.tail, [&](auto piece, uint32_t step) {
+      u32x4 in[piece.kSteps][Operand<kColumns>::kWords];
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kCount; ++j) {
+        piece.Load(rows[j], step);
+        LoadSteps<kColumns>(x, step, in);
+        piece.template Add<kColumns>(step, in, sums[j]);
+      }
+    });
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kCount; ++j) of[j] = JoinColumns<kColumns>(sums[j]);
+  }
+
+ private:
+  template <uint32_t kTiles>
+  DEVICE static void Take(const TileRow (&rows)[kCount], Leaf<kFormat>& leaf,
+                          const Operand<kColumns>& x,
+                          f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
+    AddTiles<kFormat, kColumns, kTiles>(rows, leaf.step, x, sums);
+    leaf.step += kTiles * TileSteps(kFormat);
   }
 };
 
 // A k that is one part: each wave takes a leaf.
-template <TileFormat kFormat, uint32_t kCount, bool kRounded>
-struct WaveSums : LeafSums<kFormat, kCount, kRounded> {
-  template <class Input>
-  DEVICE WaveSums(const Tiles& w, uint32_t first, const Input& x)
-      : LeafSums<kFormat, kCount, kRounded>(Rows(w, first).of, 0, w.steps, WaveId(), x) {}
+template <TileFormat kFormat, Columns kColumns, uint32_t kCount>
+struct WaveSums : LeafSums<kFormat, kColumns, kCount> {
+  DEVICE WaveSums(const Tiles& w, uint32_t first, const Operand<kColumns>& x)
+      : LeafSums<kFormat, kColumns, kCount>(Rows(w, first).of,
+                                            Leaf<kFormat>(0, w.steps, WaveId()), x) {}
 
  private:
   struct Rows {
@@ -259,18 +373,14 @@ struct WaveSums : LeafSums<kFormat, kCount, kRounded> {
   };
 };
 
-// A k of one or more parts: take(i, sum) gets the wave's leaves of an output tile one by one, i
-// from 0 to parts - 1.
-template <TileFormat kFormat, bool kRounded, class Input, class Take>
-DEVICE void ForEachLeaf(const Tiles& w, uint32_t output, const Input& x, Take take) {
-  const TileRow rows[1] = {RowOf<kFormat>(w, output)};
-  const uint32_t ends = PartEnd(w, LaneId());  // of the lane's part
+// The wave's leaves of parts [first, first + parts), one by one: take(i, leaf), i from 0 to parts - 1.
+template <TileFormat kFormat, class Take>
+DEVICE void ForEachLeaf(const Tiles& w, uint32_t first, uint32_t parts, Take take) {
 #pragma clang loop unroll(disable)
-  for (uint32_t i = 0; i < w.parts; ++i) {
-    const uint32_t leaf = WaveId() * w.parts + i, part = leaf / kPartLeaves;
-    const uint32_t begin = part == 0 ? 0 : ReadLane(ends, part - 1), end = ReadLane(ends, part);
-    const LeafSums<kFormat, 1, kRounded> sums(rows, begin, end, leaf % kPartLeaves, x);
-    take(i, sums.of[0]);
+  for (uint32_t i = 0; i < parts; ++i) {
+    const uint32_t leaf = WaveId() * parts + i, part = first + leaf / kPartLeaves;
+    const uint32_t begin = part == 0 ? 0 : PartEnd(w, part - 1), end = PartEnd(w, part);
+    take(i, Leaf<kFormat>(begin, end, leaf % kPartLeaves));
   }
 }
 
@@ -280,7 +390,11 @@ struct LeafTree {
   static_assert(kMaxParts == 8);
   f32x4 one = {}, two = {}, four = {}, sum = {};  // of so many leaves; of all, when all have come
 
-  DEVICE void Push(uint32_t index, f32x4 value) {
+  DEVICE void Push(uint32_t index, uint32_t count, f32x4 value) {
+    if (count == 1) {
+      sum = value;
+      return;
+    }
     const uint32_t carries = TreeCarries(index);
     const f32x4 of_two = one + value, of_four = two + of_two, of_eight = four + of_four;
     one = carries == 0 ? value : one;
@@ -306,44 +420,81 @@ DEVICE float AddWaves(f32x4 share, Lds<float> scratch) {
   return sums[0];
 }
 
+// ---- the product ----
+
 template <TileFormat kFormat, bool kGateUp, bool kRounded = false>
 struct Matmul {
   using Args = MatmulArgs;
   static constexpr uint32_t kLdsBytes = kTileLdsBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const bool logits = args.flags & kMatmulLogitRows;
-    const uint32_t rows = logits ? step.logit_rows() : step.rows();
-    const uint32_t total = args.w.outputs * CeilDiv(rows, kTileRows);
-    for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t output = t % args.w.outputs, first = t / args.w.outputs * kTileRows;
-      const uint32_t mine = Min(first + LaneRow(), rows - 1);
-      const uint32_t in = logits ? step.logit_row(mine) : mine;
-      const float value =
-          args.norm.w.address != 0
-              ? Value(args, output, MakeInput(At(args.x), args.x_stride, args.norm, in), arena)
-              : Value(args, output, MakeInput(At(args.x), args.x_stride, in), arena);
-      const uint32_t row = first + ThreadId() / kTileRows;
-      if (row < rows) {
-        const uint32_t to = row + (logits ? Parity(step.index()) * args.parity_rows : 0);
-        At(args.out)[uint64_t{to} * args.out_stride + output * kTileRows +
-                     ThreadId() % kTileRows] = value;
-      }
+    if (!kGateUp && (args.flags & kMatmulLogitRows)) return Of<true>(args, worker, workers, arena);
+    Of<false>(args, worker, workers, arena);
+  }
+  template <bool kLogits>
+  DEVICE static void Of(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    if constexpr (kRounded) {
+      Units<Columns::kRounded, kLogits>(args, worker, workers, arena);
+    } else if (args.rows <= kFewRows) {
+      Units<Columns::kFew, kLogits>(args, worker, workers, arena);
+    } else {
+      Units<Columns::kMany, kLogits>(args, worker, workers, arena);
     }
   }
 
-  template <class Input>
-  DEVICE static float Value(const Args& args, uint32_t output, const Input& x, Arena arena) {
+  // A unit: an output tile, some of the parts of k, a block of rows.
+  template <Columns kColumns, bool kLogits>
+  DEVICE static void Units(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t rows = kLogits ? step.logit_rows() : step.rows();
+    const uint32_t shift = kGateUp ? 0 : LogOf(args.splits), units = args.w.outputs << shift;
+    const bool one_block = args.rows <= kTileRows && !kLogits;
+    const uint32_t total = one_block ? units : units * CeilDiv(rows, kTileRows);
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t block = one_block ? 0 : t / units, unit = t - block * units;
+      const uint32_t output = unit >> shift, split = unit & ((1u << shift) - 1);
+      const uint32_t first = block * kTileRows, row = first + ThreadId() / kTileRows;
+      const uint32_t source = kLogits ? step.logit_row(Min(row, rows - 1)) : row;
+      const RowFactor factor(args.norm, source, row < args.rows);
+      uint32_t mine = Min(first + Operand<kColumns>::Row(), args.rows - 1);
+      if (kLogits) mine = step.logit_row(Min(mine, rows - 1));
+      const auto x = Operand<kColumns>::Of(At(args.x), args.x_stride, mine);
+      const float value =
+          Value<kColumns>(args, output, split, args.w.parts >> shift, x, factor, arena);
+      if (row < rows) Store(args, step, kLogits, output, split, row, value);
+    }
+  }
+  // Of a power of two.
+  DEVICE static uint32_t LogOf(uint32_t n) { return static_cast<uint32_t>(__builtin_ctz(n)); }
+
+  template <Columns kColumns>
+  DEVICE static float Value(const Args& args, uint32_t output, uint32_t split, uint32_t parts,
+                            const Operand<kColumns>& x, const RowFactor& factor, Arena arena) {
     if constexpr (kGateUp) {
-      const WaveSums<kFormat, 2, kRounded> sums(args.w, 2 * output, x);
+      const WaveSums<kFormat, kColumns, 2> sums(args.w, 2 * output, x);
       const float gate = AddWaves(sums.of[0], arena.Get<float>());
-      return Silu(gate) * AddWaves(sums.of[1], arena.Get<float>());
+      const float up = AddWaves(sums.of[1], arena.Get<float>());
+      const float by = factor.Value(args.norm);
+      return Silu(gate * by) * (up * by);
     } else {
+      const TileRow rows[1] = {RowOf<kFormat>(args.w, output)};
       LeafTree tree;
-      ForEachLeaf<kFormat, kRounded>(args.w, output, x,
-                                     [&](uint32_t i, f32x4 sum) { tree.Push(i, sum); });
-      return AddWaves(tree.sum, arena.Get<float>());
+      ForEachLeaf<kFormat>(args.w, split * parts, parts, [&](uint32_t i, Leaf<kFormat> leaf) {
+        const LeafSums<kFormat, kColumns, 1> sums(rows, leaf, x);
+        tree.Push(i, parts, sums.of[0]);
+      });
+      return AddWaves(tree.sum, arena.Get<float>()) * factor.Value(args.norm);
+    }
+  }
+
+  DEVICE static void Store(const Args& args, const StepView& step, bool logits, uint32_t output,
+                           uint32_t split, uint32_t row, float value) {
+    const uint32_t column = output * kTileRows + ThreadId() % kTileRows;
+    if constexpr (kGateUp) {
+      StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, column, value);
+    } else {
+      const uint32_t to = row + (logits ? Parity(step.index()) * args.parity_rows : 0);
+      At(args.out)[(uint64_t{split} * args.split_rows + to) * args.out_stride + column] = value;
     }
   }
 };

@@ -12,6 +12,8 @@
 namespace mainarch::quant {
 
 inline constexpr int kMxfp4Block = 32;
+// NVFP4 has the same elements, and a scale of e4m3fn for so many, beside one multiplier for all.
+inline constexpr int kNvfp4Group = 16;
 
 enum class Mxfp4ScaleMode : uint8_t {
   kEven,   // amax rounded to one mantissa bit first: >= 1.75 * 2^n counts as 2^(n+1)

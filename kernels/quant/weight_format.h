@@ -19,10 +19,37 @@ enum class Format : uint8_t {
   kFp8Block,    // e4m3fn, one multiplier per block_rows x block_cols block (HF weight_scale_inv)
   kFp8Channel,  // e4m3fn, one multiplier per row (or one for all rows)
   kMxfp4,       // e2m1 pairs, low nibble first, one e8m0 exponent per 32 columns (Quark)
+  // GGUF's blocks, which hold their scales (kernels/quant/gguf_blocks.h).
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kIq4Nl,
+  kMxfp4Blocks,
+  // Four bits, a scale and perhaps a zero point for some columns (kernels/quant/int4_groups.h).
+  kInt4Packed,  // compressed-tensors: rows of eight columns a word
+  kGptq,        // words of eight columns of a row, side by side
+  kAwq,         // words of eight rows of a column
+  kNvfp4,       // e2m1 pairs, e4m3fn for 16 columns, one multiplier (kernels/quant/mxfp4.h)
 };
 
 // Of a matrix on a CPU (backend/cpu/kernels.h, Panels).
-enum class PanelFormat : uint8_t { kBF16, kF16, kF32, kFp8, kMxfp4, kCount };
+enum class PanelFormat : uint8_t {
+  kBF16, kF16, kF32, kFp8, kMxfp4,
+  kInt8,    // a scale of fp16 for 32 columns
+  kInt4,    // -8 to 7, likewise
+  kIq4Nl,   // sixteen values of a table, likewise
+  kInt4Min,  // 0 to 15; a scale and an addend of fp32 for some columns
+  kQ4K,     // 0 to 15; of 256 columns two fp16, of 32 two factors of 6 bits, of scale and of addend
+  kQ5K,     // 0 to 31, likewise
+  kQ6K,     // -32 to 31; of 256 columns a fp16, of 16 a factor of 8 bits
+  kNvfp4,   // e2m1, a scale of e4m3fn for 16 columns, a multiplier of fp32 a row
+  kCount
+};
 
 // Of a matrix on a GPU (kernels/decoder_args.h, Tiles).
 enum class TileFormat : uint32_t { kBf16 = 0, kBf16Pair = 1, kFp8 = 2, kMxfp4 = 3 };
@@ -35,6 +62,9 @@ struct FormatInfo {
   uint32_t scale_cols;
   PanelFormat panel;
   TileFormat tile;  // where the shape allows it; pairs of bf16 hold any other
+  // Columns of a row that lie together with their scales, and their bytes; 0: elements lie alone.
+  uint32_t block_cols = 0;
+  uint32_t block_bytes = 0;
 };
 inline constexpr FormatInfo kFormats[] = {
     {"bf16", 16, 0, 0, 0, PanelFormat::kBF16, TileFormat::kBf16},
@@ -43,6 +73,20 @@ inline constexpr FormatInfo kFormats[] = {
     {"fp8-block", 8, 4, 128, 128, PanelFormat::kFp8, TileFormat::kFp8},
     {"fp8-channel", 8, 4, 1, 0, PanelFormat::kFp8, TileFormat::kBf16Pair},
     {"mxfp4", 4, 1, 1, 32, PanelFormat::kMxfp4, TileFormat::kMxfp4},
+    {"q8_0", 8, 0, 0, 0, PanelFormat::kInt8, TileFormat::kBf16Pair, 32, 34},
+    {"q4_0", 4, 0, 0, 0, PanelFormat::kInt4, TileFormat::kBf16Pair, 32, 18},
+    {"q4_1", 4, 0, 0, 0, PanelFormat::kInt4Min, TileFormat::kBf16Pair, 32, 20},
+    {"q5_0", 5, 0, 0, 0, PanelFormat::kInt8, TileFormat::kBf16Pair, 32, 22},
+    {"q5_1", 5, 0, 0, 0, PanelFormat::kF32, TileFormat::kBf16Pair, 32, 24},
+    {"q4_k", 4, 0, 0, 0, PanelFormat::kQ4K, TileFormat::kBf16Pair, 256, 144},
+    {"q5_k", 5, 0, 0, 0, PanelFormat::kQ5K, TileFormat::kBf16Pair, 256, 176},
+    {"q6_k", 6, 0, 0, 0, PanelFormat::kQ6K, TileFormat::kBf16Pair, 256, 210},
+    {"iq4_nl", 4, 0, 0, 0, PanelFormat::kIq4Nl, TileFormat::kBf16Pair, 32, 18},
+    {"mxfp4-blocks", 4, 0, 0, 0, PanelFormat::kMxfp4, TileFormat::kBf16Pair, 32, 17},
+    {"int4-packed", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kBf16Pair},
+    {"gptq", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kBf16Pair},
+    {"awq", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kBf16Pair},
+    {"nvfp4", 4, 1, 1, 16, PanelFormat::kNvfp4, TileFormat::kBf16Pair},
 };
 inline constexpr uint32_t kFormatCount = sizeof(kFormats) / sizeof(kFormats[0]);
 
@@ -53,7 +97,15 @@ struct PanelInfo {
   bool bf16_dot;  // a bf16 dot product takes its elements
 };
 inline constexpr PanelInfo kPanelFormats[] = {
-    {64, 2, true}, {64, 2, false}, {128, 2, false}, {64, 4, true}, {64, 8, true}};
+    {64, 2, true},  {64, 2, false}, {128, 2, false}, {64, 4, true},   {64, 8, true},
+    {64, 4, true},  {64, 8, true},  {64, 8, true},   {64, 8, true},   {64, 8, true},
+    {160, 16, true}, {96, 8, true}, {64, 8, true}};
+static_assert(sizeof(kPanelFormats) / sizeof(kPanelFormats[0]) ==
+              static_cast<uint32_t>(PanelFormat::kCount));
+
+// What 256 columns of sixteen rows share in a panel of kQ4K or kQ5K, and in one of kQ6K.
+inline constexpr int32_t kKPanelBytes = 2 * 16 * 2 + 8 * 2 * 16;
+inline constexpr int32_t kQ6KPanelBytes = 16 * 2 + 16 * 16;
 
 // A tile is sixteen rows by one or more steps of 32 columns.
 struct TileInfo {

@@ -24,12 +24,20 @@ StatusOr<backend::KvType> KvTypeOf(int32_t kv_type) {
   return Error(Code::kInvalidArgument, "options.kv_type ", kv_type, " is not from 0 to ", kMost);
 }
 
+// A cache whose size nobody has named is as large as could ever be needed, and costs what is touched.
+uint64_t PrefixBytes(const mainarch_engine_options& options) {
+  constexpr uint64_t kUnnamed = uint64_t{512} << 20;
+  const bool named = options.kv_tokens > 0 || options.memory_bytes > 0;
+  return options.prefix_bytes > 0 || named ? options.prefix_bytes : kUnnamed;
+}
+
 Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* given,
                     mainarch_engine** out) {
   RETURN_IF_ERROR(CheckOut(out));
   RETURN_IF_ERROR(CheckHandle(model, "model"));
   ASSIGN_OR_RETURN(const mainarch_engine_options options, ReadOptions(given, "options"));
-  RETURN_IF_ERROR(CheckFlags(options.flags, MAINARCH_ENGINE_FAST, "options"));
+  RETURN_IF_ERROR(CheckFlags(options.flags,
+                             MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_NO_PREFIX_CACHE, "options"));
   RETURN_IF_ERROR(CheckReserved(options.reserved, "options.reserved"));
   decode::EngineOptions wanted;
   wanted.max_sequences = options.max_sequences;
@@ -38,6 +46,8 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   wanted.kv_tokens = options.kv_tokens;
   wanted.memory_bytes = options.memory_bytes;
   wanted.logit_rows = options.logit_rows;
+  wanted.prefix_cache = (options.flags & MAINARCH_ENGINE_NO_PREFIX_CACHE) == 0;
+  wanted.prefix_bytes = PrefixBytes(options);
   if ((options.flags & MAINARCH_ENGINE_FAST) != 0) {
     wanted.activations = backend::Activations::kBF16;
   }
@@ -111,7 +121,32 @@ mainarch_status mainarch_engine_statistics_get(const mainarch_engine* engine,
     statistics.kv_tokens_free = now.kv_tokens_free;
     statistics.step_ns_last = now.step_ns_last;
     statistics.sequences = now.sequences;
+    statistics.prefix_hits = now.prefix_hits;
+    statistics.prefix_tokens = now.prefix_tokens;
+    statistics.prefix_evictions = now.prefix_evictions;
+    statistics.prefix_held = now.prefix_held;
     RETURN_IF_ERROR(WriteInfo(statistics, out, "out"));
+    return MAINARCH_OK;
+  });
+}
+
+mainarch_status mainarch_engine_pin_prefix(mainarch_engine* engine, const uint32_t* tokens,
+                                           size_t count, uint64_t salt, size_t* pinned,
+                                           mainarch_error* error) {
+  Clear(pinned);
+  return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
+    RETURN_IF_ERROR(NotNull(pinned, "pinned"));
+    RETURN_IF_ERROR(NotNullArray(tokens, count, "tokens"));
+    ASSIGN_OR_RETURN(*pinned, e.PinPrefix({tokens, count}, salt));
+    return MAINARCH_OK;
+  });
+}
+
+mainarch_status mainarch_engine_drop_prefix(mainarch_engine* engine, const uint32_t* tokens,
+                                            size_t count, uint64_t salt, mainarch_error* error) {
+  return EngineCall(engine, error, [&](decode::Engine& e) -> Result {
+    RETURN_IF_ERROR(NotNullArray(tokens, count, "tokens"));
+    RETURN_IF_ERROR(e.DropPrefix({tokens, count}, salt));
     return MAINARCH_OK;
   });
 }

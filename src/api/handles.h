@@ -88,7 +88,7 @@ struct mainarch_model {
 struct mainarch_tokenizer {
   mainarch::api::Origin origin;
   std::shared_ptr<const mainarch::text::Tokenizer> tokenizer;
-  mainarch::StatusOr<mainarch::text::ChatFormat> chat;
+  mainarch::text::Chat chat;
 };
 
 struct mainarch_decoder {

@@ -100,6 +100,7 @@ StatusOr<decode::SequenceOptions> ReadSequenceOptions(mainarch_engine* engine,
   out.stop_special = (options.flags & MAINARCH_SEQUENCE_STOP_SPECIAL) != 0;
   out.all_logits = (options.flags & MAINARCH_SEQUENCE_ALL_LOGITS) != 0;
   out.prompt_logprobs = options.prompt_logprobs;
+  out.prefix_salt = options.prefix_salt;
   out.seed = options.seed;
   out.temperature = options.temperature;
   out.top_p = options.top_p;

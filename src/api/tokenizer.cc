@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "text/tokenizer.h"
 
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,22 +12,36 @@
 #include "api/handles.h"
 #include "api/options.h"
 #include "base/fd.h"
+#include "file/chat_templates.h"
+#include "model/checkpoint_tokenizer.h"
 
 namespace mainarch::api {
 namespace {
 
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
-constexpr uint64_t kEncodeFlags = MAINARCH_ENCODE_NO_SPECIAL | MAINARCH_ENCODE_NO_ADDED;
+constexpr uint64_t kEncodeFlags =
+    MAINARCH_ENCODE_NO_SPECIAL | MAINARCH_ENCODE_NO_ADDED | MAINARCH_ENCODE_ADD_SPECIAL;
 
 absl::string_view View(const char* text, size_t length) {
   return length == 0 ? absl::string_view() : absl::string_view(text, length);
 }
 
+// Templates in files of their own stand for those in tokenizer_config.json.
+StatusOr<text::Chat> ChatOf(const std::string& config_json,
+                            absl::Span<const file::ChatTemplateFile> files) {
+  StatusOr<text::ChatConfig> config = text::ReadChatConfig(config_json);
+  if (!config.ok()) return WithContext(config.status(), "tokenizer_config.json");
+  if (!files.empty()) config->templates.clear();
+  for (const file::ChatTemplateFile& file : files) {
+    config->templates.push_back({file.name, file.source});
+  }
+  return text::Chat(*config);
+}
+
 Result NewTokenizer(Origin origin, std::shared_ptr<const text::Tokenizer> tokenizer,
-                    mainarch_tokenizer** out) {
-  StatusOr<text::ChatFormat> chat = text::DetectChatFormat(tokenizer->chat_template());
-  // Not to have a known template is no error; to have found no memory for it is.
-  if (!chat.ok() && CodeOf(chat.status()) == Code::kOutOfHostMemory) return chat.status();
+                    const std::string& config_json,
+                    absl::Span<const file::ChatTemplateFile> templates, mainarch_tokenizer** out) {
+  ASSIGN_OR_RETURN(text::Chat chat, ChatOf(config_json, templates));
   *out = new mainarch_tokenizer{std::move(origin), std::move(tokenizer), std::move(chat)};
   return MAINARCH_OK;
 }
@@ -41,15 +56,18 @@ Result OpenTokenizer(const char* path, mainarch_tokenizer** out) {
       ReadWholeFile(absl::StrCat(path, "/tokenizer_config.json"), kMaxConfigBytes);
   if (!config.ok() && CodeOf(config.status()) == Code::kNotFound) config = std::string();
   if (!config.ok()) return config.status();
+  ASSIGN_OR_RETURN(const auto templates, file::ReadChatTemplates(path));
   ASSIGN_OR_RETURN(auto tokenizer, text::Tokenizer::Load(json, *config, file));
-  return NewTokenizer(std::move(origin), std::move(tokenizer), out);
+  return NewTokenizer(std::move(origin), std::move(tokenizer), *config, templates, out);
 }
 
 Result FromModel(const mainarch_model* model, mainarch_tokenizer** out) {
   RETURN_IF_ERROR(CheckOut(out));
   RETURN_IF_ERROR(CheckHandle(model, "model"));
   ASSIGN_OR_RETURN(auto tokenizer, ReadTokenizer(*model->model));
-  return NewTokenizer(model->origin, std::move(tokenizer), out);
+  const file::Checkpoint& checkpoint = model->model->checkpoint();
+  return NewTokenizer(model->origin, std::move(tokenizer), checkpoint.tokenizer_config_json(),
+                      checkpoint.chat_templates(), out);
 }
 
 mainarch_tokenizer_info InfoOf(const mainarch_tokenizer& handle) {
@@ -59,7 +77,7 @@ mainarch_tokenizer_info InfoOf(const mainarch_tokenizer& handle) {
   info.bos_token = tokenizer.bos_token().value_or(MAINARCH_NO_TOKEN);
   info.eos_token = tokenizer.eos_token().value_or(MAINARCH_NO_TOKEN);
   info.pad_token = tokenizer.pad_token().value_or(MAINARCH_NO_TOKEN);
-  info.has_chat = handle.chat.ok() ? 1 : 0;
+  info.has_chat = handle.chat.status().ok() ? 1 : 0;
   return info;
 }
 
@@ -97,6 +115,14 @@ StatusOr<std::vector<text::ChatMessage>> MessagesOf(const mainarch_chat_message*
   return out;
 }
 
+std::tm LocalTime() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  std::tm local{};
+  localtime_r(&now.tv_sec, &local);
+  return local;
+}
+
 Result RenderChat(const mainarch_tokenizer* tokenizer, const mainarch_chat_message* messages,
                   size_t count, const mainarch_chat_options* given, char* text, size_t capacity,
                   size_t* length) {
@@ -107,23 +133,26 @@ Result RenderChat(const mainarch_tokenizer* tokenizer, const mainarch_chat_messa
   RETURN_IF_ERROR(CheckReserved(options.reserved, "options.reserved"));
   ASSIGN_OR_RETURN(const text::Thinking thinking, ThinkingOf(options.thinking));
   ASSIGN_OR_RETURN(const auto list, MessagesOf(messages, count));
-  RETURN_IF_ERROR(tokenizer->chat.status());
   const bool open_turn = (options.flags & MAINARCH_CHAT_NO_GENERATION_PROMPT) == 0;
   ASSIGN_OR_RETURN(const std::string prompt,
-                   text::RenderChat(*tokenizer->chat, list, open_turn, thinking));
+                   tokenizer->chat.Render(list, open_turn, thinking, LocalTime()));
+  return CopyText(prompt, text, capacity, length);
+}
+
+Result RenderChatJson(const mainarch_tokenizer* tokenizer, const char* json, size_t json_length,
+                      char* text, size_t capacity, size_t* length) {
+  RETURN_IF_ERROR(CheckBuffer(text, capacity, "text", length, "length"));
+  RETURN_IF_ERROR(CheckHandle(tokenizer, "tokenizer"));
+  RETURN_IF_ERROR(NotNullArray(json, json_length, "json"));
+  ASSIGN_OR_RETURN(const std::string prompt,
+                   tokenizer->chat.RenderJson(View(json, json_length), LocalTime()));
   return CopyText(prompt, text, capacity, length);
 }
 
 }  // namespace
 
 StatusOr<std::shared_ptr<const text::Tokenizer>> ReadTokenizer(const model::Model& model) {
-  const file::Checkpoint& checkpoint = model.checkpoint();
-  const std::string file = absl::StrCat(checkpoint.directory(), "/tokenizer.json");
-  if (checkpoint.tokenizer_json().empty()) {
-    return Error(Code::kNotFound, file, ": the checkpoint has no tokenizer");
-  }
-  return text::Tokenizer::Load(checkpoint.tokenizer_json(), checkpoint.tokenizer_config_json(),
-                               file);
+  return model::ReadTokenizer(model.checkpoint());
 }
 
 }  // namespace mainarch::api
@@ -170,6 +199,7 @@ mainarch_status mainarch_tokenizer_encode(const mainarch_tokenizer* tokenizer, c
     text::EncodeOptions options;
     options.parse_special = (flags & MAINARCH_ENCODE_NO_SPECIAL) == 0;
     options.parse_added = (flags & MAINARCH_ENCODE_NO_ADDED) == 0;
+    options.add_special = (flags & MAINARCH_ENCODE_ADD_SPECIAL) != 0;
     std::vector<uint32_t> ids;
     RETURN_IF_ERROR(tokenizer->tokenizer->Encode(View(text, length), options, &ids));
     return CopyArray<uint32_t>(ids, tokens, capacity, count, "tokens");
@@ -239,6 +269,15 @@ mainarch_status mainarch_tokenizer_render_chat(const mainarch_tokenizer* tokeniz
                                                mainarch_error* error) {
   return Fence(error, [&] {
     return RenderChat(tokenizer, messages, message_count, options, text, capacity, length);
+  });
+}
+
+mainarch_status mainarch_tokenizer_render_chat_json(const mainarch_tokenizer* tokenizer,
+                                                    const char* json, size_t json_length,
+                                                    char* text, size_t capacity, size_t* length,
+                                                    mainarch_error* error) {
+  return Fence(error, [&] {
+    return RenderChatJson(tokenizer, json, json_length, text, capacity, length);
   });
 }
 

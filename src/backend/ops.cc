@@ -53,6 +53,27 @@ struct OpType<NormMatmulOp> : Plain {
 };
 
 template <>
+struct OpType<WideNormOp> : Plain {
+  static constexpr absl::string_view kName = "wide_norm";
+  static OpUses Uses(const Program&, const WideNormOp& o) {
+    return {{o.qkv},
+            {{o.q_norm, WeightUse::kVector, int64_t{o.heads} * o.key_dim},
+             {o.k_norm, WeightUse::kVector, int64_t{o.kv_heads} * o.key_dim}},
+            {o.qkv}};
+  }
+  static Status Check(const Program& p, const WideNormOp& o) {
+    const int64_t held = int64_t{o.kv_heads} * p.ranks;
+    if (o.heads >= 1 && o.kv_heads >= 1 && o.key_dim >= 1 && o.total_kv_heads >= 1 &&
+        held % o.total_kv_heads == 0 &&
+        int64_t{o.heads + o.kv_heads} * o.key_dim <= Width(p, o.qkv)) {
+      return OkStatus();
+    }
+    return Error(Code::kInternal, "wide norm of ", o.heads, " and ", o.kv_heads, " heads of ",
+                 o.key_dim, " does not match its buffer");
+  }
+};
+
+template <>
 struct OpType<AttentionOp> : Plain {
   static constexpr absl::string_view kName = "attention";
   static const PagedCache* Cache(const Program& p, const AttentionOp& o) {
@@ -157,14 +178,34 @@ template <>
 struct OpType<AllReduceAddOp> : Plain {
   static constexpr absl::string_view kName = "all_reduce_add";
   static OpUses Uses(const Program&, const AllReduceAddOp& o) {
-    return {{o.partial}, {}, {o.x}, /*adds=*/true};
+    return {{o.partial}, {}, {o.x}, /*adds=*/o.add};
   }
   static Status Check(const Program& p, const AllReduceAddOp& o) {
     if (Width(p, o.partial) == Width(p, o.x) && p.ranks > 1) return OkStatus();
     return Error(Code::kInternal, "all-reduce of unequal buffers");
   }
+  static std::string Note(const AllReduceAddOp& o) { return o.add ? "" : "set"; }
   static void AddCost(const Program&, const AllReduceAddOp&, const Work&, Cost* cost) {
     ++cost->all_reduces;
+  }
+};
+
+// A vector that is not there is none to touch.
+void AddVector(WeightId id, int64_t size, OpUses* uses) {
+  if (id != kNone) uses->weights.push_back({id, WeightUse::kVector, size});
+}
+
+template <>
+struct OpType<AddNormedOp> : Plain {
+  static constexpr absl::string_view kName = "add_normed";
+  static OpUses Uses(const Program& p, const AddNormedOp& o) {
+    OpUses uses = {{o.y}, {}, {o.x}, /*adds=*/true};
+    AddVector(o.norm, Width(p, o.x), &uses);
+    return uses;
+  }
+  static Status Check(const Program& p, const AddNormedOp& o) {
+    if (Width(p, o.y) == Width(p, o.x)) return OkStatus();
+    return Error(Code::kInternal, "adds buffers of unequal widths");
   }
 };
 
@@ -172,10 +213,32 @@ template <>
 struct OpType<NormGateUpOp> : Plain {
   static constexpr absl::string_view kName = "norm_gate_up";
   static OpUses Uses(const Program& p, const NormGateUpOp& o) {
-    return {{o.x},
-            {{o.norm, WeightUse::kVector, p.hidden},
-             {o.w, WeightUse::kProduct, Width(p, o.x), 2 * Width(p, o.act)}},
-            {o.act}};
+    OpUses uses = {
+        {o.x}, {{o.w, WeightUse::kProduct, Width(p, o.x), 2 * Width(p, o.act)}}, {o.act}};
+    AddVector(o.norm, p.hidden, &uses);
+    return uses;
+  }
+  static Status Check(const Program& p, const NormGateUpOp& o) {
+    return CheckBiases(p, o.gate_bias, o.up_bias, 1, Width(p, o.act));
+  }
+  // Shares may be uneven, and an activation is as wide as the widest.
+  static Status CheckBiases(const Program& p, WeightId gate, WeightId up, int64_t groups,
+                            int64_t width) {
+    if ((gate == kNone) != (up == kNone)) return Error(Code::kInternal, "one bias of two");
+    for (const WeightId id : {gate, up}) {
+      if (id == kNone) continue;
+      if (id < 0 || static_cast<size_t>(id) >= p.weights.size()) {
+        return Error(Code::kInternal, "no weight ", id);
+      }
+      const Weight& weight = p.weights[static_cast<size_t>(id)];
+      for (int32_t rank = 0; rank < p.ranks; ++rank) {
+        if (weight.layout == WeightLayout::kVector && VectorSize(weight, rank) <= groups * width) {
+          continue;
+        }
+        return Error(Code::kInternal, weight.label, " is no bias of ", groups, " times ", width);
+      }
+    }
+    return OkStatus();
   }
 };
 
@@ -183,17 +246,27 @@ template <>
 struct OpType<RouterOp> : Plain {
   static constexpr absl::string_view kName = "router";
   static OpUses Uses(const Program& p, const RouterOp& o) {
-    return {{o.x},
-            {{o.norm, WeightUse::kVector, p.hidden},
-             {o.w, WeightUse::kProduct, Width(p, o.x), p.experts}},
-            {o.h, o.ids, o.weights}};
+    OpUses uses = {{o.x},
+                   {{o.norm, WeightUse::kVector, p.hidden},
+                    {o.w, WeightUse::kProduct, Width(p, o.x), p.experts}},
+                   {o.h, o.ids, o.weights}};
+    AddVector(o.bias, p.experts, &uses);
+    AddVector(o.correction, p.experts, &uses);
+    return uses;
   }
   static Status Check(const Program& p, const RouterOp& o) {
-    if (Width(p, o.h) == Width(p, o.x) && Width(p, o.ids) == p.experts_per_token &&
-        Width(p, o.weights) == p.experts_per_token) {
+    if (Width(p, o.h) != Width(p, o.x) || Width(p, o.ids) != p.experts_per_token ||
+        Width(p, o.weights) != p.experts_per_token) {
+      return Error(Code::kInternal, "router buffers do not match the experts");
+    }
+    if (o.groups == 1) return OkStatus();
+    if (o.groups >= 1 && p.experts % o.groups == 0 && p.experts / o.groups >= 2 &&
+        o.chosen_groups >= 1 && o.chosen_groups <= o.groups &&
+        p.experts / o.groups * o.chosen_groups >= p.experts_per_token) {
       return OkStatus();
     }
-    return Error(Code::kInternal, "router buffers do not match the experts");
+    return Error(Code::kInternal, o.chosen_groups, " of ", o.groups, " groups of ", p.experts,
+                 " experts");
   }
 };
 
@@ -205,6 +278,26 @@ struct OpType<ExpertsGateUpOp> : Plain {
             {{o.w, WeightUse::kRouted, Width(p, o.h), 2 * Width(p, o.act)}},
             {o.act}};
   }
+  static Status Check(const Program& p, const ExpertsGateUpOp& o) {
+    return OpType<NormGateUpOp>::CheckBiases(p, o.gate_bias, o.up_bias, p.experts, Width(p, o.act));
+  }
+};
+
+template <>
+struct OpType<ExpertsBiasOp> : Plain {
+  static constexpr absl::string_view kName = "experts_bias";
+  static OpUses Uses(const Program& p, const ExpertsBiasOp& o) {
+    return {{o.ids, o.weights},
+            {{o.bias, WeightUse::kVector, p.experts * Width(p, o.x)}},
+            {o.x},
+            /*adds=*/true};
+  }
+};
+
+template <>
+struct OpType<RowGateOp> : Plain {
+  static constexpr absl::string_view kName = "row_gate";
+  static OpUses Uses(const Program&, const RowGateOp& o) { return {{o.gate}, {}, {o.act}}; }
 };
 
 template <>

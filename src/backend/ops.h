@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <variant>
 
+#include "backend/activation.h"
+
 namespace mainarch::backend {
 
 using WeightId = int32_t;  // index into Program::weights
@@ -15,10 +17,11 @@ using BufferId = int32_t;  // index into Program::buffers
 
 inline constexpr int32_t kNone = -1;  // of an id: the op does without
 
-// x = table[token].                                       x [rows, hidden]
+// x = table[token] * scale.                               x [rows, hidden]
 struct EmbedOp {
   WeightId table;
   BufferId x;
+  float scale = 1;
 };
 
 // out = W · rmsnorm(x).                                   out [rows, W.rows]
@@ -27,6 +30,19 @@ struct NormMatmulOp {
   WeightId norm;
   WeightId w;
   BufferId out;
+};
+
+// RMSNorms of Q as a whole and of K as a whole, over the heads of all ranks, in place: what every
+// rank has of them is multiplied by one number a row, and by its part of the weights.
+// qkv as AttentionOp has it.
+struct WideNormOp {
+  BufferId qkv;
+  WeightId q_norm;        // [heads * key_dim], of this rank
+  WeightId k_norm;        // [kv_heads * key_dim]
+  int32_t heads;          // of this rank
+  int32_t kv_heads;
+  int32_t key_dim;
+  int32_t total_kv_heads;  // of all ranks; where there are fewer than ranks, some have the same one
 };
 
 // What of it is there: bias, QK-norm, RoPE; then K and V are appended to the cache, and queries see
@@ -56,7 +72,7 @@ struct MatmulAddOp {
   BufferId x;
 };
 
-// partial = W · in over this rank's K.                    partial [rows, hidden]
+// partial = W · in over this rank's K, or all of it.      partial [rows, W.rows]
 struct MatmulOp {
   BufferId in;
   WeightId w;
@@ -69,22 +85,36 @@ struct AddBiasOp {
   BufferId x;
 };
 
-// x += sum over ranks of partial, in the fixed tree.
+// x += sum over ranks of partial, in the fixed tree; or x = that sum.
 struct AllReduceAddOp {
   BufferId partial;
   BufferId x;
+  bool add = true;
 };
 
-// act = silu(G · h) * (U · h), h = rmsnorm(x).            act [rows, W.rows / 2]
+// x += scale * rmsnorm(y), or, without a norm, x += scale * y.
+struct AddNormedOp {
+  BufferId y;
+  WeightId norm;  // kNone: none
+  float scale;
+  BufferId x;
+};
+
+// act = the activation of G · h and U · h, h = rmsnorm(x), or x itself.   act [rows, W.rows / 2]
 struct NormGateUpOp {
   BufferId x;
-  WeightId norm;
+  WeightId norm;  // kNone: none
   WeightId w;
   BufferId act;
+  Activation activation = Activation::kSilu;
+  WeightId gate_bias = kNone;  // [width of act]
+  WeightId up_bias = kNone;
 };
 
-// h = rmsnorm(x); p = softmax(W · h) over all experts; the top k of p, ties to the lowest id,
-// listed in ascending expert id; weights divided by their sum if `renormalise`.
+// h = rmsnorm(x); s = W · h + bias; p = softmax(s) over all experts, or sigmoid of each; the top k of
+// p + correction, ties to the lowest id, listed in ascending expert id; their weights are p, divided
+// by their sum if `renormalise`, times scale. With groups, of equally many experts each, only the
+// `chosen_groups` count whose two best sums of p + correction are largest.
 struct RouterOp {
   BufferId x;
   WeightId norm;
@@ -93,13 +123,36 @@ struct RouterOp {
   BufferId ids;      // kI32 [rows, k]
   BufferId weights;  // [rows, k]
   bool renormalise;
+  bool sigmoid = false;
+  WeightId bias = kNone;        // [experts]
+  WeightId correction = kNone;  // [experts]
+  int32_t groups = 1;
+  int32_t chosen_groups = 1;
+  float scale = 1;
 };
 
-// act[row, slot] = silu(G_e · h) * (U_e · h), e = ids[row, slot].   act [rows, k, width]
+// act[row, slot] = the activation of G_e · h and U_e · h, e = ids[row, slot].   act [rows, k, width]
 struct ExpertsGateUpOp {
   BufferId h;
   BufferId ids;
   WeightId w;
+  BufferId act;
+  Activation activation = Activation::kSilu;
+  WeightId gate_bias = kNone;  // [experts, width of act]
+  WeightId up_bias = kNone;
+};
+
+// x += sum over slots of weights[row, slot] * bias[ids[row, slot]].
+struct ExpertsBiasOp {
+  BufferId ids;
+  BufferId weights;
+  WeightId bias;  // [experts, width of x]
+  BufferId x;
+};
+
+// act *= sigmoid(gate), one number a row.                  gate [rows, 1]
+struct RowGateOp {
+  BufferId gate;
   BufferId act;
 };
 
@@ -144,7 +197,8 @@ struct InputOp {
 
 using Op = std::variant<EmbedOp, NormMatmulOp, AttentionOp, MatmulAddOp, MatmulOp, AddBiasOp,
                         AllReduceAddOp, NormGateUpOp, RouterOp, ExpertsGateUpOp, ExpertsDownOp,
-                        LogitsOp, RecurrentOp, TapOp, InputOp>;
+                        LogitsOp, RecurrentOp, TapOp, InputOp, WideNormOp, AddNormedOp,
+                        ExpertsBiasOp, RowGateOp>;
 
 }  // namespace mainarch::backend
 

@@ -107,8 +107,7 @@ Status CheckWeight(const Program& program, const Weight& weight) {
       const quant::Matrix& source = weight.sources[static_cast<size_t>(slice.source)];
       if (slice.row_begin < 0 || slice.row_begin > slice.row_end || slice.row_end > source.rows ||
           slice.col_begin < 0 || slice.col_begin > slice.col_end || slice.col_end > source.cols ||
-          (stacked && (slice.col_begin != slices[0].col_begin ||
-                       slice.col_end != slices[0].col_end))) {
+          (stacked && slice.col_end - slice.col_begin != slices[0].col_end - slices[0].col_begin)) {
         return Error(Code::kInternal, weight.label, ": slice outside of its source");
       }
     }
@@ -184,6 +183,9 @@ void DecodeVector(const Weight& weight, int32_t rank, float* out) {
     const int64_t count = slice.col_end - slice.col_begin;
     quant::DecodeRow(weight.sources[static_cast<size_t>(slice.source)], slice.row_begin,
                      slice.col_begin, count, out);
+    if (weight.offset != 0 || weight.factor != 1) {
+      for (int64_t i = 0; i < count; ++i) out[i] = (out[i] + weight.offset) * weight.factor;
+    }
     out += count;
   }
 }

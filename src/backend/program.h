@@ -55,6 +55,9 @@ struct Weight {
   std::vector<quant::Matrix> sources;
   // [ranks][groups * slices_per_group]: what each rank holds, group by group.
   std::vector<std::vector<WeightSlice>> ranks;
+  // Of kVector: a value is (what is stored + offset) * factor.
+  float offset = 0;
+  float factor = 1;
   // Global column boundaries of the K parts, kSplitParts + 1 of them; empty: K is not split.
   std::vector<int64_t> splits;
 };

@@ -14,7 +14,7 @@ void PlaceRows(const Weight& weight, absl::Span<const WeightSlice> slices, bool 
   for (const WeightSlice& slice : slices) {
     for (int64_t i = std::max<int64_t>(0, -first); i < count && first + i < RowsOf(slice); ++i) {
       rows[static_cast<size_t>(i)] = {&weight.sources[static_cast<size_t>(slice.source)],
-                                      slice.row_begin + first + i};
+                                      slice.row_begin + first + i, slice.col_begin};
     }
     first -= RowsOf(slice);
   }

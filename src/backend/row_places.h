@@ -16,6 +16,7 @@ namespace mainarch::backend {
 struct RowPlace {
   const quant::Matrix* matrix = nullptr;  // null: zeros
   int64_t row = 0;
+  int64_t col = 0;  // the first
 };
 
 inline int64_t RowsOf(const WeightSlice& slice) { return slice.row_end - slice.row_begin; }

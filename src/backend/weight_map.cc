@@ -11,7 +11,9 @@ namespace {
 bool SameSource(const quant::Matrix& a, const quant::Matrix& b) {
   return a.format == b.format && a.rows == b.rows && a.cols == b.cols &&
          a.data.data() == b.data.data() && a.scale.data() == b.scale.data() &&
-         a.block_rows == b.block_rows && a.block_cols == b.block_cols;
+         a.zero.data() == b.zero.data() && a.factor == b.factor &&
+         a.block_rows == b.block_rows && a.block_cols == b.block_cols &&
+         a.row_step == b.row_step && a.col_step == b.col_step && a.paired_rows == b.paired_rows;
 }
 
 bool SameSlice(const WeightSlice& a, const WeightSlice& b) {
@@ -24,6 +26,7 @@ bool Same(const Weight& a, const Weight& b) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(), SameSlice);
   };
   return a.layout == b.layout && a.groups == b.groups && a.splits == b.splits &&
+         a.offset == b.offset && a.factor == b.factor &&
          std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(), b.sources.end(),
                     SameSource) &&
          std::equal(a.ranks.begin(), a.ranks.end(), b.ranks.begin(), b.ranks.end(), same_slices);

@@ -58,6 +58,14 @@ StatusOr<std::string> RenderChat(const mainarch_tokenizer* tokenizer,
       });
 }
 
+StatusOr<std::string> RenderChatJson(const mainarch_tokenizer* tokenizer, absl::string_view json) {
+  return Filled<std::string>(
+      json.size() + 256, 1, [&](char* out, size_t capacity, size_t* n, mainarch_error* e) {
+        return mainarch_tokenizer_render_chat_json(tokenizer, json.data(), json.size(), out,
+                                                   capacity, n, e);
+      });
+}
+
 StatusOr<std::string> Push(mainarch_decoder* decoder, uint32_t token) {
   return Filled<std::string>(64, 1, [&](char* out, size_t capacity, size_t* n, mainarch_error* e) {
     return mainarch_decoder_push(decoder, &token, 1, out, capacity, n, e);

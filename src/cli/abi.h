@@ -49,6 +49,7 @@ StatusOr<std::vector<uint32_t>> Encode(const mainarch_tokenizer* tokenizer, absl
                                        uint64_t flags);
 StatusOr<std::string> RenderChat(const mainarch_tokenizer* tokenizer,
                                  absl::Span<const ChatTurn> turns, int32_t thinking);
+StatusOr<std::string> RenderChatJson(const mainarch_tokenizer* tokenizer, absl::string_view json);
 StatusOr<std::string> Push(mainarch_decoder* decoder, uint32_t token);
 StatusOr<std::string> Finish(mainarch_decoder* decoder);
 StatusOr<std::string> TokenText(const mainarch_tokenizer* tokenizer, uint32_t token);

@@ -193,6 +193,14 @@ StatusOr<Estimate> EstimateToken(const EstimateInput& input) {
     return Error(Code::kInvalidArgument, "--tp ", input.tp, " does not divide ", c.heads,
                  " attention heads");
   }
+  bool windows = false;
+  for (const model::LayerAttention& layer : c.layer_attention) windows |= layer.window > 0;
+  if (windows || c.shared_intermediate > 0 || c.expert_names == model::ExpertNames::kGptOss) {
+    return Error(Code::kUnsupported, "model_type ", c.model_type, ": an estimate does not count ",
+                 windows                     ? "windows"
+                 : c.shared_intermediate > 0 ? "an expert for all tokens"
+                                             : "experts with biases");
+  }
   return Estimator(input).Run();
 }
 

@@ -69,6 +69,11 @@ constexpr const char* kModels[] = {
     "v_pk_fma_f32 op_sel:[0,1,0] of gfx950, an erratum: stops the wave (errata=0), or runs as "
     "documented and is noted (errata=1, the default of programs from outside)",
     "scaled matrix products: each block of 32 is summed, then scaled; how CDNA4 aligns is unknown",
+    "checkers with hazards=known: forgiven are also what LDS was asked for 128 instructions ago and "
+    "nobody waited for, and scalar loads and stores with glc as flags of agent scope; noted are LDS "
+    "overwritten behind its readers with no barrier, and VALU over a load of 40 instructions ago: all "
+    "in kernels of AMD's with right results on silicon",
+    "packed integers take an inline constant of 0.5 to 1/(2 pi) as f32, a half of which op_sel picks",
     "fp6 operands lie contiguous in a lane (one older source says two runs of 16)",
     "sparse products of gfx950: B contiguous in a lane, indices as on gfx942",
     "transcendental instructions: host arithmetic in double, rounded once; a chip is within 1 ULP",

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <iostream>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -31,6 +33,7 @@ struct Settings {
   ModelOptions model;
   std::vector<std::string> words, stops;
   std::string file, system, thinking = "default";
+  std::string messages, tools;  // files of JSON
   bool chat = false, greedy = false, special = false, raw = false, ignore_end = false;
   bool echo = false, statistics = true, json = false;
   std::optional<double> temperature, top_p, min_p, repetition, frequency, presence;
@@ -39,18 +42,22 @@ struct Settings {
   uint64_t seed = 0;
   double load_seconds = 0;
 
-  bool conversation() const { return chat && words.empty() && file.empty() && !json; }
+  bool conversation() const { return chat && words.empty() && file.empty() && messages.empty() && !json; }
 };
 
 void Declare(Settings* s, Options* options) {
   options->Section("Prompt");
-  s->model.DeclareModel(options, "checkpoint directory, with its tokenizer");
+  s->model.DeclareModel(options, "checkpoint, with its tokenizer, or the name of one that was downloaded");
   options->Text("file", "PATH", &s->file, "read the prompt from this file");
   options->Flag("chat", &s->chat,
                 "the prompt is a user's message; without one, a conversation, a line a message");
   options->Text("system", "TEXT", &s->system, "system message of a chat");
   options->Choice("thinking", {"default", "on", "off"}, &s->thinking,
                   "whether a chat model thinks first");
+  options->Text("messages", "PATH", &s->messages,
+                "a chat as JSON, in place of a prompt: an array of messages, or an object with them "
+                "and all else that its template takes");
+  options->Text("tools", "PATH", &s->tools, "tools of a chat, an array of JSON schemas");
   options->Flag("raw", &s->raw, "special tokens in the prompt are plain text");
   options->Section("Sampling (what is not given is as the checkpoint recommends)");
   options->Flag("greedy", &s->greedy, "always the likeliest token");
@@ -189,20 +196,61 @@ void PrintJson(const Settings& s, const Writer& writer, const std::string& promp
   out.EndObject().Print();
 }
 
+std::string MessagesOf(const std::vector<ChatTurn>& turns) {
+  JsonWriter out;
+  out.BeginArray();
+  for (const ChatTurn& turn : turns) {
+    out.BeginObject().Field("role", turn.role).Field("content", turn.content).EndObject();
+  }
+  return out.EndArray().text();
+}
+
+// A chat with what only JSON can say. What the files hold is checked by who reads the whole.
+StatusOr<std::string> JsonChat(const Settings& s, const Writer& writer, const std::string& messages) {
+  std::string chat = absl::StrCat("{\"messages\": ", messages);
+  if (!s.tools.empty()) {
+    ASSIGN_OR_RETURN(const std::string tools, ReadInput(s.tools));
+    absl::StrAppend(&chat, ", \"tools\": ", tools);
+  }
+  if (s.thinking != "default") {
+    // Templates know one of the two.
+    const char* value = s.thinking == "on" ? "true" : "false";
+    absl::StrAppend(&chat, ", \"chat_template_kwargs\": {\"enable_thinking\": ", value,
+                    ", \"thinking\": ", value, "}");
+  }
+  return RenderChatJson(writer.tokenizer(), absl::StrCat(chat, "}"));
+}
+
+StatusOr<std::string> ChatPrompt(const Settings& s, const Writer& writer,
+                                 const std::vector<ChatTurn>& turns) {
+  if (!s.tools.empty()) return JsonChat(s, writer, MessagesOf(turns));
+  return RenderChat(writer.tokenizer(), turns, ThinkingOf(s.thinking));
+}
+
 // The prompt as the model gets it.
 StatusOr<std::string> PromptText(const Settings& s, const Writer& writer, std::string given) {
+  if (!s.messages.empty()) {
+    const bool whole = absl::StartsWith(absl::StripLeadingAsciiWhitespace(given), "{");
+    if (!whole) return JsonChat(s, writer, given);
+    if (s.tools.empty() && s.thinking == "default") return RenderChatJson(writer.tokenizer(), given);
+    return Error(Code::kInvalidArgument, s.messages,
+                 " is an object: tools and thinking stand in it, not in --tools and --thinking");
+  }
   if (!s.chat) return given;
   std::vector<ChatTurn> turns;
   if (!s.system.empty()) turns.push_back({"system", s.system});
   turns.push_back({"user", std::move(given)});
-  return RenderChat(writer.tokenizer(), turns, ThinkingOf(s.thinking));
+  return ChatPrompt(s, writer, turns);
 }
 
 StatusOr<int> Single(const Settings& s, Writer* writer, std::string given) {
   ASSIGN_OR_RETURN(const std::string prompt, PromptText(s, *writer, std::move(given)));
-  ASSIGN_OR_RETURN(
-      const std::vector<uint32_t> tokens,
-      Encode(writer->tokenizer(), prompt, s.raw && !s.chat ? MAINARCH_ENCODE_NO_SPECIAL : 0));
+  // A chat's prompt has the tokens around it written out.
+  const uint64_t flags = s.chat ? 0
+                                : MAINARCH_ENCODE_ADD_SPECIAL |
+                                      (s.raw ? MAINARCH_ENCODE_NO_SPECIAL : uint64_t{0});
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> tokens,
+                   Encode(writer->tokenizer(), prompt, flags));
   RETURN_IF_ERROR(Start(s, writer, tokens.size()));
   if (s.echo && !s.json) Stream(prompt);
   ASSIGN_OR_RETURN(const Written written, writer->Write(tokens, [&](absl::string_view text) {
@@ -230,7 +278,7 @@ StatusOr<int> Converse(const Settings& s, Writer* writer) {
     if (line.empty()) continue;
     turns.push_back({"user", line});
     ASSIGN_OR_RETURN(const std::string prompt,
-                     RenderChat(writer->tokenizer(), turns, ThinkingOf(s.thinking)));
+                     ChatPrompt(s, *writer, turns));
     ASSIGN_OR_RETURN(const std::vector<uint32_t> tokens, Encode(writer->tokenizer(), prompt, 0));
     ASSIGN_OR_RETURN(const Written written, writer->Write(tokens, Stream));
     Stream("\n");
@@ -252,14 +300,21 @@ int RunGenerate(Arguments arguments) {
                   "mainarch generate --model tests/golden/trained \"In the beginning\"\n"
                   "mainarch generate --model DIR --chat --system \"Be brief.\" --thinking off "
                   "\"Why is the sky blue?\"\n"
-                  "mainarch generate --model DIR --chat\n"
+                  "mainarch generate --model Qwen/Qwen3-0.6B --chat\n"
+                  "mainarch generate --model DIR --messages chat.json --tools tools.json\n"
                   "mainarch generate --model DIR --greedy --max-tokens 32 --json < prompt.txt");
   Declare(&s, &options);
   if (const auto code = options.Parse(arguments)) return *code;
   if (s.model.model.empty()) return options.Usage("--model DIR is missing");
   if (!s.words.empty() && !s.file.empty()) return options.Usage("give PROMPT or --file, not both");
-  if (!s.chat && (options.given("system") || options.given("thinking"))) {
-    return options.Usage("--system and --thinking are for --chat");
+  if (!s.messages.empty()) {
+    if (!s.words.empty() || !s.file.empty() || options.given("system")) {
+      return options.Usage("--messages stands in place of PROMPT, --file and --system");
+    }
+    s.chat = true;
+  }
+  if (!s.chat && (options.given("system") || options.given("thinking") || options.given("tools"))) {
+    return options.Usage("--system, --thinking and --tools are for --chat");
   }
   if (s.logprobs > 0 && !s.json) return options.Usage("--logprobs needs --json");
   if (s.max_tokens > 0 && s.min_tokens > s.max_tokens) {
@@ -273,7 +328,8 @@ int RunGenerate(Arguments arguments) {
 
   StatusOr<std::string> given = std::string();
   if (!s.conversation())
-    given = s.words.empty() ? ReadInput(s.file) : StatusOr<std::string>(s.words[0]);
+    given = s.words.empty() ? ReadInput(s.messages.empty() ? s.file : s.messages)
+                            : StatusOr<std::string>(s.words[0]);
   if (!given.ok()) return Fail("generate", given.status());
   const int64_t start = NowNs();
   auto writer = Writer::Open(s.model, options.given("device") || s.model.tp > 0);

@@ -257,6 +257,7 @@ StatusOr<CountedGroup> OpenCounted(const std::string& text) {
   ASSIGN_OR_RETURN(const sim::NodeConfig config, sim::ParseNode(text.substr(0, colon)));
   executor.check = config.check;
   executor.exact_matrix = config.exact_matrix;
+  if (config.slice != 0) executor.slice = config.slice;
   ASSIGN_OR_RETURN(auto node,
                    sim::Node::Create(config, std::make_unique<sim::isa::IsaExecutor>(executor)));
   const std::string list = colon == text.size() ? "" : text.substr(colon + 1);

@@ -2,6 +2,7 @@
 #include "cli/input.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/fd.h"
 #include "cli/interrupt.h"
+#include "cli/model_path.h"
+#include "file/checkpoint.h"
+#include "model/checkpoint_tokenizer.h"
 
 namespace mainarch::cli {
 namespace {
@@ -43,9 +47,15 @@ StatusOr<std::string> ReadInput(const std::string& path) {
 }
 
 StatusOr<std::shared_ptr<const text::Tokenizer>> LoadTokenizer(const std::string& directory) {
-  const std::string path = absl::StrCat(directory, "/tokenizer.json");
+  ASSIGN_OR_RETURN(const std::string found, ModelPath(directory));
+  struct stat info;
+  if (stat(found.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {  // a GGUF file
+    ASSIGN_OR_RETURN(const auto checkpoint, file::Checkpoint::Open(found));
+    return model::ReadTokenizer(*checkpoint);
+  }
+  const std::string path = absl::StrCat(found, "/tokenizer.json");
   ASSIGN_OR_RETURN(const std::string json, ReadWholeFile(path, text::kMaxTokenizerJson));
-  auto config = ReadWholeFile(absl::StrCat(directory, "/tokenizer_config.json"), kConfigLimit);
+  auto config = ReadWholeFile(absl::StrCat(found, "/tokenizer_config.json"), kConfigLimit);
   if (!config.ok() && CodeOf(config.status()) != Code::kNotFound) return config.status();
   return text::Tokenizer::Load(json, config.ok() ? *config : std::string(), path);
 }

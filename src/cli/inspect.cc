@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/json_writer.h"
 #include "cli/model_options.h"
+#include "cli/model_path.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/step_cost.h"
@@ -20,6 +21,8 @@
 #include "file/json.h"
 #include "model/arch/arch.h"
 #include "model/builder.h"
+#include "model/checkpoint_tokenizer.h"
+#include "model/tensor_names.h"
 #include "model/unused_tensors.h"
 #include "text/tokenizer.h"
 
@@ -46,6 +49,12 @@ std::string ShapeText(absl::Span<const int64_t> shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+// The element's, or the blocks'.
+absl::string_view TypeOf(const file::TensorView& tensor) {
+  if (tensor.blocks) return quant::InfoOf(*tensor.blocks).name;
+  return NameOf(tensor.dtype);
+}
+
 // Every weight once, tied ones too.
 void SumFormats(Inspection* out) {
   HashSet<const uint8_t*> seen;
@@ -57,7 +66,11 @@ void SumFormats(Inspection* out) {
       sum.format = matrix.format;
       ++sum.weights;
       sum.parameters += static_cast<uint64_t>(matrix.rows * matrix.cols);
-      sum.bytes += matrix.data.size() + matrix.scale.size();
+      // What lies apart shares its span with others.
+      const bool apart = matrix.col_step != 0;
+      sum.bytes += apart ? static_cast<uint64_t>(
+                               quant::RowBytes(matrix.format, matrix.rows * matrix.cols))
+                         : matrix.data.size() + matrix.scale.size();
     }
   }
   for (const auto& [format, sum] : sums) {
@@ -93,13 +106,16 @@ void WarnOfQuantization(Inspection* out) {
   const bool fp8 =
       HasFormat(*out, quant::Format::kFp8Block) || HasFormat(*out, quant::Format::kFp8Channel);
   const bool fp4 = HasFormat(*out, quant::Format::kMxfp4);
+  const bool quantised = std::any_of(
+      out->formats.begin(), out->formats.end(),
+      [](const FormatSum& sum) { return quant::InfoOf(sum.format).element_bits < 16; });
   if (claimed->empty()) {
     if (fp8 || fp4) {
       out->warnings.push_back(
           "weights are quantised, but config.json has no quantization_config; other programs may "
           "misread them");
     }
-  } else if (!fp8 && !fp4) {
+  } else if (!quantised) {
     out->warnings.push_back(
         absl::StrCat("config.json says quantization_config \"", *claimed,
                      "\", but no weight is quantised; the tensors are believed"));
@@ -118,14 +134,26 @@ void WarnOfUnusedTensors(Inspection* out) {
   if (!warning.empty()) out->warnings.push_back(warning);
 }
 
+void WarnOfHead(Inspection* out) {
+  const model::HeadSource source = model::FindHead(*out->checkpoint, out->config).source;
+  if (source == model::HeadSource::kOwn && out->config.tied_embeddings) {
+    out->warnings.push_back(
+        "config.json says tie_word_embeddings, but the file's head is not its embedding; the head "
+        "is believed");
+  } else if (source == model::HeadSource::kMissing) {
+    out->warnings.push_back(
+        "the file is of a model without a head: logits are those of the embedding");
+  }
+}
+
 void WarnOfTokenizer(Inspection* out) {
-  const file::Checkpoint& checkpoint = *out->checkpoint;
-  if (checkpoint.tokenizer_json().empty()) {
-    out->warnings.push_back("there is no tokenizer.json: tokens only, no text");
+  if (!model::HasTokenizer(*out->checkpoint)) {
+    out->warnings.push_back(out->checkpoint->gguf() == nullptr
+                                ? "there is no tokenizer.json: tokens only, no text"
+                                : "there is no vocabulary: tokens only, no text");
     return;
   }
-  const auto tokenizer = text::Tokenizer::Load(
-      checkpoint.tokenizer_json(), checkpoint.tokenizer_config_json(), "tokenizer.json");
+  const auto tokenizer = model::ReadTokenizer(*out->checkpoint);
   if (!tokenizer.ok()) {
     out->warnings.push_back(std::string(tokenizer.status().message()));
   } else if ((*tokenizer)->vocab_size() > static_cast<uint32_t>(out->config.vocab)) {
@@ -145,6 +173,7 @@ StatusOr<Inspection> Inspect(std::shared_ptr<const file::Checkpoint> checkpoint,
   out.program = out.programs[0].get();
   SumFormats(&out);
   WarnOfQuantization(&out);
+  WarnOfHead(&out);
   WarnOfUnusedTensors(&out);
   WarnOfTokenizer(&out);
   return out;
@@ -171,10 +200,60 @@ std::string SamplingText(const model::ModelConfig& config) {
   return text;
 }
 
+std::string RopeText(const model::RopeConfig& rope) {
+  switch (rope.kind) {
+    case model::RopeKind::kPlain:
+      return "";
+    case model::RopeKind::kLinear:
+      return absl::StrCat(", linear x", rope.factor);
+    case model::RopeKind::kLlama3:
+      return absl::StrCat(", Llama 3's x", rope.factor);
+    case model::RopeKind::kYarn:
+      return absl::StrCat(", YaRN x", rope.factor);
+    case model::RopeKind::kLongRope:
+      return ", LongRoPE";
+  }
+  return "";
+}
+
+// What layers have that not every model has.
+std::string LayersText(const model::ModelConfig& c) {
+  int64_t windows = 0, still = 0, sparse = 0;
+  int32_t window = 0;
+  for (size_t layer = 0; layer < static_cast<size_t>(c.layers); ++layer) {
+    const model::LayerAttention own = c.AttentionOf(layer);
+    windows += own.window > 0;
+    window = std::max(window, own.window);
+    still += own.rope == model::kNoRope;
+    sparse += c.sparse_layer[layer];
+  }
+  std::vector<std::string> parts = {absl::StrCat(c.layers)};
+  if (sparse > 0) parts.push_back(absl::StrCat(sparse, " with ", c.experts, " experts"));
+  if (windows > 0) parts.push_back(absl::StrCat(windows, " with a window of ", window));
+  if (still > 0) parts.push_back(absl::StrCat(still, " without rope"));
+  if (c.rope.rotary_dim != c.head_dim) {
+    parts.push_back(absl::StrCat(c.rope.rotary_dim, " of ", c.head_dim, " dimensions turn"));
+  }
+  if (c.attention.sinks) parts.push_back("sinks");
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string HeadText(model::HeadSource source) {
+  switch (source) {
+    case model::HeadSource::kOwn:
+      return "its own matrix";
+    case model::HeadSource::kTied:
+      return "the embedding (tied)";
+    case model::HeadSource::kMissing:
+      return "none in the file: the embedding stands in";
+  }
+  return "";
+}
+
 void PrintTensors(const file::Checkpoint& checkpoint) {
   Table table({"<tensor", "<dtype", "<shape", "bytes"});
   for (const file::TensorView& tensor : checkpoint.tensors()) {
-    table.Row({tensor.name, std::string(NameOf(tensor.dtype)), ShapeText(tensor.shape),
+    table.Row({tensor.name, std::string(TypeOf(tensor)), ShapeText(tensor.shape),
                absl::StrCat(tensor.bytes.size())});
   }
   table.Print();
@@ -187,9 +266,9 @@ void PrintSummary(const Inspection& i, backend::KvType kv) {
   facts.Add("checkpoint", i.checkpoint->directory());
   facts.Add("model", Describe(c));
   facts.Add("longest sequence",
-            absl::StrCat(c.max_position, " tokens, rope theta ", c.rope.theta,
-                         c.rope.yarn ? absl::StrCat(", YaRN x", c.rope.factor) : ""));
-  facts.Add("head", c.tied_embeddings ? "the embedding (tied)" : "its own matrix");
+            absl::StrCat(c.max_position, " tokens, rope theta ", c.rope.theta, RopeText(c.rope)));
+  facts.Add("layers", LayersText(c));
+  facts.Add("head", HeadText(model::FindHead(*i.checkpoint, c).source));
   facts.Add("end tokens", c.eos_ids.empty() ? "none" : absl::StrJoin(c.eos_ids, ", "));
   facts.Add("sampling", SamplingText(c));
   facts.Add("tensors", absl::StrCat(i.checkpoint->tensors().size(), ", files of ",
@@ -238,7 +317,7 @@ void WriteConfig(const model::ModelConfig& c, JsonWriter* out) {
   out->Field("experts", c.experts).Field("experts_per_token", c.experts_per_token);
   out->Field("moe_intermediate", c.moe_intermediate).Field("max_position", c.max_position);
   out->Field("tied_embeddings", c.tied_embeddings).Field("rope_theta", c.rope.theta);
-  out->Field("yarn", c.rope.yarn).List("eos_ids", c.eos_ids);
+  out->Field("yarn", c.rope.kind == model::RopeKind::kYarn).List("eos_ids", c.eos_ids);
   out->Field("temperature", c.temperature).Field("top_p", c.top_p).Field("top_k", c.top_k);
   out->EndObject();
 }
@@ -246,7 +325,7 @@ void WriteConfig(const model::ModelConfig& c, JsonWriter* out) {
 void WriteTensors(const file::Checkpoint& checkpoint, JsonWriter* out) {
   out->Key("tensors").BeginArray();
   for (const file::TensorView& tensor : checkpoint.tensors()) {
-    out->BeginObject().Field("name", tensor.name).Field("dtype", NameOf(tensor.dtype));
+    out->BeginObject().Field("name", tensor.name).Field("dtype", TypeOf(tensor));
     out->List("shape", tensor.shape).Field("bytes", tensor.bytes.size()).EndObject();
   }
   out->EndArray();
@@ -301,7 +380,9 @@ int RunInspect(Arguments arguments) {
   const int32_t ranks = model.tp == 0 ? 1 : static_cast<int32_t>(model.tp);
   if ((ranks & (ranks - 1)) != 0) return options.Usage("--tp must be 1, 2, 4 or 8");
 
-  auto checkpoint = file::Checkpoint::Open(words[0]);
+  const StatusOr<std::string> path = ModelPath(words[0]);
+  if (!path.ok()) return Fail("inspect", path.status());
+  auto checkpoint = file::Checkpoint::Open(*path);
   if (!checkpoint.ok()) return Fail("inspect", checkpoint.status());
   // Before anything that may be refused: the list is what one then needs.
   if (tensors && !json) PrintTensors(**checkpoint);

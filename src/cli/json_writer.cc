@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_format.h"
+#include "file/json_text.h"
 #include "text/utf8.h"
 
 namespace mainarch::cli {
@@ -13,35 +14,7 @@ namespace {
 
 std::atomic<bool> any_printed{false};
 
-std::string Quoted(absl::string_view text) {
-  std::string out = "\"";
-  for (const char c : text::RepairUtf8(text)) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned>(c));
-        } else {
-          out += c;
-        }
-    }
-  }
-  return out + "\"";
-}
+std::string Quoted(absl::string_view text) { return file::JsonString(text::RepairUtf8(text)); }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/model_path.h"
 #include "cli/progress.h"
 
 namespace mainarch::cli {
@@ -55,6 +56,7 @@ backend::Activations ModelOptions::activations() const {
 
 StatusOr<std::shared_ptr<const model::Model>> LoadModel(const ModelOptions& options,
                                                         const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::string path, ModelPath(directory));
   backend::BackendOptions backend_options;
   backend_options.device = options.device;
   backend_options.threads = static_cast<uint32_t>(options.threads);
@@ -63,7 +65,7 @@ StatusOr<std::shared_ptr<const model::Model>> LoadModel(const ModelOptions& opti
   backend::LoadOptions load;
   load.in_place = options.in_place;
   load.progress = progress.Callback();
-  return model::Model::Load(std::move(backend), directory, load);
+  return model::Model::Load(std::move(backend), path, load);
 }
 
 std::string Describe(const model::ModelConfig& config) {

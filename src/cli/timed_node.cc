@@ -68,6 +68,7 @@ StatusOr<TimedNode> OpenTimed(const std::string& text, const TimedOptions& wante
   sim::isa::ExecutorOptions executor;
   executor.check = config.check;
   executor.exact_matrix = config.exact_matrix;
+  if (config.lanes.has_value()) executor.lanes = *config.lanes;
   executor.matrix = wanted.matrix;
   executor.lines = config.lines;
   executor.pace = out.clock;

@@ -23,6 +23,7 @@ struct Settings {
   std::string model, file;
   std::vector<std::string> words;
   bool decode = false, ids_only = false, special = true, added = true, skip_special = false;
+  bool around = false;
   bool json = false;
 };
 
@@ -79,6 +80,7 @@ int Encode(const text::Tokenizer& tokenizer, const Settings& settings, const std
   text::EncodeOptions options;
   options.parse_special = settings.special;
   options.parse_added = settings.added;
+  options.add_special = settings.around;
   std::vector<uint32_t> ids;
   const Status status = tokenizer.Encode(input, options, &ids);
   if (!status.ok()) return Fail("tokenize", status);
@@ -120,6 +122,7 @@ int RunTokenize(Arguments arguments) {
   options.Flag("ids", &s.ids_only, "print ids alone, on one line");
   options.Flag("special", &s.special, "special tokens in the text are plain text");
   options.Flag("added", &s.added, "no added token is looked for in the text at all");
+  options.Flag("around", &s.around, "with the tokens that belong around a text (BOS, perhaps EOS)");
   options.Flag("skip-special", &s.skip_special, "with --decode: special tokens are no text");
   options.Flag("json", &s.json, "one JSON object");
   options.Positional("text", &s.words, 0, SIZE_MAX);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "cli/interrupt.h"
+#include "cli/model_path.h"
 
 namespace mainarch::cli {
 namespace {
@@ -31,6 +32,7 @@ const char* FinishName(uint32_t finish) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Writer>> Writer::Open(const ModelOptions& options, bool device_given) {
+  ASSIGN_OR_RETURN(const std::string path, ModelPath(options.model));
   std::unique_ptr<Writer> writer(new Writer());
   mainarch_error error;
   auto group_options = Sized<mainarch_group_options>();
@@ -45,7 +47,7 @@ StatusOr<std::unique_ptr<Writer>> Writer::Open(const ModelOptions& options, bool
   if (options.in_place) model_options.flags |= MAINARCH_MODEL_IN_PLACE;
   mainarch_model* model;
   RETURN_IF_ERROR(FromAbi(
-      mainarch_model_open(group, options.model.c_str(), &model_options, &model, &error), error));
+      mainarch_model_open(group, path.c_str(), &model_options, &model, &error), error));
   writer->model_.reset(model);
 
   mainarch_tokenizer* tokenizer;

@@ -48,6 +48,11 @@ struct EngineOptions {
   uint32_t state_slots = 0;
   std::shared_ptr<DraftSource> drafts;
   uint32_t max_drafts = 0;  // of one sequence and step
+  // Sequences take what caches hold of the tokens that they begin with from others, open or closed
+  // (model/prefix_tree.h). It keeps units of the pools that nobody uses, of KV at most prefix_bytes
+  // (0: all of them).
+  bool prefix_cache = false;
+  uint64_t prefix_bytes = 0;
   backend::KvType kv_type = backend::KvType::kBF16;
   backend::Activations activations = backend::Activations::kF32;
 };
@@ -93,6 +98,10 @@ struct EngineInfo {
   uint32_t logit_rows = 0;
   uint64_t memory_bytes = 0;
   uint32_t vocab = 0;
+  uint64_t prefix_hits = 0;       // sequences that began with tokens that others had run ...
+  uint64_t prefix_tokens = 0;     // ... and how many these were
+  uint64_t prefix_evictions = 0;  // blocks of 16 tokens that the prefix cache has given up
+  uint64_t prefix_held = 0;       // tokens that it holds, those of open sequences among them
   uint64_t fingerprint = 0;  // of the model: engines of equal ones understand each other's sequences
 };
 
@@ -169,6 +178,14 @@ class Engine {
   // Of a sequence with prompt_logprobs: log-probabilities of the appended token at `position`, given
   // those before it; its own first, then the top n. Busy until the row before it has run.
   virtual StatusOr<absl::Span<const Logprob>> PromptLogprobs(SequenceId id, uint64_t position) = 0;
+
+  // Of what the prefix cache holds: the longest beginning of these tokens is not given up until it is
+  // dropped; how many tokens that is. KvFull, and nothing is pinned, where what is left would not hold
+  // the longest sequence. 0 without a prefix cache.
+  virtual StatusOr<uint64_t> PinPrefix(absl::Span<const uint32_t> tokens, uint64_t salt) = 0;
+  // What begins with these tokens is forgotten from their last whole block on, pinned or not, and what
+  // was pinned before that for its sake may go again; no tokens: everything is, of all salts.
+  virtual Status DropPrefix(absl::Span<const uint32_t> tokens, uint64_t salt) = 0;
 
   // What the cache holds of a position that has run (InfoOf's position is the first that has not),
   // to be checked against a reference. Slow.

@@ -70,6 +70,17 @@ std::vector<model::CachePool> MakePools(const std::vector<model::CacheForm>& for
   return pools;
 }
 
+// Of each attention op, in order.
+std::vector<KvPlace> KvPlacesOf(const backend::Program& program) {
+  std::vector<KvPlace> places;
+  for (const backend::Op& op : program.ops) {
+    if (const auto* attention = std::get_if<backend::AttentionOp>(&op)) {
+      places.push_back({static_cast<size_t>(attention->cache), attention->layer});
+    }
+  }
+  return places;
+}
+
 // The first cache without a window: what the scheduler plans with.
 size_t FirstWhole(const std::vector<model::CachePool>& pools) {
   size_t c = 0;
@@ -159,6 +170,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const model::Mo
   facts.fingerprint = FingerprintOf(config);
   const backend::LoadedModel& weights = model->weights();
   facts.caches = model::FormsOf(weights.program());
+  facts.kv_places = KvPlacesOf(weights.program());
   return CreateEngine(std::move(model), weights, facts, options);
 }
 
@@ -223,11 +235,12 @@ StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
 }
 
 EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts,
-                       const Sizes& sizes)
+                       const Sizes& sizes, const Budget& room)
     : owner_(std::move(owner)),
       id_mask_(IdMask(this)),
       options_(sizes.options),
       fingerprint_(facts.fingerprint),
+      kv_places_(facts.kv_places),
       pools_(MakePools(facts.caches, sizes.pools)),
       whole_cache_(FirstWhole(pools_)),
       whole_(whole_cache_ < pools_.size() ? &pools_[whole_cache_].units : nullptr),
@@ -247,6 +260,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
   limits_.max_drafts = options_.max_drafts;
   limits_.snapshot_tokens = options_.snapshot_tokens;
   limits_.snapshots = options_.snapshots;
+  limits_.prefixes = options_.prefix_cache;
   limits_.eos_ids = facts.eos_ids;
   // An end token outside the vocabulary can be neither sampled nor banned.
   std::erase_if(limits_.eos_ids, [&](uint32_t id) { return id >= facts.vocab; });
@@ -260,10 +274,14 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
     return context_->CopyPage(cache, from, to);
   };
   hooks_.reclaim = [this] { return ReclaimSnapshot(); };
+  hooks_.forget = [this](size_t cache, uint32_t page) { prefixes_->Forget(cache, page); };
   ahead_hooks_.copy = [](int32_t, uint32_t, uint32_t) {
     return Error(Code::kBusy, "a copy of a page, which has to wait");
   };
   ahead_hooks_.reclaim = [] { return false; };
+  ahead_hooks_.forget = hooks_.forget;
+  if (!options_.prefix_cache) return;
+  prefixes_ = std::make_unique<model::PrefixTree>(&pools_, MostBlocks(room), limits_.max_tokens);
 }
 
 StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void> owner,
@@ -272,7 +290,8 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
                                                      const EngineOptions& options) {
   Sizes sizes;
   ASSIGN_OR_RETURN(auto context, CreateContext(weights, facts, options, &sizes));
-  std::unique_ptr<EngineImpl> engine(new EngineImpl(std::move(owner), facts, sizes));
+  const Budget room = BudgetOf(weights.kv_room(options.kv_type), options.memory_bytes);
+  std::unique_ptr<EngineImpl> engine(new EngineImpl(std::move(owner), facts, sizes, room));
   ASSIGN_OR_RETURN(engine->process_, ProcessGuard::Create());
   engine->context_ = std::move(context);
   EngineImpl* raw = engine.get();
@@ -327,6 +346,9 @@ void EngineImpl::Publish() {
   const uint64_t pages = whole_ == nullptr ? options_.kv_tokens / backend::kPageTokens
                                            : whole_->free_pages() + PagesAhead();
   free_pages_.store(pages, std::memory_order_relaxed);
+  if (prefixes_ == nullptr) return;
+  prefix_evictions_.store(prefixes_->counts().evictions, std::memory_order_relaxed);
+  prefix_held_.store(prefixes_->counts().blocks * backend::kPageTokens, std::memory_order_relaxed);
 }
 
 // One of the sequence that has not run for the longest time.
@@ -506,6 +528,7 @@ Status EngineImpl::LoadContent(const SequenceState& state, Sequence* s) {
                                              bytes.substr(i * size, size)));
     }
   }
+  s->set_foreign();
   return OkStatus();
 }
 
@@ -657,14 +680,33 @@ StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint
     return Error(Code::kInvalidArgument, "K and V of position ", position, ": ",
                  sequence->position(), " have run");
   }
-  if (whole_ == nullptr) {
+  const size_t index = static_cast<size_t>(layer);
+  const bool known = layer >= 0 && index < kv_places_.size();
+  const auto [cache, own_layer] = known ? kv_places_[index] : KvPlace{whole_cache_, layer};
+  if (cache >= pools_.size()) {
     return Error(Code::kUnsupported, "K and V of position ", position,
                  ": the model has no cache that keeps every position");
   }
-  const model::PageTable& table = sequence->caches().table(whole_cache_);
-  return context_->ReadKv(static_cast<int32_t>(whole_cache_), layer,
-                          table.pages()[position / backend::kPageTokens],
+  const uint32_t page = sequence->caches().table(cache).pages()[position / backend::kPageTokens];
+  if (page == model::kNoPage) {
+    return Error(Code::kNotFound, "K and V of position ", position, " in layer ", layer,
+                 ": it lies behind the window");
+  }
+  return context_->ReadKv(static_cast<int32_t>(cache), own_layer, page,
                           static_cast<uint32_t>(position % backend::kPageTokens));
+}
+
+StatusOr<uint64_t> EngineImpl::PinPrefix(absl::Span<const uint32_t> tokens, uint64_t salt) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  return Pin(tokens, salt);
+}
+
+Status EngineImpl::DropPrefix(absl::Span<const uint32_t> tokens, uint64_t salt) {
+  const Call call(this);
+  RETURN_IF_ERROR(call.status());
+  Drop(tokens, salt);
+  return OkStatus();
 }
 
 StatusOr<SequenceInfo> EngineImpl::InfoOf(SequenceId id) const {
@@ -689,6 +731,10 @@ EngineInfo EngineImpl::info() const {
   info.logit_rows = options_.logit_rows;
   info.memory_bytes = context_->memory_bytes();
   info.vocab = limits_.vocab;
+  info.prefix_hits = prefix_hits_.load(std::memory_order_relaxed);
+  info.prefix_tokens = prefix_tokens_.load(std::memory_order_relaxed);
+  info.prefix_evictions = prefix_evictions_.load(std::memory_order_relaxed);
+  info.prefix_held = prefix_held_.load(std::memory_order_relaxed);
   info.fingerprint = fingerprint_;
   return info;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The engine over any LoadedModel. engine_impl.cc has what callers do to sequences, engine_step.cc
-// the step: prepare (plan, pages), execute (run, sample), and commit or abort.
+// the step: prepare (plan, pages), execute (run, sample), and commit or abort; engine_ahead.cc the step
+// ahead, engine_prefix.cc the prefix cache.
 //
 // Threads: `busy_` is held by the one call that may touch anything; between Submit and Wait the
 // step thread has it all. `cancel_mutex_` guards the three flags that Cancel needs.
@@ -22,16 +23,24 @@
 #include "decode/scheduler.h"
 #include "decode/sequence.h"
 #include "decode/step_runner.h"
+#include "model/prefix_tree.h"
 #include "model/sequence_caches.h"
 
 namespace mainarch::decode {
 
 // What the engine must know of a model.
+// Where a layer's K and V are: a cache, and its layer there.
+struct KvPlace {
+  size_t cache;
+  int32_t layer;
+};
+
 struct ModelFacts {
   uint32_t vocab = 0;
   uint64_t max_position = 0;
   std::vector<uint32_t> eos_ids;
   std::vector<model::CacheForm> caches = {{}};
+  std::vector<KvPlace> kv_places;  // of each layer; empty: the first cache without a window has all
   uint64_t fingerprint = 0;
 };
 
@@ -82,6 +91,8 @@ class EngineImpl final : public Engine {
   StatusOr<SequenceInfo> InfoOf(SequenceId id) const override;
   EngineInfo info() const override;
   backend::StepCounts counts() const override { return context_->counts(); }
+  StatusOr<uint64_t> PinPrefix(absl::Span<const uint32_t> tokens, uint64_t salt) override;
+  Status DropPrefix(absl::Span<const uint32_t> tokens, uint64_t salt) override;
   // For tests that look for leaks.
   const std::vector<model::CachePool>& pools() const { return pools_; }
 
@@ -112,7 +123,8 @@ class EngineImpl final : public Engine {
   static StatusOr<std::unique_ptr<backend::Context>> CreateContext(
       const backend::LoadedModel& weights, const ModelFacts& facts, const EngineOptions& wanted,
       Sizes* sizes);
-  EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts, const Sizes& sizes);
+  EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts, const Sizes& sizes,
+             const Budget& room);
 
   StatusOr<Sequence*> Find(SequenceId id);
   StatusOr<uint32_t> IndexOf(SequenceId id) const;
@@ -122,6 +134,10 @@ class EngineImpl final : public Engine {
   size_t TokenAt(const Outcome& outcome) const;  // place of its first one in tokens_ of the step
   absl::Span<Logprob> LogprobsAt(size_t token, const Sequence& s);
   bool ReclaimSnapshot();
+  uint32_t MostBlocks(const Budget& room) const;
+  void FindPrefixes();
+  StatusOr<uint64_t> Pin(absl::Span<const uint32_t> tokens, uint64_t salt);
+  void Drop(absl::Span<const uint32_t> tokens, uint64_t salt);
   void Publish();
   // What a sequence with these options makes the sampler edit.
   void ReserveEdits(const SequenceOptions& options);
@@ -169,10 +185,12 @@ class EngineImpl final : public Engine {
   std::unique_ptr<backend::Context> context_;
   const EngineOptions options_;
   const uint64_t fingerprint_;
+  const std::vector<KvPlace> kv_places_;  // of each layer
   SequenceLimits limits_;
   std::vector<model::CachePool> pools_;  // of each cache
   const size_t whole_cache_;             // the first one without a window ...
   model::PagePool* const whole_;         // ... and its pool; null: there is none
+  std::unique_ptr<model::PrefixTree> prefixes_;  // null: no prefix cache
   model::SequenceCaches::Hooks hooks_;
   model::SequenceCaches::Hooks ahead_hooks_;  // that change nothing that is not the step's own
   model::IdSet free_slots_;
@@ -215,6 +233,10 @@ class EngineImpl final : public Engine {
   std::atomic<uint64_t> rows_run_{0};
   std::atomic<uint64_t> produced_{0};
   std::atomic<uint64_t> step_ns_last_{0};
+  std::atomic<uint64_t> prefix_hits_{0};
+  std::atomic<uint64_t> prefix_tokens_{0};
+  std::atomic<uint64_t> prefix_evictions_{0};
+  std::atomic<uint64_t> prefix_held_{0};
 
   // Last, so that its thread ends before what it uses.
   std::unique_ptr<StepRunner> runner_;

@@ -20,6 +20,7 @@ struct EngineImpl::Undo {
 };
 
 const Plan& EngineImpl::MakePlan() {
+  if (prefixes_ != nullptr) FindPrefixes();
   may_work_ = false;
   for (size_t i = 0; i < slots_.size(); ++i) {
     Sequence& s = slots_[i];
@@ -314,6 +315,7 @@ void EngineImpl::CommitOutcome(Outcome& outcome, uint64_t step) {
   const uint32_t taken_back = outcome.rows - outcome.kept();
   rows_run_.fetch_add(outcome.rows, std::memory_order_relaxed);
   s.CommitRows(outcome.kept(), step);
+  if (prefixes_ != nullptr) s.FeedPrefix(prefixes_.get());
   if (outcome.logit_rows > 0 && (outcome.ends || s.options().all_logits)) {
     s.SetStepLogits({first_position, outcome.first_logit, outcome.logit_rows - taken_back},
                     outcome.ends);

@@ -16,7 +16,7 @@ namespace mainarch::decode {
 namespace {
 
 constexpr char kMagic[] = {'M', 'A', 's', 'q'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 struct Header {
   char magic[4] = {};
@@ -64,6 +64,8 @@ void Fields(Io& io, State& s, uint32_t version) {
   io("stored", s.stored);
   io("form", s.form);
   io("content", s.content);
+  if (version < 3) return;
+  io("prefix_salt", o.prefix_salt);
 }
 
 // Elements that are their own bytes; all others are lists of those.

@@ -40,6 +40,8 @@ struct SequenceOptions {
   // Likewise of each appended token but the first of the sequence, given those before it.
   uint32_t prompt_logprobs = 0;
   bool all_logits = false;  // the logits of every row of a step can be read until the next one
+  // Shares beginnings only with sequences of the same salt: nobody else learns from times what it holds.
+  uint64_t prefix_salt = 0;
   std::vector<uint32_t> stop_tokens;
   std::vector<std::vector<uint32_t>> stop_sequences;  // token sequences that end generation
   std::vector<LogitBias> logit_bias;

@@ -22,7 +22,7 @@ void Sequence::Open(const SequenceOptions& options, const SequenceLimits* limits
   options_.logprobs = std::min(options.logprobs, limits->vocab);
   options_.prompt_logprobs = std::min(options.prompt_logprobs, limits->vocab);
   caches_.Open(pools, limits->max_tokens, limits->max_drafts, limits->snapshot_tokens,
-               limits->snapshots);
+               limits->snapshots, limits->prefixes);
   tokens_.reserve(limits->max_tokens);
   is_produced_.reserve(limits->max_tokens);
   counts_ = TokenCounts();
@@ -47,6 +47,7 @@ void Sequence::Close() {
   mask_.Clear();
   stops_ = StopStrings();
   dormant_ = evicted_ = false;
+  ForgetPlace();
   logits_place_ = LogitsPlace::kNone;
 }
 
@@ -67,6 +68,9 @@ void Sequence::ForkFrom(const Sequence& other) {
   fault_ = other.fault_;
   dormant_ = other.dormant_;
   evicted_ = other.evicted_;
+  place_ = other.place_;
+  looked_ = other.looked_;
+  foreign_ = other.foreign_;
 }
 
 void Sequence::Append(absl::Span<const uint32_t> tokens) {
@@ -86,6 +90,7 @@ void Sequence::Truncate(uint64_t tokens) {
   is_produced_.resize(tokens);
   // The last token runs again, since what follows it is to be chosen anew.
   caches_.GoBack(tokens == 0 ? 0 : tokens - 1);
+  ForgetPlace();
   scored_ = std::min(scored_, tokens);
   turn_start_ = std::min(turn_start_, tokens);
   Unend();
@@ -135,6 +140,34 @@ void Sequence::Evict(uint64_t tokens) {
   dormant_ = !Works();
   evicted_ = true;
   caches_.GoBack(tokens);
+  ForgetPlace();
+}
+
+void Sequence::ForgetPlace() {
+  looked_ = 0;
+  if (place_.blocks > position() / backend::kPageTokens) place_ = model::PrefixTree::Place();
+  foreign_ &= position() > 0;
+}
+
+bool Sequence::FindPrefix(model::PrefixTree* tree) {
+  if (!Works() || (position() > 0 && !evicted_ && looked_ == 0) || looked_ == tree->stamp()) {
+    return false;
+  }
+  looked_ = tree->stamp();
+  const uint64_t found =
+      tree->Find(options_.prefix_salt, tokens().first(position() + silent()));
+  if (found <= position()) return false;
+  caches_.Adopt(found, tree->units());
+  place_ = tree->place();
+  foreign_ = false;
+  return true;
+}
+
+void Sequence::FeedPrefix(model::PrefixTree* tree) {
+  if (!foreign_ && position() / backend::kPageTokens > place_.blocks) {
+    tree->Extend(options_.prefix_salt, tokens(), caches_, &place_);
+  }
+  caches_.TrimSnapshots();
 }
 
 SequenceInfo Sequence::info() const {
@@ -247,7 +280,9 @@ bool Sequence::EndsWithNext() const {
 
 void Sequence::CommitRows(uint64_t rows, uint64_t step) {
   caches_.Commit(rows);
+  if (!limits_->prefixes) caches_.TrimSnapshots();
   evicted_ = false;
+  looked_ = 0;
   // All of them had their next token scored, where one is held.
   scored_ = std::max(scored_, std::min<uint64_t>(position() + 1, tokens_.size()));
   last_step = step;
@@ -300,6 +335,9 @@ Status Sequence::CanTake(const SequenceOptions& options) const {
   }
   if (std::min(options.prompt_logprobs, limits_->vocab) != options_.prompt_logprobs) {
     return Error(Code::kInvalidArgument, "options: prompt_logprobs cannot change");
+  }
+  if (options.prefix_salt != options_.prefix_salt) {
+    return Error(Code::kInvalidArgument, "options: prefix_salt cannot change");
   }
   if (std::min(options.logprobs, limits_->vocab) != options_.logprobs && untaken_ > 0) {
     return Error(Code::kBusy, "logprobs cannot change from ", options_.logprobs, " to ",

@@ -19,6 +19,7 @@
 #include "decode/sampler.h"
 #include "decode/stop_strings.h"
 #include "decode/token_mask.h"
+#include "model/prefix_tree.h"
 #include "model/sequence_caches.h"
 
 namespace mainarch::decode {
@@ -31,6 +32,7 @@ struct SequenceLimits {
   uint32_t max_drafts = 0;
   uint32_t snapshot_tokens = backend::kPageTokens;
   uint32_t snapshots = 0;  // of one sequence
+  bool prefixes = false;   // there is a prefix cache
 };
 
 // Rows of the last step whose logits it made: those of positions [position, position + rows).
@@ -57,6 +59,13 @@ class Sequence {
   // that it can go back to: the others are pending again, run when the sequence next works.
   void Evict(uint64_t tokens);
   bool evicted() const { return evicted_; }  // and has not run since
+
+  // The prefix cache. Looks, before it runs, whether others have run what it begins with, once for each
+  // thing new there; true: it has more now, tokens so many.
+  bool FindPrefix(model::PrefixTree* tree);
+  // Hands in what it has run. Nothing of one whose content came from outside: others would believe it.
+  void FeedPrefix(model::PrefixTree* tree);
+  void set_foreign() { foreign_ = true; }
 
   // Has something to run in the next step.
   bool Works() const { return finish_ == Finish::kNone && !dormant_ && pending() > 0; }
@@ -154,6 +163,8 @@ class Sequence {
   void Unend();
   // Follows the text of the turn so far, which only its last token may have stopped.
   void Reread(StopStrings* stops) const;
+  // What caches hold has been cut back.
+  void ForgetPlace();
   bool EndsAStopSequence() const;
   void Recount();
   size_t LogprobStride() const { return options_.logprobs == 0 ? 0 : 1 + options_.logprobs; }
@@ -174,6 +185,9 @@ class Sequence {
   Status fault_;
   bool dormant_ = false;  // evicted while idle
   bool evicted_ = false;
+  model::PrefixTree::Place place_;
+  uint64_t looked_ = 0;   // the tree's stamp then; 0: not yet
+  bool foreign_ = false;  // content of its caches is an import's
   TokenCounts counts_;
   TokenMask mask_;
   StopStrings stops_;

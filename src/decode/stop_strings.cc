@@ -48,6 +48,9 @@ Status CheckStopStrings(const SequenceOptions& options) {
 
 StopStrings::StopStrings(const SequenceOptions& options)
     : tokenizer_(options.stop_tokenizer), see_special_(options.stop_special) {
+  if (tokenizer_ != nullptr && !tokenizer_->joins_bytes()) {
+    decoder_.emplace(tokenizer_, /*skip_special=*/!see_special_);
+  }
   for (const std::string& text : options.stop_strings) stops_.push_back({text, FailureOf(text)});
 }
 
@@ -56,11 +59,16 @@ void StopStrings::Begin() {
   character_bytes_ = 0;
   bytes_ = cut_ = 0;
   stopped_ = finished_ = false;
+  if (decoder_.has_value()) decoder_.emplace(tokenizer_, /*skip_special=*/!see_special_);
 }
 
 bool StopStrings::Push(uint32_t token, bool may_stop) {
   if (!active() || stopped_) return stopped_;
   if (!see_special_ && tokenizer_->IsSpecial(token)) return false;
+  if (decoder_.has_value()) {
+    for (const char byte : decoder_->Push(token)) Follow(byte, may_stop);
+    return stopped_;
+  }
   for (const char byte : tokenizer_->TokenBytes(token)) PushByte(byte, may_stop);
   return stopped_;
 }
@@ -100,6 +108,7 @@ void StopStrings::Follow(char byte, bool may_stop) {
 void StopStrings::Finish() {
   if (finished_ || stopped_) return;
   if (character_bytes_ > 0) bytes_ += std::strlen(text::kReplacement);
+  if (decoder_.has_value()) bytes_ += decoder_->Finish().size();
   character_bytes_ = 0;
   finished_ = true;
 }

@@ -8,12 +8,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "decode/options.h"
+#include "text/stream_decoder.h"
 
 namespace mainarch::decode {
 
@@ -33,7 +35,7 @@ class StopStrings {
   // Begins a text.
   void Begin();
   // A token more; true when a stop string is complete with it, unless it may not be one yet. Gets no
-  // memory.
+  // memory where text is the bytes of tokens joined.
   bool Push(uint32_t token, bool may_stop);
   // The text ends for another reason.
   void Finish();
@@ -55,6 +57,7 @@ class StopStrings {
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   bool see_special_ = false;
   std::vector<Stop> stops_;
+  std::optional<text::StreamDecoder> decoder_;  // where text is more than bytes joined
   char character_[4] = {};  // the beginning of one, as bytes come
   uint32_t character_bytes_ = 0;
   uint64_t bytes_ = 0;  // of the text so far

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "file/checkpoint.h"
 
+#include <sys/stat.h>
+
+#include "file/gguf_checkpoint.h"
 #include "file/safetensors_directory.h"
 
 namespace mainarch::file {
 
 StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) return GgufCheckpoint::Open(path);
   return SafetensorsDirectory::Open(path);
 }
 

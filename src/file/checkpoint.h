@@ -2,7 +2,7 @@
 //
 // A checkpoint: tensors by name, and what says of them which model they are, in the form that Hugging
 // Face's files have. A format is one implementation and a line in checkpoint.cc; one whose metadata
-// has another form (GGUF) gives it out as these texts. Immutable after Open; any thread may read.
+// has another form (GGUF) gives its configuration out as these texts. Immutable after Open; any thread may read.
 #ifndef MAINARCH_FILE_CHECKPOINT_H_
 #define MAINARCH_FILE_CHECKPOINT_H_
 
@@ -13,13 +13,16 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/status.h"
+#include "file/chat_templates.h"
 #include "file/tensor.h"
 
 namespace mainarch::file {
 
+class GgufMetadata;
+
 class Checkpoint {
  public:
-  // What stands at `path`: a directory of safetensors.
+  // What stands at `path`: a directory of safetensors, or a GGUF file.
   static StatusOr<std::shared_ptr<const Checkpoint>> Open(const std::string& path);
 
   Checkpoint() = default;
@@ -35,12 +38,16 @@ class Checkpoint {
   // The path that it was opened by, for messages.
   virtual const std::string& directory() const = 0;
   virtual const std::string& config_json() const = 0;
-  // Empty when the checkpoint has none. The chat template is in tokenizer_config_json.
+  // Empty when the checkpoint has none.
   virtual const std::string& generation_config_json() const = 0;
   virtual const std::string& tokenizer_json() const = 0;
   virtual const std::string& tokenizer_config_json() const = 0;
+  // Chat templates in files of their own. With none, they are what tokenizer_config_json has.
+  virtual absl::Span<const ChatTemplateFile> chat_templates() const { return {}; }
   // Of all files that hold tensors.
   virtual uint64_t file_bytes() const = 0;
+  // Null unless it is a GGUF file, whose vocabulary is among its metadata and not in tokenizer_json.
+  virtual const GgufMetadata* gguf() const { return nullptr; }
 };
 
 }  // namespace mainarch::file

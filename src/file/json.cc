@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "file/json.h"
 
+#include <algorithm>
+
 #include "absl/strings/escaping.h"
 #include "base/hash_map.h"
 #include "base/json_marks.h"
+#include "base/json_numbers.h"
 
 namespace mainarch::file {
 namespace {
@@ -77,8 +80,8 @@ Status ParseFailure(absl::string_view file, simdjson::error_code error, const Js
       return Error(Code::kBadModel, file, ": json is not valid utf-8");
     case simdjson::NUMBER_ERROR:
       return Error(Code::kBadModel, file,
-                   ": json has a number that is malformed or beyond 64 bits (NaN and Infinity are "
-                   "not json)");
+                   ": json has a number that is malformed or beyond a double's range (NaN and Infinity "
+                   "are not json)");
     case simdjson::EMPTY:
       return Error(Code::kBadModel, file, ": json is empty");
     default:
@@ -109,6 +112,13 @@ StatusOr<JsonDocument> JsonDocument::Parse(absl::string_view text, absl::string_
       document.parser_->allocate(text.size() < 64 ? 64 : text.size(), limits.depth + 1);
   if (error == simdjson::SUCCESS) {
     error = document.parser_->parse(text.data(), text.size()).get(document.root_);
+  }
+  if (error == simdjson::NUMBER_ERROR) {
+    const std::string narrowed = WideIntegersAsFractions(text);
+    error = document.parser_->allocate(std::max<size_t>(narrowed.size(), 64), limits.depth + 1);
+    if (error == simdjson::SUCCESS) {
+      error = document.parser_->parse(narrowed.data(), narrowed.size()).get(document.root_);
+    }
   }
   if (error != simdjson::SUCCESS) return ParseFailure(file, error, limits);
   DuplicateKeys duplicates{file, {}};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Strict reading of untrusted JSON: simdjson's tree, after the size, the number of values, the depth and
-// the absence of duplicate keys at every level have been checked. A document owns its text; elements borrow from
+// the absence of duplicate keys at every level have been checked. An integer beyond 64 bits is read as a fraction,
+// as is what Python's json would give where a float is wanted. A document owns its text; elements borrow from
 // it. Immutable once parsed. This header pulls in simdjson: include it from .cc files only.
 #ifndef MAINARCH_FILE_JSON_H_
 #define MAINARCH_FILE_JSON_H_

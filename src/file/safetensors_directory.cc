@@ -88,6 +88,7 @@ class SafetensorsDirectoryOpener {
                      ReadOptional(Path("tokenizer.json"), kMaxTokenizerBytes));
     ASSIGN_OR_RETURN(checkpoint_->tokenizer_config_json_,
                      ReadOptional(Path("tokenizer_config.json"), kMaxTokenizerConfigBytes));
+    ASSIGN_OR_RETURN(checkpoint_->chat_templates_, ReadChatTemplates(checkpoint_->directory_));
     return OkStatus();
   }
 

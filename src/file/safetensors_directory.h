@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A Hugging Face checkpoint directory as it is: config.json, optional generation_config.json,
-// tokenizer.json and tokenizer_config.json, and either model.safetensors or
+// tokenizer.json, tokenizer_config.json and chat templates, and either model.safetensors or
 // model.safetensors.index.json with its shards. Shards are mapped read-only; every tensor's place
 // is checked before a view of it is given out. As transformers does, a model.safetensors beside an
 // index wins, and tensors that a shard holds beyond the index are there too; one tensor in two shards
@@ -28,6 +28,7 @@ class SafetensorsDirectory final : public Checkpoint {
   const std::string& generation_config_json() const override { return generation_config_json_; }
   const std::string& tokenizer_json() const override { return tokenizer_json_; }
   const std::string& tokenizer_config_json() const override { return tokenizer_config_json_; }
+  absl::Span<const ChatTemplateFile> chat_templates() const override { return chat_templates_; }
   uint64_t file_bytes() const override { return file_bytes_; }
 
  private:
@@ -39,6 +40,7 @@ class SafetensorsDirectory final : public Checkpoint {
   std::string generation_config_json_;
   std::string tokenizer_json_;
   std::string tokenizer_config_json_;
+  std::vector<ChatTemplateFile> chat_templates_;
   std::vector<SafetensorsFile> files_;
   std::vector<TensorView> tensors_;
   HashMap<absl::string_view, size_t> by_name_;  // index into tensors_

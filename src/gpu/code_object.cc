@@ -19,6 +19,7 @@ constexpr uint64_t kMaxImage = 64 << 20;
 constexpr size_t kMaxSegments = 64;
 constexpr size_t kMaxSections = 4096;
 constexpr size_t kMaxKernels = 65536;
+constexpr uint64_t kMostKernargBytes = 1 << 16;
 // Instruction fetch runs ahead of the last instruction: so much after it must be mapped.
 constexpr uint64_t kPrefetch = 256;
 
@@ -376,14 +377,15 @@ Status CodeObjectParser::ReadKernelMetadata(MsgpackReader* reader) {
     *number->value = U32(value);
   }
   absl::ConsumeSuffix(&symbol, ".kd");
-  for (CodeArgument& argument : seen.arguments) {
-    if (argument.offset <= seen.kernarg_bytes &&
-        argument.size <= seen.kernarg_bytes - argument.offset) {
-      continue;
+  // Kernels of AMD's list an argument behind the segment that they declare: who runs them gives them room.
+  for (const CodeArgument& argument : seen.arguments) {
+    const uint64_t end = uint64_t{argument.offset} + argument.size;
+    if (end > kMostKernargBytes) {
+      return Error(Code::kBadModel, "metadata of kernel ", symbol, ": argument ", argument.kind,
+                   " at ", argument.offset, " with ", argument.size, " bytes: more than ",
+                   kMostKernargBytes);
     }
-    return Error(Code::kBadModel, "metadata of kernel ", symbol, ": argument ", argument.kind,
-                 " at ", argument.offset, " with ", argument.size, " bytes, kernarg has ",
-                 seen.kernarg_bytes);
+    seen.kernarg_bytes = std::max(seen.kernarg_bytes, static_cast<uint32_t>(end));
   }
   for (CodeKernel& kernel : object_.kernels_) {
     if (kernel.name != symbol) continue;

@@ -12,9 +12,9 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/strings/string_view.h"
+#include "base/fd.h"
 #include "base/status.h"
 #include "kfd/sys.h"
 
@@ -30,8 +30,11 @@ class VirtualSys : public Sys {
   virtual bool StatDevice(int fd, FileStat* out) const = 0;
   // Close for a program that duplicates descriptors behind our back: the file goes with the last.
   virtual int CloseShared(int fd) = 0;
-  // The node's log, oldest line first.
-  virtual std::vector<std::string> Log() const = 0;
+  // mprotect of the program's own memory: GPUs that use it in place follow. 0 or a negative errno.
+  virtual int Mprotect(void* address, size_t size, int protection) = 0;
+  // From now on each line of the node's log goes there as it happens, so that a program that is
+  // killed or aborts leaves it too. What does not fit there is lost.
+  virtual void LogTo(UniqueFd file) = 0;
   // Ends the machine's threads: nothing moves any more. For good.
   virtual void Stop() = 0;
 };

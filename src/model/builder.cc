@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/quant/bf16.h"
+#include "kernels/quant/f16.h"
 #include "model/linear.h"
 #include "model/rope.h"
+#include "model/tensor_names.h"
 
 namespace mainarch::model {
 namespace {
@@ -18,18 +21,8 @@ using backend::WeightId;
 using backend::WeightLayout;
 using backend::WeightSlice;
 
-// MXFP4 groups are 32 columns; every other format's step divides 32.
-constexpr int64_t kColumnUnit = 32;
 // Rows of a vocabulary shard: whole panels, so that shards do not meet inside one.
 constexpr int64_t kVocabUnit = 16;
-
-// kSplitParts + 1 boundaries over n, at multiples of unit except the last.
-std::vector<int64_t> SplitAt(int64_t n, int64_t unit) {
-  std::vector<int64_t> splits;
-  for (int i = 0; i < kSplitParts; ++i) splits.push_back(n / unit * i / kSplitParts * unit);
-  splits.push_back(n);
-  return splits;
-}
 
 }  // namespace
 
@@ -38,6 +31,7 @@ Builder::Builder(const ModelConfig& config, std::shared_ptr<const file::Checkpoi
     : config_(config),
       checkpoint_(std::move(checkpoint)),
       ranks_(ranks),
+      model_(ModelPrefix(*checkpoint_)),
       program_(std::make_shared<backend::Program>()) {
   backend::Program& p = *program_;
   p.ranks = ranks;
@@ -58,20 +52,26 @@ void Builder::Fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
+bool Builder::HeadsDivide(int32_t ranks) const {
+  const int32_t small = std::min(config_.kv_heads, ranks);
+  return config_.heads % ranks == 0 && std::max(config_.kv_heads, ranks) % small == 0;
+}
+
 void Builder::CheckHeads() {
   if (config_.head_dim % 16 != 0) {
     Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": head_dim ", config_.head_dim,
                " is not a multiple of 16"));
   }
-  if (config_.heads % ranks_ != 0) {
-    Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": ", config_.heads,
-               " attention heads do not divide over ", ranks_, " ranks"));
+  if (HeadsDivide(ranks_)) return;
+  std::string counts;
+  for (int32_t ranks = 1; ranks <= backend::kSplitParts; ranks *= 2) {
+    if (HeadsDivide(ranks)) absl::StrAppend(&counts, counts.empty() ? "" : ", ", ranks);
   }
-  const int32_t small = std::min(config_.kv_heads, ranks_);
-  if (std::max(config_.kv_heads, ranks_) % small != 0) {
-    Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": ", config_.kv_heads,
-               " key/value heads do not divide over ", ranks_, " ranks"));
-  }
+  const bool queries = config_.heads % ranks_ != 0;
+  Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": ",
+             queries ? config_.heads : config_.kv_heads,
+             queries ? " attention heads" : " key/value heads", " do not divide over ", ranks_,
+             " ranks; numbers of ranks that do: ", counts));
 }
 
 BufferId Builder::AddBuffer(const std::string& label, int64_t width, int32_t slots,
@@ -109,6 +109,12 @@ WeightId Builder::Vector(const std::string& name, int64_t size) {
   return VectorShards(name, {VectorOf(name, size)},
                       std::vector<std::vector<WeightSlice>>(static_cast<size_t>(ranks_),
                                                             {WeightSlice{0, 0, 1, 0, size}}));
+}
+
+WeightId Builder::Norm(const std::string& name, int64_t size) {
+  const WeightId id = Vector(name, size);
+  if (config_.norms.plus_one) program_->weights[static_cast<size_t>(id)].offset = 1;
+  return id;
 }
 
 WeightId Builder::Replicated(const std::string& name, int64_t rows, int64_t cols,
@@ -153,59 +159,6 @@ WeightId Builder::ColumnShards(const std::string& label, std::vector<quant::Matr
   return AddWeight(std::move(weight));
 }
 
-WeightId Builder::GateUpShards(const std::string& label, std::vector<quant::Matrix> sources,
-                               const std::vector<int64_t>& splits, int32_t groups) {
-  Weight weight;
-  weight.label = label;
-  weight.layout = WeightLayout::kGateUp;
-  weight.groups = groups;
-  for (int32_t rank = 0; rank < ranks_; ++rank) {
-    const auto [begin, end] = RankPart(splits, rank);
-    std::vector<WeightSlice> slices;
-    for (int32_t g = 0; g < 2 * groups; ++g) {
-      slices.push_back({g, begin, end, 0, sources[static_cast<size_t>(g)].cols});
-    }
-    weight.ranks.push_back(std::move(slices));
-  }
-  weight.sources = std::move(sources);
-  return AddWeight(std::move(weight));
-}
-
-// With fewer key/value heads than ranks, several ranks hold the same one. Of a bias, which is a row,
-// slices are columns.
-std::vector<std::vector<WeightSlice>> Builder::QkvSlices(bool bias) const {
-  const int64_t hd = config_.head_dim, heads = config_.heads, kv = config_.kv_heads;
-  std::vector<std::vector<WeightSlice>> ranks;
-  for (int32_t rank = 0; rank < ranks_; ++rank) {
-    std::vector<WeightSlice>& slices = ranks.emplace_back();
-    const auto add = [&](int32_t source, int64_t begin, int64_t end) {
-      slices.push_back(bias ? WeightSlice{source, 0, 1, begin, end}
-                            : WeightSlice{source, begin, end, 0, config_.hidden});
-    };
-    const int64_t first = heads * rank / ranks_, last = heads * (rank + 1) / ranks_;
-    if (!config_.attention.output_gate) add(0, first * hd, last * hd);
-    for (int64_t h = first; config_.attention.output_gate && h < last; ++h) {
-      add(0, 2 * h * hd, (2 * h + 1) * hd);
-    }
-    const int64_t kv_begin = kv * rank / ranks_;
-    const int64_t kv_end = kv_begin + std::max<int64_t>(1, kv / ranks_);
-    add(1, kv_begin * hd, kv_end * hd);
-    add(2, kv_begin * hd, kv_end * hd);
-  }
-  return ranks;
-}
-
-std::vector<std::vector<WeightSlice>> Builder::GateSlices(bool bias) const {
-  const int64_t hd = config_.head_dim, heads = config_.heads;
-  std::vector<std::vector<WeightSlice>> ranks(static_cast<size_t>(ranks_));
-  for (int64_t h = 0; h < heads; ++h) {
-    const int64_t begin = (2 * h + 1) * hd, end = (2 * h + 2) * hd;
-    ranks[static_cast<size_t>(h * ranks_ / heads)].push_back(
-        bias ? WeightSlice{0, 0, 1, begin, end} : WeightSlice{0, begin, end, 0, config_.hidden});
-  }
-  return ranks;
-}
-
 WeightId Builder::VectorShards(const std::string& label, std::vector<quant::Matrix> sources,
                                std::vector<std::vector<WeightSlice>> ranks) {
   Weight weight;
@@ -216,175 +169,41 @@ WeightId Builder::VectorShards(const std::string& label, std::vector<quant::Matr
   return AddWeight(std::move(weight));
 }
 
-void Builder::AddProduct(BufferId in, WeightId w) {
-  if (ranks_ == 1) {
-    program_->ops.push_back(backend::MatmulAddOp{in, w, program_->x});
-    return;
+void Builder::AddProduct(BufferId in, WeightId w, const std::string& bias,
+                         const std::string& norm_after) {
+  backend::Program& p = *program_;
+  const bool plain = norm_after.empty() && config_.residual_scale == 1;
+  BufferId to = p.x;
+  if (!plain) {
+    if (sum_ < 0) sum_ = AddBuffer("sum", config_.hidden);
+    to = sum_;
   }
-  if (partial_ < 0) partial_ = AddBuffer("partial", config_.hidden);
-  program_->ops.push_back(backend::MatmulOp{in, w, partial_});
-  program_->ops.push_back(backend::AllReduceAddOp{partial_, program_->x});
+  if (ranks_ > 1) {
+    if (partial_ < 0) partial_ = AddBuffer("partial", config_.hidden);
+    p.ops.push_back(backend::MatmulOp{in, w, partial_});
+    p.ops.push_back(backend::AllReduceAddOp{partial_, to, /*add=*/plain});
+  } else if (plain) {
+    p.ops.push_back(backend::MatmulAddOp{in, w, to});
+  } else {
+    p.ops.push_back(backend::MatmulOp{in, w, to});
+  }
+  if (!bias.empty()) p.ops.push_back(backend::AddBiasOp{Vector(bias, config_.hidden), to});
+  if (plain) return;
+  const WeightId norm = norm_after.empty() ? backend::kNone : Norm(norm_after, config_.hidden);
+  p.ops.push_back(backend::AddNormedOp{to, norm, static_cast<float>(config_.residual_scale), p.x});
 }
 
 void Builder::Embed(const std::string& table) {
   const WeightId w = Replicated(table, config_.vocab, config_.hidden, WeightLayout::kTable);
   const quant::Format format = program_->weights[static_cast<size_t>(w)].sources[0].format;
-  if (format != quant::Format::kBF16 && format != quant::Format::kF16 &&
-      format != quant::Format::kF32) {
-    Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": ", table, " is ",
-               quant::NameOf(format), "; an embedding must be BF16, F16 or F32"));
+  // As transformers does it, which has the factor in the type of the weights.
+  double scale = config_.embedding_scale;
+  if (scale != 1 && format == quant::Format::kBF16) {
+    scale = double{quant::FloatFromBf16(quant::Bf16FromFloat(static_cast<float>(scale)))};
+  } else if (scale != 1 && format == quant::Format::kF16) {
+    scale = double{quant::FloatFromF16(quant::F16FromFloat(static_cast<float>(scale)))};
   }
-  program_->ops.push_back(backend::EmbedOp{w, program_->x});
-}
-
-int32_t Builder::CacheOfWindow(int32_t window) {
-  std::vector<backend::Cache>& caches = program_->caches;
-  for (size_t i = 0; i < caches.size(); ++i) {
-    const auto* cache = std::get_if<backend::PagedCache>(&caches[i]);
-    if (cache != nullptr && cache->window == window) return static_cast<int32_t>(i);
-  }
-  backend::PagedCache cache;
-  cache.label = window == 0 ? "kv" : absl::StrCat("kv of the last ", window);
-  cache.kv_heads = std::max(1, config_.kv_heads / ranks_);
-  cache.key_dim = cache.value_dim = config_.head_dim;
-  cache.window = window;
-  caches.push_back(std::move(cache));
-  return static_cast<int32_t>(caches.size()) - 1;
-}
-
-// The products that make Q, K, V and the gate, and the biases of all.
-void Builder::AddHeads(backend::AttentionOp* attention, const std::string& prefix) {
-  backend::Program& p = *program_;
-  const AttentionConfig& has = config_.attention;
-  const int64_t hd = config_.head_dim, kv_rows = config_.kv_heads * hd;
-  const int64_t q_rows = config_.heads * hd * (has.output_gate ? 2 : 1);
-  const std::string self = prefix + "self_attn.";
-  const WeightId norm = Vector(prefix + "input_layernorm.weight", p.hidden);
-  Weight qkv;
-  qkv.label = self + "qkv";
-  qkv.sources = {Linear(self + "q_proj", q_rows, config_.hidden),
-                 Linear(self + "k_proj", kv_rows, config_.hidden),
-                 Linear(self + "v_proj", kv_rows, config_.hidden)};
-  qkv.ranks = QkvSlices(/*bias=*/false);
-  const quant::Matrix q_proj = qkv.sources[0];
-  p.ops.push_back(
-      backend::NormMatmulOp{p.x, norm, AddWeight(std::move(qkv)), attention->qkv});
-  quant::Matrix q_bias;
-  if (has.qkv_bias) {
-    q_bias = VectorOf(self + "q_proj.bias", q_rows);
-    attention->bias = VectorShards(self + "qkv.bias",
-                                   {q_bias, VectorOf(self + "k_proj.bias", kv_rows),
-                                    VectorOf(self + "v_proj.bias", kv_rows)},
-                                   QkvSlices(/*bias=*/true));
-  }
-  if (!has.output_gate) return;
-  if (gate_ < 0) gate_ = AddBuffer("gate", int64_t{attention->heads} * hd);
-  attention->gate = gate_;
-  Weight gate;
-  gate.label = self + "gate";
-  gate.sources = {q_proj};
-  gate.ranks = GateSlices(/*bias=*/false);
-  p.ops.push_back(backend::NormMatmulOp{p.x, norm, AddWeight(std::move(gate)), gate_});
-  if (!has.qkv_bias) return;
-  p.ops.push_back(backend::AddBiasOp{
-      VectorShards(self + "gate.bias", {q_bias}, GateSlices(/*bias=*/true)), gate_});
-}
-
-void Builder::Attention(const std::string& prefix) {
-  backend::Program& p = *program_;
-  const AttentionConfig& has = config_.attention;
-  const LayerAttention own = config_.AttentionOf(p.layer_ends.size());
-  const std::string self = prefix + "self_attn.";
-  const int32_t heads = config_.heads / ranks_;
-  backend::AttentionOp attention = {};
-  attention.cache = CacheOfWindow(own.window);
-  auto& cache = std::get<backend::PagedCache>(p.caches[static_cast<size_t>(attention.cache)]);
-  attention.layer = cache.layers++;
-  if (qkv_ < 0) {
-    qkv_ = AddBuffer("qkv", int64_t{heads + 2 * cache.kv_heads} * config_.head_dim);
-    attention_ = AddBuffer("attention", int64_t{heads} * config_.head_dim);
-  }
-  attention.qkv = qkv_;
-  attention.out = attention_;
-  attention.heads = heads;
-  attention.rope = own.rope == kNoRope ? backend::kNone : own.rope;
-  attention.scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
-  AddHeads(&attention, prefix);
-  if (has.qk_norm) {
-    attention.q_norm = Vector(self + "q_norm.weight", config_.head_dim);
-    attention.k_norm = Vector(self + "k_norm.weight", config_.head_dim);
-  }
-  if (has.sinks) {
-    std::vector<std::vector<WeightSlice>> ranks;
-    for (int32_t rank = 0; rank < ranks_; ++rank) {
-      ranks.push_back({{0, 0, 1, int64_t{heads} * rank, int64_t{heads} * (rank + 1)}});
-    }
-    attention.sinks =
-        VectorShards(self + "sinks", {VectorOf(self + "sinks", config_.heads)}, std::move(ranks));
-  }
-  p.ops.push_back(attention);
-  // Parts end where heads end, so that a rank's part is its own heads.
-  const std::string o_proj = self + "o_proj";
-  const int64_t width = int64_t{config_.heads} * config_.head_dim;
-  const std::vector<int64_t> splits = SplitAt(width, config_.head_dim);
-  AddProduct(attention_,
-             ColumnShards(o_proj, {Linear(o_proj, config_.hidden, width)}, splits, 1));
-  if (has.o_bias) p.ops.push_back(backend::AddBiasOp{Vector(o_proj + ".bias", p.hidden), p.x});
-}
-
-void Builder::DenseFfn(const std::string& prefix) {
-  const std::vector<int64_t> splits = SplitAt(config_.intermediate, kColumnUnit);
-  if (act_ < 0) act_ = AddBuffer("act", WidestPart(splits));
-  const WeightId gate_up =
-      GateUpShards(prefix + "mlp.gate_up",
-                   {Linear(prefix + "mlp.gate_proj", config_.intermediate, config_.hidden),
-                    Linear(prefix + "mlp.up_proj", config_.intermediate, config_.hidden)},
-                   splits, 1);
-  program_->ops.push_back(backend::NormGateUpOp{
-      program_->x, Vector(prefix + "post_attention_layernorm.weight", config_.hidden), gate_up,
-      act_});
-  const std::string down = prefix + "mlp.down_proj";
-  AddProduct(act_, ColumnShards(down, {Linear(down, config_.hidden, config_.intermediate)}, splits, 1));
-}
-
-void Builder::MoeFfn(const std::string& prefix) {
-  backend::Program& p = *program_;
-  const int32_t k = config_.experts_per_token;
-  const int64_t width = config_.moe_intermediate;
-  const std::vector<int64_t> splits = SplitAt(width, kColumnUnit);
-  if (moe_h_ < 0) {
-    moe_h_ = AddBuffer("moe.h", config_.hidden);
-    moe_ids_ = AddBuffer("moe.ids", k, 1, BufferType::kI32);
-    moe_weights_ = AddBuffer("moe.weights", k);
-    moe_act_ = AddBuffer("moe.act", WidestPart(splits), k);
-  }
-  std::vector<quant::Matrix> gate_up, down;
-  for (int32_t e = 0; e < config_.experts && status_.ok(); ++e) {
-    const std::string expert = absl::StrCat(prefix, "mlp.experts.", e, ".");
-    gate_up.push_back(Linear(expert + "gate_proj", width, config_.hidden));
-    gate_up.push_back(Linear(expert + "up_proj", width, config_.hidden));
-    down.push_back(Linear(expert + "down_proj", config_.hidden, width));
-  }
-  if (!status_.ok()) return;
-  p.ops.push_back(backend::RouterOp{
-      p.x, Vector(prefix + "post_attention_layernorm.weight", config_.hidden),
-      Replicated(prefix + "mlp.gate", config_.experts, config_.hidden, WeightLayout::kPanels),
-      moe_h_, moe_ids_, moe_weights_, config_.norm_topk_prob});
-  p.ops.push_back(backend::ExpertsGateUpOp{
-      moe_h_, moe_ids_,
-      GateUpShards(prefix + "mlp.experts.gate_up", std::move(gate_up), splits, config_.experts),
-      moe_act_});
-  const WeightId down_id =
-      ColumnShards(prefix + "mlp.experts.down_proj", std::move(down), splits, config_.experts);
-  if (ranks_ == 1) {
-    p.ops.push_back(
-        backend::ExpertsDownOp{moe_act_, moe_ids_, moe_weights_, down_id, p.x, /*add=*/true});
-    return;
-  }
-  if (partial_ < 0) partial_ = AddBuffer("partial", config_.hidden);
-  p.ops.push_back(
-      backend::ExpertsDownOp{moe_act_, moe_ids_, moe_weights_, down_id, partial_, /*add=*/false});
-  p.ops.push_back(backend::AllReduceAddOp{partial_, p.x});
+  program_->ops.push_back(backend::EmbedOp{w, program_->x, static_cast<float>(scale)});
 }
 
 void Builder::Tap() {
@@ -408,9 +227,9 @@ void Builder::EndLayer() {
 }
 
 void Builder::Decoder() {
-  Embed("model.embed_tokens");
+  Embed(model_ + "embed_tokens");
   for (int32_t layer = 0; layer < config_.layers; ++layer) {
-    const std::string prefix = absl::StrCat("model.layers.", layer, ".");
+    const std::string prefix = absl::StrCat(model_, "layers.", layer, ".");
     Attention(prefix);
     if (config_.sparse_layer[static_cast<size_t>(layer)]) {
       MoeFfn(prefix);
@@ -419,7 +238,7 @@ void Builder::Decoder() {
     }
     EndLayer();
   }
-  Logits("model.norm.weight", config_.tied_embeddings ? "model.embed_tokens" : "lm_head");
+  Logits(model_ + "norm.weight", FindHead(*checkpoint_, config_).name);
 }
 
 void Builder::Logits(const std::string& norm, const std::string& head) {
@@ -432,7 +251,8 @@ void Builder::Logits(const std::string& norm, const std::string& head) {
     const int64_t end = rank + 1 == ranks_ ? config_.vocab : unit * (rank + 1) / ranks_ * kVocabUnit;
     weight.ranks.push_back({WeightSlice{0, begin, end, 0, config_.hidden}});
   }
-  const WeightId norm_id = Vector(norm, config_.hidden);
+  const WeightId norm_id = Norm(norm, config_.hidden);
+  program_->weights[static_cast<size_t>(norm_id)].factor = static_cast<float>(config_.logits_scale);
   program_->ops.push_back(
       backend::LogitsOp{program_->x, norm_id, AddWeight(std::move(weight))});
 }

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "file/checkpoint.h"
 #include "model/config.h"
+#include "model/experts.h"
 
 namespace mainarch::model {
 
@@ -33,9 +34,9 @@ class Builder {
   // config says of attention and of this layer; layers of one window share a cache, whose next layer
   // it takes.
   void Attention(const std::string& prefix);
-  // x += down(silu(gate(h)) * up(h)), h = norm(x).
+  // x += down(activation(gate(h), up(h))), h = norm(x).
   void DenseFfn(const std::string& prefix);
-  // x += mixture of experts of h.
+  // x += mixture of experts of h, and the expert for all tokens.
   void MoeFfn(const std::string& prefix);
   // Keeps x for Programs that read it (AddTapped); the first call makes tap 0.
   void Tap();
@@ -43,7 +44,7 @@ class Builder {
   void AddTapped(int32_t tap, const std::string& name);
   // Marks the end of a layer.
   void EndLayer();
-  // Logits of norm(x); the head is `head`, or the embedding when tied.
+  // Logits of norm(x).
   void Logits(const std::string& norm, const std::string& head);
 
   // All of Llama and its kin: embedding, layers of attention and feed-forward (experts in those that
@@ -65,14 +66,29 @@ class Builder {
   quant::Matrix VectorOf(const std::string& name, int64_t size);
   // The same on every rank.
   backend::WeightId Vector(const std::string& name, int64_t size);
+  // Of a norm: what is stored may lack one.
+  backend::WeightId Norm(const std::string& name, int64_t size);
   backend::WeightId Replicated(const std::string& name, int64_t rows, int64_t cols,
                                backend::WeightLayout layout);
   // Columns cut at `splits`; the product is a sum over ranks.
   backend::WeightId ColumnShards(const std::string& label, std::vector<quant::Matrix> sources,
                                  const std::vector<int64_t>& splits, int32_t groups);
-  // Gate and up, rows cut at `splits` (the columns of the down projection that follows).
-  backend::WeightId GateUpShards(const std::string& label, std::vector<quant::Matrix> sources,
-                                 const std::vector<int64_t>& splits, int32_t groups);
+  // Gates and ups, rows cut at `splits` (the columns of the down projection that follows).
+  backend::WeightId GateUpShards(const std::string& label, const std::vector<MatrixPart>& gates,
+                                 const std::vector<MatrixPart>& ups, int64_t cols,
+                                 const std::vector<int64_t>& splits);
+  // Columns [begin, end) of each row of `bias` (from `at` on), cut at `splits`.
+  backend::WeightId BiasShards(const std::string& label, const quant::Matrix& bias, int64_t at,
+                               const std::vector<int64_t>& splits);
+  // The first norm's weight, or kNone where the layer has none before.
+  backend::WeightId NormBefore(const std::string& prefix, const std::string& name);
+  // act = the activation of gate and up of h, of a feed-forward of `width` under `mlp`.
+  void GateUp(const std::string& mlp, int64_t width, const std::vector<int64_t>& splits,
+              backend::WeightId norm, backend::BufferId act);
+  void Down(const std::string& mlp, int64_t width, const std::vector<int64_t>& splits,
+            backend::BufferId act, const std::string& norm_after);
+  void Router(const std::string& prefix, backend::WeightId norm);
+  void Experts(const std::string& prefix);
   // Of q_proj, k_proj and v_proj, or of their biases (`bias`): rows of this rank's queries, then of
   // its key head(s), then value head(s).
   std::vector<std::vector<backend::WeightSlice>> QkvSlices(bool bias) const;
@@ -80,23 +96,33 @@ class Builder {
   std::vector<std::vector<backend::WeightSlice>> GateSlices(bool bias) const;
   int32_t CacheOfWindow(int32_t window);
   void AddHeads(backend::AttentionOp* attention, const std::string& prefix);
+  void AddGate(backend::AttentionOp* attention, const std::string& self, backend::WeightId norm,
+               const quant::Matrix& q_proj, const quant::Matrix& q_bias);
+  void AddHeadNorms(backend::AttentionOp* attention, const std::string& self);
+  // The slices of each rank's query heads, or key heads, of a vector of all.
+  std::vector<std::vector<backend::WeightSlice>> HeadSlices(int64_t heads, int64_t each) const;
   // A vector of which each rank has its own part.
   backend::WeightId VectorShards(const std::string& label, std::vector<quant::Matrix> sources,
                                  std::vector<std::vector<backend::WeightSlice>> ranks);
-  // x += in * w: one op on one rank, a partial product and an all-reduce on more.
-  void AddProduct(backend::BufferId in, backend::WeightId w);
+  // x += in * w: one op on one rank, a partial product and an all-reduce on more. With `bias`, a
+  // norm behind or a scale of what is added (each may be missing), these apply to the whole sum.
+  void AddProduct(backend::BufferId in, backend::WeightId w, const std::string& bias,
+                  const std::string& norm_after);
   ColumnRange RankPart(const std::vector<int64_t>& splits, int32_t rank) const;
   int64_t WidestPart(const std::vector<int64_t>& splits) const;
   void Fail(Status status);
   void CheckHeads();
+  bool HeadsDivide(int32_t ranks) const;
 
   const ModelConfig& config_;
   std::shared_ptr<const file::Checkpoint> checkpoint_;
   const int32_t ranks_;
+  const std::string model_;  // what stands before the tensors' names: "model."
   Status status_;
   std::shared_ptr<backend::Program> program_;
   // Shared by all layers; -1 until first used.
-  backend::BufferId qkv_ = -1, attention_ = -1, gate_ = -1, act_ = -1, partial_ = -1;
+  backend::BufferId qkv_ = -1, attention_ = -1, gate_ = -1, act_ = -1, partial_ = -1, sum_ = -1;
+  backend::BufferId shared_act_ = -1, shared_gate_ = -1;
   backend::BufferId moe_h_ = -1, moe_ids_ = -1, moe_weights_ = -1, moe_act_ = -1;
 };
 

@@ -2,6 +2,8 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "file/json_fields.h"
 #include "model/arch/arch.h"
@@ -42,23 +44,30 @@ StatusOr<const Arch*> ReadArch(const JsonFields& outer, const JsonFields& text) 
   if (!classes || classes->size() == 0) return arch;
   const element first = classes->at(0).value_unsafe();
   std::string_view name;
-  if (first.get(name) != simdjson::SUCCESS || View(name) != arch->class_name) {
-    return outer.Bad(Code::kUnsupported, "architectures[0]", "is ", Show(first),
-                     ", which is not supported; for model_type ", arch->model_type,
-                     " it must be \"", arch->class_name, "\"");
+  if (first.get(name) == simdjson::SUCCESS) {
+    if (View(name) == arch->class_name) return arch;
+    for (const absl::string_view other : arch->other_classes) {
+      if (!other.empty() && View(name) == other) return arch;
+    }
   }
-  return arch;
+  return outer.Bad(Code::kUnsupported, "architectures[0]", "is ", Show(first),
+                   ", which is not supported; for model_type ", arch->model_type, " it must be \"",
+                   arch->class_name, "\"");
 }
 
-// eos_token_id: an integer or an array of them.
+// eos_token_id: an integer or an array of them. What is beyond the vocabulary never comes, so that
+// transformers takes it, too.
 Status AddEosIds(const JsonFields& fields, int32_t vocab, std::vector<uint32_t>* ids) {
   const auto value = fields.Find("eos_token_id");
   if (!value) return OkStatus();
-  const IntegerRange range = {0, vocab - 1};
+  constexpr IntegerRange kRange = {-1, std::numeric_limits<uint32_t>::max()};
+  const auto add = [&](int64_t id) {
+    if (id >= 0 && id < vocab) ids->push_back(static_cast<uint32_t>(id));
+  };
   array items;
   if (value->get(items) != simdjson::SUCCESS) {
-    ASSIGN_OR_RETURN(const int64_t id, fields.IntegerOf(*value, "eos_token_id", range));
-    ids->push_back(static_cast<uint32_t>(id));
+    ASSIGN_OR_RETURN(const int64_t id, fields.IntegerOf(*value, "eos_token_id", kRange));
+    add(id);
     return OkStatus();
   }
   size_t index = 0;
@@ -68,8 +77,8 @@ Status AddEosIds(const JsonFields& fields, int32_t vocab, std::vector<uint32_t>*
                         " ids");
     }
     const std::string what = absl::StrCat("eos_token_id[", index++, "]");
-    ASSIGN_OR_RETURN(const int64_t id, fields.IntegerOf(item, what, range));
-    ids->push_back(static_cast<uint32_t>(id));
+    ASSIGN_OR_RETURN(const int64_t id, fields.IntegerOf(item, what, kRange));
+    add(id);
   }
   return OkStatus();
 }
@@ -95,6 +104,10 @@ Status ReadGeneration(const JsonFields& fields, ModelConfig* config) {
 }
 
 }  // namespace
+
+double ModelConfig::AttentionScale() const {
+  return attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(head_dim));
+}
 
 StatusOr<ModelConfig> ParseConfig(absl::string_view config_json,
                                   absl::string_view generation_config_json,

@@ -10,36 +10,45 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "backend/activation.h"
 #include "base/status.h"
 
 namespace mainarch::model {
 
+enum class RopeKind : uint8_t { kPlain, kLinear, kLlama3, kYarn, kLongRope };
+
 struct RopeConfig {
   double theta = 1e4;
   int32_t rotary_dim = 0;  // R: the first R dims of a head are rotated, NeoX pairing (i, i + R/2)
-  bool yarn = false;
-  bool llama3 = false;
-  // Both.
-  double factor = 1;
-  int64_t original_max_position = 0;
+  RopeKind kind = RopeKind::kPlain;
+  double factor = 1;                  // of all but plain and LongRoPE
+  int64_t original_max_position = 0;  // of Llama 3, YaRN and LongRoPE
   // Llama 3 only: what turns less than `low` times over the original range is slowed by the factor,
   // what turns more than `high` times is left, and between them it is a blend.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
+  // YaRN and LongRoPE. m: multiplies cos and sin; resolved, never 0
+  double attention_factor = 1;
   // YaRN only (models.md §1.5).
-  double attention_factor = 1;  // m: multiplies cos and sin; resolved, never 0
   double beta_fast = 32;
   double beta_slow = 1;
   bool truncate = true;  // floor/ceil the correction range
+  // LongRoPE only: each frequency is divided by its own. [rotary_dim / 2]
+  std::vector<double> divisors;
+
+  bool operator==(const RopeConfig&) const = default;
 };
 
 // What attention has beside products. An architecture says so; the defaults are Qwen3's.
 struct AttentionConfig {
   bool qk_norm = true;       // of each head of Q and K, before it turns
+  bool wide_qk_norm = false;  // of Q as a whole, and of K, all heads together
   bool qkv_bias = false;     // the gate's too
   bool o_bias = false;
   bool output_gate = false;  // q_proj has a head's queries, then its gate: out *= sigmoid(gate)
   bool sinks = false;        // self_attn.sinks [heads]: one more score, of a token whose V is zero
+  bool fused_qkv = false;    // one matrix qkv_proj: all of Q's rows, then K's, then V's
+  double scale = 0;          // of the scores; 0: 1 / sqrt(head_dim)
 
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -52,6 +61,34 @@ struct LayerAttention {
   int32_t rope = 0;    // 0: ModelConfig::rope; i: more_ropes[i - 1]; kNoRope: none turns
 
   bool operator==(const LayerAttention&) const = default;
+};
+
+// Where a layer's RMSNorms stand: before attention and feed-forward, behind them, or both.
+struct NormConfig {
+  bool before = true;
+  bool after = false;
+  bool plus_one = false;  // what is stored is the weight less one, as in Gemma
+
+  bool operator==(const NormConfig&) const = default;
+};
+
+// How a checkpoint calls its experts and their router, beside the fused forms that experts.h knows.
+enum class ExpertNames : uint8_t {
+  kMlp,      // mlp.experts.N.gate_proj, mlp.gate
+  kMixtral,  // block_sparse_moe.experts.N.w1, block_sparse_moe.gate
+  kGptOss,   // mlp.experts.gate_up_proj, mlp.router
+};
+
+// How a token's experts are chosen and weighted. The default is the softmax over all.
+struct RouterConfig {
+  bool sigmoid = false;       // each score by itself, instead of the softmax
+  bool bias = false;          // added to the logits
+  bool correction = false;    // e_score_correction_bias: added to scores for the choice alone
+  int32_t groups = 1;         // of equally many experts, by the sum of their two best
+  int32_t chosen_groups = 1;  // from which experts are taken
+  double scale = 1;           // of the weights, at the end
+
+  bool operator==(const RouterConfig&) const = default;
 };
 
 struct ModelConfig {
@@ -70,11 +107,23 @@ struct ModelConfig {
   std::vector<RopeConfig> more_ropes;  // of layers that say so
   AttentionConfig attention;
   std::vector<LayerAttention> layer_attention;  // [layers]; empty: the default in all
+  NormConfig norms;
+  backend::Activation activation = backend::Activation::kSilu;
+  bool mlp_bias = false;       // of gate, up and down; of experts, too
+  bool fused_gate_up = false;  // one matrix gate_up_proj: all rows of the gate, then those of up
+  // Of embeddings, rounded to their type; of what a block adds to x; of the logits.
+  double embedding_scale = 1;
+  double residual_scale = 1;
+  double logits_scale = 1;
 
   int32_t experts = 0;  // 0: dense
   int32_t experts_per_token = 0;
   int32_t moe_intermediate = 0;
   bool norm_topk_prob = false;
+  RouterConfig router;
+  ExpertNames expert_names = ExpertNames::kMlp;
+  int32_t shared_intermediate = 0;  // an expert for all tokens; 0: none
+  bool shared_gate = false;         // times the sigmoid of one more product
   std::vector<bool> sparse_layer;  // [layers]: true where the FFN is a mixture of experts
 
   std::vector<uint32_t> eos_ids;  // of config.json and generation_config.json; sorted, unique
@@ -87,6 +136,7 @@ struct ModelConfig {
   float min_p = 0;
   float repetition_penalty = 1;
 
+  double AttentionScale() const;
   LayerAttention AttentionOf(size_t layer) const {
     return layer_attention.empty() ? LayerAttention() : layer_attention[layer];
   }

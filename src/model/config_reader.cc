@@ -2,7 +2,6 @@
 #include "model/config_reader.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace mainarch::model {
@@ -28,7 +27,7 @@ constexpr IntegerRange kExpertRange = {0, 4096};
 
 // Formats that linear.h can read or refuse by name. With any other, the tensors carry other names.
 constexpr absl::string_view kQuantMethods[] = {"fp8", "quark", "compressed-tensors", "modelopt",
-                                               "mxfp4"};
+                                               "mxfp4", "awq", "gptq"};
 
 template <class T>
 Status AssignInteger(const JsonFields& fields, absl::string_view key, IntegerRange range, T* out) {
@@ -37,23 +36,12 @@ Status AssignInteger(const JsonFields& fields, absl::string_view key, IntegerRan
   return OkStatus();
 }
 
-// A key that is not known here would change the angles without a word.
-Status CheckRopeKeys(const JsonFields& scaling) {
-  constexpr absl::string_view kKeys[] = {"rope_type",        "type",
-                                         "rope_theta",       "partial_rotary_factor",
-                                         "mrope_section",    "mrope_interleaved",
-                                         "factor",           "original_max_position_embeddings",
-                                         "attention_factor", "beta_fast",
-                                         "beta_slow",        "truncate",
-                                         "low_freq_factor",  "high_freq_factor"};
-  for (const auto& member : scaling.members()) {
-    if (member.value.is_null()) continue;
-    if (std::find(std::begin(kKeys), std::end(kKeys), View(member.key)) == std::end(kKeys)) {
-      return scaling.Bad(Code::kUnsupported, Quote(View(member.key)), "is ", Show(member.value),
-                         ", a key that is not supported");
-    }
+// There at all, be it null.
+bool HasKey(const JsonFields& fields, absl::string_view key) {
+  for (const auto& member : fields.members()) {
+    if (View(member.key) == key) return true;
   }
-  return OkStatus();
+  return false;
 }
 
 }  // namespace
@@ -68,13 +56,25 @@ Status ConfigReader::RefuseIfTrue(std::initializer_list<absl::string_view> keys)
   return OkStatus();
 }
 
-Status ConfigReader::Activation(absl::string_view wanted) const {
-  ASSIGN_OR_RETURN(const auto act, text_.String("hidden_act"));
-  if (act && *act != wanted) {
-    return text_.Bad(Code::kUnsupported, "hidden_act", "is ", Quote(*act),
-                     ", which is not supported; it must be \"", wanted, "\"");
+Status ConfigReader::RefuseIfThere(std::initializer_list<absl::string_view> keys) const {
+  for (const absl::string_view key : keys) {
+    const auto value = text_.Find(key);
+    if (!value) continue;
+    return text_.Bad(Code::kUnsupported, key, "is ", Show(*value),
+                     ", which is not supported; it must be null");
   }
   return OkStatus();
+}
+
+Status ConfigReader::Activation(absl::string_view key) {
+  ASSIGN_OR_RETURN(const auto act, text_.String(key));
+  if (!act || *act == "silu" || *act == "swish") return OkStatus();
+  if (*act == "gelu_pytorch_tanh" || *act == "gelu_new") {
+    config_.activation = backend::Activation::kGeluTanh;
+    return OkStatus();
+  }
+  return text_.Bad(Code::kUnsupported, key, "is ", Quote(*act),
+                   ", which is not supported; known are \"silu\" and \"gelu_pytorch_tanh\"");
 }
 
 Status ConfigReader::QuantMethod() const {
@@ -85,17 +85,33 @@ Status ConfigReader::QuantMethod() const {
                     std::end(kQuantMethods)) {
     return quantization->Bad(Code::kUnsupported, "quant_method", "is ", Quote(*method),
                              ", which is not supported; known are fp8, quark, "
-                             "compressed-tensors, modelopt and mxfp4");
+                             "compressed-tensors, modelopt, mxfp4, awq and gptq");
   }
   return OkStatus();
+}
+
+Status ConfigReader::Common(const Defaults& defaults) {
+  defaults_ = defaults;
+  RETURN_IF_ERROR(Activation());
+  RETURN_IF_ERROR(QuantMethod());
+  RETURN_IF_ERROR(Geometry());
+  RETURN_IF_ERROR(Heads());
+  return TiedEmbeddings();
 }
 
 Status ConfigReader::Geometry() {
   RETURN_IF_ERROR(AssignInteger(text_, "hidden_size", kHiddenRange, &config_.hidden));
   RETURN_IF_ERROR(AssignInteger(text_, "num_hidden_layers", kLayerRange, &config_.layers));
   RETURN_IF_ERROR(AssignInteger(text_, "vocab_size", kVocabRange, &config_.vocab));
-  RETURN_IF_ERROR(
-      AssignInteger(text_, "max_position_embeddings", kPositionRange, &config_.max_position));
+  if (defaults_.max_position == 0) {
+    RETURN_IF_ERROR(
+        AssignInteger(text_, "max_position_embeddings", kPositionRange, &config_.max_position));
+  } else {
+    ASSIGN_OR_RETURN(const auto positions,
+                     text_.Integer("max_position_embeddings", kPositionRange));
+    config_.max_position = positions.value_or(defaults_.max_position);
+  }
+  config_.rms_eps = defaults_.rms_eps;
   ASSIGN_OR_RETURN(const auto eps, text_.Number("rms_norm_eps", {0, 0.125, true}));
   if (eps) config_.rms_eps = static_cast<float>(*eps);
   if (!(config_.rms_eps > 0)) {
@@ -108,46 +124,94 @@ Status ConfigReader::Geometry() {
 
 Status ConfigReader::Heads() {
   RETURN_IF_ERROR(AssignInteger(text_, "num_attention_heads", kHeadRange, &config_.heads));
-  RETURN_IF_ERROR(AssignInteger(text_, "num_key_value_heads", kHeadRange, &config_.kv_heads));
+  ASSIGN_OR_RETURN(const auto kv_heads, text_.Integer("num_key_value_heads", kHeadRange));
+  const bool missing = !HasKey(text_, "num_key_value_heads");
+  config_.kv_heads = static_cast<int32_t>(
+      kv_heads.value_or(missing && defaults_.kv_heads != 0 ? defaults_.kv_heads : config_.heads));
   if (config_.heads % config_.kv_heads != 0) {
     return text_.Bad(Code::kBadModel, "num_key_value_heads", "is ", config_.kv_heads,
                      ", which does not divide num_attention_heads ", config_.heads);
   }
   ASSIGN_OR_RETURN(const auto head_dim, text_.Integer("head_dim", kHeadDimRange));
-  if (head_dim) {
-    config_.head_dim = static_cast<int32_t>(*head_dim);
-  } else if (config_.hidden % config_.heads == 0) {
-    config_.head_dim = config_.hidden / config_.heads;
-  } else {
-    return text_.Bad(Code::kBadModel, "head_dim", "is missing, and num_attention_heads ",
-                     config_.heads, " does not divide hidden_size ", config_.hidden);
-  }
+  const bool derived = HasKey(text_, "head_dim") || defaults_.head_dim == 0;
+  config_.head_dim = static_cast<int32_t>(
+      head_dim.value_or(derived ? config_.hidden / config_.heads : defaults_.head_dim));
   if (config_.head_dim < kHeadDimRange.least || config_.head_dim > kHeadDimRange.most ||
       config_.head_dim % 2 != 0) {
     return text_.Bad(Code::kBadModel, "head_dim", "is ", config_.head_dim,
+                     head_dim ? "" : " (hidden_size by num_attention_heads)",
                      ", the limits are an even number from ", kHeadDimRange.least, " to ",
                      kHeadDimRange.most);
   }
   return OkStatus();
 }
 
-Status ConfigReader::LayerTypes() const {
+StatusOr<bool> ConfigReader::Flag(absl::string_view key, bool by_default) const {
+  ASSIGN_OR_RETURN(const auto flag, text_.Boolean(key));
+  return flag.value_or(by_default);
+}
+
+StatusOr<double> ConfigReader::Factor(absl::string_view key, double by_default) const {
+  ASSIGN_OR_RETURN(const auto factor, text_.Number(key, {1e-6, 1e6}));
+  return factor.value_or(by_default);
+}
+
+StatusOr<int32_t> ConfigReader::Window(int32_t by_default) const {
+  if (!HasKey(text_, "sliding_window")) return by_default;
+  ASSIGN_OR_RETURN(const auto window, text_.Integer("sliding_window", {0, kPositionRange.most}));
+  return static_cast<int32_t>(window.value_or(0));
+}
+
+void ConfigReader::WindowInAll(int32_t window) {
+  if (window == 0) return;
+  config_.layer_attention.assign(static_cast<size_t>(config_.layers), {window, 0});
+}
+
+Status ConfigReader::QwenWindows() {
+  ASSIGN_OR_RETURN(const bool slides, Flag("use_sliding_window", false));
+  ASSIGN_OR_RETURN(const int32_t window, Window(4096));
+  ASSIGN_OR_RETURN(const auto first, text_.Integer("max_window_layers", {0, kLayerRange.most}));
+  std::vector<bool> pattern;
+  for (int32_t i = 0; i < config_.layers; ++i) pattern.push_back(slides && i >= first.value_or(28));
+  return LayerWindows(slides ? window : 0, pattern);
+}
+
+Status ConfigReader::LayerWindows(int32_t window, const std::vector<bool>& by_default) {
+  const size_t layers = static_cast<size_t>(config_.layers);
+  std::vector<bool> slides = by_default;
+  slides.resize(layers);
   ASSIGN_OR_RETURN(const auto types, text_.Array("layer_types"));
-  if (!types) return OkStatus();
-  int32_t count = 0;
-  for (const element item : *types) {
-    std::string_view name;
-    // "attention" is what files of transformers 4 say.
-    if (item.get(name) != simdjson::SUCCESS ||
-        (name != "full_attention" && name != "attention")) {
-      return text_.Bad(Code::kUnsupported, absl::StrCat("layer_types[", count, "]"), "is ",
-                       Show(item), ", which is not supported; it must be \"full_attention\"");
+  if (types) {
+    if (types->size() != layers) {
+      return text_.Bad(Code::kBadModel, "layer_types", "has ", types->size(),
+                       " entries, num_hidden_layers is ", layers);
     }
-    ++count;
+    size_t layer = 0;
+    for (const element item : *types) {
+      const std::string what = absl::StrCat("layer_types[", layer, "]");
+      std::string_view name;
+      const bool is_string = item.get(name) == simdjson::SUCCESS;
+      slides[layer] = is_string && name == "sliding_attention";
+      // "attention" is what files of transformers 4 say.
+      if (!slides[layer] && (!is_string || (name != "full_attention" && name != "attention"))) {
+        return text_.Bad(Code::kUnsupported, what, "is ", Show(item),
+                         ", which is not supported; known are \"full_attention\" and "
+                         "\"sliding_attention\"");
+      }
+      if (slides[layer] && window == 0) {
+        return text_.Bad(Code::kBadModel, what,
+                         "is \"sliding_attention\", but sliding_window says "
+                         "that there is none");
+      }
+      ++layer;
+    }
   }
-  if (count != config_.layers) {
-    return text_.Bad(Code::kBadModel, "layer_types", "has ", count,
-                     " entries, num_hidden_layers is ", config_.layers);
+  if (window == 0 || std::find(slides.begin(), slides.end(), true) == slides.end()) {
+    return OkStatus();
+  }
+  config_.layer_attention.resize(layers);
+  for (size_t layer = 0; layer < layers; ++layer) {
+    config_.layer_attention[layer].window = slides[layer] ? window : 0;
   }
   return OkStatus();
 }
@@ -163,7 +227,7 @@ Status ConfigReader::TiedEmbeddings() {
   if (!tied) {
     ASSIGN_OR_RETURN(tied, outer_.Boolean("tie_word_embeddings"));
   }
-  config_.tied_embeddings = tied.value_or(false);
+  config_.tied_embeddings = tied.value_or(defaults_.tied);
   return OkStatus();
 }
 
@@ -185,6 +249,47 @@ Status ConfigReader::Experts() {
   if (!text_.Find(key)) return text_.RequiredInteger("num_experts", kExpertRange).status();
   RETURN_IF_ERROR(AssignInteger(text_, key, kExpertRange, &config_.experts));
   if (config_.experts > 0) RETURN_IF_ERROR(Routing());
+  return DenseWidth();
+}
+
+Status ConfigReader::LocalExperts() {
+  config_.sparse_layer.assign(static_cast<size_t>(config_.layers), true);
+  RETURN_IF_ERROR(
+      AssignInteger(text_, "num_local_experts", {1, kExpertRange.most}, &config_.experts));
+  RETURN_IF_ERROR(AssignInteger(text_, "num_experts_per_tok", {1, config_.experts},
+                                &config_.experts_per_token));
+  return AssignInteger(text_, "intermediate_size", kWidthRange, &config_.moe_intermediate);
+}
+
+Status ConfigReader::RoutedExperts(int32_t dense_by_default) {
+  RETURN_IF_ERROR(
+      AssignInteger(text_, "n_routed_experts", {1, kExpertRange.most}, &config_.experts));
+  RETURN_IF_ERROR(AssignInteger(text_, "num_experts_per_tok", {1, config_.experts},
+                                &config_.experts_per_token));
+  RETURN_IF_ERROR(
+      AssignInteger(text_, "moe_intermediate_size", kWidthRange, &config_.moe_intermediate));
+  ASSIGN_OR_RETURN(const auto dense, text_.Integer("first_k_dense_replace", {0, config_.layers}));
+  for (int32_t layer = 0; layer < config_.layers; ++layer) {
+    config_.sparse_layer.push_back(layer >= dense.value_or(dense_by_default));
+  }
+  ASSIGN_OR_RETURN(const auto shared, text_.Integer("n_shared_experts", {0, 64}));
+  config_.shared_intermediate = static_cast<int32_t>(shared.value_or(1)) * config_.moe_intermediate;
+  RouterConfig& router = config_.router;
+  ASSIGN_OR_RETURN(const auto groups, text_.Integer("n_group", {1, config_.experts}));
+  router.groups = static_cast<int32_t>(groups.value_or(1));
+  if (config_.experts % router.groups != 0 || config_.experts / router.groups < 2) {
+    return text_.Bad(Code::kBadModel, "n_group", "is ", router.groups, ", but groups of ",
+                     config_.experts, " experts must be equally large, two or more");
+  }
+  ASSIGN_OR_RETURN(const auto chosen, text_.Integer("topk_group", {1, router.groups}));
+  router.chosen_groups = static_cast<int32_t>(chosen.value_or(1));
+  if (config_.experts / router.groups * router.chosen_groups < config_.experts_per_token) {
+    return text_.Bad(Code::kBadModel, "topk_group", "is ", router.chosen_groups, ", which leaves ",
+                     config_.experts / router.groups * router.chosen_groups,
+                     " experts to choose from; num_experts_per_tok is ", config_.experts_per_token);
+  }
+  ASSIGN_OR_RETURN(router.scale, Factor("routed_scaling_factor", 1));
+  ASSIGN_OR_RETURN(config_.norm_topk_prob, Flag("norm_topk_prob", true));
   return DenseWidth();
 }
 
@@ -217,102 +322,6 @@ Status ConfigReader::Routing() {
     ASSIGN_OR_RETURN(const int64_t layer, text_.IntegerOf(item, what, {0, config_.layers - 1}));
     config_.sparse_layer[static_cast<size_t>(layer)] = false;
   }
-  return OkStatus();
-}
-
-// rope_parameters (transformers 5), else rope_scaling; flat keys fill what those lack.
-Status ConfigReader::Rope() {
-  ASSIGN_OR_RETURN(auto scaling, text_.Object("rope_parameters"));
-  if (!scaling) {
-    ASSIGN_OR_RETURN(scaling, text_.Object("rope_scaling"));
-  }
-  constexpr file::NumberRange kThetaRange = {1, 1e12};
-  constexpr file::NumberRange kPartialRange = {0, 1, true};
-  std::optional<double> theta, partial;
-  if (scaling) {
-    RETURN_IF_ERROR(CheckRopeKeys(*scaling));
-    ASSIGN_OR_RETURN(theta, scaling->Number("rope_theta", kThetaRange));
-    ASSIGN_OR_RETURN(partial, scaling->Number("partial_rotary_factor", kPartialRange));
-  }
-  ASSIGN_OR_RETURN(const auto flat_theta, text_.Number("rope_theta", kThetaRange));
-  ASSIGN_OR_RETURN(const auto flat_partial, text_.Number("partial_rotary_factor", kPartialRange));
-  RopeConfig& rope = config_.rope;
-  rope.theta = theta ? *theta : flat_theta.value_or(rope.theta);
-  const double share = partial ? *partial : flat_partial.value_or(1);
-  rope.rotary_dim = static_cast<int32_t>(config_.head_dim * share);
-  if (rope.rotary_dim < 2 || rope.rotary_dim % 2 != 0) {
-    return text_.Bad(Code::kBadModel, "partial_rotary_factor", "is ", share, ", which rotates ",
-                     rope.rotary_dim, " of head_dim ", config_.head_dim,
-                     "; the limits are an even number from 2 up");
-  }
-  return scaling ? RopeType(*scaling) : OkStatus();
-}
-
-Status ConfigReader::RopeType(const JsonFields& scaling) {
-  const absl::string_view key = scaling.Find("rope_type") ? "rope_type" : "type";
-  ASSIGN_OR_RETURN(const auto type, scaling.String(key));
-  if (!type || *type == "default") return OkStatus();
-  if (*type == "yarn") return Yarn(scaling);
-  if (*type == "llama3") return Llama3(scaling);
-  return scaling.Bad(Code::kUnsupported, key, "is ", Quote(*type),
-                     ", which is not supported; known are \"default\", \"llama3\" and \"yarn\"");
-}
-
-// What every scaling has: by how much, and of which range.
-Status ConfigReader::Factor(const JsonFields& scaling) {
-  RopeConfig& rope = config_.rope;
-  ASSIGN_OR_RETURN(const auto factor, scaling.Number("factor", {1, 1024}));
-  if (!factor) {
-    return scaling.Bad(Code::kBadModel, "factor", "is missing, a number from 1 to 1024");
-  }
-  rope.factor = *factor;
-  ASSIGN_OR_RETURN(const auto original,
-                   scaling.Integer("original_max_position_embeddings", kPositionRange));
-  rope.original_max_position = original.value_or(config_.max_position);
-  return OkStatus();
-}
-
-Status ConfigReader::Llama3(const JsonFields& scaling) {
-  RopeConfig& rope = config_.rope;
-  rope.llama3 = true;
-  RETURN_IF_ERROR(Factor(scaling));
-  constexpr file::NumberRange kTurnsRange = {0, 1e6, true};
-  for (const auto& [key, value] : {std::pair("low_freq_factor", &rope.low_freq_factor),
-                                   std::pair("high_freq_factor", &rope.high_freq_factor)}) {
-    ASSIGN_OR_RETURN(const auto turns, scaling.Number(key, kTurnsRange));
-    if (!turns) return scaling.Bad(Code::kBadModel, key, "is missing, a number from 0 to 1e6");
-    *value = *turns;
-  }
-  if (rope.high_freq_factor > rope.low_freq_factor) return OkStatus();
-  return scaling.Bad(Code::kBadModel, "high_freq_factor", "is ", rope.high_freq_factor,
-                     ", the limit is more than low_freq_factor ", rope.low_freq_factor);
-}
-
-Status ConfigReader::Yarn(const JsonFields& scaling) {
-  RopeConfig& rope = config_.rope;
-  rope.yarn = true;
-  RETURN_IF_ERROR(Factor(scaling));
-  ASSIGN_OR_RETURN(const auto attention, scaling.Number("attention_factor", {0, 100, true}));
-  rope.attention_factor = attention ? *attention : 0.1 * std::log(rope.factor) + 1;
-  constexpr file::NumberRange kBetaRange = {0, 1e6, true};
-  ASSIGN_OR_RETURN(const auto fast, scaling.Number("beta_fast", kBetaRange));
-  ASSIGN_OR_RETURN(const auto slow, scaling.Number("beta_slow", kBetaRange));
-  rope.beta_fast = fast.value_or(rope.beta_fast);
-  rope.beta_slow = slow.value_or(rope.beta_slow);
-  if (rope.beta_fast < rope.beta_slow) {
-    return scaling.Bad(Code::kBadModel, "beta_fast", "is ", rope.beta_fast,
-                       ", the limit is not below beta_slow ", rope.beta_slow);
-  }
-  if (rope.theta <= 1) {
-    return text_.Bad(Code::kBadModel, "rope_theta", "is ", rope.theta,
-                     ", the limit for yarn is more than 1");
-  }
-  ASSIGN_OR_RETURN(const auto truncate, scaling.Boolean("truncate"));
-  rope.truncate = truncate.value_or(true);
-  // What yarn makes of the original range, when max_position_embeddings was left at that.
-  const auto reach =
-      static_cast<int64_t>(rope.factor * static_cast<double>(rope.original_max_position));
-  config_.max_position = std::max(config_.max_position, std::min(reach, kPositionRange.most));
   return OkStatus();
 }
 

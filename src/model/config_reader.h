@@ -7,6 +7,8 @@
 #define MAINARCH_MODEL_CONFIG_READER_H_
 
 #include <initializer_list>
+#include <optional>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "base/status.h"
@@ -14,6 +16,18 @@
 #include "model/config.h"
 
 namespace mainarch::model {
+
+// What transformers takes for keys that a config.json of a class may lack. 0: the key is wanted.
+struct Defaults {
+  int64_t max_position = 0;
+  float rms_eps = 1e-6f;
+  int32_t kv_heads = 0;  // where the key is missing; null means num_attention_heads
+  int32_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  double theta = 1e4;
+  bool tied = false;
+  bool partial_rotary = false;  // partial_rotary_factor has a meaning
+  double partial_rotary_factor = 1;
+};
 
 class ConfigReader {
  public:
@@ -25,31 +39,57 @@ class ConfigReader {
   const file::JsonFields& text() const { return text_; }
   ModelConfig& config() { return config_; }
 
-  // Boolean features that must be off.
+  // Activation, quantisation, widths, layers, vocabulary, positions, eps, heads and whether the
+  // head is the embedding: what every architecture begins with.
+  Status Common(const Defaults& defaults);
+
+  // Boolean features that must be off, and numbers that must be absent or null.
   Status RefuseIfTrue(std::initializer_list<absl::string_view> keys) const;
-  Status Activation(absl::string_view wanted) const;  // hidden_act
-  Status QuantMethod() const;                         // one whose tensors linear.h knows
-  Status Geometry();                                  // widths, layers, vocabulary, positions, eps
-  Status Heads();                                     // after Geometry
-  Status LayerTypes() const;                          // full attention everywhere
+  Status RefuseIfThere(std::initializer_list<absl::string_view> keys) const;
+  Status Activation(absl::string_view key = "hidden_act");
+  Status QuantMethod() const;  // one whose tensors linear.h knows
   // One key for the products of Q, K, V and O.
   Status AttentionBias();
-  Status TiedEmbeddings();
+  StatusOr<bool> Flag(absl::string_view key, bool by_default) const;
+  StatusOr<double> Factor(absl::string_view key, double by_default) const;  // 1e-6 to 1e6
+  // sliding_window: null or 0 is none, missing is `by_default`.
+  StatusOr<int32_t> Window(int32_t by_default) const;
+  // The window in the layers that layer_types calls sliding_attention, or, where there are no
+  // layer_types, in those of `by_default`.
+  Status LayerWindows(int32_t window, const std::vector<bool>& by_default);
+  // As Qwen2 and Qwen3 have it: use_sliding_window, and by default from max_window_layers on.
+  Status QwenWindows();
+  // The window in every layer, whatever layer_types says.
+  void WindowInAll(int32_t window);
   Status NoExperts();  // every layer dense
   Status Experts();    // which layers are sparse, and the dense width where any is not
-  Status Rope();       // after Heads
+  // num_local_experts in all layers, of width intermediate_size.
+  Status LocalExperts();
+  // n_routed_experts in all but the first first_k_dense_replace layers, with groups and a scale.
+  Status RoutedExperts(int32_t dense_by_default);
+  Status Rope();  // rope_scaling or rope_parameters, else flat keys
+  // Of layers with a window and of those without: rope_parameters has an object for each, or flat
+  // keys speak of the latter and `local_key` (may be empty) of the former. Windows come before.
+  Status RopeByWindow(absl::string_view local_key, double local_theta);
 
  private:
+  Status Geometry();
+  Status Heads();
+  Status TiedEmbeddings();
   Status Routing();
   Status DenseWidth();
-  Status RopeType(const file::JsonFields& scaling);
-  Status Factor(const file::JsonFields& scaling);
-  Status Yarn(const file::JsonFields& scaling);
-  Status Llama3(const file::JsonFields& scaling);
+  Status ReadRope(const std::optional<file::JsonFields>& scaling, double theta, RopeConfig* rope);
+  Status RopeType(const file::JsonFields& scaling, RopeConfig* rope);
+  Status ScalingFactor(const file::JsonFields& scaling, bool required, RopeConfig* rope);
+  Status OriginalPositions(const file::JsonFields& scaling, RopeConfig* rope);
+  Status Yarn(const file::JsonFields& scaling, RopeConfig* rope);
+  Status Llama3(const file::JsonFields& scaling, RopeConfig* rope);
+  Status LongRope(const file::JsonFields& scaling, RopeConfig* rope);
 
   const file::JsonFields& outer_;
   const file::JsonFields& text_;
   ModelConfig& config_;
+  Defaults defaults_;
 };
 
 }  // namespace mainarch::model

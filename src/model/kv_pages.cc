@@ -45,13 +45,28 @@ void IdSet::Put(uint32_t id) {
 }
 
 uint32_t PagePool::Acquire() {
+  if (free_.size() == 0 && idle_ > 0) reclaim_();
   const uint32_t page = free_.TakeLowest();
   if (page != kNoPage) refs_[page] = 1;
   return page;
 }
 
 void PagePool::Release(uint32_t page) {
-  if (--refs_[page] == 0) free_.Put(page);
+  if (--refs_[page] > 0) return;
+  if (kept(page)) {
+    ++idle_;
+  } else {
+    free_.Put(page);
+  }
+}
+
+void PagePool::Keep(uint32_t page) { kept_[page] = 1; }
+
+void PagePool::Unkeep(uint32_t page) {
+  kept_[page] = 0;
+  if (refs_[page] > 0) return;
+  --idle_;
+  free_.Put(page);
 }
 
 uint32_t PagesNeeded(absl::Span<const uint32_t> pages, absl::Span<const uint32_t> refs,
@@ -77,7 +92,8 @@ PageTable& PageTable::operator=(PageTable&& other) noexcept {
   return *this;
 }
 
-Status PageTable::Prepare(uint64_t position, uint64_t rows, const Copy& copy) {
+Status PageTable::Prepare(uint64_t position, uint64_t rows, const Copy& copy,
+                          const Forget& forget) {
   const uint64_t wanted = PagesFor(position + rows);
   if (PagesNeeded(pages_, pool_->refs(), position, rows) > pool_->free_pages()) {
     return Error(Code::kKvFull, "kv pool: ", pool_->free_pages(), " of ", pool_->total(),
@@ -85,7 +101,10 @@ Status PageTable::Prepare(uint64_t position, uint64_t rows, const Copy& copy) {
   }
   for (uint64_t i = position / backend::kPageTokens; i < std::min<uint64_t>(wanted, pages_.size());
        ++i) {
-    if (pool_->refs()[pages_[i]] == 1) continue;
+    if (pool_->refs()[pages_[i]] == 1) {
+      if (pool_->kept(pages_[i])) forget(pages_[i]);
+      continue;
+    }
     const uint32_t page = pool_->Acquire();
     // Only the first page can hold tokens worth keeping.
     const bool keeps = i * backend::kPageTokens < position;
@@ -126,12 +145,15 @@ bool PageTable::Holds(uint32_t begin, uint32_t end) const {
   return std::find(pages_.begin() + begin, pages_.begin() + end, kNoPage) == pages_.begin() + end;
 }
 
-void PageTable::ShareFrom(const PageTable& other) {
-  Truncate(0);
-  pages_.assign(other.pages_.begin(), other.pages_.end());
-  for (const uint32_t page : pages_) {
+void PageTable::ShareFrom(const PageTable& other) { Share(other.pages()); }
+
+void PageTable::Share(absl::Span<const uint32_t> pages) {
+  for (const uint32_t page : pages) {
     if (page != kNoPage) pool_->Share(page);
   }
+  // Only now: it may hold some of them alone.
+  Truncate(0);
+  pages_.assign(pages.begin(), pages.end());
 }
 
 }  // namespace mainarch::model

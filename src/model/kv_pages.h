@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -39,21 +40,34 @@ class IdSet {
   uint32_t size_ = 0;
 };
 
+// A page may be kept beside its references: the prefix cache finds what it holds again. A kept page
+// that nobody refers to is as good as a free one; when no other is left, `reclaim` gives one up.
 class PagePool {
  public:
-  explicit PagePool(uint32_t pages) : refs_(pages, 0), free_(pages) {}
+  explicit PagePool(uint32_t pages) : refs_(pages, 0), kept_(pages, 0), free_(pages) {}
 
-  uint32_t Acquire();  // the lowest free page, with one reference; kNoPage when there is none
-  void Share(uint32_t page) { ++refs_[page]; }
+  // Must Unkeep at least one page without references.
+  void set_reclaim(std::function<void()> reclaim) { reclaim_ = std::move(reclaim); }
+
+  // The lowest free page, or one given up, with one reference; kNoPage when there is none.
+  uint32_t Acquire();
+  void Share(uint32_t page) { idle_ -= refs_[page]++ == 0; }
   void Release(uint32_t page);
+  void Keep(uint32_t page);  // which is referred to
+  void Unkeep(uint32_t page);
+  bool kept(uint32_t page) const { return kept_[page] != 0; }
 
   uint32_t total() const { return static_cast<uint32_t>(refs_.size()); }
-  uint32_t free_pages() const { return free_.size(); }
+  uint32_t free_pages() const { return free_.size() + idle_; }  // kept ones counted
+  uint32_t idle_pages() const { return idle_; }                 // kept, and nobody's
   absl::Span<const uint32_t> refs() const { return refs_; }
 
  private:
   std::vector<uint32_t> refs_;
+  std::vector<uint8_t> kept_;
+  uint32_t idle_ = 0;
   IdSet free_;
+  std::function<void()> reclaim_;
 };
 
 // Pages that a step must take before it can write `rows` tokens from `position` on. `refs` are the
@@ -66,6 +80,9 @@ uint32_t PagesNeeded(absl::Span<const uint32_t> pages, absl::Span<const uint32_t
 // page is a hole, kNoPage. Gives back what it has when it goes.
 class PageTable {
  public:
+  // Told of a kept page that is about to be written: it must Unkeep it.
+  using Forget = std::function<void(uint32_t page)>;
+
   PageTable() = default;
   PageTable(PagePool* pool, uint32_t max_pages);
   PageTable(PageTable&& other) noexcept { *this = std::move(other); }
@@ -78,7 +95,7 @@ class PageTable {
   // place of a shared partly filled one, filled by `copy(from, to)`. On an error nothing that the
   // sequence can see has changed.
   using Copy = std::function<Status(uint32_t from, uint32_t to)>;
-  Status Prepare(uint64_t position, uint64_t rows, const Copy& copy);
+  Status Prepare(uint64_t position, uint64_t rows, const Copy& copy, const Forget& forget = {});
   // Of a table without pages: a hole for each before `first`, and new pages [first, end).
   Status Take(uint32_t first, uint32_t end);
   // Gives back every page that holds none of the first `tokens` positions.
@@ -87,6 +104,8 @@ class PageTable {
   bool Holds(uint32_t begin, uint32_t end) const;  // no hole among pages [begin, end)
   // Drops what it has and shares every page of `other`.
   void ShareFrom(const PageTable& other);
+  // Drops what it has and shares these, of which some may be holes.
+  void Share(absl::Span<const uint32_t> pages);
 
  private:
   PagePool* pool_ = nullptr;

@@ -16,8 +16,9 @@ namespace mainarch::model {
 
 // The [rows, cols] linear `name` (without ".weight"). NotFound when there is no such tensor,
 // BadModel when its shape or scales are wrong (a NaN, infinite or negative scale included),
-// Unsupported for formats refused by name (NVFP4, GPT-OSS, GPTQ, other dtypes). Elements are not
-// looked at: a NaN among them stays one. The matrix borrows from the checkpoint, its name too.
+// Unsupported for formats refused by name (GPT-OSS' fused one, groups out of order, other widths and
+// dtypes). Elements, and scales of blocks and of groups of int4, are not looked at: a NaN among them
+// stays one. The matrix borrows from the checkpoint, its name too.
 StatusOr<quant::Matrix> FindLinear(const file::Checkpoint& checkpoint, const std::string& name,
                                    int64_t rows, int64_t cols);
 

@@ -3,11 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 namespace mainarch::model {
 
 using backend::kNoSlot;
+
+namespace {
+
+constexpr uint32_t kMostMarks = 3;  // snapshots of one step
+
+}  // namespace
 
 std::vector<CacheForm> FormsOf(const backend::Program& program) {
   std::vector<CacheForm> forms;
@@ -16,6 +23,11 @@ std::vector<CacheForm> FormsOf(const backend::Program& program) {
     forms.push_back({paged == nullptr, paged == nullptr ? 0 : static_cast<uint32_t>(paged->window)});
   }
   return forms;
+}
+
+uint32_t FirstPage(const CacheForm& form, uint64_t position) {
+  if (form.window == 0 || position < form.window) return 0;
+  return static_cast<uint32_t>((position + 1 - form.window) / backend::kPageTokens);
 }
 
 uint64_t PoolSize(const CacheForm& form, bool some_whole, const CacheDemand& d) {
@@ -32,9 +44,10 @@ uint64_t PoolSize(const CacheForm& form, bool some_whole, const CacheDemand& d) 
 }
 
 void SequenceCaches::Open(std::vector<CachePool>* pools, uint64_t max_tokens, uint32_t max_drafts,
-                          uint32_t snapshot_tokens, uint32_t max_snapshots) {
+                          uint32_t snapshot_tokens, uint32_t max_snapshots, bool prefixes) {
   Clear();
   pools_ = pools;
+  prefixes_ = prefixes;
   snapshot_tokens_ = snapshot_tokens;
   max_snapshots_ = max_snapshots;
   keeps_snapshots_ = has_states_ = false;
@@ -44,22 +57,16 @@ void SequenceCaches::Open(std::vector<CachePool>* pools, uint64_t max_tokens, ui
     has_states_ |= form(c).slots;
     keeps_snapshots_ |= !form(c).whole();
     if (form(c).slots) {
-      caches_[c].out.reserve(size_t{max_drafts} + 3);  // two snapshots and the end
+      caches_[c].out.reserve(size_t{max_drafts} + 1 + kMostMarks);
       caches_[c].ahead.reserve(caches_[c].out.capacity());
     } else {
       caches_[c].table = PageTable(&pool(c), PagesFor(max_tokens));
     }
   }
   if (!keeps_snapshots()) return;
-  snapshots_.reserve(size_t{max_snapshots} + 1);
-  spares_.resize(size_t{max_snapshots} + 1);
+  snapshots_.reserve(size_t{max_snapshots} + kMostMarks);
+  spares_.resize(snapshots_.capacity());
   for (Snapshot& spare : spares_) spare.states.assign(caches_.size(), kNoSlot);
-}
-
-uint32_t SequenceCaches::FirstPage(size_t cache, uint64_t position) const {
-  const uint64_t window = form(cache).window;
-  if (window == 0 || position < window) return 0;
-  return static_cast<uint32_t>((position + 1 - window) / backend::kPageTokens);
 }
 
 void SequenceCaches::ReleaseState(size_t cache, uint32_t* state) {
@@ -87,9 +94,10 @@ Status SequenceCaches::PreparePages(size_t c, const Run& run, const Hooks& hooks
       if (!hooks.reclaim()) break;
     }
   }
-  return table.Prepare(begin(), run.rows, [&](uint32_t from, uint32_t to) {
-    return hooks.copy(static_cast<int32_t>(c), from, to);
-  });
+  return table.Prepare(
+      begin(), run.rows,
+      [&](uint32_t from, uint32_t to) { return hooks.copy(static_cast<int32_t>(c), from, to); },
+      [&](uint32_t page) { hooks.forget(c, page); });
 }
 
 // False: some cache has no slot left, and nothing was taken.
@@ -135,15 +143,20 @@ void SequenceCaches::PrepareSnapshots(const Hooks& hooks) {
   }
 }
 
-// Where a snapshot is worth having, descending: the last multiple of snapshot_tokens_, and one token
-// before the prompt's end, where Truncate to that end goes back to; 0: not in [first, last].
-std::array<uint64_t, 2> SequenceCaches::MarksIn(uint64_t first, uint64_t last) const {
-  if (!keeps_snapshots()) return {0, 0};
-  uint64_t aligned = last / snapshot_tokens_ * snapshot_tokens_;
-  uint64_t prompt = prompt_end_ > 0 ? prompt_end_ - 1 : 0;
-  if (aligned < first) aligned = 0;
-  if (prompt < first || prompt > last || prompt == aligned) prompt = 0;
-  return {std::max(aligned, prompt), std::min(aligned, prompt)};
+// Where a snapshot is worth having, descending: the last multiple of snapshot_tokens_; one token before
+// the prompt's end, where Truncate to that end goes back to; and the last page's end before that, for
+// others who begin alike. 0: not in [first, last], or named already.
+SequenceCaches::Marks SequenceCaches::MarksIn(uint64_t first, uint64_t last) const {
+  if (!keeps_snapshots()) return {};
+  const uint64_t prompt = prompt_end_ > 0 ? prompt_end_ - 1 : 0;
+  Marks marks = {last / snapshot_tokens_ * snapshot_tokens_, max_snapshots_ > 0 ? prompt : 0,
+                 prefixes_ ? prompt / backend::kPageTokens * backend::kPageTokens : 0};
+  for (uint64_t& mark : marks) {
+    if (mark < first || mark > last) mark = 0;
+  }
+  std::sort(marks.begin(), marks.end(), std::greater<>());
+  std::fill(std::unique(marks.begin(), marks.end()), marks.end(), 0);
+  return marks;
 }
 
 absl::Span<const backend::StepCache> SequenceCaches::step() {
@@ -162,7 +175,7 @@ absl::Span<const backend::StepCache> SequenceCaches::step() {
 
 void SequenceCaches::Commit(uint64_t rows) {
   if (rows != rows_) AbortAhead();
-  const std::array<uint64_t, 2> marks = MarksIn(position_, position_ + rows);
+  const Marks marks = MarksIn(position_, position_ + rows);
   for (size_t i = marks.size(); i-- > 0;) {
     if (marks[i] > 0) TakeSnapshot(marks[i]);
   }
@@ -179,8 +192,11 @@ void SequenceCaches::Commit(uint64_t rows) {
   for (size_t c = 0; c < caches_.size(); ++c) {
     if (!form(c).slots) caches_[c].table.Truncate(position_ + rows_);
   }
-  while (snapshots_.size() > max_snapshots_) DropSnapshot();
   PassPages();
+}
+
+void SequenceCaches::TrimSnapshots() {
+  while (snapshots_.size() > max_snapshots_) DropSnapshot();
 }
 
 void SequenceCaches::Abort() {
@@ -331,6 +347,29 @@ Status SequenceCaches::TakeUnits(uint64_t position) {
   position_ = position;
   if (!status.ok()) Clear();
   return status;
+}
+
+void SequenceCaches::Adopt(uint64_t position, absl::Span<const std::vector<uint32_t>> units) {
+  Abort();
+  while (!snapshots_.empty()) EraseSnapshot(snapshots_.size() - 1);
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    Cache& cache = caches_[c];
+    if (!form(c).slots) {
+      cache.table.Share(units[c]);
+      cache.passed = FirstPage(c, position);
+      continue;
+    }
+    pool(c).Share(units[c].front());
+    ReleaseState(c, &cache.state);
+    cache.state = units[c].front();
+  }
+  position_ = position;
+}
+
+uint32_t SequenceCaches::SnapshotState(size_t cache, uint64_t position) const {
+  const Snapshot* const snapshot = SnapshotBefore(position);
+  if (snapshot == nullptr || snapshot->position != position) return kNoSlot;
+  return snapshot->states[cache];
 }
 
 void SequenceCaches::GoBack(uint64_t position) {

@@ -38,6 +38,9 @@ struct CacheForm {
 
 std::vector<CacheForm> FormsOf(const backend::Program& program);
 
+// Of a paged cache: the first page that one needs who stands at `position`.
+uint32_t FirstPage(const CacheForm& form, uint64_t position);
+
 // How many pages or slots each cache of an engine gets.
 struct CacheDemand {
   uint64_t pages = 0;  // of a paged cache without a window
@@ -68,6 +71,8 @@ class SequenceCaches {
   struct Hooks {
     std::function<Status(int32_t cache, uint32_t from, uint32_t to)> copy;  // of a page
     std::function<bool()> reclaim;  // gives up a snapshot of some sequence; false: there is none
+    // A page that the prefix cache keeps is about to be written: it must go from there.
+    std::function<void(size_t cache, uint32_t page)> forget;
   };
 
   SequenceCaches() = default;
@@ -77,9 +82,10 @@ class SequenceCaches {
   ~SequenceCaches() { Clear(); }
 
   // `pools`: of every cache, in Program's order. Snapshots are taken at multiples of
-  // `snapshot_tokens`, which is one of a page's, and `max_snapshots` are kept.
+  // `snapshot_tokens`, which is one of a page's, and `max_snapshots` are kept. `prefixes`: there are
+  // others who would begin where this one's prompt ends, at the end of a page.
   void Open(std::vector<CachePool>* pools, uint64_t max_tokens, uint32_t max_drafts,
-            uint32_t snapshot_tokens, uint32_t max_snapshots);
+            uint32_t snapshot_tokens, uint32_t max_snapshots, bool prefixes = false);
 
   uint64_t position() const { return position_; }  // tokens that the caches hold
   const PageTable& table(size_t cache) const { return caches_[cache].table; }
@@ -94,7 +100,9 @@ class SequenceCaches {
   absl::Span<const backend::StepCache> step();
   // The first `rows` tokens of the step that was prepared first count; what was taken for the others
   // goes back. One behind it is the first from now on, unless it stood on a row that does not count.
+  // What was snapped stays until TrimSnapshots, however many there are.
   void Commit(uint64_t rows);
+  void TrimSnapshots();
   // Drops the steps prepared, or the second of them.
   void Abort();
   void AbortAhead();
@@ -114,6 +122,12 @@ class SequenceCaches {
   // Of one that holds nothing: takes units for what UnitsAt says, which the caller fills, and stands at
   // `position`. KvFull: nothing was taken.
   Status TakeUnits(uint64_t position);
+
+  // Drops what it has and stands at `position`, on units that others hold, too: of each cache those
+  // that UnitsAt names, behind a hole for each page before them.
+  void Adopt(uint64_t position, absl::Span<const std::vector<uint32_t>> units);
+  // The slot of a snapshot at just this position; kNoSlot: there is none.
+  uint32_t SnapshotState(size_t cache, uint64_t position) const;
 
   // Goes to the last position at or before `position` that it can stand at.
   void GoBack(uint64_t position);
@@ -138,7 +152,7 @@ class SequenceCaches {
     std::vector<uint32_t> states;  // [caches]; kNoPage for paged ones
   };
 
-  bool keeps_snapshots() const { return keeps_snapshots_ && max_snapshots_ > 0; }
+  bool keeps_snapshots() const { return keeps_snapshots_ && (max_snapshots_ > 0 || prefixes_); }
   const CacheForm& form(size_t cache) const { return (*pools_)[cache].form; }
   PagePool& pool(size_t cache) { return (*pools_)[cache].units; }
   std::vector<backend::StateOut>& OutOf(Cache& cache) const {
@@ -146,13 +160,16 @@ class SequenceCaches {
   }
   // Where the step that was prepared last begins.
   uint64_t begin() const { return position_ + (ahead_ > 0 ? rows_ : 0); }
-  uint32_t FirstPage(size_t cache, uint64_t position) const;
+  uint32_t FirstPage(size_t cache, uint64_t position) const {
+    return model::FirstPage(form(cache), position);
+  }
   bool CanStand(uint64_t position) const;
   Status PreparePages(size_t cache, const Run& run, const Hooks& hooks);
   Status PrepareStates(const Run& run, const Hooks& hooks);
   bool AddOut(uint32_t row, const Hooks& hooks);
   void Release(size_t cache, std::vector<backend::StateOut>* outs);
-  std::array<uint64_t, 2> MarksIn(uint64_t first, uint64_t last) const;
+  using Marks = std::array<uint64_t, 3>;
+  Marks MarksIn(uint64_t first, uint64_t last) const;
   uint32_t StateAfter(size_t cache, uint64_t position) const;
   void TakeSnapshot(uint64_t position);
   void EraseSnapshot(size_t index);
@@ -172,6 +189,7 @@ class SequenceCaches {
   bool has_states_ = false;
   uint32_t snapshot_tokens_ = 0;
   uint32_t max_snapshots_ = 0;
+  bool prefixes_ = false;
   uint64_t prompt_end_ = 0;  // of the last step prepared
 };
 

@@ -14,6 +14,7 @@
 #include "kernels/quant/mxfp4.h"
 #include "model/config_json.h"
 #include "model/synthetic_values.h"
+#include "model/tensor_names.h"
 #include "quant/matrix.h"
 
 namespace mainarch::model {
@@ -92,21 +93,62 @@ void AddAttention(const ModelConfig& config, const std::string& name, std::vecto
     out->push_back({absl::StrCat(name, proj, ".weight"), Part::kAttention, rows, cols});
     if (bias) out->push_back({absl::StrCat(name, proj, ".bias"), Part::kBias, 1, rows});
   };
-  linear("q_proj", q_rows, hidden, has.qkv_bias);
-  linear("k_proj", kv_rows, hidden, has.qkv_bias);
-  linear("v_proj", kv_rows, hidden, has.qkv_bias);
+  if (has.fused_qkv) {
+    linear("qkv_proj", q_rows + 2 * kv_rows, hidden, has.qkv_bias);
+  } else {
+    linear("q_proj", q_rows, hidden, has.qkv_bias);
+    linear("k_proj", kv_rows, hidden, has.qkv_bias);
+    linear("v_proj", kv_rows, hidden, has.qkv_bias);
+  }
   linear("o_proj", hidden, width, has.o_bias);
-  if (has.qk_norm) {
-    out->push_back({name + "q_norm.weight", Part::kNorm, 1, head_dim});
-    out->push_back({name + "k_norm.weight", Part::kNorm, 1, head_dim});
+  if (has.qk_norm || has.wide_qk_norm) {
+    const bool wide = has.wide_qk_norm;
+    out->push_back({name + "q_norm.weight", Part::kNorm, 1, wide ? width : head_dim});
+    out->push_back({name + "k_norm.weight", Part::kNorm, 1, wide ? kv_rows : head_dim});
   }
   if (has.sinks) out->push_back({name + "sinks", Part::kSinks, 1, config.heads});
 }
 
-void AddMlp(const std::string& prefix, int64_t hidden, int64_t width, std::vector<Weight>* out) {
-  out->push_back({prefix + "gate_proj.weight", Part::kMlp, width, hidden});
-  out->push_back({prefix + "up_proj.weight", Part::kMlp, width, hidden});
-  out->push_back({prefix + "down_proj.weight", Part::kMlp, hidden, width});
+void AddMlp(const ModelConfig& config, const std::string& prefix, int64_t width,
+            std::vector<Weight>* out) {
+  const auto linear = [&](const char* proj, int64_t rows, int64_t cols) {
+    out->push_back({absl::StrCat(prefix, proj, ".weight"), Part::kMlp, rows, cols});
+    if (config.mlp_bias) {
+      out->push_back({absl::StrCat(prefix, proj, ".bias"), Part::kBias, 1, rows});
+    }
+  };
+  if (config.fused_gate_up) {
+    linear("gate_up_proj", 2 * width, config.hidden);
+  } else {
+    linear("gate_proj", width, config.hidden);
+    linear("up_proj", width, config.hidden);
+  }
+  linear("down_proj", config.hidden, width);
+}
+
+// Experts one by one: the forms in which all are in one tensor are transformers' to write.
+void AddExperts(const ModelConfig& config, const std::string& prefix, std::vector<Weight>* out) {
+  const ExpertTensors names = ExpertTensorsOf(config);
+  const int64_t hidden = config.hidden, width = config.moe_intermediate;
+  out->push_back({prefix + names.router + ".weight", Part::kRouter, config.experts, hidden});
+  if (config.router.bias) {
+    out->push_back({prefix + names.router + ".bias", Part::kBias, 1, config.experts});
+  }
+  if (config.router.correction) {
+    out->push_back({prefix + names.correction, Part::kBias, 1, config.experts});
+  }
+  for (int32_t expert = 0; expert < config.experts; ++expert) {
+    const std::string own = absl::StrCat(prefix, names.experts, expert, ".");
+    out->push_back({absl::StrCat(own, names.gate, ".weight"), Part::kMlp, width, hidden});
+    out->push_back({absl::StrCat(own, names.up, ".weight"), Part::kMlp, width, hidden});
+    out->push_back({absl::StrCat(own, names.down, ".weight"), Part::kMlp, hidden, width});
+  }
+  if (config.shared_intermediate > 0) {
+    AddMlp(config, prefix + names.shared, config.shared_intermediate, out);
+  }
+  if (config.shared_gate) {
+    out->push_back({prefix + names.shared_gate + ".weight", Part::kRouter, 1, hidden});
+  }
 }
 
 std::vector<Weight> ListWeights(const ModelConfig& config) {
@@ -117,19 +159,18 @@ std::vector<Weight> ListWeights(const ModelConfig& config) {
   if (!config.tied_embeddings) {
     out.push_back({"lm_head.weight", Part::kHead, config.vocab, hidden});
   }
+  const NormNames norms = NormNamesOf(config.norms);
   for (int32_t layer = 0; layer < config.layers; ++layer) {
     const std::string prefix = absl::StrCat("model.layers.", layer, ".");
-    out.push_back({prefix + "input_layernorm.weight", Part::kNorm, 1, hidden});
-    out.push_back({prefix + "post_attention_layernorm.weight", Part::kNorm, 1, hidden});
-    AddAttention(config, prefix + "self_attn.", &out);
-    if (!config.sparse_layer[static_cast<size_t>(layer)]) {
-      AddMlp(prefix + "mlp.", hidden, config.intermediate, &out);
-      continue;
+    for (const std::string& name :
+         {norms.before_attention, norms.after_attention, norms.before_ffn, norms.after_ffn}) {
+      if (!name.empty()) out.push_back({prefix + name, Part::kNorm, 1, hidden});
     }
-    out.push_back({prefix + "mlp.gate.weight", Part::kRouter, config.experts, hidden});
-    for (int32_t expert = 0; expert < config.experts; ++expert) {
-      AddMlp(absl::StrCat(prefix, "mlp.experts.", expert, "."), hidden, config.moe_intermediate,
-             &out);
+    AddAttention(config, prefix + "self_attn.", &out);
+    if (config.sparse_layer[static_cast<size_t>(layer)]) {
+      AddExperts(config, prefix, &out);
+    } else {
+      AddMlp(config, prefix + "mlp.", config.intermediate, &out);
     }
   }
   return out;
@@ -146,10 +187,9 @@ DType DataDType(Format format) {
     case Format::kFp8Block:
     case Format::kFp8Channel:
       return DType::kF8E4M3;
-    case Format::kMxfp4:
+    default:  // MXFP4: no other format is made here
       return DType::kU8;
   }
-  return DType::kU8;
 }
 
 StoredTensor DataOf(const Weight& weight) {
@@ -243,6 +283,8 @@ class SyntheticWriter {
     if (options_.beyond_json) {
       said.attention = {};
       said.layer_attention.clear();
+      said.activation = backend::Activation::kSilu;
+      said.mlp_bias = false;
     }
     config_json_ =
         ConfigJson(said, TorchDType(options_.format), QuantizationJson(options_.format));
@@ -255,7 +297,7 @@ class SyntheticWriter {
                    std::count(requested_.sparse_layer.begin(), requested_.sparse_layer.end(), true),
                    " of ", requested_.sparse_layer.size(), " layers");
     }
-    RETURN_IF_ERROR(TakeAttention());
+    RETURN_IF_ERROR(TakeRest());
     RETURN_IF_ERROR(Plan());
     RETURN_IF_ERROR(CheckNoCheckpoint(directory_));
     ASSIGN_OR_RETURN(writer_, file::DirectoryWriter::Create(directory_));
@@ -266,22 +308,28 @@ class SyntheticWriter {
   }
 
  private:
-  // What attention has must come back from config.json, or be said beside it.
-  Status TakeAttention() {
+  // What a layer has must come back from config.json, or be said beside it.
+  Status TakeRest() {
     if (options_.beyond_json) {
-      config_.attention = requested_.attention;
-      config_.layer_attention = requested_.layer_attention;
-      config_.more_ropes = requested_.more_ropes;
+      ModelConfig all = requested_;
+      all.eos_ids = config_.eos_ids;
+      config_ = std::move(all);
       return OkStatus();
     }
-    bool same = config_.attention == requested_.attention &&
-                config_.more_ropes.size() == requested_.more_ropes.size();
+    const ModelConfig &a = config_, &b = requested_;
+    bool same = a.attention == b.attention && a.rope == b.rope && a.more_ropes == b.more_ropes &&
+                a.norms == b.norms && a.activation == b.activation && a.mlp_bias == b.mlp_bias &&
+                a.fused_gate_up == b.fused_gate_up && a.router == b.router &&
+                a.expert_names == b.expert_names &&
+                a.shared_intermediate == b.shared_intermediate && a.shared_gate == b.shared_gate &&
+                a.embedding_scale == b.embedding_scale && a.residual_scale == b.residual_scale &&
+                a.logits_scale == b.logits_scale;
     for (size_t layer = 0; same && layer < config_.sparse_layer.size(); ++layer) {
       same = config_.AttentionOf(layer) == requested_.AttentionOf(layer);
     }
     if (same) return OkStatus();
     return Error(Code::kInvalidArgument, "model_type ", config_.model_type,
-                 " does not have the attention that is asked for");
+                 " does not have the attention or feed-forward that is asked for");
   }
 
   // Decides every stored tensor, sorted by name.

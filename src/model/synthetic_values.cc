@@ -122,7 +122,7 @@ void EncodePanel(Format format, const float* values, int64_t rows, int64_t cols,
       return EncodeFp8Block(values, rows, cols, panel);
     case Format::kFp8Channel:
       return EncodeFp8Channel(values, rows, cols, panel);
-    case Format::kMxfp4:
+    default:  // no other format is made here
       return EncodeMxfp4(values, rows, cols, panel);
   }
 }

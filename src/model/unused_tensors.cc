@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "base/hash_map.h"
 #include "file/json.h"
 
@@ -10,6 +11,15 @@ namespace mainarch::model {
 namespace {
 
 constexpr size_t kNamesShown = 4;
+
+// Small tensors that a quantised weight's finder has looked at, or that speak of activations.
+bool SaysOfAnother(absl::string_view name) {
+  for (const absl::string_view end : {".weight_shape", ".weight_global_scale", ".weight_scale_2", ".g_idx",
+                                      ".input_scale", ".input_global_scale"}) {
+    if (absl::EndsWith(name, end)) return true;
+  }
+  return name == "rope_freqs.weight" || absl::StartsWith(name, "rope_factors_");
+}
 
 }  // namespace
 
@@ -21,12 +31,13 @@ UnusedTensors FindUnusedTensors(const file::Checkpoint& checkpoint,
       for (const quant::Matrix& matrix : weight.sources) {
         used.insert(matrix.data.data());
         if (!matrix.scale.empty()) used.insert(matrix.scale.data());
+        if (!matrix.zero.empty()) used.insert(matrix.zero.data());
       }
     }
   }
   UnusedTensors unused;
   for (const file::TensorView& tensor : checkpoint.tensors()) {
-    if (tensor.bytes.empty() || used.contains(tensor.bytes.data())) continue;
+    if (tensor.bytes.empty() || used.contains(tensor.bytes.data()) || SaysOfAnother(tensor.name)) continue;
     unused.names.push_back(tensor.name);
     unused.bytes += tensor.bytes.size();
   }

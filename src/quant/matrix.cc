@@ -7,6 +7,9 @@
 #include "kernels/quant/e8m0.h"
 #include "kernels/quant/f16.h"
 #include "kernels/quant/fp8_e4m3.h"
+#include "kernels/quant/gguf_blocks.h"
+#include "kernels/quant/int4_groups.h"
+#include "kernels/quant/k_quants.h"
 #include "kernels/quant/mxfp4.h"
 
 namespace mainarch::quant {
@@ -25,6 +28,9 @@ T LoadUnaligned(const uint8_t* at) {
 float FloatScale(const Matrix& matrix, int64_t index) {
   if (matrix.scale_dtype == DType::kBF16) {
     return FloatFromBf16(LoadUnaligned<uint16_t>(matrix.scale.data() + index * 2));
+  }
+  if (matrix.scale_dtype == DType::kF16) {
+    return FloatFromF16(LoadUnaligned<uint16_t>(matrix.scale.data() + index * 2));
   }
   return LoadUnaligned<float>(matrix.scale.data() + index * 4);
 }
@@ -45,6 +51,43 @@ float DecodeMxfp4(const Matrix& matrix, const uint8_t* row_data, int64_t row, in
   return FloatFromE2m1(Mxfp4Nibble(row_data, col)) * FloatFromE8m0(matrix.scale[index]);
 }
 
+float DecodeNvfp4(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
+  const int64_t index = row * (matrix.cols / kNvfp4Group) + col / kNvfp4Group;
+  const float scale = FloatFromFp8E4m3(matrix.scale[static_cast<size_t>(index)]) * matrix.factor;
+  return FloatFromE2m1(Mxfp4Nibble(row_data, col)) * scale;
+}
+
+float DecodeBlocks(Format format, const uint8_t* row_data, int64_t col) {
+  const FormatInfo& info = InfoOf(format);
+  const uint8_t* block = row_data + col / info.block_cols * info.block_bytes;
+  const int i = static_cast<int>(col % info.block_cols);
+  switch (format) {
+    case Format::kQ8_0:
+      return FloatFromQ8_0(block, i);
+    case Format::kQ4_0:
+      return FloatFromQ4_0(block, i);
+    case Format::kQ4_1:
+      return FloatFromQ4_1(block, i);
+    case Format::kQ5_0:
+      return FloatFromQ5_0(block, i);
+    case Format::kQ5_1:
+      return FloatFromQ5_1(block, i);
+    case Format::kQ4K:
+      return FloatFromQ4K(block, i);
+    case Format::kQ5K:
+      return FloatFromQ5K(block, i);
+    case Format::kQ6K:
+      return FloatFromQ6K(block, i);
+    case Format::kIq4Nl:
+      return FloatFromIq4Nl(block, i);
+    case Format::kMxfp4Blocks:
+      return FloatFromMxfp4Block(block, i);
+    default:
+      return 0;
+  }
+}
+
+// `row` is where the row lies.
 float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
   switch (matrix.format) {
     case Format::kBF16:
@@ -59,18 +102,57 @@ float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t
       return DecodeFp8Channel(matrix, row_data, row, col);
     case Format::kMxfp4:
       return DecodeMxfp4(matrix, row_data, row, col);
+    case Format::kInt4Packed:
+    case Format::kGptq:
+    case Format::kAwq: {
+      const Int4Group group = GroupOf(matrix, row, col / matrix.block_cols);
+      return group.scale * (static_cast<float>(Int4Code(matrix, row, col)) - static_cast<float>(group.zero));
+    }
+    case Format::kNvfp4:
+      return DecodeNvfp4(matrix, row_data, row, col);
+    default:
+      return DecodeBlocks(matrix.format, row_data, col);
   }
-  return 0;
 }
 
 }  // namespace
 
+uint32_t Int4Code(const Matrix& matrix, int64_t row, int64_t col) {
+  const uint8_t* words = matrix.data.data();
+  if (matrix.format == Format::kGptq) return GptqCode(words, matrix.rows, row, col);
+  if (matrix.format == Format::kAwq) return AwqCode(words, matrix.rows, row, col);
+  return PackedCode(words, matrix.cols, row, col);
+}
+
+Int4Group GroupOf(const Matrix& matrix, int64_t row, int64_t group) {
+  const int64_t groups = matrix.cols / matrix.block_cols;
+  const bool packed = matrix.format == Format::kInt4Packed;
+  Int4Group out;
+  out.scale = FloatScale(matrix, packed ? row * groups + group : group * matrix.rows + row);
+  if (matrix.zero.empty()) return out;
+  const uint8_t* words = matrix.zero.data();
+  if (packed) {
+    out.zero = PackedZero(words, groups, row, group);
+  } else if (matrix.format == Format::kGptq) {
+    out.zero = GptqZero(words, matrix.rows, row, group);
+  } else {
+    out.zero = AwqCode(words, matrix.rows, row, group);
+  }
+  return out;
+}
+
 absl::string_view NameOf(Format format) { return InfoOf(format).name; }
 
-int64_t RowBytes(Format format, int64_t cols) { return cols * InfoOf(format).element_bits / 8; }
+int64_t RowBytes(Format format, int64_t cols) {
+  const FormatInfo& info = InfoOf(format);
+  if (info.block_cols != 0) return cols / info.block_cols * info.block_bytes;
+  return cols * info.element_bits / 8;
+}
 
 uint64_t StoredBytes(Format format, int64_t rows, int64_t cols) {
   const FormatInfo& info = InfoOf(format);
+  // (A shard may begin or end inside a block.)
+  if (info.block_cols != 0) return static_cast<uint64_t>(rows * cols) * info.block_bytes / info.block_cols;
   const auto blocks = [](int64_t n, uint32_t shared) {
     return shared == 0 ? 1 : CeilDivide(n, int64_t{shared});
   };
@@ -79,8 +161,16 @@ uint64_t StoredBytes(Format format, int64_t rows, int64_t cols) {
 }
 
 void DecodeRow(const Matrix& matrix, int64_t row, int64_t col, int64_t count, float* out) {
-  const uint8_t* row_data = matrix.data.data() + row * RowBytes(matrix.format, matrix.cols);
-  for (int64_t i = 0; i < count; ++i) out[i] = Decode(matrix, row_data, row, col + i);
+  if (matrix.col_step != 0) {
+    const uint8_t* first = matrix.data.data() + RowBytes(matrix.format, row * matrix.row_step);
+    for (int64_t i = 0; i < count; ++i) {
+      out[i] = Decode(matrix, first, row, (col + i) * matrix.col_step);
+    }
+    return;
+  }
+  const uint8_t* row_data = RowData(matrix, row);
+  const int64_t stored = StoredRow(matrix, row);
+  for (int64_t i = 0; i < count; ++i) out[i] = Decode(matrix, row_data, stored, col + i);
 }
 
 }  // namespace mainarch::quant

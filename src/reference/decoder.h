@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // The fp64 reference: a model straight from the checkpoint and the config, with whatever the config
-// says that attention has, one token at a time, in the plainest loops. It knows nothing of Programs, backends or layouts, on purpose: it
-// is what catches a wrong one. Slow, and meant to be.
+// says that it has, one token at a time, in the plainest loops (ffn.cc: the feed-forwards;
+// weights.cc: where the tensors are; math.h: what the loops are made of). It knows nothing of
+// Programs, backends or layouts, on purpose: it is what catches a wrong one. Slow, and meant to be.
 //
 // One thread at a time. Memory: K and V of every position in fp64, beside one row of each weight.
 #ifndef MAINARCH_REFERENCE_DECODER_H_
@@ -20,12 +21,14 @@
 #include "file/checkpoint.h"
 #include "kernels/quant/kv_type.h"
 #include "model/config.h"
+#include "model/experts.h"
 #include "quant/matrix.h"
 
 namespace mainarch::reference {
 
-// What the cache under test holds of one position in one layer: K and V, [kv_heads][copies][head_dim],
-// with more than one copy where several ranks hold the same head.
+// What the cache under test holds of one position in one layer: K and V,
+// [kv_heads][copies][head_dim], with more than one copy where several ranks hold the same head.
+// Both empty: it keeps them no longer.
 using CacheReader = std::function<Status(size_t layer, size_t position, std::vector<float>* k,
                                          std::vector<float>* v)>;
 
@@ -66,14 +69,21 @@ class Decoder {
   absl::Span<const double> layer_output(size_t i) const { return layer_outputs_[i]; }
 
  private:
+  // Of a feed-forward: gate and up, or both in one matrix, and down, with biases or none.
+  struct Mlp {
+    quant::Matrix gate, up, gate_up, down;
+    quant::Matrix gate_bias, up_bias, gate_up_bias, down_bias;
+  };
   struct Layer {
-    quant::Matrix input_norm, post_norm, q_norm, k_norm;
-    quant::Matrix q, k, v, o;
-    quant::Matrix q_bias, k_bias, v_bias, o_bias, sinks;  // as far as the config has them
+    // As far as the config has them: norms before and behind attention and feed-forward.
+    quant::Matrix input_norm, attention_norm, ffn_norm, output_norm, q_norm, k_norm;
+    quant::Matrix q, k, v, qkv, o;
+    quant::Matrix q_bias, k_bias, v_bias, qkv_bias, o_bias, sinks;
     bool sparse = false;
-    quant::Matrix gate, up, down;        // dense
-    quant::Matrix router;                // sparse
-    std::vector<quant::Matrix> experts;  // gate, up, down of each
+    Mlp dense, shared;
+    quant::Matrix router, router_bias, correction, shared_gate;
+    model::ExpertMatrices experts;
+    model::ExpertBiases expert_biases;
     std::vector<double> keys, values;    // [position, kv_heads, head_dim]
   };
   using Vector = std::vector<double>;
@@ -82,18 +92,34 @@ class Decoder {
           quant::KvType rounding);
 
   Status FindWeights();
+  Status FindAttention(const std::string& prefix, Layer* layer) const;
+  Status FindMlp(const std::string& prefix, int64_t width, Mlp* mlp) const;
+  Status FindFfn(const std::string& prefix, Layer* layer) const;
+  Status Linear(const std::string& name, int64_t rows, int64_t cols, quant::Matrix* out) const;
+  Status VectorOf(const std::string& name, int64_t size, quant::Matrix* out) const;
   Status Token(uint32_t token);
   Status Attention(size_t layer_index, Vector* x);
-  Status TakeFromCache(size_t layer, Vector* k, Vector* v) const;
+  // What later tokens see of K and V: as the cache holds them, or rounded as it would.
+  Status Store(size_t layer, Vector* k, Vector* v) const;
   Status TakeStored(quant::KvForm form, absl::Span<const float> stored, const std::string& what,
                     Vector* x) const;
-  void Ffn(const Layer& layer, Vector* x);
+  void Ffn(const Layer& layer, Vector* x) const;
+  Vector RunMlp(const Mlp& mlp, const Vector& h) const;
+  Vector Activate(const Vector& gate, const Vector& up) const;
   Vector MixExperts(const Layer& layer, const Vector& h) const;
+  Vector RunExpert(const Layer& layer, size_t expert, const Vector& h) const;
+  // (expert, weight) of those that a token takes.
+  std::vector<std::pair<size_t, double>> Route(const Layer& layer, const Vector& h) const;
+  // The norm of that weight, in place.
+  void Norm(const quant::Matrix& weight, Vector* x) const;
+  // x += what a block made of it, normed if there is a norm behind it.
+  void AddBlock(const quant::Matrix& norm, Vector y, Vector* x) const;
   // K, V and the queries of a token, the last with its gates: biases, norms, rotation.
   struct Heads {
     Vector q, k, v, gate;
   };
   Heads MakeHeads(size_t layer, const Vector& x) const;
+  void Products(const Layer& layer, const Vector& h, Heads* out) const;
   void Rotate(int32_t rope, double* head) const;
 
   const std::shared_ptr<const file::Checkpoint> checkpoint_;

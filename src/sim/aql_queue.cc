@@ -232,6 +232,7 @@ bool AqlQueue::BeginVendor(const Packet& packet) {
                              absl::Hex(packet.At<uint32_t>(4)), " is not a PM4 buffer"));
   }
   front_ = packet;
+  pm4_compute_.set_gws(gws());
   pm4_ = std::make_unique<Pm4Stream>(&host(), &pm4_compute_, packet.At<uint64_t>(8) & ~uint64_t{3},
                                      size & 0xfffff, /*depth=*/1);
   return StepFront();
@@ -395,6 +396,7 @@ bool AqlQueue::CheckDispatch(const Packet& packet, Dispatch* dispatch) {
   dispatch->packet_va = setup_.ring_va + packet.index % packets() * 64;
   dispatch->dispatch_id = packet.index;
   dispatch->queue_id = id();
+  dispatch->gws = gws();
   dispatch->first_xcc = setup_.first_xcc;
   dispatch->acquire = packet.acquire();
   dispatch->release = packet.release();

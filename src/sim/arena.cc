@@ -57,7 +57,7 @@ void Arena::Remember(uint64_t offset) {
 }
 
 StatusOr<std::unique_ptr<Arena>> Arena::Create() {
-  UniqueFd fd(memfd_create("mainarch-sim-memory", MFD_CLOEXEC));
+  UniqueFd fd(memfd_create(kArenaName, MFD_CLOEXEC));
   if (!fd.valid()) return ErrnoError(Code::kOutOfHostMemory, errno, "memfd_create");
   if (ftruncate(fd.get(), static_cast<off_t>(kFileSize)) != 0) {
     return ErrnoError(Code::kOutOfHostMemory, errno, "ftruncate of the memory file to ", kFileSize);

@@ -23,6 +23,9 @@ namespace mainarch::sim {
 
 class Arena;
 
+// The name of an arena's memory file, by which other processes know it.
+inline constexpr char kArenaName[] = "mainarch-sim-memory";
+
 // A range of the arena, zeroed, mapped for the machine. Given back when it goes; must not outlive
 // the arena.
 class Block {

@@ -95,6 +95,17 @@ int Info(const Node& node, uint32_t gpu, void* argument) {
       const std::vector<uint32_t> zeros(std::min(args.read_mmr_reg.count, 128u));
       return Reply(args, zeros.data(), zeros.size() * 4);
     }
+    case AMDGPU_INFO_HW_IP_INFO: {  // what ioctl_submit.cc has
+      drm_amdgpu_info_hw_ip ip = {};
+      if (args.query_hw_ip.ip_instance != 0) return -EINVAL;
+      if (args.query_hw_ip.type == AMDGPU_HW_IP_DMA) {
+        ip.hw_ip_version_major = 4;
+        ip.ib_start_alignment = 256;
+        ip.ib_size_alignment = 4;
+        ip.available_rings = 1;
+      }
+      return Reply(args, &ip, sizeof(ip));
+    }
     case AMDGPU_INFO_VRAM_USAGE:
       return Reply(args, &used, sizeof(used));
     case AMDGPU_INFO_VRAM_GTT: {
@@ -129,6 +140,10 @@ bool IsGem(uint32_t request) {
     case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_WAIT_IDLE:
     case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_METADATA:
     case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_OP:
+    case DRM_COMMAND_BASE + DRM_AMDGPU_CTX:
+    case DRM_COMMAND_BASE + DRM_AMDGPU_BO_LIST:
+    case DRM_COMMAND_BASE + DRM_AMDGPU_CS:
+    case DRM_COMMAND_BASE + DRM_AMDGPU_WAIT_CS:
       return true;
     default:
       return false;

@@ -13,7 +13,7 @@ namespace mainarch::sim {
 
 inline constexpr uint32_t kDrmIoctlType = 'd';
 
-// Whether a request is for Process::GemIoctl.
+// Whether a request is for Process::GemIoctl: buffers, and what is submitted.
 bool IsGem(uint32_t request);
 int DrmIoctl(Node& node, uint32_t gpu, uint32_t request, void* argument);
 

@@ -129,6 +129,7 @@ struct Dispatch {
   uint64_t queue_va = 0;     // amd_queue_t (user SGPR queue_ptr)
   uint64_t dispatch_id = 0;  // index of the packet since the queue was created
   uint32_t queue_id = 0;     // for messages
+  bool gws = false;          // the queue has the GPU's global wave sync
 
   // Of a PM4 dispatch, which has registers instead of a packet: what the user SGPRs hold.
   bool has_user_data = false;

@@ -80,6 +80,8 @@ int Process::AllocQueueGws(uapi::AllocQueueGwsArgs& args) {
   if (args.num_gws != 0 && taken) return -EBUSY;
   if (args.num_gws == 0 && !taken) return -EINVAL;
   queue.gws = args.num_gws != 0;
+  Gate::Closed closed(node_->gate_);
+  queue.hw->set_gws(queue.gws);
   args.first_gws = 0;
   return 0;
 }

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "sim/process.h"
+#include "sim/sdma_queue.h"
 
 namespace mainarch::sim {
 namespace {
@@ -202,6 +203,29 @@ int Process::ObjectOperation(const GemFile& file, const drm_amdgpu_gem_op& args)
 }
 
 int Process::GemIoctl(const Caller& caller, RenderFile render, uint32_t request, void* argument) {
+  bool busy = false;
+  switch (request & 0xff) {  // those that wait hold no lock
+    case DRM_COMMAND_BASE + DRM_AMDGPU_WAIT_CS:
+      return WithArgs<drm_amdgpu_wait_cs>(argument, [&](drm_amdgpu_wait_cs& args) {
+        const int error = WaitSubmitted(render, args.in.handle, false, args.in.timeout, &busy);
+        std::memset(&args, 0, sizeof(args));
+        args.out.status = busy ? 1 : 0;
+        return error;
+      });
+    case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_WAIT_IDLE:
+      return WithArgs<drm_amdgpu_gem_wait_idle>(argument, [&](drm_amdgpu_gem_wait_idle& args) {
+        {
+          std::lock_guard lock(node_->mutex());
+          if (ObjectOf(gem_[render.id], args.in.handle) == nullptr) return -ENOENT;
+        }
+        const int error = WaitSubmitted(render, 0, true, args.in.timeout, &busy);
+        std::memset(&args, 0, sizeof(args));
+        args.out.status = busy ? 1 : 0;
+        return error;
+      });
+    default:
+      break;
+  }
   std::lock_guard lock(node_->mutex());
   GemFile& file = gem_[render.id];
   file.gpu = render.gpu;
@@ -241,12 +265,15 @@ int Process::GemIoctl(const Caller& caller, RenderFile render, uint32_t request,
     case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_VA:
       return WithArgs<drm_amdgpu_gem_va>(
           argument, [&](drm_amdgpu_gem_va& args) { return MapObject(file, render.id, args); });
-    case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_WAIT_IDLE:
-      return WithArgs<drm_amdgpu_gem_wait_idle>(argument, [&](drm_amdgpu_gem_wait_idle& args) {
-        if (ObjectOf(file, args.in.handle) == nullptr) return -ENOENT;
-        std::memset(&args, 0, sizeof(args));  // nothing is ever submitted through DRM
-        return 0;
-      });
+    case DRM_COMMAND_BASE + DRM_AMDGPU_CTX:
+      return WithArgs<drm_amdgpu_ctx>(
+          argument, [&](drm_amdgpu_ctx& args) { return ContextCall(file, args); });
+    case DRM_COMMAND_BASE + DRM_AMDGPU_BO_LIST:
+      return WithArgs<drm_amdgpu_bo_list>(
+          argument, [&](drm_amdgpu_bo_list& args) { return BufferListCall(file, args); });
+    case DRM_COMMAND_BASE + DRM_AMDGPU_CS:
+      return WithArgs<drm_amdgpu_cs>(
+          argument, [&](drm_amdgpu_cs& args) { return Submit(file, render.id, args); });
     case DRM_COMMAND_BASE + DRM_AMDGPU_GEM_METADATA:
       return WithArgs<drm_amdgpu_gem_metadata>(
           argument, [&](drm_amdgpu_gem_metadata& args) { return ObjectMetadata(file, args); });
@@ -264,6 +291,7 @@ void Process::CloseDrmFile(uint64_t id) {
   if (found == gem_.end()) return;
   Gate::Closed closed(node_->gate_);
   node_->TablesChanged();
+  DropEngine(found->second);
   while (!found->second.objects.empty()) {
     CloseObject(found->second, found->second.objects.begin()->first);
   }

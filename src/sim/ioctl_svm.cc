@@ -2,15 +2,22 @@
 //
 // Shared virtual memory: GPUs use the client's own memory in place, by attributes of ranges
 // (amdkfd/kfd_svm.c). As with XNACK off, a GPU that has access has the range in its page table from
-// the call on. Memory never migrates: a preferred or prefetch location in VRAM is remembered and
-// answered, and the data stays where it is.
+// the call on, writable where the client may write. Memory never migrates: a preferred or prefetch
+// location in VRAM is remembered, answered and told to event streams, and the data stays where it is.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/clock.h"
+#include "kfd/linux_sys.h"
 #include "sim/process.h"
 
 namespace mainarch::sim {
@@ -21,6 +28,35 @@ namespace uapi = kfd::uapi;
 bool IsMapped(uint64_t address, uint64_t size) {
   std::vector<unsigned char> residency(size / kPageSize);
   return mincore(reinterpret_cast<void*>(address), size, residency.data()) == 0;
+}
+
+// The client's address space where it may be read, as the kernel has it, neighbours of one kind joined.
+struct UserPiece {
+  uint64_t start = 0, end = 0;
+  bool writable = false;
+};
+std::vector<UserPiece> UserPieces() {
+  constexpr size_t kMostText = 64 << 20;
+  std::string text;
+  // Without it nothing is known of protections: all of it, then.
+  if (kfd::LinuxSys().ReadFile("/proc/self/maps", kMostText, &text) != 0) return {{0, UINT64_MAX, true}};
+  std::vector<UserPiece> pieces;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, absl::MaxSplits(' ', 2));
+    const std::vector<absl::string_view> ends = absl::StrSplit(words[0], '-');
+    UserPiece piece;
+    if (words.size() < 2 || words[1].size() < 2 || words[1][0] != 'r' || ends.size() != 2 ||
+        !absl::SimpleHexAtoi(ends[0], &piece.start) || !absl::SimpleHexAtoi(ends[1], &piece.end)) {
+      continue;
+    }
+    piece.writable = words[1][1] == 'w';
+    if (!pieces.empty() && pieces.back().end == piece.start && pieces.back().writable == piece.writable) {
+      pieces.back().end = piece.end;
+    } else {
+      pieces.push_back(piece);
+    }
+  }
+  return pieces;
 }
 
 bool NamesGpu(const uapi::SvmAttribute& attribute) {
@@ -78,6 +114,9 @@ int Process::Svm(uapi::SvmArgs& args, uint32_t block_bytes) {
   if (const int error = CheckSvm(args, attributes); error != 0) return error;
   if (args.op == uapi::kSvmOpGet) return GetSvm(start, start + size, attributes);
   SetSvm(start, start + size, attributes);
+  for (const uapi::SvmAttribute& one : attributes) {
+    if (one.type == uapi::kSvmPrefetchLocation) ReportMigrations(start, start + size);
+  }
   Gate::Closed closed(node_->gate_);
   MapSvm(start, start + size);
   return 0;
@@ -129,6 +168,27 @@ void Process::SetSvm(uint64_t start, uint64_t end,
   }
 }
 
+// Tells the event streams of the migrations that a prefetch is (kfd_smi_events.c; the lines' form is
+// in the UAPI header, KFD_EVENT_FMT_MIGRATE_START and _END). The driver gets here only where the data
+// is elsewhere.
+void Process::ReportMigrations(uint64_t start, uint64_t end) {
+  constexpr int kPrefetchTrigger = 0;  // enum kfd_smi_migrate… of the UAPI header
+  for (auto one = svm_.lower_bound(start); one != svm_.end() && one->first < end; ++one) {
+    SvmRange& range = one->second;
+    const uint32_t to = range.prefetch, from = range.location;
+    uint32_t gpu = 0;
+    if (to == from || KnownGpu(to == uapi::kSvmLocationSystem ? from : to, &gpu) != 0) continue;
+    range.location = to;
+    // Addresses and sizes count pages; a location is a gpu_id, 0 the host.
+    const std::string where = absl::StrCat("-", getpid(), " @", absl::Hex(one->first / kPageSize), "(",
+                                           absl::Hex((range.end - one->first) / kPageSize), ") ",
+                                           absl::Hex(from), "->", absl::Hex(to), " ");
+    ReportSmi(gpu, uapi::kSmiMigrateStart,
+              absl::StrCat(NowNs(), " ", where, absl::Hex(to), ":", absl::Hex(range.preferred), " ", kPrefetchTrigger));
+    ReportSmi(gpu, uapi::kSmiMigrateEnd, absl::StrCat(NowNs(), " ", where, kPrefetchTrigger, " 0"));
+  }
+}
+
 // Over several ranges: what all of them agree on.
 int Process::GetSvm(uint64_t start, uint64_t end, absl::Span<uapi::SvmAttribute> attributes) {
   SvmRange common;
@@ -173,27 +233,54 @@ int Process::GetSvm(uint64_t start, uint64_t end, absl::Span<uapi::SvmAttribute>
   return 0;
 }
 
+// With the gate closed: no GPU writes while the client's own right to goes.
+int Process::ProtectUserMemory(void* address, size_t size, int protection) {
+  const uint64_t start = reinterpret_cast<uint64_t>(address);
+  if (user_ranges_.load() == 0) return mprotect(address, size, protection) == 0 ? 0 : -errno;
+  std::lock_guard lock(node_->mutex());
+  Gate::Closed closed(node_->gate_);
+  if (mprotect(address, size, protection) != 0) return -errno;
+  if (OverlapsSvm(start, size)) MapSvm(start, start + size);
+  return 0;
+}
+
 void Process::MapSvm(uint64_t start, uint64_t end) {
   node_->TablesChanged();
+  // Mappings that reach out of [start, end) go as a whole, so what is looked for are holes, in all ranges.
+  const std::vector<UserPiece> pieces = svm_.empty() ? std::vector<UserPiece>() : UserPieces();
   for (auto& vm : vms_) {
-    // Ranges were only split, so every old mapping begins in [the range that held `start`, end).
     vm->table.DropSvm(start, end);
     for (const auto& [at, range] : svm_) {
       const uint32_t gpu = vm->gpu_index();
       if (range.access.count(gpu) == 0 && range.in_place.count(gpu) == 0) continue;
-      if (vm->table.Find(at) != nullptr) continue;  // kept, or not concerned
-      VmMapping mapping;
-      mapping.va = at;
-      mapping.size = range.end - at;
-      mapping.host = reinterpret_cast<uint8_t*>(at);
-      const bool ext = (range.flags & uapi::kSvmExtCoherent) != 0;
-      mapping.mtype = MtypeOf(node_->profile().facts, ext ? uapi::kAllocExtCoherent : 0, false);
-      mapping.writable = (range.flags & uapi::kSvmGpuReadOnly) == 0;
-      mapping.executable = (range.flags & uapi::kSvmGpuExecutable) != 0;
-      mapping.system_memory = true;
-      mapping.svm = true;
-      vm->table.Map(std::move(mapping));
+      auto piece = std::upper_bound(pieces.begin(), pieces.end(), at, [](uint64_t va, const UserPiece& p) { return va < p.end; });
+      for (; piece != pieces.end() && piece->start < range.end; ++piece) {
+        FillSvm(*vm, range, std::max(at, piece->start), std::min(range.end, piece->end), piece->writable);
+      }
     }
+  }
+}
+
+// What of [start, end) is not mapped yet.
+void Process::FillSvm(GpuVm& vm, const SvmRange& range, uint64_t start, uint64_t end,
+                      bool writable) {
+  for (uint64_t at = start; at < end;) {
+    if (const VmMapping* mapped = vm.table.Find(at); mapped != nullptr) {
+      at = mapped->va + mapped->size;
+      continue;
+    }
+    VmMapping mapping;
+    mapping.va = at;
+    mapping.size = vm.table.HoleEnd(at, end) - at;
+    mapping.host = reinterpret_cast<uint8_t*>(at);
+    const bool ext = (range.flags & uapi::kSvmExtCoherent) != 0;
+    mapping.mtype = MtypeOf(node_->profile().facts, ext ? uapi::kAllocExtCoherent : 0, false);
+    mapping.writable = writable && (range.flags & uapi::kSvmGpuReadOnly) == 0;
+    mapping.executable = (range.flags & uapi::kSvmGpuExecutable) != 0;
+    mapping.system_memory = true;
+    mapping.svm = true;
+    at += mapping.size;
+    vm.table.Map(std::move(mapping));
   }
 }
 

@@ -230,6 +230,12 @@ StatusOr<int> RunProgram(const LaunchOptions& given) {
   options.library = stdfs::absolute(options.library, relative).string();
   ASSIGN_OR_RETURN(const Directory root, Directory::Create());
   RETURN_IF_ERROR(WriteTree(VirtualFs(config), root.path()));
+  if (!options.log.empty()) {
+    // Emptied here: every process of the program that has a node adds to it.
+    const UniqueFd log(open(options.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!log.valid()) return ErrnoError(Code::kIo, errno, "create ", options.log);
+    options.log = stdfs::absolute(options.log, relative).string();
+  }
   std::vector<std::string> environment = Environment(options, root.path());
   std::vector<std::string> command = options.command;
   pid_t child = 0;

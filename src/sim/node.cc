@@ -2,6 +2,7 @@
 #include "sim/node.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +18,7 @@ namespace mainarch::sim {
 namespace {
 
 constexpr size_t kLogLines = 1000;
+constexpr uint64_t kFileLines = 100'000;  // about 10 MB
 
 uint32_t ThreadCount(const NodeConfig& config, const Executor& executor) {
   if (config.threads != 0) return std::min(config.threads, config.gpus);
@@ -218,6 +220,16 @@ void Node::Note(const std::string& line) {
   std::lock_guard lock(log_mutex_);
   if (log_.size() >= kLogLines) log_.erase(log_.begin());
   log_.push_back(line);
+  if (!log_file_.valid() || file_lines_ > kFileLines) return;
+  const std::string text =
+      ++file_lines_ > kFileLines ? absl::StrCat("no more than ", kFileLines, " lines\n") : line + "\n";
+  // One call a line: processes with nodes of their own may share the file.
+  [[maybe_unused]] const ssize_t written = write(log_file_.get(), text.data(), text.size());
+}
+
+void Node::LogTo(UniqueFd file) {
+  std::lock_guard lock(log_mutex_);
+  log_file_ = std::move(file);
 }
 
 bool Node::ChargeVram(uint32_t gpu, uint64_t bytes) {

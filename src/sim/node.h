@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "base/fd.h"
 #include "base/status.h"
 #include "kfd/sys.h"
 #include "sim/arena.h"
@@ -89,6 +90,8 @@ class Node {
   // The kernel log's lines about this node, oldest first, at most the last 1000.
   std::vector<std::string> log() const;
   void Note(const std::string& line);
+  // And the lines to come, kFileLines of them, go to a file as they happen.
+  void LogTo(UniqueFd file);
 
   uint64_t vram_used(uint32_t gpu) const { return vram_used_[gpu].load(); }
   uint64_t blocks() const { return arena_->blocks(); }
@@ -147,6 +150,8 @@ class Node {
   std::vector<std::atomic<bool>> gone_;
   mutable std::mutex log_mutex_;
   std::vector<std::string> log_;
+  UniqueFd log_file_;  // none: not wanted
+  uint64_t file_lines_ = 0;
   std::atomic<bool> stop_{false};
   std::vector<std::atomic<int64_t>> rested_;  // [thread]: ns in all, see Time
   std::atomic<int64_t> moved_ns_{0};          // Time when something moved last

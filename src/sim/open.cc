@@ -12,6 +12,8 @@ std::unique_ptr<Executor> MakeExecutor(const NodeConfig& config) {
   if (config.profile->isa == "gfx90a") return std::make_unique<HostExecutor>();
   isa::ExecutorOptions options;
   options.exact_matrix = config.exact_matrix;
+  if (config.slice != 0) options.slice = config.slice;
+  if (config.lanes.has_value()) options.lanes = *config.lanes;
   options.run_errata = config.run_errata;
   options.check = config.check;
   options.lines = config.lines;

@@ -64,6 +64,7 @@ bool Pm4Compute::Fill(const uint32_t dims[3], uint32_t initiator, sim::Dispatch*
   std::copy_n(registers_.begin() + kUserData, d->user_data.size(), d->user_data.begin());
   d->dispatch_id = dispatches_++;
   d->queue_id = setup_.id;
+  d->gws = gws_;
   d->first_xcc = setup_.first_xcc;
   d->acquire = Scope::kSystem;
   d->seed = rng_.Next();

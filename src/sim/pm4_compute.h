@@ -33,6 +33,7 @@ class Pm4Compute {
   // One slice of one dispatch that runs. kDone: it has ended, or there is none.
   Progress Run();
   void Drop() { launches_.clear(); }
+  void set_gws(bool gws) { gws_ = gws; }  // as HwQueue::gws
 
  private:
   uint32_t At(uint32_t index) const { return registers_[index]; }
@@ -42,6 +43,7 @@ class Pm4Compute {
   Rng rng_;
   std::array<uint32_t, 0x400> registers_ = {};
   uint64_t dispatches_ = 0;
+  bool gws_ = false;
   std::vector<std::unique_ptr<Launch>> launches_;
 };
 

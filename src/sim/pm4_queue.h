@@ -69,6 +69,7 @@ class Pm4Queue final : public HwQueue {
     }
     if (stream_ == nullptr) return false;
     std::string why;
+    compute_.set_gws(gws());
     switch (stream_->Step(&fault, &why, &moved)) {
       case Pm4Stream::Result::kBlocked:
         return moved;

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "sim/sdma_queue.h"
 
 namespace mainarch::sim {
 namespace {
@@ -174,6 +175,7 @@ Process::~Process() {
     Gate::Closed closed(node_->gate_);
     for (auto& [id, record] : queues_) ReleaseQueue(record);
     queues_.clear();
+    for (auto& [id, file] : gem_) DropEngine(file);
     for (auto& vm : vms_) {
       vm->table.Clear();
       node_->executor().Forget(*vm);

@@ -29,12 +29,17 @@
 #include "sim/vm.h"
 
 // Of amdgpu_drm.h.
+union drm_amdgpu_bo_list;
+union drm_amdgpu_cs;
+union drm_amdgpu_ctx;
 union drm_amdgpu_gem_create;
 struct drm_amdgpu_gem_va;
 struct drm_amdgpu_gem_metadata;
 struct drm_amdgpu_gem_op;
 
 namespace mainarch::sim {
+
+class SdmaQueue;
 
 // One process on one GPU.
 class GpuVm final : public GpuContext, public QueueHost {
@@ -121,6 +126,9 @@ class Process {
   // The client unmaps [address, address + size): user memory in it leaves the GPUs first, as by the
   // kernel's MMU notifier. Its buffers stay; an access of a GPU faults from here on.
   void UserMemoryGoes(uint64_t address, uint64_t size);
+  // mprotect for the client, followed by the page tables of ranges that GPUs use in place. 0 or a
+  // negative errno.
+  int ProtectUserMemory(void* address, size_t size, int protection);
 
   // A line for the event streams of that GPU which asked for such events (kSmi…).
   void ReportSmi(uint32_t gpu, uint32_t event, const std::string& line);
@@ -150,6 +158,7 @@ class Process {
     uint64_t end = 0;
     uint32_t preferred = kfd::uapi::kSvmLocationUndefined;
     uint32_t prefetch = kfd::uapi::kSvmLocationUndefined;
+    uint32_t location = kfd::uapi::kSvmLocationSystem;  // where the driver would have it
     std::set<uint32_t> access;  // GPU indices
     std::set<uint32_t> in_place;
     uint32_t flags = kfd::uapi::kSvmHostAccess | kfd::uapi::kSvmCoherent;
@@ -161,6 +170,12 @@ class Process {
     uint32_t gpu = 0;
     std::map<uint32_t, std::shared_ptr<Buffer>> objects;  // by handle
     std::map<uint64_t, std::shared_ptr<Buffer>> mapped;   // by address in the GPU's VM
+    // Of submissions (ioctl_submit.cc).
+    uint32_t next_id = 1;
+    std::set<uint32_t> contexts, lists;
+    uint64_t submitted = 0;                // sequence number of the last
+    uint64_t doorbell = HwQueue::kSilent;  // nobody's: the engine is told by the driver
+    std::unique_ptr<SdmaQueue> engine;
   };
 
   int Dispatch(const Caller& caller, uint32_t number, uint8_t* args, uint32_t size);
@@ -192,6 +207,13 @@ class Process {
   int MapObject(GemFile& file, uint64_t file_id, const drm_amdgpu_gem_va& args);
   static int ObjectMetadata(const GemFile& file, drm_amdgpu_gem_metadata& args);
   static int ObjectOperation(const GemFile& file, const drm_amdgpu_gem_op& args);
+
+  // ioctl_submit.cc
+  static int ContextCall(GemFile& file, drm_amdgpu_ctx& args);
+  static int BufferListCall(GemFile& file, drm_amdgpu_bo_list& args);
+  int Submit(GemFile& file, uint64_t file_id, drm_amdgpu_cs& args);
+  void DropEngine(GemFile& file);
+  int WaitSubmitted(RenderFile render, uint64_t handle, bool idle, uint64_t deadline_ns, bool* busy);
 
   // ioctl_queue.cc
   int CreateQueue(kfd::uapi::CreateQueueArgs& args);
@@ -231,6 +253,8 @@ class Process {
   int GetSvm(uint64_t start, uint64_t end, absl::Span<kfd::uapi::SvmAttribute> attributes);
   void SplitSvm(uint64_t at);
   void MapSvm(uint64_t start, uint64_t end);  // page tables follow the ranges; gate closed
+  void FillSvm(GpuVm& vm, const SvmRange& range, uint64_t start, uint64_t end, bool writable);
+  void ReportMigrations(uint64_t start, uint64_t end);
   void DropSvm(uint64_t start, uint64_t end);
   bool OverlapsSvm(uint64_t start, uint64_t size) const;
   bool IsQueueSvm(uint64_t start, uint64_t size, uint32_t gpu) const;

@@ -9,6 +9,7 @@
 #include "base/decimal.h"
 #include "base/fd.h"
 #include "isa/chip.h"
+#include "sim/isa/lanes.h"
 
 namespace mainarch::sim {
 namespace {
@@ -144,6 +145,21 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->profile = &kMi308x;
     return OkStatus();
   }
+  if (parts.first == "lanes") {
+    for (const auto& [name, code] :
+         {std::pair("portable", isa::LaneCode::kPortable), std::pair("avx2", isa::LaneCode::kAvx2),
+          std::pair("avx512", isa::LaneCode::kAvx512)}) {
+      if (parts.second != name) continue;
+      if (!isa::Runs(code)) {
+        return Error(Code::kInvalidArgument, "node setting '", text,
+                     "': this CPU or this build has no such routines");
+      }
+      config->lanes = code;
+      return OkStatus();
+    }
+    return Error(Code::kInvalidArgument, "node setting '", text,
+                 "': lanes is portable, avx2 or avx512");
+  }
   if (parts.first == "time") {
     if (parts.second != "on" && parts.second != "off") {
       return Error(Code::kInvalidArgument, "node setting '", text, "': time is on or off");
@@ -185,12 +201,15 @@ Status ApplySetting(absl::string_view text, NodeConfig* config) {
     config->run_errata = value != 0;
   } else if (parts.first == "exact" && value <= 1) {
     config->exact_matrix = value != 0;
+  } else if (parts.first == "slice" && value >= 1 && value <= 1'000'000) {
+    config->slice = static_cast<uint32_t>(value);
   } else {
     return Error(Code::kInvalidArgument, "node setting '", text,
                  "' is unknown or out of range; known: seed, minor (to 64), threads (to 64), nudge "
                  "(ms, to 60000), poison (0, 1), smallbar (0, 1), sockets (1, 2), hide (a GPU's "
                  "index), unknown (0, 1), "
-                 "cwsr (0, 1), exact (0, 1), errata (0, 1), time (on, off), card (mi308x), "
+                 "cwsr (0, 1), exact (0, 1), slice (instructions, 1 to 1000000), errata (0, 1), "
+                 "time (on, off), card (mi308x), lanes (portable, avx2, avx512), "
                  "check (all, none, names of checkers), hazards (strict, known)");
   }
   return OkStatus();

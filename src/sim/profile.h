@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,10 @@ struct SaveAreaSizes {
 };
 SaveAreaSizes SaveAreaOf(const GpuProfile& profile);
 
+namespace isa {
+enum class LaneCode : uint8_t;  // isa/lanes.h
+}
+
 struct NodeConfig {
   const GpuProfile* profile = nullptr;
   uint32_t gpus = 1;
@@ -97,6 +102,11 @@ struct NodeConfig {
 
   // Matrix products to the bit of the published CDNA3 model (sim/isa/matrix_exact.h), slowly.
   bool exact_matrix = false;
+  // Instructions of a wave's turn, at most; 0: the interpreter's own number. Small ones let waves run side by side, as on silicon,
+  // where a kernel counts on it: what is read just before another wave overwrites it.
+  uint32_t slice = 0;
+  // Which of the interpreter's routines run, whatever this CPU has; unless set, the fastest. Results are the same.
+  std::optional<isa::LaneCode> lanes;
   // A modelled clock runs along (sim/time/README.md), on one machine thread.
   bool time = false;
   // Encodings with an erratum run as documented and are noted in the log, rather than stop the wave.

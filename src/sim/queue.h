@@ -89,6 +89,9 @@ class HwQueue {
   void set_state(State state) { state_ = state; }
   // Cannot be preempted: destroying it takes a reset.
   bool stuck() const { return stuck_; }
+  // Whether its waves may use global wave sync.
+  bool gws() const { return gws_; }
+  void set_gws(bool gws) { gws_ = gws; }
   void set_ring(uint64_t va, uint64_t bytes) {
     setup_.ring_va = va;
     setup_.ring_bytes = bytes;
@@ -131,6 +134,7 @@ class HwQueue {
   Rng rng_;
   State state_ = State::kActive;
   bool stuck_ = false;
+  bool gws_ = false;
 
  private:
   uint64_t last_doorbell_ = kSilent;

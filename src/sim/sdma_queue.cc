@@ -38,9 +38,25 @@ bool SdmaQueue::Step() {
   }
   bool moved = PollDoorbell();
   if (state_ == State::kActive && copy_) moved |= StepCopy();
+  if (state_ == State::kActive) moved |= TakeSubmitted();
   if (state_ == State::kActive) moved |= TakePacket();
   if (state_ == State::kActive) moved |= ReportReadPointer();
   return moved;
+}
+
+// Ends the driver's buffer under way when all of it is done, and begins the next.
+bool SdmaQueue::TakeSubmitted() {
+  if (submitted_.empty() || ib_dwords_ != 0 || copy_) return false;
+  Submitted& first = submitted_.front();
+  if (first.begun) {
+    executed_->store(first.sequence);
+    submitted_.pop_front();
+  } else {
+    first.begun = true;
+    ib_va_ = first.va;
+    ib_dwords_ = first.dwords;
+  }
+  return true;
 }
 
 bool SdmaQueue::PollDoorbell() {

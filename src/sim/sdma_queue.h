@@ -10,7 +10,10 @@
 #ifndef MAINARCH_SIM_SDMA_QUEUE_H_
 #define MAINARCH_SIM_SDMA_QUEUE_H_
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -25,6 +28,13 @@ class SdmaQueue final : public HwQueue {
       : HwQueue(setup), engine_(engine), count_mask_((uint64_t{1} << count_bits) - 1) {}
 
   bool Step() override;
+  // A buffer of packets from the driver (ioctl_submit.cc), behind those before it and the ring. With
+  // the gate closed.
+  void Submit(uint64_t va, uint32_t dwords, uint64_t sequence) {
+    submitted_.push_back({va, dwords, sequence, false});
+  }
+  // The sequence number of the last that has been executed; any thread.
+  std::shared_ptr<const std::atomic<uint64_t>> executed() const { return executed_; }
   void Drop() override { copy_.reset(); }
   absl::string_view engine() const override { return "sdma queue"; }
   uint32_t engine_id() const { return engine_; }
@@ -52,7 +62,15 @@ class SdmaQueue final : public HwQueue {
     kStopped,  // hung or faulted
   };
 
+  struct Submitted {
+    uint64_t va = 0;
+    uint32_t dwords = 0;
+    uint64_t sequence = 0;
+    bool begun = false;
+  };
+
   bool PollDoorbell();
+  bool TakeSubmitted();
   bool StepCopy();
   bool TakePacket();
   Result Execute(const std::vector<uint32_t>& packet, bool in_ring);
@@ -87,6 +105,8 @@ class SdmaQueue final : public HwQueue {
   // An indirect buffer under way: address and dwords left.
   uint64_t ib_va_ = 0;
   uint32_t ib_dwords_ = 0;
+  std::deque<Submitted> submitted_;
+  const std::shared_ptr<std::atomic<uint64_t>> executed_ = std::make_shared<std::atomic<uint64_t>>(0);
   uint32_t skip_dwords_ = 0;  // of a COND_EXE that did not hold
 };
 

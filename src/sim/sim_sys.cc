@@ -32,6 +32,61 @@ FileKey KeyOf(int fd) {
   return fstat(fd, &info) == 0 ? FileKey(info.st_dev, info.st_ino) : FileKey();
 }
 
+// What the file that stands for a dma-buf says of it, for other processes, whose nodes are others: where
+// its bytes are, which they map. The file has the buffer's size, and nothing else in it.
+struct SharedRecord {
+  uint64_t magic = 0;
+  int32_t pid = 0, memory_fd = 0;  // of the exporter's arena
+  uint64_t offset = 0, size = 0;
+  uint32_t gpu = 0, flags = 0;
+  uint64_t domains = 0, create_flags = 0;
+};
+constexpr uint64_t kSharedMagic = 0x3146554244534d4d;
+constexpr absl::string_view kDmabufName = "mainarch-sim-dmabuf";
+
+// What /proc says that a descriptor is of.
+std::string TargetOf(const std::string& link) {
+  char target[64] = {};
+  const ssize_t size = readlink(link.c_str(), target, sizeof target);
+  return std::string(target, size < 0 ? 0 : static_cast<size_t>(size));
+}
+
+// Another process' buffer in this one. It is gone when its maker frees it, which a kernel's would not.
+struct ForeignBuffer : Buffer {
+  Mapping bytes;
+};
+
+std::shared_ptr<Buffer> MapForeign(int fd, uint32_t gpus) {
+  SharedRecord record;
+  struct stat info = {};
+  if (!absl::StartsWith(TargetOf(absl::StrCat("/proc/self/fd/", fd)), absl::StrCat("/memfd:", kDmabufName)) ||
+      pread(fd, &record, sizeof record, 0) != sizeof record || record.magic != kSharedMagic ||
+      fstat(fd, &info) != 0 || static_cast<uint64_t>(info.st_size) != record.size ||
+      record.size % kPageSize != 0 || record.offset % kPageSize != 0 || record.gpu >= gpus) {
+    return nullptr;
+  }
+  const std::string memory = absl::StrCat("/proc/", record.pid, "/fd/", record.memory_fd);
+  if (!absl::StartsWith(TargetOf(memory), absl::StrCat("/memfd:", kArenaName))) return nullptr;
+  const UniqueFd file(open(memory.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.valid() || fstat(file.get(), &info) != 0 ||
+      record.offset > static_cast<uint64_t>(info.st_size) ||
+      record.size > static_cast<uint64_t>(info.st_size) - record.offset) {
+    return nullptr;
+  }
+  void* address = mmap(nullptr, record.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(),
+                       static_cast<off_t>(record.offset));
+  if (address == MAP_FAILED) return nullptr;
+  auto buffer = std::make_shared<ForeignBuffer>();
+  buffer->bytes = Mapping(address, record.size);
+  buffer->host = static_cast<uint8_t*>(address);
+  buffer->gpu = record.gpu;
+  buffer->size = record.size;
+  buffer->flags = record.flags;
+  buffer->domains = record.domains;
+  buffer->create_flags = record.create_flags;
+  return buffer;
+}
+
 // A real fd that stands for something of the node's.
 int StandIn(const char* name, int flags) {
   const int fd = memfd_create(name, (flags & O_CLOEXEC) != 0 ? MFD_CLOEXEC : 0);
@@ -338,17 +393,30 @@ int SimSys::ExportFd(std::shared_ptr<Buffer> buffer, int flags) {
   auto file = std::make_shared<File>();
   file->kind = File::Kind::kDmabuf;
   file->buffer = buffer;
-  const int fd = Install(StandIn("mainarch-sim-dmabuf", flags), std::move(file));
+  const int fd = Install(StandIn(kDmabufName.data(), flags), std::move(file));
   // libdrm asks a dma-buf's size of lseek.
   if (fd >= 0 && ftruncate(fd, static_cast<off_t>(buffer->size)) != 0) return close(fd), -ENOMEM;
+  if (fd >= 0 && buffer->block.size() != 0) {
+    const SharedRecord record = {kSharedMagic,  getpid(),       node_->arena().fd(), buffer->block.offset(), buffer->size,
+                                 buffer->gpu,   buffer->flags,  buffer->domains,     buffer->create_flags};
+    if (pwrite(fd, &record, sizeof record, 0) != sizeof record) return close(fd), -ENOMEM;
+  }
   // Another process on this node finds it through the node. The caller holds the node's mutex.
   if (fd >= 0) node_->exports_[KeyOf(fd)] = buffer;
   return fd;
 }
 
 std::shared_ptr<Buffer> SimSys::ImportFd(int fd) const {
-  const auto found = node_->exports_.find(KeyOf(fd));
-  return found == node_->exports_.end() ? nullptr : found->second.lock();
+  std::weak_ptr<Buffer>& known = node_->exports_[KeyOf(fd)];
+  std::shared_ptr<Buffer> buffer = known.lock();
+  if (buffer != nullptr) return buffer;
+  buffer = MapForeign(fd, node_->config().gpus);
+  if (buffer == nullptr) {
+    node_->exports_.erase(KeyOf(fd));
+  } else {
+    known = buffer;
+  }
+  return buffer;
 }
 
 int SimSys::SmiFd(uint32_t gpu, UniqueFd* driver_end) {

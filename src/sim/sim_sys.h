@@ -51,7 +51,10 @@ class SimSys final : public kfd::VirtualSys {
   bool IsDevice(int fd) const override;
   bool StatDevice(int fd, kfd::FileStat* out) const override;
   int CloseShared(int fd) override;
-  std::vector<std::string> Log() const override { return node_->log(); }
+  int Mprotect(void* address, size_t size, int protection) override {
+    return process_->ProtectUserMemory(address, size, protection);
+  }
+  void LogTo(UniqueFd file) override { node_->LogTo(std::move(file)); }
   void Stop() override { node_->Stop(); }
 
   Node& node() { return *node_; }

@@ -19,7 +19,8 @@ constexpr uint32_t kDrmMajor = 226;
 constexpr uint32_t kKfdMajor = 234;
 constexpr uint32_t kGpusPerSocket = 4;
 constexpr uint32_t kCoresPerSocket = 64;
-constexpr uint64_t kSystemBytesPerSocket = uint64_t{512} << 30;
+// 12 DIMMs of 64 GB, as such servers have; runtimes of 2022 give up beyond 1 TB a socket.
+constexpr uint64_t kSystemBytesPerSocket = uint64_t{768} << 30;
 
 // The engine that serves the link of a hive of eight, by physical id (amdkfd/kfd_topology.c).
 constexpr uint8_t kEngineMap[8][8] = {

@@ -40,6 +40,11 @@ const VmMapping* PageTable::Find(uint64_t va) const {
 
 void PageTable::Unmap(uint64_t va) { ranges_.erase(va); }
 
+uint64_t PageTable::HoleEnd(uint64_t va, uint64_t limit) const {
+  const auto next = ranges_.upper_bound(va);
+  return next == ranges_.end() ? limit : std::min(limit, next->first);
+}
+
 void PageTable::DropSvm(uint64_t start, uint64_t end) {
   for (auto one = ranges_.begin(); one != ranges_.end();) {
     const VmMapping& mapping = one->second;

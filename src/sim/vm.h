@@ -68,6 +68,8 @@ class PageTable {
     return const_cast<VmMapping*>(static_cast<const PageTable*>(this)->Find(va));
   }
   void Unmap(uint64_t va);
+  // Where the hole that `va`, which nothing covers, lies in ends; `limit` at most.
+  uint64_t HoleEnd(uint64_t va, uint64_t limit) const;
   // Takes out the client's own memory that reaches into [start, end).
   void DropSvm(uint64_t start, uint64_t end);
   void Clear() { ranges_.clear(); }

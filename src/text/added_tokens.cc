@@ -3,6 +3,10 @@
 
 #include <algorithm>
 
+#include "text/char_set.h"
+#include "text/unicode_property.h"
+#include "text/utf8.h"
+
 namespace mainarch::text {
 namespace {
 
@@ -32,6 +36,17 @@ size_t SpaceAfter(absl::string_view text, size_t begin, const CharClasses& class
   return begin;
 }
 
+// Whether the regex crate's \w stands just before or behind [begin, end).
+bool InsideWord(absl::string_view text, size_t begin, size_t end) {
+  static const CharSet& words = *new CharSet(RustWordSet());
+  size_t length;
+  if (end < text.size() && words.Has(DecodeValid(text.data() + end, &length))) return true;
+  if (begin == 0) return false;
+  do --begin;
+  while ((text[begin] & 0xC0) == 0x80);
+  return words.Has(DecodeValid(text.data() + begin, &length));
+}
+
 }  // namespace
 
 void AddedTokenMatcher::Add(absl::string_view content, const AddedToken& token) {
@@ -45,7 +60,7 @@ void AddedTokenMatcher::Add(absl::string_view content, const AddedToken& token) 
     node = edge->second;
   }
   token_of_node_[node] = static_cast<uint32_t>(tokens_.size());
-  tokens_.push_back({token.id, token.special, token.lstrip, token.rstrip});
+  tokens_.push_back({token.id, token.special, token.lstrip, token.rstrip, token.single_word});
 }
 
 bool AddedTokenMatcher::Longest(absl::string_view text, size_t at, uint32_t* index,
@@ -76,7 +91,7 @@ bool AddedTokenMatcher::Next(absl::string_view text, bool special, const CharCla
     if (!Longest(text, at, &index, &end)) continue;
     const Info& token = tokens_[index];
     cursor->search = end;
-    if (token.special && !special) {
+    if ((token.special && !special) || (token.single_word && InsideWord(text, at, end))) {
       at = end - 1;
       continue;
     }

@@ -20,10 +20,12 @@ namespace mainarch::text {
 struct AddedToken {
   std::string content;
   uint32_t id = 0;
-  bool special = false;     // left out of decoded text on demand
-  bool normalized = false;  // looked for in normalised text, not in the raw text
-  bool lstrip = false;      // takes the white space before it
-  bool rstrip = false;      // and after it
+  bool special = false;      // left out of decoded text on demand
+  bool normalized = false;   // looked for in normalised text, not in the raw text
+  bool lstrip = false;       // takes the white space before it
+  bool rstrip = false;       // and after it
+  bool verbatim = false;     // decoded as it is written, whatever the decoder does with others
+  bool single_word = false;  // not beside a letter or the like
 };
 
 // A set of added tokens as a trie.
@@ -56,6 +58,7 @@ class AddedTokenMatcher {
     bool special;
     bool lstrip;
     bool rstrip;
+    bool single_word;
   };
   static constexpr uint32_t kRoot = 0;
 

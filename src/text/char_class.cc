@@ -3,15 +3,10 @@
 
 #include <algorithm>
 
+#include "text/unicode_property.h"
+
 namespace mainarch::text {
 namespace {
-
-struct Range {
-  uint32_t first;
-  uint32_t last;
-};
-
-#include "text/unicode_ranges.inc"
 
 // The block that every run of 256 letters uses: most of CJK and Hangul.
 constexpr uint16_t kAllLetters = 1;
@@ -24,15 +19,24 @@ CharClasses::CharClasses() {
   blocks_[0].fill(0);
   blocks_[kAllLetters].fill(kLetter);
   block_of_.fill(0);
-  for (const Range& r : kLetters) Add(r.first, r.last, kLetter);
-  for (const Range& r : kMarks) Add(r.first, r.last, kMark);
-  for (const Range& r : kNumbers) Add(r.first, r.last, kNumber);
-  for (const Range& r : kSpaces) Add(r.first, r.last, kSpace);
-  for (const Range& r : kComposingPoints) Add(r.first, r.last, kComposing);
-  for (const Range& r : kReorderedMarks) Add(r.first, r.last, kReordered);
+  AddSet(*PropertySet("L"), kLetter);  // first: see kAllLetters
+  AddSet(*PropertySet("M"), kMark);
+  AddSet(*PropertySet("N"), kNumber);
+  AddSet(SpaceSet(), kSpace);
+  AddSet(ComposingSet(), kComposing);
+  AddSet(ReorderedSet(), kReordered);
   Add('\n', '\n', kNewline);
   Add('\r', '\r', kNewline);
   std::copy_n(blocks_[block_of_[0]].begin(), ascii_.size(), ascii_.begin());
+}
+
+const CharClasses& CharClasses::Shared() {
+  static const CharClasses& classes = *new CharClasses;
+  return classes;
+}
+
+void CharClasses::AddSet(const PointRanges& set, uint8_t bits) {
+  for (const PointRange& range : set.ranges()) Add(range.first, range.last, bits);
 }
 
 void CharClasses::Add(uint32_t first, uint32_t last, uint8_t bits) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "text/char_set.h"
 #include "text/utf8.h"
 
 namespace mainarch::text {
@@ -28,6 +29,8 @@ enum CharClass : uint8_t {
 class CharClasses {
  public:
   CharClasses();
+  // The one that all share: making it takes a millisecond.
+  static const CharClasses& Shared();
 
   // The CharClass bits of a code point up to U+10FFFF.
   uint8_t Of(uint32_t point) const { return blocks_[block_of_[point >> 8]][point & 0xFF]; }
@@ -44,6 +47,7 @@ class CharClasses {
  private:
   using Block = std::array<uint8_t, 256>;  // the classes of 256 code points
 
+  void AddSet(const PointRanges& set, uint8_t bits);
   void Add(uint32_t first, uint32_t last, uint8_t bits);
 
   std::array<uint16_t, 0x1100> block_of_;  // by code point / 256

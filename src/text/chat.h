@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
 //
-// ChatML: messages to the prompt that Qwen models were trained on, for plain turns with or without
-// thinking. Not Jinja: a template is looked at only to see which of the known forms it is, and one
-// that is none of them is refused. Tools, images and other templates are the caller's to render.
+// Chats to the prompts that a model was trained on, by the checkpoint's own Jinja template
+// (jinja/), as `apply_chat_template` of transformers makes them. A template that cannot be read is
+// no error until it is asked for: a checkpoint is of use without it.
 //
 // Text in a message is not escaped: "<|im_end|>" in it ends the turn when the prompt is encoded
-// with special tokens. Callers with untrusted messages check for that first. All functions are
-// pure.
+// with special tokens. Callers with untrusted messages check for that first.
 #ifndef MAINARCH_TEXT_CHAT_H_
 #define MAINARCH_TEXT_CHAT_H_
 
+#include <ctime>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/status.h"
+#include "text/chat_config.h"
+#include "text/jinja/template.h"
 
 namespace mainarch::text {
 
@@ -29,30 +32,46 @@ enum class Thinking {
   kOff,
 };
 
-// How a ChatML template opens the assistant's turn.
-enum class ThinkingStyle {
-  kNone,          // no thinking (2507-Instruct): nothing
-  kOptional,      // Qwen3: nothing, and the model decides; off: an empty block
-  kAlways,        // 2507-Thinking: an open block
-  kOnByDefault,   // Qwen3.5 from 4B: an open block; off: an empty block
-  kOffByDefault,  // Qwen3.5 0.8B and 2B: an empty block; on: an open block
+struct ChatRequest;
+
+// Immutable: any number of threads may render at once. `now` is the local time that a template may
+// write.
+class Chat {
+ public:
+  // The most bytes of a chat as JSON, and of a prompt with all that is computed on its way.
+  static constexpr size_t kMaxJson = size_t{64} << 20;
+
+  explicit Chat(const ChatConfig& config);
+
+  // Whether there is a template for a chat without tools, or why not.
+  Status status() const;
+
+  // Of plain turns. kInvalidArgument names the message that has a wrong role, or has the words of a
+  // template that refuses the chat; kUnsupported: no template, or one without such a thinking
+  // switch.
+  StatusOr<std::string> Render(absl::Span<const ChatMessage> messages, bool add_generation_prompt,
+                               Thinking thinking, const std::tm& now) const;
+
+  // Of all that transformers takes, as one JSON object: see mainarch_tokenizer_render_chat_json.
+  StatusOr<std::string> RenderJson(absl::string_view json, const std::tm& now) const;
+
+ private:
+  struct Named {
+    std::string name;
+    StatusOr<jinja::Template> parsed;
+  };
+
+  const Named* Find(absl::string_view name) const;
+  // The template of a chat that names none.
+  StatusOr<jinja::Template> Default(bool with_tools) const;
+  StatusOr<jinja::Template> Chosen(const ChatRequest& request) const;
+  std::string Names() const;
+  // The variables that every template sees.
+  void AddTokens(jinja::Heap* heap, jinja::Table* variables) const;
+
+  std::vector<Named> templates_;
+  std::vector<std::pair<std::string, std::string>> tokens_;
 };
-
-struct ChatFormat {
-  ThinkingStyle thinking = ThinkingStyle::kNone;
-  bool trims_content = false;      // Qwen3.5: white space around a content goes
-  bool system_first_only = false;  // Qwen3.5: a system message anywhere else is an error
-};
-
-// Finds out the form of a Jinja template (Tokenizer::chat_template()). kUnsupported for an empty
-// one, one that is not ChatML, and one that adds a system message of its own.
-StatusOr<ChatFormat> DetectChatFormat(absl::string_view jinja);
-
-// The prompt. Assistant turns before the last user message lose their thinking, as in the
-// templates. kInvalidArgument names the message that has a wrong role; kUnsupported a thinking
-// switch that the format does not have.
-StatusOr<std::string> RenderChat(const ChatFormat& format, absl::Span<const ChatMessage> messages,
-                                 bool add_generation_prompt, Thinking thinking);
 
 }  // namespace mainarch::text
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "base/json_marks.h"
+#include "base/json_numbers.h"
 #include "text/huge_allocator.h"
 
 namespace mainarch::text {
@@ -23,6 +24,28 @@ Status WrongKind(absl::string_view path, const JsonElement& element, absl::strin
   return Error(Code::kBadModel, path, " is ", KindOf(element), ", not ", wanted);
 }
 
+simdjson::error_code ParsePadded(absl::string_view json, simdjson::dom::parser* parser,
+                                 JsonElement* root) {
+  simdjson::error_code error = parser->allocate(std::max<size_t>(json.size(), 64), kMaxDepth);
+  if (error) return error;
+  // What a parse writes, and in a large file mostly waits for the kernel to give.
+  simdjson::dom::document& document = parser->doc;
+  error = document.allocate(json.size());
+  if (error) return error;
+  if (document.tape != nullptr) {
+    AdviseHugePages(document.tape.get(), json.size() * sizeof(document.tape[0]));
+    AdviseHugePages(document.string_buf.get(), json.size());
+    AdviseHugePages(parser->implementation->structural_indexes.get(),
+                    json.size() * sizeof(parser->implementation->structural_indexes[0]));
+  }
+  // simdjson reads a little past the end, and copies every string it finds.
+  HugeVector<char> padded;
+  padded.reserve(json.size() + simdjson::SIMDJSON_PADDING);
+  padded.insert(padded.end(), json.begin(), json.end());
+  padded.resize(json.size() + simdjson::SIMDJSON_PADDING);
+  return parser->parse(padded.data(), json.size(), false).get(*root);
+}
+
 }  // namespace
 
 StatusOr<JsonObject> ParseObject(absl::string_view json, const JsonSizes& limits,
@@ -35,26 +58,14 @@ StatusOr<JsonObject> ParseObject(absl::string_view json, const JsonSizes& limits
     return Error(Code::kBadModel, "has ", CountJsonMarks(json) + 1,
                  " values and keys, over the limit ", limits.values);
   }
-  simdjson::error_code error = parser->allocate(std::max<size_t>(json.size(), 64), kMaxDepth);
-  // What a parse writes, and in a large file mostly waits for the kernel to give.
-  simdjson::dom::document& document = parser->doc;
-  if (!error) error = document.allocate(json.size());
-  if (!error && document.tape != nullptr) {
-    AdviseHugePages(document.tape.get(), json.size() * sizeof(document.tape[0]));
-    AdviseHugePages(document.string_buf.get(), json.size());
-    AdviseHugePages(parser->implementation->structural_indexes.get(),
-                    json.size() * sizeof(parser->implementation->structural_indexes[0]));
+  JsonElement root;
+  simdjson::error_code error = ParsePadded(json, parser, &root);
+  if (error == simdjson::NUMBER_ERROR && limits.wide_integers) {
+    error = ParsePadded(WideIntegersAsFractions(json), parser, &root);
   }
   if (error == simdjson::MEMALLOC) {
     return Error(Code::kOutOfHostMemory, "no memory to parse ", json.size(), " bytes of json");
   }
-  JsonElement root;
-  // simdjson reads a little past the end, and copies every string it finds.
-  HugeVector<char> padded;
-  padded.reserve(json.size() + simdjson::SIMDJSON_PADDING);
-  padded.insert(padded.end(), json.begin(), json.end());
-  padded.resize(json.size() + simdjson::SIMDJSON_PADDING);
-  if (!error) error = parser->parse(padded.data(), json.size(), false).get(root);
   if (error == simdjson::DEPTH_ERROR) {
     return Error(Code::kBadModel, "is nested deeper than the limit ", kMaxDepth);
   }

@@ -21,6 +21,8 @@ using JsonElement = simdjson::dom::element;
 struct JsonSizes {
   size_t bytes;
   size_t values;  // and keys, by their marks (base/json_marks.h)
+  // Integers beyond 64 bits are read as fractions, and not refused.
+  bool wide_integers = true;
 };
 
 // Parses `json`, which needs no padding, as one object. The parser owns what the object points to.

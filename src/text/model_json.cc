@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include "text/model_json.h"
-
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "text/huge_allocator.h"
+#include "text/parts_json.h"
 
 namespace mainarch::text {
 namespace {
@@ -21,26 +22,19 @@ std::string Shown(absl::string_view text) {
   return absl::StrCat("\"", absl::CHexEscape(text.substr(0, 64)), "\"");
 }
 
-Status CheckOptions(const JsonObject& model) {
-  constexpr std::array<absl::string_view, 10> kKeys = {"type",
-                                                       "dropout",
-                                                       "unk_token",
-                                                       "continuing_subword_prefix",
-                                                       "end_of_word_suffix",
-                                                       "fuse_unk",
-                                                       "byte_fallback",
-                                                       "ignore_merges",
-                                                       "vocab",
-                                                       "merges"};
-  ASSIGN_OR_RETURN(const absl::string_view type, NeedString(model, "model", "type"));
-  if (type != "BPE") {
-    return Error(Code::kUnsupported, "model.type is ", Shown(type), "; mainarch takes BPE");
-  }
-  RETURN_IF_ERROR(CheckKeys(model, "model", kKeys));
-  for (absl::string_view key : {"dropout", "unk_token"}) {
-    if (IsNull(model, key)) continue;
-    ASSIGN_OR_RETURN(const JsonElement value, NeedField(model, "model", key));
-    return Unsupported(absl::StrCat("model.", key), value, "null");
+Status Check(const JsonObject& object, std::initializer_list<absl::string_view> keys) {
+  return CheckKeys(object, "model", absl::Span<const absl::string_view>(keys.begin(), keys.size()));
+}
+
+// What is followed only where it says nothing.
+Status CheckBpeOptions(const JsonObject& model) {
+  RETURN_IF_ERROR(Check(
+      model, {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+              "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
+  if (!IsNull(model, "dropout")) {
+    ASSIGN_OR_RETURN(const JsonElement value, NeedField(model, "model", "dropout"));
+    double dropout;
+    if (value.get(dropout) || dropout != 0) return Unsupported("model.dropout", value, "null");
   }
   for (absl::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (IsNull(model, key)) continue;
@@ -50,19 +44,13 @@ Status CheckOptions(const JsonObject& model) {
                    "; mainarch takes null or \"\"");
     }
   }
-  // fuse_unk says something about unknown tokens, of which there are none.
-  RETURN_IF_ERROR(BoolOr(model, "model", "fuse_unk", false).status());
-  ASSIGN_OR_RETURN(const bool byte_fallback, BoolOr(model, "model", "byte_fallback", false));
-  if (byte_fallback) {
-    return Error(Code::kUnsupported, "model.byte_fallback is true; mainarch takes false");
-  }
   return OkStatus();
 }
 
 // Token -> its spelling, in the memory of the parser; empty for odd ones.
 using Spellings = HugeVector<absl::string_view>;
 
-Status ReadVocabulary(const JsonObject& model, const ByteLevel& byte_level, Vocabulary* vocabulary,
+Status ReadVocabulary(const JsonObject& model, const ByteLevel* byte_level, Vocabulary* vocabulary,
                       Spellings* spellings) {
   ASSIGN_OR_RETURN(const JsonObject tokens, NeedObject(model, "model", "vocab"));
   vocabulary->Reserve(tokens.size());
@@ -120,7 +108,7 @@ size_t Characters(absl::string_view text) {
 // guessed; if its spelling is that of the parts, its bytes are theirs, and nothing needs decoding.
 class MergeReader {
  public:
-  MergeReader(const Vocabulary& vocabulary, const Spellings& spellings, const ByteLevel& byte_level,
+  MergeReader(const Vocabulary& vocabulary, const Spellings& spellings, const ByteLevel* byte_level,
               Merges* merges)
       : vocabulary_(vocabulary), spellings_(spellings), byte_level_(byte_level), merges_(merges) {
     bytes_.resize(kBlock * kRoom);
@@ -208,7 +196,7 @@ class MergeReader {
       return false;
     }
     const absl::string_view bytes = vocabulary_.Bytes(guess_);
-    const size_t cut = Characters(View(left));
+    const size_t cut = byte_level_ != nullptr ? Characters(View(left)) : left.size();
     merge->left = bytes.substr(0, cut);
     merge->right = bytes.substr(cut);
     merge->merged = guess_++;
@@ -221,9 +209,9 @@ class MergeReader {
     RETURN_IF_ERROR(Parts(element, &left, &right));
     char* const room = &bytes_[count_ * kRoom];
     if (left.size() + right.size() > kMost) return TooLong(left, right);
-    const int64_t left_length = byte_level_.Decode(left, room);
+    const int64_t left_length = Spelled(left, room);
     if (left_length <= 0) return NotAToken(left, count_);
-    const int64_t right_length = byte_level_.Decode(right, room + left_length);
+    const int64_t right_length = Spelled(right, room + left_length);
     if (right_length <= 0) return NotAToken(right, count_);
     merge->left = {room, static_cast<size_t>(left_length)};
     merge->right = {room + left_length, static_cast<size_t>(right_length)};
@@ -231,7 +219,14 @@ class MergeReader {
     return OkStatus();
   }
 
-  // "a b" or ["a", "b"]. The byte-level spelling has no spaces.
+  // Writes the bytes of a spelling; -1 when it has none.
+  int64_t Spelled(absl::string_view spelling, char* out) const {
+    if (byte_level_ != nullptr) return byte_level_->Decode(spelling, out);
+    std::memcpy(out, spelling.data(), spelling.size());
+    return static_cast<int64_t>(spelling.size());
+  }
+
+  // "a b" or ["a", "b"]. The first form is of spellings without spaces.
   Status Parts(const JsonElement& element, absl::string_view* left,
                absl::string_view* right) const {
     std::string_view a, b;
@@ -268,7 +263,7 @@ class MergeReader {
 
   const Vocabulary& vocabulary_;
   const Spellings& spellings_;
-  const ByteLevel& byte_level_;
+  const ByteLevel* byte_level_;  // null: tokens are spelled as they are
   Merges* merges_;
   std::array<Pending, kBlock> pending_;
   std::string bytes_;     // kRoom for each of the block
@@ -276,29 +271,155 @@ class MergeReader {
   uint32_t guess_ = 256;  // what the next merge makes; the first follows the single bytes
 };
 
-Status ReadMerges(const JsonObject& model, const ByteLevel& byte_level, const Spellings& spellings,
-                  TokenizerParts* parts) {
+Status ReadMerges(const JsonObject& model, const ByteLevel* byte_level, const Spellings& spellings,
+                  TokenModelParts* parts) {
   ASSIGN_OR_RETURN(const JsonElement list, NeedField(model, "model", "merges"));
   simdjson::dom::array merges;
   if (list.get(merges)) {
     return Error(Code::kBadModel, kMergesPath, " is ", KindOf(list), ", not an array");
   }
   // simdjson's own count stops at 2^24 - 1, which is over the limit of Reserve.
-  const Status begun = parts->merges.Begin(parts->vocabulary, merges.size());
+  const Status begun = parts->merges.Begin(merges.size());
   if (!begun.ok()) return WithContext(begun, "model");
   MergeReader reader(parts->vocabulary, spellings, byte_level, &parts->merges);
   for (const JsonElement element : merges) RETURN_IF_ERROR(reader.Take(element));
   return reader.Flush();
 }
 
-}  // namespace
+// "unk_token": a token of the vocabulary. One of a byte-level model that is not there is never
+// used, because every byte is a token.
+Status ReadUnk(const JsonObject& model, const ByteLevel* byte_level, TokenModelParts* parts) {
+  if (IsNull(model, "unk_token")) return OkStatus();
+  ASSIGN_OR_RETURN(const absl::string_view unk, NeedString(model, "model", "unk_token"));
+  parts->unk = parts->vocabulary.FindSpelling(unk, byte_level);
+  if (parts->unk != kNoToken || byte_level != nullptr) return OkStatus();
+  return Error(Code::kBadModel, "model.unk_token ", Shown(unk), " is no token of model.vocab");
+}
 
-Status ReadModel(const JsonObject& model, const ByteLevel& byte_level, TokenizerParts* parts) {
-  RETURN_IF_ERROR(CheckOptions(model));
+Status ReadBpe(const JsonObject& model, const ByteLevel* byte_level, TokenModelParts* parts) {
+  RETURN_IF_ERROR(CheckBpeOptions(model));
   ASSIGN_OR_RETURN(parts->ignore_merges, BoolOr(model, "model", "ignore_merges", false));
+  ASSIGN_OR_RETURN(parts->fuse_unk, BoolOr(model, "model", "fuse_unk", false));
+  ASSIGN_OR_RETURN(parts->byte_fallback, BoolOr(model, "model", "byte_fallback", false));
   Spellings spellings;
   RETURN_IF_ERROR(ReadVocabulary(model, byte_level, &parts->vocabulary, &spellings));
+  RETURN_IF_ERROR(ReadUnk(model, byte_level, parts));
   return ReadMerges(model, byte_level, spellings, parts);
+}
+
+Status ReadWordPiece(const JsonObject& model, TokenModelParts* parts) {
+  constexpr absl::string_view kMax = "max_input_chars_per_word";
+  RETURN_IF_ERROR(Check(model, {"type", "unk_token", "continuing_subword_prefix", kMax, "vocab"}));
+  parts->kind = ModelKind::kWordPiece;
+  if (!IsNull(model, "continuing_subword_prefix")) {
+    ASSIGN_OR_RETURN(const absl::string_view prefix,
+                     NeedString(model, "model", "continuing_subword_prefix"));
+    parts->prefix = std::string(prefix);
+  }
+  if (!IsNull(model, kMax)) {
+    ASSIGN_OR_RETURN(const uint64_t most, NeedUnsigned(model, "model", kMax));
+    parts->max_characters = static_cast<size_t>(most);
+  }
+  Spellings spellings;
+  RETURN_IF_ERROR(ReadVocabulary(model, nullptr, &parts->vocabulary, &spellings));
+  if (IsNull(model, "unk_token")) return Error(Code::kBadModel, "model.unk_token is missing");
+  return ReadUnk(model, nullptr, parts);
+}
+
+// A number as the package reads it (serde_json without float_roundtrip): its digits as an integer,
+// by a power of ten, which rounds twice. Ways of equal score are told apart by the last bit. The
+// digits are the fewest that give the number, which is what writers of JSON write.
+double AsSerdeReads(double value) {
+  char text[64];
+  const auto written =
+      std::to_chars(text, text + sizeof(text), std::abs(value), std::chars_format::scientific);
+  uint64_t digits = 0;
+  int exponent = 0, places = 0;
+  const char* at = text;
+  for (bool point = false; at < written.ptr && *at != 'e'; ++at) {
+    if (*at == '.') {
+      point = true;
+      continue;
+    }
+    digits = digits * 10 + static_cast<uint64_t>(*at - '0');
+    places += point;
+  }
+  if (at < written.ptr) ++at;
+  if (at < written.ptr && *at == '+') ++at;
+  std::from_chars(at, written.ptr, exponent);
+  exponent -= places;
+  constexpr int kMost = 308;  // powers of ten that a double has
+  auto out = static_cast<double>(digits);
+  for (; exponent < -kMost; exponent += kMost) out /= 1e308;
+  double power = 1;
+  char power_text[8] = "1e";
+  const auto power_end = std::to_chars(power_text + 2, power_text + 8, std::abs(exponent)).ptr;
+  std::from_chars(power_text, power_end, power);
+  out = exponent < 0 ? out / power : out * power;
+  return value < 0 ? -out : out;
+}
+
+// [piece, score], whose id is its place.
+Status AddScored(const JsonElement& element, TokenModelParts* parts) {
+  const size_t id = parts->scores.size();
+  simdjson::dom::array pair;
+  std::string_view piece;
+  double score;
+  JsonElement first, second;
+  if (element.get(pair) || pair.size() != 2 || pair.at(0).get(first) || pair.at(1).get(second) ||
+      first.get(piece) || second.get(score)) {
+    return Error(Code::kBadModel, "model.vocab[", id, "] is not a text and its score");
+  }
+  parts->scores.push_back(AsSerdeReads(score));
+  return WithContext(parts->vocabulary.Add(View(piece), id, nullptr), "model.vocab");
+}
+
+Status ReadUnigram(const JsonObject& model, TokenModelParts* parts) {
+  RETURN_IF_ERROR(Check(model, {"type", "unk_id", "vocab", "byte_fallback"}));
+  parts->kind = ModelKind::kUnigram;
+  ASSIGN_OR_RETURN(parts->byte_fallback, BoolOr(model, "model", "byte_fallback", false));
+  ASSIGN_OR_RETURN(const JsonElement list, NeedField(model, "model", "vocab"));
+  simdjson::dom::array pieces;
+  if (list.get(pieces)) {
+    return Error(Code::kBadModel, "model.vocab is ", KindOf(list), ", not an array");
+  }
+  parts->vocabulary.Reserve(pieces.size());
+  for (const JsonElement element : pieces) RETURN_IF_ERROR(AddScored(element, parts));
+  RETURN_IF_ERROR(WithContext(parts->vocabulary.Finish(), "model.vocab"));
+  if (IsNull(model, "unk_id")) return OkStatus();
+  ASSIGN_OR_RETURN(const uint64_t unk, NeedUnsigned(model, "model", "unk_id"));
+  if (unk >= parts->scores.size()) {
+    return Error(Code::kBadModel, "model.unk_id is ", unk, ", but there are ", parts->scores.size(),
+                 " tokens");
+  }
+  parts->unk = static_cast<uint32_t>(unk);
+  return OkStatus();
+}
+
+// Files of old releases do not say which model they have.
+StatusOr<absl::string_view> TypeOf(const JsonObject& model) {
+  if (!IsNull(model, "type")) return NeedString(model, "model", "type");
+  if (!IsNull(model, "merges")) return absl::string_view("BPE");
+  return absl::string_view(IsNull(model, "unk_token") ? "Unigram" : "WordPiece");
+}
+
+}  // namespace
+
+Status ReadModel(const JsonObject& root, const ByteLevel& byte_level, TokenizerParts* parts) {
+  ASSIGN_OR_RETURN(const JsonObject model, NeedObject(root, "", "model"));
+  ASSIGN_OR_RETURN(const absl::string_view type, TypeOf(model));
+  if (type == "BPE") {
+    return ReadBpe(model, parts->model.byte_level ? &byte_level : nullptr, &parts->model);
+  }
+  if (type != "Unigram" && type != "WordPiece") {
+    return Error(Code::kUnsupported, "model.type is ", Shown(type),
+                 "; mainarch takes BPE, Unigram and WordPiece");
+  }
+  if (parts->model.byte_level) {
+    return Error(Code::kUnsupported, "model.type is ", Shown(type), " behind a ByteLevel");
+  }
+  return type == "Unigram" ? ReadUnigram(model, &parts->model)
+                           : ReadWordPiece(model, &parts->model);
 }
 
 }  // namespace mainarch::text

@@ -8,6 +8,10 @@ namespace mainarch::text {
 std::string StreamDecoder::Push(uint32_t id) {
   std::string out;
   if (skip_special_ && tokenizer_->IsSpecial(id)) return out;
+  if (!tokenizer_->joins_bytes()) {
+    tokenizer_->PushText(id, &state_, &out);
+    return out;
+  }
   const absl::string_view token = tokenizer_->TokenBytes(id);
   held_.append(token.data(), token.size());
   absl::string_view rest = held_;
@@ -26,8 +30,9 @@ std::string StreamDecoder::Push(uint32_t id) {
 }
 
 std::string StreamDecoder::Finish() {
-  const std::string out = RepairUtf8(held_);
+  std::string out = RepairUtf8(held_);
   held_.clear();
+  if (!tokenizer_->joins_bytes()) tokenizer_->FinishText(&state_, &out);
   return out;
 }
 

@@ -27,7 +27,8 @@ class StreamDecoder {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_;
-  std::string held_;  // the start of a character, up to 3 bytes
+  std::string held_;          // the start of a character, up to 3 bytes
+  TextDecoder::State state_;  // where text is more than bytes joined
 };
 
 }  // namespace mainarch::text

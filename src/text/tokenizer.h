@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// Text to tokens and back: the byte-level BPE tokenizers of the Qwen family, as the `tokenizers`
-// package runs them, read from tokenizer.json. The same text gives the same ids on every machine.
+// Text to tokens and back, as the `tokenizers` package does it: read from tokenizer.json, or made
+// of the pieces of another file. The same text gives the same ids on every machine. In order: added
+// tokens are cut out of the text, what is left is normalised, cut into pieces, and the model makes
+// tokens of each piece.
 //
 // A Tokenizer is immutable and shared; all its functions may be called from any thread at once.
-// (One table remembers, for tokens seen, whether merging gives the token back; it is atomic, has a
-// byte a token, and changes no result.)
+// (One table of the model remembers, for tokens seen, whether merging gives the token back; it is
+// atomic, has a byte a token, and changes no result.)
 #ifndef MAINARCH_TEXT_TOKENIZER_H_
 #define MAINARCH_TEXT_TOKENIZER_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,13 +21,12 @@
 #include "absl/types/span.h"
 #include "base/status.h"
 #include "text/added_tokens.h"
-#include "text/bpe.h"
 #include "text/byte_level.h"
 #include "text/char_class.h"
-#include "text/regex_split.h"
+#include "text/pieces.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_json.h"
-#include "text/vocabulary.h"
+#include "text/tokenizer_parts.h"
 
 namespace mainarch::text {
 
@@ -38,6 +38,9 @@ struct EncodeOptions {
   // Whether added tokens are looked for at all: false is for text that must not be able to say
   // any of them.
   bool parse_added = true;
+  // Whether the tokens that the tokenizer puts around a text (BOS, and perhaps others) are put
+  // there: its post-processor, or add_bos_token and add_eos_token of tokenizer_config.json.
+  bool add_special = false;
 };
 
 class Tokenizer {
@@ -52,76 +55,88 @@ class Tokenizer {
                                                          absl::string_view tokenizer_config_json,
                                                          absl::string_view file_name);
 
+  // The same from other files (pieces.h).
+  static StatusOr<std::shared_ptr<const Tokenizer>> FromPieces(TokenizerPieces pieces,
+                                                               absl::string_view file_name);
+
   // Appends the tokens of `utf8`; on an error `out` is as before. What is not UTF-8 is read as
-  // U+FFFD, one for each maximal subpart. No token is put before or after.
+  // U+FFFD, one for each maximal subpart. kUnsupported for a text that a pattern takes too long on
+  // (no pattern in use does), or that has a character for which the model has no token at all.
   Status Encode(absl::string_view utf8, const EncodeOptions& options,
                 std::vector<uint32_t>* out) const;
 
-  // The text of `ids`: their bytes joined, and then what is not UTF-8 replaced as above. An id
-  // without a token (the padding rows of a model's embedding) is no text, as in the package.
+  // The text of `ids`, always UTF-8 (text_decoder.h). An id without a token (the padding rows of a
+  // model's embedding) is no text, as in the package.
   std::string Decode(absl::Span<const uint32_t> ids, bool skip_special) const;
 
-  // One past the largest id that has a token. There are no holes below it.
+  // Decode piece by piece, for StreamDecoder: appends what is sure with `id`, and the rest.
+  void PushText(uint32_t id, TextDecoder::State* state, std::string* out) const;
+  void FinishText(TextDecoder::State* state, std::string* out) const;
+  // Whether a text is the bytes of its tokens joined, whichever they are.
+  bool joins_bytes() const { return decoder_.only_byte_level(); }
+
+  // One past the largest id that has a token.
   uint32_t vocab_size() const { return static_cast<uint32_t>(flags_.size()); }
 
-  // The bytes of a token, alone perhaps not UTF-8; empty for an id without one.
+  // What a token stands for amid a text, alone perhaps not UTF-8; empty for an id without one.
   absl::string_view TokenBytes(uint32_t id) const;
   bool IsAdded(uint32_t id) const { return id < flags_.size() && (flags_[id] & kAdded) != 0; }
   bool IsSpecial(uint32_t id) const { return id < flags_.size() && (flags_[id] & kSpecial) != 0; }
   // In rising order.
   std::vector<uint32_t> SpecialTokens() const;
 
-  // The token that the file writes as `spelling`: an added token's content ("<|im_end|>"), or the
-  // byte-level spelling of another.
+  // The token that the file writes as `spelling`: an added token's content ("<|im_end|>"), or how
+  // the vocabulary spells another.
   std::optional<uint32_t> TokenId(absl::string_view spelling) const;
-  // The token of the model that is exactly these bytes.
+  // The token of the model that stands for exactly these bytes.
   std::optional<uint32_t> TokenOfBytes(absl::string_view bytes) const;
 
   // As tokenizer_config.json names them.
   std::optional<uint32_t> bos_token() const { return bos_; }
   std::optional<uint32_t> eos_token() const { return eos_; }
   std::optional<uint32_t> pad_token() const { return pad_; }
-  // Jinja source, for chat.h; empty when there is none.
-  const std::string& chat_template() const { return chat_template_; }
 
  private:
   enum Flag : uint8_t { kAdded = 1, kSpecial = 2 };
-  // Whether the bytes of a token are merged to that token again.
-  enum Whole : uint8_t { kUnknown, kWhole, kParts };
-  using NextPiece = size_t (*)(absl::string_view, const CharClasses&);
 
   Tokenizer() = default;
 
-  Status Init(absl::string_view json);
-  Status InitSplit(const std::string& pattern);
+  Status Init(TokenizerParts parts);
   Status InitAdded(std::vector<AddedToken> added);
+  Status CheckIds(uint32_t size, size_t added) const;
+  Status CheckAround(const std::vector<uint32_t>& tokens) const;
+  void InitTexts();
   Status InitConfig(const TokenizerConfig& config);
   StatusOr<std::optional<uint32_t>> ConfigToken(absl::string_view key,
                                                 const std::string& text) const;
 
-  // Text between two added tokens of the raw text.
-  Status EncodeRaw(absl::string_view raw, const EncodeOptions& options,
+  // Null for a vocabulary that is spelled as it is.
+  const ByteLevel* spelling() const { return model_.byte_level() ? &byte_level_ : nullptr; }
+  // How the file writes a token.
+  std::string SpellingOf(uint32_t id) const;
+
+  // Text between two added tokens of the raw text; `first`: before all of them.
+  Status EncodeRaw(absl::string_view raw, bool first, const EncodeOptions& options,
                    std::vector<uint32_t>* out) const;
   // Normalised text without added tokens.
-  Status EncodePlain(absl::string_view text, std::vector<uint32_t>* out) const;
-  void EncodePiece(absl::string_view piece, std::vector<uint32_t>* out) const;
+  Status EncodePlain(absl::string_view text, bool first, std::vector<uint32_t>* out) const;
 
-  CharClasses classes_;
+  const CharClasses& classes_ = CharClasses::Shared();
   ByteLevel byte_level_;
-  Vocabulary vocabulary_;
-  Merges merges_;
-  bool nfc_ = false;
-  bool ignore_merges_ = false;
-  NextPiece next_piece_ = nullptr;           // a scanner, or
-  std::unique_ptr<const RegexSplit> regex_;  // the engine for other patterns
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  bool mapped_ = false;  // TokenizerParts::mapped
+  TokenModel model_;
+  TextDecoder decoder_;
   AddedTokenMatcher added_raw_;
   AddedTokenMatcher added_normalized_;
-  std::vector<uint8_t> flags_;                              // by id
-  HashMap<uint32_t, std::string> added_bytes_;  // of ids the vocabulary does not have
-  HashMap<std::string, uint32_t> added_ids_;    // by content
-  std::unique_ptr<std::atomic<uint8_t>[]> whole_;           // Whole, by id of the vocabulary
+  std::vector<uint8_t> flags_;                      // by id
+  HashMap<uint32_t, std::string> added_spellings_;  // by id, normalised
+  HashMap<uint32_t, std::string> added_bytes_;      // where they are not the vocabulary's
+  HashMap<std::string, uint32_t> added_ids_;        // by content
+  std::vector<std::string> texts_;  // TokenBytes, where they are not the vocabulary's
+  std::vector<uint32_t> before_, after_;
   std::optional<uint32_t> bos_, eos_, pad_;
-  std::string chat_template_;
 };
 
 }  // namespace mainarch::text

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Reads tokenizer.json, the file of the Hugging Face `tokenizers` package, into the parts of a
-// Tokenizer. Byte-level BPE is all it takes: a key or a value that would change ids, and that
-// mainarch does not follow, is refused by name. "truncation" and "padding" are left to the caller
-// (as `transformers` does), and a ByteLevel post-processor moves offsets only.
-// The bytes are not trusted.
+// Tokenizer. A key or a value that would change ids, and that mainarch does not follow, is refused
+// by name. "truncation" and "padding" are left to the caller (as `transformers` does). The bytes
+// are not trusted.
 #ifndef MAINARCH_TEXT_TOKENIZER_JSON_H_
 #define MAINARCH_TEXT_TOKENIZER_JSON_H_
 
@@ -13,10 +12,8 @@
 
 #include "absl/strings/string_view.h"
 #include "base/status.h"
-#include "text/added_tokens.h"
-#include "text/bpe.h"
 #include "text/byte_level.h"
-#include "text/vocabulary.h"
+#include "text/tokenizer_parts.h"
 
 namespace mainarch::text {
 
@@ -24,15 +21,6 @@ namespace mainarch::text {
 inline constexpr size_t kMaxTokenizerJson = size_t{64} << 20;
 // Values and keys (base/json_marks.h): four times those of the largest in use.
 inline constexpr size_t kMaxTokenizerValues = size_t{1} << 23;
-
-struct TokenizerParts {
-  Vocabulary vocabulary;  // the tokens of the model, without those only added
-  Merges merges;
-  std::vector<AddedToken> added;  // in the order of the file
-  bool nfc = false;               // normaliser NFC, or none
-  bool ignore_merges = false;     // a piece that is a token is that token
-  std::string pattern;            // of the Split
-};
 
 // Errors say "<field>: .."; the caller puts the file's name before them.
 Status ReadTokenizerJson(absl::string_view json, const ByteLevel& byte_level,

@@ -22,7 +22,7 @@ void Vocabulary::Reserve(size_t count) {
   arena_.resize(count * 8 + kPadding);  // about what a token of a large vocabulary has
 }
 
-Status Vocabulary::Add(absl::string_view spelling, uint64_t id, const ByteLevel& byte_level) {
+Status Vocabulary::Add(absl::string_view spelling, uint64_t id, const ByteLevel* byte_level) {
   if (id >= kMaxTokens) {
     return Error(Code::kBadModel, "token \"", Shown(spelling), "\" has id ", id,
                  ", over the limit ", kMaxTokens - 1);
@@ -47,9 +47,10 @@ Status Vocabulary::Add(absl::string_view spelling, uint64_t id, const ByteLevel&
   }
   const size_t room = offset + spelling.size() + kPadding;
   if (room > arena_.size()) arena_.resize(std::max(room, 2 * arena_.size()));
-  int64_t length = byte_level.Decode(spelling, arena_.data() + offset);
+  int64_t length = -1;
+  if (byte_level != nullptr) length = byte_level->Decode(spelling, arena_.data() + offset);
   if (length < 0) {
-    if (!odd_.emplace(spelling, static_cast<uint32_t>(id)).second) {
+    if (byte_level != nullptr && !odd_.emplace(spelling, static_cast<uint32_t>(id)).second) {
       return Error(Code::kBadModel, "token \"", Shown(spelling), "\" stands twice");
     }
     std::memcpy(arena_.data() + offset, spelling.data(), spelling.size());
@@ -101,10 +102,11 @@ Status Vocabulary::Finish() {
   return OkStatus();
 }
 
-uint32_t Vocabulary::FindSpelling(absl::string_view spelling, const ByteLevel& byte_level) const {
+uint32_t Vocabulary::FindSpelling(absl::string_view spelling, const ByteLevel* byte_level) const {
   if (spelling.empty() || spelling.size() > kMaxTokenBytes) return kNoToken;
+  if (byte_level == nullptr) return Find(spelling);
   std::string bytes(spelling.size(), '\0');
-  const int64_t length = byte_level.Decode(spelling, bytes.data());
+  const int64_t length = byte_level->Decode(spelling, bytes.data());
   if (length >= 0) return Find(absl::string_view(bytes.data(), static_cast<size_t>(length)));
   const auto found = odd_.find(spelling);
   return found == odd_.end() ? kNoToken : found->second;

@@ -30,8 +30,8 @@ class Vocabulary {
 
   // Room for `count` tokens, a guess.
   void Reserve(size_t count);
-  // Adds a token by its byte-level spelling. `Finish` reports duplicates.
-  Status Add(absl::string_view spelling, uint64_t id, const ByteLevel& byte_level);
+  // Adds a token by its spelling: byte-level, or (null) its own bytes. `Finish` reports duplicates.
+  Status Add(absl::string_view spelling, uint64_t id, const ByteLevel* byte_level);
 
   // Builds the index. An error names the token that stands twice or the id that has two tokens.
   Status Finish();
@@ -48,7 +48,7 @@ class Vocabulary {
   // The token of exactly these bytes, or kNoToken.
   uint32_t Find(absl::string_view bytes) const { return FindKey(KeyOf(bytes), bytes); }
   // The token of this spelling in the file, or kNoToken.
-  uint32_t FindSpelling(absl::string_view spelling, const ByteLevel& byte_level) const;
+  uint32_t FindSpelling(absl::string_view spelling, const ByteLevel* byte_level) const;
 
   // Tokens whose spelling holds a character that stands for no byte: no text can produce them.
   const HashMap<std::string, uint32_t>& odd() const { return odd_; }
@@ -90,9 +90,9 @@ class Vocabulary {
 
   HugeVector<char> arena_;  // the bytes of all tokens, then room and padding
   size_t arena_used_ = 0;
-  HugeVector<Token> tokens_;  // by id
-  HugeVector<Slot> slots_;    // open addressing, a power of two
-  int shift_ = 63;            // 64 - log2(slots)
+  HugeVector<Token> tokens_;            // by id
+  HugeVector<Slot> slots_;              // open addressing, a power of two
+  int shift_ = 63;                      // 64 - log2(slots)
   HashMap<std::string, uint32_t> odd_;  // see odd()
 };
 

@@ -12,7 +12,7 @@ import sys
 # In the order of loading: the C++ run-time first, because its own 4,000 symbols are looked for in
 # everything before it.
 NEEDED = ["libstdc++.so.6", "libabsl_strings.so", "libabsl_throw_delegate.so", "libsimdjson.so",
-          "libpcre2-8.so", "libutf8proc.so", "libm.so.6", "libgcc_s.so.1", "libc.so.6"]
+          "libm.so.6", "libgcc_s.so.1", "libc.so.6"]
 # What those load in turn, and the program's interpreter.
 BEHIND = {"libabsl_strings_internal.so", "libabsl_raw_logging_internal.so", "ld-linux-x86-64.so"}
 CONSTRUCTORS = 1  # the compiler's own, frame_dummy

@@ -259,7 +259,7 @@ static void engine_create(void) {
   options.field = value;                                                             \
   REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error), code, word); \
   options.field = 0
-  BAD(flags, MAINARCH_ENGINE_FAST << 1, UNSUPPORTED, "flags");
+  BAD(flags, MAINARCH_ENGINE_NO_PREFIX_CACHE << 1, UNSUPPORTED, "flags");
   BAD(max_sequences, 65537, INVALID, "max_sequences");
   BAD(max_sequence_tokens, T_MAX_TOKENS + 1, INVALID, "max_sequence_tokens");
   BAD(max_step_tokens, (1u << 20) + 1, INVALID, "max_step_tokens");
@@ -272,6 +272,20 @@ static void engine_create(void) {
   options.max_sequence_tokens = 32;
   OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
   mainarch_engine_destroy(engine);
+}
+
+static void engine_prefixes(void) {
+  const uint32_t token = 300;
+  size_t pinned = 7;
+  REFUSED(mainarch_engine_pin_prefix(NULL, &token, 1, 0, &pinned, &t_error), INVALID, "engine");
+  CHECK_EQ(pinned, 0);
+  REFUSED(mainarch_engine_pin_prefix(s.engine, &token, 1, 0, NULL, &t_error), INVALID, "pinned");
+  REFUSED(mainarch_engine_pin_prefix(s.engine, NULL, 1, 0, &pinned, &t_error), INVALID, "tokens");
+  REFUSED(mainarch_engine_drop_prefix(NULL, &token, 1, 0, &t_error), INVALID, "engine");
+  REFUSED(mainarch_engine_drop_prefix(s.engine, NULL, 1, 0, &t_error), INVALID, "tokens");
+  OK(mainarch_engine_pin_prefix(s.engine, NULL, 0, 0, &pinned, &t_error));
+  CHECK_EQ(pinned, 0);
+  OK(mainarch_engine_drop_prefix(s.engine, NULL, 0, 0, &t_error));
 }
 
 static void engine_info(void) {
@@ -558,6 +572,7 @@ int main(int argc, char** argv) {
       CASE(version_and_names), CASE(destroy_null), CASE(error_may_be_null), CASE(group_open),
       CASE(no_gpu_here), CASE(environment), CASE(no_device_named_is_the_cpu), CASE(devices_before_open),
       CASE(device_info), CASE(model_open), CASE(model_info), CASE(engine_create),
+                                 CASE(engine_prefixes),
       CASE(engine_info), CASE(sequence_options), CASE(stale_sequences), CASE(sequence_calls),
       CASE(export_calls), CASE(too_many_sequences)};
   int result;

@@ -485,9 +485,86 @@ static void every_row_has_logits(void) {
   OK(mainarch_sequence_close(s.engine, copy, &t_error));
 }
 
+static mainarch_engine_statistics statistics_of(const mainarch_engine* engine) {
+  mainarch_engine_statistics statistics;
+  memset(&statistics, 0, sizeof(statistics));
+  statistics.struct_size = sizeof(statistics);
+  if (mainarch_engine_statistics_get(engine, &statistics, &t_error) != MAINARCH_OK) {
+    statistics.tokens_run = UINT64_MAX;
+  }
+  return statistics;
+}
+
+/* Rows that one token behind `tokens` takes; UINT64_MAX after an error. */
+static uint64_t rows_for(mainarch_engine* engine, const uint32_t* tokens, size_t count, uint64_t salt) {
+  mainarch_sequence_options options = zero_options();
+  const uint64_t before = statistics_of(engine).tokens_run;
+  mainarch_sequence sequence;
+  mainarch_status status;
+  options.max_tokens = 1;
+  options.prefix_salt = salt;
+  if (mainarch_sequence_open(engine, &options, &sequence, &t_error) != MAINARCH_OK) return UINT64_MAX;
+  status = mainarch_sequence_append(engine, sequence, tokens, count, &t_error);
+  while (status == MAINARCH_OK) status = mainarch_engine_step(engine, &t_error);
+  if (status != MAINARCH_AGAIN) return UINT64_MAX;
+  if (mainarch_sequence_close(engine, sequence, &t_error) != MAINARCH_OK) return UINT64_MAX;
+  return statistics_of(engine).tokens_run - before;
+}
+
+static void beginnings_are_found(void) {
+  mainarch_engine_options options;
+  mainarch_engine_statistics statistics;
+  mainarch_engine* engine;
+  uint32_t tokens[100], i;
+  size_t pinned;
+  memset(&options, 0, sizeof(options));
+  options.struct_size = sizeof(options);
+  options.kv_tokens = 512;
+  options.max_sequence_tokens = 256;
+  for (i = 0; i < COUNT_OF(tokens); ++i) tokens[i] = 300 + i;
+  OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+  CHECK_EQ(rows_for(engine, tokens, 100, 0), 100);
+  CHECK_EQ(rows_for(engine, tokens, 100, 0), 4);
+  CHECK_EQ(rows_for(engine, tokens, 100, 9), 100);
+  statistics = statistics_of(engine);
+  CHECK_EQ(statistics.prefix_hits, 1);
+  CHECK_EQ(statistics.prefix_tokens, 96);
+  CHECK_EQ(statistics.prefix_held, 192);
+  CHECK_EQ(statistics.prefix_evictions, 0);
+  CHECK_EQ(statistics.kv_tokens_free, 512);
+  OK(mainarch_engine_pin_prefix(engine, tokens, 100, 0, &pinned, &t_error));
+  CHECK_EQ(pinned, 96);
+  CHECK_EQ(statistics_of(engine).kv_tokens_free, 512 - 96);
+  for (i = 1; i < 8; ++i) CHECK_EQ(rows_for(engine, tokens + i, 90, 0), 90);
+  CHECK(statistics_of(engine).prefix_evictions > 0);
+  CHECK_EQ(rows_for(engine, tokens, 100, 0), 4);
+  OK(mainarch_engine_drop_prefix(engine, tokens, 96, 0, &t_error));
+  CHECK_EQ(statistics_of(engine).kv_tokens_free, 512);
+  CHECK_EQ(rows_for(engine, tokens, 100, 0), 100 - 80);
+  OK(mainarch_engine_drop_prefix(engine, NULL, 0, 0, &t_error));
+  CHECK_EQ(statistics_of(engine).prefix_held, 0);
+  mainarch_engine_destroy(engine);
+
+  options.flags = MAINARCH_ENGINE_NO_PREFIX_CACHE;
+  OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+  CHECK_EQ(rows_for(engine, tokens, 100, 0), 100);
+  CHECK_EQ(rows_for(engine, tokens, 100, 0), 100);
+  OK(mainarch_engine_pin_prefix(engine, tokens, 100, 0, &pinned, &t_error));
+  CHECK_EQ(pinned, 0);
+  mainarch_engine_destroy(engine);
+
+  options.flags = 0;
+  options.prefix_bytes = 1;
+  OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+  CHECK_EQ(rows_for(engine, tokens, 100, 0), 100);
+  CHECK_EQ(statistics_of(engine).prefix_held, 0);
+  mainarch_engine_destroy(engine);
+}
+
 int main(int argc, char** argv) {
   static const t_case cases[] = {CASE(greedy_text), /* the first: others compare with it */
                                  CASE(memory_is_budgeted),
+                                 CASE(beginnings_are_found),
                                  CASE(options_change_between_steps),
                                  CASE(masks_hold_for_one_token),
                                  CASE(stop_strings_cut_the_text),

@@ -297,6 +297,7 @@ static void child_after_fork(t_stack* s, mainarch_tokenizer* lone) {
   GONE(mainarch_tokenizer_token_id(s->tokenizer, "a", 1, &token, &error));
   GONE(mainarch_tokenizer_special_tokens(s->tokenizer, &token, 1, &count, &error));
   GONE(mainarch_tokenizer_render_chat(s->tokenizer, &message, 1, NULL, text, 64, &count, &error));
+  GONE(mainarch_tokenizer_render_chat_json(s->tokenizer, "{}", 2, text, 64, &count, &error));
   GONE(mainarch_decoder_create(s->tokenizer, 0, &decoder, &error));
   GONE(mainarch_decoder_push(s->decoder, &token, 1, text, 64, &count, &error));
   GONE(mainarch_decoder_finish(s->decoder, text, 64, &count, &error));

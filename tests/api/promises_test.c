@@ -24,6 +24,7 @@ typedef struct how {
   uint64_t kv_tokens;   /* 0: enough for all */
   int company;          /* another sequence runs beside it */
   int by_fork;          /* the sequence is a fork of one with half of the prompt */
+  int by_hit;           /* a closed sequence has left the prompt's beginning */
 } how;
 
 typedef struct opened {
@@ -83,8 +84,11 @@ static mainarch_status logits_of(const how* h, float* logits) {
   uint32_t prompt[kPromptTokens], other[kPromptTokens];
   mainarch_sequence_options manual;
   mainarch_sequence sequence, beside;
+  mainarch_engine_statistics statistics;
   size_t count;
   opened o;
+  memset(&statistics, 0, sizeof(statistics));
+  statistics.struct_size = sizeof(statistics);
   memset(&manual, 0, sizeof(manual));
   manual.struct_size = sizeof(manual);
   manual.flags = MAINARCH_SEQUENCE_MANUAL;
@@ -92,6 +96,12 @@ static mainarch_status logits_of(const how* h, float* logits) {
   fill_prompt(1, other);
   TRY(open_all(h, &o));
   TRY(mainarch_sequence_open(o.engine, &manual, &sequence, &t_error));
+  if (h->by_hit) {
+    TRY(mainarch_sequence_append(o.engine, sequence, prompt, kPromptTokens - 1, &t_error));
+    TRY(run(o.engine));
+    TRY(mainarch_sequence_close(o.engine, sequence, &t_error));
+    TRY(mainarch_sequence_open(o.engine, &manual, &sequence, &t_error));
+  }
   if (h->company) {
     TRY(mainarch_sequence_open(o.engine, NULL, &beside, &t_error));
     TRY(mainarch_sequence_append(o.engine, beside, other, 5, &t_error));
@@ -107,27 +117,32 @@ static mainarch_status logits_of(const how* h, float* logits) {
   }
   TRY(run(o.engine));
   TRY(mainarch_sequence_logits(o.engine, sequence, logits, T_VOCAB, &count, &t_error));
+  TRY(mainarch_engine_statistics_get(o.engine, &statistics, &t_error));
+  if (statistics.prefix_hits != (uint64_t)h->by_hit) return MAINARCH_ERROR_INTERNAL;
   close_all(&o);
   return MAINARCH_OK;
 }
 
 /* "The same library, device string, KV type, tokens and seed give the same tokens and logits, bit for bit:
- * whatever else is in the batch, however the prompt was cut into steps, however many threads, and after a
- * restart", and "the results are those of cpu, to the bit". */
+ * whatever else is in the batch, however the prompt was cut into steps, however much of it another sequence
+ * had run, however many threads, and after a restart", and "the results are those of cpu, to the bit". */
 static void logits_are_the_same_bits(void) {
-  static const how all[] = {{"cpu", 1, 0, 0, 0, 0, 0},
-                            {"cpu", 2, 0, 0, 0, 0, 0},
-                            {"cpu", 2, MAINARCH_MODEL_WAIT, 0, 0, 0, 0},
-                            {"cpu", 2, MAINARCH_MODEL_IN_PLACE, 0, 0, 0, 0},
-                            {"cpu:2", 2, 0, 0, 0, 0, 0},
-                            {"cpu:4", 1, MAINARCH_MODEL_WAIT, 0, 0, 0, 0},
-                            {"cpu:8", 2, 0, 0, 0, 0, 0},
-                            {"cpu", 2, 0, 1, 0, 0, 0},
-                            {"cpu", 2, 0, 7, 0, 0, 0},
-                            {"cpu", 2, 0, 0, 0, 1, 0},
-                            {"cpu", 2, 0, 5, 0, 1, 0},
-                            {"cpu", 2, 0, 0, 0, 0, 1},
-                            {"cpu:2", 2, 0, 5, 0, 1, 1}};
+  static const how all[] = {{"cpu", 1, 0, 0, 0, 0, 0, 0},
+                            {"cpu", 2, 0, 0, 0, 0, 0, 0},
+                            {"cpu", 2, MAINARCH_MODEL_WAIT, 0, 0, 0, 0, 0},
+                            {"cpu", 2, MAINARCH_MODEL_IN_PLACE, 0, 0, 0, 0, 0},
+                            {"cpu:2", 2, 0, 0, 0, 0, 0, 0},
+                            {"cpu:4", 1, MAINARCH_MODEL_WAIT, 0, 0, 0, 0, 0},
+                            {"cpu:8", 2, 0, 0, 0, 0, 0, 0},
+                            {"cpu", 2, 0, 1, 0, 0, 0, 0},
+                            {"cpu", 2, 0, 7, 0, 0, 0, 0},
+                            {"cpu", 2, 0, 0, 0, 1, 0, 0},
+                            {"cpu", 2, 0, 5, 0, 1, 0, 0},
+                            {"cpu", 2, 0, 0, 0, 0, 1, 0},
+                            {"cpu:2", 2, 0, 5, 0, 1, 1, 0},
+                            {"cpu", 2, 0, 0, 0, 0, 0, 1},
+                            {"cpu", 1, 0, 5, 0, 1, 0, 1},
+                            {"cpu:2", 2, 0, 7, 0, 0, 0, 1}};
   static float want[T_VOCAB], got[T_VOCAB];
   size_t i;
   int ends[2], status = 0;
@@ -195,7 +210,7 @@ static mainarch_status write_all(const how* h, uint32_t (*written)[kWritten]) {
  * again when their turn comes, with the same results. Nothing is ever lost but time." */
 static void too_few_pages_cost_only_time(void) {
   static uint32_t want[kPrompts][kWritten], got[kPrompts][kWritten];
-  const how plenty = {"cpu", 2, 0, 0, 0, 0, 0};
+  const how plenty = {"cpu", 2, 0, 0, 0, 0, 0, 0};
   how few = plenty;
   OK(write_all(&plenty, want));
   for (few.kv_tokens = 48; few.kv_tokens <= 112; few.kv_tokens += 16) {
@@ -219,7 +234,7 @@ static void* write_in_thread(void* argument) {
 }
 
 static void stacks_in_threads_are_independent(void) {
-  static const how hows[] = {{"cpu", 1, 0, 0, 0, 0, 0}, {"cpu:2", 2, 0, 3, 0, 0, 0}, {"cpu", 2, 0, 0, 64, 0, 0}};
+  static const how hows[] = {{"cpu", 1, 0, 0, 0, 0, 0, 0}, {"cpu:2", 2, 0, 3, 0, 0, 0, 0}, {"cpu", 2, 0, 0, 64, 0, 0, 0}};
   static job jobs[COUNT_OF(hows)];
   static uint32_t want[kPrompts][kWritten];
   pthread_t threads[COUNT_OF(hows)];
@@ -243,7 +258,7 @@ static void only_errors_touch_the_error(void) {
   mainarch_sequence sequence;
   size_t count;
   opened o;
-  const how h = {"cpu", 1, 0, 0, 0, 0, 0};
+  const how h = {"cpu", 1, 0, 0, 0, 0, 0, 0};
   fill_prompt(0, tokens);
   t_spoil_error();
   spoiled = t_error;
@@ -270,7 +285,7 @@ static void failed_calls_change_nothing(void) {
   uint32_t tokens[kPromptTokens];
   size_t count = 77;
   opened o;
-  const how h = {"cpu", 1, 0, 0, 0, 0, 0};
+  const how h = {"cpu", 1, 0, 0, 0, 0, 0, 0};
   fill_prompt(0, tokens);
   memset(&before, 0, sizeof(before));
   before.struct_size = sizeof(before);
@@ -302,7 +317,7 @@ static void failed_calls_change_nothing(void) {
 static void ids_are_of_one_engine(void) {
   mainarch_sequence first, second;
   opened a, b;
-  const how h = {"cpu", 1, 0, 0, 0, 0, 0};
+  const how h = {"cpu", 1, 0, 0, 0, 0, 0, 0};
   int i;
   OK(open_all(&h, &a));
   OK(open_all(&h, &b));
@@ -329,7 +344,7 @@ static void statistics_are_exact(void) {
   mainarch_sequence sequence, idle;
   uint32_t tokens[kPromptTokens];
   opened o;
-  const how h = {"cpu", 1, 0, 0, 0, 0, 0};
+  const how h = {"cpu", 1, 0, 0, 0, 0, 0, 0};
   fill_prompt(0, tokens);
   memset(&now, 0, sizeof(now));
   memset(&info, 0, sizeof(info));
@@ -370,7 +385,7 @@ static void logits_stay_as_long_as_they_are_said_to(void) {
   uint32_t tokens[kPromptTokens];
   size_t count;
   opened o;
-  const how h = {"cpu", 1, 0, 0, 0, 0, 0};
+  const how h = {"cpu", 1, 0, 0, 0, 0, 0, 0};
   fill_prompt(0, tokens);
   memset(&options, 0, sizeof(options));
   options.struct_size = sizeof(options);
@@ -409,7 +424,7 @@ static void an_append_counts_anew(void) {
   uint32_t tokens[kPromptTokens];
   size_t count;
   opened o;
-  const how h = {"cpu", 1, 0, 0, 0, 0, 0};
+  const how h = {"cpu", 1, 0, 0, 0, 0, 0, 0};
   int turn;
   fill_prompt(0, tokens);
   memset(&options, 0, sizeof(options));

@@ -42,7 +42,7 @@ static void tokenizer_encode(void) {
   CHECK_EQ(count, 0);
   REFUSED(mainarch_tokenizer_encode(s.tokenizer, NULL, 1, 0, tokens, 8, &count, &t_error), INVALID,
           "text");
-  REFUSED(mainarch_tokenizer_encode(s.tokenizer, "a", 1, 4, tokens, 8, &count, &t_error),
+  REFUSED(mainarch_tokenizer_encode(s.tokenizer, "a", 1, 8, tokens, 8, &count, &t_error),
           UNSUPPORTED, "flags");
   REFUSED(mainarch_tokenizer_encode(s.tokenizer, "a", 1, 0, NULL, 8, &count, &t_error), INVALID,
           "tokens");
@@ -68,6 +68,10 @@ static void tokenizer_encode(void) {
                                     &count, &t_error),
           TOO_SMALL, "tokens");
   CHECK(count > 1);
+  /* This tokenizer puts nothing around a text. */
+  OK(mainarch_tokenizer_encode(s.tokenizer, "<think>", 7, MAINARCH_ENCODE_ADD_SPECIAL, tokens, 8,
+                               &count, &t_error));
+  CHECK_EQ(count, 1);
 }
 
 /* The header's bound, three tokens a byte, where it is nearest: bytes that are no UTF-8, and the
@@ -209,6 +213,48 @@ static void render_chat(void) {
   mainarch_tokenizer_destroy(chat);
 }
 
+static void render_chat_json(void) {
+  static const char kChat[] =
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"h\\u00e9\"}], \"tools\": []}";
+  static const char kOff[] =
+      "{\"messages\": [{\"role\": \"tool\", \"content\": \"x\"}], "
+      "\"chat_template_kwargs\": {\"enable_thinking\": false}}";
+  static const char kOwn[] =
+      "{\"messages\": [{\"role\": \"user\"}], \"chat_template\": "
+      "\"{{ raise_exception('not ' ~ messages[0].role) }}\"}";
+  char text[256];
+  size_t length;
+  mainarch_tokenizer* chat;
+  mainarch_tokenizer* plain;
+#define RENDER(tokenizer, json, size) \
+  mainarch_tokenizer_render_chat_json(tokenizer, json, size, text, 256, &length, &t_error)
+  OK(mainarch_tokenizer_open(t_checkpoint(), &chat, &t_error));
+  OK(mainarch_tokenizer_open(t_source_path(kNoTemplate), &plain, &t_error));
+  REFUSED(RENDER(NULL, kChat, strlen(kChat)), INVALID, "tokenizer");
+  REFUSED(RENDER(chat, NULL, 1), INVALID, "json");
+  REFUSED(RENDER(chat, NULL, 0), INVALID, "json");
+  REFUSED(RENDER(chat, kChat, 5), INVALID, "not json");
+  REFUSED(RENDER(chat, "{}", 2), INVALID, "messages is missing");
+  REFUSED(RENDER(plain, kChat, strlen(kChat)), UNSUPPORTED, "no chat template");
+  mainarch_tokenizer_destroy(plain);
+  REFUSED(RENDER(chat, kOwn, strlen(kOwn)), INVALID, "chat template: not user");
+  OK(RENDER(chat, kChat, strlen(kChat)));
+  CHECK(strcmp(text, "<|im_start|>user\nh\xc3\xa9<|im_end|>\n<|im_start|>assistant\n") == 0);
+  CHECK_EQ(length, strlen(text));
+  OK(RENDER(chat, kOff, strlen(kOff)));
+  CHECK(strstr(text, "<|im_start|>tool\nx<|im_end|>\n") == text);
+  CHECK(strcmp(text + length - 10, "</think>\n\n") == 0);
+#undef RENDER
+  REFUSED(mainarch_tokenizer_render_chat_json(chat, kOff, strlen(kOff), text, length, &length,
+                                              &t_error),
+          TOO_SMALL, "text");
+  REFUSED(mainarch_tokenizer_render_chat_json(chat, kOff, strlen(kOff), NULL, 9, &length, &t_error),
+          INVALID, "text");
+  REFUSED(mainarch_tokenizer_render_chat_json(chat, kOff, strlen(kOff), text, 9, NULL, &t_error),
+          INVALID, "length");
+  mainarch_tokenizer_destroy(chat);
+}
+
 static void decoder(void) {
   mainarch_decoder* decoder = (mainarch_decoder*)&decoder;
   const uint32_t end = T_END;
@@ -239,7 +285,7 @@ static void decoder(void) {
 int main(int argc, char** argv) {
   static const t_case cases[] = {
       CASE(tokenizer_open), CASE(tokenizer_encode), CASE(tokens_of_a_byte), CASE(tokenizer_decode),
-      CASE(tokens_and_texts), CASE(render_chat), CASE(decoder)};
+      CASE(tokens_and_texts), CASE(render_chat), CASE(render_chat_json), CASE(decoder)};
   int result;
   if (t_open(&s, 2) != MAINARCH_OK) t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
   result = RUN(cases);

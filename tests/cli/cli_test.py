@@ -22,7 +22,8 @@ ROOT = pathlib.Path(sys.argv[2])
 TRAINED = str(ROOT / "tests/golden/trained")
 COMMANDS = ["generate", "model-decode", "attn-decode", "kv-accuracy", "bench", "tokenize", "inspect", "make-checkpoint", "time", "version"]
 # The switch that Qwen3 has: nothing, or an empty block.
-TEMPLATE = ("{{- '<|im_start|>' }}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
+TEMPLATE = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
             "{%- if enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
             "{%- endif %}")
 
@@ -125,6 +126,17 @@ class Usage(Case):
             out, err = run(*words, code=1)
             self.assertIn(message, err)
             self.assertEqual(out, "")
+
+    def test_an_estimate_refuses_what_it_does_not_count(self):
+        model = os.path.join(self.scratch, "windows")
+        os.makedirs(model, exist_ok=True)
+        config = {"model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 96, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "intermediate_size": 96, "sliding_window": 16}
+        pathlib.Path(model, "config.json").write_text(json.dumps(config))
+        _, err = run("estimate", "--model", model, "--tp", "1", code=1)
+        self.assertIn("model_type mistral: an estimate does not count windows", err)
+        pathlib.Path(model, "config.json").write_text(json.dumps({**config, "sliding_window": None}))
+        run("estimate", "--model", model, "--tp", "1")
 
     def test_full_disk(self):
         with open("/dev/full", "w") as full:
@@ -421,6 +433,67 @@ class Generate(Case):
         path.chmod(0o644)
         path.write_text(json.dumps(config))
         return model
+
+    def write(self, name, value):
+        path = os.path.join(self.scratch, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(value if isinstance(value, str) else json.dumps(value))
+        return path
+
+    def test_chats_and_tools_of_json_files(self):
+        words = ["generate", "--model", TRAINED, "--max-tokens", 2]
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+        prompt = run_json(*words, "--chat", "--system", "Be brief.", "Hi")["prompt"]
+        chat = self.write("chat.json", messages)
+        self.assertEqual(run_json(*words, "--messages", chat)["prompt"], prompt)
+        off = run_json(*words, "--messages", chat, "--thinking", "off")["prompt"]
+        self.assertEqual(off, prompt + "<think>\n\n</think>\n\n")
+        whole = self.write("whole.json", {"messages": messages, "chat_template_kwargs": {"enable_thinking": False}})
+        self.assertEqual(run_json(*words, "--messages", whole)["prompt"], off)
+        self.assertIn("is an object", run(*words, "--messages", whole, "--thinking", "on", code=1)[1])
+        self.assertIn("messages[0] is no object", run(*words, "--messages", self.write("bad.json", "[1]"), code=1)[1])
+        self.assertIn("in place of PROMPT", run(*words, "--messages", chat, "Hi", code=2)[1])
+        self.assertIn("are for --chat", run(*words, "--tools", chat, "Hi", code=2)[1])
+        model = os.path.join(self.scratch, "own")
+        shutil.copytree(TRAINED, model)
+        (pathlib.Path(model) / "chat_template.jinja").write_text(
+            "{{ tools|map(attribute='name')|join(',') if tools }}:{{ messages[-1].content }}:{{ bos_token is defined }}")
+        tools = self.write("tools.json", [{"name": "a"}, {"name": "b"}])
+        words = ["generate", "--model", model, "--max-tokens", 2]
+        self.assertEqual(run_json(*words, "--chat", "--tools", tools, "Hi")["prompt"], "a,b:Hi:False")
+        self.assertEqual(run_json(*words, "--messages", chat)["prompt"], ":Hi:False")
+        self.assertIn("tools is no array", run(*words, "--messages", chat, "--tools", whole, code=1)[1])
+
+    def test_finds_downloaded_models_by_name(self):
+        hub = os.path.join(self.scratch, "home", ".cache", "huggingface", "hub")
+        commit, other = "0123456789abcdef0123456789abcdef01234567", "f" * 40
+        model = os.path.join(hub, "models--Org--Tiny-1.0")
+        os.makedirs(os.path.join(model, "refs"))
+        os.makedirs(os.path.join(model, "snapshots", other))
+        snapshot = os.path.join(model, "snapshots", commit)
+        os.makedirs(snapshot)
+        for name in os.listdir(TRAINED):  # snapshots are links, as the tools make them
+            os.symlink(os.path.join(TRAINED, name), os.path.join(snapshot, name))
+        self.write(os.path.join("home", ".cache", "huggingface", "hub", "models--Org--Tiny-1.0", "refs", "main"), commit)
+        none = {name: "" for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME")}
+        home = os.path.join(self.scratch, "home")
+        for env in ({"HOME": home}, {"HOME": "/", "XDG_CACHE_HOME": os.path.join(home, ".cache")},
+                    {"HOME": "/", "HF_HOME": os.path.join(home, ".cache", "huggingface")},
+                    {"HOME": "/", "HF_HOME": "/x", "HF_HUB_CACHE": hub}):
+            out, _ = run("inspect", "Org/Tiny-1.0", env={**none, **env})
+            self.assertIn("qwen3_moe", out)
+        env = {**none, "HF_HUB_CACHE": hub}
+        run("generate", "--model", "Org/Tiny-1.0", "--max-tokens", 2, "a", env=env)
+        run("tokenize", "--model", f"Org/Tiny-1.0@{commit}", "a", env=env)
+        for words, message in [
+                (["inspect", "Org/Tiny-2.0"], f"no model of that name in {hub}; download it (hf download Org/Tiny-2.0)"),
+                (["inspect", "Org/Tiny-1.0@dev"], f"revision dev is not in {model}/snapshots; there is {commit}, {other}"),
+                (["inspect", f"Org/Tiny-1.0@{other}"], "config.json"),
+                (["inspect", "../Org"], "../Org"), (["inspect", "a/b/c"], "a/b/c")]:
+            self.assertIn(message, run(*words, env=env, code=1)[1])
+        with open(os.path.join(model, "refs", "main"), "w") as ref:
+            ref.write("../../../../..")  # leads nowhere
+        self.assertIn("revision main is not in", run("inspect", "Org/Tiny-1.0", env=env, code=1)[1])
 
     def test_streams_what_json_holds(self):
         out, err = run(*self.words())

@@ -355,6 +355,15 @@ void Run::Render() {
   out.Check(Checked(mainarch_tokenizer_render_chat(tokenizer, messages, count, &options, out.values,
                                                    out.capacity, &out.count, NewError())),
             1);
+  static const char* const kChats[] = {
+      "", "{}", R"({"messages": [{"role": "user", "content": "x"}]})",
+      R"({"messages": [{}], "chat_template": "{{ messages * 3 }}"})", R"({"messages": 1})"};
+  const char* chat = kChats[in_.Byte() % 5];
+  Buffer<char> prompt(in_);
+  prompt.Check(Checked(mainarch_tokenizer_render_chat_json(tokenizer, chat, std::strlen(chat),
+                                                           prompt.values, prompt.capacity,
+                                                           &prompt.count, NewError())),
+               1);
 }
 
 void Run::TokenTexts() {

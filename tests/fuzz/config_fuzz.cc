@@ -12,12 +12,37 @@ namespace {
 
 using namespace mainarch;
 
+void CheckRope(const model::ModelConfig& config, const model::RopeConfig& rope) {
+  FUZZ_CHECK(rope.rotary_dim >= 2 && rope.rotary_dim <= config.head_dim);
+  FUZZ_CHECK(std::isfinite(rope.theta) && rope.factor >= 1 && rope.attention_factor > 0);
+  if (rope.kind == model::RopeKind::kLongRope) {
+    FUZZ_CHECK(rope.divisors.size() == static_cast<size_t>(rope.rotary_dim) / 2);
+  }
+  if (rope.kind != model::RopeKind::kPlain && rope.kind != model::RopeKind::kLinear) {
+    FUZZ_CHECK(rope.original_max_position >= 1);
+  }
+}
+
 void CheckConfig(const model::ModelConfig& config) {
   FUZZ_CHECK(config.hidden >= 1 && config.layers >= 1 && config.vocab >= 1);
   FUZZ_CHECK(config.kv_heads >= 1 && config.heads % config.kv_heads == 0);
   FUZZ_CHECK(config.head_dim >= 2 && config.head_dim % 2 == 0);
-  FUZZ_CHECK(config.rope.rotary_dim >= 2 && config.rope.rotary_dim <= config.head_dim);
-  FUZZ_CHECK(std::isfinite(config.rope.theta) && config.rope.attention_factor > 0);
+  CheckRope(config, config.rope);
+  for (const model::RopeConfig& rope : config.more_ropes) CheckRope(config, rope);
+  const size_t layers = static_cast<size_t>(config.layers);
+  FUZZ_CHECK(config.layer_attention.empty() || config.layer_attention.size() == layers);
+  for (const model::LayerAttention& layer : config.layer_attention) {
+    FUZZ_CHECK(layer.window >= 0 && layer.rope >= model::kNoRope);
+    FUZZ_CHECK(layer.rope <= static_cast<int32_t>(config.more_ropes.size()));
+  }
+  FUZZ_CHECK(config.norms.before || config.norms.after);
+  FUZZ_CHECK(std::isfinite(config.AttentionScale()) && config.AttentionScale() > 0);
+  const model::RouterConfig& router = config.router;
+  FUZZ_CHECK(router.groups >= 1 && router.chosen_groups >= 1);
+  FUZZ_CHECK(router.groups == 1 ||
+             (config.experts % router.groups == 0 && config.experts / router.groups >= 2 &&
+              config.experts / router.groups * router.chosen_groups >= config.experts_per_token));
+  FUZZ_CHECK(config.shared_intermediate >= 0);
   FUZZ_CHECK(config.rms_eps > 0 && std::isfinite(config.rms_eps));
   FUZZ_CHECK(config.max_position >= 1);
   FUZZ_CHECK(config.sparse_layer.size() == static_cast<size_t>(config.layers));

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace mainarch;
   constexpr uint64_t kFingerprint = 77;
   const absl::string_view fields(reinterpret_cast<const char*>(data), size);
-  const uint32_t version = 2;
+  const uint32_t version = 3;
   const uint64_t numbers[3] = {kFingerprint, size, XXH64(data, size, 0)};
   std::string bytes = "MAsq";
   bytes.append(reinterpret_cast<const char*>(&version), sizeof(version));

@@ -11,8 +11,11 @@
 namespace mainarch::test {
 
 StatusOr<Golden> Golden::Open(const std::string& name) {
-  ASSIGN_OR_RETURN(auto file, file::SafetensorsFile::Open(
-                                  SourcePath("tests/golden/data/" + name + ".safetensors")));
+  return OpenFile(SourcePath("tests/golden/data/" + name + ".safetensors"));
+}
+
+StatusOr<Golden> Golden::OpenFile(const std::string& path) {
+  ASSIGN_OR_RETURN(auto file, file::SafetensorsFile::Open(path));
   return Golden(std::move(file));
 }
 
@@ -55,7 +58,9 @@ StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Mo
   options.activations = activations;
   options.max_rows = max_rows;
   options.max_logit_rows = max_rows;
-  options.pages = {static_cast<uint32_t>(model->config().max_position + 15) / 16};
+  // One list of pages for all caches, whatever their windows.
+  options.pages.assign(model->weights().program().caches.size(),
+                       static_cast<uint32_t>(model->config().max_position + 15) / 16);
   ASSIGN_OR_RETURN(runner->context_, model->weights().CreateContext(options));
   runner->model_ = std::move(model);
   runner->pages_.resize(options.pages[0]);
@@ -71,8 +76,8 @@ Status Runner::Step(absl::Span<const uint32_t> tokens, bool all_logits, size_t e
     rows.push_back({tokens[i], position_ + static_cast<uint32_t>(i), 0});
     if (all_logits || i + 1 == tokens.size()) logit_rows.push_back(static_cast<uint32_t>(i));
   }
-  const backend::StepCache cache = {pages_};
-  const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1)};
+  const std::vector<backend::StepCache> caches(model_->weights().program().caches.size(), {pages_});
+  const backend::StepSequence sequence = {caches};
   backend::Step step;
   step.rows = rows;
   step.sequences = absl::MakeConstSpan(&sequence, 1);

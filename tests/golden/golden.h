@@ -17,6 +17,7 @@ namespace mainarch::test {
 class Golden {
  public:
   static StatusOr<Golden> Open(const std::string& name);  // "T1-bf16"
+  static StatusOr<Golden> OpenFile(const std::string& path);
 
   bool Has(const std::string& tensor) const;
   // Empty when there is none.

@@ -89,7 +89,7 @@ void CheckStep(test::Context& test_context, const TokenCounts& counts, int32_t r
   }
   CHECK_EQ(counts.step.all_reduces, 2u * static_cast<uint32_t>(counts.layers));
   CHECK_EQ(counts.step.rounds, counts.step.all_reduces);
-  // Data to every peer, and a flag of 4 bytes for each piece of 4 KiB.
+  // Data to every peer, each element with its epoch.
   const uint64_t data = counts.step.link_bytes * static_cast<uint64_t>(ranks);
   const uint64_t chosen = ChoiceBytes(counts, static_cast<uint64_t>(ranks));
   CHECK_GE(total.link_bytes, data + chosen);

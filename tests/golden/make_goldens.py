@@ -97,7 +97,9 @@ def make_sampler(manifest):
 
 def make_tokenizer(manifest):
     import tokenizer_goldens
+    import tokenizer_kinds
     manifest["tokenizer"] = tokenizer_goldens.write(DATA, HERE / "trained")
+    tokenizer_kinds.write(DATA)
 
 
 PARTS = {"models": make_models, "trained": make_trained, "sampler": make_sampler, "tokenizer": make_tokenizer}

@@ -65,10 +65,11 @@ def end_session(session):
             pass  # it has ended by itself
 
 
-def run(options, command, env=None, cwd=None):
+def run(options, command, env=None, cwd=None, timeout=None):
     """Runs a command in a session of its own; timeout(1) limits it, and begins to count behind --before."""
     begun = time.monotonic()
-    limit = ["timeout", "--signal=KILL", str(options.timeout)]
+    timeout = timeout or options.timeout
+    limit = ["timeout", "--signal=KILL", str(timeout)]
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen([*options.before.split(), *limit, *command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=cwd, start_new_session=True)
         code = child.wait()
@@ -76,7 +77,7 @@ def run(options, command, env=None, cwd=None):
         out.seek(0)
         text = out.read().decode(errors="replace")
     seconds = time.monotonic() - begun
-    return Run(None if code in (-9, 137) and seconds >= options.timeout else code, text, seconds)
+    return Run(None if code in (-9, 137) and seconds >= timeout else code, text, seconds)
 
 
 def on_node(options, node, command):

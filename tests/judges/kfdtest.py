@@ -8,6 +8,17 @@ import judges
 options = judges.arguments(__doc__, "a built kfdtest", "MAINARCH_JUDGE_KFDTEST")
 
 
+# They read all the memory that they allocate, or all there is: VRAM of the node is memory of the host once it is touched.
+NEED_MEMORY = ("KFDEvictTest.QueueTest", "KFDEvictTest.BurstyTest", "KFDLocalMemoryTest.CheckZeroInitializationVram")
+NEEDED_GB = 320
+
+
+def has_memory():
+    with open("/proc/meminfo") as file:
+        kilobytes = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable:"))
+    return kilobytes >> 20 >= NEEDED_GB
+
+
 def node(chip):
     return f"{chip}x2"
 
@@ -25,6 +36,8 @@ def tests_of(chip):
 
 
 def verdict_of(chip, test):
+    if test in NEED_MEMORY and not has_memory():
+        return "skip", f"not run: it needs {NEEDED_GB} GB of memory\n"
     ended = judges.run(options, judges.on_node(options, node(chip), [options.program, f"--gtest_filter={test}"]))
     text = ended.text
     if ended.code is None:

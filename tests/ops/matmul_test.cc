@@ -3,6 +3,7 @@
 // Products over panels against fp64, for every format, target, row count, shape and shard; and the
 // same bits for one row as for many.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -24,10 +25,37 @@ namespace {
 // A matrix with random bytes that are valid in its format.
 struct Source {
   Matrix matrix;
-  std::vector<uint8_t> data, scale;
+  std::vector<uint8_t> data, scale, zero;
 };
 
 float RandomNormal(std::mt19937* rng) { return std::normal_distribution<float>()(*rng); }
+
+// GGUF's blocks of random codes and factors, under scales of a sensible size.
+void RandomBlocks(Format format, std::vector<uint8_t>* data, std::mt19937* rng) {
+  for (uint8_t& b : *data) b = static_cast<uint8_t>((*rng)());
+  const uint32_t bytes = quant::InfoOf(format).block_bytes;
+  for (size_t at = 0; at < data->size(); at += bytes) {
+    uint8_t* block = data->data() + at;
+    const auto set = [&](size_t where) {  // fp16 from 2^-7 to 2^-6, of either sign
+      const uint16_t scale = static_cast<uint16_t>(0x2000 | ((*rng)() & 0x83ff));
+      std::memcpy(block + where, &scale, 2);
+    };
+    if (format == Format::kMxfp4Blocks) {
+      block[0] = static_cast<uint8_t>(118 + (*rng)() % 12);
+    } else {
+      set(format == Format::kQ6K ? 208 : 0);
+      const bool two = format == Format::kQ4_1 || format == Format::kQ5_1 || format == Format::kQ4K ||
+                       format == Format::kQ5K;
+      if (two) set(2);
+    }
+  }
+}
+
+// What `format` can have of at least so many columns.
+int64_t Columns(Format format, int64_t cols) {
+  const int64_t unit = std::max<int64_t>(1, quant::InfoOf(format).block_cols);
+  return (cols + unit - 1) / unit * unit;
+}
 
 Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt19937* rng) {
   Source s;
@@ -78,9 +106,38 @@ Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt19937* rng
       for (uint8_t& b : s.scale) b = static_cast<uint8_t>(118 + byte() % 12);
       m.scale_dtype = DType::kU8;
       break;
+    case Format::kInt4Packed:
+    case Format::kGptq:
+    case Format::kAwq:
+      // In words of eight rows, two of the three; so there are eighths.
+      m.rows = (rows + 7) / 8 * 8;
+      m.block_cols = 32;
+      m.scale_dtype = DType::kF16;
+      s.data.resize(static_cast<size_t>(m.rows * cols / 2));
+      for (uint8_t& b : s.data) b = byte();
+      for (int64_t i = 0; i < m.rows * cols / 32; ++i) {
+        s.scale.push_back(byte());
+        s.scale.push_back(static_cast<uint8_t>(0x20 | (byte() & 3)));
+      }
+      s.zero.resize(static_cast<size_t>(m.rows / 8 * (cols / 32) * 4));
+      for (uint8_t& b : s.zero) b = byte();
+      break;
+    case Format::kNvfp4:
+      for (uint8_t& b : s.data) b = byte();
+      s.scale.resize(static_cast<size_t>(rows * cols / 16));
+      for (uint8_t& b : s.scale) {
+        do b = byte();
+        while ((b & 0x7f) == 0x7f);
+      }
+      m.factor = 0.0037f;
+      break;
+    default:
+      RandomBlocks(format, &s.data, rng);
+      break;
   }
   m.data = s.data;
   m.scale = s.scale;
+  m.zero = s.zero;
   return s;
 }
 
@@ -115,8 +172,18 @@ std::vector<const cpu::Kernels*> TestedKernels() {
   return tested;
 }
 
-constexpr Format kFormats[] = {Format::kBF16,     Format::kF16,        Format::kF32,
-                               Format::kFp8Block, Format::kFp8Channel, Format::kMxfp4};
+// Not the stand-in for tiles, of formats that have none.
+bool Rounds(const cpu::Kernels* kernels, cpu::PanelFormat format) {
+  return kernels->matmul_bf16 != nullptr && cpu::HasBF16Dot(format) &&
+         (absl::string_view(kernels->name) != "plain tiles" || test::PlainTilesTake(format));
+}
+
+constexpr std::array<Format, quant::kFormatCount> AllFormats() {
+  std::array<Format, quant::kFormatCount> all = {};
+  for (uint32_t i = 0; i < quant::kFormatCount; ++i) all[i] = static_cast<Format>(i);
+  return all;
+}
+constexpr auto kFormats = AllFormats();
 
 struct Packed {
   cpu::PanelPlan plan;
@@ -173,6 +240,7 @@ TEST(products_match_fp64_and_rows_do_not_mix) {
     for (Format format : kFormats) {
       for (auto [out, in] :
            {std::pair<int64_t, int64_t>{48, 64}, {37, 160}, {130, 320}, {16, 1024}}) {
+        in = Columns(format, in);
         const Source source = RandomMatrix(format, out, in, &rng);
         auto packed = PackWhole(source.matrix);
         CHECK_OK(packed);
@@ -220,6 +288,7 @@ TEST(a_row_has_the_same_bits_in_every_company) {
   for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
     for (Format format : kFormats) {
       for (auto [out, in] : {std::pair<int64_t, int64_t>{37, 160}, {128, 384}}) {
+        in = Columns(format, in);
         const Source source = RandomMatrix(format, out, in, &rng);
         auto packed = PackWhole(source.matrix);
         CHECK_OK(packed);
@@ -273,10 +342,11 @@ TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
     for (Format format : kFormats) {
       for (auto [out, in] :
            {std::pair<int64_t, int64_t>{48, 64}, {37, 160}, {130, 320}, {16, 1024}}) {
+        in = Columns(format, in);
         const Source source = RandomMatrix(format, out, in, &rng);
         auto packed = PackWhole(source.matrix);
         CHECK_OK(packed);
-        if (!cpu::HasBF16Dot(packed->panels.format)) continue;
+        if (!Rounds(kernels, packed->panels.format)) continue;
         constexpr size_t kMostRows = 50;
         const size_t width = static_cast<size_t>(in) + 32;
         Rows x = MakeRows(kMostRows, width);
@@ -300,7 +370,8 @@ TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
             cpu::MatmulArgs args = {packed->panels,        0,
                                     packed->plan.panels,   nullptr,
                                     y.out.data(),          static_cast<int64_t>(count),
-                                    cpu::Epilogue::kStore, in16.data() + first};
+                                    cpu::Epilogue::kStore};
+            args.x16 = in16.data() + first;
             args.decoded = decode ? decoded.data() : nullptr;
             kernels->matmul_bf16(args);
             for (size_t r = 0; r < count; ++r) {
@@ -345,6 +416,7 @@ TEST(column_shards_add_up_to_the_same_bits) {
     for (Format format : kFormats) {
       for (int64_t in : {256, 320, 384, 1536, 64}) {
         const int64_t out = 40;
+        in = Columns(format, in);
         const Source source = RandomMatrix(format, out, in, &rng);
         Rows x = MakeRows(1, static_cast<size_t>(in) + 32);
         for (int64_t i = 0; i < in; ++i) x.data[0][static_cast<size_t>(i)] = RandomNormal(&rng);
@@ -397,7 +469,7 @@ TEST(gate_and_up_are_joined_by_silu) {
   std::mt19937 rng(3);
   for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
     for (Format format : kFormats) {
-      const int64_t width = 56, in = 128;
+      const int64_t width = 56, in = Columns(format, 128);
       const Source gate = RandomMatrix(format, width, in, &rng);
       const Source up = RandomMatrix(format, width, in, &rng);
       Program program;
@@ -409,7 +481,7 @@ TEST(gate_and_up_are_joined_by_silu) {
       auto packed = Pack(program, weight, 0);
       CHECK_OK(packed);
       for (size_t count : {1u, 2u, 5u}) {
-        Rows x = MakeRows(count, 160), y = MakeRows(count, 128);
+        Rows x = MakeRows(count, static_cast<size_t>(in) + 32), y = MakeRows(count, 128);
         for (auto& row : x.data) {
           for (size_t i = 0; i < 128; ++i) row[i] = 0.1f * RandomNormal(&rng);
         }
@@ -456,9 +528,49 @@ TEST(stacked_slices_of_different_formats_are_decoded_exactly) {
   }
 }
 
+// Where they end at panels' ends, each of them keeps its format.
+TEST(stacked_slices_that_end_with_panels_keep_their_formats) {
+  std::mt19937 rng(9);
+  const Source q = RandomMatrix(Format::kQ4K, 64, 256, &rng), k = RandomMatrix(Format::kQ4K, 32, 256, &rng),
+               v = RandomMatrix(Format::kQ6K, 37, 256, &rng);
+  const Program program;
+  Weight weight;
+  weight.label = "qkv";
+  weight.sources = {q.matrix, k.matrix, v.matrix};
+  weight.ranks = {{{0, 0, 64, 0, 256}, {1, 0, 32, 0, 256}, {2, 0, 37, 0, 256}}};
+  auto plans = cpu::PlanSegments(program, weight, 0);
+  CHECK_OK(plans);
+  CHECK_EQ(plans->size(), 2u);
+  CHECK((*plans)[0].panels == 6 && (*plans)[0].layout.format == cpu::PanelFormat::kQ4K);
+  CHECK((*plans)[1].panels == 3 && (*plans)[1].layout.format == cpu::PanelFormat::kQ6K);
+  weight.ranks = {{{2, 0, 37, 0, 256}, {0, 0, 64, 0, 256}}};
+  plans = cpu::PlanSegments(program, weight, 0);
+  CHECK_OK(plans);
+  CHECK(plans->empty());  // 37 rows do not end with a panel
+  weight.ranks = {{{0, 0, 64, 0, 256}, {1, 0, 32, 0, 256}}};
+  plans = cpu::PlanSegments(program, weight, 0);
+  CHECK_OK(plans);
+  CHECK(plans->empty());  // one format: one plan
+}
+
+TEST(a_shard_that_begins_inside_a_group_is_refused) {
+  std::mt19937 rng(10);
+  const Source q6 = RandomMatrix(Format::kQ6K, 16, 512, &rng), q4 = RandomMatrix(Format::kQ4K, 16, 512, &rng);
+  const Program program;
+  Weight weight;
+  weight.label = "w";
+  for (const auto& [source, begin, fits] : {std::tuple(&q6, 48, true), {&q6, 40, false}, {&q4, 48, false}, {&q4, 96, true}}) {
+    weight.sources = {source->matrix};
+    weight.ranks = {{{0, 0, 16, begin, 512}}};
+    const auto plan = cpu::PlanPanels(program, weight, 0, 0);
+    CHECK_EQ(plan.ok(), fits);
+    if (!fits) CHECK(CodeOf(plan.status()) == Code::kUnsupported);
+  }
+}
+
 // Rows 0 to 5 go to expert 0 and to 1 or 2: more rows of one expert than a block has, and fewer.
 TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
-  constexpr int64_t kOut = 100, kIn = 384, kRows = 6, kStride = kIn + 32, kWide = 128;
+  constexpr int64_t kOut = 100, kIn = 512, kRows = 6, kStride = kIn + 32, kWide = 128;
   constexpr int32_t kExperts = 3, kK = 2;
   std::mt19937 rng(6);
   for (Format format : kFormats) {
@@ -488,8 +600,7 @@ TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
     const int32_t entries[] = {0, 2, 4, 6, 8, 10, /*1:*/ 1, 5, 9, /*2:*/ 3, 7, 11};
     for (const cpu::Kernels* kernels : TestedKernels()) {
       for (bool fast : {false, true}) {
-        if (fast && (kernels->matmul_bf16 == nullptr || !cpu::HasBF16Dot(panels[0].format)))
-          continue;
+        if (fast && !Rounds(kernels, panels[0].format)) continue;
         const auto run = fast ? kernels->experts_down_bf16 : kernels->experts_down;
         std::vector<uint16_t> act16(act.size());
         if (fast) kernels->to_bf16(act.data(), act16.data(), static_cast<int64_t>(act.size()));
@@ -571,6 +682,7 @@ TEST(amx_and_its_stand_in_give_the_same_bits) {
   std::mt19937 rng(7);
   for (Format format : kFormats) {
     for (auto [out, in] : {std::pair<int64_t, int64_t>{37, 160}, {64, 1056}}) {
+      in = Columns(format, in);
       for (const bool wild : {false, true}) {
         Source source = RandomMatrix(format, out, in, &rng);
         if (wild && format == Format::kMxfp4) {
@@ -585,7 +697,7 @@ TEST(amx_and_its_stand_in_give_the_same_bits) {
         CHECK_OK(packed);
         // Of fp8 sums are scaled by vectors, whose portable code rounds twice.
         const cpu::PanelFormat panels = packed->panels.format;
-        if (!cpu::HasBF16Dot(panels) || panels == cpu::PanelFormat::kFp8) continue;
+        if (!test::PlainTilesTake(panels) || panels == cpu::PanelFormat::kFp8) continue;
         for (size_t count : {1u, 16u, 33u}) {
           const size_t width = static_cast<size_t>(in) + 32;
           std::vector<std::vector<uint16_t>> x16(count, std::vector<uint16_t>(width));
@@ -607,7 +719,8 @@ TEST(amx_and_its_stand_in_give_the_same_bits) {
             cpu::MatmulArgs args = {packed->panels,        0,
                                     packed->plan.panels,   nullptr,
                                     y[i].out.data(),       static_cast<int64_t>(count),
-                                    cpu::Epilogue::kStore, in16.data()};
+                                    cpu::Epilogue::kStore};
+            args.x16 = in16.data();
             args.decoded = decoded.data();
             (i == 0 ? amx : plain)->matmul_bf16(args);
           }

@@ -259,7 +259,7 @@ cd "$SCRATCH"
 apt-get install -q -y PACKAGES
 dpkg -s NAMES | grep -c '^Status: install ok installed' | grep -qx COUNT
 # What the library was built with must not be needed to use it.
-dpkg --force-depends --purge libabsl-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev \
+dpkg --force-depends --purge libabsl-dev libsimdjson-dev libxxhash-dev \
   libdrm-dev clang-22 lld-22 llvm-22 >/dev/null 2>&1
 ldconfig -p | grep -q 'libmainarch.so.0 '
 cd "$TREE"

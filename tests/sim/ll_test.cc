@@ -2,7 +2,8 @@
 //
 // All-reduce by {data, flag} pairs between eight virtual GPUs, each of which runs on a thread of its
 // own: a pair of eight bytes is never seen with the data of one round and the flag of another.
-// MAINARCH_TEST_FULL: 64 seeds of 100,000 rounds on both chips.
+// MAINARCH_TEST_FULL: 64 seeds of 100,000 rounds on both chips; of these MAINARCH_LL_SEEDS (5-8) alone, so
+// that several processes can share them.
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -80,16 +81,23 @@ StatusOr<Report> RunRanks(const std::string& isa, uint64_t seed, const std::stri
 TEST(pairs_of_data_and_flag_never_come_apart) {
   const bool full = std::getenv("MAINARCH_TEST_FULL") != nullptr;
   const uint32_t rounds = full ? 100'000 : kSanitized ? 200 : 5'000;
-  const uint64_t seeds = full ? 64 : 2;
+  uint64_t first = 1, last = full ? 64 : 2;
+  if (const char* some = std::getenv("MAINARCH_LL_SEEDS"); full && some != nullptr) {
+    char* end = nullptr;
+    first = last = std::strtoull(some, &end, 10);
+    if (*end == '-') last = std::strtoull(end + 1, nullptr, 10);
+    CHECK(first > 0 && first <= last);
+  }
   for (const char* isa : {"gfx942", "gfx950"}) {
-    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    for (uint64_t seed = first; seed <= last; ++seed) {
       const StatusOr<Report> report = RunRanks(isa, seed, "ll_all_reduce", rounds);
       CHECK_OK(report);
       CHECK_EQ(report->torn, 0u);
       CHECK_EQ(report->wrong, 0u);
       CHECK_EQ(report->rounds, rounds);
+      if (full) std::cout << "# " << isa << " seed " << seed << std::endl;  // it takes an hour or two
     }
-    std::cout << "# " << isa << ": " << seeds << " seeds of " << rounds << " rounds over "
+    std::cout << "# " << isa << ": " << last + 1 - first << " seeds of " << rounds << " rounds over "
               << kRanks << " GPUs\n";
   }
 }

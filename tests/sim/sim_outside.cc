@@ -106,6 +106,18 @@ TEST(the_tree_of_a_node_comes_and_goes) {
   rmdir(young.c_str());
 }
 
+// As on a server of the size that the node says it is.
+TEST(a_program_maps_as_much_memory_as_the_node_has) {
+  if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
+  int code = 0;
+  const std::string text = OutputOf(
+      "gfx950", "python3 -c 'import mmap, os; os.open(\"/dev/kfd\", os.O_RDWR);"
+                "m = mmap.mmap(-1, 600 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS);"
+                "m[5 << 30] = 7; print(m[5 << 30])'", &code);
+  CHECK_EQ(text, "7\n");
+  CHECK_EQ(code, 0);
+}
+
 TEST(a_program_exits_with_its_own_code) {
   if (kSanitized) SKIP("a sanitizer build cannot be preloaded");
   int code = 0;

@@ -7,6 +7,7 @@
 
 #include "backend/amdgpu/uploader.h"
 #include "backend/source.h"
+#include "kernels/quant/bf16.h"
 
 namespace mainarch::amdgpu {
 namespace {
@@ -147,18 +148,22 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   Carver carve;
   m.step = carve.Take(
       (shape_.step_words + uint64_t{shape_.table_words} * shape_.options.max_sequences) * 4);
-  m.arrivals = carve.Take(RoundUp(shape_.expert_layers, 16) * 4);
+  m.arrivals = carve.Take(kernels::kArrivalBytes);
   const std::vector<bool> taps = TapsOf(program_), inputs = InputsOf(program_);
   for (size_t b = 0; b < program_.buffers.size(); ++b) {
     m.buffers.push_back(carve.Take(rows * static_cast<uint64_t>(program_.buffers[b].slots) *
                                    shape_.strides[b] * 4 * (taps[b] ? kMostInFlight : 1)));
   }
   m.input_squares.assign(program_.buffers.size(), 0);
+  m.input_splits.assign(program_.buffers.size(), 0);
   m.partial = carve.Take(rows * shape_.hidden_stride * 4);
+  m.sums = carve.Take(uint64_t{kernels::kMaxSplits} * shape_.sum_rows * shape_.sum_stride * 4);
   m.squares = carve.Take(rows * shape_.chunks * 4);
+  m.split = carve.Take(rows * shape_.hidden_stride * 4);
   for (size_t b = 0; b < inputs.size(); ++b) {
     if (inputs[b] && static_cast<backend::BufferId>(b) != program_.x) {
       m.input_squares[b] = carve.Take(rows * shape_.chunks * 4);
+      m.input_splits[b] = carve.Take(rows * shape_.hidden_stride * 4);
     }
   }
   const uint64_t parts =
@@ -179,13 +184,14 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.sine = carve.Take(positions * half * 4);
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
-  for (uint64_t* at : {&m.step, &m.arrivals, &m.partial, &m.squares, &m.attend_parts,
+  for (uint64_t* at : {&m.step, &m.arrivals, &m.partial, &m.sums, &m.squares, &m.split, &m.attend_parts,
                        &m.router_logits, &m.logits, &m.states, &m.races, &m.cosine, &m.sine}) {
     *at += base;
   }
   for (uint64_t& at : m.buffers) at += base;
   // None is at the start: the step block is.
   for (uint64_t& at : m.input_squares) at += at != 0 ? base : 0;
+  for (uint64_t& at : m.input_splits) at += at != 0 ? base : 0;
   if (source_ != nullptr) {
     const RankMemory& from = source_->ranks_[static_cast<size_t>(rank)].memory;
     for (const backend::BufferId tap : source_->program_.taps) {
@@ -213,8 +219,6 @@ Status AmdGpuContext::AllocateExchange(int32_t rank) {
   for (gpu::Device* device : devices) {
     if (device != devices[static_cast<size_t>(rank)]) peers.push_back(device);
   }
-  const uint64_t rows = shape_.options.max_rows;
-  const uint64_t units = 2 * static_cast<uint64_t>(program_.ranks) + 2;
   gpu::BufferOptions options;
   if (program_.ranks > 1) options.caching = gpu::Caching::kUncached;
   options.peers = peers;
@@ -224,11 +228,8 @@ Status AmdGpuContext::AllocateExchange(int32_t rank) {
   memory_bytes_ += own.choices.size();
   if (program_.ranks == 1) return OkStatus();
   options.label = "all-reduce slots";
-  const uint64_t slots = RoundUp(units * rows * shape_.hidden_stride * 4, kAlign);
-  const uint64_t flags =
-      units * rows * RoundUp(shape_.hidden_stride, kernels::kRowChunk) / kernels::kRowChunk * 4;
   ASSIGN_OR_RETURN(own.exchange, gpu::Buffer::Allocate(*devices[static_cast<size_t>(rank)],
-                                                       slots + flags, options));
+                                                       shape_.exchange.bytes, options));
   memory_bytes_ += own.exchange.size();
   return OkStatus();
 }
@@ -238,14 +239,8 @@ void AmdGpuContext::ShareExchange() {
     for (size_t r = 0; r < ranks_.size(); ++r) own.memory.choices[r] = ranks_[r].choices.va();
   }
   if (program_.ranks == 1) return;
-  const uint64_t units = 2 * static_cast<uint64_t>(program_.ranks) + 2;
-  const uint64_t slots =
-      RoundUp(units * shape_.options.max_rows * shape_.hidden_stride * 4, kAlign);
   for (Rank& own : ranks_) {
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      own.memory.slots[r] = ranks_[r].exchange.va();
-      own.memory.flags[r] = ranks_[r].exchange.va() + slots;
-    }
+    for (size_t r = 0; r < ranks_.size(); ++r) own.memory.exchange[r] = ranks_[r].exchange.va();
   }
 }
 
@@ -287,9 +282,12 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
   }
   const Launch tables = LowerTables(shape_, own.memory);
   bytes += RoundUp(tables.args.size(), 64);
+  // In the GPU's own memory, where the host can write it, and cached: every kernel begins with
+  // reading them, on all of its compute units at once. They are written once, before any is read.
   gpu::BufferOptions options;
-  options.place = gpu::Place::kSystem;
-  options.caching = gpu::Caching::kUncached;
+  options.host_access = gpu.device->node().vram_is_host_visible();
+  options.place = options.host_access ? gpu::Place::kVram : gpu::Place::kSystem;
+  if (!options.host_access) options.caching = gpu::Caching::kUncached;
   options.label = "kernel arguments";
   ASSIGN_OR_RETURN(own.kernargs, gpu::Buffer::Allocate(*gpu.device, bytes, options));
   memory_bytes_ += own.kernargs.size();
@@ -304,7 +302,7 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
     own.packets.push_back(std::move(packets));
   }
   ASSIGN_OR_RETURN(own.tables, MakePacket(rank, tables, at, /*first=*/true));
-  return OkStatus();
+  return options.host_access ? gpu.device->FlushHostWrites() : OkStatus();
 }
 
 StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const Launch& launch,
@@ -384,9 +382,19 @@ std::vector<float> AmdGpuContext::ReadBuffer(int32_t rank, backend::BufferId buf
   }
   if (!CopyAndWait(rank, staging->va(), from, count * stride * 4).ok()) return {};
   std::vector<float> out;
+  const bool splits = LiesSplit(program_, buffer);
   for (uint64_t i = 0; i < count; ++i) {
     for (int64_t c = 0; c < info.width; ++c) {
       const uint64_t at = i * stride + static_cast<uint64_t>(c);
+      if (splits) {
+        const uint8_t* both =
+            staging->host() + i * stride * 4 + kernels::SplitPlace(static_cast<uint32_t>(c));
+        uint16_t high, low;
+        std::memcpy(&high, both, sizeof(high));
+        std::memcpy(&low, both + kernels::kSplitHalfBytes, sizeof(low));
+        out.push_back(quant::FloatFromBf16(high) + quant::FloatFromBf16(low));
+        continue;
+      }
       out.push_back(info.type == backend::BufferType::kI32
                         ? static_cast<float>(staging->host<uint32_t>()[at])
                         : staging->host<float>()[at]);

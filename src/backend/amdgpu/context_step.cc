@@ -281,7 +281,7 @@ backend::StepCounts AmdGpuContext::counts() const {
   backend::StepCounts counts;
   if (counted_.rows == 0) return counts;
   const uint64_t n = static_cast<uint64_t>(program_.ranks);
-  const bool two_shot = counted_.rows >= kTwoShotRows;
+  const bool twice = counted_.rows > kOneRoundRows;
   const uint64_t bytes = counted_.rows * static_cast<uint64_t>(program_.hidden) * sizeof(float);
   for (const Packet& packet : ranks_[0].packets[counted_.row_class]) {
     counts.packets +=
@@ -291,10 +291,11 @@ backend::StepCounts AmdGpuContext::counts() const {
   counts.host_waits = 1;
   if (n == 1) return counts;
   counts.all_reduces = shape_.all_reduces;
-  counts.rounds = shape_.all_reduces * (two_shot ? 2 : 1);
+  counts.rounds = shape_.all_reduces * (twice ? 2 : 1);
   counts.least_link_bytes = shape_.all_reduces * 2 * bytes * (n - 1) / n;
+  // In one round each element goes with its epoch.
   counts.link_bytes =
-      two_shot ? counts.least_link_bytes : uint64_t{shape_.all_reduces} * bytes * (n - 1);
+      twice ? counts.least_link_bytes : uint64_t{shape_.all_reduces} * 2 * bytes * (n - 1);
   return counts;
 }
 

@@ -11,34 +11,28 @@ using kernels::TileFormat;
 using absl::string_view;
 
 constexpr size_t kKvFormats = std::size(quant::kKvTypes);
-constexpr int32_t kFusedHeadDim = 128;  // that qkv_heads is made for
 
 struct TileKernels {
   TileFormat format;
   string_view matmul[2], gate_up[2], experts[2];  // exact, rounded
-  string_view qkv_heads[kKvFormats];              // by KvFormat; empty: there is none
 };
 constexpr TileKernels kTileKernels[] = {
     {TileFormat::kBf16,
      {"matmul_bf16", "matmul_bf16_rounded"},
      {"gate_up_bf16", "gate_up_bf16_rounded"},
-     {"experts_bf16", "experts_bf16_rounded"},
-     {"qkv_heads_bf16_bf16_128", "qkv_heads_bf16_fp8_128", ""}},
+     {"experts_bf16", "experts_bf16_rounded"}},
     {TileFormat::kBf16Pair,
      {"matmul_pair", "matmul_pair"},
      {"gate_up_pair", "gate_up_pair"},
-     {"experts_pair", "experts_pair"},
-     {"", "", ""}},
+     {"experts_pair", "experts_pair"}},
     {TileFormat::kFp8,
      {"matmul_fp8", "matmul_fp8_rounded"},
      {"gate_up_fp8", "gate_up_fp8_rounded"},
-     {"experts_fp8", "experts_fp8_rounded"},
-     {"qkv_heads_fp8_bf16_128", "qkv_heads_fp8_fp8_128", ""}},
+     {"experts_fp8", "experts_fp8_rounded"}},
     {TileFormat::kMxfp4,
      {"matmul_mxfp4", "matmul_mxfp4_rounded"},
      {"gate_up_mxfp4", "gate_up_mxfp4_rounded"},
-     {"experts_mxfp4", "experts_mxfp4_rounded"},
-     {"qkv_heads_mxfp4_bf16_128", "qkv_heads_mxfp4_fp8_128", ""}},
+     {"experts_mxfp4", "experts_mxfp4_rounded"}},
 };
 
 struct HeadKernels {
@@ -86,10 +80,6 @@ string_view HeadKernel(int32_t head_dim, KvFormat format,
 string_view MatmulKernel(TileFormat format, bool rounded) { return Of(format).matmul[rounded]; }
 string_view GateUpKernel(TileFormat format, bool rounded) { return Of(format).gate_up[rounded]; }
 string_view ExpertsKernel(TileFormat format, bool rounded) { return Of(format).experts[rounded]; }
-
-string_view QkvHeadsKernel(TileFormat format, KvFormat kv, int32_t head_dim) {
-  return head_dim == kFusedHeadDim ? Of(format).qkv_heads[static_cast<size_t>(kv)] : "";
-}
 
 string_view PrepareKernel(KvFormat format, int32_t head_dim) {
   return HeadKernel(head_dim, format, &HeadKernels::prepare);

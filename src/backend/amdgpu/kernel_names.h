@@ -17,9 +17,6 @@ namespace mainarch::amdgpu {
 absl::string_view MatmulKernel(kernels::TileFormat format, bool rounded);
 absl::string_view GateUpKernel(kernels::TileFormat format, bool rounded);
 absl::string_view ExpertsKernel(kernels::TileFormat format, bool rounded);
-// The product of Q, K and V and what makes heads of it.
-absl::string_view QkvHeadsKernel(kernels::TileFormat format, kernels::KvFormat kv,
-                                 int32_t head_dim);
 absl::string_view PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 absl::string_view AttendKernel(kernels::KvFormat format, int32_t head_dim);
 

@@ -61,6 +61,37 @@ Status CheckResidual(const Program& program, const backend::Op& op, BufferId x) 
                "\": the GPU kernels have sums of squares of x and of inputs only");
 }
 
+// What an op may ask for that its kernel does not do; null: nothing.
+template <class T>
+const char* Beyond(const Program&, const T&) {
+  return nullptr;
+}
+const char* Beyond(const Program&, const backend::EmbedOp& op) {
+  return op.scale != 1 ? "a factor of the embeddings" : nullptr;
+}
+const char* Beyond(const Program& program, const backend::MatmulOp& op) {
+  return op.in == program.x ? "a product of x without a norm" : nullptr;
+}
+const char* Beyond(const Program&, const backend::AllReduceAddOp& op) {
+  return op.add ? nullptr : "a sum over ranks that is not added to x";
+}
+const char* Beyond(const Program&, const backend::NormGateUpOp& op) {
+  if (op.norm == backend::kNone) return "a feed-forward without a norm before it";
+  if (op.activation != backend::Activation::kSilu) return "an activation other than SiLU";
+  return op.gate_bias != backend::kNone ? "biases of a feed-forward" : nullptr;
+}
+const char* Beyond(const Program&, const backend::ExpertsGateUpOp& op) {
+  if (op.activation != backend::Activation::kSilu) return "an activation other than SiLU";
+  return op.gate_bias != backend::kNone ? "biases of experts" : nullptr;
+}
+const char* Beyond(const Program&, const backend::RouterOp& op) {
+  if (op.sigmoid) return "a router of sigmoids";
+  if (op.bias != backend::kNone) return "a bias of the router";
+  if (op.correction != backend::kNone) return "a correction of the router's scores";
+  if (op.groups != 1) return "groups of experts";
+  return op.scale != 1 ? "a factor of the router's weights" : nullptr;
+}
+
 // A tap lies twice, which no op but its own knows.
 Status CheckTaps(const Program& program, const backend::Op& op) {
   if (program.taps.empty()) return OkStatus();
@@ -85,9 +116,13 @@ Status CheckOneOp(const Program& program, const backend::Op& op, const backend::
         if constexpr (!HasKernel<T>) {
           return Error(Code::kUnsupported, "op ", backend::OpName(op),
                        ": the GPU has no kernel for it");
+        } else if (const char* what = Beyond(program, o); what != nullptr) {
+          return Error(Code::kUnsupported, "op ", backend::OpName(op), " with ", what,
+                       ": the GPU kernels have none");
         } else if constexpr (IsResidual<T>) {
-          return CheckResidual(program, op, o.x);
-        } else if constexpr (HasCheck<T>) {
+          RETURN_IF_ERROR(CheckResidual(program, op, o.x));
+        }
+        if constexpr (HasKernel<T> && HasCheck<T>) {
           return CheckOp(program, o, before);
         } else {
           return OkStatus();
@@ -96,14 +131,23 @@ Status CheckOneOp(const Program& program, const backend::Op& op, const backend::
       op);
 }
 
+// Whether a product takes the buffer as it is, without a norm.
+bool IsMultiplied(const Program& program, BufferId buffer) {
+  return std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& any) {
+    const auto* matmul = std::get_if<backend::MatmulOp>(&any);
+    const auto* added = std::get_if<backend::MatmulAddOp>(&any);
+    return (matmul != nullptr && matmul->in == buffer) || (added != nullptr && added->in == buffer);
+  });
+}
+
 }  // namespace
 
 Status CheckProgram(const Program& program) {
   RETURN_IF_ERROR(CheckCaches(program));
   const backend::Op* before = nullptr;
   for (const backend::Op& op : program.ops) {
-    RETURN_IF_ERROR(CheckOneOp(program, op, before));
     RETURN_IF_ERROR(CheckTaps(program, op));
+    RETURN_IF_ERROR(CheckOneOp(program, op, before));
     before = &op;
   }
   if (program.hidden % 8 != 0) {
@@ -127,14 +171,13 @@ Lowering::Lowering(const AmdGpuModel& model, const Shape& shape, const RankMemor
       rank(rank),
       rows(rows),
       logit_rows(std::min(rows, shape.options.max_logit_rows)),
-      model_(model) {}
+      model_(model),
+      split_norms_(program.buffers.size(), backend::kNone) {}
 
 std::vector<Launch> Lowering::Run() {
   kernels::StepBeginArgs begin;
   begin.from.address = memory.host_step;
   begin.to.address = memory.step;
-  begin.arrivals.address = memory.arrivals;
-  begin.arrival_count = RoundUp(shape.expert_layers, 16);  // a whole block of 64 bytes
   begin.block_words = shape.step_words;
   Add("step_begin", begin, 1);
   for (size_t i = 0; i < program.ops.size(); ++i) {
@@ -159,9 +202,58 @@ uint64_t Lowering::SquaresOf(backend::BufferId x) const {
   return own != 0 ? own : memory.squares;
 }
 
-kernels::NormOf Lowering::Norm(backend::BufferId x, backend::WeightId norm) const {
+uint64_t Lowering::SplitOf(backend::BufferId x) const {
+  const size_t at = static_cast<size_t>(x);
+  const uint64_t own = at < memory.input_splits.size() ? memory.input_splits[at] : 0;
+  return own != 0 ? own : memory.split;
+}
+
+uint64_t Lowering::FactorOf(backend::BufferId in) const {
+  return LiesSplit(program, in) ? At(in) : SplitOf(in);
+}
+
+backend::WeightId Lowering::NextNorm(backend::BufferId x) const {
+  for (size_t i = static_cast<size_t>(op_) + 1; i < program.ops.size(); ++i) {
+    const backend::WeightId norm = std::visit(
+        [&](const auto& op) -> backend::WeightId {
+          if constexpr (requires { op.x, op.norm; }) {
+            if (op.x == x) return op.norm;
+          }
+          return backend::kNone;
+        },
+        program.ops[i]);
+    if (norm != backend::kNone) return norm;
+  }
+  return backend::kNone;
+}
+
+kernels::RowsOut Lowering::RowsOf(backend::BufferId x) {
+  kernels::RowsOut out;
+  out.x.address = At(x);
+  out.squares.address = SquaresOf(x);
+  const backend::WeightId norm = NextNorm(x);
+  split_norms_[static_cast<size_t>(x)] = norm;
+  if (norm == backend::kNone && !IsMultiplied(program, x)) return out;
+  out.split.address = SplitOf(x);
+  if (norm != backend::kNone) out.norm.address = WeightOf(norm).vector;
+  return out;
+}
+
+kernels::NormOf Lowering::Norm(backend::BufferId x, backend::WeightId norm) {
+  backend::WeightId& made = split_norms_[static_cast<size_t>(x)];
+  if (made != norm) {
+    kernels::ResplitArgs args;
+    SetStep(&args);
+    args.x.address = At(x);
+    args.split.address = SplitOf(x);
+    args.norm.address = WeightOf(norm).vector;
+    args.hidden = static_cast<uint32_t>(program.hidden);
+    args.stride = shape.hidden_stride;
+    args.chunks = shape.chunks;
+    Add("resplit", args, uint64_t{rows} * shape.chunks);
+    made = norm;
+  }
   kernels::NormOf out;
-  out.w.address = WeightOf(norm).vector;
   out.squares.address = SquaresOf(x);
   out.chunks = shape.chunks;
   out.inverse_hidden = 1.0f / static_cast<float>(program.hidden);

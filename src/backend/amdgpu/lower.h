@@ -17,9 +17,9 @@
 
 namespace mainarch::amdgpu {
 
-// From so many rows on an all-reduce takes two shots: below, the second round costs more than the
-// bytes it saves.
-inline constexpr uint32_t kTwoShotRows = 32;
+// An all-reduce of more rows takes two rounds: of fewer, the second costs more than the bytes it
+// saves.
+inline constexpr uint32_t kOneRoundRows = 16;
 
 // In which steps a launch takes part.
 enum class When : uint8_t { kAlways, kTokens, kDraws };
@@ -32,19 +32,6 @@ struct Launch {
   When when = When::kAlways;  // kTokens: a token is chosen; kDraws: one is drawn
 };
 
-// The product of Q, K and V and what makes heads of it: one launch, a workgroup a head and 16 rows,
-// or two. The same bits.
-struct QkvForm {
-  kernels::TileFormat format = kernels::TileFormat::kBf16;
-  kernels::KvFormat kv = kernels::KvFormat::kBF16;
-  int32_t head_dim = 0;
-  uint32_t heads = 0;  // of Q, K and V
-  uint32_t steps = 0;  // along K
-  uint32_t rows = 0;   // of a step, at most
-  bool rounded = false;
-  uint32_t compute_units = 1;
-};
-bool FusesQkv(const QkvForm& form);
 
 // The paged cache of a Program that CheckProgram takes (there is one at most), and its query heads.
 struct KvShape {
@@ -64,6 +51,9 @@ struct Shape {
   uint32_t hidden_stride = 0;
   uint32_t chunks = 0;       // of a row of x
   uint32_t max_splits = 0;   // of the longest context
+  uint32_t sum_rows = 0, sum_stride = 0;  // of RankMemory::sums
+  kernels::ExchangeBytes exchange;        // of ranks that add
+  uint32_t pair_rows = 0;
   uint32_t attend_rows = 0;  // rows of one attention launch
   uint32_t router_stride = 0;
   uint32_t logits_stride = 0;  // a row of all ranks' logits
@@ -71,7 +61,6 @@ struct Shape {
   uint32_t choice_chunks = 0;  // of kernels::kChoiceChunk, in the largest rank's
   uint32_t choice_slots = 0;   // logit rows that one rank chooses for
   uint32_t all_reduces = 0;    // a step
-  uint32_t expert_layers = 0;
   bool reads_tap = false;         // of a source context: steps say which rows
   uint32_t step_words = 0;        // of one step block in host memory
   uint32_t choices_end = 0;       // of them, before its changes of page tables
@@ -95,13 +84,15 @@ std::vector<bool> InputsOf(const backend::Program& program);
 struct RankMemory {
   uint64_t host_step = 0;  // two blocks, then the list of step_tables
   uint64_t step = 0;       // page tables step_words behind it
-  uint64_t arrivals = 0;          // uint32 [expert_layers]
+  uint64_t arrivals = 0;          // kernels::kArrivalLines lines
   std::vector<uint64_t> buffers;  // of the Program; its taps are there twice, for both parities
   std::vector<uint64_t> source_taps;  // of the source's Program, in its memory of this rank
   uint64_t partial = 0;
-  uint64_t squares = 0;                 // of Program::x
+  uint64_t sums = 0;     // of products whose k workgroups share: [kMaxSplits][kSplitRows, stride]
+  uint64_t squares = 0;  // of Program::x
+  uint64_t split = 0;    // its split rows
   // Of each buffer that an InputOp writes, x apart; else 0, or, where there are none, empty.
-  std::vector<uint64_t> input_squares;
+  std::vector<uint64_t> input_squares, input_splits;
   uint64_t attend_parts = 0;
   uint64_t router_logits = 0;
   uint64_t logits = 0;       // this rank's share
@@ -112,8 +103,7 @@ struct RankMemory {
   uint64_t kv = 0;           // layer 0
   uint64_t cosine = 0;
   uint64_t sine = 0;
-  uint64_t slots[kernels::kMaxRanks] = {};
-  uint64_t flags[kernels::kMaxRanks] = {};
+  uint64_t exchange[kernels::kMaxRanks] = {};  // kernels::ExchangeBytes, of every rank
   uint64_t choices[kernels::kMaxRanks] = {};  // ChoiceExchange, of every rank
   uint32_t compute_units = 1;
 };
@@ -131,8 +121,10 @@ struct VocabShare {
 VocabShare ShareOf(const backend::Program& program, int32_t rank);
 
 // Launches are made for steps of up to so many rows each, so that a grid is as large as its work:
-// 1, 4, 16 … and max_rows. What is computed does not depend on it.
+// 1, 4, 8, 16, 64 … and max_rows. What is computed does not depend on it.
 std::vector<uint32_t> RowClasses(uint32_t max_rows);
+// Whether a buffer holds split rows (kernels/decoder_args.h): what products take in without a norm.
+bool LiesSplit(const backend::Program& program, backend::BufferId buffer);
 
 // For steps of up to `rows` rows.
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,

@@ -24,14 +24,21 @@ inline uint32_t CeilDivide(uint64_t a, uint64_t b) {
 // A matrix times rows, as one launch.
 struct Product {
   backend::WeightId w;
-  uint64_t in;
+  uint64_t in;  // split rows
   uint32_t in_stride;
   uint64_t out;
   uint32_t out_stride;
   bool gate_up = false;
   bool logits = false;
-  kernels::NormOf norm = {};
   bool exact = false;  // fp32 activations in every mode
+  bool sums = false;   // who takes it adds what workgroups that share k leave
+  kernels::NormOf norm = {};
+};
+// Where a product is: [splits][rows, stride].
+struct Sums {
+  uint64_t at = 0;
+  uint32_t splits = 1, rows = 0;
+  kernels::NormOf norm = {};  // whose factor is not in them yet
 };
 
 template <class Args>
@@ -82,10 +89,17 @@ class Lowering {
   // The op behind the one that is lowered, or null.
   const backend::Op* Next() const;
 
-  // The sums of squares of a buffer's rows.
+  // The sums of squares of a buffer's rows, and its split rows.
   uint64_t SquaresOf(backend::BufferId x) const;
-  kernels::NormOf Norm(backend::BufferId x, backend::WeightId norm) const;
-  kernels::MatmulArgs ArgsOf(const Product& product) const;
+  uint64_t SplitOf(backend::BufferId x) const;
+  // Split rows of what a product without a norm takes: the buffer itself, or beside an input's.
+  uint64_t FactorOf(backend::BufferId in) const;
+  // What a kernel that writes rows of x leaves: split rows for the next op that norms them.
+  kernels::RowsOut RowsOf(backend::BufferId x);
+  // The split rows of x with this norm, made again if the last that were made are for another one.
+  kernels::NormOf Norm(backend::BufferId x, backend::WeightId norm);
+  // Of a product's input.
+  void AddNormed(backend::BufferId x, backend::WeightId norm, Product product);
   void Add(const Product& product);
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
   // alone, which has all of the product, as every rank has.
@@ -97,24 +111,29 @@ class Lowering {
   const int32_t rank;
   const uint32_t rows, logit_rows;  // of a step, at most
 
-  // What an op leaves to a later one, which makes the launch of both.
+  // What an op leaves to a later one.
   struct Pending {
-    absl::optional<kernels::MatmulArgs> heads;  // the product of Q, K and V
-    backend::WeightId qkv = 0;                  // its weight
+    Sums sums;  // the last product's
     backend::RouterOp router = {};
     backend::ExpertsGateUpOp gate_up = {};
-    uint64_t expert_layers = 0;
   };
   Pending pending;
 
  private:
-  // Workgroups of a launch at most, a compute unit: enough to hide each other's latency.
-  static constexpr uint32_t kGroupsPerUnit = 4;
+  // Workgroups of a launch at most, a compute unit: more only wait to be started.
+  static constexpr uint32_t kGroupsPerUnit = 64;
+  // Of a product, at least, if its k has parts enough: so many hide each other's latency.
+  static constexpr uint32_t kProductGroupsPerUnit = 2;
+
+  // By how many workgroups k is shared.
+  uint32_t SplitsOf(const PlacedWeight& w) const;
+  backend::WeightId NextNorm(backend::BufferId x) const;
 
   const AmdGpuModel& model_;
   std::vector<Launch> launches_;
   int32_t op_ = -1;
   uint32_t reduces_ = 0;
+  std::vector<backend::WeightId> split_norms_;  // [buffer]: of what its split rows are for
 };
 
 void Emit(const backend::EmbedOp& op, Lowering* to);
@@ -134,6 +153,10 @@ void Emit(const backend::InputOp& op, Lowering* to);
 // What the kernels cannot do of ops that they have: Unsupported names it. `before`: the op before,
 // or null.
 Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::MatmulOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::MatmulAddOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,
                const backend::Op* before);

@@ -63,7 +63,6 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   shape.choice_slots = CeilDivide(options.max_logit_rows, static_cast<uint64_t>(program.ranks));
   for (const backend::Op& op : program.ops) {
     const auto* down = std::get_if<backend::ExpertsDownOp>(&op);
-    shape.expert_layers += down != nullptr;
     shape.reads_tap |= std::holds_alternative<backend::InputOp>(op);
     // A product that every rank makes whole is added without the others.
     shape.all_reduces += std::holds_alternative<backend::AllReduceAddOp>(op) ||
@@ -93,6 +92,21 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
                         kernels::KvPageBytes(shape.kv, head_dim);
   for (const backend::Buffer& buffer : program.buffers) {
     shape.strides.push_back(RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
+  }
+  shape.pair_rows = std::min(options.max_rows, kOneRoundRows);
+  if (program.ranks > 1) {
+    shape.exchange =
+        kernels::ExchangeBytesOf(static_cast<uint32_t>(program.ranks), options.max_rows,
+                                 shape.pair_rows, shape.hidden_stride);
+  }
+  // Products whose k workgroups may share: of steps of few rows.
+  shape.sum_rows = std::min(options.max_rows, kernels::kSplitRows);
+  shape.sum_stride = std::max(shape.hidden_stride, shape.router_stride);
+  for (const backend::Op& op : program.ops) {
+    const auto* attention = std::get_if<backend::AttentionOp>(&op);
+    if (attention == nullptr) continue;
+    shape.sum_stride =
+        std::max(shape.sum_stride, shape.strides[static_cast<size_t>(attention->qkv)]);
   }
   // The router's kernels write their choices one row behind the other.
   for (const backend::Op& op : program.ops) {
@@ -145,9 +159,24 @@ ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
   return out;
 }
 
+bool LiesSplit(const Program& program, BufferId buffer) {
+  return std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& any) {
+    return std::visit(
+        [&](const auto& op) {
+          using T = std::decay_t<decltype(op)>;
+          if constexpr (std::is_same_v<T, backend::AttentionOp>) return op.out == buffer;
+          if constexpr (requires { op.act; }) return op.act == buffer;
+          return false;
+        },
+        any);
+  });
+}
+
 std::vector<uint32_t> RowClasses(uint32_t max_rows) {
   std::vector<uint32_t> out;
-  for (uint64_t rows = 1; rows < max_rows; rows *= 4) out.push_back(static_cast<uint32_t>(rows));
+  for (uint64_t rows = 1; rows < max_rows; rows *= rows == 4 || rows == 8 ? 2 : 4) {
+    out.push_back(static_cast<uint32_t>(rows));
+  }
   out.push_back(max_rows);
   return out;
 }

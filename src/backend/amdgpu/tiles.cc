@@ -81,8 +81,14 @@ TileFormat FormatOf(const TilePlan& plan) {
     if (source.format != format) return TileFormat::kBf16Pair;
   }
   const TileFormat tile = quant::InfoOf(format).tile;
-  const bool fits = tile == TileFormat::kFp8     ? BlocksFitTiles(plan)
-                    : tile == TileFormat::kMxfp4 ? plan.slices[0].col_begin % kStep == 0
+  bool aligned = true, together = true;
+  for (int32_t s = 0; s < plan.slice_count; ++s) {
+    aligned = aligned && plan.slices[s].col_begin % kStep == 0;
+    together = together && plan.slices[s].col_begin == plan.slices[0].col_begin;
+  }
+  const bool fits = tile == TileFormat::kFp8     ? together && BlocksFitTiles(plan)
+                    : tile == TileFormat::kMxfp4 ? aligned
+                    : tile == TileFormat::kBf16  ? weight.sources[0].col_step == 0
                                                  : true;
   return fits ? tile : TileFormat::kBf16Pair;
 }
@@ -92,10 +98,34 @@ struct Piece {
   int64_t first, steps;
 };
 
+// A k that every rank holds whole has parts too, for workgroups to share where outputs are too few to
+// fill a chip: by the weight's shape alone, so that sums are the same on every number of ranks. A
+// leaf of a part has two tiles at least. Vocabularies are long enough, and gate and up are
+// multiplied with each other when their sums are whole.
+uint32_t PartsOfWhole(const Weight& weight, TileFormat format, uint32_t steps) {
+  constexpr int64_t kManyRows = 32768;
+  int64_t rows = 0;
+  for (const Matrix& source : weight.sources) rows += source.rows;
+  if (weight.layout != WeightLayout::kPanels || weight.groups > 1 || rows >= kManyRows) return 1;
+  const uint32_t least = kernels::kPartLeaves * std::max(4u, 2 * kernels::TileSteps(format));
+  uint32_t parts = 1;
+  while (parts < kernels::kMaxParts && steps / (2 * parts) >= least) parts *= 2;
+  return parts;
+}
+
 // Where the parts of a rank's share end, in steps.
 void SetParts(const Weight& weight, int32_t rank, TilePlan* plan) {
   plan->ends[0] = plan->steps;
-  if (weight.splits.empty()) return;
+  if (weight.splits.empty()) {
+    const uint32_t parts = PartsOfWhole(weight, plan->format, plan->steps);
+    constexpr uint32_t kUnit = 4;  // steps: whole tiles of every format
+    plan->parts = parts;
+    for (uint32_t i = 1; i < parts; ++i) {
+      plan->ends[i - 1] = plan->steps / kUnit * i / parts * kUnit;
+    }
+    plan->ends[parts - 1] = plan->steps;
+    return;
+  }
   plan->parts = static_cast<uint32_t>(backend::kSplitParts / weight.ranks.size());
   const size_t first = static_cast<size_t>(rank) * plan->parts;
   for (uint32_t i = 0; i < plan->parts; ++i) {
@@ -133,7 +163,7 @@ void ForEachFour(const TilePlan& plan, const TilePlace& place, Piece piece, Fill
       four.step = col / kStep;
       four.in = c / kStep;
       four.half = at % kEight / kFour;
-      four.col = plan.slices[0].col_begin + col;
+      four.col = place.rows[i].col + col;
       four.count = static_cast<size_t>(count);
       fill(four);
     }
@@ -144,7 +174,7 @@ void PackBf16(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t
   ForEachFour(plan, place, piece, [&](const Four& four) {
     const Matrix& m = *four.row.matrix;
     std::memcpy(out + four.lane * 16 + four.half * 8,
-                m.data.data() + (four.row.row * m.cols + four.col) * 2, four.count * 2);
+                quant::RowData(m, four.row.row) + four.col * 2, four.count * 2);
   });
 }
 

@@ -145,12 +145,13 @@ Status CpuModel::Plan() {
     for (size_t id = 0; id < map_.weights.size(); ++id) {
       const Weight& weight = *map_.weights[id];
       if (weight.layout != WeightLayout::kPanels && weight.layout != WeightLayout::kGateUp) continue;
-      own[id].plans.reserve(static_cast<size_t>(weight.groups));
-      for (int32_t group = 0; group < weight.groups; ++group) {
+      ASSIGN_OR_RETURN(own[id].plans, PlanSegments(program, weight, rank));
+      own[id].segments = !own[id].plans.empty();
+      for (int32_t group = 0; group < weight.groups && !own[id].segments; ++group) {
         ASSIGN_OR_RETURN(PanelPlan plan, PlanPanels(program, weight, rank, group));
-        own[id].panels.push_back(plan.layout);
         own[id].plans.push_back(plan);
       }
+      for (const PanelPlan& plan : own[id].plans) own[id].panels.push_back(plan.layout);
     }
   }
   return OkStatus();

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/activation.h"
 #include "kernels/quant/kv_type.h"
 #include "kernels/quant/weight_format.h"
 
@@ -29,8 +30,19 @@ using quant::PanelFormat;
 //   f32        2 columns: [2][16 rows]         128 bytes
 //   fp8        4 columns: row r, column c at byte 16 (r / 4) + 2 (r % 4) + 8 (c / 2) + c % 2
 //   mxfp4      8 columns: 16-bit word 2 r + e of 32, nibble s = column 2 s + e
-// then, at scale_offset, one scale a row and group of columns: fp8 float [groups][16], mxfp4 e8m0
-// [groups][16]. Rows and columns beyond the matrix are zero.
+//   int8       4 columns: [16 rows][4]
+//   int4, iq4nl, int4min, q4k, nvfp4   as mxfp4
+//   q5k        16 columns: two steps as mxfp4 has them, then a byte for each word: the fifth bits of
+//              its nibbles, those of the first step lowest
+//   q6k        8 columns: as mxfp4, then a byte for each word: two more bits for each of its nibbles
+// then, at scale_offset, what a row and group of columns share:
+//   fp8 float [groups][16], mxfp4 e8m0 [groups][16], int8, int4, iq4nl fp16 [groups][16]
+//   int4min    float [groups][2][16]: scale and addend
+//   q4k, q5k   of 256 columns fp16 [2][16], d and -dmin, then bytes [8 groups][2][16], their factors
+//   nvfp4      float [16], then e4m3fn [groups][16]
+//   q6k        of 256 columns fp16 [16], then bytes with a sign [16 groups][16]
+// Rows and columns beyond the matrix are zero. Where there is an addend a, a group's sum is
+// scale * sum_k q_k x_k + a * sum_k x_k: |err| as if each weight were |scale q| + |a|.
 struct Panels {
   PanelFormat format;
   const uint8_t* data;      // panel p at data + p * stride
@@ -38,7 +50,8 @@ struct Panels {
   size_t scale_offset;      // bytes from a panel's start
   int64_t cols;             // padded to whole steps
   int32_t group_cols;       // columns that share a scale; 0: no scales
-  int32_t group_offset;     // column 0 is the group_offset-th of its group (a shard inside a block)
+  int32_t group_offset;     // column 0 is the group_offset-th of its group (a shard inside a block),
+                            // of q4k, q5k and q6k of its 256 columns
   int32_t parts;            // K parts summed apart, then added in a tree; a power of two
   int64_t bounds[kMaxParts + 1];  // columns of the parts, bounds[0] = 0, bounds[parts] = cols
 };
@@ -48,7 +61,7 @@ inline constexpr int kExpertPanels = 4;  // that experts_down takes at a time, a
 enum class Epilogue : uint8_t {
   kStore,   // out = y
   kAdd,     // out += y
-  kGateUp,  // panels 2i and 2i + 1: out panel i = silu(y_2i) * y_2i+1
+  kGateUp,  // panels 2i and 2i + 1: out panel i = the activation of y_2i and y_2i+1
 };
 
 struct MatmulArgs {
@@ -59,6 +72,10 @@ struct MatmulArgs {
   float* const* out;  // row i at out[i]; panel p writes [16 p, 16 p + 16), kGateUp half of that
   int64_t rows;
   Epilogue epilogue;
+  // Of kGateUp; biases are null or hold 16 values an output panel.
+  backend::Activation activation = backend::Activation::kSilu;
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
   // For matmul_bf16: the rows rounded to bf16 (x is not looked at).
   const uint16_t* const* x16 = nullptr;
   // Room to decode kDecodedPanels panels to bf16 for many rows, or null.
@@ -170,7 +187,7 @@ struct Kernels {
   void (*load_bf16)(const uint8_t* src, float* out, int64_t n);
   void (*load_f16)(const uint8_t* src, float* out, int64_t n);
 
-  // With bf16 activations; null where the CPU has no such dot product. Formats kBF16, kFp8, kMxfp4.
+  // With bf16 activations; null where the CPU has no such dot product. All formats but kF16 and kF32.
   //
   // Error against exact arithmetic on the fp32 activations, for K columns, y = sum_k w_k x_k:
   //   |err| <= (2^-8 + (K + 8) 2^-23) sum_k |w_k x_k| + K 2^-125 max_k(|w_k|, |x_k|, 1) s,
@@ -234,11 +251,17 @@ inline constexpr int32_t KvScaleAt(KvForm form, int32_t slot, int32_t d) {
   return form == KvForm::kFp4 ? d / 32 * kLanes + slot : slot;
 }
 
-// Bytes of the bf16 values of the 128 non-negative e4m3fn codes and the 16 e2m1 codes (twice).
+// Bytes of the bf16 values of the 128 non-negative e4m3fn codes, and the bf16 values of the codes of
+// other formats, which are as many as there are (those of four bits twice).
 struct Tables {
   uint8_t fp8_high[128];
   uint8_t fp8_low[128];
   uint16_t fp4[32];
+  uint16_t int4[32];   // -8 to 7
+  uint16_t uint4[32];  // 0 to 15
+  uint16_t iq4nl[32];
+  uint16_t uint5[32];  // 0 to 31
+  uint16_t int6[64];   // -32 to 31
 };
 
 namespace amx { extern const Kernels kKernels; }

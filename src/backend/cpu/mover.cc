@@ -87,6 +87,13 @@ uint64_t RankWeight::bytes() const {
   return bytes;
 }
 
+int64_t RankWeight::GroupPanels() const {
+  if (!segments) return plans[0].panels;
+  int64_t panels = 0;
+  for (const PanelPlan& plan : plans) panels += plan.panels;
+  return panels;
+}
+
 WeightPacker::WeightPacker(RankWeight* weight) : weight_(weight) {
   for (const PanelPlan& plan : weight->plans) panels_ += plan.panels;
 }

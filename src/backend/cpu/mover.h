@@ -26,12 +26,15 @@ namespace mainarch::cpu {
 // One rank's share of one weight. `panels` say where the panels are, or will be: they hold nothing
 // before `ready`.
 struct RankWeight {
-  std::vector<PanelPlan> plans;   // [groups]; kPanels, kGateUp
-  std::vector<Panels> panels;     // [groups]
+  std::vector<PanelPlan> plans;   // [groups]; kPanels, kGateUp; or [segments], one below the other
+  std::vector<Panels> panels;     // of each plan
+  bool segments = false;
   const float* vector = nullptr;  // kVector: [cols]
   std::atomic<bool> ready{false};
 
   uint64_t bytes() const;  // of all panels
+  // Panels of a group, which all have as many; of all segments.
+  int64_t GroupPanels() const;
 };
 
 // Packs the panels of one weight: panel i of `total` over all groups.

@@ -31,6 +31,11 @@ struct PanelPlan {
 StatusOr<PanelPlan> PlanPanels(const backend::Program& program, const backend::Weight& weight,
                                int32_t rank, int32_t group);
 
+// Of a weight of slices one below the other that are of different formats (a GGUF file's Q, K and V):
+// plans of the slices of one format each, in order. None when one plan does, or has to.
+StatusOr<std::vector<PanelPlan>> PlanSegments(const backend::Program& program,
+                                              const backend::Weight& weight, int32_t rank);
+
 // Writes panel `panel` (layout.stride bytes) to out.
 void PackPanel(const PanelPlan& plan, int64_t panel, uint8_t* out);
 

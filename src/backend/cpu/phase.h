@@ -69,6 +69,10 @@ void AddPhases(const backend::LogitsOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::RecurrentOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::TapOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::InputOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::WideNormOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::AddNormedOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::ExpertsBiasOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::RowGateOp& op, Workspace* ws, PhaseList* phases);
 
 }  // namespace mainarch::cpu
 

@@ -33,13 +33,15 @@ uint32_t Workspace::ItemPanels(int64_t panels) const {
 int64_t Workspace::MostPanels(backend::WeightId w) const {
   int64_t most = 0;
   for (int32_t rank = 0; rank < ranks; ++rank) {
-    most = std::max(most, weight(rank, w).plans[0].panels);
+    most = std::max(most, weight(rank, w).GroupPanels());
   }
   return most;
 }
 
 bool Workspace::UsesBF16(backend::WeightId w) const {
-  return bf16 && HasBF16Dot(weight(0, w).panels[0].format);
+  const std::vector<Panels>& panels = weight(0, w).panels;
+  return bf16 && std::all_of(panels.begin(), panels.end(),
+                             [](const Panels& one) { return HasBF16Dot(one.format); });
 }
 
 // Names what a worker's scratch was filled for.
@@ -69,6 +71,11 @@ const float* Workspace::NormRow(int32_t rank, uint64_t tag, backend::WeightId no
 const uint8_t* Workspace::PanelAt(int32_t rank, backend::WeightId w, size_t group,
                                    int64_t panel) const {
   const RankWeight& own = weight(rank, w);
+  if (own.segments) {
+    while (group + 1 < own.plans.size() && panel >= own.plans[group].panels) {
+      panel -= own.plans[group++].panels;
+    }
+  }
   if (panel >= own.plans[group].panels || !own.ready.load(std::memory_order_acquire)) {
     return nullptr;
   }
@@ -88,15 +95,39 @@ const float* Workspace::ColumnsOf(int64_t rows, int64_t width, uint64_t tag,
 
 // scratch->x (for bf16, rows16) and scratch->out hold the rows; out[i] points at where panel 0 would write.
 void Workspace::RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin,
-                           int64_t end, int64_t rows, Epilogue epilogue, bool rounded,
-                          const uint8_t* after, Worker* scratch, const float* columns) const {
+                          int64_t end, int64_t rows, const After& then, bool rounded,
+                          const uint8_t* next, Worker* scratch, const float* columns) const {
   const RankWeight& own = weight(rank, w);
+  if (!own.segments) {
+    RunGroup(own, group, begin, end, rows, then, rounded, next, scratch, columns);
+    return;
+  }
+  int64_t first = 0, moved = 0;  // of this segment; by how many panels `out` has been moved
+  for (size_t segment = 0; segment < own.plans.size() && first < end; ++segment) {
+    const int64_t last = first + own.plans[segment].panels;
+    if (begin < last) {
+      for (int64_t i = 0; i < rows; ++i) scratch->out[i] += (first - moved) * kLanes;
+      moved = first;
+      RunGroup(own, segment, std::max(begin, first) - first, std::min(end, last) - first, rows, then,
+               rounded, last < end ? nullptr : next, scratch, columns);
+    }
+    first = last;
+  }
+}
+
+// One group, or segment.
+void Workspace::RunGroup(const RankWeight& own, size_t group, int64_t begin, int64_t end, int64_t rows,
+                         const After& then, bool rounded, const uint8_t* next, Worker* scratch,
+                         const float* columns) const {
   MatmulArgs args;
   args.w = own.panels[group];
   args.x = scratch->x;
   args.out = scratch->out;
   args.rows = rows;
-  args.epilogue = epilogue;
+  args.epilogue = then.epilogue;
+  args.activation = then.activation;
+  args.gate_bias = then.gate_bias;
+  args.up_bias = then.up_bias;
   args.x16 = scratch->rows16;
   args.decoded = scratch->decoded;
   args.columns = columns;
@@ -104,13 +135,13 @@ void Workspace::RunPanels(int32_t rank, backend::WeightId w, size_t group, int64
   if (own.ready.load(std::memory_order_acquire)) {
     args.panel_begin = begin;
     args.panel_end = end;
-    args.after = after;
+    args.after = next;
     run(args);
     return;
   }
   // Pack a few panels at a time; they stand at index 0 on, so the rows' starts move instead.
   args.w.data = scratch->panels;
-  const int64_t lanes = epilogue == Epilogue::kGateUp ? kLanes / 2 : kLanes;
+  const int64_t lanes = then.epilogue == Epilogue::kGateUp ? kLanes / 2 : kLanes;
   int64_t moved = 0;
   for (int64_t at = begin; at < end; at += kMaxItemPanels) {
     const int64_t count = std::min<int64_t>(kMaxItemPanels, end - at);
@@ -118,11 +149,16 @@ void Workspace::RunPanels(int32_t rank, backend::WeightId w, size_t group, int64
       PackPanel(own.plans[group], at + p, scratch->panels + static_cast<size_t>(p) * args.w.stride);
     }
     for (int64_t i = 0; i < rows; ++i) scratch->out[i] += (at - moved) * lanes;
+    if (then.gate_bias != nullptr) {
+      args.gate_bias += (at - moved) * lanes;
+      args.up_bias += (at - moved) * lanes;
+    }
     moved = at;
     args.panel_begin = 0;
     args.panel_end = count;
     run(args);
   }
+  for (int64_t i = 0; i < rows; ++i) scratch->out[i] -= moved * lanes;
 }
 
 }  // namespace mainarch::cpu

@@ -34,6 +34,14 @@ struct Worker {
   const uint16_t** rows16 = nullptr;  // [max_rows]
 };
 
+// What becomes of a product's rows.
+struct After {
+  Epilogue epilogue = Epilogue::kStore;
+  backend::Activation activation = backend::Activation::kSilu;  // of kGateUp
+  const float* gate_bias = nullptr;                             // of its first panel
+  const float* up_bias = nullptr;
+};
+
 class Workspace;
 
 // What several ops share: memory, and what is worked out once a step.
@@ -113,10 +121,13 @@ class Workspace {
   const float* ColumnsOf(int64_t rows, int64_t width, uint64_t tag, Worker* scratch) const;
   const uint8_t* PanelAt(int32_t rank, backend::WeightId w, size_t group, int64_t panel) const;
   void RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin, int64_t end,
-                 int64_t rows, Epilogue epilogue, bool rounded, const uint8_t* after,
+                 int64_t rows, const After& then, bool rounded, const uint8_t* next,
                  Worker* scratch, const float* columns = nullptr) const;
 
  private:
+  void RunGroup(const RankWeight& own, size_t group, int64_t begin, int64_t end, int64_t rows,
+                const After& then, bool rounded, const uint8_t* next, Worker* scratch,
+                const float* columns) const;
   void Carve(Carver* carve, size_t panel_bytes, int64_t widest, int64_t longest);
 
   Mapping memory_;                            // everything but caches

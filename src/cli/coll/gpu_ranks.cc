@@ -14,7 +14,6 @@ namespace {
 constexpr size_t kTwoShotBytes = 256 << 10;
 constexpr size_t kEngineBytes = 4 << 20;
 constexpr uint32_t kMostWorkers = 64;  // resident on every chip, so that peers meet
-constexpr uint32_t kNever = ~0u;
 
 size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -42,9 +41,8 @@ StatusOr<std::unique_ptr<Ranks>> GpuRanks::Create(std::unique_ptr<amdgpu::Gpus> 
   return std::unique_ptr<Ranks>(std::move(group));
 }
 
-// Slots and flags of kernel "reduce" (kernels::ReduceArgs): two of each rank, and two of sums.
-uint64_t GpuRanks::SlotBytes() const {
-  return (2 * static_cast<uint64_t>(ranks()) + 2) * padded_ * sizeof(float);
+kernels::ExchangeBytes GpuRanks::Exchange() const {
+  return kernels::ExchangeBytesOf(static_cast<uint32_t>(ranks()), 1, 1, padded_);
 }
 
 Status GpuRanks::Allocate(int32_t rank) {
@@ -64,10 +62,7 @@ Status GpuRanks::Allocate(int32_t rank) {
   std::memset(r.data.host(), 0, r.data.size());
   options.host_access = false;
   options.label = "all-reduce slots";
-  const uint64_t units = 2 * static_cast<uint64_t>(ranks()) + 2;
-  ASSIGN_OR_RETURN(
-      r.exchange,
-      gpu::Buffer::Allocate(own, SlotBytes() + units * padded_ / kernels::kRowChunk * 4, options));
+  ASSIGN_OR_RETURN(r.exchange, gpu::Buffer::Allocate(own, Exchange().bytes, options));
   amdgpu::Gpu& gpu = gpus_->at(rank);
   const gpu::Deadline deadline = gpu::Deadline::In(timeout_ms_);
   RETURN_IF_ERROR(gpu.copy->Fill(r.exchange.va(), 0, r.exchange.size(), deadline));
@@ -155,23 +150,25 @@ Status GpuRanks::Shots(size_t count, bool two, Counts* counts) {
   kernels::ReduceArgs args;
   args.step.address = step_.va();
   for (size_t r = 0; r < ranks_.size(); ++r) {
-    args.slots[r].address = ranks_[r].exchange.va();
-    args.flags[r].address = ranks_[r].exchange.va() + SlotBytes();
+    args.exchange[r].address = ranks_[r].exchange.va();
   }
+  args.flags_at = Exchange().flags_at;
+  args.pairs_at = Exchange().pairs_at;
   args.hidden = static_cast<uint32_t>(count);
   args.stride = static_cast<uint32_t>(padded_);
   args.chunks = static_cast<uint32_t>((count + kernels::kRowChunk - 1) / kernels::kRowChunk);
-  args.max_rows = 1;
+  args.max_rows = args.pair_rows = 1;
   args.ranks = static_cast<uint32_t>(ranks());
-  args.two_shot_rows = two ? 1 : kNever;
   args.per_step = 1;
   args.mode = kernels::kReducePlain;
   std::vector<uint64_t> points(ranks_.size());
   for (int32_t r = 0; r < ranks(); ++r) {
     args.rank = static_cast<uint32_t>(r);
-    args.x.address = ranks_[static_cast<size_t>(r)].data.va();
-    args.partial.address = args.x.address;
-    ASSIGN_OR_RETURN(points[static_cast<size_t>(r)], Launch(r, "reduce", args, args.chunks));
+    args.exchange_own = args.exchange[r];
+    args.out.x.address = ranks_[static_cast<size_t>(r)].data.va();
+    args.partial.address = args.out.x.address;
+    ASSIGN_OR_RETURN(points[static_cast<size_t>(r)],
+                     Launch(r, two ? "reduce_twice" : "reduce", args, args.chunks));
   }
   RETURN_IF_ERROR(RingAndWait(points));
   const uint64_t n = static_cast<uint64_t>(ranks()), bytes = count * sizeof(float);
@@ -179,7 +176,8 @@ Status GpuRanks::Shots(size_t count, bool two, Counts* counts) {
   counts->rounds = two ? 2 : 1;
   counts->handoffs = 1;
   // Whole chunks have owners, so that a rank may send a chunk more or less than another.
-  counts->link_bytes = two ? 2 * bytes * (n - 1) / n : bytes * (n - 1);
+  // In one round each element goes with its epoch.
+  counts->link_bytes = two ? 2 * bytes * (n - 1) / n : 2 * bytes * (n - 1);
   return OkStatus();
 }
 

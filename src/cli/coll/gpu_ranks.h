@@ -12,6 +12,7 @@
 
 #include "backend/amdgpu/gpus.h"
 #include "cli/coll/ranks.h"
+#include "kernels/decoder_args.h"
 
 namespace mainarch::coll {
 
@@ -46,7 +47,7 @@ class GpuRanks final : public Ranks {
   template <class Args>
   StatusOr<uint64_t> Launch(int32_t rank, const char* kernel, const Args& args, uint64_t units);
   Status RingAndWait(absl::Span<const uint64_t> points);
-  uint64_t SlotBytes() const;
+  kernels::ExchangeBytes Exchange() const;
 
   // Before what is on it.
   const std::unique_ptr<amdgpu::Gpus> gpus_;

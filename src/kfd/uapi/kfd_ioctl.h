@@ -525,6 +525,8 @@ inline constexpr uint32_t kSvmExtCoherent = 0x80;
 inline constexpr uint32_t kSmiVmFault = 1;
 inline constexpr uint32_t kSmiPreReset = 3;
 inline constexpr uint32_t kSmiPostReset = 4;
+inline constexpr uint32_t kSmiMigrateStart = 5;
+inline constexpr uint32_t kSmiMigrateEnd = 6;
 
 // Operations of DBG_TRAP.
 inline constexpr uint32_t kDbgTrapEnable = 0;

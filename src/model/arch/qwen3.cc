@@ -7,15 +7,11 @@ namespace mainarch::model {
 namespace {
 
 Status Read(ConfigReader& reader) {
-  RETURN_IF_ERROR(reader.RefuseIfTrue(
-      {"attention_bias", "mlp_bias", "use_sliding_window", "attn_output_gate"}));
-  RETURN_IF_ERROR(reader.Activation("silu"));
-  RETURN_IF_ERROR(reader.QuantMethod());
-  RETURN_IF_ERROR(reader.Geometry());
-  RETURN_IF_ERROR(reader.Heads());
-  RETURN_IF_ERROR(reader.LayerTypes());
-  RETURN_IF_ERROR(reader.TiedEmbeddings());
+  RETURN_IF_ERROR(reader.RefuseIfTrue({"mlp_bias", "attn_output_gate"}));
+  RETURN_IF_ERROR(reader.Common({.max_position = 32768, .kv_heads = 32, .head_dim = 128}));
+  RETURN_IF_ERROR(reader.QwenWindows());
   RETURN_IF_ERROR(reader.NoExperts());
+  RETURN_IF_ERROR(reader.AttentionBias());
   return reader.Rope();
 }
 
@@ -23,6 +19,13 @@ void Build(Builder& builder) { builder.Decoder(); }
 
 }  // namespace
 
-extern const Arch kQwen3 = {"qwen3", "Qwen3ForCausalLM", false, Read, Build};
+extern const Arch kQwen3 = {
+    .model_type = "qwen3",
+    .class_name = "Qwen3ForCausalLM",
+    .experts = ExpertKeys::kNone,
+    .read = Read,
+    .build = Build,
+    .other_classes = {"Qwen3Model"},
+};
 
 }  // namespace mainarch::model

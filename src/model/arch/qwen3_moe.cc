@@ -8,15 +8,14 @@ namespace mainarch::model {
 namespace {
 
 Status Read(ConfigReader& reader) {
-  RETURN_IF_ERROR(reader.RefuseIfTrue(
-      {"attention_bias", "mlp_bias", "use_sliding_window", "attn_output_gate"}));
-  RETURN_IF_ERROR(reader.Activation("silu"));
-  RETURN_IF_ERROR(reader.QuantMethod());
-  RETURN_IF_ERROR(reader.Geometry());
-  RETURN_IF_ERROR(reader.Heads());
-  RETURN_IF_ERROR(reader.LayerTypes());
-  RETURN_IF_ERROR(reader.TiedEmbeddings());
+  RETURN_IF_ERROR(reader.RefuseIfTrue({"mlp_bias", "attn_output_gate"}));
+  RETURN_IF_ERROR(reader.Common({.max_position = 32768, .kv_heads = 4}));
+  // Unlike Qwen3 it has the window in every layer.
+  ASSIGN_OR_RETURN(const bool slides, reader.Flag("use_sliding_window", false));
+  ASSIGN_OR_RETURN(const int32_t window, reader.Window(4096));
+  if (slides) reader.WindowInAll(window);
   RETURN_IF_ERROR(reader.Experts());
+  RETURN_IF_ERROR(reader.AttentionBias());
   return reader.Rope();
 }
 
@@ -24,6 +23,13 @@ void Build(Builder& builder) { builder.Decoder(); }
 
 }  // namespace
 
-extern const Arch kQwen3Moe = {"qwen3_moe", "Qwen3MoeForCausalLM", true, Read, Build};
+extern const Arch kQwen3Moe = {
+    .model_type = "qwen3_moe",
+    .class_name = "Qwen3MoeForCausalLM",
+    .experts = ExpertKeys::kNumber,
+    .read = Read,
+    .build = Build,
+    .other_classes = {"Qwen3MoeModel"},
+};
 
 }  // namespace mainarch::model

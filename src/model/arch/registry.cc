@@ -7,9 +7,22 @@
 
 // One line an architecture: the Arch that its file defines.
 #define MAINARCH_ARCHS(ARCH) \
+  ARCH(kGemma3Text)          \
+  ARCH(kGlm4Moe)             \
+  ARCH(kGptOss)              \
+  ARCH(kGranite)             \
   ARCH(kLlama)               \
+  ARCH(kMinimaxM2)           \
+  ARCH(kMinistral)           \
+  ARCH(kMistral)             \
+  ARCH(kMixtral)             \
+  ARCH(kOlmo3)               \
+  ARCH(kPhi3)                \
+  ARCH(kQwen2)               \
+  ARCH(kQwen2Moe)            \
   ARCH(kQwen3)               \
-  ARCH(kQwen3Moe)
+  ARCH(kQwen3Moe)            \
+  ARCH(kSmolLm3)
 
 namespace mainarch::model {
 
@@ -28,6 +41,9 @@ constexpr const Arch* kArchs[] = {MAINARCH_ARCHS(POINTER)};
 const Arch* FindArch(absl::string_view model_type) {
   for (const Arch* arch : kArchs) {
     if (arch->model_type == model_type) return arch;
+    for (const absl::string_view other : arch->other_types) {
+      if (!other.empty() && other == model_type) return arch;
+    }
   }
   return nullptr;
 }

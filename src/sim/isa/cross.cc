@@ -74,6 +74,7 @@ DescriptorMap AllDescriptors(LaneCode code) {
   AddBufferFormat(&map);
   AddCross(&map);
   AddDs(&map);
+  AddGws(&map);
   AddVmem(&map);
   return map;
 }

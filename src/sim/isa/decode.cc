@@ -448,6 +448,10 @@ class Decoder {
 
   bool Ds(uint32_t w) {
     if (!Take(2) || !Row(Family::kDs, Bits(w, 17, 8)) || Refused(Both())) return false;
+    constexpr uint32_t kFirstGws = 152, kLastGws = 157;
+    const uint32_t op = Bits(w, 17, 8);
+    const bool gws = op >= kFirstGws && op <= kLastGws;
+    if (gws && !Bit(w, 16)) return false;
     const uint32_t x = inst_.words[1];
     inst_.offset0 = Bits(w, 0, 8);
     inst_.offset1 = Bits(w, 8, 8);
@@ -460,14 +464,15 @@ class Decoder {
                     : field == 'E' ? Bits(x, 16, 8)
                                    : Bits(x, 24, 8);
            }) &&
-           Accumulate(acc);
+           Accumulate(acc, gws);
   }
 
-  // The acc bit of memory instructions: data registers are AGPRs, addresses never.
-  bool Accumulate(bool acc) {
+  // The acc bit of memory instructions: data registers are AGPRs, addresses never; global wave sync has
+  // its data where others have the address.
+  bool Accumulate(bool acc, bool gws = false) {
     for (int i = 0; acc && i < inst_.operand_count; ++i) {
       Operand& o = inst_.operands[i];
-      if (o.field == 'd' || o.field == 'D' || o.field == 'E') o.code += 256;
+      if (o.field == 'd' || o.field == 'D' || o.field == 'E' || gws) o.code += 256;
     }
     return true;
   }

@@ -40,6 +40,7 @@ void AddScalar(DescriptorMap* map);
 void AddFlow(DescriptorMap* map);
 void AddSmem(DescriptorMap* map);
 void AddDs(DescriptorMap* map);
+void AddGws(DescriptorMap* map);
 void AddVmem(DescriptorMap* map);
 
 DescriptorMap AllDescriptors(LaneCode code);

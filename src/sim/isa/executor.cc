@@ -25,7 +25,8 @@ Where PlaceOf(const GpuContext& context, const Window& window) {
 
 class PageMemory : public Memory {
  public:
-  explicit PageMemory(GpuContext* context) : context_(*context) {}
+  PageMemory(GpuContext* context, std::shared_ptr<Gws> gws)
+      : context_(*context), gws_(std::move(gws)) {}
 
   bool Translate(uint64_t va, bool write, bool execute, View* view, AccessFault* fault) override {
     const Access access = execute ? Access::kExecute : write ? Access::kWrite : Access::kRead;
@@ -42,17 +43,21 @@ class PageMemory : public Memory {
   }
   uint64_t Clock() override { return context_.Clock(); }
   void Interrupt(uint32_t m0) override { context_.Interrupt(m0); }
+  Gws* gws() override { return gws_.get(); }
 
  private:
   GpuContext& context_;
+  const std::shared_ptr<Gws> gws_;
 };
 
 class IsaLaunch : public Launch {
  public:
   IsaLaunch(GpuContext* context, std::shared_ptr<InstructionSet> set,
-            std::shared_ptr<Program> program, int threads)
+            std::shared_ptr<Program> program, const std::shared_ptr<Gws>& gws, int threads)
       : context_(*context), set_(std::move(set)), program_(std::move(program)) {
-    for (int i = 0; i < threads; ++i) memories_.push_back(std::make_unique<PageMemory>(context));
+    for (int i = 0; i < threads; ++i) {
+      memories_.push_back(std::make_unique<PageMemory>(context, gws));
+    }
   }
 
   // Counts of the dispatch go to `log` when it has ended.
@@ -205,11 +210,24 @@ void IsaExecutor::Copied(GpuContext& context, uint32_t queue, uint32_t from, uin
   if (options_.pace != nullptr) options_.pace->Copied(context.gpu_index(), queue, from, to, bytes);
 }
 
-void IsaExecutor::InvalidateInstructions(GpuContext& context) { Forget(context); }
+void IsaExecutor::InvalidateInstructions(GpuContext& context) { DropCode(context); }
 
-void IsaExecutor::Forget(const GpuContext& context) {
+void IsaExecutor::DropCode(const GpuContext& context) {
   std::lock_guard<std::mutex> lock(mutex_);
   code_.erase({context.gpu_index(), context.process_id()});
+}
+
+void IsaExecutor::Forget(const GpuContext& context) {
+  DropCode(context);
+  std::lock_guard<std::mutex> lock(mutex_);
+  gws_.erase({context.gpu_index(), context.process_id()});
+}
+
+std::shared_ptr<Gws> IsaExecutor::GwsOf(const GpuContext& context) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::shared_ptr<Gws>& gws = gws_[{context.gpu_index(), context.process_id()}];
+  if (gws == nullptr) gws = std::make_shared<Gws>();
+  return gws;
 }
 
 LaunchTicket IsaExecutor::TicketOf(const Dispatch& dispatch) {
@@ -241,6 +259,7 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   launch.first_xcc = dispatch.first_xcc;
   launch.seed = dispatch.seed;
   launch.exact_matrix = options_.exact_matrix;
+  launch.slice = options_.slice;
   launch.descriptor = dispatch.kernel_object_va;
   const GpuFacts& facts = dispatch.context->facts();
   const ChipLimits limits = {facts.num_xcc,        facts.cus_per_xcc, facts.simds_per_cu,
@@ -248,7 +267,8 @@ StatusOr<std::unique_ptr<Launch>> IsaExecutor::Start(const Dispatch& dispatch) {
   // Checkers look at one wave at a time, and the cache mode stands in its way to memory.
   const bool one = checker_ != nullptr || options_.pace != nullptr;
   const int threads = one ? 1 : options_.threads;
-  auto run = std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program, threads);
+  auto run = std::make_unique<IsaLaunch>(dispatch.context, code.set, code.program,
+                                         dispatch.gws ? GwsOf(*dispatch.context) : nullptr, threads);
   launch.observer = options_.observer;
   launch.pace = options_.pace.get();
   launch.ticket = TicketOf(dispatch);

@@ -17,6 +17,7 @@
 #include "sim/isa/counters.h"
 #include "sim/isa/grid.h"
 #include "sim/isa/lines.h"
+#include "sim/isa/gws.h"
 #include "sim/isa/pace.h"
 
 namespace mainarch::sim::isa {
@@ -25,6 +26,7 @@ struct ExecutorOptions {
   int threads = 1;  // host threads of one dispatch; more than one gives up the fixed interleaving
   LaneCode lanes = BestLaneCode();
   bool exact_matrix = false;         // matrix_exact.h
+  uint32_t slice = kSlice;           // instructions of a wave's turn, at most
   bool matrix = true;                // false: products of matrices are not computed (InstructionSet)
   bool run_errata = false;           // encodings with an erratum run, and are noted
   CheckOptions check;                // a finding is reported as an illegal instruction
@@ -58,6 +60,8 @@ class IsaExecutor : public Executor {
     std::shared_ptr<Program> program;
   };
   StatusOr<Code> CodeOf(const GpuContext& context);
+  std::shared_ptr<Gws> GwsOf(const GpuContext& context);
+  void DropCode(const GpuContext& context);
   static LaunchTicket TicketOf(const Dispatch& dispatch);
 
   const ExecutorOptions options_;
@@ -65,6 +69,7 @@ class IsaExecutor : public Executor {
   std::mutex mutex_;
   std::map<Isa, std::shared_ptr<InstructionSet>> sets_;
   std::map<Key, Code> code_;
+  std::map<Key, std::shared_ptr<Gws>> gws_;
 };
 
 }  // namespace mainarch::sim::isa

@@ -64,7 +64,7 @@ BASE = {"SOP2": lambda o: 2 << 30 | o << 23, "SOPK": lambda o: 0xB << 28 | o << 
         "SMEM": lambda o: 0x30 << 26 | o << 18 | 1 << 17,
         "VOP2": lambda o: o << 25, "VOP1": lambda o: 0x3F << 25 | o << 9,
         "VOPC": lambda o: 0x3E << 25 | o << 17, "VOP3": lambda o: 0x34 << 26 | o << 16,
-        "VOP3P": lambda o: 0x1A7 << 23 | o << 16, "DS": lambda o: 0x36 << 26 | o << 17,
+        "VOP3P": lambda o: 0x1A7 << 23 | o << 16, "DS": lambda o: 0x36 << 26 | o << 17 | (o in GWS) << 16,
         "MUBUF": lambda o: 0x38 << 26 | o << 18, "MTBUF": lambda o: 0x3A << 26 | o << 15,
         "FLAT": lambda o: 0x37 << 26 | o << 18,
         "SCRATCH": lambda o: 0x37 << 26 | o << 18 | 1 << 14 | 0x7F << 48,
@@ -73,7 +73,11 @@ REGISTER = re.compile(r"^[-|]*([vsa])\[?(\d+)(?::(\d+))?\]?")
 # Rows of the JSON that name an alias of another opcode or do not decode as an instruction.
 NOT_OPCODES = {("SOPK", 29), ("SOPK", 30), ("SOPK", 31), ("VOP3P", 44)}
 # Opcodes that the JSON lacks.
-MORE_OPCODES = {("VOP1", 0): "v_nop"}
+MORE_OPCODES = {("VOP1", 0): "v_nop",
+                ("DS", 152): "ds_gws_sema_release_all", ("DS", 153): "ds_gws_init",
+                ("DS", 154): "ds_gws_sema_v", ("DS", 155): "ds_gws_sema_br",
+                ("DS", 156): "ds_gws_sema_p", ("DS", 157): "ds_gws_barrier"}
+GWS = range(152, 158)  # of DS: bit 16, gds, must be set (decode.cc asks for it)
 
 
 def size_of(family):
@@ -244,6 +248,8 @@ class Prober:
                     low, width, _ = field
                     no, _ = self.bits(family, put(word, field, 0), range(low, low + width))
                     refused |= no
+            if family == "DS" and op in GWS:
+                refused, used = refused & ~(1 << 16), used | 1 << 16
             if family in ("MUBUF", "MTBUF"):
                 refused &= ~(0xFF << 32)  # vaddr: printed only with offen/idxen
             if family == "SCRATCH":

@@ -13,7 +13,6 @@
 namespace mainarch::sim::isa {
 namespace {
 
-constexpr uint64_t kSlice = 2048;         // instructions of a wave's turn
 constexpr uint64_t kWindowPerThread = 4;  // workgroups a thread works on before it starts more
 constexpr uint32_t kPoison = 0x7ff7bad0;  // what registers and LDS hold before they are written
 
@@ -296,6 +295,7 @@ void Grid::InitWave(Workgroup* group, uint32_t index, Memory* memory, bool fill)
   if (total > acc)
     std::fill(w.v + 256 * kLanes, w.v + (256 + std::min(total - acc, 256u)) * kLanes, kPoison);
   std::fill(std::begin(w.s), std::end(w.s), kPoison);
+  w.SetPair(reg::kFlatScratch, 0);  // not set by the program: scratch is the interpreter's own
   w.scratch_bytes = launch_.private_bytes;
   w.scratch = group->scratch.data() + size_t{launch_.private_bytes} * kLanes * index;
   // Workgroups are dealt to the XCCs in turn, and there to the compute units.
@@ -371,7 +371,8 @@ uint64_t Grid::RunGroup(Workgroup* group, Memory* memory, bool* busy) {
     }
     if (w.state == WaveState::kSleeping) w.state = WaveState::kRunning;
     if (w.state != WaveState::kRunning) continue;
-    ran += launch_.observer == nullptr ? RunWave<false>(w, kSlice) : RunWave<true>(w, kSlice);
+    ran += launch_.observer == nullptr ? RunWave<false>(w, launch_.slice)
+                                       : RunWave<true>(w, launch_.slice);
     if (w.state != WaveState::kSleeping) *busy = true;
     if (w.state == WaveState::kDone) --group->live;
     if (w.state == WaveState::kStopped) return ran;

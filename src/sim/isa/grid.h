@@ -29,6 +29,9 @@ namespace mainarch::sim::isa {
 
 class LineTable;
 
+// Instructions of a wave's turn, unless somebody says otherwise (node setting `slice`).
+constexpr uint32_t kSlice = 2048;
+
 // Of the chip, for residency; an MI355X's where nothing else is said.
 struct ChipLimits {
   static constexpr const ::mainarch::isa::ChipFacts& kChip = ::mainarch::isa::kGfx950;
@@ -51,6 +54,7 @@ struct KernelLaunch {
   uint32_t first_xcc = 0;
   uint64_t seed = 0;
   bool exact_matrix = false;  // matrix products to the bit of the published model, slowly
+  uint32_t slice = kSlice;    // instructions of a wave's turn, at most
   uint64_t descriptor = 0;       // address of the kernel descriptor, for the kernel's name; 0: none
   Observer* observer = nullptr;  // outlives the grid
   Pace* pace = nullptr;          // pace.h; outlives the grid

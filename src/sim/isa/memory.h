@@ -10,6 +10,8 @@
 
 namespace mainarch::sim::isa {
 
+struct Gws;
+
 // Where memory lies, seen from the GPU, and how its pages are cached: for who models caches or time.
 struct Where {
   enum Place : uint8_t { kLocal, kPeer, kHost };
@@ -45,6 +47,7 @@ class Memory {
   virtual bool Translate(uint64_t va, bool write, bool execute, View* view, AccessFault* fault) = 0;
   virtual uint64_t Clock() = 0;        // 100 MHz counter
   virtual void Interrupt(uint32_t) {}  // s_sendmsg(MSG_INTERRUPT)
+  virtual Gws* gws() { return nullptr; }  // what ds_gws_* works on; null: the queue has none
 };
 
 // One block of host memory at a fixed device address.

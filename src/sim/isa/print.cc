@@ -556,6 +556,7 @@ std::string GenericOperands(const Inst& inst) {
       break;
     case Family::kDs:
       text += DsModifiers(inst);
+      if (inst.operand_count == 0 && !text.empty()) text.erase(0, 1);  // nothing before the space
       break;
     case Family::kSopc:
       if (inst.row->op == 17) Join(&text, GprIndexMode(inst.offset));

@@ -295,6 +295,10 @@ void Program::BuildRefs(Op* op) {
     if (name.substr(0, 9) == "v_fma_mix") {
       type = inst.opsel_hi >> index & 1 ? Type::kF16 : Type::kF32;
     }
+    // Of packed integers of 16 bits the inline constants 0.5 to 1/(2 pi) are f32, of which op_sel
+    // takes a half, as LLVM counts on (AMDGPUBaseInfo, inline encodings of V2I16): v_pk_add_u16
+    // with 2.0 and op_sel:[0,1] adds 0x4000.
+    if (type == Type::kPk16 && !absl::StrContains(name, "f16")) type = Type::kB32;
     Constant(*op, type, to);
   }
 }

@@ -119,12 +119,36 @@ uint8_t* Elsewhere(Wave& w, const Places& p, int lane, uint32_t size) {
   return nullptr;
 }
 
+// Whether the wave has a FLAT_SCRATCH that it set itself. Nobody does whose scratch the packet processor
+// sets up, as on these chips; AMD's conformance suite does in PM4 dispatches.
+bool HasOwnScratchBase(const Wave& w) { return w.Pair(reg::kFlatScratch) != 0; }
+
+// One lane's bytes in scratch memory at FLAT_SCRATCH, where dwords of the 64 lanes take turns (swizzled by
+// 4 bytes: LLVM, AMDGPUUsage, address space private).
+bool TransferAtScratchBase(Wave& w, uint64_t at, int lane, uint32_t size, uint8_t* bytes, bool write) {
+  if (at + size > w.scratch_bytes) {
+    w.Stop(StopReason::kAperture, absl::StrCat("scratch address ", at, " + ", size, ", lane ", lane,
+                                               ": a work-item has ", w.scratch_bytes, " bytes"));
+    return false;
+  }
+  for (uint32_t done = 0; done < size;) {
+    const uint64_t in_dword = (at + done) % 4, part = std::min<uint64_t>(4 - in_dword, size - done);
+    const uint64_t va = w.Pair(reg::kFlatScratch) + (at + done) / 4 * 4 * kLanes + 4 * static_cast<uint64_t>(lane) + in_dword;
+    if (!w.Copy(va, static_cast<uint32_t>(part), bytes + done, write)) return false;
+    done += static_cast<uint32_t>(part);
+  }
+  return true;
+}
+
 // Reads or writes one lane's bytes; false when the wave was stopped.
 bool Transfer(Wave& w, const Places& p, int lane, uint32_t size, uint8_t* bytes, bool write) {
   const bool global = p.all_global || p.space[lane] == Space::kGlobal;
   if (!global && p.space[lane] == Space::kNowhere) {
     if (!write) std::memset(bytes, 0, size);
     return true;
+  }
+  if (!global && p.space[lane] == Space::kPrivate && HasOwnScratchBase(w)) {
+    return TransferAtScratchBase(w, p.address[lane], lane, size, bytes, write);
   }
   uint8_t* host = global ? w.Host(p.address[lane], size, write) : Elsewhere(w, p, lane, size);
   if (host == nullptr) {

@@ -117,6 +117,7 @@ struct Wave {
   uint64_t instructions = 0;
   uint64_t wake_at = 0;  // s_sleep: instruction count of the scheduler
   uint32_t prng = 0x12345678;
+  uint64_t gws_round = 0;  // of the barrier that it waits at (gws.h); 0: at none
   uint8_t* scratch = nullptr;  // lane-major: lane * scratch_bytes
   uint32_t scratch_bytes = 0;
   Memory* memory = nullptr;
@@ -176,6 +177,17 @@ struct FreeAligned {
   void operator()(uint32_t* p) const { std::free(p); }
 };
 
+// Sources of matrix products, A and B, decoded: by register, with the bits that they were decoded from (mfma_avx2.inc).
+struct DecodedSources {
+  static constexpr int kMost = 16;
+  struct One {
+    uint32_t tag = 0;  // of format and layout; 0: none
+    alignas(64) uint32_t raw[2 * kLanes];
+    alignas(64) float values[8 * kLanes];
+  };
+  One sources[2][kMost];
+};
+
 struct Workgroup {
   uint32_t id[3] = {};
   uint64_t index = 0;
@@ -191,6 +203,7 @@ struct Workgroup {
   Isa isa = Isa::kGfx950;
   bool exact_matrix = false;  // MFMA by matrix_exact.h
   std::unique_ptr<Observed> observed;  // of the grid's observer
+  std::unique_ptr<DecodedSources> decoded;
   uint64_t turn = 0;                   // slices it has had
 };
 

@@ -9,7 +9,8 @@
 // environment and has mutable statics because a preloaded library has no other way in.
 //
 // Not covered: system calls made without the C library's functions, and processes that share the
-// node: every process that opens a device has a node of its own.
+// node: every process that opens a device has a node of its own. What they share are the bytes of
+// dma-bufs.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -29,7 +30,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,6 +37,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/fd.h"
 #include "kfd/sim_part.h"
 #include "sim/launcher.h"
 #include "sim/virtual_paths.h"
@@ -78,7 +79,6 @@ void* Next(const char* name, std::atomic<void*>* cache) {
 struct World {
   std::mutex mutex;
   std::shared_ptr<VirtualSys> sys;
-  std::string log_path;
 };
 std::atomic<World*> the_world{nullptr};
 std::atomic<VirtualSys*> the_sys{nullptr};
@@ -131,8 +131,12 @@ VirtualSys* MakeSys() {
   StatusOr<std::shared_ptr<VirtualSys>> sys = kfd::OpenVirtual(
       NodeText(text == nullptr ? "gfx950x8" : text), faults == nullptr ? "" : faults);
   if (!sys.ok()) return Complain(std::string(sys.status().message())), nullptr;
-  if (const char* log = getenv(kLogVariable); log != nullptr) world.log_path = log;
   world.sys = *std::move(sys);
+  if (const char* log = getenv(kLogVariable); log != nullptr) {
+    UniqueFd file(NEXT(open)(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    if (!file.valid()) Complain(absl::StrCat("no log in ", log, ": errno ", errno));
+    world.sys->LogTo(std::move(file));
+  }
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, ForgetParent); });
   the_owner = getpid();
@@ -140,17 +144,13 @@ VirtualSys* MakeSys() {
   return world.sys.get();
 }
 
-// As late as can be (the program's own exit handlers may still wait for its GPUs): leaves the log
-// and stops the machine's threads. The node itself stays: other threads of the program may sleep in
-// it.
+// As late as can be (the program's own exit handlers may still wait for its GPUs): stops the
+// machine's threads. The node itself stays: other threads of the program may sleep in it.
 __attribute__((destructor)) void Finish() {
   const World* world = the_world.load();
   if (world == nullptr || world->sys == nullptr) return;
   const Inside guard;
   world->sys->Stop();
-  if (world->log_path.empty()) return;
-  std::ofstream out(world->log_path);
-  for (const std::string& line : world->sys->Log()) out << line << "\n";
 }
 
 // A child of vfork runs in its parent's memory, but its descriptors are its own: what it closes
@@ -394,13 +394,20 @@ EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
   return Result(sys->Ioctl(fd, static_cast<uint32_t>(request), argument));
 }
 
+// A program that has seen the node's memory (sim/virtual_fs.cc) may map as much of it in one piece, which
+// Linux refuses where the host has far less, unless nothing has to be reserved.
+static int WithoutReserve(size_t size, int flags) {
+  constexpr size_t kLarge = size_t{16} << 30;
+  return (flags & MAP_ANONYMOUS) != 0 && size >= kLarge && OwnSys() != nullptr ? flags | MAP_NORESERVE : flags;
+}
+
 #define MMAP_HOOK(name, offset_type)                                                           \
   EXPORT void* name(void* hint, size_t size, int protection, int flags, int fd,                \
                     offset_type offset) noexcept {                                             \
     VirtualSys* sys = SysOf(fd);                                                                   \
     if (sys == nullptr) {                                                                      \
       if (IsParents(fd)) return errno = EBADF, MAP_FAILED;                                     \
-      return NEXT(name)(hint, size, protection, flags, fd, offset);                            \
+      return NEXT(name)(hint, size, protection, WithoutReserve(size, flags), fd, offset);      \
     }                                                                                          \
     const Inside guard;                                                                        \
     void* address = nullptr;                                                                   \
@@ -417,6 +424,14 @@ EXPORT int munmap(void* address, size_t size) noexcept {
   if (sys == nullptr) return NEXT(munmap)(address, size);
   const Inside guard;
   return Result(sys->Munmap(address, size));
+}
+
+// And what it may no longer write.
+EXPORT int mprotect(void* address, size_t size, int protection) noexcept {
+  VirtualSys* sys = OwnSys();
+  if (sys == nullptr) return NEXT(mprotect)(address, size, protection);
+  const Inside guard;
+  return Result(sys->Mprotect(address, size, protection));
 }
 
 EXPORT int close(int fd) {
@@ -459,7 +474,7 @@ __attribute__((noinline)) static void* LookUpIn(void* handle, const char* name) 
   static const Hook hooks[] = {
       HOOK(open),     HOOK(open64),   HOOK(fopen),    HOOK(fopen64),   HOOK(opendir), HOOK(access),
       HOOK(ioctl),    HOOK(readlink), HOOK(realpath), HOOK(faccessat), HOOK(openat),  HOOK(mmap),
-      HOOK(openat64), HOOK(mmap64),   HOOK(munmap),   HOOK(close),
+      HOOK(openat64), HOOK(mmap64),   HOOK(munmap),   HOOK(close),    HOOK(mprotect),
   };
 #undef HOOK
   const Lookup real = RealDlsym();

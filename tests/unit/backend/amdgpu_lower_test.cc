@@ -26,10 +26,6 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(ExpertsKernel(format, rounded));
     }
   }
-  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    names.emplace_back(QkvHeadsKernel(format, KvFormat::kBF16, 128));
-    names.emplace_back(QkvHeadsKernel(format, KvFormat::kFp8, 128));
-  }
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     for (int32_t head_dim : {32, 64, 128}) {
       names.emplace_back(PrepareKernel(format, head_dim));
@@ -50,10 +46,6 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, true), "experts_mxfp4_rounded");
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
-  CHECK_EQ(QkvHeadsKernel(TileFormat::kMxfp4, KvFormat::kFp8, 128), "qkv_heads_mxfp4_fp8_128");
-  CHECK_EQ(QkvHeadsKernel(TileFormat::kBf16Pair, KvFormat::kFp8, 128), "");
-  CHECK_EQ(QkvHeadsKernel(TileFormat::kBf16, KvFormat::kF32, 128), "");
-  CHECK_EQ(QkvHeadsKernel(TileFormat::kBf16, KvFormat::kFp8, 64), "");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 96), "");
 }
 
@@ -117,9 +109,12 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK(Holds(Refusal([](Program& p) { p.caches[0] = backend::SlotCache{"state", 1, 64}; }),
               "cache \"state\""));
   CHECK(Holds(Refusal([](Program& p) { Attention(p).rope = backend::kNone; }), "without a rope"));
-  CHECK(Holds(Refusal([](Program& p) { Attention(p).k_norm = backend::kNone; }), "without norms"));
+  CHECK(Holds(Refusal([](Program& p) { Attention(p).k_norm = backend::kNone; }),
+              "a norm of Q or K alone"));
+  CHECK_EQ(Refusal([](Program& p) { Attention(p).q_norm = Attention(p).k_norm = backend::kNone; }),
+           "not refused");
   CHECK(Holds(Refusal([](Program& p) { Attention(p).sinks = 0; }), "with sinks"));
-  CHECK(Holds(Refusal([](Program& p) { Attention(p).bias = 0; }), "with a bias"));
+  CHECK_EQ(Refusal([](Program& p) { Attention(p).bias = 0; }), "not refused");
   CHECK(Holds(Refusal([](Program& p) { Attention(p).gate = 0; }), "with a gate"));
   CHECK(Holds(Refusal([](Program& p) { p.ropes[0].rotary_dim = 32; }), "rotary dimension 32 of 64"));
   CHECK(Holds(Refusal([](Program& p) { Attention(p).heads = 34; }), "17 query heads"));
@@ -129,6 +124,12 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK(Holds(Refusal([](Program& p) { p.experts_per_token = 17; }), "17 a token"));
   // Ops without a function in amdgpu/ops/.
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::AddBiasOp{}); }), "op add_bias"));
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::WideNormOp{}); }), "op wide_norm"));
+  CHECK(
+      Holds(Refusal([](Program& p) { p.ops.push_back(backend::AddNormedOp{}); }), "op add_normed"));
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::ExpertsBiasOp{}); }),
+              "op experts_bias"));
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::RowGateOp{}); }), "op row_gate"));
   // Taps: rows as wide as x, for other contexts only; norms of what has sums of squares.
   CHECK_EQ(Refusal([](Program& p) { p.ops.push_back(backend::InputOp{0, 0}); }), "not refused");
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::TapOp{0, 3}); }),
@@ -155,6 +156,48 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK(CodeOf(CheckProgram(alone)) == Code::kUnsupported);
 }
 
+// What an op has beside what its kernel does.
+TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
+  const auto refused = [](backend::Op op) {
+    return Refusal([&op](Program& p) { p.ops.push_back(op); });
+  };
+  backend::EmbedOp embed = {};
+  embed.scale = 2;
+  CHECK(Holds(refused(embed), "op embed with a factor of the embeddings"));
+  CHECK(Holds(refused(backend::MatmulOp{0, 0, 1}), "op matmul with a product of x without a norm"));
+  CHECK(Holds(refused(backend::AllReduceAddOp{1, 0, false}), "not added to x"));
+  backend::NormGateUpOp gate_up = {};
+  gate_up.norm = backend::kNone;
+  CHECK(Holds(refused(gate_up), "without a norm before it"));
+  gate_up = {};
+  gate_up.activation = backend::Activation::kGeluTanh;
+  CHECK(Holds(refused(gate_up), "an activation other than SiLU"));
+  gate_up = {};
+  gate_up.gate_bias = gate_up.up_bias = 0;
+  CHECK(Holds(refused(gate_up), "biases of a feed-forward"));
+  backend::ExpertsGateUpOp experts = {};
+  experts.activation = backend::Activation::kClampedSwiglu;
+  CHECK(Holds(refused(experts), "an activation other than SiLU"));
+  experts = {};
+  experts.gate_bias = experts.up_bias = 0;
+  CHECK(Holds(refused(experts), "biases of experts"));
+  backend::RouterOp router = {};
+  router.sigmoid = true;
+  CHECK(Holds(refused(router), "a router of sigmoids"));
+  router = {};
+  router.bias = 0;
+  CHECK(Holds(refused(router), "a bias of the router"));
+  router = {};
+  router.correction = 0;
+  CHECK(Holds(refused(router), "a correction"));
+  router = {};
+  router.groups = 2;
+  CHECK(Holds(refused(router), "groups of experts"));
+  router = {};
+  router.scale = 2;
+  CHECK(Holds(refused(router), "a factor of the router's weights"));
+}
+
 TEST(sizes_of_a_context) {
   Program p = WithExperts(quant::Format::kBF16, quant::Format::kBF16);
   p.ops.push_back(backend::MatmulAddOp{});
@@ -168,13 +211,14 @@ TEST(sizes_of_a_context) {
   const Shape s = ShapeOf(p, options);
   CHECK(s.kv == KvFormat::kFp8);
   CHECK_EQ(s.hidden_stride, 1280u);
-  CHECK_EQ(s.chunks, 2u);
-  CHECK_EQ(s.max_splits, 4u);  // 100 pages are 1600 tokens
+  CHECK_EQ(s.chunks, 3u);
+  CHECK_EQ(s.max_splits, 13u);  // 100 pages are 1600 tokens
   CHECK_EQ(s.attend_rows, 20u);
   CHECK_EQ(s.router_stride, 256u);
   CHECK_EQ(s.logits_stride, 1008u);
   CHECK_EQ(s.all_reduces, 3u);
-  CHECK_EQ(s.expert_layers, 1u);
+  CHECK_EQ(s.sum_rows, 16u);
+  CHECK_EQ(s.sum_stride, 1280u);
   CHECK_EQ(s.share_stride, 0u);  // no LM head here
   CHECK_EQ(s.choice_slots, 3u);
   // 16 + 20 * 4 + 3 * (1 + 16 + 2 * 1001 + 192 + 32) = 6825, then 100 changes of two words
@@ -218,54 +262,24 @@ TEST(sizes_at_their_limits) {
   options.pages = {1};
   CHECK_EQ(ShapeOf(p, options).max_splits, 1u);
   CHECK_EQ(ShapeOf(p, options).attend_rows, 512u);
-  options.pages = {32};  // 512 tokens fill one split
+  options.pages = {8};  // 128 tokens fill one split
   CHECK_EQ(ShapeOf(p, options).max_splits, 1u);
-  options.pages = {33};
+  options.pages = {9};
   CHECK_EQ(ShapeOf(p, options).max_splits, 2u);
   options.pages = {1 << 20};  // max_position is what limits
-  CHECK_EQ(ShapeOf(p, options).max_splits, 8u);
+  CHECK_EQ(ShapeOf(p, options).max_splits, 32u);
   // Parts of attention take 256 MiB at most, and one row at least.
   p.max_position = 1 << 20;
-  CHECK_EQ(ShapeOf(p, options).max_splits, 2048u);
-  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 2048 * 80 * 4));
+  CHECK_EQ(ShapeOf(p, options).max_splits, 8192u);
+  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 8192 * 80 * 4));
   Attention(p).heads = 128;
   Paged(p).key_dim = Paged(p).value_dim = 128;
   p.max_position = int64_t{1} << 26;
   options.pages = {1 << 22};
   CHECK_EQ(ShapeOf(p, options).attend_rows, 1u);
   p.hidden = 1024;
-  CHECK_EQ(ShapeOf(p, options).chunks, 1u);
+  CHECK_EQ(ShapeOf(p, options).chunks, 2u);
   CHECK_EQ(ShapeOf(p, options).hidden_stride, 1024u);
-}
-
-TEST(heads_are_made_with_the_product_where_that_is_quicker) {
-  QkvForm form;
-  form.head_dim = 128;
-  form.heads = 10;
-  form.steps = 8;  // 256 columns
-  form.rows = 1;
-  form.compute_units = 304;
-  CHECK(FusesQkv(form));
-  QkvForm other = form;
-  other.steps = 128;  // 4096 columns: ten workgroups would stream all of it
-  CHECK(!FusesQkv(other));
-  other.rows = 16 * 304;  // every workgroup is busy either way
-  CHECK(FusesQkv(other));
-  // What the kernel is not made for.
-  for (int32_t head_dim : {32, 64}) {
-    other = form;
-    other.head_dim = head_dim;
-    CHECK(!FusesQkv(other));
-  }
-  other = form;
-  other.rounded = true;
-  CHECK(!FusesQkv(other));
-  other = form;
-  other.format = TileFormat::kBf16Pair;
-  CHECK(!FusesQkv(other));
-  other = form;
-  other.kv = KvFormat::kF32;
-  CHECK(!FusesQkv(other));
 }
 
 TEST(classes_of_rows) {
@@ -277,7 +291,9 @@ TEST(classes_of_rows) {
   CHECK_EQ(text(1), "1 ");
   CHECK_EQ(text(2), "1 2 ");
   CHECK_EQ(text(4), "1 4 ");
-  CHECK_EQ(text(512), "1 4 16 64 256 512 ");
+  CHECK_EQ(text(8), "1 4 8 ");
+  CHECK_EQ(text(12), "1 4 8 12 ");
+  CHECK_EQ(text(512), "1 4 8 16 64 256 512 ");
 }
 
 // What is written for a row, and that a row whose lists do not fit is read.

@@ -2,9 +2,9 @@
 //
 // Random operations on an engine over a hashing backend, against an oracle without pages, states,
 // batches or steps: whatever the caches of the model, batch mix, chunk size, pool sizes, forks,
-// truncations, failures, cancellations, preemptions, snapshots and drafts, every sequence's tokens
-// are those of its options and tokens alone, and in the end no page or slot is missing. A state
-// cannot be written twice or left out without another hash coming out.
+// truncations, failures, cancellations, preemptions, snapshots, drafts and prefixes found, every
+// sequence's tokens are those of its options and tokens alone, and in the end no page or slot is
+// missing. A state cannot be written twice or left out without another hash coming out.
 //
 // MAINARCH_PROPERTY_OPERATIONS: how many, 75,000 by default.
 #include <algorithm>
@@ -46,7 +46,7 @@ struct Name {
 class Play final : public DraftSource {
  public:
   explicit Play(uint32_t seed)
-      : random_(seed), forms_(FormsOfPlay(seed)), model_(kVocab, forms_) {}
+      : random_(seed), forms_(FormsOfPlay(seed)), model_(kVocab, forms_), prefixes_(seed % 3 > 0) {}
 
   // "" or what went wrong.
   std::string Run(int operations) {
@@ -65,6 +65,8 @@ class Play final : public DraftSource {
     if (Pick(2)) o.drafts = std::shared_ptr<DraftSource>(std::shared_ptr<void>(), this);
     o.max_drafts = o.drafts == nullptr ? 0 : 1 + Pick(4);
     if (Pick(2)) o.state_slots = o.max_sequences * (2 + o.max_drafts) + Pick(5);
+    o.prefix_cache = prefixes_;
+    if (Pick(4) == 0) o.prefix_bytes = 1 + Pick(20'000);
     // Half of all plays over a backend that takes two steps in flight, most of them without what
     // keeps the engine from using that.
     model_.control.in_flight = 1 + Pick(2);
@@ -96,6 +98,8 @@ class Play final : public DraftSource {
   uint64_t referred() const { return static_cast<uint64_t>(model_.control.referred.load()); }
   uint64_t stored() const { return stored_; }
   uint64_t adopted() const { return engine_->info().ahead; }
+  EngineInfo info() const { return engine_->info(); }
+  uint64_t pinned() const { return pinned_; }
 
   // The right tokens, up to a wrong one.
   size_t Propose(uint32_t, absl::Span<const uint32_t> tokens, absl::Span<uint32_t> out) override {
@@ -154,6 +158,7 @@ class Play final : public DraftSource {
     if (Pick(4) == 0) o.logprobs = 1 + Pick(4);
     if (Pick(4) == 0) o.prompt_logprobs = 1 + Pick(4);
     if (Pick(6) == 0) o.all_logits = true;
+    if (Pick(8) == 0) o.prefix_salt = 1;
     if (Pick(4) == 0) o.stop_tokens = {Pick(kVocab), Pick(kVocab)};
     if (Pick(4) == 0) o.stop_sequences = {{Pick(kVocab)}, {Pick(kVocab), Pick(kVocab)}};
     if (Pick(4) == 0) o.logit_bias = {{Pick(kVocab), 3.0f}, {Pick(kVocab), -INFINITY}};
@@ -170,6 +175,7 @@ class Play final : public DraftSource {
     if (kind == 7) return Truncate(it->first, it->second);
     if (kind == 8 && Pick(3) == 0) return Close(it->first);
     if (kind == 8 && Pick(2)) return Travel(it->first);
+    if (kind == 8) return PinOrDrop(it->second);
     if (kind < 11) return Take(it->first, it->second);
     return Step();
   }
@@ -194,6 +200,12 @@ class Play final : public DraftSource {
   std::string Append(SequenceId id, OracleSequence& oracle) {
     std::vector<uint32_t> tokens(Pick(4) ? 1 + Pick(5) : Pick(60));
     for (uint32_t& t : tokens) t = Pick(kVocab);
+    if (prefixes_ && oracle.tokens.empty() && !past_.empty() && Pick(3) > 0) {
+      // Like one that was here before, to some point.
+      const std::vector<uint32_t>& like = past_[Pick(static_cast<uint32_t>(past_.size()))];
+      tokens.insert(tokens.begin(), like.begin(),
+                    like.begin() + static_cast<ptrdiff_t>(Pick(static_cast<uint32_t>(like.size()) + 1)));
+    }
     const bool bad = Pick(10) == 0 && !tokens.empty();
     if (bad) tokens[Pick(static_cast<uint32_t>(tokens.size()))] = kVocab + Pick(5);
     const Status status = engine_->Append(id, tokens);
@@ -219,6 +231,7 @@ class Play final : public DraftSource {
   }
 
   std::string Truncate(SequenceId id, OracleSequence& oracle) {
+    Remember(oracle);
     const size_t n = Pick(static_cast<uint32_t>(oracle.tokens.size()) + 2);
     const Status status = engine_->Truncate(id, n);
     if (n > oracle.tokens.size()) return status.ok() ? "truncated to more" : "";
@@ -226,8 +239,27 @@ class Play final : public DraftSource {
     return std::string(status.message());
   }
 
+  void Remember(const OracleSequence& oracle) {
+    if (past_.size() < 8) past_.emplace_back();
+    past_[Pick(static_cast<uint32_t>(past_.size()))] = oracle.tokens;
+  }
+
+  std::string PinOrDrop(const OracleSequence& oracle) {
+    const absl::Span<const uint32_t> some = absl::MakeConstSpan(oracle.tokens)
+        .first(Pick(static_cast<uint32_t>(oracle.tokens.size()) + 1));
+    if (Pick(2)) {
+      return std::string(engine_->DropPrefix(some, oracle.options.prefix_salt).message());
+    }
+    const auto pinned = engine_->PinPrefix(some, oracle.options.prefix_salt);
+    if (CodeOf(pinned.status()) == Code::kKvFull) return "";
+    if (!pinned.ok()) return std::string(pinned.status().message());
+    pinned_ += *pinned;
+    return *pinned > some.size() ? "more was pinned than was named" : "";
+  }
+
   std::string Close(Name name) {
     const SequenceId id = name;
+    Remember(sequences_.at(name));
     const Status status = engine_->Close(id);
     sequences_.erase(name);
     if (engine_->Close(id).ok()) return "closed twice";
@@ -404,11 +436,19 @@ class Play final : public DraftSource {
       wrong = Close(sequences_.begin()->first);
       if (!wrong.empty()) return wrong;
     }
+    // Whatever is kept is as good as free, but for what is pinned.
+    const bool pins = pinned_ > 0;
+    if (!pins && engine_->info().kv_tokens_free != engine_->info().kv_tokens_total) {
+      return "kept pages are not free";
+    }
+    if (!engine_->DropPrefix({}, 0).ok()) return "drop";
     const EngineInfo info = engine_->info();
+    if (info.prefix_held != 0) return "prefixes are left";
     if (info.kv_tokens_free != info.kv_tokens_total) return "pages were lost";
     if (info.sequences != 0) return "sequences are left";
     for (const model::CachePool& pool : static_cast<EngineImpl&>(*engine_).pools()) {
       if (pool.units.free_pages() != pool.units.total()) return "pages or slots were lost";
+      if (pool.units.idle_pages() != 0) return "pages or slots are kept";
     }
     return model_.control.Violations();
   }
@@ -425,7 +465,9 @@ class Play final : public DraftSource {
   std::map<SequenceId, uint64_t> positions_;
   uint64_t lost_positions_ = 0;
   uint64_t right_drafts_ = 0;
-  uint64_t stored_ = 0;
+  uint64_t stored_ = 0, pinned_ = 0;
+  const bool prefixes_;
+  std::vector<std::vector<uint32_t>> past_;  // tokens of some that were closed or cut
   bool plain_ = false;
   bool failed_before_ = false, nan_before_ = false;  // in the step before
   bool stepped_ = false;  // the last operation was a step that ended well
@@ -436,7 +478,8 @@ class Play final : public DraftSource {
 TEST(random_operations_match_the_oracle) {
   const char* const wanted = std::getenv("MAINARCH_PROPERTY_OPERATIONS");
   const uint64_t operations = wanted == nullptr ? 75'000 : std::strtoull(wanted, nullptr, 10);
-  uint64_t lost = 0, drafts = 0, referred = 0, adopted = 0, stored = 0;
+  uint64_t lost = 0, drafts = 0, referred = 0, adopted = 0, stored = 0, pinned = 0;
+  uint64_t hits = 0, found = 0, evictions = 0;
   for (uint32_t seed = 0; seed < (operations + 299) / 300; ++seed) {
     Play play(seed);
     const std::string wrong = play.Run(300);
@@ -448,10 +491,18 @@ TEST(random_operations_match_the_oracle) {
     referred += play.referred();
     adopted += play.adopted();
     stored += play.stored();
+    hits += play.info().prefix_hits;
+    found += play.info().prefix_tokens;
+    evictions += play.info().prefix_evictions;
+    pinned += play.pinned();
   }
   CHECK_GT(lost, 1000u);  // truncations and preemptions did happen
   CHECK_GT(drafts, 1000u);
   CHECK_GT(referred, 1000u);
   CHECK_GT(adopted, 200u);
   CHECK_GT(stored, 1000u);  // positions that travelled
+  CHECK_GT(hits, 100u);
+  CHECK_GT(found, 3000u);
+  CHECK_GT(evictions, 500u);
+  CHECK_GT(pinned, 500u);
 }

@@ -50,6 +50,27 @@ TEST(a_single_file_is_read) {
   CHECK_EQ((*checkpoint)->file_bytes(), uint64_t(info.st_size));
 }
 
+TEST(chat_templates_in_files_are_read) {
+  const std::string dir = ScratchDirectory();
+  WriteFile(dir + "/config.json", "{}");
+  WriteFile(dir + "/model.safetensors", Safetensors({{"z", "U8", {1}, "Z"}}));
+  CHECK_EQ((*Checkpoint::Open(dir))->chat_templates().size(), 0u);
+  WriteFile(dir + "/chat_template.jinja", "{{ d }}\n");
+  CHECK_EQ(mkdir((dir + "/additional_chat_templates").c_str(), 0755), 0);
+  WriteFile(dir + "/additional_chat_templates/tool_use.jinja", "t");
+  WriteFile(dir + "/additional_chat_templates/rag.jinja", "r");
+  WriteFile(dir + "/additional_chat_templates/README.md", "no template");
+  const auto checkpoint = Checkpoint::Open(dir);
+  CHECK_OK(checkpoint);
+  std::string all;
+  for (const ChatTemplateFile& file : (*checkpoint)->chat_templates()) {
+    all += file.name + "=" + file.source + ";";
+  }
+  CHECK_EQ(all, "default={{ d }}\n;rag=r;tool_use=t;");
+  WriteFile(dir + "/chat_template.jinja", std::string((size_t{256} << 10) + 1, 'x'));
+  CHECK_REFUSED(Checkpoint::Open(dir), Code::kBadModel, "chat_template.jinja", "262144");
+}
+
 TEST(shards_are_read) {
   const std::string dir = Sharded(kGoodMap);
   const auto checkpoint = Checkpoint::Open(dir);
@@ -88,8 +109,8 @@ TEST(directories_without_a_checkpoint_are_refused) {
   WriteFile(dir + "/config.json", "{}");
   CHECK_REFUSED(Checkpoint::Open(dir), Code::kNotFound, dir.c_str(), "model.safetensors",
                 "model.safetensors.index.json");
-  CHECK_REFUSED(Checkpoint::Open(dir + "/config.json"), Code::kInvalidArgument, "config.json",
-                "not a directory");
+  CHECK_REFUSED(Checkpoint::Open(dir + "/config.json"), Code::kBadModel, "config.json",
+                "not GGUF");
   CHECK_EQ(mkdir((dir + "/model.safetensors").c_str(), 0700), 0);
   CHECK_REFUSED(Checkpoint::Open(dir), Code::kIo, "model.safetensors", "not a regular file");
 }

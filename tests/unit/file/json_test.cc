@@ -44,9 +44,22 @@ TEST(malformed_json_is_refused) {
     CHECK_REFUSED(Parse(text), Code::kBadModel, "x.json");
   }
   CHECK_REFUSED(Parse("\"\xff\xfe\""), Code::kBadModel, "x.json", "utf-8");
-  CHECK_REFUSED(Parse("[123456789012345678901234567890]"), Code::kBadModel, "x.json");
   CHECK_REFUSED(Parse("[1e999]"), Code::kBadModel, "x.json");
   CHECK_REFUSED(Parse(std::string("{\"a\":1}\0", 8)), Code::kBadModel, "x.json");
+}
+
+TEST(integers_beyond_64_bits_are_fractions) {
+  const auto document = JsonDocument::Parse(
+      R"({"model_max_length": 1000000000000000019884624838656, "n": [-99999999999999999999, 7]})",
+      "x.json", {});
+  CHECK_OK(document);
+  CHECK_EQ(Show(document->root()["model_max_length"]), "1e+30");
+  CHECK_EQ(Show(document->root()["n"].at(0)), "-1e+20");
+  CHECK_EQ(Show(document->root()["n"].at(1)), "7");
+  CHECK_OK(Parse("[" + std::string(1000, '9') + "]"));
+  // Beside other mistakes they excuse nothing.
+  CHECK_REFUSED(Parse("[123456789012345678901234567890, 1e999]"), Code::kBadModel, "x.json");
+  CHECK_REFUSED(Parse("[123456789012345678901234567890, 01]"), Code::kBadModel, "x.json");
 }
 
 TEST(size_is_limited) {

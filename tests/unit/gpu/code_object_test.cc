@@ -210,6 +210,36 @@ TEST(containers_are_refused_by_name) {
   }
 }
 
+// Some of AMD's kernels list an argument behind the segment that they declare.
+TEST(an_argument_behind_the_segment_makes_room_for_itself) {
+  std::vector<uint8_t> bytes = Object("gfx950");
+  const auto whole = CodeObject::Parse("whole", bytes);
+  CHECK_OK(whole);
+  const std::string key = ".kernarg_segment_size";
+  size_t changed = 0;
+  for (auto at = bytes.begin();;) {
+    at = std::search(at, bytes.end(), key.begin(), key.end());
+    if (at == bytes.end()) break;
+    at += static_cast<ptrdiff_t>(key.size());
+    // A number of MessagePack: itself below 128, behind 0xcc or 0xcd of one or two bytes.
+    uint8_t& high = *at == 0xcc || *at == 0xcd ? at[1] : *at;
+    if (high < 8) continue;
+    high = *at == 0xcd ? 0 : static_cast<uint8_t>(high - 8);
+    ++changed;
+  }
+  CHECK_GT(changed, 0u);
+  const auto less = CodeObject::Parse("less", bytes);
+  CHECK_OK(less);
+  for (const CodeKernel& kernel : less->kernels()) {
+    uint32_t end = 0;
+    for (const CodeArgument& argument : kernel.arguments) {
+      end = std::max(end, argument.offset + argument.size);
+    }
+    CHECK_GE(kernel.kernarg_bytes, end);
+    CHECK_EQ(kernel.kernarg_bytes, Find(*whole, kernel.name)->kernarg_bytes);
+  }
+}
+
 TEST(hidden_arguments_are_filled_by_their_kind) {
   CodeKernel kernel;
   kernel.name = "k";

@@ -166,7 +166,6 @@ std::vector<Case> DecoderStepCases();
 std::vector<Case> DecoderMatrixCases();
 std::vector<Case> DecoderExpertCases();
 std::vector<Case> DecoderAttentionCases();
-std::vector<Case> DecoderQkvCases();
 std::vector<Case> DecoderReduceCases();
 std::vector<Case> SampleCases();
 std::vector<Case> FidelityCases();

@@ -189,9 +189,22 @@ StepPlan StepOf(const HeadShape& s) {
 
 // ---- prepare ----
 
+// What there is of it.
+struct PrepareParts {
+  bool bias = false, norms = true;
+};
+
 struct PrepareData {
   Inputs qkv;
   std::vector<float> q_norm, k_norm, cosine, sine;
+  std::vector<float> bias;  // zeros, if there is none
+  PrepareParts has;
+
+  // With its bias, as fp32 adds it.
+  double at(uint32_t row, uint32_t i) const {
+    const float sum = static_cast<float>(qkv.at(row, i)) + bias[i];
+    return double{sum};
+  }
 };
 
 // With its sums' errors: of all elements, and of fp32 over all.
@@ -214,14 +227,15 @@ std::vector<Near> TurnedHead(const HeadShape& s, const PrepareData& data, uint32
   const uint32_t hd = s.head_dim, half = hd / 2;
   const std::vector<float>& w = head < s.heads() ? data.q_norm : data.k_norm;
   double squares = 0;
-  for (uint32_t d = 0; d < hd; ++d) squares += std::pow(data.qkv.at(row, head * hd + d), 2);
-  const double factor = 1 / std::sqrt(squares / hd + kEpsilon);
+  for (uint32_t d = 0; d < hd; ++d) squares += std::pow(data.at(row, head * hd + d), 2);
+  const double factor = data.has.norms ? 1 / std::sqrt(squares / hd + kEpsilon) : 1;
   std::vector<Near> out(hd);
   for (uint32_t d = 0; d < half; ++d) {
-    const double a = data.qkv.at(row, head * hd + d) * factor * w[d];
-    const double b = data.qkv.at(row, head * hd + d + half) * factor * w[d + half];
-    const double c = data.cosine[size_t{s.positions[row]} * half + d];
-    const double t = data.sine[size_t{s.positions[row]} * half + d];
+    const double wa = data.has.norms ? w[d] : 1, wb = data.has.norms ? w[d + half] : 1;
+    const double a = data.at(row, head * hd + d) * factor * wa;
+    const double b = data.at(row, head * hd + d + half) * factor * wb;
+    const size_t angle = size_t{s.positions[row]} * half + d;
+    const double c = data.cosine[angle], t = data.sine[angle];
     const double allowed = (std::abs(a) + std::abs(b)) * 0x1p-20;
     out[d] = {a * c - b * t, allowed};
     out[d + half] = {b * c + a * t, allowed};
@@ -312,14 +326,19 @@ Expectation CacheCheck(const HeadShape& s, const StepPlan& step, const Cache& be
           }};
 }
 
-Case PrepareCase(const HeadShape& s) {
+Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
   Random random(s.head_dim + s.count());
   StepPlan step = StepOf(s);
   const uint32_t pages = DealPages(random, &step);
   const uint32_t hd = s.head_dim, all = s.heads() + 2 * s.kv_heads;
   const uint32_t table = *std::max_element(s.positions.begin(), s.positions.end()) + 1;
   PrepareData data;
+  data.has = has;
   data.qkv = RandomInputs(random, s.count(), all * hd, 3);
+  data.bias.resize(data.qkv.stride);
+  for (uint32_t i = 0; has.bias && i < all * hd; ++i) {
+    data.bias[i] = static_cast<float>(random.Uniform() - 0.5);
+  }
   // A value head of zeros, and one too small for a multiplier.
   for (uint32_t d = 0; d < hd; ++d) {
     data.qkv.values[(all - 1) * hd + d] = 0;
@@ -346,7 +365,7 @@ Case PrepareCase(const HeadShape& s) {
       } else {
         for (uint32_t d = 0; d < hd; ++d) {
           // Denormals may be flushed anywhere.
-          turned.push_back({data.qkv.at(row, head * hd + d), 1e-36});
+          turned.push_back({data.at(row, head * hd + d), 1e-36});
         }
       }
       for (uint32_t d = 0; head < s.heads() && d < hd; ++d) {
@@ -357,7 +376,8 @@ Case PrepareCase(const HeadShape& s) {
   }
   Case out;
   const std::string kernel = absl::StrCat("prepare_", NameOf(s.format), "_", hd);
-  out.name = "prepare_" + s.Text();
+  out.name = absl::StrCat("prepare_", s.Text(), has.bias ? " bias" : "",
+                          has.norms ? "" : " no norms");
   out.bound = "2^-20 of |a| + |b| of a pair; in the cache half a unit of the format on top";
   out.buffers = {{"step", step.Block()},
                  {"qkv", ToBytes(data.qkv.values)},
@@ -365,15 +385,36 @@ Case PrepareCase(const HeadShape& s) {
                  {"k_norm", ToBytes(data.k_norm)},
                  {"cosine", ToBytes(data.cosine)},
                  {"sine", ToBytes(data.sine)},
+                 {"bias", ToBytes(data.bias)},
                  {"kv", before.bytes}};
-  const uint32_t stride = data.qkv.stride;
+  const uint32_t stride = data.qkv.stride, rows = s.count();
+  // Of several rows what comes in lies apart: sums of workgroups that shared k, here four halves of
+  // each element, and the factor of a norm is missing, here a half.
+  const bool apart = rows > 1;
+  std::vector<float> halves;
+  for (uint32_t i = 0; i < 4; ++i) {
+    for (const float x : data.qkv.values) halves.push_back(x / 2);
+  }
+  if (apart) out.buffers.push_back({"in", ToBytes(halves)});
+  if (apart) out.buffers.push_back({"squares", ToBytes(std::vector<float>(rows, 4.0f))});
   out.steps = {{MakeLaunch<PrepareArgs>(kernel, 2, [=](PrepareArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");
     args.qkv = at.Of<float>("qkv");
-    args.q_norm = at.Of<const float>("q_norm");
-    args.k_norm = at.Of<const float>("k_norm");
+    args.in = at.Of<const float>(apart ? "in" : "qkv");
+    if (apart) {
+      args.splits = 4;
+      args.split_rows = rows;
+      args.norm.squares = at.Of<const float>("squares");
+      args.norm.chunks = 1;
+      args.norm.inverse_hidden = 1;
+    }
+    if (has.norms) {
+      args.q_norm = at.Of<const float>("q_norm");
+      args.k_norm = at.Of<const float>("k_norm");
+    }
     args.cosine = at.Of<const float>("cosine");
     args.sine = at.Of<const float>("sine");
+    if (has.bias) args.bias = at.Of<const float>("bias");
     args.kv = at.Of<uint8_t>("kv");
     args.stride = stride;
     args.heads = s.heads();
@@ -499,7 +540,7 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count) {
   out.steps = {
       {MakeLaunch<AttendArgs>(absl::StrCat("attend_", NameOf(s.format), "_", hd), 3, attend)},
       {MakeLaunch<AttendMergeArgs>("attend_merge", 2, merge)}};
-  out.expectations = {want.Check("out")};
+  out.expectations = {want.CheckSplit("out")};
   return out;
 }
 
@@ -513,6 +554,10 @@ std::vector<Case> DecoderAttentionCases() {
     for (uint32_t hd : {32u, 64u, 128u}) {
       cases.push_back(PrepareCase({format, hd, 2, 3, {0, 15, 16, 33, 511, 512}}));
       cases.push_back(PrepareCase({format, hd, 1, 1, {5}}));
+      // What Qwen2 and Llama have.
+      cases.push_back(PrepareCase({format, hd, 2, 2, {3, 17}}, {true, false}));
+      cases.push_back(PrepareCase({format, hd, 2, 2, {3, 17}}, {false, false}));
+      cases.push_back(PrepareCase({format, hd, 2, 2, {3, 17}}, {true, true}));
       // Borders of pages and of groups of 32; each group size with each format.
       for (uint32_t i = 0; i < 2; ++i) {
         const uint32_t group = kGroups[turn++ % 4];

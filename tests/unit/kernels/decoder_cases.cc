@@ -65,6 +65,44 @@ Inputs RandomInputs(Random& random, uint32_t rows, uint32_t width, double scale)
   return out;
 }
 
+Bytes SplitRows(const Inputs& x, const std::vector<float>& norm) {
+  Bytes out(x.values.size() * 4);
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    const size_t row = i / x.stride;
+    const uint32_t column = static_cast<uint32_t>(i % x.stride);
+    const float value = norm.empty() ? x.values[i] : x.values[i] * norm[column];
+    const uint16_t high = quant::Bf16FromFloat(value);
+    const uint16_t low = quant::Bf16FromFloat(value - quant::FloatFromBf16(high));
+    uint8_t* at = &out[row * x.stride * 4 + SplitPlace(column)];
+    std::memcpy(at, &high, sizeof(high));
+    std::memcpy(at + kSplitHalfBytes, &low, sizeof(low));
+  }
+  return out;
+}
+
+Expectation Wanted::CheckSplit(const std::string& name) const {
+  return {name, [*this](absl::Span<const uint8_t> bytes) -> std::string {
+            for (size_t i = 0; i < values_.size(); ++i) {
+              const uint8_t* at = &bytes[i / stride_ * stride_ * 4 +
+                                         SplitPlace(static_cast<uint32_t>(i % stride_))];
+              uint16_t high, low;
+              std::memcpy(&high, at, sizeof(high));
+              std::memcpy(&low, at + kSplitHalfBytes, sizeof(low));
+              constexpr uint16_t kUntouched = kUntouchedByte << 8 | kUntouchedByte;
+              if (values_[i] == Untouched()) {
+                if (high == kUntouched && low == kUntouched) continue;
+                return absl::StrCat("[", i, "] was written");
+              }
+              const double got =
+                  double{quant::FloatFromBf16(high)} + double{quant::FloatFromBf16(low)};
+              const double allowed = allowed_[i] + std::abs(values_[i]) * 0x1p-16;
+              if (std::abs(got - values_[i]) <= allowed) continue;
+              return absl::StrCat("[", i, "] is ", got, ", expected ", values_[i], " +- ", allowed);
+            }
+            return "";
+          }};
+}
+
 std::vector<float> SquaresOf(const Inputs& x) {
   std::vector<float> out;
   for (uint32_t row = 0; row < x.rows; ++row) {
@@ -91,7 +129,7 @@ namespace {
 
 // Two blocks as the host writes them, of an even and of an odd step, and a GPU that has run the step
 // before `index`: it takes the one, and changes its page tables.
-Case StepBeginCase(uint32_t rows, uint32_t arrivals, uint32_t index, uint32_t change_count) {
+Case StepBeginCase(uint32_t rows, uint32_t index, uint32_t change_count) {
   constexpr uint32_t kTableWords = 512;
   StepPlan step = StepPlan::Of(rows);
   step.index = index;
@@ -124,24 +162,19 @@ Case StepBeginCase(uint32_t rows, uint32_t arrivals, uint32_t index, uint32_t ch
   StepHeader last;
   last.index = index - 1;
   std::memcpy(before.data(), &last, sizeof(last));
-  std::vector<uint32_t> counters(arrivals, 0);
-  counters.push_back(0xeeeeeeee);
   Case out;
-  out.name = absl::StrCat("step_begin ", rows, " rows, ", arrivals, " counters, step ", index, ", ",
+  out.name = absl::StrCat("step_begin ", rows, " rows, step ", index, ", ",
                           change_count, " changes");
   out.bound = "exact";
   out.buffers = {{"from", from, 0, Home::kHost},
-                 {"to", before},
-                 {"arrivals", Bytes(counters.size() * 4, kUntouchedByte)}};
+                 {"to", before}};
   out.steps = {{MakeLaunch<StepBeginArgs>("step_begin", 1,
                                           [=](StepBeginArgs& args, const Addresses& at) {
                                             args.from = at.Of<const uint32_t>("from");
                                             args.to = at.Of<uint32_t>("to");
-                                            args.arrivals = at.Of<uint32_t>("arrivals");
-                                            args.arrival_count = arrivals;
                                             args.block_words = block_words;
                                           })}};
-  out.expectations = {Exactly("to", want), ExactlyValues("arrivals", counters)};
+  out.expectations = {Exactly("to", want)};
   return out;
 }
 
@@ -178,6 +211,23 @@ void WantSquares(const Inputs& x, Wanted* want) {
   }
 }
 
+// What kernels that write rows of x leave beside them, for a norm's weights: `split`.
+struct RowsWanted {
+  std::vector<float> norm;
+  Wanted split;
+  RowsWanted(Random& random, uint32_t rows, uint32_t stride)
+      : norm(random.Floats(stride)), split(rows, stride) {}
+  void Set(size_t row, size_t column, float x) {
+    split.Set(row, column, double{x * norm[column]}, 0);
+  }
+  void AddTo(Case* out, uint32_t device = 0) const {
+    const std::string suffix = device == 0 ? "" : absl::StrCat(device);
+    out->buffers.push_back({"norm" + suffix, ToBytes(norm), device});
+    out->buffers.push_back(split.ToFill("split" + suffix, device));
+    out->expectations.push_back(split.CheckSplit("split" + suffix));
+  }
+};
+
 // `told`: every second row's token is told by the step before, of which one had none to tell.
 Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers, bool told = false) {
   constexpr uint32_t kVocab = 9;
@@ -202,11 +252,13 @@ Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers, bool 
   Inputs x = RandomInputs(random, rows, hidden);
   const uint32_t chunks = (hidden + kRowChunk - 1) / kRowChunk;
   Wanted want(rows + 1, x.stride), squares(rows + 1, chunks);
+  RowsWanted split(random, rows + 1, x.stride);
   for (uint32_t row = 0; row < rows; ++row) {
     for (uint32_t i = 0; i < hidden; ++i) {
       const double value =
           token_of[row] == kNoToken ? 0 : table.values[size_t{token_of[row]} * hidden + i];
       x.values[size_t{row} * x.stride + i] = static_cast<float>(value);
+      split.Set(row, i, static_cast<float>(value));
       want.Set(row, i, value, 0);
     }
   }
@@ -221,8 +273,10 @@ Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers, bool 
   out.steps = {{MakeLaunch<EmbedArgs>("embed", workers, [=](EmbedArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");
     args.table = at.Of<const uint8_t>("table");
-    args.x = at.Of<float>("x");
-    args.squares = at.Of<float>("squares");
+    args.out.x = at.Of<float>("x");
+    args.out.squares = at.Of<float>("squares");
+    args.out.split = at.Of<float>("split");
+    args.out.norm = at.Of<const float>("norm");
     args.hidden = hidden;
     args.stride = RoundUp(hidden, kPadColumns);
     args.chunks = chunks;
@@ -231,6 +285,7 @@ Case EmbedCase(uint32_t rows, uint32_t hidden, bool f32, uint32_t workers, bool 
     args.max_rows = rows;
   })}};
   out.expectations = {want.Check("x"), squares.Check("squares")};
+  split.AddTo(&out);
   return out;
 }
 
@@ -273,10 +328,12 @@ Case InputCase(uint32_t rows, uint32_t tapped, uint32_t hidden, uint32_t workers
   Inputs x = {rows, hidden, tap.stride, std::vector<float>(size_t{rows} * tap.stride)};
   const uint32_t chunks = (hidden + kRowChunk - 1) / kRowChunk;
   Wanted want(rows + 1, x.stride), squares(rows + 1, chunks);
+  RowsWanted split(random, rows + 1, x.stride);
   for (uint32_t row = 0; row < rows; ++row) {
     for (uint32_t i = 0; i < hidden; ++i) {
       const double value = tap.at(step.inputs[row], i);
       x.values[size_t{row} * x.stride + i] = static_cast<float>(value);
+      split.Set(row, i, static_cast<float>(value));
       want.Set(row, i, value, 0);
     }
   }
@@ -289,19 +346,48 @@ Case InputCase(uint32_t rows, uint32_t tapped, uint32_t hidden, uint32_t workers
   out.steps = {{MakeLaunch<InputArgs>("input", workers, [=](InputArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");
     args.tap = at.Of<const float>("tap");
-    args.x = at.Of<float>("x");
-    args.squares = at.Of<float>("squares");
+    args.out.x = at.Of<float>("x");
+    args.out.squares = at.Of<float>("squares");
+    args.out.split = at.Of<float>("split");
+    args.out.norm = at.Of<const float>("norm");
     args.hidden = hidden;
     args.stride = RoundUp(hidden, kPadColumns);
     args.chunks = chunks;
   })}};
   out.expectations = {want.Check("x"), squares.Check("squares")};
+  split.AddTo(&out);
+  return out;
+}
+
+Case ResplitCase(uint32_t rows, uint32_t hidden, uint32_t workers) {
+  Random random(hidden + rows);
+  const Inputs x = RandomInputs(random, rows, hidden);
+  RowsWanted split(random, rows + 1, x.stride);
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t i = 0; i < hidden; ++i) split.Set(row, i, static_cast<float>(x.at(row, i)));
+  }
+  Case out;
+  out.name = absl::StrCat("resplit ", rows, " rows, hidden ", hidden);
+  out.bound = "2^-16 relative: two bf16";
+  out.buffers = {{"step", StepPlan::Of(rows).Block()}, {"x", ToBytes(x.values)}};
+  out.steps = {
+      {MakeLaunch<ResplitArgs>("resplit", workers, [=](ResplitArgs& args, const Addresses& at) {
+        args.step = at.Of<const uint32_t>("step");
+        args.x = at.Of<const float>("x");
+        args.split = at.Of<float>("split");
+        args.norm = at.Of<const float>("norm");
+        args.hidden = hidden;
+        args.stride = x.stride;
+        args.chunks = (hidden + kRowChunk - 1) / kRowChunk;
+      })}};
+  split.AddTo(&out);
   return out;
 }
 
 // `ties`: logits out of four values. Columns beyond the experts would win if they were looked at.
+// `splits`: each logit is the sum of so many.
 Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, bool ties,
-               bool shared = false) {
+               bool shared = false, uint32_t splits = 1) {
   Random random(experts + rows);
   const uint32_t stride = RoundUp(experts + 1, kPadColumns);
   std::vector<float> logits(size_t{rows} * stride, 100.0f);
@@ -332,13 +418,23 @@ Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, 
     weights.Set(row, top, weight, weight * 4e-6);
   }
   ids.resize(ids.size() + top + shared, 0xeeeeeeee);
+  // Sums of halves, quarters and eighths are exact; and so is the norm's factor, a half.
+  std::vector<float> parts;
+  for (uint32_t i = 0; i < splits; ++i) {
+    for (const float logit : logits) parts.push_back(logit / static_cast<float>(splits) * 2);
+  }
+  std::vector<uint32_t> arrivals(kArrivalLines * kArrivalWords, 0xeeeeeeee);
+  for (uint32_t i = 0; i < kArrivalLines; ++i) arrivals[i * kArrivalWords] = 0;
   Case out;
   out.name =
       absl::StrCat("route ", rows, " x ", experts, " top ", top, renormalise ? " renormalised" : "",
-                   ties ? " with ties" : "", shared ? ", one shared" : "");
+                   ties ? " with ties" : "", shared ? ", one shared" : "",
+                   splits > 1 ? absl::StrCat(", sums of ", splits) : "");
   out.bound = "ids exact; weights 4e-6 relative: exp in fp32 of up to 15, and a sum";
   out.buffers = {{"step", StepPlan::Of(rows).Block()},
-                 {"logits", ToBytes(logits)},
+                 {"logits", ToBytes(parts)},
+                 {"arrivals", Bytes(kArrivalBytes, kUntouchedByte)},
+                 {"squares", ToBytes(std::vector<float>(rows, 4.0f))},
                  {"ids", Bytes(ids.size() * 4, kUntouchedByte)},
                  weights.ToFill("weights")};
   out.steps = {{MakeLaunch<RouteArgs>("route", 2, [=](RouteArgs& args, const Addresses& at) {
@@ -351,8 +447,15 @@ Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, 
     args.router.renormalise = renormalise;
     args.stride = stride;
     args.shared = shared;
+    args.splits = splits;
+    args.split_rows = rows;
+    args.norm.squares = at.Of<const float>("squares");
+    args.norm.chunks = 1;
+    args.norm.inverse_hidden = 1;
+    args.arrivals = at.Of<uint32_t>("arrivals");
   })}};
-  out.expectations = {ExactlyValues("ids", ids), weights.Check("weights")};
+  out.expectations = {ExactlyValues("ids", ids), weights.Check("weights"),
+                      ExactlyValues("arrivals", arrivals)};
   return out;
 }
 
@@ -397,22 +500,24 @@ Case SumSlotsCase(uint32_t ranks, uint32_t count, bool in_place) {
 
 struct ReduceShape {
   uint32_t ranks, rows, hidden;
-  uint32_t two_shot_rows;
+  bool twice;  // two rounds
   bool plain;
   uint32_t first_epoch;  // of three rounds, one all-reduce a step
   // Of the widest vector that the group adds; 0: of this one. If wider, flags are as such vectors
   // left them in the two epochs before.
   uint32_t stride = 0;
+  uint32_t splits = 1;
   uint32_t Stride() const { return stride != 0 ? stride : RoundUp(hidden, kPadColumns); }
-  uint32_t FlagsOfUnit() const { return (rows + 1) * ((Stride() + kRowChunk - 1) / kRowChunk); }
+  uint32_t MaxRows() const { return rows + 1; }
+  ExchangeBytes Exchange() const { return ExchangeBytesOf(ranks, MaxRows(), MaxRows(), Stride()); }
 };
 
 std::string Named(const char* what, uint32_t rank) { return absl::StrCat(what, rank); }
 
 // Rounds of one case: partials of each rank and round, and what x is after the last, in fp32 as the
-// kernel adds: ranks in their tree, then onto x.
+// kernel adds: splits in their tree, ranks in theirs, then onto x.
 struct ReduceData {
-  std::vector<std::vector<Inputs>> partials;  // [round][rank]
+  std::vector<std::vector<std::vector<Inputs>>> partials;  // [round][rank][split]
   Inputs before, after;
 };
 constexpr uint32_t kReduceRounds = 3;
@@ -422,12 +527,16 @@ ReduceData RandomReduce(const ReduceShape& s) {
   out.before = RandomInputs(random, s.rows, s.hidden);
   out.after = out.before;
   for (uint32_t round = 0; round < kReduceRounds; ++round) {
-    std::vector<Inputs> partials;
-    for (uint32_t r = 0; r < s.ranks; ++r) {
-      partials.push_back(RandomInputs(random, s.rows, s.hidden));
+    std::vector<std::vector<Inputs>> partials(s.ranks);
+    for (std::vector<Inputs>& own : partials) {
+      for (uint32_t i = 0; i < s.splits; ++i) {
+        own.push_back(RandomInputs(random, s.rows, s.hidden));
+      }
     }
     for (size_t i = 0; i < out.after.values.size(); ++i) {
-      const float sum = TreeOf(s.ranks, [&](uint32_t r) { return partials[r].values[i]; });
+      const float sum = TreeOf(s.ranks, [&](uint32_t r) {
+        return TreeOf(s.splits, [&](uint32_t k) { return partials[r][k].values[i]; });
+      });
       out.after.values[i] = s.plain ? sum : out.after.values[i] + sum;
     }
     out.partials.push_back(std::move(partials));
@@ -437,48 +546,64 @@ ReduceData RandomReduce(const ReduceShape& s) {
 
 LaunchSpec ReduceLaunch(const ReduceShape& s, uint32_t round, uint32_t rank) {
   return MakeLaunch<ReduceArgs>(
-      "reduce", 2 + rank % 2,
+      s.twice ? "reduce_twice" : "reduce", 2 + rank % 2,
       [=](ReduceArgs& args, const Addresses& at) {
         args.step = at.Of<const uint32_t>(Named("step", rank), round * 256);
         args.partial = at.Of<const float>(absl::StrCat("partial", rank, "_", round));
-        args.x = at.Of<float>(Named("x", rank));
-        args.squares = at.Of<float>(Named("squares", rank));
-        for (uint32_t r = 0; r < s.ranks; ++r) {
-          args.slots[r] = at.Of<float>(Named("slots", r));
-          args.flags[r] = at.Of<uint32_t>(Named("flags", r));
+        args.out.x = at.Of<float>(Named("x", rank));
+        if (!s.plain) {
+          args.out.squares = at.Of<float>(Named("squares", rank));
+          args.out.split = at.Of<float>(Named("split", rank));
+          args.out.norm = at.Of<const float>(Named("norm", rank));
         }
+        for (uint32_t r = 0; r < s.ranks; ++r) {
+          args.exchange[r] = at.Of<uint8_t>(Named("exchange", r));
+        }
+        args.exchange_own = args.exchange[rank];
+        args.flags_at = s.Exchange().flags_at;
+        args.pairs_at = s.Exchange().pairs_at;
         args.hidden = s.hidden;
         args.stride = s.Stride();
         args.chunks = (s.hidden + kRowChunk - 1) / kRowChunk;
-        args.max_rows = s.rows + 1;
+        args.max_rows = args.pair_rows = s.MaxRows();
         args.ranks = s.ranks;
         args.rank = rank;
-        args.two_shot_rows = s.two_shot_rows;
         args.sequence = 0;
         args.per_step = 1;
         args.mode = s.plain ? uint32_t{kReducePlain} : 0;
+        args.splits = s.splits;
+        args.split_rows = s.rows;
       },
       rank);
 }
 
-// What epochs before the first have left in a rank's flags.
-Bytes FlagsBefore(const ReduceShape& s) {
-  Bytes out(size_t{2 * s.ranks + 2} * s.FlagsOfUnit() * 4);
-  for (size_t i = 0; i < out.size() / 4 && s.stride != 0; ++i) {
-    const size_t unit = i / s.FlagsOfUnit();
-    const uint32_t parity = (unit < 2 * s.ranks ? unit / s.ranks : unit) & 1;
-    const uint32_t epoch = s.first_epoch - 1 - ((s.first_epoch - 1 - parity) & 1);
-    const uint32_t flag = epoch | 1;
-    std::memcpy(&out[4 * i], &flag, 4);
+// What epochs before the first have left in a rank's memory: flags, and of one round words that hold
+// a NaN beside their epoch; else zeros. Slots of two rounds hold NaNs: whoever does not wait gets one.
+Bytes ExchangeBefore(const ReduceShape& s) {
+  const ExchangeBytes at = s.Exchange();
+  Bytes out(at.bytes);
+  std::fill(out.begin(), out.begin() + static_cast<ptrdiff_t>(at.flags_at), uint8_t{0xff});
+  const auto flag = [&](uint32_t parity) {
+    if (s.stride == 0) return 0u;
+    return (s.first_epoch - 1 - ((s.first_epoch - 1 - parity) & 1)) | 1;
+  };
+  const size_t flags = size_t{s.MaxRows()} * ((s.Stride() + kRowChunk - 1) / kRowChunk);
+  for (size_t i = 0; i < (2 * size_t{s.ranks} + 2) * flags; ++i) {
+    const size_t unit = i / flags;
+    const uint32_t now = flag((unit < 2 * s.ranks ? unit / s.ranks : unit) & 1);
+    std::memcpy(&out[at.flags_at + 4 * i], &now, 4);
+  }
+  const size_t words = size_t{s.MaxRows()} * s.Stride();
+  for (size_t i = 0; i < 2 * s.ranks * words; ++i) {
+    const uint32_t word[2] = {0xffffffff, flag(i / words / s.ranks & 1)};
+    std::memcpy(&out[at.pairs_at + 8 * i], word, 8);
   }
   return out;
 }
 
-// Slots hold NaNs and flags zeros, as after the set-up: whoever does not wait gets a NaN.
 Case ReduceCase(const ReduceShape& s) {
   const ReduceData data = RandomReduce(s);
   const uint32_t chunks = (s.hidden + kRowChunk - 1) / kRowChunk;
-  const uint32_t stride = s.Stride(), max_rows = s.rows + 1;
   Bytes steps;
   for (uint32_t round = 0; round < kReduceRounds; ++round) {
     StepPlan step = StepPlan::Of(s.rows);
@@ -489,26 +614,42 @@ Case ReduceCase(const ReduceShape& s) {
     steps.insert(steps.end(), block.begin(), block.end());
   }
   Wanted squares(s.rows, chunks);
-  if (!s.plain) WantSquares(data.after, &squares);
+  Wanted split(s.rows, s.Stride());
+  Random random(s.hidden);
+  const std::vector<float> norm = random.Floats(s.Stride());
+  if (!s.plain) {
+    WantSquares(data.after, &squares);
+    for (uint32_t row = 0; row < s.rows; ++row) {
+      for (uint32_t i = 0; i < s.hidden; ++i) {
+        const float x = static_cast<float>(data.after.at(row, i));
+        split.Set(row, i, double{x * norm[i]}, 0);
+      }
+    }
+  }
   Case out;
-  out.name = absl::StrCat("reduce ", s.ranks, " ranks, ", s.rows, " rows, hidden ", s.hidden,
-                          s.rows >= s.two_shot_rows ? ", two shots" : "", s.plain ? ", plain" : "",
-                          ", epoch ", s.first_epoch, s.stride != 0 ? ", after wider ones" : "");
+  out.name = absl::StrCat(s.twice ? "reduce_twice " : "reduce ", s.ranks, " ranks, ", s.rows,
+                          " rows, hidden ", s.hidden, s.plain ? ", plain" : "", ", epoch ",
+                          s.first_epoch, s.stride != 0 ? ", after wider ones" : "",
+                          s.splits > 1 ? absl::StrCat(", sums of ", s.splits) : "");
   out.bound = "x exact: fp32 sums in the tree of ranks; squares 2^-20 relative";
   for (uint32_t r = 0; r < s.ranks; ++r) {
     out.buffers.push_back({Named("step", r), steps, r});
     out.buffers.push_back({Named("x", r), ToBytes(data.before.values), r});
     out.buffers.push_back(squares.ToFill(Named("squares", r), r));
-    const size_t units = 2 * s.ranks + 2;
-    out.buffers.push_back(
-        {Named("slots", r), Bytes(units * max_rows * stride * 4, 0xff), r, Home::kUncached});
-    out.buffers.push_back({Named("flags", r), FlagsBefore(s), r, Home::kUncached});
+    out.buffers.push_back(split.ToFill(Named("split", r), r));
+    out.buffers.push_back({Named("norm", r), ToBytes(norm), r});
+    out.buffers.push_back({Named("exchange", r), ExchangeBefore(s), r, Home::kUncached});
     for (uint32_t round = 0; round < kReduceRounds; ++round) {
-      out.buffers.push_back(
-          {absl::StrCat("partial", r, "_", round), ToBytes(data.partials[round][r].values), r});
+      Bytes partial;
+      for (const Inputs& one : data.partials[round][r]) {
+        const Bytes bytes = ToBytes(one.values);
+        partial.insert(partial.end(), bytes.begin(), bytes.end());
+      }
+      out.buffers.push_back({absl::StrCat("partial", r, "_", round), partial, r});
     }
     out.expectations.push_back(ExactlyValues(Named("x", r), data.after.values));
     out.expectations.push_back(squares.Check(Named("squares", r)));
+    out.expectations.push_back(split.CheckSplit(Named("split", r)));
   }
   for (uint32_t round = 0; round < kReduceRounds; ++round) {
     std::vector<LaunchSpec> together;
@@ -522,9 +663,9 @@ Case ReduceCase(const ReduceShape& s) {
 
 std::vector<Case> DecoderStepCases() {
   return {
-      StepBeginCase(1, 0, 1, 0),
-      StepBeginCase(300, 94, 2, 300),
-      StepBeginCase(3, 16, 0, 1),
+      StepBeginCase(1, 1, 0),
+      StepBeginCase(300, 2, 300),
+      StepBeginCase(3, 0, 1),
       StepTablesCase(1, 1),
       StepTablesCase(1000, 3),
       EmbedCase(1, 64, false, 1),
@@ -541,11 +682,15 @@ std::vector<Case> DecoderStepCases() {
       InputCase(1, 2, 64, 1),
       InputCase(5, 14, 1160, 3),
       InputCase(17, 6, 8, 2),
+      ResplitCase(1, 1160, 2),
+      ResplitCase(5, 64, 1),
       RouteCase(1, 8, 2, true, false),
       RouteCase(9, 128, 8, true, false),
       RouteCase(9, 130, 8, false, false),
       RouteCase(17, 512, 16, true, true),
       RouteCase(9, 512, 10, true, false, true),
+      RouteCase(3, 128, 8, true, false, false, 2),
+      RouteCase(1, 130, 8, false, true, true, 8),
       SumSlotsCase(1, 5, false),
       SumSlotsCase(2, 4099, false),
       SumSlotsCase(3, 1022, false),
@@ -556,31 +701,32 @@ std::vector<Case> DecoderStepCases() {
 }
 
 std::vector<Case> DecoderReduceCases() {
-  constexpr uint32_t kNever = 1u << 30;
   std::vector<Case> cases;
   for (uint32_t ranks : {1u, 2u, 4u}) {
-    cases.push_back(ReduceCase({ranks, 1, 64, kNever, false, 1}));
-    cases.push_back(ReduceCase({ranks, 5, 1160, kNever, false, 1}));
-    cases.push_back(ReduceCase({ranks, 5, 1160, 2, false, 1}));
-    cases.push_back(ReduceCase({ranks, 3, 72, 1, true, 7}));
-    cases.push_back(ReduceCase({ranks, 3, 70, kNever, true, 7}));
+    cases.push_back(ReduceCase({ranks, 1, 64, false, false, 1}));
+    cases.push_back(ReduceCase({ranks, 5, 1160, false, false, 1}));
+    cases.push_back(ReduceCase({ranks, 3, 70, false, true, 7}));
+    cases.push_back(ReduceCase({ranks, 3, 72, false, false, 7, 0, 4}));
+    if (ranks == 1) continue;
+    cases.push_back(ReduceCase({ranks, 5, 1160, true, false, 1}));
+    cases.push_back(ReduceCase({ranks, 3, 72, true, true, 7}));
   }
-  // As many as there may be, of a row and a bit: enough that every rank owns a chunk of two shots.
-  cases.push_back(ReduceCase({8, 1, 64, kNever, false, 1}));
-  cases.push_back(ReduceCase({8, 3, 1160, kNever, false, 0xffffffff}));
-  cases.push_back(ReduceCase({8, 5, 1160, 2, false, 1}));
-  cases.push_back(ReduceCase({8, 3, 70, 1, true, 7}));
+  // As many as there may be, of a row and a bit: enough that every rank owns a chunk of two rounds.
+  cases.push_back(ReduceCase({8, 1, 64, false, false, 1}));
+  cases.push_back(ReduceCase({8, 3, 1160, false, false, 0xffffffff}));
+  cases.push_back(ReduceCase({8, 5, 1160, true, false, 1}));
+  cases.push_back(ReduceCase({8, 3, 70, true, true, 7}));
   // One row, so that its buffers may be narrower than the stride; onto x, so that a NaN stays.
   for (uint32_t epoch : {6u, 7u}) {
-    for (uint32_t two_shot_rows : {kNever, 1u}) {
-      cases.push_back(ReduceCase({4, 1, 64, two_shot_rows, false, epoch, 5 * kRowChunk}));
+    for (bool twice : {false, true}) {
+      cases.push_back(ReduceCase({4, 1, 64, twice, false, epoch, 5 * kRowChunk}));
     }
   }
   // Epochs that wrap, through 0; and flags that nobody has written for 2^31 epochs and more.
-  for (uint32_t two_shot_rows : {kNever, 1u}) {
-    cases.push_back(ReduceCase({4, 5, 128, two_shot_rows, false, 0xffffffff}));
-    cases.push_back(ReduceCase({2, 5, 128, two_shot_rows, false, 0xfffffffe}));
-    cases.push_back(ReduceCase({2, 3, 1160, two_shot_rows, false, 0x80000005}));
+  for (bool twice : {false, true}) {
+    cases.push_back(ReduceCase({4, 5, 128, twice, false, 0xffffffff}));
+    cases.push_back(ReduceCase({2, 5, 128, twice, false, 0xfffffffe}));
+    cases.push_back(ReduceCase({2, 3, 1160, twice, false, 0x80000005}));
   }
   return cases;
 }

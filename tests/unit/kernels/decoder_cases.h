@@ -52,6 +52,8 @@ class Wanted {
     return {name, Bytes(values_.size() * 4, kUntouchedByte), device};
   }
   Expectation Check(const std::string& name) const { return WithinFloat(name, values_, allowed_); }
+  // The same of split rows, which round to 2^-17.
+  Expectation CheckSplit(const std::string& name) const;
 
  private:
   size_t stride_;
@@ -65,6 +67,8 @@ struct Inputs {
   double at(size_t row, size_t column) const { return values[row * stride + column]; }
 };
 Inputs RandomInputs(Random& random, uint32_t rows, uint32_t width, double scale = 1);
+// `x` as split rows; `norm`, one a column or none, multiplies it first.
+Bytes SplitRows(const Inputs& x, const std::vector<float>& norm = {});
 // The sums of squares of its chunks, [rows, chunks].
 std::vector<float> SquaresOf(const Inputs& x);
 

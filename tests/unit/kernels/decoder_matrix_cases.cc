@@ -32,13 +32,11 @@ NormData RandomNorm(Random& random, const Inputs& x) {
 }
 void AddNorm(const NormData& norm, std::vector<Buffer>* buffers) {
   if (!norm.on) return;
-  buffers->push_back({"norm", ToBytes(norm.w)});
   buffers->push_back({"squares", ToBytes(norm.squares)});
 }
 NormOf NormAt(const NormData& norm, uint32_t width, const Addresses& at) {
   NormOf out;
   if (!norm.on) return out;
-  out.w = at.Of<const float>("norm");
   out.squares = at.Of<const float>("squares");
   out.chunks = norm.chunks;
   out.inverse_hidden = 1.0f / static_cast<float>(width);
@@ -71,8 +69,27 @@ struct Product {
   bool norm, logits;
   uint32_t workers;
   bool rounded = false;
-  uint32_t parts = 1;  // of k
+  uint32_t parts = 1;   // of k
+  uint32_t splits = 1;  // workgroups that share it
 };
+
+// What workgroups that share k leave adds up to the bits that one makes alone, which come first.
+Expectation SplitsAgree(uint32_t splits, size_t floats) {
+  return {"out", [=](absl::Span<const uint8_t> bytes) -> std::string {
+            const std::vector<float> all = FromBytes<float>(bytes);
+            for (size_t i = 0; i < floats; ++i) {
+              std::vector<float> sums;
+              for (uint32_t k = 1; k <= splits; ++k) sums.push_back(all[k * floats + i]);
+              for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
+                for (size_t k = 0; k < sums.size() / 2; ++k) sums[k] = sums[2 * k] + sums[2 * k + 1];
+              }
+              if (std::memcmp(&sums[0], &all[i], 4) == 0 || all[i] == Untouched()) continue;
+              return absl::StrCat("[", i, "] adds up to ", sums[0], ", alone it is ", all[i]);
+            }
+            return "";
+          }};
+}
+
 constexpr char kRoundedBound[] =
     "(2^-8 + (k/4 + 8) * 2^-23) of the sum of |x * w|: inputs rounded to bf16, fp32 sums of four "
     "waves";
@@ -86,8 +103,9 @@ Case ProductCase(const Product& p) {
   const NormData norm = p.norm ? RandomNorm(random, x) : NormData{};
   const TiledWeights w = RandomTiles(random, p.format, p.outputs, p.width, p.gate_up, p.parts);
   const uint32_t out_stride = RoundUp(p.outputs, kPadColumns);
+  const uint32_t out_rows = p.rows + 1;
 
-  Wanted want(p.rows + 1, out_stride);
+  Wanted want(out_rows, out_stride);
   for (uint32_t row = 0; row < p.rows; ++row) {
     const Row in = InputOf(x, norm, p.logits ? step.logit_rows[row] : row);
     for (uint32_t o = 0; o < w.outputs * kTileRows; ++o) {
@@ -104,23 +122,38 @@ Case ProductCase(const Product& p) {
                              (p.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", p.rows, " rows, ", p.outputs, " outputs, k ", p.width,
                           p.parts > 1 ? absl::StrCat(" in ", p.parts) : "",
-                          p.norm ? ", normed" : "", p.logits ? ", logit rows" : "");
+                          p.norm ? ", normed" : "", p.logits ? ", logit rows" : "",
+                          p.splits > 1 ? absl::StrCat(", shared by ", p.splits) : "");
   out.bound = p.rounded ? kRoundedBound : kProductBound;
-  out.buffers = {{"step", step.Block()}, {"x", ToBytes(x.values)}, want.ToFill("out")};
+  out.buffers = {{"step", step.Block()}, {"x", SplitRows(x, norm.w)}, want.ToFill("out")};
+  const size_t floats = out.buffers.back().initial.size() / 4;
   w.AddBuffers("w", &out.buffers);
   AddNorm(norm, &out.buffers);
-  out.steps = {
-      {MakeLaunch<MatmulArgs>(kernel, p.workers, [=](MatmulArgs& args, const Addresses& at) {
-        args.step = at.Of<const uint32_t>("step");
-        args.x = at.Of<const float>("x");
-        args.out = at.Of<float>("out");
-        args.w = w.At("w", at);
-        args.norm = NormAt(norm, x.width, at);
-        args.x_stride = x.stride;
-        args.out_stride = out_stride;
-        args.flags = p.logits ? uint32_t{kMatmulLogitRows} : 0;
-      })}};
-  out.expectations = {want.Check("out")};
+  const auto product = [=](MatmulArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.x = at.Of<const float>("x");
+    args.out = at.Of<float>("out");
+    args.w = w.At("w", at);
+    args.norm = NormAt(norm, x.width, at);
+    args.x_stride = x.stride;
+    args.out_stride = out_stride;
+    args.rows = p.rows;
+    args.flags = p.logits ? uint32_t{kMatmulLogitRows} : 0;
+  };
+  out.steps = {{MakeLaunch<MatmulArgs>(kernel, p.workers, product)}};
+  if (p.splits == 1) {
+    out.expectations = {p.gate_up ? want.CheckSplit("out") : want.Check("out")};
+    return out;
+  }
+  out.buffers[2].initial.resize((1 + p.splits) * floats * 4, kUntouchedByte);
+  out.steps.push_back({MakeLaunch<MatmulArgs>(
+      kernel, p.workers, [=](MatmulArgs& args, const Addresses& at) {
+        product(args, at);
+        args.out = at.Of<float>("out", floats * 4);
+        args.splits = p.splits;
+        args.split_rows = out_rows;
+      })});
+  out.expectations = {SplitsAgree(p.splits, floats)};
   return out;
 }
 
@@ -226,11 +259,11 @@ Case ExpertCase(const ExpertShape& s) {
   // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
   // width are zeros, as the backend leaves them.
   out.buffers = {{"step", StepPlan::Of(s.rows).Block()},
-                 {"x", ToBytes(x.values)},
+                 {"x", SplitRows(x, norm.w)},
                  {"ids", ToBytes(choice.ids)},
                  {"weights", ToBytes(choice.weights)},
                  {"act", Bytes(size_t{s.rows} * s.top * act_stride * 4)},
-                 {"arrivals", Bytes(4)},
+                 {"arrivals", Bytes(kArrivalBytes)},
                  want.ToFill("out")};
   up.all.AddBuffers("up", &out.buffers);
   down.all.AddBuffers("down", &out.buffers);
@@ -260,6 +293,7 @@ Case ExpertCase(const ExpertShape& s) {
         args.out_stride = out_stride;
         args.top = s.top;
         args.experts = s.experts;
+        args.most_rows = s.rows;
       })}};
   out.expectations = {want.Check("out")};
   return out;
@@ -289,6 +323,11 @@ std::vector<Case> DecoderMatrixCases() {
              {128, 8}, {ragged, 8}, {wide, 8}, {wide, 4}, {192, 2}}) {
       cases.push_back(ProductCase({format, false, 3, 17, width, false, false, 2, false, parts}));
     }
+    // Eight rows and nine are columns of one matrix instruction and of two.
+    cases.push_back(ProductCase({format, false, 8, 17, wide, true, false, 2, false, 8}));
+    cases.push_back(ProductCase({format, false, 9, 17, wide, true, false, 2, false, 8}));
+    cases.push_back(ProductCase({format, false, 1, 40, wide, false, false, 5, false, 8, 8}));
+    cases.push_back(ProductCase({format, false, 9, 17, wide, false, false, 3, false, 8, 2}));
     if (format == TileFormat::kBf16Pair) continue;
     cases.push_back(ProductCase({format, false, 3, 17, wide, false, false, 2, true, 8}));
     cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3, true}));

@@ -116,7 +116,7 @@ TEST(a_dense_config) {
   CHECK(!config->tied_embeddings);
   CHECK_EQ(config->rope.theta, 1e6);
   CHECK_EQ(config->rope.rotary_dim, 128);
-  CHECK(!config->rope.yarn);
+  CHECK(config->rope.kind == RopeKind::kPlain);
   CHECK_EQ(config->experts, 0);
   CHECK_EQ(config->sparse_layer.size(), 36u);
   CHECK(std::count(config->sparse_layer.begin(), config->sparse_layer.end(), true) == 0);
@@ -149,12 +149,37 @@ TEST(a_moe_config) {
   CHECK_OK(Parse(With(Without(Moe(), "num_experts"), "num_local_experts", "128")));
 }
 
-TEST(head_dim_falls_back_to_the_quotient) {
-  auto config = Parse(Without(Dense(), "head_dim"));
+// As transformers' classes have it: Qwen3's says 128, most take the quotient, rounded down.
+TEST(missing_head_dim_is_the_class_default_and_null_is_the_quotient) {
+  auto config = Parse(With(Without(Dense(), "head_dim"), "hidden_size", "2048"));
   CHECK_OK(config);
   CHECK_EQ(config->head_dim, 128);
-  CHECK_REFUSED(Parse(With(Without(Dense(), "head_dim"), "hidden_size", "4097")), Code::kBadModel,
-                "head_dim", "4097", "32");
+  config = Parse(With(With(Dense(), "head_dim", "null"), "hidden_size", "2048"));
+  CHECK_OK(config);
+  CHECK_EQ(config->head_dim, 64);
+  config = Parse(Without(With(Moe(), "hidden_size", "2050"), "head_dim"));
+  CHECK_OK(config);
+  CHECK_EQ(config->head_dim, 64);
+  CHECK_REFUSED(Parse(With(With(Dense(), "head_dim", "null"), "hidden_size", "2080")),
+                Code::kBadModel, "head_dim is 65", "num_attention_heads", "even");
+}
+
+TEST(missing_keys_are_the_class_defaults) {
+  auto config = Parse(Without(Dense(), "num_key_value_heads"));
+  CHECK_OK(config);
+  CHECK_EQ(config->kv_heads, 32);
+  config = Parse(Without(Moe(), "num_key_value_heads"));
+  CHECK_OK(config);
+  CHECK_EQ(config->kv_heads, 4);
+  config = Parse(With(Moe(), "num_key_value_heads", "null"));
+  CHECK_OK(config);
+  CHECK_EQ(config->kv_heads, 32);
+  config = Parse(Without(Dense(), "max_position_embeddings"));
+  CHECK_OK(config);
+  CHECK_EQ(config->max_position, 32768);
+  config = Parse(Without(Dense(), "rms_norm_eps"));
+  CHECK_OK(config);
+  CHECK_EQ(config->rms_eps, 1e-6f);
 }
 
 TEST(tied_embeddings_nested_first) {
@@ -186,7 +211,7 @@ TEST(rope_in_every_spelling) {
                       "partial_rotary_factor", "0.25"));
   CHECK_OK(config);
   CHECK_EQ(config->rope.theta, 1e6);
-  CHECK_EQ(config->rope.rotary_dim, 32);
+  CHECK_EQ(config->rope.rotary_dim, 128);  // Qwen3 turns whole heads, whatever the key says
   config = Parse(Without(Without(Dense(), "rope_theta"), "rope_scaling"));
   CHECK_OK(config);
   CHECK_EQ(config->rope.theta, 1e4);
@@ -198,7 +223,7 @@ TEST(yarn_in_every_spelling) {
                                 R"(":"yarn","factor":4,"original_max_position_embeddings":32768})";
     const auto config = Parse(With(Dense(), "rope_scaling", scaling));
     CHECK_OK(config);
-    CHECK(config->rope.yarn);
+    CHECK(config->rope.kind == RopeKind::kYarn);
     CHECK_EQ(config->rope.theta, 1e6);
     CHECK_EQ(config->rope.factor, 4.0);
     CHECK_EQ(config->rope.original_max_position, 32768);
@@ -226,8 +251,7 @@ TEST(llama3_scaling) {
       R"({"rope_type":"llama3","factor":32.0,"low_freq_factor":1.0,"high_freq_factor":4.0,
           "original_max_position_embeddings":8192})"));
   CHECK_OK(config);
-  CHECK(config->rope.llama3);
-  CHECK(!config->rope.yarn);
+  CHECK(config->rope.kind == RopeKind::kLlama3);
   CHECK_EQ(config->rope.factor, 32.0);
   CHECK_EQ(config->rope.low_freq_factor, 1.0);
   CHECK_EQ(config->rope.high_freq_factor, 4.0);
@@ -241,7 +265,11 @@ TEST(bad_rope_is_refused) {
     Code code;
     std::initializer_list<const char*> parts;
   } cases[] = {
-      {R"({"rope_type":"longrope","factor":8})", Code::kUnsupported, {"rope_type", "longrope"}},
+      {R"({"rope_type":"proportional","factor":8})",
+       Code::kUnsupported,
+       {"rope_type", "\"proportional\"", "longrope"}},
+      {R"({"rope_type":"longrope","factor":8})", Code::kBadModel, {"short_factor has 0", "64"}},
+      {R"({"rope_type":"linear"})", Code::kBadModel, {"factor is missing"}},
       {R"({"rope_type":"llama3"})", Code::kBadModel, {"factor", "missing", "1024"}},
       {R"({"rope_type":"llama3","factor":8,"high_freq_factor":4})",
        Code::kBadModel,
@@ -252,11 +280,14 @@ TEST(bad_rope_is_refused) {
       {R"({"rope_type":"llama3","factor":8,"low_freq_factor":0,"high_freq_factor":4})",
        Code::kBadModel,
        {"low_freq_factor is 0"}},
-      {R"({"type":"dynamic","factor":8})", Code::kUnsupported, {"type", "\"dynamic\"", "yarn"}},
+      {R"({"type":"dynamic"})", Code::kBadModel, {"factor is missing"}},
       {R"({"rope_type":"yarn"})", Code::kBadModel, {"factor", "missing", "1024"}},
       {R"({"rope_type":"yarn","factor":0.5})", Code::kBadModel, {"factor is 0.5", "1 and 1024"}},
       {R"({"rope_type":"yarn","factor":"4"})", Code::kBadModel, {"factor is \"4\""}},
-      {R"({"rope_type":"yarn","factor":4,"mscale":1})", Code::kUnsupported, {"\"mscale\" is 1"}},
+      {R"({"rope_type":"yarn","factor":4,"llama_4_scaling_beta":1})",
+       Code::kUnsupported,
+       {"\"llama_4_scaling_beta\" is 1"}},
+      {R"({"rope_type":"yarn","factor":4,"mscale":-1})", Code::kBadModel, {"mscale is -1"}},
       {R"({"rope_type":"yarn","factor":4,"attention_factor":0})",
        Code::kBadModel,
        {"attention_factor is 0", "more than 0"}},
@@ -276,10 +307,69 @@ TEST(bad_rope_is_refused) {
     CHECK_REFUSED(result, one.code, "dir/config.json", "rope_scaling");
     for (const char* part : one.parts) CHECK_REFUSED(result, one.code, part);
   }
-  CHECK_REFUSED(Parse(With(Dense(), "partial_rotary_factor", "0.01")), Code::kBadModel,
+  Json partial = Dense();
+  partial["model_type"] = "\"glm4_moe\"";
+  partial["architectures"] = "[\"Glm4MoeForCausalLM\"]";
+  for (const auto& [key, value] : Json{{"n_routed_experts", "8"},
+                                       {"num_experts_per_tok", "2"},
+                                       {"moe_intermediate_size", "64"}}) {
+    partial[key] = value;
+  }
+  const auto half = Parse(partial);
+  CHECK_OK(half);
+  CHECK_EQ(half->rope.rotary_dim, 64);  // the class default
+  CHECK_REFUSED(Parse(With(partial, "partial_rotary_factor", "0.01")), Code::kBadModel,
                 "partial_rotary_factor is 0.01", "128");
-  CHECK_REFUSED(Parse(With(Dense(), "partial_rotary_factor", "1.5")), Code::kBadModel,
+  CHECK_REFUSED(Parse(With(partial, "partial_rotary_factor", "1.5")), Code::kBadModel,
                 "partial_rotary_factor is 1.5");
+}
+
+TEST(linear_and_dynamic_scaling) {
+  auto config = Parse(With(Dense(), "rope_scaling", R"({"type":"linear","factor":2.5})"));
+  CHECK_OK(config);
+  CHECK(config->rope.kind == RopeKind::kLinear);
+  CHECK_EQ(config->rope.factor, 2.5);
+  CHECK_EQ(config->max_position, 40960);
+  // Its changes begin behind max_position_embeddings, where no sequence gets.
+  config = Parse(With(Dense(), "rope_scaling", R"({"rope_type":"dynamic","factor":2.5})"));
+  CHECK_OK(config);
+  CHECK(config->rope == RopeConfig({.theta = 1e6, .rotary_dim = 128}));
+}
+
+TEST(longrope_takes_the_long_list_if_the_model_reaches_beyond_its_original_range) {
+  Json json = With(Dense(), "head_dim", "8");
+  const char* scaling =
+      R"({"rope_type":"longrope","short_factor":[1,2,3,4],"long_factor":[5,6,7,8.5],
+          "original_max_position_embeddings":4096})";
+  auto config = Parse(With(json, "rope_scaling", scaling));
+  CHECK_OK(config);
+  CHECK(config->rope.divisors == (std::vector<double>{5, 6, 7, 8.5}));
+  // sqrt(1 + ln(10) / ln(4096))
+  CHECK_LT(std::fabs(config->rope.attention_factor - 1.129967849649101), 1e-14);
+  // A flat key comes before the object's.
+  config =
+      Parse(With(With(json, "rope_scaling", scaling), "original_max_position_embeddings", "40960"));
+  CHECK_OK(config);
+  CHECK(config->rope.divisors == (std::vector<double>{1, 2, 3, 4}));
+  CHECK_EQ(config->rope.attention_factor, 1.0);
+  CHECK_REFUSED(
+      Parse(With(json, "rope_scaling",
+                 R"({"rope_type":"longrope","short_factor":[1,2,3,4],"long_factor":[1,2,3]})")),
+      Code::kBadModel, "long_factor has 3", "4");
+  CHECK_REFUSED(
+      Parse(With(json, "rope_scaling",
+                 R"({"rope_type":"longrope","short_factor":[1,0,3,4],"long_factor":[1,2,3,4]})")),
+      Code::kBadModel, "short_factor[1] is 0");
+}
+
+TEST(yarn_scale_from_mscale) {
+  const auto config =
+      Parse(With(Dense(), "rope_scaling",
+                 R"({"rope_type":"yarn","factor":40,"mscale":1.0,"mscale_all_dim":0.5,
+          "original_max_position_embeddings":4096,"attn_factor":7})"));
+  CHECK_OK(config);
+  // (0.1 ln(40) + 1) / (0.05 ln(40) + 1)
+  CHECK_LT(std::fabs(config->rope.attention_factor - 1.1557219901962655), 1e-12);
 }
 
 TEST(every_number_is_ranged) {
@@ -301,7 +391,7 @@ TEST(every_number_is_ranged) {
       {"num_experts", "-1", "4097", "4096"},
       {"num_experts_per_tok", "0", "129", "128"},
       {"decoder_sparse_step", "0", "1025", "1024"},
-      {"eos_token_id", "-1", "151936", "151935"},
+      {"eos_token_id", "-2", "4294967296", "4294967295"},
   };
   for (const auto& one : cases) {
     for (const char* value :
@@ -320,8 +410,7 @@ TEST(every_number_is_ranged) {
     CHECK_REFUSED(Parse(With(Moe(), one.key, "99999999999999999999999")), Code::kBadModel,
                   "dir/config.json");
   }
-  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
-                          "num_key_value_heads", "vocab_size", "max_position_embeddings",
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
                           "num_experts", "num_experts_per_tok", "moe_intermediate_size"}) {
     CHECK_REFUSED(Parse(Without(Moe(), key)), Code::kBadModel, "dir/config.json", key, "missing");
     CHECK_REFUSED(Parse(With(Moe(), key, "null")), Code::kBadModel, key, "missing");
@@ -374,15 +463,15 @@ TEST(other_architectures_are_refused_by_name) {
 }
 
 TEST(other_features_are_refused_by_name) {
-  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window", "attn_output_gate"}) {
+  for (const char* key : {"mlp_bias", "attn_output_gate"}) {
     CHECK_REFUSED(Parse(With(Dense(), key, "true")), Code::kUnsupported, "dir/config.json", key,
                   "true");
     CHECK_REFUSED(Parse(With(Dense(), key, "0")), Code::kBadModel, key, "is 0");
   }
   CHECK_REFUSED(Parse(With(Dense(), "hidden_act", "\"gelu\"")), Code::kUnsupported, "hidden_act",
                 "\"gelu\"", "silu");
-  CHECK_REFUSED(Parse(With(Dense(), "quantization_config", R"({"quant_method":"awq"})")),
-                Code::kUnsupported, "quantization_config.quant_method", "\"awq\"");
+  CHECK_REFUSED(Parse(With(Dense(), "quantization_config", R"({"quant_method":"bitsandbytes"})")),
+                Code::kUnsupported, "quantization_config.quant_method", "\"bitsandbytes\"");
   for (const char* method : {"fp8", "quark", "compressed-tensors", "modelopt"}) {
     CHECK_OK(Parse(With(Dense(), "quantization_config",
                         R"({"quant_method":")" + std::string(method) + R"("})")));
@@ -391,17 +480,57 @@ TEST(other_features_are_refused_by_name) {
                 "qwen3");
 }
 
-TEST(layer_types_must_all_be_full_attention) {
+TEST(layers_have_the_window_that_layer_types_say) {
   const auto types = [](const std::string& last, int count) {
     std::string text = "[";
     for (int i = 0; i + 1 < count; ++i) text += "\"full_attention\",";
     return text + "\"" + last + "\"]";
   };
-  CHECK_OK(Parse(With(Dense(), "layer_types", types("full_attention", 36))));
+  auto config = Parse(With(Dense(), "layer_types", types("full_attention", 36)));
+  CHECK_OK(config);
+  CHECK(config->layer_attention.empty());
+  const Json slides = With(With(Dense(), "use_sliding_window", "true"), "sliding_window", "77");
+  config = Parse(With(slides, "layer_types", types("sliding_attention", 36)));
+  CHECK_OK(config);
+  CHECK_EQ(config->AttentionOf(34).window, 0);
+  CHECK_EQ(config->AttentionOf(35).window, 77);
+  // By default from max_window_layers on, here 36; and none where the window is null.
+  config = Parse(slides);
+  CHECK_OK(config);
+  CHECK(config->layer_attention.empty());
+  config = Parse(With(slides, "max_window_layers", "20"));
+  CHECK_OK(config);
+  CHECK_EQ(config->AttentionOf(19).window, 0);
+  CHECK_EQ(config->AttentionOf(20).window, 77);
+  config = Parse(With(With(slides, "max_window_layers", "20"), "sliding_window", "null"));
+  CHECK_OK(config);
+  CHECK(config->layer_attention.empty());
   CHECK_REFUSED(Parse(With(Dense(), "layer_types", types("sliding_attention", 36))),
-                Code::kUnsupported, "layer_types[35]", "\"sliding_attention\"");
+                Code::kBadModel, "layer_types[35]", "sliding_window says that there is none");
+  CHECK_REFUSED(Parse(With(Dense(), "layer_types", types("chunked_attention", 36))),
+                Code::kUnsupported, "layer_types[35]", "\"chunked_attention\"");
   CHECK_REFUSED(Parse(With(Dense(), "layer_types", types("full_attention", 35))), Code::kBadModel,
                 "layer_types", "35", "36");
+}
+
+// Missing, it is that of the first Mistral; null, there is none.
+TEST(mistral_has_its_window_in_every_layer) {
+  Json json = With(Dense(), "model_type", "\"mistral\"");
+  json["architectures"] = "[\"MistralForCausalLM\"]";
+  auto config = Parse(json);
+  CHECK_OK(config);
+  CHECK(config->layer_attention.empty());
+  config = Parse(Without(json, "sliding_window"));
+  CHECK_OK(config);
+  CHECK_EQ(config->AttentionOf(0).window, 4096);
+  CHECK_EQ(config->AttentionOf(35).window, 4096);
+}
+
+TEST(an_end_token_beyond_the_vocabulary_never_comes) {
+  const auto config = Parse(With(Dense(), "eos_token_id", "[151936, -1, 7]"),
+                            R"({"eos_token_id":[4294967295, 9]})");
+  CHECK_OK(config);
+  CHECK(config->eos_ids == (std::vector<uint32_t>{7, 9}));
 }
 
 TEST(mlp_only_layers_are_ranged) {
@@ -421,8 +550,8 @@ TEST(eos_is_the_union_of_both_files) {
   config = Parse(With(Dense(), "eos_token_id", "null"));
   CHECK_OK(config);
   CHECK(config->eos_ids.empty());
-  CHECK_REFUSED(Parse(Dense(), R"({"eos_token_id":[1,151936]})"), Code::kBadModel,
-                "dir/generation_config.json", "eos_token_id[1] is 151936", "151935");
+  CHECK_REFUSED(Parse(Dense(), R"({"eos_token_id":[1,4294967296]})"), Code::kBadModel,
+                "dir/generation_config.json", "eos_token_id[1] is 4294967296", "4294967295");
   std::string many = "[0";
   for (int i = 0; i < 64; ++i) many += ",0";
   CHECK_REFUSED(Parse(With(Dense(), "eos_token_id", many + "]")), Code::kBadModel, "limit of 64");

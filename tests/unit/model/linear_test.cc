@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/quant/f16.h"
 #include "support/checkpoint_files.h"
 #include "support/test.h"
 
@@ -231,19 +232,186 @@ TEST(bad_mxfp4_is_refused) {
 }
 
 TEST(other_formats_are_refused_by_name) {
-  const FileTensor weight = {"x.weight", "U8", {3, 32}, Zeros(96)};
-  auto checkpoint = Open({weight,
-                          {"x.weight_scale", "F8_E4M3", {3, 4}, Zeros(12)},
-                          {"x.weight_scale_2", "F32", {}, Zeros(4)}});
-  CHECK_REFUSED(FindLinear(*checkpoint, "x", 3, 64), Code::kUnsupported, "\"x.weight\"", "NVFP4");
-  checkpoint = Open({{"x_blocks", "U8", {1, 1, 1, 16}, Zeros(16)}});
+  auto checkpoint = Open({{"x_blocks", "U8", {1, 1, 1, 16}, Zeros(16)}});
   CHECK_REFUSED(FindLinear(*checkpoint, "x", 3, 64), Code::kUnsupported, "\"x_blocks\"", "GPT-OSS");
   checkpoint = Open({{"x.qweight", "I32", {1}, Zeros(4)}});
-  CHECK_REFUSED(FindLinear(*checkpoint, "x", 3, 64), Code::kUnsupported, "\"x.qweight\"", "GPTQ");
+  CHECK_REFUSED(FindLinear(*checkpoint, "x", 3, 64), Code::kBadModel, "\"x.qweight\"", "no scales");
   checkpoint = Open({{"x.weight", "F8_E5M2", {1, 1}, "a"}});
   CHECK_REFUSED(FindLinear(*checkpoint, "x", 1, 1), Code::kUnsupported, "\"x.weight\"", "F8_E5M2");
   checkpoint = Open({{"x.weight", "BF16", {1, 1}, "ab"}, {"x.weight_scale", "F32", {}, Zeros(4)}});
   CHECK_REFUSED(FindLinear(*checkpoint, "x", 1, 1), Code::kBadModel, "\"x.weight_scale\"", "BF16");
+}
+
+TEST(fp8_blocks_of_any_power_of_two_and_by_either_name) {
+  const struct {
+    int64_t rows, cols, scale_rows, scale_cols;
+    int32_t block_rows, block_cols;
+  } cases[] = {{64, 64, 4, 1, 16, 128}, {256, 96, 4, 3, 64, 32}, {300, 130, 2, 5, 256, 32}};
+  for (const char* name : {"x.weight_scale", "x.weight_scale_inv"}) {
+    for (const auto& one : cases) {
+      if (one.scale_cols == 1 && std::string(name) == "x.weight_scale") continue;  // a scale a row, or none
+      std::vector<float> scales;
+      for (int64_t i = 0; i < one.scale_rows * one.scale_cols; ++i) scales.push_back(static_cast<float>(i + 1));
+      const auto checkpoint = Open({Fp8Weight(one.rows, one.cols),
+                                    {name, "F32", {one.scale_rows, one.scale_cols}, Bytes(scales)}});
+      const auto matrix = FindLinear(*checkpoint, "x", one.rows, one.cols);
+      CHECK_OK(matrix);
+      CHECK(matrix->format == Format::kFp8Block);
+      CHECK_EQ(matrix->block_rows, one.block_rows);
+      CHECK_EQ(matrix->block_cols, one.block_cols);
+      float value = 0;
+      quant::DecodeRow(*matrix, one.rows - 1, one.cols - 1, 1, &value);
+      CHECK_EQ(value, scales.back());
+    }
+  }
+}
+
+// Integers, scales and zero points of 16 rows by 32 columns in groups of 16, packed by the loops that the
+// formats are defined by.
+struct Int4 {
+  static constexpr int64_t kRows = 16, kCols = 32, kGroup = 16, kGroups = kCols / kGroup;
+  uint32_t Code(int64_t r, int64_t c) const { return static_cast<uint32_t>(r * 7 + c * 5 + r * c / 3) % 16; }
+  uint32_t Zero(int64_t r, int64_t g) const { return static_cast<uint32_t>(r * 3 + g * 5) % 15 + 1; }
+  float Scale(int64_t r, int64_t g) const { return 0.125f * static_cast<float>(1 + (r + g) % 4); }
+  float Value(int64_t r, int64_t c, bool zeros) const {
+    const float zero = zeros ? static_cast<float>(Zero(r, c / kGroup)) : 8.0f;
+    return Scale(r, c / kGroup) * (static_cast<float>(Code(r, c)) - zero);
+  }
+  // In words of eight along a dimension of `n`: at(outer, inner) of [outer][inner / 8].
+  template <class At>
+  static std::string Words(int64_t outer, int64_t inner, At at) {
+    std::vector<uint32_t> words(static_cast<size_t>(outer * inner / 8));
+    for (int64_t o = 0; o < outer; ++o) {
+      for (int64_t i = 0; i < inner; ++i) words[static_cast<size_t>(o * (inner / 8) + i / 8)] |= at(o, i) << (4 * (i % 8));
+    }
+    return Bytes(words);
+  }
+  // In words of eight along the first dimension, [outer / 8][inner].
+  template <class At>
+  static std::string Stacks(int64_t outer, int64_t inner, At at) {
+    std::vector<uint32_t> words(static_cast<size_t>(outer / 8 * inner));
+    for (int64_t o = 0; o < outer; ++o) {
+      for (int64_t i = 0; i < inner; ++i) words[static_cast<size_t>(o / 8 * inner + i)] |= at(o, i) << (4 * (o % 8));
+    }
+    return Bytes(words);
+  }
+  template <class At>
+  static std::string Halves(int64_t outer, int64_t inner, At at) {
+    std::vector<uint16_t> codes;
+    for (int64_t o = 0; o < outer; ++o) {
+      for (int64_t i = 0; i < inner; ++i) codes.push_back(quant::F16FromFloat(at(o, i)));
+    }
+    return Bytes(codes);
+  }
+};
+
+void CheckInt4(test::Context& test_context, const std::shared_ptr<const file::Checkpoint>& checkpoint,
+               Format format, bool zeros) {
+  CHECK(checkpoint != nullptr);
+  const auto matrix = FindLinear(*checkpoint, "x", Int4::kRows, Int4::kCols);
+  CHECK_OK(matrix);
+  if (!matrix.ok()) return;
+  CHECK(matrix->format == format);
+  CHECK_EQ(matrix->block_cols, int32_t{Int4::kGroup});
+  for (int64_t r = 0; r < Int4::kRows; ++r) {
+    float row[Int4::kCols];
+    quant::DecodeRow(*matrix, r, 0, Int4::kCols, row);
+    for (int64_t c = 0; c < Int4::kCols; ++c) CHECK_EQ(row[c], Int4().Value(r, c, zeros));
+  }
+}
+
+TEST(groups_of_int4_are_read_from_the_three_layouts) {
+  const Int4 w;
+  constexpr int64_t R = Int4::kRows, C = Int4::kCols, G = Int4::kGroups;
+  // compressed-tensors, without and with zero points.
+  std::vector<FileTensor> packed = {
+      {"x.weight_packed", "I32", {R, C / 8}, Int4::Words(R, C, [&](auto r, auto c) { return w.Code(r, c); })},
+      {"x.weight_scale", "F16", {R, G}, Int4::Halves(R, G, [&](auto r, auto g) { return w.Scale(r, g); })},
+      {"x.weight_shape", "I64", {2}, Bytes(std::vector<int64_t>{R, C})}};
+  CheckInt4(test_context, Open(packed), Format::kInt4Packed, false);
+  packed.push_back({"x.weight_zero_point", "I32", {R / 8, G},
+                    Int4::Stacks(R, G, [&](auto r, auto g) { return w.Zero(r, g); })});
+  CheckInt4(test_context, Open(packed), Format::kInt4Packed, true);
+  // GPTQ: everything turned, zero points less one.
+  const std::string scales = Int4::Halves(G, R, [&](auto g, auto r) { return w.Scale(r, g); });
+  std::vector<int32_t> order;
+  for (int32_t c = 0; c < C; ++c) order.push_back(c / static_cast<int32_t>(Int4::kGroup));
+  std::vector<FileTensor> gptq = {
+      {"x.qweight", "I32", {C / 8, R}, Int4::Stacks(C, R, [&](auto c, auto r) { return w.Code(r, c); })},
+      {"x.qzeros", "I32", {G, R / 8}, Int4::Words(G, R, [&](auto g, auto r) { return w.Zero(r, g) - 1; })},
+      {"x.scales", "F16", {G, R}, scales},
+      {"x.g_idx", "I32", {C}, Bytes(order)}};
+  CheckInt4(test_context, Open(gptq), Format::kGptq, true);
+  std::swap(order[3], order[20]);
+  gptq[3].bytes = Bytes(order);
+  CHECK_REFUSED(FindLinear(*Open(gptq), "x", R, C), Code::kUnsupported, "\"x.g_idx\"", "act-order");
+  // AWQ: nibble i of a word is column (there: our row) order[i].
+  const int awq_order[] = {0, 2, 4, 6, 1, 3, 5, 7};
+  const auto awq = [&](int64_t outer, auto at) {
+    return Int4::Words(outer, R, [&](auto o, auto i) { return at(o, i / 8 * 8 + awq_order[i % 8]); });
+  };
+  CheckInt4(test_context,
+            Open({{"x.qweight", "I32", {C, R / 8}, awq(C, [&](auto c, auto r) { return w.Code(r, c); })},
+                  {"x.qzeros", "I32", {G, R / 8}, awq(G, [&](auto g, auto r) { return w.Zero(r, g); })},
+                  {"x.scales", "F16", {G, R}, scales}}),
+            Format::kAwq, true);
+}
+
+TEST(int4_that_does_not_fit_is_refused_by_name) {
+  const FileTensor zeros = {"x.qzeros", "I32", {2, 2}, Zeros(16)}, scales = {"x.scales", "F16", {2, 16}, Zeros(64)};
+  CHECK_REFUSED(FindLinear(*Open({{"x.qweight", "I32", {8, 16}, Zeros(512)}, zeros, scales}), "x", 16, 32),
+                Code::kUnsupported, "\"x.qweight\"", "8 bits a weight");
+  CHECK_REFUSED(FindLinear(*Open({{"x.qweight", "I32", {5, 16}, Zeros(320)}, zeros, scales}), "x", 16, 32),
+                Code::kBadModel, "\"x.qweight\"", "16 by 32 weights of 4 bits");
+  CHECK_REFUSED(FindLinear(*Open({{"x.qweight", "I32", {4, 16}, Zeros(256)}, scales}), "x", 16, 32),
+                Code::kBadModel, "no qzeros");
+  const FileTensor packed = {"x.weight_packed", "I32", {16, 4}, Zeros(256)};
+  CHECK_REFUSED(FindLinear(*Open({packed, {"x.weight_scale", "F16", {16, 3}, Zeros(96)}}), "x", 16, 32),
+                Code::kBadModel, "\"x.weight_scale\"", "3 groups for 32 columns");
+  CHECK_REFUSED(FindLinear(*Open({packed, {"x.weight_scale", "F32", {16, 1}, Zeros(64)}}), "x", 16, 32),
+                Code::kUnsupported, "\"x.weight_scale\"", "F16 or BF16");
+  CHECK_REFUSED(FindLinear(*Open({packed,
+                                  {"x.weight_scale", "F16", {16, 1}, Zeros(32)},
+                                  {"x.weight_zero_point", "I32", {3, 1}, Zeros(12)}}),
+                           "x", 16, 32),
+                Code::kBadModel, "\"x.weight_zero_point\"", "[3, 1]", "[2, 1]");
+}
+
+TEST(nvfp4_of_modelopt_and_of_compressed_tensors) {
+  // Code 3 is 1.5; scale 0x38 is 1, 0x40 is 2.
+  std::string scale(8, '\x38');
+  scale[7] = '\x40';
+  const std::string codes(64, '\x33'), four = Bytes(std::vector<float>{4}), quarter = Bytes(std::vector<float>{0.25f});
+  const std::vector<FileTensor> forms[] = {
+      {{"x.weight", "U8", {2, 32}, codes}, {"x.weight_scale", "F8_E4M3", {2, 4}, scale}, {"x.weight_scale_2", "F32", {}, quarter}},
+      {{"x.weight_packed", "U8", {2, 32}, codes}, {"x.weight_scale", "F8_E4M3", {2, 4}, scale}, {"x.weight_global_scale", "F32", {1}, four}}};
+  for (const auto& tensors : forms) {
+    const auto checkpoint = Open(tensors);
+    const auto matrix = FindLinear(*checkpoint, "x", 2, 64);
+    CHECK_OK(matrix);
+    CHECK(matrix->format == Format::kNvfp4);
+    float values[2];
+    quant::DecodeRow(*matrix, 1, 47, 2, values);
+    CHECK_EQ(values[0], 0.375f);
+    CHECK_EQ(values[1], 0.75f);
+  }
+  std::vector<FileTensor> bad = forms[0];
+  bad.pop_back();
+  CHECK_REFUSED(FindLinear(*Open(bad), "x", 2, 64), Code::kBadModel, "neither", "weight_global_scale");
+  bad = forms[0];
+  bad[1].bytes[5] = '\x7f';
+  CHECK_REFUSED(FindLinear(*Open(bad), "x", 2, 64), Code::kBadModel, "\"x.weight_scale\"", "NaN", "at 5");
+  bad = forms[1];
+  bad[2].bytes = Zeros(4);
+  CHECK_REFUSED(FindLinear(*Open(bad), "x", 2, 64), Code::kBadModel, "\"x.weight_global_scale\"", "inf");
+}
+
+TEST(mxfp4_of_compressed_tensors) {
+  const auto checkpoint = Open({{"x.weight_packed", "U8", {3, 32}, std::string(96, '\x42')},
+                                {"x.weight_scale", "U8", {3, 2}, std::string(6, '\x80')}});
+  const auto matrix = FindLinear(*checkpoint, "x", 3, 64);
+  CHECK_OK(matrix);
+  CHECK(matrix->format == Format::kMxfp4);
 }
 
 TEST(vectors) {

@@ -62,7 +62,7 @@ void Head(model::Builder& builder) {
   Layers(builder, kLayers - 1, kLayers);
 }
 
-constexpr model::Arch kWithHead = {"qwen3", "", false, nullptr,
+constexpr model::Arch kWithHead = {"qwen3", "", model::ExpertKeys::kNone, nullptr,
                                    [](model::Builder& b) {
                                      Begin(b);
                                      b.Tap();
@@ -73,7 +73,7 @@ constexpr model::Arch kWithHead = {"qwen3", "", false, nullptr,
                                      End(b);
                                    }};
 // Two Programs without a tap: the whole model, and its first layers alone.
-constexpr model::Arch kShallow = {"qwen3", "", false, nullptr,
+constexpr model::Arch kShallow = {"qwen3", "", model::ExpertKeys::kNone, nullptr,
                                   [](model::Builder& b) {
                                     Begin(b);
                                     Layers(b, kLayers - 1, kLayers);
@@ -84,7 +84,7 @@ constexpr model::Arch kShallow = {"qwen3", "", false, nullptr,
                                     End(b);
                                   }};
 // Target and head as one Program, but for its input, which is its own tap.
-constexpr model::Arch kOne = {"qwen3", "", false, nullptr, [](model::Builder& b) {
+constexpr model::Arch kOne = {"qwen3", "", model::ExpertKeys::kNone, nullptr, [](model::Builder& b) {
                                 Begin(b);
                                 b.Tap();
                                 Head(b);

@@ -122,7 +122,7 @@ TEST(configs_round_trip_exactly) {
   config.rms_eps = 1.1e-6f;
   config.tied_embeddings = true;
   config.rope.theta = 1234567.1;
-  config.rope.yarn = true;
+  config.rope.kind = RopeKind::kYarn;
   config.rope.factor = 3.3;
   config.rope.original_max_position = 64;
   config.rope.attention_factor = 1.0 / 3;
@@ -134,15 +134,14 @@ TEST(configs_round_trip_exactly) {
   config.top_k = 20;
   config.min_p = 0.05f;
   config.repetition_penalty = 1.05f;
-  for (const int32_t rotary : {2, 6, 22, 30, 32}) {
-    config.rope.rotary_dim = rotary;
+  {
     const auto read =
         ParseConfig(ConfigJson(config, "bfloat16", ""), GenerationConfigJson(config), "dir");
     CHECK_OK(read);
     CHECK_EQ(read->rms_eps, config.rms_eps);
     CHECK(read->tied_embeddings);
     CHECK_EQ(read->rope.theta, config.rope.theta);
-    CHECK_EQ(read->rope.rotary_dim, rotary);
+    CHECK_EQ(read->rope.rotary_dim, 32);
     CHECK_EQ(read->rope.factor, config.rope.factor);
     CHECK_EQ(read->rope.original_max_position, 64);
     CHECK_EQ(read->rope.attention_factor, config.rope.attention_factor);
@@ -163,16 +162,34 @@ TEST(configs_round_trip_exactly) {
   }
 }
 
+TEST(parts_of_heads_and_longrope_round_trip) {
+  for (const int32_t rotary : {2, 6, 22, 30, 32}) {
+    ModelConfig config = Dense();
+    config.model_type = "phi3";
+    config.rope.rotary_dim = rotary;
+    auto read = ParseConfig(ConfigJson(config, "bfloat16", ""), "", "dir");
+    CHECK_OK(read);
+    CHECK(read->rope == config.rope);
+    config.rope.kind = RopeKind::kLongRope;
+    config.rope.attention_factor = 1.0 / 3;
+    config.rope.original_max_position = 16;
+    for (int32_t i = 0; i < rotary / 2; ++i) config.rope.divisors.push_back(1 + i / 3.0);
+    read = ParseConfig(ConfigJson(config, "bfloat16", ""), "", "dir");
+    CHECK_OK(read);
+    CHECK(read->rope == config.rope);
+  }
+}
+
 TEST(llama3_scaling_round_trips) {
   ModelConfig config = Dense();
-  config.rope.llama3 = true;
+  config.rope.kind = RopeKind::kLlama3;
   config.rope.factor = 7.7;
   config.rope.original_max_position = 64;
   config.rope.low_freq_factor = 1.1;
   config.rope.high_freq_factor = 3.9;
   const auto read = ParseConfig(ConfigJson(config, "bfloat16", ""), "", "dir");
   CHECK_OK(read);
-  CHECK(read->rope.llama3);
+  CHECK(read->rope.kind == RopeKind::kLlama3);
   CHECK_EQ(read->rope.factor, config.rope.factor);
   CHECK_EQ(read->rope.original_max_position, 64);
   CHECK_EQ(read->rope.low_freq_factor, config.rope.low_freq_factor);

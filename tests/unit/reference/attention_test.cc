@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Everything that a config may say of attention, alone and together: the Program that the builder
-// makes of it, on the CPU, against the fp64 decoder, which walks the config; and the same bits on
-// 1, 2 and 4 ranks.
+// Everything that a config may say of attention, norms and dense feed-forwards, alone and together:
+// the Program that the builder makes of it, on the CPU, against the fp64 decoder, which walks the
+// config; and the same bits on 1, 2 and 4 ranks.
 #include <cmath>
 
 #include "backend/backend.h"
@@ -46,6 +46,20 @@ enum Feature : uint32_t {
   kRopes = 128,  // another in some layers, none in one
   kLlama3 = 256,
   kAll = 511,
+  // From here on what stands beside attention, and what excludes some of the above.
+  kWideNorm = 1 << 9,  // instead of norms of each head
+  kFused = 1 << 10,    // qkv_proj, gate_up_proj
+  kScores = 1 << 11,   // another factor of the scores
+  kLinear = 1 << 12,
+  kLongRope = 1 << 13,
+  kNormBehind = 1 << 14,
+  kNormBoth = 1 << 15,
+  kPlusOne = 1 << 16,
+  kGelu = 1 << 17,
+  kClamped = 1 << 18,
+  kMlpBias = 1 << 19,
+  kFactors = 1 << 20,  // of embeddings, blocks, logits
+  kEnd = 1 << 21,
 };
 
 model::ModelConfig With(uint32_t features) {
@@ -57,9 +71,37 @@ model::ModelConfig With(uint32_t features) {
   c.attention.sinks = (features & kSinks) != 0;
   if ((features & kPartial) != 0) c.rope.rotary_dim = 12;
   if ((features & kLlama3) != 0) {
-    c.rope.llama3 = true;
+    c.rope.kind = model::RopeKind::kLlama3;
     c.rope.factor = 8;
     c.rope.original_max_position = 64;
+  }
+  const auto has = [features](Feature feature) { return (features & feature) != 0; };
+  if (has(kWideNorm)) {
+    c.attention.qk_norm = false;
+    c.attention.wide_qk_norm = true;
+  }
+  c.attention.fused_qkv = c.fused_gate_up = has(kFused);
+  if (has(kScores)) c.attention.scale = 0.07;
+  if (has(kLinear)) {
+    c.rope.kind = model::RopeKind::kLinear;
+    c.rope.factor = 2.5;
+  }
+  if (has(kLongRope)) {
+    c.rope.kind = model::RopeKind::kLongRope;
+    c.rope.attention_factor = 1.2;
+    c.rope.original_max_position = 64;
+    for (int i = 0; i < 16; ++i) c.rope.divisors.push_back(1 + 0.3 * i);
+  }
+  c.norms.before = !has(kNormBehind);
+  c.norms.after = has(kNormBehind) || has(kNormBoth);
+  c.norms.plus_one = has(kPlusOne);
+  if (has(kGelu)) c.activation = backend::Activation::kGeluTanh;
+  if (has(kClamped)) c.activation = backend::Activation::kClampedSwiglu;
+  c.mlp_bias = has(kMlpBias);
+  if (has(kFactors)) {
+    c.embedding_scale = 3.3;
+    c.residual_scale = 0.6;
+    c.logits_scale = 0.4;
   }
   if ((features & (kWindows | kRopes)) != 0) c.layer_attention.resize(4);
   if ((features & kWindows) != 0) {
@@ -142,8 +184,7 @@ double WorstOf(absl::Span<const float> got, absl::Span<const double> want) {
   return worst / largest;
 }
 
-void CheckFeatures(test::Context& test_context, uint32_t features) {
-  const model::ModelConfig config = With(features);
+void CheckConfig(test::Context& test_context, const model::ModelConfig& config) {
   const auto checkpoint = Write(config);
   CHECK(checkpoint != nullptr);
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, 160);
@@ -162,15 +203,22 @@ void CheckFeatures(test::Context& test_context, uint32_t features) {
   }
 }
 
+void CheckFeatures(test::Context& test_context, uint32_t features) {
+  CheckConfig(test_context, With(features));
+}
+
 TEST(every_feature_alone_matches_fp64) {
   CheckFeatures(test_context, 0);
-  for (uint32_t feature = 1; feature <= kLlama3; feature *= 2) CheckFeatures(test_context, feature);
+  for (uint32_t feature = 1; feature < kEnd; feature *= 2) CheckFeatures(test_context, feature);
 }
 
 TEST(features_together_match_fp64) {
   for (const uint32_t features :
        {kNoNorm | kQkvBias, kQkvBias | kGate, kWindows | kSinks, kPartial | kRopes,
-        kNoNorm | kWindows | kRopes, kQkvBias | kOBias | kSinks | kWindows, kAll + 0u}) {
+        kNoNorm | kWindows | kRopes, kQkvBias | kOBias | kSinks | kWindows, kAll + 0u,
+        kWideNorm | kQkvBias | kNormBehind, kFused | kQkvBias | kMlpBias | kWindows,
+        kNormBoth | kPlusOne | kGelu | kFactors | kScores, kClamped | kMlpBias | kSinks,
+        kWideNorm | kNormBoth | kFactors | kOBias | kMlpBias}) {
     CheckFeatures(test_context, features);
   }
 }
@@ -180,22 +228,58 @@ TEST(every_feature_changes_the_logits) {
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, 160);
   const auto plain = Run(Base(), Write(Base()), tokens, "cpu");
   CHECK_OK(plain);
-  for (uint32_t feature = 1; feature <= kLlama3; feature *= 2) {
+  for (uint32_t feature = 1; feature < kEnd; feature *= 2) {
     const auto got = Run(With(feature), Write(With(feature)), tokens, "cpu");
     CHECK_OK(got);
     CHECK_GT(test::WorstRelative(got->back(), plain->back()), 1e-3);
   }
 }
 
+// Scores, corrections, groups, factors, the expert for all tokens: each way in which experts are
+// chosen.
+TEST(experts_match_fp64) {
+  model::ModelConfig base = Base();
+  base.model_type = "qwen3_moe";
+  base.layers = 2;
+  base.experts = 8;
+  base.experts_per_token = 3;
+  base.moe_intermediate = 40;
+  base.sparse_layer = {true, true};
+  std::vector<model::ModelConfig> configs(7, base);
+  configs[0].norm_topk_prob = true;
+  configs[1].router.sigmoid = true;
+  configs[2].router = {
+      .sigmoid = true, .correction = true, .groups = 4, .chosen_groups = 2, .scale = 1.7};
+  configs[3].router = {.bias = true, .correction = true, .groups = 2, .chosen_groups = 2};
+  configs[4].shared_intermediate = 56;
+  configs[5].shared_intermediate = 24;
+  configs[5].shared_gate = true;
+  configs[6].expert_names = model::ExpertNames::kMixtral;
+  configs[6].router = {.sigmoid = true, .correction = true};
+  configs[6].activation = backend::Activation::kGeluTanh;
+  for (const model::ModelConfig& config : configs) CheckConfig(test_context, config);
+}
+
+TEST(heads_that_ranks_do_not_divide_are_refused_with_the_numbers_that_do) {
+  model::ModelConfig config = Base();
+  config.heads = 12;
+  config.kv_heads = 3;
+  const auto checkpoint = Write(config);
+  CHECK(checkpoint != nullptr);
+  CHECK_REFUSED(Run(config, checkpoint, {1}, "cpu:8"), Code::kUnsupported, "12 attention heads",
+                "8 ranks", "numbers of ranks that do: 1");
+  CHECK_REFUSED(Run(config, checkpoint, {1}, "cpu:2"), Code::kUnsupported, "3 key/value heads",
+                "2 ranks", "numbers of ranks that do: 1");
+}
+
 TEST(what_no_config_json_says_is_refused_without_the_option) {
   const std::string directory = test::ScratchDirectory() + "/model";
   for (uint32_t feature = 1; feature <= kRopes; feature *= 2) {
-    if (feature == kPartial) continue;  // which config.json says
     CHECK(!model::WriteSyntheticCheckpoint(With(feature), directory, {}).ok());
   }
   CHECK_REFUSED(model::WriteSyntheticCheckpoint(With(kSinks), directory, {}),
                 Code::kInvalidArgument, "model_type qwen3", "attention");
-  CHECK_OK(model::WriteSyntheticCheckpoint(With(kPartial), directory, {}));
+  CHECK_OK(model::WriteSyntheticCheckpoint(With(kLlama3), directory, {}));
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 //
 // The calls that a client of ours never makes and others do: event streams, the debugger's call on
 // oneself, global wave sync, wave states, checkpoints, apertures.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/fd.h"
 #include "unit/sim/client.h"
 
 namespace mainarch::sim::test {
@@ -37,6 +39,25 @@ TEST(an_event_stream_tells_of_faults_and_resets) {
   CHECK_EQ(std::string(text), "3 3 hang\n4 3 \n");
   CHECK_EQ(client.sys.Close(stream), 0);
   test.node->ResetGpu(0);  // nobody reads
+}
+
+// A program that is killed, or aborts as AMD's runtime does after an illegal instruction, leaves it too.
+TEST(the_log_is_in_its_file_as_it_happens) {
+  TestNode test = MakeNode("gfx950x2");
+  Client client(test.node);
+  const std::string path = mainarch::test::ScratchDirectory() + "/log";
+  UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+  CHECK(file.valid());
+  test.node->ResetGpu(0);
+  client.sys.LogTo(std::move(file));
+  test.node->ResetGpu(1);
+  StatusOr<std::string> text = ReadWholeFile(path, 4096);
+  CHECK_OK(text);
+  CHECK_EQ(*text, "GPU 1 is reset after a hang\n");
+  test.node->RemoveGpu(0);
+  text = ReadWholeFile(path, 4096);
+  CHECK_OK(text);
+  CHECK_EQ(*text, "GPU 1 is reset after a hang\nGPU 0 fell off the bus\n");
 }
 
 TEST(a_process_may_debug_itself_and_nobody_else) {

@@ -3,10 +3,12 @@
 // What memory of the node holds when nobody has written it, and the client's own memory on the
 // GPUs: user buffers that are unmapped under the GPU, and shared virtual memory.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "unit/sim/client.h"
 
 namespace mainarch::sim::test {
@@ -246,6 +248,79 @@ TEST(svm_gives_gpus_the_clients_memory_in_place) {
   CHECK(copier.Done(3));
   copier.Copy(va + 16384, 4);
   CHECK(copier.Faulted(va + 16384));
+}
+
+// As the kernel maps what a process may only read: for reading.
+TEST(svm_follows_what_the_client_may_write) {
+  Copier copier("gfx950");
+  CHECK(copier.ready);
+  Client& client = copier.client;
+  uint8_t* pages = static_cast<uint8_t*>(copier.Pages(16384));
+  const uint64_t va = reinterpret_cast<uint64_t>(pages);
+  std::memset(pages, 0x11, 16384);
+  std::memset(copier.target.as<uint8_t>(), 0x22, 4096);
+  CHECK_EQ(client.sys.Mprotect(pages, 4096, PROT_READ), 0);  // before a GPU knows of it
+  SvmCall svm;
+  CHECK_EQ(svm.Do(client, va, 16384, uapi::kSvmOpSet, {{uapi::kSvmAccess, client.id(0)}}), 0);
+  uint32_t fence = 0;
+  const auto write = [&](uint64_t to) {
+    WriteSdma(copier.queue, SdmaCopy(to, copier.target.va, 64));
+    // Beside what is written, where the thread sanitizer sees it: the flag's memory has two addresses here.
+    WriteSdma(copier.queue, SdmaFence(va + 16320, ++fence));
+    RingSdma(copier.queue);
+    auto& told = *reinterpret_cast<uint32_t*>(pages + 16320);
+    return Soon([&] { return std::atomic_ref<uint32_t>(told).load() == fence; });
+  };
+  CHECK(write(va + 8192));
+  CHECK_EQ(pages[8192], 0x22);
+  CHECK_EQ(client.sys.Mprotect(pages + 8192, 4096, PROT_READ), 0);
+  CHECK(write(va + 4096));
+  CHECK(write(va + 12288));
+  CHECK_EQ(pages[4096] + pages[12288], 0x44);
+  CHECK_EQ(client.sys.Mprotect(pages + 8192, 4096, PROT_READ | PROT_WRITE), 0);
+  CHECK(write(va + 8192 + 64));
+  CHECK_EQ(pages[8192 + 64], 0x22);
+  copier.Copy(va, ++fence);  // reading is allowed everywhere
+  CHECK(copier.Done(fence));
+  CHECK_EQ(*copier.target.as<uint8_t>(5), 0x11);
+  WriteSdma(copier.queue, SdmaCopy(va + 64, copier.target.va, 64));
+  RingSdma(copier.queue);
+  CHECK(copier.Faulted(va));
+  CHECK_EQ(pages[64], 0x11);
+  CHECK_EQ(client.sys.Mprotect(pages + 1, 4096, PROT_READ), -EINVAL);
+}
+
+TEST(a_prefetch_is_told_as_the_migration_that_it_would_be) {
+  Copier copier("gfx942x2");
+  CHECK(copier.ready);
+  Client& client = copier.client;
+  void* pages = copier.Pages(16384);
+  std::memset(pages, 1, 16384);
+  const uint64_t va = reinterpret_cast<uint64_t>(pages);
+  uapi::SmiEventsArgs args = {client.id(1), 0};
+  CHECK_EQ(client.Call(uapi::kSmiEvents, &args), 0);
+  const int stream = static_cast<int>(args.anon_fd);
+  const uint64_t mask = 1u << (uapi::kSmiMigrateStart - 1) | 1u << (uapi::kSmiMigrateEnd - 1);
+  CHECK_EQ(client.sys.Write(stream, &mask, 8), 8);
+  SvmCall svm;
+  const auto said = [&](uint32_t to) {
+    const uapi::SvmAttribute prefetch = {uapi::kSvmPrefetchLocation, to};
+    std::string text(1024, '\0');
+    if (svm.Do(client, va, 16384, uapi::kSvmOpSet, {prefetch}) != 0) return std::string("refused");
+    const int64_t size = client.sys.Read(stream, text.data(), text.size());
+    text.resize(size < 0 ? 0 : static_cast<size_t>(size));
+    // Without the two times.
+    for (size_t line = 0; line < text.size(); line = text.find('\n', line) + 1) {
+      text.erase(line + 2, text.find(' ', line + 2) - line - 1);
+    }
+    return text;
+  };
+  const std::string place = absl::StrCat("-", getpid(), " @", absl::Hex(va / 4096), "(4) ");
+  const std::string there = absl::StrCat("0->", absl::Hex(client.id(1))), back = absl::StrCat(absl::Hex(client.id(1)), "->0");
+  CHECK_EQ(said(client.id(1)), absl::StrCat("5 ", place, there, " ", absl::Hex(client.id(1)), ":ffffffff 0\n6 ", place, there, " 0 0\n"));
+  CHECK_EQ(said(client.id(1)), "");  // it is there
+  CHECK_EQ(said(0), absl::StrCat("5 ", place, back, " 0:ffffffff 0\n6 ", place, back, " 0 0\n"));
+  CHECK_EQ(client.sys.Close(stream), 0);
 }
 
 TEST(a_save_area_in_svm_must_be_mapped_for_good) {

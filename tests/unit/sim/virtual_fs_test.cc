@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "sim/isa/lanes.h"
 #include "sim/virtual_paths.h"
 #include "support/test.h"
 
@@ -198,6 +199,22 @@ TEST(a_card_is_another_profile_of_its_chip) {
   CHECK_EQ(config->gpus, 2u);
   CHECK(!ParseNode("gfx950,card=mi308x").ok());
   CHECK(!ParseNode("gfx942,card=mi300x").ok());
+}
+
+TEST(turns_and_lane_routines_are_settings) {
+  CHECK_EQ(ParseNode("gfx942,slice=16")->slice, 16u);
+  CHECK_EQ(ParseNode("gfx942")->slice, 0u);
+  CHECK(!ParseNode("gfx942,slice=0").ok());
+  CHECK(!ParseNode("gfx942,slice=1000001").ok());
+  CHECK(!ParseNode("gfx942")->lanes.has_value());
+  CHECK(!ParseNode("gfx942,lanes=sse").ok());
+  for (const auto& [name, code] :
+       {std::pair("portable", isa::LaneCode::kPortable), std::pair("avx2", isa::LaneCode::kAvx2),
+        std::pair("avx512", isa::LaneCode::kAvx512)}) {
+    const auto config = ParseNode(std::string("gfx950,lanes=") + name);
+    CHECK_EQ(config.ok(), isa::Runs(code));
+    if (config.ok()) CHECK(config->lanes == code);
+  }
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr size_t kBytes = 1 << 20, kData = 1 << 16;
 // the rest has never been written.
 std::string Check(Isa isa, const std::string& text, uint32_t groups = 1, uint32_t threads = 64,
                   uint32_t lds = 1024, bool known = false,
-                  std::vector<std::string>* notes = nullptr) {
+                  std::vector<std::string>* notes = nullptr, uint32_t slice = kSlice) {
   std::string error;
   const std::vector<uint8_t> code = Assemble(isa, text + "\ns_endpgm\n", &error);
   if (code.empty()) return "does not assemble: " + error;
@@ -47,6 +47,7 @@ std::string Check(Isa isa, const std::string& text, uint32_t groups = 1, uint32_
   launch.workgroup = {threads, 1, 1};
   launch.lds_bytes = lds;
   launch.observer = watch.get();
+  launch.slice = slice;
   FlatMemory flat(base, memory, kBytes);
   auto grid = Grid::Create(&program, launch, ChipLimits(), {&flat});
   if (!grid.ok()) return std::string(grid.status().message());
@@ -244,6 +245,71 @@ TEST(loads_over_loads) {
                         {"another counter", from_lds.c_str(), "v1 has a load outstanding"},
                         {"no load", valu.c_str(), "v1 has a load outstanding"},
                         {"its address", read.c_str(), "v1 has a load outstanding"}});
+}
+
+std::string Times(int count, const std::string& text) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += text + "\n";
+  return out;
+}
+
+// What production kernels with right results on silicon leave to time: README.md of
+// src/sim/isa/check.
+TEST(waits_and_lds_races_that_are_known_to_be_forgiven) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  const std::string read = "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\nds_read_b32 v1, v2\n";
+  const std::string end = "s_waitcnt vmcnt(0) lgkmcnt(0)", use = "v_add_u32 v3, v1, v1\n" + end;
+  const std::string at_once = read + Times(100, "s_nop 0") + use,
+                    late = read + Times(127, "s_nop 0") + use;
+  const std::string load = "v_lshlrev_b32 v2, 2, v0\nglobal_load_dword v1, v2, s[0:1]\n";
+  const std::string soon = load + Times(38, "v_mov_b32 v4, 0") + "v_mov_b32 v1, 0\n" + end,
+                    over = load + Times(39, "v_mov_b32 v4, 0") + "v_mov_b32 v1, 0\n" + use,
+                    used = load + Times(39, "v_mov_b32 v4, 0") + use;
+  // Each wave reads all of LDS that both have written, and overwrites its own part with no barrier
+  // between.
+  const std::string after =
+      "v_lshlrev_b32 v2, 2, v0\nds_write_b32 v2, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nv_and_b32 "
+      "v3, 63, v0\n"
+      "v_lshlrev_b32 v3, 2, v3\nds_read_b32 v1, v3\nds_read_b32 v4, v3 offset:256\ns_waitcnt "
+      "lgkmcnt(0)\n";
+  const std::string unordered =
+      after + Times(200, "s_nop 0") + "ds_write_b32 v2, v1\ns_waitcnt lgkmcnt(0)";
+  const std::string other_wrote =
+      after + "ds_write_b32 v2, v1\ns_waitcnt lgkmcnt(0)\nds_read_b32 v1, v3 offset:256";
+  Expect(test_context, {{"LDS, long ago", late.c_str(), "v1 has a load outstanding"},
+                        {"overwritten", over.c_str(), "v1 has a load outstanding"},
+                        {"read in LDS and overwritten", unordered.c_str(), "lds race", 1, 128}});
+  Expect(test_context,
+         {{"LDS, a while ago", at_once.c_str(), "v1 has a load outstanding"},
+          {"LDS, long ago", late.c_str(), ""},
+          {"overwritten soon", soon.c_str(), "v1 has a load outstanding"},
+          {"overwritten", over.c_str(), ""},
+          {"memory, used", used.c_str(), "v1 has a load outstanding"},
+          {"read in LDS and overwritten", unordered.c_str(), "wrote it", 1, 128},
+          {"written in LDS and read", other_wrote.c_str(), "wrote it", 1, 128}},
+         /*known=*/true);
+  // In turns of 16 instructions both have read before one overwrites: a note, once.
+  std::vector<std::string> notes;
+  CHECK_EQ(Check(Isa::kGfx942, unordered, 3, 128, 1024, true, &notes, 16), "");
+  CHECK_EQ(notes.size(), 1u);
+  CHECK(notes[0].find("reads it and no barrier") != notes[0].npos);
+}
+
+TEST(scalar_flags_that_are_known_to_be_flags) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  // Each workgroup stores a flag and looks at it: through the scalar cache, with glc and without.
+  const std::string glc =
+      "s_mov_b32 s4, 1\ns_store_dword s4, s[0:1], 0 glc\ns_waitcnt lgkmcnt(0)\ns_load_dword s5, "
+      "s[0:1], 0 glc\n"
+      "s_waitcnt lgkmcnt(0)";
+  const std::string plain =
+      "s_mov_b32 s4, 1\ns_store_dword s4, s[0:1], 0\ns_waitcnt lgkmcnt(0)\ns_load_dword s5, "
+      "s[0:1], 0\n"
+      "s_waitcnt lgkmcnt(0)";
+  Expect(test_context, {{"strict", glc.c_str(), "another workgroup", 2}});
+  Expect(test_context,
+         {{"known", glc.c_str(), "", 2}, {"no glc", plain.c_str(), "another workgroup", 2}},
+         /*known=*/true);
 }
 
 TEST(undefined_values) {

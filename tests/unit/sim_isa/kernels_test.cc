@@ -264,6 +264,78 @@ TEST(grid_barrier_over_persistent_workgroups) {
       false);
 }
 
+// A program that sets FLAT_SCRATCH has its scratch there, dwords of the lanes in turn.
+TEST(scratch_is_in_memory_where_the_program_says_so) {
+  if (!HaveTool("llvm-mc-22")) SKIP("llvm-mc-22 is not installed");
+  for (Isa isa : {Isa::kGfx942, Isa::kGfx950}) {
+    std::string error;
+    const auto store = Assemble(isa, "flat_store_dwordx2 v[0:1], v[2:3]", &error);
+    const auto load = Assemble(isa, "flat_load_dwordx2 v[4:5], v[0:1]", &error);
+    CHECK(!store.empty() && !load.empty());
+    for (const bool own : {false, true}) {
+      Rig rig(isa);
+      const uint64_t base = P(rig.memory()) + 4096;
+      rig.wave().SetPair(reg::kFlatScratch, own ? base : 0);
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const uint64_t at = kPrivateAperture + 8;
+        rig.V(0, lane) = static_cast<uint32_t>(at);
+        rig.V(1, lane) = static_cast<uint32_t>(at >> 32);
+        rig.V(2, lane) = 100u + static_cast<uint32_t>(lane);
+        rig.V(3, lane) = 200u + static_cast<uint32_t>(lane);
+      }
+      CHECK(rig.Step(store.data(), store.size()));
+      CHECK(rig.Step(load.data(), load.size()));
+      for (int lane = 0; lane < kLanes; ++lane) {
+        CHECK_EQ(rig.V(4, lane), 100u + static_cast<uint32_t>(lane));
+        CHECK_EQ(rig.V(5, lane), 200u + static_cast<uint32_t>(lane));
+        uint32_t there[2];
+        std::memcpy(&there[0], rig.memory() + 4096 + 2 * 256 + 4 * lane, 4);
+        std::memcpy(&there[1], rig.memory() + 4096 + 3 * 256 + 4 * lane, 4);
+        CHECK_EQ(there[0], own ? 100u + static_cast<uint32_t>(lane) : 0u);
+        CHECK_EQ(there[1], own ? 200u + static_cast<uint32_t>(lane) : 0u);
+      }
+      rig.V(0, 5) = static_cast<uint32_t>(kPrivateAperture + 252);
+      CHECK(!rig.Step(load.data(), load.size()));  // a work-item has 256 bytes
+    }
+  }
+}
+
+// One counter that a grid's waves read and write apart, one at a time; a barrier of the grid; waits
+// that are ended together.
+TEST(global_wave_sync_orders_the_waves_of_a_grid) {
+  ForEach(
+      test_context, "gws",
+      [](Machine& m) -> std::string {
+        auto* data = m.New<uint32_t>(64);
+        for (int threads = 1; threads <= 2; ++threads) {
+          Gws gws;
+          Machine::Options one, many;
+          one.threads = many.threads = threads;
+          one.gws = many.gws = &gws;
+          many.grid = {64 * 200, 1, 1};
+          data[0] = 0;
+          if (!m.Run("gws_semaphore", {P(data), 1}, one)) return m.error();
+          if (!m.Run("gws_semaphore", {P(data), 0}, many)) return m.error();
+          if (data[0] != 200) return Differ("waves through the semaphore", threads, data[0], 200);
+          many.grid = {64 * 32, 1, 1};
+          data[0] = data[1] = 0;
+          if (!m.Run("gws_init_barrier", {P(data), 0}, one)) return m.error();
+          if (!m.Run("gws_barrier", {P(data), 20}, many)) return m.error();
+          if (data[0] != 640 || data[1] != 0) return Differ("early passers", data[0], data[1], 0);
+          many.grid = {64 * 16, 1, 1};
+          for (const uint64_t all : {0, 1}) {
+            data[0] = data[1] = data[2] = 0;
+            if (!m.Run("gws_release", {P(data), all}, many)) return m.error();
+            if (data[0] != 15 || data[1] != 0) return Differ("released", all, data[0], 15);
+          }
+        }
+        // A queue that was not given it.
+        if (m.Run("gws_init_barrier", {P(data), 0}, {})) return "it ran without";
+        return m.error().find("ALLOC_QUEUE_GWS") != std::string::npos ? "" : m.error();
+      },
+      false);
+}
+
 // More workgroups than the chip holds: a barrier over them hangs, and the machine says so.
 TEST(grid_barrier_that_cannot_be_resident_is_reported) {
   ForEach(

@@ -158,11 +158,17 @@ bool Machine::Run(const std::string& kernel, const std::vector<uint64_t>& argume
     hidden[64] = 3;
   }
   launch.kernarg = reinterpret_cast<uint64_t>(kernarg);
-  std::vector<std::unique_ptr<FlatMemory>> memories;
+  struct SyncedMemory : FlatMemory {
+    using FlatMemory::FlatMemory;
+    Gws* gws() override { return sync; }
+    Gws* sync = nullptr;
+  };
+  std::vector<std::unique_ptr<SyncedMemory>> memories;
   std::vector<Memory*> pointers;
   for (int i = 0; i < options.threads; ++i) {
-    memories.push_back(std::make_unique<FlatMemory>(reinterpret_cast<uint64_t>(arena_.get()),
-                                                    arena_.get(), size_));
+    memories.push_back(std::make_unique<SyncedMemory>(reinterpret_cast<uint64_t>(arena_.get()),
+                                                      arena_.get(), size_));
+    memories.back()->sync = options.gws;
     pointers.push_back(memories.back().get());
   }
   auto grid = Grid::Create(&program_, launch, options.limits, pointers);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/isa/grid.h"
+#include "sim/isa/gws.h"
 #include "sim/isa/lines.h"
 #include "sim/isa/memory.h"
 #include "sim/isa/program.h"
@@ -46,6 +47,7 @@ class Machine {
     uint64_t budget = 1ull << 40;
     bool hidden_arguments = false;  // the 256 bytes of the ABI after the explicit ones
     Observer* observer = nullptr;   // checkers, mostly
+    Gws* gws = nullptr;             // null: the queue has no global wave sync
     ChipLimits limits;
     std::vector<std::shared_ptr<const LineTable>> lines;
   };

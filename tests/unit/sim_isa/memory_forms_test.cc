@@ -547,6 +547,7 @@ TEST(nothing_is_left_out) {
                           f == Family::kScratch || f == Family::kMubuf || f == Family::kMtbuf ||
                           f == Family::kSmem;
       if (!memory || !(row.isas & static_cast<int>(isa)) || set.Find(row) == nullptr) continue;
+      if (absl::StartsWith(row.name, "ds_gws_")) continue;  // no memory's: kernels_test
       if (Ran().count(row.name) == 0) left_out.insert(row.name);
     }
   }

@@ -184,7 +184,13 @@ struct Vector {
 };
 
 // Ds rows whose meaning is no access of each lane's own bytes are tested in memory_forms_test.cc.
-const std::set<std::string> kByHand = {"ds_nop",
+const std::set<std::string> kByHand = {"ds_gws_init",  // these in kernels_test
+                                       "ds_gws_sema_v",
+                                       "ds_gws_sema_br",
+                                       "ds_gws_sema_p",
+                                       "ds_gws_sema_release_all",
+                                       "ds_gws_barrier",
+                                       "ds_nop",
                                        "ds_swizzle_b32",
                                        "ds_permute_b32",
                                        "ds_bpermute_b32",

@@ -338,6 +338,10 @@ std::vector<Item> Items() {
       {"v_fma_mix_f32", "v_fma_mix_f32 v20, v6, v12, v7 op_sel:[0,1,0] op_sel_hi:[0,1,0]", LANES(20, B(std::fma(F(s.v[6][l]), static_cast<float>(H(s.v[12][l] >> 16)), F(s.v[7][l]))))},
       {"v_fma_mixlo_f16", "v_fma_mixlo_f16 v20, v12, v13, v14 op_sel_hi:[1,1,1]", LANES(20, (s.v[20][l] & 0xffff0000) | BH(std::fma(static_cast<float>(H(s.v[12][l])), static_cast<float>(H(s.v[13][l])), static_cast<float>(H(s.v[14][l])))))},
       {"v_fma_mixhi_f16", "v_fma_mixhi_f16 v20, v12, v13, v14 op_sel_hi:[1,1,1]", LANES(20, (s.v[20][l] & 0xffff) | BH(std::fma(static_cast<float>(H(s.v[12][l])), static_cast<float>(H(s.v[13][l])), static_cast<float>(H(s.v[14][l])))) << 16)},
+      // Floating inline constants of packed integers are f32, a half of which op_sel takes.
+      {"v_pk_add_u16", "v_pk_add_u16 v14, v12, 2.0 op_sel:[0,1]", LANES(14, ((s.v[12][l] + 0x4000) & 0xffff) | ((s.v[12][l] & 0xffff0000u) + 0x40000000u))},
+      {"v_pk_sub_i16", "v_pk_sub_i16 v14, v12, -4.0 op_sel_hi:[1,0]", LANES(14, s.v[12][l])},
+      {"v_pk_mul_lo_u16", "v_pk_mul_lo_u16 v14, v12, 7 op_sel_hi:[1,0]", LANES(14, (s.v[12][l] * 7 & 0xffff) | (s.v[12][l] >> 16) * 7 << 16)},
       {"v_pk_fmac_f16", "v_pk_fmac_f16 v14, v12, v13", LANES(14, BH(std::fma(H(s.v[12][l]), H(s.v[13][l]), H(s.v[14][l]))) | BH(std::fma(H(s.v[12][l] >> 16), H(s.v[13][l] >> 16), H(s.v[14][l] >> 16))) << 16)},
       {"v_dot2_f32_f16", "v_dot2_f32_f16 v20, v12, v13, v6", LANES(20, B(std::fma(static_cast<float>(H(s.v[12][l] >> 16)), static_cast<float>(H(s.v[13][l] >> 16)), std::fma(static_cast<float>(H(s.v[12][l])), static_cast<float>(H(s.v[13][l])), F(s.v[6][l])))))},
       {"v_dot2c_f32_f16", "v_dot2c_f32_f16 v6, v12, v13", LANES(6, B(std::fma(static_cast<float>(H(s.v[12][l] >> 16)), static_cast<float>(H(s.v[13][l] >> 16)), std::fma(static_cast<float>(H(s.v[12][l])), static_cast<float>(H(s.v[13][l])), F(s.v[6][l])))))},

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "text/byte_level.h"
-#include "text/qwen_scanner.h"
+#include "text/scanner.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 

@@ -248,3 +248,53 @@ TEST(encode_appends_and_takes_text_of_any_place_in_memory) {
   const std::vector<char> exact = {'h', 'e', ' ', '\'', 'l'};
   CHECK_OK((*t)->Encode(absl::string_view(exact.data(), exact.size()), {}, &ids));
 }
+
+TEST(a_byte_without_a_token_is_left_out_before_merges_as_in_the_package) {
+  std::string json = SmallTokenizer().Json();
+  const std::string from = R"("Q":81)";
+  json.replace(json.find(from), from.size(), R"("QQQQ":81)");
+  const auto t = Tokenizer::Load(json, "", "small.json");
+  CHECK_OK(t);
+  CHECK_EQ(Pieces(**t, "heQll"), "hell");
+}
+
+TEST(added_tokens_of_the_config_alone_are_taken_and_its_options_count) {
+  const std::string json = SmallTokenizer().Json();
+  const auto t = Tokenizer::Load(json, R"({"added_tokens_decoder": {
+      "900": {"content": "<new>", "special": true, "normalized": false, "lstrip": true},
+      "278": {"content": "</think>", "special": true, "rstrip": true, "normalized": false}}})",
+                                 "small.json");
+  CHECK_OK(t);
+  CHECK_EQ((*t)->vocab_size(), 901u);
+  CHECK(Ids(**t, "he  <new>") == (std::vector<uint32_t>{256, 900}));
+  CHECK((*t)->IsSpecial(900));
+  CHECK((*t)->IsSpecial(278));
+  CHECK(Ids(**t, "</think>  he") == (std::vector<uint32_t>{278, 256}));
+  CHECK_EQ((*t)->TokenBytes(500), "");  // an id between has no token, and is no text
+  CHECK_EQ((*t)->Decode(std::vector<uint32_t>{256, 500, 256}, false), "hehe");
+}
+
+TEST(add_bos_token_decides_what_is_put_around_a_text) {
+  const std::string json = SmallTokenizer().Json();
+  const auto around = [&](const char* config) {
+    const auto t = Tokenizer::Load(json, config, "small.json");
+    return t.ok() ? Ids(**t, "he", {.add_special = true}) : std::vector<uint32_t>();
+  };
+  using Tokens = std::vector<uint32_t>;
+  CHECK(around("{}") == Tokens{256});
+  CHECK(around(R"({"add_bos_token": true, "bos_token": "<|im_start|>"})") == (Tokens{275, 256}));
+  CHECK(around(R"({"add_eos_token": true, "eos_token": "<|im_end|>"})") == (Tokens{256, 276}));
+  CHECK(around(R"({"add_bos_token": true})") == Tokens{256});  // which has no name
+  CHECK(around(R"({"add_bos_token": null, "bos_token": "<|im_start|>"})") == Tokens{256});
+}
+
+TEST(a_single_word_stands_beside_no_letter) {
+  SmallTokenizer small;
+  small.more_added = R"(,{"id": 279, "content": "word", "single_word": true, "normalized": false})";
+  const auto t = small.Load();
+  CHECK_OK(t);
+  CHECK_EQ(Ids(**t, "word").size(), 1u);
+  CHECK_EQ(Ids(**t, "(word)").size(), 3u);
+  CHECK_GT(Ids(**t, "words").size(), 1u);
+  CHECK_GT(Ids(**t, "\xC3\xA9word").size(), 3u);
+}

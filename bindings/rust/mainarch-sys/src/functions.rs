@@ -68,12 +68,15 @@ extern "C" {
         error: *mut mainarch_error,
     ) -> mainarch_status;
 
-    /// Opens a Hugging Face checkpoint directory and places its weights on the devices of `group`.
+    /// Opens a checkpoint, a Hugging Face directory or a GGUF file, and places its weights on the devices
+    /// of `group`.
     ///
     /// `path` is a directory with config.json and model.safetensors, or model.safetensors.index.json and
-    /// its shards. Architectures: qwen3, qwen3_moe. Weights: BF16, F16, F32, block FP8
-    /// (weight_scale_inv), per-channel FP8, MXFP4. Everything else is refused by name. The files are
-    /// mapped, and stay so as long as the model lives; none of their bytes is trusted.
+    /// its shards. Architectures: those of README.md's table "Models", by config.json's model_type.
+    /// Weights: BF16, F16, F32, block FP8 (weight_scale_inv), per-channel FP8, MXFP4, NVFP4, int4 in groups
+    /// (GPTQ, AWQ, compressed-tensors); or `path` is a GGUF file (README.md has its formats). Everything
+    /// else is refused by name. The files are mapped, and stay so as long as the model lives; none of their
+    /// bytes is trusted.
     ///
     /// On the CPU it returns as soon as the files are checked. Steps can run at once, straight from the
     /// mapped files, while a thread of low priority moves the weights into memory of their own, in huge
@@ -116,7 +119,9 @@ extern "C" {
     ) -> mainarch_status;
 
     /// Reads a tokenizer alone, without a model or a group. `path` is a directory with tokenizer.json
-    /// and perhaps tokenizer_config.json. Byte-level BPE of the Qwen family; other kinds are refused.
+    /// and perhaps tokenizer_config.json: BPE over bytes or characters, Unigram or WordPiece, with the
+    /// normalizers, pre-tokenizers and decoders that models use. What would change tokens and is not
+    /// followed is refused by name.
     /// Errors: NOT_FOUND, IO, PERMISSION, BAD_MODEL, UNSUPPORTED.
     #[must_use]
     pub fn mainarch_tokenizer_open(
@@ -146,12 +151,14 @@ extern "C" {
     ) -> mainarch_status;
 
     /// Tokens of `text`, `length` bytes (at most 2^30) that should be UTF-8: what is not is read as
-    /// U+FFFD. No token is put before or after. `text` may be NULL when `length` is 0.
+    /// U+FFFD. `text` may be NULL when `length` is 0.
     ///
     /// There may be more tokens than bytes: a byte that is no UTF-8 is read as the three bytes of U+FFFD,
-    /// and where the tokenizer normalises to NFC one character may become three as long as it.
-    /// `*count` is at most 3 * length. Who would rather not hold room for that asks first (capacity 0).
-    /// Errors: BUFFER_TOO_SMALL.
+    /// and tokenizers may put spaces or longer characters in place of others. For byte-level ones that
+    /// normalise to NFC or not at all `*count` is at most 3 * length, and what ADD_SPECIAL adds. Who would
+    /// rather not hold room for that asks first (capacity 0).
+    /// Errors: BUFFER_TOO_SMALL, UNSUPPORTED (the tokenizer has no token for some character, and none for
+    /// the unknown; its pattern takes too long on this text, which no pattern in use does).
     #[must_use]
     pub fn mainarch_tokenizer_encode(
         tokenizer: *const mainarch_tokenizer,
@@ -179,7 +186,7 @@ extern "C" {
         error: *mut mainarch_error,
     ) -> mainarch_status;
 
-    /// The bytes of one token, which alone need not be UTF-8.
+    /// The bytes that one token stands for amid a text, which alone need not be UTF-8.
     /// Errors: NOT_FOUND (no such token), BUFFER_TOO_SMALL.
     #[must_use]
     pub fn mainarch_tokenizer_token_text(
@@ -213,18 +220,55 @@ extern "C" {
         error: *mut mainarch_error,
     ) -> mainarch_status;
 
-    /// The prompt of a chat as the model was trained on it (ChatML), to be encoded with flags 0. Earlier
-    /// thinking of the assistant is left out, as in the models' own templates.
+    /// The prompt of a chat as the model was trained on it, to be encoded with flags 0: what the checkpoint's own
+    /// template (Jinja, in chat_template.jinja or tokenizer_config.json) writes. Never another's: without a
+    /// template, or with one that cannot be run, the call fails and says why. For tools, other roles and all
+    /// else that a template may take see mainarch_tokenizer_render_chat_json.
+    /// Thinking ON and OFF are the template's variable enable_thinking (or thinking); where it has none, they are
+    /// refused unless the model does that anyway.
     /// Text in a message is not escaped: "\<|im_end|\>" in a content ends the turn. Who renders messages of
     /// strangers must look for the special tokens' texts in them first.
-    /// Errors: INVALID_ARGUMENT (names the message with a wrong role), UNSUPPORTED (the tokenizer's
-    /// template is not a known ChatML, or has no such thinking switch), BUFFER_TOO_SMALL.
+    /// A template is a program of the checkpoint's. It sees the messages and the local time, no file and no
+    /// network, and is stopped at 33,554,432 steps, 256 MiB, or 400 calls and expressions in one another.
+    /// Errors: INVALID_ARGUMENT (names the message with a wrong role; or the template refuses the chat, in its
+    /// own words; or it fails, with the line), UNSUPPORTED (no template, or one that uses what is not known
+    /// here, or has no such thinking switch), BAD_MODEL (what the checkpoint has is no template),
+    /// BUFFER_TOO_SMALL.
     #[must_use]
     pub fn mainarch_tokenizer_render_chat(
         tokenizer: *const mainarch_tokenizer,
         messages: *const mainarch_chat_message,
         message_count: usize,
         options: *const mainarch_chat_options,
+        text: *mut c_char,
+        capacity: usize,
+        length: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// The same of a chat as JSON, `json_length` bytes (at most 64 MiB) of one object:
+    ///
+    ///   messages                an array of objects as the template takes them: role, content (a string, or an
+    ///                           array of parts), reasoning_content, tool_calls, tool_call_id, name, ...
+    ///   tools                   an array of objects, each a tool's JSON schema
+    ///   documents               an array of objects, for retrieval
+    ///   add_generation_prompt   false: do not open the assistant's turn. Default: true
+    ///   continue_final_message  true: end within the last message, so that the model goes on with it; or the
+    ///                           name of its field that is continued. Opens no turn
+    ///   chat_template           the name of one of the model's templates, or the text of another. Default: the
+    ///                           model's "tool_use" if it has that one and tools are given, else its "default"
+    ///   chat_template_kwargs    an object of further variables: {"enable_thinking": false}
+    ///
+    /// All but messages may be left out or null; any other key is refused. What a template sees is what
+    /// `apply_chat_template` of the Python package transformers (5.23) shows it, byte for byte the same prompt: a message's null fields are left out, reasoning_content,
+    /// thinking and reasoning are one, the special tokens of tokenizer_config.json are variables. Not so: an
+    /// integer beyond 64 bits and a key that stands twice in an object are refused.
+    /// Errors: as mainarch_tokenizer_render_chat; INVALID_ARGUMENT also names what is wrong in the JSON.
+    #[must_use]
+    pub fn mainarch_tokenizer_render_chat_json(
+        tokenizer: *const mainarch_tokenizer,
+        json: *const c_char,
+        json_length: usize,
         text: *mut c_char,
         capacity: usize,
         length: *mut usize,
@@ -257,8 +301,9 @@ extern "C" {
         error: *mut mainarch_error,
     ) -> mainarch_status;
 
-    /// The end: U+FFFD if a character is unfinished, else nothing; a capacity of 4 always does. The
-    /// decoder may then start on another text. Errors: BUFFER_TOO_SMALL, BUSY.
+    /// The end: U+FFFD if a character is unfinished, else mostly nothing (tokenizers whose texts depend on
+    /// what comes last hold that back). For byte-level tokenizers a capacity of 4 always does. The decoder
+    /// may then start on another text. Errors: BUFFER_TOO_SMALL, BUSY.
     #[must_use]
     pub fn mainarch_decoder_finish(
         decoder: *mut mainarch_decoder,
@@ -295,6 +340,34 @@ extern "C" {
     pub fn mainarch_engine_statistics_get(
         engine: *const mainarch_engine,
         out: *mut mainarch_engine_statistics,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Keeps a beginning, a system prompt say, until it is dropped: the longest that can be found now of
+    /// these tokens (so run them once) is not given up. `*pinned` gets how many tokens that is, a multiple of
+    /// 16, 0 too; they no longer count as free. What a window or a recurrent state holds of them goes only
+    /// when sequences have no other room. `salt`: mainarch_sequence_options.prefix_salt.
+    /// Errors: KV_FULL (the rest would not hold a sequence of max_sequence_tokens, or of kv_tokens if that is
+    /// less; nothing is pinned), BUSY.
+    #[must_use]
+    pub fn mainarch_engine_pin_prefix(
+        engine: *mut mainarch_engine,
+        tokens: *const u32,
+        count: usize,
+        salt: u64,
+        pinned: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Forgets what begins with these tokens, from their last whole block of 16 on, pinned or not; what
+    /// was pinned before that on their behalf alone may go again. No tokens: all, whatever the salt. Sequences
+    /// that are open keep what they hold. Errors: BUSY.
+    #[must_use]
+    pub fn mainarch_engine_drop_prefix(
+        engine: *mut mainarch_engine,
+        tokens: *const u32,
+        count: usize,
+        salt: u64,
         error: *mut mainarch_error,
     ) -> mainarch_status;
 
@@ -387,8 +460,8 @@ extern "C" {
     /// has. Between steps, at any time. Tokens, and a finish reason, stay: truncate at the tokens held
     /// lets a sequence go on that has ended. min_tokens, max_tokens and stop sequences go on counting from
     /// the last append; stop strings that were complete before do not stop.
-    /// Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL or
-    /// prompt_logprobs would change), BUSY (`logprobs` would change while produced tokens are untaken).
+    /// Errors: INVALID_ARGUMENT (names the field, value and limit; also when MAINARCH_SEQUENCE_MANUAL,
+    /// prompt_logprobs or prefix_salt would change), BUSY (`logprobs` would change while produced tokens are untaken).
     #[must_use]
     pub fn mainarch_sequence_set_options(
         engine: *mut mainarch_engine,

@@ -86,7 +86,7 @@
 //!
 //! Determinism. The same library, device string, KV type, tokens and seed give the same tokens and
 //! logits, bit for bit: whatever else is in the batch, however the prompt was cut into steps,
-//! however many threads, and after a restart. Bits need not agree between kinds of device.
+//! however much of it another sequence had run, however many threads, and after a restart. Bits need not agree between kinds of device.
 //!
 //! fork. After fork(2), in the child, every call on a handle of the parent returns WRONG_PROCESS
 //! (device_count: 0, event_fd: -1); destroy is allowed and frees memory only. A child that needs

@@ -279,7 +279,7 @@ pub struct mainarch_tokenizer_info {
     pub eos_token: u32,
     /// padding, likewise
     pub pad_token: u32,
-    /// 1: mainarch_tokenizer_render_chat knows its template; 0: not
+    /// 1: it has a chat template that this library can run; 0: not
     pub has_chat: u32,
     /// 0
     pub reserved: u32,
@@ -299,6 +299,8 @@ impl Default for mainarch_tokenizer_info {
 pub const MAINARCH_ENCODE_NO_SPECIAL: u64 = 1;
 /// and so is every added token: "\<think\>"
 pub const MAINARCH_ENCODE_NO_ADDED: u64 = 2;
+/// What the tokenizer puts around a text (BOS, perhaps EOS) is put there. A chat's prompt has it.
+pub const MAINARCH_ENCODE_ADD_SPECIAL: u64 = 4;
 /// special tokens are no text
 pub const MAINARCH_DECODE_SKIP_SPECIAL: u64 = 1;
 
@@ -375,6 +377,20 @@ pub const MAINARCH_KV_K8V4: i32 = 5;
 
 /// Flags of mainarch_engine_options.
 pub const MAINARCH_ENGINE_FAST: u64 = 1;
+/// What goes into matrix products is rounded to bf16, 8 significant bits: on GPUs, and where the CPU has
+/// dot products for it that are faster than those of fp32 (AVX512_BF16 of AMD's, Zen 4 on) or a matrix unit (AMX,
+/// Intel's Xeon from Sapphire Rapids on), with weights of bf16, block-scaled FP8 or MXFP4; elsewhere it is not, and the
+/// flag changes nothing. On a CPU prompts run twice as fast or more, and several sequences together in less time. AMX is
+/// asked of the kernel for the whole process, by the first engine with this flag, as Linux wants it: from then on
+/// sigaltstack(2) refuses stacks too small for its registers (getauxval(AT_MINSIGSTKSZ)); where a thread has a smaller
+/// one already, the kernel refuses, and the flag changes nothing. For
+/// y = sum of w_k x_k over K columns,
+///   |error| \<= (2^-8 + (K + 8) 2^-23) * sum of |w_k x_k|
+/// apart from what is smaller than 2^-126. Sums, norms, attention, softmax, the router of a mixture of
+/// experts and what layers add to stay fp32, and results still do not depend on batch, chunking,
+/// threads or ranks. Without the flag everything is fp32, which is what this library's results are
+/// tested to agree with.
+pub const MAINARCH_ENGINE_NO_PREFIX_CACHE: u64 = 2;
 
 /// Engine options; zero is the default of every field.
 #[repr(C)]
@@ -411,6 +427,10 @@ pub struct mainarch_engine_options {
     pub logit_rows: u32,
     /// 0
     pub reserved: u32,
+    /// of the KV cache, that beginnings of sequences may keep (those of open
+    /// ones count); 0: all of it if kv_tokens or memory_bytes are given, else
+    /// 512 MiB
+    pub prefix_bytes: u64,
 }
 
 impl Default for mainarch_engine_options {
@@ -478,6 +498,14 @@ pub struct mainarch_engine_statistics {
     pub sequences: u32,
     /// 0
     pub reserved: u32,
+    /// sequences that began with what another had run
+    pub prefix_hits: u64,
+    /// tokens that were not run for it; also after an eviction
+    pub prefix_tokens: u64,
+    /// blocks of 16 tokens that were given up for others
+    pub prefix_evictions: u64,
+    /// tokens that can be found now, in whole blocks
+    pub prefix_held: u64,
 }
 
 impl Default for mainarch_engine_statistics {
@@ -576,6 +604,10 @@ pub struct mainarch_sequence_options {
     pub prompt_logprobs: u32,
     /// 0
     pub reserved: u32,
+    /// only sequences of one salt take beginnings from one another: give each tenant
+    /// its own, and none can tell from times what others have asked. A number is
+    /// no secret that hides tokens: those must be equal, too.
+    pub prefix_salt: u64,
 }
 
 impl Default for mainarch_sequence_options {

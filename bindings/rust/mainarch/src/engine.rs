@@ -52,6 +52,12 @@ pub struct EngineOptions {
     /// What goes into matrix products is rounded to bf16 where the device is faster so: prompts and
     /// many sequences take less time, and results differ within a bound (`MAINARCH_ENGINE_FAST`).
     pub fast: bool,
+    /// Every token of every sequence runs, also those that another one began with
+    /// (`MAINARCH_ENGINE_NO_PREFIX_CACHE`).
+    pub no_prefix_cache: bool,
+    /// Bytes that beginnings of sequences may keep of the KV cache; 0: all of it if `kv_tokens` or
+    /// `memory_bytes` are given, else 512 MiB.
+    pub prefix_bytes: u64,
 }
 
 /// What an engine was made with, every default resolved.
@@ -90,6 +96,14 @@ pub struct Statistics {
     pub step_ns_last: u64,
     /// Sequences open now.
     pub sequences: u32,
+    /// Sequences that began with what another had run.
+    pub prefix_hits: u64,
+    /// Tokens that were not run for it.
+    pub prefix_tokens: u64,
+    /// Blocks of 16 tokens that were given up for others.
+    pub prefix_evictions: u64,
+    /// Tokens that can be found now.
+    pub prefix_held: u64,
 }
 
 /// One text in one engine: an id. Of a sequence that was closed, or of another engine, it is
@@ -222,7 +236,9 @@ impl Engine {
                 KvType::Fp4 => sys::MAINARCH_KV_FP4,
                 KvType::K8V4 => sys::MAINARCH_KV_K8V4,
             },
-            flags: u64::from(options.fast) * sys::MAINARCH_ENGINE_FAST,
+            flags: (u64::from(options.fast) * sys::MAINARCH_ENGINE_FAST)
+                | (u64::from(options.no_prefix_cache) * sys::MAINARCH_ENGINE_NO_PREFIX_CACHE),
+            prefix_bytes: options.prefix_bytes,
             ..Default::default()
         };
         let mut raw = std::ptr::null_mut();
@@ -275,7 +291,42 @@ impl Engine {
             kv_tokens_free: raw.kv_tokens_free,
             step_ns_last: raw.step_ns_last,
             sequences: raw.sequences,
+            prefix_hits: raw.prefix_hits,
+            prefix_tokens: raw.prefix_tokens,
+            prefix_evictions: raw.prefix_evictions,
+            prefix_held: raw.prefix_held,
         })
+    }
+
+    /// Keeps a beginning until it is dropped: the longest that can be found now of these tokens. How many
+    /// tokens that is. `salt` is [`SequenceOptions::prefix_salt`].
+    ///
+    /// # Errors
+    ///
+    /// `KvFull` (the rest would not hold the longest sequence; nothing is pinned), `Busy`.
+    pub fn pin_prefix(&mut self, tokens: &[u32], salt: u64) -> Result<usize> {
+        let mut pinned = 0;
+        // SAFETY: a live handle, this thread alone; the slice has that length.
+        check(|error| unsafe {
+            let (at, count) = (tokens.as_ptr(), tokens.len());
+            sys::mainarch_engine_pin_prefix(self.at(), at, count, salt, &mut pinned, error)
+        })?;
+        Ok(pinned)
+    }
+
+    /// Forgets what begins with these tokens, from their last whole block of 16 on, pinned or not. No
+    /// tokens: all, whatever the salt.
+    ///
+    /// # Errors
+    ///
+    /// `Busy`.
+    pub fn drop_prefix(&mut self, tokens: &[u32], salt: u64) -> Result<()> {
+        // SAFETY: a live handle, this thread alone; the slice has that length.
+        check(|error| unsafe {
+            let (at, count) = (tokens.as_ptr(), tokens.len());
+            sys::mainarch_engine_drop_prefix(self.at(), at, count, salt, error)
+        })?;
+        Ok(())
     }
 
     /// What another thread cancels steps with.

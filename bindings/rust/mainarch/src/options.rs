@@ -51,6 +51,9 @@ pub struct SequenceOptions {
     /// Above 0: log-probabilities of every appended token but the first, and so many of the likeliest
     /// in its place; at most 32: see [`crate::Engine::prompt_logprobs`].
     pub prompt_logprobs: u32,
+    /// Only sequences of one salt take beginnings from one another. A number of its own for each tenant,
+    /// and none can tell from times what others have asked.
+    pub prefix_salt: u64,
     /// Every row makes logits: see [`crate::Engine::logits_at`].
     pub all_logits: bool,
 }
@@ -129,6 +132,7 @@ impl RawOptions {
                 | (u64::from(options.stop_special) * sys::MAINARCH_SEQUENCE_STOP_SPECIAL)
                 | (u64::from(options.all_logits) * sys::MAINARCH_SEQUENCE_ALL_LOGITS),
             prompt_logprobs: options.prompt_logprobs,
+            prefix_salt: options.prefix_salt,
             seed: options.seed,
             temperature: options.temperature,
             top_p: options.top_p,

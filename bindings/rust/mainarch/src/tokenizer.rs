@@ -28,7 +28,7 @@ pub struct TokenizerInfo {
     pub eos_token: Option<u32>,
     /// Padding, likewise.
     pub pad_token: Option<u32>,
-    /// Whether [`Tokenizer::render_chat`] knows its template.
+    /// Whether it has a chat template that this library can run.
     pub has_chat: bool,
 }
 
@@ -127,7 +127,17 @@ impl Tokenizer {
         self.encode_bytes(text.as_bytes(), 0)
     }
 
-    /// The same with no special or added token: "<|im_end|>" is six or more tokens of plain text.
+    /// The same with what the tokenizer puts around a text: BOS, perhaps EOS. A chat's prompt has them
+    /// written out, and is for [`Tokenizer::encode`].
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` (more than 2^30 bytes).
+    pub fn encode_around(&self, text: &str) -> Result<Vec<u32>> {
+        self.encode_bytes(text.as_bytes(), sys::MAINARCH_ENCODE_ADD_SPECIAL)
+    }
+
+    /// The same as `encode` with no special or added token: "<|im_end|>" is six or more tokens of plain text.
     ///
     /// # Errors
     ///
@@ -224,14 +234,15 @@ impl Tokenizer {
         })
     }
 
-    /// The prompt of a chat as the model was trained on it (ChatML), for [`Tokenizer::encode`].
-    /// Earlier thinking of the assistant is left out. Text is not escaped: "<|im_end|>" in a
-    /// content ends the turn, so look for special tokens in what strangers say.
+    /// The prompt of a chat as the model was trained on it, by the checkpoint's own template, for
+    /// [`Tokenizer::encode`]. Text is not escaped: "<|im_end|>" in a content ends the turn, so look
+    /// for special tokens in what strangers say.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` (names the message with a wrong role, or with a zero byte), `Unsupported`
-    /// (the template is not a known ChatML, or has no such thinking switch).
+    /// `InvalidArgument` (names the message with a wrong role, or with a zero byte; or the template
+    /// refuses the chat, in its own words), `Unsupported` (no template, or one that uses what is
+    /// not known here, or has no such thinking switch), `BadModel` (it is no template).
     pub fn render_chat(
         &self,
         messages: &[ChatMessage<'_>],
@@ -267,6 +278,30 @@ impl Tokenizer {
                 raw_messages.as_ptr(),
                 raw_messages.len(),
                 &raw_options,
+                text,
+                capacity,
+                length,
+                error,
+            )
+        })
+    }
+
+    /// The same of a chat as JSON, with tools, tool calls, reasoning and further variables:
+    /// `{"messages": [..], "tools": [..], "chat_template_kwargs": {..}}`. The keys are described at
+    /// `mainarch_tokenizer_render_chat_json` in mainarch.h; the prompt is that of transformers'
+    /// `apply_chat_template`, but that a turn is opened for the assistant unless
+    /// `add_generation_prompt` is false.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tokenizer::render_chat`]; `InvalidArgument` also names what is wrong in the JSON.
+    pub fn render_chat_json(&self, json: &str) -> Result<String> {
+        // SAFETY: a live handle; the text lives until the end of this function.
+        fill_text(json.len() + 256, |text, capacity, length, error| unsafe {
+            sys::mainarch_tokenizer_render_chat_json(
+                self.raw.as_ptr(),
+                json.as_ptr().cast(),
+                json.len(),
                 text,
                 capacity,
                 length,

@@ -75,6 +75,12 @@ fn a_chat_ends_its_turn() {
     let bare = ChatOptions { no_generation_prompt: true, ..Default::default() };
     let bare = stack.tokenizer.render_chat(&messages, &bare).unwrap();
     assert!(bare.ends_with("<|im_end|>\n"), "{bare}");
+    let json = r#"{"messages": [{"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Which book is this from? Let there be light."}],
+        "chat_template_kwargs": {"enable_thinking": false}}"#;
+    assert_eq!(stack.tokenizer.render_chat_json(json).unwrap(), prompt);
+    let error = stack.tokenizer.render_chat_json("{}").unwrap_err();
+    assert!(error.to_string().contains("messages is missing"), "{error}");
     let limit = SequenceOptions { max_tokens: 200, ..Default::default() };
     let sequence = stack.engine.open(&limit).unwrap();
     stack.engine.append(sequence, &stack.tokenizer.encode(&prompt).unwrap()).unwrap();
@@ -264,6 +270,27 @@ fn sequences_are_steered() {
     }
     assert_eq!(engine.logits_at(sequence, 3).unwrap(), engine.logits(sequence).unwrap());
     assert!(engine.logits_at(sequence, 4).is_err() && engine.prompt_logprobs(sequence, 4).is_err());
+
+    let prefixes = EngineOptions { kv_tokens: 256, max_sequence_tokens: 128, ..Default::default() };
+    let mut engine = Engine::new(&stack.model, &prefixes).unwrap();
+    let prompt: Vec<u32> = (300..340).collect();
+    for rows in [40, 8] {
+        let before = engine.statistics().unwrap().tokens_run;
+        let one = SequenceOptions { max_tokens: 1, prefix_salt: 3, ..greedy() };
+        let sequence = engine.open(&one).unwrap();
+        engine.append(sequence, &prompt).unwrap();
+        while engine.step().unwrap() {}
+        engine.close(sequence).unwrap();
+        assert_eq!(engine.statistics().unwrap().tokens_run - before, rows);
+    }
+    let statistics = engine.statistics().unwrap();
+    assert_eq!((statistics.prefix_hits, statistics.prefix_tokens), (1, 32));
+    assert_eq!((statistics.prefix_held, statistics.prefix_evictions), (32, 0));
+    assert_eq!(engine.pin_prefix(&prompt, 0).unwrap(), 0);
+    assert_eq!(engine.pin_prefix(&prompt, 3).unwrap(), 32);
+    assert_eq!(engine.statistics().unwrap().kv_tokens_free, 224);
+    engine.drop_prefix(&[], 0).unwrap();
+    assert_eq!(engine.statistics().unwrap().prefix_held, 0);
 
     let devices = devices().unwrap();
     assert_eq!((devices[0].device.as_str(), &devices[0].unusable), ("cpu", &None));

@@ -13,9 +13,17 @@ namespace {
 void EmitPrepare(const backend::AttentionOp& op, uint64_t kv, Lowering* to) {
   kernels::PrepareArgs args;
   to->SetStep(&args);
+  args.in.address = to->pending.sums.at;
+  args.splits = to->pending.sums.splits;
+  args.split_rows = to->pending.sums.rows;
+  args.norm = to->pending.sums.norm;
   args.qkv.address = to->At(op.qkv);
-  args.q_norm.address = to->WeightOf(op.q_norm).vector;
-  args.k_norm.address = to->WeightOf(op.k_norm).vector;
+  const auto vector = [to](backend::WeightId id) {
+    return id == backend::kNone ? 0 : to->WeightOf(id).vector;
+  };
+  args.q_norm.address = vector(op.q_norm);
+  args.k_norm.address = vector(op.k_norm);
+  args.bias.address = vector(op.bias);
   args.cosine.address = to->memory.cosine;
   args.sine.address = to->memory.sine;
   args.kv.address = kv;
@@ -26,15 +34,7 @@ void EmitPrepare(const backend::AttentionOp& op, uint64_t kv, Lowering* to) {
   args.rotary = static_cast<uint32_t>(to->program.ropes[0].rotary_dim);
   args.epsilon = to->program.rms_eps;
   const uint64_t heads = args.heads + 2 * args.kv_heads;
-  const int32_t head_dim = to->shape.heads.cache.key_dim;
-  if (to->pending.heads.has_value()) {
-    to->Add(QkvHeadsKernel(to->WeightOf(to->pending.qkv).format, to->shape.kv, head_dim),
-            kernels::QkvHeadsArgs{*to->pending.heads, args},
-            heads * CeilDivide(to->rows, kernels::kTileRows));
-    to->pending.heads.reset();
-    return;
-  }
-  to->Add(PrepareKernel(to->shape.kv, head_dim), args,
+  to->Add(PrepareKernel(to->shape.kv, to->shape.heads.cache.key_dim), args,
           CeilDivide(to->rows * heads, kernels::kWaves));
 }
 
@@ -71,22 +71,6 @@ void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first, Low
 
 }  // namespace
 
-// By an estimate of the time that the weights take. In one launch a head's are streamed by one
-// workgroup, which for a decode step of a large model leaves most of the chip idle; that costs more
-// than the second launch, unless rows or columns are few enough. Neither number is measured.
-bool FusesQkv(const QkvForm& form) {
-  constexpr double kGroupBytesPerUs = 40e3;  // that one workgroup streams
-  constexpr double kLaunchUs = 4;            // from the end of a kernel to the work of the next
-  if (form.rounded || QkvHeadsKernel(form.format, form.kv, form.head_dim).empty()) return false;
-  const double tile_us =
-      static_cast<double>(kernels::TileRowBytes(form.format, form.steps)) / kGroupBytesPerUs;
-  const uint32_t head_tiles = static_cast<uint32_t>(form.head_dim) / kernels::kTileRows;
-  const uint64_t units = uint64_t{form.heads} * CeilDivide(form.rows, kernels::kTileRows);
-  const double fused = CeilDivide(units, form.compute_units) * head_tiles * tile_us;
-  const double apart = CeilDivide(units * head_tiles, form.compute_units) * tile_us + kLaunchUs;
-  return fused <= apart;
-}
-
 void Emit(const backend::AttentionOp& op, Lowering* to) {
   const uint64_t kv = to->memory.kv + static_cast<uint64_t>(op.layer) * to->shape.pages() *
                                           to->shape.kv_page_bytes;
@@ -99,13 +83,14 @@ void Emit(const backend::AttentionOp& op, Lowering* to) {
 Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
                const backend::Op*) {
   const backend::PagedCache& cache = backend::CacheOf(program, op);
-  if (op.rope == backend::kNone || op.q_norm == backend::kNone || op.k_norm == backend::kNone) {
-    return Error(Code::kUnsupported, "attention without ",
-                 op.rope == backend::kNone ? "a rope" : "norms of Q and K",
-                 ": the GPU kernels apply one");
+  if (op.rope == backend::kNone) {
+    return Error(Code::kUnsupported, "attention without a rope: the GPU kernels apply one");
+  }
+  if ((op.q_norm == backend::kNone) != (op.k_norm == backend::kNone)) {
+    return Error(Code::kUnsupported,
+                 "attention with a norm of Q or K alone: the GPU kernels apply both or none");
   }
   const char* extra = op.sinks != backend::kNone  ? "sinks"
-                      : op.bias != backend::kNone ? "a bias"
                       : op.gate != backend::kNone ? "a gate"
                                                   : nullptr;
   if (extra != nullptr) {
@@ -114,7 +99,7 @@ Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
   if (op.rope != 0) {
     return Error(Code::kUnsupported, "rope ", op.rope, ": the GPU kernels take one");
   }
-  const int32_t rotary = program.ropes[0].rotary_dim;
+  const int32_t rotary = op.rope == backend::kNone ? cache.key_dim : program.ropes[0].rotary_dim;
   if (rotary != cache.key_dim) {
     return Error(Code::kUnsupported, "rotary dimension ", rotary, " of ", cache.key_dim,
                  ": the GPU kernels turn whole heads");

@@ -9,8 +9,7 @@ void Emit(const backend::EmbedOp& op, Lowering* to) {
   kernels::EmbedArgs args;
   to->SetStep(&args);
   args.table.address = to->WeightOf(op.table).table;
-  args.x.address = to->At(op.x);
-  args.squares.address = to->SquaresOf(op.x);
+  args.out = to->RowsOf(op.x);
   args.hidden = static_cast<uint32_t>(to->program.hidden);
   args.stride = to->shape.hidden_stride;
   args.chunks = to->shape.chunks;

@@ -7,8 +7,9 @@
 namespace mainarch::amdgpu {
 
 void Emit(const backend::LogitsOp& op, Lowering* to) {
-  to->Add(Product{op.w, to->At(op.x), to->Stride(op.x), to->memory.logits, to->shape.share_stride,
-                  /*gate_up=*/false, /*logits=*/true, to->Norm(op.x, op.norm)});
+  Product product = {op.w, 0, to->Stride(op.x), to->memory.logits, to->shape.share_stride};
+  product.logits = true;
+  to->AddNormed(op.x, op.norm, product);
   const VocabShare share = ShareOf(to->program, to->rank);
   const ChoiceExchange exchange = ExchangeOf(to->program, to->shape);
   kernels::ChooseArgs args;

@@ -10,12 +10,17 @@ namespace mainarch::amdgpu {
 
 void Emit(const backend::RouterOp& op, Lowering* to) {
   to->pending.router = op;
-  to->Add(Product{op.w, to->At(op.x), to->Stride(op.x), to->memory.router_logits,
-                  to->shape.router_stride, /*gate_up=*/false, /*logits=*/false, to->Norm(op.x, op.norm),
-                  /*exact=*/true});
+  Product product = {op.w, 0, to->Stride(op.x), to->memory.router_logits,
+                     to->shape.router_stride};
+  product.exact = product.sums = true;
+  to->AddNormed(op.x, op.norm, product);
   kernels::RouteArgs args;
   to->SetStep(&args);
-  args.router.logits.address = to->memory.router_logits;
+  args.router.logits.address = to->pending.sums.at;
+  args.splits = to->pending.sums.splits;
+  args.split_rows = to->pending.sums.rows;
+  args.norm = to->pending.sums.norm;
+  args.arrivals.address = to->memory.arrivals;
   args.router.ids.address = to->At(op.ids);
   args.router.weights.address = to->At(op.weights);
   args.router.experts = static_cast<uint32_t>(to->program.experts);
@@ -33,24 +38,26 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const PlacedWeight& down = to->WeightOf(op.w);
   kernels::ExpertsArgs args;
   to->SetStep(&args);
-  args.x.address = to->At(to->pending.router.x);
+  args.norm = to->Norm(to->pending.router.x, to->pending.router.norm);
+  args.x.address = to->SplitOf(to->pending.router.x);
   args.ids.address = to->At(op.ids);
   args.weights.address = to->At(op.weights);
   args.act.address = to->At(op.act);
   args.out.address = to->memory.partial;
-  args.arrivals.address = to->memory.arrivals + 4 * to->pending.expert_layers++;
+  args.arrivals.address = to->memory.arrivals;
   args.gate_up = up.tiles;
   args.down = down.tiles;
   args.gate_up_stride = up.group_bytes;
   args.gate_up_scale_stride = up.group_scale_bytes;
   args.down_stride = down.group_bytes;
   args.down_scale_stride = down.group_scale_bytes;
-  args.norm = to->Norm(to->pending.router.x, to->pending.router.norm);
   args.x_stride = to->Stride(to->pending.router.x);
   args.act_stride = to->Stride(op.act);
   args.out_stride = to->shape.hidden_stride;
   args.top = static_cast<uint32_t>(to->program.experts_per_token);
   args.experts = static_cast<uint32_t>(to->program.experts);
+  args.most_rows = to->rows;
+  to->pending.sums = {to->memory.partial};
   const uint64_t blocks = CeilDivide(to->rows, kernels::kTileRows);
   const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{to->rows} * args.top);
   const uint64_t units = std::max<uint64_t>(most * args.gate_up.outputs, args.down.outputs);

@@ -1,85 +1,107 @@
 // SPDX-License-Identifier: MIT
 //
 // Products with a weight, of x normalised or of a buffer.
+#include <algorithm>
+
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lowering.h"
 
 namespace mainarch::amdgpu {
 namespace {
 
-// The launch of this product is made with that of the attention behind it.
-bool MakesHeads(const backend::NormMatmulOp& op, const Lowering& to) {
-  const backend::Op* next = to.Next();
-  const auto* attention = next == nullptr ? nullptr : std::get_if<backend::AttentionOp>(next);
-  if (attention == nullptr || attention->qkv != op.out) return false;
-  const PlacedWeight& w = to.WeightOf(op.w);
-  QkvForm form;
-  form.format = w.format;
-  form.kv = to.shape.kv;
-  form.head_dim = to.shape.heads.cache.key_dim;
-  form.heads = static_cast<uint32_t>(attention->heads + 2 * to.shape.heads.cache.kv_heads);
-  form.steps = w.tiles.steps;
-  form.rows = to.rows;
-  form.rounded = to.Rounds();
-  form.compute_units = to.memory.compute_units;
-  return FusesQkv(form);
+// Products take split rows, which only some ops leave.
+Status CheckSplitInput(const backend::Program& program, backend::BufferId in) {
+  const bool taken = std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& op) {
+    const auto* input = std::get_if<backend::InputOp>(&op);
+    return input != nullptr && input->x == in;
+  });
+  if (taken || LiesSplit(program, in)) return OkStatus();
+  return Error(Code::kUnsupported, "a product with \"",
+               program.buffers[static_cast<size_t>(in)].label,
+               "\": the GPU kernels multiply with what attention, gate-up and inputs leave");
 }
 
 }  // namespace
 
-kernels::MatmulArgs Lowering::ArgsOf(const Product& m) const {
-  const PlacedWeight& w = WeightOf(m.w);
-  kernels::MatmulArgs args;
-  SetStep(&args);
-  args.x.address = m.in;
-  args.out.address = m.out;
-  args.w = w.tiles;
-  args.norm = m.norm;
-  args.x_stride = m.in_stride;
-  args.out_stride = m.out_stride;
-  args.flags = m.logits ? uint32_t{kernels::kMatmulLogitRows} : 0;
-  args.parity_rows = m.logits ? shape.options.max_logit_rows : 0;
-  return args;
+uint32_t Lowering::SplitsOf(const PlacedWeight& w) const {
+  if (rows > kernels::kSplitRows) return 1;
+  const uint32_t least = kProductGroupsPerUnit * memory.compute_units;
+  // A wave asks for one leaf after the other: of small ones it is to have one.
+  constexpr uint32_t kSmallLeaf = 4, kMostGroupsPerUnit = 16;
+  const uint32_t leaf = CeilDivide(kernels::TilesOf(w.format, w.tiles.steps),
+                                   uint64_t{w.tiles.parts} * kernels::kPartLeaves);
+  const uint32_t most =
+      leaf < kSmallLeaf ? kMostGroupsPerUnit * memory.compute_units : least;
+  uint32_t splits = 1;
+  while (splits < w.tiles.parts && w.tiles.outputs * splits < most) splits *= 2;
+  return splits;
+}
+
+void Lowering::AddNormed(backend::BufferId x, backend::WeightId norm, Product product) {
+  product.norm = Norm(x, norm);
+  product.in = SplitOf(x);
+  Add(product);
 }
 
 void Lowering::Add(const Product& m) {
   const PlacedWeight& w = WeightOf(m.w);
+  pending.sums = {m.out};
+  if (m.sums) pending.sums.splits = SplitsOf(w);
+  if (pending.sums.splits > 1) {
+    pending.sums.at = memory.sums;
+    pending.sums.rows = shape.sum_rows;
+    pending.sums.norm = m.norm;
+  }
+  kernels::MatmulArgs args;
+  SetStep(&args);
+  args.x.address = m.in;
+  args.out.address = pending.sums.at;
+  args.w = w.tiles;
+  if (pending.sums.splits == 1) args.norm = m.norm;
+  args.x_stride = m.in_stride;
+  args.out_stride = m.out_stride;
+  args.flags = m.logits ? uint32_t{kernels::kMatmulLogitRows} : 0;
+  args.parity_rows = m.logits ? shape.options.max_logit_rows : 0;
+  args.rows = m.logits ? logit_rows : rows;
+  args.splits = pending.sums.splits;
+  args.split_rows = pending.sums.rows;
   const bool rounded = Rounds() && !m.exact;
-  Add(m.gate_up ? GateUpKernel(w.format, rounded) : MatmulKernel(w.format, rounded), ArgsOf(m),
-      uint64_t{w.tiles.outputs} * CeilDivide(m.logits ? logit_rows : rows, kernels::kTileRows));
+  Add(m.gate_up ? GateUpKernel(w.format, rounded) : MatmulKernel(w.format, rounded), args,
+      uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows));
 }
 
 void Emit(const backend::NormMatmulOp& op, Lowering* to) {
-  const Product product = {op.w,
-                           to->At(op.x),
-                           to->Stride(op.x),
-                           to->At(op.out),
-                           to->Stride(op.out),
-                           /*gate_up=*/false,
-                           /*logits=*/false,
-                           to->Norm(op.x, op.norm)};
-  // The attention op makes the launch for both.
-  if (MakesHeads(op, *to)) {
-    to->pending.heads = to->ArgsOf(product);
-    to->pending.qkv = op.w;
-    return;
-  }
-  to->Add(product);
+  Product product = {op.w, 0, to->Stride(op.x), to->At(op.out), to->Stride(op.out)};
+  const backend::Op* next = to->Next();
+  const auto* attention = next == nullptr ? nullptr : std::get_if<backend::AttentionOp>(next);
+  product.sums = attention != nullptr && attention->qkv == op.out;
+  to->AddNormed(op.x, op.norm, product);
 }
 
 void Emit(const backend::NormGateUpOp& op, Lowering* to) {
-  to->Add(Product{op.w, to->At(op.x), to->Stride(op.x), to->At(op.act), to->Stride(op.act),
-                  /*gate_up=*/true, /*logits=*/false, to->Norm(op.x, op.norm)});
+  Product product = {op.w, 0, to->Stride(op.x), to->At(op.act), to->Stride(op.act)};
+  product.gate_up = true;
+  to->AddNormed(op.x, op.norm, product);
 }
 
 void Emit(const backend::MatmulOp& op, Lowering* to) {
-  to->Add(Product{op.w, to->At(op.in), to->Stride(op.in), to->memory.partial,
-                  to->shape.hidden_stride});
+  Product product = {op.w, to->FactorOf(op.in), to->Stride(op.in), to->memory.partial,
+                     to->shape.hidden_stride};
+  product.sums = true;
+  to->Add(product);
 }
 
 void Emit(const backend::MatmulAddOp& op, Lowering* to) {
   Emit(backend::MatmulOp{op.in, op.w, backend::kNone}, to);
   to->ReduceInto(op.x, /*whole=*/true);
+}
+
+Status CheckOp(const backend::Program& program, const backend::MatmulOp& op, const backend::Op*) {
+  return CheckSplitInput(program, op.in);
+}
+Status CheckOp(const backend::Program& program, const backend::MatmulAddOp& op,
+               const backend::Op*) {
+  return CheckSplitInput(program, op.in);
 }
 
 }  // namespace mainarch::amdgpu

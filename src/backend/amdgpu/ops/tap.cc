@@ -36,8 +36,7 @@ void Emit(const backend::InputOp& op, Lowering* to) {
   kernels::InputArgs args;
   to->SetStep(&args);
   args.tap.address = to->memory.source_taps[static_cast<size_t>(op.tap)];
-  args.x.address = to->At(op.x);
-  args.squares.address = to->SquaresOf(op.x);
+  args.out = to->RowsOf(op.x);
   args.hidden = static_cast<uint32_t>(to->program.hidden);
   args.stride = to->shape.hidden_stride;
   args.chunks = to->shape.chunks;

@@ -13,6 +13,11 @@ void RunMatmul(const MatmulArgs& a);
 void RunExpertsDown(const ExpertsDownArgs& a);
 void RunMatmulBF16(const MatmulArgs& a);            // avx512_bf16 only
 void RunExpertsDownBF16(const ExpertsDownArgs& a);
+// matmul_blocks.cc
+void RunMatmulBlocks(const MatmulArgs& a);
+void RunExpertsDownBlocks(const ExpertsDownArgs& a);
+void RunMatmulBlocksBF16(const MatmulArgs& a);  // avx512_bf16 only
+void RunExpertsDownBlocksBF16(const ExpertsDownArgs& a);
 // attention.cc
 void RunAttend(const AttendArgs& a);
 void RunMergeSplit(const float* part, const float* part_max_sum, int32_t value_dim, float* out,

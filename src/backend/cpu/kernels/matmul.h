@@ -14,35 +14,45 @@
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 
-// Formats: how many columns a step holds, how to decode one, how to load a group's scales.
-struct FormatBF16 {
+// Formats: how many columns a step holds, how to decode one, how to load a group's scales, and, where
+// kMin says so, its addends. kCodes: what codes of up to six bits stand for.
+struct Unscaled {
+  static constexpr bool kScaled = false, kMin = false, kFetch = false;
+  static constexpr const uint16_t* kCodes = kTables.fp4;
+  static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
+  static inline V Addend(const uint8_t*, int64_t) { return Zero(); }
+};
+struct Scaled {
+  static constexpr bool kScaled = true, kMin = false, kFetch = true;
+  static constexpr const uint16_t* kCodes = kTables.fp4;
+  static inline V Addend(const uint8_t*, int64_t) { return Zero(); }
+};
+template <class F>
+static inline DecodeTables TablesOf() {
+  return LoadTables(kTables.fp8_high, kTables.fp8_low, F::kCodes);
+}
+
+struct FormatBF16 : Unscaled {
   static constexpr int kCols = quant::InfoOf(PanelFormat::kBF16).step_cols;
   static constexpr int kBytes = quant::InfoOf(PanelFormat::kBF16).step_bytes;
-  static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeBF16(p, w); }
 #if defined(MAINARCH_TARGET_avx512)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables&, Pairs* w) { *w = LoadPairs(p); }
 #endif
-  static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
-struct FormatF16 {
+struct FormatF16 : Unscaled {
   static constexpr int kCols = quant::InfoOf(PanelFormat::kF16).step_cols;
   static constexpr int kBytes = quant::InfoOf(PanelFormat::kF16).step_bytes;
-  static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeF16(p, w); }
-  static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
-struct FormatF32 {
+struct FormatF32 : Unscaled {
   static constexpr int kCols = quant::InfoOf(PanelFormat::kF32).step_cols;
   static constexpr int kBytes = quant::InfoOf(PanelFormat::kF32).step_bytes;
-  static constexpr bool kScaled = false, kFetch = false;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeF32(p, w); }
-  static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
 };
-struct FormatFp8 {
+struct FormatFp8 : Scaled {
   static constexpr int kCols = quant::InfoOf(PanelFormat::kFp8).step_cols;
   static constexpr int kBytes = quant::InfoOf(PanelFormat::kFp8).step_bytes;
-  static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp8(p, t, w); }
 #if defined(MAINARCH_TARGET_avx512)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
@@ -53,10 +63,9 @@ struct FormatFp8 {
     return Load(reinterpret_cast<const float*>(scales) + 16 * group);
   }
 };
-struct FormatMxfp4 {
+struct FormatMxfp4 : Scaled {
   static constexpr int kCols = quant::InfoOf(PanelFormat::kMxfp4).step_cols;
   static constexpr int kBytes = quant::InfoOf(PanelFormat::kMxfp4).step_bytes;
-  static constexpr bool kScaled = true, kFetch = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp4(p, t, w); }
 #if defined(MAINARCH_TARGET_avx512)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
@@ -64,6 +73,97 @@ struct FormatMxfp4 {
   }
 #endif
   static inline V Scale(const uint8_t* scales, int64_t group) { return LoadE8M0(scales + 16 * group); }
+};
+
+// Codes of the formats below, and what is shared by 32 columns in fp16.
+template <PanelFormat kFormat>
+struct Blocks : Scaled {
+  static constexpr int kCols = quant::InfoOf(kFormat).step_cols;
+  static constexpr int kBytes = quant::InfoOf(kFormat).step_bytes;
+  static inline V Scale(const uint8_t* scales, int64_t group) {
+    return LoadF16(reinterpret_cast<const uint16_t*>(scales) + 16 * group);
+  }
+};
+struct FormatInt8 : Blocks<PanelFormat::kInt8> {
+  static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeInt8(p, w); }
+#if defined(MAINARCH_TARGET_avx512)
+  static inline void DecodePairs(const uint8_t* p, const DecodeTables&, Pairs* w) {
+    V of[kCols];
+    DecodeInt8(p, of);
+    PairsOfF32(of, kCols / 2, w);
+  }
+#endif
+};
+// Four bits, as mxfp4 has them.
+template <PanelFormat kFormat>
+struct Nibbles : Blocks<kFormat> {
+  static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp4(p, t, w); }
+#if defined(MAINARCH_TARGET_avx512)
+  static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
+    DecodeFp4Pairs(p, t, w);
+  }
+#endif
+};
+struct FormatInt4 : Nibbles<PanelFormat::kInt4> {
+  static constexpr const uint16_t* kCodes = kTables.int4;
+};
+struct FormatIq4Nl : Nibbles<PanelFormat::kIq4Nl> {
+  static constexpr const uint16_t* kCodes = kTables.iq4nl;
+};
+struct FiveBits : Blocks<PanelFormat::kQ5K> {
+  static constexpr const uint16_t* kCodes = kTables.uint5;
+  static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeUint5(p, t, w); }
+#if defined(MAINARCH_TARGET_avx512)
+  static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
+    DecodeUint5Pairs(p, t, w);
+  }
+#endif
+};
+struct FormatInt4Min : Nibbles<PanelFormat::kInt4Min> {
+  static constexpr const uint16_t* kCodes = kTables.uint4;
+  static constexpr bool kMin = true;
+  static inline V Scale(const uint8_t* scales, int64_t group) {
+    return Load(reinterpret_cast<const float*>(scales) + 32 * group);
+  }
+  static inline V Addend(const uint8_t* scales, int64_t group) {
+    return Load(reinterpret_cast<const float*>(scales) + 32 * group + 16);
+  }
+};
+// Factors of what 256 columns share.
+template <class Codes>
+struct WithFactors : Codes {
+  static constexpr bool kMin = true;
+  static inline V Of(const uint8_t* scales, int64_t group, int which) {
+    const uint8_t* block = scales + group / 8 * quant::kKPanelBytes;
+    return Mul(LoadF16(reinterpret_cast<const uint16_t*>(block) + 16 * which),
+               LoadU8(block + 64 + group % 8 * 32 + 16 * which));
+  }
+  static inline V Scale(const uint8_t* scales, int64_t group) { return Of(scales, group, 0); }
+  static inline V Addend(const uint8_t* scales, int64_t group) { return Of(scales, group, 1); }
+};
+struct FormatQ4K : WithFactors<Nibbles<PanelFormat::kQ4K>> {
+  static constexpr const uint16_t* kCodes = kTables.uint4;
+};
+struct FormatQ5K : WithFactors<FiveBits> {};
+struct FormatNvfp4 : Nibbles<PanelFormat::kNvfp4> {
+  static inline V Scale(const uint8_t* scales, int64_t group) {
+    return Mul(LoadFp8(scales + 64 + 16 * group), Load(reinterpret_cast<const float*>(scales)));
+  }
+};
+struct FormatQ6K : Blocks<PanelFormat::kQ6K> {
+  static constexpr const uint16_t* kCodes = kTables.int6;
+  static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) {
+    DecodeInt6(p, kCodes, t, w);
+  }
+#if defined(MAINARCH_TARGET_avx512)
+  static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
+    DecodeInt6Pairs(p, kCodes, t, w);
+  }
+#endif
+  static inline V Scale(const uint8_t* scales, int64_t group) {
+    const uint8_t* block = scales + group / 16 * quant::kQ6KPanelBytes;
+    return Mul(LoadF16(reinterpret_cast<const uint16_t*>(block)), LoadI8(block + 32 + group % 16 * 16));
+  }
 };
 
 // (Inlined early, or else gcc takes the call for one without effects.)
@@ -77,8 +177,9 @@ static inline __attribute__((always_inline)) void Prefetch(const uint8_t* p, siz
 // A panel that was decoded to bf16 once for many rows; its scales are still those of F.
 template <class F>
 struct Decoded : FormatBF16 {
-  static constexpr bool kScaled = F::kScaled;
+  static constexpr bool kScaled = F::kScaled, kMin = F::kMin;
   static inline V Scale(const uint8_t* scales, int64_t group) { return F::Scale(scales, group); }
+  static inline V Addend(const uint8_t* scales, int64_t group) { return F::Addend(scales, group); }
 };
 #endif
 
@@ -95,15 +196,18 @@ struct Fp32Of : F {
   template <int MR>
   static constexpr bool kApart = Layout::kByColumns || (MR == 1 && !F::kFetch);
 
-  // Columns [k0, k1) of NP panels against MR rows: sum[p * MR + m], unscaled. With `ahead` not 0,
-  // what lies so many bytes further on is fetched.
+  // Columns [k0, k1) of NP panels against MR rows: sum[p * MR + m], unscaled, and where the format has
+  // addends the sums of the rows themselves, xsum[m]. With `ahead` not 0, what lies so many bytes
+  // further on is fetched.
   template <int MR, int NP>
   static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
                                                              const float* const* x, int64_t k0,
                                                              int64_t k1, const DecodeTables& tables,
-                                                             size_t ahead, V* sum) {
+                                                             size_t ahead, V* sum, V* xsum) {
     V acc[NP * MR][2];
     MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) acc[i][0] = acc[i][1] = Zero();
+    V xacc[MR][2];
+    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) xacc[m][0] = xacc[m][1] = Zero();
     const int64_t first = k0 / F::kCols, last = k1 / F::kCols;
     for (int64_t step = first; step < last; ++step) {
       MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
@@ -113,12 +217,16 @@ struct Fp32Of : F {
         MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
           MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
             V& a = acc[p * MR + m][c & 1];
-            a = Fma(w[c], Set(Layout::At(x, m, step * F::kCols + c)), a);
+            const V column = Set(Layout::At(x, m, step * F::kCols + c));
+            a = Fma(w[c], column, a);
+            if (F::kMin && p == 0) xacc[m][c & 1] = Add(xacc[m][c & 1], column);
           }
         }
       }
     }
     MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Add(acc[i][0], acc[i][1]);
+    if (!F::kMin) return;
+    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) xsum[m] = Add(xacc[m][0], xacc[m][1]);
   }
 };
 
@@ -151,8 +259,11 @@ struct Bf16 : F {
   static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
                                                              const uint16_t* const* x, int64_t k0,
                                                              int64_t k1, const DecodeTables& tables,
-                                                             size_t ahead, V* sum) {
+                                                             size_t ahead, V* sum, V* xsum) {
     MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
+    if (F::kMin) {
+      MAINARCH_UNROLL for (int m = 0; m < MR; ++m) xsum[m] = Zero();
+    }
     const int64_t first = k0 / F::kCols, last = k1 / F::kCols;
     for (int64_t step = first; step < last; ++step) {
       Pairs w[NP][F::kCols / 2];
@@ -163,6 +274,7 @@ struct Bf16 : F {
       MAINARCH_UNROLL for (int c = 0; c < F::kCols / 2; ++c) {
         MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
           const Pairs pair = SetPair(x[m] + step * F::kCols + 2 * c);
+          if (F::kMin) xsum[m] = DotPairs(xsum[m], Ones(), pair);
           MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
             sum[p * MR + m] = DotPairs(sum[p * MR + m], w[p][c], pair);
           }
@@ -182,19 +294,24 @@ static inline __attribute__((always_inline)) void DotPart(const Panels& w,
                                                           int64_t k1, const DecodeTables& tables,
                                                           size_t ahead, V* sum) {
   if (!M::kScaled) {
-    M::template DotRange<MR, NP>(panel, x, k0, k1, tables, ahead, sum);
+    M::template DotRange<MR, NP>(panel, x, k0, k1, tables, ahead, sum, nullptr);
     return;
   }
   MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
   int64_t group = (k0 + w.group_offset) / w.group_cols;
   int64_t end = (group + 1) * w.group_cols - w.group_offset;
   for (int64_t k = k0; k < k1; ++group, k = end, end += w.group_cols) {
-    V dot[NP * MR];
-    M::template DotRange<MR, NP>(panel, x, k, end < k1 ? end : k1, tables, ahead, dot);
+    V dot[NP * MR], xsum[MR];
+    M::template DotRange<MR, NP>(panel, x, k, end < k1 ? end : k1, tables, ahead, dot, xsum);
     MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
       const V scale = M::Scale(scales[p], group);
       MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
         sum[p * MR + m] = Fma(dot[p * MR + m], scale, sum[p * MR + m]);
+      }
+      if (!M::kMin) continue;
+      const V addend = M::Addend(scales[p], group);
+      MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+        sum[p * MR + m] = Fma(xsum[m], addend, sum[p * MR + m]);
       }
     }
   }

@@ -9,6 +9,32 @@
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 
+// Of output panel `panel`: what a feed-forward makes of its gate and up.
+static inline V Activate(const MatmulArgs& a, int64_t panel, V gate, V up) {
+  if (a.gate_bias != nullptr) {
+    gate = Add(gate, Load(a.gate_bias + panel * 16));
+    up = Add(up, Load(a.up_bias + panel * 16));
+  }
+  switch (a.activation) {
+    case backend::Activation::kSilu:
+      break;
+    case backend::Activation::kGeluTanh: {
+      const V square = Mul(gate, gate);
+      const V linear = Set(static_cast<float>(-backend::kGeluLinear));
+      const V t = Mul(gate, Fma(square, Set(static_cast<float>(-backend::kGeluCubic)), linear));
+      return Mul(Div(gate, Add(Set(1.0f), Exp(t))), up);
+    }
+    case backend::Activation::kClampedSwiglu: {
+      const V limit = Set(static_cast<float>(backend::kSwigluLimit));
+      gate = Min(gate, limit);
+      up = Max(Min(up, limit), Sub(Zero(), limit));
+      const V t = Mul(gate, Set(static_cast<float>(-backend::kSwigluAlpha)));
+      return Mul(Div(gate, Add(Set(1.0f), Exp(t))), Add(up, Set(1.0f)));
+    }
+  }
+  return Mul(Silu(gate), up);
+}
+
 // Of MR rows that were computed those that the matrix has are written. y[panel * MR + row].
 template <int MR, int NP>
 static inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const V* y) {
@@ -17,7 +43,8 @@ static inline void Finish(const MatmulArgs& a, int64_t panel, int64_t row, const
     if constexpr (NP % 2 == 0) {
       if (a.epilogue == Epilogue::kGateUp) {
         for (int p = 0; p < NP; p += 2) {
-          Store(out + (panel + p) / 2 * 16, Mul(Silu(y[p * MR + m]), y[(p + 1) * MR + m]));
+          const int64_t at = (panel + p) / 2;
+          Store(out + at * 16, Activate(a, at, y[p * MR + m], y[(p + 1) * MR + m]));
         }
         continue;
       }

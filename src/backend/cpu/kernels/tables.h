@@ -5,6 +5,7 @@
 #define MAINARCH_BACKEND_CPU_KERNELS_TABLES_H_
 
 #include "backend/cpu/kernels.h"
+#include "kernels/quant/iq4_nl.h"
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 
@@ -26,6 +27,11 @@ static constexpr uint16_t Fp8CodeToBF16(int code) {
   return static_cast<uint16_t>((1 - 7 - shift + 127) << 7 | (mantissa & 7) << 4);
 }
 
+// Exact: no more than eight bits.
+static constexpr uint16_t IntegerToBF16(int value) {
+  return static_cast<uint16_t>(__builtin_bit_cast(uint32_t, static_cast<float>(value)) >> 16);
+}
+
 static constexpr Tables MakeTables() {
   Tables t = {};
   for (int code = 0; code < 128; ++code) {
@@ -38,7 +44,12 @@ static constexpr Tables MakeTables() {
                                      0x4000, 0x4040, 0x4080, 0x40c0};
   for (int i = 0; i < 32; ++i) {
     t.fp4[i] = static_cast<uint16_t>(magnitude[i & 7] | ((i & 8) != 0 ? 0x8000 : 0));
+    t.int4[i] = IntegerToBF16((i & 15) - 8);
+    t.uint4[i] = IntegerToBF16(i & 15);
+    t.iq4nl[i] = IntegerToBF16(quant::kIq4NlValues[i & 15]);
+    t.uint5[i] = IntegerToBF16(i);
   }
+  for (int i = 0; i < 64; ++i) t.int6[i] = IntegerToBF16(i - 32);
   return t;
 }
 

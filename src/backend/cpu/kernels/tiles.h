@@ -29,6 +29,11 @@ inline constexpr size_t kTileBytes = 16 * 64;             // a tile of either si
 inline constexpr size_t kTileFloats = 16 * 16;            // of sums
 inline constexpr size_t kRowsInCache = size_t{1} << 20;  // bytes of activations: half of a core's L2
 
+// Other formats with a bf16 dot product go by vectors.
+static constexpr bool HasTiles(PanelFormat format) {
+  return format == PanelFormat::kBF16 || format == PanelFormat::kFp8 || format == PanelFormat::kMxfp4;
+}
+
 // `count` pairs of columns of 16 rows, exact in bf16: what two vectors of fp32 hold, a column each.
 static inline void StorePairsOf(const V* w, int count, uint16_t* out) {
   for (int c = 0; c < count; ++c) {

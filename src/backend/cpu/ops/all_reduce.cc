@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // All-reduce: the upper part of the fixed tree. One item: a row of a rank.
+#include <algorithm>
+
 #include "backend/cpu/phase.h"
 
 namespace mainarch::cpu {
@@ -16,8 +18,9 @@ class AllReduceAdd : public Phase {
     const int64_t row = RowOf(item);
     const float* parts[backend::kSplitParts];
     for (int32_t r = 0; r < ws_.ranks; ++r) parts[r] = ws_.Row(r, op_.partial, row);
-    ws_.kernels.add_tree(ws_.Row(RankOf(item), op_.x, row), parts, ws_.ranks,
-                         ws_.SlotStride(op_.x));
+    float* x = ws_.Row(RankOf(item), op_.x, row);
+    if (!op_.add) std::fill(x, x + ws_.SlotStride(op_.x), 0.0f);
+    ws_.kernels.add_tree(x, parts, ws_.ranks, ws_.SlotStride(op_.x));
   }
 
  private:

@@ -17,12 +17,18 @@ class Embed : public Phase {
     const quant::Matrix& table = ws_.program.weights[static_cast<size_t>(op_.table)].sources[0];
     const uint32_t token = ws_.step().rows[static_cast<size_t>(row)].token;
     float* out = ws_.Row(RankOf(item), op_.x, row);
-    const uint8_t* src = table.data.data() + token * quant::RowBytes(table.format, table.cols);
+    const uint8_t* src = quant::RowData(table, token);
     switch (table.format) {
-      case quant::Format::kBF16: return ws_.kernels.load_bf16(src, out, table.cols);
-      case quant::Format::kF16: return ws_.kernels.load_f16(src, out, table.cols);
-      default: return quant::DecodeRow(table, token, 0, table.cols, out);
+      case quant::Format::kBF16:
+        ws_.kernels.load_bf16(src, out, table.cols);
+        break;
+      case quant::Format::kF16:
+        ws_.kernels.load_f16(src, out, table.cols);
+        break;
+      default:
+        quant::DecodeRow(table, token, 0, table.cols, out);
     }
+    if (op_.scale != 1) ws_.kernels.scale(out, op_.scale, table.cols);
   }
 
  private:

@@ -57,10 +57,9 @@ class Logits : public Phase {
         scratch->rows16[i] = scratch->x16 + i * width;
         ws_.kernels.to_bf16(scratch->x[i], scratch->x16 + i * width, width);
       }
-      ws_.RunPanels(
-          rank, op_.w, 0, begin, end, count, Epilogue::kStore, rounds_,
-          ws_.PanelAt(rank, op_.w, 0, end), scratch,
-          rounds_ ? nullptr : ws_.ColumnsOf(count, width, many ? 0 : Tag(rank), scratch));
+      ws_.RunPanels(rank, op_.w, 0, begin, end, count, After(), rounds_,
+                    ws_.PanelAt(rank, op_.w, 0, end), scratch,
+                    rounds_ ? nullptr : ws_.ColumnsOf(count, width, many ? 0 : Tag(rank), scratch));
     }
     if (many) scratch->norm_tag = 0;
   }

@@ -3,6 +3,8 @@
 // Mixture of experts: router, top-k, and the routed experts, without sorting or permuting rows. A
 // token's experts are kept in ascending id, which is the order they are added in.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "backend/cpu/phase.h"
 
@@ -26,6 +28,8 @@ class Routing : public Shared {
     scratch_.resize(static_cast<size_t>(ws_.workers));
     const int64_t rows = ws_.options.max_rows;
     for (float*& logits : logits_) logits = carve->Take<float>(rows * stride_);
+    choices_.resize(static_cast<size_t>(ws_.workers));
+    for (float*& choices : choices_) choices = carve->Take<float>(2 * stride_);
     for (float*& scratch : scratch_) {
       scratch = carve->Take<float>(rows * kMaxParts * kExpertPanels * kLanes);
     }
@@ -34,6 +38,7 @@ class Routing : public Shared {
     return logits_[static_cast<size_t>(rank)] + row * stride_;
   }
   float* scratch(int worker) const { return scratch_[static_cast<size_t>(worker)]; }
+  float* choices(int worker) const { return choices_[static_cast<size_t>(worker)]; }
 
   void List(backend::BufferId ids);
 
@@ -48,6 +53,7 @@ class Routing : public Shared {
   const int64_t stride_;
   std::vector<float*> logits_;   // [rank]: [max_rows, experts]
   std::vector<float*> scratch_;  // [worker]: ExpertsDownArgs::scratch
+  std::vector<float*> choices_;  // [worker]: of one row, [experts], then [groups]
 };
 
 // Which rows go to which expert, from rank 0's ids (every rank's are the same).
@@ -131,8 +137,8 @@ class RouterMultiply : public Phase {
     Worker* scratch = ws_.worker(worker);
     scratch->x[0] = ws_.Row(rank, op_.h, row);
     scratch->out[0] = routing_.Logits(rank, row);
-    ws_.RunPanels(rank, op_.w, 0, begin, std::min(panels_, begin + item_panels_), 1,
-                  Epilogue::kStore, /*rounded=*/false, nullptr, scratch);
+    ws_.RunPanels(rank, op_.w, 0, begin, std::min(panels_, begin + item_panels_), 1, After(),
+                  /*rounded=*/false, nullptr, scratch);
   }
 
  private:
@@ -149,21 +155,59 @@ class RouterTopK : public Phase {
 
   uint32_t Open() override { return RowItems(); }
 
-  void Run(uint32_t item, int) override {
+  void Run(uint32_t item, int worker) override {
     const int32_t rank = RankOf(item), k = ws_.program.experts_per_token;
+    const int32_t experts = ws_.program.experts;
     const int64_t row = RowOf(item);
     float* p = routing_.Logits(rank, row);
-    ws_.kernels.softmax(p, ws_.program.experts);
+    if (const float* bias = ws_.Vector(rank, op_.bias)) {
+      for (int32_t e = 0; e < experts; ++e) p[e] += bias[e];
+    }
+    if (op_.sigmoid) {
+      for (int32_t e = 0; e < experts; ++e) p[e] = 1 / (1 + std::exp(-p[e]));
+    } else {
+      ws_.kernels.softmax(p, experts);
+    }
     int32_t* ids = ws_.IdRow(rank, op_.ids, row);
     float* weights = ws_.Row(rank, op_.weights, row);
-    TopK(p, ws_.program.experts, k, ids);
+    TopK(Choices(rank, p, routing_.choices(worker)), experts, k, ids);
     float sum = 0;
     for (int32_t i = 0; i < k; ++i) sum += weights[i] = p[ids[i]];
-    if (!op_.renormalise) return;
-    for (int32_t i = 0; i < k; ++i) weights[i] /= sum;
+    if (op_.renormalise) {
+      for (int32_t i = 0; i < k; ++i) weights[i] /= sum;
+    }
+    if (op_.scale == 1) return;
+    for (int32_t i = 0; i < k; ++i) weights[i] *= op_.scale;
   }
 
  private:
+  // What the choice goes by: p itself, or in `out` what is corrected, without the groups that lose.
+  const float* Choices(int32_t rank, const float* p, float* out) {
+    if (op_.correction == backend::kNone && op_.groups == 1) return p;
+    const int32_t experts = ws_.program.experts;
+    const float* correction = ws_.Vector(rank, op_.correction);
+    for (int32_t e = 0; e < experts; ++e)
+      out[e] = correction == nullptr ? p[e] : p[e] + correction[e];
+    if (op_.chosen_groups == op_.groups) return out;
+    const int32_t size = experts / op_.groups;
+    float* scores = out + experts;  // [groups]
+    for (int32_t g = 0; g < op_.groups; ++g) {
+      int32_t best[2];
+      TopK(out + g * size, size, 2, best);
+      scores[g] = out[g * size + best[0]] + out[g * size + best[1]];
+    }
+    // The groups stay that fewer than chosen_groups others beat; of equals the lowest.
+    for (int32_t g = 0; g < op_.groups; ++g) {
+      int32_t better = 0;
+      for (int32_t other = 0; other < op_.groups; ++other) {
+        better += scores[other] > scores[g] || (scores[other] == scores[g] && other < g);
+      }
+      if (better < op_.chosen_groups) continue;
+      std::fill(out + g * size, out + (g + 1) * size, -std::numeric_limits<float>::infinity());
+    }
+    return out;
+  }
+
   const backend::RouterOp op_;
   const Routing& routing_;
 };
@@ -201,8 +245,15 @@ class ExpertsGateUp : public Phase {
     if (after == nullptr && at + 1 < active) {
       after = ws_.PanelAt(rank, op_.w, static_cast<size_t>(routing_.active[at + 1]), 0);
     }
-    ws_.RunPanels(rank, op_.w, expert, begin, end, rows, Epilogue::kGateUp, rounds_, after,
-                  scratch);
+    // The experts' biases lie one behind the other.
+    After then = {Epilogue::kGateUp, op_.activation};
+    if (op_.gate_bias != backend::kNone) {
+      const backend::Weight& bias = ws_.program.weights[static_cast<size_t>(op_.gate_bias)];
+      const int64_t width = backend::VectorSize(bias, rank) / ws_.program.experts;
+      then.gate_bias = ws_.Vector(rank, op_.gate_bias) + static_cast<int64_t>(expert) * width;
+      then.up_bias = ws_.Vector(rank, op_.up_bias) + static_cast<int64_t>(expert) * width;
+    }
+    ws_.RunPanels(rank, op_.w, expert, begin, end, rows, then, rounds_, after, scratch);
   }
 
  private:
@@ -305,6 +356,53 @@ class ExpertsDown : public Phase {
   uint32_t rank_items_ = 0;
 };
 
+// One item: a row of a rank.
+class ExpertsBias : public Phase {
+ public:
+  ExpertsBias(const backend::ExpertsBiasOp& op, Workspace* ws)
+      : Phase(ws), op_(op), width_(ws->program.buffers[static_cast<size_t>(op.x)].width) {}
+
+  uint32_t Open() override { return RowItems(); }
+
+  void Run(uint32_t item, int) override {
+    const int32_t rank = RankOf(item);
+    const int64_t row = RowOf(item);
+    float* x = ws_.Row(rank, op_.x, row);
+    const int32_t* ids = ws_.IdRow(rank, op_.ids, row);
+    const float* weights = ws_.Row(rank, op_.weights, row);
+    const float* bias = ws_.Vector(rank, op_.bias);
+    const int32_t k = ws_.program.experts_per_token;
+    for (int64_t i = 0; i < width_; ++i) {
+      float sum = 0;
+      for (int32_t slot = 0; slot < k; ++slot) sum += weights[slot] * bias[ids[slot] * width_ + i];
+      x[i] += sum;
+    }
+  }
+
+ private:
+  const backend::ExpertsBiasOp op_;
+  const int64_t width_;
+};
+
+// One item: a row of a rank.
+class RowGate : public Phase {
+ public:
+  RowGate(const backend::RowGateOp& op, Workspace* ws) : Phase(ws), op_(op) {}
+
+  uint32_t Open() override { return RowItems(); }
+
+  void Run(uint32_t item, int) override {
+    const int32_t rank = RankOf(item);
+    const int64_t row = RowOf(item);
+    const float gate = *ws_.Row(rank, op_.gate, row);
+    ws_.kernels.scale(ws_.Row(rank, op_.act, row), 1 / (1 + std::exp(-gate)),
+                      ws_.SlotStride(op_.act));
+  }
+
+ private:
+  const backend::RowGateOp op_;
+};
+
 }  // namespace
 
 void AddPhases(const backend::RouterOp& op, Workspace* ws, PhaseList* phases) {
@@ -317,6 +415,13 @@ void AddPhases(const backend::ExpertsGateUpOp& op, Workspace* ws, PhaseList* pha
 }
 void AddPhases(const backend::ExpertsDownOp& op, Workspace* ws, PhaseList* phases) {
   phases->Add<ExpertsDown>(op, ws);
+}
+
+void AddPhases(const backend::ExpertsBiasOp& op, Workspace* ws, PhaseList* phases) {
+  phases->Add<ExpertsBias>(op, ws);
+}
+void AddPhases(const backend::RowGateOp& op, Workspace* ws, PhaseList* phases) {
+  phases->Add<RowGate>(op, ws);
 }
 
 }  // namespace mainarch::cpu

@@ -15,6 +15,9 @@ struct Product {
   backend::WeightId norm;  // of x
   backend::BufferId out;
   Epilogue epilogue;
+  backend::Activation activation = backend::Activation::kSilu;
+  backend::WeightId gate_bias = backend::kNone;
+  backend::WeightId up_bias = backend::kNone;
 };
 
 class NormRows : public Phase {
@@ -71,14 +74,16 @@ class Multiply : public Phase {
 
   void Run(uint32_t item, int worker) override {
     const int32_t rank = static_cast<int32_t>(item / rank_items_);
-    const int64_t panels = ws_.weight(rank, op_.w).plans[0].panels;
+    const int64_t panels = ws_.weight(rank, op_.w).GroupPanels();
     const int64_t begin = int64_t{item % rank_items_} * item_panels_;
     if (begin >= panels) return;
     Worker* scratch = ws_.worker(worker);
     const uint64_t tag = Tag(rank);
     FillRows(rank, tag, scratch);
     const int64_t end = std::min(panels, begin + item_panels_);
-    ws_.RunPanels(rank, op_.w, 0, begin, end, ws_.rows(), op_.epilogue, rounds_,
+    const After then = {op_.epilogue, op_.activation, ws_.Vector(rank, op_.gate_bias),
+                        ws_.Vector(rank, op_.up_bias)};
+    ws_.RunPanels(rank, op_.w, 0, begin, end, ws_.rows(), then, rounds_,
                   ws_.PanelAt(rank, op_.w, 0, end), scratch,
                   rounds_ ? nullptr : ws_.ColumnsOf(ws_.rows(), width_, tag, scratch));
   }
@@ -124,7 +129,9 @@ void AddPhases(const backend::NormMatmulOp& op, Workspace* ws, PhaseList* phases
   Add({op.w, backend::kNone, op.norm, op.out, Epilogue::kStore}, ws, phases);
 }
 void AddPhases(const backend::NormGateUpOp& op, Workspace* ws, PhaseList* phases) {
-  Add({op.w, backend::kNone, op.norm, op.act, Epilogue::kGateUp}, ws, phases);
+  Add({op.w, op.norm == backend::kNone ? op.x : backend::kNone, op.norm, op.act, Epilogue::kGateUp,
+       op.activation, op.gate_bias, op.up_bias},
+      ws, phases);
 }
 void AddPhases(const backend::MatmulAddOp& op, Workspace* ws, PhaseList* phases) {
   Add({op.w, op.in, backend::kNone, op.x, Epilogue::kAdd}, ws, phases);

@@ -165,6 +165,67 @@ static inline void DecodeFp4(const uint8_t* p, const DecodeTables& t, V w[8]) {
     }
   }
 }
+static inline V LoadU8(const uint8_t* p) {
+  const __m128i b = Load128(p);
+  return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(b)),
+          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(b, 8)))};
+}
+static inline V LoadI8(const uint8_t* p) {
+  const __m128i b = Load128(p);
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b)),
+          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(b, 8)))};
+}
+static inline void DecodeInt8(const uint8_t* p, V w[4]) {
+  for (int half = 0; half < 2; ++half) {
+    __m256i codes = Load256(p + 32 * half);
+    const __m256 c[4] = {
+        _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(codes, 24), 24)),
+        _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(codes, 16), 24)),
+        _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(codes, 8), 24)),
+        _mm256_cvtepi32_ps(_mm256_srai_epi32(codes, 24))};
+    for (int i = 0; i < 4; ++i) (half == 0 ? w[i].lo : w[i].hi) = c[i];
+  }
+}
+// Words of integers below 128 as floats, less `offset` - 128: with the bits of bf16's 128 such a word is
+// 128 plus the integer.
+static inline void WordsToF32(__m256i words, __m256 offset, __m256* even, __m256* odd) {
+  HalfPairs(_mm256_or_si256(words, _mm256_set1_epi16(0x4300)), even, odd);
+  *even = _mm256_sub_ps(*even, offset);
+  *odd = _mm256_sub_ps(*odd, offset);
+}
+static inline void DecodeUint5(const uint8_t* p, const DecodeTables&, V w[16]) {
+  const __m256i nibble = _mm256_set1_epi16(0xf), fifth = _mm256_set1_epi16(0x10);
+  const __m256 offset = _mm256_set1_ps(128);
+  for (int half = 0; half < 2; ++half) {
+    __m256i high = _mm256_slli_epi16(_mm256_cvtepu8_epi16(Load128(p + 128 + 16 * half)), 4);
+    for (int i = 0; i < 8; ++i) {
+      const __m256i codes = _mm256_srli_epi16(Load256(p + i / 4 * 64 + 32 * half), i % 4 * 4);
+      __m256 even, odd;
+      WordsToF32(_mm256_or_si256(_mm256_and_si256(codes, nibble), _mm256_and_si256(high, fifth)),
+                 offset, &even, &odd);
+      (half == 0 ? w[2 * i].lo : w[2 * i].hi) = even;
+      (half == 0 ? w[2 * i + 1].lo : w[2 * i + 1].hi) = odd;
+      high = _mm256_srli_epi16(high, 1);
+    }
+  }
+}
+static inline void DecodeInt6(const uint8_t* p, const uint16_t*, const DecodeTables&, V w[8]) {
+  const __m256i nibble = _mm256_set1_epi16(0xf), both = _mm256_set1_epi16(0x30);
+  const __m256 offset = _mm256_set1_ps(128 + 32);
+  for (int half = 0; half < 2; ++half) {
+    __m256i codes = Load256(p + 32 * half);
+    __m256i high = _mm256_slli_epi16(_mm256_cvtepu8_epi16(Load128(p + 64 + 16 * half)), 4);
+    for (int i = 0; i < 4; ++i) {
+      __m256 even, odd;
+      WordsToF32(_mm256_or_si256(_mm256_and_si256(codes, nibble), _mm256_and_si256(high, both)),
+                 offset, &even, &odd);
+      (half == 0 ? w[2 * i].lo : w[2 * i].hi) = even;
+      (half == 0 ? w[2 * i + 1].lo : w[2 * i + 1].hi) = odd;
+      codes = _mm256_srli_epi16(codes, 4);
+      high = _mm256_srli_epi16(high, 2);
+    }
+  }
+}
 static inline __m256 E8M0Half(__m128i bytes) {
   const __m256i e = _mm256_cvtepu8_epi32(bytes);
   const __m256i zero = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());

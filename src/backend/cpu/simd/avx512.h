@@ -158,6 +158,68 @@ static inline void DecodeFp4(const uint8_t* p, const DecodeTables& t, V w[8]) {
   PairsToF32(pairs[3], w + 6);
 }
 
+static inline V LoadU8(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+static inline V LoadI8(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+// Four columns of bytes with a sign.
+static inline void DecodeInt8(const uint8_t* p, V w[4]) {
+  const __m512i codes = _mm512_loadu_si512(p);
+  w[0] = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(codes, 24), 24));
+  w[1] = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(codes, 16), 24));
+  w[2] = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(codes, 8), 24));
+  w[3] = _mm512_cvtepi32_ps(_mm512_srai_epi32(codes, 24));
+}
+// Sixteen columns of five bits (kernels.h, int5min); t.fp4 holds the 32 values.
+static inline void DecodeUint5Words(const uint8_t* p, const DecodeTables& t, __m512i w[8]) {
+  const __m512i high =
+      _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 128)));
+  const __m512i first = _mm512_loadu_si512(p), second = _mm512_loadu_si512(p + 64);
+  const __m512i fifth = _mm512_set1_epi16(0x10);
+  // 0xca: of `fifth` bits those of the second operand, the others of the third. Five bits count.
+  const auto word = [&](__m512i up, __m512i codes) {
+    return _mm512_permutexvar_epi16(_mm512_ternarylogic_epi64(fifth, up, codes, 0xca), t.fp4);
+  };
+  w[0] = word(_mm512_slli_epi16(high, 4), first);
+  w[1] = word(_mm512_slli_epi16(high, 3), _mm512_srli_epi16(first, 4));
+  w[2] = word(_mm512_slli_epi16(high, 2), _mm512_srli_epi16(first, 8));
+  w[3] = word(_mm512_slli_epi16(high, 1), _mm512_srli_epi16(first, 12));
+  w[4] = word(high, second);
+  w[5] = word(_mm512_srli_epi16(high, 1), _mm512_srli_epi16(second, 4));
+  w[6] = word(_mm512_srli_epi16(high, 2), _mm512_srli_epi16(second, 8));
+  w[7] = word(_mm512_srli_epi16(high, 3), _mm512_srli_epi16(second, 12));
+}
+static inline void DecodeUint5(const uint8_t* p, const DecodeTables& t, V w[16]) {
+  __m512i pairs[8];
+  DecodeUint5Words(p, t, pairs);
+  for (int i = 0; i < 8; ++i) PairsToF32(pairs[i], w + 2 * i);
+}
+// Eight columns of six bits (kernels.h, q6k); t.fp4 holds the first 32 of the values, `codes` all.
+static inline void DecodeInt6Words(const uint8_t* p, const uint16_t* codes, const DecodeTables& t,
+                                   __m512i w[4]) {
+  const __m512i high =
+      _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 64)));
+  const __m512i low = _mm512_loadu_si512(p), more = _mm512_loadu_si512(codes + 32);
+  const __m512i both = _mm512_set1_epi16(0x30);
+  const auto word = [&](__m512i up, __m512i nibbles) {  // six bits count
+    return _mm512_permutex2var_epi16(t.fp4, _mm512_ternarylogic_epi64(both, up, nibbles, 0xca), more);
+  };
+  w[0] = word(_mm512_slli_epi16(high, 4), low);
+  w[1] = word(_mm512_slli_epi16(high, 2), _mm512_srli_epi16(low, 4));
+  w[2] = word(high, _mm512_srli_epi16(low, 8));
+  w[3] = word(_mm512_srli_epi16(high, 2), _mm512_srli_epi16(low, 12));
+}
+static inline void DecodeInt6(const uint8_t* p, const uint16_t* codes, const DecodeTables& t,
+                              V w[8]) {
+  __m512i pairs[4];
+  DecodeInt6Words(p, codes, t, pairs);
+  for (int i = 0; i < 4; ++i) PairsToF32(pairs[i], w + 2 * i);
+}
+
 // 16 e8m0 bytes; 0 is 2^-127, a denormal.
 static inline V LoadE8M0(const uint8_t* p) {
   const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
@@ -200,7 +262,23 @@ static inline void DecodeFp8Pairs(const uint8_t* p, const DecodeTables& t, Pairs
 static inline void DecodeFp4Pairs(const uint8_t* p, const DecodeTables& t, Pairs w[4]) {
   DecodeFp4Words(p, t, w);
 }
+static inline void DecodeUint5Pairs(const uint8_t* p, const DecodeTables& t, Pairs w[8]) {
+  DecodeUint5Words(p, t, w);
+}
+static inline void DecodeInt6Pairs(const uint8_t* p, const uint16_t* codes, const DecodeTables& t,
+                                   Pairs w[4]) {
+  DecodeInt6Words(p, codes, t, w);
+}
+// Of columns that bf16 holds exactly.
+static inline void PairsOfF32(const V* columns, int count, Pairs* pairs) {
+  for (int i = 0; i < count; ++i) {
+    const __m512i even = _mm512_srli_epi32(_mm512_castps_si512(columns[2 * i]), 16);
+    pairs[i] = _mm512_ternarylogic_epi64(_mm512_set1_epi32(0xffff), even,
+                                         _mm512_castps_si512(columns[2 * i + 1]), 0xca);
+  }
+}
 #if defined(MAINARCH_BF16_DOT)
+static inline Pairs Ones() { return _mm512_set1_epi16(0x3f80); }
 static inline Pairs SetPair(const uint16_t* p) {
   int32_t pair;
   __builtin_memcpy(&pair, p, 4);

@@ -168,6 +168,41 @@ static inline void DecodeFp4(const uint8_t* p, const DecodeTables& t, V w[8]) {
     }
   }
 }
+static inline V LoadU8(const uint8_t* p) {
+  V r;
+  MAINARCH_LANES r.lane[i] = static_cast<float>(p[i]);
+  return r;
+}
+static inline V LoadI8(const uint8_t* p) {
+  V r;
+  MAINARCH_LANES r.lane[i] = static_cast<float>(static_cast<int8_t>(p[i]));
+  return r;
+}
+static inline void DecodeInt8(const uint8_t* p, V w[4]) {
+  for (int c = 0; c < 4; ++c) {
+    MAINARCH_LANES w[c].lane[i] = static_cast<float>(static_cast<int8_t>(p[4 * i + c]));
+  }
+}
+static inline void DecodeUint5(const uint8_t* p, const DecodeTables&, V w[16]) {
+  for (int c = 0; c < 16; ++c) {
+    const int s = c % 8 / 2;
+    MAINARCH_LANES {
+      const int word = 2 * i + c % 2;
+      const int low = Word(p + c / 8 * 64 + 2 * word) >> (4 * s) & 0xf;
+      w[c].lane[i] = static_cast<float>(low | (p[128 + word] >> (s + c / 8 * 4) & 1) << 4);
+    }
+  }
+}
+static inline void DecodeInt6(const uint8_t* p, const uint16_t*, const DecodeTables&, V w[8]) {
+  for (int c = 0; c < 8; ++c) {
+    const int s = c / 2;
+    MAINARCH_LANES {
+      const int word = 2 * i + c % 2;
+      const int low = Word(p + 2 * word) >> (4 * s) & 0xf;
+      w[c].lane[i] = static_cast<float>(low | (p[64 + word] >> (2 * s) & 3) << 4) - 32.0f;
+    }
+  }
+}
 static inline V LoadE8M0(const uint8_t* p) {
   V r;
   MAINARCH_LANES r.lane[i] =

@@ -13,7 +13,10 @@ namespace mainarch::sim::isa {
 
 struct Checker::GroupState : public Observed {
   GroupState(size_t lds_bytes, size_t waves, bool known)
-      : lds(lds_bytes, waves), nops(waves, NopCheck(known)), accesses(waves), race_ids(waves) {}
+      : lds(lds_bytes, waves, known),
+        nops(waves, NopCheck(known)),
+        accesses(waves),
+        race_ids(waves) {}
   LdsCheck lds;
   std::vector<NopCheck> nops;
   std::vector<Accesses> accesses;  // of each wave's current instruction
@@ -21,7 +24,11 @@ struct Checker::GroupState : public Observed {
   std::unique_ptr<UndefinedCheck> undefined;
 };
 
-Checker::Checker(const CheckOptions& options) : options_(options) {}
+namespace {
+constexpr size_t kMostNotes = 64;  // of one node, of races in LDS
+}
+
+Checker::Checker(const CheckOptions& options) : options_(options), races_(options.known) {}
 Checker::~Checker() = default;
 
 std::unique_ptr<LaunchWatch> Checker::Watch(const LaunchPlace& place) {
@@ -55,7 +62,10 @@ void Checker::Release(const GpuContext& context, Scope scope) {
 
 std::vector<std::string> Checker::TakeNotes() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return races_.TakeNotes();
+  std::vector<std::string> notes = races_.TakeNotes();
+  notes.insert(notes.end(), notes_.begin(), notes_.end());
+  notes_.clear();
+  return notes;
 }
 
 std::string Checker::Look(Wave& w, const Op& op, GroupState& state) {
@@ -64,8 +74,14 @@ std::string Checker::Look(Wave& w, const Op& op, GroupState& state) {
   FindAccesses(w, op, facts, &accesses);
   std::string what;
   if (options_.waits) {
-    what = state.lds.wave(w.index).Issue(w, op);
-    if (what.empty()) what = state.lds.Instruction(w.index, facts, accesses);
+    std::string note;
+    what = state.lds.wave(w.index).Issue(w, op, &note);
+    if (what.empty()) what = state.lds.Instruction(w.index, facts, accesses, &note);
+    if (!note.empty() && noted_.size() < kMostNotes &&
+        noted_.insert(static_cast<uint32_t>(w.at)).second) {
+      notes_.push_back(absl::StrCat("checker: note: ", note, ", at pc ..",
+                                    absl::Hex(static_cast<uint32_t>(w.at), absl::kZeroPad8)));
+    }
     if (!what.empty()) return what;
   }
   const Effects effects = table_.Of(op);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,8 @@ class Checker {
   const EffectsTable table_;
   std::mutex mutex_;
   RaceCheck races_;
+  std::vector<std::string> notes_;
+  std::set<uint32_t> noted_;  // pcs
   std::mutex cache_mutex_;
   CacheModel caches_;
 };

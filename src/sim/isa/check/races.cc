@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -321,7 +322,7 @@ std::shared_ptr<const RaceCheck::Clock> RaceCheck::MessageOf(const WaveState& se
                                                              uint32_t id) const {
   auto message = std::make_shared<Clock>(self.known);
   Known& own = (*message)[id];
-  own.group = self.issued - 1;  // all before the store itself
+  own.group = std::max(self.issued, 1u) - 1;  // all before the store itself
   own.flag = self.issued;
   Raise(&own.reached, self.drained);
   return message;
@@ -374,6 +375,16 @@ void RaceCheck::Observe(WaveState* self, const LaunchState& launch, uint64_t va,
   self->loaded.push_back(std::move(loaded));
 }
 
+// A scalar load is not in the queue of vmcnt: that it was waited for is what `waits` sees to.
+void RaceCheck::HearAtOnce(WaveState* self, uint32_t id) {
+  if (self->loaded.empty() || self->loaded.back().at != self->issued) return;
+  Loaded last = std::move(self->loaded.back());
+  self->loaded.pop_back();
+  last.at = self->drained;
+  self->loaded.push_front(std::move(last));
+  Drain(self, id);
+}
+
 std::shared_ptr<const RaceCheck::Clock> RaceCheck::MessageAt(const LaunchState& launch,
                                                              uint64_t va) const {
   const auto found = flags_.find(Key(launch.process, va));
@@ -408,7 +419,10 @@ std::string RaceCheck::Issue(uint32_t id, const Wave& w, const Op& op, const Row
   now.wave = id;
   now.at = self.issued;
   now.pc = static_cast<uint32_t>(w.at);
-  now.reach = facts.smem && !facts.atomic ? Reach::kWave : ReachOf(op.inst, facts);
+  now.reach = ReachOf(op.inst, facts);
+  // Scalar loads and stores with glc: flags by what production kernels do with them (README.md), no
+  // flags by any document.
+  if (facts.smem && !facts.atomic) now.reach = known_ && op.inst.sc0 ? Reach::kAgent : Reach::kWave;
   now.atomic = now.reach >= Reach::kGroup;
   for (const Piece& piece : accesses.pieces) {
     if (piece.space != Space::kGlobal) continue;
@@ -416,6 +430,7 @@ std::string RaceCheck::Issue(uint32_t id, const Wave& w, const Op& op, const Row
     const bool reads = !piece.write || facts.atomic;
     // Flags first: what they say counts from this access on.
     if (now.atomic && reads) Observe(&self, launch, piece.address, now.reach);
+    if (now.atomic && reads && facts.smem) HearAtOnce(&self, id);
     for (uint64_t at = piece.address & ~uint64_t{3}; at < piece.address + piece.size; at += 4) {
       now.mask = 0;
       for (uint64_t b = 0; b < 4; ++b) {
@@ -430,7 +445,7 @@ std::string RaceCheck::Issue(uint32_t id, const Wave& w, const Op& op, const Row
     if (now.atomic && piece.write) {
       Publish(&self, id, launch.process, piece.address, now.reach, facts.atomic);
     }
-    if (now.atomic && reads) {
+    if (now.atomic && reads && !facts.smem) {
       self.reading.emplace_back(piece.address, MessageAt(launch, piece.address));
     }
   }

@@ -34,6 +34,8 @@ enum class Reach : uint8_t { kWave, kGroup, kAgent, kSystem };
 
 class RaceCheck {
  public:
+  // `known` (README.md): scalar loads and stores with glc are flags of agent scope.
+  explicit RaceCheck(bool known = false) : known_(known) {}
   // A kernel begins on a GPU of an address space. `context` may be null: plain local memory.
   uint32_t StartLaunch(uint32_t gpu, uint32_t process, const GpuContext* context);
   void EndLaunch(uint32_t launch);
@@ -135,8 +137,10 @@ class RaceCheck {
   std::shared_ptr<const Clock> MessageAt(const LaunchState& launch, uint64_t va) const;
   void ObserveAgain(WaveState* self, const LaunchState& launch, Reach reach);
   void Observe(WaveState* self, const LaunchState& launch, uint64_t va, Reach reach);
+  void HearAtOnce(WaveState* self, uint32_t id);
   static uint32_t ValueAt(const LaunchState& launch, uint64_t va);
 
+  const bool known_;
   uint64_t tick_ = 1;
   std::vector<LaunchState> launches_{1};
   std::vector<WaveState> waves_{1};  // never reused: 0 is nobody

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "sim/isa/check/waits.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -10,6 +12,11 @@ namespace {
 bool IsVmem(Family family) {
   return family == Family::kMubuf || family == Family::kMtbuf || family == Family::kFlat ||
          family == Family::kScratch || family == Family::kGlobal;
+}
+
+bool IsValu(Family family) {
+  return family == Family::kVop1 || family == Family::kVop2 || family == Family::kVopc ||
+         family == Family::kVop3 || family == Family::kVop3p;
 }
 
 bool IsLoad(const Inst& inst) { return absl::StrContains(inst.name(), "load"); }
@@ -37,7 +44,21 @@ const Operand* Written(const Inst& inst) {
   return d;
 }
 
+// Instructions after which an access to LDS has been done in any case: a wave issues one each four
+// clocks at most, LDS answers after 51 to 69 of them (measured on MI300X and MI355X), in order, and
+// no more than 16 of a wave, of 16 clocks each, are outstanding.
+constexpr uint64_t kLdsArrives = 128;
+// And after which VALU may overwrite what a load from memory will fill: production kernels do after
+// 43, 15 of them loads (README.md).
+constexpr uint64_t kMemoryArrives = 40;
+
 }  // namespace
+
+void WaveCheck::RetireOld() {
+  while (!lgkm_.empty() && lgkm_.front().ds && lgkm_.front().at + kLdsArrives <= instructions_) {
+    Retire(&lgkm_);
+  }
+}
 
 void WaveCheck::Pend(const Event& e, int by) {
   for (int i = 0; i < e.count; ++i) {
@@ -71,8 +92,29 @@ void WaveCheck::Wait(int imm) {
   while (lgkm_.size() > lgkm) Retire(&lgkm_);
 }
 
+// `known`: whether all that is outstanding into registers that VALU overwrites was asked for long
+// ago. Then it is taken to have arrived.
+bool WaveCheck::Overwritten(const Op& op, const Operand& o) {
+  if (!known_ || (o.field != 'd' && o.field != 'e') || !IsValu(op.inst.row->family)) return false;
+  const int first = o.code - reg::kVgpr;
+  std::vector<Event*> old;
+  for (Event& e : vm_) {
+    if (e.scalar || first + o.width <= e.first || e.first + e.count <= first) continue;
+    if (e.at + kMemoryArrives > instructions_) return false;
+    old.push_back(&e);
+  }
+  for (Event* e : old) {
+    Pend(*e, -1);
+    e->count = 0;
+  }
+  for (int i = 0; i < o.width; ++i) {
+    if (vector_[static_cast<size_t>(first + i)] != 0) return false;
+  }
+  return !old.empty();
+}
+
 // Registers that the instruction reads or writes while a load into them is outstanding.
-std::string WaveCheck::Touch(const Wave&, const Op& op) {
+std::string WaveCheck::Touch(const Wave&, const Op& op, std::string* note) {
   const auto check = [this](int code, int width) -> std::string {
     for (int i = 0; i < width; ++i) {
       if (code >= reg::kVgpr && vector_[static_cast<size_t>(code - reg::kVgpr + i)] != 0) {
@@ -95,7 +137,9 @@ std::string WaveCheck::Touch(const Wave&, const Op& op) {
       continue;
     }
     std::string what = check(o.code, o.width);
-    if (!what.empty()) return what;
+    if (what.empty()) continue;
+    if (o.code < reg::kVgpr || !Overwritten(op, o)) return what;
+    *note = std::move(what);
   }
   const Inst& inst = op.inst;
   if (inst.row->family == Family::kGlobal && inst.saddr != 0x7f) {
@@ -127,17 +171,20 @@ bool WaveCheck::OnlyOrdered(const std::deque<Event>& queue, int code, int width)
   return true;
 }
 
-std::string WaveCheck::Issue(const Wave& w, const Op& op) {
+std::string WaveCheck::Issue(const Wave& w, const Op& op, std::string* note) {
   if (op.descriptor == nullptr) return "";
+  ++instructions_;
+  if (known_) RetireOld();
   const Inst& inst = op.inst;
   const Family family = inst.row->family;
   if (family == Family::kSopp) {
     if (inst.row->op == 12) Wait(inst.offset & 0xffff);
     return "";
   }
-  std::string what = Touch(w, op);
+  std::string what = Touch(w, op, note);
   if (!what.empty()) return what;
   Event e;
+  e.at = instructions_;
   if (family == Family::kSmem) {
     const Operand* d = inst.Find('d');
     e.scalar = true;
@@ -177,20 +224,21 @@ void LdsCheck::Barrier() {
     visible_[i] = {checks_[i].ds_drained, checks_[i].dma_drained};
 }
 
-std::string LdsCheck::Instruction(uint32_t wave, const RowFacts& facts, const Accesses& accesses) {
+std::string LdsCheck::Instruction(uint32_t wave, const RowFacts& facts, const Accesses& accesses,
+                                  std::string* note) {
   kind_ = accesses.dma   ? Kind::kDma
           : facts.atomic ? Kind::kAtomic
           : facts.store  ? Kind::kWrite
                          : Kind::kRead;
   for (const Piece& piece : accesses.pieces) {
     if (piece.space != Space::kLds) continue;
-    std::string what = Touch(wave, static_cast<uint32_t>(piece.address), piece.size);
+    std::string what = Touch(wave, static_cast<uint32_t>(piece.address), piece.size, note);
     if (!what.empty()) return what;
   }
   return "";
 }
 
-std::string LdsCheck::Touch(uint32_t wave, uint32_t address, uint32_t size) {
+std::string LdsCheck::Touch(uint32_t wave, uint32_t address, uint32_t size, std::string* note) {
   WaveCheck& self = checks_[wave];
   for (uint32_t at = address / 4; at <= (address + size - 1) / 4 && at < cells_.size(); ++at) {
     Cell& cell = cells_[at];
@@ -210,8 +258,11 @@ std::string LdsCheck::Touch(uint32_t wave, uint32_t address, uint32_t size) {
     }
     for (uint32_t v = 0; v < checks_.size() && kind_ != Kind::kAtomic; ++v) {
       if (v == wave || cell.read[v % 16] <= visible_[v].ds) continue;
-      return absl::StrCat("lds race at ", at * 4, ": wave ", v,
-                          " reads it and no barrier after its s_waitcnt lies between");
+      std::string what = absl::StrCat("lds race at ", at * 4, ": wave ", v,
+                                      " reads it and no barrier after its s_waitcnt lies between");
+      if (!known_) return what;
+      *note = std::move(what);
+      break;
     }
     cell.writer = static_cast<int16_t>(wave);
     cell.atomic = kind_ == Kind::kAtomic;

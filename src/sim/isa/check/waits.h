@@ -25,8 +25,13 @@ class LdsCheck;
 
 class WaveCheck {
  public:
-  // Before `op` runs: "" or what it must have waited for. Counts the operation.
-  std::string Issue(const Wave& w, const Op& op);
+  // `known` (README.md): what LDS was asked for kLdsArrives instructions ago has arrived, waited
+  // for or not.
+  explicit WaveCheck(bool known = false) : known_(known) {}
+
+  // Before `op` runs: "" or what it must have waited for; `known`: what is forgiven is a *note.
+  // Counts the operation.
+  std::string Issue(const Wave& w, const Op& op, std::string* note);
 
   // Sequence numbers of this wave's LDS accesses through DS and of its loads to LDS, and up to
   // which of them it has waited.
@@ -37,15 +42,20 @@ class WaveCheck {
     uint16_t first = 0, count = 0;  // registers it will write
     bool scalar = false;            // SMEM: returns out of order
     bool ds = false, dma = false;
+    uint64_t at = 0;       // which of the wave's instructions
     bool ordered = false;  // arrives behind all such that were issued before it
   };
-  std::string Touch(const Wave& w, const Op& op);
+  std::string Touch(const Wave& w, const Op& op, std::string* note);
+  bool Overwritten(const Op& op, const Operand& o);
   bool OnlyOrdered(const std::deque<Event>& queue, int code, int width) const;
   void Pend(const Event& event, int by);
   void Add(std::deque<Event>* queue, const Event& event);
   void Retire(std::deque<Event>* queue);
   void Wait(int imm);
+  void RetireOld();
 
+  const bool known_;
+  uint64_t instructions_ = 0;
   std::deque<Event> vm_, lgkm_;
   std::array<uint8_t, 512> vector_ = {};  // outstanding writes of a register
   std::array<uint8_t, 128> scalar_ = {};
@@ -53,17 +63,20 @@ class WaveCheck {
 
 class LdsCheck {
  public:
-  LdsCheck(size_t bytes, size_t waves) : cells_((bytes + 3) / 4), visible_(waves), checks_(waves) {}
+  LdsCheck(size_t bytes, size_t waves, bool known)
+      : known_(known), cells_((bytes + 3) / 4), visible_(waves), checks_(waves, WaveCheck(known)) {}
 
   WaveCheck& wave(uint32_t index) { return checks_[index]; }
-  // What an instruction of wave `wave` does to LDS; "" or the race.
-  std::string Instruction(uint32_t wave, const RowFacts& facts, const Accesses& accesses);
+  // What an instruction of wave `wave` does to LDS; "" or the race. `known`: that it overwrites
+  // what another wave has read with no barrier between is no race but a *note.
+  std::string Instruction(uint32_t wave, const RowFacts& facts, const Accesses& accesses,
+                          std::string* note);
   // Every wave has arrived: what each had waited for is now seen by all.
   void Barrier();
 
  private:
   enum class Kind { kRead, kWrite, kAtomic, kDma };
-  std::string Touch(uint32_t wave, uint32_t address, uint32_t size);
+  std::string Touch(uint32_t wave, uint32_t address, uint32_t size, std::string* note);
   struct Cell {
     int16_t writer = -1;
     bool atomic = false, dma = false;
@@ -79,6 +92,7 @@ class LdsCheck {
   }
 
   Kind kind_ = Kind::kRead;
+  const bool known_;
   std::vector<Cell> cells_;
   std::vector<Seen> visible_;
   std::vector<WaveCheck> checks_;

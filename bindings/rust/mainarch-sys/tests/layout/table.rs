@@ -107,6 +107,7 @@ pub fn entries() -> Vec<String> {
     function!(entries, mainarch_tokenizer_info_get);
     constant!(entries, MAINARCH_ENCODE_NO_SPECIAL);
     constant!(entries, MAINARCH_ENCODE_NO_ADDED);
+    constant!(entries, MAINARCH_ENCODE_ADD_SPECIAL);
     function!(entries, mainarch_tokenizer_encode);
     constant!(entries, MAINARCH_DECODE_SKIP_SPECIAL);
     function!(entries, mainarch_tokenizer_decode);
@@ -126,6 +127,7 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_chat_options, thinking);
     field!(entries, mainarch_chat_options, reserved);
     function!(entries, mainarch_tokenizer_render_chat);
+    function!(entries, mainarch_tokenizer_render_chat_json);
     function!(entries, mainarch_decoder_create);
     function!(entries, mainarch_decoder_destroy);
     function!(entries, mainarch_decoder_push);
@@ -137,6 +139,7 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_KV_FP4);
     constant!(entries, MAINARCH_KV_K8V4);
     constant!(entries, MAINARCH_ENGINE_FAST);
+    constant!(entries, MAINARCH_ENGINE_NO_PREFIX_CACHE);
     size!(entries, mainarch_engine_options);
     field!(entries, mainarch_engine_options, struct_size);
     field!(entries, mainarch_engine_options, flags);
@@ -148,6 +151,7 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_options, memory_bytes);
     field!(entries, mainarch_engine_options, logit_rows);
     field!(entries, mainarch_engine_options, reserved);
+    field!(entries, mainarch_engine_options, prefix_bytes);
     function!(entries, mainarch_engine_create);
     function!(entries, mainarch_engine_destroy);
     size!(entries, mainarch_engine_info);
@@ -170,7 +174,13 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_statistics, step_ns_last);
     field!(entries, mainarch_engine_statistics, sequences);
     field!(entries, mainarch_engine_statistics, reserved);
+    field!(entries, mainarch_engine_statistics, prefix_hits);
+    field!(entries, mainarch_engine_statistics, prefix_tokens);
+    field!(entries, mainarch_engine_statistics, prefix_evictions);
+    field!(entries, mainarch_engine_statistics, prefix_held);
     function!(entries, mainarch_engine_statistics_get);
+    function!(entries, mainarch_engine_pin_prefix);
+    function!(entries, mainarch_engine_drop_prefix);
     function!(entries, mainarch_engine_step);
     function!(entries, mainarch_engine_submit);
     function!(entries, mainarch_engine_wait);
@@ -209,6 +219,7 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_sequence_options, stop_string_count);
     field!(entries, mainarch_sequence_options, prompt_logprobs);
     field!(entries, mainarch_sequence_options, reserved);
+    field!(entries, mainarch_sequence_options, prefix_salt);
     function!(entries, mainarch_model_sequence_options);
     function!(entries, mainarch_sequence_open);
     function!(entries, mainarch_sequence_close);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+//
+// The formats of GGUF and of groups of integers. They are many, and a shape of a product (rows,
+// panels at a time) is compiled for each: so there are fewer shapes than matmul.cc has for its
+// formats.
+#include "backend/cpu/kernels/multiply.h"
+
+namespace mainarch::cpu::MAINARCH_TARGET {
+namespace {
+
+// Fewer shapes: the rows behind the last block go one by one.
+constexpr Rest kRest = Rest::kOneByOne;
+
+template <class F>
+void MatmulBlocks(const MatmulArgs& a) {
+  const DecodeTables tables = TablesOf<F>();
+  using M = Fp32<F>;
+  int64_t panel = a.panel_begin;
+#if defined(MAINARCH_TARGET_avx512)
+  if (a.rows == 1) {
+    PanelsFrom<M, 1, 4, kRest>(a, a.x, &panel, tables);
+    if (a.epilogue == Epilogue::kGateUp) PanelsFrom<M, 1, 2, kRest>(a, a.x, &panel, tables);
+    return PanelsFrom<M, 1, 1, kRest>(a, a.x, &panel, tables);
+  }
+  if (a.columns != nullptr && a.rows <= kFewRows) {
+    return a.rows <= 4 ? FewRows<F, 4>(a, tables) : FewRows<F, 8>(a, tables);
+  }
+  if (a.rows > kFewRows && a.decoded != nullptr) {
+    ManyRows<F, Fp32, 4, 2, kRest>(a, a.x, &panel, tables);
+    return ManyRows<F, Fp32, 4, 1, kRest>(a, a.x, &panel, tables);
+  }
+#endif
+  PanelsFrom<M, 2, 2, kRest>(a, a.x, &panel, tables);
+  PanelsFrom<M, 2, 1, kRest>(a, a.x, &panel, tables);
+}
+
+#if defined(MAINARCH_BF16_DOT)
+template <class F>
+void MatmulBlocksBF16(const MatmulArgs& a) {
+  const DecodeTables tables = TablesOf<F>();
+  using M = Bf16<F>;
+  int64_t panel = a.panel_begin;
+  if (a.rows > kFewRows && a.decoded != nullptr) {
+    ManyRows<F, Bf16, 8, 2, kRest>(a, a.x16, &panel, tables);
+    return ManyRows<F, Bf16, 8, 1, kRest>(a, a.x16, &panel, tables);
+  }
+  PanelsFrom<M, 4, 2, kRest>(a, a.x16, &panel, tables);
+  PanelsFrom<M, 4, 1, kRest>(a, a.x16, &panel, tables);
+}
+#endif
+
+// run<F>() with the format's F.
+template <class Run>
+void WithFormat(PanelFormat format, const Run& run) {
+  switch (format) {
+    case PanelFormat::kInt8:
+      return run.template operator()<FormatInt8>();
+    case PanelFormat::kInt4:
+      return run.template operator()<FormatInt4>();
+    case PanelFormat::kIq4Nl:
+      return run.template operator()<FormatIq4Nl>();
+    case PanelFormat::kInt4Min:
+      return run.template operator()<FormatInt4Min>();
+    case PanelFormat::kQ4K:
+      return run.template operator()<FormatQ4K>();
+    case PanelFormat::kQ5K:
+      return run.template operator()<FormatQ5K>();
+    case PanelFormat::kQ6K:
+      return run.template operator()<FormatQ6K>();
+    case PanelFormat::kNvfp4:
+      return run.template operator()<FormatNvfp4>();
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+void RunMatmulBlocks(const MatmulArgs& a) {
+  WithFormat(a.w.format, [&]<class F>() { MatmulBlocks<F>(a); });
+}
+
+void RunExpertsDownBlocks(const ExpertsDownArgs& a) {
+  WithFormat(a.experts[a.active[0]].format, [&]<class F>() { ExpertsDown<Fp32<F>>(a, a.act); });
+}
+
+#if defined(MAINARCH_BF16_DOT)
+void RunMatmulBlocksBF16(const MatmulArgs& a) {
+  WithFormat(a.w.format, [&]<class F>() { MatmulBlocksBF16<F>(a); });
+}
+
+void RunExpertsDownBlocksBF16(const ExpertsDownArgs& a) {
+  WithFormat(a.experts[a.active[0]].format, [&]<class F>() { ExpertsDown<Bf16<F>>(a, a.act16); });
+}
+#endif
+
+}  // namespace mainarch::cpu::MAINARCH_TARGET

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+//
+// Every architecture against transformers: one model a family whose weights follow from its
+// tensors' names (families.py), on every CPU target, on 1, 2 and 4 ranks where heads allow, in
+// chunks, and by the fp64 decoder. By hand, with MAINARCH_FAMILIES=DIR, all checkpoints that
+// `families.py --random` put there.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "base/fd.h"
+#include "file/directory_writer.h"
+#include "file/json.h"
+#include "file/safetensors_layout.h"
+#include "golden/fixtures.h"
+#include "golden/golden.h"
+#include "model/synthetic_values.h"
+#include "reference/decoder.h"
+#include "support/checkpoint_files.h"
+#include "support/test.h"
+
+namespace mainarch {
+namespace {
+
+using simdjson::dom::element;
+using test::Golden;
+using test::Runner;
+using test::WorstRelative;
+
+constexpr double kBound = 2e-4;  // of a row's largest |logit|
+constexpr double kGpuBound = 1e-4;
+
+// u * scale + offset: families.py's value_of, from the tensor's name and shape.
+void FillTensor(const std::string& name, const std::vector<int64_t>& shape, float norm_offset,
+                std::vector<float>* values) {
+  constexpr float kHeadGain = 8, kRouterGain = 4;
+  float offset = 0, scale = model::LinearScale(shape.back());
+  if (absl::EndsWith(name, "bias")) {
+    scale = 0.5f;
+  } else if (absl::EndsWith(name, "sinks")) {
+    scale = 2;
+  } else if (shape.size() == 1) {
+    offset = norm_offset;
+    scale = 0.25f;
+  } else if (absl::EndsWith(name, "embed_tokens.weight")) {
+    scale = 1;
+  } else if (absl::EndsWith(name, "lm_head.weight")) {
+    scale *= kHeadGain;
+  } else if (absl::EndsWith(name, ".gate.weight") || absl::EndsWith(name, ".router.weight") ||
+             absl::EndsWith(name, "shared_expert_gate.weight")) {
+    scale *= kRouterGain;
+  }
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  values->resize(static_cast<size_t>(count));
+  model::FillValues(model::SyntheticKey(name, 0), 0, count, offset, scale, values->data());
+}
+
+// Codes of MXFP4, or scales from 2^-6 to 2^-3: families.py's block_bytes.
+std::vector<uint8_t> BlockBytes(const std::string& name, uint64_t count) {
+  const uint64_t key = model::SyntheticKey(name, 0);
+  const bool scales = absl::EndsWith(name, "_scales");
+  std::vector<uint8_t> out;
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t bits = model::SplitMix64(key + i);
+    out.push_back(static_cast<uint8_t>(scales ? 121 + (bits >> 62) : bits >> 56));
+  }
+  return out;
+}
+
+Status WriteCase(const element& one, const std::string& directory) {
+  ASSIGN_OR_RETURN(auto writer, file::DirectoryWriter::Create(directory));
+  const auto norm_offset = static_cast<float>(one["norm_offset"].get_double().value_unsafe());
+  std::vector<file::StoredTensor> tensors;
+  simdjson::dom::array list, sizes;
+  if (one["tensors"].get(list) != simdjson::SUCCESS) {
+    return Error(Code::kInternal, "no list of tensors");
+  }
+  for (const element tensor : list) {
+    file::StoredTensor stored;
+    stored.name = std::string(tensor.at(0).get_string().value_unsafe());
+    stored.dtype = tensor.at(2).error() == simdjson::SUCCESS ? DType::kU8 : DType::kBF16;
+    stored.bytes = BytesOf(stored.dtype);
+    if (tensor.at(1).get(sizes) != simdjson::SUCCESS) {
+      return Error(Code::kInternal, "a tensor without a shape");
+    }
+    for (const element size : sizes) {
+      stored.shape.push_back(size.get_int64().value_unsafe());
+      stored.bytes *= static_cast<uint64_t>(stored.shape.back());
+    }
+    tensors.push_back(std::move(stored));
+  }
+  std::vector<file::StoredTensor*> pointers;
+  uint64_t bytes = 0;
+  for (file::StoredTensor& tensor : tensors) {
+    pointers.push_back(&tensor);
+    bytes += tensor.bytes;
+  }
+  const std::string header = file::LayOut(pointers);
+  ASSIGN_OR_RETURN(const size_t at, writer->Add("model.safetensors", header.size() + bytes));
+  RETURN_IF_ERROR(
+      writer->Write(at, 0, {reinterpret_cast<const uint8_t*>(header.data()), header.size()}));
+  std::vector<float> values;
+  model::Panel panel;
+  for (const file::StoredTensor& tensor : tensors) {
+    if (tensor.dtype == DType::kU8) {
+      RETURN_IF_ERROR(writer->Write(at, tensor.offset, BlockBytes(tensor.name, tensor.bytes)));
+      continue;
+    }
+    FillTensor(tensor.name, tensor.shape, norm_offset, &values);
+    model::EncodePanel(quant::Format::kBF16, values.data(), 1, static_cast<int64_t>(values.size()),
+                       &panel);
+    RETURN_IF_ERROR(writer->Write(at, tensor.offset, panel.data));
+  }
+  RETURN_IF_ERROR(writer->AddText("config.json", simdjson::minify(one["config"].value_unsafe())));
+  return writer->Commit();
+}
+
+struct Case {
+  std::string name;       // for messages
+  std::string prefix;     // of its tensors in the golden
+  std::string directory;  // of the checkpoint
+};
+
+constexpr size_t kCases = 21;
+
+Case CaseOf(const element& one) {
+  Case out;
+  out.name = std::string(one["name"].get_string().value_unsafe());
+  out.prefix = out.name + ".";
+  out.directory = test::ScratchDirectory() + "/" + out.name;
+  return out;
+}
+
+// The worst error of a row's logits at the golden's positions, relative to its largest.
+double WorstAt(const Golden& golden, const Case& one,
+               const std::vector<std::vector<float>>& logits) {
+  const std::vector<int32_t> positions = golden.Ints(one.prefix + "positions");
+  const std::vector<float> want = golden.Floats(one.prefix + "logits");
+  double worst = positions.empty() ? INFINITY : 0;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const double error = WorstRelative(logits[static_cast<size_t>(positions[i])],
+                                       test::RowOf(want, positions.size(), i));
+    if (!(error <= worst)) worst = error;
+  }
+  return worst;
+}
+
+void CheckGreedy(test::Context& test_context, Runner* runner, const Golden& golden,
+                 const Case& one) {
+  const std::vector<uint32_t> prompt = golden.Tokens(one.prefix + "prompt");
+  const std::vector<uint32_t> ids = golden.Tokens(one.prefix + "greedy.ids");
+  const std::vector<float> margins = golden.Floats(one.prefix + "greedy.margins");
+  CHECK(!ids.empty() && margins.size() == ids.size());
+  runner->Truncate(0);
+  CHECK_OK(runner->Extend(prompt, false));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const std::vector<float> logits = runner->Logits(0);
+    double largest = 0;
+    for (float logit : logits) largest = std::max(largest, std::fabs(double{logit}));
+    // Where the golden's own margin is within the bound, either choice is right.
+    if (margins[i] > 2 * kBound * largest) CHECK_EQ(test::ArgMax(logits), ids[i]);
+    CHECK_OK(runner->Extend({ids[i]}, false));
+  }
+}
+
+// The fp64 decoder, which knows nothing of Programs.
+double WorstOfReference(test::Context& test_context, const model::Model& model,
+                        const Golden& golden, const Case& one) {
+  auto decoder =
+      reference::Decoder::Create(model.shared_checkpoint(), model.config(), quant::KvType::kF32);
+  if (!decoder.ok()) {
+    test_context.Fail(__FILE__, __LINE__, std::string(decoder.status().message()));
+    return INFINITY;
+  }
+  std::vector<std::vector<float>> logits;
+  for (const uint32_t token : golden.Tokens(one.prefix + "prompt")) {
+    if (!(*decoder)->Extend({token}).ok()) return INFINITY;
+    logits.emplace_back((*decoder)->logits().begin(), (*decoder)->logits().end());
+  }
+  return WorstAt(golden, one, logits);
+}
+
+bool Divides(const model::ModelConfig& config, int32_t ranks) {
+  const int32_t small = std::min(config.kv_heads, ranks);
+  return config.heads % ranks == 0 && std::max(config.kv_heads, ranks) % small == 0;
+}
+
+void CheckCase(test::Context& test_context, const Golden& golden, const Case& one,
+               const std::vector<test::Setting>& settings) {
+  const std::vector<uint32_t> prompt = golden.Tokens(one.prefix + "prompt");
+  CHECK(!prompt.empty());
+  std::map<std::string, std::vector<std::vector<float>>> by_target;  // of one rank
+  double worst = 0, reference = 0;
+  std::string ranks_run;
+  for (const test::Setting& setting : settings) {
+    const auto model = test::LoadOn(one.directory, setting);
+    const size_t colon = setting.device.find(':');
+    const int32_t ranks = colon == std::string::npos ? 1 : std::atoi(&setting.device[colon + 1]);
+    if (!model.ok()) {
+      if (CodeOf(model.status()) == Code::kUnsupported) {
+        std::printf("# %s on %s: %s\n", one.name.c_str(), setting.Name().c_str(),
+                    std::string(model.status().message()).c_str());
+        // Only for heads that do not divide, and then with the numbers that do.
+        auto whole = test::LoadOn(one.directory, {"cpu", "", 1, true});
+        CHECK_OK(whole);
+        CHECK(!Divides((*whole)->config(), ranks));
+        CHECK_REFUSED(model, Code::kUnsupported, "do not divide over",
+                      "numbers of ranks that do: 1");
+        continue;
+      }
+      CHECK_OK(model);
+    }
+    if (ranks > 1) ranks_run += " " + std::to_string(ranks);
+    auto runner =
+        Runner::Create(*model, backend::KvType::kF32, static_cast<uint32_t>(prompt.size()));
+    CHECK_OK(runner);
+    for (const std::vector<size_t>& pieces :
+         std::vector<std::vector<size_t>>{{prompt.size()}, {1}, {17, 2, 7}}) {
+      (*runner)->Truncate(0);
+      const auto logits = test::AllLogits(runner->get(), prompt, pieces);
+      CHECK_OK(logits);
+      const double error = WorstAt(golden, one, *logits);
+      worst = std::max(worst, error);
+      CHECK_LE(error, kBound);
+      // One target's bits are the same in any chunks and on any number of ranks.
+      auto& first = by_target[setting.target];
+      if (first.empty()) first = *logits;
+      for (size_t i = 0; i < first.size(); ++i) CHECK(test::Same(first[i], (*logits)[i]));
+    }
+    CheckGreedy(test_context, runner->get(), golden, one);
+    if (reference == 0) {
+      reference = WorstOfReference(test_context, **model, golden, one);
+      CHECK_LE(reference, kBound);
+    }
+  }
+  std::printf("# %-16s worst %.1e, fp64 %.1e, ranks 1%s\n", one.name.c_str(), worst, reference,
+              ranks_run.c_str());
+}
+
+// What it holds, on GPUs of virtual nodes; KV is two bf16 there.
+void CheckOnGpus(test::Context& test_context, const Golden& golden, const Case& one) {
+  const std::vector<uint32_t> prompt = golden.Tokens(one.prefix + "prompt");
+  const std::vector<uint32_t> ids = golden.Tokens(one.prefix + "greedy.ids");
+  const std::vector<float> margins = golden.Floats(one.prefix + "greedy.margins");
+  for (const char* device : {"sim:gfx942", "sim:gfx950", "sim:gfx942x2", "sim:gfx950x2"}) {
+    auto model = test::LoadOn(one.directory, {device, "", 0, false});
+    CHECK_OK(model);
+    auto runner =
+        Runner::Create(*model, backend::KvType::kF32, static_cast<uint32_t>(prompt.size()));
+    CHECK_OK(runner);
+    double worst = 0;
+    for (const std::vector<size_t>& pieces :
+         std::vector<std::vector<size_t>>{{prompt.size()}, {3, 20, 1}}) {
+      const auto logits = test::AllLogits(runner->get(), prompt, pieces);
+      CHECK_OK(logits);
+      worst = std::max(worst, WorstAt(golden, one, *logits));
+    }
+    CHECK_LE(worst, kGpuBound);
+    std::printf("# %s on %s: worst %.1e\n", one.name.c_str(), device, worst);
+    (*runner)->Truncate(static_cast<uint32_t>(prompt.size()) - 1);
+    uint32_t token = prompt.back();
+    for (size_t i = 0; i < 4; ++i) {
+      const auto chosen = (*runner)->Choose(token);
+      CHECK_OK(chosen);
+      CHECK(chosen->has_value());
+      if (margins[i] > 0.05f) CHECK_EQ(**chosen, ids[i]);
+      token = ids[i];
+    }
+  }
+}
+
+// Each case of data/, written as a checkpoint; which one it was that failed.
+void ForEachCase(test::Context& test_context,
+                 const std::function<void(const Golden&, const element&, const Case&)>& check) {
+  const auto golden = Golden::Open("families");
+  CHECK_OK(golden);
+  const std::string path = test::SourcePath("tests/golden/data/families.json");
+  const auto text = ReadWholeFile(path, 1 << 22);
+  CHECK_OK(text);
+  const auto index = file::JsonDocument::Parse(*text, path, {1 << 22});
+  CHECK_OK(index);
+  simdjson::dom::array cases;
+  CHECK(index->root().get(cases) == simdjson::SUCCESS);
+  CHECK_EQ(cases.size(), kCases);
+  for (const element one : cases) {
+    const Case each = CaseOf(one);
+    CHECK_OK(WriteCase(one, each.directory));
+    check(*golden, one, each);
+    if (test_context.failed()) {
+      test_context.Fail(__FILE__, __LINE__, each.name);
+      return;
+    }
+  }
+}
+
+// Those of data/, or, with MAINARCH_FAMILIES, those of that directory alone.
+TEST(every_family_matches_transformers) {
+  const char* const by_hand = std::getenv("MAINARCH_FAMILIES");
+  if (by_hand != nullptr) {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(by_hand)) {
+      names.push_back(entry.path().filename());
+    }
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) {
+      const std::string directory = std::string(by_hand) + "/" + name;
+      const auto golden = Golden::OpenFile(directory + "/golden.safetensors");
+      CHECK_OK(golden);
+      CheckCase(test_context, *golden, {name, "", directory},
+                {{"cpu", "", 2, false}, {"cpu:2", "", 2, false}, {"cpu:8", "", 2, false}});
+      if (test_context.failed()) {
+        test_context.Fail(__FILE__, __LINE__, name);
+        return;
+      }
+    }
+    return;
+  }
+  ForEachCase(test_context, [&](const Golden& golden, const element&, const Case& each) {
+    CheckCase(test_context, golden, each, test::AllSettings());
+  });
+}
+
+// What the GPU kernels take runs on both chips, on one and on two; all else is refused by what it
+// has.
+TEST(families_on_gpus_match_transformers_or_are_refused_by_name) {
+  if (std::getenv("MAINARCH_FAMILIES") != nullptr) return;
+  size_t run = 0;
+  ForEachCase(test_context, [&](const Golden& golden, const element& one, const Case& each) {
+    if (one["gpu"].get_bool().value_unsafe()) {
+      CheckOnGpus(test_context, golden, each);
+      ++run;
+      return;
+    }
+    const auto model = test::LoadOn(each.directory, {"sim:gfx950", "", 0, false});
+    CHECK_REFUSED(model, Code::kUnsupported, "GPU");
+    std::printf("# %s: %s\n", each.name.c_str(), std::string(model.status().message()).c_str());
+  });
+  CHECK_EQ(run, 5u);
+}
+
+}  // namespace
+}  // namespace mainarch
