@@ -51,6 +51,11 @@ enum class Activations : uint8_t {
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;
 inline constexpr uint32_t kHere = UINT32_MAX;
+// Of Step::inputs, beside rows of the source's step: what the sequence's state carries on (of an
+// empty sequence zeros; its first row alone may ask), and, with this bit, a row of this context's
+// own step that was polled last.
+inline constexpr uint32_t kCarriedInput = UINT32_MAX;
+inline constexpr uint32_t kOwnInput = UINT32_C(1) << 31;
 
 // One token of a step.
 struct StepRow {
@@ -121,7 +126,8 @@ struct Step {
   absl::Span<const StepSequence> sequences;
   absl::Span<const uint32_t> logit_rows;  // ascending indices into rows; logits are made for these
   absl::Span<const Choice> choices;       // of each logit row; empty: all are read, none is chosen
-  // Of each row, the row of the source's step polled last that InputOps take; empty: there are none.
+  // Of each row, the row of the source's step polled last that InputOps take, or kCarriedInput, or
+  // kOwnInput + row; empty: there are none.
   absl::Span<const uint32_t> inputs;
 };
 

@@ -199,7 +199,7 @@ template <>
 struct OpType<AddNormedOp> : Plain {
   static constexpr absl::string_view kName = "add_normed";
   static OpUses Uses(const Program& p, const AddNormedOp& o) {
-    OpUses uses = {{o.y}, {}, {o.x}, /*adds=*/true};
+    OpUses uses = {{o.y}, {}, {o.x}, /*adds=*/o.add};
     AddVector(o.norm, Width(p, o.x), &uses);
     return uses;
   }
@@ -207,6 +207,7 @@ struct OpType<AddNormedOp> : Plain {
     if (Width(p, o.y) == Width(p, o.x)) return OkStatus();
     return Error(Code::kInternal, "adds buffers of unequal widths");
   }
+  static std::string Note(const AddNormedOp& o) { return o.add ? "" : "set"; }
 };
 
 template <>
@@ -322,6 +323,17 @@ struct OpType<LogitsOp> : Plain {
   }
 };
 
+// The cache of slots that an op names a layer of, or null.
+const SlotCache* SlotsOf(const Program& p, int32_t cache, int32_t layer) {
+  if (cache < 0 || static_cast<size_t>(cache) >= p.caches.size()) return nullptr;
+  const auto* slots = std::get_if<SlotCache>(&p.caches[static_cast<size_t>(cache)]);
+  return slots != nullptr && layer >= 0 && layer < slots->layers ? slots : nullptr;
+}
+
+Status NoSlots(int32_t cache, int32_t layer) {
+  return Error(Code::kInternal, "no layer ", layer, " of a slot cache ", cache);
+}
+
 template <>
 struct OpType<RecurrentOp> : Plain {
   static constexpr absl::string_view kName = "recurrent";
@@ -330,19 +342,54 @@ struct OpType<RecurrentOp> : Plain {
     return absl::StrCat("cache ", o.cache, " layer ", o.layer);
   }
   static Status Check(const Program& p, const RecurrentOp& o) {
-    const SlotCache* cache = nullptr;
-    if (o.cache >= 0 && static_cast<size_t>(o.cache) < p.caches.size()) {
-      cache = std::get_if<SlotCache>(&p.caches[static_cast<size_t>(o.cache)]);
-    }
-    if (cache == nullptr || o.layer < 0 || o.layer >= cache->layers) {
-      return Error(Code::kInternal, "no layer ", o.layer, " of a slot cache ", o.cache);
-    }
+    const SlotCache* cache = SlotsOf(p, o.cache, o.layer);
+    if (cache == nullptr) return NoSlots(o.cache, o.layer);
     const int64_t width = Width(p, o.out);
     if (Width(p, o.in) == 2 * width && cache->bytes == width * int64_t{sizeof(float)}) {
       return OkStatus();
     }
     return Error(Code::kInternal, "recurrent buffers do not match a state of ", cache->bytes,
                  " bytes");
+  }
+};
+
+template <>
+struct OpType<GatedDeltaOp> : Plain {
+  static constexpr absl::string_view kName = "gated_delta";
+  static OpUses Uses(const Program&, const GatedDeltaOp& o) {
+    return {{o.in, o.gates},
+            {{o.conv, WeightUse::kVector, DeltaChannels(o) * o.taps},
+             {o.decay, WeightUse::kVector, o.value_heads},
+             {o.dt_bias, WeightUse::kVector, o.value_heads},
+             {o.norm, WeightUse::kVector, o.value_dim}},
+            {o.out}};
+  }
+  static std::string Note(const GatedDeltaOp& o) {
+    return absl::StrCat("cache ", o.cache, " layer ", o.layer);
+  }
+  static Status Check(const Program& p, const GatedDeltaOp& o) {
+    const SlotCache* cache = SlotsOf(p, o.cache, o.layer);
+    if (cache == nullptr) return NoSlots(o.cache, o.layer);
+    if (o.key_heads < 1 || o.value_heads < 1 || o.value_heads % o.key_heads != 0 ||
+        o.key_dim < 16 || o.key_dim % 16 != 0 || o.value_dim < 16 || o.value_dim % 16 != 0 ||
+        o.taps < 2 || o.taps > kMostTaps) {
+      return Error(Code::kInternal, "a delta net of ", o.key_heads, " heads of ", o.key_dim, " to ",
+                   o.value_heads, " of ", o.value_dim, ", ", o.taps, " taps");
+    }
+    const int64_t width = int64_t{o.value_heads} * o.value_dim;
+    if (Width(p, o.in) == DeltaChannels(o) + width && Width(p, o.gates) == 2 * o.value_heads &&
+        Width(p, o.out) == width && cache->bytes == DeltaStateBytes(o)) {
+      return OkStatus();
+    }
+    return Error(Code::kInternal, "delta net buffers do not match the heads, or its state ",
+                 cache->bytes, " bytes");
+  }
+  // A state is read and written once a sequence; S meets k, q, and k again with u.
+  static void AddCost(const Program&, const GatedDeltaOp& o, const Work& work, Cost* cost) {
+    const auto rows = static_cast<uint64_t>(work.rows * work.sequences);
+    cost->kv_bytes += 2 * static_cast<uint64_t>(DeltaStateBytes(o) * work.sequences);
+    cost->flops += rows * static_cast<uint64_t>(6 * int64_t{o.value_heads} * o.key_dim * o.value_dim +
+                                                2 * DeltaChannels(o) * o.taps);
   }
 };
 
@@ -365,6 +412,16 @@ struct OpType<InputOp> : Plain {
   static constexpr absl::string_view kName = "input";
   static OpUses Uses(const Program&, const InputOp& o) { return {{}, {}, {o.x}}; }
   static std::string Note(const InputOp& o) { return absl::StrCat("tap ", o.tap); }
+  static Status Check(const Program& p, const InputOp& o) {
+    if (o.own != kNone && (o.own < 0 || static_cast<size_t>(o.own) >= p.taps.size())) {
+      return Error(Code::kInternal, "no tap ", o.own, " of its own");
+    }
+    if (o.cache == kNone) return OkStatus();
+    const SlotCache* cache = SlotsOf(p, o.cache, o.layer);
+    if (cache == nullptr) return NoSlots(o.cache, o.layer);
+    if (cache->bytes == Width(p, o.x) * int64_t{sizeof(float)}) return OkStatus();
+    return Error(Code::kInternal, "a state of ", cache->bytes, " bytes does not hold a row");
+  }
 };
 
 // The descriptor of what an Op holds.

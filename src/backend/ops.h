@@ -92,12 +92,13 @@ struct AllReduceAddOp {
   bool add = true;
 };
 
-// x += scale * rmsnorm(y), or, without a norm, x += scale * y.
+// x += scale * rmsnorm(y), or, without a norm, x += scale * y; or x = that.
 struct AddNormedOp {
   BufferId y;
   WeightId norm;  // kNone: none
   float scale;
   BufferId x;
+  bool add = true;
 };
 
 // act = the activation of G · h and U · h, h = rmsnorm(x), or x itself.   act [rows, W.rows / 2]
@@ -175,13 +176,52 @@ struct LogitsOp {
 
 // A gated linear recurrence over the rows of each sequence, one a channel: h = (1 - z) h + z v, z =
 // sigmoid of the first half of in's row, v its second half; out is h. No row may be run twice. No
-// architecture of today has it; it is what those with recurrent layers are built like.
+// architecture has it; tests do, as the plainest op with a state.
 struct RecurrentOp {
   BufferId in;    // [rows, 2 * width]
   BufferId out;   // [rows, width]
   int32_t cache;  // index into Program::caches, of one of slots: fp32 [width]
   int32_t layer;  // of the cache
 };
+
+// A gated delta net (Yang et al., "Gated Delta Networks", 2024; as Qwen3-Next has it), over the rows of
+// each sequence in turn; no row may be run twice. All of it is of this rank's heads: value head j
+// goes with key head j / (value_heads / key_heads).
+//   in [rows, channels + value_heads * value_dim]: channels = q of all key heads, k of all key
+//     heads, v of all value heads; then z of all value heads.
+//   gates [rows, 2 * value_heads]: b of all value heads, then a.
+//   c_t = silu(sum over i < taps of conv[channel][i] * in_(t - taps + 1 + i)[channel]), zeros before
+//     the sequence; q, k, v are c's parts, q and k of a head divided by sqrt(|.|^2 + 1e-6), q by
+//     sqrt(key_dim) beside.
+//   alpha = exp(-exp(decay) * softplus(a + dt_bias)), beta = sigmoid(b), S [key_dim, value_dim] of a
+//     value head, zeros at first: u = beta (v - alpha S^T k); S = alpha S + k u^T; o = S^T q.
+//   out [rows, value_heads * value_dim] = norm * rmsnorm(o), by head, * silu(z).
+// The cache's slots hold the last taps - 1 rows of in's channels, and S of every value head, in fp32
+// (DeltaStateBytes), in an order of the backend's own.
+struct GatedDeltaOp {
+  BufferId in;
+  BufferId gates;
+  BufferId out;
+  int32_t cache;  // index into Program::caches, of one of slots
+  int32_t layer;  // of the cache
+  int32_t key_heads;
+  int32_t value_heads;
+  int32_t key_dim;    // a multiple of 16, as is value_dim
+  int32_t value_dim;
+  int32_t taps;       // 2 to kMostTaps
+  WeightId conv;      // [channels * taps]
+  WeightId decay;     // [value_heads]: A_log
+  WeightId dt_bias;   // [value_heads]
+  WeightId norm;      // [value_dim]
+};
+inline constexpr int32_t kMostTaps = 8;
+inline constexpr int64_t DeltaChannels(const GatedDeltaOp& op) {
+  return 2 * int64_t{op.key_heads} * op.key_dim + int64_t{op.value_heads} * op.value_dim;
+}
+inline constexpr int64_t DeltaStateBytes(const GatedDeltaOp& op) {
+  return 4 * ((op.taps - 1) * DeltaChannels(op) +
+              int64_t{op.value_heads} * op.key_dim * op.value_dim);
+}
 
 // out = x, kept for other contexts' steps (InputOp) as long as the logits of this one's step are.
 struct TapOp {
@@ -190,15 +230,22 @@ struct TapOp {
 };
 
 // x = rows of a tap of the source context (ContextOptions::source), those that Step::inputs names.
+// With a cache of slots (fp32, as wide as x) a row may also be what a state carries on
+// (kCarriedInput), and the state after a row is row i of the source's tap, i the row's own index in
+// the step: where states are written, the steps of both have the same rows. With a tap of its own
+// (`own`) a row may be one of that in this context's step before (kOwnInput).
 struct InputOp {
   int32_t tap;  // index into Program::taps of the source's Program
   BufferId x;
+  int32_t cache = kNone;
+  int32_t layer = 0;  // of the cache
+  int32_t own = kNone;  // index into Program::taps of this Program
 };
 
 using Op = std::variant<EmbedOp, NormMatmulOp, AttentionOp, MatmulAddOp, MatmulOp, AddBiasOp,
                         AllReduceAddOp, NormGateUpOp, RouterOp, ExpertsGateUpOp, ExpertsDownOp,
                         LogitsOp, RecurrentOp, TapOp, InputOp, WideNormOp, AddNormedOp,
-                        ExpertsBiasOp, RowGateOp>;
+                        ExpertsBiasOp, RowGateOp, GatedDeltaOp>;
 
 }  // namespace mainarch::backend
 

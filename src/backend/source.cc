@@ -20,6 +20,45 @@ Status CheckSource(const Program& program, const Program* source) {
   return OkStatus();
 }
 
+namespace {
+
+Status CheckInput(const InputOp& op, const Step& step, size_t row, const InputRows& rows) {
+  const uint32_t from = step.inputs[row];
+  const bool first = row == 0 || step.rows[row - 1].sequence != step.rows[row].sequence;
+  if (from == kCarriedInput) {
+    if (op.cache != kNone && first) return OkStatus();
+    return Error(Code::kInternal, "row ", row, " takes an input that nothing carries on");
+  }
+  const bool own = (from & kOwnInput) != 0;
+  const int64_t have = !own ? rows.source : op.own == kNone ? 0 : rows.own;
+  if (int64_t{from & ~kOwnInput} < have) return OkStatus();
+  return Error(Code::kInternal, "row ", from & ~kOwnInput, " of ", own ? "its own" : "the source's",
+               " last step is asked for, which had ", have);
+}
+
+}  // namespace
+
+Status CheckInputs(const Program& program, const Step& step, const InputRows& rows) {
+  if (step.inputs.size() != step.rows.size()) {
+    return Error(Code::kInternal, step.inputs.size(), " inputs of ", step.rows.size(), " rows");
+  }
+  for (const Op& any : program.ops) {
+    const auto* op = std::get_if<InputOp>(&any);
+    if (op == nullptr) continue;
+    for (size_t row = 0; row < step.rows.size(); ++row) {
+      RETURN_IF_ERROR(CheckInput(*op, step, row, rows));
+    }
+    if (op->cache == kNone || static_cast<int64_t>(step.rows.size()) == rows.source) continue;
+    for (const StepSequence& sequence : step.sequences) {
+      const auto cache = static_cast<size_t>(op->cache);
+      if (cache >= sequence.caches.size() || sequence.caches[cache].state_out.empty()) continue;
+      return Error(Code::kInternal, "a state of the source's rows is to be written by a step of ",
+                   step.rows.size(), " rows; the source's had ", rows.source);
+    }
+  }
+  return OkStatus();
+}
+
 Status WrongSource() {
   return Error(Code::kInternal, "the source of a context is no context of the same model");
 }

@@ -110,14 +110,8 @@ Status CpuContext::CheckStep(const Step& step) const {
     }
   }
   if (ws_.source != nullptr) {
-    if (step.inputs.size() != step.rows.size()) {
-      return Error(Code::kInternal, step.inputs.size(), " inputs of ", step.rows.size(), " rows");
-    }
-    for (uint32_t row : step.inputs) {
-      if (row < ws_.source->rows()) continue;
-      return Error(Code::kInternal, "row ", row, " of the source's last step is asked for, which had ",
-                   ws_.source->rows());
-    }
+    RETURN_IF_ERROR(
+        backend::CheckInputs(ws_.program, step, {ws_.source->rows(), ws_.rows()}));
   }
   for (uint32_t row : step.logit_rows) {
     if (row >= step.rows.size()) return Error(Code::kInternal, "logits of row ", row, " asked for");

@@ -157,6 +157,21 @@ struct KvWriteArgs {
   const float* v;  // [value_dim]
 };
 
+// Rows of one head of a gated delta net (backend::GatedDeltaOp), in turn.
+struct DeltaArgs {
+  int32_t key_dim, value_dim;  // multiples of 16
+  int64_t rows;                // at least one
+  const float* state_in;       // [value_dim / 16][key_dim][16]; null: zeros
+  float* state_out;            // may be state_in
+  const float* q;              // [rows, key_dim], as is k: normalised
+  const float* k;
+  const float* v;      // [rows, value_dim]
+  const float* alpha;  // [rows], as are beta and qk, the product of q and k
+  const float* beta;
+  const float* qk;
+  float* out;  // [rows, value_dim]
+};
+
 struct Kernels {
   const char* name;
   void (*matmul)(const MatmulArgs&);
@@ -184,6 +199,15 @@ struct Kernels {
   // Columns of up to kMaxBlockRows rows: column k of row m at out[k * kMaxBlockRows + m], zeros for
   // rows that are not there. n is a multiple of 16. Null where nobody wants it.
   void (*by_columns)(const float* const* x, int64_t rows, int64_t n, float* out);
+  void (*delta)(const DeltaArgs&);
+  // Channel i of out = silu of the sum over taps of w[tap * w_stride + i] * x[tap][i]; n channels, a
+  // multiple of 16.
+  void (*conv_silu)(const float* const* x, const float* w, int64_t w_stride, int32_t taps,
+                    int64_t n, float* out);
+  // x *= scale / sqrt(|x|^2 + eps), and products; n is a multiple of 16.
+  void (*l2_norm)(float* x, float eps, float scale, int64_t n);
+  float (*dot)(const float* x, const float* y, int64_t n);
+  void (*silu_gate)(float* x, const float* g, int64_t n);  // x *= silu(g), n a multiple of 16
   void (*load_bf16)(const uint8_t* src, float* out, int64_t n);
   void (*load_f16)(const uint8_t* src, float* out, int64_t n);
 

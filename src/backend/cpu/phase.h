@@ -73,6 +73,7 @@ void AddPhases(const backend::WideNormOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::AddNormedOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::ExpertsBiasOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::RowGateOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::GatedDeltaOp& op, Workspace* ws, PhaseList* phases);
 
 }  // namespace mainarch::cpu
 

@@ -24,6 +24,13 @@ void RunMergeSplit(const float* part, const float* part_max_sum, int32_t value_d
                    float* max_sum);
 void RunKvWrite(const KvWriteArgs& a);
 void RunHadamard(float* x, int32_t n, int32_t size);
+// delta.cc
+void RunDelta(const DeltaArgs& a);
+void RunConvSilu(const float* const* x, const float* w, int64_t w_stride, int32_t taps, int64_t n,
+                 float* out);
+void RunL2Norm(float* x, float eps, float scale, int64_t n);
+float RunDot(const float* x, const float* y, int64_t n);
+void RunSiluGate(float* x, const float* g, int64_t n);
 // rows.cc
 void RunRmsNorm(const float* x, const float* w, float eps, int64_t n, float* out);
 void RunNormRope(const float* x, const float* w, float eps, int32_t head_dim, const float* cos,

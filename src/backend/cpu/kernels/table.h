@@ -30,6 +30,11 @@ static constexpr Kernels kTable = {
 #else
     .by_columns = nullptr,
 #endif
+    .delta = RunDelta,
+    .conv_silu = RunConvSilu,
+    .l2_norm = RunL2Norm,
+    .dot = RunDot,
+    .silu_gate = RunSiluGate,
     .load_bf16 = RunLoadBF16,
     .load_f16 = RunLoadF16,
 #if defined(MAINARCH_TARGET_avx512_bf16)

@@ -2,6 +2,7 @@
 //
 // Norms by themselves: of what a block adds to x, and of Q and K over the heads of all ranks.
 #include <cmath>
+#include <cstring>
 
 #include "backend/cpu/phase.h"
 
@@ -24,7 +25,12 @@ class AddNormed : public Phase {
       ws_.kernels.rms_norm(y, norm, ws_.program.rms_eps, width_, y);
     }
     if (op_.scale != 1) ws_.kernels.scale(y, op_.scale, width_);
-    ws_.kernels.add_tree(ws_.Row(rank, op_.x, row), &y, 1, ws_.SlotStride(op_.x));
+    float* const x = ws_.Row(rank, op_.x, row);
+    if (op_.add) {
+      ws_.kernels.add_tree(x, &y, 1, ws_.SlotStride(op_.x));
+    } else {
+      std::memcpy(x, y, static_cast<size_t>(width_) * sizeof(float));
+    }
   }
 
  private:

@@ -32,13 +32,53 @@ class Input : public Phase {
   uint32_t Open() override { return RowItems(); }
 
   void Run(uint32_t item, int) override {
-    const uint32_t from = ws_.step().inputs[static_cast<size_t>(RowOf(item))];
-    std::memcpy(ws_.Row(RankOf(item), op_.x, RowOf(item)),
-                ws_.source->Row(RankOf(item), tap_, from),
-                static_cast<size_t>(ws_.SlotStride(op_.x)) * sizeof(float));
+    const int32_t rank = RankOf(item);
+    const int64_t row = RowOf(item);
+    float* const x = ws_.Row(rank, op_.x, row);
+    const size_t bytes = static_cast<size_t>(ws_.SlotStride(op_.x)) * sizeof(float);
+    if (const float* from = From(rank, row)) {
+      std::memcpy(x, from, bytes);
+    } else {
+      std::memset(x, 0, bytes);
+    }
+    if (op_.cache != backend::kNone) Carry(rank, row);
   }
 
  private:
+  const backend::StepCache& ListOf(int64_t row) const {
+    const backend::Step& step = ws_.step();
+    return step.sequences[step.rows[static_cast<size_t>(row)].sequence]
+        .caches[static_cast<size_t>(op_.cache)];
+  }
+  float* SlotAt(int32_t rank, uint32_t slot) const {
+    return reinterpret_cast<float*>(ws_.caches.slots(op_.cache).At(rank, op_.layer, slot));
+  }
+  // Null: zeros.
+  const float* From(int32_t rank, int64_t row) const {
+    const uint32_t from = ws_.step().inputs[static_cast<size_t>(row)];
+    if (from == backend::kCarriedInput) {
+      const uint32_t slot = ListOf(row).state_in;
+      return slot == backend::kNoSlot ? nullptr : SlotAt(rank, slot);
+    }
+    if ((from & backend::kOwnInput) == 0) return ws_.source->Row(rank, tap_, from);
+    return ws_.Row(rank, ws_.program.taps[static_cast<size_t>(op_.own)],
+                   from & ~backend::kOwnInput);
+  }
+  void Carry(int32_t rank, int64_t row) const {
+    const absl::Span<const backend::StepRow> rows = ws_.step().rows;
+    int64_t first = row;
+    while (first > 0 && rows[static_cast<size_t>(first - 1)].sequence ==
+                            rows[static_cast<size_t>(row)].sequence) {
+      --first;
+    }
+    for (const backend::StateOut& out : ListOf(row).state_out) {
+      if (out.row != row - first) continue;
+      std::memcpy(SlotAt(rank, out.slot), ws_.source->Row(rank, tap_, row),
+                  static_cast<size_t>(ws_.program.buffers[static_cast<size_t>(op_.x)].width) *
+                      sizeof(float));
+    }
+  }
+
   const backend::InputOp op_;
   const backend::BufferId tap_;  // of the source's Program
 };
