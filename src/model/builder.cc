@@ -54,7 +54,7 @@ void Builder::Fail(Status status) {
 
 bool Builder::HeadsDivide(int32_t ranks) const {
   const int32_t small = std::min(config_.kv_heads, ranks);
-  return config_.heads % ranks == 0 && std::max(config_.kv_heads, ranks) % small == 0;
+  return DeltaHeadsDivide(ranks) && config_.heads % ranks == 0 && std::max(config_.kv_heads, ranks) % small == 0;
 }
 
 void Builder::CheckHeads() {
@@ -68,10 +68,11 @@ void Builder::CheckHeads() {
     if (HeadsDivide(ranks)) absl::StrAppend(&counts, counts.empty() ? "" : ", ", ranks);
   }
   const bool queries = config_.heads % ranks_ != 0;
+  const bool delta = !queries && !DeltaHeadsDivide(ranks_);
   Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": ",
-             queries ? config_.heads : config_.kv_heads,
-             queries ? " attention heads" : " key/value heads", " do not divide over ", ranks_,
-             " ranks; numbers of ranks that do: ", counts));
+             queries ? config_.heads : delta ? config_.delta.key_heads : config_.kv_heads,
+             queries ? " attention heads" : delta ? " linear key heads" : " key/value heads",
+             " do not divide over ", ranks_, " ranks; numbers of ranks that do: ", counts));
 }
 
 BufferId Builder::AddBuffer(const std::string& label, int64_t width, int32_t slots,
@@ -230,7 +231,11 @@ void Builder::Decoder() {
   Embed(model_ + "embed_tokens");
   for (int32_t layer = 0; layer < config_.layers; ++layer) {
     const std::string prefix = absl::StrCat(model_, "layers.", layer, ".");
-    Attention(prefix);
+    if (config_.IsDelta(static_cast<size_t>(layer))) {
+      Delta(prefix);
+    } else {
+      Attention(prefix);
+    }
     if (config_.sparse_layer[static_cast<size_t>(layer)]) {
       MoeFfn(prefix);
     } else {
@@ -238,6 +243,7 @@ void Builder::Decoder() {
     }
     EndLayer();
   }
+  if (drafted_) TapNormed(model_ + "norm.weight");
   Logits(model_ + "norm.weight", FindHead(*checkpoint_, config_).name);
 }
 

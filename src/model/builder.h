@@ -34,6 +34,8 @@ class Builder {
   // config says of attention and of this layer; layers of one window share a cache, whose next layer
   // it takes.
   void Attention(const std::string& prefix);
+  // x += the gated delta net of norm(x).
+  void Delta(const std::string& prefix);
   // x += down(activation(gate(h), up(h))), h = norm(x).
   void DenseFfn(const std::string& prefix);
   // x += mixture of experts of h, and the expert for all tokens.
@@ -42,6 +44,8 @@ class Builder {
   void Tap();
   // x += w * the rows that tap `tap` of the source kept; `name` is a matrix [hidden, hidden].
   void AddTapped(int32_t tap, const std::string& name);
+  // Keeps norm(x), what the vocabulary's head sees, for Programs that read it.
+  void TapNormed(const std::string& norm);
   // Marks the end of a layer.
   void EndLayer();
   // Logits of norm(x).
@@ -50,6 +54,12 @@ class Builder {
   // All of Llama and its kin: embedding, layers of attention and feed-forward (experts in those that
   // config.sparse_layer names), logits.
   void Decoder();
+  // The second Program of checkpoints that have one layer to draft with (models.md §2.7): x is made of
+  // the embedding of a token and of the row that the first Program tapped for the token before it, or,
+  // further on, of its own row for that.
+  void DraftHead();
+  // From here on Decoder taps what DraftHead reads.
+  void set_drafted() { drafted_ = true; }
 
   StatusOr<std::shared_ptr<const backend::Program>> Finish();
 
@@ -95,6 +105,14 @@ class Builder {
   // Rows of q_proj that make the gate of this rank's heads.
   std::vector<std::vector<backend::WeightSlice>> GateSlices(bool bias) const;
   int32_t CacheOfWindow(int32_t window);
+  // Of delta nets.
+  bool DeltaHeadsDivide(int32_t ranks) const;
+  ColumnRange KeyHeads(int32_t rank) const;
+  backend::WeightId DeltaProduct(const std::string& self);
+  backend::WeightId DeltaGates(const std::string& self);
+  backend::WeightId DeltaConvolution(const std::string& self);
+  int32_t DeltaCache(const backend::GatedDeltaOp& op);
+  void JoinTapped(const std::string& prefix);
   void AddHeads(backend::AttentionOp* attention, const std::string& prefix);
   void AddGate(backend::AttentionOp* attention, const std::string& self, backend::WeightId norm,
                const quant::Matrix& q_proj, const quant::Matrix& q_bias);
@@ -118,10 +136,12 @@ class Builder {
   std::shared_ptr<const file::Checkpoint> checkpoint_;
   const int32_t ranks_;
   const std::string model_;  // what stands before the tensors' names: "model."
+  bool drafted_ = false;
   Status status_;
   std::shared_ptr<backend::Program> program_;
   // Shared by all layers; -1 until first used.
   backend::BufferId qkv_ = -1, attention_ = -1, gate_ = -1, act_ = -1, partial_ = -1, sum_ = -1;
+  backend::BufferId delta_in_ = -1, delta_gates_ = -1, delta_out_ = -1, normed_ = -1;
   backend::BufferId shared_act_ = -1, shared_gate_ = -1;
   backend::BufferId moe_h_ = -1, moe_ids_ = -1, moe_weights_ = -1, moe_act_ = -1;
 };

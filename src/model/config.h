@@ -63,6 +63,20 @@ struct LayerAttention {
   bool operator==(const LayerAttention&) const = default;
 };
 
+// Layers of a gated delta net in place of attention (backend::GatedDeltaOp says what they compute).
+struct DeltaConfig {
+  int32_t key_heads = 0;  // 0: there are no such layers
+  int32_t value_heads = 0;
+  int32_t key_dim = 0;
+  int32_t value_dim = 0;
+  int32_t taps = 0;  // of the convolution
+  // Rows of the products: all heads' q, then all k, v and z (false), or, for each key head, its q and k
+  // and its value heads' v and z, as Qwen3-Next has them.
+  bool by_key_head = false;
+
+  bool operator==(const DeltaConfig&) const = default;
+};
+
 // Where a layer's RMSNorms stand: before attention and feed-forward, behind them, or both.
 struct NormConfig {
   bool before = true;
@@ -107,6 +121,8 @@ struct ModelConfig {
   std::vector<RopeConfig> more_ropes;  // of layers that say so
   AttentionConfig attention;
   std::vector<LayerAttention> layer_attention;  // [layers]; empty: the default in all
+  DeltaConfig delta;
+  std::vector<bool> delta_layer;  // [layers]; empty: attention in all
   NormConfig norms;
   backend::Activation activation = backend::Activation::kSilu;
   bool mlp_bias = false;       // of gate, up and down; of experts, too
@@ -140,6 +156,7 @@ struct ModelConfig {
   LayerAttention AttentionOf(size_t layer) const {
     return layer_attention.empty() ? LayerAttention() : layer_attention[layer];
   }
+  bool IsDelta(size_t layer) const { return !delta_layer.empty() && delta_layer[layer]; }
 };
 
 // `generation_config_json` may be empty. Unknown architectures and features are refused by name.

@@ -59,7 +59,9 @@ std::string Rope(const RopeConfig& rope, int32_t head_dim, bool whole = false) {
 
 // The rest of Llama 3's, YaRN's and LongRoPE's keys is in Rope.
 std::string Ropes(const ModelConfig& config, bool by_window) {
-  const std::string full = Rope(config.rope, config.head_dim, config.model_type == "glm4_moe");
+  const std::string full = Rope(
+      config.rope, config.head_dim,
+      config.model_type == "glm4_moe" || config.delta.key_heads > 0);
   if (!by_window) return full;
   return absl::StrCat(
       "{\"full_attention\": ", full, ", \"sliding_attention\": ",
@@ -85,6 +87,21 @@ void AddLayers(const ModelConfig& config, file::JsonObjectText* json) {
   if (!all_turn || config.model_type == "smollm3") {
     json->Raw("no_rope_layers", absl::StrCat("[", absl::StrJoin(turns, ", "), "]"));
   }
+}
+
+void AddDelta(const ModelConfig& config, file::JsonObjectText* json) {
+  const DeltaConfig& delta = config.delta;
+  if (delta.key_heads == 0) return;
+  json->Integer("linear_num_key_heads", delta.key_heads);
+  json->Integer("linear_num_value_heads", delta.value_heads);
+  json->Integer("linear_key_head_dim", delta.key_dim);
+  json->Integer("linear_value_head_dim", delta.value_dim);
+  json->Integer("linear_conv_kernel_dim", delta.taps);
+  std::vector<const char*> types;
+  for (size_t layer = 0; layer < static_cast<size_t>(config.layers); ++layer) {
+    types.push_back(config.IsDelta(layer) ? "\"linear_attention\"" : "\"full_attention\"");
+  }
+  json->Raw("layer_types", absl::StrCat("[", absl::StrJoin(types, ", "), "]"));
 }
 
 void AddDenseLayers(const ModelConfig& config, file::JsonObjectText* json) {
@@ -167,6 +184,7 @@ std::string ConfigJson(const ModelConfig& config, absl::string_view dtype,
   json.Flag("mlp_bias", config.mlp_bias && config.expert_names != ExpertNames::kGptOss);
   json.Flag("use_qk_norm", config.attention.qk_norm);
   AddLayers(config, &json);
+  AddDelta(config, &json);
   AddFactors(config, &json);
   json.Raw("rope_parameters", Ropes(config, arch != nullptr && arch->ropes_by_window));
   // transformers 4 reads the flat key only.

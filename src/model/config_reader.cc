@@ -293,6 +293,14 @@ Status ConfigReader::RoutedExperts(int32_t dense_by_default) {
   return DenseWidth();
 }
 
+Status ConfigReader::SharedExpert(int32_t width_by_default) {
+  if (config_.experts == 0) return OkStatus();
+  ASSIGN_OR_RETURN(const auto width, text_.Integer("shared_expert_intermediate_size", kWidthRange));
+  config_.shared_intermediate = static_cast<int32_t>(width.value_or(width_by_default));
+  config_.shared_gate = true;
+  return OkStatus();
+}
+
 // Wanted where any layer is dense.
 Status ConfigReader::DenseWidth() {
   const bool all_sparse = std::find(config_.sparse_layer.begin(), config_.sparse_layer.end(),

@@ -59,6 +59,13 @@ class ConfigReader {
   Status LayerWindows(int32_t window, const std::vector<bool>& by_default);
   // As Qwen2 and Qwen3 have it: use_sliding_window, and by default from max_window_layers on.
   Status QwenWindows();
+  // The geometry of gated delta nets, and which layers have one: those that layer_types calls
+  // linear_attention, or all but every full_attention_interval-th.
+  Status Delta();
+  // What Qwen's hybrids have in common: delta nets, attention with a gate, norms of 1 + w.
+  Status Hybrid();
+  // The expert for all tokens and its gate, where there are experts.
+  Status SharedExpert(int32_t width_by_default);
   // The window in every layer, whatever layer_types says.
   void WindowInAll(int32_t window);
   Status NoExperts();  // every layer dense
@@ -78,6 +85,7 @@ class ConfigReader {
   Status TiedEmbeddings();
   Status Routing();
   Status DenseWidth();
+  Status DeltaLayers();
   Status ReadRope(const std::optional<file::JsonFields>& scaling, double theta, RopeConfig* rope);
   Status RopeType(const file::JsonFields& scaling, RopeConfig* rope);
   Status ScalingFactor(const file::JsonFields& scaling, bool required, RopeConfig* rope);

@@ -397,8 +397,11 @@ StatusOr<Matrix> FindLinear(const file::Checkpoint& checkpoint, const std::strin
   return LinearFinder(checkpoint, name, rows, cols).Run();
 }
 
-StatusOr<Matrix> FindVector(const file::Checkpoint& checkpoint, const std::string& name,
-                            int64_t size) {
+namespace {
+
+// All values of a plain tensor of that shape, in one row.
+StatusOr<Matrix> FindRow(const file::Checkpoint& checkpoint, const std::string& name,
+                         const std::vector<int64_t>& shape) {
   const TensorView* tensor = checkpoint.Find(name);
   if (tensor == nullptr) {
     return Error(Code::kNotFound, checkpoint.directory(), ": no tensor \"", name, "\"");
@@ -408,14 +411,27 @@ StatusOr<Matrix> FindVector(const file::Checkpoint& checkpoint, const std::strin
     return Bad(Code::kUnsupported, *tensor, "has dtype ", NameOf(tensor->dtype),
                ", but vectors are BF16, F16 or F32");
   }
-  RETURN_IF_ERROR(CheckShape(*tensor, {size}, ""));
+  RETURN_IF_ERROR(CheckShape(*tensor, shape, ""));
   Matrix matrix;
   matrix.format = *format;
   matrix.rows = 1;
-  matrix.cols = size;
+  matrix.cols = 1;
+  for (const int64_t size : shape) matrix.cols *= size;
   matrix.data = tensor->bytes;
   matrix.name = tensor->name;
   return matrix;
+}
+
+}  // namespace
+
+StatusOr<Matrix> FindVector(const file::Checkpoint& checkpoint, const std::string& name,
+                            int64_t size) {
+  return FindRow(checkpoint, name, {size});
+}
+
+StatusOr<Matrix> FindConvolution(const file::Checkpoint& checkpoint, const std::string& name,
+                                 int64_t channels, int64_t taps) {
+  return FindRow(checkpoint, name, {channels, 1, taps});
 }
 
 }  // namespace mainarch::model

@@ -25,6 +25,9 @@ StatusOr<quant::Matrix> FindLinear(const file::Checkpoint& checkpoint, const std
 // A [size] vector `name` (with ".weight") of BF16, F16 or F32 values, as a one-row matrix.
 StatusOr<quant::Matrix> FindVector(const file::Checkpoint& checkpoint, const std::string& name,
                                    int64_t size);
+// Likewise the values of a depthwise convolution [channels, 1, taps].
+StatusOr<quant::Matrix> FindConvolution(const file::Checkpoint& checkpoint, const std::string& name,
+                                        int64_t channels, int64_t taps);
 
 }  // namespace mainarch::model
 

@@ -3,16 +3,19 @@
 
 #include "model/arch/arch.h"
 #include "model/builder.h"
+#include "model/tensor_names.h"
 
 namespace mainarch::model {
 
 StatusOr<std::vector<std::shared_ptr<const backend::Program>>> BuildPrograms(
     const Arch& arch, const ModelConfig& config, std::shared_ptr<const file::Checkpoint> checkpoint,
-    int32_t ranks) {
+    int32_t ranks, bool draft_head) {
+  const bool drafted = draft_head && arch.draft != nullptr && HasDraftHead(*checkpoint);
   std::vector<std::shared_ptr<const backend::Program>> programs;
   for (const auto build : {arch.build, arch.draft}) {
-    if (build == nullptr) continue;
+    if (build == arch.draft && !drafted) continue;
     Builder builder(config, checkpoint, ranks);
+    if (drafted) builder.set_drafted();
     build(builder);
     ASSIGN_OR_RETURN(auto program, builder.Finish());
     programs.push_back(std::move(program));
@@ -22,7 +25,8 @@ StatusOr<std::vector<std::shared_ptr<const backend::Program>>> BuildPrograms(
 
 StatusOr<std::shared_ptr<const Model>> Model::Load(std::shared_ptr<backend::Backend> backend,
                                                    const std::string& directory,
-                                                   const backend::LoadOptions& options) {
+                                                   const backend::LoadOptions& options,
+                                                   bool draft_head) {
   std::shared_ptr<Model> model(new Model());
   model->backend_ = std::move(backend);
   ASSIGN_OR_RETURN(model->checkpoint_, file::Checkpoint::Open(directory));
@@ -31,7 +35,7 @@ StatusOr<std::shared_ptr<const Model>> Model::Load(std::shared_ptr<backend::Back
                                                directory));
   ASSIGN_OR_RETURN(auto programs,
                    BuildPrograms(*FindArch(model->config_.model_type), model->config_,
-                                 model->checkpoint_, model->backend_->ranks()));
+                                 model->checkpoint_, model->backend_->ranks(), draft_head));
   ASSIGN_OR_RETURN(model->weights_, model->backend_->Load(std::move(programs), options));
   return std::shared_ptr<const Model>(std::move(model));
 }

@@ -19,7 +19,8 @@ class Model {
  public:
   static StatusOr<std::shared_ptr<const Model>> Load(std::shared_ptr<backend::Backend> backend,
                                                      const std::string& directory,
-                                                     const backend::LoadOptions& options);
+                                                     const backend::LoadOptions& options,
+                                                     bool draft_head = false);
 
   const ModelConfig& config() const { return config_; }
   const file::Checkpoint& checkpoint() const { return *checkpoint_; }

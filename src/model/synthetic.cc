@@ -42,7 +42,7 @@ constexpr int64_t kFp8Block = 128;
 constexpr float kHeadGain = 8;
 constexpr float kRouterGain = 4;  // spreads the top experts
 
-enum class Part : uint8_t { kNorm, kBias, kSinks, kEmbedding, kHead, kRouter, kAttention, kMlp };
+enum class Part : uint8_t { kNorm, kDecay, kBias, kSinks, kEmbedding, kHead, kRouter, kGates, kConvolution, kAttention, kMlp };
 
 // One weight before it is stored as one tensor or two.
 struct Weight {
@@ -80,7 +80,7 @@ Format FormatOf(Part part, SyntheticFormat format) {
 }
 
 bool IsVector(Part part) {
-  return part == Part::kNorm || part == Part::kBias || part == Part::kSinks;
+  return part == Part::kNorm || part == Part::kDecay || part == Part::kBias || part == Part::kSinks;
 }
 
 // Tensors under `name`, "model.layers.0.self_attn.".
@@ -151,7 +151,50 @@ void AddExperts(const ModelConfig& config, const std::string& prefix, std::vecto
   }
 }
 
-std::vector<Weight> ListWeights(const ModelConfig& config) {
+// Tensors under `name`, "model.layers.0.linear_attn.".
+void AddDelta(const ModelConfig& config, const std::string& name, std::vector<Weight>* out) {
+  const DeltaConfig& d = config.delta;
+  const int64_t hidden = config.hidden, keys = int64_t{d.key_heads} * d.key_dim;
+  const int64_t values = int64_t{d.value_heads} * d.value_dim, heads = d.value_heads;
+  const auto linear = [&](const char* proj, int64_t rows, int64_t cols, Part part) {
+    out->push_back({absl::StrCat(name, proj, ".weight"), part, rows, cols});
+  };
+  if (d.by_key_head) {
+    linear("in_proj_qkvz", 2 * (keys + values), hidden, Part::kAttention);
+    linear("in_proj_ba", 2 * heads, hidden, Part::kGates);
+  } else {
+    linear("in_proj_qkv", 2 * keys + values, hidden, Part::kAttention);
+    linear("in_proj_z", values, hidden, Part::kAttention);
+    linear("in_proj_b", heads, hidden, Part::kGates);
+    linear("in_proj_a", heads, hidden, Part::kGates);
+  }
+  linear("conv1d", 2 * keys + values, d.taps, Part::kConvolution);
+  linear("out_proj", hidden, values, Part::kAttention);
+  out->push_back({name + "A_log", Part::kDecay, 1, heads});
+  out->push_back({name + "dt_bias", Part::kBias, 1, heads});
+  out->push_back({name + "norm.weight", Part::kNorm, 1, d.value_dim});
+}
+
+// The layer that drafts.
+void AddDraftHead(const ModelConfig& config, std::vector<Weight>* out) {
+  const std::string prefix = kDraftPrefix, layer = prefix + "layers.0.";
+  const int64_t hidden = config.hidden;
+  out->push_back({prefix + "fc.weight", Part::kMlp, hidden, 2 * hidden});
+  const NormNames norms = NormNamesOf(config.norms);
+  for (const std::string& name :
+       {prefix + "pre_fc_norm_embedding.weight", prefix + "pre_fc_norm_hidden.weight",
+        prefix + "norm.weight", layer + norms.before_attention, layer + norms.before_ffn}) {
+    out->push_back({name, Part::kNorm, 1, hidden});
+  }
+  AddAttention(config, layer + "self_attn.", out);
+  if (config.experts > 0) {
+    AddExperts(config, layer, out);
+  } else {
+    AddMlp(config, layer + "mlp.", config.intermediate, out);
+  }
+}
+
+std::vector<Weight> ListWeights(const ModelConfig& config, bool draft_head) {
   const int64_t hidden = config.hidden;
   std::vector<Weight> out;
   out.push_back({"model.embed_tokens.weight", Part::kEmbedding, config.vocab, hidden});
@@ -166,13 +209,18 @@ std::vector<Weight> ListWeights(const ModelConfig& config) {
          {norms.before_attention, norms.after_attention, norms.before_ffn, norms.after_ffn}) {
       if (!name.empty()) out.push_back({prefix + name, Part::kNorm, 1, hidden});
     }
-    AddAttention(config, prefix + "self_attn.", &out);
+    if (config.IsDelta(static_cast<size_t>(layer))) {
+      AddDelta(config, prefix + "linear_attn.", &out);
+    } else {
+      AddAttention(config, prefix + "self_attn.", &out);
+    }
     if (config.sparse_layer[static_cast<size_t>(layer)]) {
       AddExperts(config, prefix, &out);
     } else {
       AddMlp(config, prefix + "mlp.", config.intermediate, &out);
     }
   }
+  if (draft_head) AddDraftHead(config, &out);
   return out;
 }
 
@@ -199,6 +247,8 @@ StoredTensor DataOf(const Weight& weight) {
   const int64_t row_bytes = quant::RowBytes(weight.format, weight.cols);
   if (IsVector(weight.part)) {
     tensor.shape = {weight.cols};
+  } else if (weight.part == Part::kConvolution) {
+    tensor.shape = {weight.rows, 1, weight.cols};
   } else {
     tensor.shape = {weight.rows, row_bytes / static_cast<int64_t>(BytesOf(tensor.dtype))};
   }
@@ -318,7 +368,8 @@ class SyntheticWriter {
     }
     const ModelConfig &a = config_, &b = requested_;
     bool same = a.attention == b.attention && a.rope == b.rope && a.more_ropes == b.more_ropes &&
-                a.norms == b.norms && a.activation == b.activation && a.mlp_bias == b.mlp_bias &&
+                a.norms == b.norms && a.delta == b.delta && a.delta_layer == b.delta_layer &&
+                a.activation == b.activation && a.mlp_bias == b.mlp_bias &&
                 a.fused_gate_up == b.fused_gate_up && a.router == b.router &&
                 a.expert_names == b.expert_names &&
                 a.shared_intermediate == b.shared_intermediate && a.shared_gate == b.shared_gate &&
@@ -334,7 +385,7 @@ class SyntheticWriter {
 
   // Decides every stored tensor, sorted by name.
   Status Plan() {
-    weights_ = ListWeights(config_);
+    weights_ = ListWeights(config_, options_.draft_head);
     for (Weight& weight : weights_) {
       weight.format = FormatOf(weight.part, options_.format);
       if (weight.format == Format::kMxfp4 && weight.cols % quant::kMxfp4Block != 0) {
@@ -403,6 +454,10 @@ class SyntheticWriter {
         offset = 1;
         scale = 0.25f;
         break;
+      case Part::kDecay:  // states that last: alpha from a half to nearly one
+        offset = -2;
+        scale = 1;
+        break;
       case Part::kBias:
         scale = 0.5f;
         break;
@@ -413,6 +468,10 @@ class SyntheticWriter {
         break;
       case Part::kHead:
         scale = kHeadGain * LinearScale(weight.cols);
+        break;
+      case Part::kGates:
+      case Part::kConvolution:
+        scale = LinearScale(weight.cols);
         break;
       case Part::kRouter:
         scale = kRouterGain * LinearScale(weight.cols);

@@ -34,6 +34,7 @@ struct SyntheticOptions {
   // For readers who have the ModelConfig itself: the tensors of all that it says, though no
   // architecture's config.json says as much. The file leaves it out.
   bool beyond_json = false;
+  bool draft_head = false;  // with the layer that drafts, of architectures that have one
   // Called with bytes written and in total; false cancels (nothing is left behind).
   std::function<bool(uint64_t, uint64_t)> progress;
 };

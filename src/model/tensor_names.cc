@@ -14,6 +14,10 @@ bool Has(const file::Checkpoint& checkpoint, const std::string& name) {
 
 }  // namespace
 
+bool HasDraftHead(const file::Checkpoint& checkpoint) {
+  return Has(checkpoint, absl::StrCat(kDraftPrefix, "norm.weight"));
+}
+
 std::string ModelPrefix(const file::Checkpoint& checkpoint) {
   for (const char* prefix :
        {"model.", "", "language_model.model.", "model.language_model.", "language_model."}) {

@@ -13,6 +13,10 @@
 
 namespace mainarch::model {
 
+// Of the layer that drafts, and what is there if it is.
+inline constexpr char kDraftPrefix[] = "mtp.";
+bool HasDraftHead(const file::Checkpoint& checkpoint);
+
 // "model.", or "" of a file of the model without a head, or what a wrapper puts before it.
 std::string ModelPrefix(const file::Checkpoint& checkpoint);
 

@@ -39,17 +39,24 @@ Status Decoder::Extend(absl::Span<const uint32_t> tokens) {
       return Error(Code::kInvalidArgument, "token ", token, " in a vocabulary of ", config_.vocab);
     }
   }
-  for (uint32_t token : tokens) RETURN_IF_ERROR(Token(token));
+  while (position_ < tokens_.size()) RETURN_IF_ERROR(Token(tokens_[position_]));
+  for (uint32_t token : tokens) {
+    tokens_.push_back(token);
+    RETURN_IF_ERROR(Token(token));
+  }
   return OkStatus();
 }
 
 void Decoder::Truncate(size_t position) {
-  position_ = std::min(position_, position);
+  tokens_.resize(std::min(tokens_.size(), position));
+  position_ = config_.delta.key_heads > 0 ? 0 : tokens_.size();
   const size_t width =
       static_cast<size_t>(config_.kv_heads) * static_cast<size_t>(config_.head_dim);
   for (Layer& layer : layers_) {
     layer.keys.resize(position_ * width);
     layer.values.resize(position_ * width);
+    layer.delta_rows.clear();
+    layer.delta_state.clear();
   }
 }
 
@@ -77,7 +84,11 @@ Status Decoder::Token(uint32_t token) {
   const double scale = RoundTo(embedding_.format, config_.embedding_scale);
   for (double& value : x) value *= scale;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    RETURN_IF_ERROR(Attention(i, &x));
+    if (layers_[i].is_delta) {
+      Delta(i, &x);
+    } else {
+      RETURN_IF_ERROR(Attention(i, &x));
+    }
     Ffn(layers_[i], &x);
     layer_outputs_[i] = x;
   }

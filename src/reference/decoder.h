@@ -55,9 +55,10 @@ class Decoder {
 
   // Runs tokens at the next positions. After an error, Truncate.
   Status Extend(absl::Span<const uint32_t> tokens);
-  // Forgets every position from `position` on; logits() then needs another Extend.
+  // Forgets every position from `position` on; logits() then needs another Extend, which, where there
+  // are states, runs all tokens before again.
   void Truncate(size_t position);
-  size_t position() const { return position_; }
+  size_t position() const { return tokens_.size(); }
   size_t head_dim() const { return static_cast<size_t>(config_.head_dim); }
 
   // Of the last token run: [vocab].
@@ -69,10 +70,18 @@ class Decoder {
   absl::Span<const double> layer_output(size_t i) const { return layer_outputs_[i]; }
 
  private:
+  using Vector = std::vector<double>;
   // Of a feed-forward: gate and up, or both in one matrix, and down, with biases or none.
   struct Mlp {
     quant::Matrix gate, up, gate_up, down;
     quant::Matrix gate_bias, up_bias, gate_up_bias, down_bias;
+  };
+  // Of a gated delta net, as far as the checkpoint has them.
+  struct DeltaWeights {
+    quant::Matrix qkvz, ba, qkv, z, b, a, conv, decay, dt_bias, norm, out;
+  };
+  struct DeltaRow {
+    Vector qkv, z, b, a;
   };
   struct Layer {
     // As far as the config has them: norms before and behind attention and feed-forward.
@@ -85,8 +94,11 @@ class Decoder {
     model::ExpertMatrices experts;
     model::ExpertBiases expert_biases;
     std::vector<double> keys, values;    // [position, kv_heads, head_dim]
+    bool is_delta = false;
+    DeltaWeights delta;
+    std::vector<Vector> delta_rows;  // the last ones, of q, k and v before the convolution
+    Vector delta_state;              // [value_heads, value_dim, key_dim]
   };
-  using Vector = std::vector<double>;
 
   Decoder(std::shared_ptr<const file::Checkpoint> checkpoint, const model::ModelConfig& config,
           quant::KvType rounding);
@@ -103,6 +115,11 @@ class Decoder {
   Status Store(size_t layer, Vector* k, Vector* v) const;
   Status TakeStored(quant::KvForm form, absl::Span<const float> stored, const std::string& what,
                     Vector* x) const;
+  // delta.cc
+  Status FindDelta(const std::string& prefix, Layer* layer) const;
+  DeltaRow DeltaProducts(const Layer& layer, const Vector& h) const;
+  Vector Convolve(const Layer& layer, const Vector& row) const;
+  void Delta(size_t layer_index, Vector* x);
   void Ffn(const Layer& layer, Vector* x) const;
   Vector RunMlp(const Mlp& mlp, const Vector& h) const;
   Vector Activate(const Vector& gate, const Vector& up) const;
@@ -130,7 +147,8 @@ class Decoder {
   std::vector<Vector> inv_freq_;  // [ropes][rotary_dim / 2]
   quant::Matrix embedding_, final_norm_, head_;
   std::vector<Layer> layers_;
-  size_t position_ = 0;
+  size_t position_ = 0;            // tokens that keys, values and states hold
+  std::vector<uint32_t> tokens_;  // of these, and, behind a Truncate, those to be run again
   Vector logits_;
   std::vector<Vector> layer_outputs_;
 };

@@ -35,7 +35,9 @@ Status Decoder::FindWeights() {
                                     std::pair(norms.after_ffn, &layer.output_norm)}) {
       if (!name.empty()) RETURN_IF_ERROR(VectorOf(p + name, h, out));
     }
-    RETURN_IF_ERROR(FindAttention(p + "self_attn.", &layer));
+    layer.is_delta = config_.IsDelta(i);
+    RETURN_IF_ERROR(layer.is_delta ? FindDelta(p + "linear_attn.", &layer)
+                                   : FindAttention(p + "self_attn.", &layer));
     layer.sparse = config_.sparse_layer[i];
     RETURN_IF_ERROR(FindFfn(p, &layer));
   }

@@ -41,10 +41,11 @@ struct Arch {
   absl::string_view other_classes[2] = {};
 };
 
-// The Programs of an architecture over a checkpoint: the model, then what drafts for it.
+// The Programs of an architecture over a checkpoint: the model, then, if wanted and there, what drafts
+// for it.
 StatusOr<std::vector<std::shared_ptr<const backend::Program>>> BuildPrograms(
     const Arch& arch, const ModelConfig& config, std::shared_ptr<const file::Checkpoint> checkpoint,
-    int32_t ranks);
+    int32_t ranks, bool draft_head = false);
 
 // By its own type or another. Null when there is no such architecture.
 const Arch* FindArch(absl::string_view model_type);

@@ -22,12 +22,7 @@ Status Read(ConfigReader& reader) {
   }
   RETURN_IF_ERROR(reader.LayerWindows(slides ? window : 0, pattern));
   RETURN_IF_ERROR(reader.Experts());
-  if (config.experts > 0) {
-    ASSIGN_OR_RETURN(const auto shared,
-                     reader.text().Integer("shared_expert_intermediate_size", {1, 1 << 20}));
-    config.shared_intermediate = static_cast<int32_t>(shared.value_or(5632));
-    config.shared_gate = true;
-  }
+  RETURN_IF_ERROR(reader.SharedExpert(5632));
   return reader.Rope();
 }
 

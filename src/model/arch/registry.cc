@@ -21,7 +21,10 @@
   ARCH(kQwen2)               \
   ARCH(kQwen2Moe)            \
   ARCH(kQwen3)               \
+  ARCH(kQwen35MoeText)       \
+  ARCH(kQwen35Text)          \
   ARCH(kQwen3Moe)            \
+  ARCH(kQwen3Next)           \
   ARCH(kSmolLm3)
 
 namespace mainarch::model {
