@@ -34,6 +34,8 @@ BASE = dict(vocab_size=112, hidden_size=64, num_hidden_layers=3, intermediate_si
 LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
 YARN = dict(rope_type="yarn", rope_theta=1e5, factor=4.0, original_max_position_embeddings=16)
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=16, linear_conv_kernel_dim=4)
+MROPE = dict(rope_type="default", rope_theta=1e5, partial_rotary_factor=0.25, mrope_section=[2, 1, 1], mrope_interleaved=True)
 MOE = dict(num_experts_per_tok=2, moe_intermediate_size=64)
 
 
@@ -71,7 +73,14 @@ FAMILIES = {
                        partial_rotary_factor=0.5, rope_parameters=dict(rope_type="default", rope_theta=5e6)),
     "qwen2_moe": dict(BASE, **MOE, num_experts=6, shared_expert_intermediate_size=160, mlp_only_layers=[0]),
     "mixtral": dict(BASE, num_local_experts=4, num_experts_per_tok=2),
+    "qwen3_next": dict(BASE, **MOE, **DELTA, num_hidden_layers=5, head_dim=32, num_experts=8, shared_expert_intermediate_size=96, mlp_only_layers=[1],
+                       full_attention_interval=2),
+    "qwen3_5_text": dict(BASE, **DELTA, num_hidden_layers=4, head_dim=64, attention_bias=True, tie_word_embeddings=True,
+                         rope_parameters=MROPE),
+    "qwen3_5_moe_text": dict(BASE, **MOE, **DELTA, head_dim=32, num_experts=12, shared_expert_intermediate_size=64,
+                             layer_types=["linear_attention", "full_attention", "linear_attention"], rope_parameters=MROPE),
 }
+HYBRIDS = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 # Within what the GPU kernels take: these and qwen3_moe run there, and all else is refused by name.
 ON_GPUS = {
     "llama_gpu": ("llama", dict(BASE, head_dim=64, rope_parameters=LLAMA3, intermediate_size=256)),
@@ -87,7 +96,7 @@ IN_BLOCKS = {"gpt_oss_mxfp4": ("gpt_oss", dict(FAMILIES["gpt_oss"], num_local_ex
 
 
 def norm_offset(name):
-    return 0.0 if name.startswith("gemma") else 1.0
+    return 0.0 if name.startswith("gemma") or name in HYBRIDS else 1.0
 
 
 def value_of(name, shape, family):
@@ -99,6 +108,10 @@ def value_of(name, shape, family):
         scale = 0.5
     elif name.endswith("sinks"):
         scale = 2.0
+    elif name.endswith("A_log"):  # states that last: alpha from a half to nearly one
+        offset, scale = -2.0, 1.0
+    elif name.endswith("linear_attn.norm.weight"):
+        offset, scale = 1.0, 0.25
     elif len(shape) == 1:
         offset, scale = norm_offset(family), 0.25
     elif name.endswith("embed_tokens.weight"):

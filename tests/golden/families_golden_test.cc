@@ -44,6 +44,12 @@ void FillTensor(const std::string& name, const std::vector<int64_t>& shape, floa
     scale = 0.5f;
   } else if (absl::EndsWith(name, "sinks")) {
     scale = 2;
+  } else if (absl::EndsWith(name, "A_log")) {
+    offset = -2;
+    scale = 1;
+  } else if (absl::EndsWith(name, "linear_attn.norm.weight")) {
+    offset = 1;
+    scale = 0.25f;
   } else if (shape.size() == 1) {
     offset = norm_offset;
     scale = 0.25f;
@@ -127,7 +133,7 @@ struct Case {
   std::string directory;  // of the checkpoint
 };
 
-constexpr size_t kCases = 21;
+constexpr size_t kCases = 24;
 
 Case CaseOf(const element& one) {
   Case out;
@@ -188,7 +194,8 @@ double WorstOfReference(test::Context& test_context, const model::Model& model,
 
 bool Divides(const model::ModelConfig& config, int32_t ranks) {
   const int32_t small = std::min(config.kv_heads, ranks);
-  return config.heads % ranks == 0 && std::max(config.kv_heads, ranks) % small == 0;
+  return (config.delta.key_heads == 0 || config.delta.key_heads % ranks == 0) &&
+         config.heads % ranks == 0 && std::max(config.kv_heads, ranks) % small == 0;
 }
 
 void CheckCase(test::Context& test_context, const Golden& golden, const Case& one,

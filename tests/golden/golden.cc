@@ -49,6 +49,12 @@ std::vector<uint32_t> Golden::Tokens(const std::string& tensor) const {
   return std::vector<uint32_t>(ids.begin(), ids.end());
 }
 
+namespace {
+
+constexpr uint32_t kSlots = 64;  // more than tests go back
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Model> model,
                                                  backend::KvType kv, uint32_t max_rows,
                                                  backend::Activations activations) {
@@ -59,11 +65,16 @@ StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Mo
   options.max_rows = max_rows;
   options.max_logit_rows = max_rows;
   // One list of pages for all caches, whatever their windows.
-  options.pages.assign(model->weights().program().caches.size(),
-                       static_cast<uint32_t>(model->config().max_position + 15) / 16);
+  const uint32_t pages = static_cast<uint32_t>(model->config().max_position + 15) / 16;
+  for (const backend::Cache& cache : model->weights().program().caches) {
+    const bool slots = std::holds_alternative<backend::SlotCache>(cache);
+    options.pages.push_back(slots ? 0 : pages);
+    options.slots.push_back(slots ? kSlots : 0);
+  }
+  runner->slots_ = kSlots;
   ASSIGN_OR_RETURN(runner->context_, model->weights().CreateContext(options));
   runner->model_ = std::move(model);
-  runner->pages_.resize(options.pages[0]);
+  runner->pages_.resize(pages);
   // Not the identity, so that a page table that is ignored shows.
   std::iota(runner->pages_.rbegin(), runner->pages_.rend(), 0);
   return runner;
@@ -76,7 +87,22 @@ Status Runner::Step(absl::Span<const uint32_t> tokens, bool all_logits, size_t e
     rows.push_back({tokens[i], position_ + static_cast<uint32_t>(i), 0});
     if (all_logits || i + 1 == tokens.size()) logit_rows.push_back(static_cast<uint32_t>(i));
   }
-  const std::vector<backend::StepCache> caches(model_->weights().program().caches.size(), {pages_});
+  // What Truncate may ask for: states after the last row, and after the one before.
+  std::vector<backend::StateOut> outs;
+  for (uint32_t row = rows.size() > 1 ? static_cast<uint32_t>(rows.size()) - 2 : 0;
+       row < rows.size(); ++row) {
+    outs.push_back({row, (position_ + row + 1) % slots_});
+  }
+  std::vector<backend::StepCache> caches;
+  for (const backend::Cache& cache : model_->weights().program().caches) {
+    backend::StepCache& own = caches.emplace_back();
+    if (std::holds_alternative<backend::PagedCache>(cache)) {
+      own.pages = pages_;
+      continue;
+    }
+    if (position_ > 0) own.state_in = position_ % slots_;
+    own.state_out = outs;
+  }
   const backend::StepSequence sequence = {caches};
   backend::Step step;
   step.rows = rows;

@@ -47,6 +47,7 @@ class Runner {
   StatusOr<absl::optional<uint32_t>> Choose(uint32_t token);
   // What the cache holds of a position that has run.
   StatusOr<backend::KvToken> ReadKv(int32_t layer, size_t position) const;
+  // Where the model has states: to where a step ended, or one token before that, at most some steps ago.
   void Truncate(uint32_t position) { position_ = position; }
   uint32_t position() const { return position_; }
   backend::Context& context() { return *context_; }
@@ -57,6 +58,7 @@ class Runner {
   std::shared_ptr<const model::Model> model_;
   std::unique_ptr<backend::Context> context_;
   std::vector<uint32_t> pages_;
+  uint32_t slots_ = 0;  // of each cache of states: that after p tokens in slot p % slots_
   backend::Choice choice_;  // of every logit row
   uint32_t position_ = 0;
 };
