@@ -234,10 +234,22 @@ def random_config(family, rng):
             config["num_experts_per_tok"] = rng.choice([1, 2, 4])
     if "moe_intermediate_size" in config:
         config["moe_intermediate_size"] = rng.choice([24, 64, 200])
+    if family in HYBRIDS:
+        keys = rng.choice([1, 2, 4, 8])
+        config.update(linear_num_key_heads=keys, linear_num_value_heads=keys * rng.choice([1, 2, 3, 4]),
+                      linear_key_head_dim=rng.choice([16, 32, 48, 80]), linear_value_head_dim=rng.choice([16, 32, 64]),
+                      linear_conv_kernel_dim=rng.choice([2, 3, 4, 5, 8]))
+        config.pop("layer_types", None)
+        layers = config["num_hidden_layers"]
+        if rng.random() < 0.5:
+            config["full_attention_interval"] = rng.randrange(1, layers + 1)
+        else:  # transformers wants attention somewhere
+            types = ["linear_attention"] * (layers - 1) + ["full_attention"] * rng.randrange(1, layers + 1)
+            config["layer_types"] = rng.sample(types, layers) if "full_attention" in types[:layers] else rng.sample(types[-layers:], layers)
     for key in ("attention_bias", "mlp_bias"):
         if key in config:
             config[key] = rng.random() < 0.5
-    partial = family in ("phi3", "glm4_moe", "minimax_m2")
+    partial = family in ("phi3", "glm4_moe", "minimax_m2") + HYBRIDS
     if partial:
         config["partial_rotary_factor"] = rng.choice([0.25, 0.5, 1.0])
     if family == "phi3":
