@@ -66,6 +66,7 @@ class Estimator {
 
   Estimate Run() {
     Attention();
+    Delta();
     Ffn();
     const int64_t vocab = c_.vocab, hidden = c_.hidden;
     Product("lm_head", 1, Format::kBF16, {{(vocab + tp_ - 1) / tp_, hidden}},
@@ -110,15 +111,16 @@ class Estimator {
     const int64_t hd = c_.head_dim, hidden = c_.hidden, heads = c_.heads, kv = c_.kv_heads;
     const int64_t own_heads = heads / tp_, own_kv = std::max<int64_t>(1, kv / tp_);
     const Format format = in_.formats.attention;
-    Product("qkv", c_.layers, format, {{hd * (own_heads + 2 * own_kv), hidden}},
-            static_cast<double>(hidden * hd * (heads + 2 * kv)));
+    const int64_t layers_with = AttentionLayers(), gates = c_.attention.output_gate ? 2 : 1;
+    Product("qkv", layers_with, format, {{hd * (gates * own_heads + 2 * own_kv), hidden}},
+            static_cast<double>(hidden * hd * (gates * heads + 2 * kv)));
     // Copies of a head that share its tokens read a part each.
     const int64_t copies = std::max<int64_t>(1, tp_ / kv);
-    const double layers = c_.layers, share = in_.split_kv ? 1.0 / static_cast<double>(copies) : 1;
+    const double layers = static_cast<double>(layers_with), share = in_.split_kv ? 1.0 / static_cast<double>(copies) : 1;
     const backend::Cost cost = CostOfAttention(own_heads, own_kv, c_.head_dim, in_.context);
     // The op's cost is that of bf16, and of the token's own K and V too.
     const double element = in_.kv_element_bytes / 2;
-    EstimateOp& op = Add("attention", c_.layers);
+    EstimateOp& op = Add("attention", layers_with);
     op.kv_bytes = layers * static_cast<double>(cost.kv_bytes) * element * share;
     op.flops = layers * static_cast<double>(cost.flops);
     out_.kv_bytes_per_token =
@@ -126,12 +128,43 @@ class Estimator {
         static_cast<double>(CostOfAttention(own_heads, own_kv, c_.head_dim, 0).kv_bytes);
     out_.model_flops += op.flops * static_cast<double>(heads) / static_cast<double>(own_heads);
     Finish(op, in_.chip.bf16_flops);
-    Product("o", c_.layers, format, {{hidden, hd * own_heads}},
+    Product("o", layers_with, format, {{hidden, hd * own_heads}},
             static_cast<double>(hidden * hd * heads));
     // Norm weights: two of the hidden size, two of a head.
     EstimateOp& norms = Add("norms", 2 * int64_t{c_.layers} + 1);
     norms.weight_bytes = static_cast<double>((c_.layers * (2 * hidden + 2 * hd) + hidden) * 2);
     Finish(norms, in_.chip.bf16_flops);
+  }
+
+  int64_t AttentionLayers() const {
+    return c_.layers - std::count(c_.delta_layer.begin(), c_.delta_layer.end(), true);
+  }
+
+  // Layers of a gated delta net: its products, its state, and the product back.
+  void Delta() {
+    const model::DeltaConfig& d = c_.delta;
+    const int64_t layers = c_.layers - AttentionLayers(), hidden = c_.hidden;
+    if (layers == 0) return;
+    backend::GatedDeltaOp op = {};
+    op.key_heads = std::max<int32_t>(1, d.key_heads / static_cast<int32_t>(tp_));
+    op.value_heads = d.value_heads / d.key_heads * op.key_heads;
+    op.key_dim = d.key_dim;
+    op.value_dim = d.value_dim;
+    op.taps = d.taps;
+    const int64_t own = int64_t{op.value_heads} * d.value_dim, all = int64_t{d.value_heads} * d.value_dim;
+    const int64_t rows = backend::DeltaChannels(op) + own;
+    Product("delta in", layers, in_.formats.attention, {{rows, hidden}},
+            static_cast<double>(hidden * (2 * int64_t{d.key_heads} * d.key_dim + 2 * all)));
+    Product("delta gates", layers, Format::kBF16, {{2 * int64_t{op.value_heads}, hidden}},
+            static_cast<double>(hidden * 2 * d.value_heads));
+    const backend::Cost cost = CostOf(backend::Program(), op, backend::Work());
+    EstimateOp& net = Add("delta net", layers);
+    net.kv_bytes = static_cast<double>(layers) * static_cast<double>(cost.kv_bytes);
+    net.flops = static_cast<double>(layers) * static_cast<double>(cost.flops);
+    out_.model_flops += net.flops * static_cast<double>(d.value_heads) / op.value_heads;
+    Finish(net, in_.chip.bf16_flops);
+    Product("delta out", layers, in_.formats.attention, {{hidden, own}},
+            static_cast<double>(hidden * all));
   }
 
   void Ffn() {
@@ -149,13 +182,18 @@ class Estimator {
     // Replicated on every GPU.
     Product("router", sparse, Format::kBF16, {{c_.experts, hidden}},
             static_cast<double>(hidden * c_.experts));
+    gate_up_down("shared expert", c_.shared_intermediate > 0 ? sparse : 0, c_.shared_intermediate, 1);
     gate_up_down("experts", sparse, c_.moe_intermediate, k);
   }
 
   void Reduces() {
     if (tp_ == 1) return;
-    EstimateOp& reduce = Add("all-reduce", 2 * int64_t{c_.layers});
-    reduce.rounds = 2 * int64_t{c_.layers};
+    // The expert for all tokens is added by itself.
+    int64_t shared = 0;
+    for (const bool sparse : c_.sparse_layer) shared += sparse && c_.shared_intermediate > 0;
+    const int64_t reduces = 2 * int64_t{c_.layers} + shared;
+    EstimateOp& reduce = Add("all-reduce", reduces);
+    reduce.rounds = reduces;
     EstimateOp& gather = Add("argmax gather", 1);
     gather.rounds = 1;
   }
@@ -195,11 +233,13 @@ StatusOr<Estimate> EstimateToken(const EstimateInput& input) {
   }
   bool windows = false;
   for (const model::LayerAttention& layer : c.layer_attention) windows |= layer.window > 0;
-  if (windows || c.shared_intermediate > 0 || c.expert_names == model::ExpertNames::kGptOss) {
+  if (c.delta.key_heads % input.tp != 0) {
+    return Error(Code::kInvalidArgument, "--tp ", input.tp, " does not divide ",
+                 c.delta.key_heads, " linear key heads");
+  }
+  if (windows || c.expert_names == model::ExpertNames::kGptOss) {
     return Error(Code::kUnsupported, "model_type ", c.model_type, ": an estimate does not count ",
-                 windows                     ? "windows"
-                 : c.shared_intermediate > 0 ? "an expert for all tokens"
-                                             : "experts with biases");
+                 windows ? "windows" : "experts with biases");
   }
   return Estimator(input).Run();
 }

@@ -52,10 +52,58 @@ model::ModelConfig Sparse(model::ModelConfig c, int32_t experts, int32_t per_tok
   return c;
 }
 
+constexpr int32_t kFullInterval = 4;  // of Qwen's hybrids: attention in every fourth layer
+
+std::vector<bool> DeltaLayers(int32_t layers) {
+  std::vector<bool> out;
+  for (int32_t i = 0; i < layers; ++i) out.push_back((i + 1) % kFullInterval != 0);
+  return out;
+}
+
+// Qwen3.5, dense; heads of delta nets are of 128.
+model::ModelConfig Hybrid(model::ModelConfig c, int32_t key_heads, int32_t value_heads) {
+  c.model_type = "qwen3_5_text";
+  c.vocab = 248320;
+  c.max_position = 262144;
+  c.rope.theta = 1e7;
+  c.rope.rotary_dim = c.head_dim / 4;
+  c.attention.output_gate = true;
+  c.norms.plus_one = true;
+  c.delta = {key_heads, value_heads, 128, 128, 4};
+  c.delta_layer = DeltaLayers(c.layers);
+  c.eos_ids = {248044, 248046};
+  return c;
+}
+
+model::ModelConfig HybridDense(int32_t layers, int32_t hidden, int32_t heads, int32_t kv_heads,
+                               int32_t intermediate, bool tied, int32_t value_heads) {
+  model::ModelConfig c = Common(layers, hidden, heads, kv_heads, 256);
+  c.intermediate = intermediate;
+  c.tied_embeddings = tied;
+  return Hybrid(std::move(c), 16, value_heads);
+}
+
+model::ModelConfig HybridSparse(int32_t layers, int32_t hidden, int32_t heads, int32_t experts,
+                                int32_t per_token, int32_t width, int32_t value_heads) {
+  model::ModelConfig c =
+      Hybrid(Sparse(Common(layers, hidden, heads, 2, 256), experts, per_token, width), 16,
+             value_heads);
+  c.model_type = "qwen3_5_moe_text";
+  c.shared_intermediate = width;
+  c.shared_gate = true;
+  return c;
+}
+
 model::ModelConfig Vocab(model::ModelConfig c, int32_t vocab) {
   c.vocab = vocab;
   c.eos_ids.clear();
   return c;
+}
+
+model::ModelConfig Tiny(model::ModelConfig c) {
+  c.delta.key_dim = c.delta.value_dim = 32;
+  c.max_position = 40960;
+  return Vocab(std::move(c), 1024);
 }
 
 template <class T>
@@ -78,6 +126,21 @@ std::vector<Preset> Presets() {
            1024)},
       {"tiny-moe", "Qwen3-MoE, 4 layers of 256, 16 experts of which 4 work",
        Vocab(Sparse(Common(4, 256, 8, 4, 64), 16, 4, 128), 1024)},
+      {"tiny-hybrid", "Qwen3.5, 4 layers of 256, three of them delta nets",
+       Tiny([] {
+         auto c = Common(4, 256, 8, 4, 64);
+         c.intermediate = 768;
+         c.tied_embeddings = true;
+         return Hybrid(std::move(c), 8, 16);
+       }())},
+      {"tiny-hybrid-moe", "Qwen3.5-MoE, 4 layers of 256, 16 experts of which 4 work, and one for all",
+       Tiny([] {
+         auto c = Hybrid(Sparse(Common(4, 256, 8, 4, 64), 16, 4, 128), 8, 16);
+         c.model_type = "qwen3_5_moe_text";
+         c.shared_intermediate = 128;
+         c.shared_gate = true;
+         return c;
+       }())},
       {"moe-64x", "Qwen3-MoE of 1.0 B, 64 experts of which 8 work: benches",
        Vocab(Sparse(Common(12, 1024, 16, 4, 128), 64, 8, 384), 32768)},
       {"qwen3-0.6b", "Qwen3-0.6B", Dense(28, 1024, 16, 8, 3072, true)},
@@ -88,6 +151,21 @@ std::vector<Preset> Presets() {
       {"qwen3-32b", "Qwen3-32B", Dense(64, 5120, 64, 8, 25600, false)},
       {"qwen3-30b-a3b", "Qwen3-30B-A3B", Sparse(Common(48, 2048, 32, 4, 128), 128, 8, 768)},
       {"qwen3-235b-a22b", "Qwen3-235B-A22B", Sparse(Common(94, 4096, 64, 4, 128), 128, 8, 1536)},
+      {"qwen3.5-0.8b", "Qwen3.5-0.8B", HybridDense(24, 1024, 8, 2, 3584, true, 16)},
+      {"qwen3.5-4b", "Qwen3.5-4B", HybridDense(32, 2560, 16, 4, 9216, true, 32)},
+      {"qwen3.5-9b", "Qwen3.5-9B", HybridDense(32, 4096, 16, 4, 12288, false, 32)},
+      {"qwen3.5-27b", "Qwen3.5-27B", HybridDense(64, 5120, 24, 4, 17408, false, 48)},
+      {"qwen3-next-80b-a3b", "Qwen3-Next-80B-A3B",
+       [] {
+         auto c = Vocab(HybridSparse(48, 2048, 16, 512, 10, 512, 32), 151936);
+         c.model_type = "qwen3_next";
+         c.delta.by_key_head = true;
+         c.eos_ids = {151643, 151645};
+         return c;
+       }()},
+      {"qwen3.5-35b-a3b", "Qwen3.5-35B-A3B", HybridSparse(40, 2048, 16, 256, 8, 512, 32)},
+      {"qwen3.5-122b-a10b", "Qwen3.5-122B-A10B", HybridSparse(48, 3072, 32, 256, 8, 1024, 64)},
+      {"qwen3.5-397b-a17b", "Qwen3.5-397B-A17B", HybridSparse(60, 4096, 32, 512, 10, 1024, 64)},
   };
 }
 
@@ -160,7 +238,7 @@ StatusOr<model::ModelConfig> GeometryOptions::Resolve() const {
   Override(max_position_, &config.max_position);
   if (head_dim_ > 0) {
     config.head_dim = static_cast<int32_t>(head_dim_);
-    config.rope.rotary_dim = config.head_dim;
+    config.rope.rotary_dim = config.delta.key_heads > 0 ? config.head_dim / 4 : config.head_dim;
   }
   if (vocab_ > 0) {
     config.vocab = static_cast<int32_t>(vocab_);
@@ -175,10 +253,18 @@ StatusOr<model::ModelConfig> GeometryOptions::Resolve() const {
   if (experts_ >= 0) config.experts = static_cast<int32_t>(experts_);
   Override(experts_per_token_, &config.experts_per_token);
   Override(moe_intermediate_, &config.moe_intermediate);
-  config.model_type = config.experts > 0 ? "qwen3_moe" : "qwen3";
-  if (config.experts == 0) config.experts_per_token = config.moe_intermediate = 0;
+  const bool hybrid = config.delta.key_heads > 0;
+  if (!hybrid) config.model_type = config.experts > 0 ? "qwen3_moe" : "qwen3";
+  if (hybrid && config.model_type != "qwen3_next") {
+    config.model_type = config.experts > 0 ? "qwen3_5_moe_text" : "qwen3_5_text";
+  }
+  if (config.experts == 0) {
+    config.experts_per_token = config.moe_intermediate = config.shared_intermediate = 0;
+    config.shared_gate = false;
+  }
   const size_t layers = static_cast<size_t>(config.layers);
   const bool layers_fit = config.sparse_layer.size() == layers;
+  if (hybrid && config.delta_layer.size() != layers) config.delta_layer = DeltaLayers(config.layers);
   if (experts_ >= 0 || !layers_fit) config.sparse_layer.assign(layers, config.experts > 0);
   return config;
 }

@@ -323,6 +323,9 @@ model::ModelConfig ShareOf(const model::ModelConfig& whole, int32_t of, int32_t 
   share.kv_heads = std::max(1, whole.kv_heads / of) * ranks;
   share.intermediate = whole.intermediate / of * ranks;
   share.moe_intermediate = whole.moe_intermediate / of * ranks;
+  share.shared_intermediate = whole.shared_intermediate / of * ranks;
+  share.delta.key_heads = whole.delta.key_heads / of * ranks;
+  share.delta.value_heads = whole.delta.value_heads / of * ranks;
   share.vocab = whole.vocab / of * ranks;
   share.eos_ids.clear();
   return share;

@@ -228,6 +228,11 @@ std::string LayersText(const model::ModelConfig& c) {
     sparse += c.sparse_layer[layer];
   }
   std::vector<std::string> parts = {absl::StrCat(c.layers)};
+  const auto delta = std::count(c.delta_layer.begin(), c.delta_layer.end(), true);
+  if (delta > 0) {
+    parts.push_back(absl::StrCat(delta, " gated delta nets of ", c.delta.key_heads, " and ",
+                                 c.delta.value_heads, " heads"));
+  }
   if (sparse > 0) parts.push_back(absl::StrCat(sparse, " with ", c.experts, " experts"));
   if (windows > 0) parts.push_back(absl::StrCat(windows, " with a window of ", window));
   if (still > 0) parts.push_back(absl::StrCat(still, " without rope"));

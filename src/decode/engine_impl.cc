@@ -40,10 +40,14 @@ uint64_t IdMask(const void* engine) {
 
 // Tells models apart whose tokens mean other things, or whose logits have another shape.
 uint64_t FingerprintOf(const model::ModelConfig& c) {
-  const std::string text =
+  std::string text =
       absl::StrCat(c.model_type, " ", c.vocab, " ", c.hidden, " ", c.layers, " ", c.heads, " ",
                    c.kv_heads, " ", c.head_dim, " ", c.intermediate, " ", c.experts, " ",
                    c.experts_per_token, " ", c.max_position);
+  if (c.delta.key_heads > 0) {
+    absl::StrAppend(&text, " ", c.delta.key_heads, " ", c.delta.value_heads, " ", c.delta.key_dim,
+                    " ", c.delta.value_dim, " ", c.delta.taps);
+  }
   return XXH64(text.data(), text.size(), 0);
 }
 
@@ -70,13 +74,15 @@ std::vector<model::CachePool> MakePools(const std::vector<model::CacheForm>& for
   return pools;
 }
 
-// Of each attention op, in order.
+// Of each layer; of one without attention there is no such place.
 std::vector<KvPlace> KvPlacesOf(const backend::Program& program) {
-  std::vector<KvPlace> places;
-  for (const backend::Op& op : program.ops) {
-    if (const auto* attention = std::get_if<backend::AttentionOp>(&op)) {
-      places.push_back({static_cast<size_t>(attention->cache), attention->layer});
+  std::vector<KvPlace> places(program.layer_ends.size(), {SIZE_MAX, 0});
+  size_t layer = 0;
+  for (size_t i = 0; i < program.ops.size() && layer < places.size(); ++i) {
+    if (const auto* attention = std::get_if<backend::AttentionOp>(&program.ops[i])) {
+      places[layer] = {static_cast<size_t>(attention->cache), attention->layer};
     }
+    layer += static_cast<int32_t>(i) == program.layer_ends[layer];
   }
   return places;
 }
@@ -684,8 +690,8 @@ StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint
   const bool known = layer >= 0 && index < kv_places_.size();
   const auto [cache, own_layer] = known ? kv_places_[index] : KvPlace{whole_cache_, layer};
   if (cache >= pools_.size()) {
-    return Error(Code::kUnsupported, "K and V of position ", position,
-                 ": the model has no cache that keeps every position");
+    return Error(Code::kUnsupported, "K and V of position ", position, " in layer ", layer,
+                 ": no cache keeps them");
   }
   const uint32_t page = sequence->caches().table(cache).pages()[position / backend::kPageTokens];
   if (page == model::kNoPage) {

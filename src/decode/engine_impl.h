@@ -40,7 +40,9 @@ struct ModelFacts {
   uint64_t max_position = 0;
   std::vector<uint32_t> eos_ids;
   std::vector<model::CacheForm> caches = {{}};
-  std::vector<KvPlace> kv_places;  // of each layer; empty: the first cache without a window has all
+  // Of each layer; a cache that is not there, where it has no attention. Empty: the first cache
+  // without a window has all.
+  std::vector<KvPlace> kv_places;
   uint64_t fingerprint = 0;
 };
 
