@@ -96,13 +96,15 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   memory.compute_units = amdgpu::ComputeUnits(*model.gpus().at(0).device);
   Plan plan;
   for (const amdgpu::Launch& launch :
-       amdgpu::Lower(model, amdgpu::ShapeOf(program, context), memory, 0, 1)) {
+       amdgpu::Lower(model, amdgpu::ShapeOf(program, context), memory, 0, step.rows)) {
     if (TakesPart(launch, step)) plan.op_of.push_back(launch.op);
   }
   std::string name;
   uint64_t least = 0;
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    const backend::Cost cost = backend::CostOf(program, program.ops[i], backend::Work());
+    backend::Work work;
+    work.rows = step.rows;
+    const backend::Cost cost = backend::CostOf(program, program.ops[i], work);
     uint64_t kv = 0;
     if (const auto* attention = std::get_if<backend::AttentionOp>(&program.ops[i])) {
       const backend::PagedCache& cache = backend::CacheOf(program, *attention);
@@ -183,23 +185,54 @@ struct WholeSampler {
 
 }  // namespace
 
-Status RunLoggedStep(backend::Context* context, uint32_t vocab, const LoggedStep& what, uint32_t pages) {
-  std::vector<uint32_t> list(pages);
+backend::ContextOptions ContextFor(const backend::Program& program, const LoggedStep& step,
+                                   backend::KvType kv) {
+  backend::ContextOptions options;
+  options.kv_type = kv;
+  options.max_rows = options.max_logit_rows = step.rows;
+  for (size_t i = 0; i < program.caches.size(); ++i) {
+    const bool paged = std::holds_alternative<backend::PagedCache>(program.caches[i]);
+    std::vector<uint32_t>& units = paged ? options.pages : options.slots;
+    units.resize(i + 1);
+    units[i] = paged ? model::PagesFor(step.position + step.rows) : step.rows + 1;
+  }
+  return options;
+}
+
+Status RunLoggedStep(backend::Context* context, const backend::Program& program,
+                     const LoggedStep& what) {
+  std::vector<uint32_t> list(model::PagesFor(what.position + what.rows));
   std::iota(list.begin(), list.end(), 0);
-  const WholeSampler sampler(vocab, what.position);
+  const WholeSampler sampler(static_cast<uint32_t>(program.vocab), what.position);
   backend::Choice choice;
   if (what.outcome == Outcome::kDrawn) choice = sampler.choice;
   choice.choose = what.outcome != Outcome::kRead;
   choice.read = !choice.choose;
-  const backend::StepRow row = {7, what.position, 0};
-  const backend::StepCache cache = {list};
-  const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1)};
-  const uint32_t logit_row = 0;
+  const std::vector<backend::Choice> choices(what.rows, choice);
+  std::vector<backend::StepRow> rows;
+  std::vector<uint32_t> logit_rows;
+  std::vector<backend::StateOut> outs;
+  for (uint32_t i = 0; i < what.rows; ++i) {
+    rows.push_back({7 + i, what.position + i, 0});
+    logit_rows.push_back(i);
+    outs.push_back({i, i + 1});
+  }
+  std::vector<backend::StepCache> caches;
+  for (const backend::Cache& cache : program.caches) {
+    backend::StepCache& own = caches.emplace_back();
+    if (std::holds_alternative<backend::PagedCache>(cache)) {
+      own.pages = list;
+      continue;
+    }
+    if (what.position > 0) own.state_in = 0;
+    own.state_out = outs;
+  }
+  const backend::StepSequence sequence = {caches};
   backend::Step step;
-  step.rows = absl::MakeConstSpan(&row, 1);
+  step.rows = rows;
   step.sequences = absl::MakeConstSpan(&sequence, 1);
-  step.logit_rows = absl::MakeConstSpan(&logit_row, 1);
-  step.choices = absl::MakeConstSpan(&choice, 1);
+  step.logit_rows = logit_rows;
+  step.choices = choices;
   RETURN_IF_ERROR(context->Run(step));
   if (choice.choose && !context->Chosen(0).has_value()) {
     return Error(Code::kInternal, "the GPUs chose no token");
@@ -295,17 +328,15 @@ StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,
   ASSIGN_OR_RETURN(const CountedGroup machine,
                    OpenCounted(absl::StrCat(options.isa, "x", options.ranks)));
   ASSIGN_OR_RETURN(const auto model, model::Model::Load(machine.backend, path, {}));
-  backend::ContextOptions context_options;
-  context_options.kv_type = options.kv;
-  context_options.pages = {model::PagesFor(options.position + 1)};
+  const backend::Program& program = model->weights().program();
+  const LoggedStep first = {options.position, program.ops.size()};
+  const backend::ContextOptions context_options = ContextFor(program, first, options.kv);
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
   std::vector<TokenCounts> out;
   for (const Outcome outcome : outcomes) {
-    const backend::Program& program = model->weights().program();
     const LoggedStep step = {options.position, program.ops.size(), outcome};
     machine.log->Take();
-    RETURN_IF_ERROR(
-        RunLoggedStep(context.get(), static_cast<uint32_t>(program.vocab), step, context_options.pages[0]));
+    RETURN_IF_ERROR(RunLoggedStep(context.get(), program, step));
     TokenCounts counts;
     counts.step = context->counts();
     counts.outcome = outcome;

@@ -74,11 +74,12 @@ struct CountedGroup {
 // "gfx950x8" or "gfx950x8,seed=2:0-3": what stands behind "sim:" in a device string.
 StatusOr<CountedGroup> OpenCounted(const std::string& text);
 
-// One step of one row.
+// One step of rows of one sequence, each of which is asked for a token, as in a step with drafts.
 struct LoggedStep {
-  uint32_t position = 0;
-  size_t end = 0;  // operators [0, end) of the Program ran
+  uint32_t position = 0;  // of the first row
+  size_t end = 0;         // operators [0, end) of the Program ran
   Outcome outcome = Outcome::kRead;
+  uint32_t rows = 1;
 };
 // What the kernels in `log` did, which ran `step`; the log is empty afterwards. `out`'s own step
 // and layers are left alone.
@@ -94,8 +95,12 @@ struct StepPacket {
 // The packets that a rank of `model` takes for `step`, in their order.
 std::vector<StepPacket> PacketsOf(const backend::LoadedModel& model, const backend::ContextOptions& context,
                                   const LoggedStep& step);
-// Runs such a step: tokens of no meaning, page tables in order.
-Status RunLoggedStep(backend::Context* context, uint32_t vocab, const LoggedStep& step, uint32_t pages);
+// What a context for it needs: pages in order, and slots for the states before it and after each row.
+backend::ContextOptions ContextFor(const backend::Program& program, const LoggedStep& step,
+                                   backend::KvType kv);
+// Runs such a step in such a context: tokens of no meaning.
+Status RunLoggedStep(backend::Context* context, const backend::Program& program,
+                     const LoggedStep& step);
 
 // A checkpoint of hashed weights in a temporary directory, on a node of its own one decode step
 // for each outcome.

@@ -41,15 +41,17 @@ StatusOr<StepTimeOptions> OptionsOf(const TimeSettings& s) {
   o.ranks = static_cast<int32_t>(s.ranks);
   o.layers = static_cast<int32_t>(s.run_layers);
   o.position = static_cast<uint32_t>(s.context);
+  o.rows = static_cast<uint32_t>(s.rows);
   o.params = s.params;
   o.spans = !s.trace.empty();
   return o;
 }
 
 void PrintStep(const TimeSettings& s, const StepTimeOptions& o, const StepTime& t) {
-  std::printf("%s\n%s, one of %d GPUs%s, %s weights, context %u, KV %s; %d of %d layers run\n\n",
+  std::printf("%s\n%s, one of %d GPUs%s, %s weights, %u row%s, context %u, KV %s; %d of %d layers run\n\n",
               Describe(o.config).c_str(), o.isa.c_str(), o.tp,
-              o.ranks > 1 ? absl::StrCat(" (", o.ranks, " run)").c_str() : "", s.format.c_str(), o.position,
+              o.ranks > 1 ? absl::StrCat(" (", o.ranks, " run)").c_str() : "", s.format.c_str(), o.rows,
+              o.rows > 1 ? "s" : "", o.position,
               s.kv.c_str(), std::min(o.layers, o.config.layers), o.config.layers);
   Table table({"<op", "packets", "a step", "us each", "us a step", "floor us", "of floor", "waves/SIMD", "in flight",
                "<limited by"});
@@ -84,7 +86,7 @@ void PrintStepJson(const TimeSettings& s, const StepTimeOptions& o, const StepTi
   JsonWriter out;
   out.BeginObject().Field("kind", "modelled").Field("model_error", ModelError(o.isa)).Field("isa", o.isa);
   out.Field("tp", o.tp).Field("ranks", o.ranks).Field("format", s.format).Field("kv", s.kv);
-  out.Field("context", o.position).Field("layers", o.config.layers).Field("layers_run", o.layers);
+  out.Field("rows", o.rows).Field("context", o.position).Field("layers", o.config.layers).Field("layers_run", o.layers);
   out.Field("modelled_us", t.us).Field("floor_us", t.floor_us).Field("run_us", t.run_us);
   out.Field("instructions", t.instructions).Field("host_seconds", t.host_seconds);
   out.Key("ops").BeginArray();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "backend/amdgpu/amdgpu_backend.h"
@@ -21,6 +22,20 @@ using sim::timing::LaunchReport;
 
 constexpr uint32_t kTimeoutMs = 36'000'000;  // an interpreter at work
 
+// After how many layers their kinds begin again; all, where they never do.
+int32_t PeriodOf(const model::ModelConfig& c) {
+  const auto same = [&](int32_t period) {
+    for (size_t i = static_cast<size_t>(period); i < c.sparse_layer.size(); ++i) {
+      const size_t before = i - static_cast<size_t>(period);
+      if (c.sparse_layer[i] != c.sparse_layer[before] || c.IsDelta(i) != c.IsDelta(before)) return false;
+    }
+    return true;
+  };
+  int32_t period = 1;
+  while (period < c.layers && (c.layers % period != 0 || !same(period))) ++period;
+  return period;
+}
+
 // The share of `ranks` GPUs, with so many layers; an error where layers differ.
 StatusOr<model::ModelConfig> ShareToRun(const StepTimeOptions& o) {
   const model::ModelConfig& whole = o.config;
@@ -28,15 +43,17 @@ StatusOr<model::ModelConfig> ShareToRun(const StepTimeOptions& o) {
   for (const auto& [name, value] : {std::pair{"heads", whole.heads}, {"vocab", whole.vocab}}) {
     if (value % o.tp != 0) return Error(Code::kInvalidArgument, "--tp ", o.tp, " does not divide ", name, " ", value);
   }
-  const bool alike = std::all_of(whole.sparse_layer.begin(), whole.sparse_layer.end(),
-                                 [&](bool sparse) { return sparse == whole.sparse_layer[0]; });
-  if (!alike && o.layers < whole.layers) {
-    return Error(Code::kUnsupported, "layers differ: --run-layers must be all ", whole.layers, ", not ", o.layers);
+  const int32_t period = PeriodOf(whole);
+  if (o.layers < whole.layers && (period == whole.layers || o.layers % period != 0)) {
+    return Error(Code::kUnsupported, "layers differ: --run-layers must be ",
+                 period == whole.layers ? "" : absl::StrCat("a multiple of ", period, ", or "), "all ",
+                 whole.layers, ", not ", o.layers);
   }
   model::ModelConfig share = ShareOf(whole, o.tp, o.ranks);
   share.layers = std::min(o.layers, whole.layers);
   share.sparse_layer.resize(static_cast<size_t>(share.layers));
-  share.max_position = std::max<int64_t>(share.max_position, o.position + 1);
+  if (!share.delta_layer.empty()) share.delta_layer.resize(share.sparse_layer.size());
+  share.max_position = std::max<int64_t>(share.max_position, o.position + o.rows);
   return share;
 }
 
@@ -53,17 +70,23 @@ void AddImage(const std::string& isa, const LaunchReport& report, Places* places
   }
 }
 
+struct LayersRun {
+  int32_t layers;
+  int32_t last_op;  // of the Program's ops from the second on, the last that is a layer's
+};
+
 // Rank 0's packets, each from the end of the one before it, by op.
 class Summary {
  public:
-  Summary(const StepTimeOptions& options, int32_t layers, StepTime* out)
-      : scale_(static_cast<double>(options.config.layers) / layers), layers_(layers), out_(*out) {}
+  Summary(const StepTimeOptions& options, const LayersRun& run, StepTime* out)
+      : scale_(static_cast<double>(options.config.layers) / run.layers), run_(run), out_(*out) {}
 
   void Add(const LaunchReport& report, const StepPacket& packet, bool new_op) {
     OpTime& op = Row(packet.name);
     const double begin = before_ < 0 ? report.start_us : before_;
     const double us = report.end_us - begin, own = report.us();
     ran_[packet.name] += new_op;
+    if (packet.op > 0 && packet.op <= run_.last_op) in_layers_.insert(packet.name);
     ++op.packets;
     op.us += us;
     op.floor_us += static_cast<double>(packet.least_bytes) /
@@ -75,12 +98,11 @@ class Summary {
     before_ = report.end_us;
   }
 
-  // What ran once for every layer stands for all layers; the rest runs once.
+  // What ran in layers stands for all layers; the rest runs once.
   void Finish() {
     for (OpTime& op : out_.ops) {
       const uint32_t ran = std::max(ran_[op.name], 1u);
-      const bool per_layer = layers_ > 1 && ran % static_cast<uint32_t>(layers_) == 0;
-      op.times = per_layer ? ran * scale_ : ran;
+      op.times = in_layers_.count(op.name) != 0 ? ran * scale_ : ran;
       op.waves_per_simd = op.us > 0 ? op.waves_per_simd / op.us : 0;
       op.in_flight = op.us > 0 ? op.in_flight / op.us : 0;
       op.us /= ran;
@@ -102,13 +124,14 @@ class Summary {
   }
 
   const double scale_;
-  const int32_t layers_;
+  const LayersRun run_;
   StepTime& out_;
   double before_ = -1;
   std::map<std::string, uint32_t> ran_;  // ops
+  std::set<std::string> in_layers_;
 };
 
-Status Summarise(const StepTimeOptions& options, int32_t layers, const std::vector<StepPacket>& packets,
+Status Summarise(const StepTimeOptions& options, const LayersRun& layers, const std::vector<StepPacket>& packets,
                  std::vector<LaunchReport> reports, StepTime* out) {
   std::map<uint32_t, std::vector<LaunchReport>> by_gpu;
   for (LaunchReport& report : reports) by_gpu[report.gpu].push_back(std::move(report));
@@ -148,12 +171,10 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node.sys, "", false, kTimeoutMs));
   ASSIGN_OR_RETURN(const auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
   ASSIGN_OR_RETURN(const auto model, model::Model::Load(backend, path, {}));
-  backend::ContextOptions context_options;
-  context_options.kv_type = o.kv;
-  context_options.pages = {model::PagesFor(o.position + 1)};
-  ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
   const backend::Program& program = model->weights().program();
-  const LoggedStep step = {o.position, program.ops.size(), Outcome::kLargest};
+  const LoggedStep step = {o.position, program.ops.size(), Outcome::kLargest, o.rows};
+  const backend::ContextOptions context_options = ContextFor(program, step, o.kv);
+  ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
 
   StepTime out;
   out.params = node.params;
@@ -162,11 +183,11 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   // Weights are uploaded, caches hold what they like: a step begins as one does after the whole model.
   for (int32_t gpu = 0; gpu < o.ranks; ++gpu) node.clock->Flush(static_cast<uint32_t>(gpu));
   const int64_t began = NowNs();
-  RETURN_IF_ERROR(
-      RunLoggedStep(context.get(), static_cast<uint32_t>(program.vocab), step, context_options.pages[0]));
+  RETURN_IF_ERROR(RunLoggedStep(context.get(), program, step));
   out.host_seconds = static_cast<double>(NowNs() - began) * 1e-9;
   out.copies = node.clock->TakeCopies();
-  RETURN_IF_ERROR(Summarise(o, share.layers, PacketsOf(model->weights(), context_options, step),
+  const LayersRun layers = {share.layers, program.layer_ends.back()};
+  RETURN_IF_ERROR(Summarise(o, layers, PacketsOf(model->weights(), context_options, step),
                             node.clock->Take(), &out));
   return out;
 }

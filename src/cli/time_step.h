@@ -27,6 +27,7 @@ struct StepTimeOptions {
   int32_t ranks = 1;   // of these so many run side by side
   int32_t layers = 2;  // that run
   uint32_t position = 1024;
+  uint32_t rows = 1;  // of the sequence, as a step with drafts has them
   std::vector<std::string> params;
   bool spans = false;
 };

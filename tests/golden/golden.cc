@@ -66,10 +66,12 @@ StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Mo
   options.max_logit_rows = max_rows;
   // One list of pages for all caches, whatever their windows.
   const uint32_t pages = static_cast<uint32_t>(model->config().max_position + 15) / 16;
-  for (const backend::Cache& cache : model->weights().program().caches) {
-    const bool slots = std::holds_alternative<backend::SlotCache>(cache);
-    options.pages.push_back(slots ? 0 : pages);
-    options.slots.push_back(slots ? kSlots : 0);
+  const std::vector<backend::Cache>& caches = model->weights().program().caches;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const bool slots = std::holds_alternative<backend::SlotCache>(caches[i]);
+    std::vector<uint32_t>& units = slots ? options.slots : options.pages;
+    units.resize(i + 1);
+    units[i] = slots ? kSlots : pages;
   }
   runner->slots_ = kSlots;
   ASSIGN_OR_RETURN(runner->context_, model->weights().CreateContext(options));
