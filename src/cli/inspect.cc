@@ -273,6 +273,7 @@ void PrintSummary(const Inspection& i, backend::KvType kv) {
   facts.Add("longest sequence",
             absl::StrCat(c.max_position, " tokens, rope theta ", c.rope.theta, RopeText(c.rope)));
   facts.Add("layers", LayersText(c));
+  if (model::HasDraftHead(*i.checkpoint)) facts.Add("drafts", "a layer that guesses tokens ahead");
   facts.Add("head", HeadText(model::FindHead(*i.checkpoint, c).source));
   facts.Add("end tokens", c.eos_ids.empty() ? "none" : absl::StrJoin(c.eos_ids, ", "));
   facts.Add("sampling", SamplingText(c));

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "base/hash_map.h"
 #include "file/json.h"
+#include "model/tensor_names.h"
 
 namespace mainarch::model {
 namespace {
@@ -18,6 +19,8 @@ bool SaysOfAnother(absl::string_view name) {
                                       ".input_scale", ".input_global_scale"}) {
     if (absl::EndsWith(name, end)) return true;
   }
+  // The layer that drafts is loaded where somebody asks for it.
+  if (absl::StartsWith(name, kDraftPrefix)) return true;
   return name == "rope_freqs.weight" || absl::StartsWith(name, "rope_factors_");
 }
 

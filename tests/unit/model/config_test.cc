@@ -449,17 +449,91 @@ TEST(other_architectures_are_refused_by_name) {
                 "architectures[0] is 7");
   CHECK_OK(Parse(Without(Dense(), "architectures")));
   // A vision-language wrapper: the outer type, and the nested one, by name.
-  const Json wrapper = {{"architectures", "[\"Qwen3_5ForConditionalGeneration\"]"},
-                        {"model_type", "\"qwen3_5\""},
-                        {"text_config", Text(With(Dense(), "model_type", "\"qwen3_5_text\""))}};
-  CHECK_REFUSED(Parse(wrapper), Code::kUnsupported, "model_type", "\"qwen3_5\"");
+  const Json wrapper = {{"architectures", "[\"Qwen4ExpForConditionalGeneration\"]"},
+                        {"model_type", "\"qwen4_exp\""},
+                        {"text_config", Text(With(Dense(), "model_type", "\"qwen4_exp_text\""))}};
+  CHECK_REFUSED(Parse(wrapper), Code::kUnsupported, "model_type", "\"qwen4_exp\"");
   CHECK_REFUSED(Parse(Without(wrapper, "model_type")), Code::kUnsupported, "text_config.model_type",
-                "\"qwen3_5_text\"");
+                "\"qwen4_exp_text\"");
   const Json good = {{"text_config", Text(Dense())}};
   CHECK_OK(Parse(good));
   CHECK_REFUSED(Parse({{"text_config", Text(With(Dense(), "hidden_size", "0"))}}), Code::kBadModel,
                 "text_config.hidden_size is 0");
   CHECK_REFUSED(Parse({{"text_config", "3"}}), Code::kBadModel, "text_config is 3");
+}
+
+// As published for the 0.8B, but for what else such files say; inside the wrapper that sees.
+Json Hybrid() {
+  return {{"hidden_size", "1024"},           {"num_hidden_layers", "24"},
+          {"num_attention_heads", "8"},      {"num_key_value_heads", "2"},
+          {"head_dim", "256"},               {"intermediate_size", "3584"},
+          {"vocab_size", "248320"},          {"max_position_embeddings", "262144"},
+          {"linear_num_value_heads", "16"},  {"full_attention_interval", "4"},
+          {"mamba_ssm_dtype", "\"float32\""}, {"attn_output_gate", "true"},
+          {"model_type", "\"qwen3_5_text\""},
+          {"rope_parameters",
+           R"({"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25,
+               "mrope_section": [11, 11, 10], "mrope_interleaved": true})"}};
+}
+Json Wrapped(const Json& text) {
+  return {{"architectures", "[\"Qwen3_5ForConditionalGeneration\"]"},
+          {"model_type", "\"qwen3_5\""},
+          {"tie_word_embeddings", "true"},
+          {"text_config", Text(text)}};
+}
+
+TEST(hybrids_inside_and_outside_their_wrapper) {
+  for (const Json& json : {Wrapped(Hybrid()), With(Hybrid(), "tie_word_embeddings", "true")}) {
+    const auto config = Parse(json);
+    CHECK_OK(config);
+    CHECK(config->tied_embeddings && config->norms.plus_one && config->attention.output_gate);
+    CHECK(config->delta == (DeltaConfig{16, 16, 128, 128, 4, false}));
+    CHECK_EQ(config->rope.rotary_dim, 64);
+    for (size_t i = 0; i < 24; ++i) CHECK_EQ(config->IsDelta(i), i % 4 != 3);
+  }
+  // Which layers, by name; the old names, too.
+  const auto types = Parse(With(With(Hybrid(), "num_hidden_layers", "3"), "layer_types",
+                                R"(["mamba", "attention", "linear_attention"])"));
+  CHECK_OK(types);
+  CHECK(types->delta_layer == std::vector<bool>({true, false, true}));
+  // Experts in every layer, whatever the keys of Qwen3-Next say, their weights always divided.
+  Json moe = With(Hybrid(), "model_type", "\"qwen3_5_moe_text\"");
+  for (const auto& [key, value] : Json{{"num_experts", "16"},
+                                       {"num_experts_per_tok", "4"},
+                                       {"moe_intermediate_size", "64"},
+                                       {"mlp_only_layers", "[1]"},
+                                       {"norm_topk_prob", "false"}}) {
+    moe[key] = value;
+  }
+  auto config = Parse(moe);
+  CHECK_OK(config);
+  CHECK(config->norm_topk_prob && config->sparse_layer[1] && config->shared_gate);
+  CHECK_EQ(config->shared_intermediate, 512);
+  moe["model_type"] = "\"qwen3_next\"";
+  config = Parse(moe);
+  CHECK_OK(config);
+  CHECK(!config->norm_topk_prob && !config->sparse_layer[1] && config->delta.by_key_head);
+}
+
+TEST(what_hybrids_cannot_have_is_refused_by_name) {
+  const auto refused = [&](const char* key, const char* value) {
+    return Parse(With(Hybrid(), key, value));
+  };
+  CHECK_REFUSED(refused("linear_key_head_dim", "24"), Code::kUnsupported, "linear_key_head_dim is 24",
+                "16");
+  CHECK_REFUSED(refused("linear_value_head_dim", "512"), Code::kBadModel,
+                "linear_value_head_dim is 512", "256");
+  CHECK_REFUSED(refused("linear_num_key_heads", "3"), Code::kBadModel, "linear_num_value_heads is 16",
+                "3");
+  CHECK_REFUSED(refused("linear_conv_kernel_dim", "9"), Code::kBadModel, "linear_conv_kernel_dim is 9",
+                "8");
+  CHECK_REFUSED(refused("output_gate_type", "\"sigmoid\""), Code::kUnsupported,
+                "output_gate_type is \"sigmoid\"", "swish");
+  CHECK_REFUSED(refused("attn_output_gate", "false"), Code::kUnsupported, "attn_output_gate");
+  CHECK_REFUSED(refused("layer_types", "[\"linear_attention\"]"), Code::kBadModel, "layer_types", "24");
+  CHECK_REFUSED(Parse(With(With(Hybrid(), "num_hidden_layers", "1"), "layer_types",
+                           "[\"sliding_attention\"]")),
+                Code::kUnsupported, "layer_types[0]", "\"sliding_attention\"", "linear_attention");
 }
 
 TEST(other_features_are_refused_by_name) {
