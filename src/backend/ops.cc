@@ -246,13 +246,15 @@ struct OpType<NormGateUpOp> : Plain {
 template <>
 struct OpType<RouterOp> : Plain {
   static constexpr absl::string_view kName = "router";
+  // Experts that are chosen among.
+  static int32_t Chosen(const Program& p) { return p.experts - (p.shared_expert ? 1 : 0); }
   static OpUses Uses(const Program& p, const RouterOp& o) {
     OpUses uses = {{o.x},
                    {{o.norm, WeightUse::kVector, p.hidden},
                     {o.w, WeightUse::kProduct, Width(p, o.x), p.experts}},
                    {o.h, o.ids, o.weights}};
-    AddVector(o.bias, p.experts, &uses);
-    AddVector(o.correction, p.experts, &uses);
+    AddVector(o.bias, Chosen(p), &uses);
+    AddVector(o.correction, Chosen(p), &uses);
     return uses;
   }
   static Status Check(const Program& p, const RouterOp& o) {
@@ -261,9 +263,10 @@ struct OpType<RouterOp> : Plain {
       return Error(Code::kInternal, "router buffers do not match the experts");
     }
     if (o.groups == 1) return OkStatus();
-    if (o.groups >= 1 && p.experts % o.groups == 0 && p.experts / o.groups >= 2 &&
+    const int32_t experts = Chosen(p);
+    if (o.groups >= 1 && experts % o.groups == 0 && experts / o.groups >= 2 &&
         o.chosen_groups >= 1 && o.chosen_groups <= o.groups &&
-        p.experts / o.groups * o.chosen_groups >= p.experts_per_token) {
+        experts / o.groups * o.chosen_groups >= p.experts_per_token) {
       return OkStatus();
     }
     return Error(Code::kInternal, o.chosen_groups, " of ", o.groups, " groups of ", p.experts,

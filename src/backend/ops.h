@@ -114,7 +114,8 @@ struct NormGateUpOp {
 
 // h = rmsnorm(x); s = W · h + bias; p = softmax(s) over all experts, or sigmoid of each; the top k of
 // p + correction, ties to the lowest id, listed in ascending expert id; their weights are p, divided
-// by their sum if `renormalise`, times scale. With groups, of equally many experts each, only the
+// by their sum if `renormalise`, times scale. An expert of all tokens (Program::shared_expert) is not
+// among all experts there: it comes last, its weight sigmoid(s). With groups, of equally many experts each, only the
 // `chosen_groups` count whose two best sums of p + correction are largest.
 struct RouterOp {
   BufferId x;

@@ -53,7 +53,10 @@ void AddWeightCost(const Program& program, const WeightUse& use, int64_t rows, C
       return product(1, rows);
     case WeightUse::kRouted: {
       const int64_t times = rows * program.experts_per_token;
-      return product(std::min<int64_t>(program.experts, times), times);
+      // The expert of all tokens is read once, however many rows there are.
+      const int64_t shared = program.shared_expert ? 1 : 0;
+      const int64_t chosen = std::min<int64_t>(program.experts - shared, times - shared * rows);
+      return product(chosen + shared, times);
     }
   }
 }

@@ -29,6 +29,9 @@ namespace mainarch::backend {
 
 using quant::KvType;
 
+// Of a token's experts, with the one that is every token's; GPUs have no room for more.
+inline constexpr int32_t kMostExpertSlots = 16;
+
 // Parts of a row-parallel weight's K; ranks must divide it.
 inline constexpr int kSplitParts = 8;
 
@@ -106,6 +109,8 @@ struct Program {
   int32_t vocab = 0;
   int32_t experts = 0;
   int32_t experts_per_token = 0;
+  // The last expert is every token's: it is in the last slot, its weight the sigmoid of its score.
+  bool shared_expert = false;
   float rms_eps = 0;
   int64_t max_position = 0;
   std::vector<Rope> ropes;

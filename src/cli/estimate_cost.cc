@@ -188,9 +188,11 @@ class Estimator {
 
   void Reduces() {
     if (tp_ == 1) return;
-    // The expert for all tokens is added by itself.
+    // An expert for all tokens that is as wide as the others is one of them; else it is added alone.
     int64_t shared = 0;
-    for (const bool sparse : c_.sparse_layer) shared += sparse && c_.shared_intermediate > 0;
+    for (const bool sparse : c_.sparse_layer) {
+      shared += sparse && c_.shared_intermediate > 0 && c_.shared_intermediate != c_.moe_intermediate;
+    }
     const int64_t reduces = 2 * int64_t{c_.layers} + shared;
     EstimateOp& reduce = Add("all-reduce", reduces);
     reduce.rounds = reduces;

@@ -228,6 +228,12 @@ void Builder::EndLayer() {
 }
 
 void Builder::Decoder() {
+  std::vector<std::string> sparse;
+  for (int32_t layer = 0; layer < config_.layers; ++layer) {
+    if (!config_.sparse_layer[static_cast<size_t>(layer)]) continue;
+    sparse.push_back(absl::StrCat(model_, "layers.", layer, "."));
+  }
+  DecideShared(sparse);
   Embed(model_ + "embed_tokens");
   for (int32_t layer = 0; layer < config_.layers; ++layer) {
     const std::string prefix = absl::StrCat(model_, "layers.", layer, ".");

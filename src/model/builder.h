@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "backend/program.h"
 #include "base/status.h"
@@ -97,6 +98,10 @@ class Builder {
               backend::WeightId norm, backend::BufferId act);
   void Down(const std::string& mlp, int64_t width, const std::vector<int64_t>& splits,
             backend::BufferId act, const std::string& norm_after);
+  // Whether the expert for all tokens is one of the others in the layers that are to come.
+  void DecideShared(const std::vector<std::string>& layers);
+  backend::WeightId RouterProduct(const std::string& prefix);
+  void SharedGateUp(const std::string& prefix, backend::WeightId norm);
   void Router(const std::string& prefix, backend::WeightId norm);
   void Experts(const std::string& prefix);
   // Of q_proj, k_proj and v_proj, or of their biases (`bias`): rows of this rank's queries, then of

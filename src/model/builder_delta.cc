@@ -217,6 +217,7 @@ void Builder::JoinTapped(const std::string& prefix) {
 
 void Builder::DraftHead() {
   const std::string prefix = kDraftPrefix, layer = prefix + "layers.0.";
+  DecideShared({layer});
   JoinTapped(prefix);
   Attention(layer);
   if (config_.experts > 0) {

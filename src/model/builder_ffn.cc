@@ -99,12 +99,51 @@ void Builder::DenseFfn(const std::string& prefix) {
        norms.after_ffn.empty() ? "" : prefix + norms.after_ffn);
 }
 
+void Builder::DecideShared(const std::vector<std::string>& layers) {
+  if (!SharedIsAnExpert(*checkpoint_, config_, layers)) return;
+  program_->shared_expert = true;
+  ++program_->experts;
+  ++program_->experts_per_token;
+}
+
+// Of each expert, and of the gate of the one for all tokens where that is an expert, too.
+WeightId Builder::RouterProduct(const std::string& prefix) {
+  const ExpertTensors names = ExpertTensorsOf(config_);
+  const int64_t experts = config_.experts, hidden = config_.hidden;
+  Weight weight;
+  weight.label = prefix + names.router;
+  weight.sources.push_back(Linear(prefix + names.router, experts, hidden));
+  std::vector<WeightSlice> slices = {{0, 0, experts, 0, hidden}};
+  if (program_->shared_expert) {
+    weight.sources.push_back(Linear(prefix + names.shared_gate, 1, hidden));
+    slices.push_back({1, 0, 1, 0, hidden});
+  }
+  weight.ranks.assign(static_cast<size_t>(ranks_), slices);
+  return AddWeight(std::move(weight));
+}
+
+// act = that of the expert for all tokens, times its gate.
+void Builder::SharedGateUp(const std::string& prefix, WeightId norm) {
+  const ExpertTensors names = ExpertTensorsOf(config_);
+  const int64_t width = config_.shared_intermediate;
+  const std::vector<int64_t> splits = SplitAt(width, kColumnUnit);
+  if (shared_act_ < 0) shared_act_ = AddBuffer("shared.act", WidestPart(splits));
+  GateUp(prefix + names.shared, width, splits, norm, shared_act_);
+  if (!config_.shared_gate) return;
+  if (shared_gate_ < 0) shared_gate_ = AddBuffer("shared.gate", 1);
+  program_->ops.push_back(backend::NormMatmulOp{
+      program_->x, norm,
+      Replicated(prefix + names.shared_gate, 1, config_.hidden, WeightLayout::kPanels),
+      shared_gate_});
+  program_->ops.push_back(backend::RowGateOp{shared_gate_, shared_act_});
+}
+
 void Builder::Router(const std::string& prefix, WeightId norm) {
   const ExpertTensors names = ExpertTensorsOf(config_);
   backend::RouterOp op = {
       program_->x,
       norm,
-      Replicated(prefix + names.router, config_.experts, config_.hidden, WeightLayout::kPanels),
+      RouterProduct(prefix),
       moe_h_,
       moe_ids_,
       moe_weights_,
@@ -124,6 +163,13 @@ void Builder::Experts(const std::string& prefix) {
   const std::vector<int64_t> splits = SplitAt(width, kColumnUnit);
   auto found = FindExperts(*checkpoint_, config_, prefix);
   if (!found.ok()) return Fail(found.status());
+  if (p.shared_expert) {
+    auto shared = FindSharedExpert(*checkpoint_, config_, prefix);
+    if (!shared.ok()) return Fail(shared.status());
+    found->gate.push_back(shared->gate[0]);
+    found->up.push_back(shared->up[0]);
+    found->down.push_back(shared->down[0]);
+  }
   const std::string label = prefix + "mlp.experts.";
   backend::ExpertsGateUpOp up = {
       moe_h_, moe_ids_,
@@ -139,7 +185,7 @@ void Builder::Experts(const std::string& prefix) {
   }
   p.ops.push_back(up);
   const WeightId down =
-      ColumnShards(label + "down_proj", std::move(found->down), splits, config_.experts);
+      ColumnShards(label + "down_proj", std::move(found->down), splits, p.experts);
   if (ranks_ == 1) {
     p.ops.push_back(
         backend::ExpertsDownOp{moe_act_, moe_ids_, moe_weights_, down, p.x, /*add=*/true});
@@ -158,12 +204,12 @@ void Builder::Experts(const std::string& prefix) {
   p.ops.push_back(backend::ExpertsBiasOp{moe_ids_, moe_weights_, bias, p.x});
 }
 
-// The expert for all tokens is made of x before the others are added to it, and added first.
+// The expert for all tokens is one of the others where it is like them. Else it is made of x before the
+// others are added to it, and added first.
 void Builder::MoeFfn(const std::string& prefix) {
   backend::Program& p = *program_;
   if (!status_.ok()) return;
-  const int32_t k = config_.experts_per_token;
-  const ExpertTensors names = ExpertTensorsOf(config_);
+  const int32_t k = p.experts_per_token;
   const WeightId norm = NormBefore(prefix, NormNamesOf(config_.norms).before_ffn);
   if (norm == backend::kNone || config_.norms.after || config_.residual_scale != 1) {
     return Fail(Error(Code::kUnsupported, checkpoint_->directory(),
@@ -175,21 +221,13 @@ void Builder::MoeFfn(const std::string& prefix) {
     moe_weights_ = AddBuffer("moe.weights", k);
     moe_act_ = AddBuffer("moe.act", WidestPart(SplitAt(config_.moe_intermediate, kColumnUnit)), k);
   }
-  const int64_t shared = config_.shared_intermediate;
-  const std::vector<int64_t> splits = SplitAt(shared, kColumnUnit);
-  if (shared > 0) {
-    if (shared_act_ < 0) shared_act_ = AddBuffer("shared.act", WidestPart(splits));
-    GateUp(prefix + names.shared, shared, splits, norm, shared_act_);
-  }
-  if (config_.shared_gate) {
-    if (shared_gate_ < 0) shared_gate_ = AddBuffer("shared.gate", 1);
-    p.ops.push_back(backend::NormMatmulOp{
-        p.x, norm, Replicated(prefix + names.shared_gate, 1, config_.hidden, WeightLayout::kPanels),
-        shared_gate_});
-    p.ops.push_back(backend::RowGateOp{shared_gate_, shared_act_});
-  }
+  const int64_t shared = p.shared_expert ? 0 : config_.shared_intermediate;
+  if (shared > 0) SharedGateUp(prefix, norm);
   Router(prefix, norm);
-  if (shared > 0) Down(prefix + names.shared, shared, splits, shared_act_, "");
+  if (shared > 0) {
+    Down(prefix + ExpertTensorsOf(config_).shared, shared, SplitAt(shared, kColumnUnit),
+         shared_act_, "");
+  }
   Experts(prefix);
 }
 

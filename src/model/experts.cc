@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "model/experts.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "absl/strings/str_join.h"
+#include "backend/program.h"
 #include "kernels/quant/e8m0.h"
 #include "kernels/quant/mxfp4.h"
 #include "model/linear.h"
@@ -45,14 +47,15 @@ Matrix ShareOf(const TensorView& tensor, Format format, int64_t e, int64_t rows,
 class ExpertFinder {
  public:
   ExpertFinder(const file::Checkpoint& checkpoint, const ModelConfig& config,
-               const std::string& prefix)
+               const std::string& prefix, int64_t most)
       : checkpoint_(checkpoint),
         config_(config),
         names_(ExpertTensorsOf(config)),
         base_(prefix + names_.experts),
         fused_(prefix + "mlp.experts."),
         hidden_(config.hidden),
-        width_(config.moe_intermediate) {}
+        width_(config.moe_intermediate),
+        count_(std::min<int64_t>(config.experts, most)) {}
 
   StatusOr<ExpertMatrices> Run() {
     const TensorView* gate_up = checkpoint_.Find(fused_ + "gate_up_proj");
@@ -71,7 +74,7 @@ class ExpertFinder {
 
  private:
   Status OneByOne() {
-    for (int32_t e = 0; e < config_.experts; ++e) {
+    for (int64_t e = 0; e < count_; ++e) {
       const std::string expert = absl::StrCat(base_, e, ".");
       ASSIGN_OR_RETURN(Matrix gate, FindLinear(checkpoint_, expert + names_.gate, width_, hidden_));
       ASSIGN_OR_RETURN(Matrix up, FindLinear(checkpoint_, expert + names_.up, width_, hidden_));
@@ -105,7 +108,7 @@ class ExpertFinder {
     }
     RETURN_IF_ERROR(CheckShape(gate_up, {experts, 2 * width_, hidden_}));
     RETURN_IF_ERROR(CheckShape(*down, {experts, hidden_, width_}));
-    for (int64_t e = 0; e < experts; ++e) {
+    for (int64_t e = 0; e < count_; ++e) {
       const Matrix both = ShareOf(gate_up, up_format, e, 2 * width_, hidden_);
       out_.gate.push_back({both, 0, 0});
       out_.up.push_back({both, width_, 0});
@@ -120,7 +123,7 @@ class ExpertFinder {
     const int64_t experts = config_.experts;
     RETURN_IF_ERROR(CheckShape(gate_up, {experts, hidden_, 2 * width_}));
     RETURN_IF_ERROR(CheckShape(down, {experts, width_, hidden_}));
-    for (int64_t e = 0; e < experts; ++e) {
+    for (int64_t e = 0; e < count_; ++e) {
       Matrix gate = ShareOf(gate_up, up_format, e, hidden_, 2 * width_);
       gate.rows = width_;
       gate.cols = hidden_;
@@ -168,7 +171,6 @@ class ExpertFinder {
   }
 
   Status Blocks(const TensorView& gate_up) {
-    const int64_t experts = config_.experts;
     RETURN_IF_ERROR(CheckBlocks(gate_up, 2 * width_, hidden_));
     ASSIGN_OR_RETURN(const TensorView* up_scales,
                      Scales(fused_ + "gate_up_proj_scales", 2 * width_, hidden_));
@@ -182,7 +184,7 @@ class ExpertFinder {
       matrix.scale_dtype = scales.dtype;
       return matrix;
     };
-    for (int64_t e = 0; e < experts; ++e) {
+    for (int64_t e = 0; e < count_; ++e) {
       // A row of the gate and the one of up behind it as one row: two halves of its columns.
       const Matrix both =
           scaled(ShareOf(gate_up, Format::kMxfp4, e, width_, 2 * hidden_), *up_scales, e);
@@ -199,14 +201,59 @@ class ExpertFinder {
   const ExpertTensors names_;
   const std::string base_, fused_;
   const int64_t hidden_, width_;
+  const int64_t count_;  // of experts that are looked for
   ExpertMatrices out_;
 };
 
 }  // namespace
 
 StatusOr<ExpertMatrices> FindExperts(const file::Checkpoint& checkpoint, const ModelConfig& config,
-                                     const std::string& prefix) {
-  return ExpertFinder(checkpoint, config, prefix).Run();
+                                     const std::string& prefix, int64_t most) {
+  return ExpertFinder(checkpoint, config, prefix, most).Run();
+}
+
+StatusOr<ExpertMatrices> FindSharedExpert(const file::Checkpoint& checkpoint,
+                                          const ModelConfig& config, const std::string& prefix) {
+  const std::string shared = prefix + ExpertTensorsOf(config).shared;
+  const int64_t width = config.shared_intermediate, hidden = config.hidden;
+  ASSIGN_OR_RETURN(Matrix gate, FindLinear(checkpoint, shared + "gate_proj", width, hidden));
+  ASSIGN_OR_RETURN(Matrix up, FindLinear(checkpoint, shared + "up_proj", width, hidden));
+  ASSIGN_OR_RETURN(Matrix down, FindLinear(checkpoint, shared + "down_proj", hidden, width));
+  ExpertMatrices out;
+  out.gate.push_back({gate});
+  out.up.push_back({up});
+  out.down.push_back(down);
+  return out;
+}
+
+bool SharedIsAnExpert(const file::Checkpoint& checkpoint, const ModelConfig& config,
+                      const std::vector<std::string>& prefixes) {
+  const RouterConfig plain;
+  if (!config.shared_gate || config.shared_intermediate != config.moe_intermediate ||
+      config.mlp_bias || config.fused_gate_up || !(config.router == plain) ||
+      config.experts_per_token >= backend::kMostExpertSlots) {
+    return false;
+  }
+  const ExpertTensors names = ExpertTensorsOf(config);
+  const auto alike = [](const Matrix& a, const Matrix& b) {
+    return a.format == b.format && a.scale_dtype == b.scale_dtype &&
+           a.block_rows == b.block_rows && a.block_cols == b.block_cols;
+  };
+  for (const std::string& prefix : prefixes) {
+    const auto first = FindExperts(checkpoint, config, prefix, 1);
+    const auto shared = FindSharedExpert(checkpoint, config, prefix);
+    const auto router =
+        FindLinear(checkpoint, prefix + names.router, config.experts, config.hidden);
+    const auto gate = FindLinear(checkpoint, prefix + names.shared_gate, 1, config.hidden);
+    // What is missing is said by who needs it.
+    if (!first.ok() || !shared.ok() || !router.ok() || !gate.ok()) return false;
+    if (!alike(first->gate[0].matrix, shared->gate[0].matrix) ||
+        !alike(first->up[0].matrix, shared->up[0].matrix) ||
+        !alike(first->down[0], shared->down[0]) || !alike(*router, *gate)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 StatusOr<ExpertBiases> FindExpertBiases(const file::Checkpoint& checkpoint,

@@ -34,8 +34,16 @@ struct ExpertMatrices {
 };
 
 // Under `prefix`, a layer's ("model.layers.3.").
+// `most`: the first ones only.
 StatusOr<ExpertMatrices> FindExperts(const file::Checkpoint& checkpoint, const ModelConfig& config,
-                                     const std::string& prefix);
+                                     const std::string& prefix, int64_t most = INT64_MAX);
+// The expert for all tokens, in the form that FindExperts has.
+StatusOr<ExpertMatrices> FindSharedExpert(const file::Checkpoint& checkpoint,
+                                          const ModelConfig& config, const std::string& prefix);
+// Whether that one is like the others in each of these layers, but for who chooses it: as wide, its
+// matrices stored alike, its gate as the router is. Then it can be one of them.
+bool SharedIsAnExpert(const file::Checkpoint& checkpoint, const ModelConfig& config,
+                      const std::vector<std::string>& prefixes);
 
 // Biases of gpt-oss' experts, a row an expert. In the file gate and up take turns.
 struct ExpertBiases {

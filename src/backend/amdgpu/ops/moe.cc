@@ -23,8 +23,9 @@ void Emit(const backend::RouterOp& op, Lowering* to) {
   args.arrivals.address = to->memory.arrivals;
   args.router.ids.address = to->At(op.ids);
   args.router.weights.address = to->At(op.weights);
-  args.router.experts = static_cast<uint32_t>(to->program.experts);
-  args.router.top = static_cast<uint32_t>(to->program.experts_per_token);
+  args.shared = to->program.shared_expert ? 1 : 0;
+  args.router.experts = static_cast<uint32_t>(to->program.experts) - args.shared;
+  args.router.top = static_cast<uint32_t>(to->program.experts_per_token) - args.shared;
   args.router.renormalise = op.renormalise;
   args.stride = to->shape.router_stride;
   to->Add("route", args, CeilDivide(to->rows, kernels::kWaves));

@@ -156,10 +156,15 @@ class RouterTopK : public Phase {
   uint32_t Open() override { return RowItems(); }
 
   void Run(uint32_t item, int worker) override {
-    const int32_t rank = RankOf(item), k = ws_.program.experts_per_token;
-    const int32_t experts = ws_.program.experts;
+    const int32_t shared = ws_.program.shared_expert ? 1 : 0;
+    const int32_t rank = RankOf(item), k = ws_.program.experts_per_token - shared;
+    const int32_t experts = ws_.program.experts - shared;
     const int64_t row = RowOf(item);
     float* p = routing_.Logits(rank, row);
+    if (shared != 0) {
+      ws_.IdRow(rank, op_.ids, row)[k] = experts;
+      ws_.Row(rank, op_.weights, row)[k] = 1 / (1 + std::exp(-p[experts]));
+    }
     if (const float* bias = ws_.Vector(rank, op_.bias)) {
       for (int32_t e = 0; e < experts; ++e) p[e] += bias[e];
     }
@@ -184,7 +189,7 @@ class RouterTopK : public Phase {
   // What the choice goes by: p itself, or in `out` what is corrected, without the groups that lose.
   const float* Choices(int32_t rank, const float* p, float* out) {
     if (op_.correction == backend::kNone && op_.groups == 1) return p;
-    const int32_t experts = ws_.program.experts;
+    const int32_t experts = ws_.program.experts - (ws_.program.shared_expert ? 1 : 0);
     const float* correction = ws_.Vector(rank, op_.correction);
     for (int32_t e = 0; e < experts; ++e)
       out[e] = correction == nullptr ? p[e] : p[e] + correction[e];
