@@ -6,10 +6,12 @@ from tokenizers import Tokenizer
 import draft_head
 import hf
 import trained_goldens
-from trained_goldens import PROMPTS
 
 DEPTHS = 4
-CONTINUED, START, STEPS = 16, 32, 96  # of the measurement: texts, tokens given of each, tokens to write
+CONTINUED, START, STEPS, TEMPERATURE = 16, 32, 96, 0.6  # of the measurement: texts, tokens given of each, tokens to write
+# As those of trained_goldens.py, but for the second, where this model has a close call.
+PROMPTS = list(trained_goldens.PROMPTS)
+PROMPTS[1] = "Ruth 1\n\nNow it came to pass in the days when the judges ruled,"
 
 
 def load_head(directory, model):
@@ -49,12 +51,23 @@ def continued(model, prompt, steps):
     return prompt + hf.greedy(model, prompt, steps)[0], len(prompt)
 
 
+def drawn(model, prompt, steps, seed):
+    """Like continued(), but each token is drawn."""
+    random, ids, cache, feed = torch.Generator().manual_seed(seed), [], None, prompt
+    for _ in range(steps):
+        logits, cache = hf.forward(model, feed, cache)
+        ids.append(int(torch.multinomial(torch.softmax(logits[-1] / TEMPERATURE, dim=-1), 1, generator=random)))
+        feed = ids[-1:]
+    return prompt + ids, len(prompt)
+
+
 def measured(model, head, held_out, chats):
-    """How many drafts hold in the model's own words: over starts of held-out text, over chats, and in the held-out text itself."""
+    """How many drafts hold: in the model's own words behind starts of held-out text and in chats, and in the held-out text itself."""
     starts = [held_out[at:at + START] for at in range(0, len(held_out) - START, len(held_out) // CONTINUED)][:CONTINUED]
     windows = [held_out[at:at + trained_goldens.WINDOW] for at in range(0, len(held_out), trained_goldens.WINDOW)]
     return {
         "continued": acceptance(model, head, [continued(model, ids, STEPS) for ids in starts]),
+        "drawn": acceptance(model, head, [drawn(model, ids, STEPS, seed) for seed, ids in enumerate(starts)]),
         "chats": acceptance(model, head, [continued(model, ids, STEPS) for ids in chats]),
         "heldout": acceptance(model, head, [(ids, 0) for ids in windows]),
     }

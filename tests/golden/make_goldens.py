@@ -94,6 +94,8 @@ def make_trained_hybrid(manifest):
     hf.deterministic()
     tensors, manifest["trained_hybrid"] = hybrid_goldens.golden(HERE / "trained_hybrid", HERE / "trained")
     safetensors.numpy.save_file(tensors, DATA / "trained_hybrid.safetensors")
+    entry = manifest["trained_hybrid"]
+    print(f"held out: perplexity {entry['heldout']['ppl']:.2f}", json.dumps(entry["drafts"]), flush=True)
 
 
 def make_sampler(manifest):
