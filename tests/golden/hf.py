@@ -7,11 +7,13 @@ import torch
 import transformers
 from transformers.models.llama import modeling_llama
 from transformers.models.qwen3 import modeling_qwen3
+from transformers.models.qwen3_5 import modeling_qwen3_5
 from transformers.models.qwen3_moe import modeling_qwen3_moe
 
 CLASSES = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM, modeling_llama),
     "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM, modeling_qwen3),
+    "qwen3_5_text": (transformers.Qwen3_5TextConfig, transformers.Qwen3_5ForCausalLM, modeling_qwen3_5),
     "qwen3_moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM, modeling_qwen3_moe),
 }
 

@@ -1,6 +1,6 @@
 """Make everything under tests/golden/data/ again. Takes a few minutes.
 
-    python tests/golden/make_goldens.py [--only models,trained,sampler,tokenizer] [--fixtures L3]
+    python tests/golden/make_goldens.py [--only models,trained,trained_hybrid,sampler,tokenizer] [--fixtures L3]
 """
 import argparse
 import hashlib
@@ -89,6 +89,15 @@ def make_trained(manifest):
     safetensors.numpy.save_file(tensors, DATA / "trained.safetensors")
 
 
+def make_trained_hybrid(manifest):
+    import hybrid_goldens
+    hf.deterministic()
+    tensors, manifest["trained_hybrid"] = hybrid_goldens.golden(HERE / "trained_hybrid", HERE / "trained")
+    safetensors.numpy.save_file(tensors, DATA / "trained_hybrid.safetensors")
+    entry = manifest["trained_hybrid"]
+    print(f"held out: perplexity {entry['heldout']['ppl']:.2f}", json.dumps(entry["drafts"]), flush=True)
+
+
 def make_sampler(manifest):
     import sampler_goldens
     tensors, manifest["sampler"] = sampler_goldens.golden()
@@ -102,7 +111,10 @@ def make_tokenizer(manifest):
     tokenizer_kinds.write(DATA)
 
 
-PARTS = {"models": make_models, "trained": make_trained, "sampler": make_sampler, "tokenizer": make_tokenizer}
+PARTS = {
+    "models": make_models, "trained": make_trained, "trained_hybrid": make_trained_hybrid, "sampler": make_sampler,
+    "tokenizer": make_tokenizer,
+}
 
 
 def main():

@@ -33,7 +33,8 @@ def check_loading(directory, model, ids):
 def load(directory, dtype=torch.float32):
     """The bf16 file upcast to fp32 (or as bf16), through our own name map."""
     cfg = json.loads((directory / "config.json").read_text())
-    weights = {n: t.float().numpy() for n, t in load_file(directory / "model.safetensors").items()}
+    tensors = load_file(directory / "model.safetensors")
+    weights = {n: t.float().numpy() for n, t in tensors.items() if not n.startswith("mtp.")}
     return hf.build(cfg, weights, dtype)
 
 
@@ -52,16 +53,16 @@ def perplexity(model, ids):
     return {"window": WINDOW, "tokens": len(ids), "predicted": count, "nll_sum": nll, "ppl": float(np.exp(nll / count))}
 
 
-def golden(directory):
-    """(tensors, manifest entry)."""
+def golden(directory, heldout=None, prompts=PROMPTS):
+    """(tensors, manifest entry). heldout: where heldout.txt is, if not in `directory`."""
     model, low = load(directory), load(directory, torch.bfloat16)
     tok = Tokenizer.from_file(str(directory / "tokenizer.json"))
-    held_out = tok.encode((directory / "heldout.txt").read_text(encoding="utf-8"), add_special_tokens=False).ids
+    held_out = tok.encode(((heldout or directory) / "heldout.txt").read_text(encoding="utf-8"), add_special_tokens=False).ids
     check_loading(directory, model, held_out[:WINDOW])
     t = {"heldout.ids": hf.as_i32(held_out)}
     entry = {"heldout": perplexity(model, held_out), "heldout_hf_bf16": perplexity(low, held_out), "prompts": []}
-    recorder, top_k = hf.Recorder(model), model.config.num_experts_per_tok
-    for i, text in enumerate(PROMPTS):
+    recorder, top_k = hf.Recorder(model), getattr(model.config, "num_experts_per_tok", None)
+    for i, text in enumerate(prompts):
         prompt = tok.encode(text, add_special_tokens=False).ids
         with recorder.recording():
             logits, _ = hf.forward(model, prompt)
@@ -79,7 +80,8 @@ def golden(directory):
         delta = (low_logits - logits).abs()
         entry["prompts"].append({
             "text": text, "greedy_text": tok.decode(ids, skip_special_tokens=False), "min_argmax_margin": margin.min().item(),
-            "min_router_probability_gap": min(prefill_gap[0], gap[0]), "min_router_logit_gap": min(prefill_gap[1], gap[1]),
+            **({"min_router_probability_gap": min(prefill_gap[0], gap[0]), "min_router_logit_gap": min(prefill_gap[1], gap[1])}
+               if top_k else {}),
             "hf_bf16": {
                 "top1_agreement": (low_logits.argmax(-1) == logits.argmax(-1)).float().mean().item(),
                 "max_abs_delta": delta.max().item(), "mean_abs_delta": delta.mean().item(),
