@@ -262,6 +262,8 @@ typedef int (*mainarch_progress_fn)(void *user, uint64_t done, uint64_t total);
                                                Takes no memory of its own; steps are slower, and
                                                results the same. */
 #define MAINARCH_MODEL_WAIT UINT64_C(2)     /* open returns when all weights are in place */
+#define MAINARCH_MODEL_DRAFT_HEAD UINT64_C(4) /* weights of the layer that drafts are placed, too, where
+                                               the checkpoint has one (mtp.*): MAINARCH_DRAFTS_HEAD */
 
 typedef struct mainarch_model_options {
   size_t struct_size;
@@ -558,6 +560,19 @@ enum {
  * that no sequence uses, and count as free there; where room is wanted, the longest unused go. With this
  * flag nothing is kept and every token of every sequence runs. */
 
+/* Values of mainarch_engine_options.drafts: who guesses tokens ahead of those that are sampled. A step runs
+ * the guesses of a sequence as further rows and keeps them as far as they are what is sampled, so a
+ * sequence gets several tokens of one step, and no token comes out differently. A sequence that the caller
+ * samples (MAINARCH_SEQUENCE_MANUAL), that has a mask or stop strings gets none. */
+enum {
+  MAINARCH_DRAFTS_OFF = 0,
+  MAINARCH_DRAFTS_HEAD = 1,  /* a layer of the model's own: it must have been opened with
+                                MAINARCH_MODEL_DRAFT_HEAD, and have one */
+  MAINARCH_DRAFTS_NGRAM = 2, /* what followed the last 3, 2 or 1 tokens when they stood there before:
+                                for texts that repeat what was said */
+  MAINARCH_DRAFTS_AUTO = 3   /* HEAD where the model has one, else NGRAM */
+};
+
 typedef struct mainarch_engine_options {
   size_t struct_size;
   uint64_t flags;               /* MAINARCH_ENGINE_* */
@@ -583,6 +598,8 @@ typedef struct mainarch_engine_options {
   uint64_t prefix_bytes;        /* of the KV cache, that beginnings of sequences may keep (those of open
                                    ones count); 0: all of it if kv_tokens or memory_bytes are given, else
                                    512 MiB */
+  int32_t drafts;               /* MAINARCH_DRAFTS_*; INVALID_ARGUMENT: HEAD, and the model has none */
+  uint32_t max_drafts;          /* guesses of one sequence and step, 1 to 8; 0: 3 */
 } mainarch_engine_options;
 
 /* Makes an engine, which owns its KV cache and shares the model's weights.
@@ -606,6 +623,8 @@ typedef struct mainarch_engine_info {
   int32_t kv_type;
   uint32_t logit_rows;
   uint32_t reserved; /* 0 */
+  int32_t drafts;    /* MAINARCH_DRAFTS_*, never AUTO */
+  uint32_t max_drafts;
 } mainarch_engine_info;
 
 /* Any thread, at any time. */
@@ -628,6 +647,10 @@ typedef struct mainarch_engine_statistics {
   uint64_t prefix_tokens;    /* tokens that were not run for it; also after an eviction */
   uint64_t prefix_evictions; /* blocks of 16 tokens that were given up for others */
   uint64_t prefix_held;      /* tokens that can be found now, in whole blocks */
+  uint64_t drafts;           /* tokens guessed ahead that steps have run */
+  uint64_t drafts_accepted;  /* of these, so many were what was sampled */
+  uint64_t drafts_at[8];     /* the same of first guesses, of second ones behind them, and so on */
+  uint64_t drafts_accepted_at[8];
 } mainarch_engine_statistics;
 
 /* Any thread, at any time. */

@@ -31,6 +31,18 @@ const (
 	KVK8V4 KVType = C.MAINARCH_KV_K8V4 // K as KVFP8, V as KVFP4
 )
 
+// Drafts is who guesses tokens ahead of those that are sampled. No token comes out differently, only
+// sooner.
+type Drafts int32
+
+// Who guesses tokens ahead.
+const (
+	DraftsOff   Drafts = C.MAINARCH_DRAFTS_OFF
+	DraftsHead  Drafts = C.MAINARCH_DRAFTS_HEAD  // a layer of the model's own, opened with ModelOptions.DraftHead
+	DraftsNgram Drafts = C.MAINARCH_DRAFTS_NGRAM // what followed the last 3, 2 or 1 tokens when they stood there before
+	DraftsAuto  Drafts = C.MAINARCH_DRAFTS_AUTO  // DraftsHead where the model has one, else DraftsNgram
+)
+
 // EngineOptions is how to make an engine; nil and the zero struct are all defaults.
 type EngineOptions struct {
 	KVTokens          uint64 // that the cache holds, over all sequences; 0: MaxSequences * MaxSequenceTokens, or what fits
@@ -51,6 +63,8 @@ type EngineOptions struct {
 	// PrefixBytes is what beginnings of sequences may keep of the KV cache; 0: all of it if KVTokens or
 	// MemoryBytes are given, else 512 MiB.
 	PrefixBytes uint64
+	Drafts      Drafts
+	MaxDrafts   uint32 // guesses of one sequence and step, 1 to 8; 0: 3
 }
 
 // EngineInfo is what an engine was made with, every default resolved.
@@ -62,6 +76,8 @@ type EngineInfo struct {
 	MaxStepTokens     uint32
 	LogitRows         uint32 // of these, those that can make logits
 	KVType            KVType
+	Drafts            Drafts // never DraftsAuto
+	MaxDrafts         uint32
 }
 
 // Statistics is what an engine has done since it was made.
@@ -77,6 +93,11 @@ type Statistics struct {
 	PrefixTokens    uint64 // tokens that were not run for it
 	PrefixEvictions uint64 // blocks of 16 tokens that were given up for others
 	PrefixHeld      uint64 // tokens that can be found now
+
+	Drafts           uint64    // tokens guessed ahead that steps have run
+	DraftsAccepted   uint64    // of these, those that were what was sampled
+	DraftsAt         [8]uint64 // the same of first guesses, of second ones behind them, and so on
+	DraftsAcceptedAt [8]uint64
 }
 
 // Engine is KV cache and scheduler over one model; it steps.
@@ -123,6 +144,8 @@ func (m *Model) NewEngine(options *EngineOptions) (*Engine, error) {
 		raw.flags |= C.MAINARCH_ENGINE_NO_PREFIX_CACHE
 	}
 	raw.prefix_bytes = C.uint64_t(o.PrefixBytes)
+	raw.drafts = C.int32_t(o.Drafts)
+	raw.max_drafts = C.uint32_t(o.MaxDrafts)
 	var out *C.mainarch_engine
 	var e C.mainarch_error
 	if C.mainarch_engine_create(m.ptr, &raw, &out, &e) < 0 {
@@ -331,6 +354,8 @@ func (e *Engine) Info() (EngineInfo, error) {
 		MaxStepTokens:     uint32(raw.max_step_tokens),
 		LogitRows:         uint32(raw.logit_rows),
 		KVType:            KVType(raw.kv_type),
+		Drafts:            Drafts(raw.drafts),
+		MaxDrafts:         uint32(raw.max_drafts),
 	}, nil
 }
 
@@ -348,7 +373,7 @@ func (e *Engine) Statistics() (Statistics, error) {
 	if C.mainarch_engine_statistics_get(e.ptr, &raw, &err) < 0 {
 		return Statistics{}, newError(&err)
 	}
-	return Statistics{
+	out := Statistics{
 		Steps:          uint64(raw.steps),
 		TokensRun:      uint64(raw.tokens_run),
 		TokensProduced: uint64(raw.tokens_produced),
@@ -360,5 +385,13 @@ func (e *Engine) Statistics() (Statistics, error) {
 		PrefixTokens:    uint64(raw.prefix_tokens),
 		PrefixEvictions: uint64(raw.prefix_evictions),
 		PrefixHeld:      uint64(raw.prefix_held),
-	}, nil
+
+		Drafts:         uint64(raw.drafts),
+		DraftsAccepted: uint64(raw.drafts_accepted),
+	}
+	for i := range out.DraftsAt {
+		out.DraftsAt[i] = uint64(raw.drafts_at[i])
+		out.DraftsAcceptedAt[i] = uint64(raw.drafts_accepted_at[i])
+	}
+	return out, nil
 }

@@ -44,6 +44,8 @@ type ModelOptions struct {
 	// CPU: multiply straight from the mapped files. Opens at once and takes no memory of its own;
 	// steps are slower, and results the same.
 	InPlace bool
+	// DraftHead places the weights of the layer that drafts, too, where the checkpoint has one: DraftsHead.
+	DraftHead bool
 	// Told how many bytes of the weights are in place, of how many; false cancels. On the calling
 	// goroutine. It must not call this package; a panic in it goes on in OpenModel. nil: none.
 	Progress func(done, total uint64) bool
@@ -124,6 +126,9 @@ func (g *Group) OpenModel(ctx context.Context, path string, options *ModelOption
 	raw.struct_size = C.size_t(unsafe.Sizeof(raw))
 	if o.InPlace {
 		raw.flags |= C.MAINARCH_MODEL_IN_PLACE
+	}
+	if o.DraftHead {
+		raw.flags |= C.MAINARCH_MODEL_DRAFT_HEAD
 	}
 	load := (*C.mainarch_go_load)(C.malloc(C.size_t(unsafe.Sizeof(C.mainarch_go_load{}))))
 	*load = C.mainarch_go_load{}

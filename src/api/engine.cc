@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -22,6 +24,25 @@ StatusOr<backend::KvType> KvTypeOf(int32_t kv_type) {
   if (kv_type == MAINARCH_KV_DEFAULT) kv_type = MAINARCH_KV_BF16;
   if (kv_type >= 1 && kv_type <= kMost) return static_cast<backend::KvType>(kv_type - 1);
   return Error(Code::kInvalidArgument, "options.kv_type ", kv_type, " is not from 0 to ", kMost);
+}
+
+static_assert(MAINARCH_DRAFTS_OFF == static_cast<int>(decode::DraftKind::kNone) &&
+              MAINARCH_DRAFTS_HEAD == static_cast<int>(decode::DraftKind::kHead) &&
+              MAINARCH_DRAFTS_NGRAM == static_cast<int>(decode::DraftKind::kNgram) &&
+              MAINARCH_DRAFTS_AUTO == static_cast<int>(decode::DraftKind::kAuto));
+static_assert(std::size(mainarch_engine_statistics().drafts_at) == decode::kCountedDrafts);
+
+StatusOr<decode::DraftKind> DraftKindOf(const mainarch_engine_options& options) {
+  if (options.drafts < MAINARCH_DRAFTS_OFF || options.drafts > MAINARCH_DRAFTS_AUTO) {
+    return Error(Code::kInvalidArgument, "options.drafts ", options.drafts, " is not from ",
+                 static_cast<int>(MAINARCH_DRAFTS_OFF), " to ",
+                 static_cast<int>(MAINARCH_DRAFTS_AUTO));
+  }
+  if (options.max_drafts > decode::kCountedDrafts) {
+    return Error(Code::kInvalidArgument, "options.max_drafts ", options.max_drafts,
+                 " is more than ", decode::kCountedDrafts);
+  }
+  return static_cast<decode::DraftKind>(options.drafts);
 }
 
 // A cache whose size nobody has named is as large as could ever be needed, and costs what is touched.
@@ -52,6 +73,8 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
     wanted.activations = backend::Activations::kBF16;
   }
   ASSIGN_OR_RETURN(wanted.kv_type, KvTypeOf(options.kv_type));
+  ASSIGN_OR_RETURN(wanted.draft_kind, DraftKindOf(options));
+  wanted.max_drafts = options.max_drafts;
 
   auto handle = std::make_unique<mainarch_engine>();
   handle->origin = model->origin;
@@ -68,6 +91,8 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   info.max_step_tokens = made.max_step_tokens;
   info.kv_type = PublicKvType(wanted.kv_type);
   info.logit_rows = made.logit_rows;
+  info.drafts = static_cast<int32_t>(made.draft_kind);
+  info.max_drafts = made.max_drafts;
   model->log.Write(LogLevel::kInfo, "engine: ", info.max_sequences, " sequences, ", info.kv_tokens,
                    " tokens of KV, ", info.max_step_tokens, " tokens a step, ", info.memory_bytes,
                    " bytes");
@@ -125,6 +150,11 @@ mainarch_status mainarch_engine_statistics_get(const mainarch_engine* engine,
     statistics.prefix_tokens = now.prefix_tokens;
     statistics.prefix_evictions = now.prefix_evictions;
     statistics.prefix_held = now.prefix_held;
+    statistics.drafts = now.drafts;
+    statistics.drafts_accepted = now.drafts_accepted;
+    std::copy(now.drafts_at.begin(), now.drafts_at.end(), statistics.drafts_at);
+    std::copy(now.drafts_accepted_at.begin(), now.drafts_accepted_at.end(),
+              statistics.drafts_accepted_at);
     RETURN_IF_ERROR(WriteInfo(statistics, out, "out"));
     return MAINARCH_OK;
   });

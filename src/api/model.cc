@@ -57,8 +57,9 @@ Result OpenModel(const mainarch_group* group, const char* path, const mainarch_m
   RETURN_IF_ERROR(CheckHandle(group, "group"));
   RETURN_IF_ERROR(NotNull(path, "path"));
   ASSIGN_OR_RETURN(const mainarch_model_options options, ReadOptions(given, "options"));
-  RETURN_IF_ERROR(
-      CheckFlags(options.flags, MAINARCH_MODEL_IN_PLACE | MAINARCH_MODEL_WAIT, "options"));
+  RETURN_IF_ERROR(CheckFlags(
+      options.flags, MAINARCH_MODEL_IN_PLACE | MAINARCH_MODEL_WAIT | MAINARCH_MODEL_DRAFT_HEAD,
+      "options"));
   backend::LoadOptions load;
   load.in_place = (options.flags & MAINARCH_MODEL_IN_PLACE) != 0;
   load.behind = (options.flags & MAINARCH_MODEL_WAIT) == 0 && options.progress == nullptr;
@@ -71,7 +72,8 @@ Result OpenModel(const mainarch_group* group, const char* path, const mainarch_m
   auto model = std::make_unique<mainarch_model>();
   model->origin = group->origin;
   model->log = group->log;
-  ASSIGN_OR_RETURN(model->model, model::Model::Load(group->backend, path, load));
+  ASSIGN_OR_RETURN(model->model, model::Model::Load(group->backend, path, load,
+                                                   (options.flags & MAINARCH_MODEL_DRAFT_HEAD) != 0));
   model->log.Write(LogLevel::kInfo, "model ", path, ": ", model->model->config().model_type, ", ",
                    model->model->checkpoint().file_bytes(), " bytes of files, ",
                    model->model->weights().weight_bytes(), " bytes of memory, opened in ",

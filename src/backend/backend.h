@@ -297,8 +297,8 @@ struct Placement {
   Status status;                 // why it stopped short; the model works as it is
 };
 
-// What there is for caches at all, over all ranks, and what a page or slot of each takes of it; the
-// latter empty: not known.
+// What there is for caches at all, over all ranks, and what a page or slot of each takes of it, of
+// one Program after the other; the latter empty: not known.
 struct KvRoom {
   uint64_t bytes = 0;
   std::vector<uint64_t> unit_bytes;

@@ -38,7 +38,8 @@ struct Settings {
   bool echo = false, statistics = true, json = false;
   std::optional<double> temperature, top_p, min_p, repetition, frequency, presence;
   std::optional<int64_t> top_k;
-  int64_t max_tokens = 256, min_tokens = 0, context = 0, logprobs = 0;
+  int64_t max_tokens = 256, min_tokens = 0, context = 0, logprobs = 0, drafts = 0;
+  std::string draft_source = "auto";
   uint64_t seed = 0;
   double load_seconds = 0;
 
@@ -77,6 +78,12 @@ void Declare(Settings* s, Options* options) {
   options->Flag("ignore-end", &s->ignore_end, "go on after the model's end tokens");
   options->Integer("context", &s->context, 0, UINT32_MAX,
                    "tokens of prompt and text together; 0: as many as needed");
+  options->Section("Speed (no token comes out differently)");
+  options->Integer("drafts", &s->drafts, 0, 8,
+                   "guess so many tokens ahead, and run them with the next one; 0: none");
+  options->Choice("draft-source", {"auto", "head", "ngram"}, &s->draft_source,
+                  "who guesses: a layer of the model's own (head), what followed the same tokens "
+                  "before (ngram), or the first where there is one (auto)");
   options->Section("Output");
   options->Flag("echo", &s->echo, "write the prompt first");
   options->Flag("special", &s->special, "write special tokens, too");
@@ -119,6 +126,12 @@ uint32_t ContextFor(const Settings& s, const Writer& writer, size_t prompt_token
   return static_cast<uint32_t>(std::min(limit, need));
 }
 
+int32_t DraftsOf(const Settings& s) {
+  if (s.drafts == 0) return MAINARCH_DRAFTS_OFF;
+  if (s.draft_source == "head") return MAINARCH_DRAFTS_HEAD;
+  return s.draft_source == "ngram" ? MAINARCH_DRAFTS_NGRAM : MAINARCH_DRAFTS_AUTO;
+}
+
 Status Start(const Settings& s, Writer* writer, size_t prompt_tokens) {
   const uint32_t context = ContextFor(s, *writer, prompt_tokens);
   // Here rather than at append: this message knows the options.
@@ -127,7 +140,10 @@ Status Start(const Settings& s, Writer* writer, size_t prompt_tokens) {
                  " (the model's limit is ", writer->info().max_tokens, ")");
   }
   ASSIGN_OR_RETURN(const mainarch_sequence_options options, SequenceOptions(s, *writer));
-  return writer->Start(options, context, s.stops, s.special, s.model.kv_type(), s.model.fast);
+  return writer->Start(options,
+                       {context, s.model.kv_type(), s.model.fast, DraftsOf(s),
+                        static_cast<uint32_t>(s.drafts)},
+                       s.stops, s.special);
 }
 
 int32_t ThinkingOf(const std::string& thinking) {
@@ -146,8 +162,21 @@ double Rate(uint64_t tokens, double seconds) {
 
 uint64_t Decoded(const Written& w) { return w.tokens.empty() ? 0 : w.tokens.size() - 1; }
 
+// A step's own token counted, whatever of the drafts was right.
+double TokensAStep(const Written& w) {
+  return w.decode_steps == 0 ? NAN
+                             : static_cast<double>(Decoded(w)) / static_cast<double>(w.decode_steps);
+}
+
+void PrintDrafts(const Written& w) {
+  std::fprintf(stderr, "drafts: %llu of %llu right | %s tokens a step\n",
+               static_cast<unsigned long long>(w.drafts_accepted),
+               static_cast<unsigned long long>(w.drafts), Fixed(TokensAStep(w), 2).c_str());
+}
+
 void PrintStatistics(const Settings& s, const Written& w) {
   if (!s.statistics) return;
+  if (s.drafts > 0) PrintDrafts(w);
   if (s.model.is_virtual()) {
     std::fprintf(stderr,
                  "prompt %llu tokens | %zu tokens | finish: %s%s | a virtual node: its times say "
@@ -191,6 +220,10 @@ void PrintJson(const Settings& s, const Writer& writer, const std::string& promp
     out.Field("prompt_seconds", w.prompt_seconds).Field("decode_seconds", w.decode_seconds);
     out.Field("prompt_tokens_per_second", Rate(w.prompt_tokens, w.prompt_seconds));
     out.Field("decode_tokens_per_second", Rate(Decoded(w), w.decode_seconds));
+  }
+  if (s.drafts > 0) {
+    out.Field("drafts", w.drafts).Field("drafts_accepted", w.drafts_accepted);
+    out.Field("tokens_a_step", TokensAStep(w));
   }
   if (s.logprobs > 0) WriteLogprobs(writer, w, &out);
   out.EndObject().Print();
@@ -332,7 +365,8 @@ int RunGenerate(Arguments arguments) {
                             : StatusOr<std::string>(s.words[0]);
   if (!given.ok()) return Fail("generate", given.status());
   const int64_t start = NowNs();
-  auto writer = Writer::Open(s.model, options.given("device") || s.model.tp > 0);
+  auto writer = Writer::Open(s.model, options.given("device") || s.model.tp > 0,
+                             s.drafts > 0 && s.draft_source != "ngram");
   if (!writer.ok()) return Fail("generate", writer.status());
   s.load_seconds = static_cast<double>(NowNs() - start) * 1e-9;
   const StatusOr<int> code =

@@ -31,7 +31,8 @@ const char* FinishName(uint32_t finish) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Writer>> Writer::Open(const ModelOptions& options, bool device_given) {
+StatusOr<std::unique_ptr<Writer>> Writer::Open(const ModelOptions& options, bool device_given,
+                                               bool draft_head) {
   ASSIGN_OR_RETURN(const std::string path, ModelPath(options.model));
   std::unique_ptr<Writer> writer(new Writer());
   mainarch_error error;
@@ -45,6 +46,7 @@ StatusOr<std::unique_ptr<Writer>> Writer::Open(const ModelOptions& options, bool
 
   auto model_options = Sized<mainarch_model_options>();
   if (options.in_place) model_options.flags |= MAINARCH_MODEL_IN_PLACE;
+  if (draft_head) model_options.flags |= MAINARCH_MODEL_DRAFT_HEAD;
   mainarch_model* model;
   RETURN_IF_ERROR(FromAbi(
       mainarch_model_open(group, path.c_str(), &model_options, &model, &error), error));
@@ -65,14 +67,15 @@ StatusOr<mainarch_sequence_options> Writer::RecommendedOptions() const {
   return options;
 }
 
-Status Writer::Start(const mainarch_sequence_options& options, uint32_t context,
-                     const std::vector<std::string>& stops, bool show_special,
-                     backend::KvType kv, bool fast) {
+Status Writer::Start(const mainarch_sequence_options& options, const EngineWish& wish,
+                     const std::vector<std::string>& stops, bool show_special) {
   mainarch_error error;
   auto engine_options = Sized<mainarch_engine_options>();
-  engine_options.max_sequence_tokens = context;
-  engine_options.kv_type = quant::PublicKvType(kv);
-  if (fast) engine_options.flags |= MAINARCH_ENGINE_FAST;
+  engine_options.max_sequence_tokens = wish.context;
+  engine_options.kv_type = quant::PublicKvType(wish.kv);
+  engine_options.drafts = wish.drafts;
+  engine_options.max_drafts = wish.max_drafts;
+  if (wish.fast) engine_options.flags |= MAINARCH_ENGINE_FAST;
   mainarch_engine* engine;
   RETURN_IF_ERROR(
       FromAbi(mainarch_engine_create(model_.get(), &engine_options, &engine, &error), error));
@@ -155,6 +158,14 @@ StatusOr<mainarch_sequence_info> Writer::Info() const {
   return info;
 }
 
+StatusOr<mainarch_engine_statistics> Writer::Statistics() const {
+  auto statistics = Sized<mainarch_engine_statistics>();
+  mainarch_error error;
+  RETURN_IF_ERROR(
+      FromAbi(mainarch_engine_statistics_get(engine_.get(), &statistics, &error), error));
+  return statistics;
+}
+
 StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
                                 const std::function<void(absl::string_view)>& sink) {
   Written out;
@@ -168,6 +179,7 @@ StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
   const int64_t start = NowNs();
   int64_t first = start, last = start;
   size_t read = 0;  // of out.tokens
+  ASSIGN_OR_RETURN(const mainarch_engine_statistics before, Statistics());
   mainarch_error error;
   const InterruptHook cancel(InterruptHook::When::kAtOnce,
                              [this] { mainarch_engine_cancel(engine_.get()); });
@@ -179,7 +191,11 @@ StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
     RETURN_IF_ERROR(TakeTokens(&out));
     if (out.tokens.empty()) continue;
     last = NowNs();
-    if (read == 0) first = last;
+    if (read == 0) {
+      first = last;
+    } else {
+      ++out.decode_steps;
+    }
     for (; read < out.tokens.size(); ++read) {
       ASSIGN_OR_RETURN(const std::string text, Push(decoder_.get(), out.tokens[read]));
       out.text += text;
@@ -197,6 +213,9 @@ StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
   if (info.finish == MAINARCH_FINISH_STOP_STRING) out.text.resize(info.text_bytes);
   show(out.text.size());
   out.finish = FinishName(info.finish);
+  ASSIGN_OR_RETURN(const mainarch_engine_statistics after, Statistics());
+  out.drafts = after.drafts - before.drafts;
+  out.drafts_accepted = after.drafts_accepted - before.drafts_accepted;
   out.prompt_seconds = read == 0 ? SecondsSince(start) : static_cast<double>(first - start) * 1e-9;
   out.decode_seconds = static_cast<double>(last - first) * 1e-9;
   return out;

@@ -28,21 +28,33 @@ struct Written {
   uint64_t prompt_tokens = 0;           // run before the first new token
   double prompt_seconds = 0;            // until the first new token
   double decode_seconds = 0;            // from there to the last
+  uint64_t decode_steps = 0;            // after the first token
+  uint64_t drafts = 0, drafts_accepted = 0;
+};
+
+// What the engine is asked for.
+struct EngineWish {
+  uint32_t context = 0;  // tokens at most
+  backend::KvType kv = backend::KvType::kBF16;
+  bool fast = false;
+  int32_t drafts = MAINARCH_DRAFTS_OFF;
+  uint32_t max_drafts = 0;
 };
 
 class Writer {
  public:
-  // The checkpoint and its tokenizer; the engine comes with Start.
-  static StatusOr<std::unique_ptr<Writer>> Open(const ModelOptions& options, bool device_given);
+  // The checkpoint and its tokenizer, `draft_head`: with the layer that drafts, if it has one; the engine
+  // comes with Start.
+  static StatusOr<std::unique_ptr<Writer>> Open(const ModelOptions& options, bool device_given,
+                                                bool draft_head = false);
 
   const mainarch_tokenizer* tokenizer() const { return tokenizer_.get(); }
   const mainarch_model_info& info() const { return info_; }
   StatusOr<mainarch_sequence_options> RecommendedOptions() const;
 
-  // `context` tokens at most. Once.
-  Status Start(const mainarch_sequence_options& options, uint32_t context,
-               const std::vector<std::string>& stops, bool show_special, backend::KvType kv,
-               bool fast);
+  // Once.
+  Status Start(const mainarch_sequence_options& options, const EngineWish& wish,
+               const std::vector<std::string>& stops, bool show_special);
   // Makes `tokens` all that the sequence holds, keeping what it has of them already, and writes on.
   // `sink` gets each piece as it comes; pieces joined are the text.
   StatusOr<Written> Write(absl::Span<const uint32_t> tokens,
@@ -55,6 +67,7 @@ class Writer {
   Status TakeTokens(Written* out);
   Status TakeLogprobs(size_t index, Written* out);
   StatusOr<mainarch_sequence_info> Info() const;
+  StatusOr<mainarch_engine_statistics> Statistics() const;
 
   Group group_;
   AbiModel model_;

@@ -9,6 +9,7 @@
 #ifndef MAINARCH_DECODE_ENGINE_H_
 #define MAINARCH_DECODE_ENGINE_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -24,6 +25,16 @@
 namespace mainarch::decode {
 
 using SequenceId = uint64_t;  // slot and generation, of one engine; 0 is never valid
+
+// Who drafts.
+enum class DraftKind : uint8_t {
+  kNone = 0,   // EngineOptions::drafts, if there is one
+  kHead = 1,   // a Program of the model's own (decode/draft_head.h); InvalidArgument: it has none
+  kNgram = 2,  // what followed the same tokens before (decode/ngram_drafts.h)
+  kAuto = 3,   // kHead where the model has one, else kNgram
+};
+
+inline constexpr uint32_t kCountedDrafts = 8;
 
 struct EngineOptions {
   uint32_t max_sequences = 0;        // 0: 1
@@ -47,7 +58,9 @@ struct EngineOptions {
   // max_sequences are refused; none of them is given up for memory_bytes.
   uint32_t state_slots = 0;
   std::shared_ptr<DraftSource> drafts;
-  uint32_t max_drafts = 0;  // of one sequence and step
+  DraftKind draft_kind = DraftKind::kNone;
+  // Of one sequence and step; 0: without a kind none, else 3. A kind takes at most 8.
+  uint32_t max_drafts = 0;
   // Sequences take what caches hold of the tokens that they begin with from others, open or closed
   // (model/prefix_tree.h). It keeps units of the pools that nobody uses, of KV at most prefix_bytes
   // (0: all of them).
@@ -102,6 +115,13 @@ struct EngineInfo {
   uint64_t prefix_tokens = 0;     // ... and how many these were
   uint64_t prefix_evictions = 0;  // blocks of 16 tokens that the prefix cache has given up
   uint64_t prefix_held = 0;       // tokens that it holds, those of open sequences among them
+  DraftKind draft_kind = DraftKind::kNone;  // never kAuto
+  uint32_t max_drafts = 0;
+  uint64_t drafts = 0;           // tokens guessed that steps have run ...
+  uint64_t drafts_accepted = 0;  // ... and those of them that were what was sampled
+  // The same of first guesses, second ones, and so on.
+  std::array<uint64_t, kCountedDrafts> drafts_at = {};
+  std::array<uint64_t, kCountedDrafts> drafts_accepted_at = {};
   uint64_t fingerprint = 0;  // of the model: engines of equal ones understand each other's sequences
 };
 

@@ -17,7 +17,7 @@ namespace mainarch::decode {
 // Which outcomes go on, in ahead_; false: what the next step runs cannot be told yet.
 bool EngineImpl::Foresee() {
   ahead_.clear();
-  if (context_->max_in_flight() < 2 || options_.drafts != nullptr) return false;
+  if (context_->max_in_flight() < 2 || options_.max_drafts > 0) return false;
   size_t working = 0;
   for (const Sequence& s : slots_) working += s.open && s.Works();
   if (working != outcomes_.size()) return false;
@@ -59,7 +59,7 @@ void EngineImpl::FillAhead() {
     const auto position = static_cast<uint32_t>(s.tokens().size());
     rows_[step_rows_] = {0, position, step_rows_, from};
     ++step_rows_;
-    step_sequences_.push_back({s.caches().step(), IndexOf(s)});
+    step_sequences_.push_back({s.caches().step().first(model_caches_), IndexOf(s)});
   }
 }
 

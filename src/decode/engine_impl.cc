@@ -16,17 +16,6 @@
 namespace mainarch::decode {
 namespace {
 
-constexpr uint32_t kMaxSequences = 1 << 16;
-constexpr uint32_t kMaxStepTokens = 1 << 20;
-constexpr uint64_t kMaxPages = uint64_t{1} << 31;
-// Rows of a step by default: enough to stream weights once for many prompt tokens, few enough that
-// decoders beside them do not wait long.
-constexpr uint32_t kDefaultStepTokens = 512;
-// Going back costs half of that on average; at most a few hundred states of some ten MB a sequence.
-constexpr uint32_t kDefaultSnapshotTokens = 512;
-constexpr uint32_t kMaxSnapshots = 256;
-constexpr uint32_t kMaxDrafts = 64;
-
 // Two engines, also one in the memory of another that is gone, have different masks: all but the
 // bits of an index are those of a hash of where and when (splitmix64). Bit 16 keeps 0 from being
 // an id: an index is below kMaxSequences.
@@ -49,20 +38,6 @@ uint64_t FingerprintOf(const model::ModelConfig& c) {
                     " ", c.delta.value_dim, " ", c.delta.taps);
   }
   return XXH64(text.data(), text.size(), 0);
-}
-
-PoolWish WishOf(const EngineOptions& o, bool fixed_pages) {
-  return {{o.kv_tokens / backend::kPageTokens, o.max_sequences, o.max_step_tokens, o.max_drafts,
-           o.snapshots},
-          fixed_pages,
-          o.state_slots};
-}
-
-// Chosen by what can be of use, where the caller did not say.
-uint32_t StepTokens(const EngineOptions& wanted, const EngineOptions& resolved) {
-  if (wanted.max_step_tokens > 0) return wanted.max_step_tokens;
-  const uint64_t useful = std::min<uint64_t>(kDefaultStepTokens, resolved.kv_tokens);
-  return std::max<uint32_t>(static_cast<uint32_t>(useful), resolved.max_sequences);
 }
 
 std::vector<model::CachePool> MakePools(const std::vector<model::CacheForm>& forms,
@@ -112,7 +87,7 @@ class EngineImpl::Call {
     } else if (engine->in_flight_ && (allowed & kInFlight) == 0) {
       status_ = Error(Code::kBusy, "a submitted step has not been waited for");
     } else if ((allowed & kLost) == 0) {
-      status_ = engine->context_->Health();
+      status_ = engine->Health();
     }
   }
   ~Call() {
@@ -177,6 +152,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const model::Mo
   const backend::LoadedModel& weights = model->weights();
   facts.caches = model::FormsOf(weights.program());
   facts.kv_places = KvPlacesOf(weights.program());
+  const std::vector<const backend::Program*> programs = weights.programs();
+  if (programs.size() > 1) facts.head_caches = model::FormsOf(*programs[1]);
   return CreateEngine(std::move(model), weights, facts, options);
 }
 
@@ -187,59 +164,6 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(std::shared_ptr<const void> owner
   return EngineImpl::Create(std::move(owner), weights, facts, options);
 }
 
-StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
-                                                const EngineOptions& options,
-                                                const Budget& budget) {
-  EngineOptions o = options;
-  if (o.max_sequences == 0) o.max_sequences = 1;
-  if (o.max_sequences > kMaxSequences) {
-    return Error(Code::kInvalidArgument, "max_sequences ", o.max_sequences, " is more than ",
-                 kMaxSequences);
-  }
-  if (o.max_sequence_tokens > facts.max_position) {
-    return Error(Code::kInvalidArgument, "max_sequence_tokens ", o.max_sequence_tokens,
-                 " is more than the model's ", facts.max_position, " positions");
-  }
-  if (o.max_sequence_tokens == 0) {
-    o.max_sequence_tokens =
-        static_cast<uint32_t>(std::min<uint64_t>(facts.max_position, UINT32_MAX));
-  }
-  if (o.max_step_tokens > kMaxStepTokens) {
-    return Error(Code::kInvalidArgument, "max_step_tokens ", o.max_step_tokens, " is more than ",
-                 kMaxStepTokens);
-  }
-  uint64_t pages = uint64_t{o.max_sequences} * model::PagesFor(o.max_sequence_tokens);
-  if (o.kv_tokens > 0) pages = (o.kv_tokens - 1) / backend::kPageTokens + 1;
-  if (pages > kMaxPages) {
-    return Error(Code::kInvalidArgument, "kv_tokens ", pages * backend::kPageTokens,
-                 " (max_sequences * max_sequence_tokens by default) is more than ",
-                 kMaxPages * backend::kPageTokens);
-  }
-  o.kv_tokens = pages * backend::kPageTokens;
-  if (o.drafts == nullptr) o.max_drafts = 0;
-  if (o.max_drafts > kMaxDrafts || o.snapshots > kMaxSnapshots) {
-    return Error(Code::kInvalidArgument, "max_drafts ", o.max_drafts, ", snapshots ", o.snapshots,
-                 " are more than ", kMaxDrafts, ", ", kMaxSnapshots);
-  }
-  if (o.snapshot_tokens == 0) o.snapshot_tokens = kDefaultSnapshotTokens;
-  o.snapshot_tokens = static_cast<uint32_t>(
-      std::min<uint64_t>(model::PagesFor(o.snapshot_tokens), kMaxPages / backend::kPageTokens) *
-      backend::kPageTokens);
-  // With the steps that this many pages are good for; of fewer pages they get smaller.
-  o.max_step_tokens = StepTokens(options, o);
-  RETURN_IF_ERROR(PoolSizes(facts.caches, WishOf(o, false)).status());
-  ASSIGN_OR_RETURN(const model::CacheDemand demand,
-                   DemandWithin(facts.caches, WishOf(o, options.kv_tokens > 0), budget));
-  o.kv_tokens = demand.pages * backend::kPageTokens;
-  o.snapshots = demand.snapshots;
-  o.max_step_tokens = StepTokens(options, o);
-  const uint64_t all_logits = uint64_t{o.max_sequences} * (1 + uint64_t{o.max_drafts});
-  o.logit_rows = static_cast<uint32_t>(std::min<uint64_t>(
-      o.max_step_tokens, std::max<uint64_t>(o.logit_rows, all_logits)));
-  ASSIGN_OR_RETURN(std::vector<uint32_t> pools, PoolSizes(facts.caches, WishOf(o, false)));
-  return Sizes{o, std::move(pools)};
-}
-
 EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts,
                        const Sizes& sizes, const Budget& room)
     : owner_(std::move(owner)),
@@ -248,6 +172,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
       fingerprint_(facts.fingerprint),
       kv_places_(facts.kv_places),
       pools_(MakePools(facts.caches, sizes.pools)),
+      model_caches_(facts.caches.size() - facts.head_caches.size()),
       whole_cache_(FirstWhole(pools_)),
       whole_(whole_cache_ < pools_.size() ? &pools_[whole_cache_].units : nullptr),
       free_slots_(options_.max_sequences),
@@ -274,10 +199,12 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
   logit_rows_.reserve(options_.logit_rows);
   choices_.reserve(options_.logit_rows);
   outcomes_.reserve(options_.max_sequences);
+  wishes_.reserve(options_.max_sequences);
   ahead_.reserve(options_.max_sequences);
   hooks_.copy = [this](int32_t cache, uint32_t from, uint32_t to) {
     LandAll();
-    return context_->CopyPage(cache, from, to);
+    const CachePlace place = PlaceOf(static_cast<size_t>(cache));
+    return place.context->CopyPage(place.cache, from, to);
   };
   hooks_.reclaim = [this] { return ReclaimSnapshot(); };
   hooks_.forget = [this](size_t cache, uint32_t page) { prefixes_->Forget(cache, page); };
@@ -292,45 +219,26 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
 
 StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void> owner,
                                                      const backend::LoadedModel& weights,
-                                                     const ModelFacts& facts,
-                                                     const EngineOptions& options) {
+                                                     const ModelFacts& given,
+                                                     const EngineOptions& wanted) {
+  ModelFacts facts = given;
+  EngineOptions options = wanted;
+  RETURN_IF_ERROR(ResolveDrafts(&facts, &options));
   Sizes sizes;
-  ASSIGN_OR_RETURN(auto context, CreateContext(weights, facts, options, &sizes));
+  ASSIGN_OR_RETURN(Contexts contexts, CreateContexts(weights, facts, options, &sizes));
   const Budget room = BudgetOf(weights.kv_room(options.kv_type), options.memory_bytes);
   std::unique_ptr<EngineImpl> engine(new EngineImpl(std::move(owner), facts, sizes, room));
   ASSIGN_OR_RETURN(engine->process_, ProcessGuard::Create());
-  engine->context_ = std::move(context);
+  engine->context_ = std::move(contexts.model);
+  if (contexts.head != nullptr) {
+    engine->head_ = std::make_unique<DraftHead>(
+        std::move(contexts.head), engine->model_caches_, facts.head_caches.size(),
+        sizes.options.max_sequences, sizes.options.max_step_tokens);
+  }
   EngineImpl* raw = engine.get();
   ASSIGN_OR_RETURN(engine->runner_, StepRunner::Create([raw] { return raw->Execute(); }));
   engine->Publish();
   return std::unique_ptr<Engine>(std::move(engine));
-}
-
-StatusOr<std::unique_ptr<backend::Context>> EngineImpl::CreateContext(
-    const backend::LoadedModel& weights, const ModelFacts& facts, const EngineOptions& wanted,
-    Sizes* sizes) {
-  Budget budget = BudgetOf(weights.kv_room(wanted.kv_type), wanted.memory_bytes);
-  while (true) {
-    ASSIGN_OR_RETURN(*sizes, Resolve(facts, wanted, budget));
-    const EngineOptions& o = sizes->options;
-    backend::ContextOptions context;
-    context.kv_type = o.kv_type;
-    context.activations = o.activations;
-    context.max_rows = o.max_step_tokens;
-    context.max_logit_rows = o.logit_rows;
-    context.max_sequences = o.max_sequences;
-    for (size_t c = 0; c < sizes->pools.size(); ++c) {
-      std::vector<uint32_t>& counts = facts.caches[c].slots ? context.slots : context.pages;
-      counts.resize(c + 1);
-      counts[c] = sizes->pools[c];
-    }
-    ASSIGN_OR_RETURN(auto made, weights.CreateContext(context));
-    const uint64_t bytes = made->memory_bytes();
-    if (bytes <= budget.bytes) return made;
-    // What is beside the caches is known now. Less is left for them than they took, so that each
-    // round makes them smaller.
-    budget.beside = bytes - std::min(bytes, PoolBytes(sizes->pools, budget));
-  }
 }
 
 EngineImpl::~EngineImpl() {
@@ -339,6 +247,7 @@ EngineImpl::~EngineImpl() {
     // The step thread and the backend's own exist in the parent only; to wait for them, or for
     // locks they held at the fork, would hang.
     (void)runner_.release();
+    (void)head_.release();
     (void)context_.release();
     return;
   }
@@ -489,7 +398,7 @@ StatusOr<SequenceState> EngineImpl::Save(SequenceId id, bool content) {
 
 // The last token runs again, so that there are logits to go on from.
 Status EngineImpl::SaveContent(const Sequence& s, SequenceState* state) {
-  state->form = context_->content_form();
+  state->form = content_form();
   if (state->form.empty()) {
     return Error(Code::kUnsupported, "this backend does not give the content of its caches");
   }
@@ -500,7 +409,7 @@ Status EngineImpl::SaveContent(const Sequence& s, SequenceState* state) {
     std::string bytes;
     for (const uint32_t unit : s.caches().UnitsAt(c, state->stored)) {
       ASSIGN_OR_RETURN(const std::string one,
-                       context_->ReadContent(static_cast<int32_t>(c), unit));
+                       PlaceOf(c).context->ReadContent(PlaceOf(c).cache, unit));
       bytes += one;
     }
     state->content.push_back(std::move(bytes));
@@ -509,7 +418,7 @@ Status EngineImpl::SaveContent(const Sequence& s, SequenceState* state) {
 }
 
 Status EngineImpl::LoadContent(const SequenceState& state, Sequence* s) {
-  if (state.stored == 0 || state.form != context_->content_form()) return OkStatus();
+  if (state.stored == 0 || state.form != content_form()) return OkStatus();
   if (state.content.size() != pools_.size()) {
     return Error(Code::kInvalidArgument, "content of ", state.content.size(), " caches; there are ",
                  pools_.size());
@@ -530,8 +439,8 @@ Status EngineImpl::LoadContent(const SequenceState& state, Sequence* s) {
     }
     const size_t size = units.empty() ? 0 : bytes.size() / units.size();
     for (size_t i = 0; i < units.size(); ++i) {
-      RETURN_IF_ERROR(context_->WriteContent(static_cast<int32_t>(c), units[i],
-                                             bytes.substr(i * size, size)));
+      RETURN_IF_ERROR(PlaceOf(c).context->WriteContent(PlaceOf(c).cache, units[i],
+                                                       bytes.substr(i * size, size)));
     }
   }
   s->set_foreign();
@@ -698,8 +607,9 @@ StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint
     return Error(Code::kNotFound, "K and V of position ", position, " in layer ", layer,
                  ": it lies behind the window");
   }
-  return context_->ReadKv(static_cast<int32_t>(cache), own_layer, page,
-                          static_cast<uint32_t>(position % backend::kPageTokens));
+  const CachePlace place = PlaceOf(cache);
+  return place.context->ReadKv(place.cache, own_layer, page,
+                               static_cast<uint32_t>(position % backend::kPageTokens));
 }
 
 StatusOr<uint64_t> EngineImpl::PinPrefix(absl::Span<const uint32_t> tokens, uint64_t salt) {
@@ -735,12 +645,21 @@ EngineInfo EngineImpl::info() const {
   info.max_sequences = options_.max_sequences;
   info.max_step_tokens = options_.max_step_tokens;
   info.logit_rows = options_.logit_rows;
-  info.memory_bytes = context_->memory_bytes();
+  info.memory_bytes =
+      context_->memory_bytes() + (head_ == nullptr ? 0 : head_->context().memory_bytes());
   info.vocab = limits_.vocab;
   info.prefix_hits = prefix_hits_.load(std::memory_order_relaxed);
   info.prefix_tokens = prefix_tokens_.load(std::memory_order_relaxed);
   info.prefix_evictions = prefix_evictions_.load(std::memory_order_relaxed);
   info.prefix_held = prefix_held_.load(std::memory_order_relaxed);
+  info.draft_kind = options_.draft_kind;
+  info.max_drafts = options_.max_drafts;
+  info.drafts = drafts_run_.load(std::memory_order_relaxed);
+  info.drafts_accepted = drafts_accepted_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < kCountedDrafts; ++i) {
+    info.drafts_at[i] = drafts_at_[i].load(std::memory_order_relaxed);
+    info.drafts_accepted_at[i] = drafts_accepted_at_[i].load(std::memory_order_relaxed);
+  }
   info.fingerprint = fingerprint_;
   return info;
 }
@@ -772,7 +691,7 @@ StatusOr<bool> EngineImpl::Wait(int64_t timeout_ns) {
   const Call call(this, Call::kInFlight | Call::kLost);
   RETURN_IF_ERROR(call.status());
   if (!in_flight_) {
-    RETURN_IF_ERROR(context_->Health());
+    RETURN_IF_ERROR(Health());
     return true;
   }
   // Also when the step failed or threw, it is over.
@@ -792,7 +711,9 @@ void EngineImpl::Cancel() {
   if (!step_active_) return;
   cancelled_ = true;
   // Only inside Run, so that no request lingers to stop a later step.
-  if (in_run_) context_->RequestStop();
+  if (!in_run_) return;
+  context_->RequestStop();
+  if (head_ != nullptr) head_->context().RequestStop();
 }
 
 }  // namespace mainarch::decode

@@ -2,19 +2,23 @@
 //
 // The engine over any LoadedModel. engine_impl.cc has what callers do to sequences, engine_step.cc
 // the step: prepare (plan, pages), execute (run, sample), and commit or abort; engine_ahead.cc the step
-// ahead, engine_prefix.cc the prefix cache.
+// ahead, engine_drafts.cc what is guessed ahead, engine_prefix.cc the prefix cache, engine_sizes.cc
+// how large all is.
 //
 // Threads: `busy_` is held by the one call that may touch anything; between Submit and Wait the
 // step thread has it all. `cancel_mutex_` guards the three flags that Cancel needs.
 #ifndef MAINARCH_DECODE_ENGINE_IMPL_H_
 #define MAINARCH_DECODE_ENGINE_IMPL_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "decode/draft_head.h"
 #include "decode/engine.h"
 #include "decode/kv_budget.h"
 #include "decode/process_guard.h"
@@ -28,13 +32,15 @@
 
 namespace mainarch::decode {
 
-// What the engine must know of a model.
 // Where a layer's K and V are: a cache, and its layer there.
 struct KvPlace {
   size_t cache;
   int32_t layer;
 };
 
+inline constexpr uint32_t kMaxSequences = 1 << 16;
+
+// What the engine must know of a model.
 struct ModelFacts {
   uint32_t vocab = 0;
   uint64_t max_position = 0;
@@ -44,6 +50,7 @@ struct ModelFacts {
   // without a window has all.
   std::vector<KvPlace> kv_places;
   uint64_t fingerprint = 0;
+  std::vector<model::CacheForm> head_caches = {};  // of the Program that drafts; none: there is none
 };
 
 // `owner` keeps alive what `weights` is part of.
@@ -61,6 +68,9 @@ class EngineImpl final : public Engine {
   };
   static StatusOr<Sizes> Resolve(const ModelFacts& facts, const EngineOptions& options,
                                  const Budget& budget);
+  // Who drafts, and, of options, what a model of these facts makes of that: the facts then have no
+  // head but one that is used, whose caches are the last of `caches`.
+  static Status ResolveDrafts(ModelFacts* facts, EngineOptions* options);
   static StatusOr<std::unique_ptr<Engine>> Create(std::shared_ptr<const void> owner,
                                                   const backend::LoadedModel& weights,
                                                   const ModelFacts& facts,
@@ -121,10 +131,20 @@ class EngineImpl final : public Engine {
     uint32_t first_sample() const { return first_logit + logit_rows - 1 - drafts; }
   };
 
+  // The model's, and of a head that drafts.
+  struct Contexts {
+    std::unique_ptr<backend::Context> model, head;
+
+    uint64_t memory_bytes() const {
+      return model->memory_bytes() + (head == nullptr ? 0 : head->memory_bytes());
+    }
+  };
   // Makes the pools smaller until the budget suffices, as far as the caller left their sizes open.
-  static StatusOr<std::unique_ptr<backend::Context>> CreateContext(
-      const backend::LoadedModel& weights, const ModelFacts& facts, const EngineOptions& wanted,
-      Sizes* sizes);
+  static StatusOr<Contexts> CreateContexts(const backend::LoadedModel& weights,
+                                           const ModelFacts& facts, const EngineOptions& wanted,
+                                           Sizes* sizes);
+  static StatusOr<Contexts> ContextsOf(const backend::LoadedModel& weights,
+                                       const ModelFacts& facts, const Sizes& sizes);
   EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& facts, const Sizes& sizes,
              const Budget& room);
 
@@ -144,6 +164,14 @@ class EngineImpl final : public Engine {
   // What a sequence with these options makes the sampler edit.
   void ReserveEdits(const SequenceOptions& options);
   void UpdateReady(const Sequence& sequence);
+  // Whose a cache of a sequence is, and which one there.
+  struct CachePlace {
+    backend::Context* context;
+    int32_t cache;
+  };
+  CachePlace PlaceOf(size_t cache) const;
+  std::string content_form() const;
+  Status Health() const;
   Status SaveContent(const Sequence& sequence, SequenceState* state);
   Status LoadContent(const SequenceState& state, Sequence* sequence);
 
@@ -152,6 +180,13 @@ class EngineImpl final : public Engine {
   const Plan& MakePlan();
   Status TakePages(const Plan& plan);
   uint32_t Propose(uint32_t index);
+  uint32_t* DraftsOf(const Sequence& s) {
+    return drafts_.data() + size_t{IndexOf(s)} * options_.max_drafts;
+  }
+  backend::Step StepNow() const;
+  Status DraftRows();
+  Status MirrorRows();
+  void CountDrafts(const Outcome& outcome);
   void FillStep();
   void FillRows(Outcome& outcome);
   void FillChoices(Outcome& outcome);
@@ -185,11 +220,13 @@ class EngineImpl final : public Engine {
   const uint64_t id_mask_;  // of this engine, so that another's ids are none here
   ProcessGuard process_;
   std::unique_ptr<backend::Context> context_;
+  std::unique_ptr<DraftHead> head_;  // null: none. After context_, which it reads
   const EngineOptions options_;
   const uint64_t fingerprint_;
   const std::vector<KvPlace> kv_places_;  // of each layer
   SequenceLimits limits_;
   std::vector<model::CachePool> pools_;  // of each cache
+  const size_t model_caches_;            // so many are the model's, the others the head's
   const size_t whole_cache_;             // the first one without a window ...
   model::PagePool* const whole_;         // ... and its pool; null: there is none
   std::unique_ptr<model::PrefixTree> prefixes_;  // null: no prefix cache
@@ -213,6 +250,7 @@ class EngineImpl final : public Engine {
   uint32_t step_rows_ = 0;              // of rows_
   std::vector<backend::StepSequence> step_sequences_;
   std::vector<uint32_t> drafts_;        // [max_sequences][max_drafts]
+  std::vector<DraftHead::Wish> wishes_;  // of a head, one an outcome
   std::vector<uint32_t> logit_rows_;
   std::vector<backend::Choice> choices_;  // beside logit_rows_
   std::vector<Outcome> outcomes_;         // one a chunk
@@ -235,6 +273,10 @@ class EngineImpl final : public Engine {
   std::atomic<uint64_t> rows_run_{0};
   std::atomic<uint64_t> produced_{0};
   std::atomic<uint64_t> step_ns_last_{0};
+  std::atomic<uint64_t> drafts_run_{0};
+  std::atomic<uint64_t> drafts_accepted_{0};
+  std::array<std::atomic<uint64_t>, kCountedDrafts> drafts_at_{};
+  std::array<std::atomic<uint64_t>, kCountedDrafts> drafts_accepted_at_{};
   std::atomic<uint64_t> prefix_hits_{0};
   std::atomic<uint64_t> prefix_tokens_{0};
   std::atomic<uint64_t> prefix_evictions_{0};

@@ -36,7 +36,7 @@ const Plan& EngineImpl::MakePlan() {
     if (view.pending == 0) continue;
     view.silent = s.silent();
     view.evicted = s.evicted();
-    view.drafts = options_.drafts == nullptr ? 0 : Propose(static_cast<uint32_t>(i));
+    view.drafts = Propose(static_cast<uint32_t>(i));
   }
   StepLimits limits = {options_.max_step_tokens, UINT32_MAX, {}, options_.logit_rows};
   if (whole_ != nullptr) {
@@ -44,17 +44,6 @@ const Plan& EngineImpl::MakePlan() {
     limits.page_refs = whole_->refs();
   }
   return scheduler_.Make(views_, limits);
-}
-
-uint32_t EngineImpl::Propose(uint32_t index) {
-  const Sequence& s = slots_[index];
-  const absl::Span<uint32_t> out = absl::MakeSpan(drafts_).subspan(
-      size_t{index} * options_.max_drafts, s.DraftsTaken());
-  if (out.empty()) return 0;
-  const size_t proposed = std::min(options_.drafts->Propose(index, s.tokens(), out), out.size());
-  uint32_t good = 0;
-  while (good < proposed && out[good] < limits_.vocab) ++good;
-  return good;
 }
 
 Status EngineImpl::TakePages(const Plan& plan) {
@@ -91,13 +80,13 @@ void EngineImpl::FillStep() {
     }
     FillRows(outcome);
     FillChoices(outcome);
-    step_sequences_.push_back({s.caches().step(), IndexOf(s)});
+    step_sequences_.push_back({s.caches().step().first(model_caches_), IndexOf(s)});
   }
 }
 
 void EngineImpl::FillRows(Outcome& outcome) {
   const Sequence& s = *outcome.sequence;
-  const uint32_t* const drafts = drafts_.data() + size_t{IndexOf(s)} * options_.max_drafts;
+  const uint32_t* const drafts = DraftsOf(s);
   const uint32_t held = outcome.rows - outcome.drafts;
   outcome.first_logit = static_cast<uint32_t>(logit_rows_.size());
   for (uint32_t i = 0; i < outcome.rows; ++i) {
@@ -111,7 +100,7 @@ void EngineImpl::FillRows(Outcome& outcome) {
 // Beside logit_rows_. A row behind drafts is asked for what follows them, as if they were sampled.
 void EngineImpl::FillChoices(Outcome& outcome) {
   Sequence& s = *outcome.sequence;
-  const uint32_t* const drafts = drafts_.data() + size_t{IndexOf(s)} * options_.max_drafts;
+  const uint32_t* const drafts = DraftsOf(s);
   const uint32_t sampled = outcome.samples ? 1 + outcome.drafts : 0;
   for (uint32_t i = sampled; i < outcome.logit_rows; ++i) choices_.push_back(backend::Choice());
   for (uint32_t i = 0; i < sampled; ++i) {
@@ -136,7 +125,8 @@ StatusOr<bool> EngineImpl::Prepare() {
   Undo undo{this};
   if (!adopted_) {
     RETURN_IF_ERROR(TakePages(plan));
-    FillStep();
+    // What a head guesses is known only once it has run.
+    if (head_ == nullptr) FillStep();
   }
   for (const Outcome& o : outcomes_) o.sequence->PrepareCommit(o.rows, 1 + o.drafts);
   {
@@ -152,6 +142,7 @@ bool EngineImpl::BeginRun() {
   std::lock_guard<std::mutex> lock(cancel_mutex_);
   // A stop asked for as the step before ended is not for this one.
   context_->ForgetStop();
+  if (head_ != nullptr) head_->context().ForgetStop();
   in_run_ = !cancelled_;
   return in_run_;
 }
@@ -178,9 +169,12 @@ Status EngineImpl::KeepLogits() {
   return OkStatus();
 }
 
+backend::Step EngineImpl::StepNow() const {
+  return {{rows_.data(), step_rows_}, step_sequences_, logit_rows_, choices_, {}};
+}
+
 Status EngineImpl::SubmitRows() {
-  RETURN_IF_ERROR(context_->Submit(
-      {{rows_.data(), step_rows_}, step_sequences_, logit_rows_, choices_, {}}));
+  RETURN_IF_ERROR(context_->Submit(StepNow()));
   ++flying_;
   return OkStatus();
 }
@@ -191,13 +185,15 @@ Status EngineImpl::RunContext() {
   Status status;
   if (!adopted_) {
     Drain();
-    status = SubmitRows();
+    status = DraftRows();
+    if (status.ok()) status = SubmitRows();
   }
   if (status.ok()) {
     SubmitAhead();
     status = context_->Poll(-1).status();
     --flying_;
   }
+  if (status.ok()) status = MirrorRows();
   EndRun();
   return status;
 }
@@ -230,7 +226,7 @@ Status EngineImpl::ScoreRows(const Outcome& outcome, Status* fault) {
 Status EngineImpl::SampleRows(Outcome& outcome, Status* fault) {
   if (!outcome.samples) return OkStatus();
   Sequence& s = *outcome.sequence;
-  const uint32_t* const drafts = drafts_.data() + size_t{IndexOf(s)} * options_.max_drafts;
+  const uint32_t* const drafts = DraftsOf(s);
   while (true) {
     const uint32_t row = outcome.first_sample() + outcome.sampled;
     const size_t at = TokenAt(outcome) + outcome.sampled;
@@ -314,6 +310,7 @@ void EngineImpl::CommitOutcome(Outcome& outcome, uint64_t step) {
   const uint64_t first_position = s.position() + outcome.rows - outcome.logit_rows;
   const uint32_t taken_back = outcome.rows - outcome.kept();
   rows_run_.fetch_add(outcome.rows, std::memory_order_relaxed);
+  CountDrafts(outcome);
   s.CommitRows(outcome.kept(), step);
   if (prefixes_ != nullptr) s.FeedPrefix(prefixes_.get());
   if (outcome.logit_rows > 0 && (outcome.ends || s.options().all_logits)) {

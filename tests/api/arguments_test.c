@@ -173,7 +173,7 @@ static void model_open(void) {
   REFUSED(mainarch_model_open(s.group, "/dev/null", NULL, &model, &t_error), INVALID, "/dev/null");
   REFUSED(mainarch_model_open(s.group, "/proc/self", NULL, &model, &t_error), NOT_FOUND,
           "config.json");
-  options.flags = 4;
+  options.flags = MAINARCH_MODEL_DRAFT_HEAD << 1;
   REFUSED(mainarch_model_open(s.group, t_checkpoint(), &options, &model, &t_error), UNSUPPORTED,
           "flags");
   options.flags = 0;
@@ -266,6 +266,10 @@ static void engine_create(void) {
   BAD(kv_tokens, UINT64_MAX, INVALID, "kv_tokens");
   BAD(kv_type, MAINARCH_KV_K8V4 + 1, INVALID, "kv_type");
   BAD(kv_type, -1, INVALID, "kv_type");
+  BAD(drafts, MAINARCH_DRAFTS_AUTO + 1, INVALID, "drafts");
+  BAD(drafts, -1, INVALID, "drafts");
+  BAD(drafts, MAINARCH_DRAFTS_HEAD, INVALID, "has none");
+  BAD(max_drafts, 9, INVALID, "max_drafts");
 #undef BAD
   CHECK(engine == NULL);
   options.flags = MAINARCH_ENGINE_FAST;

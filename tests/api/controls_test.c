@@ -561,8 +561,61 @@ static void beginnings_are_found(void) {
   mainarch_engine_destroy(engine);
 }
 
+/* A text that repeats itself: guesses are right now and then, and what is written is the same. */
+static void drafts_change_nothing(void) {
+  mainarch_engine_options options;
+  mainarch_engine_info info;
+  mainarch_engine_statistics statistics;
+  mainarch_sequence_options sampling = zero_options();
+  uint32_t prompt[24], tokens[2][24], i, k;
+  uint64_t at = 0, accepted_at = 0;
+  memset(&options, 0, sizeof(options));
+  options.struct_size = sizeof(options);
+  options.max_sequence_tokens = 64;
+  for (i = 0; i < COUNT_OF(prompt); ++i) prompt[i] = 300 + i % 4;
+  sampling.flags = MAINARCH_SEQUENCE_IGNORE_END;
+  sampling.max_tokens = 24;
+  for (k = 0; k < 2; ++k) {
+    mainarch_engine* engine;
+    mainarch_sequence sequence;
+    mainarch_status status;
+    size_t count;
+    options.drafts = k == 0 ? MAINARCH_DRAFTS_OFF : MAINARCH_DRAFTS_AUTO;
+    OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+    memset(&info, 0, sizeof(info));
+    info.struct_size = sizeof(info);
+    OK(mainarch_engine_info_get(engine, &info, &t_error));
+    CHECK_EQ(info.drafts, k == 0 ? MAINARCH_DRAFTS_OFF : MAINARCH_DRAFTS_NGRAM);
+    CHECK_EQ(info.max_drafts, k == 0 ? 0 : 3);
+    OK(mainarch_sequence_open(engine, &sampling, &sequence, &t_error));
+    OK(mainarch_sequence_append(engine, sequence, prompt, COUNT_OF(prompt), &t_error));
+    do {
+      status = mainarch_engine_step(engine, &t_error);
+    } while (status == MAINARCH_OK);
+    CHECK_EQ(status, MAINARCH_AGAIN);
+    OK(mainarch_sequence_take(engine, sequence, tokens[k], 24, &count, &t_error));
+    CHECK_EQ(count, 24);
+    statistics = statistics_of(engine);
+    mainarch_engine_destroy(engine);
+  }
+  CHECK(memcmp(tokens[0], tokens[1], sizeof(tokens[0])) == 0);
+  CHECK(statistics.drafts > 0);
+  CHECK(statistics.drafts_accepted <= statistics.drafts);
+  CHECK(statistics.drafts_at[0] > 0);
+  CHECK_EQ(statistics.drafts_at[3], 0);
+  for (i = 0; i < 8; ++i) {
+    at += statistics.drafts_at[i];
+    accepted_at += statistics.drafts_accepted_at[i];
+  }
+  CHECK_EQ(at, statistics.drafts);
+  CHECK_EQ(accepted_at, statistics.drafts_accepted);
+  /* One that is right and the last token of all saves no step. */
+  CHECK(statistics.steps + statistics.drafts_accepted - 24 <= 1);
+}
+
 int main(int argc, char** argv) {
   static const t_case cases[] = {CASE(greedy_text), /* the first: others compare with it */
+                                 CASE(drafts_change_nothing),
                                  CASE(memory_is_budgeted),
                                  CASE(beginnings_are_found),
                                  CASE(options_change_between_steps),

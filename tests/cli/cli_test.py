@@ -569,6 +569,16 @@ class Generate(Case):
             self.assertEqual([entries[0]["token"]] * 2, [token, entries[1]["token"]])  # greedy
             self.assertLessEqual(entries[1]["logprob"], 0)
 
+    def test_drafts(self):
+        plain = run_json(*self.words("--greedy"))
+        self.assertNotIn("drafts", plain)
+        drafted = run_json(*self.words("--greedy", "--drafts", 3))
+        self.assertEqual(drafted["tokens"], plain["tokens"])
+        self.assertLessEqual(drafted["drafts_accepted"], drafted["drafts"])
+        self.assertGreaterEqual(drafted["tokens_a_step"], 1)
+        self.assertIn("tokens a step", run(*self.words("--drafts", 1, "--draft-source", "ngram"))[1])
+        self.assertIn("has none", run(*self.words("--drafts", 1, "--draft-source", "head"), code=1)[1])
+
     def test_chat(self):
         words = ["generate", "--model", self.chat_model(), "--chat", "--max-tokens", 8]
         prompt = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"

@@ -16,21 +16,9 @@
 
 namespace mainarch::test {
 
-inline uint64_t FakeHash(const std::vector<uint32_t>& tokens, const model::CacheForm& form) {
-  uint64_t hash = 0;
-  const size_t seen = form.window == 0 ? tokens.size() : std::min<size_t>(form.window, tokens.size());
-  for (size_t p = form.slots ? 0 : tokens.size() - seen; p < tokens.size(); ++p) {
-    hash = form.slots ? FoldState(hash, tokens[p], p) : FoldToken(hash, tokens[p]);
-  }
-  return hash;
-}
-
 inline std::vector<float> FakeLogits(const std::vector<uint32_t>& tokens, uint32_t vocab,
                                      const CacheForms& forms = {{}}) {
-  uint64_t hash = 0;
-  for (size_t c = 0; c < forms.size(); ++c) {
-    hash = JoinHashes(c, hash, FakeHash(tokens, forms[c]));
-  }
+  const uint64_t hash = FakeHash(tokens, forms);
   std::vector<float> logits(vocab);
   for (uint32_t t = 0; t < vocab; ++t) logits[t] = FakeLogit(hash, t);
   return logits;

@@ -77,6 +77,23 @@ inline uint64_t JoinHashes(size_t cache, uint64_t joined, uint64_t hash) {
   return cache == 0 ? hash : Mix(joined ^ hash);
 }
 
+inline uint64_t FakeHash(const std::vector<uint32_t>& tokens, const model::CacheForm& form) {
+  uint64_t hash = 0;
+  const size_t seen = form.window == 0 ? tokens.size() : std::min<size_t>(form.window, tokens.size());
+  for (size_t p = form.slots ? 0 : tokens.size() - seen; p < tokens.size(); ++p) {
+    hash = form.slots ? FoldState(hash, tokens[p], p) : FoldToken(hash, tokens[p]);
+  }
+  return hash;
+}
+
+inline uint64_t FakeHash(const std::vector<uint32_t>& tokens, const CacheForms& forms) {
+  uint64_t hash = 0;
+  for (size_t c = 0; c < forms.size(); ++c) {
+    hash = JoinHashes(c, hash, FakeHash(tokens, forms[c]));
+  }
+  return hash;
+}
+
 // Logits after a prefix with this hash: eighths in [-8, 8), so that ties happen.
 inline float FakeLogit(uint64_t hash, uint32_t token) {
   return static_cast<float>(Mix(hash + token) >> 57) / 8.0f - 8.0f;
@@ -253,6 +270,11 @@ class FakeContext final : public backend::Context {
     return i < flight.chosen.size() ? flight.chosen[i] : absl::nullopt;
   }
 
+  // What a head reads: of each row of the last step that ran, the hash that its logits are made of.
+  const std::vector<uint64_t>& taps() const { return taps_; }
+  const std::vector<backend::StepRow>& tapped_rows() const { return tapped_rows_; }
+  void KeepTaps() { keeps_taps_ = true; }
+
   Status RunNow(const backend::Step& step) {
     const int64_t run = control_->runs.fetch_add(1);
     ++step_;
@@ -269,6 +291,11 @@ class FakeContext final : public backend::Context {
     for (uint32_t i = 0; i < step.logit_rows.size(); ++i) {
       MakeLogits(step, step.logit_rows[i], i);
       if (run == control_->nan_run.load()) logits_[size_t{i} * vocab_ + vocab_ / 2] = NAN;
+    }
+    if (keeps_taps_) {
+      taps_.clear();
+      for (uint32_t row = 0; row < step.rows.size(); ++row) taps_.push_back(HashOfRow(step, row));
+      tapped_rows_.assign(step.rows.begin(), step.rows.end());
     }
     if (control_->after_run) control_->after_run();
     return OkStatus();
@@ -444,9 +471,14 @@ class FakeContext final : public backend::Context {
     return hash;
   }
 
-  void MakeLogits(const backend::Step& step, uint32_t row, uint32_t i) {
+  uint64_t HashOfRow(const backend::Step& step, uint32_t row) {
     uint64_t hash = 0;
     for (size_t c = 0; c < forms_.size(); ++c) hash = JoinHashes(c, hash, HashOf(step, c, row));
+    return hash;
+  }
+
+  void MakeLogits(const backend::Step& step, uint32_t row, uint32_t i) {
+    const uint64_t hash = HashOfRow(step, row);
     for (uint32_t t = 0; t < vocab_; ++t) logits_[size_t{i} * vocab_ + t] = FakeLogit(hash, t);
   }
 
@@ -492,6 +524,9 @@ class FakeContext final : public backend::Context {
   float* logits_ = nullptr;  // [max_logit_rows][vocab] of the step that runs
   uint64_t step_ = 0;
   Cell nowhere_;
+  bool keeps_taps_ = false;
+  std::vector<uint64_t> taps_;
+  std::vector<backend::StepRow> tapped_rows_;
 };
 
 class FakeModel final : public backend::LoadedModel {
@@ -500,17 +535,23 @@ class FakeModel final : public backend::LoadedModel {
       : vocab_(vocab), forms_(std::move(forms)) {}
   StatusOr<std::unique_ptr<backend::Context>> CreateContext(
       const backend::ContextOptions& options) const override {
+    if (options.program == 1) return make_head(options);
     return std::unique_ptr<backend::Context>(
         std::make_unique<FakeContext>(&control, vocab_, forms_, options));
   }
   const backend::Program& program() const override { return program_; }
   uint64_t weight_bytes() const override { return 0; }
   backend::KvRoom kv_room(backend::KvType) const override {
-    return {control.room.bytes, control.room.unit_bytes.empty() ? FakeContext::UnitBytes(forms_)
-                                                                : control.room.unit_bytes};
+    std::vector<uint64_t> bytes = control.room.unit_bytes;
+    if (bytes.empty()) bytes = FakeContext::UnitBytes(forms_);
+    bytes.insert(bytes.end(), head_unit_bytes.begin(), head_unit_bytes.end());
+    return {control.room.bytes, bytes};
   }
 
   mutable FakeControl control;
+  // Of a second Program: fake_head.h.
+  std::function<std::unique_ptr<backend::Context>(const backend::ContextOptions&)> make_head;
+  std::vector<uint64_t> head_unit_bytes;
 
  private:
   uint32_t vocab_;

@@ -245,7 +245,13 @@ void CpuModel::WaitPlaced() const {
 
 // The pool is backed as it is used, so it may be larger than what is free, but not than what there is.
 backend::KvRoom CpuModel::kv_room(backend::KvType type) const {
-  return {MachineMemory(), Caches::BytesOfUnits(*programs_[0], type)};
+  backend::KvRoom room = {MachineMemory(), {}};
+  for (const std::shared_ptr<const Program>& program : programs_) {
+    for (const uint64_t bytes : Caches::BytesOfUnits(*program, type)) {
+      room.unit_bytes.push_back(bytes);
+    }
+  }
+  return room;
 }
 
 StatusOr<std::unique_ptr<backend::Context>> CpuModel::CreateContext(

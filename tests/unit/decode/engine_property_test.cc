@@ -14,6 +14,7 @@
 
 #include "decode/engine_impl.h"
 #include "support/engine_oracle.h"
+#include "support/fake_head.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -57,13 +58,22 @@ class Play final : public DraftSource {
     // From hardly enough for one sequence to enough for all.
     o.kv_tokens = o.max_sequence_tokens + Pick(o.max_sequence_tokens * o.max_sequences);
     if (Pick(8) == 0) o.kv_tokens = 16;
-    facts_ = {kVocab, 1000, {3, 7}, forms_};
+    facts_ = {kVocab, 1000, {3, 7}, forms_, {}, 0, {}};
     o.logit_rows = Pick(2) * Pick(40);
     o.snapshots = Pick(5);
     o.snapshot_tokens = 16 * (1 + Pick(4));
     // It is the engine's only for as long as that lives.
-    if (Pick(2)) o.drafts = std::shared_ptr<DraftSource>(std::shared_ptr<void>(), this);
-    o.max_drafts = o.drafts == nullptr ? 0 : 1 + Pick(4);
+    const uint32_t who = Pick(6);
+    if (who < 2) o.drafts = std::shared_ptr<DraftSource>(std::shared_ptr<void>(), this);
+    if (who == 2) o.draft_kind = DraftKind::kNgram;
+    if (who == 3 || who == 4) o.draft_kind = DraftKind::kHead;
+    o.max_drafts = who == 5 ? 0 : 1 + Pick(4);
+    head_ = o.draft_kind == DraftKind::kHead;
+    if (head_) {
+      facts_.head_caches = test::HeadForms();
+      test::UseFakeHead(&model_, &head_control_, kVocab, forms_);
+      head_control_.wrong = Pick(9);
+    }
     if (Pick(2)) o.state_slots = o.max_sequences * (2 + o.max_drafts) + Pick(5);
     o.prefix_cache = prefixes_;
     if (Pick(4) == 0) o.prefix_bytes = 1 + Pick(20'000);
@@ -71,7 +81,8 @@ class Play final : public DraftSource {
     // keeps the engine from using that.
     model_.control.in_flight = 1 + Pick(2);
     plain_ = model_.control.in_flight == 2 && Pick(4) > 0;
-    if (plain_) o.drafts = nullptr, o.max_drafts = 0;
+    if (plain_) o.drafts = nullptr, o.draft_kind = DraftKind::kNone, o.max_drafts = 0;
+    head_ &= !plain_;
     auto engine = CreateEngine(nullptr, model_, facts_, o);
     if (!engine.ok()) return std::string(engine.status().message());
     engine_ = *std::move(engine);
@@ -80,7 +91,9 @@ class Play final : public DraftSource {
       if (!wrong.empty()) return wrong;
     }
     capacity_ = o.max_sequence_tokens;
-    for (const model::CacheForm& form : forms_) {
+    test::CacheForms all = forms_;
+    if (head_) all.push_back({});
+    for (const model::CacheForm& form : all) {
       if (form.whole()) capacity_ = std::min<uint64_t>(capacity_, (o.kv_tokens + 15) / 16 * 16);
     }
     max_sequences_ = o.max_sequences;
@@ -100,6 +113,7 @@ class Play final : public DraftSource {
   uint64_t adopted() const { return engine_->info().ahead; }
   EngineInfo info() const { return engine_->info(); }
   uint64_t pinned() const { return pinned_; }
+  bool head() const { return head_; }
 
   // The right tokens, up to a wrong one.
   size_t Propose(uint32_t, absl::Span<const uint32_t> tokens, absl::Span<uint32_t> out) override {
@@ -321,6 +335,7 @@ class Play final : public DraftSource {
     if (fail && how == 0) control.fail_run = control.runs.load();
     if (fail && how == 1) control.nan_run = control.runs.load();
     if (fail && how == 2) control.fail_copy = control.copies.load();
+    if (fail && Pick(3) == 0) head_control_.fail_run = head_control_.runs.load() + Pick(6);
     const int64_t runs = control.runs;
     Status status;
     bool worked = false;
@@ -337,7 +352,7 @@ class Play final : public DraftSource {
       status = ran.status();
       worked = ran.ok() && *ran;
     }
-    control.fail_run = control.nan_run = control.fail_copy = -1;
+    control.fail_run = control.nan_run = control.fail_copy = head_control_.fail_run = -1;
     stepped_ = status.ok() && worked;
     // What was done to a step that ran ahead comes out with the next one.
     const bool two = control.in_flight == 2;
@@ -457,6 +472,8 @@ class Play final : public DraftSource {
   const test::CacheForms forms_;
   test::FakeModel model_;
   ModelFacts facts_;
+  test::HeadControl head_control_;
+  bool head_ = false;
   uint64_t capacity_ = 0;
   size_t max_sequences_ = 0;
   std::unique_ptr<Engine> engine_;
@@ -479,7 +496,7 @@ TEST(random_operations_match_the_oracle) {
   const char* const wanted = std::getenv("MAINARCH_PROPERTY_OPERATIONS");
   const uint64_t operations = wanted == nullptr ? 75'000 : std::strtoull(wanted, nullptr, 10);
   uint64_t lost = 0, drafts = 0, referred = 0, adopted = 0, stored = 0, pinned = 0;
-  uint64_t hits = 0, found = 0, evictions = 0;
+  uint64_t hits = 0, found = 0, evictions = 0, of_heads = 0;
   for (uint32_t seed = 0; seed < (operations + 299) / 300; ++seed) {
     Play play(seed);
     const std::string wrong = play.Run(300);
@@ -495,9 +512,11 @@ TEST(random_operations_match_the_oracle) {
     found += play.info().prefix_tokens;
     evictions += play.info().prefix_evictions;
     pinned += play.pinned();
+    if (play.head()) of_heads += play.info().drafts_accepted;
   }
   CHECK_GT(lost, 1000u);  // truncations and preemptions did happen
   CHECK_GT(drafts, 1000u);
+  CHECK_GT(of_heads, 500u);
   CHECK_GT(referred, 1000u);
   CHECK_GT(adopted, 200u);
   CHECK_GT(stored, 1000u);  // positions that travelled

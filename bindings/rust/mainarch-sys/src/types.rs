@@ -180,6 +180,9 @@ pub type mainarch_progress_fn =
 pub const MAINARCH_MODEL_IN_PLACE: u64 = 1;
 /// open returns when all weights are in place
 pub const MAINARCH_MODEL_WAIT: u64 = 2;
+/// weights of the layer that drafts are placed, too, where
+/// the checkpoint has one (mtp.\*): MAINARCH_DRAFTS_HEAD
+pub const MAINARCH_MODEL_DRAFT_HEAD: u64 = 4;
 
 /// Model options; zero is the default of every field.
 #[repr(C)]
@@ -391,6 +394,19 @@ pub const MAINARCH_ENGINE_FAST: u64 = 1;
 /// threads or ranks. Without the flag everything is fp32, which is what this library's results are
 /// tested to agree with.
 pub const MAINARCH_ENGINE_NO_PREFIX_CACHE: u64 = 2;
+/// Values of mainarch_engine_options.drafts: who guesses tokens ahead of those that are sampled. A step runs
+/// the guesses of a sequence as further rows and keeps them as far as they are what is sampled, so a
+/// sequence gets several tokens of one step, and no token comes out differently. A sequence that the caller
+/// samples (MAINARCH_SEQUENCE_MANUAL), that has a mask or stop strings gets none.
+pub const MAINARCH_DRAFTS_OFF: i32 = 0;
+/// a layer of the model's own: it must have been opened with
+/// MAINARCH_MODEL_DRAFT_HEAD, and have one
+pub const MAINARCH_DRAFTS_HEAD: i32 = 1;
+/// what followed the last 3, 2 or 1 tokens when they stood there before:
+/// for texts that repeat what was said
+pub const MAINARCH_DRAFTS_NGRAM: i32 = 2;
+/// HEAD where the model has one, else NGRAM
+pub const MAINARCH_DRAFTS_AUTO: i32 = 3;
 
 /// Engine options; zero is the default of every field.
 #[repr(C)]
@@ -431,6 +447,10 @@ pub struct mainarch_engine_options {
     /// ones count); 0: all of it if kv_tokens or memory_bytes are given, else
     /// 512 MiB
     pub prefix_bytes: u64,
+    /// MAINARCH_DRAFTS_*; INVALID_ARGUMENT: HEAD, and the model has none
+    pub drafts: i32,
+    /// guesses of one sequence and step, 1 to 8; 0: 3
+    pub max_drafts: u32,
 }
 
 impl Default for mainarch_engine_options {
@@ -465,6 +485,10 @@ pub struct mainarch_engine_info {
     pub logit_rows: u32,
     /// 0
     pub reserved: u32,
+    /// MAINARCH_DRAFTS_*, never AUTO
+    pub drafts: i32,
+    /// max drafts
+    pub max_drafts: u32,
 }
 
 impl Default for mainarch_engine_info {
@@ -506,6 +530,14 @@ pub struct mainarch_engine_statistics {
     pub prefix_evictions: u64,
     /// tokens that can be found now, in whole blocks
     pub prefix_held: u64,
+    /// tokens guessed ahead that steps have run
+    pub drafts: u64,
+    /// of these, so many were what was sampled
+    pub drafts_accepted: u64,
+    /// the same of first guesses, of second ones behind them, and so on
+    pub drafts_at: [u64; 8],
+    /// drafts accepted at
+    pub drafts_accepted_at: [u64; 8],
 }
 
 impl Default for mainarch_engine_statistics {

@@ -30,6 +30,21 @@ pub enum KvType {
     K8V4,
 }
 
+/// Who guesses tokens ahead of those that are sampled. No token comes out differently, only sooner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Drafts {
+    /// Nobody.
+    #[default]
+    Off,
+    /// A layer of the model's own, opened with [`ModelOptions::draft_head`](crate::ModelOptions).
+    Head,
+    /// What followed the last 3, 2 or 1 tokens when they stood there before.
+    Ngram,
+    /// `Head` where the model has one, else `Ngram`.
+    Auto,
+}
+
 /// How to make an [`Engine`]. Zero is the default of every number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineOptions {
@@ -58,6 +73,10 @@ pub struct EngineOptions {
     /// Bytes that beginnings of sequences may keep of the KV cache; 0: all of it if `kv_tokens` or
     /// `memory_bytes` are given, else 512 MiB.
     pub prefix_bytes: u64,
+    /// Who guesses tokens ahead.
+    pub drafts: Drafts,
+    /// Guesses of one sequence and step, 1 to 8; 0: 3.
+    pub max_drafts: u32,
 }
 
 /// What an engine was made with, every default resolved.
@@ -78,6 +97,10 @@ pub struct EngineInfo {
     pub logit_rows: u32,
     /// `MAINARCH_KV_*`.
     pub kv_type: i32,
+    /// Who guesses tokens ahead; never `Auto`.
+    pub drafts: Drafts,
+    /// Guesses of one sequence and step.
+    pub max_drafts: u32,
 }
 
 /// What an engine has done since it was made.
@@ -104,6 +127,14 @@ pub struct Statistics {
     pub prefix_evictions: u64,
     /// Tokens that can be found now.
     pub prefix_held: u64,
+    /// Tokens guessed ahead that steps have run.
+    pub drafts: u64,
+    /// Of these, those that were what was sampled.
+    pub drafts_accepted: u64,
+    /// The same of first guesses, of second ones behind them, and so on.
+    pub drafts_at: [u64; 8],
+    /// Of these, those that were what was sampled.
+    pub drafts_accepted_at: [u64; 8],
 }
 
 /// One text in one engine: an id. Of a sequence that was closed, or of another engine, it is
@@ -239,6 +270,13 @@ impl Engine {
             flags: (u64::from(options.fast) * sys::MAINARCH_ENGINE_FAST)
                 | (u64::from(options.no_prefix_cache) * sys::MAINARCH_ENGINE_NO_PREFIX_CACHE),
             prefix_bytes: options.prefix_bytes,
+            drafts: match options.drafts {
+                Drafts::Off => sys::MAINARCH_DRAFTS_OFF,
+                Drafts::Head => sys::MAINARCH_DRAFTS_HEAD,
+                Drafts::Ngram => sys::MAINARCH_DRAFTS_NGRAM,
+                Drafts::Auto => sys::MAINARCH_DRAFTS_AUTO,
+            },
+            max_drafts: options.max_drafts,
             ..Default::default()
         };
         let mut raw = std::ptr::null_mut();
@@ -271,6 +309,12 @@ impl Engine {
             max_step_tokens: info.max_step_tokens,
             logit_rows: info.logit_rows,
             kv_type: info.kv_type,
+            drafts: match info.drafts {
+                sys::MAINARCH_DRAFTS_HEAD => Drafts::Head,
+                sys::MAINARCH_DRAFTS_NGRAM => Drafts::Ngram,
+                _ => Drafts::Off,
+            },
+            max_drafts: info.max_drafts,
         })
     }
 
@@ -295,6 +339,10 @@ impl Engine {
             prefix_tokens: raw.prefix_tokens,
             prefix_evictions: raw.prefix_evictions,
             prefix_held: raw.prefix_held,
+            drafts: raw.drafts,
+            drafts_accepted: raw.drafts_accepted,
+            drafts_at: raw.drafts_at,
+            drafts_accepted_at: raw.drafts_accepted_at,
         })
     }
 

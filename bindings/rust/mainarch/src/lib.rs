@@ -117,7 +117,7 @@ mod stream;
 mod tokenizer;
 
 pub use engine::{
-    Canceller, Engine, EngineInfo, EngineOptions, KvType, Logprob, Sequence, SequenceInfo,
+    Canceller, Drafts, Engine, EngineInfo, EngineOptions, KvType, Logprob, Sequence, SequenceInfo,
     Statistics,
 };
 pub use error::{Error, ErrorKind, Result};

@@ -22,6 +22,9 @@ pub struct ModelOptions<'a> {
     /// CPU: multiply straight from the mapped files. Opens at once and takes no memory of its own;
     /// steps are slower, and results the same.
     pub in_place: bool,
+    /// Weights of the layer that drafts are placed, too, where the checkpoint has one:
+    /// [`Drafts::Head`](crate::Drafts).
+    pub draft_head: bool,
     /// Told of the progress, and may cancel.
     pub progress: Option<&'a mut Progress<'a>>,
 }
@@ -30,6 +33,7 @@ impl fmt::Debug for ModelOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ModelOptions")
             .field("in_place", &self.in_place)
+            .field("draft_head", &self.draft_head)
             .field("progress", &self.progress.is_some())
             .finish()
     }
@@ -122,7 +126,8 @@ impl Model {
     ) -> Result<Model> {
         let path = c_string("path", path.as_ref().as_os_str().as_bytes())?;
         let mut raw_options = sys::mainarch_model_options {
-            flags: u64::from(options.in_place) * sys::MAINARCH_MODEL_IN_PLACE,
+            flags: (u64::from(options.in_place) * sys::MAINARCH_MODEL_IN_PLACE)
+                | (u64::from(options.draft_head) * sys::MAINARCH_MODEL_DRAFT_HEAD),
             ..Default::default()
         };
         let mut told = options.progress.map(|progress| Told { progress, panic: None });

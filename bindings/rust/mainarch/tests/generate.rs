@@ -292,6 +292,21 @@ fn sequences_are_steered() {
     engine.drop_prefix(&[], 0).unwrap();
     assert_eq!(engine.statistics().unwrap().prefix_held, 0);
 
+    let drafted = EngineOptions { drafts: Drafts::Auto, max_drafts: 2, ..engine_options() };
+    let mut engine = Engine::new(&stack.model, &drafted).unwrap();
+    let info = engine.info().unwrap();
+    assert_eq!((info.drafts, info.max_drafts), (Drafts::Ngram, 2));
+    let sequence = engine.open(&greedy()).unwrap();
+    engine.append(sequence, &[7, 8, 7, 8, 7, 8]).unwrap();
+    while engine.step().unwrap() {}
+    let statistics = engine.statistics().unwrap();
+    assert!(statistics.drafts > 0 && statistics.drafts_accepted <= statistics.drafts);
+    assert_eq!(statistics.drafts_at.iter().sum::<u64>(), statistics.drafts);
+    assert_eq!(statistics.drafts_accepted_at.iter().sum::<u64>(), statistics.drafts_accepted);
+    let head = EngineOptions { drafts: Drafts::Head, ..engine_options() };
+    let none = Engine::new(&stack.model, &head).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::InvalidArgument);
+
     let devices = devices().unwrap();
     assert_eq!((devices[0].device.as_str(), &devices[0].unusable), ("cpu", &None));
 }

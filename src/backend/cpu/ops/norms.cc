@@ -20,17 +20,17 @@ class AddNormed : public Phase {
   void Run(uint32_t item, int) override {
     const int32_t rank = RankOf(item);
     const int64_t row = RowOf(item);
-    float* y = ws_.Row(rank, op_.y, row);
-    if (const float* norm = ws_.Vector(rank, op_.norm)) {
-      ws_.kernels.rms_norm(y, norm, ws_.program.rms_eps, width_, y);
-    }
-    if (op_.scale != 1) ws_.kernels.scale(y, op_.scale, width_);
+    float* const y = ws_.Row(rank, op_.y, row);
     float* const x = ws_.Row(rank, op_.x, row);
-    if (op_.add) {
-      ws_.kernels.add_tree(x, &y, 1, ws_.SlotStride(op_.x));
-    } else {
+    // What is added may be scaled in place; what x is set to may be wanted as it was.
+    float* to = op_.add ? y : x;
+    if (const float* norm = ws_.Vector(rank, op_.norm)) {
+      ws_.kernels.rms_norm(y, norm, ws_.program.rms_eps, width_, to);
+    } else if (!op_.add) {
       std::memcpy(x, y, static_cast<size_t>(width_) * sizeof(float));
     }
+    if (op_.scale != 1) ws_.kernels.scale(to, op_.scale, width_);
+    if (op_.add) ws_.kernels.add_tree(x, &to, 1, ws_.SlotStride(op_.x));
   }
 
  private:

@@ -65,6 +65,7 @@ pub fn entries() -> Vec<String> {
     function!(entries, mainarch_group_device_info_get);
     constant!(entries, MAINARCH_MODEL_IN_PLACE);
     constant!(entries, MAINARCH_MODEL_WAIT);
+    constant!(entries, MAINARCH_MODEL_DRAFT_HEAD);
     size!(entries, mainarch_model_options);
     field!(entries, mainarch_model_options, struct_size);
     field!(entries, mainarch_model_options, flags);
@@ -140,6 +141,10 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_KV_K8V4);
     constant!(entries, MAINARCH_ENGINE_FAST);
     constant!(entries, MAINARCH_ENGINE_NO_PREFIX_CACHE);
+    constant!(entries, MAINARCH_DRAFTS_OFF);
+    constant!(entries, MAINARCH_DRAFTS_HEAD);
+    constant!(entries, MAINARCH_DRAFTS_NGRAM);
+    constant!(entries, MAINARCH_DRAFTS_AUTO);
     size!(entries, mainarch_engine_options);
     field!(entries, mainarch_engine_options, struct_size);
     field!(entries, mainarch_engine_options, flags);
@@ -152,6 +157,8 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_options, logit_rows);
     field!(entries, mainarch_engine_options, reserved);
     field!(entries, mainarch_engine_options, prefix_bytes);
+    field!(entries, mainarch_engine_options, drafts);
+    field!(entries, mainarch_engine_options, max_drafts);
     function!(entries, mainarch_engine_create);
     function!(entries, mainarch_engine_destroy);
     size!(entries, mainarch_engine_info);
@@ -164,6 +171,8 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_info, kv_type);
     field!(entries, mainarch_engine_info, logit_rows);
     field!(entries, mainarch_engine_info, reserved);
+    field!(entries, mainarch_engine_info, drafts);
+    field!(entries, mainarch_engine_info, max_drafts);
     function!(entries, mainarch_engine_info_get);
     size!(entries, mainarch_engine_statistics);
     field!(entries, mainarch_engine_statistics, struct_size);
@@ -178,6 +187,10 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_statistics, prefix_tokens);
     field!(entries, mainarch_engine_statistics, prefix_evictions);
     field!(entries, mainarch_engine_statistics, prefix_held);
+    field!(entries, mainarch_engine_statistics, drafts);
+    field!(entries, mainarch_engine_statistics, drafts_accepted);
+    field!(entries, mainarch_engine_statistics, drafts_at);
+    field!(entries, mainarch_engine_statistics, drafts_accepted_at);
     function!(entries, mainarch_engine_statistics_get);
     function!(entries, mainarch_engine_pin_prefix);
     function!(entries, mainarch_engine_drop_prefix);
