@@ -307,4 +307,14 @@ TEST(a_hybrid_writes_the_same_with_its_head) {
   const EngineInfo info = (*with)->info();
   CHECK_EQ(info.prefix_hits, 2u);
   CHECK_GT(info.drafts, 100u);
+  // The same guesses from two ranks.
+  auto ranks = test::LoadHybrid(directory, /*draft_head=*/true, "cpu:2");
+  CHECK_OK(ranks);
+  auto two = Engine::Create(*ranks, With(DraftKind::kHead, 3));
+  auto one = Engine::Create(*headed, With(DraftKind::kHead, 3));
+  CHECK_OK(two);
+  CHECK_OK(one);
+  CHECK(Write(**two, Drawn(3, 30), prompt) == Write(**one, Drawn(3, 30), prompt));
+  CHECK_EQ((*two)->info().drafts_accepted, (*one)->info().drafts_accepted);
+  CHECK_EQ((*two)->info().steps, (*one)->info().steps);
 }

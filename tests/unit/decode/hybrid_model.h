@@ -29,9 +29,10 @@ inline Status WriteHybrid(const std::string& directory) {
 }
 
 inline StatusOr<std::shared_ptr<const model::Model>> LoadHybrid(const std::string& directory,
-                                                                bool draft_head) {
+                                                                bool draft_head,
+                                                                const std::string& name = "cpu") {
   backend::BackendOptions device;
-  device.device = "cpu";
+  device.device = name;
   device.threads = 1;
   ASSIGN_OR_RETURN(auto backend, backend::CreateBackend(device));
   return model::Model::Load(std::move(backend), directory, {}, draft_head);
