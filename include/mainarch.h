@@ -563,7 +563,8 @@ enum {
 /* Values of mainarch_engine_options.drafts: who guesses tokens ahead of those that are sampled. A step runs
  * the guesses of a sequence as further rows and keeps them as far as they are what is sampled, so a
  * sequence gets several tokens of one step, and no token comes out differently. A sequence that the caller
- * samples (MAINARCH_SEQUENCE_MANUAL), that has a mask or stop strings gets none. */
+ * samples (MAINARCH_SEQUENCE_MANUAL) or that has a mask gets none, nor one with stop strings whose
+ * tokenizer's text is more than the bytes of tokens joined (SentencePiece). */
 enum {
   MAINARCH_DRAFTS_OFF = 0,
   MAINARCH_DRAFTS_HEAD = 1,  /* a layer of the model's own: it must have been opened with

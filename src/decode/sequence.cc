@@ -209,15 +209,20 @@ uint64_t Sequence::silent() const {
 }
 
 uint32_t Sequence::DraftsTaken() const {
-  // What a mask or stop strings make of a token can be known only once it has been sampled.
-  if (options_.manual || !mask_.words().empty() || stops_.active() || pending() != 1) return 0;
+  // What a mask makes of a token can be known only once it has been sampled, and what a text that is
+  // more than bytes joined does.
+  if (options_.manual || !mask_.words().empty() || pending() != 1) return 0;
+  if (stops_.active() && !stops_.can_go_back()) return 0;
   // Each draft is followed by a token that is sampled.
   const uint64_t room = full() ? 0 : limits_->max_tokens - tokens_.size() - 1;
   return static_cast<uint32_t>(std::min<uint64_t>(room, limits_->max_drafts));
 }
 
 bool Sequence::Foresee(uint32_t token) {
-  if (foreseen_++ == 0) distinct_ = counts_.tokens().size();
+  if (foreseen_++ == 0) {
+    distinct_ = counts_.tokens().size();
+    stops_.Mark();
+  }
   tokens_.push_back(token);
   is_produced_.push_back(1);
   counts_.Add(token, true);
@@ -225,6 +230,7 @@ bool Sequence::Foresee(uint32_t token) {
 }
 
 void Sequence::Forget() {
+  if (foreseen_ > 0) stops_.GoBack();
   for (; foreseen_ > 0; --foreseen_) {
     counts_.TakeBack(tokens_.back(), distinct_);
     tokens_.pop_back();

@@ -56,42 +56,42 @@ StopStrings::StopStrings(const SequenceOptions& options)
 
 void StopStrings::Begin() {
   for (Stop& stop : stops_) stop.matched = 0;
-  character_bytes_ = 0;
-  bytes_ = cut_ = 0;
-  stopped_ = finished_ = false;
+  at_.character_bytes = 0;
+  at_.bytes = at_.cut = 0;
+  at_.stopped = at_.finished = false;
   if (decoder_.has_value()) decoder_.emplace(tokenizer_, /*skip_special=*/!see_special_);
 }
 
 bool StopStrings::Push(uint32_t token, bool may_stop) {
-  if (!active() || stopped_) return stopped_;
+  if (!active() || at_.stopped) return at_.stopped;
   if (!see_special_ && tokenizer_->IsSpecial(token)) return false;
   if (decoder_.has_value()) {
     for (const char byte : decoder_->Push(token)) Follow(byte, may_stop);
-    return stopped_;
+    return at_.stopped;
   }
   for (const char byte : tokenizer_->TokenBytes(token)) PushByte(byte, may_stop);
-  return stopped_;
+  return at_.stopped;
 }
 
 // As text::StreamDecoder repairs bytes, but in place.
 void StopStrings::PushByte(char byte, bool may_stop) {
-  character_[character_bytes_++] = byte;
-  while (character_bytes_ > 0) {
-    const text::Utf8Step step = text::StepUtf8({character_, character_bytes_});
+  at_.character[at_.character_bytes++] = byte;
+  while (at_.character_bytes > 0) {
+    const text::Utf8Step step = text::StepUtf8({at_.character, at_.character_bytes});
     if (step.head == text::Utf8Head::kIncomplete) return;
     const bool valid = step.head == text::Utf8Head::kValid;
     const absl::string_view text =
-        valid ? absl::string_view(character_, step.length) : absl::string_view(text::kReplacement);
+        valid ? absl::string_view(at_.character, step.length) : absl::string_view(text::kReplacement);
     for (const char one : text) Follow(one, may_stop);
-    character_bytes_ -= static_cast<uint32_t>(step.length);
-    std::memmove(character_, character_ + step.length, character_bytes_);
+    at_.character_bytes -= static_cast<uint32_t>(step.length);
+    std::memmove(at_.character, at_.character + step.length, at_.character_bytes);
   }
 }
 
 void StopStrings::Follow(char byte, bool may_stop) {
-  if (stopped_) return;
-  ++bytes_;
-  cut_ = bytes_;
+  if (at_.stopped) return;
+  ++at_.bytes;
+  at_.cut = at_.bytes;
   for (Stop& stop : stops_) {
     // A whole match that was not allowed to stop goes on from its own failure.
     if (stop.matched == stop.text.size()) stop.matched = stop.failure[stop.matched];
@@ -100,28 +100,38 @@ void StopStrings::Follow(char byte, bool may_stop) {
     }
     stop.matched += stop.text[stop.matched] == byte;
     if (stop.matched < stop.text.size() || !may_stop) continue;
-    stopped_ = true;
-    cut_ = std::min<uint64_t>(cut_, bytes_ - stop.text.size());
+    at_.stopped = true;
+    at_.cut = std::min<uint64_t>(at_.cut, at_.bytes - stop.text.size());
   }
 }
 
+void StopStrings::Mark() {
+  marked_ = at_;
+  for (Stop& stop : stops_) stop.marked = stop.matched;
+}
+
+void StopStrings::GoBack() {
+  at_ = marked_;
+  for (Stop& stop : stops_) stop.matched = stop.marked;
+}
+
 void StopStrings::Finish() {
-  if (finished_ || stopped_) return;
-  if (character_bytes_ > 0) bytes_ += std::strlen(text::kReplacement);
-  if (decoder_.has_value()) bytes_ += decoder_->Finish().size();
-  character_bytes_ = 0;
-  finished_ = true;
+  if (at_.finished || at_.stopped) return;
+  if (at_.character_bytes > 0) at_.bytes += std::strlen(text::kReplacement);
+  if (decoder_.has_value()) at_.bytes += decoder_->Finish().size();
+  at_.character_bytes = 0;
+  at_.finished = true;
 }
 
 uint64_t StopStrings::text_bytes() const {
-  if (stopped_) return cut_;
-  if (finished_) return bytes_;
+  if (at_.stopped) return at_.cut;
+  if (at_.finished) return at_.bytes;
   uint32_t held = 0;
   for (const Stop& stop : stops_) {
     const bool whole = stop.matched == stop.text.size();
     held = std::max(held, whole ? stop.failure[stop.matched] : stop.matched);
   }
-  return bytes_ - held;
+  return at_.bytes - held;
 }
 
 }  // namespace mainarch::decode

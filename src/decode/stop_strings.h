@@ -37,6 +37,10 @@ class StopStrings {
   // A token more; true when a stop string is complete with it, unless it may not be one yet. Gets no
   // memory where text is the bytes of tokens joined.
   bool Push(uint32_t token, bool may_stop);
+  // What is pushed behind Mark is taken back by GoBack. Only where text is the bytes of tokens joined.
+  bool can_go_back() const { return !decoder_.has_value(); }
+  void Mark();
+  void GoBack();
   // The text ends for another reason.
   void Finish();
   // How much of the text stands: all that is before the stop string, or else all that cannot be the
@@ -49,6 +53,16 @@ class StopStrings {
     // failure[n]: the longest end of the first n bytes, short of all, that they begin with.
     std::vector<uint32_t> failure;
     uint32_t matched = 0;  // bytes of it at the end of the text
+    uint32_t marked = 0;   // the same at Mark
+  };
+  // How far the text has come, but for what each stop has matched.
+  struct Place {
+    char character[4] = {};  // the beginning of one, as bytes come
+    uint32_t character_bytes = 0;
+    uint64_t bytes = 0;  // of the text so far
+    uint64_t cut = 0;    // where the stop string begins, if stopped
+    bool stopped = false;
+    bool finished = false;
   };
 
   void PushByte(char byte, bool may_stop);
@@ -58,12 +72,7 @@ class StopStrings {
   bool see_special_ = false;
   std::vector<Stop> stops_;
   std::optional<text::StreamDecoder> decoder_;  // where text is more than bytes joined
-  char character_[4] = {};  // the beginning of one, as bytes come
-  uint32_t character_bytes_ = 0;
-  uint64_t bytes_ = 0;  // of the text so far
-  uint64_t cut_ = 0;    // where the stop string begins, if stopped_
-  bool stopped_ = false;
-  bool finished_ = false;
+  Place at_, marked_;
 };
 
 }  // namespace mainarch::decode

@@ -546,6 +546,9 @@ class Generate(Case):
             cut = run_json(*self.words("--greedy", "--stop", "no such text", "--stop", stop))
             self.assertEqual(cut["text"], whole[:whole.index(stop)])
             self.assertEqual(cut["finish"], "stop")
+            drafted = run_json(*self.words("--greedy", "--drafts", 3, "--stop", stop))
+            self.assertEqual(drafted["text"], cut["text"])
+            self.assertEqual(drafted["finish"], "stop")
 
     def test_prompt_from_stdin_and_file(self):
         words = ["generate", "--model", TRAINED, "--max-tokens", 8]

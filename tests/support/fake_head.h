@@ -107,6 +107,11 @@ class FakeHead final : public backend::ImmediateContext {
     uint64_t position = UINT64_MAX;  // of the next token
   };
 
+  struct Own {  // a hidden row
+    uint64_t hidden = 0;
+    uint32_t position = 0, table = 0;
+  };
+
   void Check(bool good, const char* what) {
     if (!good) faults_->Violation(what);
   }
@@ -150,20 +155,26 @@ class FakeHead final : public backend::ImmediateContext {
       Check(state.position == step.rows[row].position, "a hidden row of another position");
       return state.hidden;
     }
-    if ((from & backend::kOwnInput) != 0) return own_.at(from & ~backend::kOwnInput);
+    if ((from & backend::kOwnInput) != 0) {
+      const Own& own = own_.at(from & ~backend::kOwnInput);
+      Check(own.table == step.sequences[step.rows[row].sequence].table &&
+                own.position + 1 == step.rows[row].position,
+            "a hidden row of the head's own of another sequence or position");
+      return own.hidden;
+    }
     Check(!First(step, row) && from == row - 1, "a hidden row that is not the one before");
     return source_->taps().at(from);
   }
 
   void Write(const backend::Step& step, bool garble) {
-    std::vector<uint64_t> own;
+    std::vector<Own> own;
     for (uint32_t row = 0; row < step.rows.size(); ++row) {
       const backend::StepRow& r = step.rows[row];
       const bool guessed =
           step.inputs[row] != backend::kCarriedInput && (step.inputs[row] & backend::kOwnInput) != 0;
       const uint64_t hidden = HiddenOf(step, row);
       At(step, r.sequence, r.position) = {garble ? 0xDEAD : hidden, r.token, r.position, guessed};
-      own.push_back(Mix(hidden + r.token));
+      own.push_back({Mix(hidden + r.token), r.position, step.sequences[r.sequence].table});
     }
     uint32_t first = 0;
     for (uint32_t s = 0; s < step.sequences.size(); ++s) {
@@ -230,7 +241,7 @@ class FakeHead final : public backend::ImmediateContext {
   std::vector<Cell> cells_;
   std::vector<float> logits_;
   std::vector<absl::optional<uint32_t>> chosen_;
-  std::vector<uint64_t> own_;  // hidden rows of its last step
+  std::vector<Own> own_;  // of its last step
   Cell nowhere_;
 };
 

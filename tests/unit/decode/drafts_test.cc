@@ -10,13 +10,11 @@
 #include <map>
 
 #include "decode/ngram_drafts.h"
-#include "model/config.h"
-#include "model/model.h"
-#include "model/synthetic.h"
 #include "support/checkpoint_files.h"
 #include "support/fake_head.h"
 #include "support/test.h"
 #include "unit/decode/engine_user.h"
+#include "unit/decode/hybrid_model.h"
 
 using namespace mainarch;
 using namespace mainarch::decode;
@@ -279,37 +277,16 @@ TEST(drafts_leave_distributions_alone) {
   CHECK_EQ(with.model.control.Violations(), "");
 }
 
-namespace {
-
-// Three gated delta nets and an attention, and a layer that drafts; weights are hashes.
-constexpr char kHybrid[] = R"({"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text",
-  "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 97, "max_position_embeddings": 512,
-  "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false,
-  "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
-  "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4})";
-
-}  // namespace
-
 // A head of real layers: the same tokens as without, prefix hits, forks and truncation among them.
 TEST(a_hybrid_writes_the_same_with_its_head) {
-  auto config = model::ParseConfig(kHybrid, "", "dir");
-  CHECK_OK(config);
   const std::string directory = test::ScratchDirectory() + "/hybrid";
-  model::SyntheticOptions synthetic;
-  synthetic.draft_head = true;
-  CHECK_OK(model::WriteSyntheticCheckpoint(*config, directory, synthetic));
-  backend::BackendOptions device;
-  device.device = "cpu";
-  device.threads = 1;
-  auto backend = backend::CreateBackend(device);
-  CHECK_OK(backend);
-  auto headless = model::Model::Load(*backend, directory, {});
+  CHECK_OK(test::WriteHybrid(directory));
+  auto headless = test::LoadHybrid(directory, /*draft_head=*/false);
   CHECK_OK(headless);
   CHECK_EQ((*headless)->weights().programs().size(), 1u);
   EngineOptions options = With(DraftKind::kHead, 3);
   CHECK_REFUSED(Engine::Create(*headless, options), Code::kInvalidArgument, "opened without");
-  auto headed = model::Model::Load(*backend, directory, {}, /*draft_head=*/true);
+  auto headed = test::LoadHybrid(directory, /*draft_head=*/true);
   CHECK_OK(headed);
   CHECK_GT((*headed)->weights().weight_bytes(), (*headless)->weights().weight_bytes());
   options.prefix_cache = true;
@@ -330,4 +307,14 @@ TEST(a_hybrid_writes_the_same_with_its_head) {
   const EngineInfo info = (*with)->info();
   CHECK_EQ(info.prefix_hits, 2u);
   CHECK_GT(info.drafts, 100u);
+  // The same guesses from two ranks.
+  auto ranks = test::LoadHybrid(directory, /*draft_head=*/true, "cpu:2");
+  CHECK_OK(ranks);
+  auto two = Engine::Create(*ranks, With(DraftKind::kHead, 3));
+  auto one = Engine::Create(*headed, With(DraftKind::kHead, 3));
+  CHECK_OK(two);
+  CHECK_OK(one);
+  CHECK(Write(**two, Drawn(3, 30), prompt) == Write(**one, Drawn(3, 30), prompt));
+  CHECK_EQ((*two)->info().drafts_accepted, (*one)->info().drafts_accepted);
+  CHECK_EQ((*two)->info().steps, (*one)->info().steps);
 }

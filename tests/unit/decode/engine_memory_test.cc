@@ -11,6 +11,7 @@
 #include "decode/engine_impl.h"
 #include "support/engine_oracle.h"
 #include "support/test.h"
+#include "unit/decode/hybrid_model.h"
 
 namespace {
 
@@ -108,6 +109,38 @@ TEST(steady_decode_allocates_nothing) {
   CHECK(fork_and_submit(100, true));
   CHECK_EQ(allocations.load() - before, 0u);
   CHECK_EQ((*engine)->info().sequences, 6u);
+}
+
+// By the text that was said, and by a head of real layers.
+TEST(steady_decode_with_drafts_allocates_nothing) {
+  MAINARCH_SKIP_WITHOUT_COUNTING;
+  const std::string directory = test::ScratchDirectory() + "/hybrid";
+  CHECK_OK(test::WriteHybrid(directory));
+  const auto model = test::LoadHybrid(directory, /*draft_head=*/true);
+  CHECK_OK(model);
+  for (const DraftKind kind : {DraftKind::kNgram, DraftKind::kHead}) {
+    EngineOptions options = Options();
+    options.max_sequence_tokens = 400;
+    options.max_step_tokens = 32;
+    options.draft_kind = kind;
+    auto engine = Engine::Create(*model, options);
+    CHECK_OK(engine);
+    for (uint64_t i = 0; i < 4; ++i) {
+      SequenceOptions drawn = i % 2 ? Everything(i) : SequenceOptions();
+      drawn.ignore_eos = true;
+      drawn.logprobs = 0;  // which grow until they are taken
+      drawn.stop_tokens = {};
+      drawn.stop_sequences = {};
+      const auto id = (*engine)->Open(drawn);
+      CHECK_OK(id);
+      CHECK_OK((*engine)->Append(*id, {1, 2, 3, static_cast<uint32_t>(i)}));
+    }
+    for (int i = 0; i < 5; ++i) CHECK_OK((*engine)->RunStep());
+    const uint64_t drafts = (*engine)->info().drafts, before = allocations;
+    for (int i = 0; i < 20; ++i) CHECK_OK((*engine)->RunStep());
+    CHECK_EQ(allocations.load() - before, 0u);
+    CHECK_GT((*engine)->info().drafts, drafts);
+  }
 }
 
 TEST(an_empty_step_and_an_id_lookup_are_cheap) {

@@ -42,6 +42,12 @@ std::string Shown(const SequenceOptions& o, const std::vector<uint32_t>& tokens,
   std::string text;
   *stopped = false;
   for (size_t i = 0; i < tokens.size() && !*stopped; ++i) {
+    // What is foreseen and taken back leaves no trace.
+    if (stops.can_go_back()) {
+      stops.Mark();
+      for (size_t k = 0; k < 3; ++k) stops.Push(tokens[(7 * i + k) % tokens.size()], true);
+      stops.GoBack();
+    }
     *stopped = stops.Push(tokens[i], true);
     text += decoder.Push(tokens[i]);
   }
