@@ -30,8 +30,10 @@ inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
 constexpr uint32_t Parity(uint32_t index) { return index & 1; }
 
 // One step, as the host writes it and kernel step_begin copies it: this header, then
-// rows [rows] StepRow, logit_rows [logit_rows] uint32, inputs [rows] uint32 where the Program has
-// InputOps, choices [logit_rows] ChoiceRow with their edits and counts, each at the offset (in
+// rows [rows] StepRow, logit_rows [logit_rows] uint32, inputs [rows + 1] uint32 where the Program has
+// InputOps (the last one: the first row of the half that the source's tap is read from), sequences: their
+// number and [sequences] {first row, rows}, states [caches of slots][2][rows] uint32 where the Program
+// has such caches (before and after a row, kNoSlot: none), choices [logit_rows] ChoiceRow with their edits and counts, each at the offset (in
 // words, from the start of the block) that the header says; behind that, only in the host's copy, changes [changes] PageChange.
 //
 // Page tables lie behind the block in the GPU's own memory and stay from step to step: a step
@@ -49,7 +51,9 @@ struct StepHeader {
   uint32_t changes_at = 0;  // a multiple of 2
   uint32_t changes = 0;
   uint32_t inputs_at = 0;  // of the rows of the source's tap, where there are any
-  uint32_t reserved[4] = {};
+  uint32_t sequences_at = 0;
+  uint32_t states_at = 0;
+  uint32_t reserved[2] = {};
 };
 static_assert(sizeof(StepHeader) == 64);
 
@@ -62,6 +66,10 @@ struct StepRow {
   uint32_t from = kHere;
 };
 static_assert(sizeof(StepRow) == 16);
+
+// Of a row's state: before a sequence's first row, that of an empty sequence; after a row, it is not
+// kept.
+inline constexpr uint32_t kNoSlot = 0xffffffff;
 
 struct PageChange {
   uint32_t at = 0;  // words from the start of the tables
@@ -162,17 +170,65 @@ struct TapArgs {
 };
 static_assert(sizeof(TapArgs) == 40);
 
-// x[row] = tap[input of the row]. An input counts both halves.
+// An input of a row: a row of the source's tap, with this bit one of this context's own (both count
+// both halves), or what the state before the row carries on, zeros of an empty sequence.
+inline constexpr uint32_t kOwnInput = 0x80000000;
+inline constexpr uint32_t kCarriedInput = 0xffffffff;
+
+// x[row] = what the row's input says; the state after a row is row i of the source's tap, i the row's
+// own index.
 struct InputArgs {
   Address<const uint32_t> step;
   Address<const float> tap;  // [2 * max_rows of its own context, stride]
   RowsOut out;
+  Address<const float> own;  // the same of this context; 0: none
+  Address<uint8_t> slots;    // [slots] of fp32 [hidden], slot_bytes apart; 0: nothing is carried on
+  uint64_t slot_bytes = 0;   // a multiple of 16
   uint32_t hidden = 0;       // a multiple of 8
   uint32_t stride = 0;
   uint32_t chunks = 0;
+  uint32_t states = 0;  // which of the step's lists of slots
+};
+static_assert(sizeof(InputArgs) == 88);
+
+// ---- recurrent state ----
+
+// A gated delta net (src/backend/ops.h, GatedDeltaOp), of this GPU's heads. A slot of a layer is S of
+// every value head, [value_dim / 16][key_dim / 16][4][16][4]: sixteen columns, and of a column keys
+// 16 q + 4 g + e at [q][g][column][e]; then the last taps - 1 rows of `in`, [taps - 1][channels].
+//
+// A workgroup takes `columns` columns of one value head through all rows of a sequence. If these are
+// not all of the head's, o goes to `plain`, and gated_delta_norm makes `out` of it: the same bits.
+// Columns of one workgroup, at most.
+constexpr uint32_t DeltaColumns(uint32_t key_dim) { return key_dim > 128 ? 64 : 128; }
+inline constexpr uint32_t kDeltaMostDim = 256;
+inline constexpr uint32_t kDeltaMostTaps = 8;
+struct DeltaArgs {
+  Address<const uint32_t> step;
+  Address<const float> in;     // [rows, in_stride]: channels (q, k, v), z
+  Address<const float> gates;  // [rows, gates_stride]: b, a
+  Address<float> out;          // [rows, out_stride] split rows
+  Address<float> plain;        // [rows, out_stride]; 0: columns are all of a head's
+  Address<uint8_t> slots;      // this layer's, slot_bytes apart
+  Address<const float> conv;   // [channels, taps]
+  Address<const float> decay;  // [value_heads]
+  Address<const float> dt_bias;
+  Address<const float> norm;  // [value_dim]
+  uint64_t slot_bytes = 0;    // a multiple of 16
+  uint32_t in_stride = 0;
+  uint32_t gates_stride = 0;
+  uint32_t out_stride = 0;
+  uint32_t key_heads = 0;
+  uint32_t value_heads = 0;
+  uint32_t key_dim = 0;    // a multiple of 16; at most 128, of gated_delta_wide 256
+  uint32_t value_dim = 0;  // a multiple of 16, at most 256
+  uint32_t taps = 0;       // 2 to kDeltaMostTaps
+  uint32_t columns = 0;    // a multiple of 16, at most DeltaColumns
+  uint32_t states = 0;     // which of the step's lists of slots
+  float epsilon = 0;       // of the norm of o
   uint32_t reserved = 0;
 };
-static_assert(sizeof(InputArgs) == 64);
+static_assert(sizeof(DeltaArgs) == 136);
 
 // ---- matrices ----
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/common/kernel.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
 #include "kernels/ops/reduce.h"
 #include "kernels/ops/sample.h"
@@ -14,7 +15,7 @@ KERNEL(step_begin, StepBegin, "vgpr=32 sgpr=56")
 KERNEL(step_tables, StepTables, "vgpr=32 sgpr=56")
 KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
 KERNEL(tap, Tap, "vgpr=32 sgpr=56")
-KERNEL(input, Input, "vgpr=32 sgpr=56 lds=16")
+KERNEL(input, Input, "vgpr=32 sgpr=72 lds=16")
 KERNEL(resplit, Resplit, "vgpr=32 sgpr=56")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
@@ -25,6 +26,12 @@ KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
 KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
 KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=80 lds=2064")
+
+using GatedDelta = Delta<128, 2>;
+using GatedDeltaWide = Delta<256, 1>;
+KERNEL(gated_delta, GatedDelta, "vgpr=160 sgpr=112 lds=16480")
+KERNEL(gated_delta_wide, GatedDeltaWide, "vgpr=168 sgpr=112 lds=20576")
+KERNEL(gated_delta_norm, GatedDeltaNorm, "vgpr=64 sgpr=112")
 
 using MatmulBf16 = Matmul<TileFormat::kBf16, false>;
 using MatmulPair = Matmul<TileFormat::kBf16Pair, false>;

@@ -27,6 +27,22 @@ class StepView {
   DEVICE uint32_t position(uint32_t row) const { return words_[words_[4] + row * 4 + 1]; }
   // Of the source's tap: which of its rows, both halves counted.
   DEVICE uint32_t input(uint32_t row) const { return words_[words_[11] + row]; }
+  // The first of the rows of the half of the source's tap that inputs are of.
+  DEVICE uint32_t first_input() const { return input(rows()); }
+  DEVICE uint32_t sequences() const { return words_[words_[12]]; }
+  DEVICE uint32_t first_row(uint32_t sequence) const {
+    return words_[words_[12] + 1 + sequence * 2];
+  }
+  DEVICE uint32_t row_count(uint32_t sequence) const {
+    return words_[words_[12] + 2 + sequence * 2];
+  }
+  // Slots of one of the caches of slots: kNoSlot where there is none.
+  DEVICE uint32_t state_in(uint32_t states, uint32_t row) const {
+    return words_[words_[13] + states * 2 * rows() + row];
+  }
+  DEVICE uint32_t state_out(uint32_t states, uint32_t row) const {
+    return words_[words_[13] + (states * 2 + 1) * rows() + row];
+  }
   DEVICE uint32_t logit_row(uint32_t i) const { return words_[words_[5] + i]; }
   DEVICE Global<const ChoiceRow> choice(uint32_t logit_row) const {
     return reinterpret_cast<Global<const ChoiceRow>>(words_ + words_[8]) + logit_row;

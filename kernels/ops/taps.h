@@ -43,11 +43,34 @@ struct Input {
       const uint32_t column = chunk * kRowChunk + ThreadId() * kPieceColumns;
       RowPiece value = {0, 0};
       if (column < args.hidden) {
-        const uint64_t from = step.input(row);
-        value = *PieceAt(At(args.tap) + (from * args.stride + column));
+        value = Piece(args, step, row, column);
+        if (args.slots.address != 0) Carry(args, step, row, column);
       }
       out.Store(row, chunk, value, arena);
     }
+  }
+
+  DEVICE static Global<float> SlotAt(const Args& args, uint32_t slot) {
+    return reinterpret_cast<Global<float>>(At(args.slots) + slot * args.slot_bytes);
+  }
+  DEVICE static RowPiece Piece(const Args& args, const StepView& step, uint32_t row,
+                               uint32_t column) {
+    const uint32_t from = step.input(row);
+    if (from == kCarriedInput) {
+      const uint32_t slot = step.state_in(args.states, row);
+      if (slot == kNoSlot) return RowPiece{0, 0};
+      return *PieceAt(SlotAt(args, slot) + column);
+    }
+    const Global<const float> tap = At((from & kOwnInput) != 0 ? args.own : args.tap);
+    return *PieceAt(tap + (uint64_t{from & ~kOwnInput} * args.stride + column));
+  }
+  // What goes on from the row is the source's row, not the one that was taken.
+  DEVICE static void Carry(const Args& args, const StepView& step, uint32_t row, uint32_t column) {
+    const uint32_t slot = step.state_out(args.states, row);
+    if (slot == kNoSlot) return;
+    const uint64_t from = step.first_input() + row;
+    *PieceAt(SlotAt(args, slot) + column) =
+        *PieceAt(At(args.tap) + (from * args.stride + column));
   }
 };
 

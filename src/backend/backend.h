@@ -160,11 +160,6 @@ struct ContextOptions {
   const Context* source = nullptr;
 };
 
-// For backends that know one paged cache and nothing else: Unsupported says what was asked beyond
-// that. Of a step: each sequence's list begins at position 0, and its pages are below `pages`.
-Status CheckOneCache(const ContextOptions& options);
-Status CheckOneCache(const Step& step, uint32_t pages);
-
 // K and V of one token in one layer, as attention reads them: [ranks][kv_heads of a rank][head_dim].
 // Where there are fewer KV heads than ranks, neighbours hold the same ones.
 struct KvToken {

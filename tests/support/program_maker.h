@@ -163,6 +163,7 @@ class ProgramReference {
     }
     At(o.out) = state;
   }
+  void Run(const backend::GatedDeltaOp& o);
   void Run(const backend::TapOp& o) { At(o.out) = At(o.x); }
   void Run(const backend::InputOp& o) { At(o.x) = input_; }
   void Run(const backend::AttentionOp& o);
@@ -189,6 +190,53 @@ class ProgramReference {
   std::map<std::pair<int32_t, int32_t>, Row> states_;
   std::map<std::pair<int32_t, int32_t>, std::vector<std::pair<Row, Row>>> kv_;  // of each position
 };
+
+// As the paper has it: S is values by keys, S = alpha S (I - beta k k^T) + beta v k^T, o = S q.
+inline void ProgramReference::Run(const backend::GatedDeltaOp& o) {
+  const size_t n = static_cast<size_t>(o.key_dim), m = static_cast<size_t>(o.value_dim);
+  const size_t heads = static_cast<size_t>(o.value_heads), taps = static_cast<size_t>(o.taps);
+  const size_t keys = static_cast<size_t>(o.key_heads), channels = 2 * keys * n + heads * m;
+  Row& state = states_[{o.cache, o.layer}];  // S of every head, then the rows before this one
+  state.resize(heads * m * n + (taps - 1) * channels);
+  double* const tail = state.data() + heads * m * n;
+  Row x(tail, tail + (taps - 1) * channels), c(channels);
+  const Row in = At(o.in), conv = WeightRow(o.conv, 0);
+  x.insert(x.end(), in.begin(), in.begin() + static_cast<ptrdiff_t>(channels));
+  for (size_t i = 0; i < channels; ++i) {
+    for (size_t tap = 0; tap < taps; ++tap) c[i] += conv[i * taps + tap] * x[tap * channels + i];
+    c[i] *= Sigmoid(c[i]);
+  }
+  std::copy(x.begin() + static_cast<ptrdiff_t>(channels), x.end(), tail);
+  const auto unit = [&](size_t at) {
+    Row out(c.begin() + static_cast<ptrdiff_t>(at), c.begin() + static_cast<ptrdiff_t>(at + n));
+    double sum = 1e-6;
+    for (const double v : out) sum += v * v;
+    for (double& v : out) v /= std::sqrt(sum);
+    return out;
+  };
+  for (size_t h = 0; h < heads; ++h) {
+    const size_t key = h / (heads / keys) * n;
+    const Row q = unit(key), k = unit(keys * n + key);
+    const double beta = Sigmoid(At(o.gates)[h]);
+    const double a = At(o.gates)[heads + h] + WeightRow(o.dt_bias, 0)[h];
+    const double alpha = std::exp(-std::exp(WeightRow(o.decay, 0)[h]) * std::log1p(std::exp(a)));
+    Row y(m);
+    for (size_t j = 0; j < m; ++j) {
+      double* const s = &state[(h * m + j) * n];
+      double held = 0;
+      for (size_t i = 0; i < n; ++i) held += s[i] * k[i];
+      for (size_t i = 0; i < n; ++i) {
+        s[i] = alpha * (s[i] - beta * held * k[i]) + beta * c[2 * keys * n + h * m + j] * k[i];
+        y[j] += s[i] * q[i] / std::sqrt(static_cast<double>(n));
+      }
+    }
+    Norm(o.norm, y.data());
+    for (size_t j = 0; j < m; ++j) {
+      const double z = in[channels + h * m + j];
+      At(o.out)[h * m + j] = y[j] * z * Sigmoid(z);
+    }
+  }
+}
 
 inline void ProgramReference::Run(const backend::AttentionOp& o) {
   const backend::PagedCache& c = backend::CacheOf(p_, o);

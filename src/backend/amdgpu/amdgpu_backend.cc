@@ -64,10 +64,17 @@ backend::KvRoom AmdGpuModel::kv_room(backend::KvType type) const {
     least = std::min(least, vram - std::min(vram, weights));
   }
   const uint64_t ranks = static_cast<uint64_t>(p.ranks);
-  const backend::PagedCache cache = KvShapeOf(p).cache;
-  return {least * ranks,
-          {ranks * static_cast<uint64_t>(cache.layers) * static_cast<uint64_t>(cache.kv_heads) *
-           kernels::KvPageBytes(type, static_cast<uint32_t>(cache.key_dim))}};
+  backend::KvRoom room = {least * ranks, {}};
+  for (const SlotShape& slots : SlotShapesOf(p, {})) {
+    room.unit_bytes.push_back(ranks * static_cast<uint64_t>(slots.layers) * slots.slot_bytes);
+  }
+  const KvShape kv = KvShapeOf(p);
+  if (kv.index != backend::kNone) {
+    room.unit_bytes[static_cast<size_t>(kv.index)] =
+        ranks * static_cast<uint64_t>(kv.cache.layers) * static_cast<uint64_t>(kv.cache.kv_heads) *
+        kernels::KvPageBytes(type, static_cast<uint32_t>(kv.cache.key_dim));
+  }
+  return room;
 }
 
 StatusOr<std::shared_ptr<const AmdGpuModel>> AmdGpuModel::Create(

@@ -83,7 +83,11 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
   if (options.max_rows == 0 || options.max_logit_rows == 0) {
     return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
   }
-  RETURN_IF_ERROR(backend::CheckOneCache(options));
+  const size_t caches = model->program(options.program).caches.size();
+  if (options.pages.size() > caches || options.slots.size() > caches) {
+    return Error(Code::kInternal, "pools of ", options.pages.size(), " paged and ",
+                 options.slots.size(), " slot caches; the Program has ", caches);
+  }
   const auto* source = dynamic_cast<const AmdGpuContext*>(options.source);
   if (options.source != nullptr && (source == nullptr || source->model_ != model)) {
     return backend::WrongSource();
@@ -97,7 +101,7 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
                  " sequences of ", shape.table_words, " pages");
   }
   ASSIGN_OR_RETURN(PageTables tables, PageTables::Create(options.max_sequences, shape.table_words,
-                                                         shape.pages()));
+                                                         shape.pages(), shape.heads.index));
   std::unique_ptr<AmdGpuContext> context(
       new AmdGpuContext(std::move(model), options, source, std::move(tables)));
   const int32_t ranks = context->program_.ranks;
@@ -149,6 +153,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.step = carve.Take(
       (shape_.step_words + uint64_t{shape_.table_words} * shape_.options.max_sequences) * 4);
   m.arrivals = carve.Take(kernels::kArrivalBytes);
+  m.plain = carve.Take(rows * shape_.plain_stride * 4);
   const std::vector<bool> taps = TapsOf(program_), inputs = InputsOf(program_);
   for (size_t b = 0; b < program_.buffers.size(); ++b) {
     m.buffers.push_back(carve.Take(rows * static_cast<uint64_t>(program_.buffers[b].slots) *
@@ -185,7 +190,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
   for (uint64_t* at : {&m.step, &m.arrivals, &m.partial, &m.sums, &m.squares, &m.split, &m.attend_parts,
-                       &m.router_logits, &m.logits, &m.states, &m.races, &m.cosine, &m.sine}) {
+                       &m.router_logits, &m.logits, &m.states, &m.races, &m.cosine, &m.sine, &m.plain}) {
     *at += base;
   }
   for (uint64_t& at : m.buffers) at += base;
@@ -202,11 +207,26 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
       static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.pages() * shape_.kv_page_bytes;
   ASSIGN_OR_RETURN(own.kv, AllocateVram(device, kv, "KV pool"));
   m.kv = own.kv.va();
+  RETURN_IF_ERROR(AllocateSlots(rank));
   m.host_step = host_step_.va();
   m.host_logits = logits_.va();
   m.results = results_.va();
   m.compute_units = ComputeUnits(device);
   memory_bytes_ += own.activations.size();
+  return OkStatus();
+}
+
+Status AmdGpuContext::AllocateSlots(int32_t rank) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  Carver carve;
+  for (const SlotShape& slots : shape_.slots) {
+    own.memory.slots.push_back(
+        carve.Take(static_cast<uint64_t>(slots.layers) * slots.slots * slots.slot_bytes));
+  }
+  if (shape_.slot_lists == 0) return OkStatus();
+  ASSIGN_OR_RETURN(own.slots, AllocateVram(*model_->gpus().at(rank).device, carve.used(),
+                                           "slots of recurrent state"));
+  for (uint64_t& at : own.memory.slots) at += own.slots.va();
   return OkStatus();
 }
 

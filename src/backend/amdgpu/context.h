@@ -7,9 +7,9 @@
 // behind all those submitted before it, reads what the step polled last has left, whether or not
 // another one is in flight behind that.
 //
-//   per rank, VRAM    activations, step block and page tables (one buffer), KV pool; all-reduce
-//                     slots and flags, what is sent to the chooser of a row, and the tokens chosen
-//                     (uncached, mapped by every peer)
+//   per rank, VRAM    activations, step block and page tables (one buffer), KV pool, slots of
+//                     recurrent state; all-reduce slots and flags, what is sent to the chooser of
+//                     a row, and the tokens chosen (uncached, mapped by every peer)
 //   per rank, host    kernel arguments
 //   once, host        step blocks, chosen tokens and logits, mapped by every GPU
 //
@@ -49,8 +49,8 @@ class AmdGpuContext : public backend::Context {
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
                                     uint32_t slot) const override;
   std::string content_form() const override;
-  StatusOr<std::string> ReadContent(int32_t cache, uint32_t page) const override;
-  Status WriteContent(int32_t cache, uint32_t page, absl::string_view bytes) override;
+  StatusOr<std::string> ReadContent(int32_t cache, uint32_t unit) const override;
+  Status WriteContent(int32_t cache, uint32_t unit, absl::string_view bytes) override;
   Status RunPrefix(const backend::Step& step, size_t end) override;
   std::vector<float> ReadBuffer(int32_t rank, backend::BufferId buffer,
                                 uint32_t rows) const override;
@@ -80,6 +80,7 @@ class AmdGpuContext : public backend::Context {
   struct Rank {
     gpu::Buffer activations;  // everything that RankMemory names, but what follows
     gpu::Buffer kv;
+    gpu::Buffer slots;  // of all caches of slots; nobody reads one before a step has written it
     gpu::Buffer exchange;  // slots, then flags
     gpu::Buffer choices;   // ChoiceExchange
     gpu::Buffer kernargs;
@@ -99,6 +100,7 @@ class AmdGpuContext : public backend::Context {
                 const AmdGpuContext* source, PageTables tables);
   Status AllocateShared();
   Status AllocateRank(int32_t rank);
+  Status AllocateSlots(int32_t rank);
   Status AllocateExchange(int32_t rank);
   Status FillRank(int32_t rank);
   void ShareExchange();
@@ -106,12 +108,20 @@ class AmdGpuContext : public backend::Context {
   StatusOr<Packet> MakePacket(int32_t rank, const Launch& launch, uint64_t kernarg, bool first);
 
   Status CheckStep(const backend::Step& step) const;
+  // In context_caches.cc: lists of pages and slots, and inputs.
+  Status CheckCaches(const backend::Step& step) const;
   Status CheckReference(const backend::Step& step, size_t row) const;
   Status CheckInputs(const backend::Step& step) const;
   Status SubmitPart(const backend::Step& step, size_t end);
   static bool TakesPart(const Packet& packet, const ChoiceWork& work, int32_t end);
   void WriteStep(const backend::Step& step, Flight& flight);
   void WriteRows(const backend::Step& step, const kernels::StepHeader& header, uint32_t* block);
+  // Lays the step's inputs and slots out from word `at` on, and says where they end.
+  uint32_t PlaceInputs(const backend::Step& step, uint32_t at, kernels::StepHeader* header) const;
+  void WriteInputs(const backend::Step& step, const kernels::StepHeader& header,
+                   uint32_t* block) const;
+  void WriteStates(const backend::Step& step, const kernels::StepHeader& header,
+                   uint32_t* block) const;
   Status ChangeTables(const backend::Step& step);
   Status SubmitRank(int32_t rank, Flight& flight, int32_t end);
   // Out of line, so that bench/host-overhead finds it by name. Until every rank has come to its
@@ -119,9 +129,19 @@ class AmdGpuContext : public backend::Context {
   [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns);
   uint64_t PacketsTaken() const;
   Status Hung();
-  // A page of all layers of one rank, to or from host memory at `staging`.
-  Status MovePage(int32_t rank, uint32_t page, uint64_t staging, bool out) const;
-  StatusOr<gpu::Buffer> PageStaging(int32_t cache, int32_t rank, uint32_t page) const;
+  // Pages or slots of a cache on one rank: [layers][units], so far apart.
+  struct Units {
+    uint64_t at = 0, stride = 0, bytes = 0;
+    int32_t layers = 0;
+    uint32_t units = 0;
+  };
+  Units UnitsOf(int32_t cache, int32_t rank) const;
+  bool IsPaged(int32_t cache) const {
+    return cache != backend::kNone && cache == shape_.heads.index;
+  }
+  // One of them in all layers, to or from host memory at `staging`.
+  Status MoveUnit(int32_t rank, const Units& units, uint32_t unit, uint64_t staging, bool out) const;
+  StatusOr<gpu::Buffer> UnitStaging(int32_t cache, int32_t rank, uint32_t unit) const;
   Status CopyPageOf(int32_t rank, uint32_t from, uint32_t to);
   Status CopyAndWait(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const;
   Status NothingInFlight(const char* what) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// KV pages as plain memory: copied whole, and read back token by token.
+// KV pages and slots as plain memory: copied whole, and KV read back token by token.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -70,7 +70,7 @@ class Page {
 }  // namespace
 
 Status AmdGpuContext::CopyPage(int32_t cache, uint32_t from, uint32_t to) {
-  if (cache != 0 || from >= shape_.pages() || to >= shape_.pages()) {
+  if (!IsPaged(cache) || from >= shape_.pages() || to >= shape_.pages()) {
     return Error(Code::kInternal, "copy of page ", from, " to ", to, " of cache ", cache,
                  " in a pool of ", shape_.pages());
   }
@@ -104,65 +104,82 @@ std::string AmdGpuContext::content_form() const {
                       static_cast<int>(shape_.options.activations));
 }
 
-StatusOr<gpu::Buffer> AmdGpuContext::PageStaging(int32_t cache, int32_t rank, uint32_t page) const {
-  if (cache != 0 || page >= shape_.pages()) {
-    return Error(Code::kInternal, "page ", page, " of cache ", cache, " in a pool of ",
-                 shape_.pages());
+AmdGpuContext::Units AmdGpuContext::UnitsOf(int32_t cache, int32_t rank) const {
+  const RankMemory& memory = ranks_[static_cast<size_t>(rank)].memory;
+  const backend::PagedCache& paged = shape_.heads.cache;
+  if (IsPaged(cache)) {
+    return {memory.kv, shape_.kv_page_bytes, shape_.kv_page_bytes, paged.layers, shape_.pages()};
+  }
+  if (cache < 0 || static_cast<size_t>(cache) >= shape_.slots.size()) return {};
+  const SlotShape& slots = shape_.slots[static_cast<size_t>(cache)];
+  return {memory.slots[static_cast<size_t>(cache)], slots.slot_bytes, slots.bytes, slots.layers,
+          slots.slots};
+}
+
+StatusOr<gpu::Buffer> AmdGpuContext::UnitStaging(int32_t cache, int32_t rank,
+                                                 uint32_t unit) const {
+  const Units units = UnitsOf(cache, rank);
+  if (unit >= units.units) {
+    return Error(Code::kInternal, "page or slot ", unit, " of cache ", cache, " in a pool of ",
+                 units.units);
   }
   gpu::BufferOptions options;
   options.place = gpu::Place::kSystem;
-  options.label = "KV content";
-  const uint64_t bytes = static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.kv_page_bytes;
-  return gpu::Buffer::Allocate(*model_->gpus().at(rank).device, bytes, options);
+  options.label = "content of caches";
+  return gpu::Buffer::Allocate(*model_->gpus().at(rank).device,
+                               static_cast<uint64_t>(units.layers) * units.bytes, options);
 }
 
-Status AmdGpuContext::MovePage(int32_t rank, uint32_t page, uint64_t staging, bool out) const {
-  for (int32_t layer = 0; layer < shape_.heads.cache.layers; ++layer) {
-    const uint64_t index = static_cast<uint64_t>(layer) * shape_.pages() + page;
-    const uint64_t pool =
-        ranks_[static_cast<size_t>(rank)].memory.kv + index * shape_.kv_page_bytes;
-    const uint64_t host = staging + static_cast<uint64_t>(layer) * shape_.kv_page_bytes;
-    RETURN_IF_ERROR(CopyAndWait(rank, out ? host : pool, out ? pool : host, shape_.kv_page_bytes));
+Status AmdGpuContext::MoveUnit(int32_t rank, const Units& units, uint32_t unit, uint64_t staging,
+                               bool out) const {
+  for (int32_t layer = 0; layer < units.layers; ++layer) {
+    const uint64_t index = static_cast<uint64_t>(layer) * units.units + unit;
+    const uint64_t pool = units.at + index * units.stride;
+    const uint64_t host = staging + static_cast<uint64_t>(layer) * units.bytes;
+    RETURN_IF_ERROR(CopyAndWait(rank, out ? host : pool, out ? pool : host, units.bytes));
   }
   return OkStatus();
 }
 
-StatusOr<std::string> AmdGpuContext::ReadContent(int32_t cache, uint32_t page) const {
+StatusOr<std::string> AmdGpuContext::ReadContent(int32_t cache, uint32_t unit) const {
   Gpus& gpus = model_->gpus();
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   std::string bytes;
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
-    ASSIGN_OR_RETURN(const gpu::Buffer staging, PageStaging(cache, rank, page));
-    RETURN_IF_ERROR(gpus.Settle(MovePage(rank, page, staging.va(), /*out=*/true)));
-    const uint64_t size = static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.kv_page_bytes;
-    bytes.append(reinterpret_cast<const char*>(staging.host()), size);
+    ASSIGN_OR_RETURN(const gpu::Buffer staging, UnitStaging(cache, rank, unit));
+    const Units units = UnitsOf(cache, rank);
+    RETURN_IF_ERROR(gpus.Settle(MoveUnit(rank, units, unit, staging.va(), /*out=*/true)));
+    bytes.append(reinterpret_cast<const char*>(staging.host()),
+                 static_cast<uint64_t>(units.layers) * units.bytes);
   }
   return bytes;
 }
 
-Status AmdGpuContext::WriteContent(int32_t cache, uint32_t page, absl::string_view bytes) {
-  RETURN_IF_ERROR(NothingInFlight("content of a page"));
+Status AmdGpuContext::WriteContent(int32_t cache, uint32_t unit, absl::string_view bytes) {
+  RETURN_IF_ERROR(NothingInFlight("content of a page or slot"));
   Gpus& gpus = model_->gpus();
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
-  const uint64_t size = static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.kv_page_bytes;
+  const Units first = UnitsOf(cache, 0);
+  const uint64_t size = static_cast<uint64_t>(first.layers) * first.bytes;
   const uint64_t wanted = size * static_cast<uint64_t>(program_.ranks);
   if (bytes.size() != wanted) {
     return Error(Code::kInvalidArgument, "content of cache ", cache, ": ", bytes.size(),
-                 " bytes of a page are not ", wanted);
+                 " bytes of a page or slot are not ", wanted);
   }
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
-    ASSIGN_OR_RETURN(gpu::Buffer staging, PageStaging(cache, rank, page));
+    ASSIGN_OR_RETURN(gpu::Buffer staging, UnitStaging(cache, rank, unit));
     std::memcpy(staging.host(), bytes.data() + static_cast<uint64_t>(rank) * size, size);
-    RETURN_IF_ERROR(gpus.Settle(MovePage(rank, page, staging.va(), /*out=*/false)));
+    RETURN_IF_ERROR(
+        gpus.Settle(MoveUnit(rank, UnitsOf(cache, rank), unit, staging.va(), /*out=*/false)));
   }
   return OkStatus();
 }
 
 StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer,
                                                  uint32_t page, uint32_t slot) const {
-  if (cache != 0 || kv_layer < 0 || kv_layer >= shape_.heads.cache.layers || page >= shape_.pages() ||
+  if (!IsPaged(cache) || kv_layer < 0 || kv_layer >= shape_.heads.cache.layers || page >= shape_.pages() ||
       slot >= kernels::kPageTokens) {
     return Error(Code::kInternal, "K and V of cache ", cache, ", layer ", kv_layer, ", page ", page,
                  ", slot ", slot, " in a pool of ", shape_.heads.cache.layers, " layers and ",

@@ -27,16 +27,6 @@ bool Penalises(const backend::Choice& choice) {
                            choice.presence != 0 || !choice.counted.empty());
 }
 
-Status CheckOnePageList(const backend::StepSequence& sequence) {
-  const absl::Span<const backend::StepCache> caches = sequence.caches;
-  if (caches.size() == 1 && caches[0].first_page == 0 && caches[0].state_in == backend::kNoSlot &&
-      caches[0].state_out.empty()) {
-    return OkStatus();
-  }
-  return Error(Code::kInternal, "a sequence of a step with ", caches.size(),
-               " caches, or not one page list from position 0 on");
-}
-
 }  // namespace
 
 Status AmdGpuContext::CheckStep(const Step& step) const {
@@ -56,16 +46,11 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
     return Error(Code::kInternal, step.choices.size(), " choices of ", step.logit_rows.size(),
                  " logit rows");
   }
-  for (const backend::StepSequence& sequence : step.sequences) {
-    RETURN_IF_ERROR(CheckOnePageList(sequence));
-  }
   for (size_t i = 0; i < step.rows.size(); ++i) {
     const backend::StepRow& row = step.rows[i];
     const bool here = row.from == backend::kHere;
     if (row.sequence >= step.sequences.size() ||
-        (here && row.token >= static_cast<uint32_t>(program_.vocab)) ||
-        row.position / backend::kPageTokens >=
-            step.sequences[row.sequence].caches[0].pages.size()) {
+        (here && row.token >= static_cast<uint32_t>(program_.vocab))) {
       return Error(Code::kInternal, "a row of token ", row.token, ", position ", row.position,
                    ", sequence ", row.sequence);
     }
@@ -74,27 +59,8 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
   for (uint32_t row : step.logit_rows) {
     if (row >= step.rows.size()) return Error(Code::kInternal, "logits of row ", row, " asked for");
   }
+  RETURN_IF_ERROR(CheckCaches(step));
   return shape_.reads_tap ? CheckInputs(step) : OkStatus();
-}
-
-// Rows of the source's step that was polled last: which rows there are to go on from, the host
-// knows no earlier. Queues are in order, so its half of the tap is whole until this step has run,
-// unless a step of the same parity is in flight already.
-Status AmdGpuContext::CheckInputs(const Step& step) const {
-  if (step.inputs.size() != step.rows.size()) {
-    return Error(Code::kInternal, step.inputs.size(), " inputs of ", step.rows.size(), " rows");
-  }
-  if (source_->submitted_ - source_->polled_ == kMostInFlight) {
-    return Error(Code::kInternal, "inputs of the source's step ", source_->polled_,
-                 ", whose tap step ", source_->submitted_, " in flight writes over");
-  }
-  const uint32_t rows = source_->flights_[kernels::Parity(source_->polled_)].form.rows;
-  for (uint32_t row : step.inputs) {
-    if (row < rows) continue;
-    return Error(Code::kInternal, "row ", row, " of the source's last step is asked for, which had ",
-                 rows);
-  }
-  return OkStatus();
 }
 
 // A row whose token is not known here. Its own choice cannot count that token among those that are
@@ -124,13 +90,8 @@ void AmdGpuContext::WriteRows(const Step& step, const StepHeader& header, uint32
                tables_.Offset(step.sequences[row.sequence].table), row.from};
   }
   static_assert(backend::kHere == kernels::kHere);
-  if (shape_.reads_tap) {
-    const uint32_t first =
-        kernels::Parity(source_->polled_) * source_->shape_.options.max_rows;
-    for (size_t i = 0; i < step.rows.size(); ++i) {
-      block[header.inputs_at + i] = first + step.inputs[i];
-    }
-  }
+  if (shape_.reads_tap) WriteInputs(step, header, block);
+  if (shape_.slot_lists > 0) WriteStates(step, header, block);
   if (step.logit_rows.empty()) return;
   std::memcpy(block + header.logit_rows_at, step.logit_rows.data(), step.logit_rows.size() * 4);
 }
@@ -144,8 +105,7 @@ void AmdGpuContext::WriteStep(const Step& step, Flight& flight) {
   header.index = submitted_;
   header.rows_at = sizeof(StepHeader) / 4;
   header.logit_rows_at = header.rows_at + header.rows * 4;
-  header.inputs_at = header.logit_rows_at + header.logit_rows;
-  header.choices_at = header.inputs_at + (shape_.reads_tap ? header.rows : 0);
+  header.choices_at = PlaceInputs(step, header.logit_rows_at + header.logit_rows, &header);
   header.pages_at = shape_.step_words;
   for (const backend::StepRow& row : step.rows) {
     header.splits = std::max(header.splits, row.position / kernels::kSplitTokens + 1);

@@ -28,14 +28,13 @@ concept IsResidual = requires(const T& op) { op.x; } && !std::is_same_v<T, backe
                      !std::is_same_v<T, backend::InputOp>;
 
 Status CheckCaches(const Program& program) {
-  if (program.caches.size() > 1) {
-    return Error(Code::kUnsupported, program.caches.size(), " caches: the GPU kernels take one");
-  }
+  int paged = 0;
   for (const backend::Cache& any : program.caches) {
     const auto* cache = std::get_if<backend::PagedCache>(&any);
-    if (cache == nullptr) {
-      return Error(Code::kUnsupported, "cache \"", std::get<backend::SlotCache>(any).label,
-                   "\" of recurrent state: the GPU kernels have none");
+    if (cache == nullptr) continue;
+    if (++paged > 1) {
+      return Error(Code::kUnsupported, "paged cache \"", cache->label,
+                   "\" beside another: the GPU kernels take one");
     }
     const int32_t hd = cache->key_dim;
     if (cache->value_dim != hd) {

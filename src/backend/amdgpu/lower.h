@@ -32,13 +32,25 @@ struct Launch {
   When when = When::kAlways;  // kTokens: a token is chosen; kDraws: one is drawn
 };
 
-
 // The paged cache of a Program that CheckProgram takes (there is one at most), and its query heads.
 struct KvShape {
+  int32_t index = backend::kNone;  // into Program::caches
   backend::PagedCache cache;
   int32_t heads = 0;  // on one rank
 };
 KvShape KvShapeOf(const backend::Program& program);
+
+// A cache of slots: [layer][slot][slot_bytes], on each rank.
+struct SlotShape {
+  int32_t list = backend::kNone;  // of the step's lists of slots; kNone: the cache is a paged one
+  int32_t layers = 0;
+  uint32_t slots = 0;
+  uint64_t bytes = 0;       // of a layer's state
+  uint64_t slot_bytes = 0;  // the same in whole lines
+};
+// Of each of Program::caches.
+std::vector<SlotShape> SlotShapesOf(const backend::Program& program,
+                                    const backend::ContextOptions& options);
 
 // Unsupported names what these kernels cannot run of a Program: head sizes, groups, experts.
 Status CheckProgram(const backend::Program& program);
@@ -67,9 +79,16 @@ struct Shape {
   uint32_t step_changes = 0;      // as many of those at most
   uint32_t table_words = 0;       // of one sequence's page table
   uint64_t kv_page_bytes = 0;     // of one layer and rank: all its heads
+  std::vector<SlotShape> slots;   // of each of Program::caches
+  uint32_t slot_lists = 0;        // of a step: caches of slots
+  uint32_t plain_stride = 0;      // of RankMemory::plain
   std::vector<uint32_t> strides;  // of each Program buffer's rows
 
-  uint32_t pages() const { return options.pages[0]; }
+  uint32_t pages() const {
+    return heads.index == backend::kNone || static_cast<size_t>(heads.index) >= options.pages.size()
+               ? 0
+               : options.pages[static_cast<size_t>(heads.index)];
+  }
 };
 // Changes of page tables that one run of step_tables makes, beyond those in the step's block.
 inline constexpr uint32_t kListChanges = 4095;
@@ -101,6 +120,8 @@ struct RankMemory {
   uint64_t states = 0;       // kernels::ChoiceState [choice_slots]
   uint64_t races = 0;        // kernels::RacePart [choice_slots, chunks of the vocabulary]
   uint64_t kv = 0;           // layer 0
+  std::vector<uint64_t> slots;  // of each of Program::caches, layer 0
+  uint64_t plain = 0;        // a gated delta net's o, of heads that several workgroups share
   uint64_t cosine = 0;
   uint64_t sine = 0;
   uint64_t exchange[kernels::kMaxRanks] = {};  // kernels::ExchangeBytes, of every rank

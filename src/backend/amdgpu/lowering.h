@@ -54,6 +54,12 @@ Launch MakeLaunch(absl::string_view kernel, const Args& args, uint32_t workers) 
   return launch;
 }
 
+// Workgroups that share a value head's columns.
+inline uint32_t DeltaGroups(const backend::GatedDeltaOp& op) {
+  return CeilDivide(static_cast<uint64_t>(op.value_dim),
+                    kernels::DeltaColumns(static_cast<uint32_t>(op.key_dim)));
+}
+
 // The launches of one rank, made op by op.
 class Lowering {
  public:
@@ -84,6 +90,13 @@ class Lowering {
   template <class Args>
   void SetStep(Args* args) const {
     args->step.address = memory.step;
+  }
+  const SlotShape& SlotsOf(int32_t cache) const { return shape.slots[static_cast<size_t>(cache)]; }
+  // A layer's slot 0.
+  uint64_t SlotsAt(int32_t cache, int32_t layer) const {
+    const SlotShape& slots = SlotsOf(cache);
+    return memory.slots[static_cast<size_t>(cache)] +
+           static_cast<uint64_t>(layer) * slots.slots * slots.slot_bytes;
   }
   bool Rounds() const { return shape.options.activations == backend::Activations::kBF16; }
   // The op behind the one that is lowered, or null.
@@ -149,6 +162,7 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to);
 void Emit(const backend::LogitsOp& op, Lowering* to);
 void Emit(const backend::TapOp& op, Lowering* to);
 void Emit(const backend::InputOp& op, Lowering* to);
+void Emit(const backend::GatedDeltaOp& op, Lowering* to);
 
 // What the kernels cannot do of ops that they have: Unsupported names it. `before`: the op before,
 // or null.
@@ -163,6 +177,8 @@ Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op
 Status CheckOp(const backend::Program& program, const backend::TapOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::InputOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::GatedDeltaOp& op,
                const backend::Op* before);
 
 }  // namespace mainarch::amdgpu

@@ -24,9 +24,11 @@ void ForEachChange(absl::Span<const uint32_t> pages, const uint32_t* held, What 
 
 }  // namespace
 
-StatusOr<PageTables> PageTables::Create(uint32_t tables, uint32_t words, uint32_t pages) {
-  PageTables out(tables, words, pages);
-  out.held_.reset(static_cast<uint32_t*>(std::calloc(size_t{tables} * words, sizeof(uint32_t))));
+StatusOr<PageTables> PageTables::Create(uint32_t tables, uint32_t words, uint32_t pages,
+                                        int32_t cache) {
+  PageTables out(tables, words, pages, cache);
+  const size_t all = std::max(size_t{tables} * words, size_t{1});
+  out.held_.reset(static_cast<uint32_t*>(std::calloc(all, sizeof(uint32_t))));
   if (out.held_ == nullptr) {
     return Error(Code::kOutOfHostMemory, "page tables of ", tables, " sequences of ", words,
                  " pages");
@@ -41,7 +43,7 @@ StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
     call_ = 1;
   }
   for (const backend::StepSequence& sequence : step.sequences) {
-    const absl::Span<const uint32_t> pages = sequence.caches[0].pages;
+    const absl::Span<const uint32_t> pages = PagesOf(sequence);
     if (sequence.table >= seen_.size() || seen_[sequence.table] == call_) {
       return Error(Code::kInternal, "page table ", sequence.table, " of ", seen_.size(),
                    sequence.table < seen_.size() ? " is named twice in a step" : "");
@@ -56,7 +58,7 @@ StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
       ++changes;
       return true;
     });
-    if (largest >= pages_) {
+    if (!pages.empty() && largest >= pages_) {
       return Error(Code::kInternal, "page ", largest, " is not in the pool of ", pages_);
     }
   }
@@ -66,7 +68,7 @@ StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
 uint32_t PageTables::Take(const backend::Step& step, uint32_t room, kernels::PageChange* out) {
   uint32_t taken = 0;
   for (const backend::StepSequence& sequence : step.sequences) {
-    const absl::Span<const uint32_t> pages = sequence.caches[0].pages;
+    const absl::Span<const uint32_t> pages = PagesOf(sequence);
     uint32_t* held = held_.get() + size_t{sequence.table} * words_;
     const uint32_t first = Offset(sequence.table);
     ForEachChange(pages, held, [&](size_t i) {

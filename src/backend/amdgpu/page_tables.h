@@ -22,8 +22,10 @@ namespace mainarch::amdgpu {
 
 class PageTables {
  public:
-  // `tables` rows of `words`, zeros on both sides; pages are below `pages`.
-  static StatusOr<PageTables> Create(uint32_t tables, uint32_t words, uint32_t pages);
+  // `tables` rows of `words`, zeros on both sides, for the pages of one of Program::caches; they are
+  // below `pages`. kNone: there are no pages, and each row is of none.
+  static StatusOr<PageTables> Create(uint32_t tables, uint32_t words, uint32_t pages,
+                                     int32_t cache = 0);
 
   // How many entries the step's lists change. Internal, and nothing has changed: a list that is
   // longer than a table, a page beyond the pool, a table that is none or named twice.
@@ -39,8 +41,14 @@ class PageTables {
   struct Free {
     void operator()(uint32_t* p) const { std::free(p); }
   };
-  PageTables(uint32_t tables, uint32_t words, uint32_t pages)
-      : words_(words), pages_(pages), seen_(tables) {}
+  PageTables(uint32_t tables, uint32_t words, uint32_t pages, int32_t cache)
+      : cache_(cache), words_(words), pages_(pages), seen_(tables) {}
+  absl::Span<const uint32_t> PagesOf(const backend::StepSequence& sequence) const {
+    if (cache_ == backend::kNone) return {};
+    return sequence.caches[static_cast<size_t>(cache_)].pages;
+  }
+
+  int32_t cache_;
 
   uint32_t words_, pages_;
   // [tables, words]; pages of memory that nobody has written to cost nothing.

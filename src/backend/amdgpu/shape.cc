@@ -16,6 +16,8 @@ constexpr uint32_t kStepChanges = 2048;
 constexpr uint32_t kEditWords = 192;
 // Bytes of attention parts at most; more rows are done in several launches.
 constexpr uint64_t kAttendPartBytes = uint64_t{256} << 20;
+// Slots begin with whole lines.
+constexpr uint32_t kSlotAlign = 256;
 
 }  // namespace
 
@@ -25,7 +27,10 @@ using backend::Program;
 KvShape KvShapeOf(const Program& program) {
   KvShape shape;
   for (const backend::Cache& cache : program.caches) {
-    if (const auto* paged = std::get_if<backend::PagedCache>(&cache)) shape.cache = *paged;
+    const auto* paged = std::get_if<backend::PagedCache>(&cache);
+    if (paged == nullptr) continue;
+    shape.cache = *paged;
+    shape.index = static_cast<int32_t>(&cache - program.caches.data());
   }
   for (const backend::Op& op : program.ops) {
     if (const auto* attention = std::get_if<backend::AttentionOp>(&op)) {
@@ -34,6 +39,42 @@ KvShape KvShapeOf(const Program& program) {
   }
   return shape;
 }
+
+std::vector<SlotShape> SlotShapesOf(const Program& program,
+                                    const backend::ContextOptions& options) {
+  std::vector<SlotShape> out(program.caches.size());
+  int32_t lists = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto* cache = std::get_if<backend::SlotCache>(&program.caches[i]);
+    if (cache == nullptr) continue;
+    const uint64_t bytes = static_cast<uint64_t>(cache->bytes);
+    out[i] = {lists++, cache->layers, i < options.slots.size() ? options.slots[i] : 0, bytes,
+              RoundUp(bytes, kSlotAlign)};
+  }
+  return out;
+}
+
+namespace {
+
+// What steps bring of slots, and the workspace of heads that are shared.
+void AddSlots(const Program& program, Shape* shape) {
+  shape->slots = SlotShapesOf(program, shape->options);
+  for (const SlotShape& slots : shape->slots) shape->slot_lists += slots.list != backend::kNone;
+  for (const backend::Op& op : program.ops) {
+    const auto* delta = std::get_if<backend::GatedDeltaOp>(&op);
+    if (delta == nullptr || DeltaGroups(*delta) == 1) continue;
+    shape->plain_stride =
+        std::max(shape->plain_stride, shape->strides[static_cast<size_t>(delta->out)]);
+  }
+}
+// Words of a step block for inputs and slots.
+uint64_t InputWords(const Shape& shape) {
+  const uint64_t rows = shape.options.max_rows;
+  const uint64_t inputs = shape.reads_tap ? rows + 1 : 0;
+  return inputs + (shape.slot_lists == 0 ? 0 : 1 + 2 * rows + shape.slot_lists * 2 * rows);
+}
+
+}  // namespace
 
 Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   Shape shape;
@@ -82,17 +123,18 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
       std::min<uint64_t>(uint64_t{options.max_logit_rows} * (2 * counted + kEditWords),
                          uint64_t{1} << 20) +
       uint64_t{options.max_logit_rows} * CeilDivide(static_cast<uint64_t>(program.vocab), 32);
+  for (const backend::Buffer& buffer : program.buffers) {
+    shape.strides.push_back(RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
+  }
+  AddSlots(program, &shape);
   shape.choices_end =
       RoundUp(sizeof(kernels::StepHeader) / 4 +
-                  uint64_t{options.max_rows} * (shape.reads_tap ? 5 : 4) + choice_words,
+                  uint64_t{options.max_rows} * 4 + InputWords(shape) + choice_words,
               16);
   shape.step_words = RoundUp(
       shape.choices_end + uint64_t{shape.step_changes} * (sizeof(kernels::PageChange) / 4), 1024);
   shape.kv_page_bytes = static_cast<uint64_t>(shape.heads.cache.kv_heads) *
                         kernels::KvPageBytes(shape.kv, head_dim);
-  for (const backend::Buffer& buffer : program.buffers) {
-    shape.strides.push_back(RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
-  }
   shape.pair_rows = std::min(options.max_rows, kOneRoundRows);
   if (program.ranks > 1) {
     shape.exchange =
@@ -164,7 +206,10 @@ bool LiesSplit(const Program& program, BufferId buffer) {
     return std::visit(
         [&](const auto& op) {
           using T = std::decay_t<decltype(op)>;
-          if constexpr (std::is_same_v<T, backend::AttentionOp>) return op.out == buffer;
+          if constexpr (std::is_same_v<T, backend::AttentionOp> ||
+                        std::is_same_v<T, backend::GatedDeltaOp>) {
+            return op.out == buffer;
+          }
           if constexpr (requires { op.act; }) return op.act == buffer;
           return false;
         },

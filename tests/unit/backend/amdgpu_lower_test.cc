@@ -32,6 +32,9 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(AttendKernel(format, head_dim));
     }
   }
+  for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm"}) {
+    names.emplace_back(name);
+  }
   for (const std::string& name : names) {
     for (const char* isa : {"gfx942", "gfx950"}) {
       const auto found = isa::FindKernel(isa, name);
@@ -105,9 +108,18 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK(Holds(Refusal([](Program& p) { Paged(p).key_dim = Paged(p).value_dim = 96; }), "head_dim 96"));
   CHECK(Holds(Refusal([](Program& p) { Paged(p).value_dim = 32; }), "keys of 64 and values of 32"));
   CHECK(Holds(Refusal([](Program& p) { Paged(p).window = 128; }), "window of 128"));
-  CHECK(Holds(Refusal([](Program& p) { p.caches.push_back(p.caches[0]); }), "2 caches"));
-  CHECK(Holds(Refusal([](Program& p) { p.caches[0] = backend::SlotCache{"state", 1, 64}; }),
-              "cache \"state\""));
+  CHECK(Holds(Refusal([](Program& p) { p.caches.push_back(p.caches[0]); }),
+              "paged cache \"kv\" beside another"));
+  CHECK_EQ(Refusal([](Program& p) { p.caches.push_back(backend::SlotCache{"state", 1, 64}); }),
+           "not refused");
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::RecurrentOp{}); }), "no kernel"));
+  CHECK(Holds(Refusal([](Program& p) {
+                backend::GatedDeltaOp delta = {};
+                delta.key_dim = 16;
+                delta.value_dim = 272;
+                p.ops.push_back(delta);
+              }),
+              "heads of 16 and 272"));
   CHECK(Holds(Refusal([](Program& p) { Attention(p).rope = backend::kNone; }), "without a rope"));
   CHECK(Holds(Refusal([](Program& p) { Attention(p).k_norm = backend::kNone; }),
               "a norm of Q or K alone"));
@@ -234,7 +246,7 @@ TEST(sizes_of_a_context) {
   CHECK_EQ(s.strides[3], 128u);
 }
 
-// An InputOp takes a word a row of the step block; what every rank makes whole is no all-reduce.
+// An InputOp takes a word a row of the step block, and one more, which fits; what every rank makes whole is no all-reduce.
 TEST(sizes_of_a_context_that_reads_a_tap) {
   Program p = Small();
   p.ops.push_back(backend::MatmulAddOp{});
@@ -253,6 +265,30 @@ TEST(sizes_of_a_context_that_reads_a_tap) {
   CHECK_EQ(ShapeOf(p, options).choices_end, without + 64);
   CHECK(InputsOf(p)[3] && !InputsOf(p)[0]);
   CHECK(TapsOf(p)[1] && !TapsOf(p)[0]);
+}
+
+// Lists of slots: of each sequence where it is, of each row and cache two words.
+TEST(sizes_of_a_context_with_states) {
+  Program p = Small();
+  backend::ContextOptions options;
+  options.max_rows = 64;
+  options.pages = {4};
+  const uint32_t without = ShapeOf(p, options).choices_end;
+  p.caches.insert(p.caches.begin(), backend::SlotCache{"state", 3, 1000});
+  p.caches.push_back(backend::SlotCache{"carried", 1, 4640});
+  options.pages = {0, 4};
+  options.slots = {5, 0, 6};
+  const Shape s = ShapeOf(p, options);
+  CHECK_EQ(s.choices_end, without + 64 * (2 + 2 * 2));  // one more is what `without` was rounded by
+  CHECK_EQ(s.pages(), 4u);
+  CHECK_EQ(s.slots.size(), 3u);
+  CHECK_EQ(s.slots[0].list, 0);
+  CHECK_EQ(s.slots[0].slots, 5u);
+  CHECK_EQ(s.slots[0].layers, 3);
+  CHECK_EQ(s.slots[0].slot_bytes, 1024u);
+  CHECK_EQ(s.slots[1].list, backend::kNone);
+  CHECK_EQ(s.slots[2].list, 1);
+  CHECK_EQ(s.slots[2].slot_bytes, 4864u);
 }
 
 TEST(sizes_at_their_limits) {

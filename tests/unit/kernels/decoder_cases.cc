@@ -39,8 +39,18 @@ Bytes StepPlan::Block() const {
   header.rows_at = sizeof(StepHeader) / 4;
   header.logit_rows_at = header.rows_at + 4 * count();
   header.inputs_at = header.logit_rows_at + header.logit_rows;
-  header.pages_at = header.inputs_at + static_cast<uint32_t>(inputs.size());
-  for (const Row& row : rows) {
+  std::vector<uint32_t> more = inputs;
+  if (!inputs.empty()) more.push_back(first_input);
+  header.sequences_at = header.inputs_at + static_cast<uint32_t>(more.size());
+  more.push_back(static_cast<uint32_t>(sequences.size()));
+  for (const auto& [first, rows] : sequences) more.insert(more.end(), {first, rows});
+  header.states_at = header.inputs_at + static_cast<uint32_t>(more.size());
+  for (const States& of : states) {
+    more.insert(more.end(), of.in.begin(), of.in.end());
+    more.insert(more.end(), of.out.begin(), of.out.end());
+  }
+  header.pages_at = header.inputs_at + static_cast<uint32_t>(more.size());
+  for (const Row& row : this->rows) {
     table.push_back({row.token, row.position, static_cast<uint32_t>(pages.size()), row.from});
     pages.insert(pages.end(), row.pages.begin(), row.pages.end());
     header.splits = std::max(header.splits, row.position / kSplitTokens + 1);
@@ -48,7 +58,7 @@ Bytes StepPlan::Block() const {
   header.words = RoundUp(header.pages_at + static_cast<uint32_t>(pages.size()), 4);
   Bytes out;
   for (const Bytes& part : {ToBytes(std::vector<StepHeader>{header}), ToBytes(table),
-                            ToBytes(logit_rows), ToBytes(inputs), ToBytes(pages)}) {
+                            ToBytes(logit_rows), ToBytes(more), ToBytes(pages)}) {
     out.insert(out.end(), part.begin(), part.end());
   }
   out.resize(size_t{header.words} * 4);

@@ -31,6 +31,13 @@ struct StepPlan {
   std::vector<Row> rows;
   std::vector<uint32_t> logit_rows;
   std::vector<uint32_t> inputs;  // of each row, or empty
+  uint32_t first_input = 0;
+  // Of each cache of slots; a row for each of the step's.
+  struct States {
+    std::vector<uint32_t> in, out;
+  };
+  std::vector<States> states;
+  std::vector<std::pair<uint32_t, uint32_t>> sequences;  // first row, rows
   uint32_t index = 0;
 
   static StepPlan Of(uint32_t rows);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Rows kept for another context's steps, and taken there. A tap lies twice, and a step writes the
-// half of its parity; which one a reader's step means the host says (AmdGpuContext::CheckInputs).
+// Rows kept for another context's steps, or this one's next, and taken there. A tap lies twice, and a
+// step writes the half of its parity; which one a reader's step means the host says
+// (AmdGpuContext::CheckInputs).
 #include "backend/amdgpu/lowering.h"
 
 namespace mainarch::amdgpu {
@@ -40,6 +41,14 @@ void Emit(const backend::InputOp& op, Lowering* to) {
   args.hidden = static_cast<uint32_t>(to->program.hidden);
   args.stride = to->shape.hidden_stride;
   args.chunks = to->shape.chunks;
+  if (op.own != backend::kNone) {
+    args.own.address = to->At(to->program.taps[static_cast<size_t>(op.own)]);
+  }
+  if (op.cache != backend::kNone) {
+    args.slots.address = to->SlotsAt(op.cache, op.layer);
+    args.slot_bytes = to->SlotsOf(op.cache).slot_bytes;
+    args.states = static_cast<uint32_t>(to->SlotsOf(op.cache).list);
+  }
   to->Add("input", args, uint64_t{to->rows} * to->shape.chunks);
 }
 
