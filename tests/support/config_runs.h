@@ -15,6 +15,7 @@
 #include "model/arch/arch.h"
 #include "model/synthetic.h"
 #include "support/checkpoint_files.h"
+#include "support/test.h"
 
 namespace mainarch::test {
 

@@ -103,6 +103,11 @@ Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
   if (op.sinks != backend::kNone) {
     return Error(Code::kUnsupported, "attention with sinks: the GPU kernels have none");
   }
+  if (op.gate != backend::kNone && LiesSplit(program, op.gate)) {
+    return Error(Code::kUnsupported, "attention with a gate of \"",
+                 program.buffers[static_cast<size_t>(op.gate)].label,
+                 "\": the GPU kernels take what a product leaves");
+  }
   if (op.rope > 0) {
     return Error(Code::kUnsupported, "rope ", op.rope, ": the GPU kernels take one");
   }
