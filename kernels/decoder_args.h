@@ -122,7 +122,7 @@ constexpr uint32_t SplitPlace(uint32_t column) {
 // split rows, which the next product takes.
 struct RowsOut {
   Address<float> x;           // [rows, stride]
-  Address<float> squares;     // [rows, chunks]
+  Address<float> squares;     // [rows, chunks]; 0: nobody norms it before it changes again
   Address<float> split;       // [rows, stride] split rows; 0: none
   Address<const float> norm;  // [stride]; 0: the product takes x as it is
 };
@@ -302,6 +302,40 @@ struct NormOf {
 };
 static_assert(sizeof(NormOf) == 24);
 
+// act[row] *= sigmoid(gate[row]), one number a row.
+struct RowGateArgs {
+  Address<const uint32_t> step;
+  Address<const float> gate;  // [splits][split_rows, gate_stride], the first column
+  Address<float> act;         // [rows, stride] split rows
+  NormOf norm;  // of the product's input, whose factor is not in the gate yet; or none
+  uint32_t gate_stride = 0;
+  uint32_t stride = 0;
+  uint32_t chunks = 0;  // ceil(stride / kRowChunk)
+  uint32_t splits = 1;  // of the product that made the gate
+  uint32_t split_rows = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(RowGateArgs) == 72);
+
+// x[row] = scale * norm(y)[row], or is added to.
+struct AddNormedArgs {
+  Address<const uint32_t> step;
+  Address<const float> y;     // [splits][split_rows, stride]
+  Address<const float> norm;  // [stride]; 0: none
+  RowsOut out;
+  uint32_t hidden = 0;  // a multiple of 8
+  uint32_t stride = 0;
+  uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
+  uint32_t add = 0;
+  float scale = 1;
+  float inverse_hidden = 0;
+  float epsilon = 0;
+  uint32_t splits = 1;  // of the product that made y
+  uint32_t split_rows = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(AddNormedArgs) == 96);
+
 enum MatmulFlags : uint32_t { kMatmulLogitRows = 1 };  // rows: those that ask for logits
 
 // out[row, o] = sum over k of norm(x)[row, k] * w[o, k]; the gate-up form gives
@@ -366,15 +400,15 @@ struct PrepareArgs {
   Address<float> qkv;           // [rows, stride]: heads of q; may be `in`
   Address<const float> q_norm;  // [head_dim]
   Address<const float> k_norm;  // [head_dim]
-  Address<const float> cosine;  // [positions, head_dim / 2], rotary only
+  Address<const float> cosine;  // [positions, rotary / 2]
   Address<const float> sine;
   Address<uint8_t> kv;  // this layer's pages: [page][kv_head] KvPageBytes
   Address<const float> bias;    // [heads + 2 kv_heads, head_dim]
   uint32_t stride = 0;
   uint32_t heads = 0;
   uint32_t kv_heads = 0;
-  uint32_t head_dim = 0;  // 32, 64 or 128
-  uint32_t rotary = 0;    // a multiple of 2, at most head_dim
+  uint32_t head_dim = 0;  // 32, 64, 128 or 256
+  uint32_t rotary = 0;    // a multiple of 2, at most head_dim: so many turn; 0: none
   float epsilon = 0;
   uint32_t splits = 1;  // of the product that made `in`
   uint32_t split_rows = 0;
@@ -393,6 +427,7 @@ struct AttendArgs {
   Address<const uint8_t> kv;  // as above
   Address<float> out;         // [rows, out_stride] split rows
   Address<float> parts;       // [row_count, heads, max_splits, AttendPartFloats]
+  Address<const float> gate;  // [rows, gate_stride]: out *= sigmoid(gate); 0: there is none
   uint32_t q_stride = 0;
   uint32_t out_stride = 0;
   uint32_t heads = 0;
@@ -401,21 +436,26 @@ struct AttendArgs {
   float scale = 0;         // of the scores: 1 / sqrt(head_dim)
   uint32_t first_row = 0;  // this launch takes rows [first_row, first_row + row_count) of the step
   uint32_t row_count = 0;
+  uint32_t gate_stride = 0;
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(AttendArgs) == 72);
+static_assert(sizeof(AttendArgs) == 88);
 
 struct AttendMergeArgs {
   Address<const uint32_t> step;
   Address<const float> parts;
-  Address<float> out;  // split rows
+  Address<float> out;         // split rows
+  Address<const float> gate;  // as above
   uint32_t out_stride = 0;
   uint32_t heads = 0;
   uint32_t max_splits = 0;
   uint32_t head_dim = 0;
   uint32_t first_row = 0;
   uint32_t row_count = 0;
+  uint32_t gate_stride = 0;
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(AttendMergeArgs) == 48);
+static_assert(sizeof(AttendMergeArgs) == 64);
 
 // ---- experts ----
 
@@ -478,6 +518,7 @@ static_assert(sizeof(ExpertsArgs) == 232);
 // additions in the same order: the same bits.
 enum ReduceFlags : uint32_t {
   kReducePlain = 1,  // x = the sum: no residual, no squares, no split rows
+  kReduceSet = 2,    // x = the sum: no residual
 };
 struct ReduceArgs {
   Address<const uint32_t> step;

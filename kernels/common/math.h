@@ -34,6 +34,7 @@ DEVICE float Exp(float x) { return Exp2(x * kLog2E); }
 DEVICE float Log(float x) { return __builtin_amdgcn_logf(x) * kLn2; }
 DEVICE float Rcp(float x) { return __builtin_amdgcn_rcpf(x); }
 DEVICE float Rsqrt(float x) { return __builtin_amdgcn_rsqf(x); }
+DEVICE float Sigmoid(float x) { return Rcp(1.0f + Exp(-x)); }
 // x * sigmoid(x)
 DEVICE float Silu(float x) { return x * Rcp(1.0f + Exp(-x)); }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/common/kernel.h"
+#include "kernels/ops/add_normed.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
+#include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
+#include "kernels/ops/row_gate.h"
 #include "kernels/ops/sample.h"
 #include "kernels/ops/step.h"
 #include "kernels/ops/taps.h"
@@ -17,6 +20,8 @@ KERNEL(embed, Embed, "vgpr=32 sgpr=56 lds=16")
 KERNEL(tap, Tap, "vgpr=32 sgpr=56")
 KERNEL(input, Input, "vgpr=32 sgpr=72 lds=16")
 KERNEL(resplit, Resplit, "vgpr=32 sgpr=56")
+KERNEL(row_gate, RowGate, "vgpr=32 sgpr=88")
+KERNEL(add_normed, AddNormed, "vgpr=48 sgpr=80 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
@@ -25,7 +30,7 @@ KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
 KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
-KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=80 lds=2064")
+KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=96 lds=2064")
 
 using GatedDelta = Delta<128, 2>;
 using GatedDeltaWide = Delta<256, 1>;
@@ -79,27 +84,35 @@ KERNEL(experts_bf16_rounded, ExpertsBf16Rounded, "vgpr=256 sgpr=112 lds=10320")
 KERNEL(experts_fp8_rounded, ExpertsFp8Rounded, "vgpr=256 sgpr=112 lds=10320")
 KERNEL(experts_mxfp4_rounded, ExpertsMxfp4Rounded, "vgpr=256 sgpr=112 lds=10320")
 
-#define MAINARCH_ATTENTION(suffix, format, head_dim)             \
+#define MAINARCH_ATTENTION_IN(suffix, format, head_dim, budget)  \
   using Prepare_##suffix = Prepare<format, head_dim>;            \
   using Attend_##suffix = Attend<format, head_dim>;              \
   KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112") \
-  KERNEL(attend_##suffix, Attend_##suffix, "vgpr=256 sgpr=112 lds=33280")
+  KERNEL(attend_##suffix, Attend_##suffix, budget)
+#define MAINARCH_ATTENTION(suffix, format, head_dim) \
+  MAINARCH_ATTENTION_IN(suffix, format, head_dim, "vgpr=256 sgpr=112 lds=33280")
 
 MAINARCH_ATTENTION(bf16_32, KvFormat::kBF16, 32)
 MAINARCH_ATTENTION(bf16_64, KvFormat::kBF16, 64)
 MAINARCH_ATTENTION(bf16_128, KvFormat::kBF16, 128)
+MAINARCH_ATTENTION(bf16_256, KvFormat::kBF16, 256)
 MAINARCH_ATTENTION(fp8_32, KvFormat::kFp8, 32)
 MAINARCH_ATTENTION(fp8_64, KvFormat::kFp8, 64)
 MAINARCH_ATTENTION(fp8_128, KvFormat::kFp8, 128)
+MAINARCH_ATTENTION(fp8_256, KvFormat::kFp8, 256)
 MAINARCH_ATTENTION(pair_32, KvFormat::kF32, 32)
 MAINARCH_ATTENTION(pair_64, KvFormat::kF32, 64)
 MAINARCH_ATTENTION(pair_128, KvFormat::kF32, 128)
+MAINARCH_ATTENTION(pair_256, KvFormat::kF32, 256)
 
 MAINARCH_ATTENTION(fp4_32, KvFormat::kFp4, 32)
 MAINARCH_ATTENTION(fp4_64, KvFormat::kFp4, 64)
 MAINARCH_ATTENTION(fp4_128, KvFormat::kFp4, 128)
+// More registers than two waves of a SIMD leave each other, so it has one.
+MAINARCH_ATTENTION_IN(fp4_256, KvFormat::kFp4, 256, "vgpr=344 agpr=88 sgpr=112 lds=16896")
 MAINARCH_ATTENTION(k8v4_32, KvFormat::kK8V4, 32)
 MAINARCH_ATTENTION(k8v4_64, KvFormat::kK8V4, 64)
 MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
+MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256)
 
 }  // namespace mainarch::kernels

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention of a decoder layer: bias, QK-norm, RoPE and the append of K and V; then causal grouped-query
-// attention over pages, through the matrix units.
+// Causal grouped-query attention over pages, through the matrix units, and the merge of its splits.
 //
 // A workgroup takes one row, one key head and one split of kSplitTokens; its query heads (at most 16)
 // are the columns of the matrix instructions, tokens and then head elements the rows. Waves take
@@ -10,7 +9,7 @@
 #ifndef MAINARCH_KERNELS_OPS_ATTENTION_H_
 #define MAINARCH_KERNELS_OPS_ATTENTION_H_
 
-#include "kernels/common/kernel.h"
+#include "kernels/ops/kv_page.h"
 #include "kernels/ops/tiles.h"
 #include "kernels/quant/kv_fp4.h"
 
@@ -47,248 +46,6 @@ DEVICE Eight LoadStep(Global<const float> row, uint64_t step) {
   return Unpack(RawEight<float>{{Load16(at, 0), Load16(at, 4)}});
 }
 
-// ---- the cache ----
-
-// One (page, head) of the cache: where K, V and their multipliers are.
-template <KvFormat kFormat, uint32_t kHeadDim>
-struct Page {
-  static constexpr KvForm kKey = KeyForm(kFormat), kValue = ValueForm(kFormat);
-  Global<uint8_t> base;
-
-  DEVICE Global<uint8_t> k(uint32_t plane) const { return base + plane * KvPlaneBytes(kKey, kHeadDim); }
-  DEVICE Global<uint8_t> v(uint32_t plane) const {
-    return base + KvSideBytes(kKey, kHeadDim) + plane * KvPlaneBytes(kValue, kHeadDim);
-  }
-  // Of fp8: [16 tokens].
-  DEVICE Global<float> k_scales() const {
-    return reinterpret_cast<Global<float>>(base + KvSideBytes(kKey, kHeadDim) +
-                                           KvSideBytes(kValue, kHeadDim));
-  }
-  DEVICE Global<float> v_scales() const {
-    return reinterpret_cast<Global<float>>(
-        reinterpret_cast<Global<uint8_t>>(k_scales()) + KvScaleBytes(kKey, kHeadDim));
-  }
-  // Of fp4: [hd / 32][16 tokens].
-  DEVICE Global<uint8_t> k_bytes() const { return reinterpret_cast<Global<uint8_t>>(k_scales()); }
-  DEVICE Global<uint8_t> v_bytes() const { return reinterpret_cast<Global<uint8_t>>(v_scales()); }
-  // Elements of token `token`: K is [hd / 32][16][32], V is [hd][16].
-  DEVICE static uint32_t KIndex(uint32_t token, uint32_t d) {
-    return (d / kStepColumns * kPageTokens + token) * kStepColumns + StepPlace(d % kStepColumns);
-  }
-  DEVICE static uint32_t VIndex(uint32_t token, uint32_t d) { return d * kPageTokens + token; }
-};
-template <KvFormat kFormat, uint32_t kHeadDim>
-DEVICE Page<kFormat, kHeadDim> PageAt(Global<uint8_t> kv, uint32_t page, uint32_t kv_heads,
-                                      uint32_t head) {
-  return {kv + (uint64_t{page} * kv_heads + head) * KvPageBytes(kFormat, kHeadDim)};
-}
-
-// e4m3fn: 448 is the largest number; the multiplier maps the largest element to it.
-inline constexpr float kFp8Largest = 448.0f;
-
-// ---- prepare: a wave a (row, head) ----
-
-template <KvFormat kFormat, uint32_t kHeadDim>
-struct Prepare {
-  using Args = PrepareArgs;
-  static constexpr uint32_t kLdsBytes = 0;
-  static constexpr uint32_t kHalf = kHeadDim / 2;  // a lane holds elements l and l + kHalf
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
-    const StepView step(args.step);
-    const uint32_t heads = args.heads + 2 * args.kv_heads;
-    const uint32_t total = step.rows() * heads;
-    for (uint32_t t = worker * kWaves + WaveId(); t < total; t += workers * kWaves) {
-      OneHead(ReadArgumentsAgain<Args>(), step, t / heads, t % heads);
-    }
-  }
-
-  DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
-    const Global<const float> at = At(args.in) + uint64_t{row} * args.stride + head * kHeadDim;
-    const uint64_t apart = uint64_t{args.split_rows} * args.stride;
-    const bool mine = LaneId() < kHalf;
-    const uint32_t l = mine ? LaneId() : 0;
-    const RowFactor factor(args.norm, row, true);
-    const float by = factor.Value(args.norm);
-    const float a = SumSplits(at + l, args.splits, apart) * by;
-    const float b = SumSplits(at + (l + kHalf), args.splits, apart) * by;
-    Finish(ReadArgumentsAgain<Args>(), step, row, head, mine ? a : 0.0f, mine ? b : 0.0f);
-  }
-
-  // a, b: elements l and l + kHalf of the head as the product gave them.
-  DEVICE static void Finish(const Args& args, const StepView& step, uint32_t row, uint32_t head,
-                            float a, float b) {
-    const bool mine = LaneId() < kHalf;
-    const uint32_t l = mine ? LaneId() : 0;
-    const bool is_query = head < args.heads;
-    const bool is_value = head >= args.heads + args.kv_heads;
-    const uint32_t position = step.position(row);
-    if (args.bias.address != 0) {
-      const Global<const float> bias = At(args.bias) + head * kHeadDim;
-      a += mine ? bias[l] : 0.0f;
-      b += mine ? bias[l + kHalf] : 0.0f;
-    }
-    if (!is_value) {
-      if (args.q_norm.address != 0) {
-        const Global<const float> w = At(is_query ? args.q_norm : args.k_norm);
-        const float mean = WaveSum(Fma(a, a, b * b)) * (1.0f / kHeadDim);
-        const float factor = Rsqrt(mean + args.epsilon);
-        a = a * factor * w[l];
-        b = b * factor * w[l + kHalf];
-      }
-      Rotate(args, position, l, a, b);
-      if constexpr (quant::InfoOf(kFormat).turns) Turn(a, b);
-    }
-    if (is_query) {
-      const Global<float> at = At(args.qkv) + uint64_t{row} * args.stride + head * kHeadDim;
-      if (mine) {
-        at[l] = a;
-        at[l + kHalf] = b;
-      }
-      return;
-    }
-    const uint32_t kv_head = head - args.heads - (is_value ? args.kv_heads : 0);
-    const auto page = PageAt<kFormat, kHeadDim>(
-        At(args.kv), step.pages(row)[position / kPageTokens], args.kv_heads, kv_head);
-    Append(page, position % kPageTokens, is_value, mine, l, a, b);
-  }
-
-  // Rotary dimension R <= head_dim: element i < R/2 turns with i + R/2. With R = head_dim the pair
-  // is this lane's own; a smaller R would need other lanes, and the host refuses it.
-  DEVICE static void Rotate(const Args& args, uint32_t position, uint32_t l, float& a, float& b) {
-    const uint64_t at = uint64_t{position} * kHalf + l;
-    const float c = At(args.cosine)[at], s = At(args.sine)[at];
-    const float turned = Fma(a, c, -(b * s));
-    b = Fma(b, c, a * s);
-    a = turned;
-  }
-
-  // The head times the orthonormal Hadamard matrix of its size.
-  DEVICE static void Turn(float& a, float& b) {
-    static_assert(quant::HadamardSize(kHeadDim) == kHeadDim);
-    const float sum = a + b;
-    b = a - b;
-    a = sum;
-#pragma clang loop unroll(full)
-    for (uint32_t bit = 1; bit < kHalf; bit *= 2) {
-      const float other_a = Shuffle(a, LaneId() ^ bit), other_b = Shuffle(b, LaneId() ^ bit);
-      const bool upper = LaneId() & bit;
-      a = upper ? other_a - a : a + other_a;
-      b = upper ? other_b - b : b + other_b;
-    }
-    constexpr float kFactor = kHeadDim == 128 ? 0.0883883461f : kHeadDim == 64 ? 0.125f : 0.176776692f;
-    a *= kFactor;
-    b *= kFactor;
-  }
-
-  // Into bytes of two elements each, and a multiplier a block of 32 (quant/kv_fp4.h): four blocks at
-  // once, sixteen lanes for the sixteen that a block's can be.
-  DEVICE static void AppendFp4(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
-                               bool mine, uint32_t l, float a, float b) {
-    const uint32_t block = LaneId() / quant::kCandidates % (kHeadDim / 32);
-    // The magnitude of element i of this lane's block.
-    const auto element = [&](uint32_t i) {
-      const uint32_t d = block * 32 + i;
-      const float from_a = Shuffle(a, d % kHalf), from_b = Shuffle(b, d % kHalf);
-      return __builtin_fabsf(d < kHalf ? from_a : from_b);
-    };
-    float largest = 0;
-#pragma clang loop unroll(disable)
-    for (uint32_t i = 0; i < 32; ++i) largest = __builtin_fmaxf(largest, element(i));
-    const uint32_t first = quant::FirstCandidate(largest);
-    const uint32_t candidate = first + LaneId() % quant::kCandidates;
-    const float scale = quant::FloatFromE5m3(static_cast<uint8_t>(candidate)), inverse = 1.0f / scale;
-    float sum = 0;
-#pragma clang loop unroll(disable)
-    for (uint32_t i = 0; i < 32; ++i) {
-      const float y = element(i) * inverse, off = y - RoundToE2m1(y);
-      sum = Fma(off, off, sum);
-    }
-    Scored best = {-(sum * scale * scale), candidate};
-#pragma clang loop unroll(full)
-    for (uint32_t bit = 1; bit < quant::kCandidates; bit *= 2) {
-      best = Better(best, {Shuffle(best.score, LaneId() ^ bit), Shuffle(best.index, LaneId() ^ bit)});
-    }
-    // Of zeros 0; of what clips with any the largest, because squares may overflow.
-    uint32_t code = largest > 0.0f ? best.index : 0;
-    if (largest >= 6 * 61440.0f) code = quant::kE5m3Largest;
-    constexpr uint32_t kBlocks = kHeadDim / 32, kLanesOf = quant::kCandidates;
-    if (LaneId() < kBlocks * kLanesOf && LaneId() % kLanesOf == 0) {
-      (is_value ? page.v_bytes() : page.k_bytes())[block * kPageTokens + token] =
-          static_cast<uint8_t>(code);
-    }
-    const uint32_t code_a = Code(a, Shuffle(code, l / 32 * kLanesOf));
-    const uint32_t code_b = Code(b, Shuffle(code, (l + kHalf) / 32 * kLanesOf));
-    const Global<uint8_t> to = is_value ? page.v(0) : page.k(0);
-    const uint32_t ia = is_value ? KvFp4ValueAt(kHeadDim, token, l) : page.KIndex(token, l);
-    const uint32_t ib = is_value ? KvFp4ValueAt(kHeadDim, token, l + kHalf) : page.KIndex(token, l + kHalf);
-    if (kHalf == 16 && is_value) {  // both halves of a byte are this lane's
-      if (mine) to[ia / 2] = static_cast<uint8_t>(code_a | code_b << 4);
-      return;
-    }
-    // The other element of a byte: the next of K, of V the one 16 further on.
-    const uint32_t bit = is_value ? 16 : 1;
-    const uint32_t other_a = Shuffle(code_a, LaneId() ^ bit), other_b = Shuffle(code_b, LaneId() ^ bit);
-    if (mine && (LaneId() & bit) == 0) {
-      to[ia / 2] = static_cast<uint8_t>(code_a | other_a << 4);
-      to[ib / 2] = static_cast<uint8_t>(code_b | other_b << 4);
-    }
-  }
-  // Of magnitudes, to the nearest of 0 0.5 1 1.5 2 3 4 6, ties to the even code.
-  DEVICE static float RoundToE2m1(float y) {
-    const float step = y < 2.0f ? 0.5f : y < 4.0f ? 1.0f : 2.0f;
-    const float per_step = y < 2.0f ? 2.0f : y < 4.0f ? 1.0f : 0.5f;
-    return __builtin_fminf(__builtin_rintf(y * per_step) * step, 6.0f);
-  }
-  DEVICE static uint32_t Code(float x, uint32_t scale) {
-    const float multiplier = quant::FloatFromE5m3(static_cast<uint8_t>(scale));
-    return scale == 0 ? 0u : uint32_t{quant::E2m1FromFloat(x * (1.0f / multiplier))};
-  }
-
-  DEVICE static void Append(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
-                            bool mine, uint32_t l, float a, float b) {
-    if constexpr (KeyForm(kFormat) == KvForm::kFp4) {
-      AppendFp4(page, token, is_value, mine, l, a, b);
-    } else if (ValueForm(kFormat) == KvForm::kFp4 && is_value) {
-      if constexpr (ValueForm(kFormat) == KvForm::kFp4) AppendFp4(page, token, true, mine, l, a, b);
-    } else {
-      AppendPlain(page, token, is_value, mine, l, a, b);
-    }
-  }
-  DEVICE static void AppendPlain(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
-                                 bool mine, uint32_t l, float a, float b) {
-    const uint32_t ia = is_value ? page.VIndex(token, l) : page.KIndex(token, l);
-    const uint32_t ib = is_value ? page.VIndex(token, l + kHalf) : page.KIndex(token, l + kHalf);
-    if constexpr (KeyForm(kFormat) == KvForm::kFp8) {
-      const float largest = WaveMax(__builtin_fmaxf(__builtin_fabsf(a), __builtin_fabsf(b)));
-      // Below the smallest of these everything rounds to zero anyway.
-      const float scale = largest > 0x1p-117f ? largest * (1.0f / kFp8Largest) : 1.0f;
-      const uint32_t codes = isa::Fp8OcpFromFloat2(a / scale, b / scale);
-      const Global<uint8_t> to = is_value ? page.v(0) : page.k(0);
-      if (mine) {
-        to[ia] = static_cast<uint8_t>(codes);
-        to[ib] = static_cast<uint8_t>(codes >> 8);
-      }
-      if (LaneId() == 0) (is_value ? page.v_scales() : page.k_scales())[token] = scale;
-    } else {
-#pragma clang loop unroll(full)
-      for (uint32_t plane = 0; plane < KvPlanes(KeyForm(kFormat)); ++plane) {
-        const Global<uint16_t> to =
-            reinterpret_cast<Global<uint16_t>>(is_value ? page.v(plane) : page.k(plane));
-        const uint16_t bits_a = ToBf16(a), bits_b = ToBf16(b);
-        if (mine) {
-          to[ia] = bits_a;
-          to[ib] = bits_b;
-        }
-        a -= FromBf16(bits_a);
-        b -= FromBf16(bits_b);
-      }
-    }
-  }
-};
-
-// ---- attend ----
-
 // What a wave has so far: for its column (query head) the largest score, this lane's part of the
 // sum of exp, and exp-weighted V: element 16 t + 4 g + r of lane (j, g) in o[t][r].
 template <uint32_t kHeadDim>
@@ -313,6 +70,16 @@ DEVICE float ColumnSum(float x) {
   return x + BitCast<float>(isa::SwapHalves(BitCast<uint32_t>(x)));
 }
 
+// What a head's element becomes: times the sigmoid of its gate, where there is one.
+template <class Args>
+DEVICE void StoreGated(const Args& args, uint32_t row, uint32_t column, float value) {
+  if (args.gate.address != 0) {
+    const float gate = At(args.gate)[uint64_t{row} * args.gate_stride + column];
+    value *= Sigmoid(gate);
+  }
+  StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, column, value);
+}
+
 template <KvFormat kFormat, uint32_t kHeadDim>
 struct Attend {
   using Args = AttendArgs;
@@ -320,8 +87,15 @@ struct Attend {
   static constexpr KvForm kKey = KeyForm(kFormat), kValue = ValueForm(kFormat);
   static constexpr uint32_t kSteps = kHeadDim / 32;
   static constexpr uint32_t kTilesOfO = kHeadDim / 16;
-  // A wave's o, m, l for every column: [4 waves][16 columns][hd + 2].
-  static constexpr uint32_t kColumn = kHeadDim + 2;
+  // Of a wide head registers do not hold all at once: K and V are asked for in parts of kPart columns
+  // of the head, two parts at a time.
+  static constexpr uint32_t kPart = kHeadDim <= 128 || kKey == KvForm::kFp8 ? kHeadDim
+                                    : kKey == KvForm::kFp4                    ? 64
+                                                                              : 64 / KvPlanes(kKey);
+  static constexpr uint32_t kParts = kHeadDim / kPart;
+  // A wave's o, m, l for every column, so many elements of a head at a time: [4 waves][16 columns].
+  static constexpr uint32_t kMerged = kHeadDim <= 128 ? kHeadDim : 64;
+  static constexpr uint32_t kColumn = kMerged + 2;
   static constexpr uint32_t kLdsBytes = kWaves * kMaxGroup * kColumn * 4;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
@@ -364,86 +138,88 @@ struct Attend {
                            : a;
       Group(a, b, token, position, query, run);
     }
-    Finish(args, row, head, split, position, group, run, arena);
+    Finish(args, {row, head, split, position, group}, run, arena);
   }
 
-  // K of 16 tokens as it lies, this lane's part, and what multiplies it.
+  // A part of K of 16 tokens as it lies, this lane's share, and what multiplies it.
   struct Keys {
     static constexpr bool kFp4 = kKey == KvForm::kFp4, kFp8 = kKey == KvForm::kFp8;
-    static constexpr uint32_t kPlanes = KvPlanes(kKey);
-    u32x4 words[kFp4 || kFp8 ? 1 : kPlanes * kSteps];
-    u32x2 pairs[kFp8 ? kSteps : 1];
-    uint32_t codes[kFp4 ? kSteps : 1], scales[kFp4 ? kSteps : 1];
+    static constexpr uint32_t kPlanes = KvPlanes(kKey), kCount = kPart / 32;
+    u32x4 words[kFp4 || kFp8 ? 1 : kPlanes * kCount];
+    u32x2 pairs[kFp8 ? kCount : 1];
+    uint32_t codes[kFp4 ? kCount : 1], scales[kFp4 ? kCount : 1];
     f32x4 multipliers;
 
-    DEVICE explicit Keys(const PageOf& page) {
+    DEVICE void Load(const PageOf& page, uint32_t part) {
 #pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < kSteps; ++s) {
-        const uint32_t at = (s * 16 + LaneRow()) * 4 + LanePart();
+      for (uint32_t i = 0; i < kCount; ++i) {
+        const uint32_t s = part * kCount + i, at = (s * 16 + LaneRow()) * 4 + LanePart();
         if constexpr (kFp4) {
-          codes[s] = reinterpret_cast<Global<const uint32_t>>(page.k(0))[at];
-          scales[s] = FourBytes(page.k_bytes(), s);
+          codes[i] = reinterpret_cast<Global<const uint32_t>>(page.k(0))[at];
+          scales[i] = FourBytes(page.k_bytes(), s);
         } else if constexpr (kFp8) {
-          pairs[s] = reinterpret_cast<Global<const u32x2>>(page.k(0))[at];
+          pairs[i] = reinterpret_cast<Global<const u32x2>>(page.k(0))[at];
         } else {
 #pragma clang loop unroll(full)
-          for (uint32_t p = 0; p < kPlanes; ++p) words[p * kSteps + s] = Load16(page.k(p), at);
+          for (uint32_t p = 0; p < kPlanes; ++p) words[p * kCount + i] = Load16(page.k(p), at);
         }
       }
       if constexpr (kFp8) multipliers = FourFloats(page.k_scales());
     }
-    // Times the queries.
-    DEVICE f32x4 Scores(const SplitEight (&query)[kSteps]) const {
-      f32x4 acc = {0, 0, 0, 0};
+    // acc + this part times the queries.
+    DEVICE f32x4 Scores(const SplitEight (&query)[kSteps], uint32_t part, f32x4 acc) const {
 #pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < kSteps; ++s) {
+      for (uint32_t i = 0; i < kCount; ++i) {
+        const SplitEight& q = query[part * kCount + i];
         if constexpr (kFp4) {
-          const f32x4 block = Product(isa::Fp4ToBf16(codes[s]), query[s], f32x4{0, 0, 0, 0});
-          acc = acc + block * ScalesOf(scales[s]);
+          const f32x4 block = Product(isa::Fp4ToBf16(codes[i]), q, f32x4{0, 0, 0, 0});
+          acc = acc + block * ScalesOf(scales[i]);
         } else if constexpr (kFp8) {
-          const u32x2 both = pairs[s];
+          const u32x2 both = pairs[i];
           const uint32_t c0 = both[0], c1 = both[1];
-          acc = Product(Fp8ToBf16(c0, c1), query[s], acc);
+          acc = Product(Fp8ToBf16(c0, c1), q, acc);
         } else {
-          if constexpr (kPlanes == 2) acc = ProductHigh(words[kSteps + s], query[s], acc);
-          acc = Product(words[s], query[s], acc);
+          if constexpr (kPlanes == 2) acc = ProductHigh(words[kCount + i], q, acc);
+          acc = Product(words[i], q, acc);
         }
       }
       return acc;
     }
   };
-  // V of 32 tokens as it lies, this lane's part: of tile t tokens 4 g .. 4 g + 3 of both pages.
+  // A part of V of 32 tokens as it lies, this lane's share: of tile t tokens 4 g .. 4 g + 3 of both
+  // pages.
   struct Values {
     static constexpr bool kFp4 = kValue == KvForm::kFp4, kFp8 = kValue == KvForm::kFp8;
-    static constexpr uint32_t kPlanes = KvPlanes(kValue), kWords = kHeadDim / 32;
-    u32x2 a[kFp4 || kFp8 ? 1 : kPlanes * kTilesOfO], b[kFp4 || kFp8 ? 1 : kPlanes * kTilesOfO];
-    uint32_t codes_a[kFp8 ? kTilesOfO : kFp4 ? kWords : 1];
-    uint32_t codes_b[kFp8 ? kTilesOfO : kFp4 ? kWords : 1];
+    static constexpr uint32_t kPlanes = KvPlanes(kValue), kWords = kPart / 32, kTiles = kPart / 16;
+    u32x2 a[kFp4 || kFp8 ? 1 : kPlanes * kTiles], b[kFp4 || kFp8 ? 1 : kPlanes * kTiles];
+    uint32_t codes_a[kFp8 ? kTiles : kFp4 ? kWords : 1];
+    uint32_t codes_b[kFp8 ? kTiles : kFp4 ? kWords : 1];
     uint32_t scales_a[kFp4 ? kWords : 1], scales_b[kFp4 ? kWords : 1];
     f32x4 multipliers_a, multipliers_b;
 
-    DEVICE Values(const PageOf& page_a, const PageOf& page_b) {
+    DEVICE void Load(const PageOf& page_a, const PageOf& page_b, uint32_t part) {
       if constexpr (kFp4) {
-        const uint32_t at = (LaneRow() * 4 + LanePart()) * kWords;
+        const uint32_t at = (LaneRow() * 4 + LanePart()) * (kHeadDim / 32);
 #pragma clang loop unroll(full)
-        for (uint32_t t = 0; t < kWords; ++t) {
-          codes_a[t] = reinterpret_cast<Global<const uint32_t>>(page_a.v(0))[at + t];
-          codes_b[t] = reinterpret_cast<Global<const uint32_t>>(page_b.v(0))[at + t];
-          scales_a[t] = FourBytes(page_a.v_bytes(), t);
-          scales_b[t] = FourBytes(page_b.v_bytes(), t);
+        for (uint32_t i = 0; i < kWords; ++i) {
+          const uint32_t t = part * kWords + i;
+          codes_a[i] = reinterpret_cast<Global<const uint32_t>>(page_a.v(0))[at + t];
+          codes_b[i] = reinterpret_cast<Global<const uint32_t>>(page_b.v(0))[at + t];
+          scales_a[i] = FourBytes(page_a.v_bytes(), t);
+          scales_b[i] = FourBytes(page_b.v_bytes(), t);
         }
       } else {
 #pragma clang loop unroll(full)
-        for (uint32_t t = 0; t < kTilesOfO; ++t) {
-          const uint32_t at = (t * 16 + LaneRow()) * 4 + LanePart();
+        for (uint32_t i = 0; i < kTiles; ++i) {
+          const uint32_t t = part * kTiles + i, at = (t * 16 + LaneRow()) * 4 + LanePart();
           if constexpr (kFp8) {
-            codes_a[t] = reinterpret_cast<Global<const uint32_t>>(page_a.v(0))[at];
-            codes_b[t] = reinterpret_cast<Global<const uint32_t>>(page_b.v(0))[at];
+            codes_a[i] = reinterpret_cast<Global<const uint32_t>>(page_a.v(0))[at];
+            codes_b[i] = reinterpret_cast<Global<const uint32_t>>(page_b.v(0))[at];
           } else {
 #pragma clang loop unroll(full)
             for (uint32_t p = 0; p < kPlanes; ++p) {
-              a[p * kTilesOfO + t] = reinterpret_cast<Global<const u32x2>>(page_a.v(p))[at];
-              b[p * kTilesOfO + t] = reinterpret_cast<Global<const u32x2>>(page_b.v(p))[at];
+              a[p * kTiles + i] = reinterpret_cast<Global<const u32x2>>(page_a.v(p))[at];
+              b[p * kTiles + i] = reinterpret_cast<Global<const u32x2>>(page_b.v(p))[at];
             }
           }
         }
@@ -453,12 +229,12 @@ struct Attend {
         }
       }
     }
-    // Of plane p, those of real tokens.
-    DEVICE u32x4 Tile(uint32_t p, uint32_t t, u32x4 real) const {
+    // Of plane p tile i of the part, those of real tokens.
+    DEVICE u32x4 Tile(uint32_t p, uint32_t i, u32x4 real) const {
       if constexpr (kFp8) {
-        return real & Fp8ToBf16(codes_a[t], codes_b[t]);
+        return real & Fp8ToBf16(codes_a[i], codes_b[i]);
       } else {
-        const u32x2 low = a[p * kTilesOfO + t], high = b[p * kTilesOfO + t];
+        const u32x2 low = a[p * kTiles + i], high = b[p * kTiles + i];
         return real & u32x4{low[0], low[1], high[0], high[1]};
       }
     }
@@ -483,16 +259,69 @@ struct Attend {
     return isa::Mfma16x16x32Bf16(w, x.high, acc);
   }
 
+  // All parts of K and then of V, in the order in which they are asked for: two before any is used, and
+  // one more whenever one has been.
+  struct Parts {
+    const PageOf &a, &b;
+    Keys key_a[kParts], key_b[kParts];
+    Values values[kParts];
+
+    DEVICE Parts(const PageOf& page_a, const PageOf& page_b) : a(page_a), b(page_b) {
+      Ask(0);
+      Ask(1);
+      KeepOrder();
+    }
+    DEVICE void Ask(uint32_t i) {
+      if (i < kParts) {
+        key_a[i].Load(a, i);
+        key_b[i].Load(b, i);
+      } else if (i < 2 * kParts) {
+        values[i - kParts].Load(a, b, i - kParts);
+      }
+    }
+    DEVICE void AskBehind(uint32_t i) {
+      if (i + 2 >= 2 * kParts) return;
+      Ask(i + 2);
+      KeepOrder();
+    }
+  };
+
   // Lane (j, g) holds tokens 4g .. 4g+3 of each page: their scores and then weights are both what
   // the first product gives and what the second one takes, with no move between lanes.
   DEVICE static void Group(const PageOf& a, const PageOf& b, uint32_t token, uint32_t position,
                            const SplitEight (&query)[kSteps], Running<kHeadDim>& run) {
-    // All is asked for before any of it is used.
-    const Keys key_a(a), key_b(b);
-    const Values values(a, b);
-    KeepOrder();
-    Eight score = Join(key_a.Scores(query), key_b.Scores(query));
-    if constexpr (kKey == KvForm::kFp8) Times(score, key_a.multipliers, key_b.multipliers);
+    Parts parts(a, b);
+    f32x4 score_a = {0, 0, 0, 0}, score_b = {0, 0, 0, 0};
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kParts; ++i) {
+      score_a = parts.key_a[i].Scores(query, i, score_a);
+      score_b = parts.key_b[i].Scores(query, i, score_b);
+      parts.AskBehind(i);
+    }
+    Eight score = Join(score_a, score_b);
+    if constexpr (kKey == KvForm::kFp8) {
+      Times(score, parts.key_a[0].multipliers, parts.key_b[0].multipliers);
+    }
+    const float keep = Weigh(token, position, score, run);
+    if constexpr (kValue == KvForm::kFp8) {
+      Times(score, parts.values[0].multipliers_a, parts.values[0].multipliers_b);
+    }
+    const SplitEight weight = Split(score);
+    const u32x4 real = RealTokens(token, position);
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kParts; ++i) {
+      if constexpr (kValue == KvForm::kFp4) {
+        AddFp4Values(parts.values[i], i, score, keep, run);
+      } else {
+        AddValues(parts.values[i], i, weight, real, keep, run);
+      }
+      parts.AskBehind(kParts + i);
+    }
+  }
+  // Scores become weights: exp of what they are above the largest of all so far. Gives what multiplies
+  // what has been added before.
+  DEVICE static float Weigh(uint32_t token, uint32_t position, Eight& score,
+                            Running<kHeadDim>& run) {
     float largest = -__builtin_inff();
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < 8; ++i) {
@@ -510,40 +339,41 @@ struct Attend {
       sum += score.at[i];
     }
     run.sum = Fma(run.sum, keep, sum);
-    if constexpr (kValue == KvForm::kFp4) return AddFp4Values(values, score, keep, run);
-    if constexpr (kValue == KvForm::kFp8) {
-      Times(score, values.multipliers_a, values.multipliers_b);
-    }
-    const SplitEight weight = Split(score);
-    const u32x4 real = RealTokens(token, position);
+    return keep;
+  }
+  // o = o * keep + weight * V, of a part.
+  DEVICE static void AddValues(const Values& values, uint32_t part, const SplitEight& weight,
+                               u32x4 real, float keep, Running<kHeadDim>& run) {
 #pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTilesOfO; ++t) {
+    for (uint32_t i = 0; i < Values::kTiles; ++i) {
+      const uint32_t t = part * Values::kTiles + i;
       f32x4 o = run.o[t] * keep;
-      if constexpr (Values::kPlanes == 2) o = ProductHigh(values.Tile(1, t, real), weight, o);
-      run.o[t] = Product(values.Tile(0, t, real), weight, o);
+      if constexpr (Values::kPlanes == 2) o = ProductHigh(values.Tile(1, i, real), weight, o);
+      run.o[t] = Product(values.Tile(0, i, real), weight, o);
     }
   }
-  // o = o * keep + weight * V, block after block, its multipliers folded into the weights. Of the tokens
+  // The same, block after block, its multipliers folded into the weights. Of the tokens
   // 4 g .. 4 g + 3 of both pages those of one and the other take turns, in V and so in the weights.
-  DEVICE static void AddFp4Values(const Values& values, const Eight& weight, float keep,
-                                  Running<kHeadDim>& run) {
+  DEVICE static void AddFp4Values(const Values& values, uint32_t part, const Eight& weight,
+                                  float keep, Running<kHeadDim>& run) {
 #pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < Values::kWords; ++t) {
-      const f32x4 scale_a = ScalesOf(values.scales_a[t]), scale_b = ScalesOf(values.scales_b[t]);
+    for (uint32_t i = 0; i < Values::kWords; ++i) {
+      const f32x4 scale_a = ScalesOf(values.scales_a[i]), scale_b = ScalesOf(values.scales_b[i]);
       Eight scaled;
 #pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < 4; ++i) {
+      for (uint32_t k = 0; k < 4; ++k) {
         // A token beyond the position has no multiplier yet: its weight is 0, and stays so.
-        const float of_a = weight.at[i], of_b = weight.at[i + 4];
-        scaled.at[2 * i] = of_a == 0.0f ? 0.0f : of_a * scale_a[i];
-        scaled.at[2 * i + 1] = of_b == 0.0f ? 0.0f : of_b * scale_b[i];
+        const float of_a = weight.at[k], of_b = weight.at[k + 4];
+        scaled.at[2 * k] = of_a == 0.0f ? 0.0f : of_a * scale_a[k];
+        scaled.at[2 * k + 1] = of_b == 0.0f ? 0.0f : of_b * scale_b[k];
       }
       const SplitEight split = Split(scaled);
-      const uint32_t word_a = values.codes_a[t], word_b = values.codes_b[t];
+      const uint32_t word_a = values.codes_a[i], word_b = values.codes_b[i];
       const uint32_t low = (word_a & 0x0f0f0f0f) | (word_b & 0x0f0f0f0f) << 4;
       const uint32_t high = (word_a >> 4 & 0x0f0f0f0f) | (word_b & 0xf0f0f0f0);
-      run.o[2 * t] = Product(isa::Fp4ToBf16(low), split, run.o[2 * t] * keep);
-      run.o[2 * t + 1] = Product(isa::Fp4ToBf16(high), split, run.o[2 * t + 1] * keep);
+      const uint32_t t = 2 * (part * Values::kWords + i);
+      run.o[t] = Product(isa::Fp4ToBf16(low), split, run.o[t] * keep);
+      run.o[t + 1] = Product(isa::Fp4ToBf16(high), split, run.o[t + 1] * keep);
     }
   }
   DEVICE static Eight Join(f32x4 a, f32x4 b) {
@@ -567,55 +397,64 @@ struct Attend {
     }
     return masks;
   }
+  // Where what is merged goes.
+  struct Unit {
+    uint32_t row, head, split, position, group;
+  };
   // Merges the four waves in order and writes the answer, or a part of it.
-  DEVICE static void Finish(const Args& args, uint32_t row, uint32_t head, uint32_t split,
-                            uint32_t position, uint32_t group, Running<kHeadDim>& run,
-                            Arena arena) {
-    const Lds<float> all = arena.Get<float>();
-    const Lds<float> mine = all + (WaveId() * kMaxGroup + LaneRow()) * kColumn;
-#pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTilesOfO; ++t) {
-#pragma clang loop unroll(full)
-      for (uint32_t r = 0; r < 4; ++r) mine[16 * t + 4 * LanePart() + r] = run.o[t][r];
-    }
+  DEVICE static void Finish(const Args& args, const Unit& unit, Running<kHeadDim>& run, Arena arena) {
+    const Lds<float> mine = arena.Get<float>() + (WaveId() * kMaxGroup + LaneRow()) * kColumn;
     const float sum = ColumnSum(run.sum);
-    if (LanePart() == 0) {
-      mine[kHeadDim] = run.largest;
-      mine[kHeadDim + 1] = sum;
-    }
-    BarrierLds();
-    const bool whole = position < kSplitTokens;
-    for (uint32_t i = ThreadId(); i < group * kHeadDim; i += kThreads) {
-      const uint32_t column = i / kHeadDim, d = i % kHeadDim;
-      const Lds<float> parts = all + column * kColumn;
-      float largest = parts[kHeadDim];
-      for (uint32_t w = 1; w < kWaves; ++w) {
-        largest = __builtin_fmaxf(largest, parts[w * kMaxGroup * kColumn + kHeadDim]);
-      }
-      float o = 0, total = 0;
-      for (uint32_t w = 0; w < kWaves; ++w) {
-        const Lds<float> part = parts + w * kMaxGroup * kColumn;
-        const float share = Exp(part[kHeadDim] - largest);
-        o = Fma(part[d], share, o);
-        total = Fma(part[kHeadDim + 1], share, total);
-      }
-      const uint32_t query_head = head * group + column;
-      if (whole) {
-        StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, query_head * kHeadDim + d,
-                   o / total);
-      } else {
-        const Global<float> part =
-            At(args.parts) +
-            ((uint64_t{row - args.first_row} * args.heads + query_head) * args.max_splits + split) *
-                AttendPartFloats(kHeadDim);
-        part[d] = o;
-        if (d == 0) {
-          part[kHeadDim] = largest;
-          part[kHeadDim + 1] = total;
+#pragma clang loop unroll(full)
+    for (uint32_t first = 0; first < kHeadDim; first += kMerged) {
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t < kMerged / 16; ++t) {
+#pragma clang loop unroll(full)
+        for (uint32_t r = 0; r < 4; ++r) {
+          mine[16 * t + 4 * LanePart() + r] = run.o[first / 16 + t][r];
         }
       }
+      if (LanePart() == 0) {
+        mine[kMerged] = run.largest;
+        mine[kMerged + 1] = sum;
+      }
+      BarrierLds();
+      for (uint32_t i = ThreadId(); i < unit.group * kMerged; i += kThreads) {
+        OneElement(args, unit, i / kMerged, first, i % kMerged, arena);
+      }
+      BarrierLds();
     }
-    BarrierLds();
+  }
+  // Element first + d of the column's head, d of what the LDS holds.
+  DEVICE static void OneElement(const Args& args, const Unit& unit, uint32_t column, uint32_t first,
+                                uint32_t d, Arena arena) {
+    const Lds<float> parts = arena.Get<float>() + column * kColumn;
+    float largest = parts[kMerged];
+    for (uint32_t w = 1; w < kWaves; ++w) {
+      largest = __builtin_fmaxf(largest, parts[w * kMaxGroup * kColumn + kMerged]);
+    }
+    float o = 0, total = 0;
+    for (uint32_t w = 0; w < kWaves; ++w) {
+      const Lds<float> part = parts + w * kMaxGroup * kColumn;
+      const float share = Exp(part[kMerged] - largest);
+      o = Fma(part[d], share, o);
+      total = Fma(part[kMerged + 1], share, total);
+    }
+    const uint32_t query_head = unit.head * unit.group + column;
+    if (unit.position < kSplitTokens) {  // there is no other split
+      StoreGated(args, unit.row, query_head * kHeadDim + first + d, o / total);
+      return;
+    }
+    const Global<float> part =
+        At(args.parts) + ((uint64_t{unit.row - args.first_row} * args.heads + query_head) *
+                              args.max_splits +
+                          unit.split) *
+                             AttendPartFloats(kHeadDim);
+    part[first + d] = o;
+    if (first + d == 0) {
+      part[kHeadDim] = largest;
+      part[kHeadDim + 1] = total;
+    }
   }
 };
 
@@ -674,7 +513,7 @@ struct AttendMerge {
     BarrierLds();
     if (ThreadId() < hd) {
       for (uint32_t g = 1; g < groups; ++g) o += sums[g * hd + d];
-      StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, head * hd + d, o / total);
+      StoreGated(args, row, head * hd + d, o / total);
     }
     BarrierLds();
   }

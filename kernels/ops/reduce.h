@@ -63,7 +63,7 @@ DEVICE RowPiece PartialOf(const ReduceArgs& args, const ReduceUnit& unit) {
                    args.splits, uint64_t{args.split_rows} * args.stride / kPieceColumns);
 }
 DEVICE RowPiece ResidualOf(const ReduceArgs& args, const ReduceUnit& unit) {
-  if ((args.mode & kReducePlain) != 0 || !unit.real) return RowPiece{0, 0};
+  if ((args.mode & (kReducePlain | kReduceSet)) != 0 || !unit.real) return RowPiece{0, 0};
   return *reinterpret_cast<Global<const RowPiece>>(At(args.out.x) + unit.at);
 }
 DEVICE void StoreSum(const ReduceArgs& args, const ReduceUnit& unit, uint32_t t, RowPiece residual,

@@ -125,6 +125,12 @@ DEVICE void StoreSplitPiece(Global<float> row, uint32_t column, RowPiece value) 
   *reinterpret_cast<Global<uint32_t>>(at + kSplitHalfBytes) =
       ToBf16Pair(a - Bf16Low(high), b - Bf16High(high));
 }
+DEVICE RowPiece LoadSplitPiece(Global<const float> row, uint32_t column) {
+  const Global<const uint8_t> at = reinterpret_cast<Global<const uint8_t>>(row) + SplitPlace(column);
+  const uint32_t high = *reinterpret_cast<Global<const uint32_t>>(at);
+  const uint32_t low = *reinterpret_cast<Global<const uint32_t>>(at + kSplitHalfBytes);
+  return RowPiece{Bf16Low(high) + Bf16Low(low), Bf16High(high) + Bf16High(low)};
+}
 // The same of one column.
 DEVICE void StoreSplit(Global<float> row, uint32_t column, float value) {
   const uint16_t high = ToBf16(value), low = ToBf16(value - FromBf16(high));
@@ -177,6 +183,7 @@ struct RowChunk {
       const float a = value[0], b = value[1];
       sum = Fma(a, a, b * b);
     }
+    if (out.squares.address == 0) return;
     sum = GroupSum<kWaves>(sum, arena.Get<float>());
     if (ThreadId() == 0) At(out.squares)[uint64_t{row} * chunks + chunk] = sum;
   }

@@ -88,6 +88,11 @@ ON_GPUS = {
     "mistral_gpu": ("mistral", dict(BASE, head_dim=128, num_attention_heads=2, num_key_value_heads=1, sliding_window=None,
                                     rope_parameters=YARN)),
     "mixtral_gpu": ("mixtral", dict(BASE, hidden_size=128, intermediate_size=256, num_local_experts=4, num_experts_per_tok=2)),
+    "qwen2_moe_gpu": ("qwen2_moe", dict(BASE, hidden_size=128, num_experts=20, num_experts_per_tok=10, moe_intermediate_size=32,
+                                        shared_expert_intermediate_size=80, num_hidden_layers=2)),
+    "smollm3_gpu": ("smollm3", dict(BASE, hidden_size=128, num_hidden_layers=2, no_rope_layer_interval=2, tie_word_embeddings=True)),
+    "phi3_gpu": ("phi3", dict(BASE, hidden_size=128, num_hidden_layers=2, sliding_window=None, partial_rotary_factor=0.75,
+                              original_max_position_embeddings=32, rope_parameters=longrope(12))),
 }
 
 

@@ -144,7 +144,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   gpu::Device& device = *model_->gpus().at(rank).device;
   const uint64_t rows = shape_.options.max_rows;
-  const uint64_t half = static_cast<uint64_t>(shape_.heads.cache.key_dim / 2);
+  const uint64_t half = program_.ropes.empty() ? 0 : program_.ropes[0].inv_freq.size();
   const uint64_t positions =
       std::min<uint64_t>(static_cast<uint64_t>(program_.max_position),
                          uint64_t{shape_.pages()} * kernels::kPageTokens);

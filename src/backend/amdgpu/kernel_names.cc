@@ -55,6 +55,11 @@ constexpr HeadKernels kHeadKernels[] = {
       "prepare_k8v4_128"},
      {"attend_bf16_128", "attend_fp8_128", "attend_pair_128", "attend_fp4_128",
       "attend_k8v4_128"}},
+    {256,
+     {"prepare_bf16_256", "prepare_fp8_256", "prepare_pair_256", "prepare_fp4_256",
+      "prepare_k8v4_256"},
+     {"attend_bf16_256", "attend_fp8_256", "attend_pair_256", "attend_fp4_256",
+      "attend_k8v4_256"}},
 };
 
 constexpr bool InOrder() {

@@ -25,7 +25,13 @@ concept HasCheck = requires(const Program& program, const T& op, const backend::
 // Those that read or make sums of squares of their x.
 template <class T>
 concept IsResidual = requires(const T& op) { op.x; } && !std::is_same_v<T, backend::TapOp> &&
-                     !std::is_same_v<T, backend::InputOp>;
+                     !std::is_same_v<T, backend::InputOp> &&
+                     !std::is_same_v<T, backend::AllReduceAddOp>;
+
+// Those that take their x, normed, into a product.
+template <class T>
+concept IsNormed = requires(const T& op) { op.x, op.norm; } &&
+                   !std::is_same_v<T, backend::AddNormedOp>;
 
 Status CheckCaches(const Program& program) {
   int paged = 0;
@@ -42,7 +48,7 @@ Status CheckCaches(const Program& program) {
                    ": the GPU kernels take one size");
     }
     if (AttendKernel(kernels::KvFormat::kBF16, hd).empty()) {
-      return Error(Code::kUnsupported, "head_dim ", hd, ": the GPU kernels take 32, 64 and 128");
+      return Error(Code::kUnsupported, "head_dim ", hd, ": the GPU kernels take 32, 64, 128 and 256");
     }
     if (cache->window != 0) {
       return Error(Code::kUnsupported, "a window of ", cache->window,
@@ -70,9 +76,6 @@ const char* Beyond(const Program&, const backend::EmbedOp& op) {
 }
 const char* Beyond(const Program& program, const backend::MatmulOp& op) {
   return op.in == program.x ? "a product of x without a norm" : nullptr;
-}
-const char* Beyond(const Program&, const backend::AllReduceAddOp& op) {
-  return op.add ? nullptr : "a sum over ranks that is not added to x";
 }
 const char* Beyond(const Program&, const backend::NormGateUpOp& op) {
   if (op.norm == backend::kNone) return "a feed-forward without a norm before it";
@@ -131,12 +134,48 @@ Status CheckOneOp(const Program& program, const backend::Op& op, const backend::
 }
 
 // Whether a product takes the buffer as it is, without a norm.
-bool IsMultiplied(const Program& program, BufferId buffer) {
-  return std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& any) {
-    const auto* matmul = std::get_if<backend::MatmulOp>(&any);
-    const auto* added = std::get_if<backend::MatmulAddOp>(&any);
-    return (matmul != nullptr && matmul->in == buffer) || (added != nullptr && added->in == buffer);
-  });
+bool Multiplies(const backend::Op& op, BufferId buffer) {
+  const auto* matmul = std::get_if<backend::MatmulOp>(&op);
+  const auto* added = std::get_if<backend::MatmulAddOp>(&op);
+  return (matmul != nullptr && matmul->in == buffer) || (added != nullptr && added->in == buffer);
+}
+
+// The norm with which an op takes x into a product, or none.
+backend::WeightId NormOfX(const backend::Op& any, BufferId x) {
+  return std::visit(
+      [&](const auto& op) -> backend::WeightId {
+        if constexpr (IsNormed<std::decay_t<decltype(op)>>) {
+          if (op.x == x) return op.norm;
+        }
+        return backend::kNone;
+      },
+      any);
+}
+
+bool Writes(const Program& program, const backend::Op& op, BufferId buffer) {
+  const std::vector<BufferId> writes = backend::UsesOf(program, op).writes;
+  return std::find(writes.begin(), writes.end(), buffer) != writes.end();
+}
+
+// Experts take the split rows that their router took, though x may have become another in between: its
+// rows of then must still be there.
+Status CheckRouted(const Program& program, size_t router) {
+  const auto& op = std::get<backend::RouterOp>(program.ops[router]);
+  bool written = false;
+  for (size_t i = router + 1; i < program.ops.size(); ++i) {
+    const backend::Op& other = program.ops[i];
+    const auto* up = std::get_if<backend::ExpertsGateUpOp>(&other);
+    if (up != nullptr && up->h == op.h) return OkStatus();
+    const backend::WeightId norm = NormOfX(other, op.x);
+    const bool again = norm != backend::kNone && (written || norm != op.norm);
+    if (again || std::holds_alternative<backend::RouterOp>(other) || Multiplies(other, op.x)) {
+      return Error(Code::kUnsupported, "op ", backend::OpName(other), " of \"",
+                   program.buffers[static_cast<size_t>(op.x)].label,
+                   "\" between a router and its experts: the GPU kernels keep one norm of it");
+    }
+    written |= Writes(program, other, op.x);
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -147,6 +186,9 @@ Status CheckProgram(const Program& program) {
   for (const backend::Op& op : program.ops) {
     RETURN_IF_ERROR(CheckTaps(program, op));
     RETURN_IF_ERROR(CheckOneOp(program, op, before));
+    if (std::holds_alternative<backend::RouterOp>(op)) {
+      RETURN_IF_ERROR(CheckRouted(program, static_cast<size_t>(&op - program.ops.data())));
+    }
     before = &op;
   }
   if (program.hidden % 8 != 0) {
@@ -190,8 +232,8 @@ std::vector<Launch> Lowering::Run() {
   return std::move(launches_);
 }
 
-const backend::Op* Lowering::Next() const {
-  const size_t next = static_cast<size_t>(op_) + 1;
+const backend::Op* Lowering::Next(size_t further) const {
+  const size_t next = static_cast<size_t>(op_) + 1 + further;
   return next < program.ops.size() ? &program.ops[next] : nullptr;
 }
 
@@ -211,30 +253,26 @@ uint64_t Lowering::FactorOf(backend::BufferId in) const {
   return LiesSplit(program, in) ? At(in) : SplitOf(in);
 }
 
-backend::WeightId Lowering::NextNorm(backend::BufferId x) const {
+Lowering::NextUse Lowering::NextUseOf(backend::BufferId x) const {
   for (size_t i = static_cast<size_t>(op_) + 1; i < program.ops.size(); ++i) {
-    const backend::WeightId norm = std::visit(
-        [&](const auto& op) -> backend::WeightId {
-          if constexpr (requires { op.x, op.norm; }) {
-            if (op.x == x) return op.norm;
-          }
-          return backend::kNone;
-        },
-        program.ops[i]);
-    if (norm != backend::kNone) return norm;
+    const backend::Op& op = program.ops[i];
+    const backend::WeightId norm = NormOfX(op, x);
+    if (norm != backend::kNone) return {true, norm};
+    if (Multiplies(op, x)) return {true, backend::kNone};
+    if (Writes(program, op, x)) break;
   }
-  return backend::kNone;
+  return {};
 }
 
 kernels::RowsOut Lowering::RowsOf(backend::BufferId x) {
   kernels::RowsOut out;
   out.x.address = At(x);
+  const NextUse use = NextUseOf(x);
+  if (!use.multiplied) return out;
+  split_norms_[static_cast<size_t>(x)] = use.norm;
   out.squares.address = SquaresOf(x);
-  const backend::WeightId norm = NextNorm(x);
-  split_norms_[static_cast<size_t>(x)] = norm;
-  if (norm == backend::kNone && !IsMultiplied(program, x)) return out;
   out.split.address = SplitOf(x);
-  if (norm != backend::kNone) out.norm.address = WeightOf(norm).vector;
+  if (use.norm != backend::kNone) out.norm.address = WeightOf(use.norm).vector;
   return out;
 }
 

@@ -147,6 +147,9 @@ std::vector<uint32_t> RowClasses(uint32_t max_rows);
 // Whether a buffer holds split rows (kernels/decoder_args.h): what products take in without a norm.
 bool LiesSplit(const backend::Program& program, backend::BufferId buffer);
 
+// Whether sums of squares and split rows are kept beside a buffer: x, and what InputOps write.
+bool KeepsRows(const backend::Program& program, backend::BufferId buffer);
+
 // For steps of up to `rows` rows.
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
                           int32_t rank, uint32_t rows);

@@ -99,15 +99,23 @@ class Lowering {
            static_cast<uint64_t>(layer) * slots.slots * slots.slot_bytes;
   }
   bool Rounds() const { return shape.options.activations == backend::Activations::kBF16; }
-  // The op behind the one that is lowered, or null.
-  const backend::Op* Next() const;
+  // The op before the one that is lowered, and the one behind it, or null.
+  const backend::Op* Before() const {
+    return op_ > 0 ? &program.ops[static_cast<size_t>(op_) - 1] : nullptr;
+  }
+  const backend::Op* Next(size_t further = 0) const;
 
   // The sums of squares of a buffer's rows, and its split rows.
   uint64_t SquaresOf(backend::BufferId x) const;
   uint64_t SplitOf(backend::BufferId x) const;
+  // Who takes a product's sums next, if that is the op behind it, or the one behind that and its gate.
+  bool GoesToAttention(const backend::NormMatmulOp& op) const;
+  bool GoesToRowGate(const backend::NormMatmulOp& op) const;
   // Split rows of what a product without a norm takes: the buffer itself, or beside an input's.
   uint64_t FactorOf(backend::BufferId in) const;
-  // What a kernel that writes rows of x leaves: split rows for the next op that norms them.
+  // What a kernel that writes rows of x leaves: split rows for the next op that norms or multiplies
+  // them. Where x is written again before, nothing: what there is of the rows before stays, which
+  // experts take.
   kernels::RowsOut RowsOf(backend::BufferId x);
   // The split rows of x with this norm, made again if the last that were made are for another one.
   kernels::NormOf Norm(backend::BufferId x, backend::WeightId norm);
@@ -116,7 +124,7 @@ class Lowering {
   void Add(const Product& product);
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
   // alone, which has all of the product, as every rank has.
-  void ReduceInto(backend::BufferId x, bool whole = false);
+  void ReduceInto(backend::BufferId x, bool whole = false, bool add = true);
 
   const backend::Program& program;
   const Shape& shape;
@@ -126,7 +134,8 @@ class Lowering {
 
   // What an op leaves to a later one.
   struct Pending {
-    Sums sums;  // the last product's
+    Sums sums;   // the last product's
+    Sums heads;  // of the product that makes Q, K and V: the gate's may come behind it
     backend::RouterOp router = {};
     backend::ExpertsGateUpOp gate_up = {};
   };
@@ -140,7 +149,12 @@ class Lowering {
 
   // By how many workgroups k is shared.
   uint32_t SplitsOf(const PlacedWeight& w) const;
-  backend::WeightId NextNorm(backend::BufferId x) const;
+  // What the rows of x that the current op writes are wanted for.
+  struct NextUse {
+    bool multiplied = false;  // by a product, normed or not
+    backend::WeightId norm = backend::kNone;
+  };
+  NextUse NextUseOf(backend::BufferId x) const;
 
   const AmdGpuModel& model_;
   std::vector<Launch> launches_;
@@ -160,6 +174,8 @@ void Emit(const backend::RouterOp& op, Lowering* to);
 void Emit(const backend::ExpertsGateUpOp& op, Lowering* to);
 void Emit(const backend::ExpertsDownOp& op, Lowering* to);
 void Emit(const backend::LogitsOp& op, Lowering* to);
+void Emit(const backend::AddNormedOp& op, Lowering* to);
+void Emit(const backend::RowGateOp& op, Lowering* to);
 void Emit(const backend::TapOp& op, Lowering* to);
 void Emit(const backend::InputOp& op, Lowering* to);
 void Emit(const backend::GatedDeltaOp& op, Lowering* to);
@@ -171,6 +187,12 @@ Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
 Status CheckOp(const backend::Program& program, const backend::MatmulOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::MatmulAddOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::AllReduceAddOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::RowGateOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,
                const backend::Op* before);

@@ -178,6 +178,10 @@ std::vector<bool> InputsOf(const Program& program) {
   return out;
 }
 
+bool KeepsRows(const Program& program, BufferId buffer) {
+  return buffer == program.x || InputsOf(program)[static_cast<size_t>(buffer)];
+}
+
 VocabShare ShareOf(const Program& program, int32_t rank) {
   for (const backend::Op& op : program.ops) {
     if (const auto* logits = std::get_if<backend::LogitsOp>(&op)) {

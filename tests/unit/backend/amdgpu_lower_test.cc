@@ -120,15 +120,18 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
                 p.ops.push_back(delta);
               }),
               "heads of 16 and 272"));
-  CHECK(Holds(Refusal([](Program& p) { Attention(p).rope = backend::kNone; }), "without a rope"));
+  CHECK_EQ(Refusal([](Program& p) { Attention(p).rope = backend::kNone; }), "not refused");
+  CHECK(Holds(Refusal([](Program& p) { Attention(p).rope = 1; }), "rope 1"));
   CHECK(Holds(Refusal([](Program& p) { Attention(p).k_norm = backend::kNone; }),
               "a norm of Q or K alone"));
   CHECK_EQ(Refusal([](Program& p) { Attention(p).q_norm = Attention(p).k_norm = backend::kNone; }),
            "not refused");
   CHECK(Holds(Refusal([](Program& p) { Attention(p).sinks = 0; }), "with sinks"));
   CHECK_EQ(Refusal([](Program& p) { Attention(p).bias = 0; }), "not refused");
-  CHECK(Holds(Refusal([](Program& p) { Attention(p).gate = 0; }), "with a gate"));
-  CHECK(Holds(Refusal([](Program& p) { p.ropes[0].rotary_dim = 32; }), "rotary dimension 32 of 64"));
+  CHECK_EQ(Refusal([](Program& p) { Attention(p).gate = 2; }), "not refused");
+  CHECK(Holds(Refusal([](Program& p) { Attention(p).gate = Attention(p).out; }), "a gate of"));
+  CHECK_EQ(Refusal([](Program& p) { p.ropes[0].rotary_dim = 32; }), "not refused");
+  CHECK_EQ(Refusal([](Program& p) { Paged(p).key_dim = Paged(p).value_dim = 256; }), "not refused");
   CHECK(Holds(Refusal([](Program& p) { Attention(p).heads = 34; }), "17 query heads"));
   CHECK_EQ(Refusal([](Program& p) { Attention(p).heads = 32; }), "not refused");
   CHECK(Holds(Refusal([](Program& p) { p.hidden = 1164; }), "hidden size 1164"));
@@ -137,11 +140,17 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   // Ops without a function in amdgpu/ops/.
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::AddBiasOp{}); }), "op add_bias"));
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::WideNormOp{}); }), "op wide_norm"));
-  CHECK(
-      Holds(Refusal([](Program& p) { p.ops.push_back(backend::AddNormedOp{}); }), "op add_normed"));
+  CHECK_EQ(Refusal([](Program& p) {
+             p.buffers.push_back({"sum", backend::BufferType::kF32, 1160, 1});
+             p.ops.push_back(backend::AddNormedOp{4, 0, 1, 0});
+           }),
+           "not refused");
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::AddNormedOp{3, 0, 1, 0}); }),
+              "op add_normed of \"act\""));
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::ExpertsBiasOp{}); }),
               "op experts_bias"));
-  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::RowGateOp{}); }), "op row_gate"));
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::RowGateOp{}); }),
+              "op row_gate of \"x\": the GPU kernels take what gate-up leaves"));
   // Taps: rows as wide as x, for other contexts only; norms of what has sums of squares.
   CHECK_EQ(Refusal([](Program& p) { p.ops.push_back(backend::InputOp{0, 0}); }), "not refused");
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::TapOp{0, 3}); }),
@@ -177,7 +186,8 @@ TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
   embed.scale = 2;
   CHECK(Holds(refused(embed), "op embed with a factor of the embeddings"));
   CHECK(Holds(refused(backend::MatmulOp{0, 0, 1}), "op matmul with a product of x without a norm"));
-  CHECK(Holds(refused(backend::AllReduceAddOp{1, 0, false}), "not added to x"));
+  CHECK(Holds(refused(backend::AllReduceAddOp{1, 0, false}), "a product's sums right behind it"));
+  CHECK(Holds(refused(backend::AllReduceAddOp{1, 3}), "add to x and to inputs"));
   backend::NormGateUpOp gate_up = {};
   gate_up.norm = backend::kNone;
   CHECK(Holds(refused(gate_up), "without a norm before it"));
@@ -208,6 +218,28 @@ TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
   router = {};
   router.scale = 2;
   CHECK(Holds(refused(router), "a factor of the router's weights"));
+}
+
+// Experts take the rows of x that their router took: x may be written in between, but not normed.
+TEST(x_between_a_router_and_its_experts) {
+  const auto between = [](const std::vector<backend::Op>& ops) {
+    Program p = WithExperts(quant::Format::kBF16, quant::Format::kBF16);
+    p.buffers.push_back({"sum", backend::BufferType::kF32, 1160, 1});
+    backend::RouterOp router = {};
+    router.h = 4;
+    p.ops[1] = router;
+    p.ops.insert(p.ops.begin() + 2, ops.begin(), ops.end());
+    backend::ExpertsGateUpOp up = {4, 1, 0, 3};
+    p.ops.insert(p.ops.end() - 1, up);
+    const Status status = CheckProgram(p);
+    return status.ok() ? "not refused" : std::string(status.message());
+  };
+  const backend::AddNormedOp write = {4, 0, 1, 0};
+  CHECK_EQ(between({}), "not refused");
+  CHECK_EQ(between({write}), "not refused");
+  CHECK_EQ(between({backend::NormMatmulOp{0, 0, 0, 4}, write}), "not refused");
+  CHECK(Holds(between({write, backend::NormMatmulOp{0, 0, 0, 4}}), "between a router and its experts"));
+  CHECK(Holds(between({backend::NormMatmulOp{0, 1, 0, 4}}), "between a router and its experts"));
 }
 
 TEST(sizes_of_a_context) {

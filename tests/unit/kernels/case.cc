@@ -161,8 +161,7 @@ std::vector<Case> AllCases() {
   for (auto make :
        {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases, ProbeCases,
         FidelityCases, DecoderStepCases, DecoderMatrixCases, DecoderExpertCases,
-        DecoderAttentionCases, DecoderReduceCases, StateCases,
-        SampleCases}) {
+        DecoderAttentionCases, DecoderReduceCases, DecoderRowCases, StateCases, SampleCases}) {
     for (Case& test : make()) all.push_back(std::move(test));
   }
   return all;

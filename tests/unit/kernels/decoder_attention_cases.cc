@@ -192,6 +192,7 @@ StepPlan StepOf(const HeadShape& s) {
 // What there is of it.
 struct PrepareParts {
   bool bias = false, norms = true;
+  uint32_t stays = 0;  // elements at a head's end that do not turn
 };
 
 struct PrepareData {
@@ -201,6 +202,7 @@ struct PrepareData {
   PrepareParts has;
 
   // With its bias, as fp32 adds it.
+  uint32_t rotary(const HeadShape& s) const { return s.head_dim - has.stays; }
   double at(uint32_t row, uint32_t i) const {
     const float sum = static_cast<float>(qkv.at(row, i)) + bias[i];
     return double{sum};
@@ -224,7 +226,7 @@ void MultiplyByHadamard(std::vector<Near>* head) {
 // A head of q or k, normed and turned; the error is that of fp32, of both elements of a pair.
 std::vector<Near> TurnedHead(const HeadShape& s, const PrepareData& data, uint32_t row,
                              uint32_t head) {
-  const uint32_t hd = s.head_dim, half = hd / 2;
+  const uint32_t hd = s.head_dim, half = data.rotary(s) / 2;
   const std::vector<float>& w = head < s.heads() ? data.q_norm : data.k_norm;
   double squares = 0;
   for (uint32_t d = 0; d < hd; ++d) squares += std::pow(data.at(row, head * hd + d), 2);
@@ -239,6 +241,10 @@ std::vector<Near> TurnedHead(const HeadShape& s, const PrepareData& data, uint32
     const double allowed = (std::abs(a) + std::abs(b)) * 0x1p-20;
     out[d] = {a * c - b * t, allowed};
     out[d + half] = {b * c + a * t, allowed};
+  }
+  for (uint32_t d = 2 * half; d < hd; ++d) {
+    const double x = data.at(row, head * hd + d) * factor * (data.has.norms ? w[d] : 1);
+    out[d] = {x, std::abs(x) * 0x1p-20};
   }
   if (quant::InfoOf(s.format).turns) MultiplyByHadamard(&out);
   return out;
@@ -348,7 +354,8 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
     data.q_norm.push_back(static_cast<float>(0.5 + random.Uniform()));
     data.k_norm.push_back(static_cast<float>(0.5 + random.Uniform()));
   }
-  for (uint32_t i = 0; i < table * hd / 2; ++i) {
+  const uint32_t rotary = data.rotary(s);
+  for (uint32_t i = 0; i < table * rotary / 2; ++i) {
     const double angle = 7 * random.Uniform();
     data.cosine.push_back(static_cast<float>(std::cos(angle)));
     data.sine.push_back(static_cast<float>(std::sin(angle)));
@@ -377,7 +384,8 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
   Case out;
   const std::string kernel = absl::StrCat("prepare_", NameOf(s.format), "_", hd);
   out.name = absl::StrCat("prepare_", s.Text(), has.bias ? " bias" : "",
-                          has.norms ? "" : " no norms");
+                          has.norms ? "" : " no norms",
+                          has.stays == 0 ? "" : absl::StrCat(" rotary ", rotary));
   out.bound = "2^-20 of |a| + |b| of a pair; in the cache half a unit of the format on top";
   out.buffers = {{"step", step.Block()},
                  {"qkv", ToBytes(data.qkv.values)},
@@ -420,7 +428,7 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
     args.heads = s.heads();
     args.kv_heads = s.kv_heads;
     args.head_dim = hd;
-    args.rotary = hd;
+    args.rotary = rotary;
     args.epsilon = kEpsilon;
   })}};
   out.expectations = {qkv.Check("qkv"), CacheCheck(s, step, before, std::move(kv))};
@@ -473,7 +481,7 @@ std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, uint32_
 }
 
 // `first_row`, `row_count`: the launch's share of the step.
-Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count) {
+Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count, bool gated = false) {
   Random random(s.head_dim + s.count() * 3 + s.group);
   AttendData data = {StepOf(s), RandomInputs(random, s.count(), s.heads() * s.head_dim),
                      Cache(s.format, s.head_dim, s.kv_heads, 0)};
@@ -490,16 +498,22 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count) {
   const uint32_t hd = s.head_dim, out_stride = RoundUp(s.heads() * hd, kPadColumns);
   const uint32_t max_splits =
       *std::max_element(s.positions.begin(), s.positions.end()) / kSplitTokens + 2;
+  const Inputs gate = RandomInputs(random, s.count(), s.heads() * hd, 3);
   Wanted want(s.count(), out_stride);
   for (uint32_t row = first_row; row < std::min(s.count(), first_row + row_count); ++row) {
     for (uint32_t head = 0; head < s.heads(); ++head) {
       const std::vector<Near> near = AttendHead(s, data, row, head);
-      for (uint32_t d = 0; d < hd; ++d)
-        want.Set(row, head * hd + d, near[d].value, near[d].allowed);
+      for (uint32_t d = 0; d < hd; ++d) {
+        const uint32_t at = head * hd + d;
+        const double by = gated ? 1 / (1 + std::exp(-gate.at(row, at))) : 1;
+        const double off = gated ? std::abs(near[d].value) * 0x1p-20 : 0;
+        want.Set(row, at, near[d].value * by, (near[d].allowed + off) * by);
+      }
     }
   }
   Case out;
-  out.name = absl::StrCat("attend_", s.Text(), ", rows ", first_row, " + ", row_count);
+  out.name = absl::StrCat("attend_", s.Text(), ", rows ", first_row, " + ", row_count,
+                          gated ? ", gated" : "");
   out.bound =
       "(2 e + 2^-15) of the sum of |p v|, e = (2^-15.9 + hd * 2^-23) of the sum of |q k| + 2^-22 "
       "of "
@@ -509,6 +523,7 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count) {
       {"qkv", ToBytes(data.qkv.values)},
       {"kv", data.kv.bytes},
       want.ToFill("out"),
+      {"gate", ToBytes(gate.values)},
       {"parts", Bytes(size_t{row_count} * s.heads() * max_splits * (hd + 16) * 4, 0xff)}};
   const uint32_t q_stride = data.qkv.stride;
   const auto attend = [=](AttendArgs& args, const Addresses& at) {
@@ -525,6 +540,8 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count) {
     args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(hd)));
     args.first_row = first_row;
     args.row_count = row_count;
+    if (gated) args.gate = at.Of<const float>("gate");
+    args.gate_stride = out_stride;
   };
   const auto merge = [=](AttendMergeArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");
@@ -536,12 +553,23 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count) {
     args.head_dim = hd;
     args.first_row = first_row;
     args.row_count = row_count;
+    if (gated) args.gate = at.Of<const float>("gate");
+    args.gate_stride = out_stride;
   };
   out.steps = {
       {MakeLaunch<AttendArgs>(absl::StrCat("attend_", NameOf(s.format), "_", hd), 3, attend)},
       {MakeLaunch<AttendMergeArgs>("attend_merge", 2, merge)}};
   out.expectations = {want.CheckSplit("out")};
   return out;
+}
+
+// Heads of 256: what registers and the LDS of one workgroup do not hold at once.
+void AddWideCases(KvFormat format, std::vector<Case>* cases) {
+  constexpr uint32_t kWide = 256;
+  cases->push_back(PrepareCase({format, kWide, 1, 2, {0, 17}}));
+  cases->push_back(PrepareCase({format, kWide, 2, 1, {3, 16}}, {true, true, 192}));
+  cases->push_back(AttendCase({format, kWide, 2, 1, {0, 14, 31, 32}}, 0, 4));
+  cases->push_back(AttendCase({format, kWide, 1, 8, {15, 300}}, 0, 2, /*gated=*/true));
 }
 
 }  // namespace
@@ -568,6 +596,14 @@ std::vector<Case> DecoderAttentionCases() {
       cases.push_back(AttendCase({format, hd, 1, hd == 32 ? 2u : 5u, {511, 512, 1030}}, 0, 4));
     }
   }
+  for (KvFormat format : kFormats) AddWideCases(format, &cases);
+  // Parts of heads that turn: pairs of one lane, and of two; and none at all.
+  cases.push_back(PrepareCase({KvFormat::kBF16, 32, 1, 1, {3, 17}}, {false, true, 24}));
+  cases.push_back(PrepareCase({KvFormat::kFp8, 128, 1, 2, {3, 17}}, {false, true, 32}));
+  cases.push_back(PrepareCase({KvFormat::kFp4, 64, 1, 2, {3, 17}}, {false, false, 48}));
+  cases.push_back(PrepareCase({KvFormat::kFp8, 256, 1, 1, {3, 17}}, {false, true, 46}));
+  cases.push_back(PrepareCase({KvFormat::kF32, 64, 1, 2, {3, 17}}, {false, true, 64}));
+  cases.push_back(AttendCase({KvFormat::kFp8, 64, 1, 2, {3, 130}}, 0, 2, /*gated=*/true));
   // A launch's share of the step's rows; one beyond them.
   cases.push_back(AttendCase({KvFormat::kBF16, 64, 1, 2, {3, 530, 40, 513, 20}}, 1, 3));
   cases.push_back(AttendCase({KvFormat::kBF16, 64, 1, 2, {3, 40}}, 2, 2));

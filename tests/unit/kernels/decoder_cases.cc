@@ -517,6 +517,7 @@ struct ReduceShape {
   // left them in the two epochs before.
   uint32_t stride = 0;
   uint32_t splits = 1;
+  bool set = false;  // in place of x, all else as ever
   uint32_t Stride() const { return stride != 0 ? stride : RoundUp(hidden, kPadColumns); }
   uint32_t MaxRows() const { return rows + 1; }
   ExchangeBytes Exchange() const { return ExchangeBytesOf(ranks, MaxRows(), MaxRows(), Stride()); }
@@ -547,7 +548,7 @@ ReduceData RandomReduce(const ReduceShape& s) {
       const float sum = TreeOf(s.ranks, [&](uint32_t r) {
         return TreeOf(s.splits, [&](uint32_t k) { return partials[r][k].values[i]; });
       });
-      out.after.values[i] = s.plain ? sum : out.after.values[i] + sum;
+      out.after.values[i] = s.plain || s.set ? sum : out.after.values[i] + sum;
     }
     out.partials.push_back(std::move(partials));
   }
@@ -580,7 +581,7 @@ LaunchSpec ReduceLaunch(const ReduceShape& s, uint32_t round, uint32_t rank) {
         args.rank = rank;
         args.sequence = 0;
         args.per_step = 1;
-        args.mode = s.plain ? uint32_t{kReducePlain} : 0;
+        args.mode = s.plain ? uint32_t{kReducePlain} : s.set ? uint32_t{kReduceSet} : 0;
         args.splits = s.splits;
         args.split_rows = s.rows;
       },
@@ -638,7 +639,7 @@ Case ReduceCase(const ReduceShape& s) {
   }
   Case out;
   out.name = absl::StrCat(s.twice ? "reduce_twice " : "reduce ", s.ranks, " ranks, ", s.rows,
-                          " rows, hidden ", s.hidden, s.plain ? ", plain" : "", ", epoch ",
+                          " rows, hidden ", s.hidden, s.plain ? ", plain" : s.set ? ", set" : "", ", epoch ",
                           s.first_epoch, s.stride != 0 ? ", after wider ones" : "",
                           s.splits > 1 ? absl::StrCat(", sums of ", s.splits) : "");
   out.bound = "x exact: fp32 sums in the tree of ranks; squares 2^-20 relative";
@@ -717,6 +718,7 @@ std::vector<Case> DecoderReduceCases() {
     cases.push_back(ReduceCase({ranks, 5, 1160, false, false, 1}));
     cases.push_back(ReduceCase({ranks, 3, 70, false, true, 7}));
     cases.push_back(ReduceCase({ranks, 3, 72, false, false, 7, 0, 4}));
+    cases.push_back(ReduceCase({ranks, 3, 72, ranks > 2, false, 7, 0, 1, /*set=*/true}));
     if (ranks == 1) continue;
     cases.push_back(ReduceCase({ranks, 5, 1160, true, false, 1}));
     cases.push_back(ReduceCase({ranks, 3, 72, true, true, 7}));

@@ -5,16 +5,19 @@
 // config; and the same bits on 1, 2 and 4 ranks.
 #include <cmath>
 
-#include "backend/backend.h"
 #include "golden/golden.h"
-#include "model/arch/arch.h"
 #include "model/synthetic.h"
 #include "reference/decoder.h"
 #include "support/checkpoint_files.h"
+#include "support/config_runs.h"
 #include "support/test.h"
 
 namespace mainarch {
 namespace {
+
+using test::RunConfig;
+using test::WorstOf;
+using test::WriteConfig;
 
 constexpr uint32_t kTokens = 45;
 
@@ -119,76 +122,11 @@ model::ModelConfig With(uint32_t features) {
   return c;
 }
 
-std::shared_ptr<const file::Checkpoint> Write(const model::ModelConfig& config) {
-  const std::string directory = test::ScratchDirectory() + "/model";
-  model::SyntheticOptions options;
-  options.beyond_json = true;
-  if (!model::WriteSyntheticCheckpoint(config, directory, options).ok()) return nullptr;
-  auto checkpoint = file::Checkpoint::Open(directory);
-  return checkpoint.ok() ? *checkpoint : nullptr;
-}
-
-// Logits of every token, in steps of 1 to 7 rows.
-StatusOr<std::vector<std::vector<float>>> Run(const model::ModelConfig& config,
-                                              std::shared_ptr<const file::Checkpoint> checkpoint,
-                                              absl::Span<const uint32_t> tokens,
-                                              const std::string& device) {
-  backend::BackendOptions device_options;
-  device_options.device = device;
-  device_options.threads = 2;
-  ASSIGN_OR_RETURN(auto backend, backend::CreateBackend(device_options));
-  model::Builder builder(config, std::move(checkpoint), backend->ranks());
-  model::FindArch(config.model_type)->build(builder);
-  ASSIGN_OR_RETURN(auto program, builder.Finish());
-  ASSIGN_OR_RETURN(const auto loaded, backend->Load(program, {}));
-  backend::ContextOptions options;
-  options.kv_type = quant::KvType::kF32;
-  options.max_rows = options.max_logit_rows = 7;
-  options.pages.assign(program->caches.size(), 4);
-  ASSIGN_OR_RETURN(const auto context, loaded->CreateContext(options));
-  const std::vector<uint32_t> pages = {2, 0, 3};
-  backend::StepCache cache;
-  cache.pages = pages;
-  const std::vector<backend::StepCache> caches(program->caches.size(), cache);
-  const backend::StepSequence sequence = {caches, 0};
-  std::vector<std::vector<float>> logits;
-  for (uint32_t count = 7; logits.size() < tokens.size(); count = count % 7 + 1) {
-    std::vector<backend::StepRow> rows;
-    std::vector<uint32_t> wanted;
-    for (uint32_t i = 0; i < count && logits.size() + i < tokens.size(); ++i) {
-      const uint32_t position = static_cast<uint32_t>(logits.size()) + i;
-      rows.push_back({tokens[position], position, 0});
-      wanted.push_back(i);
-    }
-    backend::Step step;
-    step.rows = rows;
-    step.sequences = absl::MakeConstSpan(&sequence, 1);
-    step.logit_rows = wanted;
-    RETURN_IF_ERROR(context->Run(step));
-    for (uint32_t i = 0; i < wanted.size(); ++i) {
-      const absl::Span<float> row = context->Logits(i);
-      logits.emplace_back(row.begin(), row.end());
-    }
-  }
-  return logits;
-}
-
-// Largest error of any step, of the step's largest logit.
-double WorstOf(absl::Span<const float> got, absl::Span<const double> want) {
-  double worst = 0, largest = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double error = std::fabs(double{got[i]} - want[i]);
-    if (!(error <= worst)) worst = error;  // a NaN stays
-    largest = std::max(largest, std::fabs(want[i]));
-  }
-  return worst / largest;
-}
-
 void CheckConfig(test::Context& test_context, const model::ModelConfig& config) {
-  const auto checkpoint = Write(config);
+  const auto checkpoint = WriteConfig(config);
   CHECK(checkpoint != nullptr);
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, 160);
-  const auto got = Run(config, checkpoint, tokens, "cpu");
+  const auto got = RunConfig(config, checkpoint, tokens, "cpu");
   CHECK_OK(got);
   auto decoder = reference::Decoder::Create(checkpoint, config, quant::KvType::kF32);
   CHECK_OK(decoder);
@@ -197,7 +135,7 @@ void CheckConfig(test::Context& test_context, const model::ModelConfig& config) 
     CHECK_LE(WorstOf((*got)[at], (*decoder)->logits()), 2e-5);
   }
   for (const char* device : {"cpu:2", "cpu:4"}) {
-    const auto ranks = Run(config, checkpoint, tokens, device);
+    const auto ranks = RunConfig(config, checkpoint, tokens, device);
     CHECK_OK(ranks);
     for (size_t at = 0; at < tokens.size(); ++at) CHECK(test::Same((*got)[at], (*ranks)[at]));
   }
@@ -226,10 +164,10 @@ TEST(features_together_match_fp64) {
 // No feature is one that neither side sees: each changes the logits.
 TEST(every_feature_changes_the_logits) {
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, 160);
-  const auto plain = Run(Base(), Write(Base()), tokens, "cpu");
+  const auto plain = RunConfig(Base(), WriteConfig(Base()), tokens, "cpu");
   CHECK_OK(plain);
   for (uint32_t feature = 1; feature < kEnd; feature *= 2) {
-    const auto got = Run(With(feature), Write(With(feature)), tokens, "cpu");
+    const auto got = RunConfig(With(feature), WriteConfig(With(feature)), tokens, "cpu");
     CHECK_OK(got);
     CHECK_GT(test::WorstRelative(got->back(), plain->back()), 1e-3);
   }
@@ -264,11 +202,13 @@ TEST(heads_that_ranks_do_not_divide_are_refused_with_the_numbers_that_do) {
   model::ModelConfig config = Base();
   config.heads = 12;
   config.kv_heads = 3;
-  const auto checkpoint = Write(config);
+  const auto checkpoint = WriteConfig(config);
   CHECK(checkpoint != nullptr);
-  CHECK_REFUSED(Run(config, checkpoint, {1}, "cpu:8"), Code::kUnsupported, "12 attention heads",
+  CHECK_REFUSED(RunConfig(config, checkpoint, {1}, "cpu:8"), Code::kUnsupported,
+                "12 attention heads",
                 "8 ranks", "numbers of ranks that do: 1");
-  CHECK_REFUSED(Run(config, checkpoint, {1}, "cpu:2"), Code::kUnsupported, "3 key/value heads",
+  CHECK_REFUSED(RunConfig(config, checkpoint, {1}, "cpu:2"), Code::kUnsupported,
+                "3 key/value heads",
                 "2 ranks", "numbers of ranks that do: 1");
 }
 

@@ -6,13 +6,19 @@
 
 namespace mainarch::amdgpu {
 
-void Lowering::ReduceInto(backend::BufferId x, bool whole) {
+void Lowering::ReduceInto(backend::BufferId x, bool whole, bool add) {
   kernels::ReduceArgs args;
   SetStep(&args);
   args.partial.address = pending.sums.at;
   args.splits = pending.sums.splits;
   args.split_rows = pending.sums.rows;
-  args.out = RowsOf(x);
+  if (KeepsRows(program, x)) {
+    args.out = RowsOf(x);
+    args.mode = add ? 0 : uint32_t{kernels::kReduceSet};
+  } else {
+    args.out.x.address = At(x);
+    args.mode = kernels::kReducePlain;
+  }
   for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
     args.exchange[r].address = memory.exchange[r];
   }
@@ -38,6 +44,26 @@ void Lowering::ReduceInto(backend::BufferId x, bool whole) {
   Add(twice ? "reduce_twice" : "reduce", args, uint64_t{rows} * shape.chunks, /*resident=*/true);
 }
 
-void Emit(const backend::AllReduceAddOp& op, Lowering* to) { to->ReduceInto(op.x); }
+void Emit(const backend::AllReduceAddOp& op, Lowering* to) {
+  to->ReduceInto(op.x, /*whole=*/false, op.add);
+}
+
+Status CheckOp(const backend::Program& program, const backend::AllReduceAddOp& op,
+               const backend::Op* before) {
+  const backend::Buffer& x = program.buffers[static_cast<size_t>(op.x)];
+  if (x.width != program.hidden || (op.add && !KeepsRows(program, op.x))) {
+    return Error(Code::kUnsupported, "op all_reduce_add of \"", x.label,
+                 "\": the GPU kernels add to x and to inputs, and make rows of the hidden size");
+  }
+  const auto* matmul = before == nullptr ? nullptr : std::get_if<backend::MatmulOp>(before);
+  const auto* down = before == nullptr ? nullptr : std::get_if<backend::ExpertsDownOp>(before);
+  if ((matmul != nullptr && matmul->partial == op.partial) ||
+      (down != nullptr && down->out == op.partial)) {
+    return OkStatus();
+  }
+  return Error(Code::kUnsupported, "op all_reduce_add of \"",
+               program.buffers[static_cast<size_t>(op.partial)].label,
+               "\": the GPU kernels take a product's sums right behind it");
+}
 
 }  // namespace mainarch::amdgpu

@@ -13,10 +13,15 @@ namespace {
 void EmitPrepare(const backend::AttentionOp& op, uint64_t kv, Lowering* to) {
   kernels::PrepareArgs args;
   to->SetStep(&args);
-  args.in.address = to->pending.sums.at;
-  args.splits = to->pending.sums.splits;
-  args.split_rows = to->pending.sums.rows;
-  args.norm = to->pending.sums.norm;
+  // Of another maker than the product before, they lie whole.
+  args.in.address = to->At(op.qkv);
+  if (to->pending.heads.at != 0) {
+    args.in.address = to->pending.heads.at;
+    args.splits = to->pending.heads.splits;
+    args.split_rows = to->pending.heads.rows;
+    args.norm = to->pending.heads.norm;
+  }
+  to->pending.heads = {};
   args.qkv.address = to->At(op.qkv);
   const auto vector = [to](backend::WeightId id) {
     return id == backend::kNone ? 0 : to->WeightOf(id).vector;
@@ -31,7 +36,9 @@ void EmitPrepare(const backend::AttentionOp& op, uint64_t kv, Lowering* to) {
   args.heads = static_cast<uint32_t>(op.heads);
   args.kv_heads = static_cast<uint32_t>(to->shape.heads.cache.kv_heads);
   args.head_dim = static_cast<uint32_t>(to->shape.heads.cache.key_dim);
-  args.rotary = static_cast<uint32_t>(to->program.ropes[0].rotary_dim);
+  if (op.rope != backend::kNone) {
+    args.rotary = static_cast<uint32_t>(to->program.ropes[static_cast<size_t>(op.rope)].rotary_dim);
+  }
   args.epsilon = to->program.rms_eps;
   const uint64_t heads = args.heads + 2 * args.kv_heads;
   to->Add(PrepareKernel(to->shape.kv, to->shape.heads.cache.key_dim), args,
@@ -53,6 +60,10 @@ void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first, Low
   args.scale = static_cast<float>(op.scale);
   args.first_row = first;
   args.row_count = std::min(to->shape.attend_rows, to->rows);
+  if (op.gate != backend::kNone) {
+    args.gate.address = to->At(op.gate);
+    args.gate_stride = to->Stride(op.gate);
+  }
   to->Add(AttendKernel(to->shape.kv, to->shape.heads.cache.key_dim), args,
           uint64_t{args.row_count} * args.kv_heads * args.max_splits);
   if (to->shape.max_splits == 1) return;
@@ -60,6 +71,8 @@ void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first, Low
   to->SetStep(&merge);
   merge.parts = {args.parts.address};
   merge.out = args.out;
+  merge.gate = args.gate;
+  merge.gate_stride = args.gate_stride;
   merge.out_stride = args.out_stride;
   merge.heads = args.heads;
   merge.max_splits = args.max_splits;
@@ -83,26 +96,20 @@ void Emit(const backend::AttentionOp& op, Lowering* to) {
 Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
                const backend::Op*) {
   const backend::PagedCache& cache = backend::CacheOf(program, op);
-  if (op.rope == backend::kNone) {
-    return Error(Code::kUnsupported, "attention without a rope: the GPU kernels apply one");
-  }
   if ((op.q_norm == backend::kNone) != (op.k_norm == backend::kNone)) {
     return Error(Code::kUnsupported,
                  "attention with a norm of Q or K alone: the GPU kernels apply both or none");
   }
-  const char* extra = op.sinks != backend::kNone  ? "sinks"
-                      : op.gate != backend::kNone ? "a gate"
-                                                  : nullptr;
-  if (extra != nullptr) {
-    return Error(Code::kUnsupported, "attention with ", extra, ": the GPU kernels have none");
+  if (op.sinks != backend::kNone) {
+    return Error(Code::kUnsupported, "attention with sinks: the GPU kernels have none");
   }
-  if (op.rope != 0) {
+  if (op.gate != backend::kNone && LiesSplit(program, op.gate)) {
+    return Error(Code::kUnsupported, "attention with a gate of \"",
+                 program.buffers[static_cast<size_t>(op.gate)].label,
+                 "\": the GPU kernels take what a product leaves");
+  }
+  if (op.rope > 0) {
     return Error(Code::kUnsupported, "rope ", op.rope, ": the GPU kernels take one");
-  }
-  const int32_t rotary = op.rope == backend::kNone ? cache.key_dim : program.ropes[0].rotary_dim;
-  if (rotary != cache.key_dim) {
-    return Error(Code::kUnsupported, "rotary dimension ", rotary, " of ", cache.key_dim,
-                 ": the GPU kernels turn whole heads");
   }
   const int32_t group = op.heads / cache.kv_heads;
   if (group > static_cast<int32_t>(kernels::kMaxGroup)) {

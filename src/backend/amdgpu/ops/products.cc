@@ -70,12 +70,27 @@ void Lowering::Add(const Product& m) {
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows));
 }
 
+// The product of its gate, which leaves no sums, may lie between.
+bool Lowering::GoesToAttention(const backend::NormMatmulOp& op) const {
+  const backend::Op* next = Next();
+  const auto* gate = next == nullptr ? nullptr : std::get_if<backend::NormMatmulOp>(next);
+  if (gate != nullptr) next = Next(1);
+  const auto* attention = next == nullptr ? nullptr : std::get_if<backend::AttentionOp>(next);
+  if (attention == nullptr || attention->qkv != op.out) return false;
+  return gate == nullptr || gate->out == attention->gate;
+}
+
+bool Lowering::GoesToRowGate(const backend::NormMatmulOp& op) const {
+  const auto* gate = Next() == nullptr ? nullptr : std::get_if<backend::RowGateOp>(Next());
+  return gate != nullptr && gate->gate == op.out;
+}
+
 void Emit(const backend::NormMatmulOp& op, Lowering* to) {
   Product product = {op.w, 0, to->Stride(op.x), to->At(op.out), to->Stride(op.out)};
-  const backend::Op* next = to->Next();
-  const auto* attention = next == nullptr ? nullptr : std::get_if<backend::AttentionOp>(next);
-  product.sums = attention != nullptr && attention->qkv == op.out;
+  const bool to_attention = to->GoesToAttention(op);
+  product.sums = to_attention || to->GoesToRowGate(op);
   to->AddNormed(op.x, op.norm, product);
+  if (to_attention) to->pending.heads = to->pending.sums;
 }
 
 void Emit(const backend::NormGateUpOp& op, Lowering* to) {

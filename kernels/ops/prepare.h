@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+//
+// What comes before attention: bias, QK-norm and RoPE of a head, and K and V appended to their page. A
+// wave a (row, head).
+#ifndef MAINARCH_KERNELS_OPS_PREPARE_H_
+#define MAINARCH_KERNELS_OPS_PREPARE_H_
+
+#include "kernels/ops/kv_page.h"
+#include "kernels/ops/step.h"
+#include "kernels/quant/kv_fp4.h"
+
+namespace mainarch::kernels {
+
+// e4m3fn: 448 is the largest number; the multiplier maps the largest element to it.
+inline constexpr float kFp8Largest = 448.0f;
+
+template <KvFormat kFormat, uint32_t kHeadDim>
+struct Prepare {
+  using Args = PrepareArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+  // Of a head a lane holds elements l, l + kLanes, l + 2 kLanes ...
+  static constexpr uint32_t kHeld = kHeadDim > 2 * kWave ? kHeadDim / kWave : 2;
+  static constexpr uint32_t kLanes = kHeadDim / kHeld;
+  static constexpr uint32_t kTwo = 2 * kLanes;  // elements of two that a lane holds
+  struct Head {
+    float at[kHeld];
+  };
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+    const StepView step(args.step);
+    const uint32_t heads = args.heads + 2 * args.kv_heads;
+    const uint32_t total = step.rows() * heads;
+    for (uint32_t t = worker * kWaves + WaveId(); t < total; t += workers * kWaves) {
+      OneHead(ReadArgumentsAgain<Args>(), step, t / heads, t % heads);
+    }
+  }
+
+  // Whether this lane holds anything, and where it begins; one that does not reads what lane 0 does.
+  DEVICE static bool Mine() { return LaneId() < kLanes; }
+  DEVICE static uint32_t Place() { return Mine() ? LaneId() : 0; }
+
+  DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
+    const Global<const float> at =
+        At(args.in) + uint64_t{row} * args.stride + head * kHeadDim + Place();
+    const uint64_t apart = uint64_t{args.split_rows} * args.stride;
+    const RowFactor factor(args.norm, row, true);
+    const float by = factor.Value(args.norm);
+    Head x;
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) {
+      const float value = SumSplits(at + j * kLanes, args.splits, apart) * by;
+      x.at[j] = Mine() ? value : 0.0f;
+    }
+    Finish(ReadArgumentsAgain<Args>(), step, row, head, x);
+  }
+
+  // x: as the product gave it.
+  DEVICE static void Finish(const Args& args, const StepView& step, uint32_t row, uint32_t head,
+                            Head x) {
+    const bool is_query = head < args.heads;
+    const bool is_value = head >= args.heads + args.kv_heads;
+    const uint32_t position = step.position(row);
+    if (args.bias.address != 0) {
+      const Global<const float> bias = At(args.bias) + head * kHeadDim + Place();
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] += Mine() ? bias[j * kLanes] : 0.0f;
+    }
+    if (!is_value) {
+      if (args.q_norm.address != 0) Norm(args, At(is_query ? args.q_norm : args.k_norm), x);
+      Rotate(args, position, x);
+      if constexpr (quant::InfoOf(kFormat).turns) Turn(x);
+    }
+    if (is_query) {
+      const Global<float> at =
+          At(args.qkv) + uint64_t{row} * args.stride + head * kHeadDim + Place();
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) {
+        if (Mine()) at[j * kLanes] = x.at[j];
+      }
+      return;
+    }
+    const uint32_t kv_head = head - args.heads - (is_value ? args.kv_heads : 0);
+    const auto page = PageAt<kFormat, kHeadDim>(
+        At(args.kv), step.pages(row)[position / kPageTokens], args.kv_heads, kv_head);
+    Append(page, position % kPageTokens, is_value, x);
+  }
+
+  DEVICE static void Norm(const Args& args, Global<const float> w, Head& x) {
+    float sum = 0;
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; j += 2) {
+      const float two = Fma(x.at[j], x.at[j], x.at[j + 1] * x.at[j + 1]);
+      sum = j == 0 ? two : sum + two;
+    }
+    const float factor = Rsqrt(WaveSum(sum) * (1.0f / kHeadDim) + args.epsilon);
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = x.at[j] * factor * w[Place() + j * kLanes];
+  }
+
+  // Rotary dimension R <= head_dim: element i < R / 2 turns with i + R / 2, those from R on stay.
+  DEVICE static void Rotate(const Args& args, uint32_t position, Head& x) {
+    if (args.rotary == 0) return;
+    if (args.rotary != kHeadDim) return RotatePart(args, position, x);
+    // Both of a pair are this lane's.
+    constexpr uint32_t kApart = kHeld / 2;
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kApart; ++j) {
+      const uint64_t at = uint64_t{position} * (kHeadDim / 2) + Place() + j * kLanes;
+      const float c = At(args.cosine)[at], s = At(args.sine)[at];
+      const float a = x.at[j], b = x.at[j + kApart];
+      x.at[j] = Fma(a, c, -(b * s));
+      x.at[j + kApart] = Fma(b, c, a * s);
+    }
+  }
+  // The other of a pair is some other lane's.
+  DEVICE static void RotatePart(const Args& args, uint32_t position, Head& x) {
+    const uint32_t half = args.rotary / 2;
+    const Head old = x;
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) {
+      const uint32_t d = Place() + j * kLanes;
+      const bool turns = Mine() && d < args.rotary, lower = d < half;
+      const uint32_t partner = turns ? lower ? d + half : d - half : 0;
+      float other = 0;
+#pragma clang loop unroll(full)
+      for (uint32_t k = 0; k < kHeld; ++k) {
+        const float from = Shuffle(old.at[k], partner % kLanes);
+        other = partner / kLanes == k ? from : other;
+      }
+      const uint64_t at = uint64_t{position} * half + (turns ? lower ? d : d - half : 0);
+      const float c = At(args.cosine)[at], s = At(args.sine)[at];
+      const float turned = Fma(old.at[j], c, lower ? -(other * s) : other * s);
+      x.at[j] = turns ? turned : old.at[j];
+    }
+  }
+
+  // The head times the orthonormal Hadamard matrix of its size.
+  DEVICE static void Turn(Head& x) {
+    static_assert(quant::HadamardSize(kHeadDim) == kHeadDim);
+#pragma clang loop unroll(full)
+    for (uint32_t apart = kHeld / 2; apart > 0; apart /= 2) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) {
+        if ((j & apart) != 0) continue;
+        const float sum = x.at[j] + x.at[j + apart];
+        x.at[j + apart] = x.at[j] - x.at[j + apart];
+        x.at[j] = sum;
+      }
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t bit = 1; bit < kLanes; bit *= 2) {
+      const bool upper = LaneId() & bit;
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) {
+        const float other = Shuffle(x.at[j], LaneId() ^ bit);
+        x.at[j] = upper ? other - x.at[j] : x.at[j] + other;
+      }
+    }
+    constexpr float kFactor = kHeadDim == 256   ? 0.0625f
+                              : kHeadDim == 128 ? 0.0883883461f
+                              : kHeadDim == 64  ? 0.125f
+                                                : 0.176776692f;
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] *= kFactor;
+  }
+
+  // Elements `base` to base + kTwo - 1, a and b of each lane, into bytes of two elements each, and a
+  // multiplier a block of 32 (quant/kv_fp4.h): up to four blocks at once, sixteen lanes for the
+  // sixteen that a block's can be.
+  DEVICE static void AppendFp4(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+                               uint32_t base, float a, float b) {
+    constexpr uint32_t kBlocks = kTwo / 32, kLanesOf = quant::kCandidates;
+    const uint32_t block = LaneId() / kLanesOf % kBlocks;
+    // The magnitude of element i of this lane's block.
+    const auto element = [&](uint32_t i) {
+      const uint32_t d = block * 32 + i;
+      const float from_a = Shuffle(a, d % kLanes), from_b = Shuffle(b, d % kLanes);
+      return __builtin_fabsf(d < kLanes ? from_a : from_b);
+    };
+    float largest = 0;
+#pragma clang loop unroll(disable)
+    for (uint32_t i = 0; i < 32; ++i) largest = __builtin_fmaxf(largest, element(i));
+    const uint32_t first = quant::FirstCandidate(largest);
+    const uint32_t candidate = first + LaneId() % kLanesOf;
+    const float scale = quant::FloatFromE5m3(static_cast<uint8_t>(candidate)), inverse = 1.0f / scale;
+    float sum = 0;
+#pragma clang loop unroll(disable)
+    for (uint32_t i = 0; i < 32; ++i) {
+      const float y = element(i) * inverse, off = y - RoundToE2m1(y);
+      sum = Fma(off, off, sum);
+    }
+    Scored best = {-(sum * scale * scale), candidate};
+#pragma clang loop unroll(full)
+    for (uint32_t bit = 1; bit < kLanesOf; bit *= 2) {
+      best = Better(best, {Shuffle(best.score, LaneId() ^ bit), Shuffle(best.index, LaneId() ^ bit)});
+    }
+    // Of zeros 0; of what clips with any the largest, because squares may overflow.
+    uint32_t code = largest > 0.0f ? best.index : 0;
+    if (largest >= 6 * 61440.0f) code = quant::kE5m3Largest;
+    if (LaneId() < kBlocks * kLanesOf && LaneId() % kLanesOf == 0) {
+      (is_value ? page.v_bytes() : page.k_bytes())[(base / 32 + block) * kPageTokens + token] =
+          static_cast<uint8_t>(code);
+    }
+    const uint32_t l = Place();
+    const uint32_t code_a = Code(a, Shuffle(code, l / 32 * kLanesOf));
+    const uint32_t code_b = Code(b, Shuffle(code, (l + kLanes) / 32 * kLanesOf));
+    StoreCodes(page, token, is_value, base + l, code_a, code_b);
+  }
+  // Codes of elements d and d + kLanes.
+  DEVICE static void StoreCodes(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+                                uint32_t d, uint32_t code_a, uint32_t code_b) {
+    const Global<uint8_t> to = is_value ? page.v(0) : page.k(0);
+    const uint32_t ia = is_value ? KvFp4ValueAt(kHeadDim, token, d) : page.KIndex(token, d);
+    const uint32_t ib =
+        is_value ? KvFp4ValueAt(kHeadDim, token, d + kLanes) : page.KIndex(token, d + kLanes);
+    if (kLanes == 16 && is_value) {  // both halves of a byte are this lane's
+      if (Mine()) to[ia / 2] = static_cast<uint8_t>(code_a | code_b << 4);
+      return;
+    }
+    // The other element of a byte: the next of K, of V the one 16 further on.
+    const uint32_t bit = is_value ? 16 : 1;
+    const uint32_t other_a = Shuffle(code_a, LaneId() ^ bit), other_b = Shuffle(code_b, LaneId() ^ bit);
+    if (Mine() && (LaneId() & bit) == 0) {
+      to[ia / 2] = static_cast<uint8_t>(code_a | other_a << 4);
+      to[ib / 2] = static_cast<uint8_t>(code_b | other_b << 4);
+    }
+  }
+  // Of magnitudes, to the nearest of 0 0.5 1 1.5 2 3 4 6, ties to the even code.
+  DEVICE static float RoundToE2m1(float y) {
+    const float step = y < 2.0f ? 0.5f : y < 4.0f ? 1.0f : 2.0f;
+    const float per_step = y < 2.0f ? 2.0f : y < 4.0f ? 1.0f : 0.5f;
+    return __builtin_fminf(__builtin_rintf(y * per_step) * step, 6.0f);
+  }
+  DEVICE static uint32_t Code(float x, uint32_t scale) {
+    const float multiplier = quant::FloatFromE5m3(static_cast<uint8_t>(scale));
+    return scale == 0 ? 0u : uint32_t{quant::E2m1FromFloat(x * (1.0f / multiplier))};
+  }
+
+  DEVICE static void Append(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+                            const Head& x) {
+    constexpr bool kKeys = KeyForm(kFormat) == KvForm::kFp4;
+    constexpr bool kValues = ValueForm(kFormat) == KvForm::kFp4;
+    if (kKeys || (kValues && is_value)) {
+      if constexpr (kKeys || kValues) {
+#pragma clang loop unroll(full)
+        for (uint32_t j = 0; j < kHeld; j += 2) {
+          AppendFp4(page, token, is_value, j * kLanes, x.at[j], x.at[j + 1]);
+        }
+      }
+    } else {
+      AppendPlain(page, token, is_value, x);
+    }
+  }
+  DEVICE static void AppendPlain(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+                                 Head x) {
+    const auto index = [&](uint32_t j) {
+      const uint32_t d = Place() + j * kLanes;
+      return is_value ? page.VIndex(token, d) : page.KIndex(token, d);
+    };
+    if constexpr (KeyForm(kFormat) == KvForm::kFp8) {
+      float most = 0;
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) most = __builtin_fmaxf(most, __builtin_fabsf(x.at[j]));
+      const float largest = WaveMax(most);
+      // Below the smallest of these everything rounds to zero anyway.
+      const float scale = largest > 0x1p-117f ? largest * (1.0f / kFp8Largest) : 1.0f;
+      const Global<uint8_t> to = is_value ? page.v(0) : page.k(0);
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; j += 2) {
+        const uint32_t codes = isa::Fp8OcpFromFloat2(x.at[j] / scale, x.at[j + 1] / scale);
+        if (!Mine()) continue;
+        to[index(j)] = static_cast<uint8_t>(codes);
+        to[index(j + 1)] = static_cast<uint8_t>(codes >> 8);
+      }
+      if (LaneId() == 0) (is_value ? page.v_scales() : page.k_scales())[token] = scale;
+    } else {
+#pragma clang loop unroll(full)
+      for (uint32_t plane = 0; plane < KvPlanes(KeyForm(kFormat)); ++plane) {
+        const Global<uint16_t> to =
+            reinterpret_cast<Global<uint16_t>>(is_value ? page.v(plane) : page.k(plane));
+#pragma clang loop unroll(full)
+        for (uint32_t j = 0; j < kHeld; ++j) {
+          const uint16_t bits = ToBf16(x.at[j]);
+          if (Mine()) to[index(j)] = bits;
+          x.at[j] -= FromBf16(bits);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_PREPARE_H_

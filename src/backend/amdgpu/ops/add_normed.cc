@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+//
+// A buffer's rows added to x, or put in its place: a norm behind a block, a factor of what it adds.
+#include "backend/amdgpu/lowering.h"
+
+namespace mainarch::amdgpu {
+namespace {
+
+// Whether it is this op that leaves y as a product's sums.
+bool LeavesSums(const backend::Op* op, backend::BufferId y) {
+  const auto* matmul = op == nullptr ? nullptr : std::get_if<backend::MatmulOp>(op);
+  return matmul != nullptr && matmul->partial == y;
+}
+
+}  // namespace
+
+void Emit(const backend::AddNormedOp& op, Lowering* to) {
+  kernels::AddNormedArgs args;
+  to->SetStep(&args);
+  args.y.address = to->At(op.y);
+  if (LeavesSums(to->Before(), op.y)) {
+    args.y.address = to->pending.sums.at;
+    args.splits = to->pending.sums.splits;
+    args.split_rows = to->pending.sums.rows;
+  }
+  if (op.norm != backend::kNone) args.norm.address = to->WeightOf(op.norm).vector;
+  args.out = to->RowsOf(op.x);
+  args.hidden = static_cast<uint32_t>(to->program.hidden);
+  args.stride = to->shape.hidden_stride;
+  args.chunks = to->shape.chunks;
+  args.add = op.add;
+  args.scale = op.scale;
+  args.inverse_hidden = 1.0f / static_cast<float>(to->program.hidden);
+  args.epsilon = to->program.rms_eps;
+  to->Add("add_normed", args, uint64_t{to->rows} * to->shape.chunks);
+}
+
+Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
+               const backend::Op* before) {
+  const backend::Buffer& y = program.buffers[static_cast<size_t>(op.y)];
+  if (LiesSplit(program, op.y) || y.slots != 1 || y.width != program.hidden) {
+    return Error(Code::kUnsupported, "op add_normed of \"", y.label,
+                 "\": the GPU kernels add fp32 rows of the hidden size, ", program.hidden);
+  }
+  if (LeavesSums(before, op.y)) return OkStatus();
+  for (const backend::Op& any : program.ops) {
+    if (!LeavesSums(&any, op.y)) continue;
+    return Error(Code::kUnsupported, "op add_normed of \"", y.label,
+                 "\": the GPU kernels take a product's sums right behind it");
+  }
+  return OkStatus();
+}
+
+}  // namespace mainarch::amdgpu

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+//
+// What hybrid models have beside their recurrent layers, and what blocks have behind them, on GPUs:
+// heads of 256 that turn in part, with a gate; an expert for all tokens beside 512; norms behind
+// blocks. Against the fp64 decoder, on both chips with every checker looking on, and the same bits on
+// 1, 2 and 4 GPUs.
+#include <cstdlib>
+
+#include "golden/golden.h"
+#include "reference/decoder.h"
+#include "support/checkpoint_files.h"
+#include "support/config_runs.h"
+#include "support/test.h"
+
+using namespace mainarch;
+
+namespace {
+
+constexpr uint32_t kVocab = 96;
+const bool kFull = std::getenv("MAINARCH_TEST_FULL") != nullptr;
+
+model::ModelConfig Base() {
+  model::ModelConfig c;
+  c.model_type = "qwen3";
+  c.hidden = 72;  // not whole blocks of 16
+  c.layers = 2;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim = 64;
+  c.intermediate = 96;
+  c.vocab = kVocab;
+  c.max_position = 512;
+  c.rope.theta = 1e4;
+  c.rope.rotary_dim = 64;
+  c.sparse_layer.assign(2, false);
+  c.attention.qk_norm = true;
+  return c;
+}
+
+// As Qwen3-Next has it, but for its sizes.
+model::ModelConfig Hybrid() {
+  model::ModelConfig c = Base();
+  c.model_type = "qwen3_moe";
+  c.head_dim = 256;
+  c.attention.output_gate = true;
+  c.norms.plus_one = true;
+  c.experts = 512;
+  c.experts_per_token = 10;
+  c.moe_intermediate = 32;
+  c.norm_topk_prob = true;
+  c.shared_intermediate = 64;
+  c.shared_gate = true;
+  c.sparse_layer.assign(2, true);
+  return c;
+}
+
+// Norms behind blocks as well, and a factor of what they add.
+model::ModelConfig NormsBehind() {
+  model::ModelConfig c = Base();
+  c.norms.after = true;
+  c.residual_scale = 0.6;
+  c.rope.rotary_dim = 24;
+  return c;
+}
+
+// A factor alone, and no norms of heads.
+model::ModelConfig Factor() {
+  model::ModelConfig c = Base();
+  c.residual_scale = 0.6;
+  c.attention.qk_norm = false;
+  c.attention.qkv_bias = true;
+  c.rope.rotary_dim = 6;
+  return c;
+}
+
+void CheckConfig(test::Context& test_context, const model::ModelConfig& config, uint32_t count) {
+  const auto checkpoint = test::WriteConfig(config);
+  CHECK(checkpoint != nullptr);
+  const std::vector<uint32_t> tokens = test::Prompt(count, kVocab);
+  auto decoder = reference::Decoder::Create(checkpoint, config, quant::KvType::kF32);
+  CHECK_OK(decoder);
+  std::vector<std::vector<double>> want;
+  for (const uint32_t token : tokens) {
+    CHECK_OK((*decoder)->Extend({token}));
+    const auto logits = (*decoder)->logits();
+    want.emplace_back(logits.begin(), logits.end());
+  }
+  for (const std::string isa : {"gfx942", "gfx950"}) {
+    std::vector<std::vector<float>> one;
+    for (const char* ranks : {"", "x2", "x4"}) {
+      if (std::string(ranks) == "x4" && !kFull) continue;
+      const std::string device = "sim:" + isa + ranks + ",poison=1,check=all";
+      std::printf("# %s\n", device.c_str());
+      std::fflush(stdout);
+      const auto got = test::RunConfig(config, checkpoint, tokens, device);
+      CHECK_OK(got);
+      for (size_t at = 0; at < want.size(); ++at) {
+        CHECK_LE(test::WorstOf((*got)[at], want[at]), 1e-4);
+      }
+      if (one.empty()) one = *got;
+      for (size_t at = 0; at < want.size(); ++at) CHECK(test::Same((*got)[at], one[at]));
+    }
+  }
+}
+
+}  // namespace
+
+TEST(a_hybrids_other_half_matches_fp64) { CheckConfig(test_context, Hybrid(), kFull ? 45 : 9); }
+TEST(norms_behind_blocks_match_fp64) { CheckConfig(test_context, NormsBehind(), 19); }
+TEST(a_factor_of_blocks_matches_fp64) { CheckConfig(test_context, Factor(), 9); }
+
+// In every type of KV.
+TEST(wide_heads_have_the_same_bits_on_any_number_of_gpus) {
+  model::ModelConfig config = Base();
+  config.layers = 1;
+  config.sparse_layer.resize(1);
+  config.head_dim = 256;
+  config.attention.output_gate = true;
+  const auto checkpoint = test::WriteConfig(config);
+  CHECK(checkpoint != nullptr);
+  const std::vector<uint32_t> tokens = test::Prompt(kFull ? 45 : 18, kVocab);
+  for (const quant::KvType kv : {quant::KvType::kBF16, quant::KvType::kFp8, quant::KvType::kF32,
+                                 quant::KvType::kFp4, quant::KvType::kK8V4}) {
+    const std::string isa = static_cast<int>(kv) % 2 == 0 ? "sim:gfx942" : "sim:gfx950";
+    const auto one = test::RunConfig(config, checkpoint, tokens, isa, kv);
+    CHECK_OK(one);
+    const auto two = test::RunConfig(config, checkpoint, tokens, isa + "x2", kv);
+    CHECK_OK(two);
+    for (size_t at = 0; at < one->size(); ++at) CHECK(test::Same((*one)[at], (*two)[at]));
+  }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+//
+// row_gate and add_normed: what is done to a layer's rows beside products and attention.
+#include <cmath>
+
+#include "unit/kernels/decoder_cases.h"
+
+namespace mainarch::kernels_test {
+namespace {
+
+using namespace kernels;
+
+constexpr float kEpsilon = 1e-5f;
+
+// As many shares of x as workgroups share k, a power of two: their sum in fp32 is x, exactly.
+Bytes SumsOf(const Inputs& x, uint32_t count) {
+  std::vector<float> out;
+  for (uint32_t i = 0; i < count; ++i) {
+    for (const float value : x.values) out.push_back(value / static_cast<float>(count));
+  }
+  return ToBytes(out);
+}
+
+// The gate is the sum of `splits` numbers; `normed`: a factor of a half is missing in it.
+Case RowGateCase(uint32_t rows, uint32_t width, uint32_t splits, bool normed, uint32_t workers) {
+  Random random(width + rows);
+  const Inputs act = RandomInputs(random, rows, width);
+  const Inputs gate = RandomInputs(random, rows, 16, 3);
+  const uint32_t stride = act.stride, gate_stride = gate.stride;
+  Wanted want(rows, stride);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const double logit = gate.at(row, 0) * (normed ? 0.5 : 1);
+    const double by = 1 / (1 + std::exp(-logit));
+    for (uint32_t i = 0; i < stride; ++i) {
+      const double x = act.at(row, i);
+      want.Set(row, i, x * by, std::abs(x * by) * 0x1p-16);
+    }
+  }
+  Case out;
+  out.name = absl::StrCat("row_gate ", rows, " rows of ", width, ", sums of ", splits,
+                          normed ? ", normed" : "");
+  out.bound = "2^-15 relative: two bf16 in and out, the exp";
+  out.buffers = {{"step", StepPlan::Of(rows).Block()},
+                 {"act", SplitRows(act)},
+                 {"gate", SumsOf(gate, splits)},
+                 {"squares", ToBytes(std::vector<float>(rows, 4.0f))}};
+  out.steps = {
+      {MakeLaunch<RowGateArgs>("row_gate", workers, [=](RowGateArgs& args, const Addresses& at) {
+        args.step = at.Of<const uint32_t>("step");
+        args.gate = at.Of<const float>("gate");
+        args.act = at.Of<float>("act");
+        if (normed) {
+          args.norm.squares = at.Of<const float>("squares");
+          args.norm.chunks = 1;
+          args.norm.inverse_hidden = 1;
+        }
+        args.gate_stride = gate_stride;
+        args.stride = stride;
+        args.chunks = (stride + kRowChunk - 1) / kRowChunk;
+        args.splits = splits;
+        args.split_rows = rows;
+      })}};
+  out.expectations = {want.CheckSplit("act")};
+  return out;
+}
+
+struct NormedShape {
+  uint32_t rows, hidden;
+  bool norm, add;
+  uint32_t splits = 1;
+  bool used = true;  // by a norm behind it, which wants squares and split rows
+};
+
+// What x becomes, and how far off fp32 may be.
+Near NormedElement(const NormedShape& s, const Inputs& x, const Inputs& y,
+                   const std::vector<float>& norm, float scale, uint32_t row, uint32_t i) {
+  double squares = 0;
+  for (uint32_t k = 0; k < s.hidden; ++k) squares += y.at(row, k) * y.at(row, k);
+  double value = y.at(row, i) * double{scale};
+  if (s.norm) value *= double{norm[i]} / std::sqrt(squares / s.hidden + double{kEpsilon});
+  const double sum = value + (s.add ? x.at(row, i) : 0);
+  return {sum, std::abs(value) * 0x1p-20 + std::abs(sum) * 0x1p-23};
+}
+
+Case AddNormedCase(const NormedShape& s, uint32_t workers) {
+  Random random(s.hidden + s.rows);
+  const Inputs x = RandomInputs(random, s.rows, s.hidden), y = RandomInputs(random, s.rows, s.hidden, 3);
+  const std::vector<float> norm = random.Floats(x.stride), next = random.Floats(x.stride);
+  const uint32_t chunks = (s.hidden + kRowChunk - 1) / kRowChunk, stride = x.stride;
+  const float scale = 0.375f;
+  Wanted want(s.rows, stride), squares(s.rows, chunks), split(s.rows, stride);
+  for (uint32_t row = 0; row < s.rows; ++row) {
+    std::vector<double> sums(chunks);
+    for (uint32_t i = 0; i < stride; ++i) {
+      if (i >= s.hidden) {
+        want.Set(row, i, x.at(row, i), 0);
+        continue;
+      }
+      const Near near = NormedElement(s, x, y, norm, scale, row, i);
+      want.Set(row, i, near.value, near.allowed);
+      sums[i / kRowChunk] += near.value * near.value;
+      const double w = double{next[i]};
+      if (s.used) split.Set(row, i, near.value * w, near.allowed * std::abs(w));
+    }
+    for (uint32_t c = 0; s.used && c < chunks; ++c) squares.Set(row, c, sums[c], sums[c] * 0x1p-17);
+  }
+  Case out;
+  out.name = absl::StrCat("add_normed ", s.rows, " rows, hidden ", s.hidden, s.norm ? ", norm" : "",
+                          s.add ? ", added" : ", set", ", sums of ", s.splits,
+                          s.used ? "" : ", changed again");
+  out.bound = "2^-20 of what is added: fp32 sums of squares; squares 2^-17 relative";
+  out.buffers = {{"step", StepPlan::Of(s.rows).Block()},
+                 {"x", ToBytes(x.values)},
+                 {"y", SumsOf(y, s.splits)},
+                 {"norm", ToBytes(norm)},
+                 {"next", ToBytes(next)},
+                 squares.ToFill("squares"),
+                 split.ToFill("split")};
+  out.steps = {{MakeLaunch<AddNormedArgs>(
+      "add_normed", workers, [=](AddNormedArgs& args, const Addresses& at) {
+        args.step = at.Of<const uint32_t>("step");
+        args.y = at.Of<const float>("y");
+        if (s.norm) args.norm = at.Of<const float>("norm");
+        args.out.x = at.Of<float>("x");
+        if (s.used) {
+          args.out.squares = at.Of<float>("squares");
+          args.out.split = at.Of<float>("split");
+          args.out.norm = at.Of<const float>("next");
+        }
+        args.hidden = s.hidden;
+        args.stride = stride;
+        args.chunks = chunks;
+        args.add = s.add;
+        args.scale = scale;
+        args.inverse_hidden = 1.0f / static_cast<float>(s.hidden);
+        args.epsilon = kEpsilon;
+        args.splits = s.splits;
+        args.split_rows = s.rows;
+      })}};
+  out.expectations = {want.Check("x"), squares.Check("squares"), split.CheckSplit("split")};
+  return out;
+}
+
+}  // namespace
+
+std::vector<Case> DecoderRowCases() {
+  return {
+      RowGateCase(1, 64, 1, false, 1),
+      RowGateCase(5, 1040, 4, true, 3),
+      RowGateCase(17, 512, 1, true, 4),
+      AddNormedCase({1, 64, false, true}, 1),
+      AddNormedCase({5, 1160, true, true}, 3),
+      AddNormedCase({3, 2048, true, false, 4}, 5),
+      AddNormedCase({17, 72, false, false, 8}, 2),
+      AddNormedCase({2, 1160, true, true, 2, /*used=*/false}, 2),
+  };
+}
+
+}  // namespace mainarch::kernels_test
