@@ -34,7 +34,7 @@ BASE = dict(vocab_size=112, hidden_size=64, num_hidden_layers=3, intermediate_si
 LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
 YARN = dict(rope_type="yarn", rope_theta=1e5, factor=4.0, original_max_position_embeddings=16)
-DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=32, linear_value_head_dim=16, linear_conv_kernel_dim=4)
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=32, linear_conv_kernel_dim=4)
 MROPE = dict(rope_type="default", rope_theta=1e5, partial_rotary_factor=0.25, mrope_section=[2, 1, 1], mrope_interleaved=True)
 MOE = dict(num_experts_per_tok=2, moe_intermediate_size=64)
 
@@ -75,7 +75,7 @@ FAMILIES = {
     "mixtral": dict(BASE, num_local_experts=4, num_experts_per_tok=2),
     "qwen3_next": dict(BASE, **MOE, **DELTA, num_hidden_layers=5, head_dim=32, num_experts=8, shared_expert_intermediate_size=96, mlp_only_layers=[1],
                        full_attention_interval=2),
-    "qwen3_5_text": dict(BASE, **DELTA, num_hidden_layers=4, head_dim=64, attention_bias=True, tie_word_embeddings=True,
+    "qwen3_5_text": dict(BASE, **DELTA, num_hidden_layers=4, head_dim=64, tie_word_embeddings=True,
                          rope_parameters=MROPE),
     "qwen3_5_moe_text": dict(BASE, **MOE, **DELTA, head_dim=32, num_experts=12, shared_expert_intermediate_size=64,
                              layer_types=["linear_attention", "full_attention", "linear_attention"], rope_parameters=MROPE),
@@ -298,7 +298,7 @@ def make_data(only):
         with tempfile.TemporaryDirectory() as scratch:
             shapes, own = golden(scratch, family, config, 1, blocks=name in IN_BLOCKS)
             said = json.loads((pathlib.Path(scratch) / "config.json").read_text())
-        index[name] = {"name": name, "gpu": name in ON_GPUS or name == "qwen3_moe", "norm_offset": norm_offset(family), "config": said,
+        index[name] = {"name": name, "gpu": name in ON_GPUS or name == "qwen3_moe" or name in HYBRIDS, "norm_offset": norm_offset(family), "config": said,
                        "tensors": [[tensor, list(shape)] + ([dtype] if dtype != "BF16" else [])
                                    for tensor, (shape, dtype) in sorted(shapes.items())]}
         tensors = {key: value for key, value in tensors.items() if not key.startswith(name + ".")}
