@@ -37,13 +37,14 @@ model::ModelConfig Base() {
   return c;
 }
 
-// As Qwen3-Next has it, but for its sizes.
+// As Qwen3-Next has it, but for its sizes and for its norms' weights, which begin at one: NormsBehind()
+// has those, because here, where synthetic ones would be twice as large, experts multiply what rounding
+// left, on CPUs as on GPUs.
 model::ModelConfig Hybrid() {
   model::ModelConfig c = Base();
   c.model_type = "qwen3_moe";
   c.head_dim = 256;
   c.attention.output_gate = true;
-  c.norms.plus_one = true;
   c.experts = 512;
   c.experts_per_token = 10;
   c.moe_intermediate = 32;
@@ -57,7 +58,7 @@ model::ModelConfig Hybrid() {
 // Norms behind blocks as well, and a factor of what they add.
 model::ModelConfig NormsBehind() {
   model::ModelConfig c = Base();
-  c.norms.after = true;
+  c.norms.after = c.norms.plus_one = true;
   c.residual_scale = 0.6;
   c.rope.rotary_dim = 24;
   return c;
