@@ -10,7 +10,7 @@ namespace mainarch::model {
 StatusOr<std::vector<std::shared_ptr<const backend::Program>>> BuildPrograms(
     const Arch& arch, const ModelConfig& config, std::shared_ptr<const file::Checkpoint> checkpoint,
     int32_t ranks, bool draft_head) {
-  const bool drafted = draft_head && arch.draft != nullptr && HasDraftHead(*checkpoint);
+  const bool drafted = draft_head && arch.draft != nullptr;
   std::vector<std::shared_ptr<const backend::Program>> programs;
   for (const auto build : {arch.build, arch.draft}) {
     if (build == arch.draft && !drafted) continue;
@@ -35,7 +35,8 @@ StatusOr<std::shared_ptr<const Model>> Model::Load(std::shared_ptr<backend::Back
                                                directory));
   ASSIGN_OR_RETURN(auto programs,
                    BuildPrograms(*FindArch(model->config_.model_type), model->config_,
-                                 model->checkpoint_, model->backend_->ranks(), draft_head));
+                                 model->checkpoint_, model->backend_->ranks(),
+                                 draft_head && HasDraftHead(*model->checkpoint_)));
   ASSIGN_OR_RETURN(model->weights_, model->backend_->Load(std::move(programs), options));
   return std::shared_ptr<const Model>(std::move(model));
 }

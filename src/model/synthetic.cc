@@ -42,7 +42,7 @@ constexpr int64_t kFp8Block = 128;
 constexpr float kHeadGain = 8;
 constexpr float kRouterGain = 4;  // spreads the top experts
 
-enum class Part : uint8_t { kNorm, kDecay, kBias, kSinks, kEmbedding, kHead, kRouter, kGates, kConvolution, kAttention, kMlp };
+enum class Part : uint8_t { kNorm, kHeadNorm, kDecay, kBias, kSinks, kEmbedding, kHead, kRouter, kGates, kConvolution, kAttention, kMlp };
 
 // One weight before it is stored as one tensor or two.
 struct Weight {
@@ -80,7 +80,8 @@ Format FormatOf(Part part, SyntheticFormat format) {
 }
 
 bool IsVector(Part part) {
-  return part == Part::kNorm || part == Part::kDecay || part == Part::kBias || part == Part::kSinks;
+  return part == Part::kNorm || part == Part::kHeadNorm || part == Part::kDecay ||
+         part == Part::kBias || part == Part::kSinks;
 }
 
 // Tensors under `name`, "model.layers.0.self_attn.".
@@ -172,7 +173,7 @@ void AddDelta(const ModelConfig& config, const std::string& name, std::vector<We
   linear("out_proj", hidden, values, Part::kAttention);
   out->push_back({name + "A_log", Part::kDecay, 1, heads});
   out->push_back({name + "dt_bias", Part::kBias, 1, heads});
-  out->push_back({name + "norm.weight", Part::kNorm, 1, d.value_dim});
+  out->push_back({name + "norm.weight", Part::kHeadNorm, 1, d.value_dim});
 }
 
 // The layer that drafts.
@@ -451,7 +452,8 @@ class SyntheticWriter {
     float offset = 0, scale = 1;
     switch (weight.part) {
       case Part::kNorm:
-        offset = 1;
+      case Part::kHeadNorm:  // of a delta net's heads: never stored less one
+        offset = weight.part == Part::kNorm && config_.norms.plus_one ? 0 : 1;
         scale = 0.25f;
         break;
       case Part::kDecay:  // states that last: alpha from a half to nearly one

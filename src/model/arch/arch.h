@@ -41,8 +41,8 @@ struct Arch {
   absl::string_view other_classes[2] = {};
 };
 
-// The Programs of an architecture over a checkpoint: the model, then, if wanted and there, what drafts
-// for it.
+// The Programs of an architecture over a checkpoint: the model, then, if wanted, what drafts for it, of
+// which the checkpoint must have the tensors (HasDraftHead).
 StatusOr<std::vector<std::shared_ptr<const backend::Program>>> BuildPrograms(
     const Arch& arch, const ModelConfig& config, std::shared_ptr<const file::Checkpoint> checkpoint,
     int32_t ranks, bool draft_head = false);

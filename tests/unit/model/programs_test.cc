@@ -101,7 +101,8 @@ std::shared_ptr<const file::Checkpoint> Checkpoint() {
 Programs Build(const model::Arch& arch, std::shared_ptr<const file::Checkpoint> checkpoint,
                int32_t ranks) {
   static const model::ModelConfig config = Config();
-  auto programs = model::BuildPrograms(arch, config, std::move(checkpoint), ranks);
+  auto programs = model::BuildPrograms(arch, config, std::move(checkpoint), ranks,
+                                       /*draft_head=*/true);
   return programs.ok() ? *programs : Programs();
 }
 
