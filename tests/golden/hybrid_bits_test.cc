@@ -242,3 +242,17 @@ TEST(a_token_has_the_same_bits_however_it_is_come_by_on_cpus) {
             Full() ? 600 : 40);
   }
 }
+
+// Each chip by itself: they round differently.
+TEST(a_token_has_the_same_bits_however_it_is_come_by_on_gpus) {
+  for (const char* isa : {"gfx942", "gfx950"}) {
+    const std::string one = std::string("sim:") + isa;
+    std::vector<std::string> devices = {one, one + "x2"};
+    if (Full()) devices.push_back(one + "x4");
+    for (const bool experts : {false, true}) {
+      if (!Full() && experts == (one == "sim:gfx942")) continue;
+      Compare(test_context, experts, one, devices, Full() ? std::vector<uint32_t>{4, 19} :
+              std::vector<uint32_t>{19}, Full() ? 40 : 6);
+    }
+  }
+}
