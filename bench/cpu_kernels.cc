@@ -166,8 +166,8 @@ void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows
     for (int64_t r = 0; r < rows; ++r) own[r] = y.data() + (worker * rows + r) * kItemWidth;
     cpu::Panels here = w;
     here.data += static_cast<size_t>(begin) * w.stride;
-    cpu::MatmulArgs args = {here, 0,    kItemPanels,           in.data(),
-                            own,  rows, cpu::Epilogue::kStore, in16.data()};
+    cpu::MatmulArgs args = {here, 0, kItemPanels, in.data(), own, rows, cpu::Epilogue::kStore};
+    args.x16 = in16.data();
     if (begin + kItemPanels < panels) args.after = here.data + kItemPanels * w.stride;
     args.columns = columns.empty() ? nullptr : columns.data();
     args.decoded = decoded.data() + static_cast<size_t>(worker) * cpu::DecodedBytes(kCols);
