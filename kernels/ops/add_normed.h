@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Rows added to x, or put in its place, normed or not: a norm behind a block, or a factor of what it
-// adds. Whoever makes a chunk of x adds up all of y's squares by itself, in one order.
+// Rows added to x, or put in its place, normed or not: a norm behind a block, or a factor of what
+// it adds. Whoever makes a chunk of x adds up all of y's squares by itself, in one order.
 #ifndef MAINARCH_KERNELS_OPS_ADD_NORMED_H_
 #define MAINARCH_KERNELS_OPS_ADD_NORMED_H_
 

@@ -87,8 +87,8 @@ struct Attend {
   static constexpr KvForm kKey = KeyForm(kFormat), kValue = ValueForm(kFormat);
   static constexpr uint32_t kSteps = kHeadDim / 32;
   static constexpr uint32_t kTilesOfO = kHeadDim / 16;
-  // Of a wide head registers do not hold all at once: K and V are asked for in parts of kPart columns
-  // of the head, two parts at a time.
+  // Of a wide head registers do not hold all at once: K and V are asked for in parts of kPart
+  // columns of the head, two parts at a time.
   static constexpr uint32_t kPart = kHeadDim <= 128 || kKey == KvForm::kFp8 ? kHeadDim
                                     : kKey == KvForm::kFp4                    ? 64
                                                                               : 64 / KvPlanes(kKey);
@@ -259,8 +259,8 @@ struct Attend {
     return isa::Mfma16x16x32Bf16(w, x.high, acc);
   }
 
-  // All parts of K and then of V, in the order in which they are asked for: two before any is used, and
-  // one more whenever one has been.
+  // All parts of K and then of V, in the order in which they are asked for: two before any is used,
+  // and one more whenever one has been.
   struct Parts {
     const PageOf &a, &b;
     Keys key_a[kParts], key_b[kParts];
@@ -318,8 +318,8 @@ struct Attend {
       parts.AskBehind(kParts + i);
     }
   }
-  // Scores become weights: exp of what they are above the largest of all so far. Gives what multiplies
-  // what has been added before.
+  // Scores become weights: exp of what they are above the largest of all so far. Gives what
+  // multiplies what has been added before.
   DEVICE static float Weigh(uint32_t token, uint32_t position, Eight& score,
                             Running<kHeadDim>& run) {
     float largest = -__builtin_inff();
@@ -402,7 +402,8 @@ struct Attend {
     uint32_t row, head, split, position, group;
   };
   // Merges the four waves in order and writes the answer, or a part of it.
-  DEVICE static void Finish(const Args& args, const Unit& unit, Running<kHeadDim>& run, Arena arena) {
+  DEVICE static void Finish(const Args& args, const Unit& unit, Running<kHeadDim>& run,
+                            Arena arena) {
     const Lds<float> mine = arena.Get<float>() + (WaveId() * kMaxGroup + LaneRow()) * kColumn;
     const float sum = ColumnSum(run.sum);
 #pragma clang loop unroll(full)

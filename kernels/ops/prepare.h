@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What comes before attention: bias, QK-norm and RoPE of a head, and K and V appended to their page. A
-// wave a (row, head).
+// What comes before attention: bias, QK-norm and RoPE of a head, and K and V appended to their page.
+// A wave a (row, head).
 #ifndef MAINARCH_KERNELS_OPS_PREPARE_H_
 #define MAINARCH_KERNELS_OPS_PREPARE_H_
 
@@ -35,7 +35,7 @@ struct Prepare {
     }
   }
 
-  // Whether this lane holds anything, and where it begins; one that does not reads what lane 0 does.
+  // Whether this lane holds anything, and where; one that does not reads what lane 0 does.
   DEVICE static bool Mine() { return LaneId() < kLanes; }
   DEVICE static uint32_t Place() { return Mine() ? LaneId() : 0; }
 
@@ -164,8 +164,8 @@ struct Prepare {
     for (uint32_t j = 0; j < kHeld; ++j) x.at[j] *= kFactor;
   }
 
-  // Elements `base` to base + kTwo - 1, a and b of each lane, into bytes of two elements each, and a
-  // multiplier a block of 32 (quant/kv_fp4.h): up to four blocks at once, sixteen lanes for the
+  // Elements `base` to base + kTwo - 1, a and b of each lane, into bytes of two elements each, and
+  // a multiplier a block of 32 (quant/kv_fp4.h): up to four blocks at once, sixteen lanes for the
   // sixteen that a block's can be.
   DEVICE static void AppendFp4(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
                                uint32_t base, float a, float b) {

@@ -126,7 +126,8 @@ DEVICE void StoreSplitPiece(Global<float> row, uint32_t column, RowPiece value) 
       ToBf16Pair(a - Bf16Low(high), b - Bf16High(high));
 }
 DEVICE RowPiece LoadSplitPiece(Global<const float> row, uint32_t column) {
-  const Global<const uint8_t> at = reinterpret_cast<Global<const uint8_t>>(row) + SplitPlace(column);
+  const Global<const uint8_t> at =
+      reinterpret_cast<Global<const uint8_t>>(row) + SplitPlace(column);
   const uint32_t high = *reinterpret_cast<Global<const uint32_t>>(at);
   const uint32_t low = *reinterpret_cast<Global<const uint32_t>>(at + kSplitHalfBytes);
   return RowPiece{Bf16Low(high) + Bf16Low(low), Bf16High(high) + Bf16High(low)};

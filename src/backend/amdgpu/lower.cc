@@ -48,7 +48,8 @@ Status CheckCaches(const Program& program) {
                    ": the GPU kernels take one size");
     }
     if (AttendKernel(kernels::KvFormat::kBF16, hd).empty()) {
-      return Error(Code::kUnsupported, "head_dim ", hd, ": the GPU kernels take 32, 64, 128 and 256");
+      return Error(Code::kUnsupported, "head_dim ", hd,
+                   ": the GPU kernels take 32, 64, 128 and 256");
     }
     if (cache->window != 0) {
       return Error(Code::kUnsupported, "a window of ", cache->window,
@@ -157,8 +158,8 @@ bool Writes(const Program& program, const backend::Op& op, BufferId buffer) {
   return std::find(writes.begin(), writes.end(), buffer) != writes.end();
 }
 
-// Experts take the split rows that their router took, though x may have become another in between: its
-// rows of then must still be there.
+// Experts take the split rows that their router took, though x may have become another in between:
+// its rows of then must still be there.
 Status CheckRouted(const Program& program, size_t router) {
   const auto& op = std::get<backend::RouterOp>(program.ops[router]);
   bool written = false;

@@ -108,7 +108,7 @@ class Lowering {
   // The sums of squares of a buffer's rows, and its split rows.
   uint64_t SquaresOf(backend::BufferId x) const;
   uint64_t SplitOf(backend::BufferId x) const;
-  // Who takes a product's sums next, if that is the op behind it, or the one behind that and its gate.
+  // Who takes a product's sums: the op behind it, or the one behind that and its gate.
   bool GoesToAttention(const backend::NormMatmulOp& op) const;
   bool GoesToRowGate(const backend::NormMatmulOp& op) const;
   // Split rows of what a product without a norm takes: the buffer itself, or beside an input's.

@@ -238,8 +238,9 @@ TEST(x_between_a_router_and_its_experts) {
   CHECK_EQ(between({}), "not refused");
   CHECK_EQ(between({write}), "not refused");
   CHECK_EQ(between({backend::NormMatmulOp{0, 0, 0, 4}, write}), "not refused");
-  CHECK(Holds(between({write, backend::NormMatmulOp{0, 0, 0, 4}}), "between a router and its experts"));
-  CHECK(Holds(between({backend::NormMatmulOp{0, 1, 0, 4}}), "between a router and its experts"));
+  const std::string reason = "between a router and its experts";
+  CHECK(Holds(between({write, backend::NormMatmulOp{0, 0, 0, 4}}), reason));
+  CHECK(Holds(between({backend::NormMatmulOp{0, 1, 0, 4}}), reason));
 }
 
 TEST(sizes_of_a_context) {

@@ -639,8 +639,8 @@ Case ReduceCase(const ReduceShape& s) {
   }
   Case out;
   out.name = absl::StrCat(s.twice ? "reduce_twice " : "reduce ", s.ranks, " ranks, ", s.rows,
-                          " rows, hidden ", s.hidden, s.plain ? ", plain" : s.set ? ", set" : "", ", epoch ",
-                          s.first_epoch, s.stride != 0 ? ", after wider ones" : "",
+                          " rows, hidden ", s.hidden,
+                          s.plain ? ", plain" : s.set ? ", set" : "", ", epoch ", s.first_epoch, s.stride != 0 ? ", after wider ones" : "",
                           s.splits > 1 ? absl::StrCat(", sums of ", s.splits) : "");
   out.bound = "x exact: fp32 sums in the tree of ranks; squares 2^-20 relative";
   for (uint32_t r = 0; r < s.ranks; ++r) {

@@ -84,7 +84,8 @@ Near NormedElement(const NormedShape& s, const Inputs& x, const Inputs& y,
 
 Case AddNormedCase(const NormedShape& s, uint32_t workers) {
   Random random(s.hidden + s.rows);
-  const Inputs x = RandomInputs(random, s.rows, s.hidden), y = RandomInputs(random, s.rows, s.hidden, 3);
+  const Inputs x = RandomInputs(random, s.rows, s.hidden);
+  const Inputs y = RandomInputs(random, s.rows, s.hidden, 3);
   const std::vector<float> norm = random.Floats(x.stride), next = random.Floats(x.stride);
   const uint32_t chunks = (s.hidden + kRowChunk - 1) / kRowChunk, stride = x.stride;
   const float scale = 0.375f;

@@ -28,10 +28,11 @@ void Emit(const backend::RowGateOp& op, Lowering* to) {
 
 Status CheckOp(const backend::Program& program, const backend::RowGateOp& op, const backend::Op*) {
   const backend::Buffer& act = program.buffers[static_cast<size_t>(op.act)];
-  const bool made = std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& any) {
+  const auto makes = [&](const backend::Op& any) {
     const auto* up = std::get_if<backend::NormGateUpOp>(&any);
     return up != nullptr && up->act == op.act;
-  });
+  };
+  const bool made = std::any_of(program.ops.begin(), program.ops.end(), makes);
   if (made && act.slots == 1 && !LiesSplit(program, op.gate)) return OkStatus();
   return Error(Code::kUnsupported, "op row_gate of \"", act.label,
                "\": the GPU kernels take what gate-up leaves");
