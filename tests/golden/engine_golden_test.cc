@@ -14,12 +14,15 @@ namespace {
 
 constexpr int kPrompts = 4;
 
-StatusOr<std::shared_ptr<const model::Model>> LoadTrained(const std::string& device) {
+StatusOr<std::shared_ptr<const model::Model>> LoadTrained(const std::string& device,
+                                                          const std::string& name,
+                                                          bool draft_head) {
   backend::BackendOptions options;
   options.device = device;
   options.threads = 2;
   ASSIGN_OR_RETURN(auto backend, backend::CreateBackend(options));
-  return model::Model::Load(std::move(backend), test::SourcePath("tests/golden/trained"), {});
+  return model::Model::Load(std::move(backend), test::SourcePath("tests/golden/" + name), {},
+                            draft_head);
 }
 
 struct Setup {
@@ -28,14 +31,17 @@ struct Setup {
   uint64_t kv_tokens = 0;  // 0: enough for all
   backend::KvType kv = backend::KvType::kF32;
   bool submit = false;
+  std::string model = "trained";
+  DraftKind drafts = DraftKind::kNone;
+  uint32_t max_drafts = 0;
 };
 
 // What every prompt produces, all in one engine, or "why not" in `status`.
 std::vector<std::vector<uint32_t>> Generate(const Setup& setup, const SequenceOptions& options,
                                             const std::vector<std::vector<uint32_t>>& prompts,
-                                            Status* status) {
+                                            Status* status, EngineInfo* info = nullptr) {
   std::vector<std::vector<uint32_t>> produced;
-  auto model = LoadTrained(setup.device);
+  auto model = LoadTrained(setup.device, setup.model, setup.drafts == DraftKind::kHead);
   *status = model.status();
   if (!model.ok()) return produced;
   EngineOptions o;
@@ -44,6 +50,8 @@ std::vector<std::vector<uint32_t>> Generate(const Setup& setup, const SequenceOp
   o.max_step_tokens = setup.step_tokens;
   o.kv_tokens = setup.kv_tokens;
   o.kv_type = setup.kv;
+  o.draft_kind = setup.drafts;
+  o.max_drafts = setup.max_drafts;
   auto engine = Engine::Create(*model, o);
   *status = engine.status();
   if (!engine.ok()) return produced;
@@ -66,6 +74,7 @@ std::vector<std::vector<uint32_t>> Generate(const Setup& setup, const SequenceOp
     auto n = (*engine)->Take(id, absl::MakeSpan(produced.back()));
     produced.back().resize(n.ok() ? *n : 0);
   }
+  if (info != nullptr) *info = (*engine)->info();
   return produced;
 }
 
@@ -95,6 +104,40 @@ TEST(greedy_continuations_equal_transformers_through_the_engine) {
       CHECK_EQ(expected.size(), 48u);
       CHECK(produced[static_cast<size_t>(p)] == expected);
     }
+  }
+}
+
+// Plainly, and however it is guessed ahead; the head that was trained with it guesses well.
+TEST(a_hybrids_greedy_continuations_equal_transformers_with_and_without_drafts) {
+  auto golden = test::Golden::Open("trained_hybrid");
+  CHECK_OK(golden);
+  SequenceOptions options;
+  options.ignore_eos = true;
+  options.max_tokens = 48;
+  std::vector<Setup> setups = {Setup{}, Setup{"cpu:2", 7, 0}};
+  for (const DraftKind kind : {DraftKind::kHead, DraftKind::kNgram}) {
+    for (uint32_t k = 1; k <= 4; ++k) {
+      setups.emplace_back().drafts = kind;
+      setups.back().max_drafts = k;
+    }
+  }
+  for (Setup& setup : setups) {
+    setup.model = "trained_hybrid";
+    Status status;
+    EngineInfo info;
+    const auto produced = Generate(setup, options, Prompts(*golden), &status, &info);
+    CHECK_OK(status);
+    for (int p = 0; p < kPrompts; ++p) {
+      CHECK(produced[static_cast<size_t>(p)] ==
+            golden->Tokens("p" + std::to_string(p) + ".greedy.ids"));
+    }
+    if (setup.drafts == DraftKind::kNone) continue;
+    std::printf("# %s, %u a step: %llu guesses, %llu right\n",
+                setup.drafts == DraftKind::kHead ? "head" : "n-grams", setup.max_drafts,
+                static_cast<unsigned long long>(info.drafts),
+                static_cast<unsigned long long>(info.drafts_accepted));
+    CHECK_LE(info.drafts_accepted, info.drafts);
+    if (setup.drafts == DraftKind::kHead) CHECK_GT(4 * info.drafts_accepted, info.drafts);
   }
 }
 
@@ -149,7 +192,7 @@ TEST(a_fork_and_a_truncated_sequence_have_the_bits_of_a_fresh_one) {
   const std::vector<uint32_t> text = golden->Tokens("heldout.ids");
   const absl::Span<const uint32_t> all = absl::MakeConstSpan(text).subspan(0, 150);
   for (const char* device : {"cpu", "cpu:4"}) {
-    auto model = LoadTrained(device);
+    auto model = LoadTrained(device, "trained", false);
     CHECK_OK(model);
     for (backend::KvType kv : {backend::KvType::kBF16, backend::KvType::kFp8, backend::KvType::kFp4,
                                backend::KvType::kK8V4}) {
