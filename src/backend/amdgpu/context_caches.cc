@@ -30,13 +30,18 @@ Rows RowsAt(const Step& step, size_t begin) {
 }
 
 // PageTables looks at the pages themselves.
+inline bool PagesFit(const backend::StepCache& list, uint32_t last) {
+  return list.first_page == 0 && list.state_in == backend::kNoSlot && list.state_out.empty() &&
+         last / backend::kPageTokens < list.pages.size();
+}
+
+// Of pages that do not fit: why.
 Status CheckPages(const backend::StepCache& list, const Step& step, const Rows& rows) {
   if (list.first_page != 0 || list.state_in != backend::kNoSlot || !list.state_out.empty()) {
     return Error(Code::kInternal, "sequence ", rows.sequence,
                  " of a step: not a page list from position 0 on");
   }
   const uint32_t last = step.rows[rows.first + rows.count - 1].position;
-  if (last / backend::kPageTokens < list.pages.size()) return OkStatus();
   return Error(Code::kInternal, "sequence ", rows.sequence, ": position ", last, " has no page in ",
                list.pages.size());
 }
@@ -70,8 +75,10 @@ Status AmdGpuContext::CheckCaches(const Step& step) const {
     }
     for (size_t i = 0; i < lists.size(); ++i) {
       const SlotShape& slots = shape_.slots[i];
-      RETURN_IF_ERROR(slots.list == backend::kNone ? CheckPages(lists[i], step, rows)
-                                                   : CheckSlots(lists[i], rows, slots.slots));
+      const bool paged = slots.list == backend::kNone;
+      if (paged && PagesFit(lists[i], step.rows[at - 1].position)) continue;
+      RETURN_IF_ERROR(paged ? CheckPages(lists[i], step, rows)
+                            : CheckSlots(lists[i], rows, slots.slots));
     }
   }
   return OkStatus();
@@ -95,7 +102,6 @@ Status AmdGpuContext::CheckInputs(const Step& step) const {
 }
 
 uint32_t AmdGpuContext::PlaceInputs(const Step& step, uint32_t at, StepHeader* header) const {
-  header->inputs_at = at;
   if (shape_.reads_tap) at += header->rows + 1;
   if (shape_.slot_lists == 0) return at;
   header->sequences_at = at;

@@ -105,7 +105,10 @@ void AmdGpuContext::WriteStep(const Step& step, Flight& flight) {
   header.index = submitted_;
   header.rows_at = sizeof(StepHeader) / 4;
   header.logit_rows_at = header.rows_at + header.rows * 4;
-  header.choices_at = PlaceInputs(step, header.logit_rows_at + header.logit_rows, &header);
+  header.inputs_at = header.choices_at = header.logit_rows_at + header.logit_rows;
+  if (shape_.reads_tap || shape_.slot_lists > 0) {
+    header.choices_at = PlaceInputs(step, header.inputs_at, &header);
+  }
   header.pages_at = shape_.step_words;
   for (const backend::StepRow& row : step.rows) {
     header.splits = std::max(header.splits, row.position / kernels::kSplitTokens + 1);
