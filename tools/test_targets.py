@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Prints what ninja must build for some tests, and no more. They are named as to `meson test`: with none, all.
+"""Prints what ninja must build for some tests, and no more. They are named as to `meson test`: with none, all,
+and what is installed.
 
-usage: test_targets.py BUILD_DIRECTORY [TEST | --suite SUITE]...
+usage: test_targets.py BUILD_DIRECTORY [TEST | --suite SUITE | --no-suite SUITE]...
 """
 import json
 import os
@@ -11,10 +12,15 @@ import sys
 
 build = pathlib.Path(sys.argv[1])
 words = iter(sys.argv[2:])
-names, suites = set(), set()
+names, suites, without = set(), set(), set()
 for word in words:
-    suites.add(next(words)) if word == "--suite" else names.add(word)
-if not names and not suites:
+    if word == "--suite":
+        suites.add(next(words))
+    elif word == "--no-suite":
+        without.add(next(words))
+    else:
+        names.add(word)
+if not names and not suites and not without:
     sys.exit(0)  # ninja's own default
 
 
@@ -22,12 +28,17 @@ def read(what):
     return json.loads((build / "meson-info" / f"intro-{what}.json").read_text(encoding="utf-8"))
 
 
-# A suite is "project:name".
+def suites_of(test):
+    return {suite.split(":")[-1] for suite in test["suite"]}  # each is "project:name"
+
+
+every = not names and not suites
 tests = [test for test in read("tests")
-         if test["name"] in names or suites & {suite.split(":")[-1] for suite in test["suite"]}]
+         if (every or test["name"] in names or suites & suites_of(test)) and not without & suites_of(test)]
 unknown = names - {test["name"] for test in tests}
 if unknown or not tests:
     sys.exit(f"{build}: no tests {' '.join(sorted(unknown | suites))}")
 wanted = {target for test in tests for target in test["depends"]}
 print("\n".join(sorted({os.path.relpath(name, build.resolve()) for target in read("targets")
-                        if target["id"] in wanted for name in target["filename"]})))
+                        if target["id"] in wanted or (every and target["installed"])
+                        for name in target["filename"]})))

@@ -59,6 +59,22 @@ Status CheckInputs(const Program& program, const Step& step, const InputRows& ro
   return OkStatus();
 }
 
+Status CheckSlots(const StepCache& list, size_t sequence, uint32_t rows, uint32_t slots) {
+  if (list.state_in != kNoSlot && list.state_in >= slots) {
+    return Error(Code::kInternal, "state slot ", list.state_in, " is not in the pool of ", slots);
+  }
+  for (size_t i = 0; i < list.state_out.size(); ++i) {
+    const StateOut& out = list.state_out[i];
+    if (out.slot < slots && out.slot != list.state_in && out.row < rows &&
+        (i == 0 || out.row > list.state_out[i - 1].row)) {
+      continue;
+    }
+    return Error(Code::kInternal, "sequence ", sequence, ": the state after row ", out.row, " of ",
+                 rows, " to slot ", out.slot, " of ", slots);
+  }
+  return OkStatus();
+}
+
 Status WrongSource() {
   return Error(Code::kInternal, "the source of a context is no context of the same model");
 }

@@ -9,7 +9,14 @@
 #define MAINARCH_BASE_CPU_FEATURES_H_
 
 #if defined(__x86_64__)
+#ifdef __clang__
+// A C header that knows no C++: gcc takes _Bool there, clang does not.
+#define _Bool bool
+#endif
 #include <sys/platform/x86.h>
+#ifdef __clang__
+#undef _Bool
+#endif
 #else
 #define CPU_FEATURE_ACTIVE(name) false
 #endif

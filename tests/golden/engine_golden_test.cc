@@ -2,6 +2,10 @@
 //
 // The engine over the real CPU backend and the trained checkpoint: greedy continuations of
 // transformers, and the same tokens whatever the batch mix, chunk size, pool size and rank count.
+// MAINARCH_TEST_FULL: more on virtual nodes.
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
 #include "backend/cpu/dispatch.h"
 #include "decode/engine.h"
 #include "golden/golden.h"
@@ -13,6 +17,8 @@ using namespace mainarch::decode;
 namespace {
 
 constexpr int kPrompts = 4;
+
+bool Full() { return std::getenv("MAINARCH_TEST_FULL") != nullptr; }
 
 StatusOr<std::shared_ptr<const model::Model>> LoadTrained(const std::string& device,
                                                           const std::string& name,
@@ -138,6 +144,39 @@ TEST(a_hybrids_greedy_continuations_equal_transformers_with_and_without_drafts) 
                 static_cast<unsigned long long>(info.drafts_accepted));
     CHECK_LE(info.drafts_accepted, info.drafts);
     if (setup.drafts == DraftKind::kHead) CHECK_GT(4 * info.drafts_accepted, info.drafts);
+  }
+}
+
+// The head on virtual nodes, two prompts.
+TEST(a_hybrids_greedy_continuations_on_gpus_equal_transformers_with_drafts) {
+  auto golden = test::Golden::Open("trained_hybrid");
+  CHECK_OK(golden);
+  const uint32_t tokens = Full() ? 48 : 10;
+  SequenceOptions options;
+  options.ignore_eos = true;
+  options.max_tokens = tokens;
+  std::vector<Setup> setups = {{"sim:gfx950", 16}, {"sim:gfx942x2", 16}};
+  if (Full()) setups.insert(setups.end(), {{"sim:gfx942", 5}, {"sim:gfx950x4", 7}});
+  for (Setup& setup : setups) {
+    setup.model = "trained_hybrid";
+    setup.drafts = DraftKind::kHead;
+    setup.kv = backend::KvType::kBF16;
+    setup.max_drafts = 3;
+    std::vector<std::vector<uint32_t>> prompts = Prompts(*golden);
+    prompts.resize(Full() ? 4 : 2);
+    Status status;
+    EngineInfo info;
+    const auto produced = Generate(setup, options, prompts, &status, &info);
+    CHECK_OK(status);
+    for (size_t p = 0; p < prompts.size(); ++p) {
+      std::vector<uint32_t> want = golden->Tokens(absl::StrCat("p", p, ".greedy.ids"));
+      want.resize(tokens);
+      CHECK(produced[p] == want);
+    }
+    std::printf("# %s: %llu guesses, %llu right\n", setup.device.c_str(),
+                static_cast<unsigned long long>(info.drafts),
+                static_cast<unsigned long long>(info.drafts_accepted));
+    CHECK_GT(4 * info.drafts_accepted, info.drafts);
   }
 }
 

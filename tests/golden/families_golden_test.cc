@@ -250,12 +250,17 @@ void CheckCase(test::Context& test_context, const Golden& golden, const Case& on
               ranks_run.c_str());
 }
 
-// What it holds, on GPUs of virtual nodes; KV is two bf16 there.
+// What it holds, on GPUs of virtual nodes (with MAINARCH_TEST_FULL on up to eight); KV is two bf16 there.
 void CheckOnGpus(test::Context& test_context, const Golden& golden, const Case& one) {
   const std::vector<uint32_t> prompt = golden.Tokens(one.prefix + "prompt");
   const std::vector<uint32_t> ids = golden.Tokens(one.prefix + "greedy.ids");
   const std::vector<float> margins = golden.Floats(one.prefix + "greedy.margins");
-  for (const char* device : {"sim:gfx942", "sim:gfx950", "sim:gfx942x2", "sim:gfx950x2"}) {
+  std::vector<std::string> devices = {"sim:gfx942", "sim:gfx950", "sim:gfx942x2", "sim:gfx950x2"};
+  if (std::getenv("MAINARCH_TEST_FULL") != nullptr) {
+    devices.insert(devices.end(), {"sim:gfx942x4", "sim:gfx950x4", "sim:gfx942x8", "sim:gfx950x8"});
+  }
+  std::map<std::string, std::vector<std::vector<float>>> by_chip;
+  for (const std::string& device : devices) {
     auto model = test::LoadOn(one.directory, {device, "", 0, false});
     CHECK_OK(model);
     auto runner =
@@ -267,9 +272,13 @@ void CheckOnGpus(test::Context& test_context, const Golden& golden, const Case& 
       const auto logits = test::AllLogits(runner->get(), prompt, pieces);
       CHECK_OK(logits);
       worst = std::max(worst, WorstAt(golden, one, *logits));
+      // One chip's bits are the same in any chunks and on any number of GPUs.
+      auto& first = by_chip[device.substr(0, device.find('x', 9))];
+      if (first.empty()) first = *logits;
+      for (size_t i = 0; i < first.size(); ++i) CHECK(test::Same(first[i], (*logits)[i]));
     }
     CHECK_LE(worst, kGpuBound);
-    std::printf("# %s on %s: worst %.1e\n", one.name.c_str(), device, worst);
+    std::printf("# %s on %s: worst %.1e\n", one.name.c_str(), device.c_str(), worst);
     (*runner)->Truncate(static_cast<uint32_t>(prompt.size()) - 1);
     uint32_t token = prompt.back();
     for (size_t i = 0; i < 4; ++i) {

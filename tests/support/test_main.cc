@@ -21,6 +21,10 @@ void Context::Fail(const char* file, int line, const std::string& what) {
   std::fprintf(stderr, "%s:%d: %s\n", file, line, what.c_str());
 }
 
+void Context::Fail(const char* file, int line, const char* what) {
+  Fail(file, line, std::string(what));
+}
+
 std::vector<Entry>& Entries() {
   static std::vector<Entry> entries;
   return entries;

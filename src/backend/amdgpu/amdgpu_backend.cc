@@ -22,6 +22,21 @@ constexpr uint64_t kSlack = 4096;
 
 uint64_t RoundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
+// Of each cache a page or slot of all its layers, on one rank.
+std::vector<uint64_t> UnitBytes(const Program& program, backend::KvType type) {
+  std::vector<uint64_t> out;
+  for (const SlotShape& slots : SlotShapesOf(program, {})) {
+    out.push_back(static_cast<uint64_t>(slots.layers) * slots.slot_bytes);
+  }
+  const KvShape kv = KvShapeOf(program);
+  if (kv.index != backend::kNone) {
+    out[static_cast<size_t>(kv.index)] =
+        static_cast<uint64_t>(kv.cache.layers) * static_cast<uint64_t>(kv.cache.kv_heads) *
+        kernels::KvPageBytes(type, static_cast<uint32_t>(kv.cache.key_dim));
+  }
+  return out;
+}
+
 }  // namespace
 
 StatusOr<std::shared_ptr<backend::Backend>> AmdGpuBackend::Create(std::unique_ptr<Gpus> gpus) {
@@ -65,14 +80,10 @@ backend::KvRoom AmdGpuModel::kv_room(backend::KvType type) const {
   }
   const uint64_t ranks = static_cast<uint64_t>(p.ranks);
   backend::KvRoom room = {least * ranks, {}};
-  for (const SlotShape& slots : SlotShapesOf(p, {})) {
-    room.unit_bytes.push_back(ranks * static_cast<uint64_t>(slots.layers) * slots.slot_bytes);
-  }
-  const KvShape kv = KvShapeOf(p);
-  if (kv.index != backend::kNone) {
-    room.unit_bytes[static_cast<size_t>(kv.index)] =
-        ranks * static_cast<uint64_t>(kv.cache.layers) * static_cast<uint64_t>(kv.cache.kv_heads) *
-        kernels::KvPageBytes(type, static_cast<uint32_t>(kv.cache.key_dim));
+  for (const std::shared_ptr<const Program>& program : programs_) {
+    for (const uint64_t bytes : UnitBytes(*program, type)) {
+      room.unit_bytes.push_back(ranks * bytes);
+    }
   }
   return room;
 }

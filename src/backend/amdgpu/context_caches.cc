@@ -46,22 +46,6 @@ Status CheckPages(const backend::StepCache& list, const Step& step, const Rows& 
                list.pages.size());
 }
 
-Status CheckSlots(const backend::StepCache& list, const Rows& rows, uint32_t slots) {
-  if (list.state_in != backend::kNoSlot && list.state_in >= slots) {
-    return Error(Code::kInternal, "state slot ", list.state_in, " is not in the pool of ", slots);
-  }
-  for (size_t i = 0; i < list.state_out.size(); ++i) {
-    const backend::StateOut& out = list.state_out[i];
-    if (out.slot < slots && out.slot != list.state_in && out.row < rows.count &&
-        (i == 0 || out.row > list.state_out[i - 1].row)) {
-      continue;
-    }
-    return Error(Code::kInternal, "sequence ", rows.sequence, ": the state after row ", out.row,
-                 " of ", rows.count, " to slot ", out.slot, " of ", slots);
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 Status AmdGpuContext::CheckCaches(const Step& step) const {
@@ -78,7 +62,8 @@ Status AmdGpuContext::CheckCaches(const Step& step) const {
       const bool paged = slots.list == backend::kNone;
       if (paged && PagesFit(lists[i], step.rows[at - 1].position)) continue;
       RETURN_IF_ERROR(paged ? CheckPages(lists[i], step, rows)
-                            : CheckSlots(lists[i], rows, slots.slots));
+                            : backend::CheckSlots(lists[i], rows.sequence, rows.count,
+                                                  slots.slots));
     }
   }
   return OkStatus();

@@ -22,10 +22,12 @@ concept HasCheck = requires(const Program& program, const T& op, const backend::
   CheckOp(program, op, before);
 };
 
-// Those that read or make sums of squares of their x.
+// Those that read or make sums of squares of their x. AddNormedOp writes rows of any buffer: what norms
+// or multiplies them is refused by itself.
 template <class T>
 concept IsResidual = requires(const T& op) { op.x; } && !std::is_same_v<T, backend::TapOp> &&
                      !std::is_same_v<T, backend::InputOp> &&
+                     !std::is_same_v<T, backend::AddNormedOp> &&
                      !std::is_same_v<T, backend::AllReduceAddOp>;
 
 // Those that take their x, normed, into a product.

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "backend/source.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
 #include "kernels/quant/kv_fp4.h"
@@ -231,22 +232,6 @@ Status CheckPages(const backend::PagedCache& cache, const backend::StepCache& li
   return OkStatus();
 }
 
-Status CheckSlots(const backend::StepCache& list, const Rows& rows, uint32_t slots) {
-  if (list.state_in != backend::kNoSlot && list.state_in >= slots) {
-    return Error(Code::kInternal, "state slot ", list.state_in, " is not in the pool");
-  }
-  for (size_t i = 0; i < list.state_out.size(); ++i) {
-    const backend::StateOut& out = list.state_out[i];
-    if (out.slot < slots && out.slot != list.state_in && out.row < rows.count &&
-        (i == 0 || out.row > list.state_out[i - 1].row)) {
-      continue;
-    }
-    return Error(Code::kInternal, "sequence ", rows.sequence, ": the state after row ", out.row,
-                 " of ", rows.count, " to slot ", out.slot, " of ", slots);
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 Status Caches::Check(const backend::Program& program, const backend::Step& step) const {
@@ -261,8 +246,9 @@ Status Caches::Check(const backend::Program& program, const backend::Step& step)
     }
     for (size_t i = 0; i < lists.size(); ++i) {
       const auto* paged = std::get_if<backend::PagedCache>(&program.caches[i]);
-      RETURN_IF_ERROR(paged != nullptr ? CheckPages(*paged, lists[i], rows, paged_[i].pages())
-                                       : CheckSlots(lists[i], rows, slots_[i].slots()));
+      RETURN_IF_ERROR(paged != nullptr
+                          ? CheckPages(*paged, lists[i], rows, paged_[i].pages())
+                          : backend::CheckSlots(lists[i], sequence, rows.count, slots_[i].slots()));
     }
   }
   return OkStatus();

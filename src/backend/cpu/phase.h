@@ -37,6 +37,37 @@ class Phase {
   Workspace& ws_;
 };
 
+// A phase with items for each sequence of the step: its rows stand one behind the other.
+class SequencePhase : public Phase {
+ public:
+  explicit SequencePhase(Workspace* ws) : Phase(ws), first_rows_(ws->options.max_rows + size_t{1}) {}
+
+ protected:
+  // In Open: finds the step's sequences.
+  void OpenSequences() {
+    const absl::Span<const backend::StepRow> rows = ws_.step().rows;
+    sequences_ = 0;
+    for (uint32_t i = 0; i < rows.size(); ++i) {
+      if (i == 0 || rows[i].sequence != rows[i - 1].sequence) first_rows_[sequences_++] = i;
+    }
+    first_rows_[sequences_] = static_cast<uint32_t>(rows.size());
+  }
+  uint32_t sequences() const { return sequences_; }
+  // Rows [FirstRow(i), FirstRow(i + 1)) are the step's i-th sequence's.
+  uint32_t FirstRow(uint32_t i) const { return first_rows_[i]; }
+  const backend::StepCache& CacheOf(uint32_t i, int32_t cache) const {
+    const uint32_t sequence = ws_.step().rows[first_rows_[i]].sequence;
+    return ws_.step().sequences[sequence].caches[static_cast<size_t>(cache)];
+  }
+  float* SlotAt(int32_t cache, int32_t rank, int32_t layer, uint32_t slot) const {
+    return reinterpret_cast<float*>(ws_.caches.slots(cache).At(rank, layer, slot));
+  }
+
+ private:
+  std::vector<uint32_t> first_rows_;  // [sequences_ + 1], of the step
+  uint32_t sequences_ = 0;
+};
+
 class PhaseList {
  public:
   template <class T, class... Args>

@@ -7,7 +7,9 @@
 #if defined(__x86_64__)
 // The intrinsics' own undefined vectors are taken for uninitialised variables by gcc 12.
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 #endif
 

@@ -18,7 +18,7 @@ namespace {
 std::atomic<uint64_t> allocations{0};
 std::atomic<int64_t> fail_in{-1};  // this many allocations more succeed
 
-void* Allocate(size_t size) {
+[[maybe_unused]] void* Allocate(size_t size) {
   ++allocations;
   if (fail_in >= 0 && fail_in-- == 0) throw std::bad_alloc();
   void* p = std::malloc(size == 0 ? 1 : size);

@@ -20,7 +20,7 @@ sim::isa::CheckOptions Caches() {
 
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
-  for (const Case& test : CasesOf(isa, true)) {
+  for (const Case& test : CasesOf(isa)) {
     const Status status = RunFresh(test, isa, {}, Shipped, nullptr, Caches());
     if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
   }

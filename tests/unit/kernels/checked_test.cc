@@ -9,7 +9,7 @@ namespace {
 
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
-  for (const Case& test : CasesOf(isa, true)) {
+  for (const Case& test : CasesOf(isa)) {
     const Status status = RunFresh(test, isa, {}, Shipped, nullptr, sim::isa::CheckOptions::All());
     if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
   }

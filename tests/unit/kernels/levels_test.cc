@@ -55,7 +55,7 @@ void RunLevel(test::Context& test_context, const std::string& level,
   const std::set<std::string> built = Built();
   for (const char* isa : {"gfx942", "gfx950"}) {
     size_t ran = 0, all = 0;
-    for (const Case& test : CasesOf(isa, true)) {
+    for (const Case& test : CasesOf(isa)) {
       ++all;
       if (!IsBuilt(test, isa, built)) continue;
       ++ran;

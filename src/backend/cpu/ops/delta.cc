@@ -56,38 +56,31 @@ class DeltaScratch : public Shared {
   std::vector<Part> parts_;
 };
 
-class GatedDelta : public Phase {
+class GatedDelta : public SequencePhase {
  public:
   GatedDelta(const backend::GatedDeltaOp& op, Workspace* ws)
-      : Phase(ws),
+      : SequencePhase(ws),
         op_(op),
         channels_(backend::DeltaChannels(op)),
         scratch_(*ws->Share<DeltaScratch>(
             "delta " + std::to_string(op.key_dim) + " " + std::to_string(op.value_dim), op)) {
-    first_rows_.resize(ws->options.max_rows + size_t{1});
     for (int32_t rank = 0; rank < ws->ranks; ++rank) TakeVectors(rank);
   }
 
   uint32_t Open() override {
-    const absl::Span<const backend::StepRow> rows = ws_.step().rows;
-    sequences_ = 0;
-    for (uint32_t i = 0; i < rows.size(); ++i) {
-      if (i == 0 || rows[i].sequence != rows[i - 1].sequence) first_rows_[sequences_++] = i;
-    }
-    first_rows_[sequences_] = static_cast<uint32_t>(rows.size());
-    return static_cast<uint32_t>(ws_.ranks * op_.value_heads) * sequences_;
+    OpenSequences();
+    return static_cast<uint32_t>(ws_.ranks * op_.value_heads) * sequences();
   }
 
   void Run(uint32_t item, int worker) override {
     const auto heads = static_cast<uint32_t>(op_.value_heads);
     Head at = {};
     at.head = static_cast<int32_t>(item % heads);
-    at.rank = static_cast<int32_t>(item / heads / sequences_);
-    const uint32_t sequence = item / heads % sequences_;
-    at.first = first_rows_[sequence];
-    at.last = first_rows_[sequence + 1];
-    const uint32_t list = ws_.step().rows[at.first].sequence;
-    at.list = &ws_.step().sequences[list].caches[static_cast<size_t>(op_.cache)];
+    at.rank = static_cast<int32_t>(item / heads / sequences());
+    const uint32_t sequence = item / heads % sequences();
+    at.first = FirstRow(sequence);
+    at.last = FirstRow(sequence + 1);
+    at.list = &CacheOf(sequence, op_.cache);
     at.slot = at.list->state_in == backend::kNoSlot ? nullptr : SlotAt(at.rank, at.list->state_in);
     RunRows(at, scratch_.part(worker));
   }
@@ -218,15 +211,13 @@ class GatedDelta : public Phase {
     return slot + int64_t{op_.value_heads} * op_.key_dim * op_.value_dim;
   }
   float* SlotAt(int32_t rank, uint32_t slot) const {
-    return reinterpret_cast<float*>(ws_.caches.slots(op_.cache).At(rank, op_.layer, slot));
+    return SequencePhase::SlotAt(op_.cache, rank, op_.layer, slot);
   }
 
   const backend::GatedDeltaOp op_;
   const int64_t channels_;
   const DeltaScratch& scratch_;
-  std::vector<Vectors> vectors_;      // [ranks]
-  std::vector<uint32_t> first_rows_;  // [sequences_ + 1], of the step
-  uint32_t sequences_ = 0;
+  std::vector<Vectors> vectors_;  // [ranks]
 };
 
 }  // namespace

@@ -12,40 +12,31 @@ namespace {
 
 constexpr int64_t kItemChannels = 256;
 
-class Recurrent : public Phase {
+class Recurrent : public SequencePhase {
  public:
   Recurrent(const backend::RecurrentOp& op, Workspace* ws)
-      : Phase(ws),
+      : SequencePhase(ws),
         op_(op),
         width_(ws->program.buffers[static_cast<size_t>(op.out)].width),
-        chunks_(static_cast<uint32_t>((width_ + kItemChannels - 1) / kItemChannels)) {
-    first_rows_.resize(ws->options.max_rows + size_t{1});
-  }
+        chunks_(static_cast<uint32_t>((width_ + kItemChannels - 1) / kItemChannels)) {}
 
   uint32_t Open() override {
-    const absl::Span<const backend::StepRow> rows = ws_.step().rows;
-    sequences_ = 0;
-    for (uint32_t i = 0; i < rows.size(); ++i) {
-      if (i == 0 || rows[i].sequence != rows[i - 1].sequence) first_rows_[sequences_++] = i;
-    }
-    first_rows_[sequences_] = static_cast<uint32_t>(rows.size());
-    return static_cast<uint32_t>(ws_.ranks) * sequences_ * chunks_;
+    OpenSequences();
+    return static_cast<uint32_t>(ws_.ranks) * sequences() * chunks_;
   }
 
   void Run(uint32_t item, int) override {
-    const int32_t rank = static_cast<int32_t>(item / (sequences_ * chunks_));
-    const uint32_t sequence = item / chunks_ % sequences_;
+    const int32_t rank = static_cast<int32_t>(item / (sequences() * chunks_));
+    const uint32_t sequence = item / chunks_ % sequences();
     const int64_t begin = item % chunks_ * kItemChannels;
-    RunRows(rank, first_rows_[sequence], first_rows_[sequence + 1], begin,
-            std::min(kItemChannels, width_ - begin));
+    RunRows(rank, sequence, begin, std::min(kItemChannels, width_ - begin));
   }
 
  private:
-  // Channels [begin, begin + count) of rows [first, last), which are a sequence's.
-  void RunRows(int32_t rank, uint32_t first, uint32_t last, int64_t begin, int64_t count) {
-    const size_t cache = static_cast<size_t>(op_.cache);
-    const uint32_t sequence = ws_.step().rows[first].sequence;
-    const backend::StepCache& list = ws_.step().sequences[sequence].caches[cache];
+  // Channels [begin, begin + count) of a sequence's rows.
+  void RunRows(int32_t rank, uint32_t sequence, int64_t begin, int64_t count) {
+    const uint32_t first = FirstRow(sequence), last = FirstRow(sequence + 1);
+    const backend::StepCache& list = CacheOf(sequence, op_.cache);
     float state[kItemChannels] = {};
     const size_t bytes = static_cast<size_t>(count) * sizeof(float);
     if (list.state_in != backend::kNoSlot) {
@@ -64,15 +55,13 @@ class Recurrent : public Phase {
       std::memcpy(SlotAt(rank, list.state_out[out++].slot) + begin, state, bytes);
     }
   }
-  float* SlotAt(int32_t rank, uint32_t slot) {
-    return reinterpret_cast<float*>(ws_.caches.slots(op_.cache).At(rank, op_.layer, slot));
+  float* SlotAt(int32_t rank, uint32_t slot) const {
+    return SequencePhase::SlotAt(op_.cache, rank, op_.layer, slot);
   }
 
   const backend::RecurrentOp op_;
   const int64_t width_;
-  const uint32_t chunks_;             // of a row
-  std::vector<uint32_t> first_rows_;  // [sequences_ + 1], of the step
-  uint32_t sequences_ = 0;
+  const uint32_t chunks_;  // of a row
 };
 
 }  // namespace
