@@ -2,6 +2,7 @@
 #include "cli/bench_steps.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "cli/interrupt.h"
 #include "model/kv_pages.h"
@@ -22,19 +23,49 @@ StatusOr<std::unique_ptr<StepDriver>> StepDriver::Create(std::shared_ptr<const m
   options.max_rows = std::max({shape.max_rows, shape.batch, uint32_t{backend::kPageTokens}});
   options.max_logit_rows = shape.batch;
   options.max_sequences = shape.batch;
-  options.pages = {pages * shape.batch};
+  const std::vector<backend::Cache>& caches = driver->model_->weights().program().caches;
+  options.pages.assign(caches.size(), 0);
+  options.slots.assign(caches.size(), 0);
+  for (size_t c = 0; c < caches.size(); ++c) {
+    const bool paged = std::holds_alternative<backend::PagedCache>(caches[c]);
+    (paged ? options.pages[c] : options.slots[c]) = (paged ? pages : 2) * shape.batch;
+  }
   ASSIGN_OR_RETURN(driver->context_, driver->model_->weights().CreateContext(options));
   driver->cancel_.emplace(InterruptHook::When::kAtOnce,
                           [context = driver->context_.get()] { context->RequestStop(); });
   driver->pages_.resize(shape.batch);
+  driver->outs_.resize(shape.batch);
+  driver->caches_a_sequence_ = caches.size();
   for (uint32_t s = 0; s < shape.batch; ++s) {
+    driver->states_.push_back(2 * s);
     for (uint32_t i = 0; i < pages; ++i) driver->pages_[s].push_back(s * pages + i);
-    driver->caches_.push_back({driver->pages_[s]});
+    for (const backend::Cache& cache : caches) {
+      backend::StepCache& own = driver->caches_.emplace_back();
+      if (std::holds_alternative<backend::PagedCache>(cache)) own.pages = driver->pages_[s];
+    }
   }
   for (uint32_t s = 0; s < shape.batch; ++s) {
-    driver->sequences_.push_back({absl::MakeConstSpan(driver->caches_).subspan(s, 1), s});
+    const auto own = absl::MakeConstSpan(driver->caches_).subspan(s * caches.size(), caches.size());
+    driver->sequences_.push_back({own, s});
   }
   return driver;
+}
+
+void StepDriver::SetStates(uint32_t sequence, uint32_t position, uint32_t last_row) {
+  const uint32_t own = 2 * sequence;
+  outs_[sequence] = {last_row, states_[sequence] == own ? own + 1 : own};
+  for (size_t c = 0; c < caches_a_sequence_; ++c) {
+    if (IsPaged(c)) continue;
+    backend::StepCache& cache = caches_[sequence * caches_a_sequence_ + c];
+    cache.state_in = position == 0 ? backend::kNoSlot : states_[sequence];
+    cache.state_out = {&outs_[sequence], 1};
+  }
+}
+
+void StepDriver::KeepStates(uint32_t sequence) { states_[sequence] = outs_[sequence].slot; }
+
+bool StepDriver::IsPaged(size_t cache) const {
+  return std::holds_alternative<backend::PagedCache>(model_->weights().program().caches[cache]);
 }
 
 uint32_t StepDriver::Token(uint32_t sequence, uint32_t position) const {
@@ -51,8 +82,10 @@ Status StepDriver::Prefill(uint32_t tokens) {
     for (uint32_t p = begin; p < end; ++p) rows_.push_back({Token(0, p), p, 0});
     logit_rows_.clear();
     if (end == tokens) logit_rows_.push_back(end - begin - 1);
+    SetStates(0, begin, end - begin - 1);
     const backend::Step step = {rows_, absl::MakeConstSpan(sequences_).first(1), logit_rows_};
     RETURN_IF_ERROR(context_->Run(step));
+    KeepStates(0);
   }
   return OkStatus();
 }
@@ -61,12 +94,23 @@ Status StepDriver::FillContext(uint32_t depth) {
   if (depth == 0) return OkStatus();
   rows_.clear();
   for (uint32_t p = 0; p < backend::kPageTokens; ++p) rows_.push_back({Token(0, p), p, 0});
+  SetStates(0, 0, backend::kPageTokens - 1);
   const backend::Step step = {rows_, absl::MakeConstSpan(sequences_).first(1), {}};
   RETURN_IF_ERROR(context_->Run(step));
-  const uint32_t used = model::PagesFor(depth);
+  // States are only read, so that all sequences may stand on one.
+  states_.assign(states_.size(), outs_[0].slot);
+  for (size_t c = 0; c < caches_a_sequence_; ++c) {
+    if (IsPaged(c)) RETURN_IF_ERROR(FillPages(static_cast<int32_t>(c), model::PagesFor(depth)));
+  }
+  return OkStatus();
+}
+
+// The first `used` pages of every sequence are the first of all.
+Status StepDriver::FillPages(int32_t cache, uint32_t used) {
+  const uint32_t first = pages_[0][0];
   for (const std::vector<uint32_t>& pages : pages_) {
     for (uint32_t i = 0; i < used; ++i) {
-      if (pages[i] != pages_[0][0]) RETURN_IF_ERROR(context_->CopyPage(0, pages_[0][0], pages[i]));
+      if (pages[i] != first) RETURN_IF_ERROR(context_->CopyPage(cache, first, pages[i]));
     }
   }
   return OkStatus();
@@ -78,13 +122,16 @@ backend::Step StepDriver::DecodeStep(uint32_t position) {
   for (uint32_t s = 0; s < shape_.batch; ++s) {
     rows_.push_back({Token(s, position), position, s});
     logit_rows_.push_back(s);
+    SetStates(s, position, 0);
   }
   return {rows_, sequences_, logit_rows_};
 }
 
 Status StepDriver::Decode(uint32_t position) {
   if (Interrupted()) return Error(Code::kCancelled, "interrupted");
-  return context_->Run(DecodeStep(position));
+  RETURN_IF_ERROR(context_->Run(DecodeStep(position)));
+  for (uint32_t s = 0; s < shape_.batch; ++s) KeepStates(s);
+  return OkStatus();
 }
 
 Status StepDriver::DecodePrefix(uint32_t position, size_t ops) {

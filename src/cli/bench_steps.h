@@ -47,8 +47,21 @@ class StepDriver {
   const Shape shape_;
   std::unique_ptr<backend::Context> context_;
   std::optional<InterruptHook> cancel_;  // ends the step in flight
-  std::vector<std::vector<uint32_t>> pages_;  // of each sequence
-  std::vector<backend::StepCache> caches_;  // of each sequence
+  bool IsPaged(size_t cache) const;
+  Status FillPages(int32_t cache, uint32_t used);
+  // Of the caches of slots: what a step reads before a sequence's row at `position`, and leaves behind
+  // its last.
+  void SetStates(uint32_t sequence, uint32_t position, uint32_t last_row);
+  // Of a step that has run: the sequence stands on what it left.
+  void KeepStates(uint32_t sequence);
+
+  size_t caches_a_sequence_ = 0;
+  std::vector<std::vector<uint32_t>> pages_;  // of each sequence, in every paged cache
+  std::vector<backend::StepCache> caches_;    // [batch][caches of the Program]
+  // Of each sequence, in every cache of slots: where it stands, and where the step leaves it. Its own are
+  // 2 i and 2 i + 1.
+  std::vector<uint32_t> states_;
+  std::vector<backend::StateOut> outs_;
   std::vector<backend::StepSequence> sequences_;
   std::vector<backend::StepRow> rows_;
   std::vector<uint32_t> logit_rows_;

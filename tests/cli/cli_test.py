@@ -978,6 +978,14 @@ class Bench(Case):
         self.assertGreater(ops, 2 * report["cases"][4]["bytes_per_token"] * 0.9)
         self.assertLess(ops, 2 * report["cases"][4]["bytes_per_token"] * 1.1)
 
+    def test_states(self):
+        """Of a model whose layers keep states beside one that keeps pages."""
+        report = run_json("bench", "--preset", "tiny-hybrid", "--prefill", 20, "--decode", "0,30",
+                          "--batch", "1,3", "--tokens", 3, "--chunk", 8, "--repetitions", 1, "--probe-mb", 8)
+        self.assertEqual(len(report["cases"]), 5)
+        for case in report["cases"]:
+            self.assertGreater(case["tokens_per_second"], 0)
+
     def test_text(self):
         out, _ = run("bench", "--model", TRAINED, "--only", "decode", "--tokens", 2,
                      "--repetitions", 1, "--probe-mb", 64, "--threads", 1)
