@@ -56,7 +56,7 @@ class Step {
     for (uint32_t i = 0; i < kHidden; ++i) x_[i] = std::sin(static_cast<float>(i));
     StepBeginArgs begin;
     begin.from = At<const uint32_t>(block), begin.to = At(step_);
-    begin.arrivals = At(arrivals_), begin.arrival_count = kLayers;
+    begin.block_words = 0;  // every step is this one
     Add("step_begin", begin, 1);
   }
 
@@ -175,7 +175,7 @@ class Step {
     // Its input has its norm already.
     float* const squares = rig_.New<float>(1);
     squares[0] = kHidden;
-    args.norm.w = At<const float>(Ones(rig_, kHidden)), args.norm.squares = At<const float>(squares);
+    args.norm.squares = At<const float>(squares);
     args.norm.chunks = 1, args.norm.inverse_hidden = 1.0f / kHidden, args.norm.epsilon = 1e-6f;
     Add("experts_mxfp4", args, 8);
   }

@@ -93,6 +93,7 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   const backend::Program& program = model.program();
   amdgpu::RankMemory memory;
   memory.buffers.resize(program.buffers.size());
+  memory.slots.resize(program.caches.size());
   memory.compute_units = amdgpu::ComputeUnits(*model.gpus().at(0).device);
   Plan plan;
   for (const amdgpu::Launch& launch :
@@ -197,6 +198,28 @@ backend::ContextOptions ContextFor(const backend::Program& program, const Logged
     units[i] = paged ? model::PagesFor(step.position + step.rows) : step.rows + 1;
   }
   return options;
+}
+
+Status FillStates(backend::Context* context, const backend::Program& program) {
+  const backend::StateOut out = {0, 0};
+  const uint32_t page = 0;
+  std::vector<backend::StepCache> caches(program.caches.size());
+  bool states = false;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (std::holds_alternative<backend::PagedCache>(program.caches[i])) {
+      caches[i].pages = absl::MakeConstSpan(&page, 1);
+    } else {
+      caches[i].state_out = absl::MakeConstSpan(&out, 1);
+      states = true;
+    }
+  }
+  if (!states) return OkStatus();
+  const backend::StepRow row = {7, 0, 0};
+  const backend::StepSequence sequence = {caches};
+  backend::Step step;
+  step.rows = absl::MakeConstSpan(&row, 1);
+  step.sequences = absl::MakeConstSpan(&sequence, 1);
+  return context->Run(step);
 }
 
 Status RunLoggedStep(backend::Context* context, const backend::Program& program,
@@ -332,6 +355,7 @@ StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,
   const LoggedStep first = {options.position, program.ops.size()};
   const backend::ContextOptions context_options = ContextFor(program, first, options.kv);
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
+  RETURN_IF_ERROR(FillStates(context.get(), program));
   std::vector<TokenCounts> out;
   for (const Outcome outcome : outcomes) {
     const LoggedStep step = {options.position, program.ops.size(), outcome};

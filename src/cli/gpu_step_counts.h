@@ -98,6 +98,9 @@ std::vector<StepPacket> PacketsOf(const backend::LoadedModel& model, const backe
 // What a context for it needs: pages in order, and slots for the states before it and after each row.
 backend::ContextOptions ContextFor(const backend::Program& program, const LoggedStep& step,
                                    backend::KvType kv);
+// Runs a first token in it, if there are states to go on from: those that nothing wrote may be any bits,
+// and of those that are no numbers nothing follows.
+Status FillStates(backend::Context* context, const backend::Program& program);
 // Runs such a step in such a context: tokens of no meaning.
 Status RunLoggedStep(backend::Context* context, const backend::Program& program,
                      const LoggedStep& step);

@@ -175,6 +175,7 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   const LoggedStep step = {o.position, program.ops.size(), Outcome::kLargest, o.rows};
   const backend::ContextOptions context_options = ContextFor(program, step, o.kv);
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
+  RETURN_IF_ERROR(FillStates(context.get(), program));
 
   StepTime out;
   out.params = node.params;

@@ -251,6 +251,12 @@ class Time(Case):
         _, err = run("estimate", "--preset", "tiny-moe", "--format", "mxfp4-ffn", "--time", code=1)
         self.assertIn("weights of two formats", err)
 
+    def test_a_step_of_a_model_with_states(self):
+        step = run_json("time", "--preset", "tiny-hybrid-moe", "--tp", "1", "--rows", "3", "--run-layers", "4")
+        ops = {op["name"]: op["times"] for op in step["ops"]}
+        self.assertEqual(ops["gated_delta"], 3)
+        self.assertEqual(ops["attention"], 1)
+
     def test_launch(self):
         for isa in ("gfx942", "gfx950"):
             path = self.launch(isa=isa)

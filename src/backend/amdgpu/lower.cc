@@ -197,9 +197,11 @@ Status CheckProgram(const Program& program) {
   if (program.hidden % 8 != 0) {
     return Error(Code::kUnsupported, "hidden size ", program.hidden, " is not a multiple of 8");
   }
-  if (program.experts > static_cast<int32_t>(kernels::kRouterMaxExperts) ||
+  // An expert of all tokens is not among those that the router chooses from.
+  const int32_t chosen_from = program.experts - (program.shared_expert ? 1 : 0);
+  if (chosen_from > static_cast<int32_t>(kernels::kRouterMaxExperts) ||
       program.experts_per_token > static_cast<int32_t>(kernels::kRouterMaxTop)) {
-    return Error(Code::kUnsupported, program.experts, " experts, ", program.experts_per_token,
+    return Error(Code::kUnsupported, chosen_from, " experts, ", program.experts_per_token,
                  " a token: the GPU kernels take ", kernels::kRouterMaxExperts, " and ",
                  kernels::kRouterMaxTop);
   }

@@ -137,6 +137,11 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK(Holds(Refusal([](Program& p) { p.hidden = 1164; }), "hidden size 1164"));
   CHECK(Holds(Refusal([](Program& p) { p.experts = 513; }), "513 experts"));
   CHECK(Holds(Refusal([](Program& p) { p.experts_per_token = 17; }), "17 a token"));
+  CHECK_EQ(Refusal([](Program& p) {
+             p.experts = 513;
+             p.shared_expert = true;
+           }),
+           "not refused");
   // Ops without a function in amdgpu/ops/.
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::AddBiasOp{}); }), "op add_bias"));
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::WideNormOp{}); }), "op wide_norm"));
