@@ -42,11 +42,6 @@ class StepDriver {
   StepDriver(std::shared_ptr<const model::Model> model, const Shape& shape);
   uint32_t Token(uint32_t sequence, uint32_t position) const;
   backend::Step DecodeStep(uint32_t position);
-
-  const std::shared_ptr<const model::Model> model_;
-  const Shape shape_;
-  std::unique_ptr<backend::Context> context_;
-  std::optional<InterruptHook> cancel_;  // ends the step in flight
   bool IsPaged(size_t cache) const;
   Status FillPages(int32_t cache, uint32_t used);
   // Of the caches of slots: what a step reads before a sequence's row at `position`, and leaves behind
@@ -55,6 +50,10 @@ class StepDriver {
   // Of a step that has run: the sequence stands on what it left.
   void KeepStates(uint32_t sequence);
 
+  const std::shared_ptr<const model::Model> model_;
+  const Shape shape_;
+  std::unique_ptr<backend::Context> context_;
+  std::optional<InterruptHook> cancel_;  // ends the step in flight
   size_t caches_a_sequence_ = 0;
   std::vector<std::vector<uint32_t>> pages_;  // of each sequence, in every paged cache
   std::vector<backend::StepCache> caches_;    // [batch][caches of the Program]

@@ -59,8 +59,10 @@ class SequencePhase : public Phase {
     const uint32_t sequence = ws_.step().rows[first_rows_[i]].sequence;
     return ws_.step().sequences[sequence].caches[static_cast<size_t>(cache)];
   }
-  float* SlotAt(int32_t cache, int32_t rank, int32_t layer, uint32_t slot) const {
-    return reinterpret_cast<float*>(ws_.caches.slots(cache).At(rank, layer, slot));
+  // Of the cache and layer that an op names.
+  template <class Op>
+  float* SlotAt(const Op& op, int32_t rank, uint32_t slot) const {
+    return reinterpret_cast<float*>(ws_.caches.slots(op.cache).At(rank, op.layer, slot));
   }
 
  private:

@@ -44,15 +44,15 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// The cases of an ISA that are wanted; `sample`: only cases with the smallest buffers, so that each
-// kernel is in one at least, and the output says so. So it is under a sanitizer, where watched kernels
-// take some twenty times as long. MAINARCH_TEST_FULL asks for all of them.
-inline std::vector<Case> CasesOf(const std::string& isa, bool sample = kSanitized) {
+// The cases of an ISA that are wanted. Under a sanitizer watched kernels take some twenty times as
+// long: there only cases with the smallest buffers, so that each kernel is in one at least, and the
+// output says so.
+inline std::vector<Case> CasesOf(const std::string& isa) {
   std::vector<Case> all = AllCases();
   all.erase(std::remove_if(all.begin(), all.end(),
                            [&](const Case& c) { return !IsFor(c, isa) || !Wanted(c); }),
             all.end());
-  if (!sample || std::getenv("MAINARCH_TEST_FULL") != nullptr) return all;
+  if (!kSanitized) return all;
   const auto bytes = [](const Case& c) {
     size_t sum = 0;
     for (const Buffer& b : c.buffers) sum += b.initial.size();
@@ -69,7 +69,7 @@ inline std::vector<Case> CasesOf(const std::string& isa, bool sample = kSanitize
     }
     if (fresh) some.push_back(std::move(test));
   }
-  std::printf("# a sample: %zu of %zu cases on %s, %zu kernels\n", some.size(), all.size(),
+  std::printf("# under a sanitizer: %zu of %zu cases on %s, %zu kernels\n", some.size(), all.size(),
               isa.c_str(), seen.size());
   return some;
 }

@@ -81,7 +81,7 @@ class GatedDelta : public SequencePhase {
     at.first = FirstRow(sequence);
     at.last = FirstRow(sequence + 1);
     at.list = &CacheOf(sequence, op_.cache);
-    at.slot = at.list->state_in == backend::kNoSlot ? nullptr : SlotAt(at.rank, at.list->state_in);
+    at.slot = at.list->state_in == backend::kNoSlot ? nullptr : SlotAt(op_, at.rank, at.list->state_in);
     RunRows(at, scratch_.part(worker));
   }
 
@@ -121,7 +121,7 @@ class GatedDelta : public SequencePhase {
       float* to = part.state;
       if (out < at.list->state_out.size() && at.first + at.list->state_out[out].row < end) {
         end = at.first + at.list->state_out[out].row + 1;
-        float* const slot = SlotAt(at.rank, at.list->state_out[out++].slot);
+        float* const slot = SlotAt(op_, at.rank, at.list->state_out[out++].slot);
         KeepTail(at, end, slot);
         to = slot + at.head * state_size;
       }
@@ -209,9 +209,6 @@ class GatedDelta : public SequencePhase {
   template <class T>
   T* TailOf(T* slot) const {
     return slot + int64_t{op_.value_heads} * op_.key_dim * op_.value_dim;
-  }
-  float* SlotAt(int32_t rank, uint32_t slot) const {
-    return SequencePhase::SlotAt(op_.cache, rank, op_.layer, slot);
   }
 
   const backend::GatedDeltaOp op_;

@@ -40,7 +40,7 @@ class Recurrent : public SequencePhase {
     float state[kItemChannels] = {};
     const size_t bytes = static_cast<size_t>(count) * sizeof(float);
     if (list.state_in != backend::kNoSlot) {
-      std::memcpy(state, SlotAt(rank, list.state_in) + begin, bytes);
+      std::memcpy(state, SlotAt(op_, rank, list.state_in) + begin, bytes);
     }
     size_t out = 0;
     for (uint32_t row = first; row < last; ++row) {
@@ -52,11 +52,8 @@ class Recurrent : public SequencePhase {
       }
       std::memcpy(ws_.Row(rank, op_.out, row) + begin, state, bytes);
       if (out == list.state_out.size() || list.state_out[out].row != row - first) continue;
-      std::memcpy(SlotAt(rank, list.state_out[out++].slot) + begin, state, bytes);
+      std::memcpy(SlotAt(op_, rank, list.state_out[out++].slot) + begin, state, bytes);
     }
-  }
-  float* SlotAt(int32_t rank, uint32_t slot) const {
-    return SequencePhase::SlotAt(op_.cache, rank, op_.layer, slot);
   }
 
   const backend::RecurrentOp op_;
