@@ -31,6 +31,18 @@ class Phase {
   uint32_t RowItems() const { return static_cast<uint32_t>(ws_.ranks * ws_.rows()); }
   int32_t RankOf(uint32_t item) const { return static_cast<int32_t>(item / ws_.rows()); }
   int64_t RowOf(uint32_t item) const { return item % ws_.rows(); }
+  // Of the cache of slots that an op names: what the step brings for the sequence of a row, and a slot
+  // of the op's layer.
+  template <class Op>
+  const backend::StepCache& CacheOf(const Op& op, int64_t row) const {
+    const backend::Step& step = ws_.step();
+    return step.sequences[step.rows[static_cast<size_t>(row)].sequence]
+        .caches[static_cast<size_t>(op.cache)];
+  }
+  template <class Op>
+  float* SlotAt(const Op& op, int32_t rank, uint32_t slot) const {
+    return reinterpret_cast<float*>(ws_.caches.slots(op.cache).At(rank, op.layer, slot));
+  }
   // Names what a worker's scratch was filled for.
   uint64_t Tag(int32_t rank) const { return ws_.TagOf(index, rank); }
 
@@ -55,15 +67,6 @@ class SequencePhase : public Phase {
   uint32_t sequences() const { return sequences_; }
   // Rows [FirstRow(i), FirstRow(i + 1)) are the step's i-th sequence's.
   uint32_t FirstRow(uint32_t i) const { return first_rows_[i]; }
-  const backend::StepCache& CacheOf(uint32_t i, int32_t cache) const {
-    const uint32_t sequence = ws_.step().rows[first_rows_[i]].sequence;
-    return ws_.step().sequences[sequence].caches[static_cast<size_t>(cache)];
-  }
-  // Of the cache and layer that an op names.
-  template <class Op>
-  float* SlotAt(const Op& op, int32_t rank, uint32_t slot) const {
-    return reinterpret_cast<float*>(ws_.caches.slots(op.cache).At(rank, op.layer, slot));
-  }
 
  private:
   std::vector<uint32_t> first_rows_;  // [sequences_ + 1], of the step

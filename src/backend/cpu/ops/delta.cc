@@ -80,7 +80,7 @@ class GatedDelta : public SequencePhase {
     const uint32_t sequence = item / heads % sequences();
     at.first = FirstRow(sequence);
     at.last = FirstRow(sequence + 1);
-    at.list = &CacheOf(sequence, op_.cache);
+    at.list = &CacheOf(op_, at.first);
     at.slot = at.list->state_in == backend::kNoSlot ? nullptr : SlotAt(op_, at.rank, at.list->state_in);
     RunRows(at, scratch_.part(worker));
   }

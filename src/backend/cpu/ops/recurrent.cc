@@ -36,7 +36,7 @@ class Recurrent : public SequencePhase {
   // Channels [begin, begin + count) of a sequence's rows.
   void RunRows(int32_t rank, uint32_t sequence, int64_t begin, int64_t count) {
     const uint32_t first = FirstRow(sequence), last = FirstRow(sequence + 1);
-    const backend::StepCache& list = CacheOf(sequence, op_.cache);
+    const backend::StepCache& list = CacheOf(op_, first);
     float state[kItemChannels] = {};
     const size_t bytes = static_cast<size_t>(count) * sizeof(float);
     if (list.state_in != backend::kNoSlot) {

@@ -45,20 +45,12 @@ class Input : public Phase {
   }
 
  private:
-  const backend::StepCache& ListOf(int64_t row) const {
-    const backend::Step& step = ws_.step();
-    return step.sequences[step.rows[static_cast<size_t>(row)].sequence]
-        .caches[static_cast<size_t>(op_.cache)];
-  }
-  float* SlotAt(int32_t rank, uint32_t slot) const {
-    return reinterpret_cast<float*>(ws_.caches.slots(op_.cache).At(rank, op_.layer, slot));
-  }
   // Null: zeros.
   const float* From(int32_t rank, int64_t row) const {
     const uint32_t from = ws_.step().inputs[static_cast<size_t>(row)];
     if (from == backend::kCarriedInput) {
-      const uint32_t slot = ListOf(row).state_in;
-      return slot == backend::kNoSlot ? nullptr : SlotAt(rank, slot);
+      const uint32_t slot = CacheOf(op_, row).state_in;
+      return slot == backend::kNoSlot ? nullptr : SlotAt(op_, rank, slot);
     }
     if ((from & backend::kOwnInput) == 0) return ws_.source->Row(rank, tap_, from);
     return ws_.Row(rank, ws_.program.taps[static_cast<size_t>(op_.own)],
@@ -71,9 +63,9 @@ class Input : public Phase {
                             rows[static_cast<size_t>(row)].sequence) {
       --first;
     }
-    for (const backend::StateOut& out : ListOf(row).state_out) {
+    for (const backend::StateOut& out : CacheOf(op_, row).state_out) {
       if (out.row != row - first) continue;
-      std::memcpy(SlotAt(rank, out.slot), ws_.source->Row(rank, tap_, row),
+      std::memcpy(SlotAt(op_, rank, out.slot), ws_.source->Row(rank, tap_, row),
                   static_cast<size_t>(ws_.program.buffers[static_cast<size_t>(op_.x)].width) *
                       sizeof(float));
     }
