@@ -147,7 +147,7 @@ TEST(a_hybrids_greedy_continuations_equal_transformers_with_and_without_drafts) 
   }
 }
 
-// The head on virtual nodes, two prompts.
+// The head on virtual nodes, two prompts: it guesses there what it guesses on the CPU.
 TEST(a_hybrids_greedy_continuations_on_gpus_equal_transformers_with_drafts) {
   auto golden = test::Golden::Open("trained_hybrid");
   CHECK_OK(golden);
@@ -161,19 +161,26 @@ TEST(a_hybrids_greedy_continuations_on_gpus_equal_transformers_with_drafts) {
     setup.model = "trained_hybrid";
     setup.drafts = DraftKind::kHead;
     setup.kv = backend::KvType::kBF16;
+    const std::string device = setup.device;
     setup.max_drafts = 3;
     std::vector<std::vector<uint32_t>> prompts = Prompts(*golden);
     prompts.resize(Full() ? 4 : 2);
     Status status;
-    EngineInfo info;
+    EngineInfo info, cpu_info;
     const auto produced = Generate(setup, options, prompts, &status, &info);
     CHECK_OK(status);
+    setup.device = "cpu";
+    CHECK(Generate(setup, options, prompts, &status, &cpu_info) == produced);
+    CHECK_EQ(info.drafts, cpu_info.drafts);
+    for (size_t i = 0; i < std::size(info.drafts_accepted_at); ++i) {
+      CHECK_EQ(info.drafts_accepted_at[i], cpu_info.drafts_accepted_at[i]);
+    }
     for (size_t p = 0; p < prompts.size(); ++p) {
       std::vector<uint32_t> want = golden->Tokens(absl::StrCat("p", p, ".greedy.ids"));
       want.resize(tokens);
       CHECK(produced[p] == want);
     }
-    std::printf("# %s: %llu guesses, %llu right\n", setup.device.c_str(),
+    std::printf("# %s: %llu guesses, %llu right\n", device.c_str(),
                 static_cast<unsigned long long>(info.drafts),
                 static_cast<unsigned long long>(info.drafts_accepted));
     CHECK_GT(4 * info.drafts_accepted, info.drafts);
