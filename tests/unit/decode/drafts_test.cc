@@ -318,34 +318,3 @@ TEST(a_hybrid_writes_the_same_with_its_head) {
   CHECK_EQ((*two)->info().drafts_accepted, (*one)->info().drafts_accepted);
   CHECK_EQ((*two)->info().steps, (*one)->info().steps);
 }
-
-// What a page and a slot take is known of both Programs' caches, on all ranks: at least what they hold, and
-// no more than its lines beside it.
-TEST(room_of_a_heads_caches_is_known_on_cpus_and_gpus) {
-  const std::string directory = test::ScratchDirectory() + "/hybrid";
-  CHECK_OK(test::WriteHybrid(directory));
-  for (const char* device : {"cpu", "cpu:2", "sim:gfx942", "sim:gfx950"}) {
-    const auto model = test::LoadHybrid(directory, /*draft_head=*/true, device);
-    CHECK_OK(model);
-    const backend::LoadedModel& weights = (*model)->weights();
-    const std::vector<uint64_t> units = weights.kv_room(backend::KvType::kBF16).unit_bytes;
-    size_t at = 0;
-    for (const backend::Program* program : weights.programs()) {
-      for (const backend::Cache& cache : program->caches) {
-        const auto* paged = std::get_if<backend::PagedCache>(&cache);
-        const int64_t layers = std::visit([](const auto& c) { return int64_t{c.layers}; }, cache);
-        const int64_t bytes = paged != nullptr ? int64_t{paged->kv_heads} *
-                                                     (paged->key_dim + paged->value_dim) *
-                                                     backend::kPageTokens * 2
-                                               : std::get<backend::SlotCache>(cache).bytes;
-        const auto least = static_cast<uint64_t>(program->ranks * layers * bytes);
-        CHECK_LT(at, units.size());
-        CHECK_GE(units[at], least);
-        CHECK_LE(units[at], least + 256u * static_cast<uint64_t>(program->ranks * layers));
-        ++at;
-      }
-    }
-    CHECK_EQ(at, units.size());
-    CHECK_EQ(weights.programs().size(), 2u);
-  }
-}
