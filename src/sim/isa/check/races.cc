@@ -72,6 +72,48 @@ void RaceCheck::Known::Join(const Known& o) {
   Raise(&flag, o.flag);
 }
 
+const RaceCheck::Known* RaceCheck::Clock::Find(uint32_t wave) const {
+  const auto at = std::lower_bound(entries_.begin(), entries_.end(), wave,
+                                   [](const Entry& e, uint32_t w) { return e.first < w; });
+  return at == entries_.end() || at->first != wave ? nullptr : &at->second;
+}
+
+RaceCheck::Known& RaceCheck::Clock::operator[](uint32_t wave) {
+  const auto at = std::lower_bound(entries_.begin(), entries_.end(), wave,
+                                   [](const Entry& e, uint32_t w) { return e.first < w; });
+  if (at != entries_.end() && at->first == wave) return at->second;
+  return entries_.insert(at, {wave, Known()})->second;
+}
+
+void RaceCheck::Clock::Cover(const Clock& other) {
+  const auto before = [](const Entry& a, const Entry& b) { return a.first < b.first; };
+  if (std::includes(begin(), end(), other.begin(), other.end(), before)) return;
+  std::vector<Entry> all;
+  all.reserve(entries_.size() + other.entries_.size());
+  auto ours = begin();
+  for (const Entry& entry : other.entries_) {
+    while (ours != end() && ours->first < entry.first) all.push_back(*ours++);
+    if (ours != end() && ours->first == entry.first) continue;
+    all.push_back({entry.first, Known()});
+  }
+  all.insert(all.end(), ours, end());
+  entries_ = std::move(all);
+}
+
+template <class Each>
+void RaceCheck::Clock::Merge(const Clock& other, const Each& each) {
+  Cover(other);
+  auto ours = entries_.begin();
+  for (const auto& [wave, theirs] : other.entries_) {
+    while (ours->first != wave) ++ours;
+    each(ours->second, theirs);
+  }
+}
+
+void RaceCheck::Clock::Join(const Clock& other) {
+  Merge(other, [](Known& ours, const Known& theirs) { ours.Join(theirs); });
+}
+
 uint32_t RaceCheck::StartLaunch(uint32_t gpu, uint32_t process, const GpuContext* context) {
   LaunchState launch;
   launch.gpu = gpu;
@@ -150,9 +192,9 @@ bool RaceCheck::Ordered(const WaveState& self, const Record& record, bool record
       return true;
     }
   }
-  const auto found = self.known.find(record.wave);
-  if (found == self.known.end()) return false;
-  const Known& k = found->second;
+  const Known* const found = self.known.Find(record.wave);
+  if (found == nullptr) return false;
+  const Known& k = *found;
   if (distance == Reach::kGroup) return record.at <= k.group;
   if (record_is_read) return record.at <= k.ordered;
   // A flag's own store has been seen by whoever was told by it.
@@ -277,12 +319,11 @@ void RaceCheck::Drain(WaveState* self, uint32_t) {
   }
   while (!self->loaded.empty() && self->loaded.front().at <= self->drained) {
     const Loaded& done = self->loaded.front();
-    for (const auto& [wave, k] : *done.message) {
-      self->pending[wave].Join(k);
-      Known& mine = self->known[wave];
+    self->pending.Join(*done.message);
+    self->known.Merge(*done.message, [&](Known& mine, const Known& k) {
       Raise(&mine.ordered, k.reached);
       if (done.same_group) Raise(&mine.group, k.group);
-    }
+    });
     self->loaded.pop_front();
   }
 }
@@ -305,8 +346,7 @@ void RaceCheck::WriteBackNow(WaveState* self, uint32_t id, const Inst& inst) {
 
 void RaceCheck::Invalidate(WaveState* self, const Inst& inst) {
   if (!inst.sc1) return;
-  for (const auto& [wave, k] : self->pending) {
-    Known& mine = self->known[wave];
+  self->known.Merge(self->pending, [&](Known& mine, const Known& k) {
     Raise(&mine.group, k.pushed_agent);
     Raise(&mine.seen_agent, k.pushed_agent);
     Raise(&mine.seen_uncached, k.reached);
@@ -314,7 +354,7 @@ void RaceCheck::Invalidate(WaveState* self, const Inst& inst) {
     Raise(&mine.pushed_agent, k.pushed_agent);
     Raise(&mine.pushed_system, k.pushed_system);
     if (inst.sc0) Raise(&mine.seen_system, k.pushed_system);
-  }
+  });
 }
 
 // What a flag that is stored now tells whoever reads it.
@@ -332,12 +372,10 @@ void RaceCheck::Publish(WaveState* self, uint32_t id, uint32_t process, uint64_t
                         bool join) {
   Flag& flag = flags_[Key(process, va)];
   std::shared_ptr<const Clock> message = MessageOf(*self, id);
-  if (reach == Reach::kSystem) {
-    for (const auto& [wave, k] : *message) (*host_)[wave].Join(k);
-  }
+  if (reach == Reach::kSystem) host_->Join(*message);
   if (join && flag.message != nullptr) {
     auto joined = std::make_shared<Clock>(*flag.message);
-    for (const auto& [wave, k] : *message) (*joined)[wave].Join(k);
+    joined->Join(*message);
     message = joined;
   }
   flag.message = message;
@@ -470,8 +508,8 @@ void RaceCheck::Barrier(const std::vector<uint32_t>& waves) {
   Clock known, pending;
   for (uint32_t id : waves) {
     const WaveState& wave = waves_[id];
-    for (const auto& [other, k] : wave.known) known[other].Join(k);
-    for (const auto& [other, k] : wave.pending) pending[other].Join(k);
+    known.Join(wave.known);
+    pending.Join(wave.pending);
     Known& own = known[id];
     Raise(&own.group, wave.issued);
     Raise(&own.reached, wave.drained);

@@ -69,7 +69,25 @@ class RaceCheck {
     uint32_t flag = 0;           // the flag store itself that told us
     void Join(const Known& other);
   };
-  using Clock = HashMap<uint32_t, Known>;
+  // By wave, ascending. Hand-overs copy and merge whole clocks, and each knows every wave that ran before:
+  // a flat list, as that is all they cost.
+  class Clock {
+   public:
+    using Entry = std::pair<uint32_t, Known>;
+    std::vector<Entry>::const_iterator begin() const { return entries_.begin(); }
+    std::vector<Entry>::const_iterator end() const { return entries_.end(); }
+    const Known* Find(uint32_t wave) const;  // null: nothing is known
+    Known& operator[](uint32_t wave);
+    // Runs each(ours, theirs) for every wave that `other` knows.
+    template <class Each>
+    void Merge(const Clock& other, const Each& each);
+    void Join(const Clock& other);
+
+   private:
+    void Cover(const Clock& other);  // knows its waves, too
+
+    std::vector<Entry> entries_;
+  };
   struct WriteBack {
     uint32_t at = 0;  // its number among the wave's instructions
     bool system = false;
