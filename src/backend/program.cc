@@ -115,8 +115,11 @@ Status CheckWeight(const Program& program, const Weight& weight) {
       }
     }
   }
-  if (!weight.splits.empty() && weight.splits.size() != kSplitParts + 1) {
-    return Error(Code::kInternal, weight.label, ": ", weight.splits.size(), " part boundaries");
+  if (!weight.splits.empty()) {
+    const size_t parts = weight.splits.size() - 1;
+    if (parts > kSplitParts || (parts & (parts - 1)) != 0 || parts < weight.ranks.size()) {
+      return Error(Code::kInternal, weight.label, ": ", weight.splits.size(), " part boundaries");
+    }
   }
   return OkStatus();
 }

@@ -61,7 +61,8 @@ struct Weight {
   // Of kVector: a value is (what is stored + offset) * factor.
   float offset = 0;
   float factor = 1;
-  // Global column boundaries of the K parts, kSplitParts + 1 of them; empty: K is not split.
+  // Global column boundaries of the K parts, which ranks share evenly: kSplitParts + 1 of them, fewer
+  // where this is only a share of a model; empty: K is not split.
   std::vector<int64_t> splits;
 };
 

@@ -12,6 +12,7 @@
 #include "cli/temporary_directory.h"
 #include "gpu/code_object.h"
 #include "isa/kernel_images.h"
+#include "model/arch/arch.h"
 #include "model/kv_pages.h"
 #include "model/model.h"
 
@@ -39,7 +40,10 @@ int32_t PeriodOf(const model::ModelConfig& c) {
 // The share of `ranks` GPUs, with so many layers; an error where layers differ.
 StatusOr<model::ModelConfig> ShareToRun(const StepTimeOptions& o) {
   const model::ModelConfig& whole = o.config;
-  if (o.ranks > o.tp) return Error(Code::kInvalidArgument, "--ranks ", o.ranks, " of --tp ", o.tp);
+  const auto power = [](int32_t n) { return n > 0 && (n & (n - 1)) == 0; };
+  if (!power(o.tp) || !power(o.ranks) || o.ranks > o.tp) {
+    return Error(Code::kInvalidArgument, "--ranks ", o.ranks, " of --tp ", o.tp, ": 1, 2, 4 or 8, of no more");
+  }
   for (const auto& [name, value] : {std::pair{"heads", whole.heads}, {"vocab", whole.vocab}}) {
     if (value % o.tp != 0) return Error(Code::kInvalidArgument, "--tp ", o.tp, " does not divide ", name, " ", value);
   }
@@ -55,6 +59,29 @@ StatusOr<model::ModelConfig> ShareToRun(const StepTimeOptions& o) {
   if (!share.delta_layer.empty()) share.delta_layer.resize(share.sparse_layer.size());
   share.max_position = std::max<int64_t>(share.max_position, o.position + o.rows);
   return share;
+}
+
+// The Programs of `ranks` of `tp` GPUs, whose share of the model the checkpoint is: a rank has as many of a
+// weight's parts as it has of the whole model's.
+StatusOr<std::shared_ptr<const backend::LoadedModel>> LoadShare(const std::shared_ptr<backend::Backend>& backend,
+                                                                const std::string& path, int32_t tp) {
+  ASSIGN_OR_RETURN(const auto checkpoint, file::Checkpoint::Open(path));
+  ASSIGN_OR_RETURN(const model::ModelConfig config,
+                   model::ParseConfig(checkpoint->config_json(), checkpoint->generation_config_json(), path));
+  const int32_t ranks = backend->ranks();
+  ASSIGN_OR_RETURN(auto programs, model::BuildPrograms(*model::FindArch(config.model_type), config, checkpoint, ranks,
+                                                       /*draft_head=*/false));
+  for (auto& program : programs) {
+    backend::Program share = *program;
+    for (backend::Weight& weight : share.weights) {
+      std::vector<int64_t> own;
+      const size_t apart = static_cast<size_t>(tp / ranks);
+      for (size_t i = 0; i < weight.splits.size(); i += apart) own.push_back(weight.splits[i]);
+      weight.splits = std::move(own);
+    }
+    program = std::make_shared<const backend::Program>(std::move(share));
+  }
+  return backend->Load(std::move(programs), {});
 }
 
 // The decoder's image, where its kernels were loaded: found by a descriptor that ran.
@@ -170,11 +197,11 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   ASSIGN_OR_RETURN(const TimedNode node, OpenTimed(absl::StrCat(o.isa, "x", o.ranks), {o.params, o.spans}));
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node.sys, "", false, kTimeoutMs));
   ASSIGN_OR_RETURN(const auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
-  ASSIGN_OR_RETURN(const auto model, model::Model::Load(backend, path, {}));
-  const backend::Program& program = model->weights().program();
+  ASSIGN_OR_RETURN(const auto model, LoadShare(backend, path, o.tp));
+  const backend::Program& program = model->program();
   const LoggedStep step = {o.position, program.ops.size(), Outcome::kLargest, o.rows};
   const backend::ContextOptions context_options = ContextFor(program, step, o.kv);
-  ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
+  ASSIGN_OR_RETURN(const auto context, model->CreateContext(context_options));
   RETURN_IF_ERROR(FillStates(context.get(), program));
 
   StepTime out;
@@ -188,7 +215,7 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   out.host_seconds = static_cast<double>(NowNs() - began) * 1e-9;
   out.copies = node.clock->TakeCopies();
   const LayersRun layers = {share.layers, program.layer_ends.back()};
-  RETURN_IF_ERROR(Summarise(o, layers, PacketsOf(model->weights(), context_options, step),
+  RETURN_IF_ERROR(Summarise(o, layers, PacketsOf(*model, context_options, step),
                             node.clock->Take(), &out));
   return out;
 }

@@ -126,7 +126,7 @@ void SetParts(const Weight& weight, int32_t rank, TilePlan* plan) {
     plan->ends[parts - 1] = plan->steps;
     return;
   }
-  plan->parts = static_cast<uint32_t>(backend::kSplitParts / weight.ranks.size());
+  plan->parts = static_cast<uint32_t>((weight.splits.size() - 1) / weight.ranks.size());
   const size_t first = static_cast<size_t>(rank) * plan->parts;
   for (uint32_t i = 0; i < plan->parts; ++i) {
     const int64_t cols = weight.splits[first + i + 1] - plan->slices[0].col_begin;

@@ -203,7 +203,7 @@ Status SetParts(const backend::Program& program, const WeightSlice& slice, int32
   layout.bounds[1] = layout.cols;
   const std::vector<int64_t>& splits = plan->weight->splits;
   if (splits.empty()) return OkStatus();
-  layout.parts = backend::kSplitParts / program.ranks;
+  layout.parts = static_cast<int32_t>(splits.size() - 1) / program.ranks;
   const int32_t unit = quant::InfoOf(layout.format).step_cols;
   for (int32_t i = 0; i < layout.parts; ++i) {
     const int64_t split = splits[static_cast<size_t>(rank * layout.parts + i)];
