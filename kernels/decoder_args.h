@@ -191,6 +191,19 @@ struct InputArgs {
 };
 static_assert(sizeof(InputArgs) == 88);
 
+// ---- inputs that are normed ----
+
+// RMSNorm of the input: y = x * w * rsqrt(mean(x^2) + epsilon). The input has x * w; the factor of
+// the row multiplies what comes out.
+struct NormOf {
+  Address<const float> squares;  // [rows, chunks]; 0: no norm
+  uint32_t chunks = 0;
+  float inverse_hidden = 0;
+  float epsilon = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(NormOf) == 24);
+
 // ---- recurrent state ----
 
 // A gated delta net (src/backend/ops.h, GatedDeltaOp), of this GPU's heads. A slot of a layer is S of
@@ -206,7 +219,7 @@ inline constexpr uint32_t kDeltaMostTaps = 8;
 struct DeltaArgs {
   Address<const uint32_t> step;
   Address<const float> in;     // [rows, in_stride]: channels (q, k, v), z
-  Address<const float> gates;  // [rows, gates_stride]: b, a
+  Address<const float> gates;  // [rows, gates_stride]: b, a; of shared k [gates_splits] such
   Address<float> out;          // [rows, out_stride] split rows
   Address<float> plain;        // [rows, out_stride]; 0: columns are all of a head's
   Address<uint8_t> slots;      // this layer's, slot_bytes apart
@@ -215,6 +228,8 @@ struct DeltaArgs {
   Address<const float> dt_bias;
   Address<const float> norm;  // [value_dim]
   uint64_t slot_bytes = 0;    // a multiple of 16
+  NormOf gates_norm;          // of shared k: what its sums are still to be multiplied by
+  uint32_t gates_splits = 1, gates_split_rows = 0;
   uint32_t in_stride = 0;
   uint32_t gates_stride = 0;
   uint32_t out_stride = 0;
@@ -228,7 +243,7 @@ struct DeltaArgs {
   float epsilon = 0;       // of the norm of o
   uint32_t reserved = 0;
 };
-static_assert(sizeof(DeltaArgs) == 136);
+static_assert(sizeof(DeltaArgs) == 168);
 
 // ---- matrices ----
 
@@ -277,7 +292,7 @@ struct Tiles {
   uint32_t outputs = 0;  // output tiles; with gate and up, pairs
   uint32_t steps = 0;    // along k
   uint32_t parts = 1;
-  uint32_t reserved = 0;
+  uint32_t leaf_tiles = 0;  // that every leaf has, all whole; 0: leaves differ
   // Where parts end, in steps, 16 bits each: of parts 0 to 3, then of 4 to 7. Not an array, which
   // the compiler would put into scratch memory to index it.
   uint64_t low_ends = 0;
@@ -290,17 +305,13 @@ constexpr uint32_t PartEnd(const Tiles& w, uint32_t part) {
 constexpr void SetPartEnd(Tiles* w, uint32_t part, uint32_t step) {
   (part < 4 ? w->low_ends : w->high_ends) |= uint64_t{step} << part % 4 * 16;
 }
-
-// RMSNorm of the input: y = x * w * rsqrt(mean(x^2) + epsilon). The input has x * w; the factor of
-// the row multiplies what comes out.
-struct NormOf {
-  Address<const float> squares;  // [rows, chunks]; 0: no norm
-  uint32_t chunks = 0;
-  float inverse_hidden = 0;
-  float epsilon = 0;
-  uint32_t reserved = 0;
-};
-static_assert(sizeof(NormOf) == 24);
+constexpr void SetLeafTiles(TileFormat format, Tiles* w) {
+  const uint32_t leaf = TileSteps(format) * kPartLeaves;  // of one tile, in a part of such
+  w->leaf_tiles = PartEnd(*w, 0) / leaf;
+  for (uint32_t part = 0, begin = 0; part < w->parts; begin = PartEnd(*w, part++)) {
+    if (PartEnd(*w, part) - begin != w->leaf_tiles * leaf) w->leaf_tiles = 0;
+  }
+}
 
 // act[row] *= sigmoid(gate[row]), one number a row.
 struct RowGateArgs {
@@ -441,6 +452,7 @@ struct AttendArgs {
 };
 static_assert(sizeof(AttendArgs) == 88);
 
+inline constexpr uint32_t kMergeColumns = 64;  // of a head, that a workgroup of attend_merge has
 struct AttendMergeArgs {
   Address<const uint32_t> step;
   Address<const float> parts;

@@ -4,13 +4,13 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
+#include "kernels/ops/matmul.h"
 #include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
 #include "kernels/ops/row_gate.h"
 #include "kernels/ops/sample.h"
 #include "kernels/ops/step.h"
 #include "kernels/ops/taps.h"
-#include "kernels/ops/tiles.h"
 
 namespace mainarch::kernels {
 
@@ -30,7 +30,7 @@ KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
 KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
-KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=96 lds=2064")
+KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=2064")
 
 using GatedDelta = Delta<128, 2>;
 using GatedDeltaWide = Delta<256, 1>;
@@ -49,7 +49,7 @@ using GateUpMxfp4 = Matmul<TileFormat::kMxfp4, true>;
 KERNEL(matmul_bf16, MatmulBf16, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_pair, MatmulPair, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_fp8, MatmulFp8, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(matmul_mxfp4, MatmulMxfp4, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_mxfp4, MatmulMxfp4, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
 KERNEL(gate_up_bf16, GateUpBf16, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_pair, GateUpPair, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_fp8, GateUpFp8, "vgpr=128 sgpr=112 lds=4096")
@@ -76,7 +76,7 @@ using ExpertsFp8Rounded = Experts<TileFormat::kFp8, true>;
 using ExpertsMxfp4Rounded = Experts<TileFormat::kMxfp4, true>;
 KERNEL(matmul_bf16_rounded, MatmulBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_fp8_rounded, MatmulFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(matmul_mxfp4_rounded, MatmulMxfp4Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_mxfp4_rounded, MatmulMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
 KERNEL(gate_up_bf16_rounded, GateUpBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_fp8_rounded, GateUpFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_mxfp4_rounded, GateUpMxfp4Rounded, "vgpr=168 sgpr=112 lds=4096")

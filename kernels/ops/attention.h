@@ -463,24 +463,27 @@ struct Attend {
 // threads as a head's elements leave, group after group, and added in order by each; then groups are.
 struct AttendMerge {
   using Args = AttendMergeArgs;
-  static constexpr uint32_t kBatch = 8;          // parts that a thread asks for at once
+  static constexpr uint32_t kBatch = 16;         // parts that a thread asks for at once
   static constexpr uint32_t kShares = kThreads;  // whose shares are known at once
   static constexpr uint32_t kSumsAt = kShares * 4, kScratchAt = kSumsAt + kThreads * 4;
   static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 4;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
-    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * args.heads;
+    const uint32_t slices = CeilDiv(args.head_dim, kMergeColumns), units = args.heads * slices;
+    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * units;
     for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t row = args.first_row + t / args.heads, head = t % args.heads;
+      const uint32_t row = args.first_row + t / units, unit = t % units;
       const uint32_t splits = step.position(row) / kSplitTokens + 1;
-      if (splits > 1) OneHead(args, row, head, splits, arena);
+      if (splits > 1) OneSlice(args, row, unit / slices, unit % slices, splits, arena);
     }
   }
 
-  DEVICE static void OneHead(const Args& args, uint32_t row, uint32_t head, uint32_t splits,
-                             Arena arena) {
+  // kMergeColumns elements of a head, or all of it.
+  DEVICE static void OneSlice(const Args& args, uint32_t row, uint32_t head, uint32_t slice,
+                              uint32_t splits, Arena arena) {
     const uint32_t hd = args.head_dim, column = AttendPartFloats(hd);
+    const uint32_t width = Min(hd, kMergeColumns), begin = slice * kMergeColumns;
     const Global<const float> parts =
         At(args.parts) +
         (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
@@ -491,7 +494,8 @@ struct AttendMerge {
       largest = __builtin_fmaxf(largest, parts[uint64_t{s} * column + hd]);
     }
     largest = GroupMax<kWaves>(largest, scratch);
-    const uint32_t groups = kThreads / hd, group = ThreadId() / hd, d = ThreadId() % hd;
+    const uint32_t groups = kThreads / width, group = ThreadId() / width;
+    const uint32_t in_slice = ThreadId() % width, d = begin + in_slice;
     float o = 0, total = 0;
     for (uint32_t first = 0; first < splits; first += kShares) {
       const uint32_t s = first + ThreadId();
@@ -512,8 +516,8 @@ struct AttendMerge {
     total = GroupSum<kWaves>(total, scratch);
     sums[ThreadId()] = o;
     BarrierLds();
-    if (ThreadId() < hd) {
-      for (uint32_t g = 1; g < groups; ++g) o += sums[g * hd + d];
+    if (ThreadId() < width) {
+      for (uint32_t g = 1; g < groups; ++g) o += sums[g * width + in_slice];
       StoreGated(args, row, head * hd + d, o / total);
     }
     BarrierLds();

@@ -284,11 +284,21 @@ struct Delta {
     for (uint32_t d = LaneId(); d < at.columns; d += kWave) {
       to[d] = rows.Convolve(At(args.conv), row + i, first + d);
     }
-    const Global<const float> gates =
-        At(args.gates) + (uint64_t{at.first + row + i} * args.gates_stride + at.head);
-    const float a = gates[args.value_heads] + At(args.dt_bias)[at.head];
+    Gates(ReadArgumentsAgain<Args>(), at, row, i, arena);
+  }
+
+  // Of a row and head, b in even lanes and a in odd ones, as the product's sums.
+  DEVICE static void Gates(const Args& args, const DeltaHead& at, uint32_t row, uint32_t i,
+                           Arena arena) {
+    const RowFactor factor(args.gates_norm, at.first + row + i, true);
+    const uint64_t place = uint64_t{at.first + row + i} * args.gates_stride + at.head +
+                           LaneId() % 2 * args.value_heads;
+    const float gate = SumSplits(At(args.gates) + place, args.gates_splits,
+                                 uint64_t{args.gates_split_rows} * args.gates_stride) *
+                       factor.Value(args.gates_norm);
+    const float a = ReadLane(gate, 1) + At(args.dt_bias)[at.head];
     const float alpha = Exp(-(Exp(At(args.decay)[at.head]) * Softplus(a)));
-    const float beta = Rcp(1.0f + Exp(-gates[0]));
+    const float beta = Rcp(1.0f + Exp(-ReadLane(gate, 0)));
     if (LaneId() == 0) {
       arena.Get<float>(kAlpha)[i] = alpha;
       arena.Get<float>(kBeta)[i] = beta;

@@ -306,10 +306,9 @@ struct Experts {
       const DownUnit unit = {list, count, output, first, mine, arena};
       LeafTree tree;
       ForEachLeaf<kFormat>(args.down, 0, args.down.parts, [&](uint32_t i, Leaf<kFormat> leaf) {
-        tree.Push(i, args.down.parts,
-                  DownLeaf<kColumns>(args, unit, leaf));
+        tree.Push(i, DownLeaf<kColumns>(args, unit, leaf));
       });
-      const float sum = AddWaves(tree.sum, arena.Get<float>());
+      const float sum = AddWaves(tree.Sum(args.down.parts), arena.Get<float>());
       if (row < rows) {
         At(args.out)[uint64_t{row} * args.out_stride + output * kTileRows +
                      ThreadId() % kTileRows] = sum;

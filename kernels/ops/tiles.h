@@ -107,8 +107,9 @@ DEVICE f32x4 MatrixStep(u32x4 a, u32x4 b, f32x4 c) { return isa::Mfma16x16x32Bf1
 // Nothing is moved across: what was asked for before stays asked for before.
 DEVICE void KeepOrder() { __builtin_amdgcn_sched_barrier(0); }
 
-// Neighbouring whole tiles of an output tile, as they come from memory: this lane's part.
-template <TileFormat kFormat, uint32_t kTiles>
+// Neighbouring whole tiles of an output tile, as they come from memory: this lane's part. `kByFours`:
+// they begin at a multiple of four steps.
+template <TileFormat kFormat, uint32_t kTiles, bool kByFours = false>
 struct WholeTiles {
   static constexpr uint32_t kSteps = TileSteps(kFormat);
   static constexpr bool kPair = kFormat == TileFormat::kBf16Pair;
@@ -117,7 +118,8 @@ struct WholeTiles {
   u32x4 codes[kTiles];
   u32x4 low[kPair ? kTiles : 1];           // of bf16 pairs the second
   float factors[kFp8 ? 2 * kTiles : 1];    // of the steps
-  uint32_t scales[kMxfp4 ? kTiles + 1 : 1];  // E8M0, four steps a word, as they lie
+  static constexpr uint32_t kScales = kTiles + (kByFours ? 0 : 1);
+  uint32_t scales[kMxfp4 ? kScales : 1];   // E8M0, four steps a word, as they lie
 
   // The first of them at `step`.
   DEVICE void Load(const TileRow& w, uint32_t step) {
@@ -136,7 +138,7 @@ struct WholeTiles {
       // They lie by fours of all of k, which a part need not begin with: one word more.
       const uint32_t at = step / 4 * TileScaleBytes(kFormat);
 #pragma clang loop unroll(full)
-      for (uint32_t t = 0; t <= kTiles; ++t) {
+      for (uint32_t t = 0; t < kScales; ++t) {
         const uint32_t begin = t < kTiles ? at + t * TileScaleBytes(kFormat)
                                           : Min(at + t * TileScaleBytes(kFormat), w.last_scales);
         scales[t] = *reinterpret_cast<Global<const uint32_t>>(w.scales + (begin + LaneRow() * 4));
@@ -145,7 +147,11 @@ struct WholeTiles {
   }
   // The four scales of tile t of those that begin at `step`.
   DEVICE uint32_t ScalesOf(uint32_t t, uint32_t step) const {
-    return __builtin_amdgcn_alignbyte(scales[t + 1], scales[t], step % 4);
+    if constexpr (kByFours) {
+      return scales[t];
+    } else {
+      return __builtin_amdgcn_alignbyte(scales[t + 1], scales[t], step % 4);
+    }
   }
 };
 
@@ -158,8 +164,8 @@ DEVICE void AddStep(u32x4 w, const u32x4 (&x)[Operand<kColumns>::kWords],
 }
 
 // sums += (tile t of w, the first of which is at `step`) * x.
-template <TileFormat kFormat, uint32_t kTiles, Columns kColumns>
-DEVICE void AddTile(const WholeTiles<kFormat, kTiles>& w, uint32_t t, uint32_t step,
+template <TileFormat kFormat, uint32_t kTiles, Columns kColumns, bool kByFours>
+DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, uint32_t step,
                     const u32x4 (&x)[TileSteps(kFormat)][Operand<kColumns>::kWords],
                     f32x4 (&sums)[Operand<kColumns>::kWords]) {
   const u32x4 codes = w.codes[t];
@@ -384,24 +390,21 @@ DEVICE void ForEachLeaf(const Tiles& w, uint32_t first, uint32_t parts, Take tak
   }
 }
 
-// The sum of a wave's leaves, in the tree, as they come. All sums are made, and those that end kept:
-// with branches the registers of every way would count.
+// The sum of a wave's leaves, in the tree, as they come: 1, 2, 4 or 8. All sums are made, and those that
+// end kept: with branches the registers of every way would count.
 struct LeafTree {
   static_assert(kMaxParts == 8);
-  f32x4 one = {}, two = {}, four = {}, sum = {};  // of so many leaves; of all, when all have come
+  f32x4 one = {}, two = {}, four = {};  // of so many leaves; all eight take the place of one
 
-  DEVICE void Push(uint32_t index, uint32_t count, f32x4 value) {
-    if (count == 1) {
-      sum = value;
-      return;
-    }
+  DEVICE void Push(uint32_t index, f32x4 value) {
     const uint32_t carries = TreeCarries(index);
     const f32x4 of_two = one + value, of_four = two + of_two, of_eight = four + of_four;
-    one = carries == 0 ? value : one;
+    one = carries == 0 ? value : carries == 3 ? of_eight : one;
     two = carries == 1 ? of_two : two;
     four = carries == 2 ? of_four : four;
-    sum = carries == 0 ? value : carries == 1 ? of_two : carries == 2 ? of_four : of_eight;
   }
+  // When `count` have come.
+  DEVICE f32x4 Sum(uint32_t count) const { return count == 2 ? two : count == 4 ? four : one; }
 };
 
 // The four waves' sums of a tile, added in the tree: thread t gets output t % 16 of row t / 16.
@@ -419,85 +422,6 @@ DEVICE float AddWaves(f32x4 share, Lds<float> scratch) {
   BarrierLds();
   return sums[0];
 }
-
-// ---- the product ----
-
-template <TileFormat kFormat, bool kGateUp, bool kRounded = false>
-struct Matmul {
-  using Args = MatmulArgs;
-  static constexpr uint32_t kLdsBytes = kTileLdsBytes;
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    if (!kGateUp && (args.flags & kMatmulLogitRows)) return Of<true>(args, worker, workers, arena);
-    Of<false>(args, worker, workers, arena);
-  }
-  template <bool kLogits>
-  DEVICE static void Of(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    if constexpr (kRounded) {
-      Units<Columns::kRounded, kLogits>(args, worker, workers, arena);
-    } else if (args.rows <= kFewRows) {
-      Units<Columns::kFew, kLogits>(args, worker, workers, arena);
-    } else {
-      Units<Columns::kMany, kLogits>(args, worker, workers, arena);
-    }
-  }
-
-  // A unit: an output tile, some of the parts of k, a block of rows.
-  template <Columns kColumns, bool kLogits>
-  DEVICE static void Units(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const uint32_t rows = kLogits ? step.logit_rows() : step.rows();
-    const uint32_t shift = kGateUp ? 0 : LogOf(args.splits), units = args.w.outputs << shift;
-    const bool one_block = args.rows <= kTileRows && !kLogits;
-    const uint32_t total = one_block ? units : units * CeilDiv(rows, kTileRows);
-    for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t block = one_block ? 0 : t / units, unit = t - block * units;
-      const uint32_t output = unit >> shift, split = unit & ((1u << shift) - 1);
-      const uint32_t first = block * kTileRows, row = first + ThreadId() / kTileRows;
-      const uint32_t source = kLogits ? step.logit_row(Min(row, rows - 1)) : row;
-      const RowFactor factor(args.norm, source, row < args.rows);
-      uint32_t mine = Min(first + Operand<kColumns>::Row(), args.rows - 1);
-      if (kLogits) mine = step.logit_row(Min(mine, rows - 1));
-      const auto x = Operand<kColumns>::Of(At(args.x), args.x_stride, mine);
-      const float value =
-          Value<kColumns>(args, output, split, args.w.parts >> shift, x, factor, arena);
-      if (row < rows) Store(args, step, kLogits, output, split, row, value);
-    }
-  }
-  // Of a power of two.
-  DEVICE static uint32_t LogOf(uint32_t n) { return static_cast<uint32_t>(__builtin_ctz(n)); }
-
-  template <Columns kColumns>
-  DEVICE static float Value(const Args& args, uint32_t output, uint32_t split, uint32_t parts,
-                            const Operand<kColumns>& x, const RowFactor& factor, Arena arena) {
-    if constexpr (kGateUp) {
-      const WaveSums<kFormat, kColumns, 2> sums(args.w, 2 * output, x);
-      const float gate = AddWaves(sums.of[0], arena.Get<float>());
-      const float up = AddWaves(sums.of[1], arena.Get<float>());
-      const float by = factor.Value(args.norm);
-      return Silu(gate * by) * (up * by);
-    } else {
-      const TileRow rows[1] = {RowOf<kFormat>(args.w, output)};
-      LeafTree tree;
-      ForEachLeaf<kFormat>(args.w, split * parts, parts, [&](uint32_t i, Leaf<kFormat> leaf) {
-        const LeafSums<kFormat, kColumns, 1> sums(rows, leaf, x);
-        tree.Push(i, parts, sums.of[0]);
-      });
-      return AddWaves(tree.sum, arena.Get<float>()) * factor.Value(args.norm);
-    }
-  }
-
-  DEVICE static void Store(const Args& args, const StepView& step, bool logits, uint32_t output,
-                           uint32_t split, uint32_t row, float value) {
-    const uint32_t column = output * kTileRows + ThreadId() % kTileRows;
-    if constexpr (kGateUp) {
-      StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, column, value);
-    } else {
-      const uint32_t to = row + (logits ? Parity(step.index()) * args.parity_rows : 0);
-      At(args.out)[(uint64_t{split} * args.split_rows + to) * args.out_stride + column] = value;
-    }
-  }
-};
 
 }  // namespace mainarch::kernels
 

@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "file/checkpoint.h"
+#include "model/arch/arch.h"
 #include "model/synthetic.h"
 
 namespace mainarch::cli {
@@ -44,7 +45,7 @@ int RunMakeCheckpoint(Arguments arguments) {
   std::string format = "bf16";
   uint64_t seed = 0;
   int64_t shards = 1;
-  bool json = false, list = false;
+  bool json = false, list = false, draft_head = false;
   std::vector<std::string> words;
   Options options(
       "make-checkpoint", "DIR [options]",
@@ -61,6 +62,7 @@ int RunMakeCheckpoint(Arguments arguments) {
   options.Choice("format", FormatNames(), &format, "of the weights");
   options.Unsigned("seed", &seed, "another seed, other weights");
   options.Integer("shards", &shards, 1, 256, "safetensors files");
+  options.Flag("draft-head", &draft_head, "with the layer that drafts; of the Qwen3.5 and Qwen3-Next families");
   options.Flag("list", &list, "list the presets and end");
   options.Flag("json", &json, "one JSON object");
   geometry.DeclareFields(&options);
@@ -77,11 +79,16 @@ int RunMakeCheckpoint(Arguments arguments) {
   auto config = geometry.Resolve();
   if (!config.ok()) return options.Usage(config.status().message());
 
+  if (draft_head && model::FindArch(config->model_type)->draft == nullptr) {
+    return options.Usage("--draft-head: " + config->model_type + " has no layer that drafts");
+  }
+
   Progress progress("writing", Progress::Unit::kBytes);
   model::SyntheticOptions synthetic;
   synthetic.format = *model::SyntheticFormatFromName(format);
   synthetic.seed = seed;
   synthetic.shards = static_cast<int32_t>(shards);
+  synthetic.draft_head = draft_head;
   synthetic.progress = progress.Callback();
   const int64_t start = NowNs();
   const Status status = model::WriteSyntheticCheckpoint(*config, words[0], synthetic);

@@ -110,8 +110,9 @@ class Summary {
 
   void Add(const LaunchReport& report, const StepPacket& packet, bool new_op) {
     OpTime& op = Row(packet.name);
+    // Of one that runs beside the one before, what it takes longer.
     const double begin = before_ < 0 ? report.start_us : before_;
-    const double us = report.end_us - begin, own = report.us();
+    const double us = std::max(report.end_us - begin, 0.0), own = std::min(report.us(), us);
     ran_[packet.name] += new_op;
     if (packet.op > 0 && packet.op <= run_.last_op) in_layers_.insert(packet.name);
     ++op.packets;
@@ -122,7 +123,7 @@ class Summary {
     op.limited_by[static_cast<size_t>(sim::timing::Limit::kLaunch)] += us - own;
     op.waves_per_simd += report.mean_waves_per_simd * us;
     op.in_flight += report.mean_in_flight * us;
-    before_ = report.end_us;
+    before_ = std::max(before_, report.end_us);
   }
 
   // What ran in layers stands for all layers; the rest runs once.

@@ -836,6 +836,14 @@ class Checkpoints(Case):
         path, _ = self.make("dense", "--preset", "tiny-moe", "--experts", 0)
         self.assertEqual(run_json("inspect", path)["config"]["model_type"], "qwen3")
 
+    def test_draft_head(self):
+        plain, _ = self.make("plain", "--preset", "tiny-hybrid-moe")
+        path, _ = self.make("head", "--preset", "tiny-hybrid-moe", "--draft-head")
+        self.assertNotIn("a layer that guesses tokens ahead", run("inspect", plain)[0])
+        self.assertIn("a layer that guesses tokens ahead", run("inspect", path)[0])
+        _, err = run("make-checkpoint", os.path.join(self.scratch, "none"), "--draft-head", code=2)
+        self.assertIn("qwen3_moe has no layer that drafts", err)
+
     def test_existing_is_kept(self):
         path, _ = self.make("twice", "--layers", 1)
         before = (pathlib.Path(path) / "model.safetensors").read_bytes()

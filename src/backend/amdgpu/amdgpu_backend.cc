@@ -158,6 +158,7 @@ uint64_t AmdGpuModel::PlanRank(int32_t rank) {
       for (uint32_t i = 0; i < plan.parts; ++i) {
         kernels::SetPartEnd(&placed.tiles, i, plan.ends[i]);
       }
+      kernels::SetLeafTiles(plan.format, &placed.tiles);
       placed.group_bytes = plan.data_bytes();
       placed.group_scale_bytes = plan.scale_bytes();
       const uint64_t groups = static_cast<uint64_t>(weight.groups);

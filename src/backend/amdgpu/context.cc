@@ -340,12 +340,13 @@ StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const La
   dispatch.workgroup.x = kernels::kThreads;
   dispatch.grid.x = launch.workers * kernels::kThreads;
   dispatch.group_bytes = kernel->group_bytes;
-  // Each kernel needs the one before. Host memory is read at the beginning, and what is written to
+  // Each kernel needs the one before, but for those beside it. Host memory is read at the beginning, and what is written to
   // it (tokens, logits) goes out with the last packet's release; peers are the business of the
   // kernels that push.
   gpu::AqlOrder order;
   order.acquire = first ? gpu::Scope::kSystem : gpu::Scope::kAgent;
   order.release = gpu::Scope::kAgent;
+  order.barrier = !launch.beside;
   return Packet{gpu::MakeDispatch(dispatch, order), kernel->name.c_str(), launch.op, launch.when};
 }
 

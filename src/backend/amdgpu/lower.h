@@ -30,6 +30,7 @@ struct Launch {
   uint32_t workers = 1;       // workgroups of kernels::kThreads
   int32_t op = -1;            // of the Program; -1: the step's beginning
   When when = When::kAlways;  // kTokens: a token is chosen; kDraws: one is drawn
+  bool beside = false;        // needs nothing of the launch before, and may run beside it
 };
 
 // The paged cache of a Program that CheckProgram takes (there is one at most), and its query heads.

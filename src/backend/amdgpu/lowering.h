@@ -32,6 +32,7 @@ struct Product {
   bool logits = false;
   bool exact = false;  // fp32 activations in every mode
   bool sums = false;   // who takes it adds what workgroups that share k leave
+  bool beside = false;  // needs nothing of the launch before
   kernels::NormOf norm = {};
 };
 // Where a product is: [splits][rows, stride].
@@ -72,14 +73,15 @@ class Lowering {
   // `units` of work: a workgroup each, but for the most that a GPU is given. `resident`: of those
   // that wait for each other, and so must run at once.
   template <class Args>
-  void Add(absl::string_view kernel, const Args& args, uint64_t units, bool resident = false,
-           When when = When::kAlways) {
+  Launch& Add(absl::string_view kernel, const Args& args, uint64_t units, bool resident = false,
+              When when = When::kAlways) {
     const uint64_t most = uint64_t{memory.compute_units} * (resident ? 1 : kGroupsPerUnit);
     Launch launch =
         MakeLaunch(kernel, args, static_cast<uint32_t>(std::clamp<uint64_t>(units, 1, most)));
     launch.when = when;
     launch.op = op_;
     launches_.push_back(std::move(launch));
+    return launches_.back();
   }
 
   const PlacedWeight& WeightOf(backend::WeightId id) const {
@@ -111,6 +113,9 @@ class Lowering {
   // Who takes a product's sums: the op behind it, or the one behind that and its gate.
   bool GoesToAttention(const backend::NormMatmulOp& op) const;
   bool GoesToRowGate(const backend::NormMatmulOp& op) const;
+  bool GoesToDelta(const backend::NormMatmulOp& op) const;
+  // Whether the op before is a product of the same input, so that neither waits for the other.
+  bool IsBeside(const backend::NormMatmulOp& op) const;
   // Split rows of what a product without a norm takes: the buffer itself, or beside an input's.
   uint64_t FactorOf(backend::BufferId in) const;
   // What a kernel that writes rows of x leaves: split rows for the next op that norms or multiplies
@@ -136,6 +141,7 @@ class Lowering {
   struct Pending {
     Sums sums;   // the last product's
     Sums heads;  // of the product that makes Q, K and V: the gate's may come behind it
+    Sums gates;  // of a delta net
     backend::RouterOp router = {};
     backend::ExpertsGateUpOp gate_up = {};
   };

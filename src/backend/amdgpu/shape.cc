@@ -146,9 +146,10 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   shape.sum_stride = std::max(shape.hidden_stride, shape.router_stride);
   for (const backend::Op& op : program.ops) {
     const auto* attention = std::get_if<backend::AttentionOp>(&op);
-    if (attention == nullptr) continue;
-    shape.sum_stride =
-        std::max(shape.sum_stride, shape.strides[static_cast<size_t>(attention->qkv)]);
+    const auto* delta = std::get_if<backend::GatedDeltaOp>(&op);
+    if (attention == nullptr && delta == nullptr) continue;
+    const BufferId taken = attention != nullptr ? attention->qkv : delta->gates;
+    shape.sum_stride = std::max(shape.sum_stride, shape.strides[static_cast<size_t>(taken)]);
   }
   // The router's kernels write their choices one row behind the other.
   for (const backend::Op& op : program.ops) {

@@ -131,6 +131,7 @@ kernels::Tiles TiledWeights::At(const std::string& name, const Addresses& at) co
   tiles.steps = steps;
   tiles.parts = static_cast<uint32_t>(ends.size());
   for (uint32_t i = 0; i < tiles.parts; ++i) kernels::SetPartEnd(&tiles, i, ends[i]);
+  kernels::SetLeafTiles(format, &tiles);
   return tiles;
 }
 

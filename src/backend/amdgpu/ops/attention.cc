@@ -79,7 +79,8 @@ void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first, Low
   merge.head_dim = static_cast<uint32_t>(to->shape.heads.cache.key_dim);
   merge.first_row = first;
   merge.row_count = args.row_count;
-  to->Add("attend_merge", merge, uint64_t{args.row_count} * args.heads);
+  to->Add("attend_merge", merge,
+          uint64_t{args.row_count} * args.heads * CeilDivide(merge.head_dim, kernels::kMergeColumns));
 }
 
 }  // namespace

@@ -12,6 +12,13 @@ void Emit(const backend::GatedDeltaOp& op, Lowering* to) {
   const uint32_t groups = DeltaGroups(op);
   args.in.address = to->At(op.in);
   args.gates.address = to->At(op.gates);
+  if (to->pending.gates.at != 0) {
+    args.gates.address = to->pending.gates.at;
+    args.gates_splits = to->pending.gates.splits;
+    args.gates_split_rows = to->pending.gates.rows;
+    args.gates_norm = to->pending.gates.norm;
+  }
+  to->pending.gates = {};
   args.out.address = to->At(op.out);
   if (groups > 1) args.plain.address = to->memory.plain;
   args.slots.address = to->SlotsAt(op.cache, op.layer);

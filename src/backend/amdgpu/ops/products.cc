@@ -66,8 +66,10 @@ void Lowering::Add(const Product& m) {
   args.splits = pending.sums.splits;
   args.split_rows = pending.sums.rows;
   const bool rounded = Rounds() && !m.exact;
-  Add(m.gate_up ? GateUpKernel(w.format, rounded) : MatmulKernel(w.format, rounded), args,
-      uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows));
+  Launch& launch =
+      Add(m.gate_up ? GateUpKernel(w.format, rounded) : MatmulKernel(w.format, rounded), args,
+          uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows));
+  launch.beside = m.beside;
 }
 
 // The product of its gate, which leaves no sums, may lie between.
@@ -85,12 +87,27 @@ bool Lowering::GoesToRowGate(const backend::NormMatmulOp& op) const {
   return gate != nullptr && gate->gate == op.out;
 }
 
+// Its gates: of few outputs, and long.
+bool Lowering::GoesToDelta(const backend::NormMatmulOp& op) const {
+  const auto* delta = Next() == nullptr ? nullptr : std::get_if<backend::GatedDeltaOp>(Next());
+  return delta != nullptr && delta->gates == op.out && delta->in != op.out;
+}
+
+bool Lowering::IsBeside(const backend::NormMatmulOp& op) const {
+  const auto* other = Before() == nullptr ? nullptr : std::get_if<backend::NormMatmulOp>(Before());
+  return other != nullptr && other->x == op.x && other->norm == op.norm && other->out != op.out &&
+         other->out != op.x;
+}
+
 void Emit(const backend::NormMatmulOp& op, Lowering* to) {
   Product product = {op.w, 0, to->Stride(op.x), to->At(op.out), to->Stride(op.out)};
   const bool to_attention = to->GoesToAttention(op);
-  product.sums = to_attention || to->GoesToRowGate(op);
+  product.sums = to_attention || to->GoesToRowGate(op) || to->GoesToDelta(op);
+  // What the product before left as sums is not written over while it is being made.
+  product.beside = to->IsBeside(op) && (!product.sums || to->pending.sums.splits == 1);
   to->AddNormed(op.x, op.norm, product);
   if (to_attention) to->pending.heads = to->pending.sums;
+  if (to->GoesToDelta(op)) to->pending.gates = to->pending.sums;
 }
 
 void Emit(const backend::NormGateUpOp& op, Lowering* to) {

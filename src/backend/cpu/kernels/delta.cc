@@ -22,7 +22,12 @@ struct Sums {
 void RunColumns(const DeltaArgs& a, int64_t block) {
   const int64_t n = a.key_dim, at = block * 16;
   float* const s = a.state_out + at * n;
-  const float* from = a.state_in == nullptr ? nullptr : a.state_in + at * n;
+  const float* held = s;  // where S lies: in state_in until it is updated
+  if (a.state_in != nullptr) {
+    held = a.state_in + at * n;
+  } else {
+    for (int64_t i = 0; i < n; ++i) Store(s + i * 16, Zero());
+  }
   V u = Zero();
   for (int64_t row = 0; row < a.rows; ++row) {
     const float* const k = a.k + row * n;
@@ -33,19 +38,16 @@ void RunColumns(const DeltaArgs& a, int64_t block) {
       const V alpha = Set(a.alpha[row - 1]);
       for (int64_t i = 0; i < n; i += 2) {
         for (int64_t j = 0; j < 2; ++j) {
-          const V updated = Fma(Set(before[i + j]), u, Mul(alpha, Load(s + (i + j) * 16)));
+          const V updated = Fma(Set(before[i + j]), u, Mul(alpha, Load(held + (i + j) * 16)));
           Store(s + (i + j) * 16, updated);
           sums.Add(j, k[i + j], q[i + j], updated);
         }
       }
-    } else if (from == nullptr) {
-      for (int64_t i = 0; i < n; ++i) Store(s + i * 16, Zero());
+      held = s;
     } else {
       for (int64_t i = 0; i < n; i += 2) {
         for (int64_t j = 0; j < 2; ++j) {
-          const V held = Load(from + (i + j) * 16);
-          Store(s + (i + j) * 16, held);
-          sums.Add(j, k[i + j], q[i + j], held);
+          sums.Add(j, k[i + j], q[i + j], Load(held + (i + j) * 16));
         }
       }
     }
@@ -57,7 +59,7 @@ void RunColumns(const DeltaArgs& a, int64_t block) {
   const float* const k = a.k + (a.rows - 1) * n;
   const V alpha = Set(a.alpha[a.rows - 1]);
   for (int64_t i = 0; i < n; ++i) {
-    Store(s + i * 16, Fma(Set(k[i]), u, Mul(alpha, Load(s + i * 16))));
+    Store(s + i * 16, Fma(Set(k[i]), u, Mul(alpha, Load(held + i * 16))));
   }
 }
 
