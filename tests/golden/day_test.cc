@@ -26,6 +26,7 @@ struct Chat {
   uint32_t turns = 0;  // left
   SequenceOptions options;
   SequenceId id = 0, fork = 0;  // 0: nothing is being answered
+  size_t forked_at = 0;         // tokens of the answer that the fork has had, and does not give
 };
 
 class Day {
@@ -41,7 +42,7 @@ class Day {
     o.max_sequences = 12;
     o.max_sequence_tokens = kMostTokens;
     o.max_step_tokens = 64;
-    o.kv_tokens = 3000;
+    o.kv_tokens = 1800;
     o.prefix_cache = true;
     o.snapshot_tokens = 64;
     o.draft_kind = DraftKind::kHead;
@@ -107,6 +108,7 @@ class Day {
       const auto fork = engine_->Fork(chat.id);
       if (!fork.ok()) return "no fork";
       chat.fork = *fork;
+      chat.forked_at = info->produced;
       ++forks_;
     }
     const bool gone = Pick(200) == 0;
@@ -115,19 +117,23 @@ class Day {
     const std::vector<uint32_t> answer = Take(engine_.get(), chat.id);
     std::vector<uint32_t> forked;
     if (chat.fork != 0) forked = Take(engine_.get(), chat.fork);
-    const std::vector<uint32_t> want = Fresh(chat, std::max(answer.size(), forked.size()));
-    if (!Begins(want, answer)) return "another answer";
-    if (!Begins(want, forked)) return "another answer of a fork";
+    const std::vector<uint32_t> want =
+        Fresh(chat, std::max(answer.size(), chat.forked_at + forked.size()));
+    if (!Begins(want, 0, answer)) return "another answer";
+    if (!Begins(want, chat.forked_at, forked)) return "another answer of a fork";
     if (chat.fork != 0 && !engine_->Close(chat.fork).ok()) return "close of a fork";
     if (!engine_->Close(chat.id).ok()) return "close";
     chat.said.insert(chat.said.end(), answer.begin(), answer.end());
     chat.id = chat.fork = 0;
+    chat.forked_at = 0;
     ++answers_;
     return "";
   }
 
-  static bool Begins(const std::vector<uint32_t>& whole, const std::vector<uint32_t>& part) {
-    return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
+  // Whether `part` is what `whole` has from `at`.
+  static bool Begins(const std::vector<uint32_t>& whole, size_t at, const std::vector<uint32_t>& part) {
+    return at + part.size() <= whole.size() &&
+           std::equal(part.begin(), part.end(), whole.begin() + static_cast<ptrdiff_t>(at));
   }
   static std::vector<uint32_t> Take(Engine* engine, SequenceId id) {
     std::vector<uint32_t> tokens(kMostTokens);
