@@ -26,12 +26,13 @@ Status CheckSplitInput(const backend::Program& program, backend::BufferId in) {
 uint32_t Lowering::SplitsOf(const PlacedWeight& w) const {
   if (rows > kernels::kSplitRows) return 1;
   const uint32_t least = kProductGroupsPerUnit * memory.compute_units;
-  // A wave asks for one leaf after the other: of small ones it is to have one.
+  // Leaves that are not all whole tiles are asked for one after the other: of small ones a wave is to
+  // have one.
   constexpr uint32_t kSmallLeaf = 4, kMostGroupsPerUnit = 16;
   const uint32_t leaf = CeilDivide(kernels::TilesOf(w.format, w.tiles.steps),
                                    uint64_t{w.tiles.parts} * kernels::kPartLeaves);
   const uint32_t most =
-      leaf < kSmallLeaf ? kMostGroupsPerUnit * memory.compute_units : least;
+      leaf < kSmallLeaf && w.tiles.leaf_tiles == 0 ? kMostGroupsPerUnit * memory.compute_units : least;
   uint32_t splits = 1;
   while (splits < w.tiles.parts && w.tiles.outputs * splits < most) splits *= 2;
   return splits;
