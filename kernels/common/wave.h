@@ -30,6 +30,12 @@ DEVICE uint32_t MadeHere(uint32_t uniform) {
   __asm__ volatile("" : "+s"(uniform));
   return uniform;
 }
+// The same of what differs between lanes: it is computed before what follows, not where it is used.
+template <class T>
+DEVICE T MadeBefore(T x) {
+  __asm__ volatile("" : "+v"(x));
+  return x;
+}
 // Wave number within the workgroup.
 DEVICE uint32_t WaveId() { return Uniform(ThreadId() / kWave); }
 

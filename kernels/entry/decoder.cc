@@ -34,8 +34,8 @@ KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=2064")
 
 using GatedDelta = Delta<128, 2>;
 using GatedDeltaWide = Delta<256, 1>;
-KERNEL(gated_delta, GatedDelta, "vgpr=160 sgpr=112 lds=16480")
-KERNEL(gated_delta_wide, GatedDeltaWide, "vgpr=168 sgpr=112 lds=20576")
+KERNEL(gated_delta, GatedDelta, "vgpr=216 sgpr=112 lds=8256")
+KERNEL(gated_delta_wide, GatedDeltaWide, "vgpr=240 sgpr=112 lds=12352")
 KERNEL(gated_delta_norm, GatedDeltaNorm, "vgpr=64 sgpr=112")
 
 using MatmulBf16 = Matmul<TileFormat::kBf16, false>;

@@ -129,6 +129,11 @@ DEVICE uint32_t SwapRows(uint32_t x) {
   return static_cast<uint32_t>(
       __builtin_amdgcn_ds_swizzle(static_cast<int>(x), 0x401f));  // xor 16 within 32 lanes
 }
+// The sum of a lane's value and that of the lane whose number differs in bit 5 (bit 4).
+DEVICE float AddHalves(float x) {
+  return x + BitCast<float>(SwapHalves(BitCast<uint32_t>(x)));
+}
+DEVICE float AddRows(float x) { return x + BitCast<float>(SwapRows(BitCast<uint32_t>(x))); }
 
 }  // namespace mainarch::kernels::gfx942
 

@@ -137,6 +137,17 @@ DEVICE uint32_t SwapRows(uint32_t x) {
   const uint32_t lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
   return lane & 16 ? pair[0] : pair[1];
 }
+// The sum of a lane's value and that of the lane whose number differs in bit 5 (bit 4).
+DEVICE float AddHalves(float x) {
+  const uint32_t bits = BitCast<uint32_t>(x);
+  const auto pair = __builtin_amdgcn_permlane32_swap(bits, bits, false, false);
+  return BitCast<float>(+pair[0]) + BitCast<float>(+pair[1]);
+}
+DEVICE float AddRows(float x) {
+  const uint32_t bits = BitCast<uint32_t>(x);
+  const auto pair = __builtin_amdgcn_permlane16_swap(bits, bits, false, false);
+  return BitCast<float>(+pair[0]) + BitCast<float>(+pair[1]);
+}
 
 }  // namespace mainarch::kernels::gfx950
 

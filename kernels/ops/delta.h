@@ -4,138 +4,16 @@
 //
 // A workgroup takes some columns of one value head's S, all of them where it can, through all rows of
 // one sequence, with S in registers: a wave has sixteen columns a tile, a lane a quarter of a column's
-// keys. Rows go in blocks. All that does not depend on S is done first, rows side by side:
-// convolutions, norms, gates, q . k; then S walks through the rows, with no barrier on the way. A
-// row's arithmetic is the same wherever blocks, steps and groups of columns begin.
+// keys. Rows go in blocks of four. All that does not depend on S is done first, a row a wave
+// (delta_rows.h); then S walks through the rows, with no barrier on the way, while what the next
+// block is made of comes. A row's arithmetic is the same wherever blocks, steps and groups of columns
+// begin.
 #ifndef MAINARCH_KERNELS_OPS_DELTA_H_
 #define MAINARCH_KERNELS_OPS_DELTA_H_
 
-#include "kernels/common/kernel.h"
-#include "kernels/ops/step.h"
+#include "kernels/ops/delta_rows.h"
 
 namespace mainarch::kernels {
-
-// One sequence's rows [first, first + rows) and one value head's columns, uniform.
-struct DeltaHead {
-  uint32_t first, rows, head, column, columns;
-  uint32_t slot;  // before the first row, or kNoSlot
-
-  DEVICE static uint32_t GroupsOf(const DeltaArgs& args) {
-    return CeilDiv(args.value_dim, args.columns);
-  }
-  DEVICE static DeltaHead Of(const DeltaArgs& args, const StepView& step, uint32_t item) {
-    const uint32_t groups = GroupsOf(args);
-    DeltaHead out;
-    out.column = item % groups * args.columns;
-    out.columns = Min(args.columns, args.value_dim - out.column);
-    out.head = item / groups % args.value_heads;
-    const uint32_t sequence = item / groups / args.value_heads;
-    out.first = Uniform(step.first_row(sequence));
-    out.rows = Uniform(step.row_count(sequence));
-    out.slot = Uniform(step.state_in(args.states, out.first));
-    return out;
-  }
-};
-
-DEVICE Global<float> DeltaSlot(const DeltaArgs& args, uint32_t slot) {
-  return reinterpret_cast<Global<float>>(At(args.slots) + slot * args.slot_bytes);
-}
-// Where a slot's rows of `in` begin.
-DEVICE uint64_t DeltaTailAt(const DeltaArgs& args) {
-  return uint64_t{args.value_heads} * args.key_dim * args.value_dim;
-}
-DEVICE uint32_t DeltaChannels(const DeltaArgs& args) {
-  return 2 * args.key_heads * args.key_dim + args.value_heads * args.value_dim;
-}
-
-// Rows of `in` as convolutions see them: those of the step, before them the slot's, and before a
-// sequence zeros. `row` counts from the sequence's first row of the step.
-struct DeltaRows {
-  Global<const float> rows, tail;  // no slot: no tail
-  uint32_t stride, channels, taps;
-
-  DEVICE DeltaRows(const DeltaArgs& args, const DeltaHead& at)
-      : rows(At(args.in) + uint64_t{at.first} * args.in_stride),
-        tail(at.slot == kNoSlot ? nullptr : DeltaSlot(args, at.slot) + DeltaTailAt(args)),
-        stride(args.in_stride),
-        channels(DeltaChannels(args)),
-        taps(args.taps) {}
-
-  DEVICE float Element(int32_t row, uint32_t channel) const {
-    if (row >= 0) return rows[static_cast<uint64_t>(row) * stride + channel];
-    if (tail == nullptr) return 0.0f;
-    return tail[static_cast<uint64_t>(static_cast<int32_t>(taps) - 1 + row) * channels + channel];
-  }
-  // What the convolution of a channel gives; four taps are asked for at once.
-  DEVICE float Convolve(Global<const float> conv, uint32_t row, uint32_t channel) const {
-    constexpr uint32_t kAtOnce = 4;
-    float sum = 0;
-#pragma clang loop unroll(disable)
-    for (uint32_t first = 0; first < taps; first += kAtOnce) {
-      float x[kAtOnce], w[kAtOnce];
-#pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const uint32_t tap = Min(first + i, taps - 1);
-        x[i] = Element(static_cast<int32_t>(row + tap + 1 - taps), channel);
-        w[i] = conv[channel * taps + tap];
-      }
-#pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        if (first + i < taps) sum = Fma(w[i], x[i], sum);
-      }
-    }
-    return Silu(sum);
-  }
-};
-
-// log(1 + e), 0 <= e <= 1, to 2^-22 of itself: 2 atanh(e / (2 + e)), whose series ends soon. What
-// decays slowly must do so exactly.
-DEVICE float Log1p(float e) {
-  const float s = e * Rcp(2.0f + e), t = s * s;
-  float sum = 1.0f / 15;
-  sum = Fma(sum, t, 1.0f / 13);
-  sum = Fma(sum, t, 1.0f / 11);
-  sum = Fma(sum, t, 1.0f / 9);
-  sum = Fma(sum, t, 1.0f / 7);
-  sum = Fma(sum, t, 1.0f / 5);
-  sum = Fma(sum, t, 1.0f / 3);
-  return 2.0f * Fma(s * t, sum, s);
-}
-DEVICE float Softplus(float x) {
-  return __builtin_fmaxf(x, 0.0f) + Log1p(Exp(-__builtin_fabsf(x)));
-}
-
-// out = norm * rmsnorm(o) * silu(z) of one row and head, by a wave. `o` gives an element.
-template <class Element>
-DEVICE void DeltaNorm(const DeltaArgs& args, uint32_t row, uint32_t head, Element o) {
-  constexpr uint32_t kEach = kDeltaMostDim / kWave;
-  const uint32_t first = head * args.value_dim;
-  const Global<const float> z =
-      At(args.in) + (uint64_t{row} * args.in_stride + DeltaChannels(args) + first);
-  float value[kEach], gate[kEach], norm[kEach], sum = 0;
-#pragma clang loop unroll(full)
-  for (uint32_t i = 0; i < kEach; ++i) {
-    const uint32_t d = i * kWave + LaneId();
-    value[i] = gate[i] = norm[i] = 0;
-    if (d < args.value_dim) {
-      value[i] = o(d);
-      gate[i] = z[d];
-      norm[i] = At(args.norm)[d];
-    }
-  }
-#pragma clang loop unroll(full)
-  for (uint32_t i = 0; i < kEach; ++i) sum = Fma(value[i], value[i], sum);
-  const float mean = WaveSum(sum) / static_cast<float>(args.value_dim);
-  const float factor = Rsqrt(mean + args.epsilon);
-#pragma clang loop unroll(full)
-  for (uint32_t i = 0; i < kEach; ++i) {
-    const uint32_t d = i * kWave + LaneId();
-    if (d < args.value_dim) {
-      StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, first + d,
-                 value[i] * factor * norm[i] * Silu(gate[i]));
-    }
-  }
-}
 
 // Keys are taken as kMostKeys, zeros beyond key_dim: they add nothing. `kTiles`: of sixteen columns
 // each, that a wave has. Functions read the arguments again where they start: kept all along they, and
@@ -143,253 +21,292 @@ DEVICE void DeltaNorm(const DeltaArgs& args, uint32_t row, uint32_t head, Elemen
 template <uint32_t kMostKeys, uint32_t kTiles>
 struct Delta {
   using Args = DeltaArgs;
-  static constexpr uint32_t kBlockRows = 8;
+  static constexpr uint32_t kBlockRows = kWaves;
   static constexpr uint32_t kTile = 16;  // columns
+  static constexpr uint32_t kQuadBytes = kWave * 16;  // of a tile
   static constexpr uint32_t kColumns = kTiles * kTile * kWaves;  // of a workgroup, at most
   static constexpr uint32_t kQuads = kMostKeys / 16;  // of a lane, of a column
-  // In LDS: q, k [kBlockRows, kMostKeys], v, o [kBlockRows, kColumns], alpha, beta, q . k
-  // [kBlockRows] each.
+  static constexpr uint32_t kKeyPairs = kMostKeys / kPairs;
+  static_assert(kColumns <= kPairs);
+  // While S walks through a block there are registers for the next one, but beside 256 keys.
+  static constexpr bool kAhead = kKeyPairs == 1;
+  // In LDS: q, k [kBlockRows, kMostKeys], v, o [kBlockRows, kPairs], {alpha, beta, q . k}
+  // [kBlockRows, 4].
   static constexpr uint32_t kK = kBlockRows * kMostKeys * 4, kV = 2 * kK;
-  static constexpr uint32_t kO = kV + kBlockRows * kColumns * 4;
-  static constexpr uint32_t kAlpha = kO + kBlockRows * kColumns * 4;
-  static constexpr uint32_t kBeta = kAlpha + kBlockRows * 4, kQk = kBeta + kBlockRows * 4;
-  static constexpr uint32_t kLdsBytes = kQk + kBlockRows * 4;
+  static constexpr uint32_t kO = kV + kBlockRows * kPairs * 4;
+  static constexpr uint32_t kScalars = kO + kBlockRows * kPairs * 4;
+  static constexpr uint32_t kLdsBytes = kScalars + kBlockRows * 16;
 
   // A lane's part of S.
   struct State {
     f32x4 at[kTiles][kQuads];
   };
+  // What this wave needs of its row of a block.
+  struct Asked {
+    DeltaRow<kKeyPairs> row;
+    DeltaNorm<1> norm;
+    uint32_t kept;  // lane i: the slot that the state after row i of the block goes to
+  };
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const uint32_t total = step.sequences() * args.value_heads * DeltaHead::GroupsOf(args);
+    const DeltaSteps steps(args);
+    const uint32_t total = steps.sequences[0] * args.value_heads * DeltaHead::GroupsOf(args);
     for (uint32_t t = worker; t < total; t += workers) {
-      const DeltaHead at = DeltaHead::Of(args, step, t);
+      const DeltaHead at = DeltaHead::Of(args, steps, t);
+      Asked asked;
       State state;
-      Load(ReadArgumentsAgain<Args>(), at, &state);
+      Begin(ReadArgumentsAgain<Args>(), steps, at, &asked, &state);
 #pragma clang loop unroll(disable)
       for (uint32_t row = 0; row < at.rows; row += kBlockRows) {
-        const uint32_t count = Min(kBlockRows, at.rows - row);
-        Prepare(ReadArgumentsAgain<Args>(), at, row, count, arena);
-        KeepTails(ReadArgumentsAgain<Args>(), step, at, row, count);
+        if (!kAhead) Ask(ReadArgumentsAgain<Args>(), steps, at, row, &asked);
+        const uint32_t count = Min(kBlockRows, at.rows - row), kept = asked.kept;
+        const DeltaNorm<1> norm = asked.norm;
+        if (WaveId() < count) Prepare(ReadArgumentsAgain<Args>(), at, row, &asked, arena);
         BarrierLds();
-        Walk(ReadArgumentsAgain<Args>(), step, at, row, count, &state, arena);
+        if (kAhead && row + kBlockRows < at.rows) {
+          Ask(ReadArgumentsAgain<Args>(), steps, at, row + kBlockRows, &asked);
+          KeepOrder();
+        }
+        Walk(ReadArgumentsAgain<Args>(), at, row, count, kept, &state, arena);
         BarrierLds();
-        if (args.plain.address == 0) {
-          Finish(ReadArgumentsAgain<Args>(), at, row, count, arena);
+        if (args.plain.address == 0 && WaveId() < count) {
+          Finish(ReadArgumentsAgain<Args>(), at, row, norm, arena);
         }
       }
     }
     BarrierLds();
   }
 
+  // What the first rows are made of is needed first.
+  DEVICE static void Begin(const Args& args, const DeltaSteps& steps, const DeltaHead& at,
+                           Asked* asked, State* state) {
+    if (kAhead) Ask(args, steps, at, 0, asked);
+    KeepOrder();
+    Load(args, at, state);
+    KeepOrder();
+  }
+
+  // Of the block that begins with `row`. A wave without a row asks for the last one's.
+  DEVICE static void Ask(const Args& args, const DeltaSteps& steps, const DeltaHead& at,
+                         uint32_t row, Asked* out) {
+    const uint32_t last = at.rows - 1, mine = Min(row + WaveId(), last);
+    out->row.Ask(args, at, mine);
+    out->kept = steps.out[at.first + Min(row + LaneId() % kBlockRows, last)];
+    out->norm.Ask(args, at.first + mine, at.head);
+  }
+
   // o is written again behind the next block's first barrier.
-  DEVICE static void Finish(const Args& args, const DeltaHead& at, uint32_t row, uint32_t count,
-                            Arena arena) {
-    for (uint32_t i = WaveId(); i < count; i += kWaves) {
-      const Lds<float> o = arena.Get<float>(kO) + i * kColumns;
-      DeltaNorm(args, at.first + row + i, at.head, [&](uint32_t d) { return o[d]; });
-    }
+  DEVICE static void Finish(const Args& args, const DeltaHead& at, uint32_t row,
+                            const DeltaNorm<1>& norm, Arena arena) {
+    const Lds<float> o = arena.Get<float>(kO) + WaveId() * kPairs;
+    norm.Store(args, at.first + row + WaveId(), at.head,
+               [&](uint32_t d) { return *reinterpret_cast<Lds<f32x2>>(o + d); });
   }
 
   // ---- S ----
 
   DEVICE static uint32_t TileOf(uint32_t i) { return WaveId() + i * kWaves; }
-  // Of this lane, of a tile.
-  DEVICE static uint64_t PlaceOf(const Args& args, const DeltaHead& at, uint32_t tile) {
-    return (uint64_t{at.head} * args.value_dim + at.column + tile * kTile) * args.key_dim +
+  // Where a tile of a slot begins, for this lane; a quad is 1 KiB of all lanes.
+  DEVICE static Global<float> PlaceOf(const Args& args, const DeltaHead& at, uint32_t slot,
+                                      uint32_t tile) {
+    return DeltaSlot(args, slot) +
+           (uint64_t{at.head} * args.value_dim + at.column + tile * kTile) * args.key_dim +
            LaneId() * 4;
   }
+  // What a wave has beyond the columns and the keys is other columns and keys, which nobody looks at: no
+  // load waits for a branch.
   DEVICE static void Load(const Args& args, const DeltaHead& at, State* state) {
+    if (at.slot == kNoSlot) {
+      *state = {};
+      return;
+    }
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kTiles; ++i) {
-#pragma clang loop unroll(full)
-      for (uint32_t q = 0; q < kQuads; ++q) state->at[i][q] = f32x4{0, 0, 0, 0};
-      if (at.slot == kNoSlot || TileOf(i) * kTile >= at.columns) continue;
-      const Global<const float> from = DeltaSlot(args, at.slot) + PlaceOf(args, at, TileOf(i));
+      const uint32_t tile = TileOf(i) * kTile < at.columns ? TileOf(i) : 0;
+      const Global<const float> from = PlaceOf(args, at, at.slot, tile);
 #pragma clang loop unroll(full)
       for (uint32_t q = 0; q < kQuads; ++q) {
-        if (q * 16 >= MadeHere(args.key_dim)) break;
-        state->at[i][q] = BitCast<f32x4>(Load16(from, q * kWave));
+        state->at[i][q] = BitCast<f32x4>(Load16(from, Min(q, args.key_dim / 16 - 1) * kWave));
       }
     }
   }
-  DEVICE static void Store(const Args& args, const DeltaHead& at, uint32_t slot,
-                           const State& state) {
+  // Where a wave's first tile goes in a slot, or nowhere; how far its second one is from there.
+  struct Place {
+    Global<uint8_t> at;
+    uint32_t apart;
+    bool whole;  // has all the keys
+  };
+  // A compute unit stores 64 bytes a clock, a quarter of what its waves compute in that time: a state
+  // that is kept is stored by quarters, each where there is arithmetic to hide it behind.
+  static constexpr uint32_t kQuarters = 4;
+  template <uint32_t kQuarter>
+  DEVICE static void StoreQuarter(const Args& args, const Place& to, const State& state) {
+    constexpr uint32_t kEach = kTiles * kQuads / kQuarters;
+    constexpr uint32_t kTileAt = kQuarter % kTiles, kFirst = kQuarter / kTiles * kEach;
+    if (to.at == nullptr || (kTileAt != 0 && to.apart == 0)) return;
+    const Global<uint8_t> at = to.at + kTileAt * to.apart + kFirst * kQuadBytes;
+    const uint64_t lane = LaneId() * 16;
+    if (__builtin_expect(to.whole, true)) {
 #pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < kTiles; ++i) {
-      if (TileOf(i) * kTile >= at.columns) continue;
-      const Global<float> to = DeltaSlot(args, slot) + PlaceOf(args, at, TileOf(i));
-#pragma clang loop unroll(full)
-      for (uint32_t q = 0; q < kQuads; ++q) {
-        if (q * 16 >= MadeHere(args.key_dim)) break;
-        Store16(to, q * kWave, BitCast<u32x4>(state.at[i][q]));
+      for (uint32_t q = 0; q < kEach; ++q) {
+        *reinterpret_cast<Global<f32x4>>(at + lane + q * kQuadBytes) =
+            state.at[kTileAt][kFirst + q];
       }
+      return;
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t q = kEach; q-- > 0;) {
+      if ((kFirst + q) * 16 >= MadeHere(args.key_dim)) continue;
+      *reinterpret_cast<Global<f32x4>>(at + lane + q * kQuadBytes) = state.at[kTileAt][kFirst + q];
     }
   }
 
-  // ---- what does not depend on S: rows [row, row + count) of the sequence ----
+  // ---- what does not depend on S, of this wave's row of a block ----
 
-  DEVICE static void Prepare(const Args& args, const DeltaHead& at, uint32_t row, uint32_t count,
+  DEVICE static void Prepare(const Args& args, const DeltaHead& at, uint32_t row, Asked* asked,
                              Arena arena) {
-    const DeltaRows rows(args, at);
-#pragma clang loop unroll(disable)
-    for (uint32_t i = WaveId(); i < 2 * count; i += kWaves) {
-      if (i % 2 == 0) {
-        Keys(args, rows, at, row, i / 2, arena);
-      } else {
-        Values(args, rows, at, row, i / 2, arena);
-      }
-    }
-  }
-
-  DEVICE static void Keys(const Args& args, const DeltaRows& rows, const DeltaHead& at,
-                          uint32_t row, uint32_t i, Arena arena) {
-    constexpr uint32_t kEach = kMostKeys / kWave;
-    const uint32_t keys = args.key_heads * args.key_dim;
-    const uint32_t first = at.head / (args.value_heads / args.key_heads) * args.key_dim;
-    float q[kEach], k[kEach], qq = 0, kk = 0, qk = 0;
+    const uint32_t i = WaveId();
+    f32x2 made[DeltaRow<kKeyPairs>::kGroups];
+    asked->row.Convolve(args, at, row + i, ReadLane(asked->kept, i), made);
+    float qq = 0, kk = 0, qk = 0;
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kEach; ++j) {
-      const uint32_t d = j * kWave + LaneId();
-      q[j] = k[j] = 0;
-      if (d < args.key_dim) {
-        q[j] = rows.Convolve(At(args.conv), row + i, first + d);
-        k[j] = rows.Convolve(At(args.conv), row + i, keys + first + d);
+    for (uint32_t j = 0; j < kKeyPairs; ++j) {
+#pragma clang loop unroll(full)
+      for (uint32_t e = 0; e < 2; ++e) {
+        const float q = made[j][e], k = made[kKeyPairs + j][e];
+        qq = Fma(q, q, qq);
+        kk = Fma(k, k, kk);
+        qk = Fma(q, k, qk);
       }
-      qq = Fma(q[j], q[j], qq);
-      kk = Fma(k[j], k[j], kk);
     }
     constexpr float kEpsilon = 1e-6f;
     const float by_q = Rsqrt(WaveSum(qq) + kEpsilon) * Rsqrt(static_cast<float>(args.key_dim));
     const float by_k = Rsqrt(WaveSum(kk) + kEpsilon);
-    const Lds<float> to = arena.Get<float>() + i * kMostKeys;
+    const Lds<f32x2> to = arena.Get<f32x2>() + (i * kMostKeys / 2 + LaneId());
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kEach; ++j) {
-      q[j] *= by_q;
-      k[j] *= by_k;
-      qk = Fma(q[j], k[j], qk);
-      to[j * kWave + LaneId()] = q[j];
-      to[kK / 4 + j * kWave + LaneId()] = k[j];
+    for (uint32_t j = 0; j < kKeyPairs; ++j) {
+      to[j * kWave] = made[j] * by_q;
+      to[kK / 8 + j * kWave] = made[kKeyPairs + j] * by_k;
     }
-    qk = WaveSum(qk);
-    if (LaneId() == 0) arena.Get<float>(kQk)[i] = qk;
-  }
-
-  DEVICE static void Values(const Args& args, const DeltaRows& rows, const DeltaHead& at,
-                            uint32_t row, uint32_t i, Arena arena) {
-    const uint32_t first =
-        2 * args.key_heads * args.key_dim + at.head * args.value_dim + at.column;
-    const Lds<float> to = arena.Get<float>(kV) + i * kColumns;
-    for (uint32_t d = LaneId(); d < at.columns; d += kWave) {
-      to[d] = rows.Convolve(At(args.conv), row + i, first + d);
-    }
-    Gates(ReadArgumentsAgain<Args>(), at, row, i, arena);
-  }
-
-  // Of a row and head, b in even lanes and a in odd ones, as the product's sums.
-  DEVICE static void Gates(const Args& args, const DeltaHead& at, uint32_t row, uint32_t i,
-                           Arena arena) {
-    const RowFactor factor(args.gates_norm, at.first + row + i, true);
-    const uint64_t place = uint64_t{at.first + row + i} * args.gates_stride + at.head +
-                           LaneId() % 2 * args.value_heads;
-    const float gate = SumSplits(At(args.gates) + place, args.gates_splits,
-                                 uint64_t{args.gates_split_rows} * args.gates_stride) *
-                       factor.Value(args.gates_norm);
-    const float a = ReadLane(gate, 1) + At(args.dt_bias)[at.head];
-    const float alpha = Exp(-(Exp(At(args.decay)[at.head]) * Softplus(a)));
-    const float beta = Rcp(1.0f + Exp(-ReadLane(gate, 0)));
-    if (LaneId() == 0) {
-      arena.Get<float>(kAlpha)[i] = alpha;
-      arena.Get<float>(kBeta)[i] = beta;
-    }
-  }
-
-  // The last rows of `in` up to each row whose state is kept: the columns' own channels, and, by the
-  // first value head of each, its key head's.
-  DEVICE static void KeepTails(const Args& args, const StepView& step, const DeltaHead& at,
-                               uint32_t row, uint32_t count) {
-    const DeltaRows rows(args, at);
-    const uint32_t ratio = args.value_heads / args.key_heads, both = 2 * args.key_dim;
-    const uint32_t keys = args.key_heads * args.key_dim, key = at.head / ratio * args.key_dim;
-    const bool has_keys = at.head % ratio == 0 && at.column == 0;
-    for (uint32_t i = row; i < row + count; ++i) {
-      const uint32_t slot = Uniform(step.state_out(args.states, at.first + i));
-      if (slot == kNoSlot) continue;
-      const Global<float> to = DeltaSlot(args, slot) + DeltaTailAt(args);
-      for (uint32_t c = (has_keys ? 0 : both) + ThreadId(); c < both + at.columns; c += kThreads) {
-        const uint32_t channel = c < args.key_dim ? key + c
-                                 : c < both       ? keys + key + (c - args.key_dim)
-                                                  : 2 * keys + at.head * args.value_dim +
-                                                        at.column + (c - both);
-        for (uint32_t tap = 0; tap + 1 < args.taps; ++tap) {
-          to[uint64_t{tap} * rows.channels + channel] =
-              rows.Element(static_cast<int32_t>(i + tap + 2 - args.taps), channel);
-        }
-      }
-    }
+    arena.Get<f32x2>(kV)[i * kWave + LaneId()] = made[2 * kKeyPairs];
+    const f32x2 gates = asked->row.Gates(args);
+    const f32x4 scalars = {gates[0], gates[1], WaveSum(qk) * by_q * by_k, 0};
+    if (LaneId() == 0) arena.Get<f32x4>(kScalars)[i] = scalars;
   }
 
   // ---- S through the rows ----
 
   // Over the four quarters of a column, in all of them.
-  DEVICE static float SumQuarters(float x) {
-    x += BitCast<float>(isa::SwapRows(BitCast<uint32_t>(x)));
-    return x + BitCast<float>(isa::SwapHalves(BitCast<uint32_t>(x)));
+  DEVICE static float SumQuarters(f32x2 x) {
+    return isa::AddHalves(isa::AddRows(x[0] + x[1]));
   }
 
-  DEVICE static void Walk(const Args& args, const StepView& step, const DeltaHead& at, uint32_t row,
-                          uint32_t count, State* state, Arena arena) {
+  DEVICE static void Walk(const Args& args, const DeltaHead& at, uint32_t row, uint32_t count,
+                          uint32_t kept, State* state, Arena arena) {
     if (TileOf(0) * kTile >= at.columns) return;
+    const Global<uint8_t> slots =
+        At(args.slots) +
+        (uint64_t{at.head} * args.value_dim + at.column + TileOf(0) * kTile) * args.key_dim * 4;
+    const uint32_t apart = TileOf(1) * kTile < at.columns ? kWaves * kTile * args.key_dim * 4 : 0;
+    const bool whole = args.key_dim == kMostKeys;
+    Place before = {nullptr, apart, whole};
 #pragma clang loop unroll(disable)
     for (uint32_t i = 0; i < count; ++i) {
-      OneRow(args, at, row, i, state, arena);
-      const uint32_t slot = Uniform(step.state_out(args.states, at.first + row + i));
-      if (slot != kNoSlot) Store(ReadArgumentsAgain<Args>(), at, slot, *state);
+      const uint32_t slot = ReadLane(kept, i);
+      const Place after = {slot == kNoSlot ? nullptr : slots + slot * args.slot_bytes, apart, whole};
+      OneRow(args, at, row, i, before, after, state, arena);
+      before = after;
+    }
+    StoreQuarter<2>(args, before, *state);
+    StoreQuarter<3>(args, before, *state);
+  }
+
+  DEVICE static f32x2 Fma2(f32x2 a, f32x2 b, f32x2 c) {
+    return __builtin_elementwise_fma(a, b, c);
+  }
+
+  // S is taken in two halves: of each tile half the quads.
+  static constexpr uint32_t kHalf = kQuads / 2;
+  // Adds a half's part to k . S and q . S.
+  template <uint32_t kWhich>
+  DEVICE static void Look(const f32x4 (&k)[kQuads], Lds<const f32x4> queries, const State& state,
+                          f32x2 (&p)[kTiles], f32x2 (&r)[kTiles]) {
+    f32x4 q[kHalf];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kHalf; ++i) q[i] = queries[(kWhich * kHalf + i) * 4];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kHalf; ++i) {
+      const f32x4 keys = k[kWhich * kHalf + i];
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t < kTiles; ++t) {
+        const f32x4 s = state.at[t][kWhich * kHalf + i];
+        p[t] = Fma2(keys.hi, s.hi, Fma2(keys.lo, s.lo, p[t]));
+        r[t] = Fma2(q[i].hi, s.hi, Fma2(q[i].lo, s.lo, r[t]));
+      }
+    }
+    // Not behind the stores that follow.
+#pragma clang loop unroll(full)
+    for (uint32_t t = 0; t < kTiles; ++t) {
+      p[t] = MadeBefore(p[t]);
+      r[t] = MadeBefore(r[t]);
+    }
+  }
+  template <uint32_t kWhich>
+  DEVICE static void Change(const f32x4 (&k)[kQuads], float alpha, const float (&u)[kTiles],
+                            State* state) {
+    const f32x2 keep = {alpha, alpha};
+#pragma clang loop unroll(full)
+    for (uint32_t i = kWhich * kHalf; i < (kWhich + 1) * kHalf; ++i) {
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t < kTiles; ++t) {
+        const f32x2 by = {u[t], u[t]};
+        f32x4& s = state->at[t][i];
+        s.lo = Fma2(k[i].lo, by, keep * s.lo);
+        s.hi = Fma2(k[i].hi, by, keep * s.hi);
+      }
     }
   }
 
+  // Elements go by twos: the chip adds and multiplies two floats in the time of one. `before`: the slot of
+  // the row before, of which a half is still to be stored.
   DEVICE static void OneRow(const Args& args, const DeltaHead& at, uint32_t row, uint32_t i,
-                            State* state, Arena arena) {
+                            const Place& before, const Place& after, State* state,
+                            Arena arena) {
     const Lds<f32x4> from = arena.Get<f32x4>() + (i * kMostKeys / 4 + LaneId() / 16);
+    const f32x4 scalars = arena.Get<f32x4>(kScalars)[i];
     f32x4 k[kQuads];
-    float p[kTiles] = {}, r[kTiles] = {};
+    float v[kTiles], u[kTiles] = {};
 #pragma clang loop unroll(full)
-    for (uint32_t quad = 0; quad < kQuads; ++quad) {
-      const f32x4 q = from[quad * 4];
-      k[quad] = from[kK / 16 + quad * 4];
+    for (uint32_t quad = 0; quad < kQuads; ++quad) k[quad] = from[kK / 16 + quad * 4];
 #pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; ++t) {
-#pragma clang loop unroll(full)
-        for (uint32_t e = 0; e < 4; ++e) {
-          p[t] = Fma(k[quad][e], state->at[t][quad][e], p[t]);
-          r[t] = Fma(q[e], state->at[t][quad][e], r[t]);
-        }
-      }
-    }
-    const float alpha = arena.Get<float>(kAlpha)[i], beta = arena.Get<float>(kBeta)[i];
-    const float qk = arena.Get<float>(kQk)[i];
+    for (uint32_t t = 0; t < kTiles; ++t) v[t] = arena.Get<float>(kV)[i * kPairs + ColumnOf(t)];
+    const float alpha = scalars[0], beta = scalars[1], qk = scalars[2];
+    f32x2 p[kTiles] = {}, r[kTiles] = {};
+    Look<0>(k, from, *state, p, r);
+    StoreQuarter<2>(args, before, *state);
+    Look<1>(k, from, *state, p, r);
+    StoreQuarter<3>(args, before, *state);
 #pragma clang loop unroll(full)
     for (uint32_t t = 0; t < kTiles; ++t) {
-      const uint32_t column = TileOf(t) * kTile + LaneId() % kTile;
-      const bool real = TileOf(t) * kTile < at.columns;
-      const float v = arena.Get<float>(kV)[i * kColumns + (real ? column : LaneId() % kTile)];
-      const float u = beta * (v - alpha * SumQuarters(p[t]));
-      const float o = Fma(qk, u, alpha * SumQuarters(r[t]));
-#pragma clang loop unroll(full)
-      for (uint32_t quad = 0; quad < kQuads; ++quad) {
-#pragma clang loop unroll(full)
-        for (uint32_t e = 0; e < 4; ++e) {
-          state->at[t][quad][e] = Fma(k[quad][e], u, alpha * state->at[t][quad][e]);
-        }
-      }
-      if (!real || LaneId() >= kTile) continue;
-      if (args.plain.address == 0) {
-        arena.Get<float>(kO)[i * kColumns + column] = o;
-      } else {
-        At(args.plain)[uint64_t{at.first + row + i} * args.out_stride + at.head * args.value_dim +
-                       at.column + column] = o;
-      }
+      u[t] = beta * (v[t] - alpha * SumQuarters(p[t]));
+      const float o = Fma(qk, u[t], alpha * SumQuarters(r[t]));
+      Give(args, at, row, i, t, o, arena);
+    }
+    Change<0>(k, alpha, u, state);
+    StoreQuarter<0>(args, after, *state);
+    Change<1>(k, alpha, u, state);
+    StoreQuarter<1>(args, after, *state);
+  }
+
+  DEVICE static uint32_t ColumnOf(uint32_t t) { return TileOf(t) * kTile + LaneId() % kTile; }
+  DEVICE static void Give(const Args& args, const DeltaHead& at, uint32_t row, uint32_t i,
+                          uint32_t t, float o, Arena arena) {
+    if (args.plain.address == 0) {
+      // All quarters have it, and columns that are not there have room.
+      arena.Get<float>(kO)[i * kPairs + ColumnOf(t)] = o;
+    } else if (TileOf(t) * kTile < at.columns && LaneId() < kTile) {
+      At(args.plain)[uint64_t{at.first + row + i} * args.out_stride + at.head * args.value_dim +
+                     at.column + ColumnOf(t)] = o;
     }
   }
 };
@@ -405,7 +322,10 @@ struct GatedDeltaNorm {
       const uint32_t row = t / args.value_heads, head = t % args.value_heads;
       const Global<const float> o =
           At(args.plain) + (uint64_t{row} * args.out_stride + head * args.value_dim);
-      DeltaNorm(args, row, head, [&](uint32_t d) { return o[d]; });
+      DeltaNorm<kDeltaMostDim / kPairs> norm;
+      norm.Ask(args, row, head);
+      norm.Store(args, row, head,
+                 [&](uint32_t d) { return *reinterpret_cast<Global<const f32x2>>(o + d); });
     }
   }
 };

@@ -144,6 +144,7 @@ DEVICE void StoreSplit(Global<float> row, uint32_t column, float value) {
 // rsqrt(mean of squares + epsilon), 1 where there is no norm. Asked for at once, worked out later.
 class RowFactor {
  public:
+  RowFactor() = default;
   DEVICE RowFactor(const NormOf& norm, uint32_t row, bool real) {
     if (norm.squares.address == 0) return;
     at_ = At(norm.squares) + (uint64_t{real ? row : 0} * norm.chunks + LaneId() % 16);
