@@ -100,6 +100,9 @@ DEVICE float WaveSum(float x) {
 DEVICE uint32_t WaveSum(uint32_t x) {
   return WaveFold(x, 0u, [](uint32_t a, uint32_t b) { return a + b; });
 }
+DEVICE uint32_t WaveMax(uint32_t x) {
+  return WaveFold(x, 0u, [](uint32_t a, uint32_t b) { return a < b ? b : a; });
+}
 DEVICE float WaveMax(float x) {
   return WaveFold(x, -__builtin_inff(), [](float a, float b) { return __builtin_fmaxf(a, b); });
 }

@@ -5,6 +5,7 @@
 #ifndef MAINARCH_KERNELS_OPS_CHOOSE_H_
 #define MAINARCH_KERNELS_OPS_CHOOSE_H_
 
+#include "kernels/common/draw.h"
 #include "kernels/common/math.h"
 #include "kernels/common/philox.h"
 #include "kernels/ops/splits.h"
@@ -14,87 +15,151 @@ namespace mainarch::kernels {
 
 DEVICE float NanIsLast(float x) { return x == x ? x : -__builtin_inff(); }
 
-// A wave a row: lane l holds experts l, l + 64, ...
+// A lane's scores, of which it knows the order: the largest first, of equal ones the lower place first. What
+// is taken, or was never there, is 0.
+template <uint32_t kHeld>
+class SortedScores {
+ public:
+  static_assert(kHeld <= 8);
+
+  // A network of neighbours, which change places only if the second is larger: equal ones never do.
+  DEVICE explicit SortedScores(const uint32_t (&orders)[kHeld]) {
+    uint32_t place[kHeld];
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) {
+      order_[j] = orders[j];
+      place[j] = j;
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t round = 0; round < kHeld; ++round) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = round % 2; j + 1 < kHeld; j += 2) {
+        const bool swap = order_[j + 1] > order_[j];
+        const uint32_t low = order_[j + 1] > order_[j] ? order_[j] : order_[j + 1];
+        order_[j] = order_[j + 1] > order_[j] ? order_[j + 1] : order_[j];
+        order_[j + 1] = low;
+        const uint32_t first = place[j];
+        place[j] = swap ? place[j + 1] : first;
+        place[j + 1] = swap ? first : place[j + 1];
+      }
+    }
+    places_ = 0;
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) places_ |= place[j] << (4 * j);
+  }
+  DEVICE uint32_t Largest() const { return order_[0]; }
+  DEVICE uint32_t PlaceOfLargest(uint32_t lane) const { return ReadLane(places_, lane) & 15; }
+  DEVICE void Take(bool mine) {
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j + 1 < kHeld; ++j) order_[j] = mine ? order_[j + 1] : order_[j];
+    order_[kHeld - 1] = mine ? 0 : order_[kHeld - 1];
+    places_ >>= mine ? 4 : 0;
+  }
+
+ private:
+  uint32_t order_[kHeld];
+  uint32_t places_;  // four bits each
+};
+
+// A wave a row: of n experts a lane holds neighbouring ones, so that of equal ones the lowest lane has the
+// lowest.
 struct Router {
   using Args = RouterArgs;
   static constexpr uint32_t kLdsBytes = 0;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     for (uint32_t row = worker * kWaves + WaveId(); row < args.rows; row += workers * kWaves) {
-      OneRow(args, row, args.experts, false, 1, 0, 1.0f);
+      const Global<const float> logits = At(args.logits) + uint64_t{row} * args.experts;
+      ForHeld(args, [&]<uint32_t kHeld>() {
+        Vec<float, kHeld> held;
+#pragma clang loop unroll(full)
+        for (uint32_t j = 0; j < kHeld; ++j) {
+          held[j] = logits[Min(LaneId() * kHeld + j, args.experts - 1)];
+        }
+        Choose<kHeld>(args, row, false, held, 0.0f);
+      });
     }
   }
 
-  // `stride` of a row of logits, in elements; a logit is the sum of `splits` numbers, each
-  // `split_stride` elements behind the one before. They are
-  // multiplied by `factor`. `shared`: one more logit and one more slot, for the expert that every row
-  // has.
+  // Of a row of logits whose elements are sums of `splits` numbers, each `split_stride` elements behind the
+  // one before; both strides are multiples of kPadColumns. They are multiplied by what `factor` gives once
+  // they are asked for. `shared`: one more logit and one more slot, for the expert that every row has.
+  template <class Factor>
   DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride, bool shared,
-                            uint32_t splits, uint64_t split_stride, float factor) {
+                            uint32_t splits, uint64_t split_stride, Factor factor) {
+    const Global<const float> logits = At(args.logits) + uint64_t{row} * stride;
+    ForHeld(args, [&]<uint32_t kHeld>() {
+      using Held = Vec<float, kHeld>;
+      const uint32_t lane = LaneId() * kHeld < args.experts ? LaneId() : 0;
+      const Held held = SumSplits(reinterpret_cast<Global<const Held>>(logits) + lane, splits,
+                                  split_stride / kHeld);
+      const float gate = shared ? SumSplits(logits + args.experts, splits, split_stride) : 0.0f;
+      const float by = factor();
+      Choose<kHeld>(args, row, shared, held * by, gate * by);
+    });
+  }
+
+ private:
+  template <class Body>
+  DEVICE static void ForHeld(const Args& args, Body body) {
     constexpr uint32_t kFew = 2;  // most models' experts, and a quarter of the work
     if (args.experts <= kFew * kWave) {
-      Choose<kFew>(args, row, stride, shared, splits, split_stride, factor);
+      body.template operator()<kFew>();
     } else {
-      Choose<kRouterMaxExperts / kWave>(args, row, stride, shared, splits, split_stride, factor);
+      body.template operator()<kRouterMaxExperts / kWave>();
     }
   }
 
-  // A lane holds kHeld experts.
+  // Each turn finds the largest that is left: what is looked at is one number a lane.
   template <uint32_t kHeld>
-  DEVICE static void Choose(const Args& args, uint32_t row, uint32_t stride, bool shared,
-                            uint32_t splits, uint64_t split_stride, float factor) {
-    const Global<const float> logits = At(args.logits) + uint64_t{row} * stride;
-    Scored held[kHeld];
+  DEVICE static void Choose(const Args& args, uint32_t row, bool shared, Vec<float, kHeld> held,
+                            float gate) {
+    uint32_t orders[kHeld];
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
-      const uint32_t expert = j * kWave + LaneId();
-      held[j] = kNobody;
-      if (expert < args.experts) {
-        const float logit = SumSplits(logits + expert, splits, split_stride) * factor;
-        held[j] = {NanIsLast(logit), expert};
-      }
+      const float score = held[j];
+      orders[j] = LaneId() * kHeld + j < args.experts ? OrderOf(NanIsLast(score)) : 0;
     }
-    float all = 0;  // this lane's part of the sum over all experts
-    const float largest = WaveMax(Largest(held));
-#pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kHeld; ++j) all += Exp(held[j].score - largest);
+    SortedScores<kHeld> left(orders);
     // Lane s keeps the answer of turn s.
-    Scored mine = kNobody;
-    float chosen = 0;
+    uint32_t order = 0, index = ~0u;
+#pragma clang loop unroll(disable)
     for (uint32_t turn = 0; turn < args.top; ++turn) {
-      Scored best = held[0];
-#pragma clang loop unroll(full)
-      for (uint32_t j = 1; j < kHeld; ++j) best = Better(best, held[j]);
-      best = WaveBest(best);
-#pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kHeld; ++j) {
-        if (held[j].index == best.index) held[j] = kNobody;
-      }
-      chosen += Exp(best.score - largest);
-      if (LaneId() == turn) mine = best;
+      const uint32_t best = WaveMax(left.Largest());
+      const auto lane = static_cast<uint32_t>(__builtin_ctzll(Ballot(left.Largest() == best)));
+      const uint32_t place = lane * kHeld + left.PlaceOfLargest(lane);
+      left.Take(LaneId() == lane);
+      order = LaneId() == turn ? best : order;
+      index = LaneId() == turn ? place : index;
     }
-    const float sum = args.renormalise ? chosen : WaveSum(all);
+    const float largest = FromOrder(ReadLane(order, 0));
+    const float mine = Exp(FromOrder(order) - largest);  // of lanes below args.top
+    float sum = 0;
     uint32_t slot = 0;  // how many of the chosen come before mine
-    for (uint32_t turn = 0; turn < args.top; ++turn)
-      slot += ReadLane(mine.index, turn) < mine.index;
+    for (uint32_t turn = 0; turn < args.top; ++turn) {
+      sum += ReadLane(mine, turn);
+      slot += ReadLane(index, turn) < index;
+    }
+    if (!args.renormalise) sum = SumOfAll(orders, largest);
     const uint64_t first = uint64_t{row} * (args.top + shared);
     if (LaneId() < args.top) {
-      At(args.ids)[first + slot] = mine.index;
-      At(args.weights)[first + slot] = Exp(mine.score - largest) / sum;
+      At(args.ids)[first + slot] = index;
+      At(args.weights)[first + slot] = mine / sum;
     }
     if (shared && LaneId() == 0) {
-      const float gate = SumSplits(logits + args.experts, splits, split_stride) * factor;
       At(args.ids)[first + args.top] = args.experts;
       At(args.weights)[first + args.top] = 1.0f / (1.0f + Exp(-gate));
     }
   }
 
   template <uint32_t kHeld>
-  DEVICE static float Largest(const Scored (&held)[kHeld]) {
-    float largest = held[0].score;
+  DEVICE static float SumOfAll(const uint32_t (&orders)[kHeld], float largest) {
+    float sum = 0;
 #pragma clang loop unroll(full)
-    for (uint32_t j = 1; j < kHeld; ++j) largest = __builtin_fmaxf(largest, held[j].score);
-    return largest;
+    for (uint32_t j = 0; j < kHeld; ++j) {
+      sum += orders[j] == 0 ? 0.0f : Exp(FromOrder(orders[j]) - largest);
+    }
+    return WaveSum(sum);
   }
 };
 

@@ -34,7 +34,8 @@ struct Route {
       const Args again = ReadArgumentsAgain<Args>();
       const RowFactor factor(again.norm, row, true);
       Router::OneRow(again.router, row, again.stride, again.shared, again.splits,
-                     uint64_t{again.split_rows} * again.stride, factor.Value(again.norm));
+                     uint64_t{again.split_rows} * again.stride,
+                     [&] { return factor.Value(again.norm); });
     }
   }
 };
