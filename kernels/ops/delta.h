@@ -189,7 +189,7 @@ struct Delta {
       to[kK / 8 + j * kWave] = made[kKeyPairs + j] * by_k;
     }
     arena.Get<f32x2>(kV)[i * kWave + LaneId()] = made[2 * kKeyPairs];
-    const f32x2 gates = asked->row.Gates(args);
+    const f32x2 gates = asked->row.Gates(ReadArgumentsAgain<Args>());
     const f32x4 scalars = {gates[0], gates[1], WaveSum(qk) * by_q * by_k, 0};
     if (LaneId() == 0) arena.Get<f32x4>(kScalars)[i] = scalars;
   }

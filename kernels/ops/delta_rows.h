@@ -111,6 +111,9 @@ struct DeltaRow {
   // `row` counts from the sequence's first row of the step.
   DEVICE void Ask(const DeltaArgs& args, const DeltaHead& at, uint32_t row) {
     AskTaps(args, at, row, 0);
+    AskGates(ReadArgumentsAgain<DeltaArgs>(), at, row);
+  }
+  DEVICE void AskGates(const DeltaArgs& args, const DeltaHead& at, uint32_t row) {
     const uint32_t split = LaneId() / 2;
     const bool has_split = split < args.gates_splits;
     const uint64_t place = uint64_t{has_split ? split : 0} * args.gates_split_rows + at.first + row;
