@@ -36,6 +36,11 @@ DEVICE T MadeBefore(T x) {
   __asm__ volatile("" : "+v"(x));
   return x;
 }
+// The same for a value of each lane, in a vector register.
+DEVICE uint32_t LanesMadeHere(uint32_t x) {
+  __asm__ volatile("" : "+v"(x));
+  return x;
+}
 // Wave number within the workgroup.
 DEVICE uint32_t WaveId() { return Uniform(ThreadId() / kWave); }
 
@@ -102,6 +107,17 @@ DEVICE uint32_t WaveSum(uint32_t x) {
 }
 DEVICE uint32_t WaveMax(uint32_t x) {
   return WaveFold(x, 0u, [](uint32_t a, uint32_t b) { return a < b ? b : a; });
+}
+// The sum over the lanes before this one.
+DEVICE uint32_t SumBefore(uint32_t x) {
+  uint32_t sum = x;
+  sum += Dpp<kDppRowShr1>(0, sum);
+  sum += Dpp<kDppRowShr2>(0, sum);
+  sum += Dpp<kDppRowShr4>(0, sum);
+  sum += Dpp<kDppRowShr8>(0, sum);
+  sum += Dpp<kDppRowBcast15, 0xa>(0, sum);
+  sum += Dpp<kDppRowBcast31, 0xc>(0, sum);
+  return sum - x;
 }
 DEVICE float WaveMax(float x) {
   return WaveFold(x, -__builtin_inff(), [](float a, float b) { return __builtin_fmaxf(a, b); });

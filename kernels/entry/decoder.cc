@@ -59,10 +59,10 @@ using ExpertsBf16 = Experts<TileFormat::kBf16>;
 using ExpertsPair = Experts<TileFormat::kBf16Pair>;
 using ExpertsFp8 = Experts<TileFormat::kFp8>;
 using ExpertsMxfp4 = Experts<TileFormat::kMxfp4>;
-KERNEL(experts_bf16, ExpertsBf16, "vgpr=256 sgpr=112 lds=10320")
-KERNEL(experts_pair, ExpertsPair, "vgpr=256 sgpr=112 lds=10320")
-KERNEL(experts_fp8, ExpertsFp8, "vgpr=256 sgpr=112 lds=10320")
-KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=256 sgpr=112 lds=10320")
+KERNEL(experts_bf16, ExpertsBf16, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_pair, ExpertsPair, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_fp8, ExpertsFp8, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=256 sgpr=112 lds=23632")
 
 // bf16 activations.
 using MatmulBf16Rounded = Matmul<TileFormat::kBf16, false, true>;
@@ -80,9 +80,9 @@ KERNEL(matmul_mxfp4_rounded, MatmulMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=
 KERNEL(gate_up_bf16_rounded, GateUpBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_fp8_rounded, GateUpFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(gate_up_mxfp4_rounded, GateUpMxfp4Rounded, "vgpr=168 sgpr=112 lds=4096")
-KERNEL(experts_bf16_rounded, ExpertsBf16Rounded, "vgpr=256 sgpr=112 lds=10320")
-KERNEL(experts_fp8_rounded, ExpertsFp8Rounded, "vgpr=256 sgpr=112 lds=10320")
-KERNEL(experts_mxfp4_rounded, ExpertsMxfp4Rounded, "vgpr=256 sgpr=112 lds=10320")
+KERNEL(experts_bf16_rounded, ExpertsBf16Rounded, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_fp8_rounded, ExpertsFp8Rounded, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_mxfp4_rounded, ExpertsMxfp4Rounded, "vgpr=256 sgpr=112 lds=23632")
 
 #define MAINARCH_ATTENTION_IN(suffix, format, head_dim, budget)  \
   using Prepare_##suffix = Prepare<format, head_dim>;            \

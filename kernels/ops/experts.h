@@ -43,15 +43,20 @@ struct Route {
 template <TileFormat kFormat, bool kRounded = false>
 struct Experts {
   using Args = ExpertsArgs;
-  // Tile sums; then of a block of rows the experts that any of them chose, ascending; for each of
+  // Tile sums of two units, or products of experts; then of a block of rows the experts that any of them chose, ascending; for each of
   // these and each row the slot in which the row chose it; and the weights of the slots.
+  // Of kTileLdsBytes. Two workgroups have room on a compute unit, so that contexts of one GPU do not
+  // wait for each other.
+  static constexpr uint32_t kScratchTiles = kFormat == TileFormat::kFp8 ? 2 : 4;
   static constexpr uint32_t kIds = kRouterMaxExperts + 32;  // with a shared one
   static constexpr uint32_t kMaskWords = kIds / 32;
   static constexpr uint32_t kMostChoices = kTileRows * kRouterMaxTop;
-  static constexpr uint32_t kListAt = kTileLdsBytes + kMaskWords * 4;
+  static constexpr uint32_t kMaskAt = kScratchTiles * kTileLdsBytes;
+  static constexpr uint32_t kListAt = kMaskAt + kMaskWords * 4;
   static constexpr uint32_t kSlotsAt = kListAt + (kMostChoices + 1) * 4;  // bytes
   static constexpr uint32_t kWeightsAt = kSlotsAt + kMostChoices * kTileRows;
-  static constexpr uint32_t kLdsBytes = kWeightsAt + kMostChoices * 4;
+  static constexpr uint32_t kTableAt = kWeightsAt + kMostChoices * 4;
+  static constexpr uint32_t kLdsBytes = kTableAt + kScratchTiles * kWaves * kTileRows * 4;
   static_assert(kMostChoices <= kThreads);
   static constexpr uint32_t kNoSlot = ~0u;
 
@@ -73,47 +78,53 @@ struct Experts {
       Distinct(up, rows, first, arena);
       GateUp<kColumns>(up, rows, first, worker, workers, arena);
     }
-    HandOver(At(ReadArgumentsAgain<Args>().arrivals), worker, workers);
-    const Args down = ReadArgumentsAgain<Args>();
+    const Args early = ReadArgumentsAgain<Args>();
+    Arrive(At(early.arrivals), worker);
+    // Weights do not depend on what is waited for.
+    Asked<DownTile, kColumns> asked[2];
+    const bool has_asked = Together(early.down) && rows <= kTileRows &&
+                           PartEnd(early.down, 0) >= TileSteps(kFormat);
+    if (has_asked) AskFirst(early, UnitOf<kColumns>(rows, 0, worker, arena), 0, asked);
+    AwaitAll(At(early.arrivals), workers);
+    const Args& down = early;
     for (uint32_t first = 0; first < rows; first += kTileRows) {
       if (rows > kTileRows) Distinct(down, rows, first, arena);  // else it is there already
-      Down<kColumns>(down, rows, first, worker, workers, arena);
+      if (Together(down.down)) {
+        DownTogether<kColumns>(down, rows, first, worker, workers, has_asked, asked, arena);
+      } else {
+        Down<kColumns>(down, rows, first, worker, workers, arena);
+      }
     }
   }
 
   // Nobody goes on before all have stored what they had to. They are counted in several lines, which
-  // are added to at once; the last one of a line counts it in one more, and that is the only one
-  // looked at, by a lane of each workgroup.
-  DEVICE static void HandOver(Global<uint32_t> lines, uint32_t worker, uint32_t workers) {
-    const Global<uint32_t> full = lines + kArrivalGroups * kArrivalWords;
-    const uint32_t group = worker % kArrivalGroups, groups = Min(workers, kArrivalGroups);
-    const bool leader = ThreadId() == 0;
+  // are added to at once; a lane of each workgroup looks at each line.
+  DEVICE static void Arrive(Global<uint32_t> lines, uint32_t worker) {
     WaitVectorMemory();
     Barrier();
-    if (leader) {
-      const uint32_t members = (workers - group + kArrivalGroups - 1) / kArrivalGroups;
+    if (ThreadId() == 0) {
       FenceRelease<Scope::kDevice>();
-      if (AddFlag<Scope::kDevice>(lines + group * kArrivalWords, 1u) + 1 == members) {
-        // What the others of the line have stored goes on with this one's count.
-        FenceAcquire<Scope::kDevice>();
-        FenceRelease<Scope::kDevice>();
-        AddFlag<Scope::kDevice>(full, 1u);
-      }
+      AddFlag<Scope::kDevice>(lines + worker % kArrivalLines * kArrivalWords, 1u);
     }
-    Await<Scope::kDevice, Until::kEqual>(full, groups, leader);
+  }
+  DEVICE static void AwaitAll(Global<const uint32_t> lines, uint32_t workers) {
+    const uint32_t line = ThreadId(), members = CeilDiv(workers - line, kArrivalLines);
+    Await<Scope::kDevice, Until::kEqual>(lines + line * kArrivalWords, members,
+                                         line < Min(workers, kArrivalLines));
   }
 
   // The experts that rows [first, first + 16) chose, ascending, at kListAt: count, then ids. And what
   // is at kSlotsAt and kWeightsAt.
   DEVICE static void Distinct(const Args& args, uint32_t rows, uint32_t first, Arena arena) {
-    const Lds<uint32_t> mask = arena.Get<uint32_t>(kTileLdsBytes);
+    const Lds<uint32_t> mask = arena.Get<uint32_t>(kMaskAt);
     const Lds<uint32_t> list = arena.Get<uint32_t>(kListAt);
     const Lds<uint32_t> slots = arena.Get<uint32_t>(kSlotsAt);
     const uint32_t count = Min(kTileRows, rows - first) * args.top;
     const bool chooses = ThreadId() < count;
     uint32_t id = 0;
     float weight = 0;
-    if (chooses) {
+    // Asked for before the number of rows is known.
+    if (ThreadId() < Min(kTileRows, args.most_rows - first) * args.top) {
       id = At(args.ids)[uint64_t{first} * args.top + ThreadId()];
       weight = At(args.weights)[uint64_t{first} * args.top + ThreadId()];
     }
@@ -130,21 +141,18 @@ struct Experts {
     }
     BarrierLds();
     // An expert's place is the number of set bits before its own.
+    const uint32_t bits = LaneId() < kMaskWords ? mask[LaneId()] : 0;
+    const uint32_t before = SumBefore(__builtin_popcount(bits));
+    const uint32_t words_before = Shuffle(before, id / 32), own = Shuffle(bits, id / 32);
     if (chooses) {
-      const uint32_t bit = 1u << id % 32;
-      uint32_t place = __builtin_popcount(mask[id / 32] & (bit - 1));
-      for (uint32_t w = 0; w < id / 32; ++w) place += __builtin_popcount(mask[w]);
+      const uint32_t place = words_before + __builtin_popcount(own & ((1u << id % 32) - 1));
       if (is_first) list[1 + place] = id;
       // A byte each, 0 being none; waves may have bytes of one word.
       const uint32_t at = place * kTileRows + ThreadId() / args.top;
       OrLds(slots + at / 4, (ThreadId() % args.top + 1) << at % 4 * 8);
     }
-    if (WaveId() == 0) {
-      const uint32_t bits = LaneId() < kMaskWords ? __builtin_popcount(mask[LaneId()]) : 0;
-      const uint32_t all = WaveSum(bits);
-      if (LaneId() == 0) list[0] = all;
-    }
-    static_assert(kMaskWords <= kWave);
+    if (ThreadId() == kMaskWords) list[0] = before;
+    static_assert(kMaskWords < kWave);
     BarrierLds();
   }
 
@@ -153,37 +161,68 @@ struct Experts {
     return uint32_t{arena.Get<uint8_t>(kSlotsAt)[place * kTileRows + row]} - 1;
   }
 
+  // Strides are less than 4 GiB.
   DEVICE static Tiles ExpertOf(Tiles w, uint64_t stride, uint64_t scale_stride, uint32_t id) {
-    w.data.address += stride * id;
-    w.scales.address += scale_stride * id;
+    w.data.address += uint64_t{static_cast<uint32_t>(stride)} * id;
+    w.scales.address += uint64_t{static_cast<uint32_t>(scale_stride)} * id;
     return w;
   }
 
+  // Units are an output tile of an expert each; a workgroup takes two at once where there are two, so
+  // that it waits once for both. (Factors of fp8 lie in scalar registers, of which there are too few.)
+  static constexpr uint32_t kMostUnits = kFormat == TileFormat::kFp8 ? 1 : 2;
   template <Columns kColumns>
   DEVICE static void GateUp(const Args& args, uint32_t rows, uint32_t first, uint32_t worker,
                             uint32_t workers, Arena arena) {
-    const uint32_t row = first + ThreadId() / kTileRows;
-    const RowFactor factor(args.norm, row, row < rows);
+    const uint32_t total = Uniform(+arena.Get<uint32_t>(kListAt)[0]) * args.gate_up.outputs;
     const auto x = Operand<kColumns>::Of(At(args.x), args.x_stride,
                                          Min(first + Operand<kColumns>::Row(), rows - 1));
-    const Lds<uint32_t> list = arena.Get<uint32_t>(kListAt);
-    const uint32_t total = Uniform(+list[0]) * args.gate_up.outputs;
-    const float by = factor.Value(args.norm);
-    for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t output = t % args.gate_up.outputs, place = t / args.gate_up.outputs;
-      const uint32_t id = Uniform(+list[1 + place]);
-      const WaveSums<kFormat, kColumns, 2> sums(
-          ExpertOf(args.gate_up, args.gate_up_stride, args.gate_up_scale_stride, id), 2 * output,
-          x);
-      const float gate = AddWaves(sums.of[0], arena.Get<float>());
-      const float value = Silu(gate * by) * (AddWaves(sums.of[1], arena.Get<float>()) * by);
-      const uint32_t slot = row < rows ? SlotOf(row - first, place, arena) : kNoSlot;
-      if (slot != kNoSlot) {
-        StoreSplit(At(args.act) + (uint64_t{row} * args.top + slot) * args.act_stride,
-                   output * kTileRows + ThreadId() % kTileRows, value);
+    const uint32_t row = first + ThreadId() / kTileRows;
+    const RowFactor factor(args.norm, row, row < rows);
+    for (uint32_t t = worker; t < total; t += kMostUnits * workers) {
+      if (kMostUnits > 1 && t + workers < total) {
+        GateUpUnits<kColumns, kMostUnits>(args, rows, first, t, workers, x, factor, arena);
+      } else {
+        GateUpUnits<kColumns, 1>(args, rows, first, t, workers, x, factor, arena);
       }
     }
     BarrierLds();
+  }
+
+  // Units unit, unit + workers, ...
+  template <Columns kColumns, uint32_t kUnits>
+  DEVICE static void GateUpUnits(const Args& args, uint32_t rows, uint32_t first, uint32_t unit,
+                                 uint32_t workers, const Operand<kColumns>& x,
+                                 const RowFactor& factor, Arena arena) {
+    const Lds<uint32_t> list = arena.Get<uint32_t>(kListAt);
+    uint32_t places[kUnits], outputs[kUnits];
+    TileRow tiles[2 * kUnits];  // gate, up of each
+#pragma clang loop unroll(full)
+    for (uint32_t u = 0; u < kUnits; ++u) {
+      const uint32_t t = unit + u * workers;
+      places[u] = t / args.gate_up.outputs;
+      outputs[u] = t - places[u] * args.gate_up.outputs;
+      const uint32_t id = Uniform(+list[1 + places[u]]);
+      const Tiles w =
+          ExpertOf(args.gate_up, args.gate_up_stride, args.gate_up_scale_stride, id);
+      tiles[2 * u] = RowOf<kFormat>(w, 2 * outputs[u]);
+      tiles[2 * u + 1] = RowOf<kFormat>(w, 2 * outputs[u] + 1);
+    }
+    const LeafSums<kFormat, kColumns, 2 * kUnits> sums(
+        tiles, Leaf<kFormat>(0, args.gate_up.steps, WaveId()), x);
+    const uint32_t row = first + ThreadId() / kTileRows;
+    const float by = factor.Value(args.norm);
+    float all[2 * kUnits];
+    AddWaves(sums.of, arena.Get<float>(), all);
+#pragma clang loop unroll(full)
+    for (uint32_t u = 0; u < kUnits; ++u) {
+      const float value = Silu(all[2 * u] * by) * (all[2 * u + 1] * by);
+      const uint32_t slot = row < rows ? SlotOf(row - first, places[u], arena) : kNoSlot;
+      if (slot != kNoSlot) {
+        StoreSplit(At(args.act) + (uint64_t{row} * args.top + slot) * args.act_stride,
+                   outputs[u] * kTileRows + ThreadId() % kTileRows, value);
+      }
+    }
   }
 
   // ---- down: the same tile of several experts at once ----
@@ -316,6 +355,236 @@ struct Experts {
       }
     }
     BarrierLds();
+  }
+
+  // ---- down, where some leaves are empty ----
+
+  // Of few tiles waves would have nothing to do. Then each multiplies some of the experts' tiles, whose
+  // leaf it may be, and each thread adds up an element: in the same order, to the same bits.
+  // Not where scalar registers are too few: of fp8, whose factors lie there, and of MXFP4 on a chip that
+  // takes it apart in code.
+  static constexpr bool kTogether =
+      kFormat != TileFormat::kFp8 &&
+      (kFormat != TileFormat::kMxfp4 || isa::kFacts.has_scaled_mfma);
+  DEVICE static bool Together(const Tiles& down) {
+    return kTogether && down.parts <= 2 && down.steps < down.parts * kPartLeaves * TileSteps(kFormat);
+  }
+  // Experts of a wave at once, and of the workgroup.
+  static constexpr uint32_t TogetherEach(Columns columns) {
+    if (columns == Columns::kRounded) return 4;  // as registers hold
+    return columns == Columns::kMany ? kScratchTiles / 2 : kScratchTiles;
+  }
+
+  // What a wave has asked for of experts place, place + kWaves, ...
+  template <class Piece, Columns kColumns>
+  struct Asked {
+    Piece pieces[TogetherEach(kColumns)];
+    uint32_t slots[2];  // of the lane's row, a byte each
+    DEVICE uint32_t SlotAt(uint32_t e) const { return slots[e / 4] >> e % 4 * 8 & 0xff; }
+  };
+
+  template <class Piece, Columns kColumns>
+  DEVICE static Asked<Piece, kColumns> Ask(const Args& args, const DownUnit& unit, uint32_t step,
+                                           uint32_t place) {
+    constexpr uint32_t kEach = TogetherEach(kColumns);
+    static_assert(kEach <= 8);
+    Asked<Piece, kColumns> out;
+    const uint32_t output = MadeHere(unit.output);  // what is made of it takes scalar registers
+    const uint32_t last = unit.count - 1, row = LanesMadeHere(unit.mine - unit.first);
+    const uint32_t ids = unit.list[1 + Min(place + LanesMadeHere(LaneId()) % 8 * kWaves, last)];
+    uint32_t slots[kEach];
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kEach; ++e) {
+      slots[e] = SlotOf(row, Min(place + e * kWaves, last), unit.arena);
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kEach; ++e) {
+      out.pieces[e].Load(RowOf<kFormat>(ExpertOf(args.down, args.down_stride,
+                                                 args.down_scale_stride, ReadLane(ids, e)),
+                                        output),
+                         step);
+      KeepOrder();  // or addresses of all would be made first, in registers that there are not
+    }
+    out.slots[0] = out.slots[1] = 0;
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kEach; ++e) {
+      // As in ChosenOf.
+      out.slots[e / 4] |= (slots[e] != kNoSlot ? slots[e] : 0) << e % 4 * 8;
+    }
+    return out;
+  }
+
+  // The first ones, and the next.
+  template <class Piece, Columns kColumns>
+  DEVICE static void AskFirst(const Args& args, const DownUnit& unit, uint32_t step,
+                              Asked<Piece, kColumns> (&asked)[2]) {
+    constexpr uint32_t kAtOnce = TogetherEach(kColumns) * kWaves;
+    asked[0] = Ask<Piece, kColumns>(args, unit, step, WaveId());
+    if (kAtOnce < unit.count) {
+      asked[1] = Ask<Piece, kColumns>(args, unit, step, kAtOnce + WaveId());
+    }
+  }
+
+  template <Columns kColumns>
+  DEVICE static DownUnit UnitOf(uint32_t rows, uint32_t first, uint32_t output, Arena arena) {
+    const Lds<uint32_t> list = arena.Get<uint32_t>(kListAt);
+    return {list,  Uniform(+list[0]), output,
+            first, Min(first + Operand<kColumns>::Row(), rows - 1), arena};
+  }
+
+  // `early`: `asked` is what the first tile of the first output takes first.
+  template <Columns kColumns>
+  DEVICE static void DownTogether(const Args& args, uint32_t rows, uint32_t first, uint32_t worker,
+                                  uint32_t workers, bool early,
+                                  Asked<DownTile, kColumns> (&asked)[2], Arena arena) {
+    const uint32_t leaves = args.down.parts * kPartLeaves;
+    for (uint32_t output = worker; output < args.down.outputs; output += workers) {
+      const DownUnit unit = UnitOf<kColumns>(rows, first, output, arena);
+      LeafTreeOf<float> tree;
+#pragma clang loop unroll(disable)
+      for (uint32_t i = 0; i < leaves; ++i) {
+        const uint32_t part = i / kPartLeaves;
+        const uint32_t begin = part == 0 ? 0 : PartEnd(args.down, part - 1);
+        Leaf<kFormat> leaf(begin, PartEnd(args.down, part), i % kPartLeaves);
+        float totals[Operand<kColumns>::kWords] = {};
+#pragma clang loop unroll(disable)
+        for (; leaf.tiles > 0; --leaf.tiles, leaf.step += TileSteps(kFormat)) {
+          if (!early) AskFirst(args, unit, leaf.step, asked);
+          early = false;
+          AddTogether(args, unit, leaf.step, asked, totals);
+        }
+        ForEachTailTile<kFormat>(leaf.step, leaf.tail, [&](auto piece, uint32_t step) {
+          Asked<decltype(piece), kColumns> own[2];
+          AskFirst(args, unit, step, own);
+          AddTogether(args, unit, step, own, totals);
+        });
+        float sum = totals[0];
+        if constexpr (kColumns == Columns::kMany) sum = sum + totals[1];
+        if constexpr (kColumns == Columns::kFew) sum = sum + RotateRow8(sum);
+        tree.Push(i, sum);
+      }
+      const uint32_t row = first + LaneRow();
+      if (row < rows && LaneRow() == Operand<kColumns>::Row()) {
+        At(args.out)[uint64_t{row} * args.out_stride + output * kTileRows + WaveId() * 4 +
+                     LanePart()] = tree.Sum(leaves);
+      }
+    }
+    BarrierLds();
+  }
+
+  template <class Piece, Columns kColumns>
+  using Inputs = u32x4[TogetherEach(kColumns)][Piece::kSteps][Operand<kColumns>::kWords];
+
+  template <class Piece, Columns kColumns>
+  DEVICE static void LoadInputs(const Args& args, const DownUnit& unit, const Asked<Piece, kColumns>& asked,
+                                uint32_t step, Inputs<Piece, kColumns>& in) {
+    KeepOrder();
+    const uint32_t mine = LanesMadeHere(unit.mine * args.top);
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < TogetherEach(kColumns); ++e) {
+      LoadSteps<kColumns>(Operand<kColumns>::Of(At(args.act), args.act_stride, 
+                                                mine + asked.SlotAt(e)),
+                          step, in[e]);
+    }
+    KeepOrder();
+  }
+
+  // As AddPieces, of all waves. Weights are asked for two turns before they are multiplied, inputs one.
+  template <class Piece, Columns kColumns>
+  DEVICE static void AddTogether(const Args& args, const DownUnit& unit, uint32_t step,
+                                 Asked<Piece, kColumns> (&asked)[2],
+                                 float (&totals)[Operand<kColumns>::kWords]) {
+    constexpr uint32_t kAtOnce = TogetherEach(kColumns) * kWaves;
+    Inputs<Piece, kColumns> in;
+    LoadInputs(args, unit, asked[0], step, in);
+#pragma clang loop unroll(disable)
+    for (uint32_t place = 0; place < unit.count; place += kAtOnce) {
+      FillTable<kAtOnce>(args, unit, place);
+      KeepOrder();
+      Multiply<Piece, kColumns>(asked[0], in, step, unit.arena);
+      if (place + kAtOnce < unit.count) {
+        asked[0] = asked[1];
+        LoadInputs(args, unit, asked[0], step, in);
+        const uint32_t next = place + 2 * kAtOnce;
+        if (next < unit.count) {
+          asked[1] = Ask<Piece, kColumns>(args, unit, step, next + WaveId());
+        }
+      }
+      BarrierLds();
+      AddProducts<kColumns>(Min(kAtOnce, unit.count - place), unit.arena, totals);
+      BarrierLds();
+    }
+  }
+
+  // The wave's products, of experts place, place + kWaves, ..., to LDS.
+  template <class Piece, Columns kColumns>
+  DEVICE static void Multiply(
+      const Asked<Piece, kColumns>& asked, const Inputs<Piece, kColumns>& in, uint32_t step,
+      Arena arena) {
+    constexpr uint32_t kEach = TogetherEach(kColumns), kWords = Operand<kColumns>::kWords;
+    const Lds<f32x4> to = arena.Get<f32x4>() + LanesMadeHere(ThreadId() / kWave * kWords * kWave + LaneId());
+    f32x4 sums[kEach][kWords];
+    const auto store = [&](uint32_t e) {
+#pragma clang loop unroll(full)
+      for (uint32_t w = 0; w < kWords; ++w) {
+        to[(e * kWaves * kWords + w) * kWave] = sums[e][w];
+      }
+    };
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kEach; ++e) {
+#pragma clang loop unroll(full)
+      for (uint32_t w = 0; w < kWords; ++w) sums[e][w] = f32x4{0, 0, 0, 0};
+      asked.pieces[e].template Add<kColumns>(step, in[e], sums[e]);
+      store(e);
+    }
+  }
+
+  // Of each expert that is multiplied and each row its weight; less than 0 where the row did not choose
+  // it, or where there is no expert.
+  template <uint32_t kAtOnce>
+  DEVICE static void FillTable(const Args& args, const DownUnit& unit, uint32_t place) {
+    for (uint32_t i = LanesMadeHere(ThreadId()); i < kAtOnce * kTileRows; i += kThreads) {
+      const uint32_t row = i % kTileRows, at = place + i / kTileRows;
+      const uint32_t slot = at < unit.count ? SlotOf(row, at, unit.arena) : kNoSlot;
+      unit.arena.template Get<float>(kTableAt)[i] =
+          slot != kNoSlot ? unit.arena.template Get<float>(kWeightsAt)[row * args.top + slot] : -1.0f;
+    }
+  }
+
+  // A thread's element is column LaneRow() of output WaveId() * 4 + LanePart().
+  template <Columns kColumns>
+  DEVICE static void AddProducts(uint32_t count, Arena arena,
+                                 float (&totals)[Operand<kColumns>::kWords]) {
+    constexpr uint32_t kWords = Operand<kColumns>::kWords;
+    constexpr uint32_t kGroup = 8 / kWords;
+    static_assert(TogetherEach(kColumns) * kWaves % kGroup == 0);  // those past the last have no weight
+    const uint32_t lane = LanesMadeHere(LaneId()), column = lane % kTileRows;
+    Lds<float> product =
+        arena.Get<float>() + (WaveId() * kTileRows + column) * 4 + lane / kTileRows;
+    Lds<float> table = arena.Get<float>(kTableAt) +
+                       (kColumns == Columns::kFew ? column % kFewRows : column);
+#pragma clang loop unroll(disable)
+    for (uint32_t i = 0; i < count; i += kGroup) {
+      float weights[kGroup], values[kGroup][kWords];
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kGroup; ++j) {
+        weights[j] = table[j * kTileRows];
+#pragma clang loop unroll(full)
+        for (uint32_t w = 0; w < kWords; ++w) {
+          values[j][w] = product[(j * kWords + w) * kTileRows * kTileRows];
+        }
+      }
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kGroup; ++j) {
+#pragma clang loop unroll(full)
+        for (uint32_t w = 0; w < kWords; ++w) {
+          const float old = totals[w], now = Fma(weights[j], values[j][w], old);
+          totals[w] = weights[j] < 0 ? old : now;
+        }
+      }
+      product += kGroup * kWords * kTileRows * kTileRows;
+      table += kGroup * kTileRows;
+    }
   }
 };
 

@@ -392,35 +392,53 @@ DEVICE void ForEachLeaf(const Tiles& w, uint32_t first, uint32_t parts, Take tak
 
 // The sum of a wave's leaves, in the tree, as they come: 1, 2, 4 or 8. All sums are made, and those that
 // end kept: with branches the registers of every way would count.
-struct LeafTree {
+template <class T>
+struct LeafTreeOf {
   static_assert(kMaxParts == 8);
-  f32x4 one = {}, two = {}, four = {};  // of so many leaves; all eight take the place of one
+  T one = {}, two = {}, four = {};  // of so many leaves; all eight take the place of one
 
-  DEVICE void Push(uint32_t index, f32x4 value) {
+  DEVICE void Push(uint32_t index, T value) {
     const uint32_t carries = TreeCarries(index);
-    const f32x4 of_two = one + value, of_four = two + of_two, of_eight = four + of_four;
+    const T of_two = one + value, of_four = two + of_two, of_eight = four + of_four;
     one = carries == 0 ? value : carries == 3 ? of_eight : one;
     two = carries == 1 ? of_two : two;
     four = carries == 2 ? of_four : four;
   }
   // When `count` have come.
-  DEVICE f32x4 Sum(uint32_t count) const { return count == 2 ? two : count == 4 ? four : one; }
+  DEVICE T Sum(uint32_t count) const { return count == 2 ? two : count == 4 ? four : one; }
 };
+using LeafTree = LeafTreeOf<f32x4>;
 
 // The four waves' sums of a tile, added in the tree: thread t gets output t % 16 of row t / 16.
 // A lane of the matrix unit holds rows 4 * (l / 16) .. + 3 (outputs) of column l % 16 (rows of x).
 inline constexpr uint32_t kTileLdsBytes = kWaves * kTileRows * kTileRows * 4;
-DEVICE float AddWaves(f32x4 share, Lds<float> scratch) {
-  reinterpret_cast<Lds<f32x4>>(scratch)[ThreadId()] = share;
+// Of so many tiles at once, in kCount * kTileLdsBytes.
+template <uint32_t kCount>
+DEVICE void AddWaves(const f32x4 (&shares)[kCount], Lds<float> scratch, float (&to)[kCount]) {
+#pragma clang loop unroll(full)
+  for (uint32_t i = 0; i < kCount; ++i) {
+    reinterpret_cast<Lds<f32x4>>(scratch)[i * kThreads + ThreadId()] = shares[i];
+  }
   BarrierLds();
   const uint32_t output = ThreadId() % kTileRows, row = ThreadId() / kTileRows;
   const uint32_t at = (output / 4 * kTileRows + row) * 4 + output % 4;
-  float sums[kWaves];
 #pragma clang loop unroll(full)
-  for (uint32_t w = 0; w < kWaves; ++w) sums[w] = scratch[w * kTileRows * kTileRows + at];
-  AddTree(sums, kWaves, [](float a, float b) { return a + b; });
+  for (uint32_t i = 0; i < kCount; ++i) {
+    float sums[kWaves];
+#pragma clang loop unroll(full)
+    for (uint32_t w = 0; w < kWaves; ++w) {
+      sums[w] = scratch[(i * kWaves + w) * kTileRows * kTileRows + at];
+    }
+    AddTree(sums, kWaves, [](float a, float b) { return a + b; });
+    to[i] = sums[0];
+  }
   BarrierLds();
-  return sums[0];
+}
+DEVICE float AddWaves(f32x4 share, Lds<float> scratch) {
+  const f32x4 shares[1] = {share};
+  float to[1];
+  AddWaves(shares, scratch, to);
+  return to[0];
 }
 
 }  // namespace mainarch::kernels
