@@ -137,17 +137,20 @@ inline Page PageAt(const AttendArgs& a, int64_t token) {
   return {k + page * k_side, v + page * v_side, scales, scales + k_scales};
 }
 
-// Sums over columns from `d` on of a half of each page's tokens, as two chains: of even and of odd ones.
-template <class F, int kHalf, int NQ, int NT>
+// acc[t][q][0] + acc[t][q][1], over the columns [d, end).
+template <class F, int NQ, int NT>
 inline __attribute__((always_inline)) void Columns(const AttendArgs& a, int q0, int32_t d,
                                                    const Page (&page)[NT],
-                                                   const DecodeTables& tables, Half (&acc)[NT][NQ][2]) {
+                                                   const DecodeTables& tables, V (&acc)[NT][NQ][2]) {
+  V k[NT][F::kCols];
   MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
-    V k[F::kCols];
-    F::DecodeK(page[t].k + d / F::kCols * F::kBytes, tables, k);
-    MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
-      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
-        acc[t][q][c & 1] = HalfFma(HalfOf<kHalf>(k[c]), a.q[q0 + q][d + c], acc[t][q][c & 1]);
+    F::DecodeK(page[t].k + d / F::kCols * F::kBytes, tables, k[t]);
+  }
+  MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
+    MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
+      const V x = Set(a.q[q0 + q][d + c]);
+      MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+        acc[t][q][c & 1] = Fma(k[t][c], x, acc[t][q][c & 1]);
       }
     }
   }
@@ -179,38 +182,6 @@ class FetchValues {
   int32_t at_ = 0, at_page_ = 0;
 };
 
-// Scores of NQ queries against a half of the tokens of NT pages: sums[t][q][kHalf].
-template <class F, int kHalf, int NQ, int NT>
-inline __attribute__((always_inline)) void HalfScores(const AttendArgs& a, int q0, const Page (&page)[NT],
-                                                      FetchValues<F, NT>* values, const DecodeTables& tables,
-                                                      Half (&sums)[NT][NQ][kHalves]) {
-  using K = typename F::Key;
-  const int32_t block = kBlockScales<K> ? 32 : a.kv.key_dim;
-  MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
-    MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) sums[t][q][kHalf] = HalfOf<kHalf>(Zero());
-  }
-  for (int32_t first = 0; first < a.kv.key_dim; first += block) {
-    Half acc[NT][NQ][2];
-    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
-      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
-        acc[t][q][0] = acc[t][q][1] = HalfOf<kHalf>(Zero());
-      }
-    }
-    for (int32_t d = first; d < first + block; d += K::kCols) {
-      if (kHalf == 0) values->Step();
-      Columns<K, kHalf>(a, q0, d, page, tables, acc);
-    }
-    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
-      Half scale = HalfOf<kHalf>(Zero());
-      if constexpr (kBlockScales<K>) scale = HalfOf<kHalf>(LoadE5M3(page[t].k_scale + first / 32 * 16));
-      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
-        const Half sum = HalfAdd(acc[t][q][0], acc[t][q][1]);
-        sums[t][q][kHalf] = kBlockScales<K> ? HalfFma(sum, scale, sums[t][q][kHalf]) : sum;
-      }
-    }
-  }
-}
-
 // Scores of NQ queries against NT pages into scratch[query][token - begin]. With `fetch`, V of
 // those pages is fetched meanwhile.
 template <class F, int NQ, int NT>
@@ -220,13 +191,44 @@ inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
   Page page[NT];
   for (int t = 0; t < NT; ++t) page[t] = PageAt<F>(a, token + 16 * t);
   FetchValues<F, NT> values(a, page, fetch);
-  Half sums[NT][NQ][kHalves];
-  HalfScores<F, 0>(a, q0, page, &values, tables, sums);
-  if constexpr (kHalves > 1) HalfScores<F, kHalves - 1>(a, q0, page, &values, tables, sums);
+  V sums[NT][NQ];
+  if constexpr (kBlockScales<K>) {
+    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) sums[t][q] = Zero();
+    }
+    for (int32_t block = 0; block < a.kv.key_dim; block += 32) {
+      V acc[NT][NQ][2];
+      MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+        MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) acc[t][q][0] = acc[t][q][1] = Zero();
+      }
+      for (int32_t d = block; d < block + 32; d += K::kCols) {
+        values.Step();
+        Columns<K>(a, q0, d, page, tables, acc);
+      }
+      MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+        const V scale = LoadE5M3(page[t].k_scale + block / 32 * 16);
+        MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
+          sums[t][q] = Fma(Add(acc[t][q][0], acc[t][q][1]), scale, sums[t][q]);
+        }
+      }
+    }
+  } else {
+    V acc[NT][NQ][2];
+    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) acc[t][q][0] = acc[t][q][1] = Zero();
+    }
+    for (int d = 0; d < a.kv.key_dim; d += K::kCols) {
+      values.Step();
+      Columns<K>(a, q0, d, page, tables, acc);
+    }
+    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) sums[t][q] = Add(acc[t][q][0], acc[t][q][1]);
+    }
+  }
   for (int t = 0; t < NT; ++t) {
     const int64_t at = token + 16 * t;
     for (int q = 0; q < NQ; ++q) {
-      V s = Join(sums[t][q]);
+      V s = sums[t][q];
       if (kTokenScales<K>) s = Mul(s, Load(reinterpret_cast<const float*>(page[t].k_scale)));
       const int64_t visible = a.visible[q0 + q] - at;
       s = First(visible > 16 ? 16 : static_cast<int>(visible), s, Set(-__builtin_inff()));
@@ -264,84 +266,54 @@ inline bool Weights(const AttendArgs& a, int q, int64_t begin, int64_t end) {
   return true;
 }
 
-// acc[q] += weight * V over `count` tokens of a page, of dimensions [d, d + kDims ND); W is F's form of V or
-// its narrow one. `next`, if any: K of a page of the next split, fetched meanwhile, a token's a token.
-template <class W, int NQ, int ND>
-inline __attribute__((always_inline)) void ValuesOfPage(const AttendArgs& a, const Page& page, int d, int count,
-                                                        const float* weights, const uint8_t* next,
-                                                        int64_t key_row, const DecodeTables& tables,
-                                                        V (&acc)[NQ][ND * W::kVectors]) {
-  constexpr int kAll = ND * W::kVectors;
-  const int64_t row = int64_t{a.kv.value_dim} * kBits<W> / 8;
-  [[maybe_unused]] float scales[ND][16];
-  if constexpr (kBlockScales<W>) {
-    for (int i = 0; i < ND; ++i) Store(scales[i], LoadE5M3(page.v_scale + (d / 32 + i) * 16));
-  }
-  for (int t = 0; t < count; ++t) {
-    if (next != nullptr) {
-      for (int64_t i = 0; i < key_row; i += 64) __builtin_prefetch(next + t * key_row + i);
-    }
-    V v[kAll];
-    MAINARCH_UNROLL for (int i = 0; i < ND; ++i) {
-      W::DecodeV(page.v + t * row + (d + i * W::kDims) * kBits<W> / 8, tables, v + i * W::kVectors);
-      if constexpr (kBlockScales<W>) {
-        const V scale = Set(scales[i][t]);  // the product is exact
-        MAINARCH_UNROLL for (int j = 0; j < W::kVectors; ++j) {
-          v[i * W::kVectors + j] = Mul(v[i * W::kVectors + j], scale);
-        }
-      }
-    }
-    MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
-      const V p = Set(weights[q * kAttentionSplit + t]);
-      MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[q][i] = Fma(p, v[i], acc[q][i]);
-    }
-  }
-}
-
-// A vector of sums to its dimensions of `out`.
-template <class W>
-inline void StoreDims(int i, V sums, float* out) {
-  float lanes[16];
-  Store(lanes, sums);
-  float* const at = out + i / W::kVectors * W::kDims;
-  for (int lane = 0; lane < 16; ++lane) at[W::Dim(i % W::kVectors, lane)] = lanes[lane];
-}
-
-// out[q][d .. d + kDims ND kTurns) = sum over tokens of weight * V. Sums stay in registers, or, where these hold
-// those of kDims ND dimensions only (kTurns > 1), go there page by page: a page is in the first cache. With
+// out[q][d .. d + kDims ND) = sum over tokens of weight * V; W is F's form of V or its narrow one. With
 // `fetch`, K of the next split is fetched meanwhile.
-template <class F, class W, int NQ, int ND, int kTurns>
+template <class F, class W, int NQ, int ND>
 inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t end, bool fetch,
                    const DecodeTables& tables) {
   constexpr int kAll = ND * W::kVectors;
-  V acc[kTurns][NQ][kAll];
+  V acc[NQ][kAll];
   MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
-    MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) {
-      for (int turn = 0; turn < kTurns; ++turn) acc[turn][q][i] = Zero();
-    }
+    MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[q][i] = Zero();
   }
+  const int64_t row = int64_t{a.kv.value_dim} * kBits<W> / 8;
   const int64_t key_row = int64_t{a.kv.key_dim} * kBits<typename F::Key> / 8;
   for (int64_t token = begin; token < end; token += 16) {
     const Page page = PageAt<F>(a, token);
     const uint8_t* next = fetch ? PageAt<F>(a, token + kAttentionSplit).k : nullptr;
     const int count = end - token < 16 ? static_cast<int>(end - token) : 16;
     const float* weights = a.scratch + q0 * kAttentionSplit + (token - a.begin);
-    for (int turn = 0; turn < kTurns; ++turn) {
-      V sums[NQ][kAll];
-      MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
-        MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) sums[q][i] = acc[turn][q][i];
+    [[maybe_unused]] float scales[ND][16];
+    if constexpr (kBlockScales<W>) {
+      for (int i = 0; i < ND; ++i) Store(scales[i], LoadE5M3(page.v_scale + (d / 32 + i) * 16));
+    }
+    for (int t = 0; t < count; ++t) {
+      if (fetch) {
+        for (int64_t i = 0; i < key_row; i += 64) __builtin_prefetch(next + t * key_row + i);
       }
-      ValuesOfPage<W, NQ, ND>(a, page, d + turn * ND * W::kDims, count, weights, turn == 0 ? next : nullptr,
-                              key_row, tables, sums);
+      V v[kAll];
+      MAINARCH_UNROLL for (int i = 0; i < ND; ++i) {
+        W::DecodeV(page.v + t * row + (d + i * W::kDims) * kBits<W> / 8, tables,
+                   v + i * W::kVectors);
+        if constexpr (kBlockScales<W>) {
+          const V scale = Set(scales[i][t]);  // the product is exact
+          MAINARCH_UNROLL for (int j = 0; j < W::kVectors; ++j) {
+            v[i * W::kVectors + j] = Mul(v[i * W::kVectors + j], scale);
+          }
+        }
+      }
       MAINARCH_UNROLL for (int q = 0; q < NQ; ++q) {
-        MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[turn][q][i] = sums[q][i];
+        const V p = Set(weights[q * kAttentionSplit + t]);
+        MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[q][i] = Fma(p, v[i], acc[q][i]);
       }
     }
   }
   for (int q = 0; q < NQ; ++q) {
-    for (int turn = 0; turn < kTurns; ++turn) {
-      float* const out = a.out[q0 + q] + d + turn * ND * W::kDims;
-      for (int i = 0; i < kAll; ++i) StoreDims<W>(i, acc[turn][q][i], out);
+    for (int i = 0; i < kAll; ++i) {
+      float lanes[16];
+      Store(lanes, acc[q][i]);
+      float* out = a.out[q0 + q] + d + i / W::kVectors * W::kDims;
+      for (int lane = 0; lane < 16; ++lane) out[W::Dim(i % W::kVectors, lane)] = lanes[lane];
     }
   }
 }
@@ -361,9 +333,7 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   // one: V under the scores, the next split's K under the values.
   const bool first = q0 == 0;
   // NQ * kPages * 2 chains, and kPages * kCols columns, in registers.
-  constexpr int kPages = kHalves > 1                                    ? 4 / NQ
-                         : NQ == 4 || (NQ == 2 && F::Key::kCols >= 4) ? 2
-                                                                         : 4;
+  constexpr int kPages = NQ == 4 || (NQ == 2 && F::Key::kCols >= 4) ? 2 : 4;
   int64_t token = begin;
   for (; token + 16 * kPages <= padded; token += 16 * kPages) {
     Scores<F, NQ, kPages>(a, q0, token, first, tables);
@@ -374,23 +344,19 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
     for (int64_t i = begin - a.begin; i < padded - a.begin; ++i) a.scratch[q * kAttentionSplit + i] = 0;
   }
   const bool next = first && seen >= a.end + kAttentionSplit;
-  // As much of a row of V at once as there are registers for sums: 16 of them, or 4 of two halves each,
-  // which then have a whole cache line's dimensions and more in turn.
+  // As much of a row of V at once as there are registers for sums: 16 of them.
   using W = typename F::Value;
   using Narrow = typename NarrowOf<W>::Type;
-  constexpr int kVectors = kHalves > 1 ? (NQ == 4 ? 1 : 4 / NQ) : NQ <= 2 ? 8 : 4;
-  constexpr int kWide = kVectors < W::kVectors ? 1 : kVectors / W::kVectors;
-  constexpr int kTurns = kHalves > 1 ? 128 / (W::kDims * kWide) : 1;
-  constexpr int kShort = kHalves > 1 ? kWide : 64 / W::kDims;
+  constexpr int kWide = (NQ <= 2 ? 8 : 4) / W::kVectors;
   int d = 0;
-  for (; d + W::kDims * kWide * kTurns <= a.kv.value_dim; d += W::kDims * kWide * kTurns) {
-    Values<F, W, NQ, kWide, kTurns>(a, q0, d, begin, end, next && d == 0, tables);
+  for (; d + W::kDims * kWide <= a.kv.value_dim; d += W::kDims * kWide) {
+    Values<F, W, NQ, kWide>(a, q0, d, begin, end, next && d == 0, tables);
   }
   for (; d + 64 <= a.kv.value_dim; d += 64) {
-    Values<F, W, NQ, kShort, 64 / (W::kDims * kShort)>(a, q0, d, begin, end, next && d == 0, tables);
+    Values<F, W, NQ, 64 / W::kDims>(a, q0, d, begin, end, next && d == 0, tables);
   }
   for (; d < a.kv.value_dim; d += Narrow::kDims) {
-    Values<F, Narrow, NQ, 1, 1>(a, q0, d, begin, end, next && d == 0, tables);
+    Values<F, Narrow, NQ, 1>(a, q0, d, begin, end, next && d == 0, tables);
   }
 }
 

@@ -20,17 +20,6 @@ static inline V Div(V a, V b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps
 static inline V Fma(V a, V b, V c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
-// What a register holds, where sums are more than there are registers for.
-using Half = __m256;
-inline constexpr int kHalves = 2;
-template <int kHalf>
-static inline Half HalfOf(V a) {
-  return kHalf == 0 ? a.lo : a.hi;
-}
-static inline V Join(const Half (&h)[2]) { return {h[0], h[1]}; }
-static inline Half HalfFma(Half a, float b, Half c) { return _mm256_fmadd_ps(a, _mm256_set1_ps(b), c); }
-static inline Half HalfFma(Half a, Half b, Half c) { return _mm256_fmadd_ps(a, b, c); }
-static inline Half HalfAdd(Half a, Half b) { return _mm256_add_ps(a, b); }
 static inline V Max(V a, V b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 static inline V Min(V a, V b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
 static inline V Abs(V a) {

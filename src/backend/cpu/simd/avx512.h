@@ -15,17 +15,6 @@ static inline V Sub(V a, V b) { return _mm512_sub_ps(a, b); }
 static inline V Mul(V a, V b) { return _mm512_mul_ps(a, b); }
 static inline V Div(V a, V b) { return _mm512_div_ps(a, b); }
 static inline V Fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-// See avx2.h: here a half is all.
-using Half = V;
-inline constexpr int kHalves = 1;
-template <int kHalf>
-static inline Half HalfOf(V a) {
-  return a;
-}
-static inline V Join(const Half (&h)[1]) { return h[0]; }
-static inline Half HalfFma(Half a, float b, Half c) { return Fma(a, Set(b), c); }
-static inline Half HalfFma(Half a, Half b, Half c) { return Fma(a, b, c); }
-static inline Half HalfAdd(Half a, Half b) { return Add(a, b); }
 static inline V Max(V a, V b) { return _mm512_max_ps(a, b); }
 static inline V Min(V a, V b) { return _mm512_min_ps(a, b); }
 static inline V Abs(V a) { return _mm512_abs_ps(a); }

@@ -52,17 +52,6 @@ static inline V Fma(V a, V b, V c) {
   MAINARCH_LANES c.lane[i] += a.lane[i] * b.lane[i];
   return c;
 }
-// See avx2.h: here a half is all.
-using Half = V;
-inline constexpr int kHalves = 1;
-template <int kHalf>
-static inline Half HalfOf(V a) {
-  return a;
-}
-static inline V Join(const Half (&h)[1]) { return h[0]; }
-static inline Half HalfFma(Half a, float b, Half c) { return Fma(a, Set(b), c); }
-static inline Half HalfFma(Half a, Half b, Half c) { return Fma(a, b, c); }
-static inline Half HalfAdd(Half a, Half b) { return Add(a, b); }
 static inline V Max(V a, V b) {
   MAINARCH_LANES a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
   return a;
