@@ -80,9 +80,10 @@ struct Experts {
     }
     const Args early = ReadArgumentsAgain<Args>();
     Arrive(At(early.arrivals), worker);
-    // Weights do not depend on what is waited for.
+    // Weights do not depend on what is waited for: those of step 0, if a whole tile begins there.
     Asked<DownTile, kColumns> asked[2];
     const bool has_asked = Together(early.down) && rows <= kTileRows &&
+                           worker < early.down.outputs &&
                            PartEnd(early.down, 0) >= TileSteps(kFormat);
     if (has_asked) AskFirst(early, UnitOf<kColumns>(rows, 0, worker, arena), 0, asked);
     AwaitAll(At(early.arrivals), workers);
@@ -463,13 +464,17 @@ struct Experts {
         if constexpr (kColumns == Columns::kFew) sum = sum + RotateRow8(sum);
         tree.Push(i, sum);
       }
-      const uint32_t row = first + LaneRow();
-      if (row < rows && LaneRow() == Operand<kColumns>::Row()) {
-        At(args.out)[uint64_t{row} * args.out_stride + output * kTileRows + WaveId() * 4 +
-                     LanePart()] = tree.Sum(leaves);
+      // A wave has four outputs of each row: a row's sixteen leave together, as whole lines.
+      const Lds<float> sums = arena.Get<float>();
+      sums[LaneRow() * kTileRows + WaveId() * 4 + LanePart()] = tree.Sum(leaves);
+      BarrierLds();
+      const uint32_t row = first + ThreadId() / kTileRows;
+      if (row < rows) {
+        At(args.out)[uint64_t{row} * args.out_stride + output * kTileRows +
+                     ThreadId() % kTileRows] = sums[ThreadId()];
       }
+      BarrierLds();
     }
-    BarrierLds();
   }
 
   template <class Piece, Columns kColumns>
@@ -482,7 +487,7 @@ struct Experts {
     const uint32_t mine = LanesMadeHere(unit.mine * args.top);
 #pragma clang loop unroll(full)
     for (uint32_t e = 0; e < TogetherEach(kColumns); ++e) {
-      LoadSteps<kColumns>(Operand<kColumns>::Of(At(args.act), args.act_stride, 
+      LoadSteps<kColumns>(Operand<kColumns>::Of(At(args.act), args.act_stride,
                                                 mine + asked.SlotAt(e)),
                           step, in[e]);
     }
@@ -522,7 +527,8 @@ struct Experts {
       const Asked<Piece, kColumns>& asked, const Inputs<Piece, kColumns>& in, uint32_t step,
       Arena arena) {
     constexpr uint32_t kEach = TogetherEach(kColumns), kWords = Operand<kColumns>::kWords;
-    const Lds<f32x4> to = arena.Get<f32x4>() + LanesMadeHere(ThreadId() / kWave * kWords * kWave + LaneId());
+    const Lds<f32x4> to =
+        arena.Get<f32x4>() + LanesMadeHere(WaveId() * kWords * kWave + LaneId());
     f32x4 sums[kEach][kWords];
     const auto store = [&](uint32_t e) {
 #pragma clang loop unroll(full)
