@@ -487,7 +487,8 @@ static_assert(sizeof(RouteArgs) == 96);
 
 // Workgroups that hand over count in lines of their own, because additions to one line are made one
 // after the other.
-inline constexpr uint32_t kArrivalLines = 16;
+inline constexpr uint32_t kArrivalGroups = 16;                 // of workgroups, a line each ...
+inline constexpr uint32_t kArrivalLines = kArrivalGroups + 1;  // ... and one of groups that are whole
 inline constexpr uint32_t kArrivalWords = 32;  // of a line
 inline constexpr uint32_t kArrivalBytes = kArrivalLines * kArrivalWords * 4;
 

@@ -79,7 +79,7 @@ struct Experts {
       GateUp<kColumns>(up, rows, first, worker, workers, arena);
     }
     const Args early = ReadArgumentsAgain<Args>();
-    Arrive(At(early.arrivals), worker);
+    Arrive(At(early.arrivals), worker, workers);
     // Weights do not depend on what is waited for: those of step 0, if a whole tile begins there.
     Asked<DownTile, kColumns> asked[2];
     const bool has_asked = Together(early.down) && rows <= kTileRows &&
@@ -99,19 +99,25 @@ struct Experts {
   }
 
   // Nobody goes on before all have stored what they had to. They are counted in several lines, which
-  // are added to at once; a lane of each workgroup looks at each line.
-  DEVICE static void Arrive(Global<uint32_t> lines, uint32_t worker) {
+  // are added to at once; the last one of a line counts it in one more, and that is the only one
+  // looked at, by a lane of each workgroup.
+  DEVICE static void Arrive(Global<uint32_t> lines, uint32_t worker, uint32_t workers) {
+    const uint32_t group = worker % kArrivalGroups;
     WaitVectorMemory();
     Barrier();
-    if (ThreadId() == 0) {
+    if (ThreadId() != 0) return;
+    const uint32_t members = (workers - group + kArrivalGroups - 1) / kArrivalGroups;
+    FenceRelease<Scope::kDevice>();
+    if (AddFlag<Scope::kDevice>(lines + group * kArrivalWords, 1u) + 1 == members) {
+      // What the others of the line have stored goes on with this one's count.
+      FenceAcquire<Scope::kDevice>();
       FenceRelease<Scope::kDevice>();
-      AddFlag<Scope::kDevice>(lines + worker % kArrivalLines * kArrivalWords, 1u);
+      AddFlag<Scope::kDevice>(lines + kArrivalGroups * kArrivalWords, 1u);
     }
   }
   DEVICE static void AwaitAll(Global<const uint32_t> lines, uint32_t workers) {
-    const uint32_t line = ThreadId(), members = CeilDiv(workers - line, kArrivalLines);
-    Await<Scope::kDevice, Until::kEqual>(lines + line * kArrivalWords, members,
-                                         line < Min(workers, kArrivalLines));
+    Await<Scope::kDevice, Until::kEqual>(lines + kArrivalGroups * kArrivalWords,
+                                         Min(workers, kArrivalGroups), ThreadId() == 0);
   }
 
   // The experts that rows [first, first + 16) chose, ascending, at kListAt: count, then ids. And what
