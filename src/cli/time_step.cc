@@ -40,12 +40,12 @@ int32_t PeriodOf(const model::ModelConfig& c) {
 // The share of `ranks` GPUs, with so many layers; an error where layers differ.
 StatusOr<model::ModelConfig> ShareToRun(const StepTimeOptions& o) {
   const model::ModelConfig& whole = o.config;
+  for (const auto& [name, value] : {std::pair{"heads", whole.heads}, {"vocab", whole.vocab}}) {
+    if (value % o.tp != 0) return Error(Code::kInvalidArgument, "--tp ", o.tp, " does not divide ", name, " ", value);
+  }
   const auto power = [](int32_t n) { return n > 0 && (n & (n - 1)) == 0; };
   if (!power(o.tp) || !power(o.ranks) || o.ranks > o.tp) {
     return Error(Code::kInvalidArgument, "--ranks ", o.ranks, " of --tp ", o.tp, ": 1, 2, 4 or 8, of no more");
-  }
-  for (const auto& [name, value] : {std::pair{"heads", whole.heads}, {"vocab", whole.vocab}}) {
-    if (value % o.tp != 0) return Error(Code::kInvalidArgument, "--tp ", o.tp, " does not divide ", name, " ", value);
   }
   const int32_t period = PeriodOf(whole);
   if (o.layers < whole.layers && (period == whole.layers || o.layers % period != 0)) {

@@ -322,7 +322,8 @@ class Time(Case):
         out, _ = run(*words)
         self.assertIn("modelled, not measured", out)
         for bad, message in ((["--ranks", 2], "--ranks 2 of --tp 1"), (["--device", "gpu"], "a step is timed on"),
-                             (["--tp", 3], "does not divide")):
+                             (["--tp", 3], "does not divide"),
+                             (["--tp", 8, "--ranks", 3], "--ranks 3 of --tp 8: 1, 2, 4 or 8")):
             _, err = run(*words, *bad, code=1)
             self.assertIn(message, err)
 

@@ -353,6 +353,11 @@ std::vector<Case> DecoderExpertCases() {
     cases.push_back(ExpertCase({format, 2, 192, 96, 4, 2, false, 3}));
   }
   cases.push_back(ExpertCase({TileFormat::kBf16, 3, 64, 16, 40, 16, false, 3}));
+  // Few tiles of many experts, which waves share: one leaf of four, and two parts of one;
+  // and workgroups that have nothing of down.
+  for (const auto& [rows, parts] : std::vector<std::pair<uint32_t, uint32_t>>{{4, 1}, {4, 2}, {12, 1}}) {
+    cases.push_back(ExpertCase({TileFormat::kMxfp4, rows, 64, 128 * parts, 48, 10, false, 6, false, true, parts}));
+  }
   // A shared expert after as many as a router chooses from.
   cases.push_back(ExpertCase({TileFormat::kBf16, 17, 32, 16, 513, 11, false, 4, false, true}));
   return cases;
