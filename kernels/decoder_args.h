@@ -506,7 +506,8 @@ struct ExpertsArgs {
   Address<uint32_t> arrivals;    // [kArrivalLines] lines, 0 at the start
   Tiles gate_up;                 // of one expert
   Tiles down;                    // of one expert
-  uint64_t gate_up_stride = 0;   // bytes from expert to expert: data, then scales
+  // Bytes from expert to expert: data, then scales; each less than 4 GiB (CheckTiles).
+  uint64_t gate_up_stride = 0;
   uint64_t gate_up_scale_stride = 0;
   uint64_t down_stride = 0;
   uint64_t down_scale_stride = 0;

@@ -36,11 +36,6 @@ DEVICE T MadeBefore(T x) {
   __asm__ volatile("" : "+v"(x));
   return x;
 }
-// The same for a value of each lane, in a vector register.
-DEVICE uint32_t LanesMadeHere(uint32_t x) {
-  __asm__ volatile("" : "+v"(x));
-  return x;
-}
 // Wave number within the workgroup.
 DEVICE uint32_t WaveId() { return Uniform(ThreadId() / kWave); }
 

@@ -459,8 +459,9 @@ struct Attend {
   }
 };
 
-// Rows of more than one split: a workgroup a (row, head). Splits are dealt out over so many groups of
-// threads as a head's elements leave, group after group, and added in order by each; then groups are.
+// Rows of more than one split: a workgroup a (row, kMergeColumns elements of a head, or all). Splits are dealt
+// out over so many groups of threads as these leave, group after group, and added in order by each; then
+// groups are.
 struct AttendMerge {
   using Args = AttendMergeArgs;
   static constexpr uint32_t kBatch = 16;         // parts that a thread asks for at once

@@ -397,8 +397,8 @@ struct Experts {
     static_assert(kEach <= 8);
     Asked<Piece, kColumns> out;
     const uint32_t output = MadeHere(unit.output);  // what is made of it takes scalar registers
-    const uint32_t last = unit.count - 1, row = LanesMadeHere(unit.mine - unit.first);
-    const uint32_t ids = unit.list[1 + Min(place + LanesMadeHere(LaneId()) % 8 * kWaves, last)];
+    const uint32_t last = unit.count - 1, row = MadeBefore(unit.mine - unit.first);
+    const uint32_t ids = unit.list[1 + Min(place + MadeBefore(LaneId()) % 8 * kWaves, last)];
     uint32_t slots[kEach];
 #pragma clang loop unroll(full)
     for (uint32_t e = 0; e < kEach; ++e) {
@@ -490,7 +490,7 @@ struct Experts {
   DEVICE static void LoadInputs(const Args& args, const DownUnit& unit, const Asked<Piece, kColumns>& asked,
                                 uint32_t step, Inputs<Piece, kColumns>& in) {
     KeepOrder();
-    const uint32_t mine = LanesMadeHere(unit.mine * args.top);
+    const uint32_t mine = MadeBefore(unit.mine * args.top);
 #pragma clang loop unroll(full)
     for (uint32_t e = 0; e < TogetherEach(kColumns); ++e) {
       LoadSteps<kColumns>(Operand<kColumns>::Of(At(args.act), args.act_stride,
@@ -534,7 +534,7 @@ struct Experts {
       Arena arena) {
     constexpr uint32_t kEach = TogetherEach(kColumns), kWords = Operand<kColumns>::kWords;
     const Lds<f32x4> to =
-        arena.Get<f32x4>() + LanesMadeHere(WaveId() * kWords * kWave + LaneId());
+        arena.Get<f32x4>() + MadeBefore(WaveId() * kWords * kWave + LaneId());
     f32x4 sums[kEach][kWords];
     const auto store = [&](uint32_t e) {
 #pragma clang loop unroll(full)
@@ -555,7 +555,7 @@ struct Experts {
   // it, or where there is no expert.
   template <uint32_t kAtOnce>
   DEVICE static void FillTable(const Args& args, const DownUnit& unit, uint32_t place) {
-    for (uint32_t i = LanesMadeHere(ThreadId()); i < kAtOnce * kTileRows; i += kThreads) {
+    for (uint32_t i = MadeBefore(ThreadId()); i < kAtOnce * kTileRows; i += kThreads) {
       const uint32_t row = i % kTileRows, at = place + i / kTileRows;
       const uint32_t slot = at < unit.count ? SlotOf(row, at, unit.arena) : kNoSlot;
       unit.arena.template Get<float>(kTableAt)[i] =
@@ -570,7 +570,7 @@ struct Experts {
     constexpr uint32_t kWords = Operand<kColumns>::kWords;
     constexpr uint32_t kGroup = 8 / kWords;
     static_assert(TogetherEach(kColumns) * kWaves % kGroup == 0);  // those past the last have no weight
-    const uint32_t lane = LanesMadeHere(LaneId()), column = lane % kTileRows;
+    const uint32_t lane = MadeBefore(LaneId()), column = lane % kTileRows;
     Lds<float> product =
         arena.Get<float>() + (WaveId() * kTileRows + column) * 4 + lane / kTileRows;
     Lds<float> table = arena.Get<float>(kTableAt) +

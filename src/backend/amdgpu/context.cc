@@ -340,8 +340,8 @@ StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const La
   dispatch.workgroup.x = kernels::kThreads;
   dispatch.grid.x = launch.workers * kernels::kThreads;
   dispatch.group_bytes = kernel->group_bytes;
-  // Each kernel needs the one before, but for those beside it. Host memory is read at the beginning, and what is written to
-  // it (tokens, logits) goes out with the last packet's release; peers are the business of the
+  // Each kernel needs the one before, but for those beside it. Host memory is read at the beginning, and
+  // what is written to it (tokens, logits) goes out with the last packet's release; peers are the business of the
   // kernels that push.
   gpu::AqlOrder order;
   order.acquire = first ? gpu::Scope::kSystem : gpu::Scope::kAgent;

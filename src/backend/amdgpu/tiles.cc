@@ -261,6 +261,13 @@ Status CheckTiles(const Weight& weight) {
     return Error(Code::kUnsupported, weight.label, ": ", cols, " columns; the GPU kernels take ",
                  int64_t{kernels::kMaxSteps} * kStep);
   }
+  // Kernels find an expert by 32 bits of its size.
+  for (size_t rank = 0; weight.groups > 1 && rank < weight.ranks.size(); ++rank) {
+    const uint64_t bytes = PlanTiles(weight, static_cast<int32_t>(rank), 0).data_bytes();
+    if (bytes <= UINT32_MAX) continue;
+    return Error(Code::kUnsupported, weight.label, ": an expert of ", bytes, " bytes; the GPU kernels take ",
+                 UINT32_MAX);
+  }
   for (size_t i = 0; i + 1 < weight.splits.size(); ++i) {
     if (weight.splits[i] % kStep == 0) continue;
     return Error(Code::kUnsupported, weight.label, ": a part of its columns begins at ",

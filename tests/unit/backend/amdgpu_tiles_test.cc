@@ -303,6 +303,30 @@ TEST(parts_begin_at_whole_steps) {
   CHECK(CheckTiles(f.weight).message().find("176") != std::string::npos);
 }
 
+TEST(experts_beyond_four_gigabytes_are_refused) {
+  constexpr int64_t kRows = int64_t{1} << 20;
+  for (const int64_t columns : {2016, 2048}) {
+    Fixture f;
+    f.weight.groups = 2;
+    for (int expert = 0; expert < 2; ++expert) {
+      quant::Matrix matrix;  // which nobody reads
+      matrix.format = Format::kBF16;
+      matrix.rows = kRows;
+      matrix.cols = columns;
+      f.weight.sources.push_back(matrix);
+      f.Slice(expert, 0, kRows, 0, columns);
+    }
+    f.weight.label = "experts";
+    const Status checked = CheckTiles(f.weight);
+    if (columns < 2048) {
+      CHECK_OK(checked);
+    } else {
+      CHECK(CodeOf(checked) == Code::kUnsupported);
+      CHECK(checked.message().find("4294967296 bytes") != std::string::npos);
+    }
+  }
+}
+
 TEST(slices_are_stacked) {
   for (const Kind& kind : kKinds) {
     Fixture f;
