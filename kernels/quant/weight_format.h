@@ -44,6 +44,9 @@ enum class PanelFormat : uint8_t {
   kInt4,    // -8 to 7, likewise
   kIq4Nl,   // sixteen values of a table, likewise
   kInt4Min,  // 0 to 15; a scale and an addend of fp32 for some columns
+  kQ4_1,    // 0 to 15; a scale and an addend of fp16 for 32 columns
+  kQ5_0,    // -16 to 15; a scale of fp16 for 32 columns
+  kQ5_1,    // 0 to 31; a scale and an addend of fp16 for 32 columns
   kQ4K,     // 0 to 15; of 256 columns two fp16, of 32 two factors of 6 bits, of scale and of addend
   kQ5K,     // 0 to 31, likewise
   kQ6K,     // -32 to 31; of 256 columns a fp16, of 16 a factor of 8 bits
@@ -75,9 +78,9 @@ inline constexpr FormatInfo kFormats[] = {
     {"mxfp4", 4, 1, 1, 32, PanelFormat::kMxfp4, TileFormat::kMxfp4},
     {"q8_0", 8, 0, 0, 0, PanelFormat::kInt8, TileFormat::kBf16Pair, 32, 34},
     {"q4_0", 4, 0, 0, 0, PanelFormat::kInt4, TileFormat::kBf16Pair, 32, 18},
-    {"q4_1", 4, 0, 0, 0, PanelFormat::kInt4Min, TileFormat::kBf16Pair, 32, 20},
-    {"q5_0", 5, 0, 0, 0, PanelFormat::kInt8, TileFormat::kBf16Pair, 32, 22},
-    {"q5_1", 5, 0, 0, 0, PanelFormat::kF32, TileFormat::kBf16Pair, 32, 24},
+    {"q4_1", 4, 0, 0, 0, PanelFormat::kQ4_1, TileFormat::kBf16Pair, 32, 20},
+    {"q5_0", 5, 0, 0, 0, PanelFormat::kQ5_0, TileFormat::kBf16Pair, 32, 22},
+    {"q5_1", 5, 0, 0, 0, PanelFormat::kQ5_1, TileFormat::kBf16Pair, 32, 24},
     {"q4_k", 4, 0, 0, 0, PanelFormat::kQ4K, TileFormat::kBf16Pair, 256, 144},
     {"q5_k", 5, 0, 0, 0, PanelFormat::kQ5K, TileFormat::kBf16Pair, 256, 176},
     {"q6_k", 6, 0, 0, 0, PanelFormat::kQ6K, TileFormat::kBf16Pair, 256, 210},
@@ -99,7 +102,7 @@ struct PanelInfo {
 inline constexpr PanelInfo kPanelFormats[] = {
     {64, 2, true},  {64, 2, false}, {128, 2, false}, {64, 4, true},   {64, 8, true},
     {64, 4, true},  {64, 8, true},  {64, 8, true},   {64, 8, true},   {64, 8, true},
-    {160, 16, true}, {96, 8, true}, {64, 8, true}};
+    {160, 16, true}, {160, 16, true}, {64, 8, true}, {160, 16, true}, {96, 8, true}, {64, 8, true}};
 static_assert(sizeof(kPanelFormats) / sizeof(kPanelFormats[0]) ==
               static_cast<uint32_t>(PanelFormat::kCount));
 

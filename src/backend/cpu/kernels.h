@@ -31,13 +31,13 @@ using quant::PanelFormat;
 //   fp8        4 columns: row r, column c at byte 16 (r / 4) + 2 (r % 4) + 8 (c / 2) + c % 2
 //   mxfp4      8 columns: 16-bit word 2 r + e of 32, nibble s = column 2 s + e
 //   int8       4 columns: [16 rows][4]
-//   int4, iq4nl, int4min, q4k, nvfp4   as mxfp4
-//   q5k        16 columns: two steps as mxfp4 has them, then a byte for each word: the fifth bits of
+//   int4, iq4nl, int4min, q4_1, q4k, nvfp4   as mxfp4
+//   q5_0, q5_1, q5k   16 columns: two steps as mxfp4 has them, then a byte for each word: the fifth bits of
 //              its nibbles, those of the first step lowest
 //   q6k        8 columns: as mxfp4, then a byte for each word: two more bits for each of its nibbles
 // then, at scale_offset, what a row and group of columns share:
-//   fp8 float [groups][16], mxfp4 e8m0 [groups][16], int8, int4, iq4nl fp16 [groups][16]
-//   int4min    float [groups][2][16]: scale and addend
+//   fp8 float [groups][16], mxfp4 e8m0 [groups][16], int8, int4, iq4nl, q5_0 fp16 [groups][16]
+//   int4min    float [groups][2][16]: scale and addend; q4_1, q5_1 the same in fp16
 //   q4k, q5k   of 256 columns fp16 [2][16], d and -dmin, then bytes [8 groups][2][16], their factors
 //   nvfp4      float [16], then e4m3fn [groups][16]
 //   q6k        of 256 columns fp16 [16], then bytes with a sign [16 groups][16]
@@ -285,6 +285,7 @@ struct Tables {
   uint16_t uint4[32];  // 0 to 15
   uint16_t iq4nl[32];
   uint16_t uint5[32];  // 0 to 31
+  uint16_t int5[32];   // -16 to 15
   uint16_t int6[64];   // -32 to 31
 };
 

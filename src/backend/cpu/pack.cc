@@ -252,10 +252,6 @@ StatusOr<PanelPlan> PlanSlices(const backend::Program& program, const backend::W
   }
   plan.real_cols = first.col_end - first.col_begin;
   plan.panels = plan.gate_up ? 2 * ((rows / 2 + kLanes - 1) / kLanes) : (rows + kLanes - 1) / kLanes;
-  // Decoded ahead, too: the one format in blocks that has no panels of its own.
-  if (InBlocks(matrix.format) && quant::InfoOf(matrix.format).panel == PanelFormat::kF32) {
-    plan.decode_to_f32 = true;
-  }
   plan.layout.format = plan.decode_to_f32 ? PanelFormat::kF32 : quant::InfoOf(matrix.format).panel;
   SizeLayout(matrix, first, &plan);
   RETURN_IF_ERROR(SetParts(program, first, rank, &plan));

@@ -27,6 +27,12 @@ uint64_t Load8(const uint8_t* at) {
 uint64_t SplitNibbles8(const uint8_t* nibbles, int i) {
   return Load8(nibbles + i % 16) >> (i / 16 * 4) & kLowNibbles;
 }
+// Of Q5_0 and Q5_1: `at` is the word with the fifth bits of all 32, nibbles lie behind it.
+uint64_t Q5Codes8(const uint8_t* at, int i) {
+  uint64_t bits = static_cast<uint64_t>(at[i / 8]) * kOnes & 0x8040201008040201u;  // byte j: bit j
+  bits = (bits + 0x7f * kOnes) >> 7 & kOnes;                                       // any: 1
+  return SplitNibbles8(at + 4, i) | bits << 4;
+}
 uint64_t KNibbles8(const uint8_t* nibbles, int i) {
   return Load8(nibbles + i / 64 * 32 + i % 32) >> (i % 64 / 32 * 4) & kLowNibbles;
 }
@@ -89,25 +95,18 @@ void ForEachEight(const uint8_t* row, int64_t col, int64_t cols, Codes codes, Pu
 }
 
 // Bytes with a sign, four columns a step.
-void PackInt8(Format format, const uint8_t* row, int64_t col, int64_t cols, int lane,
-              uint8_t* out) {
+void PackInt8(const uint8_t* row, int64_t col, int64_t cols, int lane, uint8_t* out) {
   for (int64_t c = 0; c < cols; c += 4) {
     const int i = static_cast<int>((col + c) % quant::kGgufBlock);
     const int64_t block = (col + c) / quant::kGgufBlock;
-    uint8_t* to = out + c / 4 * 64 + 4 * lane;
-    if (format == Format::kQ8_0) {
-      std::memcpy(to, row + block * 34 + 2 + i, 4);
-      continue;
-    }
-    for (int e = 0; e < 4; ++e) {
-      to[e] = static_cast<uint8_t>(static_cast<int>(quant::Q5_0Code(row + block * 22, i + e)) - 16);
-    }
+    std::memcpy(out + c / 4 * 64 + 4 * lane, row + block * 34 + 2 + i, 4);
   }
 }
 
 void PackCodes(Format format, const uint8_t* row, int64_t col, int64_t cols, int lane,
                uint8_t* out) {
   const auto nibbles = [&](uint64_t codes, int64_t eight) { PutNibbles(codes, eight, lane, out); };
+  const auto five = [&](uint64_t codes, int64_t eight) { PutFive(codes, eight, lane, out); };
   switch (format) {
     case Format::kQ4_0:
     case Format::kIq4Nl:
@@ -123,17 +122,23 @@ void PackCodes(Format format, const uint8_t* row, int64_t col, int64_t cols, int
       return ForEachEight<256, 144>(
           row, col, cols, [](const uint8_t* b, int i) { return KNibbles8(b + 16, i); }, nibbles);
     case Format::kQ5K:
-      return ForEachEight<256, 176>(row, col, cols, Q5KCodes8, [&](uint64_t codes, int64_t eight) {
-        PutFive(codes, eight, lane, out);
-      });
+      return ForEachEight<256, 176>(row, col, cols, Q5KCodes8, five);
+    case Format::kQ5_0:
+      return ForEachEight<32, 22>(
+          row, col, cols, [](const uint8_t* b, int i) { return Q5Codes8(b + 2, i); }, five);
+    case Format::kQ5_1:
+      return ForEachEight<32, 24>(
+          row, col, cols, [](const uint8_t* b, int i) { return Q5Codes8(b + 4, i); }, five);
     case Format::kQ6K:
       return ForEachEight<256, 210>(row, col, cols, Q6KCodes8, [&](uint64_t codes, int64_t eight) {
         PutSix(codes, eight, lane, out);
       });
     default:
-      return PackInt8(format, row, col, cols, lane, out);
+      return PackInt8(row, col, cols, lane, out);
   }
 }
+
+bool HasAddend(Format format) { return format == Format::kQ4_1 || format == Format::kQ5_1; }
 
 // Of one row, for each block of 32 columns.
 void PackScales32(Format format, const uint8_t* row, int64_t col, int64_t cols, int lane,
@@ -143,10 +148,9 @@ void PackScales32(Format format, const uint8_t* row, int64_t col, int64_t cols, 
     const uint8_t* block = row + (col / quant::kGgufBlock + g) * bytes;
     if (format == Format::kMxfp4Blocks) {
       out[g * kLanes + lane] = block[0];
-    } else if (format == Format::kQ4_1) {
-      const float both[2] = {quant::F16ValueAt(block), quant::F16ValueAt(block + 2)};
-      std::memcpy(out + (g * 2 * kLanes + lane) * 4, &both[0], 4);
-      std::memcpy(out + ((g * 2 + 1) * kLanes + lane) * 4, &both[1], 4);
+    } else if (HasAddend(format)) {
+      std::memcpy(out + (2 * g * kLanes + lane) * 2, block, 2);
+      std::memcpy(out + ((2 * g + 1) * kLanes + lane) * 2, block + 2, 2);
     } else {
       std::memcpy(out + (g * kLanes + lane) * 2, block, 2);
     }
@@ -239,7 +243,7 @@ size_t SizeBlockScales(Format format, int64_t col, Panels* layout) {
     return static_cast<size_t>(blocks) *
            (format == Format::kQ6K ? quant::kQ6KPanelBytes : quant::kKPanelBytes);
   }
-  const size_t each = format == Format::kMxfp4Blocks ? 1 : format == Format::kQ4_1 ? 8 : 2;
+  const size_t each = format == Format::kMxfp4Blocks ? 1 : HasAddend(format) ? 4 : 2;
   return static_cast<size_t>(CeilDivide(layout->cols, quant::kGgufBlock)) * kLanes * each;
 }
 

@@ -110,15 +110,33 @@ struct FormatInt4 : Nibbles<PanelFormat::kInt4> {
 struct FormatIq4Nl : Nibbles<PanelFormat::kIq4Nl> {
   static constexpr const uint16_t* kCodes = kTables.iq4nl;
 };
-struct FiveBits : Blocks<PanelFormat::kQ5K> {
-  static constexpr const uint16_t* kCodes = kTables.uint5;
-  static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeUint5(p, t, w); }
+// Codes less kLess.
+template <PanelFormat kFormat, int kLess = 0>
+struct FiveBits : Blocks<kFormat> {
+  static constexpr const uint16_t* kCodes = kLess == 0 ? kTables.uint5 : kTables.int5;
+  static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) {
+    DecodeUint5<kLess>(p, t, w);
+  }
 #if defined(MAINARCH_TARGET_avx512)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
     DecodeUint5Pairs(p, t, w);
   }
 #endif
 };
+struct FormatQ5_0 : FiveBits<PanelFormat::kQ5_0, 16> {};
+// With an addend, which lies behind the scale.
+template <class Codes>
+struct WithAddend : Codes {
+  static constexpr bool kMin = true;
+  static inline V Scale(const uint8_t* scales, int64_t group) { return Codes::Scale(scales, 2 * group); }
+  static inline V Addend(const uint8_t* scales, int64_t group) {
+    return Codes::Scale(scales, 2 * group + 1);
+  }
+};
+struct FormatQ4_1 : WithAddend<Nibbles<PanelFormat::kQ4_1>> {
+  static constexpr const uint16_t* kCodes = kTables.uint4;
+};
+struct FormatQ5_1 : WithAddend<FiveBits<PanelFormat::kQ5_1>> {};
 struct FormatInt4Min : Nibbles<PanelFormat::kInt4Min> {
   static constexpr const uint16_t* kCodes = kTables.uint4;
   static constexpr bool kMin = true;
@@ -144,7 +162,7 @@ struct WithFactors : Codes {
 struct FormatQ4K : WithFactors<Nibbles<PanelFormat::kQ4K>> {
   static constexpr const uint16_t* kCodes = kTables.uint4;
 };
-struct FormatQ5K : WithFactors<FiveBits> {};
+struct FormatQ5K : WithFactors<FiveBits<PanelFormat::kQ5K>> {};
 struct FormatNvfp4 : Nibbles<PanelFormat::kNvfp4> {
   static inline V Scale(const uint8_t* scales, int64_t group) {
     return Mul(LoadFp8(scales + 64 + 16 * group), Load(reinterpret_cast<const float*>(scales)));

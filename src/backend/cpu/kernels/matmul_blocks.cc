@@ -61,6 +61,12 @@ void WithFormat(PanelFormat format, const Run& run) {
       return run.template operator()<FormatIq4Nl>();
     case PanelFormat::kInt4Min:
       return run.template operator()<FormatInt4Min>();
+    case PanelFormat::kQ4_1:
+      return run.template operator()<FormatQ4_1>();
+    case PanelFormat::kQ5_0:
+      return run.template operator()<FormatQ5_0>();
+    case PanelFormat::kQ5_1:
+      return run.template operator()<FormatQ5_1>();
     case PanelFormat::kQ4K:
       return run.template operator()<FormatQ4K>();
     case PanelFormat::kQ5K:

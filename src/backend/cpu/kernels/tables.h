@@ -48,6 +48,7 @@ static constexpr Tables MakeTables() {
     t.uint4[i] = IntegerToBF16(i & 15);
     t.iq4nl[i] = IntegerToBF16(quant::kIq4NlValues[i & 15]);
     t.uint5[i] = IntegerToBF16(i);
+    t.int5[i] = IntegerToBF16(i - 16);
   }
   for (int i = 0; i < 64; ++i) t.int6[i] = IntegerToBF16(i - 32);
   return t;

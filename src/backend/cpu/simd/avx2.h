@@ -193,9 +193,11 @@ static inline void WordsToF32(__m256i words, __m256 offset, __m256* even, __m256
   *even = _mm256_sub_ps(*even, offset);
   *odd = _mm256_sub_ps(*odd, offset);
 }
+// Sixteen columns of five bits (kernels.h, q5k), less kLess.
+template <int kLess>
 static inline void DecodeUint5(const uint8_t* p, const DecodeTables&, V w[16]) {
   const __m256i nibble = _mm256_set1_epi16(0xf), fifth = _mm256_set1_epi16(0x10);
-  const __m256 offset = _mm256_set1_ps(128);
+  const __m256 offset = _mm256_set1_ps(128 + kLess);
   for (int half = 0; half < 2; ++half) {
     __m256i high = _mm256_slli_epi16(_mm256_cvtepu8_epi16(Load128(p + 128 + 16 * half)), 4);
     for (int i = 0; i < 8; ++i) {

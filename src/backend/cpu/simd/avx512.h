@@ -174,7 +174,7 @@ static inline void DecodeInt8(const uint8_t* p, V w[4]) {
   w[2] = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(codes, 8), 24));
   w[3] = _mm512_cvtepi32_ps(_mm512_srai_epi32(codes, 24));
 }
-// Sixteen columns of five bits (kernels.h, int5min); t.fp4 holds the 32 values.
+// Sixteen columns of five bits (kernels.h, q5k); t.fp4 holds the 32 values.
 static inline void DecodeUint5Words(const uint8_t* p, const DecodeTables& t, __m512i w[8]) {
   const __m512i high =
       _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 128)));
@@ -193,6 +193,7 @@ static inline void DecodeUint5Words(const uint8_t* p, const DecodeTables& t, __m
   w[6] = word(_mm512_srli_epi16(high, 2), _mm512_srli_epi16(second, 8));
   w[7] = word(_mm512_srli_epi16(high, 3), _mm512_srli_epi16(second, 12));
 }
+template <int kLess>  // what the table has codes less
 static inline void DecodeUint5(const uint8_t* p, const DecodeTables& t, V w[16]) {
   __m512i pairs[8];
   DecodeUint5Words(p, t, pairs);

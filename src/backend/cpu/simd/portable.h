@@ -183,13 +183,14 @@ static inline void DecodeInt8(const uint8_t* p, V w[4]) {
     MAINARCH_LANES w[c].lane[i] = static_cast<float>(static_cast<int8_t>(p[4 * i + c]));
   }
 }
+template <int kLess>
 static inline void DecodeUint5(const uint8_t* p, const DecodeTables&, V w[16]) {
   for (int c = 0; c < 16; ++c) {
     const int s = c % 8 / 2;
     MAINARCH_LANES {
       const int word = 2 * i + c % 2;
       const int low = Word(p + c / 8 * 64 + 2 * word) >> (4 * s) & 0xf;
-      w[c].lane[i] = static_cast<float>(low | (p[128 + word] >> (s + c / 8 * 4) & 1) << 4);
+      w[c].lane[i] = static_cast<float>(low | (p[128 + word] >> (s + c / 8 * 4) & 1) << 4) - kLess;
     }
   }
 }
