@@ -264,6 +264,9 @@ typedef int (*mainarch_progress_fn)(void *user, uint64_t done, uint64_t total);
 #define MAINARCH_MODEL_WAIT UINT64_C(2)     /* open returns when all weights are in place */
 #define MAINARCH_MODEL_DRAFT_HEAD UINT64_C(4) /* weights of the layer that drafts are placed, too, where
                                                the checkpoint has one (mtp.*): MAINARCH_DRAFTS_HEAD */
+#define MAINARCH_MODEL_EMBED UINT64_C(8)      /* for vectors, not to generate: the head is left out, and what
+                                               engines call logits is the final norm's output, hidden_size
+                                               numbers: see "Embeddings". Not with MODEL_DRAFT_HEAD. */
 
 typedef struct mainarch_model_options {
   size_t struct_size;
@@ -974,6 +977,82 @@ mainarch_sequence_import(mainarch_engine *engine, const void *bytes, size_t size
 MAINARCH_API MAINARCH_CHECK mainarch_status
 mainarch_engine_ready(mainarch_engine *engine, mainarch_sequence *sequences, size_t capacity,
                       size_t *count, mainarch_error *error);
+
+/* ------------------------------------------------------------------------------------------------
+ * Embeddings: a text as one vector
+ *
+ * Of a model opened with MAINARCH_MODEL_EMBED: any decoder, Qwen3-Embedding or e5-mistral say, whose texts
+ * are encoded with MAINARCH_ENCODE_ADD_SPECIAL, behind the prompt that the model wants for their use. An
+ * engine of such a model samples nothing: every sequence is MAINARCH_SEQUENCE_MANUAL, has no
+ * prompt_logprobs and no drafts, and its logits are hidden_size numbers. mainarch_engine_embed does all of
+ * it. To score a text, in place of embedding it, see mainarch_sequence_options.prompt_logprobs.
+ */
+
+/* Values of mainarch_embed_options.pooling: of which tokens' vectors a text's is made. */
+enum {
+  MAINARCH_POOLING_DEFAULT = 0, /* what the checkpoint says; without a word of it, the last */
+  MAINARCH_POOLING_LAST = 1,
+  MAINARCH_POOLING_MEAN = 2, /* of all */
+  MAINARCH_POOLING_FIRST = 3 /* "cls" */
+};
+
+/* What a checkpoint says of its vectors, in the files of the package sentence-transformers: modules.json,
+ * the pooling module's config.json, config_sentence_transformers.json. */
+typedef struct mainarch_embed_info {
+  size_t struct_size;
+  uint32_t dimensions;      /* of a vector: hidden_size */
+  int32_t pooling;          /* MAINARCH_POOLING_*, never DEFAULT */
+  uint32_t normalize;       /* 1: vectors have a length of one */
+  uint32_t stated;          /* 1: there is a modules.json; 0: pooling and normalize are what most such models
+                               have, LAST and 1 */
+  uint32_t include_prompt;  /* 0: tokens of the prompt do not count for a mean: options.skip_tokens */
+  uint32_t prompt_count;    /* see mainarch_model_embed_prompt */
+  char default_prompt[64];  /* the name of the prompt for texts of no other use; "": none */
+} mainarch_embed_info;
+
+/* The files are read anew by each call. The model may be opened with or without MAINARCH_MODEL_EMBED.
+ * Errors: IO, PERMISSION, BAD_MODEL (names file and key), UNSUPPORTED (poolings of other kinds or several,
+ * a dense layer behind the pooling). */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_model_embed_info_get(const mainarch_model *model, mainarch_embed_info *out,
+                              mainarch_error *error);
+
+/* What the checkpoint puts before a text for the use `name` ("query"), zero-terminated. NULL is its
+ * default_prompt, and nothing if it has none. Put it before the text, then encode both together.
+ * Errors: NOT_FOUND (names those that there are), BUFFER_TOO_SMALL, those of embed_info_get. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_model_embed_prompt(const mainarch_model *model, const char *name, char *text,
+                            size_t capacity, size_t *length, mainarch_error *error);
+
+/* Flags of mainarch_embed_options. Without one, as the checkpoint says. */
+#define MAINARCH_EMBED_NORMALIZE UINT64_C(1) /* to a length of one, whatever the checkpoint says */
+#define MAINARCH_EMBED_RAW UINT64_C(2)       /* not */
+
+typedef struct mainarch_embed_options {
+  size_t struct_size;
+  uint64_t flags;       /* MAINARCH_EMBED_*; not both */
+  int32_t pooling;      /* MAINARCH_POOLING_* */
+  uint32_t dimensions;  /* so many of the first numbers alone, normalised again (models trained so call it
+                           Matryoshka); 0: all */
+  uint64_t prefix_salt; /* as in mainarch_sequence_options */
+  uint32_t skip_tokens; /* MEAN: so many of each text's first tokens do not count */
+  uint32_t reserved;    /* 0 */
+} mainarch_embed_options;
+
+/* Makes vectors of `text_count` texts: text i is `lengths[i]` tokens, those of all texts one after another
+ * in `tokens`. `vectors` gets [text_count][dimensions]; `*count` is text_count * dimensions.
+ *
+ * Takes as many sequences of the engine as are free, and runs steps until all texts are done; other
+ * sequences' work runs in them too. MAINARCH_ENGINE_FAST holds here as anywhere. A vector's bits depend on
+ * its text alone, not on the others or on how steps cut it. mainarch_engine_cancel, from another thread,
+ * ends the call; after that or another error no sequence of it is left, and what is in `vectors` is of no use.
+ * Errors: INVALID_ARGUMENT (an empty text, a token outside the vocabulary, each with its index; a model
+ * opened without MAINARCH_MODEL_EMBED; dimensions), KV_FULL (a text too long), BUSY (a step is in flight, or
+ * max_sequences are open), BUFFER_TOO_SMALL, CANCELLED, and those of mainarch_engine_step. */
+MAINARCH_API MAINARCH_CHECK mainarch_status
+mainarch_engine_embed(mainarch_engine *engine, const uint32_t *tokens, const size_t *lengths,
+                      size_t text_count, const mainarch_embed_options *options, float *vectors,
+                      size_t capacity, size_t *count, mainarch_error *error);
 
 #ifdef __cplusplus
 }

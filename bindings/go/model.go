@@ -46,6 +46,9 @@ type ModelOptions struct {
 	InPlace bool
 	// DraftHead places the weights of the layer that drafts, too, where the checkpoint has one: DraftsHead.
 	DraftHead bool
+	// Embed opens for vectors, not to generate: Engine.Embed. The head is left out, and logits are the final
+	// norm's output, HiddenSize numbers. Not with DraftHead.
+	Embed bool
 	// Told how many bytes of the weights are in place, of how many; false cancels. On the calling
 	// goroutine. It must not call this package; a panic in it goes on in OpenModel. nil: none.
 	Progress func(done, total uint64) bool
@@ -129,6 +132,9 @@ func (g *Group) OpenModel(ctx context.Context, path string, options *ModelOption
 	}
 	if o.DraftHead {
 		raw.flags |= C.MAINARCH_MODEL_DRAFT_HEAD
+	}
+	if o.Embed {
+		raw.flags |= C.MAINARCH_MODEL_EMBED
 	}
 	load := (*C.mainarch_go_load)(C.malloc(C.size_t(unsafe.Sizeof(C.mainarch_go_load{}))))
 	*load = C.mainarch_go_load{}

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 
 #include "api/call.h"
 #include "backend/backend.h"
@@ -15,6 +16,7 @@
 #include "decode/engine.h"
 #include "decode/process_guard.h"
 #include "model/model.h"
+#include "model/pooling.h"
 #include "text/chat.h"
 #include "text/stream_decoder.h"
 #include "text/tokenizer.h"
@@ -103,6 +105,7 @@ struct mainarch_engine {
   std::unique_ptr<mainarch::decode::Engine> engine;
   // The model's own, once a sequence has stop strings and names no other.
   std::shared_ptr<const mainarch::text::Tokenizer> stop_tokenizer;
+  std::optional<mainarch::model::PoolingConfig> pooling;  // the checkpoint's, once a text is embedded
   mainarch_engine_info info{};  // but for memory_bytes, which the engine tells
   std::atomic<bool> busy{false};
 };

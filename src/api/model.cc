@@ -51,6 +51,14 @@ WeightSummary Summarise(const backend::Program& program) {
   return summary;
 }
 
+StatusOr<model::Part> PartOf(uint64_t flags) {
+  const bool drafts = (flags & MAINARCH_MODEL_DRAFT_HEAD) != 0;
+  if ((flags & MAINARCH_MODEL_EMBED) == 0) return drafts ? model::Part::kModelAndDrafts : model::Part::kModel;
+  if (!drafts) return model::Part::kVectors;
+  return Error(Code::kInvalidArgument,
+               "options.flags: MAINARCH_MODEL_DRAFT_HEAD, and MAINARCH_MODEL_EMBED, which generates nothing");
+}
+
 Result OpenModel(const mainarch_group* group, const char* path, const mainarch_model_options* given,
                  mainarch_model** out) {
   RETURN_IF_ERROR(CheckOut(out));
@@ -58,8 +66,10 @@ Result OpenModel(const mainarch_group* group, const char* path, const mainarch_m
   RETURN_IF_ERROR(NotNull(path, "path"));
   ASSIGN_OR_RETURN(const mainarch_model_options options, ReadOptions(given, "options"));
   RETURN_IF_ERROR(CheckFlags(
-      options.flags, MAINARCH_MODEL_IN_PLACE | MAINARCH_MODEL_WAIT | MAINARCH_MODEL_DRAFT_HEAD,
+      options.flags,
+      MAINARCH_MODEL_IN_PLACE | MAINARCH_MODEL_WAIT | MAINARCH_MODEL_DRAFT_HEAD | MAINARCH_MODEL_EMBED,
       "options"));
+  ASSIGN_OR_RETURN(const model::Part part, PartOf(options.flags));
   backend::LoadOptions load;
   load.in_place = (options.flags & MAINARCH_MODEL_IN_PLACE) != 0;
   load.behind = (options.flags & MAINARCH_MODEL_WAIT) == 0 && options.progress == nullptr;
@@ -72,8 +82,7 @@ Result OpenModel(const mainarch_group* group, const char* path, const mainarch_m
   auto model = std::make_unique<mainarch_model>();
   model->origin = group->origin;
   model->log = group->log;
-  ASSIGN_OR_RETURN(model->model, model::Model::Load(group->backend, path, load,
-                                                   (options.flags & MAINARCH_MODEL_DRAFT_HEAD) != 0));
+  ASSIGN_OR_RETURN(model->model, model::Model::Load(group->backend, path, load, part));
   model->log.Write(LogLevel::kInfo, "model ", path, ": ", model->model->config().model_type, ", ",
                    model->model->checkpoint().file_bytes(), " bytes of files, ",
                    model->model->weights().weight_bytes(), " bytes of memory, opened in ",

@@ -196,7 +196,7 @@ class Context {
   // Submit and Poll, with nothing else in flight.
   Status Run(const Step& step);
 
-  // Logits of the i-th logit row of the step that was polled last, [vocab] fp32; valid until
+  // Logits of the i-th logit row of the step that was polled last, [Program::logit_width()] fp32; valid until
   // max_in_flight() further steps have been submitted after it. Writable: the sampler works in
   // place.
   virtual absl::Span<float> Logits(uint32_t i) = 0;

@@ -321,7 +321,7 @@ struct OpType<LogitsOp> : Plain {
   static OpUses Uses(const Program& p, const LogitsOp& o) {
     return {{o.x},
             {{o.norm, WeightUse::kVector, p.hidden},
-             {o.w, WeightUse::kProduct, Width(p, o.x), p.vocab}},
+             {o.w, WeightUse::kProduct, Width(p, o.x), p.logit_width()}},
             {}};
   }
 };

@@ -168,7 +168,8 @@ struct ExpertsDownOp {
   bool add;
 };
 
-// logits = W · rmsnorm(x) for the rows of the step that ask for them; vocabulary sharded by rows.
+// logits = W · rmsnorm(x) for the rows of the step that ask for them; W sharded by rows, which are those of
+// the vocabulary, or (Program::vectors) of the identity.
 struct LogitsOp {
   BufferId x;
   WeightId norm;

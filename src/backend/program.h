@@ -108,6 +108,8 @@ struct Program {
   // Model facts every backend needs.
   int32_t hidden = 0;
   int32_t vocab = 0;
+  // What LogitsOp gives a row is not logits but what their product would take: one number a column.
+  bool vectors = false;
   int32_t experts = 0;
   int32_t experts_per_token = 0;
   // The last expert is every token's: it is in the last slot, its weight the sigmoid of its score.
@@ -125,8 +127,11 @@ struct Program {
   BufferId x = 0;
   std::vector<BufferId> taps;  // what TapOps write
 
-  // Keeps the checkpoint mapped that `weights` borrow from.
+  // Keeps what `weights` borrow from: the mapped checkpoint.
   std::shared_ptr<const void> storage;
+
+  // Numbers that LogitsOp gives a row.
+  int32_t logit_width() const { return vectors ? hidden : vocab; }
 };
 
 // The paged cache that an attention op names.

@@ -29,6 +29,7 @@ int RunModelDecode(Arguments arguments);
 int RunAttnDecode(Arguments arguments);
 int RunKvAccuracy(Arguments arguments);
 int RunBench(Arguments arguments);
+int RunEmbed(Arguments arguments);
 int RunTokenize(Arguments arguments);
 int RunInspect(Arguments arguments);
 int RunMakeCheckpoint(Arguments arguments);

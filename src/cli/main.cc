@@ -30,6 +30,7 @@ constexpr Command kCommands[] = {
      RunAttnDecode},
     {"kv-accuracy", "what smaller KV caches cost in a text's predictions", RunKvAccuracy},
     {"bench", "measure prefill and decode against this machine's limits", RunBench},
+    {"embed", "texts as vectors, and how alike they are", RunEmbed},
     {"tokenize", "text to tokens and back", RunTokenize},
     {"inspect", "what a checkpoint holds, and what a token of it costs", RunInspect},
     {"make-checkpoint", "write a synthetic checkpoint of any geometry and format",

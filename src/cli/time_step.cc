@@ -69,8 +69,7 @@ StatusOr<std::shared_ptr<const backend::LoadedModel>> LoadShare(const std::share
   ASSIGN_OR_RETURN(const model::ModelConfig config,
                    model::ParseConfig(checkpoint->config_json(), checkpoint->generation_config_json(), path));
   const int32_t ranks = backend->ranks();
-  ASSIGN_OR_RETURN(auto programs, model::BuildPrograms(*model::FindArch(config.model_type), config, checkpoint, ranks,
-                                                       /*draft_head=*/false));
+  ASSIGN_OR_RETURN(auto programs, model::BuildPrograms(*model::FindArch(config.model_type), config, checkpoint, ranks));
   for (auto& program : programs) {
     backend::Program share = *program;
     for (backend::Weight& weight : share.weights) {

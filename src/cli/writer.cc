@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "cli/interrupt.h"
-#include "cli/model_path.h"
 
 namespace mainarch::cli {
 namespace {
@@ -33,37 +32,16 @@ const char* FinishName(uint32_t finish) {
 
 StatusOr<std::unique_ptr<Writer>> Writer::Open(const ModelOptions& options, bool device_given,
                                                bool draft_head) {
-  ASSIGN_OR_RETURN(const std::string path, ModelPath(options.model));
   std::unique_ptr<Writer> writer(new Writer());
-  mainarch_error error;
-  auto group_options = Sized<mainarch_group_options>();
-  group_options.threads = static_cast<uint32_t>(options.threads);
-  mainarch_group* group;
-  RETURN_IF_ERROR(FromAbi(mainarch_group_open(device_given ? options.device.c_str() : nullptr,
-                                              &group_options, &group, &error),
-                          error));
-  writer->group_.reset(group);
-
-  auto model_options = Sized<mainarch_model_options>();
-  if (options.in_place) model_options.flags |= MAINARCH_MODEL_IN_PLACE;
-  if (draft_head) model_options.flags |= MAINARCH_MODEL_DRAFT_HEAD;
-  mainarch_model* model;
-  RETURN_IF_ERROR(FromAbi(
-      mainarch_model_open(group, path.c_str(), &model_options, &model, &error), error));
-  writer->model_.reset(model);
-
-  mainarch_tokenizer* tokenizer;
-  RETURN_IF_ERROR(FromAbi(mainarch_tokenizer_from_model(model, &tokenizer, &error), error));
-  writer->tokenizer_.reset(tokenizer);
-  writer->info_ = Sized<mainarch_model_info>();
-  RETURN_IF_ERROR(FromAbi(mainarch_model_info_get(model, &writer->info_, &error), error));
+  ASSIGN_OR_RETURN(writer->opened_,
+                   OpenModel(options, device_given, draft_head ? MAINARCH_MODEL_DRAFT_HEAD : 0));
   return writer;
 }
 
 StatusOr<mainarch_sequence_options> Writer::RecommendedOptions() const {
   auto options = Sized<mainarch_sequence_options>();
   mainarch_error error;
-  RETURN_IF_ERROR(FromAbi(mainarch_model_sequence_options(model_.get(), &options, &error), error));
+  RETURN_IF_ERROR(FromAbi(mainarch_model_sequence_options(opened_.model.get(), &options, &error), error));
   return options;
 }
 
@@ -78,7 +56,7 @@ Status Writer::Start(const mainarch_sequence_options& options, const EngineWish&
   if (wish.fast) engine_options.flags |= MAINARCH_ENGINE_FAST;
   mainarch_engine* engine;
   RETURN_IF_ERROR(
-      FromAbi(mainarch_engine_create(model_.get(), &engine_options, &engine, &error), error));
+      FromAbi(mainarch_engine_create(opened_.model.get(), &engine_options, &engine, &error), error));
   engine_.reset(engine);
   std::vector<const char*> texts;
   for (const std::string& stop : stops) {
@@ -86,7 +64,7 @@ Status Writer::Start(const mainarch_sequence_options& options, const EngineWish&
   }
   stops_ = !texts.empty();
   mainarch_sequence_options sequence_options = options;
-  sequence_options.stop_tokenizer = tokenizer_.get();
+  sequence_options.stop_tokenizer = opened_.tokenizer.get();
   sequence_options.stop_strings = texts.data();
   sequence_options.stop_string_count = texts.size();
   if (show_special) sequence_options.flags |= MAINARCH_SEQUENCE_STOP_SPECIAL;
@@ -94,7 +72,7 @@ Status Writer::Start(const mainarch_sequence_options& options, const EngineWish&
       FromAbi(mainarch_sequence_open(engine, &sequence_options, &sequence_, &error), error));
   mainarch_decoder* decoder;
   RETURN_IF_ERROR(FromAbi(
-      mainarch_decoder_create(tokenizer_.get(), show_special ? 0 : MAINARCH_DECODE_SKIP_SPECIAL,
+      mainarch_decoder_create(opened_.tokenizer.get(), show_special ? 0 : MAINARCH_DECODE_SKIP_SPECIAL,
                               &decoder, &error),
       error));
   decoder_.reset(decoder);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cli/abi.h"
-#include "cli/model_options.h"
+#include "cli/opened_model.h"
 
 namespace mainarch::cli {
 
@@ -48,8 +48,8 @@ class Writer {
   static StatusOr<std::unique_ptr<Writer>> Open(const ModelOptions& options, bool device_given,
                                                 bool draft_head = false);
 
-  const mainarch_tokenizer* tokenizer() const { return tokenizer_.get(); }
-  const mainarch_model_info& info() const { return info_; }
+  const mainarch_tokenizer* tokenizer() const { return opened_.tokenizer.get(); }
+  const mainarch_model_info& info() const { return opened_.info; }
   StatusOr<mainarch_sequence_options> RecommendedOptions() const;
 
   // Once.
@@ -69,10 +69,7 @@ class Writer {
   StatusOr<mainarch_sequence_info> Info() const;
   StatusOr<mainarch_engine_statistics> Statistics() const;
 
-  Group group_;
-  AbiModel model_;
-  AbiTokenizer tokenizer_;
-  mainarch_model_info info_ = {};
+  OpenedModel opened_;
   AbiEngine engine_;
   AbiDecoder decoder_;
   mainarch_sequence sequence_ = 0;

@@ -111,6 +111,7 @@ struct EngineInfo {
   uint32_t logit_rows = 0;
   uint64_t memory_bytes = 0;
   uint32_t vocab = 0;
+  uint32_t vectors = 0;  // not 0: numbers of a row, which are no logits
   uint64_t prefix_hits = 0;       // sequences that began with tokens that others had run ...
   uint64_t prefix_tokens = 0;     // ... and how many these were
   uint64_t prefix_evictions = 0;  // blocks of 16 tokens that the prefix cache has given up

@@ -20,6 +20,9 @@ constexpr uint32_t kDefaultDrafts = 3;
 Status EngineImpl::ResolveDrafts(ModelFacts* facts, EngineOptions* options) {
   EngineOptions& o = *options;
   const bool has_head = !facts->head_caches.empty();
+  if (facts->vectors > 0 && (o.draft_kind != DraftKind::kNone || o.drafts != nullptr)) {
+    return Error(Code::kInvalidArgument, "drafts: the model was opened for vectors, and samples nothing");
+  }
   if (o.draft_kind == DraftKind::kAuto) {
     o.draft_kind = has_head ? DraftKind::kHead : DraftKind::kNgram;
   }

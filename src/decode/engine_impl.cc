@@ -146,6 +146,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const model::Mo
   const model::ModelConfig& config = model->config();
   ModelFacts facts;
   facts.vocab = static_cast<uint32_t>(config.vocab);
+  if (model->part() == model::Part::kVectors) facts.vectors = static_cast<uint32_t>(config.hidden);
   facts.max_position = static_cast<uint64_t>(config.max_position);
   facts.eos_ids = config.eos_ids;
   facts.fingerprint = FingerprintOf(config);
@@ -186,6 +187,8 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
       tokens_(size_t{options_.max_sequences} * (1 + options_.max_drafts)),
       logprobs_(tokens_.size() * (1 + kMaxLogprobs)) {
   limits_.vocab = facts.vocab;
+  vectors_ = facts.vectors;
+  limits_.logit_width = vectors_ > 0 ? vectors_ : facts.vocab;
   limits_.max_tokens = options_.max_sequence_tokens;
   if (whole_ != nullptr) limits_.max_tokens = std::min(limits_.max_tokens, options_.kv_tokens);
   limits_.max_drafts = options_.max_drafts;
@@ -295,10 +298,18 @@ StatusOr<Sequence*> EngineImpl::Find(SequenceId id) {
   return &slots_[index];
 }
 
+Status EngineImpl::CheckSequence(const SequenceOptions& options) const {
+  RETURN_IF_ERROR(CheckOptions(options, limits_.vocab));
+  if (vectors_ == 0 || (options.manual && options.prompt_logprobs == 0)) return OkStatus();
+  return Error(Code::kInvalidArgument,
+               "the model was opened for vectors, which are no logits: its sequences are manual, and have no ",
+               "prompt_logprobs");
+}
+
 StatusOr<SequenceId> EngineImpl::Open(const SequenceOptions& options) {
   const Call call(this);
   RETURN_IF_ERROR(call.status());
-  RETURN_IF_ERROR(CheckOptions(options, limits_.vocab));
+  RETURN_IF_ERROR(CheckSequence(options));
   NewSlot slot(this);
   RETURN_IF_ERROR(slot.status());
   slot.sequence().Open(options, &limits_, &pools_);
@@ -360,7 +371,7 @@ Status EngineImpl::SetOptions(SequenceId id, const SequenceOptions& options) {
   const Call call(this);
   RETURN_IF_ERROR(call.status());
   ASSIGN_OR_RETURN(Sequence* const s, Find(id));
-  RETURN_IF_ERROR(CheckOptions(options, limits_.vocab));
+  RETURN_IF_ERROR(CheckSequence(options));
   RETURN_IF_ERROR(s->CanTake(options));
   ReserveEdits(options);
   s->SetOptions(options);
@@ -450,7 +461,7 @@ Status EngineImpl::LoadContent(const SequenceState& state, Sequence* s) {
 StatusOr<SequenceId> EngineImpl::Restore(const SequenceState& state) {
   const Call call(this);
   RETURN_IF_ERROR(call.status());
-  RETURN_IF_ERROR(CheckOptions(state.options, limits_.vocab));
+  RETURN_IF_ERROR(CheckSequence(state.options));
   if (state.tokens.size() > limits_.max_tokens) {
     return Error(Code::kKvFull, "a sequence of ", state.tokens.size(),
                  " tokens: more than the limit of ", limits_.max_tokens, " (max_sequence_tokens ",
@@ -648,6 +659,7 @@ EngineInfo EngineImpl::info() const {
   info.memory_bytes =
       context_->memory_bytes() + (head_ == nullptr ? 0 : head_->context().memory_bytes());
   info.vocab = limits_.vocab;
+  info.vectors = vectors_;
   info.prefix_hits = prefix_hits_.load(std::memory_order_relaxed);
   info.prefix_tokens = prefix_tokens_.load(std::memory_order_relaxed);
   info.prefix_evictions = prefix_evictions_.load(std::memory_order_relaxed);

@@ -51,6 +51,7 @@ struct ModelFacts {
   std::vector<KvPlace> kv_places;
   uint64_t fingerprint = 0;
   std::vector<model::CacheForm> head_caches = {};  // of the Program that drafts; none: there is none
+  uint32_t vectors = 0;  // not 0: in place of logits rows give so many numbers (backend::Program::vectors)
 };
 
 // `owner` keeps alive what `weights` is part of.
@@ -162,6 +163,7 @@ class EngineImpl final : public Engine {
   void Drop(absl::Span<const uint32_t> tokens, uint64_t salt);
   void Publish();
   // What a sequence with these options makes the sampler edit.
+  Status CheckSequence(const SequenceOptions& options) const;
   void ReserveEdits(const SequenceOptions& options);
   void UpdateReady(const Sequence& sequence);
   // Whose a cache of a sequence is, and which one there.
@@ -225,6 +227,7 @@ class EngineImpl final : public Engine {
   const uint64_t fingerprint_;
   const std::vector<KvPlace> kv_places_;  // of each layer
   SequenceLimits limits_;
+  uint32_t vectors_ = 0;  // ModelFacts::vectors
   std::vector<model::CachePool> pools_;  // of each cache
   const size_t model_caches_;            // so many are the model's, the others the head's
   const size_t whole_cache_;             // the first one without a window ...

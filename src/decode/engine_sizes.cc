@@ -81,6 +81,8 @@ StatusOr<EngineImpl::Sizes> EngineImpl::Resolve(const ModelFacts& facts,
   o.kv_tokens = demand.pages * backend::kPageTokens;
   o.snapshots = demand.snapshots;
   o.max_step_tokens = StepTokens(options, o);
+  // A vector takes no more than a row of x does: all rows may give one.
+  if (facts.vectors > 0 && o.logit_rows == 0) o.logit_rows = o.max_step_tokens;
   const uint64_t all_logits = uint64_t{o.max_sequences} * (1 + uint64_t{o.max_drafts});
   o.logit_rows = static_cast<uint32_t>(std::min<uint64_t>(
       o.max_step_tokens, std::max<uint64_t>(o.logit_rows, all_logits)));

@@ -28,7 +28,7 @@ void Sequence::Open(const SequenceOptions& options, const SequenceLimits* limits
   counts_ = TokenCounts();
   if (WantsCounts(options)) counts_.Enable(limits->vocab, limits->max_tokens);
   stops_ = StopStrings(options);
-  if (options.manual && own_logits_ == nullptr) own_logits_.reset(new float[limits->vocab]);
+  if (options.manual && own_logits_ == nullptr) own_logits_.reset(new float[limits->logit_width]);
   logprobs_.reserve(16 * LogprobStride());
   last_step = 0;
 }

@@ -27,6 +27,7 @@ namespace mainarch::decode {
 // What all sequences of an engine share.
 struct SequenceLimits {
   uint32_t vocab = 0;
+  uint32_t logit_width = 0;  // vocab, or numbers of a vector
   uint64_t max_tokens = 0;  // held by one sequence: both the sequence limit and the pool's
   std::vector<uint32_t> eos_ids;
   uint32_t max_drafts = 0;
@@ -149,7 +150,7 @@ class Sequence {
     const bool with_step = logits_place_ == LogitsPlace::kStep || logits_place_ == LogitsPlace::kRows;
     return with_step ? step_logits_ : StepLogits();
   }
-  absl::Span<const float> own_logits() const { return {own_logits_.get(), limits_->vocab}; }
+  absl::Span<const float> own_logits() const { return {own_logits_.get(), limits_->logit_width}; }
 
   // Kept by the engine.
   bool open = false;
@@ -199,7 +200,7 @@ class Sequence {
   size_t foreseen_ = 0, distinct_ = 0;  // tokens at the end, and counts_.tokens() before them
   StepLogits step_logits_;
   LogitsPlace logits_place_ = LogitsPlace::kNone;
-  std::unique_ptr<float[]> own_logits_;  // [vocab], manual sequences
+  std::unique_ptr<float[]> own_logits_;  // [logit_width], manual sequences
 };
 
 }  // namespace mainarch::decode

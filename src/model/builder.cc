@@ -250,21 +250,47 @@ void Builder::Decoder() {
     EndLayer();
   }
   if (drafted_) TapNormed(model_ + "norm.weight");
-  Logits(model_ + "norm.weight", FindHead(*checkpoint_, config_).name);
+  const std::string norm = model_ + "norm.weight";
+  if (program_->vectors) return LogitProduct(norm, 1, "identity", Identity());
+  Logits(norm, FindHead(*checkpoint_, config_).name);
+}
+
+quant::Matrix Builder::Identity() {
+  struct Storage {
+    std::shared_ptr<const void> before;
+    std::vector<uint16_t> values;  // bf16
+  };
+  const size_t n = static_cast<size_t>(config_.hidden);
+  const auto storage = std::make_shared<Storage>();
+  storage->before = program_->storage;
+  storage->values.resize(n * n);
+  for (size_t i = 0; i < n; ++i) storage->values[i * n + i] = quant::Bf16FromFloat(1);
+  quant::Matrix matrix;
+  matrix.name = "identity";
+  matrix.rows = matrix.cols = config_.hidden;
+  matrix.data = {reinterpret_cast<const uint8_t*>(storage->values.data()), 2 * n * n};
+  program_->storage = storage;
+  return matrix;
 }
 
 void Builder::Logits(const std::string& norm, const std::string& head) {
+  LogitProduct(norm, static_cast<float>(config_.logits_scale), head,
+               Linear(head, config_.vocab, config_.hidden));
+}
+
+void Builder::LogitProduct(const std::string& norm, float factor, const std::string& label,
+                           quant::Matrix head) {
+  const int64_t rows = program_->logit_width(), unit = rows / kVocabUnit;
   Weight weight;
-  weight.label = head;
-  weight.sources.push_back(Linear(head, config_.vocab, config_.hidden));
+  weight.label = label;
+  weight.sources.push_back(std::move(head));
   for (int32_t rank = 0; rank < ranks_; ++rank) {
-    const int64_t unit = config_.vocab / kVocabUnit;
     const int64_t begin = unit * rank / ranks_ * kVocabUnit;
-    const int64_t end = rank + 1 == ranks_ ? config_.vocab : unit * (rank + 1) / ranks_ * kVocabUnit;
+    const int64_t end = rank + 1 == ranks_ ? rows : unit * (rank + 1) / ranks_ * kVocabUnit;
     weight.ranks.push_back({WeightSlice{0, begin, end, 0, config_.hidden}});
   }
   const WeightId norm_id = Norm(norm, config_.hidden);
-  program_->weights[static_cast<size_t>(norm_id)].factor = static_cast<float>(config_.logits_scale);
+  program_->weights[static_cast<size_t>(norm_id)].factor = factor;
   program_->ops.push_back(
       backend::LogitsOp{program_->x, norm_id, AddWeight(std::move(weight))});
 }

@@ -61,6 +61,8 @@ class Builder {
   void DraftHead();
   // From here on Decoder taps what DraftHead reads.
   void set_drafted() { drafted_ = true; }
+  // Decoder ends in norm(x) itself, without the head, whose tensor need not be there (Program::vectors).
+  void set_vectors() { program_->vectors = true; }
 
   StatusOr<std::shared_ptr<const backend::Program>> Finish();
 
@@ -118,6 +120,10 @@ class Builder {
   backend::WeightId DeltaConvolution(const std::string& self);
   int32_t DeltaCache(const backend::GatedDeltaOp& op);
   void JoinTapped(const std::string& prefix);
+  // The matrix whose product leaves norm(x) as it is: what gives logits gives vectors, on any backend.
+  quant::Matrix Identity();
+  // Logits by `head`, whose rows ranks share; the norm's weight times `factor`.
+  void LogitProduct(const std::string& norm, float factor, const std::string& label, quant::Matrix head);
   void AddHeads(backend::AttentionOp* attention, const std::string& prefix);
   void AddGate(backend::AttentionOp* attention, const std::string& self, backend::WeightId norm,
                const quant::Matrix& q_proj, const quant::Matrix& q_bias);

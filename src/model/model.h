@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "file/checkpoint.h"
 #include "model/config.h"
+#include "model/part.h"
 
 namespace mainarch::model {
 
@@ -20,9 +21,10 @@ class Model {
   static StatusOr<std::shared_ptr<const Model>> Load(std::shared_ptr<backend::Backend> backend,
                                                      const std::string& directory,
                                                      const backend::LoadOptions& options,
-                                                     bool draft_head = false);
+                                                     Part part = Part::kModel);
 
   const ModelConfig& config() const { return config_; }
+  Part part() const { return part_; }
   const file::Checkpoint& checkpoint() const { return *checkpoint_; }
   std::shared_ptr<const file::Checkpoint> shared_checkpoint() const { return checkpoint_; }
   const backend::LoadedModel& weights() const { return *weights_; }
@@ -34,6 +36,7 @@ class Model {
   std::shared_ptr<backend::Backend> backend_;
   std::shared_ptr<const file::Checkpoint> checkpoint_;
   ModelConfig config_;
+  Part part_ = Part::kModel;
   std::shared_ptr<const backend::LoadedModel> weights_;
 };
 

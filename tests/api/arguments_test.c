@@ -173,7 +173,7 @@ static void model_open(void) {
   REFUSED(mainarch_model_open(s.group, "/dev/null", NULL, &model, &t_error), INVALID, "/dev/null");
   REFUSED(mainarch_model_open(s.group, "/proc/self", NULL, &model, &t_error), NOT_FOUND,
           "config.json");
-  options.flags = MAINARCH_MODEL_DRAFT_HEAD << 1;
+  options.flags = MAINARCH_MODEL_EMBED << 1;
   REFUSED(mainarch_model_open(s.group, t_checkpoint(), &options, &model, &t_error), UNSUPPORTED,
           "flags");
   options.flags = 0;

@@ -10,7 +10,7 @@
 
 #include "api_test.h"
 
-static t_stack s;
+static t_stack s, vectors; /* the second of a model opened for vectors, as far as its engine */
 static mainarch_tokenizer* chat;
 static unsigned char* pages; /* 4 of them; the one behind cannot be touched */
 static size_t pages_size;
@@ -63,6 +63,14 @@ static mainarch_status use_sequence(const void* options) {
   return mainarch_sequence_close(s.engine, sequence, &t_error);
 }
 
+static mainarch_status use_embed(const void* options) {
+  const uint32_t token = 5;
+  const size_t length = 1;
+  float vector[128];
+  size_t count;
+  return mainarch_engine_embed(vectors.engine, &token, &length, 1, options, vector, COUNT_OF(vector), &count, &t_error);
+}
+
 static void check_options(size_t size, mainarch_status (*use)(const void*)) {
   static const size_t wrong[] = {0, 1, 8, 15, 17, 20, 4097, 4104, SIZE_MAX, SIZE_MAX - 7};
   size_t i, longer;
@@ -92,6 +100,8 @@ static void engine_options(void) { check_options(sizeof(mainarch_engine_options)
 static void sequence_options(void) {
   check_options(sizeof(mainarch_sequence_options), use_sequence);
 }
+
+static void embed_options(void) { check_options(sizeof(mainarch_embed_options), use_embed); }
 
 /* A field that an older struct does not have yet reads as zero, though there are bytes behind. */
 static void shorter_options_end_where_they_say(void) {
@@ -127,6 +137,10 @@ static mainarch_status get_statistics(void* out) {
 }
 static mainarch_status get_sequence(void* out) {
   return mainarch_sequence_info_get(s.engine, s.sequence, out, &t_error);
+}
+
+static mainarch_status get_embed(void* out) {
+  return mainarch_model_embed_info_get(s.model, out, &t_error);
 }
 
 /* `fields` of 8 bytes from `volatile_at` on may change from call to call. */
@@ -170,6 +184,7 @@ static void recommended_options(void) {
 }
 static void tokenizer_info(void) { check_info(sizeof(mainarch_tokenizer_info), get_tokenizer, 0, 0); }
 static void engine_info(void) { check_info(sizeof(mainarch_engine_info), get_engine, 0, 0); }
+static void embed_info(void) { check_info(sizeof(mainarch_embed_info), get_embed, 0, 0); }
 static void statistics(void) { check_info(sizeof(mainarch_engine_statistics), get_statistics, 0, 0); }
 static void sequence_info(void) { check_info(sizeof(mainarch_sequence_info), get_sequence, 0, 0); }
 
@@ -200,7 +215,9 @@ int main(int argc, char** argv) {
       CASE(device_info),         CASE(model_info),
       CASE(recommended_options), CASE(tokenizer_info),
       CASE(engine_info),         CASE(statistics),
-      CASE(sequence_info),       CASE(sizes_of_the_first_release)};
+      CASE(sequence_info),       CASE(sizes_of_the_first_release),
+      CASE(embed_options),       CASE(embed_info)};
+  ZERO(mainarch_model_options, for_vectors);
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int result;
   pages_size = 4 * page;
@@ -210,7 +227,13 @@ int main(int argc, char** argv) {
   if (mainarch_tokenizer_open(t_checkpoint(), &chat, &t_error) != MAINARCH_OK) {
     t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
   }
+  for_vectors.flags = MAINARCH_MODEL_EMBED;
+  if (mainarch_model_open(s.group, t_checkpoint(), &for_vectors, &vectors.model, &t_error) != MAINARCH_OK ||
+      mainarch_engine_create(vectors.model, NULL, &vectors.engine, &t_error) != MAINARCH_OK) {
+    t_fail(__FILE__, __LINE__, "open: %s", t_error.message);
+  }
   result = RUN(cases);
+  t_close(&vectors);
   mainarch_tokenizer_destroy(chat);
   t_close(&s);
   return result;

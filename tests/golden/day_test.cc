@@ -182,7 +182,7 @@ TEST(a_servers_day_with_a_model_that_speaks) {
   auto backend = backend::CreateBackend(options);
   CHECK_OK(backend);
   const auto model = model::Model::Load(*backend, test::SourcePath("tests/golden/trained_hybrid"), {},
-                                        /*draft_head=*/true);
+                                        model::Part::kModelAndDrafts);
   CHECK_OK(model);
   Day day(*model, golden->Tokens("heldout.ids"), chats);
   CHECK_EQ(day.Run(), "");

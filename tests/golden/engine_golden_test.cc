@@ -28,7 +28,7 @@ StatusOr<std::shared_ptr<const model::Model>> LoadTrained(const std::string& dev
   options.threads = 2;
   ASSIGN_OR_RETURN(auto backend, backend::CreateBackend(options));
   return model::Model::Load(std::move(backend), test::SourcePath("tests/golden/" + name), {},
-                            draft_head);
+                            draft_head ? model::Part::kModelAndDrafts : model::Part::kModel);
 }
 
 struct Setup {

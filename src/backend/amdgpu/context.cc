@@ -352,7 +352,7 @@ StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const La
 
 absl::Span<float> AmdGpuContext::Logits(uint32_t i) {
   return {logits_.host<float>() + ResultRow(i) * shape_.logits_stride,
-          static_cast<size_t>(program_.vocab)};
+          static_cast<size_t>(program_.logit_width())};
 }
 
 absl::optional<uint32_t> AmdGpuContext::Chosen(uint32_t i) const {

@@ -94,7 +94,7 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
           ? options.max_rows
           : std::clamp<uint64_t>(kAttendPartBytes / row_parts, 1, options.max_rows));
   shape.router_stride = RoundUp(static_cast<uint64_t>(program.experts), kernels::kPadColumns);
-  shape.logits_stride = RoundUp(static_cast<uint64_t>(program.vocab), kernels::kTileRows);
+  shape.logits_stride = RoundUp(static_cast<uint64_t>(program.logit_width()), kernels::kTileRows);
   uint32_t largest_share = 0;
   for (int32_t rank = 0; rank < program.ranks; ++rank) {
     largest_share = std::max(largest_share, ShareOf(program, rank).count);

@@ -40,7 +40,7 @@ StatusOr<std::unique_ptr<backend::Context>> CpuContext::Create(
 }
 
 absl::Span<float> CpuContext::Logits(uint32_t i) {
-  return {ws_.logits(i), static_cast<size_t>(ws_.program.vocab)};
+  return {ws_.logits(i), static_cast<size_t>(ws_.program.logit_width())};
 }
 
 Status CpuContext::CopyPage(int32_t cache, uint32_t from, uint32_t to) {

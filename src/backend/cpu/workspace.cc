@@ -22,7 +22,7 @@ Workspace::Workspace(std::shared_ptr<const CpuModel> of, const backend::ContextO
       ranks(program.ranks),
       workers(model->backend().team().workers()),
       hidden_stride(RoundUp(program.hidden, 2 * kLineFloats)),
-      vocab_stride(RoundUp(program.vocab, kLineFloats) + kLineFloats),
+      logit_stride(RoundUp(program.logit_width(), kLineFloats) + kLineFloats),
       source(from) {
   for (const backend::Buffer& buffer : program.buffers) {
     slot_stride_.push_back(RoundUp(buffer.width, 2 * kLineFloats));
@@ -61,7 +61,7 @@ Status Workspace::Allocate() {
 void Workspace::Carve(Carver* carve, size_t panel_bytes, int64_t widest, int64_t longest) {
   const int64_t rows = options.max_rows;
   const size_t count = static_cast<size_t>(ranks);
-  logits_ = carve->Take<float>(int64_t{options.max_logit_rows} * vocab_stride);
+  logits_ = carve->Take<float>(int64_t{options.max_logit_rows} * logit_stride);
   buffers_.assign(count, std::vector<float*>(program.buffers.size()));
   norm_.resize(count);
   rounded_.resize(count);

@@ -76,7 +76,7 @@ class Workspace {
   const int32_t ranks;
   const int32_t workers;
   const int64_t hidden_stride;
-  const int64_t vocab_stride;
+  const int64_t logit_stride;
   Caches caches;
 
   // What InputOps read: the source context's, or null.
@@ -100,7 +100,7 @@ class Workspace {
     return norm_[static_cast<size_t>(rank)] + row * hidden_stride;
   }
   uint16_t* Rounded(int32_t rank) const { return rounded_[static_cast<size_t>(rank)]; }
-  float* logits(int64_t i) const { return logits_ + i * vocab_stride; }
+  float* logits(int64_t i) const { return logits_ + i * logit_stride; }
   Worker* worker(int index) { return &workers_[static_cast<size_t>(index)]; }
   const RankWeight& weight(int32_t rank, backend::WeightId id) const {
     return model->weight(options.program, rank, id);
@@ -136,7 +136,7 @@ class Workspace {
   std::vector<int64_t> row_stride_;           // [buffer], elements
   std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride]
   std::vector<uint16_t*> rounded_;            // [rank]: [max_rows, width of the input]
-  float* logits_ = nullptr;                   // [max_logit_rows, vocab_stride]
+  float* logits_ = nullptr;                   // [max_logit_rows, logit_stride]
   std::vector<Worker> workers_;
   std::vector<const float*> worker_x_;
   std::vector<float*> worker_out_;

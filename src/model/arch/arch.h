@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "model/builder.h"
 #include "model/config_reader.h"
+#include "model/part.h"
 
 namespace mainarch::model {
 
@@ -45,7 +46,7 @@ struct Arch {
 // which the checkpoint must have the tensors (HasDraftHead).
 StatusOr<std::vector<std::shared_ptr<const backend::Program>>> BuildPrograms(
     const Arch& arch, const ModelConfig& config, std::shared_ptr<const file::Checkpoint> checkpoint,
-    int32_t ranks, bool draft_head = false);
+    int32_t ranks, Part part = Part::kModel);
 
 // By its own type or another. Null when there is no such architecture.
 const Arch* FindArch(absl::string_view model_type);

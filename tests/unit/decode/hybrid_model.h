@@ -35,7 +35,8 @@ inline StatusOr<std::shared_ptr<const model::Model>> LoadHybrid(const std::strin
   device.device = name;
   device.threads = 1;
   ASSIGN_OR_RETURN(auto backend, backend::CreateBackend(device));
-  return model::Model::Load(std::move(backend), directory, {}, draft_head);
+  return model::Model::Load(std::move(backend), directory, {},
+                            draft_head ? model::Part::kModelAndDrafts : model::Part::kModel);
 }
 
 }  // namespace mainarch::test

@@ -102,7 +102,7 @@ Programs Build(const model::Arch& arch, std::shared_ptr<const file::Checkpoint> 
                int32_t ranks) {
   static const model::ModelConfig config = Config();
   auto programs = model::BuildPrograms(arch, config, std::move(checkpoint), ranks,
-                                       /*draft_head=*/true);
+                                       model::Part::kModelAndDrafts);
   return programs.ok() ? *programs : Programs();
 }
 

@@ -665,4 +665,50 @@ extern "C" {
         count: *mut usize,
         error: *mut mainarch_error,
     ) -> mainarch_status;
+
+    /// The files are read anew by each call. The model may be opened with or without MAINARCH_MODEL_EMBED.
+    /// Errors: IO, PERMISSION, BAD_MODEL (names file and key), UNSUPPORTED (poolings of other kinds or several,
+    /// a dense layer behind the pooling).
+    #[must_use]
+    pub fn mainarch_model_embed_info_get(
+        model: *const mainarch_model,
+        out: *mut mainarch_embed_info,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// What the checkpoint puts before a text for the use `name` ("query"), zero-terminated. NULL is its
+    /// default_prompt, and nothing if it has none. Put it before the text, then encode both together.
+    /// Errors: NOT_FOUND (names those that there are), BUFFER_TOO_SMALL, those of embed_info_get.
+    #[must_use]
+    pub fn mainarch_model_embed_prompt(
+        model: *const mainarch_model,
+        name: *const c_char,
+        text: *mut c_char,
+        capacity: usize,
+        length: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
+
+    /// Makes vectors of `text_count` texts: text i is `lengths\[i\]` tokens, those of all texts one after another
+    /// in `tokens`. `vectors` gets \[text_count\]\[dimensions\]; `*count` is text_count * dimensions.
+    ///
+    /// Takes as many sequences of the engine as are free, and runs steps until all texts are done; other
+    /// sequences' work runs in them too. MAINARCH_ENGINE_FAST holds here as anywhere. A vector's bits depend on
+    /// its text alone, not on the others or on how steps cut it. mainarch_engine_cancel, from another thread,
+    /// ends the call; after that or another error no sequence of it is left, and what is in `vectors` is of no use.
+    /// Errors: INVALID_ARGUMENT (an empty text, a token outside the vocabulary, each with its index; a model
+    /// opened without MAINARCH_MODEL_EMBED; dimensions), KV_FULL (a text too long), BUSY (a step is in flight, or
+    /// max_sequences are open), BUFFER_TOO_SMALL, CANCELLED, and those of mainarch_engine_step.
+    #[must_use]
+    pub fn mainarch_engine_embed(
+        engine: *mut mainarch_engine,
+        tokens: *const u32,
+        lengths: *const usize,
+        text_count: usize,
+        options: *const mainarch_embed_options,
+        vectors: *mut f32,
+        capacity: usize,
+        count: *mut usize,
+        error: *mut mainarch_error,
+    ) -> mainarch_status;
 }

@@ -183,6 +183,10 @@ pub const MAINARCH_MODEL_WAIT: u64 = 2;
 /// weights of the layer that drafts are placed, too, where
 /// the checkpoint has one (mtp.\*): MAINARCH_DRAFTS_HEAD
 pub const MAINARCH_MODEL_DRAFT_HEAD: u64 = 4;
+/// for vectors, not to generate: the head is left out, and what
+/// engines call logits is the final norm's output, hidden_size
+/// numbers: see "Embeddings". Not with MODEL_DRAFT_HEAD.
+pub const MAINARCH_MODEL_EMBED: u64 = 8;
 
 /// Model options; zero is the default of every field.
 #[repr(C)]
@@ -727,3 +731,81 @@ impl Default for mainarch_sequence_info {
 
 /// with the content of its KV cache
 pub const MAINARCH_EXPORT_KV: u64 = 1;
+/// what the checkpoint says; without a word of it, the last
+pub const MAINARCH_POOLING_DEFAULT: i32 = 0;
+/// Values of mainarch_embed_options.pooling: of which tokens' vectors a text's is made.
+pub const MAINARCH_POOLING_LAST: i32 = 1;
+/// of all
+pub const MAINARCH_POOLING_MEAN: i32 = 2;
+/// "cls"
+pub const MAINARCH_POOLING_FIRST: i32 = 3;
+
+/// What a checkpoint says of its vectors, in the files of the package sentence-transformers: modules.json,
+/// the pooling module's config.json, config_sentence_transformers.json.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_embed_info {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// of a vector: hidden_size
+    pub dimensions: u32,
+    /// MAINARCH_POOLING_*, never DEFAULT
+    pub pooling: i32,
+    /// 1: vectors have a length of one
+    pub normalize: u32,
+    /// 1: there is a modules.json; 0: pooling and normalize are what most such models
+    /// have, LAST and 1
+    pub stated: u32,
+    /// 0: tokens of the prompt do not count for a mean: options.skip_tokens
+    pub include_prompt: u32,
+    /// see mainarch_model_embed_prompt
+    pub prompt_count: u32,
+    /// the name of the prompt for texts of no other use; "": none
+    pub default_prompt: [c_char; 64],
+}
+
+impl Default for mainarch_embed_info {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}
+
+/// to a length of one, whatever the checkpoint says
+pub const MAINARCH_EMBED_NORMALIZE: u64 = 1;
+/// not
+pub const MAINARCH_EMBED_RAW: u64 = 2;
+
+/// Embed options; zero is the default of every field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct mainarch_embed_options {
+    /// `size_of` this struct.
+    pub struct_size: usize,
+    /// MAINARCH_EMBED_*; not both
+    pub flags: u64,
+    /// MAINARCH_POOLING_*
+    pub pooling: i32,
+    /// so many of the first numbers alone, normalised again (models trained so call it
+    /// Matryoshka); 0: all
+    pub dimensions: u32,
+    /// as in mainarch_sequence_options
+    pub prefix_salt: u64,
+    /// MEAN: so many of each text's first tokens do not count
+    pub skip_tokens: u32,
+    /// 0
+    pub reserved: u32,
+}
+
+impl Default for mainarch_embed_options {
+    /// All zero but for `struct_size`.
+    fn default() -> Self {
+        // SAFETY: integers, floats, null pointers and None are all zeros.
+        let mut zero: Self = unsafe { std::mem::zeroed() };
+        zero.struct_size = std::mem::size_of::<Self>();
+        zero
+    }
+}

@@ -288,7 +288,7 @@ impl Engine {
     }
 
     #[inline]
-    fn at(&self) -> *mut sys::mainarch_engine {
+    pub(crate) fn at(&self) -> *mut sys::mainarch_engine {
         self.raw.at.as_ptr()
     }
 

@@ -108,6 +108,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod call;
+mod embed;
 mod engine;
 mod error;
 mod group;
@@ -116,6 +117,7 @@ mod options;
 mod stream;
 mod tokenizer;
 
+pub use embed::{EmbedInfo, EmbedOptions, Pooling};
 pub use engine::{
     Canceller, Drafts, Engine, EngineInfo, EngineOptions, KvType, Logprob, Sequence, SequenceInfo,
     Statistics,

@@ -25,6 +25,9 @@ pub struct ModelOptions<'a> {
     /// Weights of the layer that drafts are placed, too, where the checkpoint has one:
     /// [`Drafts::Head`](crate::Drafts).
     pub draft_head: bool,
+    /// For vectors, not to generate: [`Engine::embed`](crate::Engine::embed). The head is left out, and
+    /// logits are the final norm's output, `hidden_size` numbers. Not with `draft_head`.
+    pub embed: bool,
     /// Told of the progress, and may cancel.
     pub progress: Option<&'a mut Progress<'a>>,
 }
@@ -34,6 +37,7 @@ impl fmt::Debug for ModelOptions<'_> {
         f.debug_struct("ModelOptions")
             .field("in_place", &self.in_place)
             .field("draft_head", &self.draft_head)
+            .field("embed", &self.embed)
             .field("progress", &self.progress.is_some())
             .finish()
     }
@@ -127,7 +131,8 @@ impl Model {
         let path = c_string("path", path.as_ref().as_os_str().as_bytes())?;
         let mut raw_options = sys::mainarch_model_options {
             flags: (u64::from(options.in_place) * sys::MAINARCH_MODEL_IN_PLACE)
-                | (u64::from(options.draft_head) * sys::MAINARCH_MODEL_DRAFT_HEAD),
+                | (u64::from(options.draft_head) * sys::MAINARCH_MODEL_DRAFT_HEAD)
+                | (u64::from(options.embed) * sys::MAINARCH_MODEL_EMBED),
             ..Default::default()
         };
         let mut told = options.progress.map(|progress| Told { progress, panic: None });

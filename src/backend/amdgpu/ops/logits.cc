@@ -25,7 +25,7 @@ void Emit(const backend::LogitsOp& op, Lowering* to) {
     args.flags[r].address = to->memory.choices[r] + exchange.flags;
     args.tokens[r].address = to->memory.choices[r] + exchange.tokens;
   }
-  args.vocab = static_cast<uint32_t>(to->program.vocab);
+  args.vocab = static_cast<uint32_t>(to->program.logit_width());
   args.vocab_stride = to->shape.logits_stride;
   args.share = share.count;
   args.share_first = share.first;

@@ -66,6 +66,7 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_MODEL_IN_PLACE);
     constant!(entries, MAINARCH_MODEL_WAIT);
     constant!(entries, MAINARCH_MODEL_DRAFT_HEAD);
+    constant!(entries, MAINARCH_MODEL_EMBED);
     size!(entries, mainarch_model_options);
     field!(entries, mainarch_model_options, struct_size);
     field!(entries, mainarch_model_options, flags);
@@ -276,5 +277,31 @@ pub fn entries() -> Vec<String> {
     function!(entries, mainarch_sequence_export_with);
     function!(entries, mainarch_sequence_import);
     function!(entries, mainarch_engine_ready);
+    constant!(entries, MAINARCH_POOLING_DEFAULT);
+    constant!(entries, MAINARCH_POOLING_LAST);
+    constant!(entries, MAINARCH_POOLING_MEAN);
+    constant!(entries, MAINARCH_POOLING_FIRST);
+    size!(entries, mainarch_embed_info);
+    field!(entries, mainarch_embed_info, struct_size);
+    field!(entries, mainarch_embed_info, dimensions);
+    field!(entries, mainarch_embed_info, pooling);
+    field!(entries, mainarch_embed_info, normalize);
+    field!(entries, mainarch_embed_info, stated);
+    field!(entries, mainarch_embed_info, include_prompt);
+    field!(entries, mainarch_embed_info, prompt_count);
+    field!(entries, mainarch_embed_info, default_prompt);
+    function!(entries, mainarch_model_embed_info_get);
+    function!(entries, mainarch_model_embed_prompt);
+    constant!(entries, MAINARCH_EMBED_NORMALIZE);
+    constant!(entries, MAINARCH_EMBED_RAW);
+    size!(entries, mainarch_embed_options);
+    field!(entries, mainarch_embed_options, struct_size);
+    field!(entries, mainarch_embed_options, flags);
+    field!(entries, mainarch_embed_options, pooling);
+    field!(entries, mainarch_embed_options, dimensions);
+    field!(entries, mainarch_embed_options, prefix_salt);
+    field!(entries, mainarch_embed_options, skip_tokens);
+    field!(entries, mainarch_embed_options, reserved);
+    function!(entries, mainarch_engine_embed);
     entries
 }
