@@ -22,7 +22,8 @@ class GgufMetadata;
 
 class Checkpoint {
  public:
-  // What stands at `path`: a directory of safetensors, or a GGUF file.
+  // What stands at `path`: a directory of safetensors, a GGUF file (the first part of one that is split),
+  // or a directory with one and no config.json.
   static StatusOr<std::shared_ptr<const Checkpoint>> Open(const std::string& path);
 
   Checkpoint() = default;

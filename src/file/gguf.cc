@@ -239,6 +239,15 @@ StatusOr<std::optional<std::vector<int64_t>>> GgufMetadata::Integers(absl::strin
   return std::optional<std::vector<int64_t>>(std::move(values));
 }
 
+StatusOr<std::optional<std::vector<bool>>> GgufMetadata::Booleans(absl::string_view key) const {
+  const auto fits = [](GgufType type) { return type == GgufType::kBool; };
+  ASSIGN_OR_RETURN(const GgufValue* found, FindAs(*this, key, true, fits, "booleans"));
+  if (found == nullptr) return std::optional<std::vector<bool>>();
+  std::vector<bool> values;
+  for (const uint8_t value : found->bytes) values.push_back(value != 0);
+  return std::optional<std::vector<bool>>(std::move(values));
+}
+
 StatusOr<std::optional<std::vector<float>>> GgufMetadata::Floats(absl::string_view key) const {
   const auto fits = [](GgufType type) { return type == GgufType::kF32; };
   ASSIGN_OR_RETURN(const GgufValue* found, FindAs(*this, key, true, fits, "f32"));

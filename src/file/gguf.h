@@ -60,6 +60,7 @@ class GgufMetadata {
   // Of an array, in its order.
   StatusOr<std::optional<std::vector<int64_t>>> Integers(absl::string_view key, int64_t least,
                                                          int64_t most) const;
+  StatusOr<std::optional<std::vector<bool>>> Booleans(absl::string_view key) const;
   StatusOr<std::optional<std::vector<float>>> Floats(absl::string_view key) const;
   StatusOr<std::optional<std::vector<absl::string_view>>> Strings(absl::string_view key) const;
 

@@ -44,6 +44,40 @@ constexpr GgufName kMixtralNames[] = {
     {"ffn_down_exps", "block_sparse_moe.experts.*.w2"},
 };
 
+constexpr GgufName kMiniMaxNames[] = {
+    {"ffn_gate_inp", "block_sparse_moe.gate"},
+    {"ffn_gate_exps", "block_sparse_moe.experts.*.w1"},
+    {"ffn_up_exps", "block_sparse_moe.experts.*.w3"},
+    {"ffn_down_exps", "block_sparse_moe.experts.*.w2"},
+    {"exp_probs_b", "block_sparse_moe.e_score_correction_bias", true},
+};
+
+constexpr GgufName kGptOssNames[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"attn_sinks", "self_attn.sinks", true},
+    {"ffn_gate_inp", "mlp.router"},
+};
+
+constexpr GgufName kGlm4MoeNames[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"exp_probs_b", "mlp.gate.e_score_correction_bias", true},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
+};
+constexpr GgufKey kRoutedKeys[] = {
+    {"leading_dense_block_count", "first_k_dense_replace"},
+    {"expert_shared_count", "n_shared_experts"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {"expert_group_count", "n_group"},
+    {"expert_group_used_count", "topk_group"},
+};
+
+constexpr GgufName kOlmoNames[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+};
+
 // A shared expert beside the others, behind a gate.
 constexpr GgufName kQwen2MoeNames[] = {
     {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
@@ -85,6 +119,7 @@ constexpr GgufArch kArchs[] = {
      .class_name = "MixtralForCausalLM",
      .paired_heads = true,
      .experts = true,
+     .expert_count = "num_local_experts",
      .names = kMixtralNames},
     {.name = "granite",
      .model_type = "granite",
@@ -117,6 +152,35 @@ constexpr GgufArch kArchs[] = {
      .class_name = "Phi3ForCausalLM",
      .keys = kWindowKeys,
      .names = kPhi3Names},
+    {.name = "smollm3",
+     .model_type = "smollm3",
+     .class_name = "SmolLM3ForCausalLM",
+     .paired_heads = true},
+    {.name = "olmo2",  // 3, too
+     .model_type = "olmo3",
+     .class_name = "Olmo3ForCausalLM",
+     .keys = kWindowKeys,
+     .names = kOlmoNames},
+    {.name = "gpt-oss",
+     .model_type = "gpt_oss",
+     .class_name = "GptOssForCausalLM",
+     .experts = true,
+     .expert_count = "num_local_experts",
+     .keys = kWindowKeys,
+     .names = kGptOssNames},
+    {.name = "glm4moe",
+     .model_type = "glm4_moe",
+     .class_name = "Glm4MoeForCausalLM",
+     .experts = true,
+     .expert_count = "n_routed_experts",
+     .keys = kRoutedKeys,
+     .names = kGlm4MoeNames},
+    {.name = "minimax-m2",
+     .model_type = "minimax_m2",
+     .class_name = "MiniMaxM2ForCausalLM",
+     .experts = true,
+     .expert_count = "num_local_experts",
+     .names = kMiniMaxNames},
 };
 
 const GgufName* FindName(absl::Span<const GgufName> names, absl::string_view stem) {
@@ -180,7 +244,11 @@ GgufTensorName HuggingFaceName(const GgufArch& arch, absl::string_view gguf) {
   if (name == nullptr) return {};
   GgufTensorName found;
   found.experts = absl::StrContains(name->hugging_face, '*');
-  found.name = absl::StrCat(prefix, name->hugging_face, kind);
+  found.name = absl::StrCat(prefix, name->hugging_face, name->whole ? "" : kind);
+  if (found.experts && kind == ".bias") {
+    found.experts = false;
+    found.name = absl::StrReplaceAll(found.name, {{"*.", ""}});
+  }
   return found;
 }
 

@@ -18,6 +18,7 @@ namespace mainarch::file {
 struct GgufName {
   absl::string_view gguf;
   absl::string_view hugging_face;
+  bool whole = false;  // nothing follows it: it is no "weight" or "bias" there
 };
 
 // A key of the metadata, without the architecture, and the one of config.json that says the same.
@@ -36,6 +37,7 @@ struct GgufArch {
   bool norms_plus_one = false;
   // The form that an architecture takes where a file has experts (a Llama with them is a Mixtral).
   bool experts = false;
+  absl::string_view expert_count = "num_experts";  // key of config.json
   absl::string_view activation = "\"hidden_act\": \"silu\"";  // of config.json
   // Keys of config.json that GGUF does not state, because all models of the architecture have them.
   absl::string_view more_config = {};     // ", ..." in JSON
@@ -50,7 +52,8 @@ struct GgufTensorName {
   std::string name;      // of a Hugging Face checkpoint; with "*" where an expert's number belongs
   bool experts = false;  // its outermost dimension counts experts
 };
-// Nothing ("") where the architecture has no such tensor.
+// Biases of experts stay one tensor, without the experts' number in its name. Nothing ("") where the
+// architecture has no such tensor.
 GgufTensorName HuggingFaceName(const GgufArch& arch, absl::string_view gguf);
 
 }  // namespace mainarch::file

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "file/gguf_config.h"
+#include "file/gguf_parts.h"
 #include "file/gguf_tokenizer.h"
 #include "file/json.h"
 #include "kernels/quant/bf16.h"
@@ -19,6 +20,9 @@ namespace {
 // As many as all of a file's tensors together may be; each becomes a view of its own.
 constexpr int64_t kMaxViews = int64_t{1} << 20;
 constexpr int64_t kMaxHeads = int64_t{1} << 16;
+constexpr int64_t kMaxParts = 1024;  // each is a mapping
+constexpr absl::string_view kSplitNumber = "split.no", kSplitCount = "split.count",
+                            kSplitTensors = "split.tensors.count";
 
 // The values of a vector of F32, F16 or BF16.
 std::vector<float> Values(const TensorView& tensor) {
@@ -43,51 +47,113 @@ std::vector<float> Values(const TensorView& tensor) {
 StatusOr<std::shared_ptr<const Checkpoint>> GgufCheckpoint::Open(const std::string& path) {
   std::shared_ptr<GgufCheckpoint> checkpoint(new GgufCheckpoint());
   checkpoint->path_ = path;
-  ASSIGN_OR_RETURN(checkpoint->mapping_, Mapping::OfFile(path));
-  RETURN_IF_ERROR(checkpoint->Fill(checkpoint->mapping_.bytes()));
+  ASSIGN_OR_RETURN(Mapping first, Mapping::OfFile(path));
+  checkpoint->mappings_.push_back(std::move(first));
+  ASSIGN_OR_RETURN(const int64_t parts, checkpoint->FillFirst(checkpoint->mappings_[0].bytes()));
+  for (int64_t i = 1; i < parts; ++i) {
+    const std::string part = GgufPartPath(path, i, parts);
+    if (part.empty()) {
+      return checkpoint->contents_.metadata.Bad(
+          Code::kBadModel, kSplitCount, "is ", parts, ", but the file's name does not end in ",
+          GgufPartSuffix(0, parts), ", so that the other parts cannot be found");
+    }
+    ASSIGN_OR_RETURN(Mapping mapping, Mapping::OfFile(part));
+    checkpoint->mappings_.push_back(std::move(mapping));
+    RETURN_IF_ERROR(checkpoint->AddPart(checkpoint->mappings_.back().bytes(), part, i));
+  }
+  RETURN_IF_ERROR(checkpoint->Finish());
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
 }
 
 StatusOr<std::shared_ptr<const Checkpoint>> GgufCheckpoint::Parse(absl::Span<const uint8_t> bytes,
                                                                   const std::string& file_name) {
+  return Parse(absl::MakeConstSpan(&bytes, 1), file_name);
+}
+
+StatusOr<std::shared_ptr<const Checkpoint>> GgufCheckpoint::Parse(
+    absl::Span<const absl::Span<const uint8_t>> parts, const std::string& file_name) {
   std::shared_ptr<GgufCheckpoint> checkpoint(new GgufCheckpoint());
   checkpoint->path_ = file_name;
-  RETURN_IF_ERROR(checkpoint->Fill(bytes));
+  ASSIGN_OR_RETURN(const int64_t count, checkpoint->FillFirst(parts[0]));
+  if (count != static_cast<int64_t>(parts.size())) {
+    return checkpoint->contents_.metadata.Bad(Code::kBadModel, kSplitCount, "is ", count, ", and there are ",
+                                              parts.size());
+  }
+  for (int64_t i = 1; i < count; ++i) {
+    RETURN_IF_ERROR(checkpoint->AddPart(parts[static_cast<size_t>(i)], absl::StrCat(file_name, "[", i, "]"), i));
+  }
+  RETURN_IF_ERROR(checkpoint->Finish());
   return std::shared_ptr<const Checkpoint>(std::move(checkpoint));
 }
 
-Status GgufCheckpoint::Fill(absl::Span<const uint8_t> bytes) {
+StatusOr<int64_t> GgufCheckpoint::FillFirst(absl::Span<const uint8_t> bytes) {
   file_bytes_ = bytes.size();
-  ASSIGN_OR_RETURN(GgufContents contents, ParseGguf(bytes, path_));
+  ASSIGN_OR_RETURN(contents_, ParseGguf(bytes, path_));
+  const GgufMetadata& metadata = contents_.metadata;
+  ASSIGN_OR_RETURN(const auto parts, metadata.Integer(kSplitCount, 0, kMaxParts));
+  parts_ = std::max<int64_t>(parts.value_or(1), 1);
+  if (parts_ == 1) return parts_;
+  ASSIGN_OR_RETURN(const auto tensors, metadata.Integer(kSplitTensors, 0, kMaxViews));
+  if (!tensors) return metadata.Bad(Code::kBadModel, kSplitTensors, "is missing");
+  split_tensors_ = *tensors;
+  RETURN_IF_ERROR(CheckSplit(metadata, 0));
+  return parts_;
+}
+
+Status GgufCheckpoint::CheckSplit(const GgufMetadata& metadata, int64_t index) const {
+  for (const auto& [key, wanted] : {std::pair(kSplitNumber, index), std::pair(kSplitCount, parts_),
+                                    std::pair(kSplitTensors, split_tensors_)}) {
+    ASSIGN_OR_RETURN(const auto value, metadata.Integer(key, 0, kMaxViews));
+    // Parts behind the first need not repeat how many tensors all have.
+    if (!value && key == kSplitTensors) continue;
+    if (!value) return metadata.Bad(Code::kBadModel, key, "is missing");
+    if (*value == wanted) continue;
+    if (index == 0 && key == kSplitNumber) {
+      return metadata.Bad(Code::kUnsupported, key, "is ", *value, ": the first part is the one to open (",
+                          GgufPartSuffix(0, parts_), ")");
+    }
+    return metadata.Bad(Code::kBadModel, key, "is ", *value, ", not ", wanted, " as ", path_, " says");
+  }
+  return OkStatus();
+}
+
+Status GgufCheckpoint::AddPart(absl::Span<const uint8_t> bytes, const std::string& path, int64_t index) {
+  file_bytes_ += bytes.size();
+  ASSIGN_OR_RETURN(GgufContents part, ParseGguf(bytes, path));
+  RETURN_IF_ERROR(CheckSplit(part.metadata, index));
+  for (TensorView& tensor : part.tensors) contents_.tensors.push_back(std::move(tensor));
+  return OkStatus();
+}
+
+Status GgufCheckpoint::Finish() {
+  const GgufMetadata& metadata = contents_.metadata;
+  if (parts_ > 1 && static_cast<int64_t>(contents_.tensors.size()) != split_tensors_) {
+    return metadata.Bad(Code::kBadModel, kSplitTensors, "is ", split_tensors_, ", and the ", parts_,
+                        " parts have ", contents_.tensors.size());
+  }
   constexpr absl::string_view kArchitecture = "general.architecture";
-  ASSIGN_OR_RETURN(const auto name, contents.metadata.String(kArchitecture));
-  if (!name) return contents.metadata.Bad(Code::kBadModel, kArchitecture, "is missing");
+  ASSIGN_OR_RETURN(const auto name, metadata.String(kArchitecture));
+  if (!name) return metadata.Bad(Code::kBadModel, kArchitecture, "is missing");
   ASSIGN_OR_RETURN(const auto experts,
-                   contents.metadata.Integer(absl::StrCat(*name, ".expert_count"), 0, kMaxViews));
+                   metadata.Integer(absl::StrCat(*name, ".expert_count"), 0, kMaxViews));
   const GgufArch* arch = FindGgufArch(*name, experts.value_or(0) > 0);
   if (arch == nullptr) {
-    return contents.metadata.Bad(Code::kUnsupported, kArchitecture, "is ", Quote(*name),
-                                 ", which is not supported; known are ", GgufArchNames());
+    return metadata.Bad(Code::kUnsupported, kArchitecture, "is ", Quote(*name),
+                        ", which is not supported; known are ", GgufArchNames());
   }
-  ASSIGN_OR_RETURN(const auto parts, contents.metadata.Integer("split.count", 0, 1 << 16));
-  if (parts && *parts > 1) {
-    return contents.metadata.Bad(Code::kUnsupported, "split.count", "is ", *parts,
-                                 ": one part of several, which is not supported; join them (with "
-                                 "llama-gguf-split --merge)");
-  }
-  ASSIGN_OR_RETURN(config_json_, GgufConfigJson(contents, *arch));
+  ASSIGN_OR_RETURN(config_json_, GgufConfigJson(contents_, *arch));
   // The configuration is written: both are there and not 0.
   ASSIGN_OR_RETURN(
       const auto heads,
-      contents.metadata.Integer(absl::StrCat(arch->name, ".attention.head_count"), 1, kMaxHeads));
+      metadata.Integer(absl::StrCat(arch->name, ".attention.head_count"), 1, kMaxHeads));
   ASSIGN_OR_RETURN(const auto kv_heads,
-                   contents.metadata.Integer(absl::StrCat(arch->name, ".attention.head_count_kv"),
-                                             1, kMaxHeads));
+                   metadata.Integer(absl::StrCat(arch->name, ".attention.head_count_kv"), 1, kMaxHeads));
   heads_ = heads.value_or(1);
   kv_heads_ = kv_heads.value_or(heads_);
-  ASSIGN_OR_RETURN(tokenizer_config_json_, GgufTokenizerConfig(contents.metadata));
-  metadata_ = std::move(contents.metadata);
-  for (TensorView& tensor : contents.tensors) RETURN_IF_ERROR(AddTensor(*arch, std::move(tensor)));
+  ASSIGN_OR_RETURN(tokenizer_config_json_, GgufTokenizerConfig(metadata));
+  std::vector<TensorView> tensors;
+  tensors.swap(contents_.tensors);
+  for (TensorView& tensor : tensors) RETURN_IF_ERROR(AddTensor(*arch, std::move(tensor)));
   return Sort();
 }
 

@@ -66,7 +66,10 @@ class ConfigWriter {
 
   Status Geometry() {
     ASSIGN_OR_RETURN(const int64_t hidden, Required("embedding_length"));
-    ASSIGN_OR_RETURN(const int64_t layers, Required("block_count"));
+    ASSIGN_OR_RETURN(int64_t layers, Required("block_count"));
+    // Layers that draft are counted, too, and come last.
+    ASSIGN_OR_RETURN(const auto drafting, metadata_.Integer(Key("nextn_predict_layers"), 0, layers - 1));
+    layers -= drafting.value_or(0);
     ASSIGN_OR_RETURN(const int64_t heads, Required("attention.head_count"));
     ASSIGN_OR_RETURN(const int64_t positions, Required("context_length"));
     ASSIGN_OR_RETURN(const auto kv_heads,
@@ -110,8 +113,10 @@ class ConfigWriter {
   Status Experts() {
     ASSIGN_OR_RETURN(const auto experts, metadata_.Integer(Key("expert_count"), 0, kMost));
     if (!experts || *experts == 0) return OkStatus();
-    json_.Integer(arch_.model_type == "mixtral" ? "num_local_experts" : "num_experts", *experts);
+    json_.Integer(arch_.expert_count, *experts);
     RETURN_IF_ERROR(Copy("expert_used_count", "num_experts_per_tok"));
+    ASSIGN_OR_RETURN(const auto normed, metadata_.Boolean(Key("expert_weights_norm")));
+    if (normed) json_.Flag("norm_topk_prob", *normed);
     return Copy("expert_feed_forward_length", "moe_intermediate_size");
   }
 
@@ -176,6 +181,8 @@ class ConfigWriter {
         json_.Number(key.hugging_face, *value);
       }
     }
+    if (arch_.model_type == "olmo3") RETURN_IF_ERROR(OlmoWindows());
+    if (arch_.model_type == "glm4_moe") json_.Flag("use_qk_norm", FindTensor("blk.0.attn_q_norm.weight") != nullptr);
     if (arch_.model_type == "gemma3_text") {
       // Of the largest model alone, which is told by its layers, scores are divided by another
       // root.
@@ -185,8 +192,25 @@ class ConfigWriter {
     return OkStatus();
   }
 
+  // OLMo 2 has none, and is OLMo 3 otherwise.
+  Status OlmoWindows() {
+    if (metadata_.Find(Key("attention.sliding_window")) == nullptr) {
+      json_.Integer("sliding_window", 0);
+      return OkStatus();
+    }
+    constexpr absl::string_view kPattern = "attention.sliding_window_pattern";
+    ASSIGN_OR_RETURN(const auto slides, metadata_.Booleans(Key(kPattern)));
+    if (!slides) return OkStatus();
+    std::vector<absl::string_view> types;
+    for (const bool window : *slides) types.push_back(window ? "\"sliding_attention\"" : "\"full_attention\"");
+    json_.Raw("layer_types", absl::StrCat("[", absl::StrJoin(types, ", "), "]"));
+    return OkStatus();
+  }
+
   Status Scaling(absl::string_view type, JsonObjectText* rope) const {
     rope->Text("rope_type", type);
+    // The model's own way, which the file does not state.
+    if (arch_.model_type == "gpt_oss") rope->Flag("truncate", false);
     ASSIGN_OR_RETURN(const auto factor, metadata_.Number(Key("rope.scaling.factor"), 0, 1e6));
     if (factor) rope->Number("factor", *factor);
     ASSIGN_OR_RETURN(const auto positions,

@@ -275,6 +275,13 @@ StatusOr<ExpertBiases> FindExpertBiases(const file::Checkpoint& checkpoint,
     return OkStatus();
   };
   const int64_t width = config.moe_intermediate;
+  // Apart, as GGUF has them.
+  if (checkpoint.Find(prefix + "mlp.experts.gate_proj.bias") != nullptr) {
+    RETURN_IF_ERROR(find("gate_proj.bias", width, &out.gate));
+    RETURN_IF_ERROR(find("up_proj.bias", width, &out.up));
+    RETURN_IF_ERROR(find("down_proj.bias", config.hidden, &out.down));
+    return out;
+  }
   RETURN_IF_ERROR(find("gate_up_proj_bias", 2 * width, &out.gate));
   out.gate.cols = width;
   out.gate.row_step = 2 * width;

@@ -60,6 +60,7 @@ FAMILIES = {
     "smollm3": dict(BASE, num_hidden_layers=4, no_rope_layer_interval=2, tie_word_embeddings=True),
     "phi3": dict(BASE, sliding_window=15, partial_rotary_factor=0.75, original_max_position_embeddings=32, num_attention_heads=2,
                  num_key_value_heads=1, rope_parameters=longrope(12)),
+    "olmo2": dict(BASE, num_key_value_heads=4, attention_bias=True, rope_parameters=YARN),
     "olmo3": dict(BASE, num_hidden_layers=4, sliding_window=7, num_attention_heads=4, num_key_value_heads=4,
                   rope_scaling=dict(YARN, attention_factor=1.3)),
     "gemma3_text": dict(BASE, num_hidden_layers=6, head_dim=32, sliding_window=9, query_pre_attn_scalar=20, tie_word_embeddings=True,
@@ -214,7 +215,7 @@ def random_config(family, rng):
     config.update(num_attention_heads=heads, num_key_value_heads=kv, num_hidden_layers=rng.choice([1, 2, 5, 7]),
                   vocab_size=rng.choice([97, 160, 515]), rms_norm_eps=rng.choice([1e-6, 1e-5, 1e-3]),
                   tie_word_embeddings=rng.random() < 0.4)
-    derived = family in ("qwen2", "qwen2_moe", "smollm3", "phi3", "olmo3", "granite")
+    derived = family in ("qwen2", "qwen2_moe", "smollm3", "phi3", "olmo2", "olmo3", "granite")
     if derived:
         config["hidden_size"] = heads * head_dim
     else:

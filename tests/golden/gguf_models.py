@@ -38,8 +38,22 @@ MODELS = {
     "phi3": ("Phi3ForCausalLM", dict(BASE, sliding_window=None, original_max_position_embeddings=128, partial_rotary_factor=0.5,
                                      rope_parameters=dict(rope_type="longrope", rope_theta=1e4,
                                                           short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.5, 2.0, 3.0, 4.0]))),
+    "smollm3": ("SmolLM3ForCausalLM", dict(BASE, num_hidden_layers=4, no_rope_layer_interval=4)),
+    "olmo2": ("Olmo2ForCausalLM", dict(BASE, num_hidden_layers=2)),
+    "olmo3": ("Olmo3ForCausalLM", dict(BASE, num_hidden_layers=4, sliding_window=5, rope_theta=5e5,
+                                       layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"])),
+    "gpt-oss": ("GptOssForCausalLM", dict(BASE, num_hidden_layers=2, head_dim=16, intermediate_size=32, num_local_experts=4,
+                                          num_experts_per_tok=2, sliding_window=5,
+                                          rope_parameters=dict(rope_type="yarn", rope_theta=1.5e5, factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                                                               truncate=False, original_max_position_embeddings=32))),
+    "glm4moe": ("Glm4MoeForCausalLM", dict(BASE, **MOE, num_hidden_layers=2, head_dim=32, n_routed_experts=4, n_shared_experts=1, n_group=1,
+                                           topk_group=1, routed_scaling_factor=1.5, first_k_dense_replace=1, use_qk_norm=True,
+                                           attention_bias=True, norm_topk_prob=True, partial_rotary_factor=0.5)),
+    "minimax-m2": ("MiniMaxM2ForCausalLM", dict(BASE, head_dim=32, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32,
+                                                rope_parameters=dict(rope_type="default", rope_theta=5e6, partial_rotary_factor=0.5))),
 }
-PAIRED = {"llama", "mixtral", "granite"}
+PAIRED = {"llama", "mixtral", "granite", "smollm3"}
+ARCHS = {"mixtral": "llama", "olmo3": "olmo2"}  # where they are called otherwise
 
 
 def in_pairs(w, heads):
@@ -51,6 +65,18 @@ def stored(name, cfg, w):
     """A tensor of transformers as {name that the package's tables know: array}."""
     heads, kv = cfg.num_attention_heads, cfg.num_key_value_heads
     base, _, kind = name.rpartition(".")
+    if cfg.model_type == "gpt_oss" and ".experts." in name:
+        if kind == "gate_up_proj":
+            return {base + ".gate_proj.weight": w.swapaxes(1, 2)[:, ::2], base + ".up_proj.weight": w.swapaxes(1, 2)[:, 1::2]}
+        if kind == "down_proj":
+            return {base + ".down_proj.weight": w.swapaxes(1, 2)}
+        if kind == "gate_up_proj_bias":
+            return {base + ".gate_proj.bias": w[:, ::2], base + ".up_proj.bias": w[:, 1::2]}
+        return {base + ".down_proj.bias": w}
+    if name.endswith("sinks"):
+        return {name + ".weight": w}
+    if name.endswith("e_score_correction_bias"):
+        return {name.replace("_bias", ".bias"): w}
     if name.endswith("experts.gate_up_proj"):
         half = w.shape[1] // 2
         return {base + ".gate_proj.weight": w[:, :half], base + ".up_proj.weight": w[:, half:]}
@@ -86,7 +112,7 @@ def write_keys(writer, cfg, arch):
     if "full_attention" in parameters:
         parameters = parameters["full_attention"]
     writer.add_rope_freq_base(parameters["rope_theta"])
-    if arch in ("qwen3", "qwen3moe", "gemma3"):
+    if arch in ("qwen3", "qwen3moe", "gemma3", "gpt-oss", "glm4moe", "minimax-m2"):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
     if arch == "phi3":
@@ -94,9 +120,24 @@ def write_keys(writer, cfg, arch):
         writer.add_rope_scaling_orig_ctx_len(cfg.original_max_position_embeddings)
         for name in ("long", "short"):
             writer.add_tensor(f"rope_factors_{name}.weight", np.array(parameters[f"{name}_factor"], dtype=np.float32))
-    if arch == "gemma3":
+    if arch in ("glm4moe", "minimax-m2"):
+        writer.add_rope_dimension_count(int(head_dim * parameters["partial_rotary_factor"]))
+    if arch in ("gemma3", "gpt-oss") or cfg.model_type == "olmo3":
         writer.add_sliding_window(cfg.sliding_window)
-    experts = getattr(cfg, "num_experts", None) or getattr(cfg, "num_local_experts", None)
+    if cfg.model_type == "olmo3":
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in cfg.layer_types])
+    if arch == "gpt-oss":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(parameters["factor"])
+        writer.add_rope_scaling_orig_ctx_len(parameters["original_max_position_embeddings"])
+    if arch in ("gpt-oss", "minimax-m2"):
+        writer.add_expert_feed_forward_length(cfg.intermediate_size)
+    if arch == "glm4moe":
+        writer.add_leading_dense_block_count(cfg.first_k_dense_replace)
+        writer.add_expert_shared_count(cfg.n_shared_experts)
+        writer.add_expert_weights_scale(cfg.routed_scaling_factor)
+        writer.add_expert_weights_norm(cfg.norm_topk_prob)
+    experts = getattr(cfg, "num_experts", None) or getattr(cfg, "num_local_experts", None) or getattr(cfg, "n_routed_experts", None)
     if experts:
         writer.add_expert_count(experts)
         writer.add_expert_used_count(cfg.num_experts_per_tok)
@@ -121,7 +162,7 @@ def make(name, class_name, fields, goldens):
     model_class = getattr(transformers, class_name)
     cfg = model_class.config_class(**fields, attn_implementation="eager")
     model = model_class(cfg).eval()
-    arch = "llama" if name == "mixtral" else name
+    arch = ARCHS.get(name, name)
     kind = gguf.GGMLQuantizationType.Q4_0 if name == "gemma3" else gguf.GGMLQuantizationType.Q8_0
     writer = gguf.GGUFWriter(str(OUT / f"{name}.gguf"), arch)
     write_keys(writer, cfg, arch)
@@ -134,11 +175,12 @@ def make(name, class_name, fields, goldens):
                 continue
             scale = 0.3 if tensor.ndim > 1 else 0.2
             values = torch.randn_like(tensor) * scale + (0 if tensor.ndim > 1 or cfg.model_type == "gemma3_text" or key.endswith("bias") else 1)
-            tensor.copy_(torch.from_numpy(rounded(values.numpy(), kind)))
+            turned = cfg.model_type == "gpt_oss" and key.endswith(("gate_up_proj", "experts.down_proj"))
+            tensor.copy_(torch.from_numpy(rounded(values.mT.numpy(), kind)).mT if turned else torch.from_numpy(rounded(values.numpy(), kind)))
             for part, w in stored(key, cfg, tensor.numpy()).items():
                 to = names.get_name(part, try_suffixes=(".weight", ".bias"))
                 assert to is not None, part
-                if w.ndim < 2:
+                if w.ndim < 2 or to.endswith("bias"):
                     writer.add_tensor(to, np.ascontiguousarray(w, dtype=np.float32))
                 else:
                     data = gguf.quantize(np.ascontiguousarray(w, dtype=np.float32), kind)

@@ -16,6 +16,7 @@
   ARCH(kMinistral)           \
   ARCH(kMistral)             \
   ARCH(kMixtral)             \
+  ARCH(kOlmo2)               \
   ARCH(kOlmo3)               \
   ARCH(kPhi3)                \
   ARCH(kQwen2)               \

@@ -5,6 +5,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <numbers>
 
 #include "absl/strings/match.h"
@@ -222,11 +224,8 @@ TEST(what_cannot_be_a_model_is_refused_by_key) {
   Refused(test_context, none, "general.architecture is missing", Code::kBadModel);
   Refused(test_context, Keys("mamba"),
           "general.architecture is \"mamba\", which is not supported; known are llama, granite, "
-          "qwen2, qwen2moe, qwen3, qwen3moe, gemma3 and phi3",
+          "qwen2, qwen2moe, qwen3, qwen3moe, gemma3, phi3, smollm3, olmo2, gpt-oss, glm4moe and minimax-m2",
           Code::kUnsupported);
-  GgufWriter split = Keys("qwen3");
-  split.U32("split.count", 3);
-  Refused(test_context, split, "split.count is 3", Code::kUnsupported);
   GgufWriter heads = Keys("qwen3");
   heads.keys.erase(heads.keys.begin() + 5);
   Refused(test_context, heads, "qwen3.attention.head_count is missing", Code::kBadModel);
@@ -241,6 +240,181 @@ TEST(what_cannot_be_a_model_is_refused_by_key) {
   bos.Texts("tokenizer.ggml.tokens", {"a", "b"});
   bos.U32("tokenizer.ggml.bos_token_id", 2);
   Refused(test_context, bos, "bos_token_id is 2, the limits are 0 and 1", Code::kBadModel);
+}
+
+// Keys are the first part's; tensors lie in all of them.
+struct Split {
+  std::vector<GgufWriter> parts;
+
+  static Split Of(uint32_t count) {
+    Split split;
+    for (uint32_t i = 0; i < count; ++i) {
+      GgufWriter w = i == 0 ? Keys("qwen3") : GgufWriter();
+      w.Tensor(absl::StrCat("blk.0.", i == 0 ? "attn_norm" : i == 1 ? "ffn_norm" : "attn_q_norm", ".weight"), {8}, 0,
+               Counting(8));
+      Key(&w, i, count, count + 1);
+      split.parts.push_back(w);
+    }
+    return split;
+  }
+  static void Key(GgufWriter* w, uint32_t number, uint32_t count, int32_t tensors) {
+    w->Key("split.no", 2, test::LittleEndian(static_cast<uint16_t>(number)));
+    w->Key("split.count", 2, test::LittleEndian(static_cast<uint16_t>(count)));
+    w->Key("split.tensors.count", 5, test::LittleEndian(tensors));
+  }
+  // Another number than the one that part `i` has.
+  void Change(size_t i, uint32_t number, uint32_t count, int32_t tensors) {
+    parts[i].keys.resize(parts[i].keys.size() - 3);
+    Key(&parts[i], number, count, tensors);
+  }
+  StatusOr<std::shared_ptr<const Checkpoint>> Parse() {
+    files.clear();
+    for (const GgufWriter& part : parts) files.push_back(part.Done());
+    std::vector<absl::Span<const uint8_t>> spans;
+    for (const std::string& file : files) spans.push_back(Bytes(file));
+    return GgufCheckpoint::Parse(spans, "f.gguf");
+  }
+  void Write(const std::string& directory, const std::string& stem) {
+    std::filesystem::create_directories(directory);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      std::ofstream(absl::StrCat(directory, "/", stem, "-0000", i + 1, "-of-0000", parts.size(), ".gguf"),
+                    std::ios::binary)
+          << parts[i].Done();
+    }
+  }
+  std::vector<std::string> files;
+};
+
+TEST(a_file_in_parts_is_one_checkpoint) {
+  Split split = Split::Of(3);
+  const auto checkpoint = split.Parse();
+  CHECK_OK(checkpoint);
+  CHECK_EQ((*checkpoint)->tensors().size(), 4u);
+  for (const char* name : {"input_layernorm", "post_attention_layernorm", "self_attn.q_norm"}) {
+    CHECK((*checkpoint)->Find(absl::StrCat("model.layers.0.", name, ".weight")) != nullptr);
+  }
+  uint64_t bytes = 0;
+  for (const std::string& file : split.files) bytes += file.size();
+  CHECK_EQ((*checkpoint)->file_bytes(), bytes);
+  // From files, by the first one's name or the directory's.
+  const std::string directory = test::ScratchDirectory() + "/parts";
+  split.Write(directory, "m");
+  for (const char* name : {"/m-00001-of-00003.gguf", ""}) {
+    const auto opened = Checkpoint::Open(directory + name);
+    CHECK_OK(opened);
+    CHECK_EQ((*opened)->tensors().size(), 4u);
+    CHECK((*opened)->Find("model.layers.0.self_attn.q_norm.weight")->file == directory + "/m-00003-of-00003.gguf");
+  }
+  const auto second = Checkpoint::Open(directory + "/m-00002-of-00003.gguf");
+  CHECK(CodeOf(second.status()) == Code::kUnsupported);
+  CHECK(absl::StrContains(second.status().message(), "split.no is 1: the first part is the one to open"));
+  std::filesystem::remove(directory + "/m-00002-of-00003.gguf");
+  const auto missing = Checkpoint::Open(directory + "/m-00001-of-00003.gguf");
+  CHECK(CodeOf(missing.status()) == Code::kNotFound);
+  CHECK(absl::StrContains(missing.status().message(), "m-00002-of-00003.gguf"));
+  std::filesystem::rename(directory + "/m-00001-of-00003.gguf", directory + "/other.gguf");
+  const auto renamed = Checkpoint::Open(directory + "/other.gguf");
+  CHECK(CodeOf(renamed.status()) == Code::kBadModel);
+  CHECK(absl::StrContains(renamed.status().message(), "-00001-of-00003.gguf"));
+}
+
+TEST(a_directory_is_its_one_file) {
+  const std::string directory = test::ScratchDirectory() + "/one";
+  std::filesystem::create_directories(directory);
+  std::ofstream(directory + "/a.gguf", std::ios::binary) << Keys("qwen3").Done();
+  CHECK_OK(Checkpoint::Open(directory));
+  std::ofstream(directory + "/mmproj-a.gguf") << "of what sees";
+  CHECK_OK(Checkpoint::Open(directory));
+  std::ofstream(directory + "/b.gguf", std::ios::binary) << Keys("qwen3").Done();
+  const auto two = Checkpoint::Open(directory);
+  CHECK(CodeOf(two.status()) == Code::kBadModel);
+  CHECK(absl::StrContains(two.status().message(), "several GGUF files"));
+}
+
+TEST(parts_that_do_not_belong_together_are_refused) {
+  const auto refused = [&](Split split, absl::string_view what, Code code = Code::kBadModel) {
+    const auto checkpoint = split.Parse();
+    if (checkpoint.ok() || CodeOf(checkpoint.status()) != code ||
+        !absl::StrContains(checkpoint.status().message(), what)) {
+      std::printf("# %s: %s\n", std::string(what).c_str(), std::string(checkpoint.status().message()).c_str());
+      return false;
+    }
+    return true;
+  };
+  Split split = Split::Of(2);
+  split.Change(1, 0, 2, 3);
+  CHECK(refused(split, "f.gguf[1]: split.no is 0, not 1"));
+  split = Split::Of(2);
+  split.Change(1, 1, 3, 3);
+  CHECK(refused(split, "split.count is 3, not 2"));
+  split = Split::Of(2);
+  split.Change(1, 1, 2, 4);
+  CHECK(refused(split, "split.tensors.count is 4, not 3"));
+  split = Split::Of(2);
+  split.Change(0, 0, 2, 4);
+  split.Change(1, 1, 2, 4);
+  CHECK(refused(split, "split.tensors.count is 4, and the 2 parts have 3"));
+  split = Split::Of(2);
+  split.parts[1].keys.clear();
+  CHECK(refused(split, "split.no is missing"));
+  split = Split::Of(2);
+  split.parts[0].keys.pop_back();
+  CHECK(refused(split, "split.tensors.count is missing"));
+  split = Split::Of(3);
+  split.parts.pop_back();
+  CHECK(refused(split, "split.count is 3, and there are 2"));
+  split = Split::Of(2);
+  split.parts[1] = split.parts[0];
+  split.Change(0, 0, 2, 4);
+  split.Change(1, 1, 2, 4);
+  CHECK(refused(split, "two tensors are what is called"));
+  split = Split::Of(2);
+  split.Change(0, 0, 2000, 3);
+  CHECK(refused(split, "split.count is 2000"));
+}
+
+TEST(gpt_oss_sinks_and_biases_of_experts) {
+  GgufWriter w = Keys("gpt-oss");
+  w.U32("gpt-oss.expert_count", 3);
+  w.U32("gpt-oss.attention.sliding_window", 64);
+  w.Text("gpt-oss.rope.scaling.type", "yarn");
+  w.F32("gpt-oss.rope.scaling.factor", 32);
+  w.Tensor("blk.0.attn_sinks.weight", {2}, 0, Counting(2));
+  w.Tensor("blk.0.ffn_gate_exps.weight", {8, 16, 3}, 0, Counting(384));
+  w.Tensor("blk.0.ffn_gate_exps.bias", {16, 3}, 0, Counting(48));
+  w.Tensor("blk.0.ffn_gate_inp.bias", {3}, 0, Counting(3));
+  const std::string bytes = w.Done();
+  const auto checkpoint = Open(bytes);
+  CHECK_OK(checkpoint);
+  const std::string layer = "model.layers.0.";
+  for (const char* name : {"self_attn.sinks", "mlp.experts.2.gate_proj.weight", "mlp.experts.gate_proj.bias",
+                           "mlp.router.bias"}) {
+    CHECK((*checkpoint)->Find(layer + name) != nullptr);
+  }
+  CHECK(((*checkpoint)->Find(layer + "mlp.experts.gate_proj.bias")->shape == std::vector<int64_t>{3, 16}));
+  CHECK(Config(**checkpoint, "/num_local_experts") == "3");
+  CHECK(Config(**checkpoint, "/sliding_window") == "64");
+  CHECK(Config(**checkpoint, "/rope_scaling/truncate") == "false");
+}
+
+TEST(layers_that_draft_are_not_the_models) {
+  GgufWriter w = Keys("glm4moe");
+  w.U32("glm4moe.nextn_predict_layers", 1);
+  w.U32("glm4moe.expert_count", 4);
+  w.U32("glm4moe.leading_dense_block_count", 1);
+  w.Bool("glm4moe.expert_weights_norm", true);
+  w.F32("glm4moe.expert_weights_scale", 2.5f);
+  w.Tensor("blk.0.exp_probs_b.bias", {4}, 0, Counting(4));
+  const std::string bytes = w.Done();
+  const auto checkpoint = Open(bytes);
+  CHECK_OK(checkpoint);
+  CHECK(Config(**checkpoint, "/num_hidden_layers") == "1");
+  CHECK(Config(**checkpoint, "/n_routed_experts") == "4");
+  CHECK(Config(**checkpoint, "/first_k_dense_replace") == "1");
+  CHECK(Config(**checkpoint, "/norm_topk_prob") == "true");
+  CHECK(Config(**checkpoint, "/routed_scaling_factor") == "2.5");
+  CHECK(Config(**checkpoint, "/use_qk_norm") == "false");
+  CHECK((*checkpoint)->Find("model.layers.0.mlp.gate.e_score_correction_bias") != nullptr);
 }
 
 TEST(special_tokens_and_the_template_become_a_tokenizer_config) {
