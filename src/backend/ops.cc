@@ -74,6 +74,41 @@ struct OpType<WideNormOp> : Plain {
 };
 
 template <>
+struct OpType<HeadsMatmulOp> : Plain {
+  static constexpr absl::string_view kName = "heads_matmul";
+  static OpUses Uses(const Program&, const HeadsMatmulOp& o) {
+    return {{o.in}, {{o.w, WeightUse::kHeads, o.in_step, o.out_step}}, {o.out}};
+  }
+  static Status Check(const Program& p, const HeadsMatmulOp& o) {
+    const int64_t heads = p.weights[static_cast<size_t>(o.w)].groups;
+    const auto fits = [&](BufferId buffer, int64_t at, int64_t step) {
+      return at >= 0 && step >= 1 && at + (heads - 1) * step < Width(p, buffer);
+    };
+    if (fits(o.in, o.in_at, o.in_step) && fits(o.out, o.out_at, o.out_step)) return OkStatus();
+    return Error(Code::kInternal, "products of ", heads, " heads do not match their buffers");
+  }
+};
+
+template <>
+struct OpType<LatentOp> : Plain {
+  static constexpr absl::string_view kName = "latent";
+  static OpUses Uses(const Program&, const LatentOp& o) {
+    return {{o.q, o.kv, o.qkv}, {{o.norm, WeightUse::kVector, o.latent}}, {o.qkv}};
+  }
+  static Status Check(const Program& p, const LatentOp& o) {
+    const int64_t key = int64_t{o.turning} + o.latent;
+    const bool turns = o.rope >= 0 && static_cast<size_t>(o.rope) < p.ropes.size() &&
+                       p.ropes[static_cast<size_t>(o.rope)].rotary_dim == o.turning;
+    if (turns && o.heads >= 1 && o.still >= 1 && o.turning % 2 == 0 &&
+        Width(p, o.q) == int64_t{o.heads} * (o.still + o.turning) && Width(p, o.kv) == key &&
+        Width(p, o.qkv) == (o.heads + 1) * key + o.latent) {
+      return OkStatus();
+    }
+    return Error(Code::kInternal, "latent heads do not match their buffers or rope");
+  }
+};
+
+template <>
 struct OpType<AttentionOp> : Plain {
   static constexpr absl::string_view kName = "attention";
   static const PagedCache* Cache(const Program& p, const AttentionOp& o) {

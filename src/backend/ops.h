@@ -65,6 +65,31 @@ struct AttentionOp {
   BufferId gate = kNone;    // [rows, width of out]: out *= sigmoid(gate)
 };
 
+// Of each head h of this rank: out's elements from out_at + h * out_step on = W_h · in's from in_at + h * in_step
+// on. W has a group a head.
+struct HeadsMatmulOp {
+  BufferId in;
+  WeightId w;
+  BufferId out;
+  int32_t in_at, in_step;
+  int32_t out_at, out_step;
+};
+
+// What latent attention (DeepSeek-AI, "DeepSeek-V2", 2024, §2.1) needs of a token, absorbed: attention has one key
+// head, [what turns | latent], whose values are the latent. Here the latent is normed and what turns is turned;
+// the latent parts of queries are there already.
+struct LatentOp {
+  BufferId q;     // [rows, heads * (still + turning)]: of each head what stays, then what turns
+  BufferId kv;    // [rows, latent + turning]: before the norm
+  BufferId qkv;   // [rows, heads * (turning + latent) + turning + latent + latent], as AttentionOp has it
+  WeightId norm;  // [latent]
+  float epsilon;  // of that norm
+  int32_t rope;   // index into Program::ropes, which turn `turning` dimensions
+  int32_t heads;
+  int32_t still, turning, latent;
+  bool pairs;  // elements 2 i and 2 i + 1 turn together; else i and i + turning / 2
+};
+
 // x += W · in: the whole sum, on one rank.                x [rows, hidden]
 struct MatmulAddOp {
   BufferId in;
@@ -99,6 +124,7 @@ struct AddNormedOp {
   float scale;
   BufferId x;
   bool add = true;
+  float epsilon = 0;  // 0: Program::rms_eps
 };
 
 // act = the activation of G · h and U · h, h = rmsnorm(x), or x itself.   act [rows, W.rows / 2]
@@ -247,7 +273,7 @@ struct InputOp {
 using Op = std::variant<EmbedOp, NormMatmulOp, AttentionOp, MatmulAddOp, MatmulOp, AddBiasOp,
                         AllReduceAddOp, NormGateUpOp, RouterOp, ExpertsGateUpOp, ExpertsDownOp,
                         LogitsOp, RecurrentOp, TapOp, InputOp, WideNormOp, AddNormedOp,
-                        ExpertsBiasOp, RowGateOp, GatedDeltaOp>;
+                        ExpertsBiasOp, RowGateOp, GatedDeltaOp, HeadsMatmulOp, LatentOp>;
 
 }  // namespace mainarch::backend
 

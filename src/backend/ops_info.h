@@ -18,6 +18,7 @@ struct WeightUse {
     kVector,   // `in` values
     kProduct,  // by which rows of at most `in` values become rows of at most `out`
     kRouted,   // the same, each row by its own experts
+    kHeads,    // the same, each of a row's heads by its own group
   };
   WeightId id;
   Kind kind;

@@ -51,6 +51,8 @@ void AddWeightCost(const Program& program, const WeightUse& use, int64_t rows, C
       return;
     case WeightUse::kProduct:
       return product(1, rows);
+    case WeightUse::kHeads:
+      return product(weight.groups, rows * weight.groups);
     case WeightUse::kRouted: {
       const int64_t times = rows * program.experts_per_token;
       // The expert of all tokens is read once, however many rows there are.
@@ -157,6 +159,7 @@ Status CheckUse(const Program& program, const WeightUse& use) {
       break;
     case WeightUse::kProduct:
     case WeightUse::kRouted:
+    case WeightUse::kHeads:
       return CheckProduct(weight, use);
   }
   return OkStatus();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/f16.h"
@@ -239,6 +240,8 @@ void Builder::Decoder() {
     const std::string prefix = absl::StrCat(model_, "layers.", layer, ".");
     if (config_.IsDelta(static_cast<size_t>(layer))) {
       Delta(prefix);
+    } else if (config_.latent.latent > 0) {
+      LatentAttention(prefix);
     } else {
       Attention(prefix);
     }
@@ -255,21 +258,27 @@ void Builder::Decoder() {
   Logits(norm, FindHead(*checkpoint_, config_).name);
 }
 
-quant::Matrix Builder::Identity() {
+uint8_t* Builder::Keep(size_t bytes) {
   struct Storage {
     std::shared_ptr<const void> before;
-    std::vector<uint16_t> values;  // bf16
+    std::vector<uint8_t> bytes;
   };
-  const size_t n = static_cast<size_t>(config_.hidden);
   const auto storage = std::make_shared<Storage>();
   storage->before = program_->storage;
-  storage->values.resize(n * n);
-  for (size_t i = 0; i < n; ++i) storage->values[i * n + i] = quant::Bf16FromFloat(1);
+  storage->bytes.resize(bytes);
+  program_->storage = storage;
+  return storage->bytes.data();
+}
+
+quant::Matrix Builder::Identity() {
+  const size_t n = static_cast<size_t>(config_.hidden);
+  uint8_t* const values = Keep(2 * n * n);  // bf16
+  const uint16_t one = quant::Bf16FromFloat(1);
+  for (size_t i = 0; i < n; ++i) std::memcpy(values + 2 * (i * n + i), &one, sizeof(one));
   quant::Matrix matrix;
   matrix.name = "identity";
   matrix.rows = matrix.cols = config_.hidden;
-  matrix.data = {reinterpret_cast<const uint8_t*>(storage->values.data()), 2 * n * n};
-  program_->storage = storage;
+  matrix.data = {values, 2 * n * n};
   return matrix;
 }
 

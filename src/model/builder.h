@@ -35,6 +35,8 @@ class Builder {
   // config says of attention and of this layer; layers of one window share a cache, whose next layer
   // it takes.
   void Attention(const std::string& prefix);
+  // x += latent attention(norm(x)).
+  void LatentAttention(const std::string& prefix);
   // x += the gated delta net of norm(x).
   void Delta(const std::string& prefix);
   // x += down(activation(gate(h), up(h))), h = norm(x).
@@ -120,6 +122,15 @@ class Builder {
   backend::WeightId DeltaConvolution(const std::string& self);
   int32_t DeltaCache(const backend::GatedDeltaOp& op);
   void JoinTapped(const std::string& prefix);
+  // Memory that lives as long as the Program.
+  uint8_t* Keep(size_t bytes);
+  // Latent attention's parts (builder_latent.cc).
+  int32_t LatentCache();
+  void LatentQueries(const std::string& self, backend::WeightId norm);
+  backend::WeightId LatentHeads(const std::string& label, std::vector<quant::Matrix> sources,
+                                std::vector<backend::WeightSlice> heads);
+  backend::WeightId LatentKeys(const std::string& self, const quant::Matrix& kv_b);
+  backend::WeightId LatentValues(const std::string& self, const quant::Matrix& kv_b);
   // The matrix whose product leaves norm(x) as it is: what gives logits gives vectors, on any backend.
   quant::Matrix Identity();
   // Logits by `head`, whose rows ranks share; the norm's weight times `factor`.
@@ -153,6 +164,7 @@ class Builder {
   // Shared by all layers; -1 until first used.
   backend::BufferId qkv_ = -1, attention_ = -1, gate_ = -1, act_ = -1, partial_ = -1, sum_ = -1;
   backend::BufferId delta_in_ = -1, delta_gates_ = -1, delta_out_ = -1, normed_ = -1;
+  backend::BufferId latent_q_ = -1, latent_q_a_ = -1, latent_q_normed_ = -1, latent_kv_ = -1, latent_out_ = -1;
   backend::BufferId shared_act_ = -1, shared_gate_ = -1;
   backend::BufferId moe_h_ = -1, moe_ids_ = -1, moe_weights_ = -1, moe_act_ = -1;
 };

@@ -77,6 +77,21 @@ struct DeltaConfig {
   bool operator==(const DeltaConfig&) const = default;
 };
 
+// Latent attention (DeepSeek's) in place of the usual in every layer: keys and values of all heads are made of one
+// latent a token, and of one key part that turns. head_dim is then still + turning, kv_heads the heads.
+struct LatentConfig {
+  int32_t latent = 0;   // kv_lora_rank; 0: there is no such attention
+  int32_t q_latent = 0;  // q_lora_rank; 0: queries are made of x itself
+  int32_t still = 0;     // of a head of Q and of K: what does not turn ...
+  int32_t turning = 0;   // ... and what does
+  int32_t value = 0;     // of a head of V
+  bool pairs = true;     // neighbours turn together
+
+  bool operator==(const LatentConfig&) const = default;
+};
+// Of the norms of latents, whatever rms_norm_eps says.
+inline constexpr float kLatentEps = 1e-6f;
+
 // Where a layer's RMSNorms stand: before attention and feed-forward, behind them, or both.
 struct NormConfig {
   bool before = true;
@@ -123,6 +138,7 @@ struct ModelConfig {
   std::vector<LayerAttention> layer_attention;  // [layers]; empty: the default in all
   DeltaConfig delta;
   std::vector<bool> delta_layer;  // [layers]; empty: attention in all
+  LatentConfig latent;
   NormConfig norms;
   backend::Activation activation = backend::Activation::kSilu;
   bool mlp_bias = false;       // of gate, up and down; of experts, too

@@ -261,7 +261,7 @@ Status ConfigReader::LocalExperts() {
   return AssignInteger(text_, "intermediate_size", kWidthRange, &config_.moe_intermediate);
 }
 
-Status ConfigReader::RoutedExperts(int32_t dense_by_default) {
+Status ConfigReader::RoutedExperts(const Routed& by_default) {
   RETURN_IF_ERROR(
       AssignInteger(text_, "n_routed_experts", {1, kExpertRange.most}, &config_.experts));
   RETURN_IF_ERROR(AssignInteger(text_, "num_experts_per_tok", {1, config_.experts},
@@ -270,25 +270,25 @@ Status ConfigReader::RoutedExperts(int32_t dense_by_default) {
       AssignInteger(text_, "moe_intermediate_size", kWidthRange, &config_.moe_intermediate));
   ASSIGN_OR_RETURN(const auto dense, text_.Integer("first_k_dense_replace", {0, config_.layers}));
   for (int32_t layer = 0; layer < config_.layers; ++layer) {
-    config_.sparse_layer.push_back(layer >= dense.value_or(dense_by_default));
+    config_.sparse_layer.push_back(layer >= dense.value_or(by_default.dense));
   }
   ASSIGN_OR_RETURN(const auto shared, text_.Integer("n_shared_experts", {0, 64}));
   config_.shared_intermediate = static_cast<int32_t>(shared.value_or(1)) * config_.moe_intermediate;
   RouterConfig& router = config_.router;
   ASSIGN_OR_RETURN(const auto groups, text_.Integer("n_group", {1, config_.experts}));
-  router.groups = static_cast<int32_t>(groups.value_or(1));
+  router.groups = static_cast<int32_t>(groups.value_or(by_default.groups));
   if (config_.experts % router.groups != 0 || config_.experts / router.groups < 2) {
     return text_.Bad(Code::kBadModel, "n_group", "is ", router.groups, ", but groups of ",
                      config_.experts, " experts must be equally large, two or more");
   }
   ASSIGN_OR_RETURN(const auto chosen, text_.Integer("topk_group", {1, router.groups}));
-  router.chosen_groups = static_cast<int32_t>(chosen.value_or(1));
+  router.chosen_groups = static_cast<int32_t>(chosen.value_or(by_default.chosen_groups));
   if (config_.experts / router.groups * router.chosen_groups < config_.experts_per_token) {
     return text_.Bad(Code::kBadModel, "topk_group", "is ", router.chosen_groups, ", which leaves ",
                      config_.experts / router.groups * router.chosen_groups,
                      " experts to choose from; num_experts_per_tok is ", config_.experts_per_token);
   }
-  ASSIGN_OR_RETURN(router.scale, Factor("routed_scaling_factor", 1));
+  ASSIGN_OR_RETURN(router.scale, Factor("routed_scaling_factor", by_default.scale));
   ASSIGN_OR_RETURN(config_.norm_topk_prob, Flag("norm_topk_prob", true));
   return DenseWidth();
 }

@@ -62,6 +62,8 @@ class ConfigReader {
   // The geometry of gated delta nets, and which layers have one: those that layer_types calls
   // linear_attention, or all but every full_attention_interval-th.
   Status Delta();
+  // The geometry of latent attention; heads are known. After it Rope turns what turns of a head.
+  Status Latent();
   // What Qwen's hybrids have in common: delta nets, attention with a gate, norms of 1 + w.
   Status Hybrid();
   // The expert for all tokens and its gate, where there are experts.
@@ -72,8 +74,14 @@ class ConfigReader {
   Status Experts();    // which layers are sparse, and the dense width where any is not
   // num_local_experts in all layers, of width intermediate_size.
   Status LocalExperts();
+  // What a class has where its keys are missing.
+  struct Routed {
+    int32_t dense = 1;
+    int32_t groups = 1, chosen_groups = 1;
+    double scale = 1;
+  };
   // n_routed_experts in all but the first first_k_dense_replace layers, with groups and a scale.
-  Status RoutedExperts(int32_t dense_by_default);
+  Status RoutedExperts(const Routed& by_default);
   Status Rope();  // rope_scaling or rope_parameters, else flat keys
   // Of layers with a window and of those without: rope_parameters has an object for each, or flat
   // keys speak of the latter and `local_key` (may be empty) of the former. Windows come before.

@@ -50,11 +50,15 @@ Status Decoder::Extend(absl::Span<const uint32_t> tokens) {
 void Decoder::Truncate(size_t position) {
   tokens_.resize(std::min(tokens_.size(), position));
   position_ = config_.delta.key_heads > 0 ? 0 : tokens_.size();
-  const size_t width =
-      static_cast<size_t>(config_.kv_heads) * static_cast<size_t>(config_.head_dim);
+  const auto cut = [this](std::vector<double>* all, int64_t width) {
+    if (!all->empty()) all->resize(position_ * static_cast<size_t>(width));
+  };
+  const int64_t stored = static_cast<int64_t>(stored_heads());
   for (Layer& layer : layers_) {
-    layer.keys.resize(position_ * width);
-    layer.values.resize(position_ * width);
+    cut(&layer.keys, stored * static_cast<int64_t>(key_dim()));
+    cut(&layer.values, stored * static_cast<int64_t>(value_dim()));
+    cut(&layer.head_keys, int64_t{config_.heads} * config_.head_dim);
+    cut(&layer.head_values, int64_t{config_.heads} * config_.latent.value);
     layer.delta_rows.clear();
     layer.delta_state.clear();
   }
@@ -62,10 +66,9 @@ void Decoder::Truncate(size_t position) {
 
 std::pair<absl::Span<const double>, absl::Span<const double>> Decoder::stored(
     size_t layer, size_t position) const {
-  const size_t width =
-      static_cast<size_t>(config_.kv_heads) * static_cast<size_t>(config_.head_dim);
-  return {absl::MakeConstSpan(layers_[layer].keys).subspan(position * width, width),
-          absl::MakeConstSpan(layers_[layer].values).subspan(position * width, width)};
+  const size_t keys = stored_heads() * key_dim(), values = stored_heads() * value_dim();
+  return {absl::MakeConstSpan(layers_[layer].keys).subspan(position * keys, keys),
+          absl::MakeConstSpan(layers_[layer].values).subspan(position * values, values)};
 }
 
 // The factor of embeddings is of their own type.
@@ -87,7 +90,7 @@ Status Decoder::Token(uint32_t token) {
     if (layers_[i].is_delta) {
       Delta(i, &x);
     } else {
-      RETURN_IF_ERROR(Attention(i, &x));
+      RETURN_IF_ERROR(config_.latent.latent > 0 ? LatentAttention(i, &x) : Attention(i, &x));
     }
     Ffn(layers_[i], &x);
     layer_outputs_[i] = x;
@@ -127,8 +130,8 @@ void Decoder::Rotate(int32_t rope, double* head) const {
 
 // Compares each element with x, and puts it in its place.
 Status Decoder::TakeStored(quant::KvForm form, absl::Span<const float> stored,
-                           const std::string& what, Vector* x) const {
-  const size_t hd = static_cast<size_t>(config_.head_dim);
+                           const std::string& what, size_t dim, Vector* x) const {
+  const size_t hd = dim;
   const size_t copies = stored.size() / x->size();
   if (copies == 0 || stored.size() != copies * x->size()) {
     return Error(Code::kInternal, what, ": ", stored.size(), " elements in the cache, ", x->size(),
@@ -166,13 +169,12 @@ Status Decoder::Store(size_t layer, Vector* k, Vector* v) const {
   const quant::KvTypeInfo& type = quant::InfoOf(rounding_);
   if (!stored_k.empty() || !stored_v.empty()) {
     const std::string where = absl::StrCat(" of position ", position_, " in layer ", layer);
-    RETURN_IF_ERROR(TakeStored(type.k, stored_k, absl::StrCat("K", where), k));
-    return TakeStored(type.v, stored_v, absl::StrCat("V", where), v);
+    RETURN_IF_ERROR(TakeStored(type.k, stored_k, absl::StrCat("K", where), key_dim(), k));
+    return TakeStored(type.v, stored_v, absl::StrCat("V", where), value_dim(), v);
   }
-  const size_t hd = static_cast<size_t>(config_.head_dim);
-  for (size_t at = 0; at < k->size(); at += hd) {
-    const absl::Span<double> key = absl::MakeSpan(*k).subspan(at, hd);
-    const absl::Span<double> value = absl::MakeSpan(*v).subspan(at, hd);
+  for (size_t head = 0; head < stored_heads(); ++head) {
+    const absl::Span<double> key = absl::MakeSpan(*k).subspan(head * key_dim(), key_dim());
+    const absl::Span<double> value = absl::MakeSpan(*v).subspan(head * value_dim(), value_dim());
     if (rounder_) {
       rounder_(layer, position_, false, key);
       rounder_(layer, position_, true, value);

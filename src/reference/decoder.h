@@ -93,7 +93,10 @@ class Decoder {
     quant::Matrix router, router_bias, correction, shared_gate;
     model::ExpertMatrices experts;
     model::ExpertBiases expert_biases;
-    std::vector<double> keys, values;    // [position, kv_heads, head_dim]
+    std::vector<double> keys, values;    // [position, stored heads, key_dim() or value_dim()]
+    // Of latent attention (latent.cc): its weights, and the keys and values that latents stand for.
+    quant::Matrix q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
+    std::vector<double> head_keys, head_values;  // [position, heads, ...]
     bool is_delta = false;
     DeltaWeights delta;
     std::vector<Vector> delta_rows;  // the last ones, of q, k and v before the convolution
@@ -114,7 +117,20 @@ class Decoder {
   // What later tokens see of K and V: as the cache holds them, or rounded as it would.
   Status Store(size_t layer, Vector* k, Vector* v) const;
   Status TakeStored(quant::KvForm form, absl::Span<const float> stored, const std::string& what,
-                    Vector* x) const;
+                    size_t dim, Vector* x) const;
+  // Of what the cache holds: of latent attention one head.
+  size_t stored_heads() const { return config_.latent.latent > 0 ? 1 : static_cast<size_t>(config_.kv_heads); }
+  size_t key_dim() const {
+    const model::LatentConfig& l = config_.latent;
+    return static_cast<size_t>(l.latent > 0 ? l.turning + l.latent : config_.head_dim);
+  }
+  size_t value_dim() const {
+    return static_cast<size_t>(config_.latent.latent > 0 ? config_.latent.latent : config_.head_dim);
+  }
+  // latent.cc
+  Status FindLatent(const std::string& prefix, Layer* layer) const;
+  Status LatentAttention(size_t layer_index, Vector* x);
+  void TurnLatent(double* part) const;
   // delta.cc
   Status FindDelta(const std::string& prefix, Layer* layer) const;
   DeltaRow DeltaProducts(const Layer& layer, const Vector& h) const;

@@ -45,6 +45,7 @@ Status Decoder::FindWeights() {
 }
 
 Status Decoder::FindAttention(const std::string& p, Layer* layer) const {
+  if (config_.latent.latent > 0) return FindLatent(p, layer);
   const int64_t h = config_.hidden, hd = config_.head_dim;
   const int64_t q = config_.heads * hd, kv = config_.kv_heads * hd;
   const model::AttentionConfig& has = config_.attention;

@@ -70,6 +70,9 @@ FAMILIES = {
                     rope_parameters=dict(YARN, truncate=False, beta_fast=32.0, beta_slow=1.0)),
     "glm4_moe": dict(BASE, **MOE, n_routed_experts=8, n_shared_experts=2, n_group=4, topk_group=2, routed_scaling_factor=1.7,
                      first_k_dense_replace=1, use_qk_norm=True, attention_bias=True, head_dim=32, num_nextn_predict_layers=0),
+    "deepseek_v3": dict(BASE, **MOE, num_key_value_heads=4, q_lora_rank=48, kv_lora_rank=32, qk_nope_head_dim=32, qk_rope_head_dim=16,
+                        v_head_dim=48, n_routed_experts=8, n_shared_experts=2, n_group=4, topk_group=2, routed_scaling_factor=1.7,
+                        first_k_dense_replace=1, num_nextn_predict_layers=0, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.8)),
     "minimax_m2": dict(BASE, head_dim=32, num_local_experts=6, num_experts_per_tok=2, intermediate_size=64,
                        partial_rotary_factor=0.5, rope_parameters=dict(rope_type="default", rope_theta=5e6)),
     "qwen2_moe": dict(BASE, **MOE, num_experts=6, shared_expert_intermediate_size=160, mlp_only_layers=[0]),
@@ -215,8 +218,15 @@ def random_config(family, rng):
     config.update(num_attention_heads=heads, num_key_value_heads=kv, num_hidden_layers=rng.choice([1, 2, 5, 7]),
                   vocab_size=rng.choice([97, 160, 515]), rms_norm_eps=rng.choice([1e-6, 1e-5, 1e-3]),
                   tie_word_embeddings=rng.random() < 0.4)
+    latent = family == "deepseek_v3"
+    if latent:
+        config.update(num_key_value_heads=heads, hidden_size=heads * rng.choice([8, 24, 56]), q_lora_rank=rng.choice([None, 48, 80]),
+                      kv_lora_rank=rng.choice([16, 32, 112]), qk_nope_head_dim=rng.choice([16, 48, 64]), qk_rope_head_dim=rng.choice([16, 32]),
+                      v_head_dim=rng.choice([16, 32, 80]), rope_interleave=rng.random() < 0.5)
     derived = family in ("qwen2", "qwen2_moe", "smollm3", "phi3", "olmo2", "olmo3", "granite")
-    if derived:
+    if latent:
+        pass
+    elif derived:
         config["hidden_size"] = heads * head_dim
     else:
         config["head_dim"] = head_dim
@@ -232,7 +242,8 @@ def random_config(family, rng):
     if "first_k_dense_replace" in config:
         config["first_k_dense_replace"] = rng.randrange(config["num_hidden_layers"] + 1)
         config["n_group"], config["topk_group"] = rng.choice([(1, 1), (2, 1), (4, 3), (2, 2)])
-        config["use_qk_norm"] = rng.random() < 0.5
+        if not latent:
+            config["use_qk_norm"] = rng.random() < 0.5
         config["norm_topk_prob"] = rng.random() < 0.5
     for key in ("num_experts", "num_local_experts", "n_routed_experts"):
         if key in config:

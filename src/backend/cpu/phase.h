@@ -109,6 +109,8 @@ void AddPhases(const backend::WideNormOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::AddNormedOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::ExpertsBiasOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::RowGateOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::HeadsMatmulOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::LatentOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::GatedDeltaOp& op, Workspace* ws, PhaseList* phases);
 
 }  // namespace mainarch::cpu

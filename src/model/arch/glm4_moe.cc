@@ -17,7 +17,7 @@ Status Read(ConfigReader& reader) {
   ASSIGN_OR_RETURN(config.attention.qk_norm, reader.Flag("use_qk_norm", false));
   ASSIGN_OR_RETURN(config.attention.qkv_bias, reader.Flag("attention_bias", false));
   config.router.sigmoid = config.router.correction = true;
-  RETURN_IF_ERROR(reader.RoutedExperts(/*dense_by_default=*/1));
+  RETURN_IF_ERROR(reader.RoutedExperts({}));
   return reader.Rope();
 }
 

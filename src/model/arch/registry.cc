@@ -7,6 +7,7 @@
 
 // One line an architecture: the Arch that its file defines.
 #define MAINARCH_ARCHS(ARCH) \
+  ARCH(kDeepSeekV3)          \
   ARCH(kGemma3Text)          \
   ARCH(kGlm4Moe)             \
   ARCH(kGptOss)              \

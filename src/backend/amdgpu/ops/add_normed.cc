@@ -31,7 +31,7 @@ void Emit(const backend::AddNormedOp& op, Lowering* to) {
   args.add = op.add;
   args.scale = op.scale;
   args.inverse_hidden = 1.0f / static_cast<float>(to->program.hidden);
-  args.epsilon = to->program.rms_eps;
+  args.epsilon = op.epsilon > 0 ? op.epsilon : to->program.rms_eps;
   to->Add("add_normed", args, uint64_t{to->rows} * to->shape.chunks);
 }
 

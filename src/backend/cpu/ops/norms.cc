@@ -25,7 +25,8 @@ class AddNormed : public Phase {
     // What is added may be scaled in place; what x is set to may be wanted as it was.
     float* to = op_.add ? y : x;
     if (const float* norm = ws_.Vector(rank, op_.norm)) {
-      ws_.kernels.rms_norm(y, norm, ws_.program.rms_eps, width_, to);
+      const float epsilon = op_.epsilon > 0 ? op_.epsilon : ws_.program.rms_eps;
+      ws_.kernels.rms_norm(y, norm, epsilon, width_, to);
     } else if (!op_.add) {
       std::memcpy(x, y, static_cast<size_t>(width_) * sizeof(float));
     }
