@@ -34,11 +34,12 @@ backend::Cost CostOfProduct(Format format, int64_t rows, int64_t cols) {
 }
 
 // And of one token's attention in one layer.
-backend::Cost CostOfAttention(int64_t heads, int64_t kv_heads, int32_t head_dim, int64_t context) {
+backend::Cost CostOfAttention(int64_t heads, int64_t kv_heads, int32_t key_dim, int32_t value_dim, int64_t context) {
   backend::PagedCache cache;
   cache.layers = 1;
   cache.kv_heads = static_cast<int32_t>(kv_heads);
-  cache.key_dim = cache.value_dim = head_dim;
+  cache.key_dim = key_dim;
+  cache.value_dim = value_dim;
   backend::Program program;
   program.caches.emplace_back(cache);
   backend::AttentionOp op = {};
@@ -107,17 +108,39 @@ class Estimator {
     Finish(op, FlopsPeak(in_.chip, format));
   }
 
+  // Of latent attention: each GPU makes the latents whole, and has its own heads' matrices.
+  void LatentProducts(int64_t own_heads) {
+    const model::LatentConfig& l = c_.latent;
+    const int64_t hidden = c_.hidden, hd = c_.head_dim, latent = l.latent, heads = c_.heads;
+    const Format format = in_.formats.attention;
+    const int64_t input = l.q_latent > 0 ? l.q_latent : hidden;
+    const int64_t down = l.q_latent + latent + l.turning;
+    Product("latents", c_.layers, format, {{down, hidden}}, static_cast<double>(down * hidden));
+    Product("queries", c_.layers, format, {{hd * own_heads, input}}, static_cast<double>(hd * heads * input));
+    Product("keys and values of latents", c_.layers, format, {{latent, l.still, own_heads}, {l.value, latent, own_heads}},
+            static_cast<double>((l.still + l.value) * latent * heads));
+  }
+
   void Attention() {
     const int64_t hd = c_.head_dim, hidden = c_.hidden, heads = c_.heads, kv = c_.kv_heads;
     const int64_t own_heads = heads / tp_, own_kv = std::max<int64_t>(1, kv / tp_);
     const Format format = in_.formats.attention;
     const int64_t layers_with = AttentionLayers(), gates = c_.attention.output_gate ? 2 : 1;
-    Product("qkv", layers_with, format, {{hd * (gates * own_heads + 2 * own_kv), hidden}},
-            static_cast<double>(hidden * hd * (gates * heads + 2 * kv)));
+    const model::LatentConfig& l = c_.latent;
+    const bool latent = l.latent > 0;
+    const int32_t key_dim = latent ? l.turning + l.latent : c_.head_dim;
+    const int32_t value_dim = latent ? l.latent : c_.head_dim, out_dim = latent ? l.value : c_.head_dim;
+    if (latent) {
+      LatentProducts(own_heads);
+    } else {
+      Product("qkv", layers_with, format, {{hd * (gates * own_heads + 2 * own_kv), hidden}},
+              static_cast<double>(hidden * hd * (gates * heads + 2 * kv)));
+    }
+    const int64_t cached = latent ? 1 : own_kv;  // heads of the cache
     // Copies of a head that share its tokens read a part each.
-    const int64_t copies = std::max<int64_t>(1, tp_ / kv);
+    const int64_t copies = std::max<int64_t>(1, tp_ / (latent ? 1 : kv));
     const double layers = static_cast<double>(layers_with), share = in_.split_kv ? 1.0 / static_cast<double>(copies) : 1;
-    const backend::Cost cost = CostOfAttention(own_heads, own_kv, c_.head_dim, in_.context);
+    const backend::Cost cost = CostOfAttention(own_heads, cached, key_dim, value_dim, in_.context);
     // The op's cost is that of bf16, and of the token's own K and V too.
     const double element = in_.kv_element_bytes / 2;
     EstimateOp& op = Add("attention", layers_with);
@@ -125,11 +148,11 @@ class Estimator {
     op.flops = layers * static_cast<double>(cost.flops);
     out_.kv_bytes_per_token =
         layers * element *
-        static_cast<double>(CostOfAttention(own_heads, own_kv, c_.head_dim, 0).kv_bytes);
+        static_cast<double>(CostOfAttention(own_heads, cached, key_dim, value_dim, 0).kv_bytes);
     out_.model_flops += op.flops * static_cast<double>(heads) / static_cast<double>(own_heads);
     Finish(op, in_.chip.bf16_flops);
-    Product("o", layers_with, format, {{hidden, hd * own_heads}},
-            static_cast<double>(hidden * hd * heads));
+    Product("o", layers_with, format, {{hidden, out_dim * own_heads}},
+            static_cast<double>(hidden * out_dim * heads));
     // Norm weights: two of the hidden size, two of a head.
     EstimateOp& norms = Add("norms", 2 * int64_t{c_.layers} + 1);
     norms.weight_bytes = static_cast<double>((c_.layers * (2 * hidden + 2 * hd) + hidden) * 2);

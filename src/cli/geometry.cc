@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -94,6 +95,36 @@ model::ModelConfig HybridSparse(int32_t layers, int32_t hidden, int32_t heads, i
   return c;
 }
 
+// DeepSeek V3 and what has its geometry: the first `dense` layers without experts.
+model::ModelConfig DeepSeek(int32_t heads, int32_t experts, int32_t groups, int32_t dense, double scale, int32_t vocab,
+                            double factor) {
+  model::ModelConfig c = Common(61, 7168, heads, heads, 192);
+  c.model_type = "deepseek_v3";
+  c.vocab = vocab;
+  c.eos_ids = {1};
+  c.latent = {512, 1536, 128, 64, 128, true};
+  c.attention.qk_norm = false;
+  c.rope.kind = model::RopeKind::kYarn;
+  c.rope.rotary_dim = c.latent.turning;
+  c.rope.theta = 1e4;
+  c.rope.factor = factor;
+  c.rope.original_max_position = 4096;
+  c.rope.attention_factor = 1;
+  c.max_position = static_cast<int64_t>(4096 * factor);
+  const double by = 0.1 * std::log(factor) + 1;  // mscale_all_dim 1
+  c.attention.scale = by * by / std::sqrt(192.0);
+  c.intermediate = 18432;
+  c.experts = experts;
+  c.experts_per_token = 8;
+  c.moe_intermediate = c.shared_intermediate = 2048;
+  c.norm_topk_prob = c.router.sigmoid = c.router.correction = true;
+  c.router.groups = groups;
+  c.router.chosen_groups = std::max(1, groups / 2);
+  c.router.scale = scale;
+  for (int32_t i = 0; i < c.layers; ++i) c.sparse_layer[static_cast<size_t>(i)] = i >= dense;
+  return c;
+}
+
 model::ModelConfig Vocab(model::ModelConfig c, int32_t vocab) {
   c.vocab = vocab;
   c.eos_ids.clear();
@@ -166,6 +197,29 @@ std::vector<Preset> Presets() {
       {"qwen3.5-35b-a3b", "Qwen3.5-35B-A3B", HybridSparse(40, 2048, 16, 256, 8, 512, 32)},
       {"qwen3.5-122b-a10b", "Qwen3.5-122B-A10B", HybridSparse(48, 3072, 32, 256, 8, 1024, 64)},
       {"qwen3.5-397b-a17b", "Qwen3.5-397B-A17B", HybridSparse(60, 4096, 32, 512, 10, 1024, 64)},
+      {"tiny-latent", "DeepSeek V3, 4 layers of 256, latents of 64, 16 experts of which 4 work",
+       [] {
+         auto c = DeepSeek(8, 16, 4, 1, 2.5, 1024, 40);
+         c.hidden = 256;
+         c.layers = 4;
+         c.sparse_layer.resize(4);
+         c.latent = {64, 96, 32, 32, 32, true};
+         c.head_dim = 64;
+         c.rope.rotary_dim = 32;
+         c.attention.scale *= std::sqrt(192.0 / 64);
+         c.intermediate = 512;
+         c.moe_intermediate = c.shared_intermediate = 128;
+         c.experts_per_token = 4;
+         c.max_position = 40960;
+         c.eos_ids.clear();
+         return c;
+       }()},
+      {"deepseek-v3", "DeepSeek V3 and R1", DeepSeek(128, 256, 8, 3, 2.5, 129280, 40)},
+      {"kimi-k2", "Kimi K2", [] {
+         auto c = DeepSeek(64, 384, 1, 1, 2.827, 163840, 32);
+         c.rope.theta = 5e4;
+         return c;
+       }()},
   };
 }
 
@@ -223,6 +277,17 @@ void GeometryOptions::DeclareFields(Options* options) {
   options->Choice("tied", {"yes", "no"}, &tied_, "whether the head is the embedding");
 }
 
+// Experts stay where they are: the first layers are dense.
+StatusOr<model::ModelConfig> GeometryOptions::ResolveLatent(model::ModelConfig config) const {
+  if (head_dim_ > 0 || kv_heads_ > 0 || config.experts == 0) {
+    return Error(Code::kInvalidArgument, "--head-dim, --kv-heads and --experts 0: ", config.model_type,
+                 " has latents, and experts");
+  }
+  config.kv_heads = config.heads;
+  config.sparse_layer.resize(static_cast<size_t>(config.layers), true);
+  return config;
+}
+
 StatusOr<model::ModelConfig> GeometryOptions::Resolve() const {
   model::ModelConfig config;
   if (like_.empty()) {
@@ -253,7 +318,8 @@ StatusOr<model::ModelConfig> GeometryOptions::Resolve() const {
   if (experts_ >= 0) config.experts = static_cast<int32_t>(experts_);
   Override(experts_per_token_, &config.experts_per_token);
   Override(moe_intermediate_, &config.moe_intermediate);
-  const bool hybrid = config.delta.key_heads > 0;
+  const bool hybrid = config.delta.key_heads > 0, latent = config.latent.latent > 0;
+  if (latent) return ResolveLatent(std::move(config));
   if (!hybrid) config.model_type = config.experts > 0 ? "qwen3_moe" : "qwen3";
   if (hybrid && config.model_type != "qwen3_next") {
     config.model_type = config.experts > 0 ? "qwen3_5_moe_text" : "qwen3_5_text";

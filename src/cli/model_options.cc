@@ -71,7 +71,12 @@ StatusOr<std::shared_ptr<const model::Model>> LoadModel(const ModelOptions& opti
 std::string Describe(const model::ModelConfig& config) {
   std::string text =
       absl::StrCat(config.model_type, ", ", config.layers, " layers of ", config.hidden, ", ",
-                   config.heads, " query and ", config.kv_heads, " KV heads of ", config.head_dim);
+                   config.heads);
+  if (config.latent.latent > 0) {
+    absl::StrAppend(&text, " heads over latents of ", config.latent.latent, " + ", config.latent.turning);
+  } else {
+    absl::StrAppend(&text, " query and ", config.kv_heads, " KV heads of ", config.head_dim);
+  }
   if (config.experts > 0) {
     absl::StrAppend(&text, ", ", config.experts, " experts of which ", config.experts_per_token,
                     " work");
@@ -80,6 +85,10 @@ std::string Describe(const model::ModelConfig& config) {
 }
 
 uint64_t KvBytesPerToken(const model::ModelConfig& config, backend::KvType type) {
+  if (const model::LatentConfig& l = config.latent; l.latent > 0) {
+    return static_cast<uint64_t>(config.layers) *
+           quant::KvTokenBytes(type, static_cast<uint64_t>(l.turning + l.latent), static_cast<uint64_t>(l.latent));
+  }
   const uint64_t dim = static_cast<uint64_t>(config.head_dim);
   return static_cast<uint64_t>(config.layers) * static_cast<uint64_t>(config.kv_heads) *
          quant::KvTokenBytes(type, dim, dim);

@@ -2,6 +2,7 @@
 #include "model/config_json.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -59,6 +60,15 @@ std::string Rope(const RopeConfig& rope, int32_t head_dim, bool whole = false) {
 
 // The rest of Llama 3's, YaRN's and LongRoPE's keys is in Rope.
 std::string Ropes(const ModelConfig& config, bool by_window) {
+  if (config.latent.latent > 0) {
+    std::string rope = Rope(config.rope, config.rope.rotary_dim);
+    const double by = std::sqrt(config.AttentionScale() * std::sqrt(static_cast<double>(config.head_dim)));
+    if (config.rope.factor > 1 && by > 1) {  // what the scale of the scores has of YaRN's
+      rope.insert(rope.size() - 1,
+                  absl::StrCat(", \"mscale_all_dim\": ", Exact((by - 1) / (0.1 * std::log(config.rope.factor)))));
+    }
+    return rope;
+  }
   const std::string full = Rope(
       config.rope, config.head_dim,
       config.model_type == "glm4_moe" || config.delta.key_heads > 0);
@@ -102,6 +112,17 @@ void AddDelta(const ModelConfig& config, file::JsonObjectText* json) {
     types.push_back(config.IsDelta(layer) ? "\"linear_attention\"" : "\"full_attention\"");
   }
   json->Raw("layer_types", absl::StrCat("[", absl::StrJoin(types, ", "), "]"));
+}
+
+void AddLatent(const ModelConfig& config, file::JsonObjectText* json) {
+  const LatentConfig& l = config.latent;
+  if (l.latent == 0) return;
+  json->Integer("kv_lora_rank", l.latent);
+  json->Raw("q_lora_rank", l.q_latent > 0 ? absl::StrCat(l.q_latent) : "null");
+  json->Integer("qk_nope_head_dim", l.still);
+  json->Integer("qk_rope_head_dim", l.turning);
+  json->Integer("v_head_dim", l.value);
+  json->Flag("rope_interleave", l.pairs);
 }
 
 void AddDenseLayers(const ModelConfig& config, file::JsonObjectText* json) {
@@ -185,6 +206,7 @@ std::string ConfigJson(const ModelConfig& config, absl::string_view dtype,
   json.Flag("use_qk_norm", config.attention.qk_norm);
   AddLayers(config, &json);
   AddDelta(config, &json);
+  AddLatent(config, &json);
   AddFactors(config, &json);
   json.Raw("rope_parameters", Ropes(config, arch != nullptr && arch->ropes_by_window));
   // transformers 4 reads the flat key only.

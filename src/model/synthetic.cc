@@ -85,7 +85,27 @@ bool IsVector(Part part) {
 }
 
 // Tensors under `name`, "model.layers.0.self_attn.".
+void AddLatentAttention(const ModelConfig& config, const std::string& name, std::vector<Weight>* out) {
+  const LatentConfig& l = config.latent;
+  const int64_t hidden = config.hidden, heads = config.heads;
+  const auto linear = [&](const char* proj, int64_t rows, int64_t cols) {
+    out->push_back({absl::StrCat(name, proj, ".weight"), Part::kAttention, rows, cols});
+  };
+  if (l.q_latent > 0) {
+    linear("q_a_proj", l.q_latent, hidden);
+    out->push_back({name + "q_a_layernorm.weight", Part::kNorm, 1, l.q_latent});
+    linear("q_b_proj", heads * config.head_dim, l.q_latent);
+  } else {
+    linear("q_proj", heads * config.head_dim, hidden);
+  }
+  linear("kv_a_proj_with_mqa", l.latent + l.turning, hidden);
+  out->push_back({name + "kv_a_layernorm.weight", Part::kNorm, 1, l.latent});
+  linear("kv_b_proj", heads * (l.still + l.value), l.latent);
+  linear("o_proj", hidden, heads * l.value);
+}
+
 void AddAttention(const ModelConfig& config, const std::string& name, std::vector<Weight>* out) {
+  if (config.latent.latent > 0) return AddLatentAttention(config, name, out);
   const AttentionConfig& has = config.attention;
   const int64_t hidden = config.hidden, head_dim = config.head_dim;
   const int64_t width = config.heads * head_dim, kv_rows = config.kv_heads * head_dim;
