@@ -73,6 +73,21 @@ constexpr GgufKey kRoutedKeys[] = {
     {"expert_group_used_count", "topk_group"},
 };
 
+constexpr GgufName kDeepSeekNames[] = {
+    {"attn_q_a", "self_attn.q_a_proj"},
+    {"attn_q_a_norm", "self_attn.q_a_layernorm"},
+    {"attn_q_b", "self_attn.q_b_proj"},
+    {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"},
+    {"attn_kv_a_norm", "self_attn.kv_a_layernorm"},
+    {"attn_kv_b", "self_attn.kv_b_proj"},  // of older files; in newer ones a head's are apart, that of keys turned
+    {"attn_k_b", "self_attn.heads.*.k_b_proj"},
+    {"attn_v_b", "self_attn.heads.*.v_b_proj"},
+    {"exp_probs_b", "mlp.gate.e_score_correction_bias", true},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj"},
+};
+
 constexpr GgufName kOlmoNames[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"post_ffw_norm", "post_feedforward_layernorm"},
@@ -181,6 +196,13 @@ constexpr GgufArch kArchs[] = {
      .experts = true,
      .expert_count = "num_local_experts",
      .names = kMiniMaxNames},
+    {.name = "deepseek2",
+     .model_type = "deepseek_v3",
+     .class_name = "DeepseekV3ForCausalLM",
+     .experts = true,
+     .expert_count = "n_routed_experts",
+     .keys = kRoutedKeys,
+     .names = kDeepSeekNames},
 };
 
 const GgufName* FindName(absl::Span<const GgufName> names, absl::string_view stem) {

@@ -8,6 +8,7 @@
 #include <numbers>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "file/json_text.h"
 
@@ -85,7 +86,8 @@ class ConfigWriter {
       return metadata_.Bad(Code::kBadModel, Key("attention.key_length"), "is missing, and ", heads,
                            " heads do not divide ", hidden);
     }
-    if (value_dim && *value_dim != head_dim_) {
+    latent_ = arch_.model_type == "deepseek_v3";
+    if (value_dim && *value_dim != head_dim_ && !latent_) {
       return metadata_.Bad(Code::kUnsupported, Key("attention.value_length"), "is ", *value_dim,
                            ", which is not supported beside keys of ", head_dim_);
     }
@@ -124,7 +126,7 @@ class ConfigWriter {
     ASSIGN_OR_RETURN(const auto theta, metadata_.Number(Key("rope.freq_base"), 0x1p-20, 1e15));
     ASSIGN_OR_RETURN(const auto turned, metadata_.Integer(Key("rope.dimension_count"), 2, kMost));
     json_.Number("rope_theta", theta.value_or(1e4));
-    if (turned && *turned != head_dim_) {
+    if (turned && *turned != head_dim_ && !latent_) {
       // A hair more than the quotient, since readers cut off what is behind the point.
       json_.Number("partial_rotary_factor",
                    (static_cast<double>(*turned) + 0.25) / static_cast<double>(head_dim_));
@@ -182,6 +184,7 @@ class ConfigWriter {
       }
     }
     if (arch_.model_type == "olmo3") RETURN_IF_ERROR(OlmoWindows());
+    if (latent_) RETURN_IF_ERROR(Latent());
     if (arch_.model_type == "glm4_moe") json_.Flag("use_qk_norm", FindTensor("blk.0.attn_q_norm.weight") != nullptr);
     if (arch_.model_type == "gemma3_text") {
       // Of the largest model alone, which is told by its layers, scores are divided by another
@@ -190,6 +193,39 @@ class ConfigWriter {
       json_.Integer("query_pre_attn_scalar", largest ? hidden_ / heads_ : head_dim_);
     }
     return OkStatus();
+  }
+
+  // Heads before they are absorbed, and the router, of which not all files say everything.
+  Status Latent() {
+    ASSIGN_OR_RETURN(const auto gating, metadata_.Integer(Key("expert_gating_func"), 0, 64));
+    constexpr int64_t kSigmoid = 2;
+    if (gating.value_or(kSigmoid) != kSigmoid || FindCorrection() == nullptr) {
+      return metadata_.Bad(Code::kUnsupported, Key("expert_gating_func"),
+                           "is not that of sigmoids with corrections (DeepSeek V3): DeepSeek V2 is not supported");
+    }
+    ASSIGN_OR_RETURN(const int64_t turning, Required("rope.dimension_count"));
+    ASSIGN_OR_RETURN(const int64_t head, Required("attention.key_length_mla"));
+    ASSIGN_OR_RETURN(const int64_t value, Required("attention.value_length_mla"));
+    ASSIGN_OR_RETURN(const int64_t latent, Required("attention.kv_lora_rank"));
+    ASSIGN_OR_RETURN(const auto queries, metadata_.Integer(Key("attention.q_lora_rank"), 1, kMost));
+    json_.Integer("kv_lora_rank", latent);
+    json_.Raw("q_lora_rank", queries ? absl::StrCat(*queries) : "null");
+    json_.Integer("qk_rope_head_dim", turning);
+    json_.Integer("qk_nope_head_dim", head - turning);
+    json_.Integer("v_head_dim", value);
+    if (metadata_.Find(Key("expert_group_count")) != nullptr) return OkStatus();
+    // Files of before this key: of 256 experts it is DeepSeek's own model.
+    ASSIGN_OR_RETURN(const auto experts, metadata_.Integer(Key("expert_count"), 1, kMost));
+    json_.Integer("n_group", experts.value_or(0) == 256 ? 8 : 1);
+    json_.Integer("topk_group", experts.value_or(0) == 256 ? 4 : 1);
+    return OkStatus();
+  }
+
+  const TensorView* FindCorrection() const {
+    for (const TensorView& tensor : contents_.tensors) {
+      if (absl::EndsWith(tensor.name, ".exp_probs_b.bias")) return &tensor;
+    }
+    return nullptr;
   }
 
   // OLMo 2 has none, and is OLMo 3 otherwise.
@@ -219,6 +255,11 @@ class ConfigWriter {
     ASSIGN_OR_RETURN(const auto attention,
                      metadata_.Number(Key("rope.scaling.attn_factor"), 0, 100));
     if (attention && *attention != 1) rope->Number("attention_factor", *attention);
+    ASSIGN_OR_RETURN(const auto multiplier, metadata_.Number(Key("rope.scaling.yarn_log_multiplier"), 0, 10));
+    if (latent_ && multiplier) {  // a tenth of both
+      rope->Number("mscale", *multiplier * 10);
+      rope->Number("mscale_all_dim", *multiplier * 10);
+    }
     for (const auto& [key, to] : {std::pair("rope.scaling.yarn_beta_fast", "beta_fast"),
                                   std::pair("rope.scaling.yarn_beta_slow", "beta_slow")}) {
       ASSIGN_OR_RETURN(const auto beta, metadata_.Number(Key(key), 0, 1e6));
@@ -292,6 +333,7 @@ class ConfigWriter {
   const GgufMetadata& metadata_;
   const GgufArch& arch_;
   JsonObjectText json_;
+  bool latent_ = false;  // keys and values of heads are made of latents
   int64_t hidden_ = 0, layers_ = 0, heads_ = 1, head_dim_ = 0;
 };
 

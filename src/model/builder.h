@@ -131,6 +131,8 @@ class Builder {
                                 std::vector<backend::WeightSlice> heads);
   backend::WeightId LatentKeys(const std::string& self, const quant::Matrix& kv_b);
   backend::WeightId LatentValues(const std::string& self, const quant::Matrix& kv_b);
+  // Both, head by head as GGUF has them.
+  backend::WeightId LatentApart(const std::string& self, const char* name, int64_t rows, int64_t cols);
   // The matrix whose product leaves norm(x) as it is: what gives logits gives vectors, on any backend.
   quant::Matrix Identity();
   // Logits by `head`, whose rows ranks share; the norm's weight times `factor`.

@@ -118,6 +118,16 @@ WeightId Builder::LatentValues(const std::string& self, const quant::Matrix& kv_
   return LatentHeads(self + "kv_b_proj.v", {kv_b}, std::move(heads));
 }
 
+WeightId Builder::LatentApart(const std::string& self, const char* name, int64_t rows, int64_t cols) {
+  std::vector<quant::Matrix> sources;
+  std::vector<WeightSlice> heads;
+  for (int32_t h = 0; h < config_.heads; ++h) {
+    sources.push_back(Linear(absl::StrCat(self, "heads.", h, ".", name), rows, cols));
+    heads.push_back({h, 0, rows, 0, cols});
+  }
+  return LatentHeads(self + name, std::move(sources), std::move(heads));
+}
+
 void Builder::LatentAttention(const std::string& prefix) {
   if (!status_.ok()) return;
   backend::Program& p = *program_;
@@ -139,10 +149,13 @@ void Builder::LatentAttention(const std::string& prefix) {
   LatentQueries(self, norm);
   p.ops.push_back(backend::NormMatmulOp{
       p.x, norm, Replicated(self + "kv_a_proj_with_mqa", key, config_.hidden, WeightLayout::kPanels), latent_kv_});
-  const quant::Matrix kv_b =
-      Linear(self + "kv_b_proj", int64_t{config_.heads} * (l.still + l.value), l.latent);
+  const bool apart = checkpoint_->Find(self + "heads.0.k_b_proj.weight") != nullptr;
+  quant::Matrix kv_b;
+  if (!apart) kv_b = Linear(self + "kv_b_proj", int64_t{config_.heads} * (l.still + l.value), l.latent);
   if (!status_.ok()) return;
-  p.ops.push_back(backend::HeadsMatmulOp{latent_q_, LatentKeys(self, kv_b), qkv_, 0, config_.head_dim, l.turning, key});
+  const WeightId keys = apart ? LatentApart(self, "k_b_proj", l.latent, l.still) : LatentKeys(self, kv_b);
+  const WeightId values = apart ? LatentApart(self, "v_b_proj", l.value, l.latent) : LatentValues(self, kv_b);
+  p.ops.push_back(backend::HeadsMatmulOp{latent_q_, keys, qkv_, 0, config_.head_dim, l.turning, key});
   p.ops.push_back(backend::LatentOp{latent_q_, latent_kv_, qkv_, Norm(self + "kv_a_layernorm.weight", l.latent),
                                     kLatentEps, 0, heads, l.still, l.turning, l.latent, l.pairs});
   backend::AttentionOp attention = {};
@@ -154,7 +167,7 @@ void Builder::LatentAttention(const std::string& prefix) {
   attention.rope = backend::kNone;
   attention.scale = config_.AttentionScale();
   p.ops.push_back(attention);
-  p.ops.push_back(backend::HeadsMatmulOp{attention_, LatentValues(self, kv_b), latent_out_, 0, l.latent, 0, l.value});
+  p.ops.push_back(backend::HeadsMatmulOp{attention_, values, latent_out_, 0, l.latent, 0, l.value});
   const std::string o_proj = self + "o_proj";
   const int64_t width = int64_t{config_.heads} * l.value;
   AddProduct(latent_out_, ColumnShards(o_proj, {Linear(o_proj, config_.hidden, width)}, SplitAt(width, l.value), 1),

@@ -96,6 +96,7 @@ class Decoder {
     std::vector<double> keys, values;    // [position, stored heads, key_dim() or value_dim()]
     // Of latent attention (latent.cc): its weights, and the keys and values that latents stand for.
     quant::Matrix q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
+    std::vector<quant::Matrix> k_b, v_b;  // of each head, where they are apart: [latent, still], [value, latent]
     std::vector<double> head_keys, head_values;  // [position, heads, ...]
     bool is_delta = false;
     DeltaWeights delta;
@@ -131,6 +132,8 @@ class Decoder {
   Status FindLatent(const std::string& prefix, Layer* layer) const;
   Status LatentAttention(size_t layer_index, Vector* x);
   void TurnLatent(double* part) const;
+  std::pair<Vector, Vector> Unfold(const Layer& layer, size_t head, const Vector& key_latent,
+                                   const Vector& value_latent) const;
   // delta.cc
   Status FindDelta(const std::string& prefix, Layer* layer) const;
   DeltaRow DeltaProducts(const Layer& layer, const Vector& h) const;

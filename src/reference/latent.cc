@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "reference/decoder.h"
 #include "reference/kv_rounding.h"
 #include "reference/math.h"
@@ -24,8 +25,35 @@ Status Decoder::FindLatent(const std::string& p, Layer* layer) const {
   }
   RETURN_IF_ERROR(Linear(p + "kv_a_proj_with_mqa", l.latent + l.turning, h, &layer->kv_a));
   RETURN_IF_ERROR(VectorOf(p + "kv_a_layernorm.weight", l.latent, &layer->kv_a_norm));
-  RETURN_IF_ERROR(Linear(p + "kv_b_proj", heads * (l.still + l.value), l.latent, &layer->kv_b));
+  if (checkpoint_->Find(p + "heads.0.k_b_proj.weight") != nullptr) {
+    layer->k_b.resize(static_cast<size_t>(heads));
+    layer->v_b.resize(static_cast<size_t>(heads));
+    for (size_t h = 0; h < layer->k_b.size(); ++h) {
+      const std::string head = absl::StrCat(p, "heads.", h, ".");
+      RETURN_IF_ERROR(Linear(head + "k_b_proj", l.latent, l.still, &layer->k_b[h]));
+      RETURN_IF_ERROR(Linear(head + "v_b_proj", l.value, l.latent, &layer->v_b[h]));
+    }
+  } else {
+    RETURN_IF_ERROR(Linear(p + "kv_b_proj", heads * (l.still + l.value), l.latent, &layer->kv_b));
+  }
   return Linear(p + "o_proj", h, heads * l.value, &layer->o);
+}
+
+// What the latent of a token stands for: the part of head j's key that does not turn, and its value.
+std::pair<Vector, Vector> Decoder::Unfold(const Layer& layer, size_t j, const Vector& key_latent,
+                                          const Vector& value_latent) const {
+  const model::LatentConfig& l = config_.latent;
+  if (layer.k_b.empty()) {
+    const int64_t row = static_cast<int64_t>(j) * (l.still + l.value);
+    return {Multiply(layer.kv_b, row, l.still, 0, key_latent),
+            Multiply(layer.kv_b, row + l.still, l.value, 0, value_latent)};
+  }
+  Vector key(static_cast<size_t>(l.still), 0.0);
+  for (int64_t c = 0; c < l.latent; ++c) {
+    const Vector row = RowOf(layer.k_b[j], c);
+    for (size_t i = 0; i < key.size(); ++i) key[i] += row[i] * key_latent[static_cast<size_t>(c)];
+  }
+  return {key, Multiply(layer.v_b[j], value_latent)};
 }
 
 // The part of a head that turns, in place: neighbours apart first, where they are pairs.
@@ -75,11 +103,9 @@ Status Decoder::LatentAttention(size_t layer_index, Vector* x) {
   if (turns) TurnHead(absl::MakeSpan(k));  // its own inverse
   const Vector key_latent(k.begin() + l.turning, k.end());
   for (size_t j = 0; j < heads; ++j) {
-    const int64_t row = static_cast<int64_t>(j * (still + value_dim));
-    const Vector own = Multiply(layer->kv_b, row, l.still, 0, key_latent);
+    const auto [own, value] = Unfold(*layer, j, key_latent, v);
     layer->head_keys.insert(layer->head_keys.end(), own.begin(), own.end());
     layer->head_keys.insert(layer->head_keys.end(), k.begin(), k.begin() + l.turning);
-    const Vector value = Multiply(layer->kv_b, row + l.still, l.value, 0, v);
     layer->head_values.insert(layer->head_values.end(), value.begin(), value.end());
   }
 

@@ -324,7 +324,7 @@ TEST(files_of_the_gguf_package_give_what_transformers_says) {
   CHECK_OK(golden);
   for (const std::string name : {"llama", "mixtral", "granite", "qwen2", "qwen2moe", "qwen3",
                                  "qwen3moe", "gemma3", "phi3", "smollm3", "olmo2", "olmo3", "gpt-oss",
-                                 "glm4moe", "minimax-m2"}) {
+                                 "glm4moe", "minimax-m2", "deepseek2"}) {
     const std::vector<uint32_t> tokens = golden->Tokens(name + ".tokens");
     const std::vector<float> want = golden->Floats(name + ".logits");
     for (const test::Setting& setting : {test::Setting{}, test::Setting{"cpu:2", "", 2, true}}) {

@@ -51,6 +51,11 @@ MODELS = {
                                            attention_bias=True, norm_topk_prob=True, partial_rotary_factor=0.5)),
     "minimax-m2": ("MiniMaxM2ForCausalLM", dict(BASE, head_dim=32, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32,
                                                 rope_parameters=dict(rope_type="default", rope_theta=5e6, partial_rotary_factor=0.5))),
+    "deepseek2": ("DeepseekV3ForCausalLM", dict(BASE, **MOE, num_hidden_layers=2, num_key_value_heads=4, q_lora_rank=32, kv_lora_rank=32,
+                                                qk_nope_head_dim=32, qk_rope_head_dim=16, v_head_dim=32, n_routed_experts=8, n_shared_experts=1,
+                                                n_group=1, topk_group=1, routed_scaling_factor=1.5, first_k_dense_replace=1,
+                                                rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, mscale=1.0, mscale_all_dim=1.0,
+                                                                     beta_fast=32.0, beta_slow=1.0, original_max_position_embeddings=32))),
 }
 PAIRED = {"llama", "mixtral", "granite", "smollm3"}
 ARCHS = {"mixtral": "llama", "olmo3": "olmo2"}  # where they are called otherwise
@@ -73,6 +78,9 @@ def stored(name, cfg, w):
         if kind == "gate_up_proj_bias":
             return {base + ".gate_proj.bias": w[:, ::2], base + ".up_proj.bias": w[:, 1::2]}
         return {base + ".down_proj.bias": w}
+    if name.endswith("kv_b_proj.weight"):
+        both = w.reshape(heads, cfg.qk_nope_head_dim + cfg.v_head_dim, -1)
+        return {base[:-9] + "k_b_proj.weight": both[:, :cfg.qk_nope_head_dim].swapaxes(1, 2), base[:-9] + "v_b_proj.weight": both[:, cfg.qk_nope_head_dim:]}
     if name.endswith("sinks"):
         return {name + ".weight": w}
     if name.endswith("e_score_correction_bias"):
@@ -105,8 +113,20 @@ def write_keys(writer, cfg, arch):
     writer.add_block_count(cfg.num_hidden_layers)
     writer.add_feed_forward_length(cfg.intermediate_size)
     writer.add_head_count(cfg.num_attention_heads)
-    writer.add_head_count_kv(cfg.num_key_value_heads)
+    writer.add_head_count_kv(1 if arch == "deepseek2" else cfg.num_key_value_heads)
     writer.add_layer_norm_rms_eps(cfg.rms_norm_eps)
+    if arch == "deepseek2":
+        writer.add_q_lora_rank(cfg.q_lora_rank)
+        writer.add_kv_lora_rank(cfg.kv_lora_rank)
+        writer.add_key_length(cfg.kv_lora_rank + cfg.qk_rope_head_dim)
+        writer.add_value_length(cfg.kv_lora_rank)
+        writer.add_key_length_mla(cfg.qk_nope_head_dim + cfg.qk_rope_head_dim)
+        writer.add_value_length_mla(cfg.v_head_dim)
+        writer.add_rope_dimension_count(cfg.qk_rope_head_dim)
+        writer.add_expert_group_count(cfg.n_group)
+        writer.add_expert_group_used_count(cfg.topk_group)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_rope_scaling_yarn_log_mul(0.1 * cfg.rope_parameters["mscale_all_dim"])
     head_dim = getattr(cfg, "head_dim", None) or cfg.hidden_size // cfg.num_attention_heads
     parameters = cfg.rope_parameters
     if "full_attention" in parameters:
@@ -126,13 +146,13 @@ def write_keys(writer, cfg, arch):
         writer.add_sliding_window(cfg.sliding_window)
     if cfg.model_type == "olmo3":
         writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in cfg.layer_types])
-    if arch == "gpt-oss":
+    if arch in ("gpt-oss", "deepseek2"):
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(parameters["factor"])
         writer.add_rope_scaling_orig_ctx_len(parameters["original_max_position_embeddings"])
     if arch in ("gpt-oss", "minimax-m2"):
         writer.add_expert_feed_forward_length(cfg.intermediate_size)
-    if arch == "glm4moe":
+    if arch in ("glm4moe", "deepseek2"):
         writer.add_leading_dense_block_count(cfg.first_k_dense_replace)
         writer.add_expert_shared_count(cfg.n_shared_experts)
         writer.add_expert_weights_scale(cfg.routed_scaling_factor)
@@ -180,7 +200,7 @@ def make(name, class_name, fields, goldens):
             for part, w in stored(key, cfg, tensor.numpy()).items():
                 to = names.get_name(part, try_suffixes=(".weight", ".bias"))
                 assert to is not None, part
-                if w.ndim < 2 or to.endswith("bias"):
+                if w.ndim < 2 or to.endswith("bias") or "attn_k_b" in to or "attn_v_b" in to:
                     writer.add_tensor(to, np.ascontiguousarray(w, dtype=np.float32))
                 else:
                     data = gguf.quantize(np.ascontiguousarray(w, dtype=np.float32), kind)

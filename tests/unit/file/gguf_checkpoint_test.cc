@@ -224,7 +224,7 @@ TEST(what_cannot_be_a_model_is_refused_by_key) {
   Refused(test_context, none, "general.architecture is missing", Code::kBadModel);
   Refused(test_context, Keys("mamba"),
           "general.architecture is \"mamba\", which is not supported; known are llama, granite, "
-          "qwen2, qwen2moe, qwen3, qwen3moe, gemma3, phi3, smollm3, olmo2, gpt-oss, glm4moe and minimax-m2",
+          "qwen2, qwen2moe, qwen3, qwen3moe, gemma3, phi3, smollm3, olmo2, gpt-oss, glm4moe, minimax-m2 and deepseek2",
           Code::kUnsupported);
   GgufWriter heads = Keys("qwen3");
   heads.keys.erase(heads.keys.begin() + 5);
