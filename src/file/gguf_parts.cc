@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "base/os_errno.h"
 #include "file/json.h"
@@ -38,7 +37,7 @@ bool IsLaterPart(absl::string_view name) {
 }  // namespace
 
 std::string GgufPartSuffix(int64_t index, int64_t count) {
-  return absl::StrFormat("-%05d-of-%05d.gguf", index + 1, count);
+  return absl::StrCat("-", absl::Dec(index + 1, absl::kZeroPad5), "-of-", absl::Dec(count, absl::kZeroPad5), kSuffix);
 }
 
 std::string GgufPartPath(const std::string& first, int64_t index, int64_t count) {

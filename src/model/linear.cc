@@ -278,7 +278,6 @@ class LinearFinder {
   Status Packed() {
     const TensorView* scale = Sibling(".weight_scale");
     if (scale == nullptr) return Bad(Code::kBadModel, *weight_, "has no weight_scale");
-    if (const TensorView* order = Sibling(".weight_g_idx")) return Reordered(*order);
     RETURN_IF_ERROR(FourBits(weight_->shape.size() == 2 ? weight_->shape[1] : 0, matrix_.cols));
     RETURN_IF_ERROR(CheckShape(*weight_, {matrix_.rows, matrix_.cols / 8}, ", eight columns a word"));
     if (scale->shape.size() != 2 || scale->shape[0] != matrix_.rows) {
@@ -287,6 +286,7 @@ class LinearFinder {
     }
     matrix_.format = Format::kInt4Packed;
     RETURN_IF_ERROR(Groups(*scale, scale->shape[1]));
+    if (const TensorView* order = Sibling(".weight_g_idx")) RETURN_IF_ERROR(Order(*order));
     const TensorView* zero = Sibling(".weight_zero_point");
     if (zero == nullptr) return OkStatus();
     return Zeros(*zero, {CeilDivide(matrix_.rows, 8), scale->shape[1]});
@@ -328,23 +328,23 @@ class LinearFinder {
                  "is of checkpoint_format \"gptq_v2\", which is not supported; save it as \"gptq\"");
     }
     const TensorView* order = Sibling(".g_idx");
-    return order == nullptr ? OkStatus() : InOrder(*order);
+    return order == nullptr ? OkStatus() : Order(*order);
   }
 
-  Status Reordered(const TensorView& order) const {
-    return Bad(Code::kUnsupported, order, "gives columns to groups out of their order (act-order), "
-               "which is not supported");
-  }
-
-  Status InOrder(const TensorView& order) const {
+  // To which group each column belongs: mostly those of its neighbours; of "act-order", any.
+  Status Order(const TensorView& order) {
     RETURN_IF_ERROR(CheckShape(order, {matrix_.cols}, ""));
     if (order.dtype != DType::kI32) {
       return Bad(Code::kUnsupported, order, "has dtype ", NameOf(order.dtype), ", not I32");
     }
+    const int64_t groups = matrix_.cols / matrix_.block_cols;
     for (int64_t col = 0; col < matrix_.cols; ++col) {
       int32_t group;
       std::memcpy(&group, order.bytes.data() + 4 * col, sizeof(group));
-      if (group != col / matrix_.block_cols) return Reordered(order);
+      if (group < 0 || group >= groups) {
+        return Bad(Code::kBadModel, order, "has group ", group, " at ", col, ", the limits are 0 and ", groups - 1);
+      }
+      if (group != col / matrix_.block_cols) matrix_.order = order.bytes;
     }
     return OkStatus();
   }

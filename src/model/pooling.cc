@@ -2,9 +2,8 @@
 #include "model/pooling.h"
 
 #include <algorithm>
-#include <cctype>
 
-#include "absl/strings/strip.h"
+#include "absl/strings/ascii.h"
 #include "base/fd.h"
 #include "file/json.h"
 #include "file/json_fields.h"
@@ -31,7 +30,7 @@ absl::string_view ClassOf(absl::string_view type) { return type.substr(type.rfin
 // A folder beside modules.json, and nothing else that a path may be.
 bool IsFolderName(absl::string_view name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
   });
 }
 

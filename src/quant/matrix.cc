@@ -105,7 +105,9 @@ float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t
     case Format::kInt4Packed:
     case Format::kGptq:
     case Format::kAwq: {
-      const Int4Group group = GroupOf(matrix, row, col / matrix.block_cols);
+      const int64_t index =
+          matrix.order.empty() ? col / matrix.block_cols : LoadUnaligned<int32_t>(matrix.order.data() + 4 * col);
+      const Int4Group group = GroupOf(matrix, row, index);
       return group.scale * (static_cast<float>(Int4Code(matrix, row, col)) - static_cast<float>(group.zero));
     }
     case Format::kNvfp4:

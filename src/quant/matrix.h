@@ -29,6 +29,9 @@ struct Matrix {
   DType scale_dtype = DType::kF32;
   // Zero points of groups of int4 (kernels/quant/int4_groups.h); empty: all are 8.
   absl::Span<const uint8_t> zero;
+  // Of groups of int4 whose columns do not lie group by group ("act-order"): the group of each column, int32;
+  // empty: they do.
+  absl::Span<const uint8_t> order;
   float factor = 1;  // kNvfp4: multiplies every scale
   int32_t block_rows = 1;
   int32_t block_cols = 1;  // of groups of int4: their columns

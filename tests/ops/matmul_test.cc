@@ -25,7 +25,7 @@ namespace {
 // A matrix with random bytes that are valid in its format.
 struct Source {
   Matrix matrix;
-  std::vector<uint8_t> data, scale, zero;
+  std::vector<uint8_t> data, scale, zero, order;
 };
 
 float RandomNormal(std::mt19937* rng) { return std::normal_distribution<float>()(*rng); }
@@ -121,6 +121,13 @@ Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt19937* rng
       }
       s.zero.resize(static_cast<size_t>(m.rows / 8 * (cols / 32) * 4));
       for (uint8_t& b : s.zero) b = byte();
+      if (format == Format::kGptq && byte() % 2 == 0) {  // columns of any group
+        for (int64_t col = 0; col < cols; ++col) {
+          for (const uint8_t b : {static_cast<uint8_t>(byte() % (cols / 32)), uint8_t{0}, uint8_t{0}, uint8_t{0}}) {
+            s.order.push_back(b);
+          }
+        }
+      }
       break;
     case Format::kNvfp4:
       for (uint8_t& b : s.data) b = byte();
@@ -138,6 +145,7 @@ Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt19937* rng
   m.data = s.data;
   m.scale = s.scale;
   m.zero = s.zero;
+  m.order = s.order;
   return s;
 }
 

@@ -29,7 +29,7 @@ bool InGroups(Format format) {
 
 bool SameKind(const Matrix& a, const Matrix& b) {
   return a.format == b.format && (a.col_step == 0) == (b.col_step == 0) &&
-         a.block_rows == b.block_rows && a.block_cols == b.block_cols;
+         a.block_rows == b.block_rows && a.block_cols == b.block_cols && a.order.empty() == b.order.empty();
 }
 
 // Where the sixteen rows of a panel lie.
@@ -250,6 +250,8 @@ StatusOr<PanelPlan> PlanSlices(const backend::Program& program, const backend::W
     }
     rows += plan.slices[s].row_end - plan.slices[s].row_begin;
   }
+  // Columns of a group that lie anywhere have no panel: each would need a scale of its own.
+  if (!matrix.order.empty()) plan.decode_to_f32 = true;
   plan.real_cols = first.col_end - first.col_begin;
   plan.panels = plan.gate_up ? 2 * ((rows / 2 + kLanes - 1) / kLanes) : (rows + kLanes - 1) / kLanes;
   plan.layout.format = plan.decode_to_f32 ? PanelFormat::kF32 : quant::InfoOf(matrix.format).panel;

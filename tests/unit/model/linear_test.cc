@@ -344,7 +344,23 @@ TEST(groups_of_int4_are_read_from_the_three_layouts) {
   CheckInt4(test_context, Open(gptq), Format::kGptq, true);
   std::swap(order[3], order[20]);
   gptq[3].bytes = Bytes(order);
-  CHECK_REFUSED(FindLinear(*Open(gptq), "x", R, C), Code::kUnsupported, "\"x.g_idx\"", "act-order");
+  const auto reordered = Open(gptq);
+  const auto matrix = FindLinear(*reordered, "x", R, C);
+  CHECK_OK(matrix);
+  for (int64_t r = 0; r < R; ++r) {
+    float row[C];
+    quant::DecodeRow(*matrix, r, 0, C, row);
+    for (int64_t c = 0; c < C; ++c) {
+      const int64_t g = order[static_cast<size_t>(c)];
+      CHECK_EQ(row[c], w.Scale(r, g) * (static_cast<float>(w.Code(r, c)) - static_cast<float>(w.Zero(r, g))));
+    }
+  }
+  order[3] = 2;
+  gptq[3].bytes = Bytes(order);
+  CHECK_REFUSED(FindLinear(*Open(gptq), "x", R, C), Code::kBadModel, "\"x.g_idx\"", "has group 2 at 3");
+  // Of compressed-tensors the same by another name.
+  packed.push_back({"x.weight_g_idx", "I32", {C}, Bytes(order)});
+  CHECK_REFUSED(FindLinear(*Open(packed), "x", R, C), Code::kBadModel, "\"x.weight_g_idx\"", "has group 2 at 3");
   // AWQ: nibble i of a word is column (there: our row) order[i].
   const int awq_order[] = {0, 2, 4, 6, 1, 3, 5, 7};
   const auto awq = [&](int64_t outer, auto at) {
