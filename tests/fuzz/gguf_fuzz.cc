@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // A GGUF file: its contents, and the checkpoint that is made of it, whose configuration is read and
-// whose tensors' rows are decoded, the first and the last of each.
+// whose tensors' rows are decoded, the first and the last of each. Or, behind a byte 'P', the parts of a
+// split one, each behind its length (4 bytes, little-endian).
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -58,25 +60,46 @@ void DecodeEnds(const file::TensorView& tensor) {
     quant::DecodeRow(matrix, r, 0, matrix.cols, row.data());
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto contents = file::ParseGguf({data, size}, "f");
-  if (!contents.ok()) {
-    fuzz::CheckError(contents.status(), "f: ");
-    return 0;
-  }
-  CheckContents(*contents, data, size);
-  const auto checkpoint = file::GgufCheckpoint::Parse({data, size}, "f");
-  if (!checkpoint.ok()) {
-    fuzz::CheckError(checkpoint.status(), "f: ");
-    return 0;
-  }
+// `named`: how every message begins.
+void CheckCheckpoint(const StatusOr<std::shared_ptr<const file::Checkpoint>>& checkpoint,
+                     absl::string_view named) {
+  if (!checkpoint.ok()) return fuzz::CheckError(checkpoint.status(), named);
   for (const file::TensorView& tensor : (*checkpoint)->tensors()) {
     FUZZ_CHECK((*checkpoint)->Find(tensor.name) == &tensor);
     DecodeEnds(tensor);
   }
   const auto config = model::ParseConfig((*checkpoint)->config_json(), "", "f");
   if (!config.ok()) fuzz::CheckError(config.status(), "f/");
+}
+
+// Cut into parts; what is left behind a length that is too large is the last one.
+std::vector<absl::Span<const uint8_t>> Parts(absl::Span<const uint8_t> data) {
+  std::vector<absl::Span<const uint8_t>> parts;
+  uint32_t length = 0;
+  while (data.size() > sizeof(length) && parts.size() < 8) {
+    std::memcpy(&length, data.data(), sizeof(length));
+    data.remove_prefix(sizeof(length));
+    parts.push_back(data.subspan(0, length));
+    data.remove_prefix(parts.back().size());
+  }
+  return parts;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size > 0 && data[0] == 'P') {
+    const auto parts = Parts({data + 1, size - 1});
+    // The first part is called "f", the others "f[1]" and so on.
+    if (!parts.empty()) CheckCheckpoint(file::GgufCheckpoint::Parse(parts, "f"), "f");
+    return 0;
+  }
+  const auto contents = file::ParseGguf({data, size}, "f");
+  if (!contents.ok()) {
+    fuzz::CheckError(contents.status(), "f: ");
+    return 0;
+  }
+  CheckContents(*contents, data, size);
+  CheckCheckpoint(file::GgufCheckpoint::Parse({data, size}, "f"), "f: ");
   return 0;
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Writes corpus/gguf/: small GGUF files, right and wrong ones, for gguf_fuzz.cc. No package is needed."""
+import math
 import pathlib
 import struct
 
@@ -36,10 +37,17 @@ def tensor(name, shape, kind, offset):
         struct.pack("<IQ", kind, offset)
 
 
-def write(name, keys, tensors=(), data=b"", version=3, magic=b"GGUF", align=32):
+def write(name, *args, **options):
+    (OUT / name).write_bytes(file(*args, **options))
+
+
+def write_parts(name, *parts):
+    (OUT / name).write_bytes(b"P" + b"".join(struct.pack("<I", len(part)) + part for part in parts))
+
+
+def file(keys, tensors=(), data=b"", version=3, magic=b"GGUF", align=32):
     body = magic + struct.pack("<IQQ", version, len(tensors), len(keys)) + b"".join(keys) + b"".join(tensors)
-    body += b"\0" * (-len(body) % align) + data
-    (OUT / name).write_bytes(body)
+    return body + b"\0" * (-len(body) % align) + data
 
 
 def model(arch, **more):
@@ -60,6 +68,27 @@ def layout(shapes):
         data += bytes((i * 37 + len(name)) % 256 for i in range(size))
         data += b"\0" * (-len(data) % 32)
     return described, data
+
+
+EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32}
+ARCHS = {
+    "gemma3": {"attention.sliding_window": 16}, "smollm3": {}, "olmo2": {}, "granite": {}, "phi3": {"rope.dimension_count": 16},
+    "gpt-oss": {**EXPERTS, "attention.sliding_window": 16, "attention.key_length": 16, "attention.value_length": 16},
+    "glm4moe": {**EXPERTS, "expert_shared_count": 1, "leading_dense_block_count": 0, "rope.dimension_count": 8},
+    "minimax-m2": {**EXPERTS, "attention.key_length": 16, "rope.dimension_count": 8},
+    "deepseek2": {**EXPERTS, "expert_shared_count": 1, "leading_dense_block_count": 0, "attention.q_lora_rank": 16,
+                  "attention.kv_lora_rank": 32, "attention.key_length": 48, "attention.value_length": 32,
+                  "attention.key_length_mla": 24, "attention.value_length_mla": 16, "rope.dimension_count": 16,
+                  "expert_gating_func": 2},
+}
+# What an architecture has of its own; shapes as the file lists them, the fastest first.
+TENSORS = {
+    "gpt-oss": {"attn_sinks.weight": [2], "ffn_gate_exps.bias": [32, 4], "ffn_up_exps.bias": [32, 4]},
+    "phi3": {"attn_qkv.weight": [32, 64], "ffn_up.weight": [32, 64]},
+    "gemma3": {"post_attention_norm.weight": [32], "post_ffw_norm.weight": [32]},
+    "glm4moe": {"exp_probs_b.bias": [4], "ffn_gate_inp.weight": [32, 4]},
+    "deepseek2": {"attn_k_b.weight": [8, 32, 2], "attn_v_b.weight": [32, 16, 2], "exp_probs_b.bias": [4]},
+}
 
 
 def main():
@@ -90,7 +119,24 @@ def main():
     write("all_types", [key("t%d" % kind, kind, b"\1" * size) for kind, size in
                         {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}.items()])
     write("alignment", [u32("general.alignment", 8)], [tensor("t", [1], 0, 8)], b"\0" * 12, align=8)
+    for arch, more in ARCHS.items():
+        more = dict(more)
+        extra = more.pop("keys", [])
+        write(arch, model(arch, **more) + extra, *layout([embedding] + [
+            ("blk.0." + tensor, shape, 0, 4 * math.prod(shape)) for tensor, shape in TENSORS.get(arch, {}).items()]))
+
+    def split(number, count=2, tensors=2):
+        return [key("split.no", 2, struct.pack("<H", number)), key("split.count", 2, struct.pack("<H", count)),
+                key("split.tensors.count", 5, struct.pack("<i", tensors))]
+
+    first, second = layout([embedding]), layout([("output_norm.weight", [32], 0, 128)])
+    write_parts("parts", file(model("qwen3") + split(0), *first), file(split(1), *second))
     # Wrong ones.
+    write_parts("parts_twice", file(model("qwen3") + split(0), *first), file(split(1), *first))
+    write_parts("parts_turned", file(model("qwen3") + split(1), *first), file(split(0), *second))
+    write_parts("parts_missing", file(model("qwen3") + split(0, count=3), *first), file(split(1, count=3), *second))
+    write_parts("parts_count", file(model("qwen3") + split(0, tensors=3), *first), file(split(1, tensors=3), *second))
+    write("part_alone", model("qwen3") + split(0), *first)
     write("version_1", [], version=1)
     write("big_endian", [], version=3 << 24)
     write("no_magic", [], magic=b"GGML")
