@@ -74,6 +74,26 @@ struct OpType<WideNormOp> : Plain {
 };
 
 template <>
+struct OpType<ResizeHeadsOp> : Plain {
+  static constexpr absl::string_view kName = "resize_heads";
+  static OpUses Uses(const Program&, const ResizeHeadsOp& o) {
+    OpUses uses = {{o.in}, {}, {o.out}};
+    for (const WeightId norm : {o.q_norm, o.k_norm}) {
+      if (norm != kNone) uses.weights.push_back({norm, WeightUse::kVector, o.from});
+    }
+    return uses;
+  }
+  static Status Check(const Program& p, const ResizeHeadsOp& o) {
+    if (o.from >= 1 && o.to >= 1 && o.heads >= 0 && o.kv_heads >= 0 && Width(p, o.in) % o.from == 0 &&
+        Width(p, o.out) == Width(p, o.in) / o.from * o.to &&
+        int64_t{o.heads} + o.kv_heads <= Width(p, o.in) / o.from) {
+      return OkStatus();
+    }
+    return Error(Code::kInternal, "heads of ", o.from, " and ", o.to, " do not match their buffers");
+  }
+};
+
+template <>
 struct OpType<HeadsMatmulOp> : Plain {
   static constexpr absl::string_view kName = "heads_matmul";
   static OpUses Uses(const Program&, const HeadsMatmulOp& o) {

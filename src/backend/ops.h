@@ -65,6 +65,17 @@ struct AttentionOp {
   BufferId gate = kNone;    // [rows, width of out]: out *= sigmoid(gate)
 };
 
+// Heads of another width: what is wider ends in zeros, what is narrower is cut. Attention has heads of multiples of
+// 16, models of 8. The first `heads` are queries, then come `kv_heads` keys and what else there is.
+struct ResizeHeadsOp {
+  BufferId in;   // [rows, n * from]
+  BufferId out;  // [rows, n * to]
+  int32_t from, to;
+  int32_t heads = 0, kv_heads = 0;
+  WeightId q_norm = kNone;  // [from]: out = norm * rmsnorm(in), by head
+  WeightId k_norm = kNone;  // [from]
+};
+
 // Of each head h of this rank: out's elements from out_at + h * out_step on = W_h · in's from in_at + h * in_step
 // on. W has a group a head.
 struct HeadsMatmulOp {
@@ -273,7 +284,7 @@ struct InputOp {
 using Op = std::variant<EmbedOp, NormMatmulOp, AttentionOp, MatmulAddOp, MatmulOp, AddBiasOp,
                         AllReduceAddOp, NormGateUpOp, RouterOp, ExpertsGateUpOp, ExpertsDownOp,
                         LogitsOp, RecurrentOp, TapOp, InputOp, WideNormOp, AddNormedOp,
-                        ExpertsBiasOp, RowGateOp, GatedDeltaOp, HeadsMatmulOp, LatentOp>;
+                        ExpertsBiasOp, RowGateOp, GatedDeltaOp, HeadsMatmulOp, LatentOp, ResizeHeadsOp>;
 
 }  // namespace mainarch::backend
 

@@ -128,8 +128,8 @@ class Estimator {
     const int64_t layers_with = AttentionLayers(), gates = c_.attention.output_gate ? 2 : 1;
     const model::LatentConfig& l = c_.latent;
     const bool latent = l.latent > 0;
-    const int32_t key_dim = latent ? l.turning + l.latent : c_.head_dim;
-    const int32_t value_dim = latent ? l.latent : c_.head_dim, out_dim = latent ? l.value : c_.head_dim;
+    const int32_t key_dim = latent ? l.turning + l.latent : c_.StoredHeadDim();
+    const int32_t value_dim = latent ? l.latent : c_.StoredHeadDim(), out_dim = latent ? l.value : c_.head_dim;
     if (latent) {
       LatentProducts(own_heads);
     } else {

@@ -59,9 +59,10 @@ bool Builder::HeadsDivide(int32_t ranks) const {
 }
 
 void Builder::CheckHeads() {
-  if (config_.head_dim % 16 != 0) {
+  const int32_t multiple = config_.attention.output_gate || config_.latent.latent > 0 ? 16 : 8;
+  if (config_.head_dim % multiple != 0) {
     Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": head_dim ", config_.head_dim,
-               " is not a multiple of 16"));
+               " is not a multiple of ", multiple));
   }
   if (HeadsDivide(ranks_)) return;
   std::string counts;

@@ -141,6 +141,8 @@ class Builder {
   void AddGate(backend::AttentionOp* attention, const std::string& self, backend::WeightId norm,
                const quant::Matrix& q_proj, const quant::Matrix& q_bias);
   void AddHeadNorms(backend::AttentionOp* attention, const std::string& self);
+  void WidenHeads(backend::AttentionOp* attention);
+  backend::BufferId NarrowHeads();
   // The slices of each rank's query heads, or key heads, of a vector of all.
   std::vector<std::vector<backend::WeightSlice>> HeadSlices(int64_t heads, int64_t each) const;
   // A vector of which each rank has its own part.
@@ -164,6 +166,7 @@ class Builder {
   Status status_;
   std::shared_ptr<backend::Program> program_;
   // Shared by all layers; -1 until first used.
+  backend::BufferId narrow_qkv_ = -1, narrow_attention_ = -1;  // where heads are no multiple of 16
   backend::BufferId qkv_ = -1, attention_ = -1, gate_ = -1, act_ = -1, partial_ = -1, sum_ = -1;
   backend::BufferId delta_in_ = -1, delta_gates_ = -1, delta_out_ = -1, normed_ = -1;
   backend::BufferId latent_q_ = -1, latent_q_a_ = -1, latent_q_normed_ = -1, latent_kv_ = -1, latent_out_ = -1;

@@ -73,7 +73,7 @@ int32_t Builder::CacheOfWindow(int32_t window) {
   backend::PagedCache cache;
   cache.label = window == 0 ? "kv" : absl::StrCat("kv of the last ", window);
   cache.kv_heads = std::max(1, config_.kv_heads / ranks_);
-  cache.key_dim = cache.value_dim = config_.head_dim;
+  cache.key_dim = cache.value_dim = config_.StoredHeadDim();
   cache.window = window;
   caches.push_back(std::move(cache));
   return static_cast<int32_t>(caches.size()) - 1;
@@ -162,6 +162,26 @@ void Builder::AddHeadNorms(backend::AttentionOp* attention, const std::string& s
   p.ops.push_back(norm);
 }
 
+// Heads as wide as attention wants them, behind all that goes by their own width.
+void Builder::WidenHeads(backend::AttentionOp* attention) {
+  if (narrow_qkv_ < 0) return;
+  backend::Program& p = *program_;
+  if (attention->bias != backend::kNone) p.ops.push_back(backend::AddBiasOp{attention->bias, narrow_qkv_});
+  const int32_t kv_heads = std::max(1, config_.kv_heads / ranks_);
+  p.ops.push_back(backend::ResizeHeadsOp{narrow_qkv_, qkv_, config_.head_dim, config_.StoredHeadDim(),
+                                         attention->heads, kv_heads, attention->q_norm, attention->k_norm});
+  attention->bias = attention->q_norm = attention->k_norm = backend::kNone;
+  attention->qkv = qkv_;
+}
+
+// What attention gives, in heads of the model's own width.
+backend::BufferId Builder::NarrowHeads() {
+  if (narrow_qkv_ < 0) return attention_;
+  program_->ops.push_back(
+      backend::ResizeHeadsOp{attention_, narrow_attention_, config_.StoredHeadDim(), config_.head_dim});
+  return narrow_attention_;
+}
+
 void Builder::Attention(const std::string& prefix) {
   backend::Program& p = *program_;
   const AttentionConfig& has = config_.attention;
@@ -173,10 +193,15 @@ void Builder::Attention(const std::string& prefix) {
   auto& cache = std::get<backend::PagedCache>(p.caches[static_cast<size_t>(attention.cache)]);
   attention.layer = cache.layers++;
   if (qkv_ < 0) {
-    qkv_ = AddBuffer("qkv", int64_t{heads + 2 * cache.kv_heads} * config_.head_dim);
-    attention_ = AddBuffer("attention", int64_t{heads} * config_.head_dim);
+    const int64_t all = int64_t{heads} + 2 * cache.kv_heads;
+    qkv_ = AddBuffer("qkv", all * cache.key_dim);
+    attention_ = AddBuffer("attention", int64_t{heads} * cache.value_dim);
+    if (cache.key_dim != config_.head_dim) {
+      narrow_qkv_ = AddBuffer("qkv.narrow", all * config_.head_dim);
+      narrow_attention_ = AddBuffer("attention.narrow", int64_t{heads} * config_.head_dim);
+    }
   }
-  attention.qkv = qkv_;
+  attention.qkv = narrow_qkv_ < 0 ? qkv_ : narrow_qkv_;
   attention.out = attention_;
   attention.heads = heads;
   attention.rope = own.rope == kNoRope ? backend::kNone : own.rope;
@@ -187,13 +212,14 @@ void Builder::Attention(const std::string& prefix) {
     attention.sinks = VectorShards(self + "sinks", {VectorOf(self + "sinks", config_.heads)},
                                    HeadSlices(config_.heads, 1));
   }
+  WidenHeads(&attention);
   p.ops.push_back(attention);
   // Parts end where heads end, so that a rank's part is its own heads.
   const std::string o_proj = self + "o_proj";
   const int64_t width = int64_t{config_.heads} * config_.head_dim;
   const std::vector<int64_t> splits = SplitAt(width, config_.head_dim);
   const std::string norm_after = NormNamesOf(config_.norms).after_attention;
-  AddProduct(attention_, ColumnShards(o_proj, {Linear(o_proj, config_.hidden, width)}, splits, 1),
+  AddProduct(NarrowHeads(), ColumnShards(o_proj, {Linear(o_proj, config_.hidden, width)}, splits, 1),
              has.o_bias ? o_proj + ".bias" : "", norm_after.empty() ? "" : prefix + norm_after);
 }
 

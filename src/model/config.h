@@ -169,6 +169,8 @@ struct ModelConfig {
   float repetition_penalty = 1;
 
   double AttentionScale() const;
+  // Of a head as caches and attention have it, with zeros behind head_dim.
+  int32_t StoredHeadDim() const { return (head_dim + 15) / 16 * 16; }
   LayerAttention AttentionOf(size_t layer) const {
     return layer_attention.empty() ? LayerAttention() : layer_attention[layer];
   }

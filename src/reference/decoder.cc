@@ -204,6 +204,15 @@ void Decoder::Products(const Layer& layer, const Vector& h, Heads* out) const {
   *out = {Vector(all.begin(), k), Vector(k, v), Vector(v, all.end()), {}};
 }
 
+// Each head as caches store it: zeros behind.
+void Decoder::Widen(Vector* heads) const {
+  const size_t hd = static_cast<size_t>(config_.head_dim), wide = static_cast<size_t>(config_.StoredHeadDim());
+  if (wide == hd) return;
+  Vector out(heads->size() / hd * wide, 0.0);
+  for (size_t i = 0; i < heads->size(); ++i) out[i / hd * wide + i % hd] = (*heads)[i];
+  *heads = std::move(out);
+}
+
 Decoder::Heads Decoder::MakeHeads(size_t layer_index, const Vector& x) const {
   const Layer& layer = layers_[layer_index];
   const model::AttentionConfig& has = config_.attention;
@@ -236,11 +245,15 @@ Decoder::Heads Decoder::MakeHeads(size_t layer_index, const Vector& x) const {
                 static_cast<double>(config_.rms_eps), &(*heads)[at]);
       }
       Rotate(rope, &(*heads)[at]);
-      if (quant::InfoOf(rounding_).turns) TurnHead(absl::MakeSpan(*heads).subspan(at, hd));
+    }
+    Widen(heads);
+    for (size_t at = 0; at < heads->size() && quant::InfoOf(rounding_).turns; at += key_dim()) {
+      TurnHead(absl::MakeSpan(*heads).subspan(at, key_dim()));
     }
   };
   norm_and_turn(layer.q_norm, &out.q);
   norm_and_turn(layer.k_norm, &out.k);
+  Widen(&out.v);
   return out;
 }
 
@@ -248,7 +261,7 @@ Status Decoder::Attention(size_t layer_index, Vector* x) {
   Layer* layer = &layers_[layer_index];
   const size_t heads = static_cast<size_t>(config_.heads);
   const size_t kv_heads = static_cast<size_t>(config_.kv_heads);
-  const size_t hd = static_cast<size_t>(config_.head_dim);
+  const size_t hd = static_cast<size_t>(config_.head_dim), wide = key_dim();
   auto [q, k, v, gate] = MakeHeads(layer_index, *x);
   RETURN_IF_ERROR(Store(layer_index, &k, &v));
   layer->keys.insert(layer->keys.end(), k.begin(), k.end());
@@ -263,13 +276,13 @@ Status Decoder::Attention(size_t layer_index, Vector* x) {
     const size_t kv = j / (heads / kv_heads);
     Vector p;
     for (size_t t = first; t <= position_; ++t) {
-      const double* key = &layer->keys[(t * kv_heads + kv) * hd];
-      p.push_back(std::inner_product(key, key + hd, &q[j * hd], 0.0) * scale);
+      const double* key = &layer->keys[(t * kv_heads + kv) * wide];
+      p.push_back(std::inner_product(key, key + wide, &q[j * wide], 0.0) * scale);
     }
     if (!sinks.empty()) p.push_back(sinks[j]);
     Softmax(&p);
     for (size_t t = first; t <= position_; ++t) {
-      const double* value = &layer->values[(t * kv_heads + kv) * hd];
+      const double* value = &layer->values[(t * kv_heads + kv) * wide];
       for (size_t d = 0; d < hd; ++d) out[j * hd + d] += p[t - first] * value[d];
     }
   }

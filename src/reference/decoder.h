@@ -63,7 +63,7 @@ class Decoder {
 
   // Of the last token run: [vocab].
   absl::Span<const double> logits() const { return logits_; }
-  // K and V of a position in a layer, [kv_heads][head_dim], as attention reads them.
+  // K and V of a position in a layer, [kv_heads][head_dim, as caches store it], as attention reads them.
   std::pair<absl::Span<const double>, absl::Span<const double>> stored(size_t layer,
                                                                        size_t position) const;
   // Residual stream after layer i for the last token run: [hidden].
@@ -123,10 +123,10 @@ class Decoder {
   size_t stored_heads() const { return config_.latent.latent > 0 ? 1 : static_cast<size_t>(config_.kv_heads); }
   size_t key_dim() const {
     const model::LatentConfig& l = config_.latent;
-    return static_cast<size_t>(l.latent > 0 ? l.turning + l.latent : config_.head_dim);
+    return static_cast<size_t>(l.latent > 0 ? l.turning + l.latent : config_.StoredHeadDim());
   }
   size_t value_dim() const {
-    return static_cast<size_t>(config_.latent.latent > 0 ? config_.latent.latent : config_.head_dim);
+    return static_cast<size_t>(config_.latent.latent > 0 ? config_.latent.latent : config_.StoredHeadDim());
   }
   // latent.cc
   Status FindLatent(const std::string& prefix, Layer* layer) const;
@@ -155,6 +155,7 @@ class Decoder {
     Vector q, k, v, gate;
   };
   Heads MakeHeads(size_t layer, const Vector& x) const;
+  void Widen(Vector* heads) const;
   void Products(const Layer& layer, const Vector& h, Heads* out) const;
   void Rotate(int32_t rope, double* head) const;
 

@@ -84,6 +84,14 @@ FAMILIES = {
     "qwen3_5_moe_text": dict(BASE, **MOE, **DELTA, head_dim=32, num_experts=12, shared_expert_intermediate_size=64,
                              layer_types=["linear_attention", "full_attention", "linear_attention"], rope_parameters=MROPE),
 }
+# Heads that are no multiple of 16: with biases and norms of each, of all together, and of one matrix.
+NARROW = {
+    "llama_narrow": ("llama", dict(BASE, head_dim=24, attention_bias=True, num_hidden_layers=2, rope_parameters=LLAMA3)),
+    "qwen3_narrow": ("qwen3", dict(BASE, head_dim=40, attention_bias=True, num_hidden_layers=2)),
+    "olmo2_narrow": ("olmo2", dict(BASE, hidden_size=96, num_hidden_layers=2)),
+    "phi3_narrow": ("phi3", dict(BASE, hidden_size=288, num_hidden_layers=2, sliding_window=None, partial_rotary_factor=0.5,
+                                 original_max_position_embeddings=32, rope_parameters=longrope(18))),
+}
 HYBRIDS = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 # Within what the GPU kernels take: these and qwen3_moe run there, and all else is refused by name.
 ON_GPUS = {
@@ -214,7 +222,8 @@ def random_config(family, rng):
     config = dict(FAMILIES[family])
     kv = rng.choice([1, 2, 3, 4, 8])
     heads = kv * rng.choice([1, 2, 3, 5] if kv < 4 else [1, 2])
-    head_dim = rng.choice([16, 32, 48, 64, 80, 128])
+    # Heads with a gate are multiples of 16.
+    head_dim = rng.choice([16, 32, 48, 64, 80, 128] + ([] if family in HYBRIDS else [24, 40, 72, 120]))
     config.update(num_attention_heads=heads, num_key_value_heads=kv, num_hidden_layers=rng.choice([1, 2, 5, 7]),
                   vocab_size=rng.choice([97, 160, 515]), rms_norm_eps=rng.choice([1e-6, 1e-5, 1e-3]),
                   tie_word_embeddings=rng.random() < 0.4)
@@ -300,7 +309,7 @@ def make_random(directory, count, families):
 
 
 def make_data(only):
-    models = {name: (name, config) for name, config in FAMILIES.items()} | ON_GPUS | IN_BLOCKS
+    models = {name: (name, config) for name, config in FAMILIES.items()} | NARROW | ON_GPUS | IN_BLOCKS
     index_path, tensors_path = DATA / "families.json", DATA / "families.safetensors"
     index = {one["name"]: one for one in json.loads(index_path.read_text())} if only else {}
     tensors = load_file(tensors_path) if only else {}

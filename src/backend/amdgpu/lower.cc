@@ -50,7 +50,7 @@ Status CheckCaches(const Program& program) {
                    ": the GPU kernels take one size");
     }
     if (AttendKernel(kernels::KvFormat::kBF16, hd).empty()) {
-      return Error(Code::kUnsupported, "head_dim ", hd,
+      return Error(Code::kUnsupported, "heads of ", hd,
                    ": the GPU kernels take 32, 64, 128 and 256");
     }
     if (cache->window != 0) {

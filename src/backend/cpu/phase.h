@@ -111,6 +111,7 @@ void AddPhases(const backend::ExpertsBiasOp& op, Workspace* ws, PhaseList* phase
 void AddPhases(const backend::RowGateOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::HeadsMatmulOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::LatentOp& op, Workspace* ws, PhaseList* phases);
+void AddPhases(const backend::ResizeHeadsOp& op, Workspace* ws, PhaseList* phases);
 void AddPhases(const backend::GatedDeltaOp& op, Workspace* ws, PhaseList* phases);
 
 }  // namespace mainarch::cpu
