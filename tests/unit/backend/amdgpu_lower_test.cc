@@ -105,7 +105,7 @@ backend::AttentionOp& Attention(Program& p) { return std::get<backend::Attention
 TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK_OK(CheckProgram(Small()));
   CHECK_OK(CheckProgram(WithExperts(quant::Format::kMxfp4, quant::Format::kMxfp4)));
-  CHECK(Holds(Refusal([](Program& p) { Paged(p).key_dim = Paged(p).value_dim = 96; }), "head_dim 96"));
+  CHECK(Holds(Refusal([](Program& p) { Paged(p).key_dim = Paged(p).value_dim = 96; }), "heads of 96"));
   CHECK(Holds(Refusal([](Program& p) { Paged(p).value_dim = 32; }), "keys of 64 and values of 32"));
   CHECK(Holds(Refusal([](Program& p) { Paged(p).window = 128; }), "window of 128"));
   CHECK(Holds(Refusal([](Program& p) { p.caches.push_back(p.caches[0]); }),
