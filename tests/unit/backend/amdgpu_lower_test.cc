@@ -209,9 +209,6 @@ TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
   experts.gate_bias = experts.up_bias = 0;
   CHECK(Holds(refused(experts), "biases of experts"));
   backend::RouterOp router = {};
-  router.sigmoid = true;
-  CHECK(Holds(refused(router), "a router of sigmoids"));
-  router = {};
   router.bias = 0;
   CHECK(Holds(refused(router), "a bias of the router"));
   router = {};
@@ -220,9 +217,6 @@ TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
   router = {};
   router.groups = 2;
   CHECK(Holds(refused(router), "groups of experts"));
-  router = {};
-  router.scale = 2;
-  CHECK(Holds(refused(router), "a factor of the router's weights"));
 }
 
 // Experts take the rows of x that their router took: x may be written in between, but not normed.
