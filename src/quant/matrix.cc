@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "quant/matrix.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/quant/bf16.h"
@@ -105,8 +106,11 @@ float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t
     case Format::kInt4Packed:
     case Format::kGptq:
     case Format::kAwq: {
-      const int64_t index =
-          matrix.order.empty() ? col / matrix.block_cols : LoadUnaligned<int32_t>(matrix.order.data() + 4 * col);
+      // Bounded again: the file may have changed since it was checked.
+      const int64_t index = matrix.order.empty()
+                                ? col / matrix.block_cols
+                                : std::clamp<int64_t>(LoadUnaligned<int32_t>(matrix.order.data() + 4 * col), 0,
+                                                      matrix.cols / matrix.block_cols - 1);
       const Int4Group group = GroupOf(matrix, row, index);
       return group.scale * (static_cast<float>(Int4Code(matrix, row, col)) - static_cast<float>(group.zero));
     }

@@ -241,6 +241,54 @@ TEST(a_checkpoint_without_its_head) {
   CHECK_LT(Off(*vectors, c.vectors), 1e-5);
 }
 
+// Of a text's mean and of what is skipped, each by its own number of tokens, the whole mean is made.
+TEST(means_that_skip_are_of_what_is_left) {
+  const Case c = CaseOf("mean");
+  const std::vector<uint32_t>& text = c.tokens[0];
+  const uint32_t skipped = 2;
+  CHECK_LT(skipped, text.size());
+  EmbedOptions options;
+  options.pooling = model::Pooling::kMean;
+  options.normalise = false;
+  const auto whole = Run(c.directory, {}, {text, {text.begin(), text.begin() + skipped}}, options);
+  options.skip = skipped;
+  const auto rest = Run(c.directory, {}, {text}, options);
+  CHECK_OK(whole);
+  CHECK_OK(rest);
+  const double n = static_cast<double>(text.size());
+  Vectors wanted(1);
+  for (size_t i = 0; i < (*whole)[0].size(); ++i) {
+    wanted[0].push_back(static_cast<float>((double{(*whole)[0][i]} * n - double{(*whole)[1][i]} * skipped) / (n - skipped)));
+  }
+  CHECK_LT(Off(*rest, wanted), 1e-6);
+}
+
+// Texts find what others of the same salt have run, and of another's nothing.
+TEST(salts_keep_texts_apart) {
+  const Case c = CaseOf("last");
+  auto backend = backend::CreateBackend({});
+  CHECK_OK(backend);
+  const auto model = model::Model::Load(std::move(*backend), c.directory, {}, model::Part::kVectors);
+  CHECK_OK(model);
+  EngineOptions o;
+  o.max_sequence_tokens = 300;
+  o.prefix_cache = true;
+  const auto engine = Engine::Create(*model, o);
+  CHECK_OK(engine);
+  const std::vector<uint32_t> text(64, 7);
+  const absl::Span<const uint32_t> texts[] = {text};
+  std::vector<float> out((*engine)->info().vectors);
+  uint64_t hits = 0;
+  for (const auto& [salt, found] : {std::pair<uint64_t, uint64_t>{1, 0}, {1, 1}, {2, 0}, {2, 1}, {1, 1}}) {
+    EmbedOptions options;
+    options.prefix_salt = salt;
+    CHECK_OK(Embed(engine->get(), texts, options, out.data()));
+    const uint64_t now = (*engine)->info().prefix_hits;
+    CHECK_EQ(now - hits, found);
+    hits = now;
+  }
+}
+
 TEST(texts_that_cannot_be) {
   const Case c = CaseOf("mean");
   EmbedOptions options;
@@ -278,6 +326,8 @@ TEST(hostile_files) {
   CHECK(refused(modules, "[", Code::kBadModel, "modules.json"));
   CHECK(refused(modules, "[]", Code::kUnsupported, "Pooling"));
   CHECK(refused(modules, R"([{"path": ""}])", Code::kBadModel, "type"));
+  CHECK(refused(modules, R"([{"type": "m.Pooling", "path": "1_Pooling"}, {"type": "m.Pooling", "path": "1_Pooling"}])",
+                Code::kUnsupported, "[1].type"));
   CHECK(refused(modules, R"([{"type": "m.Dense", "path": "2_Dense"}])", Code::kUnsupported, "m.Dense"));
   CHECK(refused(modules, R"([{"type": "m.Transformer", "path": "0_T"}])", Code::kUnsupported, "0_T"));
   for (const char* path : {"", "..", "/etc", "a/../b", ".", "a\\u0000b"}) {

@@ -364,6 +364,9 @@ TEST(parts_that_do_not_belong_together_are_refused) {
   split.parts.pop_back();
   CHECK(refused(split, "split.count is 3, and there are 2"));
   split = Split::Of(2);
+  split.parts.push_back(split.parts[1]);
+  CHECK(refused(split, "split.count is 2, and there are 3"));
+  split = Split::Of(2);
   split.parts[1] = split.parts[0];
   split.Change(0, 0, 2, 4);
   split.Change(1, 1, 2, 4);
