@@ -161,6 +161,24 @@ TEST(features_together_match_fp64) {
   }
 }
 
+// Such heads are widened before attention: what goes by their own width is done first.
+TEST(heads_of_any_multiple_of_8_match_fp64) {
+  for (const uint32_t features : {0u, kNoNorm | kQkvBias, kQkvBias | kOBias | kSinks | kWindows, kWideNorm | kQkvBias | kNormBehind,
+                                  kFused | kQkvBias | kMlpBias, kNormBoth | kPlusOne | kGelu | kScores}) {
+    for (const int32_t head_dim : {8, 24, 40, 120}) {
+      model::ModelConfig config = With(features);
+      config.head_dim = config.rope.rotary_dim = head_dim;
+      CheckConfig(test_context, config);
+    }
+  }
+  model::ModelConfig gated = With(kGate);
+  gated.head_dim = gated.rope.rotary_dim = 24;
+  CHECK_REFUSED(RunConfig(gated, WriteConfig(gated), {1}, "cpu"), Code::kUnsupported, "head_dim 24 is not a multiple of 16");
+  gated = With(0);
+  gated.head_dim = gated.rope.rotary_dim = 12;
+  CHECK_REFUSED(RunConfig(gated, WriteConfig(gated), {1}, "cpu"), Code::kUnsupported, "head_dim 12 is not a multiple of 8");
+}
+
 // No feature is one that neither side sees: each changes the logits.
 TEST(every_feature_changes_the_logits) {
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, 160);

@@ -34,6 +34,7 @@ class ResizeHeads : public Phase {
       } else {
         std::memcpy(to, from, static_cast<size_t>(kept_) * sizeof(float));
       }
+      // In each step: where a cache turns heads, attention has turned these in place.
       std::fill(to + kept_, to + op_.to, 0.0f);
     }
   }
