@@ -94,6 +94,8 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   amdgpu::RankMemory memory;
   memory.buffers.resize(program.buffers.size());
   memory.slots.resize(program.caches.size());
+  memory.cosine.resize(program.ropes.size());
+  memory.sine.resize(program.ropes.size());
   memory.compute_units = amdgpu::ComputeUnits(*model.gpus().at(0).device);
   Plan plan;
   for (const amdgpu::Launch& launch :

@@ -189,7 +189,8 @@ void Builder::Attention(const std::string& prefix) {
   const std::string self = prefix + "self_attn.";
   const int32_t heads = config_.heads / ranks_;
   backend::AttentionOp attention = {};
-  attention.cache = CacheOfWindow(own.window);
+  // A window that no position can be behind is none: no pages to free, and one pool for all layers.
+  attention.cache = CacheOfWindow(own.window >= config_.max_position ? 0 : own.window);
   auto& cache = std::get<backend::PagedCache>(p.caches[static_cast<size_t>(attention.cache)]);
   attention.layer = cache.layers++;
   if (qkv_ < 0) {

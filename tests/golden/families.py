@@ -99,6 +99,8 @@ ON_GPUS = {
     "qwen2_gpu": ("qwen2", dict(BASE, hidden_size=128, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
     "mistral_gpu": ("mistral", dict(BASE, head_dim=128, num_attention_heads=2, num_key_value_heads=1, sliding_window=None,
                                     rope_parameters=YARN)),
+    # Its window is all that there is, as in Ministral 8B.
+    "ministral_gpu": ("ministral", dict(BASE, head_dim=32, sliding_window=512, layer_types=["full_attention", "sliding_attention", "sliding_attention"])),
     "mixtral_gpu": ("mixtral", dict(BASE, hidden_size=128, intermediate_size=256, num_local_experts=4, num_experts_per_tok=2)),
     "qwen2_moe_gpu": ("qwen2_moe", dict(BASE, hidden_size=128, num_experts=20, num_experts_per_tok=10, moe_intermediate_size=32,
                                         shared_expert_intermediate_size=80, num_hidden_layers=2)),

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <numeric>
 
 #include "absl/strings/match.h"
 #include "base/fd.h"
@@ -19,6 +20,7 @@
 #include "file/safetensors_layout.h"
 #include "golden/fixtures.h"
 #include "golden/golden.h"
+#include "model/arch/arch.h"
 #include "model/synthetic_values.h"
 #include "reference/decoder.h"
 #include "support/checkpoint_files.h"
@@ -133,7 +135,7 @@ struct Case {
   std::string directory;  // of the checkpoint
 };
 
-constexpr size_t kCases = 34;
+constexpr size_t kCases = 35;
 
 Case CaseOf(const element& one) {
   Case out;
@@ -347,6 +349,63 @@ TEST(every_family_matches_transformers) {
   });
 }
 
+// Of the last token, by the fp64 decoder.
+std::vector<float> LogitsOfReference(test::Context& test_context, const model::Model& model,
+                                     const model::ModelConfig& config,
+                                     const std::vector<uint32_t>& prompt) {
+  auto decoder =
+      reference::Decoder::Create(model.shared_checkpoint(), config, quant::KvType::kF32);
+  if (!decoder.ok() || !(*decoder)->Extend(prompt).ok()) {
+    test_context.Fail(__FILE__, __LINE__, "the fp64 decoder");
+    return {};
+  }
+  return {(*decoder)->logits().begin(), (*decoder)->logits().end()};
+}
+
+// The same by a device, of the model's checkpoint as `config` says.
+StatusOr<std::vector<float>> RunConfig(const std::string& device, const model::Model& model,
+                                       const model::ModelConfig& config,
+                                       const std::vector<uint32_t>& prompt) {
+  backend::BackendOptions device_options;
+  device_options.device = device;
+  ASSIGN_OR_RETURN(const auto backend, backend::CreateBackend(device_options));
+  ASSIGN_OR_RETURN(auto programs,
+                   model::BuildPrograms(*model::FindArch(config.model_type), config,
+                                        model.shared_checkpoint(), backend->ranks()));
+  ASSIGN_OR_RETURN(const auto loaded, backend->Load(std::move(programs), backend::LoadOptions()));
+  backend::ContextOptions options;
+  options.kv_type = backend::KvType::kF32;
+  options.max_rows = static_cast<uint32_t>(prompt.size());
+  options.max_logit_rows = 1;
+  std::vector<uint32_t> pages((prompt.size() + backend::kPageTokens - 1) / backend::kPageTokens);
+  std::iota(pages.rbegin(), pages.rend(), 0);
+  options.pages = {static_cast<uint32_t>(pages.size())};
+  ASSIGN_OR_RETURN(const auto context, loaded->CreateContext(options));
+  std::vector<backend::StepRow> rows;
+  for (uint32_t i = 0; i < prompt.size(); ++i) rows.push_back({prompt[i], i, 0});
+  backend::StepCache cache;
+  cache.pages = pages;
+  const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1)};
+  const uint32_t last = options.max_rows - 1;
+  const backend::Choice choice;
+  backend::Step step;
+  step.rows = rows;
+  step.sequences = absl::MakeConstSpan(&sequence, 1);
+  step.logit_rows = absl::MakeConstSpan(&last, 1);
+  step.choices = absl::MakeConstSpan(&choice, 1);
+  RETURN_IF_ERROR(context->RunPrefix(step, loaded->program().ops.size()));
+  const absl::Span<float> logits = context->Logits(0);
+  return std::vector<float>(logits.begin(), logits.end());
+}
+std::vector<float> LogitsOfConfig(test::Context& test_context, const std::string& device,
+                                  const model::Model& model, const model::ModelConfig& config,
+                                  const std::vector<uint32_t>& prompt) {
+  const auto logits = RunConfig(device, model, config, prompt);
+  if (logits.ok()) return *logits;
+  test_context.Fail(__FILE__, __LINE__, std::string(logits.status().message()));
+  return {};
+}
+
 // What the GPU kernels take runs on both chips, on one and on two; all else is refused by what it
 // has.
 TEST(families_on_gpus_match_transformers_or_are_refused_by_name) {
@@ -362,7 +421,34 @@ TEST(families_on_gpus_match_transformers_or_are_refused_by_name) {
     CHECK_REFUSED(model, Code::kUnsupported, "GPU");
     std::printf("# %s: %s\n", each.name.c_str(), std::string(model.status().message()).c_str());
   });
-  CHECK_EQ(run, 12u);
+  CHECK_EQ(run, 13u);
+}
+
+// Layers that turn by three tables: a GPU's logits against the fp64 decoder's of the same config. The
+// Program is a Llama's, built from a config that no file says.
+TEST(layers_turn_by_their_own_rope_on_gpus) {
+  if (std::getenv("MAINARCH_FAMILIES") != nullptr) return;
+  ForEachCase(test_context, [&](const Golden& golden, const element&, const Case& each) {
+    if (each.name != "llama_gpu") return;
+    const std::vector<uint32_t> prompt = golden.Tokens(each.prefix + "prompt");
+    auto whole = test::LoadOn(each.directory, {"cpu", "", 1, true});
+    CHECK_OK(whole);
+    model::ModelConfig config = (*whole)->config();
+    config.more_ropes = {config.rope, config.rope};
+    config.more_ropes[0].theta = 300;
+    config.more_ropes[1].rotary_dim = config.head_dim / 2;
+    config.layer_attention.resize(static_cast<size_t>(config.layers));
+    CHECK_EQ(config.layers, 3);
+    for (int32_t layer = 0; layer < config.layers; ++layer) {
+      config.layer_attention[static_cast<size_t>(layer)].rope = 2 - layer;
+    }
+    const auto want = LogitsOfReference(test_context, **whole, config, prompt);
+    for (const char* device : {"sim:gfx942", "sim:gfx950x2"}) {
+      const auto got = LogitsOfConfig(test_context, device, **whole, config, prompt);
+      CHECK_EQ(got.size(), want.size());
+      CHECK_LE(WorstRelative(got, want), kGpuBound);
+    }
+  });
 }
 
 }  // namespace

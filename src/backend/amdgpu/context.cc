@@ -140,14 +140,16 @@ Status AmdGpuContext::AllocateShared() {
   return OkStatus();
 }
 
+// Rows of a RoPE table: as many positions as a sequence can have.
+uint64_t AmdGpuContext::RopePositions() const {
+  return std::min<uint64_t>(static_cast<uint64_t>(program_.max_position),
+                            uint64_t{shape_.pages()} * kernels::kPageTokens);
+}
+
 Status AmdGpuContext::AllocateRank(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   gpu::Device& device = *model_->gpus().at(rank).device;
   const uint64_t rows = shape_.options.max_rows;
-  const uint64_t half = program_.ropes.empty() ? 0 : program_.ropes[0].inv_freq.size();
-  const uint64_t positions =
-      std::min<uint64_t>(static_cast<uint64_t>(program_.max_position),
-                         uint64_t{shape_.pages()} * kernels::kPageTokens);
   RankMemory& m = own.memory;
   Carver carve;
   m.step = carve.Take(
@@ -185,15 +187,19 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.races =
       carve.Take(uint64_t{shape_.choice_slots} *
                  (shape_.logits_stride / kernels::kChoiceChunk + 1) * sizeof(kernels::RacePart));
-  m.cosine = carve.Take(positions * half * 4);
-  m.sine = carve.Take(positions * half * 4);
+  for (const backend::Rope& rope : program_.ropes) {
+    m.cosine.push_back(carve.Take(RopePositions() * rope.inv_freq.size() * 4));
+    m.sine.push_back(carve.Take(RopePositions() * rope.inv_freq.size() * 4));
+  }
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
   for (uint64_t* at : {&m.step, &m.arrivals, &m.partial, &m.sums, &m.squares, &m.split, &m.attend_parts,
-                       &m.router_logits, &m.logits, &m.states, &m.races, &m.cosine, &m.sine, &m.plain}) {
+                       &m.router_logits, &m.logits, &m.states, &m.races, &m.plain}) {
     *at += base;
   }
-  for (uint64_t& at : m.buffers) at += base;
+  for (std::vector<uint64_t>* each : {&m.buffers, &m.cosine, &m.sine}) {
+    for (uint64_t& at : *each) at += base;
+  }
   // None is at the start: the step block is.
   for (uint64_t& at : m.input_squares) at += at != 0 ? base : 0;
   for (uint64_t& at : m.input_splits) at += at != 0 ? base : 0;
@@ -276,14 +282,13 @@ Status AmdGpuContext::FillRank(int32_t rank) {
   RETURN_IF_ERROR(gpu.copy->Wait(filled, Soon()));
   ASSIGN_OR_RETURN(const auto uploader, Uploader::Create(model_->gpus(), *gpu.device, *gpu.copy));
   if (program_.ropes.empty()) return OkStatus();
-  const backend::Rope& rope = program_.ropes[0];
-  const uint64_t row_bytes = rope.inv_freq.size() * sizeof(float);
-  const uint64_t positions = (own.memory.sine - own.memory.cosine) / row_bytes;
-  const auto upload = [&](double (*of)(double), uint64_t to) {
-    return UploadRotations(rope, of, positions, to, *uploader);
-  };
-  RETURN_IF_ERROR(upload([](double angle) { return std::cos(angle); }, own.memory.cosine));
-  RETURN_IF_ERROR(upload([](double angle) { return std::sin(angle); }, own.memory.sine));
+  for (size_t i = 0; i < program_.ropes.size(); ++i) {
+    const auto upload = [&](double (*of)(double), uint64_t to) {
+      return UploadRotations(program_.ropes[i], of, RopePositions(), to, *uploader);
+    };
+    RETURN_IF_ERROR(upload([](double angle) { return std::cos(angle); }, own.memory.cosine[i]));
+    RETURN_IF_ERROR(upload([](double angle) { return std::sin(angle); }, own.memory.sine[i]));
+  }
   return uploader->Finish();
 }
 

@@ -99,6 +99,7 @@ class AmdGpuContext : public backend::Context {
   AmdGpuContext(std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options,
                 const AmdGpuContext* source, PageTables tables);
   Status AllocateShared();
+  uint64_t RopePositions() const;
   Status AllocateRank(int32_t rank);
   Status AllocateSlots(int32_t rank);
   Status AllocateExchange(int32_t rank);

@@ -123,8 +123,7 @@ struct RankMemory {
   uint64_t kv = 0;           // layer 0
   std::vector<uint64_t> slots;  // of each of Program::caches, layer 0
   uint64_t plain = 0;        // a gated delta net's o, of heads that several workgroups share
-  uint64_t cosine = 0;
-  uint64_t sine = 0;
+  std::vector<uint64_t> cosine, sine;  // of each of Program::ropes
   uint64_t exchange[kernels::kMaxRanks] = {};  // kernels::ExchangeBytes, of every rank
   uint64_t choices[kernels::kMaxRanks] = {};  // ChoiceExchange, of every rank
   uint32_t compute_units = 1;

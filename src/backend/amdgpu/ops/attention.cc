@@ -29,15 +29,16 @@ void EmitPrepare(const backend::AttentionOp& op, uint64_t kv, Lowering* to) {
   args.q_norm.address = vector(op.q_norm);
   args.k_norm.address = vector(op.k_norm);
   args.bias.address = vector(op.bias);
-  args.cosine.address = to->memory.cosine;
-  args.sine.address = to->memory.sine;
   args.kv.address = kv;
   args.stride = to->Stride(op.qkv);
   args.heads = static_cast<uint32_t>(op.heads);
   args.kv_heads = static_cast<uint32_t>(to->shape.heads.cache.kv_heads);
   args.head_dim = static_cast<uint32_t>(to->shape.heads.cache.key_dim);
   if (op.rope != backend::kNone) {
-    args.rotary = static_cast<uint32_t>(to->program.ropes[static_cast<size_t>(op.rope)].rotary_dim);
+    const size_t rope = static_cast<size_t>(op.rope);
+    args.cosine.address = to->memory.cosine[rope];
+    args.sine.address = to->memory.sine[rope];
+    args.rotary = static_cast<uint32_t>(to->program.ropes[rope].rotary_dim);
   }
   args.epsilon = to->program.rms_eps;
   const uint64_t heads = args.heads + 2 * args.kv_heads;
@@ -108,9 +109,6 @@ Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
     return Error(Code::kUnsupported, "attention with a gate of \"",
                  program.buffers[static_cast<size_t>(op.gate)].label,
                  "\": the GPU kernels take what a product leaves");
-  }
-  if (op.rope > 0) {
-    return Error(Code::kUnsupported, "rope ", op.rope, ": the GPU kernels take one");
   }
   const int32_t group = op.heads / cache.kv_heads;
   if (group > static_cast<int32_t>(kernels::kMaxGroup)) {
