@@ -178,9 +178,7 @@ static_assert(sizeof(QuantizeMxfp4Args) == 32);
 inline constexpr uint32_t kRouterMaxExperts = 512;
 inline constexpr uint32_t kRouterMaxTop = 16;
 // The `top` largest logits (ties: lowest expert), listed in rising order of expert, with their
-// softmax weights over all experts, or over the chosen ones if `renormalise`; times `scale`. With `sigmoid`
-// the weights are sigmoids of the logits instead, divided by the chosen ones' sum if `renormalise`, and the
-// `top` are those with the largest sigmoid + correction.
+// softmax weights over all experts, or over the chosen ones if `renormalise`.
 struct RouterArgs {
   Address<const float> logits;  // [rows, experts]
   Address<uint32_t> ids;        // [rows, top]
@@ -189,11 +187,8 @@ struct RouterArgs {
   uint32_t experts = 0;  // at most kRouterMaxExperts
   uint32_t top = 0;      // at most kRouterMaxTop and at most experts
   uint32_t renormalise = 0;
-  Address<const float> correction;  // [experts] of sigmoids; or 0
-  uint32_t sigmoid = 0;
-  float scale = 1;
 };
-static_assert(sizeof(RouterArgs) == 56);
+static_assert(sizeof(RouterArgs) == 40);
 
 // A score and its index: kernels/common/wave.h Scored, as memory.
 struct ScoredWords {

@@ -483,7 +483,7 @@ struct RouteArgs {
   uint32_t split_rows = 0;
   NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
 };
-static_assert(sizeof(RouteArgs) == 112);
+static_assert(sizeof(RouteArgs) == 96);
 
 // Workgroups that hand over count in lines of their own, because additions to one line are made one
 // after the other.

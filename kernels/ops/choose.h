@@ -70,13 +70,13 @@ struct Router {
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     for (uint32_t row = worker * kWaves + WaveId(); row < args.rows; row += workers * kWaves) {
       const Global<const float> logits = At(args.logits) + uint64_t{row} * args.experts;
-      ForHeld(args, [&]<uint32_t kHeld, bool kSigmoid>() {
+      ForHeld(args, [&]<uint32_t kHeld>() {
         Vec<float, kHeld> held;
 #pragma clang loop unroll(full)
         for (uint32_t j = 0; j < kHeld; ++j) {
           held[j] = logits[Min(LaneId() * kHeld + j, args.experts - 1)];
         }
-        Choose<kHeld, kSigmoid>(args, row, false, held, Corrections<kHeld, kSigmoid>(args), 0.0f);
+        Choose<kHeld>(args, row, false, held, 0.0f);
       });
     }
   }
@@ -88,60 +88,36 @@ struct Router {
   DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride, bool shared,
                             uint32_t splits, uint64_t split_stride, Factor factor) {
     const Global<const float> logits = At(args.logits) + uint64_t{row} * stride;
-    ForHeld(args, [&]<uint32_t kHeld, bool kSigmoid>() {
+    ForHeld(args, [&]<uint32_t kHeld>() {
       using Held = Vec<float, kHeld>;
-      const Held corrections = Corrections<kHeld, kSigmoid>(args);  // does not wait for the sums
       const uint32_t lane = LaneId() * kHeld < args.experts ? LaneId() : 0;
       const Held held = SumSplits(reinterpret_cast<Global<const Held>>(logits) + lane, splits,
                                   split_stride / kHeld);
       const float gate = shared ? SumSplits(logits + args.experts, splits, split_stride) : 0.0f;
       const float by = factor();
-      Choose<kHeld, kSigmoid>(args, row, shared, held * by, corrections, gate * by);
+      Choose<kHeld>(args, row, shared, held * by, gate * by);
     });
   }
 
  private:
   template <class Body>
   DEVICE static void ForHeld(const Args& args, Body body) {
-    if (args.sigmoid != 0) {
-      ForHeldOf<true>(args, body);
-    } else {
-      ForHeldOf<false>(args, body);
-    }
-  }
-  template <bool kSigmoid, class Body>
-  DEVICE static void ForHeldOf(const Args& args, Body body) {
     constexpr uint32_t kFew = 2;  // most models' experts, and a quarter of the work
     if (args.experts <= kFew * kWave) {
-      body.template operator()<kFew, kSigmoid>();
+      body.template operator()<kFew>();
     } else {
-      body.template operator()<kRouterMaxExperts / kWave, kSigmoid>();
+      body.template operator()<kRouterMaxExperts / kWave>();
     }
-  }
-
-  template <uint32_t kHeld, bool kSigmoid>
-  DEVICE static Vec<float, kHeld> Corrections(const Args& args) {
-    Vec<float, kHeld> out = {};
-    if (!kSigmoid || args.correction.address == 0) return out;
-#pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kHeld; ++j) {
-      out[j] = At(args.correction)[Min(LaneId() * kHeld + j, args.experts - 1)];
-    }
-    return out;
   }
 
   // Each turn finds the largest that is left: what is looked at is one number a lane.
-  template <uint32_t kHeld, bool kSigmoid>
+  template <uint32_t kHeld>
   DEVICE static void Choose(const Args& args, uint32_t row, bool shared, Vec<float, kHeld> held,
-                            Vec<float, kHeld> corrections, float gate) {
-    if (kSigmoid) {
-#pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kHeld; ++j) held[j] = 1.0f / (1.0f + Exp(-held[j]));
-    }
+                            float gate) {
     uint32_t orders[kHeld];
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
-      const float score = kSigmoid ? held[j] + corrections[j] : held[j];
+      const float score = held[j];
       orders[j] = LaneId() * kHeld + j < args.experts ? OrderOf(NanIsLast(score)) : 0;
     }
     SortedScores<kHeld> left(orders);
@@ -157,36 +133,23 @@ struct Router {
       index = LaneId() == turn ? place : index;
     }
     const float largest = FromOrder(ReadLane(order, 0));
-    // Of lanes below args.top.
-    const float mine = kSigmoid ? OfExpert<kHeld>(held, index) : Exp(FromOrder(order) - largest);
+    const float mine = Exp(FromOrder(order) - largest);  // of lanes below args.top
     float sum = 0;
     uint32_t slot = 0;  // how many of the chosen come before mine
     for (uint32_t turn = 0; turn < args.top; ++turn) {
       sum += ReadLane(mine, turn);
       slot += ReadLane(index, turn) < index;
     }
-    if (!args.renormalise) sum = kSigmoid ? 1.0f : SumOfAll(orders, largest);
+    if (!args.renormalise) sum = SumOfAll(orders, largest);
     const uint64_t first = uint64_t{row} * (args.top + shared);
     if (LaneId() < args.top) {
       At(args.ids)[first + slot] = index;
-      At(args.weights)[first + slot] = mine / sum * args.scale;
+      At(args.weights)[first + slot] = mine / sum;
     }
     if (shared && LaneId() == 0) {
       At(args.ids)[first + args.top] = args.experts;
       At(args.weights)[first + args.top] = 1.0f / (1.0f + Exp(-gate));
     }
-  }
-
-  // What another lane holds, by its place.
-  template <uint32_t kHeld>
-  DEVICE static float OfExpert(Vec<float, kHeld> held, uint32_t index) {
-    float mine = 0;
-#pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kHeld; ++j) {
-      const float there = Shuffle(held[j], index / kHeld % kWave);
-      mine = index % kHeld == j ? there : mine;
-    }
-    return mine;
   }
 
   template <uint32_t kHeld>

@@ -90,9 +90,11 @@ const char* Beyond(const Program&, const backend::ExpertsGateUpOp& op) {
   return op.gate_bias != backend::kNone ? "biases of experts" : nullptr;
 }
 const char* Beyond(const Program&, const backend::RouterOp& op) {
+  if (op.sigmoid) return "a router of sigmoids";
   if (op.bias != backend::kNone) return "a bias of the router";
-  if (op.correction != backend::kNone && !op.sigmoid) return "a correction of softmax's scores";
-  return op.chosen_groups < op.groups ? "groups of experts" : nullptr;
+  if (op.correction != backend::kNone) return "a correction of the router's scores";
+  if (op.groups != 1) return "groups of experts";
+  return op.scale != 1 ? "a factor of the router's weights" : nullptr;
 }
 
 // A tap lies twice, which no op but its own knows.

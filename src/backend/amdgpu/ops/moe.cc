@@ -27,9 +27,6 @@ void Emit(const backend::RouterOp& op, Lowering* to) {
   args.router.experts = static_cast<uint32_t>(to->program.experts) - args.shared;
   args.router.top = static_cast<uint32_t>(to->program.experts_per_token) - args.shared;
   args.router.renormalise = op.renormalise;
-  args.router.sigmoid = op.sigmoid;
-  args.router.scale = op.scale;
-  if (op.correction != backend::kNone) args.router.correction.address = to->WeightOf(op.correction).vector;
   args.stride = to->shape.router_stride;
   to->Add("route", args, CeilDivide(to->rows, kernels::kWaves));
 }
