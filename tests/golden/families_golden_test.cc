@@ -133,7 +133,7 @@ struct Case {
   std::string directory;  // of the checkpoint
 };
 
-constexpr size_t kCases = 27;
+constexpr size_t kCases = 30;
 
 Case CaseOf(const element& one) {
   Case out;
