@@ -152,7 +152,7 @@ struct EmbedArgs {
   uint32_t is_f32 = 0;
   Address<const uint64_t> tokens;  // [2][max_rows] TaggedToken, in this GPU's memory
   uint32_t max_rows = 0;           // logit rows of a step
-  uint32_t reserved = 0;
+  float scale = 1;                 // of all that is in the table
 };
 static_assert(sizeof(EmbedArgs) == 80);
 
@@ -343,7 +343,7 @@ struct AddNormedArgs {
   float epsilon = 0;
   uint32_t splits = 1;  // of the product that made y
   uint32_t split_rows = 0;
-  uint32_t reserved = 0;
+  uint32_t one_row = 0;  // 1: y is one row, of all rows: a bias
 };
 static_assert(sizeof(AddNormedArgs) == 96);
 
@@ -484,6 +484,22 @@ struct RouteArgs {
   NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
 };
 static_assert(sizeof(RouteArgs) == 96);
+
+inline constexpr uint32_t kRouterMaxGroups = 64;  // a lane each
+// A router of more rules than a softmax of logits (RouterOp): p = softmax or sigmoid of logit + bias, the
+// choice goes by p + correction, weights are p, over their sum if `renormalise`, times scale.
+struct RouteScoredArgs {
+  RouteArgs route;
+  Address<const float> bias;        // [experts]; 0: none
+  Address<const float> correction;  // [experts]; 0: none
+  uint32_t sigmoid = 0;
+  // The experts of the chosen_groups with the largest sums of two best choices count; 1: all do. A group
+  // has at least two.
+  uint32_t groups = 1;
+  uint32_t chosen_groups = 1;
+  float scale = 1;  // more than 0
+};
+static_assert(sizeof(RouteScoredArgs) == 128);
 
 // Workgroups that hand over count in lines of their own, because additions to one line are made one
 // after the other.

@@ -7,6 +7,7 @@
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
+#include "kernels/ops/route_scored.h"
 #include "kernels/ops/row_gate.h"
 #include "kernels/ops/sample.h"
 #include "kernels/ops/step.h"
@@ -26,6 +27,7 @@ KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
 KERNEL(route, Route, "vgpr=96 sgpr=112")
+KERNEL(route_scored, RouteScored, "vgpr=80 sgpr=112")
 KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Rows added to x, or put in its place, normed or not: a norm behind a block, or a factor of what
-// it adds. Whoever makes a chunk of x adds up all of y's squares by itself, in one order.
+// Rows added to x, or put in its place, normed or not: a norm behind a block, a factor of what it
+// adds, or one row for all, a bias. Whoever makes a chunk of x adds up all of y's squares by itself, in one order.
 #ifndef MAINARCH_KERNELS_OPS_ADD_NORMED_H_
 #define MAINARCH_KERNELS_OPS_ADD_NORMED_H_
 
@@ -36,7 +36,8 @@ struct AddNormed {
 
   DEVICE static RowPiece PieceOfY(const Args& args, uint32_t row, uint32_t column) {
     if (column >= args.hidden) return RowPiece{0, 0};
-    return SumSplits(PieceAt(At(args.y) + (uint64_t{row} * args.stride + column)), args.splits,
+    const uint64_t from = args.one_row != 0 ? 0 : uint64_t{row} * args.stride;
+    return SumSplits(PieceAt(At(args.y) + (from + column)), args.splits,
                      uint64_t{args.split_rows} * args.stride / kPieceColumns);
   }
 

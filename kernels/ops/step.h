@@ -222,7 +222,9 @@ struct Embed {
       RowPiece value = {0, 0};
       if (column < args.hidden) {
         const uint32_t token = TokenOf(args, step, row);
-        if (token != kNoToken) value = Piece(args, uint64_t{token} * args.hidden + column);
+        if (token != kNoToken) {
+          value = Piece(args, uint64_t{token} * args.hidden + column) * args.scale;
+        }
       }
       out.Store(row, chunk, value, arena);
     }

@@ -93,10 +93,13 @@ NARROW = {
                                  original_max_position_embeddings=32, rope_parameters=longrope(18))),
 }
 HYBRIDS = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-# Within what the GPU kernels take: these and qwen3_moe run there, and all else is refused by name.
+# Within what the GPU kernels take: these and the next run there, and all else is refused by name.
+AS_THEY_ARE = HYBRIDS + ("qwen3_moe", "glm4_moe")
 ON_GPUS = {
     "llama_gpu": ("llama", dict(BASE, head_dim=64, rope_parameters=LLAMA3, intermediate_size=256)),
     "qwen2_gpu": ("qwen2", dict(BASE, hidden_size=128, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
+    "llama_bias_gpu": ("llama", dict(BASE, head_dim=32, hidden_size=72, num_hidden_layers=2, attention_bias=True)),
+    "granite_gpu": ("granite", dict(FAMILIES["granite"], hidden_size=128, num_hidden_layers=2)),
     "mistral_gpu": ("mistral", dict(BASE, head_dim=128, num_attention_heads=2, num_key_value_heads=1, sliding_window=None,
                                     rope_parameters=YARN)),
     # Its window is all that there is, as in Ministral 8B.
@@ -324,7 +327,7 @@ def make_data(only):
         with tempfile.TemporaryDirectory() as scratch:
             shapes, own = golden(scratch, family, config, 1, blocks=name in IN_BLOCKS)
             said = json.loads((pathlib.Path(scratch) / "config.json").read_text())
-        index[name] = {"name": name, "gpu": name in ON_GPUS or name == "qwen3_moe" or name in HYBRIDS, "norm_offset": norm_offset(family), "config": said,
+        index[name] = {"name": name, "gpu": name in ON_GPUS or name in AS_THEY_ARE, "norm_offset": norm_offset(family), "config": said,
                        "tensors": [[tensor, list(shape)] + ([dtype] if dtype != "BF16" else [])
                                    for tensor, (shape, dtype) in sorted(shapes.items())]}
         tensors = {key: value for key, value in tensors.items() if not key.startswith(name + ".")}

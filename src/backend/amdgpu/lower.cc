@@ -74,9 +74,6 @@ template <class T>
 const char* Beyond(const Program&, const T&) {
   return nullptr;
 }
-const char* Beyond(const Program&, const backend::EmbedOp& op) {
-  return op.scale != 1 ? "a factor of the embeddings" : nullptr;
-}
 const char* Beyond(const Program& program, const backend::MatmulOp& op) {
   return op.in == program.x ? "a product of x without a norm" : nullptr;
 }
@@ -88,13 +85,6 @@ const char* Beyond(const Program&, const backend::NormGateUpOp& op) {
 const char* Beyond(const Program&, const backend::ExpertsGateUpOp& op) {
   if (op.activation != backend::Activation::kSilu) return "an activation other than SiLU";
   return op.gate_bias != backend::kNone ? "biases of experts" : nullptr;
-}
-const char* Beyond(const Program&, const backend::RouterOp& op) {
-  if (op.sigmoid) return "a router of sigmoids";
-  if (op.bias != backend::kNone) return "a bias of the router";
-  if (op.correction != backend::kNone) return "a correction of the router's scores";
-  if (op.groups != 1) return "groups of experts";
-  return op.scale != 1 ? "a factor of the router's weights" : nullptr;
 }
 
 // A tap lies twice, which no op but its own knows.

@@ -181,6 +181,7 @@ void Emit(const backend::ExpertsGateUpOp& op, Lowering* to);
 void Emit(const backend::ExpertsDownOp& op, Lowering* to);
 void Emit(const backend::LogitsOp& op, Lowering* to);
 void Emit(const backend::AddNormedOp& op, Lowering* to);
+void Emit(const backend::AddBiasOp& op, Lowering* to);
 void Emit(const backend::RowGateOp& op, Lowering* to);
 void Emit(const backend::TapOp& op, Lowering* to);
 void Emit(const backend::InputOp& op, Lowering* to);
@@ -199,6 +200,8 @@ Status CheckOp(const backend::Program& program, const backend::AllReduceAddOp& o
 Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::RowGateOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::RouterOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,
                const backend::Op* before);

@@ -69,6 +69,7 @@ struct NormedShape {
   bool norm, add;
   uint32_t splits = 1;
   bool used = true;  // by a norm behind it, which wants squares and split rows
+  bool bias = false;  // y is one row
 };
 
 // What x becomes, and how far off fp32 may be.
@@ -82,10 +83,18 @@ Near NormedElement(const NormedShape& s, const Inputs& x, const Inputs& y,
   return {sum, std::abs(value) * 0x1p-20 + std::abs(sum) * 0x1p-23};
 }
 
+Bytes FirstRow(const Inputs& y) {
+  return ToBytes(std::vector<float>(y.values.begin(), y.values.begin() + y.stride));
+}
+
 Case AddNormedCase(const NormedShape& s, uint32_t workers) {
   Random random(s.hidden + s.rows);
   const Inputs x = RandomInputs(random, s.rows, s.hidden);
-  const Inputs y = RandomInputs(random, s.rows, s.hidden, 3);
+  Inputs y = RandomInputs(random, s.rows, s.hidden, 3);
+  // A bias: every row has the first one, and what lies behind it is not read.
+  for (size_t i = y.stride; s.bias && i < y.values.size(); ++i) {
+    y.values[i] = y.values[i - y.stride];
+  }
   const std::vector<float> norm = random.Floats(x.stride), next = random.Floats(x.stride);
   const uint32_t chunks = (s.hidden + kRowChunk - 1) / kRowChunk, stride = x.stride;
   const float scale = 0.375f;
@@ -108,11 +117,11 @@ Case AddNormedCase(const NormedShape& s, uint32_t workers) {
   Case out;
   out.name = absl::StrCat("add_normed ", s.rows, " rows, hidden ", s.hidden, s.norm ? ", norm" : "",
                           s.add ? ", added" : ", set", ", sums of ", s.splits,
-                          s.used ? "" : ", changed again");
+                          s.used ? "" : ", changed again", s.bias ? ", one row" : "");
   out.bound = "2^-20 of what is added: fp32 sums of squares; squares 2^-17 relative";
   out.buffers = {{"step", StepPlan::Of(s.rows).Block()},
                  {"x", ToBytes(x.values)},
-                 {"y", SumsOf(y, s.splits)},
+                 {"y", s.bias ? FirstRow(y) : SumsOf(y, s.splits)},
                  {"norm", ToBytes(norm)},
                  {"next", ToBytes(next)},
                  squares.ToFill("squares"),
@@ -121,6 +130,7 @@ Case AddNormedCase(const NormedShape& s, uint32_t workers) {
       "add_normed", workers, [=](AddNormedArgs& args, const Addresses& at) {
         args.step = at.Of<const uint32_t>("step");
         args.y = at.Of<const float>("y");
+        args.one_row = s.bias;
         if (s.norm) args.norm = at.Of<const float>("norm");
         args.out.x = at.Of<float>("x");
         if (s.used) {
@@ -154,6 +164,7 @@ std::vector<Case> DecoderRowCases() {
       AddNormedCase({3, 2048, true, false, 4}, 5),
       AddNormedCase({17, 72, false, false, 8}, 2),
       AddNormedCase({2, 1160, true, true, 2, /*used=*/false}, 2),
+      AddNormedCase({5, 1160, false, true, 1, /*used=*/true, /*bias=*/true}, 3),
   };
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A buffer's rows added to x, or put in its place: a norm behind a block, a factor of what it adds.
+// A buffer's rows added to x, or put in its place: a norm behind a block, a factor of what it adds; and
+// biases of x.
 #include "backend/amdgpu/lowering.h"
 
 namespace mainarch::amdgpu {
@@ -32,6 +33,20 @@ void Emit(const backend::AddNormedOp& op, Lowering* to) {
   args.scale = op.scale;
   args.inverse_hidden = 1.0f / static_cast<float>(to->program.hidden);
   args.epsilon = op.epsilon > 0 ? op.epsilon : to->program.rms_eps;
+  to->Add("add_normed", args, uint64_t{to->rows} * to->shape.chunks);
+}
+
+// Once, not once a rank: behind the sum over ranks, which all of them have.
+void Emit(const backend::AddBiasOp& op, Lowering* to) {
+  kernels::AddNormedArgs args;
+  to->SetStep(&args);
+  args.y.address = to->WeightOf(op.bias).vector;
+  args.one_row = 1;
+  args.out = to->RowsOf(op.x);
+  args.hidden = static_cast<uint32_t>(to->program.hidden);
+  args.stride = to->shape.hidden_stride;
+  args.chunks = to->shape.chunks;
+  args.add = 1;
   to->Add("add_normed", args, uint64_t{to->rows} * to->shape.chunks);
 }
 

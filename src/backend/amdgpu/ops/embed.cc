@@ -16,6 +16,7 @@ void Emit(const backend::EmbedOp& op, Lowering* to) {
   args.is_f32 = to->WeightOf(op.table).table_is_f32;
   args.tokens.address = to->memory.choices[to->rank] + ExchangeOf(to->program, to->shape).tokens;
   args.max_rows = to->shape.options.max_logit_rows;
+  args.scale = op.scale;
   to->Add("embed", args, uint64_t{to->rows} * to->shape.chunks);
 }
 

@@ -7,6 +7,15 @@
 #include "backend/amdgpu/lowering.h"
 
 namespace mainarch::amdgpu {
+namespace {
+
+// Whether the softmax of its logits is all that a router goes by.
+bool IsPlain(const backend::RouterOp& op) {
+  return !op.sigmoid && op.bias == backend::kNone && op.correction == backend::kNone &&
+         op.groups == op.chosen_groups && op.scale == 1;
+}
+
+}  // namespace
 
 void Emit(const backend::RouterOp& op, Lowering* to) {
   to->pending.router = op;
@@ -28,7 +37,39 @@ void Emit(const backend::RouterOp& op, Lowering* to) {
   args.router.top = static_cast<uint32_t>(to->program.experts_per_token) - args.shared;
   args.router.renormalise = op.renormalise;
   args.stride = to->shape.router_stride;
-  to->Add("route", args, CeilDivide(to->rows, kernels::kWaves));
+  const uint64_t workgroups = CeilDivide(to->rows, kernels::kWaves);
+  if (IsPlain(op)) {
+    to->Add("route", args, workgroups);
+    return;
+  }
+  kernels::RouteScoredArgs scored;
+  scored.route = args;
+  if (op.bias != backend::kNone) scored.bias.address = to->WeightOf(op.bias).vector;
+  if (op.correction != backend::kNone) {
+    scored.correction.address = to->WeightOf(op.correction).vector;
+  }
+  scored.sigmoid = op.sigmoid;
+  scored.groups = static_cast<uint32_t>(op.groups);
+  scored.chosen_groups = static_cast<uint32_t>(op.chosen_groups);
+  scored.scale = op.scale;
+  to->Add("route_scored", scored, workgroups);
+}
+
+// That weights are not negative is what tells the experts' kernel who is chosen.
+Status CheckOp(const backend::Program& program, const backend::RouterOp& op, const backend::Op*) {
+  const int32_t experts = program.experts - (program.shared_expert ? 1 : 0);
+  const auto most = static_cast<int32_t>(kernels::kRouterMaxGroups);
+  if (op.groups < 1 || op.groups > most) {
+    return Error(Code::kUnsupported, "op router with ", op.groups,
+                 " groups of experts: the GPU kernels take ", most);
+  }
+  if (op.chosen_groups < op.groups && (experts % op.groups != 0 || experts / op.groups < 2)) {
+    return Error(Code::kUnsupported, "op router with ", experts, " experts in ", op.groups,
+                 " groups: the GPU kernels take groups of equally many, at least two");
+  }
+  if (op.scale > 0) return OkStatus();
+  return Error(Code::kUnsupported, "op router with weights times ", op.scale,
+               ": the GPU kernels take a factor above 0");
 }
 
 // Both products are one launch, which the second op makes.
