@@ -358,6 +358,18 @@ TEST(groups_of_int4_are_read_from_the_three_layouts) {
   order[3] = 2;
   gptq[3].bytes = Bytes(order);
   CHECK_REFUSED(FindLinear(*Open(gptq), "x", R, C), Code::kBadModel, "\"x.g_idx\"", "has group 2 at 3");
+  // A file that is changed once it was checked is read within its bounds: the nearest group there is.
+  const auto row_with = [&](int32_t first) {
+    std::vector<int32_t> groups(C, 0);
+    groups[0] = first;
+    const std::string bytes = Bytes(groups);
+    quant::Matrix changed = *matrix;
+    changed.order = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+    std::vector<float> row(C);
+    quant::DecodeRow(changed, 1, 0, C, row.data());
+    return row;
+  };
+  CHECK(row_with(1 << 30) == row_with(1) && row_with(-7) == row_with(0) && row_with(1) != row_with(0));
   // Of compressed-tensors the same by another name.
   packed.push_back({"x.weight_g_idx", "I32", {C}, Bytes(order)});
   CHECK_REFUSED(FindLinear(*Open(packed), "x", R, C), Code::kBadModel, "\"x.weight_g_idx\"", "has group 2 at 3");
