@@ -160,7 +160,7 @@ std::vector<Case> AllCases() {
   std::vector<Case> all;
   for (auto make :
        {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, ResidentCases, ProbeCases,
-        FidelityCases, DecoderStepCases, DecoderMatrixCases, DecoderExpertCases,
+        FidelityCases, DecoderStepCases, DecoderRouteCases, DecoderMatrixCases, DecoderExpertCases,
         DecoderAttentionCases, DecoderReduceCases, DecoderRowCases, StateCases, SampleCases}) {
     for (Case& test : make()) all.push_back(std::move(test));
   }

@@ -163,6 +163,7 @@ std::vector<Case> LinkCases();
 std::vector<Case> ResidentCases();
 std::vector<Case> ProbeCases();
 std::vector<Case> DecoderStepCases();
+std::vector<Case> DecoderRouteCases();
 std::vector<Case> DecoderMatrixCases();
 std::vector<Case> DecoderExpertCases();
 std::vector<Case> DecoderAttentionCases();

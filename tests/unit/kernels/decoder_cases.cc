@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// The decoder's small kernels: step_begin, embed, tap, input, route, sum_slots and reduce.
+// The decoder's small kernels: step_begin, embed, tap, input, sum_slots and reduce.
 #include "unit/kernels/decoder_cases.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 
 #include "kernels/quant/bf16.h"
 
@@ -397,212 +396,6 @@ Case ResplitCase(uint32_t rows, uint32_t hidden, uint32_t workers) {
   return out;
 }
 
-// `ties`: logits out of four values. Columns beyond the experts would win if they were looked at.
-// `splits`: each logit is the sum of so many.
-Case RouteCase(uint32_t rows, uint32_t experts, uint32_t top, bool renormalise, bool ties,
-               bool shared = false, uint32_t splits = 1) {
-  Random random(experts + rows);
-  const uint32_t stride = RoundUp(experts + 1, kPadColumns);
-  std::vector<float> logits(size_t{rows} * stride, 100.0f);
-  std::vector<uint32_t> ids;
-  Wanted weights(rows + 1, top + shared);
-  for (uint32_t row = 0; row < rows; ++row) {
-    float* own = &logits[size_t{row} * stride];
-    for (uint32_t e = 0; e < experts; ++e) {
-      own[e] =
-          ties ? static_cast<float>(random.Next() % 4) : static_cast<float>(2 * random.Normal());
-    }
-    std::vector<uint32_t> order(experts);
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return own[a] > own[b]; });
-    double sum = 0;
-    for (uint32_t i = 0; i < (renormalise ? top : experts); ++i) sum += std::exp(own[order[i]]);
-    std::sort(order.begin(), order.begin() + top);
-    for (uint32_t i = 0; i < top; ++i) {
-      const double weight = std::exp(own[order[i]]) / sum;
-      ids.push_back(order[i]);
-      weights.Set(row, i, weight, weight * 4e-6);
-    }
-    if (!shared) continue;
-    own[experts] = static_cast<float>(3 * random.Normal());
-    const double weight = 1 / (1 + std::exp(-double{own[experts]}));
-    ids.push_back(experts);
-    weights.Set(row, top, weight, weight * 4e-6);
-  }
-  ids.resize(ids.size() + top + shared, 0xeeeeeeee);
-  // Sums of halves, quarters and eighths are exact; and so is the norm's factor, a half.
-  std::vector<float> parts;
-  for (uint32_t i = 0; i < splits; ++i) {
-    for (const float logit : logits) parts.push_back(logit / static_cast<float>(splits) * 2);
-  }
-  std::vector<uint32_t> arrivals(kArrivalLines * kArrivalWords, 0xeeeeeeee);
-  for (uint32_t i = 0; i < kArrivalLines; ++i) arrivals[i * kArrivalWords] = 0;
-  Case out;
-  out.name =
-      absl::StrCat("route ", rows, " x ", experts, " top ", top, renormalise ? " renormalised" : "",
-                   ties ? " with ties" : "", shared ? ", one shared" : "",
-                   splits > 1 ? absl::StrCat(", sums of ", splits) : "");
-  out.bound = "ids exact; weights 4e-6 relative: exp in fp32 of up to 15, and a sum";
-  out.buffers = {{"step", StepPlan::Of(rows).Block()},
-                 {"logits", ToBytes(parts)},
-                 {"arrivals", Bytes(kArrivalBytes, kUntouchedByte)},
-                 {"squares", ToBytes(std::vector<float>(rows, 4.0f))},
-                 {"ids", Bytes(ids.size() * 4, kUntouchedByte)},
-                 weights.ToFill("weights")};
-  out.steps = {{MakeLaunch<RouteArgs>("route", 2, [=](RouteArgs& args, const Addresses& at) {
-    args.step = at.Of<const uint32_t>("step");
-    args.router.logits = at.Of<const float>("logits");
-    args.router.ids = at.Of<uint32_t>("ids");
-    args.router.weights = at.Of<float>("weights");
-    args.router.experts = experts;
-    args.router.top = top;
-    args.router.renormalise = renormalise;
-    args.stride = stride;
-    args.shared = shared;
-    args.splits = splits;
-    args.split_rows = rows;
-    args.norm.squares = at.Of<const float>("squares");
-    args.norm.chunks = 1;
-    args.norm.inverse_hidden = 1;
-    args.arrivals = at.Of<uint32_t>("arrivals");
-  })}};
-  out.expectations = {ExactlyValues("ids", ids), weights.Check("weights"),
-                      ExactlyValues("arrivals", arrivals)};
-  return out;
-}
-
-// What a router of more rules has beside its size.
-struct Rules {
-  bool sigmoid = false, bias = false, correction = false, renormalise = false;
-  uint32_t groups = 1, chosen_groups = 1;
-  float scale = 1;
-  bool ties = false, shared = false;
-};
-
-// By `score`, the best first; of equals the lower place first.
-std::vector<uint32_t> Ranked(const std::vector<double>& score) {
-  std::vector<uint32_t> order(score.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return score[a] > score[b]; });
-  return order;
-}
-
-// Scores of the groups that lose become less than any other.
-void DropGroups(const Rules& rules, std::vector<double>* choice) {
-  const size_t size = choice->size() / rules.groups;
-  std::vector<double> sums;
-  for (uint32_t g = 0; g < rules.groups; ++g) {
-    std::vector<double> own(choice->begin() + g * size, choice->begin() + (g + 1) * size);
-    std::sort(own.begin(), own.end(), std::greater<double>());
-    sums.push_back(own[0] + own[1]);
-  }
-  const std::vector<uint32_t> order = Ranked(sums);
-  for (uint32_t i = rules.chosen_groups; i < rules.groups; ++i) {
-    std::fill_n(choice->begin() + order[i] * size, size, -INFINITY);
-  }
-}
-
-// With ties, numbers out of few that neither sigmoids nor sums round apart: then no bound decides.
-Case RouteScoredCase(uint32_t rows, uint32_t experts, uint32_t top, const Rules& rules,
-                     uint32_t splits = 1) {
-  Random random(experts + rows + top);
-  const uint32_t stride = RoundUp(experts + 1, kPadColumns);
-  const auto draw = [&] {
-    return rules.ties ? static_cast<float>(random.Next() % 4)
-                      : static_cast<float>(2 * random.Normal());
-  };
-  std::vector<float> logits(size_t{rows} * stride, 100.0f), bias(experts), correction(experts);
-  for (float& b : bias) b = draw();
-  for (float& c : correction) c = rules.ties ? 0.0f : draw() / 8;
-  std::vector<uint32_t> ids;
-  Wanted weights(rows + 1, top + rules.shared);
-  for (uint32_t row = 0; row < rows; ++row) {
-    float* own = &logits[size_t{row} * stride];
-    std::vector<double> p(experts);
-    double all = 0;
-    for (uint32_t e = 0; e < experts; ++e) {
-      own[e] = draw();
-      p[e] = double{own[e]} + (rules.bias ? double{bias[e]} : 0);
-      p[e] = rules.sigmoid ? 1 / (1 + std::exp(-p[e])) : std::exp(p[e]);
-      all += p[e];
-    }
-    std::vector<double> choice;
-    for (uint32_t e = 0; e < experts; ++e) {
-      if (!rules.sigmoid) p[e] /= all;
-      choice.push_back(p[e] + (rules.correction ? double{correction[e]} : 0));
-    }
-    if (rules.chosen_groups < rules.groups) DropGroups(rules, &choice);
-    std::vector<uint32_t> order = Ranked(choice);
-    std::sort(order.begin(), order.begin() + top);
-    double sum = 0;
-    for (uint32_t i = 0; i < top; ++i) sum += p[order[i]];
-    for (uint32_t i = 0; i < top; ++i) {
-      const double weight =
-          p[order[i]] / (rules.renormalise ? sum : 1) * static_cast<double>(rules.scale);
-      ids.push_back(order[i]);
-      weights.Set(row, i, weight, weight * 4e-6);
-    }
-    if (!rules.shared) continue;
-    own[experts] = static_cast<float>(3 * random.Normal());
-    const double weight = 1 / (1 + std::exp(-double{own[experts]}));
-    ids.push_back(experts);
-    weights.Set(row, top, weight, weight * 4e-6);
-  }
-  ids.resize(ids.size() + top + rules.shared, 0xeeeeeeee);
-  // Sums of halves, quarters and eighths are exact; and so is the norm's factor, a half.
-  std::vector<float> parts;
-  for (uint32_t i = 0; i < splits; ++i) {
-    for (const float logit : logits) parts.push_back(logit / static_cast<float>(splits) * 2);
-  }
-  std::vector<uint32_t> arrivals(kArrivalLines * kArrivalWords, 0xeeeeeeee);
-  for (uint32_t i = 0; i < kArrivalLines; ++i) arrivals[i * kArrivalWords] = 0;
-  Case out;
-  out.name = absl::StrCat(
-      "route_scored ", rows, " x ", experts, " top ", top, rules.sigmoid ? " sigmoid" : " softmax",
-      rules.bias ? ", bias" : "", rules.correction ? ", corrected" : "",
-      rules.renormalise ? ", renormalised" : "", rules.ties ? ", ties" : "",
-      rules.shared ? ", one shared" : "", ", ", rules.chosen_groups, " of ", rules.groups,
-      " groups, times ", rules.scale, ", sums of ", splits);
-  out.bound = "ids exact; weights 4e-6 relative: exp in fp32 of up to 15, and a sum";
-  out.buffers = {{"step", StepPlan::Of(rows).Block()},
-                 {"logits", ToBytes(parts)},
-                 {"bias", ToBytes(bias)},
-                 {"correction", ToBytes(correction)},
-                 {"arrivals", Bytes(kArrivalBytes, kUntouchedByte)},
-                 {"squares", ToBytes(std::vector<float>(rows, 4.0f))},
-                 {"ids", Bytes(ids.size() * 4, kUntouchedByte)},
-                 weights.ToFill("weights")};
-  out.steps = {
-      {MakeLaunch<RouteScoredArgs>("route_scored", 2, [=](RouteScoredArgs& args, const Addresses& at) {
-        args.route.step = at.Of<const uint32_t>("step");
-        args.route.router.logits = at.Of<const float>("logits");
-        args.route.router.ids = at.Of<uint32_t>("ids");
-        args.route.router.weights = at.Of<float>("weights");
-        args.route.router.experts = experts;
-        args.route.router.top = top;
-        args.route.router.renormalise = rules.renormalise;
-        args.route.stride = stride;
-        args.route.shared = rules.shared;
-        args.route.splits = splits;
-        args.route.split_rows = rows;
-        args.route.norm.squares = at.Of<const float>("squares");
-        args.route.norm.chunks = 1;
-        args.route.norm.inverse_hidden = 1;
-        args.route.arrivals = at.Of<uint32_t>("arrivals");
-        if (rules.bias) args.bias = at.Of<const float>("bias");
-        if (rules.correction) args.correction = at.Of<const float>("correction");
-        args.sigmoid = rules.sigmoid;
-        args.groups = rules.groups;
-        args.chosen_groups = rules.chosen_groups;
-        args.scale = rules.scale;
-      })}};
-  out.expectations = {ExactlyValues("ids", ids), weights.Check("weights"),
-                      ExactlyValues("arrivals", arrivals)};
-  return out;
-}
-
 // The sum of value(0) to value(n - 1), neighbours first: the largest power of two below n of them,
 // and the others.
 float TreeOf(uint32_t n, const std::function<float(uint32_t)>& value) {
@@ -830,21 +623,6 @@ std::vector<Case> DecoderStepCases() {
       InputCase(17, 6, 8, 2),
       ResplitCase(1, 1160, 2),
       ResplitCase(5, 64, 1),
-      RouteCase(1, 8, 2, true, false),
-      RouteCase(9, 128, 8, true, false),
-      RouteCase(9, 130, 8, false, false),
-      RouteCase(17, 512, 16, true, true),
-      RouteCase(9, 512, 10, true, false, true),
-      RouteCase(3, 128, 8, true, false, false, 2),
-      RouteCase(1, 130, 8, false, true, true, 8),
-      RouteScoredCase(9, 256, 8, {true, false, true, true, 8, 4, 2.5f}),
-      RouteScoredCase(5, 512, 16, {true, false, true, false, 1, 1, 1.7f}, 4),
-      RouteScoredCase(3, 32, 4, {false, true, false, true}),
-      RouteScoredCase(5, 130, 6, {false, true, true, false, 1, 1, 0.5f}),
-      RouteScoredCase(17, 128, 8, {true, false, false, true, 8, 3, 1, true}),
-      RouteScoredCase(9, 128, 2, {false, false, false, false, 64, 1, 16}, 2),
-      RouteScoredCase(6, 90, 7, {false, false, true, true, 6, 2, 3}, 2),
-      RouteScoredCase(2, 6, 3, {true, true, false, true, 3, 2, 1, false, true}),
       SumSlotsCase(1, 5, false),
       SumSlotsCase(2, 4099, false),
       SumSlotsCase(3, 1022, false),
