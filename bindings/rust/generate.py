@@ -35,14 +35,20 @@ HEAD = MADE + """//! Raw declarations of `libmainarch`, as `mainarch.h` has them
 MODULES = """
 #![allow(non_camel_case_types)]
 
+mod constants;
 mod functions;
 mod types;
 
+pub use constants::*;
 pub use functions::*;
 pub use types::*;
 """
 
-TYPES_HEAD = MADE + """//! Constants, structs, handles and callbacks.
+CONSTANTS_HEAD = MADE + """//! Codes, flags and the header's version.
+
+"""
+
+TYPES_HEAD = MADE + """//! Structs, handles, callbacks and names of numbers.
 
 use std::marker::{PhantomData, PhantomPinned};
 use std::os::raw::{c_char, c_int, c_void};
@@ -138,10 +144,10 @@ def words(name):
 
 class Writer:
     def __init__(self):
-        self.preface, self.out, self.table, self.functions = "", [], [], []
+        self.preface, self.constants, self.out, self.table, self.functions = "", [], [], [], []
 
     def constant(self, name, rust, value, comment):
-        self.out.append(f"{doc(comment)}pub const {name}: {rust} = {value};\n")
+        self.constants.append(f"{doc(comment)}pub const {name}: {rust} = {value};\n")
         self.table.append(f"    constant!({name});\n")
 
     def enumeration(self, body, comment):
@@ -253,6 +259,7 @@ def generate():
              + "".join(line.replace("!(", "!(entries, ") for line in writer.table)
              + "    entries\n}\n")
     return {SOURCES / "lib.rs": HEAD + writer.preface + MODULES,
+            SOURCES / "constants.rs": CONSTANTS_HEAD + "".join(writer.constants),
             SOURCES / "types.rs": used(TYPES_HEAD, types) + types.strip() + "\n",
             SOURCES / "functions.rs": used(FUNCTIONS_HEAD, functions) + functions, TABLE: table}
 

@@ -108,8 +108,10 @@
 
 #![allow(non_camel_case_types)]
 
+mod constants;
 mod functions;
 mod types;
 
+pub use constants::*;
 pub use functions::*;
 pub use types::*;
