@@ -4,6 +4,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
+#include "kernels/ops/heads.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
@@ -23,6 +24,10 @@ KERNEL(input, Input, "vgpr=32 sgpr=72 lds=16")
 KERNEL(resplit, Resplit, "vgpr=32 sgpr=56")
 KERNEL(row_gate, RowGate, "vgpr=32 sgpr=88")
 KERNEL(add_normed, AddNormed, "vgpr=48 sgpr=80 lds=16")
+KERNEL(head_squares, HeadSquares, "vgpr=32 sgpr=96")
+KERNEL(wide_norm, WideNorm, "vgpr=16 sgpr=56")
+KERNEL(widen_heads, WidenHeads, "vgpr=48 sgpr=112")
+KERNEL(narrow_heads, NarrowHeads, "vgpr=24 sgpr=80")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")

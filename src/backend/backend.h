@@ -329,6 +329,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual int32_t ranks() const = 0;
   virtual std::vector<DeviceInfo> devices() const = 0;
+  // Elements that its caches have for one of a head's K or V, zeros behind the head's own: head_dim, or more.
+  virtual int32_t StoredHeadDim(int32_t head_dim) const { return (head_dim + 15) / 16 * 16; }
   // Weights that several Programs name, the same share of the same matrices, are placed once.
   virtual StatusOr<std::shared_ptr<const LoadedModel>> Load(
       std::vector<std::shared_ptr<const Program>> programs, const LoadOptions& options) = 0;

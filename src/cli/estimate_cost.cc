@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "backend/amdgpu/kernel_names.h"
 #include "backend/program.h"
 
 namespace mainarch::cli {
@@ -128,8 +129,9 @@ class Estimator {
     const int64_t layers_with = AttentionLayers(), gates = c_.attention.output_gate ? 2 : 1;
     const model::LatentConfig& l = c_.latent;
     const bool latent = l.latent > 0;
-    const int32_t key_dim = latent ? l.turning + l.latent : c_.StoredHeadDim();
-    const int32_t value_dim = latent ? l.latent : c_.StoredHeadDim(), out_dim = latent ? l.value : c_.head_dim;
+    const int32_t stored = amdgpu::StoredHeadDim(c_.head_dim);
+    const int32_t key_dim = latent ? l.turning + l.latent : stored;
+    const int32_t value_dim = latent ? l.latent : stored, out_dim = latent ? l.value : c_.head_dim;
     if (latent) {
       LatentProducts(own_heads);
     } else {
@@ -216,7 +218,9 @@ class Estimator {
     for (const bool sparse : c_.sparse_layer) {
       shared += sparse && c_.shared_intermediate > 0 && c_.shared_intermediate != c_.moe_intermediate;
     }
-    const int64_t reduces = 2 * int64_t{c_.layers} + shared;
+    // Of norms of Q and K over all heads sums of squares are added up, too.
+    const int64_t wide = c_.attention.wide_qk_norm ? AttentionLayers() : 0;
+    const int64_t reduces = 2 * int64_t{c_.layers} + shared + wide;
     EstimateOp& reduce = Add("all-reduce", reduces);
     reduce.rounds = reduces;
     EstimateOp& gather = Add("argmax gather", 1);

@@ -79,7 +79,7 @@ FAMILIES = {
     "mixtral": dict(BASE, num_local_experts=4, num_experts_per_tok=2),
     "qwen3_next": dict(BASE, **MOE, **DELTA, num_hidden_layers=5, head_dim=32, num_experts=8, shared_expert_intermediate_size=96, mlp_only_layers=[1],
                        full_attention_interval=2),
-    "qwen3_5_text": dict(BASE, **DELTA, num_hidden_layers=4, head_dim=64, tie_word_embeddings=True,
+    "qwen3_5_text": dict(BASE, **DELTA, num_hidden_layers=4, head_dim=64, tie_word_embeddings=True, attention_bias=True,
                          rope_parameters=MROPE),
     "qwen3_5_moe_text": dict(BASE, **MOE, **DELTA, head_dim=32, num_experts=12, shared_expert_intermediate_size=64,
                              layer_types=["linear_attention", "full_attention", "linear_attention"], rope_parameters=MROPE),
@@ -94,12 +94,14 @@ NARROW = {
 }
 HYBRIDS = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 # Within what the GPU kernels take: these and the next run there, and all else is refused by name.
-AS_THEY_ARE = HYBRIDS + ("qwen3_moe", "glm4_moe")
+AS_THEY_ARE = HYBRIDS + ("qwen3_moe", "glm4_moe", "minimax_m2", "smollm3", "granite", "mixtral", "qwen2_moe", "llama_narrow", "qwen3_narrow",
+                         "phi3_narrow")
 ON_GPUS = {
     "llama_gpu": ("llama", dict(BASE, head_dim=64, rope_parameters=LLAMA3, intermediate_size=256)),
     "qwen2_gpu": ("qwen2", dict(BASE, hidden_size=128, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
+    "llama_96_gpu": ("llama", dict(BASE, head_dim=96, num_hidden_layers=2)),
     "llama_bias_gpu": ("llama", dict(BASE, head_dim=32, hidden_size=72, num_hidden_layers=2, attention_bias=True)),
-    "granite_gpu": ("granite", dict(FAMILIES["granite"], hidden_size=128, num_hidden_layers=2)),
+    "granite_gpu": ("granite", dict(FAMILIES["granite"], hidden_size=128, num_hidden_layers=2, attention_bias=True)),
     "mistral_gpu": ("mistral", dict(BASE, head_dim=128, num_attention_heads=2, num_key_value_heads=1, sliding_window=None,
                                     rope_parameters=YARN)),
     # Its window is all that there is, as in Ministral 8B.

@@ -93,4 +93,11 @@ string_view AttendKernel(KvFormat format, int32_t head_dim) {
   return HeadKernel(head_dim, format, &HeadKernels::attend);
 }
 
+int32_t StoredHeadDim(int32_t head_dim) {
+  for (const HeadKernels& one : kHeadKernels) {
+    if (one.head_dim >= head_dim) return one.head_dim;
+  }
+  return (head_dim + 15) / 16 * 16;
+}
+
 }  // namespace mainarch::amdgpu

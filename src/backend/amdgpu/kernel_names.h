@@ -19,6 +19,8 @@ absl::string_view GateUpKernel(kernels::TileFormat format, bool rounded);
 absl::string_view ExpertsKernel(kernels::TileFormat format, bool rounded);
 absl::string_view PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 absl::string_view AttendKernel(kernels::KvFormat format, int32_t head_dim);
+// The least of the sizes that these have which holds such a head; beyond them all, a size that has none.
+int32_t StoredHeadDim(int32_t head_dim);
 
 }  // namespace mainarch::amdgpu
 

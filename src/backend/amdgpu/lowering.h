@@ -110,8 +110,9 @@ class Lowering {
   // The sums of squares of a buffer's rows, and its split rows.
   uint64_t SquaresOf(backend::BufferId x) const;
   uint64_t SplitOf(backend::BufferId x) const;
-  // Who takes a product's sums: the op behind it, or the one behind that and its gate.
-  bool GoesToAttention(const backend::NormMatmulOp& op) const;
+  // Who takes a product's sums: the op behind it, or the one behind that and its gate. Of heads: what norms or
+  // widens all of them, or attention.
+  bool GoesToHeads(backend::BufferId out) const;
   bool GoesToRowGate(const backend::NormMatmulOp& op) const;
   bool GoesToDelta(const backend::NormMatmulOp& op) const;
   // Whether the op before is a product of the same input, so that neither waits for the other.
@@ -130,6 +131,8 @@ class Lowering {
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
   // alone, which has all of the product, as every rank has.
   void ReduceInto(backend::BufferId x, bool whole = false, bool add = true);
+  // Rows of `width` numbers in RankMemory::partial, in place.
+  void ReducePartial(uint32_t width);
 
   const backend::Program& program;
   const Shape& shape;
@@ -140,7 +143,7 @@ class Lowering {
   // What an op leaves to a later one.
   struct Pending {
     Sums sums;   // the last product's
-    Sums heads;  // of the product that makes Q, K and V: the gate's may come behind it
+    Sums heads;  // of the product that makes Q, K and V, until they are taken: the gate's may come behind it
     Sums gates;  // of a delta net
     backend::RouterOp router = {};
     backend::ExpertsGateUpOp gate_up = {};
@@ -153,6 +156,9 @@ class Lowering {
   // Of a product, at least, if its k has parts enough: so many hide each other's latency.
   static constexpr uint32_t kProductGroupsPerUnit = 2;
 
+  // Of a reduction: where ranks meet. `alone`: it asks nobody.
+  kernels::ReduceArgs ReduceOf(uint32_t width, bool alone);
+  void AddReduce(const kernels::ReduceArgs& args);
   // By how many workgroups k is shared.
   uint32_t SplitsOf(const PlacedWeight& w) const;
   // What the rows of x that the current op writes are wanted for.
@@ -186,6 +192,8 @@ void Emit(const backend::RowGateOp& op, Lowering* to);
 void Emit(const backend::TapOp& op, Lowering* to);
 void Emit(const backend::InputOp& op, Lowering* to);
 void Emit(const backend::GatedDeltaOp& op, Lowering* to);
+void Emit(const backend::WideNormOp& op, Lowering* to);
+void Emit(const backend::ResizeHeadsOp& op, Lowering* to);
 
 // What the kernels cannot do of ops that they have: Unsupported names it. `before`: the op before,
 // or null.
@@ -198,6 +206,12 @@ Status CheckOp(const backend::Program& program, const backend::MatmulAddOp& op,
 Status CheckOp(const backend::Program& program, const backend::AllReduceAddOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::AddBiasOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::WideNormOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::ResizeHeadsOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::RowGateOp& op,
                const backend::Op* before);

@@ -67,6 +67,19 @@ void AddSlots(const Program& program, Shape* shape) {
         std::max(shape->plain_stride, shape->strides[static_cast<size_t>(delta->out)]);
   }
 }
+// Heads that are narrowed lie by parts of the product that takes them, each from a whole step on.
+void AddNarrowed(const Program& program, Shape* shape) {
+  for (const backend::Op& op : program.ops) {
+    const auto* resize = std::get_if<backend::ResizeHeadsOp>(&op);
+    const backend::Weight* taker = resize == nullptr ? nullptr : TakerOf(program, resize->out);
+    if (taker == nullptr || taker->splits.empty()) continue;
+    uint32_t& stride = shape->strides[static_cast<size_t>(resize->out)];
+    for (int32_t rank = 0; rank < program.ranks; ++rank) {
+      stride = std::max(stride, RoundUp(uint64_t{PartEnds(*taker, rank).back()} * kernels::kStepColumns,
+                                        kernels::kPadColumns));
+    }
+  }
+}
 // Words of a step block for inputs and slots.
 uint64_t InputWords(const Shape& shape) {
   const uint64_t rows = shape.options.max_rows;
@@ -109,6 +122,11 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
     shape.all_reduces += std::holds_alternative<backend::AllReduceAddOp>(op) ||
                          (std::holds_alternative<backend::MatmulAddOp>(op) && program.ranks == 1) ||
                          (down != nullptr && down->add);
+    if (const auto* wide = std::get_if<backend::WideNormOp>(&op); wide != nullptr && program.ranks > 1) {
+      ++shape.all_reduces;
+      ++shape.square_reduces;
+      shape.square_width = HeadsOfAll(program, *wide);
+    }
   }
   shape.table_words = std::min(
       shape.pages(), CeilDivide(static_cast<uint64_t>(program.max_position), kernels::kPageTokens));
@@ -126,6 +144,7 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   for (const backend::Buffer& buffer : program.buffers) {
     shape.strides.push_back(RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
   }
+  AddNarrowed(program, &shape);
   AddSlots(program, &shape);
   shape.choices_end =
       RoundUp(sizeof(kernels::StepHeader) / 4 +
@@ -206,6 +225,20 @@ ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
   return out;
 }
 
+const backend::Weight* TakerOf(const Program& program, BufferId in) {
+  for (const backend::Op& op : program.ops) {
+    const auto* matmul = std::get_if<backend::MatmulOp>(&op);
+    const auto* added = std::get_if<backend::MatmulAddOp>(&op);
+    if (matmul != nullptr && matmul->in == in) return &program.weights[static_cast<size_t>(matmul->w)];
+    if (added != nullptr && added->in == in) return &program.weights[static_cast<size_t>(added->w)];
+  }
+  return nullptr;
+}
+
+uint32_t HeadsOfAll(const Program& program, const backend::WideNormOp& op) {
+  return static_cast<uint32_t>(op.heads * program.ranks + op.total_kv_heads);
+}
+
 bool LiesSplit(const Program& program, BufferId buffer) {
   return std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& any) {
     return std::visit(
@@ -214,6 +247,9 @@ bool LiesSplit(const Program& program, BufferId buffer) {
           if constexpr (std::is_same_v<T, backend::AttentionOp> ||
                         std::is_same_v<T, backend::GatedDeltaOp>) {
             return op.out == buffer;
+          }
+          if constexpr (std::is_same_v<T, backend::ResizeHeadsOp>) {
+            return op.out == buffer && op.in != buffer && LiesSplit(program, op.in);
           }
           if constexpr (requires { op.act; }) return op.act == buffer;
           return false;

@@ -150,7 +150,6 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
            "not refused");
   CHECK_EQ(Refusal([](Program& p) { p.ops.push_back(backend::AddBiasOp{}); }), "not refused");
   // Ops without a function in amdgpu/ops/.
-  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::WideNormOp{}); }), "op wide_norm"));
   CHECK_EQ(Refusal([](Program& p) {
              p.buffers.push_back({"sum", backend::BufferType::kF32, 1160, 1});
              p.ops.push_back(backend::AddNormedOp{4, 0, 1, 0});
@@ -193,7 +192,8 @@ TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
   const auto refused = [](backend::Op op) {
     return Refusal([&op](Program& p) { p.ops.push_back(op); });
   };
-  CHECK(Holds(refused(backend::AddBiasOp{0, 1}), "sums of squares of x and of inputs only"));
+  CHECK(Holds(refused(backend::AddBiasOp{0, 1}), "op add_bias of \"moe.ids\", 1 of 6 a row: the GPU kernels add to fp32"));
+  CHECK_EQ(refused(backend::AddBiasOp{0, 2}), "not refused");
   CHECK(Holds(refused(backend::MatmulOp{0, 0, 1}), "op matmul with a product of x without a norm"));
   CHECK(Holds(refused(backend::AllReduceAddOp{1, 0, false}), "a product's sums right behind it"));
   CHECK(Holds(refused(backend::AllReduceAddOp{1, 3}), "add to x and to inputs"));
@@ -222,6 +222,94 @@ TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
     router.scale = scale;
     CHECK(Holds(refused(router), "the GPU kernels take a factor above 0"));
   }
+}
+
+// Heads before and behind attention: norms of all of them, and sizes that it does not have.
+TEST(heads_of_other_sizes_and_norms_of_all) {
+  const auto with = [](backend::ResizeHeadsOp op, bool product, std::vector<int64_t> splits) {
+    return Refusal([&](Program& p) {
+      p.buffers.push_back({"attention", backend::BufferType::kF32, 8 * 64, 1});    // 4
+      p.buffers.push_back({"narrow", backend::BufferType::kF32, 8 * 40, 1});       // 5
+      p.buffers.push_back({"qkv", backend::BufferType::kF32, 12 * 64, 1});         // 6
+      p.buffers.push_back({"qkv.narrow", backend::BufferType::kF32, 12 * 40, 1});  // 7
+      Attention(p).out = 4;
+      p.ops.push_back(op);
+      if (!product) return;
+      p.weights.resize(1);
+      p.weights[0].label = "o";
+      p.weights[0].splits = splits;
+      p.ops.push_back(backend::MatmulAddOp{5, 0, 0});
+    });
+  };
+  const std::vector<int64_t> parts = {0, 40, 80, 120, 160, 200, 240, 280, 320};
+  CHECK_EQ(with({7, 6, 40, 64}, false, {}), "not refused");
+  CHECK_EQ(with({4, 5, 64, 40}, true, parts), "not refused");
+  CHECK(Holds(with({4, 5, 64, 40}, false, {}), "for a product by parts"));
+  CHECK(Holds(with({4, 5, 64, 40}, true, {}), "for a product by parts"));
+  CHECK(Holds(with({4, 5, 64, 40, 8, 0, 0, 0}, true, parts), "for a product by parts"));
+  CHECK(Holds(with({7, 6, 40, 264}, false, {}), "widen what products leave, up to 256"));
+  CHECK(Holds(with({7, 6, 64, 40}, false, {}), "widen what products leave"));
+  CHECK(Holds(with({7, 6, 44, 64}, false, {}), "take multiples of 8"));
+  // A product whose input lies one head behind the other.
+  CHECK(Holds(Refusal([&](Program& p) {
+                p.buffers.push_back({"attention", backend::BufferType::kF32, 320, 1});
+                Attention(p).out = 4;
+                p.weights.resize(1);
+                p.weights[0].label = "o";
+                p.weights[0].splits = parts;
+                p.ops.push_back(backend::MatmulAddOp{4, 0, 0});
+              }),
+              "o: a part of its columns begins at 40"));
+  const auto wide = [](int32_t heads, int32_t kv, backend::BufferId qkv) {
+    return Refusal([&](Program& p) {
+      backend::WideNormOp op = {};
+      op.qkv = qkv;
+      op.heads = heads;
+      op.kv_heads = op.total_kv_heads = kv;
+      p.ops.push_back(op);
+    });
+  };
+  CHECK_EQ(wide(1152, 8, 2), "not refused");
+  CHECK(Holds(wide(1153, 8, 2), "op wide_norm of 1161 heads: the GPU kernels take as many as the hidden size, 1160"));
+  CHECK(Holds(wide(8, 8, 3), "the GPU kernels norm fp32 rows"));
+  CHECK_EQ(StoredHeadDim(8), 32);
+  CHECK_EQ(StoredHeadDim(64), 64);
+  CHECK_EQ(StoredHeadDim(72), 128);
+  CHECK_EQ(StoredHeadDim(192), 256);
+  CHECK_EQ(StoredHeadDim(264), 272);  // for which there is no kernel
+  CHECK_EQ(AttendKernel(KvFormat::kF32, StoredHeadDim(264)), "");
+}
+
+// Narrowed heads lie by the parts of their product; sums of squares travel, too.
+TEST(sizes_of_a_context_with_resized_heads) {
+  Program p = Small();
+  p.ranks = 2;
+  p.buffers.push_back({"attention", backend::BufferType::kF32, 4 * 64, 1});
+  p.buffers.push_back({"narrow", backend::BufferType::kF32, 4 * 24, 1});
+  Attention(p).out = 4;
+  p.weights.resize(1);
+  p.weights[0].ranks.resize(2);
+  p.weights[0].splits = {0, 24, 48, 72, 96, 120, 144, 168, 192};
+  p.ops.push_back(backend::ResizeHeadsOp{4, 5, 64, 24});
+  p.ops.push_back(backend::MatmulOp{5, 0, 0});
+  backend::WideNormOp wide = {};
+  wide.qkv = 2;
+  wide.heads = 4;
+  wide.kv_heads = wide.total_kv_heads = 1;
+  p.ops.push_back(wide);
+  backend::ContextOptions options;
+  options.pages = {4};
+  const Shape s = ShapeOf(p, options);
+  CHECK_EQ(s.strides[5], 128u);  // 4 parts of 24, a step each
+  CHECK(LiesSplit(p, 5));
+  CHECK_EQ(s.all_reduces, 1u);
+  CHECK_EQ(s.square_reduces, 1u);
+  CHECK_EQ(s.square_width, 9u);
+  p.weights[0].ranks.resize(1);
+  p.ranks = 1;
+  p.buffers[5].width = 192;
+  CHECK_EQ(ShapeOf(p, options).strides[5], 256u);
+  CHECK_EQ(ShapeOf(p, options).all_reduces, 0u);
 }
 
 // Experts take the rows of x that their router took: x may be written in between, but not normed.

@@ -169,6 +169,7 @@ std::vector<Case> DecoderExpertCases();
 std::vector<Case> DecoderAttentionCases();
 std::vector<Case> DecoderReduceCases();
 std::vector<Case> DecoderRowCases();
+std::vector<Case> DecoderHeadCases();
 std::vector<Case> StateCases();
 std::vector<Case> SampleCases();
 std::vector<Case> FidelityCases();

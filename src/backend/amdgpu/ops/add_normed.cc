@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
 // A buffer's rows added to x, or put in its place: a norm behind a block, a factor of what it adds; and
-// biases of x.
+// biases of any.
 #include "backend/amdgpu/lowering.h"
 
 namespace mainarch::amdgpu {
 namespace {
 
-// Whether it is this op that leaves y as a product's sums.
-bool LeavesSums(const backend::Op* op, backend::BufferId y) {
+// Whether it is this op that leaves y as a product's sums. A product of x leaves rows.
+bool LeavesSums(const backend::Program& program, const backend::Op* op, backend::BufferId y) {
   const auto* matmul = op == nullptr ? nullptr : std::get_if<backend::MatmulOp>(op);
-  return matmul != nullptr && matmul->partial == y;
+  return matmul != nullptr && matmul->partial == y && matmul->in != program.x;
+}
+// Whether it adds a bias to y, which makes rows of a product's sums.
+bool AddsBias(const backend::Op* op, backend::BufferId y) {
+  const auto* bias = op == nullptr ? nullptr : std::get_if<backend::AddBiasOp>(op);
+  return bias != nullptr && bias->x == y;
 }
 
 }  // namespace
@@ -19,7 +24,7 @@ void Emit(const backend::AddNormedOp& op, Lowering* to) {
   kernels::AddNormedArgs args;
   to->SetStep(&args);
   args.y.address = to->At(op.y);
-  if (LeavesSums(to->Before(), op.y)) {
+  if (LeavesSums(to->program, to->Before(), op.y)) {
     args.y.address = to->pending.sums.at;
     args.splits = to->pending.sums.splits;
     args.split_rows = to->pending.sums.rows;
@@ -36,18 +41,39 @@ void Emit(const backend::AddNormedOp& op, Lowering* to) {
   to->Add("add_normed", args, uint64_t{to->rows} * to->shape.chunks);
 }
 
-// Once, not once a rank: behind the sum over ranks, which all of them have.
+// Of what ranks add up once, not once a rank: behind the sum, which all of them have.
 void Emit(const backend::AddBiasOp& op, Lowering* to) {
+  const auto width = static_cast<uint32_t>(to->program.buffers[static_cast<size_t>(op.x)].width);
+  // A product's sums become rows first.
+  if (LeavesSums(to->program, to->Before(), op.x)) to->ReduceInto(op.x, /*whole=*/true);
   kernels::AddNormedArgs args;
   to->SetStep(&args);
   args.y.address = to->WeightOf(op.bias).vector;
   args.one_row = 1;
-  args.out = to->RowsOf(op.x);
-  args.hidden = static_cast<uint32_t>(to->program.hidden);
-  args.stride = to->shape.hidden_stride;
-  args.chunks = to->shape.chunks;
+  args.out.x.address = to->At(op.x);
+  if (KeepsRows(to->program, op.x)) args.out = to->RowsOf(op.x);
+  args.hidden = width;
+  args.stride = to->Stride(op.x);
+  args.chunks = CeilDivide(width, kernels::kRowChunk);
   args.add = 1;
-  to->Add("add_normed", args, uint64_t{to->rows} * to->shape.chunks);
+  to->Add("add_normed", args, uint64_t{to->rows} * args.chunks);
+}
+
+Status CheckOp(const backend::Program& program, const backend::AddBiasOp& op,
+               const backend::Op* before) {
+  const backend::Buffer& x = program.buffers[static_cast<size_t>(op.x)];
+  if (LiesSplit(program, op.x) || x.type != backend::BufferType::kF32 || x.slots != 1 ||
+      x.width % 2 != 0) {
+    return Error(Code::kUnsupported, "op add_bias of \"", x.label, "\", ", x.slots, " of ", x.width,
+                 " a row: the GPU kernels add to fp32 rows of an even width");
+  }
+  if (LeavesSums(program, before, op.x) && x.width == program.hidden) return OkStatus();
+  for (const backend::Op& any : program.ops) {
+    if (!LeavesSums(program, &any, op.x)) continue;
+    return Error(Code::kUnsupported, "op add_bias of \"", x.label,
+                 "\": the GPU kernels take a product's sums right behind it, of the hidden size");
+  }
+  return OkStatus();
 }
 
 Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
@@ -57,9 +83,9 @@ Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
     return Error(Code::kUnsupported, "op add_normed of \"", y.label,
                  "\": the GPU kernels add fp32 rows of the hidden size, ", program.hidden);
   }
-  if (LeavesSums(before, op.y)) return OkStatus();
+  if (LeavesSums(program, before, op.y) || AddsBias(before, op.y)) return OkStatus();
   for (const backend::Op& any : program.ops) {
-    if (!LeavesSums(&any, op.y)) continue;
+    if (!LeavesSums(program, &any, op.y)) continue;
     return Error(Code::kUnsupported, "op add_normed of \"", y.label,
                  "\": the GPU kernels take a product's sums right behind it");
   }
