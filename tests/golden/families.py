@@ -73,7 +73,7 @@ FAMILIES = {
     "deepseek_v3": dict(BASE, **MOE, num_key_value_heads=4, q_lora_rank=48, kv_lora_rank=32, qk_nope_head_dim=32, qk_rope_head_dim=16,
                         v_head_dim=48, n_routed_experts=8, n_shared_experts=2, n_group=4, topk_group=2, routed_scaling_factor=1.7,
                         first_k_dense_replace=1, num_nextn_predict_layers=0, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.8)),
-    "minimax_m2": dict(BASE, head_dim=32, num_local_experts=6, num_experts_per_tok=2, intermediate_size=64,
+    "minimax_m2": dict(BASE, head_dim=32, num_attention_heads=8, num_local_experts=6, num_experts_per_tok=2, intermediate_size=64,
                        partial_rotary_factor=0.5, rope_parameters=dict(rope_type="default", rope_theta=5e6)),
     "qwen2_moe": dict(BASE, **MOE, num_experts=6, shared_expert_intermediate_size=160, mlp_only_layers=[0]),
     "mixtral": dict(BASE, num_local_experts=4, num_experts_per_tok=2),
@@ -99,7 +99,7 @@ AS_THEY_ARE = HYBRIDS + ("qwen3_moe", "glm4_moe", "minimax_m2", "smollm3", "gran
 ON_GPUS = {
     "llama_gpu": ("llama", dict(BASE, head_dim=64, rope_parameters=LLAMA3, intermediate_size=256)),
     "qwen2_gpu": ("qwen2", dict(BASE, hidden_size=128, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
-    "llama_96_gpu": ("llama", dict(BASE, head_dim=96, num_hidden_layers=2)),
+    "llama_96_gpu": ("llama", dict(BASE, head_dim=96, num_hidden_layers=2, num_attention_heads=8)),
     "llama_bias_gpu": ("llama", dict(BASE, head_dim=32, hidden_size=72, num_hidden_layers=2, attention_bias=True)),
     "granite_gpu": ("granite", dict(FAMILIES["granite"], hidden_size=128, num_hidden_layers=2, attention_bias=True)),
     "mistral_gpu": ("mistral", dict(BASE, head_dim=128, num_attention_heads=2, num_key_value_heads=1, sliding_window=None,

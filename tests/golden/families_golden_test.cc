@@ -264,7 +264,7 @@ void CheckOnGpus(test::Context& test_context, const Golden& golden, const Case& 
   std::map<std::string, std::vector<std::vector<float>>> by_chip;
   for (const std::string& device : devices) {
     auto model = test::LoadOn(one.directory, {device, "", 0, false});
-    const bool many = device.ends_with("x4") || device.ends_with("x8");
+    const bool many = device.ends_with("x4") || device.ends_with("x8") || one.prefix.empty();
     if (many && absl::StrContains(model.status().message(), "do not divide")) {
       std::printf("# %s: %s\n", device.c_str(), std::string(model.status().message()).c_str());
       continue;
@@ -322,28 +322,33 @@ void ForEachCase(test::Context& test_context,
   }
 }
 
+// Each checkpoint of the directory that MAINARCH_FAMILIES names; false: it names none.
+bool ForEachByHand(test::Context& test_context, const std::function<void(const Golden&, const Case&)>& check) {
+  const char* const by_hand = std::getenv("MAINARCH_FAMILIES");
+  if (by_hand == nullptr) return false;
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(by_hand)) {
+    names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    const std::string directory = std::string(by_hand) + "/" + name;
+    const auto golden = Golden::OpenFile(directory + "/golden.safetensors");
+    if (golden.ok()) check(*golden, {name, "", directory});
+    if (!golden.ok() || test_context.failed()) {
+      test_context.Fail(__FILE__, __LINE__, name);
+      break;
+    }
+  }
+  return true;
+}
+
 // Those of data/, or, with MAINARCH_FAMILIES, those of that directory alone.
 TEST(every_family_matches_transformers) {
-  const char* const by_hand = std::getenv("MAINARCH_FAMILIES");
-  if (by_hand != nullptr) {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(by_hand)) {
-      names.push_back(entry.path().filename());
-    }
-    std::sort(names.begin(), names.end());
-    for (const std::string& name : names) {
-      const std::string directory = std::string(by_hand) + "/" + name;
-      const auto golden = Golden::OpenFile(directory + "/golden.safetensors");
-      CHECK_OK(golden);
-      CheckCase(test_context, *golden, {name, "", directory},
-                {{"cpu", "", 2, false}, {"cpu:2", "", 2, false}, {"cpu:8", "", 2, false}});
-      if (test_context.failed()) {
-        test_context.Fail(__FILE__, __LINE__, name);
-        return;
-      }
-    }
-    return;
-  }
+  const auto by_hand = [&](const Golden& golden, const Case& each) {
+    CheckCase(test_context, golden, each, {{"cpu", "", 2, false}, {"cpu:2", "", 2, false}, {"cpu:8", "", 2, false}});
+  };
+  if (ForEachByHand(test_context, by_hand)) return;
   ForEachCase(test_context, [&](const Golden& golden, const element&, const Case& each) {
     CheckCase(test_context, golden, each, test::AllSettings());
   });
@@ -409,7 +414,13 @@ std::vector<float> LogitsOfConfig(test::Context& test_context, const std::string
 // What the GPU kernels take runs on both chips, on one and on two; all else is refused by what it
 // has.
 TEST(families_on_gpus_match_transformers_or_are_refused_by_name) {
-  if (std::getenv("MAINARCH_FAMILIES") != nullptr) return;
+  const auto by_hand = [&](const Golden& golden, const Case& each) {
+    const auto model = test::LoadOn(each.directory, {"sim:gfx950", "", 0, false});
+    if (model.ok()) return CheckOnGpus(test_context, golden, each);
+    CHECK_REFUSED(model, Code::kUnsupported, "GPU");
+    std::printf("# %s: %s\n", each.name.c_str(), std::string(model.status().message()).c_str());
+  };
+  if (ForEachByHand(test_context, by_hand)) return;
   size_t run = 0;
   ForEachCase(test_context, [&](const Golden& golden, const element& one, const Case& each) {
     if (one["gpu"].get_bool().value_unsafe()) {

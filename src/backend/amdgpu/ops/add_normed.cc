@@ -61,6 +61,7 @@ void Emit(const backend::AddBiasOp& op, Lowering* to) {
 
 Status CheckOp(const backend::Program& program, const backend::AddBiasOp& op,
                const backend::Op* before) {
+  if (KeepsRows(program, op.x)) return OkStatus();
   const backend::Buffer& x = program.buffers[static_cast<size_t>(op.x)];
   if (LiesSplit(program, op.x) || x.type != backend::BufferType::kF32 || x.slots != 1 ||
       x.width % 2 != 0) {
