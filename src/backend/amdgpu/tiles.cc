@@ -55,10 +55,11 @@ float BlockScale(const Matrix& matrix, int64_t row, int64_t col) {
   return LoadScale(matrix, row / matrix.block_rows * across + col / matrix.block_cols);
 }
 
-// Whether parts of K begin with whole steps of its own.
+// Whether parts of K, but for empty ones at its end, begin with whole steps of its own.
 bool PartsAreSteps(const Weight& weight) {
-  return std::all_of(weight.splits.begin(), weight.splits.empty() ? weight.splits.end() : weight.splits.end() - 1,
-                     [](int64_t begin) { return begin % kStep == 0; });
+  return std::all_of(weight.splits.begin(), weight.splits.end(), [&](int64_t begin) {
+    return begin % kStep == 0 || begin == weight.splits.back();
+  });
 }
 
 // Every 16 rows by 32 columns of every tile lie within one block of multipliers.
