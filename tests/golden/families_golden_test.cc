@@ -36,6 +36,7 @@ using test::WorstRelative;
 
 constexpr double kBound = 2e-4;  // of a row's largest |logit|
 constexpr double kGpuBound = 1e-4;
+constexpr double kAnyGpuBound = 1e-3;  // of models by hand, up to 7 layers deep, with scales of any kind
 
 // u * scale + offset: families.py's value_of, from the tensor's name and shape.
 void FillTensor(const std::string& name, const std::vector<int64_t>& shape, float norm_offset,
@@ -284,7 +285,7 @@ void CheckOnGpus(test::Context& test_context, const Golden& golden, const Case& 
       if (first.empty()) first = *logits;
       for (size_t i = 0; i < first.size(); ++i) CHECK(test::Same(first[i], (*logits)[i]));
     }
-    CHECK_LE(worst, kGpuBound);
+    CHECK_LE(worst, one.prefix.empty() ? kAnyGpuBound : kGpuBound);
     std::printf("# %s on %s: worst %.1e\n", one.name.c_str(), device.c_str(), worst);
     (*runner)->Truncate(static_cast<uint32_t>(prompt.size()) - 1);
     uint32_t token = prompt.back();
