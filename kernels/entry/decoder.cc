@@ -4,6 +4,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
+#include "kernels/ops/experts_bias.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
@@ -23,6 +24,7 @@ KERNEL(input, Input, "vgpr=32 sgpr=72 lds=16")
 KERNEL(resplit, Resplit, "vgpr=32 sgpr=56")
 KERNEL(row_gate, RowGate, "vgpr=32 sgpr=88")
 KERNEL(add_normed, AddNormed, "vgpr=48 sgpr=80 lds=16")
+KERNEL(experts_bias, ExpertsBias, "vgpr=48 sgpr=80 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
@@ -65,6 +67,24 @@ KERNEL(experts_bf16, ExpertsBf16, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_pair, ExpertsPair, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_fp8, ExpertsFp8, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=256 sgpr=112 lds=23632")
+
+// Biases of gate and up, and activations beside SiLU.
+using GateUpBf16Any = GateUpAny<TileFormat::kBf16>;
+using GateUpPairAny = GateUpAny<TileFormat::kBf16Pair>;
+using GateUpFp8Any = GateUpAny<TileFormat::kFp8>;
+using GateUpMxfp4Any = GateUpAny<TileFormat::kMxfp4>;
+using ExpertsBf16Any = ExpertsAny<TileFormat::kBf16>;
+using ExpertsPairAny = ExpertsAny<TileFormat::kBf16Pair>;
+using ExpertsFp8Any = ExpertsAny<TileFormat::kFp8>;
+using ExpertsMxfp4Any = ExpertsAny<TileFormat::kMxfp4>;
+KERNEL(gate_up_bf16_any, GateUpBf16Any, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_pair_any, GateUpPairAny, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_fp8_any, GateUpFp8Any, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_mxfp4_any, GateUpMxfp4Any, "vgpr=168 sgpr=112 lds=4096")
+KERNEL(experts_bf16_any, ExpertsBf16Any, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_pair_any, ExpertsPairAny, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_fp8_any, ExpertsFp8Any, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
 
 // bf16 activations.
 using MatmulBf16Rounded = Matmul<TileFormat::kBf16, false, true>;

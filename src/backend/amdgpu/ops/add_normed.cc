@@ -7,7 +7,7 @@
 namespace mainarch::amdgpu {
 namespace {
 
-// Whether it is this op that leaves y as a product's sums.
+// Whether it is this op that leaves y as a product's sums (Lowering::GoesToSum).
 bool LeavesSums(const backend::Op* op, backend::BufferId y) {
   const auto* matmul = op == nullptr ? nullptr : std::get_if<backend::MatmulOp>(op);
   return matmul != nullptr && matmul->partial == y;
@@ -51,17 +51,11 @@ void Emit(const backend::AddBiasOp& op, Lowering* to) {
 }
 
 Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
-               const backend::Op* before) {
+               const backend::Op*) {
   const backend::Buffer& y = program.buffers[static_cast<size_t>(op.y)];
   if (LiesSplit(program, op.y) || y.slots != 1 || y.width != program.hidden) {
     return Error(Code::kUnsupported, "op add_normed of \"", y.label,
                  "\": the GPU kernels add fp32 rows of the hidden size, ", program.hidden);
-  }
-  if (LeavesSums(before, op.y)) return OkStatus();
-  for (const backend::Op& any : program.ops) {
-    if (!LeavesSums(&any, op.y)) continue;
-    return Error(Code::kUnsupported, "op add_normed of \"", y.label,
-                 "\": the GPU kernels take a product's sums right behind it");
   }
   return OkStatus();
 }
