@@ -190,6 +190,17 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
               "op matmul_add of \"tap.0\": the GPU kernels keep a tap for other contexts"));
   const Program mixed = WithExperts(quant::Format::kBF16, quant::Format::kMxfp4);
   CHECK(Holds(std::string(CheckProgram(mixed).message()), "layers.0.down"));
+  // Of FP8 in blocks that only one of the two has whole tiles of.
+  Program blocks = WithExperts(quant::Format::kFp8Block, quant::Format::kFp8Block);
+  for (backend::Weight& weight : blocks.weights) {
+    quant::Matrix& m = weight.sources[0];
+    m.rows = m.cols = 128;
+    m.block_rows = m.block_cols = 128;
+    weight.ranks = {{{0, 0, 128, 0, 128}}};
+  }
+  CHECK_OK(CheckProgram(blocks));
+  blocks.weights[1].sources[0].block_rows = blocks.weights[1].sources[0].block_cols = 16;
+  CHECK(Holds(std::string(CheckProgram(blocks).message()), "layers.0.down: the experts' two products"));
   Program alone = WithExperts(quant::Format::kBF16, quant::Format::kBF16);
   alone.ops.erase(alone.ops.begin() + 1);  // nothing before it
   CHECK(CodeOf(CheckProgram(alone)) == Code::kUnsupported);

@@ -37,8 +37,9 @@ class Maker : public test::ProgramMaker {
     FeedForward("normed", Norm("b", kHidden));
     // Of x as it is, to x and to another buffer, which lies whole.
     ops.push_back(backend::MatmulAddOp{program->x, Matrix("square", kHidden, kHidden), program->x});
-    ops.push_back(backend::MatmulOp{program->x, Matrix("to sum", kHidden, kHidden), sum_});
     ops.push_back(backend::NormGateUpOp{program->x, Norm("c", kHidden), GateUp("last", kWidth, kHidden), act_});
+    ops.push_back(backend::MatmulOp{program->x, Matrix("to sum", kHidden, kHidden), sum_});
+    ops.push_back(backend::AddBiasOp{Vector("bias", kHidden, 1), program->x});
     ops.push_back(backend::AddNormedOp{sum_, kNone, 0.5f, program->x});
     ops.push_back(backend::MatmulAddOp{act_, Matrix("last.down", kHidden, kWidth), program->x});
     ops.push_back(backend::LogitsOp{program->x, Norm("final", kHidden), Matrix("head", kVocab, kHidden)});

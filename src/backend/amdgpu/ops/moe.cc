@@ -5,6 +5,7 @@
 
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lowering.h"
+#include "backend/amdgpu/tiles.h"
 
 namespace mainarch::amdgpu {
 namespace {
@@ -117,11 +118,20 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
 
 Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,
                const backend::Op* before) {
-  const auto format = [&](backend::WeightId id) {
-    return program.weights[static_cast<size_t>(id)].sources[0].format;
+  const auto weight = [&](backend::WeightId id) -> const backend::Weight& {
+    return program.weights[static_cast<size_t>(id)];
+  };
+  // As they lie in the file and, by blocks and columns, in tiles.
+  const auto alike = [](const backend::Weight& up, const backend::Weight& down) {
+    bool out = up.sources[0].format == down.sources[0].format;
+    for (size_t rank = 0; out && rank < down.ranks.size(); ++rank) {
+      const int32_t r = static_cast<int32_t>(rank);
+      out = PlanTiles(up, r, 0).format == PlanTiles(down, r, 0).format;
+    }
+    return out;
   };
   const auto* up = before == nullptr ? nullptr : std::get_if<backend::ExpertsGateUpOp>(before);
-  if (up != nullptr && format(up->w) == format(op.w)) return OkStatus();
+  if (up != nullptr && alike(weight(up->w), weight(op.w))) return OkStatus();
   return Error(Code::kUnsupported, program.weights[static_cast<size_t>(op.w)].label,
                ": the experts' two products must have weights of one format");
 }
