@@ -96,6 +96,12 @@ using GateUpMxfp4Rounded = Matmul<TileFormat::kMxfp4, true, true>;
 using ExpertsBf16Rounded = Experts<TileFormat::kBf16, true>;
 using ExpertsFp8Rounded = Experts<TileFormat::kFp8, true>;
 using ExpertsMxfp4Rounded = Experts<TileFormat::kMxfp4, true>;
+using GateUpBf16AnyRounded = GateUpAny<TileFormat::kBf16, true>;
+using GateUpFp8AnyRounded = GateUpAny<TileFormat::kFp8, true>;
+using GateUpMxfp4AnyRounded = GateUpAny<TileFormat::kMxfp4, true>;
+using ExpertsBf16AnyRounded = ExpertsAny<TileFormat::kBf16, true>;
+using ExpertsFp8AnyRounded = ExpertsAny<TileFormat::kFp8, true>;
+using ExpertsMxfp4AnyRounded = ExpertsAny<TileFormat::kMxfp4, true>;
 KERNEL(matmul_bf16_rounded, MatmulBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_fp8_rounded, MatmulFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_mxfp4_rounded, MatmulMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
@@ -105,6 +111,12 @@ KERNEL(gate_up_mxfp4_rounded, GateUpMxfp4Rounded, "vgpr=168 sgpr=112 lds=4096")
 KERNEL(experts_bf16_rounded, ExpertsBf16Rounded, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_fp8_rounded, ExpertsFp8Rounded, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_rounded, ExpertsMxfp4Rounded, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(gate_up_bf16_any_rounded, GateUpBf16AnyRounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_fp8_any_rounded, GateUpFp8AnyRounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_mxfp4_any_rounded, GateUpMxfp4AnyRounded, "vgpr=168 sgpr=112 lds=4096")
+KERNEL(experts_bf16_any_rounded, ExpertsBf16AnyRounded, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_fp8_any_rounded, ExpertsFp8AnyRounded, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_mxfp4_any_rounded, ExpertsMxfp4AnyRounded, "vgpr=256 sgpr=112 lds=23632")
 
 #define MAINARCH_ATTENTION_IN(suffix, format, head_dim, budget)  \
   using Prepare_##suffix = Prepare<format, head_dim>;            \

@@ -615,10 +615,10 @@ struct Experts {
 };
 
 // Experts with biases of gate and up, or another activation.
-template <TileFormat kFormat>
+template <TileFormat kFormat, bool kRounded = false>
 struct ExpertsAny {
   using Args = ExpertsAnyArgs;
-  using Products = Experts<kFormat, /*kRounded=*/false, /*kAny=*/true>;
+  using Products = Experts<kFormat, kRounded, /*kAny=*/true>;
   static constexpr uint32_t kLdsBytes = Products::kLdsBytes;
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     Products::Run(args.experts, worker, workers, arena);

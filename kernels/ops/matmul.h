@@ -190,10 +190,10 @@ struct Matmul {
 };
 
 // A gate and up with biases, or another activation.
-template <TileFormat kFormat>
+template <TileFormat kFormat, bool kRounded = false>
 struct GateUpAny {
   using Args = GateUpAnyArgs;
-  using Product = Matmul<kFormat, /*kGateUp=*/true, /*kRounded=*/false, /*kAny=*/true>;
+  using Product = Matmul<kFormat, /*kGateUp=*/true, kRounded, /*kAny=*/true>;
   static constexpr uint32_t kLdsBytes = Product::kLdsBytes;
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     Product::Run(args.product, worker, workers, arena);

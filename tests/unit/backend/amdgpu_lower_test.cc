@@ -26,9 +26,9 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(MatmulKernel(format, rounded));
       names.emplace_back(GateUpKernel(format, rounded));
       names.emplace_back(ExpertsKernel(format, rounded));
+      names.emplace_back(GateUpAnyKernel(format, rounded));
+      names.emplace_back(ExpertsAnyKernel(format, rounded));
     }
-    names.emplace_back(GateUpAnyKernel(format));
-    names.emplace_back(ExpertsAnyKernel(format));
   }
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     for (int32_t head_dim : {32, 64, 128}) {
@@ -51,8 +51,10 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(GateUpKernel(TileFormat::kBf16Pair, true), "gate_up_pair");
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, false), "experts_mxfp4");
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, true), "experts_mxfp4_rounded");
-  CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8), "gate_up_fp8_any");
-  CHECK_EQ(ExpertsAnyKernel(TileFormat::kMxfp4), "experts_mxfp4_any");
+  CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, false), "gate_up_fp8_any");
+  CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, true), "gate_up_fp8_any_rounded");
+  CHECK_EQ(ExpertsAnyKernel(TileFormat::kBf16Pair, true), "experts_pair_any");
+  CHECK_EQ(ExpertsAnyKernel(TileFormat::kMxfp4, true), "experts_mxfp4_any_rounded");
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 96), "");

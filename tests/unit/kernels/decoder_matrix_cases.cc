@@ -179,7 +179,7 @@ Case ProductCase(const Product& p) {
   }
   Case out;
   const std::string kernel = std::string(p.gate_up ? "gate_up_" : "matmul_") + NameOf(p.format) +
-                             (p.rounded ? "_rounded" : p.gate.on ? "_any" : "");
+                             (p.gate.on ? "_any" : "") + (p.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", p.rows, " rows, ", p.outputs, " outputs, k ", p.width,
                           p.parts > 1 ? absl::StrCat(" in ", p.parts) : "",
                           p.norm ? ", normed" : "", p.logits ? ", logit rows" : "", TextOf(p.gate),
@@ -335,8 +335,8 @@ Case ExpertCase(const ExpertShape& s) {
     }
   }
   Case out;
-  const std::string kernel =
-      std::string("experts_") + NameOf(s.format) + (s.rounded ? "_rounded" : s.gate.on ? "_any" : "");
+  const std::string kernel = std::string("experts_") + NameOf(s.format) + (s.gate.on ? "_any" : "") +
+                             (s.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ",
                           s.hidden, ", width ", s.width, s.parts > 1 ? absl::StrCat(" in ", s.parts) : "", s.same ? ", all the same" : "",
                           s.shared ? ", one shared" : "", TextOf(s.gate));
@@ -428,6 +428,7 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(ProductCase({format, false, 3, 17, wide, false, false, 2, true, 8}));
     cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3, true}));
     cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, true}));
+    cases.push_back(ProductCase({format, true, 5, 24, ragged, true, false, 2, true, 1, 1, kClamped}));
   }
   return cases;
 }
@@ -446,6 +447,7 @@ std::vector<Case> DecoderExpertCases() {
     cases.push_back(ExpertCase({format, 17, hidden, width, 6, 2, false, 2, false, false, 1, kGelu}));
     if (format == TileFormat::kBf16Pair) continue;
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, true}));
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, false, 1, kClamped}));
     // Widths of a large model's shares: tiles and a half, and three quarters of one.
     cases.push_back(ExpertCase({format, 2, 64, 192, 4, 2, false, 3}));
     cases.push_back(ExpertCase({format, 2, 192, 96, 4, 2, false, 3}));

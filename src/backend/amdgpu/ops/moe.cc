@@ -108,8 +108,8 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
                                    to->program.experts);
   if (gating) {
-    to->Add(ExpertsAnyKernel(up.format), kernels::ExpertsAnyArgs{args, *gating}, units * blocks,
-            /*resident=*/true);
+    to->Add(ExpertsAnyKernel(up.format, to->Rounds()), kernels::ExpertsAnyArgs{args, *gating},
+            units * blocks, /*resident=*/true);
   } else {
     to->Add(ExpertsKernel(up.format, to->Rounds()), args, units * blocks, /*resident=*/true);
   }

@@ -97,7 +97,7 @@ void Lowering::Add(const Product& m) {
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
   if (m.gating) {
-    Add(GateUpAnyKernel(w.format), kernels::GateUpAnyArgs{args, *m.gating}, units);
+    Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units);
     return;
   }
   Add(m.gate_up ? GateUpKernel(w.format, rounded) : MatmulKernel(w.format, rounded), args, units)
