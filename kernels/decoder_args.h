@@ -135,7 +135,7 @@ struct ResplitArgs {
   Address<const uint32_t> step;
   Address<const float> x;     // [rows, stride]
   Address<float> split;       // [rows, stride] split rows
-  Address<const float> norm;  // [stride]
+  Address<const float> norm;  // [stride]; 0: the product takes x as it is
   uint32_t hidden = 0;        // a multiple of 8
   uint32_t stride = 0;
   uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
@@ -377,6 +377,28 @@ struct MatmulArgs {
   uint32_t reserved = 0;
 };
 static_assert(sizeof(MatmulArgs) == 128);
+
+// What a feed-forward makes of its gate g and its up u, where that is not silu(g) * u: biases are added,
+// then g is cut at `limit` and u at both limits, and of these it is
+// g * sigmoid(linear * g + cubic * g^3) * (u + up_offset).
+struct GatingArgs {
+  Address<const float> gate_bias;  // [experts, width], [width] of a dense one; 0: neither has one
+  Address<const float> up_bias;
+  uint32_t width = 0;  // of act on this GPU: columns behind it have no bias
+  float linear = 1;
+  float cubic = 0;
+  float limit = __builtin_huge_valf();
+  float up_offset = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(GatingArgs) == 40);
+
+// The gate-up form with that. The product comes first, as its kernel reads it.
+struct GateUpAnyArgs {
+  MatmulArgs product;
+  GatingArgs gating;
+};
+static_assert(sizeof(GateUpAnyArgs) == 168);
 
 // ---- attention ----
 
@@ -652,6 +674,26 @@ struct ExpertsArgs {
   uint32_t most_rows = 0;  // of x: a step has no more
 };
 static_assert(sizeof(ExpertsArgs) == 232);
+
+struct ExpertsAnyArgs {
+  ExpertsArgs experts;
+  GatingArgs gating;
+};
+static_assert(sizeof(ExpertsAnyArgs) == 272);
+
+// x[row] += sum over the row's slots of weight * bias[id].
+struct ExpertsBiasArgs {
+  Address<const uint32_t> step;
+  Address<const uint32_t> ids;   // [rows, top]
+  Address<const float> weights;  // [rows, top]
+  Address<const float> bias;     // [experts, hidden]
+  RowsOut out;
+  uint32_t hidden = 0;  // a multiple of 8
+  uint32_t stride = 0;
+  uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
+  uint32_t top = 0;
+};
+static_assert(sizeof(ExpertsBiasArgs) == 80);
 
 // ---- between GPUs ----
 

@@ -4,6 +4,7 @@
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
+#include "kernels/ops/experts_bias.h"
 #include "kernels/ops/heads.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/prepare.h"
@@ -28,6 +29,7 @@ KERNEL(head_squares, HeadSquares, "vgpr=32 sgpr=96")
 KERNEL(wide_norm, WideNorm, "vgpr=16 sgpr=56")
 KERNEL(widen_heads, WidenHeads, "vgpr=48 sgpr=112")
 KERNEL(narrow_heads, NarrowHeads, "vgpr=24 sgpr=80")
+KERNEL(experts_bias, ExpertsBias, "vgpr=48 sgpr=80 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
@@ -71,6 +73,24 @@ KERNEL(experts_pair, ExpertsPair, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_fp8, ExpertsFp8, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4, ExpertsMxfp4, "vgpr=256 sgpr=112 lds=23632")
 
+// Biases of gate and up, and activations beside SiLU.
+using GateUpBf16Any = GateUpAny<TileFormat::kBf16>;
+using GateUpPairAny = GateUpAny<TileFormat::kBf16Pair>;
+using GateUpFp8Any = GateUpAny<TileFormat::kFp8>;
+using GateUpMxfp4Any = GateUpAny<TileFormat::kMxfp4>;
+using ExpertsBf16Any = ExpertsAny<TileFormat::kBf16>;
+using ExpertsPairAny = ExpertsAny<TileFormat::kBf16Pair>;
+using ExpertsFp8Any = ExpertsAny<TileFormat::kFp8>;
+using ExpertsMxfp4Any = ExpertsAny<TileFormat::kMxfp4>;
+KERNEL(gate_up_bf16_any, GateUpBf16Any, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_pair_any, GateUpPairAny, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_fp8_any, GateUpFp8Any, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_mxfp4_any, GateUpMxfp4Any, "vgpr=168 sgpr=112 lds=4096")
+KERNEL(experts_bf16_any, ExpertsBf16Any, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_pair_any, ExpertsPairAny, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_fp8_any, ExpertsFp8Any, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
+
 // bf16 activations.
 using MatmulBf16Rounded = Matmul<TileFormat::kBf16, false, true>;
 using MatmulFp8Rounded = Matmul<TileFormat::kFp8, false, true>;
@@ -81,6 +101,12 @@ using GateUpMxfp4Rounded = Matmul<TileFormat::kMxfp4, true, true>;
 using ExpertsBf16Rounded = Experts<TileFormat::kBf16, true>;
 using ExpertsFp8Rounded = Experts<TileFormat::kFp8, true>;
 using ExpertsMxfp4Rounded = Experts<TileFormat::kMxfp4, true>;
+using GateUpBf16AnyRounded = GateUpAny<TileFormat::kBf16, true>;
+using GateUpFp8AnyRounded = GateUpAny<TileFormat::kFp8, true>;
+using GateUpMxfp4AnyRounded = GateUpAny<TileFormat::kMxfp4, true>;
+using ExpertsBf16AnyRounded = ExpertsAny<TileFormat::kBf16, true>;
+using ExpertsFp8AnyRounded = ExpertsAny<TileFormat::kFp8, true>;
+using ExpertsMxfp4AnyRounded = ExpertsAny<TileFormat::kMxfp4, true>;
 KERNEL(matmul_bf16_rounded, MatmulBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_fp8_rounded, MatmulFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_mxfp4_rounded, MatmulMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
@@ -90,6 +116,12 @@ KERNEL(gate_up_mxfp4_rounded, GateUpMxfp4Rounded, "vgpr=168 sgpr=112 lds=4096")
 KERNEL(experts_bf16_rounded, ExpertsBf16Rounded, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_fp8_rounded, ExpertsFp8Rounded, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_rounded, ExpertsMxfp4Rounded, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(gate_up_bf16_any_rounded, GateUpBf16AnyRounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_fp8_any_rounded, GateUpFp8AnyRounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_mxfp4_any_rounded, GateUpMxfp4AnyRounded, "vgpr=168 sgpr=112 lds=4096")
+KERNEL(experts_bf16_any_rounded, ExpertsBf16AnyRounded, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_fp8_any_rounded, ExpertsFp8AnyRounded, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_mxfp4_any_rounded, ExpertsMxfp4AnyRounded, "vgpr=256 sgpr=112 lds=23632")
 
 #define MAINARCH_ATTENTION(suffix, format, head_dim)             \
   using Prepare_##suffix = Prepare<format, head_dim>;            \

@@ -15,6 +15,7 @@
 
 #include "kernels/common/kernel.h"
 #include "kernels/ops/choose.h"
+#include "kernels/ops/gating.h"
 #include "kernels/ops/tiles.h"
 
 namespace mainarch::kernels {
@@ -40,7 +41,8 @@ struct Route {
   }
 };
 
-template <TileFormat kFormat, bool kRounded = false>
+// `kAny`: the kernel's arguments are ExpertsAnyArgs, which it reads what follows gate and up from.
+template <TileFormat kFormat, bool kRounded = false, bool kAny = false>
 struct Experts {
   using Args = ExpertsArgs;
   // Tile sums of two units, or products of experts; then of a block of rows the experts that any of them chose, ascending; for each of
@@ -204,6 +206,7 @@ struct Experts {
     const Lds<uint32_t> list = arena.Get<uint32_t>(kListAt);
     uint32_t places[kUnits], outputs[kUnits];
     TileRow tiles[2 * kUnits];  // gate, up of each
+    Gating gating[kUnits];
 #pragma clang loop unroll(full)
     for (uint32_t u = 0; u < kUnits; ++u) {
       const uint32_t t = unit + u * workers;
@@ -214,6 +217,10 @@ struct Experts {
           ExpertOf(args.gate_up, args.gate_up_stride, args.gate_up_scale_stride, id);
       tiles[2 * u] = RowOf<kFormat>(w, 2 * outputs[u]);
       tiles[2 * u + 1] = RowOf<kFormat>(w, 2 * outputs[u] + 1);
+      if constexpr (kAny) {
+        gating[u] = Gating(ReadArgumentsAgain<ExpertsAnyArgs>().gating, id,
+                           outputs[u] * kTileRows + ThreadId() % kTileRows);
+      }
     }
     const LeafSums<kFormat, kColumns, 2 * kUnits> sums(
         tiles, Leaf<kFormat>(0, args.gate_up.steps, WaveId()), x);
@@ -223,13 +230,20 @@ struct Experts {
     AddWaves(sums.of, arena.Get<float>(), all);
 #pragma clang loop unroll(full)
     for (uint32_t u = 0; u < kUnits; ++u) {
-      const float value = Silu(all[2 * u] * by) * (all[2 * u + 1] * by);
+      const float value = Activated(gating[u], all[2 * u] * by, all[2 * u + 1] * by);
       const uint32_t slot = row < rows ? SlotOf(row - first, places[u], arena) : kNoSlot;
       if (slot != kNoSlot) {
         StoreSplit(At(args.act) + (uint64_t{row} * args.top + slot) * args.act_stride,
                    outputs[u] * kTileRows + ThreadId() % kTileRows, value);
       }
     }
+  }
+
+  DEVICE static float Activated(const Gating& gating, float gate, float up) {
+    if constexpr (kAny) {
+      return gating.Value(ReadArgumentsAgain<ExpertsAnyArgs>().gating, gate, up);
+    }
+    return Silu(gate) * up;
   }
 
   // ---- down: the same tile of several experts at once ----
@@ -597,6 +611,17 @@ struct Experts {
       product += kGroup * kWords * kTileRows * kTileRows;
       table += kGroup * kTileRows;
     }
+  }
+};
+
+// Experts with biases of gate and up, or another activation.
+template <TileFormat kFormat, bool kRounded = false>
+struct ExpertsAny {
+  using Args = ExpertsAnyArgs;
+  using Products = Experts<kFormat, kRounded, /*kAny=*/true>;
+  static constexpr uint32_t kLdsBytes = Products::kLdsBytes;
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    Products::Run(args.experts, worker, workers, arena);
   }
 };
 

@@ -5,6 +5,7 @@
 #define MAINARCH_KERNELS_OPS_MATMUL_H_
 
 #include "kernels/common/kernel.h"
+#include "kernels/ops/gating.h"
 #include "kernels/ops/tiles.h"
 
 namespace mainarch::kernels {
@@ -75,7 +76,8 @@ struct ShortLeaves {
   LeafTree tree_;
 };
 
-template <TileFormat kFormat, bool kGateUp, bool kRounded = false>
+// `kAny`: the kernel's arguments are GateUpAnyArgs, which it reads what follows the sums from.
+template <TileFormat kFormat, bool kGateUp, bool kRounded = false, bool kAny = false>
 struct Matmul {
   using Args = MatmulArgs;
   static constexpr uint32_t kLdsBytes = kTileLdsBytes;
@@ -115,7 +117,7 @@ struct Matmul {
       f32x4 sums[kGateUp ? 2 : 1];
       Sum<kColumns>(args, output, split, args.w.parts >> shift, x, sums);
       const Args after = Again(args);
-      const float value = Value(after, sums, factor, arena);
+      const float value = Value(after, sums, output, factor, arena);
       if (row < rows) Store(after, step, kLogits, output, split, row, value);
     }
   }
@@ -143,11 +145,18 @@ struct Matmul {
     }
   }
   DEVICE static float Value(const Args& args, const f32x4 (&sums)[kGateUp ? 2 : 1],
-                            const RowFactor& factor, Arena arena) {
+                            uint32_t output, const RowFactor& factor, Arena arena) {
+    GatingArgs any;
+    Gating gating;
+    if constexpr (kAny) {
+      any = ReadArgumentsAgain<GateUpAnyArgs>().gating;
+      gating = Gating(any, 0, output * kTileRows + ThreadId() % kTileRows);
+    }
     const float first = AddWaves(sums[0], arena.Get<float>());
     const float by = factor.Value(args.norm);
     if constexpr (!kGateUp) return first * by;
     const float up = AddWaves(sums[kGateUp ? 1 : 0], arena.Get<float>());
+    if constexpr (kAny) return gating.Value(any, first * by, up * by);
     return Silu(first * by) * (up * by);
   }
 
@@ -177,6 +186,17 @@ struct Matmul {
       const uint32_t to = row + (logits ? Parity(step.index()) * args.parity_rows : 0);
       At(args.out)[(uint64_t{split} * args.split_rows + to) * args.out_stride + column] = value;
     }
+  }
+};
+
+// A gate and up with biases, or another activation.
+template <TileFormat kFormat, bool kRounded = false>
+struct GateUpAny {
+  using Args = GateUpAnyArgs;
+  using Product = Matmul<kFormat, /*kGateUp=*/true, kRounded, /*kAny=*/true>;
+  static constexpr uint32_t kLdsBytes = Product::kLdsBytes;
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    Product::Run(args.product, worker, workers, arena);
   }
 };
 

@@ -191,7 +191,7 @@ struct RowChunk {
   }
 };
 
-// The norm of a product's input changes: split rows are made again of x.
+// The norm of a product's input changes, or it has none: split rows are made again of x.
 struct Resplit {
   using Args = ResplitArgs;
   static constexpr uint32_t kLdsBytes = 0;
@@ -202,7 +202,9 @@ struct Resplit {
       const uint32_t column = t % args.chunks * kRowChunk + ThreadId() * kPieceColumns;
       if (column >= args.hidden) continue;
       const uint64_t at = uint64_t{t / args.chunks} * args.stride;
-      const RowPiece x = *PieceAt(At(args.x) + (at + column)), w = *PieceAt(At(args.norm) + column);
+      const RowPiece x = *PieceAt(At(args.x) + (at + column));
+      RowPiece w = {1, 1};
+      if (args.norm.address != 0) w = *PieceAt(At(args.norm) + column);
       StoreSplitPiece(At(args.split) + at, column, x * w);
     }
   }

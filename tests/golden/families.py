@@ -93,9 +93,8 @@ NARROW = {
                                  original_max_position_embeddings=32, rope_parameters=longrope(18))),
 }
 HYBRIDS = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-# Within what the GPU kernels take: these and the next run there, and all else is refused by name.
-AS_THEY_ARE = HYBRIDS + ("qwen2", "qwen3", "qwen3_moe", "mistral", "ministral", "phi3", "glm4_moe", "minimax_m2", "smollm3", "granite",
-                         "mixtral", "qwen2_moe", "llama_narrow", "qwen3_narrow", "phi3_narrow")
+# What the GPU kernels refuse, by name; all else runs there, too.
+BEYOND_GPUS = ("deepseek_v3",)
 ON_GPUS = {
     "llama_gpu": ("llama", dict(BASE, head_dim=64, rope_parameters=LLAMA3, intermediate_size=256)),
     "qwen2_gpu": ("qwen2", dict(BASE, hidden_size=128, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
@@ -112,6 +111,9 @@ ON_GPUS = {
     "glm4_moe_gpu": ("glm4_moe", dict(BASE, hidden_size=128, head_dim=64, moe_intermediate_size=32, n_routed_experts=12, n_shared_experts=1,
                                       num_experts_per_tok=3, n_group=1, topk_group=1, routed_scaling_factor=1.7, norm_topk_prob=True,
                                       first_k_dense_replace=1, use_qk_norm=True, attention_bias=True, num_nextn_predict_layers=0)),
+    "gemma3_text_gpu": ("gemma3_text", dict(BASE, num_hidden_layers=2, head_dim=256, num_attention_heads=2, num_key_value_heads=1,
+                                            sliding_window=512, layer_types=["sliding_attention", "full_attention"],
+                                            query_pre_attn_scalar=20, tie_word_embeddings=True)),
     "smollm3_gpu": ("smollm3", dict(BASE, hidden_size=128, num_hidden_layers=2, no_rope_layer_interval=2, tie_word_embeddings=True)),
     "phi3_gpu": ("phi3", dict(BASE, hidden_size=128, num_hidden_layers=2, sliding_window=33, partial_rotary_factor=0.75,
                               original_max_position_embeddings=32, rope_parameters=longrope(12))),
@@ -329,7 +331,7 @@ def make_data(only):
         with tempfile.TemporaryDirectory() as scratch:
             shapes, own = golden(scratch, family, config, 1, blocks=name in IN_BLOCKS)
             said = json.loads((pathlib.Path(scratch) / "config.json").read_text())
-        index[name] = {"name": name, "gpu": name in ON_GPUS or name in AS_THEY_ARE, "norm_offset": norm_offset(family), "config": said,
+        index[name] = {"name": name, "gpu": name not in BEYOND_GPUS, "norm_offset": norm_offset(family), "config": said,
                        "tensors": [[tensor, list(shape)] + ([dtype] if dtype != "BF16" else [])
                                    for tensor, (shape, dtype) in sorted(shapes.items())]}
         tensors = {key: value for key, value in tensors.items() if not key.startswith(name + ".")}

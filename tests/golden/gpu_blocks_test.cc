@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// What hybrid models have beside their recurrent layers, and what blocks have behind them, on GPUs:
-// heads of 256 that turn in part, with a gate; an expert for all tokens beside 512; norms behind
-// blocks. Against the fp64 decoder, on both chips, and the same bits on 1, 2 and, with
-// MAINARCH_TEST_FULL, 4 GPUs.
+// What hybrid models have beside their recurrent layers, and what blocks have behind them and in them, on
+// GPUs: heads of 256 that turn in part, with a gate; an expert for all tokens beside 512; norms behind
+// blocks, with others before them or without; biases and activations of feed-forwards. Against the fp64
+// decoder, on both chips, and the same bits on 1, 2 and, with MAINARCH_TEST_FULL, as many GPUs as heads
+// allow.
 #include <cstdlib>
 
 #include "golden/golden.h"
@@ -74,8 +75,64 @@ model::ModelConfig Factor() {
   return c;
 }
 
-void CheckConfig(test::Context& test_context, const model::ModelConfig& config, uint32_t count) {
-  const auto checkpoint = test::WriteConfig(config);
+// As Gemma 3 has it, but for its windows.
+model::ModelConfig Gelu() {
+  model::ModelConfig c = Base();
+  c.norms.after = c.norms.plus_one = true;
+  c.activation = backend::Activation::kGeluTanh;
+  c.embedding_scale = 8.5;
+  c.vocab = kVocab + 5;  // ranks' shares are uneven, and no tiles
+  return c;
+}
+
+// Biases of all products, and an activation of the kernels' third kind; ranks' shares of the feed-forward
+// are 32 and 72 columns.
+model::ModelConfig Biased() {
+  model::ModelConfig c = Base();
+  c.intermediate = 104;
+  c.attention.qkv_bias = c.attention.o_bias = c.mlp_bias = true;
+  c.activation = backend::Activation::kClampedSwiglu;
+  return c;
+}
+
+// As OLMo 2 has it, but for its norms of Q and K: products take x as it is.
+model::ModelConfig OnlyBehind() {
+  model::ModelConfig c = Base();
+  c.norms.before = false;
+  c.norms.after = true;
+  return c;
+}
+
+// Experts with another activation, and one for all tokens that is no expert.
+model::ModelConfig GeluExperts() {
+  model::ModelConfig c = Base();
+  c.model_type = "qwen3_moe";
+  c.activation = backend::Activation::kGeluTanh;
+  c.experts = 6;
+  c.experts_per_token = 3;
+  c.moe_intermediate = 40;
+  c.shared_intermediate = 56;
+  c.sparse_layer.assign(2, true);
+  return c;
+}
+
+// Of gpt-oss 20B and 120B: shares of eight GPUs are uneven. Experts are narrower where time is short.
+model::ModelConfig GptOssWidths() {
+  model::ModelConfig c = GeluExperts();
+  c.activation = backend::Activation::kClampedSwiglu;
+  c.hidden = 2880;
+  c.moe_intermediate = kFull ? 2880 : 352;
+  c.layers = 1;
+  c.sparse_layer.resize(1);
+  c.experts = c.experts_per_token = 2;
+  c.shared_intermediate = 0;
+  c.heads = c.kv_heads = 8;
+  return c;
+}
+
+void CheckConfig(test::Context& test_context, const model::ModelConfig& config, uint32_t count,
+                 model::SyntheticFormat format = model::SyntheticFormat::kBF16) {
+  const auto checkpoint = test::WriteConfig(config, format);
   CHECK(checkpoint != nullptr);
   const std::vector<uint32_t> tokens = test::Prompt(count, kVocab);
   auto decoder = reference::Decoder::Create(checkpoint, config, quant::KvType::kF32);
@@ -88,11 +145,12 @@ void CheckConfig(test::Context& test_context, const model::ModelConfig& config, 
   }
   for (const std::string isa : {"gfx942", "gfx950"}) {
     std::vector<std::vector<float>> one;
-    for (const char* ranks : {"", "x2", "x4"}) {
-      if (std::string(ranks) == "x4" && !kFull) continue;
+    for (const int32_t ranks : {1, 2, 4, 8}) {
+      if (ranks > (kFull ? config.heads : 2)) continue;
       // Checkers look at one chip by itself and at two of the other kind.
-      const bool checked = kFull || (isa == "gfx942") == (*ranks == 0);
-      const std::string device = "sim:" + isa + ranks + (checked ? ",poison=1,check=all" : "");
+      const bool checked = kFull || (isa == "gfx942") == (ranks == 1);
+      const std::string device =
+          absl::StrCat("sim:", isa, "x", ranks, checked ? ",poison=1,check=all" : "");
       std::printf("# %s\n", device.c_str());
       std::fflush(stdout);
       const auto got = test::RunConfig(config, checkpoint, tokens, device);
@@ -110,6 +168,13 @@ void CheckConfig(test::Context& test_context, const model::ModelConfig& config, 
 
 TEST(a_hybrids_other_half_matches_fp64) { CheckConfig(test_context, Hybrid(), kFull ? 45 : 4); }
 TEST(norms_behind_blocks_match_fp64) { CheckConfig(test_context, NormsBehind(), kFull ? 19 : 8); }
+TEST(gelu_matches_fp64) { CheckConfig(test_context, Gelu(), kFull ? 19 : 3); }
+TEST(biases_of_all_products_match_fp64) { CheckConfig(test_context, Biased(), kFull ? 19 : 8); }
+TEST(norms_only_behind_blocks_match_fp64) { CheckConfig(test_context, OnlyBehind(), kFull ? 19 : 8); }
+TEST(experts_with_gelu_match_fp64) { CheckConfig(test_context, GeluExperts(), kFull ? 19 : 3); }
+TEST(mxfp4_experts_of_gpt_oss_widths_match_fp64) {
+  CheckConfig(test_context, GptOssWidths(), kFull ? 8 : 2, model::SyntheticFormat::kMxfp4);
+}
 TEST(a_factor_of_blocks_matches_fp64) { CheckConfig(test_context, Factor(), kFull ? 19 : 3); }
 
 // In every type of KV.

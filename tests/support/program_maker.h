@@ -57,6 +57,18 @@ class ProgramMaker {
     return Weight(label, backend::WeightLayout::kPanels, rows, cols,
                   1 / std::sqrt(static_cast<float>(cols)));
   }
+  // A gate and an up, [rows, cols] each.
+  backend::WeightId GateUp(const std::string& label, int64_t rows, int64_t cols) {
+    const backend::WeightId id = Matrix(label, rows, cols);
+    Matrix(label + ".up", rows, cols);
+    const quant::Matrix up = program->weights.back().sources[0];
+    program->weights.pop_back();
+    backend::Weight& weight = program->weights.back();
+    weight.layout = backend::WeightLayout::kGateUp;
+    weight.sources.push_back(up);
+    weight.ranks[0].push_back({1, 0, rows, 0, cols});
+    return id;
+  }
   // About 1, for norms.
   backend::WeightId Norm(const std::string& label, int64_t size) {
     return Weight(label, backend::WeightLayout::kVector, 1, size, 0.1f);
@@ -108,16 +120,16 @@ class ProgramReference {
 
  private:
   Row& At(backend::BufferId id) { return rows_[p_.buffers[static_cast<size_t>(id)].label]; }
-  Row WeightRow(backend::WeightId id, int64_t row) const {
-    const quant::Matrix& m = p_.weights[static_cast<size_t>(id)].sources[0];
+  Row WeightRow(backend::WeightId id, int64_t row, size_t source = 0) const {
+    const quant::Matrix& m = p_.weights[static_cast<size_t>(id)].sources[source];
     std::vector<float> values(static_cast<size_t>(m.cols));
     quant::DecodeRow(m, row, 0, m.cols, values.data());
     return Row(values.begin(), values.end());
   }
-  Row Multiply(backend::WeightId id, const Row& x) const {
+  Row Multiply(backend::WeightId id, const Row& x, size_t source = 0) const {
     Row y;
-    for (int64_t r = 0; r < p_.weights[static_cast<size_t>(id)].sources[0].rows; ++r) {
-      const Row w = WeightRow(id, r);
+    for (int64_t r = 0; r < p_.weights[static_cast<size_t>(id)].sources[source].rows; ++r) {
+      const Row w = WeightRow(id, r, source);
       double sum = 0;
       for (size_t i = 0; i < x.size(); ++i) sum += w[i] * x[i];
       y.push_back(sum);
@@ -143,6 +155,20 @@ class ProgramReference {
   void Run(const backend::MatmulAddOp& o) {
     const Row y = Multiply(o.w, At(o.in));
     for (size_t i = 0; i < y.size(); ++i) At(o.x)[i] += y[i];
+  }
+  void Run(const backend::MatmulOp& o) { At(o.partial) = Multiply(o.w, At(o.in)); }
+  void Run(const backend::AddNormedOp& o) {
+    Row y = At(o.y);
+    if (o.norm != backend::kNone) Norm(o.norm, y.data());
+    Row& x = At(o.x);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = (o.add ? x[i] : 0) + double{o.scale} * y[i];
+  }
+  void Run(const backend::NormGateUpOp& o) {  // SiLU, no biases
+    Row h = At(o.x);
+    if (o.norm != backend::kNone) Norm(o.norm, h.data());
+    At(o.act) = Multiply(o.w, h);
+    const Row up = Multiply(o.w, h, 1);
+    for (size_t i = 0; i < up.size(); ++i) At(o.act)[i] *= Sigmoid(At(o.act)[i]) * up[i];
   }
   void Run(const backend::AddBiasOp& o) {
     const Row bias = WeightRow(o.bias, 0);

@@ -15,24 +15,33 @@ constexpr size_t kKvFormats = std::size(quant::kKvTypes);
 struct TileKernels {
   TileFormat format;
   string_view matmul[2], gate_up[2], experts[2];  // exact, rounded
+  string_view gate_up_any[2], experts_any[2];
 };
 constexpr TileKernels kTileKernels[] = {
     {TileFormat::kBf16,
      {"matmul_bf16", "matmul_bf16_rounded"},
      {"gate_up_bf16", "gate_up_bf16_rounded"},
-     {"experts_bf16", "experts_bf16_rounded"}},
+     {"experts_bf16", "experts_bf16_rounded"},
+     {"gate_up_bf16_any", "gate_up_bf16_any_rounded"},
+     {"experts_bf16_any", "experts_bf16_any_rounded"}},
     {TileFormat::kBf16Pair,
      {"matmul_pair", "matmul_pair"},
      {"gate_up_pair", "gate_up_pair"},
-     {"experts_pair", "experts_pair"}},
+     {"experts_pair", "experts_pair"},
+     {"gate_up_pair_any", "gate_up_pair_any"},
+     {"experts_pair_any", "experts_pair_any"}},
     {TileFormat::kFp8,
      {"matmul_fp8", "matmul_fp8_rounded"},
      {"gate_up_fp8", "gate_up_fp8_rounded"},
-     {"experts_fp8", "experts_fp8_rounded"}},
+     {"experts_fp8", "experts_fp8_rounded"},
+     {"gate_up_fp8_any", "gate_up_fp8_any_rounded"},
+     {"experts_fp8_any", "experts_fp8_any_rounded"}},
     {TileFormat::kMxfp4,
      {"matmul_mxfp4", "matmul_mxfp4_rounded"},
      {"gate_up_mxfp4", "gate_up_mxfp4_rounded"},
-     {"experts_mxfp4", "experts_mxfp4_rounded"}},
+     {"experts_mxfp4", "experts_mxfp4_rounded"},
+     {"gate_up_mxfp4_any", "gate_up_mxfp4_any_rounded"},
+     {"experts_mxfp4_any", "experts_mxfp4_any_rounded"}},
 };
 
 struct HeadKernels {
@@ -85,6 +94,12 @@ string_view HeadKernel(int32_t head_dim, KvFormat format,
 string_view MatmulKernel(TileFormat format, bool rounded) { return Of(format).matmul[rounded]; }
 string_view GateUpKernel(TileFormat format, bool rounded) { return Of(format).gate_up[rounded]; }
 string_view ExpertsKernel(TileFormat format, bool rounded) { return Of(format).experts[rounded]; }
+string_view GateUpAnyKernel(TileFormat format, bool rounded) {
+  return Of(format).gate_up_any[rounded];
+}
+string_view ExpertsAnyKernel(TileFormat format, bool rounded) {
+  return Of(format).experts_any[rounded];
+}
 
 string_view PrepareKernel(KvFormat format, int32_t head_dim) {
   return HeadKernel(head_dim, format, &HeadKernels::prepare);

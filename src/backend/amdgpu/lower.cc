@@ -61,24 +61,6 @@ Status CheckResidual(const Program& program, const backend::Op& op, BufferId x) 
                "\": the GPU kernels have sums of squares of x and of inputs only");
 }
 
-// What an op may ask for that its kernel does not do; null: nothing.
-template <class T>
-const char* Beyond(const Program&, const T&) {
-  return nullptr;
-}
-const char* Beyond(const Program& program, const backend::MatmulOp& op) {
-  return op.in == program.x ? "a product of x without a norm" : nullptr;
-}
-const char* Beyond(const Program&, const backend::NormGateUpOp& op) {
-  if (op.norm == backend::kNone) return "a feed-forward without a norm before it";
-  if (op.activation != backend::Activation::kSilu) return "an activation other than SiLU";
-  return op.gate_bias != backend::kNone ? "biases of a feed-forward" : nullptr;
-}
-const char* Beyond(const Program&, const backend::ExpertsGateUpOp& op) {
-  if (op.activation != backend::Activation::kSilu) return "an activation other than SiLU";
-  return op.gate_bias != backend::kNone ? "biases of experts" : nullptr;
-}
-
 // A tap lies twice, which no op but its own knows.
 Status CheckTaps(const Program& program, const backend::Op& op) {
   if (program.taps.empty()) return OkStatus();
@@ -103,9 +85,6 @@ Status CheckOneOp(const Program& program, const backend::Op& op, const backend::
         if constexpr (!HasKernel<T>) {
           return Error(Code::kUnsupported, "op ", backend::OpName(op),
                        ": the GPU has no kernel for it");
-        } else if (const char* what = Beyond(program, o); what != nullptr) {
-          return Error(Code::kUnsupported, "op ", backend::OpName(op), " with ", what,
-                       ": the GPU kernels have none");
         } else if constexpr (IsResidual<T>) {
           RETURN_IF_ERROR(CheckResidual(program, op, o.x));
         }
@@ -122,7 +101,9 @@ Status CheckOneOp(const Program& program, const backend::Op& op, const backend::
 bool Multiplies(const backend::Op& op, BufferId buffer) {
   const auto* matmul = std::get_if<backend::MatmulOp>(&op);
   const auto* added = std::get_if<backend::MatmulAddOp>(&op);
-  return (matmul != nullptr && matmul->in == buffer) || (added != nullptr && added->in == buffer);
+  const auto* gate_up = std::get_if<backend::NormGateUpOp>(&op);
+  return (matmul != nullptr && matmul->in == buffer) || (added != nullptr && added->in == buffer) ||
+         (gate_up != nullptr && gate_up->x == buffer && gate_up->norm == backend::kNone);
 }
 
 backend::WeightId ProductOf(const backend::Op& op) {
@@ -257,8 +238,10 @@ uint64_t Lowering::SplitOf(backend::BufferId x) const {
   return own != 0 ? own : memory.split;
 }
 
-uint64_t Lowering::FactorOf(backend::BufferId in) const {
-  return LiesSplit(program, in) ? At(in) : SplitOf(in);
+uint64_t Lowering::FactorOf(backend::BufferId in) {
+  if (LiesSplit(program, in)) return At(in);
+  Norm(in, backend::kNone);
+  return SplitOf(in);
 }
 
 Lowering::NextUse Lowering::NextUseOf(backend::BufferId x) const {
@@ -291,13 +274,14 @@ kernels::NormOf Lowering::Norm(backend::BufferId x, backend::WeightId norm) {
     SetStep(&args);
     args.x.address = At(x);
     args.split.address = SplitOf(x);
-    args.norm.address = WeightOf(norm).vector;
+    if (norm != backend::kNone) args.norm.address = WeightOf(norm).vector;
     args.hidden = static_cast<uint32_t>(program.hidden);
     args.stride = shape.hidden_stride;
     args.chunks = shape.chunks;
     Add("resplit", args, uint64_t{rows} * shape.chunks);
     made = norm;
   }
+  if (norm == backend::kNone) return {};
   kernels::NormOf out;
   out.squares.address = SquaresOf(x);
   out.chunks = shape.chunks;

@@ -157,6 +157,9 @@ uint32_t HeadsOfAll(const backend::Program& program, const backend::WideNormOp& 
 // Whether sums of squares and split rows are kept beside a buffer: x, and what InputOps write.
 bool KeepsRows(const backend::Program& program, backend::BufferId buffer);
 
+// An activation as the kernels have it: the numbers of their one expression.
+kernels::GatingArgs GatingOf(backend::Activation activation);
+
 // For steps of up to `rows` rows.
 std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
                           int32_t rank, uint32_t rows);

@@ -34,6 +34,7 @@ struct Product {
   bool sums = false;   // who takes it adds what workgroups that share k leave
   bool beside = false;  // needs nothing of the launch before
   kernels::NormOf norm = {};
+  absl::optional<kernels::GatingArgs> gating = absl::nullopt;  // of gate_up; none: silu(gate) * up
 };
 // Where a product is: [splits][rows, stride].
 struct Sums {
@@ -113,18 +114,25 @@ class Lowering {
   // Who takes a product's sums: the op behind it, or the one behind that and its gate. Of heads: what norms or
   // widens all of them, or attention.
   bool GoesToHeads(backend::BufferId out) const;
+  bool GoesToSum(const backend::MatmulOp& op) const;
   bool GoesToRowGate(const backend::NormMatmulOp& op) const;
   bool GoesToDelta(const backend::NormMatmulOp& op) const;
   // Whether the op before is a product of the same input, so that neither waits for the other.
   bool IsBeside(const backend::NormMatmulOp& op) const;
-  // Split rows of what a product without a norm takes: the buffer itself, or beside an input's.
-  uint64_t FactorOf(backend::BufferId in) const;
+  // Split rows of what a product without a norm takes: the buffer itself, or those of x or an input as
+  // it is.
+  uint64_t FactorOf(backend::BufferId in);
   // What a kernel that writes rows of x leaves: split rows for the next op that norms or multiplies
   // them. Where x is written again before, nothing: what there is of the rows before stays, which
   // experts take.
   kernels::RowsOut RowsOf(backend::BufferId x);
-  // The split rows of x with this norm, made again if the last that were made are for another one.
+  // The split rows of x with this norm, or with none, made again if the last that were made are for
+  // another one.
   kernels::NormOf Norm(backend::BufferId x, backend::WeightId norm);
+  // What a feed-forward makes of gate and up; nothing: silu(gate) * up. `groups`: experts.
+  absl::optional<kernels::GatingArgs> GatingOf(backend::Activation activation,
+                                               backend::WeightId gate_bias,
+                                               backend::WeightId up_bias, int32_t groups) const;
   // Of a product's input.
   void AddNormed(backend::BufferId x, backend::WeightId norm, Product product);
   void Add(const Product& product);
@@ -185,6 +193,7 @@ void Emit(const backend::NormGateUpOp& op, Lowering* to);
 void Emit(const backend::RouterOp& op, Lowering* to);
 void Emit(const backend::ExpertsGateUpOp& op, Lowering* to);
 void Emit(const backend::ExpertsDownOp& op, Lowering* to);
+void Emit(const backend::ExpertsBiasOp& op, Lowering* to);
 void Emit(const backend::LogitsOp& op, Lowering* to);
 void Emit(const backend::AddNormedOp& op, Lowering* to);
 void Emit(const backend::AddBiasOp& op, Lowering* to);
@@ -218,6 +227,8 @@ Status CheckOp(const backend::Program& program, const backend::RowGateOp& op,
 Status CheckOp(const backend::Program& program, const backend::RouterOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::ExpertsBiasOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::TapOp& op,
                const backend::Op* before);

@@ -83,9 +83,14 @@ bool BlocksFitTiles(const TilePlan& plan) {
 
 TileFormat FormatOf(const TilePlan& plan) {
   const Weight& weight = *plan.weight;
-  const Format format = weight.sources[0].format;
+  const Matrix& first = weight.sources[0];
+  const Format format = first.format;
+  // All experts' alike, for one kernel reads them.
   for (const Matrix& source : weight.sources) {
-    if (source.format != format) return TileFormat::kBf16Pair;
+    if (source.format != format || source.block_rows != first.block_rows ||
+        source.block_cols != first.block_cols) {
+      return TileFormat::kBf16Pair;
+    }
   }
   const TileFormat tile = quant::InfoOf(format).tile;
   bool aligned = PartsAreSteps(weight), together = aligned;
@@ -95,7 +100,7 @@ TileFormat FormatOf(const TilePlan& plan) {
   }
   const bool fits = tile == TileFormat::kFp8     ? together && BlocksFitTiles(plan)
                     : tile == TileFormat::kMxfp4 ? aligned
-                    : tile == TileFormat::kBf16  ? weight.sources[0].col_step == 0
+                    : tile == TileFormat::kBf16  ? first.col_step == 0
                                                  : true;
   return fits ? tile : TileFormat::kBf16Pair;
 }

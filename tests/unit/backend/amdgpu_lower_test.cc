@@ -26,6 +26,8 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(MatmulKernel(format, rounded));
       names.emplace_back(GateUpKernel(format, rounded));
       names.emplace_back(ExpertsKernel(format, rounded));
+      names.emplace_back(GateUpAnyKernel(format, rounded));
+      names.emplace_back(ExpertsAnyKernel(format, rounded));
     }
   }
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
@@ -49,6 +51,10 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(GateUpKernel(TileFormat::kBf16Pair, true), "gate_up_pair");
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, false), "experts_mxfp4");
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, true), "experts_mxfp4_rounded");
+  CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, false), "gate_up_fp8_any");
+  CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, true), "gate_up_fp8_any_rounded");
+  CHECK_EQ(ExpertsAnyKernel(TileFormat::kBf16Pair, true), "experts_pair_any");
+  CHECK_EQ(ExpertsAnyKernel(TileFormat::kMxfp4, true), "experts_mxfp4_any_rounded");
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 96), "");
@@ -155,8 +161,11 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
            "not refused");
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::AddNormedOp{3, 0, 1, 0}); }),
               "op add_normed of \"act\""));
-  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::ExpertsBiasOp{}); }),
-              "op experts_bias"));
+  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::ExpertsBiasOp{1, 2, 0, 0}); }),
+              "op experts_bias of \"moe.ids\": the GPU kernels take what experts were chosen by"));
+  Program biased = WithExperts(quant::Format::kMxfp4, quant::Format::kMxfp4);
+  biased.ops.push_back(backend::ExpertsBiasOp{1, 2, 0, 0});
+  CHECK_OK(CheckProgram(biased));
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::RowGateOp{}); }),
               "op row_gate of \"x\": the GPU kernels take what gate-up leaves"));
   // Taps: rows as wide as x, for other contexts only; norms of what has sums of squares.
@@ -180,6 +189,17 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
               "op matmul_add of \"tap.0\": the GPU kernels keep a tap for other contexts"));
   const Program mixed = WithExperts(quant::Format::kBF16, quant::Format::kMxfp4);
   CHECK(Holds(std::string(CheckProgram(mixed).message()), "layers.0.down"));
+  // Of FP8 in blocks that only one of the two has whole tiles of.
+  Program blocks = WithExperts(quant::Format::kFp8Block, quant::Format::kFp8Block);
+  for (backend::Weight& weight : blocks.weights) {
+    quant::Matrix& m = weight.sources[0];
+    m.rows = m.cols = 128;
+    m.block_rows = m.block_cols = 128;
+    weight.ranks = {{{0, 0, 128, 0, 128}}};
+  }
+  CHECK_OK(CheckProgram(blocks));
+  blocks.weights[1].sources[0].block_rows = blocks.weights[1].sources[0].block_cols = 16;
+  CHECK(Holds(std::string(CheckProgram(blocks).message()), "layers.0.down: the experts' two products"));
   Program alone = WithExperts(quant::Format::kBF16, quant::Format::kBF16);
   alone.ops.erase(alone.ops.begin() + 1);  // nothing before it
   CHECK(CodeOf(CheckProgram(alone)) == Code::kUnsupported);
@@ -192,24 +212,14 @@ TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
   };
   CHECK(Holds(refused(backend::AddBiasOp{0, 1}), "op add_bias of \"moe.ids\", 1 of 6 a row: the GPU kernels add to fp32"));
   CHECK_EQ(refused(backend::AddBiasOp{0, 2}), "not refused");
-  CHECK(Holds(refused(backend::MatmulOp{0, 0, 1}), "op matmul with a product of x without a norm"));
+  CHECK_EQ(refused(backend::MatmulOp{0, 0, 1}), "not refused");
+  CHECK(Holds(refused(backend::MatmulOp{2, 0, 1}), "a product with \"moe.weights\": the GPU kernels multiply"));
   CHECK(Holds(refused(backend::AllReduceAddOp{1, 0, false}), "a product's sums right behind it"));
   CHECK(Holds(refused(backend::AllReduceAddOp{1, 3}), "add to x and to inputs"));
-  backend::NormGateUpOp gate_up = {};
-  gate_up.norm = backend::kNone;
-  CHECK(Holds(refused(gate_up), "without a norm before it"));
-  gate_up = {};
-  gate_up.activation = backend::Activation::kGeluTanh;
-  CHECK(Holds(refused(gate_up), "an activation other than SiLU"));
-  gate_up = {};
-  gate_up.gate_bias = gate_up.up_bias = 0;
-  CHECK(Holds(refused(gate_up), "biases of a feed-forward"));
-  backend::ExpertsGateUpOp experts = {};
-  experts.activation = backend::Activation::kClampedSwiglu;
-  CHECK(Holds(refused(experts), "an activation other than SiLU"));
-  experts = {};
-  experts.gate_bias = experts.up_bias = 0;
-  CHECK(Holds(refused(experts), "biases of experts"));
+  backend::NormGateUpOp gate_up = {0, backend::kNone, 0, 3};
+  CHECK_EQ(refused(gate_up), "not refused");
+  gate_up.x = 2;
+  CHECK(Holds(refused(gate_up), "op norm_gate_up of \"moe.weights\": the GPU kernels have sums"));
   backend::RouterOp router = {};
   router.groups = 65;
   CHECK(Holds(refused(router), "65 groups of experts: the GPU kernels take 64"));
@@ -331,6 +341,8 @@ TEST(x_between_a_router_and_its_experts) {
   const std::string reason = "between a router and its experts";
   CHECK(Holds(between({write, backend::NormMatmulOp{0, 0, 0, 4}}), reason));
   CHECK(Holds(between({backend::NormMatmulOp{0, 1, 0, 4}}), reason));
+  CHECK(Holds(between({backend::NormGateUpOp{0, backend::kNone, 0, 3}}), reason));
+  CHECK(Holds(between({backend::MatmulOp{0, 0, 4}}), reason));
 }
 
 TEST(sizes_of_a_context) {

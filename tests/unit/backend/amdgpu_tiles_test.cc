@@ -427,6 +427,23 @@ TEST(what_does_not_fit_becomes_pairs) {
   mixed.Slice(0, 0, 16, 0, 64);
   mixed.Slice(1, 0, 16, 0, 64);
   CHECK_EQ(Wrong(mixed, TileFormat::kBf16Pair), "");
+  Fixture experts;  // of blocks of two sizes: what one cannot be, no other is
+  experts.weight.groups = 2;
+  for (const int32_t block : {128, 64}) experts.Add(Format::kFp8Block, 16, 128, block);
+  for (int32_t expert = 0; expert < 2; ++expert) experts.Slice(expert, 0, 16, 0, 128);
+  for (int32_t expert = 0; expert < 2; ++expert) {
+    CHECK(PlanTiles(experts.weight, 0, expert).format == TileFormat::kBf16Pair);
+  }
+}
+
+// gpt-oss has a gate's row and an up's behind each other: two halves of the columns of one matrix.
+TEST(gate_and_up_in_turns_stay_mxfp4) {
+  Fixture f;
+  f.weight.layout = WeightLayout::kGateUp;
+  f.Add(Format::kMxfp4, 40, 2 * 96);
+  f.Slice(0, 8, 40, 0, 96);
+  f.Slice(0, 8, 40, 96, 192);
+  CHECK_EQ(Wrong(f, TileFormat::kMxfp4), "");
 }
 
 }  // namespace

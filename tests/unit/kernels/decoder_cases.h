@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/activation.h"
 #include "kernels/decoder_args.h"
 #include "unit/kernels/case.h"
 
@@ -86,6 +87,8 @@ struct Near {
   double value = 0, allowed = 0;
 };
 Near SiluTimes(const Near& gate, const Near& up);
+// Of any activation.
+Near Activated(backend::Activation activation, const Near& gate, const Near& up);
 
 }  // namespace mainarch::kernels_test
 

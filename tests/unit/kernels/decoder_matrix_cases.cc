@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/amdgpu/lower.h"
 #include "unit/kernels/decoder_weights.h"
 
 namespace mainarch::kernels_test {
@@ -62,6 +63,63 @@ Row InputOf(const Inputs& x, const NormData& norm, uint32_t row) {
   return out;
 }
 
+// What a feed-forward makes of gate and up, with biases or without. `on`: by the kernels that take any.
+struct Gate {
+  bool on = false;
+  backend::Activation activation = backend::Activation::kSilu;
+  bool biased = false;
+};
+constexpr Gate kGelu = {true, backend::Activation::kGeluTanh};
+constexpr Gate kBiased = {true, backend::Activation::kSilu, true};
+constexpr Gate kClamped = {true, backend::Activation::kClampedSwiglu, true};
+std::string TextOf(const Gate& gate) {
+  if (!gate.on) return "";
+  const std::string name = gate.activation == backend::Activation::kGeluTanh        ? ", gelu"
+                           : gate.activation == backend::Activation::kClampedSwiglu ? ", clamped"
+                                                                                    : "";
+  return name + (gate.biased ? ", biased" : "");
+}
+
+// Of gate and up, each [experts, width], so large that the clamped ones are clamped; or nothing.
+struct GateBiases {
+  uint32_t width = 0;
+  std::vector<float> gate, up;
+  Near Add(Near sum, bool is_up, uint32_t expert, uint32_t column) const {
+    const std::vector<float>& bias = is_up ? up : gate;
+    if (bias.empty()) return sum;
+    sum.value += double{bias[expert * width + column]};
+    sum.allowed += std::abs(sum.value) * 0x1p-23;
+    return sum;
+  }
+};
+GateBiases RandomBiases(Random& random, const Gate& gate, uint32_t experts, uint32_t width) {
+  GateBiases out;
+  out.width = width;
+  if (!gate.biased) return out;
+  out.gate = random.Floats(size_t{experts} * width, 4);
+  out.up = random.Floats(size_t{experts} * width, 4);
+  return out;
+}
+void AddBiases(const GateBiases& biases, std::vector<Buffer>* buffers) {
+  if (biases.gate.empty()) return;
+  buffers->push_back({"gate_bias", ToBytes(biases.gate)});
+  buffers->push_back({"up_bias", ToBytes(biases.up)});
+}
+GatingArgs GatingAt(const Gate& gate, uint32_t width, const Addresses& at) {
+  GatingArgs out = amdgpu::GatingOf(gate.activation);
+  if (!gate.biased) return out;
+  out.gate_bias = at.Of<const float>("gate_bias");
+  out.up_bias = at.Of<const float>("up_bias");
+  out.width = width;
+  return out;
+}
+Near Activate(const Gate& gate, const GateBiases& biases, const Near& g, const Near& u,
+              uint32_t expert, uint32_t column) {
+  if (!gate.on) return SiluTimes(g, u);
+  return Activated(gate.activation, biases.Add(g, false, expert, column),
+                   biases.Add(u, true, expert, column));
+}
+
 struct Product {
   TileFormat format;
   bool gate_up;
@@ -71,6 +129,7 @@ struct Product {
   bool rounded = false;
   uint32_t parts = 1;   // of k
   uint32_t splits = 1;  // workgroups that share it
+  Gate gate = {};
 };
 
 // What workgroups that share k leave adds up to the bits that one makes alone, which come first.
@@ -102,6 +161,7 @@ Case ProductCase(const Product& p) {
   const Inputs x = RandomInputs(random, step.count(), p.width);
   const NormData norm = p.norm ? RandomNorm(random, x) : NormData{};
   const TiledWeights w = RandomTiles(random, p.format, p.outputs, p.width, p.gate_up, p.parts);
+  const GateBiases biases = RandomBiases(random, p.gate, 1, p.outputs);
   const uint32_t out_stride = RoundUp(p.outputs, kPadColumns);
   const uint32_t out_rows = p.rows + 1;
 
@@ -112,23 +172,24 @@ Case ProductCase(const Product& p) {
       Near near;  // rows beyond the matrix are zeros
       if (o < p.outputs) near = Dot(w, 0, o, in.values, &in.errors, p.rounded);
       if (o < p.outputs && p.gate_up) {
-        near = SiluTimes(near, Dot(w, 1, o, in.values, &in.errors, p.rounded));
+        near = Activate(p.gate, biases, near, Dot(w, 1, o, in.values, &in.errors, p.rounded), 0, o);
       }
       want.Set(row, o, near.value, near.allowed);
     }
   }
   Case out;
   const std::string kernel = std::string(p.gate_up ? "gate_up_" : "matmul_") + NameOf(p.format) +
-                             (p.rounded ? "_rounded" : "");
+                             (p.gate.on ? "_any" : "") + (p.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", p.rows, " rows, ", p.outputs, " outputs, k ", p.width,
                           p.parts > 1 ? absl::StrCat(" in ", p.parts) : "",
-                          p.norm ? ", normed" : "", p.logits ? ", logit rows" : "",
+                          p.norm ? ", normed" : "", p.logits ? ", logit rows" : "", TextOf(p.gate),
                           p.splits > 1 ? absl::StrCat(", shared by ", p.splits) : "");
   out.bound = p.rounded ? kRoundedBound : kProductBound;
   out.buffers = {{"step", step.Block()}, {"x", SplitRows(x, norm.w)}, want.ToFill("out")};
   const size_t floats = out.buffers.back().initial.size() / 4;
   w.AddBuffers("w", &out.buffers);
   AddNorm(norm, &out.buffers);
+  AddBiases(biases, &out.buffers);
   const auto product = [=](MatmulArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");
     args.x = at.Of<const float>("x");
@@ -141,6 +202,13 @@ Case ProductCase(const Product& p) {
     args.flags = p.logits ? uint32_t{kMatmulLogitRows} : 0;
   };
   out.steps = {{MakeLaunch<MatmulArgs>(kernel, p.workers, product)}};
+  if (p.gate.on) {
+    out.steps = {{MakeLaunch<GateUpAnyArgs>(
+        kernel, p.workers, [=](GateUpAnyArgs& args, const Addresses& at) {
+          product(args.product, at);
+          args.gating = GatingAt(p.gate, p.outputs, at);
+        })}};
+  }
   if (p.splits == 1) {
     out.expectations = {p.gate_up ? want.CheckSplit("out") : want.Check("out")};
     return out;
@@ -167,6 +235,7 @@ struct ExpertShape {
   bool rounded = false;
   bool shared = false;  // the last expert is every row's, in the last slot
   uint32_t parts = 1;   // of down's k
+  Gate gate = {};
 };
 
 struct Choice {
@@ -213,6 +282,20 @@ ExpertTiles RandomExperts(Random& random, TileFormat format, uint32_t experts, u
   return out;
 }
 
+// Split rows are zeros behind their width, whatever biases lie behind an expert's own.
+Expectation ZerosBehind(const std::string& buffer, uint32_t width, uint32_t stride) {
+  return {buffer, [=](absl::Span<const uint8_t> bytes) -> std::string {
+            for (size_t row = 0; row < bytes.size() / (stride * 4); ++row) {
+              for (uint32_t c = width; c < stride; ++c) {
+                uint16_t value;
+                std::memcpy(&value, &bytes[row * stride * 4 + SplitPlace(c)], 2);
+                if (value != 0) return absl::StrCat("[", row, "][", c, "] is not 0");
+              }
+            }
+            return "";
+          }};
+}
+
 Case ExpertCase(const ExpertShape& s) {
   Random random(s.rows * 31 + s.hidden + static_cast<uint32_t>(s.format));
   const Inputs x = RandomInputs(random, s.rows, s.hidden);
@@ -221,6 +304,7 @@ Case ExpertCase(const ExpertShape& s) {
   const ExpertTiles up = RandomExperts(random, s.format, s.experts, s.width, s.hidden, true, 1);
   const ExpertTiles down =
       RandomExperts(random, s.format, s.experts, s.hidden, s.width, false, s.parts);
+  const GateBiases biases = RandomBiases(random, s.gate, s.experts, s.width);
   const uint32_t act_stride = RoundUp(s.width, kPadColumns);
   const uint32_t out_stride = RoundUp(s.hidden, kPadColumns);
 
@@ -233,8 +317,9 @@ Case ExpertCase(const ExpertShape& s) {
       const double weight = choice.weights[row * s.top + slot];
       Row act;
       for (uint32_t i = 0; i < s.width; ++i) {
-        const Near near = SiluTimes(Dot(up.each[e], 0, i, in.values, &in.errors, s.rounded),
-                                    Dot(up.each[e], 1, i, in.values, &in.errors, s.rounded));
+        const Near near = Activate(s.gate, biases,
+                                   Dot(up.each[e], 0, i, in.values, &in.errors, s.rounded),
+                                   Dot(up.each[e], 1, i, in.values, &in.errors, s.rounded), e, i);
         act.values.push_back(near.value);
         act.errors.push_back(near.allowed);
       }
@@ -250,11 +335,11 @@ Case ExpertCase(const ExpertShape& s) {
     }
   }
   Case out;
-  const std::string kernel =
-      std::string("experts_") + NameOf(s.format) + (s.rounded ? "_rounded" : "");
+  const std::string kernel = std::string("experts_") + NameOf(s.format) + (s.gate.on ? "_any" : "") +
+                             (s.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ",
                           s.hidden, ", width ", s.width, s.parts > 1 ? absl::StrCat(" in ", s.parts) : "", s.same ? ", all the same" : "",
-                          s.shared ? ", one shared" : "");
+                          s.shared ? ", one shared" : "", TextOf(s.gate));
   out.bound = s.rounded ? kRoundedBound : kProductBound;
   // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
   // width are zeros, as the backend leaves them.
@@ -268,34 +353,41 @@ Case ExpertCase(const ExpertShape& s) {
   up.all.AddBuffers("up", &out.buffers);
   down.all.AddBuffers("down", &out.buffers);
   AddNorm(norm, &out.buffers);
+  AddBiases(biases, &out.buffers);
   const TiledWeights up_shape = up.all, down_shape = down.all;
   const uint64_t strides[] = {up.stride, up.scale_stride, down.stride, down.scale_stride};
-  out.steps = {{MakeLaunch<ExpertsArgs>(
-      kernel, s.workers,
-      [=, up_stride = strides[0], up_scales = strides[1], down_stride = strides[2],
-       down_scales = strides[3]](ExpertsArgs& args, const Addresses& at) {
-        args.step = at.Of<const uint32_t>("step");
-        args.x = at.Of<const float>("x");
-        args.ids = at.Of<const uint32_t>("ids");
-        args.weights = at.Of<const float>("weights");
-        args.act = at.Of<float>("act");
-        args.out = at.Of<float>("out");
-        args.arrivals = at.Of<uint32_t>("arrivals");
-        args.gate_up = up_shape.At("up", at);
-        args.down = down_shape.At("down", at);
-        args.gate_up_stride = up_stride;
-        args.gate_up_scale_stride = up_scales;
-        args.down_stride = down_stride;
-        args.down_scale_stride = down_scales;
-        args.norm = NormAt(norm, x.width, at);
-        args.x_stride = x.stride;
-        args.act_stride = act_stride;
-        args.out_stride = out_stride;
-        args.top = s.top;
-        args.experts = s.experts;
-        args.most_rows = s.rows;
-      })}};
-  out.expectations = {want.Check("out")};
+  const auto products = [=, up_stride = strides[0], up_scales = strides[1], down_stride = strides[2],
+                         down_scales = strides[3]](ExpertsArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.x = at.Of<const float>("x");
+    args.ids = at.Of<const uint32_t>("ids");
+    args.weights = at.Of<const float>("weights");
+    args.act = at.Of<float>("act");
+    args.out = at.Of<float>("out");
+    args.arrivals = at.Of<uint32_t>("arrivals");
+    args.gate_up = up_shape.At("up", at);
+    args.down = down_shape.At("down", at);
+    args.gate_up_stride = up_stride;
+    args.gate_up_scale_stride = up_scales;
+    args.down_stride = down_stride;
+    args.down_scale_stride = down_scales;
+    args.norm = NormAt(norm, x.width, at);
+    args.x_stride = x.stride;
+    args.act_stride = act_stride;
+    args.out_stride = out_stride;
+    args.top = s.top;
+    args.experts = s.experts;
+    args.most_rows = s.rows;
+  };
+  out.steps = {{MakeLaunch<ExpertsArgs>(kernel, s.workers, products)}};
+  out.expectations = {want.Check("out"), ZerosBehind("act", s.width, act_stride)};
+  if (s.gate.on) {
+    out.steps = {{MakeLaunch<ExpertsAnyArgs>(
+        kernel, s.workers, [=](ExpertsAnyArgs& args, const Addresses& at) {
+          products(args.experts, at);
+          args.gating = GatingAt(s.gate, s.width, at);
+        })}};
+  }
   return out;
 }
 
@@ -328,10 +420,15 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(ProductCase({format, false, 9, 17, wide, true, false, 2, false, 8}));
     cases.push_back(ProductCase({format, false, 1, 40, wide, false, false, 5, false, 8, 8}));
     cases.push_back(ProductCase({format, false, 9, 17, wide, false, false, 3, false, 8, 2}));
+    for (const auto& [rows, gate] : std::vector<std::pair<uint32_t, Gate>>{
+             {1, kGelu}, {5, kClamped}, {17, kBiased}}) {
+      cases.push_back(ProductCase({format, true, rows, 40, ragged, rows != 5, false, 2, false, 1, 1, gate}));
+    }
     if (format == TileFormat::kBf16Pair) continue;
     cases.push_back(ProductCase({format, false, 3, 17, wide, false, false, 2, true, 8}));
     cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3, true}));
     cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, true}));
+    cases.push_back(ProductCase({format, true, 5, 24, ragged, true, false, 2, true, 1, 1, kClamped}));
   }
   return cases;
 }
@@ -346,8 +443,11 @@ std::vector<Case> DecoderExpertCases() {
     cases.push_back(ExpertCase({format, 17, hidden, width, 6, 3, false, 4}));
     cases.push_back(ExpertCase({format, 5, 64, 288, 4, 2, false, 3, false, false, 8}));
     cases.push_back(ExpertCase({format, 2, 64, 224, 4, 2, false, 3, false, false, 4}));
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, false, false, 1, kClamped}));
+    cases.push_back(ExpertCase({format, 17, hidden, width, 6, 2, false, 2, false, false, 1, kGelu}));
     if (format == TileFormat::kBf16Pair) continue;
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, true}));
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, false, 1, kClamped}));
     // Widths of a large model's shares: tiles and a half, and three quarters of one.
     cases.push_back(ExpertCase({format, 2, 64, 192, 4, 2, false, 3}));
     cases.push_back(ExpertCase({format, 2, 192, 96, 4, 2, false, 3}));

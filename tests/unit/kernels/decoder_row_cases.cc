@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// row_gate and add_normed: what is done to a layer's rows beside products and attention.
+// row_gate, add_normed and experts_bias: what is done to a layer's rows beside products and attention.
 #include <cmath>
 
 #include "unit/kernels/decoder_cases.h"
@@ -143,6 +143,65 @@ Case AddNormedCase(const NormedShape& s, uint32_t workers) {
   return out;
 }
 
+// x += the weighted biases of a row's experts.
+Case ExpertsBiasCase(uint32_t rows, uint32_t hidden, uint32_t top, bool used, uint32_t workers) {
+  constexpr uint32_t kExperts = 20;
+  Random random(hidden + rows);
+  const Inputs x = RandomInputs(random, rows, hidden);
+  const std::vector<float> bias = random.Floats(size_t{kExperts} * hidden);
+  const std::vector<float> next = random.Floats(x.stride), weights = random.Floats(rows * top);
+  std::vector<uint32_t> ids;
+  for (uint32_t i = 0; i < rows * top; ++i) {
+    ids.push_back(i % top + static_cast<uint32_t>(random.Next() % (kExperts - top)));
+  }
+  const uint32_t chunks = (hidden + kRowChunk - 1) / kRowChunk, stride = x.stride;
+  Wanted want(rows, stride), squares(rows, chunks), split(rows, stride);
+  for (uint32_t row = 0; row < rows; ++row) {
+    std::vector<double> sums(chunks);
+    for (uint32_t i = 0; i < stride; ++i) {
+      double value = x.at(row, i), size = std::abs(value);
+      for (uint32_t slot = row * top; i < hidden && slot < (row + 1) * top; ++slot) {
+        const double one = double{weights[slot]} * double{bias[ids[slot] * hidden + i]};
+        value += one;
+        size += std::abs(one);
+      }
+      const double off = i < hidden ? size * (top + 1) * 0x1p-23 : 0;
+      want.Set(row, i, value, off);
+      if (i >= hidden || !used) continue;
+      sums[i / kRowChunk] += value * value;
+      split.Set(row, i, value * double{next[i]}, off * std::abs(double{next[i]}));
+    }
+    for (uint32_t c = 0; used && c < chunks; ++c) squares.Set(row, c, sums[c], sums[c] * 0x1p-17);
+  }
+  Case out;
+  out.name = absl::StrCat("experts_bias ", rows, " rows, hidden ", hidden, ", ", top, " of ", kExperts,
+                          used ? "" : ", changed again");
+  out.bound = "(slots + 1) 2^-23 of the sizes: fp32 sums; squares 2^-17 relative";
+  out.buffers = {{"step", StepPlan::Of(rows).Block()}, {"x", ToBytes(x.values)},
+                 {"ids", ToBytes(ids)},                {"weights", ToBytes(weights)},
+                 {"bias", ToBytes(bias)},              {"next", ToBytes(next)},
+                 squares.ToFill("squares"),            split.ToFill("split")};
+  out.steps = {{MakeLaunch<ExpertsBiasArgs>(
+      "experts_bias", workers, [=](ExpertsBiasArgs& args, const Addresses& at) {
+        args.step = at.Of<const uint32_t>("step");
+        args.ids = at.Of<const uint32_t>("ids");
+        args.weights = at.Of<const float>("weights");
+        args.bias = at.Of<const float>("bias");
+        args.out.x = at.Of<float>("x");
+        if (used) {
+          args.out.squares = at.Of<float>("squares");
+          args.out.split = at.Of<float>("split");
+          args.out.norm = at.Of<const float>("next");
+        }
+        args.hidden = hidden;
+        args.stride = stride;
+        args.chunks = chunks;
+        args.top = top;
+      })}};
+  out.expectations = {want.Check("x"), squares.Check("squares"), split.CheckSplit("split")};
+  return out;
+}
+
 }  // namespace
 
 std::vector<Case> DecoderRowCases() {
@@ -156,6 +215,9 @@ std::vector<Case> DecoderRowCases() {
       AddNormedCase({17, 72, false, false, 8}, 2),
       AddNormedCase({2, 1160, true, true, 2, /*used=*/false}, 2),
       AddNormedCase({5, 1160, false, true, 1, /*used=*/true, /*bias=*/true}, 3),
+      ExpertsBiasCase(1, 72, 1, true, 1),
+      ExpertsBiasCase(5, 1160, 4, true, 3),
+      ExpertsBiasCase(17, 72, 6, /*used=*/false, 2),
   };
 }
 

@@ -7,15 +7,10 @@
 namespace mainarch::amdgpu {
 namespace {
 
-// Whether it is this op that leaves y as a product's sums. A product of x leaves rows.
-bool LeavesSums(const backend::Program& program, const backend::Op* op, backend::BufferId y) {
+// Whether it is this op that leaves y as a product's sums (Lowering::GoesToSum).
+bool LeavesSums(const backend::Op* op, backend::BufferId y) {
   const auto* matmul = op == nullptr ? nullptr : std::get_if<backend::MatmulOp>(op);
-  return matmul != nullptr && matmul->partial == y && matmul->in != program.x;
-}
-// Whether it adds a bias to y, which makes rows of a product's sums.
-bool AddsBias(const backend::Op* op, backend::BufferId y) {
-  const auto* bias = op == nullptr ? nullptr : std::get_if<backend::AddBiasOp>(op);
-  return bias != nullptr && bias->x == y;
+  return matmul != nullptr && matmul->partial == y;
 }
 
 }  // namespace
@@ -24,7 +19,7 @@ void Emit(const backend::AddNormedOp& op, Lowering* to) {
   kernels::AddNormedArgs args;
   to->SetStep(&args);
   args.y.address = to->At(op.y);
-  if (LeavesSums(to->program, to->Before(), op.y)) {
+  if (LeavesSums(to->Before(), op.y)) {
     args.y.address = to->pending.sums.at;
     args.splits = to->pending.sums.splits;
     args.split_rows = to->pending.sums.rows;
@@ -44,8 +39,6 @@ void Emit(const backend::AddNormedOp& op, Lowering* to) {
 // Of what ranks add up once, not once a rank: behind the sum, which all of them have.
 void Emit(const backend::AddBiasOp& op, Lowering* to) {
   const auto width = static_cast<uint32_t>(to->program.buffers[static_cast<size_t>(op.x)].width);
-  // A product's sums become rows first.
-  if (LeavesSums(to->program, to->Before(), op.x)) to->ReduceInto(op.x, /*whole=*/true);
   kernels::AddNormedArgs args;
   to->SetStep(&args);
   args.y.address = to->WeightOf(op.bias).vector;
@@ -59,8 +52,7 @@ void Emit(const backend::AddBiasOp& op, Lowering* to) {
   to->Add("add_normed", args, uint64_t{to->rows} * args.chunks);
 }
 
-Status CheckOp(const backend::Program& program, const backend::AddBiasOp& op,
-               const backend::Op* before) {
+Status CheckOp(const backend::Program& program, const backend::AddBiasOp& op, const backend::Op*) {
   if (KeepsRows(program, op.x)) return OkStatus();
   const backend::Buffer& x = program.buffers[static_cast<size_t>(op.x)];
   if (LiesSplit(program, op.x) || x.type != backend::BufferType::kF32 || x.slots != 1 ||
@@ -68,27 +60,15 @@ Status CheckOp(const backend::Program& program, const backend::AddBiasOp& op,
     return Error(Code::kUnsupported, "op add_bias of \"", x.label, "\", ", x.slots, " of ", x.width,
                  " a row: the GPU kernels add to fp32 rows of an even width");
   }
-  if (LeavesSums(program, before, op.x) && x.width == program.hidden) return OkStatus();
-  for (const backend::Op& any : program.ops) {
-    if (!LeavesSums(program, &any, op.x)) continue;
-    return Error(Code::kUnsupported, "op add_bias of \"", x.label,
-                 "\": the GPU kernels take a product's sums right behind it, of the hidden size");
-  }
   return OkStatus();
 }
 
 Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
-               const backend::Op* before) {
+               const backend::Op*) {
   const backend::Buffer& y = program.buffers[static_cast<size_t>(op.y)];
   if (LiesSplit(program, op.y) || y.slots != 1 || y.width != program.hidden) {
     return Error(Code::kUnsupported, "op add_normed of \"", y.label,
                  "\": the GPU kernels add fp32 rows of the hidden size, ", program.hidden);
-  }
-  if (LeavesSums(program, before, op.y) || AddsBias(before, op.y)) return OkStatus();
-  for (const backend::Op& any : program.ops) {
-    if (!LeavesSums(program, &any, op.y)) continue;
-    return Error(Code::kUnsupported, "op add_normed of \"", y.label,
-                 "\": the GPU kernels take a product's sums right behind it");
   }
   return OkStatus();
 }

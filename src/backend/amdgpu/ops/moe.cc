@@ -5,6 +5,7 @@
 
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lowering.h"
+#include "backend/amdgpu/tiles.h"
 
 namespace mainarch::amdgpu {
 namespace {
@@ -103,19 +104,63 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const uint64_t blocks = CeilDivide(to->rows, kernels::kTileRows);
   const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{to->rows} * args.top);
   const uint64_t units = std::max<uint64_t>(most * args.gate_up.outputs, args.down.outputs);
-  to->Add(ExpertsKernel(up.format, to->Rounds()), args, units * blocks, /*resident=*/true);
+  const backend::ExpertsGateUpOp& gate_up = to->pending.gate_up;
+  const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
+                                   to->program.experts);
+  if (gating) {
+    to->Add(ExpertsAnyKernel(up.format, to->Rounds()), kernels::ExpertsAnyArgs{args, *gating},
+            units * blocks, /*resident=*/true);
+  } else {
+    to->Add(ExpertsKernel(up.format, to->Rounds()), args, units * blocks, /*resident=*/true);
+  }
   if (op.add) to->ReduceInto(to->program.x);
 }
 
 Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op,
                const backend::Op* before) {
-  const auto format = [&](backend::WeightId id) {
-    return program.weights[static_cast<size_t>(id)].sources[0].format;
+  const auto weight = [&](backend::WeightId id) -> const backend::Weight& {
+    return program.weights[static_cast<size_t>(id)];
+  };
+  // As they lie in the file and, by blocks and columns, in tiles.
+  const auto alike = [](const backend::Weight& up, const backend::Weight& down) {
+    bool out = up.sources[0].format == down.sources[0].format;
+    for (size_t rank = 0; out && rank < down.ranks.size(); ++rank) {
+      const int32_t r = static_cast<int32_t>(rank);
+      out = PlanTiles(up, r, 0).format == PlanTiles(down, r, 0).format;
+    }
+    return out;
   };
   const auto* up = before == nullptr ? nullptr : std::get_if<backend::ExpertsGateUpOp>(before);
-  if (up != nullptr && format(up->w) == format(op.w)) return OkStatus();
+  if (up != nullptr && alike(weight(up->w), weight(op.w))) return OkStatus();
   return Error(Code::kUnsupported, program.weights[static_cast<size_t>(op.w)].label,
                ": the experts' two products must have weights of one format");
+}
+
+// Once, not once a rank: behind the sum over ranks, which all of them have.
+void Emit(const backend::ExpertsBiasOp& op, Lowering* to) {
+  kernels::ExpertsBiasArgs args;
+  to->SetStep(&args);
+  args.ids.address = to->At(op.ids);
+  args.weights.address = to->At(op.weights);
+  args.bias.address = to->WeightOf(op.bias).vector;
+  args.out = to->RowsOf(op.x);
+  args.hidden = static_cast<uint32_t>(to->program.hidden);
+  args.stride = to->shape.hidden_stride;
+  args.chunks = to->shape.chunks;
+  args.top = static_cast<uint32_t>(to->program.experts_per_token);
+  to->Add("experts_bias", args, uint64_t{to->rows} * to->shape.chunks);
+}
+
+// Choices lie one row behind the other where experts take them (ShapeOf).
+Status CheckOp(const backend::Program& program, const backend::ExpertsBiasOp& op,
+               const backend::Op*) {
+  for (const backend::Op& any : program.ops) {
+    const auto* down = std::get_if<backend::ExpertsDownOp>(&any);
+    if (down != nullptr && down->ids == op.ids && down->weights == op.weights) return OkStatus();
+  }
+  return Error(Code::kUnsupported, "op experts_bias of \"",
+               program.buffers[static_cast<size_t>(op.ids)].label,
+               "\": the GPU kernels take what experts were chosen by");
 }
 
 }  // namespace mainarch::amdgpu

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
 // Products with a weight, of x normalised or of a buffer.
-#include <algorithm>
-
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lowering.h"
 
@@ -11,17 +9,46 @@ namespace {
 
 // Products take split rows, which only some ops leave.
 Status CheckSplitInput(const backend::Program& program, backend::BufferId in) {
-  const bool taken = std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& op) {
-    const auto* input = std::get_if<backend::InputOp>(&op);
-    return input != nullptr && input->x == in;
-  });
-  if (taken || LiesSplit(program, in)) return OkStatus();
+  if (KeepsRows(program, in) || LiesSplit(program, in)) return OkStatus();
   return Error(Code::kUnsupported, "a product with \"",
                program.buffers[static_cast<size_t>(in)].label,
-               "\": the GPU kernels multiply with what attention, gate-up and inputs leave");
+               "\": the GPU kernels multiply with x and what attention, gate-up and inputs leave");
 }
 
 }  // namespace
+
+kernels::GatingArgs GatingOf(backend::Activation activation) {
+  kernels::GatingArgs args;
+  switch (activation) {
+    case backend::Activation::kSilu:
+      break;
+    case backend::Activation::kGeluTanh:
+      args.linear = static_cast<float>(backend::kGeluLinear);
+      args.cubic = static_cast<float>(backend::kGeluCubic);
+      break;
+    case backend::Activation::kClampedSwiglu:
+      args.linear = static_cast<float>(backend::kSwigluAlpha);
+      args.limit = static_cast<float>(backend::kSwigluLimit);
+      args.up_offset = 1;
+      break;
+  }
+  return args;
+}
+
+absl::optional<kernels::GatingArgs> Lowering::GatingOf(backend::Activation activation,
+                                                       backend::WeightId gate_bias,
+                                                       backend::WeightId up_bias,
+                                                       int32_t groups) const {
+  const bool biased = gate_bias != backend::kNone;
+  if (activation == backend::Activation::kSilu && !biased) return absl::nullopt;
+  kernels::GatingArgs args = amdgpu::GatingOf(activation);
+  if (!biased) return args;
+  args.gate_bias.address = WeightOf(gate_bias).vector;
+  args.up_bias.address = WeightOf(up_bias).vector;
+  args.width = static_cast<uint32_t>(
+      backend::VectorSize(program.weights[static_cast<size_t>(gate_bias)], rank) / groups);
+  return args;
+}
 
 uint32_t Lowering::SplitsOf(const PlacedWeight& w) const {
   if (rows > kernels::kSplitRows) return 1;
@@ -67,10 +94,14 @@ void Lowering::Add(const Product& m) {
   args.splits = pending.sums.splits;
   args.split_rows = pending.sums.rows;
   const bool rounded = Rounds() && !m.exact;
-  Launch& launch =
-      Add(m.gate_up ? GateUpKernel(w.format, rounded) : MatmulKernel(w.format, rounded), args,
-          uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows));
-  launch.beside = m.beside;
+  const uint64_t units =
+      uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
+  if (m.gating) {
+    Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units);
+    return;
+  }
+  Add(m.gate_up ? GateUpKernel(w.format, rounded) : MatmulKernel(w.format, rounded), args, units)
+      .beside = m.beside;
 }
 
 // The product of its gate, which leaves no sums, may lie between.
@@ -84,6 +115,15 @@ bool Lowering::GoesToHeads(backend::BufferId out) const {
   const auto* attention = next == nullptr ? nullptr : std::get_if<backend::AttentionOp>(next);
   if (attention == nullptr || attention->qkv != out) return false;
   return gate == nullptr || gate->out == attention->gate;
+}
+
+// Those that add it to x, or make x of it; a MatmulAddOp does so itself.
+bool Lowering::GoesToSum(const backend::MatmulOp& op) const {
+  if (op.partial == backend::kNone) return true;
+  const auto* reduced = Next() == nullptr ? nullptr : std::get_if<backend::AllReduceAddOp>(Next());
+  const auto* normed = Next() == nullptr ? nullptr : std::get_if<backend::AddNormedOp>(Next());
+  return (reduced != nullptr && reduced->partial == op.partial) ||
+         (normed != nullptr && normed->y == op.partial);
 }
 
 bool Lowering::GoesToRowGate(const backend::NormMatmulOp& op) const {
@@ -117,6 +157,7 @@ void Emit(const backend::NormMatmulOp& op, Lowering* to) {
 void Emit(const backend::NormGateUpOp& op, Lowering* to) {
   Product product = {op.w, 0, to->Stride(op.x), to->At(op.act), to->Stride(op.act)};
   product.gate_up = true;
+  product.gating = to->GatingOf(op.activation, op.gate_bias, op.up_bias, 1);
   to->AddNormed(op.x, op.norm, product);
 }
 
@@ -124,7 +165,12 @@ void Emit(const backend::MatmulOp& op, Lowering* to) {
   Product product = {op.w, to->FactorOf(op.in), to->Stride(op.in), to->memory.partial,
                      to->shape.hidden_stride};
   product.sums = true;
+  if (to->GoesToSum(op)) return to->Add(product);
+  product.out = to->At(op.partial);
+  product.out_stride = to->Stride(op.partial);
+  const bool to_heads = product.sums = to->GoesToHeads(op.partial);
   to->Add(product);
+  if (to_heads) to->pending.heads = to->pending.sums;
 }
 
 void Emit(const backend::MatmulAddOp& op, Lowering* to) {
