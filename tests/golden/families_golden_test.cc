@@ -421,7 +421,7 @@ TEST(families_on_gpus_match_transformers_or_are_refused_by_name) {
     CHECK_REFUSED(model, Code::kUnsupported, "GPU");
     std::printf("# %s: %s\n", each.name.c_str(), std::string(model.status().message()).c_str());
   });
-  CHECK_EQ(run, 16u);
+  CHECK_EQ(run, 18u);
 }
 
 // Layers that turn by three tables: a GPU's logits against the fp64 decoder's of the same config. The
