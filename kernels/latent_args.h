@@ -59,8 +59,10 @@ struct LatentArgs {
   uint32_t pairs = 0;  // 1: elements 2 i and 2 i + 1 turn together; else i and i + turning / 2
   float inverse_latent = 0;
   float epsilon = 0;
+  uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(LatentArgs) == 104);
+static_assert(sizeof(LatentArgs) == 112);
 
 // Of head h, out's columns from out_at + h * out_step on = W_h times x's from x_at + h * x_step on.
 struct HeadsMatmulArgs {
@@ -93,6 +95,7 @@ struct NormSplitArgs {
 };
 static_assert(sizeof(NormSplitArgs) == 48);
 
+inline constexpr uint32_t kLatentHeads = 16;  // of a workgroup of attend_latent
 // Causal attention of all heads to the one key head, by splits of kSplitTokens at absolute positions; parts as
 // AttendArgs has them, with a head_dim of `latent`.
 struct AttendLatentArgs {
@@ -110,7 +113,7 @@ struct AttendLatentArgs {
   float scale = 0;
   uint32_t first_row = 0;  // this launch takes rows [first_row, first_row + row_count) of the step
   uint32_t row_count = 0;
-  uint32_t reserved = 0;
+  uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
 };
 static_assert(sizeof(AttendLatentArgs) == 80);
 

@@ -37,8 +37,8 @@ struct AttendLatent {
   static constexpr KvForm kForm = KeyForm(kFormat);
   static constexpr bool kFp8 = kForm == KvForm::kFp8;
   static constexpr uint32_t kPlanes = KvPlanes(kForm);
-  static constexpr uint32_t kHeads = 16;         // of a workgroup
-  static constexpr uint32_t kGroup = 32;         // tokens of a wave
+  static constexpr uint32_t kHeads = kLatentHeads;
+  static constexpr uint32_t kGroup = 32;  // tokens of a wave
   static_assert(kGroup * kWaves == kSplitTokens && kGroup == 2 * kPageTokens);
   // Operands of queries, and when all scores are made those of weights; then what waves tell each other.
   static constexpr uint32_t kOperandBytes = kWave * 16;
@@ -68,7 +68,7 @@ struct AttendLatent {
   DEVICE static void OneSplit(const Args& args, const StepView& step, const Unit& unit,
                               Arena arena) {
     StageQueries(args, unit, arena);
-    const Global<const uint32_t> pages = step.pages(unit.row);
+    const Global<const uint32_t> pages = step.pages(unit.row) + args.tables_at;
     const uint32_t groups = (unit.last - unit.first) / kGroup + 1;
     const uint32_t token = unit.first + WaveId() * kGroup;
     Eight score;
@@ -76,7 +76,8 @@ struct AttendLatent {
     for (uint32_t i = 0; i < 8; ++i) score.at[i] = -__builtin_inff();
     f32x4 multipliers[2] = {};
     if (WaveId() < groups) {
-      const PageOf a = At16(args, pages, token, unit.position), b = At16(args, pages, token + kPageTokens, unit.position);
+      const PageOf a = PageOfToken(args, pages, token, unit.position);
+      const PageOf b = PageOfToken(args, pages, token + kPageTokens, unit.position);
       score = Scores(a, b, arena);
       if constexpr (kFp8) {
         multipliers[0] = FourOf(a, 1);
@@ -91,8 +92,8 @@ struct AttendLatent {
 
   // The page of a token. One that may not exist lies beyond the row's position: then the page of
   // the position, of which nothing counts.
-  DEVICE static PageOf At16(const Args& args, Global<const uint32_t> pages, uint32_t token,
-                            uint32_t position) {
+  DEVICE static PageOf PageOfToken(const Args& args, Global<const uint32_t> pages, uint32_t token,
+                                   uint32_t position) {
     return LatentPageAt<kFormat>(At(Address<uint8_t>{args.pages.address}),
                                  pages[Min(token, position) / kPageTokens], args.turning,
                                  args.latent);
@@ -304,8 +305,8 @@ struct AttendLatent {
 #pragma clang loop unroll(full)
     for (uint32_t w = 0; w < kWaves; ++w) {
       const uint32_t token = unit.first + w * kGroup;
-      a[w] = At16(args, pages, token, unit.position);
-      b[w] = At16(args, pages, token + kPageTokens, unit.position);
+      a[w] = PageOfToken(args, pages, token, unit.position);
+      b[w] = PageOfToken(args, pages, token + kPageTokens, unit.position);
       weight[w] = {Operands(arena)[2 * w * kWave], Operands(arena)[(2 * w + 1) * kWave]};
       real[w] = RealTokens(token, unit.position);
     }

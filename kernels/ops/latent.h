@@ -96,7 +96,7 @@ struct Latent {
       if (d < args.latent) latent[j] = latent[j] * factor * At(args.norm)[d];
     }
     const auto page = LatentPageAt<kFormat>(
-        At(args.pages), step.pages(row)[position / kPageTokens], args.turning, args.latent);
+        At(args.pages), (step.pages(row) + args.tables_at)[position / kPageTokens], args.turning, args.latent);
     Append(page, position % kPageTokens, turned, latent, args.latent);
   }
 

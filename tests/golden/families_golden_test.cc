@@ -135,7 +135,7 @@ struct Case {
   std::string directory;  // of the checkpoint
 };
 
-constexpr size_t kCases = 37;
+constexpr size_t kCases = 39;
 
 Case CaseOf(const element& one) {
   Case out;
@@ -421,7 +421,7 @@ TEST(families_on_gpus_match_transformers_or_are_refused_by_name) {
     CHECK_REFUSED(model, Code::kUnsupported, "GPU");
     std::printf("# %s: %s\n", each.name.c_str(), std::string(model.status().message()).c_str());
   });
-  CHECK_EQ(run, 18u);
+  CHECK_EQ(run, 20u);
 }
 
 // Layers that turn by three tables: a GPU's logits against the fp64 decoder's of the same config. The

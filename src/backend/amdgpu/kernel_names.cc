@@ -15,24 +15,29 @@ constexpr size_t kKvFormats = std::size(quant::kKvTypes);
 struct TileKernels {
   TileFormat format;
   string_view matmul[2], gate_up[2], experts[2];  // exact, rounded
+  string_view heads_matmul;
 };
 constexpr TileKernels kTileKernels[] = {
     {TileFormat::kBf16,
      {"matmul_bf16", "matmul_bf16_rounded"},
      {"gate_up_bf16", "gate_up_bf16_rounded"},
-     {"experts_bf16", "experts_bf16_rounded"}},
+     {"experts_bf16", "experts_bf16_rounded"},
+     "heads_matmul_bf16"},
     {TileFormat::kBf16Pair,
      {"matmul_pair", "matmul_pair"},
      {"gate_up_pair", "gate_up_pair"},
-     {"experts_pair", "experts_pair"}},
+     {"experts_pair", "experts_pair"},
+     "heads_matmul_pair"},
     {TileFormat::kFp8,
      {"matmul_fp8", "matmul_fp8_rounded"},
      {"gate_up_fp8", "gate_up_fp8_rounded"},
-     {"experts_fp8", "experts_fp8_rounded"}},
+     {"experts_fp8", "experts_fp8_rounded"},
+     "heads_matmul_fp8"},
     {TileFormat::kMxfp4,
      {"matmul_mxfp4", "matmul_mxfp4_rounded"},
      {"gate_up_mxfp4", "gate_up_mxfp4_rounded"},
-     {"experts_mxfp4", "experts_mxfp4_rounded"}},
+     {"experts_mxfp4", "experts_mxfp4_rounded"},
+     "heads_matmul_mxfp4"},
 };
 
 struct HeadKernels {
@@ -62,6 +67,16 @@ constexpr HeadKernels kHeadKernels[] = {
       "attend_k8v4_256"}},
 };
 
+struct LatentKernels {
+  string_view latent, attend;
+};
+// By KvFormat.
+constexpr LatentKernels kLatentKernels[kKvFormats] = {
+    {"latent_bf16", "attend_latent_bf16"},
+    {"latent_fp8", "attend_latent_fp8"},
+    {"latent_pair", "attend_latent_pair"},
+};
+
 constexpr bool InOrder() {
   for (size_t i = 0; i < std::size(kTileKernels); ++i) {
     if (kTileKernels[i].format != static_cast<TileFormat>(i)) return false;
@@ -85,6 +100,12 @@ string_view HeadKernel(int32_t head_dim, KvFormat format,
 string_view MatmulKernel(TileFormat format, bool rounded) { return Of(format).matmul[rounded]; }
 string_view GateUpKernel(TileFormat format, bool rounded) { return Of(format).gate_up[rounded]; }
 string_view ExpertsKernel(TileFormat format, bool rounded) { return Of(format).experts[rounded]; }
+string_view HeadsMatmulKernel(TileFormat format) { return Of(format).heads_matmul; }
+
+string_view LatentKernel(KvFormat format) { return kLatentKernels[static_cast<size_t>(format)].latent; }
+string_view AttendLatentKernel(KvFormat format) {
+  return kLatentKernels[static_cast<size_t>(format)].attend;
+}
 
 string_view PrepareKernel(KvFormat format, int32_t head_dim) {
   return HeadKernel(head_dim, format, &HeadKernels::prepare);

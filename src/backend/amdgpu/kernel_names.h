@@ -17,6 +17,9 @@ namespace mainarch::amdgpu {
 absl::string_view MatmulKernel(kernels::TileFormat format, bool rounded);
 absl::string_view GateUpKernel(kernels::TileFormat format, bool rounded);
 absl::string_view ExpertsKernel(kernels::TileFormat format, bool rounded);
+absl::string_view HeadsMatmulKernel(kernels::TileFormat format);
+absl::string_view LatentKernel(kernels::KvFormat format);
+absl::string_view AttendLatentKernel(kernels::KvFormat format);
 absl::string_view PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 absl::string_view AttendKernel(kernels::KvFormat format, int32_t head_dim);
 

@@ -271,7 +271,7 @@ Status CheckTiles(const Weight& weight) {
   for (size_t i = 0; i + 1 < weight.splits.size(); ++i) {
     if (weight.splits[i] % kStep == 0) continue;
     return Error(Code::kUnsupported, weight.label, ": a part of its columns begins at ",
-                 weight.splits[i], ", which is not a multiple of ", kStep);
+                 weight.splits[i], ", which is not a multiple of ", kStep, ": the GPU kernels take whole steps");
   }
   return OkStatus();
 }

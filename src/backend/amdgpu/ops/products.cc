@@ -21,6 +21,16 @@ Status CheckSplitInput(const backend::Program& program, backend::BufferId in) {
                "\": the GPU kernels multiply with what attention, gate-up and inputs leave");
 }
 
+// Whether a product's sums go to the op that adds them, or else into the buffer that it names.
+bool IsAdded(const backend::Program& program, backend::BufferId partial) {
+  if (partial == backend::kNone) return true;
+  return std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& op) {
+    const auto* reduce = std::get_if<backend::AllReduceAddOp>(&op);
+    const auto* added = std::get_if<backend::AddNormedOp>(&op);
+    return (reduce != nullptr && reduce->partial == partial) || (added != nullptr && added->y == partial);
+  });
+}
+
 }  // namespace
 
 uint32_t Lowering::SplitsOf(const PlacedWeight& w) const {
@@ -120,7 +130,11 @@ void Emit(const backend::NormGateUpOp& op, Lowering* to) {
 void Emit(const backend::MatmulOp& op, Lowering* to) {
   Product product = {op.w, to->FactorOf(op.in), to->Stride(op.in), to->memory.partial,
                      to->shape.hidden_stride};
-  product.sums = true;
+  product.sums = IsAdded(to->program, op.partial);
+  if (!product.sums) {
+    product.out = to->At(op.partial);
+    product.out_stride = to->Stride(op.partial);
+  }
   to->Add(product);
 }
 
