@@ -33,10 +33,11 @@ struct LatentWordOf<KvForm::kFp8> {
 template <KvFormat kFormat>
 struct AttendLatent {
   using Args = AttendLatentArgs;
-  using PageOf = LatentPage<kFormat>;
   static constexpr KvForm kForm = KeyForm(kFormat);
   static constexpr bool kFp8 = kForm == KvForm::kFp8;
   static constexpr uint32_t kPlanes = KvPlanes(kForm);
+  using Word = typename LatentWordOf<kForm>::Type;
+  static constexpr uint32_t kWordBytes = static_cast<uint32_t>(sizeof(Word));
   static constexpr uint32_t kHeads = kLatentHeads;
   static constexpr uint32_t kGroup = 32;  // tokens of a wave
   static_assert(kGroup * kWaves == kSplitTokens && kGroup == 2 * kPageTokens);
@@ -65,39 +66,59 @@ struct AttendLatent {
     }
   }
 
+  // What a wave will want of memory is asked for ahead: the first of its keys before queries are made, the
+  // first of its values before weights are.
   DEVICE static void OneSplit(const Args& args, const StepView& step, const Unit& unit,
                               Arena arena) {
-    StageQueries(args, unit, arena);
-    const Global<const uint32_t> pages = step.pages(unit.row) + args.tables_at;
-    const uint32_t groups = (unit.last - unit.first) / kGroup + 1;
+    const SplitPages pages(args, step, unit);
     const uint32_t token = unit.first + WaveId() * kGroup;
-    Eight score;
-#pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < 8; ++i) score.at[i] = -__builtin_inff();
-    f32x4 multipliers[2] = {};
-    if (WaveId() < groups) {
-      const PageOf a = PageOfToken(args, pages, token, unit.position);
-      const PageOf b = PageOfToken(args, pages, token + kPageTokens, unit.position);
-      score = Scores(a, b, arena);
-      if constexpr (kFp8) {
-        multipliers[0] = FourOf(a, 1);
-        multipliers[1] = FourOf(b, 1);
-      }
-      Mask(token, unit.position, score);
-    }
-    Weigh(score, multipliers, arena);
-    Values(args, unit, pages, groups, arena);
+    const TokenPage a = pages.At(2 * WaveId()), b = pages.At(2 * WaveId() + 1);
+    Keys keys(pages.sizes, a, b);
+    StageQueries(args, unit, arena);
+    Eight score = keys.Scores(arena);
+    Mask(token, unit.position, score);
+    Values values(pages);
+    Weigh(score, keys.latent_multipliers, arena);
+    values.Add(ReadArgumentsAgain<Args>(), unit, arena);
     BarrierLds();
   }
 
-  // The page of a token. One that may not exist lies beyond the row's position: then the page of
-  // the position, of which nothing counts.
-  DEVICE static PageOf PageOfToken(const Args& args, Global<const uint32_t> pages, uint32_t token,
-                                   uint32_t position) {
-    return LatentPageAt<kFormat>(At(Address<uint8_t>{args.pages.address}),
-                                 pages[Min(token, position) / kPageTokens], args.turning,
-                                 args.latent);
-  }
+  // ---- pages ----
+
+  struct Sizes {
+    uint32_t turning_steps, steps, plane_bytes;
+  };
+  // A page of tokens of which some are real. The lanes of others read the last real one instead, so
+  // that no NaN of another sequence comes in.
+  struct TokenPage {
+    Global<const uint8_t> base;
+    uint32_t lane;  // where this lane's eight elements of a step begin, in bytes
+  };
+  // The eight pages of a split. Those beyond the position, which may not exist, are the position's.
+  struct SplitPages {
+    Sizes sizes;
+    Global<const uint8_t> at;
+    uint32_t page_bytes, first, position;
+    uint32_t ids;  // lane l has that of page l % 8
+
+    DEVICE SplitPages(const Args& args, const StepView& step, const Unit& unit)
+        : at(kernels::At(args.pages)),
+          page_bytes(LatentPageBytes(kFormat, args.turning, args.latent)),
+          first(unit.first),
+          position(unit.position) {
+      sizes.turning_steps = LatentSteps(args.turning);
+      sizes.steps = sizes.turning_steps + LatentSteps(args.latent);
+      sizes.plane_bytes = LatentPlaneBytes(kForm, sizes.steps);
+      const uint32_t page = first / kPageTokens + LaneId() % (kSplitTokens / kPageTokens);
+      ids = (step.pages(unit.row) + args.tables_at)[Min(page, position / kPageTokens)];
+    }
+    DEVICE TokenPage At(uint32_t index) const {
+      const uint32_t token = first + index * kPageTokens;
+      const uint32_t last = token + kPageTokens - 1 <= position ? kPageTokens - 1 : position % kPageTokens;
+      return {at + uint64_t{ReadLane(ids, index)} * page_bytes,
+              (Min(LaneRow(), last) * 4 + LanePart()) * kWordBytes};
+    }
+  };
 
   DEVICE static Lds<u32x4> Operands(Arena arena) { return arena.Get<u32x4>() + LaneId(); }
 
@@ -106,39 +127,50 @@ struct AttendLatent {
     const uint32_t head = Min(unit.head + LaneRow(), args.heads - 1);
     const Global<const float> q = At(args.qkv) + uint64_t{unit.row} * args.q_stride +
                                   head * (args.turning + args.latent);
-    for (uint32_t s = WaveId(); s < steps; s += kWaves) {
+    constexpr uint32_t kMine = CeilDiv(kLatentMostSteps, kWaves);
+    f32x4 four[kMine][2];
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kMine; ++k) {
+      const uint32_t s = WaveId() + k * kWaves;
       const bool latent = s >= turns;
       const Global<const float> part = q + (latent ? args.turning : 0);
       const uint32_t columns = latent ? args.latent : args.turning;
       const uint32_t column = (latent ? s - turns : s) * kStepColumns + LanePart() * 4;
-      Eight eight;
 #pragma clang loop unroll(full)
       for (uint32_t i = 0; i < 2; ++i) {
         const uint32_t at = column + 16 * i;
         const bool real = at < columns;
-        const f32x4 four = *reinterpret_cast<Global<const f32x4>>(part + (real ? at : 0));
-#pragma clang loop unroll(full)
-        for (uint32_t e = 0; e < 4; ++e) eight.at[4 * i + e] = real ? four[e] * args.scale : 0.0f;
+        const f32x4 there = *reinterpret_cast<Global<const f32x4>>(part + (real ? at : 0));
+        four[k][i] = real ? there : f32x4{0, 0, 0, 0};
       }
-      const SplitEight both = Split(eight);
+    }
+    KeepOrder();
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kMine; ++k) {
+      const f32x4 low = MadeBefore(four[k][0]), high = MadeBefore(four[k][1]);
+      const uint32_t s = WaveId() + k * kWaves;
+      if (s >= steps) continue;
+      const SplitEight both = Split(Join(low * args.scale, high * args.scale));
       Operands(arena)[2 * s * kWave] = both.high;
       Operands(arena)[(2 * s + 1) * kWave] = both.low;
     }
     BarrierLds();
+  }
+  DEVICE static Eight Join(f32x4 a, f32x4 b) {
+    return {{a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]}};
   }
 
   // ---- scores ----
 
   // A step of 16 tokens as it lies, this lane's share.
   struct Codes {
-    using Word = typename LatentWordOf<kForm>::Type;
     Word words[kPlanes];
 
-    DEVICE void Load(const PageOf& page, uint32_t step) {
-      const uint32_t at = (step * kPageTokens + LaneRow()) * 4 + LanePart();
+    DEVICE void Load(const Sizes& sizes, const TokenPage& page, uint32_t step) {
 #pragma clang loop unroll(full)
       for (uint32_t p = 0; p < kPlanes; ++p) {
-        words[p] = reinterpret_cast<Global<const Word>>(page.plane(p))[at];
+        const Global<const uint8_t> from = page.base + (p * sizes.plane_bytes + step * (kWave * kWordBytes));
+        words[p] = *reinterpret_cast<Global<const Word>>(from + page.lane);
       }
     }
     // Eight elements of one token as bf16.
@@ -146,7 +178,7 @@ struct AttendLatent {
       const Word word = words[plane];
       if constexpr (kFp8) {
         const uint32_t low = word[0], high = word[1];
-        return Fp8ToBf16(low, high);
+        return isa::Fp8TileToBf16(low, high);
       } else {
         return word;
       }
@@ -163,55 +195,95 @@ struct AttendLatent {
     return Product(plane(0), x, acc);
   }
 
+  // Steps of two pages from `first` on.
   template <uint32_t kCount>
-  DEVICE static void AddSteps(const PageOf& a, const PageOf& b, uint32_t step, Arena arena,
-                              f32x4& of_a, f32x4& of_b) {
-    Codes codes_a[kCount], codes_b[kCount];
-#pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < kCount; ++i) {
-      codes_a[i].Load(a, step + i);
-      codes_b[i].Load(b, step + i);
-    }
-    KeepOrder();
-#pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < kCount; ++i) {
-      const uint32_t at = 2 * (step + i) * kWave;
-      const SplitEight query = {Operands(arena)[at], Operands(arena)[at + kWave]};
-      of_a = AddPlanes([&](uint32_t p) { return codes_a[i].Operand(p); }, query, of_a);
-      of_b = AddPlanes([&](uint32_t p) { return codes_b[i].Operand(p); }, query, of_b);
-    }
-  }
-  // Of steps [step, end): in order, a batch at a time.
-  DEVICE static void AddPart(const PageOf& a, const PageOf& b, uint32_t step, uint32_t end,
-                             Arena arena, f32x4& of_a, f32x4& of_b) {
-    constexpr uint32_t kBatch = 4;
-#pragma clang loop unroll(disable)
-    for (; step + kBatch <= end; step += kBatch) AddSteps<kBatch>(a, b, step, arena, of_a, of_b);
-#pragma clang loop unroll(disable)
-    for (; step < end; ++step) AddSteps<1>(a, b, step, arena, of_a, of_b);
-  }
+  struct KeySteps {
+    Codes a[kCount], b[kCount];
 
-  // Lane (j, g) gets head j's of tokens 4 g .. 4 g + 3 of both pages.
-  DEVICE static Eight Scores(const PageOf& a, const PageOf& b, Arena arena) {
-    f32x4 turns_a = {0, 0, 0, 0}, turns_b = turns_a, latent_a = turns_a, latent_b = turns_a;
-    AddPart(a, b, 0, a.turning_steps, arena, turns_a, turns_b);
-    AddPart(a, b, a.turning_steps, a.steps, arena, latent_a, latent_b);
-    if constexpr (kFp8) {
-      turns_a = turns_a * FourOf(a, 0);
-      turns_b = turns_b * FourOf(b, 0);
-      latent_a = latent_a * FourOf(a, 1);
-      latent_b = latent_b * FourOf(b, 1);
+    // Beyond the end the last one again.
+    DEVICE void Load(const Sizes& sizes, const TokenPage& page_a, const TokenPage& page_b,
+                     uint32_t first) {
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < kCount; ++i) {
+        const uint32_t step = Min(first + i, sizes.steps - 1);
+        a[i].Load(sizes, page_a, step);
+        b[i].Load(sizes, page_b, step);
+      }
     }
-    return Join(turns_a + latent_a, turns_b + latent_b);
-  }
-  // Multipliers of tokens 4 g .. 4 g + 3.
-  DEVICE static f32x4 FourOf(const PageOf& page, uint32_t part) {
-    return reinterpret_cast<Global<const f32x4>>(page.multipliers(part))[LanePart()];
-  }
-  DEVICE static Eight Join(f32x4 a, f32x4 b) {
-    return {{a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]}};
-  }
-  // What lies beyond the position may be a NaN of some other sequence.
+    // to += step i times its queries.
+    DEVICE void Add(uint32_t i, uint32_t step, Arena arena, f32x4 (&to)[2]) const {
+      const uint32_t at = 2 * step * kWave;
+      const SplitEight query = {Operands(arena)[at], Operands(arena)[at + kWave]};
+      to[0] = AddPlanes([&](uint32_t p) { return a[i].Operand(p); }, query, to[0]);
+      to[1] = AddPlanes([&](uint32_t p) { return b[i].Operand(p); }, query, to[1]);
+    }
+  };
+
+  // Scores of a wave's 32 tokens: of what turns and of latents a sum each, steps in order.
+  struct Keys {
+    f32x4 latent_multipliers[2] = {};  // of fp8: of tokens 4 g .. 4 g + 3 of both pages
+
+    DEVICE Keys(const Sizes& sizes, const TokenPage& a, const TokenPage& b)
+        : sizes_(sizes), a_(a), b_(b) {
+      if constexpr (kFp8) {
+        turning_multipliers_[0] = FourOf(a, 0);
+        turning_multipliers_[1] = FourOf(b, 0);
+        latent_multipliers[0] = FourOf(a, 1);
+        latent_multipliers[1] = FourOf(b, 1);
+      }
+      turns_.Load(sizes, a, b, 0);
+      next_.Load(sizes, a, b, sizes.turning_steps);
+    }
+
+    // Lane (j, g) gets head j's of tokens 4 g .. 4 g + 3 of both pages.
+    DEVICE Eight Scores(Arena arena) {
+      f32x4 turns[2] = {}, latent[2] = {};
+      turns_.Add(0, 0, arena, turns);
+      if (sizes_.turning_steps > 1) turns_.Add(1, 1, arena, turns);
+      uint32_t step = sizes_.turning_steps;
+#pragma clang loop unroll(disable)
+      for (; step + kBatch <= sizes_.steps; step += kBatch) {
+        const KeySteps<kBatch> now = next_;
+        if (step + kBatch < sizes_.steps) next_.Load(sizes_, a_, b_, step + kBatch);
+        KeepOrder();
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kBatch; ++i) now.Add(i, step + i, arena, latent);
+      }
+#pragma clang loop unroll(disable)
+      for (; step < sizes_.steps; ++step) {
+        KeySteps<1> one;
+        one.Load(sizes_, a_, b_, step);
+        one.Add(0, step, arena, latent);
+      }
+      if constexpr (kFp8) {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < 2; ++i) {
+          turns[i] = turns[i] * turning_multipliers_[i];
+          latent[i] = latent[i] * latent_multipliers[i];
+        }
+      }
+      return Join(turns[0] + latent[0], turns[1] + latent[1]);
+    }
+
+   private:
+    static constexpr uint32_t kBatch = kPlanes == 2 ? 4 : 8;
+    static constexpr uint32_t kMostTurns = kLatentMostTurning / kStepColumns;
+    static_assert(kMostTurns == 2);
+
+    // Multipliers of tokens 4 g .. 4 g + 3, of part `part`.
+    DEVICE f32x4 FourOf(const TokenPage& page, uint32_t part) const {
+      return reinterpret_cast<Global<const f32x4>>(page.base + kPlanes * sizes_.plane_bytes)
+          [part * (kPageTokens / 4) + LanePart()];
+    }
+
+    const Sizes sizes_;
+    const TokenPage a_, b_;
+    f32x4 turning_multipliers_[2] = {};
+    KeySteps<kMostTurns> turns_;
+    KeySteps<kBatch> next_;
+  };
+
+  // Tokens beyond the position do not count.
   DEVICE static void Mask(uint32_t token, uint32_t position, Eight& score) {
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < 8; ++i) {
@@ -286,72 +358,79 @@ struct AttendLatent {
     return u32x2{__builtin_amdgcn_perm(BitCast<uint32_t>(b), BitCast<uint32_t>(a), 0x07060302),
                  __builtin_amdgcn_perm(BitCast<uint32_t>(d), BitCast<uint32_t>(c), 0x07060302)};
   }
-  // Masks: tokens beyond the position have weight 0, but what lies there may be a NaN.
-  DEVICE static u32x4 RealTokens(uint32_t token, uint32_t position) {
-    u32x4 masks;
+  // A wave's steps of the latent over all tokens of the split: every fourth step, in order. Tokens beyond the position
+  // have weight 0.
+  class Values {
+   public:
+    DEVICE explicit Values(const SplitPages& pages) : sizes_(pages.sizes) {
 #pragma clang loop unroll(full)
-    for (uint32_t w = 0; w < 4; ++w) {
-      const uint32_t first = token + w / 2 * kPageTokens + LanePart() * 4 + w % 2 * 2;
-      masks[w] = (first <= position ? 0xffffu : 0u) | (first + 1 <= position ? 0xffff0000u : 0u);
+      for (uint32_t i = 0; i < kPages; ++i) pages_[i] = pages.At(i);
+      Ask(0);
     }
-    return masks;
-  }
 
-  DEVICE static void Values(const Args& args, const Unit& unit, Global<const uint32_t> pages,
-                            uint32_t groups, Arena arena) {
-    PageOf a[kWaves], b[kWaves];
-    SplitEight weight[kWaves];
-    u32x4 real[kWaves];
+    DEVICE void Add(const Args& args, const Unit& unit, Arena arena) {
+      SplitEight weight[kWaves];
 #pragma clang loop unroll(full)
-    for (uint32_t w = 0; w < kWaves; ++w) {
-      const uint32_t token = unit.first + w * kGroup;
-      a[w] = PageOfToken(args, pages, token, unit.position);
-      b[w] = PageOfToken(args, pages, token + kPageTokens, unit.position);
-      weight[w] = {Operands(arena)[2 * w * kWave], Operands(arena)[(2 * w + 1) * kWave]};
-      real[w] = RealTokens(token, unit.position);
-    }
-    const u32x2 identity = Identity();
-    const float total = Sum(arena);
-    const uint32_t turns = a[0].turning_steps, steps = a[0].steps - turns;
+      for (uint32_t w = 0; w < kWaves; ++w) {
+        weight[w] = {Operands(arena)[2 * w * kWave], Operands(arena)[(2 * w + 1) * kWave]};
+      }
+      const u32x2 identity = Identity();
+      const float total = Sum(arena);
 #pragma clang loop unroll(disable)
-    for (uint32_t s = WaveId(); s < steps; s += kWaves) {
-      Codes codes_a[kWaves], codes_b[kWaves];
+      for (uint32_t k = 0; StepOf(k) < sizes_.steps; ++k) {
+        Codes now[kPages];
 #pragma clang loop unroll(full)
-      for (uint32_t w = 0; w < kWaves; ++w) {
-        codes_a[w].Load(a[w], turns + s);
-        codes_b[w].Load(b[w], turns + s);
-      }
-      KeepOrder();
-      f32x4 o[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+        for (uint32_t i = 0; i < kPages; ++i) now[i] = next_[i];
+        if (StepOf(k + 1) < sizes_.steps) Ask(k + 1);
+        KeepOrder();
+        f32x4 o[2] = {};
 #pragma clang loop unroll(full)
-      for (uint32_t w = 0; w < kWaves; ++w) {
-        if (w >= groups) continue;
+        for (uint32_t w = 0; w < kWaves; ++w) {
 #pragma clang loop unroll(full)
-        for (uint32_t h = 0; h < 2; ++h) {
-          o[h] = AddPlanes(
-              [&](uint32_t p) {
-                const u32x4 of_a = codes_a[w].Operand(p), of_b = codes_b[w].Operand(p);
-                const u32x2 x = Transposed(h == 0 ? of_a.lo : of_a.hi, identity);
-                const u32x2 y = Transposed(h == 0 ? of_b.lo : of_b.hi, identity);
-                return real[w] & u32x4{x[0], x[1], y[0], y[1]};
-              },
-              weight[w], o[h]);
+          for (uint32_t h = 0; h < 2; ++h) {
+            o[h] = AddPlanes(
+                [&](uint32_t p) {
+                  const u32x4 of_a = now[2 * w].Operand(p), of_b = now[2 * w + 1].Operand(p);
+                  const u32x2 x = Transposed(h == 0 ? of_a.lo : of_a.hi, identity);
+                  const u32x2 y = Transposed(h == 0 ? of_b.lo : of_b.hi, identity);
+                  return u32x4{x[0], x[1], y[0], y[1]};
+                },
+                weight[w], o[h]);
+          }
         }
+        const uint32_t column = (StepOf(k) - sizes_.turning_steps) * kStepColumns + 4 * LanePart();
+        Store(args, unit, column, o[0], total);
+        Store(args, unit, column + 16, o[1], total);
       }
+      StorePeak(args, unit, total, arena);
+    }
+
+   private:
+    static constexpr uint32_t kPages = kSplitTokens / kPageTokens;
+    // The wave's k-th step, among a page's.
+    DEVICE uint32_t StepOf(uint32_t k) const {
+      return sizes_.turning_steps + WaveId() + k * kWaves;
+    }
+    DEVICE void Ask(uint32_t k) {
+      const uint32_t step = Min(StepOf(k), sizes_.steps - 1);
 #pragma clang loop unroll(full)
-      for (uint32_t h = 0; h < 2; ++h) {
-        Store(args, unit, s * kStepColumns + 16 * h + 4 * LanePart(), o[h], total);
-      }
+      for (uint32_t i = 0; i < kPages; ++i) next_[i].Load(sizes_, pages_[i], step);
     }
-    if (unit.position >= kSplitTokens && WaveId() == 0 && LanePart() == 0) {
-      const uint32_t head = unit.head + LaneRow();
-      const float largest = Peak(arena);
-      if (head < args.heads) {
-        const Global<float> part = PartOf(args, unit, head) + args.latent;
-        part[0] = largest;
-        part[1] = total;
-      }
-    }
+
+    const Sizes sizes_;
+    TokenPage pages_[kPages];
+    Codes next_[kPages];
+  };
+
+  // What the merge wants of a part beside its elements.
+  DEVICE static void StorePeak(const Args& args, const Unit& unit, float total, Arena arena) {
+    const uint32_t head = unit.head + LaneRow();
+    if (unit.position < kSplitTokens || WaveId() != 0) return;
+    const float largest = Peak(arena);
+    if (LanePart() != 0 || head >= args.heads) return;
+    const Global<float> part = PartOf(args, unit, head) + args.latent;
+    part[0] = largest;
+    part[1] = total;
   }
 
   DEVICE static Global<float> PartOf(const Args& args, const Unit& unit, uint32_t head) {
