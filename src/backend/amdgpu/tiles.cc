@@ -88,7 +88,6 @@ TileFormat FormatOf(const TilePlan& plan) {
   }
   const bool fits = tile == TileFormat::kFp8     ? together && BlocksFitTiles(plan)
                     : tile == TileFormat::kMxfp4 ? aligned
-                    : tile == TileFormat::kBf16  ? weight.sources[0].col_step == 0
                                                  : true;
   return fits ? tile : TileFormat::kBf16Pair;
 }
@@ -173,8 +172,13 @@ void ForEachFour(const TilePlan& plan, const TilePlace& place, Piece piece, Fill
 void PackBf16(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out) {
   ForEachFour(plan, place, piece, [&](const Four& four) {
     const Matrix& m = *four.row.matrix;
-    std::memcpy(out + four.lane * 16 + four.half * 8,
-                quant::RowData(m, four.row.row) + four.col * 2, four.count * 2);
+    uint8_t* const at = out + four.lane * 16 + four.half * 8;
+    if (m.col_step == 0) {
+      std::memcpy(at, quant::RowData(m, four.row.row) + four.col * 2, four.count * 2);
+      return;
+    }
+    const uint8_t* const from = m.data.data() + (four.row.row * m.row_step + four.col * m.col_step) * 2;
+    for (size_t i = 0; i < four.count; ++i) std::memcpy(at + 2 * i, from + static_cast<int64_t>(2 * i) * m.col_step, 2);
   });
 }
 
