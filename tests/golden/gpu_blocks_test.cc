@@ -138,8 +138,8 @@ TEST(latents_match_fp64) {
 
 // FP8 blocks of what makes keys of latents are turned as they are, where heads have blocks of their own.
 TEST(latents_in_blocks_match_fp64) {
-  model::ModelConfig config = Latents({192, 128, 128, 64, 128, true});
-  for (const int32_t still : {128, 64}) {  // whole blocks, and not
+  model::ModelConfig config = Latents({192, 128, 256, 64, 128, true});
+  for (const int32_t still : {256, 64}) {  // whole blocks, and not
     config.latent.still = still;
     config.head_dim = still + config.latent.turning;
     const auto checkpoint = test::WriteConfig(config, model::SyntheticFormat::kFp8Block);
