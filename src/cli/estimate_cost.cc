@@ -143,8 +143,9 @@ class Estimator {
     const int64_t copies = std::max<int64_t>(1, tp_ / (latent ? 1 : kv));
     const double layers = static_cast<double>(layers_with), share = in_.split_kv ? 1.0 / static_cast<double>(copies) : 1;
     const backend::Cost cost = CostOfAttention(own_heads, cached, key_dim, value_dim, in_.context);
-    // The op's cost is that of bf16, and of the token's own K and V too.
-    const double element = in_.kv_element_bytes / 2;
+    // The op's cost is that of bf16, and of the token's own K and V too. GPUs hold a latent once: V is a part of K.
+    const double held = latent ? static_cast<double>(key_dim) / (key_dim + value_dim) : 1;
+    const double element = held * in_.kv_element_bytes / 2;
     EstimateOp& op = Add("attention", layers_with);
     op.kv_bytes = layers * static_cast<double>(cost.kv_bytes) * element * share;
     op.flops = layers * static_cast<double>(cost.flops);

@@ -114,6 +114,12 @@ ON_GPUS = {
     "gemma3_text_gpu": ("gemma3_text", dict(BASE, num_hidden_layers=2, head_dim=256, num_attention_heads=2, num_key_value_heads=1,
                                             sliding_window=512, layer_types=["sliding_attention", "full_attention"],
                                             query_pre_attn_scalar=20, tie_word_embeddings=True)),
+    "deepseek_v3_gpu": ("deepseek_v3", dict(FAMILIES["deepseek_v3"], num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=8,
+                                            kv_lora_rank=64, qk_nope_head_dim=16, v_head_dim=32, moe_intermediate_size=32, intermediate_size=128)),
+    # Queries of no latent, halves that turn.
+    "kimi_gpu": ("deepseek_v3", dict(BASE, **MOE, num_hidden_layers=2, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=48,
+                                     qk_rope_head_dim=32, v_head_dim=32, n_routed_experts=8, n_shared_experts=1, n_group=1, topk_group=1,
+                                     first_k_dense_replace=1, rope_interleave=False, num_nextn_predict_layers=0)),
     "smollm3_gpu": ("smollm3", dict(BASE, hidden_size=128, num_hidden_layers=2, no_rope_layer_interval=2, tie_word_embeddings=True)),
     "phi3_gpu": ("phi3", dict(BASE, hidden_size=128, num_hidden_layers=2, sliding_window=33, partial_rotary_factor=0.75,
                               original_max_position_embeddings=32, rope_parameters=longrope(12))),

@@ -490,5 +490,45 @@ TEST(layers_turn_by_their_own_rope_on_gpus) {
   });
 }
 
+// Latents of a context of two splits (with MAINARCH_TEST_FULL three, on more GPUs): logits against the fp64 decoder's, whose cache is exact, and
+// the same bits from any chunks, on any number of GPUs and in any batch, for each type of the cache.
+TEST(latents_of_several_splits_on_gpus) {
+  if (std::getenv("MAINARCH_FAMILIES") != nullptr) return;
+  const std::pair<backend::KvType, double> types[] = {
+      {backend::KvType::kF32, kGpuBound}, {backend::KvType::kBF16, 2e-2}, {backend::KvType::kFp8, 0.2}};
+  ForEachCase(test_context, [&](const Golden& golden, const element&, const Case& each) {
+    if (each.name != "deepseek_v3_gpu") return;
+    const bool full = std::getenv("MAINARCH_TEST_FULL") != nullptr;
+    std::vector<uint32_t> prompt;
+    for (int i = 0; i < (full ? 7 : 4); ++i) {
+      for (const uint32_t token : golden.Tokens(each.prefix + "prompt")) prompt.push_back(token);
+    }
+    auto whole = test::LoadOn(each.directory, {"cpu", "", 1, true});
+    CHECK_OK(whole);
+    const auto want = LogitsOfReference(test_context, **whole, (*whole)->config(), prompt);
+    std::map<std::string, std::vector<std::vector<float>>> first;  // of a chip and type
+    std::vector<std::string> devices = {"sim:gfx942", "sim:gfx950", "sim:gfx950x2"};
+    if (full) devices.insert(devices.end(), {"sim:gfx942x4", "sim:gfx950x8"});
+    for (const std::string& device : devices) {
+      auto model = test::LoadOn(each.directory, {device, "", 0, false});
+      CHECK_OK(model);
+      for (const auto& [type, bound] : types) {
+        auto runner = Runner::Create(*model, type, static_cast<uint32_t>(prompt.size()));
+        CHECK_OK(runner);
+        const size_t all = device.size() > 10 ? 93 : prompt.size();  // at once, on one GPU
+        const auto logits = test::AllLogits(runner->get(), prompt, {all, 40, 1, 120});
+        CHECK_OK(logits);
+        CHECK_LE(WorstRelative(logits->back(), want), bound);
+        std::printf("# KV type %d on %s: %.1e\n", static_cast<int>(type), device.c_str(),
+                    WorstRelative(logits->back(), want));
+        auto& same = first[device.substr(0, 10) + std::to_string(static_cast<int>(type))];
+        if (same.empty()) same = *logits;
+        for (size_t i = 0; i < same.size(); ++i) CHECK(test::Same(same[i], (*logits)[i]));
+      }
+      if (full || device == "sim:gfx950") CHECK_OK(test::RunBatchMix(*model, {140, 2, 32}));
+    }
+  });
+}
+
 }  // namespace
 }  // namespace mainarch

@@ -41,6 +41,11 @@ Status CheckCaches(const Program& program) {
     const auto* cache = std::get_if<backend::PagedCache>(&any);
     if (cache == nullptr) continue;
     const int32_t hd = cache->key_dim;
+    const auto index = static_cast<int32_t>(&any - program.caches.data());
+    if (const backend::LatentOp* latent = LatentOf(program, index); latent != nullptr) {
+      RETURN_IF_ERROR(CheckLatents(*latent, *cache));
+      continue;
+    }
     if (cache->value_dim != hd) {
       return Error(Code::kUnsupported, "keys of ", hd, " and values of ", cache->value_dim,
                    ": the GPU kernels take one size");
@@ -189,6 +194,17 @@ Status CheckProgram(const Program& program) {
   const std::vector<bool> apart = LieApart(program);
   for (size_t id = 0; id < program.weights.size(); ++id) {
     RETURN_IF_ERROR(CheckTiles(program.weights[id], apart[id]));
+  }
+  return OkStatus();
+}
+
+Status CheckKvType(const Program& program, backend::KvType type) {
+  for (const backend::Cache& any : program.caches) {
+    const auto* cache = std::get_if<backend::PagedCache>(&any);
+    const auto index = static_cast<int32_t>(&any - program.caches.data());
+    if (cache == nullptr || LatentOf(program, index) == nullptr || kernels::HoldsLatents(type)) continue;
+    return Error(Code::kUnsupported, "KV type ", quant::kKvTypeNames[static_cast<uint32_t>(type)], " in cache \"",
+                 cache->label, "\": the GPU kernels hold latents in bf16, fp8 and f32");
   }
   return OkStatus();
 }

@@ -59,6 +59,9 @@ std::vector<SlotShape> SlotShapesOf(const backend::Program& program,
 // Unsupported names what these kernels cannot run of a Program: head sizes, groups, experts.
 Status CheckProgram(const backend::Program& program);
 
+// The same of a KV type.
+Status CheckKvType(const backend::Program& program, backend::KvType type);
+
 // Sizes of a context that do not depend on the rank.
 struct Shape {
   backend::ContextOptions options;

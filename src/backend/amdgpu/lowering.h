@@ -11,6 +11,7 @@
 
 #include "absl/types/optional.h"
 #include "backend/amdgpu/lower.h"
+#include "kernels/latent_args.h"
 
 namespace mainarch::amdgpu {
 
@@ -203,6 +204,16 @@ void Emit(const backend::InputOp& op, Lowering* to);
 void Emit(const backend::GatedDeltaOp& op, Lowering* to);
 void Emit(const backend::WideNormOp& op, Lowering* to);
 void Emit(const backend::ResizeHeadsOp& op, Lowering* to);
+void Emit(const backend::HeadsMatmulOp& op, Lowering* to);
+void Emit(const backend::LatentOp& op, Lowering* to);
+
+// Of a cache of latents the op that makes what its attention takes, else null.
+const backend::LatentOp* LatentOf(const backend::Program& program, int32_t cache);
+void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to);
+Status CheckLatents(const backend::LatentOp& op, const backend::PagedCache& cache);
+// Whether what these write is split rows: what a product takes.
+bool LeavesSplit(const backend::Program& program, const backend::HeadsMatmulOp& op);
+bool LeavesSplit(const backend::Program& program, const backend::AddNormedOp& op);
 
 // What the kernels cannot do of ops that they have: Unsupported names it. `before`: the op before,
 // or null.
@@ -235,6 +246,10 @@ Status CheckOp(const backend::Program& program, const backend::TapOp& op,
 Status CheckOp(const backend::Program& program, const backend::InputOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::GatedDeltaOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::HeadsMatmulOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::LatentOp& op,
                const backend::Op* before);
 
 }  // namespace mainarch::amdgpu

@@ -31,8 +31,12 @@ std::vector<PoolShape> PoolShapesOf(const Program& program,
   for (size_t i = 0; i < out.size(); ++i) {
     const auto* cache = std::get_if<backend::PagedCache>(&program.caches[i]);
     if (cache == nullptr) continue;
+    const backend::LatentOp* latent = LatentOf(program, static_cast<int32_t>(i));
     const uint64_t head_bytes =
-        kernels::KvPageBytes(options.kv_type, static_cast<uint32_t>(cache->key_dim));
+        latent != nullptr
+            ? kernels::LatentPageBytes(options.kv_type, static_cast<uint32_t>(latent->turning),
+                                       static_cast<uint32_t>(latent->latent))
+            : kernels::KvPageBytes(options.kv_type, static_cast<uint32_t>(cache->key_dim));
     out[i] = {lists++, cache->layers, i < options.pages.size() ? options.pages[i] : 0,
               static_cast<uint64_t>(cache->kv_heads) * head_bytes};
   }
@@ -189,6 +193,7 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
     const auto* attention = std::get_if<backend::AttentionOp>(&op);
     const auto* delta = std::get_if<backend::GatedDeltaOp>(&op);
     if (attention == nullptr && delta == nullptr) continue;
+    if (attention != nullptr && LatentOf(program, attention->cache) != nullptr) continue;
     const BufferId taken = attention != nullptr ? attention->qkv : delta->gates;
     shape.sum_stride = std::max(shape.sum_stride, shape.strides[static_cast<size_t>(taken)]);
   }
@@ -272,6 +277,12 @@ bool LiesSplit(const Program& program, BufferId buffer) {
           }
           if constexpr (std::is_same_v<T, backend::ResizeHeadsOp>) {
             return op.out == buffer && op.in != buffer && LiesSplit(program, op.in);
+          }
+          if constexpr (std::is_same_v<T, backend::HeadsMatmulOp>) {
+            return op.out == buffer && LeavesSplit(program, op);
+          }
+          if constexpr (std::is_same_v<T, backend::AddNormedOp>) {
+            return op.x == buffer && LeavesSplit(program, op);
           }
           if constexpr (requires { op.act; }) return op.act == buffer;
           return false;

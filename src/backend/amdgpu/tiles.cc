@@ -100,7 +100,6 @@ TileFormat FormatOf(const TilePlan& plan) {
   }
   const bool fits = tile == TileFormat::kFp8     ? together && BlocksFitTiles(plan)
                     : tile == TileFormat::kMxfp4 ? aligned
-                    : tile == TileFormat::kBf16  ? first.col_step == 0
                                                  : true;
   return fits ? tile : TileFormat::kBf16Pair;
 }
@@ -187,8 +186,13 @@ void ForEachFour(const TilePlace& place, Piece piece, Fill fill) {
 void PackBf16(const TilePlace& place, Piece piece, uint8_t* out) {
   ForEachFour(place, piece, [&](const Four& four) {
     const Matrix& m = *four.row.matrix;
-    std::memcpy(out + four.lane * 16 + four.half * 8,
-                quant::RowData(m, four.row.row) + four.col * 2, four.count * 2);
+    uint8_t* const at = out + four.lane * 16 + four.half * 8;
+    if (m.col_step == 0) {
+      std::memcpy(at, quant::RowData(m, four.row.row) + four.col * 2, four.count * 2);
+      return;
+    }
+    const uint8_t* const from = m.data.data() + (four.row.row * m.row_step + four.col * m.col_step) * 2;
+    for (size_t i = 0; i < four.count; ++i) std::memcpy(at + 2 * i, from + static_cast<int64_t>(2 * i) * m.col_step, 2);
   });
 }
 
@@ -297,7 +301,7 @@ Status CheckTiles(const Weight& weight, bool apart) {
   for (size_t i = 0; !apart && i + 1 < weight.splits.size(); ++i) {
     if (weight.splits[i] % kStep == 0) continue;
     return Error(Code::kUnsupported, weight.label, ": a part of its columns begins at ",
-                 weight.splits[i], ", which is not a multiple of ", kStep);
+                 weight.splits[i], ", which is not a multiple of ", kStep, ": the GPU kernels take whole steps");
   }
   return OkStatus();
 }

@@ -30,7 +30,13 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(ExpertsAnyKernel(format, rounded));
     }
   }
+  for (TileFormat format :
+       {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    names.emplace_back(HeadsMatmulKernel(format));
+  }
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
+    names.emplace_back(LatentKernel(format));
+    names.emplace_back(AttendLatentKernel(format));
     for (int32_t head_dim : {32, 64, 128}) {
       names.emplace_back(PrepareKernel(format, head_dim));
       names.emplace_back(AttendKernel(format, head_dim));
@@ -58,6 +64,9 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 96), "");
+  CHECK_EQ(HeadsMatmulKernel(TileFormat::kMxfp4), "heads_matmul_mxfp4");
+  CHECK_EQ(AttendLatentKernel(KvFormat::kF32), "attend_latent_pair");
+  CHECK_EQ(LatentKernel(KvFormat::kFp4), "");
 }
 
 Program Small() {
@@ -109,6 +118,95 @@ bool Holds(const std::string& text, const std::string& part) {
 
 backend::PagedCache& Paged(Program& p) { return std::get<backend::PagedCache>(p.caches[0]); }
 backend::AttentionOp& Attention(Program& p) { return std::get<backend::AttentionOp>(p.ops[0]); }
+
+// Latent attention's buffers, from queries to what the output's product takes.
+enum : backend::BufferId { kLatentX, kLatentQ, kLatentKv, kLatentQkv, kLatentAttention, kLatentOut };
+Program Latents() {
+  Program p = Small();
+  p.ropes[0] = {16, std::vector<double>(8, 1.0), 1};
+  p.caches = {backend::PagedCache{"latents", 1, 1, 80, 64}};
+  p.buffers.clear();
+  for (const char* label : {"x", "q", "kv", "qkv", "attention", "out"}) {
+    p.buffers.push_back({label, backend::BufferType::kF32, 1160, 1});
+  }
+  p.weights.resize(1);
+  p.weights[0].groups = 8;
+  p.weights[0].ranks = {std::vector<backend::WeightSlice>(8, {0, 0, 64, 0, 64})};
+  p.weights[0].sources.resize(1);
+  backend::LatentOp latent = {kLatentQ, kLatentKv, kLatentQkv, 0, 1e-6f, 0, 8, 32, 16, 64, true};
+  backend::AttentionOp attention = {};
+  attention.qkv = kLatentQkv;
+  attention.out = kLatentAttention;
+  attention.heads = 8;
+  attention.rope = backend::kNone;
+  p.ops = {latent, attention, backend::HeadsMatmulOp{kLatentAttention, 0, kLatentOut, 0, 64, 0, 32},
+           backend::MatmulOp{kLatentOut, 0, kLatentX}};
+  return p;
+}
+// As Refusal says it, of a Program of latents.
+template <class Change>
+std::string LatentRefusal(Change change) {
+  Program p = Latents();
+  change(p);
+  const Status status = CheckProgram(p);
+  if (status.ok()) return "not refused";
+  return CodeOf(status) == Code::kUnsupported ? std::string(status.message()) : "another code";
+}
+
+TEST(latents_that_the_kernels_do_not_take_are_refused) {
+  const auto latent = [](Program& p) -> backend::LatentOp& { return std::get<backend::LatentOp>(p.ops[0]); };
+  const auto attention = [](Program& p) -> backend::AttentionOp& { return std::get<backend::AttentionOp>(p.ops[1]); };
+  CHECK_EQ(LatentRefusal([](Program&) {}), "not refused");
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).latent = 96; }), "latents of 96"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).latent = 576; }), "latents of 576"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).latent = 16; }), "latents of 16"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).turning = 80; }), "80 elements of a head turn"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).turning = 18; }), "18 elements of a head turn"));
+  CHECK(Holds(LatentRefusal([](Program& p) { Paged(p).window = 99; }), "a window of 99 tokens"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { attention(p).sinks = 0; }), "sinks or a gate"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { attention(p).rope = 0; }), "RoPE"));
+  // Another attention to the same cache, of no LatentOp's keys; and a LatentOp that nobody takes.
+  CHECK(Holds(LatentRefusal([](Program& p) { p.ops.push_back(p.ops[1]); }), "that no op makes right before it"));
+  CHECK(Holds(LatentRefusal([](Program& p) { p.ops.push_back(p.ops[0]); }), "want its attention right behind it"));
+  CHECK(Holds(LatentRefusal([](Program& p) { p.ops.erase(p.ops.begin()); }), "keys of 80 and values of 64"));
+  // Split rows are whole steps a head, fp32 rows fours.
+  CHECK(Holds(LatentRefusal([](Program& p) { std::get<backend::HeadsMatmulOp>(p.ops[2]).in_step = 48; }),
+              "heads of 64 in \"attention\", from 0 on, 48 apart: the GPU kernels multiply multiples of 32"));
+  CHECK_EQ(LatentRefusal([](Program& p) { p.ops.insert(p.ops.begin(), backend::HeadsMatmulOp{kLatentQ, 0, kLatentQkv, 4, 68, 16, 80}); }),
+           "not refused");
+  CHECK(Holds(LatentRefusal([](Program& p) {
+                p.ops.insert(p.ops.begin(), backend::HeadsMatmulOp{kLatentQ, 0, kLatentQkv, 2, 68, 16, 80});
+              }),
+              "multiples of 4"));
+  const Program p = Latents();
+  CHECK_OK(CheckKvType(p, KvFormat::kFp8));
+  CHECK_OK(CheckKvType(p, KvFormat::kBF16));
+  for (const KvFormat type : {KvFormat::kFp4, KvFormat::kK8V4}) {
+    CHECK(CodeOf(CheckKvType(p, type)) == Code::kUnsupported);
+    CHECK(Holds(std::string(CheckKvType(p, type).message()), "in cache \"latents\""));
+    CHECK_OK(CheckKvType(Small(), type));
+  }
+}
+
+// A page of one layer, whatever the heads: 576 numbers a token, once.
+TEST(pages_hold_latents_once) {
+  Program p = Latents();
+  std::get<backend::LatentOp>(p.ops[0]).turning = 64;
+  std::get<backend::LatentOp>(p.ops[0]).latent = 512;
+  Paged(p).key_dim = 576;
+  Paged(p).value_dim = 512;
+  backend::ContextOptions options;
+  options.pages = {3};
+  for (const auto& [type, bytes] : std::vector<std::pair<KvFormat, uint64_t>>{
+           {KvFormat::kBF16, 16 * 576 * 2}, {KvFormat::kFp8, 16 * (576 + 8)}, {KvFormat::kF32, 16 * 576 * 4}}) {
+    options.kv_type = type;
+    CHECK_EQ(PoolShapesOf(p, options)[0].page_bytes, bytes);
+  }
+  // What turns is a whole step, too.
+  std::get<backend::LatentOp>(p.ops[0]).turning = 16;
+  options.kv_type = KvFormat::kBF16;
+  CHECK_EQ(PoolShapesOf(p, options)[0].page_bytes, uint64_t{16 * (32 + 512) * 2});
+}
 
 TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK_OK(CheckProgram(Small()));

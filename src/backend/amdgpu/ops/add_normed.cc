@@ -13,9 +13,49 @@ bool LeavesSums(const backend::Op* op, backend::BufferId y) {
   return matmul != nullptr && matmul->partial == y;
 }
 
+// Rows that nothing but a product takes, of any width.
+void EmitNormSplit(const backend::AddNormedOp& op, Lowering* to) {
+  const int64_t width = to->program.buffers[static_cast<size_t>(op.y)].width;
+  kernels::NormSplitArgs args;
+  to->SetStep(&args);
+  args.y.address = to->At(op.y);
+  args.norm.address = to->WeightOf(op.norm).vector;
+  args.out.address = to->At(op.x);
+  args.width = static_cast<uint32_t>(width);
+  args.stride = to->Stride(op.y);
+  args.inverse_width = 1.0f / static_cast<float>(width);
+  args.epsilon = op.epsilon > 0 ? op.epsilon : to->program.rms_eps;
+  to->Add("norm_split", args, to->rows);
+}
+
+// What goes in is whole, and split rows are the only form of what comes out.
+Status CheckNormSplit(const backend::Program& program, const backend::AddNormedOp& op) {
+  const backend::Buffer& y = program.buffers[static_cast<size_t>(op.y)];
+  if (LiesSplit(program, op.y) || y.slots != 1 || y.width % 2 != 0) {
+    return Error(Code::kUnsupported, "op add_normed of \"", y.label, "\", ", y.width,
+                 " wide: the GPU kernels norm fp32 rows of an even width for a product");
+  }
+  for (const backend::Op& any : program.ops) {
+    if (!LeavesSums(&any, op.y)) continue;
+    return Error(Code::kUnsupported, "op add_normed of \"", y.label,
+                 "\": the GPU kernels norm no product's sums for another product");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
+bool LeavesSplit(const backend::Program& program, const backend::AddNormedOp& op) {
+  if (op.add || op.norm == backend::kNone || op.scale != 1 || KeepsRows(program, op.x)) return false;
+  return std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& any) {
+    const auto* matmul = std::get_if<backend::MatmulOp>(&any);
+    const auto* added = std::get_if<backend::MatmulAddOp>(&any);
+    return (matmul != nullptr && matmul->in == op.x) || (added != nullptr && added->in == op.x);
+  });
+}
+
 void Emit(const backend::AddNormedOp& op, Lowering* to) {
+  if (LeavesSplit(to->program, op)) return EmitNormSplit(op, to);
   kernels::AddNormedArgs args;
   to->SetStep(&args);
   args.y.address = to->At(op.y);
@@ -66,6 +106,7 @@ Status CheckOp(const backend::Program& program, const backend::AddBiasOp& op, co
 Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
                const backend::Op*) {
   const backend::Buffer& y = program.buffers[static_cast<size_t>(op.y)];
+  if (LeavesSplit(program, op)) return CheckNormSplit(program, op);
   if (LiesSplit(program, op.y) || y.slots != 1 || y.width != program.hidden) {
     return Error(Code::kUnsupported, "op add_normed of \"", y.label,
                  "\": the GPU kernels add fp32 rows of the hidden size, ", program.hidden);
