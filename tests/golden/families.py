@@ -93,8 +93,7 @@ NARROW = {
                                  original_max_position_embeddings=32, rope_parameters=longrope(18))),
 }
 HYBRIDS = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-# What the GPU kernels refuse, by name; all else runs there, too.
-BEYOND_GPUS = ("deepseek_v3",)
+# What the models above do not have, and GPUs do in ways of their own.
 ON_GPUS = {
     "llama_gpu": ("llama", dict(BASE, head_dim=64, rope_parameters=LLAMA3, intermediate_size=256)),
     "qwen2_gpu": ("qwen2", dict(BASE, hidden_size=128, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
@@ -337,7 +336,7 @@ def make_data(only):
         with tempfile.TemporaryDirectory() as scratch:
             shapes, own = golden(scratch, family, config, 1, blocks=name in IN_BLOCKS)
             said = json.loads((pathlib.Path(scratch) / "config.json").read_text())
-        index[name] = {"name": name, "gpu": name not in BEYOND_GPUS, "norm_offset": norm_offset(family), "config": said,
+        index[name] = {"name": name, "norm_offset": norm_offset(family), "config": said,
                        "tensors": [[tensor, list(shape)] + ([dtype] if dtype != "BF16" else [])
                                    for tensor, (shape, dtype) in sorted(shapes.items())]}
         tensors = {key: value for key, value in tensors.items() if not key.startswith(name + ".")}
