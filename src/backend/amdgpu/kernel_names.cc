@@ -114,6 +114,7 @@ string_view GateUpAnyKernel(TileFormat format, bool rounded) {
 }
 string_view ExpertsAnyKernel(TileFormat format, bool rounded) {
   return Of(format).experts_any[rounded];
+}
 string_view HeadsMatmulKernel(TileFormat format) { return Of(format).heads_matmul; }
 
 string_view LatentKernel(KvFormat format) { return kLatentKernels[static_cast<size_t>(format)].latent; }
