@@ -61,7 +61,9 @@ inline constexpr uint32_t kHere = 0xffffffff;
 struct StepRow {
   uint32_t token = 0;
   uint32_t position = 0;
-  uint32_t pages = 0;  // where the row's page table starts, in words from pages_at
+  // Where the row's page table of the first paged cache starts, in words from pages_at; those of other
+  // caches lie `tables_at` of an op's arguments behind it.
+  uint32_t pages = 0;
   // Not kHere: the token is what logit row `from` of the step before chose.
   uint32_t from = kHere;
 };
@@ -440,7 +442,7 @@ struct PrepareArgs {
   uint32_t stride = 0;
   uint32_t heads = 0;
   uint32_t kv_heads = 0;
-  uint32_t head_dim = 0;  // 32, 64, 128 or 256
+  uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
   uint32_t rotary = 0;    // a multiple of 2, at most head_dim: so many turn; 0: none
   float epsilon = 0;
   uint32_t splits = 1;  // of the product that made `in`
@@ -449,11 +451,27 @@ struct PrepareArgs {
 };
 static_assert(sizeof(PrepareArgs) == 128);
 
+// Of a cache with a window (0: none) a row sees the last `window` positions, its own among them.
+constexpr uint32_t FirstSeen(uint32_t position, uint32_t window) {
+  return window == 0 || position < window ? 0 : position + 1 - window;
+}
+// The split in which the row's first token lies, and splits from there to the position.
+constexpr uint32_t FirstSplit(uint32_t position, uint32_t window) {
+  return FirstSeen(position, window) / kSplitTokens;
+}
+constexpr uint32_t SplitsSeen(uint32_t position, uint32_t window) {
+  return position / kSplitTokens + 1 - FirstSplit(position, window);
+}
+// Of any row, at most.
+constexpr uint32_t MostSplits(uint32_t window) {
+  return window == 0 ? UINT32_MAX : (window - 1) / kSplitTokens + 2;
+}
+
 // What a split leaves of a head: o [head_dim], m, l, and nothing up to whole 64 bytes.
 constexpr uint32_t AttendPartFloats(uint32_t head_dim) { return head_dim + 16; }
 
 // Causal grouped-query attention over the pages, by splits of kSplitTokens at absolute positions.
-// A row with one split is finished; of others, parts for AttendMerge.
+// A row with one split is finished; of others, parts for AttendMerge, counted from the row's first.
 struct AttendArgs {
   Address<const uint32_t> step;
   Address<const float> qkv;   // [rows, q_stride]
@@ -461,18 +479,21 @@ struct AttendArgs {
   Address<float> out;         // [rows, out_stride] split rows
   Address<float> parts;       // [row_count, heads, max_splits, AttendPartFloats]
   Address<const float> gate;  // [rows, gate_stride]: out *= sigmoid(gate); 0: there is none
+  Address<const float> sinks;  // [heads]: one more score, of a token whose V is zero; 0: there is none
   uint32_t q_stride = 0;
   uint32_t out_stride = 0;
   uint32_t heads = 0;
   uint32_t kv_heads = 0;
-  uint32_t max_splits = 0;
+  uint32_t max_splits = 0;  // that a row sees
   float scale = 0;         // of the scores: 1 / sqrt(head_dim)
   uint32_t first_row = 0;  // this launch takes rows [first_row, first_row + row_count) of the step
   uint32_t row_count = 0;
   uint32_t gate_stride = 0;
+  uint32_t window = 0;     // of the cache; 0: none
+  uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
   uint32_t reserved = 0;
 };
-static_assert(sizeof(AttendArgs) == 88);
+static_assert(sizeof(AttendArgs) == 104);
 
 inline constexpr uint32_t kMergeColumns = 64;  // of a head, that a workgroup of attend_merge has
 struct AttendMergeArgs {
@@ -487,9 +508,10 @@ struct AttendMergeArgs {
   uint32_t first_row = 0;
   uint32_t row_count = 0;
   uint32_t gate_stride = 0;
-  uint32_t reserved = 0;
+  uint32_t window = 0;
+  Address<const float> sinks;
 };
-static_assert(sizeof(AttendMergeArgs) == 64);
+static_assert(sizeof(AttendMergeArgs) == 72);
 
 // ---- experts ----
 

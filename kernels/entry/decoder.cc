@@ -118,13 +118,11 @@ KERNEL(experts_bf16_any_rounded, ExpertsBf16AnyRounded, "vgpr=256 sgpr=112 lds=2
 KERNEL(experts_fp8_any_rounded, ExpertsFp8AnyRounded, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any_rounded, ExpertsMxfp4AnyRounded, "vgpr=256 sgpr=112 lds=23632")
 
-#define MAINARCH_ATTENTION_IN(suffix, format, head_dim, budget)  \
+#define MAINARCH_ATTENTION(suffix, format, head_dim)             \
   using Prepare_##suffix = Prepare<format, head_dim>;            \
   using Attend_##suffix = Attend<format, head_dim>;              \
   KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112") \
-  KERNEL(attend_##suffix, Attend_##suffix, budget)
-#define MAINARCH_ATTENTION(suffix, format, head_dim) \
-  MAINARCH_ATTENTION_IN(suffix, format, head_dim, "vgpr=256 sgpr=112 lds=33280")
+  KERNEL(attend_##suffix, Attend_##suffix, "vgpr=200 sgpr=112 lds=33280")
 
 MAINARCH_ATTENTION(bf16_32, KvFormat::kBF16, 32)
 MAINARCH_ATTENTION(bf16_64, KvFormat::kBF16, 64)
@@ -142,8 +140,7 @@ MAINARCH_ATTENTION(pair_256, KvFormat::kF32, 256)
 MAINARCH_ATTENTION(fp4_32, KvFormat::kFp4, 32)
 MAINARCH_ATTENTION(fp4_64, KvFormat::kFp4, 64)
 MAINARCH_ATTENTION(fp4_128, KvFormat::kFp4, 128)
-// More registers than two waves of a SIMD leave each other, so it has one.
-MAINARCH_ATTENTION_IN(fp4_256, KvFormat::kFp4, 256, "vgpr=344 agpr=88 sgpr=112 lds=16896")
+MAINARCH_ATTENTION(fp4_256, KvFormat::kFp4, 256)
 MAINARCH_ATTENTION(k8v4_32, KvFormat::kK8V4, 32)
 MAINARCH_ATTENTION(k8v4_64, KvFormat::kK8V4, 64)
 MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)

@@ -4,7 +4,8 @@
 //
 // A workgroup takes one row, one key head and one split of kSplitTokens; its query heads (at most 16)
 // are the columns of the matrix instructions, tokens and then head elements the rows. Waves take
-// every fourth group of 32 tokens. Which wave sees which token depends on its absolute position
+// every fourth group of 32 tokens. What a row does not see, splits and groups before a cache's window, is
+// not read. Which wave sees which token depends on its absolute position
 // alone, waves and splits are merged in index order: a row's bits do not depend on the step.
 #ifndef MAINARCH_KERNELS_OPS_ATTENTION_H_
 #define MAINARCH_KERNELS_OPS_ATTENTION_H_
@@ -80,6 +81,13 @@ DEVICE void StoreGated(const Args& args, uint32_t row, uint32_t column, float va
   StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, column, value);
 }
 
+// One more score, of a token whose V is zero. o and total are sums of exp of what scores are above `largest`.
+DEVICE void AddSink(float sink, float largest, float& o, float& total) {
+  const float now = __builtin_fmaxf(largest, sink), keep = Exp(largest - now);
+  o *= keep;
+  total = Fma(total, keep, Exp(sink - now));
+}
+
 template <KvFormat kFormat, uint32_t kHeadDim>
 struct Attend {
   using Args = AttendArgs;
@@ -100,15 +108,18 @@ struct Attend {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
-    const uint32_t splits = step.splits();
+    const uint32_t splits = Min(step.splits(), MostSplits(args.window));
     const uint32_t total = RowsHere(step, args.first_row, args.row_count) * args.kv_heads * splits;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t split = t % splits, unit = t / splits;
       const uint32_t row = args.first_row + unit / args.kv_heads, head = unit % args.kv_heads;
-      if (split <= step.position(row) / kSplitTokens) OneSplit(args, step, row, head, split, arena);
+      if (split < SplitsSeen(step.position(row), args.window)) {
+        OneSplit(args, step, row, head, split, arena);
+      }
     }
   }
 
+  // Splits are counted from the row's first.
   DEVICE static void OneSplit(const Args& args, const StepView& step, uint32_t row, uint32_t head,
                               uint32_t split, Arena arena) {
     const uint32_t group = args.heads / args.kv_heads;
@@ -125,20 +136,22 @@ struct Attend {
       query[s] = Split(eight);
     }
     Running<kHeadDim> run;
-    const uint32_t first = split * kSplitTokens;
-    const uint32_t last = Min(first + kSplitTokens - 1, position);
-    const Global<const uint32_t> pages = step.pages(row);
-    const Global<uint8_t> kv = At(Address<uint8_t>{args.kv.address});
-    for (uint32_t token = first + WaveId() * 32; token <= last; token += kWaves * 32) {
-      const uint32_t page = token / kPageTokens;
-      const PageOf a = PageAt<kFormat, kHeadDim>(kv, pages[page], args.kv_heads, head);
-      // The second page may not exist: then its tokens lie beyond the row's position.
-      const PageOf b = token + kPageTokens <= position
-                           ? PageAt<kFormat, kHeadDim>(kv, pages[page + 1], args.kv_heads, head)
-                           : a;
-      Group(a, b, token, position, query, run);
+    static_assert(kWaves * 32 == kSplitTokens);
+    const uint32_t seen = FirstSeen(position, args.window);
+    const uint32_t token = (seen / kSplitTokens + split) * kSplitTokens + WaveId() * 32;
+    if (token <= position && token + 32 > seen) {
+      const Global<const uint32_t> pages = step.pages(row) + args.tables_at + token / kPageTokens;
+      const Global<uint8_t> kv = At(Address<uint8_t>{args.kv.address});
+      // The second page may not exist, then its tokens lie beyond the row's position; nor may the first,
+      // whose tokens then lie behind its window.
+      const uint32_t second = token + kPageTokens <= position ? 1 : 0;
+      const uint32_t first = token + kPageTokens > seen ? 0 : second;
+      const PageOf a = PageAt<kFormat, kHeadDim>(kv, pages[first], args.kv_heads, head);
+      const PageOf b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.kv_heads, head);
+      // Counted from the first token seen: those before it are far behind the last then.
+      Group(a, b, token - seen, position - seen, query, run);
     }
-    Finish(args, {row, head, split, position, group}, run, arena);
+    Finish(args, {row, head, split, SplitsSeen(position, args.window), group}, run, arena);
   }
 
   // A part of K of 16 tokens as it lies, this lane's share, and what multiplies it.
@@ -318,6 +331,8 @@ struct Attend {
       parts.AskBehind(kParts + i);
     }
   }
+  // Tokens from `token` on, the last one seen is `position`; both counted from the first one seen, so
+  // that those before it, being unsigned, are beyond it too.
   // Scores become weights: exp of what they are above the largest of all so far. Gives what
   // multiplies what has been added before.
   DEVICE static float Weigh(uint32_t token, uint32_t position, Eight& score,
@@ -399,7 +414,7 @@ struct Attend {
   }
   // Where what is merged goes.
   struct Unit {
-    uint32_t row, head, split, position, group;
+    uint32_t row, head, split, splits, group;
   };
   // Merges the four waves in order and writes the answer, or a part of it.
   DEVICE static void Finish(const Args& args, const Unit& unit, Running<kHeadDim>& run,
@@ -442,7 +457,8 @@ struct Attend {
       total = Fma(part[kMerged + 1], share, total);
     }
     const uint32_t query_head = unit.head * unit.group + column;
-    if (unit.position < kSplitTokens) {  // there is no other split
+    if (unit.splits == 1) {
+      if (args.sinks.address != 0) AddSink(At(args.sinks)[query_head], largest, o, total);
       StoreGated(args, unit.row, query_head * kHeadDim + first + d, o / total);
       return;
     }
@@ -475,7 +491,7 @@ struct AttendMerge {
     const uint32_t total = RowsHere(step, args.first_row, args.row_count) * units;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t row = args.first_row + t / units, unit = t % units;
-      const uint32_t splits = step.position(row) / kSplitTokens + 1;
+      const uint32_t splits = SplitsSeen(step.position(row), args.window);
       if (splits > 1) OneSlice(args, row, unit / slices, unit % slices, splits, arena);
     }
   }
@@ -519,6 +535,7 @@ struct AttendMerge {
     BarrierLds();
     if (ThreadId() < width) {
       for (uint32_t g = 1; g < groups; ++g) o += sums[g * width + in_slice];
+      if (args.sinks.address != 0) AddSink(At(args.sinks)[head], largest, o, total);
       StoreGated(args, row, head * hd + d, o / total);
     }
     BarrierLds();

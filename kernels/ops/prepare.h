@@ -81,7 +81,7 @@ struct Prepare {
     }
     const uint32_t kv_head = head - args.heads - (is_value ? args.kv_heads : 0);
     const auto page = PageAt<kFormat, kHeadDim>(
-        At(args.kv), step.pages(row)[position / kPageTokens], args.kv_heads, kv_head);
+        At(args.kv), step.pages(row)[args.tables_at + position / kPageTokens], args.kv_heads, kv_head);
     Append(page, position % kPageTokens, is_value, x);
   }
 

@@ -59,6 +59,22 @@ Status CheckInputs(const Program& program, const Step& step, const InputRows& ro
   return OkStatus();
 }
 
+Status CheckPages(const PagedCache& cache, const StepCache& list, size_t sequence,
+                  uint32_t position, uint32_t rows) {
+  const uint64_t end = uint64_t{position} + rows;
+  const uint64_t window = static_cast<uint64_t>(cache.window);
+  const uint64_t first = window > 0 && position >= window ? position + 1 - window : 0;
+  if (uint64_t{list.first_page} * kPageTokens > first) {
+    return Error(Code::kInternal, "sequence ", sequence, ": position ", first, " of cache \"",
+                 cache.label, "\" is before its first page ", list.first_page);
+  }
+  if ((uint64_t{list.first_page} + list.pages.size()) * kPageTokens < end) {
+    return Error(Code::kInternal, "sequence ", sequence, ": position ", end - 1,
+                 " has no page in cache \"", cache.label, "\"");
+  }
+  return OkStatus();
+}
+
 Status CheckSlots(const StepCache& list, size_t sequence, uint32_t rows, uint32_t slots) {
   if (list.state_in != kNoSlot && list.state_in >= slots) {
     return Error(Code::kInternal, "state slot ", list.state_in, " is not in the pool of ", slots);

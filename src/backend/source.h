@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a step takes that other steps left: taps (ContextOptions::source), states in slots.
+// What a step takes that other steps left: taps (ContextOptions::source), pages, states in slots.
 #ifndef MAINARCH_BACKEND_SOURCE_H_
 #define MAINARCH_BACKEND_SOURCE_H_
 
@@ -21,6 +21,10 @@ struct InputRows {
 // Program whose InputOps all have a state; a state is written only where the source's step had the
 // same rows.
 Status CheckInputs(const Program& program, const Step& step, const InputRows& rows);
+// A list of pages holds all that `rows` rows of a sequence, from `position` on, see and write. Whether
+// its pages are in the pool is not looked at.
+Status CheckPages(const PagedCache& cache, const StepCache& list, size_t sequence,
+                  uint32_t position, uint32_t rows);
 // The states that `rows` rows of a sequence begin with and leave are in a pool of `slots`, each written
 // where nothing of them is read, in the order of rows.
 Status CheckSlots(const StepCache& list, size_t sequence, uint32_t rows, uint32_t slots);

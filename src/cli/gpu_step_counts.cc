@@ -93,6 +93,7 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   const backend::Program& program = model.program();
   amdgpu::RankMemory memory;
   memory.buffers.resize(program.buffers.size());
+  memory.kv.resize(program.caches.size());
   memory.slots.resize(program.caches.size());
   memory.cosine.resize(program.ropes.size());
   memory.sine.resize(program.ropes.size());
@@ -111,7 +112,9 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
     uint64_t kv = 0;
     if (const auto* attention = std::get_if<backend::AttentionOp>(&program.ops[i])) {
       const backend::PagedCache& cache = backend::CacheOf(program, *attention);
-      kv = uint64_t{step.position} * static_cast<uint64_t>(cache.kv_heads) *
+      const auto window = static_cast<uint32_t>(cache.window);
+      const uint64_t seen = window > 0 ? std::min(step.position, window) : step.position;
+      kv = seen * static_cast<uint64_t>(cache.kv_heads) *
            kernels::KvPageBytes(context.kv_type,
                                 static_cast<uint32_t>(cache.key_dim)) /
            kernels::kPageTokens;

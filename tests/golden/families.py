@@ -94,13 +94,13 @@ NARROW = {
 }
 HYBRIDS = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 # Within what the GPU kernels take: these and the next run there, and all else is refused by name.
-AS_THEY_ARE = HYBRIDS + ("llama", "qwen3_moe", "glm4_moe")
+AS_THEY_ARE = HYBRIDS + ("llama", "qwen3", "qwen3_moe", "phi3", "gemma3_text", "gpt_oss", "gpt_oss_mxfp4", "glm4_moe")
 ON_GPUS = {
     "llama_gpu": ("llama", dict(BASE, head_dim=64, rope_parameters=LLAMA3, intermediate_size=256)),
     "qwen2_gpu": ("qwen2", dict(BASE, hidden_size=128, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
     "llama_bias_gpu": ("llama", dict(BASE, head_dim=32, hidden_size=72, num_hidden_layers=2, attention_bias=True)),
     "granite_gpu": ("granite", dict(FAMILIES["granite"], hidden_size=128, num_hidden_layers=2)),
-    "mistral_gpu": ("mistral", dict(BASE, head_dim=128, num_attention_heads=2, num_key_value_heads=1, sliding_window=None,
+    "mistral_gpu": ("mistral", dict(BASE, head_dim=128, num_attention_heads=2, num_key_value_heads=1, sliding_window=10,
                                     rope_parameters=YARN)),
     # Its window is all that there is, as in Ministral 8B.
     "ministral_gpu": ("ministral", dict(BASE, head_dim=32, sliding_window=512, layer_types=["full_attention", "sliding_attention", "sliding_attention"])),
@@ -111,10 +111,10 @@ ON_GPUS = {
                                       num_experts_per_tok=3, n_group=1, topk_group=1, routed_scaling_factor=1.7, norm_topk_prob=True,
                                       first_k_dense_replace=1, use_qk_norm=True, attention_bias=True, num_nextn_predict_layers=0)),
     "gemma3_text_gpu": ("gemma3_text", dict(BASE, num_hidden_layers=2, head_dim=256, num_attention_heads=2, num_key_value_heads=1,
-                                            sliding_window=512, layer_types=["sliding_attention", "full_attention"],
+                                            sliding_window=9, layer_types=["sliding_attention", "full_attention"],
                                             query_pre_attn_scalar=20, tie_word_embeddings=True)),
     "smollm3_gpu": ("smollm3", dict(BASE, hidden_size=128, num_hidden_layers=2, no_rope_layer_interval=2, tie_word_embeddings=True)),
-    "phi3_gpu": ("phi3", dict(BASE, hidden_size=128, num_hidden_layers=2, sliding_window=None, partial_rotary_factor=0.75,
+    "phi3_gpu": ("phi3", dict(BASE, hidden_size=128, num_hidden_layers=2, sliding_window=33, partial_rotary_factor=0.75,
                               original_max_position_embeddings=32, rope_parameters=longrope(12))),
 }
 

@@ -111,6 +111,32 @@ void CheckCounts(test::Context& test_context, model::SyntheticFormat format,
 
 }  // namespace
 
+// What a window hides is not read: a context of 4 times the window costs what the window does, and the rest of
+// the two pages and groups of 32 tokens at its ends.
+TEST(a_window_bounds_what_attention_reads) {
+  model::ModelConfig c = SmallMoe(1);
+  c.heads = 32;
+  c.kv_heads = 4;
+  c.head_dim = 128;
+  c.rope.rotary_dim = 128;
+  const auto bytes = [&](uint32_t window, uint32_t position) -> uint64_t {
+    c.layer_attention = {{static_cast<int32_t>(window), 0}};
+    StepCountOptions options;
+    options.position = position;
+    const auto steps = CountSteps(c, model::SyntheticFormat::kBF16, options, {Outcome::kLargest});
+    if (!steps.ok()) return 0;
+    const OpCounts* attention = Find((*steps)[0], "attention");
+    return attention == nullptr ? 0 : attention->memory_bytes;
+  };
+  const uint64_t windowed = bytes(200, 810), whole = bytes(0, 199);
+  constexpr uint64_t kToken = 4 * 128 * 2 * 2;
+  std::printf("# %llu bytes of a window of 200 at 810, %llu of 200 tokens\n",
+              static_cast<unsigned long long>(windowed), static_cast<unsigned long long>(whole));
+  CHECK_GE(whole, 200 * kToken);
+  CHECK_GE(windowed, 200 * kToken);
+  CHECK_LE(windowed, whole + 32 * kToken);
+}
+
 TEST(a_token_costs_little_more_than_it_must) {
   StepCountOptions options;
   options.position = 200;

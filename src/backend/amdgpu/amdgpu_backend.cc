@@ -28,11 +28,12 @@ std::vector<uint64_t> UnitBytes(const Program& program, backend::KvType type) {
   for (const SlotShape& slots : SlotShapesOf(program, {})) {
     out.push_back(static_cast<uint64_t>(slots.layers) * slots.slot_bytes);
   }
-  const KvShape kv = KvShapeOf(program);
-  if (kv.index != backend::kNone) {
-    out[static_cast<size_t>(kv.index)] =
-        static_cast<uint64_t>(kv.cache.layers) * static_cast<uint64_t>(kv.cache.kv_heads) *
-        kernels::KvPageBytes(type, static_cast<uint32_t>(kv.cache.key_dim));
+  backend::ContextOptions options;
+  options.kv_type = type;
+  const std::vector<PoolShape> pools = PoolShapesOf(program, options);
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (pools[i].list == backend::kNone) continue;
+    out[i] = static_cast<uint64_t>(pools[i].layers) * pools[i].page_bytes;
   }
   return out;
 }

@@ -30,6 +30,11 @@ class Carver {
   uint64_t used_ = 0;
 };
 
+// Of all sequences and caches.
+uint64_t TableWords(const Shape& shape) {
+  return uint64_t{shape.page_lists} * shape.table_words * shape.options.max_sequences;
+}
+
 // The last 64 bytes of a buffer are never an array's: reads of whole lines stay inside.
 StatusOr<gpu::Buffer> AllocateVram(gpu::Device& device, uint64_t bytes, const char* label) {
   gpu::BufferOptions options;
@@ -95,13 +100,16 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
   RETURN_IF_ERROR(backend::CheckSource(model->program(options.program),
                                        source == nullptr ? nullptr : &source->program_));
   const Shape shape = ShapeOf(model->program(options.program), options);
-  const uint64_t table_words = uint64_t{shape.table_words} * options.max_sequences;
-  if (table_words > UINT32_MAX - shape.step_words) {
+  if (TableWords(shape) > UINT32_MAX - shape.step_words) {
     return Error(Code::kOutOfDeviceMemory, "page tables of ", options.max_sequences,
                  " sequences of ", shape.table_words, " pages");
   }
+  std::vector<PageTables::Pool> pools;
+  for (size_t i = 0; i < shape.pools.size(); ++i) {
+    if (shape.pools[i].list != backend::kNone) pools.push_back({i, shape.pools[i].pages});
+  }
   ASSIGN_OR_RETURN(PageTables tables, PageTables::Create(options.max_sequences, shape.table_words,
-                                                         shape.pages(), shape.heads.index));
+                                                         std::move(pools)));
   std::unique_ptr<AmdGpuContext> context(
       new AmdGpuContext(std::move(model), options, source, std::move(tables)));
   const int32_t ranks = context->program_.ranks;
@@ -140,20 +148,13 @@ Status AmdGpuContext::AllocateShared() {
   return OkStatus();
 }
 
-// Rows of a RoPE table: as many positions as a sequence can have.
-uint64_t AmdGpuContext::RopePositions() const {
-  return std::min<uint64_t>(static_cast<uint64_t>(program_.max_position),
-                            uint64_t{shape_.pages()} * kernels::kPageTokens);
-}
-
 Status AmdGpuContext::AllocateRank(int32_t rank) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   gpu::Device& device = *model_->gpus().at(rank).device;
   const uint64_t rows = shape_.options.max_rows;
   RankMemory& m = own.memory;
   Carver carve;
-  m.step = carve.Take(
-      (shape_.step_words + uint64_t{shape_.table_words} * shape_.options.max_sequences) * 4);
+  m.step = carve.Take((shape_.step_words + TableWords(shape_)) * 4);
   m.arrivals = carve.Take(kernels::kArrivalBytes);
   m.plain = carve.Take(rows * shape_.plain_stride * 4);
   const std::vector<bool> taps = TapsOf(program_), inputs = InputsOf(program_);
@@ -176,9 +177,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   const uint64_t parts =
       shape_.max_splits == 1
           ? 0
-          : uint64_t{shape_.attend_rows} * static_cast<uint64_t>(shape_.heads.heads) *
-                shape_.max_splits *
-                kernels::AttendPartFloats(static_cast<uint32_t>(shape_.heads.cache.key_dim)) * 4;
+          : uint64_t{shape_.attend_rows} * shape_.max_splits * shape_.attend_floats * 4;
   m.attend_parts = carve.Take(parts);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
   m.logits = carve.Take(uint64_t{kMostInFlight} * shape_.options.max_logit_rows *
@@ -188,8 +187,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
       carve.Take(uint64_t{shape_.choice_slots} *
                  (shape_.logits_stride / kernels::kChoiceChunk + 1) * sizeof(kernels::RacePart));
   for (const backend::Rope& rope : program_.ropes) {
-    m.cosine.push_back(carve.Take(RopePositions() * rope.inv_freq.size() * 4));
-    m.sine.push_back(carve.Take(RopePositions() * rope.inv_freq.size() * 4));
+    m.cosine.push_back(carve.Take(shape_.positions * rope.inv_freq.size() * 4));
+    m.sine.push_back(carve.Take(shape_.positions * rope.inv_freq.size() * 4));
   }
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
@@ -209,16 +208,26 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
       m.source_taps.push_back(from.buffers[static_cast<size_t>(tap)]);
     }
   }
-  const uint64_t kv =
-      static_cast<uint64_t>(shape_.heads.cache.layers) * shape_.pages() * shape_.kv_page_bytes;
-  ASSIGN_OR_RETURN(own.kv, AllocateVram(device, kv, "KV pool"));
-  m.kv = own.kv.va();
+  RETURN_IF_ERROR(AllocatePages(rank));
   RETURN_IF_ERROR(AllocateSlots(rank));
   m.host_step = host_step_.va();
   m.host_logits = logits_.va();
   m.results = results_.va();
   m.compute_units = ComputeUnits(device);
   memory_bytes_ += own.activations.size();
+  return OkStatus();
+}
+
+Status AmdGpuContext::AllocatePages(int32_t rank) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  Carver carve;
+  for (const PoolShape& pool : shape_.pools) {
+    own.memory.kv.push_back(
+        carve.Take(static_cast<uint64_t>(pool.layers) * pool.pages * pool.page_bytes));
+  }
+  ASSIGN_OR_RETURN(
+      own.kv, AllocateVram(*model_->gpus().at(rank).device, carve.used(), "KV pools"));
+  for (uint64_t& at : own.memory.kv) at += own.kv.va();
   return OkStatus();
 }
 
@@ -284,7 +293,7 @@ Status AmdGpuContext::FillRank(int32_t rank) {
   if (program_.ropes.empty()) return OkStatus();
   for (size_t i = 0; i < program_.ropes.size(); ++i) {
     const auto upload = [&](double (*of)(double), uint64_t to) {
-      return UploadRotations(program_.ropes[i], of, RopePositions(), to, *uploader);
+      return UploadRotations(program_.ropes[i], of, shape_.positions, to, *uploader);
     };
     RETURN_IF_ERROR(upload([](double angle) { return std::cos(angle); }, own.memory.cosine[i]));
     RETURN_IF_ERROR(upload([](double angle) { return std::sin(angle); }, own.memory.sine[i]));

@@ -7,7 +7,7 @@
 // behind all those submitted before it, reads what the step polled last has left, whether or not
 // another one is in flight behind that.
 //
-//   per rank, VRAM    activations, step block and page tables (one buffer), KV pool, slots of
+//   per rank, VRAM    activations, step block and page tables (one buffer), KV pools, slots of
 //                     recurrent state; all-reduce slots and flags, what is sent to the chooser of
 //                     a row, and the tokens chosen (uncached, mapped by every peer)
 //   per rank, host    kernel arguments
@@ -79,7 +79,7 @@ class AmdGpuContext : public backend::Context {
   };
   struct Rank {
     gpu::Buffer activations;  // everything that RankMemory names, but what follows
-    gpu::Buffer kv;
+    gpu::Buffer kv;     // of all paged caches
     gpu::Buffer slots;  // of all caches of slots; nobody reads one before a step has written it
     gpu::Buffer exchange;  // slots, then flags
     gpu::Buffer choices;   // ChoiceExchange
@@ -99,8 +99,8 @@ class AmdGpuContext : public backend::Context {
   AmdGpuContext(std::shared_ptr<const AmdGpuModel> model, const backend::ContextOptions& options,
                 const AmdGpuContext* source, PageTables tables);
   Status AllocateShared();
-  uint64_t RopePositions() const;
   Status AllocateRank(int32_t rank);
+  Status AllocatePages(int32_t rank);
   Status AllocateSlots(int32_t rank);
   Status AllocateExchange(int32_t rank);
   Status FillRank(int32_t rank);
@@ -138,12 +138,13 @@ class AmdGpuContext : public backend::Context {
   };
   Units UnitsOf(int32_t cache, int32_t rank) const;
   bool IsPaged(int32_t cache) const {
-    return cache != backend::kNone && cache == shape_.heads.index;
+    return cache >= 0 && static_cast<size_t>(cache) < shape_.pools.size() &&
+           shape_.pools[static_cast<size_t>(cache)].list != backend::kNone;
   }
   // One of them in all layers, to or from host memory at `staging`.
   Status MoveUnit(int32_t rank, const Units& units, uint32_t unit, uint64_t staging, bool out) const;
   StatusOr<gpu::Buffer> UnitStaging(int32_t cache, int32_t rank, uint32_t unit) const;
-  Status CopyPageOf(int32_t rank, uint32_t from, uint32_t to);
+  Status CopyPageOf(int32_t rank, const Units& pool, uint32_t from, uint32_t to);
   Status CopyAndWait(int32_t rank, uint64_t to, uint64_t from, uint64_t bytes) const;
   Status NothingInFlight(const char* what) const;
   gpu::Deadline Soon() const { return model_->gpus().Soon(); }

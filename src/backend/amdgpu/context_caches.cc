@@ -30,20 +30,14 @@ Rows RowsAt(const Step& step, size_t begin) {
 }
 
 // PageTables looks at the pages themselves.
-inline bool PagesFit(const backend::StepCache& list, uint32_t last) {
-  return list.first_page == 0 && list.state_in == backend::kNoSlot && list.state_out.empty() &&
-         last / backend::kPageTokens < list.pages.size();
-}
-
-// Of pages that do not fit: why.
-Status CheckPages(const backend::StepCache& list, const Step& step, const Rows& rows) {
-  if (list.first_page != 0 || list.state_in != backend::kNoSlot || !list.state_out.empty()) {
+Status CheckPages(const backend::PagedCache& cache, const backend::StepCache& list, const Step& step,
+                  const Rows& rows) {
+  if (list.state_in != backend::kNoSlot || !list.state_out.empty()) {
     return Error(Code::kInternal, "sequence ", rows.sequence,
-                 " of a step: not a page list from position 0 on");
+                 " of a step: states of paged cache \"", cache.label, "\"");
   }
-  const uint32_t last = step.rows[rows.first + rows.count - 1].position;
-  return Error(Code::kInternal, "sequence ", rows.sequence, ": position ", last, " has no page in ",
-               list.pages.size());
+  return backend::CheckPages(cache, list, rows.sequence, step.rows[rows.first].position,
+                             rows.count);
 }
 
 }  // namespace
@@ -59,11 +53,10 @@ Status AmdGpuContext::CheckCaches(const Step& step) const {
     }
     for (size_t i = 0; i < lists.size(); ++i) {
       const SlotShape& slots = shape_.slots[i];
-      const bool paged = slots.list == backend::kNone;
-      if (paged && PagesFit(lists[i], step.rows[at - 1].position)) continue;
-      RETURN_IF_ERROR(paged ? CheckPages(lists[i], step, rows)
-                            : backend::CheckSlots(lists[i], rows.sequence, rows.count,
-                                                  slots.slots));
+      const auto* paged = std::get_if<backend::PagedCache>(&program_.caches[i]);
+      RETURN_IF_ERROR(paged != nullptr ? CheckPages(*paged, lists[i], step, rows)
+                                       : backend::CheckSlots(lists[i], rows.sequence, rows.count,
+                                                             slots.slots));
     }
   }
   return OkStatus();

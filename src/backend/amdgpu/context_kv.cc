@@ -70,28 +70,27 @@ class Page {
 }  // namespace
 
 Status AmdGpuContext::CopyPage(int32_t cache, uint32_t from, uint32_t to) {
-  if (!IsPaged(cache) || from >= shape_.pages() || to >= shape_.pages()) {
+  const uint32_t pages = IsPaged(cache) ? shape_.pools[static_cast<size_t>(cache)].pages : 0;
+  if (from >= pages || to >= pages) {
     return Error(Code::kInternal, "copy of page ", from, " to ", to, " of cache ", cache,
-                 " in a pool of ", shape_.pages());
+                 " in a pool of ", pages);
   }
   RETURN_IF_ERROR(NothingInFlight("a copy of a page"));
   Gpus& gpus = model_->gpus();
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
-    RETURN_IF_ERROR(gpus.Settle(CopyPageOf(rank, from, to)));
+    RETURN_IF_ERROR(gpus.Settle(CopyPageOf(rank, UnitsOf(cache, rank), from, to)));
   }
   return OkStatus();
 }
 
-Status AmdGpuContext::CopyPageOf(int32_t rank, uint32_t from, uint32_t to) {
+Status AmdGpuContext::CopyPageOf(int32_t rank, const Units& pool, uint32_t from, uint32_t to) {
   gpu::CopyQueue& copy = *model_->gpus().at(rank).copy;
-  const uint64_t base = ranks_[static_cast<size_t>(rank)].memory.kv;
-  for (int32_t layer = 0; layer < shape_.heads.cache.layers; ++layer) {
-    const uint64_t at =
-        base + static_cast<uint64_t>(layer) * shape_.pages() * shape_.kv_page_bytes;
-    RETURN_IF_ERROR(copy.Copy(at + to * shape_.kv_page_bytes, at + from * shape_.kv_page_bytes,
-                              shape_.kv_page_bytes, Soon()));
+  for (int32_t layer = 0; layer < pool.layers; ++layer) {
+    const uint64_t at = pool.at + static_cast<uint64_t>(layer) * pool.units * pool.stride;
+    RETURN_IF_ERROR(
+        copy.Copy(at + to * pool.stride, at + from * pool.stride, pool.bytes, Soon()));
   }
   ASSIGN_OR_RETURN(const uint64_t point, copy.Submit(Soon()));
   return copy.Wait(point, Soon());
@@ -106,9 +105,10 @@ std::string AmdGpuContext::content_form() const {
 
 AmdGpuContext::Units AmdGpuContext::UnitsOf(int32_t cache, int32_t rank) const {
   const RankMemory& memory = ranks_[static_cast<size_t>(rank)].memory;
-  const backend::PagedCache& paged = shape_.heads.cache;
   if (IsPaged(cache)) {
-    return {memory.kv, shape_.kv_page_bytes, shape_.kv_page_bytes, paged.layers, shape_.pages()};
+    const PoolShape& pool = shape_.pools[static_cast<size_t>(cache)];
+    return {memory.kv[static_cast<size_t>(cache)], pool.page_bytes, pool.page_bytes, pool.layers,
+            pool.pages};
   }
   if (cache < 0 || static_cast<size_t>(cache) >= shape_.slots.size()) return {};
   const SlotShape& slots = shape_.slots[static_cast<size_t>(cache)];
@@ -179,28 +179,28 @@ Status AmdGpuContext::WriteContent(int32_t cache, uint32_t unit, absl::string_vi
 
 StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer,
                                                  uint32_t page, uint32_t slot) const {
-  if (!IsPaged(cache) || kv_layer < 0 || kv_layer >= shape_.heads.cache.layers || page >= shape_.pages() ||
-      slot >= kernels::kPageTokens) {
+  const PoolShape pool = IsPaged(cache) ? shape_.pools[static_cast<size_t>(cache)] : PoolShape();
+  if (kv_layer < 0 || kv_layer >= pool.layers || page >= pool.pages || slot >= kernels::kPageTokens) {
     return Error(Code::kInternal, "K and V of cache ", cache, ", layer ", kv_layer, ", page ", page,
-                 ", slot ", slot, " in a pool of ", shape_.heads.cache.layers, " layers and ",
-                 shape_.pages(), " pages");
+                 ", slot ", slot, " in a pool of ", pool.layers, " layers and ", pool.pages,
+                 " pages");
   }
   Gpus& gpus = model_->gpus();
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
-  const uint32_t dim = static_cast<uint32_t>(shape_.heads.cache.key_dim);
-  const uint64_t page_index = static_cast<uint64_t>(kv_layer) * shape_.pages() + page;
+  const auto& paged = std::get<backend::PagedCache>(program_.caches[static_cast<size_t>(cache)]);
+  const uint32_t dim = static_cast<uint32_t>(paged.key_dim);
+  const uint64_t page_index = static_cast<uint64_t>(kv_layer) * pool.pages + page;
   backend::KvToken out;
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
     gpu::BufferOptions options;
     options.place = gpu::Place::kSystem;
     options.label = "KV read back";
     ASSIGN_OR_RETURN(gpu::Buffer staging,
-                     gpu::Buffer::Allocate(*gpus.at(rank).device, shape_.kv_page_bytes, options));
-    const uint64_t from =
-        ranks_[static_cast<size_t>(rank)].memory.kv + page_index * shape_.kv_page_bytes;
-    RETURN_IF_ERROR(gpus.Settle(CopyAndWait(rank, staging.va(), from, shape_.kv_page_bytes)));
-    for (int32_t head = 0; head < shape_.heads.cache.kv_heads; ++head) {
+                     gpu::Buffer::Allocate(*gpus.at(rank).device, pool.page_bytes, options));
+    const uint64_t from = UnitsOf(cache, rank).at + page_index * pool.page_bytes;
+    RETURN_IF_ERROR(gpus.Settle(CopyAndWait(rank, staging.va(), from, pool.page_bytes)));
+    for (int32_t head = 0; head < paged.kv_heads; ++head) {
       const Page at(
           shape_.kv, dim,
           staging.host() + static_cast<uint64_t>(head) * kernels::KvPageBytes(shape_.kv, dim));

@@ -36,14 +36,9 @@ concept IsNormed = requires(const T& op) { op.x, op.norm; } &&
                    !std::is_same_v<T, backend::AddNormedOp>;
 
 Status CheckCaches(const Program& program) {
-  int paged = 0;
   for (const backend::Cache& any : program.caches) {
     const auto* cache = std::get_if<backend::PagedCache>(&any);
     if (cache == nullptr) continue;
-    if (++paged > 1) {
-      return Error(Code::kUnsupported, "paged cache \"", cache->label,
-                   "\" beside another: the GPU kernels take one");
-    }
     const int32_t hd = cache->key_dim;
     if (cache->value_dim != hd) {
       return Error(Code::kUnsupported, "keys of ", hd, " and values of ", cache->value_dim,
@@ -52,10 +47,6 @@ Status CheckCaches(const Program& program) {
     if (AttendKernel(kernels::KvFormat::kBF16, hd).empty()) {
       return Error(Code::kUnsupported, "heads of ", hd,
                    ": the GPU kernels take 32, 64, 128 and 256");
-    }
-    if (cache->window != 0) {
-      return Error(Code::kUnsupported, "a window of ", cache->window,
-                   " tokens: the GPU kernels see all");
     }
   }
   return OkStatus();

@@ -33,13 +33,16 @@ struct Launch {
   bool beside = false;        // needs nothing of the launch before, and may run beside it
 };
 
-// The paged cache of a Program that CheckProgram takes (there is one at most), and its query heads.
-struct KvShape {
-  int32_t index = backend::kNone;  // into Program::caches
-  backend::PagedCache cache;
-  int32_t heads = 0;  // on one rank
+// A paged cache: [layer][page][page_bytes], on each rank.
+struct PoolShape {
+  int32_t list = backend::kNone;  // of page tables; kNone: the cache is one of slots
+  int32_t layers = 0;
+  uint32_t pages = 0;
+  uint64_t page_bytes = 0;  // of one layer: all its heads
 };
-KvShape KvShapeOf(const backend::Program& program);
+// Of each of Program::caches.
+std::vector<PoolShape> PoolShapesOf(const backend::Program& program,
+                                    const backend::ContextOptions& options);
 
 // A cache of slots: [layer][slot][slot_bytes], on each rank.
 struct SlotShape {
@@ -60,7 +63,10 @@ Status CheckProgram(const backend::Program& program);
 struct Shape {
   backend::ContextOptions options;
   kernels::KvFormat kv = kernels::KvFormat::kBF16;
-  KvShape heads;
+  std::vector<PoolShape> pools;  // of each of Program::caches
+  uint32_t page_lists = 0;       // of a sequence: paged caches
+  uint64_t positions = 0;        // that a sequence can have
+  uint32_t attend_floats = 0;    // of one row and split, all heads: attention's parts
   uint32_t hidden_stride = 0;
   uint32_t chunks = 0;       // of a row of x
   uint32_t max_splits = 0;   // of the longest context
@@ -78,18 +84,11 @@ struct Shape {
   uint32_t step_words = 0;        // of one step block in host memory
   uint32_t choices_end = 0;       // of them, before its changes of page tables
   uint32_t step_changes = 0;      // as many of those at most
-  uint32_t table_words = 0;       // of one sequence's page table
-  uint64_t kv_page_bytes = 0;     // of one layer and rank: all its heads
+  uint32_t table_words = 0;       // of one sequence's page table, of any cache
   std::vector<SlotShape> slots;   // of each of Program::caches
   uint32_t slot_lists = 0;        // of a step: caches of slots
   uint32_t plain_stride = 0;      // of RankMemory::plain
   std::vector<uint32_t> strides;  // of each Program buffer's rows
-
-  uint32_t pages() const {
-    return heads.index == backend::kNone || static_cast<size_t>(heads.index) >= options.pages.size()
-               ? 0
-               : options.pages[static_cast<size_t>(heads.index)];
-  }
 };
 // Changes of page tables that one run of step_tables makes, beyond those in the step's block.
 inline constexpr uint32_t kListChanges = 4095;
@@ -120,7 +119,7 @@ struct RankMemory {
   uint64_t results = 0;      // kernels::ChoiceResult [max_logit_rows], in host memory
   uint64_t states = 0;       // kernels::ChoiceState [choice_slots]
   uint64_t races = 0;        // kernels::RacePart [choice_slots, chunks of the vocabulary]
-  uint64_t kv = 0;           // layer 0
+  std::vector<uint64_t> kv;     // of each of Program::caches, layer 0
   std::vector<uint64_t> slots;  // of each of Program::caches, layer 0
   uint64_t plain = 0;        // a gated delta net's o, of heads that several workgroups share
   std::vector<uint64_t> cosine, sine;  // of each of Program::ropes

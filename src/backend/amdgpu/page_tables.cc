@@ -24,10 +24,10 @@ void ForEachChange(absl::Span<const uint32_t> pages, const uint32_t* held, What 
 
 }  // namespace
 
-StatusOr<PageTables> PageTables::Create(uint32_t tables, uint32_t words, uint32_t pages,
-                                        int32_t cache) {
-  PageTables out(tables, words, pages, cache);
-  const size_t all = std::max(size_t{tables} * words, size_t{1});
+StatusOr<PageTables> PageTables::Create(uint32_t tables, uint32_t words,
+                                        std::vector<Pool> pools) {
+  PageTables out(tables, words, std::move(pools));
+  const size_t all = std::max(out.pools_.size() * tables * words, size_t{1});
   out.held_.reset(static_cast<uint32_t*>(std::calloc(all, sizeof(uint32_t))));
   if (out.held_ == nullptr) {
     return Error(Code::kOutOfHostMemory, "page tables of ", tables, " sequences of ", words,
@@ -43,24 +43,34 @@ StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
     call_ = 1;
   }
   for (const backend::StepSequence& sequence : step.sequences) {
-    const absl::Span<const uint32_t> pages = PagesOf(sequence);
     if (sequence.table >= seen_.size() || seen_[sequence.table] == call_) {
       return Error(Code::kInternal, "page table ", sequence.table, " of ", seen_.size(),
                    sequence.table < seen_.size() ? " is named twice in a step" : "");
     }
     seen_[sequence.table] = call_;
-    if (pages.size() > words_) {
-      return Error(Code::kInternal, "a list of ", pages.size(), " pages; a table has ", words_);
+    for (size_t i = 0; i < pools_.size(); ++i) {
+      ASSIGN_OR_RETURN(const uint64_t own, CountList(i, sequence));
+      changes += own;
     }
-    uint32_t largest = 0;
-    ForEachChange(pages, held_.get() + size_t{sequence.table} * words_, [&](size_t i) {
-      largest = std::max(largest, pages[i]);
-      ++changes;
-      return true;
-    });
-    if (!pages.empty() && largest >= pages_) {
-      return Error(Code::kInternal, "page ", largest, " is not in the pool of ", pages_);
-    }
+  }
+  return changes;
+}
+
+StatusOr<uint64_t> PageTables::CountList(size_t i, const backend::StepSequence& sequence) const {
+  const backend::StepCache& list = sequence.caches[pools_[i].cache];
+  if (uint64_t{list.first_page} + list.pages.size() > words_) {
+    return Error(Code::kInternal, "a list of ", list.pages.size(), " pages from page ",
+                 list.first_page, " on; a table has ", words_);
+  }
+  uint64_t changes = 0;
+  uint32_t largest = 0;
+  ForEachChange(list.pages, held_.get() + FirstWord(i, sequence.table, list), [&](size_t at) {
+    largest = std::max(largest, list.pages[at]);
+    ++changes;
+    return true;
+  });
+  if (!list.pages.empty() && largest >= pools_[i].pages) {
+    return Error(Code::kInternal, "page ", largest, " is not in the pool of ", pools_[i].pages);
   }
   return changes;
 }
@@ -68,15 +78,16 @@ StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
 uint32_t PageTables::Take(const backend::Step& step, uint32_t room, kernels::PageChange* out) {
   uint32_t taken = 0;
   for (const backend::StepSequence& sequence : step.sequences) {
-    const absl::Span<const uint32_t> pages = PagesOf(sequence);
-    uint32_t* held = held_.get() + size_t{sequence.table} * words_;
-    const uint32_t first = Offset(sequence.table);
-    ForEachChange(pages, held, [&](size_t i) {
-      if (taken == room) return false;
-      out[taken++] = {first + static_cast<uint32_t>(i), pages[i]};
-      held[i] = pages[i];
-      return true;
-    });
+    for (size_t i = 0; i < pools_.size() && taken < room; ++i) {
+      const backend::StepCache& list = sequence.caches[pools_[i].cache];
+      const size_t first = FirstWord(i, sequence.table, list);
+      ForEachChange(list.pages, held_.get() + first, [&](size_t at) {
+        if (taken == room) return false;
+        out[taken++] = {static_cast<uint32_t>(first + at), list.pages[at]};
+        held_[first + at] = list.pages[at];
+        return true;
+      });
+    }
     if (taken == room) break;
   }
   return taken;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Page tables of a context's sequences, as every GPU holds them behind its step block: one row of
-// words a table, word i the page of positions [16 i, 16 i + 16). The host keeps what the GPUs will
+// Page tables of a context's sequences, as every GPU holds them behind its step block: of each paged
+// cache one row of words a table, word i the page of positions [16 i, 16 i + 16); of pages behind a
+// window something older. The host keeps what the GPUs will
 // hold once they have run what was submitted, so that a step brings only what has changed: a list
 // of a million tokens is 62,500 words, of which the next token changes one in sixteen times.
 //
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -22,10 +24,13 @@ namespace mainarch::amdgpu {
 
 class PageTables {
  public:
-  // `tables` rows of `words`, zeros on both sides, for the pages of one of Program::caches; they are
-  // below `pages`. kNone: there are no pages, and each row is of none.
-  static StatusOr<PageTables> Create(uint32_t tables, uint32_t words, uint32_t pages,
-                                     int32_t cache = 0);
+  // One of Program::caches, whose pages are below `pages`.
+  struct Pool {
+    size_t cache;
+    uint32_t pages;
+  };
+  // Of each of `pools` `tables` rows of `words`, zeros on both sides.
+  static StatusOr<PageTables> Create(uint32_t tables, uint32_t words, std::vector<Pool> pools);
 
   // How many entries the step's lists change. Internal, and nothing has changed: a list that is
   // longer than a table, a page beyond the pool, a table that is none or named twice.
@@ -34,24 +39,25 @@ class PageTables {
   // memory that no cache keeps. They count as made. Only after Count.
   uint32_t Take(const backend::Step& step, uint32_t room, kernels::PageChange* out);
 
-  // Of a table, in words from the first.
+  // Of a table of the first pool, in words from the start.
   uint32_t Offset(uint32_t table) const { return table * words_; }
 
  private:
   struct Free {
     void operator()(uint32_t* p) const { std::free(p); }
   };
-  PageTables(uint32_t tables, uint32_t words, uint32_t pages, int32_t cache)
-      : cache_(cache), words_(words), pages_(pages), seen_(tables) {}
-  absl::Span<const uint32_t> PagesOf(const backend::StepSequence& sequence) const {
-    if (cache_ == backend::kNone) return {};
-    return sequence.caches[static_cast<size_t>(cache_)].pages;
+  PageTables(uint32_t tables, uint32_t words, std::vector<Pool> pools)
+      : pools_(std::move(pools)), words_(words), seen_(tables) {}
+  // Of one list, what Count says of all.
+  StatusOr<uint64_t> CountList(size_t i, const backend::StepSequence& sequence) const;
+  // Of a sequence's list of pool i: its first word, from the start of all tables.
+  size_t FirstWord(size_t i, uint32_t table, const backend::StepCache& list) const {
+    return (i * seen_.size() + table) * words_ + list.first_page;
   }
 
-  int32_t cache_;
-
-  uint32_t words_, pages_;
-  // [tables, words]; pages of memory that nobody has written to cost nothing.
+  std::vector<Pool> pools_;
+  uint32_t words_;
+  // [pools, tables, words]; pages of memory that nobody has written to cost nothing.
   std::unique_ptr<uint32_t[], Free> held_;
   std::vector<uint32_t> seen_;  // [table]: the call of Count that met it last
   uint32_t call_ = 0;

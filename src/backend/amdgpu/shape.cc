@@ -24,20 +24,19 @@ constexpr uint32_t kSlotAlign = 256;
 using backend::BufferId;
 using backend::Program;
 
-KvShape KvShapeOf(const Program& program) {
-  KvShape shape;
-  for (const backend::Cache& cache : program.caches) {
-    const auto* paged = std::get_if<backend::PagedCache>(&cache);
-    if (paged == nullptr) continue;
-    shape.cache = *paged;
-    shape.index = static_cast<int32_t>(&cache - program.caches.data());
+std::vector<PoolShape> PoolShapesOf(const Program& program,
+                                    const backend::ContextOptions& options) {
+  std::vector<PoolShape> out(program.caches.size());
+  int32_t lists = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto* cache = std::get_if<backend::PagedCache>(&program.caches[i]);
+    if (cache == nullptr) continue;
+    const uint64_t head_bytes =
+        kernels::KvPageBytes(options.kv_type, static_cast<uint32_t>(cache->key_dim));
+    out[i] = {lists++, cache->layers, i < options.pages.size() ? options.pages[i] : 0,
+              static_cast<uint64_t>(cache->kv_heads) * head_bytes};
   }
-  for (const backend::Op& op : program.ops) {
-    if (const auto* attention = std::get_if<backend::AttentionOp>(&op)) {
-      shape.heads = std::max(shape.heads, attention->heads);
-    }
-  }
-  return shape;
+  return out;
 }
 
 std::vector<SlotShape> SlotShapesOf(const Program& program,
@@ -55,6 +54,45 @@ std::vector<SlotShape> SlotShapesOf(const Program& program,
 }
 
 namespace {
+
+// Pools of pages, and what follows from their sizes.
+void AddPools(const Program& program, Shape* shape) {
+  shape->pools = PoolShapesOf(program, shape->options);
+  shape->positions = static_cast<uint64_t>(program.max_position);
+  uint32_t most_pages = 0;
+  for (size_t i = 0; i < shape->pools.size(); ++i) {
+    const PoolShape& pool = shape->pools[i];
+    if (pool.list == backend::kNone) continue;
+    ++shape->page_lists;
+    const bool all = std::get<backend::PagedCache>(program.caches[i]).window == 0;
+    const uint64_t room = uint64_t{pool.pages} * kernels::kPageTokens;
+    // What lies behind a window has no page.
+    if (all) shape->positions = std::min(shape->positions, room);
+    most_pages = std::max(most_pages, all ? pool.pages : UINT32_MAX);
+  }
+  shape->table_words = std::min(most_pages, CeilDivide(shape->positions, kernels::kPageTokens));
+  shape->step_changes = static_cast<uint32_t>(std::min<uint64_t>(
+      uint64_t{shape->page_lists} * shape->table_words * shape->options.max_sequences,
+      kStepChanges));
+}
+
+// Attention's splits, and the parts that they leave.
+void AddSplits(const Program& program, Shape* shape) {
+  shape->max_splits = std::max(1u, CeilDivide(shape->positions, kernels::kSplitTokens));
+  for (const backend::Op& op : program.ops) {
+    const auto* attention = std::get_if<backend::AttentionOp>(&op);
+    if (attention == nullptr) continue;
+    const auto dim = static_cast<uint32_t>(backend::CacheOf(program, *attention).value_dim);
+    shape->attend_floats =
+        std::max(shape->attend_floats, static_cast<uint32_t>(attention->heads) * kernels::AttendPartFloats(dim));
+  }
+  const uint64_t row_parts = std::max<uint64_t>(1, uint64_t{shape->max_splits} * shape->attend_floats * 4);
+  const uint32_t rows = shape->options.max_rows;
+  shape->attend_rows = shape->max_splits == 1
+                           ? rows
+                           : static_cast<uint32_t>(
+                                 std::clamp<uint64_t>(kAttendPartBytes / row_parts, 1, rows));
+}
 
 // What steps bring of slots, and the workspace of heads that are shared.
 void AddSlots(const Program& program, Shape* shape) {
@@ -80,19 +118,10 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   Shape shape;
   shape.options = options;
   shape.kv = options.kv_type;
-  shape.heads = KvShapeOf(program);
-  const uint32_t head_dim = static_cast<uint32_t>(shape.heads.cache.key_dim);
+  AddPools(program, &shape);
+  AddSplits(program, &shape);
   shape.hidden_stride = RoundUp(static_cast<uint64_t>(program.hidden), kernels::kPadColumns);
   shape.chunks = CeilDivide(static_cast<uint64_t>(program.hidden), kernels::kRowChunk);
-  const uint64_t positions = std::min<uint64_t>(static_cast<uint64_t>(program.max_position),
-                                                uint64_t{shape.pages()} * kernels::kPageTokens);
-  shape.max_splits = std::max(1u, CeilDivide(positions, kernels::kSplitTokens));
-  const uint64_t row_parts = static_cast<uint64_t>(shape.heads.heads) * shape.max_splits *
-                             kernels::AttendPartFloats(head_dim) * 4;
-  shape.attend_rows = static_cast<uint32_t>(
-      shape.max_splits == 1
-          ? options.max_rows
-          : std::clamp<uint64_t>(kAttendPartBytes / row_parts, 1, options.max_rows));
   shape.router_stride = RoundUp(static_cast<uint64_t>(program.experts), kernels::kPadColumns);
   shape.logits_stride = RoundUp(static_cast<uint64_t>(program.logit_width()), kernels::kTileRows);
   uint32_t largest_share = 0;
@@ -110,14 +139,9 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
                          (std::holds_alternative<backend::MatmulAddOp>(op) && program.ranks == 1) ||
                          (down != nullptr && down->add);
   }
-  shape.table_words = std::min(
-      shape.pages(), CeilDivide(static_cast<uint64_t>(program.max_position), kernels::kPageTokens));
-  shape.step_changes = static_cast<uint32_t>(
-      std::min<uint64_t>(uint64_t{shape.table_words} * options.max_sequences, kStepChanges));
   // Penalties list the tokens that a sequence holds; few rows have longer lists, and those are
   // read. Every row may have a mask.
-  const uint64_t counted = std::min<uint64_t>(static_cast<uint64_t>(program.vocab),
-                                              uint64_t{shape.pages()} * kernels::kPageTokens);
+  const uint64_t counted = std::min(static_cast<uint64_t>(program.vocab), shape.positions);
   const uint64_t choice_words =
       uint64_t{options.max_logit_rows} * (1 + kChoiceRowWords) +
       std::min<uint64_t>(uint64_t{options.max_logit_rows} * (2 * counted + kEditWords),
@@ -133,8 +157,6 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
               16);
   shape.step_words = RoundUp(
       shape.choices_end + uint64_t{shape.step_changes} * (sizeof(kernels::PageChange) / 4), 1024);
-  shape.kv_page_bytes = static_cast<uint64_t>(shape.heads.cache.kv_heads) *
-                        kernels::KvPageBytes(shape.kv, head_dim);
   shape.pair_rows = std::min(options.max_rows, kOneRoundRows);
   if (program.ranks > 1) {
     shape.exchange =

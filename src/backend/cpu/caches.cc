@@ -214,18 +214,8 @@ struct Rows {
 
 Status CheckPages(const backend::PagedCache& cache, const backend::StepCache& list,
                   const Rows& rows, uint32_t pages) {
-  const uint64_t end = uint64_t{rows.first_position} + rows.count;
-  const uint64_t window = static_cast<uint64_t>(cache.window);
-  const uint64_t first =
-      window > 0 && rows.first_position + uint64_t{1} > window ? rows.first_position + 1 - window : 0;
-  if (uint64_t{list.first_page} * backend::kPageTokens > first) {
-    return Error(Code::kInternal, "sequence ", rows.sequence, ": position ", first,
-                 " of cache \"", cache.label, "\" is before its first page ", list.first_page);
-  }
-  if ((uint64_t{list.first_page} + list.pages.size()) * backend::kPageTokens < end) {
-    return Error(Code::kInternal, "sequence ", rows.sequence, ": position ", end - 1,
-                 " has no page in cache \"", cache.label, "\"");
-  }
+  RETURN_IF_ERROR(
+      backend::CheckPages(cache, list, rows.sequence, rows.first_position, rows.count));
   for (uint32_t page : list.pages) {
     if (page >= pages) return Error(Code::kInternal, "page ", page, " is not in the pool");
   }

@@ -115,9 +115,8 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK_OK(CheckProgram(WithExperts(quant::Format::kMxfp4, quant::Format::kMxfp4)));
   CHECK(Holds(Refusal([](Program& p) { Paged(p).key_dim = Paged(p).value_dim = 96; }), "heads of 96"));
   CHECK(Holds(Refusal([](Program& p) { Paged(p).value_dim = 32; }), "keys of 64 and values of 32"));
-  CHECK(Holds(Refusal([](Program& p) { Paged(p).window = 128; }), "window of 128"));
-  CHECK(Holds(Refusal([](Program& p) { p.caches.push_back(p.caches[0]); }),
-              "paged cache \"kv\" beside another"));
+  CHECK_EQ(Refusal([](Program& p) { Paged(p).window = 128; }), "not refused");
+  CHECK_EQ(Refusal([](Program& p) { p.caches.push_back(p.caches[0]); }), "not refused");
   CHECK_EQ(Refusal([](Program& p) { p.caches.push_back(backend::SlotCache{"state", 1, 64}); }),
            "not refused");
   CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::RecurrentOp{}); }), "no kernel"));
@@ -138,7 +137,6 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
               "a norm of Q or K alone"));
   CHECK_EQ(Refusal([](Program& p) { Attention(p).q_norm = Attention(p).k_norm = backend::kNone; }),
            "not refused");
-  CHECK(Holds(Refusal([](Program& p) { Attention(p).sinks = 0; }), "with sinks"));
   CHECK_EQ(Refusal([](Program& p) { Attention(p).bias = 0; }), "not refused");
   CHECK_EQ(Refusal([](Program& p) { Attention(p).gate = 2; }), "not refused");
   CHECK(Holds(Refusal([](Program& p) { Attention(p).gate = Attention(p).out; }), "a gate of"));
@@ -287,7 +285,7 @@ TEST(sizes_of_a_context) {
   CHECK_EQ(s.table_words, 100u);
   CHECK_EQ(s.step_changes, 100u);
   CHECK_EQ(s.step_words, 7168u);
-  CHECK_EQ(s.kv_page_bytes, 2u * (2 * 16 * 64 + 2 * 16 * 4));
+  CHECK_EQ(s.pools[0].page_bytes, 2u * (2 * 16 * 64 + 2 * 16 * 4));
   CHECK_EQ(s.strides.size(), 4u);
   CHECK_EQ(s.strides[0], 1280u);
   CHECK_EQ(s.strides[1], 6u);
@@ -325,11 +323,16 @@ TEST(sizes_of_a_context_with_states) {
   const uint32_t without = ShapeOf(p, options).choices_end;
   p.caches.insert(p.caches.begin(), backend::SlotCache{"state", 3, 1000});
   p.caches.push_back(backend::SlotCache{"carried", 1, 4640});
+  Attention(p).cache = 1;
   options.pages = {0, 4};
   options.slots = {5, 0, 6};
   const Shape s = ShapeOf(p, options);
   CHECK_EQ(s.choices_end, without + 64 * (2 + 2 * 2));  // one more is what `without` was rounded by
-  CHECK_EQ(s.pages(), 4u);
+  CHECK_EQ(s.positions, 64u);
+  CHECK_EQ(s.pools.size(), 3u);
+  CHECK_EQ(s.pools[0].list, backend::kNone);
+  CHECK_EQ(s.pools[1].list, 0);
+  CHECK_EQ(s.pools[1].pages, 4u);
   CHECK_EQ(s.slots.size(), 3u);
   CHECK_EQ(s.slots[0].list, 0);
   CHECK_EQ(s.slots[0].slots, 5u);
@@ -338,6 +341,45 @@ TEST(sizes_of_a_context_with_states) {
   CHECK_EQ(s.slots[1].list, backend::kNone);
   CHECK_EQ(s.slots[2].list, 1);
   CHECK_EQ(s.slots[2].slot_bytes, 4864u);
+}
+
+// Caches with windows have fewer pages than positions; each cache has tables of all of these.
+TEST(sizes_of_a_context_with_windows) {
+  Program p = Small();
+  p.caches.push_back(p.caches[0]);
+  Paged(p).window = 100;
+  backend::ContextOptions options;
+  options.max_rows = 4;
+  options.max_sequences = 3;
+  options.pages = {24, 50};
+  Shape s = ShapeOf(p, options);
+  CHECK_EQ(s.page_lists, 2u);
+  CHECK_EQ(s.positions, 800u);
+  CHECK_EQ(s.table_words, 50u);
+  CHECK_EQ(s.step_changes, 300u);
+  CHECK_EQ(s.pools[0].list, 0);
+  CHECK_EQ(s.pools[1].list, 1);
+  CHECK_EQ(s.pools[0].pages, 24u);
+  // With windows alone any position may be reached.
+  p.caches.pop_back();
+  options.pages = {24};
+  s = ShapeOf(p, options);
+  CHECK_EQ(s.positions, static_cast<uint64_t>(p.max_position));
+  CHECK_EQ(s.table_words, static_cast<uint32_t>(p.max_position) / 16);
+}
+
+// Of a position and a window: from the first split that holds a token seen.
+TEST(splits_that_a_window_leaves) {
+  for (const uint32_t window : {0u, 1u, 16u, 127u, 128u, 129u, 1000u}) {
+    for (uint32_t position = 0; position < 3000; ++position) {
+      const uint32_t first = window == 0 || position + 1 < window ? 0 : position + 1 - window;
+      CHECK_EQ(kernels::FirstSeen(position, window), first);
+      CHECK_EQ(kernels::FirstSplit(position, window), first / 128);
+      const uint32_t seen = position / 128 - first / 128 + 1;
+      CHECK_EQ(kernels::SplitsSeen(position, window), seen);
+      CHECK(seen <= kernels::MostSplits(window));
+    }
+  }
 }
 
 TEST(sizes_at_their_limits) {
@@ -451,7 +493,7 @@ TEST(choices_as_words) {
 // What a GPU would hold that took the changes, against the lists themselves.
 TEST(page_tables_as_changes) {
   constexpr uint32_t kTables = 3, kWords = 600, kPool = 1000;
-  auto created = PageTables::Create(kTables, kWords, kPool);
+  auto created = PageTables::Create(kTables, kWords, {{0, kPool}});
   CHECK_OK(created);
   PageTables& tables = *created;
   std::vector<uint32_t> gpu(kTables * kWords, 0), lists[2];
@@ -518,6 +560,37 @@ TEST(page_tables_as_changes) {
   lists[1] = {1, 2};
   set(1, 0);
   CHECK_EQ(*tables.Count(step), 0u);
+}
+
+// Of a second cache, with slots between; its pages behind a window are gone, and what the table has of them
+// stays.
+TEST(page_tables_of_several_caches) {
+  constexpr uint32_t kTables = 2, kWords = 40;
+  auto tables = PageTables::Create(kTables, kWords, {{0, 9}, {2, 100}});
+  CHECK_OK(tables);
+  const uint32_t full[] = {3, 4, 5}, window[] = {70, 71};
+  backend::StepCache caches[3];
+  caches[0].pages = full;
+  caches[2].pages = window;
+  caches[2].first_page = 38;
+  backend::Step step;
+  const backend::StepSequence sequence = {absl::MakeConstSpan(caches), 1};
+  step.sequences = absl::MakeConstSpan(&sequence, 1);
+  CHECK_EQ(*tables->Count(step), 5u);
+  kernels::PageChange out[8];
+  CHECK_EQ(tables->Take(step, 4, out), 4u);
+  CHECK_EQ(tables->Take(step, 8, out + 4), 1u);
+  const uint32_t behind = kTables * kWords;
+  const kernels::PageChange want[] = {
+      {kWords, 3}, {kWords + 1, 4}, {kWords + 2, 5}, {behind + kWords + 38, 70}, {behind + kWords + 39, 71}};
+  for (int i = 0; i < 5; ++i) CHECK(out[i].at == want[i].at && out[i].page == want[i].page);
+  CHECK_EQ(*tables->Count(step), 0u);
+  caches[2].first_page = 39;
+  CHECK(Holds(std::string(tables->Count(step).status().message()), "2 pages from page 39 on; a table has 40"));
+  caches[2].first_page = 38;
+  const uint32_t beyond[] = {3, 4, 9};
+  caches[0].pages = beyond;
+  CHECK(Holds(std::string(tables->Count(step).status().message()), "page 9 is not in the pool of 9"));
 }
 
 TEST(lists_of_gpus) {

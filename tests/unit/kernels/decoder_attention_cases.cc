@@ -166,6 +166,13 @@ uint32_t DealPages(Random& random, StepPlan* step) {
   return count;
 }
 
+// Tables of another cache come before, of pages that there are not: each row has one of so many words.
+constexpr uint32_t kTablesAt = 3;
+constexpr uint32_t kNoPage = 0xfffff;
+void PutTablesBehind(StepPlan* step) {
+  for (StepPlan::Row& row : step->rows) row.pages.insert(row.pages.begin(), kTablesAt, kNoPage);
+}
+
 struct HeadShape {
   KvFormat format;
   uint32_t head_dim, kv_heads, group;
@@ -336,6 +343,8 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
   Random random(s.head_dim + s.count());
   StepPlan step = StepOf(s);
   const uint32_t pages = DealPages(random, &step);
+  const StepPlan behind = step;
+  PutTablesBehind(&step);
   const uint32_t hd = s.head_dim, all = s.heads() + 2 * s.kv_heads;
   const uint32_t table = *std::max_element(s.positions.begin(), s.positions.end()) + 1;
   PrepareData data;
@@ -427,23 +436,32 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
     args.stride = stride;
     args.heads = s.heads();
     args.kv_heads = s.kv_heads;
-    args.head_dim = hd;
+    args.tables_at = kTablesAt;
     args.rotary = rotary;
     args.epsilon = kEpsilon;
   })}};
-  out.expectations = {qkv.Check("qkv"), CacheCheck(s, step, before, std::move(kv))};
+  out.expectations = {qkv.Check("qkv"), CacheCheck(s, behind, before, std::move(kv))};
   return out;
 }
 
 // ---- attend ----
 
+// What there is of it beside scores and values.
+struct AttendParts {
+  bool gated = false;
+  uint32_t window = 0;
+  bool sinks = false;
+};
+
 struct AttendData {
   StepPlan step;
   Inputs qkv;
   Cache kv;
+  uint32_t window;
+  std::vector<float> sinks;  // [heads], or none
 };
 
-// One query head of a row against all tokens up to the row's position.
+// One query head of a row against all tokens that it sees up to the row's position.
 std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, uint32_t row,
                              uint32_t head) {
   const uint32_t hd = s.head_dim, kv_head = head / s.group;
@@ -454,7 +472,8 @@ std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, uint32_
   };
   std::vector<double> scores;
   double off = 0, largest = -1e300;  // of a score: two bf16 a query, fp32 sums, the exp
-  for (uint32_t token = 0; token <= s.positions[row]; ++token) {
+  const uint32_t first = FirstSeen(s.positions[row], data.window);
+  for (uint32_t token = first; token <= s.positions[row]; ++token) {
     double score = 0, magnitude = 0;
     for (uint32_t d = 0; d < hd; ++d) {
       const double term = scale * data.qkv.at(row, head * hd + d) * element(false, token, d);
@@ -465,13 +484,15 @@ std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, uint32_
     largest = std::max(largest, score);
     off = std::max(off, magnitude * (0x1.1p-16 + hd * 0x1p-23) + std::abs(score) * 0x1p-22);
   }
-  double total = 0;
+  const bool sink = !data.sinks.empty();
+  if (sink) largest = std::max(largest, double{data.sinks[head]});
+  double total = sink ? std::exp(data.sinks[head] - largest) : 0;
   for (double& score : scores) total += score = std::exp(score - largest);
   std::vector<Near> out(hd);
   for (uint32_t d = 0; d < hd; ++d) {
     double magnitude = 0;
-    for (uint32_t token = 0; token < scores.size(); ++token) {
-      const double term = scores[token] / total * element(true, token, d);
+    for (uint32_t i = 0; i < scores.size(); ++i) {
+      const double term = scores[i] / total * element(true, first + i, d);
       out[d].value += term;
       magnitude += std::abs(term);
     }
@@ -481,14 +502,20 @@ std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, uint32_
 }
 
 // `first_row`, `row_count`: the launch's share of the step.
-Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count, bool gated = false) {
+Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
+                const AttendParts& has = {}) {
+  const bool gated = has.gated;
   Random random(s.head_dim + s.count() * 3 + s.group);
   AttendData data = {StepOf(s), RandomInputs(random, s.count(), s.heads() * s.head_dim),
-                     Cache(s.format, s.head_dim, s.kv_heads, 0)};
+                     Cache(s.format, s.head_dim, s.kv_heads, 0), has.window, {}};
+  for (uint32_t head = 0; has.sinks && head < s.heads(); ++head) {
+    data.sinks.push_back(static_cast<float>(3 * random.Normal()));
+  }
   const uint32_t pages = DealPages(random, &data.step);
   data.kv = Cache(s.format, s.head_dim, s.kv_heads, pages);
   for (uint32_t row = 0; row < s.count(); ++row) {
-    for (uint32_t token = 0; token <= s.positions[row]; ++token) {
+    const uint32_t first = FirstSeen(s.positions[row], has.window);
+    for (uint32_t token = first; token <= s.positions[row]; ++token) {
       for (uint32_t head = 0; head < s.kv_heads; ++head) {
         data.kv.Fill(random, data.step.rows[row].pages[token / kPageTokens], head,
                      token % kPageTokens);
@@ -497,7 +524,8 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count, bool
   }
   const uint32_t hd = s.head_dim, out_stride = RoundUp(s.heads() * hd, kPadColumns);
   const uint32_t max_splits =
-      *std::max_element(s.positions.begin(), s.positions.end()) / kSplitTokens + 2;
+      std::min(*std::max_element(s.positions.begin(), s.positions.end()) / kSplitTokens + 2,
+               MostSplits(has.window));
   const Inputs gate = RandomInputs(random, s.count(), s.heads() * hd, 3);
   Wanted want(s.count(), out_stride);
   for (uint32_t row = first_row; row < std::min(s.count(), first_row + row_count); ++row) {
@@ -511,9 +539,16 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count, bool
       }
     }
   }
+  // Pages behind the window are no more; those of another cache never were.
+  for (uint32_t row = 0; row < s.count(); ++row) {
+    const uint32_t gone = FirstSeen(s.positions[row], has.window) / kPageTokens;
+    std::fill_n(data.step.rows[row].pages.begin(), gone, kNoPage);
+  }
+  PutTablesBehind(&data.step);
   Case out;
   out.name = absl::StrCat("attend_", s.Text(), ", rows ", first_row, " + ", row_count,
-                          gated ? ", gated" : "");
+                          gated ? ", gated" : "", has.sinks ? ", sinks" : "",
+                          has.window == 0 ? "" : absl::StrCat(", window ", has.window));
   out.bound =
       "(2 e + 2^-15) of the sum of |p v|, e = (2^-15.9 + hd * 2^-23) of the sum of |q k| + 2^-22 "
       "of "
@@ -524,6 +559,7 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count, bool
       {"kv", data.kv.bytes},
       want.ToFill("out"),
       {"gate", ToBytes(gate.values)},
+      {"sinks", ToBytes(has.sinks ? data.sinks : std::vector<float>(1))},
       {"parts", Bytes(size_t{row_count} * s.heads() * max_splits * (hd + 16) * 4, 0xff)}};
   const uint32_t q_stride = data.qkv.stride;
   const auto attend = [=](AttendArgs& args, const Addresses& at) {
@@ -542,6 +578,9 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count, bool
     args.row_count = row_count;
     if (gated) args.gate = at.Of<const float>("gate");
     args.gate_stride = out_stride;
+    if (has.sinks) args.sinks = at.Of<const float>("sinks");
+    args.window = has.window;
+    args.tables_at = kTablesAt;
   };
   const auto merge = [=](AttendMergeArgs& args, const Addresses& at) {
     args.step = at.Of<const uint32_t>("step");
@@ -555,6 +594,8 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count, bool
     args.row_count = row_count;
     if (gated) args.gate = at.Of<const float>("gate");
     args.gate_stride = out_stride;
+    if (has.sinks) args.sinks = at.Of<const float>("sinks");
+    args.window = has.window;
   };
   out.steps = {
       {MakeLaunch<AttendArgs>(absl::StrCat("attend_", NameOf(s.format), "_", hd), 3, attend)},
@@ -569,7 +610,7 @@ void AddWideCases(KvFormat format, std::vector<Case>* cases) {
   cases->push_back(PrepareCase({format, kWide, 1, 2, {0, 17}}));
   cases->push_back(PrepareCase({format, kWide, 2, 1, {3, 16}}, {true, true, 192}));
   cases->push_back(AttendCase({format, kWide, 2, 1, {0, 14, 31, 32}}, 0, 4));
-  cases->push_back(AttendCase({format, kWide, 1, 8, {15, 300}}, 0, 2, /*gated=*/true));
+  cases->push_back(AttendCase({format, kWide, 1, 8, {15, 300}}, 0, 2, {.gated = true}));
 }
 
 }  // namespace
@@ -597,13 +638,25 @@ std::vector<Case> DecoderAttentionCases() {
     }
   }
   for (KvFormat format : kFormats) AddWideCases(format, &cases);
+  // Windows that begin in a page, at one, at a group of 32, at a split; of one token; longer than there
+  // are tokens. Sinks of rows with one split and of others.
+  for (KvFormat format : kFormats) {
+    cases.push_back(AttendCase({format, 64, 2, 3, {0, 5, 40, 127, 128, 143, 300}}, 0, 7, {.window = 17}));
+  }
+  cases.push_back(AttendCase({KvFormat::kBF16, 32, 1, 2, {0, 15, 16, 31, 128, 390}}, 0, 6, {.window = 1}));
+  cases.push_back(AttendCase({KvFormat::kF32, 128, 1, 4, {127, 128, 255, 300, 400}}, 0, 5,
+                             {.window = 128, .sinks = true}));
+  cases.push_back(AttendCase({KvFormat::kFp8, 64, 1, 8, {3, 130, 500}}, 0, 3, {.window = 160, .sinks = true}));
+  cases.push_back(AttendCase({KvFormat::kBF16, 64, 2, 8, {3, 200, 530}}, 0, 3, {.sinks = true}));
+  cases.push_back(AttendCase({KvFormat::kBF16, 256, 1, 2, {3, 200, 600}}, 0, 3, {.window = 300}));
+  cases.push_back(AttendCase({KvFormat::kBF16, 64, 1, 2, {3, 200}}, 0, 2, {.window = 4096}));
   // Parts of heads that turn: pairs of one lane, and of two; and none at all.
   cases.push_back(PrepareCase({KvFormat::kBF16, 32, 1, 1, {3, 17}}, {false, true, 24}));
   cases.push_back(PrepareCase({KvFormat::kFp8, 128, 1, 2, {3, 17}}, {false, true, 32}));
   cases.push_back(PrepareCase({KvFormat::kFp4, 64, 1, 2, {3, 17}}, {false, false, 48}));
   cases.push_back(PrepareCase({KvFormat::kFp8, 256, 1, 1, {3, 17}}, {false, true, 46}));
   cases.push_back(PrepareCase({KvFormat::kF32, 64, 1, 2, {3, 17}}, {false, true, 64}));
-  cases.push_back(AttendCase({KvFormat::kFp8, 64, 1, 2, {3, 130}}, 0, 2, /*gated=*/true));
+  cases.push_back(AttendCase({KvFormat::kFp8, 64, 1, 2, {3, 130}}, 0, 2, {.gated = true}));
   // A launch's share of the step's rows; one beyond them.
   cases.push_back(AttendCase({KvFormat::kBF16, 64, 1, 2, {3, 530, 40, 513, 20}}, 1, 3));
   cases.push_back(AttendCase({KvFormat::kBF16, 64, 1, 2, {3, 40}}, 2, 2));

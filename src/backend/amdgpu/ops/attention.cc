@@ -10,7 +10,24 @@
 namespace mainarch::amdgpu {
 namespace {
 
-void EmitPrepare(const backend::AttentionOp& op, uint64_t kv, Lowering* to) {
+// A cache of paged KV, and where this op's layer of it lies.
+struct Paged {
+  const backend::PagedCache& cache;
+  uint64_t at;
+  uint32_t tables_at, kv_heads, window;
+
+  Paged(const backend::AttentionOp& op, const Lowering& to)
+      : cache(backend::CacheOf(to.program, op)) {
+    const PoolShape& pool = to.shape.pools[static_cast<size_t>(op.cache)];
+    at = to.memory.kv[static_cast<size_t>(op.cache)] +
+         static_cast<uint64_t>(op.layer) * pool.pages * pool.page_bytes;
+    tables_at = static_cast<uint32_t>(pool.list) * to.shape.options.max_sequences * to.shape.table_words;
+    kv_heads = static_cast<uint32_t>(cache.kv_heads);
+    window = static_cast<uint32_t>(cache.window);
+  }
+};
+
+void EmitPrepare(const backend::AttentionOp& op, const Paged& paged, Lowering* to) {
   kernels::PrepareArgs args;
   to->SetStep(&args);
   // Of another maker than the product before, they lie whole.
@@ -29,11 +46,11 @@ void EmitPrepare(const backend::AttentionOp& op, uint64_t kv, Lowering* to) {
   args.q_norm.address = vector(op.q_norm);
   args.k_norm.address = vector(op.k_norm);
   args.bias.address = vector(op.bias);
-  args.kv.address = kv;
+  args.kv.address = paged.at;
+  args.tables_at = paged.tables_at;
   args.stride = to->Stride(op.qkv);
   args.heads = static_cast<uint32_t>(op.heads);
-  args.kv_heads = static_cast<uint32_t>(to->shape.heads.cache.kv_heads);
-  args.head_dim = static_cast<uint32_t>(to->shape.heads.cache.key_dim);
+  args.kv_heads = paged.kv_heads;
   if (op.rope != backend::kNone) {
     const size_t rope = static_cast<size_t>(op.rope);
     args.cosine.address = to->memory.cosine[rope];
@@ -42,22 +59,25 @@ void EmitPrepare(const backend::AttentionOp& op, uint64_t kv, Lowering* to) {
   }
   args.epsilon = to->program.rms_eps;
   const uint64_t heads = args.heads + 2 * args.kv_heads;
-  to->Add(PrepareKernel(to->shape.kv, to->shape.heads.cache.key_dim), args,
+  to->Add(PrepareKernel(to->shape.kv, paged.cache.key_dim), args,
           CeilDivide(to->rows * heads, kernels::kWaves));
 }
 
-void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first, Lowering* to) {
+void EmitAttend(const backend::AttentionOp& op, const Paged& paged, uint32_t first, Lowering* to) {
   kernels::AttendArgs args;
   to->SetStep(&args);
   args.qkv.address = to->At(op.qkv);
-  args.kv.address = kv;
+  args.kv.address = paged.at;
+  args.tables_at = paged.tables_at;
   args.out.address = to->At(op.out);
   args.parts.address = to->memory.attend_parts;
   args.q_stride = to->Stride(op.qkv);
   args.out_stride = to->Stride(op.out);
   args.heads = static_cast<uint32_t>(op.heads);
-  args.kv_heads = static_cast<uint32_t>(to->shape.heads.cache.kv_heads);
-  args.max_splits = to->shape.max_splits;
+  args.kv_heads = paged.kv_heads;
+  args.window = paged.window;
+  args.max_splits = std::min(to->shape.max_splits, kernels::MostSplits(paged.window));
+  if (op.sinks != backend::kNone) args.sinks.address = to->WeightOf(op.sinks).vector;
   args.scale = static_cast<float>(op.scale);
   args.first_row = first;
   args.row_count = std::min(to->shape.attend_rows, to->rows);
@@ -65,19 +85,21 @@ void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first, Low
     args.gate.address = to->At(op.gate);
     args.gate_stride = to->Stride(op.gate);
   }
-  to->Add(AttendKernel(to->shape.kv, to->shape.heads.cache.key_dim), args,
+  to->Add(AttendKernel(to->shape.kv, paged.cache.key_dim), args,
           uint64_t{args.row_count} * args.kv_heads * args.max_splits);
-  if (to->shape.max_splits == 1) return;
+  if (args.max_splits == 1) return;
   kernels::AttendMergeArgs merge;
   to->SetStep(&merge);
   merge.parts = {args.parts.address};
   merge.out = args.out;
   merge.gate = args.gate;
+  merge.sinks = args.sinks;
+  merge.window = args.window;
   merge.gate_stride = args.gate_stride;
   merge.out_stride = args.out_stride;
   merge.heads = args.heads;
   merge.max_splits = args.max_splits;
-  merge.head_dim = static_cast<uint32_t>(to->shape.heads.cache.key_dim);
+  merge.head_dim = static_cast<uint32_t>(paged.cache.key_dim);
   merge.first_row = first;
   merge.row_count = args.row_count;
   to->Add("attend_merge", merge,
@@ -87,11 +109,10 @@ void EmitAttend(const backend::AttentionOp& op, uint64_t kv, uint32_t first, Low
 }  // namespace
 
 void Emit(const backend::AttentionOp& op, Lowering* to) {
-  const uint64_t kv = to->memory.kv + static_cast<uint64_t>(op.layer) * to->shape.pages() *
-                                          to->shape.kv_page_bytes;
-  EmitPrepare(op, kv, to);
+  const Paged paged(op, *to);
+  EmitPrepare(op, paged, to);
   for (uint32_t first = 0; first < to->rows; first += to->shape.attend_rows) {
-    EmitAttend(op, kv, first, to);
+    EmitAttend(op, paged, first, to);
   }
 }
 
@@ -101,9 +122,6 @@ Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
   if ((op.q_norm == backend::kNone) != (op.k_norm == backend::kNone)) {
     return Error(Code::kUnsupported,
                  "attention with a norm of Q or K alone: the GPU kernels apply both or none");
-  }
-  if (op.sinks != backend::kNone) {
-    return Error(Code::kUnsupported, "attention with sinks: the GPU kernels have none");
   }
   if (op.gate != backend::kNone && LiesSplit(program, op.gate)) {
     return Error(Code::kUnsupported, "attention with a gate of \"",
