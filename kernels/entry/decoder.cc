@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/common/kernel.h"
 #include "kernels/ops/add_normed.h"
+#include "kernels/ops/attend_latent.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
 #include "kernels/ops/experts_bias.h"
+#include "kernels/ops/heads.h"
+#include "kernels/ops/heads_matmul.h"
+#include "kernels/ops/latent.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
@@ -24,6 +28,10 @@ KERNEL(input, Input, "vgpr=32 sgpr=72 lds=16")
 KERNEL(resplit, Resplit, "vgpr=32 sgpr=56")
 KERNEL(row_gate, RowGate, "vgpr=32 sgpr=88")
 KERNEL(add_normed, AddNormed, "vgpr=48 sgpr=80 lds=16")
+KERNEL(head_squares, HeadSquares, "vgpr=32 sgpr=96")
+KERNEL(wide_norm, WideNorm, "vgpr=16 sgpr=56")
+KERNEL(widen_heads, WidenHeads, "vgpr=48 sgpr=112")
+KERNEL(narrow_heads, NarrowHeads, "vgpr=24 sgpr=80")
 KERNEL(experts_bias, ExpertsBias, "vgpr=48 sgpr=80 lds=16")
 KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
@@ -145,5 +153,24 @@ MAINARCH_ATTENTION(k8v4_32, KvFormat::kK8V4, 32)
 MAINARCH_ATTENTION(k8v4_64, KvFormat::kK8V4, 64)
 MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
 MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256)
+
+// Latent attention.
+KERNEL(norm_split, NormSplit, "vgpr=48 sgpr=80 lds=16")
+using HeadsMatmulBf16 = HeadsMatmul<TileFormat::kBf16>;
+using HeadsMatmulPair = HeadsMatmul<TileFormat::kBf16Pair>;
+using HeadsMatmulFp8 = HeadsMatmul<TileFormat::kFp8>;
+using HeadsMatmulMxfp4 = HeadsMatmul<TileFormat::kMxfp4>;
+KERNEL(heads_matmul_bf16, HeadsMatmulBf16, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(heads_matmul_pair, HeadsMatmulPair, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(heads_matmul_fp8, HeadsMatmulFp8, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(heads_matmul_mxfp4, HeadsMatmulMxfp4, "vgpr=128 sgpr=112 lds=4096")
+#define MAINARCH_LATENT(suffix, format)                      \
+  using Latent_##suffix = Latent<format>;                    \
+  using AttendLatent_##suffix = AttendLatent<format>;        \
+  KERNEL(latent_##suffix, Latent_##suffix, "vgpr=64 sgpr=112") \
+  KERNEL(attend_latent_##suffix, AttendLatent_##suffix, "vgpr=256 sgpr=112 lds=37376")
+MAINARCH_LATENT(bf16, KvFormat::kBF16)
+MAINARCH_LATENT(fp8, KvFormat::kFp8)
+MAINARCH_LATENT(pair, KvFormat::kF32)
 
 }  // namespace mainarch::kernels

@@ -30,7 +30,7 @@ namespace mainarch::backend {
 inline constexpr int kPageTokens = 16;
 
 // What goes into matrix products. Sums, norms, softmax, router and the residual stream are fp32 in
-// both.
+// all.
 enum class Activations : uint8_t {
   kF32,
   // Rounded to bf16 (8 significant bits) where the hardware has a matrix or dot product for it,
@@ -47,6 +47,9 @@ enum class Activations : uint8_t {
   // 2^-8 of the largest logit, sqrt(3) more. A router sees such errors too: near a tie it may
   // choose another expert, and then no bound holds.
   kBF16,
+  // On CPUs, with weights of codes of integers (HasInt8Dot of cpu/kernels.h, which states the error of one
+  // product): 8 bits, with a factor for 32 columns. All others as kBF16.
+  kInt8,
 };
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;
@@ -329,6 +332,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual int32_t ranks() const = 0;
   virtual std::vector<DeviceInfo> devices() const = 0;
+  // Elements that its caches have for one of a head's K or V, zeros behind the head's own: head_dim, or more.
+  virtual int32_t StoredHeadDim(int32_t head_dim) const { return (head_dim + 15) / 16 * 16; }
   // Weights that several Programs name, the same share of the same matrices, are placed once.
   virtual StatusOr<std::shared_ptr<const LoadedModel>> Load(
       std::vector<std::shared_ptr<const Program>> programs, const LoadOptions& options) = 0;

@@ -71,6 +71,10 @@ struct OpType<WideNormOp> : Plain {
     return Error(Code::kInternal, "wide norm of ", o.heads, " and ", o.kv_heads, " heads of ",
                  o.key_dim, " does not match its buffer");
   }
+  // Ranks add up what their heads have of squares.
+  static void AddCost(const Program& p, const WideNormOp&, const Work&, Cost* cost) {
+    cost->all_reduces += p.ranks > 1;
+  }
 };
 
 template <>

@@ -65,8 +65,8 @@ struct AttentionOp {
   BufferId gate = kNone;    // [rows, width of out]: out *= sigmoid(gate)
 };
 
-// Heads of another width: what is wider ends in zeros, what is narrower is cut. Attention has heads of multiples of
-// 16, models of 8. The first `heads` are queries, then come `kv_heads` keys and what else there is.
+// Heads of another width: what is wider ends in zeros, what is narrower is cut. Attention has heads of the sizes that
+// the backend stores (Backend::StoredHeadDim), models of any multiple of 8. The first `heads` are queries, then come `kv_heads` keys and what else there is.
 struct ResizeHeadsOp {
   BufferId in;   // [rows, n * from]
   BufferId out;  // [rows, n * to]

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "backend/amdgpu/kernel_names.h"
 #include "backend/program.h"
 
 namespace mainarch::cli {
@@ -128,8 +129,9 @@ class Estimator {
     const int64_t layers_with = AttentionLayers(), gates = c_.attention.output_gate ? 2 : 1;
     const model::LatentConfig& l = c_.latent;
     const bool latent = l.latent > 0;
-    const int32_t key_dim = latent ? l.turning + l.latent : c_.StoredHeadDim();
-    const int32_t value_dim = latent ? l.latent : c_.StoredHeadDim(), out_dim = latent ? l.value : c_.head_dim;
+    const int32_t stored = amdgpu::StoredHeadDim(c_.head_dim);
+    const int32_t key_dim = latent ? l.turning + l.latent : stored;
+    const int32_t value_dim = latent ? l.latent : stored, out_dim = latent ? l.value : c_.head_dim;
     if (latent) {
       LatentProducts(own_heads);
     } else {
@@ -141,8 +143,9 @@ class Estimator {
     const int64_t copies = std::max<int64_t>(1, tp_ / (latent ? 1 : kv));
     const double layers = static_cast<double>(layers_with), share = in_.split_kv ? 1.0 / static_cast<double>(copies) : 1;
     const backend::Cost cost = CostOfAttention(own_heads, cached, key_dim, value_dim, in_.context);
-    // The op's cost is that of bf16, and of the token's own K and V too.
-    const double element = in_.kv_element_bytes / 2;
+    // The op's cost is that of bf16, and of the token's own K and V too. GPUs hold a latent once: V is a part of K.
+    const double held = latent ? static_cast<double>(key_dim) / (key_dim + value_dim) : 1;
+    const double element = held * in_.kv_element_bytes / 2;
     EstimateOp& op = Add("attention", layers_with);
     op.kv_bytes = layers * static_cast<double>(cost.kv_bytes) * element * share;
     op.flops = layers * static_cast<double>(cost.flops);
@@ -216,7 +219,9 @@ class Estimator {
     for (const bool sparse : c_.sparse_layer) {
       shared += sparse && c_.shared_intermediate > 0 && c_.shared_intermediate != c_.moe_intermediate;
     }
-    const int64_t reduces = 2 * int64_t{c_.layers} + shared;
+    // Of norms of Q and K over all heads sums of squares are added up, too.
+    const int64_t wide = c_.attention.wide_qk_norm ? AttentionLayers() : 0;
+    const int64_t reduces = 2 * int64_t{c_.layers} + shared + wide;
     EstimateOp& reduce = Add("all-reduce", reduces);
     reduce.rounds = reduces;
     EstimateOp& gather = Add("argmax gather", 1);

@@ -98,9 +98,9 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   memory.cosine.resize(program.ropes.size());
   memory.sine.resize(program.ropes.size());
   memory.compute_units = amdgpu::ComputeUnits(*model.gpus().at(0).device);
+  const amdgpu::Shape shape = amdgpu::ShapeOf(program, context);
   Plan plan;
-  for (const amdgpu::Launch& launch :
-       amdgpu::Lower(model, amdgpu::ShapeOf(program, context), memory, 0, step.rows)) {
+  for (const amdgpu::Launch& launch : amdgpu::Lower(model, shape, memory, 0, step.rows)) {
     if (TakesPart(launch, step)) plan.op_of.push_back(launch.op);
   }
   std::string name;
@@ -114,10 +114,7 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
       const backend::PagedCache& cache = backend::CacheOf(program, *attention);
       const auto window = static_cast<uint32_t>(cache.window);
       const uint64_t seen = window > 0 ? std::min(step.position, window) : step.position;
-      kv = seen * static_cast<uint64_t>(cache.kv_heads) *
-           kernels::KvPageBytes(context.kv_type,
-                                static_cast<uint32_t>(cache.key_dim)) /
-           kernels::kPageTokens;
+      kv = seen * shape.pools[static_cast<size_t>(attention->cache)].page_bytes / kernels::kPageTokens;
     }
     least += cost.weight_bytes + kv;
     absl::StrAppend(&name, name.empty() ? "" : " + ", backend::OpName(program.ops[i]));

@@ -66,8 +66,9 @@ StatusOr<model::ModelConfig> ShareToRun(const StepTimeOptions& o) {
 StatusOr<std::shared_ptr<const backend::LoadedModel>> LoadShare(const std::shared_ptr<backend::Backend>& backend,
                                                                 const std::string& path, int32_t tp) {
   ASSIGN_OR_RETURN(const auto checkpoint, file::Checkpoint::Open(path));
-  ASSIGN_OR_RETURN(const model::ModelConfig config,
+  ASSIGN_OR_RETURN(model::ModelConfig config,
                    model::ParseConfig(checkpoint->config_json(), checkpoint->generation_config_json(), path));
+  config.stored_head_dim = backend->StoredHeadDim(config.head_dim);
   const int32_t ranks = backend->ranks();
   ASSIGN_OR_RETURN(auto programs, model::BuildPrograms(*model::FindArch(config.model_type), config, checkpoint, ranks));
   for (auto& program : programs) {

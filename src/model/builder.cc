@@ -63,6 +63,9 @@ void Builder::CheckHeads() {
   if (config_.head_dim % multiple != 0) {
     Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": head_dim ", config_.head_dim,
                " is not a multiple of ", multiple));
+  } else if (config_.attention.output_gate && config_.StoredHeadDim() != config_.head_dim) {
+    Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": head_dim ", config_.head_dim,
+               " with a gate, which caches here store as ", config_.StoredHeadDim()));
   }
   if (HeadsDivide(ranks_)) return;
   std::string counts;

@@ -166,7 +166,7 @@ class Builder {
   Status status_;
   std::shared_ptr<backend::Program> program_;
   // Shared by all layers; -1 until first used.
-  backend::BufferId narrow_qkv_ = -1, narrow_attention_ = -1;  // where heads are no multiple of 16
+  backend::BufferId narrow_qkv_ = -1, narrow_attention_ = -1;  // where heads are stored wider
   backend::BufferId qkv_ = -1, attention_ = -1, gate_ = -1, act_ = -1, partial_ = -1, sum_ = -1;
   backend::BufferId delta_in_ = -1, delta_gates_ = -1, delta_out_ = -1, normed_ = -1;
   backend::BufferId latent_q_ = -1, latent_q_a_ = -1, latent_q_normed_ = -1, latent_kv_ = -1, latent_out_ = -1;

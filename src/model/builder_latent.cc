@@ -4,6 +4,7 @@
 // what attention gives, so that the cache holds latents alone and every head reads the same. Of one row and of many
 // it is the same: bits do not depend on how a prompt is cut. Ranks have their own heads, and each the latents.
 #include <cstring>
+#include <utility>
 
 #include "model/builder.h"
 #include "model/splits.h"
@@ -69,8 +70,44 @@ WeightId Builder::LatentHeads(const std::string& label, std::vector<quant::Matri
   return AddWeight(std::move(weight));
 }
 
-// [latent, still] of each head: the rows of kv_b_proj that make its keys, turned. Plain types are where they lie;
-// others, whose blocks cannot be turned, become fp32.
+namespace {
+
+// Whether FP8 blocks of each head's rows of keys are its own and whole, so that they can be turned as they are.
+bool HasOwnBlocks(const quant::Matrix& kv_b, const LatentConfig& l) {
+  return kv_b.format == quant::Format::kFp8Block && l.still % kv_b.block_rows == 0 &&
+         (l.still + l.value) % kv_b.block_rows == 0;
+}
+
+// Bytes of one head's codes and scales.
+size_t TurnedBytes(const quant::Matrix& kv_b, const LatentConfig& l) {
+  const int64_t blocks = l.still / kv_b.block_rows * ((l.latent + kv_b.block_cols - 1) / kv_b.block_cols);
+  return static_cast<size_t>(l.still * int64_t{l.latent}) + static_cast<size_t>(blocks) * BytesOf(kv_b.scale_dtype);
+}
+
+// `still` rows of FP8 blocks from `row` on, a block's first, turned: codes and then scales into `to`.
+quant::Matrix TurnBlocks(const quant::Matrix& kv_b, const LatentConfig& l, int64_t row, uint8_t* to) {
+  const int64_t across = (l.latent + kv_b.block_cols - 1) / kv_b.block_cols, down = l.still / kv_b.block_rows;
+  const size_t codes = static_cast<size_t>(l.still * int64_t{l.latent}), size = BytesOf(kv_b.scale_dtype);
+  for (int64_t i = 0; i < l.still; ++i) {
+    for (int64_t j = 0; j < l.latent; ++j) to[j * l.still + i] = kv_b.data[static_cast<size_t>((row + i) * l.latent + j)];
+  }
+  for (int64_t i = 0; i < down; ++i) {
+    for (int64_t j = 0; j < across; ++j) {
+      const size_t from = static_cast<size_t>((row / kv_b.block_rows + i) * across + j);
+      std::memcpy(to + codes + static_cast<size_t>(j * down + i) * size, kv_b.scale.data() + from * size, size);
+    }
+  }
+  quant::Matrix turned = kv_b;
+  turned.data = {to, codes};
+  turned.scale = {to + codes, static_cast<size_t>(across * down) * size};
+  std::swap(turned.block_rows, turned.block_cols);
+  return turned;
+}
+
+}  // namespace
+
+// [latent, still] of each head: the rows of kv_b_proj that make its keys, turned. Plain types are where they lie, whole
+// FP8 blocks are turned; others become fp32.
 WeightId Builder::LatentKeys(const std::string& self, const quant::Matrix& kv_b) {
   const LatentConfig& l = config_.latent;
   const bool plain = (kv_b.format == quant::Format::kBF16 || kv_b.format == quant::Format::kF16 ||
@@ -79,7 +116,8 @@ WeightId Builder::LatentKeys(const std::string& self, const quant::Matrix& kv_b)
   const size_t count = static_cast<size_t>(l.still) * static_cast<size_t>(l.latent);
   std::vector<quant::Matrix> sources;
   std::vector<WeightSlice> heads;
-  const size_t bytes = count * sizeof(float);
+  const bool blocks = HasOwnBlocks(kv_b, l);
+  const size_t bytes = blocks ? (TurnedBytes(kv_b, l) + 3) / 4 * 4 : count * sizeof(float);
   uint8_t* const kept = plain ? nullptr : Keep(static_cast<size_t>(config_.heads) * bytes);
   for (int32_t h = 0; h < config_.heads; ++h) {
     const int64_t row = int64_t{h} * (l.still + l.value);
@@ -87,6 +125,10 @@ WeightId Builder::LatentKeys(const std::string& self, const quant::Matrix& kv_b)
     if (plain) {
       const size_t size = static_cast<size_t>(quant::RowBytes(kv_b.format, 1));
       turned.data = kv_b.data.subspan(static_cast<size_t>(row * l.latent) * size, count * size);
+      turned.row_step = 1;
+      turned.col_step = l.latent;
+    } else if (blocks) {
+      turned = TurnBlocks(kv_b, l, row, kept + static_cast<size_t>(h) * bytes);
     } else {
       uint8_t* const values = kept + static_cast<size_t>(h) * bytes;
       for (int64_t i = 0; i < l.still; ++i) {
@@ -96,11 +138,11 @@ WeightId Builder::LatentKeys(const std::string& self, const quant::Matrix& kv_b)
       turned.name = kv_b.name;
       turned.format = quant::Format::kF32;
       turned.data = {values, bytes};
+      turned.row_step = 1;
+      turned.col_step = l.latent;
     }
     turned.rows = l.latent;
     turned.cols = l.still;
-    turned.row_step = 1;
-    turned.col_step = l.latent;
     sources.push_back(turned);
     heads.push_back({h, 0, l.latent, 0, l.still});
   }

@@ -127,6 +127,7 @@ struct ModelConfig {
   int32_t heads = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
+  int32_t stored_head_dim = 0;  // not of the file: what the backend says (Backend::StoredHeadDim); 0: as CPUs
   int32_t intermediate = 0;  // dense FFN width
   int32_t vocab = 0;         // rows of the embedding, padding rows included
   float rms_eps = 1e-6f;
@@ -170,7 +171,7 @@ struct ModelConfig {
 
   double AttentionScale() const;
   // Of a head as caches and attention have it, with zeros behind head_dim.
-  int32_t StoredHeadDim() const { return (head_dim + 15) / 16 * 16; }
+  int32_t StoredHeadDim() const { return stored_head_dim > 0 ? stored_head_dim : (head_dim + 15) / 16 * 16; }
   LayerAttention AttentionOf(size_t layer) const {
     return layer_attention.empty() ? LayerAttention() : layer_attention[layer];
   }

@@ -90,6 +90,27 @@ TEST(long_contexts_and_shared_heads) {
   CHECK_EQ(other->rounds, 94 * 2 + 1);
 }
 
+// What caches of GPUs store of a head, not what the model has of it; norms over all heads are reduced, too.
+TEST(heads_as_they_are_stored_and_norms_over_all) {
+  EstimateInput input;
+  auto config = PresetConfig("qwen3-0.6b");
+  CHECK_OK(config);
+  input.config = *config;
+  const auto chip = SheetOf("gfx950");
+  CHECK_OK(chip);
+  input.chip = *chip;
+  input.tp = 2;
+  const auto whole = EstimateToken(input);  // heads of 128
+  CHECK_OK(whole);
+  input.config.head_dim = 96;
+  input.config.attention.wide_qk_norm = true;
+  const auto narrow = EstimateToken(input);
+  CHECK_OK(narrow);
+  CHECK_EQ(narrow->kv_bytes_per_token, whole->kv_bytes_per_token);
+  CHECK_LT(narrow->weight_bytes, whole->weight_bytes);
+  CHECK_EQ(narrow->rounds, whole->rounds + input.config.layers);
+}
+
 TEST(what_does_not_divide_is_named) {
   EstimateInput input;
   auto config = PresetConfig("qwen3-0.6b");

@@ -73,13 +73,13 @@ FAMILIES = {
     "deepseek_v3": dict(BASE, **MOE, num_key_value_heads=4, q_lora_rank=48, kv_lora_rank=32, qk_nope_head_dim=32, qk_rope_head_dim=16,
                         v_head_dim=48, n_routed_experts=8, n_shared_experts=2, n_group=4, topk_group=2, routed_scaling_factor=1.7,
                         first_k_dense_replace=1, num_nextn_predict_layers=0, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.8)),
-    "minimax_m2": dict(BASE, head_dim=32, num_local_experts=6, num_experts_per_tok=2, intermediate_size=64,
-                       partial_rotary_factor=0.5, rope_parameters=dict(rope_type="default", rope_theta=5e6)),
+    "minimax_m2": dict(BASE, head_dim=32, num_attention_heads=8, num_key_value_heads=1, num_local_experts=6, num_experts_per_tok=2,
+                       intermediate_size=64, partial_rotary_factor=0.5, rope_parameters=dict(rope_type="default", rope_theta=5e6)),
     "qwen2_moe": dict(BASE, **MOE, num_experts=6, shared_expert_intermediate_size=160, mlp_only_layers=[0]),
     "mixtral": dict(BASE, num_local_experts=4, num_experts_per_tok=2),
     "qwen3_next": dict(BASE, **MOE, **DELTA, num_hidden_layers=5, head_dim=32, num_experts=8, shared_expert_intermediate_size=96, mlp_only_layers=[1],
                        full_attention_interval=2),
-    "qwen3_5_text": dict(BASE, **DELTA, num_hidden_layers=4, head_dim=64, tie_word_embeddings=True,
+    "qwen3_5_text": dict(BASE, **DELTA, num_hidden_layers=4, head_dim=64, tie_word_embeddings=True, attention_bias=True,
                          rope_parameters=MROPE),
     "qwen3_5_moe_text": dict(BASE, **MOE, **DELTA, head_dim=32, num_experts=12, shared_expert_intermediate_size=64,
                              layer_types=["linear_attention", "full_attention", "linear_attention"], rope_parameters=MROPE),
@@ -93,13 +93,13 @@ NARROW = {
                                  original_max_position_embeddings=32, rope_parameters=longrope(18))),
 }
 HYBRIDS = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
-# Within what the GPU kernels take: these and the next run there, and all else is refused by name.
-AS_THEY_ARE = HYBRIDS + ("llama", "qwen3", "qwen3_moe", "phi3", "gemma3_text", "gpt_oss", "gpt_oss_mxfp4", "glm4_moe")
+# What the models above do not have, and GPUs do in ways of their own.
 ON_GPUS = {
     "llama_gpu": ("llama", dict(BASE, head_dim=64, rope_parameters=LLAMA3, intermediate_size=256)),
     "qwen2_gpu": ("qwen2", dict(BASE, hidden_size=128, rope_parameters=dict(rope_type="linear", rope_theta=1e4, factor=3.0))),
+    "llama_96_gpu": ("llama", dict(BASE, head_dim=96, num_hidden_layers=2, num_attention_heads=8)),
     "llama_bias_gpu": ("llama", dict(BASE, head_dim=32, hidden_size=72, num_hidden_layers=2, attention_bias=True)),
-    "granite_gpu": ("granite", dict(FAMILIES["granite"], hidden_size=128, num_hidden_layers=2)),
+    "granite_gpu": ("granite", dict(FAMILIES["granite"], hidden_size=128, num_hidden_layers=2, attention_bias=True)),
     "mistral_gpu": ("mistral", dict(BASE, head_dim=128, num_attention_heads=2, num_key_value_heads=1, sliding_window=10,
                                     rope_parameters=YARN)),
     # Its window is all that there is, as in Ministral 8B.
@@ -111,8 +111,14 @@ ON_GPUS = {
                                       num_experts_per_tok=3, n_group=1, topk_group=1, routed_scaling_factor=1.7, norm_topk_prob=True,
                                       first_k_dense_replace=1, use_qk_norm=True, attention_bias=True, num_nextn_predict_layers=0)),
     "gemma3_text_gpu": ("gemma3_text", dict(BASE, num_hidden_layers=2, head_dim=256, num_attention_heads=2, num_key_value_heads=1,
-                                            sliding_window=9, layer_types=["sliding_attention", "full_attention"],
+                                            sliding_window=512, layer_types=["sliding_attention", "full_attention"],
                                             query_pre_attn_scalar=20, tie_word_embeddings=True)),
+    "deepseek_v3_gpu": ("deepseek_v3", dict(FAMILIES["deepseek_v3"], num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=8,
+                                            kv_lora_rank=64, qk_nope_head_dim=16, v_head_dim=32, moe_intermediate_size=32, intermediate_size=128)),
+    # Queries of no latent, halves that turn.
+    "kimi_gpu": ("deepseek_v3", dict(BASE, **MOE, num_hidden_layers=2, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=48,
+                                     qk_rope_head_dim=32, v_head_dim=32, n_routed_experts=8, n_shared_experts=1, n_group=1, topk_group=1,
+                                     first_k_dense_replace=1, rope_interleave=False, num_nextn_predict_layers=0)),
     "smollm3_gpu": ("smollm3", dict(BASE, hidden_size=128, num_hidden_layers=2, no_rope_layer_interval=2, tie_word_embeddings=True)),
     "phi3_gpu": ("phi3", dict(BASE, hidden_size=128, num_hidden_layers=2, sliding_window=33, partial_rotary_factor=0.75,
                               original_max_position_embeddings=32, rope_parameters=longrope(12))),
@@ -330,7 +336,7 @@ def make_data(only):
         with tempfile.TemporaryDirectory() as scratch:
             shapes, own = golden(scratch, family, config, 1, blocks=name in IN_BLOCKS)
             said = json.loads((pathlib.Path(scratch) / "config.json").read_text())
-        index[name] = {"name": name, "gpu": name in ON_GPUS or name in AS_THEY_ARE, "norm_offset": norm_offset(family), "config": said,
+        index[name] = {"name": name, "norm_offset": norm_offset(family), "config": said,
                        "tensors": [[tensor, list(shape)] + ([dtype] if dtype != "BF16" else [])
                                    for tensor, (shape, dtype) in sorted(shapes.items())]}
         tensors = {key: value for key, value in tensors.items() if not key.startswith(name + ".")}

@@ -181,7 +181,8 @@ StatusOr<std::vector<std::vector<float>>> AllLogits(Runner* runner,
 }
 
 Status RunBatchMix(std::shared_ptr<const model::Model> model, const Mix& mix) {
-  const std::vector<uint32_t> tokens = Prompt(mix.tokens, 512);
+  const auto vocab = static_cast<uint32_t>(std::min(model->config().vocab, 512));
+  const std::vector<uint32_t> tokens = Prompt(mix.tokens, vocab);
   ASSIGN_OR_RETURN(const auto alone,
                    Runner::Create(model, backend::KvType::kBF16, static_cast<uint32_t>(mix.tokens),
                                   mix.activations));

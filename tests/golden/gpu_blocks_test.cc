@@ -130,6 +130,25 @@ model::ModelConfig GptOssWidths() {
   return c;
 }
 
+// DeepSeek's attention with what is odd about it: a latent of queries of no whole steps, heads that begin within one.
+model::ModelConfig Latents(model::LatentConfig latent) {
+  model::ModelConfig c = Base();
+  c.model_type = "deepseek_v3";
+  c.kv_heads = c.heads;
+  c.latent = latent;
+  c.head_dim = latent.still + latent.turning;
+  c.rope.rotary_dim = latent.turning;
+  c.attention.qk_norm = false;
+  c.layers = 1;
+  c.sparse_layer.resize(1);
+  // The file speaks of experts, though every layer is dense.
+  c.experts = 4;
+  c.experts_per_token = 2;
+  c.moe_intermediate = c.shared_intermediate = 32;
+  c.router.sigmoid = c.router.correction = true;
+  return c;
+}
+
 void CheckConfig(test::Context& test_context, const model::ModelConfig& config, uint32_t count,
                  model::SyntheticFormat format = model::SyntheticFormat::kBF16) {
   const auto checkpoint = test::WriteConfig(config, format);
@@ -176,6 +195,35 @@ TEST(mxfp4_experts_of_gpt_oss_widths_match_fp64) {
   CheckConfig(test_context, GptOssWidths(), kFull ? 8 : 2, model::SyntheticFormat::kMxfp4);
 }
 TEST(a_factor_of_blocks_matches_fp64) { CheckConfig(test_context, Factor(), kFull ? 19 : 3); }
+
+TEST(latents_match_fp64) {
+  CheckConfig(test_context, Latents({64, 40, 32, 16, 32, true}), kFull ? 45 : 19);
+  CheckConfig(test_context, Latents({32, 0, 16, 64, 64, false}), kFull ? 19 : 3);
+}
+
+// FP8 blocks of what makes keys of latents are turned as they are, where heads have blocks of their own.
+TEST(latents_in_blocks_match_fp64) {
+  model::ModelConfig config = Latents({192, 128, 256, 64, 128, true});
+  for (const int32_t still : {256, 64}) {  // whole blocks, and not
+    config.latent.still = still;
+    config.head_dim = still + config.latent.turning;
+    const auto checkpoint = test::WriteConfig(config, model::SyntheticFormat::kFp8Block);
+    CHECK(checkpoint != nullptr);
+    const std::vector<uint32_t> tokens = test::Prompt(5, kVocab);
+    auto decoder = reference::Decoder::Create(checkpoint, config, quant::KvType::kF32);
+    CHECK_OK(decoder);
+    CHECK_OK((*decoder)->Extend(tokens));
+    const auto last = (*decoder)->logits();
+    const std::vector<double> want(last.begin(), last.end());
+    for (const auto& [device, bound] :
+         std::vector<std::pair<std::string, double>>{{"cpu:2", 2e-5}, {"sim:gfx942", 1e-4}, {"sim:gfx950x2", 1e-4}}) {
+      const auto got = test::RunConfig(config, checkpoint, tokens, device);
+      CHECK_OK(got);
+      std::printf("# %d stay, %s: %.1e\n", still, device.c_str(), test::WorstOf(got->back(), want));
+      CHECK_LE(test::WorstOf(got->back(), want), bound);
+    }
+  }
+}
 
 // In every type of KV.
 TEST(wide_heads_have_the_same_bits_on_any_number_of_gpus) {

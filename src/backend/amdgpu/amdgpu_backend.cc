@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backend/amdgpu/context.h"
+#include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/loading.h"
 #include "backend/amdgpu/lower.h"
 
@@ -61,6 +62,10 @@ std::vector<backend::DeviceInfo> AmdGpuBackend::devices() const {
     infos.push_back(info);
   }
   return infos;
+}
+
+int32_t AmdGpuBackend::StoredHeadDim(int32_t head_dim) const {
+  return amdgpu::StoredHeadDim(head_dim);
 }
 
 StatusOr<std::shared_ptr<const backend::LoadedModel>> AmdGpuBackend::Load(

@@ -88,6 +88,7 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
   if (options.max_rows == 0 || options.max_logit_rows == 0) {
     return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
   }
+  RETURN_IF_ERROR(CheckKvType(model->program(options.program), options.kv_type));
   const size_t caches = model->program(options.program).caches.size();
   if (options.pages.size() > caches || options.slots.size() > caches) {
     return Error(Code::kInternal, "pools of ", options.pages.size(), " paged and ",

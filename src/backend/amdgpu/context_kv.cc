@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backend/amdgpu/context.h"
+#include "backend/amdgpu/lowering.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
 #include "kernels/quant/kv_fp4.h"
@@ -66,6 +67,54 @@ class Page {
   const uint32_t head_dim_;
   const uint8_t* const at_;
 };
+
+// The same of a page of latents, as kernels/latent_args.h says.
+class LatentPage {
+ public:
+  LatentPage(KvFormat format, const backend::LatentOp& op, const uint8_t* at)
+      : form_(kernels::KeyForm(format)),
+        turning_(static_cast<uint32_t>(op.turning)),
+        turning_steps_(kernels::LatentSteps(turning_)),
+        plane_bytes_(kernels::LatentPlaneBytes(
+            form_, turning_steps_ + kernels::LatentSteps(static_cast<uint32_t>(op.latent)))),
+        at_(at) {}
+
+  float K(uint32_t slot, uint32_t d) const {
+    return d < turning_ ? Element(0, slot, d) : V(slot, d - turning_);
+  }
+  float V(uint32_t slot, uint32_t d) const { return Element(1, slot, d); }
+
+ private:
+  // `part`: 0: of what turns, 1: of the latent.
+  float Element(uint32_t part, uint32_t slot, uint32_t d) const {
+    const uint32_t step = part * turning_steps_ + d / kernels::kStepColumns;
+    const uint32_t index = kernels::LatentPlace(step, slot, d % kernels::kStepColumns);
+    if (form_ == KvForm::kFp8) {
+      float factor;
+      const uint32_t token = part * kernels::kPageTokens + slot;
+      std::memcpy(&factor, at_ + plane_bytes_ + uint64_t{token} * 4, sizeof(factor));
+      return quant::FloatFromFp8E4m3(at_[index]) * factor;
+    }
+    float sum = 0;
+    for (uint32_t p = 0; p < kernels::KvPlanes(form_); ++p) {
+      uint16_t bits;
+      std::memcpy(&bits, at_ + uint64_t{p} * plane_bytes_ + uint64_t{index} * 2, sizeof(bits));
+      sum += quant::FloatFromBf16(bits);
+    }
+    return sum;
+  }
+
+  const KvForm form_;
+  const uint32_t turning_, turning_steps_, plane_bytes_;
+  const uint8_t* const at_;
+};
+
+// Elements of one head of a token, behind those that there are.
+template <class PageOf>
+void AddToken(const PageOf& page, uint32_t slot, const backend::PagedCache& cache, backend::KvToken* out) {
+  for (int32_t d = 0; d < cache.key_dim; ++d) out->k.push_back(page.K(slot, static_cast<uint32_t>(d)));
+  for (int32_t d = 0; d < cache.value_dim; ++d) out->v.push_back(page.V(slot, static_cast<uint32_t>(d)));
+}
 
 }  // namespace
 
@@ -189,6 +238,7 @@ StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   const auto& paged = std::get<backend::PagedCache>(program_.caches[static_cast<size_t>(cache)]);
+  const backend::LatentOp* const latent = LatentOf(program_, cache);
   const uint32_t dim = static_cast<uint32_t>(paged.key_dim);
   const uint64_t page_index = static_cast<uint64_t>(kv_layer) * pool.pages + page;
   backend::KvToken out;
@@ -200,14 +250,10 @@ StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer
                      gpu::Buffer::Allocate(*gpus.at(rank).device, pool.page_bytes, options));
     const uint64_t from = UnitsOf(cache, rank).at + page_index * pool.page_bytes;
     RETURN_IF_ERROR(gpus.Settle(CopyAndWait(rank, staging.va(), from, pool.page_bytes)));
-    for (int32_t head = 0; head < paged.kv_heads; ++head) {
-      const Page at(
-          shape_.kv, dim,
-          staging.host() + static_cast<uint64_t>(head) * kernels::KvPageBytes(shape_.kv, dim));
-      for (uint32_t d = 0; d < dim; ++d) {
-        out.k.push_back(at.K(slot, d));
-        out.v.push_back(at.V(slot, d));
-      }
+    if (latent != nullptr) AddToken(LatentPage(shape_.kv, *latent, staging.host()), slot, paged, &out);
+    for (int32_t head = 0; latent == nullptr && head < paged.kv_heads; ++head) {
+      const uint64_t own = static_cast<uint64_t>(head) * kernels::KvPageBytes(shape_.kv, dim);
+      AddToken(Page(shape_.kv, dim, staging.host() + own), slot, paged, &out);
     }
   }
   return out;

@@ -255,10 +255,11 @@ backend::StepCounts AmdGpuContext::counts() const {
   if (n == 1) return counts;
   counts.all_reduces = shape_.all_reduces;
   counts.rounds = shape_.all_reduces * (twice ? 2 : 1);
-  counts.least_link_bytes = shape_.all_reduces * 2 * bytes * (n - 1) / n;
+  const uint64_t summed = (shape_.all_reduces - shape_.square_reduces) * bytes +
+                          uint64_t{shape_.square_reduces} * counted_.rows * shape_.square_width * sizeof(float);
+  counts.least_link_bytes = 2 * summed * (n - 1) / n;
   // In one round each element goes with its epoch.
-  counts.link_bytes =
-      twice ? counts.least_link_bytes : uint64_t{shape_.all_reduces} * 2 * bytes * (n - 1);
+  counts.link_bytes = twice ? counts.least_link_bytes : 2 * summed * (n - 1);
   return counts;
 }
 

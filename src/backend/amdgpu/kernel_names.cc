@@ -16,6 +16,7 @@ struct TileKernels {
   TileFormat format;
   string_view matmul[2], gate_up[2], experts[2];  // exact, rounded
   string_view gate_up_any[2], experts_any[2];
+  string_view heads_matmul;
 };
 constexpr TileKernels kTileKernels[] = {
     {TileFormat::kBf16,
@@ -23,25 +24,29 @@ constexpr TileKernels kTileKernels[] = {
      {"gate_up_bf16", "gate_up_bf16_rounded"},
      {"experts_bf16", "experts_bf16_rounded"},
      {"gate_up_bf16_any", "gate_up_bf16_any_rounded"},
-     {"experts_bf16_any", "experts_bf16_any_rounded"}},
+     {"experts_bf16_any", "experts_bf16_any_rounded"},
+     "heads_matmul_bf16"},
     {TileFormat::kBf16Pair,
      {"matmul_pair", "matmul_pair"},
      {"gate_up_pair", "gate_up_pair"},
      {"experts_pair", "experts_pair"},
      {"gate_up_pair_any", "gate_up_pair_any"},
-     {"experts_pair_any", "experts_pair_any"}},
+     {"experts_pair_any", "experts_pair_any"},
+     "heads_matmul_pair"},
     {TileFormat::kFp8,
      {"matmul_fp8", "matmul_fp8_rounded"},
      {"gate_up_fp8", "gate_up_fp8_rounded"},
      {"experts_fp8", "experts_fp8_rounded"},
      {"gate_up_fp8_any", "gate_up_fp8_any_rounded"},
-     {"experts_fp8_any", "experts_fp8_any_rounded"}},
+     {"experts_fp8_any", "experts_fp8_any_rounded"},
+     "heads_matmul_fp8"},
     {TileFormat::kMxfp4,
      {"matmul_mxfp4", "matmul_mxfp4_rounded"},
      {"gate_up_mxfp4", "gate_up_mxfp4_rounded"},
      {"experts_mxfp4", "experts_mxfp4_rounded"},
      {"gate_up_mxfp4_any", "gate_up_mxfp4_any_rounded"},
-     {"experts_mxfp4_any", "experts_mxfp4_any_rounded"}},
+     {"experts_mxfp4_any", "experts_mxfp4_any_rounded"},
+     "heads_matmul_mxfp4"},
 };
 
 struct HeadKernels {
@@ -69,6 +74,16 @@ constexpr HeadKernels kHeadKernels[] = {
       "prepare_k8v4_256"},
      {"attend_bf16_256", "attend_fp8_256", "attend_pair_256", "attend_fp4_256",
       "attend_k8v4_256"}},
+};
+
+struct LatentKernels {
+  string_view latent, attend;
+};
+// By KvFormat.
+constexpr LatentKernels kLatentKernels[kKvFormats] = {
+    {"latent_bf16", "attend_latent_bf16"},
+    {"latent_fp8", "attend_latent_fp8"},
+    {"latent_pair", "attend_latent_pair"},
 };
 
 constexpr bool InOrder() {
@@ -99,6 +114,11 @@ string_view GateUpAnyKernel(TileFormat format, bool rounded) {
 }
 string_view ExpertsAnyKernel(TileFormat format, bool rounded) {
   return Of(format).experts_any[rounded];
+string_view HeadsMatmulKernel(TileFormat format) { return Of(format).heads_matmul; }
+
+string_view LatentKernel(KvFormat format) { return kLatentKernels[static_cast<size_t>(format)].latent; }
+string_view AttendLatentKernel(KvFormat format) {
+  return kLatentKernels[static_cast<size_t>(format)].attend;
 }
 
 string_view PrepareKernel(KvFormat format, int32_t head_dim) {
@@ -106,6 +126,13 @@ string_view PrepareKernel(KvFormat format, int32_t head_dim) {
 }
 string_view AttendKernel(KvFormat format, int32_t head_dim) {
   return HeadKernel(head_dim, format, &HeadKernels::attend);
+}
+
+int32_t StoredHeadDim(int32_t head_dim) {
+  for (const HeadKernels& one : kHeadKernels) {
+    if (one.head_dim >= head_dim) return one.head_dim;
+  }
+  return (head_dim + 15) / 16 * 16;
 }
 
 }  // namespace mainarch::amdgpu

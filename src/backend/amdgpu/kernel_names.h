@@ -20,8 +20,13 @@ absl::string_view ExpertsKernel(kernels::TileFormat format, bool rounded);
 // With biases of gate and up, or another activation than SiLU.
 absl::string_view GateUpAnyKernel(kernels::TileFormat format, bool rounded);
 absl::string_view ExpertsAnyKernel(kernels::TileFormat format, bool rounded);
+absl::string_view HeadsMatmulKernel(kernels::TileFormat format);
+absl::string_view LatentKernel(kernels::KvFormat format);
+absl::string_view AttendLatentKernel(kernels::KvFormat format);
 absl::string_view PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 absl::string_view AttendKernel(kernels::KvFormat format, int32_t head_dim);
+// The least of the sizes that these have which holds such a head; beyond them all, a size that has none.
+int32_t StoredHeadDim(int32_t head_dim);
 
 }  // namespace mainarch::amdgpu
 

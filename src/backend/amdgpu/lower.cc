@@ -22,12 +22,13 @@ concept HasCheck = requires(const Program& program, const T& op, const backend::
   CheckOp(program, op, before);
 };
 
-// Those that read or make sums of squares of their x. AddNormedOp writes rows of any buffer: what norms
-// or multiplies them is refused by itself.
+// Those that read or make sums of squares of their x. Some write rows of any buffer: what norms or multiplies
+// them is refused by itself.
 template <class T>
 concept IsResidual = requires(const T& op) { op.x; } && !std::is_same_v<T, backend::TapOp> &&
                      !std::is_same_v<T, backend::InputOp> &&
                      !std::is_same_v<T, backend::AddNormedOp> &&
+                     !std::is_same_v<T, backend::AddBiasOp> &&
                      !std::is_same_v<T, backend::AllReduceAddOp>;
 
 // Those that take their x, normed, into a product.
@@ -40,6 +41,11 @@ Status CheckCaches(const Program& program) {
     const auto* cache = std::get_if<backend::PagedCache>(&any);
     if (cache == nullptr) continue;
     const int32_t hd = cache->key_dim;
+    const auto index = static_cast<int32_t>(&any - program.caches.data());
+    if (const backend::LatentOp* latent = LatentOf(program, index); latent != nullptr) {
+      RETURN_IF_ERROR(CheckLatents(*latent, *cache));
+      continue;
+    }
     if (cache->value_dim != hd) {
       return Error(Code::kUnsupported, "keys of ", hd, " and values of ", cache->value_dim,
                    ": the GPU kernels take one size");
@@ -105,6 +111,11 @@ bool Multiplies(const backend::Op& op, BufferId buffer) {
          (gate_up != nullptr && gate_up->x == buffer && gate_up->norm == backend::kNone);
 }
 
+backend::WeightId ProductOf(const backend::Op& op) {
+  const auto* matmul = std::get_if<backend::MatmulOp>(&op);
+  return matmul != nullptr ? matmul->w : std::get<backend::MatmulAddOp>(op).w;
+}
+
 // The norm with which an op takes x into a product, or none.
 backend::WeightId NormOfX(const backend::Op& any, BufferId x) {
   return std::visit(
@@ -143,6 +154,19 @@ Status CheckRouted(const Program& program, size_t router) {
   return OkStatus();
 }
 
+// Weights whose input's parts lie as theirs do, from whole steps on: narrowed heads are put so.
+std::vector<bool> LieApart(const Program& program) {
+  std::vector<bool> out(program.weights.size());
+  for (const backend::Op& op : program.ops) {
+    const auto* resize = std::get_if<backend::ResizeHeadsOp>(&op);
+    if (resize == nullptr) continue;
+    for (const backend::Op& any : program.ops) {
+      if (Multiplies(any, resize->out)) out[static_cast<size_t>(ProductOf(any))] = true;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Status CheckProgram(const Program& program) {
@@ -167,7 +191,21 @@ Status CheckProgram(const Program& program) {
                  " a token: the GPU kernels take ", kernels::kRouterMaxExperts, " and ",
                  kernels::kRouterMaxTop);
   }
-  for (const backend::Weight& weight : program.weights) RETURN_IF_ERROR(CheckTiles(weight));
+  const std::vector<bool> apart = LieApart(program);
+  for (size_t id = 0; id < program.weights.size(); ++id) {
+    RETURN_IF_ERROR(CheckTiles(program.weights[id], apart[id]));
+  }
+  return OkStatus();
+}
+
+Status CheckKvType(const Program& program, backend::KvType type) {
+  for (const backend::Cache& any : program.caches) {
+    const auto* cache = std::get_if<backend::PagedCache>(&any);
+    const auto index = static_cast<int32_t>(&any - program.caches.data());
+    if (cache == nullptr || LatentOf(program, index) == nullptr || kernels::HoldsLatents(type)) continue;
+    return Error(Code::kUnsupported, "KV type ", quant::kKvTypeNames[static_cast<uint32_t>(type)], " in cache \"",
+                 cache->label, "\": the GPU kernels hold latents in bf16, fp8 and f32");
+  }
   return OkStatus();
 }
 

@@ -59,6 +59,9 @@ std::vector<SlotShape> SlotShapesOf(const backend::Program& program,
 // Unsupported names what these kernels cannot run of a Program: head sizes, groups, experts.
 Status CheckProgram(const backend::Program& program);
 
+// The same of a KV type.
+Status CheckKvType(const backend::Program& program, backend::KvType type);
+
 // Sizes of a context that do not depend on the rank.
 struct Shape {
   backend::ContextOptions options;
@@ -80,6 +83,8 @@ struct Shape {
   uint32_t choice_chunks = 0;  // of kernels::kChoiceChunk, in the largest rank's
   uint32_t choice_slots = 0;   // logit rows that one rank chooses for
   uint32_t all_reduces = 0;    // a step
+  // Of these, those of sums of squares of heads, and such a row's numbers.
+  uint32_t square_reduces = 0, square_width = 0;
   bool reads_tap = false;         // of a source context: steps say which rows
   uint32_t step_words = 0;        // of one step block in host memory
   uint32_t choices_end = 0;       // of them, before its changes of page tables
@@ -143,8 +148,14 @@ VocabShare ShareOf(const backend::Program& program, int32_t rank);
 // Launches are made for steps of up to so many rows each, so that a grid is as large as its work:
 // 1, 4, 8, 16, 64 … and max_rows. What is computed does not depend on it.
 std::vector<uint32_t> RowClasses(uint32_t max_rows);
-// Whether a buffer holds split rows (kernels/decoder_args.h): what products take in without a norm.
+// Whether a buffer holds split rows (kernels/decoder_args.h): what products take in without a norm. Narrowed heads
+// lie by parts of the product that takes them (PartEnds).
 bool LiesSplit(const backend::Program& program, backend::BufferId buffer);
+
+// The weight that the first product of a buffer as it is takes it with, or null.
+const backend::Weight* TakerOf(const backend::Program& program, backend::BufferId in);
+// Heads of Q of all ranks, and of K, each once.
+uint32_t HeadsOfAll(const backend::Program& program, const backend::WideNormOp& op);
 
 // Whether sums of squares and split rows are kept beside a buffer: x, and what InputOps write.
 bool KeepsRows(const backend::Program& program, backend::BufferId buffer);

@@ -11,6 +11,7 @@
 
 #include "absl/types/optional.h"
 #include "backend/amdgpu/lower.h"
+#include "kernels/latent_args.h"
 
 namespace mainarch::amdgpu {
 
@@ -101,7 +102,7 @@ class Lowering {
     return memory.slots[static_cast<size_t>(cache)] +
            static_cast<uint64_t>(layer) * slots.slots * slots.slot_bytes;
   }
-  bool Rounds() const { return shape.options.activations == backend::Activations::kBF16; }
+  bool Rounds() const { return shape.options.activations != backend::Activations::kF32; }
   // The op before the one that is lowered, and the one behind it, or null.
   const backend::Op* Before() const {
     return op_ > 0 ? &program.ops[static_cast<size_t>(op_) - 1] : nullptr;
@@ -111,8 +112,9 @@ class Lowering {
   // The sums of squares of a buffer's rows, and its split rows.
   uint64_t SquaresOf(backend::BufferId x) const;
   uint64_t SplitOf(backend::BufferId x) const;
-  // Who takes a product's sums: the op behind it, or the one behind that and its gate.
-  bool GoesToAttention(backend::BufferId out) const;
+  // Who takes a product's sums: the op behind it, or the one behind that and its gate. Of heads: what norms or
+  // widens all of them, or attention.
+  bool GoesToHeads(backend::BufferId out) const;
   bool GoesToSum(const backend::MatmulOp& op) const;
   bool GoesToRowGate(const backend::NormMatmulOp& op) const;
   bool GoesToDelta(const backend::NormMatmulOp& op) const;
@@ -138,6 +140,8 @@ class Lowering {
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
   // alone, which has all of the product, as every rank has.
   void ReduceInto(backend::BufferId x, bool whole = false, bool add = true);
+  // Rows of `width` numbers in RankMemory::partial, in place.
+  void ReducePartial(uint32_t width);
 
   const backend::Program& program;
   const Shape& shape;
@@ -148,7 +152,7 @@ class Lowering {
   // What an op leaves to a later one.
   struct Pending {
     Sums sums;   // the last product's
-    Sums heads;  // of the product that makes Q, K and V: the gate's may come behind it
+    Sums heads;  // of the product that makes Q, K and V, until they are taken: the gate's may come behind it
     Sums gates;  // of a delta net
     backend::RouterOp router = {};
     backend::ExpertsGateUpOp gate_up = {};
@@ -161,6 +165,9 @@ class Lowering {
   // Of a product, at least, if its k has parts enough: so many hide each other's latency.
   static constexpr uint32_t kProductGroupsPerUnit = 2;
 
+  // Of a reduction: where ranks meet. `alone`: it asks nobody.
+  kernels::ReduceArgs ReduceOf(uint32_t width, bool alone);
+  void AddReduce(const kernels::ReduceArgs& args);
   // By how many workgroups k is shared.
   uint32_t SplitsOf(const PlacedWeight& w) const;
   // What the rows of x that the current op writes are wanted for.
@@ -195,6 +202,18 @@ void Emit(const backend::RowGateOp& op, Lowering* to);
 void Emit(const backend::TapOp& op, Lowering* to);
 void Emit(const backend::InputOp& op, Lowering* to);
 void Emit(const backend::GatedDeltaOp& op, Lowering* to);
+void Emit(const backend::WideNormOp& op, Lowering* to);
+void Emit(const backend::ResizeHeadsOp& op, Lowering* to);
+void Emit(const backend::HeadsMatmulOp& op, Lowering* to);
+void Emit(const backend::LatentOp& op, Lowering* to);
+
+// Of a cache of latents the op that makes what its attention takes, else null.
+const backend::LatentOp* LatentOf(const backend::Program& program, int32_t cache);
+void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to);
+Status CheckLatents(const backend::LatentOp& op, const backend::PagedCache& cache);
+// Whether what these write is split rows: what a product takes.
+bool LeavesSplit(const backend::Program& program, const backend::HeadsMatmulOp& op);
+bool LeavesSplit(const backend::Program& program, const backend::AddNormedOp& op);
 
 // What the kernels cannot do of ops that they have: Unsupported names it. `before`: the op before,
 // or null.
@@ -207,6 +226,12 @@ Status CheckOp(const backend::Program& program, const backend::MatmulAddOp& op,
 Status CheckOp(const backend::Program& program, const backend::AllReduceAddOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::AddBiasOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::WideNormOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::ResizeHeadsOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::RowGateOp& op,
                const backend::Op* before);
@@ -221,6 +246,10 @@ Status CheckOp(const backend::Program& program, const backend::TapOp& op,
 Status CheckOp(const backend::Program& program, const backend::InputOp& op,
                const backend::Op* before);
 Status CheckOp(const backend::Program& program, const backend::GatedDeltaOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::HeadsMatmulOp& op,
+               const backend::Op* before);
+Status CheckOp(const backend::Program& program, const backend::LatentOp& op,
                const backend::Op* before);
 
 }  // namespace mainarch::amdgpu

@@ -31,8 +31,12 @@ std::vector<PoolShape> PoolShapesOf(const Program& program,
   for (size_t i = 0; i < out.size(); ++i) {
     const auto* cache = std::get_if<backend::PagedCache>(&program.caches[i]);
     if (cache == nullptr) continue;
+    const backend::LatentOp* latent = LatentOf(program, static_cast<int32_t>(i));
     const uint64_t head_bytes =
-        kernels::KvPageBytes(options.kv_type, static_cast<uint32_t>(cache->key_dim));
+        latent != nullptr
+            ? kernels::LatentPageBytes(options.kv_type, static_cast<uint32_t>(latent->turning),
+                                       static_cast<uint32_t>(latent->latent))
+            : kernels::KvPageBytes(options.kv_type, static_cast<uint32_t>(cache->key_dim));
     out[i] = {lists++, cache->layers, i < options.pages.size() ? options.pages[i] : 0,
               static_cast<uint64_t>(cache->kv_heads) * head_bytes};
   }
@@ -105,6 +109,19 @@ void AddSlots(const Program& program, Shape* shape) {
         std::max(shape->plain_stride, shape->strides[static_cast<size_t>(delta->out)]);
   }
 }
+// Heads that are narrowed lie by parts of the product that takes them, each from a whole step on.
+void AddNarrowed(const Program& program, Shape* shape) {
+  for (const backend::Op& op : program.ops) {
+    const auto* resize = std::get_if<backend::ResizeHeadsOp>(&op);
+    const backend::Weight* taker = resize == nullptr ? nullptr : TakerOf(program, resize->out);
+    if (taker == nullptr || taker->splits.empty()) continue;
+    uint32_t& stride = shape->strides[static_cast<size_t>(resize->out)];
+    for (int32_t rank = 0; rank < program.ranks; ++rank) {
+      stride = std::max(stride, RoundUp(uint64_t{PartEnds(*taker, rank).back()} * kernels::kStepColumns,
+                                        kernels::kPadColumns));
+    }
+  }
+}
 // Words of a step block for inputs and slots.
 uint64_t InputWords(const Shape& shape) {
   const uint64_t rows = shape.options.max_rows;
@@ -138,6 +155,11 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
     shape.all_reduces += std::holds_alternative<backend::AllReduceAddOp>(op) ||
                          (std::holds_alternative<backend::MatmulAddOp>(op) && program.ranks == 1) ||
                          (down != nullptr && down->add);
+    if (const auto* wide = std::get_if<backend::WideNormOp>(&op); wide != nullptr && program.ranks > 1) {
+      ++shape.all_reduces;
+      ++shape.square_reduces;
+      shape.square_width = HeadsOfAll(program, *wide);
+    }
   }
   // Penalties list the tokens that a sequence holds; few rows have longer lists, and those are
   // read. Every row may have a mask.
@@ -150,6 +172,7 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
   for (const backend::Buffer& buffer : program.buffers) {
     shape.strides.push_back(RoundUp(static_cast<uint64_t>(buffer.width), kernels::kPadColumns));
   }
+  AddNarrowed(program, &shape);
   AddSlots(program, &shape);
   shape.choices_end =
       RoundUp(sizeof(kernels::StepHeader) / 4 +
@@ -170,6 +193,7 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
     const auto* attention = std::get_if<backend::AttentionOp>(&op);
     const auto* delta = std::get_if<backend::GatedDeltaOp>(&op);
     if (attention == nullptr && delta == nullptr) continue;
+    if (attention != nullptr && LatentOf(program, attention->cache) != nullptr) continue;
     const BufferId taken = attention != nullptr ? attention->qkv : delta->gates;
     shape.sum_stride = std::max(shape.sum_stride, shape.strides[static_cast<size_t>(taken)]);
   }
@@ -228,6 +252,20 @@ ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
   return out;
 }
 
+const backend::Weight* TakerOf(const Program& program, BufferId in) {
+  for (const backend::Op& op : program.ops) {
+    const auto* matmul = std::get_if<backend::MatmulOp>(&op);
+    const auto* added = std::get_if<backend::MatmulAddOp>(&op);
+    if (matmul != nullptr && matmul->in == in) return &program.weights[static_cast<size_t>(matmul->w)];
+    if (added != nullptr && added->in == in) return &program.weights[static_cast<size_t>(added->w)];
+  }
+  return nullptr;
+}
+
+uint32_t HeadsOfAll(const Program& program, const backend::WideNormOp& op) {
+  return static_cast<uint32_t>(op.heads * program.ranks + op.total_kv_heads);
+}
+
 bool LiesSplit(const Program& program, BufferId buffer) {
   return std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& any) {
     return std::visit(
@@ -236,6 +274,15 @@ bool LiesSplit(const Program& program, BufferId buffer) {
           if constexpr (std::is_same_v<T, backend::AttentionOp> ||
                         std::is_same_v<T, backend::GatedDeltaOp>) {
             return op.out == buffer;
+          }
+          if constexpr (std::is_same_v<T, backend::ResizeHeadsOp>) {
+            return op.out == buffer && op.in != buffer && LiesSplit(program, op.in);
+          }
+          if constexpr (std::is_same_v<T, backend::HeadsMatmulOp>) {
+            return op.out == buffer && LeavesSplit(program, op);
+          }
+          if constexpr (std::is_same_v<T, backend::AddNormedOp>) {
+            return op.x == buffer && LeavesSplit(program, op);
           }
           if constexpr (requires { op.act; }) return op.act == buffer;
           return false;

@@ -55,6 +55,13 @@ float BlockScale(const Matrix& matrix, int64_t row, int64_t col) {
   return LoadScale(matrix, row / matrix.block_rows * across + col / matrix.block_cols);
 }
 
+// Whether parts of K, but for empty ones at its end, begin with whole steps of its own.
+bool PartsAreSteps(const Weight& weight) {
+  return std::all_of(weight.splits.begin(), weight.splits.end(), [&](int64_t begin) {
+    return begin % kStep == 0 || begin == weight.splits.back();
+  });
+}
+
 // Every 16 rows by 32 columns of every tile lie within one block of multipliers.
 bool BlocksFitTiles(const TilePlan& plan) {
   for (uint32_t output = 0; output < plan.outputs; ++output) {
@@ -86,14 +93,13 @@ TileFormat FormatOf(const TilePlan& plan) {
     }
   }
   const TileFormat tile = quant::InfoOf(format).tile;
-  bool aligned = true, together = true;
+  bool aligned = PartsAreSteps(weight), together = aligned;
   for (int32_t s = 0; s < plan.slice_count; ++s) {
     aligned = aligned && plan.slices[s].col_begin % kStep == 0;
     together = together && plan.slices[s].col_begin == plan.slices[0].col_begin;
   }
   const bool fits = tile == TileFormat::kFp8     ? together && BlocksFitTiles(plan)
                     : tile == TileFormat::kMxfp4 ? aligned
-                    : tile == TileFormat::kBf16  ? first.col_step == 0
                                                  : true;
   return fits ? tile : TileFormat::kBf16Pair;
 }
@@ -101,6 +107,7 @@ TileFormat FormatOf(const TilePlan& plan) {
 // Steps of one output tile that lie together: a whole tile, or two or one at the end of a part.
 struct Piece {
   int64_t first, steps;
+  int64_t col, end;  // its first column, and the end of its part's
 };
 
 // A k that every rank holds whole has parts too, for workgroups to share where outputs are too few to
@@ -129,14 +136,15 @@ void SetParts(const Weight& weight, int32_t rank, TilePlan* plan) {
       plan->ends[i - 1] = plan->steps / kUnit * i / parts * kUnit;
     }
     plan->ends[parts - 1] = plan->steps;
+    for (uint32_t i = 0; i < parts; ++i) plan->cols_end[i] = std::min(plan->ends[i] * kStep, plan->cols);
     return;
   }
-  plan->parts = static_cast<uint32_t>((weight.splits.size() - 1) / weight.ranks.size());
-  const size_t first = static_cast<size_t>(rank) * plan->parts;
-  for (uint32_t i = 0; i < plan->parts; ++i) {
-    const int64_t cols = weight.splits[first + i + 1] - plan->slices[0].col_begin;
-    plan->ends[i] = static_cast<uint32_t>(CeilDivide(cols, kStep));
-  }
+  const std::vector<uint32_t> ends = PartEnds(weight, rank);
+  plan->parts = static_cast<uint32_t>(ends.size());
+  std::copy(ends.begin(), ends.end(), plan->ends);
+  plan->steps = ends.back();
+  const auto begin = weight.splits.begin() + rank * static_cast<ptrdiff_t>(plan->parts);
+  for (uint32_t i = 0; i < plan->parts; ++i) plan->cols_end[i] = begin[i + 1] - begin[0];
 }
 
 // Four columns of a row, or as many as there are.
@@ -153,19 +161,19 @@ struct Four {
 
 // Calls fill for each four of a piece that is real.
 template <class Fill>
-void ForEachFour(const TilePlan& plan, const TilePlace& place, Piece piece, Fill fill) {
+void ForEachFour(const TilePlace& place, Piece piece, Fill fill) {
   for (uint32_t i = 0; i < kTileRows; ++i) {
     if (place.rows[i].matrix == nullptr) continue;
     for (int64_t c = 0; c < piece.steps * kStep; c += kFour) {
-      const int64_t col = piece.first * kStep + c;
-      const int64_t count = std::min(kFour, plan.cols - col);
+      const int64_t col = piece.col + c;
+      const int64_t count = std::min(kFour, piece.end - col);
       if (count <= 0) break;
       const uint32_t at = kernels::StepPlace(static_cast<uint32_t>(c % kStep));
       Four four;
       four.row = place.rows[i];
       four.i = i;
       four.lane = static_cast<uint32_t>(at / kEight * kTileRows + i);
-      four.step = col / kStep;
+      four.step = piece.first + c / kStep;
       four.in = c / kStep;
       four.half = at % kEight / kFour;
       four.col = place.rows[i].col + col;
@@ -175,16 +183,21 @@ void ForEachFour(const TilePlan& plan, const TilePlace& place, Piece piece, Fill
   }
 }
 
-void PackBf16(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out) {
-  ForEachFour(plan, place, piece, [&](const Four& four) {
+void PackBf16(const TilePlace& place, Piece piece, uint8_t* out) {
+  ForEachFour(place, piece, [&](const Four& four) {
     const Matrix& m = *four.row.matrix;
-    std::memcpy(out + four.lane * 16 + four.half * 8,
-                quant::RowData(m, four.row.row) + four.col * 2, four.count * 2);
+    uint8_t* const at = out + four.lane * 16 + four.half * 8;
+    if (m.col_step == 0) {
+      std::memcpy(at, quant::RowData(m, four.row.row) + four.col * 2, four.count * 2);
+      return;
+    }
+    const uint8_t* const from = m.data.data() + (four.row.row * m.row_step + four.col * m.col_step) * 2;
+    for (size_t i = 0; i < four.count; ++i) std::memcpy(at + 2 * i, from + static_cast<int64_t>(2 * i) * m.col_step, 2);
   });
 }
 
-void PackPair(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out) {
-  ForEachFour(plan, place, piece, [&](const Four& four) {
+void PackPair(const TilePlace& place, Piece piece, uint8_t* out) {
+  ForEachFour(place, piece, [&](const Four& four) {
     float values[kFour] = {};
     quant::DecodeRow(*four.row.matrix, four.row.row, four.col, static_cast<int64_t>(four.count),
                      values);
@@ -199,9 +212,9 @@ void PackPair(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t
   });
 }
 
-void PackFp8(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out,
+void PackFp8(const TilePlace& place, Piece piece, uint8_t* out,
              uint8_t* scales) {
-  ForEachFour(plan, place, piece, [&](const Four& four) {
+  ForEachFour(place, piece, [&](const Four& four) {
     const Matrix& m = *four.row.matrix;
     std::memcpy(out + (four.lane * piece.steps + four.in) * kEight + four.half * kFour,
                 m.data.data() + four.row.row * m.cols + four.col, four.count);
@@ -210,9 +223,9 @@ void PackFp8(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t*
   });
 }
 
-void PackMxfp4(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out,
+void PackMxfp4(const TilePlace& place, Piece piece, uint8_t* out,
                uint8_t* scales) {
-  ForEachFour(plan, place, piece, [&](const Four& four) {
+  ForEachFour(place, piece, [&](const Four& four) {
     const Matrix& m = *four.row.matrix;
     std::memcpy(out + (four.lane * piece.steps + four.in) * 4 + four.half * 2,
                 m.data.data() + (four.row.row * m.cols + four.col) / 2, four.count / 2);
@@ -225,17 +238,29 @@ void PackPiece(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_
                uint8_t* scales) {
   switch (plan.format) {
     case TileFormat::kBf16:
-      return PackBf16(plan, place, piece, out);
+      return PackBf16(place, piece, out);
     case TileFormat::kBf16Pair:
-      return PackPair(plan, place, piece, out);
+      return PackPair(place, piece, out);
     case TileFormat::kFp8:
-      return PackFp8(plan, place, piece, out, scales);
+      return PackFp8(place, piece, out, scales);
     case TileFormat::kMxfp4:
-      return PackMxfp4(plan, place, piece, out, scales);
+      return PackMxfp4(place, piece, out, scales);
   }
 }
 
 }  // namespace
+
+std::vector<uint32_t> PartEnds(const Weight& weight, int32_t rank) {
+  const size_t parts = (weight.splits.size() - 1) / weight.ranks.size();
+  const auto begin = weight.splits.begin() + rank * static_cast<ptrdiff_t>(parts);
+  std::vector<uint32_t> ends;
+  int64_t steps = 0;
+  for (size_t i = 0; i < parts; ++i) {
+    steps += CeilDivide(begin[static_cast<ptrdiff_t>(i) + 1] - begin[static_cast<ptrdiff_t>(i)], kStep);
+    ends.push_back(static_cast<uint32_t>(steps));
+  }
+  return ends;
+}
 
 TilePlan PlanTiles(const Weight& weight, int32_t rank, int32_t group) {
   const std::vector<WeightSlice>& slices = weight.ranks[static_cast<size_t>(rank)];
@@ -255,7 +280,7 @@ TilePlan PlanTiles(const Weight& weight, int32_t rank, int32_t group) {
   return plan;
 }
 
-Status CheckTiles(const Weight& weight) {
+Status CheckTiles(const Weight& weight, bool apart) {
   static_assert(backend::kSplitParts == kernels::kMaxParts);
   if (weight.layout == WeightLayout::kTable || weight.layout == WeightLayout::kVector) {
     return OkStatus();
@@ -273,10 +298,10 @@ Status CheckTiles(const Weight& weight) {
     return Error(Code::kUnsupported, weight.label, ": an expert of ", bytes, " bytes; the GPU kernels take ",
                  UINT32_MAX);
   }
-  for (size_t i = 0; i + 1 < weight.splits.size(); ++i) {
+  for (size_t i = 0; !apart && i + 1 < weight.splits.size(); ++i) {
     if (weight.splits[i] % kStep == 0) continue;
     return Error(Code::kUnsupported, weight.label, ": a part of its columns begins at ",
-                 weight.splits[i], ", which is not a multiple of ", kStep);
+                 weight.splits[i], ", which is not a multiple of ", kStep, ": the GPU kernels take whole steps");
   }
   return OkStatus();
 }
@@ -286,11 +311,12 @@ void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_
   std::memset(data, 0, kernels::TileRowBytes(plan.format, plan.steps));
   const size_t scale_bytes = kernels::TileRowScaleBytes(plan.format, plan.steps);
   if (scale_bytes != 0) std::memset(scales, 0, scale_bytes);  // else it may be null
-  int64_t step = 0;
+  int64_t step = 0, col = 0;
   for (uint32_t part = 0; part < plan.parts; ++part) {
-    Piece piece = {step, kernels::TileSteps(plan.format)};
+    Piece piece = {step, kernels::TileSteps(plan.format), col, plan.cols_end[part]};
     step = plan.ends[part];
-    for (; piece.first < step; piece.first += piece.steps) {
+    col = plan.cols_end[part];
+    for (; piece.first < step; piece.first += piece.steps, piece.col += piece.steps * kStep) {
       while (piece.steps > step - piece.first) piece.steps /= 2;
       const uint32_t at = static_cast<uint32_t>(piece.first);
       PackPiece(plan, place, piece, data + kernels::TileRowBytes(plan.format, at), scales);

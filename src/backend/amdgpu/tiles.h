@@ -7,6 +7,7 @@
 #define MAINARCH_BACKEND_AMDGPU_TILES_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "backend/program.h"
 #include "base/status.h"
@@ -27,17 +28,21 @@ struct TilePlan {
   // Parts of k that this rank holds, and where each ends, in steps: kernels::Tiles.
   uint32_t parts = 1;
   uint32_t ends[kernels::kMaxParts] = {};
+  int64_t cols_end[kernels::kMaxParts] = {};  // and in columns of the share
 
   uint64_t data_bytes() const { return outputs * kernels::TileRowBytes(format, steps); }
   uint64_t scale_bytes() const { return outputs * kernels::TileRowScaleBytes(format, steps); }
 };
 
-// The weight's layout is kPanels or kGateUp; its parts end at whole steps, but for the last one
-// (CheckTiles). All groups of a weight take one format: FP8 blocks
+// Where the parts of a rank's share of a K that ranks share end, in steps: each part begins with a whole one, and its
+// last may have less than its columns. Of a K whose parts are no multiples of a step the product's input must lie so.
+std::vector<uint32_t> PartEnds(const backend::Weight& weight, int32_t rank);
+
+// The weight's layout is kPanels or kGateUp. All groups of a weight take one format: FP8 blocks
 // that do not fit the tiles, F16, F32, per-channel FP8 and mixed formats become pairs of bf16.
 TilePlan PlanTiles(const backend::Weight& weight, int32_t rank, int32_t group);
-// Unsupported: parts of a matrix' K that begin within a step, or a K that is too long.
-Status CheckTiles(const backend::Weight& weight);
+// Unsupported: parts of a matrix' K that begin within a step, unless the input's do (`apart`), or a K that is too long.
+Status CheckTiles(const backend::Weight& weight, bool apart = false);
 
 // Writes output tile `output`: TileRowBytes to `data`, TileRowScaleBytes to `scales`.
 void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_t* scales);

@@ -30,7 +30,13 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(ExpertsAnyKernel(format, rounded));
     }
   }
+  for (TileFormat format :
+       {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    names.emplace_back(HeadsMatmulKernel(format));
+  }
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
+    names.emplace_back(LatentKernel(format));
+    names.emplace_back(AttendLatentKernel(format));
     for (int32_t head_dim : {32, 64, 128}) {
       names.emplace_back(PrepareKernel(format, head_dim));
       names.emplace_back(AttendKernel(format, head_dim));
@@ -58,6 +64,9 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 96), "");
+  CHECK_EQ(HeadsMatmulKernel(TileFormat::kMxfp4), "heads_matmul_mxfp4");
+  CHECK_EQ(AttendLatentKernel(KvFormat::kF32), "attend_latent_pair");
+  CHECK_EQ(LatentKernel(KvFormat::kFp4), "");
 }
 
 Program Small() {
@@ -110,6 +119,95 @@ bool Holds(const std::string& text, const std::string& part) {
 backend::PagedCache& Paged(Program& p) { return std::get<backend::PagedCache>(p.caches[0]); }
 backend::AttentionOp& Attention(Program& p) { return std::get<backend::AttentionOp>(p.ops[0]); }
 
+// Latent attention's buffers, from queries to what the output's product takes.
+enum : backend::BufferId { kLatentX, kLatentQ, kLatentKv, kLatentQkv, kLatentAttention, kLatentOut };
+Program Latents() {
+  Program p = Small();
+  p.ropes[0] = {16, std::vector<double>(8, 1.0), 1};
+  p.caches = {backend::PagedCache{"latents", 1, 1, 80, 64}};
+  p.buffers.clear();
+  for (const char* label : {"x", "q", "kv", "qkv", "attention", "out"}) {
+    p.buffers.push_back({label, backend::BufferType::kF32, 1160, 1});
+  }
+  p.weights.resize(1);
+  p.weights[0].groups = 8;
+  p.weights[0].ranks = {std::vector<backend::WeightSlice>(8, {0, 0, 64, 0, 64})};
+  p.weights[0].sources.resize(1);
+  backend::LatentOp latent = {kLatentQ, kLatentKv, kLatentQkv, 0, 1e-6f, 0, 8, 32, 16, 64, true};
+  backend::AttentionOp attention = {};
+  attention.qkv = kLatentQkv;
+  attention.out = kLatentAttention;
+  attention.heads = 8;
+  attention.rope = backend::kNone;
+  p.ops = {latent, attention, backend::HeadsMatmulOp{kLatentAttention, 0, kLatentOut, 0, 64, 0, 32},
+           backend::MatmulOp{kLatentOut, 0, kLatentX}};
+  return p;
+}
+// As Refusal says it, of a Program of latents.
+template <class Change>
+std::string LatentRefusal(Change change) {
+  Program p = Latents();
+  change(p);
+  const Status status = CheckProgram(p);
+  if (status.ok()) return "not refused";
+  return CodeOf(status) == Code::kUnsupported ? std::string(status.message()) : "another code";
+}
+
+TEST(latents_that_the_kernels_do_not_take_are_refused) {
+  const auto latent = [](Program& p) -> backend::LatentOp& { return std::get<backend::LatentOp>(p.ops[0]); };
+  const auto attention = [](Program& p) -> backend::AttentionOp& { return std::get<backend::AttentionOp>(p.ops[1]); };
+  CHECK_EQ(LatentRefusal([](Program&) {}), "not refused");
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).latent = 96; }), "latents of 96"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).latent = 576; }), "latents of 576"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).latent = 16; }), "latents of 16"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).turning = 80; }), "80 elements of a head turn"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { latent(p).turning = 18; }), "18 elements of a head turn"));
+  CHECK(Holds(LatentRefusal([](Program& p) { Paged(p).window = 99; }), "a window of 99 tokens"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { attention(p).sinks = 0; }), "sinks or a gate"));
+  CHECK(Holds(LatentRefusal([&](Program& p) { attention(p).rope = 0; }), "RoPE"));
+  // Another attention to the same cache, of no LatentOp's keys; and a LatentOp that nobody takes.
+  CHECK(Holds(LatentRefusal([](Program& p) { p.ops.push_back(p.ops[1]); }), "that no op makes right before it"));
+  CHECK(Holds(LatentRefusal([](Program& p) { p.ops.push_back(p.ops[0]); }), "want its attention right behind it"));
+  CHECK(Holds(LatentRefusal([](Program& p) { p.ops.erase(p.ops.begin()); }), "keys of 80 and values of 64"));
+  // Split rows are whole steps a head, fp32 rows fours.
+  CHECK(Holds(LatentRefusal([](Program& p) { std::get<backend::HeadsMatmulOp>(p.ops[2]).in_step = 48; }),
+              "heads of 64 in \"attention\", from 0 on, 48 apart: the GPU kernels multiply multiples of 32"));
+  CHECK_EQ(LatentRefusal([](Program& p) { p.ops.insert(p.ops.begin(), backend::HeadsMatmulOp{kLatentQ, 0, kLatentQkv, 4, 68, 16, 80}); }),
+           "not refused");
+  CHECK(Holds(LatentRefusal([](Program& p) {
+                p.ops.insert(p.ops.begin(), backend::HeadsMatmulOp{kLatentQ, 0, kLatentQkv, 2, 68, 16, 80});
+              }),
+              "multiples of 4"));
+  const Program p = Latents();
+  CHECK_OK(CheckKvType(p, KvFormat::kFp8));
+  CHECK_OK(CheckKvType(p, KvFormat::kBF16));
+  for (const KvFormat type : {KvFormat::kFp4, KvFormat::kK8V4}) {
+    CHECK(CodeOf(CheckKvType(p, type)) == Code::kUnsupported);
+    CHECK(Holds(std::string(CheckKvType(p, type).message()), "in cache \"latents\""));
+    CHECK_OK(CheckKvType(Small(), type));
+  }
+}
+
+// A page of one layer, whatever the heads: 576 numbers a token, once.
+TEST(pages_hold_latents_once) {
+  Program p = Latents();
+  std::get<backend::LatentOp>(p.ops[0]).turning = 64;
+  std::get<backend::LatentOp>(p.ops[0]).latent = 512;
+  Paged(p).key_dim = 576;
+  Paged(p).value_dim = 512;
+  backend::ContextOptions options;
+  options.pages = {3};
+  for (const auto& [type, bytes] : std::vector<std::pair<KvFormat, uint64_t>>{
+           {KvFormat::kBF16, 16 * 576 * 2}, {KvFormat::kFp8, 16 * (576 + 8)}, {KvFormat::kF32, 16 * 576 * 4}}) {
+    options.kv_type = type;
+    CHECK_EQ(PoolShapesOf(p, options)[0].page_bytes, bytes);
+  }
+  // What turns is a whole step, too.
+  std::get<backend::LatentOp>(p.ops[0]).turning = 16;
+  options.kv_type = KvFormat::kBF16;
+  CHECK_EQ(PoolShapesOf(p, options)[0].page_bytes, uint64_t{16 * (32 + 512) * 2});
+}
+
 TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK_OK(CheckProgram(Small()));
   CHECK_OK(CheckProgram(WithExperts(quant::Format::kMxfp4, quant::Format::kMxfp4)));
@@ -154,7 +252,6 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
            "not refused");
   CHECK_EQ(Refusal([](Program& p) { p.ops.push_back(backend::AddBiasOp{}); }), "not refused");
   // Ops without a function in amdgpu/ops/.
-  CHECK(Holds(Refusal([](Program& p) { p.ops.push_back(backend::WideNormOp{}); }), "op wide_norm"));
   CHECK_EQ(Refusal([](Program& p) {
              p.buffers.push_back({"sum", backend::BufferType::kF32, 1160, 1});
              p.ops.push_back(backend::AddNormedOp{4, 0, 1, 0});
@@ -211,7 +308,8 @@ TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
   const auto refused = [](backend::Op op) {
     return Refusal([&op](Program& p) { p.ops.push_back(op); });
   };
-  CHECK(Holds(refused(backend::AddBiasOp{0, 1}), "sums of squares of x and of inputs only"));
+  CHECK(Holds(refused(backend::AddBiasOp{0, 1}), "op add_bias of \"moe.ids\", 1 of 6 a row: the GPU kernels add to fp32"));
+  CHECK_EQ(refused(backend::AddBiasOp{0, 2}), "not refused");
   CHECK_EQ(refused(backend::MatmulOp{0, 0, 1}), "not refused");
   CHECK(Holds(refused(backend::MatmulOp{2, 0, 1}), "a product with \"moe.weights\": the GPU kernels multiply"));
   CHECK(Holds(refused(backend::AllReduceAddOp{1, 0, false}), "a product's sums right behind it"));
@@ -230,6 +328,94 @@ TEST(what_an_op_asks_beyond_its_kernel_is_refused_by_name) {
     router.scale = scale;
     CHECK(Holds(refused(router), "the GPU kernels take a factor above 0"));
   }
+}
+
+// Heads before and behind attention: norms of all of them, and sizes that it does not have.
+TEST(heads_of_other_sizes_and_norms_of_all) {
+  const auto with = [](backend::ResizeHeadsOp op, bool product, std::vector<int64_t> splits) {
+    return Refusal([&](Program& p) {
+      p.buffers.push_back({"attention", backend::BufferType::kF32, 8 * 64, 1});    // 4
+      p.buffers.push_back({"narrow", backend::BufferType::kF32, 8 * 40, 1});       // 5
+      p.buffers.push_back({"qkv", backend::BufferType::kF32, 12 * 64, 1});         // 6
+      p.buffers.push_back({"qkv.narrow", backend::BufferType::kF32, 12 * 40, 1});  // 7
+      Attention(p).out = 4;
+      p.ops.push_back(op);
+      if (!product) return;
+      p.weights.resize(1);
+      p.weights[0].label = "o";
+      p.weights[0].splits = splits;
+      p.ops.push_back(backend::MatmulAddOp{5, 0, 0});
+    });
+  };
+  const std::vector<int64_t> parts = {0, 40, 80, 120, 160, 200, 240, 280, 320};
+  CHECK_EQ(with({7, 6, 40, 64}, false, {}), "not refused");
+  CHECK_EQ(with({4, 5, 64, 40}, true, parts), "not refused");
+  CHECK(Holds(with({4, 5, 64, 40}, false, {}), "for a product by parts"));
+  CHECK(Holds(with({4, 5, 64, 40}, true, {}), "for a product by parts"));
+  CHECK(Holds(with({4, 5, 64, 40, 8, 0, 0, 0}, true, parts), "for a product by parts"));
+  CHECK(Holds(with({7, 6, 40, 264}, false, {}), "widen what products leave, up to 256"));
+  CHECK(Holds(with({7, 6, 64, 40}, false, {}), "widen what products leave"));
+  CHECK(Holds(with({7, 6, 44, 64}, false, {}), "take multiples of 8"));
+  // A product whose input lies one head behind the other.
+  CHECK(Holds(Refusal([&](Program& p) {
+                p.buffers.push_back({"attention", backend::BufferType::kF32, 320, 1});
+                Attention(p).out = 4;
+                p.weights.resize(1);
+                p.weights[0].label = "o";
+                p.weights[0].splits = parts;
+                p.ops.push_back(backend::MatmulAddOp{4, 0, 0});
+              }),
+              "o: a part of its columns begins at 40"));
+  const auto wide = [](int32_t heads, int32_t kv, backend::BufferId qkv) {
+    return Refusal([&](Program& p) {
+      backend::WideNormOp op = {};
+      op.qkv = qkv;
+      op.heads = heads;
+      op.kv_heads = op.total_kv_heads = kv;
+      p.ops.push_back(op);
+    });
+  };
+  CHECK_EQ(wide(1152, 8, 2), "not refused");
+  CHECK(Holds(wide(1153, 8, 2), "op wide_norm of 1161 heads: the GPU kernels take as many as the hidden size, 1160"));
+  CHECK(Holds(wide(8, 8, 0), "the GPU kernels norm fp32 rows"));
+  CHECK_EQ(StoredHeadDim(8), 32);
+  CHECK_EQ(StoredHeadDim(64), 64);
+  CHECK_EQ(StoredHeadDim(72), 128);
+  CHECK_EQ(StoredHeadDim(192), 256);
+  CHECK_EQ(StoredHeadDim(264), 272);  // for which there is no kernel
+  CHECK_EQ(AttendKernel(KvFormat::kF32, StoredHeadDim(264)), "");
+}
+
+// Narrowed heads lie by the parts of their product; sums of squares travel, too.
+TEST(sizes_of_a_context_with_resized_heads) {
+  Program p = Small();
+  p.ranks = 2;
+  p.buffers.push_back({"attention", backend::BufferType::kF32, 4 * 64, 1});
+  p.buffers.push_back({"narrow", backend::BufferType::kF32, 4 * 24, 1});
+  Attention(p).out = 4;
+  p.weights.resize(1);
+  p.weights[0].ranks.resize(2);
+  p.weights[0].splits = {0, 24, 48, 72, 96, 120, 144, 168, 192};
+  p.ops.push_back(backend::ResizeHeadsOp{4, 5, 64, 24});
+  p.ops.push_back(backend::MatmulOp{5, 0, 0});
+  backend::WideNormOp wide = {};
+  wide.qkv = 2;
+  wide.heads = 4;
+  wide.kv_heads = wide.total_kv_heads = 1;
+  p.ops.push_back(wide);
+  backend::ContextOptions options;
+  options.pages = {4};
+  const Shape s = ShapeOf(p, options);
+  CHECK_EQ(s.strides[5], 128u);  // 4 parts of 24, a step each
+  CHECK(LiesSplit(p, 5));
+  CHECK_EQ(s.all_reduces, 1u);
+  CHECK_EQ(s.square_reduces, 1u);
+  CHECK_EQ(s.square_width, 9u);
+  p.weights[0].ranks.resize(1);
+  p.ranks = 1;
+  p.buffers[5].width = 192;
+  CHECK_EQ(ShapeOf(p, options).strides[5], 256u);
+  CHECK_EQ(ShapeOf(p, options).all_reduces, 0u);
 }
 
 // Experts take the rows of x that their router took: x may be written in between, but not normed.

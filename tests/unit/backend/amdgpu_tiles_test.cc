@@ -114,10 +114,26 @@ std::vector<uint32_t> EndsOf(const TilePlan& plan) {
   const std::vector<int64_t>& splits = plan.weight->splits;
   if (splits.empty()) return {plan.steps};
   std::vector<uint32_t> ends;
+  int64_t steps = 0;
   for (size_t i = 1; i <= 8 / plan.weight->ranks.size(); ++i) {
-    ends.push_back(static_cast<uint32_t>((splits[i] + 31) / 32));
+    steps += (splits[i] - splits[i - 1] + 31) / 32;
+    ends.push_back(static_cast<uint32_t>(steps));
   }
   return ends;
+}
+
+// Of each column of a row of tiles the share's that is there, or -1: parts begin with whole steps.
+std::vector<int64_t> ColumnsOf(const TilePlan& plan) {
+  const std::vector<int64_t>& splits = plan.weight->splits;
+  const std::vector<uint32_t> ends = EndsOf(plan);
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    int64_t column = splits.empty() ? 0 : splits[i];
+    const int64_t end = splits.empty() ? plan.cols : splits[i + 1];
+    for (; column < end; ++column) out.push_back(column);
+    out.resize(size_t{ends[i]} * 32, -1);
+  }
+  return out;
 }
 
 // Row r of an output tile, column c, as the documentation reads it.
@@ -187,8 +203,10 @@ std::string Wrong(const Fixture& fixture, TileFormat format) {
   const TilePlan plan = PlanTiles(fixture.weight, 0, 0);
   if (plan.format != format) return "another format";
   std::vector<float> want(static_cast<size_t>(plan.cols));
+  const std::vector<int64_t> columns = ColumnsOf(plan);
+  if (plan.steps * 32 != columns.size()) return "another number of steps";
   for (uint32_t output = 0; output < plan.outputs; ++output) {
-    const RowSize size = SizeOf(format, plan.cols);
+    const RowSize size = SizeOf(format, int64_t{plan.steps} * 32);
     if (plan.data_bytes() != plan.outputs * size.data) return "another number of bytes";
     if (plan.scale_bytes() != plan.outputs * size.scales) return "another number of scales";
     // What lies behind must stay.
@@ -217,7 +235,7 @@ std::string Wrong(const Fixture& fixture, TileFormat format) {
                          from.row_begin + row, from.col_begin, plan.cols, want.data());
       }
       for (uint32_t c = 0; c < plan.steps * 32; ++c) {
-        const float value = real && c < plan.cols ? want[c] : 0.0f;
+        const float value = real && columns[c] >= 0 ? want[static_cast<size_t>(columns[c])] : 0.0f;
         const float got = ElementOf(plan, data, scales, r, c);
         const bool rounds = format == TileFormat::kBf16Pair && value != 0;
         if (rounds ? std::abs(got - value) <= std::abs(value) * 0x1.01p-17 : got == value) continue;
@@ -288,6 +306,25 @@ TEST(tiles_begin_where_parts_of_k_begin) {
         for (size_t i = 0; i < want.size(); ++i) CHECK_EQ(plan.ends[i], want[i]);
         if (plan.cols > 0) CHECK_EQ(Wrong(f, kind.to), "");
         CHECK_OK(CheckTiles(f.weight));
+      }
+    }
+  }
+}
+
+// Parts of heads of 24 and of 80, of uneven numbers of them: each begins with a whole step. Scales of what is in blocks
+// belong to steps of the file, so that such weights become pairs.
+TEST(parts_that_end_within_a_step_are_put_apart) {
+  for (const Kind& kind : kKinds) {
+    if (kind.unit > 1) continue;
+    for (const std::vector<int64_t>& ends : std::vector<std::vector<int64_t>>{
+             {24, 48, 72, 96, 120, 144, 168, 192}, {0, 80, 80, 160, 400, 400, 480, 560}, {72, 72, 144, 144, 216, 216, 288, 296}}) {
+      for (size_t ranks : {size_t{1}, size_t{2}, size_t{8}}) {
+        Fixture f;
+        f.Add(kind.from, 20, ends.back());
+        f.Slice(0, 0, 20, 0, ends[8 / ranks - 1]);
+        f.Split(ends, ranks);
+        CHECK_OK(CheckTiles(f.weight, /*apart=*/true));
+        CHECK_EQ(Wrong(f, kind.to == TileFormat::kFp8 ? TileFormat::kBf16Pair : kind.to), "");
       }
     }
   }

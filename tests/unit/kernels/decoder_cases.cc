@@ -89,6 +89,14 @@ Bytes SplitRows(const Inputs& x, const std::vector<float>& norm) {
   return out;
 }
 
+Bytes SumsOf(const Inputs& x, uint32_t count) {
+  std::vector<float> out;
+  for (uint32_t i = 0; i < count; ++i) {
+    for (const float value : x.values) out.push_back(value / static_cast<float>(count));
+  }
+  return ToBytes(out);
+}
+
 Expectation Wanted::CheckSplit(const std::string& name) const {
   return {name, [*this](absl::Span<const uint8_t> bytes) -> std::string {
             for (size_t i = 0; i < values_.size(); ++i) {

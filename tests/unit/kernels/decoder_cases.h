@@ -77,6 +77,8 @@ struct Inputs {
 Inputs RandomInputs(Random& random, uint32_t rows, uint32_t width, double scale = 1);
 // `x` as split rows; `norm`, one a column or none, multiplies it first.
 Bytes SplitRows(const Inputs& x, const std::vector<float>& norm = {});
+// As many shares of x as workgroups share k, a power of two: their sum in fp32 is x, exactly.
+Bytes SumsOf(const Inputs& x, uint32_t count);
 // The sums of squares of its chunks, [rows, chunks].
 std::vector<float> SquaresOf(const Inputs& x);
 

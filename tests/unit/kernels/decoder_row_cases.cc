@@ -12,15 +12,6 @@ using namespace kernels;
 
 constexpr float kEpsilon = 1e-5f;
 
-// As many shares of x as workgroups share k, a power of two: their sum in fp32 is x, exactly.
-Bytes SumsOf(const Inputs& x, uint32_t count) {
-  std::vector<float> out;
-  for (uint32_t i = 0; i < count; ++i) {
-    for (const float value : x.values) out.push_back(value / static_cast<float>(count));
-  }
-  return ToBytes(out);
-}
-
 // The gate is the sum of `splits` numbers; `normed`: a factor of a half is missing in it.
 Case RowGateCase(uint32_t rows, uint32_t width, uint32_t splits, bool normed, uint32_t workers) {
   Random random(width + rows);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A buffer's rows added to x, or put in its place: a norm behind a block, a factor of what it adds; and
-// biases of x.
+// biases of any.
 #include "backend/amdgpu/lowering.h"
 
 namespace mainarch::amdgpu {
@@ -13,9 +13,49 @@ bool LeavesSums(const backend::Op* op, backend::BufferId y) {
   return matmul != nullptr && matmul->partial == y;
 }
 
+// Rows that nothing but a product takes, of any width.
+void EmitNormSplit(const backend::AddNormedOp& op, Lowering* to) {
+  const int64_t width = to->program.buffers[static_cast<size_t>(op.y)].width;
+  kernels::NormSplitArgs args;
+  to->SetStep(&args);
+  args.y.address = to->At(op.y);
+  args.norm.address = to->WeightOf(op.norm).vector;
+  args.out.address = to->At(op.x);
+  args.width = static_cast<uint32_t>(width);
+  args.stride = to->Stride(op.y);
+  args.inverse_width = 1.0f / static_cast<float>(width);
+  args.epsilon = op.epsilon > 0 ? op.epsilon : to->program.rms_eps;
+  to->Add("norm_split", args, to->rows);
+}
+
+// What goes in is whole, and split rows are the only form of what comes out.
+Status CheckNormSplit(const backend::Program& program, const backend::AddNormedOp& op) {
+  const backend::Buffer& y = program.buffers[static_cast<size_t>(op.y)];
+  if (LiesSplit(program, op.y) || y.slots != 1 || y.width % 2 != 0) {
+    return Error(Code::kUnsupported, "op add_normed of \"", y.label, "\", ", y.width,
+                 " wide: the GPU kernels norm fp32 rows of an even width for a product");
+  }
+  for (const backend::Op& any : program.ops) {
+    if (!LeavesSums(&any, op.y)) continue;
+    return Error(Code::kUnsupported, "op add_normed of \"", y.label,
+                 "\": the GPU kernels norm no product's sums for another product");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
+bool LeavesSplit(const backend::Program& program, const backend::AddNormedOp& op) {
+  if (op.add || op.norm == backend::kNone || op.scale != 1 || KeepsRows(program, op.x)) return false;
+  return std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& any) {
+    const auto* matmul = std::get_if<backend::MatmulOp>(&any);
+    const auto* added = std::get_if<backend::MatmulAddOp>(&any);
+    return (matmul != nullptr && matmul->in == op.x) || (added != nullptr && added->in == op.x);
+  });
+}
+
 void Emit(const backend::AddNormedOp& op, Lowering* to) {
+  if (LeavesSplit(to->program, op)) return EmitNormSplit(op, to);
   kernels::AddNormedArgs args;
   to->SetStep(&args);
   args.y.address = to->At(op.y);
@@ -36,23 +76,37 @@ void Emit(const backend::AddNormedOp& op, Lowering* to) {
   to->Add("add_normed", args, uint64_t{to->rows} * to->shape.chunks);
 }
 
-// Once, not once a rank: behind the sum over ranks, which all of them have.
+// Of what ranks add up once, not once a rank: behind the sum, which all of them have.
 void Emit(const backend::AddBiasOp& op, Lowering* to) {
+  const auto width = static_cast<uint32_t>(to->program.buffers[static_cast<size_t>(op.x)].width);
   kernels::AddNormedArgs args;
   to->SetStep(&args);
   args.y.address = to->WeightOf(op.bias).vector;
   args.one_row = 1;
-  args.out = to->RowsOf(op.x);
-  args.hidden = static_cast<uint32_t>(to->program.hidden);
-  args.stride = to->shape.hidden_stride;
-  args.chunks = to->shape.chunks;
+  args.out.x.address = to->At(op.x);
+  if (KeepsRows(to->program, op.x)) args.out = to->RowsOf(op.x);
+  args.hidden = width;
+  args.stride = to->Stride(op.x);
+  args.chunks = CeilDivide(width, kernels::kRowChunk);
   args.add = 1;
-  to->Add("add_normed", args, uint64_t{to->rows} * to->shape.chunks);
+  to->Add("add_normed", args, uint64_t{to->rows} * args.chunks);
+}
+
+Status CheckOp(const backend::Program& program, const backend::AddBiasOp& op, const backend::Op*) {
+  if (KeepsRows(program, op.x)) return OkStatus();
+  const backend::Buffer& x = program.buffers[static_cast<size_t>(op.x)];
+  if (LiesSplit(program, op.x) || x.type != backend::BufferType::kF32 || x.slots != 1 ||
+      x.width % 2 != 0) {
+    return Error(Code::kUnsupported, "op add_bias of \"", x.label, "\", ", x.slots, " of ", x.width,
+                 " a row: the GPU kernels add to fp32 rows of an even width");
+  }
+  return OkStatus();
 }
 
 Status CheckOp(const backend::Program& program, const backend::AddNormedOp& op,
                const backend::Op*) {
   const backend::Buffer& y = program.buffers[static_cast<size_t>(op.y)];
+  if (LeavesSplit(program, op)) return CheckNormSplit(program, op);
   if (LiesSplit(program, op.y) || y.slots != 1 || y.width != program.hidden) {
     return Error(Code::kUnsupported, "op add_normed of \"", y.label,
                  "\": the GPU kernels add fp32 rows of the hidden size, ", program.hidden);

@@ -6,9 +6,40 @@
 
 namespace mainarch::amdgpu {
 
-void Lowering::ReduceInto(backend::BufferId x, bool whole, bool add) {
+kernels::ReduceArgs Lowering::ReduceOf(uint32_t width, bool alone) {
   kernels::ReduceArgs args;
   SetStep(&args);
+  for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
+    args.exchange[r].address = memory.exchange[r];
+  }
+  args.exchange_own.address = memory.exchange[rank];
+  args.flags_at = shape.exchange.flags_at;
+  args.pairs_at = shape.exchange.pairs_at;
+  args.pair_rows = shape.pair_rows;
+  args.hidden = width;
+  args.stride = shape.hidden_stride;
+  args.chunks = CeilDivide(width, kernels::kRowChunk);
+  args.max_rows = shape.options.max_rows;
+  args.per_step = shape.all_reduces;
+  // One of several ranks that asks nobody has no turn among the epochs either: they count those
+  // for which all push.
+  if (alone && program.ranks > 1) {
+    args.ranks = 1;
+  } else {
+    args.ranks = static_cast<uint32_t>(program.ranks);
+    args.rank = static_cast<uint32_t>(rank);
+    args.sequence = reduces_++;
+  }
+  return args;
+}
+
+void Lowering::AddReduce(const kernels::ReduceArgs& args) {
+  const bool twice = args.ranks > 1 && rows > kOneRoundRows;
+  Add(twice ? "reduce_twice" : "reduce", args, uint64_t{rows} * args.chunks, /*resident=*/true);
+}
+
+void Lowering::ReduceInto(backend::BufferId x, bool whole, bool add) {
+  kernels::ReduceArgs args = ReduceOf(static_cast<uint32_t>(program.hidden), whole);
   args.partial.address = pending.sums.at;
   args.splits = pending.sums.splits;
   args.split_rows = pending.sums.rows;
@@ -19,29 +50,14 @@ void Lowering::ReduceInto(backend::BufferId x, bool whole, bool add) {
     args.out.x.address = At(x);
     args.mode = kernels::kReducePlain;
   }
-  for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
-    args.exchange[r].address = memory.exchange[r];
-  }
-  args.exchange_own.address = memory.exchange[rank];
-  args.flags_at = shape.exchange.flags_at;
-  args.pairs_at = shape.exchange.pairs_at;
-  args.pair_rows = shape.pair_rows;
-  args.hidden = static_cast<uint32_t>(program.hidden);
-  args.stride = shape.hidden_stride;
-  args.chunks = shape.chunks;
-  args.max_rows = shape.options.max_rows;
-  args.per_step = shape.all_reduces;
-  // One of several ranks that asks nobody has no turn among the epochs either: they count those
-  // for which all push.
-  if (whole && program.ranks > 1) {
-    args.ranks = 1;
-  } else {
-    args.ranks = static_cast<uint32_t>(program.ranks);
-    args.rank = static_cast<uint32_t>(rank);
-    args.sequence = reduces_++;
-  }
-  const bool twice = args.ranks > 1 && rows > kOneRoundRows;
-  Add(twice ? "reduce_twice" : "reduce", args, uint64_t{rows} * shape.chunks, /*resident=*/true);
+  AddReduce(args);
+}
+
+void Lowering::ReducePartial(uint32_t width) {
+  kernels::ReduceArgs args = ReduceOf(width, /*alone=*/false);
+  args.partial.address = args.out.x.address = memory.partial;
+  args.mode = kernels::kReducePlain;
+  AddReduce(args);
 }
 
 void Emit(const backend::AllReduceAddOp& op, Lowering* to) {

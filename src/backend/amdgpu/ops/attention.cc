@@ -109,6 +109,7 @@ void EmitAttend(const backend::AttentionOp& op, const Paged& paged, uint32_t fir
 }  // namespace
 
 void Emit(const backend::AttentionOp& op, Lowering* to) {
+  if (LatentOf(to->program, op.cache) != nullptr) return EmitAttendLatent(op, to);
   const Paged paged(op, *to);
   EmitPrepare(op, paged, to);
   for (uint32_t first = 0; first < to->rows; first += to->shape.attend_rows) {
@@ -116,9 +117,25 @@ void Emit(const backend::AttentionOp& op, Lowering* to) {
   }
 }
 
+namespace {
+
+// Of attention to latents what queries and keys are made of is the op's before.
+Status CheckToLatents(const backend::Program& program, const backend::AttentionOp& op, const backend::Op* before) {
+  const auto* latent = before == nullptr ? nullptr : std::get_if<backend::LatentOp>(before);
+  const bool plain = op.q_norm == backend::kNone && op.k_norm == backend::kNone && op.bias == backend::kNone &&
+                     op.rope == backend::kNone && op.sinks == backend::kNone && op.gate == backend::kNone;
+  if (latent != nullptr && latent->qkv == op.qkv && plain) return OkStatus();
+  return Error(Code::kUnsupported, "attention to latents of cache \"", backend::CacheOf(program, op).label,
+               plain ? "\" that no op makes right before it" : "\" with norms, biases, RoPE, sinks or a gate of its own",
+               ": the GPU kernels have none");
+}
+
+}  // namespace
+
 Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
-               const backend::Op*) {
+               const backend::Op* before) {
   const backend::PagedCache& cache = backend::CacheOf(program, op);
+  if (LatentOf(program, op.cache) != nullptr) return CheckToLatents(program, op, before);
   if ((op.q_norm == backend::kNone) != (op.k_norm == backend::kNone)) {
     return Error(Code::kUnsupported,
                  "attention with a norm of Q or K alone: the GPU kernels apply both or none");

@@ -105,9 +105,12 @@ void Lowering::Add(const Product& m) {
 }
 
 // The product of its gate, which leaves no sums, may lie between.
-bool Lowering::GoesToAttention(backend::BufferId out) const {
+bool Lowering::GoesToHeads(backend::BufferId out) const {
   const backend::Op* next = Next();
-  const auto* gate = next == nullptr ? nullptr : std::get_if<backend::NormMatmulOp>(next);
+  if (next == nullptr) return false;
+  if (const auto* wide = std::get_if<backend::WideNormOp>(next)) return wide->qkv == out;
+  if (const auto* resize = std::get_if<backend::ResizeHeadsOp>(next)) return resize->in == out;
+  const auto* gate = std::get_if<backend::NormMatmulOp>(next);
   if (gate != nullptr) next = Next(1);
   const auto* attention = next == nullptr ? nullptr : std::get_if<backend::AttentionOp>(next);
   if (attention == nullptr || attention->qkv != out) return false;
@@ -142,12 +145,12 @@ bool Lowering::IsBeside(const backend::NormMatmulOp& op) const {
 
 void Emit(const backend::NormMatmulOp& op, Lowering* to) {
   Product product = {op.w, 0, to->Stride(op.x), to->At(op.out), to->Stride(op.out)};
-  const bool to_attention = to->GoesToAttention(op.out);
-  product.sums = to_attention || to->GoesToRowGate(op) || to->GoesToDelta(op);
+  const bool to_heads = to->GoesToHeads(op.out);
+  product.sums = to_heads || to->GoesToRowGate(op) || to->GoesToDelta(op);
   // What the product before left as sums is not written over while it is being made.
   product.beside = to->IsBeside(op) && (!product.sums || to->pending.sums.splits == 1);
   to->AddNormed(op.x, op.norm, product);
-  if (to_attention) to->pending.heads = to->pending.sums;
+  if (to_heads) to->pending.heads = to->pending.sums;
   if (to->GoesToDelta(op)) to->pending.gates = to->pending.sums;
 }
 
@@ -165,9 +168,9 @@ void Emit(const backend::MatmulOp& op, Lowering* to) {
   if (to->GoesToSum(op)) return to->Add(product);
   product.out = to->At(op.partial);
   product.out_stride = to->Stride(op.partial);
-  const bool to_attention = product.sums = to->GoesToAttention(op.partial);
+  const bool to_heads = product.sums = to->GoesToHeads(op.partial);
   to->Add(product);
-  if (to_attention) to->pending.heads = to->pending.sums;
+  if (to_heads) to->pending.heads = to->pending.sums;
 }
 
 void Emit(const backend::MatmulAddOp& op, Lowering* to) {

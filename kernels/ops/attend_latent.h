@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: MIT
+//
+// Causal attention to latents (latent_args.h), through the matrix units: all heads of a rank see one
+// key head, whose values are a part of its keys.
+//
+// A workgroup takes one row, one split of kSplitTokens and 16 heads, the columns of the matrix
+// instructions. Queries lie in LDS as operands, because a wave's registers do not hold 576 elements of
+// 16 heads beside anything else. Wave w makes the scores of tokens 32 w to 32 w + 31; with the largest
+// score of all four, and all weights in LDS, each wave adds up every fourth step of the latent over all
+// tokens. So there is one order of additions, by absolute positions, and a row's bits do not depend on
+// the step, on other heads or on their number.
+//
+// A value's operand has four tokens of one element side by side, a key's eight elements of one token:
+// the one is made of the other by a product with a part of the identity, which is exact.
+#ifndef MAINARCH_KERNELS_OPS_ATTEND_LATENT_H_
+#define MAINARCH_KERNELS_OPS_ATTEND_LATENT_H_
+
+#include "kernels/ops/attention.h"
+#include "kernels/ops/latent.h"
+
+namespace mainarch::kernels {
+
+// Of a step of one token what a lane loads at once.
+template <KvForm kForm>
+struct LatentWordOf {
+  using Type = u32x4;
+};
+template <>
+struct LatentWordOf<KvForm::kFp8> {
+  using Type = u32x2;
+};
+
+template <KvFormat kFormat>
+struct AttendLatent {
+  using Args = AttendLatentArgs;
+  static constexpr KvForm kForm = KeyForm(kFormat);
+  static constexpr bool kFp8 = kForm == KvForm::kFp8;
+  static constexpr uint32_t kPlanes = KvPlanes(kForm);
+  using Word = typename LatentWordOf<kForm>::Type;
+  static constexpr uint32_t kWordBytes = static_cast<uint32_t>(sizeof(Word));
+  static constexpr uint32_t kHeads = kLatentHeads;
+  static constexpr uint32_t kGroup = 32;  // tokens of a wave
+  static_assert(kGroup * kWaves == kSplitTokens && kGroup == 2 * kPageTokens);
+  // Operands of queries, and when all scores are made those of weights; then what waves tell each other.
+  static constexpr uint32_t kOperandBytes = kWave * 16;
+  static constexpr uint32_t kPeaksAt = kLatentMostSteps * 2 * kOperandBytes;
+  static constexpr uint32_t kSumsAt = kPeaksAt + kWaves * kHeads * 4;
+  static constexpr uint32_t kLdsBytes = kSumsAt + kWaves * kHeads * 4;
+
+  struct Unit {
+    uint32_t row, head, split, position;
+    uint32_t first, last;  // tokens
+  };
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t splits = step.splits(), tiles = CeilDiv(args.heads, kHeads);
+    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * tiles * splits;
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t split = t % splits, unit = t / splits;
+      const uint32_t row = args.first_row + unit / tiles, position = step.position(row);
+      const uint32_t first = split * kSplitTokens;
+      if (first > position) continue;
+      OneSplit(args, step, {row, unit % tiles * kHeads, split, position, first,
+                            Min(first + kSplitTokens - 1, position)}, arena);
+    }
+  }
+
+  // What a wave will want of memory is asked for ahead: the first of its keys before queries are made, the
+  // first of its values before weights are.
+  DEVICE static void OneSplit(const Args& args, const StepView& step, const Unit& unit,
+                              Arena arena) {
+    const SplitPages pages(args, step, unit);
+    const uint32_t token = unit.first + WaveId() * kGroup;
+    const TokenPage a = pages.At(2 * WaveId()), b = pages.At(2 * WaveId() + 1);
+    Keys keys(pages.sizes, a, b);
+    StageQueries(args, unit, arena);
+    Eight score = keys.Scores(arena);
+    Mask(token, unit.position, score);
+    Values values(pages);
+    Weigh(score, keys.latent_multipliers, arena);
+    values.Add(ReadArgumentsAgain<Args>(), unit, arena);
+    BarrierLds();
+  }
+
+  // ---- pages ----
+
+  struct Sizes {
+    uint32_t turning_steps, steps, plane_bytes;
+  };
+  // A page of tokens of which some are real. The lanes of others read the last real one instead, so
+  // that no NaN of another sequence comes in.
+  struct TokenPage {
+    Global<const uint8_t> base;
+    uint32_t lane;  // where this lane's eight elements of a step begin, in bytes
+  };
+  // The eight pages of a split. Those beyond the position, which may not exist, are the position's.
+  struct SplitPages {
+    Sizes sizes;
+    Global<const uint8_t> at;
+    uint32_t page_bytes, first, position;
+    uint32_t ids;  // lane l has that of page l % 8
+
+    DEVICE SplitPages(const Args& args, const StepView& step, const Unit& unit)
+        : at(kernels::At(args.pages)),
+          page_bytes(LatentPageBytes(kFormat, args.turning, args.latent)),
+          first(unit.first),
+          position(unit.position) {
+      sizes.turning_steps = LatentSteps(args.turning);
+      sizes.steps = sizes.turning_steps + LatentSteps(args.latent);
+      sizes.plane_bytes = LatentPlaneBytes(kForm, sizes.steps);
+      const uint32_t page = first / kPageTokens + LaneId() % (kSplitTokens / kPageTokens);
+      ids = (step.pages(unit.row) + args.tables_at)[Min(page, position / kPageTokens)];
+    }
+    DEVICE TokenPage At(uint32_t index) const {
+      const uint32_t token = first + index * kPageTokens;
+      const uint32_t last = token + kPageTokens - 1 <= position ? kPageTokens - 1 : position % kPageTokens;
+      return {at + uint64_t{ReadLane(ids, index)} * page_bytes,
+              (Min(LaneRow(), last) * 4 + LanePart()) * kWordBytes};
+    }
+  };
+
+  DEVICE static Lds<u32x4> Operands(Arena arena) { return arena.Get<u32x4>() + LaneId(); }
+
+  DEVICE static void StageQueries(const Args& args, const Unit& unit, Arena arena) {
+    const uint32_t turns = LatentSteps(args.turning), steps = turns + LatentSteps(args.latent);
+    const uint32_t head = Min(unit.head + LaneRow(), args.heads - 1);
+    const Global<const float> q = At(args.qkv) + uint64_t{unit.row} * args.q_stride +
+                                  head * (args.turning + args.latent);
+    constexpr uint32_t kMine = CeilDiv(kLatentMostSteps, kWaves);
+    f32x4 four[kMine][2];
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kMine; ++k) {
+      const uint32_t s = WaveId() + k * kWaves;
+      const bool latent = s >= turns;
+      const Global<const float> part = q + (latent ? args.turning : 0);
+      const uint32_t columns = latent ? args.latent : args.turning;
+      const uint32_t column = (latent ? s - turns : s) * kStepColumns + LanePart() * 4;
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t at = column + 16 * i;
+        const bool real = at < columns;
+        const f32x4 there = *reinterpret_cast<Global<const f32x4>>(part + (real ? at : 0));
+        four[k][i] = real ? there : f32x4{0, 0, 0, 0};
+      }
+    }
+    KeepOrder();
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kMine; ++k) {
+      const f32x4 low = MadeBefore(four[k][0]), high = MadeBefore(four[k][1]);
+      const uint32_t s = WaveId() + k * kWaves;
+      if (s >= steps) continue;
+      const SplitEight both = Split(Join(low * args.scale, high * args.scale));
+      Operands(arena)[2 * s * kWave] = both.high;
+      Operands(arena)[(2 * s + 1) * kWave] = both.low;
+    }
+    BarrierLds();
+  }
+  DEVICE static Eight Join(f32x4 a, f32x4 b) {
+    return {{a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]}};
+  }
+
+  // ---- scores ----
+
+  // A step of 16 tokens as it lies, this lane's share.
+  struct Codes {
+    Word words[kPlanes];
+
+    DEVICE void Load(const Sizes& sizes, const TokenPage& page, uint32_t step) {
+#pragma clang loop unroll(full)
+      for (uint32_t p = 0; p < kPlanes; ++p) {
+        const Global<const uint8_t> from = page.base + (p * sizes.plane_bytes + step * (kWave * kWordBytes));
+        words[p] = *reinterpret_cast<Global<const Word>>(from + page.lane);
+      }
+    }
+    // Eight elements of one token as bf16.
+    DEVICE u32x4 Operand(uint32_t plane) const {
+      const Word word = words[plane];
+      if constexpr (kFp8) {
+        const uint32_t low = word[0], high = word[1];
+        return isa::Fp8TileToBf16(low, high);
+      } else {
+        return word;
+      }
+    }
+  };
+
+  DEVICE static f32x4 Product(u32x4 w, const SplitEight& x, f32x4 acc) {
+    return isa::Mfma16x16x32Bf16(w, x.high, isa::Mfma16x16x32Bf16(w, x.low, acc));
+  }
+  // All planes of an element times x: first what rounding left.
+  template <class PlaneOf>
+  DEVICE static f32x4 AddPlanes(PlaneOf plane, const SplitEight& x, f32x4 acc) {
+    if constexpr (kPlanes == 2) acc = isa::Mfma16x16x32Bf16(plane(1), x.high, acc);
+    return Product(plane(0), x, acc);
+  }
+
+  // Steps of two pages from `first` on.
+  template <uint32_t kCount>
+  struct KeySteps {
+    Codes a[kCount], b[kCount];
+
+    // Beyond the end the last one again.
+    DEVICE void Load(const Sizes& sizes, const TokenPage& page_a, const TokenPage& page_b,
+                     uint32_t first) {
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < kCount; ++i) {
+        const uint32_t step = Min(first + i, sizes.steps - 1);
+        a[i].Load(sizes, page_a, step);
+        b[i].Load(sizes, page_b, step);
+      }
+    }
+    // to += step i times its queries.
+    DEVICE void Add(uint32_t i, uint32_t step, Arena arena, f32x4 (&to)[2]) const {
+      const uint32_t at = 2 * step * kWave;
+      const SplitEight query = {Operands(arena)[at], Operands(arena)[at + kWave]};
+      to[0] = AddPlanes([&](uint32_t p) { return a[i].Operand(p); }, query, to[0]);
+      to[1] = AddPlanes([&](uint32_t p) { return b[i].Operand(p); }, query, to[1]);
+    }
+  };
+
+  // Scores of a wave's 32 tokens: of what turns and of latents a sum each, steps in order.
+  struct Keys {
+    f32x4 latent_multipliers[2] = {};  // of fp8: of tokens 4 g .. 4 g + 3 of both pages
+
+    DEVICE Keys(const Sizes& sizes, const TokenPage& a, const TokenPage& b)
+        : sizes_(sizes), a_(a), b_(b) {
+      if constexpr (kFp8) {
+        turning_multipliers_[0] = FourOf(a, 0);
+        turning_multipliers_[1] = FourOf(b, 0);
+        latent_multipliers[0] = FourOf(a, 1);
+        latent_multipliers[1] = FourOf(b, 1);
+      }
+      turns_.Load(sizes, a, b, 0);
+      next_.Load(sizes, a, b, sizes.turning_steps);
+    }
+
+    // Lane (j, g) gets head j's of tokens 4 g .. 4 g + 3 of both pages.
+    DEVICE Eight Scores(Arena arena) {
+      f32x4 turns[2] = {}, latent[2] = {};
+      turns_.Add(0, 0, arena, turns);
+      if (sizes_.turning_steps > 1) turns_.Add(1, 1, arena, turns);
+      uint32_t step = sizes_.turning_steps;
+#pragma clang loop unroll(disable)
+      for (; step + kBatch <= sizes_.steps; step += kBatch) {
+        const KeySteps<kBatch> now = next_;
+        if (step + kBatch < sizes_.steps) next_.Load(sizes_, a_, b_, step + kBatch);
+        KeepOrder();
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kBatch; ++i) now.Add(i, step + i, arena, latent);
+      }
+#pragma clang loop unroll(disable)
+      for (; step < sizes_.steps; ++step) {
+        KeySteps<1> one;
+        one.Load(sizes_, a_, b_, step);
+        one.Add(0, step, arena, latent);
+      }
+      if constexpr (kFp8) {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < 2; ++i) {
+          turns[i] = turns[i] * turning_multipliers_[i];
+          latent[i] = latent[i] * latent_multipliers[i];
+        }
+      }
+      return Join(turns[0] + latent[0], turns[1] + latent[1]);
+    }
+
+   private:
+    static constexpr uint32_t kBatch = kPlanes == 2 ? 4 : 8;
+    static constexpr uint32_t kMostTurns = kLatentMostTurning / kStepColumns;
+    static_assert(kMostTurns == 2);
+
+    // Multipliers of tokens 4 g .. 4 g + 3, of part `part`.
+    DEVICE f32x4 FourOf(const TokenPage& page, uint32_t part) const {
+      return reinterpret_cast<Global<const f32x4>>(page.base + kPlanes * sizes_.plane_bytes)
+          [part * (kPageTokens / 4) + LanePart()];
+    }
+
+    const Sizes sizes_;
+    const TokenPage a_, b_;
+    f32x4 turning_multipliers_[2] = {};
+    KeySteps<kMostTurns> turns_;
+    KeySteps<kBatch> next_;
+  };
+
+  // Tokens beyond the position do not count.
+  DEVICE static void Mask(uint32_t token, uint32_t position, Eight& score) {
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < 8; ++i) {
+      const uint32_t at = token + i / 4 * kPageTokens + LanePart() * 4 + i % 4;
+      if (at > position) score.at[i] = -__builtin_inff();
+    }
+  }
+
+  // ---- weights ----
+
+  DEVICE static Lds<float> Peaks(Arena arena) { return arena.Get<float>(kPeaksAt) + LaneRow(); }
+  DEVICE static Lds<float> Sums(Arena arena) { return arena.Get<float>(kSumsAt) + LaneRow(); }
+  // Over the waves.
+  DEVICE static float Peak(Arena arena) {
+    float largest = Peaks(arena)[0];
+#pragma clang loop unroll(full)
+    for (uint32_t w = 1; w < kWaves; ++w) {
+      largest = __builtin_fmaxf(largest, Peaks(arena)[w * kHeads]);
+    }
+    return largest;
+  }
+  DEVICE static float Sum(Arena arena) {
+    float sum = Sums(arena)[0];
+#pragma clang loop unroll(full)
+    for (uint32_t w = 1; w < kWaves; ++w) sum += Sums(arena)[w * kHeads];
+    return sum;
+  }
+
+  // exp of what scores are above the largest of the split, as operands in place of the queries.
+  DEVICE static void Weigh(Eight& score, const f32x4 (&multipliers)[2], Arena arena) {
+    float largest = -1e30f;  // finite: of two -inf no difference can be taken
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < 8; ++i) largest = __builtin_fmaxf(largest, score.at[i]);
+    largest = ColumnMax(largest);
+    if (LanePart() == 0) Peaks(arena)[WaveId() * kHeads] = largest;
+    BarrierLds();
+    largest = Peak(arena);
+    float sum = 0;
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < 8; ++i) {
+      score.at[i] = Exp(score.at[i] - largest);
+      sum += score.at[i];
+    }
+    sum = ColumnSum(sum);
+    if (LanePart() == 0) Sums(arena)[WaveId() * kHeads] = sum;
+    if constexpr (kFp8) {
+      // A token beyond the position has no multiplier yet: its weight is 0, and stays so.
+      const Eight scale = Join(multipliers[0], multipliers[1]);
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < 8; ++i) {
+        score.at[i] = score.at[i] == 0.0f ? 0.0f : score.at[i] * scale.at[i];
+      }
+    }
+    const SplitEight weight = Split(score);
+    Operands(arena)[2 * WaveId() * kWave] = weight.high;
+    Operands(arena)[(2 * WaveId() + 1) * kWave] = weight.low;
+    BarrierLds();
+  }
+
+  // ---- values ----
+
+  // Columns j of the identity, of which this lane has rows 4 g .. 4 g + 3.
+  DEVICE static u32x2 Identity() {
+    const uint32_t mine = LaneRow() / 4 == LanePart() ? LaneRow() % 4 : 4;
+    return u32x2{mine == 0 ? 0x3f80u : mine == 1 ? 0x3f800000u : 0u,
+                 mine == 2 ? 0x3f80u : mine == 3 ? 0x3f800000u : 0u};
+  }
+  // Lane (i, g) gets of element i of the sixteen tokens 4 g .. 4 g + 3.
+  DEVICE static u32x2 Transposed(u32x2 codes, u32x2 identity) {
+    const f32x4 of = Mfma16x16x16Bf16(codes, identity, f32x4{0, 0, 0, 0});
+    const float a = of[0], b = of[1], c = of[2], d = of[3];
+    return u32x2{__builtin_amdgcn_perm(BitCast<uint32_t>(b), BitCast<uint32_t>(a), 0x07060302),
+                 __builtin_amdgcn_perm(BitCast<uint32_t>(d), BitCast<uint32_t>(c), 0x07060302)};
+  }
+  // A wave's steps of the latent over all tokens of the split: every fourth step, in order. Tokens beyond the position
+  // have weight 0.
+  class Values {
+   public:
+    DEVICE explicit Values(const SplitPages& pages) : sizes_(pages.sizes) {
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < kPages; ++i) pages_[i] = pages.At(i);
+      Ask(0);
+    }
+
+    DEVICE void Add(const Args& args, const Unit& unit, Arena arena) {
+      SplitEight weight[kWaves];
+#pragma clang loop unroll(full)
+      for (uint32_t w = 0; w < kWaves; ++w) {
+        weight[w] = {Operands(arena)[2 * w * kWave], Operands(arena)[(2 * w + 1) * kWave]};
+      }
+      const u32x2 identity = Identity();
+      const float total = Sum(arena);
+#pragma clang loop unroll(disable)
+      for (uint32_t k = 0; StepOf(k) < sizes_.steps; ++k) {
+        Codes now[kPages];
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kPages; ++i) now[i] = next_[i];
+        if (StepOf(k + 1) < sizes_.steps) Ask(k + 1);
+        KeepOrder();
+        f32x4 o[2] = {};
+#pragma clang loop unroll(full)
+        for (uint32_t w = 0; w < kWaves; ++w) {
+#pragma clang loop unroll(full)
+          for (uint32_t h = 0; h < 2; ++h) {
+            o[h] = AddPlanes(
+                [&](uint32_t p) {
+                  const u32x4 of_a = now[2 * w].Operand(p), of_b = now[2 * w + 1].Operand(p);
+                  const u32x2 x = Transposed(h == 0 ? of_a.lo : of_a.hi, identity);
+                  const u32x2 y = Transposed(h == 0 ? of_b.lo : of_b.hi, identity);
+                  return u32x4{x[0], x[1], y[0], y[1]};
+                },
+                weight[w], o[h]);
+          }
+        }
+        const uint32_t column = (StepOf(k) - sizes_.turning_steps) * kStepColumns + 4 * LanePart();
+        Store(args, unit, column, o[0], total);
+        Store(args, unit, column + 16, o[1], total);
+      }
+      StorePeak(args, unit, total, arena);
+    }
+
+   private:
+    static constexpr uint32_t kPages = kSplitTokens / kPageTokens;
+    // The wave's k-th step, among a page's.
+    DEVICE uint32_t StepOf(uint32_t k) const {
+      return sizes_.turning_steps + WaveId() + k * kWaves;
+    }
+    DEVICE void Ask(uint32_t k) {
+      const uint32_t step = Min(StepOf(k), sizes_.steps - 1);
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < kPages; ++i) next_[i].Load(sizes_, pages_[i], step);
+    }
+
+    const Sizes sizes_;
+    TokenPage pages_[kPages];
+    Codes next_[kPages];
+  };
+
+  // What the merge wants of a part beside its elements.
+  DEVICE static void StorePeak(const Args& args, const Unit& unit, float total, Arena arena) {
+    const uint32_t head = unit.head + LaneRow();
+    if (unit.position < kSplitTokens || WaveId() != 0) return;
+    const float largest = Peak(arena);
+    if (LanePart() != 0 || head >= args.heads) return;
+    const Global<float> part = PartOf(args, unit, head) + args.latent;
+    part[0] = largest;
+    part[1] = total;
+  }
+
+  DEVICE static Global<float> PartOf(const Args& args, const Unit& unit, uint32_t head) {
+    const uint64_t of = uint64_t{unit.row - args.first_row} * args.heads + head;
+    return At(args.parts) + (of * args.max_splits + unit.split) * AttendPartFloats(args.latent);
+  }
+  // Elements d .. d + 3 of this lane's head.
+  DEVICE static void Store(const Args& args, const Unit& unit, uint32_t d, f32x4 o, float total) {
+    const uint32_t head = unit.head + LaneRow();
+    if (head >= args.heads) return;
+    if (unit.position >= kSplitTokens) {
+      *reinterpret_cast<Global<f32x4>>(PartOf(args, unit, head) + d) = o;
+      return;
+    }
+    // There is no other split.
+    const Global<float> row = At(args.out) + uint64_t{unit.row} * args.out_stride;
+    const float e0 = o[0] / total, e1 = o[1] / total, e2 = o[2] / total, e3 = o[3] / total;
+    StoreSplitPiece(row, head * args.latent + d, RowPiece{e0, e1});
+    StoreSplitPiece(row, head * args.latent + d + 2, RowPiece{e2, e3});
+  }
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_ATTEND_LATENT_H_
