@@ -116,12 +116,12 @@ model::ModelConfig GeluExperts() {
   return c;
 }
 
-// Of gpt-oss 20B and 120B: shares of eight GPUs are uneven. Experts are narrower where time is short.
+// As wide as gpt-oss 20B and 120B, with narrower experts: shares of eight GPUs are uneven.
 model::ModelConfig GptOssWidths() {
   model::ModelConfig c = GeluExperts();
   c.activation = backend::Activation::kClampedSwiglu;
   c.hidden = 2880;
-  c.moe_intermediate = kFull ? 2880 : 352;
+  c.moe_intermediate = kFull ? 736 : 352;
   c.layers = 1;
   c.sparse_layer.resize(1);
   c.experts = c.experts_per_token = 2;
