@@ -57,6 +57,9 @@ type EngineOptions struct {
 	// Fast rounds what goes into matrix products to bf16 where the device is faster so: prompts and many
 	// sequences take less time, and results differ within a bound (MAINARCH_ENGINE_FAST).
 	Fast bool
+	// Int8 takes 8 bits of what goes into products with weights of 4 to 8 bits on CPUs: faster where it is decoding
+	// weights that takes the time; results differ within a bound (MAINARCH_ENGINE_INT8).
+	Int8 bool
 	// NoPrefixCache runs every token of every sequence, also those that another one began with
 	// (MAINARCH_ENGINE_NO_PREFIX_CACHE).
 	NoPrefixCache bool
@@ -139,6 +142,9 @@ func (m *Model) NewEngine(options *EngineOptions) (*Engine, error) {
 	raw.kv_type = C.int32_t(o.KVType)
 	if o.Fast {
 		raw.flags |= C.MAINARCH_ENGINE_FAST
+	}
+	if o.Int8 {
+		raw.flags |= C.MAINARCH_ENGINE_INT8
 	}
 	if o.NoPrefixCache {
 		raw.flags |= C.MAINARCH_ENGINE_NO_PREFIX_CACHE

@@ -58,7 +58,8 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   RETURN_IF_ERROR(CheckHandle(model, "model"));
   ASSIGN_OR_RETURN(const mainarch_engine_options options, ReadOptions(given, "options"));
   RETURN_IF_ERROR(CheckFlags(options.flags,
-                             MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_NO_PREFIX_CACHE, "options"));
+                             MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_INT8 | MAINARCH_ENGINE_NO_PREFIX_CACHE,
+                             "options"));
   RETURN_IF_ERROR(CheckReserved(options.reserved, "options.reserved"));
   decode::EngineOptions wanted;
   wanted.max_sequences = options.max_sequences;
@@ -71,6 +72,9 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   wanted.prefix_bytes = PrefixBytes(options);
   if ((options.flags & MAINARCH_ENGINE_FAST) != 0) {
     wanted.activations = backend::Activations::kBF16;
+  }
+  if ((options.flags & MAINARCH_ENGINE_INT8) != 0) {
+    wanted.activations = backend::Activations::kInt8;
   }
   ASSIGN_OR_RETURN(wanted.kv_type, KvTypeOf(options.kv_type));
   ASSIGN_OR_RETURN(wanted.draft_kind, DraftKindOf(options));

@@ -30,7 +30,7 @@ namespace mainarch::backend {
 inline constexpr int kPageTokens = 16;
 
 // What goes into matrix products. Sums, norms, softmax, router and the residual stream are fp32 in
-// both.
+// all.
 enum class Activations : uint8_t {
   kF32,
   // Rounded to bf16 (8 significant bits) where the hardware has a matrix or dot product for it,
@@ -47,6 +47,9 @@ enum class Activations : uint8_t {
   // 2^-8 of the largest logit, sqrt(3) more. A router sees such errors too: near a tie it may
   // choose another expert, and then no bound holds.
   kBF16,
+  // On CPUs, with weights of codes of integers (HasInt8Dot of cpu/kernels.h, which states the error of one
+  // product): 8 bits, with a factor for 32 columns. All others as kBF16.
+  kInt8,
 };
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;

@@ -334,7 +334,7 @@ int RunAttnDecode(Arguments arguments) {
     // An element that falls to the other side of a rounding is a whole step of its type off.
     const quant::KvTypeInfo& info = quant::InfoOf(s.model.kv_type());
     const bool eight = info.k == quant::KvForm::kFp8;
-    s.bound = info.v == quant::KvForm::kFp4 ? 2e-1 : s.model.fast || eight ? 6e-2 : wide ? 2e-5 : 4e-3;
+    s.bound = info.v == quant::KvForm::kFp4 ? 2e-1 : s.model.rounds() || eight ? 6e-2 : wide ? 2e-5 : 4e-3;
   }
   const StatusOr<int> code = Attend(s);
   return code.ok() ? *code : Fail("attn-decode", code.status());

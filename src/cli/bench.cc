@@ -177,7 +177,7 @@ void PrintOps(const Report& r) {
 void PrintReport(const Settings& s, const Report& r, int threads) {
   std::printf("%s\n%s\n%s, KV %s%s, %d threads, %s; weights in memory %s\n\n", r.checkpoint.c_str(),
               Describe(r.model->config()).c_str(), s.model.device.c_str(), s.model.kv.c_str(),
-              s.model.fast ? ", fast" : "", threads, r.model->backend().devices()[0].isa.c_str(),
+              s.model.rounding_text(), threads, r.model->backend().devices()[0].isa.c_str(),
               Bytes(r.model->weights().weight_bytes()).c_str());
   PrintProbes(r, threads);
   PrintCases(r);
@@ -224,7 +224,7 @@ void WriteCase(const Measured& m, const PeakProbe& peak, JsonWriter* out) {
 void PrintJson(const Settings& s, const Report& r, int threads) {
   JsonWriter out;
   out.BeginObject().Field("checkpoint", r.checkpoint).Field("model", Describe(r.model->config()));
-  out.Field("device", s.model.device).Field("kv", s.model.kv).Field("fast", s.model.fast);
+  out.Field("device", s.model.device).Field("kv", s.model.kv).Field("fast", s.model.fast).Field("int8", s.model.int8);
   const backend::LoadedModel& weights = r.model->weights();
   out.Field("threads", threads).Field("cpu", r.model->backend().devices()[0].name);
   out.Field("weight_bytes", weights.weight_bytes()).Field("huge_bytes", weights.huge_bytes());

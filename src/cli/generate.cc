@@ -141,7 +141,7 @@ Status Start(const Settings& s, Writer* writer, size_t prompt_tokens) {
   }
   ASSIGN_OR_RETURN(const mainarch_sequence_options options, SequenceOptions(s, *writer));
   return writer->Start(options,
-                       {context, s.model.kv_type(), s.model.fast, DraftsOf(s),
+                       {context, s.model.kv_type(), s.model.fast, s.model.int8, DraftsOf(s),
                         static_cast<uint32_t>(s.drafts)},
                        s.stops, s.special);
 }

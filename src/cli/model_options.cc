@@ -25,6 +25,7 @@ void ModelOptions::DeclareDevice(Options* options) {
   options->Flag("in-place", &in_place,
                 "multiply straight from the mapped file: no copy, slower steps");
   options->Flag("fast", &fast, "round what enters products to bf16, where the CPU is faster so");
+  options->Flag("int8", &int8, "take 8 bits of what enters products with 4- to 8-bit weights on CPUs; others as --fast");
 }
 
 Status ModelOptions::Resolve() {
@@ -51,6 +52,7 @@ backend::KvType ModelOptions::kv_type() const {
 }
 
 backend::Activations ModelOptions::activations() const {
+  if (int8) return backend::Activations::kInt8;
   return fast ? backend::Activations::kBF16 : backend::Activations::kF32;
 }
 

@@ -22,6 +22,7 @@ struct ModelOptions {
   int64_t threads = 0;
   bool in_place = false;
   bool fast = false;
+  bool int8 = false;
 
   void DeclareModel(Options* options, absl::string_view help);
   void DeclareDevice(Options* options);
@@ -31,6 +32,9 @@ struct ModelOptions {
   bool is_virtual() const;
   backend::KvType kv_type() const;
   backend::Activations activations() const;
+  bool rounds() const { return fast || int8; }
+  // ", fast", ", int8" or nothing.
+  const char* rounding_text() const { return int8 ? ", int8" : fast ? ", fast" : ""; }
 };
 
 // Opens the backend and loads the model, with a bar.

@@ -54,6 +54,7 @@ Status Writer::Start(const mainarch_sequence_options& options, const EngineWish&
   engine_options.drafts = wish.drafts;
   engine_options.max_drafts = wish.max_drafts;
   if (wish.fast) engine_options.flags |= MAINARCH_ENGINE_FAST;
+  if (wish.int8) engine_options.flags |= MAINARCH_ENGINE_INT8;
   mainarch_engine* engine;
   RETURN_IF_ERROR(
       FromAbi(mainarch_engine_create(opened_.model.get(), &engine_options, &engine, &error), error));

@@ -37,6 +37,7 @@ struct EngineWish {
   uint32_t context = 0;  // tokens at most
   backend::KvType kv = backend::KvType::kBF16;
   bool fast = false;
+  bool int8 = false;
   int32_t drafts = MAINARCH_DRAFTS_OFF;
   uint32_t max_drafts = 0;
 };

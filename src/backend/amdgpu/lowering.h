@@ -101,7 +101,7 @@ class Lowering {
     return memory.slots[static_cast<size_t>(cache)] +
            static_cast<uint64_t>(layer) * slots.slots * slots.slot_bytes;
   }
-  bool Rounds() const { return shape.options.activations == backend::Activations::kBF16; }
+  bool Rounds() const { return shape.options.activations != backend::Activations::kF32; }
   // The op before the one that is lowered, and the one behind it, or null.
   const backend::Op* Before() const {
     return op_ > 0 ? &program.ops[static_cast<size_t>(op_) - 1] : nullptr;

@@ -52,9 +52,30 @@ struct Panels {
   int32_t group_cols;       // columns that share a scale; 0: no scales
   int32_t group_offset;     // column 0 is the group_offset-th of its group (a shard inside a block),
                             // of q4k, q5k and q6k of its 256 columns
+  int32_t first_col;        // column 0 is the first_col-th of 32 of the whole matrix
   int32_t parts;            // K parts summed apart, then added in a tree; a power of two
   int64_t bounds[kMaxParts + 1];  // columns of the parts, bounds[0] = 0, bounds[parts] = cols
 };
+
+// A row of x in 8 bits: of each run of columns x_k = factor * q_k, q_k from -127 to 127, to nearest, factor the
+// largest |x_k| / 127; of a run that is not all finite NaN. A run ends where 32 columns of the whole matrix end, and
+// where a part does, so that it does not depend on how many ranks share K; run i of part p, counted by 32 columns
+// from the shard's first, has factor i + p. Laid out for panels of `cols` columns:
+//   int8 [cols]              in order
+//   int8 [cols], nibbles_at  of eight columns 0 4 1 5 2 6 3 7, as the words of nibbles want them
+//   int32 [cols / 4 + 1], before_at   the sum of all q before column 4 i
+//   float, factors_at
+struct Int8Layout {
+  size_t nibbles_at, before_at, factors_at, bytes;
+};
+inline constexpr int kInt8Run = 32;
+inline constexpr Int8Layout Int8LayoutOf(int64_t cols) {
+  const size_t padded = (static_cast<size_t>(cols) + 63) / 64 * 64;
+  const size_t factors = 2 * padded + (padded / 4 + 1) * sizeof(int32_t);
+  // Each part may begin within a run; so may the shard.
+  const size_t bytes = factors + (padded / kInt8Run + kMaxParts + 1) * sizeof(float);
+  return {padded, 2 * padded, factors, (bytes + 63) / 64 * 64};
+}
 
 inline constexpr int kExpertPanels = 4;  // that experts_down takes at a time, at most
 
@@ -78,6 +99,8 @@ struct MatmulArgs {
   const float* up_bias = nullptr;
   // For matmul_bf16: the rows rounded to bf16 (x is not looked at).
   const uint16_t* const* x16 = nullptr;
+  // For matmul_int8: the rows as to_int8 makes them (x is not looked at).
+  const uint8_t* const* x8 = nullptr;
   // Room to decode kDecodedPanels panels to bf16 for many rows, or null.
   uint8_t* decoded = nullptr;
   // For matmul, if rows <= kMaxBlockRows, or null: the rows by columns (Kernels::by_columns made them),
@@ -113,6 +136,9 @@ struct ExpertsDownArgs {
   float* scratch;
   // For experts_down_bf16: act rounded to bf16, entry i at act16 + i * act_stride.
   const uint16_t* act16 = nullptr;
+  // For experts_down_int8: entry i at act8 + i * act8_stride, bytes.
+  const uint8_t* act8 = nullptr;
+  int64_t act8_stride = 0;
 };
 
 // Pages of one head that lie together, K of all before V of all, followed by those of the next head, and
@@ -220,12 +246,26 @@ struct Kernels {
   void (*matmul_bf16)(const MatmulArgs&);
   void (*experts_down_bf16)(const ExpertsDownArgs&);
   void (*to_bf16)(const float* x, uint16_t* out, int64_t n);  // to nearest even
+  // With activations of 8 bits; of formats with HasInt8Dot, on every CPU. Error against exact arithmetic on the
+  // fp32 activations, for K columns, run(k) the run of column k, |w| as Panels says of formats with addends:
+  //   |err| <= sum_k |w_k| max_run(k)|x| (1 / 254 + 2^-21) + (K / 16 + 8) 2^-22 sum_k |w_k| max_run(k)|x|:
+  // half a step of a run's factor; the factor, its product with a scale, and an addition a piece are rounded.
+  void (*matmul_int8)(const MatmulArgs&);
+  void (*experts_down_int8)(const ExpertsDownArgs&);
+  // A row for panels shaped like w, padded with zeros to w.cols; `row` has Int8LayoutOf(w.cols).bytes, of which
+  // nothing but what is described there is written.
+  void (*to_int8)(const float* x, const Panels& w, uint8_t* row);
   // To be called before the functions with bf16 activations, once a process or more often: false, and
   // the system does not let this process use them. Null: it always does.
   bool (*may_round)();
 };
 inline constexpr bool HasBF16Dot(PanelFormat format) {
   return quant::InfoOf(format).bf16_dot;
+}
+
+inline constexpr bool HasInt8Dot(PanelFormat format) {
+  return format != PanelFormat::kBF16 && format != PanelFormat::kF16 && format != PanelFormat::kF32 &&
+         format != PanelFormat::kFp8;
 }
 
 // Bytes of K, or of V, of one page of one head of so many elements; and of its multipliers.

@@ -256,6 +256,7 @@ StatusOr<PanelPlan> PlanSlices(const backend::Program& program, const backend::W
   plan.panels = plan.gate_up ? 2 * ((rows / 2 + kLanes - 1) / kLanes) : (rows + kLanes - 1) / kLanes;
   plan.layout.format = plan.decode_to_f32 ? PanelFormat::kF32 : quant::InfoOf(matrix.format).panel;
   SizeLayout(matrix, first, &plan);
+  plan.layout.first_col = static_cast<int32_t>(first.col_begin % kInt8Run);
   RETURN_IF_ERROR(SetParts(program, first, rank, &plan));
   return plan;
 }

@@ -40,8 +40,17 @@ int64_t Workspace::MostPanels(backend::WeightId w) const {
 
 bool Workspace::UsesBF16(backend::WeightId w) const {
   const std::vector<Panels>& panels = weight(0, w).panels;
-  return bf16 && std::all_of(panels.begin(), panels.end(),
-                             [](const Panels& one) { return HasBF16Dot(one.format); });
+  return bf16 && std::any_of(panels.begin(), panels.end(), [this](const Panels& one) {
+           return HasBF16Dot(one.format) && !RunsInt8(one);
+         });
+}
+
+// Those of all have rows of one layout: they have the same columns and parts.
+const Panels* Workspace::UsesInt8(int32_t rank, backend::WeightId w) const {
+  const std::vector<Panels>& panels = weight(rank, w).panels;
+  const auto first = std::find_if(panels.begin(), panels.end(),
+                                  [this](const Panels& one) { return RunsInt8(one); });
+  return first == panels.end() ? nullptr : &*first;
 }
 
 // Names what a worker's scratch was filled for.
@@ -93,7 +102,7 @@ const float* Workspace::ColumnsOf(int64_t rows, int64_t width, uint64_t tag,
   return scratch->columns;
 }
 
-// scratch->x (for bf16, rows16) and scratch->out hold the rows; out[i] points at where panel 0 would write.
+// scratch->x (rounded: rows16 and rows8, too, for panels that take them) and scratch->out hold the rows; out[i] points at where panel 0 would write.
 void Workspace::RunPanels(int32_t rank, backend::WeightId w, size_t group, int64_t begin,
                           int64_t end, int64_t rows, const After& then, bool rounded,
                           const uint8_t* next, Worker* scratch, const float* columns) const {
@@ -129,9 +138,12 @@ void Workspace::RunGroup(const RankWeight& own, size_t group, int64_t begin, int
   args.gate_bias = then.gate_bias;
   args.up_bias = then.up_bias;
   args.x16 = scratch->rows16;
+  args.x8 = scratch->rows8;
   args.decoded = scratch->decoded;
   args.columns = columns;
-  const auto run = rounded ? kernels.matmul_bf16 : kernels.matmul;
+  auto run = kernels.matmul;
+  if (rounded && bf16 && HasBF16Dot(args.w.format)) run = kernels.matmul_bf16;
+  if (rounded && RunsInt8(args.w)) run = kernels.matmul_int8;
   if (own.ready.load(std::memory_order_acquire)) {
     args.panel_begin = begin;
     args.panel_end = end;

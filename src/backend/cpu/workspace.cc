@@ -18,7 +18,8 @@ Workspace::Workspace(std::shared_ptr<const CpuModel> of, const backend::ContextO
       program(model->program(wanted.program)),
       kernels(model->backend().kernels()),
       options(wanted),
-      bf16(options.activations == backend::Activations::kBF16 && model->backend().MayRound()),
+      bf16(options.activations != backend::Activations::kF32 && model->backend().MayRound()),
+      int8(options.activations == backend::Activations::kInt8),
       ranks(program.ranks),
       workers(model->backend().team().workers()),
       hidden_stride(RoundUp(program.hidden, 2 * kLineFloats)),
@@ -47,6 +48,7 @@ Status Workspace::Allocate() {
   }
   const size_t count = static_cast<size_t>(workers);
   worker_rows16_.resize(count * options.max_rows);
+  worker_rows8_.resize(count * options.max_rows);
   worker_x_.resize(count * options.max_rows);
   worker_out_.resize(count * options.max_rows);
   workers_.resize(count);
@@ -58,6 +60,16 @@ Status Workspace::Allocate() {
   return caches.Allocate(program, options);
 }
 
+// Of a row of what any product takes in, all its slots.
+int64_t Workspace::MostBytes8() const {
+  if (!int8) return 0;
+  size_t most = Int8LayoutOf(hidden_stride).bytes;
+  for (size_t b = 0; b < slot_stride_.size(); ++b) {
+    most = std::max(most, static_cast<size_t>(program.buffers[b].slots) * Int8LayoutOf(slot_stride_[b]).bytes);
+  }
+  return static_cast<int64_t>(most);
+}
+
 void Workspace::Carve(Carver* carve, size_t panel_bytes, int64_t widest, int64_t longest) {
   const int64_t rows = options.max_rows;
   const size_t count = static_cast<size_t>(ranks);
@@ -65,22 +77,27 @@ void Workspace::Carve(Carver* carve, size_t panel_bytes, int64_t widest, int64_t
   buffers_.assign(count, std::vector<float*>(program.buffers.size()));
   norm_.resize(count);
   rounded_.resize(count);
+  rounded8_.resize(count);
+  const int64_t bytes8 = MostBytes8();
   for (size_t r = 0; r < count; ++r) {
     for (size_t b = 0; b < program.buffers.size(); ++b) {
       buffers_[r][b] = carve->Take<float>(rows * row_stride_[b]);
     }
     norm_[r] = carve->Take<float>(rows * hidden_stride);
     rounded_[r] = carve->Take<uint16_t>(bf16 ? rows * widest : 0);
+    rounded8_[r] = carve->Take<uint8_t>(rows * bytes8);
   }
   for (size_t w = 0; w < workers_.size(); ++w) {
     Worker& worker = workers_[w];
     worker.norm = carve->Take<float>(kMaxBlockRows * hidden_stride);
     worker.panels = carve->Take<uint8_t>(static_cast<int64_t>(panel_bytes) * kMaxBlockRows);
     worker.x16 = carve->Take<uint16_t>(bf16 ? rows * widest : 0);
+    worker.x8 = carve->Take<uint8_t>(rows * bytes8);
     worker.columns =
         carve->Take<float>(kernels.by_columns == nullptr ? 0 : kMaxBlockRows * widest);
     worker.decoded = carve->Take<uint8_t>(static_cast<int64_t>(DecodedBytes(longest)));
     worker.rows16 = worker_rows16_.data() + w * options.max_rows;
+    worker.rows8 = worker_rows8_.data() + w * options.max_rows;
     worker.x = worker_x_.data() + w * options.max_rows;
     worker.out = worker_out_.data() + w * options.max_rows;
   }

@@ -25,6 +25,8 @@ struct Worker {
   uint64_t norm_tag = 0;        // which phase and rank `norm` holds
   uint16_t* x16 = nullptr;      // a phase's input rows as bf16
   uint64_t x16_tag = 0;         // which phase and rank
+  uint8_t* x8 = nullptr;        // a phase's input rows in 8 bits
+  uint64_t x8_tag = 0;          // which phase and rank
   float* columns = nullptr;     // a phase's input rows by columns (MatmulArgs::columns)
   uint64_t columns_tag = 0;     // which phase and rank
   uint8_t* decoded = nullptr;   // panels as bf16 (MatmulArgs::decoded)
@@ -32,6 +34,7 @@ struct Worker {
   const float** x = nullptr;    // [max_rows]
   float** out = nullptr;        // [max_rows]
   const uint16_t** rows16 = nullptr;  // [max_rows]
+  const uint8_t** rows8 = nullptr;    // [max_rows]
 };
 
 // What becomes of a product's rows.
@@ -41,6 +44,11 @@ struct After {
   const float* gate_bias = nullptr;                             // of its first panel
   const float* up_bias = nullptr;
 };
+
+// Bytes from row to row of those in 8 bits.
+inline int64_t Int8Stride(const Panels& panels) {
+  return static_cast<int64_t>(Int8LayoutOf(panels.cols).bytes);
+}
 
 class Workspace;
 
@@ -73,6 +81,7 @@ class Workspace {
   const Kernels& kernels;
   const backend::ContextOptions options;
   const bool bf16;  // activations are rounded to bf16 for products with weights
+  const bool int8;  // to 8 bits, with weights that have such a product
   const int32_t ranks;
   const int32_t workers;
   const int64_t hidden_stride;
@@ -100,6 +109,7 @@ class Workspace {
     return norm_[static_cast<size_t>(rank)] + row * hidden_stride;
   }
   uint16_t* Rounded(int32_t rank) const { return rounded_[static_cast<size_t>(rank)]; }
+  uint8_t* Rounded8(int32_t rank) const { return rounded8_[static_cast<size_t>(rank)]; }
   float* logits(int64_t i) const { return logits_ + i * logit_stride; }
   Worker* worker(int index) { return &workers_[static_cast<size_t>(index)]; }
   const RankWeight& weight(int32_t rank, backend::WeightId id) const {
@@ -113,7 +123,9 @@ class Workspace {
 
   // products.cc
   uint64_t TagOf(uint32_t phase, int32_t rank) const;
+  // Whether some of its panels take rows rounded to bf16; and in 8 bits, the first of those, or null.
   bool UsesBF16(backend::WeightId w) const;
+  const Panels* UsesInt8(int32_t rank, backend::WeightId w) const;
   int64_t MostPanels(backend::WeightId w) const;
   uint32_t ItemPanels(int64_t panels) const;
   const float* NormRow(int32_t rank, uint64_t tag, backend::WeightId norm, const uint32_t* rows,
@@ -128,6 +140,8 @@ class Workspace {
   void RunGroup(const RankWeight& own, size_t group, int64_t begin, int64_t end, int64_t rows,
                 const After& then, bool rounded, const uint8_t* next, Worker* scratch,
                 const float* columns) const;
+  bool RunsInt8(const Panels& panels) const { return int8 && HasInt8Dot(panels.format); }
+  int64_t MostBytes8() const;
   void Carve(Carver* carve, size_t panel_bytes, int64_t widest, int64_t longest);
 
   Mapping memory_;                            // everything but caches
@@ -136,11 +150,13 @@ class Workspace {
   std::vector<int64_t> row_stride_;           // [buffer], elements
   std::vector<float*> norm_;                  // [rank]: [max_rows, hidden_stride]
   std::vector<uint16_t*> rounded_;            // [rank]: [max_rows, width of the input]
+  std::vector<uint8_t*> rounded8_;            // [rank]: [max_rows] rows in 8 bits
   float* logits_ = nullptr;                   // [max_logit_rows, logit_stride]
   std::vector<Worker> workers_;
   std::vector<const float*> worker_x_;
   std::vector<float*> worker_out_;
   std::vector<const uint16_t*> worker_rows16_;
+  std::vector<const uint8_t*> worker_rows8_;
   std::map<std::string, std::unique_ptr<Shared>> shared_;
 
   const backend::Step* step_ = nullptr;

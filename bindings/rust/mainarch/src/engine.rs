@@ -67,6 +67,9 @@ pub struct EngineOptions {
     /// What goes into matrix products is rounded to bf16 where the device is faster so: prompts and
     /// many sequences take less time, and results differ within a bound (`MAINARCH_ENGINE_FAST`).
     pub fast: bool,
+    /// On CPUs products with weights of 4 to 8 bits take 8 bits of what goes into them: faster where it is
+    /// decoding weights that takes the time; results differ within a bound (`MAINARCH_ENGINE_INT8`).
+    pub int8: bool,
     /// Every token of every sequence runs, also those that another one began with
     /// (`MAINARCH_ENGINE_NO_PREFIX_CACHE`).
     pub no_prefix_cache: bool,
@@ -268,6 +271,7 @@ impl Engine {
                 KvType::K8V4 => sys::MAINARCH_KV_K8V4,
             },
             flags: (u64::from(options.fast) * sys::MAINARCH_ENGINE_FAST)
+                | (u64::from(options.int8) * sys::MAINARCH_ENGINE_INT8)
                 | (u64::from(options.no_prefix_cache) * sys::MAINARCH_ENGINE_NO_PREFIX_CACHE),
             prefix_bytes: options.prefix_bytes,
             drafts: match options.drafts {

@@ -18,6 +18,10 @@ void RunMatmulBlocks(const MatmulArgs& a);
 void RunExpertsDownBlocks(const ExpertsDownArgs& a);
 void RunMatmulBlocksBF16(const MatmulArgs& a);  // avx512_bf16 only
 void RunExpertsDownBlocksBF16(const ExpertsDownArgs& a);
+// matmul_int8.cc
+void RunMatmulInt8(const MatmulArgs& a);
+void RunExpertsDownInt8(const ExpertsDownArgs& a);
+void RunToInt8(const float* x, const Panels& w, uint8_t* row);
 // attention.cc
 void RunAttend(const AttendArgs& a);
 void RunMergeSplit(const float* part, const float* part_max_sum, int32_t value_dim, float* out,

@@ -16,14 +16,15 @@ namespace mainarch::cpu::MAINARCH_TARGET {
 
 // Formats: how many columns a step holds, how to decode one, how to load a group's scales, and, where
 // kMin says so, its addends. kCodes: what codes of up to six bits stand for.
+// kGroup16: columns of a scale are 16, not a multiple of 32.
 struct Unscaled {
-  static constexpr bool kScaled = false, kMin = false, kFetch = false;
+  static constexpr bool kScaled = false, kMin = false, kFetch = false, kGroup16 = false;
   static constexpr const uint16_t* kCodes = kTables.fp4;
   static inline V Scale(const uint8_t*, int64_t) { return Zero(); }
   static inline V Addend(const uint8_t*, int64_t) { return Zero(); }
 };
 struct Scaled {
-  static constexpr bool kScaled = true, kMin = false, kFetch = true;
+  static constexpr bool kScaled = true, kMin = false, kFetch = true, kGroup16 = false;
   static constexpr const uint16_t* kCodes = kTables.fp4;
   static inline V Addend(const uint8_t*, int64_t) { return Zero(); }
 };
@@ -164,12 +165,14 @@ struct FormatQ4K : WithFactors<Nibbles<PanelFormat::kQ4K>> {
 };
 struct FormatQ5K : WithFactors<FiveBits<PanelFormat::kQ5K>> {};
 struct FormatNvfp4 : Nibbles<PanelFormat::kNvfp4> {
+  static constexpr bool kGroup16 = true;
   static inline V Scale(const uint8_t* scales, int64_t group) {
     return Mul(LoadFp8(scales + 64 + 16 * group), Load(reinterpret_cast<const float*>(scales)));
   }
 };
 struct FormatQ6K : Blocks<PanelFormat::kQ6K> {
   static constexpr const uint16_t* kCodes = kTables.int6;
+  static constexpr bool kGroup16 = true;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) {
     DecodeInt6(p, kCodes, t, w);
   }
@@ -335,6 +338,21 @@ static inline __attribute__((always_inline)) void DotPart(const Panels& w,
   }
 }
 
+// Part `part`, as M adds it.
+template <class M, int MR, int NP>
+static inline __attribute__((always_inline)) void AddPart(const Panels& w,
+                                                          const uint8_t* const* panel,
+                                                          const uint8_t* const* scales,
+                                                          const typename M::X* const* x, int part,
+                                                          const DecodeTables& tables, size_t ahead,
+                                                          V* sum) {
+  if constexpr (requires { M::kPieces; }) {
+    M::template Part<MR, NP>(w, panel, scales, x, part, ahead, sum);
+  } else {
+    DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, sum);
+  }
+}
+
 // Adds the parts as they come in a fixed binary tree, like carries in a binary counter.
 template <int N>
 struct Tree {
@@ -387,13 +405,13 @@ static inline __attribute__((always_inline)) void DotAll(const Panels& w,
                                                          const DecodeTables& tables, size_t ahead,
                                                          V* sum) {
   if (w.parts == 1) {
-    DotPart<M, MR, NP>(w, panel, scales, x, 0, w.cols, tables, ahead, sum);
+    AddPart<M, MR, NP>(w, panel, scales, x, 0, tables, ahead, sum);
     return;
   }
   Tree<NP * MR> tree;
   for (int part = 0; part < w.parts; ++part) {
     V y[NP * MR];
-    DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, y);
+    AddPart<M, MR, NP>(w, panel, scales, x, part, tables, ahead, y);
     M::kScaled ? tree.PushStored(y) : tree.Push(y);
   }
   for (int i = 0; i < NP * MR; ++i) sum[i] = tree.Sum()[i];

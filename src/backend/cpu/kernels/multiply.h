@@ -179,7 +179,8 @@ void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panel
                  const uint8_t* first, size_t ahead, const int32_t* entries, int slot,
                  const DecodeTables& tables) {
   const typename M::X* x[MR];
-  for (int m = 0; m < MR; ++m) x[m] = act + entries[m] * a.act_stride;
+  constexpr bool kBytes = requires { M::kPieces; };
+  for (int m = 0; m < MR; ++m) x[m] = act + entries[m] * (kBytes ? a.act8_stride : a.act_stride);
   const uint8_t* panel[NP];
   const uint8_t* scales[NP];
   for (int p = 0; p < NP; ++p) {
@@ -191,7 +192,7 @@ void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panel
   }
   for (int part = 0; part < w.parts; ++part) {
     V y[NP * MR];
-    DotPart<M, MR, NP>(w, panel, scales, x, w.bounds[part], w.bounds[part + 1], tables, ahead, y);
+    AddPart<M, MR, NP>(w, panel, scales, x, part, tables, ahead, y);
     for (int m = 0; m < MR; ++m) {
       V of_row[NP];
       for (int p = 0; p < NP; ++p) of_row[p] = y[p * MR + m];

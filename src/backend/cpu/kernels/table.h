@@ -46,6 +46,9 @@ static constexpr Kernels kTable = {
     .experts_down_bf16 = nullptr,
     .to_bf16 = nullptr,
 #endif
+    .matmul_int8 = RunMatmulInt8,
+    .experts_down_int8 = RunExpertsDownInt8,
+    .to_int8 = RunToInt8,
     .may_round = nullptr,
 };
 

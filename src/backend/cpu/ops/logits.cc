@@ -11,7 +11,7 @@ namespace {
 class Logits : public Phase {
  public:
   Logits(const backend::LogitsOp& op, Workspace* ws)
-      : Phase(ws), op_(op), rounds_(ws->UsesBF16(op.w)) {}
+      : Phase(ws), op_(op), bf16_(ws->UsesBF16(op.w)) {}
 
   uint32_t Open() override {
     if (ws_.step().logit_rows.empty()) return 0;
@@ -46,26 +46,34 @@ class Logits : public Phase {
     const absl::Span<const uint32_t> rows = ws_.step().logit_rows;
     const int64_t total = static_cast<int64_t>(rows.size()), width = ws_.hidden_stride;
     const bool many = total > kMaxBlockRows;
+    const Panels* const int8 = ws_.UsesInt8(rank, op_.w);
+    const bool rounds = bf16_ || int8 != nullptr;
     for (int64_t first = 0; first < total; first += kMaxBlockRows) {
       const int64_t count = std::min<int64_t>(kMaxBlockRows, total - first);
-      if (many) scratch->norm_tag = 0;
+      if (many) scratch->norm_tag = scratch->x8_tag = 0;
+      const bool fill8 = int8 != nullptr && scratch->x8_tag != Tag(rank);
       for (int64_t i = 0; i < count; ++i) {
         scratch->x[i] =
             ws_.NormRow(rank, Tag(rank), op_.norm, rows.data() + first, count, i, scratch);
         scratch->out[i] = ws_.logits(first + i) + first_row;
-        if (!rounds_) continue;
-        scratch->rows16[i] = scratch->x16 + i * width;
-        ws_.kernels.to_bf16(scratch->x[i], scratch->x16 + i * width, width);
+        if (bf16_) {
+          scratch->rows16[i] = scratch->x16 + i * width;
+          ws_.kernels.to_bf16(scratch->x[i], scratch->x16 + i * width, width);
+        }
+        if (int8 == nullptr) continue;
+        scratch->rows8[i] = scratch->x8 + i * Int8Stride(*int8);
+        if (fill8) ws_.kernels.to_int8(scratch->x[i], *int8, scratch->x8 + i * Int8Stride(*int8));
       }
-      ws_.RunPanels(rank, op_.w, 0, begin, end, count, After(), rounds_,
+      if (int8 != nullptr) scratch->x8_tag = Tag(rank);
+      ws_.RunPanels(rank, op_.w, 0, begin, end, count, After(), /*rounded=*/true,
                     ws_.PanelAt(rank, op_.w, 0, end), scratch,
-                    rounds_ ? nullptr : ws_.ColumnsOf(count, width, many ? 0 : Tag(rank), scratch));
+                    rounds ? nullptr : ws_.ColumnsOf(count, width, many ? 0 : Tag(rank), scratch));
     }
-    if (many) scratch->norm_tag = 0;
+    if (many) scratch->norm_tag = scratch->x8_tag = 0;
   }
 
   const backend::LogitsOp op_;
-  const bool rounds_;
+  const bool bf16_;
 };
 
 }  // namespace

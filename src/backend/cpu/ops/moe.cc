@@ -221,7 +221,7 @@ class RouterTopK : public Phase {
 class ExpertsGateUp : public Phase {
  public:
   ExpertsGateUp(const backend::ExpertsGateUpOp& op, Workspace* ws)
-      : Phase(ws), op_(op), routing_(*RoutingOf(ws)), rounds_(ws->UsesBF16(op.w)) {
+      : Phase(ws), op_(op), routing_(*RoutingOf(ws)), bf16_(ws->UsesBF16(op.w)) {
     // A narrow expert may leave nothing to some of the ranks.
     most_pairs_ = std::max<int64_t>(1, ws->MostPanels(op.w) / 2);
   }
@@ -258,22 +258,31 @@ class ExpertsGateUp : public Phase {
       then.gate_bias = ws_.Vector(rank, op_.gate_bias) + static_cast<int64_t>(expert) * width;
       then.up_bias = ws_.Vector(rank, op_.up_bias) + static_cast<int64_t>(expert) * width;
     }
-    ws_.RunPanels(rank, op_.w, expert, begin, end, rows, then, rounds_, after, scratch);
+    ws_.RunPanels(rank, op_.w, expert, begin, end, rows, then, /*rounded=*/true, after, scratch);
   }
 
  private:
   int64_t FillRows(int32_t rank, size_t expert, Worker* scratch) {
     const int32_t k = ws_.program.experts_per_token;
     const int64_t width = ws_.SlotStride(op_.h);
-    if (rounds_ && scratch->x16_tag != Tag(rank)) {
+    if (bf16_ && scratch->x16_tag != Tag(rank)) {
       ws_.kernels.to_bf16(ws_.Row(rank, op_.h, 0), scratch->x16, ws_.rows() * width);
       scratch->x16_tag = Tag(rank);
+    }
+    const Panels* const int8 = ws_.UsesInt8(rank, op_.w);
+    const int64_t stride8 = int8 == nullptr ? 0 : Int8Stride(*int8);
+    if (int8 != nullptr && scratch->x8_tag != Tag(rank)) {
+      for (int64_t row = 0; row < ws_.rows(); ++row) {
+        ws_.kernels.to_int8(ws_.Row(rank, op_.h, row), *int8, scratch->x8 + row * stride8);
+      }
+      scratch->x8_tag = Tag(rank);
     }
     int64_t rows = 0;
     for (int32_t i = routing_.offsets[expert]; i < routing_.offsets[expert + 1]; ++i, ++rows) {
       const int32_t entry = routing_.entries[static_cast<size_t>(i)];
       scratch->x[rows] = ws_.Row(rank, op_.h, entry / k);
       scratch->rows16[rows] = scratch->x16 + entry / k * width;
+      scratch->rows8[rows] = scratch->x8 + entry / k * stride8;
       scratch->out[rows] = ws_.Row(rank, op_.act, entry / k) + entry % k * ws_.SlotStride(op_.act);
     }
     return rows;
@@ -281,7 +290,7 @@ class ExpertsGateUp : public Phase {
 
   const backend::ExpertsGateUpOp op_;
   Routing& routing_;
-  const bool rounds_;
+  const bool bf16_;
   int64_t most_pairs_ = 1;
   uint32_t chunks_ = 1;  // of an expert, in this step
 };
@@ -290,7 +299,7 @@ class ExpertsGateUp : public Phase {
 class ExpertsDown : public Phase {
  public:
   ExpertsDown(const backend::ExpertsDownOp& op, Workspace* ws)
-      : Phase(ws), op_(op), routing_(*RoutingOf(ws)), rounds_(ws->UsesBF16(op.w)) {
+      : Phase(ws), op_(op), routing_(*RoutingOf(ws)), bf16_(ws->UsesBF16(op.w)) {
     rank_items_ = static_cast<uint32_t>(
         (ws->weight(0, op.w).plans[0].panels + kExpertPanels - 1) / kExpertPanels);
   }
@@ -302,11 +311,22 @@ class ExpertsDown : public Phase {
     const RankWeight& weight = ws_.weight(rank, op_.w);
     ExpertsDownArgs args = ArgsOf(rank, item % rank_items_, worker);
     Worker* scratch = ws_.worker(worker);
-    if (rounds_ && scratch->x16_tag != Tag(rank)) {
+    if (bf16_ && scratch->x16_tag != Tag(rank)) {
       ws_.kernels.to_bf16(args.act, scratch->x16, ws_.rows() * args.k * args.act_stride);
       scratch->x16_tag = Tag(rank);
     }
-    const auto run = rounds_ ? ws_.kernels.experts_down_bf16 : ws_.kernels.experts_down;
+    const Panels* const int8 = ws_.UsesInt8(rank, op_.w);
+    if (int8 != nullptr) args.act8_stride = Int8Stride(*int8);
+    if (int8 != nullptr && scratch->x8_tag != Tag(rank)) {
+      for (int64_t entry = 0; entry < ws_.rows() * args.k; ++entry) {
+        ws_.kernels.to_int8(args.act + entry * args.act_stride, *int8,
+                            scratch->x8 + entry * args.act8_stride);
+      }
+      scratch->x8_tag = Tag(rank);
+    }
+    const auto run = int8 != nullptr ? ws_.kernels.experts_down_int8
+                     : bf16_         ? ws_.kernels.experts_down_bf16
+                                     : ws_.kernels.experts_down;
     if (weight.ready.load(std::memory_order_acquire)) {
       run(args);
       return;
@@ -352,12 +372,13 @@ class ExpertsDown : public Phase {
     args.first = args.last = true;
     args.scratch = routing_.scratch(worker);
     args.act16 = ws_.worker(worker)->x16;
+    args.act8 = ws_.worker(worker)->x8;
     return args;
   }
 
   const backend::ExpertsDownOp op_;
   const Routing& routing_;
-  const bool rounds_;
+  const bool bf16_;
   uint32_t rank_items_ = 0;
 };
 

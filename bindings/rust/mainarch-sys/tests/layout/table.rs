@@ -141,6 +141,7 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_KV_FP4);
     constant!(entries, MAINARCH_KV_K8V4);
     constant!(entries, MAINARCH_ENGINE_FAST);
+    constant!(entries, MAINARCH_ENGINE_INT8);
     constant!(entries, MAINARCH_ENGINE_NO_PREFIX_CACHE);
     constant!(entries, MAINARCH_DRAFTS_OFF);
     constant!(entries, MAINARCH_DRAFTS_HEAD);

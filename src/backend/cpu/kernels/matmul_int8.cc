@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+//
+// Products with activations of 8 bits (kernels.h, Int8Row), of formats whose codes are integers, but for a
+// scale: the codes of a piece, up to 32 columns with one scale on either side, are multiplied and added as
+// integers, exactly; pieces are scaled and added in order, parts in the tree. So a row's bits depend on nothing
+// else.
+#include "backend/cpu/kernels/multiply.h"
+#include "backend/cpu/simd/bytes.h"
+
+namespace mainarch::cpu::MAINARCH_TARGET {
+namespace {
+
+// What the codes of four bits are, as whole numbers: those of e2m1 twice, and 12 more.
+struct NibbleValues {
+  uint8_t e2m1[16];
+  uint8_t iq4nl[16];
+};
+constexpr NibbleValues MakeNibbleValues() {
+  NibbleValues out = {};
+  constexpr int kTwice[8] = {0, 1, 2, 3, 4, 6, 8, 12};
+  for (int i = 0; i < 16; ++i) {
+    out.e2m1[i] = static_cast<uint8_t>(12 + (i < 8 ? kTwice[i] : -kTwice[i - 8]));
+    out.iq4nl[i] = static_cast<uint8_t>(quant::kIq4NlValues[i] + kSignedLess);
+  }
+  return out;
+}
+alignas(16) constexpr NibbleValues kNibbleValues = MakeNibbleValues();
+
+// Of a format F, how a step's codes become bytes. kUnits: vectors of four columns a step; kLess: what codes are
+// more than weights; kUnit: what a code stands for; kAdditions: of codes to one sum of 16 bits (bytes.h).
+struct NibbleCodes {
+  static constexpr int kUnits = 2;
+  static constexpr bool kSigned = false, kInOrder = false;
+  static constexpr float kUnit = 1;
+  static inline void Split(const uint8_t* p, Bytes* out) {
+    const Bytes codes = LoadB(p), nibble = SetB(0xf);
+    out[0] = AndB(codes, nibble);
+    out[1] = AndB(ShiftRightB<4>(codes), nibble);
+  }
+  static inline void Codes(const uint8_t* p, Bytes* out) { Split(p, out); }
+};
+struct PlainNibbles : NibbleCodes {
+  static constexpr int kLess = 0, kAdditions = 8;
+};
+struct Int4Codes : NibbleCodes {
+  static constexpr int kLess = 8, kAdditions = 8;
+};
+struct E2m1Codes : NibbleCodes {
+  static constexpr int kLess = 12, kAdditions = 5;
+  static constexpr float kUnit = 0.5f;
+  static inline void Codes(const uint8_t* p, Bytes* out) {
+    Split(p, out);
+    out[0] = LookupB(kNibbleValues.e2m1, out[0]);
+    out[1] = LookupB(kNibbleValues.e2m1, out[1]);
+  }
+};
+struct Iq4NlCodes : NibbleCodes {
+  static constexpr int kLess = kSignedLess, kAdditions = 8;
+  static constexpr bool kSigned = true;
+  static inline void Codes(const uint8_t* p, Bytes* out) {
+    Split(p, out);
+    out[0] = LookupB(kNibbleValues.iq4nl, out[0]);
+    out[1] = LookupB(kNibbleValues.iq4nl, out[1]);
+  }
+};
+// Fifth bits of a word's nibbles: bit s of a byte for nibble s, which go to bit 4 of the nibble's byte.
+template <int kLessOf>
+struct FiveCodes : NibbleCodes {
+  static constexpr int kUnits = 4, kLess = kLessOf, kAdditions = 4;
+  static inline Bytes With(Bytes low, Bytes first, Bytes third) {
+    return OrB(low, OrB(AndB(first, SetWordsB(0x0010)), AndB(third, SetWordsB(0x1000))));
+  }
+  static inline void Codes(const uint8_t* p, Bytes* out) {
+    Split(p, out);
+    Split(p + 64, out + 2);
+    const Bytes high = WidenB(p + 128);
+    out[0] = With(out[0], ShiftLeftB<4>(high), ShiftLeftB<10>(high));
+    out[1] = With(out[1], ShiftLeftB<3>(high), ShiftLeftB<9>(high));
+    out[2] = With(out[2], high, ShiftLeftB<6>(high));
+    out[3] = With(out[3], ShiftRightB<1>(high), ShiftLeftB<5>(high));
+  }
+};
+// Two more bits of each nibble.
+struct SixCodes : NibbleCodes {
+  static constexpr int kLess = 32, kAdditions = 2;
+  static inline Bytes With(Bytes low, Bytes first, Bytes third) {
+    return OrB(low, OrB(AndB(first, SetWordsB(0x0030)), AndB(third, SetWordsB(0x3000))));
+  }
+  static inline void Codes(const uint8_t* p, Bytes* out) {
+    Split(p, out);
+    const Bytes high = WidenB(p + 64);
+    out[0] = With(out[0], ShiftLeftB<4>(high), ShiftLeftB<8>(high));
+    out[1] = With(out[1], ShiftLeftB<2>(high), ShiftLeftB<6>(high));
+  }
+};
+struct EightCodes {
+  static constexpr int kUnits = 1, kLess = kSignedLess, kAdditions = 8;
+  static constexpr bool kSigned = true, kInOrder = true;
+  static constexpr float kUnit = 1;
+  static inline void Codes(const uint8_t* p, Bytes* out) { out[0] = SignedB(LoadB(p)); }
+};
+
+// F has steps and scales, C codes.
+template <class F, class C>
+struct Int8 : F {
+  using X = uint8_t;
+  static constexpr bool kPieces = true;
+  template <int MR>
+  static constexpr bool kApart = false;
+  // A piece has at most eight vectors; sums of 16 bits may have to be two.
+  static constexpr int kPieceCols = F::kGroup16 ? 16 : 32;
+  static constexpr int kSums = kNarrowSums && !C::kSigned && kPieceCols / 4 > C::kAdditions ? 2 : 1;
+  static_assert(kPieceCols / 4 <= 2 * C::kAdditions || C::kSigned || !kNarrowSums);
+
+  template <int MR, int NP>
+  static MAINARCH_INLINE_BYTES void Step(const uint8_t* const* panel, int64_t step,
+                                         const int8_t* const* x, size_t ahead,
+                                         ByteSums (*sums)[kSums]) {
+    MAINARCH_UNROLL_BYTES for (int p = 0; p < NP; ++p) {
+      Bytes codes[C::kUnits];
+      Prefetch<F::kBytes>(panel[p] + step * F::kBytes, ahead);
+      C::Codes(panel[p] + step * F::kBytes, codes);
+      MAINARCH_UNROLL_BYTES for (int u = 0; u < C::kUnits; ++u) {
+        MAINARCH_UNROLL_BYTES for (int m = 0; m < MR; ++m) {
+          DotB<C::kSigned>(sums[p * MR + m][u % kSums], codes[u], x[m] + step * F::kCols + 4 * u);
+        }
+      }
+    }
+  }
+
+  // Columns [k0, k1) of a piece: the sums of codes, less what codes are more than weights.
+  template <int MR, int NP>
+  static MAINARCH_INLINE_BYTES void Piece(const uint8_t* const* panel,
+                                                          const int8_t* const* x,
+                                                          const int32_t* const* before, int64_t k0,
+                                                          int64_t k1, size_t ahead, V* dot) {
+    ByteSums sums[NP * MR][kSums];
+    MAINARCH_UNROLL_BYTES for (int i = 0; i < NP * MR; ++i) {
+      MAINARCH_UNROLL_BYTES for (int s = 0; s < kSums; ++s) sums[i][s] = ZeroB();
+    }
+    // Not unrolled: there are many shapes of this, and a step is long enough.
+    _Pragma("GCC unroll 1") for (int64_t step = k0 / F::kCols; step < k1 / F::kCols; ++step) {
+      Step<MR, NP>(panel, step, x, ahead, sums);
+    }
+    MAINARCH_UNROLL_BYTES for (int m = 0; m < MR; ++m) {
+      const int32_t less = C::kLess == 0 ? 0 : C::kLess * (before[m][k1 / 4] - before[m][k0 / 4]);
+      MAINARCH_UNROLL_BYTES for (int p = 0; p < NP; ++p) {
+        const ByteSums* of = sums[p * MR + m];
+        if constexpr (kSums == 2) {
+          dot[p * MR + m] = FloatsOfB<C::kSigned>(of[0], of[1], less);
+        } else {
+          dot[p * MR + m] = FloatsOfB<C::kSigned>(of[0], less);
+        }
+      }
+    }
+  }
+
+  // DotPart of matmul.h, part `part`.
+  template <int MR, int NP>
+  static MAINARCH_INLINE_BYTES void Part(const Panels& w, const uint8_t* const* panel,
+                                                         const uint8_t* const* scales,
+                                                         const uint8_t* const* rows, int part,
+                                                         size_t ahead, V* sum) {
+    const Int8Layout layout = Int8LayoutOf(w.cols);
+    const int8_t* x[MR];
+    const int32_t* before[MR];
+    const float* factors[MR];
+    MAINARCH_UNROLL_BYTES for (int m = 0; m < MR; ++m) {
+      x[m] = reinterpret_cast<const int8_t*>(rows[m]) + (C::kInOrder ? 0 : layout.nibbles_at);
+      before[m] = reinterpret_cast<const int32_t*>(rows[m] + layout.before_at);
+      factors[m] = reinterpret_cast<const float*>(rows[m] + layout.factors_at) + part;
+    }
+    MAINARCH_UNROLL_BYTES for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
+    const int64_t k1 = w.bounds[part + 1];
+    int64_t k = w.bounds[part];
+    int64_t group = (k + w.group_offset) / w.group_cols;
+    int64_t group_end = (group + 1) * w.group_cols - w.group_offset;
+    while (k < k1) {
+      const int64_t run = (k + w.first_col) / kInt8Run;
+      const int64_t run_end = (run + 1) * kInt8Run - w.first_col;
+      int64_t end = run_end < group_end ? run_end : group_end;
+      if (end > k1) end = k1;
+      V dot[NP * MR];
+      Piece<MR, NP>(panel, x, before, k, end, ahead, dot);
+      MAINARCH_UNROLL_BYTES for (int p = 0; p < NP; ++p) {
+        const V scale = F::Scale(scales[p], group);
+        MAINARCH_UNROLL_BYTES for (int m = 0; m < MR; ++m) {
+          const V by = Mul(scale, Set(factors[m][run] * C::kUnit));
+          sum[p * MR + m] = Fma(dot[p * MR + m], by, sum[p * MR + m]);
+        }
+        if (!F::kMin) continue;
+        const V addend = F::Addend(scales[p], group);
+        MAINARCH_UNROLL_BYTES for (int m = 0; m < MR; ++m) {
+          const float of_x = static_cast<float>(before[m][end / 4] - before[m][k / 4]) * factors[m][run];
+          sum[p * MR + m] = Fma(Set(of_x), addend, sum[p * MR + m]);
+        }
+      }
+      k = end;
+      if (k == group_end) {
+        ++group;
+        group_end += w.group_cols;
+      }
+    }
+  }
+};
+
+constexpr Rest kRest = Rest::kOneByOne;
+
+template <class M>
+void MatmulInt8(const MatmulArgs& a) {
+  const DecodeTables tables = TablesOf<M>();
+  int64_t panel = a.panel_begin;
+#if defined(MAINARCH_TARGET_avx512)
+  constexpr int kAlone = 4, kRows = 4;
+#elif defined(MAINARCH_TARGET_avx2)
+  constexpr int kAlone = 2, kRows = 2;  // a vector is two registers of 16
+#else
+  constexpr int kAlone = 2, kRows = 1;
+#endif
+  if (a.rows == 1 || kRows == 1) {
+    PanelsFrom<M, 1, kAlone, kRest>(a, a.x8, &panel, tables);
+    if (kAlone > 2 && a.epilogue == Epilogue::kGateUp) PanelsFrom<M, 1, 2, kRest>(a, a.x8, &panel, tables);
+    return PanelsFrom<M, 1, 1, kRest>(a, a.x8, &panel, tables);
+  }
+  if constexpr (kRows > 1) {
+    PanelsFrom<M, kRows, 2, kRest>(a, a.x8, &panel, tables);
+    PanelsFrom<M, kRows, 1, kRest>(a, a.x8, &panel, tables);
+  }
+}
+
+template <class Run>
+void WithInt8(PanelFormat format, const Run& run) {
+  switch (format) {
+    case PanelFormat::kMxfp4:
+      return run.template operator()<Int8<FormatMxfp4, E2m1Codes>>();
+    case PanelFormat::kInt8:
+      return run.template operator()<Int8<FormatInt8, EightCodes>>();
+    case PanelFormat::kInt4:
+      return run.template operator()<Int8<FormatInt4, Int4Codes>>();
+    case PanelFormat::kIq4Nl:
+      return run.template operator()<Int8<FormatIq4Nl, Iq4NlCodes>>();
+    case PanelFormat::kInt4Min:
+      return run.template operator()<Int8<FormatInt4Min, PlainNibbles>>();
+    case PanelFormat::kQ4_1:
+      return run.template operator()<Int8<FormatQ4_1, PlainNibbles>>();
+    case PanelFormat::kQ5_0:
+      return run.template operator()<Int8<FormatQ5_0, FiveCodes<16>>>();
+    case PanelFormat::kQ5_1:
+      return run.template operator()<Int8<FormatQ5_1, FiveCodes<0>>>();
+    case PanelFormat::kQ4K:
+      return run.template operator()<Int8<FormatQ4K, PlainNibbles>>();
+    case PanelFormat::kQ5K:
+      return run.template operator()<Int8<FormatQ5K, FiveCodes<0>>>();
+    case PanelFormat::kQ6K:
+      return run.template operator()<Int8<FormatQ6K, SixCodes>>();
+    case PanelFormat::kNvfp4:
+      return run.template operator()<Int8<FormatNvfp4, E2m1Codes>>();
+    default:
+      return;
+  }
+}
+
+// A run of x, [begin, end): its factor, and what is left of x over it as bytes.
+float RunOfX(const float* x, int64_t begin, int64_t end, int8_t* out) {
+  float largest = 0, finite = 0;  // 0 times what is
+  int64_t k = begin;
+  V most = Zero(), zeros = Zero();
+  for (; k + 16 <= end; k += 16) {
+    most = Max(most, Max(Load(x + k), Sub(Zero(), Load(x + k))));
+    zeros = Fma(Load(x + k), Zero(), zeros);
+  }
+  if (k > begin) {
+    largest = HorizontalMax(most);
+    finite = HorizontalSum(zeros);
+  }
+  for (int64_t i = k; i < end; ++i) {
+    const float magnitude = __builtin_fabsf(x[i]);
+    if (magnitude > largest) largest = magnitude;
+    finite += x[i] * 0.0f;
+  }
+  if (!(finite == 0)) {  // a NaN or an infinity, and so is what becomes of it
+    __builtin_memset(out + begin, 0, static_cast<size_t>(end - begin));
+    return __builtin_nanf("");
+  }
+  // Below this the quotient could overflow.
+  const bool some = largest > 0x1p-120f;
+  const V inverse = Set(some ? 127 / largest : 0.0f);
+  const V bound = Set(127.0f);
+  for (k = begin; k < end; k += 16) {
+    float part[16] = {};
+    const bool whole = k + 16 <= end;
+    if (!whole) __builtin_memcpy(part, x + k, static_cast<size_t>(end - k) * sizeof(float));
+    V scaled = Round(Mul(Load(whole ? x + k : part), inverse));
+    scaled = Max(Min(scaled, bound), Sub(Zero(), bound));
+    int8_t bytes[16];
+    StoreInt8(bytes, scaled);
+    __builtin_memcpy(out + k, bytes, static_cast<size_t>(whole ? 16 : end - k));
+  }
+  return some ? largest * (1.0f / 127) : 0.0f;
+}
+
+}  // namespace
+
+void RunToInt8(const float* x, const Panels& w, uint8_t* row) {
+  const Int8Layout layout = Int8LayoutOf(w.cols);
+  int8_t* q = reinterpret_cast<int8_t*>(row);
+  int8_t* nibbles = q + layout.nibbles_at;
+  int32_t* before = reinterpret_cast<int32_t*>(row + layout.before_at);
+  float* factors = reinterpret_cast<float*>(row + layout.factors_at);
+  for (int part = 0; part < w.parts; ++part) {
+    for (int64_t k = w.bounds[part], end = 0; k < w.bounds[part + 1]; k = end) {
+      const int64_t run = (k + w.first_col) / kInt8Run;
+      end = (run + 1) * kInt8Run - w.first_col;
+      if (end > w.bounds[part + 1]) end = w.bounds[part + 1];
+      factors[run + part] = RunOfX(x, k, end, q);
+    }
+  }
+  // The order of a step of nibbles: low ones of its two words, then high ones (kernels.h, mxfp4).
+  for (int64_t k = 0; k + 8 <= w.cols; k += 8) {
+    for (int i = 0; i < 4; ++i) {
+      // Vector u has columns 2 u + {0, 4, 1, 5} of eight.
+      nibbles[k + i] = q[k + i % 2 * 4 + i / 2];
+      nibbles[k + 4 + i] = q[k + 2 + i % 2 * 4 + i / 2];
+    }
+  }
+  int32_t sum = 0;
+  for (int64_t four = 0; four < w.cols / 4; ++four) {
+    before[four] = sum;
+    const int8_t* at = q + 4 * four;
+    sum += at[0] + at[1] + at[2] + at[3];
+  }
+  before[w.cols / 4] = sum;
+}
+
+void RunMatmulInt8(const MatmulArgs& a) {
+  WithInt8(a.w.format, [&]<class M>() { MatmulInt8<M>(a); });
+}
+
+void RunExpertsDownInt8(const ExpertsDownArgs& a) {
+  WithInt8(a.experts[a.active[0]].format, [&]<class M>() { ExpertsDown<M>(a, a.act8); });
+}
+
+}  // namespace mainarch::cpu::MAINARCH_TARGET

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+//
+// Sixty-four bytes, four columns of a panel's sixteen rows (row r's four are bytes 4 r to 4 r + 3), and
+// their products with four bytes that all rows share, summed in integers: exact, in whatever order.
+//
+//   LoadB, SetB             64 bytes; one byte, or one 16-bit word, everywhere
+//   AndB, OrB, ShiftLeftB<n>, ShiftRightB<n>   of 16-bit words
+//   WidenB                  32 bytes as words
+//   LookupB(table, codes)   table[code] of 16 bytes, codes of four bits
+//   SignedB(codes)          bytes with a sign as DotB<true> takes them: kSignedLess more than they are
+//   DotB<kSigned>(sums, codes, x)   sums += codes . x, x being four bytes with a sign, of at most 127
+//   FloatsOfB<kSigned>(sums, less)  sums less `less`, as floats; of two sums, both
+//
+// Where sums are of 16 bits (AVX2, codes without a sign) they hold 2 * 127 * code of so many additions as
+// fit into 32767: the caller sees to that (kNarrowSums).
+#ifndef MAINARCH_BACKEND_CPU_SIMD_BYTES_H_
+#define MAINARCH_BACKEND_CPU_SIMD_BYTES_H_
+
+#include "backend/cpu/simd/simd.h"
+
+namespace mainarch::cpu::MAINARCH_TARGET {
+
+// Vectors of bytes are registers, but for those of portable code, whose loops gcc takes minutes to unroll.
+#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2)
+#define MAINARCH_UNROLL_BYTES MAINARCH_UNROLL
+#define MAINARCH_INLINE_BYTES inline __attribute__((always_inline))
+#else
+#define MAINARCH_UNROLL_BYTES
+#define MAINARCH_INLINE_BYTES inline
+#endif
+
+static inline int32_t FourBytes(const int8_t* x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, 4);
+  return four;
+}
+
+#if defined(MAINARCH_TARGET_avx512)
+
+static constexpr bool kNarrowSums = false;
+static constexpr int kSignedLess = 128;  // the instruction takes codes without a sign
+using Bytes = __m512i;
+using ByteSums = __m512i;
+static inline Bytes LoadB(const uint8_t* p) { return _mm512_loadu_si512(p); }
+static inline Bytes SetB(uint8_t byte) { return _mm512_set1_epi8(static_cast<char>(byte)); }
+static inline Bytes SetWordsB(uint16_t word) { return _mm512_set1_epi16(static_cast<int16_t>(word)); }
+static inline Bytes AndB(Bytes a, Bytes b) { return _mm512_and_si512(a, b); }
+static inline Bytes OrB(Bytes a, Bytes b) { return _mm512_or_si512(a, b); }
+template <int n>
+static inline Bytes ShiftLeftB(Bytes a) { return _mm512_slli_epi16(a, n); }
+template <int n>
+static inline Bytes ShiftRightB(Bytes a) { return _mm512_srli_epi16(a, n); }
+static inline Bytes WidenB(const uint8_t* p) {
+  return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+static inline Bytes LookupB(const uint8_t* table, Bytes codes) {
+  return _mm512_shuffle_epi8(
+      _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table))), codes);
+}
+static inline Bytes SignedB(Bytes codes) { return _mm512_xor_si512(codes, SetB(0x80)); }
+static inline ByteSums ZeroB() { return _mm512_setzero_si512(); }
+template <bool>
+static inline void DotB(ByteSums& sums, Bytes codes, const int8_t* x) {
+  sums = _mm512_dpbusd_epi32(sums, codes, _mm512_set1_epi32(FourBytes(x)));
+}
+template <bool>
+static inline V FloatsOfB(ByteSums sums, int32_t less) {
+  return _mm512_cvtepi32_ps(_mm512_sub_epi32(sums, _mm512_set1_epi32(less)));
+}
+template <bool>
+static inline V FloatsOfB(ByteSums a, ByteSums b, int32_t less) {
+  return FloatsOfB<true>(_mm512_add_epi32(a, b), less);
+}
+// Sixteen floats, rounded already, as bytes with a sign.
+static inline void StoreInt8(int8_t* out, V a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
+}
+
+#elif defined(MAINARCH_TARGET_avx2)
+
+static constexpr bool kNarrowSums = true;
+static constexpr int kSignedLess = 0;
+struct Bytes {
+  __m256i lo, hi;
+};
+using ByteSums = Bytes;
+static inline Bytes LoadB(const uint8_t* p) { return {Load256(p), Load256(p + 32)}; }
+static inline Bytes Both(__m256i a) { return {a, a}; }
+static inline Bytes SetB(uint8_t byte) { return Both(_mm256_set1_epi8(static_cast<char>(byte))); }
+static inline Bytes SetWordsB(uint16_t word) { return Both(_mm256_set1_epi16(static_cast<int16_t>(word))); }
+static inline Bytes AndB(Bytes a, Bytes b) {
+  return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
+}
+static inline Bytes OrB(Bytes a, Bytes b) {
+  return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
+template <int n>
+static inline Bytes ShiftLeftB(Bytes a) { return {_mm256_slli_epi16(a.lo, n), _mm256_slli_epi16(a.hi, n)}; }
+template <int n>
+static inline Bytes ShiftRightB(Bytes a) { return {_mm256_srli_epi16(a.lo, n), _mm256_srli_epi16(a.hi, n)}; }
+static inline Bytes WidenB(const uint8_t* p) {
+  return {_mm256_cvtepu8_epi16(Load128(p)), _mm256_cvtepu8_epi16(Load128(p + 16))};
+}
+static inline Bytes LookupB(const uint8_t* table, Bytes codes) {
+  const __m256i t = _mm256_broadcastsi128_si256(Load128(table));
+  return {_mm256_shuffle_epi8(t, codes.lo), _mm256_shuffle_epi8(t, codes.hi)};
+}
+static inline Bytes SignedB(Bytes codes) { return codes; }
+static inline ByteSums ZeroB() { return Both(_mm256_setzero_si256()); }
+static inline __m256i SignedPairs(__m256i codes, __m256i x) {
+  // At most 2 * 128 * 127: no sum saturates.
+  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x, codes));
+  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+template <bool kSigned>
+static inline void DotB(ByteSums& sums, Bytes codes, const int8_t* x) {
+  const __m256i four = _mm256_set1_epi32(FourBytes(x));
+  if constexpr (kSigned) {
+    sums.lo = _mm256_add_epi32(sums.lo, SignedPairs(codes.lo, four));
+    sums.hi = _mm256_add_epi32(sums.hi, SignedPairs(codes.hi, four));
+  } else {
+    sums.lo = _mm256_add_epi16(sums.lo, _mm256_maddubs_epi16(codes.lo, four));
+    sums.hi = _mm256_add_epi16(sums.hi, _mm256_maddubs_epi16(codes.hi, four));
+  }
+}
+template <bool kSigned>
+static inline __m256i WideSums(__m256i sums) {
+  return kSigned ? sums : _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+}
+static inline V FloatsLess(__m256i lo, __m256i hi, int32_t less) {
+  const __m256i by = _mm256_set1_epi32(less);
+  return {_mm256_cvtepi32_ps(_mm256_sub_epi32(lo, by)), _mm256_cvtepi32_ps(_mm256_sub_epi32(hi, by))};
+}
+template <bool kSigned>
+static inline V FloatsOfB(ByteSums sums, int32_t less) {
+  return FloatsLess(WideSums<kSigned>(sums.lo), WideSums<kSigned>(sums.hi), less);
+}
+template <bool kSigned>
+static inline V FloatsOfB(ByteSums a, ByteSums b, int32_t less) {
+  return FloatsLess(_mm256_add_epi32(WideSums<kSigned>(a.lo), WideSums<kSigned>(b.lo)),
+                    _mm256_add_epi32(WideSums<kSigned>(a.hi), WideSums<kSigned>(b.hi)), less);
+}
+static inline void StoreInt8(int8_t* out, V a) {
+  const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
+  const __m256i in_order = _mm256_permute4x64_epi64(words, _MM_SHUFFLE(3, 1, 2, 0));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
+                   _mm_packs_epi16(_mm256_castsi256_si128(in_order),
+                                   _mm256_extracti128_si256(in_order, 1)));
+}
+
+#else
+
+static constexpr bool kNarrowSums = false;
+static constexpr int kSignedLess = 0;
+struct Bytes {
+  uint16_t words[32];
+};
+struct ByteSums {
+  int32_t rows[16];
+};
+static inline Bytes LoadB(const uint8_t* p) {
+  Bytes out;
+  __builtin_memcpy(out.words, p, sizeof(out.words));
+  return out;
+}
+static inline Bytes SetWordsB(uint16_t word) {
+  Bytes out;
+  for (uint16_t& w : out.words) w = word;
+  return out;
+}
+static inline Bytes SetB(uint8_t byte) { return SetWordsB(static_cast<uint16_t>(byte | byte << 8)); }
+static inline Bytes AndB(Bytes a, const Bytes& b) {
+  for (int i = 0; i < 32; ++i) a.words[i] = static_cast<uint16_t>(a.words[i] & b.words[i]);
+  return a;
+}
+static inline Bytes OrB(Bytes a, const Bytes& b) {
+  for (int i = 0; i < 32; ++i) a.words[i] = static_cast<uint16_t>(a.words[i] | b.words[i]);
+  return a;
+}
+template <int n>
+static inline Bytes ShiftLeftB(Bytes a) {
+  for (uint16_t& w : a.words) w = static_cast<uint16_t>(w << n);
+  return a;
+}
+template <int n>
+static inline Bytes ShiftRightB(Bytes a) {
+  for (uint16_t& w : a.words) w = static_cast<uint16_t>(w >> n);
+  return a;
+}
+static inline Bytes WidenB(const uint8_t* p) {
+  Bytes out;
+  for (int i = 0; i < 32; ++i) out.words[i] = p[i];
+  return out;
+}
+static inline Bytes LookupB(const uint8_t* table, const Bytes& codes) {
+  Bytes out;
+  for (int i = 0; i < 32; ++i) {
+    out.words[i] = static_cast<uint16_t>(table[codes.words[i] & 0xf] | table[codes.words[i] >> 8 & 0xf] << 8);
+  }
+  return out;
+}
+static inline Bytes SignedB(const Bytes& codes) { return codes; }
+static inline ByteSums ZeroB() { return {}; }
+template <bool kSigned>
+static inline void DotB(ByteSums& sums, const Bytes& codes, const int8_t* x) {
+  for (int row = 0; row < 16; ++row) {
+    for (int i = 0; i < 4; ++i) {
+      const int code = codes.words[2 * row + i / 2] >> (8 * (i % 2)) & 0xff;
+      sums.rows[row] += (kSigned && code >= 128 ? code - 256 : code) * x[i];
+    }
+  }
+}
+template <bool>
+static inline V FloatsOfB(const ByteSums& sums, int32_t less) {
+  float out[16];
+  for (int row = 0; row < 16; ++row) out[row] = static_cast<float>(sums.rows[row] - less);
+  return Load(out);
+}
+template <bool>
+static inline V FloatsOfB(ByteSums a, const ByteSums& b, int32_t less) {
+  for (int row = 0; row < 16; ++row) a.rows[row] += b.rows[row];
+  return FloatsOfB<true>(a, less);
+}
+static inline void StoreInt8(int8_t* out, V a) {
+  float values[16];
+  Store(values, a);
+  for (int i = 0; i < 16; ++i) out[i] = static_cast<int8_t>(values[i]);
+}
+
+#endif
+
+}  // namespace mainarch::cpu::MAINARCH_TARGET
+
+#endif  // MAINARCH_BACKEND_CPU_SIMD_BYTES_H_
