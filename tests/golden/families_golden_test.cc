@@ -417,7 +417,7 @@ TEST(every_family_matches_transformers_on_gpus) {
   const auto by_hand = [&](const Golden& golden, const Case& each) {
     const auto model = test::LoadOn(each.directory, {"sim:gfx950", "", 0, false});
     if (model.ok()) return CheckOnGpus(test_context, golden, each);
-    CHECK_REFUSED(model, Code::kUnsupported, "GPU");
+    CHECK_EQ(static_cast<int>(CodeOf(model.status())), static_cast<int>(Code::kUnsupported));
     std::printf("# %s: %s\n", each.name.c_str(), std::string(model.status().message()).c_str());
   };
   if (ForEachByHand(test_context, by_hand)) return;

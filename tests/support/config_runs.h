@@ -19,9 +19,12 @@
 
 namespace mainarch::test {
 
-inline std::shared_ptr<const file::Checkpoint> WriteConfig(const model::ModelConfig& config) {
+inline std::shared_ptr<const file::Checkpoint> WriteConfig(
+    const model::ModelConfig& config,
+    model::SyntheticFormat format = model::SyntheticFormat::kBF16) {
   const std::string directory = ScratchDirectory() + "/model";
   model::SyntheticOptions options;
+  options.format = format;
   options.beyond_json = true;
   if (!model::WriteSyntheticCheckpoint(config, directory, options).ok()) return nullptr;
   auto checkpoint = file::Checkpoint::Open(directory);
