@@ -247,8 +247,8 @@ def random_config(family, rng):
     latent = family == "deepseek_v3"
     if latent:
         config.update(num_key_value_heads=heads, hidden_size=heads * rng.choice([8, 24, 56]), q_lora_rank=rng.choice([None, 48, 80]),
-                      kv_lora_rank=rng.choice([16, 32, 112]), qk_nope_head_dim=rng.choice([16, 48, 64]), qk_rope_head_dim=rng.choice([16, 32]),
-                      v_head_dim=rng.choice([16, 32, 80]), rope_interleave=rng.random() < 0.5)
+                      kv_lora_rank=rng.choice([16, 32, 64, 128]), qk_nope_head_dim=rng.choice([16, 48, 64]), qk_rope_head_dim=rng.choice([16, 32]),
+                      v_head_dim=rng.choice([16, 32, 64, 80]), rope_interleave=rng.random() < 0.5)
     derived = family in ("qwen2", "qwen2_moe", "smollm3", "phi3", "olmo2", "olmo3", "granite")
     if latent:
         pass
