@@ -58,6 +58,7 @@ void Declare(Settings* s, Options* options) {
   options->Flag("ops", &s->ops, "time every operator of the last decode case");
   options->Flag("json", &s->json, "one JSON object");
   s->model.DeclareDevice(options);
+  s->model.DeclareTarget(options);
   options->Section("Synthetic checkpoint, in place of --model");
   s->geometry.Declare(options);
   options->Choice("format", FormatNames(), &s->format, "of its weights");

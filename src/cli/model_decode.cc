@@ -339,6 +339,7 @@ int RunModelDecode(Arguments arguments) {
   options.Unsigned("seed", &s.seed, "of the prompt and of synthetic weights");
   options.Flag("json", &s.json, "one JSON object");
   s.model.DeclareDevice(&options);
+  s.model.DeclareTarget(&options);
   options.Section("Synthetic checkpoint");
   s.geometry.Declare(&options);
   options.Choice("format", FormatNames(), &s.format, "of its weights");

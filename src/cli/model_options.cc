@@ -28,6 +28,11 @@ void ModelOptions::DeclareDevice(Options* options) {
   options->Flag("int8", &int8, "take 8 bits of what enters products with 4- to 8-bit weights on CPUs; others as --fast");
 }
 
+void ModelOptions::DeclareTarget(Options* options) {
+  options->Text("cpu", "TARGET", &cpu,
+                "kernels of a lesser CPU: amx, avx512_bf16, avx512, avx2, portable");
+}
+
 Status ModelOptions::Resolve() {
   if (tp == 0) return OkStatus();
   // Of GPUs, the first ones.
@@ -62,6 +67,7 @@ StatusOr<std::shared_ptr<const model::Model>> LoadModel(const ModelOptions& opti
   backend::BackendOptions backend_options;
   backend_options.device = options.device;
   backend_options.threads = static_cast<uint32_t>(options.threads);
+  backend_options.cpu_target = options.cpu;
   ASSIGN_OR_RETURN(auto backend, backend::CreateBackend(backend_options));
   Progress progress("loading", Progress::Unit::kBytes);
   backend::LoadOptions load;

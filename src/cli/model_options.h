@@ -23,9 +23,12 @@ struct ModelOptions {
   bool in_place = false;
   bool fast = false;
   bool int8 = false;
+  std::string cpu;  // the kernels' target; "": what this CPU does best
 
   void DeclareModel(Options* options, absl::string_view help);
   void DeclareDevice(Options* options);
+  // Of commands that do without the C ABI, which knows no targets.
+  void DeclareTarget(Options* options);
   // Makes --tp part of `device`; a wrong use if the two disagree.
   Status Resolve();
   // A virtual node: its times say nothing about hardware, and are never shown.

@@ -185,7 +185,10 @@ void Builder::LatentAttention(const std::string& prefix) {
     }
     qkv_ = AddBuffer("qkv", int64_t{heads + 1} * key + l.latent);
     attention_ = AddBuffer("attention", int64_t{heads} * l.latent);
-    latent_out_ = AddBuffer("latent.out", int64_t{heads} * l.value);
+    latent_out_ = AddBuffer("latent.out", int64_t{heads} * config_.StoredHeadDim());
+    if (config_.StoredHeadDim() != l.value) {
+      narrow_attention_ = AddBuffer("latent.out.narrow", int64_t{heads} * l.value);
+    }
   }
   const WeightId norm = NormBefore(prefix, NormNamesOf(config_.norms).before_attention);
   LatentQueries(self, norm);
@@ -209,10 +212,13 @@ void Builder::LatentAttention(const std::string& prefix) {
   attention.rope = backend::kNone;
   attention.scale = config_.AttentionScale();
   p.ops.push_back(attention);
-  p.ops.push_back(backend::HeadsMatmulOp{attention_, values, latent_out_, 0, l.latent, 0, l.value});
+  // As far apart as heads of that size are elsewhere, and cut like those.
+  const int32_t wide = config_.StoredHeadDim();
+  p.ops.push_back(backend::HeadsMatmulOp{attention_, values, latent_out_, 0, l.latent, 0, wide});
+  if (wide != l.value) p.ops.push_back(backend::ResizeHeadsOp{latent_out_, narrow_attention_, wide, l.value});
   const std::string o_proj = self + "o_proj";
   const int64_t width = int64_t{config_.heads} * l.value;
-  AddProduct(latent_out_, ColumnShards(o_proj, {Linear(o_proj, config_.hidden, width)}, SplitAt(width, l.value), 1),
+  AddProduct(wide == l.value ? latent_out_ : narrow_attention_, ColumnShards(o_proj, {Linear(o_proj, config_.hidden, width)}, SplitAt(width, l.value), 1),
              "", "");
 }
 

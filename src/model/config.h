@@ -170,8 +170,12 @@ struct ModelConfig {
   float repetition_penalty = 1;
 
   double AttentionScale() const;
-  // Of a head as caches and attention have it, with zeros behind head_dim.
-  int32_t StoredHeadDim() const { return stored_head_dim > 0 ? stored_head_dim : (head_dim + 15) / 16 * 16; }
+  // Of a head that attention leaves: of latents, of its values.
+  int32_t attention_dim() const { return latent.latent > 0 ? latent.value : head_dim; }
+  // Of such a head as caches and attention have it, with zeros behind.
+  int32_t StoredHeadDim() const {
+    return stored_head_dim > 0 ? stored_head_dim : (attention_dim() + 15) / 16 * 16;
+  }
   LayerAttention AttentionOf(size_t layer) const {
     return layer_attention.empty() ? LayerAttention() : layer_attention[layer];
   }

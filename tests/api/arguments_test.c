@@ -276,6 +276,9 @@ static void engine_create(void) {
   options.max_sequence_tokens = 32;
   OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
   mainarch_engine_destroy(engine);
+  options.flags = MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_INT8;
+  OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+  mainarch_engine_destroy(engine);
 }
 
 static void engine_prefixes(void) {

@@ -422,10 +422,7 @@ TEST(every_family_matches_transformers_on_gpus) {
   };
   if (ForEachByHand(test_context, by_hand)) return;
   ForEachCase(test_context, [&](const Golden& golden, const element&, const Case& each) {
-    if (each.name != "deepseek_v3") return CheckOnGpus(test_context, golden, each);
-    // Values of 48: no checkpoint that there is has other ones than of 128.
-    const auto model = test::LoadOn(each.directory, {"sim:gfx950", "", 0, false});
-    CHECK_REFUSED(model, Code::kUnsupported, "o_proj: a part of its columns begins at 48");
+    CheckOnGpus(test_context, golden, each);
   });
 }
 
