@@ -724,6 +724,7 @@ class ModelDecode(Case):
         self.check("--kv", "fp8", *few, bound=2e-5)
         self.check("--kv", "fp8", "--device", "cpu:8", *few, bound=2e-5)  # ranks share KV heads
         self.check("--kv", "bf16", "--fast", *few, bound=6e-2)
+        self.check("--format", "mxfp4", "--int8", *few, bound=0.15)
         for kv in ("fp4", "k8v4"):
             self.check("--kv", kv, *few, bound=2e-5)
             self.check("--kv", kv, "--device", "cpu:8", *few, bound=2e-5)

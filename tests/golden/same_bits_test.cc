@@ -22,12 +22,15 @@ TEST(chunks_threads_ranks_and_storage_change_no_bit) {
     CHECK(!directory.empty());
     for (backend::KvType kv :
          {backend::KvType::kBF16, backend::KvType::kFp8, backend::KvType::kFp4}) {
-      // Every target with fp32 activations, and with bf16 ones those that have them.
+      // Every target with fp32 activations, with bf16 ones those that have them, and with 8 bits where
+      // weights have such products.
       std::vector<std::pair<const cpu::Kernels*, backend::Activations>> modes;
       for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
         modes.emplace_back(kernels, backend::Activations::kF32);
         if (kernels->matmul_bf16 != nullptr)
           modes.emplace_back(kernels, backend::Activations::kBF16);
+        if (kv == backend::KvType::kBF16 && fixture.Name().find("mxfp4") != std::string::npos)
+          modes.emplace_back(kernels, backend::Activations::kInt8);
       }
       for (const auto& [kernels, activations] : modes) {
         std::vector<std::vector<float>> want;
@@ -138,6 +141,8 @@ TEST(batch_mix_changes_no_bit) {
     test::Mix mix;
     CHECK_OK(test::RunBatchMix(*model, mix));
     mix.activations = backend::Activations::kBF16;
+    CHECK_OK(test::RunBatchMix(*model, mix));
+    mix.activations = backend::Activations::kInt8;
     CHECK_OK(test::RunBatchMix(*model, mix));
   }
 }

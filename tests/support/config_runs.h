@@ -19,13 +19,10 @@
 
 namespace mainarch::test {
 
-inline std::shared_ptr<const file::Checkpoint> WriteConfig(
-    const model::ModelConfig& config,
-    model::SyntheticFormat format = model::SyntheticFormat::kBF16) {
+inline std::shared_ptr<const file::Checkpoint> WriteConfig(const model::ModelConfig& config) {
   const std::string directory = ScratchDirectory() + "/model";
   model::SyntheticOptions options;
   options.beyond_json = true;
-  options.format = format;
   if (!model::WriteSyntheticCheckpoint(config, directory, options).ok()) return nullptr;
   auto checkpoint = file::Checkpoint::Open(directory);
   return checkpoint.ok() ? *checkpoint : nullptr;
