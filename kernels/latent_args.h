@@ -95,9 +95,21 @@ struct NormSplitArgs {
 };
 static_assert(sizeof(NormSplitArgs) == 48);
 
+// A row's context is cut into splits of so many blocks of kSplitTokens, at absolute positions: one, or a power of two,
+// so that no row has more splits than kLatentMostSplits: what a split leaves of all heads is some 30 KiB and more.
+inline constexpr uint32_t kLatentMostSplits = 128;
+constexpr uint32_t LatentSplitBlocks(uint32_t position) {
+  uint32_t blocks = 1;
+  while (blocks <= position / (kSplitTokens * kLatentMostSplits)) blocks *= 2;
+  return blocks;
+}
+constexpr uint32_t LatentSplits(uint32_t position) {
+  return position / (LatentSplitBlocks(position) * kSplitTokens) + 1;
+}
+
 inline constexpr uint32_t kLatentHeads = 16;  // of a workgroup of attend_latent
-// Causal attention of all heads to the one key head, by splits of kSplitTokens at absolute positions; parts as
-// AttendArgs has them, with a head_dim of `latent`.
+// Causal attention of all heads to the one key head, by splits; parts as AttendArgs has them, with a head_dim of
+// `latent`.
 struct AttendLatentArgs {
   Address<const uint32_t> step;
   Address<const float> qkv;      // [rows, q_stride]: of each head what turns, then its latent

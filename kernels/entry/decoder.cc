@@ -155,6 +155,7 @@ MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
 MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256)
 
 // Latent attention.
+KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=64 sgpr=112 lds=2064")
 KERNEL(norm_split, NormSplit, "vgpr=48 sgpr=80 lds=16")
 using HeadsMatmulBf16 = HeadsMatmul<TileFormat::kBf16>;
 using HeadsMatmulPair = HeadsMatmul<TileFormat::kBf16Pair>;
@@ -164,13 +165,14 @@ KERNEL(heads_matmul_bf16, HeadsMatmulBf16, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_pair, HeadsMatmulPair, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_fp8, HeadsMatmulFp8, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_mxfp4, HeadsMatmulMxfp4, "vgpr=128 sgpr=112 lds=4096")
-#define MAINARCH_LATENT(suffix, format)                      \
-  using Latent_##suffix = Latent<format>;                    \
-  using AttendLatent_##suffix = AttendLatent<format>;        \
+#define MAINARCH_LATENT(suffix, format, budget)                \
+  using Latent_##suffix = Latent<format>;                      \
+  using AttendLatent_##suffix = AttendLatent<format>;          \
   KERNEL(latent_##suffix, Latent_##suffix, "vgpr=64 sgpr=112") \
-  KERNEL(attend_latent_##suffix, AttendLatent_##suffix, "vgpr=256 sgpr=112 lds=37376")
-MAINARCH_LATENT(bf16, KvFormat::kBF16)
-MAINARCH_LATENT(fp8, KvFormat::kFp8)
-MAINARCH_LATENT(pair, KvFormat::kF32)
+  KERNEL(attend_latent_##suffix, AttendLatent_##suffix, budget)
+MAINARCH_LATENT(bf16, KvFormat::kBF16, "vgpr=256 sgpr=112 lds=45568")
+MAINARCH_LATENT(fp8, KvFormat::kFp8, "vgpr=256 sgpr=112 lds=45568")
+// Two planes are more than two waves of a SIMD hold, so it has one.
+MAINARCH_LATENT(pair, KvFormat::kF32, "vgpr=344 agpr=88 sgpr=112 lds=45568")
 
 }  // namespace mainarch::kernels

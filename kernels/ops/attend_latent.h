@@ -3,12 +3,12 @@
 // Causal attention to latents (latent_args.h), through the matrix units: all heads of a rank see one
 // key head, whose values are a part of its keys.
 //
-// A workgroup takes one row, one split of kSplitTokens and 16 heads, the columns of the matrix
-// instructions. Queries lie in LDS as operands, because a wave's registers do not hold 576 elements of
-// 16 heads beside anything else. Wave w makes the scores of tokens 32 w to 32 w + 31; with the largest
-// score of all four, and all weights in LDS, each wave adds up every fourth step of the latent over all
-// tokens. So there is one order of additions, by absolute positions, and a row's bits do not depend on
-// the step, on other heads or on their number.
+// A workgroup takes one row, one split and 16 heads, the columns of the matrix instructions, and goes through the split
+// in blocks of kSplitTokens. Queries lie in LDS as operands, because a wave's registers do not hold 576 elements of
+// 16 heads beside anything else. Wave w makes the scores of tokens 32 w to 32 w + 31 of a block; with the largest
+// score of all four, and all weights in LDS, each wave adds up every fourth step of the latent over all tokens. So
+// there is one order of additions, by absolute positions, and a row's bits do not depend on the step, on other heads
+// or on their number.
 //
 // A value's operand has four tokens of one element side by side, a key's eight elements of one token:
 // the one is made of the other by a product with a part of the identity, which is exact.
@@ -41,46 +41,54 @@ struct AttendLatent {
   static constexpr uint32_t kHeads = kLatentHeads;
   static constexpr uint32_t kGroup = 32;  // tokens of a wave
   static_assert(kGroup * kWaves == kSplitTokens && kGroup == 2 * kPageTokens);
-  // Operands of queries, and when all scores are made those of weights; then what waves tell each other.
+  // Operands of queries, those of weights, and what waves tell each other.
   static constexpr uint32_t kOperandBytes = kWave * 16;
-  static constexpr uint32_t kPeaksAt = kLatentMostSteps * 2 * kOperandBytes;
+  static constexpr uint32_t kWeightsAt = kLatentMostSteps * 2 * kOperandBytes;
+  static constexpr uint32_t kPeaksAt = kWeightsAt + kWaves * 2 * kOperandBytes;
   static constexpr uint32_t kSumsAt = kPeaksAt + kWaves * kHeads * 4;
   static constexpr uint32_t kLdsBytes = kSumsAt + kWaves * kHeads * 4;
 
   struct Unit {
-    uint32_t row, head, split, position;
-    uint32_t first, last;  // tokens
+    uint32_t row, head, split, splits, position;
   };
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
-    const uint32_t splits = step.splits(), tiles = CeilDiv(args.heads, kHeads);
+    const uint32_t splits = Min(step.splits(), kLatentMostSplits), tiles = CeilDiv(args.heads, kHeads);
     const uint32_t total = RowsHere(step, args.first_row, args.row_count) * tiles * splits;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t split = t % splits, unit = t / splits;
       const uint32_t row = args.first_row + unit / tiles, position = step.position(row);
-      const uint32_t first = split * kSplitTokens;
-      if (first > position) continue;
-      OneSplit(args, step, {row, unit % tiles * kHeads, split, position, first,
-                            Min(first + kSplitTokens - 1, position)}, arena);
+      const Unit one = {row, unit % tiles * kHeads, split, LatentSplits(position), position};
+      if (split < one.splits) OneSplit(args, step, one, arena);
     }
   }
 
-  // What a wave will want of memory is asked for ahead: the first of its keys before queries are made, the
-  // first of its values before weights are.
+  // What a wave will want of memory is asked for ahead: the first of a block's keys before queries are made, or
+  // before the values of the block before are added; the first of its values before weights are made.
   DEVICE static void OneSplit(const Args& args, const StepView& step, const Unit& unit,
                               Arena arena) {
-    const SplitPages pages(args, step, unit);
-    const uint32_t token = unit.first + WaveId() * kGroup;
-    const TokenPage a = pages.At(2 * WaveId()), b = pages.At(2 * WaveId() + 1);
-    Keys keys(pages.sizes, a, b);
+    const uint32_t tokens = LatentSplitBlocks(unit.position) * kSplitTokens;
+    uint32_t first = unit.split * tokens;
+    const uint32_t end = Min(first + tokens - 1, unit.position);
+    BlockPages pages(args, step, unit, first);
+    Keys keys(pages);
     StageQueries(args, unit, arena);
-    Eight score = keys.Scores(arena);
-    Mask(token, unit.position, score);
-    Values values(pages);
-    Weigh(score, keys.latent_multipliers, arena);
-    values.Add(ReadArgumentsAgain<Args>(), unit, arena);
-    BarrierLds();
+    Running run;
+#pragma clang loop unroll(disable)
+    while (true) {
+      Eight score = keys.Scores(arena);
+      Mask(first + WaveId() * kGroup, unit.position, score);
+      Values values(pages);
+      const float keep = Weigh(score, keys.latent_multipliers, run, arena);
+      values.Add(keep, run, arena);
+      BarrierLds();
+      first += kSplitTokens;
+      if (first > end) break;
+      pages = BlockPages(ReadArgumentsAgain<Args>(), step, unit, first);
+      keys = Keys(pages);
+    }
+    Finish(ReadArgumentsAgain<Args>(), unit, run);
   }
 
   // ---- pages ----
@@ -94,17 +102,17 @@ struct AttendLatent {
     Global<const uint8_t> base;
     uint32_t lane;  // where this lane's eight elements of a step begin, in bytes
   };
-  // The eight pages of a split. Those beyond the position, which may not exist, are the position's.
-  struct SplitPages {
+  // The eight pages of a block. Those beyond the position, which may not exist, are the position's.
+  struct BlockPages {
     Sizes sizes;
     Global<const uint8_t> at;
     uint32_t page_bytes, first, position;
     uint32_t ids;  // lane l has that of page l % 8
 
-    DEVICE SplitPages(const Args& args, const StepView& step, const Unit& unit)
+    DEVICE BlockPages(const Args& args, const StepView& step, const Unit& unit, uint32_t token)
         : at(kernels::At(args.pages)),
           page_bytes(LatentPageBytes(kFormat, args.turning, args.latent)),
-          first(unit.first),
+          first(token),
           position(unit.position) {
       sizes.turning_steps = LatentSteps(args.turning);
       sizes.steps = sizes.turning_steps + LatentSteps(args.latent);
@@ -121,6 +129,7 @@ struct AttendLatent {
   };
 
   DEVICE static Lds<u32x4> Operands(Arena arena) { return arena.Get<u32x4>() + LaneId(); }
+  DEVICE static Lds<u32x4> Weights(Arena arena) { return arena.Get<u32x4>(kWeightsAt) + LaneId(); }
 
   DEVICE static void StageQueries(const Args& args, const Unit& unit, Arena arena) {
     const uint32_t turns = LatentSteps(args.turning), steps = turns + LatentSteps(args.latent);
@@ -223,16 +232,16 @@ struct AttendLatent {
   struct Keys {
     f32x4 latent_multipliers[2] = {};  // of fp8: of tokens 4 g .. 4 g + 3 of both pages
 
-    DEVICE Keys(const Sizes& sizes, const TokenPage& a, const TokenPage& b)
-        : sizes_(sizes), a_(a), b_(b) {
+    DEVICE explicit Keys(const BlockPages& pages)
+        : sizes_(pages.sizes), a_(pages.At(2 * WaveId())), b_(pages.At(2 * WaveId() + 1)) {
       if constexpr (kFp8) {
-        turning_multipliers_[0] = FourOf(a, 0);
-        turning_multipliers_[1] = FourOf(b, 0);
-        latent_multipliers[0] = FourOf(a, 1);
-        latent_multipliers[1] = FourOf(b, 1);
+        turning_multipliers_[0] = FourOf(a_, 0);
+        turning_multipliers_[1] = FourOf(b_, 0);
+        latent_multipliers[0] = FourOf(a_, 1);
+        latent_multipliers[1] = FourOf(b_, 1);
       }
-      turns_.Load(sizes, a, b, 0);
-      next_.Load(sizes, a, b, sizes.turning_steps);
+      turns_.Load(sizes_, a_, b_, 0);
+      next_.Load(sizes_, a_, b_, sizes_.turning_steps);
     }
 
     // Lane (j, g) gets head j's of tokens 4 g .. 4 g + 3 of both pages.
@@ -266,7 +275,7 @@ struct AttendLatent {
     }
 
    private:
-    static constexpr uint32_t kBatch = kPlanes == 2 ? 4 : 8;
+    static constexpr uint32_t kBatch = kPlanes == 2 ? 2 : 4;
     static constexpr uint32_t kMostTurns = kLatentMostTurning / kStepColumns;
     static_assert(kMostTurns == 2);
 
@@ -276,8 +285,8 @@ struct AttendLatent {
           [part * (kPageTokens / 4) + LanePart()];
     }
 
-    const Sizes sizes_;
-    const TokenPage a_, b_;
+    Sizes sizes_;
+    TokenPage a_, b_;
     f32x4 turning_multipliers_[2] = {};
     KeySteps<kMostTurns> turns_;
     KeySteps<kBatch> next_;
@@ -312,15 +321,26 @@ struct AttendLatent {
     return sum;
   }
 
-  // exp of what scores are above the largest of the split, as operands in place of the queries.
-  DEVICE static void Weigh(Eight& score, const f32x4 (&multipliers)[2], Arena arena) {
+  // What a wave has so far: for its column (head) the largest score and the sum of exp, and exp-weighted latents:
+  // of its k-th step elements 16 h + 4 g + r of lane (j, g) in o[k][h][r].
+  struct Running {
     float largest = -1e30f;  // finite: of two -inf no difference can be taken
+    float sum = 0;
+    f32x4 o[CeilDiv(kLatentMost / kStepColumns, kWaves)][2] = {};
+  };
+
+  // exp of what scores are above the largest of all so far, as operands. Gives what multiplies what has been added
+  // before.
+  DEVICE static float Weigh(Eight& score, const f32x4 (&multipliers)[2], Running& run, Arena arena) {
+    float largest = run.largest;
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < 8; ++i) largest = __builtin_fmaxf(largest, score.at[i]);
     largest = ColumnMax(largest);
     if (LanePart() == 0) Peaks(arena)[WaveId() * kHeads] = largest;
     BarrierLds();
     largest = Peak(arena);
+    const float keep = Exp(run.largest - largest);
+    run.largest = largest;
     float sum = 0;
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < 8; ++i) {
@@ -338,9 +358,11 @@ struct AttendLatent {
       }
     }
     const SplitEight weight = Split(score);
-    Operands(arena)[2 * WaveId() * kWave] = weight.high;
-    Operands(arena)[(2 * WaveId() + 1) * kWave] = weight.low;
+    Weights(arena)[2 * WaveId() * kWave] = weight.high;
+    Weights(arena)[(2 * WaveId() + 1) * kWave] = weight.low;
     BarrierLds();
+    run.sum = Fma(run.sum, keep, Sum(arena));
+    return keep;
   }
 
   // ---- values ----
@@ -358,79 +380,79 @@ struct AttendLatent {
     return u32x2{__builtin_amdgcn_perm(BitCast<uint32_t>(b), BitCast<uint32_t>(a), 0x07060302),
                  __builtin_amdgcn_perm(BitCast<uint32_t>(d), BitCast<uint32_t>(c), 0x07060302)};
   }
-  // A wave's steps of the latent over all tokens of the split: every fourth step, in order. Tokens beyond the position
-  // have weight 0.
+  // A wave's steps of the latent over all tokens of a block: every fourth step. Tokens beyond the position have
+  // weight 0.
   class Values {
    public:
-    DEVICE explicit Values(const SplitPages& pages) : sizes_(pages.sizes) {
-#pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < kPages; ++i) pages_[i] = pages.At(i);
-      Ask(0);
-    }
+    DEVICE explicit Values(const BlockPages& pages) : pages_(pages), sizes_(pages.sizes) { Ask(0); }
 
-    DEVICE void Add(const Args& args, const Unit& unit, Arena arena) {
+    // o = o * keep + weights * values.
+    DEVICE void Add(float keep, Running& run, Arena arena) {
       SplitEight weight[kWaves];
 #pragma clang loop unroll(full)
       for (uint32_t w = 0; w < kWaves; ++w) {
-        weight[w] = {Operands(arena)[2 * w * kWave], Operands(arena)[(2 * w + 1) * kWave]};
+        weight[w] = {Weights(arena)[2 * w * kWave], Weights(arena)[(2 * w + 1) * kWave]};
       }
       const u32x2 identity = Identity();
-      const float total = Sum(arena);
-#pragma clang loop unroll(disable)
-      for (uint32_t k = 0; StepOf(k) < sizes_.steps; ++k) {
+#pragma clang loop unroll(full)
+      for (uint32_t k = 0; k < sizeof(run.o) / sizeof(run.o[0]); ++k) {
+        if (StepOf(sizes_, k) >= sizes_.steps) break;
         Codes now[kPages];
 #pragma clang loop unroll(full)
         for (uint32_t i = 0; i < kPages; ++i) now[i] = next_[i];
-        if (StepOf(k + 1) < sizes_.steps) Ask(k + 1);
+        if (StepOf(sizes_, k + 1) < sizes_.steps) Ask(k + 1);
         KeepOrder();
-        f32x4 o[2] = {};
 #pragma clang loop unroll(full)
-        for (uint32_t w = 0; w < kWaves; ++w) {
+        for (uint32_t h = 0; h < 2; ++h) {
+          f32x4 o = run.o[k][h] * keep;
 #pragma clang loop unroll(full)
-          for (uint32_t h = 0; h < 2; ++h) {
-            o[h] = AddPlanes(
+          for (uint32_t w = 0; w < kWaves; ++w) {
+            o = AddPlanes(
                 [&](uint32_t p) {
                   const u32x4 of_a = now[2 * w].Operand(p), of_b = now[2 * w + 1].Operand(p);
                   const u32x2 x = Transposed(h == 0 ? of_a.lo : of_a.hi, identity);
                   const u32x2 y = Transposed(h == 0 ? of_b.lo : of_b.hi, identity);
                   return u32x4{x[0], x[1], y[0], y[1]};
                 },
-                weight[w], o[h]);
+                weight[w], o);
           }
+          run.o[k][h] = o;
         }
-        const uint32_t column = (StepOf(k) - sizes_.turning_steps) * kStepColumns + 4 * LanePart();
-        Store(args, unit, column, o[0], total);
-        Store(args, unit, column + 16, o[1], total);
       }
-      StorePeak(args, unit, total, arena);
     }
 
    private:
     static constexpr uint32_t kPages = kSplitTokens / kPageTokens;
-    // The wave's k-th step, among a page's.
-    DEVICE uint32_t StepOf(uint32_t k) const {
-      return sizes_.turning_steps + WaveId() + k * kWaves;
-    }
     DEVICE void Ask(uint32_t k) {
-      const uint32_t step = Min(StepOf(k), sizes_.steps - 1);
+      const uint32_t step = Min(StepOf(sizes_, k), sizes_.steps - 1);
 #pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < kPages; ++i) next_[i].Load(sizes_, pages_[i], step);
+      for (uint32_t i = 0; i < kPages; ++i) next_[i].Load(sizes_, pages_.At(i), step);
     }
 
+    const BlockPages pages_;
     const Sizes sizes_;
-    TokenPage pages_[kPages];
     Codes next_[kPages];
   };
+  // A wave's k-th step of the latent, among a page's.
+  DEVICE static uint32_t StepOf(const Sizes& sizes, uint32_t k) {
+    return sizes.turning_steps + WaveId() + k * kWaves;
+  }
 
-  // What the merge wants of a part beside its elements.
-  DEVICE static void StorePeak(const Args& args, const Unit& unit, float total, Arena arena) {
+  // The answer, or a part of it.
+  DEVICE static void Finish(const Args& args, const Unit& unit, const Running& run) {
     const uint32_t head = unit.head + LaneRow();
-    if (unit.position < kSplitTokens || WaveId() != 0) return;
-    const float largest = Peak(arena);
-    if (LanePart() != 0 || head >= args.heads) return;
+    if (head >= args.heads) return;
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < sizeof(run.o) / sizeof(run.o[0]); ++k) {
+      const uint32_t column = (WaveId() + k * kWaves) * kStepColumns + 4 * LanePart();
+      if (column >= args.latent) break;
+      Store(args, unit, column, run.o[k][0], run.sum);
+      Store(args, unit, column + 16, run.o[k][1], run.sum);
+    }
+    if (unit.splits == 1 || WaveId() != 0 || LanePart() != 0) return;
     const Global<float> part = PartOf(args, unit, head) + args.latent;
-    part[0] = largest;
-    part[1] = total;
+    part[0] = run.largest;
+    part[1] = run.sum;
   }
 
   DEVICE static Global<float> PartOf(const Args& args, const Unit& unit, uint32_t head) {
@@ -440,12 +462,10 @@ struct AttendLatent {
   // Elements d .. d + 3 of this lane's head.
   DEVICE static void Store(const Args& args, const Unit& unit, uint32_t d, f32x4 o, float total) {
     const uint32_t head = unit.head + LaneRow();
-    if (head >= args.heads) return;
-    if (unit.position >= kSplitTokens) {
+    if (unit.splits > 1) {
       *reinterpret_cast<Global<f32x4>>(PartOf(args, unit, head) + d) = o;
       return;
     }
-    // There is no other split.
     const Global<float> row = At(args.out) + uint64_t{unit.row} * args.out_stride;
     const float e0 = o[0] / total, e1 = o[1] / total, e2 = o[2] / total, e3 = o[3] / total;
     StoreSplitPiece(row, head * args.latent + d, RowPiece{e0, e1});

@@ -10,6 +10,7 @@
 #ifndef MAINARCH_KERNELS_OPS_ATTENTION_H_
 #define MAINARCH_KERNELS_OPS_ATTENTION_H_
 
+#include "kernels/latent_args.h"
 #include "kernels/ops/kv_page.h"
 #include "kernels/ops/tiles.h"
 #include "kernels/quant/kv_fp4.h"
@@ -478,7 +479,8 @@ struct Attend {
 // Rows of more than one split: a workgroup a (row, kMergeColumns elements of a head, or all). Splits are dealt
 // out over so many groups of threads as these leave, group after group, and added in order by each; then
 // groups are.
-struct AttendMerge {
+template <bool kLatents>
+struct MergeSplits {
   using Args = AttendMergeArgs;
   static constexpr uint32_t kBatch = 16;         // parts that a thread asks for at once
   static constexpr uint32_t kShares = kThreads;  // whose shares are known at once
@@ -491,7 +493,8 @@ struct AttendMerge {
     const uint32_t total = RowsHere(step, args.first_row, args.row_count) * units;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t row = args.first_row + t / units, unit = t % units;
-      const uint32_t splits = SplitsSeen(step.position(row), args.window);
+      const uint32_t splits = kLatents ? LatentSplits(step.position(row))
+                                       : SplitsSeen(step.position(row), args.window);
       if (splits > 1) OneSlice(args, row, unit / slices, unit % slices, splits, arena);
     }
   }
@@ -555,6 +558,9 @@ struct AttendMerge {
     for (uint32_t k = 0; k < kBatch; ++k) o = Fma(values[k], by[k], o);
   }
 };
+
+using AttendMerge = MergeSplits<false>;
+using AttendLatentMerge = MergeSplits<true>;
 
 }  // namespace mainarch::kernels
 

@@ -178,7 +178,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   const uint64_t parts =
       shape_.max_splits == 1
           ? 0
-          : uint64_t{shape_.attend_rows} * shape_.max_splits * shape_.attend_floats * 4;
+          : uint64_t{shape_.attend_rows} * shape_.attend_floats * 4;
   m.attend_parts = carve.Take(parts);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
   m.logits = carve.Take(uint64_t{kMostInFlight} * shape_.options.max_logit_rows *

@@ -69,7 +69,7 @@ struct Shape {
   std::vector<PoolShape> pools;  // of each of Program::caches
   uint32_t page_lists = 0;       // of a sequence: paged caches
   uint64_t positions = 0;        // that a sequence can have
-  uint32_t attend_floats = 0;    // of one row and split, all heads: attention's parts
+  uint64_t attend_floats = 0;    // of one row, all its heads and splits: attention's parts
   uint32_t hidden_stride = 0;
   uint32_t chunks = 0;       // of a row of x
   uint32_t max_splits = 0;   // of the longest context

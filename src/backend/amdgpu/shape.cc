@@ -16,6 +16,8 @@ constexpr uint32_t kStepChanges = 2048;
 constexpr uint32_t kEditWords = 192;
 // Bytes of attention parts at most; more rows are done in several launches.
 constexpr uint64_t kAttendPartBytes = uint64_t{256} << 20;
+// The same of latents, whose parts are long: a queue has room for so many launches of each of 61 layers.
+constexpr uint64_t kLatentPartBytes = uint64_t{1} << 30;
 // Slots begin with whole lines.
 constexpr uint32_t kSlotAlign = 256;
 
@@ -83,19 +85,22 @@ void AddPools(const Program& program, Shape* shape) {
 // Attention's splits, and the parts that they leave.
 void AddSplits(const Program& program, Shape* shape) {
   shape->max_splits = std::max(1u, CeilDivide(shape->positions, kernels::kSplitTokens));
+  uint64_t most = kAttendPartBytes;
   for (const backend::Op& op : program.ops) {
     const auto* attention = std::get_if<backend::AttentionOp>(&op);
     if (attention == nullptr) continue;
     const auto dim = static_cast<uint32_t>(backend::CacheOf(program, *attention).value_dim);
-    shape->attend_floats =
-        std::max(shape->attend_floats, static_cast<uint32_t>(attention->heads) * kernels::AttendPartFloats(dim));
+    const bool latents = LatentOf(program, attention->cache) != nullptr;
+    const uint64_t splits = latents ? std::min(shape->max_splits, kernels::kLatentMostSplits) : shape->max_splits;
+    shape->attend_floats = std::max(shape->attend_floats, static_cast<uint64_t>(attention->heads) * splits *
+                                                              kernels::AttendPartFloats(dim));
+    if (latents) most = kLatentPartBytes;
   }
-  const uint64_t row_parts = std::max<uint64_t>(1, uint64_t{shape->max_splits} * shape->attend_floats * 4);
   const uint32_t rows = shape->options.max_rows;
-  shape->attend_rows = shape->max_splits == 1
-                           ? rows
-                           : static_cast<uint32_t>(
-                                 std::clamp<uint64_t>(kAttendPartBytes / row_parts, 1, rows));
+  shape->attend_rows =
+      shape->max_splits == 1
+          ? rows
+          : static_cast<uint32_t>(std::clamp<uint64_t>(most / std::max<uint64_t>(1, shape->attend_floats * 4), 1, rows));
 }
 
 // What steps bring of slots, and the workspace of heads that are shared.

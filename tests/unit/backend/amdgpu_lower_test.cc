@@ -9,6 +9,7 @@
 #include "backend/amdgpu/lower.h"
 #include "backend/amdgpu/page_tables.h"
 #include "isa/kernel_images.h"
+#include "kernels/latent_args.h"
 #include "support/test.h"
 
 namespace mainarch::amdgpu {
@@ -206,6 +207,37 @@ TEST(pages_hold_latents_once) {
   std::get<backend::LatentOp>(p.ops[0]).turning = 16;
   options.kv_type = KvFormat::kBF16;
   CHECK_EQ(PoolShapesOf(p, options)[0].page_bytes, uint64_t{16 * (32 + 512) * 2});
+}
+
+// Splits of latents are longer where contexts are, so that there are no more than 128 of a row.
+TEST(splits_of_latents) {
+  using kernels::LatentSplitBlocks, kernels::LatentSplits;
+  CHECK_EQ(LatentSplits(0), 1u);
+  CHECK_EQ(LatentSplits(127), 1u);
+  CHECK_EQ(LatentSplits(128), 2u);
+  CHECK_EQ(LatentSplits(16383), 128u);
+  CHECK_EQ(LatentSplits(16384), 65u);
+  CHECK_EQ(LatentSplitBlocks(16384), 2u);
+  CHECK_EQ(LatentSplits(32767), 128u);
+  CHECK_EQ(LatentSplitBlocks(32768), 4u);
+  for (uint32_t position = 1; position < 1u << 22; position += 97) {
+    CHECK_LE(LatentSplits(position), kernels::kLatentMostSplits);
+    if (position >= 16384) CHECK_GT(LatentSplits(position), 64u);
+  }
+  // DeepSeek's context: of 16 heads 4 MiB of parts a row, of 128 heads 33.
+  Program p = Latents();
+  std::get<backend::LatentOp>(p.ops[0]).latent = 512;
+  Paged(p).key_dim = 528;
+  Paged(p).value_dim = 512;
+  p.max_position = 163840;
+  backend::ContextOptions options;
+  options.pages = {163840 / 16};
+  options.max_rows = 512;
+  for (const auto& [heads, rows] : std::vector<std::pair<int32_t, uint32_t>>{{16, 248}, {128, 31}}) {
+    std::get<backend::AttentionOp>(p.ops[1]).heads = heads;
+    CHECK_EQ(ShapeOf(p, options).attend_floats, static_cast<uint64_t>(heads) * 128 * 528);
+    CHECK_EQ(ShapeOf(p, options).attend_rows, rows);
+  }
 }
 
 TEST(programs_the_kernels_cannot_run_are_refused) {

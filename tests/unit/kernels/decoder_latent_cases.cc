@@ -490,7 +490,7 @@ Case AttendLatentCase(const LatentShape& s, uint32_t first_row, uint32_t row_cou
     args.row_count = row_count;
   };
   out.steps = {{MakeLaunch<AttendLatentArgs>(absl::StrCat("attend_latent_", NameOfKv(s.format)), 3, attend)},
-               {MakeLaunch<AttendMergeArgs>("attend_merge", 2, merge)}};
+               {MakeLaunch<AttendMergeArgs>("attend_latent_merge", 2, merge)}};
   out.expectations = {want.CheckSplit("out")};
   return out;
 }
@@ -520,6 +520,9 @@ std::vector<Case> DecoderLatentCases() {
   cases.push_back(AttendLatentCase({KvFormat::kFp8, 128, 64, 512, {130}}, 0, 1));
   cases.push_back(AttendLatentCase({KvFormat::kBF16, 3, 32, 192, {3, 530, 40, 140, 20}}, 1, 3));
   cases.push_back(AttendLatentCase({KvFormat::kBF16, 2, 32, 32, {3, 40}}, 2, 2));
+  // Splits of several blocks, the last one of fewer.
+  cases.push_back(AttendLatentCase({KvFormat::kBF16, 1, 16, 32, {16383, 16700}}, 0, 2));
+  cases.push_back(AttendLatentCase({KvFormat::kFp8, 2, 8, 64, {32768 + 500}}, 0, 1));
   return cases;
 }
 

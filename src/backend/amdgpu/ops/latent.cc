@@ -128,7 +128,7 @@ void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to) {
   args.heads = static_cast<uint32_t>(op.heads);
   args.turning = static_cast<uint32_t>(latent.turning);
   args.latent = static_cast<uint32_t>(latent.latent);
-  args.max_splits = to->shape.max_splits;
+  args.max_splits = std::min(to->shape.max_splits, kernels::kLatentMostSplits);
   args.scale = static_cast<float>(op.scale);
   args.row_count = std::min(to->shape.attend_rows, to->rows);
   kernels::AttendMergeArgs merge;
@@ -145,7 +145,7 @@ void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to) {
     to->Add(AttendLatentKernel(to->shape.kv), args,
             uint64_t{args.row_count} * CeilDivide(args.heads, kernels::kLatentHeads) * args.max_splits);
     if (args.max_splits == 1) continue;
-    to->Add("attend_merge", merge,
+    to->Add("attend_latent_merge", merge,
             uint64_t{args.row_count} * args.heads * CeilDivide(args.latent, kernels::kMergeColumns));
   }
 }
