@@ -35,6 +35,7 @@ enum class Format : uint8_t {
   kGptq,        // words of eight columns of a row, side by side
   kAwq,         // words of eight rows of a column
   kNvfp4,       // e2m1 pairs, e4m3fn for 16 columns, one multiplier (kernels/quant/mxfp4.h)
+  kInt8Channel,  // bytes with a sign, one multiplier per row, or one for all (compressed-tensors W8A8)
 };
 
 // Of a matrix on a CPU (backend/cpu/kernels.h, Panels).
@@ -51,6 +52,7 @@ enum class PanelFormat : uint8_t {
   kQ5K,     // 0 to 31, likewise
   kQ6K,     // -32 to 31; of 256 columns a fp16, of 16 a factor of 8 bits
   kNvfp4,   // e2m1, a scale of e4m3fn for 16 columns, a multiplier of fp32 a row
+  kInt8Row,  // bytes with a sign, a scale of fp32 a row
   kCount
 };
 
@@ -90,6 +92,7 @@ inline constexpr FormatInfo kFormats[] = {
     {"gptq", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kBf16Pair},
     {"awq", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kBf16Pair},
     {"nvfp4", 4, 1, 1, 16, PanelFormat::kNvfp4, TileFormat::kBf16Pair},
+    {"int8-channel", 8, 4, 1, 0, PanelFormat::kInt8Row, TileFormat::kBf16Pair},
 };
 inline constexpr uint32_t kFormatCount = sizeof(kFormats) / sizeof(kFormats[0]);
 
@@ -102,7 +105,8 @@ struct PanelInfo {
 inline constexpr PanelInfo kPanelFormats[] = {
     {64, 2, true},  {64, 2, false}, {128, 2, false}, {64, 4, true},   {64, 8, true},
     {64, 4, true},  {64, 8, true},  {64, 8, true},   {64, 8, true},   {64, 8, true},
-    {160, 16, true}, {160, 16, true}, {64, 8, true}, {160, 16, true}, {96, 8, true}, {64, 8, true}};
+    {160, 16, true}, {160, 16, true}, {64, 8, true}, {160, 16, true}, {96, 8, true}, {64, 8, true},
+    {64, 4, true}};
 static_assert(sizeof(kPanelFormats) / sizeof(kPanelFormats[0]) ==
               static_cast<uint32_t>(PanelFormat::kCount));
 

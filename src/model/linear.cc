@@ -95,11 +95,13 @@ class LinearFinder {
       status = Plain(*PlainFormat(weight_->dtype));
     } else if (weight_->dtype == DType::kF8E4M3) {
       status = Fp8();
+    } else if (weight_->dtype == DType::kI8) {
+      status = Int8();
     } else if (weight_->dtype == DType::kU8) {
       status = Fp4();
     } else {
       status = Bad(Code::kUnsupported, *weight_, "has dtype ", NameOf(weight_->dtype),
-                   ", which is not supported; known are BF16, F16, F32, F8_E4M3, U8 (MXFP4, NVFP4) and I32 (int4)");
+                   ", which is not supported; known are BF16, F16, F32, F8_E4M3, I8, U8 (MXFP4, NVFP4) and I32 (int4)");
     }
     RETURN_IF_ERROR(status);
     return matrix_;
@@ -147,17 +149,35 @@ class LinearFinder {
     if (block != nullptr) return Fp8Blocks(*block);
     matrix_.format = Format::kFp8Channel;
     const std::vector<int64_t>& shape = channel->shape;
-    const bool one =
-        shape.empty() || shape == std::vector<int64_t>{1} || shape == std::vector<int64_t>{1, 1};
     // compressed-tensors gives this name to the scales of blocks, too.
     if (shape.size() == 2 && shape[1] > 1 && BlockOf(matrix_.rows, shape[0]) != 0 &&
         BlockOf(matrix_.cols, shape[1]) != 0) {
       return Fp8Blocks(*channel);
     }
+    return ChannelScales(*channel);
+  }
+
+  // One a row, or one for all.
+  Status ChannelScales(const TensorView& scale) {
+    const std::vector<int64_t>& shape = scale.shape;
+    const bool one =
+        shape.empty() || shape == std::vector<int64_t>{1} || shape == std::vector<int64_t>{1, 1};
     if (!one && shape != std::vector<int64_t>{matrix_.rows}) {
-      RETURN_IF_ERROR(CheckShape(*channel, {matrix_.rows, 1}, ", [N] or one for all rows"));
+      RETURN_IF_ERROR(CheckShape(scale, {matrix_.rows, 1}, ", [N] or one for all rows"));
     }
-    return FloatScales(*channel);
+    return FloatScales(scale);
+  }
+
+  // compressed-tensors "int-quantized". What it would round activations to is not looked at.
+  Status Int8() {
+    RETURN_IF_ERROR(CheckShape(*weight_, {matrix_.rows, matrix_.cols}, ""));
+    const TensorView* scale = Sibling(".weight_scale");
+    if (scale == nullptr) return Bad(Code::kBadModel, *weight_, "of I8 has no weight_scale");
+    if (const TensorView* zero = Sibling(".weight_zero_point")) {
+      return Bad(Code::kUnsupported, *zero, "gives bytes a zero point, which is not supported");
+    }
+    matrix_.format = Format::kInt8Channel;
+    return ChannelScales(*scale);
   }
 
   // Blocks of any size that the shapes tell.
@@ -179,11 +199,11 @@ class LinearFinder {
     return FloatScales(scale);
   }
 
-  // Scales of FP8: few enough to look at each.
+  // Scales of FP8 and bytes: few enough to look at each.
   Status FloatScales(const TensorView& scale) {
     if (scale.dtype != DType::kF32 && scale.dtype != DType::kBF16) {
       return Bad(Code::kUnsupported, scale, "has dtype ", NameOf(scale.dtype),
-                 ", but scales of F8_E4M3 are F32 or BF16");
+                 ", but scales of F8_E4M3 and I8 are F32 or BF16");
     }
     const size_t step = BytesOf(scale.dtype);
     for (size_t at = 0; at < scale.bytes.size(); at += step) {

@@ -42,9 +42,9 @@ float DecodeFp8Block(const Matrix& matrix, const uint8_t* row_data, int64_t row,
   return FloatFromFp8E4m3(row_data[col]) * FloatScale(matrix, index);
 }
 
-float DecodeFp8Channel(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
+float ChannelScale(const Matrix& matrix, int64_t row) {
   const bool one_for_all = matrix.scale.size() == BytesOf(matrix.scale_dtype);
-  return FloatFromFp8E4m3(row_data[col]) * FloatScale(matrix, one_for_all ? 0 : row);
+  return FloatScale(matrix, one_for_all ? 0 : row);
 }
 
 float DecodeMxfp4(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
@@ -100,7 +100,9 @@ float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t
     case Format::kFp8Block:
       return DecodeFp8Block(matrix, row_data, row, col);
     case Format::kFp8Channel:
-      return DecodeFp8Channel(matrix, row_data, row, col);
+      return FloatFromFp8E4m3(row_data[col]) * ChannelScale(matrix, row);
+    case Format::kInt8Channel:
+      return static_cast<float>(static_cast<int8_t>(row_data[col])) * ChannelScale(matrix, row);
     case Format::kMxfp4:
       return DecodeMxfp4(matrix, row_data, row, col);
     case Format::kInt4Packed:

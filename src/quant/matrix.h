@@ -21,11 +21,12 @@ struct Matrix {
   int64_t cols = 0;  // in features
   // [rows, cols] row-major; kMxfp4: [rows, cols / 2] bytes; GGUF's formats: blocks of columns.
   absl::Span<const uint8_t> data;
-  // kFp8Block: [ceil(rows / block_rows), ceil(cols / block_cols)]; kFp8Channel: [rows] or [1];
+  // kFp8Block: [ceil(rows / block_rows), ceil(cols / block_cols)]; kFp8Channel and
+  // kInt8Channel: [rows] or [1];
   // kMxfp4: [rows, cols / 32]; kInt4Packed: [rows, groups]; kGptq and kAwq: [groups, rows]; kNvfp4:
   // [rows, cols / 16]; otherwise empty.
   absl::Span<const uint8_t> scale;
-  // F32 or BF16 for FP8, U8/F8_E8M0 for MXFP4, F16 or BF16 for groups of int4
+  // F32 or BF16 for FP8 and bytes, U8/F8_E8M0 for MXFP4, F16 or BF16 for groups of int4
   DType scale_dtype = DType::kF32;
   // Zero points of groups of int4 (kernels/quant/int4_groups.h); empty: all are 8.
   absl::Span<const uint8_t> zero;

@@ -97,6 +97,13 @@ inline Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt199
       }
       break;
     }
+    case Format::kInt8Channel:
+      for (uint8_t& b : s.data) b = byte();
+      s.scale.resize(static_cast<size_t>(rows) * 4);
+      for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+        put(&s.scale, i, 0.001f + 0.01f * std::fabs(RandomNormal(rng)));
+      }
+      break;
     case Format::kMxfp4:
       for (uint8_t& b : s.data) b = byte();
       s.scale.resize(static_cast<size_t>(rows * cols / 32));

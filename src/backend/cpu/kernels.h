@@ -30,7 +30,7 @@ using quant::PanelFormat;
 //   f32        2 columns: [2][16 rows]         128 bytes
 //   fp8        4 columns: row r, column c at byte 16 (r / 4) + 2 (r % 4) + 8 (c / 2) + c % 2
 //   mxfp4      8 columns: 16-bit word 2 r + e of 32, nibble s = column 2 s + e
-//   int8       4 columns: [16 rows][4]
+//   int8, int8row   4 columns: [16 rows][4]
 //   int4, iq4nl, int4min, q4_1, q4k, nvfp4   as mxfp4
 //   q5_0, q5_1, q5k   16 columns: two steps as mxfp4 has them, then a byte for each word: the fifth bits of
 //              its nibbles, those of the first step lowest
@@ -40,6 +40,7 @@ using quant::PanelFormat;
 //   int4min    float [groups][2][16]: scale and addend; q4_1, q5_1 the same in fp16
 //   q4k, q5k   of 256 columns fp16 [2][16], d and -dmin, then bytes [8 groups][2][16], their factors
 //   nvfp4      float [16], then e4m3fn [groups][16]
+//   int8row    float [groups][16]
 //   q6k        of 256 columns fp16 [16], then bytes with a sign [16 groups][16]
 // Rows and columns beyond the matrix are zero. Where there is an addend a, a group's sum is
 // scale * sum_k q_k x_k + a * sum_k x_k: |err| as if each weight were |scale q| + |a|.

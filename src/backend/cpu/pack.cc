@@ -112,8 +112,8 @@ float LoadScale(const Matrix& matrix, int64_t index) {
   return value;
 }
 
-float Fp8Scale(const Matrix& matrix, int64_t row, int64_t col) {
-  if (matrix.format == Format::kFp8Channel) {
+float FloatScale(const Matrix& matrix, int64_t row, int64_t col) {
+  if (matrix.format != Format::kFp8Block) {
     const bool one = matrix.scale.size() == BytesOf(matrix.scale_dtype);
     return LoadScale(matrix, one ? 0 : row);
   }
@@ -121,9 +121,10 @@ float Fp8Scale(const Matrix& matrix, int64_t row, int64_t col) {
   return LoadScale(matrix, row / matrix.block_rows * across + col / matrix.block_cols);
 }
 
-void PackFp8(const PanelPlan& plan, const Place& place, uint8_t* out) {
+// Bytes of one element, and scales of fp32.
+void PackBytes(const PanelPlan& plan, const Place& place, WordOrder order, uint8_t* out) {
   const Panels& layout = plan.layout;
-  PackWords(place, plan.real_cols, 8, WordOrder::kFp8, out);
+  PackWords(place, plan.real_cols, 8, order, out);
   float* scales = reinterpret_cast<float*>(out + layout.scale_offset);
   const int64_t groups = (layout.group_offset + layout.cols + layout.group_cols - 1) / layout.group_cols;
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -132,7 +133,7 @@ void PackFp8(const PanelPlan& plan, const Place& place, uint8_t* out) {
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t col =
           std::max<int64_t>(from.col, from.col - layout.group_offset + g * layout.group_cols);
-      scales[g * kLanes + lane] = Fp8Scale(*from.matrix, from.row, std::min(col, from.matrix->cols - 1));
+      scales[g * kLanes + lane] = FloatScale(*from.matrix, from.row, std::min(col, from.matrix->cols - 1));
     }
   }
 }
@@ -173,7 +174,7 @@ void SizeLayout(const Matrix& first, const WeightSlice& slice, PanelPlan* plan) 
   const size_t data = static_cast<size_t>(layout.cols / step.step_cols * step.step_bytes);
   layout.scale_offset = data;
   size_t scales = 0;
-  if (layout.format == PanelFormat::kFp8) {
+  if (layout.format == PanelFormat::kFp8 || layout.format == PanelFormat::kInt8Row) {
     const bool block = first.format == Format::kFp8Block;
     layout.group_cols = block ? first.block_cols : kWholeRow;
     layout.group_offset = block ? static_cast<int32_t>(slice.col_begin % first.block_cols) : 0;
@@ -317,7 +318,8 @@ void PackPanel(const PanelPlan& plan, int64_t panel, uint8_t* out) {
     case PanelFormat::kBF16:
     case PanelFormat::kF16: return PackWords(place, plan.real_cols, 16, WordOrder::kPlain, out);
     case PanelFormat::kF32: return PackWords(place, plan.real_cols, 32, WordOrder::kPlain, out);
-    case PanelFormat::kFp8: return PackFp8(plan, place, out);
+    case PanelFormat::kFp8: return PackBytes(plan, place, WordOrder::kFp8, out);
+    case PanelFormat::kInt8Row: return PackBytes(plan, place, WordOrder::kPlain, out);
     case PanelFormat::kMxfp4: return PackMxfp4(plan, place, out);
     case PanelFormat::kNvfp4: return PackNvfp4(plan, place, out);
     default: return;

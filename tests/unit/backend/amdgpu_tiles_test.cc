@@ -44,8 +44,8 @@ class Fixture {
       for (int64_t i = 0; i < rows * cols / 32; ++i) {
         scale.push_back(static_cast<uint8_t>(120 + Next() % 16));
       }
-    } else if (format == Format::kFp8Block || format == Format::kFp8Channel) {
-      const int64_t count = format == Format::kFp8Channel
+    } else if (format == Format::kFp8Block || format == Format::kFp8Channel || format == Format::kInt8Channel) {
+      const int64_t count = format != Format::kFp8Block
                                 ? rows
                                 : (rows + block - 1) / block * ((cols + block - 1) / block);
       for (int64_t i = 0; i < count; ++i) {
@@ -82,7 +82,7 @@ class Fixture {
     const size_t size = format == Format::kF32 ? 4 : 2;
     if (format == Format::kFp8Block || format == Format::kFp8Channel) {
       for (uint8_t& byte : *bytes) byte = (byte & 0x7f) == 0x7f ? byte ^ 1 : byte;
-    } else if (format != Format::kMxfp4) {
+    } else if (format != Format::kMxfp4 && format != Format::kInt8Channel) {
       // The exponent's highest bit off, its next on: neither huge nor tiny.
       for (size_t i = size - 1; i < bytes->size(); i += size) {
         (*bytes)[i] = static_cast<uint8_t>(((*bytes)[i] & 0xbf) | 0x30);
@@ -256,6 +256,7 @@ constexpr Kind kKinds[] = {
     {Format::kBF16, TileFormat::kBf16, 1},           {Format::kF16, TileFormat::kBf16Pair, 1},
     {Format::kF32, TileFormat::kBf16Pair, 1},        {Format::kFp8Block, TileFormat::kFp8, 1},
     {Format::kFp8Channel, TileFormat::kBf16Pair, 1}, {Format::kMxfp4, TileFormat::kMxfp4, 32},
+    {Format::kInt8Channel, TileFormat::kBf16Pair, 1},
 };
 
 TEST(every_element_is_where_the_kernels_look) {

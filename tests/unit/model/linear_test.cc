@@ -145,6 +145,33 @@ TEST(fp8_channels_in_every_shape) {
   }
 }
 
+// compressed-tensors' W8A8.
+TEST(bytes_with_scales_of_rows) {
+  const std::vector<float> two = {3, 5}, three = {1, 1, 1};
+  std::string codes(14, '\x80');
+  codes[13] = '\x7f';
+  const FileTensor weight = {"x.weight", "I8", {2, 7}, codes};
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{2}, {2, 1}}) {
+    const auto checkpoint = Open({weight, {"x.weight_scale", "F32", shape, Bytes(two)}});
+    CHECK(checkpoint != nullptr);
+    const auto matrix = FindLinear(*checkpoint, "x", 2, 7);
+    CHECK_OK(matrix);
+    CHECK(matrix->format == Format::kInt8Channel);
+    float row[7];
+    quant::DecodeRow(*matrix, 1, 0, 7, row);
+    CHECK_EQ(row[0], -640.0f);
+    CHECK_EQ(row[6], 635.0f);
+  }
+  auto checkpoint = Open({weight});
+  CHECK_REFUSED(FindLinear(*checkpoint, "x", 2, 7), Code::kBadModel, "\"x.weight\"", "no weight_scale");
+  checkpoint = Open({weight, {"x.weight_scale", "F32", {3, 1}, Bytes(three)}});
+  CHECK_REFUSED(FindLinear(*checkpoint, "x", 2, 7), Code::kBadModel, "\"x.weight_scale\"", "[3, 1]", "[2, 1]");
+  checkpoint = Open({weight, {"x.weight_scale", "F32", {2}, Bytes(two)}, {"x.weight_zero_point", "I8", {2, 1}, Zeros(2)}});
+  CHECK_REFUSED(FindLinear(*checkpoint, "x", 2, 7), Code::kUnsupported, "weight_zero_point", "zero point");
+  checkpoint = Open({{"x.weight", "I8", {7, 2}, codes}, {"x.weight_scale", "F32", {2}, Bytes(two)}});
+  CHECK_REFUSED(FindLinear(*checkpoint, "x", 2, 7), Code::kBadModel, "\"x.weight\"", "[7, 2]");
+}
+
 TEST(fp8_without_the_right_scales_is_refused) {
   const std::vector<float> three = {1, 1, 1};
   auto checkpoint = Open({Fp8Weight(2, 7)});

@@ -96,6 +96,24 @@ TEST(fp8_channels_scale_by_row_or_all_at_once) {
   CHECK_EQ(row[1], -28.0f);
 }
 
+TEST(bytes_with_a_sign_scale_by_row_or_all_at_once) {
+  std::vector<uint8_t> codes;
+  for (int code = 0; code < 512; ++code) codes.push_back(static_cast<uint8_t>(code));
+  const std::vector<float> two = {3, 0.37f}, one = {7};
+  const Odd data(codes), per_row(two), per_tensor(one);
+  Matrix matrix = Make(Format::kInt8Channel, 2, 256, data);
+  float row[256];
+  for (int64_t r = 0; r < 2; ++r) {
+    for (const bool all : {false, true}) {
+      matrix.scale = all ? per_tensor.span() : per_row.span();
+      DecodeRow(matrix, r, 0, 256, row);
+      for (int c = 0; c < 256; ++c) {
+        CHECK_EQ(row[c], static_cast<float>(c < 128 ? c : c - 256) * (all ? 7 : two[static_cast<size_t>(r)]));
+      }
+    }
+  }
+}
+
 TEST(mxfp4_takes_the_low_nibble_first_and_a_scale_for_32_columns) {
   const int64_t rows = 2, cols = 64;
   std::vector<uint8_t> packed, scales = {127, 128, 0, 130};

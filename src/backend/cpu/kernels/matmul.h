@@ -95,6 +95,11 @@ struct FormatInt8 : Blocks<PanelFormat::kInt8> {
   }
 #endif
 };
+struct FormatInt8Row : FormatInt8 {
+  static inline V Scale(const uint8_t* scales, int64_t group) {
+    return Load(reinterpret_cast<const float*>(scales) + 16 * group);
+  }
+};
 // Four bits, as mxfp4 has them.
 template <PanelFormat kFormat>
 struct Nibbles : Blocks<kFormat> {

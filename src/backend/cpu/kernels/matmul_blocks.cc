@@ -75,6 +75,8 @@ void WithFormat(PanelFormat format, const Run& run) {
       return run.template operator()<FormatQ6K>();
     case PanelFormat::kNvfp4:
       return run.template operator()<FormatNvfp4>();
+    case PanelFormat::kInt8Row:
+      return run.template operator()<FormatInt8Row>();
     default:
       return;
   }

@@ -253,6 +253,8 @@ void WithInt8(PanelFormat format, const Run& run) {
       return run.template operator()<Int8<FormatQ5K, FiveCodes<0>>>();
     case PanelFormat::kQ6K:
       return run.template operator()<Int8<FormatQ6K, SixCodes>>();
+    case PanelFormat::kInt8Row:
+      return run.template operator()<Int8<FormatInt8Row, EightCodes>>();
     case PanelFormat::kNvfp4:
       return run.template operator()<Int8<FormatNvfp4, E2m1Codes>>();
     default:
