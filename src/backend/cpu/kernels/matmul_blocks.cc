@@ -30,8 +30,9 @@ void MatmulBlocks(const MatmulArgs& a) {
     return ManyRows<F, Fp32, 4, 1, kRest>(a, a.x, &panel, tables);
   }
 #endif
-  PanelsFrom<M, 2, 2, kRest>(a, a.x, &panel, tables);
-  PanelsFrom<M, 2, 1, kRest>(a, a.x, &panel, tables);
+  constexpr int kRows = kSharesDecoding ? 2 : 1;
+  PanelsFrom<M, kRows, 2, kRest>(a, a.x, &panel, tables);
+  PanelsFrom<M, kRows, 1, kRest>(a, a.x, &panel, tables);
 }
 
 #if defined(MAINARCH_BF16_DOT)

@@ -172,6 +172,13 @@ void Matmul(const MatmulArgs& a) {
 #endif
 }
 
+// Blocks of several rows: portable code gains nothing by them, and takes gcc minutes.
+#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2)
+constexpr bool kSharesDecoding = true;
+#else
+constexpr bool kSharesDecoding = false;
+#endif
+
 // MR rows of one expert against NP panels, slots of the scratch from `slot` on, part by part, added
 // to each row's accumulators. What lies `ahead` bytes further on is fetched: it is read next.
 template <class M, int MR, int NP>
@@ -210,10 +217,12 @@ void ExpertPanelsOf(const ExpertsDownArgs& a, const typename M::X* act, int64_t 
                                  const int32_t* entry, int32_t count, int slot) {
     const int32_t* end = entry + count;
     constexpr int kPair = NP < 2 ? NP : 2;
-    for (; entry + 4 <= end; entry += 4) {
-      for (int p = 0; p < NP; p += kPair) {
-        ExpertBlock<M, 4, kPair>(a, act, w, here + static_cast<size_t>(p) * w.stride, ahead, entry,
-                                 slot + p, tables);
+    if constexpr (kSharesDecoding) {
+      for (; entry + 4 <= end; entry += 4) {
+        for (int p = 0; p < NP; p += kPair) {
+          ExpertBlock<M, 4, kPair>(a, act, w, here + static_cast<size_t>(p) * w.stride, ahead, entry,
+                                   slot + p, tables);
+        }
       }
     }
     for (; entry < end; ++entry) {
