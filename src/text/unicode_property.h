@@ -29,7 +29,7 @@ const PointRanges& CleanedSet();      // what BERT's cleaning takes out
 const PointRanges& ComposingSet();  // NFC_Quick_Check is not Yes, in Unicode 9
 const PointRanges& ReorderedSet();  // marks that normal forms sort
 
-// How a grapheme goes on (Unicode 16's Grapheme_Cluster_Break).
+// How a grapheme goes on (Grapheme_Cluster_Break): Unicode 16, and of what joins 17, which is what Precompiled knows.
 const PointRanges& GraphemeJoiningSet();  // Extend (with ZWJ) and SpacingMark
 const PointRanges& GraphemeExtendSet();   // of these, all but SpacingMark
 const PointRanges& GraphemePrependSet();

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Writes unicode_ranges.inc and unicode_forms.inc: what the `tokenizers` package knows of code points.
 
-    pip install tokenizers==0.23.3; python3 unicode_tables.py src/text      # three minutes
+    pip install tokenizers==0.23.2; python3 unicode_tables.py src/text      # three minutes
 
-The package is asked, code point by code point, because its ids are what a tokenizer must reproduce. It holds four Unicode versions at
-once: Oniguruma's (patterns), Rust's (lower case, digits, white space), and two older ones (normal forms and accents; punctuation). A
+The package is asked, code point by code point, because its ids are what a tokenizer must reproduce. It holds five Unicode versions at
+once: Oniguruma's (patterns), Rust's (lower case, digits, white space), two older ones (normal forms and accents; punctuation), and a newer one (graphemes). A
 distribution's Unicode library may be years older or newer than any of them, so none is used.
 """
 import pathlib
+import struct
 import sys
 import unicodedata
 
@@ -53,6 +54,16 @@ def reordered(nfc):
     """Marks that the package sorts: those it moves past a mark of class 1, and those a mark of class 230 moves past."""
     return {c for c in matching(r"\p{M}") if nfc(chr(c) + "\u0334")[0] == "\u0334" and c != 0x334
             or nfc("\u0301" + chr(c))[-1] == "\u0301" and c != 0x301}
+
+
+def charsmap_of_a():
+    """A precompiled table (a double array, then texts) that has "b" for "a"."""
+    offset = 1 << 10  # of a unit's children, from bit 10 on
+    units = [0] * 512
+    units[0] = offset  # the root's children are at 1 ^ label
+    units[1 ^ ord("a")] = ord("a") | 1 << 8 | offset  # whose child of label 0, 1 further, is its value
+    units[1 ^ ord("a") ^ 1] = 1 << 31
+    return struct.pack("<513I", 4 * len(units), *units) + b"b\0"
 
 
 def ranges_of(points):
@@ -144,8 +155,13 @@ def class_tables():
     grapheme = pre_tokenizers.Split(Regex(r"\X"), behavior="isolated")
     pictures = matching(r"\p{Extended_Pictographic}")
     show_set(out, "kPictures", pictures)
-    show_set(out, "kGraphemeExtend", matching(r"\p{Grapheme_Extend}") | set(range(0x1F3FB, 0x1F400)) | {0x200D})
-    show_set(out, "kGraphemeJoining", where(lambda c: len(pieces(grapheme, "a" + c)) == 1))
+    # Newer than the patterns' tables, so Precompiled itself is asked: of a grapheme it takes what begins it. Of what only these join, no
+    # table here tells vowel signs that take room from others; Unicode 17's data files do.
+    begins = normalizers.Precompiled(charsmap_of_a())
+    joining, patterns = where(lambda c: begins.normalize_str("a" + c) == "b"), where(lambda c: len(pieces(grapheme, "a" + c)) == 1)
+    newer = joining - patterns
+    show_set(out, "kGraphemeExtend", matching(r"\p{Grapheme_Extend}") | set(range(0x1F3FB, 0x1F400)) | {0x200D} | newer - {0x11B61, 0x11B65, 0x11B67})
+    show_set(out, "kGraphemeJoining", joining)
     show_set(out, "kGraphemePrepended", where(lambda c: len(pieces(grapheme, c + "a")) == 1))
     show_set(out, "kGraphemeControls", where(lambda c: len(pieces(grapheme, c + "\u0301")) == 2))
     return out

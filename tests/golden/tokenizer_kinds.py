@@ -15,7 +15,7 @@ SHARED = {name: "gpt2" for name in ("qwen3", "qwen35", "llama3", "roberta", "cl1
                                     "superbpe")} | {"gemma": "llama2", "mistral": "llama2"}
 COUNT = 110
 HARD = ["", " ", "a", "  Hello  world\n", "caf\u00e9 cafe\u0301 word words <left>  x <right>  y", "1234567 12 3", "\u4e2d\u6587abc\u304b\u3099", "<s>a</s> b<think>c", "\U0001f600\u00ff\u0101", "_" * 65,
-        "a\u2581b\u2581\u2581c", "\t\r\n x", "\u00a9\u0301 \ufb01 \u00bd \uff21\u0301", "don't DON'T we'LL \u017f'\u017f"]
+        "a\u2581b\u2581\u2581c", "\t\r\n x", "\u00a9\u0301 \ufb01 \u00bd \uff21\u0301", "v\u00a0\u1aebx \u00a0\U00010efaa", "don't DON'T we'LL \u017f'\u017f"]
 
 
 def entry(name, tok, models):
