@@ -259,7 +259,7 @@ static void engine_create(void) {
   options.field = value;                                                             \
   REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error), code, word); \
   options.field = 0
-  BAD(flags, MAINARCH_ENGINE_NO_PREFIX_CACHE << 1, UNSUPPORTED, "flags");
+  BAD(flags, MAINARCH_ENGINE_INT8 << 1, UNSUPPORTED, "flags");
   BAD(max_sequences, 65537, INVALID, "max_sequences");
   BAD(max_sequence_tokens, T_MAX_TOKENS + 1, INVALID, "max_sequence_tokens");
   BAD(max_step_tokens, (1u << 20) + 1, INVALID, "max_step_tokens");

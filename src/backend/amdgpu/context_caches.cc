@@ -29,6 +29,12 @@ Rows RowsAt(const Step& step, size_t begin) {
   return rows;
 }
 
+// The rule: all pages from the first on, and no more to be looked at.
+inline bool PagesFit(const backend::PagedCache& cache, const backend::StepCache& list, uint32_t last) {
+  return cache.window == 0 && list.first_page == 0 && list.state_in == backend::kNoSlot &&
+         list.state_out.empty() && last / backend::kPageTokens < list.pages.size();
+}
+
 // PageTables looks at the pages themselves.
 Status CheckPages(const backend::PagedCache& cache, const backend::StepCache& list, const Step& step,
                   const Rows& rows) {
@@ -54,6 +60,7 @@ Status AmdGpuContext::CheckCaches(const Step& step) const {
     for (size_t i = 0; i < lists.size(); ++i) {
       const SlotShape& slots = shape_.slots[i];
       const auto* paged = std::get_if<backend::PagedCache>(&program_.caches[i]);
+      if (paged != nullptr && PagesFit(*paged, lists[i], step.rows[at - 1].position)) continue;
       RETURN_IF_ERROR(paged != nullptr ? CheckPages(*paged, lists[i], step, rows)
                                        : backend::CheckSlots(lists[i], rows.sequence, rows.count,
                                                              slots.slots));

@@ -49,11 +49,21 @@ StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
     }
     seen_[sequence.table] = call_;
     for (size_t i = 0; i < pools_.size(); ++i) {
+      if (AsHeld(i, sequence)) continue;
       ASSIGN_OR_RETURN(const uint64_t own, CountList(i, sequence));
       changes += own;
     }
   }
   return changes;
+}
+
+// A short list that is as it was, as most are.
+bool PageTables::AsHeld(size_t i, const backend::StepSequence& sequence) const {
+  const backend::StepCache& list = sequence.caches[pools_[i].cache];
+  const size_t count = list.pages.size();
+  return count <= kBlock && uint64_t{list.first_page} + count <= words_ && pools_[i].pages > 0 &&
+         std::memcmp(list.pages.data(), held_.get() + FirstWord(i, sequence.table, list),
+                     count * sizeof(uint32_t)) == 0;
 }
 
 StatusOr<uint64_t> PageTables::CountList(size_t i, const backend::StepSequence& sequence) const {

@@ -48,6 +48,7 @@ class PageTables {
   };
   PageTables(uint32_t tables, uint32_t words, std::vector<Pool> pools)
       : pools_(std::move(pools)), words_(words), seen_(tables) {}
+  bool AsHeld(size_t i, const backend::StepSequence& sequence) const;
   // Of one list, what Count says of all.
   StatusOr<uint64_t> CountList(size_t i, const backend::StepSequence& sequence) const;
   // Of a sequence's list of pool i: its first word, from the start of all tables.
