@@ -37,7 +37,7 @@ StatusOr<PageTables> PageTables::Create(uint32_t tables, uint32_t words,
 }
 
 StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
-  uint64_t changes = 0;
+  uint64_t changes = left_ = 0;
   if (++call_ == 0) {  // once in 2^32 steps
     std::fill(seen_.begin(), seen_.end(), 0);
     call_ = 1;
@@ -54,7 +54,7 @@ StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
       changes += own;
     }
   }
-  return changes;
+  return left_ = changes;
 }
 
 // A short list that is as it was, as most are.
@@ -87,6 +87,7 @@ StatusOr<uint64_t> PageTables::CountList(size_t i, const backend::StepSequence& 
 
 uint32_t PageTables::Take(const backend::Step& step, uint32_t room, kernels::PageChange* out) {
   uint32_t taken = 0;
+  if (left_ == 0) return taken;
   for (const backend::StepSequence& sequence : step.sequences) {
     for (size_t i = 0; i < pools_.size() && taken < room; ++i) {
       const backend::StepCache& list = sequence.caches[pools_[i].cache];
@@ -100,6 +101,7 @@ uint32_t PageTables::Take(const backend::Step& step, uint32_t room, kernels::Pag
     }
     if (taken == room) break;
   }
+  left_ -= std::min<uint64_t>(left_, taken);
   return taken;
 }
 

@@ -62,6 +62,7 @@ class PageTables {
   std::unique_ptr<uint32_t[], Free> held_;
   std::vector<uint32_t> seen_;  // [table]: the call of Count that met it last
   uint32_t call_ = 0;
+  uint64_t left_ = 0;  // changes that Count found, and Take has not made
 };
 
 }  // namespace mainarch::amdgpu
