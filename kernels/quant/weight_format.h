@@ -53,6 +53,7 @@ enum class PanelFormat : uint8_t {
   kQ6K,     // -32 to 31; of 256 columns a fp16, of 16 a factor of 8 bits
   kNvfp4,   // e2m1, a scale of e4m3fn for 16 columns, a multiplier of fp32 a row
   kInt8Row,  // bytes with a sign, a scale of fp32 a row
+  kInt4Order,  // as kInt4Min, but that each column says which group it is of
   kCount
 };
 
@@ -106,7 +107,7 @@ inline constexpr PanelInfo kPanelFormats[] = {
     {64, 2, true},  {64, 2, false}, {128, 2, false}, {64, 4, true},   {64, 8, true},
     {64, 4, true},  {64, 8, true},  {64, 8, true},   {64, 8, true},   {64, 8, true},
     {160, 16, true}, {160, 16, true}, {64, 8, true}, {160, 16, true}, {96, 8, true}, {64, 8, true},
-    {64, 4, true}};
+    {64, 4, true},  {64, 8, false}};
 static_assert(sizeof(kPanelFormats) / sizeof(kPanelFormats[0]) ==
               static_cast<uint32_t>(PanelFormat::kCount));
 

@@ -108,12 +108,7 @@ float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t
     case Format::kInt4Packed:
     case Format::kGptq:
     case Format::kAwq: {
-      // Bounded again: the file may have changed since it was checked.
-      const int64_t index = matrix.order.empty()
-                                ? col / matrix.block_cols
-                                : std::clamp<int64_t>(LoadUnaligned<int32_t>(matrix.order.data() + 4 * col), 0,
-                                                      matrix.cols / matrix.block_cols - 1);
-      const Int4Group group = GroupOf(matrix, row, index);
+      const Int4Group group = GroupOf(matrix, row, GroupOfColumn(matrix, col));
       return group.scale * (static_cast<float>(Int4Code(matrix, row, col)) - static_cast<float>(group.zero));
     }
     case Format::kNvfp4:
@@ -124,6 +119,12 @@ float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t
 }
 
 }  // namespace
+
+int64_t GroupOfColumn(const Matrix& matrix, int64_t col) {
+  if (matrix.order.empty()) return col / matrix.block_cols;
+  const auto stored = LoadUnaligned<int32_t>(matrix.order.data() + 4 * col);
+  return std::clamp<int64_t>(stored, 0, matrix.cols / matrix.block_cols - 1);
+}
 
 uint32_t Int4Code(const Matrix& matrix, int64_t row, int64_t col) {
   const uint8_t* words = matrix.data.data();

@@ -70,6 +70,9 @@ struct Int4Group {
   uint32_t zero = 8;
 };
 uint32_t Int4Code(const Matrix& matrix, int64_t row, int64_t col);
+// Of groups of int4, the group of a column: what Matrix::order says, within bounds, since the file may have changed
+// after it was checked.
+int64_t GroupOfColumn(const Matrix& matrix, int64_t col);
 Int4Group GroupOf(const Matrix& matrix, int64_t row, int64_t group);
 
 // Exact values of columns [col, col + count) of one row, in fp32 (element times scale, one rounding).

@@ -358,6 +358,44 @@ TEST(stacked_slices_that_end_with_panels_keep_their_formats) {
   CHECK(plans->empty());  // one format: one plan
 }
 
+// "act-order": one product of a column is the weight itself, exactly; matrices of two orders in one are fp32.
+TEST(columns_of_any_group_stay_in_four_bits) {
+  constexpr int64_t kRows = 40, kCols = 256;
+  std::mt19937 rng(9);
+  Source sources[2];
+  for (Source& source : sources) {
+    do source = RandomMatrix(Format::kGptq, kRows, kCols, &rng);
+    while (source.order.empty());
+  }
+  const Matrix& matrix = sources[0].matrix;
+  auto packed = PackWhole(matrix);
+  CHECK_OK(packed);
+  CHECK(packed->panels.format == cpu::PanelFormat::kInt4Order);
+  // 4 bits, 16 for a column of 16 rows, and eight groups' two floats a row.
+  CHECK_EQ(packed->panels.stride, size_t{16} * kCols / 2 + 2 * kCols + 8 * 2 * 16 * 4);
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    for (int64_t col = 0; col < kCols; ++col) {
+      Rows x = MakeRows(1, kCols + 32), y = MakeRows(1, kRows + 64);
+      x.data[0][static_cast<size_t>(col)] = 1;
+      kernels->matmul({packed->panels, 0, packed->plan.panels, x.in.data(), y.out.data(), 1,
+                       cpu::Epilogue::kStore});
+      for (int64_t row = 0; row < kRows; ++row) {
+        float want;
+        quant::DecodeRow(matrix, row, col, 1, &want);
+        CHECK_EQ(y.data[0][static_cast<size_t>(row)], want);
+      }
+    }
+  }
+  const Program program;
+  Weight weight;
+  weight.label = "w";
+  weight.sources = {matrix, sources[1].matrix};
+  weight.ranks = {{{0, 0, kRows, 0, kCols}, {1, 0, kRows, 0, kCols}}};
+  auto both = Pack(program, weight, 0);
+  CHECK_OK(both);
+  CHECK(both->panels.format == cpu::PanelFormat::kF32);
+}
+
 TEST(a_shard_that_begins_inside_a_group_is_refused) {
   std::mt19937 rng(10);
   const Source q6 = RandomMatrix(Format::kQ6K, 16, 512, &rng), q4 = RandomMatrix(Format::kQ4K, 16, 512, &rng);

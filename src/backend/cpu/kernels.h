@@ -31,13 +31,14 @@ using quant::PanelFormat;
 //   fp8        4 columns: row r, column c at byte 16 (r / 4) + 2 (r % 4) + 8 (c / 2) + c % 2
 //   mxfp4      8 columns: 16-bit word 2 r + e of 32, nibble s = column 2 s + e
 //   int8, int8row   4 columns: [16 rows][4]
-//   int4, iq4nl, int4min, q4_1, q4k, nvfp4   as mxfp4
+//   int4, iq4nl, int4min, int4order, q4_1, q4k, nvfp4   as mxfp4
 //   q5_0, q5_1, q5k   16 columns: two steps as mxfp4 has them, then a byte for each word: the fifth bits of
 //              its nibbles, those of the first step lowest
 //   q6k        8 columns: as mxfp4, then a byte for each word: two more bits for each of its nibbles
 // then, at scale_offset, what a row and group of columns share:
 //   fp8 float [groups][16], mxfp4 e8m0 [groups][16], int8, int4, iq4nl, q5_0 fp16 [groups][16]
 //   int4min    float [groups][2][16]: scale and addend; q4_1, q5_1 the same in fp16
+//   int4order  uint16 [cols], the group of each, in whole 64 bytes; then as int4min, all groups of the matrix
 //   q4k, q5k   of 256 columns fp16 [2][16], d and -dmin, then bytes [8 groups][2][16], their factors
 //   nvfp4      float [16], then e4m3fn [groups][16]
 //   int8row    float [groups][16]
@@ -76,6 +77,11 @@ inline constexpr Int8Layout Int8LayoutOf(int64_t cols) {
   // Each part may begin within a run; so may the shard.
   const size_t bytes = factors + (padded / kInt8Run + kMaxParts + 1) * sizeof(float);
   return {padded, 2 * padded, factors, (bytes + 63) / 64 * 64};
+}
+
+// Bytes of the groups of a panel's columns (int4order).
+inline constexpr size_t OrderBytes(int64_t cols) {
+  return (static_cast<size_t>(cols) * 2 + 63) / 64 * 64;
 }
 
 inline constexpr int kExpertPanels = 4;  // that experts_down takes at a time, at most
@@ -265,7 +271,7 @@ inline constexpr bool HasBF16Dot(PanelFormat format) {
 }
 
 inline constexpr bool HasInt8Dot(PanelFormat format) {
-  return format != PanelFormat::kBF16 && format != PanelFormat::kF16 && format != PanelFormat::kF32 &&
+  return format != PanelFormat::kInt4Order && format != PanelFormat::kBF16 && format != PanelFormat::kF16 && format != PanelFormat::kF32 &&
          format != PanelFormat::kFp8;
 }
 

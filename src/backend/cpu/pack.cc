@@ -185,6 +185,8 @@ void SizeLayout(const Matrix& first, const WeightSlice& slice, PanelPlan* plan) 
     scales = SizeBlockScales(first.format, slice.col_begin, &layout);
   } else if (layout.format == PanelFormat::kInt4Min) {
     scales = SizeInt4Groups(first, slice.col_begin, &layout);
+  } else if (layout.format == PanelFormat::kInt4Order) {
+    scales = SizeInt4Order(first, &layout);
   } else if (layout.format == PanelFormat::kNvfp4) {
     layout.group_cols = quant::kNvfp4Group;
     scales = kLanes * sizeof(float) +
@@ -251,11 +253,19 @@ StatusOr<PanelPlan> PlanSlices(const backend::Program& program, const backend::W
     }
     rows += plan.slices[s].row_end - plan.slices[s].row_begin;
   }
-  // Columns of a group that lie anywhere have no panel: each would need a scale of its own.
-  if (!matrix.order.empty()) plan.decode_to_f32 = true;
+  // Columns of any group have a panel if all rows have them in one order.
+  const bool ordered = !matrix.order.empty();
+  constexpr int64_t kMostGroups = 65535;
+  for (const WeightSlice& slice : slices) {
+    const Matrix& other = weight.sources[static_cast<size_t>(slice.source)];
+    plan.decode_to_f32 |= ordered && (other.cols != matrix.cols || other.order != matrix.order ||
+                                      matrix.cols / matrix.block_cols > kMostGroups);
+  }
   plan.real_cols = first.col_end - first.col_begin;
   plan.panels = plan.gate_up ? 2 * ((rows / 2 + kLanes - 1) / kLanes) : (rows + kLanes - 1) / kLanes;
-  plan.layout.format = plan.decode_to_f32 ? PanelFormat::kF32 : quant::InfoOf(matrix.format).panel;
+  plan.layout.format = plan.decode_to_f32 ? PanelFormat::kF32
+                       : ordered          ? PanelFormat::kInt4Order
+                                          : quant::InfoOf(matrix.format).panel;
   SizeLayout(matrix, first, &plan);
   plan.layout.first_col = static_cast<int32_t>(first.col_begin % kInt8Run);
   RETURN_IF_ERROR(SetParts(program, first, rank, &plan));
@@ -310,6 +320,7 @@ void PackPanel(const PanelPlan& plan, int64_t panel, uint8_t* out) {
   std::memset(out + written, 0, layout.stride - written);
   if (plan.decode_to_f32) return PackDecoded(place, plan.real_cols, out);
   if (blocks) return PackBlocks(kind.format, layout, place.rows, plan.real_cols, out);
+  if (layout.format == PanelFormat::kInt4Order) return PackInt4Order(layout, place.rows, plan.real_cols, out);
   if (groups) return PackInt4Groups(layout, place.rows, plan.real_cols, out);
   if (strided) {
     return PackStrided(place, plan.real_cols, layout.format == PanelFormat::kF32 ? 4 : 2, out);

@@ -231,6 +231,34 @@ size_t SizeInt4Groups(const quant::Matrix& matrix, int64_t col, Panels* layout) 
          2 * kLanes * sizeof(float);
 }
 
+size_t SizeInt4Order(const quant::Matrix& matrix, Panels* layout) {
+  layout->group_cols = matrix.block_cols;
+  const int64_t groups = matrix.cols / matrix.block_cols;
+  return OrderBytes(layout->cols) + static_cast<size_t>(groups) * 2 * kLanes * sizeof(float);
+}
+
+void PackInt4Order(const Panels& layout, const RowPlace* rows, int64_t cols, uint8_t* out) {
+  auto* columns = reinterpret_cast<uint16_t*>(out + layout.scale_offset);
+  auto* scales = reinterpret_cast<float*>(out + layout.scale_offset + OrderBytes(layout.cols));
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const RowPlace& from = rows[lane];
+    if (from.matrix == nullptr) continue;
+    const int64_t groups = from.matrix->cols / layout.group_cols;
+    for (int64_t c = 0; c < cols; c += 8) {
+      PutNibbles(Int4Codes8(*from.matrix, from.row, from.col + c), c / 8, lane, out);
+    }
+    // All lanes' matrices have the same.
+    for (int64_t c = 0; c < cols; ++c) {
+      columns[c] = static_cast<uint16_t>(quant::GroupOfColumn(*from.matrix, from.col + c));
+    }
+    for (int64_t g = 0; g < groups; ++g) {
+      const quant::Int4Group group = quant::GroupOf(*from.matrix, from.row, g);
+      scales[2 * g * kLanes + lane] = group.scale;
+      scales[(2 * g + 1) * kLanes + lane] = -(group.scale * static_cast<float>(group.zero));
+    }
+  }
+}
+
 int32_t GroupColumns(Format format) {
   return format == Format::kQ6K ? quant::kQ6KGroup : quant::kGgufBlock;
 }

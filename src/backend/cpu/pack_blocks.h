@@ -27,6 +27,9 @@ void PackBlocks(quant::Format format, const Panels& layout, const backend::RowPl
 
 // The same of four bits in groups of columns, which have a scale and a zero point each.
 size_t SizeInt4Groups(const quant::Matrix& matrix, int64_t col, Panels* layout);
+// And where columns are of any group (Matrix::order), bounded: the file may have changed since it was checked.
+size_t SizeInt4Order(const quant::Matrix& matrix, Panels* layout);
+void PackInt4Order(const Panels& layout, const backend::RowPlace* rows, int64_t cols, uint8_t* out);
 void PackInt4Groups(const Panels& layout, const backend::RowPlace* rows, int64_t cols,
                     uint8_t* out);
 

@@ -343,7 +343,7 @@ static inline __attribute__((always_inline)) void DotPart(const Panels& w,
   }
 }
 
-// Part `part`, as M adds it.
+// Part `part`, as M adds it: kPieces, by itself.
 template <class M, int MR, int NP>
 static inline __attribute__((always_inline)) void AddPart(const Panels& w,
                                                           const uint8_t* const* panel,

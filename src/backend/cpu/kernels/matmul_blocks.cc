@@ -50,6 +50,50 @@ void MatmulBlocksBF16(const MatmulArgs& a) {
 }
 #endif
 
+// Columns of any group: each is decoded with its own scale and addend, exactly, for scales are of 11 bits, codes
+// and zero points of 5. Bits are those of the weights in fp32.
+struct Ordered : FormatInt4Min {
+  using X = float;
+  static constexpr bool kPieces = true, kScaled = false, kMin = false;
+  template <int MR>
+  static constexpr bool kApart = false;
+
+  template <int MR, int NP>
+  static inline __attribute__((always_inline)) void Part(const Panels& w, const uint8_t* const* panel,
+                                                         const uint8_t* const* scales,
+                                                         const float* const* x, int part,
+                                                         size_t ahead, V* sum) {
+    const DecodeTables tables = TablesOf<FormatInt4Min>();
+    const size_t behind = OrderBytes(w.cols);
+    V acc[NP * MR][2];
+    MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) acc[i][0] = acc[i][1] = Zero();
+    for (int64_t step = w.bounds[part] / kCols; step < w.bounds[part + 1] / kCols; ++step) {
+      MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
+        V codes[kCols];
+        Prefetch<kBytes>(panel[p] + step * kBytes, ahead);
+        Decode(panel[p] + step * kBytes, tables, codes);
+        const uint16_t* groups = reinterpret_cast<const uint16_t*>(scales[p]) + step * kCols;
+        MAINARCH_UNROLL for (int c = 0; c < kCols; ++c) {
+          const V weight = Fma(codes[c], Scale(scales[p] + behind, groups[c]),
+                               Addend(scales[p] + behind, groups[c]));
+          MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+            V& a = acc[p * MR + m][c & 1];
+            a = Fma(weight, Set(x[m][step * kCols + c]), a);
+          }
+        }
+      }
+    }
+    MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Add(acc[i][0], acc[i][1]);
+  }
+};
+
+void MatmulOrdered(const MatmulArgs& a) {
+  const DecodeTables tables = TablesOf<Ordered>();
+  int64_t panel = a.panel_begin;
+  PanelsFrom<Ordered, 1, 2, kRest>(a, a.x, &panel, tables);
+  PanelsFrom<Ordered, 1, 1, kRest>(a, a.x, &panel, tables);
+}
+
 // run<F>() with the format's F.
 template <class Run>
 void WithFormat(PanelFormat format, const Run& run) {
@@ -86,10 +130,12 @@ void WithFormat(PanelFormat format, const Run& run) {
 }  // namespace
 
 void RunMatmulBlocks(const MatmulArgs& a) {
+  if (a.w.format == PanelFormat::kInt4Order) return MatmulOrdered(a);
   WithFormat(a.w.format, [&]<class F>() { MatmulBlocks<F>(a); });
 }
 
 void RunExpertsDownBlocks(const ExpertsDownArgs& a) {
+  if (a.experts[a.active[0]].format == PanelFormat::kInt4Order) return ExpertsDown<Ordered>(a, a.act);
   WithFormat(a.experts[a.active[0]].format, [&]<class F>() { ExpertsDown<Fp32<F>>(a, a.act); });
 }
 

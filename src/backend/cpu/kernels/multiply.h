@@ -186,7 +186,7 @@ void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panel
                  const uint8_t* first, size_t ahead, const int32_t* entries, int slot,
                  const DecodeTables& tables) {
   const typename M::X* x[MR];
-  constexpr bool kBytes = requires { M::kPieces; };
+  constexpr bool kBytes = sizeof(typename M::X) == 1;
   for (int m = 0; m < MR; ++m) x[m] = act + entries[m] * (kBytes ? a.act8_stride : a.act_stride);
   const uint8_t* panel[NP];
   const uint8_t* scales[NP];
