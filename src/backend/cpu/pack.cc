@@ -317,6 +317,7 @@ void PackPanel(const PanelPlan& plan, int64_t panel, uint8_t* out) {
       plan.decode_to_f32 || strided || blocks || groups
           ? 0
           : static_cast<size_t>(plan.real_cols / step.step_cols * step.step_bytes);
+  if (layout.stride == 0) return;  // a rank's share of nothing
   std::memset(out + written, 0, layout.stride - written);
   if (plan.decode_to_f32) return PackDecoded(place, plan.real_cols, out);
   if (blocks) return PackBlocks(kind.format, layout, place.rows, plan.real_cols, out);

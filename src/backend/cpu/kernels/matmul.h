@@ -192,11 +192,16 @@ struct FormatQ6K : Blocks<PanelFormat::kQ6K> {
   }
 };
 
+// What lies `ahead` bytes further on, or, the sum having wrapped round, before: no pointer into any one array.
+static inline __attribute__((always_inline)) void FetchAhead(const uint8_t* p, size_t ahead) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(p) + ahead));
+}
+
 // (Inlined early, or else gcc takes the call for one without effects.)
 template <int kBytes>
 static inline __attribute__((always_inline)) void Prefetch(const uint8_t* p, size_t ahead) {
   if (ahead == 0) return;  // known when this is compiled
-  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + ahead + i);
+  for (int i = 0; i < kBytes; i += 64) FetchAhead(p, ahead + static_cast<size_t>(i));
 }
 
 #if defined(MAINARCH_TARGET_avx512)

@@ -35,7 +35,7 @@ void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X*
         next = a.after == nullptr ? 0 : static_cast<size_t>(a.after - data[p]);
       }
       for (size_t at = 0; at < a.w.stride - a.w.scale_offset; at += 64) {
-        for (int i = p; i < p + kTogether; ++i) __builtin_prefetch(scales[i] + next + at);
+        for (int i = p; i < p + kTogether; ++i) FetchAhead(scales[i], next + at);
       }
     }
     DotAll<M, MR, kTogether>(a.w, data + p, scales + p, x + row, tables, next, y + p * MR);
@@ -194,7 +194,7 @@ void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panel
     panel[p] = first + static_cast<size_t>(p) * w.stride;
     scales[p] = panel[p] + w.scale_offset;
     for (size_t at = 0; at < w.stride - w.scale_offset; at += 64) {
-      __builtin_prefetch(scales[p] + ahead + at);
+      FetchAhead(scales[p], ahead + at);
     }
   }
   for (int part = 0; part < w.parts; ++part) {
