@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/decoder_args.h"
+#include "kernels/experts_args.h"
 
 namespace mainarch::bench {
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Argument structs of the decoder's kernels, read by host and device. Everything that changes from
+// What the decoder's kernels share, and the arguments of those that move rows, multiply, attend and
+// reduce, read by host and device; those of the rest are beside it (*_args.h). Everything that changes from
 // step to step is in the step block, in the GPU's own memory: the arguments of a kernel, and so
 // its packet, are made once for a context and stay as they are.
 //
@@ -29,12 +30,13 @@ inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
 // twice, and a step has the half of its parity.
 constexpr uint32_t Parity(uint32_t index) { return index & 1; }
 
-// One step, as the host writes it and kernel step_begin copies it: this header, then
-// rows [rows] StepRow, logit_rows [logit_rows] uint32, inputs [rows + 1] uint32 where the Program has
-// InputOps (the last one: the first row of the half that the source's tap is read from), sequences: their
-// number and [sequences] {first row, rows}, states [caches of slots][2][rows] uint32 where the Program
-// has such caches (before and after a row, kNoSlot: none), choices [logit_rows] ChoiceRow with their edits and counts, each at the offset (in
-// words, from the start of the block) that the header says; behind that, only in the host's copy, changes [changes] PageChange.
+// One step, as the host writes it and kernel step_begin copies it: this header, then rows [rows]
+// StepRow, logit_rows [logit_rows] uint32, inputs [rows + 1] uint32 where the Program has InputOps
+// (the last one: the first row of the half that the source's tap is read from), sequences: their
+// number and [sequences] {first row, rows}, states [caches of slots][2][rows] uint32 where the
+// Program has such caches (before and after a row, kNoSlot: none), choices [logit_rows] ChoiceRow
+// with their edits and counts, each at the offset (in words, from the start of the block) that the
+// header says; behind that, only in the host's copy, changes [changes] PageChange.
 //
 // Page tables lie behind the block in the GPU's own memory and stay from step to step: a step
 // brings what has changed.
@@ -455,96 +457,6 @@ struct PrepareArgs {
 };
 static_assert(sizeof(PrepareArgs) == 128);
 
-// ---- heads before and behind attention ----
-
-// RMSNorms of Q as a whole and of K as a whole, over the heads of all ranks. head_squares makes whole rows of what a
-// product leaves and of each head of Q and K its sum of squares, in its own place of a row of all ranks' heads: Q's,
-// then K's, and a zero where their number is odd. Other ranks' places are zeros, so that `reduce` leaves on every rank
-// what one rank would have made; wide_norm adds a row up in one order.
-struct HeadSquaresArgs {
-  Address<const uint32_t> step;
-  Address<const float> in;  // [splits][split_rows, stride]: heads, kv_heads of K, kv_heads of V
-  Address<float> qkv;       // [rows, stride]: the same, whole; may be `in` where splits is 1
-  Address<float> squares;   // [rows, squares_stride]
-  NormOf norm;              // of the product's input, whose factor is not in the sums yet; or none
-  uint32_t stride = 0;
-  uint32_t squares_stride = 0;
-  uint32_t heads = 0;
-  uint32_t kv_heads = 0;
-  uint32_t head_dim = 0;     // a multiple of 8
-  uint32_t first_head = 0;   // of all ranks' heads, and of all their K heads: this rank's first
-  uint32_t first_kv = 0;
-  uint32_t total_heads = 0;
-  uint32_t total_kv_heads = 0;
-  uint32_t kv_counts = 0;  // 1: this is the first rank that has these K heads
-  uint32_t splits = 1;     // of the product that made `in`
-  uint32_t split_rows = 0;
-};
-static_assert(sizeof(HeadSquaresArgs) == 104);
-
-struct WideNormArgs {
-  Address<const uint32_t> step;
-  Address<float> qkv;  // [rows, stride]: heads of Q, then of K, in place
-  Address<const float> squares;
-  Address<const float> q_norm;  // [heads * head_dim]
-  Address<const float> k_norm;  // [kv_heads * head_dim]
-  uint32_t stride = 0;
-  uint32_t squares_stride = 0;
-  uint32_t heads = 0;
-  uint32_t kv_heads = 0;
-  uint32_t head_dim = 0;
-  uint32_t total_heads = 0;
-  uint32_t total_kv_heads = 0;
-  float epsilon = 0;
-  float inverse_q = 0;  // 1 / (total_heads * head_dim)
-  float inverse_k = 0;
-};
-static_assert(sizeof(WideNormArgs) == 80);
-
-// out: heads of `to` from heads of `from`, with zeros behind, normed by head: the first `heads` by q_norm, then
-// kv_heads by k_norm.
-struct WidenHeadsArgs {
-  Address<const uint32_t> step;
-  Address<const float> in;      // [splits][split_rows, in_stride]
-  Address<float> out;           // [rows, out_stride]
-  Address<const float> q_norm;  // [from]; 0: none
-  Address<const float> k_norm;
-  NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
-  uint32_t in_stride = 0;
-  uint32_t out_stride = 0;
-  uint32_t from = 0;
-  uint32_t to = 0;
-  uint32_t heads = 0;
-  uint32_t kv_heads = 0;
-  uint32_t count = 0;  // of all heads
-  float inverse_from = 0;
-  float epsilon = 0;
-  uint32_t splits = 1;  // of the product that made `in`
-  uint32_t split_rows = 0;
-  uint32_t reserved = 0;
-};
-static_assert(sizeof(WidenHeadsArgs) == 112);
-
-// out: the first `to` elements of each head of `from`, as the parts of the product that takes them want it: each part
-// from a whole step on, zeros behind its heads. Both are split rows, and no bit of an element changes.
-struct NarrowHeadsArgs {
-  Address<const uint32_t> step;
-  Address<const float> in;  // [rows, in_stride]
-  Address<float> out;       // [rows, out_stride]
-  // Where parts end, in steps and in heads, as in Tiles.
-  uint64_t low_ends = 0;
-  uint64_t high_ends = 0;
-  uint64_t low_heads = 0;
-  uint64_t high_heads = 0;
-  uint32_t in_stride = 0;
-  uint32_t out_stride = 0;
-  uint32_t from = 0;  // multiples of 8
-  uint32_t to = 0;
-  uint32_t parts = 1;
-  uint32_t chunks = 0;  // of a row: ceil(steps / kNarrowSteps)
-};
-static_assert(sizeof(NarrowHeadsArgs) == 80);
-inline constexpr uint32_t kNarrowSteps = 32;  // of a row, that a workgroup has
 // Of a cache with a window (0: none) a row sees the last `window` positions, its own among them.
 constexpr uint32_t FirstSeen(uint32_t position, uint32_t window) {
   return window == 0 || position < window ? 0 : position + 1 - window;
@@ -606,94 +518,6 @@ struct AttendMergeArgs {
   Address<const float> sinks;
 };
 static_assert(sizeof(AttendMergeArgs) == 72);
-
-// ---- experts ----
-
-struct RouteArgs {
-  Address<const uint32_t> step;
-  RouterArgs router;           // rows is taken from the step; logits [splits][split_rows, stride]
-  Address<uint32_t> arrivals;  // [kArrivalLines] lines, set to 0: what the experts count with
-  uint32_t stride = 0;
-  // 1: a shared expert. The logit after the experts' is its gate; ids and weights are [rows, top +
-  // 1], the last of a row `experts` and sigmoid(gate).
-  uint32_t shared = 0;
-  uint32_t splits = 1;  // of the product that made the logits
-  uint32_t split_rows = 0;
-  NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
-};
-static_assert(sizeof(RouteArgs) == 96);
-
-inline constexpr uint32_t kRouterMaxGroups = 64;  // a lane each
-// A router of more rules than a softmax of logits (RouterOp): p = softmax or sigmoid of logit + bias, the
-// choice goes by p + correction, weights are p, over their sum if `renormalise`, times scale.
-struct RouteScoredArgs {
-  RouteArgs route;
-  Address<const float> bias;        // [experts]; 0: none
-  Address<const float> correction;  // [experts]; 0: none
-  uint32_t sigmoid = 0;
-  // The experts of the chosen_groups with the largest sums of two best choices count; 1: all do. A group
-  // has at least two.
-  uint32_t groups = 1;
-  uint32_t chosen_groups = 1;
-  float scale = 1;  // more than 0
-};
-static_assert(sizeof(RouteScoredArgs) == 128);
-
-// Workgroups that hand over count in lines of their own, because additions to one line are made one
-// after the other.
-inline constexpr uint32_t kArrivalGroups = 16;                 // of workgroups, a line each ...
-inline constexpr uint32_t kArrivalLines = kArrivalGroups + 1;  // ... and one of groups that are whole
-inline constexpr uint32_t kArrivalWords = 32;  // of a line
-inline constexpr uint32_t kArrivalBytes = kArrivalLines * kArrivalWords * 4;
-
-// out[row] = sum over the row's experts, in ascending id, of weight * down(silu(gate h) * up h),
-// h = norm(x): one launch, in which workgroups wait for the first product of all before the second.
-// All workers must be resident. Experts are added leaf by leaf of down's k, so that ranks, too, add
-// what is left of its tree.
-struct ExpertsArgs {
-  Address<const uint32_t> step;
-  Address<const float> x;        // [rows, x_stride] split rows
-  Address<const uint32_t> ids;   // [rows, top]
-  Address<const float> weights;  // [rows, top]
-  Address<float> act;            // [rows, top, act_stride] split rows
-  Address<float> out;            // [rows, out_stride]
-  Address<uint32_t> arrivals;    // [kArrivalLines] lines, 0 at the start
-  Tiles gate_up;                 // of one expert
-  Tiles down;                    // of one expert
-  // Bytes from expert to expert: data, then scales; each less than 4 GiB (CheckTiles).
-  uint64_t gate_up_stride = 0;
-  uint64_t gate_up_scale_stride = 0;
-  uint64_t down_stride = 0;
-  uint64_t down_scale_stride = 0;
-  NormOf norm;  // there is one
-  uint32_t x_stride = 0;
-  uint32_t act_stride = 0;
-  uint32_t out_stride = 0;
-  uint32_t top = 0;      // slots of a row, at most kRouterMaxTop; a shared expert has the last
-  uint32_t experts = 0;  // at most kRouterMaxExperts, and a shared one
-  uint32_t most_rows = 0;  // of x: a step has no more
-};
-static_assert(sizeof(ExpertsArgs) == 232);
-
-struct ExpertsAnyArgs {
-  ExpertsArgs experts;
-  GatingArgs gating;
-};
-static_assert(sizeof(ExpertsAnyArgs) == 272);
-
-// x[row] += sum over the row's slots of weight * bias[id].
-struct ExpertsBiasArgs {
-  Address<const uint32_t> step;
-  Address<const uint32_t> ids;   // [rows, top]
-  Address<const float> weights;  // [rows, top]
-  Address<const float> bias;     // [experts, hidden]
-  RowsOut out;
-  uint32_t hidden = 0;  // a multiple of 8
-  uint32_t stride = 0;
-  uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
-  uint32_t top = 0;
-};
-static_assert(sizeof(ExpertsBiasArgs) == 80);
 
 // ---- between GPUs ----
 
@@ -759,104 +583,6 @@ struct SumSlotsArgs {
   uint32_t reserved = 0;
 };
 static_assert(sizeof(SumSlotsArgs) == 40);
-
-// ---- the choice of a token ----
-
-// Of one logit row: what becomes of its logits.
-enum ChoiceFlags : uint32_t {
-  kChoiceRead = 1,    // to host memory
-  kChoiceToken = 2,   // a token is chosen
-  kChoiceSample = 4,  // drawn, not the largest
-  kChoiceMask = 8,    // a mask of allowed tokens lies behind the counts
-};
-struct ChoiceRow {
-  uint32_t flags = 0;
-  float temperature = 0;  // of a draw; then the filters, 0: none
-  float min_p = 0;
-  float top_p = 0;  // below 1
-  uint32_t top_k = 0;
-  float repetition = 1;  // penalties of the counted tokens
-  float frequency = 0;
-  float presence = 0;
-  uint64_t seed = 0;
-  uint64_t position = 0;
-  uint32_t edits_at = 0;  // words from the start of the block: [edits] ChoiceEdit, in order
-  uint32_t edits = 0;
-  uint32_t counts_at = 0;  // [counts] ChoiceCount, after the edits; then [ceil(vocab / 32)] mask words
-  uint32_t counts = 0;
-};
-static_assert(sizeof(ChoiceRow) == 64);
-
-struct ChoiceEdit {
-  uint32_t token = 0;
-  float value = 0;
-  uint32_t sets = 0;  // the logit becomes the value; else the value is added
-};
-static_assert(sizeof(ChoiceEdit) == 12);
-
-struct ChoiceCount {
-  uint32_t token = 0;     // once in a list
-  uint32_t produced = 0;  // times
-};
-static_assert(sizeof(ChoiceCount) == 8);
-
-struct ChoiceResult {
-  uint32_t token = 0;
-  uint32_t chosen = 0;  // 0: no token could be chosen (nan, infinity, all banned)
-};
-static_assert(sizeof(ChoiceResult) == 8);
-
-// What narrowing says of a row: who runs in the race.
-struct ChoiceState {
-  uint32_t draws = 0;
-  float peak = 0;        // the largest logit
-  float least = 0;       // logits below it are out (top_k)
-  uint32_t order = 0;    // scores below it are out (top_p): kernels/common/draw.h OrderOfScore
-  uint32_t last_id = 0;  // of the scores that equal it, higher ids are out
-  uint32_t reserved[3] = {};
-};
-static_assert(sizeof(ChoiceState) == 32);
-
-// The best of a part of a race: its score as a double's two halves, and its id.
-struct RacePart {
-  uint32_t high = 0, low = 0, id = 0, reserved = 0;
-};
-static_assert(sizeof(RacePart) == 16);
-
-inline constexpr uint32_t kChoiceChunk = 2048;  // logits of one workgroup
-// No token: a part's logits hold a nan or an infinity.
-inline constexpr uint32_t kInsaneLogits = 0xfffffffe;
-
-// One argument struct for the four kernels of a choice. Row i of the step's logit rows belongs to
-// rank i % ranks, in slot i / ranks. choose_share, on every rank: its share of the logits is edited
-// and goes to the owner: for every chunk its peak, and if a token is drawn the logits too; push and
-// flag as in Reduce. choose_narrow, choose_race, choose_winner: the owner's work; it tells the host
-// and, for the rows of the step behind, every GPU.
-struct ChooseArgs {
-  Address<const uint32_t> step;
-  Address<const float> logits;            // [2][max_rows, share_stride], this rank's share
-  Address<float> host_logits;             // [2][max_rows, vocab_stride]
-  Address<ChoiceResult> results;          // [2][max_rows], in host memory, zeroes before the step
-  Address<ChoiceState> states;            // [slots]
-  Address<RacePart> races;                // [slots, ceil(vocab / kChoiceChunk)]
-  Address<float> values[kMaxRanks];       // in the owner's memory: [slots, vocab_stride]
-  Address<ScoredWords> peaks[kMaxRanks];  // [slots, ranks, chunks]
-  Address<uint32_t> flags[kMaxRanks];     // [2][slots, ranks, chunks], zeroed once
-  Address<uint64_t> tokens[kMaxRanks];    // [2][max_rows] TaggedToken, in each rank's memory
-  uint32_t vocab = 0;
-  uint32_t vocab_stride = 0;  // a multiple of 4
-  uint32_t share = 0;         // columns of this rank
-  uint32_t share_first = 0;   // the first of them
-  uint32_t share_stride = 0;
-  uint32_t chunks = 0;  // of the largest share
-  uint32_t slots = 0;
-  uint32_t ranks = 0;
-  uint32_t rank = 0;
-  uint32_t mass_shift = 0;  // MassShift(vocab)
-  uint32_t max_rows = 0;    // logit rows of a step
-  uint32_t reserved = 0;
-};
-static_assert(sizeof(ChooseArgs) == 352);
 
 }  // namespace mainarch::kernels
 

@@ -14,6 +14,7 @@
 #define MAINARCH_KERNELS_OPS_EXPERTS_H_
 
 #include "kernels/common/kernel.h"
+#include "kernels/experts_args.h"
 #include "kernels/ops/choose.h"
 #include "kernels/ops/gating.h"
 #include "kernels/ops/tiles.h"

@@ -4,6 +4,7 @@
 #ifndef MAINARCH_KERNELS_OPS_EXPERTS_BIAS_H_
 #define MAINARCH_KERNELS_OPS_EXPERTS_BIAS_H_
 
+#include "kernels/experts_args.h"
 #include "kernels/ops/step.h"
 
 namespace mainarch::kernels {

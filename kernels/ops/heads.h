@@ -6,6 +6,7 @@
 #define MAINARCH_KERNELS_OPS_HEADS_H_
 
 #include "kernels/common/kernel.h"
+#include "kernels/heads_args.h"
 #include "kernels/ops/step.h"
 
 namespace mainarch::kernels {

@@ -6,6 +6,7 @@
 #define MAINARCH_KERNELS_OPS_ROUTE_SCORED_H_
 
 #include "kernels/common/kernel.h"
+#include "kernels/experts_args.h"
 #include "kernels/ops/choose.h"
 #include "kernels/ops/splits.h"
 #include "kernels/ops/tiles.h"

@@ -10,6 +10,7 @@
 #ifndef MAINARCH_KERNELS_OPS_SAMPLE_H_
 #define MAINARCH_KERNELS_OPS_SAMPLE_H_
 
+#include "kernels/choice_args.h"
 #include "kernels/common/draw.h"
 #include "kernels/ops/step.h"
 

@@ -5,10 +5,10 @@
 #ifndef MAINARCH_KERNELS_OPS_STEP_H_
 #define MAINARCH_KERNELS_OPS_STEP_H_
 
+#include "kernels/choice_args.h"
 #include "kernels/common/eight.h"
 #include "kernels/common/math.h"
 #include "kernels/common/sync.h"
-#include "kernels/decoder_args.h"
 #include "kernels/ops/splits.h"
 #include "prims.h"
 

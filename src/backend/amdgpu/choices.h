@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "backend/backend.h"
-#include "kernels/decoder_args.h"
+#include "kernels/choice_args.h"
 
 namespace mainarch::amdgpu {
 

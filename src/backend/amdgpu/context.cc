@@ -7,6 +7,8 @@
 
 #include "backend/amdgpu/uploader.h"
 #include "backend/source.h"
+#include "kernels/choice_args.h"
+#include "kernels/experts_args.h"
 #include "kernels/quant/bf16.h"
 
 namespace mainarch::amdgpu {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/heads_args.h"
 #include "unit/kernels/decoder_cases.h"
 
 namespace mainarch::kernels_test {

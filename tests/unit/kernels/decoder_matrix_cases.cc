@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "backend/amdgpu/lower.h"
+#include "kernels/experts_args.h"
 #include "unit/kernels/decoder_weights.h"
 
 namespace mainarch::kernels_test {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <numeric>
 
+#include "kernels/experts_args.h"
 #include "unit/kernels/decoder_cases.h"
 
 namespace mainarch::kernels_test {

@@ -3,6 +3,7 @@
 // row_gate, add_normed and experts_bias: what is done to a layer's rows beside products and attention.
 #include <cmath>
 
+#include "kernels/experts_args.h"
 #include "unit/kernels/decoder_cases.h"
 
 namespace mainarch::kernels_test {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/amdgpu/lowering.h"
+#include "kernels/heads_args.h"
 
 namespace mainarch::amdgpu {
 namespace {

@@ -2,6 +2,7 @@
 //
 // This rank's share of the logits, and the choice of tokens from all shares.
 #include "backend/amdgpu/lowering.h"
+#include "kernels/choice_args.h"
 #include "kernels/common/draw.h"
 
 namespace mainarch::amdgpu {

@@ -6,6 +6,7 @@
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lowering.h"
 #include "backend/amdgpu/tiles.h"
+#include "kernels/experts_args.h"
 
 namespace mainarch::amdgpu {
 namespace {

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+//
+// What the choice of a token takes and leaves, read by host and device. What decoder_args.h says of
+// steps and rows holds here.
+#ifndef MAINARCH_KERNELS_CHOICE_ARGS_H_
+#define MAINARCH_KERNELS_CHOICE_ARGS_H_
+
+#include "kernels/decoder_args.h"
+
+namespace mainarch::kernels {
+
+// Of one logit row: what becomes of its logits.
+enum ChoiceFlags : uint32_t {
+  kChoiceRead = 1,    // to host memory
+  kChoiceToken = 2,   // a token is chosen
+  kChoiceSample = 4,  // drawn, not the largest
+  kChoiceMask = 8,    // a mask of allowed tokens lies behind the counts
+};
+struct ChoiceRow {
+  uint32_t flags = 0;
+  float temperature = 0;  // of a draw; then the filters, 0: none
+  float min_p = 0;
+  float top_p = 0;  // below 1
+  uint32_t top_k = 0;
+  float repetition = 1;  // penalties of the counted tokens
+  float frequency = 0;
+  float presence = 0;
+  uint64_t seed = 0;
+  uint64_t position = 0;
+  uint32_t edits_at = 0;  // words from the start of the block: [edits] ChoiceEdit, in order
+  uint32_t edits = 0;
+  uint32_t counts_at = 0;  // [counts] ChoiceCount, after the edits; then [ceil(vocab / 32)] mask words
+  uint32_t counts = 0;
+};
+static_assert(sizeof(ChoiceRow) == 64);
+
+struct ChoiceEdit {
+  uint32_t token = 0;
+  float value = 0;
+  uint32_t sets = 0;  // the logit becomes the value; else the value is added
+};
+static_assert(sizeof(ChoiceEdit) == 12);
+
+struct ChoiceCount {
+  uint32_t token = 0;     // once in a list
+  uint32_t produced = 0;  // times
+};
+static_assert(sizeof(ChoiceCount) == 8);
+
+struct ChoiceResult {
+  uint32_t token = 0;
+  uint32_t chosen = 0;  // 0: no token could be chosen (nan, infinity, all banned)
+};
+static_assert(sizeof(ChoiceResult) == 8);
+
+// What narrowing says of a row: who runs in the race.
+struct ChoiceState {
+  uint32_t draws = 0;
+  float peak = 0;        // the largest logit
+  float least = 0;       // logits below it are out (top_k)
+  uint32_t order = 0;    // scores below it are out (top_p): kernels/common/draw.h OrderOfScore
+  uint32_t last_id = 0;  // of the scores that equal it, higher ids are out
+  uint32_t reserved[3] = {};
+};
+static_assert(sizeof(ChoiceState) == 32);
+
+// The best of a part of a race: its score as a double's two halves, and its id.
+struct RacePart {
+  uint32_t high = 0, low = 0, id = 0, reserved = 0;
+};
+static_assert(sizeof(RacePart) == 16);
+
+inline constexpr uint32_t kChoiceChunk = 2048;  // logits of one workgroup
+// No token: a part's logits hold a nan or an infinity.
+inline constexpr uint32_t kInsaneLogits = 0xfffffffe;
+
+// One argument struct for the four kernels of a choice. Row i of the step's logit rows belongs to
+// rank i % ranks, in slot i / ranks. choose_share, on every rank: its share of the logits is edited
+// and goes to the owner: for every chunk its peak, and if a token is drawn the logits too; push and
+// flag as in Reduce. choose_narrow, choose_race, choose_winner: the owner's work; it tells the host
+// and, for the rows of the step behind, every GPU.
+struct ChooseArgs {
+  Address<const uint32_t> step;
+  Address<const float> logits;            // [2][max_rows, share_stride], this rank's share
+  Address<float> host_logits;             // [2][max_rows, vocab_stride]
+  Address<ChoiceResult> results;          // [2][max_rows], in host memory, zeroes before the step
+  Address<ChoiceState> states;            // [slots]
+  Address<RacePart> races;                // [slots, ceil(vocab / kChoiceChunk)]
+  Address<float> values[kMaxRanks];       // in the owner's memory: [slots, vocab_stride]
+  Address<ScoredWords> peaks[kMaxRanks];  // [slots, ranks, chunks]
+  Address<uint32_t> flags[kMaxRanks];     // [2][slots, ranks, chunks], zeroed once
+  Address<uint64_t> tokens[kMaxRanks];    // [2][max_rows] TaggedToken, in each rank's memory
+  uint32_t vocab = 0;
+  uint32_t vocab_stride = 0;  // a multiple of 4
+  uint32_t share = 0;         // columns of this rank
+  uint32_t share_first = 0;   // the first of them
+  uint32_t share_stride = 0;
+  uint32_t chunks = 0;  // of the largest share
+  uint32_t slots = 0;
+  uint32_t ranks = 0;
+  uint32_t rank = 0;
+  uint32_t mass_shift = 0;  // MassShift(vocab)
+  uint32_t max_rows = 0;    // logit rows of a step
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(ChooseArgs) == 352);
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_CHOICE_ARGS_H_

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+//
+// Argument structs of a router and its experts, read by host and device. What decoder_args.h says of
+// steps, rows and tiles holds here.
+#ifndef MAINARCH_KERNELS_EXPERTS_ARGS_H_
+#define MAINARCH_KERNELS_EXPERTS_ARGS_H_
+
+#include "kernels/decoder_args.h"
+
+namespace mainarch::kernels {
+
+struct RouteArgs {
+  Address<const uint32_t> step;
+  RouterArgs router;           // rows is taken from the step; logits [splits][split_rows, stride]
+  Address<uint32_t> arrivals;  // [kArrivalLines] lines, set to 0: what the experts count with
+  uint32_t stride = 0;
+  // 1: a shared expert. The logit after the experts' is its gate; ids and weights are [rows, top +
+  // 1], the last of a row `experts` and sigmoid(gate).
+  uint32_t shared = 0;
+  uint32_t splits = 1;  // of the product that made the logits
+  uint32_t split_rows = 0;
+  NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
+};
+static_assert(sizeof(RouteArgs) == 96);
+
+inline constexpr uint32_t kRouterMaxGroups = 64;  // a lane each
+// A router of more rules than a softmax of logits (RouterOp): p = softmax or sigmoid of logit + bias, the
+// choice goes by p + correction, weights are p, over their sum if `renormalise`, times scale.
+struct RouteScoredArgs {
+  RouteArgs route;
+  Address<const float> bias;        // [experts]; 0: none
+  Address<const float> correction;  // [experts]; 0: none
+  uint32_t sigmoid = 0;
+  // The experts of the chosen_groups with the largest sums of two best choices count; 1: all do. A group
+  // has at least two.
+  uint32_t groups = 1;
+  uint32_t chosen_groups = 1;
+  float scale = 1;  // more than 0
+};
+static_assert(sizeof(RouteScoredArgs) == 128);
+
+// Workgroups that hand over count in lines of their own, because additions to one line are made one
+// after the other.
+inline constexpr uint32_t kArrivalGroups = 16;                 // of workgroups, a line each ...
+inline constexpr uint32_t kArrivalLines = kArrivalGroups + 1;  // ... and one of groups that are whole
+inline constexpr uint32_t kArrivalWords = 32;  // of a line
+inline constexpr uint32_t kArrivalBytes = kArrivalLines * kArrivalWords * 4;
+
+// out[row] = sum over the row's experts, in ascending id, of weight * down(silu(gate h) * up h),
+// h = norm(x): one launch, in which workgroups wait for the first product of all before the second.
+// All workers must be resident. Experts are added leaf by leaf of down's k, so that ranks, too, add
+// what is left of its tree.
+struct ExpertsArgs {
+  Address<const uint32_t> step;
+  Address<const float> x;        // [rows, x_stride] split rows
+  Address<const uint32_t> ids;   // [rows, top]
+  Address<const float> weights;  // [rows, top]
+  Address<float> act;            // [rows, top, act_stride] split rows
+  Address<float> out;            // [rows, out_stride]
+  Address<uint32_t> arrivals;    // [kArrivalLines] lines, 0 at the start
+  Tiles gate_up;                 // of one expert
+  Tiles down;                    // of one expert
+  // Bytes from expert to expert: data, then scales; each less than 4 GiB (CheckTiles).
+  uint64_t gate_up_stride = 0;
+  uint64_t gate_up_scale_stride = 0;
+  uint64_t down_stride = 0;
+  uint64_t down_scale_stride = 0;
+  NormOf norm;  // there is one
+  uint32_t x_stride = 0;
+  uint32_t act_stride = 0;
+  uint32_t out_stride = 0;
+  uint32_t top = 0;      // slots of a row, at most kRouterMaxTop; a shared expert has the last
+  uint32_t experts = 0;  // at most kRouterMaxExperts, and a shared one
+  uint32_t most_rows = 0;  // of x: a step has no more
+};
+static_assert(sizeof(ExpertsArgs) == 232);
+
+struct ExpertsAnyArgs {
+  ExpertsArgs experts;
+  GatingArgs gating;
+};
+static_assert(sizeof(ExpertsAnyArgs) == 272);
+
+// x[row] += sum over the row's slots of weight * bias[id].
+struct ExpertsBiasArgs {
+  Address<const uint32_t> step;
+  Address<const uint32_t> ids;   // [rows, top]
+  Address<const float> weights;  // [rows, top]
+  Address<const float> bias;     // [experts, hidden]
+  RowsOut out;
+  uint32_t hidden = 0;  // a multiple of 8
+  uint32_t stride = 0;
+  uint32_t chunks = 0;  // ceil(hidden / kRowChunk)
+  uint32_t top = 0;
+};
+static_assert(sizeof(ExpertsBiasArgs) == 80);
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_EXPERTS_ARGS_H_
