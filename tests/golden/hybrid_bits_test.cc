@@ -30,30 +30,10 @@ const char* NameOf(Kind kind) {
   return kind == Kind::kDense ? "hybrid-dense" : kind == Kind::kExperts ? "hybrid-moe" : "windows";
 }
 
-// Pages that lie behind a window go back to the pool; layers with one and without have two caches.
-model::ModelConfig WindowsConfig() {
-  model::ModelConfig c;
-  c.model_type = "qwen3";
-  c.hidden = 64;
-  c.layers = 4;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.head_dim = 32;
-  c.intermediate = 96;
-  c.vocab = kVocab;
-  c.max_position = 256;
-  c.rope.rotary_dim = 32;
-  c.attention.qk_norm = true;
-  c.sparse_layer.assign(4, false);
-  c.layer_attention = {{21, 0}, {0, 0}, {21, 0}, {21, 0}};
-  return c;
-}
-
 model::ModelConfig Config(Kind kind) {
-  if (kind == Kind::kWindows) return WindowsConfig();
   const bool experts = kind == Kind::kExperts;
   model::ModelConfig c;
-  c.model_type = experts ? "qwen3_next" : "qwen3_5_text";
+  c.model_type = kind == Kind::kWindows ? "qwen3" : experts ? "qwen3_next" : "qwen3_5_text";
   c.hidden = 64;
   c.layers = 4;
   c.heads = 4;
@@ -62,12 +42,19 @@ model::ModelConfig Config(Kind kind) {
   c.intermediate = 96;
   c.vocab = kVocab;
   c.max_position = 256;
+  c.sparse_layer.assign(4, experts);
+  if (kind == Kind::kWindows) {
+    // Pages that lie behind a window go back to the pool; layers with one and without have two caches.
+    c.rope.rotary_dim = 32;
+    c.attention.qk_norm = true;
+    c.layer_attention = {{21, 0}, {0, 0}, {21, 0}, {21, 0}};
+    return c;
+  }
   c.rope.rotary_dim = 8;
   c.attention.output_gate = true;
   c.norms.plus_one = true;
   c.delta = {4, 8, 16, 32, 4, experts};
   c.delta_layer = {true, false, true, true};
-  c.sparse_layer.assign(4, experts);
   if (!experts) return c;
   c.experts = 8;
   c.experts_per_token = 3;

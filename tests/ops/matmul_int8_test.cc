@@ -270,15 +270,7 @@ TEST(column_shards_add_up_to_the_same_bits) {
         for (int32_t ranks : {1, 2, 4, 8}) {
           Program program;
           program.ranks = ranks;
-          Weight weight;
-          weight.label = "w";
-          weight.sources = {source.matrix};
-          for (int i = 0; i < 8; ++i) weight.splits.push_back(in / unit * i / 8 * unit);
-          weight.splits.push_back(in);
-          for (int32_t r = 0; r < ranks; ++r) {
-            weight.ranks.push_back({{0, 0, out, weight.splits[static_cast<size_t>(r * 8 / ranks)],
-                                     weight.splits[static_cast<size_t>((r + 1) * 8 / ranks)]}});
-          }
+          const Weight weight = CutColumns(source.matrix, ranks, unit);
           Rows partial = MakeRows(static_cast<size_t>(ranks), 64);
           std::vector<const float*> parts;
           bool has = true;
@@ -323,23 +315,11 @@ TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
   constexpr int32_t kExperts = 3, kK = 2;
   std::mt19937 rng(6);
   for (Format format : kFormats) {
-    std::vector<Source> sources;
-    std::vector<Packed> packed;
-    std::vector<cpu::Panels> panels;
-    for (int e = 0; e < kExperts; ++e) {
-      sources.push_back(RandomMatrix(format, kOut, kIn, &rng));
-      Program program;
-      Weight weight;
-      weight.label = "down";
-      weight.sources = {sources.back().matrix};
-      for (int i = 0; i < 8; ++i) weight.splits.push_back(kIn / 32 * i / 8 * 32);
-      weight.splits.push_back(kIn);
-      weight.ranks = {{{0, 0, sources.back().matrix.rows, 0, kIn}}};
-      auto one = Pack(program, weight, 0);
-      CHECK_OK(one);
-      packed.push_back(std::move(*one));
-      panels.push_back(packed.back().panels);
-    }
+    auto experts = RandomExperts(format, kExperts, kOut, kIn, &rng);
+    CHECK_OK(experts);
+    const std::vector<Source>& sources = experts->sources;
+    const std::vector<Packed>& packed = experts->packed;
+    const std::vector<cpu::Panels>& panels = experts->panels;
     if (!std::all_of(packed.begin(), packed.end(), HasInt8)) continue;
     const int32_t active[] = {0, 1, 2}, offsets[] = {0, 6, 9, 12};
     const int32_t entries[] = {0, 2, 4, 6, 8, 10, /*1:*/ 1, 5, 9, /*2:*/ 3, 7, 11};
@@ -395,28 +375,11 @@ TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
               double{together[static_cast<size_t>(r * kWide) + i]} - w[0] * first[i] - w[1] * second[i];
           CHECK_LE(std::fabs(error), Bound(kIn, w[0] * size[i] + w[1] * other_size[i]));
         }
-        const int32_t own_entries[] = {0, 1}, own[] = {0, other};
-        int32_t own_offsets[kExperts + 1] = {0, 1, 1, 2};
-        if (other == 1) own_offsets[2] = 2;
         cpu::ExpertsDownArgs one = args;
-        one.entries = own_entries;
-        one.offsets = own_offsets;
-        one.rows = 1;
-        one.active_count = 1;
         one.act8 = act8.data() + at * stride;
         one.weights = w;
         one.out = alone.data() + r * kWide;
-        const int64_t step = 1 + r % cpu::kExpertPanels;
-        for (int64_t p = 0; p < packed[0].plan.panels; p += step) {
-          one.panel_begin = p;
-          one.panel_end = std::min(p + step, packed[0].plan.panels);
-          for (int i = 0; i < kK; ++i) {
-            one.active = own + i;
-            one.first = i == 0;
-            one.last = i + 1 == kK;
-            kernels->experts_down_int8(one);
-          }
-        }
+        RunAlone(one, other, packed[0].plan.panels, 1 + r % cpu::kExpertPanels, kernels->experts_down_int8);
       }
       CHECK(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)) == 0);
     }

@@ -229,15 +229,7 @@ TEST(column_shards_add_up_to_the_same_bits) {
         for (int32_t ranks : {1, 2, 4, 8}) {
           Program program;
           program.ranks = ranks;
-          Weight weight;
-          weight.label = "w";
-          weight.sources = {source.matrix};
-          for (int i = 0; i < 8; ++i) weight.splits.push_back(in / 32 * i / 8 * 32);
-          weight.splits.push_back(in);
-          for (int32_t r = 0; r < ranks; ++r) {
-            weight.ranks.push_back({{0, 0, out, weight.splits[static_cast<size_t>(r * 8 / ranks)],
-                                     weight.splits[static_cast<size_t>((r + 1) * 8 / ranks)]}});
-          }
+          const Weight weight = CutColumns(source.matrix, ranks, 32);
           Rows partial = MakeRows(static_cast<size_t>(ranks), 64);
           std::vector<const float*> parts;
           for (int32_t r = 0; r < ranks; ++r) {
@@ -417,23 +409,11 @@ TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
   constexpr int32_t kExperts = 3, kK = 2;
   std::mt19937 rng(6);
   for (Format format : kFormats) {
-    std::vector<Source> sources;
-    std::vector<Packed> packed;
-    std::vector<cpu::Panels> panels;
-    for (int e = 0; e < kExperts; ++e) {
-      sources.push_back(RandomMatrix(format, kOut, kIn, &rng));
-      Program program;
-      Weight weight;
-      weight.label = "down";
-      weight.sources = {sources.back().matrix};
-      for (int i = 0; i < 8; ++i) weight.splits.push_back(kIn / 32 * i / 8 * 32);
-      weight.splits.push_back(kIn);
-      weight.ranks = {{{0, 0, kOut, 0, kIn}}};
-      auto one = Pack(program, weight, 0);
-      CHECK_OK(one);
-      packed.push_back(std::move(*one));
-      panels.push_back(packed.back().panels);
-    }
+    auto experts = RandomExperts(format, kExperts, kOut, kIn, &rng);
+    CHECK_OK(experts);
+    const std::vector<Source>& sources = experts->sources;
+    const std::vector<Packed>& packed = experts->packed;
+    const std::vector<cpu::Panels>& panels = experts->panels;
     std::vector<float> act(kRows * kK * kStride), weights(kRows * kK);
     for (size_t i = 0; i < act.size(); ++i) {
       if (i % kStride < kIn) act[i] = RandomNormal(&rng);
@@ -483,31 +463,14 @@ TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
             CHECK_LE(std::fabs(error), bound * (w[0] * size[i] + w[1] * other_size[i]) + 1e-30);
           }
           // The row by itself, an expert at a time, so many panels at a time.
-          const int32_t own_entries[] = {0, 1}, own[] = {0, other};
-          int32_t own_offsets[kExperts + 1] = {0, 1, 1, 2};
-          if (other == 1) own_offsets[2] = 2;
           cpu::ExpertsDownArgs one = args;
-          one.entries = own_entries;
-          one.offsets = own_offsets;
-          one.rows = 1;
-          one.active_count = 1;
           one.act = x;
           one.act16 = act16.data() + r * kK * kStride;
           one.weights = w;
           one.out = alone.data() + r * kWide;
-          const int64_t step = 1 + r % cpu::kExpertPanels;
-          for (int64_t p = 0; p < packed[0].plan.panels; p += step) {
-            one.panel_begin = p;
-            one.panel_end = std::min(p + step, packed[0].plan.panels);
-            for (int i = 0; i < kK; ++i) {
-              one.active = own + i;
-              one.first = i == 0;
-              one.last = i + 1 == kK;
-              run(one);
-            }
-          }
+          RunAlone(one, other, packed[0].plan.panels, 1 + r % cpu::kExpertPanels, run);
         }
-        CHECK(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)) == 0);
+      CHECK(std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)) == 0);
       }
     }
   }

@@ -224,6 +224,63 @@ inline StatusOr<Packed> PackWhole(const Matrix& matrix) {
   return packed;
 }
 
+// The matrix as a weight of ranks that share its columns, in eight parts that begin at multiples of `unit`.
+inline Weight CutColumns(const Matrix& matrix, int32_t ranks, int64_t unit) {
+  Weight weight;
+  weight.label = "cut";
+  weight.sources = {matrix};
+  for (int i = 0; i < 8; ++i) weight.splits.push_back(matrix.cols / unit * i / 8 * unit);
+  weight.splits.push_back(matrix.cols);
+  for (int32_t r = 0; r < ranks; ++r) {
+    weight.ranks.push_back({{0, 0, matrix.rows, weight.splits[static_cast<size_t>(r * 8 / ranks)],
+                             weight.splits[static_cast<size_t>((r + 1) * 8 / ranks)]}});
+  }
+  return weight;
+}
+
+// Experts of one shape, each of eight parts on one rank.
+struct Experts {
+  std::vector<Source> sources;
+  std::vector<Packed> packed;
+  std::vector<cpu::Panels> panels;
+};
+inline StatusOr<Experts> RandomExperts(Format format, int32_t count, int64_t rows, int64_t cols,
+                                       std::mt19937* rng) {
+  Experts experts;
+  for (int32_t e = 0; e < count; ++e) {
+    experts.sources.push_back(RandomMatrix(format, rows, cols, rng));
+    const Program program;
+    const Weight weight = CutColumns(experts.sources.back().matrix, 1, 32);
+    ASSIGN_OR_RETURN(Packed packed, Pack(program, weight, 0));
+    packed.plan.weight = nullptr;
+    packed.plan.slices = nullptr;
+    experts.packed.push_back(std::move(packed));
+    experts.panels.push_back(experts.packed.back().panels);
+  }
+  return experts;
+}
+
+// One row's experts 0 and `other`, of three, one after the other and `step` panels at a time.
+template <class Run>
+void RunAlone(cpu::ExpertsDownArgs one, int32_t other, int64_t panels, int64_t step, const Run& run) {
+  const int32_t entries[] = {0, 1}, own[] = {0, other};
+  const int32_t offsets[] = {0, 1, other == 1 ? 2 : 1, 2};
+  one.entries = entries;
+  one.offsets = offsets;
+  one.rows = 1;
+  one.active_count = 1;
+  for (int64_t p = 0; p < panels; p += step) {
+    one.panel_begin = p;
+    one.panel_end = std::min(p + step, panels);
+    for (int i = 0; i < 2; ++i) {
+      one.active = own + i;
+      one.first = i == 0;
+      one.last = i == 1;
+      run(one);
+    }
+  }
+}
+
 }  // namespace mainarch::test
 
 #endif  // MAINARCH_TESTS_OPS_RANDOM_MATRICES_H_

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "backend/backend.h"
+#include "support/config_runs.h"
 #include "support/program_maker.h"
 #include "support/test.h"
 
@@ -73,45 +74,13 @@ class Maker : public test::ProgramMaker {
   int32_t layers_ = 0;
 };
 
-uint32_t TokenAt(uint32_t position) { return (position * 37 + 5) % kVocab; }
-
-// The logits of every token, `most` rows a step.
-StatusOr<std::vector<std::vector<float>>> Run(const backend::LoadedModel& model, uint32_t most) {
-  backend::ContextOptions options;
-  options.kv_type = quant::KvType::kF32;
-  options.max_rows = options.max_logit_rows = kTokens;
-  options.pages = {1};
-  ASSIGN_OR_RETURN(const auto context, model.CreateContext(options));
-  const uint32_t page = 0;
-  backend::StepCache cache;
-  cache.pages = absl::MakeConstSpan(&page, 1);
-  const backend::StepSequence sequence = {absl::MakeConstSpan(&cache, 1), 0};
-  std::vector<std::vector<float>> out;
-  while (out.size() < kTokens) {
-    std::vector<backend::StepRow> rows;
-    std::vector<uint32_t> wanted;
-    for (uint32_t at = static_cast<uint32_t>(out.size()); at < kTokens && wanted.size() < most; ++at) {
-      wanted.push_back(static_cast<uint32_t>(rows.size()));
-      rows.push_back({TokenAt(at), at, 0});
-    }
-    backend::Step step;
-    step.rows = rows;
-    step.sequences = absl::MakeConstSpan(&sequence, 1);
-    step.logit_rows = wanted;
-    RETURN_IF_ERROR(context->Run(step));
-    for (uint32_t i = 0; i < wanted.size(); ++i) {
-      const absl::Span<float> row = context->Logits(i);
-      out.emplace_back(row.begin(), row.end());
-    }
-  }
-  return out;
-}
-
 TEST(x_is_taken_as_it_is_and_normed) {
   const Maker maker;
   test::ProgramReference reference(*maker.program);
   std::vector<std::vector<double>> want;
-  for (uint32_t at = 0; at < kTokens; ++at) want.push_back(reference.Token(TokenAt(at)));
+  std::vector<uint32_t> tokens;
+  for (uint32_t at = 0; at < kTokens; ++at) tokens.push_back((at * 37 + 5) % kVocab);
+  for (const uint32_t token : tokens) want.push_back(reference.Token(token));
   for (const char* device : {"sim:gfx942", "sim:gfx950"}) {
     backend::BackendOptions options;
     options.device = device;
@@ -119,17 +88,14 @@ TEST(x_is_taken_as_it_is_and_normed) {
     CHECK_OK(backend);
     const auto model = (*backend)->Load(maker.program, {});
     CHECK_OK(model);
-    const auto whole = Run(**model, kTokens), cut = Run(**model, 4);
+    const auto run = [&](uint32_t most) {
+      return test::RunTokens(**model, *maker.program, tokens, {most}, quant::KvType::kF32);
+    };
+    const auto whole = run(kTokens), cut = run(4);
     CHECK_OK(whole);
     CHECK_OK(cut);
     for (uint32_t at = 0; at < kTokens; ++at) {
-      double worst = 0, largest = 0;
-      for (size_t i = 0; i < want[at].size(); ++i) {
-        const double error = std::abs(double{(*whole)[at][i]} - want[at][i]);
-        if (!(error <= worst)) worst = error;
-        largest = std::max(largest, std::abs(want[at][i]));
-      }
-      CHECK_LE(worst / largest, 1e-4);
+      CHECK_LE(test::WorstOf((*whole)[at], want[at]), 1e-4);
       CHECK((*whole)[at] == (*cut)[at]);
     }
   }
