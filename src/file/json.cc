@@ -111,7 +111,9 @@ StatusOr<JsonDocument> JsonDocument::Parse(absl::string_view text, absl::string_
   simdjson::error_code error =
       document.parser_->allocate(text.size() < 64 ? 64 : text.size(), limits.depth + 1);
   if (error == simdjson::SUCCESS) {
-    error = document.parser_->parse(text.data(), text.size()).get(document.root_);
+    // A view of nothing may have no address, which the copy in there must not see.
+    const char* bytes = text.empty() ? "" : text.data();
+    error = document.parser_->parse(bytes, text.size()).get(document.root_);
   }
   if (error == simdjson::NUMBER_ERROR) {
     const std::string narrowed = WideIntegersAsFractions(text);
