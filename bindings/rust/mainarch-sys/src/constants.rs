@@ -118,10 +118,10 @@ pub const MAINARCH_ENGINE_FAST: u64 = 1;
 pub const MAINARCH_ENGINE_INT8: u64 = 4;
 /// On CPUs, products with weights whose codes are integers but for a scale take 8 bits of what goes into them, with a
 /// factor for 32 columns, as other engines do always: GGUF's Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K and
-/// IQ4_NL, MXFP4, NVFP4, and AWQ, GPTQ and packed integers of 4 bits. They then run as fast as memory gives them, in
-/// less time than in fp32 where it is decoding that takes it: the more, the fewer bits weights have, on processors
-/// without AVX-512 most, and for prompts. For y = sum of w_k x_k over K columns, m_k the largest |x| of the 32
-/// columns that k is of,
+/// IQ4_NL, MXFP4, NVFP4, integers of 8 bits, and AWQ, packed integers of 4 bits and GPTQ without act-order. They then
+/// take less time than in fp32 where it is decoding that takes it: the more, the fewer bits weights have, on
+/// processors without AVX-512 most, and for prompts. For y = sum of w_k x_k over K columns, m_k the largest |x| of the
+/// 32 columns that k is of,
 ///   |error| \<= (1 / 254 + (K / 16 + 10) 2^-22) * sum of |w_k| m_k
 /// (with weights of an offset, Q4_1, Q5_1, Q4_K, Q5_K and groups of integers, the second term is of |scale * code| +
 /// |offset| in place of |w_k|). All that MAINARCH_ENGINE_FAST says of what stays fp32, and of results that depend on
