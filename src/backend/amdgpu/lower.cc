@@ -104,16 +104,9 @@ Status CheckOneOp(const Program& program, const backend::Op& op, const backend::
 
 // Whether a product takes the buffer as it is, without a norm.
 bool Multiplies(const backend::Op& op, BufferId buffer) {
-  const auto* matmul = std::get_if<backend::MatmulOp>(&op);
-  const auto* added = std::get_if<backend::MatmulAddOp>(&op);
   const auto* gate_up = std::get_if<backend::NormGateUpOp>(&op);
-  return (matmul != nullptr && matmul->in == buffer) || (added != nullptr && added->in == buffer) ||
+  return ProductWith(op, buffer) != backend::kNone ||
          (gate_up != nullptr && gate_up->x == buffer && gate_up->norm == backend::kNone);
-}
-
-backend::WeightId ProductOf(const backend::Op& op) {
-  const auto* matmul = std::get_if<backend::MatmulOp>(&op);
-  return matmul != nullptr ? matmul->w : std::get<backend::MatmulAddOp>(op).w;
 }
 
 // The norm with which an op takes x into a product, or none.
@@ -161,7 +154,8 @@ std::vector<bool> LieApart(const Program& program) {
     const auto* resize = std::get_if<backend::ResizeHeadsOp>(&op);
     if (resize == nullptr) continue;
     for (const backend::Op& any : program.ops) {
-      if (Multiplies(any, resize->out)) out[static_cast<size_t>(ProductOf(any))] = true;
+      const backend::WeightId w = ProductWith(any, resize->out);
+      if (w != backend::kNone) out[static_cast<size_t>(w)] = true;
     }
   }
   return out;

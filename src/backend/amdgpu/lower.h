@@ -148,11 +148,14 @@ VocabShare ShareOf(const backend::Program& program, int32_t rank);
 // Launches are made for steps of up to so many rows each, so that a grid is as large as its work:
 // 1, 4, 8, 16, 64 … and max_rows. What is computed does not depend on it.
 std::vector<uint32_t> RowClasses(uint32_t max_rows);
+
 // Whether a buffer holds split rows (kernels/decoder_args.h): what products take in without a norm. Narrowed heads
 // lie by parts of the product that takes them (PartEnds).
 bool LiesSplit(const backend::Program& program, backend::BufferId buffer);
 
-// The weight that the first product of a buffer as it is takes it with, or null.
+// The weight with which an op multiplies a buffer, as a product without a norm does, or kNone.
+backend::WeightId ProductWith(const backend::Op& op, backend::BufferId in);
+// That of the first op that does, or null.
 const backend::Weight* TakerOf(const backend::Program& program, backend::BufferId in);
 // Heads of Q of all ranks, and of K, each once.
 uint32_t HeadsOfAll(const backend::Program& program, const backend::WideNormOp& op);

@@ -102,6 +102,16 @@ class Lowering {
     return memory.slots[static_cast<size_t>(cache)] +
            static_cast<uint64_t>(layer) * slots.slots * slots.slot_bytes;
   }
+  // Of a paged cache: a layer's page 0, and words from the first cache's page tables to its own.
+  uint64_t PagesAt(int32_t cache, int32_t layer) const {
+    const PoolShape& pool = shape.pools[static_cast<size_t>(cache)];
+    return memory.kv[static_cast<size_t>(cache)] +
+           static_cast<uint64_t>(layer) * pool.pages * pool.page_bytes;
+  }
+  uint32_t TablesAt(int32_t cache) const {
+    return static_cast<uint32_t>(shape.pools[static_cast<size_t>(cache)].list) *
+           shape.options.max_sequences * shape.table_words;
+  }
   bool Rounds() const { return shape.options.activations != backend::Activations::kF32; }
   // The op before the one that is lowered, and the one behind it, or null.
   const backend::Op* Before() const {
@@ -134,6 +144,18 @@ class Lowering {
   absl::optional<kernels::GatingArgs> GatingOf(backend::Activation activation,
                                                backend::WeightId gate_bias,
                                                backend::WeightId up_bias, int32_t groups) const;
+  // For who takes heads: what their product has left of them in sums, or whole in `buffer`.
+  template <class Args>
+  void TakeHeads(backend::BufferId buffer, Args* args) {
+    args->in.address = At(buffer);
+    if (pending.heads.at != 0) {
+      args->in.address = pending.heads.at;
+      args->splits = pending.heads.splits;
+      args->split_rows = pending.heads.rows;
+      args->norm = pending.heads.norm;
+    }
+    pending.heads = {};
+  }
   // Of a product's input.
   void AddNormed(backend::BufferId x, backend::WeightId norm, Product product);
   void Add(const Product& product);

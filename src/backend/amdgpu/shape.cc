@@ -257,12 +257,17 @@ ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
   return out;
 }
 
+backend::WeightId ProductWith(const backend::Op& op, BufferId in) {
+  const auto* matmul = std::get_if<backend::MatmulOp>(&op);
+  if (matmul != nullptr && matmul->in == in) return matmul->w;
+  const auto* added = std::get_if<backend::MatmulAddOp>(&op);
+  return added != nullptr && added->in == in ? added->w : backend::kNone;
+}
+
 const backend::Weight* TakerOf(const Program& program, BufferId in) {
   for (const backend::Op& op : program.ops) {
-    const auto* matmul = std::get_if<backend::MatmulOp>(&op);
-    const auto* added = std::get_if<backend::MatmulAddOp>(&op);
-    if (matmul != nullptr && matmul->in == in) return &program.weights[static_cast<size_t>(matmul->w)];
-    if (added != nullptr && added->in == in) return &program.weights[static_cast<size_t>(added->w)];
+    const backend::WeightId w = ProductWith(op, in);
+    if (w != backend::kNone) return &program.weights[static_cast<size_t>(w)];
   }
   return nullptr;
 }

@@ -47,11 +47,7 @@ Status CheckNormSplit(const backend::Program& program, const backend::AddNormedO
 
 bool LeavesSplit(const backend::Program& program, const backend::AddNormedOp& op) {
   if (op.add || op.norm == backend::kNone || op.scale != 1 || KeepsRows(program, op.x)) return false;
-  return std::any_of(program.ops.begin(), program.ops.end(), [&](const backend::Op& any) {
-    const auto* matmul = std::get_if<backend::MatmulOp>(&any);
-    const auto* added = std::get_if<backend::MatmulAddOp>(&any);
-    return (matmul != nullptr && matmul->in == op.x) || (added != nullptr && added->in == op.x);
-  });
+  return TakerOf(program, op.x) != nullptr;
 }
 
 void Emit(const backend::AddNormedOp& op, Lowering* to) {

@@ -10,35 +10,10 @@
 namespace mainarch::amdgpu {
 namespace {
 
-// A cache of paged KV, and where this op's layer of it lies.
-struct Paged {
-  const backend::PagedCache& cache;
-  uint64_t at;
-  uint32_t tables_at, kv_heads, window;
-
-  Paged(const backend::AttentionOp& op, const Lowering& to)
-      : cache(backend::CacheOf(to.program, op)) {
-    const PoolShape& pool = to.shape.pools[static_cast<size_t>(op.cache)];
-    at = to.memory.kv[static_cast<size_t>(op.cache)] +
-         static_cast<uint64_t>(op.layer) * pool.pages * pool.page_bytes;
-    tables_at = static_cast<uint32_t>(pool.list) * to.shape.options.max_sequences * to.shape.table_words;
-    kv_heads = static_cast<uint32_t>(cache.kv_heads);
-    window = static_cast<uint32_t>(cache.window);
-  }
-};
-
-void EmitPrepare(const backend::AttentionOp& op, const Paged& paged, Lowering* to) {
+void EmitPrepare(const backend::AttentionOp& op, const backend::PagedCache& cache, Lowering* to) {
   kernels::PrepareArgs args;
   to->SetStep(&args);
-  // Of another maker than the product before, they lie whole.
-  args.in.address = to->At(op.qkv);
-  if (to->pending.heads.at != 0) {
-    args.in.address = to->pending.heads.at;
-    args.splits = to->pending.heads.splits;
-    args.split_rows = to->pending.heads.rows;
-    args.norm = to->pending.heads.norm;
-  }
-  to->pending.heads = {};
+  to->TakeHeads(op.qkv, &args);
   args.qkv.address = to->At(op.qkv);
   const auto vector = [to](backend::WeightId id) {
     return id == backend::kNone ? 0 : to->WeightOf(id).vector;
@@ -46,11 +21,11 @@ void EmitPrepare(const backend::AttentionOp& op, const Paged& paged, Lowering* t
   args.q_norm.address = vector(op.q_norm);
   args.k_norm.address = vector(op.k_norm);
   args.bias.address = vector(op.bias);
-  args.kv.address = paged.at;
-  args.tables_at = paged.tables_at;
+  args.kv.address = to->PagesAt(op.cache, op.layer);
+  args.tables_at = to->TablesAt(op.cache);
   args.stride = to->Stride(op.qkv);
   args.heads = static_cast<uint32_t>(op.heads);
-  args.kv_heads = paged.kv_heads;
+  args.kv_heads = static_cast<uint32_t>(cache.kv_heads);
   if (op.rope != backend::kNone) {
     const size_t rope = static_cast<size_t>(op.rope);
     args.cosine.address = to->memory.cosine[rope];
@@ -59,24 +34,25 @@ void EmitPrepare(const backend::AttentionOp& op, const Paged& paged, Lowering* t
   }
   args.epsilon = to->program.rms_eps;
   const uint64_t heads = args.heads + 2 * args.kv_heads;
-  to->Add(PrepareKernel(to->shape.kv, paged.cache.key_dim), args,
+  to->Add(PrepareKernel(to->shape.kv, cache.key_dim), args,
           CeilDivide(to->rows * heads, kernels::kWaves));
 }
 
-void EmitAttend(const backend::AttentionOp& op, const Paged& paged, uint32_t first, Lowering* to) {
+void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache, uint32_t first,
+                Lowering* to) {
   kernels::AttendArgs args;
   to->SetStep(&args);
   args.qkv.address = to->At(op.qkv);
-  args.kv.address = paged.at;
-  args.tables_at = paged.tables_at;
+  args.kv.address = to->PagesAt(op.cache, op.layer);
+  args.tables_at = to->TablesAt(op.cache);
   args.out.address = to->At(op.out);
   args.parts.address = to->memory.attend_parts;
   args.q_stride = to->Stride(op.qkv);
   args.out_stride = to->Stride(op.out);
   args.heads = static_cast<uint32_t>(op.heads);
-  args.kv_heads = paged.kv_heads;
-  args.window = paged.window;
-  args.max_splits = std::min(to->shape.max_splits, kernels::MostSplits(paged.window));
+  args.kv_heads = static_cast<uint32_t>(cache.kv_heads);
+  args.window = static_cast<uint32_t>(cache.window);
+  args.max_splits = std::min(to->shape.max_splits, kernels::MostSplits(args.window));
   if (op.sinks != backend::kNone) args.sinks.address = to->WeightOf(op.sinks).vector;
   args.scale = static_cast<float>(op.scale);
   args.first_row = first;
@@ -85,7 +61,7 @@ void EmitAttend(const backend::AttentionOp& op, const Paged& paged, uint32_t fir
     args.gate.address = to->At(op.gate);
     args.gate_stride = to->Stride(op.gate);
   }
-  to->Add(AttendKernel(to->shape.kv, paged.cache.key_dim), args,
+  to->Add(AttendKernel(to->shape.kv, cache.key_dim), args,
           uint64_t{args.row_count} * args.kv_heads * args.max_splits);
   if (args.max_splits == 1) return;
   kernels::AttendMergeArgs merge;
@@ -99,7 +75,7 @@ void EmitAttend(const backend::AttentionOp& op, const Paged& paged, uint32_t fir
   merge.out_stride = args.out_stride;
   merge.heads = args.heads;
   merge.max_splits = args.max_splits;
-  merge.head_dim = static_cast<uint32_t>(paged.cache.key_dim);
+  merge.head_dim = static_cast<uint32_t>(cache.key_dim);
   merge.first_row = first;
   merge.row_count = args.row_count;
   to->Add("attend_merge", merge,
@@ -110,10 +86,10 @@ void EmitAttend(const backend::AttentionOp& op, const Paged& paged, uint32_t fir
 
 void Emit(const backend::AttentionOp& op, Lowering* to) {
   if (LatentOf(to->program, op.cache) != nullptr) return EmitAttendLatent(op, to);
-  const Paged paged(op, *to);
-  EmitPrepare(op, paged, to);
+  const backend::PagedCache& cache = backend::CacheOf(to->program, op);
+  EmitPrepare(op, cache, to);
   for (uint32_t first = 0; first < to->rows; first += to->shape.attend_rows) {
-    EmitAttend(op, paged, first, to);
+    EmitAttend(op, cache, first, to);
   }
 }
 

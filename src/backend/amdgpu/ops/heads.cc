@@ -10,23 +10,10 @@
 namespace mainarch::amdgpu {
 namespace {
 
-// Args of a kernel that takes what a product has left of heads, in sums or whole in `buffer`.
-template <class Args>
-void TakeHeads(backend::BufferId buffer, Lowering* to, Args* args) {
-  args->in.address = to->At(buffer);
-  if (to->pending.heads.at != 0) {
-    args->in.address = to->pending.heads.at;
-    args->splits = to->pending.heads.splits;
-    args->split_rows = to->pending.heads.rows;
-    args->norm = to->pending.heads.norm;
-  }
-  to->pending.heads = {};
-}
-
 void EmitWiden(const backend::ResizeHeadsOp& op, Lowering* to) {
   kernels::WidenHeadsArgs args;
   to->SetStep(&args);
-  TakeHeads(op.in, to, &args);
+  to->TakeHeads(op.in, &args);
   args.out.address = to->At(op.out);
   if (op.q_norm != backend::kNone) args.q_norm.address = to->WeightOf(op.q_norm).vector;
   if (op.k_norm != backend::kNone) args.k_norm.address = to->WeightOf(op.k_norm).vector;
@@ -69,7 +56,7 @@ void EmitNarrow(const backend::ResizeHeadsOp& op, Lowering* to) {
 void Emit(const backend::WideNormOp& op, Lowering* to) {
   kernels::HeadSquaresArgs squares;
   to->SetStep(&squares);
-  TakeHeads(op.qkv, to, &squares);
+  to->TakeHeads(op.qkv, &squares);
   squares.qkv.address = to->At(op.qkv);
   squares.squares.address = to->memory.partial;
   squares.stride = to->Stride(op.qkv);

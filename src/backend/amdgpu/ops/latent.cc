@@ -15,21 +15,8 @@ namespace {
 
 using backend::Program;
 
-// Of a cache: where this op's layer of it lies, and its page tables.
-struct Layer {
-  uint64_t at;
-  uint32_t tables_at;
-
-  Layer(const backend::AttentionOp& op, const Lowering& to) {
-    const PoolShape& pool = to.shape.pools[static_cast<size_t>(op.cache)];
-    at = to.memory.kv[static_cast<size_t>(op.cache)] +
-         static_cast<uint64_t>(op.layer) * pool.pages * pool.page_bytes;
-    tables_at = static_cast<uint32_t>(pool.list) * to.shape.options.max_sequences * to.shape.table_words;
-  }
-};
-
 // The attention that takes what a LatentOp makes, right behind it, or null.
-const backend::AttentionOp* TakerOf(const backend::LatentOp& op, const backend::Op* next) {
+const backend::AttentionOp* AttentionBehind(const backend::LatentOp& op, const backend::Op* next) {
   const auto* attention = next == nullptr ? nullptr : std::get_if<backend::AttentionOp>(next);
   return attention != nullptr && attention->qkv == op.qkv ? attention : nullptr;
 }
@@ -43,7 +30,7 @@ const backend::WeightSlice& HeadOf(const Program& program, const backend::HeadsM
 const backend::LatentOp* LatentOf(const Program& program, int32_t cache) {
   for (size_t i = 0; i + 1 < program.ops.size(); ++i) {
     const auto* latent = std::get_if<backend::LatentOp>(&program.ops[i]);
-    const auto* attention = latent == nullptr ? nullptr : TakerOf(*latent, &program.ops[i + 1]);
+    const auto* attention = latent == nullptr ? nullptr : AttentionBehind(*latent, &program.ops[i + 1]);
     if (attention != nullptr && attention->cache == cache) return latent;
   }
   return nullptr;
@@ -83,8 +70,7 @@ void Emit(const backend::HeadsMatmulOp& op, Lowering* to) {
 }
 
 void Emit(const backend::LatentOp& op, Lowering* to) {
-  const backend::AttentionOp& attention = *TakerOf(op, to->Next());
-  const Layer layer(attention, *to);
+  const backend::AttentionOp& attention = *AttentionBehind(op, to->Next());
   kernels::LatentArgs args;
   to->SetStep(&args);
   args.q.address = to->At(op.q);
@@ -93,8 +79,8 @@ void Emit(const backend::LatentOp& op, Lowering* to) {
   args.norm.address = to->WeightOf(op.norm).vector;
   args.cosine.address = to->memory.cosine[static_cast<size_t>(op.rope)];
   args.sine.address = to->memory.sine[static_cast<size_t>(op.rope)];
-  args.pages.address = layer.at;
-  args.tables_at = layer.tables_at;
+  args.pages.address = to->PagesAt(attention.cache, attention.layer);
+  args.tables_at = to->TablesAt(attention.cache);
   args.q_stride = to->Stride(op.q);
   args.kv_stride = to->Stride(op.kv);
   args.qkv_stride = to->Stride(op.qkv);
@@ -115,12 +101,11 @@ void Emit(const backend::LatentOp& op, Lowering* to) {
 
 void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to) {
   const backend::LatentOp& latent = *LatentOf(to->program, op.cache);
-  const Layer layer(op, *to);
   kernels::AttendLatentArgs args;
   to->SetStep(&args);
   args.qkv.address = to->At(op.qkv);
-  args.pages.address = layer.at;
-  args.tables_at = layer.tables_at;
+  args.pages.address = to->PagesAt(op.cache, op.layer);
+  args.tables_at = to->TablesAt(op.cache);
   args.out.address = to->At(op.out);
   args.parts.address = to->memory.attend_parts;
   args.q_stride = to->Stride(op.qkv);
@@ -171,7 +156,7 @@ Status CheckLatents(const backend::LatentOp& op, const backend::PagedCache& cach
 Status CheckOp(const Program& program, const backend::LatentOp& op, const backend::Op*) {
   for (size_t i = 0; i < program.ops.size(); ++i) {
     if (std::get_if<backend::LatentOp>(&program.ops[i]) != &op) continue;
-    if (i + 1 < program.ops.size() && TakerOf(op, &program.ops[i + 1]) != nullptr) return OkStatus();
+    if (i + 1 < program.ops.size() && AttentionBehind(op, &program.ops[i + 1]) != nullptr) return OkStatus();
   }
   return Error(Code::kUnsupported, "op latent of \"", program.buffers[static_cast<size_t>(op.qkv)].label,
                "\": the GPU kernels want its attention right behind it");

@@ -12,7 +12,7 @@ Status CheckSplitInput(const backend::Program& program, backend::BufferId in) {
   if (KeepsRows(program, in) || LiesSplit(program, in)) return OkStatus();
   return Error(Code::kUnsupported, "a product with \"",
                program.buffers[static_cast<size_t>(in)].label,
-               "\": the GPU kernels multiply with x and what attention, gate-up and inputs leave");
+               "\": the GPU kernels multiply with x and with what an op leaves for a product");
 }
 
 }  // namespace
