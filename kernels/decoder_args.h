@@ -256,6 +256,9 @@ static_assert(sizeof(DeltaArgs) == 168);
 //   kBf16Pair  two such, the rounded value and what rounding left: F16 exactly, F32 to 2^-17
 //   kFp8       [lane][n][8], n = 2; scales [tile][2] fp32, one a step
 //   kMxfp4     [lane][n][4 bytes], n = 4; scales [four steps][row][4] E8M0, one a step
+//   kNibble    the same, n = 4; scales [record][row][2] fp32, of one step or of 2^shift; then, if there
+//              are factors, [step][row][2 bytes]; quant::TileCode and TileFactors say what they make
+//   kByte      [lane][n][8], n = 2; likewise
 // Tiles lie [output tile][k tile]. With gate and up, output tiles alternate gate, up.
 //
 // k is summed in parts (Tiles::ends), and tiles are counted from the start of each. If a part ends
@@ -263,6 +266,8 @@ static_assert(sizeof(DeltaArgs) == 168);
 // three, then one (n = 1) if there are one or three. So step s of a row lies at s * StepBytes,
 // whatever the parts are. Scales are counted over all of k, and a last tile's take as much room as
 // a whole one's, so that every load is of whole 64 bytes.
+using quant::TileCode;
+using quant::TileFactors;
 using quant::TileFormat;
 inline constexpr uint32_t kTileRows = 16;
 constexpr uint32_t TileSteps(TileFormat format) { return quant::InfoOf(format).steps; }
@@ -295,8 +300,13 @@ struct Tiles {
   Address<const uint8_t> scales;
   uint32_t outputs = 0;  // output tiles; with gate and up, pairs
   uint32_t steps = 0;    // along k
-  uint32_t parts = 1;
-  uint32_t leaf_tiles = 0;  // that every leaf has, all whole; 0: leaves differ
+  uint16_t leaf_tiles = 0;  // that every leaf has, all whole; 0: leaves differ
+  uint8_t parts = 1;
+  // Of nibbles and bytes: record (scale_first + step) >> scale_shift of a row of tiles is a step's.
+  uint8_t scale_shift = 0;
+  uint16_t scale_first = 0;
+  TileCode code = TileCode::kAffine;
+  TileFactors factors = TileFactors::kNone;
   // Where parts end, in steps, 16 bits each: of parts 0 to 3, then of 4 to 7. Not an array, which
   // the compiler would put into scratch memory to index it.
   uint64_t low_ends = 0;
@@ -315,11 +325,39 @@ constexpr void SetPartEnd(Tiles* w, uint32_t part, uint32_t step) {
 }
 constexpr void SetLeafTiles(TileFormat format, Tiles* w) {
   const uint32_t leaf = TileSteps(format) * kPartLeaves;  // of one tile, in a part of such
-  w->leaf_tiles = PartEnd(*w, 0) / leaf;
+  w->leaf_tiles = static_cast<uint16_t>(PartEnd(*w, 0) / leaf);
   for (uint32_t part = 0, begin = 0; part < w->parts; begin = PartEnd(*w, part++)) {
     if (PartEnd(*w, part) - begin != w->leaf_tiles * leaf) w->leaf_tiles = 0;
   }
 }
+
+// ---- codes of four and of eight bits ----
+
+constexpr bool HasCodes(TileFormat format) {
+  return format == TileFormat::kNibble || format == TileFormat::kByte;
+}
+inline constexpr uint32_t kRecordBytes = kTileRows * 2 * 4;
+inline constexpr uint32_t kFactorBytes = kTileRows * 2;  // of a step
+// Of one output tile: records, factors, and of kByTile one record more, which begins with the tile's code.
+[[gnu::always_inline]] constexpr uint32_t RecordsBytes(const Tiles& w) {
+  return w.steps == 0 ? 0 : (((w.scale_first + w.steps - 1) >> w.scale_shift) + 1) * kRecordBytes;
+}
+[[gnu::always_inline]] constexpr uint32_t FactorsBytes(const Tiles& w) {
+  return w.factors == TileFactors::kNone ? 0 : w.steps * kFactorBytes;
+}
+[[gnu::always_inline]] constexpr uint64_t ScaleRowBytes(TileFormat format, const Tiles& w) {
+  if (!HasCodes(format)) return TileRowScaleBytes(format, w.steps);
+  return uint64_t{RecordsBytes(w)} + FactorsBytes(w) + (w.code == TileCode::kByTile ? kRecordBytes : 0);
+}
+// Which of a word's nibbles, from the lowest on, is element e of a lane's eight. kAffine: two of them are
+// masked at once into a word of two bf16, kNibbleOffset more than the code each; kIq4Nl: the low nibbles of four bytes are
+// looked up at once.
+constexpr uint32_t NibblePlace(TileCode code, uint32_t e) {
+  return code == TileCode::kAffine ? e / 2 + e % 2 * 4
+         : code == TileCode::kIq4Nl ? e % 4 * 2 + e / 4
+                                    : e;
+}
+inline constexpr float kNibbleOffset = 16;
 
 // act[row] *= sigmoid(gate[row]), one number a row.
 struct RowGateArgs {

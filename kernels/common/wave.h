@@ -59,6 +59,7 @@ inline constexpr int kDppRowShr1 = 0x111, kDppRowShr2 = 0x112, kDppRowShr4 = 0x1
                      kDppRowShr8 = 0x118;
 inline constexpr int kDppRowRor1 = 0x121, kDppRowRor2 = 0x122, kDppRowRor4 = 0x124,
                      kDppRowRor8 = 0x128;
+inline constexpr int kDppRowNewBcast0 = 0x150;  // lane 0 of each row to all of it; + n: lane n
 inline constexpr int kDppRowBcast15 = 0x142;  // lane 15 of each row to all of the next row
 inline constexpr int kDppRowBcast31 = 0x143;  // lane 31 to rows 2 and 3
 
@@ -74,6 +75,11 @@ DEVICE float Dpp(float old, float x) {
 
 // The value of the lane whose number differs in bit 3.
 DEVICE float RotateRow8(float x) { return Dpp<kDppRowRor8>(x, x); }
+// The value of lane kLane of each 16 neighbouring lanes, in all of them.
+template <int kLane>
+DEVICE float RowLane(float x) {
+  return Dpp<kDppRowNewBcast0 + kLane>(x, x);
+}
 // The sum over each 16 neighbouring lanes, in all of them, added in one order.
 DEVICE float SumRow16(float x) {
   x += Dpp<kDppRowRor8>(x, x);

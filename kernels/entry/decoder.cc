@@ -94,6 +94,37 @@ KERNEL(experts_pair_any, ExpertsPairAny, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_fp8_any, ExpertsFp8Any, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
 
+// Codes of four and eight bits.
+using MatmulNibble = Matmul<TileFormat::kNibble, false>;
+using MatmulByte = Matmul<TileFormat::kByte, false>;
+using GateUpNibble = Matmul<TileFormat::kNibble, true>;
+using GateUpByte = Matmul<TileFormat::kByte, true>;
+using ExpertsNibble = Experts<TileFormat::kNibble>;
+using ExpertsByte = Experts<TileFormat::kByte>;
+using GateUpNibbleAny = GateUpAny<TileFormat::kNibble>;
+using GateUpByteAny = GateUpAny<TileFormat::kByte>;
+using ExpertsNibbleAny = ExpertsAny<TileFormat::kNibble>;
+using ExpertsByteAny = ExpertsAny<TileFormat::kByte>;
+// A file's down may have more bits than its gate and up, or fewer.
+using ExpertsNibbleByte = Experts<TileFormat::kNibble, false, false, TileFormat::kByte>;
+using ExpertsByteNibble = Experts<TileFormat::kByte, false, false, TileFormat::kNibble>;
+using ExpertsNibbleByteAny = ExpertsAny<TileFormat::kNibble, false, TileFormat::kByte>;
+using ExpertsByteNibbleAny = ExpertsAny<TileFormat::kByte, false, TileFormat::kNibble>;
+KERNEL(matmul_nibble, MatmulNibble, "vgpr=128 gfx942.vgpr=144 sgpr=112 lds=4096")
+KERNEL(matmul_byte, MatmulByte, "vgpr=136 sgpr=112 lds=4096")
+KERNEL(gate_up_nibble, GateUpNibble, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_byte, GateUpByte, "vgpr=144 sgpr=112 lds=4096")
+KERNEL(gate_up_nibble_any, GateUpNibbleAny, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_byte_any, GateUpByteAny, "vgpr=144 sgpr=112 lds=4096")
+KERNEL(experts_nibble, ExpertsNibble, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_byte, ExpertsByte, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_nibble_any, ExpertsNibbleAny, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_byte_any, ExpertsByteAny, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_nibble_byte, ExpertsNibbleByte, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_byte_nibble, ExpertsByteNibble, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_nibble_byte_any, ExpertsNibbleByteAny, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_byte_nibble_any, ExpertsByteNibbleAny, "vgpr=168 sgpr=112 lds=14928")
+
 // bf16 activations.
 using MatmulBf16Rounded = Matmul<TileFormat::kBf16, false, true>;
 using MatmulFp8Rounded = Matmul<TileFormat::kFp8, false, true>;
@@ -161,10 +192,14 @@ using HeadsMatmulBf16 = HeadsMatmul<TileFormat::kBf16>;
 using HeadsMatmulPair = HeadsMatmul<TileFormat::kBf16Pair>;
 using HeadsMatmulFp8 = HeadsMatmul<TileFormat::kFp8>;
 using HeadsMatmulMxfp4 = HeadsMatmul<TileFormat::kMxfp4>;
+using HeadsMatmulNibble = HeadsMatmul<TileFormat::kNibble>;
+using HeadsMatmulByte = HeadsMatmul<TileFormat::kByte>;
 KERNEL(heads_matmul_bf16, HeadsMatmulBf16, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_pair, HeadsMatmulPair, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_fp8, HeadsMatmulFp8, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_mxfp4, HeadsMatmulMxfp4, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(heads_matmul_nibble, HeadsMatmulNibble, "vgpr=144 sgpr=112 lds=4096")
+KERNEL(heads_matmul_byte, HeadsMatmulByte, "vgpr=128 sgpr=112 lds=4096")
 #define MAINARCH_LATENT(suffix, format, budget)                \
   using Latent_##suffix = Latent<format>;                      \
   using AttendLatent_##suffix = AttendLatent<format>;          \

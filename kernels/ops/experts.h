@@ -43,14 +43,15 @@ struct Route {
 };
 
 // `kAny`: the kernel's arguments are ExpertsAnyArgs, which it reads what follows gate and up from.
-template <TileFormat kFormat, bool kRounded = false, bool kAny = false>
+// `kFormat`: of gate and up; `kDown`: of down.
+template <TileFormat kFormat, bool kRounded = false, bool kAny = false, TileFormat kDown = kFormat>
 struct Experts {
   using Args = ExpertsArgs;
   // Tile sums of two units, or products of experts; then of a block of rows the experts that any of them chose, ascending; for each of
   // these and each row the slot in which the row chose it; and the weights of the slots.
   // Of kTileLdsBytes. Two workgroups have room on a compute unit, so that contexts of one GPU do not
   // wait for each other.
-  static constexpr uint32_t kScratchTiles = kFormat == TileFormat::kFp8 ? 2 : 4;
+  static constexpr uint32_t kScratchTiles = kFormat == TileFormat::kFp8 || HasCodes(kFormat) ? 2 : 4;
   static constexpr uint32_t kIds = kRouterMaxExperts + 32;  // with a shared one
   static constexpr uint32_t kMaskWords = kIds / 32;
   static constexpr uint32_t kMostChoices = kTileRows * kRouterMaxTop;
@@ -87,7 +88,7 @@ struct Experts {
     Asked<DownTile, kColumns> asked[2];
     const bool has_asked = Together(early.down) && rows <= kTileRows &&
                            worker < early.down.outputs &&
-                           PartEnd(early.down, 0) >= TileSteps(kFormat);
+                           PartEnd(early.down, 0) >= TileSteps(kDown);
     if (has_asked) AskFirst(early, UnitOf<kColumns>(rows, 0, worker, arena), 0, asked);
     AwaitAll(At(early.arrivals), workers);
     const Args& down = early;
@@ -179,8 +180,9 @@ struct Experts {
   }
 
   // Units are an output tile of an expert each; a workgroup takes two at once where there are two, so
-  // that it waits once for both. (Factors of fp8 lie in scalar registers, of which there are too few.)
-  static constexpr uint32_t kMostUnits = kFormat == TileFormat::kFp8 ? 1 : 2;
+  // that it waits once for both. (Factors of fp8 lie in scalar registers, of which there are too few; nor
+  // are there enough for the ways of codes.)
+  static constexpr uint32_t kMostUnits = kFormat == TileFormat::kFp8 || HasCodes(kFormat) ? 1 : 2;
   template <Columns kColumns>
   DEVICE static void GateUp(const Args& args, uint32_t rows, uint32_t first, uint32_t worker,
                             uint32_t workers, Arena arena) {
@@ -251,7 +253,8 @@ struct Experts {
 
   static constexpr uint32_t DownBatch(Columns columns) {
     const uint32_t most = columns == Columns::kMany ? 4 : 8;
-    return kFormat == TileFormat::kBf16 ? most : most / 2;
+    if (kDown == TileFormat::kNibble) return most / 4;
+    return kDown == TileFormat::kBf16 ? most : most / 2;
   }
 
   // One of the batch: where its weights are, its input, and its weight in this lane's row's sum.
@@ -270,7 +273,7 @@ struct Experts {
     Chosen<kColumns> out;
     const uint32_t at = Min(place, count - 1);
     const uint32_t id = Uniform(+list[1 + at]);
-    out.w[0] = RowOf<kFormat>(
+    out.w[0] = RowOf<kDown>(
         ExpertOf(args.down, args.down_stride, args.down_scale_stride, id), output);
     // A lane whose row did not choose this expert multiplies something finite: its slot 0.
     const uint32_t slot = SlotOf(mine - first, at, arena);
@@ -304,25 +307,25 @@ struct Experts {
 
   // One leaf of down's k: the weighted sum over the experts of the list.
   template <Columns kColumns>
-  DEVICE static f32x4 DownLeaf(const Args& args, const DownUnit& unit, Leaf<kFormat> leaf) {
+  DEVICE static f32x4 DownLeaf(const Args& args, const DownUnit& unit, Leaf<kDown> leaf) {
     f32x4 totals[Operand<kColumns>::kWords];
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) totals[i] = f32x4{0, 0, 0, 0};
 #pragma clang loop unroll(disable)
-    for (; leaf.tiles > 0; --leaf.tiles, leaf.step += TileSteps(kFormat)) {
+    for (; leaf.tiles > 0; --leaf.tiles, leaf.step += TileSteps(kDown)) {
       AddPieces<DownTile, kColumns>(args, unit, leaf.step, totals);
     }
-    ForEachTailTile<kFormat>(leaf.step, leaf.tail, [&](auto piece, uint32_t step) {
+    ForEachTailTile<kDown>(leaf.step, leaf.tail, [&](auto piece, uint32_t step) {
       AddPieces<decltype(piece), kColumns>(args, unit, step, totals);
     });
     return JoinColumns<kColumns>(totals);
   }
 
-  struct DownTile : WholeTiles<kFormat, 1> {
+  struct DownTile : WholeTiles<kDown, 1> {
     template <Columns kColumns>
-    DEVICE void Add(uint32_t step, const u32x4 (&x)[TileSteps(kFormat)][Operand<kColumns>::kWords],
+    DEVICE void Add(uint32_t step, const u32x4 (&x)[TileSteps(kDown)][Operand<kColumns>::kWords],
                     f32x4 (&sums)[Operand<kColumns>::kWords]) const {
-      AddTile<kFormat, 1, kColumns>(*this, 0, step, x, sums);
+      AddTile<kDown, 1, kColumns>(*this, 0, step, x, sums);
     }
   };
 
@@ -367,7 +370,7 @@ struct Experts {
     for (uint32_t output = worker; output < args.down.outputs; output += workers) {
       const DownUnit unit = {list, count, output, first, mine, arena};
       LeafTree tree;
-      ForEachLeaf<kFormat>(args.down, 0, args.down.parts, [&](uint32_t i, Leaf<kFormat> leaf) {
+      ForEachLeaf<kDown>(args.down, 0, args.down.parts, [&](uint32_t i, Leaf<kDown> leaf) {
         tree.Push(i, DownLeaf<kColumns>(args, unit, leaf));
       });
       const float sum = AddWaves(tree.Sum(args.down.parts), arena.Get<float>());
@@ -383,13 +386,13 @@ struct Experts {
 
   // Of few tiles waves would have nothing to do. Then each multiplies some of the experts' tiles, whose
   // leaf it may be, and each thread adds up an element: in the same order, to the same bits.
-  // Not where scalar registers are too few: of fp8, whose factors lie there, and of MXFP4 on a chip that
-  // takes it apart in code.
+  // Not where scalar registers are too few: of fp8, whose factors lie there, of codes, which have several
+  // ways, and of MXFP4 on a chip that takes it apart in code.
   static constexpr bool kTogether =
-      kFormat != TileFormat::kFp8 &&
-      (kFormat != TileFormat::kMxfp4 || isa::kFacts.has_scaled_mfma);
+      kDown != TileFormat::kFp8 && !HasCodes(kDown) &&
+      (kDown != TileFormat::kMxfp4 || isa::kFacts.has_scaled_mfma);
   DEVICE static bool Together(const Tiles& down) {
-    return kTogether && down.parts <= 2 && down.steps < down.parts * kPartLeaves * TileSteps(kFormat);
+    return kTogether && down.parts <= 2 && down.steps < down.parts * kPartLeaves * TileSteps(kDown);
   }
   // Experts of a wave at once, and of the workgroup.
   static constexpr uint32_t TogetherEach(Columns columns) {
@@ -421,7 +424,7 @@ struct Experts {
     }
 #pragma clang loop unroll(full)
     for (uint32_t e = 0; e < kEach; ++e) {
-      out.pieces[e].Load(RowOf<kFormat>(ExpertOf(args.down, args.down_stride,
+      out.pieces[e].Load(RowOf<kDown>(ExpertOf(args.down, args.down_stride,
                                                  args.down_scale_stride, ReadLane(ids, e)),
                                         output),
                          step);
@@ -467,15 +470,15 @@ struct Experts {
       for (uint32_t i = 0; i < leaves; ++i) {
         const uint32_t part = i / kPartLeaves;
         const uint32_t begin = part == 0 ? 0 : PartEnd(args.down, part - 1);
-        Leaf<kFormat> leaf(begin, PartEnd(args.down, part), i % kPartLeaves);
+        Leaf<kDown> leaf(begin, PartEnd(args.down, part), i % kPartLeaves);
         float totals[Operand<kColumns>::kWords] = {};
 #pragma clang loop unroll(disable)
-        for (; leaf.tiles > 0; --leaf.tiles, leaf.step += TileSteps(kFormat)) {
+        for (; leaf.tiles > 0; --leaf.tiles, leaf.step += TileSteps(kDown)) {
           if (!early) AskFirst(args, unit, leaf.step, asked);
           early = false;
           AddTogether(args, unit, leaf.step, asked, totals);
         }
-        ForEachTailTile<kFormat>(leaf.step, leaf.tail, [&](auto piece, uint32_t step) {
+        ForEachTailTile<kDown>(leaf.step, leaf.tail, [&](auto piece, uint32_t step) {
           Asked<decltype(piece), kColumns> own[2];
           AskFirst(args, unit, step, own);
           AddTogether(args, unit, step, own, totals);
@@ -616,10 +619,10 @@ struct Experts {
 };
 
 // Experts with biases of gate and up, or another activation.
-template <TileFormat kFormat, bool kRounded = false>
+template <TileFormat kFormat, bool kRounded = false, TileFormat kDown = kFormat>
 struct ExpertsAny {
   using Args = ExpertsAnyArgs;
-  using Products = Experts<kFormat, kRounded, /*kAny=*/true>;
+  using Products = Experts<kFormat, kRounded, /*kAny=*/true, kDown>;
   static constexpr uint32_t kLdsBytes = Products::kLdsBytes;
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     Products::Run(args.experts, worker, workers, arena);

@@ -79,9 +79,10 @@ struct HeadsMatmul {
     f32x4 sums[Operand<kColumns>::kWords];
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) sums[i] = f32x4{0, 0, 0, 0};
+    constexpr uint32_t kBatch = kFormat == TileFormat::kNibble ? 1 : 2;  // as scalar registers hold
 #pragma clang loop unroll(disable)
-    for (; leaf.tiles >= 2; leaf.tiles -= 2) Take<2, kColumns>(w, leaf, x, sums);
-    if (leaf.tiles != 0) Take<1, kColumns>(w, leaf, x, sums);
+    for (; leaf.tiles >= kBatch; leaf.tiles -= kBatch) Take<kBatch, kColumns>(w, leaf, x, sums);
+    if (kBatch > 1 && leaf.tiles != 0) Take<1, kColumns>(w, leaf, x, sums);
     ForEachTailTile<kFormat>(leaf.step, leaf.tail, [&](auto piece, uint32_t step) {
       u32x4 in[piece.kSteps][Operand<kColumns>::kWords];
       piece.Load(w, step);

@@ -15,7 +15,9 @@ namespace mainarch::kernels {
 template <TileFormat kFormat, Columns kColumns>
 struct ShortLeaves {
   static constexpr uint32_t kMost = kColumns == Columns::kMany ? 4 : 8;
-  static constexpr uint32_t kBatch = kFormat == TileFormat::kBf16 ? kMost : kMost / 2;
+  static constexpr uint32_t kBatch = kFormat == TileFormat::kBf16     ? kMost
+                                     : kFormat == TileFormat::kNibble ? kMost / 4
+                                                                      : kMost / 2;
   static constexpr uint32_t kWords = Operand<kColumns>::kWords;
 
   // `tiles`: of a leaf. `first`: the first leaf's place among all of k.
@@ -32,7 +34,9 @@ struct ShortLeaves {
     if constexpr (kBatch > 2) {
       if (left & 2) Take<2>();
     }
-    if (left & 1) Take<1>();
+    if constexpr (kBatch > 1) {
+      if (left & 1) Take<1>();
+    }
   }
   DEVICE f32x4 Sum() const { return tree_.Sum(leaves_); }
 
@@ -121,10 +125,11 @@ struct Matmul {
       if (row < rows) Store(after, step, kLogits, output, split, row, value);
     }
   }
-  // The tables that decode MXFP4 where the chip does not are in scalar registers, and leave no room
-  // beside the leaves for what comes after them.
+  // The tables that decode four bits where the chip does not are in scalar registers, and leave no room
+  // beside the leaves for what comes after them; nor do the ways of codes.
   DEVICE static Args Again(const Args& args) {
-    if constexpr (kFormat == TileFormat::kMxfp4 && !isa::kFacts.has_scaled_mfma) {
+    constexpr bool kTables = kFormat == TileFormat::kMxfp4 && !isa::kFacts.has_scaled_mfma;
+    if constexpr (kTables || HasCodes(kFormat)) {
       return ReadArgumentsAgain<Args>();
     } else {
       return args;

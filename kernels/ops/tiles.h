@@ -22,6 +22,7 @@
 #define MAINARCH_KERNELS_OPS_TILES_H_
 
 #include "kernels/common/tree.h"
+#include "kernels/ops/codes.h"
 #include "kernels/ops/step.h"
 
 namespace mainarch::kernels {
@@ -85,13 +86,43 @@ struct TileRow {
   Global<const uint8_t> data;
   Global<const uint8_t> scales;
   uint32_t last_scales;  // where the last four of MXFP4 begin, in bytes
+  // Of codes: Tiles, and where factors begin.
+  uint32_t scale_first, scale_shift, factors_at;
+  TileCode code;
+  TileFactors factors;
 };
 
 template <TileFormat kFormat>
 DEVICE TileRow RowOf(const Tiles& w, uint32_t output) {
-  const uint32_t scale_bytes = static_cast<uint32_t>(TileRowScaleBytes(kFormat, w.steps));
-  return {At(w.data) + output * TileRowBytes(kFormat, w.steps),
-          At(w.scales) + output * uint64_t{scale_bytes}, scale_bytes - TileScaleBytes(kFormat)};
+  const uint32_t scale_bytes = static_cast<uint32_t>(ScaleRowBytes(kFormat, w));
+  TileRow row = {At(w.data) + output * TileRowBytes(kFormat, w.steps),
+                 At(w.scales) + output * uint64_t{scale_bytes},
+                 scale_bytes - TileScaleBytes(kFormat),
+                 w.scale_first,
+                 w.scale_shift,
+                 HasCodes(kFormat) ? RecordsBytes(w) : 0,
+                 w.code,
+                 w.factors};
+  if (kFormat == TileFormat::kByte && w.code == TileCode::kByTile) {
+    row.code = *reinterpret_cast<Constant<TileCode>>(reinterpret_cast<uint64_t>(
+        row.scales + (scale_bytes - kRecordBytes)));
+  }
+  return row;
+}
+
+// Of codes, what this lane brings to a tile of some steps, the first at `step`: of step LaneRow() / 4
+// of these and row LanePart() * 4 + LaneRow() % 4.
+DEVICE ScaleLane LoadScales(const TileRow& w, uint32_t step, uint32_t steps) {
+  const uint32_t mine = step + Min(LaneRow() / 4, steps - 1), row = LanePart() * 4 + LaneRow() % 4;
+  const uint32_t record = (w.scale_first + mine) >> w.scale_shift;
+  ScaleLane out;
+  out.record = *reinterpret_cast<Global<const f32x2>>(w.scales + (record * kRecordBytes + row * 8));
+  out.factors = 0;
+  if (w.factors != TileFactors::kNone) {
+    const uint32_t at = w.factors_at + mine * kFactorBytes + row * 2;
+    out.factors = *reinterpret_cast<Global<const uint16_t>>(w.scales + at);
+  }
+  return out;
 }
 
 // The lane's word of those that start `begin` bytes into a row of tiles, which is shorter than 4
@@ -115,11 +146,15 @@ struct WholeTiles {
   static constexpr bool kPair = kFormat == TileFormat::kBf16Pair;
   static constexpr bool kFp8 = kFormat == TileFormat::kFp8;
   static constexpr bool kMxfp4 = kFormat == TileFormat::kMxfp4;
+  static constexpr bool kCodes = HasCodes(kFormat);
   u32x4 codes[kTiles];
   u32x4 low[kPair ? kTiles : 1];           // of bf16 pairs the second
   float factors[kFp8 ? 2 * kTiles : 1];    // of the steps
   static constexpr uint32_t kScales = kTiles + (kByFours ? 0 : 1);
   uint32_t scales[kMxfp4 ? kScales : 1];   // E8M0, four steps a word, as they lie
+  ScaleLane lanes[kCodes ? kTiles : 1];
+  TileCode code;
+  TileFactors kind;
 
   // The first of them at `step`.
   DEVICE void Load(const TileRow& w, uint32_t step) {
@@ -134,6 +169,11 @@ struct WholeTiles {
       const auto from = reinterpret_cast<Constant<float>>(reinterpret_cast<uint64_t>(w.scales)) + step;
 #pragma clang loop unroll(full)
       for (uint32_t s = 0; s < 2 * kTiles; ++s) factors[s] = from[s];
+    } else if constexpr (kCodes) {
+      code = w.code;
+      kind = w.factors;
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t < kTiles; ++t) lanes[t] = LoadScales(w, step + t * kSteps, kSteps);
     } else if constexpr (kMxfp4) {
       // They lie by fours of all of k, which a part need not begin with: one word more.
       const uint32_t at = step / 4 * TileScaleBytes(kFormat);
@@ -184,6 +224,8 @@ DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, 
       const f32x4 b = MatrixStep(w1, x[1][i], f32x4{0, 0, 0, 0});
       sums[i] = sums[i] + (a * s0 + b * s1);  // not fused: see the erratum in kernels/README.md
     }
+  } else if constexpr (HasCodes(kFormat)) {
+    AddCodes<kFormat>(codes, w.code, w.lanes[t], w.kind, x, sums);
   } else {
     const uint32_t scales = w.ScalesOf(t, step);
     AddStep<kColumns>(isa::Fp4ToBf16<0>(c0, scales), x[0], sums);
@@ -230,14 +272,18 @@ DEVICE void AddTiles(const TileRow (&w)[kCount], uint32_t step, const Operand<kC
 template <TileFormat kFormat, uint32_t kTailSteps>
 struct TailTile {
   static constexpr uint32_t kSteps = kTailSteps;
-  static_assert(kSteps == 1 || (kSteps == 2 && kFormat == TileFormat::kMxfp4));
+  static_assert(kSteps == 1 || (kSteps == 2 && TileSteps(kFormat) == 4));
+  static constexpr uint32_t kWords = kSteps * StepBytes(kFormat) / kWave / 4;  // of a lane
   uint32_t codes[2];
   float factor = 0;             // fp8
   uint32_t scales, next;        // MXFP4: the words that hold them
+  ScaleLane lane;               // codes
+  TileCode code;
+  TileFactors kind;
 
   DEVICE void Load(const TileRow& w, uint32_t step) {
     const uint32_t at = step * StepBytes(kFormat);
-    if constexpr (kFormat == TileFormat::kFp8 || kSteps == 2) {
+    if constexpr (kWords == 2) {
       const u32x2 both = StreamLane<u32x2>(w.data, at);
       codes[0] = both[0];
       codes[1] = both[1];
@@ -246,6 +292,10 @@ struct TailTile {
     }
     if constexpr (kFormat == TileFormat::kFp8) {
       factor = reinterpret_cast<Constant<float>>(reinterpret_cast<uint64_t>(w.scales))[step];
+    } else if constexpr (HasCodes(kFormat)) {
+      code = w.code;
+      kind = w.factors;
+      lane = LoadScales(w, step, kSteps);
     } else {
       const uint32_t first = step / 4 * TileScaleBytes(kFormat) + LaneRow() * 4;
       const uint32_t more = step % 4 + kSteps > 4 ? TileScaleBytes(kFormat) : 0;
@@ -263,6 +313,8 @@ struct TailTile {
       for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) {
         sums[i] = sums[i] + MatrixStep(w, x[0][i], f32x4{0, 0, 0, 0}) * factor;
       }
+    } else if constexpr (HasCodes(kFormat)) {
+      AddCodes<kFormat>(codes, code, lane, kind, x, sums);
     } else {
       const uint32_t own = __builtin_amdgcn_alignbyte(next, scales, step % 4);
       AddStep<kColumns>(isa::Fp4ToBf16<0>(codes[0], own), x[0], sums);
@@ -276,7 +328,7 @@ struct TailTile {
 // take(piece, step), an empty piece for each of those that a tail of `left` steps from `step` is.
 template <TileFormat kFormat, class Take>
 DEVICE void ForEachTailTile(uint32_t step, uint32_t left, Take take) {
-  if constexpr (kFormat == TileFormat::kMxfp4) {
+  if constexpr (TileSteps(kFormat) == 4) {
     if (left >= 2) {
       take(TailTile<kFormat, 2>(), step);
       step += 2;
@@ -311,7 +363,8 @@ struct Leaf {
 constexpr uint32_t BatchOf(TileFormat format, Columns columns, uint32_t count) {
   const uint32_t most = columns == Columns::kMany ? 4 : 8;
   if (format == TileFormat::kBf16) return most;
-  if (format == TileFormat::kFp8) return most / 2;
+  if (format == TileFormat::kFp8 || format == TileFormat::kByte) return most / 2;
+  if (format == TileFormat::kNibble) return most / 4;
   return (format == TileFormat::kMxfp4) == (count > 1) ? most / 2 : most / 4;
 }
 

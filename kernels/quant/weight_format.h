@@ -58,7 +58,35 @@ enum class PanelFormat : uint8_t {
 };
 
 // Of a matrix on a GPU (kernels/decoder_args.h, Tiles).
-enum class TileFormat : uint32_t { kBf16 = 0, kBf16Pair = 1, kFp8 = 2, kMxfp4 = 3 };
+enum class TileFormat : uint32_t {
+  kBf16 = 0,
+  kBf16Pair = 1,
+  kFp8 = 2,
+  kMxfp4 = 3,
+  kNibble = 4,  // codes of four bits, with two numbers for 32 columns of a row or more of them
+  kByte = 5,    // codes of eight bits, likewise
+};
+
+// What a code of kNibble or kByte stands for, c, and what the two numbers p and q make of it.
+enum class TileCode : uint8_t {
+  kAffine,  // p c + q
+  kScaled,  // p c; bytes
+  kHalves,  // p c in columns 0 to 15 of the 32, q c in the others; bytes
+  kE2m1,    // the same of nibbles, c an e2m1
+  kIq4Nl,   // p c, c one of sixteen values; nibbles
+  kE4m3,    // p c, c an e4m3fn; bytes
+  kByTile,  // each output tile says which (bytes)
+};
+
+// What p and q are made of, beside the two numbers that steps of a row share: two bytes for each step and
+// row, which are the factors of these two.
+enum class TileFactors : uint8_t {
+  kNone,         // p and q are the two numbers
+  kBytes,        // two bytes
+  kSignedBytes,  // with a sign
+  kE4m3,         // two e4m3fn
+  kF16,          // one fp16, the factor of both
+};
 
 struct FormatInfo {
   const char* name;  // in JSON and on command lines
@@ -77,23 +105,23 @@ inline constexpr FormatInfo kFormats[] = {
     {"f16", 16, 0, 0, 0, PanelFormat::kF16, TileFormat::kBf16Pair},
     {"f32", 32, 0, 0, 0, PanelFormat::kF32, TileFormat::kBf16Pair},
     {"fp8-block", 8, 4, 128, 128, PanelFormat::kFp8, TileFormat::kFp8},
-    {"fp8-channel", 8, 4, 1, 0, PanelFormat::kFp8, TileFormat::kBf16Pair},
+    {"fp8-channel", 8, 4, 1, 0, PanelFormat::kFp8, TileFormat::kByte},
     {"mxfp4", 4, 1, 1, 32, PanelFormat::kMxfp4, TileFormat::kMxfp4},
-    {"q8_0", 8, 0, 0, 0, PanelFormat::kInt8, TileFormat::kBf16Pair, 32, 34},
-    {"q4_0", 4, 0, 0, 0, PanelFormat::kInt4, TileFormat::kBf16Pair, 32, 18},
-    {"q4_1", 4, 0, 0, 0, PanelFormat::kQ4_1, TileFormat::kBf16Pair, 32, 20},
-    {"q5_0", 5, 0, 0, 0, PanelFormat::kQ5_0, TileFormat::kBf16Pair, 32, 22},
-    {"q5_1", 5, 0, 0, 0, PanelFormat::kQ5_1, TileFormat::kBf16Pair, 32, 24},
-    {"q4_k", 4, 0, 0, 0, PanelFormat::kQ4K, TileFormat::kBf16Pair, 256, 144},
-    {"q5_k", 5, 0, 0, 0, PanelFormat::kQ5K, TileFormat::kBf16Pair, 256, 176},
-    {"q6_k", 6, 0, 0, 0, PanelFormat::kQ6K, TileFormat::kBf16Pair, 256, 210},
-    {"iq4_nl", 4, 0, 0, 0, PanelFormat::kIq4Nl, TileFormat::kBf16Pair, 32, 18},
-    {"mxfp4-blocks", 4, 0, 0, 0, PanelFormat::kMxfp4, TileFormat::kBf16Pair, 32, 17},
-    {"int4-packed", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kBf16Pair},
-    {"gptq", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kBf16Pair},
-    {"awq", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kBf16Pair},
-    {"nvfp4", 4, 1, 1, 16, PanelFormat::kNvfp4, TileFormat::kBf16Pair},
-    {"int8-channel", 8, 4, 1, 0, PanelFormat::kInt8Row, TileFormat::kBf16Pair},
+    {"q8_0", 8, 0, 0, 0, PanelFormat::kInt8, TileFormat::kByte, 32, 34},
+    {"q4_0", 4, 0, 0, 0, PanelFormat::kInt4, TileFormat::kNibble, 32, 18},
+    {"q4_1", 4, 0, 0, 0, PanelFormat::kQ4_1, TileFormat::kNibble, 32, 20},
+    {"q5_0", 5, 0, 0, 0, PanelFormat::kQ5_0, TileFormat::kByte, 32, 22},
+    {"q5_1", 5, 0, 0, 0, PanelFormat::kQ5_1, TileFormat::kByte, 32, 24},
+    {"q4_k", 4, 0, 0, 0, PanelFormat::kQ4K, TileFormat::kNibble, 256, 144},
+    {"q5_k", 5, 0, 0, 0, PanelFormat::kQ5K, TileFormat::kByte, 256, 176},
+    {"q6_k", 6, 0, 0, 0, PanelFormat::kQ6K, TileFormat::kByte, 256, 210},
+    {"iq4_nl", 4, 0, 0, 0, PanelFormat::kIq4Nl, TileFormat::kNibble, 32, 18},
+    {"mxfp4-blocks", 4, 0, 0, 0, PanelFormat::kMxfp4, TileFormat::kMxfp4, 32, 17},
+    {"int4-packed", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kNibble},
+    {"gptq", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kNibble},
+    {"awq", 4, 2, 1, 128, PanelFormat::kInt4Min, TileFormat::kNibble},
+    {"nvfp4", 4, 1, 1, 16, PanelFormat::kNvfp4, TileFormat::kNibble},
+    {"int8-channel", 8, 4, 1, 0, PanelFormat::kInt8Row, TileFormat::kByte},
 };
 inline constexpr uint32_t kFormatCount = sizeof(kFormats) / sizeof(kFormats[0]);
 
@@ -119,9 +147,10 @@ inline constexpr int32_t kQ6KPanelBytes = 16 * 2 + 16 * 16;
 struct TileInfo {
   uint32_t steps;
   uint32_t bytes;
-  uint32_t scale_bytes;
+  uint32_t scale_bytes;  // of kNibble and kByte it depends on the weight (kernels/decoder_args.h, Tiles)
 };
-inline constexpr TileInfo kTileFormats[] = {{1, 1024, 0}, {1, 2048, 0}, {2, 1024, 8}, {4, 1024, 64}};
+inline constexpr TileInfo kTileFormats[] = {{1, 1024, 0}, {1, 2048, 0}, {2, 1024, 8},
+                                            {4, 1024, 64}, {4, 1024, 0}, {2, 1024, 0}};
 
 constexpr const FormatInfo& InfoOf(Format format) { return kFormats[static_cast<uint32_t>(format)]; }
 constexpr const PanelInfo& InfoOf(PanelFormat format) {

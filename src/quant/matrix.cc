@@ -42,11 +42,6 @@ float DecodeFp8Block(const Matrix& matrix, const uint8_t* row_data, int64_t row,
   return FloatFromFp8E4m3(row_data[col]) * FloatScale(matrix, index);
 }
 
-float ChannelScale(const Matrix& matrix, int64_t row) {
-  const bool one_for_all = matrix.scale.size() == BytesOf(matrix.scale_dtype);
-  return FloatScale(matrix, one_for_all ? 0 : row);
-}
-
 float DecodeMxfp4(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t col) {
   const int64_t index = row * (matrix.cols / kMxfp4Block) + col / kMxfp4Block;
   return FloatFromE2m1(Mxfp4Nibble(row_data, col)) * FloatFromE8m0(matrix.scale[index]);
@@ -100,9 +95,9 @@ float Decode(const Matrix& matrix, const uint8_t* row_data, int64_t row, int64_t
     case Format::kFp8Block:
       return DecodeFp8Block(matrix, row_data, row, col);
     case Format::kFp8Channel:
-      return FloatFromFp8E4m3(row_data[col]) * ChannelScale(matrix, row);
+      return FloatFromFp8E4m3(row_data[col]) * RowScale(matrix, row);
     case Format::kInt8Channel:
-      return static_cast<float>(static_cast<int8_t>(row_data[col])) * ChannelScale(matrix, row);
+      return static_cast<float>(static_cast<int8_t>(row_data[col])) * RowScale(matrix, row);
     case Format::kMxfp4:
       return DecodeMxfp4(matrix, row_data, row, col);
     case Format::kInt4Packed:
@@ -148,6 +143,11 @@ Int4Group GroupOf(const Matrix& matrix, int64_t row, int64_t group) {
     out.zero = AwqCode(words, matrix.rows, row, group);
   }
   return out;
+}
+
+float RowScale(const Matrix& matrix, int64_t row) {
+  const bool one_for_all = matrix.scale.size() == BytesOf(matrix.scale_dtype);
+  return FloatScale(matrix, one_for_all ? 0 : row);
 }
 
 absl::string_view NameOf(Format format) { return InfoOf(format).name; }

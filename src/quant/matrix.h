@@ -75,6 +75,9 @@ uint32_t Int4Code(const Matrix& matrix, int64_t row, int64_t col);
 int64_t GroupOfColumn(const Matrix& matrix, int64_t col);
 Int4Group GroupOf(const Matrix& matrix, int64_t row, int64_t group);
 
+// Of kFp8Channel and kInt8Channel, what multiplies a row.
+float RowScale(const Matrix& matrix, int64_t row);
+
 // Exact values of columns [col, col + count) of one row, in fp32 (element times scale, one rounding).
 // The plain, slow, obviously right way; every fast path is tested against it.
 void DecodeRow(const Matrix& matrix, int64_t row, int64_t col, int64_t count, float* out);

@@ -3,10 +3,12 @@
 // Whole models in GGUF: the same weights as safetensors give the same bits, and blocks of every
 // format give what the fp64 reference makes of their values.
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <random>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -243,24 +245,44 @@ std::string RandomLlama(const model::ModelConfig& config, absl::Span<const Forma
         name, {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)}, TypeNumber(format),
         RandomTensor(format, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), scale, rng));
   };
-  const auto norm = [&](const std::string& name) {
-    w.Tensor(name, {static_cast<uint64_t>(config.hidden)}, 0,
-             RandomTensor(Format::kF32, 1, static_cast<uint64_t>(config.hidden), 2, rng));
+  const auto norm = [&](const std::string& name, int32_t size) {
+    w.Tensor(name, {static_cast<uint64_t>(size)}, 0,
+             RandomTensor(Format::kF32, 1, static_cast<uint64_t>(size), 2, rng));
+  };
+  // Gate, up and down of a layer, of all experts if there are any: their matrices stand on each other.
+  const auto feed_forward = [&](const std::string& p) {
+    if (config.experts == 0) {
+      add(p + "ffn_gate.weight", config.intermediate, config.hidden);
+      add(p + "ffn_up.weight", config.intermediate, config.hidden);
+      return add(p + "ffn_down.weight", config.hidden, config.intermediate);
+    }
+    const auto hidden = static_cast<uint64_t>(config.hidden), experts = static_cast<uint64_t>(config.experts);
+    w.Tensor(p + "ffn_gate_inp.weight", {hidden, experts}, 0,
+             RandomTensor(Format::kF32, experts, hidden, 0.125f, rng));
+    const auto width = static_cast<uint64_t>(config.moe_intermediate);
+    for (const auto& [name, rows, cols] :
+         {std::tuple{"ffn_gate_exps", width, hidden}, {"ffn_up_exps", width, hidden}, {"ffn_down_exps", hidden, width}}) {
+      const Format format = formats[name[4] == 'd' ? formats.size() - 1 : 0];
+      w.Tensor(absl::StrCat(p, name, ".weight"), {cols, rows, experts}, TypeNumber(format),
+               RandomTensor(format, experts * rows, cols, 0.125f, rng));
+    }
   };
   const int64_t q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
   add("token_embd.weight", config.vocab, config.hidden);
-  norm("output_norm.weight");
+  norm("output_norm.weight", config.hidden);
   for (int layer = 0; layer < config.layers; ++layer) {
     const std::string p = absl::StrCat("blk.", layer, ".");
-    norm(p + "attn_norm.weight");
+    norm(p + "attn_norm.weight", config.hidden);
     add(p + "attn_q.weight", q, config.hidden);
     add(p + "attn_k.weight", kv, config.hidden);
     add(p + "attn_v.weight", kv, config.hidden);
     add(p + "attn_output.weight", config.hidden, q);
-    norm(p + "ffn_norm.weight");
-    add(p + "ffn_gate.weight", config.intermediate, config.hidden);
-    add(p + "ffn_up.weight", config.intermediate, config.hidden);
-    add(p + "ffn_down.weight", config.hidden, config.intermediate);
+    if (config.experts > 0) {  // Qwen3's
+      norm(p + "attn_q_norm.weight", config.head_dim);
+      norm(p + "attn_k_norm.weight", config.head_dim);
+    }
+    norm(p + "ffn_norm.weight", config.hidden);
+    feed_forward(p);
   }
   return w.Done();
 }
@@ -403,7 +425,7 @@ void CheckInt8(test::Context& test_context, const std::string& path,
   CHECK_LE(worst, 0.05);
 }
 
-TEST(blocks_of_every_format_give_what_the_fp64_reference_says_on_any_ranks) {
+model::ModelConfig SmallConfig() {
   model::ModelConfig config;
   config.model_type = "llama";
   config.hidden = 256;
@@ -416,48 +438,101 @@ TEST(blocks_of_every_format_give_what_the_fp64_reference_says_on_any_ranks) {
   config.rms_eps = 1e-5f;
   config.max_position = 64;
   config.rope.theta = 1e4;
+  return config;
+}
+
+const std::vector<std::vector<Format>> kMixes = {
+    {Format::kQ8_0},
+    {Format::kQ4_0},
+    {Format::kQ4_1},
+    {Format::kQ5_0},
+    {Format::kQ5_1},
+    {Format::kQ4K},
+    {Format::kQ5K},
+    {Format::kQ6K},
+    {Format::kIq4Nl},
+    {Format::kMxfp4Blocks},
+    // Of one layer, as "M" mixtures have them: V and the like in another format than Q and K.
+    {Format::kQ6K, Format::kQ4K, Format::kQ4K, Format::kQ6K, Format::kQ5K, Format::kQ4K, Format::kQ4K,
+     Format::kQ6K},
+    {Format::kQ8_0, Format::kF32, Format::kQ4_0, Format::kQ5_1, Format::kMxfp4Blocks, Format::kQ4K,
+     Format::kIq4Nl}};
+
+StatusOr<std::vector<std::vector<double>>> ReferenceOf(const std::string& path) {
+  ASSIGN_OR_RETURN(auto checkpoint, file::Checkpoint::Open(path));
+  ASSIGN_OR_RETURN(const auto read, model::ParseConfig(checkpoint->config_json(), "", path));
+  ASSIGN_OR_RETURN(auto reference, reference::Decoder::Create(checkpoint, read, quant::KvType::kF32));
+  std::vector<std::vector<double>> want;
+  for (const uint32_t token : Tokens(96)) {
+    RETURN_IF_ERROR(reference->Extend({{token}}));
+    want.emplace_back(reference->logits().begin(), reference->logits().end());
+  }
+  return want;
+}
+
+TEST(blocks_of_every_format_give_what_the_fp64_reference_says_on_any_ranks) {
   std::mt19937 rng(3);
-  const std::vector<std::vector<Format>> mixes = {
-      {Format::kQ8_0},
-      {Format::kQ4_0},
-      {Format::kQ4_1},
-      {Format::kQ5_0},
-      {Format::kQ5_1},
-      {Format::kQ4K},
-      {Format::kQ5K},
-      {Format::kQ6K},
-      {Format::kIq4Nl},
-      {Format::kMxfp4Blocks},
-      // Of one layer, as "M" mixtures have them: V and the like in another format than Q and K.
-      {Format::kQ6K, Format::kQ4K, Format::kQ4K, Format::kQ6K, Format::kQ5K, Format::kQ4K,
-       Format::kQ4K, Format::kQ6K},
-      {Format::kQ8_0, Format::kF32, Format::kQ4_0, Format::kQ5_1, Format::kMxfp4Blocks,
-       Format::kQ4K, Format::kIq4Nl}};
-  for (const auto& formats : mixes) {
-    const std::string path = WriteFile(RandomLlama(config, formats, &rng));
-    auto checkpoint = file::Checkpoint::Open(path);
-    CHECK_OK(checkpoint);
-    const auto read = model::ParseConfig((*checkpoint)->config_json(), "", path);
-    CHECK_OK(read);
-    auto reference = reference::Decoder::Create(*checkpoint, *read, quant::KvType::kF32);
-    CHECK_OK(reference);
-    std::vector<std::vector<double>> want;
-    for (const uint32_t token : Tokens(96)) {
-      CHECK_OK((*reference)->Extend({{token}}));
-      want.emplace_back((*reference)->logits().begin(), (*reference)->logits().end());
-    }
+  for (const auto& formats : kMixes) {
+    const std::string path = WriteFile(RandomLlama(SmallConfig(), formats, &rng));
+    const auto want = ReferenceOf(path);
+    CHECK_OK(want);
     std::vector<std::vector<float>> first;
     for (const test::Setting& setting : test::AllSettings()) {
       const auto logits = LogitsOf(path, setting);
       CHECK_OK(logits);
-      CHECK_LE(WorstOf(*logits, want), 2e-5);
+      CHECK_LE(WorstOf(*logits, *want), 2e-5);
       // Ranks and places do not show; targets do.
       if (!setting.target.empty()) continue;
       if (first.empty()) first = *logits;
       CHECK(first == *logits);
     }
-    CheckInt8(test_context, path, want, first);
+    CheckInt8(test_context, path, *want, first);
   }
+}
+
+// The same on GPUs, near what is right and to the bit on any number of them, in any chunks: all on one chip and one number in
+// turns, with MAINARCH_TEST_FULL on both and on up to four.
+TEST(blocks_of_every_format_on_gpus) {
+  std::mt19937 rng(4);
+  std::vector<std::pair<model::ModelConfig, std::vector<Format>>> models;
+  for (const auto& formats : kMixes) models.emplace_back(SmallConfig(), formats);
+  model::ModelConfig sparse = SmallConfig();
+  sparse.model_type = "qwen3_moe";
+  sparse.experts = 6;
+  sparse.experts_per_token = 2;
+  sparse.moe_intermediate = 256;
+  // Gate and up in the first format, down in the last.
+  for (const auto& formats : std::vector<std::vector<Format>>{
+           {Format::kQ4K, Format::kQ6K}, {Format::kQ5K, Format::kQ6K}, {Format::kIq4Nl}, {Format::kQ5_1, Format::kQ4_0}}) {
+    models.emplace_back(sparse, formats);
+  }
+  const bool full = std::getenv("MAINARCH_TEST_FULL") != nullptr;
+  double worst = 0;
+  size_t turn = 0;
+  for (const auto& [config, formats] : models) {
+    const std::string path = WriteFile(RandomLlama(config, formats, &rng));
+    const auto want = ReferenceOf(path);
+    CHECK_OK(want);
+    const std::string own = turn++ % 2 == 0 ? "sim:gfx942" : "sim:gfx950";
+    for (const std::string chip : {"sim:gfx942", "sim:gfx950"}) {
+      if (chip != own && !full) continue;
+      std::vector<std::vector<float>> first;
+      for (const char* gpus : {"", "x2", "x4"}) {
+        if (gpus == std::string("x4") && !full) continue;
+        for (const std::vector<size_t>& pieces : std::vector<std::vector<size_t>>{{kPrompt}, {5, 9, 2}}) {
+          const auto logits =
+              LogitsOf(path, {chip + gpus, "", 0, false}, backend::Activations::kF32, pieces);
+          CHECK_OK(logits);
+          if (first.empty()) first = *logits;
+          CHECK(first == *logits);
+        }
+      }
+      const double off = WorstOf(first, *want);
+      worst = std::max(worst, off);
+      CHECK_LE(off, 1e-4);
+    }
+  }
+  std::printf("# worst %.1e\n", worst);
 }
 
 }  // namespace

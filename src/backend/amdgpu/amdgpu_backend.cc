@@ -158,13 +158,7 @@ uint64_t AmdGpuModel::PlanRank(int32_t rank) {
     if (IsMatrix(weight)) {
       const TilePlan plan = PlanTiles(weight, rank, 0);
       placed.format = plan.format;
-      placed.tiles.outputs = plan.gate_up ? plan.outputs / 2 : plan.outputs;
-      placed.tiles.steps = plan.steps;
-      placed.tiles.parts = plan.parts;
-      for (uint32_t i = 0; i < plan.parts; ++i) {
-        kernels::SetPartEnd(&placed.tiles, i, plan.ends[i]);
-      }
-      kernels::SetLeafTiles(plan.format, &placed.tiles);
+      placed.tiles = plan.Shape();
       placed.group_bytes = plan.data_bytes();
       placed.group_scale_bytes = plan.scale_bytes();
       const uint64_t groups = static_cast<uint64_t>(weight.groups);

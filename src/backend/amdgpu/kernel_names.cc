@@ -47,6 +47,20 @@ constexpr TileKernels kTileKernels[] = {
      {"gate_up_mxfp4_any", "gate_up_mxfp4_any_rounded"},
      {"experts_mxfp4_any", "experts_mxfp4_any_rounded"},
      "heads_matmul_mxfp4"},
+    {TileFormat::kNibble,
+     {"matmul_nibble", "matmul_nibble"},
+     {"gate_up_nibble", "gate_up_nibble"},
+     {"experts_nibble", "experts_nibble"},
+     {"gate_up_nibble_any", "gate_up_nibble_any"},
+     {"experts_nibble_any", "experts_nibble_any"},
+     "heads_matmul_nibble"},
+    {TileFormat::kByte,
+     {"matmul_byte", "matmul_byte"},
+     {"gate_up_byte", "gate_up_byte"},
+     {"experts_byte", "experts_byte"},
+     {"gate_up_byte_any", "gate_up_byte_any"},
+     {"experts_byte_any", "experts_byte_any"},
+     "heads_matmul_byte"},
 };
 
 struct HeadKernels {
@@ -108,12 +122,20 @@ string_view HeadKernel(int32_t head_dim, KvFormat format,
 
 string_view MatmulKernel(TileFormat format, bool rounded) { return Of(format).matmul[rounded]; }
 string_view GateUpKernel(TileFormat format, bool rounded) { return Of(format).gate_up[rounded]; }
-string_view ExpertsKernel(TileFormat format, bool rounded) { return Of(format).experts[rounded]; }
+string_view ExpertsKernel(TileFormat up, TileFormat down, bool rounded) {
+  if (up == down) return Of(up).experts[rounded];
+  if (up == TileFormat::kNibble && down == TileFormat::kByte) return "experts_nibble_byte";
+  if (up == TileFormat::kByte && down == TileFormat::kNibble) return "experts_byte_nibble";
+  return "";
+}
 string_view GateUpAnyKernel(TileFormat format, bool rounded) {
   return Of(format).gate_up_any[rounded];
 }
-string_view ExpertsAnyKernel(TileFormat format, bool rounded) {
-  return Of(format).experts_any[rounded];
+string_view ExpertsAnyKernel(TileFormat up, TileFormat down, bool rounded) {
+  if (up == down) return Of(up).experts_any[rounded];
+  if (up == TileFormat::kNibble && down == TileFormat::kByte) return "experts_nibble_byte_any";
+  if (up == TileFormat::kByte && down == TileFormat::kNibble) return "experts_byte_nibble_any";
+  return "";
 }
 string_view HeadsMatmulKernel(TileFormat format) { return Of(format).heads_matmul; }
 

@@ -13,13 +13,14 @@
 namespace mainarch::amdgpu {
 
 // `rounded`: bf16 activations, where the format has them. Weights that are themselves two bf16 are
-// there for their precision: they have not.
+// there for their precision: they have not; nor have those of codes.
 absl::string_view MatmulKernel(kernels::TileFormat format, bool rounded);
 absl::string_view GateUpKernel(kernels::TileFormat format, bool rounded);
-absl::string_view ExpertsKernel(kernels::TileFormat format, bool rounded);
+// `down` may differ from `up` where both are codes.
+absl::string_view ExpertsKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
 // With biases of gate and up, or another activation than SiLU.
 absl::string_view GateUpAnyKernel(kernels::TileFormat format, bool rounded);
-absl::string_view ExpertsAnyKernel(kernels::TileFormat format, bool rounded);
+absl::string_view ExpertsAnyKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
 absl::string_view HeadsMatmulKernel(kernels::TileFormat format);
 absl::string_view LatentKernel(kernels::KvFormat format);
 absl::string_view AttendLatentKernel(kernels::KvFormat format);

@@ -185,8 +185,8 @@ Status Loading::UploadTiles(int32_t rank, const Piece& piece, Uploader& uploader
   const PlacedWeight& placed = placed_[static_cast<size_t>(rank)][id];
   const TilePlan plan = PlanTiles(*weights_[id], rank, piece.group);
   const uint64_t group = static_cast<uint64_t>(piece.group);
-  const uint64_t row_bytes = kernels::TileRowBytes(plan.format, plan.steps);
-  const uint64_t row_scales = kernels::TileRowScaleBytes(plan.format, plan.steps);
+  const uint64_t row_bytes = plan.row_bytes();
+  const uint64_t row_scales = plan.row_scale_bytes();
   const uint64_t data =
       placed.tiles.data.address + group * placed.group_bytes + piece.first * row_bytes;
   const uint64_t to_scales =

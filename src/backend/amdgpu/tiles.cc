@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/amdgpu/tile_codes.h"
 #include "backend/row_places.h"
 #include "kernels/quant/bf16.h"
+#include "kernels/quant/gguf_blocks.h"
 #include "kernels/quant/mxfp4.h"
 
 namespace mainarch::amdgpu {
@@ -18,6 +20,8 @@ using backend::Weight;
 using backend::WeightLayout;
 using backend::WeightSlice;
 using kernels::kTileRows;
+using kernels::TileCode;
+using kernels::TileFactors;
 using kernels::TileFormat;
 using quant::Format;
 using quant::Matrix;
@@ -81,27 +85,83 @@ bool BlocksFitTiles(const TilePlan& plan) {
   return matrix.block_cols % kStep == 0 && first.col_begin % kStep == 0;
 }
 
-TileFormat FormatOf(const TilePlan& plan) {
-  const Weight& weight = *plan.weight;
-  const Matrix& first = weight.sources[0];
-  const Format format = first.format;
-  // All experts' alike, for one kernel reads them.
-  for (const Matrix& source : weight.sources) {
-    if (source.format != format || source.block_rows != first.block_rows ||
-        source.block_cols != first.block_cols) {
-      return TileFormat::kBf16Pair;
+bool HasCodes(const Matrix& matrix) {
+  return kernels::HasCodes(quant::InfoOf(matrix.format).tile) && CodesFitSteps(matrix);
+}
+
+// As bytes: of a tile without rows any.
+TileCode ByteCodeOf(const TilePlace& place) {
+  for (const RowPlace& row : place.rows) {
+    if (row.matrix != nullptr) return CodeOf(row.matrix->format, TileFormat::kByte);
+  }
+  return TileCode::kScaled;
+}
+
+// Every output tile has codes of one kind.
+bool TilesHaveOneCode(const TilePlan& plan) {
+  for (uint32_t output = 0; output < plan.outputs; ++output) {
+    const TilePlace place = PlaceOf(plan, output);
+    const TileCode code = ByteCodeOf(place);
+    for (const RowPlace& row : place.rows) {
+      if (row.matrix != nullptr && CodeOf(row.matrix->format, TileFormat::kByte) != code) return false;
     }
   }
-  const TileFormat tile = quant::InfoOf(format).tile;
+  return true;
+}
+
+// All sources', for one kernel reads all experts.
+bool AllAlike(const Weight& weight) {
+  const Matrix& first = weight.sources[0];
+  return std::all_of(weight.sources.begin(), weight.sources.end(), [&](const Matrix& source) {
+    return source.format == first.format && source.block_rows == first.block_rows &&
+           source.block_cols == first.block_cols;
+  });
+}
+
+TileFormat FormatOf(const TilePlan& plan) {
+  const Weight& weight = *plan.weight;
   bool aligned = PartsAreSteps(weight), together = aligned;
   for (int32_t s = 0; s < plan.slice_count; ++s) {
     aligned = aligned && plan.slices[s].col_begin % kStep == 0;
     together = together && plan.slices[s].col_begin == plan.slices[0].col_begin;
   }
-  const bool fits = tile == TileFormat::kFp8     ? together && BlocksFitTiles(plan)
-                    : tile == TileFormat::kMxfp4 ? aligned
-                                                 : true;
+  const bool codes = aligned && std::all_of(weight.sources.begin(), weight.sources.end(), HasCodes);
+  bool fits = true;
+  TileFormat tile = quant::InfoOf(weight.sources[0].format).tile;
+  if (!AllAlike(weight)) {
+    tile = TileFormat::kByte;
+    fits = codes && weight.groups == 1 && TilesHaveOneCode(plan);
+  } else if (tile == TileFormat::kFp8) {
+    fits = together && BlocksFitTiles(plan);
+  } else if (tile == TileFormat::kMxfp4) {
+    fits = aligned;
+  } else if (kernels::HasCodes(tile)) {
+    fits = codes;
+  }
   return fits ? tile : TileFormat::kBf16Pair;
+}
+
+// Where p and q of a step are.
+void SetScales(TilePlan* plan) {
+  if (!kernels::HasCodes(plan->format)) return;
+  const Weight& weight = *plan->weight;
+  const Matrix& first = weight.sources[0];
+  const bool one_format = AllAlike(weight);
+  plan->code = one_format ? CodeOf(first.format, plan->format) : TileCode::kByTile;
+  // Of several formats p and q are there themselves.
+  if (one_format) plan->factors = FactorsOf(first.format);
+  const auto steps_of = [&](const Matrix& m) { return one_format ? StepsOfRecord(m) : StepsOfScale(m); };
+  const int64_t steps = steps_of(first), begin = plan->slices[0].col_begin;
+  bool alike = std::all_of(weight.sources.begin(), weight.sources.end(),
+                           [&](const Matrix& source) { return steps_of(source) == steps; });
+  for (int32_t s = 0; s < plan->slice_count; ++s) alike = alike && plan->slices[s].col_begin == begin;
+  if (!alike) return;  // each step its own
+  if (steps == 0) {
+    plan->scale_shift = 31;  // one for all steps
+    return;
+  }
+  while (int64_t{1} << plan->scale_shift < steps) ++plan->scale_shift;
+  plan->scale_first = static_cast<uint16_t>(begin / kStep % steps);
 }
 
 // Steps of one output tile that lie together: a whole tile, or two or one at the end of a part.
@@ -223,6 +283,21 @@ void PackFp8(const TilePlace& place, Piece piece, uint8_t* out,
   });
 }
 
+// GGUF's blocks, whose codes lie sixteen columns apart.
+void PackMxfp4Blocks(const TilePlace& place, Piece piece, uint8_t* out, uint8_t* scales) {
+  ForEachFour(place, piece, [&](const Four& four) {
+    const Matrix& m = *four.row.matrix;
+    const uint8_t* block = quant::RowData(m, four.row.row) +
+                           four.col / kStep * quant::InfoOf(m.format).block_bytes;
+    uint8_t* const at = out + (four.lane * piece.steps + four.in) * 4 + four.half * 2;
+    for (int i = 0; i < kFour; ++i) {
+      const uint32_t code = quant::SplitNibble(block + 1, static_cast<int>(four.col % kStep) + i);
+      at[i / 2] |= static_cast<uint8_t>(code << i % 2 * 4);
+    }
+    scales[(four.step / 4 * kTileRows + four.i) * 4 + four.step % 4] = block[0];
+  });
+}
+
 void PackMxfp4(const TilePlace& place, Piece piece, uint8_t* out,
                uint8_t* scales) {
   ForEachFour(place, piece, [&](const Four& four) {
@@ -232,6 +307,49 @@ void PackMxfp4(const TilePlace& place, Piece piece, uint8_t* out,
     scales[(four.step / 4 * kTileRows + four.i) * 4 + four.step % 4] =
         m.scale[static_cast<size_t>(four.row.row * (m.cols / kStep) + four.col / kStep)];
   });
+}
+
+// Of the steps of a piece.
+void PackScales(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* scales) {
+  const bool factors = plan.factors != TileFactors::kNone;
+  uint8_t* const to_factors = scales + kernels::RecordsBytes(plan.Shape());
+  for (uint32_t i = 0; i < kTileRows; ++i) {
+    const auto [matrix, row, begin] = place.rows[i];
+    if (matrix == nullptr) continue;
+    for (int64_t s = 0; s < piece.steps && piece.col + s * kStep < piece.end; ++s) {
+      const int64_t col = begin + piece.col + s * kStep;
+      const auto step = static_cast<uint64_t>(piece.first + s);
+      const CodeScale scale = factors || plan.code != TileCode::kByTile
+                                  ? RecordAt(*matrix, plan.format, row, col)
+                                  : ScaleAt(*matrix, plan.format, row, col);
+      const float both[] = {scale.p, scale.q};
+      const uint64_t record = (plan.scale_first + step) >> plan.scale_shift;
+      std::memcpy(scales + record * kernels::kRecordBytes + i * sizeof(both), both, sizeof(both));
+      if (!factors) continue;
+      const uint16_t own = FactorsAt(*matrix, row, col);
+      std::memcpy(to_factors + step * kernels::kFactorBytes + i * sizeof(own), &own, sizeof(own));
+    }
+  }
+}
+
+void PackCodes(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out,
+               uint8_t* scales) {
+  const bool nibbles = plan.format == TileFormat::kNibble;
+  ForEachFour(place, piece, [&](const Four& four) {
+    const Matrix& m = *four.row.matrix;
+    uint8_t* const at = out + (four.lane * piece.steps + four.in) * (nibbles ? 4 : 8);
+    for (size_t i = 0; i < four.count; ++i) {
+      const uint8_t code = CodeAt(m, plan.format, four.row.row, four.col + static_cast<int64_t>(i));
+      const auto e = static_cast<uint32_t>(four.half * kFour) + static_cast<uint32_t>(i);
+      if (nibbles) {
+        const uint32_t to = kernels::NibblePlace(plan.code, e);
+        at[to / 2] |= static_cast<uint8_t>(code << to % 2 * 4);
+      } else {
+        at[e] = code;
+      }
+    }
+  });
+  PackScales(plan, place, piece, scales);
 }
 
 void PackPiece(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_t* out,
@@ -244,7 +362,12 @@ void PackPiece(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_
     case TileFormat::kFp8:
       return PackFp8(place, piece, out, scales);
     case TileFormat::kMxfp4:
-      return PackMxfp4(place, piece, out, scales);
+      return plan.weight->sources[0].format == Format::kMxfp4
+                 ? PackMxfp4(place, piece, out, scales)
+                 : PackMxfp4Blocks(place, piece, out, scales);
+    case TileFormat::kNibble:
+    case TileFormat::kByte:
+      return PackCodes(plan, place, piece, out, scales);
   }
 }
 
@@ -277,7 +400,22 @@ TilePlan PlanTiles(const Weight& weight, int32_t rank, int32_t group) {
   plan.format = FormatOf(plan);
   plan.steps = static_cast<uint32_t>(CeilDivide(plan.cols, kStep));
   SetParts(weight, rank, &plan);
+  SetScales(&plan);
   return plan;
+}
+
+kernels::Tiles TilePlan::Shape() const {
+  kernels::Tiles tiles;
+  tiles.outputs = gate_up ? outputs / 2 : outputs;
+  tiles.steps = steps;
+  tiles.parts = static_cast<uint8_t>(parts);
+  for (uint32_t i = 0; i < parts; ++i) kernels::SetPartEnd(&tiles, i, ends[i]);
+  kernels::SetLeafTiles(format, &tiles);
+  tiles.scale_first = scale_first;
+  tiles.scale_shift = scale_shift;
+  tiles.code = code;
+  tiles.factors = factors;
+  return tiles;
 }
 
 Status CheckTiles(const Weight& weight, bool apart) {
@@ -308,9 +446,12 @@ Status CheckTiles(const Weight& weight, bool apart) {
 
 void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_t* scales) {
   const TilePlace place = PlaceOf(plan, output);
-  std::memset(data, 0, kernels::TileRowBytes(plan.format, plan.steps));
-  const size_t scale_bytes = kernels::TileRowScaleBytes(plan.format, plan.steps);
+  std::memset(data, 0, plan.row_bytes());
+  const size_t scale_bytes = plan.row_scale_bytes();
   if (scale_bytes != 0) std::memset(scales, 0, scale_bytes);  // else it may be null
+  if (plan.code == TileCode::kByTile) {
+    scales[scale_bytes - kernels::kRecordBytes] = static_cast<uint8_t>(ByteCodeOf(place));
+  }
   int64_t step = 0, col = 0;
   for (uint32_t part = 0; part < plan.parts; ++part) {
     Piece piece = {step, kernels::TileSteps(plan.format), col, plan.cols_end[part]};

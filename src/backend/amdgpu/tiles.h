@@ -29,22 +29,32 @@ struct TilePlan {
   uint32_t parts = 1;
   uint32_t ends[kernels::kMaxParts] = {};
   int64_t cols_end[kernels::kMaxParts] = {};  // and in columns of the share
+  // Of nibbles and bytes, as kernels::Tiles has them.
+  kernels::TileCode code = kernels::TileCode::kAffine;
+  kernels::TileFactors factors = kernels::TileFactors::kNone;
+  uint16_t scale_first = 0;
+  uint8_t scale_shift = 0;
 
-  uint64_t data_bytes() const { return outputs * kernels::TileRowBytes(format, steps); }
-  uint64_t scale_bytes() const { return outputs * kernels::TileRowScaleBytes(format, steps); }
+  // As kernels read it, but for addresses.
+  kernels::Tiles Shape() const;
+  uint64_t row_bytes() const { return kernels::TileRowBytes(format, steps); }  // of one output tile
+  uint64_t row_scale_bytes() const { return kernels::ScaleRowBytes(format, Shape()); }
+  uint64_t data_bytes() const { return outputs * row_bytes(); }
+  uint64_t scale_bytes() const { return outputs * row_scale_bytes(); }
 };
 
 // Where the parts of a rank's share of a K that ranks share end, in steps: each part begins with a whole one, and its
 // last may have less than its columns. Of a K whose parts are no multiples of a step the product's input must lie so.
 std::vector<uint32_t> PartEnds(const backend::Weight& weight, int32_t rank);
 
-// The weight's layout is kPanels or kGateUp. All groups of a weight take one format: FP8 blocks
-// that do not fit the tiles, F16, F32, per-channel FP8 and mixed formats become pairs of bf16.
+// The weight's layout is kPanels or kGateUp. All groups of a weight take one format. Slices of several
+// formats that have codes become bytes; F16, F32, what does not fit the tiles (FP8 blocks, groups of int4 in any order) and other mixed
+// formats pairs of bf16.
 TilePlan PlanTiles(const backend::Weight& weight, int32_t rank, int32_t group);
 // Unsupported: parts of a matrix' K that begin within a step, unless the input's do (`apart`), or a K that is too long.
 Status CheckTiles(const backend::Weight& weight, bool apart = false);
 
-// Writes output tile `output`: TileRowBytes to `data`, TileRowScaleBytes to `scales`.
+// Writes output tile `output`: row_bytes to `data`, row_scale_bytes to `scales`.
 void PackOutputTile(const TilePlan& plan, uint32_t output, uint8_t* data, uint8_t* scales);
 
 }  // namespace mainarch::amdgpu

@@ -16,20 +16,27 @@ namespace {
 using kernels::KvFormat;
 using kernels::TileFormat;
 
+constexpr TileFormat kTileFormats[] = {TileFormat::kBf16,  TileFormat::kBf16Pair, TileFormat::kFp8,
+                                       TileFormat::kMxfp4, TileFormat::kNibble,   TileFormat::kByte};
+
 TEST(every_name_is_a_kernel) {
   std::vector<std::string> names;
-  for (TileFormat format :
-       {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8, TileFormat::kMxfp4}) {
+  for (TileFormat format : kTileFormats) {
     for (bool rounded : {false, true}) {
       names.emplace_back(MatmulKernel(format, rounded));
       names.emplace_back(GateUpKernel(format, rounded));
-      names.emplace_back(ExpertsKernel(format, rounded));
+      names.emplace_back(ExpertsKernel(format, format, rounded));
       names.emplace_back(GateUpAnyKernel(format, rounded));
-      names.emplace_back(ExpertsAnyKernel(format, rounded));
+      names.emplace_back(ExpertsAnyKernel(format, format, rounded));
     }
   }
-  for (TileFormat format :
-       {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8, TileFormat::kMxfp4}) {
+  const auto nibble = TileFormat::kNibble, byte = TileFormat::kByte;
+  for (const auto& [up, down] : {std::pair{nibble, byte}, std::pair{byte, nibble}}) {
+    names.emplace_back(ExpertsKernel(up, down, false));
+    names.emplace_back(ExpertsAnyKernel(up, down, true));
+  }
+  CHECK_EQ(ExpertsKernel(nibble, TileFormat::kMxfp4, false), "");
+  for (TileFormat format : kTileFormats) {
     names.emplace_back(HeadsMatmulKernel(format));
   }
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
@@ -53,12 +60,12 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(MatmulKernel(TileFormat::kFp8, false), "matmul_fp8");
   CHECK_EQ(MatmulKernel(TileFormat::kFp8, true), "matmul_fp8_rounded");
   CHECK_EQ(GateUpKernel(TileFormat::kBf16Pair, true), "gate_up_pair");
-  CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, false), "experts_mxfp4");
-  CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, true), "experts_mxfp4_rounded");
+  CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, TileFormat::kMxfp4, false), "experts_mxfp4");
+  CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, TileFormat::kMxfp4, true), "experts_mxfp4_rounded");
   CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, false), "gate_up_fp8_any");
   CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, true), "gate_up_fp8_any_rounded");
-  CHECK_EQ(ExpertsAnyKernel(TileFormat::kBf16Pair, true), "experts_pair_any");
-  CHECK_EQ(ExpertsAnyKernel(TileFormat::kMxfp4, true), "experts_mxfp4_any_rounded");
+  CHECK_EQ(ExpertsAnyKernel(TileFormat::kBf16Pair, TileFormat::kBf16Pair, true), "experts_pair_any");
+  CHECK_EQ(ExpertsAnyKernel(TileFormat::kMxfp4, TileFormat::kMxfp4, true), "experts_mxfp4_any_rounded");
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 96), "");
@@ -199,6 +206,8 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
                 p.ops.push_back(backend::MatmulAddOp{4, 0, 0});
               }),
               "op matmul_add of \"tap.0\": the GPU kernels keep a tap for other contexts"));
+  CHECK_OK(CheckProgram(WithExperts(quant::Format::kQ4K, quant::Format::kQ6K)));
+  CHECK_OK(CheckProgram(WithExperts(quant::Format::kQ5K, quant::Format::kIq4Nl)));
   const Program mixed = WithExperts(quant::Format::kBF16, quant::Format::kMxfp4);
   CHECK(Holds(std::string(CheckProgram(mixed).message()), "layers.0.down"));
   // Of FP8 in blocks that only one of the two has whole tiles of.

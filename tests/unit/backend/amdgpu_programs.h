@@ -44,6 +44,11 @@ inline Program WithExperts(quant::Format up, quant::Format down) {
   p.weights[1].sources.resize(1);
   p.weights[0].sources[0].format = up;
   p.weights[1].sources[0].format = down;
+  for (backend::Weight& weight : p.weights) {
+    weight.sources[0].rows = 16;
+    weight.sources[0].cols = 256;
+    weight.ranks = {{{0, 0, 16, 0, 256}}};
+  }
   p.ops.push_back(backend::ExpertsGateUpOp{0, 1, 0, 3});
   p.ops.push_back(backend::ExpertsDownOp{3, 1, 2, 1, 0, true});
   return p;

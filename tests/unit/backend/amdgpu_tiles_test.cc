@@ -2,15 +2,20 @@
 //
 // Weights as tiles: every element of every format is where kernels/decoder_args.h says, with the
 // value that the checkpoint gives it, and all else is zero.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "backend/amdgpu/tile_codes.h"
 #include "backend/amdgpu/tiles.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/e8m0.h"
+#include "kernels/quant/f16.h"
 #include "kernels/quant/fp8_e4m3.h"
+#include "kernels/quant/iq4_nl.h"
 #include "kernels/quant/mxfp4.h"
+#include "ops/random_matrices.h"
 #include "quant/matrix.h"
 #include "support/test.h"
 
@@ -20,6 +25,8 @@ namespace {
 using backend::Weight;
 using backend::WeightLayout;
 using backend::WeightSlice;
+using kernels::TileCode;
+using kernels::TileFactors;
 using kernels::TileFormat;
 using quant::Format;
 
@@ -56,6 +63,17 @@ class Fixture {
     }
     m.scale = scale;
     weight.sources.push_back(m);
+  }
+  // Of any format, at random; of groups of int4 those of so many columns.
+  void AddRandom(Format format, int64_t rows, int64_t cols, int32_t group = 32) {
+    std::mt19937 rng(static_cast<uint32_t>(Next()));
+    test::Source source = test::RandomMatrix(format, rows, cols, &rng);
+    if (source.matrix.block_cols == 32) source.matrix.block_cols = group;
+    source.matrix.order = {};
+    for (std::vector<uint8_t>* bytes : {&source.data, &source.scale, &source.zero, &source.order}) {
+      bytes_.push_back(std::move(*bytes));
+    }
+    weight.sources.push_back(source.matrix);
   }
   void Slice(int32_t source, int64_t row_begin, int64_t row_end, int64_t col_begin,
              int64_t col_end) {
@@ -100,7 +118,9 @@ struct Piece {
   uint32_t first, steps;
 };
 std::vector<Piece> PiecesOf(TileFormat format, const std::vector<uint32_t>& ends) {
-  const uint32_t tile = format == TileFormat::kMxfp4 ? 4 : format == TileFormat::kFp8 ? 2 : 1;
+  const uint32_t tile = format == TileFormat::kMxfp4 || format == TileFormat::kNibble ? 4
+                        : format == TileFormat::kFp8 || format == TileFormat::kByte   ? 2
+                                                                                      : 1;
   std::vector<Piece> out;
   uint32_t at = 0;
   for (uint32_t end : ends) {
@@ -136,6 +156,62 @@ std::vector<int64_t> ColumnsOf(const TilePlan& plan) {
   return out;
 }
 
+// Element e of a lane's eight of a step, in nibbles or bytes.
+float CodedElement(const TilePlan& plan, const uint8_t* at, const std::vector<uint8_t>& scales,
+                   uint32_t r, uint32_t step, uint32_t e) {
+  const size_t record = (plan.scale_first + step) >> plan.scale_shift;
+  float both[2];
+  std::memcpy(both, scales.data() + record * 128 + r * 8, 8);
+  // Two bytes of the step's own multiply these.
+  const size_t steps = plan.steps, shared = plan.scale_shift < 31 ? size_t{1} << plan.scale_shift : steps;
+  const size_t factors_at = (plan.scale_first + steps + shared - 1) / shared * 128;
+  uint16_t own = 0;
+  if (plan.factors != TileFactors::kNone) std::memcpy(&own, scales.data() + factors_at + step * 32 + r * 2, 2);
+  const auto low = static_cast<uint8_t>(own), high = static_cast<uint8_t>(own >> 8);
+  switch (plan.factors) {
+    case TileFactors::kNone:
+      break;
+    case TileFactors::kBytes:
+      both[0] *= low, both[1] *= high;
+      break;
+    case TileFactors::kSignedBytes:
+      both[0] *= static_cast<int8_t>(low), both[1] *= static_cast<int8_t>(high);
+      break;
+    case TileFactors::kE4m3:
+      both[0] *= quant::FloatFromFp8E4m3(low), both[1] *= quant::FloatFromFp8E4m3(high);
+      break;
+    case TileFactors::kF16:
+      both[0] *= quant::FloatFromF16(own), both[1] *= quant::FloatFromF16(own);
+      break;
+  }
+  TileCode code = plan.code;
+  if (code == TileCode::kByTile) {
+    code = static_cast<TileCode>(scales[plan.row_scale_bytes() - 128]);
+  }
+  const bool nibble = plan.format == TileFormat::kNibble;
+  const auto nibble_at = [&](uint32_t place) {
+    return static_cast<uint8_t>(at[place / 2] >> place % 2 * 4 & 0xf);
+  };
+  constexpr uint32_t kPairs[] = {0, 4, 1, 5, 2, 6, 3, 7}, kHalves[] = {0, 2, 4, 6, 1, 3, 5, 7};
+  switch (code) {
+    case TileCode::kAffine:
+      return both[0] * static_cast<float>(nibble ? nibble_at(kPairs[e]) : static_cast<int8_t>(at[e])) +
+             both[1];
+    case TileCode::kScaled:
+      return both[0] * static_cast<float>(static_cast<int8_t>(at[e]));
+    case TileCode::kHalves:
+      return both[e / 4] * static_cast<float>(static_cast<int8_t>(at[e]));
+    case TileCode::kE2m1:
+      return both[e / 4] * quant::FloatFromE2m1(nibble_at(e));
+    case TileCode::kIq4Nl:
+      return both[0] * static_cast<float>(quant::kIq4NlValues[nibble_at(kHalves[e])]);
+    case TileCode::kE4m3:
+      return both[0] * quant::FloatFromFp8E4m3(at[e]);
+    default:
+      return std::nanf("");
+  }
+}
+
 // Row r of an output tile, column c, as the documentation reads it.
 float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
                 const std::vector<uint8_t>& scales, uint32_t r, uint32_t c) {
@@ -145,8 +221,8 @@ float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
   const uint32_t step_bytes =  // 64 lanes of eight elements
       pair                               ? 2048
       : plan.format == TileFormat::kBf16 ? 1024
-      : plan.format == TileFormat::kFp8  ? 512
-                                         : 256;
+      : plan.format == TileFormat::kFp8 || plan.format == TileFormat::kByte ? 512
+                                                                            : 256;
   Piece piece = {};
   for (const Piece& each : PiecesOf(plan.format, EndsOf(plan))) {
     if (each.first <= step) piece = each;
@@ -174,6 +250,9 @@ float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
       return quant::FloatFromE2m1(code) *
              quant::FloatFromE8m0(scales[step / 4 * 64 + r * 4 + step % 4]);
     }
+    case TileFormat::kNibble:
+    case TileFormat::kByte:
+      return CodedElement(plan, at, scales, r, step, e);
   }
   return 0;
 }
@@ -183,9 +262,14 @@ float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
 struct RowSize {
   uint64_t data, scales;
 };
-RowSize SizeOf(TileFormat format, int64_t cols) {
+RowSize SizeOf(const TilePlan& plan, int64_t cols) {
   const uint64_t steps = static_cast<uint64_t>(cols + 31) / 32;
-  switch (format) {
+  // Groups that begin in the share or before it, and one record that says which codes these are.
+  const uint64_t shared = plan.scale_shift < 31 ? uint64_t{1} << plan.scale_shift : steps;
+  const uint64_t records = (plan.scale_first + steps + shared - 1) / shared +
+                           (plan.code == TileCode::kByTile);
+  const uint64_t factors = plan.factors != TileFactors::kNone ? steps * 32 : 0;
+  switch (plan.format) {
     case TileFormat::kBf16:
       return {steps * 512 * 2, 0};
     case TileFormat::kBf16Pair:
@@ -194,6 +278,10 @@ RowSize SizeOf(TileFormat format, int64_t cols) {
       return {steps * 512, (steps + 1) / 2 * 2 * 4};
     case TileFormat::kMxfp4:
       return {steps * 512 / 2, (steps + 3) / 4 * 64};
+    case TileFormat::kNibble:
+      return {steps * 512 / 2, records * 128 + factors};
+    case TileFormat::kByte:
+      return {steps * 512, records * 128 + factors};
   }
   return {};
 }
@@ -206,7 +294,7 @@ std::string Wrong(const Fixture& fixture, TileFormat format) {
   const std::vector<int64_t> columns = ColumnsOf(plan);
   if (plan.steps * 32 != columns.size()) return "another number of steps";
   for (uint32_t output = 0; output < plan.outputs; ++output) {
-    const RowSize size = SizeOf(format, int64_t{plan.steps} * 32);
+    const RowSize size = SizeOf(plan, int64_t{plan.steps} * 32);
     if (plan.data_bytes() != plan.outputs * size.data) return "another number of bytes";
     if (plan.scale_bytes() != plan.outputs * size.scales) return "another number of scales";
     // What lies behind must stay.
@@ -234,11 +322,21 @@ std::string Wrong(const Fixture& fixture, TileFormat format) {
         quant::DecodeRow(fixture.weight.sources[static_cast<size_t>(from.source)],
                          from.row_begin + row, from.col_begin, plan.cols, want.data());
       }
+      float largest = 0;
+      for (float value : want) largest = std::max(largest, std::abs(value));
       for (uint32_t c = 0; c < plan.steps * 32; ++c) {
         const float value = real && columns[c] >= 0 ? want[static_cast<size_t>(columns[c])] : 0.0f;
         const float got = ElementOf(plan, data, scales, r, c);
-        const bool rounds = format == TileFormat::kBf16Pair && value != 0;
-        if (rounds ? std::abs(got - value) <= std::abs(value) * 0x1.01p-17 : got == value) continue;
+        // Codes behind a part's end meet columns of x that are zero.
+        if (kernels::HasCodes(format) && (!real || columns[c] < 0)) continue;
+        const bool pair = format == TileFormat::kBf16Pair && value != 0;
+        const float near = largest * 0x1p-23f;  // rounded once more, p q and c in another order
+        const float off = std::abs(got - value);
+        if (pair                       ? off <= std::abs(value) * 0x1.01p-17
+            : kernels::HasCodes(format) ? off <= near
+                                        : got == value) {
+          continue;
+        }
         return absl::StrCat("output ", output, " row ", r, " column ", c, " is ", got,
                             ", expected ", value);
       }
@@ -255,8 +353,8 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {Format::kBF16, TileFormat::kBf16, 1},           {Format::kF16, TileFormat::kBf16Pair, 1},
     {Format::kF32, TileFormat::kBf16Pair, 1},        {Format::kFp8Block, TileFormat::kFp8, 1},
-    {Format::kFp8Channel, TileFormat::kBf16Pair, 1}, {Format::kMxfp4, TileFormat::kMxfp4, 32},
-    {Format::kInt8Channel, TileFormat::kBf16Pair, 1},
+    {Format::kFp8Channel, TileFormat::kByte, 1},     {Format::kMxfp4, TileFormat::kMxfp4, 32},
+    {Format::kInt8Channel, TileFormat::kByte, 1},
 };
 
 TEST(every_element_is_where_the_kernels_look) {
@@ -325,7 +423,8 @@ TEST(parts_that_end_within_a_step_are_put_apart) {
         f.Slice(0, 0, 20, 0, ends[8 / ranks - 1]);
         f.Split(ends, ranks);
         CHECK_OK(CheckTiles(f.weight, /*apart=*/true));
-        CHECK_EQ(Wrong(f, kind.to == TileFormat::kFp8 ? TileFormat::kBf16Pair : kind.to), "");
+        const bool coded = kind.to == TileFormat::kFp8 || kernels::HasCodes(kind.to);
+        CHECK_EQ(Wrong(f, coded ? TileFormat::kBf16Pair : kind.to), "");
       }
     }
   }
@@ -435,6 +534,97 @@ TEST(what_does_not_fit_becomes_pairs) {
   for (int32_t expert = 0; expert < 2; ++expert) {
     CHECK(PlanTiles(experts.weight, 0, expert).format == TileFormat::kBf16Pair);
   }
+}
+
+// Every format that has codes, whole and as a rank's share of columns, whose first step may be any of a group.
+TEST(codes_keep_their_values) {
+  for (uint32_t i = 0; i < quant::kFormatCount; ++i) {
+    const auto format = static_cast<Format>(i);
+    const TileFormat tile = quant::InfoOf(format).tile;
+    if (!kernels::HasCodes(tile) && format != Format::kMxfp4Blocks) continue;
+    for (const int32_t group : {32, 64, 128, 96}) {
+      Fixture f;
+      f.AddRandom(format, 40, 768, group);
+      f.Slice(0, 0, 40, 0, 768);
+      CHECK_EQ(Wrong(f, tile), "");
+      Fixture share;
+      share.AddRandom(format, 40, 1536, group);
+      share.Slice(0, 16, 40, 352, 1024);
+      CHECK_EQ(Wrong(share, tile), "");
+      Fixture parts;
+      parts.AddRandom(format, 24, 1536, group);
+      parts.Slice(0, 0, 24, 0, 672);
+      parts.Split({96, 96, 288, 672, 672, 736, 1024, 1536}, 2);
+      CHECK_EQ(Wrong(parts, tile), "");
+    }
+  }
+}
+
+// What a file's blocks say in few bytes is not made fp32 of.
+TEST(factors_stay_as_small_as_in_the_file) {
+  const std::vector<std::pair<Format, double>> kBits = {
+      {Format::kQ4_0, 4.5},  {Format::kIq4Nl, 4.5}, {Format::kNvfp4, 4.5}, {Format::kQ4K, 4.75}, {Format::kQ4_1, 6},
+      {Format::kQ8_0, 8.5},  {Format::kQ5_0, 8.5},  {Format::kQ5K, 8.75},  {Format::kQ6K, 8.75}, {Format::kQ5_1, 10},
+      {Format::kAwq, 6},     {Format::kInt8Channel, 8}, {Format::kFp8Channel, 8}};
+  for (const auto& [format, bits] : kBits) {
+    Fixture f;
+    f.AddRandom(format, 16, 4096);
+    f.Slice(0, 0, 16, 0, 4096);
+    const TilePlan plan = PlanTiles(f.weight, 0, 0);
+    const double own = static_cast<double>(plan.data_bytes() + plan.scale_bytes()) * 8 / (16 * 4096);
+    CHECK_GE(own, bits);
+    CHECK_LE(own, bits + 0.02);  // a record for the whole row
+  }
+}
+
+TEST(groups_have_one_record_each) {
+  for (const auto& [group, records] : {std::pair{32, 24}, {64, 12}, {128, 6}, {96, 24}, {256, 3}, {768, 3}}) {
+    Fixture f;
+    f.AddRandom(Format::kInt4Packed, 16, 768, group);
+    f.Slice(0, 0, 16, 0, 768);
+    CHECK_EQ(PlanTiles(f.weight, 0, 0).row_scale_bytes(), static_cast<uint64_t>(records) * 128);
+  }
+  Fixture f;
+  f.AddRandom(Format::kInt8Channel, 16, 768);
+  f.Slice(0, 0, 16, 0, 768);
+  CHECK_EQ(PlanTiles(f.weight, 0, 0).row_scale_bytes(), 128u);
+}
+
+// Slices of several formats, as a Q4_K_M file has them: bytes, and each output tile says which.
+TEST(formats_of_codes_stand_together) {
+  for (const auto& [above, below] : {std::pair{Format::kQ4K, Format::kQ6K}, {Format::kNvfp4, Format::kFp8Channel},
+                                     {Format::kIq4Nl, Format::kQ5_1}, {Format::kAwq, Format::kQ8_0},
+                                     {Format::kQ4_0, Format::kInt8Channel}, {Format::kQ5K, Format::kQ4_1}}) {
+    Fixture f;
+    f.AddRandom(above, 32, 512);
+    f.AddRandom(below, 40, 512);
+    f.Slice(0, 0, 32, 0, 512);
+    f.Slice(1, 8, 40, 0, 512);
+    CHECK_EQ(Wrong(f, TileFormat::kByte), "");
+    Fixture one_tile;  // of rows of both
+    one_tile.AddRandom(above, 24, 512);
+    one_tile.AddRandom(below, 24, 512);
+    one_tile.Slice(0, 0, 24, 0, 512);
+    one_tile.Slice(1, 0, 24, 0, 512);
+    CHECK_EQ(Wrong(one_tile, CodeOf(above, TileFormat::kByte) == CodeOf(below, TileFormat::kByte)
+                                 ? TileFormat::kByte
+                                 : TileFormat::kBf16Pair),
+             "");
+  }
+}
+
+TEST(groups_in_any_order_become_pairs) {
+  std::mt19937 rng(1);
+  test::Source source;
+  while (source.order.empty()) source = test::RandomMatrix(Format::kGptq, 16, 128, &rng);
+  Fixture f;
+  f.weight.sources.push_back(source.matrix);
+  f.Slice(0, 0, 16, 0, 128);
+  CHECK_EQ(Wrong(f, TileFormat::kBf16Pair), "");
+  Fixture small;  // two groups in a step
+  small.AddRandom(Format::kInt4Packed, 16, 128, 16);
+  small.Slice(0, 0, 16, 0, 128);
+  CHECK(PlanTiles(small.weight, 0, 0).format == TileFormat::kBf16Pair);
 }
 
 // gpt-oss has a gate's row and an up's behind each other: two halves of the columns of one matrix.

@@ -499,8 +499,9 @@ Case AttendLatentCase(const LatentShape& s, uint32_t first_row, uint32_t row_cou
 
 std::vector<Case> DecoderLatentCases() {
   std::vector<Case> cases = {NormSplitCase(1, 48, 1), NormSplitCase(5, 1536, 3), NormSplitCase(2, 514, 1)};
-  for (const TileFormat format : {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    const bool mx = format == TileFormat::kMxfp4;
+  for (const TileFormat format : {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8, TileFormat::kMxfp4,
+                                  TileFormat::kNibble, TileFormat::kByte}) {
+    const bool mx = format == TileFormat::kMxfp4 || format == TileFormat::kNibble;
     cases.push_back(HeadsCase({format, 1, 3, 128, 48, false, 4}));
     cases.push_back(HeadsCase({format, 8, 2, mx ? 32u : 16u, 32, false, 3}));
     cases.push_back(HeadsCase({format, 9, 2, mx ? 96u : 80u, 32, false, 3}));

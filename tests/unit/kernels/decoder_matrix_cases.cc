@@ -13,8 +13,38 @@ namespace {
 
 using namespace kernels;
 
-constexpr TileFormat kFormats[] = {TileFormat::kBf16, TileFormat::kBf16Pair, TileFormat::kFp8,
-                                   TileFormat::kMxfp4};
+using quant::Format;
+
+constexpr TileFormat kFormats[] = {TileFormat::kBf16,  TileFormat::kBf16Pair, TileFormat::kFp8,
+                                   TileFormat::kMxfp4, TileFormat::kNibble,   TileFormat::kByte};
+// Those whose activations may be rounded.
+bool MayRound(TileFormat format) {
+  return format != TileFormat::kBf16Pair && !HasCodes(format);
+}
+// Those of 32 columns at least.
+bool InThirtyTwos(TileFormat format) {
+  return format == TileFormat::kMxfp4 || format == TileFormat::kNibble;
+}
+// Checkpoints' formats with codes, and the tiles that they become.
+struct Coded {
+  TileFormat tile;
+  CodesFrom from;
+};
+const Coded kCoded[] = {
+    {TileFormat::kNibble, {Format::kQ4_0, {}}},  {TileFormat::kNibble, {Format::kQ4_1, {}}},
+    {TileFormat::kNibble, {Format::kQ4K, {}}},   {TileFormat::kNibble, {Format::kIq4Nl, {}}},
+    {TileFormat::kNibble, {Format::kAwq, {}}},   {TileFormat::kNibble, {Format::kNvfp4, {}}},
+    {TileFormat::kByte, {Format::kQ8_0, {}}},    {TileFormat::kByte, {Format::kQ5_0, {}}},
+    {TileFormat::kByte, {Format::kQ5_1, {}}},    {TileFormat::kByte, {Format::kQ5K, {}}},
+    {TileFormat::kByte, {Format::kQ6K, {}}},     {TileFormat::kByte, {Format::kFp8Channel, {}}},
+    {TileFormat::kByte, {Format::kQ4K, Format::kQ6K}},
+    {TileFormat::kByte, {Format::kNvfp4, Format::kIq4Nl}},
+};
+std::string TextOf(const CodesFrom& from) {
+  if (!from.format.has_value()) return "";
+  return absl::StrCat(", ", quant::NameOf(*from.format),
+                      from.below.has_value() ? absl::StrCat(" and ", quant::NameOf(*from.below)) : "");
+}
 constexpr float kEpsilon = 1e-6f;
 
 // The norm of a product's input.
@@ -131,6 +161,7 @@ struct Product {
   uint32_t parts = 1;   // of k
   uint32_t splits = 1;  // workgroups that share it
   Gate gate = {};
+  CodesFrom from = {};
 };
 
 // What workgroups that share k leave adds up to the bits that one makes alone, which come first.
@@ -161,7 +192,7 @@ Case ProductCase(const Product& p) {
   for (uint32_t i = 0; p.logits && i < p.rows; ++i) step.logit_rows.push_back(i + 1 + (i > 2));
   const Inputs x = RandomInputs(random, step.count(), p.width);
   const NormData norm = p.norm ? RandomNorm(random, x) : NormData{};
-  const TiledWeights w = RandomTiles(random, p.format, p.outputs, p.width, p.gate_up, p.parts);
+  const TiledWeights w = RandomTiles(random, p.format, p.outputs, p.width, p.gate_up, p.parts, p.from);
   const GateBiases biases = RandomBiases(random, p.gate, 1, p.outputs);
   const uint32_t out_stride = RoundUp(p.outputs, kPadColumns);
   const uint32_t out_rows = p.rows + 1;
@@ -184,6 +215,7 @@ Case ProductCase(const Product& p) {
   out.name = absl::StrCat(kernel, " ", p.rows, " rows, ", p.outputs, " outputs, k ", p.width,
                           p.parts > 1 ? absl::StrCat(" in ", p.parts) : "",
                           p.norm ? ", normed" : "", p.logits ? ", logit rows" : "", TextOf(p.gate),
+                          TextOf(p.from),
                           p.splits > 1 ? absl::StrCat(", shared by ", p.splits) : "");
   out.bound = p.rounded ? kRoundedBound : kProductBound;
   out.buffers = {{"step", step.Block()}, {"x", SplitRows(x, norm.w)}, want.ToFill("out")};
@@ -237,6 +269,9 @@ struct ExpertShape {
   bool shared = false;  // the last expert is every row's, in the last slot
   uint32_t parts = 1;   // of down's k
   Gate gate = {};
+  CodesFrom from = {};
+  // Down's, if they are not those of gate and up.
+  std::optional<TileFormat> down = {};
 };
 
 struct Choice {
@@ -269,10 +304,10 @@ struct ExpertTiles {
   uint64_t stride = 0, scale_stride = 0;
 };
 ExpertTiles RandomExperts(Random& random, TileFormat format, uint32_t experts, uint32_t rows,
-                          uint32_t cols, bool gate_up, uint32_t parts) {
+                          uint32_t cols, bool gate_up, uint32_t parts, const CodesFrom& from) {
   ExpertTiles out;
   for (uint32_t e = 0; e < experts; ++e) {
-    out.each.push_back(RandomTiles(random, format, rows, cols, gate_up, parts));
+    out.each.push_back(RandomTiles(random, format, rows, cols, gate_up, parts, from));
     const TiledWeights& one = out.each.back();
     if (e == 0) out.all = one;
     if (e > 0) out.all.data.insert(out.all.data.end(), one.data.begin(), one.data.end());
@@ -302,9 +337,10 @@ Case ExpertCase(const ExpertShape& s) {
   const Inputs x = RandomInputs(random, s.rows, s.hidden);
   const NormData norm = RandomNorm(random, x);
   const Choice choice = RandomChoice(random, s);
-  const ExpertTiles up = RandomExperts(random, s.format, s.experts, s.width, s.hidden, true, 1);
+  const ExpertTiles up = RandomExperts(random, s.format, s.experts, s.width, s.hidden, true, 1, s.from);
   const ExpertTiles down =
-      RandomExperts(random, s.format, s.experts, s.hidden, s.width, false, s.parts);
+      RandomExperts(random, s.down.value_or(s.format), s.experts, s.hidden, s.width, false, s.parts,
+                    s.down ? CodesFrom{} : s.from);
   const GateBiases biases = RandomBiases(random, s.gate, s.experts, s.width);
   const uint32_t act_stride = RoundUp(s.width, kPadColumns);
   const uint32_t out_stride = RoundUp(s.hidden, kPadColumns);
@@ -336,11 +372,12 @@ Case ExpertCase(const ExpertShape& s) {
     }
   }
   Case out;
-  const std::string kernel = std::string("experts_") + NameOf(s.format) + (s.gate.on ? "_any" : "") +
+  const std::string kernel = std::string("experts_") + NameOf(s.format) +
+                             (s.down ? std::string("_") + NameOf(*s.down) : "") + (s.gate.on ? "_any" : "") +
                              (s.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ",
                           s.hidden, ", width ", s.width, s.parts > 1 ? absl::StrCat(" in ", s.parts) : "", s.same ? ", all the same" : "",
-                          s.shared ? ", one shared" : "", TextOf(s.gate));
+                          s.shared ? ", one shared" : "", TextOf(s.gate), TextOf(s.from));
   out.bound = s.rounded ? kRoundedBound : kProductBound;
   // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
   // width are zeros, as the backend leaves them.
@@ -397,8 +434,7 @@ Case ExpertCase(const ExpertShape& s) {
 std::vector<Case> DecoderMatrixCases() {
   std::vector<Case> cases;
   for (TileFormat format : kFormats) {
-    // Scales of MXFP4 are for whole 32 columns.
-    const bool mx = format == TileFormat::kMxfp4;
+    const bool mx = InThirtyTwos(format);
     const uint32_t ragged = mx ? 224 : 200, wide = mx ? 1184 : 1160;
     cases.push_back(ProductCase({format, false, 1, 40, ragged, false, false, 2}));
     cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3}));
@@ -425,11 +461,17 @@ std::vector<Case> DecoderMatrixCases() {
              {1, kGelu}, {5, kClamped}, {17, kBiased}}) {
       cases.push_back(ProductCase({format, true, rows, 40, ragged, rows != 5, false, 2, false, 1, 1, gate}));
     }
-    if (format == TileFormat::kBf16Pair) continue;
+    if (!MayRound(format)) continue;
     cases.push_back(ProductCase({format, false, 3, 17, wide, false, false, 2, true, 8}));
     cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3, true}));
     cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, true}));
     cases.push_back(ProductCase({format, true, 5, 24, ragged, true, false, 2, true, 1, 1, kClamped}));
+  }
+  for (const auto& [tile, from] : kCoded) {
+    cases.push_back(ProductCase({tile, false, 3, 72, 2048, true, false, 2, false, 8, 1, {}, from}));
+    cases.push_back(ProductCase({tile, false, 12, 40, 256, false, false, 2, false, 1, 1, {}, from}));
+    if (from.below.has_value()) continue;
+    cases.push_back(ProductCase({tile, true, 2, 24, 512, true, false, 2, false, 1, 1, {}, from}));
   }
   return cases;
 }
@@ -437,7 +479,7 @@ std::vector<Case> DecoderMatrixCases() {
 std::vector<Case> DecoderExpertCases() {
   std::vector<Case> cases;
   for (TileFormat format : kFormats) {
-    const bool mx = format == TileFormat::kMxfp4;
+    const bool mx = InThirtyTwos(format);
     const uint32_t hidden = mx ? 160 : 168, width = mx ? 32 : 40;
     cases.push_back(ExpertCase({format, 1, hidden, width, 6, 2, false, 3}));
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 2, true, 2}));
@@ -446,12 +488,21 @@ std::vector<Case> DecoderExpertCases() {
     cases.push_back(ExpertCase({format, 2, 64, 224, 4, 2, false, 3, false, false, 4}));
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, false, false, 1, kClamped}));
     cases.push_back(ExpertCase({format, 17, hidden, width, 6, 2, false, 2, false, false, 1, kGelu}));
-    if (format == TileFormat::kBf16Pair) continue;
+    if (!MayRound(format)) continue;
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, true}));
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, false, 1, kClamped}));
     // Widths of a large model's shares: tiles and a half, and three quarters of one.
     cases.push_back(ExpertCase({format, 2, 64, 192, 4, 2, false, 3}));
     cases.push_back(ExpertCase({format, 2, 192, 96, 4, 2, false, 3}));
+  }
+  for (const auto& [tile, from] : kCoded) {
+    if (from.below.has_value()) continue;
+    cases.push_back(ExpertCase({tile, 3, 256, 512, 4, 2, false, 3, false, false, 2, {}, from}));
+  }
+  for (const Gate& gate : {Gate{}, kClamped}) {
+    const auto nibble = TileFormat::kNibble, byte = TileFormat::kByte;
+    cases.push_back(ExpertCase({nibble, 9, 160, 224, 5, 2, false, 3, false, false, 8, gate, {}, byte}));
+    cases.push_back(ExpertCase({byte, 5, 160, 288, 5, 2, false, 3, false, false, 4, gate, {}, nibble}));
   }
   cases.push_back(ExpertCase({TileFormat::kBf16, 3, 64, 16, 40, 16, false, 3}));
   // Few tiles of many experts, which waves share: one leaf of four, and two parts of one;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/amdgpu/tiles.h"
+#include "ops/random_matrices.h"
 #include "quant/matrix.h"
 
 namespace mainarch::kernels_test {
@@ -11,14 +12,22 @@ namespace {
 
 using kernels::TileFormat;
 
-// A matrix of a checkpoint.
-struct Stored {
-  Bytes data, scale;
-  quant::Matrix matrix;
-};
+// One with codes. Of groups of int4 they have 128 columns where that is possible.
+test::Source RandomCodes(Random& random, quant::Format format, int64_t rows, int64_t cols) {
+  std::mt19937 rng(static_cast<uint32_t>(random.Next()));
+  test::Source out = test::RandomMatrix(format, rows, cols, &rng);
+  if (out.matrix.block_cols == 32 && cols % 128 == 0) out.matrix.block_cols = 128;
+  return out;
+}
 
-Stored RandomMatrix(Random& random, TileFormat format, int64_t rows, int64_t cols) {
-  Stored out;
+test::Source RandomMatrix(Random& random, TileFormat format, int64_t rows, int64_t cols,
+                          std::optional<quant::Format> from) {
+  if (kernels::HasCodes(format)) {
+    const quant::Format plain = format == TileFormat::kNibble ? quant::Format::kInt4Packed
+                                                              : quant::Format::kInt8Channel;
+    return RandomCodes(random, from.value_or(plain), rows, cols);
+  }
+  test::Source out;
   quant::Matrix& m = out.matrix;
   m.rows = rows;
   m.cols = cols;
@@ -54,7 +63,11 @@ Stored RandomMatrix(Random& random, TileFormat format, int64_t rows, int64_t col
         out.scale.push_back(static_cast<uint8_t>(123 + random.Next() % 6));
       }
       break;
+    default:
+      break;
   }
+  m.data = out.data;
+  m.scale = out.scale;
   return out;
 }
 
@@ -70,32 +83,41 @@ const char* NameOf(TileFormat format) {
       return "fp8";
     case TileFormat::kMxfp4:
       return "mxfp4";
+    case TileFormat::kNibble:
+      return "nibble";
+    case TileFormat::kByte:
+      return "byte";
   }
   return "";
 }
 
 TiledWeights RandomTiles(Random& random, TileFormat format, uint32_t rows, uint32_t cols,
-                         bool gate_up, uint32_t parts) {
+                         bool gate_up, uint32_t parts, const CodesFrom& from) {
   TiledWeights out;
   out.format = format;
   out.rows = rows;
   out.cols = cols;
-  const size_t matrices = gate_up ? 2 : 1;
-  std::vector<Stored> stored(matrices);
   backend::Weight weight;
   weight.layout = gate_up ? backend::WeightLayout::kGateUp : backend::WeightLayout::kPanels;
   weight.ranks.resize(1);
-  for (size_t i = 0; i < matrices; ++i) {
-    stored[i] = RandomMatrix(random, format, rows, cols);
-    stored[i].matrix.data = stored[i].data;
-    stored[i].matrix.scale = stored[i].scale;
-    weight.sources.push_back(stored[i].matrix);
-    weight.ranks[0].push_back({static_cast<int32_t>(i), 0, rows, 0, cols});
-    std::vector<float> row(cols);
+  // Matrices, and the parts that each is stacked of.
+  const uint32_t upper = from.below.has_value() ? rows / 32 * 16 : rows;
+  std::vector<test::Source> stored;
+  stored.reserve(4);
+  for (size_t i = 0; i < (gate_up ? 2u : 1u); ++i) {
     out.values.emplace_back();
-    for (uint32_t r = 0; r < rows; ++r) {
-      quant::DecodeRow(stored[i].matrix, r, 0, cols, row.data());
-      out.values[i].insert(out.values[i].end(), row.begin(), row.end());
+    for (const uint32_t part : {upper, rows - upper}) {
+      if (part == 0) continue;
+      const bool below = out.values[i].size() != 0;
+      stored.push_back(RandomMatrix(random, format, part, cols, below ? from.below : from.format));
+      const quant::Matrix& matrix = stored.back().matrix;
+      weight.ranks[0].push_back({static_cast<int32_t>(weight.sources.size()), 0, part, 0, cols});
+      weight.sources.push_back(matrix);
+      std::vector<float> row(cols);
+      for (uint32_t r = 0; r < part; ++r) {
+        quant::DecodeRow(matrix, r, 0, cols, row.data());
+        out.values[i].insert(out.values[i].end(), row.begin(), row.end());
+      }
     }
   }
   if (parts > 1) {  // those of the first of 8 / parts ranks
@@ -104,14 +126,13 @@ TiledWeights RandomTiles(Random& random, TileFormat format, uint32_t rows, uint3
     weight.splits.resize(backend::kSplitParts + 1, cols);
   }
   const amdgpu::TilePlan plan = amdgpu::PlanTiles(weight, 0, 0);
-  out.ends.assign(plan.ends, plan.ends + plan.parts);
-  out.outputs = gate_up ? plan.outputs / 2 : plan.outputs;
-  out.steps = plan.steps;
+  out.shape = plan.Shape();
+  out.outputs = out.shape.outputs;
   out.data.resize(plan.data_bytes());
   out.scales.resize(plan.scale_bytes() + 16);
   for (uint32_t o = 0; o < plan.outputs; ++o) {
-    amdgpu::PackOutputTile(plan, o, out.data.data() + plan.data_bytes() / plan.outputs * o,
-                           out.scales.data() + plan.scale_bytes() / plan.outputs * o);
+    amdgpu::PackOutputTile(plan, o, out.data.data() + plan.row_bytes() * o,
+                           out.scales.data() + plan.row_scale_bytes() * o);
   }
   // A wrong format would make other kernels read these tiles.
   if (plan.format != format) out.data.clear();
@@ -124,14 +145,9 @@ void TiledWeights::AddBuffers(const std::string& name, std::vector<Buffer>* buff
 }
 
 kernels::Tiles TiledWeights::At(const std::string& name, const Addresses& at) const {
-  kernels::Tiles tiles;
+  kernels::Tiles tiles = shape;
   tiles.data = at.Of<const uint8_t>(name);
   tiles.scales = at.Of<const uint8_t>(name + "_scales");
-  tiles.outputs = outputs;
-  tiles.steps = steps;
-  tiles.parts = static_cast<uint32_t>(ends.size());
-  for (uint32_t i = 0; i < tiles.parts; ++i) kernels::SetPartEnd(&tiles, i, ends[i]);
-  kernels::SetLeafTiles(format, &tiles);
   return tiles;
 }
 

@@ -6,6 +6,7 @@
 #define MAINARCH_TESTS_UNIT_KERNELS_DECODER_WEIGHTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ namespace mainarch::kernels_test {
 struct TiledWeights {
   kernels::TileFormat format = kernels::TileFormat::kBf16;
   uint32_t rows = 0, cols = 0;              // of one matrix
-  uint32_t outputs = 0, steps = 0;          // as kernels::Tiles wants them
-  std::vector<uint32_t> ends;               // of the parts of k, in steps
+  uint32_t outputs = 0;                     // tiles; with gate and up, pairs
+  kernels::Tiles shape;                     // but for addresses
   Bytes data, scales;                       // never empty
   std::vector<std::vector<double>> values;  // [matrix][rows * cols]; gate and up: two
 
@@ -25,9 +26,14 @@ struct TiledWeights {
   void AddBuffers(const std::string& name, std::vector<Buffer>* buffers) const;
   kernels::Tiles At(const std::string& name, const Addresses& at) const;
 };
+// Formats of a checkpoint that codes are made of. `below`: of the lower half of the rows, from a multiple of
+// 16 on.
+struct CodesFrom {
+  std::optional<quant::Format> format, below;
+};
 // `parts`: of k, uneven where 32 columns are too many to deal out evenly.
 TiledWeights RandomTiles(Random& random, kernels::TileFormat format, uint32_t rows, uint32_t cols,
-                         bool gate_up, uint32_t parts = 1);
+                         bool gate_up, uint32_t parts = 1, const CodesFrom& from = {});
 
 const char* NameOf(kernels::TileFormat format);
 

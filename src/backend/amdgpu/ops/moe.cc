@@ -109,10 +109,10 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
                                    to->program.experts);
   if (gating) {
-    to->Add(ExpertsAnyKernel(up.format, to->Rounds()), kernels::ExpertsAnyArgs{args, *gating},
+    to->Add(ExpertsAnyKernel(up.format, down.format, to->Rounds()), kernels::ExpertsAnyArgs{args, *gating},
             units * blocks, /*resident=*/true);
   } else {
-    to->Add(ExpertsKernel(up.format, to->Rounds()), args, units * blocks, /*resident=*/true);
+    to->Add(ExpertsKernel(up.format, down.format, to->Rounds()), args, units * blocks, /*resident=*/true);
   }
   if (op.add) to->ReduceInto(to->program.x);
 }
@@ -122,19 +122,18 @@ Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op
   const auto weight = [&](backend::WeightId id) -> const backend::Weight& {
     return program.weights[static_cast<size_t>(id)];
   };
-  // As they lie in the file and, by blocks and columns, in tiles.
-  const auto alike = [](const backend::Weight& up, const backend::Weight& down) {
-    bool out = up.sources[0].format == down.sources[0].format;
+  const auto have_kernel = [](const backend::Weight& up, const backend::Weight& down) {
+    bool out = true;
     for (size_t rank = 0; out && rank < down.ranks.size(); ++rank) {
       const int32_t r = static_cast<int32_t>(rank);
-      out = PlanTiles(up, r, 0).format == PlanTiles(down, r, 0).format;
+      out = !ExpertsKernel(PlanTiles(up, r, 0).format, PlanTiles(down, r, 0).format, false).empty();
     }
     return out;
   };
   const auto* up = before == nullptr ? nullptr : std::get_if<backend::ExpertsGateUpOp>(before);
-  if (up != nullptr && alike(weight(up->w), weight(op.w))) return OkStatus();
+  if (up != nullptr && have_kernel(weight(up->w), weight(op.w))) return OkStatus();
   return Error(Code::kUnsupported, program.weights[static_cast<size_t>(op.w)].label,
-               ": the experts' two products must have weights of one format");
+               ": the experts' two products must have weights of one format, or of codes of four and of eight bits");
 }
 
 // Once, not once a rank: behind the sum over ranks, which all of them have.

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+//
+// Weights as codes of four or eight bits (TileFormat::kNibble and kByte, decoder_args.h): a code becomes
+// a bf16 exactly, a step of them is multiplied with x in the matrix unit, and what comes out by p and q in
+// fp32. So an element is what the checkpoint says, not rounded to anything. Nibbles that are p c + q are multiplied as
+// p (16 + c) + (q - 16 p): the sums are of numbers up to 31 p large, and rounding is relative to these.
+//
+// Of up to 16 lanes that are neighbours each has p and q of one step and row of the tile (ScaleLane),
+// asked for at once for all of a tile; RowLane gives them to the lanes that hold the sums.
+#ifndef MAINARCH_KERNELS_OPS_CODES_H_
+#define MAINARCH_KERNELS_OPS_CODES_H_
+
+#include "kernels/decoder_args.h"
+#include "kernels/ops/step.h"
+#include "kernels/quant/bits.h"
+#include "kernels/quant/iq4_nl.h"
+
+namespace mainarch::kernels {
+
+// Sixteen values as the bytes of their bf16.
+struct NibbleTable {
+  uint32_t high[4] = {}, low[4] = {};
+};
+constexpr NibbleTable TableOf(const int8_t (&values)[16]) {
+  NibbleTable out;
+  for (uint32_t i = 0; i < 16; ++i) {
+    const uint32_t bits = quant::BitsOfFloat(static_cast<float>(values[i]));
+    out.high[i / 4] |= (bits >> 24) << i % 4 * 8;
+    out.low[i / 4] |= (bits >> 16 & 0xff) << i % 4 * 8;
+  }
+  return out;
+}
+inline constexpr NibbleTable kIq4NlTable = TableOf(quant::kIq4NlValues);
+
+// Byte k is byte `codes`[k] of sixteen: of eight at a time, and one of both as bit 3 says. (Kept where
+// they are not used, tables would fill the scalar registers.)
+DEVICE uint32_t LookUp(const uint32_t (&table)[4], uint32_t codes, uint32_t upper) {
+  const uint32_t at = codes & 0x07070707;
+  const uint32_t low = __builtin_amdgcn_perm(MadeHere(table[1]), MadeHere(table[0]), at);
+  const uint32_t high = __builtin_amdgcn_perm(MadeHere(table[3]), MadeHere(table[2]), at);
+  return (low & ~upper) | (high & upper);
+}
+// Of four codes, one a byte, the bf16 as two words.
+DEVICE u32x2 LookUpFour(const NibbleTable& table, uint32_t codes) {
+  const uint32_t bits = codes >> 3 & 0x01010101, upper = (bits << 8) - bits;
+  const uint32_t high = LookUp(table.high, codes, upper), low = LookUp(table.low, codes, upper);
+  return u32x2{__builtin_amdgcn_perm(high, low, 0x05010400),
+               __builtin_amdgcn_perm(high, low, 0x07030602)};
+}
+
+// Bytes with a sign, as bf16.
+DEVICE u32x4 SignedBytes(uint32_t first, uint32_t second) {
+  u32x4 out;
+#pragma clang loop unroll(full)
+  for (uint32_t i = 0; i < 4; ++i) {
+    // 128 more, as bytes without a sign, which one instruction converts.
+    const uint32_t word = (i < 2 ? first : second) ^ 0x80808080, at = i % 2 * 16;
+    const f32x2 two = {static_cast<float>(word >> at & 0xff),
+                       static_cast<float>(word >> (at + 8) & 0xff)};
+    const f32x2 values = two - 128.0f;
+    const float a = values[0], b = values[1];
+    out[i] = __builtin_amdgcn_perm(BitCast<uint32_t>(b), BitCast<uint32_t>(a), 0x07060302);
+  }
+  return out;
+}
+
+// A lane's eight of a step as bf16, which hold them exactly; of nibbles `second` is not looked at.
+template <TileFormat kFormat, TileCode kCode>
+DEVICE u32x4 CodesToBf16(uint32_t first, uint32_t second) {
+  if constexpr (kFormat == TileFormat::kByte) {
+    return kCode == TileCode::kE4m3 ? isa::Fp8TileToBf16(first, second) : SignedBytes(first, second);
+  } else if constexpr (kCode == TileCode::kE2m1) {
+    return isa::Fp4ToBf16(first);
+  } else if constexpr (kCode == TileCode::kIq4Nl) {
+    const u32x2 low = LookUpFour(kIq4NlTable, first & 0x0f0f0f0f);
+    const u32x2 high = LookUpFour(kIq4NlTable, first >> 4 & 0x0f0f0f0f);
+    return u32x4{low[0], low[1], high[0], high[1]};
+  } else {
+    // bf16 of 16 with a code in the highest four bits of its mantissa.
+    constexpr uint32_t kSixteens = 0x41804180, kMask = 0x00780078;
+    static_assert(kNibbleOffset == 16);
+    return u32x4{(first << 3 & kMask) | kSixteens, (first >> 1 & kMask) | kSixteens,
+                 (first >> 5 & kMask) | kSixteens, (first >> 9 & kMask) | kSixteens};
+  }
+}
+
+// What a lane has loaded of the scales of a tile, which make p and q of one row and step.
+struct ScaleLane {
+  f32x2 record;
+  uint32_t factors;  // two bytes
+
+  DEVICE f32x2 Value(TileFactors kind) const {
+    if (kind == TileFactors::kNone) return record;
+    if (kind == TileFactors::kBytes) {
+      return record * f32x2{static_cast<float>(factors & 0xff), static_cast<float>(factors >> 8 & 0xff)};
+    }
+    if (kind == TileFactors::kSignedBytes) {
+      return record * f32x2{static_cast<float>(static_cast<int8_t>(factors)),
+                            static_cast<float>(static_cast<int8_t>(factors >> 8))};
+    }
+    if (kind == TileFactors::kE4m3) return record * isa::Fp8OcpToFloat2<false>(factors);
+    return record * static_cast<float>(BitCast<_Float16>(static_cast<uint16_t>(factors)));
+  }
+};
+
+// Rows of outputs that this lane holds sums of: of step kStep of a tile.
+template <uint32_t kStep>
+DEVICE f32x4 OfRows(float x) {
+  return f32x4{RowLane<4 * kStep>(x), RowLane<4 * kStep + 1>(x), RowLane<4 * kStep + 2>(x),
+               RowLane<4 * kStep + 3>(x)};
+}
+
+// sums += (step kStep of a tile) * x; w as CodesToBf16 gives it. Nothing is fused: see the erratum in
+// kernels/README.md.
+template <TileCode kCode, uint32_t kStep, uint32_t kWords>
+DEVICE void AddScaled(u32x4 w, f32x2 scales, const u32x4 (&x)[kWords], f32x4 (&sums)[kWords]) {
+  constexpr f32x4 kNothing = {0, 0, 0, 0};
+  const f32x4 p = OfRows<kStep>(scales[0]);
+#pragma clang loop unroll(full)
+  for (uint32_t i = 0; i < kWords; ++i) {
+    if constexpr (kCode == TileCode::kHalves || kCode == TileCode::kE2m1) {
+      // A lane's eight are four of each half.
+      const f32x4 a = Mfma16x16x16Bf16(w.lo, x[i].lo, kNothing);
+      const f32x4 b = Mfma16x16x16Bf16(w.hi, x[i].hi, kNothing);
+      sums[i] = sums[i] + (a * p + b * OfRows<kStep>(scales[1]));
+    } else if constexpr (kCode == TileCode::kAffine) {
+      constexpr u32x4 kOnes = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+      const f32x4 a = isa::Mfma16x16x32Bf16(w, x[i], kNothing);
+      const f32x4 b = isa::Mfma16x16x32Bf16(kOnes, x[i], kNothing);
+      sums[i] = sums[i] + (a * p + b * OfRows<kStep>(scales[1]));
+    } else {
+      sums[i] = sums[i] + isa::Mfma16x16x32Bf16(w, x[i], kNothing) * p;
+    }
+  }
+}
+
+template <TileCode kCode>
+struct CodeTag {
+  static constexpr TileCode kValue = kCode;
+};
+// take(CodeTag<code>): all lanes have the same.
+template <TileFormat kFormat, class Take>
+DEVICE void WithCode(TileCode code, Take take) {
+  if constexpr (kFormat == TileFormat::kNibble) {
+    if (code == TileCode::kAffine) return take(CodeTag<TileCode::kAffine>());
+    if (code == TileCode::kE2m1) return take(CodeTag<TileCode::kE2m1>());
+    return take(CodeTag<TileCode::kIq4Nl>());
+  } else {
+    if (code == TileCode::kScaled) return take(CodeTag<TileCode::kScaled>());
+    if (code == TileCode::kHalves) return take(CodeTag<TileCode::kHalves>());
+    if (code == TileCode::kAffine) return take(CodeTag<TileCode::kAffine>());
+    return take(CodeTag<TileCode::kE4m3>());
+  }
+}
+
+// From step kStep on.
+template <TileFormat kFormat, TileCode kCode, uint32_t kStep = 0, class Codes, uint32_t kSteps,
+          uint32_t kWords>
+DEVICE void AddSteps(const Codes& codes, f32x2 scales, const u32x4 (&x)[kSteps][kWords],
+                     f32x4 (&sums)[kWords]) {
+  constexpr uint32_t kEach = kFormat == TileFormat::kByte ? 2 : 1;
+  const uint32_t first = codes[kStep * kEach], second = codes[kStep * kEach + kEach - 1];
+  AddScaled<kCode, kStep, kWords>(CodesToBf16<kFormat, kCode>(first, second), scales, x[kStep], sums);
+  if constexpr (kStep + 1 < kSteps) {
+    AddSteps<kFormat, kCode, kStep + 1>(codes, scales, x, sums);
+  }
+}
+
+// sums += (kSteps steps of a tile, of which this lane has the words `codes`) * x.
+template <TileFormat kFormat, uint32_t kSteps, uint32_t kWords, class Codes>
+DEVICE void AddCodes(const Codes& codes, TileCode code, const ScaleLane& lane, TileFactors factors,
+                     const u32x4 (&x)[kSteps][kWords], f32x4 (&sums)[kWords]) {
+  f32x2 scales = lane.Value(factors);
+  WithCode<kFormat>(code, [&](auto tag) {
+    if constexpr (kFormat == TileFormat::kNibble && tag.kValue == TileCode::kAffine) {
+      const float p = scales[0], q = scales[1];
+      scales[1] = q - kNibbleOffset * p;
+    }
+    AddSteps<kFormat, tag.kValue>(codes, scales, x, sums);
+  });
+}
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_CODES_H_
