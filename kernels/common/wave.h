@@ -78,7 +78,8 @@ DEVICE float RotateRow8(float x) { return Dpp<kDppRowRor8>(x, x); }
 // The value of lane kLane of each 16 neighbouring lanes, in all of them.
 template <int kLane>
 DEVICE float RowLane(float x) {
-  return Dpp<kDppRowNewBcast0 + kLane>(x, x);
+  return BitCast<float>(static_cast<uint32_t>(__builtin_amdgcn_mov_dpp(
+      static_cast<int>(BitCast<uint32_t>(x)), kDppRowNewBcast0 + kLane, 0xf, 0xf, true)));
 }
 // The sum over each 16 neighbouring lanes, in all of them, added in one order.
 DEVICE float SumRow16(float x) {

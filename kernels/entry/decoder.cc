@@ -110,11 +110,11 @@ using ExpertsNibbleByte = Experts<TileFormat::kNibble, false, false, TileFormat:
 using ExpertsByteNibble = Experts<TileFormat::kByte, false, false, TileFormat::kNibble>;
 using ExpertsNibbleByteAny = ExpertsAny<TileFormat::kNibble, false, TileFormat::kByte>;
 using ExpertsByteNibbleAny = ExpertsAny<TileFormat::kByte, false, TileFormat::kNibble>;
-KERNEL(matmul_nibble, MatmulNibble, "vgpr=128 gfx942.vgpr=144 sgpr=112 lds=4096")
-KERNEL(matmul_byte, MatmulByte, "vgpr=136 sgpr=112 lds=4096")
-KERNEL(gate_up_nibble, GateUpNibble, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_nibble, MatmulNibble, "vgpr=152 sgpr=112 lds=4096")
+KERNEL(matmul_byte, MatmulByte, "vgpr=144 sgpr=112 lds=4096")
+KERNEL(gate_up_nibble, GateUpNibble, "vgpr=128 gfx942.vgpr=136 sgpr=112 lds=4096")
 KERNEL(gate_up_byte, GateUpByte, "vgpr=144 sgpr=112 lds=4096")
-KERNEL(gate_up_nibble_any, GateUpNibbleAny, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(gate_up_nibble_any, GateUpNibbleAny, "vgpr=128 gfx942.vgpr=136 sgpr=112 lds=4096")
 KERNEL(gate_up_byte_any, GateUpByteAny, "vgpr=144 sgpr=112 lds=4096")
 KERNEL(experts_nibble, ExpertsNibble, "vgpr=168 sgpr=112 lds=14928")
 KERNEL(experts_byte, ExpertsByte, "vgpr=168 sgpr=112 lds=14928")
@@ -198,7 +198,7 @@ KERNEL(heads_matmul_bf16, HeadsMatmulBf16, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_pair, HeadsMatmulPair, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_fp8, HeadsMatmulFp8, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_mxfp4, HeadsMatmulMxfp4, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(heads_matmul_nibble, HeadsMatmulNibble, "vgpr=144 sgpr=112 lds=4096")
+KERNEL(heads_matmul_nibble, HeadsMatmulNibble, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(heads_matmul_byte, HeadsMatmulByte, "vgpr=128 sgpr=112 lds=4096")
 #define MAINARCH_LATENT(suffix, format, budget)                \
   using Latent_##suffix = Latent<format>;                      \

@@ -17,6 +17,15 @@
 
 namespace mainarch::kernels {
 
+// c += a * b over one step of 32 columns, and over half of one; and over four k of fp32.
+DEVICE f32x4 MatrixStep(u32x4 a, u32x4 b, f32x4 c) { return isa::Mfma16x16x32Bf16(a, b, c); }
+DEVICE f32x4 HalfStep(u32x2 a, u32x2 b, f32x4 c) { return Mfma16x16x16Bf16(a, b, c); }
+DEVICE f32x4 FloatStep(float a, float b, f32x4 c) { return Mfma16x16x4F32(a, b, c); }
+
+// Lane (i, g) = (l % 16, l / 16) of a wave.
+DEVICE uint32_t LaneRow() { return LaneId() % kTileRows; }
+DEVICE uint32_t LanePart() { return LaneId() / kTileRows; }
+
 // Sixteen values as the bytes of their bf16.
 struct NibbleTable {
   uint32_t high[4] = {}, low[4] = {};
@@ -51,10 +60,11 @@ DEVICE u32x2 LookUpFour(const NibbleTable& table, uint32_t codes) {
 // Bytes with a sign, as bf16.
 DEVICE u32x4 SignedBytes(uint32_t first, uint32_t second) {
   u32x4 out;
+  const uint32_t signs = MadeHere(0x80808080);
 #pragma clang loop unroll(full)
   for (uint32_t i = 0; i < 4; ++i) {
     // 128 more, as bytes without a sign, which one instruction converts.
-    const uint32_t word = (i < 2 ? first : second) ^ 0x80808080, at = i % 2 * 16;
+    const uint32_t word = (i < 2 ? first : second) ^ signs, at = i % 2 * 16;
     const f32x2 two = {static_cast<float>(word >> at & 0xff),
                        static_cast<float>(word >> (at + 8) & 0xff)};
     const f32x2 values = two - 128.0f;
@@ -76,11 +86,13 @@ DEVICE u32x4 CodesToBf16(uint32_t first, uint32_t second) {
     const u32x2 high = LookUpFour(kIq4NlTable, first >> 4 & 0x0f0f0f0f);
     return u32x4{low[0], low[1], high[0], high[1]};
   } else {
-    // bf16 of 16 with a code in the highest four bits of its mantissa.
-    constexpr uint32_t kSixteens = 0x41804180, kMask = 0x00780078;
+    // bf16 of 16 with a code in the highest four bits of its mantissa. (One constant in a vector register:
+    // an instruction that masks and adds takes one scalar.)
+    constexpr uint32_t kMask = 0x00780078;
     static_assert(kNibbleOffset == 16);
-    return u32x4{(first << 3 & kMask) | kSixteens, (first >> 1 & kMask) | kSixteens,
-                 (first >> 5 & kMask) | kSixteens, (first >> 9 & kMask) | kSixteens};
+    const uint32_t sixteens = MadeBefore(0x41804180u);
+    return u32x4{(first << 3 & kMask) | sixteens, (first >> 1 & kMask) | sixteens,
+                 (first >> 5 & kMask) | sixteens, (first >> 9 & kMask) | sixteens};
   }
 }
 
@@ -89,19 +101,60 @@ struct ScaleLane {
   f32x2 record;
   uint32_t factors;  // two bytes
 
-  DEVICE f32x2 Value(TileFactors kind) const {
-    if (kind == TileFactors::kNone) return record;
-    if (kind == TileFactors::kBytes) {
+  template <TileFactors kKind>
+  DEVICE f32x2 Value() const {
+    if constexpr (kKind == TileFactors::kNone) {
+      return record;
+    } else if constexpr (kKind == TileFactors::kBytes) {
       return record * f32x2{static_cast<float>(factors & 0xff), static_cast<float>(factors >> 8 & 0xff)};
-    }
-    if (kind == TileFactors::kSignedBytes) {
+    } else if constexpr (kKind == TileFactors::kSignedBytes) {
       return record * f32x2{static_cast<float>(static_cast<int8_t>(factors)),
                             static_cast<float>(static_cast<int8_t>(factors >> 8))};
+    } else if constexpr (kKind == TileFactors::kE4m3) {
+      return record * isa::Fp8OcpToFloat2<false>(factors);
+    } else {
+      return record * static_cast<float>(BitCast<_Float16>(static_cast<uint16_t>(factors)));
     }
-    if (kind == TileFactors::kE4m3) return record * isa::Fp8OcpToFloat2<false>(factors);
-    return record * static_cast<float>(BitCast<_Float16>(static_cast<uint16_t>(factors)));
   }
 };
+
+// A constant as an argument.
+template <auto kConstant>
+struct Tag {
+  static constexpr auto kValue = kConstant;
+};
+// take(Tag<code>), take(Tag<kind>): all lanes have the same.
+template <TileFormat kFormat, class Take>
+DEVICE void WithCode(TileCode code, Take take) {
+  if constexpr (kFormat == TileFormat::kNibble) {
+    if (code == TileCode::kAffine) return take(Tag<TileCode::kAffine>());
+    if (code == TileCode::kE2m1) return take(Tag<TileCode::kE2m1>());
+    return take(Tag<TileCode::kIq4Nl>());
+  } else if constexpr (kFormat == TileFormat::kByte) {
+    if (code == TileCode::kScaled) return take(Tag<TileCode::kScaled>());
+    if (code == TileCode::kHalves) return take(Tag<TileCode::kHalves>());
+    if (code == TileCode::kAffine) return take(Tag<TileCode::kAffine>());
+    return take(Tag<TileCode::kE4m3>());
+  } else {
+    return take(Tag<TileCode::kByTile>());  // no codes
+  }
+}
+template <class Take>
+DEVICE void WithFactors(TileFactors kind, Take take) {
+  if (kind == TileFactors::kNone) return take(Tag<TileFactors::kNone>());
+  if (kind == TileFactors::kF16) return take(Tag<TileFactors::kF16>());
+  if (kind == TileFactors::kBytes) return take(Tag<TileFactors::kBytes>());
+  if (kind == TileFactors::kE4m3) return take(Tag<TileFactors::kE4m3>());
+  return take(Tag<TileFactors::kSignedBytes>());
+}
+// lanes[i] = p and q of a row and step.
+template <uint32_t kCount>
+DEVICE void MakeScales(TileFactors kind, const ScaleLane (&lanes)[kCount], f32x2 (&scales)[kCount]) {
+  WithFactors(kind, [&](auto tag) {
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kCount; ++i) scales[i] = lanes[i].template Value<tag.kValue>();
+  });
+}
 
 // Rows of outputs that this lane holds sums of: of step kStep of a tile.
 template <uint32_t kStep>
@@ -110,8 +163,8 @@ DEVICE f32x4 OfRows(float x) {
                RowLane<4 * kStep + 3>(x)};
 }
 
-// sums += (step kStep of a tile) * x; w as CodesToBf16 gives it. Nothing is fused: see the erratum in
-// kernels/README.md.
+// sums += (step kStep of a tile) * x, but for what is added (AddAddends); w as CodesToBf16 gives it. Nothing is
+// fused: see the erratum in kernels/README.md.
 template <TileCode kCode, uint32_t kStep, uint32_t kWords>
 DEVICE void AddScaled(u32x4 w, f32x2 scales, const u32x4 (&x)[kWords], f32x4 (&sums)[kWords]) {
   constexpr f32x4 kNothing = {0, 0, 0, 0};
@@ -120,64 +173,55 @@ DEVICE void AddScaled(u32x4 w, f32x2 scales, const u32x4 (&x)[kWords], f32x4 (&s
   for (uint32_t i = 0; i < kWords; ++i) {
     if constexpr (kCode == TileCode::kHalves || kCode == TileCode::kE2m1) {
       // A lane's eight are four of each half.
-      const f32x4 a = Mfma16x16x16Bf16(w.lo, x[i].lo, kNothing);
-      const f32x4 b = Mfma16x16x16Bf16(w.hi, x[i].hi, kNothing);
-      sums[i] = sums[i] + (a * p + b * OfRows<kStep>(scales[1]));
-    } else if constexpr (kCode == TileCode::kAffine) {
-      constexpr u32x4 kOnes = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
-      const f32x4 a = isa::Mfma16x16x32Bf16(w, x[i], kNothing);
-      const f32x4 b = isa::Mfma16x16x32Bf16(kOnes, x[i], kNothing);
+      const f32x4 a = HalfStep(w.lo, x[i].lo, kNothing), b = HalfStep(w.hi, x[i].hi, kNothing);
       sums[i] = sums[i] + (a * p + b * OfRows<kStep>(scales[1]));
     } else {
-      sums[i] = sums[i] + isa::Mfma16x16x32Bf16(w, x[i], kNothing) * p;
+      sums[i] = sums[i] + MatrixStep(w, x[i], kNothing) * p;
     }
   }
 }
-
-template <TileCode kCode>
-struct CodeTag {
-  static constexpr TileCode kValue = kCode;
-};
-// take(CodeTag<code>): all lanes have the same.
-template <TileFormat kFormat, class Take>
-DEVICE void WithCode(TileCode code, Take take) {
-  if constexpr (kFormat == TileFormat::kNibble) {
-    if (code == TileCode::kAffine) return take(CodeTag<TileCode::kAffine>());
-    if (code == TileCode::kE2m1) return take(CodeTag<TileCode::kE2m1>());
-    return take(CodeTag<TileCode::kIq4Nl>());
-  } else {
-    if (code == TileCode::kScaled) return take(CodeTag<TileCode::kScaled>());
-    if (code == TileCode::kHalves) return take(CodeTag<TileCode::kHalves>());
-    if (code == TileCode::kAffine) return take(CodeTag<TileCode::kAffine>());
-    return take(CodeTag<TileCode::kE4m3>());
-  }
-}
-
-// From step kStep on.
-template <TileFormat kFormat, TileCode kCode, uint32_t kStep = 0, class Codes, uint32_t kSteps,
-          uint32_t kWords>
-DEVICE void AddSteps(const Codes& codes, f32x2 scales, const u32x4 (&x)[kSteps][kWords],
-                     f32x4 (&sums)[kWords]) {
-  constexpr uint32_t kEach = kFormat == TileFormat::kByte ? 2 : 1;
+template <TileFormat kFormat, TileCode kCode, uint32_t kStep = 0, class Codes, uint32_t kSteps, uint32_t kWords>
+DEVICE void AddStepsFrom(const Codes& codes, f32x2 scales, const u32x4 (&x)[kSteps][kWords],
+                         f32x4 (&sums)[kWords]) {
+  constexpr uint32_t kEach = kFormat == TileFormat::kByte ? 2 : 1;  // words of a step
   const uint32_t first = codes[kStep * kEach], second = codes[kStep * kEach + kEach - 1];
   AddScaled<kCode, kStep, kWords>(CodesToBf16<kFormat, kCode>(first, second), scales, x[kStep], sums);
-  if constexpr (kStep + 1 < kSteps) {
-    AddSteps<kFormat, kCode, kStep + 1>(codes, scales, x, sums);
+  if constexpr (kStep + 1 < kSteps) AddStepsFrom<kFormat, kCode, kStep + 1>(codes, scales, x, sums);
+}
+
+// sums += q * (the sum of x) of all steps of a tile: one product of fp32 whose k is the steps. Lane (i, g)
+// brings q of row i and step g, which lane (4 g + i % 4, i / 4) has, and the sum of column i over step g.
+template <uint32_t kSteps, uint32_t kWords>
+DEVICE void AddAddends(float q, const u32x4 (&x)[kSteps][kWords], f32x4 (&sums)[kWords]) {
+  constexpr u32x4 kOnes = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+  const uint32_t source = LaneRow() / 4 * kTileRows + LanePart() * 4 + LaneRow() % 4;
+  const float mine = Shuffle(q, source);
+  // (Made here: kept, the lanes of each step would fill the scalar registers.)
+  const uint32_t g = MadeBefore(LanePart());
+#pragma clang loop unroll(full)
+  for (uint32_t word = 0; word < kWords; ++word) {
+    float of_step = 0;
+#pragma clang loop unroll(full)
+    for (uint32_t s = 0; s < kSteps; ++s) {
+      const f32x4 all = MatrixStep(kOnes, x[s][word], f32x4{0, 0, 0, 0});
+      const float one = all[0];
+      of_step = s == 0 || g == s ? one : of_step;
+    }
+    if constexpr (kSteps < 4) of_step = g < kSteps ? of_step : 0.0f;
+    sums[word] = FloatStep(mine, of_step, sums[word]);
   }
 }
 
 // sums += (kSteps steps of a tile, of which this lane has the words `codes`) * x.
-template <TileFormat kFormat, uint32_t kSteps, uint32_t kWords, class Codes>
-DEVICE void AddCodes(const Codes& codes, TileCode code, const ScaleLane& lane, TileFactors factors,
-                     const u32x4 (&x)[kSteps][kWords], f32x4 (&sums)[kWords]) {
-  f32x2 scales = lane.Value(factors);
-  WithCode<kFormat>(code, [&](auto tag) {
-    if constexpr (kFormat == TileFormat::kNibble && tag.kValue == TileCode::kAffine) {
-      const float p = scales[0], q = scales[1];
-      scales[1] = q - kNibbleOffset * p;
-    }
-    AddSteps<kFormat, tag.kValue>(codes, scales, x, sums);
-  });
+template <TileFormat kFormat, TileCode kCode, uint32_t kSteps, uint32_t kWords, class Codes>
+DEVICE void AddCodes(const Codes& codes, f32x2 scales, const u32x4 (&x)[kSteps][kWords],
+                     f32x4 (&sums)[kWords]) {
+  // First, for a matrix instruction that wrote `sums` last may get too few wait states: kernels/README.md, trap 12.
+  if constexpr (kCode == TileCode::kAffine) {
+    const float p = scales[0], q = scales[1];
+    AddAddends(kFormat == TileFormat::kNibble ? q - kNibbleOffset * p : q, x, sums);
+  }
+  AddStepsFrom<kFormat, kCode>(codes, scales, x, sums);
 }
 
 }  // namespace mainarch::kernels

@@ -324,8 +324,11 @@ struct Experts {
   struct DownTile : WholeTiles<kDown, 1> {
     template <Columns kColumns>
     DEVICE void Add(uint32_t step, const u32x4 (&x)[TileSteps(kDown)][Operand<kColumns>::kWords],
-                    f32x4 (&sums)[Operand<kColumns>::kWords]) const {
-      AddTile<kDown, 1, kColumns>(*this, 0, step, x, sums);
+                    f32x4 (&sums)[Operand<kColumns>::kWords]) {
+      this->MakeScales();
+      WithCode<kDown>(this->row.Code(), [&](auto tag) {
+        AddTile<kDown, 1, kColumns>(*this, 0, step, x, sums, tag);
+      });
     }
   };
 
@@ -548,7 +551,7 @@ struct Experts {
   // The wave's products, of experts place, place + kWaves, ..., to LDS.
   template <class Piece, Columns kColumns>
   DEVICE static void Multiply(
-      const Asked<Piece, kColumns>& asked, const Inputs<Piece, kColumns>& in, uint32_t step,
+      Asked<Piece, kColumns>& asked, const Inputs<Piece, kColumns>& in, uint32_t step,
       Arena arena) {
     constexpr uint32_t kEach = TogetherEach(kColumns), kWords = Operand<kColumns>::kWords;
     const Lds<f32x4> to =

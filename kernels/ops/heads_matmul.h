@@ -70,7 +70,7 @@ struct HeadsMatmul {
         sum = LeafOf<kColumns>(w, leaf, PlainOperand<kColumns>{x, args.columns});
       }
       const float value = AddWaves(sum, arena.Get<float>());
-      Store(args, head, output, first + ThreadId() / kTileRows, rows, value);
+      Store(HasCodes(kFormat) ? ReadArgumentsAgain<Args>() : args, head, output, first + ThreadId() / kTileRows, rows, value);
     }
   }
 
@@ -79,7 +79,7 @@ struct HeadsMatmul {
     f32x4 sums[Operand<kColumns>::kWords];
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) sums[i] = f32x4{0, 0, 0, 0};
-    constexpr uint32_t kBatch = kFormat == TileFormat::kNibble ? 1 : 2;  // as scalar registers hold
+    constexpr uint32_t kBatch = HasCodes(kFormat) ? 1 : 2;  // as scalar registers hold
 #pragma clang loop unroll(disable)
     for (; leaf.tiles >= kBatch; leaf.tiles -= kBatch) Take<kBatch, kColumns>(w, leaf, x, sums);
     if (kBatch > 1 && leaf.tiles != 0) Take<1, kColumns>(w, leaf, x, sums);
@@ -103,10 +103,13 @@ struct HeadsMatmul {
     for (uint32_t t = 0; t < kTiles; ++t) {
       LoadInputs<kColumns>(x, uint64_t{leaf.step} + t * kSteps, in[t]);
     }
+    tiles.MakeScales();
+    WithCode<kFormat>(tiles.row.Code(), [&](auto tag) {
 #pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTiles; ++t) {
-      AddTile<kFormat, kTiles, kColumns>(tiles, t, leaf.step, in[t], sums);
-    }
+      for (uint32_t t = 0; t < kTiles; ++t) {
+        AddTile<kFormat, kTiles, kColumns>(tiles, t, leaf.step, in[t], sums, tag);
+      }
+    });
     leaf.step += kTiles * kSteps;
   }
   template <Columns kColumns, class In, uint32_t kSteps>

@@ -54,11 +54,14 @@ struct ShortLeaves {
       LoadSteps<kColumns>(x_, uint64_t{step_} + t * kSteps, in[t]);
     }
     KeepOrder();
+    tiles.MakeScales();
+    WithCode<kFormat>(tiles.row.Code(), [&](auto tag) {
 #pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTiles; ++t) {
-      AddTile<kFormat, kTiles, kColumns>(tiles, t, step_, in[t], sums_);
-      if (++done_ == tiles_) EndLeaf();
-    }
+      for (uint32_t t = 0; t < kTiles; ++t) {
+        AddTile<kFormat, kTiles, kColumns>(tiles, t, step_, in[t], sums_, tag);
+        if (++done_ == tiles_) EndLeaf();
+      }
+    });
     step_ += kTiles * kSteps;
   }
 

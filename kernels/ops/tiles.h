@@ -27,10 +27,6 @@
 
 namespace mainarch::kernels {
 
-// Lane (i, g) = (l % 16, l / 16) of a wave.
-DEVICE uint32_t LaneRow() { return LaneId() % kTileRows; }
-DEVICE uint32_t LanePart() { return LaneId() / kTileRows; }
-
 // ---- inputs ----
 
 // What the 16 columns of a matrix instruction are.
@@ -86,10 +82,13 @@ struct TileRow {
   Global<const uint8_t> data;
   Global<const uint8_t> scales;
   uint32_t last_scales;  // where the last four of MXFP4 begin, in bytes
-  // Of codes: Tiles, and where factors begin.
-  uint32_t scale_first, scale_shift, factors_at;
-  TileCode code;
-  TileFactors factors;
+  // Of codes: where factors begin, Tiles::scale_shift, and the other three in one register, of which there are few.
+  uint32_t factors_at, scale_shift, how;
+  static constexpr uint32_t kCodeAt = 16, kFactorsAt = 24;  // bits of `how`; first, scale_first
+
+  DEVICE uint32_t ScaleFirst() const { return MadeHere(how) & 0xffff; }
+  DEVICE TileCode Code() const { return static_cast<TileCode>(MadeHere(how) >> kCodeAt & 0xff); }
+  DEVICE TileFactors Factors() const { return static_cast<TileFactors>(MadeHere(how) >> kFactorsAt); }
 };
 
 template <TileFormat kFormat>
@@ -97,15 +96,17 @@ DEVICE TileRow RowOf(const Tiles& w, uint32_t output) {
   const uint32_t scale_bytes = static_cast<uint32_t>(ScaleRowBytes(kFormat, w));
   TileRow row = {At(w.data) + output * TileRowBytes(kFormat, w.steps),
                  At(w.scales) + output * uint64_t{scale_bytes},
-                 scale_bytes - TileScaleBytes(kFormat),
-                 w.scale_first,
-                 w.scale_shift,
-                 HasCodes(kFormat) ? RecordsBytes(w) : 0,
-                 w.code,
-                 w.factors};
-  if (kFormat == TileFormat::kByte && w.code == TileCode::kByTile) {
-    row.code = *reinterpret_cast<Constant<TileCode>>(reinterpret_cast<uint64_t>(
-        row.scales + (scale_bytes - kRecordBytes)));
+                 scale_bytes - TileScaleBytes(kFormat), 0, 0, 0};
+  if constexpr (HasCodes(kFormat)) {
+    uint32_t code = static_cast<uint32_t>(w.code);
+    if (kFormat == TileFormat::kByte && w.code == TileCode::kByTile) {
+      code = *reinterpret_cast<Constant<uint32_t>>(reinterpret_cast<uint64_t>(
+          row.scales + (scale_bytes - kRecordBytes)));
+    }
+    row.factors_at = RecordsBytes(w);
+    row.scale_shift = w.scale_shift;
+    row.how = Uniform(w.scale_first | code << TileRow::kCodeAt |
+                      static_cast<uint32_t>(w.factors) << TileRow::kFactorsAt);
   }
   return row;
 }
@@ -114,11 +115,11 @@ DEVICE TileRow RowOf(const Tiles& w, uint32_t output) {
 // of these and row LanePart() * 4 + LaneRow() % 4.
 DEVICE ScaleLane LoadScales(const TileRow& w, uint32_t step, uint32_t steps) {
   const uint32_t mine = step + Min(LaneRow() / 4, steps - 1), row = LanePart() * 4 + LaneRow() % 4;
-  const uint32_t record = (w.scale_first + mine) >> w.scale_shift;
+  const uint32_t record = (w.ScaleFirst() + mine) >> w.scale_shift;
   ScaleLane out;
   out.record = *reinterpret_cast<Global<const f32x2>>(w.scales + (record * kRecordBytes + row * 8));
   out.factors = 0;
-  if (w.factors != TileFactors::kNone) {
+  if (w.Factors() != TileFactors::kNone) {
     const uint32_t at = w.factors_at + mine * kFactorBytes + row * 2;
     out.factors = *reinterpret_cast<Global<const uint16_t>>(w.scales + at);
   }
@@ -131,9 +132,6 @@ template <class Word>
 DEVICE Word StreamLane(Global<const uint8_t> row, uint32_t begin) {
   return Stream<Word>(row + (begin + LaneId() * static_cast<uint32_t>(sizeof(Word))));
 }
-
-// c += a * b over one step.
-DEVICE f32x4 MatrixStep(u32x4 a, u32x4 b, f32x4 c) { return isa::Mfma16x16x32Bf16(a, b, c); }
 
 // Nothing is moved across: what was asked for before stays asked for before.
 DEVICE void KeepOrder() { __builtin_amdgcn_sched_barrier(0); }
@@ -153,8 +151,8 @@ struct WholeTiles {
   static constexpr uint32_t kScales = kTiles + (kByFours ? 0 : 1);
   uint32_t scales[kMxfp4 ? kScales : 1];   // E8M0, four steps a word, as they lie
   ScaleLane lanes[kCodes ? kTiles : 1];
-  TileCode code;
-  TileFactors kind;
+  f32x2 pq[kCodes ? kTiles : 1];           // of these
+  TileRow row;
 
   // The first of them at `step`.
   DEVICE void Load(const TileRow& w, uint32_t step) {
@@ -170,8 +168,7 @@ struct WholeTiles {
 #pragma clang loop unroll(full)
       for (uint32_t s = 0; s < 2 * kTiles; ++s) factors[s] = from[s];
     } else if constexpr (kCodes) {
-      code = w.code;
-      kind = w.factors;
+      row = w;
 #pragma clang loop unroll(full)
       for (uint32_t t = 0; t < kTiles; ++t) lanes[t] = LoadScales(w, step + t * kSteps, kSteps);
     } else if constexpr (kMxfp4) {
@@ -184,6 +181,10 @@ struct WholeTiles {
         scales[t] = *reinterpret_cast<Global<const uint32_t>>(w.scales + (begin + LaneRow() * 4));
       }
     }
+  }
+  // Once they have come.
+  DEVICE void MakeScales() {
+    if constexpr (kCodes) kernels::MakeScales(row.Factors(), lanes, pq);
   }
   // The four scales of tile t of those that begin at `step`.
   DEVICE uint32_t ScalesOf(uint32_t t, uint32_t step) const {
@@ -203,11 +204,11 @@ DEVICE void AddStep(u32x4 w, const u32x4 (&x)[Operand<kColumns>::kWords],
   for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) sums[i] = MatrixStep(w, x[i], sums[i]);
 }
 
-// sums += (tile t of w, the first of which is at `step`) * x.
-template <TileFormat kFormat, uint32_t kTiles, Columns kColumns, bool kByFours>
+// sums += (tile t of w, the first of which is at `step`) * x. `tag`: WithCode's; MakeScales first.
+template <TileFormat kFormat, uint32_t kTiles, Columns kColumns, bool kByFours, class CodeTag>
 DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, uint32_t step,
                     const u32x4 (&x)[TileSteps(kFormat)][Operand<kColumns>::kWords],
-                    f32x4 (&sums)[Operand<kColumns>::kWords]) {
+                    f32x4 (&sums)[Operand<kColumns>::kWords], CodeTag tag) {
   const u32x4 codes = w.codes[t];
   const uint32_t c0 = codes[0], c1 = codes[1], c2 = codes[2], c3 = codes[3];
   if constexpr (kFormat == TileFormat::kBf16) {
@@ -225,7 +226,7 @@ DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, 
       sums[i] = sums[i] + (a * s0 + b * s1);  // not fused: see the erratum in kernels/README.md
     }
   } else if constexpr (HasCodes(kFormat)) {
-    AddCodes<kFormat>(codes, w.code, w.lanes[t], w.kind, x, sums);
+    AddCodes<kFormat, tag.kValue>(codes, w.pq[t], x, sums);
   } else {
     const uint32_t scales = w.ScalesOf(t, step);
     AddStep<kColumns>(isa::Fp4ToBf16<0>(c0, scales), x[0], sums);
@@ -260,12 +261,16 @@ DEVICE void AddTiles(const TileRow (&w)[kCount], uint32_t step, const Operand<kC
   for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
   KeepOrder();
 #pragma clang loop unroll(full)
-  for (uint32_t t = 0; t < kTiles; ++t) {
+  for (uint32_t j = 0; j < kCount; ++j) tiles[j].MakeScales();
+  WithCode<kFormat>(tiles[0].row.Code(), [&](auto tag) {
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kCount; ++j) {
-      AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j]);
+    for (uint32_t t = 0; t < kTiles; ++t) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kCount; ++j) {
+        AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+      }
     }
-  }
+  });
 }
 
 // One or two steps at the end of a part, where there is no whole tile; loaded and added as that is.
@@ -278,8 +283,7 @@ struct TailTile {
   float factor = 0;             // fp8
   uint32_t scales, next;        // MXFP4: the words that hold them
   ScaleLane lane;               // codes
-  TileCode code;
-  TileFactors kind;
+  TileRow row;
 
   DEVICE void Load(const TileRow& w, uint32_t step) {
     const uint32_t at = step * StepBytes(kFormat);
@@ -293,8 +297,7 @@ struct TailTile {
     if constexpr (kFormat == TileFormat::kFp8) {
       factor = reinterpret_cast<Constant<float>>(reinterpret_cast<uint64_t>(w.scales))[step];
     } else if constexpr (HasCodes(kFormat)) {
-      code = w.code;
-      kind = w.factors;
+      row = w;
       lane = LoadScales(w, step, kSteps);
     } else {
       const uint32_t first = step / 4 * TileScaleBytes(kFormat) + LaneRow() * 4;
@@ -314,7 +317,10 @@ struct TailTile {
         sums[i] = sums[i] + MatrixStep(w, x[0][i], f32x4{0, 0, 0, 0}) * factor;
       }
     } else if constexpr (HasCodes(kFormat)) {
-      AddCodes<kFormat>(codes, code, lane, kind, x, sums);
+      const ScaleLane lanes[1] = {lane};
+      f32x2 pq[1];
+      MakeScales(row.Factors(), lanes, pq);
+      WithCode<kFormat>(row.Code(), [&](auto tag) { AddCodes<kFormat, tag.kValue>(codes, pq[0], x, sums); });
     } else {
       const uint32_t own = __builtin_amdgcn_alignbyte(next, scales, step % 4);
       AddStep<kColumns>(isa::Fp4ToBf16<0>(codes[0], own), x[0], sums);
