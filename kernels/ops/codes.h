@@ -208,7 +208,7 @@ DEVICE void AddAddends(float q, const u32x4 (&x)[kSteps][kWords], f32x4 (&sums)[
       of_step = s == 0 || g == s ? one : of_step;
     }
     if constexpr (kSteps < 4) of_step = g < kSteps ? of_step : 0.0f;
-    sums[word] = FloatStep(mine, of_step, sums[word]);
+    sums[word] = sums[word] + FloatStep(mine, of_step, f32x4{0, 0, 0, 0});
   }
 }
 
@@ -216,7 +216,6 @@ DEVICE void AddAddends(float q, const u32x4 (&x)[kSteps][kWords], f32x4 (&sums)[
 template <TileFormat kFormat, TileCode kCode, uint32_t kSteps, uint32_t kWords, class Codes>
 DEVICE void AddCodes(const Codes& codes, f32x2 scales, const u32x4 (&x)[kSteps][kWords],
                      f32x4 (&sums)[kWords]) {
-  // First, for a matrix instruction that wrote `sums` last may get too few wait states: kernels/README.md, trap 12.
   if constexpr (kCode == TileCode::kAffine) {
     const float p = scales[0], q = scales[1];
     AddAddends(kFormat == TileFormat::kNibble ? q - kNibbleOffset * p : q, x, sums);
