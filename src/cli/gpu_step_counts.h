@@ -53,9 +53,12 @@ struct OpCounts {
   uint64_t instructions = 0;
 
   void Add(const OpCounts& other);
-  double ratio() const;             // memory over least
-  double memory_coalesced() const;  // whole over memory
-  double coalesced() const;         // full over vector: what is read from the caches as well
+  double ratio() const { return Share(memory_bytes, least_bytes); }
+  double memory_coalesced() const { return Share(memory_whole, memory_bytes); }
+  double coalesced() const { return Share(full_bytes, vector_bytes); }  // also what is read from the caches
+
+ private:
+  static double Share(uint64_t part, uint64_t of) { return static_cast<double>(part) / static_cast<double>(of); }
 };
 
 struct TokenCounts {

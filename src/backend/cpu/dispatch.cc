@@ -3,6 +3,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include <cstring>
@@ -12,6 +15,7 @@
 namespace mainarch::cpu {
 namespace {
 
+#if defined(__x86_64__)
 [[maybe_unused]] bool HasAvx2() {
   return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA) &&
          CPU_FEATURE_ACTIVE(F16C);
@@ -28,11 +32,17 @@ namespace {
 [[maybe_unused]] bool HasAmx() {
   return HasAvx512Bf16() && CPU_FEATURE_ACTIVE(AMX_TILE) && CPU_FEATURE_ACTIVE(AMX_BF16);
 }
+#elif defined(__aarch64__)
+// What the kernel says that it and the CPU have (getauxval asks nobody: the dynamic linker keeps it).
+[[maybe_unused]] bool HasDot() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+[[maybe_unused]] bool HasArmBf16() { return HasDot() && (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0; }
+#endif
 
 }  // namespace
 
 std::vector<const Kernels*> UsableKernels() {
   std::vector<const Kernels*> usable;
+#if defined(__x86_64__)
 #ifndef MAINARCH_WITHOUT_avx512_bf16
   if (HasAmx()) usable.push_back(&amx::kKernels);
   if (HasAvx512Bf16()) usable.push_back(&avx512_bf16::kKernels);
@@ -42,6 +52,17 @@ std::vector<const Kernels*> UsableKernels() {
 #endif
 #ifndef MAINARCH_WITHOUT_avx2
   if (HasAvx2()) usable.push_back(&avx2::kKernels);
+#endif
+#elif defined(__aarch64__)
+#ifndef MAINARCH_WITHOUT_neon_bf16
+  if (HasArmBf16()) usable.push_back(&neon_bf16::kKernels);
+#endif
+#ifndef MAINARCH_WITHOUT_neon_dot
+  if (HasDot()) usable.push_back(&neon_dot::kKernels);
+#endif
+#ifndef MAINARCH_WITHOUT_neon
+  usable.push_back(&neon::kKernels);
+#endif
 #endif
 #ifndef MAINARCH_WITHOUT_portable
   usable.push_back(&portable::kKernels);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The arithmetic of the CPU backend as a table of plain functions over plain structs, one table a
-// target (AMX, AVX-512 with bf16, AVX-512, AVX2, portable), chosen once at run time. Plain, because the files that implement
+// target (AMX, AVX-512 with bf16, AVX-512, AVX2; NEON with bf16, with dot products, plain; portable), chosen once at run time. Plain, because the files that implement
 // it are compiled with other -m flags than the rest (simd/simd.h says why).
 //
 // Same bits: every function's result for a row depends on that row's input alone, never on how many
@@ -340,6 +340,9 @@ namespace amx { extern const Kernels kKernels; }
 namespace avx512_bf16 { extern const Kernels kKernels; }
 namespace avx512 { extern const Kernels kKernels; }
 namespace avx2 { extern const Kernels kKernels; }
+namespace neon_bf16 { extern const Kernels kKernels; }
+namespace neon_dot { extern const Kernels kKernels; }
+namespace neon { extern const Kernels kKernels; }
 namespace portable { extern const Kernels kKernels; }
 
 }  // namespace mainarch::cpu
