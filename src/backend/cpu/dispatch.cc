@@ -92,6 +92,11 @@ std::string CpuVendor() {
   char name[sizeof(words)];
   std::memcpy(name, words, sizeof(words));
   return std::string(name, sizeof(name));
+#elif defined(__aarch64__)
+  if ((getauxval(AT_HWCAP) & HWCAP_CPUID) == 0) return "";
+  uint64_t main_id = 0;  // the kernel reads it for us
+  __asm__("mrs %0, midr_el1" : "=r"(main_id));
+  return (main_id >> 24 & 0xff) == 'A' ? "Arm" : "";
 #else
   return "";
 #endif
@@ -99,7 +104,7 @@ std::string CpuVendor() {
 
 bool RoundingIsFaster(const Kernels& kernels, absl::string_view vendor) {
   if (kernels.matmul_bf16 == nullptr) return false;
-  return kernels.may_round != nullptr || vendor == "AuthenticAMD";
+  return kernels.may_round != nullptr || vendor == "AuthenticAMD" || vendor == "Arm";
 }
 
 }  // namespace mainarch::cpu
