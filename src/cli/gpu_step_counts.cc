@@ -296,6 +296,8 @@ void OpCounts::Add(const OpCounts& o) {
   instructions += o.instructions;
 }
 
+void CountedGroup::Restart() { log->Take(); }
+
 StatusOr<CountedGroup> OpenCounted(const std::string& text) {
   CountedGroup group;
   sim::isa::ExecutorOptions executor;

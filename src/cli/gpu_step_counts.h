@@ -73,6 +73,8 @@ struct TokenCounts {
 struct CountedGroup {
   std::shared_ptr<sim::isa::CountLog> log = std::make_shared<sim::isa::CountLog>();
   std::shared_ptr<backend::Backend> backend;
+
+  void Restart();  // forgets what was counted so far
 };
 // "gfx950x8" or "gfx950x8,seed=2:0-3": what stands behind "sim:" in a device string.
 StatusOr<CountedGroup> OpenCounted(const std::string& text);

@@ -14,7 +14,9 @@
 namespace mainarch::cli {
 namespace {
 
-int Without(absl::string_view command) { return Fail(command, backend::WithoutGpus(command)); }
+int Without(absl::string_view command) { 
+  return Fail(command, backend::WithoutGpus("this command is about GPUs"));
+}
 
 }  // namespace
 
@@ -40,6 +42,7 @@ int RunDoctorCommand(Arguments) {
   return kExitFailure;
 }
 
+void CountedGroup::Restart() {}
 StatusOr<CountedGroup> OpenCounted(const std::string& text) {
   return backend::WithoutGpus("device \"sim:" + text + "\"");
 }
