@@ -14,7 +14,7 @@
 namespace mainarch::cli {
 namespace {
 
-int Without(absl::string_view command) { 
+int Without(absl::string_view command) {
   return Fail(command, backend::WithoutGpus("this command is about GPUs"));
 }
 

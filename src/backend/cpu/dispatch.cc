@@ -10,6 +10,9 @@
 
 #include <cstring>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/cpu_features.h"
 
 namespace mainarch::cpu {
@@ -100,6 +103,32 @@ std::string CpuVendor() {
 #else
   return "";
 #endif
+}
+
+std::string CpuNameOf(absl::string_view cpuinfo) {
+  // By Arm's main ID register: maker, part.
+  static constexpr struct {
+    absl::string_view maker, part, name;
+  } kCores[] = {
+      {"0x41", "0xd08", "Arm Cortex-A72"},    {"0x41", "0xd0c", "Arm Neoverse N1"}, {"0x41", "0xd40", "Arm Neoverse V1"},
+      {"0x41", "0xd49", "Arm Neoverse N2"},   {"0x41", "0xd4f", "Arm Neoverse V2"}, {"0x41", "0xd8e", "Arm Neoverse N3"},
+      {"0x41", "0xd83", "Arm Neoverse V3AE"}, {"0x41", "0xd84", "Arm Neoverse V3"}, {"0xc0", "0xac3", "Ampere-1"},
+      {"0xc0", "0xac4", "Ampere-1a"},
+  };
+  absl::string_view maker, part;
+  for (absl::string_view line : absl::StrSplit(cpuinfo, '\n')) {
+    const size_t colon = line.find(':');
+    if (colon == absl::string_view::npos) continue;
+    const absl::string_view key = absl::StripAsciiWhitespace(line.substr(0, colon));
+    const absl::string_view value = absl::StripAsciiWhitespace(line.substr(colon + 1));
+    if (key == "model name" && !value.empty()) return std::string(value);
+    if (key == "CPU implementer" && maker.empty()) maker = value;
+    if (key == "CPU part" && part.empty()) part = value;
+  }
+  for (const auto& core : kCores) {
+    if (maker == core.maker && part == core.part) return std::string(core.name);
+  }
+  return maker.empty() ? "CPU" : absl::StrCat("Arm CPU, maker ", maker, ", part ", part);
 }
 
 bool RoundingIsFaster(const Kernels& kernels, absl::string_view vendor) {

@@ -23,6 +23,10 @@ StatusOr<const Kernels*> ChooseKernels(absl::string_view target);
 // says nothing, or is another AArch64.
 std::string CpuVendor();
 
+// The name of the first processor in such a text as /proc/cpuinfo: as it is given, or, where there are numbers in its
+// place (AArch64), what Arm calls a core that servers have, or these numbers.
+std::string CpuNameOf(absl::string_view cpuinfo);
+
 // Whether products with bf16 activations take less time than those with fp32. A matrix unit's do, by far.
 // Dot products of vectors: AMD's issue at the rate of a multiply-add, of twice as many elements (Zen 4 and 5:
 // bench's probe says 2.0). Intel's issue at half of that rate (one port of two, uops.info, VDPBF16PS of zmm),
