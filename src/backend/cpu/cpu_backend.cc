@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_split.h"
 #include "backend/cpu/context.h"
 #include "backend/cpu/dispatch.h"
 #include "backend/cpu/threads.h"

@@ -11,13 +11,6 @@
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
 
-// A vector is four of 32 registers: what several rows share is one panel, whose sums fill them.
-#if defined(MAINARCH_TARGET_neon)
-constexpr bool kQuarters = true;
-#else
-constexpr bool kQuarters = false;
-#endif
-
 // NP panels times MR rows; NP is even for gate-up. data[p] is panel p's columns, decoded or not.
 // kStream: panels come from memory. What takes more instructions a byte than one row of bf16 leaves
 // too few loads in flight to fill the memory's bandwidth, so while panels are read the next ones are
@@ -25,6 +18,7 @@ constexpr bool kQuarters = false;
 template <class M, int MR, int NP, bool kStream>
 void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
            int64_t panel, int64_t row, const DecodeTables& tables) {
+  // Of quarters, several rows' sums with one panel fill the registers.
   constexpr bool kApart = (kStream && M::template kApart<MR>) || (kQuarters && MR > 1);
   constexpr int kTogether = kApart ? 1 : NP;
   const uint8_t* scales[NP];

@@ -45,6 +45,13 @@ namespace mainarch::cpu::MAINARCH_TARGET {
 #include "backend/cpu/simd/portable.h"
 #endif
 
+// Whether a vector is four of 32 registers: loops keep fewer sums then.
+#if defined(MAINARCH_TARGET_neon)
+inline constexpr bool kQuarters = true;
+#else
+inline constexpr bool kQuarters = false;
+#endif
+
 // Lanes are added in one fixed tree on every target: 8 apart, 4 apart, 2 apart, neighbours.
 static inline float HorizontalSum(V a) {
   float t[16];
