@@ -75,7 +75,7 @@ def cross(work):
     if not compiler:
         return {}
     linker = work / "cc"
-    linker.write_text(f'#!/bin/sh\nexec {compiler} "$@"\n')
+    linker.write_text(f'#!/bin/sh\nexec {compiler} -Wno-unused-command-line-argument "$@"\n')
     linker.chmod(0o755)
     (sysroot,) = [word.partition("=")[2] for word in compiler.split() if word.startswith("--sysroot=")]
     target = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU"
