@@ -116,7 +116,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Skip("the race detector has memory of its own")
 	}
 	if os.Getenv("QEMU_LD_PREFIX") != "" {
-		fmt.Println("# SKIPPED memory in Go: under qemu the process holds the emulator's, too")
+		fmt.Println("# SKIPPED memory in Go: of each thread that ends qemu keeps 280 kB")
 		t.Skip("under qemu")
 	}
 	steady(t, "everything", 1000, func() {
