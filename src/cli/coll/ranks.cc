@@ -46,6 +46,8 @@ StatusOr<std::unique_ptr<Ranks>> OpenRanks(absl::string_view device, size_t max_
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(device));
   return GpuRanks::Create(std::move(gpus), max_count, timeout_ms);
 #else
+  const absl::string_view kind = device.substr(0, device.find(':'));
+  if (kind != "gpu" && kind != "sim") return Error(Code::kInvalidArgument, "device \"", device, "\": expected cpu:N");
   return backend::WithoutGpus(absl::StrCat("device \"", device, "\""));
 #endif
 }
