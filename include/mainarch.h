@@ -226,7 +226,7 @@ typedef struct mainarch_device_info {
   uint32_t compute_units; /* of a GPU; for the CPU, threads that compute */
   uint32_t reserved;      /* 0 */
   char name[64];          /* "AMD Instinct MI355X" */
-  char isa[32];           /* "gfx950"; for the CPU the kernels in use: "avx512_bf16", "avx2", ... */
+  char isa[32];           /* "gfx950"; for the CPU the kernels in use: "avx512_bf16", "neon", ... */
   mainarch_status status; /* these three by mainarch_device_get alone, of a group's devices zero. OK:
                              mainarch_group_open would take it; else why it cannot be used, ... */
   uint32_t reserved_too;  /* 0 */
@@ -543,12 +543,13 @@ enum {
 /* Flags of mainarch_engine_options. */
 #define MAINARCH_ENGINE_FAST UINT64_C(1)
 /* What goes into matrix products is rounded to bf16, 8 significant bits: on GPUs, and where the CPU has
- * dot products for it that are faster than those of fp32 (AVX512_BF16 of AMD's, Zen 4 on) or a matrix unit (AMX,
- * Intel's Xeon from Sapphire Rapids on), with weights of bf16, block-scaled FP8 or MXFP4; elsewhere it is not, and the
- * flag changes nothing. On a CPU prompts run twice as fast or more, and several sequences together in less time. AMX is
- * asked of the kernel for the whole process, by the first engine with this flag, as Linux wants it: from then on
- * sigaltstack(2) refuses stacks too small for its registers (getauxval(AT_MINSIGSTKSZ)); where a thread has a smaller
- * one already, the kernel refuses, and the flag changes nothing. For
+ * dot products for it that are faster than those of fp32 (AVX512_BF16 of AMD's, Zen 4 on; BFDOT of Arm's own
+ * cores, Neoverse V1 and N2 on) or a matrix unit (AMX, Intel's Xeon from Sapphire Rapids on), with weights of
+ * bf16, block-scaled FP8 or MXFP4; elsewhere it is not, and the flag changes nothing. On a CPU prompts run twice
+ * as fast or more, and several sequences together in less time. AMX is asked of the kernel for the whole process,
+ * by the first engine with this flag, as Linux wants it: from then on sigaltstack(2) refuses stacks too small for
+ * its registers (getauxval(AT_MINSIGSTKSZ)); where a thread has a smaller one already, the kernel refuses, and the
+ * flag changes nothing. For
  * y = sum of w_k x_k over K columns,
  *   |error| <= (2^-8 + (K + 8) 2^-23) * sum of |w_k x_k|
  * apart from what is smaller than 2^-126. Sums, norms, attention, softmax, the router of a mixture of

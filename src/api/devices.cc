@@ -6,7 +6,9 @@
 #include "api/handles.h"
 #include "api/options.h"
 #include "backend/devices.h"
+#ifndef MAINARCH_WITHOUT_GPUS
 #include "kfd/linux_sys.h"
+#endif
 
 namespace mainarch::api {
 namespace {
@@ -14,9 +16,11 @@ namespace {
 StatusOr<std::vector<backend::ListedDevice>> List() {
   std::vector<backend::ListedDevice> list(1);
   ASSIGN_OR_RETURN(list[0], backend::ListCpu());
+#ifndef MAINARCH_WITHOUT_GPUS
   kfd::LinuxSys sys;
   ASSIGN_OR_RETURN(std::vector<backend::ListedDevice> gpus, backend::ListGpus(sys));
   for (backend::ListedDevice& gpu : gpus) list.push_back(std::move(gpu));
+#endif
   return list;
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // Device strings to backends. A new backend is one folder and one line here.
+#ifndef MAINARCH_WITHOUT_GPUS
 #include "backend/amdgpu/amdgpu_backend.h"
+#endif
+#include "absl/strings/str_cat.h"
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/without_gpus.h"
 #include "base/decimal.h"
 
 namespace mainarch::backend {
@@ -22,8 +26,12 @@ StatusOr<std::shared_ptr<Backend>> CreateCpu(absl::string_view argument,
 }
 
 StatusOr<std::shared_ptr<Backend>> CreateGpu(absl::string_view, const BackendOptions& options) {
+#ifndef MAINARCH_WITHOUT_GPUS
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(options.device, options.step_timeout_ms));
   return amdgpu::AmdGpuBackend::Create(std::move(gpus));
+#else
+  return WithoutGpus(absl::StrCat("device \"", options.device, "\""));
+#endif
 }
 
 struct Entry {

@@ -11,7 +11,7 @@ constexpr uint8_t kBracketCase = 0x20;  // what '{' has beyond '['
 
 bool IsMark(char c) { return c == ',' || c == ':' || (c | kBracketCase) == '{'; }
 
-// Sixteen bytes at a time, in what every x86-64 has: a tokenizer of 9 MB takes less than a millisecond.
+// Sixteen bytes at a time, in what every x86-64 and AArch64 has: a tokenizer of 9 MB takes less than a millisecond.
 using Block = uint8_t __attribute__((vector_size(16)));
 constexpr size_t kMostBlocks = 255;  // that a byte can count
 

@@ -133,7 +133,7 @@ class Run {
     report.isa = model_->backend().devices()[0].isa;
     report.bound = s_.bound;
     report.kv_bytes = KvBytesPerToken(model_->config(), s_.model.kv_type()) * context_tokens_;
-    if (group_.log != nullptr) group_.log->Take();
+    group_.Restart();
     RETURN_IF_ERROR(Token(attention_ + 1));
     if (s_.model.is_virtual()) {
       TokenCounts counts;

@@ -22,6 +22,8 @@ FlopsFunction Bf16Function();  // null when the CPU has no bf16 dot product
 inline void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb");  // yield ends at once on most of them
 #endif
 }
 

@@ -296,15 +296,7 @@ void OpCounts::Add(const OpCounts& o) {
   instructions += o.instructions;
 }
 
-double OpCounts::ratio() const {
-  return static_cast<double>(memory_bytes) / static_cast<double>(least_bytes);
-}
-double OpCounts::memory_coalesced() const {
-  return static_cast<double>(memory_whole) / static_cast<double>(memory_bytes);
-}
-double OpCounts::coalesced() const {
-  return static_cast<double>(full_bytes) / static_cast<double>(vector_bytes);
-}
+void CountedGroup::Restart() { log->Take(); }
 
 StatusOr<CountedGroup> OpenCounted(const std::string& text) {
   CountedGroup group;

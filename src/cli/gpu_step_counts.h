@@ -53,9 +53,12 @@ struct OpCounts {
   uint64_t instructions = 0;
 
   void Add(const OpCounts& other);
-  double ratio() const;             // memory over least
-  double memory_coalesced() const;  // whole over memory
-  double coalesced() const;         // full over vector: what is read from the caches as well
+  double ratio() const { return Share(memory_bytes, least_bytes); }
+  double memory_coalesced() const { return Share(memory_whole, memory_bytes); }
+  double coalesced() const { return Share(full_bytes, vector_bytes); }  // also what is read from the caches
+
+ private:
+  static double Share(uint64_t part, uint64_t of) { return static_cast<double>(part) / static_cast<double>(of); }
 };
 
 struct TokenCounts {
@@ -70,6 +73,8 @@ struct TokenCounts {
 struct CountedGroup {
   std::shared_ptr<sim::isa::CountLog> log = std::make_shared<sim::isa::CountLog>();
   std::shared_ptr<backend::Backend> backend;
+
+  void Restart();  // forgets what was counted so far
 };
 // "gfx950x8" or "gfx950x8,seed=2:0-3": what stands behind "sim:" in a device string.
 StatusOr<CountedGroup> OpenCounted(const std::string& text);

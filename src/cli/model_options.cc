@@ -30,7 +30,7 @@ void ModelOptions::DeclareDevice(Options* options) {
 
 void ModelOptions::DeclareTarget(Options* options) {
   options->Text("cpu", "TARGET", &cpu,
-                "kernels of a lesser CPU: amx, avx512_bf16, avx512, avx2, portable");
+                "kernels of a lesser CPU: amx, avx512_bf16, avx512, avx2; neon_bf16, neon_dot, neon; portable");
 }
 
 Status ModelOptions::Resolve() {

@@ -177,5 +177,7 @@ int main(int argc, char** argv) {
   if (argc < 2) return 2;
   tiny = argv[1];
   argv[1] = argv[0];
+  /* Or malloc maps another arena when threads happen to meet there, of which there are more on more cores. */
+  mallopt(M_ARENA_MAX, 1);
   return t_run(cases, COUNT_OF(cases), argc - 1, argv + 1);
 }

@@ -42,7 +42,7 @@ def stage(build):
         built = [build / "src/api/libmainarch.so", build / "src/cli/mainarch",
                  build / "src/sim/part/libmainarch-sim.so",
                  build / "meson-private/mainarch.pc", build / "build.ninja"]
-        newest = max(os.stat(path).st_mtime_ns for path in built)
+        newest = max(os.stat(path).st_mtime_ns for path in built if path.exists())
         if stamp.exists() and stamp.stat().st_mtime_ns >= newest:
             return root
         shutil.rmtree(root, ignore_errors=True)
@@ -67,6 +67,21 @@ def tiny(build):
             subprocess.run([build / "src/cli/mainarch", "make-checkpoint", directory, "--preset",
                             "tiny", *sizes], check=True, stdout=subprocess.DEVNULL)
     return directory
+
+
+def cross(work):
+    """In a cross build for AArch64: how cargo and go make programs for it, which the kernel hands to qemu (tools/arm64)."""
+    compiler = os.environ.get("MAINARCH_CROSS_CC", "")
+    if not compiler:
+        return {}
+    linker = work / "cc"
+    linker.write_text(f'#!/bin/sh\nexec {compiler} -Wno-unused-command-line-argument "$@"\n')
+    linker.chmod(0o755)
+    (sysroot,) = [word.partition("=")[2] for word in compiler.split() if word.startswith("--sysroot=")]
+    target = "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU"
+    return {"GOARCH": "arm64", "CC": str(linker),
+            "CARGO_BUILD_TARGET": "aarch64-unknown-linux-gnu", f"{target}_LINKER": str(linker),
+            f"{target}_RUSTFLAGS": f"--sysroot={sysroot}/usr", "QEMU_LD_PREFIX": sysroot}
 
 
 def environment(source, build):
@@ -107,7 +122,7 @@ def environment(source, build):
         "GOTOOLCHAIN": "local",
         "GOENV": "off",
         "CGO_ENABLED": "1",
-    }
+    } | cross(work)
 
 
 def run(command, env, cwd):

@@ -21,6 +21,10 @@ MAINARCH = sys.argv[1]
 ROOT = pathlib.Path(sys.argv[2])
 TRAINED = str(ROOT / "tests/golden/trained")
 COMMANDS = ["generate", "model-decode", "attn-decode", "kv-accuracy", "bench", "tokenize", "inspect", "make-checkpoint", "time", "version"]
+# Built without GPUs (tools/arm64): of the commands about them each says so, and that is all.
+WITHOUT_GPUS = "on CPUs alone" in subprocess.run([MAINARCH, "doctor"], capture_output=True, text=True).stdout
+GPU_COMMANDS = ["topology", "doctor", "sim", "probe", "estimate", "time", "kernels"]
+needs_gpus = unittest.skipIf(WITHOUT_GPUS, "built without GPUs")
 # The switch that Qwen3 has: nothing, or an empty block.
 TEMPLATE = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
             "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
@@ -34,6 +38,11 @@ def run(*words, stdin="", code=0, env=None):
     out, err = done.stdout.decode(), done.stderr.decode()
     assert done.returncode == code, f"{words}: exit code {done.returncode}\n{out}\n{err}"
     return out, err
+
+
+def here(words):
+    """Whether a build has what these words ask for."""
+    return not WITHOUT_GPUS or (words[0] not in GPU_COMMANDS and not any("sim:" in str(word) for word in words))
 
 
 def run_json(*words, **options):
@@ -52,6 +61,8 @@ class Usage(Case):
         out, _ = run("help")
         for name in COMMANDS:
             self.assertIn(f"  {name} ", out)
+            if not here([name]):
+                continue
             text, _ = run(name, "--help")
             self.assertIn(f"usage: mainarch {name}", text)
             self.assertIn("Examples:", text)
@@ -95,6 +106,8 @@ class Usage(Case):
                 (["make-checkpoint", "x", "--preset", "qwen3-0.6"], "did you mean qwen3-0.6b?"),
                 (["model-decode", "--model", TRAINED, "--format", "mxfp4"], "without --model"),
                 (["version", "extra"], "takes options only")]:
+            if not here(words):
+                continue
             out, err = run(*words, code=2)
             self.assertIn(message, err)
             self.assertEqual(out, "")
@@ -127,6 +140,7 @@ class Usage(Case):
             self.assertIn(message, err)
             self.assertEqual(out, "")
 
+    @needs_gpus
     def test_an_estimate_refuses_what_it_does_not_count(self):
         model = os.path.join(self.scratch, "windows")
         os.makedirs(model, exist_ok=True)
@@ -180,7 +194,7 @@ class JsonAlways(Case):
         self.assertEqual(run_json("--help"), run_json("help"))
 
     def test_wrong_use(self):
-        for name in self.commands():
+        for name in filter(lambda name: here([name]), self.commands()):
             self.check_error(name, "--json", "--no-such-option", code=2, message="unknown option")
             self.check_error(name, "--no-such-option", "--json", code=2, message="no-such-option")
         for words, message in [(["--json"], "unknown command"), (["generat", "--json"], "unknown command"),
@@ -190,6 +204,8 @@ class JsonAlways(Case):
                                (["inspect", "--json"], "DIR is missing"),
                                (["make-checkpoint", "--json"], "DIR is missing"),
                                (["sim", "--json", "--", "true"], "--json")]:
+            if not here(words):
+                continue
             self.check_error(*words, code=2, message=message)
 
     def test_failures(self):
@@ -207,6 +223,8 @@ class JsonAlways(Case):
                               (["probe", "--device", "tpu"], -2),
                               (["gpu-allreduce-bench", "--device", "tpu"], -2),
                               (["generate", "--model", TRAINED, "--device", "cpu:01", "a"], -2)]:
+            if not here(words):
+                continue
             error = self.check_error(*words, "--json", code=1)
             if status is not None:
                 self.assertEqual(error["code"], status, error)
@@ -225,6 +243,7 @@ class JsonAlways(Case):
         self.assertIn("qwen3-0.6b", [preset["name"] for preset in presets])
 
 
+@needs_gpus
 class Time(Case):
     """Modelled time: of a launch file, of a step. What the model says is the business of its own tests."""
 
@@ -371,6 +390,7 @@ class Signals(Case):
                 self.assertTrue(report["interrupted"])
                 self.assertEqual(report["cases"], [])
 
+    @needs_gpus
     def test_what_cannot_be_cut_short_is_left(self):
         # One dispatch over a context that takes minutes to interpret.
         words = ["attn-decode", "--device", "sim:gfx942", "--context", 100000, "--json"]
@@ -392,6 +412,7 @@ class Signals(Case):
             os.close(writer)
             self.assertEqual(json.loads(out)["error"]["message"], "interrupted")
 
+    @needs_gpus
     def test_sim_ends_its_program(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             process = subprocess.Popen([MAINARCH, "sim", "--", "sh", "-c", "echo $$; exec sleep 1000"],
@@ -640,6 +661,7 @@ class AttnDecode(Case):
             report = self.check("--kv", kv, "--tp", 2, "--context", 300, *small, bound=2e-1)
             self.assertEqual(report["kv_bytes"], 300 * 4 * token)
 
+    @needs_gpus
     def test_virtual_node(self):
         report = self.check("--device", "sim:gfx942x2", "--heads", 8, "--kv-heads", 2, "--context", 530, bound=4e-3)
         self.assertNotIn("seconds", report)
@@ -729,6 +751,7 @@ class ModelDecode(Case):
             self.check("--kv", kv, *few, bound=2e-5)
             self.check("--kv", kv, "--device", "cpu:8", *few, bound=2e-5)
 
+    @needs_gpus
     def test_virtual_nodes(self):
         few = ["--tokens", 4, "--prompt-tokens", 18]  # the cache goes over a page's end
         for kv in ("f32", "bf16", "fp8", "fp4", "k8v4"):
@@ -749,6 +772,8 @@ class ModelDecode(Case):
         few = ["--tokens", 4, "--prompt-tokens", 18]
         for node, kind in (("cpu:", ["--kv", "bf16"]), ("sim:gfx950x", ["--kv", "fp8", "--format", "fp8-block"]),
                            ("sim:gfx942x", ["--kv", "bf16", "--format", "mxfp4"])):
+            if not here([node]):
+                continue
             reports = [run_json("model-decode", "--device", f"{node}{ranks}", *kind, *few)
                        for ranks in (1, 2, 4, 8)]
             steps = [[{**step, "seconds": 0} for step in report["steps"]] for report in reports]
@@ -775,7 +800,7 @@ class ModelDecode(Case):
                 words += ["--preset", "tiny", "--intermediate", unit * chance.choice([1, 3, 9])]
             model = os.path.join(self.scratch, "model")
             run("make-checkpoint", model, *words)
-            for device in ("cpu", f"cpu:{min(heads, 8)}", "sim:gfx950x2"):
+            for device in filter(lambda device: here([device]), ("cpu", f"cpu:{min(heads, 8)}", "sim:gfx950x2")):
                 with self.subTest(words=words, device=device):
                     bound = 1e-4 if "sim" in device else 2e-5
                     self.check("--model", model, "--device", device, "--tokens", 2,
@@ -1011,6 +1036,20 @@ class Bench(Case):
 
 
 class Machine(Case):
+    @unittest.skipUnless(WITHOUT_GPUS, "built with GPUs")
+    def test_without_gpus_every_command_about_them_says_so(self):
+        for name in GPU_COMMANDS:
+            for words in ([name], [name, "--device", "sim:gfx950x2"]):
+                out, err = run(*words, code=1)
+                self.assertIn("runs on CPUs alone, without GPUs and virtual nodes", out + err)
+        for name in ("generate", "attn-decode", "gpu-allreduce-bench"):
+            model = ["--model", TRAINED, "a"] if name == "generate" else []
+            _, err = run(name, "--device", "gpu", *model, code=1)
+            self.assertIn('device "gpu": this library was built for', err)
+        self.assertEqual(run_json("doctor", code=1)["usable_gpus"], 0)
+        self.assertEqual(json.loads(run("time", "--json", code=1)[0])["error"]["code"], -3)
+
+    @needs_gpus
     def test_topology_of_a_virtual_node(self):
         out, _ = run("topology", "--device", "sim:gfx950x8")
         self.assertEqual(out.count(": gfx950 "), 8)
@@ -1018,12 +1057,14 @@ class Machine(Case):
         node = run_json("topology", "--device", "sim:gfx942x2")
         self.assertIn("gfx942", json.dumps(node))
 
+    @needs_gpus
     def test_topology_needs_a_device(self):
         _, err = run("topology", "--device", "sim:gfx900", code=1)
         self.assertIn("gfx900", err)
         _, err = run("topology", "--device", "cuda", code=1)
         self.assertIn("sim:", err)
 
+    @needs_gpus
     def test_doctor_finds_a_virtual_node_well(self):
         out, _ = run("doctor", "--device", "sim:gfx950x2")
         self.assertIn("2 usable GPUs", out)
@@ -1035,6 +1076,7 @@ class Machine(Case):
         self.assertIn("0 usable GPUs", out)
         self.assertIn("->", out)
 
+    @needs_gpus
     def test_sim_runs_a_program_and_passes_its_code_on(self):
         out, _ = run("sim", "--node", "gfx950x2", "--", "cat",
                      "/sys/class/kfd/kfd/topology/nodes/2/properties")
@@ -1044,12 +1086,14 @@ class Machine(Case):
         self.assertIn("gfx1", err)
         run("sim", code=2)
 
+    @needs_gpus
     def test_sim_lists_the_agents_with_rocminfo(self):
         if shutil.which("rocminfo") is None:
             self.skipTest("rocminfo is not installed")
         out, _ = run("sim", "--node", "gfx90ax2", "--", "rocminfo")
         self.assertEqual(out.count("Name:                    gfx90a"), 2)
 
+    @needs_gpus
     def test_kernels(self):
         out, _ = run("kernels", "--isa", "gfx950")
         self.assertIn("ping_pong", out)

@@ -12,6 +12,7 @@
 #include "golden/golden.h"
 #include "model/synthetic.h"
 #include "reference/decoder.h"
+#include "support/gpus.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -83,6 +84,7 @@ TEST(caches_hold_what_the_reference_has) {
   for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
     for (size_t i = 0; i < (matrix ? devices.size() : 4); ++i, ++turn) {
       const std::string& device = devices[turn % devices.size()];
+      if (!test::IsHere(device)) continue;
       for (size_t type = 0; type < (matrix ? std::size(kTypes) : 1); ++type) {
         // (Ten turns would give each device two types and no more.)
         CheckCache(test_context, fixture.Name(), test::WriteFixture(fixture), device,
@@ -96,6 +98,7 @@ TEST(caches_hold_what_the_reference_has) {
 // Heads that GPUs store wider, 24 as 32 and 80 as 128: the reference widens as the backend does, so that what is turned
 // and scaled as a whole is alike.
 TEST(widened_heads_in_every_type_of_cache) {
+  NEEDS_GPUS();
   size_t turn = 0;
   for (const int32_t head_dim : {24, 80}) {
     model::ModelConfig c;

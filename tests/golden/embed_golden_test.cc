@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "backend/backend.h"
@@ -13,6 +14,7 @@
 #include "file/json.h"
 #include "golden/golden.h"
 #include "model/pooling.h"
+#include "support/gpus.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -182,6 +184,7 @@ TEST(bits_do_not_depend_on_what_is_beside) {
 }
 
 TEST(gpus_give_them_too) {
+  NEEDS_GPUS();
   const Case c = CaseOf("mean");
   const auto options = OptionsOf(c);
   CHECK_OK(options);

@@ -9,6 +9,7 @@
 #include "backend/cpu/dispatch.h"
 #include "decode/engine.h"
 #include "golden/golden.h"
+#include "support/gpus.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -150,6 +151,7 @@ TEST(a_hybrids_greedy_continuations_equal_transformers_with_and_without_drafts) 
 // The head on virtual nodes: it guesses there what it guesses on the CPU. (Of ten tokens a head that takes wrong rows
 // guesses as many right.)
 TEST(a_hybrids_greedy_continuations_on_gpus_equal_transformers_with_drafts) {
+  NEEDS_GPUS();
   auto golden = test::Golden::Open("trained_hybrid");
   CHECK_OK(golden);
   SequenceOptions options;
@@ -274,6 +276,7 @@ TEST(a_fork_and_a_truncated_sequence_have_the_bits_of_a_fresh_one) {
 // no more than its lines beside it.
 TEST(room_of_a_heads_caches_is_known_on_cpus_and_gpus) {
   for (const char* device : {"cpu", "cpu:2", "sim:gfx942", "sim:gfx950x2"}) {
+    if (!test::IsHere(device)) continue;
     const auto model = LoadTrained(device, "trained_hybrid", /*draft_head=*/true);
     CHECK_OK(model);
     const backend::LoadedModel& weights = (*model)->weights();

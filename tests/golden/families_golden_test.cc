@@ -24,6 +24,7 @@
 #include "model/synthetic_values.h"
 #include "reference/decoder.h"
 #include "support/checkpoint_files.h"
+#include "support/gpus.h"
 #include "support/test.h"
 
 namespace mainarch {
@@ -416,6 +417,7 @@ std::vector<float> LogitsOfConfig(test::Context& test_context, const std::string
 
 // On both chips, on one GPU and on two. Of random geometries those that the kernels do not take are refused by name.
 TEST(every_family_matches_transformers_on_gpus) {
+  NEEDS_GPUS();
   const auto by_hand = [&](const Golden& golden, const Case& each) {
     const auto model = test::LoadOn(each.directory, {"sim:gfx950", "", 0, false});
     if (model.ok()) return CheckOnGpus(test_context, golden, each);
@@ -431,6 +433,7 @@ TEST(every_family_matches_transformers_on_gpus) {
 // Layers that turn by three tables: a GPU's logits against the fp64 decoder's of the same config. The
 // Program is a Llama's, built from a config that no file says.
 TEST(layers_turn_by_their_own_rope_on_gpus) {
+  NEEDS_GPUS();
   if (std::getenv("MAINARCH_FAMILIES") != nullptr) return;
   ForEachCase(test_context, [&](const Golden& golden, const element&, const Case& each) {
     if (each.name != "llama_gpu") return;
@@ -458,6 +461,7 @@ TEST(layers_turn_by_their_own_rope_on_gpus) {
 // Latents of a context of two splits (with MAINARCH_TEST_FULL three, on more GPUs): logits against the fp64 decoder's, whose cache is exact, and
 // the same bits from any chunks, on any number of GPUs and in any batch, for each type of the cache.
 TEST(latents_of_several_splits_on_gpus) {
+  NEEDS_GPUS();
   if (std::getenv("MAINARCH_FAMILIES") != nullptr) return;
   const std::pair<backend::KvType, double> types[] = {
       {backend::KvType::kF32, kGpuBound}, {backend::KvType::kBF16, 2e-2}, {backend::KvType::kFp8, 0.2}};

@@ -11,6 +11,7 @@
 #include "golden/fixtures.h"
 #include "golden/golden.h"
 #include "model/synthetic.h"
+#include "support/gpus.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -259,6 +260,7 @@ TEST(a_token_has_the_same_bits_however_it_is_come_by_on_cpus) {
 
 // Each chip by itself: they round differently.
 TEST(a_token_has_the_same_bits_however_it_is_come_by_on_gpus) {
+  NEEDS_GPUS();
   for (const char* isa : {"gfx942", "gfx950"}) {
     const std::string one = std::string("sim:") + isa;
     std::vector<std::string> devices = {one, one + "x2"};

@@ -7,6 +7,7 @@
 #include "decode/engine.h"
 #include "golden/fixtures.h"
 #include "golden/golden.h"
+#include "support/gpus.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -116,6 +117,7 @@ TEST(a_hit_is_a_miss_on_cpus) {
 }
 
 TEST(a_hit_is_a_miss_on_gpus) {
+  NEEDS_GPUS();
   HitsAreMisses(test_context, {"T1", "bf16", 1}, "sim:gfx942", backend::KvType::kBF16, 6);
   HitsAreMisses(test_context, {"T2", "bf16", 1}, "sim:gfx950x2", backend::KvType::kFp8, 4);
 }

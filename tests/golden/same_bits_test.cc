@@ -75,6 +75,7 @@ TEST(fast_is_exact_where_it_could_not_win) {
   CHECK(cpu::RoundingIsFaster(kernels, "AuthenticAMD"));
   CHECK(!cpu::RoundingIsFaster(kernels, "GenuineIntel"));
   CHECK(!cpu::RoundingIsFaster(kernels, ""));
+  CHECK(cpu::RoundingIsFaster(kernels, "Arm"));
   kernels.may_round = [] { return true; };  // as a matrix unit does
   CHECK(cpu::RoundingIsFaster(kernels, "GenuineIntel"));
   // "" is the target that this machine has chosen for it.

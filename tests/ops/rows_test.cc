@@ -116,3 +116,33 @@ TEST(row_loads_are_exact) {
     }
   }
 }
+
+// Every sign and exponent, mantissas at a tie and beside it, to the bit.
+TEST(rounding_to_bf16_is_to_nearest_even) {
+  std::vector<float> values;
+  for (uint32_t top = 0; top < 0x10000; ++top) {
+    for (const uint32_t below : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+      const uint32_t bits = top << 16 | below;
+      float value;
+      std::memcpy(&value, &bits, sizeof(value));
+      values.push_back(value);
+    }
+  }
+  values.resize(values.size() - 3);  // no whole number of vectors
+  std::vector<uint16_t> out(values.size());
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    if (kernels->to_bf16 == nullptr) continue;
+    kernels->to_bf16(values.data(), out.data(), static_cast<int64_t>(values.size()));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint32_t top = static_cast<uint32_t>(i / 6);
+      const uint32_t below[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+      if (std::isnan(values[i])) {
+        CHECK((out[i] & 0x7f80) == 0x7f80 && (out[i] & 0x7f) != 0);
+        continue;
+      }
+      const uint32_t tail = below[i % 6];
+      const bool up = tail > 0x8000 || (tail == 0x8000 && (top & 1) != 0);
+      CHECK_EQ(uint32_t{out[i]}, top + (up ? 1 : 0));
+    }
+  }
+}

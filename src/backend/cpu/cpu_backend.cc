@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_split.h"
 #include "backend/cpu/context.h"
 #include "backend/cpu/dispatch.h"
 #include "backend/cpu/threads.h"
@@ -24,16 +23,8 @@ constexpr size_t kAlign = 64;
 size_t Align(size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
 std::string CpuName() {
-  auto text = ReadWholeFile("/proc/cpuinfo", 1 << 22);
-  if (text.ok()) {
-    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
-      const size_t colon = line.find(": ");
-      if (line.substr(0, 10) == "model name" && colon != absl::string_view::npos) {
-        return std::string(line.substr(colon + 2));
-      }
-    }
-  }
-  return "CPU";
+  const auto text = ReadWholeFile("/proc/cpuinfo", 1 << 22);
+  return text.ok() ? CpuNameOf(*text) : "CPU";
 }
 
 Status ReportProgress(const backend::LoadOptions& options, uint64_t done, uint64_t total) {

@@ -3,15 +3,22 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include <cstring>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/cpu_features.h"
 
 namespace mainarch::cpu {
 namespace {
 
+#if defined(__x86_64__)
 [[maybe_unused]] bool HasAvx2() {
   return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA) &&
          CPU_FEATURE_ACTIVE(F16C);
@@ -28,11 +35,17 @@ namespace {
 [[maybe_unused]] bool HasAmx() {
   return HasAvx512Bf16() && CPU_FEATURE_ACTIVE(AMX_TILE) && CPU_FEATURE_ACTIVE(AMX_BF16);
 }
+#elif defined(__aarch64__)
+// What the kernel says that it and the CPU have (getauxval asks nobody: the dynamic linker keeps it).
+[[maybe_unused]] bool HasDot() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+[[maybe_unused]] bool HasArmBf16() { return HasDot() && (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0; }
+#endif
 
 }  // namespace
 
 std::vector<const Kernels*> UsableKernels() {
   std::vector<const Kernels*> usable;
+#if defined(__x86_64__)
 #ifndef MAINARCH_WITHOUT_avx512_bf16
   if (HasAmx()) usable.push_back(&amx::kKernels);
   if (HasAvx512Bf16()) usable.push_back(&avx512_bf16::kKernels);
@@ -42,6 +55,17 @@ std::vector<const Kernels*> UsableKernels() {
 #endif
 #ifndef MAINARCH_WITHOUT_avx2
   if (HasAvx2()) usable.push_back(&avx2::kKernels);
+#endif
+#elif defined(__aarch64__)
+#ifndef MAINARCH_WITHOUT_neon_bf16
+  if (HasArmBf16()) usable.push_back(&neon_bf16::kKernels);
+#endif
+#ifndef MAINARCH_WITHOUT_neon_dot
+  if (HasDot()) usable.push_back(&neon_dot::kKernels);
+#endif
+#ifndef MAINARCH_WITHOUT_neon
+  usable.push_back(&neon::kKernels);
+#endif
 #endif
 #ifndef MAINARCH_WITHOUT_portable
   usable.push_back(&portable::kKernels);
@@ -71,14 +95,45 @@ std::string CpuVendor() {
   char name[sizeof(words)];
   std::memcpy(name, words, sizeof(words));
   return std::string(name, sizeof(name));
+#elif defined(__aarch64__)
+  if ((getauxval(AT_HWCAP) & HWCAP_CPUID) == 0) return "";
+  uint64_t main_id = 0;  // the kernel reads it for us
+  __asm__("mrs %0, midr_el1" : "=r"(main_id));
+  return (main_id >> 24 & 0xff) == 'A' ? "Arm" : "";
 #else
   return "";
 #endif
 }
 
+std::string CpuNameOf(absl::string_view cpuinfo) {
+  // By Arm's main ID register: maker, part.
+  static constexpr struct {
+    absl::string_view maker, part, name;
+  } kCores[] = {
+      {"0x41", "0xd08", "Arm Cortex-A72"},    {"0x41", "0xd0c", "Arm Neoverse N1"}, {"0x41", "0xd40", "Arm Neoverse V1"},
+      {"0x41", "0xd49", "Arm Neoverse N2"},   {"0x41", "0xd4f", "Arm Neoverse V2"}, {"0x41", "0xd8e", "Arm Neoverse N3"},
+      {"0x41", "0xd83", "Arm Neoverse V3AE"}, {"0x41", "0xd84", "Arm Neoverse V3"}, {"0xc0", "0xac3", "Ampere-1"},
+      {"0xc0", "0xac4", "Ampere-1a"},
+  };
+  absl::string_view maker, part;
+  for (absl::string_view line : absl::StrSplit(cpuinfo, '\n')) {
+    const size_t colon = line.find(':');
+    if (colon == absl::string_view::npos) continue;
+    const absl::string_view key = absl::StripAsciiWhitespace(line.substr(0, colon));
+    const absl::string_view value = absl::StripAsciiWhitespace(line.substr(colon + 1));
+    if (key == "model name" && !value.empty()) return std::string(value);
+    if (key == "CPU implementer" && maker.empty()) maker = value;
+    if (key == "CPU part" && part.empty()) part = value;
+  }
+  for (const auto& core : kCores) {
+    if (maker == core.maker && part == core.part) return std::string(core.name);
+  }
+  return maker.empty() ? "CPU" : absl::StrCat("Arm CPU, maker ", maker, ", part ", part);
+}
+
 bool RoundingIsFaster(const Kernels& kernels, absl::string_view vendor) {
   if (kernels.matmul_bf16 == nullptr) return false;
-  return kernels.may_round != nullptr || vendor == "AuthenticAMD";
+  return kernels.may_round != nullptr || vendor == "AuthenticAMD" || vendor == "Arm";
 }
 
 }  // namespace mainarch::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The arithmetic of the CPU backend as a table of plain functions over plain structs, one table a
-// target (AMX, AVX-512 with bf16, AVX-512, AVX2, portable), chosen once at run time. Plain, because the files that implement
+// target (AMX, AVX-512 with bf16, AVX-512, AVX2; NEON with bf16, with dot products, plain; portable), chosen once at run time. Plain, because the files that implement
 // it are compiled with other -m flags than the rest (simd/simd.h says why).
 //
 // Same bits: every function's result for a row depends on that row's input alone, never on how many
@@ -249,7 +249,8 @@ struct Kernels {
   // Error against exact arithmetic on the fp32 activations, for K columns, y = sum_k w_k x_k:
   //   |err| <= (2^-8 + (K + 8) 2^-23) sum_k |w_k x_k| + K 2^-125 max_k(|w_k|, |x_k|, 1) s,
   // s the largest scale: 2^-8 from rounding x (8 significant bits, to nearest), 2^-24 relative for
-  // each of the K additions and the scaling, and what is below 2^-126 taken for zero.
+  // each of the K additions and the scaling (Arm's BFDOT, which rounds to odd: 2^-23), and what is below
+  // 2^-126 taken for zero.
   void (*matmul_bf16)(const MatmulArgs&);
   void (*experts_down_bf16)(const ExpertsDownArgs&);
   void (*to_bf16)(const float* x, uint16_t* out, int64_t n);  // to nearest even
@@ -340,6 +341,9 @@ namespace amx { extern const Kernels kKernels; }
 namespace avx512_bf16 { extern const Kernels kKernels; }
 namespace avx512 { extern const Kernels kKernels; }
 namespace avx2 { extern const Kernels kKernels; }
+namespace neon_bf16 { extern const Kernels kKernels; }
+namespace neon_dot { extern const Kernels kKernels; }
+namespace neon { extern const Kernels kKernels; }
 namespace portable { extern const Kernels kKernels; }
 
 }  // namespace mainarch::cpu

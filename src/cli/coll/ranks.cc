@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "cli/coll/ranks.h"
 
+#include "absl/strings/str_cat.h"
+#include "backend/without_gpus.h"
 #include "base/decimal.h"
 #include "cli/coll/cpu_ranks.h"
+#ifndef MAINARCH_WITHOUT_GPUS
 #include "cli/coll/gpu_ranks.h"
+#endif
 
 namespace mainarch::coll {
 
@@ -38,8 +42,14 @@ StatusOr<std::unique_ptr<Ranks>> OpenRanks(absl::string_view device, size_t max_
     }
     return CpuRanks::Create(static_cast<int32_t>(*ranks), max_count, timeout_ms);
   }
+#ifndef MAINARCH_WITHOUT_GPUS
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::Open(device));
   return GpuRanks::Create(std::move(gpus), max_count, timeout_ms);
+#else
+  const absl::string_view kind = device.substr(0, device.find(':'));
+  if (kind != "gpu" && kind != "sim") return Error(Code::kInvalidArgument, "device \"", device, "\": expected cpu:N");
+  return backend::WithoutGpus(absl::StrCat("device \"", device, "\""));
+#endif
 }
 
 }  // namespace mainarch::coll

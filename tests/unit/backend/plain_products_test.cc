@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "support/config_runs.h"
+#include "support/gpus.h"
 #include "support/program_maker.h"
 #include "support/test.h"
 
@@ -75,6 +76,7 @@ class Maker : public test::ProgramMaker {
 };
 
 TEST(x_is_taken_as_it_is_and_normed) {
+  NEEDS_GPUS();
   const Maker maker;
   test::ProgramReference reference(*maker.program);
   std::vector<std::vector<double>> want;

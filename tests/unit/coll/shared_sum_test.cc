@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cli/coll/ranks.h"
+#include "support/gpus.h"
 #include "support/test.h"
 
 namespace mainarch::coll {
@@ -105,6 +106,7 @@ TEST(a_rank_that_does_not_come_is_named) {
 TEST(groups_of_every_kind_agree) {
   constexpr size_t kCount = 5000;
   for (const char* device : {"cpu:2", "cpu:4", "sim:gfx950x2", "sim:gfx942x4", "sim:gfx950x8"}) {
+    if (!test::IsHere(device)) continue;
     auto group = OpenRanks(device, kCount, 60'000);
     CHECK_OK(group);
     const int32_t ranks = (*group)->ranks();

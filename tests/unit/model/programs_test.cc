@@ -16,6 +16,7 @@
 #include "model/synthetic.h"
 #include "reference/decoder.h"
 #include "support/checkpoint_files.h"
+#include "support/gpus.h"
 #include "support/test.h"
 
 namespace mainarch {
@@ -256,6 +257,7 @@ TEST(a_head_of_an_architecture_reads_its_targets_tap) {
 }
 
 TEST(gpus_run_two_programs_over_one_set_of_weights) {
+  NEEDS_GPUS();
   const auto checkpoint = Checkpoint();
   CHECK(checkpoint != nullptr);
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, kVocab);
@@ -316,6 +318,7 @@ std::vector<double> Doubles(const std::vector<float>& values) {
 }
 
 TEST(a_head_on_gpus_reads_its_targets_tap) {
+  NEEDS_GPUS();
   const auto checkpoint = Checkpoint();
   CHECK(checkpoint != nullptr);
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, kVocab);
@@ -363,6 +366,7 @@ TEST(a_model_cut_in_two_at_a_tap_is_the_model) {
   CHECK(checkpoint != nullptr);
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, kVocab);
   for (const char* device : {"cpu:2", "sim:gfx950", "sim:gfx942x2"}) {
+    if (!test::IsHere(device)) continue;
     const auto backend = Open(device);
     CHECK(backend != nullptr);
     const auto whole = backend->Load(Build(kShallow, checkpoint, backend->ranks())[0], {});
@@ -401,6 +405,7 @@ TEST(a_model_cut_in_two_at_a_tap_is_the_model) {
 
 // A tap lies twice: a reader gets the step polled last while another one is in flight behind it.
 TEST(a_tap_is_of_the_step_polled_last) {
+  NEEDS_GPUS();
   const auto checkpoint = Checkpoint();
   CHECK(checkpoint != nullptr);
   const std::vector<uint32_t> tokens = test::Prompt(kTokens, kVocab);
@@ -452,6 +457,7 @@ TEST(a_tap_is_of_the_step_polled_last) {
 }
 
 TEST(a_wrong_source_is_refused) {
+  NEEDS_GPUS();
   const auto checkpoint = Checkpoint();
   CHECK(checkpoint != nullptr);
   const auto cpu = Open("cpu"), gpu = Open("sim:gfx950");

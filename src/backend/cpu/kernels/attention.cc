@@ -333,7 +333,7 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   // one: V under the scores, the next split's K under the values.
   const bool first = q0 == 0;
   // NQ * kPages * 2 chains, and kPages * kCols columns, in registers.
-  constexpr int kPages = NQ == 4 || (NQ == 2 && F::Key::kCols >= 4) ? 2 : 4;
+  constexpr int kPages = kQuarters ? 2 / NQ : NQ == 4 || (NQ == 2 && F::Key::kCols >= 4) ? 2 : 4;
   int64_t token = begin;
   for (; token + 16 * kPages <= padded; token += 16 * kPages) {
     Scores<F, NQ, kPages>(a, q0, token, first, tables);
@@ -347,13 +347,15 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   // As much of a row of V at once as there are registers for sums: 16 of them.
   using W = typename F::Value;
   using Narrow = typename NarrowOf<W>::Type;
-  constexpr int kWide = (NQ <= 2 ? 8 : 4) / W::kVectors;
+  constexpr int kWide = (kQuarters ? 4 / NQ : NQ <= 2 ? 8 : 4) / W::kVectors;
   int d = 0;
   for (; d + W::kDims * kWide <= a.kv.value_dim; d += W::kDims * kWide) {
     Values<F, W, NQ, kWide>(a, q0, d, begin, end, next && d == 0, tables);
   }
-  for (; d + 64 <= a.kv.value_dim; d += 64) {
-    Values<F, W, NQ, 64 / W::kDims>(a, q0, d, begin, end, next && d == 0, tables);
+  if constexpr (!kQuarters) {
+    for (; d + 64 <= a.kv.value_dim; d += 64) {
+      Values<F, W, NQ, 64 / W::kDims>(a, q0, d, begin, end, next && d == 0, tables);
+    }
   }
   for (; d < a.kv.value_dim; d += Narrow::kDims) {
     Values<F, Narrow, NQ, 1>(a, q0, d, begin, end, next && d == 0, tables);
@@ -365,7 +367,9 @@ void Attend(const AttendArgs& a) {
   const Tables& t = kTables;
   const DecodeTables tables = LoadTables(t.fp8_high, t.fp8_low, t.fp4);
   int q = 0;
-  for (; q + 4 <= a.queries; q += 4) AttendQueries<F, 4>(a, q, tables);
+  if constexpr (!kQuarters) {
+    for (; q + 4 <= a.queries; q += 4) AttendQueries<F, 4>(a, q, tables);
+  }
   for (; q + 2 <= a.queries; q += 2) AttendQueries<F, 2>(a, q, tables);
   for (; q < a.queries; ++q) AttendQueries<F, 1>(a, q, tables);
 }

@@ -11,12 +11,12 @@ namespace mainarch::cpu::MAINARCH_TARGET {
 // matmul.cc
 void RunMatmul(const MatmulArgs& a);
 void RunExpertsDown(const ExpertsDownArgs& a);
-void RunMatmulBF16(const MatmulArgs& a);            // avx512_bf16 only
+void RunMatmulBF16(const MatmulArgs& a);            // avx512_bf16 and neon_bf16 only
 void RunExpertsDownBF16(const ExpertsDownArgs& a);
 // matmul_blocks.cc
 void RunMatmulBlocks(const MatmulArgs& a);
 void RunExpertsDownBlocks(const ExpertsDownArgs& a);
-void RunMatmulBlocksBF16(const MatmulArgs& a);  // avx512_bf16 only
+void RunMatmulBlocksBF16(const MatmulArgs& a);  // avx512_bf16 and neon_bf16 only
 void RunExpertsDownBlocksBF16(const ExpertsDownArgs& a);
 // matmul_int8.cc
 void RunMatmulInt8(const MatmulArgs& a);

@@ -37,7 +37,7 @@ struct FormatBF16 : Unscaled {
   static constexpr int kCols = quant::InfoOf(PanelFormat::kBF16).step_cols;
   static constexpr int kBytes = quant::InfoOf(PanelFormat::kBF16).step_bytes;
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeBF16(p, w); }
-#if defined(MAINARCH_TARGET_avx512)
+#if defined(MAINARCH_PAIRS)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables&, Pairs* w) { *w = LoadPairs(p); }
 #endif
 };
@@ -55,7 +55,7 @@ struct FormatFp8 : Scaled {
   static constexpr int kCols = quant::InfoOf(PanelFormat::kFp8).step_cols;
   static constexpr int kBytes = quant::InfoOf(PanelFormat::kFp8).step_bytes;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp8(p, t, w); }
-#if defined(MAINARCH_TARGET_avx512)
+#if defined(MAINARCH_PAIRS)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
     DecodeFp8Pairs(p, t, w);
   }
@@ -68,7 +68,7 @@ struct FormatMxfp4 : Scaled {
   static constexpr int kCols = quant::InfoOf(PanelFormat::kMxfp4).step_cols;
   static constexpr int kBytes = quant::InfoOf(PanelFormat::kMxfp4).step_bytes;
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp4(p, t, w); }
-#if defined(MAINARCH_TARGET_avx512)
+#if defined(MAINARCH_PAIRS)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
     DecodeFp4Pairs(p, t, w);
   }
@@ -87,7 +87,7 @@ struct Blocks : Scaled {
 };
 struct FormatInt8 : Blocks<PanelFormat::kInt8> {
   static inline void Decode(const uint8_t* p, const DecodeTables&, V* w) { DecodeInt8(p, w); }
-#if defined(MAINARCH_TARGET_avx512)
+#if defined(MAINARCH_PAIRS)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables&, Pairs* w) {
     V of[kCols];
     DecodeInt8(p, of);
@@ -104,7 +104,7 @@ struct FormatInt8Row : FormatInt8 {
 template <PanelFormat kFormat>
 struct Nibbles : Blocks<kFormat> {
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) { DecodeFp4(p, t, w); }
-#if defined(MAINARCH_TARGET_avx512)
+#if defined(MAINARCH_PAIRS)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
     DecodeFp4Pairs(p, t, w);
   }
@@ -123,7 +123,7 @@ struct FiveBits : Blocks<kFormat> {
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) {
     DecodeUint5<kLess>(p, t, w);
   }
-#if defined(MAINARCH_TARGET_avx512)
+#if defined(MAINARCH_PAIRS)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
     DecodeUint5Pairs(p, t, w);
   }
@@ -181,7 +181,7 @@ struct FormatQ6K : Blocks<PanelFormat::kQ6K> {
   static inline void Decode(const uint8_t* p, const DecodeTables& t, V* w) {
     DecodeInt6(p, kCodes, t, w);
   }
-#if defined(MAINARCH_TARGET_avx512)
+#if defined(MAINARCH_PAIRS)
   static inline void DecodePairs(const uint8_t* p, const DecodeTables& t, Pairs* w) {
     DecodeInt6Pairs(p, kCodes, t, w);
   }
@@ -204,7 +204,7 @@ static inline __attribute__((always_inline)) void Prefetch(const uint8_t* p, siz
   for (int i = 0; i < kBytes; i += 64) FetchAhead(p, ahead + static_cast<size_t>(i));
 }
 
-#if defined(MAINARCH_TARGET_avx512)
+#if defined(MAINARCH_PAIRS)
 // A panel that was decoded to bf16 once for many rows; its scales are still those of F.
 template <class F>
 struct Decoded : FormatBF16 {

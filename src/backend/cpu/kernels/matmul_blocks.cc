@@ -42,8 +42,9 @@ void MatmulBlocksBF16(const MatmulArgs& a) {
   using M = Bf16<F>;
   int64_t panel = a.panel_begin;
   if (a.rows > kFewRows && a.decoded != nullptr) {
-    ManyRows<F, Bf16, 8, 2, kRest>(a, a.x16, &panel, tables);
-    return ManyRows<F, Bf16, 8, 1, kRest>(a, a.x16, &panel, tables);
+    constexpr int kRows = kQuarters ? 4 : 8;
+    ManyRows<F, Bf16, kRows, 2, kRest>(a, a.x16, &panel, tables);
+    return ManyRows<F, Bf16, kRows, 1, kRest>(a, a.x16, &panel, tables);
   }
   PanelsFrom<M, 4, 2, kRest>(a, a.x16, &panel, tables);
   PanelsFrom<M, 4, 1, kRest>(a, a.x16, &panel, tables);

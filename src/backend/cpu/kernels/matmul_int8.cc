@@ -214,6 +214,8 @@ void MatmulInt8(const MatmulArgs& a) {
   constexpr int kAlone = 4, kRows = 4;
 #elif defined(MAINARCH_TARGET_avx2)
   constexpr int kAlone = 2, kRows = 2;  // a vector is two registers of 16
+#elif defined(MAINARCH_TARGET_neon)
+  constexpr int kAlone = 2, kRows = 4;  // one panel at a time (kQuarters)
 #else
   constexpr int kAlone = 2, kRows = 1;
 #endif

@@ -18,7 +18,8 @@ namespace {
 template <class M, int MR, int NP, bool kStream>
 void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
            int64_t panel, int64_t row, const DecodeTables& tables) {
-  constexpr bool kApart = kStream && M::template kApart<MR>;
+  // Of quarters, several rows' sums with one panel fill the registers.
+  constexpr bool kApart = (kStream && M::template kApart<MR>) || (kQuarters && MR > 1);
   constexpr int kTogether = kApart ? 1 : NP;
   const uint8_t* scales[NP];
   for (int p = 0; p < NP; ++p) {
@@ -99,7 +100,7 @@ void AllPanels(const MatmulArgs& a, const typename M::X* const* x, const DecodeT
 // More rows than this are worth decoding a panel for.
 constexpr int64_t kFewRows = kMaxBlockRows;
 
-#if defined(MAINARCH_TARGET_avx512)
+#if defined(MAINARCH_PAIRS)
 template <class F, int NP>
 void DecodePanels(const MatmulArgs& a, int64_t panel, const DecodeTables& tables) {
   for (int p = 0; p < NP; ++p) {
@@ -146,7 +147,7 @@ void FewRows(const MatmulArgs& a, const DecodeTables& tables) {
 #endif
 
 // NP * MR * 2 accumulators stay in registers: 16 of the 32 of AVX-512; elsewhere a vector is two or
-// four of 16 registers.
+// four of 16 registers, or four of 32.
 template <class F>
 void Matmul(const MatmulArgs& a) {
   const DecodeTables tables = TablesOf<F>();
@@ -173,7 +174,7 @@ void Matmul(const MatmulArgs& a) {
 }
 
 // Blocks of several rows: portable code gains nothing by them, and takes gcc minutes.
-#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2)
+#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2) || defined(MAINARCH_TARGET_neon)
 constexpr bool kSharesDecoding = true;
 #else
 constexpr bool kSharesDecoding = false;
@@ -216,11 +217,11 @@ void ExpertPanelsOf(const ExpertsDownArgs& a, const typename M::X* act, int64_t 
   ExpertPanels<NP>(a, panel, [&](const Panels& w, const uint8_t* here, size_t ahead,
                                  const int32_t* entry, int32_t count, int slot) {
     const int32_t* end = entry + count;
-    constexpr int kPair = NP < 2 ? NP : 2;
+    constexpr int kPair = NP < 2 || kQuarters ? 1 : 2, kRows = kQuarters ? 2 : 4;
     if constexpr (kSharesDecoding) {
-      for (; entry + 4 <= end; entry += 4) {
+      for (; entry + kRows <= end; entry += kRows) {
         for (int p = 0; p < NP; p += kPair) {
-          ExpertBlock<M, 4, kPair>(a, act, w, here + static_cast<size_t>(p) * w.stride, ahead, entry,
+          ExpertBlock<M, kRows, kPair>(a, act, w, here + static_cast<size_t>(p) * w.stride, ahead, entry,
                                    slot + p, tables);
         }
       }
@@ -252,6 +253,13 @@ template <class F>
 void MatmulBF16(const MatmulArgs& a) {
   const DecodeTables tables = TablesOf<F>();
   using M = Bf16<F>;
+  if constexpr (kQuarters) {
+    if (a.rows == 1) return AllPanels<M, 1, 2>(a, a.x16, tables);
+    if (!F::kScaled || a.rows <= kFewRows || a.decoded == nullptr) return AllPanels<M, 4, 2>(a, a.x16, tables);
+    int64_t panel = a.panel_begin;
+    ManyRows<F, Bf16, 4, 2>(a, a.x16, &panel, tables);
+    return ManyRows<F, Bf16, 4, 1>(a, a.x16, &panel, tables);
+  }
   if (a.rows == 1) return AllPanels<M, 1, 4>(a, a.x16, tables);
   if (a.rows <= 4) return AllPanels<M, 4, 4>(a, a.x16, tables);
   if (a.rows <= kFewRows) return AllPanels<M, 8, 2>(a, a.x16, tables);

@@ -37,7 +37,7 @@ static constexpr Kernels kTable = {
     .silu_gate = RunSiluGate,
     .load_bf16 = RunLoadBF16,
     .load_f16 = RunLoadF16,
-#if defined(MAINARCH_TARGET_avx512_bf16)
+#if defined(MAINARCH_TARGET_avx512_bf16) || defined(MAINARCH_TARGET_neon_bf16)
     .matmul_bf16 = RunMatmulBF16,
     .experts_down_bf16 = RunExpertsDownBF16,
     .to_bf16 = RunToBF16,

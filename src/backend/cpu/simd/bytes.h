@@ -21,7 +21,7 @@
 namespace mainarch::cpu::MAINARCH_TARGET {
 
 // Vectors of bytes are registers, but for those of portable code, whose loops gcc takes minutes to unroll.
-#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2)
+#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2) || defined(MAINARCH_TARGET_neon)
 #define MAINARCH_UNROLL_BYTES MAINARCH_UNROLL
 #define MAINARCH_INLINE_BYTES inline __attribute__((always_inline))
 #else
@@ -146,6 +146,77 @@ static inline void StoreInt8(int8_t* out, V a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
                    _mm_packs_epi16(_mm256_castsi256_si128(in_order),
                                    _mm256_extracti128_si256(in_order, 1)));
+}
+
+#elif defined(MAINARCH_TARGET_neon)
+
+static constexpr bool kNarrowSums = false;
+static constexpr int kSignedLess = 0;
+struct Bytes {
+  uint8x16_t a, b, c, d;
+};
+struct ByteSums {
+  int32x4_t a, b, c, d;
+};
+template <class Op>
+static inline __attribute__((always_inline)) Bytes Each(const Op& op, Bytes x) {
+  return {op(x.a), op(x.b), op(x.c), op(x.d)};
+}
+static inline Bytes LoadB(const uint8_t* p) { return {vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}; }
+static inline Bytes All(uint8x16_t x) { return {x, x, x, x}; }
+static inline Bytes SetB(uint8_t byte) { return All(vdupq_n_u8(byte)); }
+static inline Bytes SetWordsB(uint16_t word) { return All(vreinterpretq_u8_u16(vdupq_n_u16(word))); }
+static inline Bytes AndB(Bytes x, Bytes y) { return {vandq_u8(x.a, y.a), vandq_u8(x.b, y.b), vandq_u8(x.c, y.c), vandq_u8(x.d, y.d)}; }
+static inline Bytes OrB(Bytes x, Bytes y) { return {vorrq_u8(x.a, y.a), vorrq_u8(x.b, y.b), vorrq_u8(x.c, y.c), vorrq_u8(x.d, y.d)}; }
+template <int n>
+static inline Bytes ShiftLeftB(Bytes x) {
+  return Each([](uint8x16_t p) { return vreinterpretq_u8_u16(vshlq_n_u16(vreinterpretq_u16_u8(p), n)); }, x);
+}
+template <int n>
+static inline Bytes ShiftRightB(Bytes x) {
+  return Each([](uint8x16_t p) { return vreinterpretq_u8_u16(vshrq_n_u16(vreinterpretq_u16_u8(p), n)); }, x);
+}
+static inline Bytes WidenB(const uint8_t* p) {
+  const auto eight = [p](int i) { return vreinterpretq_u8_u16(vmovl_u8(vld1_u8(p + 8 * i))); };
+  return {eight(0), eight(1), eight(2), eight(3)};
+}
+static inline Bytes LookupB(const uint8_t* table, Bytes codes) {
+  const uint8x16_t t = vld1q_u8(table);
+  return Each([t](uint8x16_t p) { return vqtbl1q_u8(t, p); }, codes);
+}
+static inline Bytes SignedB(Bytes codes) { return codes; }
+static inline ByteSums ZeroB() {
+  const int32x4_t zero = vdupq_n_s32(0);
+  return {zero, zero, zero, zero};
+}
+// Codes without a sign are of at most six bits: bytes with a sign hold them, too.
+static inline int32x4_t DotOfB(int32x4_t sums, uint8x16_t codes, int8x16_t x) {
+  const int8x16_t q = vreinterpretq_s8_u8(codes);
+#if defined(MAINARCH_TARGET_neon_dot)
+  return vdotq_s32(sums, q, x);
+#else
+  // A product fits into 16 bits; sums of two are of 32.
+  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(q), vget_low_s8(x)));
+  const int32x4_t high = vpaddlq_s16(vmull_high_s8(q, x));
+  return vaddq_s32(sums, vpaddq_s32(low, high));
+#endif
+}
+template <bool>
+static inline void DotB(ByteSums& sums, Bytes codes, const int8_t* x) {
+  const int8x16_t four = vreinterpretq_s8_s32(vdupq_n_s32(FourBytes(x)));
+  sums = {DotOfB(sums.a, codes.a, four), DotOfB(sums.b, codes.b, four), DotOfB(sums.c, codes.c, four), DotOfB(sums.d, codes.d, four)};
+}
+template <bool>
+static inline V FloatsOfB(ByteSums sums, int32_t less) {
+  const int32x4_t by = vdupq_n_s32(less);
+  return {vcvtq_f32_s32(vsubq_s32(sums.a, by)), vcvtq_f32_s32(vsubq_s32(sums.b, by)), vcvtq_f32_s32(vsubq_s32(sums.c, by)),
+          vcvtq_f32_s32(vsubq_s32(sums.d, by))};
+}
+static inline void StoreInt8(int8_t* out, V x) {
+  const auto words = [](float32x4_t p, float32x4_t q) {
+    return vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(p)), vqmovn_s32(vcvtnq_s32_f32(q)));
+  };
+  vst1q_s8(out, vcombine_s8(vqmovn_s16(words(x.a, x.b)), vqmovn_s16(words(x.c, x.d))));
 }
 
 #else

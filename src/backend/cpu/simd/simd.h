@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The sixteen-lane vector of the target this file is compiled for: MAINARCH_TARGET is one of
-// avx512_bf16, avx512, avx2, portable. Kernel files are compiled once a target, with its -m flags, and include nothing
+// avx512_bf16, avx512, avx2, neon_bf16, neon_dot, neon, portable. Kernel files are compiled once a target, with its -m flags, and include nothing
 // but this, kernels.h (and constants it is made of) and plain C headers: an inline function of a C++ header, compiled here, could
 // be linked into code that runs on a lesser CPU.
 #ifndef MAINARCH_BACKEND_CPU_SIMD_SIMD_H_
@@ -15,6 +15,20 @@
 #if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2)
 #include <immintrin.h>
 #endif
+#if defined(MAINARCH_TARGET_neon_bf16)
+#define MAINARCH_TARGET_neon_dot
+#define MAINARCH_BF16_DOT
+#endif
+#if defined(MAINARCH_TARGET_neon_dot)
+#define MAINARCH_TARGET_neon  // and what these guard
+#endif
+#if defined(MAINARCH_TARGET_neon)
+#include <arm_neon.h>
+#endif
+// Pairs of bf16 columns are a vector of their own.
+#if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_BF16_DOT)
+#define MAINARCH_PAIRS
+#endif
 
 // Accumulators must be registers: gcc leaves loops over them in memory if left to itself.
 #define MAINARCH_UNROLL _Pragma("GCC unroll 32")
@@ -25,8 +39,17 @@ namespace mainarch::cpu::MAINARCH_TARGET {
 #include "backend/cpu/simd/avx512.h"
 #elif defined(MAINARCH_TARGET_avx2)
 #include "backend/cpu/simd/avx2.h"
+#elif defined(MAINARCH_TARGET_neon)
+#include "backend/cpu/simd/neon.h"
 #else
 #include "backend/cpu/simd/portable.h"
+#endif
+
+// Whether a vector is four of 32 registers: loops keep fewer sums then.
+#if defined(MAINARCH_TARGET_neon)
+inline constexpr bool kQuarters = true;
+#else
+inline constexpr bool kQuarters = false;
 #endif
 
 // Lanes are added in one fixed tree on every target: 8 apart, 4 apart, 2 apart, neighbours.
