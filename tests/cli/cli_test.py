@@ -640,6 +640,15 @@ class AttnDecode(Case):
             report = self.check("--kv", kv, "--tp", 2, "--context", 300, *small, bound=2e-1)
             self.assertEqual(report["kv_bytes"], 300 * 4 * token)
 
+    def test_long_on_a_virtual_node(self):
+        # Splits of two blocks: fewer than 512 of a row, and their kernels.
+        one = ["--heads", 4, "--kv-heads", 1, "--head-dim", 32, "--context", 70000]
+        report = self.check("--device", "sim:gfx950", "--kv", "fp4", *one, bound=2e-1)
+        self.assertEqual([packet["kernel"] for packet in report["modelled"]["packets"]],
+                         ["prepare_fp4_32", "attend_long_fp4_32", "attend_long_merge"])
+        self.assertLess(report["counts"]["written_bytes"], 1.1 * 512 * 4 * (32 + 16) * 4)
+        self.check("--device", "sim:gfx942", "--kv", "bf16", "--no-time", *one, bound=4e-3)
+
     def test_virtual_node(self):
         report = self.check("--device", "sim:gfx942x2", "--heads", 8, "--kv-heads", 2, "--context", 530, bound=4e-3)
         self.assertNotIn("seconds", report)
