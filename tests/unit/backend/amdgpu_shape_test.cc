@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The sizes of a context, with no device.
+#include "backend/amdgpu/long_context.h"
 #include "backend/amdgpu/lower.h"
 #include "kernels/latent_args.h"
 #include "support/test.h"
