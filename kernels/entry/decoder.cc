@@ -133,7 +133,7 @@ KERNEL(experts_mxfp4_any_rounded, ExpertsMxfp4AnyRounded, "vgpr=256 sgpr=112 lds
   using Attend_##suffix = Attend<format, head_dim>;                       \
   using AttendLong_##suffix = AttendLong<format, head_dim>;               \
   KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112")          \
-  KERNEL(attend_##suffix, Attend_##suffix, "vgpr=200 sgpr=112 lds=17792") \
+  KERNEL(attend_##suffix, Attend_##suffix, "vgpr=216 sgpr=112 lds=17792") \
   KERNEL(attend_long_##suffix, AttendLong_##suffix, "vgpr=256 sgpr=112 lds=17792")
 
 MAINARCH_ATTENTION(bf16_32, KvFormat::kBF16, 32)

@@ -29,16 +29,15 @@ DEVICE uint32_t DppQuad(uint32_t x) {
 struct SplitEight {
   u32x4 high, low;
 };
-DEVICE SplitEight Split(Eight x) {
+DEVICE SplitEight Split(const Eight& x) {
   SplitEight out;
-  const RawEight<uint16_t> high = Pack<uint16_t>(x);
-  const Eight rounded = Unpack(high);
 #pragma clang loop unroll(full)
-  for (int i = 0; i < 8; ++i) {
-    x.at[i] -= rounded.at[i];
+  for (int i = 0; i < 4; ++i) {
+    const float a = x.at[2 * i], b = x.at[2 * i + 1];
+    const uint32_t high = isa::NearBf16Pair(a, b);
+    out.high[i] = high;
+    out.low[i] = isa::NearBf16Pair(a - Bf16Low(high), b - Bf16High(high));
   }
-  out.high = high.words[0];
-  out.low = Pack<uint16_t>(x).words[0];
   return out;
 }
 
@@ -232,7 +231,7 @@ struct Attend {
         } else if constexpr (kFp8) {
           const u32x2 both = pairs[i];
           const uint32_t c0 = both[0], c1 = both[1];
-          acc = Product(isa::Fp8TileToBf16(c0, c1), q, acc);
+          acc = Product(isa::CachedFp8ToBf16(c0, c1), q, acc);
         } else {
           if constexpr (kPlanes == 2) acc = ProductHigh(words[kCount + i], q, acc);
           acc = Product(words[i], q, acc);
@@ -287,7 +286,7 @@ struct Attend {
     // Of plane p tile i of the part, those of real tokens.
     DEVICE u32x4 Tile(uint32_t p, uint32_t i, u32x4 real) const {
       if constexpr (kFp8) {
-        return real & isa::Fp8TileToBf16(codes_a[i], codes_b[i]);
+        return real & isa::CachedFp8ToBf16(codes_a[i], codes_b[i]);
       } else {
         const u32x2 low = a[p * kTiles + i], high = b[p * kTiles + i];
         return real & u32x4{low[0], low[1], high[0], high[1]};
@@ -296,7 +295,7 @@ struct Attend {
   };
   // Of fp8, of tokens 4 g .. 4 g + 3.
   DEVICE static f32x4 FourFloats(Global<const float> scales) {
-    return reinterpret_cast<Global<const f32x4>>(scales)[LanePart()];
+    return reinterpret_cast<Global<const f32x4>>(scales)[LanePart()] * isa::kCachedFp8Scale;
   }
   // Multipliers of four tokens as fp16, which holds every E5M3 exactly: of tokens 0 and 2, and of 1 and 3.
   struct FourScales {

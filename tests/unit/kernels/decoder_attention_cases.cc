@@ -89,7 +89,8 @@ class Cache {
           continue;
         }
         if (form == KvForm::kFp8) {
-          side[at] = quant::Fp8E4m3FromFloat(x / scale);
+          const uint8_t code = quant::Fp8E4m3FromFloat(x / scale);
+          side[at] = code == 0x80 ? 0 : code;  // no kernel appends a negative zero
           continue;
         }
         float left = x;
