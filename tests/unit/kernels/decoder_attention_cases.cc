@@ -630,7 +630,7 @@ void AddLongCases(std::vector<Case>* cases) {
       cases->push_back(AttendCase({format, hd, 1, 2, {0, 14, 30, 31, 32, 47, 300}}, 0, 8, {.is_long = true}));
     }
   }
-  cases->push_back(AttendCase({KvFormat::kFp4, 32, 1, 1, {kLong + 130, 70}}, 0, 2, {.is_long = true}));
+  // So many tokens in doubles take seconds; `mainarch attn-decode` is run on as many by the command's test.
   if (std::getenv("MAINARCH_TEST_FULL") == nullptr) return;
   for (KvFormat format : kFormats) {
     cases->push_back(AttendCase({format, 32, 1, 3, {kLong + 130, 70, kLong - 1}}, 0, 3, {.is_long = true}));
