@@ -2,6 +2,7 @@
 #include "kernels/common/kernel.h"
 #include "kernels/ops/add_normed.h"
 #include "kernels/ops/attend_latent.h"
+#include "kernels/ops/attend_long.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
@@ -42,7 +43,8 @@ KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
 KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
-KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=2064")
+KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=5136")
+KERNEL(attend_long_merge, AttendLongMerge, "vgpr=104 sgpr=112 lds=3088")
 
 using GatedDelta = Delta<128, 2>;
 using GatedDeltaWide = Delta<256, 1>;
@@ -157,11 +159,13 @@ KERNEL(experts_bf16_any_rounded, ExpertsBf16AnyRounded, "vgpr=256 sgpr=112 lds=2
 KERNEL(experts_fp8_any_rounded, ExpertsFp8AnyRounded, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any_rounded, ExpertsMxfp4AnyRounded, "vgpr=256 sgpr=112 lds=23632")
 
-#define MAINARCH_ATTENTION(suffix, format, head_dim)             \
-  using Prepare_##suffix = Prepare<format, head_dim>;            \
-  using Attend_##suffix = Attend<format, head_dim>;              \
-  KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112") \
-  KERNEL(attend_##suffix, Attend_##suffix, "vgpr=200 sgpr=112 lds=33280")
+#define MAINARCH_ATTENTION(suffix, format, head_dim)                      \
+  using Prepare_##suffix = Prepare<format, head_dim>;                     \
+  using Attend_##suffix = Attend<format, head_dim>;                       \
+  using AttendLong_##suffix = AttendLong<format, head_dim>;               \
+  KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112")          \
+  KERNEL(attend_##suffix, Attend_##suffix, "vgpr=216 sgpr=112 lds=17792") \
+  KERNEL(attend_long_##suffix, AttendLong_##suffix, "vgpr=256 sgpr=112 lds=17792")
 
 MAINARCH_ATTENTION(bf16_32, KvFormat::kBF16, 32)
 MAINARCH_ATTENTION(bf16_64, KvFormat::kBF16, 64)
@@ -186,7 +190,7 @@ MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
 MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256)
 
 // Latent attention.
-KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=64 sgpr=112 lds=2064")
+KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=64 sgpr=112 lds=5136")
 KERNEL(norm_split, NormSplit, "vgpr=48 sgpr=80 lds=16")
 using HeadsMatmulBf16 = HeadsMatmul<TileFormat::kBf16>;
 using HeadsMatmulPair = HeadsMatmul<TileFormat::kBf16Pair>;

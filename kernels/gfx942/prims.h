@@ -100,6 +100,27 @@ DEVICE u32x4 Fp8TileToBf16(uint32_t low, uint32_t high) {
   return out;
 }
 
+// The nearest bf16 of each, that with the larger magnitude of two as near; of infinities themselves. There is no
+// instruction for it here, and ties to even take three more.
+DEVICE uint32_t NearBf16Pair(float low, float high) {
+  return __builtin_amdgcn_perm(BitCast<uint32_t>(high) + 0x8000, BitCast<uint32_t>(low) + 0x8000, 0x07060302);
+}
+
+// Eight codes of a cache, as bf16 that are kCachedFp8Scale too small: Fp8OcpFromFloat2 writes no negative zero, the one
+// finite code that e4m3fnuz has not.
+inline constexpr float kCachedFp8Scale = quant::kFnuzScale;
+DEVICE u32x4 CachedFp8ToBf16(uint32_t low, uint32_t high) {
+  const f32x2 of[4] = {NativeFp8ToFloat2<false>(low), NativeFp8ToFloat2<true>(low),
+                       NativeFp8ToFloat2<false>(high), NativeFp8ToFloat2<true>(high)};
+  u32x4 out;
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 4; ++i) {
+    const float a = of[i][0], b = of[i][1];
+    out[i] = __builtin_amdgcn_perm(BitCast<uint32_t>(b), BitCast<uint32_t>(a), 0x07060302);
+  }
+  return out;
+}
+
 // Two floats of magnitude at most 448 as OCP e4m3fn, in bytes 0 and 1; nearest even. A code of
 // e4m3fnuz is half of what the same code is in e4m3fn.
 DEVICE uint32_t Fp8OcpFromFloat2(float a, float b) {

@@ -110,6 +110,16 @@ DEVICE u32x4 Fp8TileToBf16(uint32_t low, uint32_t high) {
                BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(high, 1.0f, true))};
 }
 
+// The nearest bf16 of each.
+DEVICE uint32_t NearBf16Pair(float low, float high) {
+  const bf16x2 pair = {static_cast<__bf16>(low), static_cast<__bf16>(high)};
+  return BitCast<uint32_t>(pair);
+}
+
+// Eight codes of a cache, as bf16 that are kCachedFp8Scale too small.
+inline constexpr float kCachedFp8Scale = 1;
+DEVICE u32x4 CachedFp8ToBf16(uint32_t low, uint32_t high) { return Fp8TileToBf16(low, high); }
+
 // Two floats of magnitude at most 448 as OCP e4m3fn, in bytes 0 and 1; nearest even.
 DEVICE uint32_t Fp8OcpFromFloat2(float a, float b) { return NativeFp8FromFloat2<false>(a, b, 0); }
 

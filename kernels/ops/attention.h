@@ -17,28 +17,28 @@
 
 namespace mainarch::kernels {
 
+using f16x2 = Vec<_Float16, 2>;
+
+// What lane kLane of these four lanes has.
+template <int kLane>
+DEVICE uint32_t DppQuad(uint32_t x) {
+  return Dpp<kLane * 0x55>(x, x);
+}
+
 // Eight fp32 as the two bf16 operands of a matrix instruction.
 struct SplitEight {
   u32x4 high, low;
 };
-DEVICE SplitEight Split(Eight x) {
+DEVICE SplitEight Split(const Eight& x) {
   SplitEight out;
-  const RawEight<uint16_t> high = Pack<uint16_t>(x);
-  const Eight rounded = Unpack(high);
 #pragma clang loop unroll(full)
-  for (int i = 0; i < 8; ++i) {
-    x.at[i] -= rounded.at[i];
+  for (int i = 0; i < 4; ++i) {
+    const float a = x.at[2 * i], b = x.at[2 * i + 1];
+    const uint32_t high = isa::NearBf16Pair(a, b);
+    out.high[i] = high;
+    out.low[i] = isa::NearBf16Pair(a - Bf16Low(high), b - Bf16High(high));
   }
-  out.high = high.words[0];
-  out.low = Pack<uint16_t>(x).words[0];
   return out;
-}
-
-// Eight fp8 codes as bf16, exactly.
-DEVICE u32x4 Fp8ToBf16(uint32_t low, uint32_t high) {
-  const f32x2 a = isa::Fp8OcpToFloat2<false>(low), b = isa::Fp8OcpToFloat2<true>(low);
-  const f32x2 c = isa::Fp8OcpToFloat2<false>(high), d = isa::Fp8OcpToFloat2<true>(high);
-  return Pack<uint16_t>(Eight{{a[0], a[1], b[0], b[1], c[0], c[1], d[0], d[1]}}).words[0];
 }
 
 // This lane's eight columns of a step, as floats (StepPlace). Steps are counted in 64 bits: with 32
@@ -102,10 +102,13 @@ struct Attend {
                                     : kKey == KvForm::kFp4                    ? 64
                                                                               : 64 / KvPlanes(kKey);
   static constexpr uint32_t kParts = kHeadDim / kPart;
-  // A wave's o, m, l for every column, so many elements of a head at a time: [4 waves][16 columns].
-  static constexpr uint32_t kMerged = kHeadDim <= 128 ? kHeadDim : 64;
+  // What waves leave of every column: o, so many elements of a head at a time, [4 waves][16 columns]; m and l, [4][16]
+  // each; and of all waves shares [4][16], m and l [16]. Two workgroups and more fit a compute unit.
+  static constexpr uint32_t kMerged = kHeadDim <= 64 ? kHeadDim : 64;
   static constexpr uint32_t kColumn = kMerged + 2;
-  static constexpr uint32_t kLdsBytes = kWaves * kMaxGroup * kColumn * 4;
+  static constexpr uint32_t kPeaksAt = kWaves * kMaxGroup * kColumn * 4;
+  static constexpr uint32_t kOfWaves = kWaves * kMaxGroup;  // floats
+  static constexpr uint32_t kLdsBytes = kPeaksAt + (3 * kOfWaves + 2 * kMaxGroup) * 4;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
@@ -120,15 +123,12 @@ struct Attend {
     }
   }
 
-  // Splits are counted from the row's first.
-  DEVICE static void OneSplit(const Args& args, const StepView& step, uint32_t row, uint32_t head,
-                              uint32_t split, Arena arena) {
+  // Of the group's queries this lane's column, times the factor of the scores.
+  DEVICE static void LoadQueries(const Args& args, uint32_t row, uint32_t head, SplitEight (&query)[kSteps]) {
     const uint32_t group = args.heads / args.kv_heads;
-    const uint32_t position = step.position(row);
     const uint32_t column = Min(LaneRow(), group - 1);
     const Global<const float> q =
         At(args.qkv) + uint64_t{row} * args.q_stride + (head * group + column) * kHeadDim;
-    SplitEight query[kSteps];
 #pragma clang loop unroll(full)
     for (uint32_t s = 0; s < kSteps; ++s) {
       Eight eight = LoadStep(q, s);
@@ -136,6 +136,13 @@ struct Attend {
       for (int i = 0; i < 8; ++i) eight.at[i] *= args.scale;
       query[s] = Split(eight);
     }
+  }
+
+  // Splits are counted from the row's first.
+  DEVICE static void OneSplit(const Args& args, const StepView& step, uint32_t row, uint32_t head,
+                              uint32_t split, Arena arena) {
+    const uint32_t group = args.heads / args.kv_heads;
+    const uint32_t position = step.position(row);
     Running<kHeadDim> run;
     static_assert(kWaves * 32 == kSplitTokens);
     const uint32_t seen = FirstSeen(position, args.window);
@@ -149,11 +156,41 @@ struct Attend {
       const uint32_t first = token + kPageTokens > seen ? 0 : second;
       const PageOf a = PageAt<kFormat, kHeadDim>(kv, pages[first], args.kv_heads, head);
       const PageOf b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.kv_heads, head);
+      Parts parts(a, b);  // on their way while queries are made
+      SplitEight query[kSteps];
+      LoadQueries(args, row, head, query);
       // Counted from the first token seen: those before it are far behind the last then.
-      Group(a, b, token - seen, position - seen, query, run);
+      Group(parts, token - seen, position - seen, query, run);
     }
     Finish(args, {row, head, split, SplitsSeen(position, args.window), group}, run, arena);
   }
+
+  // Of fp4, of tokens 4 g .. 4 g + 3 multipliers of kCount blocks, a byte each. Of four blocks they are 64 bytes, asked
+  // for at once: a block by every fourth lane of a row, who tells the others.
+  template <uint32_t kCount>
+  struct BlockScales {
+    static constexpr bool kFours = kCount % 4 == 0;
+    uint32_t words[kFours ? kCount / 4 : kCount];
+
+    DEVICE void Load(Global<const uint8_t> bytes, uint32_t first) {
+      const Global<const uint32_t> from = reinterpret_cast<Global<const uint32_t>>(bytes) + LanePart();
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < sizeof(words) / 4; ++i) {
+        const uint32_t block = first + (kFours ? 4 * i + LaneRow() % 4 : i);
+        words[i] = from[block * (kPageTokens / 4)];
+      }
+    }
+    DEVICE uint32_t Of(uint32_t i) const {
+      if constexpr (!kFours) return words[i];
+      const uint32_t word = words[i / 4];
+      switch (i % 4) {
+        case 0: return DppQuad<0>(word);
+        case 1: return DppQuad<1>(word);
+        case 2: return DppQuad<2>(word);
+        default: return DppQuad<3>(word);
+      }
+    }
+  };
 
   // A part of K of 16 tokens as it lies, this lane's share, and what multiplies it.
   struct Keys {
@@ -161,7 +198,8 @@ struct Attend {
     static constexpr uint32_t kPlanes = KvPlanes(kKey), kCount = kPart / 32;
     u32x4 words[kFp4 || kFp8 ? 1 : kPlanes * kCount];
     u32x2 pairs[kFp8 ? kCount : 1];
-    uint32_t codes[kFp4 ? kCount : 1], scales[kFp4 ? kCount : 1];
+    uint32_t codes[kFp4 ? kCount : 1];
+    BlockScales<kFp4 ? kCount : 1> scales;
     f32x4 multipliers;
 
     DEVICE void Load(const PageOf& page, uint32_t part) {
@@ -170,7 +208,6 @@ struct Attend {
         const uint32_t s = part * kCount + i, at = (s * 16 + LaneRow()) * 4 + LanePart();
         if constexpr (kFp4) {
           codes[i] = reinterpret_cast<Global<const uint32_t>>(page.k(0))[at];
-          scales[i] = FourBytes(page.k_bytes(), s);
         } else if constexpr (kFp8) {
           pairs[i] = reinterpret_cast<Global<const u32x2>>(page.k(0))[at];
         } else {
@@ -178,6 +215,7 @@ struct Attend {
           for (uint32_t p = 0; p < kPlanes; ++p) words[p * kCount + i] = Load16(page.k(p), at);
         }
       }
+      if constexpr (kFp4) scales.Load(page.k_bytes(), part * kCount);
       if constexpr (kFp8) multipliers = FourFloats(page.k_scales());
     }
     // acc + this part times the queries.
@@ -187,11 +225,13 @@ struct Attend {
         const SplitEight& q = query[part * kCount + i];
         if constexpr (kFp4) {
           const f32x4 block = Product(isa::Fp4ToBf16(codes[i]), q, f32x4{0, 0, 0, 0});
-          acc = acc + block * ScalesOf(scales[i]);
+          const FourScales four(scales.Of(i));
+#pragma clang loop unroll(full)
+          for (uint32_t k = 0; k < 4; ++k) acc[k] = Fma(four.Of(k), float{block[k]}, float{acc[k]});
         } else if constexpr (kFp8) {
           const u32x2 both = pairs[i];
           const uint32_t c0 = both[0], c1 = both[1];
-          acc = Product(Fp8ToBf16(c0, c1), q, acc);
+          acc = Product(isa::CachedFp8ToBf16(c0, c1), q, acc);
         } else {
           if constexpr (kPlanes == 2) acc = ProductHigh(words[kCount + i], q, acc);
           acc = Product(words[i], q, acc);
@@ -208,7 +248,7 @@ struct Attend {
     u32x2 a[kFp4 || kFp8 ? 1 : kPlanes * kTiles], b[kFp4 || kFp8 ? 1 : kPlanes * kTiles];
     uint32_t codes_a[kFp8 ? kTiles : kFp4 ? kWords : 1];
     uint32_t codes_b[kFp8 ? kTiles : kFp4 ? kWords : 1];
-    uint32_t scales_a[kFp4 ? kWords : 1], scales_b[kFp4 ? kWords : 1];
+    BlockScales<kFp4 ? kWords : 1> scales_a, scales_b;
     f32x4 multipliers_a, multipliers_b;
 
     DEVICE void Load(const PageOf& page_a, const PageOf& page_b, uint32_t part) {
@@ -219,9 +259,9 @@ struct Attend {
           const uint32_t t = part * kWords + i;
           codes_a[i] = reinterpret_cast<Global<const uint32_t>>(page_a.v(0))[at + t];
           codes_b[i] = reinterpret_cast<Global<const uint32_t>>(page_b.v(0))[at + t];
-          scales_a[i] = FourBytes(page_a.v_bytes(), t);
-          scales_b[i] = FourBytes(page_b.v_bytes(), t);
         }
+        scales_a.Load(page_a.v_bytes(), part * kWords);
+        scales_b.Load(page_b.v_bytes(), part * kWords);
       } else {
 #pragma clang loop unroll(full)
         for (uint32_t i = 0; i < kTiles; ++i) {
@@ -246,26 +286,28 @@ struct Attend {
     // Of plane p tile i of the part, those of real tokens.
     DEVICE u32x4 Tile(uint32_t p, uint32_t i, u32x4 real) const {
       if constexpr (kFp8) {
-        return real & Fp8ToBf16(codes_a[i], codes_b[i]);
+        return real & isa::CachedFp8ToBf16(codes_a[i], codes_b[i]);
       } else {
         const u32x2 low = a[p * kTiles + i], high = b[p * kTiles + i];
         return real & u32x4{low[0], low[1], high[0], high[1]};
       }
     }
   };
-  // Of tokens 4 g .. 4 g + 3: multipliers of block `block`, a byte each; and of fp8.
-  DEVICE static uint32_t FourBytes(Global<const uint8_t> bytes, uint32_t block) {
-    return reinterpret_cast<Global<const uint32_t>>(bytes)[block * (kPageTokens / 4) + LanePart()];
-  }
+  // Of fp8, of tokens 4 g .. 4 g + 3.
   DEVICE static f32x4 FourFloats(Global<const float> scales) {
-    return reinterpret_cast<Global<const f32x4>>(scales)[LanePart()];
+    return reinterpret_cast<Global<const f32x4>>(scales)[LanePart()] * isa::kCachedFp8Scale;
   }
-  DEVICE static f32x4 ScalesOf(uint32_t four) {
-    return f32x4{quant::FloatFromE5m3(static_cast<uint8_t>(four)),
-                 quant::FloatFromE5m3(static_cast<uint8_t>(four >> 8)),
-                 quant::FloatFromE5m3(static_cast<uint8_t>(four >> 16)),
-                 quant::FloatFromE5m3(static_cast<uint8_t>(four >> 24))};
-  }
+  // Multipliers of four tokens as fp16, which holds every E5M3 exactly: of tokens 0 and 2, and of 1 and 3.
+  struct FourScales {
+    f16x2 even, odd;
+    DEVICE explicit FourScales(uint32_t four)
+        : even(BitCast<f16x2>(four << 7 & 0x7f807f80)), odd(BitCast<f16x2>(four >> 1 & 0x7f807f80)) {}
+    // That of token k as fp32: the instruction that multiplies by it takes it as it is.
+    DEVICE float Of(uint32_t k) const {
+      const f16x2 pair = k % 2 == 0 ? even : odd;
+      return static_cast<float>(pair[k / 2]);
+    }
+  };
   DEVICE static f32x4 Product(u32x4 w, const SplitEight& x, f32x4 acc) {
     return isa::Mfma16x16x32Bf16(w, x.high, isa::Mfma16x16x32Bf16(w, x.low, acc));
   }
@@ -302,9 +344,8 @@ struct Attend {
 
   // Lane (j, g) holds tokens 4g .. 4g+3 of each page: their scores and then weights are both what
   // the first product gives and what the second one takes, with no move between lanes.
-  DEVICE static void Group(const PageOf& a, const PageOf& b, uint32_t token, uint32_t position,
+  DEVICE static void Group(Parts& parts, uint32_t token, uint32_t position,
                            const SplitEight (&query)[kSteps], Running<kHeadDim>& run) {
-    Parts parts(a, b);
     f32x4 score_a = {0, 0, 0, 0}, score_b = {0, 0, 0, 0};
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kParts; ++i) {
@@ -316,7 +357,7 @@ struct Attend {
     if constexpr (kKey == KvForm::kFp8) {
       Times(score, parts.key_a[0].multipliers, parts.key_b[0].multipliers);
     }
-    const float keep = Weigh(token, position, score, run);
+    Weigh(token, position, score, run);
     if constexpr (kValue == KvForm::kFp8) {
       Times(score, parts.values[0].multipliers_a, parts.values[0].multipliers_b);
     }
@@ -325,24 +366,26 @@ struct Attend {
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kParts; ++i) {
       if constexpr (kValue == KvForm::kFp4) {
-        AddFp4Values(parts.values[i], i, score, keep, run);
+        AddFp4Values(parts.values[i], i, score, run);
       } else {
-        AddValues(parts.values[i], i, weight, real, keep, run);
+        AddValues(parts.values[i], i, weight, real, run);
       }
       parts.AskBehind(kParts + i);
     }
   }
   // Tokens from `token` on, the last one seen is `position`; both counted from the first one seen, so
   // that those before it, being unsigned, are beyond it too.
-  // Scores become weights: exp of what they are above the largest of all so far. Gives what
-  // multiplies what has been added before.
-  DEVICE static float Weigh(uint32_t token, uint32_t position, Eight& score,
+  // Scores become weights: exp of what they are above the largest of all so far, to which what has been added
+  // before is brought.
+  // `kWhole`: all 32 tokens are seen.
+  template <bool kWhole = false>
+  DEVICE static void Weigh(uint32_t token, uint32_t position, Eight& score,
                             Running<kHeadDim>& run) {
     float largest = -__builtin_inff();
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < 8; ++i) {
       const uint32_t at = token + i / 4 * kPageTokens + LanePart() * 4 + i % 4;
-      if (at > position) score.at[i] = -__builtin_inff();
+      if (!kWhole && at > position) score.at[i] = -__builtin_inff();
       largest = __builtin_fmaxf(largest, score.at[i]);
     }
     const float now = __builtin_fmaxf(run.largest, ColumnMax(largest));
@@ -355,41 +398,46 @@ struct Attend {
       sum += score.at[i];
     }
     run.sum = Fma(run.sum, keep, sum);
-    return keep;
+    // A larger score is rare once a wave has seen some.
+    if (Ballot(keep != 1.0f) != 0) {
+#pragma clang loop unroll(full)
+      for (f32x4& o : run.o) o = o * keep;
+    }
   }
-  // o = o * keep + weight * V, of a part.
+  // o += weight * V, of a part.
   DEVICE static void AddValues(const Values& values, uint32_t part, const SplitEight& weight,
-                               u32x4 real, float keep, Running<kHeadDim>& run) {
+                               u32x4 real, Running<kHeadDim>& run) {
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Values::kTiles; ++i) {
       const uint32_t t = part * Values::kTiles + i;
-      f32x4 o = run.o[t] * keep;
+      f32x4 o = run.o[t];
       if constexpr (Values::kPlanes == 2) o = ProductHigh(values.Tile(1, i, real), weight, o);
       run.o[t] = Product(values.Tile(0, i, real), weight, o);
     }
   }
   // The same, block after block, its multipliers folded into the weights. Of the tokens
   // 4 g .. 4 g + 3 of both pages those of one and the other take turns, in V and so in the weights.
+  template <bool kWhole = false>
   DEVICE static void AddFp4Values(const Values& values, uint32_t part, const Eight& weight,
-                                  float keep, Running<kHeadDim>& run) {
+                                  Running<kHeadDim>& run) {
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Values::kWords; ++i) {
-      const f32x4 scale_a = ScalesOf(values.scales_a[i]), scale_b = ScalesOf(values.scales_b[i]);
+      const FourScales scale_a(values.scales_a.Of(i)), scale_b(values.scales_b.Of(i));
       Eight scaled;
 #pragma clang loop unroll(full)
       for (uint32_t k = 0; k < 4; ++k) {
+        const float of_a = Fma(scale_a.Of(k), weight.at[k], 0.0f), of_b = Fma(scale_b.Of(k), weight.at[k + 4], 0.0f);
         // A token beyond the position has no multiplier yet: its weight is 0, and stays so.
-        const float of_a = weight.at[k], of_b = weight.at[k + 4];
-        scaled.at[2 * k] = of_a == 0.0f ? 0.0f : of_a * scale_a[k];
-        scaled.at[2 * k + 1] = of_b == 0.0f ? 0.0f : of_b * scale_b[k];
+        scaled.at[2 * k] = kWhole || weight.at[k] != 0.0f ? of_a : 0.0f;
+        scaled.at[2 * k + 1] = kWhole || weight.at[k + 4] != 0.0f ? of_b : 0.0f;
       }
       const SplitEight split = Split(scaled);
       const uint32_t word_a = values.codes_a[i], word_b = values.codes_b[i];
       const uint32_t low = (word_a & 0x0f0f0f0f) | (word_b & 0x0f0f0f0f) << 4;
       const uint32_t high = (word_a >> 4 & 0x0f0f0f0f) | (word_b & 0xf0f0f0f0);
       const uint32_t t = 2 * (part * Values::kWords + i);
-      run.o[t] = Product(isa::Fp4ToBf16(low), split, run.o[t] * keep);
-      run.o[t + 1] = Product(isa::Fp4ToBf16(high), split, run.o[t + 1] * keep);
+      run.o[t] = Product(isa::Fp4ToBf16(low), split, run.o[t]);
+      run.o[t + 1] = Product(isa::Fp4ToBf16(high), split, run.o[t + 1]);
     }
   }
   DEVICE static Eight Join(f32x4 a, f32x4 b) {
@@ -417,11 +465,43 @@ struct Attend {
   struct Unit {
     uint32_t row, head, split, splits, group;
   };
+  // Of the waves together: what each has to be multiplied by, the largest score, the sum.
+  struct Joined {
+    Lds<float> peaks, sums, shares, largest, total;
+    DEVICE explicit Joined(Arena arena)
+        : peaks(arena.Get<float>(kPeaksAt)),
+          sums(peaks + kOfWaves),
+          shares(sums + kOfWaves),
+          largest(shares + kOfWaves),
+          total(largest + kMaxGroup) {}
+    // By a thread for each column.
+    DEVICE void Column(uint32_t column) const {
+      float most = peaks[column];
+#pragma clang loop unroll(full)
+      for (uint32_t w = 1; w < kWaves; ++w) most = __builtin_fmaxf(most, peaks[w * kMaxGroup + column]);
+      float all = 0;
+#pragma clang loop unroll(full)
+      for (uint32_t w = 0; w < kWaves; ++w) {
+        const float share = Exp(peaks[w * kMaxGroup + column] - most);
+        shares[w * kMaxGroup + column] = share;
+        all = Fma(sums[w * kMaxGroup + column], share, all);
+      }
+      largest[column] = most;
+      total[column] = all;
+    }
+  };
   // Merges the four waves in order and writes the answer, or a part of it.
   DEVICE static void Finish(const Args& args, const Unit& unit, Running<kHeadDim>& run,
                             Arena arena) {
+    const Joined joined(arena);
     const Lds<float> mine = arena.Get<float>() + (WaveId() * kMaxGroup + LaneRow()) * kColumn;
     const float sum = ColumnSum(run.sum);
+    if (LanePart() == 0) {
+      joined.peaks[WaveId() * kMaxGroup + LaneRow()] = run.largest;
+      joined.sums[WaveId() * kMaxGroup + LaneRow()] = sum;
+    }
+    BarrierLds();
+    if (ThreadId() < kMaxGroup) joined.Column(ThreadId());
 #pragma clang loop unroll(full)
     for (uint32_t first = 0; first < kHeadDim; first += kMerged) {
 #pragma clang loop unroll(full)
@@ -431,35 +511,26 @@ struct Attend {
           mine[16 * t + 4 * LanePart() + r] = run.o[first / 16 + t][r];
         }
       }
-      if (LanePart() == 0) {
-        mine[kMerged] = run.largest;
-        mine[kMerged + 1] = sum;
-      }
       BarrierLds();
       for (uint32_t i = ThreadId(); i < unit.group * kMerged; i += kThreads) {
-        OneElement(args, unit, i / kMerged, first, i % kMerged, arena);
+        OneElement(args, unit, joined, i / kMerged, first, i % kMerged, arena);
       }
       BarrierLds();
     }
   }
   // Element first + d of the column's head, d of what the LDS holds.
-  DEVICE static void OneElement(const Args& args, const Unit& unit, uint32_t column, uint32_t first,
-                                uint32_t d, Arena arena) {
-    const Lds<float> parts = arena.Get<float>() + column * kColumn;
-    float largest = parts[kMerged];
-    for (uint32_t w = 1; w < kWaves; ++w) {
-      largest = __builtin_fmaxf(largest, parts[w * kMaxGroup * kColumn + kMerged]);
-    }
-    float o = 0, total = 0;
+  DEVICE static void OneElement(const Args& args, const Unit& unit, const Joined& joined, uint32_t column,
+                                uint32_t first, uint32_t d, Arena arena) {
+    const Lds<float> parts = arena.Get<float>() + column * kColumn + d;
+    float o = 0;
+#pragma clang loop unroll(full)
     for (uint32_t w = 0; w < kWaves; ++w) {
-      const Lds<float> part = parts + w * kMaxGroup * kColumn;
-      const float share = Exp(part[kMerged] - largest);
-      o = Fma(part[d], share, o);
-      total = Fma(part[kMerged + 1], share, total);
+      o = Fma(parts[w * kMaxGroup * kColumn], joined.shares[w * kMaxGroup + column], o);
     }
     const uint32_t query_head = unit.head * unit.group + column;
+    float total = joined.total[column];
     if (unit.splits == 1) {
-      if (args.sinks.address != 0) AddSink(At(args.sinks)[query_head], largest, o, total);
+      if (args.sinks.address != 0) AddSink(At(args.sinks)[query_head], joined.largest[column], o, total);
       StoreGated(args, unit.row, query_head * kHeadDim + first + d, o / total);
       return;
     }
@@ -470,40 +541,47 @@ struct Attend {
                              AttendPartFloats(kHeadDim);
     part[first + d] = o;
     if (first + d == 0) {
-      part[kHeadDim] = largest;
+      part[kHeadDim] = joined.largest[column];
       part[kHeadDim + 1] = total;
     }
   }
 };
 
-// Rows of more than one split: a workgroup a (row, kMergeColumns elements of a head, or all). Splits are dealt
-// out over so many groups of threads as these leave, group after group, and added in order by each; then
-// groups are.
-template <bool kLatents>
+// Rows of more than one split: a workgroup a (row, kColumns elements of a head, or all). Splits are added in
+// kChains chains, every kChains-th split in order, and then chains are: the same order for any kColumns. Chains
+// are dealt out over so many groups of threads as columns leave.
+template <class Splits, uint32_t kColumns>
 struct MergeSplits {
   using Args = AttendMergeArgs;
   static constexpr uint32_t kBatch = 16;         // parts that a thread asks for at once
+  static constexpr uint32_t kChains = 16;
   static constexpr uint32_t kShares = kThreads;  // whose shares are known at once
-  static constexpr uint32_t kSumsAt = kShares * 4, kScratchAt = kSumsAt + kThreads * 4;
+  static constexpr uint32_t kSumsAt = kShares * 4, kScratchAt = kSumsAt + kChains * kColumns * 4;
   static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 4;
+  static_assert(kShares % kChains == 0 && kBatch % (kChains * kColumns / kThreads) == 0);
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
-    const uint32_t slices = CeilDiv(args.head_dim, kMergeColumns), units = args.heads * slices;
+    const uint32_t slices = CeilDiv(args.head_dim, kColumns), units = args.heads * slices;
     const uint32_t total = RowsHere(step, args.first_row, args.row_count) * units;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t row = args.first_row + t / units, unit = t % units;
-      const uint32_t splits = kLatents ? LatentSplits(step.position(row))
-                                       : SplitsSeen(step.position(row), args.window);
-      if (splits > 1) OneSlice(args, row, unit / slices, unit % slices, splits, arena);
+      const uint32_t splits = Splits::Of(args, step.position(row));
+      if (splits <= 1) continue;
+      if (kColumns <= 32 || args.head_dim >= kColumns) {
+        OneSlice<kColumns>(args, row, unit / slices, unit % slices, splits, arena);
+      } else {
+        OneSlice<32>(args, row, unit / slices, unit % slices, splits, arena);
+      }
     }
   }
 
-  // kMergeColumns elements of a head, or all of it.
+  // kWidth elements of a head.
+  template <uint32_t kWidth>
   DEVICE static void OneSlice(const Args& args, uint32_t row, uint32_t head, uint32_t slice,
                               uint32_t splits, Arena arena) {
-    const uint32_t hd = args.head_dim, column = AttendPartFloats(hd);
-    const uint32_t width = Min(hd, kMergeColumns), begin = slice * kMergeColumns;
+    constexpr uint32_t kGroups = kThreads / kWidth, kOwn = kChains / kGroups;  // chains of a thread
+    const uint32_t hd = args.head_dim, column = AttendPartFloats(hd), begin = slice * kWidth;
     const Global<const float> parts =
         At(args.parts) +
         (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
@@ -514,9 +592,8 @@ struct MergeSplits {
       largest = __builtin_fmaxf(largest, parts[uint64_t{s} * column + hd]);
     }
     largest = GroupMax<kWaves>(largest, scratch);
-    const uint32_t groups = kThreads / width, group = ThreadId() / width;
-    const uint32_t in_slice = ThreadId() % width, d = begin + in_slice;
-    float o = 0, total = 0;
+    const uint32_t group = ThreadId() / kWidth, in_slice = ThreadId() % kWidth, d = begin + in_slice;
+    float o[kOwn] = {}, total = 0;
     for (uint32_t first = 0; first < splits; first += kShares) {
       const uint32_t s = first + ThreadId();
       float share = 0;
@@ -528,39 +605,55 @@ struct MergeSplits {
       shares[ThreadId()] = share;
       BarrierLds();
       const uint32_t count = Min(splits - first, kShares);
-      for (uint32_t i = group; i < count; i += kBatch * groups) {
-        AddBatch(parts + uint64_t{first} * column + d, column, shares, i, groups, count, o);
+      for (uint32_t i = group; i < count; i += kBatch * kGroups) {
+        AddBatch<kGroups>(parts + uint64_t{first} * column + d, column, shares, i, count, o);
       }
       BarrierLds();
     }
     total = GroupSum<kWaves>(total, scratch);
-    sums[ThreadId()] = o;
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kOwn; ++k) sums[(group + k * kGroups) * kWidth + in_slice] = o[k];
     BarrierLds();
-    if (ThreadId() < width) {
-      for (uint32_t g = 1; g < groups; ++g) o += sums[g * width + in_slice];
-      if (args.sinks.address != 0) AddSink(At(args.sinks)[head], largest, o, total);
-      StoreGated(args, row, head * hd + d, o / total);
+    if (ThreadId() < kWidth) {
+      float all = sums[in_slice];
+#pragma clang loop unroll(full)
+      for (uint32_t c = 1; c < kChains; ++c) all += sums[c * kWidth + in_slice];
+      if (args.sinks.address != 0) AddSink(At(args.sinks)[head], largest, all, total);
+      StoreGated(args, row, head * hd + d, all / total);
     }
     BarrierLds();
   }
 
-  // Parts i, i + step, ... of those that `shares` are of: kBatch of them, as far as there are so many.
+  // Parts i, i + kGroups, ... of those that `shares` are of: kBatch of them, as far as there are so many.
+  template <uint32_t kGroups>
   DEVICE static void AddBatch(Global<const float> parts, uint32_t column, Lds<const float> shares,
-                              uint32_t i, uint32_t step, uint32_t count, float& o) {
+                              uint32_t i, uint32_t count, float (&o)[kChains / kGroups]) {
     float values[kBatch], by[kBatch];
 #pragma clang loop unroll(full)
     for (uint32_t k = 0; k < kBatch; ++k) {
-      const uint32_t at = Min(i + k * step, count - 1);
+      const uint32_t at = Min(i + k * kGroups, count - 1);
       values[k] = parts[uint64_t{at} * column];
-      by[k] = i + k * step < count ? shares[at] : 0.0f;
+      by[k] = i + k * kGroups < count ? shares[at] : 0.0f;
     }
 #pragma clang loop unroll(full)
-    for (uint32_t k = 0; k < kBatch; ++k) o = Fma(values[k], by[k], o);
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      float& chain = o[k % (kChains / kGroups)];
+      chain = Fma(values[k], by[k], chain);
+    }
   }
 };
 
-using AttendMerge = MergeSplits<false>;
-using AttendLatentMerge = MergeSplits<true>;
+// How many splits a row has.
+struct SeenSplits {
+  DEVICE static uint32_t Of(const AttendMergeArgs& args, uint32_t position) {
+    return SplitsSeen(position, args.window);
+  }
+};
+struct OfLatents {
+  DEVICE static uint32_t Of(const AttendMergeArgs&, uint32_t position) { return LatentSplits(position); }
+};
+using AttendMerge = MergeSplits<SeenSplits, kMergeColumns>;
+using AttendLatentMerge = MergeSplits<OfLatents, kMergeColumns>;
 
 }  // namespace mainarch::kernels
 

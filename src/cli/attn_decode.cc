@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // mainarch attn-decode: one decoded token's paged attention alone, at a context, against fp64. On a
-// virtual node with what its kernels moved, counted; on real devices with the time.
+// virtual node with what its kernels moved, counted, and how long they take by the timing model; on real
+// devices with the time.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "cli/attn_reference.h"
+#include "cli/attn_time.h"
 #include "cli/bench_probe.h"
 #include "cli/command.h"
 #include "cli/geometry.h"
@@ -36,6 +38,7 @@ struct Settings {
   int64_t context = 1024, heads = 64, kv_heads = 4, head_dim = 128;
   uint64_t seed = 0;
   double bound = 0;
+  bool time = true;
   bool json = false;
 };
 
@@ -63,11 +66,15 @@ struct Report {
   double read_rate = 0;   // bytes a second of plain reads, of all threads, before and after; CPUs only
   bool counted = false;
   OpCounts attention;  // on all ranks
+  AttentionTime time;  // modelled; without packets where it was not asked for
   int32_t ranks = 1;
   std::string isa;
 
   bool ok() const { return error <= bound; }
   double rate() const { return seconds > 0 ? static_cast<double>(kv_bytes) / seconds : 0; }
+  // Modelled, a rank's K and V: bytes a second, and what of the ceiling that is.
+  double modelled_rate() const { return static_cast<double>(kv_bytes) / ranks / (time.us * 1e-6); }
+  double of_ceiling() const { return modelled_rate() / (time.read_tbs * 1e12); }
 };
 
 model::ModelConfig ConfigOf(const Settings& s) {
@@ -143,6 +150,10 @@ class Run {
       report.counted = true;
     }
     ASSIGN_OR_RETURN(report.error, Error64());
+    if (s_.model.is_virtual() && s_.time) {
+      ASSIGN_OR_RETURN(report.time,
+                       TimeAttention(model_->config(), report.ranks, report.isa, options_, context_tokens_));
+    }
     if (!s_.model.is_virtual()) {
       RETURN_IF_ERROR(Time(&report));
     }
@@ -241,6 +252,25 @@ class Run {
   uint32_t last_ = 0;
 };
 
+void PrintModelled(const Report& r) {
+  if (r.time.packets.empty()) {
+    std::printf("a virtual node: its times say nothing about hardware and are not shown\n");
+    return;
+  }
+  std::printf("\n");
+  Table table({"<kernel", "us", "floor us", "<limited by"});
+  for (const AttentionTime::Packet& packet : r.time.packets) {
+    table.Row({packet.kernel, Fixed(packet.us, 2), Fixed(packet.floor_us, 2), packet.limits});
+  }
+  table.Print();
+  std::printf(
+      "%s us for a GPU's %s of K and V: %s TB/s, %s of what a streaming read gets; merging %s of it\n"
+      "modelled, not measured: %s; of attention nothing was ever held against it\n",
+      Fixed(r.time.us, 2).c_str(), Bytes(r.kv_bytes / static_cast<uint64_t>(r.ranks)).c_str(),
+      Fixed(r.modelled_rate() * 1e-12, 2).c_str(), Percent(r.of_ceiling()).c_str(),
+      Percent(r.time.merge_us / r.time.us).c_str(), r.time.error.c_str());
+}
+
 void PrintReport(const Settings& s, const Report& r) {
   std::printf("%lld query and %lld KV heads of %lld, context %lld, KV %s; %s, %d rank(s), %s\n\n",
               static_cast<long long>(s.heads), static_cast<long long>(s.kv_heads),
@@ -253,14 +283,14 @@ void PrintReport(const Settings& s, const Report& r) {
     std::printf(
         "%u packets a GPU, 1 doorbell, 1 wait of the host, no fabric round\n"
         "%llu bytes from memory, least possible %llu (%s); %s in whole blocks of 64\n"
-        "%llu bytes of the step's own read again, %llu written, %llu spilled, %llu to peers\n"
-        "a virtual node: its times say nothing about hardware and are not shown\n",
+        "%llu bytes of the step's own read again, %llu written, %llu spilled, %llu to peers\n",
         c.packets, static_cast<unsigned long long>(c.memory_bytes),
         static_cast<unsigned long long>(c.least_bytes), Fixed(c.ratio(), 3).c_str(),
         Percent(c.memory_coalesced()).c_str(), static_cast<unsigned long long>(c.activation_bytes),
         static_cast<unsigned long long>(c.written_bytes),
         static_cast<unsigned long long>(c.scratch_bytes),
         static_cast<unsigned long long>(c.link_bytes));
+    PrintModelled(r);
     return;
   }
   std::printf(
@@ -270,6 +300,17 @@ void PrintReport(const Settings& s, const Report& r) {
     std::printf("plain reads of as many threads: %s/s; of that %s\n",
                 Bytes(static_cast<uint64_t>(r.read_rate)).c_str(), Percent(r.rate() / r.read_rate).c_str());
   }
+}
+
+void WriteModelled(const Report& r, JsonWriter* out) {
+  out->Key("modelled").BeginObject().Field("us", r.time.us).Field("merge_us", r.time.merge_us);
+  out->Field("rate", r.modelled_rate()).Field("of_read", r.of_ceiling()).Field("model_error", r.time.error);
+  out->Key("packets").BeginArray();
+  for (const AttentionTime::Packet& packet : r.time.packets) {
+    out->BeginObject().Field("kernel", packet.kernel).Field("us", packet.us);
+    out->Field("floor_us", packet.floor_us).Field("limited_by", packet.limits).EndObject();
+  }
+  out->EndArray().EndObject();
 }
 
 void PrintJson(const Settings& s, const Report& r) {
@@ -287,6 +328,7 @@ void PrintJson(const Settings& s, const Report& r) {
     out.Field("activation_bytes", c.activation_bytes).Field("written_bytes", c.written_bytes);
     out.Field("scratch_bytes", c.scratch_bytes).Field("link_bytes", c.link_bytes);
     out.Field("instructions", c.instructions).EndObject();
+    if (!r.time.packets.empty()) WriteModelled(r, &out);
   } else {
     out.Field("seconds", r.seconds);
     if (r.read_rate > 0) out.Field("read_rate", r.read_rate).Field("of_read", r.rate() / r.read_rate);
@@ -311,9 +353,10 @@ int RunAttnDecode(Arguments arguments) {
       "One token's paged attention alone, at a context, verified against fp64: the largest "
       "difference over the largest magnitude. Weights are hashed; beyond 128 tokens the pages of "
       "the context are copies. On a virtual node it prints what the kernels moved, counted, "
-      "beside the least there is, and no times.",
+      "beside the least there is, and how long they take by the timing model.",
       "mainarch attn-decode --context 4096\n"
       "mainarch attn-decode --device sim:gfx950x8 --heads 64 --kv-heads 4 --kv fp8\n"
+      "mainarch attn-decode --device sim:gfx950 --heads 16 --kv-heads 1 --context 1000000 --kv fp4\n"
       "mainarch attn-decode --device gpu --tp 8 --context 131072 --json");
   options.Integer("context", &s.context, 1, 1 << 20, "tokens before the one that attends");
   options.Integer("heads", &s.heads, 1, 1024, "query heads, on all ranks");
@@ -323,6 +366,7 @@ int RunAttnDecode(Arguments arguments) {
                  "relative error that fails; 0: 6e-2 with --fast, else by --kv: 2e-5 for f32, "
                  "4e-3 for bf16, 6e-2 for fp8, 2e-1 for fp4 and k8v4");
   options.Unsigned("seed", &s.seed, "of tokens and weights");
+  options.Flag("time", &s.time, "on a virtual node, counts alone, without the timing model");
   options.Flag("json", &s.json, "one JSON object");
   s.model.DeclareDevice(&options);
   if (const auto code = options.Parse(arguments)) return *code;

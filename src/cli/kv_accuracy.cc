@@ -14,6 +14,9 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"
+#include "cli/kv_ingredients.h"
+#include "cli/kv_loss.h"
+#include "cli/model_path.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -29,6 +32,7 @@ struct Settings {
   ModelOptions model;
   std::string text;
   int64_t window = 0, tokens = 0, rows = 64;
+  bool ingredients = false;
   bool json = false;
 };
 
@@ -56,25 +60,6 @@ struct TypeReport {
 };
 
 const char* NameOf(KvType type) { return quant::kKvTypeNames[static_cast<uint32_t>(type)]; }
-
-// Logarithms of the probabilities.
-std::vector<double> LogSoftmax(absl::Span<const float> logits) {
-  double largest = -INFINITY, sum = 0;
-  for (float logit : logits) largest = std::max(largest, double{logit});
-  for (float logit : logits) sum += std::exp(double{logit} - largest);
-  std::vector<double> out;
-  for (float logit : logits) out.push_back(double{logit} - largest - std::log(sum));
-  return out;
-}
-// Of q from p, in nats.
-double KullbackLeibler(const std::vector<double>& p, const std::vector<double>& q) {
-  double sum = 0;
-  for (size_t i = 0; i < p.size(); ++i) sum += std::exp(p[i]) * (p[i] - q[i]);
-  return sum;
-}
-size_t TopOf(const std::vector<double>& x) {
-  return static_cast<size_t>(std::max_element(x.begin(), x.end()) - x.begin());
-}
 
 // One sequence in a context of its own.
 class Lane {
@@ -114,7 +99,7 @@ class Lane {
     std::vector<std::vector<double>> out;
     for (uint32_t i = 0; i < tokens.size(); ++i) {
       RETURN_IF_ERROR(context_->FetchLogits(i));
-      out.push_back(LogSoftmax(context_->Logits(i)));
+      out.push_back(LogSoftmax<float>(context_->Logits(i)));
     }
     return out;
   }
@@ -256,6 +241,20 @@ void PrintJson(const Settings& s, const std::vector<TypeReport>& reports) {
   out.EndArray().EndObject().Print();
 }
 
+// Their reference is slow, and meant to be: a text is cut here unless its length was asked for.
+constexpr size_t kIngredientTokens = 1024;
+constexpr int64_t kIngredientWindow = 512;
+
+StatusOr<int> Ingredients(const Settings& s, std::vector<uint32_t> tokens) {
+  IngredientSettings ingredients;
+  if (s.tokens == 0) tokens.resize(std::min(tokens.size(), kIngredientTokens));
+  ASSIGN_OR_RETURN(ingredients.directory, ModelPath(s.model.model));
+  ingredients.window = static_cast<size_t>(s.window == 0 ? kIngredientWindow : s.window);
+  ingredients.tokens = std::move(tokens);
+  ingredients.json = s.json;
+  return MeasureIngredients(ingredients);
+}
+
 StatusOr<int> Measure(Settings* s, bool one_type) {
   ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(s->model.model));
   ASSIGN_OR_RETURN(const std::string text, ReadInput(s->text));
@@ -265,6 +264,7 @@ StatusOr<int> Measure(Settings* s, bool one_type) {
     tokens.resize(static_cast<size_t>(s->tokens));
   }
   if (tokens.size() < 2) return Error(Code::kInvalidArgument, "the text has fewer than two tokens");
+  if (s->ingredients) return Ingredients(*s, std::move(tokens));
   ASSIGN_OR_RETURN(const auto model, LoadModel(s->model, s->model.model));
   for (const uint32_t token : tokens) {
     if (token < static_cast<uint32_t>(model->config().vocab)) continue;
@@ -292,8 +292,11 @@ int RunKvAccuracy(Arguments arguments) {
       "What a smaller KV cache costs: a text is run through caches of every type, each token given, and "
       "the distribution of the next one compared with that of the bf16 cache: Kullback-Leibler "
       "divergence in nats, how often both have the same most likely token, perplexity; over all "
-      "positions and by position. --kv takes one type instead of all.",
+      "positions and by position. --kv takes one type instead of all. --ingredients takes apart what four "
+      "bits are made of: scales, turned keys, what is kept in fp8 beside; on the text in fp64, from exact K "
+      "and V, and on made-up attention with a sink and large channels.",
       "mainarch kv-accuracy --model tests/golden/trained --text tests/golden/trained/heldout.txt\n"
+      "mainarch kv-accuracy --model tests/golden/trained --text tests/golden/trained/heldout.txt --ingredients\n"
       "mainarch kv-accuracy --model DIR --kv fp4 --window 16384 --json < text");
   s.model.DeclareModel(&options, "checkpoint directory, with its tokenizer");
   options.Text("text", "PATH", &s.text, "the text; else stdin");
@@ -301,6 +304,8 @@ int RunKvAccuracy(Arguments arguments) {
                   "tokens of a sequence; then another begins; 0: what the model takes, at most 16384");
   options.Integer("tokens", &s.tokens, 0, INT32_MAX, "of the text, at most; 0: all");
   options.Integer("rows", &s.rows, 1, 4096, "tokens of a step; changes nothing but the time");
+  options.Flag("ingredients", &s.ingredients, "each ingredient of four bits alone, on one CPU in fp64: for small "
+               "checkpoints; 1024 tokens in windows of 512 unless given");
   options.Flag("json", &s.json, "one JSON object");
   s.model.DeclareDevice(&options);
   if (const auto code = options.Parse(arguments)) return *code;

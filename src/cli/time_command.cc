@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "kernels/quant/kv_type.h"
 
 namespace mainarch::cli {
 
@@ -39,7 +40,7 @@ int RunTime(Arguments arguments) {
   options.Section("A step");
   s.geometry.Declare(&options);
   options.Choice("format", FormatNames(), &s.format, "of the weights");
-  options.Choice("kv", {"bf16", "fp8", "f32"}, &s.kv, "of the cache");
+  options.Choice("kv", {std::begin(quant::kKvTypeNames), std::end(quant::kKvTypeNames)}, &s.kv, "of the cache");
   options.Integer("tp", &s.tp, 1, 8, "GPUs that share the model");
   options.Integer("ranks", &s.ranks, 1, 8, "of these so many run; 1 has no all-reduce");
   options.Integer("run-layers", &s.run_layers, 1, 1024, "layers that run and stand for all");

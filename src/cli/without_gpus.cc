@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "cli/attn_time.h"
 #include "cli/command.h"
 #include "cli/gpu_step_counts.h"
 #include "cli/json_mode.h"
@@ -55,6 +56,11 @@ int RunDoctorCommand(Arguments arguments) {
     std::printf("%-8s %s\n         -> %s\n0 usable GPUs\n", "problem", what.c_str(), kRemedy);
   }
   return kExitFailure;
+}
+
+StatusOr<AttentionTime> TimeAttention(const model::ModelConfig&, int32_t, const std::string&,
+                                      const backend::ContextOptions&, uint32_t) {
+  return Why();
 }
 
 void CountedGroup::Restart() {}

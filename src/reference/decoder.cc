@@ -186,6 +186,18 @@ Status Decoder::Store(size_t layer, Vector* k, Vector* v) const {
   return OkStatus();
 }
 
+void Decoder::RoundAgain(size_t position, const HeadRounder& rounder) {
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    Layer& l = layers_[layer];
+    if (l.is_delta) continue;
+    for (size_t head = 0; head < stored_heads(); ++head) {
+      const size_t at = position * stored_heads() + head;
+      rounder(layer, position, false, absl::MakeSpan(l.keys).subspan(at * key_dim(), key_dim()));
+      rounder(layer, position, true, absl::MakeSpan(l.values).subspan(at * value_dim(), value_dim()));
+    }
+  }
+}
+
 // Q, K and V with their biases.
 void Decoder::Products(const Layer& layer, const Vector& h, Heads* out) const {
   const model::AttentionConfig& has = config_.attention;

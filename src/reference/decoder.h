@@ -52,6 +52,8 @@ class Decoder {
 
   // From now on this instead of `rounding`, for experiments with types.
   void RoundWith(HeadRounder rounder) { rounder_ = std::move(rounder); }
+  // What is held of a position, in every layer with attention of its own heads, once more.
+  void RoundAgain(size_t position, const HeadRounder& rounder);
 
   // Runs tokens at the next positions. After an error, Truncate.
   Status Extend(absl::Span<const uint32_t> tokens);

@@ -662,6 +662,16 @@ class AttnDecode(Case):
             self.assertEqual(report["kv_bytes"], 300 * 4 * token)
 
     @needs_gpus
+    def test_long_on_a_virtual_node(self):
+        # Splits of two blocks: fewer than 512 of a row, and their kernels.
+        one = ["--heads", 4, "--kv-heads", 1, "--head-dim", 32, "--context", 70000]
+        report = self.check("--device", "sim:gfx950", "--kv", "fp4", *one, bound=2e-1)
+        self.assertEqual([packet["kernel"] for packet in report["modelled"]["packets"]],
+                         ["prepare_fp4_32", "attend_long_fp4_32", "attend_long_merge"])
+        self.assertLess(report["counts"]["written_bytes"], 1.1 * 512 * 4 * (32 + 16) * 4)
+        self.check("--device", "sim:gfx942", "--kv", "bf16", "--no-time", *one, bound=4e-3)
+
+    @needs_gpus
     def test_virtual_node(self):
         report = self.check("--device", "sim:gfx942x2", "--heads", 8, "--kv-heads", 2, "--context", 530, bound=4e-3)
         self.assertNotIn("seconds", report)
@@ -671,8 +681,20 @@ class AttnDecode(Case):
         self.assertGreater(counts["memory_bytes"], 0.95 * counts["least_bytes"])
         self.assertGreater(counts["memory_whole"], 0.98 * counts["memory_bytes"])
         self.assertEqual((counts["scratch_bytes"], counts["link_bytes"], counts["rounds"]), (0, 0, 0))
+        # By the timing model, a GPU's share: 3 packets, K and V from memory, some of the ceiling.
+        modelled = report["modelled"]
+        self.assertEqual([packet["kernel"] for packet in modelled["packets"]],
+                         ["prepare_bf16_128", "attend_bf16_128", "attend_merge"])
+        attend, merge = modelled["packets"][1:]
+        self.assertAlmostEqual(modelled["us"], attend["us"] + merge["us"])
+        self.assertAlmostEqual(modelled["merge_us"], merge["us"])
+        self.assertAlmostEqual(modelled["rate"] * modelled["us"] * 1e-6, report["kv_bytes"] / 2, delta=1)
+        self.assertLess(modelled["of_read"], 1)
+        self.assertGreater(attend["floor_us"], 0.05)
         out, _ = run("attn-decode", "--device", "sim:gfx950", "--heads", 4, "--kv-heads", 1, "--context", 20)
         self.assertIn("bytes from memory, least possible", out)
+        self.assertIn("modelled, not measured", out)
+        out, _ = run("attn-decode", "--device", "sim:gfx950", "--heads", 4, "--kv-heads", 1, "--context", 20, "--no-time")
         self.assertNotRegex(out, r"[0-9] (s|ms|us|ns)\b")
 
     def test_wrong_uses(self):
@@ -705,6 +727,22 @@ class KvAccuracy(Case):
         # The pieces of a text change nothing.
         again = run_json(*words, "--window", 200, "--rows", 7, "--kv", "fp4")
         self.assertEqual(again["types"][2], types["fp4"])
+
+    def test_ingredients(self):
+        words = ["kv-accuracy", "--model", TRAINED, "--text", TRAINED + "/heldout.txt", "--tokens", 40, "--ingredients"]
+        report = run_json(*words, "--window", 30)
+        self.assertEqual((report["window"], report["tokens"]), (30, 40))
+        all = {each["name"]: each for each in report["ingredients"]}
+        of = {name.split(":")[0]: each for name, each in all.items()}
+        for key in ("kl", "made_up_kl", "made_up_error"):
+            self.assertLess(of["fp8"][key], of["fp4"][key])
+            self.assertLess(of["fp4"][key], of["E8M0 floor"][key])
+        # The measure: half of what the plain format loses. What is in fp8 beside, loses less.
+        self.assertLess(of["fp4"]["made_up_kl"], 0.6 * of["E8M0 floor"]["made_up_kl"])
+        self.assertLess(of["fp4, all three"]["made_up_kl"], of["fp4"]["made_up_kl"])
+        # A window of 30 is all first 16 and last 128 tokens.
+        self.assertEqual(of["fp4, last 128 tokens in fp8"]["kl"], of["fp8"]["kl"])
+        self.assertNotEqual(of["fp4, first 16 tokens in fp8"]["kl"], of["fp8"]["kl"])
 
     def test_wrong_uses(self):
         run("kv-accuracy", code=2)

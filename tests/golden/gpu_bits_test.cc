@@ -142,6 +142,35 @@ TEST(long_contexts_change_no_bit) {
   }
 }
 
+// Where a context may be long other kernels attend: what they give of a short one are the same bits, and they do not
+// depend on pieces or on the number of GPUs either.
+TEST(room_for_a_long_context_changes_no_bit) {
+  const std::string short_one = test::WriteFixture({"T1", "bf16", 1}, 1024);
+  const std::string long_one = test::WriteFixture({"T1", "bf16", 1}, 66'000);
+  CHECK(!short_one.empty());
+  CHECK(!long_one.empty());
+  const std::vector<uint32_t> tokens = Prompt(300, 512);
+  struct Where {
+    backend::KvType kv;
+    const char *device, *other;
+  };
+  for (const Where& where : {Where{backend::KvType::kBF16, "sim:gfx950", "sim:gfx950x2"},
+                             Where{backend::KvType::kFp8, "sim:gfx942", "sim:gfx942x2"},
+                             Where{backend::KvType::kF32, "sim:gfx942", "sim:gfx942"},
+                             Where{backend::KvType::kFp4, "sim:gfx950", "sim:gfx950x2"},
+                             Where{backend::KvType::kK8V4, "sim:gfx942", "sim:gfx942"}}) {
+    auto runner = RunnerOn(short_one, where.device, where.kv, 300);
+    CHECK_OK(runner);
+    auto want = AllLogits(runner->get(), tokens, {300});
+    CHECK_OK(want);
+    auto other = RunnerOn(long_one, where.other, where.kv, 290);
+    CHECK_OK(other);
+    auto logits = AllLogits(other->get(), tokens, {290, 9, 1});
+    CHECK_OK(logits);
+    for (size_t i = 0; i < want->size(); ++i) CHECK(Same((*logits)[i], (*want)[i]));
+  }
+}
+
 TEST(orders_of_arrival_change_no_bit) {
   const std::string directory = test::WriteFixture({"T2", "bf16", 1});
   CHECK(!directory.empty());

@@ -65,29 +65,37 @@ constexpr TileKernels kTileKernels[] = {
 
 struct HeadKernels {
   int32_t head_dim;
-  string_view prepare[kKvFormats], attend[kKvFormats];  // by KvFormat
+  string_view prepare[kKvFormats], attend[kKvFormats], attend_long[kKvFormats];  // by KvFormat
 };
 constexpr HeadKernels kHeadKernels[] = {
     {32,
      {"prepare_bf16_32", "prepare_fp8_32", "prepare_pair_32", "prepare_fp4_32",
       "prepare_k8v4_32"},
      {"attend_bf16_32", "attend_fp8_32", "attend_pair_32", "attend_fp4_32",
-      "attend_k8v4_32"}},
+      "attend_k8v4_32"},
+     {"attend_long_bf16_32", "attend_long_fp8_32", "attend_long_pair_32", "attend_long_fp4_32",
+      "attend_long_k8v4_32"}},
     {64,
      {"prepare_bf16_64", "prepare_fp8_64", "prepare_pair_64", "prepare_fp4_64",
       "prepare_k8v4_64"},
      {"attend_bf16_64", "attend_fp8_64", "attend_pair_64", "attend_fp4_64",
-      "attend_k8v4_64"}},
+      "attend_k8v4_64"},
+     {"attend_long_bf16_64", "attend_long_fp8_64", "attend_long_pair_64", "attend_long_fp4_64",
+      "attend_long_k8v4_64"}},
     {128,
      {"prepare_bf16_128", "prepare_fp8_128", "prepare_pair_128", "prepare_fp4_128",
       "prepare_k8v4_128"},
      {"attend_bf16_128", "attend_fp8_128", "attend_pair_128", "attend_fp4_128",
-      "attend_k8v4_128"}},
+      "attend_k8v4_128"},
+     {"attend_long_bf16_128", "attend_long_fp8_128", "attend_long_pair_128", "attend_long_fp4_128",
+      "attend_long_k8v4_128"}},
     {256,
      {"prepare_bf16_256", "prepare_fp8_256", "prepare_pair_256", "prepare_fp4_256",
       "prepare_k8v4_256"},
      {"attend_bf16_256", "attend_fp8_256", "attend_pair_256", "attend_fp4_256",
-      "attend_k8v4_256"}},
+      "attend_k8v4_256"},
+     {"attend_long_bf16_256", "attend_long_fp8_256", "attend_long_pair_256", "attend_long_fp4_256",
+      "attend_long_k8v4_256"}},
 };
 
 struct LatentKernels {
@@ -149,6 +157,9 @@ string_view PrepareKernel(KvFormat format, int32_t head_dim) {
 }
 string_view AttendKernel(KvFormat format, int32_t head_dim) {
   return HeadKernel(head_dim, format, &HeadKernels::attend);
+}
+string_view AttendLongKernel(KvFormat format, int32_t head_dim) {
+  return HeadKernel(head_dim, format, &HeadKernels::attend_long);
 }
 
 int32_t StoredHeadDim(int32_t head_dim) {

@@ -26,6 +26,8 @@ absl::string_view LatentKernel(kernels::KvFormat format);
 absl::string_view AttendLatentKernel(kernels::KvFormat format);
 absl::string_view PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 absl::string_view AttendKernel(kernels::KvFormat format, int32_t head_dim);
+// Of contexts that have more than kernels::kLongSplits splits.
+absl::string_view AttendLongKernel(kernels::KvFormat format, int32_t head_dim);
 // The least of the sizes that these have which holds such a head; beyond them all, a size that has none.
 int32_t StoredHeadDim(int32_t head_dim);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/amdgpu/choices.h"
+#include "backend/amdgpu/long_context.h"
 #include "backend/amdgpu/lowering.h"
 
 namespace mainarch::amdgpu {
@@ -91,7 +92,8 @@ void AddSplits(const Program& program, Shape* shape) {
     if (attention == nullptr) continue;
     const auto dim = static_cast<uint32_t>(backend::CacheOf(program, *attention).value_dim);
     const bool latents = LatentOf(program, attention->cache) != nullptr;
-    const uint64_t splits = latents ? std::min(shape->max_splits, kernels::kLatentMostSplits) : shape->max_splits;
+    const uint64_t splits = latents ? std::min(shape->max_splits, kernels::kLatentMostSplits)
+                                    : MostSplitsOf(backend::CacheOf(program, *attention), shape->max_splits);
     shape->attend_floats = std::max(shape->attend_floats, static_cast<uint64_t>(attention->heads) * splits *
                                                               kernels::AttendPartFloats(dim));
     if (latents) most = kLatentPartBytes;

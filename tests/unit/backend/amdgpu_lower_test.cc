@@ -45,9 +45,10 @@ TEST(every_name_is_a_kernel) {
     for (int32_t head_dim : {32, 64, 128}) {
       names.emplace_back(PrepareKernel(format, head_dim));
       names.emplace_back(AttendKernel(format, head_dim));
+      names.emplace_back(AttendLongKernel(format, head_dim));
     }
   }
-  for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm"}) {
+  for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm", "attend_merge", "attend_long_merge"}) {
     names.emplace_back(name);
   }
   for (const std::string& name : names) {
@@ -68,6 +69,7 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(ExpertsAnyKernel(TileFormat::kMxfp4, TileFormat::kMxfp4, true), "experts_mxfp4_any_rounded");
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
+  CHECK_EQ(AttendLongKernel(KvFormat::kK8V4, 256), "attend_long_k8v4_256");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 96), "");
   CHECK_EQ(HeadsMatmulKernel(TileFormat::kMxfp4), "heads_matmul_mxfp4");
   CHECK_EQ(AttendLatentKernel(KvFormat::kF32), "attend_latent_pair");

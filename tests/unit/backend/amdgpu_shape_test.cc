@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The sizes of a context, with no device.
+#include "backend/amdgpu/long_context.h"
 #include "backend/amdgpu/lower.h"
 #include "kernels/latent_args.h"
 #include "support/test.h"
@@ -219,6 +220,28 @@ TEST(splits_that_a_window_leaves) {
   }
 }
 
+// Of a position: blocks of 128 tokens, as many a split as leave 512 of them, the last with the position.
+TEST(splits_of_long_contexts) {
+  uint32_t before = 0;
+  for (uint32_t position = 0; position < (1u << 21); position += position < 70'000 ? 1 : 997) {
+    const uint32_t blocks = kernels::LongSplitBlocks(position), splits = kernels::LongSplits(position);
+    CHECK(splits <= kernels::kLongSplits);
+    CHECK(blocks >= before);
+    if (position < 65'536) CHECK_EQ(splits, kernels::SplitsSeen(position, 0));
+    if (position >= 65'536) CHECK(splits > kernels::kLongSplits / 2);
+    CHECK((splits - 1) * blocks * 128 <= position && position < splits * blocks * 128);
+    before = blocks;
+  }
+  backend::PagedCache cache;
+  CHECK(!amdgpu::IsLong(cache, 512));
+  CHECK(amdgpu::IsLong(cache, 513));
+  CHECK_EQ(amdgpu::MostSplitsOf(cache, 513), 512u);
+  CHECK_EQ(amdgpu::MostSplitsOf(cache, 7), 7u);
+  cache.window = 300;
+  CHECK(!amdgpu::IsLong(cache, 8192));
+  CHECK_EQ(amdgpu::MostSplitsOf(cache, 8192), 4u);
+}
+
 TEST(sizes_at_their_limits) {
   Program p = Small();
   backend::ContextOptions options;
@@ -235,12 +258,16 @@ TEST(sizes_at_their_limits) {
   // Parts of attention take 256 MiB at most, and one row at least.
   p.max_position = 1 << 20;
   CHECK_EQ(ShapeOf(p, options).max_splits, 8192u);
-  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * 8192 * 80 * 4));
+  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (8 * kernels::kLongSplits * 80 * 4));
   Attention(p).heads = 128;
   Paged(p).key_dim = Paged(p).value_dim = 128;
   p.max_position = int64_t{1} << 26;
   options.pages = {1 << 22};
-  CHECK_EQ(ShapeOf(p, options).attend_rows, 1u);
+  CHECK_EQ(ShapeOf(p, options).attend_rows, (256u << 20) / (128 * kernels::kLongSplits * 144 * 4));
+  // A window's splits are its own, however long the context.
+  Paged(p).window = 1000;
+  CHECK_EQ(ShapeOf(p, options).attend_floats, uint64_t{128} * 9 * 144);
+  Paged(p).window = 0;
   p.hidden = 1024;
   CHECK_EQ(ShapeOf(p, options).chunks, 2u);
   CHECK_EQ(ShapeOf(p, options).hidden_stride, 1024u);

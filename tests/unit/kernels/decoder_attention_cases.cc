@@ -4,8 +4,10 @@
 // beyond a row's position is a NaN here.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
+#include "kernels/long_args.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
 #include "kernels/quant/kv_fp4.h"
@@ -79,15 +81,17 @@ class Cache {
         const size_t at = Index(value, token, d);
         const float x = static_cast<float>(random.Normal());
         if (form == KvForm::kFp4) {
-          // Scales from 2^-3 to 2^0.
+          // Scales from 2^-3 to 2^0, and now and then one so small that it has no exponent.
           if (d % 32 == 0) {
-            scales[d / 32 * kPageTokens + token] = static_cast<uint8_t>(96 + random.Next() % 24);
+            const uint64_t code = random.Next() % 24;
+            scales[d / 32 * kPageTokens + token] = static_cast<uint8_t>(code == 0 ? 5 : 96 + code);
           }
           SetNibble(side, at, static_cast<uint8_t>(random.Next() % 16));
           continue;
         }
         if (form == KvForm::kFp8) {
-          side[at] = quant::Fp8E4m3FromFloat(x / scale);
+          const uint8_t code = quant::Fp8E4m3FromFloat(x / scale);
+          side[at] = code == 0x80 ? 0 : code;  // no kernel appends a negative zero
           continue;
         }
         float left = x;
@@ -451,6 +455,7 @@ struct AttendParts {
   bool gated = false;
   uint32_t window = 0;
   bool sinks = false;
+  bool is_long = false;  // by the kernels of long contexts
 };
 
 struct AttendData {
@@ -525,7 +530,7 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
   const uint32_t hd = s.head_dim, out_stride = RoundUp(s.heads() * hd, kPadColumns);
   const uint32_t max_splits =
       std::min(*std::max_element(s.positions.begin(), s.positions.end()) / kSplitTokens + 2,
-               MostSplits(has.window));
+               has.is_long ? kLongSplits : MostSplits(has.window));
   const Inputs gate = RandomInputs(random, s.count(), s.heads() * hd, 3);
   Wanted want(s.count(), out_stride);
   for (uint32_t row = first_row; row < std::min(s.count(), first_row + row_count); ++row) {
@@ -546,7 +551,8 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
   }
   PutTablesBehind(&data.step);
   Case out;
-  out.name = absl::StrCat("attend_", s.Text(), ", rows ", first_row, " + ", row_count,
+  const std::string kernel = has.is_long ? "attend_long_" : "attend_";
+  out.name = absl::StrCat(kernel, s.Text(), ", rows ", first_row, " + ", row_count,
                           gated ? ", gated" : "", has.sinks ? ", sinks" : "",
                           has.window == 0 ? "" : absl::StrCat(", window ", has.window));
   out.bound =
@@ -598,8 +604,8 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
     args.window = has.window;
   };
   out.steps = {
-      {MakeLaunch<AttendArgs>(absl::StrCat("attend_", NameOf(s.format), "_", hd), 3, attend)},
-      {MakeLaunch<AttendMergeArgs>("attend_merge", 2, merge)}};
+      {MakeLaunch<AttendArgs>(absl::StrCat(kernel, NameOf(s.format), "_", hd), has.is_long ? 64 : 3, attend)},
+      {MakeLaunch<AttendMergeArgs>(has.is_long ? "attend_long_merge" : "attend_merge", 2, merge)}};
   out.expectations = {want.CheckSplit("out")};
   return out;
 }
@@ -611,6 +617,28 @@ void AddWideCases(KvFormat format, std::vector<Case>* cases) {
   cases->push_back(PrepareCase({format, kWide, 2, 1, {3, 16}}, {true, true, 192}));
   cases->push_back(AttendCase({format, kWide, 2, 1, {0, 14, 31, 32}}, 0, 4));
   cases->push_back(AttendCase({format, kWide, 1, 8, {15, 300}}, 0, 2, {.gated = true}));
+}
+
+// Rows of one split, of several, of splits of two and three blocks; ends in a wave's first and last group, in a
+// page, at its end.
+void AddLongCases(std::vector<Case>* cases) {
+  constexpr uint32_t kLong = kSplitTokens * kLongSplits;  // the first position whose splits are longer
+  static_assert(LongSplitBlocks(kLong - 1) == 1 && LongSplitBlocks(kLong) == 2 && LongSplits(kLong) == kLongSplits / 2 + 1);
+  static_assert(LongSplits(kLong - 1) == kLongSplits && LongSplits(2 * kLong - 1) == kLongSplits);
+  for (KvFormat format : kFormats) {
+    for (uint32_t hd : {32u, 64u, 128u, 256u}) {
+      cases->push_back(AttendCase({format, hd, 1, 2, {0, 14, 30, 31, 32, 47, 300}}, 0, 8, {.is_long = true}));
+    }
+  }
+  // So many tokens in doubles take seconds; `mainarch attn-decode` is run on as many by the command's test.
+  if (std::getenv("MAINARCH_TEST_FULL") == nullptr) return;
+  for (KvFormat format : kFormats) {
+    cases->push_back(AttendCase({format, 32, 1, 3, {kLong + 130, 70, kLong - 1}}, 0, 3, {.is_long = true}));
+  }
+  cases->push_back(AttendCase({KvFormat::kFp4, 128, 1, 2, {kLong + 500}}, 0, 1, {.is_long = true}));
+  cases->push_back(AttendCase({KvFormat::kBF16, 64, 1, 16, {kLong}}, 0, 1, {.gated = true, .is_long = true}));
+  cases->push_back(AttendCase({KvFormat::kF32, 256, 1, 1, {kLong + 15}}, 0, 1, {.sinks = true, .is_long = true}));
+  cases->push_back(AttendCase({KvFormat::kFp8, 32, 2, 1, {2 * kLong + 46, 2 * kLong + 80}}, 1, 1, {.is_long = true}));
 }
 
 }  // namespace
@@ -638,6 +666,7 @@ std::vector<Case> DecoderAttentionCases() {
     }
   }
   for (KvFormat format : kFormats) AddWideCases(format, &cases);
+  AddLongCases(&cases);
   // Windows that begin in a page, at one, at a group of 32, at a split; of one token; longer than there
   // are tokens. Sinks of rows with one split and of others.
   for (KvFormat format : kFormats) {

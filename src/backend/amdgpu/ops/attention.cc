@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backend/amdgpu/kernel_names.h"
+#include "backend/amdgpu/long_context.h"
 #include "backend/amdgpu/lowering.h"
 
 namespace mainarch::amdgpu {
@@ -52,7 +53,8 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   args.heads = static_cast<uint32_t>(op.heads);
   args.kv_heads = static_cast<uint32_t>(cache.kv_heads);
   args.window = static_cast<uint32_t>(cache.window);
-  args.max_splits = std::min(to->shape.max_splits, kernels::MostSplits(args.window));
+  args.max_splits = MostSplitsOf(cache, to->shape.max_splits);
+  const bool is_long = IsLong(cache, to->shape.max_splits);
   if (op.sinks != backend::kNone) args.sinks.address = to->WeightOf(op.sinks).vector;
   args.scale = static_cast<float>(op.scale);
   args.first_row = first;
@@ -61,7 +63,8 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
     args.gate.address = to->At(op.gate);
     args.gate_stride = to->Stride(op.gate);
   }
-  to->Add(AttendKernel(to->shape.kv, cache.key_dim), args,
+  const auto kernel = is_long ? AttendLongKernel : AttendKernel;
+  to->Add(kernel(to->shape.kv, cache.key_dim), args,
           uint64_t{args.row_count} * args.kv_heads * args.max_splits);
   if (args.max_splits == 1) return;
   kernels::AttendMergeArgs merge;
@@ -78,8 +81,9 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   merge.head_dim = static_cast<uint32_t>(cache.key_dim);
   merge.first_row = first;
   merge.row_count = args.row_count;
-  to->Add("attend_merge", merge,
-          uint64_t{args.row_count} * args.heads * CeilDivide(merge.head_dim, kernels::kMergeColumns));
+  const uint32_t columns = is_long ? kernels::kLongMergeColumns : kernels::kMergeColumns;
+  to->Add(is_long ? "attend_long_merge" : "attend_merge", merge,
+          uint64_t{args.row_count} * args.heads * CeilDivide(merge.head_dim, columns));
 }
 
 }  // namespace

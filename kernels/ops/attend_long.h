@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+//
+// Attention over pages where a context may be longer than kLongSplits splits: a workgroup goes through all
+// blocks of a split (LongSplitBlocks), its waves each through every fourth group of 32 tokens. Of a row whose splits
+// are one block it does what Attend does, to the bit.
+//
+// What comes from memory is asked for a block ahead: numbers of pages two blocks, K of the next block when
+// this one's scores are made, V of it when this one's are added. So half of what a wave holds is always on its way,
+// and there is one copy of each in registers.
+#ifndef MAINARCH_KERNELS_OPS_ATTEND_LONG_H_
+#define MAINARCH_KERNELS_OPS_ATTEND_LONG_H_
+
+#include "kernels/long_args.h"
+#include "kernels/ops/attention.h"
+
+namespace mainarch::kernels {
+
+template <KvFormat kFormat, uint32_t kHeadDim>
+struct AttendLong {
+  using Args = AttendArgs;
+  using Block = Attend<kFormat, kHeadDim>;
+  using PageOf = typename Block::PageOf;
+  static constexpr uint32_t kLdsBytes = Block::kLdsBytes;
+  static constexpr bool kFp8Key = Block::kKey == KvForm::kFp8, kFp8Value = Block::kValue == KvForm::kFp8;
+  static constexpr bool kFp4Value = Block::kValue == KvForm::kFp4;
+  // Of a wide head registers do not hold all at once: it goes through Attend's parts, and pages alone are ahead.
+  static constexpr bool kAhead = kHeadDim <= 128;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t splits = Min(step.splits(), kLongSplits);
+    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * args.kv_heads * splits;
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t split = t % splits, unit = t / splits;
+      const uint32_t row = args.first_row + unit / args.kv_heads, head = unit % args.kv_heads;
+      if (split < LongSplits(step.position(row))) OneSplit(args, step, row, head, split, arena);
+    }
+  }
+
+  // A wave's tokens of a split: 32 from `token` on, and as many of each block behind, below `end`.
+  struct Span {
+    uint32_t token, end, position;
+    DEVICE bool more() const { return token + kSplitTokens < end; }
+    DEVICE bool whole() const { return token + 2 * kPageTokens <= position + 1; }
+  };
+  // Which pages: of a group, the same number in every lane. The second page may not exist, then its tokens lie
+  // beyond the row's position.
+  struct Numbers {
+    uint32_t a, b;
+    DEVICE void Load(Global<const uint32_t> pages, uint32_t token, uint32_t position) {
+      const uint32_t page = token / kPageTokens;
+      a = pages[page];
+      b = pages[token + kPageTokens <= position ? page + 1 : page];
+    }
+  };
+
+  DEVICE static void OneSplit(const Args& args, const StepView& step, uint32_t row, uint32_t head,
+                              uint32_t split, Arena arena) {
+    const uint32_t position = step.position(row), tokens = LongSplitBlocks(position) * kSplitTokens;
+    const uint32_t first = split * tokens;
+    Span span = {first + WaveId() * 2 * kPageTokens, Min(first + tokens, position + 1), position};
+    Running<kHeadDim> run;
+    if (span.token < span.end) {
+      Stream stream(args, step.pages(row) + args.tables_at, head, span);
+      SplitEight query[Block::kSteps];
+      Block::LoadQueries(args, row, head, query);
+      if constexpr (kAhead) {
+#pragma clang loop unroll(disable)
+        while (span.whole() && span.token < span.end) stream.template Group<true>(span, query, run);
+      }
+#pragma clang loop unroll(disable)
+      while (span.token < span.end) stream.template Group<false>(span, query, run);
+    }
+    Block::Finish(args, {row, head, split, LongSplits(position), args.heads / args.kv_heads}, run, arena);
+  }
+
+  // K and V of the group that is next, on their way, and the numbers of the pages behind.
+  struct Stream {
+    Global<uint8_t> kv;
+    Global<const uint32_t> pages;
+    uint32_t kv_heads, head;
+    PageOf a, b;
+    typename Block::Keys key_a, key_b;
+    typename Block::Values values;
+    Numbers ahead;
+
+    DEVICE Stream(const Args& args, Global<const uint32_t> list, uint32_t of, const Span& span)
+        : kv(At(Address<uint8_t>{args.kv.address})), pages(list), kv_heads(args.kv_heads), head(of) {
+      ahead.Load(pages, span.token, span.position);
+      Turn();
+      if constexpr (kAhead) {
+        key_a.Load(a, 0);
+        key_b.Load(b, 0);
+        values.Load(a, b, 0);
+      }
+      if (span.more()) ahead.Load(pages, span.token + kSplitTokens, span.position);
+      KeepOrder();
+    }
+    DEVICE void Turn() {
+      a = PageAt<kFormat, kHeadDim>(kv, Uniform(ahead.a), kv_heads, head);
+      b = PageAt<kFormat, kHeadDim>(kv, Uniform(ahead.b), kv_heads, head);
+    }
+
+    // Attends to the group of `span`, and steps to the next.
+    template <bool kWhole>
+    DEVICE void Group(Span& span, const SplitEight (&query)[Block::kSteps], Running<kHeadDim>& run) {
+      if constexpr (!kAhead) return InParts(span, query, run);
+      const bool more = span.more();
+      Eight score = Block::Join(key_a.Scores(query, 0, f32x4{0, 0, 0, 0}), key_b.Scores(query, 0, f32x4{0, 0, 0, 0}));
+      if constexpr (kFp8Key) Times<kWhole>(score, key_a.multipliers, key_b.multipliers);
+      if (more) {
+        Turn();
+        key_a.Load(a, 0);
+        key_b.Load(b, 0);
+      }
+      KeepOrder();
+      Block::template Weigh<kWhole>(span.token, span.position, score, run);
+      if constexpr (kFp8Value) Times<kWhole>(score, values.multipliers_a, values.multipliers_b);
+      if constexpr (kFp4Value) {
+        Block::template AddFp4Values<kWhole>(values, 0, score, run);
+      } else {
+        constexpr uint32_t kAll = 0xffffffff;
+        const u32x4 real = kWhole ? u32x4{kAll, kAll, kAll, kAll} : Block::RealTokens(span.token, span.position);
+        Block::AddValues(values, 0, Split(score), real, run);
+      }
+      span.token += kSplitTokens;
+      if (more) {
+        values.Load(a, b, 0);
+        if (span.more()) ahead.Load(pages, span.token + kSplitTokens, span.position);
+      }
+      KeepOrder();
+    }
+    DEVICE void InParts(Span& span, const SplitEight (&query)[Block::kSteps], Running<kHeadDim>& run) {
+      typename Block::Parts parts(a, b);
+      Block::Group(parts, span.token, span.position, query, run);
+      const bool more = span.more();
+      span.token += kSplitTokens;
+      if (!more) return;
+      Turn();
+      if (span.more()) ahead.Load(pages, span.token + kSplitTokens, span.position);
+    }
+    template <bool kWhole>
+    DEVICE static void Times(Eight& x, f32x4 low, f32x4 high) {
+      if constexpr (!kWhole) return Block::Times(x, low, high);
+      const Eight scale = Block::Join(low, high);
+#pragma clang loop unroll(full)
+      for (int i = 0; i < 8; ++i) x.at[i] *= scale.at[i];
+    }
+  };
+};
+
+// MergeSplits, to the bit, of no more than kLongSplits splits, with few columns a workgroup, so that a thread has one
+// chain: all that it takes is asked for at once.
+struct AttendLongMerge {
+  using Args = AttendMergeArgs;
+  using Merge = AttendMerge;
+  static constexpr uint32_t kColumns = kLongMergeColumns, kChains = Merge::kChains;
+  static_assert(kChains * kColumns == kThreads);
+  static constexpr uint32_t kOwn = kLongSplits / kChains;     // splits of a chain
+  static constexpr uint32_t kPeaks = kLongSplits / kThreads;  // scores and sums of a thread
+  static constexpr uint32_t kSumsAt = kLongSplits * 4, kScratchAt = kSumsAt + kThreads * 4;
+  static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 4;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t slices = args.head_dim / kColumns, units = args.heads * slices;
+    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * units;
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t row = args.first_row + t / units, unit = t % units;
+      const uint32_t splits = LongSplits(step.position(row));
+      if (splits > 1) OneSlice(args, row, unit / slices, unit % slices * kColumns, splits, arena);
+    }
+  }
+
+  DEVICE static void OneSlice(const Args& args, uint32_t row, uint32_t head, uint32_t begin, uint32_t splits,
+                              Arena arena) {
+    const uint32_t hd = args.head_dim, column = AttendPartFloats(hd);
+    const Global<const float> parts =
+        At(args.parts) +
+        (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
+    const uint32_t chain = ThreadId() / kColumns, in_slice = ThreadId() % kColumns;
+    f32x2 peaks[kPeaks];  // the largest score, the sum
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kPeaks; ++i) {
+      const uint32_t s = Min(ThreadId() + i * kThreads, splits - 1);
+      peaks[i] = *reinterpret_cast<Global<const f32x2>>(parts + (s * column + hd));
+    }
+    float values[kOwn];
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kOwn; ++k) {
+      values[k] = parts[Min(chain + k * kChains, splits - 1) * column + begin + in_slice];
+    }
+    KeepOrder();
+    const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
+    const Lds<float> scratch = arena.Get<float>(kScratchAt);
+    float largest = -1e30f;
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kPeaks; ++i) largest = __builtin_fmaxf(largest, float{peaks[i][0]});
+    largest = GroupMax<kWaves>(largest, scratch);
+    float total = 0;
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kPeaks; ++i) {
+      const uint32_t s = ThreadId() + i * kThreads;
+      const float peak = peaks[i][0], sum = peaks[i][1];
+      const float share = s < splits ? Exp(peak - largest) : 0.0f;
+      if (s < splits) total = Fma(sum, share, total);
+      shares[s] = share;
+    }
+    BarrierLds();
+    float o = 0;
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kOwn; ++k) o = Fma(values[k], shares[chain + k * kChains], o);
+    sums[ThreadId()] = o;
+    total = GroupSum<kWaves>(total, scratch);
+    BarrierLds();
+    if (ThreadId() < kColumns) {
+      float all = sums[in_slice];
+#pragma clang loop unroll(full)
+      for (uint32_t c = 1; c < kChains; ++c) all += sums[c * kColumns + in_slice];
+      if (args.sinks.address != 0) AddSink(At(args.sinks)[head], largest, all, total);
+      StoreGated(args, row, head * hd + begin + in_slice, all / total);
+    }
+    BarrierLds();
+  }
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_ATTEND_LONG_H_

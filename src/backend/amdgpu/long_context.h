@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+//
+// Which attention has the kernels of long contexts (kernels/long_args.h), and how many splits a row has.
+#ifndef MAINARCH_BACKEND_AMDGPU_LONG_CONTEXT_H_
+#define MAINARCH_BACKEND_AMDGPU_LONG_CONTEXT_H_
+
+#include <algorithm>
+
+#include "backend/program.h"
+#include "kernels/long_args.h"
+
+namespace mainarch::amdgpu {
+
+// `splits`: blocks of kernels::kSplitTokens that the longest context has. It is the cache and the room that
+// decide, not the step, so that a launch is what it was for every step.
+inline bool IsLong(const backend::PagedCache& cache, uint32_t splits) {
+  return cache.window == 0 && splits > kernels::kLongSplits;
+}
+inline uint32_t MostSplitsOf(const backend::PagedCache& cache, uint32_t splits) {
+  const auto window = static_cast<uint32_t>(cache.window);
+  return std::min(splits, window == 0 ? kernels::kLongSplits : kernels::MostSplits(window));
+}
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_LONG_CONTEXT_H_
