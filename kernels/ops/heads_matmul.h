@@ -70,7 +70,16 @@ struct HeadsMatmul {
         sum = LeafOf<kColumns>(w, leaf, PlainOperand<kColumns>{x, args.columns});
       }
       const float value = AddWaves(sum, arena.Get<float>());
-      Store(HasCodes(kFormat) ? ReadArgumentsAgain<Args>() : args, head, output, first + ThreadId() / kTileRows, rows, value);
+      Store(Again(args), head, output, first + ThreadId() / kTileRows, rows, value);
+    }
+  }
+
+  // Factors of fp8 and the ways of codes fill the scalar registers.
+  DEVICE static Args Again(const Args& args) {
+    if constexpr (HasCodes(kFormat) || kFormat == TileFormat::kFp8) {
+      return ReadArgumentsAgain<Args>();
+    } else {
+      return args;
     }
   }
 
