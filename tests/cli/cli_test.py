@@ -78,7 +78,7 @@ class Usage(Case):
         self.assertIn("did you mean generate?", err)
 
     def test_unknown_option(self):
-        for name in COMMANDS:
+        for name in filter(lambda name: here([name]), COMMANDS):
             _, err = run(name, "--jsn", code=2)
             self.assertIn("unknown option --jsn; did you mean --json?", err)
             self.assertIn(f"see mainarch {name} --help", err)
