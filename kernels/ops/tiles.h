@@ -262,15 +262,28 @@ DEVICE void AddTiles(const TileRow (&w)[kCount], uint32_t step, const Operand<kC
   KeepOrder();
 #pragma clang loop unroll(full)
   for (uint32_t j = 0; j < kCount; ++j) tiles[j].MakeScales();
-  WithCode<kFormat>(tiles[0].row.Code(), [&](auto tag) {
+  if constexpr (kFormat == TileFormat::kByte && kCount > 1) {
+    // Each may be of another code (TileCode::kByTile).
 #pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTiles; ++t) {
+    for (uint32_t j = 0; j < kCount; ++j) {
+      WithCode<kFormat>(tiles[j].row.Code(), [&](auto tag) {
 #pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kCount; ++j) {
-        AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
-      }
+        for (uint32_t t = 0; t < kTiles; ++t) {
+          AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+        }
+      });
     }
-  });
+  } else {
+    WithCode<kFormat>(tiles[0].row.Code(), [&](auto tag) {
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t < kTiles; ++t) {
+#pragma clang loop unroll(full)
+        for (uint32_t j = 0; j < kCount; ++j) {
+          AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+        }
+      }
+    });
+  }
 }
 
 // One or two steps at the end of a part, where there is no whole tile; loaded and added as that is.

@@ -455,6 +455,9 @@ const std::vector<std::vector<Format>> kMixes = {
     // Of one layer, as "M" mixtures have them: V and the like in another format than Q and K.
     {Format::kQ6K, Format::kQ4K, Format::kQ4K, Format::kQ6K, Format::kQ5K, Format::kQ4K, Format::kQ4K,
      Format::kQ6K},
+    // Gate and up, too.
+    {Format::kQ6K, Format::kQ4K, Format::kQ6K, Format::kQ4_1, Format::kQ8_0, Format::kQ6K, Format::kQ5_1,
+     Format::kQ4_0},
     {Format::kQ8_0, Format::kF32, Format::kQ4_0, Format::kQ5_1, Format::kMxfp4Blocks, Format::kQ4K,
      Format::kIq4Nl}};
 

@@ -38,6 +38,7 @@ const Coded kCoded[] = {
     {TileFormat::kByte, {Format::kQ5_1, {}}},    {TileFormat::kByte, {Format::kQ5K, {}}},
     {TileFormat::kByte, {Format::kQ6K, {}}},     {TileFormat::kByte, {Format::kFp8Channel, {}}},
     {TileFormat::kByte, {Format::kQ4K, Format::kQ6K}},
+    {TileFormat::kByte, {Format::kQ6K, Format::kQ5_1}},
     {TileFormat::kByte, {Format::kNvfp4, Format::kIq4Nl}},
 };
 std::string TextOf(const CodesFrom& from) {
@@ -470,7 +471,6 @@ std::vector<Case> DecoderMatrixCases() {
   for (const auto& [tile, from] : kCoded) {
     cases.push_back(ProductCase({tile, false, 3, 72, 2048, true, false, 2, false, 8, 1, {}, from}));
     cases.push_back(ProductCase({tile, false, 12, 40, 256, false, false, 2, false, 1, 1, {}, from}));
-    if (from.below.has_value()) continue;
     cases.push_back(ProductCase({tile, true, 2, 24, 512, true, false, 2, false, 1, 1, {}, from}));
   }
   return cases;

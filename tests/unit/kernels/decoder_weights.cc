@@ -101,14 +101,14 @@ TiledWeights RandomTiles(Random& random, TileFormat format, uint32_t rows, uint3
   weight.layout = gate_up ? backend::WeightLayout::kGateUp : backend::WeightLayout::kPanels;
   weight.ranks.resize(1);
   // Matrices, and the parts that each is stacked of.
-  const uint32_t upper = from.below.has_value() ? rows / 32 * 16 : rows;
+  const uint32_t upper = from.below.has_value() && !gate_up ? rows / 32 * 16 : rows;
   std::vector<test::Source> stored;
   stored.reserve(4);
   for (size_t i = 0; i < (gate_up ? 2u : 1u); ++i) {
     out.values.emplace_back();
     for (const uint32_t part : {upper, rows - upper}) {
       if (part == 0) continue;
-      const bool below = out.values[i].size() != 0;
+      const bool below = from.below.has_value() && (gate_up ? i == 1 : out.values[i].size() != 0);
       stored.push_back(RandomMatrix(random, format, part, cols, below ? from.below : from.format));
       const quant::Matrix& matrix = stored.back().matrix;
       weight.ranks[0].push_back({static_cast<int32_t>(weight.sources.size()), 0, part, 0, cols});

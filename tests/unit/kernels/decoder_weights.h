@@ -27,7 +27,7 @@ struct TiledWeights {
   kernels::Tiles At(const std::string& name, const Addresses& at) const;
 };
 // Formats of a checkpoint that codes are made of. `below`: of the lower half of the rows, from a multiple of
-// 16 on.
+// 16 on; with gate and up, of up.
 struct CodesFrom {
   std::optional<quant::Format> format, below;
 };
