@@ -87,10 +87,8 @@ DEVICE f32x2 Fp8OcpToFloat2(uint32_t bytes) {
   return half * quant::kFnuzScale;
 }
 
-// Eight codes of a weight as bf16, exactly.
-DEVICE u32x4 Fp8TileToBf16(uint32_t low, uint32_t high) {
-  const f32x2 of[4] = {Fp8OcpToFloat2<false>(low), Fp8OcpToFloat2<true>(low),
-                       Fp8OcpToFloat2<false>(high), Fp8OcpToFloat2<true>(high)};
+// Eight floats that are bf16 exactly.
+DEVICE u32x4 Bf16sOf(const f32x2 (&of)[4]) {
   u32x4 out;
 #pragma clang loop unroll(full)
   for (int i = 0; i < 4; ++i) {
@@ -98,6 +96,13 @@ DEVICE u32x4 Fp8TileToBf16(uint32_t low, uint32_t high) {
     out[i] = __builtin_amdgcn_perm(BitCast<uint32_t>(b), BitCast<uint32_t>(a), 0x07060302);
   }
   return out;
+}
+
+// Eight codes of a weight as bf16, exactly.
+DEVICE u32x4 Fp8TileToBf16(uint32_t low, uint32_t high) {
+  const f32x2 of[4] = {Fp8OcpToFloat2<false>(low), Fp8OcpToFloat2<true>(low),
+                       Fp8OcpToFloat2<false>(high), Fp8OcpToFloat2<true>(high)};
+  return Bf16sOf(of);
 }
 
 // The nearest bf16 of each, that with the larger magnitude of two as near; of infinities themselves. There is no
@@ -112,13 +117,7 @@ inline constexpr float kCachedFp8Scale = quant::kFnuzScale;
 DEVICE u32x4 CachedFp8ToBf16(uint32_t low, uint32_t high) {
   const f32x2 of[4] = {NativeFp8ToFloat2<false>(low), NativeFp8ToFloat2<true>(low),
                        NativeFp8ToFloat2<false>(high), NativeFp8ToFloat2<true>(high)};
-  u32x4 out;
-#pragma clang loop unroll(full)
-  for (int i = 0; i < 4; ++i) {
-    const float a = of[i][0], b = of[i][1];
-    out[i] = __builtin_amdgcn_perm(BitCast<uint32_t>(b), BitCast<uint32_t>(a), 0x07060302);
-  }
-  return out;
+  return Bf16sOf(of);
 }
 
 // Two floats of magnitude at most 448 as OCP e4m3fn, in bytes 0 and 1; nearest even. A code of
