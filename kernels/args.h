@@ -240,40 +240,6 @@ struct PingPongArgs {
 };
 static_assert(sizeof(PingPongArgs) == 56);
 
-// ---- the resident kernel ----
-
-enum class Opcode : uint32_t {
-  kStop = 0,
-  kFill = 1,
-  kCopy = 2,
-  kRmsNorm = 3,
-  kRope = 4,
-  kSwiglu = 5,
-  kBf16Matrix = 6,
-  kStreamRead = 7,
-};
-
-// One piece of work, 64 bytes. `sequence` is written last: the slot is full when it equals the
-// number that the reader expects, so a slot must start with another one. The host posts; the kernel
-// copies it to its workers.
-struct Command {
-  uint32_t words[14] = {};  // the op's Args, from the start
-  uint32_t opcode = 0;
-  uint32_t sequence = 0;  // first command is 1
-};
-static_assert(sizeof(Command) == 64);
-
-struct ResidentArgs {
-  Address<const Command> mailbox;  // [slots] ring, written by the host
-  Address<uint32_t> done;          // [1]: sequence of the last finished command, for the host
-  Address<Command> relay;          // [2]: the current command, for the workers, zeroed once
-  Address<uint32_t> relay_flag;    // [1], zeroed once
-  Address<uint32_t> arrivals;      // [1], the grid barrier's, zeroed once
-  uint32_t slots = 0;              // a power of two
-  uint32_t first_sequence = 1;
-};
-static_assert(sizeof(ResidentArgs) == 48);
-
 // ---- LDS staging and the vocabulary probes ----
 
 // Copies through LDS with LDS-DMA, 256 lanes at a time: exercises the path, tuned for nothing.

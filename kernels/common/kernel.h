@@ -33,12 +33,16 @@
 
 namespace mainarch::kernels {
 
+DEVICE uint64_t KernargAddress() {
+  return reinterpret_cast<uint64_t>(__builtin_amdgcn_kernarg_segment_ptr());
+}
+
 // The running kernel's arguments, fetched where this is called. The compiler loads all that a kernel
 // uses at its start and keeps it in scalar registers; a kernel of two halves with many arguments has
 // not enough of them.
 template <class Args>
 DEVICE Args ReadArgumentsAgain() {
-  uint64_t at = reinterpret_cast<uint64_t>(__builtin_amdgcn_kernarg_segment_ptr());
+  uint64_t at = KernargAddress();
   __asm__ volatile("" : "+s"(at));
   return reinterpret_cast<Constant<Kernarg<Args>>>(at)->args;
 }

@@ -12,7 +12,15 @@ namespace mainarch::kernels {
 
 // s_waitcnt immediate of GFX9 for vmcnt(0) with the other counters left alone.
 inline constexpr int kWaitVmcnt0 = 0x0F70;
+inline constexpr int kWaitLgkmcnt0 = 0xC07F;
 DEVICE void WaitVectorMemory() { __builtin_amdgcn_s_waitcnt(kWaitVmcnt0); }
+
+// The scalar caches forget what they hold: no fence makes them. All waves of the workgroup see it
+// behind a barrier.
+DEVICE void ForgetScalars() {
+  __builtin_amdgcn_s_dcache_inv();
+  __builtin_amdgcn_s_waitcnt(kWaitLgkmcnt0);  // what is loaded next may overtake it
+}
 
 // LDS written before is seen by the whole workgroup after. A raw s_barrier does not wait for the
 // LDS writes; the fences make the compiler do so, and "local" keeps global loads in flight across

@@ -21,6 +21,9 @@ DEVICE uint32_t LaneId() {
 
 // The same value in all lanes, moved to a scalar register so that the compiler knows it.
 DEVICE uint32_t Uniform(uint32_t x) { return __builtin_amdgcn_readfirstlane(x); }
+DEVICE uint64_t Uniform(uint64_t x) {
+  return uint64_t{Uniform(static_cast<uint32_t>(x >> 32))} << 32 | Uniform(static_cast<uint32_t>(x));
+}
 DEVICE float Uniform(float x) {
   return BitCast<float>(__builtin_amdgcn_readfirstlane(BitCast<uint32_t>(x)));
 }

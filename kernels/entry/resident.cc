@@ -5,6 +5,8 @@
 
 namespace mainarch::kernels {
 
-KERNEL(resident, Resident, "vgpr=152 sgpr=112 lds=4160")
+KERNEL(resident, Resident, "vgpr=256 sgpr=112 lds=24640")
+MAINARCH_RETURN_TO(resident_return, resident, 24576)
+static_assert(kResidentOpLds == 24576);
 
 }  // namespace mainarch::kernels

@@ -1,103 +1,175 @@
 // SPDX-License-Identifier: MIT
 //
-// The resident kernel: launched once with as many workgroups as the chip holds, it takes commands
-// from a mailbox in host-visible memory and runs each as the whole grid, until told to stop. Worker
-// 0 alone polls the host; the others poll a flag in device memory. Between commands lies a grid
-// barrier, so a command sees all of the one before it.
+// The resident kernel: as many workgroups as the chip holds run a list of launches, each as if it
+// had been dispatched alone, and meet between them. An op's code is jumped into and comes back
+// (common/jump.h): what was in registers is gone then, and what stays is in LDS behind the op's own.
 #ifndef MAINARCH_KERNELS_OPS_RESIDENT_H_
 #define MAINARCH_KERNELS_OPS_RESIDENT_H_
 
-#include "kernels/ops/matrix.h"
-#include "kernels/ops/memory.h"
-#include "kernels/ops/rows.h"
+#include "kernels/common/jump.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/memory.h"
+#include "kernels/common/sync.h"
+#include "kernels/common/wave.h"
+#include "kernels/resident_args.h"
 
 namespace mainarch::kernels {
 
 struct Resident {
   using Args = ResidentArgs;
-  static constexpr uint32_t kCommandWords = sizeof(Command) / 4;
-  // The current command, then the op's own LDS.
-  static constexpr uint32_t kCommandBytes = sizeof(Command);
-  static constexpr uint32_t kLdsBytes =
-      kCommandBytes + (Bf16Mfma::kLdsBytes > 256 ? Bf16Mfma::kLdsBytes : 256);
-  static_assert(StreamRead::kLdsBytes <= 256 && RmsNorm::kLdsBytes <= 256);
+  static constexpr uint32_t kLdsBytes = kResidentLds;
 
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const bool leader = ThreadId() == 0;
-    uint32_t sequence = args.first_sequence;
-    uint32_t barriers = 0;
-    while (true) {
-      if (worker == 0) Relay(args, sequence);
-      const uint32_t opcode = Fetch(args, sequence, arena);
-      if (opcode != static_cast<uint32_t>(Opcode::kStop)) Execute(opcode, worker, workers, arena);
-      GridBarrier<Scope::kSystem>(At(args.arrivals), workers, barriers, leader);
-      if (worker == 0 && leader) {
-        FenceRelease<Scope::kSystem>();
-        StoreFlag<Scope::kSystem>(At(args.done), sequence);
-      }
-      if (opcode == static_cast<uint32_t>(Opcode::kStop)) return;
-      ++sequence;
-    }
-  }
+  // What a workgroup knows between ops.
+  struct Kept {
+    WayBack way;
+    uint32_t next, count;  // ops of the command that have been begun, and all of them
+    uint64_t ops;
+    uint32_t round;          // meetings there have been
+    uint32_t members, xccs;  // workgroups of this XCD, and XCDs that have any
+  };
+  static_assert(sizeof(Kept) <= kResidentLds - kResidentOpLds);
 
-  // Worker 0: waits for the host's command and copies it where the others look.
-  DEVICE static void Relay(const Args& args, uint32_t sequence) {
-    const uint32_t slot = sequence & (args.slots - 1);
-    const Global<const uint32_t> from =
-        reinterpret_cast<Global<const uint32_t>>(At(args.mailbox) + slot);
-    const Global<uint32_t> to = reinterpret_cast<Global<uint32_t>>(At(args.relay) + (sequence & 1));
-    constexpr uint32_t kSequenceWord = kCommandWords - 1;
-    // Equal: an empty slot may hold any older number.
-    Await<Scope::kSystem, Until::kEqual>(from + kSequenceWord, sequence, ThreadId() == 0);
-    if (ThreadId() < kCommandWords) to[ThreadId()] = from[ThreadId()];
-    Publish<Scope::kDevice>(At(args.relay_flag), sequence, ThreadId() == 0);
-  }
-
-  // Every workgroup: the command into LDS; returns its opcode. Lane by lane, because a uniform load
-  // could go through the scalar cache, which no fence invalidates.
-  DEVICE static uint32_t Fetch(const Args& args, uint32_t sequence, Arena arena) {
-    Await<Scope::kDevice, Until::kEqual>(At(args.relay_flag), sequence, ThreadId() == 0);
-    const Global<const uint32_t> from =
-        reinterpret_cast<Global<const uint32_t>>(At(args.relay) + (sequence & 1));
-    const Lds<uint32_t> command = arena.Get<uint32_t>();
-    if (ThreadId() < kCommandWords) command[ThreadId()] = from[ThreadId()];
+  DEVICE static void Run(const Args& args, uint32_t id, uint32_t workers, Arena arena) {
+    ReserveRegisters<kResidentVgprs>();
+    const Lds<Kept> kept = arena.Get<Kept>(kResidentOpLds);
+    id = MadeHere(id);
+    const uint32_t worker = id & ~kCameBack;
+    if (id == worker) Begin(args, worker, workers, kept);
     BarrierLds();
-    return Uniform(+command[kCommandWords - 2]);
-  }
-
-  // The op's arguments out of the command in LDS, in scalar registers.
-  template <class Op>
-  DEVICE static void Call(uint32_t worker, uint32_t workers, Arena arena) {
-    using OpArgs = typename Op::Args;
-    struct Words {
-      uint32_t at[sizeof(OpArgs) / 4];
-    } words;
-    static_assert(sizeof(OpArgs) == sizeof(Words) && sizeof(OpArgs) <= sizeof(Command) - 8);
-    const Lds<uint32_t> command = arena.Get<uint32_t>();
-#pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < sizeof(OpArgs) / 4; ++i) words.at[i] = Uniform(+command[i]);
-    Op::Run(BitCast<OpArgs>(words), worker, workers, Arena{arena.base + kCommandBytes});
-  }
-
-  DEVICE static void Execute(uint32_t opcode, uint32_t worker, uint32_t workers, Arena arena) {
-    switch (static_cast<Opcode>(opcode)) {
-      case Opcode::kFill:
-        return Call<Fill>(worker, workers, arena);
-      case Opcode::kCopy:
-        return Call<Copy>(worker, workers, arena);
-      case Opcode::kRmsNorm:
-        return Call<RmsNorm>(worker, workers, arena);
-      case Opcode::kRope:
-        return Call<Rope>(worker, workers, arena);
-      case Opcode::kSwiglu:
-        return Call<Swiglu>(worker, workers, arena);
-      case Opcode::kBf16Matrix:
-        return Call<Bf16Mfma>(worker, workers, arena);
-      case Opcode::kStreamRead:
-        return Call<StreamRead>(worker, workers, arena);
-      case Opcode::kStop:
-        return;
+    Group group;
+    group.meeting = &At(args.state)->meetings[args.turn];
+    group.round = Uniform(+kept->round);
+    group.members = Uniform(+kept->members);
+    group.xccs = Uniform(+kept->xccs);
+    uint32_t next = Uniform(+kept->next), count = Uniform(+kept->count);
+    uint64_t ops = Uniform(+kept->ops);
+    ResidentOp op;
+    do {
+      bool met = false;
+      if (next == count) {
+        if (count != 0) EndCommand(args, worker, group);
+        if (worker == 0) TakeCommand(args);
+        group.Meet<Scope::kSystem>();
+        met = true;
+        const Constant<ResidentCommand> command = reinterpret_cast<Constant<ResidentCommand>>(
+            args.state.address + __builtin_offsetof(ResidentState, command));
+        ops = command->ops;
+        count = command->count;
+        next = 0;
+        if (count == 0) return;
+      }
+      const Constant<ResidentOp> at = reinterpret_cast<Constant<ResidentOp>>(ops) + next;
+      op = {at->code, at->kernarg, at->workers, at->beside, 0};
+      if (!met && op.beside == 0) group.Meet<Scope::kDevice>();
+      ++next;
+    } while (worker >= op.workers);
+    BarrierLds();  // all waves have read what is written now
+    if (ThreadId() == 0) {
+      kept->next = next;
+      kept->count = count;
+      kept->ops = ops;
+      kept->round = group.round;
     }
+    BarrierLds();
+    JumpInto(op.code, op.kernarg, worker, ThreadId(), kept);
+  }
+
+ private:
+  // The workgroups of one launch.
+  struct Group {
+    Global<ResidentMeeting> meeting;
+    uint32_t round, members, xccs;
+
+    // All are here, and each sees what all have written. The last of an XCD goes for all of it; the
+    // last of these lets all go on.
+    template <Scope kScope>
+    DEVICE void Meet() {
+      ++round;
+      WaitVectorMemory();
+      Barrier();
+      if (ThreadId() == 0) {
+        const uint32_t xcc = XccId();
+        FenceRelease<kScope>();
+        if (AddFlag<Scope::kDevice>(&meeting->arrived[xcc].value, 1u) + 1 == round * members) {
+          FenceAcquire<Scope::kDevice>();
+          FenceRelease<kScope>();
+          if (AddFlag<Scope::kDevice>(&meeting->met.value, 1u) + 1 == round * xccs) {
+            FenceAcquire<Scope::kDevice>();
+            FenceRelease<kScope>();
+            for (uint32_t x = 0; x < kResidentXccs; ++x) {
+              StoreFlag<Scope::kDevice>(&meeting->released[x].value, round);
+            }
+          }
+        }
+        WaitFlag<Scope::kDevice>(&meeting->released[xcc].value, round);
+      }
+      Barrier();
+      FenceAcquire<kScope>();
+      ForgetScalars();
+    }
+  };
+
+  DEVICE static void Begin(const Args& args, uint32_t worker, uint32_t workers, Lds<Kept> kept) {
+    const Global<ResidentMeeting> meeting = &At(args.state)->meetings[args.turn];
+    if (worker == 0) {
+      const Global<uint32_t> other =
+          reinterpret_cast<Global<uint32_t>>(&At(args.state)->meetings[args.turn ^ 1]);
+      for (uint32_t i = ThreadId(); i < sizeof(ResidentMeeting) / 4; i += kThreads) other[i] = 0;
+    }
+    if (ThreadId() != 0) return;
+    AddFlag<Scope::kDevice>(&meeting->members[XccId()].value, 1u);
+    WaitVectorMemory();
+    FenceRelease<Scope::kDevice>();
+    AddFlag<Scope::kDevice>(&meeting->started.value, 1u);
+    WaitFlag<Scope::kDevice>(&meeting->started.value, workers);
+    FenceAcquire<Scope::kDevice>();
+    uint32_t xccs = 0;
+    for (uint32_t x = 0; x < kResidentXccs; ++x) {
+      xccs += LoadFlag<Scope::kDevice>(&meeting->members[x].value) != 0;
+    }
+    kept->way.taken = 0;
+    kept->way.kernarg = KernargAddress();
+    kept->way.worker = worker;
+    kept->next = kept->count = kept->round = 0;
+    kept->ops = 0;
+    kept->members = LoadFlag<Scope::kDevice>(&meeting->members[XccId()].value);
+    kept->xccs = xccs;
+  }
+
+  // What its ops have written is out, and the host is told.
+  DEVICE static void EndCommand(const Args& args, uint32_t worker, Group& group) {
+    group.Meet<Scope::kSystem>();
+    if (worker != 0 || ThreadId() != 0) return;
+    const uint32_t number = At(args.state)->command.number;
+    StoreFlag<Scope::kSystem>(&At(args.mailbox)->done, number);
+  }
+
+  // Worker 0: waits for the next command and copies it to where all find it.
+  DEVICE static void TakeCommand(const Args& args) {
+    if (ThreadId() != 0) return;
+    const Global<ResidentMailbox> mailbox = At(args.mailbox);
+    const Global<ResidentCommand> to = &At(args.state)->command;
+    const uint32_t number = to->number + 1;
+    const Global<ResidentCommand> from = &mailbox->commands[number % kResidentSlots];
+    bool here = LoadFlag<Scope::kSystem>(&from->number) == number;
+    if (!here) {
+      mailbox->late = ++At(args.state)->late;
+      for (uint32_t i = 0; i < args.patience && !here; ++i) {
+        Pause();
+        here = LoadFlag<Scope::kSystem>(&from->number) == number;
+      }
+    }
+    if (!here) {
+      StoreFlag<Scope::kSystem>(&mailbox->left, number);
+      WaitVectorMemory();
+      here = LoadFlag<Scope::kSystem>(&from->number) == number;
+    }
+    FenceAcquire<Scope::kSystem>();
+    to->count = here ? from->count : 0;
+    to->ops = from->ops;
+    if (!here) return;
+    to->number = number;
+    if (from->count == 0) StoreFlag<Scope::kSystem>(&mailbox->done, number);
   }
 };
 

@@ -22,7 +22,7 @@ FORBIDDEN = [
     (r"^scratch_", None, "scratch memory"),
     (r"^(global|buffer|flat|ds)_\w*(atomic_)?(pk_)?add_(rtn_)?(f32|f64|f16|bf16)\b", None,
      "a floating-point atomic: sums would depend on arrival order"),
-    (r"^s_swappc|^s_setpc|^s_call", None, "a call: ops are inlined"),
+    (r"^s_swappc|^s_call", None, "a call: ops are inlined"),
     (r"^s_setreg", None, "a change of MODE or another hardware register"),
     (r"^v_pk_fma_f32\b.*\bop_sel:\[0,1,0\]", {"gfx950"},
      "the silicon erratum of v_pk_fma_f32 with op_sel:[0,1,0], which drops the low lane's sum"),
@@ -30,6 +30,8 @@ FORBIDDEN = [
      "LDS-DMA of two or three dwords a lane"),
     (r"^(<unknown>|\.long\b)", None, "not an instruction of this ISA"),
 ]
+# In which the resident kernel alone goes from one kernel's code to another's (common/jump.h).
+JUMPING = {"resident", "resident_return"}
 SCALED_MFMA = re.compile(r"^v_mfma_(scale_|ld_scale)")
 
 
@@ -66,8 +68,9 @@ def check_kernel(kernel, budget, descriptor):
     for what in ("sgpr", "vgpr"):
         if kernel[f".{what}_spill_count"]:
             yield f"spills {kernel[f'.{what}_spill_count']} {what}s"
+    # Of a naked function the compiler does not know that it wants none; nobody dispatches it.
     hidden = [a[".value_kind"] for a in kernel.get(".args", [])
-              if a[".value_kind"].startswith("hidden_")]
+              if a[".value_kind"].startswith("hidden_") and kernel[".name"] not in JUMPING]
     if hidden:
         yield f"wants hidden arguments: {', '.join(hidden)}"
     group, private, kernarg = struct.unpack_from("<III", descriptor)
@@ -113,16 +116,57 @@ def check(code, isa, disassembly):
     for kernel, address, text in disassembly:
         for why in check_instruction(isa, text):
             yield f"{kernel}+{address}: {text}: {why}"
+        if text.startswith("s_setpc") and kernel not in JUMPING:
+            yield f"{kernel}+{address}: {text}: a jump into another kernel"
 
 
-def describe(code, isa, name):
+# How a wave begins that only knows its arguments' address, its workgroup and its thread.
+WAY_BACK = 20  # bytes of instructions (backend/amdgpu/threaded.cc)
+BRANCH_REACH = 4 * 32000
+USER_SGPRS, WITH_WORKGROUP = 2, 1 << 7
+KERNARG_POINTER = 1 << 3
+
+
+def find_ends(code, disassembly):
+    """Of each kernel that may be made to jump where it ends: the file offset of its s_endpgm, and of
+    WAY_BACK bytes that nothing runs, in reach of a branch from there. Such a kernel has one end, and
+    begins as common/jump.h says."""
+    text = code.section(".text")
+    to_file = text["offset"] - text["address"]
+    symbols = {s["name"]: s for s in code.symbols(".dynsym")}
+    bodies = sorted((s["value"], s["value"] + s["size"]) for s in symbols.values()
+                    if s["size"] and text["address"] <= s["value"] < text["address"] + text["size"])
+    stops = [start for start, _ in bodies[1:]] + [text["address"] + text["size"]]
+    gaps = [end for (_, end), stop in zip(bodies, stops) if stop - end >= WAY_BACK]
+    found = {}
+    for kernel, address, instruction in disassembly:
+        if instruction.startswith("s_endpgm"):
+            found.setdefault(kernel, []).append(int(address, 16))
+    out = {}
+    for kernel in code.metadata()["amdhsa.kernels"]:
+        at = found.get(kernel[".name"], [])
+        rsrc2, properties, preload = struct.unpack_from(
+            "<IHH", code.bytes_at(symbols[kernel[".symbol"]]["value"], 64), 52)
+        plain = rsrc2 & 0xffff == WITH_WORKGROUP | USER_SGPRS << 1 and \
+            properties == KERNARG_POINTER and preload == 0
+        near = [g for g in gaps for end in at if abs(g - end) < BRANCH_REACH]
+        if len(at) == 1 and plain and near and kernel[".name"] not in JUMPING:
+            slot = min(near, key=lambda g: abs(g - at[0]))
+            out[kernel[".name"]] = (at[0] + to_file, slot + to_file)
+    return out
+
+
+def describe(code, isa, name, disassembly):
     """The JSON of one image, kernels in name order."""
     sizes = {s["name"]: s["size"] for s in code.symbols(".dynsym")}
+    ends = find_ends(code, disassembly)
     kernels = [dict(name=k[".name"], vgprs=k[".vgpr_count"], agprs=k[".agpr_count"],
                     sgprs=k[".sgpr_count"], lds_bytes=k[".group_segment_fixed_size"],
                     scratch_bytes=k[".private_segment_fixed_size"],
                     kernarg_bytes=k[".kernarg_segment_size"],
-                    threads=k[".max_flat_workgroup_size"], code_bytes=sizes[k[".name"]])
+                    threads=k[".max_flat_workgroup_size"], code_bytes=sizes[k[".name"]],
+                    end_at=ends.get(k[".name"], (0, 0))[0],
+                    way_back_at=ends.get(k[".name"], (0, 0))[1])
                for k in code.metadata()["amdhsa.kernels"]]
     return dict(name=name, isa=isa, kernels=sorted(kernels, key=lambda k: k["name"]))
 
@@ -138,7 +182,8 @@ def main():
     try:
         with open(args.object, "rb") as file:
             code = CodeObject(file.read())
-        problems = list(check(code, args.isa, instructions(args.objdump, args.object)))
+        disassembly = list(instructions(args.objdump, args.object))
+        problems = list(check(code, args.isa, disassembly))
     except (Bad, KeyError, IndexError, struct.error) as error:
         problems = [f"cannot be read: {type(error).__name__} {error}"]
     for problem in problems:
@@ -147,7 +192,7 @@ def main():
         sys.exit(1)
     if args.out:
         with open(args.out, "w", encoding="utf-8") as file:
-            json.dump(describe(code, args.isa, args.name), file, indent=1, sort_keys=True)
+            json.dump(describe(code, args.isa, args.name, disassembly), file, indent=1, sort_keys=True)
 
 
 if __name__ == "__main__":

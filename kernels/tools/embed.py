@@ -17,7 +17,8 @@ namespace mainarch::isa {
 namespace {
 
 """
-FIELDS = ("vgprs", "agprs", "sgprs", "lds_bytes", "kernarg_bytes", "threads", "code_bytes")
+FIELDS = ("vgprs", "agprs", "sgprs", "lds_bytes", "kernarg_bytes", "threads", "code_bytes",
+          "end_at", "way_back_at")
 
 
 def literal(data, width=32):

@@ -147,6 +147,13 @@ struct LoadOptions {
 
 class Context;
 
+// Whether steps run in a kernel that stays on each GPU, not as packets (GPUs only).
+enum class ResidentMode : uint8_t {
+  kOff,
+  kOn,    // or the context is not made: Unsupported says why
+  kAuto,  // where it can; Context::resident_refusal() says why not
+};
+
 struct ContextOptions {
   KvType kv_type = KvType::kBF16;
   Activations activations = Activations::kF32;
@@ -158,6 +165,7 @@ struct ContextOptions {
   std::vector<uint32_t> pages;
   std::vector<uint32_t> slots;
   size_t program = 0;  // which of LoadedModel::programs
+  ResidentMode resident = ResidentMode::kOff;
   // What InputOps read: a context of the same model, which outlives this one, runs on the same thread
   // and has fewer than max_in_flight() steps in flight when it is read. Null: the Program has none.
   const Context* source = nullptr;
@@ -175,6 +183,7 @@ struct StepCounts {
   uint32_t packets = 0;      // dispatches of one rank
   uint32_t submissions = 0;  // doorbells of one rank
   uint32_t host_waits = 0;
+  bool resident = false;  // run by a kernel that was there, or was launched: packets counts that
   uint32_t all_reduces = 0;
   uint32_t rounds = 0;  // over the fabric, one after the other
   uint64_t link_bytes = 0;
@@ -226,6 +235,9 @@ class Context {
   virtual Status Health() const { return OkStatus(); }
 
   virtual StepCounts counts() const { return {}; }
+
+  // Why steps are no resident kernel's, where ResidentMode::kAuto asked for one; else empty.
+  virtual absl::string_view resident_refusal() const { return {}; }
 
   virtual uint64_t memory_bytes() const = 0;  // beside weights; KV pool as reserved
 

@@ -99,6 +99,7 @@ class Run {
     options.max_sequence_tokens = static_cast<uint32_t>(settings_.prompt_tokens + settings_.tokens);
     options.kv_type = settings_.model.kv_type();
     options.activations = settings_.model.activations();
+    options.resident = settings_.model.resident_mode();
     ASSIGN_OR_RETURN(engine_, decode::Engine::Create(model_, options));
     cancel_.emplace(InterruptHook::When::kAtOnce, [this] { engine_->Cancel(); });
     decode::SequenceOptions sequence;

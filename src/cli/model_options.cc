@@ -24,6 +24,8 @@ void ModelOptions::DeclareDevice(Options* options) {
   options->Choice("kv", {std::begin(quant::kKvTypeNames), std::end(quant::kKvTypeNames)}, &kv, "type of the KV cache");
   options->Flag("in-place", &in_place,
                 "multiply straight from the mapped file: no copy, slower steps");
+  options->Choice("resident", {"off", "on", "auto"}, &resident,
+                  "on GPUs: steps of few rows in a kernel that stays there, instead of packets");
   options->Flag("fast", &fast, "round what enters products to bf16, where the CPU is faster so");
   options->Flag("int8", &int8, "take 8 bits of what enters products with 4- to 8-bit weights on CPUs; others as --fast");
 }
@@ -54,6 +56,11 @@ bool ModelOptions::is_virtual() const { return device.compare(0, 4, "sim:") == 0
 backend::KvType ModelOptions::kv_type() const {
   const auto* name = std::find(std::begin(quant::kKvTypeNames), std::end(quant::kKvTypeNames), kv);
   return static_cast<backend::KvType>(name - std::begin(quant::kKvTypeNames));  // Choice checked it
+}
+
+backend::ResidentMode ModelOptions::resident_mode() const {
+  if (resident == "off") return backend::ResidentMode::kOff;
+  return resident == "on" ? backend::ResidentMode::kOn : backend::ResidentMode::kAuto;
 }
 
 backend::Activations ModelOptions::activations() const {

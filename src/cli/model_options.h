@@ -18,6 +18,7 @@ struct ModelOptions {
   std::string model;
   std::string device = "cpu";
   std::string kv = "bf16";
+  std::string resident = "off";
   int64_t tp = 0;  // 0: as `device` says
   int64_t threads = 0;
   bool in_place = false;
@@ -35,6 +36,7 @@ struct ModelOptions {
   bool is_virtual() const;
   backend::KvType kv_type() const;
   backend::Activations activations() const;
+  backend::ResidentMode resident_mode() const;
   bool rounds() const { return fast || int8; }
   // ", fast", ", int8" or nothing.
   const char* rounding_text() const { return int8 ? ", int8" : fast ? ", fast" : ""; }

@@ -68,6 +68,7 @@ struct EngineOptions {
   uint64_t prefix_bytes = 0;
   backend::KvType kv_type = backend::KvType::kBF16;
   backend::Activations activations = backend::Activations::kF32;
+  backend::ResidentMode resident = backend::ResidentMode::kOff;
 };
 
 enum class Finish : uint32_t {

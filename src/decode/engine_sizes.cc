@@ -96,12 +96,14 @@ StatusOr<EngineImpl::Contexts> EngineImpl::ContextsOf(const backend::LoadedModel
   backend::ContextOptions model;
   model.kv_type = o.kv_type;
   model.activations = o.activations;
+  model.resident = o.resident;
   model.max_rows = o.max_step_tokens;
   model.max_logit_rows = o.logit_rows;
   model.max_sequences = o.max_sequences;
   backend::ContextOptions head = model;
   head.max_logit_rows = o.max_sequences;
   head.program = 1;
+  head.resident = backend::ResidentMode::kOff;  // its steps come between those of the model
   const size_t first = facts.caches.size() - facts.head_caches.size();
   for (size_t c = 0; c < sizes.pools.size(); ++c) {
     backend::ContextOptions& context = c < first ? model : head;

@@ -48,6 +48,8 @@ StatusOr<std::unique_ptr<LoadedCode>> LoadedCode::Load(Queue& queue, const CodeO
     Kernel placed;
     placed.name = kernel.name;
     placed.object = code->memory_.va() + kernel.descriptor_vaddr;
+    placed.entry =
+        placed.object + static_cast<uint64_t>(kernel.descriptor.kernel_code_entry_byte_offset);
     placed.kernarg_bytes = kernel.kernarg_bytes;
     placed.group_bytes = kernel.descriptor.group_segment_fixed_size;
     // A dynamic stack gets all that the queue has.

@@ -24,6 +24,7 @@ namespace mainarch::gpu {
 struct Kernel {
   std::string name;
   uint64_t object = 0;  // VA of the descriptor: what a dispatch names
+  uint64_t entry = 0;   // of its first instruction
   uint32_t kernarg_bytes = 0;
   uint32_t group_bytes = 0;    // static LDS; a dispatch adds its dynamic part
   uint32_t private_bytes = 0;  // scratch a work-item

@@ -24,6 +24,9 @@ struct KernelInfo {
   uint32_t kernarg_bytes;  // kernels/args.h Kernarg<Args>
   uint32_t threads;        // of a workgroup
   uint32_t code_bytes;
+  // In the image's bytes, of a kernel that may be made to jump where it ends: its last instruction,
+  // and 20 bytes that nothing runs, in reach of a branch from there; else 0.
+  uint32_t end_at, way_back_at;
 };
 
 struct KernelImage {

@@ -124,6 +124,7 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
     RETURN_IF_ERROR(context->FillRank(rank));
     RETURN_IF_ERROR(context->MakePackets(rank));
   }
+  RETURN_IF_ERROR(context->MakeResident());
   return std::unique_ptr<backend::Context>(std::move(context));
 }
 

@@ -26,6 +26,7 @@
 #include "backend/amdgpu/choices.h"
 #include "backend/amdgpu/lower.h"
 #include "backend/amdgpu/page_tables.h"
+#include "backend/amdgpu/resident.h"
 #include "backend/backend.h"
 
 namespace mainarch::amdgpu {
@@ -46,6 +47,7 @@ class AmdGpuContext : public backend::Context {
   Status Health() const override { return model_->gpus().Health(); }
   backend::StepCounts counts() const override;
   uint64_t memory_bytes() const override { return memory_bytes_; }
+  absl::string_view resident_refusal() const override { return resident_refusal_; }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
                                     uint32_t slot) const override;
   std::string content_form() const override;
@@ -74,6 +76,8 @@ class AmdGpuContext : public backend::Context {
   // Points of the ranks' queues, and when to give them up: see Wait.
   struct Awaited {
     std::array<uint64_t, kernels::kMaxRanks> points = {};
+    bool resident = false;  // points are of the resident kernel's commands
+    uint32_t launches = 0;  // of that kernel
     gpu::Deadline deadline;
     uint64_t taken = 0;  // packets, when last looked
   };
@@ -83,7 +87,7 @@ class AmdGpuContext : public backend::Context {
     gpu::Buffer slots;  // of all caches of slots; nobody reads one before a step has written it
     gpu::Buffer exchange;  // slots, then flags
     gpu::Buffer choices;   // ChoiceExchange
-    gpu::Buffer kernargs;
+    gpu::Buffer kernargs, resident_kernargs;
     RankMemory memory;
     std::vector<std::vector<Packet>> packets;  // of each of row_classes_
     Packet tables;                             // step_tables
@@ -108,13 +112,26 @@ class AmdGpuContext : public backend::Context {
   Status MakePackets(int32_t rank);
   StatusOr<Packet> MakePacket(int32_t rank, const Launch& launch, uint64_t kernarg, bool first);
 
+  // In context_resident.cc.
+  Status MakeResident();
+  StatusOr<std::unique_ptr<Resident>> StartResident();
+  Status FillLists(Resident& resident, int32_t rank);
+  size_t ListOf(const Form& form) const;
+  size_t TablesList() const;
+  // Of a step of so many rows, up to an op.
+  bool RunsResident(size_t rows, size_t end) const;
+  Status SubmitResident(size_t list, Awaited* awaited);
+  Status SubmitTables(Awaited* awaited);
+  bool ReachedPoint(int32_t rank, const Awaited& awaited) const;
+  Status WaitForPoint(int32_t rank, const Awaited& awaited, int64_t until) const;
+
   Status CheckStep(const backend::Step& step) const;
   // In context_caches.cc: lists of pages and slots, and inputs.
   Status CheckCaches(const backend::Step& step) const;
   Status CheckReference(const backend::Step& step, size_t row) const;
   Status CheckInputs(const backend::Step& step) const;
   Status SubmitPart(const backend::Step& step, size_t end);
-  static bool TakesPart(const Packet& packet, const ChoiceWork& work, int32_t end);
+  static bool TakesPart(When when, const ChoiceWork& work);
   void WriteStep(const backend::Step& step, Flight& flight);
   void WriteRows(const backend::Step& step, const kernels::StepHeader& header, uint32_t* block);
   // Lays the step's inputs and slots out from word `at` on, and says where they end.
@@ -123,7 +140,8 @@ class AmdGpuContext : public backend::Context {
                    uint32_t* block) const;
   void WriteStates(const backend::Step& step, const kernels::StepHeader& header,
                    uint32_t* block) const;
-  Status ChangeTables(const backend::Step& step);
+  Status ChangeTables(const backend::Step& step, bool resident);
+  Status SubmitRanks(Flight& flight, int32_t end);
   Status SubmitRank(int32_t rank, Flight& flight, int32_t end);
   // Out of line, so that bench/host-overhead finds it by name. Until every rank has come to its
   // point: false after timeout_ns, if that is not negative; TimedOut when nothing moves any more.
@@ -168,9 +186,13 @@ class AmdGpuContext : public backend::Context {
   gpu::Buffer results_;  // kernels::ChoiceResult [2][max_logit_rows]
   PageTables tables_;
   std::array<Flight, kMostInFlight> flights_;  // [parity]
+  std::unique_ptr<Resident> resident_;         // null: every step is packets
+  std::string resident_refusal_;               // why, where it was to be
   uint32_t submitted_ = 0;                     // index of the step submitted last; the first is 1
   uint32_t polled_ = 0;                        // of the one polled last
-  Form counted_;  // of the step that ended last; no rows: none has
+  // Of the step that ended last; no rows: none has.
+  Form counted_;
+  Awaited counted_points_;
   uint64_t memory_bytes_ = 0;
 };
 

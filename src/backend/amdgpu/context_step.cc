@@ -132,7 +132,7 @@ void AmdGpuContext::WriteStep(const Step& step, Flight& flight) {
 // What is more than a step's block holds goes before the step, by as many runs of step_tables as it
 // takes. The memory that brings it is written again when all GPUs have read it, so with long lists
 // the host waits for the steps in flight.
-Status AmdGpuContext::ChangeTables(const Step& step) {
+Status AmdGpuContext::ChangeTables(const Step& step, bool resident) {
   ASSIGN_OR_RETURN(uint64_t changes, tables_.Count(step));
   auto* list = reinterpret_cast<kernels::PageChange*>(Block(kMostInFlight));
   while (changes > shape_.step_changes) {
@@ -140,23 +140,29 @@ Status AmdGpuContext::ChangeTables(const Step& step) {
     list[0] = {count, 0};
     changes -= count;
     Gpus& gpus = model_->gpus();
-    Awaited awaited = {{}, Soon()};
-    for (int32_t r = 0; r < gpus.count(); ++r) {
-      const Packet& packet = ranks_[static_cast<size_t>(r)].tables;
-      auto point = gpus.at(r).queue->SubmitSignalled(packet.packet, packet.label, Soon());
-      if (!point.ok()) return gpus.Fail(point.status());
-      awaited.points[static_cast<size_t>(r)] = *point;
-    }
-    for (int32_t r = 0; r < gpus.count(); ++r) gpus.at(r).queue->Ring();
+    Awaited awaited;
+    awaited.deadline = Soon();
+    const Status sent = resident ? SubmitResident(TablesList(), &awaited) : SubmitTables(&awaited);
+    if (!sent.ok()) return gpus.Fail(sent);
     const auto read = Wait(awaited, -1);
     if (!read.ok()) return gpus.Fail(read.status());
   }
   return OkStatus();
 }
 
-bool AmdGpuContext::TakesPart(const Packet& packet, const ChoiceWork& work, int32_t end) {
-  if (packet.op >= end) return false;
-  switch (packet.when) {
+Status AmdGpuContext::SubmitTables(Awaited* awaited) {
+  Gpus& gpus = model_->gpus();
+  for (int32_t r = 0; r < gpus.count(); ++r) {
+    const Packet& packet = ranks_[static_cast<size_t>(r)].tables;
+    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)],
+                     gpus.at(r).queue->SubmitSignalled(packet.packet, packet.label, Soon()));
+  }
+  for (int32_t r = 0; r < gpus.count(); ++r) gpus.at(r).queue->Ring();
+  return OkStatus();
+}
+
+bool AmdGpuContext::TakesPart(When when, const ChoiceWork& work) {
+  switch (when) {
     case When::kAlways:
       return true;
     case When::kTokens:
@@ -171,7 +177,7 @@ Status AmdGpuContext::SubmitRank(int32_t rank, Flight& flight, int32_t end) {
   gpu::Queue& queue = *model_->gpus().at(rank).queue;
   const Packet* last = nullptr;
   for (const Packet& packet : ranks_[static_cast<size_t>(rank)].packets[flight.form.row_class]) {
-    if (!TakesPart(packet, flight.form.work, end)) continue;
+    if (packet.op >= end || !TakesPart(packet.when, flight.form.work)) continue;
     if (last != nullptr) {
       RETURN_IF_ERROR(queue.Submit(last->packet, last->label, flight.awaited.deadline));
     }
@@ -191,19 +197,26 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   Gpus& gpus = model_->gpus();
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
-  RETURN_IF_ERROR(ChangeTables(step));
+  const bool resident = RunsResident(step.rows.size(), end);
+  RETURN_IF_ERROR(gpus.Settle(gpus.Claim(resident ? resident_.get() : nullptr)));
+  RETURN_IF_ERROR(ChangeTables(step, resident));
   Flight& flight = flights_[kernels::Parity(++submitted_)];
   WriteStep(step, flight);
-  flight.awaited = {{}, Soon()};
+  flight.awaited = {};
+  flight.awaited.deadline = Soon();
   flight.form.row_class = static_cast<size_t>(
       std::lower_bound(row_classes_.begin(), row_classes_.end(), step.rows.size()) -
       row_classes_.begin());
-  for (int32_t r = 0; r < gpus.count(); ++r) {
-    const Status status = SubmitRank(r, flight, static_cast<int32_t>(end));
-    if (status.ok()) continue;
-    --submitted_;  // it was not; what is in flight fails with the group
-    return gpus.Fail(status);
-  }
+  const Status status = resident ? SubmitResident(ListOf(flight.form), &flight.awaited)
+                                 : SubmitRanks(flight, static_cast<int32_t>(end));
+  if (status.ok()) return status;
+  --submitted_;  // it was not; what is in flight fails with the group
+  return gpus.Fail(status);
+}
+
+Status AmdGpuContext::SubmitRanks(Flight& flight, int32_t end) {
+  Gpus& gpus = model_->gpus();
+  for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(SubmitRank(r, flight, end));
   for (int32_t r = 0; r < gpus.count(); ++r) gpus.at(r).queue->Ring();
   return OkStatus();
 }
@@ -233,6 +246,7 @@ StatusOr<bool> AmdGpuContext::Poll(int64_t timeout_ns) {
     return model_->gpus().Fail(ended.status());
   }
   counted_ = flight.form;
+  counted_points_ = flight.awaited;
   // What is behind it has only now got the GPUs.
   if (submitted_ != polled_) flights_[kernels::Parity(submitted_)].awaited.deadline = Soon();
   if (stop_requested()) return Error(Code::kCancelled, "step cancelled");
@@ -247,11 +261,14 @@ backend::StepCounts AmdGpuContext::counts() const {
   const bool twice = counted_.rows > kOneRoundRows;
   const uint64_t bytes = counted_.rows * static_cast<uint64_t>(program_.hidden) * sizeof(float);
   for (const Packet& packet : ranks_[0].packets[counted_.row_class]) {
-    counts.packets +=
-        TakesPart(packet, counted_.work, static_cast<int32_t>(program_.ops.size()));
+    counts.packets += TakesPart(packet.when, counted_.work);
   }
   counts.submissions = 1;
   counts.host_waits = 1;
+  if (counted_points_.resident) {
+    counts.resident = true;
+    counts.packets = counts.submissions = counted_points_.launches;
+  }
   if (n == 1) return counts;
   counts.all_reduces = shape_.all_reduces;
   counts.rounds = shape_.all_reduces * (twice ? 2 : 1);
@@ -272,15 +289,14 @@ StatusOr<bool> AmdGpuContext::Wait(Awaited& awaited, int64_t timeout_ns) {
   const int64_t until = timeout_ns < 0 ? INT64_MAX : now + std::min(timeout_ns, INT64_MAX / 2);
   for (int32_t r = 0; r < gpus.count(); now = NowNs()) {
     gpu::Queue& queue = *gpus.at(r).queue;
-    const uint64_t point = awaited.points[static_cast<size_t>(r)];
     bool reached = false;
     if (now < until) {
-      const Status status = queue.Wait(point, {std::min(now + kSliceNs, until)});
+      const Status status = WaitForPoint(r, awaited, std::min(now + kSliceNs, until));
       if (!status.ok() && CodeOf(status) != Code::kTimedOut) return status;
       reached = status.ok();
     }
     RETURN_IF_ERROR(gpus.Health());
-    if (reached || queue.Reached(point)) {
+    if (reached || ReachedPoint(r, awaited)) {
       ++r;
       continue;
     }
@@ -301,7 +317,9 @@ StatusOr<bool> AmdGpuContext::Wait(Awaited& awaited, int64_t timeout_ns) {
 uint64_t AmdGpuContext::PacketsTaken() const {
   uint64_t taken = 0;
   const Gpus& gpus = model_->gpus();
-  for (int32_t r = 0; r < gpus.count(); ++r) taken += gpus.at(r).queue->taken();
+  for (int32_t r = 0; r < gpus.count(); ++r) {
+    taken += gpus.at(r).queue->taken() + (resident_ != nullptr ? resident_->done(r) : 0);
+  }
   return taken;
 }
 

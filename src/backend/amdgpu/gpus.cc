@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "backend/amdgpu/threaded.h"
 #include "backend/program.h"
 #include "base/decimal.h"
 #include "isa/kernel_images.h"
@@ -16,6 +17,8 @@ namespace {
 
 constexpr uint32_t kRingPackets = 8192;
 constexpr absl::string_view kImage = "decoder";
+constexpr absl::string_view kResidentImage = "resident";
+constexpr absl::string_view kReturnKernel = "resident_return";
 constexpr absl::string_view kSimPrefix = "sim:";
 constexpr absl::string_view kGpuPrefix = "gpu";
 constexpr uint32_t kMaxGpus = 128;
@@ -46,6 +49,19 @@ StatusOr<Choice> ParseDevice(absl::string_view text) {
   }
   if (!rest.empty()) choice.list = rest.substr(1);
   return choice;
+}
+
+StatusOr<const isa::KernelImage*> ImageOf(const gpu::Device& device, absl::string_view name) {
+  const absl::string_view isa = device.chip().name;
+  for (const isa::KernelImage& candidate : isa::KernelImages()) {
+    if (candidate.isa == isa && candidate.name == name) return &candidate;
+  }
+  return Error(Code::kUnsupported, device.name(), ": this build has no kernels for ", isa);
+}
+
+StatusOr<gpu::CodeObject> ParseImage(const isa::KernelImage& image,
+                                     absl::Span<const uint8_t> bytes) {
+  return gpu::CodeObject::Parse(absl::StrCat(image.name, " (", image.isa, ")"), bytes);
 }
 
 }  // namespace
@@ -155,6 +171,30 @@ Status Gpus::Explain(const Status& status) const {
                                                                     : WithContext(status, said);
 }
 
+Status Gpus::Claim(QueueHolder* holder) {
+  QueueHolder* before = holder_;
+  if (before == holder) return OkStatus();
+  holder_ = holder;
+  return before != nullptr ? before->Leave() : OkStatus();
+}
+
+Status Gpus::LoadThreaded() {
+  for (Gpu& gpu : gpus_) {
+    if (gpu.threaded != nullptr) continue;
+    ASSIGN_OR_RETURN(const isa::KernelImage* kernel, ImageOf(*gpu.device, kResidentImage));
+    ASSIGN_OR_RETURN(const isa::KernelImage* ops, ImageOf(*gpu.device, kImage));
+    gpu::LoadOptions load;
+    load.copy = gpu.copy.get();
+    ASSIGN_OR_RETURN(const gpu::CodeObject object, ParseImage(*kernel, kernel->bytes));
+    ASSIGN_OR_RETURN(gpu.resident, gpu::LoadedCode::Load(*gpu.queue, object, load, Soon()));
+    ASSIGN_OR_RETURN(const gpu::Kernel* back, gpu.resident->Find(kReturnKernel));
+    ASSIGN_OR_RETURN(const gpu::CodeObject threaded,
+                     ParseImage(*ops, ThreadedImage(*ops, back->entry)));
+    ASSIGN_OR_RETURN(gpu.threaded, gpu::LoadedCode::Load(*gpu.queue, threaded, load, Soon()));
+  }
+  return OkStatus();
+}
+
 Status Gpus::OpenOne(uint32_t index) {
   const gpu::Deadline deadline = Soon();
   Gpu own;
@@ -167,16 +207,8 @@ Status Gpus::OpenOne(uint32_t index) {
   copy.engine = gpu::HostEngine(*own.device, gpu::Direction::kToDevice);
   copy.label = "weights";
   ASSIGN_OR_RETURN(own.copy, gpu::CopyQueue::Create(*own.device, copy));
-  const absl::string_view isa = own.device->chip().name;
-  const isa::KernelImage* image = nullptr;
-  for (const isa::KernelImage& candidate : isa::KernelImages()) {
-    if (candidate.isa == isa && candidate.name == kImage) image = &candidate;
-  }
-  if (image == nullptr) {
-    return Error(Code::kUnsupported, own.device->name(), ": this build has no kernels for ", isa);
-  }
-  ASSIGN_OR_RETURN(const gpu::CodeObject object,
-                   gpu::CodeObject::Parse(absl::StrCat(kImage, " (", isa, ")"), image->bytes));
+  ASSIGN_OR_RETURN(const isa::KernelImage* image, ImageOf(*own.device, kImage));
+  ASSIGN_OR_RETURN(const gpu::CodeObject object, ParseImage(*image, image->bytes));
   RETURN_IF_ERROR(object.CheckRunsOn(own.device->chip(), 0));
   gpu::LoadOptions load;
   load.copy = own.copy.get();

@@ -29,6 +29,16 @@ struct Gpu {
   std::unique_ptr<gpu::Queue> queue;
   std::unique_ptr<gpu::CopyQueue> copy;
   std::unique_ptr<gpu::LoadedCode> code;  // the image "decoder"
+  // LoadThreaded: the resident kernel, and the decoder's kernels as it jumps into them.
+  std::unique_ptr<gpu::LoadedCode> resident, threaded;
+};
+
+// Who keeps a kernel in the queues that does not end by itself.
+class QueueHolder {
+ public:
+  virtual ~QueueHolder() = default;
+  // What is submitted from now on comes to run. The group's mutex is held.
+  virtual Status Leave() = 0;
 };
 
 class Gpus {
@@ -62,6 +72,12 @@ class Gpus {
   Status Fail(const Status& status);
   // What work other than a step came to: Fail, if a GPU was lost over it. The mutex is held.
   Status Settle(const Status& status);
+  // Before anything is submitted to the queues: whoever else holds them leaves. `holder`: who holds
+  // them from now on, or null. The mutex is held.
+  Status Claim(QueueHolder* holder);
+  void Release(const QueueHolder* holder) { if (holder_ == holder) holder_ = nullptr; }
+  // Loads what the resident kernel runs, once. The queues are claimed, the mutex is held.
+  Status LoadThreaded();
   // Ok, or why no call on this group can work any more. From any thread, without the mutex.
   Status Health() const;
   // An error with what the machine itself says of it before it, as a virtual node does of a wave
@@ -76,6 +92,7 @@ class Gpus {
   std::unique_ptr<gpu::Process> process_;
   std::vector<Gpu> gpus_;
   std::mutex mutex_;
+  QueueHolder* holder_ = nullptr;
   uint32_t timeout_ms_ = kTimeoutMs;
   std::atomic<bool> failed_{false};
   Status status_;  // final once failed_

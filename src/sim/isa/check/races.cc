@@ -321,7 +321,8 @@ void RaceCheck::Drain(WaveState* self, uint32_t) {
     const Loaded& done = self->loaded.front();
     self->pending.Join(*done.message);
     self->known.Merge(*done.message, [&](Known& mine, const Known& k) {
-      Raise(&mine.ordered, k.reached);
+      // Also what had happened before the flag's writer by what others told it.
+      Raise(&mine.ordered, std::max(k.reached, k.ordered));
       if (done.same_group) Raise(&mine.group, k.group);
     });
     self->loaded.pop_front();

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+//
+// The resident kernel's arguments and what it and the host tell each other, host and device. It stays
+// on the GPU and runs lists of launches, one behind the other, as the host posts them: every op's own
+// machine code, of a second copy of the image in which each kernel's end is a jump back
+// (backend/amdgpu/threaded.h).
+//
+// Who may stop when: the host counts commands, the kernel takes them in that order and looks for the
+// next one `patience` times. Then it says in `left` which one it has not got, looks once more, and
+// ends. The host, having posted a command, looks at `left`, and launches the kernel again where that
+// is the command's number: one of the two has seen the other. When both have, the second launch waits
+// behind the first and goes on from what that one has left in `Resident::last`.
+#ifndef MAINARCH_KERNELS_RESIDENT_ARGS_H_
+#define MAINARCH_KERNELS_RESIDENT_ARGS_H_
+
+#include "kernels/args.h"
+
+namespace mainarch::kernels {
+
+// An op's LDS ends before this; what the resident kernel keeps between ops lies here.
+inline constexpr uint32_t kResidentOpLds = 24576;
+inline constexpr uint32_t kResidentLds = kResidentOpLds + 64;
+// Registers that every op finds, as many as two waves a SIMD can have.
+inline constexpr uint32_t kResidentVgprs = 256;
+
+// A launch: what a packet says of it.
+struct ResidentOp {
+  uint64_t code = 0;     // address of its first instruction
+  uint64_t kernarg = 0;  // of its arguments, Kernarg<Args>, whose `workers` are those here
+  uint32_t workers = 0;  // workgroups, at most those of the resident kernel
+  uint32_t beside = 0;   // not 0: it needs nothing of the op before
+  uint64_t reserved = 0;
+};
+static_assert(sizeof(ResidentOp) == 32);
+
+// The host writes `number` last, with all else before it.
+struct ResidentCommand {
+  uint64_t ops = 0;    // address of ResidentOp [count]
+  uint32_t count = 0;  // 0: end
+  uint32_t number = 0;  // of the command; the first is 1
+};
+static_assert(sizeof(ResidentCommand) == 16);
+inline constexpr uint32_t kResidentSlots = 4;  // command n is in slot n mod 4
+
+// In host memory, that of each GPU in lines of its own.
+struct ResidentMailbox {
+  ResidentCommand commands[kResidentSlots];
+  uint32_t done = 0;  // number of the last command that has ended; what it wrote is seen by all
+  uint32_t left = 0;  // of the command that the kernel did not wait for
+  uint32_t late = 0;  // commands that were not there when the kernel first looked
+  uint32_t reserved[13] = {};
+};
+static_assert(sizeof(ResidentMailbox) == 128);
+
+// A counter of its own line.
+struct ResidentLine {
+  uint32_t value = 0;
+  uint32_t reserved[31] = {};
+};
+
+// Where the workgroups of one launch meet: those of an XCD, then the XCDs. All zeros at its beginning.
+inline constexpr uint32_t kResidentXccs = 8;
+struct ResidentMeeting {
+  ResidentLine started;                  // workgroups that have been counted
+  ResidentLine members[kResidentXccs];   // workgroups on each XCD
+  ResidentLine arrived[kResidentXccs];   // at meetings, since the launch began
+  ResidentLine met;                      // XCDs all of whose workgroups were there
+  ResidentLine released[kResidentXccs];  // meetings that are over
+};
+static_assert(sizeof(ResidentMeeting) == 128 * (2 + 3 * kResidentXccs));
+
+// In the GPU's memory, zeroed once. Launches use the two meetings by turns, and each makes zeros of
+// the other one.
+struct ResidentState {
+  ResidentMeeting meetings[2];
+  ResidentCommand command;  // the one that runs; its number the last that was taken
+  uint32_t late = 0;
+  uint32_t reserved[27] = {};
+};
+static_assert(sizeof(ResidentState) == 2 * sizeof(ResidentMeeting) + 128);
+
+struct ResidentArgs {
+  Address<ResidentMailbox> mailbox;
+  Address<ResidentState> state;
+  uint32_t turn = 0;      // which of the meetings
+  uint32_t patience = 0;  // how often it looks for a command, at least once
+};
+static_assert(sizeof(ResidentArgs) == 24);
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_RESIDENT_ARGS_H_

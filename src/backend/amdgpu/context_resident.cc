@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+//
+// Steps of few rows by the resident kernel: the launches of each class of rows as lists, the same
+// arguments as the packets have, but for workgroups that are more than the kernel's own.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "backend/amdgpu/context.h"
+#include "base/clock.h"
+
+namespace mainarch::amdgpu {
+namespace {
+
+constexpr uint64_t kKernargAlign = 64;
+// Which of a class's lists: no token is chosen, tokens are, some of them drawn.
+constexpr size_t kWorks = 3;
+constexpr int64_t kSpinNs = 50'000;
+constexpr std::chrono::microseconds kNap(20);
+
+uint64_t RoundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * unit; }
+
+ChoiceWork WorkOf(size_t index) {
+  ChoiceWork work;
+  work.tokens = index >= 1;
+  work.draws = index >= 2;
+  return work;
+}
+
+// Behind the op's own arguments: kernels::Kernarg.
+uint32_t& WorkersOf(std::vector<uint8_t>& kernarg) {
+  return *reinterpret_cast<uint32_t*>(kernarg.data() + kernarg.size() - 2 * sizeof(uint32_t));
+}
+
+}  // namespace
+
+Status AmdGpuContext::MakeResident() {
+  const backend::ResidentMode mode = shape_.options.resident;
+  if (mode == backend::ResidentMode::kOff) return OkStatus();
+  StatusOr<std::unique_ptr<Resident>> made = StartResident();
+  if (made.ok()) {
+    resident_ = *std::move(made);
+    memory_bytes_ += resident_->memory_bytes();
+    return OkStatus();
+  }
+  if (mode == backend::ResidentMode::kOn || CodeOf(made.status()) != Code::kUnsupported) {
+    return made.status();
+  }
+  resident_refusal_ = std::string(made.status().message());
+  return OkStatus();
+}
+
+StatusOr<std::unique_ptr<Resident>> AmdGpuContext::StartResident() {
+  // As many workgroups as some launch wants.
+  uint32_t workers = 1;
+  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    for (const uint32_t rows : row_classes_) {
+      if (rows > kOneRoundRows) break;
+      for (const Launch& launch : Lower(*model_, shape_, ranks_[static_cast<size_t>(rank)].memory, rank, rows)) {
+        RETURN_IF_ERROR(Resident::CheckKernel(model_->gpus(), launch.kernel));
+        workers = std::max(workers, launch.workers);
+      }
+    }
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Resident> resident, Resident::Create(model_->gpus(), workers));
+  for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    RETURN_IF_ERROR(FillLists(*resident, rank));
+  }
+  return resident;
+}
+
+Status AmdGpuContext::FillLists(Resident& resident, int32_t rank) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  gpu::Device& device = *model_->gpus().at(rank).device;
+  std::vector<std::vector<Launch>> launches;
+  for (const uint32_t rows : row_classes_) {
+    if (rows > kOneRoundRows) break;
+    launches.push_back(Lower(*model_, shape_, own.memory, rank, rows));
+  }
+  launches.push_back({LowerTables(shape_, own.memory)});
+  uint64_t bytes = 0;
+  for (std::vector<Launch>& list : launches) {
+    for (Launch& launch : list) {
+      launch.workers = std::min(launch.workers, resident.workers());
+      WorkersOf(launch.args) = launch.workers;
+      bytes += RoundUp(launch.args.size(), kKernargAlign);
+    }
+  }
+  gpu::BufferOptions options;
+  options.host_access = device.node().vram_is_host_visible();
+  options.place = options.host_access ? gpu::Place::kVram : gpu::Place::kSystem;
+  if (!options.host_access) options.caching = gpu::Caching::kUncached;
+  options.label = "resident kernel arguments";
+  ASSIGN_OR_RETURN(own.resident_kernargs, gpu::Buffer::Allocate(device, bytes, options));
+  memory_bytes_ += own.resident_kernargs.size();
+  uint64_t at = 0;
+  std::vector<std::vector<kernels::ResidentOp>> lists;
+  for (const std::vector<Launch>& list : launches) {
+    std::vector<kernels::ResidentOp> ops;
+    for (const Launch& launch : list) {
+      std::memcpy(own.resident_kernargs.host() + at, launch.args.data(), launch.args.size());
+      ASSIGN_OR_RETURN(const kernels::ResidentOp op,
+                       resident.OpOf(rank, launch, own.resident_kernargs.va() + at));
+      ops.push_back(op);
+      at += RoundUp(launch.args.size(), kKernargAlign);
+    }
+    if (&list == &launches.back()) {
+      lists.push_back(std::move(ops));
+      break;
+    }
+    for (size_t work = 0; work < kWorks; ++work) {
+      std::vector<kernels::ResidentOp> taken;
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (TakesPart(list[i].when, WorkOf(work))) taken.push_back(ops[i]);
+      }
+      lists.push_back(std::move(taken));
+    }
+  }
+  if (options.host_access) RETURN_IF_ERROR(device.FlushHostWrites());
+  return resident.SetLists(rank, lists);
+}
+
+size_t AmdGpuContext::ListOf(const Form& form) const {
+  return form.row_class * kWorks + (form.work.draws ? 2 : form.work.tokens ? 1 : 0);
+}
+
+size_t AmdGpuContext::TablesList() const {
+  size_t classes = 0;
+  while (classes < row_classes_.size() && row_classes_[classes] <= kOneRoundRows) ++classes;
+  return classes * kWorks;
+}
+
+bool AmdGpuContext::RunsResident(size_t rows, size_t end) const {
+  return resident_ != nullptr && rows <= kOneRoundRows && end == program_.ops.size();
+}
+
+Status AmdGpuContext::SubmitResident(size_t list, Awaited* awaited) {
+  const uint32_t before = resident_->launches();
+  awaited->resident = true;
+  for (int32_t r = 0; r < program_.ranks; ++r) {
+    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)], resident_->Post(r, list));
+  }
+  resident_->Ring();
+  awaited->launches = resident_->launches() - before;
+  return OkStatus();
+}
+
+bool AmdGpuContext::ReachedPoint(int32_t rank, const Awaited& awaited) const {
+  const uint64_t point = awaited.points[static_cast<size_t>(rank)];
+  return awaited.resident ? resident_->Reached(rank, point)
+                          : model_->gpus().at(rank).queue->Reached(point);
+}
+
+// TimedOut when it is not there at `until`.
+Status AmdGpuContext::WaitForPoint(int32_t rank, const Awaited& awaited, int64_t until) const {
+  if (!awaited.resident) {
+    return model_->gpus().at(rank).queue->Wait(awaited.points[static_cast<size_t>(rank)], {until});
+  }
+  const int64_t began = NowNs();
+  for (int64_t now = began; !ReachedPoint(rank, awaited); now = NowNs()) {
+    if (now >= until) return Error(Code::kTimedOut, "a command of the resident kernel");
+    if (now - began < kSpinNs) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace mainarch::amdgpu

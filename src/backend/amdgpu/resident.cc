@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+#include "backend/amdgpu/resident.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/clock.h"
+#include "isa/kernel_images.h"
+
+namespace mainarch::amdgpu {
+
+using kernels::ResidentArgs;
+using kernels::ResidentCommand;
+using kernels::ResidentMailbox;
+using kernels::ResidentOp;
+using kernels::ResidentState;
+
+namespace {
+
+constexpr absl::string_view kKernel = "resident";
+// Looks at the mailbox, each a read over the bus and a short sleep: some milliseconds.
+constexpr uint32_t kPatience = 2000;
+
+uint32_t Load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+
+StatusOr<gpu::Buffer> HostBuffer(gpu::Device& device, uint64_t bytes, const char* label) {
+  gpu::BufferOptions options;
+  options.place = gpu::Place::kSystem;
+  options.caching = gpu::Caching::kUncached;
+  options.label = label;
+  return gpu::Buffer::Allocate(device, bytes, options);
+}
+
+}  // namespace
+
+StatusOr<uint32_t> Resident::MostWorkers(const Gpus& gpus) {
+  uint32_t most = UINT32_MAX;
+  for (int32_t r = 0; r < gpus.count(); ++r) {
+    gpu::Device& device = *gpus.at(r).device;
+    ASSIGN_OR_RETURN(const isa::KernelRef ref,
+                     isa::FindKernel(device.chip().name, kKernel));
+    ASSIGN_OR_RETURN(const isa::Occupancy occupancy,
+                     isa::OccupancyOf(device.chip().name, *ref.kernel));
+    most = std::min(most, occupancy.groups_per_cu * ComputeUnits(device));
+  }
+  return most;
+}
+
+Status Resident::CheckKernel(const Gpus& gpus, const std::string& name) {
+  const absl::string_view isa = gpus.at(0).device->chip().name;
+  ASSIGN_OR_RETURN(const isa::KernelRef ref, isa::FindKernel(isa, name));
+  const isa::KernelInfo& kernel = *ref.kernel;
+  if (kernel.end_at == 0) {
+    return Error(Code::kUnsupported, "kernel ", name, " (", isa, ") has no single end to come back from");
+  }
+  if (kernel.lds_bytes > kernels::kResidentOpLds || kernel.vgprs > kernels::kResidentVgprs || kernel.agprs > 0) {
+    return Error(Code::kUnsupported, "kernel ", name, " (", isa, ") wants ", kernel.lds_bytes,
+                 " bytes of LDS and ", kernel.vgprs, " registers, ", kernel.agprs,
+                 " of them for accumulation; the resident kernel has ", kernels::kResidentOpLds, ", ",
+                 kernels::kResidentVgprs, " and 0");
+  }
+  return OkStatus();
+}
+
+StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, uint32_t workers) {
+  ASSIGN_OR_RETURN(const uint32_t most, MostWorkers(gpus));
+  std::unique_ptr<Resident> out(new Resident(gpus, std::clamp<uint32_t>(workers, 1, most)));
+  RETURN_IF_ERROR(gpus.Settle(gpus.Claim(nullptr)));
+  RETURN_IF_ERROR(gpus.Settle(gpus.LoadThreaded()));
+  out->ranks_.resize(static_cast<size_t>(gpus.count()));
+  for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(out->CreateRank(r));
+  return out;
+}
+
+Resident::~Resident() {
+  if (launches_ == 0) return;  // nor has it ever held the queues
+  std::lock_guard<std::mutex> lock(gpus_.mutex());
+  const bool well = gpus_.Health().ok() && gpus_.Settle(Leave()).ok();
+  for (int32_t r = 0; well && r < static_cast<int32_t>(ranks_.size()); ++r) {
+    gpus_.Settle(gpus_.at(r).queue->Wait(ranks_[static_cast<size_t>(r)].point, gpus_.Soon()))
+        .IgnoreError();
+  }
+  gpus_.Release(this);
+}
+
+Status Resident::CreateRank(int32_t rank) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  Gpu& gpu = gpus_.at(rank);
+  ASSIGN_OR_RETURN(own.mailbox, HostBuffer(*gpu.device, sizeof(ResidentMailbox), "resident mailbox"));
+  const ResidentMailbox empty;
+  std::memcpy(own.mailbox.host(), &empty, sizeof(empty));
+  gpu::BufferOptions options;
+  options.label = "resident state";
+  ASSIGN_OR_RETURN(own.state, gpu::Buffer::Allocate(*gpu.device, sizeof(ResidentState), options));
+  RETURN_IF_ERROR(gpu.copy->Fill(own.state.va(), 0, own.state.size(), gpus_.Soon()));
+  ASSIGN_OR_RETURN(const uint64_t filled, gpu.copy->Submit(gpus_.Soon()));
+  RETURN_IF_ERROR(gpu.copy->Wait(filled, gpus_.Soon()));
+  using Kernarg = kernels::Kernarg<ResidentArgs>;
+  constexpr uint64_t kStride = 256;
+  static_assert(sizeof(Kernarg) <= kStride);
+  ASSIGN_OR_RETURN(own.kernargs, HostBuffer(*gpu.device, 2 * kStride, "resident arguments"));
+  ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpu.resident->Find(kKernel));
+  for (uint32_t turn = 0; turn < 2; ++turn) {
+    Kernarg kernarg;
+    kernarg.args.mailbox.address = own.mailbox.va();
+    kernarg.args.state.address = own.state.va();
+    kernarg.args.turn = turn;
+    kernarg.args.patience = kPatience;
+    kernarg.workers = workers_;
+    std::memcpy(own.kernargs.host() + turn * kStride, &kernarg, sizeof(kernarg));
+    gpu::Dispatch dispatch;
+    dispatch.kernel_object = kernel->object;
+    dispatch.kernarg = own.kernargs.va() + turn * kStride;
+    dispatch.workgroup.x = kernels::kThreads;
+    dispatch.grid.x = workers_ * kernels::kThreads;
+    dispatch.group_bytes = kernel->group_bytes;
+    own.packets[turn] = gpu::MakeDispatch(dispatch, gpu::AqlOrder{});
+  }
+  memory_bytes_ += own.mailbox.size() + own.state.size() + own.kernargs.size();
+  return OkStatus();
+}
+
+StatusOr<ResidentOp> Resident::OpOf(int32_t rank, const Launch& launch, uint64_t kernarg) const {
+  ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpus_.at(rank).threaded->Find(launch.kernel));
+  ResidentOp op;
+  op.code = kernel->entry;
+  op.kernarg = kernarg;
+  op.workers = std::min(launch.workers, workers_);
+  op.beside = launch.beside;
+  return op;
+}
+
+Status Resident::SetLists(int32_t rank, const std::vector<std::vector<ResidentOp>>& lists) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  gpu::Device& device = *gpus_.at(rank).device;
+  std::vector<ResidentOp> all;
+  for (const std::vector<ResidentOp>& list : lists) all.insert(all.end(), list.begin(), list.end());
+  const uint64_t bytes = std::max<uint64_t>(1, all.size()) * sizeof(ResidentOp);
+  gpu::BufferOptions options;
+  options.host_access = device.node().vram_is_host_visible();
+  options.place = options.host_access ? gpu::Place::kVram : gpu::Place::kSystem;
+  if (!options.host_access) options.caching = gpu::Caching::kUncached;
+  options.label = "resident lists";
+  ASSIGN_OR_RETURN(own.lists, gpu::Buffer::Allocate(device, bytes, options));
+  memory_bytes_ += own.lists.size();
+  std::memcpy(own.lists.host(), all.data(), all.size() * sizeof(ResidentOp));
+  uint64_t at = own.lists.va();
+  for (const std::vector<ResidentOp>& list : lists) {
+    own.commands.push_back({at, static_cast<uint32_t>(list.size()), 0});
+    at += list.size() * sizeof(ResidentOp);
+  }
+  return options.host_access ? device.FlushHostWrites() : OkStatus();
+}
+
+ResidentMailbox* Resident::MailboxOf(int32_t rank) const {
+  return ranks_[static_cast<size_t>(rank)].mailbox.host<ResidentMailbox>();
+}
+
+bool Resident::Reached(int32_t rank, uint64_t number) const {
+  return static_cast<int32_t>(Load(MailboxOf(rank)->done) - static_cast<uint32_t>(number)) >= 0;
+}
+
+uint64_t Resident::done(int32_t rank) const { return Load(MailboxOf(rank)->done); }
+
+uint32_t Resident::late() const {
+  uint32_t late = 0;
+  for (int32_t r = 0; r < gpus_.count(); ++r) late = std::max(late, Load(MailboxOf(r)->late));
+  return late;
+}
+
+Status Resident::PostCommand(int32_t rank, ResidentCommand command) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  ResidentMailbox* mailbox = MailboxOf(rank);
+  command.number = ++own.posted;
+  ResidentCommand& slot = mailbox->commands[command.number % kernels::kResidentSlots];
+  slot.ops = command.ops;
+  slot.count = command.count;
+  __atomic_store_n(&slot.number, command.number, __ATOMIC_RELEASE);
+  // Before it looks at `left`: see resident_args.h.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const bool gone = Load(mailbox->left) == command.number || !own.there;
+  own.there = command.count != 0;
+  if (!gone) return OkStatus();
+  if (command.count == 0) {  // it has left by itself: the number is still free
+    --own.posted;
+    return OkStatus();
+  }
+  ASSIGN_OR_RETURN(own.point, gpus_.at(rank).queue->SubmitSignalled(own.packets[own.launches++ % 2],
+                                                                    "resident", gpus_.Soon()));
+  launches_ = std::max(launches_, own.launches);
+  own.rung = false;
+  return OkStatus();
+}
+
+StatusOr<uint64_t> Resident::Post(int32_t rank, size_t list) {
+  Rank& own = ranks_[static_cast<size_t>(rank)];
+  // A slot is written again when the kernel has taken what was in it.
+  for (const gpu::Deadline deadline = gpus_.Soon(); !Reached(rank, own.posted + 1 - kernels::kResidentSlots);) {
+    RETURN_IF_ERROR(gpus_.Health());
+    if (deadline.GivesUp(gpus_.at(rank).device->process().sys(), NowNs())) {
+      return Error(Code::kTimedOut, "the resident kernel takes no command");
+    }
+  }
+  RETURN_IF_ERROR(PostCommand(rank, own.commands[list]));
+  return own.posted;
+}
+
+void Resident::Ring() {
+  for (int32_t r = 0; r < gpus_.count(); ++r) {
+    Rank& own = ranks_[static_cast<size_t>(r)];
+    if (!own.rung) gpus_.at(r).queue->Ring();
+    own.rung = true;
+  }
+}
+
+Status Resident::Leave() {
+  for (int32_t r = 0; r < static_cast<int32_t>(ranks_.size()); ++r) {
+    if (!ranks_[static_cast<size_t>(r)].there) continue;
+    RETURN_IF_ERROR(PostCommand(r, {}));
+  }
+  return OkStatus();
+}
+
+}  // namespace mainarch::amdgpu

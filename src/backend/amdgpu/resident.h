@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+//
+// The kernels of one context that stay on its GPUs, one a GPU, and run what is posted to them
+// (kernels/resident_args.h): lists of launches, the same on every rank. A kernel is launched with the
+// first command, and again whenever it has not waited for the next one; nothing else makes packets.
+// While one is there nothing else of its queue runs: who submits there makes it leave first
+// (Gpus::Claim).
+//
+// Threads: one at a time, but for Reached; the group's mutex is held for all that posts.
+#ifndef MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
+#define MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/amdgpu/gpus.h"
+#include "backend/amdgpu/lower.h"
+#include "kernels/resident_args.h"
+
+namespace mainarch::amdgpu {
+
+class Resident : public QueueHolder {
+ public:
+  // The group's mutex is held.
+  static StatusOr<std::unique_ptr<Resident>> Create(Gpus& gpus, uint32_t workers);
+  // Waits until no kernel is left. The mutex is not held, if one was launched.
+  ~Resident() override;
+
+  // The most workgroups that all run at once on each GPU of the group, of this one's or of others'.
+  static StatusOr<uint32_t> MostWorkers(const Gpus& gpus);
+  // Whether a kernel can be run so: it has few enough registers and LDS, and comes back.
+  static Status CheckKernel(const Gpus& gpus, const std::string& name);
+
+  uint32_t workers() const { return workers_; }
+  // A launch of `rank` as the kernel wants it, whose arguments lie at `kernarg`.
+  StatusOr<kernels::ResidentOp> OpOf(int32_t rank, const Launch& launch, uint64_t kernarg) const;
+  // All lists of a rank, once.
+  Status SetLists(int32_t rank, const std::vector<std::vector<kernels::ResidentOp>>& lists);
+
+  // Posts a list to a rank; the command's number there. Ring lets kernels that were launched begin.
+  StatusOr<uint64_t> Post(int32_t rank, size_t list);
+  void Ring();
+  // Whether the command has ended, and what it wrote is there.
+  bool Reached(int32_t rank, uint64_t number) const;
+  // The kernels end behind what has been posted; the queues' next packets run then.
+  Status Leave() override;
+
+  uint64_t done(int32_t rank) const;
+  uint32_t launches() const { return launches_; }  // in all, of one rank
+  // Commands that a kernel had to wait for, of the rank that waited most often.
+  uint32_t late() const;
+  uint64_t memory_bytes() const { return memory_bytes_; }
+
+ private:
+  struct Rank {
+    gpu::Buffer mailbox, state, lists, kernargs;
+    std::vector<kernels::ResidentCommand> commands;  // of each list
+    gpu::AqlPacket packets[2];                       // of each turn
+    uint32_t posted = 0;                             // number of the last command
+    uint32_t launches = 0;
+    uint64_t point = 0;  // of the queue, that the last launch completes
+    bool there = false;  // unless it has left by itself
+    bool rung = true;
+  };
+
+  Resident(Gpus& gpus, uint32_t workers) : gpus_(gpus), workers_(workers) {}
+  Status CreateRank(int32_t rank);
+  kernels::ResidentMailbox* MailboxOf(int32_t rank) const;
+  Status PostCommand(int32_t rank, kernels::ResidentCommand command);
+
+  Gpus& gpus_;
+  const uint32_t workers_;
+  std::vector<Rank> ranks_;
+  uint32_t launches_ = 0;
+  uint64_t memory_bytes_ = 0;
+};
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
