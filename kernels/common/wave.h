@@ -160,6 +160,9 @@ template <int kId, int kOffset, int kSize>
 DEVICE uint32_t GetReg() {
   return __builtin_amdgcn_s_getreg(kId | kOffset << 6 | (kSize - 1) << 11);
 }
+// Ticks of 10 ns, of the GPU.
+DEVICE uint64_t RealTime() { return __builtin_amdgcn_s_memrealtime(); }
+
 inline constexpr int kHwRegHwId = 4, kHwRegXccId = 20;
 DEVICE uint32_t XccId() { return GetReg<kHwRegXccId, 0, 4>(); }
 // HW_ID fields of GFX9: cu_id [11:8], sh_id [12], se_id [15:13].

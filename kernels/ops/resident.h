@@ -47,7 +47,7 @@ struct Resident {
     do {
       bool met = false;
       if (next == count) {
-        if (count != 0) EndCommand(args, worker, group);
+        if (count != 0) EndCommand(args, worker, count, group);
         if (worker == 0) TakeCommand(args);
         group.Meet<Scope::kSystem>();
         met = true;
@@ -61,6 +61,7 @@ struct Resident {
       const Constant<ResidentOp> at = reinterpret_cast<Constant<ResidentOp>>(ops) + next;
       op = {at->code, at->kernarg, at->workers, at->beside, 0};
       if (!met && op.beside == 0) group.Meet<Scope::kDevice>();
+      if (worker == 0) TellTime(args, next);
       ++next;
     } while (worker >= op.workers);
     BarrierLds();  // all waves have read what is written now
@@ -137,11 +138,18 @@ struct Resident {
   }
 
   // What its ops have written is out, and the host is told.
-  DEVICE static void EndCommand(const Args& args, uint32_t worker, Group& group) {
+  DEVICE static void EndCommand(const Args& args, uint32_t worker, uint32_t count, Group& group) {
     group.Meet<Scope::kSystem>();
-    if (worker != 0 || ThreadId() != 0) return;
+    if (worker != 0) return;
+    TellTime(args, count);
+    if (ThreadId() != 0) return;
     const uint32_t number = At(args.state)->command.number;
     StoreFlag<Scope::kSystem>(&At(args.mailbox)->done, number);
+  }
+
+  DEVICE static void TellTime(const Args& args, uint32_t place) {
+    if (args.times.address == 0 || ThreadId() != 0) return;
+    At(args.times)[place] = RealTime();
   }
 
   // Worker 0: waits for the next command and copies it to where all find it.

@@ -166,6 +166,7 @@ struct ContextOptions {
   std::vector<uint32_t> slots;
   size_t program = 0;  // which of LoadedModel::programs
   ResidentMode resident = ResidentMode::kOff;
+  bool resident_times = false;  // Context::ResidentTimes
   // What InputOps read: a context of the same model, which outlives this one, runs on the same thread
   // and has fewer than max_in_flight() steps in flight when it is read. Null: the Program has none.
   const Context* source = nullptr;
@@ -236,6 +237,10 @@ class Context {
 
   virtual StepCounts counts() const { return {}; }
 
+  // Of the last step, run by a resident kernel: microseconds from its first launch to each, and to its end.
+  virtual StatusOr<std::vector<double>> ResidentTimes(int32_t) const {
+    return Error(Code::kUnsupported, "no resident kernel ran");
+  }
   // Why steps are no resident kernel's, where ResidentMode::kAuto asked for one; else empty.
   virtual absl::string_view resident_refusal() const { return {}; }
 

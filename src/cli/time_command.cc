@@ -43,6 +43,7 @@ int RunTime(Arguments arguments) {
   options.Choice("kv", {std::begin(quant::kKvTypeNames), std::end(quant::kKvTypeNames)}, &s.kv, "of the cache");
   options.Integer("tp", &s.tp, 1, 8, "GPUs that share the model");
   options.Integer("ranks", &s.ranks, 1, 8, "of these so many run; 1 has no all-reduce");
+  options.Flag("resident", &s.resident, "by the kernel that stays on the GPU, not as packets");
   options.Integer("run-layers", &s.run_layers, 1, 1024, "layers that run and stand for all");
   options.Integer("rows", &s.rows, 1, 512, "rows of the sequence, each with its logits: a token and its drafts");
   options.Integer("context", &s.context, 0, 1 << 20, "tokens before the one that is decoded");

@@ -28,6 +28,7 @@ struct TimeSettings {
   // Of steps.
   GeometryOptions geometry{"qwen3-235b-a22b"};
   std::string format = "bf16", kv = "bf16";
+  bool resident = false;
   int64_t tp = 8, ranks = 1, rows = 1, run_layers = 2, context = 1024;
   bool packets = false;
 };

@@ -44,6 +44,7 @@ StatusOr<StepTimeOptions> OptionsOf(const TimeSettings& s) {
   o.rows = static_cast<uint32_t>(s.rows);
   o.params = s.params;
   o.spans = !s.trace.empty();
+  o.resident = s.resident;
   return o;
 }
 

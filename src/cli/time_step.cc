@@ -188,6 +188,25 @@ Status Summarise(const StepTimeOptions& options, const LayersRun& layers, const 
 
 }  // namespace
 
+// The same of a step that the resident kernel ran, by its own times.
+Status SummariseResident(const StepTimeOptions& options, const LayersRun& layers,
+                         const std::vector<StepPacket>& packets, const std::vector<double>& times, StepTime* out) {
+  if (times.size() != packets.size() + 1) {
+    return Error(Code::kInternal, times.size(), " times of ", packets.size(), " launches");
+  }
+  Summary summary(options, layers, out);
+  for (size_t i = 0; i < packets.size(); ++i) {
+    LaunchReport report;
+    report.start_us = times[i];
+    report.end_us = times[i + 1];
+    summary.Add(report, packets[i], i == 0 || packets[i].op != packets[i - 1].op);
+    out->names.push_back(packets[i].name);
+  }
+  out->run_us = times.back();
+  summary.Finish();
+  return OkStatus();
+}
+
 StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   ASSIGN_OR_RETURN(const model::ModelConfig share, ShareToRun(o));
   ASSIGN_OR_RETURN(const auto directory, TemporaryDirectory::Create());
@@ -201,7 +220,9 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   ASSIGN_OR_RETURN(const auto model, LoadShare(backend, path, o.tp));
   const backend::Program& program = model->program();
   const LoggedStep step = {o.position, program.ops.size(), Outcome::kLargest, o.rows};
-  const backend::ContextOptions context_options = ContextFor(program, step, o.kv);
+  backend::ContextOptions context_options = ContextFor(program, step, o.kv);
+  if (o.resident) context_options.resident = backend::ResidentMode::kOn;
+  context_options.resident_times = o.resident;
   ASSIGN_OR_RETURN(const auto context, model->CreateContext(context_options));
   RETURN_IF_ERROR(FillStates(context.get(), program));
 
@@ -216,8 +237,13 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   out.host_seconds = static_cast<double>(NowNs() - began) * 1e-9;
   out.copies = node.clock->TakeCopies();
   const LayersRun layers = {share.layers, program.layer_ends.back()};
-  RETURN_IF_ERROR(Summarise(o, layers, PacketsOf(*model, context_options, step),
-                            node.clock->Take(), &out));
+  const std::vector<StepPacket> packets = PacketsOf(*model, context_options, step);
+  if (o.resident) {
+    ASSIGN_OR_RETURN(const std::vector<double> times, context->ResidentTimes(0));
+    RETURN_IF_ERROR(SummariseResident(o, layers, packets, times, &out));
+  } else {
+    RETURN_IF_ERROR(Summarise(o, layers, packets, node.clock->Take(), &out));
+  }
   return out;
 }
 

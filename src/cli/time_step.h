@@ -30,6 +30,7 @@ struct StepTimeOptions {
   uint32_t rows = 1;  // of the sequence, as a step with drafts has them
   std::vector<std::string> params;
   bool spans = false;
+  bool resident = false;  // by the resident kernel: ops from their beginning to the next one's
 };
 
 // All packets of one op's name, on rank 0.

@@ -64,7 +64,7 @@ StatusOr<std::unique_ptr<Resident>> AmdGpuContext::StartResident() {
       }
     }
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Resident> resident, Resident::Create(model_->gpus(), workers));
+  ASSIGN_OR_RETURN(std::unique_ptr<Resident> resident, Resident::Create(model_->gpus(), workers, shape_.options.resident_times));
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
     RETURN_IF_ERROR(FillLists(*resident, rank));
   }
@@ -168,6 +168,15 @@ Status AmdGpuContext::WaitForPoint(int32_t rank, const Awaited& awaited, int64_t
     }
   }
   return OkStatus();
+}
+
+StatusOr<std::vector<double>> AmdGpuContext::ResidentTimes(int32_t rank) const {
+  if (!counted_points_.resident) return Error(Code::kUnsupported, "the last step was no resident kernel's");
+  size_t count = 0;
+  for (const Packet& packet : ranks_[static_cast<size_t>(rank)].packets[counted_.row_class]) {
+    count += TakesPart(packet.when, counted_.work);
+  }
+  return resident_->Times(rank, count);
 }
 
 }  // namespace mainarch::amdgpu

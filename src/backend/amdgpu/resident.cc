@@ -63,9 +63,9 @@ Status Resident::CheckKernel(const Gpus& gpus, const std::string& name) {
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, uint32_t workers) {
+StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, uint32_t workers, bool timed) {
   ASSIGN_OR_RETURN(const uint32_t most, MostWorkers(gpus));
-  std::unique_ptr<Resident> out(new Resident(gpus, std::clamp<uint32_t>(workers, 1, most)));
+  std::unique_ptr<Resident> out(new Resident(gpus, std::clamp<uint32_t>(workers, 1, most), timed));
   RETURN_IF_ERROR(gpus.Settle(gpus.Claim(nullptr)));
   RETURN_IF_ERROR(gpus.Settle(gpus.LoadThreaded()));
   out->ranks_.resize(static_cast<size_t>(gpus.count()));
@@ -96,6 +96,9 @@ Status Resident::CreateRank(int32_t rank) {
   RETURN_IF_ERROR(gpu.copy->Fill(own.state.va(), 0, own.state.size(), gpus_.Soon()));
   ASSIGN_OR_RETURN(const uint64_t filled, gpu.copy->Submit(gpus_.Soon()));
   RETURN_IF_ERROR(gpu.copy->Wait(filled, gpus_.Soon()));
+  if (timed_) {
+    ASSIGN_OR_RETURN(own.times, HostBuffer(*gpu.device, (kMostOps + 1) * sizeof(uint64_t), "resident times"));
+  }
   using Kernarg = kernels::Kernarg<ResidentArgs>;
   constexpr uint64_t kStride = 256;
   static_assert(sizeof(Kernarg) <= kStride);
@@ -105,6 +108,7 @@ Status Resident::CreateRank(int32_t rank) {
     Kernarg kernarg;
     kernarg.args.mailbox.address = own.mailbox.va();
     kernarg.args.state.address = own.state.va();
+    kernarg.args.times.address = timed_ ? own.times.va() : 0;
     kernarg.args.turn = turn;
     kernarg.args.patience = kPatience;
     kernarg.workers = workers_;
@@ -135,6 +139,10 @@ Status Resident::SetLists(int32_t rank, const std::vector<std::vector<ResidentOp
   Rank& own = ranks_[static_cast<size_t>(rank)];
   gpu::Device& device = *gpus_.at(rank).device;
   std::vector<ResidentOp> all;
+  for (const std::vector<ResidentOp>& list : lists) {
+    if (list.size() <= kMostOps) continue;
+    return Error(Code::kUnsupported, "a step of ", list.size(), " launches; the resident kernel takes ", kMostOps);
+  }
   for (const std::vector<ResidentOp>& list : lists) all.insert(all.end(), list.begin(), list.end());
   const uint64_t bytes = std::max<uint64_t>(1, all.size()) * sizeof(ResidentOp);
   gpu::BufferOptions options;
@@ -167,6 +175,15 @@ uint32_t Resident::late() const {
   uint32_t late = 0;
   for (int32_t r = 0; r < gpus_.count(); ++r) late = std::max(late, Load(MailboxOf(r)->late));
   return late;
+}
+
+StatusOr<std::vector<double>> Resident::Times(int32_t rank, size_t count) const {
+  const Rank& own = ranks_[static_cast<size_t>(rank)];
+  if (!timed_ || count > kMostOps) return Error(Code::kInternal, "no times of ", count, " ops are kept");
+  const uint64_t* ticks = own.times.host<uint64_t>();
+  std::vector<double> out;
+  for (size_t i = 0; i <= count; ++i) out.push_back(static_cast<double>(ticks[i] - ticks[0]) * 0.01);
+  return out;
 }
 
 Status Resident::PostCommand(int32_t rank, ResidentCommand command) {

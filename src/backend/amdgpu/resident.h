@@ -24,7 +24,8 @@ namespace mainarch::amdgpu {
 class Resident : public QueueHolder {
  public:
   // The group's mutex is held.
-  static StatusOr<std::unique_ptr<Resident>> Create(Gpus& gpus, uint32_t workers);
+  // `timed`: Times tells when ops began.
+  static StatusOr<std::unique_ptr<Resident>> Create(Gpus& gpus, uint32_t workers, bool timed);
   // Waits until no kernel is left. The mutex is not held, if one was launched.
   ~Resident() override;
 
@@ -51,11 +52,13 @@ class Resident : public QueueHolder {
   uint32_t launches() const { return launches_; }  // in all, of one rank
   // Commands that a kernel had to wait for, of the rank that waited most often.
   uint32_t late() const;
+  // Of the last command, a list of `count` ops: microseconds from the first to each op, and to the end.
+  StatusOr<std::vector<double>> Times(int32_t rank, size_t count) const;
   uint64_t memory_bytes() const { return memory_bytes_; }
 
  private:
   struct Rank {
-    gpu::Buffer mailbox, state, lists, kernargs;
+    gpu::Buffer mailbox, state, lists, kernargs, times;
     std::vector<kernels::ResidentCommand> commands;  // of each list
     gpu::AqlPacket packets[2];                       // of each turn
     uint32_t posted = 0;                             // number of the last command
@@ -65,13 +68,17 @@ class Resident : public QueueHolder {
     bool rung = true;
   };
 
-  Resident(Gpus& gpus, uint32_t workers) : gpus_(gpus), workers_(workers) {}
+  // Of a step, at most.
+  static constexpr uint32_t kMostOps = 8192;
+
+  Resident(Gpus& gpus, uint32_t workers, bool timed) : gpus_(gpus), workers_(workers), timed_(timed) {}
   Status CreateRank(int32_t rank);
   kernels::ResidentMailbox* MailboxOf(int32_t rank) const;
   Status PostCommand(int32_t rank, kernels::ResidentCommand command);
 
   Gpus& gpus_;
   const uint32_t workers_;
+  const bool timed_;
   std::vector<Rank> ranks_;
   uint32_t launches_ = 0;
   uint64_t memory_bytes_ = 0;
