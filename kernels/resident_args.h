@@ -19,7 +19,7 @@ namespace mainarch::kernels {
 
 // An op's LDS ends before this; what the resident kernel keeps between ops lies here.
 inline constexpr uint32_t kResidentOpLds = 24576;
-inline constexpr uint32_t kResidentLds = kResidentOpLds + 64;
+inline constexpr uint32_t kResidentLds = kResidentOpLds + 128;
 // Registers that every op finds, as many as two waves a SIMD can have.
 inline constexpr uint32_t kResidentVgprs = 256;
 
@@ -29,7 +29,7 @@ struct ResidentOp {
   uint64_t kernarg = 0;  // of its arguments, Kernarg<Args>, whose `workers` are those here
   uint32_t workers = 0;  // workgroups, at most those of the resident kernel
   uint32_t beside = 0;   // not 0: it needs nothing of the op before
-  uint64_t reserved = 0;
+  uint32_t code_bytes = 0, kernarg_bytes = 0;
 };
 static_assert(sizeof(ResidentOp) == 32);
 
@@ -52,22 +52,22 @@ struct ResidentMailbox {
 };
 static_assert(sizeof(ResidentMailbox) == 128);
 
-// A counter of its own line.
+// A line of its own: a counter, or what each XCD has told another.
+inline constexpr uint32_t kResidentXccs = 8;
 struct ResidentLine {
-  uint32_t value = 0;
-  uint32_t reserved[31] = {};
+  uint32_t values[kResidentXccs] = {};
+  uint32_t reserved[24] = {};
 };
 
-// Where the workgroups of one launch meet: those of an XCD, then the XCDs. All zeros at its beginning.
-inline constexpr uint32_t kResidentXccs = 8;
+// Where the workgroups of one launch meet: those of an XCD, whose last one then tells every XCD that
+// all of them are there. All zeros at its beginning.
 struct ResidentMeeting {
-  ResidentLine started;                  // workgroups that have been counted
-  ResidentLine members[kResidentXccs];   // workgroups on each XCD
-  ResidentLine arrived[kResidentXccs];   // at meetings, since the launch began
-  ResidentLine met;                      // XCDs all of whose workgroups were there
-  ResidentLine released[kResidentXccs];  // meetings that are over
+  ResidentLine started;                 // [0]: workgroups that have been counted
+  ResidentLine members[kResidentXccs];  // [0]: workgroups on each XCD
+  ResidentLine arrived[kResidentXccs];  // [0]: at meetings, since the launch began
+  ResidentLine told[kResidentXccs];     // [from]: the last meeting at which all of XCD `from` were
 };
-static_assert(sizeof(ResidentMeeting) == 128 * (2 + 3 * kResidentXccs));
+static_assert(sizeof(ResidentMeeting) == 128 * (1 + 3 * kResidentXccs));
 
 // In the GPU's memory, zeroed once. Launches use the two meetings by turns, and each makes zeros of
 // the other one.

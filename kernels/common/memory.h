@@ -7,6 +7,7 @@
 #define MAINARCH_KERNELS_COMMON_MEMORY_H_
 
 #include "kernels/common/types.h"
+#include "kernels/common/wave.h"
 
 namespace mainarch::kernels {
 
@@ -28,6 +29,12 @@ DEVICE Word Stream(Global<const uint8_t> at) {
 template <class T>
 DEVICE void Store16(Global<T> base, uint64_t index, u32x4 value) {
   reinterpret_cast<Global<u32x4>>(base)[index] = value;
+}
+
+// Brings a line into the caches on the way; what it holds is not looked at.
+DEVICE void Touch(uint64_t address) {
+  const uint32_t word = *reinterpret_cast<Global<const volatile uint32_t>>(address);
+  static_cast<void>(MadeBefore(word));
 }
 
 // A workgroup's LDS. The entry (or the resident kernel) owns the bytes; an op takes what it needs

@@ -5,7 +5,7 @@
 
 namespace mainarch::kernels {
 
-KERNEL(resident, Resident, "vgpr=256 sgpr=112 lds=24640")
+KERNEL(resident, Resident, "vgpr=256 sgpr=112 lds=24704")
 MAINARCH_RETURN_TO(resident_return, resident, 24576)
 static_assert(kResidentOpLds == 24576);
 

@@ -24,93 +24,138 @@ struct Resident {
     WayBack way;
     uint32_t next, count;  // ops of the command that have been begun, and all of them
     uint64_t ops;
-    uint32_t round;          // meetings there have been
-    uint32_t members, xccs;  // workgroups of this XCD, and XCDs that have any
+    ResidentOp op;     // ops[next]
+    uint64_t meeting;
+    uint32_t round;    // meetings there have been
+    uint32_t members;  // workgroups of this XCD
+    uint32_t xccs;     // a bit for each XCD that has any
+    uint32_t timed;
   };
   static_assert(sizeof(Kept) <= kResidentLds - kResidentOpLds);
 
-  DEVICE static void Run(const Args& args, uint32_t id, uint32_t workers, Arena arena) {
+  // Arguments are read where they are wanted (ReadArgumentsAgain): seldom.
+  DEVICE static void Run(const Args&, uint32_t id, uint32_t workers, Arena arena) {
     ReserveRegisters<kResidentVgprs>();
     const Lds<Kept> kept = arena.Get<Kept>(kResidentOpLds);
     id = MadeHere(id);
     const uint32_t worker = id & ~kCameBack;
-    if (id == worker) Begin(args, worker, workers, kept);
-    BarrierLds();
+    if (id == worker) {
+      Begin(worker, workers, kept);
+      BarrierLds();
+    }
     Group group;
-    group.meeting = &At(args.state)->meetings[args.turn];
+    group.meeting = reinterpret_cast<Global<ResidentMeeting>>(Uniform(+kept->meeting));
     group.round = Uniform(+kept->round);
     group.members = Uniform(+kept->members);
     group.xccs = Uniform(+kept->xccs);
+    const bool timed = worker == 0 && Uniform(+kept->timed) != 0;
     uint32_t next = Uniform(+kept->next), count = Uniform(+kept->count);
     uint64_t ops = Uniform(+kept->ops);
-    ResidentOp op;
-    do {
-      bool met = false;
-      if (next == count) {
-        if (count != 0) EndCommand(args, worker, count, group);
-        if (worker == 0) TakeCommand(args);
-        group.Meet<Scope::kSystem>();
-        met = true;
+    ResidentOp op = FromLds(kept);
+    BarrierLds();  // all have read what is written now
+    while (true) {
+      const bool ended = next == count;
+      if (ended) {
+        if (count != 0) EndCommand(worker, count, group);
+        if (worker == 0) TakeCommand();
+        group.Meet<Scope::kSystem>({}, kept, 0);
         const Constant<ResidentCommand> command = reinterpret_cast<Constant<ResidentCommand>>(
-            args.state.address + __builtin_offsetof(ResidentState, command));
+            ReadArgumentsAgain<Args>().state.address + __builtin_offsetof(ResidentState, command));
         ops = command->ops;
         count = command->count;
         next = 0;
         if (count == 0) return;
+        op = *reinterpret_cast<Constant<ResidentOp>>(ops);
       }
-      const Constant<ResidentOp> at = reinterpret_cast<Constant<ResidentOp>>(ops) + next;
-      op = {at->code, at->kernarg, at->workers, at->beside, 0};
-      if (!met && op.beside == 0) group.Meet<Scope::kDevice>();
-      if (worker == 0) TellTime(args, next);
       ++next;
-    } while (worker >= op.workers);
-    BarrierLds();  // all waves have read what is written now
-    if (ThreadId() == 0) {
-      kept->next = next;
-      kept->count = count;
-      kept->ops = ops;
-      kept->round = group.round;
+      const bool meets = !ended && op.beside == 0;
+      if (ThreadId() == 0) {
+        kept->next = next;
+        kept->count = count;
+        kept->ops = ops;
+        kept->round = group.round + meets;
+      }
+      const uint64_t after = next < count ? ops + next * sizeof(ResidentOp) : 0;
+      if (meets) {
+        group.Meet<Scope::kDevice>(op, kept, after);
+      } else {
+        Group::FetchOp(kept, after);
+        BarrierLds();
+      }
+      if (timed) TellTime(next - 1);
+      if (worker < op.workers) break;
+      op = FromLds(kept);
+      BarrierLds();
     }
-    BarrierLds();
     JumpInto(op.code, op.kernarg, worker, ThreadId(), kept);
   }
 
  private:
+  DEVICE static ResidentOp FromLds(Lds<Kept> kept) {
+    ResidentOp op;
+    op.code = Uniform(+kept->op.code);
+    op.kernarg = Uniform(+kept->op.kernarg);
+    op.workers = Uniform(+kept->op.workers);
+    op.beside = Uniform(+kept->op.beside);
+    op.code_bytes = Uniform(+kept->op.code_bytes);
+    op.kernarg_bytes = Uniform(+kept->op.kernarg_bytes);
+    return op;
+  }
+
   // The workgroups of one launch.
   struct Group {
     Global<ResidentMeeting> meeting;
     uint32_t round, members, xccs;
 
-    // All are here, and each sees what all have written. The last of an XCD goes for all of it; the
-    // last of these lets all go on.
+    // All are here, and each sees what all have written. Meanwhile what `next` begins with comes nearer,
+    // and the op behind it, if its address is not 0, into what is kept.
     template <Scope kScope>
-    DEVICE void Meet() {
+    DEVICE void Meet(const ResidentOp& next, Lds<Kept> kept, uint64_t after) {
       ++round;
       WaitVectorMemory();
       Barrier();
-      if (ThreadId() == 0) {
-        const uint32_t xcc = XccId();
-        FenceRelease<kScope>();
-        if (AddFlag<Scope::kDevice>(&meeting->arrived[xcc].value, 1u) + 1 == round * members) {
-          FenceAcquire<Scope::kDevice>();
+      if (WaveId() == 0) {
+        const uint32_t xcc = XccId(), lane = LaneId();
+        uint32_t before = 0;
+        if (lane == 0) {
           FenceRelease<kScope>();
-          if (AddFlag<Scope::kDevice>(&meeting->met.value, 1u) + 1 == round * xccs) {
-            FenceAcquire<Scope::kDevice>();
-            FenceRelease<kScope>();
-            for (uint32_t x = 0; x < kResidentXccs; ++x) {
-              StoreFlag<Scope::kDevice>(&meeting->released[x].value, round);
-            }
-          }
+          before = AddFlag<Scope::kDevice>(&meeting->arrived[xcc].values[0], 1u);
         }
-        WaitFlag<Scope::kDevice>(&meeting->released[xcc].value, round);
+        if (Uniform(before) + 1 == round * members) {
+          FenceAcquire<Scope::kDevice>();
+          if (lane < kResidentXccs) StoreFlag<Scope::kDevice>(&meeting->told[lane].values[xcc], round);
+        }
+        // Of XCDs that have no workgroup nothing is heard.
+        if (lane < kResidentXccs && (xccs >> lane & 1) != 0) {
+          WaitFlag<Scope::kDevice>(&meeting->told[xcc].values[lane], round);
+        }
+      } else {
+        Fetch(next);
+        FetchOp(kept, after);
       }
       Barrier();
       FenceAcquire<kScope>();
       ForgetScalars();
     }
+
+    // Into the L2: code, a line of 128 bytes a lane, and arguments.
+    DEVICE static void Fetch(const ResidentOp& next) {
+      const uint32_t at = LaneId() * 128;
+      if (WaveId() == 1) {
+        if (at < next.code_bytes) Touch(next.code + at);
+      } else if (WaveId() == 2) {
+        if (at < next.kernarg_bytes) Touch(next.kernarg + at);
+      }
+    }
+    DEVICE static void FetchOp(Lds<Kept> kept, uint64_t from) {
+      if (WaveId() != 3 || from == 0 || LaneId() >= sizeof(ResidentOp) / 4) return;
+      reinterpret_cast<Lds<uint32_t>>(&kept->op)[LaneId()] =
+          reinterpret_cast<Global<const uint32_t>>(from)[LaneId()];
+    }
   };
 
-  DEVICE static void Begin(const Args& args, uint32_t worker, uint32_t workers, Lds<Kept> kept) {
+  DEVICE static void Begin(uint32_t worker, uint32_t workers, Lds<Kept> kept) {
+    const Args args = ReadArgumentsAgain<Args>();
     const Global<ResidentMeeting> meeting = &At(args.state)->meetings[args.turn];
     if (worker == 0) {
       const Global<uint32_t> other =
@@ -118,43 +163,47 @@ struct Resident {
       for (uint32_t i = ThreadId(); i < sizeof(ResidentMeeting) / 4; i += kThreads) other[i] = 0;
     }
     if (ThreadId() != 0) return;
-    AddFlag<Scope::kDevice>(&meeting->members[XccId()].value, 1u);
+    AddFlag<Scope::kDevice>(&meeting->members[XccId()].values[0], 1u);
     WaitVectorMemory();
     FenceRelease<Scope::kDevice>();
-    AddFlag<Scope::kDevice>(&meeting->started.value, 1u);
-    WaitFlag<Scope::kDevice>(&meeting->started.value, workers);
+    AddFlag<Scope::kDevice>(&meeting->started.values[0], 1u);
+    WaitFlag<Scope::kDevice>(&meeting->started.values[0], workers);
     FenceAcquire<Scope::kDevice>();
     uint32_t xccs = 0;
     for (uint32_t x = 0; x < kResidentXccs; ++x) {
-      xccs += LoadFlag<Scope::kDevice>(&meeting->members[x].value) != 0;
+      const bool any = LoadFlag<Scope::kDevice>(&meeting->members[x].values[0]) != 0;
+      xccs |= uint32_t{any} << x;
     }
     kept->way.taken = 0;
     kept->way.kernarg = KernargAddress();
     kept->way.worker = worker;
     kept->next = kept->count = kept->round = 0;
     kept->ops = 0;
-    kept->members = LoadFlag<Scope::kDevice>(&meeting->members[XccId()].value);
+    kept->meeting = reinterpret_cast<uint64_t>(meeting);
+    kept->timed = args.times.address != 0;
+    kept->members = LoadFlag<Scope::kDevice>(&meeting->members[XccId()].values[0]);
     kept->xccs = xccs;
   }
 
   // What its ops have written is out, and the host is told.
-  DEVICE static void EndCommand(const Args& args, uint32_t worker, uint32_t count, Group& group) {
-    group.Meet<Scope::kSystem>();
+  DEVICE static void EndCommand(uint32_t worker, uint32_t count, Group& group) {
+    group.Meet<Scope::kSystem>({}, nullptr, 0);
     if (worker != 0) return;
-    TellTime(args, count);
+    const Args args = ReadArgumentsAgain<Args>();
+    if (args.times.address != 0) TellTime(count);
     if (ThreadId() != 0) return;
     const uint32_t number = At(args.state)->command.number;
     StoreFlag<Scope::kSystem>(&At(args.mailbox)->done, number);
   }
 
-  DEVICE static void TellTime(const Args& args, uint32_t place) {
-    if (args.times.address == 0 || ThreadId() != 0) return;
-    At(args.times)[place] = RealTime();
+  DEVICE static void TellTime(uint32_t place) {
+    if (ThreadId() == 0) At(ReadArgumentsAgain<Args>().times)[place] = RealTime();
   }
 
   // Worker 0: waits for the next command and copies it to where all find it.
-  DEVICE static void TakeCommand(const Args& args) {
+  DEVICE static void TakeCommand() {
     if (ThreadId() != 0) return;
+    const Args args = ReadArgumentsAgain<Args>();
     const Global<ResidentMailbox> mailbox = At(args.mailbox);
     const Global<ResidentCommand> to = &At(args.state)->command;
     const uint32_t number = to->number + 1;

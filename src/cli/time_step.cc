@@ -97,6 +97,17 @@ void AddImage(const std::string& isa, const LaunchReport& report, Places* places
   }
 }
 
+// The same of what the resident kernel jumps into.
+void AddThreaded(const std::string& isa, const amdgpu::Gpus& gpus, StepTime* out) {
+  out->names.assign(out->launches.size(), "resident");
+  for (const LaunchReport& report : out->launches) out->instructions += report.instructions;
+  const amdgpu::Gpu& gpu = gpus.at(0);
+  for (const auto& [name, code] : {std::pair{"embed", gpu.threaded.get()}, {"resident", gpu.resident.get()}}) {
+    const auto ref = isa::FindKernel(isa, name);
+    if (ref.ok()) out->places.Add(code->va(), code->size(), ref->image->bytes);
+  }
+}
+
 struct LayersRun {
   int32_t layers;
   int32_t last_op;  // of the Program's ops from the second on, the last that is a layer's
@@ -216,6 +227,7 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   RETURN_IF_ERROR(model::WriteSyntheticCheckpoint(share, path, synthetic));
   ASSIGN_OR_RETURN(const TimedNode node, OpenTimed(absl::StrCat(o.isa, "x", o.ranks), {o.params, o.spans}));
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node.sys, "", false, kTimeoutMs));
+  amdgpu::Gpus& group = *gpus;
   ASSIGN_OR_RETURN(const auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
   ASSIGN_OR_RETURN(const auto model, LoadShare(backend, path, o.tp));
   const backend::Program& program = model->program();
@@ -223,7 +235,7 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   backend::ContextOptions context_options = ContextFor(program, step, o.kv);
   if (o.resident) context_options.resident = backend::ResidentMode::kOn;
   context_options.resident_times = o.resident;
-  ASSIGN_OR_RETURN(const auto context, model->CreateContext(context_options));
+  ASSIGN_OR_RETURN(auto context, model->CreateContext(context_options));
   RETURN_IF_ERROR(FillStates(context.get(), program));
 
   StepTime out;
@@ -241,6 +253,9 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   if (o.resident) {
     ASSIGN_OR_RETURN(const std::vector<double> times, context->ResidentTimes(0));
     RETURN_IF_ERROR(SummariseResident(o, layers, packets, times, &out));
+    context.reset();  // it ends, and its launch is reported
+    out.launches = node.clock->Take();
+    AddThreaded(o.isa, group, &out);
   } else {
     RETURN_IF_ERROR(Summarise(o, layers, packets, node.clock->Take(), &out));
   }

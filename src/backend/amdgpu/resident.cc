@@ -32,6 +32,15 @@ StatusOr<gpu::Buffer> HostBuffer(gpu::Device& device, uint64_t bytes, const char
   return gpu::Buffer::Allocate(device, bytes, options);
 }
 
+// Written by the host once, before it is read: in the GPU's own memory, where the host can write that.
+StatusOr<gpu::Buffer> VramBuffer(gpu::Device& device, uint64_t bytes, const char* label) {
+  if (!device.node().vram_is_host_visible()) return HostBuffer(device, bytes, label);
+  gpu::BufferOptions options;
+  options.host_access = true;
+  options.label = label;
+  return gpu::Buffer::Allocate(device, bytes, options);
+}
+
 }  // namespace
 
 StatusOr<uint32_t> Resident::MostWorkers(const Gpus& gpus) {
@@ -102,7 +111,7 @@ Status Resident::CreateRank(int32_t rank) {
   using Kernarg = kernels::Kernarg<ResidentArgs>;
   constexpr uint64_t kStride = 256;
   static_assert(sizeof(Kernarg) <= kStride);
-  ASSIGN_OR_RETURN(own.kernargs, HostBuffer(*gpu.device, 2 * kStride, "resident arguments"));
+  ASSIGN_OR_RETURN(own.kernargs, VramBuffer(*gpu.device, 2 * kStride, "resident arguments"));
   ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpu.resident->Find(kKernel));
   for (uint32_t turn = 0; turn < 2; ++turn) {
     Kernarg kernarg;
@@ -132,6 +141,10 @@ StatusOr<ResidentOp> Resident::OpOf(int32_t rank, const Launch& launch, uint64_t
   op.kernarg = kernarg;
   op.workers = std::min(launch.workers, workers_);
   op.beside = launch.beside;
+  op.kernarg_bytes = kernel->kernarg_bytes;
+  ASSIGN_OR_RETURN(const isa::KernelRef ref,
+                   isa::FindKernel(gpus_.at(rank).device->chip().name, launch.kernel));
+  op.code_bytes = ref.kernel->code_bytes;
   return op;
 }
 
@@ -145,12 +158,7 @@ Status Resident::SetLists(int32_t rank, const std::vector<std::vector<ResidentOp
   }
   for (const std::vector<ResidentOp>& list : lists) all.insert(all.end(), list.begin(), list.end());
   const uint64_t bytes = std::max<uint64_t>(1, all.size()) * sizeof(ResidentOp);
-  gpu::BufferOptions options;
-  options.host_access = device.node().vram_is_host_visible();
-  options.place = options.host_access ? gpu::Place::kVram : gpu::Place::kSystem;
-  if (!options.host_access) options.caching = gpu::Caching::kUncached;
-  options.label = "resident lists";
-  ASSIGN_OR_RETURN(own.lists, gpu::Buffer::Allocate(device, bytes, options));
+  ASSIGN_OR_RETURN(own.lists, VramBuffer(device, bytes, "resident lists"));
   memory_bytes_ += own.lists.size();
   std::memcpy(own.lists.host(), all.data(), all.size() * sizeof(ResidentOp));
   uint64_t at = own.lists.va();
@@ -158,7 +166,7 @@ Status Resident::SetLists(int32_t rank, const std::vector<std::vector<ResidentOp
     own.commands.push_back({at, static_cast<uint32_t>(list.size()), 0});
     at += list.size() * sizeof(ResidentOp);
   }
-  return options.host_access ? device.FlushHostWrites() : OkStatus();
+  return device.node().vram_is_host_visible() ? device.FlushHostWrites() : OkStatus();
 }
 
 ResidentMailbox* Resident::MailboxOf(int32_t rank) const {
