@@ -23,6 +23,9 @@ inline constexpr uint32_t kResidentLds = kResidentOpLds + 128;
 // Registers that every op finds, as many as two waves a SIMD can have.
 inline constexpr uint32_t kResidentVgprs = 256;
 
+// Of what an op reads first, a workgroup: two of them a compute unit fit an XCD's L2 of 4 MiB.
+inline constexpr uint32_t kResidentReads = 49152;
+
 // A launch: what a packet says of it.
 struct ResidentOp {
   uint64_t code = 0;     // address of its first instruction
@@ -30,8 +33,12 @@ struct ResidentOp {
   uint32_t workers = 0;  // workgroups, at most those of the resident kernel
   uint32_t beside = 0;   // not 0: it needs nothing of the op before
   uint32_t code_bytes = 0, kernarg_bytes = 0;
+  // What workgroup n reads whatever came before (weights): so many bytes at `reads` + n * reads_stride,
+  // which are brought into its L2 while it waits.
+  uint64_t reads = 0;
+  uint32_t reads_stride = 0, reads_bytes = 0;
 };
-static_assert(sizeof(ResidentOp) == 32);
+static_assert(sizeof(ResidentOp) == 48);
 
 // The host writes `number` last, with all else before it.
 struct ResidentCommand {

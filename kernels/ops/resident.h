@@ -45,6 +45,7 @@ struct Resident {
     }
     Group group;
     group.meeting = reinterpret_cast<Global<ResidentMeeting>>(Uniform(+kept->meeting));
+    group.worker = worker;
     group.round = Uniform(+kept->round);
     group.members = Uniform(+kept->members);
     group.xccs = Uniform(+kept->xccs);
@@ -99,13 +100,20 @@ struct Resident {
     op.beside = Uniform(+kept->op.beside);
     op.code_bytes = Uniform(+kept->op.code_bytes);
     op.kernarg_bytes = Uniform(+kept->op.kernarg_bytes);
+    op.reads = Uniform(+kept->op.reads);
+    op.reads_stride = Uniform(+kept->op.reads_stride);
+    op.reads_bytes = Uniform(+kept->op.reads_bytes);
     return op;
   }
+
+  static constexpr uint32_t kLine = 128;
+  // Loads a lane of what an op reads first: together of kResidentReads bytes a workgroup.
+  static constexpr uint32_t kReadsDeep = kResidentReads / (kLine * kWave * (kWaves - 1));
 
   // The workgroups of one launch.
   struct Group {
     Global<ResidentMeeting> meeting;
-    uint32_t round, members, xccs;
+    uint32_t worker, round, members, xccs;
 
     // All are here, and each sees what all have written. Meanwhile what `next` begins with comes nearer,
     // and the op behind it, if its address is not 0, into what is kept.
@@ -130,21 +138,35 @@ struct Resident {
           WaitFlag<Scope::kDevice>(&meeting->told[xcc].values[lane], round);
         }
       } else {
-        Fetch(next);
         FetchOp(kept, after);
+        Fetch(next, worker);
       }
       Barrier();
       FenceAcquire<kScope>();
       ForgetScalars();
     }
 
-    // Into the L2: code, a line of 128 bytes a lane, and arguments.
-    DEVICE static void Fetch(const ResidentOp& next) {
-      const uint32_t at = LaneId() * 128;
-      if (WaveId() == 1) {
-        if (at < next.code_bytes) Touch(next.code + at);
-      } else if (WaveId() == 2) {
-        if (at < next.kernarg_bytes) Touch(next.kernarg + at);
+    // Into the L2: code, arguments and what the workgroup will read first, a line a lane. The loads go into
+    // registers that an op has, so they are waited for.
+    DEVICE static void Fetch(const ResidentOp& next, uint32_t worker) {
+      const uint32_t lane = LaneId(), wave = WaveId() - 1;
+      if (wave == 0) {
+        if (lane * kLine < next.code_bytes) Touch(next.code + lane * kLine);
+      } else if (wave == 1) {
+        if (lane * kLine < next.kernarg_bytes) Touch(next.kernarg + lane * kLine);
+      }
+      if (next.reads_bytes == 0 || worker >= next.workers) return;
+      const uint64_t first = next.reads + uint64_t{worker} * next.reads_stride;
+      uint32_t words[kReadsDeep];
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < kReadsDeep; ++i) {
+        const uint32_t at = (i * (kWaves - 1) * kWave + wave * kWave + lane) * kLine;
+        words[i] = *reinterpret_cast<Global<const volatile uint32_t>>(first + Min(at, next.reads_bytes - 4));
+      }
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < kReadsDeep; ++i) {
+        const uint32_t word = words[i];
+        static_cast<void>(MadeBefore(word));
       }
     }
     DEVICE static void FetchOp(Lds<Kept> kept, uint64_t from) {

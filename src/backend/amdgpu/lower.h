@@ -31,6 +31,9 @@ struct Launch {
   int32_t op = -1;            // of the Program; -1: the step's beginning
   When when = When::kAlways;  // kTokens: a token is chosen; kDraws: one is drawn
   bool beside = false;        // needs nothing of the launch before, and may run beside it
+  // What workgroup n reads whatever came before: weights, so many bytes from reads + n * reads_stride on.
+  uint64_t reads = 0;
+  uint64_t reads_stride = 0;
 };
 
 // A paged cache: [layer][page][page_bytes], on each rank.

@@ -144,6 +144,9 @@ StatusOr<ResidentOp> Resident::OpOf(int32_t rank, const Launch& launch, uint64_t
   op.kernarg_bytes = kernel->kernarg_bytes;
   ASSIGN_OR_RETURN(const isa::KernelRef ref,
                    isa::FindKernel(gpus_.at(rank).device->chip().name, launch.kernel));
+  op.reads = launch.reads;
+  op.reads_stride = static_cast<uint32_t>(launch.reads_stride);
+  op.reads_bytes = static_cast<uint32_t>(std::min<uint64_t>(launch.reads_stride, kernels::kResidentReads));
   op.code_bytes = ref.kernel->code_bytes;
   return op;
 }

@@ -96,12 +96,15 @@ void Lowering::Add(const Product& m) {
   const bool rounded = Rounds() && !m.exact;
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
-  if (m.gating) {
-    Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units);
-    return;
-  }
-  Add(m.gate_up ? GateUpKernel(w.format, rounded) : MatmulKernel(w.format, rounded), args, units)
-      .beside = m.beside;
+  Launch& launch =
+      m.gating ? Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units)
+      : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
+                  : Add(MatmulKernel(w.format, rounded), args, units);
+  launch.beside = m.beside;
+  // A unit's parts of k lie behind one another, and so do units.
+  launch.reads = w.tiles.data.address;
+  launch.reads_stride =
+      kernels::TileRowBytes(w.format, w.tiles.steps) * (m.gate_up ? 2 : 1) / args.splits;
 }
 
 // The product of its gate, which leaves no sums, may lie between.
