@@ -574,6 +574,15 @@ enum {
  * (prompt_logprobs) or has its logits read (MAINARCH_SEQUENCE_ALL_LOGITS). Blocks live in room of the KV cache
  * that no sequence uses, and count as free there; where room is wanted, the longest unused go. With this
  * flag nothing is kept and every token of every sequence runs. */
+#define MAINARCH_ENGINE_RESIDENT UINT64_C(8)
+/* On GPUs, a kernel that stays on each of them runs steps of up to 16 rows: no packet, and no launch,
+ * between one token and the next. Steps of more rows (prompts) are packets; the kernel leaves for them, as it
+ * does when nothing was asked of it for some milliseconds, and comes back. What comes out is the same to the bit.
+ * While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
+ * take turns. UNSUPPORTED where it cannot run the model's kernels (attention to latents, whose local memory and
+ * registers are more than its own), or the device is no GPU. */
+#define MAINARCH_ENGINE_RESIDENT_AUTO UINT64_C(16)
+/* The same where it can be had, else packets; the log says why. */
 
 /* Values of mainarch_engine_options.drafts: who guesses tokens ahead of those that are sampled. A step runs
  * the guesses of a sequence as further rows and keeps them as far as they are what is sampled, so a
@@ -667,6 +676,9 @@ typedef struct mainarch_engine_statistics {
   uint64_t drafts_accepted;  /* of these, so many were what was sampled */
   uint64_t drafts_at[8];     /* the same of first guesses, of second ones behind them, and so on */
   uint64_t drafts_accepted_at[8];
+  uint64_t resident_steps;    /* that a resident kernel ran (MAINARCH_ENGINE_RESIDENT) */
+  uint64_t resident_launches; /* of that kernel on a GPU: each is a hand-over by packet */
+  uint64_t resident_late;     /* steps that the kernel waited for, as the host was not there yet */
 } mainarch_engine_statistics;
 
 /* Any thread, at any time. */

@@ -58,7 +58,8 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   RETURN_IF_ERROR(CheckHandle(model, "model"));
   ASSIGN_OR_RETURN(const mainarch_engine_options options, ReadOptions(given, "options"));
   RETURN_IF_ERROR(CheckFlags(options.flags,
-                             MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_INT8 | MAINARCH_ENGINE_NO_PREFIX_CACHE,
+                             MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_INT8 | MAINARCH_ENGINE_NO_PREFIX_CACHE |
+                                 MAINARCH_ENGINE_RESIDENT | MAINARCH_ENGINE_RESIDENT_AUTO,
                              "options"));
   RETURN_IF_ERROR(CheckReserved(options.reserved, "options.reserved"));
   decode::EngineOptions wanted;
@@ -76,6 +77,8 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   if ((options.flags & MAINARCH_ENGINE_INT8) != 0) {
     wanted.activations = backend::Activations::kInt8;
   }
+  if ((options.flags & MAINARCH_ENGINE_RESIDENT) != 0) wanted.resident = backend::ResidentMode::kOn;
+  if ((options.flags & MAINARCH_ENGINE_RESIDENT_AUTO) != 0) wanted.resident = backend::ResidentMode::kAuto;
   ASSIGN_OR_RETURN(wanted.kv_type, KvTypeOf(options.kv_type));
   ASSIGN_OR_RETURN(wanted.draft_kind, DraftKindOf(options));
   wanted.max_drafts = options.max_drafts;
@@ -100,6 +103,9 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   model->log.Write(LogLevel::kInfo, "engine: ", info.max_sequences, " sequences, ", info.kv_tokens,
                    " tokens of KV, ", info.max_step_tokens, " tokens a step, ", info.memory_bytes,
                    " bytes");
+  if (!made.resident_refusal.empty()) {
+    model->log.Write(LogLevel::kInfo, "engine: steps are packets, no resident kernel's: ", made.resident_refusal);
+  }
   *out = handle.release();
   return MAINARCH_OK;
 }
@@ -159,6 +165,9 @@ mainarch_status mainarch_engine_statistics_get(const mainarch_engine* engine,
     std::copy(now.drafts_at.begin(), now.drafts_at.end(), statistics.drafts_at);
     std::copy(now.drafts_accepted_at.begin(), now.drafts_accepted_at.end(),
               statistics.drafts_accepted_at);
+    statistics.resident_steps = now.resident.steps;
+    statistics.resident_launches = now.resident.launches;
+    statistics.resident_late = now.resident.late;
     RETURN_IF_ERROR(WriteInfo(statistics, out, "out"));
     return MAINARCH_OK;
   });

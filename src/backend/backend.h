@@ -185,10 +185,18 @@ struct StepCounts {
   uint32_t submissions = 0;  // doorbells of one rank
   uint32_t host_waits = 0;
   bool resident = false;  // run by a kernel that was there, or was launched: packets counts that
+  bool resident_left = false;  // no such kernel is there now: it has not waited for another step
   uint32_t all_reduces = 0;
   uint32_t rounds = 0;  // over the fabric, one after the other
   uint64_t link_bytes = 0;
   uint64_t least_link_bytes = 0;
+};
+
+// What a context's resident kernels have done, on the GPU that has most of it; all 0 where there are none.
+struct ResidentCounts {
+  uint64_t steps = 0;     // run by them
+  uint64_t launches = 0;  // of the kernel: each is a hand-over by packet
+  uint64_t late = 0;      // steps that the kernel had to wait for, because the host was not there yet
 };
 
 class Context {
@@ -241,6 +249,8 @@ class Context {
   virtual StatusOr<std::vector<double>> ResidentTimes(int32_t) const {
     return Error(Code::kUnsupported, "no resident kernel ran");
   }
+  // Any thread.
+  virtual ResidentCounts resident_counts() const { return {}; }
   // Why steps are no resident kernel's, where ResidentMode::kAuto asked for one; else empty.
   virtual absl::string_view resident_refusal() const { return {}; }
 

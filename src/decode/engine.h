@@ -124,6 +124,8 @@ struct EngineInfo {
   // The same of first guesses, second ones, and so on.
   std::array<uint64_t, kCountedDrafts> drafts_at = {};
   std::array<uint64_t, kCountedDrafts> drafts_accepted_at = {};
+  backend::ResidentCounts resident;
+  std::string resident_refusal;  // why there is no resident kernel, where one was asked for
   uint64_t fingerprint = 0;  // of the model: engines of equal ones understand each other's sequences
 };
 

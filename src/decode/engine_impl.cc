@@ -672,6 +672,8 @@ EngineInfo EngineImpl::info() const {
     info.drafts_at[i] = drafts_at_[i].load(std::memory_order_relaxed);
     info.drafts_accepted_at[i] = drafts_accepted_at_[i].load(std::memory_order_relaxed);
   }
+  info.resident = context_->resident_counts();
+  info.resident_refusal = std::string(context_->resident_refusal());
   info.fingerprint = fingerprint_;
   return info;
 }

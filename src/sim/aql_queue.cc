@@ -510,6 +510,12 @@ bool AqlQueue::RunLaunches() {
   for (size_t turn = 0; turn < running_.size(); ++turn) {
     const size_t i = (first + turn) % running_.size();
     Running& running = running_[i];
+    const Trouble trouble = host().script().OnTurn(host().context().gpu_index());
+    if (trouble != Trouble::kNone) {
+      const Packet packet = running.packet;
+      if (trouble == Trouble::kHang) running_.erase(running_.begin() + static_cast<ptrdiff_t>(i));
+      return Meet(trouble, packet), true;
+    }
     const Progress progress = running.launch->Run(kSliceBudget);
     for (const std::string& note : progress.notes) host().Note(note);
     switch (progress.state) {

@@ -78,9 +78,10 @@ absl::string_view IoctlName(uint32_t number) {
 Status Script::ParseEnd(absl::string_view text, absl::string_view rest, Rule* rule) {
   const bool is_call = rule->what == "ioctl" || IsPlainCall(rule->what);
   const std::vector<absl::string_view> parts = absl::StrSplit(rest, absl::MaxSplits(':', 1));
+  if (!is_call && rule->what != "page" && rule->what != "lose") rule->turn = absl::ConsumePrefix(&rest, "t");
   const bool hex = absl::ConsumePrefix(&rest, "0x");
   const bool number = hex && !is_call ? absl::SimpleHexAtoi(rest, &rule->at)
-                                      : absl::SimpleAtoi(parts[0], &rule->at);
+                                      : absl::SimpleAtoi(rule->turn ? rest : parts[0], &rule->at);
   if (!number || rule->at == 0) return Wrong(text, "a number from 1 on must stand behind '@'");
   if (!is_call) return OkStatus();
   if (parts.size() < 2) return Wrong(text, "':ERRNO' is missing");
@@ -151,9 +152,9 @@ void Script::Clear() {
   rules_.clear();
 }
 
-int Script::Match(absl::string_view what, const std::string& subject, uint64_t count) const {
+int Script::Match(absl::string_view what, const std::string& subject, uint64_t count, bool turn) const {
   for (const Rule& rule : rules_) {
-    if (rule.what == what && rule.subject == subject && rule.at == count) {
+    if (rule.what == what && rule.subject == subject && rule.at == count && rule.turn == turn) {
       return rule.error != 0 ? rule.error : 1;
     }
   }
@@ -184,11 +185,25 @@ Trouble Script::OnPacket(uint32_t gpu) {
   if (rules_.empty()) return Trouble::kNone;
   const std::string subject = absl::StrCat(gpu);
   const uint64_t count = ++counts_[absl::StrCat("packet=", subject)];
-  if (Match("hang", subject, count) != 0) return Trouble::kHang;
-  if (Match("fault", subject, count) != 0) return Trouble::kFault;
-  if (Match("reset", subject, count) != 0) return Trouble::kReset;
-  if (Match("ecc", subject, count) != 0) return Trouble::kEcc;
-  if (Match("gone", subject, count) != 0) return Trouble::kGone;
+  return TroubleAt(subject, count, false);
+}
+
+Trouble Script::OnTurn(uint32_t gpu) {
+  std::lock_guard lock(mutex_);
+  if (rules_.empty()) return Trouble::kNone;
+  const std::string subject = absl::StrCat(gpu);
+  return TroubleAt(subject, ++counts_[absl::StrCat("turn=", subject)], true);
+}
+
+Trouble Script::TroubleAt(const std::string& subject, uint64_t count, bool turn) const {
+  constexpr std::pair<const char*, Trouble> kTroubles[] = {{"hang", Trouble::kHang},
+                                                           {"fault", Trouble::kFault},
+                                                           {"reset", Trouble::kReset},
+                                                           {"ecc", Trouble::kEcc},
+                                                           {"gone", Trouble::kGone}};
+  for (const auto& [name, trouble] : kTroubles) {
+    if (Match(name, subject, count, turn) != 0) return trouble;
+  }
   return Trouble::kNone;
 }
 

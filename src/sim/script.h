@@ -11,6 +11,8 @@
 //   reset=0@3      GPU 0 hangs and is reset at its third packet
 //   ecc=0@3        GPU 0 meets an uncorrectable memory error at its third packet
 //   gone=0@3       GPU 0 falls off the bus at its third packet
+//   gone=0@t500    the same when a dispatch of GPU 0 has its 500th turn, of some 4,096 instructions, since there was
+//                  a script; so do the four above
 //   page=0@0x7f1200000000   every access of GPU 0 to that page faults, from the next time on that
 //                  anything is mapped for it
 //   slow=0-1:50    copies between the GPUs 0 and 1 take 50 microseconds a 64 KiB chunk
@@ -48,6 +50,8 @@ class Script {
 
   // Called once for each packet a GPU takes and for each completion signal it writes.
   Trouble OnPacket(uint32_t gpu);
+  // Called before each turn of a dispatch that runs.
+  Trouble OnTurn(uint32_t gpu);
   bool LosesSignal(uint32_t gpu);
 
   uint32_t ChunkDelayUs(uint32_t gpu_a, uint32_t gpu_b) const;
@@ -63,11 +67,13 @@ class Script {
     uint64_t at = 0;      // which one; address of a page; microseconds
     int error = 0;
     uint32_t peer = 0;
+    bool turn = false;  // `at` counts turns
   };
+  Trouble TroubleAt(const std::string& subject, uint64_t count, bool turn) const;
   static StatusOr<Rule> ParseRule(absl::string_view text);
   static Status ParseEnd(absl::string_view text, absl::string_view rest, Rule* rule);
   int OnCall(const char* what);
-  int Match(absl::string_view what, const std::string& subject, uint64_t count) const;
+  int Match(absl::string_view what, const std::string& subject, uint64_t count, bool turn = false) const;
 
   mutable std::mutex mutex_;
   std::vector<Rule> rules_;

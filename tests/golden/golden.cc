@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <cstdlib>
 #include <numeric>
 
 #include "support/test.h"
@@ -55,11 +56,17 @@ constexpr uint32_t kSlots = 64;  // more than tests go back
 
 }  // namespace
 
+backend::ResidentMode ResidentByDefault() {
+  return std::getenv("MAINARCH_TEST_RESIDENT") != nullptr ? backend::ResidentMode::kAuto : backend::ResidentMode::kOff;
+}
+
 StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Model> model,
                                                  backend::KvType kv, uint32_t max_rows,
-                                                 backend::Activations activations) {
+                                                 backend::Activations activations,
+                                                 backend::ResidentMode resident) {
   std::unique_ptr<Runner> runner(new Runner());
   backend::ContextOptions options;
+  options.resident = resident;
   options.kv_type = kv;
   options.activations = activations;
   options.max_rows = max_rows;
@@ -192,6 +199,7 @@ Status RunBatchMix(std::shared_ptr<const model::Model> model, const Mix& mix) {
   options.max_rows = mix.max_rows;
   options.max_logit_rows = mix.max_rows;
   options.max_sequences = mix.sequences;
+  options.resident = ResidentByDefault();
   options.pages = {mix.sequences * static_cast<uint32_t>((mix.tokens + 15) / 16)};
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(options));
   std::vector<std::vector<uint32_t>> pages(mix.sequences);

@@ -31,12 +31,16 @@ class Golden {
   file::SafetensorsFile file_;
 };
 
+// MAINARCH_TEST_RESIDENT=1: tests of GPUs run their steps by the resident kernel, where it can.
+backend::ResidentMode ResidentByDefault();
+
 // One sequence on a context, pages 0, 1, 2 … of the pool from `first_page` on.
 class Runner {
  public:
   static StatusOr<std::unique_ptr<Runner>> Create(
       std::shared_ptr<const model::Model> model, backend::KvType kv, uint32_t max_rows,
-      backend::Activations activations = backend::Activations::kF32);
+      backend::Activations activations = backend::Activations::kF32,
+      backend::ResidentMode resident = ResidentByDefault());
 
   // Runs tokens at the next positions in one step, logits for every row (or only the last).
   Status Extend(absl::Span<const uint32_t> tokens, bool all_logits);

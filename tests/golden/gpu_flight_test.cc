@@ -36,6 +36,7 @@ class Chain {
     std::unique_ptr<Chain> chain(new Chain());
     chain->model_ = std::move(model);
     backend::ContextOptions options;
+    options.resident = test::ResidentByDefault();
     options.max_rows = 32;
     options.max_logit_rows = options.max_sequences = kSequences;
     options.pages = {kPages};
@@ -271,6 +272,7 @@ TEST(page_tables_of_any_length_travel) {
   auto model = test::LoadOn(directory, {"sim:gfx942x2", "", 0, false});
   CHECK_OK(model);
   backend::ContextOptions options;
+  options.resident = test::ResidentByDefault();
   options.max_rows = options.max_sequences = kMany;
   options.max_logit_rows = kMany;
   options.pages = {kPool};

@@ -226,6 +226,7 @@ void Compare(test::Context& test_context, Kind kind, const std::string& whole,
     CHECK_OK(model);
     for (const uint32_t rows : steps) {
       EngineOptions options = plain;
+      options.resident = test::ResidentByDefault();
       options.max_sequences = kSequences;
       options.max_step_tokens = rows;
       // Less than two of the longest sequences; pages behind windows leave more of it than states do.

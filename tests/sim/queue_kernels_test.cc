@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Every shipped kernel through the driver's queues on the virtual node, both ISAs, against its
-// reference in double, with the interpreter's checkers on; the resident kernel with a host that
-// feeds its mailbox while it runs.
+// reference in double, with the interpreter's checkers on.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -50,117 +48,6 @@ void RunAll(test::Context& test_context, const std::string& isa) {
 
 TEST(kernels_through_queues_on_gfx942) { RunAll(test_context, "gfx942"); }
 TEST(kernels_through_queues_on_gfx950) { RunAll(test_context, "gfx950"); }
-
-// The host's side of the resident kernel's protocol (kernels/args.h).
-class Mailbox {
- public:
-  static constexpr uint32_t kSlots = 4;
-  Mailbox(uint8_t* ring, const uint8_t* done) : ring_(ring), done_(done) {}
-
-  // Posts when the slot that it needs is free.
-  template <class Args>
-  bool Post(kernels::Opcode opcode, const Args& args) {
-    if (sequence_ > kSlots && !Finished(sequence_ - kSlots)) return false;
-    uint8_t* slot = ring_ + sequence_ % kSlots * sizeof(kernels::Command);
-    kernels::Command command;
-    std::memcpy(command.words, &args, sizeof args);
-    command.opcode = static_cast<uint32_t>(opcode);
-    std::memcpy(slot, &command, offsetof(kernels::Command, sequence));
-    __atomic_store_n(reinterpret_cast<uint32_t*>(slot + offsetof(kernels::Command, sequence)),
-                     sequence_++, __ATOMIC_RELEASE);
-    return Finished(sequence_ - 1);
-  }
-
- private:
-  bool Finished(uint32_t sequence) const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-    while (std::chrono::steady_clock::now() < end) {
-      const uint32_t done =
-          __atomic_load_n(reinterpret_cast<const uint32_t*>(done_), __ATOMIC_ACQUIRE);
-      if (static_cast<int32_t>(done - sequence) >= 0) return true;
-      std::this_thread::yield();
-    }
-    return false;
-  }
-
-  uint8_t* ring_;
-  const uint8_t* done_;
-  uint32_t sequence_ = 1;
-};
-
-void HostFeedsMailbox(test::Context& test_context, const std::string& isa) {
-  constexpr uint32_t kWorkgroups = 5, kBytes = 20000, kRounds = 6;
-  auto made = QueueRunner::Create(isa, 1, Checked());
-  CHECK_OK(made);
-  QueueRunner& runner = **made;
-  const auto allocate = [&](Home home, size_t bytes) {
-    auto address = runner.Allocate(0, home, bytes);
-    return address.ok() ? *address : 0;
-  };
-  const uint64_t ring = allocate(Home::kHost, Mailbox::kSlots * sizeof(kernels::Command)),
-                 done = allocate(Home::kHost, 4), relay = allocate(Home::kUncached, 128),
-                 flags = allocate(Home::kUncached, 8), from = allocate(Home::kVram, kBytes),
-                 to = allocate(Home::kVram, kBytes), sums = allocate(Home::kVram, 4 * kWorkgroups);
-  CHECK(ring != 0 && done != 0 && relay != 0 && flags != 0 && from != 0 && to != 0 && sums != 0);
-  // Memory comes with anything in it.
-  const std::vector<uint8_t> zeros(Mailbox::kSlots * sizeof(kernels::Command));
-  for (const auto& [address, bytes] :
-       {std::pair<uint64_t, size_t>{ring, zeros.size()}, {done, 4}, {relay, 128}, {flags, 8}}) {
-    CHECK_OK(runner.Write(address, absl::MakeConstSpan(zeros).first(bytes)));
-  }
-  kernels::ResidentArgs args;
-  args.mailbox = {ring}, args.done = {done}, args.relay = {relay}, args.relay_flag = {flags};
-  args.arrivals = {flags + 4};
-  args.slots = Mailbox::kSlots;
-  LaunchRequest request;
-  auto object = Shipped(isa, "resident");
-  CHECK_OK(object);
-  request.object = *object;
-  request.kernel = "resident";
-  request.workgroups = kWorkgroups;
-  request.kernarg = PackKernarg(args, kWorkgroups);
-  const auto started = runner.Start(request);
-  CHECK_OK(started);
-
-  Mailbox mailbox(runner.Host(ring), runner.Host(done));
-  for (uint32_t round = 1; round <= kRounds; ++round) {
-    kernels::FillArgs fill;
-    fill.destination = {from};
-    fill.bytes = kBytes;
-    for (uint32_t i = 0; i < 4; ++i) fill.pattern[i] = round * 1000 + i;
-    CHECK(mailbox.Post(kernels::Opcode::kFill, fill));
-    kernels::CopyArgs copy;
-    copy.source = {from}, copy.destination = {to}, copy.bytes = kBytes;
-    CHECK(mailbox.Post(kernels::Opcode::kCopy, copy));
-    kernels::StreamReadArgs read;
-    read.source = {to}, read.sums = {sums}, read.bytes = kBytes;
-    CHECK(mailbox.Post(kernels::Opcode::kStreamRead, read));
-    CHECK(!runner.Done(*started));  // it stays
-    // What a command wrote is for the kernel's later commands; the host sees it after the end.
-  }
-  CHECK(mailbox.Post(kernels::Opcode::kStop, kernels::StreamReadArgs{}));
-  CHECK_OK(runner.Wait(*started));
-  uint32_t sum = 0, want = 0;
-  for (uint32_t w = 0; w < kWorkgroups; ++w) {
-    uint32_t part;
-    CHECK_OK(runner.Read(sums + 4 * w, {reinterpret_cast<uint8_t*>(&part), 4}));
-    sum += part;
-  }
-  for (uint32_t i = 0; i < kBytes / 4; ++i) want += kRounds * 1000 + i % 4;
-  CHECK_EQ(sum, want);
-  std::vector<uint8_t> copied(kBytes), expected(kBytes);
-  for (uint32_t i = 0; i < kBytes / 4; ++i) {
-    const uint32_t word = kRounds * 1000 + i % 4;
-    std::memcpy(&expected[4 * i], &word, 4);
-  }
-  CHECK_OK(runner.Read(to, absl::MakeSpan(copied)));
-  CHECK(copied == expected);
-}
-
-TEST(a_host_feeds_the_resident_kernels_mailbox) {
-  HostFeedsMailbox(test_context, "gfx942");
-  HostFeedsMailbox(test_context, "gfx950");
-}
 
 // Checkers take one lock an instruction: threads would only wake each other.
 TEST(gpus_that_are_checked_are_played_by_one_thread) {

@@ -19,6 +19,7 @@
 #define MAINARCH_BACKEND_AMDGPU_CONTEXT_H_
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -48,6 +49,7 @@ class AmdGpuContext : public backend::Context {
   backend::StepCounts counts() const override;
   uint64_t memory_bytes() const override { return memory_bytes_; }
   StatusOr<std::vector<double>> ResidentTimes(int32_t rank) const override;
+  backend::ResidentCounts resident_counts() const override;
   absl::string_view resident_refusal() const override { return resident_refusal_; }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
                                     uint32_t slot) const override;
@@ -123,6 +125,7 @@ class AmdGpuContext : public backend::Context {
   bool RunsResident(size_t rows, size_t end) const;
   Status SubmitResident(size_t list, Awaited* awaited);
   Status SubmitTables(Awaited* awaited);
+  void CountResident();
   bool ReachedPoint(int32_t rank, const Awaited& awaited) const;
   Status WaitForPoint(int32_t rank, const Awaited& awaited, int64_t until) const;
 
@@ -148,7 +151,9 @@ class AmdGpuContext : public backend::Context {
   // point: false after timeout_ns, if that is not negative; TimedOut when nothing moves any more.
   [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns);
   uint64_t PacketsTaken() const;
-  Status Hung();
+  Status Hung(const Awaited& awaited);
+  // Of a step of the resident kernel: the GPU whose workgroups have met least often.
+  int32_t FurthestBehind() const;
   // Pages or slots of a cache on one rank: [layers][units], so far apart.
   struct Units {
     uint64_t at = 0, stride = 0, bytes = 0;
@@ -188,6 +193,7 @@ class AmdGpuContext : public backend::Context {
   PageTables tables_;
   std::array<Flight, kMostInFlight> flights_;  // [parity]
   std::unique_ptr<Resident> resident_;         // null: every step is packets
+  std::atomic<uint64_t> resident_steps_{0}, resident_launches_{0}, resident_late_{0};
   std::string resident_refusal_;               // why, where it was to be
   uint32_t submitted_ = 0;                     // index of the step submitted last; the first is 1
   uint32_t polled_ = 0;                        // of the one polled last

@@ -147,6 +147,30 @@ Status AmdGpuContext::SubmitResident(size_t list, Awaited* awaited) {
   return OkStatus();
 }
 
+void AmdGpuContext::CountResident() {
+  resident_steps_.fetch_add(1, std::memory_order_relaxed);
+  resident_launches_.store(resident_->launches(), std::memory_order_relaxed);
+  resident_late_.store(resident_->late(), std::memory_order_relaxed);
+}
+
+backend::ResidentCounts AmdGpuContext::resident_counts() const {
+  return {resident_steps_.load(std::memory_order_relaxed), resident_launches_.load(std::memory_order_relaxed),
+          resident_late_.load(std::memory_order_relaxed)};
+}
+
+int32_t AmdGpuContext::FurthestBehind() const {
+  int32_t slowest = 0;
+  uint64_t least = UINT64_MAX;
+  for (int32_t r = 0; r < program_.ranks; ++r) {
+    const StatusOr<uint64_t> met = resident_->Meetings(r);
+    if (!met.ok()) return r;  // not even its copy engine answers
+    if (*met >= least) continue;
+    least = *met;
+    slowest = r;
+  }
+  return slowest;
+}
+
 bool AmdGpuContext::ReachedPoint(int32_t rank, const Awaited& awaited) const {
   const uint64_t point = awaited.points[static_cast<size_t>(rank)];
   return awaited.resident ? resident_->Reached(rank, point)

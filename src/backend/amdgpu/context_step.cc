@@ -247,6 +247,7 @@ StatusOr<bool> AmdGpuContext::Poll(int64_t timeout_ns) {
   }
   counted_ = flight.form;
   counted_points_ = flight.awaited;
+  if (flight.awaited.resident) CountResident();
   // What is behind it has only now got the GPUs.
   if (submitted_ != polled_) flights_[kernels::Parity(submitted_)].awaited.deadline = Soon();
   if (stop_requested()) return Error(Code::kCancelled, "step cancelled");
@@ -267,6 +268,7 @@ backend::StepCounts AmdGpuContext::counts() const {
   counts.host_waits = 1;
   if (counted_points_.resident) {
     counts.resident = true;
+    counts.resident_left = resident_->left();
     counts.packets = counts.submissions = counted_points_.launches;
   }
   if (n == 1) return counts;
@@ -307,7 +309,7 @@ StatusOr<bool> AmdGpuContext::Wait(Awaited& awaited, int64_t timeout_ns) {
     if (awaited.taken != before) {
       awaited.deadline = Soon();
     } else if (awaited.deadline.GivesUp(queue.device().process().sys(), NowNs())) {
-      return Hung();
+      return Hung(awaited);
     }
     if (NowNs() >= until) return false;
   }
@@ -324,7 +326,7 @@ uint64_t AmdGpuContext::PacketsTaken() const {
 }
 
 // The GPU that has come least far is the one that the others wait for.
-Status AmdGpuContext::Hung() {
+Status AmdGpuContext::Hung(const Awaited& awaited) {
   Gpus& gpus = model_->gpus();
   for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(gpus.at(r).device->Probe());
   const auto left = [&](int32_t rank) {
@@ -335,6 +337,7 @@ Status AmdGpuContext::Hung() {
   for (int32_t r = 1; r < gpus.count(); ++r) {
     if (left(r) > left(slowest)) slowest = r;
   }
+  if (awaited.resident) slowest = FurthestBehind();
   const gpu::Queue& queue = *gpus.at(slowest).queue;
   return WithDevice(
       Error(Code::kTimedOut, "a step did not end in time; furthest behind is ", queue.Describe()),

@@ -182,6 +182,14 @@ bool Resident::Reached(int32_t rank, uint64_t number) const {
 
 uint64_t Resident::done(int32_t rank) const { return Load(MailboxOf(rank)->done); }
 
+bool Resident::left() const {
+  for (int32_t r = 0; r < gpus_.count(); ++r) {
+    const Rank& own = ranks_[static_cast<size_t>(r)];
+    if (own.there && Load(MailboxOf(r)->left) != own.posted + 1) return false;
+  }
+  return true;
+}
+
 uint32_t Resident::late() const {
   uint32_t late = 0;
   for (int32_t r = 0; r < gpus_.count(); ++r) late = std::max(late, Load(MailboxOf(r)->late));
@@ -195,6 +203,19 @@ StatusOr<std::vector<double>> Resident::Times(int32_t rank, size_t count) const 
   std::vector<double> out;
   for (size_t i = 0; i <= count; ++i) out.push_back(static_cast<double>(ticks[i] - ticks[0]) * 0.01);
   return out;
+}
+
+StatusOr<uint64_t> Resident::Meetings(int32_t rank) const {
+  const Rank& own = ranks_[static_cast<size_t>(rank)];
+  Gpu& gpu = gpus_.at(rank);
+  ASSIGN_OR_RETURN(const gpu::Buffer staging, HostBuffer(*gpu.device, sizeof(ResidentState), "resident state"));
+  RETURN_IF_ERROR(gpu.copy->Copy(staging.va(), own.state.va(), sizeof(ResidentState), gpus_.Soon()));
+  ASSIGN_OR_RETURN(const uint64_t copied, gpu.copy->Submit(gpus_.Soon()));
+  RETURN_IF_ERROR(gpu.copy->Wait(copied, gpus_.Soon()));
+  const auto& meeting = staging.host<ResidentState>()->meetings[(own.launches + 1) % 2];
+  uint64_t met = 0;
+  for (const kernels::ResidentLine& line : meeting.arrived) met += line.values[0];
+  return met / workers_;
 }
 
 Status Resident::PostCommand(int32_t rank, ResidentCommand command) {

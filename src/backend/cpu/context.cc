@@ -13,7 +13,8 @@ using backend::Step;
 
 CpuContext::CpuContext(std::shared_ptr<const CpuModel> model,
                        const backend::ContextOptions& options, const CpuContext* source)
-    : ws_(std::move(model), options, source == nullptr ? nullptr : &source->ws_) {
+    : wants_resident_(options.resident == backend::ResidentMode::kAuto),
+      ws_(std::move(model), options, source == nullptr ? nullptr : &source->ws_) {
   for (uint32_t i = 0; i < ws_.program.ops.size(); ++i) {
     phases_.op = i;
     std::visit([this](const auto& op) { AddPhases(op, &ws_, &phases_); }, ws_.program.ops[i]);
@@ -24,6 +25,9 @@ StatusOr<std::unique_ptr<backend::Context>> CpuContext::Create(
     std::shared_ptr<const CpuModel> model, const backend::ContextOptions& options) {
   if (options.max_rows == 0 || options.max_logit_rows == 0) {
     return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
+  }
+  if (options.resident == backend::ResidentMode::kOn) {
+    return Error(Code::kUnsupported, kNoResident);
   }
   if (options.program >= model->programs().size()) {
     return Error(Code::kInternal, "no Program ", options.program, " of ", model->programs().size());

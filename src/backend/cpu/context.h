@@ -23,6 +23,7 @@ class CpuContext : public backend::ImmediateContext, private Team::Job {
   absl::Span<float> Logits(uint32_t i) override;
   Status CopyPage(int32_t cache, uint32_t from, uint32_t to) override;
   uint64_t memory_bytes() const override { return ws_.memory_bytes(); }
+  absl::string_view resident_refusal() const override { return wants_resident_ ? kNoResident : ""; }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t layer, uint32_t page,
                                     uint32_t slot) const override;
   std::string content_form() const override;
@@ -46,6 +47,9 @@ class CpuContext : public backend::ImmediateContext, private Team::Job {
   uint32_t Open(uint32_t phase) override;
   void Run(uint32_t phase, uint32_t item, int worker) override;
 
+  static constexpr absl::string_view kNoResident = "a resident kernel: the device is no GPU";
+
+  const bool wants_resident_;
   Workspace ws_;
   PhaseList phases_;
   size_t op_end_ = 0;  // of the step in progress

@@ -129,7 +129,6 @@ Grid::Result Grid::Run(uint64_t budget) {
   if (paced_ != nullptr) return paced_->Run(budget);
   if (result_.state == State::kStopped || result_.state == State::kDone) return result_;
   used_ = 0;
-  idle_turns_ = 0;
   waiting_ = false;
   std::vector<std::thread> threads;
   for (size_t i = 1; i < memories_.size(); ++i) {
@@ -140,7 +139,7 @@ Grid::Result Grid::Run(uint64_t budget) {
   instructions_ += used_;
   if (result_.state == State::kStopped) return result_;
   result_.state = active_ == 0 && next_ == total_ ? State::kDone
-                  : waiting_                      ? State::kWaiting
+                  : waiting_ || quiet_            ? State::kWaiting
                                                   : State::kRunning;
   result_.detail.clear();
   if (waiting_ && next_ < total_) {
@@ -216,6 +215,7 @@ void Grid::Work(Memory* memory, uint64_t budget) {
     used_ += std::max<uint64_t>(ran, 1);
     ++window_turns_;
     idle_turns_ = busy ? 0 : idle_turns_ + 1;
+    quiet_ = quiet_ && !busy;
     for (Wave& w : group->waves) {
       if (w.state != WaveState::kStopped || result_.state == State::kStopped) continue;
       result_ = {State::kStopped, w.stop, w.fault, Report(w, memory)};
@@ -231,7 +231,7 @@ void Grid::Work(Memory* memory, uint64_t budget) {
     if (idle_turns_ <= 4 * active_ + 16 || active_ == 0) continue;
     // Nobody has done more than look and sleep for several rounds.
     if (everyone)
-      waiting_ = true;
+      waiting_ = quiet_ = true;
     else
       window_ = std::min(window_ * 2, resident_limit_);
     idle_turns_ = 0;

@@ -160,6 +160,7 @@ class Grid {
   uint64_t window_turns_ = 0;
   uint64_t random_ = 0;
   bool waiting_ = false;
+  bool quiet_ = false;  // it has waited, and nobody has done more since; a Run may be too short to find out again
   Result result_;
   std::unique_ptr<PacedGrid> paced_;  // null without a pace; goes before all else
 };

@@ -10,6 +10,7 @@
 #include "kernels/common/philox.h"
 #include "kernels/gfx942/facts.h"
 #include "kernels/gfx950/facts.h"
+#include "kernels/resident_args.h"
 #include "support/test.h"
 #include "unit/kernels/case.h"
 
@@ -105,7 +106,9 @@ KernelInfo Uses(uint32_t vgprs, uint32_t sgprs, uint32_t lds, uint32_t threads =
           .lds_bytes = lds,
           .kernarg_bytes = 0,
           .threads = threads,
-          .code_bytes = 0};
+          .code_bytes = 0,
+          .end_at = 0,
+          .way_back_at = 0};
 }
 
 TEST(occupancy_follows_from_registers_and_lds) {
@@ -188,6 +191,8 @@ TEST(every_kernel_has_a_case) {
   }
   for (const KernelImage& image : isa::KernelImages()) {
     for (const KernelInfo& kernel : image.kernels) {
+      // Nobody launches it: it is jumped into (unit_backend_amdgpu_resident).
+      if (kernel.name == "resident_return") continue;
       if (!tested.count({std::string(image.isa), std::string(kernel.name)})) {
         CHECK_EQ(std::string(kernel.name), "a kernel with a case for " + std::string(image.isa));
       }
