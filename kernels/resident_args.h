@@ -17,11 +17,15 @@
 
 namespace mainarch::kernels {
 
-// An op's LDS ends before this; what the resident kernel keeps between ops lies here.
-inline constexpr uint32_t kResidentOpLds = 24576;
-inline constexpr uint32_t kResidentLds = kResidentOpLds + 128;
-// Registers that every op finds, as many as two waves a SIMD can have.
-inline constexpr uint32_t kResidentVgprs = 256;
+// What an op finds: LDS, behind which lies what the resident kernel keeps between ops, and registers.
+// `resident` has what two workgroups a compute unit can have; attention to latents wants more, and runs in
+// `resident_large`, of which there is one.
+struct ResidentRoom {
+  uint32_t op_lds, vgprs, agprs;  // registers of each kind
+};
+inline constexpr ResidentRoom kResidentRoom = {24576, 256, 0};
+inline constexpr ResidentRoom kResidentLargeRoom = {45568, 256, 88};
+inline constexpr uint32_t kResidentKept = 128;  // bytes of LDS
 
 // Of what an op reads first, a workgroup: two of them a compute unit fit an XCD's L2 of 4 MiB.
 inline constexpr uint32_t kResidentReads = 49152;

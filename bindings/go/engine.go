@@ -63,12 +63,25 @@ type EngineOptions struct {
 	// NoPrefixCache runs every token of every sequence, also those that another one began with
 	// (MAINARCH_ENGINE_NO_PREFIX_CACHE).
 	NoPrefixCache bool
+	// Resident has steps of up to 16 rows run by a kernel that stays on each GPU, between which there is no launch
+	// (MAINARCH_ENGINE_RESIDENT, MAINARCH_ENGINE_RESIDENT_AUTO).
+	Resident Resident
 	// PrefixBytes is what beginnings of sequences may keep of the KV cache; 0: all of it if KVTokens or
 	// MemoryBytes are given, else 512 MiB.
 	PrefixBytes uint64
 	Drafts      Drafts
 	MaxDrafts   uint32 // guesses of one sequence and step, 1 to 8; 0: 3
 }
+
+// Resident says whether a kernel stays on each GPU.
+type Resident int
+
+// Off; on, or the engine is refused; where it can be had.
+const (
+	ResidentOff Resident = iota
+	ResidentOn
+	ResidentAuto
+)
 
 // EngineInfo is what an engine was made with, every default resolved.
 type EngineInfo struct {
@@ -101,6 +114,10 @@ type Statistics struct {
 	DraftsAccepted   uint64    // of these, those that were what was sampled
 	DraftsAt         [8]uint64 // the same of first guesses, of second ones behind them, and so on
 	DraftsAcceptedAt [8]uint64
+
+	ResidentSteps    uint64 // that a resident kernel ran
+	ResidentLaunches uint64 // of that kernel on a GPU
+	ResidentLate     uint64 // steps that it waited for, as the host was not there yet
 }
 
 // Engine is KV cache and scheduler over one model; it steps.
@@ -145,6 +162,12 @@ func (m *Model) NewEngine(options *EngineOptions) (*Engine, error) {
 	}
 	if o.Int8 {
 		raw.flags |= C.MAINARCH_ENGINE_INT8
+	}
+	switch o.Resident {
+	case ResidentOn:
+		raw.flags |= C.MAINARCH_ENGINE_RESIDENT
+	case ResidentAuto:
+		raw.flags |= C.MAINARCH_ENGINE_RESIDENT_AUTO
 	}
 	if o.NoPrefixCache {
 		raw.flags |= C.MAINARCH_ENGINE_NO_PREFIX_CACHE
@@ -394,6 +417,10 @@ func (e *Engine) Statistics() (Statistics, error) {
 
 		Drafts:         uint64(raw.drafts),
 		DraftsAccepted: uint64(raw.drafts_accepted),
+
+		ResidentSteps:    uint64(raw.resident_steps),
+		ResidentLaunches: uint64(raw.resident_launches),
+		ResidentLate:     uint64(raw.resident_late),
 	}
 	for i := range out.DraftsAt {
 		out.DraftsAt[i] = uint64(raw.drafts_at[i])

@@ -24,10 +24,11 @@ template <class T>
 }
 
 // What the dispatch of a kernel gives its waves is what it needs itself; what it jumps into needs more.
-template <uint32_t kVgprs>
+template <uint32_t kVgprs, uint32_t kAgprs>
 DEVICE void ReserveRegisters() {
-  static_assert(kVgprs == 256);
+  static_assert(kVgprs == 256 && (kAgprs == 0 || kAgprs == 88));
   __asm__ volatile("" : : : "v255", "s101");
+  if constexpr (kAgprs == 88) __asm__ volatile("" : : : "a87");
 }
 
 // Of a kernel that is come back to: what WorkgroupId() says, with kCameBack where an op has ended.

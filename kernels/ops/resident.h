@@ -17,7 +17,6 @@ namespace mainarch::kernels {
 
 struct Resident {
   using Args = ResidentArgs;
-  static constexpr uint32_t kLdsBytes = kResidentLds;
 
   // What a workgroup knows between ops.
   struct Kept {
@@ -31,12 +30,10 @@ struct Resident {
     uint32_t xccs;     // a bit for each XCD that has any
     uint32_t timed;
   };
-  static_assert(sizeof(Kept) <= kResidentLds - kResidentOpLds);
+  static_assert(sizeof(Kept) <= kResidentKept);
 
   // Arguments are read where they are wanted (ReadArgumentsAgain): seldom.
-  DEVICE static void Run(const Args&, uint32_t id, uint32_t workers, Arena arena) {
-    ReserveRegisters<kResidentVgprs>();
-    const Lds<Kept> kept = arena.Get<Kept>(kResidentOpLds);
+  DEVICE static void Run(uint32_t id, uint32_t workers, Lds<Kept> kept) {
     id = MadeHere(id);
     const uint32_t worker = id & ~kCameBack;
     if (id == worker) {
@@ -249,6 +246,17 @@ struct Resident {
     if (!here) return;
     to->number = number;
     if (from->count == 0) StoreFlag<Scope::kSystem>(&mailbox->done, number);
+  }
+};
+
+template <const ResidentRoom& kRoom>
+struct ResidentIn {
+  using Args = ResidentArgs;
+  static constexpr uint32_t kLdsBytes = kRoom.op_lds + kResidentKept;
+
+  DEVICE static void Run(const Args&, uint32_t id, uint32_t workers, Arena arena) {
+    ReserveRegisters<kRoom.vgprs, kRoom.agprs>();
+    Resident::Run(id, workers, arena.Get<Resident::Kept>(kRoom.op_lds));
   }
 };
 

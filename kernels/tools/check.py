@@ -31,7 +31,7 @@ FORBIDDEN = [
     (r"^(<unknown>|\.long\b)", None, "not an instruction of this ISA"),
 ]
 # In which the resident kernel alone goes from one kernel's code to another's (common/jump.h).
-JUMPING = {"resident", "resident_return"}
+JUMPING = {"resident", "resident_return", "resident_large", "resident_large_return"}
 SCALED_MFMA = re.compile(r"^v_mfma_(scale_|ld_scale)")
 
 

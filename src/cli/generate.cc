@@ -141,7 +141,7 @@ Status Start(const Settings& s, Writer* writer, size_t prompt_tokens) {
   }
   ASSIGN_OR_RETURN(const mainarch_sequence_options options, SequenceOptions(s, *writer));
   return writer->Start(options,
-                       {context, s.model.kv_type(), s.model.fast, s.model.int8, DraftsOf(s),
+                       {context, s.model.kv_type(), s.model.fast, s.model.int8, s.model.resident_mode(), DraftsOf(s),
                         static_cast<uint32_t>(s.drafts)},
                        s.stops, s.special);
 }
@@ -174,9 +174,16 @@ void PrintDrafts(const Written& w) {
                static_cast<unsigned long long>(w.drafts), Fixed(TokensAStep(w), 2).c_str());
 }
 
+void PrintResident(const Written& w) {
+  std::fprintf(stderr, "resident kernel: %llu steps, launched %llu times | waited for the host %llu times\n",
+               static_cast<unsigned long long>(w.resident_steps), static_cast<unsigned long long>(w.resident_launches),
+               static_cast<unsigned long long>(w.resident_late));
+}
+
 void PrintStatistics(const Settings& s, const Written& w) {
   if (!s.statistics) return;
   if (s.drafts > 0) PrintDrafts(w);
+  if (s.model.resident_mode() != backend::ResidentMode::kOff) PrintResident(w);
   if (s.model.is_virtual()) {
     std::fprintf(stderr,
                  "prompt %llu tokens | %zu tokens | finish: %s%s | a virtual node: its times say "
@@ -224,6 +231,10 @@ void PrintJson(const Settings& s, const Writer& writer, const std::string& promp
   if (s.drafts > 0) {
     out.Field("drafts", w.drafts).Field("drafts_accepted", w.drafts_accepted);
     out.Field("tokens_a_step", TokensAStep(w));
+  }
+  if (s.model.resident_mode() != backend::ResidentMode::kOff) {
+    out.Field("resident_steps", w.resident_steps).Field("resident_launches", w.resident_launches);
+    out.Field("resident_late", w.resident_late);
   }
   if (s.logprobs > 0) WriteLogprobs(writer, w, &out);
   out.EndObject().Print();

@@ -102,9 +102,9 @@ void AddThreaded(const std::string& isa, const amdgpu::Gpus& gpus, StepTime* out
   out->names.assign(out->launches.size(), "resident");
   for (const LaunchReport& report : out->launches) out->instructions += report.instructions;
   const amdgpu::Gpu& gpu = gpus.at(0);
-  for (const auto& [name, code] : {std::pair{"embed", gpu.threaded.get()}, {"resident", gpu.resident.get()}}) {
+  for (const auto& [name, code] : {std::pair{"embed", gpu.threaded[0].get()}, {"resident", gpu.resident.get()}}) {
     const auto ref = isa::FindKernel(isa, name);
-    if (ref.ok()) out->places.Add(code->va(), code->size(), ref->image->bytes);
+    if (ref.ok() && code != nullptr) out->places.Add(code->va(), code->size(), ref->image->bytes);
   }
 }
 

@@ -55,6 +55,8 @@ Status Writer::Start(const mainarch_sequence_options& options, const EngineWish&
   engine_options.max_drafts = wish.max_drafts;
   if (wish.fast) engine_options.flags |= MAINARCH_ENGINE_FAST;
   if (wish.int8) engine_options.flags |= MAINARCH_ENGINE_INT8;
+  if (wish.resident == backend::ResidentMode::kOn) engine_options.flags |= MAINARCH_ENGINE_RESIDENT;
+  if (wish.resident == backend::ResidentMode::kAuto) engine_options.flags |= MAINARCH_ENGINE_RESIDENT_AUTO;
   mainarch_engine* engine;
   RETURN_IF_ERROR(
       FromAbi(mainarch_engine_create(opened_.model.get(), &engine_options, &engine, &error), error));
@@ -195,6 +197,9 @@ StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
   ASSIGN_OR_RETURN(const mainarch_engine_statistics after, Statistics());
   out.drafts = after.drafts - before.drafts;
   out.drafts_accepted = after.drafts_accepted - before.drafts_accepted;
+  out.resident_steps = after.resident_steps - before.resident_steps;
+  out.resident_launches = after.resident_launches - before.resident_launches;
+  out.resident_late = after.resident_late - before.resident_late;
   out.prompt_seconds = read == 0 ? SecondsSince(start) : static_cast<double>(first - start) * 1e-9;
   out.decode_seconds = static_cast<double>(last - first) * 1e-9;
   return out;

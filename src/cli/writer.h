@@ -30,6 +30,7 @@ struct Written {
   double decode_seconds = 0;            // from there to the last
   uint64_t decode_steps = 0;            // after the first token
   uint64_t drafts = 0, drafts_accepted = 0;
+  uint64_t resident_steps = 0, resident_launches = 0, resident_late = 0;
 };
 
 // What the engine is asked for.
@@ -38,6 +39,7 @@ struct EngineWish {
   backend::KvType kv = backend::KvType::kBF16;
   bool fast = false;
   bool int8 = false;
+  backend::ResidentMode resident = backend::ResidentMode::kOff;
   int32_t drafts = MAINARCH_DRAFTS_OFF;
   uint32_t max_drafts = 0;
 };

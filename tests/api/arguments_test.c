@@ -263,7 +263,8 @@ static void engine_create(void) {
   options.field = value;                                                             \
   REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error), code, word); \
   options.field = 0
-  BAD(flags, MAINARCH_ENGINE_INT8 << 1, UNSUPPORTED, "flags");
+  BAD(flags, MAINARCH_ENGINE_RESIDENT_AUTO << 1, UNSUPPORTED, "flags");
+  BAD(flags, MAINARCH_ENGINE_RESIDENT, UNSUPPORTED, "no GPU");
   BAD(max_sequences, 65537, INVALID, "max_sequences");
   BAD(max_sequence_tokens, T_MAX_TOKENS + 1, INVALID, "max_sequence_tokens");
   BAD(max_step_tokens, (1u << 20) + 1, INVALID, "max_step_tokens");
@@ -278,6 +279,9 @@ static void engine_create(void) {
   CHECK(engine == NULL);
   options.flags = MAINARCH_ENGINE_FAST;
   options.max_sequence_tokens = 32;
+  OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+  mainarch_engine_destroy(engine);
+  options.flags = MAINARCH_ENGINE_RESIDENT_AUTO;
   OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
   mainarch_engine_destroy(engine);
   options.flags = MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_INT8;

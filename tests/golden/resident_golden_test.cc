@@ -98,6 +98,27 @@ std::string Hybrid() {
   return written.ok() || CodeOf(written) == Code::kInvalidArgument ? directory : "";
 }
 
+// Attention to latents runs in the resident kernel that has more room.
+std::string Latents() {
+  model::ModelConfig c;
+  c.model_type = "deepseek_v3";
+  const std::string directory = test::ScratchDirectory() + "/resident-latent";
+  c.hidden = 256, c.layers = 2, c.heads = 8, c.kv_heads = 8, c.intermediate = 512, c.vocab = 256, c.max_position = 128;
+  c.latent = {64, 96, 32, 32, 32, true};
+  c.head_dim = 64;
+  c.rope.rotary_dim = 32;
+  c.attention.qk_norm = false;
+  c.attention.scale = 1 / std::sqrt(64.0);
+  c.sparse_layer.assign(2, false);
+  c.experts = 4, c.experts_per_token = 2, c.moe_intermediate = c.shared_intermediate = 64;
+  c.norm_topk_prob = c.router.sigmoid = c.router.correction = true;
+  c.router.groups = c.router.chosen_groups = 1;
+  c.router.scale = 1;
+  c.eos_ids = {1};
+  const Status written = model::WriteSyntheticCheckpoint(c, directory, model::SyntheticOptions());
+  return written.ok() || CodeOf(written) == Code::kInvalidArgument ? directory : "";
+}
+
 // What four sequences get, that come at different times, are sampled and greedy, guess ahead by what they repeat,
 // are forked, truncated and cancelled.
 StatusOr<std::vector<std::vector<uint32_t>>> Tokens(std::shared_ptr<const model::Model> model, ResidentMode mode,
@@ -162,30 +183,46 @@ StatusOr<std::vector<std::vector<uint32_t>>> Tokens(std::shared_ptr<const model:
   return out;
 }
 
+void Compare(test::Context& test_context, const std::string& name, const std::string& directory,
+             const std::string& device, backend::KvType kv) {
+  CHECK(!directory.empty());
+  auto model = test::LoadOn(directory, {device, "", 0, false});
+  if (Full() && CodeOf(model.status()) == Code::kUnsupported) return;  // heads that do not divide
+  CHECK_OK(model);
+  backend::ResidentCounts none, some;
+  const auto packets = Logits(*model, kv, ResidentMode::kOff, &none);
+  CHECK_OK(packets);
+  const auto resident = Logits(*model, kv, ResidentMode::kOn, &some);
+  CHECK_OK(resident);
+  CHECK_EQ(packets->size(), resident->size());
+  for (size_t i = 0; i < packets->size(); ++i) {
+    if (test::Same((*packets)[i], (*resident)[i])) continue;
+    CHECK_EQ("row " + std::to_string(i) + " of " + name + " on " + device, "the same bits");
+  }
+  CHECK_EQ(none.steps, 0u);
+  CHECK_EQ(some.steps, 8u);  // all but the prompt
+  CHECK_GE(some.launches, 1u);
+}
+
 }  // namespace
 
 TEST(the_resident_kernel_gives_the_bits_of_packets) {
   for (const Where& where : Wheres()) {
-    const std::string directory = test::WriteFixture(where.fixture);
-    CHECK(!directory.empty());
-    auto model = test::LoadOn(directory, {where.device, "", 0, false});
-    if (Full() && CodeOf(model.status()) == Code::kUnsupported) continue;  // heads that do not divide
-    CHECK_OK(model);
-    backend::ResidentCounts none, some;
-    const auto packets = Logits(*model, where.kv, ResidentMode::kOff, &none);
-    CHECK_OK(packets);
-    const auto resident = Logits(*model, where.kv, ResidentMode::kOn, &some);
-    CHECK_OK(resident);
-    const std::string name = where.fixture.Name() + " on " + where.device;
-    CHECK_EQ(packets->size(), resident->size());
-    for (size_t i = 0; i < packets->size(); ++i) {
-      if (test::Same((*packets)[i], (*resident)[i])) continue;
-      CHECK_EQ("row " + std::to_string(i) + " of " + name, "the same bits");
-    }
-    CHECK_EQ(none.steps, 0u);
-    CHECK_EQ(some.steps, 8u);  // all but the prompt
-    CHECK_GE(some.launches, 1u);
+    Compare(test_context, where.fixture.Name(), test::WriteFixture(where.fixture), where.device, where.kv);
   }
+}
+
+TEST(the_larger_resident_kernel_gives_the_bits_of_packets) {
+  using backend::KvType;
+  std::vector<std::pair<std::string, KvType>> runs = {{"sim:gfx942", KvType::kBF16}, {"sim:gfx950x2", KvType::kF32}};
+  if (Full()) {
+    for (const char* isa : {"sim:gfx942", "sim:gfx950"}) {
+      for (const char* ranks : {"", "x2", "x4", "x8"}) {
+        for (const KvType kv : {KvType::kBF16, KvType::kFp8, KvType::kF32}) runs.push_back({isa + std::string(ranks), kv});
+      }
+    }
+  }
+  for (const auto& [device, kv] : runs) Compare(test_context, "latents", Latents(), device, kv);
 }
 
 TEST(an_engines_tokens_do_not_depend_on_the_resident_kernel) {
@@ -262,46 +299,24 @@ TEST(it_leaves_when_nothing_is_asked_of_it) {
 }
 
 TEST(what_cannot_have_one_says_why) {
-  model::ModelConfig c;
-  c.model_type = "deepseek_v3";
-  const std::string latent = test::ScratchDirectory() + "/resident-latent";
-  c.hidden = 256, c.layers = 2, c.heads = 8, c.kv_heads = 8, c.intermediate = 512, c.vocab = 256, c.max_position = 128;
-  c.latent = {64, 96, 32, 32, 32, true};
-  c.head_dim = 64;
-  c.rope.rotary_dim = 32;
-  c.attention.qk_norm = false;
-  c.attention.scale = 1 / std::sqrt(64.0);
-  c.sparse_layer.assign(2, false);
-  c.experts = 4, c.experts_per_token = 2, c.moe_intermediate = c.shared_intermediate = 64;
-  c.norm_topk_prob = c.router.sigmoid = c.router.correction = true;
-  c.router.groups = c.router.chosen_groups = 1;
-  c.router.scale = 1;
-  c.eos_ids = {1};
-  const Status written = model::WriteSyntheticCheckpoint(c, latent, model::SyntheticOptions());
-  CHECK_OK(written);
   const std::string plain = test::WriteFixture({"T1", "bf16", 1});
-  const struct {
-    std::string directory, device, says;
-  } kCases[] = {{latent, "sim:gfx950", "bytes of LDS"}, {latent, "sim:gfx942", "bytes of LDS"}, {plain, "cpu", "no GPU"}};
-  for (const auto& k : kCases) {
-    auto model = test::LoadOn(k.directory, {k.device, "", 0, false});
-    CHECK_OK(model);
-    decode::EngineOptions options;
-    options.max_sequence_tokens = 64;
-    options.resident = ResidentMode::kOn;
-    const Status refused = decode::Engine::Create(*model, options).status();
-    CHECK_EQ(static_cast<int>(CodeOf(refused)), static_cast<int>(Code::kUnsupported));
-    CHECK(absl::StrContains(refused.message(), k.says));
-    options.resident = ResidentMode::kAuto;
-    auto engine = decode::Engine::Create(*model, options);
-    CHECK_OK(engine);
-    CHECK(absl::StrContains((*engine)->info().resident_refusal, k.says));
-    auto id = (*engine)->Open({});
-    CHECK_OK(id);
-    CHECK_OK((*engine)->Append(*id, {1, 2, 3}));
-    CHECK_OK((*engine)->RunStep());
-    CHECK_EQ((*engine)->info().resident.steps, 0u);
-  }
+  auto model = test::LoadOn(plain, {"cpu", "", 0, false});
+  CHECK_OK(model);
+  decode::EngineOptions options;
+  options.max_sequence_tokens = 64;
+  options.resident = ResidentMode::kOn;
+  const Status refused = decode::Engine::Create(*model, options).status();
+  CHECK_EQ(static_cast<int>(CodeOf(refused)), static_cast<int>(Code::kUnsupported));
+  CHECK(absl::StrContains(refused.message(), "no GPU"));
+  options.resident = ResidentMode::kAuto;
+  auto engine = decode::Engine::Create(*model, options);
+  CHECK_OK(engine);
+  CHECK(absl::StrContains((*engine)->info().resident_refusal, "no GPU"));
+  auto id = (*engine)->Open({});
+  CHECK_OK(id);
+  CHECK_OK((*engine)->Append(*id, {1, 2, 3}));
+  CHECK_OK((*engine)->RunStep());
+  CHECK_EQ((*engine)->info().resident.steps, 0u);
 }
 
 // Whatever happens to a GPU while the kernels of all run: a lost device, named, in bounded time, and nothing held.

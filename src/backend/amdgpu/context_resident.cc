@@ -55,16 +55,20 @@ Status AmdGpuContext::MakeResident() {
 StatusOr<std::unique_ptr<Resident>> AmdGpuContext::StartResident() {
   // As many workgroups as some launch wants.
   uint32_t workers = 1;
+  size_t kind = 0;
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
     for (const uint32_t rows : row_classes_) {
       if (rows > kOneRoundRows) break;
       for (const Launch& launch : Lower(*model_, shape_, ranks_[static_cast<size_t>(rank)].memory, rank, rows)) {
-        RETURN_IF_ERROR(Resident::CheckKernel(model_->gpus(), launch.kernel));
+        ASSIGN_OR_RETURN(const isa::KernelRef ref,
+                         isa::FindKernel(model_->gpus().at(rank).device->chip().name, launch.kernel));
+        ASSIGN_OR_RETURN(const size_t wants, ResidentKindFor(*ref.kernel));
+        kind = std::max(kind, wants);
         workers = std::max(workers, launch.workers);
       }
     }
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Resident> resident, Resident::Create(model_->gpus(), workers, shape_.options.resident_times));
+  ASSIGN_OR_RETURN(std::unique_ptr<Resident> resident, Resident::Create(model_->gpus(), kind, workers, shape_.options.resident_times));
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
     RETURN_IF_ERROR(FillLists(*resident, rank));
   }

@@ -18,7 +18,6 @@ namespace {
 constexpr uint32_t kRingPackets = 8192;
 constexpr absl::string_view kImage = "decoder";
 constexpr absl::string_view kResidentImage = "resident";
-constexpr absl::string_view kReturnKernel = "resident_return";
 constexpr absl::string_view kSimPrefix = "sim:";
 constexpr absl::string_view kGpuPrefix = "gpu";
 constexpr uint32_t kMaxGpus = 128;
@@ -178,19 +177,20 @@ Status Gpus::Claim(QueueHolder* holder) {
   return before != nullptr ? before->Leave() : OkStatus();
 }
 
-Status Gpus::LoadThreaded() {
+Status Gpus::LoadThreaded(size_t kind) {
   for (Gpu& gpu : gpus_) {
-    if (gpu.threaded != nullptr) continue;
-    ASSIGN_OR_RETURN(const isa::KernelImage* kernel, ImageOf(*gpu.device, kResidentImage));
-    ASSIGN_OR_RETURN(const isa::KernelImage* ops, ImageOf(*gpu.device, kImage));
+    if (gpu.threaded[kind] != nullptr) continue;
     gpu::LoadOptions load;
     load.copy = gpu.copy.get();
-    ASSIGN_OR_RETURN(const gpu::CodeObject object, ParseImage(*kernel, kernel->bytes));
-    ASSIGN_OR_RETURN(gpu.resident, gpu::LoadedCode::Load(*gpu.queue, object, load, Soon()));
-    ASSIGN_OR_RETURN(const gpu::Kernel* back, gpu.resident->Find(kReturnKernel));
-    ASSIGN_OR_RETURN(const gpu::CodeObject threaded,
-                     ParseImage(*ops, ThreadedImage(*ops, back->entry)));
-    ASSIGN_OR_RETURN(gpu.threaded, gpu::LoadedCode::Load(*gpu.queue, threaded, load, Soon()));
+    if (gpu.resident == nullptr) {
+      ASSIGN_OR_RETURN(const isa::KernelImage* kernels, ImageOf(*gpu.device, kResidentImage));
+      ASSIGN_OR_RETURN(const gpu::CodeObject object, ParseImage(*kernels, kernels->bytes));
+      ASSIGN_OR_RETURN(gpu.resident, gpu::LoadedCode::Load(*gpu.queue, object, load, Soon()));
+    }
+    ASSIGN_OR_RETURN(const isa::KernelImage* ops, ImageOf(*gpu.device, kImage));
+    ASSIGN_OR_RETURN(const gpu::Kernel* back, gpu.resident->Find(kResidents[kind].back));
+    ASSIGN_OR_RETURN(const gpu::CodeObject object, ParseImage(*ops, ThreadedImage(*ops, back->entry)));
+    ASSIGN_OR_RETURN(gpu.threaded[kind], gpu::LoadedCode::Load(*gpu.queue, object, load, Soon()));
   }
   return OkStatus();
 }

@@ -21,16 +21,27 @@
 #include "gpu/loader.h"
 #include "gpu/process.h"
 #include "gpu/queue.h"
+#include "kernels/resident_args.h"
 
 namespace mainarch::amdgpu {
+
+// The resident kernels, by how much room an op has (kernels/resident_args.h).
+struct ResidentKind {
+  const char *kernel, *back;  // and where ops come back to
+  kernels::ResidentRoom room;
+};
+inline constexpr size_t kResidentKinds = 2;
+inline constexpr ResidentKind kResidents[kResidentKinds] = {
+    {"resident", "resident_return", kernels::kResidentRoom},
+    {"resident_large", "resident_large_return", kernels::kResidentLargeRoom}};
 
 struct Gpu {
   gpu::Device* device = nullptr;
   std::unique_ptr<gpu::Queue> queue;
   std::unique_ptr<gpu::CopyQueue> copy;
   std::unique_ptr<gpu::LoadedCode> code;  // the image "decoder"
-  // LoadThreaded: the resident kernel, and the decoder's kernels as it jumps into them.
-  std::unique_ptr<gpu::LoadedCode> resident, threaded;
+  // LoadThreaded: the resident kernels, and the decoder's kernels as each of them jumps into them.
+  std::unique_ptr<gpu::LoadedCode> resident, threaded[kResidentKinds];
 };
 
 // Who keeps a kernel in the queues that does not end by itself.
@@ -76,8 +87,8 @@ class Gpus {
   // them from now on, or null. The mutex is held.
   Status Claim(QueueHolder* holder);
   void Release(const QueueHolder* holder) { if (holder_ == holder) holder_ = nullptr; }
-  // Loads what the resident kernel runs, once. The queues are claimed, the mutex is held.
-  Status LoadThreaded();
+  // Loads what a resident kernel runs, once. The queues are claimed, the mutex is held.
+  Status LoadThreaded(size_t kind);
   // Ok, or why no call on this group can work any more. From any thread, without the mutex.
   Status Health() const;
   // An error with what the machine itself says of it before it, as a virtual node does of a wave

@@ -18,7 +18,6 @@ using kernels::ResidentState;
 
 namespace {
 
-constexpr absl::string_view kKernel = "resident";
 // Looks at the mailbox, each a read over the bus and a short sleep: some milliseconds.
 constexpr uint32_t kPatience = 2000;
 
@@ -41,42 +40,40 @@ StatusOr<gpu::Buffer> VramBuffer(gpu::Device& device, uint64_t bytes, const char
   return gpu::Buffer::Allocate(device, bytes, options);
 }
 
-}  // namespace
-
-StatusOr<uint32_t> Resident::MostWorkers(const Gpus& gpus) {
+// The most workgroups of a kernel that all run at once on each GPU of the group.
+StatusOr<uint32_t> MostWorkers(const Gpus& gpus, absl::string_view kernel) {
   uint32_t most = UINT32_MAX;
   for (int32_t r = 0; r < gpus.count(); ++r) {
     gpu::Device& device = *gpus.at(r).device;
-    ASSIGN_OR_RETURN(const isa::KernelRef ref,
-                     isa::FindKernel(device.chip().name, kKernel));
-    ASSIGN_OR_RETURN(const isa::Occupancy occupancy,
-                     isa::OccupancyOf(device.chip().name, *ref.kernel));
+    ASSIGN_OR_RETURN(const isa::KernelRef ref, isa::FindKernel(device.chip().name, kernel));
+    ASSIGN_OR_RETURN(const isa::Occupancy occupancy, isa::OccupancyOf(device.chip().name, *ref.kernel));
     most = std::min(most, occupancy.groups_per_cu * ComputeUnits(device));
   }
   return most;
 }
 
-Status Resident::CheckKernel(const Gpus& gpus, const std::string& name) {
-  const absl::string_view isa = gpus.at(0).device->chip().name;
-  ASSIGN_OR_RETURN(const isa::KernelRef ref, isa::FindKernel(isa, name));
-  const isa::KernelInfo& kernel = *ref.kernel;
+}  // namespace
+
+StatusOr<size_t> ResidentKindFor(const isa::KernelInfo& kernel) {
   if (kernel.end_at == 0) {
-    return Error(Code::kUnsupported, "kernel ", name, " (", isa, ") has no single end to come back from");
+    return Error(Code::kUnsupported, "a resident kernel: ", kernel.name, " has no single end to come back from");
   }
-  if (kernel.lds_bytes > kernels::kResidentOpLds || kernel.vgprs > kernels::kResidentVgprs || kernel.agprs > 0) {
-    return Error(Code::kUnsupported, "kernel ", name, " (", isa, ") wants ", kernel.lds_bytes,
-                 " bytes of LDS and ", kernel.vgprs, " registers, ", kernel.agprs,
-                 " of them for accumulation; the resident kernel has ", kernels::kResidentOpLds, ", ",
-                 kernels::kResidentVgprs, " and 0");
+  const uint32_t vgprs = kernel.vgprs - kernel.agprs;
+  for (size_t kind = 0; kind < kResidentKinds; ++kind) {
+    const kernels::ResidentRoom& room = kResidents[kind].room;
+    if (kernel.lds_bytes <= room.op_lds && vgprs <= room.vgprs && kernel.agprs <= room.agprs) return kind;
   }
-  return OkStatus();
+  const kernels::ResidentRoom& most = kResidents[kResidentKinds - 1].room;
+  return Error(Code::kUnsupported, "a resident kernel: ", kernel.name, " wants ", kernel.lds_bytes, " bytes of LDS, ",
+               vgprs, " registers and ", kernel.agprs, " for accumulation; there are ", most.op_lds, ", ", most.vgprs,
+               " and ", most.agprs);
 }
 
-StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, uint32_t workers, bool timed) {
-  ASSIGN_OR_RETURN(const uint32_t most, MostWorkers(gpus));
-  std::unique_ptr<Resident> out(new Resident(gpus, std::clamp<uint32_t>(workers, 1, most), timed));
+StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, size_t kind, uint32_t workers, bool timed) {
+  ASSIGN_OR_RETURN(const uint32_t most, MostWorkers(gpus, kResidents[kind].kernel));
+  std::unique_ptr<Resident> out(new Resident(gpus, kind, std::clamp<uint32_t>(workers, 1, most), timed));
   RETURN_IF_ERROR(gpus.Settle(gpus.Claim(nullptr)));
-  RETURN_IF_ERROR(gpus.Settle(gpus.LoadThreaded()));
+  RETURN_IF_ERROR(gpus.Settle(gpus.LoadThreaded(kind)));
   out->ranks_.resize(static_cast<size_t>(gpus.count()));
   for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(out->CreateRank(r));
   return out;
@@ -112,7 +109,7 @@ Status Resident::CreateRank(int32_t rank) {
   constexpr uint64_t kStride = 256;
   static_assert(sizeof(Kernarg) <= kStride);
   ASSIGN_OR_RETURN(own.kernargs, VramBuffer(*gpu.device, 2 * kStride, "resident arguments"));
-  ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpu.resident->Find(kKernel));
+  ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpu.resident->Find(kResidents[kind_].kernel));
   for (uint32_t turn = 0; turn < 2; ++turn) {
     Kernarg kernarg;
     kernarg.args.mailbox.address = own.mailbox.va();
@@ -135,7 +132,7 @@ Status Resident::CreateRank(int32_t rank) {
 }
 
 StatusOr<ResidentOp> Resident::OpOf(int32_t rank, const Launch& launch, uint64_t kernarg) const {
-  ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpus_.at(rank).threaded->Find(launch.kernel));
+  ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpus_.at(rank).threaded[kind_]->Find(launch.kernel));
   ResidentOp op;
   op.code = kernel->entry;
   op.kernarg = kernarg;

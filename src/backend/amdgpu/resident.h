@@ -17,22 +17,22 @@
 
 #include "backend/amdgpu/gpus.h"
 #include "backend/amdgpu/lower.h"
+#include "isa/kernel_images.h"
 #include "kernels/resident_args.h"
 
 namespace mainarch::amdgpu {
+
+// The least of kResidents that has room for a kernel; Unsupported says of what there is not enough, or that the
+// kernel does not come back.
+StatusOr<size_t> ResidentKindFor(const isa::KernelInfo& kernel);
 
 class Resident : public QueueHolder {
  public:
   // The group's mutex is held.
   // `timed`: Times tells when ops began.
-  static StatusOr<std::unique_ptr<Resident>> Create(Gpus& gpus, uint32_t workers, bool timed);
+  static StatusOr<std::unique_ptr<Resident>> Create(Gpus& gpus, size_t kind, uint32_t workers, bool timed);
   // Waits until no kernel is left. The mutex is not held, if one was launched.
   ~Resident() override;
-
-  // The most workgroups that all run at once on each GPU of the group, of this one's or of others'.
-  static StatusOr<uint32_t> MostWorkers(const Gpus& gpus);
-  // Whether a kernel can be run so: it has few enough registers and LDS, and comes back.
-  static Status CheckKernel(const Gpus& gpus, const std::string& name);
 
   uint32_t workers() const { return workers_; }
   // A launch of `rank` as the kernel wants it, whose arguments lie at `kernarg`.
@@ -75,12 +75,14 @@ class Resident : public QueueHolder {
   // Of a step, at most.
   static constexpr uint32_t kMostOps = 8192;
 
-  Resident(Gpus& gpus, uint32_t workers, bool timed) : gpus_(gpus), workers_(workers), timed_(timed) {}
+  Resident(Gpus& gpus, size_t kind, uint32_t workers, bool timed)
+      : gpus_(gpus), kind_(kind), workers_(workers), timed_(timed) {}
   Status CreateRank(int32_t rank);
   kernels::ResidentMailbox* MailboxOf(int32_t rank) const;
   Status PostCommand(int32_t rank, kernels::ResidentCommand command);
 
   Gpus& gpus_;
+  const size_t kind_;  // of kResidents
   const uint32_t workers_;
   const bool timed_;
   std::vector<Rank> ranks_;

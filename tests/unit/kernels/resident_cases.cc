@@ -11,8 +11,8 @@ namespace {
 
 using namespace kernels;
 
-LaunchSpec ResidentLaunch(uint32_t workgroups, uint32_t turn) {
-  return MakeLaunch<ResidentArgs>("resident", workgroups, [=](ResidentArgs& args, const Addresses& at) {
+LaunchSpec ResidentLaunch(const std::string& kernel, uint32_t workgroups, uint32_t turn) {
+  return MakeLaunch<ResidentArgs>(kernel, workgroups, [=](ResidentArgs& args, const Addresses& at) {
     args.mailbox = at.Of<ResidentMailbox>("mailbox");
     args.state = at.Of<ResidentState>("state");
     args.times = at.Of<uint64_t>("times");
@@ -28,9 +28,9 @@ Bytes MailboxBytes(const ResidentMailbox& mailbox) {
 }
 
 // Two launches behind each other find command `first` in the mailbox, the end, or nothing.
-Case ResidentCase(uint32_t workgroups, uint32_t first, bool posted) {
+Case ResidentCase(const std::string& kernel, uint32_t workgroups, uint32_t first, bool posted) {
   Case out;
-  out.name = absl::StrCat("resident, ", workgroups, " workgroups, command ", first, posted ? ", posted" : ", never posted");
+  out.name = absl::StrCat(kernel, ", ", workgroups, " workgroups, command ", first, posted ? ", posted" : ", never posted");
   out.bound = "exact";
   ResidentMailbox before, after;
   if (posted) before.commands[first % kResidentSlots].number = first;
@@ -48,7 +48,7 @@ Case ResidentCase(uint32_t workgroups, uint32_t first, bool posted) {
   std::memcpy(state_bytes.data(), &state, sizeof(state));
   std::memcpy(tail.data(), &left.command, tail.size());
   out.buffers = {{"mailbox", MailboxBytes(before), 0, Home::kHost}, {"state", state_bytes}, {"times", Bytes(64, 0xee), 0, Home::kHost}};
-  out.steps = {{ResidentLaunch(workgroups, 0)}, {ResidentLaunch(workgroups, 1)}};
+  out.steps = {{ResidentLaunch(kernel, workgroups, 0)}, {ResidentLaunch(kernel, workgroups, 1)}};
   const auto same_tail = [tail](absl::Span<const uint8_t> bytes) -> std::string {
     const auto end = bytes.subspan(2 * sizeof(ResidentMeeting));
     if (std::equal(tail.begin(), tail.end(), end.begin())) return "";
@@ -67,8 +67,14 @@ Case ResidentCase(uint32_t workgroups, uint32_t first, bool posted) {
 }  // namespace
 
 std::vector<Case> ResidentCases() {
-  return {ResidentCase(1, 1, true), ResidentCase(9, 1, true), ResidentCase(5, 0xfffffff0, true),
-          ResidentCase(1, 1, false), ResidentCase(13, 7, false)};
+  std::vector<Case> all;
+  for (const std::string kernel : {"resident", "resident_large"}) {
+    all.push_back(ResidentCase(kernel, 1, 1, true));
+    all.push_back(ResidentCase(kernel, 5, 0xfffffff0, true));
+    all.push_back(ResidentCase(kernel, 8, 7, false));
+  }
+  all.push_back(ResidentCase("resident", 13, 1, true));
+  return all;
 }
 
 }  // namespace mainarch::kernels_test

@@ -128,6 +128,20 @@ pub const MAINARCH_ENGINE_INT8: u64 = 4;
 /// |offset| in place of |w_k|). All that MAINARCH_ENGINE_FAST says of what stays fp32, and of results that depend on
 /// nothing but the sequence, holds. Products with other weights, and GPUs, do as with MAINARCH_ENGINE_FAST.
 pub const MAINARCH_ENGINE_NO_PREFIX_CACHE: u64 = 2;
+/// A sequence that begins with tokens that another of the engine has run, open or closed, takes what the
+/// caches hold of them, in blocks of 16 tokens, instead of running them again. Nothing comes out
+/// differently, only sooner; at least the last token appended runs, and every token that is scored
+/// (prompt_logprobs) or has its logits read (MAINARCH_SEQUENCE_ALL_LOGITS). Blocks live in room of the KV cache
+/// that no sequence uses, and count as free there; where room is wanted, the longest unused go. With this
+/// flag nothing is kept and every token of every sequence runs.
+pub const MAINARCH_ENGINE_RESIDENT: u64 = 8;
+/// On GPUs, a kernel that stays on each of them runs steps of up to 16 rows: no packet, and no launch,
+/// between one token and the next. Steps of more rows (prompts) are packets; the kernel leaves for them, as it
+/// does when nothing was asked of it for some milliseconds, and comes back. What comes out is the same to the bit.
+/// While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
+/// take turns. UNSUPPORTED where it cannot run the model's kernels (attention to latents, whose local memory and
+/// registers are more than its own), or the device is no GPU.
+pub const MAINARCH_ENGINE_RESIDENT_AUTO: u64 = 16;
 /// Values of mainarch_engine_options.drafts: who guesses tokens ahead of those that are sampled. A step runs
 /// the guesses of a sequence as further rows and keeps them as far as they are what is sampled, so a
 /// sequence gets several tokens of one step, and no token comes out differently. A sequence that the caller

@@ -406,6 +406,12 @@ pub struct mainarch_engine_statistics {
     pub drafts_at: [u64; 8],
     /// drafts accepted at
     pub drafts_accepted_at: [u64; 8],
+    /// that a resident kernel ran (MAINARCH_ENGINE_RESIDENT)
+    pub resident_steps: u64,
+    /// of that kernel on a GPU: each is a hand-over by packet
+    pub resident_launches: u64,
+    /// steps that the kernel waited for, as the host was not there yet
+    pub resident_late: u64,
 }
 
 impl Default for mainarch_engine_statistics {

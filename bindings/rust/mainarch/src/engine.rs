@@ -45,6 +45,19 @@ pub enum Drafts {
     Auto,
 }
 
+/// Whether a kernel stays on each GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Resident {
+    /// Steps are packets.
+    #[default]
+    Off,
+    /// Or the engine is refused.
+    On,
+    /// Where it can be had; the log says why not.
+    Auto,
+}
+
 /// How to make an [`Engine`]. Zero is the default of every number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineOptions {
@@ -73,6 +86,9 @@ pub struct EngineOptions {
     /// Every token of every sequence runs, also those that another one began with
     /// (`MAINARCH_ENGINE_NO_PREFIX_CACHE`).
     pub no_prefix_cache: bool,
+    /// Whether steps of up to 16 rows are run by a kernel that stays on each GPU, between which there is no
+    /// launch (`MAINARCH_ENGINE_RESIDENT`, `MAINARCH_ENGINE_RESIDENT_AUTO`).
+    pub resident: Resident,
     /// Bytes that beginnings of sequences may keep of the KV cache; 0: all of it if `kv_tokens` or
     /// `memory_bytes` are given, else 512 MiB.
     pub prefix_bytes: u64,
@@ -138,6 +154,12 @@ pub struct Statistics {
     pub drafts_at: [u64; 8],
     /// Of these, those that were what was sampled.
     pub drafts_accepted_at: [u64; 8],
+    /// Steps that a resident kernel ran.
+    pub resident_steps: u64,
+    /// Launches of that kernel on a GPU.
+    pub resident_launches: u64,
+    /// Steps that it waited for, as the host was not there yet.
+    pub resident_late: u64,
 }
 
 /// One text in one engine: an id. Of a sequence that was closed, or of another engine, it is
@@ -272,7 +294,12 @@ impl Engine {
             },
             flags: (u64::from(options.fast) * sys::MAINARCH_ENGINE_FAST)
                 | (u64::from(options.int8) * sys::MAINARCH_ENGINE_INT8)
-                | (u64::from(options.no_prefix_cache) * sys::MAINARCH_ENGINE_NO_PREFIX_CACHE),
+                | (u64::from(options.no_prefix_cache) * sys::MAINARCH_ENGINE_NO_PREFIX_CACHE)
+                | match options.resident {
+                    Resident::Off => 0,
+                    Resident::On => sys::MAINARCH_ENGINE_RESIDENT,
+                    Resident::Auto => sys::MAINARCH_ENGINE_RESIDENT_AUTO,
+                },
             prefix_bytes: options.prefix_bytes,
             drafts: match options.drafts {
                 Drafts::Off => sys::MAINARCH_DRAFTS_OFF,
@@ -347,6 +374,9 @@ impl Engine {
             drafts_accepted: raw.drafts_accepted,
             drafts_at: raw.drafts_at,
             drafts_accepted_at: raw.drafts_accepted_at,
+            resident_steps: raw.resident_steps,
+            resident_launches: raw.resident_launches,
+            resident_late: raw.resident_late,
         })
     }
 

@@ -119,8 +119,8 @@ mod tokenizer;
 
 pub use embed::{EmbedInfo, EmbedOptions, Pooling};
 pub use engine::{
-    Canceller, Drafts, Engine, EngineInfo, EngineOptions, KvType, Logprob, Sequence, SequenceInfo,
-    Statistics,
+    Canceller, Drafts, Engine, EngineInfo, EngineOptions, KvType, Logprob, Resident, Sequence,
+    SequenceInfo, Statistics,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use group::{devices, Device, DeviceInfo, Group, GroupOptions, LogFn, LogLevel};

@@ -143,6 +143,8 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_ENGINE_FAST);
     constant!(entries, MAINARCH_ENGINE_INT8);
     constant!(entries, MAINARCH_ENGINE_NO_PREFIX_CACHE);
+    constant!(entries, MAINARCH_ENGINE_RESIDENT);
+    constant!(entries, MAINARCH_ENGINE_RESIDENT_AUTO);
     constant!(entries, MAINARCH_DRAFTS_OFF);
     constant!(entries, MAINARCH_DRAFTS_HEAD);
     constant!(entries, MAINARCH_DRAFTS_NGRAM);
@@ -193,6 +195,9 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_statistics, drafts_accepted);
     field!(entries, mainarch_engine_statistics, drafts_at);
     field!(entries, mainarch_engine_statistics, drafts_accepted_at);
+    field!(entries, mainarch_engine_statistics, resident_steps);
+    field!(entries, mainarch_engine_statistics, resident_launches);
+    field!(entries, mainarch_engine_statistics, resident_late);
     function!(entries, mainarch_engine_statistics_get);
     function!(entries, mainarch_engine_pin_prefix);
     function!(entries, mainarch_engine_drop_prefix);
