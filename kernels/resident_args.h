@@ -25,7 +25,7 @@ struct ResidentRoom {
 };
 inline constexpr ResidentRoom kResidentRoom = {24576, 256, 0};
 inline constexpr ResidentRoom kResidentLargeRoom = {45568, 256, 88};
-inline constexpr uint32_t kResidentKept = 128;  // bytes of LDS
+inline constexpr uint32_t kResidentKept = 192;  // bytes of LDS
 
 // Of what an op reads first, a workgroup: two of them a compute unit fit an XCD's L2 of 4 MiB.
 inline constexpr uint32_t kResidentReads = 49152;

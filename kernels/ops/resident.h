@@ -18,88 +18,85 @@ namespace mainarch::kernels {
 struct Resident {
   using Args = ResidentArgs;
 
-  // What a workgroup knows between ops.
+  // What a workgroup knows between ops, in quads that a wave loads at once: between the last wave's end of an op
+  // and its arrival every instruction counts.
   struct Kept {
     WayBack way;
-    uint32_t next, count;  // ops of the command that have been begun, and all of them
-    uint64_t ops;
-    ResidentOp op;     // ops[next]
+    uint32_t reserved[2];
     uint64_t meeting;
     uint32_t round;    // meetings there have been
     uint32_t members;  // workgroups of this XCD
     uint32_t xccs;     // a bit for each XCD that has any
     uint32_t timed;
+    uint32_t next, count;  // ops of the command that have been begun, and all of them
+    uint64_t ops;
+    uint32_t reserved_too[2];
+    ResidentOp op[2];  // ops[next], in the place of its last bit, which then takes the one after
   };
-  static_assert(sizeof(Kept) <= kResidentKept);
+  static_assert(sizeof(Kept) == 176 && sizeof(Kept) <= kResidentKept);
 
   // Arguments are read where they are wanted (ReadArgumentsAgain): seldom.
   DEVICE static void Run(uint32_t id, uint32_t workers, Lds<Kept> kept) {
     id = MadeHere(id);
-    const uint32_t worker = id & ~kCameBack;
-    if (id == worker) {
-      Begin(worker, workers, kept);
+    Group group = {kept, nullptr, id & ~kCameBack, 0, 0, 0};
+    if (id == group.worker) {
+      Begin(group.worker, workers, kept);
       BarrierLds();
     }
-    Group group;
-    group.meeting = reinterpret_cast<Global<ResidentMeeting>>(Uniform(+kept->meeting));
-    group.worker = worker;
-    group.round = Uniform(+kept->round);
-    group.members = Uniform(+kept->members);
-    group.xccs = Uniform(+kept->xccs);
-    const bool timed = worker == 0 && Uniform(+kept->timed) != 0;
-    uint32_t next = Uniform(+kept->next), count = Uniform(+kept->count);
-    uint64_t ops = Uniform(+kept->ops);
-    ResidentOp op = FromLds(kept);
-    BarrierLds();  // all have read what is written now
+    const Lds<u32x4> quads = reinterpret_cast<Lds<u32x4>>(&kept->meeting);
+    const u32x4 first = quads[0], second = quads[1];
+    const u32x2 third = *reinterpret_cast<Lds<u32x2>>(&kept->ops);
+    group.meeting = reinterpret_cast<Global<ResidentMeeting>>(Uniform(Pair(first[0], first[1])));
+    group.round = Uniform(uint32_t{first[2]});
+    group.members = Uniform(uint32_t{first[3]});
+    group.xccs = Uniform(uint32_t{second[0]});
+    const bool timed = group.worker == 0 && Uniform(uint32_t{second[1]}) != 0;
+    uint32_t next = Uniform(uint32_t{second[2]}), count = Uniform(uint32_t{second[3]});
+    uint64_t ops = Uniform(Pair(third[0], third[1]));
+    ResidentOp op = OpIn(kept, next);
     while (true) {
       const bool ended = next == count;
       if (ended) {
-        if (count != 0) EndCommand(worker, count, group);
-        if (worker == 0) TakeCommand();
-        group.Meet<Scope::kSystem>({}, kept, 0);
-        const Constant<ResidentCommand> command = reinterpret_cast<Constant<ResidentCommand>>(
-            ReadArgumentsAgain<Args>().state.address + __builtin_offsetof(ResidentState, command));
-        ops = command->ops;
-        count = command->count;
+        if (!NextCommand(&group, &ops, &count)) return;
         next = 0;
-        if (count == 0) return;
         op = *reinterpret_cast<Constant<ResidentOp>>(ops);
       }
-      ++next;
       const bool meets = !ended && op.beside == 0;
+      meets ? group.Arrive<Scope::kDevice>() : BarrierLds();
+      ++next;
       if (ThreadId() == 0) {
         kept->next = next;
         kept->count = count;
         kept->ops = ops;
-        kept->round = group.round + meets;
+        kept->round = group.round;
       }
-      const uint64_t after = next < count ? ops + next * sizeof(ResidentOp) : 0;
-      if (meets) {
-        group.Meet<Scope::kDevice>(op, kept, after);
-      } else {
-        Group::FetchOp(kept, after);
-        BarrierLds();
+      if (WaveId() != 0) {
+        FetchOp(kept, next, next < count ? ops + next * sizeof(ResidentOp) : 0);
+        if (meets) Fetch(op, group.worker);
       }
+      meets ? group.Await<Scope::kDevice>() : BarrierLds();
       if (timed) TellTime(next - 1);
-      if (worker < op.workers) break;
-      op = FromLds(kept);
-      BarrierLds();
+      if (group.worker < op.workers) break;
+      op = OpIn(kept, next);
     }
-    JumpInto(op.code, op.kernarg, worker, ThreadId(), kept);
+    JumpInto(op.code, op.kernarg, group.worker, ThreadId(), kept);
   }
 
  private:
-  DEVICE static ResidentOp FromLds(Lds<Kept> kept) {
+  DEVICE static uint64_t Pair(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
+  DEVICE static ResidentOp OpIn(Lds<Kept> kept, uint32_t next) {
+    const Lds<u32x4> quads = reinterpret_cast<Lds<u32x4>>(&kept->op[next & 1]);
+    const u32x4 a = quads[0], b = quads[1], c = quads[2];
     ResidentOp op;
-    op.code = Uniform(+kept->op.code);
-    op.kernarg = Uniform(+kept->op.kernarg);
-    op.workers = Uniform(+kept->op.workers);
-    op.beside = Uniform(+kept->op.beside);
-    op.code_bytes = Uniform(+kept->op.code_bytes);
-    op.kernarg_bytes = Uniform(+kept->op.kernarg_bytes);
-    op.reads = Uniform(+kept->op.reads);
-    op.reads_stride = Uniform(+kept->op.reads_stride);
-    op.reads_bytes = Uniform(+kept->op.reads_bytes);
+    op.code = Uniform(Pair(a[0], a[1]));
+    op.kernarg = Uniform(Pair(a[2], a[3]));
+    op.workers = Uniform(uint32_t{b[0]});
+    op.beside = Uniform(uint32_t{b[1]});
+    op.code_bytes = Uniform(uint32_t{b[2]});
+    op.kernarg_bytes = Uniform(uint32_t{b[3]});
+    op.reads = Uniform(Pair(c[0], c[1]));
+    op.reads_stride = Uniform(uint32_t{c[2]});
+    op.reads_bytes = Uniform(uint32_t{c[3]});
     return op;
   }
 
@@ -109,69 +106,83 @@ struct Resident {
 
   // The workgroups of one launch.
   struct Group {
+    Lds<Kept> kept;
     Global<ResidentMeeting> meeting;
     uint32_t worker, round, members, xccs;
 
-    // All are here, and each sees what all have written. Meanwhile what `next` begins with comes nearer,
-    // and the op behind it, if its address is not 0, into what is kept.
+    // What this workgroup has written is out, and it is here. The last of an XCD tells all XCDs. Behind it all
+    // of the workgroup's waves are past what they did before.
     template <Scope kScope>
-    DEVICE void Meet(const ResidentOp& next, Lds<Kept> kept, uint64_t after) {
+    DEVICE void Arrive() {
       ++round;
       WaitVectorMemory();
       Barrier();
-      if (WaveId() == 0) {
-        const uint32_t xcc = XccId(), lane = LaneId();
-        uint32_t before = 0;
-        if (lane == 0) {
-          FenceRelease<kScope>();
-          before = AddFlag<Scope::kDevice>(&meeting->arrived[xcc].values[0], 1u);
-        }
-        if (Uniform(before) + 1 == round * members) {
-          FenceAcquire<Scope::kDevice>();
-          if (lane < kResidentXccs) StoreFlag<Scope::kDevice>(&meeting->told[lane].values[xcc], round);
-        }
-        // Of XCDs that have no workgroup nothing is heard.
-        if (lane < kResidentXccs && (xccs >> lane & 1) != 0) {
-          WaitFlag<Scope::kDevice>(&meeting->told[xcc].values[lane], round);
-        }
-      } else {
-        FetchOp(kept, after);
-        Fetch(next, worker);
+      if (WaveId() != 0) return;
+      const uint32_t xcc = XccId(), lane = LaneId();
+      uint32_t before = 0;
+      if (lane == 0) {
+        FenceRelease<kScope>();
+        before = AddFlag<Scope::kDevice>(&meeting->arrived[xcc].values[0], 1u);
+      }
+      if (Uniform(before) + 1 != round * members) return;
+      FenceAcquire<Scope::kDevice>();
+      if (lane < kResidentXccs) StoreFlag<Scope::kDevice>(&meeting->told[lane].values[xcc], round);
+    }
+    // All are here, and each sees what all have written.
+    template <Scope kScope>
+    DEVICE void Await() {
+      // Of XCDs that have no workgroup nothing is heard.
+      if (WaveId() == 0 && LaneId() < kResidentXccs && (xccs >> LaneId() & 1) != 0) {
+        WaitFlag<Scope::kDevice>(&meeting->told[XccId()].values[LaneId()], round);
       }
       Barrier();
       FenceAcquire<kScope>();
       ForgetScalars();
     }
-
-    // Into the L2: code, arguments and what the workgroup will read first, a line a lane. The loads go into
-    // registers that an op has, so they are waited for.
-    DEVICE static void Fetch(const ResidentOp& next, uint32_t worker) {
-      const uint32_t lane = LaneId(), wave = WaveId() - 1;
-      if (wave == 0) {
-        if (lane * kLine < next.code_bytes) Touch(next.code + lane * kLine);
-      } else if (wave == 1) {
-        if (lane * kLine < next.kernarg_bytes) Touch(next.kernarg + lane * kLine);
-      }
-      if (next.reads_bytes == 0 || worker >= next.workers) return;
-      const uint64_t first = next.reads + uint64_t{worker} * next.reads_stride;
-      uint32_t words[kReadsDeep];
-#pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < kReadsDeep; ++i) {
-        const uint32_t at = (i * (kWaves - 1) * kWave + wave * kWave + lane) * kLine;
-        words[i] = *reinterpret_cast<Global<const volatile uint32_t>>(first + Min(at, next.reads_bytes - 4));
-      }
-#pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < kReadsDeep; ++i) {
-        const uint32_t word = words[i];
-        static_cast<void>(MadeBefore(word));
-      }
-    }
-    DEVICE static void FetchOp(Lds<Kept> kept, uint64_t from) {
-      if (WaveId() != 3 || from == 0 || LaneId() >= sizeof(ResidentOp) / 4) return;
-      reinterpret_cast<Lds<uint32_t>>(&kept->op)[LaneId()] =
-          reinterpret_cast<Global<const uint32_t>>(from)[LaneId()];
-    }
   };
+
+  // Into the L2: code, arguments and what the workgroup will read first, a line a lane. The loads go into registers
+  // that an op has, so they are waited for.
+  DEVICE static void Fetch(const ResidentOp& next, uint32_t worker) {
+    const uint32_t lane = LaneId(), wave = WaveId() - 1;
+    if (wave == 0) {
+      if (lane * kLine < next.code_bytes) Touch(next.code + lane * kLine);
+    } else if (wave == 1) {
+      if (lane * kLine < next.kernarg_bytes) Touch(next.kernarg + lane * kLine);
+    }
+    if (next.reads_bytes == 0 || worker >= next.workers) return;
+    const uint64_t first = next.reads + uint64_t{worker} * next.reads_stride;
+    uint32_t words[kReadsDeep];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kReadsDeep; ++i) {
+      const uint32_t at = (i * (kWaves - 1) * kWave + wave * kWave + lane) * kLine;
+      words[i] = *reinterpret_cast<Global<const volatile uint32_t>>(first + Min(at, next.reads_bytes - 4));
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kReadsDeep; ++i) {
+      const uint32_t word = words[i];
+      static_cast<void>(MadeBefore(word));
+    }
+  }
+  // The op at `from`, if that is not 0, into its place.
+  DEVICE static void FetchOp(Lds<Kept> kept, uint32_t next, uint64_t from) {
+    if (WaveId() != 3 || from == 0 || LaneId() >= sizeof(ResidentOp) / 4) return;
+    reinterpret_cast<Lds<uint32_t>>(&kept->op[next & 1])[LaneId()] =
+        reinterpret_cast<Global<const uint32_t>>(from)[LaneId()];
+  }
+
+  // Between two commands. False: the next one is the end.
+  DEVICE static bool NextCommand(Group* group, uint64_t* ops, uint32_t* count) {
+    if (*count != 0) EndCommand(group->worker, *count, group);
+    if (group->worker == 0) TakeCommand();
+    group->Arrive<Scope::kSystem>();
+    group->Await<Scope::kSystem>();
+    const Constant<ResidentCommand> command = reinterpret_cast<Constant<ResidentCommand>>(
+        ReadArgumentsAgain<Args>().state.address + __builtin_offsetof(ResidentState, command));
+    *ops = command->ops;
+    *count = command->count;
+    return *count != 0;
+  }
 
   DEVICE static void Begin(uint32_t worker, uint32_t workers, Lds<Kept> kept) {
     const Args args = ReadArgumentsAgain<Args>();
@@ -205,8 +216,9 @@ struct Resident {
   }
 
   // What its ops have written is out, and the host is told.
-  DEVICE static void EndCommand(uint32_t worker, uint32_t count, Group& group) {
-    group.Meet<Scope::kSystem>({}, nullptr, 0);
+  DEVICE static void EndCommand(uint32_t worker, uint32_t count, Group* group) {
+    group->Arrive<Scope::kSystem>();
+    group->Await<Scope::kSystem>();
     if (worker != 0) return;
     const Args args = ReadArgumentsAgain<Args>();
     if (args.times.address != 0) TellTime(count);
