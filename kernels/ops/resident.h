@@ -223,6 +223,7 @@ struct Resident {
     const Args args = ReadArgumentsAgain<Args>();
     if (args.times.address != 0) TellTime(count);
     if (ThreadId() != 0) return;
+    FenceRelease<Scope::kSystem>();
     const uint32_t number = At(args.state)->command.number;
     StoreFlag<Scope::kSystem>(&At(args.mailbox)->done, number);
   }

@@ -103,7 +103,8 @@ Status Resident::CreateRank(int32_t rank) {
   ASSIGN_OR_RETURN(const uint64_t filled, gpu.copy->Submit(gpus_.Soon()));
   RETURN_IF_ERROR(gpu.copy->Wait(filled, gpus_.Soon()));
   if (timed_) {
-    ASSIGN_OR_RETURN(own.times, HostBuffer(*gpu.device, (kMostOps + 1) * sizeof(uint64_t), "resident times"));
+    // Not in host memory: a store to there would be waited for at each meeting.
+    ASSIGN_OR_RETURN(own.times, VramBuffer(*gpu.device, (kMostOps + 1) * sizeof(uint64_t), "resident times"));
   }
   using Kernarg = kernels::Kernarg<ResidentArgs>;
   constexpr uint64_t kStride = 256;
@@ -136,7 +137,7 @@ StatusOr<ResidentOp> Resident::OpOf(int32_t rank, const Launch& launch, uint64_t
   ResidentOp op;
   op.code = kernel->entry;
   op.kernarg = kernarg;
-  op.workers = std::getenv("MEETONLY") && launch.kernel.rfind("choose", 0) != 0 && launch.kernel.rfind("step", 0) != 0 ? 0 : std::min(launch.workers, workers_);
+  op.workers = std::min(launch.workers, workers_);
   op.beside = launch.beside;
   op.kernarg_bytes = kernel->kernarg_bytes;
   ASSIGN_OR_RETURN(const isa::KernelRef ref,
