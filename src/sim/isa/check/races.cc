@@ -112,6 +112,8 @@ void RaceCheck::Clock::Merge(const Clock& other, const Each& each) {
 
 void RaceCheck::Clock::Join(const Clock& other) {
   Merge(other, [](Known& ours, const Known& theirs) { ours.Join(theirs); });
+  host = std::max(host, other.host);
+  host_seen = std::max(host_seen, other.host_seen);
 }
 
 uint32_t RaceCheck::StartLaunch(uint32_t gpu, uint32_t process, const GpuContext* context) {
@@ -191,6 +193,10 @@ bool RaceCheck::Ordered(const WaveState& self, const Record& record, bool record
     if (in_time && level >= (distance == Reach::kSystem ? Scope::kSystem : Scope::kAgent)) {
       return true;
     }
+  }
+  if (other.launch != self.launch && theirs.ended != 0 && theirs.ended <= self.known.host) {
+    if (record_is_read) return true;
+    if (theirs.release == Scope::kSystem && theirs.released != 0 && theirs.released <= self.known.host_seen) return true;
   }
   const Known* const found = self.known.Find(record.wave);
   if (found == nullptr) return false;
@@ -320,6 +326,7 @@ void RaceCheck::Drain(WaveState* self, uint32_t) {
   while (!self->loaded.empty() && self->loaded.front().at <= self->drained) {
     const Loaded& done = self->loaded.front();
     self->pending.Join(*done.message);
+    self->known.host = std::max(self->known.host, done.message->host);
     self->known.Merge(*done.message, [&](Known& mine, const Known& k) {
       // Also what had happened before the flag's writer by what others told it.
       Raise(&mine.ordered, std::max(k.reached, k.ordered));
@@ -347,6 +354,7 @@ void RaceCheck::WriteBackNow(WaveState* self, uint32_t id, const Inst& inst) {
 
 void RaceCheck::Invalidate(WaveState* self, const Inst& inst) {
   if (!inst.sc1) return;
+  if (inst.sc0) self->known.host_seen = std::max(self->known.host_seen, self->pending.host);
   self->known.Merge(self->pending, [&](Known& mine, const Known& k) {
     Raise(&mine.group, k.pushed_agent);
     Raise(&mine.seen_agent, k.pushed_agent);
@@ -406,7 +414,9 @@ void RaceCheck::Observe(WaveState* self, const LaunchState& launch, uint64_t va,
   if (!watched) {
     // Somebody whom we do not watch wrote it: the host, or a copy engine that the host told to.
     if (reach != Reach::kSystem) return;
-    loaded.message = std::make_shared<Clock>(*host_);
+    auto message = std::make_shared<Clock>(*host_);
+    message->host = tick_;
+    loaded.message = std::move(message);
   } else {
     loaded.message = found->second.message;
     loaded.same_group = found->second.group == self->group;

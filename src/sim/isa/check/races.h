@@ -83,6 +83,10 @@ class RaceCheck {
     void Merge(const Clock& other, const Each& each);
     void Join(const Clock& other);
 
+    // Kernels that had ended by then are known, because the host, who may have waited for them, has said
+    // something since; and what they wrote is seen, by an acquire at system scope.
+    uint64_t host = 0, host_seen = 0;
+
    private:
     void Cover(const Clock& other);  // knows its waves, too
 
