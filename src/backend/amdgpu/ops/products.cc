@@ -101,6 +101,7 @@ void Lowering::Add(const Product& m) {
       : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
                   : Add(MatmulKernel(w.format, rounded), args, units);
   launch.beside = m.beside;
+  if (units == 0) return;  // a rank may have nothing of a weight
   // A unit's parts of k lie behind one another, and so do units.
   launch.reads = w.tiles.data.address;
   launch.reads_stride =
