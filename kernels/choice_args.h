@@ -71,14 +71,31 @@ struct RacePart {
 static_assert(sizeof(RacePart) == 16);
 
 inline constexpr uint32_t kChoiceChunk = 2048;  // logits of one workgroup
+// Whether choose_share chooses for a row by itself, with nothing left to the launches behind it: the largest
+// logit, or a draw among few.
+inline constexpr uint32_t kMostAtOnce = 50;
+constexpr bool ChoosesAtOnce(uint32_t flags, uint32_t top_k) {
+  return !(flags & kChoiceSample) || (top_k > 0 && top_k <= kMostAtOnce);
+}
+
+// What a chunk tells a row's owner, each word beside a tag of its step, so that it needs no flag: score and id of
+// its peak, the number of its candidates and a word of nothing; then kernels/common/draw.h OrderOf and id of
+// each. More than kChunkFound are counted, and not told.
+inline constexpr uint32_t kFoundHead = 4;
+inline constexpr uint32_t kChunkFound = 64;
+inline constexpr uint32_t kFoundWords = kFoundHead + 2 * kChunkFound;
+constexpr uint32_t FoundTag(uint32_t index) { return 2 * index + 1; }  // of neighbouring steps never one, never 0
+constexpr uint64_t TaggedFound(uint32_t index, uint32_t value) {
+  return uint64_t{FoundTag(index)} << 32 | value;
+}
 // No token: a part's logits hold a nan or an infinity.
 inline constexpr uint32_t kInsaneLogits = 0xfffffffe;
 
 // One argument struct for the four kernels of a choice. Row i of the step's logit rows belongs to
-// rank i % ranks, in slot i / ranks. choose_share, on every rank: its share of the logits is edited
-// and goes to the owner: for every chunk its peak, and if a token is drawn the logits too; push and
-// flag as in Reduce. choose_narrow, choose_race, choose_winner: the owner's work; it tells the host
-// and, for the rows of the step behind, every GPU.
+// rank i % ranks, in slot i / ranks. choose_share, on every rank: its share of the logits is edited, and what
+// is found in every chunk goes to the owner, who chooses where that is enough (ChoosesAtOnce); if a token is
+// drawn the logits go there too, push and flag as in Reduce. choose_narrow, choose_race, choose_winner: the
+// owner's work on other rows. Who chooses tells the host and, for the rows of the step behind, every GPU.
 struct ChooseArgs {
   Address<const uint32_t> step;
   Address<const float> logits;            // [2][max_rows, share_stride], this rank's share
@@ -87,7 +104,7 @@ struct ChooseArgs {
   Address<ChoiceState> states;            // [slots]
   Address<RacePart> races;                // [slots, ceil(vocab / kChoiceChunk)]
   Address<float> values[kMaxRanks];       // in the owner's memory: [slots, vocab_stride]
-  Address<ScoredWords> peaks[kMaxRanks];  // [slots, ranks, chunks]
+  Address<uint64_t> found[kMaxRanks];     // [slots, ranks, chunks, kFoundWords], zeroed once
   Address<uint32_t> flags[kMaxRanks];     // [2][slots, ranks, chunks], zeroed once
   Address<uint64_t> tokens[kMaxRanks];    // [2][max_rows] TaggedToken, in each rank's memory
   uint32_t vocab = 0;
@@ -101,7 +118,7 @@ struct ChooseArgs {
   uint32_t rank = 0;
   uint32_t mass_shift = 0;  // MassShift(vocab)
   uint32_t max_rows = 0;    // logit rows of a step
-  uint32_t reserved = 0;
+  uint32_t waiting = 0;     // workgroups of choose_share that wait for others, at most
 };
 static_assert(sizeof(ChooseArgs) == 352);
 

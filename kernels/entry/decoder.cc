@@ -4,6 +4,7 @@
 #include "kernels/ops/attend_latent.h"
 #include "kernels/ops/attend_long.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/choose_share.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
 #include "kernels/ops/experts_bias.h"
@@ -15,7 +16,6 @@
 #include "kernels/ops/reduce.h"
 #include "kernels/ops/route_scored.h"
 #include "kernels/ops/row_gate.h"
-#include "kernels/ops/sample.h"
 #include "kernels/ops/step.h"
 #include "kernels/ops/taps.h"
 
@@ -39,7 +39,7 @@ KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
 KERNEL(route, Route, "vgpr=96 sgpr=112")
 KERNEL(route_scored, RouteScored, "vgpr=80 sgpr=112")
-KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
+KERNEL(choose_share, ChooseShare, "vgpr=96 sgpr=112 lds=18560")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
 KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")

@@ -6,7 +6,8 @@
 // nothing depends on an order of additions.
 //
 // Argument and data flow: ChooseArgs. A greedy step takes one round over the fabric and 16 bytes a
-// chunk; a drawn row sends its logits to its owner, who does the rest alone.
+// chunk, a row drawn with a small top_k some hundred more, and both one launch (ops/choose_share.h). Here are
+// those of rows with other filters, whose logits the owner has whole.
 #ifndef MAINARCH_KERNELS_OPS_SAMPLE_H_
 #define MAINARCH_KERNELS_OPS_SAMPLE_H_
 
@@ -16,7 +17,7 @@
 
 namespace mainarch::kernels {
 
-// What the four ops share: who owns a row, and where its things lie in the owner's memory.
+// What the ops share: who owns a row, and where its things lie in the owner's memory.
 struct ChoicePlaces {
   const ChooseArgs& args;
 
@@ -26,9 +27,8 @@ struct ChoicePlaces {
   DEVICE Global<float> Values(uint32_t row) const {
     return At(args.values[owner(row)]) + uint64_t{slot(row)} * args.vocab_stride;
   }
-  DEVICE Global<uint32_t> Peak(uint32_t row, uint32_t unit) const {
-    return reinterpret_cast<Global<uint32_t>>(At(args.peaks[owner(row)]) + slot(row) * units() +
-                                              unit);
+  DEVICE Global<uint64_t> Found(uint32_t row, uint32_t unit) const {
+    return At(args.found[owner(row)]) + (slot(row) * units() + unit) * kFoundWords;
   }
   // Each parity of the step has its own flags, so that the lowest bit is free: with it set, no flag
   // looks like the zeros at the start (Reduce::FlagOf).
@@ -51,112 +51,15 @@ struct ChoicePlaces {
   }
 };
 
-// Until every other rank's share of a row that is this rank's own has come.
+// Until all logits of a row that is drawn and this rank's own have come.
 DEVICE void AwaitShares(const ChooseArgs& args, uint32_t row, uint32_t index) {
   const ChoicePlaces places = {args};
-  if (args.ranks == 1) return;
   for (uint32_t u = ThreadId(); u < places.units(); u += kThreads) {
-    if (u / args.chunks == args.rank) continue;
     WaitFlag<Scope::kSystem, Until::kEqual>(places.Flag(row, u, index), places.FlagOf(index));
   }
   Barrier();
   FenceAcquire<Scope::kSystem>();
 }
-
-// A workgroup a row and chunk: never waits for anybody.
-struct ChooseShare {
-  using Args = ChooseArgs;
-  static constexpr uint32_t kScratchAt = kChoiceChunk * 4;
-  static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 8;
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const Lds<float> held = arena.Get<float>();
-    const uint32_t total = step.logit_rows() * args.chunks;
-    for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t row = t / args.chunks, chunk = t % args.chunks;
-      const Global<const ChoiceRow> choice = step.choice(row);
-      const uint32_t flags = Uniform(+choice->flags);
-      const uint32_t begin = Min(chunk * kChoiceChunk, args.share);
-      const uint32_t count = Min(args.share - begin, kChoiceChunk);
-      const uint32_t first = args.share_first + begin;
-      const uint32_t place = ChoicePlaces{args}.Place(row, step.index());
-      const Global<const float> logits =
-          At(args.logits) + uint64_t{place} * args.share_stride + begin;
-      const Global<const uint32_t> mask = step.words(choice->counts_at + 2 * choice->counts);
-      const Global<float> host = At(args.host_logits) + uint64_t{place} * args.vocab_stride + first;
-      for (uint32_t i = ThreadId(); i < count; i += kThreads) {
-        const float logit = logits[i];
-        if (flags & kChoiceRead) host[i] = logit;
-        held[i] = Allowed(flags, mask, first + i) ? logit : logit - __builtin_inff();
-      }
-      BarrierLds();
-      if (flags & kChoiceToken) {
-        Edit(step, choice, first, count, held);
-        Send(args, row, chunk, first, count, flags & kChoiceSample, step.index(), arena);
-      }
-      BarrierLds();
-    }
-  }
-
-  DEVICE static bool Allowed(uint32_t flags, Global<const uint32_t> mask, uint32_t token) {
-    return !(flags & kChoiceMask) || (mask[token / 32] >> (token % 32) & 1) != 0;
-  }
-
-  // Edits of one token happen in order: one thread makes them all. Counted tokens differ.
-  DEVICE static void Edit(const StepView& step, Global<const ChoiceRow> choice, uint32_t first,
-                          uint32_t count, Lds<float> held) {
-    const uint32_t edits = choice->edits, counts = choice->counts;
-    const Global<const uint32_t> edit = step.words(choice->edits_at);
-    for (uint32_t e = 0; e < edits; ++e) {
-      const uint32_t i = edit[3 * e] - first;
-      if (i >= count || i % kThreads != ThreadId()) continue;
-      const float value = BitCast<float>(+edit[3 * e + 1]);
-      held[i] = edit[3 * e + 2] != 0 ? value : held[i] + value;
-    }
-    BarrierLds();
-    const float repetition = choice->repetition, frequency = choice->frequency;
-    const float presence = choice->presence;
-    const Global<const uint32_t> counted = step.words(choice->counts_at);
-    for (uint32_t c = ThreadId(); c < counts; c += kThreads) {
-      const uint32_t i = counted[2 * c] - first, produced = counted[2 * c + 1];
-      if (i >= count) continue;
-      float logit = held[i];
-      if (repetition != 1.0f) logit = logit > 0 ? logit / repetition : logit * repetition;
-      if (produced > 0) {
-        logit -= static_cast<float>(produced) * frequency;
-        logit -= presence;
-      }
-      held[i] = logit;
-    }
-    BarrierLds();
-  }
-
-  DEVICE static void Send(const Args& args, uint32_t row, uint32_t chunk, uint32_t first,
-                          uint32_t count, bool draws, uint32_t index, Arena arena) {
-    const ChoicePlaces places = {args};
-    const Lds<float> held = arena.Get<float>();
-    const Global<float> values = places.Values(row) + first;
-    Scored best = kNobody;
-    for (uint32_t i = ThreadId(); i < count; i += kThreads) {
-      const float logit = held[i];
-      if (draws) values[i] = logit;
-      // Above all that is sane, so that it comes out on top.
-      const bool sane = logit <= kLargestFloat;
-      best = Better(best, {sane ? logit : __builtin_inff(), sane ? first + i : kInsaneLogits});
-    }
-    best = GroupBest<kWaves>(best, arena.Get<uint32_t>(kScratchAt));
-    const uint32_t unit = args.rank * args.chunks + chunk;
-    if (ThreadId() == 0) {
-      const Global<uint32_t> peak = places.Peak(row, unit);
-      peak[0] = BitCast<uint32_t>(best.score);
-      peak[1] = best.index;
-    }
-    if (places.owner(row) != args.rank) {
-      Publish<Scope::kSystem>(places.Flag(row, unit, index), places.FlagOf(index), ThreadId() == 0);
-    }
-  }
-};
 
 // Who takes part in a draw, found by radix selection on an order of 32 bits in digits of 11, 11 and
 // 10, the masses of equal digits added up in LDS (integers: any order will do).
@@ -232,8 +135,8 @@ struct Selector {
   }
 };
 
-// A workgroup a row that this rank owns: waits for all shares; a greedy row is done then, a drawn
-// one gets its state. Filters read the row's logits three times each, from this GPU's memory.
+// A workgroup a row that this rank owns and choose_share has not chosen for: waits for all shares. Filters
+// read the row's logits three times each, from this GPU's memory.
 struct ChooseNarrow {
   using Args = ChooseArgs;
   static constexpr uint32_t kLdsBytes = Selector::kLdsBytes;
@@ -245,18 +148,20 @@ struct ChooseNarrow {
       const uint32_t row = slot * args.ranks + args.rank;
       if (row >= rows) return;
       const Global<const ChoiceRow> choice = step.choice(row);
-      if (!(choice->flags & kChoiceToken)) continue;
+      if (!TakesPart(choice)) continue;
       const Scored peak = AwaitPeak(args, row, step.index());
       ChoiceState state = {};
       const bool sane = peak.index != kInsaneLogits && peak.score >= -kLargestFloat;
-      const bool draws = choice->flags & kChoiceSample;
-      if (sane && draws) Narrow(args, row, choice, peak.score, arena, &state);
+      if (sane) Narrow(args, row, choice, peak.score, arena, &state);
       if (ThreadId() != 0) continue;
-      if (draws) At(args.states)[slot] = state;
-      if (!sane || !draws) {
-        ChoicePlaces{args}.Choose(row, step.index(), sane ? peak.index : kNoToken);
-      }
+      At(args.states)[slot] = state;
+      if (!sane) ChoicePlaces{args}.Choose(row, step.index(), kNoToken);
     }
+  }
+
+  // Whether a row is drawn and nobody has yet.
+  DEVICE static bool TakesPart(Global<const ChoiceRow> choice) {
+    return (choice->flags & kChoiceSample) && !ChoosesAtOnce(choice->flags, choice->top_k);
   }
 
   // The best of all shares, in every thread.
@@ -265,8 +170,10 @@ struct ChooseNarrow {
     AwaitShares(args, row, index);
     Scored best = kNobody;
     for (uint32_t u = LaneId(); u < places.units(); u += kWave) {
-      const Global<const uint32_t> peak = places.Peak(row, u);
-      best = Better(best, {BitCast<float>(+peak[0]), peak[1]});
+      // It came before the logits did.
+      const Global<const uint64_t> found = places.Found(row, u);
+      const float score = BitCast<float>(static_cast<uint32_t>(LoadFlag<Scope::kSystem>(found)));
+      best = Better(best, {score, static_cast<uint32_t>(LoadFlag<Scope::kSystem>(found + 1))});
     }
     return WaveBest(best);
   }
@@ -332,6 +239,28 @@ DEVICE Racer WaveBest(const Racer& x) {
   return {high, low, WaveFold(best ? x.id : ~0u, ~0u, smaller)};
 }
 
+DEVICE Racer RacerOf(const RaceRunner& runner) {
+  const uint64_t bits = BitCast<uint64_t>(runner.best);
+  return {static_cast<uint32_t>(bits >> 32), static_cast<uint32_t>(bits), runner.winner};
+}
+// Of the workgroup's threads, in every one. `scratch`: four words a wave.
+DEVICE Racer BestOf(const Racer& mine, Lds<uint32_t> scratch) {
+  const Racer best = WaveBest(mine);
+  if (LaneId() == 0) {
+    scratch[4 * WaveId()] = best.high;
+    scratch[4 * WaveId() + 1] = best.low;
+    scratch[4 * WaveId() + 2] = best.id;
+  }
+  BarrierLds();
+  Racer all = {scratch[0], scratch[1], scratch[2]};
+  for (uint32_t w = 1; w < kWaves; ++w) {
+    const Racer other = {scratch[4 * w], scratch[4 * w + 1], scratch[4 * w + 2]};
+    if (Beats(other, all)) all = other;
+  }
+  BarrierLds();
+  return all;
+}
+
 // A workgroup a row that this rank owns and chunk of the vocabulary.
 struct ChooseRace {
   using Args = ChooseArgs;
@@ -344,33 +273,18 @@ struct ChooseRace {
       const uint32_t slot = t / chunks, row = slot * args.ranks + args.rank;
       if (row >= step.logit_rows()) return;
       const Global<const ChoiceRow> choice = step.choice(row);
-      if (!(choice->flags & kChoiceSample) || At(args.states)[slot].draws == 0) continue;
+      if (!ChooseNarrow::TakesPart(choice) || At(args.states)[slot].draws == 0) continue;
       // They have come, or there would be no state; but that was another workgroup's acquire.
       AwaitShares(args, row, step.index());
-      const Racer best = WaveBest(Run(args, row, choice, t % chunks * kChoiceChunk));
-      const Lds<uint32_t> scratch = arena.Get<uint32_t>();
-      if (LaneId() == 0) {
-        scratch[4 * WaveId()] = best.high;
-        scratch[4 * WaveId() + 1] = best.low;
-        scratch[4 * WaveId() + 2] = best.id;
-      }
-      BarrierLds();
-      if (ThreadId() == 0) {
-        Racer all = best;
-        for (uint32_t w = 1; w < kWaves; ++w) {
-          const Racer other = {scratch[4 * w], scratch[4 * w + 1], scratch[4 * w + 2]};
-          if (Beats(other, all)) all = other;
-        }
-        At(args.races)[t] = {all.high, all.low, all.id, 0};
-      }
-      BarrierLds();
+      const Racer best = BestOf(
+          Run(args, row, choice, At(args.states)[slot], t % chunks * kChoiceChunk), arena.Get<uint32_t>());
+      if (ThreadId() == 0) At(args.races)[t] = {best.high, best.low, best.id, 0};
     }
   }
 
   // This thread's part of a chunk, four neighbours at a time: they share a block of random numbers.
   DEVICE static Racer Run(const Args& args, uint32_t row, Global<const ChoiceRow> choice,
-                          uint32_t begin) {
-    const ChoiceState state = At(args.states)[row / args.ranks];
+                          const ChoiceState& state, uint32_t begin) {
     const Global<const float> values = ChoicePlaces{args}.Values(row);
     const float temperature = choice->temperature, min_p = choice->min_p;
     const uint64_t seed = choice->seed, position = choice->position;
@@ -392,8 +306,7 @@ struct ChooseRace {
         if (in) runner.Consider(id, weight, block.word[i]);
       }
     }
-    const uint64_t bits = BitCast<uint64_t>(runner.best);
-    return {static_cast<uint32_t>(bits >> 32), static_cast<uint32_t>(bits), runner.winner};
+    return RacerOf(runner);
   }
 };
 
@@ -408,8 +321,7 @@ struct ChooseWinner {
     for (uint32_t slot = worker * kWaves + WaveId(); slot < args.slots; slot += workers * kWaves) {
       const uint32_t row = slot * args.ranks + args.rank;
       if (row >= step.logit_rows()) return;
-      const uint32_t flags = step.choice(row)->flags;
-      if (!(flags & kChoiceSample) || At(args.states)[slot].draws == 0) continue;
+      if (!ChooseNarrow::TakesPart(step.choice(row)) || At(args.states)[slot].draws == 0) continue;
       const Global<const uint32_t> races =
           reinterpret_cast<Global<const uint32_t>>(At(args.races) + uint64_t{slot} * chunks);
       Racer best = {0, 0, ~0u};

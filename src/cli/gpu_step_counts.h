@@ -25,6 +25,7 @@ enum class Outcome {
   kRead,     // to the host
   kLargest,  // the token is chosen on the GPUs, greedily
   kDrawn,    // the same by the whole sampler: edits, penalties, every filter and a draw
+  kRaced,    // the same without top_k, so that no candidates are few
 };
 
 struct StepCountOptions {

@@ -29,6 +29,7 @@ struct TimeSettings {
   GeometryOptions geometry{"qwen3-235b-a22b"};
   std::string format = "bf16", kv = "bf16";
   int64_t tp = 8, ranks = 1, rows = 1, run_layers = 2, context = 1024;
+  std::string choose = "largest";
   bool packets = false;
 };
 

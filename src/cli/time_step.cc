@@ -200,7 +200,7 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   ASSIGN_OR_RETURN(const auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
   ASSIGN_OR_RETURN(const auto model, LoadShare(backend, path, o.tp));
   const backend::Program& program = model->program();
-  const LoggedStep step = {o.position, program.ops.size(), Outcome::kLargest, o.rows};
+  const LoggedStep step = {o.position, program.ops.size(), o.outcome, o.rows};
   const backend::ContextOptions context_options = ContextFor(program, step, o.kv);
   ASSIGN_OR_RETURN(const auto context, model->CreateContext(context_options));
   RETURN_IF_ERROR(FillStates(context.get(), program));

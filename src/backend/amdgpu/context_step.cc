@@ -159,10 +159,8 @@ bool AmdGpuContext::TakesPart(const Packet& packet, const ChoiceWork& work, int3
   switch (packet.when) {
     case When::kAlways:
       return true;
-    case When::kTokens:
-      return work.tokens;
-    case When::kDraws:
-      return work.draws;
+    case When::kRaces:
+      return work.races;
   }
   return true;
 }

@@ -22,14 +22,14 @@ namespace mainarch::amdgpu {
 inline constexpr uint32_t kOneRoundRows = 16;
 
 // In which steps a launch takes part.
-enum class When : uint8_t { kAlways, kTokens, kDraws };
+enum class When : uint8_t { kAlways, kRaces };
 
 struct Launch {
   std::string kernel;
   std::vector<uint8_t> args;  // kernels::Kernarg<Args>
   uint32_t workers = 1;       // workgroups of kernels::kThreads
   int32_t op = -1;            // of the Program; -1: the step's beginning
-  When when = When::kAlways;  // kTokens: a token is chosen; kDraws: one is drawn
+  When when = When::kAlways;  // kRaces: a row is drawn that is not chosen at once
   bool beside = false;        // needs nothing of the launch before, and may run beside it
 };
 
@@ -135,7 +135,7 @@ struct RankMemory {
 
 // What the ranks send to the owner of a row, and the tokens that owners send to all: offsets in the owner's exchange memory.
 struct ChoiceExchange {
-  uint64_t values = 0, peaks = 0, flags = 0, tokens = 0, bytes = 0;
+  uint64_t values = 0, found = 0, flags = 0, tokens = 0, bytes = 0;
 };
 ChoiceExchange ExchangeOf(const backend::Program& program, const Shape& shape);
 

@@ -11,6 +11,7 @@
 
 #include "absl/types/optional.h"
 #include "backend/amdgpu/lower.h"
+#include "kernels/experts_args.h"
 #include "kernels/latent_args.h"
 
 namespace mainarch::amdgpu {
@@ -177,6 +178,8 @@ class Lowering {
     Sums heads;  // of the product that makes Q, K and V, until they are taken: the gate's may come behind it
     Sums gates;  // of a delta net
     backend::RouterOp router = {};
+    kernels::RouteArgs route;  // experts 0: a launch of its own has chosen
+    uint32_t experts = 0;      // launches of experts so far
     backend::ExpertsGateUpOp gate_up = {};
   };
   Pending pending;

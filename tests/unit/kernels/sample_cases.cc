@@ -48,7 +48,7 @@ ChoiceCase MakeRow(Random& random, uint32_t vocab, uint32_t kind, bool draws) {
   o.seed = random.Next();
   if (draws && kind % 7 != 6) {
     o.temperature = static_cast<float>(0.3 + random.Uniform());
-    if (kind & 1) o.top_k = static_cast<uint32_t>(1 + random.Next() % 40);
+    if (kind & 1) o.top_k = static_cast<uint32_t>(1 + random.Next() % (kind % 4 == 3 ? 80 : 40));
     if (kind & 2) o.top_p = static_cast<float>(0.3 + 0.69 * random.Uniform());
     if (kind & 4) o.min_p = static_cast<float>(0.2 * random.Uniform());
   }
@@ -163,7 +163,7 @@ LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workg
         args.races = at.Of<RacePart>(absl::StrCat("races", rank));
         for (uint32_t r = 0; r < s.ranks; ++r) {
           args.values[r] = at.Of<float>(absl::StrCat("values", r));
-          args.peaks[r] = at.Of<ScoredWords>(absl::StrCat("peaks", r));
+          args.found[r] = at.Of<uint64_t>(absl::StrCat("found", r));
           args.flags[r] = at.Of<uint32_t>(absl::StrCat("flags", r));
           args.tokens[r] = at.Of<uint64_t>(absl::StrCat("tokens", r));
           args.chunks = std::max(
@@ -179,6 +179,7 @@ LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workg
         args.rank = rank;
         args.mass_shift = MassShift(s.vocab);
         args.max_rows = s.rows;
+        args.waiting = 2;
       },
       rank);
 }
@@ -194,7 +195,7 @@ Bytes LiveStates(const ChoiceShape& s, const ChoiceStep& step, uint32_t rank) {
   return ToBytes(out);
 }
 
-// Two steps. In each, half of the ranks begin to wait before the other half have sent.
+// Two steps. In each, who waits for others' chunks runs beside those who send them.
 Case SampleCase(const ChoiceShape& s, uint64_t seed) {
   Random random(seed);
   Case out;
@@ -211,7 +212,8 @@ Case SampleCase(const ChoiceShape& s, uint64_t seed) {
     const Home home = s.live ? Home::kVram : flags;
     out.buffers.push_back(
         {absl::StrCat("values", r), Bytes(size_t{slots} * stride * 4, 0xff), r, home});
-    out.buffers.push_back({absl::StrCat("peaks", r), Bytes(slots * units * 8, 0xff), r, home});
+    out.buffers.push_back(
+        {absl::StrCat("found", r), Bytes(size_t{slots} * units * kFoundWords * 8), r, flags});
     out.buffers.push_back({absl::StrCat("flags", r), Bytes(2 * slots * units * 4), r, flags});
     if (!s.live) out.buffers.push_back({Of("states", r, 0), Bytes(slots * 32, 0xee), r});
     out.buffers.push_back(
@@ -255,16 +257,14 @@ Case SampleCase(const ChoiceShape& s, uint64_t seed) {
     out.buffers.push_back({absl::StrCat("host_logits", round), untouched, 0, Home::kHost});
     out.expectations.push_back(ExactlyValues(absl::StrCat("results", round), results));
     out.expectations.push_back(Exactly(absl::StrCat("host_logits", round), host));
-    const uint32_t half = (s.ranks + 1) / 2;
-    std::vector<LaunchSpec> begin, middle, end, race, winner;
+    std::vector<LaunchSpec> share, race, winner;
     for (uint32_t r = 0; r < s.ranks; ++r) {
-      (r < half ? begin : middle).push_back(ChooseLaunch("choose_share", s, 3, r, round));
-      std::vector<LaunchSpec>& wait = r < half ? middle : end;
-      if (!s.live) wait.push_back(ChooseLaunch("choose_narrow", s, 2, r, round));
-      (s.live ? wait : race).push_back(ChooseLaunch("choose_race", s, 3, r, round));
+      share.push_back(ChooseLaunch("choose_share", s, 3, r, round));
+      if (!s.live) share.push_back(ChooseLaunch("choose_narrow", s, 2, r, round));
+      (s.live ? share : race).push_back(ChooseLaunch("choose_race", s, 3, r, round));
       winner.push_back(ChooseLaunch("choose_winner", s, 1, r, round));
     }
-    for (auto* together : {&begin, &middle, &end, &race, &winner}) {
+    for (auto* together : {&share, &race, &winner}) {
       if (!together->empty()) out.steps.push_back(*together);
     }
   }

@@ -22,7 +22,7 @@ void Emit(const backend::LogitsOp& op, Lowering* to) {
   args.races.address = to->memory.races;
   for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
     args.values[r].address = to->memory.choices[r] + exchange.values;
-    args.peaks[r].address = to->memory.choices[r] + exchange.peaks;
+    args.found[r].address = to->memory.choices[r] + exchange.found;
     args.flags[r].address = to->memory.choices[r] + exchange.flags;
     args.tokens[r].address = to->memory.choices[r] + exchange.tokens;
   }
@@ -37,12 +37,13 @@ void Emit(const backend::LogitsOp& op, Lowering* to) {
   args.rank = static_cast<uint32_t>(to->rank);
   args.mass_shift = kernels::MassShift(args.vocab);
   args.max_rows = to->shape.options.max_logit_rows;
+  args.waiting = to->memory.compute_units;
   const uint32_t owned = CeilDivide(to->logit_rows, args.ranks);
   to->Add("choose_share", args, uint64_t{to->logit_rows} * args.chunks);
-  to->Add("choose_narrow", args, owned, /*resident=*/true, When::kTokens);
+  to->Add("choose_narrow", args, owned, /*resident=*/true, When::kRaces);
   to->Add("choose_race", args, uint64_t{owned} * CeilDivide(args.vocab, kernels::kChoiceChunk),
-          /*resident=*/false, When::kDraws);
-  to->Add("choose_winner", args, CeilDivide(owned, kernels::kWaves), false, When::kDraws);
+          /*resident=*/false, When::kRaces);
+  to->Add("choose_winner", args, CeilDivide(owned, kernels::kWaves), false, When::kRaces);
 }
 
 }  // namespace mainarch::amdgpu
