@@ -254,7 +254,8 @@ static_assert(sizeof(DeltaArgs) == 168);
 // A tile is 16 output rows by n = 1, 2 or 4 steps: 1 KiB (bf16 pair: 2 KiB).
 //   kBf16      [lane][8], n = 1
 //   kBf16Pair  two such, the rounded value and what rounding left: F16 exactly, F32 to 2^-17
-//   kFp8       [lane][n][8], n = 2; scales [tile][2] fp32, one a step
+//   kFp8       [lane][n][8], n = 2; scales [tile][2] fp32, one a step; on chips that read e4m3fnuz alone bytes are
+//              such, half of what they stand for
 //   kMxfp4     [lane][n][4 bytes], n = 4; scales [four steps][row][4] E8M0, one a step
 //   kNibble    the same, n = 4; scales [record][row][2] fp32, of one step or of 2^shift; then, if there
 //              are factors, [step][row][2 bytes]; quant::TileCode and TileFactors say what they make

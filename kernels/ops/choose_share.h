@@ -10,33 +10,45 @@
 #ifndef MAINARCH_KERNELS_OPS_CHOOSE_SHARE_H_
 #define MAINARCH_KERNELS_OPS_CHOOSE_SHARE_H_
 
-#include "kernels/common/kernel.h"
 #include "kernels/ops/sample.h"
 
 namespace mainarch::kernels {
 
 // A thread's logits of a chunk: neighbouring fours.
-inline constexpr uint32_t kChunkQuads = kChoiceChunk / kThreads / 4;
+inline constexpr uint32_t kChunkQuads = kChoiceChunk / kThreads / 4, kChunkEach = 4 * kChunkQuads;
 struct ChunkPart {
   f32x4 quads[kChunkQuads];
-  // Where quad q begins in the chunk.
+  // Where quad q, or element e, is in the chunk.
   DEVICE static uint32_t At(uint32_t q) { return (q * kThreads + ThreadId()) * 4; }
+  DEVICE static uint32_t Place(uint32_t e) { return At(e / 4) + e % 4; }
 };
-// f(i, logit), i counted from the start of the chunk.
-template <class F>
-DEVICE void ForEachLogit(const ChunkPart& part, F f) {
-#pragma clang loop unroll(full)
-  for (uint32_t q = 0; q < kChunkQuads; ++q) {
-#pragma clang loop unroll(full)
-    for (uint32_t e = 0; e < 4; ++e) {
-      const float logit = part.quads[q][e];
-      f(ChunkPart::At(q) + e, logit);
-    }
-  }
-}
+// Their orders; of what lies behind the share 0.
+struct ChunkOrders {
+  uint32_t each[kChunkEach];
+};
 
-// The order of a logit that may be drawn; of any other 0, which is below all of them.
-DEVICE uint32_t DrawnOrder(float logit) { return logit >= -kLargestFloat ? OrderOf(logit) : 0; }
+// The highest order and who has it; of equals the lowest id. `waves`: two words a wave.
+struct Peak {
+  uint32_t order, id;
+};
+DEVICE Peak PeakOf(const Peak& mine, Lds<uint32_t> waves) {
+  const uint32_t order = WaveMax(mine.order);
+  const uint32_t id = WaveFold(mine.order == order ? mine.id : ~0u, ~0u,
+                               [](uint32_t a, uint32_t b) { return Min(a, b); });
+  if (LaneId() == 0) {
+    waves[2 * WaveId()] = order;
+    waves[2 * WaveId() + 1] = id;
+  }
+  BarrierLds();
+  Peak out = {0, ~0u};
+#pragma clang loop unroll(disable)
+  for (uint32_t w = 0; w < kWaves; ++w) {
+    const Peak other = {waves[2 * w], waves[2 * w + 1]};
+    if (other.order > out.order || (other.order == out.order && other.id < out.id)) out = other;
+  }
+  BarrierLds();
+  return out;
+}
 
 // A number that at least `count` of the workgroup's numbers, one a thread, reach, and not many more: its low bits
 // are 0. 0 if there are not so many above 0. `scratch`: a word a thread.
@@ -79,17 +91,6 @@ DEVICE Counted CountedOf(uint32_t mine, Lds<uint32_t> scratch) {
   return out;
 }
 
-DEVICE uint32_t AwaitFound(Global<const uint64_t> at, uint32_t index) {
-  while (true) {
-    const uint64_t word = LoadFlag<Scope::kSystem>(at);
-    if (static_cast<uint32_t>(word >> 32) == FoundTag(index)) return static_cast<uint32_t>(word);
-    Pause();
-  }
-}
-DEVICE void TellFound(Global<uint64_t> at, uint32_t index, uint32_t value) {
-  StoreFlag<Scope::kSystem>(at, TaggedFound(index, value));
-}
-
 // The owner's part: a row from what its chunks have found. All threads call it.
 class RowChooser {
  public:
@@ -110,39 +111,37 @@ class RowChooser {
 
   DEVICE void Run() {
     const ChoicePlaces places = {args_};
-    const uint32_t own = ThreadId();
-    Scored mine = kNobody;
-    for (uint32_t u = own; u < places.units(); u += kThreads) {
+    Peak mine = {0, ~0u};
+#pragma clang loop unroll(disable)
+    for (uint32_t u = ThreadId(); u < places.units(); u += kThreads) {
       const Global<const uint64_t> found = places.Found(row_, u);
-      const float score = BitCast<float>(AwaitFound(found, index_));
-      mine = Better(mine, {score, AwaitFound(found + 1, index_)});
+      const Peak other = {AwaitFound(found, index_), AwaitFound(found + 1, index_)};
+      // Units of a thread come by ascending id.
+      if (other.order > mine.order) mine = other;
     }
-    const Scored peak = GroupBest<kWaves>(mine, arena_.Get<uint32_t>(kScratchAt));
-    if (peak.index == kInsaneLogits || !(peak.score >= -kLargestFloat)) return Tell(kNoToken);
-    if (!(choice_->flags & kChoiceSample)) return Tell(peak.index);
-    peak_ = peak.score;
-    if (!Near(places, mine.score) || !Drawn()) return Tell(DrawnOfAll());
-    Tell(Winner());
+    const Peak peak = PeakOf(mine, arena_.Get<uint32_t>(kScratchAt));
+    const bool sane = peak.order != 0 && peak.order <= kLargestOrder;
+    uint32_t token = sane ? peak.id : kNoToken;
+    if (sane && (choice_->flags & kChoiceSample)) [[unlikely]] {
+      peak_ = LogitOfOrder(peak.order);
+      token = Near(places, mine.order) && Drawn() ? Winner() : DrawnOfAll();
+    }
+    if (ThreadId() == 0) places.Choose(row_, index_, token);
   }
 
  private:
-  DEVICE void Tell(uint32_t token) const {
-    if (ThreadId() == 0) ChoicePlaces{args_}.Choose(row_, index_, token);
-    BarrierLds();
-  }
   // [0] candidates that may be drawn, [1] those that are.
   DEVICE Lds<uint32_t> counts() const { return arena_.Get<uint32_t>(kCountsAt); }
   DEVICE Lds<uint32_t> scratch() const { return arena_.Get<uint32_t>(kScratchAt); }
 
   // Of all candidates those that reach the k-th largest of the chunks' peaks: order and id at kNearAt.
   // False if there are too many.
-  DEVICE bool Near(const ChoicePlaces& places, float peak) {
+  DEVICE bool Near(const ChoicePlaces& places, uint32_t peak) {
     if (places.units() > kThreads) return false;
     const uint32_t unit = ThreadId();
     uint32_t found = 0;
     if (unit < places.units()) found = AwaitFound(places.Found(row_, unit) + 2, index_);
-    const uint32_t least =
-        ReachedBy(unit < places.units() ? DrawnOrder(peak) : 0, choice_->top_k, scratch());
+    const uint32_t least = ReachedBy(peak, choice_->top_k, scratch());
     if (ThreadId() < 2) counts()[ThreadId()] = 0;
     const Counted at = CountedOf(found, arena_.Get<uint32_t>(kWavesAt));
     const bool all_here = CountedOf(found > kChunkFound, arena_.Get<uint32_t>(kWavesAt)).all == 0;
@@ -217,7 +216,7 @@ class RowChooser {
       if (above >= top_k) continue;
       const uint32_t place = AddLds(counts() + 1, 1u);
       if (place >= kMostDrawn) continue;
-      const float score = (FromOrder(order) - peak_) / temperature, weight = WeightOf(score);
+      const float score = (LogitOfOrder(order) - peak_) / temperature, weight = WeightOf(score);
       to.order[place] = OrderOfScore(score);
       to.id[place] = own[1];
       to.mass[place] = weight < min_p ? 0 : MassOf(weight, args_.mass_shift);
@@ -231,7 +230,9 @@ class RowChooser {
   DEVICE uint32_t Winner() const {
     const Taken all = taken();
     const uint32_t count = Uniform(+counts()[1]), i = ThreadId();
-    const float top_p = choice_->top_p, min_p = choice_->min_p;
+    const ChooseArgs& args = ArgumentsAgain<ChooseArgs>();
+    const Global<const ChoiceRow> choice = StepView(args.step).choice(row_);
+    const float top_p = choice->top_p, min_p = choice->min_p;
     RaceRunner runner;
     runner.best = 0;
     runner.winner = ~0u;
@@ -246,7 +247,7 @@ class RowChooser {
       }
       const float weight = WeightOf(ScoreFromOrder(order));
       const bool in = !(weight < min_p) && (!(top_p > 0) || below > TailLimit(total, top_p));
-      const PhiloxBlock block = DrawBlock(choice_->seed, choice_->position, id / 4);
+      const PhiloxBlock block = DrawBlock(choice->seed, choice->position, id / 4);
       const uint32_t low = id % 2 == 0 ? block.word[0] : block.word[1];
       const uint32_t high = id % 2 == 0 ? block.word[2] : block.word[3];
       if (in) runner.Consider(id, weight, id % 4 < 2 ? low : high);
@@ -254,19 +255,28 @@ class RowChooser {
     return BestOf(RacerOf(runner), arena_.Get<uint32_t>(kWavesAt)).id;
   }
 
+  // What it needs is made anew, so that it is in no registers before.
+  template <class Body>
+  DEVICE auto Alone(Team& team, Body body) const {
+    const ChooseArgs& args = ArgumentsAgain<ChooseArgs>();
+    const Selector selector = {arena_, team, ChoicePlaces{args}.Values(row_), args.vocab};
+    return body(args, selector, StepView(args.step).choice(row_));
+  }
+
   // Of the whole vocabulary, by this workgroup alone: rows with more equals than there is room for.
   DEVICE uint32_t DrawnOfAll() const {
     BarrierLds();
-    const ChooseArgs& args = ArgumentsAgain<ChooseArgs>();
-    AwaitShares(args, row_, index_);
-    ChoiceState state = {};
-    ChooseNarrow::Narrow(args, row_, choice_, peak_, arena_, &state);
+    AwaitShares(ArgumentsAgain<ChooseArgs>(), row_, index_);
+    Team alone = {0, 1, nullptr};
+    const RaceField field = Alone(alone, [&](const ChooseArgs& args, const Selector& selector,
+                                             Global<const ChoiceRow> choice) {
+      return FieldOf(selector, choice, args.mass_shift, peak_);
+    });
     BarrierLds();
-    Racer best = {0, 0, ~0u};
-    for (uint32_t begin = 0; begin < args.vocab; begin += kChoiceChunk) {
-      const Racer other = ChooseRace::Run(args, row_, choice_, state, begin);
-      if (Beats(other, best)) best = other;
-    }
+    const Racer best = Alone(alone, [&](const ChooseArgs&, const Selector& selector,
+                                        Global<const ChoiceRow> choice) {
+      return RaceOf(selector, choice, field);
+    });
     return BestOf(best, arena_.Get<uint32_t>()).id;
   }
 
@@ -278,7 +288,7 @@ class RowChooser {
 };
 
 // A workgroup a row and chunk. When it has told all that it has, a workgroup may wait for others' of a row that
-// its rank owns; those that wait are so few that all others find room beside them.
+// its rank owns (ChoosePart).
 struct ChooseShare {
   using Args = ChooseArgs;
   static constexpr uint32_t kScratchAt = kChoiceChunk * 4;  // of a chunk, by which edits are made
@@ -287,20 +297,21 @@ struct ChooseShare {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
-    const uint32_t total = step.logit_rows() * args.chunks;
+    const uint32_t total = args.part == kChooseWait ? 0 : step.logit_rows() * args.chunks;
     for (uint32_t t = worker; t < total; t += workers) {
       Chunk(args, step, t / args.chunks, t % args.chunks, arena);
     }
-    const uint32_t waiting = Min(workers, args.waiting);
-    if (worker >= waiting) return;
-    for (uint32_t slot = worker; slot < args.slots; slot += waiting) {
-      const uint32_t row = slot * args.ranks + args.rank;
-      if (row >= step.logit_rows()) return;
+    // A row a worker, of which there are as many as owned rows: a loop would keep what a draw is made of in
+    // registers.
+    const uint32_t row = worker * args.ranks + args.rank;
+    if (args.part != kChooseTell && row < step.logit_rows()) {
       const Global<const ChoiceRow> choice = step.choice(row);
       const uint32_t flags = choice->flags;
-      if (!(flags & kChoiceToken) || !ChoosesAtOnce(flags, choice->top_k)) continue;
-      RowChooser(ArgumentsAgain<Args>(), step, row, arena).Run();
+      if ((flags & kChoiceToken) && ChoosesAtOnce(flags, choice->top_k)) {
+        RowChooser(args, step, row, arena).Run();
+      }
     }
+    BarrierLds();  // and one end for all: the resident kernel comes back from there
   }
 
   DEVICE static void Chunk(const Args& args, const StepView& step, uint32_t row, uint32_t chunk,
@@ -312,11 +323,11 @@ struct ChooseShare {
     const uint32_t place = ChoicePlaces{args}.Place(row, step.index());
     ChunkPart part = Load(At(args.logits) + uint64_t{place} * args.share_stride + begin, count);
     const uint32_t flags = Uniform(+choice->flags);
-    if (flags & kChoiceRead) {
+    if (flags & kChoiceRead) [[unlikely]] {
       Store(At(args.host_logits) + uint64_t{place} * args.vocab_stride + first, first, count, part);
     }
     if (!(flags & kChoiceToken)) return;
-    if (flags & kChoiceMask) {
+    if (flags & kChoiceMask) [[unlikely]] {
       const Global<const uint32_t> mask = step.words(choice->counts_at + 2 * choice->counts);
       const auto allowed = [&](uint32_t i) {
         return i < count && (mask[(first + i) / 32] >> (first + i) % 32 & 1) != 0;
@@ -325,11 +336,13 @@ struct ChooseShare {
         return allowed(i) ? logit : logit - __builtin_inff();
       });
     }
-    if (choice->edits + choice->counts > 0) Edit(step, choice, first, count, part, arena);
+    if (choice->edits + choice->counts > 0) [[unlikely]] {
+      Edit(step, choice, first, count, part, arena);
+    }
     Send(args, row, chunk, first, count, choice, step.index(), part, arena);
   }
 
-  // Four at a time: a row's stride is a multiple of four. What lies behind the share is none.
+  // Four at a time: a row's stride is a multiple of four.
   DEVICE static ChunkPart Load(Global<const float> logits, uint32_t count) {
     ChunkPart part;
 #pragma clang loop unroll(full)
@@ -338,7 +351,6 @@ struct ChooseShare {
       part.quads[q] = f32x4{0, 0, 0, 0};
       if (at < count) part.quads[q] = BitCast<f32x4>(Load16(logits, at / 4));
     }
-    Change(part, [&](uint32_t i, float logit) { return i < count ? logit : -__builtin_inff(); });
     return part;
   }
   template <class F>
@@ -373,7 +385,7 @@ struct ChooseShare {
   DEVICE static void Edit(const StepView& step, Global<const ChoiceRow> choice, uint32_t first,
                           uint32_t count, ChunkPart& part, Arena arena) {
     const Lds<float> held = arena.Get<float>();
-    ForEachLogit(part, [&](uint32_t i, float logit) { held[i] = logit; });
+    Change(part, [&](uint32_t i, float logit) { return held[i] = logit; });
     BarrierLds();
     const uint32_t edits = choice->edits, counts = choice->counts;
     const Global<const uint32_t> edit = step.words(choice->edits_at);
@@ -410,42 +422,50 @@ struct ChooseShare {
     const bool draws = choice->flags & kChoiceSample;
     const uint32_t unit = args.rank * args.chunks + chunk, top_k = choice->top_k;
     const Global<uint64_t> found = places.Found(row, unit);
-    Scored best = kNobody;
-    ForEachLogit(part, [&](uint32_t i, float logit) {
-      // Above all that is sane, so that it comes out on top.
-      const bool sane = logit <= kLargestFloat;
-      best = Better(best, {sane ? logit : __builtin_inff(), sane ? first + i : kInsaneLogits});
-    });
-    best = GroupBest<kWaves>(best, arena.Get<uint32_t>(kScratchAt));
-    if (ThreadId() == 0) {
-      TellFound(found, index, BitCast<uint32_t>(best.score));
-      TellFound(found + 1, index, best.index);
+    ChunkOrders orders;
+    Peak peak = {0, ~0u};
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kChunkEach; ++e) {
+      const float logit = part.quads[e / 4][e % 4];
+      orders.each[e] = ChunkPart::Place(e) < count ? OrderOfLogit(logit) : 0;
+      peak.order = Max(peak.order, orders.each[e]);
     }
-    if (!draws) return;
-    if (ChoosesAtOnce(kChoiceSample, top_k)) Find(found, first, index, top_k, part, arena);
+#pragma clang loop unroll(full)
+    for (uint32_t e = kChunkEach; e-- > 0;) {
+      peak.id = orders.each[e] == peak.order ? first + ChunkPart::Place(e) : peak.id;
+    }
+    peak = PeakOf(peak, arena.Get<uint32_t>(kScratchAt));
+    if (ThreadId() == 0) {
+      TellFound(found, index, peak.order);
+      TellFound(found + 1, index, peak.id);
+    }
+    if (!draws) [[likely]] return;
+    if (ChoosesAtOnce(kChoiceSample, top_k)) Find(found, first, index, top_k, orders, arena);
     Store(places.Values(row) + first, first, count, part);
     Publish<Scope::kSystem>(places.Flag(row, unit, index), places.FlagOf(index), ThreadId() == 0);
   }
 
   // The chunk's candidates: their number at [2], then order and id of each.
   DEVICE static void Find(Global<uint64_t> found, uint32_t first, uint32_t index, uint32_t top_k,
-                          const ChunkPart& part, Arena arena) {
+                          const ChunkOrders& orders, Arena arena) {
     uint32_t most = 0;
-    ForEachLogit(part, [&](uint32_t, float logit) { most = Max(most, DrawnOrder(logit)); });
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kChunkEach; ++e) most = Max(most, orders.each[e]);
     const uint32_t least = Max(ReachedBy(most, top_k, arena.Get<uint32_t>(kScratchAt)), 1u);
     uint32_t mine = 0;
-    ForEachLogit(part, [&](uint32_t, float logit) { mine += DrawnOrder(logit) >= least; });
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kChunkEach; ++e) mine += orders.each[e] >= least;
     const Counted counted = CountedOf(mine, arena.Get<uint32_t>(kScratchAt));
     uint32_t at = counted.before;
-    ForEachLogit(part, [&](uint32_t i, float logit) {
-      const uint32_t order = DrawnOrder(logit);
-      if (order < least) return;
+#pragma clang loop unroll(full)
+    for (uint32_t e = 0; e < kChunkEach; ++e) {
+      if (orders.each[e] < least) continue;
       if (at < kChunkFound) {
-        TellFound(found + kFoundHead + 2 * at, index, order);
-        TellFound(found + kFoundHead + 2 * at + 1, index, first + i);
+        TellFound(found + kFoundHead + 2 * at, index, orders.each[e]);
+        TellFound(found + kFoundHead + 2 * at + 1, index, first + ChunkPart::Place(e));
       }
       ++at;
-    });
+    }
     if (ThreadId() == 0) TellFound(found + 2, index, counted.all);
   }
 };

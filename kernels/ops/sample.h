@@ -7,15 +7,21 @@
 //
 // Argument and data flow: ChooseArgs. A greedy step takes one round over the fabric and 16 bytes a
 // chunk, a row drawn with a small top_k some hundred more, and both one launch (ops/choose_share.h). Here are
-// those of rows with other filters, whose logits the owner has whole.
+// those of rows with other filters, whose logits the owner has whole: a team of workgroups narrows them, and draws.
 #ifndef MAINARCH_KERNELS_OPS_SAMPLE_H_
 #define MAINARCH_KERNELS_OPS_SAMPLE_H_
 
 #include "kernels/choice_args.h"
 #include "kernels/common/draw.h"
+#include "kernels/common/kernel.h"
 #include "kernels/ops/step.h"
 
 namespace mainarch::kernels {
+
+// An order of logits in which -inf is 0, and what is no number, or infinite, comes after all that are.
+DEVICE uint32_t OrderOfLogit(float logit) { return OrderOf(logit) - OrderOf(-__builtin_inff()); }
+DEVICE float LogitOfOrder(uint32_t order) { return FromOrder(order + OrderOf(-__builtin_inff())); }
+inline constexpr uint32_t kLargestOrder = OrderOf(kLargestFloat) - OrderOf(-__builtin_inff());
 
 // What the ops share: who owns a row, and where its things lie in the owner's memory.
 struct ChoicePlaces {
@@ -61,39 +67,148 @@ DEVICE void AwaitShares(const ChooseArgs& args, uint32_t row, uint32_t index) {
   FenceAcquire<Scope::kSystem>();
 }
 
+// ---- words that carry their tag (kernels/choice_args.h) ----
+
+DEVICE uint32_t AwaitFound(Global<const uint64_t> at, uint32_t index) {
+  while (true) {
+    const uint64_t word = LoadFlag<Scope::kSystem>(at);
+    if (static_cast<uint32_t>(word >> 32) == FoundTag(index)) return static_cast<uint32_t>(word);
+    Pause();
+  }
+}
+DEVICE void TellFound(Global<uint64_t> at, uint32_t index, uint32_t value) {
+  StoreFlag<Scope::kSystem>(at, TaggedFound(index, value));
+}
+
+// ---- narrowing of a whole row ----
+
+// Workgroups that work on a row together. A pass adds up their bins in memory, in one of three places, by turns: who
+// comes out of a pass has left the place of the pass before, and zeroes its share of that. Words there are only
+// added to, stored and loaded as atomics, so that no fence is needed.
+inline constexpr uint32_t kRaceBins = 2048, kRacePlaces = 3;
+static_assert(kRaceTeamWords == kRacePlaces * kRaceBins + kRaceTeamLine);
+struct Team {
+  uint32_t member, members;
+  Global<uint64_t> memory;  // kRaceTeamWords, zeros before the first pass and after the last
+  uint32_t passes = 0;
+
+  // One place's sum of all members' bins, in all of them.
+  DEVICE void AddUp(Lds<uint64_t> bins) {
+    if (members == 1) return;
+    const Global<uint64_t> place = Place(passes);
+#pragma clang loop unroll(disable)
+    for (uint32_t b = ThreadId(); b < kRaceBins; b += kThreads) {
+      const uint64_t own = bins[b];
+      if (own != 0) AddFlag<Scope::kDevice>(place + b, own);
+    }
+    Meet();
+    constexpr uint32_t kEach = kRaceBins / kThreads;
+    uint64_t sums[kEach];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kEach; ++i) {
+      sums[i] = LoadFlag<Scope::kDevice, uint64_t>(place + i * kThreads + ThreadId());
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kEach; ++i) bins[i * kThreads + ThreadId()] = sums[i];
+    Clear(passes + 1);  // that of the pass before, and of the one behind the next
+    BarrierLds();
+  }
+  // After the last pass: all is zeros again, and whoever comes last sets the count to 0.
+  DEVICE void Leave() {
+    if (passes == 0) return;
+    Meet();
+#pragma clang loop unroll(disable)
+    for (uint32_t i = 0; i < kRacePlaces; ++i) Clear(i);
+    WaitVectorMemory();
+    Barrier();
+    if (ThreadId() != 0) return;
+    if (AddFlag<Scope::kDevice>(Arrivals(), 1u) + 1 == (passes + 1) * members) {
+      StoreFlag<Scope::kDevice>(Arrivals(), 0u);
+    }
+  }
+
+ private:
+  DEVICE void Meet() {
+    WaitVectorMemory();
+    Barrier();
+    ++passes;
+    if (ThreadId() == 0) {
+      AddFlag<Scope::kDevice>(Arrivals(), 1u);
+      WaitFlag<Scope::kDevice>(Arrivals(), passes * members);
+    }
+    BarrierLds();
+  }
+  DEVICE Global<uint64_t> Place(uint32_t pass) const {
+    return memory + pass % kRacePlaces * kRaceBins;
+  }
+  DEVICE Global<uint32_t> Arrivals() const {
+    return reinterpret_cast<Global<uint32_t>>(memory + kRacePlaces * kRaceBins);
+  }
+  DEVICE void Clear(uint32_t pass) const {
+    const Global<uint64_t> place = Place(pass);
+#pragma clang loop unroll(disable)
+    for (uint32_t b = member * kThreads + ThreadId(); b < kRaceBins; b += members * kThreads) {
+      StoreFlag<Scope::kDevice>(place + b, uint64_t{0});
+    }
+  }
+};
+
+// f(i, logit) of the member's chunks of a row.
+template <class F>
+DEVICE void ForEachLogit(Global<const float> values, uint32_t vocab, const Team& team, F f) {
+  for (uint32_t begin = team.member * kChoiceChunk; begin < vocab; begin += team.members * kChoiceChunk) {
+    const uint32_t end = Min(begin + kChoiceChunk, vocab);
+#pragma clang loop unroll(disable)
+    for (uint32_t first = begin + 4 * ThreadId(); first < end; first += 4 * kThreads) {
+      const f32x4 four = BitCast<f32x4>(Load16(values, first / 4));
+#pragma clang loop unroll(full)
+      for (uint32_t e = 0; e < 4; ++e) {
+        const float logit = four[e];
+        if (first + e < end) f(first + e, logit);
+      }
+    }
+  }
+}
+
 // Who takes part in a draw, found by radix selection on an order of 32 bits in digits of 11, 11 and
-// 10, the masses of equal digits added up in LDS (integers: any order will do).
+// 10, the masses of equal digits added up in LDS and by the team (integers: any order will do).
 struct Selection {
   uint32_t order;  // of whoever is first not to be dropped
   uint64_t below;  // mass of the lower orders
   uint64_t limit;  // of what is dropped
 };
 struct Selector {
-  static constexpr uint32_t kBins = 2048;
+  static constexpr uint32_t kBins = kRaceBins;
   static constexpr uint32_t kSumsAt = kBins * 8, kTopsAt = kSumsAt + kThreads * 8;
   static constexpr uint32_t kLdsBytes = kTopsAt + 16 * 8;
 
   Arena arena;
+  Team& team;
+  Global<const float> values;
+  uint32_t vocab;
 
-  // Candidates 0 to n - 1: candidate(i, &order) gives a mass, 0 if it is none. The lowest orders
-  // are dropped while their mass together is at most limit(mass of all).
+  // candidate(i, logit, &order) gives a mass, 0 if it is none. The lowest orders are dropped while
+  // their mass together is at most limit(mass of all).
   template <class Candidate, class Limit>
-  DEVICE Selection Select(uint32_t n, const Candidate& candidate, const Limit& limit_of) const {
+  DEVICE Selection Select(const Candidate& candidate, const Limit& limit_of) const {
     Selection out = {0, 0, 0};
+#pragma clang loop unroll(disable)
     for (uint32_t level = 0; level < 3; ++level) {
       const uint32_t shift = level == 0 ? 21 : level == 1 ? 10 : 0;
       const uint32_t known = level == 0 ? 0 : ~0u << (level == 1 ? 21 : 10);
       const uint32_t digit = level == 2 ? 0x3ff : 0x7ff;
+#pragma clang loop unroll(disable)
       for (uint32_t b = ThreadId(); b < kBins; b += kThreads) bins()[b] = 0;
       BarrierLds();
-      for (uint32_t i = ThreadId(); i < n; i += kThreads) {
+      ForEachLogit(values, vocab, team, [&](uint32_t i, float logit) {
         uint32_t order = 0;
-        const uint64_t mass = candidate(i, &order);
+        const uint64_t mass = candidate(i, logit, &order);
         if (mass != 0 && ((order ^ out.order) & known) == 0) {
           AddLds(bins() + (order >> shift & digit), mass);
         }
-      }
+      });
       BarrierLds();
+      team.AddUp(bins());
       AddUp();
       if (level == 0) {
         uint64_t total = 0;
@@ -135,91 +250,45 @@ struct Selector {
   }
 };
 
-// A workgroup a row that this rank owns and choose_share has not chosen for: waits for all shares. Filters
-// read the row's logits three times each, from this GPU's memory.
-struct ChooseNarrow {
-  using Args = ChooseArgs;
-  static constexpr uint32_t kLdsBytes = Selector::kLdsBytes;
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const uint32_t rows = step.logit_rows();
-    for (uint32_t slot = worker; slot < args.slots; slot += workers) {
-      const uint32_t row = slot * args.ranks + args.rank;
-      if (row >= rows) return;
-      const Global<const ChoiceRow> choice = step.choice(row);
-      if (!TakesPart(choice)) continue;
-      const Scored peak = AwaitPeak(args, row, step.index());
-      ChoiceState state = {};
-      const bool sane = peak.index != kInsaneLogits && peak.score >= -kLargestFloat;
-      if (sane) Narrow(args, row, choice, peak.score, arena, &state);
-      if (ThreadId() != 0) continue;
-      At(args.states)[slot] = state;
-      if (!sane) ChoicePlaces{args}.Choose(row, step.index(), kNoToken);
-    }
-  }
-
-  // Whether a row is drawn and nobody has yet.
-  DEVICE static bool TakesPart(Global<const ChoiceRow> choice) {
-    return (choice->flags & kChoiceSample) && !ChoosesAtOnce(choice->flags, choice->top_k);
-  }
-
-  // The best of all shares, in every thread.
-  DEVICE static Scored AwaitPeak(const Args& args, uint32_t row, uint32_t index) {
-    const ChoicePlaces places = {args};
-    AwaitShares(args, row, index);
-    Scored best = kNobody;
-    for (uint32_t u = LaneId(); u < places.units(); u += kWave) {
-      // It came before the logits did.
-      const Global<const uint64_t> found = places.Found(row, u);
-      const float score = BitCast<float>(static_cast<uint32_t>(LoadFlag<Scope::kSystem>(found)));
-      best = Better(best, {score, static_cast<uint32_t>(LoadFlag<Scope::kSystem>(found + 1))});
-    }
-    return WaveBest(best);
-  }
-
-  DEVICE static void Narrow(const Args& args, uint32_t row, Global<const ChoiceRow> choice,
-                            float peak, Arena arena, ChoiceState* state) {
-    const ChoicePlaces places = {args};
-    const Selector selector = {arena};
-    const Global<const float> values = places.Values(row);
-    *state = {1, peak, -kLargestFloat, 0, ~0u, {}};
+// Of a row, by a team or by one workgroup alone. All threads of all members call it, and it gives all of them the
+// same. One selection after the other: the k-th largest logit, the last score that top_p keeps, and of those that
+// equal it the last id, because of these some may be dropped still, the highest ids first.
+DEVICE RaceField FieldOf(const Selector& selector, Global<const ChoiceRow> choice, uint32_t shift, float peak) {
+  constexpr uint32_t kByLogit = 0, kByScore = 1, kById = 2;
+  RaceField out;
+  out.peak = peak;
+  uint64_t dropped = 0;  // of the equals
+#pragma clang loop unroll(disable)
+  for (uint32_t by = choice->top_k > 0 ? kByLogit : kByScore; by <= kById; ++by) {
     const uint32_t top_k = choice->top_k;
-    if (top_k > 0) {
-      const auto logit = [&](uint32_t i, uint32_t* order) {
-        *order = OrderOf(values[i]);
-        return uint64_t{values[i] >= -kLargestFloat};
-      };
-      const auto all_but_k = [&](uint64_t total) { return total > top_k ? total - top_k : 0; };
-      state->least = FromOrder(selector.Select(args.vocab, logit, all_but_k).order);
-    }
-    const float top_p = choice->top_p;
-    if (!(top_p > 0)) return;
-    const float temperature = choice->temperature, min_p = choice->min_p, least = state->least;
-    const uint32_t shift = args.mass_shift;
-    const auto score_of = [&](uint32_t i) { return (values[i] - peak) / temperature; };
-    const auto mass = [&](uint32_t i, uint32_t* order) -> uint64_t {
-      const float score = score_of(i);
+    const float top_p = choice->top_p, temperature = choice->temperature, min_p = choice->min_p;
+    if ((by == kByScore && !(top_p > 0)) || (by == kById && Uniform(uint32_t{dropped != 0}) == 0)) break;
+    const auto candidate = [&](uint32_t i, float value, uint32_t* order) -> uint64_t {
+      const float score = (value - peak) / temperature;
       const float weight = WeightOf(score);
-      *order = OrderOfScore(score);
-      return values[i] >= least && !(weight < min_p) ? MassOf(weight, shift) : 0;
+      const bool in = value >= out.least && !(weight < min_p);
+      const uint64_t mass = in ? MassOf(weight, shift) : 0;
+      const uint32_t by_score = OrderOfScore(score);
+      *order = by == kByLogit ? OrderOf(value) : by == kByScore ? by_score : ~i;
+      if (by == kByLogit) return value >= -kLargestFloat;
+      return by == kByScore ? mass : mass != 0 && by_score == out.order;
     };
-    const auto tail = [&](uint64_t total) { return TailLimit(total, top_p); };
-    const Selection found = selector.Select(args.vocab, mass, tail);
-    state->order = found.order;
-    // Of the equals some may be dropped still, the highest ids first.
-    const uint64_t one = MassOf(WeightOf(ScoreFromOrder(found.order)), shift);
-    const uint64_t dropped = (found.limit - found.below) / one;
-    if (dropped == 0) return;
-    const auto equal = [&](uint32_t i, uint32_t* order) -> uint64_t {
-      *order = ~i;
-      uint32_t score_order = 0;
-      return mass(i, &score_order) != 0 && score_order == found.order;
+    const auto limit = [&](uint64_t total) {
+      if (by == kByLogit) return total > top_k ? total - top_k : 0;
+      return by == kByScore ? TailLimit(total, top_p) : dropped;
     };
-    const auto that_many = [&](uint64_t) { return dropped; };
-    state->last_id = ~selector.Select(args.vocab, equal, that_many).order;
+    const Selection found = selector.Select(candidate, limit);
+    if (by == kByLogit) {
+      out.least = FromOrder(found.order);
+    } else if (by == kByScore) {
+      out.order = found.order;
+      dropped = (found.limit - found.below) / MassOf(WeightOf(ScoreFromOrder(found.order)), shift);
+    } else {
+      out.last_id = ~found.order;
+    }
   }
-};
+  return out;
+}
 
 // Who has run best so far, as words: positive doubles order like their bits.
 struct Racer {
@@ -261,76 +330,127 @@ DEVICE Racer BestOf(const Racer& mine, Lds<uint32_t> scratch) {
   return all;
 }
 
-// A workgroup a row that this rank owns and chunk of the vocabulary.
+// The best of this thread's part of the member's chunks, four neighbours at a time: they share a block of random
+// numbers.
+DEVICE Racer RaceOf(const Selector& selector, Global<const ChoiceRow> choice, const RaceField& field) {
+  const float temperature = choice->temperature, min_p = choice->min_p;
+  RaceRunner runner;
+  runner.best = 0;
+  runner.winner = ~0u;
+  const Team& team = selector.team;
+  for (uint32_t begin = team.member * kChoiceChunk; begin < selector.vocab;
+       begin += team.members * kChoiceChunk) {
+    const uint32_t end = Min(begin + kChoiceChunk, selector.vocab);
+#pragma clang loop unroll(disable)
+    for (uint32_t first = begin + 4 * ThreadId(); first < end; first += 4 * kThreads) {
+      const f32x4 four = BitCast<f32x4>(Load16(selector.values, first / 4));
+      const PhiloxBlock block = DrawBlock(choice->seed, choice->position, first / 4);
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < 4; ++i) {
+        const float logit = four[i];
+        const float score = (logit - field.peak) / temperature;
+        const float weight = WeightOf(score);
+        const uint32_t order = OrderOfScore(score), id = first + i;
+        const bool in = id < end && logit >= field.least && !(weight < min_p) &&
+                        (order > field.order || (order == field.order && id <= field.last_id));
+        if (in) runner.Consider(id, weight, block.word[i]);
+      }
+    }
+  }
+  return RacerOf(runner);
+}
+
+// Whether a row is drawn, and choose_share has not chosen for it.
+DEVICE bool IsRaced(Global<const ChoiceRow> choice) {
+  return !ChoosesAtOnce(choice->flags, choice->top_k);
+}
+
+// A team of workgroups a row that this rank owns and that is raced: each has chunks of the vocabulary. Filters read
+// the row's logits three times each, from this GPU's memory.
+struct ChooseNarrow {
+  using Args = ChooseArgs;
+  static constexpr uint32_t kLdsBytes = Selector::kLdsBytes;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t members = Min(CeilDiv(args.vocab, kChoiceChunk), workers);
+    const uint32_t teams = Min(workers / members, kRaceTeams), own = worker / members;
+    if (own >= teams) return;
+    Team team = {worker % members, members, At(args.teams) + own * kRaceTeamWords};
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot < args.slots; ++slot) {
+      const uint32_t row = slot * args.ranks + args.rank;
+      if (row >= step.logit_rows()) break;
+      const Global<const ChoiceRow> choice = step.choice(row);
+      if (!IsRaced(choice) || count++ % teams != own) continue;
+      AwaitShares(args, row, step.index());
+      RaceField field;
+      const float peak = PeakOf(args, row);
+      if (peak >= -kLargestFloat) {
+        const Selector selector = {arena, team, ChoicePlaces{args}.Values(row), args.vocab};
+        field = FieldOf(selector, choice, args.mass_shift, peak);
+        field.draws = 1;
+      }
+      if (team.member == 0 && ThreadId() == 0) At(args.fields)[slot] = field;
+    }
+    team.Leave();
+  }
+
+  // The largest logit; if one is not sane, or none is allowed, -inf. They came before the logits did.
+  DEVICE static float PeakOf(const Args& args, uint32_t row) {
+    const ChoicePlaces places = {args};
+    uint32_t order = 0;
+#pragma clang loop unroll(disable)
+    for (uint32_t u = LaneId(); u < places.units(); u += kWave) {
+      order = Max(order, static_cast<uint32_t>(LoadFlag<Scope::kSystem, uint64_t>(places.Found(row, u))));
+    }
+    order = WaveMax(order);
+    return order <= kLargestOrder ? LogitOfOrder(order) : -__builtin_inff();
+  }
+};
+
+// A workgroup a row that this rank owns and that is raced, and chunk of the vocabulary. Each tells the first of
+// its row who has run best, which waits for them all.
 struct ChooseRace {
   using Args = ChooseArgs;
   static constexpr uint32_t kLdsBytes = kWaves * 16;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
+    const Lds<uint32_t> scratch = arena.Get<uint32_t>();
     const uint32_t chunks = CeilDiv(args.vocab, kChoiceChunk);
+    const uint32_t index = step.index();
     for (uint32_t t = worker; t < args.slots * chunks; t += workers) {
       const uint32_t slot = t / chunks, row = slot * args.ranks + args.rank;
-      if (row >= step.logit_rows()) return;
+      if (row >= step.logit_rows()) break;
       const Global<const ChoiceRow> choice = step.choice(row);
-      if (!ChooseNarrow::TakesPart(choice) || At(args.states)[slot].draws == 0) continue;
-      // They have come, or there would be no state; but that was another workgroup's acquire.
-      AwaitShares(args, row, step.index());
-      const Racer best = BestOf(
-          Run(args, row, choice, At(args.states)[slot], t % chunks * kChoiceChunk), arena.Get<uint32_t>());
-      if (ThreadId() == 0) At(args.races)[t] = {best.high, best.low, best.id, 0};
-    }
-  }
-
-  // This thread's part of a chunk, four neighbours at a time: they share a block of random numbers.
-  DEVICE static Racer Run(const Args& args, uint32_t row, Global<const ChoiceRow> choice,
-                          const ChoiceState& state, uint32_t begin) {
-    const Global<const float> values = ChoicePlaces{args}.Values(row);
-    const float temperature = choice->temperature, min_p = choice->min_p;
-    const uint64_t seed = choice->seed, position = choice->position;
-    RaceRunner runner;
-    runner.best = 0;
-    runner.winner = ~0u;
-    const uint32_t end = Min(begin + kChoiceChunk, args.vocab);
-    for (uint32_t first = begin + 4 * ThreadId(); first < end; first += 4 * kThreads) {
-      const f32x4 four = BitCast<f32x4>(Load16(values, first / 4));
-      const PhiloxBlock block = DrawBlock(seed, position, first / 4);
-#pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < 4; ++i) {
-        const float logit = four[i];
-        const float score = (logit - state.peak) / temperature;
-        const float weight = WeightOf(score);
-        const uint32_t order = OrderOfScore(score), id = first + i;
-        const bool in = id < end && logit >= state.least && !(weight < min_p) &&
-                        (order > state.order || (order == state.order && id <= state.last_id));
-        if (in) runner.Consider(id, weight, block.word[i]);
+      if (!IsRaced(choice)) continue;
+      Team alone = {t % chunks, chunks, nullptr};
+      const Selector selector = {arena, alone, ChoicePlaces{args}.Values(row), args.vocab};
+      Racer best = {0, 0, kNoToken};
+      if (At(args.fields)[slot].draws != 0) {
+        best = BestOf(RaceOf(selector, choice, At(args.fields)[slot]), scratch);
+      }
+      if (ThreadId() == 0) {
+        const Global<uint64_t> told = At(args.races) + t * kRacerWords;
+        TellFound(told, index, best.high);
+        TellFound(told + 1, index, best.low);
+        TellFound(told + 2, index, best.id);
       }
     }
-    return RacerOf(runner);
-  }
-};
-
-// A wave a row that this rank owns.
-struct ChooseWinner {
-  using Args = ChooseArgs;
-  static constexpr uint32_t kLdsBytes = 0;
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
-    const StepView step(args.step);
-    const uint32_t chunks = CeilDiv(args.vocab, kChoiceChunk);
-    for (uint32_t slot = worker * kWaves + WaveId(); slot < args.slots; slot += workers * kWaves) {
+    // When all that a workgroup has is told.
+    for (uint32_t slot = worker; slot < args.slots; slot += workers) {
       const uint32_t row = slot * args.ranks + args.rank;
       if (row >= step.logit_rows()) return;
-      if (!ChooseNarrow::TakesPart(step.choice(row)) || At(args.states)[slot].draws == 0) continue;
-      const Global<const uint32_t> races =
-          reinterpret_cast<Global<const uint32_t>>(At(args.races) + uint64_t{slot} * chunks);
-      Racer best = {0, 0, ~0u};
-      for (uint32_t c = LaneId(); c < chunks; c += kWave) {
-        const Racer other = {races[4 * c], races[4 * c + 1], races[4 * c + 2]};
+      if (!IsRaced(step.choice(row))) continue;
+      Racer best = {0, 0, kNoToken};
+      for (uint32_t c = ThreadId(); c < chunks; c += kThreads) {
+        const Global<const uint64_t> told = At(args.races) + (slot * chunks + c) * kRacerWords;
+        const Racer other = {AwaitFound(told, index), AwaitFound(told + 1, index), AwaitFound(told + 2, index)};
         if (Beats(other, best)) best = other;
       }
-      best = WaveBest(best);
-      if (LaneId() == 0) ChoicePlaces{args}.Choose(row, step.index(), best.id);
+      best = BestOf(best, scratch);
+      if (ThreadId() == 0) ChoicePlaces{args}.Choose(row, index, best.id);
     }
   }
 };

@@ -206,8 +206,8 @@ StatusOr<LitmusAnswer> RunWords(Machine& to, Machine* from, const char* name, co
   // Each GPU's own answers and arguments: a launch on both sides of a link, or one of two workgroups.
   std::vector<gpu::Buffer> seen, kernargs;
   std::vector<uint64_t> points;
-  for (Machine* gpu : {&to, &sender}) {
-    if (gpu == &sender && from == nullptr) break;
+  for (Machine* gpu : {&to, from}) {
+    if (gpu == nullptr) break;
     ASSIGN_OR_RETURN(seen.emplace_back(), gpu->InHost(2 * sizeof(LitmusSeen)));
     ASSIGN_OR_RETURN(kernargs.emplace_back(), gpu->InHost(4096));
     args.seen.address = seen.back().va();

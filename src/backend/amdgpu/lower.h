@@ -122,8 +122,9 @@ struct RankMemory {
   uint64_t logits = 0;       // this rank's share
   uint64_t host_logits = 0;  // all ranks', in host memory
   uint64_t results = 0;      // kernels::ChoiceResult [max_logit_rows], in host memory
-  uint64_t states = 0;       // kernels::ChoiceState [choice_slots]
-  uint64_t races = 0;        // kernels::RacePart [choice_slots, chunks of the vocabulary]
+  uint64_t teams = 0;        // that narrow rows: kernels::ChooseArgs::teams
+  uint64_t fields = 0;       // who runs in rows' races, and who has run best in each chunk
+  uint64_t races = 0;
   std::vector<uint64_t> kv;     // of each of Program::caches, layer 0
   std::vector<uint64_t> slots;  // of each of Program::caches, layer 0
   uint64_t plain = 0;        // a gated delta net's o, of heads that several workgroups share
