@@ -292,10 +292,23 @@ class RowChooser {
 struct ChooseShare {
   using Args = ChooseArgs;
   static constexpr uint32_t kScratchAt = kChoiceChunk * 4;  // of a chunk, by which edits are made
-  static constexpr uint32_t kLdsBytes = RowChooser::kLdsBytes;
-  static_assert(kScratchAt + kThreads * 4 + kWaves * 8 <= kLdsBytes);
+  static constexpr uint32_t kCodeAt = RowChooser::kLdsBytes;  // nobody looks at it
+  static constexpr uint32_t kLdsBytes = kCodeAt + kThreads * isa::kLdsDmaBytes;
+  static_assert(kScratchAt + kThreads * 4 + kWaves * 8 <= kCodeAt);
+
+  // A step runs this code once, a line after the other out of memory, each waited for: so all of it is asked for at
+  // once, a line a thread, into the L2. The kernels behind this one in the object are longer than what is read
+  // beyond its end.
+  DEVICE static void AskForCode(Arena arena) {
+    constexpr uint32_t kLine = 128;
+    uint64_t here;
+    __asm__ volatile("s_getpc_b64 %0" : "=s"(here));
+    isa::LoadToLds(reinterpret_cast<Global<const isa::LdsDmaWord>>((here & ~uint64_t{kLine - 1}) + ThreadId() * kLine),
+                   arena.Get<isa::LdsDmaWord>(kCodeAt) + WaveId() * kWave);
+  }
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    AskForCode(arena);
     const StepView step(args.step);
     const uint32_t total = args.part == kChooseWait ? 0 : step.logit_rows() * args.chunks;
     for (uint32_t t = worker; t < total; t += workers) {

@@ -44,7 +44,6 @@ struct Prepare {
         At(args.in) + uint64_t{row} * args.stride + head * kHeadDim + Place();
     const uint64_t apart = uint64_t{args.split_rows} * args.stride;
     const RowFactor factor(args.norm, row, true);
-    const Early early(args, step, row, head);
     const float by = factor.Value(args.norm);
     Head x;
 #pragma clang loop unroll(full)
@@ -52,49 +51,23 @@ struct Prepare {
       const float value = SumSplits(at + j * kLanes, args.splits, apart) * by;
       x.at[j] = Mine() ? value : 0.0f;
     }
-    Finish(ReadArgumentsAgain<Args>(), row, head, early, x);
+    Finish(ReadArgumentsAgain<Args>(), step, row, head, x);
   }
 
-  static constexpr uint32_t kTurned = kHeld / 2;  // elements of a lane that turn with another of its own
-  // What a head needs beside the product's sums, asked for beside them.
-  struct Early {
-    float norm[kHeld], cosine[kTurned], sine[kTurned];
-    uint32_t position, page = 0;
-
-    DEVICE Early(const Args& args, const StepView& step, uint32_t row, uint32_t head)
-        : position(step.position(row)) {
-      const bool is_value = head >= args.heads + args.kv_heads;
-      if (!is_value && args.q_norm.address != 0) {
-        const Global<const float> w = At(head < args.heads ? args.q_norm : args.k_norm) + Place();
-#pragma clang loop unroll(full)
-        for (uint32_t j = 0; j < kHeld; ++j) norm[j] = w[j * kLanes];
-      }
-      if (!is_value && args.rotary == kHeadDim) {
-        const uint64_t at = uint64_t{position} * (kHeadDim / 2) + Place();
-#pragma clang loop unroll(full)
-        for (uint32_t j = 0; j < kTurned; ++j) {
-          cosine[j] = At(args.cosine)[at + j * kLanes];
-          sine[j] = At(args.sine)[at + j * kLanes];
-        }
-      }
-      if (head >= args.heads) page = step.pages(row)[args.tables_at + position / kPageTokens];
-    }
-  };
-
   // x: as the product gave it.
-  DEVICE static void Finish(const Args& args, uint32_t row, uint32_t head, const Early& early,
+  DEVICE static void Finish(const Args& args, const StepView& step, uint32_t row, uint32_t head,
                             Head x) {
     const bool is_query = head < args.heads;
     const bool is_value = head >= args.heads + args.kv_heads;
-    const uint32_t position = early.position;
+    const uint32_t position = step.position(row);
     if (args.bias.address != 0) {
       const Global<const float> bias = At(args.bias) + head * kHeadDim + Place();
 #pragma clang loop unroll(full)
       for (uint32_t j = 0; j < kHeld; ++j) x.at[j] += Mine() ? bias[j * kLanes] : 0.0f;
     }
     if (!is_value) {
-      if (args.q_norm.address != 0) Norm(args, early, x);
-      Rotate(args, early, x);
+      if (args.q_norm.address != 0) Norm(args, At(is_query ? args.q_norm : args.k_norm), x);
+      Rotate(args, position, x);
       if constexpr (quant::InfoOf(kFormat).turns) Turn(x);
     }
     if (is_query) {
@@ -107,11 +80,12 @@ struct Prepare {
       return;
     }
     const uint32_t kv_head = head - args.heads - (is_value ? args.kv_heads : 0);
-    const auto page = PageAt<kFormat, kHeadDim>(At(args.kv), early.page, args.kv_heads, kv_head);
+    const auto page = PageAt<kFormat, kHeadDim>(
+        At(args.kv), step.pages(row)[args.tables_at + position / kPageTokens], args.kv_heads, kv_head);
     Append(page, position % kPageTokens, is_value, x);
   }
 
-  DEVICE static void Norm(const Args& args, const Early& early, Head& x) {
+  DEVICE static void Norm(const Args& args, Global<const float> w, Head& x) {
     float sum = 0;
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; j += 2) {
@@ -120,20 +94,22 @@ struct Prepare {
     }
     const float factor = Rsqrt(WaveSum(sum) * (1.0f / kHeadDim) + args.epsilon);
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = x.at[j] * factor * early.norm[j];
+    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = x.at[j] * factor * w[Place() + j * kLanes];
   }
 
   // Rotary dimension R <= head_dim: element i < R / 2 turns with i + R / 2, those from R on stay.
-  DEVICE static void Rotate(const Args& args, const Early& early, Head& x) {
+  DEVICE static void Rotate(const Args& args, uint32_t position, Head& x) {
     if (args.rotary == 0) return;
-    if (args.rotary != kHeadDim) return RotatePart(args, early.position, x);
+    if (args.rotary != kHeadDim) return RotatePart(args, position, x);
     // Both of a pair are this lane's.
+    constexpr uint32_t kApart = kHeld / 2;
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kTurned; ++j) {
-      const float c = early.cosine[j], s = early.sine[j];
-      const float a = x.at[j], b = x.at[j + kTurned];
+    for (uint32_t j = 0; j < kApart; ++j) {
+      const uint64_t at = uint64_t{position} * (kHeadDim / 2) + Place() + j * kLanes;
+      const float c = At(args.cosine)[at], s = At(args.sine)[at];
+      const float a = x.at[j], b = x.at[j + kApart];
       x.at[j] = Fma(a, c, -(b * s));
-      x.at[j + kTurned] = Fma(b, c, a * s);
+      x.at[j + kApart] = Fma(b, c, a * s);
     }
   }
   // The other of a pair is some other lane's.
