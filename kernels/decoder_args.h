@@ -594,6 +594,16 @@ struct ReduceArgs {
   uint32_t split_rows = 0;
 };
 static_assert(sizeof(ReduceArgs) == 184);
+// A product of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch.
+inline constexpr uint32_t kMatmulReduceRows = 4;
+inline constexpr uint32_t kReduceChunks = 64;  // of x, at most
+inline constexpr uint32_t kArrivalWords = 32;  // of a line that workgroups count in
+struct MatmulReduceArgs {
+  MatmulArgs product;          // rows: at most kMatmulReduceRows
+  ReduceArgs reduce;           // of its sums
+  Address<uint32_t> arrivals;  // [chunks] lines, zeros, and zeros again
+};
+static_assert(sizeof(MatmulReduceArgs) == 320);
 // What lies in a rank's exchange memory: of two rounds slots [2][ranks][max_rows, stride] fp32, then
 // the same again [2] for sums; flags [2][ranks][n] and [2][n] with n = max_rows * ceil(stride /
 // kRowChunk); of one round [2][ranks][pair_rows, stride] of an element's bits and its epoch.

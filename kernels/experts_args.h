@@ -42,7 +42,6 @@ static_assert(sizeof(RouteScoredArgs) == 120);
 // after the other.
 inline constexpr uint32_t kArrivalGroups = 16;                 // of workgroups, a line each ...
 inline constexpr uint32_t kArrivalLines = kArrivalGroups + 1;  // ... and one of groups that are whole
-inline constexpr uint32_t kArrivalWords = 32;  // of a line
 // Two sets of them, which launches of experts take by turns: each sets the other to 0, for the one behind it.
 inline constexpr uint32_t kArrivalSets = 2;
 inline constexpr uint32_t kArrivalSetWords = kArrivalLines * kArrivalWords;

@@ -159,6 +159,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   Carver carve;
   m.step = carve.Take((shape_.step_words + TableWords(shape_)) * 4);
   m.arrivals = carve.Take(kernels::kArrivalBytes);
+  m.reduce_arrivals = carve.Take(uint64_t{shape_.chunks} * kernels::kArrivalWords * 4);
   m.plain = carve.Take(rows * shape_.plain_stride * 4);
   const std::vector<bool> taps = TapsOf(program_), inputs = InputsOf(program_);
   for (size_t b = 0; b < program_.buffers.size(); ++b) {
@@ -195,7 +196,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   }
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
-  for (uint64_t* at : {&m.step, &m.arrivals, &m.partial, &m.sums, &m.squares, &m.split, &m.attend_parts,
+  for (uint64_t* at : {&m.step, &m.arrivals, &m.reduce_arrivals, &m.partial, &m.sums, &m.squares, &m.split, &m.attend_parts,
                        &m.router_logits, &m.logits, &m.teams, &m.fields, &m.races, &m.plain}) {
     *at += base;
   }

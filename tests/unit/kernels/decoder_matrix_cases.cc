@@ -261,6 +261,87 @@ Case ProductCase(const Product& p) {
   return out;
 }
 
+// ---- a product that is added to x, and all ranks' ----
+
+// `ranks` GPUs have the same product, which is so many times added to x.
+Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t hidden, uint32_t width, uint32_t parts,
+                      uint32_t splits, uint32_t workers, uint32_t ranks) {
+  Random random(hidden + rows * 7 + static_cast<uint32_t>(format));
+  const Inputs x = RandomInputs(random, rows, width);
+  const TiledWeights w = RandomTiles(random, format, hidden, width, false, parts, {});
+  const uint32_t stride = RoundUp(hidden, kPadColumns), chunks = (hidden + kRowChunk - 1) / kRowChunk;
+  const ExchangeBytes exchange = ExchangeBytesOf(ranks, rows, rows, stride);
+  std::vector<float> before = random.Floats(size_t{rows} * stride);
+  Wanted want(rows, stride);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const Row in = InputOf(x, NormData{}, row);
+    for (uint32_t o = 0; o < stride; ++o) {
+      const double old = before[size_t{row} * stride + o];
+      const Near near = o < hidden ? Dot(w, 0, o, in.values, &in.errors, rounded) : Near{};
+      const double sum = ranks * near.value + old;
+      want.Set(row, o, sum, ranks * near.allowed + (std::abs(sum) + std::abs(old)) * 0x1p-22);
+    }
+  }
+  Case out;
+  out.name = absl::StrCat("matmul_reduce_", NameOf(format), rounded ? "_rounded " : " ", rows, " rows, ", hidden,
+                          " outputs, k ", width, " in ", parts, ", shared by ", splits, ", ", workers, " workgroups, ",
+                          ranks, " ranks");
+  out.bound = rounded ? kRoundedBound : kProductBound;
+  out.steps.emplace_back();
+  const size_t floats = size_t{rows} * stride;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    const auto name = [r](const char* what) { return absl::StrCat(what, r); };
+    out.buffers.push_back({name("step"), StepPlan::Of(rows).Block(), r});
+    out.buffers.push_back({name("in"), SplitRows(x), r});
+    out.buffers.push_back({name("partial"), Bytes(splits * floats * 4, kUntouchedByte), r});
+    out.buffers.push_back({name("x"), ToBytes(before), r});
+    out.buffers.push_back({name("exchange"), Bytes(exchange.bytes), r, ranks > 1 ? Home::kUncached : Home::kVram});
+    out.buffers.push_back({name("arrivals"), Bytes(size_t{chunks} * kArrivalWords * 4), r});
+    std::vector<Buffer> weights;
+    w.AddBuffers(name("w"), &weights);
+    for (Buffer& buffer : weights) {
+      buffer.device = r;
+      out.buffers.push_back(std::move(buffer));
+    }
+    out.steps[0].push_back(MakeLaunch<MatmulReduceArgs>(
+        std::string("matmul_reduce_") + NameOf(format) + (rounded ? "_rounded" : ""), workers,
+        [=](MatmulReduceArgs& args, const Addresses& at) {
+          MatmulArgs& product = args.product;
+          product.step = at.Of<const uint32_t>(name("step"));
+          product.x = at.Of<const float>(name("in"));
+          product.out = at.Of<float>(name("partial"));
+          product.w = w.At(name("w"), at);
+          product.x_stride = x.stride;
+          product.out_stride = stride;
+          product.rows = rows;
+          product.splits = splits;
+          product.split_rows = rows;
+          ReduceArgs& reduce = args.reduce;
+          reduce.step = product.step;
+          reduce.partial = at.Of<const float>(name("partial"));
+          reduce.out.x = at.Of<float>(name("x"));
+          for (uint32_t to = 0; to < ranks; ++to) reduce.exchange[to] = at.Of<uint8_t>(absl::StrCat("exchange", to));
+          reduce.exchange_own = reduce.exchange[r];
+          reduce.flags_at = exchange.flags_at;
+          reduce.pairs_at = exchange.pairs_at;
+          reduce.hidden = hidden;
+          reduce.stride = stride;
+          reduce.chunks = chunks;
+          reduce.max_rows = reduce.pair_rows = rows;
+          reduce.ranks = ranks;
+          reduce.rank = r;
+          reduce.per_step = 1;
+          reduce.splits = splits;
+          reduce.split_rows = rows;
+          args.arrivals = at.Of<uint32_t>(name("arrivals"));
+        },
+        r));
+    out.expectations.push_back(want.Check(name("x")));
+    out.expectations.push_back(Exactly(name("arrivals"), Bytes(size_t{chunks} * kArrivalWords * 4)));
+  }
+  return out;
+}
+
 // ---- experts ----
 
 struct ExpertShape {
@@ -544,6 +625,14 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, true}));
     cases.push_back(ProductCase({format, true, 5, 24, ragged, true, false, 2, true, 1, 1, kClamped}));
   }
+  for (TileFormat format : kFormats) {
+    // Two chunks and a part; a workgroup with many tiles, and one with none; k shared.
+    cases.push_back(MatmulReduceCase(format, false, 1, 1032, 256, 8, 1, 5, 1));
+    cases.push_back(MatmulReduceCase(format, false, 4, 528, 256, 8, 8, 300, 1));
+    if (MayRound(format)) cases.push_back(MatmulReduceCase(format, true, 2, 520, 256, 8, 2, 7, 1));
+  }
+  cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 3, 1040, 256, 8, 4, 9, 2));
+  cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 1, 600, 256, 8, 8, 320, 4));
   for (const auto& [tile, from] : kCoded) {
     cases.push_back(ProductCase({tile, false, 3, 72, 2048, true, false, 2, false, 8, 1, {}, from}));
     cases.push_back(ProductCase({tile, false, 12, 40, 256, false, false, 2, false, 1, 1, {}, from}));

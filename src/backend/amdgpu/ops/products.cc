@@ -102,6 +102,8 @@ void Lowering::Add(const Product& m) {
   }
   Add(m.gate_up ? GateUpKernel(w.format, rounded) : MatmulKernel(w.format, rounded), args, units)
       .beside = m.beside;
+  pending.product = args;
+  if (!m.gate_up && !m.logits) pending.product_reduce = MatmulReduceKernel(w.format, rounded);
 }
 
 // The product of its gate, which leaves no sums, may lie between.
