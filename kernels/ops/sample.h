@@ -425,6 +425,8 @@ struct ChooseRace {
       if (row >= step.logit_rows()) break;
       const Global<const ChoiceRow> choice = step.choice(row);
       if (!IsRaced(choice)) continue;
+      // They have come, or nobody had narrowed; but that was another workgroup's acquire.
+      AwaitShares(args, row, index);
       Team alone = {t % chunks, chunks, nullptr};
       const Selector selector = {arena, alone, ChoicePlaces{args}.Values(row), args.vocab};
       Racer best = {0, 0, kNoToken};

@@ -48,12 +48,12 @@ void AddFootprint(const std::vector<FootprintPage>& pages, Written* written, OpC
     } else if (page.place == FootprintPage::Place::kPeer) {
       out->link_bytes += page.bytes_written;
     } else {
-      uint32_t& before = (*written)[page.address];
-      out->memory_bytes += bytes(page.read & ~before);
-      out->memory_whole += WholeBytes(page, page.read & ~before);
-      out->activation_bytes += bytes(page.read & before);
+      uint32_t& own = (*written)[page.address];
+      own |= page.written;  // what workgroups of one launch hand to each other, too
+      out->memory_bytes += bytes(page.read & ~own);
+      out->memory_whole += WholeBytes(page, page.read & ~own);
+      out->activation_bytes += bytes(page.read & own);
       out->written_bytes += bytes(page.written);
-      before |= page.written;
     }
   }
 }

@@ -27,8 +27,8 @@ struct LitmusAnswer {
 
 struct LitmusOptions {
   uint32_t index = 0;    // of the GPU; the other of two is 0, or 1 of 0
-  uint32_t rounds = 64;  // on a chip some thousands
-  uint32_t polls = 1u << 16;
+  uint32_t rounds = 24;  // on a chip some thousands
+  uint32_t polls = 1u << 14;
 };
 
 StatusOr<std::vector<LitmusAnswer>> RunLitmus(kfd::Sys& sys, const LitmusOptions& options);
