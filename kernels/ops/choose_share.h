@@ -301,8 +301,7 @@ struct ChooseShare {
   // beyond its end.
   DEVICE static void AskForCode(Arena arena) {
     constexpr uint32_t kLine = 128;
-    uint64_t here;
-    __asm__ volatile("s_getpc_b64 %0" : "=s"(here));
+    const uint64_t here = __builtin_amdgcn_s_getpc();
     isa::LoadToLds(reinterpret_cast<Global<const isa::LdsDmaWord>>((here & ~uint64_t{kLine - 1}) + ThreadId() * kLine),
                    arena.Get<isa::LdsDmaWord>(kCodeAt) + WaveId() * kWave);
   }

@@ -90,9 +90,8 @@ struct HandOver {
     const Lds<uint32_t> answer = arena.Get<uint32_t>();
     if (ThreadId() == 0) {
       answer[0] = PollBounded(args.limit, &seen->most_polls, [&] {
-        const uint32_t now = plain ? __scoped_atomic_load_n(flag, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP)
-                                   : LoadFlag<kScope>(flag);
-        return now == round;
+        if (!plain) return LoadFlag<kScope>(flag) == round;
+        return flag[MadeBefore(0u)] == round;  // a load a turn, because nobody knows where
       });
     }
     BarrierLds();

@@ -196,8 +196,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   }
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
-  for (uint64_t* at : {&m.step, &m.arrivals, &m.reduce_arrivals, &m.partial, &m.sums, &m.squares, &m.split, &m.attend_parts,
-                       &m.router_logits, &m.logits, &m.teams, &m.fields, &m.races, &m.plain}) {
+  for (uint64_t* at : {&m.step, &m.arrivals, &m.reduce_arrivals, &m.partial, &m.sums, &m.squares, &m.split,
+                       &m.attend_parts, &m.router_logits, &m.logits, &m.teams, &m.fields, &m.races, &m.plain}) {
     *at += base;
   }
   for (std::vector<uint64_t>* each : {&m.buffers, &m.cosine, &m.sine}) {
