@@ -45,6 +45,8 @@ const char* NameOf(Outcome outcome) {
       return "largest chosen";
     case Outcome::kDrawn:
       return "drawn";
+    case Outcome::kRaced:
+      return "drawn from all";
   }
   return "";
 }
@@ -136,7 +138,7 @@ Status Print(const Settings& s) {
                        model::SyntheticFormatFromName(format));
       ASSIGN_OR_RETURN(const std::vector<TokenCounts> steps,
                        CountSteps(config, synthetic, options,
-                                  {Outcome::kLargest, Outcome::kDrawn, Outcome::kRead}));
+                                  {Outcome::kLargest, Outcome::kDrawn, Outcome::kRaced, Outcome::kRead}));
       if (s.json) {
         for (const TokenCounts& counts : steps) WriteJson(isa, format, counts, &json);
       } else {

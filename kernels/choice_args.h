@@ -53,41 +53,63 @@ struct ChoiceResult {
 };
 static_assert(sizeof(ChoiceResult) == 8);
 
-// What narrowing says of a row: who runs in the race.
-struct ChoiceState {
-  uint32_t draws = 0;
-  float peak = 0;        // the largest logit
-  float least = 0;       // logits below it are out (top_k)
-  uint32_t order = 0;    // scores below it are out (top_p): kernels/common/draw.h OrderOfScore
-  uint32_t last_id = 0;  // of the scores that equal it, higher ids are out
+inline constexpr uint32_t kChoiceChunk = 2048;  // logits of one workgroup
+// Whether choose_share chooses for a row by itself, with nothing left to the launches behind it: the largest
+// logit, or a draw among few.
+inline constexpr uint32_t kMostAtOnce = 50;
+constexpr bool ChoosesAtOnce(uint32_t flags, uint32_t top_k) {
+  return !(flags & kChoiceSample) || (top_k > 0 && top_k <= kMostAtOnce);
+}
+
+// What a chunk tells a row's owner, each word beside a tag of its step, so that it needs no flag: order and id of
+// its peak, the number of its candidates and a word of nothing; then order and id of each. More than kChunkFound
+// are counted, and not told. Orders are those of ops/choose_share.h OrderOfLogit.
+inline constexpr uint32_t kFoundHead = 4;
+inline constexpr uint32_t kChunkFound = 64;
+inline constexpr uint32_t kFoundWords = kFoundHead + 2 * kChunkFound;
+constexpr uint32_t FoundTag(uint32_t index) { return 2 * index + 1; }  // of neighbouring steps never one, never 0
+constexpr uint64_t TaggedFound(uint32_t index, uint32_t value) {
+  return uint64_t{FoundTag(index)} << 32 | value;
+}
+
+// Who runs in a race, as narrowing finds it.
+struct RaceField {
+  uint32_t draws = 0;                   // 0: no token can be chosen
+  float peak = 0;                       // the largest logit
+  float least = -0x1.fffffep+127f;      // logits below it are out (top_k)
+  uint32_t order = 0;                   // scores below it are out (top_p): kernels/common/draw.h OrderOfScore
+  uint32_t last_id = 0xffffffff;        // of the scores that equal it, higher ids are out
   uint32_t reserved[3] = {};
 };
-static_assert(sizeof(ChoiceState) == 32);
+static_assert(sizeof(RaceField) == 32);
 
-// The best of a part of a race: its score as a double's two halves, and its id.
-struct RacePart {
-  uint32_t high = 0, low = 0, id = 0, reserved = 0;
-};
-static_assert(sizeof(RacePart) == 16);
+// Teams of workgroups that narrow rows side by side, what each has of memory (ops/sample.h Team), and what a chunk
+// tells of its best racer: a double's two halves and an id, each beside its tag.
+inline constexpr uint32_t kRaceTeams = 4;
+inline constexpr uint32_t kRaceTeamLine = 16;  // words of 64 bits: a counter, in a line of its own
+inline constexpr uint32_t kRaceTeamWords = 3 * 2048 + kRaceTeamLine;
+inline constexpr uint32_t kRacerWords = 4;
 
-inline constexpr uint32_t kChoiceChunk = 2048;  // logits of one workgroup
-// No token: a part's logits hold a nan or an infinity.
-inline constexpr uint32_t kInsaneLogits = 0xfffffffe;
+// What a launch of choose_share does: its chunks tell, workgroups wait for them and choose, or both. As many workgroups
+// wait as rows are owned; where these are more than the compute units, they have a launch behind the one that tells,
+// because who waits must leave room for those that are waited for.
+enum ChoosePart : uint32_t { kChooseBoth = 0, kChooseTell = 1, kChooseWait = 2 };
 
-// One argument struct for the four kernels of a choice. Row i of the step's logit rows belongs to
-// rank i % ranks, in slot i / ranks. choose_share, on every rank: its share of the logits is edited
-// and goes to the owner: for every chunk its peak, and if a token is drawn the logits too; push and
-// flag as in Reduce. choose_narrow, choose_race, choose_winner: the owner's work; it tells the host
-// and, for the rows of the step behind, every GPU.
+// One argument struct for the three kernels of a choice. Row i of the step's logit rows belongs to
+// rank i % ranks, in slot i / ranks. choose_share, on every rank: its share of the logits is edited, and what
+// is found in every chunk goes to the owner, who chooses where that is enough (ChoosesAtOnce); if a token is
+// drawn the logits go there too, push and flag as in Reduce. choose_narrow and choose_race: the owner's work on
+// other rows. Who chooses tells the host and, for the rows of the step behind, every GPU.
 struct ChooseArgs {
   Address<const uint32_t> step;
   Address<const float> logits;            // [2][max_rows, share_stride], this rank's share
   Address<float> host_logits;             // [2][max_rows, vocab_stride]
   Address<ChoiceResult> results;          // [2][max_rows], in host memory, zeroes before the step
-  Address<ChoiceState> states;            // [slots]
-  Address<RacePart> races;                // [slots, ceil(vocab / kChoiceChunk)]
+  Address<uint64_t> teams;                // [kRaceTeams, kRaceTeamWords], zeroed once
+  Address<RaceField> fields;              // [slots]
+  Address<uint64_t> races;                // [slots, ceil(vocab / kChoiceChunk), kRacerWords], zeroed once
   Address<float> values[kMaxRanks];       // in the owner's memory: [slots, vocab_stride]
-  Address<ScoredWords> peaks[kMaxRanks];  // [slots, ranks, chunks]
+  Address<uint64_t> found[kMaxRanks];     // [slots, ranks, chunks, kFoundWords], zeroed once
   Address<uint32_t> flags[kMaxRanks];     // [2][slots, ranks, chunks], zeroed once
   Address<uint64_t> tokens[kMaxRanks];    // [2][max_rows] TaggedToken, in each rank's memory
   uint32_t vocab = 0;
@@ -101,9 +123,9 @@ struct ChooseArgs {
   uint32_t rank = 0;
   uint32_t mass_shift = 0;  // MassShift(vocab)
   uint32_t max_rows = 0;    // logit rows of a step
-  uint32_t reserved = 0;
+  ChoosePart part = kChooseBoth;  // of choose_share
 };
-static_assert(sizeof(ChooseArgs) == 352);
+static_assert(sizeof(ChooseArgs) == 360);
 
 }  // namespace mainarch::kernels
 

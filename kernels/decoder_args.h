@@ -254,7 +254,8 @@ static_assert(sizeof(DeltaArgs) == 168);
 // A tile is 16 output rows by n = 1, 2 or 4 steps: 1 KiB (bf16 pair: 2 KiB).
 //   kBf16      [lane][8], n = 1
 //   kBf16Pair  two such, the rounded value and what rounding left: F16 exactly, F32 to 2^-17
-//   kFp8       [lane][n][8], n = 2; scales [tile][2] fp32, one a step
+//   kFp8       [lane][n][8], n = 2; scales [tile][2] fp32, one a step; on chips that read e4m3fnuz alone bytes are
+//              such, half of what they stand for
 //   kMxfp4     [lane][n][4 bytes], n = 4; scales [four steps][row][4] E8M0, one a step
 //   kNibble    the same, n = 4; scales [record][row][2] fp32, of one step or of 2^shift; then, if there
 //              are factors, [step][row][2 bytes]; quant::TileCode and TileFactors say what they make
@@ -593,6 +594,16 @@ struct ReduceArgs {
   uint32_t split_rows = 0;
 };
 static_assert(sizeof(ReduceArgs) == 184);
+// A product of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch.
+inline constexpr uint32_t kMatmulReduceRows = 4;
+inline constexpr uint32_t kReduceChunks = 64;  // of x, at most
+inline constexpr uint32_t kArrivalWords = 32;  // of a line that workgroups count in
+struct MatmulReduceArgs {
+  MatmulArgs product;          // rows: at most kMatmulReduceRows
+  ReduceArgs reduce;           // of its sums
+  Address<uint32_t> arrivals;  // [chunks] lines, zeros, and zeros again
+};
+static_assert(sizeof(MatmulReduceArgs) == 320);
 // What lies in a rank's exchange memory: of two rounds slots [2][ranks][max_rows, stride] fp32, then
 // the same again [2] for sums; flags [2][ranks][n] and [2][n] with n = max_rows * ceil(stride /
 // kRowChunk); of one round [2][ranks][pair_rows, stride] of an element's bits and its epoch.

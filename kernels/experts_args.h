@@ -11,8 +11,7 @@ namespace mainarch::kernels {
 
 struct RouteArgs {
   Address<const uint32_t> step;
-  RouterArgs router;           // rows is taken from the step; logits [splits][split_rows, stride]
-  Address<uint32_t> arrivals;  // [kArrivalLines] lines, set to 0: what the experts count with
+  RouterArgs router;  // rows is taken from the step; logits [splits][split_rows, stride]
   uint32_t stride = 0;
   // 1: a shared expert. The logit after the experts' is its gate; ids and weights are [rows, top +
   // 1], the last of a row `experts` and sigmoid(gate).
@@ -21,7 +20,7 @@ struct RouteArgs {
   uint32_t split_rows = 0;
   NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
 };
-static_assert(sizeof(RouteArgs) == 96);
+static_assert(sizeof(RouteArgs) == 88);
 
 inline constexpr uint32_t kRouterMaxGroups = 64;  // a lane each
 // A router of more rules than a softmax of logits (RouterOp): p = softmax or sigmoid of logit + bias, the
@@ -37,19 +36,30 @@ struct RouteScoredArgs {
   uint32_t chosen_groups = 1;
   float scale = 1;  // more than 0
 };
-static_assert(sizeof(RouteScoredArgs) == 128);
+static_assert(sizeof(RouteScoredArgs) == 120);
 
 // Workgroups that hand over count in lines of their own, because additions to one line are made one
 // after the other.
 inline constexpr uint32_t kArrivalGroups = 16;                 // of workgroups, a line each ...
 inline constexpr uint32_t kArrivalLines = kArrivalGroups + 1;  // ... and one of groups that are whole
-inline constexpr uint32_t kArrivalWords = 32;  // of a line
-inline constexpr uint32_t kArrivalBytes = kArrivalLines * kArrivalWords * 4;
+// Two sets of them, which launches of experts take by turns: each sets the other to 0, for the one behind it.
+inline constexpr uint32_t kArrivalSets = 2;
+inline constexpr uint32_t kArrivalSetWords = kArrivalLines * kArrivalWords;
+inline constexpr uint32_t kArrivalBytes = kArrivalSets * kArrivalSetWords * 4;
+// Which set a launch takes that is number `turn` of a step's `turns`.
+constexpr uint32_t ArrivalSet(uint32_t index, uint32_t turn, uint32_t turns) {
+  return (index * turns + turn) % kArrivalSets;
+}
+// Rows of a step, at most, whose experts' workgroups each choose for themselves: a wave a row.
+inline constexpr uint32_t kRouteHereRows = 4;
 
 // out[row] = sum over the row's experts, in ascending id, of weight * down(silu(gate h) * up h),
 // h = norm(x): one launch, in which workgroups wait for the first product of all before the second.
 // All workers must be resident. Experts are added leaf by leaf of down's k, so that ranks, too, add
 // what is left of its tree.
+//
+// In steps of few rows every workgroup works out which experts were chosen from the router's logits
+// (`route`): that is sooner than a launch that tells them.
 struct ExpertsArgs {
   Address<const uint32_t> step;
   Address<const float> x;        // [rows, x_stride] split rows
@@ -57,7 +67,7 @@ struct ExpertsArgs {
   Address<const float> weights;  // [rows, top]
   Address<float> act;            // [rows, top, act_stride] split rows
   Address<float> out;            // [rows, out_stride]
-  Address<uint32_t> arrivals;    // [kArrivalLines] lines, 0 at the start
+  Address<uint32_t> arrivals;    // kArrivalSets sets of kArrivalLines lines; the first one's turn finds zeros
   Tiles gate_up;                 // of one expert
   Tiles down;                    // of one expert
   // Bytes from expert to expert: data, then scales; each less than 4 GiB (CheckTiles).
@@ -72,14 +82,17 @@ struct ExpertsArgs {
   uint32_t top = 0;      // slots of a row, at most kRouterMaxTop; a shared expert has the last
   uint32_t experts = 0;  // at most kRouterMaxExperts, and a shared one
   uint32_t most_rows = 0;  // of x: a step has no more
+  uint32_t turn = 0;       // ArrivalSet
+  uint32_t turns = 0;
+  RouteArgs route;  // experts 0: ids and weights are there; else most_rows is at most kRouteHereRows
 };
-static_assert(sizeof(ExpertsArgs) == 232);
+static_assert(sizeof(ExpertsArgs) == 328);
 
 struct ExpertsAnyArgs {
   ExpertsArgs experts;
   GatingArgs gating;
 };
-static_assert(sizeof(ExpertsAnyArgs) == 272);
+static_assert(sizeof(ExpertsAnyArgs) == 368);
 
 // x[row] += sum over the row's slots of weight * bias[id].
 struct ExpertsBiasArgs {

@@ -84,10 +84,10 @@ DEVICE uint32_t OrLds(Lds<uint32_t> word, uint32_t bits) {
   return __scoped_atomic_fetch_or(word, bits, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
 }
 
-// Adds to a counter that other waves of the workgroup add to too.
+// Adds to a counter that other waves of the workgroup add to too; what it was before.
 template <class T>
-DEVICE void AddLds(Lds<T> counter, T value) {
-  __scoped_atomic_fetch_add(counter, value, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
+DEVICE T AddLds(Lds<T> counter, T value) {
+  return __scoped_atomic_fetch_add(counter, value, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP);
 }
 
 // Epochs wrap: `now` has reached `goal` when it is at most 2^31 - 1 ahead of it.

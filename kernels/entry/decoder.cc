@@ -4,6 +4,7 @@
 #include "kernels/ops/attend_latent.h"
 #include "kernels/ops/attend_long.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/choose_share.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
 #include "kernels/ops/experts_bias.h"
@@ -11,11 +12,11 @@
 #include "kernels/ops/heads_matmul.h"
 #include "kernels/ops/latent.h"
 #include "kernels/ops/matmul.h"
+#include "kernels/ops/matmul_reduce.h"
 #include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
 #include "kernels/ops/route_scored.h"
 #include "kernels/ops/row_gate.h"
-#include "kernels/ops/sample.h"
 #include "kernels/ops/step.h"
 #include "kernels/ops/taps.h"
 
@@ -39,10 +40,9 @@ KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
 KERNEL(route, Route, "vgpr=96 sgpr=112")
 KERNEL(route_scored, RouteScored, "vgpr=80 sgpr=112")
-KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
-KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
-KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
-KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
+KERNEL(choose_share, ChooseShare, "vgpr=80 sgpr=112 lds=22656 gfx942.lds=19584")
+KERNEL(choose_narrow, ChooseNarrow, "vgpr=80 sgpr=112 lds=18560")
+KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=112 lds=64")
 KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=5136")
 KERNEL(attend_long_merge, AttendLongMerge, "vgpr=104 sgpr=112 lds=3088")
 
@@ -158,6 +158,26 @@ KERNEL(gate_up_mxfp4_any_rounded, GateUpMxfp4AnyRounded, "vgpr=168 sgpr=112 lds=
 KERNEL(experts_bf16_any_rounded, ExpertsBf16AnyRounded, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_fp8_any_rounded, ExpertsFp8AnyRounded, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any_rounded, ExpertsMxfp4AnyRounded, "vgpr=256 sgpr=112 lds=23632")
+
+// And the all-reduce behind it.
+using MatmulReduceBf16 = MatmulReduce<TileFormat::kBf16>;
+using MatmulReducePair = MatmulReduce<TileFormat::kBf16Pair>;
+using MatmulReduceFp8 = MatmulReduce<TileFormat::kFp8>;
+using MatmulReduceMxfp4 = MatmulReduce<TileFormat::kMxfp4>;
+using MatmulReduceNibble = MatmulReduce<TileFormat::kNibble>;
+using MatmulReduceByte = MatmulReduce<TileFormat::kByte>;
+using MatmulReduceBf16Rounded = MatmulReduce<TileFormat::kBf16, true>;
+using MatmulReduceFp8Rounded = MatmulReduce<TileFormat::kFp8, true>;
+using MatmulReduceMxfp4Rounded = MatmulReduce<TileFormat::kMxfp4, true>;
+KERNEL(matmul_reduce_bf16, MatmulReduceBf16, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_reduce_pair, MatmulReducePair, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_reduce_fp8, MatmulReduceFp8, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_reduce_mxfp4, MatmulReduceMxfp4, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
+KERNEL(matmul_reduce_nibble, MatmulReduceNibble, "vgpr=152 sgpr=112 lds=4096")
+KERNEL(matmul_reduce_byte, MatmulReduceByte, "vgpr=144 sgpr=112 lds=4096")
+KERNEL(matmul_reduce_bf16_rounded, MatmulReduceBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_reduce_fp8_rounded, MatmulReduceFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_reduce_mxfp4_rounded, MatmulReduceMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
 
 #define MAINARCH_ATTENTION(suffix, format, head_dim)                      \
   using Prepare_##suffix = Prepare<format, head_dim>;                     \

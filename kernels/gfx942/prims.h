@@ -98,7 +98,7 @@ DEVICE u32x4 Bf16sOf(const f32x2 (&of)[4]) {
   return out;
 }
 
-// Eight codes of a weight as bf16, exactly.
+// Eight codes of e4m3fn as bf16, exactly.
 DEVICE u32x4 Fp8TileToBf16(uint32_t low, uint32_t high) {
   const f32x2 of[4] = {Fp8OcpToFloat2<false>(low), Fp8OcpToFloat2<true>(low),
                        Fp8OcpToFloat2<false>(high), Fp8OcpToFloat2<true>(high)};
@@ -111,8 +111,8 @@ DEVICE uint32_t NearBf16Pair(float low, float high) {
   return __builtin_amdgcn_perm(BitCast<uint32_t>(high) + 0x8000, BitCast<uint32_t>(low) + 0x8000, 0x07060302);
 }
 
-// Eight codes of a cache, as bf16 that are kCachedFp8Scale too small: Fp8OcpFromFloat2 writes no negative zero, the one
-// finite code that e4m3fnuz has not.
+// Eight codes of a cache or of a weight in fp8 tiles, as bf16 that are kCachedFp8Scale too small: Fp8OcpFromFloat2
+// writes no negative zero, the one finite code that e4m3fnuz has not, and the host stores weights without it.
 inline constexpr float kCachedFp8Scale = quant::kFnuzScale;
 DEVICE u32x4 CachedFp8ToBf16(uint32_t low, uint32_t high) {
   const f32x2 of[4] = {NativeFp8ToFloat2<false>(low), NativeFp8ToFloat2<true>(low),

@@ -102,7 +102,7 @@ DEVICE f32x2 Fp8OcpToFloat2(uint32_t bytes) {
   return NativeFp8ToFloat2<kHigh>(bytes);
 }
 
-// Eight codes of a weight as bf16, exactly.
+// Eight codes of e4m3fn as bf16, exactly.
 DEVICE u32x4 Fp8TileToBf16(uint32_t low, uint32_t high) {
   return u32x4{BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(low, 1.0f, false)),
                BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(low, 1.0f, true)),
@@ -116,7 +116,7 @@ DEVICE uint32_t NearBf16Pair(float low, float high) {
   return BitCast<uint32_t>(pair);
 }
 
-// Eight codes of a cache, as bf16 that are kCachedFp8Scale too small.
+// Eight codes of a cache or of a weight in fp8 tiles, as bf16 that are kCachedFp8Scale too small.
 inline constexpr float kCachedFp8Scale = 1;
 DEVICE u32x4 CachedFp8ToBf16(uint32_t low, uint32_t high) { return Fp8TileToBf16(low, high); }
 

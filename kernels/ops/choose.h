@@ -67,6 +67,16 @@ struct Router {
   using Args = RouterArgs;
   static constexpr uint32_t kLdsBytes = 0;
 
+  // Choices of a row to memory, a row behind the other.
+  DEVICE static auto Into(const Args& args, uint32_t row, uint32_t slots) {
+    const Global<uint32_t> ids = At(args.ids) + uint64_t{row} * slots;
+    const Global<float> weights = At(args.weights) + uint64_t{row} * slots;
+    return [=](uint32_t slot, uint32_t id, float weight) {
+      ids[slot] = id;
+      weights[slot] = weight;
+    };
+  }
+
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     for (uint32_t row = worker * kWaves + WaveId(); row < args.rows; row += workers * kWaves) {
       const Global<const float> logits = At(args.logits) + uint64_t{row} * args.experts;
@@ -76,7 +86,7 @@ struct Router {
         for (uint32_t j = 0; j < kHeld; ++j) {
           held[j] = logits[Min(LaneId() * kHeld + j, args.experts - 1)];
         }
-        Choose<kHeld>(args, row, false, held, 0.0f);
+        Choose<kHeld>(args, false, held, 0.0f, Into(args, row, args.top));
       });
     }
   }
@@ -84,9 +94,10 @@ struct Router {
   // Of a row of logits whose elements are sums of `splits` numbers, each `split_stride` elements behind the
   // one before; both strides are multiples of kPadColumns. They are multiplied by what `factor` gives once
   // they are asked for. `shared`: one more logit and one more slot, for the expert that every row has.
-  template <class Factor>
+  // put(slot, id, weight) gets each choice, in one lane.
+  template <class Factor, class Put>
   DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride, bool shared,
-                            uint32_t splits, uint64_t split_stride, Factor factor) {
+                            uint32_t splits, uint64_t split_stride, Factor factor, Put put) {
     const Global<const float> logits = At(args.logits) + uint64_t{row} * stride;
     ForHeld(args, [&]<uint32_t kHeld>() {
       using Held = Vec<float, kHeld>;
@@ -95,7 +106,7 @@ struct Router {
                                   split_stride / kHeld);
       const float gate = shared ? SumSplits(logits + args.experts, splits, split_stride) : 0.0f;
       const float by = factor();
-      Choose<kHeld>(args, row, shared, held * by, gate * by);
+      Choose<kHeld>(args, shared, held * by, gate * by, put);
     });
   }
 
@@ -111,9 +122,9 @@ struct Router {
   }
 
   // Each turn finds the largest that is left: what is looked at is one number a lane.
-  template <uint32_t kHeld>
-  DEVICE static void Choose(const Args& args, uint32_t row, bool shared, Vec<float, kHeld> held,
-                            float gate) {
+  template <uint32_t kHeld, class Put>
+  DEVICE static void Choose(const Args& args, bool shared, Vec<float, kHeld> held, float gate,
+                            Put put) {
     uint32_t orders[kHeld];
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
@@ -141,15 +152,8 @@ struct Router {
       slot += ReadLane(index, turn) < index;
     }
     if (!args.renormalise) sum = SumOfAll(orders, largest);
-    const uint64_t first = uint64_t{row} * (args.top + shared);
-    if (LaneId() < args.top) {
-      At(args.ids)[first + slot] = index;
-      At(args.weights)[first + slot] = mine / sum;
-    }
-    if (shared && LaneId() == 0) {
-      At(args.ids)[first + args.top] = args.experts;
-      At(args.weights)[first + args.top] = 1.0f / (1.0f + Exp(-gate));
-    }
+    if (LaneId() < args.top) put(slot, index, mine / sum);
+    if (shared && LaneId() == 0) put(args.top, args.experts, 1.0f / (1.0f + Exp(-gate)));
   }
 
   template <uint32_t kHeld>

@@ -27,18 +27,18 @@ struct Route {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     const uint32_t rows = StepView(args.step).rows();
-    if (worker == 0) {
-      for (uint32_t i = ThreadId(); i < kArrivalLines; i += kThreads) {
-        At(args.arrivals)[i * kArrivalWords] = 0;
-      }
-    }
     for (uint32_t row = worker * kWaves + WaveId(); row < rows; row += workers * kWaves) {
       const Args again = ReadArgumentsAgain<Args>();
-      const RowFactor factor(again.norm, row, true);
-      Router::OneRow(again.router, row, again.stride, again.shared, again.splits,
-                     uint64_t{again.split_rows} * again.stride,
-                     [&] { return factor.Value(again.norm); });
+      OneRow(again, row, Router::Into(again.router, row, again.router.top + again.shared));
     }
+  }
+
+  template <class Put>
+  DEVICE static void OneRow(const Args& args, uint32_t row, Put put) {
+    const RowFactor factor(args.norm, row, true);
+    Router::OneRow(args.router, row, args.stride, args.shared, args.splits,
+                   uint64_t{args.split_rows} * args.stride,
+                   [&] { return factor.Value(args.norm); }, put);
   }
 };
 
@@ -77,20 +77,22 @@ struct Experts {
   template <Columns kColumns>
   DEVICE static void Both(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
+    ClearOthers(worker);
+    RouteHere(rows, arena);
     const Args up = ReadArgumentsAgain<Args>();
     for (uint32_t first = 0; first < rows; first += kTileRows) {
       Distinct(up, rows, first, arena);
       GateUp<kColumns>(up, rows, first, worker, workers, arena);
     }
     const Args early = ReadArgumentsAgain<Args>();
-    Arrive(At(early.arrivals), worker, workers);
+    Arrive(Arrivals(), worker, workers);
     // Weights do not depend on what is waited for: those of step 0, if a whole tile begins there.
     Asked<DownTile, kColumns> asked[2];
     const bool has_asked = Together(early.down) && rows <= kTileRows &&
                            worker < early.down.outputs &&
                            PartEnd(early.down, 0) >= TileSteps(kDown);
     if (has_asked) AskFirst(early, UnitOf<kColumns>(rows, 0, worker, arena), 0, asked);
-    AwaitAll(At(early.arrivals), workers);
+    AwaitAll(Arrivals(), workers);
     const Args& down = early;
     for (uint32_t first = 0; first < rows; first += kTileRows) {
       if (rows > kTileRows) Distinct(down, rows, first, arena);  // else it is there already
@@ -100,6 +102,37 @@ struct Experts {
         Down<kColumns>(down, rows, first, worker, workers, arena);
       }
     }
+  }
+
+  // The lines that this launch counts in, or those of the next one.
+  DEVICE static Global<uint32_t> Arrivals(bool others = false) {
+    const Args args = ReadArgumentsAgain<Args>();
+    const uint32_t set = ArrivalSet(StepView(args.step).index(), args.turn, args.turns);
+    return At(args.arrivals) + (others ? 1 - set : set) * kArrivalSetWords;
+  }
+  // Nobody is at the other lines any more: they are zeros for the next launch.
+  DEVICE static void ClearOthers(uint32_t worker) {
+    if (worker != 0 || ThreadId() >= kArrivalLines) return;
+    Arrivals(/*others=*/true)[ThreadId() * kArrivalWords] = 0;
+  }
+
+  // Where nobody has chosen yet: a wave a row. Ids lie where the list will be.
+  DEVICE static bool RoutesHere() {
+    return ReadArgumentsAgain<Args>().route.router.experts != 0;
+  }
+  DEVICE static void RouteHere(uint32_t rows, Arena arena) {
+    if (!RoutesHere()) return;
+    const Args args = ReadArgumentsAgain<Args>();
+    const uint32_t row = WaveId();
+    if (row < rows) {
+      const Lds<uint32_t> ids = arena.Get<uint32_t>(kListAt) + row * args.top;
+      const Lds<float> weights = arena.Get<float>(kWeightsAt) + row * args.top;
+      Route::OneRow(args.route, row, [=](uint32_t slot, uint32_t id, float weight) {
+        ids[slot] = id;
+        weights[slot] = weight;
+      });
+    }
+    BarrierLds();
   }
 
   // Nobody goes on before all have stored what they had to. They are counted in several lines, which
@@ -134,8 +167,13 @@ struct Experts {
     const bool chooses = ThreadId() < count;
     uint32_t id = 0;
     float weight = 0;
-    // Asked for before the number of rows is known.
-    if (ThreadId() < Min(kTileRows, args.most_rows - first) * args.top) {
+    if (RoutesHere()) {
+      if (chooses) {
+        id = arena.Get<uint32_t>(kListAt)[ThreadId()];
+        weight = arena.Get<float>(kWeightsAt)[ThreadId()];
+      }
+    } else if (ThreadId() < Min(kTileRows, args.most_rows - first) * args.top) {
+      // Asked for before the number of rows is known.
       id = At(args.ids)[uint64_t{first} * args.top + ThreadId()];
       weight = At(args.weights)[uint64_t{first} * args.top + ThreadId()];
     }

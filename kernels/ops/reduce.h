@@ -66,8 +66,14 @@ DEVICE RowPiece ResidualOf(const ReduceArgs& args, const ReduceUnit& unit) {
   if ((args.mode & (kReducePlain | kReduceSet)) != 0 || !unit.real) return RowPiece{0, 0};
   return *reinterpret_cast<Global<const RowPiece>>(At(args.out.x) + unit.at);
 }
+// What StoreSum multiplies by.
+DEVICE RowPiece WeightsOf(const ReduceArgs& args, const ReduceUnit& unit, uint32_t t) {
+  if (args.mode & kReducePlain) return RowPiece{1, 1};
+  const RowChunk out = {args.out, args.hidden, args.stride, args.chunks};
+  return out.Weights(t - unit.row * args.chunks);
+}
 DEVICE void StoreSum(const ReduceArgs& args, const ReduceUnit& unit, uint32_t t, RowPiece residual,
-                     RowPiece sum, Arena arena) {
+                     RowPiece weights, RowPiece sum, Arena arena) {
   if (args.mode & kReducePlain) {
     const float first = sum[0], second = sum[1];
     if (unit.real) At(args.out.x)[unit.at] = first;
@@ -75,7 +81,7 @@ DEVICE void StoreSum(const ReduceArgs& args, const ReduceUnit& unit, uint32_t t,
     return;
   }
   const RowChunk out = {args.out, args.hidden, args.stride, args.chunks};
-  out.Store(unit.row, t - unit.row * args.chunks, residual + sum, arena);
+  out.Store(unit.row, t - unit.row * args.chunks, residual + sum, weights, arena);
 }
 
 DEVICE uint32_t EpochOf(const ReduceArgs& args, const StepView& step) {
@@ -102,8 +108,9 @@ struct Reduce {
     for (uint32_t t = worker; t < total; t += workers) {
       const Args sum = ReadArgumentsAgain<Args>();
       const ReduceUnit unit(sum, t);
-      const RowPiece residual = ResidualOf(sum, unit);
-      StoreSum(sum, unit, t, residual, Sum(sum, unit, epoch), arena);
+      const RowPiece residual = ResidualOf(sum, unit), weights = WeightsOf(sum, unit, t);
+      const RowPiece all = Sum(sum, unit, epoch);
+      StoreSum(ReadArgumentsAgain<Args>(), unit, t, residual, weights, all, arena);
     }
   }
 
@@ -111,8 +118,8 @@ struct Reduce {
     const uint32_t total = StepView(args.step).rows() * args.chunks;
     for (uint32_t t = worker; t < total; t += workers) {
       const ReduceUnit unit(args, t);
-      const RowPiece residual = ResidualOf(args, unit);
-      StoreSum(args, unit, t, residual, PartialOf(args, unit), arena);
+      const RowPiece residual = ResidualOf(args, unit), weights = WeightsOf(args, unit, t);
+      StoreSum(args, unit, t, residual, weights, PartialOf(args, unit), arena);
     }
   }
 
@@ -223,7 +230,7 @@ struct ReduceTwice {
       if (unit.real) {
         sum = *reinterpret_cast<Global<const RowPiece>>(SumSlot(args, args.rank, unit, epoch));
       }
-      StoreSum(args, unit, t, residual, sum, arena);
+      StoreSum(args, unit, t, residual, WeightsOf(args, unit, t), sum, arena);
     }
   }
 

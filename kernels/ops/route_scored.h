@@ -22,11 +22,6 @@ struct RouteScored {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     const uint32_t rows = StepView(args.route.step).rows();
-    if (worker == 0) {
-      for (uint32_t i = ThreadId(); i < kArrivalLines; i += kThreads) {
-        At(args.route.arrivals)[i * kArrivalWords] = 0;
-      }
-    }
     for (uint32_t row = worker * kWaves + WaveId(); row < rows; row += workers * kWaves) {
       OneRow(ReadArgumentsAgain<Args>(), row);
     }

@@ -6,17 +6,24 @@
 // nothing depends on an order of additions.
 //
 // Argument and data flow: ChooseArgs. A greedy step takes one round over the fabric and 16 bytes a
-// chunk; a drawn row sends its logits to its owner, who does the rest alone.
+// chunk, a row drawn with a small top_k some hundred more, and both one launch (ops/choose_share.h). Here are
+// those of rows with other filters, whose logits the owner has whole: a team of workgroups narrows them, and draws.
 #ifndef MAINARCH_KERNELS_OPS_SAMPLE_H_
 #define MAINARCH_KERNELS_OPS_SAMPLE_H_
 
 #include "kernels/choice_args.h"
 #include "kernels/common/draw.h"
+#include "kernels/common/kernel.h"
 #include "kernels/ops/step.h"
 
 namespace mainarch::kernels {
 
-// What the four ops share: who owns a row, and where its things lie in the owner's memory.
+// An order of logits in which -inf is 0, and what is no number, or infinite, comes after all that are.
+DEVICE uint32_t OrderOfLogit(float logit) { return OrderOf(logit) - OrderOf(-__builtin_inff()); }
+DEVICE float LogitOfOrder(uint32_t order) { return FromOrder(order + OrderOf(-__builtin_inff())); }
+inline constexpr uint32_t kLargestOrder = OrderOf(kLargestFloat) - OrderOf(-__builtin_inff());
+
+// What the ops share: who owns a row, and where its things lie in the owner's memory.
 struct ChoicePlaces {
   const ChooseArgs& args;
 
@@ -26,9 +33,8 @@ struct ChoicePlaces {
   DEVICE Global<float> Values(uint32_t row) const {
     return At(args.values[owner(row)]) + uint64_t{slot(row)} * args.vocab_stride;
   }
-  DEVICE Global<uint32_t> Peak(uint32_t row, uint32_t unit) const {
-    return reinterpret_cast<Global<uint32_t>>(At(args.peaks[owner(row)]) + slot(row) * units() +
-                                              unit);
+  DEVICE Global<uint64_t> Found(uint32_t row, uint32_t unit) const {
+    return At(args.found[owner(row)]) + (slot(row) * units() + unit) * kFoundWords;
   }
   // Each parity of the step has its own flags, so that the lowest bit is free: with it set, no flag
   // looks like the zeros at the start (Reduce::FlagOf).
@@ -51,146 +57,158 @@ struct ChoicePlaces {
   }
 };
 
-// Until every other rank's share of a row that is this rank's own has come.
+// Until all logits of a row that is drawn and this rank's own have come.
 DEVICE void AwaitShares(const ChooseArgs& args, uint32_t row, uint32_t index) {
   const ChoicePlaces places = {args};
-  if (args.ranks == 1) return;
   for (uint32_t u = ThreadId(); u < places.units(); u += kThreads) {
-    if (u / args.chunks == args.rank) continue;
     WaitFlag<Scope::kSystem, Until::kEqual>(places.Flag(row, u, index), places.FlagOf(index));
   }
   Barrier();
   FenceAcquire<Scope::kSystem>();
 }
 
-// A workgroup a row and chunk: never waits for anybody.
-struct ChooseShare {
-  using Args = ChooseArgs;
-  static constexpr uint32_t kScratchAt = kChoiceChunk * 4;
-  static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 8;
+// ---- words that carry their tag (kernels/choice_args.h) ----
 
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const Lds<float> held = arena.Get<float>();
-    const uint32_t total = step.logit_rows() * args.chunks;
-    for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t row = t / args.chunks, chunk = t % args.chunks;
-      const Global<const ChoiceRow> choice = step.choice(row);
-      const uint32_t flags = Uniform(+choice->flags);
-      const uint32_t begin = Min(chunk * kChoiceChunk, args.share);
-      const uint32_t count = Min(args.share - begin, kChoiceChunk);
-      const uint32_t first = args.share_first + begin;
-      const uint32_t place = ChoicePlaces{args}.Place(row, step.index());
-      const Global<const float> logits =
-          At(args.logits) + uint64_t{place} * args.share_stride + begin;
-      const Global<const uint32_t> mask = step.words(choice->counts_at + 2 * choice->counts);
-      const Global<float> host = At(args.host_logits) + uint64_t{place} * args.vocab_stride + first;
-      for (uint32_t i = ThreadId(); i < count; i += kThreads) {
-        const float logit = logits[i];
-        if (flags & kChoiceRead) host[i] = logit;
-        held[i] = Allowed(flags, mask, first + i) ? logit : logit - __builtin_inff();
-      }
-      BarrierLds();
-      if (flags & kChoiceToken) {
-        Edit(step, choice, first, count, held);
-        Send(args, row, chunk, first, count, flags & kChoiceSample, step.index(), arena);
-      }
-      BarrierLds();
-    }
+DEVICE uint32_t AwaitFound(Global<const uint64_t> at, uint32_t index) {
+  while (true) {
+    const uint64_t word = LoadFlag<Scope::kSystem>(at);
+    if (static_cast<uint32_t>(word >> 32) == FoundTag(index)) return static_cast<uint32_t>(word);
+    Pause();
   }
+}
+DEVICE void TellFound(Global<uint64_t> at, uint32_t index, uint32_t value) {
+  StoreFlag<Scope::kSystem>(at, TaggedFound(index, value));
+}
 
-  DEVICE static bool Allowed(uint32_t flags, Global<const uint32_t> mask, uint32_t token) {
-    return !(flags & kChoiceMask) || (mask[token / 32] >> (token % 32) & 1) != 0;
-  }
+// ---- narrowing of a whole row ----
 
-  // Edits of one token happen in order: one thread makes them all. Counted tokens differ.
-  DEVICE static void Edit(const StepView& step, Global<const ChoiceRow> choice, uint32_t first,
-                          uint32_t count, Lds<float> held) {
-    const uint32_t edits = choice->edits, counts = choice->counts;
-    const Global<const uint32_t> edit = step.words(choice->edits_at);
-    for (uint32_t e = 0; e < edits; ++e) {
-      const uint32_t i = edit[3 * e] - first;
-      if (i >= count || i % kThreads != ThreadId()) continue;
-      const float value = BitCast<float>(+edit[3 * e + 1]);
-      held[i] = edit[3 * e + 2] != 0 ? value : held[i] + value;
+// Workgroups that work on a row together. A pass adds up their bins in memory, in one of three places, by turns: who
+// comes out of a pass has left the place of the pass before, and zeroes its share of that. Words there are only
+// added to, stored and loaded as atomics, so that no fence is needed.
+inline constexpr uint32_t kRaceBins = 2048, kRacePlaces = 3;
+static_assert(kRaceTeamWords == kRacePlaces * kRaceBins + kRaceTeamLine);
+struct Team {
+  uint32_t member, members;
+  Global<uint64_t> memory;  // kRaceTeamWords, zeros before the first pass and after the last
+  uint32_t passes = 0;
+
+  // One place's sum of all members' bins, in all of them.
+  DEVICE void AddUp(Lds<uint64_t> bins) {
+    if (members == 1) return;
+    const Global<uint64_t> place = Place(passes);
+#pragma clang loop unroll(disable)
+    for (uint32_t b = ThreadId(); b < kRaceBins; b += kThreads) {
+      const uint64_t own = bins[b];
+      if (own != 0) AddFlag<Scope::kDevice>(place + b, own);
     }
-    BarrierLds();
-    const float repetition = choice->repetition, frequency = choice->frequency;
-    const float presence = choice->presence;
-    const Global<const uint32_t> counted = step.words(choice->counts_at);
-    for (uint32_t c = ThreadId(); c < counts; c += kThreads) {
-      const uint32_t i = counted[2 * c] - first, produced = counted[2 * c + 1];
-      if (i >= count) continue;
-      float logit = held[i];
-      if (repetition != 1.0f) logit = logit > 0 ? logit / repetition : logit * repetition;
-      if (produced > 0) {
-        logit -= static_cast<float>(produced) * frequency;
-        logit -= presence;
-      }
-      held[i] = logit;
+    Meet();
+    constexpr uint32_t kEach = kRaceBins / kThreads;
+    uint64_t sums[kEach];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kEach; ++i) {
+      sums[i] = LoadFlag<Scope::kDevice, uint64_t>(place + i * kThreads + ThreadId());
     }
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kEach; ++i) bins[i * kThreads + ThreadId()] = sums[i];
+    Clear(passes + 1);  // that of the pass before, and of the one behind the next
     BarrierLds();
   }
-
-  DEVICE static void Send(const Args& args, uint32_t row, uint32_t chunk, uint32_t first,
-                          uint32_t count, bool draws, uint32_t index, Arena arena) {
-    const ChoicePlaces places = {args};
-    const Lds<float> held = arena.Get<float>();
-    const Global<float> values = places.Values(row) + first;
-    Scored best = kNobody;
-    for (uint32_t i = ThreadId(); i < count; i += kThreads) {
-      const float logit = held[i];
-      if (draws) values[i] = logit;
-      // Above all that is sane, so that it comes out on top.
-      const bool sane = logit <= kLargestFloat;
-      best = Better(best, {sane ? logit : __builtin_inff(), sane ? first + i : kInsaneLogits});
+  // After the last pass: all is zeros again, and whoever comes last sets the count to 0.
+  DEVICE void Leave() {
+    if (passes == 0) return;
+    Meet();
+#pragma clang loop unroll(disable)
+    for (uint32_t i = 0; i < kRacePlaces; ++i) Clear(i);
+    WaitVectorMemory();
+    Barrier();
+    if (ThreadId() != 0) return;
+    if (AddFlag<Scope::kDevice>(Arrivals(), 1u) + 1 == (passes + 1) * members) {
+      StoreFlag<Scope::kDevice>(Arrivals(), 0u);
     }
-    best = GroupBest<kWaves>(best, arena.Get<uint32_t>(kScratchAt));
-    const uint32_t unit = args.rank * args.chunks + chunk;
+  }
+
+ private:
+  DEVICE void Meet() {
+    WaitVectorMemory();
+    Barrier();
+    ++passes;
     if (ThreadId() == 0) {
-      const Global<uint32_t> peak = places.Peak(row, unit);
-      peak[0] = BitCast<uint32_t>(best.score);
-      peak[1] = best.index;
+      AddFlag<Scope::kDevice>(Arrivals(), 1u);
+      WaitFlag<Scope::kDevice>(Arrivals(), passes * members);
     }
-    if (places.owner(row) != args.rank) {
-      Publish<Scope::kSystem>(places.Flag(row, unit, index), places.FlagOf(index), ThreadId() == 0);
+    BarrierLds();
+  }
+  DEVICE Global<uint64_t> Place(uint32_t pass) const {
+    return memory + pass % kRacePlaces * kRaceBins;
+  }
+  DEVICE Global<uint32_t> Arrivals() const {
+    return reinterpret_cast<Global<uint32_t>>(memory + kRacePlaces * kRaceBins);
+  }
+  DEVICE void Clear(uint32_t pass) const {
+    const Global<uint64_t> place = Place(pass);
+#pragma clang loop unroll(disable)
+    for (uint32_t b = member * kThreads + ThreadId(); b < kRaceBins; b += members * kThreads) {
+      StoreFlag<Scope::kDevice>(place + b, uint64_t{0});
     }
   }
 };
 
+// f(i, logit) of the member's chunks of a row.
+template <class F>
+DEVICE void ForEachLogit(Global<const float> values, uint32_t vocab, const Team& team, F f) {
+  for (uint32_t begin = team.member * kChoiceChunk; begin < vocab; begin += team.members * kChoiceChunk) {
+    const uint32_t end = Min(begin + kChoiceChunk, vocab);
+#pragma clang loop unroll(disable)
+    for (uint32_t first = begin + 4 * ThreadId(); first < end; first += 4 * kThreads) {
+      const f32x4 four = BitCast<f32x4>(Load16(values, first / 4));
+#pragma clang loop unroll(full)
+      for (uint32_t e = 0; e < 4; ++e) {
+        const float logit = four[e];
+        if (first + e < end) f(first + e, logit);
+      }
+    }
+  }
+}
+
 // Who takes part in a draw, found by radix selection on an order of 32 bits in digits of 11, 11 and
-// 10, the masses of equal digits added up in LDS (integers: any order will do).
+// 10, the masses of equal digits added up in LDS and by the team (integers: any order will do).
 struct Selection {
   uint32_t order;  // of whoever is first not to be dropped
   uint64_t below;  // mass of the lower orders
   uint64_t limit;  // of what is dropped
 };
 struct Selector {
-  static constexpr uint32_t kBins = 2048;
+  static constexpr uint32_t kBins = kRaceBins;
   static constexpr uint32_t kSumsAt = kBins * 8, kTopsAt = kSumsAt + kThreads * 8;
   static constexpr uint32_t kLdsBytes = kTopsAt + 16 * 8;
 
   Arena arena;
+  Team& team;
+  Global<const float> values;
+  uint32_t vocab;
 
-  // Candidates 0 to n - 1: candidate(i, &order) gives a mass, 0 if it is none. The lowest orders
-  // are dropped while their mass together is at most limit(mass of all).
+  // candidate(i, logit, &order) gives a mass, 0 if it is none. The lowest orders are dropped while
+  // their mass together is at most limit(mass of all).
   template <class Candidate, class Limit>
-  DEVICE Selection Select(uint32_t n, const Candidate& candidate, const Limit& limit_of) const {
+  DEVICE Selection Select(const Candidate& candidate, const Limit& limit_of) const {
     Selection out = {0, 0, 0};
+#pragma clang loop unroll(disable)
     for (uint32_t level = 0; level < 3; ++level) {
       const uint32_t shift = level == 0 ? 21 : level == 1 ? 10 : 0;
       const uint32_t known = level == 0 ? 0 : ~0u << (level == 1 ? 21 : 10);
       const uint32_t digit = level == 2 ? 0x3ff : 0x7ff;
+#pragma clang loop unroll(disable)
       for (uint32_t b = ThreadId(); b < kBins; b += kThreads) bins()[b] = 0;
       BarrierLds();
-      for (uint32_t i = ThreadId(); i < n; i += kThreads) {
+      ForEachLogit(values, vocab, team, [&](uint32_t i, float logit) {
         uint32_t order = 0;
-        const uint64_t mass = candidate(i, &order);
+        const uint64_t mass = candidate(i, logit, &order);
         if (mass != 0 && ((order ^ out.order) & known) == 0) {
           AddLds(bins() + (order >> shift & digit), mass);
         }
-      }
+      });
       BarrierLds();
+      team.AddUp(bins());
       AddUp();
       if (level == 0) {
         uint64_t total = 0;
@@ -232,87 +250,45 @@ struct Selector {
   }
 };
 
-// A workgroup a row that this rank owns: waits for all shares; a greedy row is done then, a drawn
-// one gets its state. Filters read the row's logits three times each, from this GPU's memory.
-struct ChooseNarrow {
-  using Args = ChooseArgs;
-  static constexpr uint32_t kLdsBytes = Selector::kLdsBytes;
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const uint32_t rows = step.logit_rows();
-    for (uint32_t slot = worker; slot < args.slots; slot += workers) {
-      const uint32_t row = slot * args.ranks + args.rank;
-      if (row >= rows) return;
-      const Global<const ChoiceRow> choice = step.choice(row);
-      if (!(choice->flags & kChoiceToken)) continue;
-      const Scored peak = AwaitPeak(args, row, step.index());
-      ChoiceState state = {};
-      const bool sane = peak.index != kInsaneLogits && peak.score >= -kLargestFloat;
-      const bool draws = choice->flags & kChoiceSample;
-      if (sane && draws) Narrow(args, row, choice, peak.score, arena, &state);
-      if (ThreadId() != 0) continue;
-      if (draws) At(args.states)[slot] = state;
-      if (!sane || !draws) {
-        ChoicePlaces{args}.Choose(row, step.index(), sane ? peak.index : kNoToken);
-      }
-    }
-  }
-
-  // The best of all shares, in every thread.
-  DEVICE static Scored AwaitPeak(const Args& args, uint32_t row, uint32_t index) {
-    const ChoicePlaces places = {args};
-    AwaitShares(args, row, index);
-    Scored best = kNobody;
-    for (uint32_t u = LaneId(); u < places.units(); u += kWave) {
-      const Global<const uint32_t> peak = places.Peak(row, u);
-      best = Better(best, {BitCast<float>(+peak[0]), peak[1]});
-    }
-    return WaveBest(best);
-  }
-
-  DEVICE static void Narrow(const Args& args, uint32_t row, Global<const ChoiceRow> choice,
-                            float peak, Arena arena, ChoiceState* state) {
-    const ChoicePlaces places = {args};
-    const Selector selector = {arena};
-    const Global<const float> values = places.Values(row);
-    *state = {1, peak, -kLargestFloat, 0, ~0u, {}};
+// Of a row, by a team or by one workgroup alone. All threads of all members call it, and it gives all of them the
+// same. One selection after the other: the k-th largest logit, the last score that top_p keeps, and of those that
+// equal it the last id, because of these some may be dropped still, the highest ids first.
+DEVICE RaceField FieldOf(const Selector& selector, Global<const ChoiceRow> choice, uint32_t shift, float peak) {
+  constexpr uint32_t kByLogit = 0, kByScore = 1, kById = 2;
+  RaceField out;
+  out.peak = peak;
+  uint64_t dropped = 0;  // of the equals
+#pragma clang loop unroll(disable)
+  for (uint32_t by = choice->top_k > 0 ? kByLogit : kByScore; by <= kById; ++by) {
     const uint32_t top_k = choice->top_k;
-    if (top_k > 0) {
-      const auto logit = [&](uint32_t i, uint32_t* order) {
-        *order = OrderOf(values[i]);
-        return uint64_t{values[i] >= -kLargestFloat};
-      };
-      const auto all_but_k = [&](uint64_t total) { return total > top_k ? total - top_k : 0; };
-      state->least = FromOrder(selector.Select(args.vocab, logit, all_but_k).order);
-    }
-    const float top_p = choice->top_p;
-    if (!(top_p > 0)) return;
-    const float temperature = choice->temperature, min_p = choice->min_p, least = state->least;
-    const uint32_t shift = args.mass_shift;
-    const auto score_of = [&](uint32_t i) { return (values[i] - peak) / temperature; };
-    const auto mass = [&](uint32_t i, uint32_t* order) -> uint64_t {
-      const float score = score_of(i);
+    const float top_p = choice->top_p, temperature = choice->temperature, min_p = choice->min_p;
+    if ((by == kByScore && !(top_p > 0)) || (by == kById && Uniform(uint32_t{dropped != 0}) == 0)) break;
+    const auto candidate = [&](uint32_t i, float value, uint32_t* order) -> uint64_t {
+      const float score = (value - peak) / temperature;
       const float weight = WeightOf(score);
-      *order = OrderOfScore(score);
-      return values[i] >= least && !(weight < min_p) ? MassOf(weight, shift) : 0;
+      const bool in = value >= out.least && !(weight < min_p);
+      const uint64_t mass = in ? MassOf(weight, shift) : 0;
+      const uint32_t by_score = OrderOfScore(score);
+      *order = by == kByLogit ? OrderOf(value) : by == kByScore ? by_score : ~i;
+      if (by == kByLogit) return value >= -kLargestFloat;
+      return by == kByScore ? mass : mass != 0 && by_score == out.order;
     };
-    const auto tail = [&](uint64_t total) { return TailLimit(total, top_p); };
-    const Selection found = selector.Select(args.vocab, mass, tail);
-    state->order = found.order;
-    // Of the equals some may be dropped still, the highest ids first.
-    const uint64_t one = MassOf(WeightOf(ScoreFromOrder(found.order)), shift);
-    const uint64_t dropped = (found.limit - found.below) / one;
-    if (dropped == 0) return;
-    const auto equal = [&](uint32_t i, uint32_t* order) -> uint64_t {
-      *order = ~i;
-      uint32_t score_order = 0;
-      return mass(i, &score_order) != 0 && score_order == found.order;
+    const auto limit = [&](uint64_t total) {
+      if (by == kByLogit) return total > top_k ? total - top_k : 0;
+      return by == kByScore ? TailLimit(total, top_p) : dropped;
     };
-    const auto that_many = [&](uint64_t) { return dropped; };
-    state->last_id = ~selector.Select(args.vocab, equal, that_many).order;
+    const Selection found = selector.Select(candidate, limit);
+    if (by == kByLogit) {
+      out.least = FromOrder(found.order);
+    } else if (by == kByScore) {
+      out.order = found.order;
+      dropped = (found.limit - found.below) / MassOf(WeightOf(ScoreFromOrder(found.order)), shift);
+    } else {
+      out.last_id = ~found.order;
+    }
   }
-};
+  return out;
+}
 
 // Who has run best so far, as words: positive doubles order like their bits.
 struct Racer {
@@ -332,93 +308,151 @@ DEVICE Racer WaveBest(const Racer& x) {
   return {high, low, WaveFold(best ? x.id : ~0u, ~0u, smaller)};
 }
 
-// A workgroup a row that this rank owns and chunk of the vocabulary.
+DEVICE Racer RacerOf(const RaceRunner& runner) {
+  const uint64_t bits = BitCast<uint64_t>(runner.best);
+  return {static_cast<uint32_t>(bits >> 32), static_cast<uint32_t>(bits), runner.winner};
+}
+// Of the workgroup's threads, in every one. `scratch`: four words a wave.
+DEVICE Racer BestOf(const Racer& mine, Lds<uint32_t> scratch) {
+  const Racer best = WaveBest(mine);
+  if (LaneId() == 0) {
+    scratch[4 * WaveId()] = best.high;
+    scratch[4 * WaveId() + 1] = best.low;
+    scratch[4 * WaveId() + 2] = best.id;
+  }
+  BarrierLds();
+  Racer all = {scratch[0], scratch[1], scratch[2]};
+  for (uint32_t w = 1; w < kWaves; ++w) {
+    const Racer other = {scratch[4 * w], scratch[4 * w + 1], scratch[4 * w + 2]};
+    if (Beats(other, all)) all = other;
+  }
+  BarrierLds();
+  return all;
+}
+
+// The best of this thread's part of the member's chunks, four neighbours at a time: they share a block of random
+// numbers.
+DEVICE Racer RaceOf(const Selector& selector, Global<const ChoiceRow> choice, const RaceField& field) {
+  const float temperature = choice->temperature, min_p = choice->min_p;
+  RaceRunner runner;
+  runner.best = 0;
+  runner.winner = ~0u;
+  const Team& team = selector.team;
+  for (uint32_t begin = team.member * kChoiceChunk; begin < selector.vocab;
+       begin += team.members * kChoiceChunk) {
+    const uint32_t end = Min(begin + kChoiceChunk, selector.vocab);
+#pragma clang loop unroll(disable)
+    for (uint32_t first = begin + 4 * ThreadId(); first < end; first += 4 * kThreads) {
+      const f32x4 four = BitCast<f32x4>(Load16(selector.values, first / 4));
+      const PhiloxBlock block = DrawBlock(choice->seed, choice->position, first / 4);
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < 4; ++i) {
+        const float logit = four[i];
+        const float score = (logit - field.peak) / temperature;
+        const float weight = WeightOf(score);
+        const uint32_t order = OrderOfScore(score), id = first + i;
+        const bool in = id < end && logit >= field.least && !(weight < min_p) &&
+                        (order > field.order || (order == field.order && id <= field.last_id));
+        if (in) runner.Consider(id, weight, block.word[i]);
+      }
+    }
+  }
+  return RacerOf(runner);
+}
+
+// Whether a row is drawn, and choose_share has not chosen for it.
+DEVICE bool IsRaced(Global<const ChoiceRow> choice) {
+  return !ChoosesAtOnce(choice->flags, choice->top_k);
+}
+
+// A team of workgroups a row that this rank owns and that is raced: each has chunks of the vocabulary. Filters read
+// the row's logits three times each, from this GPU's memory.
+struct ChooseNarrow {
+  using Args = ChooseArgs;
+  static constexpr uint32_t kLdsBytes = Selector::kLdsBytes;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t members = Min(CeilDiv(args.vocab, kChoiceChunk), workers);
+    const uint32_t teams = Min(workers / members, kRaceTeams), own = worker / members;
+    if (own >= teams) return;
+    Team team = {worker % members, members, At(args.teams) + own * kRaceTeamWords};
+    uint32_t count = 0;
+    for (uint32_t slot = 0; slot < args.slots; ++slot) {
+      const uint32_t row = slot * args.ranks + args.rank;
+      if (row >= step.logit_rows()) break;
+      const Global<const ChoiceRow> choice = step.choice(row);
+      if (!IsRaced(choice) || count++ % teams != own) continue;
+      AwaitShares(args, row, step.index());
+      RaceField field;
+      const float peak = PeakOf(args, row);
+      if (peak >= -kLargestFloat) {
+        const Selector selector = {arena, team, ChoicePlaces{args}.Values(row), args.vocab};
+        field = FieldOf(selector, choice, args.mass_shift, peak);
+        field.draws = 1;
+      }
+      if (team.member == 0 && ThreadId() == 0) At(args.fields)[slot] = field;
+    }
+    team.Leave();
+  }
+
+  // The largest logit; if one is not sane, or none is allowed, -inf. They came before the logits did.
+  DEVICE static float PeakOf(const Args& args, uint32_t row) {
+    const ChoicePlaces places = {args};
+    uint32_t order = 0;
+#pragma clang loop unroll(disable)
+    for (uint32_t u = LaneId(); u < places.units(); u += kWave) {
+      order = Max(order, static_cast<uint32_t>(LoadFlag<Scope::kSystem, uint64_t>(places.Found(row, u))));
+    }
+    order = WaveMax(order);
+    return order <= kLargestOrder ? LogitOfOrder(order) : -__builtin_inff();
+  }
+};
+
+// A workgroup a row that this rank owns and that is raced, and chunk of the vocabulary. Each tells the first of
+// its row who has run best, which waits for them all.
 struct ChooseRace {
   using Args = ChooseArgs;
   static constexpr uint32_t kLdsBytes = kWaves * 16;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
+    const Lds<uint32_t> scratch = arena.Get<uint32_t>();
     const uint32_t chunks = CeilDiv(args.vocab, kChoiceChunk);
+    const uint32_t index = step.index();
     for (uint32_t t = worker; t < args.slots * chunks; t += workers) {
       const uint32_t slot = t / chunks, row = slot * args.ranks + args.rank;
-      if (row >= step.logit_rows()) return;
+      if (row >= step.logit_rows()) break;
       const Global<const ChoiceRow> choice = step.choice(row);
-      if (!(choice->flags & kChoiceSample) || At(args.states)[slot].draws == 0) continue;
-      // They have come, or there would be no state; but that was another workgroup's acquire.
-      AwaitShares(args, row, step.index());
-      const Racer best = WaveBest(Run(args, row, choice, t % chunks * kChoiceChunk));
-      const Lds<uint32_t> scratch = arena.Get<uint32_t>();
-      if (LaneId() == 0) {
-        scratch[4 * WaveId()] = best.high;
-        scratch[4 * WaveId() + 1] = best.low;
-        scratch[4 * WaveId() + 2] = best.id;
+      if (!IsRaced(choice)) continue;
+      // They have come, or nobody had narrowed; but that was another workgroup's acquire.
+      AwaitShares(args, row, index);
+      Team alone = {t % chunks, chunks, nullptr};
+      const Selector selector = {arena, alone, ChoicePlaces{args}.Values(row), args.vocab};
+      Racer best = {0, 0, kNoToken};
+      if (At(args.fields)[slot].draws != 0) {
+        best = BestOf(RaceOf(selector, choice, At(args.fields)[slot]), scratch);
       }
-      BarrierLds();
       if (ThreadId() == 0) {
-        Racer all = best;
-        for (uint32_t w = 1; w < kWaves; ++w) {
-          const Racer other = {scratch[4 * w], scratch[4 * w + 1], scratch[4 * w + 2]};
-          if (Beats(other, all)) all = other;
-        }
-        At(args.races)[t] = {all.high, all.low, all.id, 0};
-      }
-      BarrierLds();
-    }
-  }
-
-  // This thread's part of a chunk, four neighbours at a time: they share a block of random numbers.
-  DEVICE static Racer Run(const Args& args, uint32_t row, Global<const ChoiceRow> choice,
-                          uint32_t begin) {
-    const ChoiceState state = At(args.states)[row / args.ranks];
-    const Global<const float> values = ChoicePlaces{args}.Values(row);
-    const float temperature = choice->temperature, min_p = choice->min_p;
-    const uint64_t seed = choice->seed, position = choice->position;
-    RaceRunner runner;
-    runner.best = 0;
-    runner.winner = ~0u;
-    const uint32_t end = Min(begin + kChoiceChunk, args.vocab);
-    for (uint32_t first = begin + 4 * ThreadId(); first < end; first += 4 * kThreads) {
-      const f32x4 four = BitCast<f32x4>(Load16(values, first / 4));
-      const PhiloxBlock block = DrawBlock(seed, position, first / 4);
-#pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < 4; ++i) {
-        const float logit = four[i];
-        const float score = (logit - state.peak) / temperature;
-        const float weight = WeightOf(score);
-        const uint32_t order = OrderOfScore(score), id = first + i;
-        const bool in = id < end && logit >= state.least && !(weight < min_p) &&
-                        (order > state.order || (order == state.order && id <= state.last_id));
-        if (in) runner.Consider(id, weight, block.word[i]);
+        const Global<uint64_t> told = At(args.races) + t * kRacerWords;
+        TellFound(told, index, best.high);
+        TellFound(told + 1, index, best.low);
+        TellFound(told + 2, index, best.id);
       }
     }
-    const uint64_t bits = BitCast<uint64_t>(runner.best);
-    return {static_cast<uint32_t>(bits >> 32), static_cast<uint32_t>(bits), runner.winner};
-  }
-};
-
-// A wave a row that this rank owns.
-struct ChooseWinner {
-  using Args = ChooseArgs;
-  static constexpr uint32_t kLdsBytes = 0;
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
-    const StepView step(args.step);
-    const uint32_t chunks = CeilDiv(args.vocab, kChoiceChunk);
-    for (uint32_t slot = worker * kWaves + WaveId(); slot < args.slots; slot += workers * kWaves) {
+    // When all that a workgroup has is told.
+    for (uint32_t slot = worker; slot < args.slots; slot += workers) {
       const uint32_t row = slot * args.ranks + args.rank;
       if (row >= step.logit_rows()) return;
-      const uint32_t flags = step.choice(row)->flags;
-      if (!(flags & kChoiceSample) || At(args.states)[slot].draws == 0) continue;
-      const Global<const uint32_t> races =
-          reinterpret_cast<Global<const uint32_t>>(At(args.races) + uint64_t{slot} * chunks);
-      Racer best = {0, 0, ~0u};
-      for (uint32_t c = LaneId(); c < chunks; c += kWave) {
-        const Racer other = {races[4 * c], races[4 * c + 1], races[4 * c + 2]};
+      if (!IsRaced(step.choice(row))) continue;
+      Racer best = {0, 0, kNoToken};
+      for (uint32_t c = ThreadId(); c < chunks; c += kThreads) {
+        const Global<const uint64_t> told = At(args.races) + (slot * chunks + c) * kRacerWords;
+        const Racer other = {AwaitFound(told, index), AwaitFound(told + 1, index), AwaitFound(told + 2, index)};
         if (Beats(other, best)) best = other;
       }
-      best = WaveBest(best);
-      if (LaneId() == 0) ChoicePlaces{args}.Choose(row, step.index(), best.id);
+      best = BestOf(best, scratch);
+      if (ThreadId() == 0) ChoicePlaces{args}.Choose(row, index, best.id);
     }
   }
 };

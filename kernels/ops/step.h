@@ -172,14 +172,24 @@ struct RowChunk {
   RowsOut out;
   uint32_t hidden, stride, chunks;
 
+  // The norm's weights, which who waits for the piece asks for before: no load may pass a store.
+  DEVICE RowPiece Weights(uint32_t chunk) const {
+    const uint32_t column = chunk * kRowChunk + ThreadId() * kPieceColumns;
+    RowPiece w = {1, 1};
+    if (out.split.address != 0 && out.norm.address != 0 && column < hidden) {
+      w = *PieceAt(At(out.norm) + column);
+    }
+    return w;
+  }
   DEVICE void Store(uint32_t row, uint32_t chunk, RowPiece value, Arena arena) const {
+    Store(row, chunk, value, Weights(chunk), arena);
+  }
+  DEVICE void Store(uint32_t row, uint32_t chunk, RowPiece value, RowPiece w, Arena arena) const {
     const uint32_t column = chunk * kRowChunk + ThreadId() * kPieceColumns;
     float sum = 0;
     if (column < hidden) {
       *PieceAt(At(out.x) + (uint64_t{row} * stride + column)) = value;
       if (out.split.address != 0) {
-        RowPiece w = {1, 1};
-        if (out.norm.address != 0) w = *PieceAt(At(out.norm) + column);
         StoreSplitPiece(At(out.split) + uint64_t{row} * stride, column, value * w);
       }
       const float a = value[0], b = value[1];

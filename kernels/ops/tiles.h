@@ -217,8 +217,9 @@ DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, 
     AddStep<kColumns>(w.low[t], x[0], sums);
     AddStep<kColumns>(codes, x[0], sums);
   } else if constexpr (kFormat == TileFormat::kFp8) {
-    const u32x4 w0 = isa::Fp8TileToBf16(c0, c1), w1 = isa::Fp8TileToBf16(c2, c3);
-    const float s0 = w.factors[2 * t], s1 = w.factors[2 * t + 1];
+    const u32x4 w0 = isa::CachedFp8ToBf16(c0, c1), w1 = isa::CachedFp8ToBf16(c2, c3);
+    const float s0 = w.factors[2 * t] * isa::kCachedFp8Scale;
+    const float s1 = w.factors[2 * t + 1] * isa::kCachedFp8Scale;
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) {
       const f32x4 a = MatrixStep(w0, x[0][i], f32x4{0, 0, 0, 0});
@@ -324,10 +325,11 @@ struct TailTile {
   DEVICE void Add(uint32_t step, const u32x4 (&x)[kSteps][Operand<kColumns>::kWords],
                   f32x4 (&sums)[Operand<kColumns>::kWords]) const {
     if constexpr (kFormat == TileFormat::kFp8) {
-      const u32x4 w = isa::Fp8TileToBf16(codes[0], codes[1]);
+      const u32x4 w = isa::CachedFp8ToBf16(codes[0], codes[1]);
+      const float scale = factor * isa::kCachedFp8Scale;
 #pragma clang loop unroll(full)
       for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) {
-        sums[i] = sums[i] + MatrixStep(w, x[0][i], f32x4{0, 0, 0, 0}) * factor;
+        sums[i] = sums[i] + MatrixStep(w, x[0][i], f32x4{0, 0, 0, 0}) * scale;
       }
     } else if constexpr (HasCodes(kFormat)) {
       const ScaleLane lanes[1] = {lane};

@@ -48,12 +48,12 @@ void AddFootprint(const std::vector<FootprintPage>& pages, Written* written, OpC
     } else if (page.place == FootprintPage::Place::kPeer) {
       out->link_bytes += page.bytes_written;
     } else {
-      uint32_t& before = (*written)[page.address];
-      out->memory_bytes += bytes(page.read & ~before);
-      out->memory_whole += WholeBytes(page, page.read & ~before);
-      out->activation_bytes += bytes(page.read & before);
+      uint32_t& own = (*written)[page.address];
+      own |= page.written;  // what workgroups of one launch hand to each other, too
+      out->memory_bytes += bytes(page.read & ~own);
+      out->memory_whole += WholeBytes(page, page.read & ~own);
+      out->activation_bytes += bytes(page.read & own);
       out->written_bytes += bytes(page.written);
-      before |= page.written;
     }
   }
 }
@@ -80,10 +80,8 @@ bool TakesPart(const amdgpu::Launch& launch, const LoggedStep& step) {
   switch (launch.when) {
     case amdgpu::When::kAlways:
       return true;
-    case amdgpu::When::kTokens:
-      return step.outcome != Outcome::kRead;
-    case amdgpu::When::kDraws:
-      return step.outcome == Outcome::kDrawn;
+    case amdgpu::When::kRaces:
+      return step.outcome == Outcome::kRaced;
   }
   return false;
 }
@@ -172,7 +170,7 @@ struct WholeSampler {
     for (const uint32_t token : counted) times[token] = 2;
     choice.temperature = 0.7f;
     choice.min_p = 0.01f;
-    choice.top_p = 0.8f;
+    choice.top_p = 0.95f;
     choice.top_k = 20;
     choice.repetition = 1.1f;
     choice.frequency = 0.1f;
@@ -230,7 +228,9 @@ Status RunLoggedStep(backend::Context* context, const backend::Program& program,
   std::iota(list.begin(), list.end(), 0);
   const WholeSampler sampler(static_cast<uint32_t>(program.vocab), what.position);
   backend::Choice choice;
-  if (what.outcome == Outcome::kDrawn) choice = sampler.choice;
+  const bool raced = what.outcome == Outcome::kRaced;
+  if (raced || what.outcome == Outcome::kDrawn) choice = sampler.choice;
+  if (raced) choice.top_k = 0;
   choice.choose = what.outcome != Outcome::kRead;
   choice.read = !choice.choose;
   const std::vector<backend::Choice> choices(what.rows, choice);

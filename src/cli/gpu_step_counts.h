@@ -25,6 +25,7 @@ enum class Outcome {
   kRead,     // to the host
   kLargest,  // the token is chosen on the GPUs, greedily
   kDrawn,    // the same by the whole sampler: edits, penalties, every filter and a draw
+  kRaced,    // the same without top_k, so that no candidates are few
 };
 
 struct StepCountOptions {
@@ -39,11 +40,11 @@ struct OpCounts {
   std::string name;
   uint32_t ops = 0, packets = 0;
   // Lines of 128 bytes of the GPUs' own memory, each once a dispatch, that no kernel of this step
-  // had written before: weights and KV. What the step itself wrote is in the caches.
+  // up to this one has written: weights and KV. What the step itself wrote is in the caches.
   uint64_t memory_bytes = 0;
   uint64_t memory_whole = 0;      // of these, in blocks of 64 that one instruction asks for whole
   uint64_t least_bytes = 0;       // weights as stored in the checkpoint, KV at its element size
-  uint64_t activation_bytes = 0;  // lines of what the step wrote before
+  uint64_t activation_bytes = 0;  // lines of what the step wrote
   uint64_t written_bytes = 0;     // lines, in the GPUs' own memory
   uint64_t link_bytes = 0;        // stored to peers
   uint64_t host_bytes = 0;        // stored to the host's memory

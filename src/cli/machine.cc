@@ -140,9 +140,10 @@ int RunProbeCommand(Arguments arguments) {
       "probe", "[--device sim:gfx950] [--compare FILE]",
       "Runs kernels whose answers documents leave open: last bits of exp and log, rounding of fp8 "
       "and fp4, sums inside matrix instructions, memory order. On a virtual node the answers are "
-      "this library's assumptions. If you have an MI300X or MI355X: run it with --json and send "
-      "the "
-      "file.",
+      "this library's assumptions. Behind them what the decoder rests on and no document says: "
+      "hand-over between XCDs, scopes of packets, words without fences, arguments in VRAM; exit 1 "
+      "if any of it does not hold. If you have an MI300X or MI355X: run it with --json and send "
+      "the file.",
       "mainarch probe --json > mine.json\n"
       "mainarch probe --device sim:gfx950 --compare mine.json\n"
       "mainarch probe --report");
@@ -163,7 +164,7 @@ int RunProbeCommand(Arguments arguments) {
   if (compare.empty()) {
     std::fputs((settings.json ? ProbeJson(*ours, !fingerprints) : ProbeText(*ours)).c_str(),
                stdout);
-    return kExitOk;
+    return ours->Broken() == 0 ? kExitOk : kExitFailure;
   }
   auto text = ReadWholeFile(compare, kMaxReport);
   if (!text.ok()) return Fail("probe", text.status());

@@ -3,6 +3,7 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/match.h"
@@ -21,6 +22,8 @@ namespace {
 
 constexpr uint64_t kDeadlineMs = 120'000;
 constexpr size_t kShownDifferences = 4;
+// Of a litmus kernel: a chip is asked until it has had its chances.
+constexpr uint32_t kChipRounds = 4096, kChipPolls = 1u << 22;
 
 // Words that would be NaNs of fp32 become one.
 Words WithOneNan(Words words) {
@@ -129,11 +132,52 @@ Status ParseHex(absl::string_view text, Words* words) {
   return OkStatus();
 }
 
-const ProbeAnswer* Find(const ProbeReport& report, absl::string_view name) {
-  for (const ProbeAnswer& answer : report.answers) {
+template <class Answer>
+const Answer* Find(const std::vector<Answer>& answers, absl::string_view name) {
+  for (const Answer& answer : answers) {
     if (answer.name == name) return &answer;
   }
   return nullptr;
+}
+
+const char* Verdict(const LitmusAnswer& answer) {
+  if (!answer.asked) return "-";
+  if (answer.needed) return answer.holds ? "holds" : "BREAKS US";
+  return answer.holds ? "not seen to fail" : "fails";
+}
+
+std::string LitmusText(const std::vector<LitmusAnswer>& litmus) {
+  std::string text = "\nWhat the decoder rests on, and the same without what it does for it\n\n";
+  absl::StrAppendFormat(&text, "%-22s %-8s %-17s %s\n", "litmus", "needed", "verdict", "seen");
+  for (const LitmusAnswer& a : litmus) {
+    absl::StrAppendFormat(&text, "%-22s %-8s %-17s %s\n", a.name, a.needed ? "yes" : "no", Verdict(a), a.answer);
+  }
+  for (const LitmusAnswer& a : litmus) {
+    absl::StrAppend(&text, "\n", a.name, ": ", a.question, "\n");
+    if (!a.otherwise.empty()) absl::StrAppend(&text, "  if not: ", a.otherwise, "\n");
+  }
+  return text;
+}
+
+void WriteLitmus(const std::vector<LitmusAnswer>& litmus, JsonWriter* out) {
+  out->Key("litmus").BeginArray();
+  for (const LitmusAnswer& a : litmus) {
+    out->BeginObject().Field("name", a.name).Field("question", a.question).Field("needed", a.needed);
+    out->Field("asked", a.asked).Field("holds", a.holds).Field("answer", a.answer);
+    if (!a.otherwise.empty()) out->Field("otherwise", a.otherwise);
+    out->EndObject();
+  }
+  out->EndArray();
+}
+
+void CompareLitmus(const ProbeReport& ours, const ProbeReport& theirs, int* differences, std::string* text) {
+  for (const LitmusAnswer& answer : ours.litmus) {
+    const LitmusAnswer* other = Find(theirs.litmus, answer.name);
+    if (other == nullptr || !answer.needed || !other->needed || answer.holds == other->holds) continue;
+    ++*differences;
+    absl::StrAppend(text, answer.name, ": ", Verdict(answer), " here (", answer.answer, "), ", Verdict(*other),
+                    " there (", other->answer, ")\n");
+  }
 }
 
 std::string WordDifferences(const Words& ours, const Words& theirs) {
@@ -172,7 +216,16 @@ StatusOr<ProbeReport> RunProbe(kfd::Sys& sys, uint32_t index, absl::string_view 
     answer.fingerprint = Fingerprint(probe.nans_alike ? WithOneNan(answer.words) : answer.words);
     report.answers.push_back(std::move(answer));
   }
+  LitmusOptions litmus;
+  litmus.index = index;
+  if (!report.virtual_node) litmus.rounds = kChipRounds, litmus.polls = kChipPolls;
+  ASSIGN_OR_RETURN(report.litmus, RunLitmus(sys, litmus));
   return report;
+}
+
+int ProbeReport::Broken() const {
+  return static_cast<int>(std::count_if(litmus.begin(), litmus.end(),
+                                        [](const LitmusAnswer& a) { return a.needed && !a.holds; }));
 }
 
 std::string ProbeText(const ProbeReport& report) {
@@ -184,7 +237,7 @@ std::string ProbeText(const ProbeReport& report) {
                           answer.statistical ? "(varies)" : answer.fingerprint, answer.question,
                           answer.summary);
   }
-  return text;
+  return absl::StrCat(text, LitmusText(report.litmus));
 }
 
 std::string ProbeJson(const ProbeReport& report, bool words) {
@@ -206,7 +259,9 @@ std::string ProbeJson(const ProbeReport& report, bool words) {
     if (words) out.Field("words", Hex(answer.words));
     out.EndObject();
   }
-  out.EndArray().EndObject();
+  out.EndArray();
+  WriteLitmus(report.litmus, &out);
+  out.EndObject();
   return absl::StrCat(out.text(), "\n");
 }
 
@@ -249,6 +304,19 @@ StatusOr<ProbeReport> ParseProbeJson(absl::string_view text, absl::string_view f
     if (string(object, "words", &words)) RETURN_IF_ERROR(ParseHex(words, &answer.words));
     report.answers.push_back(std::move(answer));
   }
+  simdjson::dom::array litmus;
+  if (root["litmus"].get(litmus) != simdjson::SUCCESS) return report;  // of a time before there were such
+  for (const simdjson::dom::element element : litmus) {
+    simdjson::dom::object object;
+    LitmusAnswer answer;
+    if (element.get(object) != simdjson::SUCCESS || !string(object, "name", &answer.name) ||
+        !string(object, "answer", &answer.answer) || object["needed"].get(answer.needed) != simdjson::SUCCESS ||
+        object["asked"].get(answer.asked) != simdjson::SUCCESS ||
+        object["holds"].get(answer.holds) != simdjson::SUCCESS) {
+      return bad("a litmus answer without name, answer, needed, asked or holds");
+    }
+    report.litmus.push_back(std::move(answer));
+  }
   return report;
 }
 
@@ -260,7 +328,7 @@ std::string CompareProbes(const ProbeReport& ours, const ProbeReport& theirs, in
     absl::StrAppend(&text, "isa: ", ours.isa, " here, ", theirs.isa, " there\n");
   }
   for (const ProbeAnswer& answer : ours.answers) {
-    const ProbeAnswer* other = Find(theirs, answer.name);
+    const ProbeAnswer* other = Find(theirs.answers, answer.name);
     if (other == nullptr) {
       ++*differences;
       absl::StrAppend(&text, answer.name, ": not in the other file\n");
@@ -275,10 +343,11 @@ std::string CompareProbes(const ProbeReport& ours, const ProbeReport& theirs, in
                     WordDifferences(answer.words, other->words));
   }
   for (const ProbeAnswer& answer : theirs.answers) {
-    if (Find(ours, answer.name) != nullptr) continue;
+    if (Find(ours.answers, answer.name) != nullptr) continue;
     ++*differences;
     absl::StrAppend(&text, answer.name, ": in the other file only\n");
   }
+  CompareLitmus(ours, theirs, differences, &text);
   return text;
 }
 

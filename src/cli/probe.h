@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/status.h"
+#include "cli/probe_litmus.h"
 #include "isa/chip.h"
 #include "kfd/sys.h"
 
@@ -52,6 +53,10 @@ struct ProbeReport {
   std::string device, isa;
   bool virtual_node = false;
   std::vector<ProbeAnswer> answers;
+  std::vector<LitmusAnswer> litmus;
+
+  // How many of those that the decoder rests on do not hold here.
+  int Broken() const;
 };
 
 // Runs every case on the device of that index.
@@ -62,7 +67,8 @@ std::string ProbeText(const ProbeReport& report);
 std::string ProbeJson(const ProbeReport& report, bool words);
 StatusOr<ProbeReport> ParseProbeJson(absl::string_view text, absl::string_view file);
 
-// Lines about answers that differ; empty when none does. *differences counts them.
+// Lines about answers that differ, and about what the decoder rests on that holds on one side only; empty when
+// none does. *differences counts them.
 std::string CompareProbes(const ProbeReport& ours, const ProbeReport& theirs, int* differences);
 
 // Every instruction of the ISAs: where its semantics come from, and which tests exercise it.

@@ -47,6 +47,8 @@ int RunTime(Arguments arguments) {
   options.Integer("run-layers", &s.run_layers, 1, 1024, "layers that run and stand for all");
   options.Integer("rows", &s.rows, 1, 512, "rows of the sequence, each with its logits: a token and its drafts");
   options.Integer("context", &s.context, 0, 1 << 20, "tokens before the one that is decoded");
+  options.Choice("choose", {"largest", "top-k", "top-p"}, &s.choose,
+                 "each row's token: the largest logit's, or a draw by top-k 20 with top-p 0.95, or by top-p alone");
   options.Flag("packets", &s.packets, "every packet of the first rank, too");
   if (const auto code = options.Parse(arguments)) return *code;
   const bool step = options.given("preset") || options.given("like");

@@ -30,6 +30,7 @@ struct TimeSettings {
   std::string format = "bf16", kv = "bf16";
   bool resident = false;
   int64_t tp = 8, ranks = 1, rows = 1, run_layers = 2, context = 1024;
+  std::string choose = "largest";
   bool packets = false;
 };
 

@@ -42,6 +42,7 @@ StatusOr<StepTimeOptions> OptionsOf(const TimeSettings& s) {
   o.layers = static_cast<int32_t>(s.run_layers);
   o.position = static_cast<uint32_t>(s.context);
   o.rows = static_cast<uint32_t>(s.rows);
+  o.outcome = s.choose == "top-k" ? Outcome::kDrawn : s.choose == "top-p" ? Outcome::kRaced : Outcome::kLargest;
   o.params = s.params;
   o.spans = !s.trace.empty();
   o.resident = s.resident;

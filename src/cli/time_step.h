@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "backend/backend.h"
+#include "cli/gpu_step_counts.h"
 #include "cli/timed_node.h"
 #include "model/config.h"
 #include "model/synthetic.h"
@@ -28,6 +29,7 @@ struct StepTimeOptions {
   int32_t layers = 2;  // that run
   uint32_t position = 1024;
   uint32_t rows = 1;  // of the sequence, as a step with drafts has them
+  Outcome outcome = Outcome::kLargest;  // of each row
   std::vector<std::string> params;
   bool spans = false;
   bool resident = false;  // by the resident kernel: ops from their beginning to the next one's

@@ -46,6 +46,69 @@ TEST(virtual_nodes_answer_as_pinned) {
   }
 }
 
+const LitmusAnswer* Of(const ProbeReport& report, const std::string& name) {
+  for (const LitmusAnswer& answer : report.litmus) {
+    if (answer.name == name) return &answer;
+  }
+  return nullptr;
+}
+
+TEST(what_the_decoder_rests_on_holds_here) {
+  for (const std::string isa : {"gfx942", "gfx950"}) {
+    const auto report = Probe(isa + "x2");
+    CHECK_OK(report);
+    CHECK_EQ(report->litmus.size(), 14u);
+    CHECK_EQ(report->Broken(), 0);
+    int needed = 0;
+    for (const LitmusAnswer& answer : report->litmus) {
+      needed += answer.needed;
+      CHECK_EQ(answer.needed, !answer.otherwise.empty());
+    }
+    CHECK_EQ(needed, 8);
+    CHECK(absl::StrContains(ProbeText(*report), "words_between_gpus     yes      holds"));
+    CHECK(absl::StrContains(Of(*report, "hand_over_xcds")->answer, "; 0 on one XCD"));
+    CHECK(absl::StrContains(Of(*report, "hand_over_same_xcd")->answer, "; 16 on one XCD"));
+  }
+  const auto alone = Probe("gfx950");
+  CHECK_OK(alone);
+  CHECK(!Of(*alone, "words_between_gpus")->asked);
+  CHECK_EQ(alone->Broken(), 0);
+}
+
+// A node whose caches keep what they may: fences, uncached words and scopes are right there, and what leaves them
+// out is wrong, or waits in vain.
+TEST(what_is_left_out_is_seen_where_caches_keep_what_they_may) {
+  for (const std::string isa : {"gfx942", "gfx950"}) {
+    const auto report = Probe(isa + "x2,check=caches");
+    CHECK_OK(report);
+    CHECK_EQ(report->Broken(), 0);
+    for (const char* name : {"no_fences", "plain_polls", "packets_none"}) {
+      if (Of(*report, name)->holds) std::printf("# %s %s: %s\n", isa.c_str(), name, Of(*report, name)->answer.c_str());
+      CHECK(!Of(*report, name)->holds);
+    }
+    CHECK(absl::StrContains(Of(*report, "plain_polls")->answer, "waited in vain"));
+  }
+}
+
+TEST(a_broken_answer_is_told_and_compared) {
+  auto report = Probe("gfx950");
+  CHECK_OK(report);
+  auto other = ParseProbeJson(ProbeJson(*report, false), "theirs.json");
+  CHECK_OK(other);
+  CHECK_EQ(other->litmus.size(), report->litmus.size());
+  int differences = -1;
+  CHECK_EQ(CompareProbes(*report, *other, &differences), "");
+  other->litmus[0].holds = false;
+  CHECK(absl::StrContains(CompareProbes(*report, *other, &differences), "hand_over_xcds: holds here"));
+  CHECK_EQ(differences, 1);
+  report->litmus[0].holds = false;
+  CHECK_EQ(report->Broken(), 1);
+  CHECK(absl::StrContains(ProbeText(*report), "BREAKS US"));
+  // A file of a time before there were such says nothing of them.
+  other->litmus.clear();
+  CHECK_EQ(CompareProbes(*report, *other, &differences), "");
+}
+
 // The exact mode gives the published model's sums where the fast one gives a chain of FMAs.
 TEST(exact_matrix_mode_is_the_published_model) {
   for (const std::string isa : {"gfx942", "gfx950"}) {

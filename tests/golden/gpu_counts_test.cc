@@ -43,17 +43,20 @@ const OpCounts* Find(const TokenCounts& counts, const std::string& part) {
   return nullptr;
 }
 
-// What the choice of a token sends to its owner, all ranks together: for each chunk of the others'
-// logits a peak and a flag, and of a drawn row the logits.
+// What the choice of a token sends to its owner, all ranks together, at least: for each chunk of the others'
+// logits a peak, of a row drawn with a top_k (20 here) candidates and their number, and of a drawn row the
+// logits and a flag.
 uint64_t ChoiceBytes(const TokenCounts& counts, uint64_t ranks) {
   const uint64_t others = ranks - 1, share = 2048, chunks = 1;
   switch (counts.outcome) {
     case Outcome::kRead:
       return 0;
     case Outcome::kLargest:
-      return others * chunks * 12;
+      return others * chunks * 16;
     case Outcome::kDrawn:
-      return others * (chunks * 12 + share * 4);
+      return others * (chunks * (16 + 8 + 20 * 16 + 4) + share * 4);
+    case Outcome::kRaced:
+      return others * (chunks * (16 + 4) + share * 4);
   }
   return 0;
 }
@@ -68,8 +71,11 @@ void CheckOps(test::Context& test_context, const TokenCounts& counts) {
     // 2 % at the widths of a large model; here the norm's 4 KiB and the like are a larger part.
     CHECK_LE(op.ratio(), 1.05);
     CHECK_GE(op.ratio(), 1.0);
+    // An element's word beside its epoch is half of what a lane has: of one GPU the product is checked alone.
+    if (op.name.find("all_reduce") != std::string::npos) continue;
     CHECK_GE(op.memory_coalesced(), 0.98);
-    CHECK_GE(op.coalesced(), 0.98);
+    // Each workgroup reads the router's logits, of 8 experts here half a block; of 128 they are whole ones.
+    CHECK_GE(op.coalesced(), op.name.find("experts") != std::string::npos ? 0.965 : 0.98);
   }
 }
 
@@ -93,20 +99,24 @@ void CheckStep(test::Context& test_context, const TokenCounts& counts, int32_t r
   const uint64_t data = counts.step.link_bytes * static_cast<uint64_t>(ranks);
   const uint64_t chosen = ChoiceBytes(counts, static_cast<uint64_t>(ranks));
   CHECK_GE(total.link_bytes, data + chosen);
-  CHECK_LE(total.link_bytes, data + data / 512 + chosen);
+  // A chunk has a few candidates more than could be chosen.
+  const uint64_t more = counts.outcome == Outcome::kDrawn ? static_cast<uint64_t>(ranks - 1) * 16 * 16 : 0;
+  CHECK_LE(total.link_bytes, data + data / 512 + chosen + more);
   CHECK(Find(counts, "experts") != nullptr);
 }
 
 void CheckCounts(test::Context& test_context, model::SyntheticFormat format,
                  const StepCountOptions& options) {
   auto steps = CountSteps(SmallMoe(options.ranks), format, options,
-                          {Outcome::kLargest, Outcome::kDrawn, Outcome::kRead});
+                          {Outcome::kLargest, Outcome::kDrawn, Outcome::kRaced, Outcome::kRead});
   CHECK_OK(steps);
-  CHECK_EQ(steps->size(), 3u);
+  CHECK_EQ(steps->size(), 4u);
   for (const TokenCounts& counts : *steps) CheckStep(test_context, counts, options.ranks);
-  // A choice is a kernel more than reading, a draw two more.
-  CHECK_EQ((*steps)[0].step.packets, (*steps)[2].step.packets + 1);
-  CHECK_EQ((*steps)[1].step.packets, (*steps)[2].step.packets + 3);
+  // The largest, or one of few, is chosen by the kernel that reads; a draw from all takes two more.
+  const uint32_t read = (*steps)[3].step.packets;
+  CHECK_EQ((*steps)[0].step.packets, read);
+  CHECK_EQ((*steps)[1].step.packets, read);
+  CHECK_EQ((*steps)[2].step.packets, read + 2);
 }
 
 }  // namespace

@@ -77,8 +77,7 @@ ChoiceWork WriteChoices(const backend::Step& step, uint32_t at, uint32_t end, ui
     if (choice.choose && words > end - work.end) choice.choose = false;
     ChoiceRow row = RowOf(choice);
     if (choice.choose) WriteLists(choice, block, &work.end, &row);
-    work.tokens |= choice.choose;
-    work.draws |= (row.flags & kernels::kChoiceSample) != 0;
+    work.races |= !kernels::ChoosesAtOnce(row.flags, row.top_k);
     outcomes[i] = {(row.flags & kernels::kChoiceRead) != 0, choice.choose};
     Put(block, &at, row);
   }

@@ -16,8 +16,7 @@ inline constexpr uint32_t kChoiceRowWords = sizeof(kernels::ChoiceRow) / 4;
 // What a step asks of the kernels that choose.
 struct ChoiceWork {
   uint32_t end = 0;     // the first word after what was written
-  bool tokens = false;  // some row wants a token
-  bool draws = false;   // some row's is drawn
+  bool races = false;   // some row's token is drawn, and not at once (kernels::ChoosesAtOnce)
 };
 // What becomes of one logit row.
 struct RowOutcome {

@@ -160,6 +160,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   Carver carve;
   m.step = carve.Take((shape_.step_words + TableWords(shape_)) * 4);
   m.arrivals = carve.Take(kernels::kArrivalBytes);
+  m.reduce_arrivals = carve.Take(uint64_t{shape_.chunks} * kernels::kArrivalWords * 4);
   m.plain = carve.Take(rows * shape_.plain_stride * 4);
   const std::vector<bool> taps = TapsOf(program_), inputs = InputsOf(program_);
   for (size_t b = 0; b < program_.buffers.size(); ++b) {
@@ -186,18 +187,18 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
   m.logits = carve.Take(uint64_t{kMostInFlight} * shape_.options.max_logit_rows *
                         shape_.share_stride * 4);
-  m.states = carve.Take(shape_.choice_slots * sizeof(kernels::ChoiceState));
-  m.races =
-      carve.Take(uint64_t{shape_.choice_slots} *
-                 (shape_.logits_stride / kernels::kChoiceChunk + 1) * sizeof(kernels::RacePart));
+  m.teams = carve.Take(uint64_t{kernels::kRaceTeams} * kernels::kRaceTeamWords * sizeof(uint64_t));
+  m.fields = carve.Take(shape_.choice_slots * sizeof(kernels::RaceField));
+  m.races = carve.Take(uint64_t{shape_.choice_slots} * (shape_.logits_stride / kernels::kChoiceChunk + 1) *
+                       kernels::kRacerWords * sizeof(uint64_t));
   for (const backend::Rope& rope : program_.ropes) {
     m.cosine.push_back(carve.Take(shape_.positions * rope.inv_freq.size() * 4));
     m.sine.push_back(carve.Take(shape_.positions * rope.inv_freq.size() * 4));
   }
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
-  for (uint64_t* at : {&m.step, &m.arrivals, &m.partial, &m.sums, &m.squares, &m.split, &m.attend_parts,
-                       &m.router_logits, &m.logits, &m.states, &m.races, &m.plain}) {
+  for (uint64_t* at : {&m.step, &m.arrivals, &m.reduce_arrivals, &m.partial, &m.sums, &m.squares, &m.split,
+                       &m.attend_parts, &m.router_logits, &m.logits, &m.teams, &m.fields, &m.races, &m.plain}) {
     *at += base;
   }
   for (std::vector<uint64_t>* each : {&m.buffers, &m.cosine, &m.sine}) {

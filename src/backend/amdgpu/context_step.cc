@@ -165,10 +165,8 @@ bool AmdGpuContext::TakesPart(When when, const ChoiceWork& work) {
   switch (when) {
     case When::kAlways:
       return true;
-    case When::kTokens:
-      return work.tokens;
-    case When::kDraws:
-      return work.draws;
+    case When::kRaces:
+      return work.races;
   }
   return true;
 }

@@ -15,6 +15,7 @@ namespace mainarch::amdgpu {
 // `rounded`: bf16 activations, where the format has them. Weights that are themselves two bf16 are
 // there for their precision: they have not; nor have those of codes.
 absl::string_view MatmulKernel(kernels::TileFormat format, bool rounded);
+absl::string_view MatmulReduceKernel(kernels::TileFormat format, bool rounded);
 absl::string_view GateUpKernel(kernels::TileFormat format, bool rounded);
 // `down` may differ from `up` where both are codes.
 absl::string_view ExpertsKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);

@@ -88,6 +88,7 @@ Status Loading::Prepare(Gpus& gpus) {
       std::clamp<uint32_t>(std::thread::hardware_concurrency() / ranks, 1, kMostThreads);
   for (uint32_t r = 0; r < ranks; ++r) {
     gpu::Device& device = *gpus.at(static_cast<int32_t>(r)).device;
+    ranks_[r].fnuz = !device.chip().has_ocp_fp8;
     gpu::CopyQueueOptions options;
     options.label = "load";
     for (uint32_t i = 0; i < threads; ++i) {
@@ -183,7 +184,8 @@ Status Loading::Upload(int32_t rank, const Piece& piece, Uploader& uploader) {
 Status Loading::UploadTiles(int32_t rank, const Piece& piece, Uploader& uploader) {
   const size_t id = piece.weight;
   const PlacedWeight& placed = placed_[static_cast<size_t>(rank)][id];
-  const TilePlan plan = PlanTiles(*weights_[id], rank, piece.group);
+  TilePlan plan = PlanTiles(*weights_[id], rank, piece.group);
+  plan.fnuz = ranks_[static_cast<size_t>(rank)].fnuz;
   const uint64_t group = static_cast<uint64_t>(piece.group);
   const uint64_t row_bytes = plan.row_bytes();
   const uint64_t row_scales = plan.row_scale_bytes();

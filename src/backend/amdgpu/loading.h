@@ -51,6 +51,7 @@ class Loading {
     std::vector<std::unique_ptr<gpu::CopyQueue>> queues;  // one a thread
     std::vector<std::unique_ptr<Uploader>> uploaders;     // one a thread, after its queue
     std::atomic<size_t> next{0};
+    bool fnuz = false;  // what fp8 its chip reads: TilePlan::fnuz
   };
 
   void List(int32_t rank);

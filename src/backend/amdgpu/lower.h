@@ -22,14 +22,14 @@ namespace mainarch::amdgpu {
 inline constexpr uint32_t kOneRoundRows = 16;
 
 // In which steps a launch takes part.
-enum class When : uint8_t { kAlways, kTokens, kDraws };
+enum class When : uint8_t { kAlways, kRaces };
 
 struct Launch {
   std::string kernel;
   std::vector<uint8_t> args;  // kernels::Kernarg<Args>
   uint32_t workers = 1;       // workgroups of kernels::kThreads
   int32_t op = -1;            // of the Program; -1: the step's beginning
-  When when = When::kAlways;  // kTokens: a token is chosen; kDraws: one is drawn
+  When when = When::kAlways;  // kRaces: a row is drawn that is not chosen at once
   bool beside = false;        // needs nothing of the launch before, and may run beside it
   // What workgroup n reads whatever came before: weights, so many bytes from reads + n * reads_stride on.
   uint64_t reads = 0;
@@ -111,7 +111,8 @@ std::vector<bool> InputsOf(const backend::Program& program);
 struct RankMemory {
   uint64_t host_step = 0;  // two blocks, then the list of step_tables
   uint64_t step = 0;       // page tables step_words behind it
-  uint64_t arrivals = 0;          // kernels::kArrivalLines lines
+  uint64_t arrivals = 0;          // kernels::kArrivalBytes: of experts
+  uint64_t reduce_arrivals = 0;   // a line a chunk of x: of products that add to it
   std::vector<uint64_t> buffers;  // of the Program; its taps are there twice, for both parities
   std::vector<uint64_t> source_taps;  // of the source's Program, in its memory of this rank
   uint64_t partial = 0;
@@ -125,8 +126,9 @@ struct RankMemory {
   uint64_t logits = 0;       // this rank's share
   uint64_t host_logits = 0;  // all ranks', in host memory
   uint64_t results = 0;      // kernels::ChoiceResult [max_logit_rows], in host memory
-  uint64_t states = 0;       // kernels::ChoiceState [choice_slots]
-  uint64_t races = 0;        // kernels::RacePart [choice_slots, chunks of the vocabulary]
+  uint64_t teams = 0;        // that narrow rows: kernels::ChooseArgs::teams
+  uint64_t fields = 0;       // who runs in rows' races, and who has run best in each chunk
+  uint64_t races = 0;
   std::vector<uint64_t> kv;     // of each of Program::caches, layer 0
   std::vector<uint64_t> slots;  // of each of Program::caches, layer 0
   uint64_t plain = 0;        // a gated delta net's o, of heads that several workgroups share
@@ -138,7 +140,7 @@ struct RankMemory {
 
 // What the ranks send to the owner of a row, and the tokens that owners send to all: offsets in the owner's exchange memory.
 struct ChoiceExchange {
-  uint64_t values = 0, peaks = 0, flags = 0, tokens = 0, bytes = 0;
+  uint64_t values = 0, found = 0, flags = 0, tokens = 0, bytes = 0;
 };
 ChoiceExchange ExchangeOf(const backend::Program& program, const Shape& shape);
 

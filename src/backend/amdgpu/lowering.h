@@ -11,6 +11,7 @@
 
 #include "absl/types/optional.h"
 #include "backend/amdgpu/lower.h"
+#include "kernels/experts_args.h"
 #include "kernels/latent_args.h"
 
 namespace mainarch::amdgpu {
@@ -82,6 +83,7 @@ class Lowering {
         MakeLaunch(kernel, args, static_cast<uint32_t>(std::clamp<uint64_t>(units, 1, most)));
     launch.when = when;
     launch.op = op_;
+    pending.product_reduce = {};
     launches_.push_back(std::move(launch));
     return launches_.back();
   }
@@ -174,9 +176,14 @@ class Lowering {
   // What an op leaves to a later one.
   struct Pending {
     Sums sums;   // the last product's
+    // Of the last launch, if it is a product that leaves sums: how it would be one with the all-reduce behind it.
+    kernels::MatmulArgs product;
+    absl::string_view product_reduce;  // the kernel; empty: it is none
     Sums heads;  // of the product that makes Q, K and V, until they are taken: the gate's may come behind it
     Sums gates;  // of a delta net
     backend::RouterOp router = {};
+    kernels::RouteArgs route;  // experts 0: a launch of its own has chosen
+    uint32_t experts = 0;      // launches of experts so far
     backend::ExpertsGateUpOp gate_up = {};
   };
   Pending pending;
@@ -190,6 +197,8 @@ class Lowering {
   // Of a reduction: where ranks meet. `alone`: it asks nobody.
   kernels::ReduceArgs ReduceOf(uint32_t width, bool alone);
   void AddReduce(const kernels::ReduceArgs& args);
+  // In the product's own launch, in steps of few rows; false: there is none.
+  bool JoinReduce(const kernels::ReduceArgs& args);
   // By how many workgroups k is shared.
   uint32_t SplitsOf(const PlacedWeight& w) const;
   // What the rows of x that the current op writes are wanted for.

@@ -252,8 +252,8 @@ ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
   const uint64_t units = static_cast<uint64_t>(program.ranks) * shape.choice_chunks;
   const uint64_t slots = shape.choice_slots;
   ChoiceExchange out;
-  out.peaks = uint64_t{RoundUp(slots * shape.logits_stride * 4, 256)};
-  out.flags = out.peaks + RoundUp(slots * units * sizeof(kernels::ScoredWords), 256);
+  out.found = uint64_t{RoundUp(slots * shape.logits_stride * 4, 256)};
+  out.flags = out.found + RoundUp(slots * units * kernels::kFoundWords * sizeof(uint64_t), 256);
   out.tokens = out.flags + RoundUp(2 * slots * units * 4, 256);
   out.bytes = out.tokens + uint64_t{2} * shape.options.max_logit_rows * sizeof(uint64_t);
   return out;

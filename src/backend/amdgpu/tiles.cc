@@ -272,12 +272,22 @@ void PackPair(const TilePlace& place, Piece piece, uint8_t* out) {
   });
 }
 
-void PackFp8(const TilePlace& place, Piece piece, uint8_t* out,
-             uint8_t* scales) {
+// Four codes of e4m3fn as e4m3fnuz, each half of what it was: the same byte, but for -0 and NaN (quant::FnuzFromFn).
+uint32_t FnuzFromFn(uint32_t four) {
+  const uint32_t magnitudes = four & 0x7f7f7f7f;
+  const uint32_t is_zero = ~(magnitudes + 0x7f7f7f7f) & 0x80808080;
+  const uint32_t is_nan = (magnitudes + 0x01010101) & 0x80808080;
+  const uint32_t nan_bytes = (is_nan >> 7) * 0xff;
+  return ((four & ~is_zero) & ~nan_bytes) | is_nan;
+}
+
+void PackFp8(const TilePlace& place, Piece piece, bool fnuz, uint8_t* out, uint8_t* scales) {
   ForEachFour(place, piece, [&](const Four& four) {
     const Matrix& m = *four.row.matrix;
-    std::memcpy(out + (four.lane * piece.steps + four.in) * kEight + four.half * kFour,
-                m.data.data() + four.row.row * m.cols + four.col, four.count);
+    uint32_t codes = 0;
+    std::memcpy(&codes, m.data.data() + four.row.row * m.cols + four.col, four.count);
+    if (fnuz) codes = FnuzFromFn(codes);
+    std::memcpy(out + (four.lane * piece.steps + four.in) * kEight + four.half * kFour, &codes, four.count);
     const float scale = BlockScale(m, four.row.row, four.col);
     std::memcpy(scales + four.step * 4, &scale, 4);
   });
@@ -360,7 +370,7 @@ void PackPiece(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_
     case TileFormat::kBf16Pair:
       return PackPair(place, piece, out);
     case TileFormat::kFp8:
-      return PackFp8(place, piece, out, scales);
+      return PackFp8(place, piece, plan.fnuz, out, scales);
     case TileFormat::kMxfp4:
       return plan.weight->sources[0].format == Format::kMxfp4
                  ? PackMxfp4(place, piece, out, scales)

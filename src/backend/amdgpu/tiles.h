@@ -34,6 +34,8 @@ struct TilePlan {
   kernels::TileFactors factors = kernels::TileFactors::kNone;
   uint16_t scale_first = 0;
   uint8_t scale_shift = 0;
+  // Of kFp8: bytes are e4m3fnuz, half of what they stand for, for chips that read no other fp8.
+  bool fnuz = false;
 
   // As kernels read it, but for addresses.
   kernels::Tiles Shape() const;

@@ -24,6 +24,7 @@ TEST(every_name_is_a_kernel) {
   for (TileFormat format : kTileFormats) {
     for (bool rounded : {false, true}) {
       names.emplace_back(MatmulKernel(format, rounded));
+      names.emplace_back(MatmulReduceKernel(format, rounded));
       names.emplace_back(GateUpKernel(format, rounded));
       names.emplace_back(ExpertsKernel(format, format, rounded));
       names.emplace_back(GateUpAnyKernel(format, rounded));

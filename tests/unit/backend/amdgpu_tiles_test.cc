@@ -243,6 +243,7 @@ float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
     case TileFormat::kFp8: {
       float scale;
       std::memcpy(&scale, scales.data() + step * 4, 4);
+      if (plan.fnuz) return quant::FloatFromFp8E4m3Fnuz(at[e]) * (scale * 2);
       return quant::FloatFromFp8E4m3(at[e]) * scale;
     }
     case TileFormat::kMxfp4: {
@@ -287,8 +288,9 @@ RowSize SizeOf(const TilePlan& plan, int64_t cols) {
 }
 
 // Every tile of rank 0, group 0. "" or what is wrong.
-std::string Wrong(const Fixture& fixture, TileFormat format) {
-  const TilePlan plan = PlanTiles(fixture.weight, 0, 0);
+std::string Wrong(const Fixture& fixture, TileFormat format, bool fnuz = false) {
+  TilePlan plan = PlanTiles(fixture.weight, 0, 0);
+  plan.fnuz = fnuz;
   if (plan.format != format) return "another format";
   std::vector<float> want(static_cast<size_t>(plan.cols));
   const std::vector<int64_t> columns = ColumnsOf(plan);
@@ -365,6 +367,7 @@ TEST(every_element_is_where_the_kernels_look) {
       f.Add(kind.from, rows, cols);
       f.Slice(0, 0, rows, 0, cols);
       CHECK_EQ(Wrong(f, kind.to), "");
+      if (kind.to == TileFormat::kFp8) CHECK_EQ(Wrong(f, kind.to, /*fnuz=*/true), "");
     }
     if (kind.unit > 1) continue;
     for (int64_t cols : {1, 7, 9, 63, 65, 135}) {
@@ -374,6 +377,30 @@ TEST(every_element_is_where_the_kernels_look) {
       CHECK_EQ(Wrong(f, kind.to), "");
     }
   }
+}
+
+// Of every code, of -0 and NaN too, half of what it stands for.
+TEST(fp8_for_chips_that_read_fnuz_is_half_of_what_it_was) {
+  Fixture f;
+  f.Add(Format::kFp8Block, 32, 256);
+  std::string codes(32 * 256, 0);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<char>(i + i / 256);
+  f.weight.sources[0].data = absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(codes.data()), codes.size());
+  f.Slice(0, 0, 32, 0, 256);
+  TilePlan plan = PlanTiles(f.weight, 0, 0);
+  const RowSize size = SizeOf(plan, int64_t{plan.steps} * 32);
+  std::vector<uint8_t> fn(size.data), fnuz(size.data), scales(size.scales), same(size.scales);
+  PackOutputTile(plan, 1, fn.data(), scales.data());
+  plan.fnuz = true;
+  PackOutputTile(plan, 1, fnuz.data(), same.data());
+  CHECK(scales == same);
+  bool nan = false, zero = false;
+  for (size_t i = 0; i < fn.size(); ++i) {
+    CHECK_EQ(fnuz[i], quant::FnuzFromFn(fn[i]));
+    nan |= fn[i] == 0xff;
+    zero |= fn[i] == 0x80;
+  }
+  CHECK(nan && zero);
 }
 
 TEST(a_rank_takes_its_rows_and_columns) {

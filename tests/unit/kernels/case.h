@@ -160,6 +160,7 @@ std::vector<Case> RowCases();
 std::vector<Case> MatrixCases();
 std::vector<Case> ChooseCases();
 std::vector<Case> LinkCases();
+std::vector<Case> LitmusCases();
 std::vector<Case> ResidentCases();
 std::vector<Case> ProbeCases();
 std::vector<Case> DecoderStepCases();

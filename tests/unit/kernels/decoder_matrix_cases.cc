@@ -3,6 +3,8 @@
 // Products with weights in tiles: matmul_*, gate_up_* and experts_*.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
 
 #include "backend/amdgpu/lower.h"
 #include "kernels/experts_args.h"
@@ -259,6 +261,87 @@ Case ProductCase(const Product& p) {
   return out;
 }
 
+// ---- a product that is added to x, and all ranks' ----
+
+// `ranks` GPUs have the same product, which is so many times added to x.
+Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t hidden, uint32_t width, uint32_t parts,
+                      uint32_t splits, uint32_t workers, uint32_t ranks) {
+  Random random(hidden + rows * 7 + static_cast<uint32_t>(format));
+  const Inputs x = RandomInputs(random, rows, width);
+  const TiledWeights w = RandomTiles(random, format, hidden, width, false, parts, {});
+  const uint32_t stride = RoundUp(hidden, kPadColumns), chunks = (hidden + kRowChunk - 1) / kRowChunk;
+  const ExchangeBytes exchange = ExchangeBytesOf(ranks, rows, rows, stride);
+  std::vector<float> before = random.Floats(size_t{rows} * stride);
+  Wanted want(rows, stride);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const Row in = InputOf(x, NormData{}, row);
+    for (uint32_t o = 0; o < stride; ++o) {
+      const double old = before[size_t{row} * stride + o];
+      const Near near = o < hidden ? Dot(w, 0, o, in.values, &in.errors, rounded) : Near{};
+      const double sum = ranks * near.value + old;
+      want.Set(row, o, sum, ranks * near.allowed + (std::abs(sum) + std::abs(old)) * 0x1p-22);
+    }
+  }
+  Case out;
+  out.name = absl::StrCat("matmul_reduce_", NameOf(format), rounded ? "_rounded " : " ", rows, " rows, ", hidden,
+                          " outputs, k ", width, " in ", parts, ", shared by ", splits, ", ", workers, " workgroups, ",
+                          ranks, " ranks");
+  out.bound = rounded ? kRoundedBound : kProductBound;
+  out.steps.emplace_back();
+  const size_t floats = size_t{rows} * stride;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    const auto name = [r](const char* what) { return absl::StrCat(what, r); };
+    out.buffers.push_back({name("step"), StepPlan::Of(rows).Block(), r});
+    out.buffers.push_back({name("in"), SplitRows(x), r});
+    out.buffers.push_back({name("partial"), Bytes(splits * floats * 4, kUntouchedByte), r});
+    out.buffers.push_back({name("x"), ToBytes(before), r});
+    out.buffers.push_back({name("exchange"), Bytes(exchange.bytes), r, ranks > 1 ? Home::kUncached : Home::kVram});
+    out.buffers.push_back({name("arrivals"), Bytes(size_t{chunks} * kArrivalWords * 4), r});
+    std::vector<Buffer> weights;
+    w.AddBuffers(name("w"), &weights);
+    for (Buffer& buffer : weights) {
+      buffer.device = r;
+      out.buffers.push_back(std::move(buffer));
+    }
+    out.steps[0].push_back(MakeLaunch<MatmulReduceArgs>(
+        std::string("matmul_reduce_") + NameOf(format) + (rounded ? "_rounded" : ""), workers,
+        [=](MatmulReduceArgs& args, const Addresses& at) {
+          MatmulArgs& product = args.product;
+          product.step = at.Of<const uint32_t>(name("step"));
+          product.x = at.Of<const float>(name("in"));
+          product.out = at.Of<float>(name("partial"));
+          product.w = w.At(name("w"), at);
+          product.x_stride = x.stride;
+          product.out_stride = stride;
+          product.rows = rows;
+          product.splits = splits;
+          product.split_rows = rows;
+          ReduceArgs& reduce = args.reduce;
+          reduce.step = product.step;
+          reduce.partial = at.Of<const float>(name("partial"));
+          reduce.out.x = at.Of<float>(name("x"));
+          for (uint32_t to = 0; to < ranks; ++to) reduce.exchange[to] = at.Of<uint8_t>(absl::StrCat("exchange", to));
+          reduce.exchange_own = reduce.exchange[r];
+          reduce.flags_at = exchange.flags_at;
+          reduce.pairs_at = exchange.pairs_at;
+          reduce.hidden = hidden;
+          reduce.stride = stride;
+          reduce.chunks = chunks;
+          reduce.max_rows = reduce.pair_rows = rows;
+          reduce.ranks = ranks;
+          reduce.rank = r;
+          reduce.per_step = 1;
+          reduce.splits = splits;
+          reduce.split_rows = rows;
+          args.arrivals = at.Of<uint32_t>(name("arrivals"));
+        },
+        r));
+    out.expectations.push_back(want.Check(name("x")));
+    out.expectations.push_back(Exactly(name("arrivals"), Bytes(size_t{chunks} * kArrivalWords * 4)));
+  }
+  return out;
+}
+
 // ---- experts ----
 
 struct ExpertShape {
@@ -273,12 +356,42 @@ struct ExpertShape {
   CodesFrom from = {};
   // Down's, if they are not those of gate and up.
   std::optional<TileFormat> down = {};
+  // Not 0: the workgroups choose by logits that are sums of so many numbers.
+  uint32_t logit_splits = 0;
+  uint32_t index = 0;  // of the step: which of the arrivals' sets
 };
 
 struct Choice {
   std::vector<uint32_t> ids;  // ascending in each row
   std::vector<float> weights;
+  std::vector<float> logits;  // [rows, stride], where workgroups choose
+  uint32_t stride = 0;
 };
+// The largest logits of a row, with the softmax of them alone; a shared expert's is a sigmoid.
+Choice RoutedChoice(Random& random, const ExpertShape& s) {
+  const uint32_t routed = s.experts - s.shared, top = s.top - s.shared;
+  Choice out;
+  out.stride = RoundUp(s.experts, kPadColumns);
+  out.logits.resize(size_t{s.rows} * out.stride, 100.0f);  // it would win if it were looked at
+  for (uint32_t row = 0; row < s.rows; ++row) {
+    float* own = &out.logits[size_t{row} * out.stride];
+    for (uint32_t e = 0; e < s.experts; ++e) own[e] = static_cast<float>(2 * random.Normal());
+    std::vector<uint32_t> order(routed);
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return own[a] > own[b]; });
+    std::sort(order.begin(), order.begin() + top);
+    double sum = 0;
+    for (uint32_t i = 0; i < top; ++i) sum += std::exp(double{own[order[i]]});
+    for (uint32_t i = 0; i < top; ++i) {
+      out.ids.push_back(order[i]);
+      out.weights.push_back(static_cast<float>(std::exp(double{own[order[i]]}) / sum));
+    }
+    if (!s.shared) continue;
+    out.ids.push_back(routed);
+    out.weights.push_back(static_cast<float>(1 / (1 + std::exp(-double{own[routed]}))));
+  }
+  return out;
+}
 Choice RandomChoice(Random& random, const ExpertShape& s) {
   Choice out;
   for (uint32_t row = 0; row < s.rows; ++row) {
@@ -337,7 +450,9 @@ Case ExpertCase(const ExpertShape& s) {
   Random random(s.rows * 31 + s.hidden + static_cast<uint32_t>(s.format));
   const Inputs x = RandomInputs(random, s.rows, s.hidden);
   const NormData norm = RandomNorm(random, x);
-  const Choice choice = RandomChoice(random, s);
+  const Choice choice = s.logit_splits != 0 ? RoutedChoice(random, s) : RandomChoice(random, s);
+  // exp in fp32 of up to 15, and a sum.
+  const double weight_error = s.logit_splits != 0 ? 4e-6 : 0;
   const ExpertTiles up = RandomExperts(random, s.format, s.experts, s.width, s.hidden, true, 1, s.from);
   const ExpertTiles down =
       RandomExperts(random, s.down.value_or(s.format), s.experts, s.hidden, s.width, false, s.parts,
@@ -364,7 +479,7 @@ Case ExpertCase(const ExpertShape& s) {
       for (uint32_t o = 0; o < s.hidden; ++o) {
         const Near near = Dot(down.each[e], 0, o, act.values, &act.errors, s.rounded);
         sums[o].value += weight * near.value;
-        sums[o].allowed += weight * (near.allowed + std::abs(near.value) * 0x1p-22);
+        sums[o].allowed += weight * (near.allowed + std::abs(near.value) * (0x1p-22 + weight_error));
       }
     }
     for (uint32_t o = 0; o < RoundUp(s.hidden, kTileRows); ++o) {
@@ -378,16 +493,40 @@ Case ExpertCase(const ExpertShape& s) {
                              (s.rounded ? "_rounded" : "");
   out.name = absl::StrCat(kernel, " ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ",
                           s.hidden, ", width ", s.width, s.parts > 1 ? absl::StrCat(" in ", s.parts) : "", s.same ? ", all the same" : "",
-                          s.shared ? ", one shared" : "", TextOf(s.gate), TextOf(s.from));
+                          s.shared ? ", one shared" : "", TextOf(s.gate), TextOf(s.from),
+                          s.logit_splits != 0 ? absl::StrCat(", chosen by sums of ", s.logit_splits) : "");
   out.bound = s.rounded ? kRoundedBound : kProductBound;
+  StepPlan plan = StepPlan::Of(s.rows);
+  plan.index = s.index;
+  // The second launch of three: the set that it counts in is zeros, and of the other it makes such.
+  const uint32_t turn = 1, turns = 3, set = ArrivalSet(s.index, turn, turns);
+  Bytes arrivals(kArrivalBytes, kUntouchedByte), left = arrivals;
+  for (uint32_t line = 0; line < kArrivalLines; ++line) {
+    const size_t at = size_t{line} * kArrivalWords * 4, apart = size_t{kArrivalSetWords} * 4;
+    std::memset(&arrivals[set * apart + at], 0, 4);
+    const uint32_t group = line == kArrivalGroups ? std::min(s.workers, kArrivalGroups)
+                           : line < s.workers ? (s.workers - line + kArrivalGroups - 1) / kArrivalGroups
+                                              : 0;
+    std::memcpy(&left[set * apart + at], &group, 4);
+    std::memset(&left[(1 - set) * apart + at], 0, 4);
+  }
+  std::vector<float> logits;
+  for (uint32_t i = 0; i < s.logit_splits; ++i) {
+    // Sums of halves, quarters and eighths are exact; and so is the norm's factor, a half.
+    for (const float logit : choice.logits) {
+      logits.push_back(logit / static_cast<float>(s.logit_splits) * 2);
+    }
+  }
   // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
   // width are zeros, as the backend leaves them.
-  out.buffers = {{"step", StepPlan::Of(s.rows).Block()},
+  out.buffers = {{"step", plan.Block()},
                  {"x", SplitRows(x, norm.w)},
                  {"ids", ToBytes(choice.ids)},
                  {"weights", ToBytes(choice.weights)},
                  {"act", Bytes(size_t{s.rows} * s.top * act_stride * 4)},
-                 {"arrivals", Bytes(kArrivalBytes)},
+                 {"arrivals", arrivals},
+                 {"logits", ToBytes(logits)},
+                 {"logit_squares", ToBytes(std::vector<float>(s.rows, 4.0f))},
                  want.ToFill("out")};
   up.all.AddBuffers("up", &out.buffers);
   down.all.AddBuffers("down", &out.buffers);
@@ -417,9 +556,27 @@ Case ExpertCase(const ExpertShape& s) {
     args.top = s.top;
     args.experts = s.experts;
     args.most_rows = s.rows;
+    args.turn = turn;
+    args.turns = turns;
+    if (s.logit_splits == 0) return;
+    RouteArgs& route = args.route;
+    args.ids = {};  // nobody has written them
+    args.weights = {};
+    route.router.logits = at.Of<const float>("logits");
+    route.router.experts = s.experts - s.shared;
+    route.router.top = s.top - s.shared;
+    route.router.renormalise = 1;
+    route.stride = choice.stride;
+    route.shared = s.shared;
+    route.splits = s.logit_splits;
+    route.split_rows = s.rows;
+    route.norm.squares = at.Of<const float>("logit_squares");
+    route.norm.chunks = 1;
+    route.norm.inverse_hidden = 1;
   };
   out.steps = {{MakeLaunch<ExpertsArgs>(kernel, s.workers, products)}};
-  out.expectations = {want.Check("out"), ZerosBehind("act", s.width, act_stride)};
+  out.expectations = {want.Check("out"), ZerosBehind("act", s.width, act_stride),
+                      Exactly("arrivals", left)};
   if (s.gate.on) {
     out.steps = {{MakeLaunch<ExpertsAnyArgs>(
         kernel, s.workers, [=](ExpertsAnyArgs& args, const Addresses& at) {
@@ -468,6 +625,14 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, true}));
     cases.push_back(ProductCase({format, true, 5, 24, ragged, true, false, 2, true, 1, 1, kClamped}));
   }
+  for (TileFormat format : kFormats) {
+    // Two chunks and a part; a workgroup with many tiles, and one with none; k shared.
+    cases.push_back(MatmulReduceCase(format, false, 1, 1032, 256, 8, 1, 5, 1));
+    cases.push_back(MatmulReduceCase(format, false, 4, 528, 256, 8, 8, 300, 1));
+    if (MayRound(format)) cases.push_back(MatmulReduceCase(format, true, 2, 520, 256, 8, 2, 7, 1));
+  }
+  cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 3, 1040, 256, 8, 4, 9, 2));
+  cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 1, 600, 256, 8, 8, 320, 4));
   for (const auto& [tile, from] : kCoded) {
     cases.push_back(ProductCase({tile, false, 3, 72, 2048, true, false, 2, false, 8, 1, {}, from}));
     cases.push_back(ProductCase({tile, false, 12, 40, 256, false, false, 2, false, 1, 1, {}, from}));
@@ -509,6 +674,19 @@ std::vector<Case> DecoderExpertCases() {
   // and workgroups that have nothing of down.
   for (const auto& [rows, parts] : std::vector<std::pair<uint32_t, uint32_t>>{{4, 1}, {4, 2}, {12, 1}}) {
     cases.push_back(ExpertCase({TileFormat::kMxfp4, rows, 64, 128 * parts, 48, 10, false, 6, false, true, parts}));
+  }
+  // Chosen by every workgroup for itself.
+  for (TileFormat format : kFormats) {
+    ExpertShape s = {format, 3, InThirtyTwos(format) ? 160u : 168u, 32, 12, 4, false, 5, false, true};
+    s.logit_splits = 8;
+    s.index = 1;
+    cases.push_back(ExpertCase(s));
+    s.rows = 4;
+    s.experts = 140;
+    s.shared = false;
+    s.logit_splits = 1;
+    s.gate = kClamped;
+    cases.push_back(ExpertCase(s));
   }
   // A shared expert after as many as a router chooses from.
   cases.push_back(ExpertCase({TileFormat::kBf16, 17, 32, 16, 513, 11, false, 4, false, true}));

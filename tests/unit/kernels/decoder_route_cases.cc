@@ -83,18 +83,14 @@ struct Routed {
     for (uint32_t i = 0; i < shape.splits; ++i) {
       for (const float logit : logits) parts.push_back(logit / static_cast<float>(shape.splits) * 2);
     }
-    std::vector<uint32_t> arrivals(kArrivalLines * kArrivalWords, 0xeeeeeeee);
-    for (uint32_t i = 0; i < kArrivalLines; ++i) arrivals[i * kArrivalWords] = 0;
     Case out;
     out.bound = "ids exact; weights 4e-6 relative: exp in fp32 of up to 15, and a sum";
     out.buffers = {{"step", StepPlan::Of(shape.rows).Block()},
                    {"logits", ToBytes(parts)},
-                   {"arrivals", Bytes(kArrivalBytes, kUntouchedByte)},
                    {"squares", ToBytes(std::vector<float>(shape.rows, 4.0f))},
                    {"ids", Bytes(all_ids.size() * 4, kUntouchedByte)},
                    weights.ToFill("weights")};
-    out.expectations = {ExactlyValues("ids", all_ids), weights.Check("weights"),
-                        ExactlyValues("arrivals", arrivals)};
+    out.expectations = {ExactlyValues("ids", all_ids), weights.Check("weights")};
     return out;
   }
 
@@ -119,7 +115,6 @@ void SetRoute(const RouteShape& s, bool renormalise, const Addresses& at, RouteA
   args->norm.squares = at.Of<const float>("squares");
   args->norm.chunks = 1;
   args->norm.inverse_hidden = 1;
-  args->arrivals = at.Of<uint32_t>("arrivals");
 }
 
 // `ties`: logits out of four values.

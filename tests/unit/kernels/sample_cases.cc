@@ -20,11 +20,7 @@ struct ChoiceShape {
   uint32_t ranks, vocab, rows;
   uint32_t first_index;  // of the first of two steps
   bool draws;
-  // The race itself waits for the other ranks' shares, whose kernels run beside it, as they may at
-  // the end of theirs: nothing but their flags orders what it reads, and what they send lies in
-  // memory that caches keep. All rows are drawn, without a filter, from a state that is there from
-  // the start.
-  bool live = false;
+  uint32_t teams = 2;  // workgroups that narrow
 };
 
 // A row of logits and what is asked of it.
@@ -48,7 +44,7 @@ ChoiceCase MakeRow(Random& random, uint32_t vocab, uint32_t kind, bool draws) {
   o.seed = random.Next();
   if (draws && kind % 7 != 6) {
     o.temperature = static_cast<float>(0.3 + random.Uniform());
-    if (kind & 1) o.top_k = static_cast<uint32_t>(1 + random.Next() % 40);
+    if (kind & 1) o.top_k = static_cast<uint32_t>(1 + random.Next() % (kind % 4 == 3 ? 80 : 40));
     if (kind & 2) o.top_p = static_cast<float>(0.3 + 0.69 * random.Uniform());
     if (kind & 4) o.min_p = static_cast<float>(0.2 * random.Uniform());
   }
@@ -92,14 +88,6 @@ struct ChoiceStep {
   Bytes block;
 };
 
-ChoiceCase MakeLiveRow(Random& random, uint32_t vocab) {
-  ChoiceCase out;
-  out.logits = random.Floats(vocab, 3);
-  out.options.seed = random.Next();
-  out.options.temperature = static_cast<float>(0.3 + random.Uniform());
-  return out;
-}
-
 ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
   ChoiceStep out;
   backend::Step step;
@@ -107,8 +95,7 @@ ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
   std::vector<uint32_t> logit_rows;
   decode::Sampler sampler(s.vocab);
   for (uint32_t row = 0; row < s.rows; ++row) {
-    out.rows.push_back(s.live ? MakeLiveRow(random, s.vocab)
-                              : MakeRow(random, s.vocab, row + index % 3, s.draws));
+    out.rows.push_back(MakeRow(random, s.vocab, row + index % 3, s.draws));
   }
   for (ChoiceCase& row : out.rows) {
     decode::SampleRequest request;
@@ -118,7 +105,7 @@ ChoiceStep MakeStep(Random& random, const ChoiceShape& s, uint32_t index) {
     request.mask = row.mask;
     request.position = 77 + index;
     choices.push_back(row.read_only ? backend::Choice() : decode::ChoiceOf(request));
-    if (choices.size() % 4 == 0 && !s.live) choices.back().read = true;
+    if (choices.size() % 4 == 0) choices.back().read = true;
     logit_rows.push_back(static_cast<uint32_t>(logit_rows.size()));
     const auto token = sampler.Sample(absl::MakeSpan(row.logits), request);
     const bool chosen = token.ok() && !row.read_only;
@@ -151,7 +138,7 @@ uint32_t FirstOf(const ChoiceShape& s, uint32_t rank) {
 }
 
 LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workgroups,
-                        uint32_t rank, uint32_t round) {
+                        uint32_t rank, uint32_t round, ChoosePart part = kChooseBoth) {
   return MakeLaunch<ChooseArgs>(
       kernel, workgroups,
       [=](ChooseArgs& args, const Addresses& at) {
@@ -159,11 +146,13 @@ LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workg
         args.logits = at.Of<const float>(Of("logits", rank, round));
         args.host_logits = at.Of<float>(absl::StrCat("host_logits", round));
         args.results = at.Of<ChoiceResult>(absl::StrCat("results", round));
-        args.states = at.Of<ChoiceState>(Of("states", rank, s.live ? round : 0));
-        args.races = at.Of<RacePart>(absl::StrCat("races", rank));
+        args.fields = at.Of<RaceField>(absl::StrCat("fields", rank));
+        args.teams = at.Of<uint64_t>(absl::StrCat("teams", rank));
+        args.races = at.Of<uint64_t>(absl::StrCat("races", rank));
+        args.part = part;
         for (uint32_t r = 0; r < s.ranks; ++r) {
           args.values[r] = at.Of<float>(absl::StrCat("values", r));
-          args.peaks[r] = at.Of<ScoredWords>(absl::StrCat("peaks", r));
+          args.found[r] = at.Of<uint64_t>(absl::StrCat("found", r));
           args.flags[r] = at.Of<uint32_t>(absl::StrCat("flags", r));
           args.tokens[r] = at.Of<uint64_t>(absl::StrCat("tokens", r));
           args.chunks = std::max(
@@ -183,41 +172,32 @@ LaunchSpec ChooseLaunch(const char* kernel, const ChoiceShape& s, uint32_t workg
       rank);
 }
 
-// What choose_narrow leaves when there is nothing to filter.
-Bytes LiveStates(const ChoiceShape& s, const ChoiceStep& step, uint32_t rank) {
-  std::vector<ChoiceState> out;
-  for (uint32_t row = rank; row < s.rows; row += s.ranks) {
-    const std::vector<float>& logits = step.rows[row].logits;
-    const float peak = *std::max_element(logits.begin(), logits.end());
-    out.push_back({1, peak, -kLargestFloat, 0, ~0u, {}});
-  }
-  return ToBytes(out);
-}
-
-// Two steps. In each, half of the ranks begin to wait before the other half have sent.
+// Two steps. In each, who waits for others' chunks runs beside those who send them.
 Case SampleCase(const ChoiceShape& s, uint64_t seed) {
   Random random(seed);
   Case out;
   out.name = absl::StrCat("choose ", s.ranks, " ranks, ", s.rows, " rows of ", s.vocab,
-                          s.live    ? ", drawn beside the shares"
-                          : s.draws ? ", drawn"
-                                    : ", greedy",
-                          ", step ", s.first_index);
+                          s.draws ? absl::StrCat(", drawn, ", s.teams, " narrow") : ", greedy", ", step ",
+                          s.first_index);
   out.bound = "the tokens of the CPU's sampler";
   const uint32_t slots = (s.rows + s.ranks - 1) / s.ranks, stride = RoundUp(s.vocab, 16);
   const uint32_t units = s.ranks * 8;  // more than enough
   for (uint32_t r = 0; r < s.ranks; ++r) {
     const Home flags = s.ranks > 1 ? Home::kUncached : Home::kVram;
-    const Home home = s.live ? Home::kVram : flags;
     out.buffers.push_back(
-        {absl::StrCat("values", r), Bytes(size_t{slots} * stride * 4, 0xff), r, home});
-    out.buffers.push_back({absl::StrCat("peaks", r), Bytes(slots * units * 8, 0xff), r, home});
+        {absl::StrCat("values", r), Bytes(size_t{slots} * stride * 4, 0xff), r, flags});
+    out.buffers.push_back(
+        {absl::StrCat("found", r), Bytes(size_t{slots} * units * kFoundWords * 8), r, flags});
     out.buffers.push_back({absl::StrCat("flags", r), Bytes(2 * slots * units * 4), r, flags});
-    if (!s.live) out.buffers.push_back({Of("states", r, 0), Bytes(slots * 32, 0xee), r});
+    // Narrowing leaves its sums as it found them.
+    const Bytes teams(size_t{kRaceTeams} * kRaceTeamWords * 8);
+    out.buffers.push_back({absl::StrCat("teams", r), teams, r});
+    out.expectations.push_back(Exactly(absl::StrCat("teams", r), teams));
+    out.buffers.push_back({absl::StrCat("fields", r), Bytes(slots * sizeof(RaceField), 0xee), r});
     out.buffers.push_back(
         {absl::StrCat("tokens", r), Bytes(size_t{2} * s.rows * 8, kUntouchedByte), r, flags});
     out.buffers.push_back(
-        {absl::StrCat("races", r), Bytes(slots * 16 * (s.vocab / kChoiceChunk + 1), 0xee), r});
+        {absl::StrCat("races", r), Bytes(slots * kRacerWords * 8 * (s.vocab / kChoiceChunk + 1)), r});
   }
   // What every rank is told, of both steps: what a row that chose none holds is not looked at.
   std::vector<uint64_t> tokens(size_t{2} * s.rows);
@@ -248,23 +228,24 @@ Case SampleCase(const ChoiceShape& s, uint64_t seed) {
       }
       out.buffers.push_back({Of("step", r, round), step.block, r});
       out.buffers.push_back({Of("logits", r, round), ToBytes(logits), r});
-      if (s.live) out.buffers.push_back({Of("states", r, round), LiveStates(s, step, r), r});
     }
     out.buffers.push_back(
         {absl::StrCat("results", round), Bytes(results.size() * 8), 0, Home::kHost});
     out.buffers.push_back({absl::StrCat("host_logits", round), untouched, 0, Home::kHost});
     out.expectations.push_back(ExactlyValues(absl::StrCat("results", round), results));
     out.expectations.push_back(Exactly(absl::StrCat("host_logits", round), host));
-    const uint32_t half = (s.ranks + 1) / 2;
-    std::vector<LaunchSpec> begin, middle, end, race, winner;
+    // As many wait as rows are owned. In the second step by a launch of their own.
+    const uint32_t waiting = std::max(3u, slots), narrow = s.teams;
+    std::vector<LaunchSpec> share, wait, race;
     for (uint32_t r = 0; r < s.ranks; ++r) {
-      (r < half ? begin : middle).push_back(ChooseLaunch("choose_share", s, 3, r, round));
-      std::vector<LaunchSpec>& wait = r < half ? middle : end;
-      if (!s.live) wait.push_back(ChooseLaunch("choose_narrow", s, 2, r, round));
-      (s.live ? wait : race).push_back(ChooseLaunch("choose_race", s, 3, r, round));
-      winner.push_back(ChooseLaunch("choose_winner", s, 1, r, round));
+      const ChoosePart part = round == 0 ? kChooseBoth : kChooseTell;
+      share.push_back(ChooseLaunch("choose_share", s, round == 0 ? waiting : 3, r, round, part));
+      if (round != 0) wait.push_back(ChooseLaunch("choose_share", s, waiting, r, round, kChooseWait));
+      // It waits for the logits that come from other ranks.
+      share.push_back(ChooseLaunch("choose_narrow", s, narrow, r, round));
+      race.push_back(ChooseLaunch("choose_race", s, 3, r, round));
     }
-    for (auto* together : {&begin, &middle, &end, &race, &winner}) {
+    for (auto* together : {&share, &wait, &race}) {
       if (!together->empty()) out.steps.push_back(*together);
     }
   }
@@ -282,13 +263,15 @@ std::vector<Case> SampleCases() {
       SampleCase({1, 63, 9, 1, true}, 4),
       SampleCase({2, 500, 5, 2, false}, 7),
       SampleCase({4, 300, 16, 5, true}, 3),
-      SampleCase({4, 300, 9, 3, true, true}, 8),
+      SampleCase({4, 300, 9, 3, true, 1}, 8),
       SampleCase({8, 300, 10, 0xffffffff, true}, 10),
       SampleCase({8, 16500, 9, 6, false}, 9),
       SampleCase({1, 2048, 3, 0x7fffffff, false}, 5),
       SampleCase({4, 16400, 2, 0xffffffff, false}, 6),
-      SampleCase({1, 4499, 16, 0, true}, 1),
-      SampleCase({2, 4503, 16, 0xfffffffe, true}, 2),
+      // Two teams, one that is not whole, one workgroup for all; a team for each of a few rows.
+      SampleCase({1, 4499, 16, 0, true, 7}, 1),
+      SampleCase({1, 6200, 6, 8, true, 3}, 11),
+      SampleCase({2, 4503, 16, 0xfffffffe, true, 20}, 2),
   };
 }
 

@@ -38,6 +38,25 @@ void Lowering::AddReduce(const kernels::ReduceArgs& args) {
   Add(twice ? "reduce_twice" : "reduce", args, uint64_t{rows} * args.chunks, /*resident=*/true);
 }
 
+bool Lowering::JoinReduce(const kernels::ReduceArgs& args) {
+  if (pending.product_reduce.empty() || rows > kernels::kMatmulReduceRows || args.chunks > kernels::kReduceChunks ||
+      args.partial.address != pending.product.out.address) {
+    return false;
+  }
+  kernels::MatmulReduceArgs both;
+  both.product = pending.product;
+  both.reduce = args;
+  both.arrivals.address = memory.reduce_arrivals;
+  // Another kernel in the product's place: all else of the launch is as it was.
+  Launch& launch = launches_.back();
+  const Launch joined = MakeLaunch(pending.product_reduce, both, launch.workers);
+  launch.kernel = joined.kernel;
+  launch.args = joined.args;
+  launch.op = op_;
+  pending.product_reduce = {};
+  return true;
+}
+
 void Lowering::ReduceInto(backend::BufferId x, bool whole, bool add) {
   kernels::ReduceArgs args = ReduceOf(static_cast<uint32_t>(program.hidden), whole);
   args.partial.address = pending.sums.at;
@@ -50,7 +69,7 @@ void Lowering::ReduceInto(backend::BufferId x, bool whole, bool add) {
     args.out.x.address = At(x);
     args.mode = kernels::kReducePlain;
   }
-  AddReduce(args);
+  if (!JoinReduce(args)) AddReduce(args);
 }
 
 void Lowering::ReducePartial(uint32_t width) {

@@ -18,11 +18,12 @@ void Emit(const backend::LogitsOp& op, Lowering* to) {
   args.logits.address = to->memory.logits;
   args.host_logits.address = to->memory.host_logits;
   args.results.address = to->memory.results;
-  args.states.address = to->memory.states;
+  args.teams.address = to->memory.teams;
+  args.fields.address = to->memory.fields;
   args.races.address = to->memory.races;
   for (uint32_t r = 0; r < kernels::kMaxRanks; ++r) {
     args.values[r].address = to->memory.choices[r] + exchange.values;
-    args.peaks[r].address = to->memory.choices[r] + exchange.peaks;
+    args.found[r].address = to->memory.choices[r] + exchange.found;
     args.flags[r].address = to->memory.choices[r] + exchange.flags;
     args.tokens[r].address = to->memory.choices[r] + exchange.tokens;
   }
@@ -38,11 +39,16 @@ void Emit(const backend::LogitsOp& op, Lowering* to) {
   args.mass_shift = kernels::MassShift(args.vocab);
   args.max_rows = to->shape.options.max_logit_rows;
   const uint32_t owned = CeilDivide(to->logit_rows, args.ranks);
+  const bool apart = owned > to->memory.compute_units;
+  if (apart) args.part = kernels::kChooseTell;
   to->Add("choose_share", args, uint64_t{to->logit_rows} * args.chunks);
-  to->Add("choose_narrow", args, owned, /*resident=*/true, When::kTokens);
-  to->Add("choose_race", args, uint64_t{owned} * CeilDivide(args.vocab, kernels::kChoiceChunk),
-          /*resident=*/false, When::kDraws);
-  to->Add("choose_winner", args, CeilDivide(owned, kernels::kWaves), false, When::kDraws);
+  if (apart) {
+    args.part = kernels::kChooseWait;
+    to->Add("choose_share", args, owned);
+  }
+  const uint64_t chunks = uint64_t{owned} * CeilDivide(args.vocab, kernels::kChoiceChunk);
+  to->Add("choose_narrow", args, chunks, /*resident=*/true, When::kRaces);
+  to->Add("choose_race", args, chunks, /*resident=*/true, When::kRaces);
 }
 
 }  // namespace mainarch::amdgpu

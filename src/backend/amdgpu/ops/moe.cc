@@ -17,6 +17,25 @@ bool IsPlain(const backend::RouterOp& op) {
          op.groups == op.chosen_groups && op.scale == 1;
 }
 
+// Whether experts' workgroups choose for themselves: of few rows, whose choices nobody else wants. No op lies
+// between that might write over the router's sums.
+bool RoutesHere(const Lowering& to, const backend::RouterOp& op) {
+  return IsPlain(op) && to.rows <= kernels::kRouteHereRows && to.Next() != nullptr &&
+         std::holds_alternative<backend::ExpertsGateUpOp>(*to.Next()) &&
+         std::none_of(to.program.ops.begin(), to.program.ops.end(), [&](const backend::Op& any) {
+           const auto* bias = std::get_if<backend::ExpertsBiasOp>(&any);
+           return bias != nullptr && bias->ids == op.ids;
+         });
+}
+
+// Launches of experts in a step.
+uint32_t ExpertsOf(const backend::Program& program) {
+  return static_cast<uint32_t>(
+      std::count_if(program.ops.begin(), program.ops.end(), [](const backend::Op& any) {
+        return std::holds_alternative<backend::ExpertsDownOp>(any);
+      }));
+}
+
 }  // namespace
 
 void Emit(const backend::RouterOp& op, Lowering* to) {
@@ -31,7 +50,6 @@ void Emit(const backend::RouterOp& op, Lowering* to) {
   args.splits = to->pending.sums.splits;
   args.split_rows = to->pending.sums.rows;
   args.norm = to->pending.sums.norm;
-  args.arrivals.address = to->memory.arrivals;
   args.router.ids.address = to->At(op.ids);
   args.router.weights.address = to->At(op.weights);
   args.shared = to->program.shared_expert ? 1 : 0;
@@ -39,6 +57,11 @@ void Emit(const backend::RouterOp& op, Lowering* to) {
   args.router.top = static_cast<uint32_t>(to->program.experts_per_token) - args.shared;
   args.router.renormalise = op.renormalise;
   args.stride = to->shape.router_stride;
+  to->pending.route = {};
+  if (RoutesHere(*to, op)) {
+    to->pending.route = args;
+    return;
+  }
   const uint64_t workgroups = CeilDivide(to->rows, kernels::kWaves);
   if (IsPlain(op)) {
     to->Add("route", args, workgroups);
@@ -101,6 +124,9 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   args.top = static_cast<uint32_t>(to->program.experts_per_token);
   args.experts = static_cast<uint32_t>(to->program.experts);
   args.most_rows = to->rows;
+  args.turn = to->pending.experts++;
+  args.turns = ExpertsOf(to->program);
+  args.route = to->pending.route;
   to->pending.sums = {to->memory.partial};
   const uint64_t blocks = CeilDivide(to->rows, kernels::kTileRows);
   const uint64_t most = std::min<uint64_t>(args.experts, uint64_t{to->rows} * args.top);
