@@ -3,6 +3,7 @@
 #include "kernels/ops/add_normed.h"
 #include "kernels/ops/attend_latent.h"
 #include "kernels/ops/attend_long.h"
+#include "kernels/ops/attend_shared.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
@@ -45,6 +46,8 @@ KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
 KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
 KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=5136")
 KERNEL(attend_long_merge, AttendLongMerge, "vgpr=104 sgpr=112 lds=3088")
+KERNEL(share_queries, ShareQueries, "vgpr=16 sgpr=88")
+KERNEL(attend_shared_merge, AttendSharedMerge, "vgpr=120 sgpr=112 lds=3088")
 
 using GatedDelta = Delta<128, 2>;
 using GatedDeltaWide = Delta<256, 1>;

@@ -7,17 +7,21 @@
 // What comes from memory is asked for a block ahead: numbers of pages two blocks, K of the next block when
 // this one's scores are made, V of it when this one's are added. So half of what a wave holds is always on its way,
 // and there is one copy of each in registers.
+//
+// Where several ranks hold the head, a rank takes its splits of a row that they share (long_args.h), for the queries of
+// all of them, and all splits of any other row.
 #ifndef MAINARCH_KERNELS_OPS_ATTEND_LONG_H_
 #define MAINARCH_KERNELS_OPS_ATTEND_LONG_H_
 
 #include "kernels/long_args.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/share.h"
 
 namespace mainarch::kernels {
 
 template <KvFormat kFormat, uint32_t kHeadDim>
 struct AttendLong {
-  using Args = AttendArgs;
+  using Args = AttendLongArgs;
   using Block = Attend<kFormat, kHeadDim>;
   using PageOf = typename Block::PageOf;
   static constexpr uint32_t kLdsBytes = Block::kLdsBytes;
@@ -26,14 +30,57 @@ struct AttendLong {
   // Of a wide head registers do not hold all at once: it goes through Attend's parts, and pages alone are ahead.
   static constexpr bool kAhead = kHeadDim <= 128;
 
+  // Arguments are read again for each piece of work: in registers they would be in the way of all the rest.
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const uint32_t splits = Min(step.splits(), kLongSplits);
-    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * args.kv_heads * splits;
+    const StepView step(args.attend.step);
+    const uint32_t first = args.attend.first_row, log = args.share.log_ranks, kv_heads = args.attend.kv_heads;
+    // This rank's splits first, and then others': neighbouring workgroups are on different XCDs, and all have work.
+    const uint32_t own = (Min(step.splits(), kLongSplits) + (1u << log) - 1) >> log, places = own << log;
+    const uint32_t total = RowsHere(step, first, args.attend.row_count) * kv_heads * places;
     for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t split = t % splits, unit = t / splits;
-      const uint32_t row = args.first_row + unit / args.kv_heads, head = unit % args.kv_heads;
-      if (split < LongSplits(step.position(row))) OneSplit(args, step, row, head, split, arena);
+      const uint32_t place = t % places, unit = t / places;
+      OneUnit(step, first + unit / kv_heads, unit % kv_heads, log == 0 ? place : place % own, place / own, arena);
+    }
+  }
+  // Of the splits of rank `behind` after this one, split `place`; without others that is all.
+  DEVICE static void OneUnit(const StepView& step, uint32_t row, uint32_t head, uint32_t place, uint32_t behind,
+                             Arena arena) {
+    const AttendShare share = ReadArgumentsAgain<Args>().share;
+    const uint32_t log = share.log_ranks, position = step.position(row);
+    const uint32_t split = log == 0 ? place : (place << log) + ((share.rank + behind) & ((1u << log) - 1));
+    const bool shared = IsShared(share, position);
+    if (split >= LongSplits(position) || (shared && behind != 0)) return;
+    OneSplit(step, row, head, split, shared, arena);
+    if (shared) TellPeaks(ReadArgumentsAgain<Args>(), step, row, split, arena);
+  }
+
+  // The queries that are asked: this rank's, or those of all that hold the head. Parts have room for all.
+  DEVICE static AttendArgs AskedOf(const Args& args, bool shared) {
+    AttendArgs asked = args.attend;
+    if (shared) {
+      asked.heads <<= args.share.log_ranks;
+      asked.qkv = {args.share.queries.address};
+      asked.q_stride = asked.heads * kHeadDim;
+    } else {
+      asked.max_splits <<= args.share.log_ranks;  // of fewer heads: the next row's parts begin where they do of all
+    }
+    return asked;
+  }
+
+  // m and l of a split, of all columns, as Finish has left them in the LDS.
+  DEVICE static void TellPeaks(const Args& args, const StepView& step, uint32_t row, uint32_t split, Arena arena) {
+    const AttendShare& share = args.share;
+    const uint32_t heads = args.attend.heads << share.log_ranks, column = ThreadId();
+    if (column >= heads) return;
+    const typename Block::Joined joined(arena);
+    const float largest = joined.largest[column], total = joined.total[column];
+    const uint32_t epoch = ShareEpoch(share, step);
+    const uint64_t at = share.peaks_at + PeakAt(share, row, split, heads, column) * 8;
+    for (uint32_t to = 0; to >> share.log_ranks == 0; ++to) {
+      if (to == share.rank) continue;
+      const Global<uint64_t> words = ShareWords(share, to, epoch, at);
+      TellWord(words, epoch, largest);
+      TellWord(words + 1, epoch, total);
     }
   }
 
@@ -54,8 +101,9 @@ struct AttendLong {
     }
   };
 
-  DEVICE static void OneSplit(const Args& args, const StepView& step, uint32_t row, uint32_t head,
-                              uint32_t split, Arena arena) {
+  DEVICE static void OneSplit(const StepView& step, uint32_t row, uint32_t head, uint32_t split, bool shared,
+                              Arena arena) {
+    const AttendArgs args = AskedOf(ReadArgumentsAgain<Args>(), shared);
     const uint32_t position = step.position(row), tokens = LongSplitBlocks(position) * kSplitTokens;
     const uint32_t first = split * tokens;
     Span span = {first + WaveId() * 2 * kPageTokens, Min(first + tokens, position + 1), position};
@@ -63,7 +111,7 @@ struct AttendLong {
     if (span.token < span.end) {
       Stream stream(args, step.pages(row) + args.tables_at, head, span);
       SplitEight query[Block::kSteps];
-      Block::LoadQueries(args, row, head, query);
+      Block::LoadQueries(args, row, head, query, run);
       if constexpr (kAhead) {
 #pragma clang loop unroll(disable)
         while (span.whole() && span.token < span.end) stream.template Group<true>(span, query, run);
@@ -71,7 +119,8 @@ struct AttendLong {
 #pragma clang loop unroll(disable)
       while (span.token < span.end) stream.template Group<false>(span, query, run);
     }
-    Block::Finish(args, {row, head, split, LongSplits(position), args.heads / args.kv_heads}, run, arena);
+    const AttendArgs again = AskedOf(ReadArgumentsAgain<Args>(), shared);
+    Block::Finish(again, {row, head, split, LongSplits(position), again.heads / again.kv_heads}, run, arena);
   }
 
   // K and V of the group that is next, on their way, and the numbers of the pages behind.
@@ -84,7 +133,7 @@ struct AttendLong {
     typename Block::Values values;
     Numbers ahead;
 
-    DEVICE Stream(const Args& args, Global<const uint32_t> list, uint32_t of, const Span& span)
+    DEVICE Stream(const AttendArgs& args, Global<const uint32_t> list, uint32_t of, const Span& span)
         : kv(At(Address<uint8_t>{args.kv.address})), pages(list), kv_heads(args.kv_heads), head(of) {
       ahead.Load(pages, span.token, span.position);
       Turn();
@@ -116,11 +165,11 @@ struct AttendLong {
       KeepOrder();
       Block::template Weigh<kWhole>(span.token, span.position, score, run);
       if constexpr (kFp8Value) Times<kWhole>(score, values.multipliers_a, values.multipliers_b);
+      constexpr uint32_t kAll = 0xffffffff;
+      const u32x4 real = kWhole ? u32x4{kAll, kAll, kAll, kAll} : Block::RealTokens(span.token, span.position);
       if constexpr (kFp4Value) {
-        Block::template AddFp4Values<kWhole>(values, 0, score, run);
+        Block::template AddFp4Values<kWhole>(values, 0, Block::TurnWeights(score), real, run);
       } else {
-        constexpr uint32_t kAll = 0xffffffff;
-        const u32x4 real = kWhole ? u32x4{kAll, kAll, kAll, kAll} : Block::RealTokens(span.token, span.position);
         Block::AddValues(values, 0, Split(score), real, run);
       }
       span.token += kSplitTokens;

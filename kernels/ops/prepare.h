@@ -171,24 +171,18 @@ struct Prepare {
                                uint32_t base, float a, float b) {
     constexpr uint32_t kBlocks = kTwo / 32, kLanesOf = quant::kCandidates;
     const uint32_t block = LaneId() / kLanesOf % kBlocks;
-    // The magnitude of element i of this lane's block.
-    const auto element = [&](uint32_t i) {
-      const uint32_t d = block * 32 + i;
+    // Its 32 magnitudes are two for each of the sixteen: elements l % 16 and 16 + l % 16.
+    const auto magnitude = [&](uint32_t half) {
+      const uint32_t d = block * 32 + half * kLanesOf + LaneId() % kLanesOf;
       const float from_a = Shuffle(a, d % kLanes), from_b = Shuffle(b, d % kLanes);
       return __builtin_fabsf(d < kLanes ? from_a : from_b);
     };
-    float largest = 0;
-#pragma clang loop unroll(disable)
-    for (uint32_t i = 0; i < 32; ++i) largest = __builtin_fmaxf(largest, element(i));
+    const float low = magnitude(0), high = magnitude(1);
+    const float largest = MaxRow16(__builtin_fmaxf(low, high));
     const uint32_t first = quant::FirstCandidate(largest);
     const uint32_t candidate = first + LaneId() % kLanesOf;
     const float scale = quant::FloatFromE5m3(static_cast<uint8_t>(candidate)), inverse = 1.0f / scale;
-    float sum = 0;
-#pragma clang loop unroll(disable)
-    for (uint32_t i = 0; i < 32; ++i) {
-      const float y = element(i) * inverse, off = y - RoundToE2m1(y);
-      sum = Fma(off, off, sum);
-    }
+    const float sum = SumOfErrors<0>(high, inverse, SumOfErrors<0>(low, inverse, 0));
     Scored best = {-(sum * scale * scale), candidate};
 #pragma clang loop unroll(full)
     for (uint32_t bit = 1; bit < kLanesOf; bit *= 2) {
@@ -205,6 +199,16 @@ struct Prepare {
     const uint32_t code_a = Code(a, Shuffle(code, l / 32 * kLanesOf));
     const uint32_t code_b = Code(b, Shuffle(code, (l + kLanes) / 32 * kLanesOf));
     StoreCodes(page, token, is_value, base + l, code_a, code_b);
+  }
+  // sum + the squared errors of the sixteen lanes' elements, in order, if they are multiplied by `inverse`.
+  template <int kLane>
+  DEVICE static float SumOfErrors(float magnitude, float inverse, float sum) {
+    if constexpr (kLane == quant::kCandidates) {
+      return sum;
+    } else {
+      const float y = RowLane<kLane>(magnitude) * inverse, off = y - RoundToE2m1(y);
+      return SumOfErrors<kLane + 1>(magnitude, inverse, Fma(off, off, sum));
+    }
   }
   // Codes of elements d and d + kLanes.
   DEVICE static void StoreCodes(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,

@@ -158,6 +158,9 @@ struct ContextOptions {
   std::vector<uint32_t> pages;
   std::vector<uint32_t> slots;
   size_t program = 0;  // which of LoadedModel::programs
+  // Where ranks hold the same KV head: they share the attention of rows from this position on, where the backend
+  // does that. The bits are the same; of fewer tokens what they tell each other takes longer than what they read.
+  uint32_t share_from = 1 << 16;
   // What InputOps read: a context of the same model, which outlives this one, runs on the same thread
   // and has fewer than max_in_flight() steps in flight when it is read. Null: the Program has none.
   const Context* source = nullptr;

@@ -57,11 +57,12 @@ constexpr uint32_t kSlots = 64;  // more than tests go back
 
 StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Model> model,
                                                  backend::KvType kv, uint32_t max_rows,
-                                                 backend::Activations activations) {
+                                                 backend::Activations activations, uint32_t share_from) {
   std::unique_ptr<Runner> runner(new Runner());
   backend::ContextOptions options;
   options.kv_type = kv;
   options.activations = activations;
+  options.share_from = share_from;
   options.max_rows = max_rows;
   options.max_logit_rows = max_rows;
   // One list of pages for all caches, whatever their windows.

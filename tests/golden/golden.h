@@ -36,7 +36,8 @@ class Runner {
  public:
   static StatusOr<std::unique_ptr<Runner>> Create(
       std::shared_ptr<const model::Model> model, backend::KvType kv, uint32_t max_rows,
-      backend::Activations activations = backend::Activations::kF32);
+      backend::Activations activations = backend::Activations::kF32,
+      uint32_t share_from = backend::ContextOptions().share_from);
 
   // Runs tokens at the next positions in one step, logits for every row (or only the last).
   Status Extend(absl::Span<const uint32_t> tokens, bool all_logits);
