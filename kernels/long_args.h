@@ -28,7 +28,7 @@ inline constexpr uint32_t kMergeChains = 16;       // in which a row's splits ar
 // With more ranks than KV heads several ranks hold one. Of a long row each of them attends every ranks-th split, with
 // the queries of all, and makes those chains of the merge that are of its splits: so K and V are read once.
 //   share_queries        every rank's queries go to all others
-//   attend_long_*        a split's scores and sums (m, l) go to all others
+//   attend_long_*        each attends to its splits
 //   attend_shared_merge  chains of others' queries go to their rank, which adds all chains in order
 // What goes is pushed, each number beside its epoch in one word of 64 bits, as in the all-reduce of one round
 // (ops/reduce.h), into the two halves of the receiver's memory in turn: who begins epoch e + 2 has had chains of epoch
@@ -38,7 +38,6 @@ struct AttendShare {
   Address<uint8_t> exchange[kMaxRanks];  // of the ranks that hold the head, in their order: two halves each, zeroed once
   Address<float> queries;                // [rows, ranks * heads, head_dim], this rank's
   uint64_t half = 0;                     // bytes: ShareBytes
-  uint64_t peaks_at = 0;
   uint64_t chains_at = 0;
   uint32_t log_ranks = 0;  // 0: nothing is shared; at most kMergeChains ranks, all their heads at most kMaxGroup
   uint32_t rank = 0;       // among them
@@ -47,21 +46,21 @@ struct AttendShare {
   uint32_t per_step = 0;   // such attentions a step
   uint32_t reserved = 0;
 };
-static_assert(sizeof(AttendShare) == 120);
+static_assert(sizeof(AttendShare) == 112);
 constexpr bool IsShared(const AttendShare& share, uint32_t position) {
   return share.log_ranks != 0 && position >= share.from;
 }
 
-// A half: queries [ranks][kShareRows][heads * head_dim], the sender first; m and l [kShareRows][ranks * heads]
-// [kLongSplits][2] (PeakAt); chains [kShareRows][heads][kMergeChains][head_dim], all of them words of 64 bits.
+// A half: queries [ranks][kShareRows][heads * head_dim], the sender first; chains [kShareRows][heads][head_dim /
+// kLongMergeColumns][kMergeChains][kChainWords]: elements, the largest score, the sum. All are words of 64 bits.
+inline constexpr uint32_t kChainWords = kLongMergeColumns + 2;
 struct ShareBytes {
-  uint64_t peaks_at = 0, chains_at = 0, half = 0;
+  uint64_t chains_at = 0, half = 0;
 };
 constexpr ShareBytes ShareBytesOf(uint64_t ranks, uint64_t heads, uint64_t head_dim) {
   ShareBytes out;
-  out.peaks_at = ranks * kShareRows * heads * head_dim * 8;
-  out.chains_at = out.peaks_at + uint64_t{kShareRows} * kLongSplits * ranks * heads * 2 * 8;
-  out.half = out.chains_at + uint64_t{kShareRows} * heads * kMergeChains * head_dim * 8;
+  out.chains_at = ranks * kShareRows * heads * head_dim * 8;
+  out.half = out.chains_at + kShareRows * heads * head_dim / kLongMergeColumns * kMergeChains * kChainWords * 8;
   return out;
 }
 
@@ -72,7 +71,7 @@ struct ShareQueriesArgs {
   uint32_t stride = 0;
   uint32_t columns = 0;  // heads * head_dim
 };
-static_assert(sizeof(ShareQueriesArgs) == 144);
+static_assert(sizeof(ShareQueriesArgs) == 136);
 
 // What is not shared is as without: `heads` and `qkv` are this rank's. parts: [row_count, ranks * heads, max_splits,
 // AttendPartFloats].
@@ -80,12 +79,12 @@ struct AttendLongArgs {
   AttendArgs attend;
   AttendShare share;
 };
-static_assert(sizeof(AttendLongArgs) == 224);
+static_assert(sizeof(AttendLongArgs) == 216);
 struct AttendSharedMergeArgs {
   AttendMergeArgs merge;
   AttendShare share;
 };
-static_assert(sizeof(AttendSharedMergeArgs) == 192);
+static_assert(sizeof(AttendSharedMergeArgs) == 184);
 
 }  // namespace mainarch::kernels
 

@@ -15,7 +15,6 @@
 
 #include "kernels/long_args.h"
 #include "kernels/ops/attention.h"
-#include "kernels/ops/share.h"
 
 namespace mainarch::kernels {
 
@@ -46,12 +45,12 @@ struct AttendLong {
   DEVICE static void OneUnit(const StepView& step, uint32_t row, uint32_t head, uint32_t place, uint32_t behind,
                              Arena arena) {
     const AttendShare share = ReadArgumentsAgain<Args>().share;
-    const uint32_t log = share.log_ranks, position = step.position(row);
+    const StepView::Place at = step.place(row);
+    const uint32_t log = share.log_ranks, position = at.position;
     const uint32_t split = log == 0 ? place : (place << log) + ((share.rank + behind) & ((1u << log) - 1));
     const bool shared = IsShared(share, position);
     if (split >= LongSplits(position) || (shared && behind != 0)) return;
-    OneSplit(step, row, head, split, shared, arena);
-    if (shared) TellPeaks(ReadArgumentsAgain<Args>(), step, row, split, arena);
+    OneSplit(step, at, row, head, split, shared, arena);
   }
 
   // The queries that are asked: this rank's, or those of all that hold the head. Parts have room for all.
@@ -65,23 +64,6 @@ struct AttendLong {
       asked.max_splits <<= args.share.log_ranks;  // of fewer heads: the next row's parts begin where they do of all
     }
     return asked;
-  }
-
-  // m and l of a split, of all columns, as Finish has left them in the LDS.
-  DEVICE static void TellPeaks(const Args& args, const StepView& step, uint32_t row, uint32_t split, Arena arena) {
-    const AttendShare& share = args.share;
-    const uint32_t heads = args.attend.heads << share.log_ranks, column = ThreadId();
-    if (column >= heads) return;
-    const typename Block::Joined joined(arena);
-    const float largest = joined.largest[column], total = joined.total[column];
-    const uint32_t epoch = ShareEpoch(share, step);
-    const uint64_t at = share.peaks_at + PeakAt(share, row, split, heads, column) * 8;
-    for (uint32_t to = 0; to >> share.log_ranks == 0; ++to) {
-      if (to == share.rank) continue;
-      const Global<uint64_t> words = ShareWords(share, to, epoch, at);
-      TellWord(words, epoch, largest);
-      TellWord(words + 1, epoch, total);
-    }
   }
 
   // A wave's tokens of a split: 32 from `token` on, and as many of each block behind, below `end`.
@@ -101,15 +83,15 @@ struct AttendLong {
     }
   };
 
-  DEVICE static void OneSplit(const StepView& step, uint32_t row, uint32_t head, uint32_t split, bool shared,
-                              Arena arena) {
+  DEVICE static void OneSplit(const StepView& step, const StepView::Place& at, uint32_t row, uint32_t head,
+                              uint32_t split, bool shared, Arena arena) {
     const AttendArgs args = AskedOf(ReadArgumentsAgain<Args>(), shared);
-    const uint32_t position = step.position(row), tokens = LongSplitBlocks(position) * kSplitTokens;
+    const uint32_t position = at.position, tokens = LongSplitBlocks(position) * kSplitTokens;
     const uint32_t first = split * tokens;
     Span span = {first + WaveId() * 2 * kPageTokens, Min(first + tokens, position + 1), position};
     Running<kHeadDim> run;
     if (span.token < span.end) {
-      Stream stream(args, step.pages(row) + args.tables_at, head, span);
+      Stream stream(args, step.words(at.pages) + args.tables_at, head, span);
       SplitEight query[Block::kSteps];
       Block::LoadQueries(args, row, head, query, run);
       if constexpr (kAhead) {
@@ -202,13 +184,12 @@ struct AttendLong {
 // chain: all that it takes is asked for at once.
 struct AttendLongMerge {
   using Args = AttendMergeArgs;
-  using Merge = AttendMerge;
-  static constexpr uint32_t kColumns = kLongMergeColumns, kChains = Merge::kChains;
+  static constexpr uint32_t kColumns = kLongMergeColumns, kChains = kMergeChains;
   static_assert(kChains * kColumns == kThreads);
   static constexpr uint32_t kOwn = kLongSplits / kChains;     // splits of a chain
   static constexpr uint32_t kPeaks = kLongSplits / kThreads;  // scores and sums of a thread
-  static constexpr uint32_t kSumsAt = kLongSplits * 4, kScratchAt = kSumsAt + kThreads * 4;
-  static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 4;
+  static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kThreads * 4;
+  static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
@@ -221,53 +202,68 @@ struct AttendLongMerge {
     }
   }
 
-  DEVICE static void OneSlice(const Args& args, uint32_t row, uint32_t head, uint32_t begin, uint32_t splits,
-                              Arena arena) {
-    const uint32_t hd = args.head_dim, column = AttendPartFloats(hd);
-    const Global<const float> parts =
-        At(args.parts) +
-        (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
+  // This thread's chain, of columns from `begin` on, is in its place of the LDS behind this, and in what it gives, and
+  // in MergeChains what they make together; a barrier is still to come. `parts`: of the row's head. Only chains c with
+  // c % ranks = rank are made here.
+  DEVICE static float Chains(Global<const float> parts, uint32_t hd, uint32_t begin, uint32_t splits, uint32_t log_ranks,
+                             uint32_t rank, Arena arena) {
+    const uint32_t column = AttendPartFloats(hd), mask = (1u << log_ranks) - 1;
     const uint32_t chain = ThreadId() / kColumns, in_slice = ThreadId() % kColumns;
+    // A thread whose chain is made elsewhere looks at what a neighbour does.
+    const uint32_t near = (chain & ~mask) | rank, near_peak = (ThreadId() & ~mask) | rank;
+    const bool none = splits <= rank;
+    const uint32_t last = none ? rank : rank + ((splits - 1 - rank) & ~mask);  // of those that are made here
     f32x2 peaks[kPeaks];  // the largest score, the sum
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kPeaks; ++i) {
-      const uint32_t s = Min(ThreadId() + i * kThreads, splits - 1);
+      const uint32_t s = Min(near_peak + i * kThreads, last);
       peaks[i] = *reinterpret_cast<Global<const f32x2>>(parts + (s * column + hd));
     }
     float values[kOwn];
 #pragma clang loop unroll(full)
     for (uint32_t k = 0; k < kOwn; ++k) {
-      values[k] = parts[Min(chain + k * kChains, splits - 1) * column + begin + in_slice];
+      values[k] = parts[Min(near + k * kChains, last) * column + begin + in_slice];
     }
     KeepOrder();
     const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
-    const Lds<float> scratch = arena.Get<float>(kScratchAt);
+    const MergeChains chains(arena, kChainsAt);
     float largest = -1e30f;
 #pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < kPeaks; ++i) largest = __builtin_fmaxf(largest, float{peaks[i][0]});
-    largest = GroupMax<kWaves>(largest, scratch);
+    for (uint32_t i = 0; i < kPeaks; ++i) {
+      const float peak = peaks[i][0];
+      if (near_peak + i * kThreads < splits) largest = __builtin_fmaxf(largest, peak);
+    }
+    largest = chains.Largest(largest);
     float total = 0;
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kPeaks; ++i) {
-      const uint32_t s = ThreadId() + i * kThreads;
+      const bool real = near_peak + i * kThreads < splits;
       const float peak = peaks[i][0], sum = peaks[i][1];
-      const float share = s < splits ? Exp(peak - largest) : 0.0f;
-      if (s < splits) total = Fma(sum, share, total);
-      shares[s] = share;
+      const float share = real ? Exp(peak - largest) : 0.0f;
+      if (real) total = Fma(sum, share, total);
+      shares[ThreadId() + i * kThreads] = share;
     }
-    BarrierLds();
+    chains.Keep(largest, chains.Sum(total));  // with a barrier, behind which shares are there
     float o = 0;
 #pragma clang loop unroll(full)
-    for (uint32_t k = 0; k < kOwn; ++k) o = Fma(values[k], shares[chain + k * kChains], o);
+    for (uint32_t k = 0; k < kOwn; ++k) {
+      const float value = values[k];
+      o = Fma(none ? 0.0f : value, shares[near + k * kChains], o);  // what nobody has left is no number
+    }
     sums[ThreadId()] = o;
-    total = GroupSum<kWaves>(total, scratch);
+    return o;
+  }
+
+  DEVICE static void OneSlice(const Args& args, uint32_t row, uint32_t head, uint32_t begin, uint32_t splits,
+                              Arena arena) {
+    const Global<const float> parts = At(args.parts) + (uint64_t{row - args.first_row} * args.heads + head) *
+                                                           args.max_splits * AttendPartFloats(args.head_dim);
+    Chains(parts, args.head_dim, begin, splits, 0, 0, arena);
     BarrierLds();
     if (ThreadId() < kColumns) {
-      float all = sums[in_slice];
-#pragma clang loop unroll(full)
-      for (uint32_t c = 1; c < kChains; ++c) all += sums[c * kColumns + in_slice];
-      if (args.sinks.address != 0) AddSink(At(args.sinks)[head], largest, all, total);
-      StoreGated(args, row, head * hd + begin + in_slice, all / total);
+      const MergeChains chains(arena, kChainsAt);
+      const Lds<const float> sums = arena.Get<float>(kSumsAt) + ThreadId();
+      StoreMerged(args, row, head, begin + ThreadId(), chains.Together(sums, kColumns));
     }
     BarrierLds();
   }

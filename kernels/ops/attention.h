@@ -11,6 +11,7 @@
 #define MAINARCH_KERNELS_OPS_ATTENTION_H_
 
 #include "kernels/latent_args.h"
+#include "kernels/long_args.h"
 #include "kernels/ops/kv_page.h"
 #include "kernels/ops/tiles.h"
 #include "kernels/quant/kv_fp4.h"
@@ -141,9 +142,8 @@ struct Attend {
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t split = t % splits, unit = t / splits;
       const uint32_t row = args.first_row + unit / args.kv_heads, head = unit % args.kv_heads;
-      if (split < SplitsSeen(step.position(row), args.window)) {
-        OneSplit(args, step, row, head, split, arena);
-      }
+      const StepView::Place place = step.place(row);
+      if (split < SplitsSeen(place.position, args.window)) OneSplit(args, step, place, row, head, split, arena);
     }
   }
 
@@ -181,16 +181,16 @@ struct Attend {
   }
 
   // Splits are counted from the row's first.
-  DEVICE static void OneSplit(const Args& args, const StepView& step, uint32_t row, uint32_t head,
-                              uint32_t split, Arena arena) {
+  DEVICE static void OneSplit(const Args& args, const StepView& step, const StepView::Place& place, uint32_t row,
+                              uint32_t head, uint32_t split, Arena arena) {
     const uint32_t group = args.heads / args.kv_heads;
-    const uint32_t position = step.position(row);
+    const uint32_t position = place.position;
     Running<kHeadDim> run;
     static_assert(kWaves * 32 == kSplitTokens);
     const uint32_t seen = FirstSeen(position, args.window);
     const uint32_t token = (seen / kSplitTokens + split) * kSplitTokens + WaveId() * 32;
     if (token <= position && token + 32 > seen) {
-      const Global<const uint32_t> pages = step.pages(row) + args.tables_at + token / kPageTokens;
+      const Global<const uint32_t> pages = step.words(place.pages) + args.tables_at + token / kPageTokens;
       const Global<uint8_t> kv = At(Address<uint8_t>{args.kv.address});
       // The second page may not exist, then its tokens lie beyond the row's position; nor may the first,
       // whose tokens then lie behind its window.
@@ -594,17 +594,71 @@ struct Attend {
   }
 };
 
-// Rows of more than one split: a workgroup a (row, kColumns elements of a head, or all). Splits are added in
-// kChains chains, every kChains-th split in order, and then chains are: the same order for any kColumns. Chains
-// are dealt out over so many groups of threads as columns leave.
+// Splits of a row are added in kMergeChains chains, split s in chain s % kMergeChains, each in order and beside the
+// largest score of its own; then chains are. So a chain needs nothing of the others, whoever makes it.
+// A workgroup: thread t finds the scores of splits of chain t % kMergeChains.
+struct MergeChains {
+  static constexpr uint32_t kScratch = kWaves * kMergeChains;  // floats
+  static constexpr uint32_t kBytes = (kScratch + 2 * kMergeChains) * 4;
+  Lds<float> scratch, peaks, totals;  // of each wave; of each chain the largest score and the sum
+
+  DEVICE MergeChains(Arena arena, uint32_t at)
+      : scratch(arena.Get<float>(at)), peaks(scratch + kScratch), totals(peaks + kMergeChains) {}
+  DEVICE static uint32_t Chain() { return LaneId() % kMergeChains; }
+
+  // The largest (the sum) over the threads of a chain.
+  DEVICE float Largest(float x) const { return Fold(ColumnMax(x), [](float a, float b) { return __builtin_fmaxf(a, b); }); }
+  DEVICE float Sum(float x) const { return Fold(ColumnSum(x), [](float a, float b) { return a + b; }); }
+  template <class Op>
+  DEVICE float Fold(float of_wave, Op op) const {
+    if (LaneId() < kMergeChains) scratch[WaveId() * kMergeChains + LaneId()] = of_wave;
+    BarrierLds();
+    float all = scratch[Chain()];
+#pragma clang loop unroll(full)
+    for (uint32_t w = 1; w < kWaves; ++w) all = op(all, scratch[w * kMergeChains + Chain()]);
+    BarrierLds();
+    return all;
+  }
+  DEVICE void Keep(float largest, float total) const {
+    if (ThreadId() >= kMergeChains) return;
+    peaks[Chain()] = largest;
+    totals[Chain()] = total;
+  }
+  // What all chains make of an element, of which chain c has sums[c * apart]; Keep and a barrier before.
+  struct Merged {
+    float o = 0, largest, total = 0;
+  };
+  DEVICE Merged Together(Lds<const float> sums, uint32_t apart) const {
+    Merged all;
+    all.largest = peaks[0];
+#pragma clang loop unroll_count(4)
+    for (uint32_t c = 1; c < kMergeChains; ++c) all.largest = __builtin_fmaxf(all.largest, peaks[c]);
+#pragma clang loop unroll_count(4)
+    for (uint32_t c = 0; c < kMergeChains; ++c) {
+      const float share = Exp(peaks[c] - all.largest);
+      all.o = Fma(sums[c * apart], share, all.o);
+      all.total = Fma(totals[c], share, all.total);
+    }
+    return all;
+  }
+};
+// Element `column` of a row's head `head`.
+template <class Args>
+DEVICE void StoreMerged(const Args& args, uint32_t row, uint32_t head, uint32_t column, MergeChains::Merged all) {
+  if (args.sinks.address != 0) AddSink(At(args.sinks)[head], all.largest, all.o, all.total);
+  StoreGated(args, row, head * args.head_dim + column, all.o / all.total);
+}
+
+// Rows of more than one split: a workgroup a (row, kColumns elements of a head, or all): the same order of additions
+// for any kColumns. Chains are dealt out over so many groups of threads as columns leave.
 template <class Splits, uint32_t kColumns>
 struct MergeSplits {
   using Args = AttendMergeArgs;
   static constexpr uint32_t kBatch = 16;         // parts that a thread asks for at once
-  static constexpr uint32_t kChains = 16;
+  static constexpr uint32_t kChains = kMergeChains;
   static constexpr uint32_t kShares = kThreads;  // whose shares are known at once
-  static constexpr uint32_t kSumsAt = kShares * 4, kScratchAt = kSumsAt + kChains * kColumns * 4;
-  static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 4;
+  static constexpr uint32_t kSumsAt = kShares * 4, kChainsAt = kSumsAt + kChains * kColumns * 4;
+  static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
   static_assert(kShares % kChains == 0 && kBatch % (kChains * kColumns / kThreads) == 0);
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
@@ -633,12 +687,12 @@ struct MergeSplits {
         At(args.parts) +
         (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
     const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
-    const Lds<float> scratch = arena.Get<float>(kScratchAt);
+    const MergeChains chains(arena, kChainsAt);
     float largest = -1e30f;
     for (uint32_t s = ThreadId(); s < splits; s += kThreads) {
       largest = __builtin_fmaxf(largest, parts[uint64_t{s} * column + hd]);
     }
-    largest = GroupMax<kWaves>(largest, scratch);
+    largest = chains.Largest(largest);
     const uint32_t group = ThreadId() / kWidth, in_slice = ThreadId() % kWidth, d = begin + in_slice;
     float o[kOwn] = {}, total = 0;
     for (uint32_t first = 0; first < splits; first += kShares) {
@@ -657,17 +711,11 @@ struct MergeSplits {
       }
       BarrierLds();
     }
-    total = GroupSum<kWaves>(total, scratch);
+    chains.Keep(largest, chains.Sum(total));
 #pragma clang loop unroll(full)
     for (uint32_t k = 0; k < kOwn; ++k) sums[(group + k * kGroups) * kWidth + in_slice] = o[k];
     BarrierLds();
-    if (ThreadId() < kWidth) {
-      float all = sums[in_slice];
-#pragma clang loop unroll(full)
-      for (uint32_t c = 1; c < kChains; ++c) all += sums[c * kWidth + in_slice];
-      if (args.sinks.address != 0) AddSink(At(args.sinks)[head], largest, all, total);
-      StoreGated(args, row, head * hd + d, all / total);
-    }
+    if (ThreadId() < kWidth) StoreMerged(args, row, head, d, chains.Together(sums + in_slice, kWidth));
     BarrierLds();
   }
 

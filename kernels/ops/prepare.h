@@ -39,35 +39,87 @@ struct Prepare {
   DEVICE static bool Mine() { return LaneId() < kLanes; }
   DEVICE static uint32_t Place() { return Mine() ? LaneId() : 0; }
 
+  // What a head wants beside the sums of its product, asked for before these are there: the weights of its norm, its
+  // row's rotation of each element, and the page that K and V go to.
+  struct Ahead {
+    float norm[kHeld], cosine[kHeld], sine[kHeld];
+    uint32_t page, token;
+  };
+  DEVICE static Ahead AskAhead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
+    Ahead ahead;
+    const bool is_query = head < args.heads, is_value = head >= args.heads + args.kv_heads;
+    const StepView::Place place = step.place(row);
+    const uint32_t position = Uniform(place.position), pages = Uniform(place.pages);
+    if (!is_query) ahead.page = step.words(pages)[args.tables_at + position / kPageTokens];
+    ahead.token = position % kPageTokens;
+    if (is_value) return ahead;
+    if (args.q_norm.address != 0) {
+      const Global<const float> w = At(is_query ? args.q_norm : args.k_norm) + Place();
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) ahead.norm[j] = w[j * kLanes];
+    }
+    if (args.rotary == 0) return ahead;
+    const uint32_t half = args.rotary / 2;
+    const uint64_t first = uint64_t{position} * half;
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) {
+      const uint32_t d = Place() + j * kLanes, pair = d < half ? d : d - half;
+      const uint64_t at = first + (Mine() && d < args.rotary ? pair : 0);
+      ahead.cosine[j] = At(args.cosine)[at];
+      ahead.sine[j] = At(args.sine)[at];
+    }
+    return ahead;
+  }
+
   DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
+    const Ahead ahead = AskAhead(args, step, row, head);
     const Global<const float> at =
         At(args.in) + uint64_t{row} * args.stride + head * kHeadDim + Place();
     const uint64_t apart = uint64_t{args.split_rows} * args.stride;
     const RowFactor factor(args.norm, row, true);
+    Head x = Sums(at, args.splits, apart);
     const float by = factor.Value(args.norm);
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = Mine() ? x.at[j] * by : 0.0f;
+    Finish(ReadArgumentsAgain<Args>(), row, head, ahead, x);
+  }
+
+  // SumSplits of each of this lane's elements, all asked for at once.
+  DEVICE static Head Sums(Global<const float> at, uint32_t splits, uint64_t apart) {
     Head x;
+    if (splits == 1) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = at[j * kLanes];
+      return x;
+    }
+    float parts[kHeld][kMaxSplits];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kMaxSplits; ++i) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) parts[j][i] = at[Min(i, splits - 1) * apart + j * kLanes];
+    }
+    __builtin_amdgcn_sched_barrier(0);
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
-      const float value = SumSplits(at + j * kLanes, args.splits, apart) * by;
-      x.at[j] = Mine() ? value : 0.0f;
+      AddTree(parts[j], splits, [](float a, float b) { return a + b; });
+      x.at[j] = parts[j][0];
     }
-    Finish(ReadArgumentsAgain<Args>(), step, row, head, x);
+    return x;
   }
 
   // x: as the product gave it.
-  DEVICE static void Finish(const Args& args, const StepView& step, uint32_t row, uint32_t head,
+  DEVICE static void Finish(const Args& args, uint32_t row, uint32_t head, const Ahead& ahead,
                             Head x) {
     const bool is_query = head < args.heads;
     const bool is_value = head >= args.heads + args.kv_heads;
-    const uint32_t position = step.position(row);
     if (args.bias.address != 0) {
       const Global<const float> bias = At(args.bias) + head * kHeadDim + Place();
 #pragma clang loop unroll(full)
       for (uint32_t j = 0; j < kHeld; ++j) x.at[j] += Mine() ? bias[j * kLanes] : 0.0f;
     }
     if (!is_value) {
-      if (args.q_norm.address != 0) Norm(args, At(is_query ? args.q_norm : args.k_norm), x);
-      Rotate(args, position, x);
+      if (args.q_norm.address != 0) Norm(args, ahead, x);
+      Rotate(args, ahead, x);
       if constexpr (quant::InfoOf(kFormat).turns) Turn(x);
     }
     if (is_query) {
@@ -81,11 +133,11 @@ struct Prepare {
     }
     const uint32_t kv_head = head - args.heads - (is_value ? args.kv_heads : 0);
     const auto page = PageAt<kFormat, kHeadDim>(
-        At(args.kv), step.pages(row)[args.tables_at + position / kPageTokens], args.kv_heads, kv_head);
-    Append(page, position % kPageTokens, is_value, x);
+        At(args.kv), Uniform(ahead.page), args.kv_heads, kv_head);
+    Append(page, ahead.token, is_value, x);
   }
 
-  DEVICE static void Norm(const Args& args, Global<const float> w, Head& x) {
+  DEVICE static void Norm(const Args& args, const Ahead& ahead, Head& x) {
     float sum = 0;
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; j += 2) {
@@ -94,26 +146,25 @@ struct Prepare {
     }
     const float factor = Rsqrt(WaveSum(sum) * (1.0f / kHeadDim) + args.epsilon);
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = x.at[j] * factor * w[Place() + j * kLanes];
+    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = x.at[j] * factor * ahead.norm[j];
   }
 
   // Rotary dimension R <= head_dim: element i < R / 2 turns with i + R / 2, those from R on stay.
-  DEVICE static void Rotate(const Args& args, uint32_t position, Head& x) {
+  DEVICE static void Rotate(const Args& args, const Ahead& ahead, Head& x) {
     if (args.rotary == 0) return;
-    if (args.rotary != kHeadDim) return RotatePart(args, position, x);
+    if (args.rotary != kHeadDim) return RotatePart(args, ahead, x);
     // Both of a pair are this lane's.
     constexpr uint32_t kApart = kHeld / 2;
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kApart; ++j) {
-      const uint64_t at = uint64_t{position} * (kHeadDim / 2) + Place() + j * kLanes;
-      const float c = At(args.cosine)[at], s = At(args.sine)[at];
+      const float c = ahead.cosine[j], s = ahead.sine[j];
       const float a = x.at[j], b = x.at[j + kApart];
       x.at[j] = Fma(a, c, -(b * s));
       x.at[j + kApart] = Fma(b, c, a * s);
     }
   }
   // The other of a pair is some other lane's.
-  DEVICE static void RotatePart(const Args& args, uint32_t position, Head& x) {
+  DEVICE static void RotatePart(const Args& args, const Ahead& ahead, Head& x) {
     const uint32_t half = args.rotary / 2;
     const Head old = x;
 #pragma clang loop unroll(full)
@@ -127,8 +178,7 @@ struct Prepare {
         const float from = Shuffle(old.at[k], partner % kLanes);
         other = partner / kLanes == k ? from : other;
       }
-      const uint64_t at = uint64_t{position} * half + (turns ? lower ? d : d - half : 0);
-      const float c = At(args.cosine)[at], s = At(args.sine)[at];
+      const float c = ahead.cosine[j], s = ahead.sine[j];
       const float turned = Fma(old.at[j], c, lower ? -(other * s) : other * s);
       x.at[j] = turns ? turned : old.at[j];
     }

@@ -32,13 +32,6 @@ DEVICE float AwaitWord(Global<const uint64_t> at, uint32_t epoch) {
   }
 }
 
-// Which of the words m of a head's split is; l is the next. Those of a rank's splits are neighbours, for who reads
-// them all. `heads`: of all ranks.
-DEVICE uint64_t PeakAt(const AttendShare& share, uint32_t row, uint32_t split, uint32_t heads, uint32_t head) {
-  const uint32_t log = share.log_ranks, of = split & ((1u << log) - 1);
-  return ((uint64_t{row} * heads + head) * kLongSplits + of * (kLongSplits >> log) + (split >> log)) * 2;
-}
-
 // Rows that are shared: this rank's queries to all others, and theirs beside its own.
 struct ShareQueries {
   using Args = ShareQueriesArgs;

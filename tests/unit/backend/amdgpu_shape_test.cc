@@ -262,7 +262,7 @@ TEST(what_ranks_share) {
   CHECK_EQ(shape().share.at, alone);
   const kernels::ShareBytes words = kernels::ShareBytesOf(4, 4, static_cast<uint64_t>(cache.key_dim));
   CHECK_EQ(shape().exchange.bytes, alone + 2 * words.half);
-  CHECK_EQ(words.half, words.chains_at + uint64_t{16} * 4 * 16 * static_cast<uint64_t>(cache.key_dim) * 8);
+  CHECK_EQ(words.half, words.chains_at + uint64_t{16} * 4 * 18 * static_cast<uint64_t>(cache.key_dim) * 8);
   CHECK_EQ(shape().attend_floats, 4 * floats);
   CHECK(shape().attend_rows >= kernels::kShareRows);
   CHECK_EQ(shape().share.query_floats(), uint64_t{16} * 16 * static_cast<uint64_t>(cache.key_dim));

@@ -74,7 +74,6 @@ struct Sharing {
     for (uint32_t r = 0; r < ranks(); ++r) out.exchange[r] = at.Of<uint8_t>(On("exchange", r));
     out.queries = at.Of<float>(On("queries", rank));
     out.half = words.half;
-    out.peaks_at = words.peaks_at;
     out.chains_at = words.chains_at;
     out.rank = rank;
     out.sequence = 1;

@@ -66,7 +66,6 @@ kernels::AttendShare ShareOf(const backend::AttentionOp& op, const backend::Page
   }
   share.queries.address = to.memory.shared_queries;
   share.half = to.shape.share.words.half;
-  share.peaks_at = to.shape.share.words.peaks_at;
   share.chains_at = to.shape.share.words.chains_at;
   share.from = std::max(to.shape.options.share_from, kernels::kSplitTokens);
   share.sequence = TurnOf(op, to);
