@@ -44,10 +44,10 @@ KERNEL(choose_share, ChooseShare, "vgpr=48 sgpr=72 lds=8224")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=64 sgpr=96 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=96 lds=64")
 KERNEL(choose_winner, ChooseWinner, "vgpr=24 sgpr=56")
-KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=5504")
-KERNEL(attend_long_merge, AttendLongMerge, "vgpr=104 sgpr=112 lds=3456")
+KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=5760")
+KERNEL(attend_long_merge, AttendLongMerge, "vgpr=104 sgpr=112 lds=3712")
 KERNEL(share_queries, ShareQueries, "vgpr=16 sgpr=88")
-KERNEL(attend_shared_merge, AttendSharedMerge, "vgpr=96 sgpr=112 lds=3456")
+KERNEL(attend_shared_merge, AttendSharedMerge, "vgpr=96 sgpr=112 lds=3712")
 
 using GatedDelta = Delta<128, 2>;
 using GatedDeltaWide = Delta<256, 1>;
@@ -193,7 +193,7 @@ MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
 MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256)
 
 // Latent attention.
-KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=64 sgpr=112 lds=5504")
+KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=64 sgpr=112 lds=5760")
 KERNEL(norm_split, NormSplit, "vgpr=48 sgpr=80 lds=16")
 using HeadsMatmulBf16 = HeadsMatmul<TileFormat::kBf16>;
 using HeadsMatmulPair = HeadsMatmul<TileFormat::kBf16Pair>;

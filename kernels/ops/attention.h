@@ -598,25 +598,31 @@ struct Attend {
 // largest score of its own; then chains are. So a chain needs nothing of the others, whoever makes it.
 // A workgroup: thread t finds the scores of splits of chain t % kMergeChains.
 struct MergeChains {
-  static constexpr uint32_t kScratch = kWaves * kMergeChains;  // floats
-  static constexpr uint32_t kBytes = (kScratch + 2 * kMergeChains) * 4;
-  Lds<float> scratch, peaks, totals;  // of each wave; of each chain the largest score and the sum
+  static constexpr uint32_t kOfWaves = kWaves * kMergeChains;  // floats
+  static constexpr uint32_t kBytes = (2 * kOfWaves + 2 * kMergeChains) * 4;
+  Lds<float> wave_peaks, wave_totals, peaks, totals;  // of each wave's chains; of each chain the largest score, the sum
 
   DEVICE MergeChains(Arena arena, uint32_t at)
-      : scratch(arena.Get<float>(at)), peaks(scratch + kScratch), totals(peaks + kMergeChains) {}
+      : wave_peaks(arena.Get<float>(at)),
+        wave_totals(wave_peaks + kOfWaves),
+        peaks(wave_totals + kOfWaves),
+        totals(peaks + kMergeChains) {}
   DEVICE static uint32_t Chain() { return LaneId() % kMergeChains; }
 
-  // The largest (the sum) over the threads of a chain.
-  DEVICE float Largest(float x) const { return Fold(ColumnMax(x), [](float a, float b) { return __builtin_fmaxf(a, b); }); }
-  DEVICE float Sum(float x) const { return Fold(ColumnSum(x), [](float a, float b) { return a + b; }); }
+  // The largest (the sum) over the threads of a chain: a barrier each. Another is to come before the next one's.
+  DEVICE float Largest(float x) const {
+    return Fold(ColumnMax(x), wave_peaks, [](float a, float b) { return __builtin_fmaxf(a, b); });
+  }
+  DEVICE float Sum(float x) const {
+    return Fold(ColumnSum(x), wave_totals, [](float a, float b) { return a + b; });
+  }
   template <class Op>
-  DEVICE float Fold(float of_wave, Op op) const {
-    if (LaneId() < kMergeChains) scratch[WaveId() * kMergeChains + LaneId()] = of_wave;
+  DEVICE static float Fold(float of_wave, Lds<float> waves, Op op) {
+    if (LaneId() < kMergeChains) waves[WaveId() * kMergeChains + LaneId()] = of_wave;
     BarrierLds();
-    float all = scratch[Chain()];
+    float all = waves[Chain()];
 #pragma clang loop unroll(full)
-    for (uint32_t w = 1; w < kWaves; ++w) all = op(all, scratch[w * kMergeChains + Chain()]);
-    BarrierLds();
+    for (uint32_t w = 1; w < kWaves; ++w) all = op(all, waves[w * kMergeChains + Chain()]);
     return all;
   }
   DEVICE void Keep(float largest, float total) const {

@@ -159,8 +159,8 @@ struct ContextOptions {
   std::vector<uint32_t> slots;
   size_t program = 0;  // which of LoadedModel::programs
   // Where ranks hold the same KV head: they share the attention of rows from this position on, where the backend
-  // does that. The bits are the same; of fewer tokens what they tell each other takes longer than what they read.
-  uint32_t share_from = 1 << 16;
+  // does that. The bits are the same. 0: from where reading takes longer than what they have to tell each other.
+  uint32_t share_from = 0;
   // What InputOps read: a context of the same model, which outlives this one, runs on the same thread
   // and has fewer than max_in_flight() steps in flight when it is read. Null: the Program has none.
   const Context* source = nullptr;

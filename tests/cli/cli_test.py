@@ -674,7 +674,7 @@ class AttnDecode(Case):
     @needs_gpus
     def test_ranks_share_a_head(self):
         # Two GPUs with the same KV head read it once between them.
-        one = ["--heads", 8, "--kv-heads", 1, "--head-dim", 32, "--context", 70000]
+        one = ["--heads", 8, "--kv-heads", 1, "--head-dim", 32, "--context", 70000, "--share-from", 50000]
         report = self.check("--device", "sim:gfx950x2", "--kv", "fp8", *one, bound=6e-2)
         self.assertEqual([packet["kernel"] for packet in report["modelled"]["packets"]],
                          ["prepare_fp8_32", "share_queries", "attend_long_fp8_32", "attend_shared_merge"])

@@ -410,7 +410,7 @@ void AddDrawnCases(std::vector<Case>* cases) {
   for (uint32_t i = 0; i < 80; ++i) {
     HeadShape s = {kFormats[i % 5], 32u << below(4), 1 + below(2), 1 + below(16), {}};
     AttendParts has = {.gated = below(2) == 0, .sinks = below(2) == 0};
-    double room = 3e8 / (s.heads() * s.head_dim);  // tokens of all rows
+    double room = 2e7 / (s.heads() * s.head_dim);  // tokens of all rows
     while (s.count() < 8) {
       const double most = std::min(room, 1e5);
       const auto position = static_cast<uint32_t>(std::exp(random.Uniform() * std::log(most)));
