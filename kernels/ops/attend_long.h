@@ -4,8 +4,9 @@
 // blocks of a split (LongSplitBlocks), its waves each through every fourth group of 32 tokens. Of a row whose splits
 // are one block it does what Attend does, to the bit.
 //
-// What comes from memory is asked for a block ahead, or two: K when this block's scores are made, V when it is added, and
-// numbers of pages one block more. So most of what a wave holds is always on its way.
+// What comes from memory is asked for a block ahead: numbers of pages two blocks, K of the next block when
+// this one's scores are made, V of it when this one's are added. So half of what a wave holds is always on its way,
+// and there is one copy of each in registers.
 //
 // Where several ranks hold the head, a rank takes its splits of a row that they share (long_args.h), for the queries of
 // all of them, and all splits of any other row.
@@ -27,8 +28,6 @@ struct AttendLong {
   static constexpr bool kFp4Value = Block::kValue == KvForm::kFp4;
   // Of a wide head registers do not hold all at once: it goes through Attend's parts, and pages alone are ahead.
   static constexpr bool kAhead = kHeadDim <= 128;
-  // So many groups are on their way: of four bits registers hold two, and memory takes longer than a group.
-  static constexpr uint32_t kDepth = kAhead && Block::kF16Keys ? 2 : 1;
 
   // Arguments are read again for each piece of work: in registers they would be in the way of all the rest.
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
@@ -70,7 +69,12 @@ struct AttendLong {
   // A wave's tokens of a split: 32 from `token` on, and as many of each block behind, below `end`.
   struct Span {
     uint32_t token, end, position;
-    DEVICE bool more(uint32_t groups) const { return token + groups * kSplitTokens < end; }
+    DEVICE bool more() const { return token + kSplitTokens < end; }
+    // That of so many groups on, or of the last.
+    DEVICE uint32_t Later(uint32_t groups) const {
+      const uint32_t last = token + (end - 1 - token) / kSplitTokens * kSplitTokens;
+      return Min(token + groups * kSplitTokens, last);
+    }
     DEVICE bool goes_on() const { return token < end && token + 2 * kPageTokens <= position + 1; }  // with 32 tokens
   };
   // Which pages: of a group, the same number in every lane. The second page may not exist, then its tokens lie
@@ -91,30 +95,16 @@ struct AttendLong {
     const uint32_t first = split * tokens;
     Span span = {first + WaveId() * 2 * kPageTokens, Min(first + tokens, position + 1), position};
     Running<kHeadDim> run;
-    bool odd = false;  // which of two groups that are on their way is next
     if (span.token < span.end) {
       Stream stream(args, step.words(at.pages) + args.tables_at, head, span);
       SplitEight query[Block::kSteps];
       Block::LoadQueries(args, row, head, query, run);
       if constexpr (kAhead) {
 #pragma clang loop unroll(disable)
-        while (span.goes_on()) {
-          stream.template Group<true, 0>(span, query, run);
-          if constexpr (kDepth == 2) {
-            odd = !span.goes_on();
-            if (odd) break;
-            stream.template Group<true, 1>(span, query, run);
-          }
-        }
+        while (span.goes_on()) stream.template Group<true>(span, query, run);
       }
 #pragma clang loop unroll(disable)
-      while (span.token < span.end) {  // once, where K and V come ahead
-        if (kDepth == 2 && odd) {
-          stream.template Group<false, kDepth - 1>(span, query, run);
-        } else {
-          stream.template Group<false, 0>(span, query, run);
-        }
-      }
+      while (span.token < span.end) stream.template Group<false>(span, query, run);
     }
     const AttendArgs again = AskedOf(ReadArgumentsAgain<Args>(), shared);
     Block::Finish(again, {row, head, split, LongSplits(position), again.heads / again.kv_heads}, run, arena);
@@ -126,71 +116,64 @@ struct AttendLong {
     Global<const uint32_t> pages;
     uint32_t kv_heads, head;
     PageOf a, b;
-    typename Block::Keys key_a[kDepth], key_b[kDepth];
-    typename Block::Values values[kDepth];
+    typename Block::Keys key_a, key_b;
+    typename Block::Values values;
     Numbers ahead;
 
     DEVICE Stream(const AttendArgs& args, Global<const uint32_t> list, uint32_t of, const Span& span)
         : kv(At(Address<uint8_t>{args.kv.address})), pages(list), kv_heads(args.kv_heads), head(of) {
       ahead.Load(pages, span.token, span.position);
-#pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < kDepth; ++i) {
-        if (i > 0 && !span.more(i)) break;
-        Turn();
-        if (span.more(i + 1)) ahead.Load(pages, span.token + (i + 1) * kSplitTokens, span.position);
-        if constexpr (kAhead) {
-          key_a[i].Load(a, 0);
-          key_b[i].Load(b, 0);
-          values[i].Load(a, b, 0);
-        }
-      }
+      Turn();
+      ahead.Load(pages, span.Later(1), span.position);
       KeepOrder();
+      if constexpr (kAhead) {
+        key_a.Load(a, 0);
+        key_b.Load(b, 0);
+        values.Load(a, b, 0);
+        KeepOrder();
+      }
     }
     DEVICE void Turn() {
       a = PageAt<kFormat, kHeadDim>(kv, Uniform(ahead.a), kv_heads, head);
       b = PageAt<kFormat, kHeadDim>(kv, Uniform(ahead.b), kv_heads, head);
     }
 
-    // Attends to the group of `span`, which is in place kAt, and steps to the next.
-    template <bool kWhole, uint32_t kAt>
+    // Attends to the group of `span`, and steps to the next.
+    template <bool kWhole>
     DEVICE void Group(Span& span, const SplitEight (&query)[Block::kSteps], Running<kHeadDim>& run) {
       if constexpr (!kAhead) return InParts(span, query, run);
-      const bool more = span.more(kDepth);
-      typename Block::Keys &of_a = key_a[kAt], &of_b = key_b[kAt];
-      typename Block::Values& v = values[kAt];
-      Eight score = Block::Join(of_a.Scores(query, 0, f32x4{0, 0, 0, 0}), of_b.Scores(query, 0, f32x4{0, 0, 0, 0}));
-      if constexpr (kFp8Key) Times<kWhole>(score, of_a.multipliers, of_b.multipliers);
-      if (more) {
-        Turn();
-        of_a.Load(a, 0);
-        of_b.Load(b, 0);
-      }
+      Eight score = Block::Join(key_a.Scores(query, 0, f32x4{0, 0, 0, 0}), key_b.Scores(query, 0, f32x4{0, 0, 0, 0}));
+      if constexpr (kFp8Key) Times<kWhole>(score, key_a.multipliers, key_b.multipliers);
+      // Numbers of pages before what lies in them: loads come back in order, and who waits for numbers would wait for
+      // that, too. And where there are no more, the last ones again: behind a branch that may have asked or not, who
+      // waits for one load waits for all.
+      Turn();
+      ahead.Load(pages, span.Later(2), span.position);
+      KeepOrder();
+      key_a.Load(a, 0);
+      key_b.Load(b, 0);
       KeepOrder();
       Block::template Weigh<kWhole>(span.token, span.position, score, run);
-      if constexpr (kFp8Value) Times<kWhole>(score, v.multipliers_a, v.multipliers_b);
+      if constexpr (kFp8Value) Times<kWhole>(score, values.multipliers_a, values.multipliers_b);
       constexpr uint32_t kAll = 0xffffffff;
       const u32x4 real = kWhole ? u32x4{kAll, kAll, kAll, kAll} : Block::RealTokens(span.token, span.position);
       if constexpr (kFp4Value) {
-        Block::template AddFp4Values<kWhole>(v, 0, Block::TurnWeights(score), real, run);
+        Block::template AddFp4Values<kWhole>(values, 0, Block::TurnWeights(score), real, run);
       } else {
-        Block::AddValues(v, 0, Split(score), real, run);
+        Block::AddValues(values, 0, Split(score), real, run);
       }
-      if (more) {
-        v.Load(a, b, 0);
-        const uint32_t next = kDepth + 1;
-        if (span.more(next)) ahead.Load(pages, span.token + next * kSplitTokens, span.position);
-      }
+      values.Load(a, b, 0);
       span.token += kSplitTokens;
       KeepOrder();
     }
     DEVICE void InParts(Span& span, const SplitEight (&query)[Block::kSteps], Running<kHeadDim>& run) {
       typename Block::Parts parts(a, b);
       Block::Group(parts, span.token, span.position, query, run);
-      const bool more = span.more(1);
+      const bool more = span.more();
       span.token += kSplitTokens;
       if (!more) return;
       Turn();
-      if (span.more(1)) ahead.Load(pages, span.token + kSplitTokens, span.position);
+      if (span.more()) ahead.Load(pages, span.token + kSplitTokens, span.position);
     }
     template <bool kWhole>
     DEVICE static void Times(Eight& x, f32x4 low, f32x4 high) {
@@ -209,7 +192,6 @@ struct AttendLongMerge {
   static constexpr uint32_t kColumns = kLongMergeColumns, kChains = kMergeChains;
   static_assert(kChains * kColumns == kThreads);
   static constexpr uint32_t kOwn = kLongSplits / kChains;     // splits of a chain
-  static constexpr uint32_t kAtOnce = 4;                      // of which a row has all or, of the last, some
   static constexpr uint32_t kPeaks = kLongSplits / kThreads;  // scores and sums of a thread
   static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kThreads * 4;
   static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
@@ -244,12 +226,8 @@ struct AttendLongMerge {
     }
     float values[kOwn];
 #pragma clang loop unroll(full)
-    for (uint32_t first = 0; first < kOwn; first += kAtOnce) {
-      if (first * kChains >= splits) continue;
-#pragma clang loop unroll(full)
-      for (uint32_t k = first; k < first + kAtOnce; ++k) {
-        values[k] = parts[Min(near + k * kChains, last) * column + begin + in_slice];
-      }
+    for (uint32_t k = 0; k < kOwn; ++k) {
+      values[k] = parts[Min(near + k * kChains, last) * column + begin + in_slice];
     }
     KeepOrder();
     const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
@@ -273,13 +251,9 @@ struct AttendLongMerge {
     chains.Keep(largest, chains.Sum(total));  // with a barrier, behind which shares are there
     float o = 0;
 #pragma clang loop unroll(full)
-    for (uint32_t first = 0; first < kOwn; first += kAtOnce) {
-      if (first * kChains >= splits) continue;
-#pragma clang loop unroll(full)
-      for (uint32_t k = first; k < first + kAtOnce; ++k) {
-        const float value = values[k];
-        o = Fma(none ? 0.0f : value, shares[near + k * kChains], o);  // what nobody has left is no number
-      }
+    for (uint32_t k = 0; k < kOwn; ++k) {
+      const float value = values[k];
+      o = Fma(none ? 0.0f : value, shares[near + k * kChains], o);  // what nobody has left is no number
     }
     sums[ThreadId()] = o;
     return o;

@@ -241,7 +241,7 @@ struct Attend {
     u32x4 words[kFp4 || kFp8 ? 1 : kPlanes * kCount];
     u32x2 pairs[kFp8 ? kCount : 1];
     uint32_t codes[kFp4 ? kCount : 1];
-    uint32_t scales[kFp4 ? kCount : 1];  // of fp4, of this lane's token
+    uint32_t scales;  // of fp4, a byte each, of this lane's token
     f32x4 multipliers;
 
     DEVICE void Load(const PageOf& page, uint32_t part) {
@@ -250,13 +250,18 @@ struct Attend {
         const uint32_t s = part * kCount + i, at = (s * 16 + LaneRow()) * 4 + LanePart();
         if constexpr (kFp4) {
           codes[i] = reinterpret_cast<Global<const uint32_t>>(page.k(0))[at];
-          scales[i] = page.k_bytes()[s * kPageTokens + LaneRow()];
         } else if constexpr (kFp8) {
           pairs[i] = reinterpret_cast<Global<const u32x2>>(page.k(0))[at];
         } else {
 #pragma clang loop unroll(full)
           for (uint32_t p = 0; p < kPlanes; ++p) words[p * kCount + i] = Load16(page.k(p), at);
         }
+      }
+      if constexpr (kFp4) {
+        const Global<const uint8_t> at = page.k_bytes() + (LaneRow() * (kHeadDim / 32) + part * kCount);
+        if constexpr (kCount == 4) scales = *reinterpret_cast<Global<const uint32_t>>(at);
+        if constexpr (kCount == 2) scales = *reinterpret_cast<Global<const uint16_t>>(at);
+        if constexpr (kCount == 1) scales = *at;
       }
       if constexpr (kFp8) multipliers = FourFloats(page.k_scales());
     }
@@ -267,7 +272,7 @@ struct Attend {
         const SplitEight& q = query[part * kCount + i];
         if constexpr (kFp4) {
           u32x4 keys = isa::Fp4ToF16Eighths(codes[i]);
-          const uint32_t pair = scales[i] * 0x00800080;  // twice, the top of an f16 without its sign
+          const uint32_t pair = (scales >> 8 * i & 0xff) * 0x00800080;  // twice, the top of an f16 without its sign
 #pragma clang loop unroll(full)
           for (uint32_t k = 0; k < 4; ++k) keys[k] = TimesF16Pair(keys[k], pair);
           acc = ProductF16(keys, q, acc);

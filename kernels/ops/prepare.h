@@ -242,8 +242,8 @@ struct Prepare {
     uint32_t code = largest > 0.0f ? best.index : 0;
     if (largest >= 6 * 61440.0f) code = quant::kE5m3Largest;
     if (LaneId() < kBlocks * kLanesOf && LaneId() % kLanesOf == 0) {
-      (is_value ? page.v_bytes() : page.k_bytes())[(base / 32 + block) * kPageTokens + token] =
-          static_cast<uint8_t>(code);
+      (is_value ? page.v_bytes()
+                : page.k_bytes())[KvFp4ScaleAt(is_value, kHeadDim, token, base / 32 + block)] = static_cast<uint8_t>(code);
     }
     const uint32_t l = Place();
     const uint32_t code_a = Code(a, Shuffle(code, l / 32 * kLanesOf));

@@ -71,7 +71,7 @@ class Cache {
     return scale;
   }
   uint8_t BlockScale(bool value, uint32_t page, uint32_t head, uint32_t token, uint32_t d) const {
-    return Base(page, head)[Scales(value) + size_t{d} / 32 * kPageTokens + token];
+    return Base(page, head)[Scales(value) + ScaleAt(value, token, d / 32)];
   }
   // Something random that the format can hold.
   void Fill(Random& random, uint32_t page, uint32_t head, uint32_t token) {
@@ -88,7 +88,7 @@ class Cache {
           // Scales from 2^-3 to 2^0, and now and then one so small that it has no exponent.
           if (d % 32 == 0) {
             const uint64_t code = random.Next() % 24;
-            scales[d / 32 * kPageTokens + token] = static_cast<uint8_t>(code == 0 ? 5 : 96 + code);
+            scales[ScaleAt(value, token, d / 32)] = static_cast<uint8_t>(code == 0 ? 5 : 96 + code);
           }
           SetNibble(side, at, static_cast<uint8_t>(random.Next() % 16));
           continue;
@@ -124,8 +124,8 @@ class Cache {
     uint8_t* to_scales = Base(page, head) + Scales(value);
     const uint8_t* from_scales = other.Base(page, head) + Scales(value);
     if (form == KvForm::kFp8) std::memcpy(to_scales + token * 4, from_scales + token * 4, 4);
-    for (uint32_t at = token; form == KvForm::kFp4 && at < head_dim_ / 2; at += kPageTokens) {
-      to_scales[at] = from_scales[at];
+    for (uint32_t block = 0; form == KvForm::kFp4 && block < head_dim_ / 32; ++block) {
+      to_scales[ScaleAt(value, token, block)] = from_scales[ScaleAt(value, token, block)];
     }
   }
 
@@ -146,6 +146,10 @@ class Cache {
   size_t Scales(bool value) const {
     return size_t{KvSideBytes(FormOf(false), head_dim_)} + KvSideBytes(FormOf(true), head_dim_) +
            (value ? KvScaleBytes(FormOf(false), head_dim_) : 0);
+  }
+  // Of four bits: K has a token's multipliers side by side, V a block's.
+  size_t ScaleAt(bool value, uint32_t token, uint32_t block) const {
+    return value ? size_t{block} * kPageTokens + token : size_t{token} * (head_dim_ / 32) + block;
   }
   size_t Index(bool value, uint32_t token, uint32_t d) const {
     if (value && FormOf(true) == KvForm::kFp4) return KvFp4ValueAt(head_dim_, token, d);
