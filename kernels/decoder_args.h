@@ -447,7 +447,7 @@ using KvFormat = quant::KvType;
 
 // A KV page of one layer and head: K [planes][hd / 32][16 tokens][32], the 32 in the order of
 // StepPlace, V [planes][hd][16 tokens], then the multipliers of K and of V: fp32 [16 tokens] of fp8,
-// a byte a [hd / 32][16 tokens] of fp4. kF32: two planes of bf16. V of fp4 is bytes
+// of fp4 a byte (KvFp4ScaleAt): K [16 tokens][hd / 32], so that a token's are neighbours, V [hd / 32][16 tokens]. kF32: two planes of bf16. V of fp4 is bytes
 // [16][4][hd / 32][4]: lane (j, g) of a wave finds elements 32 t + j (low nibble) and 32 t + 16 + j of
 // tokens 4 g to 4 g + 3, for all t. No byte holds two tokens: workgroups append them at the same time.
 using KvForm = quant::KvForm;
@@ -470,6 +470,11 @@ constexpr uint32_t KvPageBytes(KvFormat format, uint32_t head_dim) {
 // Where a V of four bits lies, in nibbles.
 constexpr uint32_t KvFp4ValueAt(uint32_t head_dim, uint32_t token, uint32_t d) {
   return (((d % 16 * 4 + token / 4) * (head_dim / 32) + d / 32) * 4 + token % 4) * 2 + d % 32 / 16;
+}
+
+// And the multiplier of block `block`, of those of its side.
+constexpr uint32_t KvFp4ScaleAt(bool value, uint32_t head_dim, uint32_t token, uint32_t block) {
+  return value ? block * kPageTokens + token : token * (head_dim / 32) + block;
 }
 
 // Bias, QK-norm and RoPE of q, K and V appended to the row's page. Without a bias,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Splits of long contexts: what the kernels attend_long_* and attend_long_merge, which take AttendArgs and
-// AttendMergeArgs, and the host agree on.
+// Splits of long contexts, and how ranks share them: what the kernels attend_long_*, attend_long_merge (which takes
+// AttendMergeArgs), share_queries and attend_shared_merge, and the host agree on.
 #ifndef MAINARCH_KERNELS_LONG_ARGS_H_
 #define MAINARCH_KERNELS_LONG_ARGS_H_
 
@@ -21,6 +21,70 @@ constexpr uint32_t LongSplits(uint32_t position) {
 }
 
 inline constexpr uint32_t kLongMergeColumns = 16;  // of a head, that a workgroup of attend_long_merge has
+inline constexpr uint32_t kMergeChains = 16;       // in which a row's splits are added: split s in chain s % kMergeChains
+
+// ---- ranks that hold the same KV head ----
+
+// With more ranks than KV heads several ranks hold one. Of a long row each of them attends every ranks-th split, with
+// the queries of all, and makes those chains of the merge that are of its splits: so K and V are read once.
+//   share_queries        every rank's queries go to all others
+//   attend_long_*        each attends to its splits
+//   attend_shared_merge  chains of others' queries go to their rank, which adds all chains in order
+// What goes is pushed, each number beside its epoch in one word of 64 bits, as in the all-reduce of one round
+// (ops/reduce.h), into the two halves of the receiver's memory in turn: who begins epoch e + 2 has had chains of epoch
+// e + 1 from all, who made them when they had read all of epoch e.
+inline constexpr uint32_t kShareRows = 16;  // of a step that shares, at most
+struct AttendShare {
+  Address<uint8_t> exchange[kMaxRanks];  // of the ranks that hold the head, in their order: two halves each, zeroed once
+  Address<float> queries;                // [rows, ranks * heads, head_dim], this rank's
+  uint64_t half = 0;                     // bytes: ShareBytes
+  uint64_t chains_at = 0;
+  uint32_t log_ranks = 0;  // 0: nothing is shared; at most kMergeChains ranks, all their heads at most kMaxGroup
+  uint32_t rank = 0;       // among them
+  uint32_t from = 0;       // rows at this position and beyond are shared; at least kSplitTokens
+  uint32_t sequence = 0;   // of this attention within a step, from 0
+  uint32_t per_step = 0;   // such attentions a step
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(AttendShare) == 112);
+constexpr bool IsShared(const AttendShare& share, uint32_t position) {
+  return share.log_ranks != 0 && position >= share.from;
+}
+
+// A half: queries [ranks][kShareRows][heads * head_dim], the sender first; chains [kShareRows][heads][head_dim /
+// kLongMergeColumns][kMergeChains][kChainWords]: elements, the largest score, the sum. All are words of 64 bits.
+inline constexpr uint32_t kChainWords = kLongMergeColumns + 2;
+struct ShareBytes {
+  uint64_t chains_at = 0, half = 0;
+};
+constexpr ShareBytes ShareBytesOf(uint64_t ranks, uint64_t heads, uint64_t head_dim) {
+  ShareBytes out;
+  out.chains_at = ranks * kShareRows * heads * head_dim * 8;
+  out.half = out.chains_at + kShareRows * heads * head_dim / kLongMergeColumns * kMergeChains * kChainWords * 8;
+  return out;
+}
+
+struct ShareQueriesArgs {
+  Address<const uint32_t> step;
+  Address<const float> qkv;  // [rows, stride]: this rank's heads of q
+  AttendShare share;
+  uint32_t stride = 0;
+  uint32_t columns = 0;  // heads * head_dim
+};
+static_assert(sizeof(ShareQueriesArgs) == 136);
+
+// What is not shared is as without: `heads` and `qkv` are this rank's. parts: [row_count, ranks * heads, max_splits,
+// AttendPartFloats].
+struct AttendLongArgs {
+  AttendArgs attend;
+  AttendShare share;
+};
+static_assert(sizeof(AttendLongArgs) == 216);
+struct AttendSharedMergeArgs {
+  AttendMergeArgs merge;
+  AttendShare share;
+};
+static_assert(sizeof(AttendSharedMergeArgs) == 184);
 
 }  // namespace mainarch::kernels
 

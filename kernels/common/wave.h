@@ -92,6 +92,14 @@ DEVICE float SumRow16(float x) {
   return x + Dpp<kDppRowRor1>(x, x);
 }
 
+// The largest of each 16 neighbouring lanes, in all of them.
+DEVICE float MaxRow16(float x) {
+  x = __builtin_fmaxf(x, Dpp<kDppRowRor8>(x, x));
+  x = __builtin_fmaxf(x, Dpp<kDppRowRor4>(x, x));
+  x = __builtin_fmaxf(x, Dpp<kDppRowRor2>(x, x));
+  return __builtin_fmaxf(x, Dpp<kDppRowRor1>(x, x));
+}
+
 // Folds the wave in the order of a binary tree over lanes (neighbours first) and returns the result
 // in every lane. `op(mine, other)`; `other` is `identity` where a lane has no partner in a step.
 template <class T, class Op>

@@ -3,6 +3,7 @@
 #include "kernels/ops/add_normed.h"
 #include "kernels/ops/attend_latent.h"
 #include "kernels/ops/attend_long.h"
+#include "kernels/ops/attend_shared.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/choose_share.h"
 #include "kernels/ops/delta.h"
@@ -43,8 +44,10 @@ KERNEL(route_scored, RouteScored, "vgpr=80 sgpr=112")
 KERNEL(choose_share, ChooseShare, "vgpr=80 sgpr=112 lds=22656 gfx942.lds=19584")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=80 sgpr=112 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=112 lds=64")
-KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=5136")
-KERNEL(attend_long_merge, AttendLongMerge, "vgpr=104 sgpr=112 lds=3088")
+KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=5760")
+KERNEL(attend_long_merge, AttendLongMerge, "vgpr=104 sgpr=112 lds=3712")
+KERNEL(share_queries, ShareQueries, "vgpr=16 sgpr=88")
+KERNEL(attend_shared_merge, AttendSharedMerge, "vgpr=96 sgpr=112 lds=3712")
 
 using GatedDelta = Delta<128, 2>;
 using GatedDeltaWide = Delta<256, 1>;
@@ -210,7 +213,7 @@ MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
 MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256)
 
 // Latent attention.
-KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=64 sgpr=112 lds=5136")
+KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=64 sgpr=112 lds=5760")
 KERNEL(norm_split, NormSplit, "vgpr=48 sgpr=80 lds=16")
 using HeadsMatmulBf16 = HeadsMatmul<TileFormat::kBf16>;
 using HeadsMatmulPair = HeadsMatmul<TileFormat::kBf16Pair>;

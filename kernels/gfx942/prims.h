@@ -21,6 +21,10 @@ DEVICE f32x4 Mfma16x16x32Bf16(u32x4 a, u32x4 b, f32x4 c) {
   c = Mfma16x16x16Bf16(a.lo, b.lo, c);
   return Mfma16x16x16Bf16(a.hi, b.hi, c);
 }
+DEVICE f32x4 Mfma16x16x32F16(u32x4 a, u32x4 b, f32x4 c) {
+  c = Mfma16x16x16F16(a.lo, b.lo, c);
+  return Mfma16x16x16F16(a.hi, b.hi, c);
+}
 DEVICE f32x16 Mfma32x32x16Bf16(u32x4 a, u32x4 b, f32x16 c) {
   c = Mfma32x32x8Bf16(a.lo, b.lo, c);
   return Mfma32x32x8Bf16(a.hi, b.hi, c);
@@ -47,6 +51,16 @@ DEVICE u32x4 Fp4ToBf16(uint32_t codes) {
   return u32x4{
       __builtin_amdgcn_perm(e13, e02, 0x05040100), __builtin_amdgcn_perm(e13, e02, 0x07060302),
       __builtin_amdgcn_perm(e57, e46, 0x05040100), __builtin_amdgcn_perm(e57, e46, 0x07060302)};
+}
+// The same as f16, an eighth of each: their low bytes are zero.
+DEVICE u32x4 Fp4ToF16Eighths(uint32_t codes) {
+  constexpr uint32_t kHigh47 = 0x3a383634, kHigh03 = 0x32302c00;
+  const uint32_t even = codes & 0x07070707, odd = codes >> 4 & 0x07070707;
+  const uint32_t evens = __builtin_amdgcn_perm(kHigh47, kHigh03, even) | (codes & 0x08080808) << 4;
+  const uint32_t odds = __builtin_amdgcn_perm(kHigh47, kHigh03, odd) | (codes & 0x80808080);
+  // Byte 12 of the eight is a zero.
+  return u32x4{__builtin_amdgcn_perm(odds, evens, 0x040c000c), __builtin_amdgcn_perm(odds, evens, 0x050c010c),
+               __builtin_amdgcn_perm(odds, evens, 0x060c020c), __builtin_amdgcn_perm(odds, evens, 0x070c030c)};
 }
 // The same times 2^n, `scale` being a float power of two. Exact while the product is a bf16.
 DEVICE u32x4 Fp4ToBf16(uint32_t codes, float scale) {

@@ -20,6 +20,9 @@ DEVICE f32x4 Mfma16x16x32Bf16(u32x4 a, u32x4 b, f32x4 c) {
   return __builtin_amdgcn_mfma_f32_16x16x32_bf16(BitCast<bf16x8>(a), BitCast<bf16x8>(b), c, 0, 0,
                                                  0);
 }
+DEVICE f32x4 Mfma16x16x32F16(u32x4 a, u32x4 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x32_f16(BitCast<Vec<_Float16, 8>>(a), BitCast<Vec<_Float16, 8>>(b), c, 0, 0, 0);
+}
 DEVICE f32x16 Mfma32x32x16Bf16(u32x4 a, u32x4 b, f32x16 c) {
   return __builtin_amdgcn_mfma_f32_32x32x16_bf16(BitCast<bf16x8>(a), BitCast<bf16x8>(b), c, 0, 0,
                                                  0);
@@ -67,6 +70,13 @@ DEVICE u32x4 Fp4ToBf16(uint32_t codes, float scale) {
                BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_bf16_fp4(codes, scale, 3))};
 }
 DEVICE u32x4 Fp4ToBf16(uint32_t codes) { return Fp4ToBf16(codes, 1.0f); }
+// The same as f16, an eighth of each.
+DEVICE u32x4 Fp4ToF16Eighths(uint32_t codes) {
+  return u32x4{BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_f16_fp4(codes, 0.125f, 0)),
+               BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_f16_fp4(codes, 0.125f, 1)),
+               BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_f16_fp4(codes, 0.125f, 2)),
+               BitCast<uint32_t>(__builtin_amdgcn_cvt_scalef32_pk_f16_fp4(codes, 0.125f, 3))};
+}
 // The same times the E8M0 scale in byte kByte of `scales`: what lies beside the exponent field is not
 // looked at.
 template <uint32_t kByte>

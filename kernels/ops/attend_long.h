@@ -7,6 +7,9 @@
 // What comes from memory is asked for a block ahead: numbers of pages two blocks, K of the next block when
 // this one's scores are made, V of it when this one's are added. So half of what a wave holds is always on its way,
 // and there is one copy of each in registers.
+//
+// Where several ranks hold the head, a rank takes its splits of a row that they share (long_args.h), for the queries of
+// all of them, and all splits of any other row.
 #ifndef MAINARCH_KERNELS_OPS_ATTEND_LONG_H_
 #define MAINARCH_KERNELS_OPS_ATTEND_LONG_H_
 
@@ -17,7 +20,7 @@ namespace mainarch::kernels {
 
 template <KvFormat kFormat, uint32_t kHeadDim>
 struct AttendLong {
-  using Args = AttendArgs;
+  using Args = AttendLongArgs;
   using Block = Attend<kFormat, kHeadDim>;
   using PageOf = typename Block::PageOf;
   static constexpr uint32_t kLdsBytes = Block::kLdsBytes;
@@ -26,22 +29,53 @@ struct AttendLong {
   // Of a wide head registers do not hold all at once: it goes through Attend's parts, and pages alone are ahead.
   static constexpr bool kAhead = kHeadDim <= 128;
 
+  // Arguments are read again for each piece of work: in registers they would be in the way of all the rest.
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const uint32_t splits = Min(step.splits(), kLongSplits);
-    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * args.kv_heads * splits;
+    const StepView step(args.attend.step);
+    const uint32_t first = args.attend.first_row, log = args.share.log_ranks, kv_heads = args.attend.kv_heads;
+    // This rank's splits first, and then others': neighbouring workgroups are on different XCDs, and all have work.
+    const uint32_t own = (Min(step.splits(), kLongSplits) + (1u << log) - 1) >> log, places = own << log;
+    const uint32_t total = RowsHere(step, first, args.attend.row_count) * kv_heads * places;
     for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t split = t % splits, unit = t / splits;
-      const uint32_t row = args.first_row + unit / args.kv_heads, head = unit % args.kv_heads;
-      if (split < LongSplits(step.position(row))) OneSplit(args, step, row, head, split, arena);
+      const uint32_t place = t % places, unit = t / places;
+      OneUnit(step, first + unit / kv_heads, unit % kv_heads, log == 0 ? place : place % own, place / own, arena);
     }
+  }
+  // Of the splits of rank `behind` after this one, split `place`; without others that is all.
+  DEVICE static void OneUnit(const StepView& step, uint32_t row, uint32_t head, uint32_t place, uint32_t behind,
+                             Arena arena) {
+    const AttendShare share = ReadArgumentsAgain<Args>().share;
+    const StepView::Place at = step.place(row);
+    const uint32_t log = share.log_ranks, position = at.position;
+    const uint32_t split = log == 0 ? place : (place << log) + ((share.rank + behind) & ((1u << log) - 1));
+    const bool shared = IsShared(share, position);
+    if (split >= LongSplits(position) || (shared && behind != 0)) return;
+    OneSplit(step, at, row, head, split, shared, arena);
+  }
+
+  // The queries that are asked: this rank's, or those of all that hold the head. Parts have room for all.
+  DEVICE static AttendArgs AskedOf(const Args& args, bool shared) {
+    AttendArgs asked = args.attend;
+    if (shared) {
+      asked.heads <<= args.share.log_ranks;
+      asked.qkv = {args.share.queries.address};
+      asked.q_stride = asked.heads * kHeadDim;
+    } else {
+      asked.max_splits <<= args.share.log_ranks;  // of fewer heads: the next row's parts begin where they do of all
+    }
+    return asked;
   }
 
   // A wave's tokens of a split: 32 from `token` on, and as many of each block behind, below `end`.
   struct Span {
     uint32_t token, end, position;
     DEVICE bool more() const { return token + kSplitTokens < end; }
-    DEVICE bool whole() const { return token + 2 * kPageTokens <= position + 1; }
+    // That of so many groups on, or of the last.
+    DEVICE uint32_t Later(uint32_t groups) const {
+      const uint32_t last = token + (end - 1 - token) / kSplitTokens * kSplitTokens;
+      return Min(token + groups * kSplitTokens, last);
+    }
+    DEVICE bool goes_on() const { return token < end && token + 2 * kPageTokens <= position + 1; }  // with 32 tokens
   };
   // Which pages: of a group, the same number in every lane. The second page may not exist, then its tokens lie
   // beyond the row's position.
@@ -54,27 +88,29 @@ struct AttendLong {
     }
   };
 
-  DEVICE static void OneSplit(const Args& args, const StepView& step, uint32_t row, uint32_t head,
-                              uint32_t split, Arena arena) {
-    const uint32_t position = step.position(row), tokens = LongSplitBlocks(position) * kSplitTokens;
+  DEVICE static void OneSplit(const StepView& step, const StepView::Place& at, uint32_t row, uint32_t head,
+                              uint32_t split, bool shared, Arena arena) {
+    const AttendArgs args = AskedOf(ReadArgumentsAgain<Args>(), shared);
+    const uint32_t position = at.position, tokens = LongSplitBlocks(position) * kSplitTokens;
     const uint32_t first = split * tokens;
     Span span = {first + WaveId() * 2 * kPageTokens, Min(first + tokens, position + 1), position};
     Running<kHeadDim> run;
     if (span.token < span.end) {
-      Stream stream(args, step.pages(row) + args.tables_at, head, span);
+      Stream stream(args, step.words(at.pages) + args.tables_at, head, span);
       SplitEight query[Block::kSteps];
-      Block::LoadQueries(args, row, head, query);
+      Block::LoadQueries(args, row, head, query, run);
       if constexpr (kAhead) {
 #pragma clang loop unroll(disable)
-        while (span.whole() && span.token < span.end) stream.template Group<true>(span, query, run);
+        while (span.goes_on()) stream.template Group<true>(span, query, run);
       }
 #pragma clang loop unroll(disable)
       while (span.token < span.end) stream.template Group<false>(span, query, run);
     }
-    Block::Finish(args, {row, head, split, LongSplits(position), args.heads / args.kv_heads}, run, arena);
+    const AttendArgs again = AskedOf(ReadArgumentsAgain<Args>(), shared);
+    Block::Finish(again, {row, head, split, LongSplits(position), again.heads / again.kv_heads}, run, arena);
   }
 
-  // K and V of the group that is next, on their way, and the numbers of the pages behind.
+  // K and V of the groups that are next, on their way, and the numbers of the pages behind.
   struct Stream {
     Global<uint8_t> kv;
     Global<const uint32_t> pages;
@@ -84,17 +120,18 @@ struct AttendLong {
     typename Block::Values values;
     Numbers ahead;
 
-    DEVICE Stream(const Args& args, Global<const uint32_t> list, uint32_t of, const Span& span)
+    DEVICE Stream(const AttendArgs& args, Global<const uint32_t> list, uint32_t of, const Span& span)
         : kv(At(Address<uint8_t>{args.kv.address})), pages(list), kv_heads(args.kv_heads), head(of) {
       ahead.Load(pages, span.token, span.position);
       Turn();
+      ahead.Load(pages, span.Later(1), span.position);
+      KeepOrder();
       if constexpr (kAhead) {
         key_a.Load(a, 0);
         key_b.Load(b, 0);
         values.Load(a, b, 0);
+        KeepOrder();
       }
-      if (span.more()) ahead.Load(pages, span.token + kSplitTokens, span.position);
-      KeepOrder();
     }
     DEVICE void Turn() {
       a = PageAt<kFormat, kHeadDim>(kv, Uniform(ahead.a), kv_heads, head);
@@ -105,29 +142,28 @@ struct AttendLong {
     template <bool kWhole>
     DEVICE void Group(Span& span, const SplitEight (&query)[Block::kSteps], Running<kHeadDim>& run) {
       if constexpr (!kAhead) return InParts(span, query, run);
-      const bool more = span.more();
       Eight score = Block::Join(key_a.Scores(query, 0, f32x4{0, 0, 0, 0}), key_b.Scores(query, 0, f32x4{0, 0, 0, 0}));
       if constexpr (kFp8Key) Times<kWhole>(score, key_a.multipliers, key_b.multipliers);
-      if (more) {
-        Turn();
-        key_a.Load(a, 0);
-        key_b.Load(b, 0);
-      }
+      // Numbers of pages before what lies in them: loads come back in order, and who waits for numbers would wait for
+      // that, too. And where there are no more, the last ones again: behind a branch that may have asked or not, who
+      // waits for one load waits for all.
+      Turn();
+      ahead.Load(pages, span.Later(2), span.position);
+      KeepOrder();
+      key_a.Load(a, 0);
+      key_b.Load(b, 0);
       KeepOrder();
       Block::template Weigh<kWhole>(span.token, span.position, score, run);
       if constexpr (kFp8Value) Times<kWhole>(score, values.multipliers_a, values.multipliers_b);
+      constexpr uint32_t kAll = 0xffffffff;
+      const u32x4 real = kWhole ? u32x4{kAll, kAll, kAll, kAll} : Block::RealTokens(span.token, span.position);
       if constexpr (kFp4Value) {
-        Block::template AddFp4Values<kWhole>(values, 0, score, run);
+        Block::template AddFp4Values<kWhole>(values, 0, Block::TurnWeights(score), real, run);
       } else {
-        constexpr uint32_t kAll = 0xffffffff;
-        const u32x4 real = kWhole ? u32x4{kAll, kAll, kAll, kAll} : Block::RealTokens(span.token, span.position);
         Block::AddValues(values, 0, Split(score), real, run);
       }
+      values.Load(a, b, 0);
       span.token += kSplitTokens;
-      if (more) {
-        values.Load(a, b, 0);
-        if (span.more()) ahead.Load(pages, span.token + kSplitTokens, span.position);
-      }
       KeepOrder();
     }
     DEVICE void InParts(Span& span, const SplitEight (&query)[Block::kSteps], Running<kHeadDim>& run) {
@@ -153,13 +189,12 @@ struct AttendLong {
 // chain: all that it takes is asked for at once.
 struct AttendLongMerge {
   using Args = AttendMergeArgs;
-  using Merge = AttendMerge;
-  static constexpr uint32_t kColumns = kLongMergeColumns, kChains = Merge::kChains;
+  static constexpr uint32_t kColumns = kLongMergeColumns, kChains = kMergeChains;
   static_assert(kChains * kColumns == kThreads);
   static constexpr uint32_t kOwn = kLongSplits / kChains;     // splits of a chain
   static constexpr uint32_t kPeaks = kLongSplits / kThreads;  // scores and sums of a thread
-  static constexpr uint32_t kSumsAt = kLongSplits * 4, kScratchAt = kSumsAt + kThreads * 4;
-  static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 4;
+  static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kThreads * 4;
+  static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
@@ -172,53 +207,68 @@ struct AttendLongMerge {
     }
   }
 
-  DEVICE static void OneSlice(const Args& args, uint32_t row, uint32_t head, uint32_t begin, uint32_t splits,
-                              Arena arena) {
-    const uint32_t hd = args.head_dim, column = AttendPartFloats(hd);
-    const Global<const float> parts =
-        At(args.parts) +
-        (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
+  // This thread's chain, of columns from `begin` on, is in its place of the LDS behind this, and in what it gives, and
+  // in MergeChains what they make together; a barrier is still to come. `parts`: of the row's head. Only chains c with
+  // c % ranks = rank are made here.
+  DEVICE static float Chains(Global<const float> parts, uint32_t hd, uint32_t begin, uint32_t splits, uint32_t log_ranks,
+                             uint32_t rank, Arena arena) {
+    const uint32_t column = AttendPartFloats(hd), mask = (1u << log_ranks) - 1;
     const uint32_t chain = ThreadId() / kColumns, in_slice = ThreadId() % kColumns;
+    // A thread whose chain is made elsewhere looks at what a neighbour does.
+    const uint32_t near = (chain & ~mask) | rank, near_peak = (ThreadId() & ~mask) | rank;
+    const bool none = splits <= rank;
+    const uint32_t last = none ? rank : rank + ((splits - 1 - rank) & ~mask);  // of those that are made here
     f32x2 peaks[kPeaks];  // the largest score, the sum
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kPeaks; ++i) {
-      const uint32_t s = Min(ThreadId() + i * kThreads, splits - 1);
+      const uint32_t s = Min(near_peak + i * kThreads, last);
       peaks[i] = *reinterpret_cast<Global<const f32x2>>(parts + (s * column + hd));
     }
     float values[kOwn];
 #pragma clang loop unroll(full)
     for (uint32_t k = 0; k < kOwn; ++k) {
-      values[k] = parts[Min(chain + k * kChains, splits - 1) * column + begin + in_slice];
+      values[k] = parts[Min(near + k * kChains, last) * column + begin + in_slice];
     }
     KeepOrder();
     const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
-    const Lds<float> scratch = arena.Get<float>(kScratchAt);
+    const MergeChains chains(arena, kChainsAt);
     float largest = -1e30f;
 #pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < kPeaks; ++i) largest = __builtin_fmaxf(largest, float{peaks[i][0]});
-    largest = GroupMax<kWaves>(largest, scratch);
+    for (uint32_t i = 0; i < kPeaks; ++i) {
+      const float peak = peaks[i][0];
+      if (near_peak + i * kThreads < splits) largest = __builtin_fmaxf(largest, peak);
+    }
+    largest = chains.Largest(largest);
     float total = 0;
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kPeaks; ++i) {
-      const uint32_t s = ThreadId() + i * kThreads;
+      const bool real = near_peak + i * kThreads < splits;
       const float peak = peaks[i][0], sum = peaks[i][1];
-      const float share = s < splits ? Exp(peak - largest) : 0.0f;
-      if (s < splits) total = Fma(sum, share, total);
-      shares[s] = share;
+      const float share = real ? Exp(peak - largest) : 0.0f;
+      if (real) total = Fma(sum, share, total);
+      shares[ThreadId() + i * kThreads] = share;
     }
-    BarrierLds();
+    chains.Keep(largest, chains.Sum(total));  // with a barrier, behind which shares are there
     float o = 0;
 #pragma clang loop unroll(full)
-    for (uint32_t k = 0; k < kOwn; ++k) o = Fma(values[k], shares[chain + k * kChains], o);
+    for (uint32_t k = 0; k < kOwn; ++k) {
+      const float value = values[k];
+      o = Fma(none ? 0.0f : value, shares[near + k * kChains], o);  // what nobody has left is no number
+    }
     sums[ThreadId()] = o;
-    total = GroupSum<kWaves>(total, scratch);
+    return o;
+  }
+
+  DEVICE static void OneSlice(const Args& args, uint32_t row, uint32_t head, uint32_t begin, uint32_t splits,
+                              Arena arena) {
+    const Global<const float> parts = At(args.parts) + (uint64_t{row - args.first_row} * args.heads + head) *
+                                                           args.max_splits * AttendPartFloats(args.head_dim);
+    Chains(parts, args.head_dim, begin, splits, 0, 0, arena);
     BarrierLds();
     if (ThreadId() < kColumns) {
-      float all = sums[in_slice];
-#pragma clang loop unroll(full)
-      for (uint32_t c = 1; c < kChains; ++c) all += sums[c * kColumns + in_slice];
-      if (args.sinks.address != 0) AddSink(At(args.sinks)[head], largest, all, total);
-      StoreGated(args, row, head * hd + begin + in_slice, all / total);
+      const MergeChains chains(arena, kChainsAt);
+      const Lds<const float> sums = arena.Get<float>(kSumsAt) + ThreadId();
+      StoreMerged(args, row, head, begin + ThreadId(), chains.Together(sums, kColumns));
     }
     BarrierLds();
   }

@@ -11,6 +11,7 @@
 #define MAINARCH_KERNELS_OPS_ATTENTION_H_
 
 #include "kernels/latent_args.h"
+#include "kernels/long_args.h"
 #include "kernels/ops/kv_page.h"
 #include "kernels/ops/tiles.h"
 #include "kernels/quant/kv_fp4.h"
@@ -22,7 +23,7 @@ using f16x2 = Vec<_Float16, 2>;
 // What lane kLane of these four lanes has.
 template <int kLane>
 DEVICE uint32_t DppQuad(uint32_t x) {
-  return Dpp<kLane * 0x55>(x, x);
+  return static_cast<uint32_t>(__builtin_amdgcn_mov_dpp(static_cast<int>(x), kLane * 0x55, 0xf, 0xf, true));
 }
 
 // Eight fp32 as the two bf16 operands of a matrix instruction.
@@ -41,6 +42,23 @@ DEVICE SplitEight Split(const Eight& x) {
   return out;
 }
 
+// The same as f16, of what these hold.
+DEVICE SplitEight SplitF16(const Eight& x) {
+  SplitEight out;
+  float minus = -1.0f;
+  __asm__("" : "+s"(minus));  // so that an f16 is taken as it is, and not made a float first
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 4; ++i) {
+    const float a = x.at[2 * i], b = x.at[2 * i + 1];
+    out.high[i] = BitCast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(a, b));
+    const f16x2 high = BitCast<f16x2>(out.high[i]);
+    const float of_a = static_cast<float>(high[0]), of_b = static_cast<float>(high[1]);
+    out.low[i] = BitCast<uint32_t>(__builtin_amdgcn_cvt_pkrtz(Fma(of_a, minus, a), Fma(of_b, minus, b)));
+  }
+  return out;
+}
+DEVICE uint32_t TimesF16Pair(uint32_t a, uint32_t b) { return BitCast<uint32_t>(BitCast<f16x2>(a) * BitCast<f16x2>(b)); }
+
 // This lane's eight columns of a step, as floats (StepPlace). Steps are counted in 64 bits: with 32
 // the compiler may not fold neighbouring ones into one address.
 DEVICE Eight LoadStep(Global<const float> row, uint64_t step) {
@@ -54,6 +72,7 @@ template <uint32_t kHeadDim>
 struct Running {
   float largest = -1e30f;  // finite: of two -inf no difference can be taken
   float sum = 0;
+  float unit = 1;  // what scores and `largest` are to be multiplied by, a power of two
   f32x4 o[kHeadDim / 16] = {};
 };
 
@@ -102,6 +121,12 @@ struct Attend {
                                     : kKey == KvForm::kFp4                    ? 64
                                                                               : 64 / KvPlanes(kKey);
   static constexpr uint32_t kParts = kHeadDim / kPart;
+  // An element of four bits times its block's multiplier has six significant bits, and an eighth of it is an f16,
+  // exactly: so these products are of f16, and their blocks need no arithmetic of their own. What is multiplied by V are
+  // weights times 2^15, of which what is small beside 1 keeps its bits; by K queries whose largest is about as large.
+  static constexpr bool kF16Keys = kKey == KvForm::kFp4, kF16Values = kValue == KvForm::kFp4;
+  static constexpr float kOfWeights = kF16Values ? 0x1p-15f : 1;  // what sums of weights are to be multiplied by
+  static constexpr float kOfO = kF16Values ? 0x1p-12f : 1;        // and o
   // What waves leave of every column: o, so many elements of a head at a time, [4 waves][16 columns]; m and l, [4][16]
   // each; and of all waves shares [4][16], m and l [16]. Two workgroups and more fit a compute unit.
   static constexpr uint32_t kMerged = kHeadDim <= 64 ? kHeadDim : 64;
@@ -117,38 +142,55 @@ struct Attend {
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t split = t % splits, unit = t / splits;
       const uint32_t row = args.first_row + unit / args.kv_heads, head = unit % args.kv_heads;
-      if (split < SplitsSeen(step.position(row), args.window)) {
-        OneSplit(args, step, row, head, split, arena);
-      }
+      const StepView::Place place = step.place(row);
+      if (split < SplitsSeen(place.position, args.window)) OneSplit(args, step, place, row, head, split, arena);
     }
   }
 
-  // Of the group's queries this lane's column, times the factor of the scores.
-  DEVICE static void LoadQueries(const Args& args, uint32_t row, uint32_t head, SplitEight (&query)[kSteps]) {
+  // Of the group's queries this lane's column, times the factor of the scores; and in what units scores of them are.
+  DEVICE static void LoadQueries(const Args& args, uint32_t row, uint32_t head, SplitEight (&query)[kSteps],
+                                 Running<kHeadDim>& run) {
     const uint32_t group = args.heads / args.kv_heads;
     const uint32_t column = Min(LaneRow(), group - 1);
     const Global<const float> q =
         At(args.qkv) + uint64_t{row} * args.q_stride + (head * group + column) * kHeadDim;
+    Eight all[kSteps];
+    float largest = 0;
 #pragma clang loop unroll(full)
     for (uint32_t s = 0; s < kSteps; ++s) {
-      Eight eight = LoadStep(q, s);
+      all[s] = LoadStep(q, s);
 #pragma clang loop unroll(full)
-      for (int i = 0; i < 8; ++i) eight.at[i] *= args.scale;
-      query[s] = Split(eight);
+      for (int i = 0; i < 8; ++i) {
+        all[s].at[i] *= args.scale;
+        if constexpr (kF16Keys) largest = __builtin_fmaxf(largest, __builtin_fabsf(all[s].at[i]));
+      }
+      if constexpr (!kF16Keys) query[s] = Split(all[s]);
+    }
+    if constexpr (!kF16Keys) return;
+    // The largest becomes 2^13 and a bit, unless that is more than floats allow.
+    uint32_t exponent = BitCast<uint32_t>(ColumnMax(largest)) >> 23;
+    exponent = exponent < 14 ? 14 : exponent > 253 ? 253 : exponent;
+    const float by = BitCast<float>((267 - exponent) << 23);
+    run.unit = 8 * BitCast<float>((exponent - 13) << 23);
+#pragma clang loop unroll(full)
+    for (uint32_t s = 0; s < kSteps; ++s) {
+#pragma clang loop unroll(full)
+      for (int i = 0; i < 8; ++i) all[s].at[i] *= by;
+      query[s] = SplitF16(all[s]);
     }
   }
 
   // Splits are counted from the row's first.
-  DEVICE static void OneSplit(const Args& args, const StepView& step, uint32_t row, uint32_t head,
-                              uint32_t split, Arena arena) {
+  DEVICE static void OneSplit(const Args& args, const StepView& step, const StepView::Place& place, uint32_t row,
+                              uint32_t head, uint32_t split, Arena arena) {
     const uint32_t group = args.heads / args.kv_heads;
-    const uint32_t position = step.position(row);
+    const uint32_t position = place.position;
     Running<kHeadDim> run;
     static_assert(kWaves * 32 == kSplitTokens);
     const uint32_t seen = FirstSeen(position, args.window);
     const uint32_t token = (seen / kSplitTokens + split) * kSplitTokens + WaveId() * 32;
     if (token <= position && token + 32 > seen) {
-      const Global<const uint32_t> pages = step.pages(row) + args.tables_at + token / kPageTokens;
+      const Global<const uint32_t> pages = step.words(place.pages) + args.tables_at + token / kPageTokens;
       const Global<uint8_t> kv = At(Address<uint8_t>{args.kv.address});
       // The second page may not exist, then its tokens lie beyond the row's position; nor may the first,
       // whose tokens then lie behind its window.
@@ -158,7 +200,7 @@ struct Attend {
       const PageOf b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.kv_heads, head);
       Parts parts(a, b);  // on their way while queries are made
       SplitEight query[kSteps];
-      LoadQueries(args, row, head, query);
+      LoadQueries(args, row, head, query, run);
       // Counted from the first token seen: those before it are far behind the last then.
       Group(parts, token - seen, position - seen, query, run);
     }
@@ -199,7 +241,7 @@ struct Attend {
     u32x4 words[kFp4 || kFp8 ? 1 : kPlanes * kCount];
     u32x2 pairs[kFp8 ? kCount : 1];
     uint32_t codes[kFp4 ? kCount : 1];
-    BlockScales<kFp4 ? kCount : 1> scales;
+    uint32_t scales;  // of fp4, a byte each, of this lane's token
     f32x4 multipliers;
 
     DEVICE void Load(const PageOf& page, uint32_t part) {
@@ -215,7 +257,12 @@ struct Attend {
           for (uint32_t p = 0; p < kPlanes; ++p) words[p * kCount + i] = Load16(page.k(p), at);
         }
       }
-      if constexpr (kFp4) scales.Load(page.k_bytes(), part * kCount);
+      if constexpr (kFp4) {
+        const Global<const uint8_t> at = page.k_bytes() + (LaneRow() * (kHeadDim / 32) + part * kCount);
+        if constexpr (kCount == 4) scales = *reinterpret_cast<Global<const uint32_t>>(at);
+        if constexpr (kCount == 2) scales = *reinterpret_cast<Global<const uint16_t>>(at);
+        if constexpr (kCount == 1) scales = *at;
+      }
       if constexpr (kFp8) multipliers = FourFloats(page.k_scales());
     }
     // acc + this part times the queries.
@@ -224,10 +271,11 @@ struct Attend {
       for (uint32_t i = 0; i < kCount; ++i) {
         const SplitEight& q = query[part * kCount + i];
         if constexpr (kFp4) {
-          const f32x4 block = Product(isa::Fp4ToBf16(codes[i]), q, f32x4{0, 0, 0, 0});
-          const FourScales four(scales.Of(i));
+          u32x4 keys = isa::Fp4ToF16Eighths(codes[i]);
+          const uint32_t pair = (scales >> 8 * i & 0xff) * 0x00800080;  // twice, the top of an f16 without its sign
 #pragma clang loop unroll(full)
-          for (uint32_t k = 0; k < 4; ++k) acc[k] = Fma(four.Of(k), float{block[k]}, float{acc[k]});
+          for (uint32_t k = 0; k < 4; ++k) keys[k] = TimesF16Pair(keys[k], pair);
+          acc = ProductF16(keys, q, acc);
         } else if constexpr (kFp8) {
           const u32x2 both = pairs[i];
           const uint32_t c0 = both[0], c1 = both[1];
@@ -297,19 +345,11 @@ struct Attend {
   DEVICE static f32x4 FourFloats(Global<const float> scales) {
     return reinterpret_cast<Global<const f32x4>>(scales)[LanePart()] * isa::kCachedFp8Scale;
   }
-  // Multipliers of four tokens as fp16, which holds every E5M3 exactly: of tokens 0 and 2, and of 1 and 3.
-  struct FourScales {
-    f16x2 even, odd;
-    DEVICE explicit FourScales(uint32_t four)
-        : even(BitCast<f16x2>(four << 7 & 0x7f807f80)), odd(BitCast<f16x2>(four >> 1 & 0x7f807f80)) {}
-    // That of token k as fp32: the instruction that multiplies by it takes it as it is.
-    DEVICE float Of(uint32_t k) const {
-      const f16x2 pair = k % 2 == 0 ? even : odd;
-      return static_cast<float>(pair[k / 2]);
-    }
-  };
   DEVICE static f32x4 Product(u32x4 w, const SplitEight& x, f32x4 acc) {
     return isa::Mfma16x16x32Bf16(w, x.high, isa::Mfma16x16x32Bf16(w, x.low, acc));
+  }
+  DEVICE static f32x4 ProductF16(u32x4 w, const SplitEight& x, f32x4 acc) {
+    return isa::Mfma16x16x32F16(w, x.high, isa::Mfma16x16x32F16(w, x.low, acc));
   }
   DEVICE static f32x4 ProductHigh(u32x4 w, const SplitEight& x, f32x4 acc) {
     return isa::Mfma16x16x32Bf16(w, x.high, acc);
@@ -361,12 +401,12 @@ struct Attend {
     if constexpr (kValue == KvForm::kFp8) {
       Times(score, parts.values[0].multipliers_a, parts.values[0].multipliers_b);
     }
-    const SplitEight weight = Split(score);
+    const SplitEight weight = kValue == KvForm::kFp4 ? TurnWeights(score) : Split(score);
     const u32x4 real = RealTokens(token, position);
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kParts; ++i) {
       if constexpr (kValue == KvForm::kFp4) {
-        AddFp4Values(parts.values[i], i, score, run);
+        AddFp4Values(parts.values[i], i, weight, real, run);
       } else {
         AddValues(parts.values[i], i, weight, real, run);
       }
@@ -389,12 +429,14 @@ struct Attend {
       largest = __builtin_fmaxf(largest, score.at[i]);
     }
     const float now = __builtin_fmaxf(run.largest, ColumnMax(largest));
-    const float keep = Exp(run.largest - now);
+    const float by = run.unit * kLog2E;
+    const float keep = kF16Keys ? Exp2((run.largest - now) * by) : Exp(run.largest - now);
     run.largest = now;
     float sum = 0;
+    const float least = Fma(now, -by, 15.0f);
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < 8; ++i) {
-      score.at[i] = Exp(score.at[i] - now);
+      score.at[i] = kF16Values ? Exp2(Fma(score.at[i], by, least)) : Exp(score.at[i] - now);
       sum += score.at[i];
     }
     run.sum = Fma(run.sum, keep, sum);
@@ -415,30 +457,40 @@ struct Attend {
       run.o[t] = Product(values.Tile(0, i, real), weight, o);
     }
   }
-  // The same, block after block, its multipliers folded into the weights. Of the tokens
-  // 4 g .. 4 g + 3 of both pages those of one and the other take turns, in V and so in the weights.
+  // The same of four bits. Of the tokens 4 g .. 4 g + 3 of both pages those of one and the other take turns, in V and
+  // so in the weights.
+  DEVICE static SplitEight TurnWeights(const Eight& weight) {
+    Eight turned;
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < 8; ++k) turned.at[k] = weight.at[k / 2 + k % 2 * 4];
+    return SplitF16(turned);
+  }
   template <bool kWhole = false>
-  DEVICE static void AddFp4Values(const Values& values, uint32_t part, const Eight& weight,
+  DEVICE static void AddFp4Values(const Values& values, uint32_t part, const SplitEight& weight, u32x4 real,
                                   Running<kHeadDim>& run) {
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Values::kWords; ++i) {
-      const FourScales scale_a(values.scales_a.Of(i)), scale_b(values.scales_b.Of(i));
-      Eight scaled;
+      const uint32_t scales_a = values.scales_a.Of(i), scales_b = values.scales_b.Of(i);
+      const uint32_t word_a = values.codes_a[i], word_b = values.codes_b[i];
+      u32x4 low = isa::Fp4ToF16Eighths((word_a & 0x0f0f0f0f) | (word_b & 0x0f0f0f0f) << 4);
+      u32x4 high = isa::Fp4ToF16Eighths((word_a >> 4 & 0x0f0f0f0f) | (word_b & 0xf0f0f0f0));
 #pragma clang loop unroll(full)
       for (uint32_t k = 0; k < 4; ++k) {
-        const float of_a = Fma(scale_a.Of(k), weight.at[k], 0.0f), of_b = Fma(scale_b.Of(k), weight.at[k + 4], 0.0f);
-        // A token beyond the position has no multiplier yet: its weight is 0, and stays so.
-        scaled.at[2 * k] = kWhole || weight.at[k] != 0.0f ? of_a : 0.0f;
-        scaled.at[2 * k + 1] = kWhole || weight.at[k + 4] != 0.0f ? of_b : 0.0f;
+        // The tops of two f16 without their signs: token k's of both pages. A token beyond the position has none yet.
+        uint32_t pair = __builtin_amdgcn_perm(scales_b, scales_a, 0x040c000c + k * 0x01000100) >> 1;
+        if (!kWhole) pair &= TokenMask(real, k);
+        low[k] = TimesF16Pair(low[k], pair);
+        high[k] = TimesF16Pair(high[k], pair);
       }
-      const SplitEight split = Split(scaled);
-      const uint32_t word_a = values.codes_a[i], word_b = values.codes_b[i];
-      const uint32_t low = (word_a & 0x0f0f0f0f) | (word_b & 0x0f0f0f0f) << 4;
-      const uint32_t high = (word_a >> 4 & 0x0f0f0f0f) | (word_b & 0xf0f0f0f0);
       const uint32_t t = 2 * (part * Values::kWords + i);
-      run.o[t] = Product(isa::Fp4ToBf16(low), split, run.o[t]);
-      run.o[t + 1] = Product(isa::Fp4ToBf16(high), split, run.o[t + 1]);
+      run.o[t] = ProductF16(low, weight, run.o[t]);
+      run.o[t + 1] = ProductF16(high, weight, run.o[t + 1]);
     }
+  }
+  // Of RealTokens, which has those of a page and then of the other, token k of both.
+  DEVICE static uint32_t TokenMask(u32x4 real, uint32_t k) {
+    const uint32_t a = real[k / 2], b = real[2 + k / 2];
+    return k % 2 == 0 ? (a & 0xffff) | b << 16 : a >> 16 | (b & 0xffff0000);
   }
   DEVICE static Eight Join(f32x4 a, f32x4 b) {
     return {{a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]}};
@@ -495,9 +547,9 @@ struct Attend {
                             Arena arena) {
     const Joined joined(arena);
     const Lds<float> mine = arena.Get<float>() + (WaveId() * kMaxGroup + LaneRow()) * kColumn;
-    const float sum = ColumnSum(run.sum);
+    const float sum = ColumnSum(run.sum) * kOfWeights;
     if (LanePart() == 0) {
-      joined.peaks[WaveId() * kMaxGroup + LaneRow()] = run.largest;
+      joined.peaks[WaveId() * kMaxGroup + LaneRow()] = run.largest * run.unit;
       joined.sums[WaveId() * kMaxGroup + LaneRow()] = sum;
     }
     BarrierLds();
@@ -508,7 +560,7 @@ struct Attend {
       for (uint32_t t = 0; t < kMerged / 16; ++t) {
 #pragma clang loop unroll(full)
         for (uint32_t r = 0; r < 4; ++r) {
-          mine[16 * t + 4 * LanePart() + r] = run.o[first / 16 + t][r];
+          mine[16 * t + 4 * LanePart() + r] = run.o[first / 16 + t][r] * kOfO;
         }
       }
       BarrierLds();
@@ -547,17 +599,77 @@ struct Attend {
   }
 };
 
-// Rows of more than one split: a workgroup a (row, kColumns elements of a head, or all). Splits are added in
-// kChains chains, every kChains-th split in order, and then chains are: the same order for any kColumns. Chains
-// are dealt out over so many groups of threads as columns leave.
+// Splits of a row are added in kMergeChains chains, split s in chain s % kMergeChains, each in order and beside the
+// largest score of its own; then chains are. So a chain needs nothing of the others, whoever makes it.
+// A workgroup: thread t finds the scores of splits of chain t % kMergeChains.
+struct MergeChains {
+  static constexpr uint32_t kOfWaves = kWaves * kMergeChains;  // floats
+  static constexpr uint32_t kBytes = (2 * kOfWaves + 2 * kMergeChains) * 4;
+  Lds<float> wave_peaks, wave_totals, peaks, totals;  // of each wave's chains; of each chain the largest score, the sum
+
+  DEVICE MergeChains(Arena arena, uint32_t at)
+      : wave_peaks(arena.Get<float>(at)),
+        wave_totals(wave_peaks + kOfWaves),
+        peaks(wave_totals + kOfWaves),
+        totals(peaks + kMergeChains) {}
+  DEVICE static uint32_t Chain() { return LaneId() % kMergeChains; }
+
+  // The largest (the sum) over the threads of a chain: a barrier each. Another is to come before the next one's.
+  DEVICE float Largest(float x) const {
+    return Fold(ColumnMax(x), wave_peaks, [](float a, float b) { return __builtin_fmaxf(a, b); });
+  }
+  DEVICE float Sum(float x) const {
+    return Fold(ColumnSum(x), wave_totals, [](float a, float b) { return a + b; });
+  }
+  template <class Op>
+  DEVICE static float Fold(float of_wave, Lds<float> waves, Op op) {
+    if (LaneId() < kMergeChains) waves[WaveId() * kMergeChains + LaneId()] = of_wave;
+    BarrierLds();
+    float all = waves[Chain()];
+#pragma clang loop unroll(full)
+    for (uint32_t w = 1; w < kWaves; ++w) all = op(all, waves[w * kMergeChains + Chain()]);
+    return all;
+  }
+  DEVICE void Keep(float largest, float total) const {
+    if (ThreadId() >= kMergeChains) return;
+    peaks[Chain()] = largest;
+    totals[Chain()] = total;
+  }
+  // What all chains make of an element, of which chain c has sums[c * apart]; Keep and a barrier before.
+  struct Merged {
+    float o = 0, largest, total = 0;
+  };
+  DEVICE Merged Together(Lds<const float> sums, uint32_t apart) const {
+    Merged all;
+    all.largest = peaks[0];
+#pragma clang loop unroll_count(4)
+    for (uint32_t c = 1; c < kMergeChains; ++c) all.largest = __builtin_fmaxf(all.largest, peaks[c]);
+#pragma clang loop unroll_count(4)
+    for (uint32_t c = 0; c < kMergeChains; ++c) {
+      const float share = Exp(peaks[c] - all.largest);
+      all.o = Fma(sums[c * apart], share, all.o);
+      all.total = Fma(totals[c], share, all.total);
+    }
+    return all;
+  }
+};
+// Element `column` of a row's head `head`.
+template <class Args>
+DEVICE void StoreMerged(const Args& args, uint32_t row, uint32_t head, uint32_t column, MergeChains::Merged all) {
+  if (args.sinks.address != 0) AddSink(At(args.sinks)[head], all.largest, all.o, all.total);
+  StoreGated(args, row, head * args.head_dim + column, all.o / all.total);
+}
+
+// Rows of more than one split: a workgroup a (row, kColumns elements of a head, or all): the same order of additions
+// for any kColumns. Chains are dealt out over so many groups of threads as columns leave.
 template <class Splits, uint32_t kColumns>
 struct MergeSplits {
   using Args = AttendMergeArgs;
   static constexpr uint32_t kBatch = 16;         // parts that a thread asks for at once
-  static constexpr uint32_t kChains = 16;
+  static constexpr uint32_t kChains = kMergeChains;
   static constexpr uint32_t kShares = kThreads;  // whose shares are known at once
-  static constexpr uint32_t kSumsAt = kShares * 4, kScratchAt = kSumsAt + kChains * kColumns * 4;
-  static constexpr uint32_t kLdsBytes = kScratchAt + kWaves * 4;
+  static constexpr uint32_t kSumsAt = kShares * 4, kChainsAt = kSumsAt + kChains * kColumns * 4;
+  static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
   static_assert(kShares % kChains == 0 && kBatch % (kChains * kColumns / kThreads) == 0);
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
@@ -586,12 +698,12 @@ struct MergeSplits {
         At(args.parts) +
         (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
     const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
-    const Lds<float> scratch = arena.Get<float>(kScratchAt);
+    const MergeChains chains(arena, kChainsAt);
     float largest = -1e30f;
     for (uint32_t s = ThreadId(); s < splits; s += kThreads) {
       largest = __builtin_fmaxf(largest, parts[uint64_t{s} * column + hd]);
     }
-    largest = GroupMax<kWaves>(largest, scratch);
+    largest = chains.Largest(largest);
     const uint32_t group = ThreadId() / kWidth, in_slice = ThreadId() % kWidth, d = begin + in_slice;
     float o[kOwn] = {}, total = 0;
     for (uint32_t first = 0; first < splits; first += kShares) {
@@ -610,17 +722,11 @@ struct MergeSplits {
       }
       BarrierLds();
     }
-    total = GroupSum<kWaves>(total, scratch);
+    chains.Keep(largest, chains.Sum(total));
 #pragma clang loop unroll(full)
     for (uint32_t k = 0; k < kOwn; ++k) sums[(group + k * kGroups) * kWidth + in_slice] = o[k];
     BarrierLds();
-    if (ThreadId() < kWidth) {
-      float all = sums[in_slice];
-#pragma clang loop unroll(full)
-      for (uint32_t c = 1; c < kChains; ++c) all += sums[c * kWidth + in_slice];
-      if (args.sinks.address != 0) AddSink(At(args.sinks)[head], largest, all, total);
-      StoreGated(args, row, head * hd + d, all / total);
-    }
+    if (ThreadId() < kWidth) StoreMerged(args, row, head, d, chains.Together(sums + in_slice, kWidth));
     BarrierLds();
   }
 

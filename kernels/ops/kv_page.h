@@ -27,7 +27,7 @@ struct Page {
     return reinterpret_cast<Global<float>>(
         reinterpret_cast<Global<uint8_t>>(k_scales()) + KvScaleBytes(kKey, kHeadDim));
   }
-  // Of fp4: [hd / 32][16 tokens].
+  // Of fp4, KvFp4ScaleAt.
   DEVICE Global<uint8_t> k_bytes() const { return reinterpret_cast<Global<uint8_t>>(k_scales()); }
   DEVICE Global<uint8_t> v_bytes() const { return reinterpret_cast<Global<uint8_t>>(v_scales()); }
   // Elements of token `token`: K is [hd / 32][16][32], V is [hd][16].

@@ -39,35 +39,87 @@ struct Prepare {
   DEVICE static bool Mine() { return LaneId() < kLanes; }
   DEVICE static uint32_t Place() { return Mine() ? LaneId() : 0; }
 
+  // What a head wants beside the sums of its product, asked for before these are there: the weights of its norm, its
+  // row's rotation of each element, and the page that K and V go to.
+  struct Ahead {
+    float norm[kHeld], cosine[kHeld], sine[kHeld];
+    uint32_t page, token;
+  };
+  DEVICE static Ahead AskAhead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
+    Ahead ahead;
+    const bool is_query = head < args.heads, is_value = head >= args.heads + args.kv_heads;
+    const StepView::Place place = step.place(row);
+    const uint32_t position = Uniform(place.position), pages = Uniform(place.pages);
+    if (!is_query) ahead.page = step.words(pages)[args.tables_at + position / kPageTokens];
+    ahead.token = position % kPageTokens;
+    if (is_value) return ahead;
+    if (args.q_norm.address != 0) {
+      const Global<const float> w = At(is_query ? args.q_norm : args.k_norm) + Place();
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) ahead.norm[j] = w[j * kLanes];
+    }
+    if (args.rotary == 0) return ahead;
+    const uint32_t half = args.rotary / 2;
+    const uint64_t first = uint64_t{position} * half;
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) {
+      const uint32_t d = Place() + j * kLanes, pair = d < half ? d : d - half;
+      const uint64_t at = first + (Mine() && d < args.rotary ? pair : 0);
+      ahead.cosine[j] = At(args.cosine)[at];
+      ahead.sine[j] = At(args.sine)[at];
+    }
+    return ahead;
+  }
+
   DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
+    const Ahead ahead = AskAhead(args, step, row, head);
     const Global<const float> at =
         At(args.in) + uint64_t{row} * args.stride + head * kHeadDim + Place();
     const uint64_t apart = uint64_t{args.split_rows} * args.stride;
     const RowFactor factor(args.norm, row, true);
+    Head x = Sums(at, args.splits, apart);
     const float by = factor.Value(args.norm);
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = Mine() ? x.at[j] * by : 0.0f;
+    Finish(ReadArgumentsAgain<Args>(), row, head, ahead, x);
+  }
+
+  // SumSplits of each of this lane's elements, all asked for at once.
+  DEVICE static Head Sums(Global<const float> at, uint32_t splits, uint64_t apart) {
     Head x;
+    if (splits == 1) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = at[j * kLanes];
+      return x;
+    }
+    float parts[kHeld][kMaxSplits];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kMaxSplits; ++i) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) parts[j][i] = at[Min(i, splits - 1) * apart + j * kLanes];
+    }
+    __builtin_amdgcn_sched_barrier(0);
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
-      const float value = SumSplits(at + j * kLanes, args.splits, apart) * by;
-      x.at[j] = Mine() ? value : 0.0f;
+      AddTree(parts[j], splits, [](float a, float b) { return a + b; });
+      x.at[j] = parts[j][0];
     }
-    Finish(ReadArgumentsAgain<Args>(), step, row, head, x);
+    return x;
   }
 
   // x: as the product gave it.
-  DEVICE static void Finish(const Args& args, const StepView& step, uint32_t row, uint32_t head,
+  DEVICE static void Finish(const Args& args, uint32_t row, uint32_t head, const Ahead& ahead,
                             Head x) {
     const bool is_query = head < args.heads;
     const bool is_value = head >= args.heads + args.kv_heads;
-    const uint32_t position = step.position(row);
     if (args.bias.address != 0) {
       const Global<const float> bias = At(args.bias) + head * kHeadDim + Place();
 #pragma clang loop unroll(full)
       for (uint32_t j = 0; j < kHeld; ++j) x.at[j] += Mine() ? bias[j * kLanes] : 0.0f;
     }
     if (!is_value) {
-      if (args.q_norm.address != 0) Norm(args, At(is_query ? args.q_norm : args.k_norm), x);
-      Rotate(args, position, x);
+      if (args.q_norm.address != 0) Norm(args, ahead, x);
+      Rotate(args, ahead, x);
       if constexpr (quant::InfoOf(kFormat).turns) Turn(x);
     }
     if (is_query) {
@@ -81,11 +133,11 @@ struct Prepare {
     }
     const uint32_t kv_head = head - args.heads - (is_value ? args.kv_heads : 0);
     const auto page = PageAt<kFormat, kHeadDim>(
-        At(args.kv), step.pages(row)[args.tables_at + position / kPageTokens], args.kv_heads, kv_head);
-    Append(page, position % kPageTokens, is_value, x);
+        At(args.kv), Uniform(ahead.page), args.kv_heads, kv_head);
+    Append(page, ahead.token, is_value, x);
   }
 
-  DEVICE static void Norm(const Args& args, Global<const float> w, Head& x) {
+  DEVICE static void Norm(const Args& args, const Ahead& ahead, Head& x) {
     float sum = 0;
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; j += 2) {
@@ -94,26 +146,25 @@ struct Prepare {
     }
     const float factor = Rsqrt(WaveSum(sum) * (1.0f / kHeadDim) + args.epsilon);
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = x.at[j] * factor * w[Place() + j * kLanes];
+    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = x.at[j] * factor * ahead.norm[j];
   }
 
   // Rotary dimension R <= head_dim: element i < R / 2 turns with i + R / 2, those from R on stay.
-  DEVICE static void Rotate(const Args& args, uint32_t position, Head& x) {
+  DEVICE static void Rotate(const Args& args, const Ahead& ahead, Head& x) {
     if (args.rotary == 0) return;
-    if (args.rotary != kHeadDim) return RotatePart(args, position, x);
+    if (args.rotary != kHeadDim) return RotatePart(args, ahead, x);
     // Both of a pair are this lane's.
     constexpr uint32_t kApart = kHeld / 2;
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kApart; ++j) {
-      const uint64_t at = uint64_t{position} * (kHeadDim / 2) + Place() + j * kLanes;
-      const float c = At(args.cosine)[at], s = At(args.sine)[at];
+      const float c = ahead.cosine[j], s = ahead.sine[j];
       const float a = x.at[j], b = x.at[j + kApart];
       x.at[j] = Fma(a, c, -(b * s));
       x.at[j + kApart] = Fma(b, c, a * s);
     }
   }
   // The other of a pair is some other lane's.
-  DEVICE static void RotatePart(const Args& args, uint32_t position, Head& x) {
+  DEVICE static void RotatePart(const Args& args, const Ahead& ahead, Head& x) {
     const uint32_t half = args.rotary / 2;
     const Head old = x;
 #pragma clang loop unroll(full)
@@ -127,8 +178,7 @@ struct Prepare {
         const float from = Shuffle(old.at[k], partner % kLanes);
         other = partner / kLanes == k ? from : other;
       }
-      const uint64_t at = uint64_t{position} * half + (turns ? lower ? d : d - half : 0);
-      const float c = At(args.cosine)[at], s = At(args.sine)[at];
+      const float c = ahead.cosine[j], s = ahead.sine[j];
       const float turned = Fma(old.at[j], c, lower ? -(other * s) : other * s);
       x.at[j] = turns ? turned : old.at[j];
     }
@@ -171,24 +221,18 @@ struct Prepare {
                                uint32_t base, float a, float b) {
     constexpr uint32_t kBlocks = kTwo / 32, kLanesOf = quant::kCandidates;
     const uint32_t block = LaneId() / kLanesOf % kBlocks;
-    // The magnitude of element i of this lane's block.
-    const auto element = [&](uint32_t i) {
-      const uint32_t d = block * 32 + i;
+    // Its 32 magnitudes are two for each of the sixteen: elements l % 16 and 16 + l % 16.
+    const auto magnitude = [&](uint32_t half) {
+      const uint32_t d = block * 32 + half * kLanesOf + LaneId() % kLanesOf;
       const float from_a = Shuffle(a, d % kLanes), from_b = Shuffle(b, d % kLanes);
       return __builtin_fabsf(d < kLanes ? from_a : from_b);
     };
-    float largest = 0;
-#pragma clang loop unroll(disable)
-    for (uint32_t i = 0; i < 32; ++i) largest = __builtin_fmaxf(largest, element(i));
+    const float low = magnitude(0), high = magnitude(1);
+    const float largest = MaxRow16(__builtin_fmaxf(low, high));
     const uint32_t first = quant::FirstCandidate(largest);
     const uint32_t candidate = first + LaneId() % kLanesOf;
     const float scale = quant::FloatFromE5m3(static_cast<uint8_t>(candidate)), inverse = 1.0f / scale;
-    float sum = 0;
-#pragma clang loop unroll(disable)
-    for (uint32_t i = 0; i < 32; ++i) {
-      const float y = element(i) * inverse, off = y - RoundToE2m1(y);
-      sum = Fma(off, off, sum);
-    }
+    const float sum = SumOfErrors<0>(high, inverse, SumOfErrors<0>(low, inverse, 0));
     Scored best = {-(sum * scale * scale), candidate};
 #pragma clang loop unroll(full)
     for (uint32_t bit = 1; bit < kLanesOf; bit *= 2) {
@@ -198,13 +242,23 @@ struct Prepare {
     uint32_t code = largest > 0.0f ? best.index : 0;
     if (largest >= 6 * 61440.0f) code = quant::kE5m3Largest;
     if (LaneId() < kBlocks * kLanesOf && LaneId() % kLanesOf == 0) {
-      (is_value ? page.v_bytes() : page.k_bytes())[(base / 32 + block) * kPageTokens + token] =
-          static_cast<uint8_t>(code);
+      (is_value ? page.v_bytes()
+                : page.k_bytes())[KvFp4ScaleAt(is_value, kHeadDim, token, base / 32 + block)] = static_cast<uint8_t>(code);
     }
     const uint32_t l = Place();
     const uint32_t code_a = Code(a, Shuffle(code, l / 32 * kLanesOf));
     const uint32_t code_b = Code(b, Shuffle(code, (l + kLanes) / 32 * kLanesOf));
     StoreCodes(page, token, is_value, base + l, code_a, code_b);
+  }
+  // sum + the squared errors of the sixteen lanes' elements, in order, if they are multiplied by `inverse`.
+  template <int kLane>
+  DEVICE static float SumOfErrors(float magnitude, float inverse, float sum) {
+    if constexpr (kLane == quant::kCandidates) {
+      return sum;
+    } else {
+      const float y = RowLane<kLane>(magnitude) * inverse, off = y - RoundToE2m1(y);
+      return SumOfErrors<kLane + 1>(magnitude, inverse, Fma(off, off, sum));
+    }
   }
   // Codes of elements d and d + kLanes.
   DEVICE static void StoreCodes(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,

@@ -25,6 +25,15 @@ class StepView {
   // Of the step before this one, whose logit row it is; or kHere: token() is the token.
   DEVICE uint32_t from(uint32_t row) const { return words_[words_[4] + row * 4 + 3]; }
   DEVICE uint32_t position(uint32_t row) const { return words_[words_[4] + row * 4 + 1]; }
+  // The same and where in words() the row's page table is, with as few waits as that takes.
+  struct Place {
+    uint32_t position, pages;
+  };
+  DEVICE Place place(uint32_t row) const {
+    const uint32_t rows_at = words_[4], pages_at = words_[6];
+    const Global<const uint32_t> own = words_ + rows_at + row * 4;
+    return {own[1], pages_at + own[2]};
+  }
   // Of the source's tap: which of its rows, both halves counted.
   DEVICE uint32_t input(uint32_t row) const { return words_[words_[11] + row]; }
   // The first of the rows of the half of the source's tap that inputs are of.

@@ -167,6 +167,9 @@ struct ContextOptions {
   size_t program = 0;  // which of LoadedModel::programs
   ResidentMode resident = ResidentMode::kOff;
   bool resident_times = false;  // Context::ResidentTimes
+  // Where ranks hold the same KV head: they share the attention of rows from this position on, where the backend
+  // does that. The bits are the same. 0: from where reading takes longer than what they have to tell each other.
+  uint32_t share_from = 0;
   // What InputOps read: a context of the same model, which outlives this one, runs on the same thread
   // and has fewer than max_in_flight() steps in flight when it is read. Null: the Program has none.
   const Context* source = nullptr;

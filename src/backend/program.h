@@ -95,6 +95,7 @@ struct PagedCache {
   int32_t key_dim = 0;   // elements of a head's K, and of its V
   int32_t value_dim = 0;
   int32_t window = 0;  // tokens that a query sees, its own among them; 0: all
+  int32_t replicas = 1;  // neighbouring ranks that hold the same heads
 };
 struct SlotCache {
   std::string label;

@@ -35,7 +35,7 @@ constexpr int kRepeats = 20;
 
 struct Settings {
   ModelOptions model;
-  int64_t context = 1024, heads = 64, kv_heads = 4, head_dim = 128;
+  int64_t context = 1024, heads = 64, kv_heads = 4, head_dim = 128, share_from = 0;
   uint64_t seed = 0;
   double bound = 0;
   bool time = true;
@@ -115,6 +115,7 @@ class Run {
     }
     options_.kv_type = s_.model.kv_type();
     options_.activations = s_.model.activations();
+    options_.share_from = static_cast<uint32_t>(s_.share_from);
     options_.max_rows = kPage;
     options_.pages = {model::PagesFor(uint64_t{context_tokens_} + 1)};
     ASSIGN_OR_RETURN(context_, model_->weights().CreateContext(options_));
@@ -362,6 +363,8 @@ int RunAttnDecode(Arguments arguments) {
   options.Integer("heads", &s.heads, 1, 1024, "query heads, on all ranks");
   options.Integer("kv-heads", &s.kv_heads, 1, 1024, "key and value heads, on all ranks");
   options.Integer("head-dim", &s.head_dim, 16, 512, "of a head");
+  options.Integer("share-from", &s.share_from, 0, 1 << 20,
+                  "GPUs that hold the same KV head share it from that context on; 0: where that is sooner done");
   options.Number("bound", &s.bound, 0, 1e6,
                  "relative error that fails; 0: 6e-2 with --fast, else by --kv: 2e-5 for f32, "
                  "4e-3 for bf16, 6e-2 for fp8, 2e-1 for fp4 and k8v4");

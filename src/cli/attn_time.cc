@@ -57,11 +57,13 @@ AttentionTime SummaryOf(const std::vector<LaunchReport>& reports, const std::vec
 
 StatusOr<AttentionTime> TimeAttention(const model::ModelConfig& whole, int32_t ranks, const std::string& isa,
                                       const backend::ContextOptions& options, uint32_t position) {
-  ASSIGN_OR_RETURN(const auto directory,
-                   MakeTemporaryCheckpoint(ShareOf(whole, ranks, 1), model::SyntheticFormat::kBF16, 0));
+  const int32_t together = std::max(1, ranks / whole.kv_heads);
+  model::ModelConfig share = ShareOf(whole, ranks, together);
+  if (together > 1) share.kv_heads = 1;
+  ASSIGN_OR_RETURN(const auto directory, MakeTemporaryCheckpoint(share, model::SyntheticFormat::kBF16, 0));
   TimedOptions timed;
   timed.matrix = false;
-  ASSIGN_OR_RETURN(const TimedNode node, OpenTimed(isa, timed));
+  ASSIGN_OR_RETURN(const TimedNode node, OpenTimed(absl::StrCat(isa, "x", together), timed));
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node.sys, "", false, kTimeoutMs));
   ASSIGN_OR_RETURN(const auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
   ASSIGN_OR_RETURN(const auto model, model::Model::Load(backend, directory->path(), {}));
@@ -79,6 +81,7 @@ StatusOr<AttentionTime> TimeAttention(const model::ModelConfig& whole, int32_t r
   std::iota(pages.begin(), pages.end(), 0);
   RETURN_IF_ERROR(RunToken(context.get(), attention + 1, position, pages));
   std::vector<LaunchReport> reports = node.clock->Take();
+  reports.erase(std::remove_if(reports.begin(), reports.end(), [](const auto& r) { return r.gpu != 0; }), reports.end());
   std::sort(reports.begin(), reports.end(),
             [](const auto& a, const auto& b) { return a.dispatch_id < b.dispatch_id; });
   // A long list of pages goes ahead of the step by a kernel of its own.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The packets of one token's attention under the timing model, for `mainarch attn-decode`: on one GPU, with
-// that GPU's share of the heads. Ranks attend side by side and wait for nobody, so one stands for all.
+// that GPU's share of the heads. Ranks attend side by side and wait for nobody, so one stands for all; or for those that
+// hold its KV head, with which it may share long rows, and then all of these run.
 #ifndef MAINARCH_CLI_ATTN_TIME_H_
 #define MAINARCH_CLI_ATTN_TIME_H_
 

@@ -112,7 +112,9 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
       const backend::PagedCache& cache = backend::CacheOf(program, *attention);
       const auto window = static_cast<uint32_t>(cache.window);
       const uint64_t seen = window > 0 ? std::min(step.position, window) : step.position;
-      kv = seen * shape.pools[static_cast<size_t>(attention->cache)].page_bytes / kernels::kPageTokens;
+      // Of a head that several ranks hold each of them needs its part.
+      kv = seen * shape.pools[static_cast<size_t>(attention->cache)].page_bytes / kernels::kPageTokens /
+           static_cast<uint64_t>(cache.replicas);
     }
     least += cost.weight_bytes + kv;
     absl::StrAppend(&name, name.empty() ? "" : " + ", backend::OpName(program.ops[i]));

@@ -75,6 +75,7 @@ int32_t Builder::CacheOfWindow(int32_t window) {
   cache.kv_heads = std::max(1, config_.kv_heads / ranks_);
   cache.key_dim = cache.value_dim = config_.StoredHeadDim();
   cache.window = window;
+  cache.replicas = std::max(1, ranks_ / config_.kv_heads);
   caches.push_back(std::move(cache));
   return static_cast<int32_t>(caches.size()) - 1;
 }

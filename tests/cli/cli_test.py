@@ -672,6 +672,18 @@ class AttnDecode(Case):
         self.check("--device", "sim:gfx942", "--kv", "bf16", "--no-time", *one, bound=4e-3)
 
     @needs_gpus
+    def test_ranks_share_a_head(self):
+        # Two GPUs with the same KV head read it once between them.
+        one = ["--heads", 8, "--kv-heads", 1, "--head-dim", 32, "--context", 70000, "--share-from", 50000]
+        report = self.check("--device", "sim:gfx950x2", "--kv", "fp8", *one, bound=6e-2)
+        self.assertEqual([packet["kernel"] for packet in report["modelled"]["packets"]],
+                         ["prepare_fp8_32", "share_queries", "attend_long_fp8_32", "attend_shared_merge"])
+        counts = report["counts"]
+        self.assertEqual(counts["least_bytes"], report["kv_bytes"])
+        self.assertLess(counts["memory_bytes"], 1.03 * counts["least_bytes"])
+        self.assertGreater(counts["link_bytes"], 0)
+
+    @needs_gpus
     def test_virtual_node(self):
         report = self.check("--device", "sim:gfx942x2", "--heads", 8, "--kv-heads", 2, "--context", 530, bound=4e-3)
         self.assertNotIn("seconds", report)
@@ -684,7 +696,7 @@ class AttnDecode(Case):
         # By the timing model, a GPU's share: 3 packets, K and V from memory, some of the ceiling.
         modelled = report["modelled"]
         self.assertEqual([packet["kernel"] for packet in modelled["packets"]],
-                         ["prepare_bf16_128", "attend_bf16_128", "attend_merge"])
+                         ["prepare_bf16_128", "attend_bf16_128", "attend_long_merge"])
         attend, merge = modelled["packets"][1:]
         self.assertAlmostEqual(modelled["us"], attend["us"] + merge["us"])
         self.assertAlmostEqual(modelled["merge_us"], merge["us"])

@@ -62,13 +62,14 @@ backend::ResidentMode ResidentByDefault() {
 
 StatusOr<std::unique_ptr<Runner>> Runner::Create(std::shared_ptr<const model::Model> model,
                                                  backend::KvType kv, uint32_t max_rows,
-                                                 backend::Activations activations,
+                                                 backend::Activations activations, uint32_t share_from,
                                                  backend::ResidentMode resident) {
   std::unique_ptr<Runner> runner(new Runner());
   backend::ContextOptions options;
   options.resident = resident;
   options.kv_type = kv;
   options.activations = activations;
+  options.share_from = share_from;
   options.max_rows = max_rows;
   options.max_logit_rows = max_rows;
   // One list of pages for all caches, whatever their windows.

@@ -40,6 +40,7 @@ class Runner {
   static StatusOr<std::unique_ptr<Runner>> Create(
       std::shared_ptr<const model::Model> model, backend::KvType kv, uint32_t max_rows,
       backend::Activations activations = backend::Activations::kF32,
+      uint32_t share_from = backend::ContextOptions().share_from,
       backend::ResidentMode resident = ResidentByDefault());
 
   // Runs tokens at the next positions in one step, logits for every row (or only the last).

@@ -171,6 +171,55 @@ TEST(room_for_a_long_context_changes_no_bit) {
   }
 }
 
+// Ranks that hold the same KV head share what long rows read, in steps of few rows: the bits are those of one GPU, which
+// has no one to share with, and of steps of many rows.
+TEST(shared_heads_change_no_bit) {
+  struct Where {
+    int32_t kv_heads;
+    backend::KvType kv;
+    const char* isa;
+    std::vector<const char*> counts;
+  };
+  for (const Where& where : {Where{1, backend::KvType::kFp4, "gfx950", {"", "x2", "x8"}},
+                             Where{2, backend::KvType::kFp8, "gfx942", {"", "x4"}}}) {
+    model::ModelConfig c;
+    c.model_type = "qwen3";
+    c.hidden = 256;
+    c.layers = 3;
+    c.heads = 8 * where.kv_heads;
+    c.kv_heads = where.kv_heads;
+    c.head_dim = 32;
+    c.intermediate = 128;
+    c.vocab = 512;
+    c.max_position = 66'000;
+    c.tied_embeddings = true;
+    c.rms_eps = 1e-6f;
+    c.rope.theta = 1e6;
+    c.rope.rotary_dim = 32;
+    c.sparse_layer.assign(3, false);
+    const std::string directory = test::ScratchDirectory() + "/shared" + std::to_string(where.kv_heads);
+    CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, {}));
+    const std::vector<uint32_t> tokens = Prompt(300, 512);
+    std::vector<std::vector<float>> want;
+    for (const char* count : where.counts) {
+      const std::string device = std::string("sim:") + where.isa + count;
+      auto model = test::LoadOn(directory, {device, "", 0, false});
+      CHECK_OK(model);
+      for (const std::vector<size_t>& pieces : std::vector<std::vector<size_t>>{{300}, {140, 12, 120, 16, 9, 1}}) {
+        auto runner = Runner::Create(*model, where.kv, 300, backend::Activations::kF32, 150);
+        CHECK_OK(runner);
+        auto logits = AllLogits(runner->get(), tokens, pieces);
+        CHECK_OK(logits);
+        if (want.empty()) want = *logits;
+        for (size_t i = 0; i < want.size(); ++i) {
+          if (!Same((*logits)[i], want[i])) std::printf("# %s: position %zu\n", device.c_str(), i);
+          CHECK(Same((*logits)[i], want[i]));
+        }
+      }
+    }
+  }
+}
+
 TEST(orders_of_arrival_change_no_bit) {
   const std::string directory = test::WriteFixture({"T2", "bf16", 1});
   CHECK(!directory.empty());

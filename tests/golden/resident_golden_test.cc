@@ -59,7 +59,7 @@ std::vector<Where> Wheres() {
 StatusOr<std::vector<std::vector<float>>> Logits(std::shared_ptr<const model::Model> model, backend::KvType kv,
                                                  ResidentMode mode, backend::ResidentCounts* counts) {
   ASSIGN_OR_RETURN(const auto runner,
-                   test::Runner::Create(std::move(model), kv, 24, backend::Activations::kF32, mode));
+                   test::Runner::Create(std::move(model), kv, 24, backend::Activations::kF32, 0, mode));
   const std::vector<uint32_t> tokens = test::Prompt(40, 256);
   std::vector<std::vector<float>> out;
   size_t at = 0;
@@ -260,11 +260,11 @@ TEST(two_engines_of_a_group_take_turns) {
   auto model = test::LoadOn(directory, {"sim:gfx950x2", "", 0, false});
   CHECK_OK(model);
   const std::vector<uint32_t> tokens = test::Prompt(12, 256);
-  auto alone = test::Runner::Create(*model, backend::KvType::kBF16, 4, backend::Activations::kF32, ResidentMode::kOff);
+  auto alone = test::Runner::Create(*model, backend::KvType::kBF16, 4, backend::Activations::kF32, 0, ResidentMode::kOff);
   CHECK_OK(alone);
   std::vector<std::unique_ptr<test::Runner>> both;
   for (const ResidentMode mode : {ResidentMode::kOn, ResidentMode::kOn, ResidentMode::kOff}) {
-    auto made = test::Runner::Create(*model, backend::KvType::kBF16, 4, backend::Activations::kF32, mode);
+    auto made = test::Runner::Create(*model, backend::KvType::kBF16, 4, backend::Activations::kF32, 0, mode);
     CHECK_OK(made);
     both.push_back(*std::move(made));
   }
@@ -285,7 +285,7 @@ TEST(it_leaves_when_nothing_is_asked_of_it) {
   CHECK(!directory.empty());
   auto model = test::LoadOn(directory, {"sim:gfx942x2", "", 0, false});
   CHECK_OK(model);
-  auto runner = test::Runner::Create(*model, backend::KvType::kBF16, 4, backend::Activations::kF32, ResidentMode::kOn);
+  auto runner = test::Runner::Create(*model, backend::KvType::kBF16, 4, backend::Activations::kF32, 0, ResidentMode::kOn);
   CHECK_OK(runner);
   for (uint32_t i = 0; i < 3; ++i) {
     const uint32_t token = 5 + i;
@@ -343,7 +343,7 @@ TEST(trouble_while_it_stays_is_named) {
     auto loaded = model::Model::Load(*backend, directory, {});
     CHECK_OK(loaded);
     std::shared_ptr<const model::Model> model = *loaded;
-    auto runner = test::Runner::Create(model, backend::KvType::kBF16, 4, backend::Activations::kF32, ResidentMode::kOn);
+    auto runner = test::Runner::Create(model, backend::KvType::kBF16, 4, backend::Activations::kF32, 0, ResidentMode::kOn);
     CHECK_OK(runner);
     uint32_t token = 7;
     CHECK_OK((*runner)->Extend({&token, 1}, false));

@@ -25,14 +25,13 @@ class Page {
   float K(uint32_t slot, uint32_t d) const {
     constexpr uint32_t kStep = kernels::kStepColumns;
     const uint32_t place = kernels::StepPlace(d % kStep);
-    return Element(kernels::KeyForm(format_), at_,
-                   (d / kStep * kernels::kPageTokens + slot) * kStep + place, scales(), slot, d);
+    return Element(/*value=*/false, at_, (d / kStep * kernels::kPageTokens + slot) * kStep + place, scales(), slot, d);
   }
   float V(uint32_t slot, uint32_t d) const {
     const KvForm key = kernels::KeyForm(format_), form = kernels::ValueForm(format_);
     const uint32_t index = form == KvForm::kFp4 ? kernels::KvFp4ValueAt(head_dim_, slot, d)
                                                 : d * kernels::kPageTokens + slot;
-    return Element(form, at_ + kernels::KvSideBytes(key, head_dim_), index,
+    return Element(/*value=*/true, at_ + kernels::KvSideBytes(key, head_dim_), index,
                    scales() + kernels::KvScaleBytes(key, head_dim_), slot, d);
   }
 
@@ -42,11 +41,12 @@ class Page {
            kernels::KvSideBytes(kernels::ValueForm(format_), head_dim_);
   }
   // Of a side and its multipliers.
-  float Element(KvForm form, const uint8_t* side, uint32_t index, const uint8_t* scales, uint32_t slot,
+  float Element(bool value, const uint8_t* side, uint32_t index, const uint8_t* scales, uint32_t slot,
                 uint32_t d) const {
+    const KvForm form = value ? kernels::ValueForm(format_) : kernels::KeyForm(format_);
     if (form == KvForm::kFp4) {
       return quant::FloatFromE2m1(quant::Mxfp4Nibble(side, index)) *
-             quant::FloatFromE5m3(scales[d / 32 * kernels::kPageTokens + slot]);
+             quant::FloatFromE5m3(scales[kernels::KvFp4ScaleAt(value, head_dim_, slot, d / 32)]);
     }
     if (form == KvForm::kFp8) {
       float factor;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "backend/ops.h"
 #include "backend/program.h"
 #include "kernels/long_args.h"
 
@@ -19,6 +20,12 @@ inline bool IsLong(const backend::PagedCache& cache, uint32_t splits) {
 inline uint32_t MostSplitsOf(const backend::PagedCache& cache, uint32_t splits) {
   const auto window = static_cast<uint32_t>(cache.window);
   return std::min(splits, window == 0 ? kernels::kLongSplits : kernels::MostSplits(window));
+}
+
+// Whether ranks that hold the same KV head share its attention, in steps of few rows.
+inline bool IsShared(const backend::PagedCache& cache, const backend::AttentionOp& op, uint32_t splits) {
+  return IsLong(cache, splits) && cache.replicas > 1 && cache.kv_heads == 1 &&
+         op.heads * cache.replicas <= static_cast<int32_t>(kernels::kMaxGroup);
 }
 
 }  // namespace mainarch::amdgpu

@@ -13,7 +13,7 @@
 
 #include "backend/amdgpu/amdgpu_backend.h"
 #include "backend/backend.h"
-#include "kernels/decoder_args.h"
+#include "kernels/long_args.h"
 
 namespace mainarch::amdgpu {
 
@@ -65,6 +65,16 @@ Status CheckProgram(const backend::Program& program);
 // The same of a KV type.
 Status CheckKvType(const backend::Program& program, backend::KvType type);
 
+// Attention that ranks with the same KV head share (kernels/long_args.h).
+struct ShareShape {
+  uint64_t at = 0;  // of their words, from the start of a rank's exchange memory
+  uint64_t ranks = 0, heads = 0, head_dim = 0;  // the most that any has; heads of one rank
+  kernels::ShareBytes words;                    // with room for these
+  uint32_t per_step = 0;                        // such attentions
+  // Queries of all of a head's ranks, of all rows.
+  uint64_t query_floats() const { return kernels::kShareRows * ranks * heads * head_dim; }
+};
+
 // Sizes of a context that do not depend on the rank.
 struct Shape {
   backend::ContextOptions options;
@@ -73,6 +83,7 @@ struct Shape {
   uint32_t page_lists = 0;       // of a sequence: paged caches
   uint64_t positions = 0;        // that a sequence can have
   uint64_t attend_floats = 0;    // of one row, all its heads and splits: attention's parts
+  ShareShape share;
   uint32_t hidden_stride = 0;
   uint32_t chunks = 0;       // of a row of x
   uint32_t max_splits = 0;   // of the longest context
@@ -122,6 +133,7 @@ struct RankMemory {
   // Of each buffer that an InputOp writes, x apart; else 0, or, where there are none, empty.
   std::vector<uint64_t> input_squares, input_splits;
   uint64_t attend_parts = 0;
+  uint64_t shared_queries = 0;  // of ShareShape::query_floats
   uint64_t router_logits = 0;
   uint64_t logits = 0;       // this rank's share
   uint64_t host_logits = 0;  // all ranks', in host memory

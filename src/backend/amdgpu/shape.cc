@@ -83,6 +83,16 @@ void AddPools(const Program& program, Shape* shape) {
       kStepChanges));
 }
 
+// One more attention that ranks share. What heads all of them have.
+uint64_t AddShare(const backend::PagedCache& cache, const backend::AttentionOp& op, ShareShape* share) {
+  share->ranks = std::max(share->ranks, static_cast<uint64_t>(cache.replicas));
+  share->heads = std::max(share->heads, static_cast<uint64_t>(op.heads));
+  share->head_dim = std::max(share->head_dim, static_cast<uint64_t>(cache.key_dim));
+  share->words = kernels::ShareBytesOf(share->ranks, share->heads, share->head_dim);
+  ++share->per_step;
+  return static_cast<uint64_t>(op.heads * cache.replicas);
+}
+
 // Attention's splits, and the parts that they leave.
 void AddSplits(const Program& program, Shape* shape) {
   shape->max_splits = std::max(1u, CeilDivide(shape->positions, kernels::kSplitTokens));
@@ -94,8 +104,11 @@ void AddSplits(const Program& program, Shape* shape) {
     const bool latents = LatentOf(program, attention->cache) != nullptr;
     const uint64_t splits = latents ? std::min(shape->max_splits, kernels::kLatentMostSplits)
                                     : MostSplitsOf(backend::CacheOf(program, *attention), shape->max_splits);
-    shape->attend_floats = std::max(shape->attend_floats, static_cast<uint64_t>(attention->heads) * splits *
-                                                              kernels::AttendPartFloats(dim));
+    uint64_t heads = static_cast<uint64_t>(attention->heads);
+    if (!latents && IsShared(backend::CacheOf(program, *attention), *attention, shape->max_splits)) {
+      heads = AddShare(backend::CacheOf(program, *attention), *attention, &shape->share);
+    }
+    shape->attend_floats = std::max(shape->attend_floats, heads * splits * kernels::AttendPartFloats(dim));
     if (latents) most = kLatentPartBytes;
   }
   const uint32_t rows = shape->options.max_rows;
@@ -192,6 +205,8 @@ Shape ShapeOf(const Program& program, const backend::ContextOptions& options) {
     shape.exchange =
         kernels::ExchangeBytesOf(static_cast<uint32_t>(program.ranks), options.max_rows,
                                  shape.pair_rows, shape.hidden_stride);
+    shape.share.at = shape.exchange.bytes;
+    shape.exchange.bytes += 2 * shape.share.words.half;
   }
   // Products whose k workgroups may share: of steps of few rows.
   shape.sum_rows = std::min(options.max_rows, kernels::kSplitRows);

@@ -242,6 +242,47 @@ TEST(splits_of_long_contexts) {
   CHECK_EQ(amdgpu::MostSplitsOf(cache, 8192), 4u);
 }
 
+// Ranks that hold the same KV head share it in long contexts, as far as one workgroup takes all their queries.
+TEST(what_ranks_share) {
+  Program p = Small();
+  p.ranks = 4;
+  p.max_position = 1 << 20;
+  backend::ContextOptions options;
+  options.max_rows = 64;
+  options.pages = {1 << 16};
+  backend::AttentionOp& op = Attention(p);
+  backend::PagedCache& cache = Paged(p);
+  op.heads = 4;
+  cache.kv_heads = 1;
+  const auto shape = [&] { return ShapeOf(p, options); };
+  CHECK_EQ(shape().share.words.half, 0u);  // each rank has its own head
+  const uint64_t alone = shape().exchange.bytes, floats = shape().attend_floats;
+  cache.replicas = 4;
+  CHECK_EQ(shape().share.per_step, 1u);
+  CHECK_EQ(shape().share.at, alone);
+  const kernels::ShareBytes words = kernels::ShareBytesOf(4, 4, static_cast<uint64_t>(cache.key_dim));
+  CHECK_EQ(shape().exchange.bytes, alone + 2 * words.half);
+  CHECK_EQ(words.half, words.chains_at + uint64_t{16} * 4 * 18 * static_cast<uint64_t>(cache.key_dim) * 8);
+  CHECK_EQ(shape().attend_floats, 4 * floats);
+  CHECK(shape().attend_rows >= kernels::kShareRows);
+  CHECK_EQ(shape().share.query_floats(), uint64_t{16} * 16 * static_cast<uint64_t>(cache.key_dim));
+  op.heads = 5;  // 20 queries to a head
+  CHECK_EQ(shape().share.per_step, 0u);
+  op.heads = 4;
+  cache.window = 4096;
+  CHECK_EQ(shape().share.per_step, 0u);
+  cache.window = 0;
+  options.pages = {4096};  // 65,536 tokens
+  CHECK_EQ(shape().share.per_step, 0u);
+  // Rows before the first that is shared are never, nor is anything without others.
+  kernels::AttendShare share;
+  share.from = 200;
+  CHECK(!kernels::IsShared(share, 1000));
+  share.log_ranks = 1;
+  CHECK(!kernels::IsShared(share, 199));
+  CHECK(kernels::IsShared(share, 200));
+}
+
 TEST(sizes_at_their_limits) {
   Program p = Small();
   backend::ContextOptions options;

@@ -161,8 +161,8 @@ std::vector<Case> AllCases() {
   for (auto make :
        {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, LitmusCases, ResidentCases, ProbeCases,
         FidelityCases, DecoderStepCases, DecoderRouteCases, DecoderMatrixCases, DecoderExpertCases,
-        DecoderAttentionCases, DecoderLatentCases, DecoderReduceCases, DecoderRowCases, DecoderHeadCases, StateCases,
-        SampleCases}) {
+        DecoderAttentionCases, DecoderSharedCases, DecoderLatentCases, DecoderReduceCases, DecoderRowCases,
+        DecoderHeadCases, StateCases, SampleCases}) {
     for (Case& test : make()) all.push_back(std::move(test));
   }
   return all;

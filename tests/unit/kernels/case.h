@@ -168,6 +168,7 @@ std::vector<Case> DecoderRouteCases();
 std::vector<Case> DecoderMatrixCases();
 std::vector<Case> DecoderExpertCases();
 std::vector<Case> DecoderAttentionCases();
+std::vector<Case> DecoderSharedCases();
 std::vector<Case> DecoderLatentCases();
 std::vector<Case> DecoderReduceCases();
 std::vector<Case> DecoderRowCases();

@@ -39,6 +39,63 @@ void EmitPrepare(const backend::AttentionOp& op, const backend::PagedCache& cach
           CeilDivide(to->rows * heads, kernels::kWaves));
 }
 
+// Which of a step's shared attentions `op` is.
+uint32_t TurnOf(const backend::AttentionOp& op, const Lowering& to) {
+  uint32_t turn = 0;
+  for (const backend::Op& any : to.program.ops) {
+    const auto* other = std::get_if<backend::AttentionOp>(&any);
+    if (other == nullptr) continue;
+    if (other == &op) break;
+    turn += IsShared(backend::CacheOf(to.program, *other), *other, to.shape.max_splits);
+  }
+  return turn;
+}
+
+// Bytes of a head's K and V from which ranks that hold it do better to share them: by the timing model, by which they take
+// some 14 us longer to agree, and read 6 TB/s each.
+constexpr uint64_t kShareBytes = uint64_t{96} << 20;
+
+uint32_t ShareFrom(const backend::PagedCache& cache, const Shape& shape) {
+  const uint64_t page = kernels::KvPageBytes(shape.kv, static_cast<uint32_t>(cache.key_dim));
+  const uint64_t from = shape.options.share_from != 0 ? shape.options.share_from
+                                                      : kShareBytes / page * kernels::kPageTokens;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(from, kernels::kSplitTokens, UINT32_MAX));
+}
+
+// Where this rank and the others that hold its KV head meet; nothing, where each attends alone. Large steps have work
+// for all anyway.
+kernels::AttendShare ShareOf(const backend::AttentionOp& op, const backend::PagedCache& cache, const Lowering& to) {
+  kernels::AttendShare share;
+  if (!IsShared(cache, op, to.shape.max_splits) || to.rows > std::min(kernels::kShareRows, to.shape.attend_rows)) {
+    return share;
+  }
+  const auto ranks = static_cast<uint32_t>(cache.replicas), rank = static_cast<uint32_t>(to.rank);
+  while (1u << share.log_ranks < ranks) ++share.log_ranks;
+  share.rank = rank % ranks;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    share.exchange[r].address = to.memory.exchange[rank - share.rank + r] + to.shape.share.at;
+  }
+  share.queries.address = to.memory.shared_queries;
+  share.half = to.shape.share.words.half;
+  share.chains_at = to.shape.share.words.chains_at;
+  share.from = ShareFrom(cache, to.shape);
+  share.sequence = TurnOf(op, to);
+  share.per_step = to.shape.share.per_step;
+  return share;
+}
+
+void EmitShareQueries(const backend::AttentionOp& op, const backend::PagedCache& cache,
+                      const kernels::AttendShare& share, Lowering* to) {
+  kernels::ShareQueriesArgs args;
+  to->SetStep(&args);
+  args.qkv.address = to->At(op.qkv);
+  args.share = share;
+  args.stride = to->Stride(op.qkv);
+  args.columns = static_cast<uint32_t>(op.heads * cache.key_dim);
+  to->Add("share_queries", args, uint64_t{to->rows} * CeilDivide(args.columns, kernels::kThreads),
+          /*resident=*/true);
+}
+
 void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache, uint32_t first,
                 Lowering* to) {
   kernels::AttendArgs args;
@@ -63,9 +120,14 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
     args.gate.address = to->At(op.gate);
     args.gate_stride = to->Stride(op.gate);
   }
-  const auto kernel = is_long ? AttendLongKernel : AttendKernel;
-  to->Add(kernel(to->shape.kv, cache.key_dim), args,
-          uint64_t{args.row_count} * args.kv_heads * args.max_splits);
+  const uint64_t units = uint64_t{args.row_count} * args.kv_heads * args.max_splits;
+  const kernels::AttendShare share = ShareOf(op, cache, *to);
+  if (share.log_ranks != 0) EmitShareQueries(op, cache, share, to);
+  if (is_long) {
+    to->Add(AttendLongKernel(to->shape.kv, cache.key_dim), kernels::AttendLongArgs{args, share}, units);
+  } else {
+    to->Add(AttendKernel(to->shape.kv, cache.key_dim), args, units);
+  }
   if (args.max_splits == 1) return;
   kernels::AttendMergeArgs merge;
   to->SetStep(&merge);
@@ -81,8 +143,17 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   merge.head_dim = static_cast<uint32_t>(cache.key_dim);
   merge.first_row = first;
   merge.row_count = args.row_count;
-  const uint32_t columns = is_long ? kernels::kLongMergeColumns : kernels::kMergeColumns;
-  to->Add(is_long ? "attend_long_merge" : "attend_merge", merge,
+  if (share.log_ranks != 0) {
+    const uint64_t slices = merge.head_dim / kernels::kLongMergeColumns;
+    to->Add("attend_shared_merge", kernels::AttendSharedMergeArgs{merge, share},
+            uint64_t{args.row_count} * (args.heads << share.log_ranks) * slices, /*resident=*/true);
+    return;
+  }
+  // Of few rows what a merge waits for counts, and the one of long contexts waits once; it merges the same to the bit
+  // but for a window, whose splits are others. Of many rows it would read in vain.
+  const bool at_once = is_long || (cache.window == 0 && to->rows <= kernels::kShareRows);
+  const uint32_t columns = at_once ? kernels::kLongMergeColumns : kernels::kMergeColumns;
+  to->Add(at_once ? "attend_long_merge" : "attend_merge", merge,
           uint64_t{args.row_count} * args.heads * CeilDivide(merge.head_dim, columns));
 }
 
