@@ -105,6 +105,4 @@ const cpu::Kernels* PlainTileKernels(const cpu::Kernels& others) {
   return &kernels;
 }
 
-bool PlainTilesTake(cpu::PanelFormat format) { return cpu::portable::HasTiles(format); }
-
 }  // namespace mainarch::test

@@ -12,8 +12,6 @@ namespace mainarch::test {
 
 // `others`, but for products with bf16 activations. Valid until the next call.
 const cpu::Kernels* PlainTileKernels(const cpu::Kernels& others);
-// Whether they have panels of that format; AMX goes by vectors for the others.
-bool PlainTilesTake(cpu::PanelFormat format);
 
 }  // namespace mainarch::test
 

@@ -250,7 +250,8 @@ struct Kernels {
   //   |err| <= (2^-8 + (K + 8) 2^-23) sum_k |w_k x_k| + K 2^-125 max_k(|w_k|, |x_k|, 1) s,
   // s the largest scale: 2^-8 from rounding x (8 significant bits, to nearest), 2^-24 relative for
   // each of the K additions and the scaling (Arm's BFDOT, which rounds to odd: 2^-23), and what is below
-  // 2^-126 taken for zero.
+  // 2^-126 taken for zero. AMX rounds weights, too, with scale and addend applied (kernels/tiles.h), of formats but
+  // kBF16, kFp8 and kMxfp4: 2^-8 + 2^-16 more of sum_k |w_k x_k|, |w| as Panels says of formats with addends.
   void (*matmul_bf16)(const MatmulArgs&);
   void (*experts_down_bf16)(const ExpertsDownArgs&);
   void (*to_bf16)(const float* x, uint16_t* out, int64_t n);  // to nearest even

@@ -72,12 +72,10 @@ class Amx {
 };
 
 void RunMatmulTiles(const MatmulArgs& a) {
-  if (!HasTiles(a.w.format)) return RunMatmulBF16(a);
   Amx unit;
   TileMatmul(unit, a);
 }
 void RunExpertsDownTiles(const ExpertsDownArgs& a) {
-  if (!HasTiles(a.experts[a.active[0]].format)) return RunExpertsDownBF16(a);
   Amx unit;
   TileExpertsDown(unit, a);
 }
