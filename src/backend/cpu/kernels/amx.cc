@@ -94,13 +94,23 @@ class Amx {
   }
 };
 
+// Who has AMX is Intel's.
+template <class Args>
+Args Near(Args a) {
+  a.near = kNearBytes;
+  return a;
+}
+
+void RunMatmulNear(const MatmulArgs& a) { RunMatmul(Near(a)); }
+void RunExpertsDownNear(const ExpertsDownArgs& a) { RunExpertsDown(Near(a)); }
+void RunExpertsDownInt8Near(const ExpertsDownArgs& a) { RunExpertsDownInt8(Near(a)); }
 void RunMatmulTiles(const MatmulArgs& a) {
   Amx unit;
-  TileMatmul(unit, a);
+  TileMatmul(unit, Near(a));
 }
 void RunExpertsDownTiles(const ExpertsDownArgs& a) {
   Amx unit;
-  TileExpertsDown(unit, a);
+  TileExpertsDown(unit, Near(a));
 }
 
 void RunMatmulInt8Tiles(const MatmulArgs& a) {
@@ -108,12 +118,15 @@ void RunMatmulInt8Tiles(const MatmulArgs& a) {
     Amx unit;
     if (TileMatmulInt8(unit, a)) return;
   }
-  RunMatmulInt8(a);
+  RunMatmulInt8(Near(a));
 }
 
 constexpr Kernels WithTiles() {
   Kernels kernels = kTable;
   kernels.name = "amx";
+  kernels.matmul = RunMatmulNear;
+  kernels.experts_down = RunExpertsDownNear;
+  kernels.experts_down_int8 = RunExpertsDownInt8Near;
   kernels.matmul_bf16 = RunMatmulTiles;
   kernels.experts_down_bf16 = RunExpertsDownTiles;
   kernels.matmul_int8 = RunMatmulInt8Tiles;

@@ -70,7 +70,7 @@ struct Int8 : F {
   static MAINARCH_INLINE_BYTES void Part(const Panels& w, const uint8_t* const* panel,
                                                          const uint8_t* const* scales,
                                                          const uint8_t* const* rows, int part,
-                                                         size_t ahead, V* sum) {
+                                                         const Ahead& ahead, V* sum) {
     const Int8Layout layout = Int8LayoutOf(w.cols);
     const int8_t* x[MR];
     const int32_t* before[MR];
@@ -91,7 +91,7 @@ struct Int8 : F {
       int64_t end = run_end < group_end ? run_end : group_end;
       if (end > k1) end = k1;
       V dot[NP * MR];
-      Piece<MR, NP>(panel, x, before, k, end, ahead, dot);
+      Piece<MR, NP>(panel, x, before, k, end, ahead.At(k), dot);
       MAINARCH_UNROLL_BYTES for (int p = 0; p < NP; ++p) {
         const V scale = F::Scale(scales[p], group);
         MAINARCH_UNROLL_BYTES for (int m = 0; m < MR; ++m) {

@@ -187,7 +187,8 @@ template <int NP>
 struct TilePanels {
   const uint8_t* data[NP];
   const uint8_t* scales[NP];
-  size_t ahead;  // what lies so many bytes further on is read next; 0: nothing
+  size_t next;   // what lies so many bytes further on is read next; 0: nothing
+  Ahead ahead;
 };
 
 // The product of one block: MT tiles of rows (up to 16 each) and NP panels. Sums of MT * NP tiles.
@@ -226,7 +227,7 @@ struct TileBlock {
   inline __attribute__((always_inline)) void DecodeTiles(const Groups& groups, int64_t k, int64_t cols, Tiles& tiles) const {
     _Pragma("GCC unroll 1") for (int p = 0; p < NP; ++p) {
       const uint8_t* data = panels.data[p];
-      Prefetch<kTileCols / F::kCols * F::kBytes>(data + k / F::kCols * F::kBytes, panels.ahead);
+      Prefetch<kTileCols / F::kCols * F::kBytes>(data + k / F::kCols * F::kBytes, panels.ahead.At(k));
       DecodeGroups<F>(groups, data, panels.scales[p], k, k + cols, tables, reinterpret_cast<uint16_t*>(tiles[p]));
       if (cols < kTileCols) __builtin_memset(tiles[p] + cols * 32, 0, kTileBytes - static_cast<size_t>(cols) * 32);
     }
@@ -236,7 +237,7 @@ struct TileBlock {
   void LoadPlain(int64_t k, int64_t cols) const {
     const uint8_t* from = panels.data[P] + 32 * k;
     if (cols == kTileCols) {
-      Prefetch<kTileBytes>(from, panels.ahead);
+      Prefetch<kTileBytes>(from, panels.ahead.At(k));
       unit.template Load<B>(from, 64);
       return;
     }
@@ -415,9 +416,9 @@ class TileProducts {
 
   template <int NP>
   static void FetchScales(const Panels& w, const TilePanels<NP>& panels) {
-    if (panels.ahead == 0) return;
+    if (panels.next == 0) return;
     for (int p = 0; p < NP; ++p) {
-      for (size_t at = 0; at < w.stride - w.scale_offset; at += 64) FetchAhead(panels.scales[p], panels.ahead + at);
+      for (size_t at = 0; at < w.stride - w.scale_offset; at += 64) FetchAhead(panels.scales[p], panels.next + at);
     }
   }
 
@@ -444,10 +445,11 @@ class TileProducts {
     const TileRows rows(a.x16, a.rows);
     for (; *panel + NP <= a.panel_end; *panel += NP) {
       TilePanels<NP> panels = At<NP>(a.w, a.w.data + static_cast<size_t>(*panel) * a.w.stride);
-      panels.ahead = NP * a.w.stride;
+      panels.next = NP * a.w.stride;
       if (*panel + NP >= a.panel_end) {
-        panels.ahead = a.after == nullptr ? 0 : static_cast<size_t>(a.after - panels.data[0]);
+        panels.next = a.after == nullptr ? 0 : static_cast<size_t>(a.after - panels.data[0]);
       }
+      panels.ahead = Ahead(a.w, panels.next, a.near, NP);
       FetchScales(a.w, panels);
       Block<F, false, 1, NP>(a, panels, *panel, 0, rows);
     }
@@ -508,10 +510,11 @@ class TileProducts {
 
   template <int NP>
   void Experts(const ExpertsDownArgs& a, int64_t panel) {
-    ExpertPanels<NP>(a, panel, [&](const Panels& w, const uint8_t* first, size_t ahead,
+    ExpertPanels<NP>(a, panel, [&](const Panels& w, const uint8_t* first, size_t next,
                                    const int32_t* entries, int32_t count, int slot) {
       TilePanels<NP> panels = At<NP>(w, first);
-      panels.ahead = ahead;
+      panels.next = next;
+      panels.ahead = Ahead(w, next, a.near, NP);
       for (int32_t at = 0; at < count; at += 16) {
         ExpertRows<NP>(a, w, panels, entries + at, count - at < 16 ? count - at : 16, slot);
       }
