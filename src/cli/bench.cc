@@ -54,7 +54,7 @@ void Declare(Settings* s, Options* options) {
   options->Integer("chunk", &s->chunk, 1, 1 << 16, "rows of a prefill step");
   options->Integer("repetitions", &s->repetitions, 1, 1000, "of each case; figures are medians");
   options->Integer("probe-mb", &s->probe_mb, 0, 1 << 20,
-                   "memory that a read probe reads; 0: chosen, up to 1074");
+                   "memory that a read probe reads; 0: 1074, or more where caches are larger");
   options->Flag("ops", &s->ops, "time every operator of the last decode case");
   options->Flag("json", &s->json, "one JSON object");
   s->model.DeclareDevice(options);

@@ -9,11 +9,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "backend/cpu/threads.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cli/bench_kernels.h"
@@ -24,7 +26,8 @@ namespace {
 
 constexpr double kNearNs = 100;  // same cache 26-50 ns, other cache 166-220 ns on Zen 4
 constexpr int kPasses = 2;       // the better one counts
-constexpr size_t kQuickBytes = size_t{256} << 20;  // eight times the cache of a CCD
+constexpr uint64_t kQuickBytes = uint64_t{256} << 20;  // at least
+constexpr uint64_t kDefaultBytes = uint64_t{1} << 30;  // at least, where there are
 
 double PerSecond(double amount, int64_t ns) { return amount / (static_cast<double>(ns) * 1e-9); }
 
@@ -177,6 +180,19 @@ uint64_t AvailableBytes(absl::string_view meminfo) {
 
 }  // namespace
 
+namespace {
+
+uint64_t CacheBytes() {
+  static const uint64_t bytes =
+      cpu::CacheBytesOf([](const std::string& path) { return ReadWholeFile(path, size_t{1} << 16); });
+  return bytes;
+}
+
+// A stream through so many is not answered by caches: they have lost a byte by the time it comes again.
+uint64_t QuickBytes() { return std::max(kQuickBytes, 2 * CacheBytes()); }
+
+}  // namespace
+
 uint64_t DefaultProbeBytes() {
   // What the page cache would give back counts too: a checkpoint that has just been read fills it,
   // and a probe that shrank for it would measure the processor's cache.
@@ -186,7 +202,8 @@ uint64_t DefaultProbeBytes() {
     bytes = static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
             static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   }
-  return std::clamp<uint64_t>(bytes / 8, uint64_t{64} << 20, uint64_t{1} << 30) >> 20 << 20;
+  const uint64_t wanted = std::max(kDefaultBytes, 4 * CacheBytes());
+  return std::clamp<uint64_t>(bytes / 8, uint64_t{64} << 20, wanted) >> 20 << 20;
 }
 
 StatusOr<std::unique_ptr<Probes>> Probes::Create(int threads, uint64_t bytes) {
@@ -239,10 +256,12 @@ ReadProbe Probes::Read() {
 
 ReadProbe Probes::Quick() {
   ReadProbe probe;
-  probe.all = Bandwidth(all_.get(), huge_, std::min(huge_.size(), kQuickBytes));
+  probe.all = Bandwidth(all_.get(), huge_, std::min<size_t>(huge_.size(), QuickBytes()));
   Place(&probe);
   return probe;
 }
+
+double Probes::Whole() { return Bandwidth(all_.get(), huge_, huge_.size()); }
 
 PeakProbe Probes::Peak() {
   PeakProbe peak;

@@ -47,9 +47,11 @@ class Probes {
 
   // Everything, some tenths of a second.
   ReadProbe Read();
-  // What all threads read of huge pages, and where they sit: some hundredths, for the two sides of a
-  // repetition. The other rates are 0.
+  // What all threads read of huge pages, twice what caches hold, and where they sit: some hundredths to tenths,
+  // for the two sides of a repetition. The other rates are 0.
   ReadProbe Quick();
+  // The rate of all threads through all of the bytes.
+  double Whole();
   PeakProbe Peak();
   int threads() const { return all_->workers(); }
   uint64_t bytes() const { return huge_.size(); }
@@ -63,7 +65,7 @@ class Probes {
   Mapping huge_, small_;
 };
 
-// A read probe's bytes by default: 1 GB, less on small machines.
+// A read probe's bytes by default: 1 GB and four times what caches hold, less on small machines.
 uint64_t DefaultProbeBytes();
 
 }  // namespace mainarch::cli

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/random_matrices.h"
+#include "support/plain_tiles.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -16,6 +17,16 @@ using namespace mainarch::test;
 namespace {
 
 using Bytes = std::vector<uint8_t>;
+
+// This machine's targets, where the system permits with tiles, and tiles in plain code.
+std::vector<const cpu::Kernels*> TestedKernels() {
+  std::vector<const cpu::Kernels*> tested = cpu::UsableKernels();
+  for (const cpu::Kernels* kernels : tested) {
+    if (kernels->may_round != nullptr && !kernels->may_round()) std::printf("# %s: no tiles\n", kernels->name);
+  }
+  tested.push_back(PlainTileKernels(*tested.back()));
+  return tested;
+}
 
 Bytes RowOf(const cpu::Kernels* kernels, const cpu::Panels& panels, const float* x) {
   Bytes row(cpu::Int8LayoutOf(panels.cols).bytes, 0xa5);
@@ -147,7 +158,7 @@ TEST(runs_at_the_ends_of_floats) {
 TEST(products_stay_in_the_stated_bound_and_rows_do_not_mix) {
   std::mt19937 rng(5);
   size_t formats = 0;
-  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+  for (const cpu::Kernels* kernels : TestedKernels()) {
     for (Format format : kFormats) {
       for (auto [out, in] : {std::pair<int64_t, int64_t>{48, 64}, {37, 160}, {130, 320}, {16, 1024}}) {
         in = Columns(format, in);
@@ -156,7 +167,7 @@ TEST(products_stay_in_the_stated_bound_and_rows_do_not_mix) {
         CHECK_OK(packed);
         if (!HasInt8(*packed)) continue;
         ++formats;
-        constexpr size_t kRows = 11;
+        constexpr size_t kRows = 35, kCheckedRows = 11;  // tiles take 16
         const size_t width = static_cast<size_t>(in) + 32;
         Rows x = MakeRows(kRows, width);
         std::vector<Bytes> rows;
@@ -168,6 +179,7 @@ TEST(products_stay_in_the_stated_bound_and_rows_do_not_mix) {
           held.push_back(HeldBy(test_context, rows.back(), packed->panels, row.data()));
         }
         for (const Bytes& row : rows) in8.push_back(row.data());
+        Bytes decoded(cpu::DecodedBytes(packed->panels.cols) + 63);
         const int64_t even = packed->plan.panels & ~int64_t{1};
         for (const auto epilogue : {cpu::Epilogue::kStore, cpu::Epilogue::kAdd, cpu::Epilogue::kGateUp}) {
           cpu::MatmulArgs args = {packed->panels, 0, packed->plan.panels, nullptr, nullptr, 1, epilogue};
@@ -178,8 +190,9 @@ TEST(products_stay_in_the_stated_bound_and_rows_do_not_mix) {
             args.out = &alone.out[r];
             kernels->matmul_int8(args);
           }
-          for (size_t count = 2; count <= kRows; ++count) {
+          for (size_t count : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 35}) {
             const size_t first = kRows - count;
+            args.decoded = count % 3 == 0 ? nullptr : decoded.data() + (-reinterpret_cast<uintptr_t>(decoded.data()) & 63);
             Rows y = MakeRows(count, static_cast<size_t>(out) + 64);
             args.x8 = in8.data() + first;
             args.out = y.out.data();
@@ -188,7 +201,7 @@ TEST(products_stay_in_the_stated_bound_and_rows_do_not_mix) {
             for (size_t r = 0; r < count; ++r) CHECK(y.data[r] == alone.data[first + r]);
           }
           if (epilogue != cpu::Epilogue::kStore) continue;
-          for (size_t r = 0; r < kRows; ++r) {
+          for (size_t r = 0; r < kCheckedRows; ++r) {
             std::vector<double> size, held_size, most_size;
             const auto want = Expected(source.matrix, 0, out, 0, in, x.in[r], &size);
             const auto near = Expected(source.matrix, 0, out, 0, in, held[r].x.data(), &held_size);
@@ -255,7 +268,7 @@ TEST(sums_hold_the_largest_codes) {
 
 TEST(column_shards_add_up_to_the_same_bits) {
   std::mt19937 rng(2);
-  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+  for (const cpu::Kernels* kernels : TestedKernels()) {
     for (Format format : kFormats) {
       for (int64_t in : {256, 320, 384, 1536, 64}) {
         const int64_t out = 40;
@@ -288,6 +301,19 @@ TEST(column_shards_add_up_to_the_same_bits) {
                                     &partial.out[static_cast<size_t>(r)], 1, cpu::Epilogue::kStore};
             args.x8 = &rows;
             kernels->matmul_int8(args);
+            // Many rows, which lie anyhow: all of them this one.
+            constexpr size_t kMany = 18;
+            Rows many = MakeRows(kMany, 64);
+            const std::vector<const uint8_t*> same(kMany, rows);
+            Bytes decoded(cpu::DecodedBytes(packed->panels.cols) + 63);
+            args.decoded = decoded.data() + (-reinterpret_cast<uintptr_t>(decoded.data()) & 63);
+            args.x8 = same.data();
+            args.out = many.out.data();
+            args.rows = kMany;
+            kernels->matmul_int8(args);
+            for (const std::vector<float>& y : many.data) {
+              CHECK(std::memcmp(y.data(), partial.in[static_cast<size_t>(r)], 48 * sizeof(float)) == 0);
+            }
             parts.push_back(partial.in[static_cast<size_t>(r)]);
           }
           if (!has) break;

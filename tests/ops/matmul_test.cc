@@ -31,10 +31,15 @@ std::vector<const cpu::Kernels*> TestedKernels() {
   return tested;
 }
 
-// Not the stand-in for tiles, of formats that have none.
 bool Rounds(const cpu::Kernels* kernels, cpu::PanelFormat format) {
-  return kernels->matmul_bf16 != nullptr && cpu::HasBF16Dot(format) &&
-         (absl::string_view(kernels->name) != "plain tiles" || test::PlainTilesTake(format));
+  return kernels->matmul_bf16 != nullptr && cpu::HasBF16Dot(format);
+}
+
+// Tiles take weights rounded to bf16 where a scale is not a power of two, but for fp8.
+bool RoundsWeights(const cpu::Kernels* kernels, cpu::PanelFormat format) {
+  const absl::string_view name = kernels->name;
+  return (name == "amx" || name == "plain tiles") && format != cpu::PanelFormat::kBF16 &&
+         format != cpu::PanelFormat::kFp8 && format != cpu::PanelFormat::kMxfp4;
 }
 
 }  // namespace
@@ -203,11 +208,13 @@ TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
           const std::vector<double> want = Expected(source.matrix, 0, out, 0, in, x.in[r], &size);
           const std::vector<double> near =
               Expected(source.matrix, 0, out, 0, in, rounded.in[r], &rounded_size);
-          const double sums = static_cast<double>(in + 8) * 0x1p-23;
+          const bool weights = RoundsWeights(kernels, packed->panels.format);
+          const double sums = static_cast<double>(in + 8) * 0x1p-23 + (weights ? 0x1p-8 + 0x1p-16 : 0);
+          // All but the rounding of x, and of weights, is that of fp32 sums.
+          const double rest = weights ? 0x1p-8 + 1e-6 : 1e-6;
           for (size_t i = 0; i < want.size(); ++i) {
             CHECK_LE(std::fabs(alone[r][i] - want[i]), size[i] * (0x1p-8 + sums) + 1e-30);
-            // And all but the rounding of x is that of fp32 sums.
-            CHECK_LE(std::fabs(alone[r][i] - near[i]), rounded_size[i] * 1e-6 + 1e-30);
+            CHECK_LE(std::fabs(alone[r][i] - near[i]), rounded_size[i] * rest + 1e-30);
           }
         }
       }
@@ -217,9 +224,10 @@ TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
 
 TEST(column_shards_add_up_to_the_same_bits) {
   std::mt19937 rng(2);
-  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+  for (const cpu::Kernels* kernels : TestedKernels()) {
     for (Format format : kFormats) {
-      for (int64_t in : {256, 320, 384, 1536, 64}) {
+      for (auto [in, fast] : {std::pair<int64_t, bool>{256, false}, {320, false}, {384, false}, {1536, false},
+                              {64, false}, {256, true}, {320, true}, {1536, true}}) {
         const int64_t out = 40;
         in = Columns(format, in);
         const Source source = RandomMatrix(format, out, in, &rng);
@@ -232,18 +240,27 @@ TEST(column_shards_add_up_to_the_same_bits) {
           const Weight weight = CutColumns(source.matrix, ranks, 32);
           Rows partial = MakeRows(static_cast<size_t>(ranks), 64);
           std::vector<const float*> parts;
+          bool weights = false;
           for (int32_t r = 0; r < ranks; ++r) {
             auto packed = Pack(program, weight, r);
             CHECK_OK(packed);
+            if (fast && !Rounds(kernels, packed->panels.format)) break;
+            weights = RoundsWeights(kernels, packed->panels.format);
             // The shard's own copy of its input, padded.
             const backend::WeightSlice& slice = weight.ranks[static_cast<size_t>(r)][0];
             Rows own = MakeRows(1, static_cast<size_t>(in) + 32);
             std::copy(x.data[0].begin() + slice.col_begin, x.data[0].begin() + slice.col_end,
                       own.data[0].begin());
-            kernels->matmul({packed->panels, 0, packed->plan.panels, own.in.data(),
-                             &partial.out[static_cast<size_t>(r)], 1, cpu::Epilogue::kStore});
+            std::vector<uint16_t> own16(own.data[0].size());
+            const uint16_t* rows16 = own16.data();
+            if (fast) kernels->to_bf16(own.in[0], own16.data(), static_cast<int64_t>(own16.size()));
+            cpu::MatmulArgs args = {packed->panels, 0, packed->plan.panels, own.in.data(),
+                                    &partial.out[static_cast<size_t>(r)], 1, cpu::Epilogue::kStore};
+            args.x16 = &rows16;
+            (fast ? kernels->matmul_bf16 : kernels->matmul)(args);
             parts.push_back(partial.in[static_cast<size_t>(r)]);
           }
+          if (parts.empty()) break;  // it has no such product
           std::vector<float> sum(64, 0.0f);
           kernels->add_tree(sum.data(), parts.data(), ranks, 48);
           if (whole.empty()) {
@@ -251,7 +268,8 @@ TEST(column_shards_add_up_to_the_same_bits) {
             std::vector<double> size;
             const std::vector<double> want = Expected(source.matrix, 0, out, 0, in, x.in[0], &size);
             for (size_t i = 0; i < want.size(); ++i) {
-              CHECK_LE(std::fabs(sum[i] - want[i]), size[i] * 1e-6 + 1e-30);
+              const double share = (fast ? 0x1p-8 : 0) + (fast && weights ? 0x1p-8 + 0x1p-16 : 0) + 1e-6;
+              CHECK_LE(std::fabs(sum[i] - want[i]), size[i] * share + 1e-30);
             }
           }
           CHECK(std::memcmp(whole.data(), sum.data(), static_cast<size_t>(out) * sizeof(float)) ==
@@ -459,7 +477,8 @@ TEST(experts_are_added_up_and_nothing_depends_on_what_is_computed_together) {
           for (size_t i = 0; i < kOut; ++i) {
             const double error = double{together[static_cast<size_t>(r * kWide) + i]} -
                                  w[0] * first[i] - w[1] * second[i];
-            const double bound = fast ? 0x1p-8 + (kIn + 8) * 0x1p-23 : 1e-6;
+            const double of_weights = RoundsWeights(kernels, panels[0].format) ? 0x1p-8 + 0x1p-16 : 0;
+            const double bound = fast ? 0x1p-8 + of_weights + (kIn + 8) * 0x1p-23 : 1e-6;
             CHECK_LE(std::fabs(error), bound * (w[0] * size[i] + w[1] * other_size[i]) + 1e-30);
           }
           // The row by itself, an expert at a time, so many panels at a time.
@@ -503,7 +522,7 @@ TEST(amx_and_its_stand_in_give_the_same_bits) {
         CHECK_OK(packed);
         // Of fp8 sums are scaled by vectors, whose portable code rounds twice.
         const cpu::PanelFormat panels = packed->panels.format;
-        if (!test::PlainTilesTake(panels) || panels == cpu::PanelFormat::kFp8) continue;
+        if (!cpu::HasBF16Dot(panels) || panels == cpu::PanelFormat::kFp8) continue;
         for (size_t count : {1u, 16u, 33u}) {
           const size_t width = static_cast<size_t>(in) + 32;
           std::vector<std::vector<uint16_t>> x16(count, std::vector<uint16_t>(width));

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 #include "backend/cpu/kernels/tiles.h"
+#include "backend/cpu/kernels/tiles_int8.h"
 
 namespace mainarch::test {
 namespace {
@@ -29,6 +31,12 @@ class PlainTiles {
     rows_[2] = rows_[3] = second;
     if (r1 > 0) rows_[5] = r1;
   }
+  void ConfigureBytes(int rows, int cols) {
+    for (const int tile : {0, 1, 4, 5}) rows_[tile] = rows;
+    rows_[6] = rows_[7] = cols / 4;
+    for (int& bytes : bytes_) bytes = 64;
+    bytes_[4] = bytes_[5] = cols;
+  }
   template <int I>
   void Zero() {
     std::memset(tiles_[I], 0, sizeof(tiles_[I]));
@@ -37,7 +45,7 @@ class PlainTiles {
   void Load(const void* from, size_t stride) {
     Zero<I>();
     for (int r = 0; r < rows_[I]; ++r) {
-      std::memcpy(tiles_[I] + 64 * r, static_cast<const uint8_t*>(from) + r * stride, 64);
+      std::memcpy(tiles_[I] + 64 * r, static_cast<const uint8_t*>(from) + r * stride, static_cast<size_t>(bytes_[I]));
     }
   }
   template <int I>
@@ -65,6 +73,24 @@ class PlainTiles {
     }
   }
 
+  template <int C, int A, int B>
+  void DotBytes() {
+    if (rows_[C] != rows_[A] || bytes_[A] != 4 * rows_[B]) std::abort();
+    for (int m = 0; m < rows_[C]; ++m) {
+      for (int n = 0; n < 16; ++n) {
+        int32_t sum;
+        uint8_t* at = tiles_[C] + 64 * m + 4 * n;
+        std::memcpy(&sum, at, sizeof(sum));
+        for (int k = 0; k < rows_[B]; ++k) {
+          for (int i = 0; i < 4; ++i) {
+            sum += static_cast<int8_t>(tiles_[A][64 * m + 4 * k + i]) * static_cast<int8_t>(tiles_[B][64 * k + 4 * n + i]);
+          }
+        }
+        std::memcpy(at, &sum, sizeof(sum));
+      }
+    }
+  }
+
  private:
   float Half(int tile, int row, int i) const {
     uint16_t bits;
@@ -73,8 +99,11 @@ class PlainTiles {
   }
 
   int rows_[8] = {};
+  int bytes_[8] = {64, 64, 64, 64, 64, 64, 64, 64};  // of a row
   uint8_t tiles_[8][1024] = {};
 };
+
+void (*others_int8)(const cpu::MatmulArgs&) = nullptr;  // for what goes by vectors
 
 void Matmul(const cpu::MatmulArgs& args) {
   PlainTiles unit;
@@ -84,6 +113,11 @@ void Matmul(const cpu::MatmulArgs& args) {
 void ExpertsDown(const cpu::ExpertsDownArgs& args) {
   PlainTiles unit;
   cpu::portable::TileExpertsDown(unit, args);
+}
+
+void MatmulInt8(const cpu::MatmulArgs& args) {
+  PlainTiles unit;
+  if (!cpu::portable::TileMatmulInt8(unit, args)) others_int8(args);
 }
 
 void ToBF16(const float* x, uint16_t* out, int64_t n) {
@@ -101,10 +135,10 @@ const cpu::Kernels* PlainTileKernels(const cpu::Kernels& others) {
   kernels.matmul_bf16 = Matmul;
   kernels.experts_down_bf16 = ExpertsDown;
   kernels.to_bf16 = ToBF16;
+  kernels.matmul_int8 = MatmulInt8;
+  others_int8 = others.matmul_int8;
   kernels.may_round = nullptr;
   return &kernels;
 }
-
-bool PlainTilesTake(cpu::PanelFormat format) { return cpu::portable::HasTiles(format); }
 
 }  // namespace mainarch::test

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "backend/cpu/threads.h"
 #include "backend/source.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
@@ -58,6 +59,7 @@ Status PagedPool::Allocate(const backend::PagedCache& cache, backend::KvType typ
   chunk_stride_ = IndexOf(ranks_, 0, 0) * head_bytes_;
   const uint64_t chunks = (uint64_t{pages} + kKvChunkPages - 1) / kKvChunkPages;
   ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(chunks * chunk_stride_, /*huge_pages=*/true));
+  SpreadOverNodes(memory_.data(), memory_.size());
   return OkStatus();
 }
 

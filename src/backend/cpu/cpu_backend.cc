@@ -163,6 +163,7 @@ Status CpuModel::Reserve(bool panels) {
     }
   }
   ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(bytes + panel_bytes_, /*huge_pages=*/true));
+  SpreadOverNodes(memory_.data(), memory_.size());
   uint8_t* at = memory_.data();
   for (int32_t rank = 0; rank < program.ranks; ++rank) {
     std::vector<RankWeight>& own = weights_[static_cast<size_t>(rank)];

@@ -33,7 +33,7 @@ namespace {
 [[maybe_unused]] bool HasAvx512Bf16() { return HasAvx512() && CPU_FEATURE_ACTIVE(AVX512_BF16); }
 
 [[maybe_unused]] bool HasAmx() {
-  return HasAvx512Bf16() && CPU_FEATURE_ACTIVE(AMX_TILE) && CPU_FEATURE_ACTIVE(AMX_BF16);
+  return HasAvx512Bf16() && CPU_FEATURE_ACTIVE(AMX_TILE) && CPU_FEATURE_ACTIVE(AMX_BF16) && CPU_FEATURE_ACTIVE(AMX_INT8);
 }
 #elif defined(__aarch64__)
 // What the kernel says that it and the CPU have (getauxval asks nobody: the dynamic linker keeps it).

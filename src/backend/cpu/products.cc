@@ -18,14 +18,17 @@ constexpr uint64_t kMaxPhases = uint64_t{1} << 20;
 
 }  // namespace
 
-uint32_t Workspace::ItemPanels(int64_t panels) const {
+uint32_t Workspace::ItemPanels(int64_t panels, bool pairs) const {
   // Alone a worker takes as much as it can: an item has its price, and nobody is there to take one over.
   const int64_t items = workers == 1 ? 1 : int64_t{kItemsPerWorker} * workers;
   const int64_t wanted = panels * ranks / items;
   const int64_t most = rows() > kMaxBlockRows ? kManyRowsItemPanels : kMaxItemPanels;
-  const uint32_t even = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 2, most)) & ~1u;
   // Never more items than the team can count.
   const int64_t least = panels * ranks / Team::kMaxItems + 1;
+  // Panels that are no pairs go by two all the same, which share what they read of x, but where two would be
+  // half of a worker's share: in a large team.
+  if (!pairs && wanted < 2 && least == 1) return 1;
+  const uint32_t even = static_cast<uint32_t>(std::clamp<int64_t>(wanted, 2, most)) & ~1u;
   return std::max(even, static_cast<uint32_t>((least + 1) & ~int64_t{1}));
 }
 

@@ -2,13 +2,17 @@
 #include "backend/cpu/threads.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/fd.h"
 
 namespace mainarch::cpu {
@@ -135,6 +139,67 @@ uint32_t UsableCpusOf(absl::Span<const uint32_t> cpus, const ReadText& read) {
 uint32_t UsableCpus() {
   return UsableCpusOf(AffinityCpus(),
                       [](const std::string& path) { return ReadWholeFile(path, kFileLimit); });
+}
+
+uint64_t CacheBytesOf(const ReadText& read) {
+  constexpr int kMaxCpus = 4096, kMaxIndex = 8;
+  std::map<std::string, uint64_t> caches;  // by level and the CPUs that share it
+  uint32_t last_level = 0;
+  for (int cpu = 0; cpu < kMaxCpus; ++cpu) {
+    for (int index = 0; index < kMaxIndex; ++index) {
+      const std::string folder = absl::StrCat("/sys/devices/system/cpu/cpu", cpu, "/cache/index", index, "/");
+      const auto level = read(folder + "level"), size = read(folder + "size"), shared = read(folder + "shared_cpu_list");
+      if (!level.ok() || !size.ok() || !shared.ok()) {
+        if (index > 0) break;
+        cpu = kMaxCpus;  // no more of them
+        break;
+      }
+      uint32_t number;
+      uint64_t kb;
+      absl::string_view text = absl::StripAsciiWhitespace(*size);
+      if (!absl::SimpleAtoi(*level, &number) || !absl::ConsumeSuffix(&text, "K") || !absl::SimpleAtoi(text, &kb) ||
+          number < last_level || kb > UINT64_MAX / 1024) {
+        continue;
+      }
+      if (number > last_level) caches.clear();
+      last_level = number;
+      caches[*shared] = kb * 1024;
+    }
+  }
+  uint64_t bytes = 0;
+  for (const auto& [cpus, size] : caches) bytes += size;
+  return bytes;
+}
+
+std::vector<uint32_t> MemoryNodesOf(absl::Span<const uint32_t> cpus, const ReadText& read) {
+  const auto online = read("/sys/devices/system/node/online");
+  std::vector<uint32_t> nodes;
+  if (!online.ok()) return nodes;
+  for (const uint32_t node : ParseCpuList(*online)) {
+    const auto text = read(absl::StrCat("/sys/devices/system/node/node", node, "/cpulist"));
+    if (!text.ok()) continue;
+    const std::vector<uint32_t> own = ParseCpuList(*text);
+    if (std::any_of(own.begin(), own.end(),
+                    [&](uint32_t cpu) { return std::binary_search(cpus.begin(), cpus.end(), cpu); })) {
+      nodes.push_back(node);
+    }
+  }
+  return nodes;
+}
+
+void SpreadOverNodes(void* memory, size_t bytes) {
+  // Of <numaif.h>, which Debian has in a package of its own.
+  constexpr int kDefault = 0, kInterleave = 3;
+  constexpr uint32_t kBits = 8 * sizeof(unsigned long), kMostNodes = 1024;
+  static const std::vector<uint32_t> nodes = MemoryNodesOf(
+      AffinityCpus(), [](const std::string& path) { return ReadWholeFile(path, kFileLimit); });
+  if (nodes.size() < 2 || nodes.back() >= kMostNodes || bytes == 0) return;
+  int policy = kDefault;
+  if (syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0) != 0 || policy != kDefault) return;
+  unsigned long mask[kMostNodes / kBits] = {};
+  for (const uint32_t node : nodes) mask[node / kBits] |= 1ul << node % kBits;
+  // Refused, memory comes from where it is touched first.
+  syscall(SYS_mbind, memory, bytes, kInterleave, mask, kMostNodes + 1, 0);
 }
 
 }  // namespace mainarch::cpu

@@ -37,6 +37,16 @@ std::vector<uint32_t> ParseCpuList(absl::string_view text);
 uint64_t QuotaOf(absl::string_view cpu_max);
 uint64_t QuotaOf(absl::string_view quota_us, absl::string_view period_us);
 
+// Bytes of the last caches of all of a machine's CPUs, as its files say; 0 if they do not.
+uint64_t CacheBytesOf(const ReadText& read);
+
+// The NUMA nodes that some of these CPUs (ascending) belong to; none where the machine does not say.
+std::vector<uint32_t> MemoryNodesOf(absl::Span<const uint32_t> cpus, const ReadText& read);
+// Asks for pages of all nodes that this process may run on, in turns, for memory that all threads read and that
+// nobody has touched: so threads of every node get what all memories give together. Where there is one node, or
+// the process has a policy of its own (numactl), nothing changes.
+void SpreadOverNodes(void* memory, size_t bytes);
+
 }  // namespace mainarch::cpu
 
 #endif  // MAINARCH_BACKEND_CPU_THREADS_H_

@@ -127,7 +127,8 @@ class Workspace {
   bool UsesBF16(backend::WeightId w) const;
   const Panels* UsesInt8(int32_t rank, backend::WeightId w) const;
   int64_t MostPanels(backend::WeightId w) const;
-  uint32_t ItemPanels(int64_t panels) const;
+  // Panels of an item; pairs: those of gate and up, which stay together.
+  uint32_t ItemPanels(int64_t panels, bool pairs) const;
   const float* NormRow(int32_t rank, uint64_t tag, backend::WeightId norm, const uint32_t* rows,
                        int64_t count, int64_t row, Worker* scratch) const;
   const float* ColumnsOf(int64_t rows, int64_t width, uint64_t tag, Worker* scratch) const;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -126,4 +127,46 @@ TEST(what_is_no_membership_says_nothing) {
     CHECK_EQ(UsableCpusOf(Range(0, 3), Reader(files)), 4u);
   }
   CHECK(cpu::UsableCpus() >= 1);
+}
+
+TEST(last_caches_count_once_each) {
+  Files files;
+  const auto cache = [&](uint32_t cpu, uint32_t index, const char* level, const char* size, const char* shared) {
+    const std::string folder =
+        "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(index) + "/";
+    files[folder + "level"] = level;
+    files[folder + "size"] = size;
+    files[folder + "shared_cpu_list"] = shared;
+  };
+  CHECK_EQ(cpu::CacheBytesOf(Reader(files)), 0u);
+  for (uint32_t cpu = 0; cpu < 4; ++cpu) {  // two groups of two with a third level each
+    cache(cpu, 0, "1\n", "48K\n", std::to_string(cpu).c_str());
+    cache(cpu, 1, "3\n", "32768K\n", cpu < 2 ? "0-1\n" : "2-3\n");
+    cache(cpu, 2, "2\n", "2048K\n", std::to_string(cpu).c_str());
+  }
+  CHECK_EQ(cpu::CacheBytesOf(Reader(files)), uint64_t{64} << 20);
+  cache(3, 1, "3\n", "much\n", "2-3\n");
+  cache(2, 1, "nine\n", "32768K\n", "2-3\n");
+  CHECK_EQ(cpu::CacheBytesOf(Reader(files)), uint64_t{32} << 20);
+}
+
+TEST(memory_nodes_are_those_of_our_cpus) {
+  Files files;
+  CHECK(cpu::MemoryNodesOf(Range(0, 3), Reader(files)).empty());
+  files["/sys/devices/system/node/online"] = "0-2\n";
+  files["/sys/devices/system/node/node0/cpulist"] = "0-3\n";
+  files["/sys/devices/system/node/node1/cpulist"] = "4-7\n";
+  files["/sys/devices/system/node/node2/cpulist"] = "\n";  // memory alone
+  CHECK(cpu::MemoryNodesOf(Range(0, 3), Reader(files)) == Range(0, 0));
+  CHECK(cpu::MemoryNodesOf(Range(3, 4), Reader(files)) == Range(0, 1));
+  CHECK(cpu::MemoryNodesOf(Range(6, 9), Reader(files)) == Range(1, 1));
+}
+
+// On one node nothing changes; on several the memory has a policy. Either way it is there.
+TEST(memory_that_is_spread_is_there) {
+  auto memory = Mapping::Anonymous(size_t{1} << 22, /*huge_pages=*/true);
+  CHECK_OK(memory);
+  cpu::SpreadOverNodes(memory->data(), memory->size());
+  for (size_t at = 0; at < memory->size(); at += 4096) memory->data()[at] = 1;
+  cpu::SpreadOverNodes(nullptr, 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The target "amx": avx512_bf16, but that products with bf16 activations run on AMX (AMX-TILE,
-// AMX-BF16: Intel from Sapphire Rapids on), through tiles.h.
+// The target "amx": avx512_bf16, but that products with bf16 activations, and those of many rows of 8 bits, run
+// on AMX (AMX-TILE, AMX-BF16, AMX-INT8: Intel from Sapphire Rapids on), through tiles.h and tiles_int8.h.
 //
 // Tiles are state of a thread that the kernel keeps only for processes that have asked for it, once
 // for all threads (arch_prctl(2), ARCH_REQ_XCOMP_PERM; Linux 5.16). It is asked for when an engine
@@ -13,6 +13,7 @@
 
 #include "backend/cpu/kernels/table.h"
 #include "backend/cpu/kernels/tiles.h"
+#include "backend/cpu/kernels/tiles_int8.h"
 
 namespace mainarch::cpu {
 namespace avx512_bf16 {
@@ -22,7 +23,14 @@ namespace {
 constexpr int kRequestPermission = 0x1023;
 constexpr int kTileData = 18;
 
-bool MayUseTiles() { return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0; }
+// Products of 8 bits are there without it, too.
+bool permitted = false;  // atomic
+
+bool MayUseTiles() {
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return false;
+  __atomic_store_n(&permitted, true, __ATOMIC_RELAXED);
+  return true;
+}
 
 // Intel's manual, volume 1, 18.2: palette 1 has eight tiles of at most 16 rows of 64 bytes.
 struct alignas(64) TileConfig {
@@ -53,6 +61,17 @@ class Amx {
     }
     asm volatile("ldtilecfg %0" ::"m"(config));
   }
+  // tiles_int8.h
+  void ConfigureBytes(int rows, int cols) {
+    TileConfig config;
+    for (int i = 0; i < 2; ++i) {
+      config.rows[i] = config.rows[4 + i] = static_cast<uint8_t>(rows);
+      config.rows[6 + i] = static_cast<uint8_t>(cols / 4);
+      config.row_bytes[i] = config.row_bytes[6 + i] = 64;
+      config.row_bytes[4 + i] = static_cast<uint16_t>(cols);
+    }
+    asm volatile("ldtilecfg %0" ::"m"(config));
+  }
   template <int I>
   void Zero() {
     asm volatile("tilezero %%tmm%c0" ::"i"(I));
@@ -69,24 +88,48 @@ class Amx {
   void Dot() {
     asm volatile("tdpbf16ps %%tmm%c0, %%tmm%c1, %%tmm%c2" ::"i"(B), "i"(A), "i"(C));
   }
+  template <int C, int A, int B>
+  void DotBytes() {
+    asm volatile("tdpbssd %%tmm%c0, %%tmm%c1, %%tmm%c2" ::"i"(B), "i"(A), "i"(C));
+  }
 };
 
+// Who has AMX is Intel's.
+template <class Args>
+Args Near(Args a) {
+  a.near = kNearBytes;
+  return a;
+}
+
+void RunMatmulNear(const MatmulArgs& a) { RunMatmul(Near(a)); }
+void RunExpertsDownNear(const ExpertsDownArgs& a) { RunExpertsDown(Near(a)); }
+void RunExpertsDownInt8Near(const ExpertsDownArgs& a) { RunExpertsDownInt8(Near(a)); }
 void RunMatmulTiles(const MatmulArgs& a) {
-  if (!HasTiles(a.w.format)) return RunMatmulBF16(a);
   Amx unit;
-  TileMatmul(unit, a);
+  TileMatmul(unit, Near(a));
 }
 void RunExpertsDownTiles(const ExpertsDownArgs& a) {
-  if (!HasTiles(a.experts[a.active[0]].format)) return RunExpertsDownBF16(a);
   Amx unit;
-  TileExpertsDown(unit, a);
+  TileExpertsDown(unit, Near(a));
+}
+
+void RunMatmulInt8Tiles(const MatmulArgs& a) {
+  if (a.rows >= kInt8TileRows && __atomic_load_n(&permitted, __ATOMIC_RELAXED)) {
+    Amx unit;
+    if (TileMatmulInt8(unit, a)) return;
+  }
+  RunMatmulInt8(Near(a));
 }
 
 constexpr Kernels WithTiles() {
   Kernels kernels = kTable;
   kernels.name = "amx";
+  kernels.matmul = RunMatmulNear;
+  kernels.experts_down = RunExpertsDownNear;
+  kernels.experts_down_int8 = RunExpertsDownInt8Near;
   kernels.matmul_bf16 = RunMatmulTiles;
   kernels.experts_down_bf16 = RunExpertsDownTiles;
+  kernels.matmul_int8 = RunMatmulInt8Tiles;
   kernels.may_round = MayUseTiles;
   return kernels;
 }

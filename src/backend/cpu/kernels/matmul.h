@@ -204,6 +204,26 @@ static inline __attribute__((always_inline)) void Prefetch(const uint8_t* p, siz
   for (int i = 0; i < kBytes; i += 64) FetchAhead(p, ahead + static_cast<size_t>(i));
 }
 
+// How many bytes ahead of what is read of a panel is fetched: of columns before `split` `near`, of the others `far`.
+// 0: nothing.
+struct Ahead {
+  size_t near = 0, far = 0;
+  int64_t split = 0;
+
+  Ahead() = default;
+  // What is read next lies `next` bytes further on (0: nothing, or that is not known). near: MatmulArgs::near, shared
+  // by `panels` that are read at a time; beyond a panel's end comes the next one's begin.
+  Ahead(const Panels& w, size_t next, size_t near_bytes, int panels) : near(next), far(next) {
+    if (near_bytes == 0) return;
+    const size_t reach = near_bytes / static_cast<size_t>(panels), size = w.scale_offset;
+    if (reach >= size) return;
+    near = reach;
+    far = next == 0 ? 0 : next + reach - size;
+    split = w.cols * static_cast<int64_t>(size - reach) / static_cast<int64_t>(size);
+  }
+  inline __attribute__((always_inline)) size_t At(int64_t k) const { return k < split ? near : far; }
+};
+
 #if defined(MAINARCH_PAIRS)
 // A panel that was decoded to bf16 once for many rows; its scales are still those of F.
 template <class F>
@@ -228,13 +248,12 @@ struct Fp32Of : F {
   static constexpr bool kApart = Layout::kByColumns || (MR == 1 && !F::kFetch);
 
   // Columns [k0, k1) of NP panels against MR rows: sum[p * MR + m], unscaled, and where the format has
-  // addends the sums of the rows themselves, xsum[m]. With `ahead` not 0, what lies so many bytes
-  // further on is fetched.
+  // addends the sums of the rows themselves, xsum[m].
   template <int MR, int NP>
   static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
                                                              const float* const* x, int64_t k0,
                                                              int64_t k1, const DecodeTables& tables,
-                                                             size_t ahead, V* sum, V* xsum) {
+                                                             const Ahead& ahead, V* sum, V* xsum) {
     V acc[NP * MR][2];
     MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) acc[i][0] = acc[i][1] = Zero();
     V xacc[MR][2];
@@ -243,7 +262,7 @@ struct Fp32Of : F {
     for (int64_t step = first; step < last; ++step) {
       MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
         V w[F::kCols];
-        Prefetch<F::kBytes>(panel[p] + step * F::kBytes, ahead);
+        Prefetch<F::kBytes>(panel[p] + step * F::kBytes, ahead.At(step * F::kCols));
         F::Decode(panel[p] + step * F::kBytes, tables, w);
         MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
           MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
@@ -290,7 +309,7 @@ struct Bf16 : F {
   static inline __attribute__((always_inline)) void DotRange(const uint8_t* const* panel,
                                                              const uint16_t* const* x, int64_t k0,
                                                              int64_t k1, const DecodeTables& tables,
-                                                             size_t ahead, V* sum, V* xsum) {
+                                                             const Ahead& ahead, V* sum, V* xsum) {
     MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
     if (F::kMin) {
       MAINARCH_UNROLL for (int m = 0; m < MR; ++m) xsum[m] = Zero();
@@ -299,7 +318,7 @@ struct Bf16 : F {
     for (int64_t step = first; step < last; ++step) {
       Pairs w[NP][F::kCols / 2];
       MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
-        Prefetch<F::kBytes>(panel[p] + step * F::kBytes, ahead);
+        Prefetch<F::kBytes>(panel[p] + step * F::kBytes, ahead.At(step * F::kCols));
         F::DecodePairs(panel[p] + step * F::kBytes, tables, w[p]);
       }
       MAINARCH_UNROLL for (int c = 0; c < F::kCols / 2; ++c) {
@@ -323,7 +342,7 @@ static inline __attribute__((always_inline)) void DotPart(const Panels& w,
                                                           const uint8_t* const* scales,
                                                           const typename M::X* const* x, int64_t k0,
                                                           int64_t k1, const DecodeTables& tables,
-                                                          size_t ahead, V* sum) {
+                                                          const Ahead& ahead, V* sum) {
   if (!M::kScaled) {
     M::template DotRange<MR, NP>(panel, x, k0, k1, tables, ahead, sum, nullptr);
     return;
@@ -354,7 +373,7 @@ static inline __attribute__((always_inline)) void AddPart(const Panels& w,
                                                           const uint8_t* const* panel,
                                                           const uint8_t* const* scales,
                                                           const typename M::X* const* x, int part,
-                                                          const DecodeTables& tables, size_t ahead,
+                                                          const DecodeTables& tables, const Ahead& ahead,
                                                           V* sum) {
   if constexpr (requires { M::kPieces; }) {
     M::template Part<MR, NP>(w, panel, scales, x, part, ahead, sum);
@@ -412,7 +431,7 @@ static inline __attribute__((always_inline)) void DotAll(const Panels& w,
                                                          const uint8_t* const* panel,
                                                          const uint8_t* const* scales,
                                                          const typename M::X* const* x,
-                                                         const DecodeTables& tables, size_t ahead,
+                                                         const DecodeTables& tables, const Ahead& ahead,
                                                          V* sum) {
   if (w.parts == 1) {
     AddPart<M, MR, NP>(w, panel, scales, x, 0, tables, ahead, sum);

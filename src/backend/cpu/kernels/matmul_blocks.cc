@@ -63,7 +63,7 @@ struct Ordered : FormatInt4Min {
   static inline __attribute__((always_inline)) void Part(const Panels& w, const uint8_t* const* panel,
                                                          const uint8_t* const* scales,
                                                          const float* const* x, int part,
-                                                         size_t ahead, V* sum) {
+                                                         const Ahead& ahead, V* sum) {
     const DecodeTables tables = TablesOf<FormatInt4Min>();
     const size_t behind = OrderBytes(w.cols);
     V acc[NP * MR][2];
@@ -71,7 +71,7 @@ struct Ordered : FormatInt4Min {
     for (int64_t step = w.bounds[part] / kCols; step < w.bounds[part + 1] / kCols; ++step) {
       MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
         V codes[kCols];
-        Prefetch<kBytes>(panel[p] + step * kBytes, ahead);
+        Prefetch<kBytes>(panel[p] + step * kBytes, ahead.At(step * kCols));
         Decode(panel[p] + step * kBytes, tables, codes);
         const uint16_t* groups = reinterpret_cast<const uint16_t*>(scales[p]) + step * kCols;
         MAINARCH_UNROLL for (int c = 0; c < kCols; ++c) {

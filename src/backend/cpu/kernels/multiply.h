@@ -14,7 +14,7 @@ namespace {
 // NP panels times MR rows; NP is even for gate-up. data[p] is panel p's columns, decoded or not.
 // kStream: panels come from memory. What takes more instructions a byte than one row of bf16 leaves
 // too few loads in flight to fill the memory's bandwidth, so while panels are read the next ones are
-// fetched.
+// fetched, or what comes soon (MatmulArgs::near).
 template <class M, int MR, int NP, bool kStream>
 void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X* const* x,
            int64_t panel, int64_t row, const DecodeTables& tables) {
@@ -27,19 +27,21 @@ void Block(const MatmulArgs& a, const uint8_t* const* data, const typename M::X*
   }
   V y[NP * MR];
   for (int p = 0; p < NP; p += kTogether) {
-    size_t next = 0;
-    if constexpr (kStream && (M::kFetch || MR > 1)) {
-      // As many panels further on; after the last ones what the caller says; or, for nothing, these
-      // again.
-      next = kTogether * a.w.stride;
+    Ahead ahead;
+    if constexpr (kStream) {
+      // What is read next: as many panels further on; after the last ones what the caller says; or these again.
+      size_t next = kTogether * a.w.stride;
       if (panel + p + kTogether >= a.panel_end) {
         next = a.after == nullptr ? 0 : static_cast<size_t>(a.after - data[p]);
       }
-      for (size_t at = 0; at < a.w.stride - a.w.scale_offset; at += 64) {
-        for (int i = p; i < p + kTogether; ++i) FetchAhead(scales[i], next + at);
+      if (M::kFetch || MR > 1 || a.near != 0) {
+        ahead = Ahead(a.w, next, a.near, kTogether);
+        for (size_t at = 0; at < a.w.stride - a.w.scale_offset; at += 64) {
+          for (int i = p; i < p + kTogether; ++i) FetchAhead(scales[i], next + at);
+        }
       }
     }
-    DotAll<M, MR, kTogether>(a.w, data + p, scales + p, x + row, tables, next, y + p * MR);
+    DotAll<M, MR, kTogether>(a.w, data + p, scales + p, x + row, tables, ahead, y + p * MR);
   }
   Finish<MR, NP>(a, panel, row, y);
 }
@@ -181,10 +183,10 @@ constexpr bool kSharesDecoding = false;
 #endif
 
 // MR rows of one expert against NP panels, slots of the scratch from `slot` on, part by part, added
-// to each row's accumulators. What lies `ahead` bytes further on is fetched: it is read next.
+// to each row's accumulators. What lies `next` bytes further on is read next.
 template <class M, int MR, int NP>
 void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panels& w,
-                 const uint8_t* first, size_t ahead, const int32_t* entries, int slot,
+                 const uint8_t* first, size_t next, const int32_t* entries, int slot,
                  const DecodeTables& tables) {
   const typename M::X* x[MR];
   constexpr bool kBytes = sizeof(typename M::X) == 1;
@@ -195,9 +197,10 @@ void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panel
     panel[p] = first + static_cast<size_t>(p) * w.stride;
     scales[p] = panel[p] + w.scale_offset;
     for (size_t at = 0; at < w.stride - w.scale_offset; at += 64) {
-      FetchAhead(scales[p], ahead + at);
+      FetchAhead(scales[p], next + at);
     }
   }
+  const Ahead ahead(w, next, a.near, NP);
   for (int part = 0; part < w.parts; ++part) {
     V y[NP * MR];
     AddPart<M, MR, NP>(w, panel, scales, x, part, tables, ahead, y);
@@ -214,20 +217,20 @@ void ExpertBlock(const ExpertsDownArgs& a, const typename M::X* act, const Panel
 template <class M, int NP>
 void ExpertPanelsOf(const ExpertsDownArgs& a, const typename M::X* act, int64_t panel,
                     const DecodeTables& tables) {
-  ExpertPanels<NP>(a, panel, [&](const Panels& w, const uint8_t* here, size_t ahead,
+  ExpertPanels<NP>(a, panel, [&](const Panels& w, const uint8_t* here, size_t next,
                                  const int32_t* entry, int32_t count, int slot) {
     const int32_t* end = entry + count;
     constexpr int kPair = NP < 2 || kQuarters ? 1 : 2, kRows = kQuarters ? 2 : 4;
     if constexpr (kSharesDecoding) {
       for (; entry + kRows <= end; entry += kRows) {
         for (int p = 0; p < NP; p += kPair) {
-          ExpertBlock<M, kRows, kPair>(a, act, w, here + static_cast<size_t>(p) * w.stride, ahead, entry,
+          ExpertBlock<M, kRows, kPair>(a, act, w, here + static_cast<size_t>(p) * w.stride, next, entry,
                                    slot + p, tables);
         }
       }
     }
     for (; entry < end; ++entry) {
-      ExpertBlock<M, 1, NP>(a, act, w, here, ahead, entry, slot, tables);
+      ExpertBlock<M, 1, NP>(a, act, w, here, next, entry, slot, tables);
     }
   });
 }

@@ -66,9 +66,9 @@ static inline void AddToRow(const ExpertsDownArgs& a, int32_t entry, int part, i
   for (int p = 0; p < NP; ++p) Store(at + 16 * p, Fma(weight, y[p], Load(at + 16 * p)));
 }
 
-// NP panels of all active experts, at slots of the scratch from `slot` on. rows(w, first, ahead,
+// NP panels of all active experts, at slots of the scratch from `slot` on. rows(w, first, next,
 // entries, count, slot): AddToRow of every part of each of an expert's entries, `first` being its
-// panel `panel`; what lies `ahead` bytes further on is read next.
+// panel `panel`; what lies `next` bytes further on is read next.
 template <int NP, class Rows>
 static inline void ExpertPanels(const ExpertsDownArgs& a, int64_t panel, Rows rows) {
   const int parts = a.experts[a.active[0]].parts;  // the same for all
@@ -89,9 +89,9 @@ static inline void ExpertPanels(const ExpertsDownArgs& a, int64_t panel, Rows ro
     const uint8_t* here = data(i, panel);
     // Next come the same panels of the next expert, or the next panels of the first.
     const uint8_t* next = i + 1 < a.active_count ? data(i + 1, panel) : data(0, panel + NP);
-    const size_t ahead = reinterpret_cast<uintptr_t>(next) - reinterpret_cast<uintptr_t>(here);
+    const size_t by = reinterpret_cast<uintptr_t>(next) - reinterpret_cast<uintptr_t>(here);
     const int32_t begin = a.offsets[a.active[i]], end = a.offsets[a.active[i] + 1];
-    rows(a.experts[a.active[i]], here, ahead, a.entries + begin, end - begin, slot);
+    rows(a.experts[a.active[i]], here, by, a.entries + begin, end - begin, slot);
   }
   for (int64_t row = 0; a.last && row < a.rows; ++row) {
     for (int p = 0; p < NP; ++p) {

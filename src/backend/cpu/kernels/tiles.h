@@ -3,7 +3,9 @@
 // Products with bf16 activations by tiles of 16 x 16, for processors that have a matrix unit (AMX).
 // A panel in bf16 is what such a unit wants of its right-hand side already: 16 steps of two columns
 // are one tile, [16 pairs of columns][16 rows][2]. Other formats are decoded a tile at a time, or a
-// panel at a time where many rows share it.
+// panel at a time where many rows share it. All but fp8, whose groups are long, are decoded to weights,
+// scale and addend applied, rounded to bf16: what a tile gives every 32 columns would take longer to
+// scale than to make.
 //
 // T is the unit: eight tiles, of 16 rows of 64 bytes each.
 //   Configure(r0, r1)  tiles 0 to 4 get r0 rows, or, if r1 is not 0, tiles 0, 1, 4 r0 and 2, 3, 5 r1;
@@ -14,9 +16,8 @@
 // on, then both to each other, then that to C, to nearest even, denormals taken for and made zero.
 //
 // The order of additions along K is the same for one row and for many: tiles of 32 columns in order,
-// from the first column of a part, or of a scale group of it; groups are scaled and added in order
-// (scales that are powers of two are multiplied into the weights, exactly); parts are added in the
-// binary tree. Where a part or group ends within a tile, zeros fill it up.
+// from the first column of a part, or, of fp8, of a scale group of it; groups are scaled and added in
+// order; parts are added in the binary tree. Where a part or group ends within a tile, zeros fill it up.
 #ifndef MAINARCH_BACKEND_CPU_KERNELS_TILES_H_
 #define MAINARCH_BACKEND_CPU_KERNELS_TILES_H_
 
@@ -29,44 +30,68 @@ inline constexpr size_t kTileBytes = 16 * 64;             // a tile of either si
 inline constexpr size_t kTileFloats = 16 * 16;            // of sums
 inline constexpr size_t kRowsInCache = size_t{1} << 20;  // bytes of activations: half of a core's L2
 
-// Other formats with a bf16 dot product go by vectors.
-static constexpr bool HasTiles(PanelFormat format) {
-  return format == PanelFormat::kBF16 || format == PanelFormat::kFp8 || format == PanelFormat::kMxfp4;
-}
-
-// `count` pairs of columns of 16 rows, exact in bf16: what two vectors of fp32 hold, a column each.
-static inline void StorePairsOf(const V* w, int count, uint16_t* out) {
+// `count` pairs of columns of 16 rows, rounded to bf16: to nearest, but what lies between two is rounded
+// away from zero. Infinities stay, and so do NaNs of OneNaN and of arithmetic.
+static inline __attribute__((always_inline)) void StoreRoundedPairs(const V* w, int count, uint16_t* out) {
+#if defined(MAINARCH_TARGET_avx512)
+  const __m512i half = _mm512_set1_epi32(0x8000);
+  MAINARCH_UNROLL for (int c = 0; c < count; ++c) {
+    const __m512i even = _mm512_add_epi32(_mm512_castps_si512(w[2 * c]), half);
+    const __m512i odd = _mm512_add_epi32(_mm512_castps_si512(w[2 * c + 1]), half);
+    // 0xca: of the first operand's bits those of the second, the others of the third.
+    StorePairs(out + 32 * c, _mm512_ternarylogic_epi64(_mm512_set1_epi32(0xffff), _mm512_srli_epi32(even, 16),
+                                                       odd, 0xca));
+  }
+#else
   for (int c = 0; c < count; ++c) {
-    uint16_t even[16], odd[16];
-    StoreBF16(even, w[2 * c]);
-    StoreBF16(odd, w[2 * c + 1]);
+    uint32_t bits[2][16];
+    Store(reinterpret_cast<float*>(bits[0]), w[2 * c]);
+    Store(reinterpret_cast<float*>(bits[1]), w[2 * c + 1]);
     for (int row = 0; row < 16; ++row) {
-      out[32 * c + 2 * row] = even[row];
-      out[32 * c + 2 * row + 1] = odd[row];
+      for (int odd = 0; odd < 2; ++odd) {
+        out[32 * c + 2 * row + odd] = static_cast<uint16_t>((bits[odd][row] + 0x8000) >> 16);
+      }
     }
   }
+#endif
 }
 
-// What an e8m0 scale multiplies a step's codes by goes into the codes: a format whose scales are not
-// applied to sums any more.
+// NaNs of all payloads as one, which rounding leaves a NaN.
+static inline __attribute__((always_inline)) V OneNaN(V a) {
+#if defined(MAINARCH_TARGET_avx512)
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a, Set(__builtin_nanf("")));
+#else
+  float values[16];
+  Store(values, a);
+  for (float& value : values) {
+    if (value != value) value = __builtin_nanf("");
+  }
+  return Load(values);
+#endif
+}
+
+// Whether scales and addends are applied to weights, and not to sums. (Those of mxfp4 are powers of two,
+// which is exact.)
 template <class F>
-inline constexpr bool kFolds = false;
+inline constexpr bool kFolds = F::kScaled;
 template <>
-inline constexpr bool kFolds<FormatMxfp4> = true;
+inline constexpr bool kFolds<FormatFp8> = false;
+template <class F>
+inline constexpr bool kPowersOfTwo = false;
+template <>
+inline constexpr bool kPowersOfTwo<FormatMxfp4> = true;
 
 #if defined(MAINARCH_TARGET_avx512)
 // Adds e - 127 to the exponents of what is not zero. Codes are from 0.5 to 6: for e from 2 to 252 the
 // result is normal.
 struct FoldedScale {
   __m512i add;  // of the 16 rows, in both halves of a pair
-  V factor;
   bool plain;
 
   explicit FoldedScale(const uint8_t* e8m0) {
     const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(e8m0)));
     const __m512i words = _mm512_or_si512(e, _mm512_slli_epi32(e, 16));
     add = _mm512_slli_epi16(_mm512_sub_epi16(words, _mm512_set1_epi16(127)), 7);
-    factor = LoadE8M0(e8m0);
     plain = _mm512_cmpgt_epu32_mask(_mm512_sub_epi32(e, _mm512_set1_epi32(2)),
                                     _mm512_set1_epi32(250)) == 0;
   }
@@ -77,14 +102,21 @@ struct FoldedScale {
 };
 #endif
 
-// Columns [k, k + cols) of a panel as bf16 pairs, [cols / 2][16 rows][2].
+// Columns [k, k + cols) of a panel, of one group, as bf16 pairs, [cols / 2][16 rows][2].
 template <class F>
-static inline void DecodePairsOf(const uint8_t* data, const uint8_t* scale, int64_t k, int64_t cols,
-                                 const DecodeTables& tables, uint16_t* out) {
+static inline __attribute__((always_inline)) void DecodePairsOf(const uint8_t* data, const uint8_t* scales, int64_t group, int64_t k,
+                                 int64_t cols, const DecodeTables& tables, uint16_t* out) {
   const uint8_t* from = data + k / F::kCols * F::kBytes;
 #if defined(MAINARCH_TARGET_avx512)
-  if constexpr (kFolds<F>) {
-    const FoldedScale fold(scale);
+  if constexpr (!kFolds<F>) {
+    for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
+      Pairs pairs[F::kCols / 2];
+      F::DecodePairs(from, tables, pairs);
+      for (int i = 0; i < F::kCols / 2; ++i) StorePairs(out + 32 * i, pairs[i]);
+    }
+    return;
+  } else if constexpr (kPowersOfTwo<F>) {
+    const FoldedScale fold(scales + 16 * group);
     if (fold.plain) {
       for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
         Pairs pairs[F::kCols / 2];
@@ -93,44 +125,45 @@ static inline void DecodePairsOf(const uint8_t* data, const uint8_t* scale, int6
       }
       return;
     }
-  } else {
-    for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
-      Pairs pairs[F::kCols / 2];
-      F::DecodePairs(from, tables, pairs);
-      for (int i = 0; i < F::kCols / 2; ++i) StorePairs(out + 32 * i, pairs[i]);
-    }
-    return;
   }
 #endif
+  const V scale = kFolds<F> ? OneNaN(F::Scale(scales, group)) : Set(1.0f);
+  const V addend = F::kMin ? OneNaN(F::Addend(scales, group)) : Zero();
   for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
     V w[F::kCols];
     F::Decode(from, tables, w);
-    if constexpr (kFolds<F>) {
-      const V factor = LoadE8M0(scale);
-      for (int i = 0; i < F::kCols; ++i) w[i] = Mul(w[i], factor);
+    MAINARCH_UNROLL for (int i = 0; i < F::kCols; ++i) {
+      w[i] = F::kMin ? Fma(w[i], scale, addend) : Mul(w[i], scale);
     }
-    StorePairsOf(w, F::kCols / 2, out);
+    StoreRoundedPairs(w, F::kCols / 2, out);
   }
 }
 
-// Ends of the stretches of [k0, k1) that are added before a scale is applied, or, where scales are
-// folded, that have one scale.
-template <class F>
+// The scale group of a column, and where it ends.
 struct Groups {
-  const Panels& w;
-  int64_t index, end;
+  int64_t index = 0, end = 0, cols = 0;
 
-  Groups(const Panels& panels, int64_t k0, int64_t k1) : w(panels), index(0), end(k1) {
-    if constexpr (F::kScaled) {
-      index = (k0 + w.group_offset) / w.group_cols;
-      end = (index + 1) * w.group_cols - w.group_offset;
-    }
-  }
+  Groups() = default;  // of what has none
+  Groups(const Panels& w, int64_t k)
+      : index((k + w.group_offset) / w.group_cols), end((index + 1) * w.group_cols - w.group_offset), cols(w.group_cols) {}
   void Next() {
     ++index;
-    end += w.group_cols;
+    end += cols;
   }
 };
+
+// Columns [k, end), group after group, from the one of column k on.
+template <class F>
+static inline __attribute__((always_inline)) void DecodeGroups(Groups groups, const uint8_t* data, const uint8_t* scales, int64_t k,
+                                int64_t end, const DecodeTables& tables, uint16_t* out) {
+  while (k < end) {
+    const int64_t cols = (groups.end < end ? groups.end : end) - k;
+    DecodePairsOf<F>(data, scales, groups.index, k, cols, tables, out);
+    out += 16 * cols;
+    k += cols;
+    groups.Next();
+  }
+}
 
 // Up to 32 rows of activations, as one or two tiles.
 struct TileRows {
@@ -154,7 +187,8 @@ template <int NP>
 struct TilePanels {
   const uint8_t* data[NP];
   const uint8_t* scales[NP];
-  size_t ahead;  // what lies so many bytes further on is read next; 0: nothing
+  size_t next;   // what lies so many bytes further on is read next; 0: nothing
+  Ahead ahead;
 };
 
 // The product of one block: MT tiles of rows (up to 16 each) and NP panels. Sums of MT * NP tiles.
@@ -183,44 +217,73 @@ struct TileBlock {
     unit.template Load<4 + M>(tile, 64);
   }
 
+  static constexpr bool kPlain = kDecoded || !F::kFetch;  // bf16 as it lies
+
+  // Tiles of what is not plain, [panel], of one step and of the next, which is decoded before this one is
+  // multiplied: the unit cannot take what has not left the store buffer.
+  using Tiles = uint8_t[NP][kTileBytes];
+
+  // Columns [k, k + cols), the first of them in this group.
+  inline __attribute__((always_inline)) void DecodeTiles(const Groups& groups, int64_t k, int64_t cols, Tiles& tiles) const {
+    _Pragma("GCC unroll 1") for (int p = 0; p < NP; ++p) {
+      const uint8_t* data = panels.data[p];
+      Prefetch<kTileCols / F::kCols * F::kBytes>(data + k / F::kCols * F::kBytes, panels.ahead.At(k));
+      DecodeGroups<F>(groups, data, panels.scales[p], k, k + cols, tables, reinterpret_cast<uint16_t*>(tiles[p]));
+      if (cols < kTileCols) __builtin_memset(tiles[p] + cols * 32, 0, kTileBytes - static_cast<size_t>(cols) * 32);
+    }
+  }
+
   template <int P, int B>
-  void LoadPanel(int64_t group, int64_t k, int64_t cols) const {
-    constexpr bool kPlain = kDecoded || !F::kFetch;  // bf16 as it lies
-    const uint8_t* data = panels.data[P];
-    if (kPlain && cols == kTileCols) {
-      const uint8_t* from = data + 32 * k;
-      Prefetch<kTileBytes>(from, panels.ahead);
+  void LoadPlain(int64_t k, int64_t cols) const {
+    const uint8_t* from = panels.data[P] + 32 * k;
+    if (cols == kTileCols) {
+      Prefetch<kTileBytes>(from, panels.ahead.At(k));
       unit.template Load<B>(from, 64);
       return;
     }
     alignas(64) uint8_t tile[kTileBytes];
     const size_t bytes = static_cast<size_t>(cols) * 32;
-    if constexpr (kPlain) {
-      __builtin_memcpy(tile, data + 32 * k, bytes);
-    } else {
-      Prefetch<kTileCols / F::kCols * F::kBytes>(data + k / F::kCols * F::kBytes, panels.ahead);
-      const uint8_t* scale = panels.scales[P] + 16 * group;  // of e8m0, where it is looked at
-      DecodePairsOf<F>(data, scale, k, cols, tables, reinterpret_cast<uint16_t*>(tile));
-    }
+    __builtin_memcpy(tile, from, bytes);
     __builtin_memset(tile + bytes, 0, kTileBytes - bytes);
     unit.template Load<B>(tile, 64);
   }
 
   template <int P>
-  void Multiply(int64_t group, int64_t k, int64_t cols) const {
+  void Multiply(int64_t k, int64_t cols, [[maybe_unused]] const uint8_t* tiles) const {
     constexpr int kB = 4 + MT + P % (4 - MT);
-    LoadPanel<P, kB>(group, k, cols);
+    if constexpr (kPlain) {
+      LoadPlain<P, kB>(k, cols);
+    } else {
+      unit.template Load<kB>(tiles + P * kTileBytes, 64);
+    }
     unit.template Dot<P, 4, kB>();
     if constexpr (MT > 1) unit.template Dot<2 + P, 5, kB>();
-    if constexpr (P + 1 < NP) Multiply<P + 1>(group, k, cols);
+    if constexpr (P + 1 < NP) Multiply<P + 1>(k, cols, tiles);
   }
 
-  void Add(int64_t group, int64_t k, int64_t end) const {
-    for (; k < end; k += kTileCols) {
-      const int64_t cols = end - k < kTileCols ? end - k : kTileCols;
-      LoadRows<0>(k, cols);
-      if constexpr (MT > 1) LoadRows<1>(k, cols);
-      Multiply<0>(group, k, cols);
+  void MultiplyStep(int64_t k, int64_t cols, const uint8_t* tiles) const {
+    LoadRows<0>(k, cols);
+    if constexpr (MT > 1) LoadRows<1>(k, cols);
+    Multiply<0>(k, cols, tiles);
+  }
+
+  static constexpr int64_t ColsFrom(int64_t k, int64_t end) { return end - k < kTileCols ? end - k : kTileCols; }
+
+  void Add(Groups groups, int64_t k, int64_t end) const {
+    if constexpr (kPlain) {
+      for (; k < end; k += kTileCols) MultiplyStep(k, ColsFrom(k, end), nullptr);
+    } else {
+      alignas(64) Tiles tiles[2];
+      // `next` runs a step ahead of k.
+      for (int64_t next = k, at = 0; k < end; next += kTileCols, at ^= 1) {
+        if (next < end) {
+          while (kFolds<F> && groups.end <= next) groups.Next();
+          DecodeTiles(groups, next, ColsFrom(next, end), tiles[at]);
+        }
+        if (next == k) continue;
+        MultiplyStep(k, ColsFrom(k, end), tiles[at ^ 1][0]);
+        k += kTileCols;
+      }
     }
   }
 
@@ -245,19 +308,16 @@ struct TileBlock {
     if constexpr (F::kScaled && !kFolds<F>) {
       alignas(64) float dots[MT * NP * kTileFloats];
       bool first = true;
-      Groups<F> groups(w, k0, k1);
+      Groups groups(w, k0);
       for (int64_t k = k0; k < k1; k = groups.end, groups.Next(), first = false) {
         ZeroSums();
-        Add(groups.index, k, groups.end < k1 ? groups.end : k1);
+        Add(groups, k, groups.end < k1 ? groups.end : k1);
         StoreSums(dots);
         Scale(groups.index, first, dots, sums);
       }
     } else {
       ZeroSums();
-      Groups<F> groups(w, k0, k1);
-      for (int64_t k = k0; k < k1; k = groups.end, groups.Next()) {
-        Add(groups.index, k, groups.end < k1 ? groups.end : k1);
-      }
+      Add(F::kScaled && !kDecoded ? Groups(w, k0) : Groups(), k0, k1);
       StoreSums(sums);
     }
   }
@@ -301,22 +361,21 @@ struct TileBlock {
   }
 };
 
-template <class T>
+// Products with panels of a format.
+template <class T, class F>
 class TileProducts {
  public:
-  explicit TileProducts(T& unit)
-      : unit_(unit), tables_(LoadTables(kTables.fp8_high, kTables.fp8_low, kTables.fp4)) {}
+  explicit TileProducts(T& unit) : unit_(unit), tables_(TablesOf<F>()) {}
 
-  template <class F>
   void Matmul(const MatmulArgs& a) {
     if (a.rows <= 16) {
       int64_t panel = a.panel_begin;
       // What needs no decoding comes as fast as memory gives it: one panel after the other is one
       // stream (matmul.h).
       const bool apart = !F::kFetch && a.rows <= kMaxBlockRows;
-      if (!apart) FewRows<F, 4>(a, &panel);
-      if (!apart || a.epilogue == Epilogue::kGateUp) FewRows<F, 2>(a, &panel);
-      FewRows<F, 1>(a, &panel);
+      if (!apart) FewRows<4>(a, &panel);
+      if (!apart || a.epilogue == Epilogue::kGateUp) FewRows<2>(a, &panel);
+      FewRows<1>(a, &panel);
       return;
     }
     // As many rows at a time as stay in the cache while panels pass.
@@ -326,16 +385,15 @@ class TileProducts {
     for (int64_t row = 0; row < a.rows; row += most) {
       const int64_t end = row + most < a.rows ? row + most : a.rows;
       int64_t panel = a.panel_begin;
-      ManyRows<F, 2>(a, row, end, &panel);
-      ManyRows<F, 1>(a, row, end, &panel);
+      ManyRows<2>(a, row, end, &panel);
+      ManyRows<1>(a, row, end, &panel);
     }
   }
 
-  template <class F>
   void ExpertsDown(const ExpertsDownArgs& a) {
     int64_t panel = a.panel_begin;
-    for (; panel + 4 <= a.panel_end; panel += 4) Experts<F, 4>(a, panel);
-    for (; panel < a.panel_end; ++panel) Experts<F, 1>(a, panel);
+    for (; panel + 4 <= a.panel_end; panel += 4) Experts<4>(a, panel);
+    for (; panel < a.panel_end; ++panel) Experts<1>(a, panel);
   }
 
  private:
@@ -356,12 +414,21 @@ class TileProducts {
     return panels;
   }
 
-  template <class F, bool kDecoded, int MT, int NP>
+  template <int NP>
+  static void FetchScales(const Panels& w, const TilePanels<NP>& panels) {
+    if (panels.next == 0) return;
+    for (int p = 0; p < NP; ++p) {
+      for (size_t at = 0; at < w.stride - w.scale_offset; at += 64) FetchAhead(panels.scales[p], panels.next + at);
+    }
+  }
+
+  // Of a format G that the panels are of by now.
+  template <class G, bool kDecoded, int MT, int NP>
   void Block(const MatmulArgs& a, const TilePanels<NP>& panels, int64_t panel, int64_t row,
              const TileRows& rows) {
     alignas(64) float sums[MT * NP * kTileFloats];
     Configure(rows);
-    TileBlock<T, F, kDecoded, MT, NP>{unit_, a.w, panels, rows, tables_}.All(sums);
+    TileBlock<T, G, kDecoded, MT, NP>{unit_, a.w, panels, rows, tables_}.All(sums);
     for (int m = 0; m < MT; ++m) {
       for (int i = 0; i < rows.count[m]; ++i) {
         V y[NP];
@@ -373,78 +440,88 @@ class TileProducts {
     }
   }
 
-  template <class F, int NP>
+  template <int NP>
   void FewRows(const MatmulArgs& a, int64_t* panel) {
     const TileRows rows(a.x16, a.rows);
     for (; *panel + NP <= a.panel_end; *panel += NP) {
       TilePanels<NP> panels = At<NP>(a.w, a.w.data + static_cast<size_t>(*panel) * a.w.stride);
-      panels.ahead = NP * a.w.stride;
+      panels.next = NP * a.w.stride;
       if (*panel + NP >= a.panel_end) {
-        panels.ahead = a.after == nullptr ? 0 : static_cast<size_t>(a.after - panels.data[0]);
+        panels.next = a.after == nullptr ? 0 : static_cast<size_t>(a.after - panels.data[0]);
       }
+      panels.ahead = Ahead(a.w, panels.next, a.near, NP);
+      FetchScales(a.w, panels);
       Block<F, false, 1, NP>(a, panels, *panel, 0, rows);
     }
   }
 
   // Rows [begin, end).
-  template <class F, int NP>
+  template <int NP>
   void ManyRows(const MatmulArgs& a, int64_t begin, int64_t end, int64_t* panel) {
     for (; *panel + NP <= a.panel_end; *panel += NP) {
       const TilePanels<NP> panels =
           At<NP>(a.w, a.w.data + static_cast<size_t>(*panel) * a.w.stride);
+      if constexpr (kFolds<F>) {
+        // Decoded they are bf16 and no more.
+        if (a.decoded != nullptr) {
+          RowBlocks<FormatBF16, false, NP>(a, Decode<NP>(a, panels), *panel, begin, end);
+        } else {
+          for (int64_t row = begin; row < end; row += 16) {
+            Block<F, false, 1, NP>(a, panels, *panel, row, TileRows(a.x16 + row, end - row < 16 ? end - row : 16));
+          }
+        }
+        continue;
+      }
       if constexpr (F::kFetch) {
         if (a.decoded != nullptr && end - begin > 32) {
-          RowBlocks<F, true, NP>(a, Decode<F, NP>(a, panels), *panel, begin, end);
+          RowBlocks<F, true, NP>(a, Decode<NP>(a, panels), *panel, begin, end);
           continue;
         }
       }
-      RowBlocks<F, false, NP>(a, panels, *panel, begin, end);
+      if constexpr (!kFolds<F>) RowBlocks<F, false, NP>(a, panels, *panel, begin, end);
     }
   }
 
-  template <class F, bool kDecoded, int NP>
+  template <class G, bool kDecoded, int NP>
   void RowBlocks(const MatmulArgs& a, const TilePanels<NP>& panels, int64_t panel, int64_t begin,
                  int64_t end) {
     for (int64_t row = begin; row < end; row += 32) {
       const TileRows rows(a.x16 + row, end - row < 32 ? end - row : 32);
       if (rows.count[1] > 0) {
-        Block<F, kDecoded, 2, NP>(a, panels, panel, row, rows);
+        Block<G, kDecoded, 2, NP>(a, panels, panel, row, rows);
       } else {
-        Block<F, kDecoded, 1, NP>(a, panels, panel, row, rows);
+        Block<G, kDecoded, 1, NP>(a, panels, panel, row, rows);
       }
     }
   }
 
-  // To bf16, into MatmulArgs::decoded, group after group.
-  template <class F, int NP>
+  // To bf16, into MatmulArgs::decoded.
+  template <int NP>
   TilePanels<NP> Decode(const MatmulArgs& a, const TilePanels<NP>& panels) {
     TilePanels<NP> out = panels;
     for (int p = 0; p < NP; ++p) {
       uint8_t* to = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
       out.data[p] = to;
-      Groups<F> groups(a.w, 0, a.w.cols);
-      for (int64_t k = 0; k < a.w.cols; k = groups.end, groups.Next()) {
-        const int64_t end = groups.end < a.w.cols ? groups.end : a.w.cols;
-        DecodePairsOf<F>(panels.data[p], panels.scales[p] + 16 * groups.index, k, end - k, tables_,
-                         reinterpret_cast<uint16_t*>(to + 32 * k));
-      }
+      DecodeGroups<F>(Groups(a.w, 0), panels.data[p], panels.scales[p], 0, a.w.cols, tables_,
+                      reinterpret_cast<uint16_t*>(to));
     }
     return out;
   }
 
-  template <class F, int NP>
+  template <int NP>
   void Experts(const ExpertsDownArgs& a, int64_t panel) {
-    ExpertPanels<NP>(a, panel, [&](const Panels& w, const uint8_t* first, size_t ahead,
+    ExpertPanels<NP>(a, panel, [&](const Panels& w, const uint8_t* first, size_t next,
                                    const int32_t* entries, int32_t count, int slot) {
       TilePanels<NP> panels = At<NP>(w, first);
-      panels.ahead = ahead;
+      panels.next = next;
+      panels.ahead = Ahead(w, next, a.near, NP);
       for (int32_t at = 0; at < count; at += 16) {
-        ExpertRows<F, NP>(a, w, panels, entries + at, count - at < 16 ? count - at : 16, slot);
+        ExpertRows<NP>(a, w, panels, entries + at, count - at < 16 ? count - at : 16, slot);
       }
     });
   }
 
-  template <class F, int NP>
+  template <int NP>
   void ExpertRows(const ExpertsDownArgs& a, const Panels& w, const TilePanels<NP>& panels,
                   const int32_t* entries, int32_t count, int slot) {
     const uint16_t* x[16];
@@ -468,34 +545,53 @@ class TileProducts {
   int rows_[2] = {-1, -1};  // what the unit is configured for
 };
 
-template <class T>
-static inline void TileMatmul(T& unit, const MatmulArgs& a) {
-  TileProducts<T> products(unit);
-  switch (a.w.format) {
+// run<F>() with the format's F: of all with HasBF16Dot.
+template <class Run>
+static inline void WithTileFormat(PanelFormat format, const Run& run) {
+  switch (format) {
     case PanelFormat::kBF16:
-      return products.template Matmul<FormatBF16>(a);
+      return run.template operator()<FormatBF16>();
     case PanelFormat::kFp8:
-      return products.template Matmul<FormatFp8>(a);
+      return run.template operator()<FormatFp8>();
     case PanelFormat::kMxfp4:
-      return products.template Matmul<FormatMxfp4>(a);
+      return run.template operator()<FormatMxfp4>();
+    case PanelFormat::kInt8:
+      return run.template operator()<FormatInt8>();
+    case PanelFormat::kInt8Row:
+      return run.template operator()<FormatInt8Row>();
+    case PanelFormat::kInt4:
+      return run.template operator()<FormatInt4>();
+    case PanelFormat::kIq4Nl:
+      return run.template operator()<FormatIq4Nl>();
+    case PanelFormat::kInt4Min:
+      return run.template operator()<FormatInt4Min>();
+    case PanelFormat::kQ4_1:
+      return run.template operator()<FormatQ4_1>();
+    case PanelFormat::kQ5_0:
+      return run.template operator()<FormatQ5_0>();
+    case PanelFormat::kQ5_1:
+      return run.template operator()<FormatQ5_1>();
+    case PanelFormat::kQ4K:
+      return run.template operator()<FormatQ4K>();
+    case PanelFormat::kQ5K:
+      return run.template operator()<FormatQ5K>();
+    case PanelFormat::kQ6K:
+      return run.template operator()<FormatQ6K>();
+    case PanelFormat::kNvfp4:
+      return run.template operator()<FormatNvfp4>();
     default:
       return;
   }
 }
 
 template <class T>
+static inline void TileMatmul(T& unit, const MatmulArgs& a) {
+  WithTileFormat(a.w.format, [&]<class F>() { TileProducts<T, F>(unit).Matmul(a); });
+}
+
+template <class T>
 static inline void TileExpertsDown(T& unit, const ExpertsDownArgs& a) {
-  TileProducts<T> products(unit);
-  switch (a.experts[a.active[0]].format) {
-    case PanelFormat::kBF16:
-      return products.template ExpertsDown<FormatBF16>(a);
-    case PanelFormat::kFp8:
-      return products.template ExpertsDown<FormatFp8>(a);
-    case PanelFormat::kMxfp4:
-      return products.template ExpertsDown<FormatMxfp4>(a);
-    default:
-      return;
-  }
+  WithTileFormat(a.experts[a.active[0]].format, [&]<class F>() { TileProducts<T, F>(unit).ExpertsDown(a); });
 }
 
 }  // namespace mainarch::cpu::MAINARCH_TARGET

@@ -29,7 +29,7 @@ class Logits : public Phase {
           ws_.program.weights[static_cast<size_t>(op_.w)].ranks[static_cast<size_t>(rank)][0];
       first_row += slice.row_end - slice.row_begin;
     }
-    const int64_t panels = PanelsOf(rank), each = ws_.ItemPanels(panels);
+    const int64_t panels = PanelsOf(rank), each = ws_.ItemPanels(panels, /*pairs=*/false);
     const int64_t begin = int64_t{item} * each;
     RunItem(rank, begin, std::min(panels, begin + each), first_row, ws_.worker(worker));
   }
@@ -37,7 +37,7 @@ class Logits : public Phase {
  private:
   int64_t PanelsOf(int32_t rank) const { return ws_.weight(rank, op_.w).plans[0].panels; }
   uint32_t ItemsOf(int32_t rank) const {
-    const int64_t panels = PanelsOf(rank), each = ws_.ItemPanels(panels);
+    const int64_t panels = PanelsOf(rank), each = ws_.ItemPanels(panels, /*pairs=*/false);
     return static_cast<uint32_t>((panels + each - 1) / each);
   }
 

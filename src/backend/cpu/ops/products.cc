@@ -88,7 +88,7 @@ class Multiply : public Phase {
         most_panels_(ws->MostPanels(op.w)) {}
 
   uint32_t Open() override {
-    item_panels_ = ws_.ItemPanels(most_panels_);
+    item_panels_ = ws_.ItemPanels(most_panels_, op_.epilogue == Epilogue::kGateUp);
     rank_items_ = static_cast<uint32_t>((most_panels_ + item_panels_ - 1) / item_panels_);
     return static_cast<uint32_t>(ws_.ranks) * rank_items_;
   }
