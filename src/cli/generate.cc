@@ -92,6 +92,7 @@ void Declare(Settings* s, Options* options) {
   options->Flag("statistics", &s->statistics, "no statistics on stderr");
   options->Flag("json", &s->json, "one JSON object at the end, no streaming");
   s->model.DeclareDevice(options);
+  s->model.DeclareResident(options);
   options->Positional("PROMPT", &s->words, 0, 1);
 }
 

@@ -340,6 +340,7 @@ int RunModelDecode(Arguments arguments) {
   options.Unsigned("seed", &s.seed, "of the prompt and of synthetic weights");
   options.Flag("json", &s.json, "one JSON object");
   s.model.DeclareDevice(&options);
+  s.model.DeclareResident(&options);
   s.model.DeclareTarget(&options);
   options.Section("Synthetic checkpoint");
   s.geometry.Declare(&options);

@@ -24,10 +24,13 @@ void ModelOptions::DeclareDevice(Options* options) {
   options->Choice("kv", {std::begin(quant::kKvTypeNames), std::end(quant::kKvTypeNames)}, &kv, "type of the KV cache");
   options->Flag("in-place", &in_place,
                 "multiply straight from the mapped file: no copy, slower steps");
-  options->Choice("resident", {"off", "on", "auto"}, &resident,
-                  "on GPUs: steps of few rows in a kernel that stays there, instead of packets");
   options->Flag("fast", &fast, "round what enters products to bf16, where the CPU is faster so");
   options->Flag("int8", &int8, "take 8 bits of what enters products with 4- to 8-bit weights on CPUs; others as --fast");
+}
+
+void ModelOptions::DeclareResident(Options* options) {
+  options->Choice("resident", {"off", "on", "auto"}, &resident,
+                  "on GPUs: steps of up to 16 rows in a kernel that stays there, instead of packets");
 }
 
 void ModelOptions::DeclareTarget(Options* options) {

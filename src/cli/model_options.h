@@ -29,6 +29,7 @@ struct ModelOptions {
   void DeclareModel(Options* options, absl::string_view help);
   void DeclareDevice(Options* options);
   // Of commands that do without the C ABI, which knows no targets.
+  void DeclareResident(Options* options);
   void DeclareTarget(Options* options);
   // Makes --tp part of `device`; a wrong use if the two disagree.
   Status Resolve();

@@ -15,8 +15,8 @@ namespace mainarch::amdgpu {
 namespace {
 
 constexpr uint64_t kKernargAlign = 64;
-// Which of a class's lists: no token is chosen, tokens are, some of them drawn.
-constexpr size_t kWorks = 3;
+// A class's lists: without races for drawn tokens, and with.
+constexpr size_t kWorks = 2;
 constexpr int64_t kSpinNs = 50'000;
 constexpr std::chrono::microseconds kNap(20);
 
@@ -24,8 +24,7 @@ uint64_t RoundUp(uint64_t n, uint64_t unit) { return (n + unit - 1) / unit * uni
 
 ChoiceWork WorkOf(size_t index) {
   ChoiceWork work;
-  work.tokens = index >= 1;
-  work.draws = index >= 2;
+  work.races = index == 1;
   return work;
 }
 
@@ -127,7 +126,7 @@ Status AmdGpuContext::FillLists(Resident& resident, int32_t rank) {
 }
 
 size_t AmdGpuContext::ListOf(const Form& form) const {
-  return form.row_class * kWorks + (form.work.draws ? 2 : form.work.tokens ? 1 : 0);
+  return form.row_class * kWorks + form.work.races;
 }
 
 size_t AmdGpuContext::TablesList() const {
