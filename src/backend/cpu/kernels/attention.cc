@@ -267,8 +267,7 @@ inline bool Weights(const AttendArgs& a, int q, int64_t begin, int64_t end) {
 }
 
 // out[q][d .. d + kDims ND) = sum over tokens of weight * V; W is F's form of V or its narrow one. With
-// `fetch`, as much of K of the next split is fetched meanwhile as this is of V: evenly, for what is asked for
-// faster than the memory answers stops the arithmetic, too.
+// `fetch`, K of the next split is fetched meanwhile.
 template <class F, class W, int NQ, int ND>
 inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t end, bool fetch,
                    const DecodeTables& tables) {
@@ -278,10 +277,7 @@ inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t en
     MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[q][i] = Zero();
   }
   const int64_t row = int64_t{a.kv.value_dim} * kBits<W> / 8;
-  // Bytes of a page of K, and those of it that are fetched here, a token's share at a time.
-  const int64_t key_bytes = int64_t{16} * a.kv.key_dim * kBits<typename F::Key> / 8;
-  const int64_t key_begin = key_bytes * d / a.kv.value_dim;
-  const int64_t key_share = key_bytes * (W::kDims * ND) / a.kv.value_dim / 16;
+  const int64_t key_row = int64_t{a.kv.key_dim} * kBits<typename F::Key> / 8;
   for (int64_t token = begin; token < end; token += 16) {
     const Page page = PageAt<F>(a, token);
     const uint8_t* next = fetch ? PageAt<F>(a, token + kAttentionSplit).k : nullptr;
@@ -293,8 +289,7 @@ inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t en
     }
     for (int t = 0; t < count; ++t) {
       if (fetch) {
-        const int64_t at = key_begin + t * key_share;
-        for (int64_t i = (at + 63) & ~int64_t{63}; i < at + key_share; i += 64) __builtin_prefetch(next + i);
+        for (int64_t i = 0; i < key_row; i += 64) __builtin_prefetch(next + t * key_row + i);
       }
       V v[kAll];
       MAINARCH_UNROLL for (int i = 0; i < ND; ++i) {
@@ -355,15 +350,15 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   constexpr int kWide = (kQuarters ? 4 / NQ : NQ <= 2 ? 8 : 4) / W::kVectors;
   int d = 0;
   for (; d + W::kDims * kWide <= a.kv.value_dim; d += W::kDims * kWide) {
-    Values<F, W, NQ, kWide>(a, q0, d, begin, end, next, tables);
+    Values<F, W, NQ, kWide>(a, q0, d, begin, end, next && d == 0, tables);
   }
   if constexpr (!kQuarters) {
     for (; d + 64 <= a.kv.value_dim; d += 64) {
-      Values<F, W, NQ, 64 / W::kDims>(a, q0, d, begin, end, next, tables);
+      Values<F, W, NQ, 64 / W::kDims>(a, q0, d, begin, end, next && d == 0, tables);
     }
   }
   for (; d < a.kv.value_dim; d += Narrow::kDims) {
-    Values<F, Narrow, NQ, 1>(a, q0, d, begin, end, next, tables);
+    Values<F, Narrow, NQ, 1>(a, q0, d, begin, end, next && d == 0, tables);
   }
 }
 
