@@ -31,7 +31,7 @@ TEST(choices_as_words) {
   backend::Choice greedy;
   greedy.choose = true;
   greedy.seed = 77;
-  const backend::Choice choices[] = {drawn, backend::Choice(), greedy};
+  backend::Choice choices[] = {drawn, backend::Choice(), greedy};
   const uint32_t rows[] = {0, 1, 2};
   backend::Step step;
   step.logit_rows = rows;
@@ -42,7 +42,7 @@ TEST(choices_as_words) {
   const absl::Span<RowOutcome> outcomes(rows_are);
   ChoiceWork work = WriteChoices(step, 2, kEnd, block.data(), outcomes);
   CHECK_EQ(work.end, kEnd);
-  CHECK(work.tokens && work.draws);
+  CHECK(!work.races);  // of 20 tokens one is drawn at once
   CHECK(!outcomes[0].read && outcomes[1].read && outcomes[2].read);
   CHECK(outcomes[0].told && !outcomes[1].told && outcomes[2].told);
   kernels::ChoiceRow row;
@@ -65,17 +65,19 @@ TEST(choices_as_words) {
   std::memcpy(static_cast<void*>(&row), &block[2 + 2 * kChoiceRowWords], sizeof(row));
   CHECK_EQ(row.flags, kernels::kChoiceToken | kernels::kChoiceRead);
   CHECK_EQ(row.seed, 0u);
+  choices[0].top_k = 0;
+  CHECK(WriteChoices(step, 2, kEnd, block.data(), outcomes).races);
   // One word too few: the first row is read, and writes no list.
   std::fill(block.begin(), block.end(), 0xdead);
   work = WriteChoices(step, 2, kEnd - 1, block.data(), outcomes);
   CHECK_EQ(work.end, 2 + 3 * kChoiceRowWords);
-  CHECK(work.tokens && !work.draws);
+  CHECK(!work.races);
   CHECK(outcomes[0].read && !outcomes[0].told);
   CHECK_EQ(block[work.end], 0xdeadu);
   // No choices: all are read.
   step.choices = {};
   work = WriteChoices(step, 2, kEnd, block.data(), outcomes);
-  CHECK(!work.tokens && outcomes[0].read && outcomes[2].read && !outcomes[2].told);
+  CHECK(!work.races && outcomes[0].read && outcomes[2].read && !outcomes[2].told);
 }
 
 // What a GPU would hold that took the changes, against the lists themselves.
