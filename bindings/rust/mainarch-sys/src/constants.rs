@@ -112,7 +112,9 @@ pub const MAINARCH_ENGINE_FAST: u64 = 1;
 /// flag changes nothing. For
 /// y = sum of w_k x_k over K columns,
 ///   |error| \<= (2^-8 + (K + 8) 2^-23) * sum of |w_k x_k|
-/// apart from what is smaller than 2^-126. Sums, norms, attention, softmax, the router of a mixture of
+/// apart from what is smaller than 2^-126. AMX also multiplies weights of integers with scales (GGUF's blocks, int4,
+/// NVFP4), rounded to bf16 with their scales applied: 2^-8 + 2^-16 more (of w = scale q + offset |scale q| + |offset|
+/// in place of |w|); one sequence alone decodes faster with MAINARCH_ENGINE_INT8 there. Sums, norms, attention, softmax, the router of a mixture of
 /// experts and what layers add to stay fp32, and results still do not depend on batch, chunking,
 /// threads or ranks. Without the flag everything is fp32, which is what this library's results are
 /// tested to agree with.
@@ -139,8 +141,8 @@ pub const MAINARCH_ENGINE_RESIDENT: u64 = 8;
 /// between one token and the next. Steps of more rows (prompts) are packets; the kernel leaves for them, as it
 /// does when nothing was asked of it for some milliseconds, and comes back. What comes out is the same to the bit.
 /// While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
-/// take turns. UNSUPPORTED where it cannot run the model's kernels (attention to latents, whose local memory and
-/// registers are more than its own), or the device is no GPU.
+/// take turns. UNSUPPORTED where the device is no GPU, or a kernel of the model's has more local memory or registers
+/// than this one (of those that there are none has). With RESIDENT_AUTO beside it, this one does not count.
 pub const MAINARCH_ENGINE_RESIDENT_AUTO: u64 = 16;
 /// Values of mainarch_engine_options.drafts: who guesses tokens ahead of those that are sampled. A step runs
 /// the guesses of a sequence as further rows and keeps them as far as they are what is sampled, so a
