@@ -187,19 +187,35 @@ std::vector<uint32_t> MemoryNodesOf(absl::Span<const uint32_t> cpus, const ReadT
   return nodes;
 }
 
+namespace {
+
+// As the kernel wants it; without a destructor, since it is asked for once and kept.
+constexpr uint32_t kBits = 8 * sizeof(unsigned long), kMostNodes = 1024;
+struct NodeMask {
+  bool several = false;
+  unsigned long bits[kMostNodes / kBits] = {};
+};
+NodeMask MaskOf(const std::vector<uint32_t>& nodes) {
+  NodeMask mask;
+  mask.several = nodes.size() > 1 && nodes.back() < kMostNodes;
+  for (const uint32_t node : nodes) {
+    if (mask.several) mask.bits[node / kBits] |= 1ul << node % kBits;
+  }
+  return mask;
+}
+
+}  // namespace
+
 void SpreadOverNodes(void* memory, size_t bytes) {
   // Of <numaif.h>, which Debian has in a package of its own.
   constexpr int kDefault = 0, kInterleave = 3;
-  constexpr uint32_t kBits = 8 * sizeof(unsigned long), kMostNodes = 1024;
-  static const std::vector<uint32_t> nodes = MemoryNodesOf(
-      AffinityCpus(), [](const std::string& path) { return ReadWholeFile(path, kFileLimit); });
-  if (nodes.size() < 2 || nodes.back() >= kMostNodes || bytes == 0) return;
+  static const NodeMask nodes = MaskOf(MemoryNodesOf(
+      AffinityCpus(), [](const std::string& path) { return ReadWholeFile(path, kFileLimit); }));
+  if (!nodes.several || bytes == 0) return;
   int policy = kDefault;
   if (syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0) != 0 || policy != kDefault) return;
-  unsigned long mask[kMostNodes / kBits] = {};
-  for (const uint32_t node : nodes) mask[node / kBits] |= 1ul << node % kBits;
   // Refused, memory comes from where it is touched first.
-  syscall(SYS_mbind, memory, bytes, kInterleave, mask, kMostNodes + 1, 0);
+  syscall(SYS_mbind, memory, bytes, kInterleave, nodes.bits, kMostNodes + 1, 0);
 }
 
 }  // namespace mainarch::cpu
