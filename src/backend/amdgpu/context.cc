@@ -322,14 +322,9 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
   }
   const Launch tables = LowerTables(shape_, own.memory);
   bytes += RoundUp(tables.args.size(), 64);
-  // In the GPU's own memory, where the host can write it, and cached: every kernel begins with
-  // reading them, on all of its compute units at once. They are written once, before any is read.
-  gpu::BufferOptions options;
-  options.host_access = gpu.device->node().vram_is_host_visible();
-  options.place = options.host_access ? gpu::Place::kVram : gpu::Place::kSystem;
-  if (!options.host_access) options.caching = gpu::Caching::kUncached;
-  options.label = "kernel arguments";
-  ASSIGN_OR_RETURN(own.kernargs, gpu::Buffer::Allocate(*gpu.device, bytes, options));
+  // Every kernel begins with reading them, on all of its compute units at once. They are written once, before any is
+  // read.
+  ASSIGN_OR_RETURN(own.kernargs, AllocateWrittenOnce(*gpu.device, bytes, "kernel arguments"));
   memory_bytes_ += own.kernargs.size();
   uint64_t at = 0;
   for (const std::vector<Launch>& step : launches) {
@@ -342,7 +337,7 @@ Status AmdGpuContext::MakePackets(int32_t rank) {
     own.packets.push_back(std::move(packets));
   }
   ASSIGN_OR_RETURN(own.tables, MakePacket(rank, tables, at, /*first=*/true));
-  return options.host_access ? gpu.device->FlushHostWrites() : OkStatus();
+  return gpu.device->node().vram_is_host_visible() ? gpu.device->FlushHostWrites() : OkStatus();
 }
 
 StatusOr<AmdGpuContext::Packet> AmdGpuContext::MakePacket(int32_t rank, const Launch& launch,

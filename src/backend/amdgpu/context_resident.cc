@@ -91,12 +91,7 @@ Status AmdGpuContext::FillLists(Resident& resident, int32_t rank) {
       bytes += RoundUp(launch.args.size(), kKernargAlign);
     }
   }
-  gpu::BufferOptions options;
-  options.host_access = device.node().vram_is_host_visible();
-  options.place = options.host_access ? gpu::Place::kVram : gpu::Place::kSystem;
-  if (!options.host_access) options.caching = gpu::Caching::kUncached;
-  options.label = "resident kernel arguments";
-  ASSIGN_OR_RETURN(own.resident_kernargs, gpu::Buffer::Allocate(device, bytes, options));
+  ASSIGN_OR_RETURN(own.resident_kernargs, AllocateWrittenOnce(device, bytes, "resident kernel arguments"));
   memory_bytes_ += own.resident_kernargs.size();
   uint64_t at = 0;
   std::vector<std::vector<kernels::ResidentOp>> lists;
@@ -121,7 +116,6 @@ Status AmdGpuContext::FillLists(Resident& resident, int32_t rank) {
       lists.push_back(std::move(taken));
     }
   }
-  if (options.host_access) RETURN_IF_ERROR(device.FlushHostWrites());
   return resident.SetLists(rank, lists);
 }
 

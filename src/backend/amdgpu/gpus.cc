@@ -65,6 +65,15 @@ StatusOr<gpu::CodeObject> ParseImage(const isa::KernelImage& image,
 
 }  // namespace
 
+StatusOr<gpu::Buffer> AllocateWrittenOnce(gpu::Device& device, uint64_t bytes, const char* label) {
+  gpu::BufferOptions options;
+  options.host_access = device.node().vram_is_host_visible();
+  options.place = options.host_access ? gpu::Place::kVram : gpu::Place::kSystem;
+  if (!options.host_access) options.caching = gpu::Caching::kUncached;
+  options.label = label;
+  return gpu::Buffer::Allocate(device, bytes, options);
+}
+
 StatusOr<std::vector<uint32_t>> ParseGpuList(absl::string_view text) {
   std::vector<uint32_t> list;
   for (absl::string_view item : absl::StrSplit(text, ',')) {

@@ -52,6 +52,10 @@ class QueueHolder {
   virtual Status Leave() = 0;
 };
 
+// What the host writes once and GPUs read: in the GPU's own memory, where the host can write that (and then
+// flushes, Device::FlushHostWrites), else in its own.
+StatusOr<gpu::Buffer> AllocateWrittenOnce(gpu::Device& device, uint64_t bytes, const char* label);
+
 class Gpus {
  public:
   // `text` is a device string: "gpu", "gpu:0-3", "gpu:0,2", "sim:gfx950x8", "sim:gfx950x8:0-3".

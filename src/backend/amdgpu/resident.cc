@@ -31,15 +31,6 @@ StatusOr<gpu::Buffer> HostBuffer(gpu::Device& device, uint64_t bytes, const char
   return gpu::Buffer::Allocate(device, bytes, options);
 }
 
-// Written by the host once, before it is read: in the GPU's own memory, where the host can write that.
-StatusOr<gpu::Buffer> VramBuffer(gpu::Device& device, uint64_t bytes, const char* label) {
-  if (!device.node().vram_is_host_visible()) return HostBuffer(device, bytes, label);
-  gpu::BufferOptions options;
-  options.host_access = true;
-  options.label = label;
-  return gpu::Buffer::Allocate(device, bytes, options);
-}
-
 // The most workgroups of a kernel that all run at once on each GPU of the group.
 StatusOr<uint32_t> MostWorkers(const Gpus& gpus, absl::string_view kernel) {
   uint32_t most = UINT32_MAX;
@@ -104,12 +95,12 @@ Status Resident::CreateRank(int32_t rank) {
   RETURN_IF_ERROR(gpu.copy->Wait(filled, gpus_.Soon()));
   if (timed_) {
     // Not in host memory: a store to there would be waited for at each meeting.
-    ASSIGN_OR_RETURN(own.times, VramBuffer(*gpu.device, (kMostOps + 1) * sizeof(uint64_t), "resident times"));
+    ASSIGN_OR_RETURN(own.times, AllocateWrittenOnce(*gpu.device, (kMostOps + 1) * sizeof(uint64_t), "resident times"));
   }
   using Kernarg = kernels::Kernarg<ResidentArgs>;
   constexpr uint64_t kStride = 256;
   static_assert(sizeof(Kernarg) <= kStride);
-  ASSIGN_OR_RETURN(own.kernargs, VramBuffer(*gpu.device, 2 * kStride, "resident arguments"));
+  ASSIGN_OR_RETURN(own.kernargs, AllocateWrittenOnce(*gpu.device, 2 * kStride, "resident arguments"));
   ASSIGN_OR_RETURN(const gpu::Kernel* kernel, gpu.resident->Find(kResidents[kind_].kernel));
   for (uint32_t turn = 0; turn < 2; ++turn) {
     Kernarg kernarg;
@@ -159,7 +150,7 @@ Status Resident::SetLists(int32_t rank, const std::vector<std::vector<ResidentOp
   }
   for (const std::vector<ResidentOp>& list : lists) all.insert(all.end(), list.begin(), list.end());
   const uint64_t bytes = std::max<uint64_t>(1, all.size()) * sizeof(ResidentOp);
-  ASSIGN_OR_RETURN(own.lists, VramBuffer(device, bytes, "resident lists"));
+  ASSIGN_OR_RETURN(own.lists, AllocateWrittenOnce(device, bytes, "resident lists"));
   memory_bytes_ += own.lists.size();
   std::memcpy(own.lists.host(), all.data(), all.size() * sizeof(ResidentOp));
   uint64_t at = own.lists.va();
