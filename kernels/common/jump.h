@@ -3,7 +3,7 @@
 // From one kernel's code into another's, and back. A kernel begins with its arguments' address in
 // s[0:1], its workgroup in s2 and its thread in v0, all other registers being nobody's: so whoever
 // sets these may jump to its first instruction. All kernels have this beginning and one end
-// (tools/check.py), which the copy of them that is jumped into has made a jump to ReturnHere.
+// (tools/check.py finds it), which in the copy that is jumped into is a jump to what MAINARCH_RETURN_TO makes.
 #ifndef MAINARCH_KERNELS_COMMON_JUMP_H_
 #define MAINARCH_KERNELS_COMMON_JUMP_H_
 
@@ -34,16 +34,17 @@ DEVICE void ReserveRegisters() {
 // Of a kernel that is come back to: what WorkgroupId() says, with kCameBack where an op has ended.
 inline constexpr uint32_t kCameBack = 1u << 31;
 
-// Bytes of LDS that the way back reads: at `at`, a count of the waves that took it, then the
-// arguments' address and the workgroup of the kernel that is come back to.
+// What the way back reads in LDS.
 struct WayBack {
-  uint32_t taken, reserved;
-  uint64_t kernarg;
+  uint32_t taken, reserved;  // waves that took it
+  uint64_t kernarg;          // of the kernel that is come back to
   uint32_t worker;
 };
+static_assert(__builtin_offsetof(WayBack, kernarg) == 8 && __builtin_offsetof(WayBack, worker) == 16);
 
-// The code of a kernel RETURN_TO(`kernel`, at): every wave takes the next number of its workgroup,
-// so which wave it is may change; nothing of it is left to matter.
+// MAINARCH_RETURN_TO(name, kernel, at): the code `name`, which begins `kernel` again, whose WayBack lies at byte `at`
+// of LDS. Nobody launches it. Every wave takes the next number of its workgroup, so which wave it is may change: nothing
+// of it is left to matter.
 #define MAINARCH_RETURN_TO(name, kernel, at)                                                      \
   MAINARCH_BUDGET(name, "vgpr=8 sgpr=16 agpr=0 lds=0");                                           \
   extern "C" [[clang::amdgpu_kernel, clang::amdgpu_flat_work_group_size(256, 256), gnu::naked,    \

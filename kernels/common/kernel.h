@@ -50,7 +50,7 @@ DEVICE Args ReadArgumentsAgain() {
 // The same where they lie, for arguments with arrays that are indexed: a copy of those would lie in scratch.
 template <class Args>
 DEVICE const Args& ArgumentsAgain() {
-  uint64_t at = reinterpret_cast<uint64_t>(__builtin_amdgcn_kernarg_segment_ptr());
+  uint64_t at = KernargAddress();
   __asm__ volatile("" : "+s"(at));
   return *(const Args*)&reinterpret_cast<Constant<Kernarg<Args>>>(at)->args;
 }

@@ -10,9 +10,8 @@
 
 namespace mainarch::kernels {
 
-// s_waitcnt immediate of GFX9 for vmcnt(0) with the other counters left alone.
-inline constexpr int kWaitVmcnt0 = 0x0F70;
-inline constexpr int kWaitLgkmcnt0 = 0xC07F;
+// s_waitcnt immediates of GFX9 for vmcnt(0) and for lgkmcnt(0), with the other counters left alone.
+inline constexpr int kWaitVmcnt0 = 0x0F70, kWaitLgkmcnt0 = 0xC07F;
 DEVICE void WaitVectorMemory() { __builtin_amdgcn_s_waitcnt(kWaitVmcnt0); }
 
 // The scalar caches forget what they hold: no fence makes them. All waves of the workgroup see it

@@ -38,7 +38,7 @@ struct Resident {
   // Arguments are read where they are wanted (ReadArgumentsAgain): seldom.
   DEVICE static void Run(uint32_t id, uint32_t workers, Lds<Kept> kept) {
     id = MadeHere(id);
-    Group group = {kept, nullptr, id & ~kCameBack, 0, 0, 0};
+    Group group = {nullptr, id & ~kCameBack, 0, 0, 0};
     if (id == group.worker) {
       Begin(group.worker, workers, kept);
       BarrierLds();
@@ -106,7 +106,6 @@ struct Resident {
 
   // The workgroups of one launch.
   struct Group {
-    Lds<Kept> kept;
     Global<ResidentMeeting> meeting;
     uint32_t worker, round, members, xccs;
 
