@@ -132,23 +132,6 @@ DEVICE void Await(Global<const uint32_t> flag, uint32_t goal, bool leader) {
   FenceAcquire<kScope>();
 }
 
-// A barrier over all workgroups of a grid that is resident as a whole. `arrivals` counts up for
-// ever (device memory, zeroed once); `round` is this workgroup's count of barriers passed so far.
-// With Scope::kSystem each workgroup also pushes its stores out of the GPU.
-template <Scope kScope>
-DEVICE void GridBarrier(Global<uint32_t> arrivals, uint32_t workers, uint32_t& round, bool leader) {
-  ++round;
-  WaitVectorMemory();
-  Barrier();
-  if (leader) {
-    FenceRelease<kScope>();
-    AddFlag<Scope::kDevice>(arrivals, 1u);
-    WaitFlag<Scope::kDevice>(arrivals, round * workers);
-  }
-  Barrier();
-  FenceAcquire<Scope::kDevice>();
-}
-
 }  // namespace mainarch::kernels
 
 #endif  // MAINARCH_KERNELS_COMMON_SYNC_H_

@@ -446,6 +446,39 @@ static inline __attribute__((always_inline)) void DotAll(const Panels& w,
   for (int i = 0; i < NP * MR; ++i) sum[i] = tree.Sum()[i];
 }
 
+// run<F>() with the format's F: of those of blocks.
+template <class Run>
+static inline void WithBlockFormat(PanelFormat format, const Run& run) {
+  switch (format) {
+    case PanelFormat::kInt8:
+      return run.template operator()<FormatInt8>();
+    case PanelFormat::kInt4:
+      return run.template operator()<FormatInt4>();
+    case PanelFormat::kIq4Nl:
+      return run.template operator()<FormatIq4Nl>();
+    case PanelFormat::kInt4Min:
+      return run.template operator()<FormatInt4Min>();
+    case PanelFormat::kQ4_1:
+      return run.template operator()<FormatQ4_1>();
+    case PanelFormat::kQ5_0:
+      return run.template operator()<FormatQ5_0>();
+    case PanelFormat::kQ5_1:
+      return run.template operator()<FormatQ5_1>();
+    case PanelFormat::kQ4K:
+      return run.template operator()<FormatQ4K>();
+    case PanelFormat::kQ5K:
+      return run.template operator()<FormatQ5K>();
+    case PanelFormat::kQ6K:
+      return run.template operator()<FormatQ6K>();
+    case PanelFormat::kNvfp4:
+      return run.template operator()<FormatNvfp4>();
+    case PanelFormat::kInt8Row:
+      return run.template operator()<FormatInt8Row>();
+    default:
+      return;
+  }
+}
+
 }  // namespace mainarch::cpu::MAINARCH_TARGET
 
 #endif  // MAINARCH_BACKEND_CPU_KERNELS_MATMUL_H_

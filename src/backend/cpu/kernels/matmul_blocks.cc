@@ -95,58 +95,25 @@ void MatmulOrdered(const MatmulArgs& a) {
   PanelsFrom<Ordered, 1, 1, kRest>(a, a.x, &panel, tables);
 }
 
-// run<F>() with the format's F.
-template <class Run>
-void WithFormat(PanelFormat format, const Run& run) {
-  switch (format) {
-    case PanelFormat::kInt8:
-      return run.template operator()<FormatInt8>();
-    case PanelFormat::kInt4:
-      return run.template operator()<FormatInt4>();
-    case PanelFormat::kIq4Nl:
-      return run.template operator()<FormatIq4Nl>();
-    case PanelFormat::kInt4Min:
-      return run.template operator()<FormatInt4Min>();
-    case PanelFormat::kQ4_1:
-      return run.template operator()<FormatQ4_1>();
-    case PanelFormat::kQ5_0:
-      return run.template operator()<FormatQ5_0>();
-    case PanelFormat::kQ5_1:
-      return run.template operator()<FormatQ5_1>();
-    case PanelFormat::kQ4K:
-      return run.template operator()<FormatQ4K>();
-    case PanelFormat::kQ5K:
-      return run.template operator()<FormatQ5K>();
-    case PanelFormat::kQ6K:
-      return run.template operator()<FormatQ6K>();
-    case PanelFormat::kNvfp4:
-      return run.template operator()<FormatNvfp4>();
-    case PanelFormat::kInt8Row:
-      return run.template operator()<FormatInt8Row>();
-    default:
-      return;
-  }
-}
-
 }  // namespace
 
 void RunMatmulBlocks(const MatmulArgs& a) {
   if (a.w.format == PanelFormat::kInt4Order) return MatmulOrdered(a);
-  WithFormat(a.w.format, [&]<class F>() { MatmulBlocks<F>(a); });
+  WithBlockFormat(a.w.format, [&]<class F>() { MatmulBlocks<F>(a); });
 }
 
 void RunExpertsDownBlocks(const ExpertsDownArgs& a) {
   if (a.experts[a.active[0]].format == PanelFormat::kInt4Order) return ExpertsDown<Ordered>(a, a.act);
-  WithFormat(a.experts[a.active[0]].format, [&]<class F>() { ExpertsDown<Fp32<F>>(a, a.act); });
+  WithBlockFormat(a.experts[a.active[0]].format, [&]<class F>() { ExpertsDown<Fp32<F>>(a, a.act); });
 }
 
 #if defined(MAINARCH_BF16_DOT)
 void RunMatmulBlocksBF16(const MatmulArgs& a) {
-  WithFormat(a.w.format, [&]<class F>() { MatmulBlocksBF16<F>(a); });
+  WithBlockFormat(a.w.format, [&]<class F>() { MatmulBlocksBF16<F>(a); });
 }
 
 void RunExpertsDownBlocksBF16(const ExpertsDownArgs& a) {
-  WithFormat(a.experts[a.active[0]].format, [&]<class F>() { ExpertsDown<Bf16<F>>(a, a.act16); });
+  WithBlockFormat(a.experts[a.active[0]].format, [&]<class F>() { ExpertsDown<Bf16<F>>(a, a.act16); });
 }
 #endif
 

@@ -555,32 +555,8 @@ static inline void WithTileFormat(PanelFormat format, const Run& run) {
       return run.template operator()<FormatFp8>();
     case PanelFormat::kMxfp4:
       return run.template operator()<FormatMxfp4>();
-    case PanelFormat::kInt8:
-      return run.template operator()<FormatInt8>();
-    case PanelFormat::kInt8Row:
-      return run.template operator()<FormatInt8Row>();
-    case PanelFormat::kInt4:
-      return run.template operator()<FormatInt4>();
-    case PanelFormat::kIq4Nl:
-      return run.template operator()<FormatIq4Nl>();
-    case PanelFormat::kInt4Min:
-      return run.template operator()<FormatInt4Min>();
-    case PanelFormat::kQ4_1:
-      return run.template operator()<FormatQ4_1>();
-    case PanelFormat::kQ5_0:
-      return run.template operator()<FormatQ5_0>();
-    case PanelFormat::kQ5_1:
-      return run.template operator()<FormatQ5_1>();
-    case PanelFormat::kQ4K:
-      return run.template operator()<FormatQ4K>();
-    case PanelFormat::kQ5K:
-      return run.template operator()<FormatQ5K>();
-    case PanelFormat::kQ6K:
-      return run.template operator()<FormatQ6K>();
-    case PanelFormat::kNvfp4:
-      return run.template operator()<FormatNvfp4>();
     default:
-      return;
+      return WithBlockFormat(format, run);
   }
 }
 
