@@ -92,4 +92,31 @@ std::vector<Setting> AllSettings() {
   return settings;
 }
 
+model::ModelConfig SmallHybrid(bool experts) {
+  model::ModelConfig c;
+  c.model_type = experts ? "qwen3_next" : "qwen3_5_text";
+  c.hidden = 64;
+  c.layers = 4;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim = 32;
+  c.intermediate = 96;
+  c.vocab = 256;
+  c.max_position = 256;
+  c.sparse_layer.assign(4, experts);
+  c.rope.rotary_dim = 8;
+  c.attention.output_gate = true;
+  c.norms.plus_one = true;
+  c.delta = {4, 8, 16, 32, 4, experts};
+  c.delta_layer = {true, false, true, true};
+  if (!experts) return c;
+  c.experts = 8;
+  c.experts_per_token = 3;
+  c.moe_intermediate = 64;
+  c.norm_topk_prob = true;
+  c.shared_intermediate = 64;
+  c.shared_gate = true;
+  return c;
+}
+
 }  // namespace mainarch::test

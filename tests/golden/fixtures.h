@@ -26,6 +26,8 @@ struct FixtureCase {
 std::vector<FixtureCase> AllFixtureCases();
 std::vector<FixtureCase> CpuFixtureCases();
 StatusOr<model::ModelConfig> FixtureConfig(const std::string& fixture);
+// Four layers, one of which attends and the others are gated delta nets; dense, or of 8 experts.
+model::ModelConfig SmallHybrid(bool experts);
 // A scratch directory with the checkpoint, written once a case; empty when that failed.
 std::string WriteFixture(const FixtureCase& fixture, int64_t max_position = 0);
 

@@ -32,9 +32,9 @@ const char* NameOf(Kind kind) {
 }
 
 model::ModelConfig Config(Kind kind) {
-  const bool experts = kind == Kind::kExperts;
+  if (kind != Kind::kWindows) return test::SmallHybrid(kind == Kind::kExperts);
   model::ModelConfig c;
-  c.model_type = kind == Kind::kWindows ? "qwen3" : experts ? "qwen3_next" : "qwen3_5_text";
+  c.model_type = "qwen3";
   c.hidden = 64;
   c.layers = 4;
   c.heads = 4;
@@ -43,26 +43,11 @@ model::ModelConfig Config(Kind kind) {
   c.intermediate = 96;
   c.vocab = kVocab;
   c.max_position = 256;
-  c.sparse_layer.assign(4, experts);
-  if (kind == Kind::kWindows) {
-    // Pages that lie behind a window go back to the pool; layers with one and without have two caches.
-    c.rope.rotary_dim = 32;
-    c.attention.qk_norm = true;
-    c.layer_attention = {{21, 0}, {0, 0}, {21, 0}, {21, 0}};
-    return c;
-  }
-  c.rope.rotary_dim = 8;
-  c.attention.output_gate = true;
-  c.norms.plus_one = true;
-  c.delta = {4, 8, 16, 32, 4, experts};
-  c.delta_layer = {true, false, true, true};
-  if (!experts) return c;
-  c.experts = 8;
-  c.experts_per_token = 3;
-  c.moe_intermediate = 64;
-  c.norm_topk_prob = true;
-  c.shared_intermediate = 64;
-  c.shared_gate = true;
+  c.sparse_layer.assign(4, false);
+  // Pages that lie behind a window go back to the pool; layers with one and without have two caches.
+  c.rope.rotary_dim = 32;
+  c.attention.qk_norm = true;
+  c.layer_attention = {{21, 0}, {0, 0}, {21, 0}, {21, 0}};
   return c;
 }
 

@@ -73,30 +73,8 @@ StatusOr<std::vector<std::vector<float>>> Logits(std::shared_ptr<const model::Mo
 }
 
 std::string Hybrid() {
-  model::ModelConfig c;
-  c.model_type = "qwen3_next";
-  c.hidden = 64;
-  c.layers = 4;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.head_dim = 32;
-  c.intermediate = 96;
-  c.vocab = 256;
-  c.max_position = 256;
-  c.sparse_layer.assign(4, true);
-  c.rope.rotary_dim = 8;
-  c.attention.output_gate = true;
-  c.norms.plus_one = true;
-  c.delta = {4, 8, 16, 32, 4, true};
-  c.delta_layer = {true, false, true, true};
-  c.experts = 8;
-  c.experts_per_token = 3;
-  c.moe_intermediate = 64;
-  c.norm_topk_prob = true;
-  c.shared_intermediate = 64;
-  c.shared_gate = true;
   const std::string directory = test::ScratchDirectory() + "/resident-hybrid";
-  const Status written = model::WriteSyntheticCheckpoint(c, directory, model::SyntheticOptions());
+  const Status written = model::WriteSyntheticCheckpoint(test::SmallHybrid(true), directory, model::SyntheticOptions());
   return written.ok() || CodeOf(written) == Code::kInvalidArgument ? directory : "";
 }
 
