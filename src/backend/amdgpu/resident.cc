@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "base/clock.h"
 #include "isa/kernel_images.h"
@@ -236,9 +237,11 @@ StatusOr<uint64_t> Resident::Post(int32_t rank, size_t list) {
   // A slot is written again when the kernel has taken what was in it.
   for (const gpu::Deadline deadline = gpus_.Soon(); !Reached(rank, own.posted + 1 - kernels::kResidentSlots);) {
     RETURN_IF_ERROR(gpus_.Health());
-    if (deadline.GivesUp(gpus_.at(rank).device->process().sys(), NowNs())) {
-      return Error(Code::kTimedOut, "the resident kernel takes no command");
+    gpu::Device& device = *gpus_.at(rank).device;
+    if (deadline.GivesUp(device.process().sys(), NowNs())) {
+      return WithDevice(Error(Code::kTimedOut, device.name(), ": the resident kernel takes no command"), device.index());
     }
+    std::this_thread::yield();
   }
   RETURN_IF_ERROR(PostCommand(rank, own.commands[list]));
   return own.posted;

@@ -28,8 +28,7 @@ StatusOr<size_t> ResidentKindFor(const isa::KernelInfo& kernel);
 
 class Resident : public QueueHolder {
  public:
-  // The group's mutex is held.
-  // `timed`: Times tells when ops began.
+  // `timed`: Times tells when ops began. The group's mutex is held.
   static StatusOr<std::unique_ptr<Resident>> Create(Gpus& gpus, size_t kind, uint32_t workers, bool timed);
   // Waits until no kernel is left. The mutex is not held, if one was launched.
   ~Resident() override;

@@ -34,8 +34,9 @@ TEST(threaded_code_differs_in_its_ends_alone) {
     CHECK_EQ(threaded.size(), image.bytes.size());
     std::vector<bool> may(threaded.size());
     for (const isa::KernelInfo& kernel : image.kernels) {
-      // All of the decoder's come back.
+      // All of the decoder's come back, and there is room for them.
       CHECK_GT(kernel.end_at, 0u);
+      CHECK_OK(ResidentKindFor(kernel));
       CHECK_EQ(WordAt(image.bytes, kernel.end_at), kEnd);
       const uint32_t branch = WordAt(threaded, kernel.end_at);
       CHECK_EQ(branch >> 16, 0xbf82u);  // s_branch

@@ -114,7 +114,8 @@ pub const MAINARCH_ENGINE_FAST: u64 = 1;
 ///   |error| \<= (2^-8 + (K + 8) 2^-23) * sum of |w_k x_k|
 /// apart from what is smaller than 2^-126. AMX also multiplies weights of integers with scales (GGUF's blocks, int4,
 /// NVFP4), rounded to bf16 with their scales applied: 2^-8 + 2^-16 more (of w = scale q + offset |scale q| + |offset|
-/// in place of |w|); one sequence alone decodes faster with MAINARCH_ENGINE_INT8 there. Sums, norms, attention, softmax, the router of a mixture of
+/// in place of |w|); prompts and several sequences gain, one sequence alone takes longer than without the flag, and
+/// less with MAINARCH_ENGINE_INT8. Sums, norms, attention, softmax, the router of a mixture of
 /// experts and what layers add to stay fp32, and results still do not depend on batch, chunking,
 /// threads or ranks. Without the flag everything is fp32, which is what this library's results are
 /// tested to agree with.
