@@ -9,7 +9,11 @@
 // next one `patience` times. Then it says in `left` which one it has not got, looks once more, and
 // ends. The host, having posted a command, looks at `left`, and launches the kernel again where that
 // is the command's number: one of the two has seen the other. When both have, the second launch waits
-// behind the first and goes on from what that one has left in `Resident::last`.
+// behind the first and goes on from what that one has left in `ResidentState::command`.
+//
+// A command may have rounds: its list runs again, without a word of the host, until they are over or
+// one of its launches says that there is none (decoder_args.h StepHeader). The host sees each one end.
+// A command that takes up what the last round has left does not run where that one has not.
 #ifndef MAINARCH_KERNELS_RESIDENT_ARGS_H_
 #define MAINARCH_KERNELS_RESIDENT_ARGS_H_
 
@@ -44,14 +48,27 @@ struct ResidentOp {
 };
 static_assert(sizeof(ResidentOp) == 48);
 
+enum ResidentKind : uint32_t {
+  kBegins = 0,  // needs nothing of the command before
+  kFollows = 1, // is left out if that has ended early, or was left out
+  kBeside = 2,  // is no step: what follows it follows what was before it
+};
+
 // The host writes `number` last, with all else before it.
 struct ResidentCommand {
-  uint64_t ops = 0;    // address of ResidentOp [count]
-  uint32_t count = 0;  // 0: end
+  uint64_t ops = 0;     // address of ResidentOp [count]
+  uint64_t ends = 0;    // where rounds > 1: of a word that is kNoRound behind the first op of one that is none
+  uint16_t count = 0;   // 0: end
+  uint16_t rounds = 1;  // at most 255
+  uint32_t kind = kBegins;
+  uint32_t reserved = 0;
   uint32_t number = 0;  // of the command; the first is 1
 };
-static_assert(sizeof(ResidentCommand) == 16);
+static_assert(sizeof(ResidentCommand) == 32);
 inline constexpr uint32_t kResidentSlots = 4;  // command n is in slot n mod 4
+
+// Of a command, how many rounds have ended: one word, so that nobody sees half of it.
+constexpr uint32_t ResidentRan(uint32_t number, uint32_t rounds) { return number << 8 | rounds; }
 
 // In host memory, that of each GPU in lines of its own.
 struct ResidentMailbox {
@@ -59,9 +76,11 @@ struct ResidentMailbox {
   uint32_t done = 0;  // number of the last command that has ended; what it wrote is seen by all
   uint32_t left = 0;  // of the command that the kernel did not wait for
   uint32_t late = 0;  // commands that were not there when the kernel first looked
-  uint32_t reserved[13] = {};
+  uint32_t recall = 0;  // of the command that shall have no more rounds; the first rank's counts
+  uint32_t ran[kResidentSlots] = {};  // ResidentRan
+  uint32_t reserved[24] = {};
 };
-static_assert(sizeof(ResidentMailbox) == 128);
+static_assert(sizeof(ResidentMailbox) == 256);
 
 // A line of its own: a counter, or what each XCD has told another.
 inline constexpr uint32_t kResidentXccs = 8;
@@ -86,7 +105,9 @@ struct ResidentState {
   ResidentMeeting meetings[2];
   ResidentCommand command;  // the one that runs; its number the last that was taken
   uint32_t late = 0;
-  uint32_t reserved[27] = {};
+  uint32_t ran = 0;     // rounds of the command
+  uint32_t broken = 0;  // not 0: the last step has ended early, or was left out
+  uint32_t reserved[21] = {};
 };
 static_assert(sizeof(ResidentState) == 2 * sizeof(ResidentMeeting) + 128);
 

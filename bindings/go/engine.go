@@ -118,6 +118,7 @@ type Statistics struct {
 	ResidentSteps    uint64 // that a resident kernel ran
 	ResidentLaunches uint64 // of that kernel on a GPU
 	ResidentLate     uint64 // steps that it waited for, as the host was not there yet
+	ResidentCommands uint64 // that the host gave it: a step, and those that it runs behind it by itself
 }
 
 // Engine is KV cache and scheduler over one model; it steps.
@@ -421,6 +422,7 @@ func (e *Engine) Statistics() (Statistics, error) {
 		ResidentSteps:    uint64(raw.resident_steps),
 		ResidentLaunches: uint64(raw.resident_launches),
 		ResidentLate:     uint64(raw.resident_late),
+		ResidentCommands: uint64(raw.resident_commands),
 	}
 	for i := range out.DraftsAt {
 		out.DraftsAt[i] = uint64(raw.drafts_at[i])

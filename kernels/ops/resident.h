@@ -11,6 +11,7 @@
 #include "kernels/common/memory.h"
 #include "kernels/common/sync.h"
 #include "kernels/common/wave.h"
+#include "kernels/decoder_args.h"
 #include "kernels/resident_args.h"
 
 namespace mainarch::kernels {
@@ -28,9 +29,10 @@ struct Resident {
     uint32_t members;  // workgroups of this XCD
     uint32_t xccs;     // a bit for each XCD that has any
     uint32_t timed;
-    uint32_t next, count;  // ops of the command that have been begun, and all of them
+    uint32_t next;  // ops of the list that have been begun
+    uint32_t work;  // all of them, and in the upper half the rounds that are left, this one counted
     uint64_t ops;
-    uint32_t reserved_too[2];
+    uint64_t ends;     // see ResidentCommand; 0 in a command's first round
     ResidentOp op[2];  // ops[next], in the place of its last bit, which then takes the one after
   };
   static_assert(sizeof(Kept) == 176 && sizeof(Kept) <= kResidentKept);
@@ -44,38 +46,46 @@ struct Resident {
       BarrierLds();
     }
     const Lds<u32x4> quads = reinterpret_cast<Lds<u32x4>>(&kept->meeting);
-    const u32x4 first = quads[0], second = quads[1];
-    const u32x2 third = *reinterpret_cast<Lds<u32x2>>(&kept->ops);
+    const u32x4 first = quads[0], second = quads[1], third = quads[2];
     group.meeting = reinterpret_cast<Global<ResidentMeeting>>(Uniform(Pair(first[0], first[1])));
     group.round = Uniform(uint32_t{first[2]});
     group.members = Uniform(uint32_t{first[3]});
     group.xccs = Uniform(uint32_t{second[0]});
     const bool timed = group.worker == 0 && Uniform(uint32_t{second[1]}) != 0;
-    uint32_t next = Uniform(uint32_t{second[2]}), count = Uniform(uint32_t{second[3]});
-    uint64_t ops = Uniform(Pair(third[0], third[1]));
+    uint32_t next = Uniform(uint32_t{second[2]});
+    const uint32_t work = Uniform(uint32_t{second[3]});
+    List list = {Uniform(Pair(third[0], third[1])), Uniform(Pair(third[2], third[3])), work & 0xffff, work >> 16};
     ResidentOp op = OpIn(kept, next);
     while (true) {
-      const bool ended = next == count;
+      const bool ended = next == list.count;
       if (ended) {
-        if (!NextCommand(&group, &ops, &count)) return;
+        if (!NextRound(&group, &list)) return;
         next = 0;
-        op = *reinterpret_cast<Constant<ResidentOp>>(ops);
+        op = *reinterpret_cast<Constant<ResidentOp>>(list.ops);
       }
       const bool meets = !ended && op.beside == 0;
       meets ? group.Arrive<Scope::kDevice>() : BarrierLds();
       ++next;
       if (ThreadId() == 0) {
         kept->next = next;
-        kept->count = count;
-        kept->ops = ops;
+        kept->work = list.rounds << 16 | list.count;
+        kept->ops = list.ops;
+        kept->ends = list.ends;
         kept->round = group.round;
       }
       if (WaveId() != 0) {
-        FetchOp(kept, next, next < count ? ops + next * sizeof(ResidentOp) : 0);
+        FetchOp(kept, next, next < list.count ? list.ops + next * sizeof(ResidentOp) : 0);
         if (meets) Fetch(op, group.worker);
       }
       meets ? group.Await<Scope::kDevice>() : BarrierLds();
       if (timed) TellTime(next - 1);
+      // Its first op has found out that this is no round.
+      if (next == 2 && list.ends != 0 && *reinterpret_cast<Constant<uint32_t>>(list.ends) == kNoRound) {
+        BreakOff(group.worker);
+        list.count = list.rounds = 0;
+        next = 0;
+        continue;
+      }
       if (group.worker < op.workers) break;
       op = OpIn(kept, next);
     }
@@ -170,17 +180,27 @@ struct Resident {
         reinterpret_cast<Global<const uint32_t>>(from)[LaneId()];
   }
 
-  // Between two commands. False: the next one is the end.
-  DEVICE static bool NextCommand(Group* group, uint64_t* ops, uint32_t* count) {
-    if (*count != 0) EndCommand(group->worker, *count, group);
+  // What the command that runs has still to do.
+  struct List {
+    uint64_t ops, ends;
+    uint32_t count, rounds;
+  };
+
+  // Behind a list: it again, or the next command's. False: that is the end.
+  DEVICE static bool NextRound(Group* group, List* list) {
+    if (list->count != 0) EndRound(group, *list);
+    const Constant<ResidentCommand> command = reinterpret_cast<Constant<ResidentCommand>>(
+        ReadArgumentsAgain<Args>().state.address + __builtin_offsetof(ResidentState, command));
+    if (list->rounds > 1) {
+      --list->rounds;
+      list->ends = command->ends;
+      return true;
+    }
     if (group->worker == 0) TakeCommand();
     group->Arrive<Scope::kSystem>();
     group->Await<Scope::kSystem>();
-    const Constant<ResidentCommand> command = reinterpret_cast<Constant<ResidentCommand>>(
-        ReadArgumentsAgain<Args>().state.address + __builtin_offsetof(ResidentState, command));
-    *ops = command->ops;
-    *count = command->count;
-    return *count != 0;
+    *list = {command->ops, 0, command->count, command->rounds};
+    return list->count != 0;
   }
 
   DEVICE static void Begin(uint32_t worker, uint32_t workers, Lds<Kept> kept) {
@@ -206,8 +226,8 @@ struct Resident {
     kept->way.taken = 0;
     kept->way.kernarg = KernargAddress();
     kept->way.worker = worker;
-    kept->next = kept->count = kept->round = 0;
-    kept->ops = 0;
+    kept->next = kept->work = kept->round = 0;
+    kept->ops = kept->ends = 0;
     kept->meeting = reinterpret_cast<uint64_t>(meeting);
     kept->timed = args.times.address != 0;
     kept->members = LoadFlag<Scope::kDevice>(&meeting->members[XccId()].values[0]);
@@ -215,30 +235,59 @@ struct Resident {
   }
 
   // What its ops have written is out, and the host is told.
-  DEVICE static void EndCommand(uint32_t worker, uint32_t count, Group* group) {
+  DEVICE static void EndRound(Group* group, const List& list) {
     group->Arrive<Scope::kSystem>();
     group->Await<Scope::kSystem>();
-    if (worker != 0) return;
+    if (group->worker != 0) return;
     const Args args = ReadArgumentsAgain<Args>();
-    if (args.times.address != 0) TellTime(count);
+    if (args.times.address != 0) TellTime(list.count);
     if (ThreadId() != 0) return;
     FenceRelease<Scope::kSystem>();
-    const uint32_t number = At(args.state)->command.number;
-    StoreFlag<Scope::kSystem>(&At(args.mailbox)->done, number);
+    const uint32_t number = At(args.state)->command.number, ran = ++At(args.state)->ran;
+    StoreFlag<Scope::kSystem>(&At(args.mailbox)->ran[number % kResidentSlots], ResidentRan(number, ran));
+    if (list.rounds == 1) StoreFlag<Scope::kSystem>(&At(args.mailbox)->done, number);
+  }
+  // The rounds that are left will not be.
+  DEVICE static void BreakOff(uint32_t worker) {
+    if (worker != 0 || ThreadId() != 0) return;
+    const Args args = ReadArgumentsAgain<Args>();
+    At(args.state)->broken = 1;
+    StoreFlag<Scope::kSystem>(&At(args.mailbox)->done, At(args.state)->command.number);
   }
 
   DEVICE static void TellTime(uint32_t place) {
     if (ThreadId() == 0) At(ReadArgumentsAgain<Args>().times)[place] = RealTime();
   }
 
-  // Worker 0: waits for the next command and copies it to where all find it.
+  // Worker 0: waits for the next command that is to run, and copies it to where all find it.
   DEVICE static void TakeCommand() {
     if (ThreadId() != 0) return;
     const Args args = ReadArgumentsAgain<Args>();
     const Global<ResidentMailbox> mailbox = At(args.mailbox);
-    const Global<ResidentCommand> to = &At(args.state)->command;
-    const uint32_t number = to->number + 1;
-    const Global<ResidentCommand> from = &mailbox->commands[number % kResidentSlots];
+    const Global<ResidentState> state = At(args.state);
+    const Global<ResidentCommand> to = &state->command;
+    while (true) {
+      const uint32_t number = to->number + 1;
+      const Global<ResidentCommand> from = &mailbox->commands[number % kResidentSlots];
+      const bool here = AwaitCommand(args, from, number);
+      to->count = here ? from->count : 0;
+      if (!here) return;
+      to->ops = from->ops;
+      to->ends = from->ends;
+      to->rounds = from->rounds;
+      to->number = number;
+      const uint32_t kind = from->kind;
+      const bool left_out = kind == kFollows && state->broken != 0;
+      if (kind == kBegins) state->broken = 0;
+      state->ran = 0;
+      if (to->count != 0 && !left_out) return;
+      StoreFlag<Scope::kSystem>(&mailbox->done, number);
+      if (to->count == 0) return;
+    }
+  }
+  // False: it has not come, and the kernel ends.
+  DEVICE static bool AwaitCommand(const Args& args, Global<ResidentCommand> from, uint32_t number) {
+    const Global<ResidentMailbox> mailbox = At(args.mailbox);
     bool here = LoadFlag<Scope::kSystem>(&from->number) == number;
     if (!here) {
       mailbox->late = ++At(args.state)->late;
@@ -253,11 +302,7 @@ struct Resident {
       here = LoadFlag<Scope::kSystem>(&from->number) == number;
     }
     FenceAcquire<Scope::kSystem>();
-    to->count = here ? from->count : 0;
-    to->ops = from->ops;
-    if (!here) return;
-    to->number = number;
-    if (from->count == 0) StoreFlag<Scope::kSystem>(&mailbox->done, number);
+    return here;
   }
 };
 

@@ -176,8 +176,11 @@ void PrintDrafts(const Written& w) {
 }
 
 void PrintResident(const Written& w) {
-  std::fprintf(stderr, "resident kernel: %llu steps, launched %llu times | waited for the host %llu times\n",
-               static_cast<unsigned long long>(w.resident_steps), static_cast<unsigned long long>(w.resident_launches),
+  std::fprintf(stderr,
+               "resident kernel: %llu steps of %llu commands, launched %llu times | waited for the host %llu times\n",
+               static_cast<unsigned long long>(w.resident_steps),
+               static_cast<unsigned long long>(w.resident_commands),
+               static_cast<unsigned long long>(w.resident_launches),
                static_cast<unsigned long long>(w.resident_late));
 }
 
@@ -235,7 +238,7 @@ void PrintJson(const Settings& s, const Writer& writer, const std::string& promp
   }
   if (s.model.resident_mode() != backend::ResidentMode::kOff) {
     out.Field("resident_steps", w.resident_steps).Field("resident_launches", w.resident_launches);
-    out.Field("resident_late", w.resident_late);
+    out.Field("resident_late", w.resident_late).Field("resident_commands", w.resident_commands);
   }
   if (s.logprobs > 0) WriteLogprobs(writer, w, &out);
   out.EndObject().Print();

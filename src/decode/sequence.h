@@ -114,6 +114,12 @@ class Sequence {
   bool AsksTheSame() const {
     return !options_.manual && mask_.words().empty() && !WantsCounts(options_);
   }
+  // Behind the step that runs the token which is not known yet: so many steps more of one token each, at most,
+  // which ask for the same but for the position, and of which nothing is wanted but tokens.
+  uint64_t RoundsAhead() const;
+  bool EndsBehindNext() const { return tokens_.size() + 2 >= LastLength(); }
+  // The tokens that end it.
+  backend::Lease LeaseOf(uint32_t rounds) const;
   void CommitRows(uint64_t rows, uint64_t step);
   void CommitToken(uint32_t token, absl::Span<const Logprob> logprobs);
   void CommitFull() { End(Finish::kLength); }
@@ -159,6 +165,7 @@ class Sequence {
   uint64_t last_step = 0;
 
  private:
+  uint64_t LastLength() const;
   Finish FinishAfter(uint32_t token);
   void End(Finish finish);
   void Unend();

@@ -69,6 +69,7 @@ StatusOr<std::unique_ptr<Resident>> AmdGpuContext::StartResident() {
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Resident> resident, Resident::Create(model_->gpus(), kind, workers, shape_.options.resident_times));
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    ranks_[static_cast<size_t>(rank)].memory.recall = resident->recall();
     RETURN_IF_ERROR(FillLists(*resident, rank));
   }
   return resident;
@@ -133,11 +134,11 @@ bool AmdGpuContext::RunsResident(size_t rows, size_t end) const {
   return resident_ != nullptr && rows <= kOneRoundRows && end == program_.ops.size();
 }
 
-Status AmdGpuContext::SubmitResident(size_t list, Awaited* awaited) {
+Status AmdGpuContext::SubmitResident(size_t list, const Resident::Work& work, Awaited* awaited) {
   const uint32_t before = resident_->launches();
   awaited->resident = true;
   for (int32_t r = 0; r < program_.ranks; ++r) {
-    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)], resident_->Post(r, list));
+    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)], resident_->Post(r, list, work));
   }
   resident_->Ring();
   awaited->launches = resident_->launches() - before;
@@ -148,11 +149,12 @@ void AmdGpuContext::CountResident() {
   resident_steps_.fetch_add(1, std::memory_order_relaxed);
   resident_launches_.store(resident_->launches(), std::memory_order_relaxed);
   resident_late_.store(resident_->late(), std::memory_order_relaxed);
+  resident_commands_.fetch_add(FlightOf(seen_).polled == 0, std::memory_order_relaxed);
 }
 
 backend::ResidentCounts AmdGpuContext::resident_counts() const {
   return {resident_steps_.load(std::memory_order_relaxed), resident_launches_.load(std::memory_order_relaxed),
-          resident_late_.load(std::memory_order_relaxed)};
+          resident_late_.load(std::memory_order_relaxed), resident_commands_.load(std::memory_order_relaxed)};
 }
 
 int32_t AmdGpuContext::FurthestBehind() const {
@@ -170,7 +172,7 @@ int32_t AmdGpuContext::FurthestBehind() const {
 
 bool AmdGpuContext::ReachedPoint(int32_t rank, const Awaited& awaited) const {
   const uint64_t point = awaited.points[static_cast<size_t>(rank)];
-  return awaited.resident ? resident_->Reached(rank, point)
+  return awaited.resident ? resident_->Look(rank, point, awaited.round) != Resident::Round::kRuns
                           : model_->gpus().at(rank).queue->Reached(point);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <thread>
 
@@ -156,7 +157,10 @@ Status Resident::SetLists(int32_t rank, const std::vector<std::vector<ResidentOp
   std::memcpy(own.lists.host(), all.data(), all.size() * sizeof(ResidentOp));
   uint64_t at = own.lists.va();
   for (const std::vector<ResidentOp>& list : lists) {
-    own.commands.push_back({at, static_cast<uint32_t>(list.size()), 0});
+    kernels::ResidentCommand command;
+    command.ops = at;
+    command.count = static_cast<uint16_t>(list.size());
+    own.commands.push_back(command);
     at += list.size() * sizeof(ResidentOp);
   }
   return device.node().vram_is_host_visible() ? device.FlushHostWrites() : OkStatus();
@@ -170,7 +174,25 @@ bool Resident::Reached(int32_t rank, uint64_t number) const {
   return static_cast<int32_t>(Load(MailboxOf(rank)->done) - static_cast<uint32_t>(number)) >= 0;
 }
 
-uint64_t Resident::done(int32_t rank) const { return Load(MailboxOf(rank)->done); }
+Resident::Round Resident::Look(int32_t rank, uint64_t number, uint32_t round) const {
+  // In this order: the last round is told of before the command's end is.
+  const bool over = Reached(rank, number);
+  const uint32_t ran = Load(MailboxOf(rank)->ran[number % kernels::kResidentSlots]);
+  const uint32_t none = kernels::ResidentRan(static_cast<uint32_t>(number), 0);
+  if ((ran ^ none) < 256 && ran - none >= round) return Round::kRan;
+  return over ? Round::kLeftOut : Round::kRuns;
+}
+
+uint64_t Resident::Moved(int32_t rank) const {
+  const ResidentMailbox& mailbox = *MailboxOf(rank);
+  uint64_t moved = Load(mailbox.done);
+  for (const uint32_t& ran : mailbox.ran) moved += Load(ran);
+  return moved;
+}
+
+void Resident::Recall() { __atomic_store_n(&MailboxOf(0)->recall, ranks_[0].posted, __ATOMIC_RELEASE); }
+
+uint64_t Resident::recall() const { return ranks_[0].mailbox.va() + offsetof(ResidentMailbox, recall); }
 
 bool Resident::left() const {
   for (int32_t r = 0; r < gpus_.count(); ++r) {
@@ -214,7 +236,10 @@ Status Resident::PostCommand(int32_t rank, ResidentCommand command) {
   command.number = ++own.posted;
   ResidentCommand& slot = mailbox->commands[command.number % kernels::kResidentSlots];
   slot.ops = command.ops;
+  slot.ends = command.ends;
   slot.count = command.count;
+  slot.rounds = command.rounds;
+  slot.kind = command.kind;
   __atomic_store_n(&slot.number, command.number, __ATOMIC_RELEASE);
   // Before it looks at `left`: see resident_args.h.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -232,7 +257,7 @@ Status Resident::PostCommand(int32_t rank, ResidentCommand command) {
   return OkStatus();
 }
 
-StatusOr<uint64_t> Resident::Post(int32_t rank, size_t list) {
+StatusOr<uint64_t> Resident::Post(int32_t rank, size_t list, const Work& work) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   // A slot is written again when the kernel has taken what was in it.
   for (const gpu::Deadline deadline = gpus_.Soon(); !Reached(rank, own.posted + 1 - kernels::kResidentSlots);) {
@@ -243,7 +268,11 @@ StatusOr<uint64_t> Resident::Post(int32_t rank, size_t list) {
     }
     std::this_thread::yield();
   }
-  RETURN_IF_ERROR(PostCommand(rank, own.commands[list]));
+  ResidentCommand command = own.commands[list];
+  command.kind = work.kind;
+  command.rounds = static_cast<uint16_t>(work.rounds);
+  command.ends = work.ends[static_cast<size_t>(rank)];
+  RETURN_IF_ERROR(PostCommand(rank, command));
   return own.posted;
 }
 
@@ -256,6 +285,7 @@ void Resident::Ring() {
 }
 
 Status Resident::Leave() {
+  Recall();
   for (int32_t r = 0; r < static_cast<int32_t>(ranks_.size()); ++r) {
     if (!ranks_[static_cast<size_t>(r)].there) continue;
     RETURN_IF_ERROR(PostCommand(r, {}));

@@ -10,6 +10,7 @@
 #ifndef MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
 #define MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,17 +40,31 @@ class Resident : public QueueHolder {
   // All lists of a rank, once.
   Status SetLists(int32_t rank, const std::vector<std::vector<kernels::ResidentOp>>& lists);
 
+  // How a list is run: kernels::ResidentCommand. `ends`: of each rank, where rounds > 1.
+  struct Work {
+    kernels::ResidentKind kind = kernels::kBegins;
+    uint32_t rounds = 1;
+    std::array<uint64_t, kernels::kMaxRanks> ends = {};
+  };
   // Posts a list to a rank; the command's number there. Ring lets kernels that were launched begin.
-  StatusOr<uint64_t> Post(int32_t rank, size_t list);
+  StatusOr<uint64_t> Post(int32_t rank, size_t list, const Work& work);
+  // That the next one will have on the first rank.
+  uint32_t next_number() const { return ranks_[0].posted + 1; }
   void Ring();
-  // Whether the command has ended, and what it wrote is there.
-  bool Reached(int32_t rank, uint64_t number) const;
-  // The kernels end behind what has been posted; the queues' next packets run then.
+  // What has become of a round of a command; the first is 1. kRan: what it wrote is there.
+  enum class Round { kRuns, kRan, kLeftOut };
+  Round Look(int32_t rank, uint64_t number, uint32_t round) const;
+  // The command posted last begins no more rounds. Any thread that holds the group's mutex.
+  void Recall();
+  // For the first rank's eyes.
+  uint64_t recall() const;
+  // The kernels end behind what has been posted, rounds apart; the queues' next packets run then.
   Status Leave() override;
 
   // No kernel is there; who posts launches them.
   bool left() const;
-  uint64_t done(int32_t rank) const;
+  // Another number whenever a command or a round of one has ended.
+  uint64_t Moved(int32_t rank) const;
   uint32_t launches() const { return launches_; }  // in all, of one rank
   // Commands that a kernel had to wait for, of the rank that waited most often.
   uint32_t late() const;
@@ -78,6 +93,7 @@ class Resident : public QueueHolder {
       : gpus_(gpus), kind_(kind), workers_(workers), timed_(timed) {}
   Status CreateRank(int32_t rank);
   kernels::ResidentMailbox* MailboxOf(int32_t rank) const;
+  bool Reached(int32_t rank, uint64_t number) const;
   Status PostCommand(int32_t rank, kernels::ResidentCommand command);
 
   Gpus& gpus_;

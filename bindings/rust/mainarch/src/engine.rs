@@ -160,6 +160,8 @@ pub struct Statistics {
     pub resident_launches: u64,
     /// Steps that it waited for, as the host was not there yet.
     pub resident_late: u64,
+    /// Commands that the host gave it: a step, and those that it runs behind it by itself.
+    pub resident_commands: u64,
 }
 
 /// One text in one engine: an id. Of a sequence that was closed, or of another engine, it is
@@ -377,6 +379,7 @@ impl Engine {
             resident_steps: raw.resident_steps,
             resident_launches: raw.resident_launches,
             resident_late: raw.resident_late,
+            resident_commands: raw.resident_commands,
         })
     }
 
