@@ -114,8 +114,8 @@ static_assert(sizeof(ResidentState) == 2 * sizeof(ResidentMeeting) + 128);
 struct ResidentArgs {
   Address<ResidentMailbox> mailbox;
   Address<ResidentState> state;
-  // Null, or where the first workgroup says when each op of the command began, and when the last was
-  // over: ticks of 10 ns, [count + 1].
+  // Null, or where the first workgroup says when it was ready for each op of the command and when all
+  // were, and the same of the end: ticks of 10 ns, [count + 1][2].
   Address<uint64_t> times;
   uint32_t turn = 0;      // which of the meetings
   uint32_t patience = 0;  // how often it looks for a command, at least once

@@ -59,11 +59,12 @@ struct Resident {
     while (true) {
       const bool ended = next == list.count;
       if (ended) {
-        if (!NextRound(&group, &list)) return;
+        if (!NextRound(&group, &list, timed)) return;
         next = 0;
         op = *reinterpret_cast<Constant<ResidentOp>>(list.ops);
       }
       const bool meets = !ended && op.beside == 0;
+      if (timed) TellTime(2 * next);
       meets ? group.Arrive<Scope::kDevice>() : BarrierLds();
       ++next;
       if (ThreadId() == 0) {
@@ -78,7 +79,7 @@ struct Resident {
         if (meets) Fetch(op, group.worker);
       }
       meets ? group.Await<Scope::kDevice>() : BarrierLds();
-      if (timed) TellTime(next - 1);
+      if (timed) TellTime(2 * next - 1);
       // Its first op has found out that this is no round.
       if (next == 2 && list.ends != 0 && *reinterpret_cast<Constant<uint32_t>>(list.ends) == kNoRound) {
         BreakOff(group.worker);
@@ -187,8 +188,8 @@ struct Resident {
   };
 
   // Behind a list: it again, or the next command's. False: that is the end.
-  DEVICE static bool NextRound(Group* group, List* list) {
-    if (list->count != 0) EndRound(group, *list);
+  DEVICE static bool NextRound(Group* group, List* list, bool timed) {
+    if (list->count != 0) EndRound(group, *list, timed);
     const Constant<ResidentCommand> command = reinterpret_cast<Constant<ResidentCommand>>(
         ReadArgumentsAgain<Args>().state.address + __builtin_offsetof(ResidentState, command));
     if (list->rounds > 1) {
@@ -235,13 +236,13 @@ struct Resident {
   }
 
   // What its ops have written is out, and the host is told.
-  DEVICE static void EndRound(Group* group, const List& list) {
+  DEVICE static void EndRound(Group* group, const List& list, bool timed) {
+    if (timed) TellTime(2 * list.count);
     group->Arrive<Scope::kSystem>();
     group->Await<Scope::kSystem>();
-    if (group->worker != 0) return;
+    if (timed) TellTime(2 * list.count + 1);
+    if (group->worker != 0 || ThreadId() != 0) return;
     const Args args = ReadArgumentsAgain<Args>();
-    if (args.times.address != 0) TellTime(list.count);
-    if (ThreadId() != 0) return;
     FenceRelease<Scope::kSystem>();
     const uint32_t number = At(args.state)->command.number, ran = ++At(args.state)->ran;
     StoreFlag<Scope::kSystem>(&At(args.mailbox)->ran[number % kResidentSlots], ResidentRan(number, ran));

@@ -213,6 +213,12 @@ struct ResidentCounts {
   uint64_t commands = 0;  // that the host gave it: a step, with the rounds behind it
 };
 
+// Of a launch that a resident kernel ran: when the first workgroup was ready for it and when all were, which is
+// when it began, in microseconds of the GPU's clock.
+struct OpTimes {
+  double ready_us = 0, began_us = 0;
+};
+
 class Context {
  public:
   virtual ~Context() = default;
@@ -268,8 +274,8 @@ class Context {
 
   virtual StepCounts counts() const { return {}; }
 
-  // Of the last step, run by a resident kernel: microseconds from its first launch to each, and to its end.
-  virtual StatusOr<std::vector<double>> ResidentTimes(int32_t) const {
+  // Of the last step, run by a resident kernel.
+  virtual StatusOr<std::vector<OpTimes>> ResidentTimes(int32_t) const {
     return Error(Code::kUnsupported, "no resident kernel ran");
   }
   // Any thread.

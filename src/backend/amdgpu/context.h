@@ -53,7 +53,7 @@ class AmdGpuContext : public backend::Context {
   Status Health() const override { return model_->gpus().Health(); }
   backend::StepCounts counts() const override;
   uint64_t memory_bytes() const override { return memory_bytes_; }
-  StatusOr<std::vector<double>> ResidentTimes(int32_t rank) const override;
+  StatusOr<std::vector<backend::OpTimes>> ResidentTimes(int32_t rank) const override;
   backend::ResidentCounts resident_counts() const override;
   absl::string_view resident_refusal() const override { return resident_refusal_; }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,

@@ -193,7 +193,7 @@ Status AmdGpuContext::WaitForPoint(int32_t rank, const Awaited& awaited, int64_t
   return OkStatus();
 }
 
-StatusOr<std::vector<double>> AmdGpuContext::ResidentTimes(int32_t rank) const {
+StatusOr<std::vector<backend::OpTimes>> AmdGpuContext::ResidentTimes(int32_t rank) const {
   if (!counted_points_.resident) return Error(Code::kUnsupported, "the last step was no resident kernel's");
   size_t count = 0;
   for (const Packet& packet : ranks_[static_cast<size_t>(rank)].packets[counted_.row_class]) {

@@ -97,7 +97,7 @@ Status Resident::CreateRank(int32_t rank) {
   RETURN_IF_ERROR(gpu.copy->Wait(filled, gpus_.Soon()));
   if (timed_) {
     // Not in host memory: a store to there would be waited for at each meeting.
-    ASSIGN_OR_RETURN(own.times, AllocateWrittenOnce(*gpu.device, (kMostOps + 1) * sizeof(uint64_t), "resident times"));
+    ASSIGN_OR_RETURN(own.times, AllocateWrittenOnce(*gpu.device, 2 * (kMostOps + 1) * sizeof(uint64_t), "resident times"));
   }
   using Kernarg = kernels::Kernarg<ResidentArgs>;
   constexpr uint64_t kStride = 256;
@@ -208,12 +208,15 @@ uint32_t Resident::late() const {
   return late;
 }
 
-StatusOr<std::vector<double>> Resident::Times(int32_t rank, size_t count) const {
+StatusOr<std::vector<backend::OpTimes>> Resident::Times(int32_t rank, size_t count) const {
   const Rank& own = ranks_[static_cast<size_t>(rank)];
   if (!timed_ || count > kMostOps) return Error(Code::kInternal, "no times of ", count, " ops are kept");
   const uint64_t* ticks = own.times.host<uint64_t>();
-  std::vector<double> out;
-  for (size_t i = 0; i <= count; ++i) out.push_back(static_cast<double>(ticks[i] - ticks[0]) * 0.01);
+  constexpr double kTickUs = 0.01;
+  std::vector<backend::OpTimes> out;
+  for (size_t i = 0; i <= count; ++i) {
+    out.push_back({static_cast<double>(ticks[2 * i]) * kTickUs, static_cast<double>(ticks[2 * i + 1]) * kTickUs});
+  }
   return out;
 }
 

@@ -68,8 +68,8 @@ class Resident : public QueueHolder {
   uint32_t launches() const { return launches_; }  // in all, of one rank
   // Commands that a kernel had to wait for, of the rank that waited most often.
   uint32_t late() const;
-  // Of the last command, a list of `count` ops: microseconds from the first to each op, and to the end.
-  StatusOr<std::vector<double>> Times(int32_t rank, size_t count) const;
+  // Of the last command, a list of `count` ops: of each, and of the end.
+  StatusOr<std::vector<backend::OpTimes>> Times(int32_t rank, size_t count) const;
   // How often the workgroups of a rank have met since its kernel was launched, read by its copy engine.
   StatusOr<uint64_t> Meetings(int32_t rank) const;
   uint64_t memory_bytes() const { return memory_bytes_; }
