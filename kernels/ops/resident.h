@@ -112,6 +112,7 @@ struct Resident {
   }
 
   static constexpr uint32_t kLine = 128;
+  static constexpr uint32_t kCodeParts = 4;  // of a wave's lines each: 32 KiB
   // Loads a lane of what an op reads first: together of kResidentReads bytes a workgroup.
   static constexpr uint32_t kReadsDeep = kResidentReads / (kLine * kWave * (kWaves - 1));
 
@@ -156,7 +157,9 @@ struct Resident {
   DEVICE static void Fetch(const ResidentOp& next, uint32_t worker) {
     const uint32_t lane = LaneId(), wave = WaveId() - 1;
     if (wave == 0) {
-      if (lane * kLine < next.code_bytes) Touch(next.code + lane * kLine);
+      // Neighbours on an XCD share the code.
+      const uint32_t line = (worker / kResidentXccs % kCodeParts) * kWave + lane;
+      if (line * kLine < next.code_bytes) Touch(next.code + line * kLine);
     } else if (wave == 1) {
       if (lane * kLine < next.kernarg_bytes) Touch(next.kernarg + lane * kLine);
     }
