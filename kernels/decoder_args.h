@@ -110,7 +110,7 @@ static_assert(sizeof(PageChange) == 8);
 struct StepBeginArgs {
   Address<const uint32_t> from;  // host memory: the blocks of even and of odd steps
   Address<uint32_t> to;          // the step block, and behind it the page tables
-  uint32_t block_words = 0;      // from the block of even steps to that of odd ones
+  uint32_t block_words = 0;      // from the block of even steps to that of odd ones; a multiple of 4, not 0
   uint32_t max_rows = 0;         // of `tokens`
   // Rounds, which a step has only where a resident kernel runs it. Every GPU's [2][max_rows] TaggedToken, and
   // behind them [2]: whether there is a round, as the first rank says a round ahead, so that none begins one

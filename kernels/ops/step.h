@@ -97,11 +97,14 @@ struct StepBegin {
     Barrier();  // it is overwritten now
     if (rounds == 0 || rounds == kNoRound) {
       const Global<const uint32_t> from = At(args.from) + Parity(index) * args.block_words;
-      const uint32_t quads = from[7] / 4;
-      for (uint32_t i = ThreadId(); i < quads; i += kThreads) Store16(to, i, Load16(from, i));
-      ChangePages(reinterpret_cast<Global<const u32x2>>(from + from[9]), from[10], to + from[6], 0,
-                  1);
-      if (from[14] != 0) TellRound(args, from[from[15]], index + 1);
+      // Host memory is far: what most blocks are is asked for with the header, which says how long they are.
+      const uint32_t lane = Min(ThreadId(), args.block_words / 4 - 1);
+      const u32x4 own = Load16(from, lane), b = Load16(from, 1), c = Load16(from, 2), d = Load16(from, 3);
+      const uint32_t quads = b[3] / 4;
+      if (ThreadId() < quads) Store16(to, ThreadId(), own);
+      for (uint32_t i = ThreadId() + kThreads; i < quads; i += kThreads) Store16(to, i, Load16(from, i));
+      ChangePages(reinterpret_cast<Global<const u32x2>>(from + c[1]), c[2], to + b[2], 0, 1);
+      if (d[2] != 0) TellRound(args, from[d[3]], index + 1);
     } else if (WaveId() == 0 && BeginRound(args, to, index, rounds) && rounds > 1) {
       TellRound(args, to[to[15]], index + 1);
     }
