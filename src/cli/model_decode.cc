@@ -98,6 +98,7 @@ class Run {
     decode::EngineOptions options;
     options.max_sequence_tokens = static_cast<uint32_t>(settings_.prompt_tokens + settings_.tokens);
     options.kv_type = settings_.model.kv_type();
+    options.kv_tiers = settings_.model.kv_tiers();
     options.activations = settings_.model.activations();
     options.resident = settings_.model.resident_mode();
     ASSIGN_OR_RETURN(engine_, decode::Engine::Create(model_, options));
@@ -110,18 +111,9 @@ class Run {
       ASSIGN_OR_RETURN(reference_,
                        reference::Decoder::Create(model_->shared_checkpoint(), model_->config(),
                                                   options.kv_type));
-      if (!settings_.model.rounds()) {
-        reference_->Follow([this](size_t layer, size_t position, std::vector<float>* k,
-                                  std::vector<float>* v) -> Status {
-          auto stored = engine_->ReadKv(sequence_, static_cast<int32_t>(layer), position);
-          // Behind the window it is gone already.
-          if (!stored.ok() && CodeOf(stored.status()) == Code::kNotFound) return OkStatus();
-          RETURN_IF_ERROR(stored.status());
-          *k = std::move(stored->k);
-          *v = std::move(stored->v);
-          return OkStatus();
-        });
-      }
+      const bool follows = !settings_.model.rounds();
+      reference_->UseTiers(options.kv_tiers, follows ? ReaderOf(true) : nullptr);
+      if (follows) reference_->Follow(ReaderOf(false));
     }
     const uint64_t key = model::SyntheticKey("prompt", settings_.seed);
     for (int64_t i = 0; i < settings_.prompt_tokens; ++i) {
@@ -129,6 +121,19 @@ class Run {
                                             static_cast<uint64_t>(model_->config().vocab)));
     }
     return OkStatus();
+  }
+
+  // Of the cache, or of the near one.
+  reference::CacheReader ReaderOf(bool near) {
+    return [this, near](size_t layer, size_t position, std::vector<float>* k, std::vector<float>* v) -> Status {
+      auto stored = engine_->ReadKv(sequence_, static_cast<int32_t>(layer), position, near);
+      // Behind the window it is gone already.
+      if (!stored.ok() && CodeOf(stored.status()) == Code::kNotFound) return OkStatus();
+      RETURN_IF_ERROR(stored.status());
+      *k = std::move(stored->k);
+      *v = std::move(stored->v);
+      return OkStatus();
+    };
   }
 
   backend::StepCounts counts() const { return engine_->counts(); }
@@ -340,6 +345,7 @@ int RunModelDecode(Arguments arguments) {
   options.Unsigned("seed", &s.seed, "of the prompt and of synthetic weights");
   options.Flag("json", &s.json, "one JSON object");
   s.model.DeclareDevice(&options);
+  s.model.DeclareTiers(&options);
   s.model.DeclareResident(&options);
   s.model.DeclareTarget(&options);
   options.Section("Synthetic checkpoint");

@@ -152,7 +152,7 @@ Status Caches::Allocate(const backend::Program& program, const backend::ContextO
   slots_.resize(program.caches.size());
   for (size_t i = 0; i < program.caches.size(); ++i) {
     if (const auto* paged = std::get_if<backend::PagedCache>(&program.caches[i])) {
-      RETURN_IF_ERROR(paged_[i].Allocate(*paged, options.kv_type, program.ranks,
+      RETURN_IF_ERROR(paged_[i].Allocate(*paged, TypeOf(*paged, options.kv_type), program.ranks,
                                          CountOf(options.pages, i)));
     } else {
       RETURN_IF_ERROR(slots_[i].Allocate(std::get<backend::SlotCache>(program.caches[i]),
@@ -218,8 +218,10 @@ Status CheckPages(const backend::PagedCache& cache, const backend::StepCache& li
                   const Rows& rows, uint32_t pages) {
   RETURN_IF_ERROR(
       backend::CheckPages(cache, list, rows.sequence, rows.first_position, rows.count));
-  for (uint32_t page : list.pages) {
-    if (page >= pages) return Error(Code::kInternal, "page ", page, " is not in the pool");
+  for (const absl::Span<const uint32_t> listed : {list.pages, list.kept}) {
+    for (uint32_t page : listed) {
+      if (page >= pages) return Error(Code::kInternal, "page ", page, " is not in the pool");
+    }
   }
   return OkStatus();
 }
@@ -253,7 +255,7 @@ std::vector<uint64_t> Caches::BytesOfUnits(const backend::Program& program,
     uint64_t bytes = static_cast<uint64_t>(program.ranks);
     if (const auto* paged = std::get_if<backend::PagedCache>(&any)) {
       bytes *= static_cast<uint64_t>(paged->layers) * static_cast<uint64_t>(paged->kv_heads) *
-               KvPageBytes({type, paged->key_dim, paged->value_dim});
+               KvPageBytes({TypeOf(*paged, type), paged->key_dim, paged->value_dim});
     } else {
       const auto& slots = std::get<backend::SlotCache>(any);
       bytes *= static_cast<uint64_t>(slots.layers) * StateBytes(slots);
