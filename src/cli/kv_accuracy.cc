@@ -67,7 +67,7 @@ struct TypeReport {
 
 const char* TypeName(const Kind& kind) { return quant::kKvTypeNames[static_cast<uint32_t>(kind.type)]; }
 std::string NameOf(const Kind& kind) {
-  return absl::StrCat(TypeName(kind), kind.tiers.near ? ", near" : "", kind.tiers.outer ? ", outer" : "");
+  return absl::StrCat(TypeName(kind), kind.tiers.near ? " near" : "", kind.tiers.outer ? " outer" : "");
 }
 
 // One sequence in a context of its own.
