@@ -99,6 +99,8 @@ class Run {
     options.max_sequence_tokens = static_cast<uint32_t>(settings_.prompt_tokens + settings_.tokens);
     options.kv_type = settings_.model.kv_type();
     options.kv_tiers = settings_.model.kv_tiers();
+    // What the near cache holds is there for the reference while it is among the last tokens.
+    if (options.kv_tiers.near && settings_.verify) options.max_step_tokens = model::kNearLast / 2;
     options.activations = settings_.model.activations();
     options.resident = settings_.model.resident_mode();
     ASSIGN_OR_RETURN(engine_, decode::Engine::Create(model_, options));
@@ -142,23 +144,21 @@ class Run {
   StatusOr<StepResult> Step() {
     StepResult out;
     RETURN_IF_ERROR(engine_->Append(sequence_, next_));
-    const int64_t start = NowNs();
     bool more = true;
     while (more) {  // a long prompt takes several
       if (Interrupted()) return Error(Code::kCancelled, "interrupted");
+      const int64_t start = NowNs();
       ASSIGN_OR_RETURN(more, engine_->RunStep());
+      out.seconds += static_cast<double>(NowNs() - start) * 1e-9;
+      if (settings_.model.kv_near) RETURN_IF_ERROR(FollowSteps());
     }
-    out.seconds = static_cast<double>(NowNs() - start) * 1e-9;
     ASSIGN_OR_RETURN(const absl::Span<const float> logits, engine_->Logits(sequence_));
     ASSIGN_OR_RETURN(const decode::SequenceInfo info, engine_->InfoOf(sequence_));
     out.position = info.tokens - 1;
     out.token = ArgMax(logits);
     out.logits_hash = XXH64(logits.data(), logits.size() * sizeof(float), 0);
     if (reference_ != nullptr) {
-      for (const uint32_t token : next_) {
-        if (Interrupted()) return Error(Code::kCancelled, "interrupted");
-        RETURN_IF_ERROR(reference_->Extend({token}));
-      }
+      RETURN_IF_ERROR(FollowSteps());
       Compare(logits, reference_->logits(), &out);
     }
     next_ = {out.token};
@@ -166,6 +166,18 @@ class Run {
   }
 
  private:
+  // The reference runs what the engine has run of `next_`, which is all that is new.
+  Status FollowSteps() {
+    if (reference_ == nullptr) return OkStatus();
+    ASSIGN_OR_RETURN(const decode::SequenceInfo info, engine_->InfoOf(sequence_));
+    const uint64_t begin = info.tokens - next_.size();
+    while (reference_->position() < info.position) {
+      if (Interrupted()) return Error(Code::kCancelled, "interrupted");
+      RETURN_IF_ERROR(reference_->Extend({next_[reference_->position() - begin]}));
+    }
+    return OkStatus();
+  }
+
   const Settings& settings_;
   const std::shared_ptr<const model::Model> model_;
   std::unique_ptr<decode::Engine> engine_;
