@@ -92,6 +92,7 @@ void Attention::PrepareHead(int32_t rank, int64_t row, int64_t kv) {
     ws_.kernels.norm_rope(q, q_norm, eps, dim, cos, sin, half, scale_, q);
     Turn(q);
   }
+  if (rank % cache_.replicas != 0) return;  // another rank writes the same
   ws_.kernels.norm_rope(qkv + k_at, k_norm, eps, dim, cos, sin, half, 1.0f, k_scratch);
   Turn(k_scratch);
   WriteKv(op_.cache, rank, row, kv, k_scratch, qkv + v_at);
@@ -157,12 +158,15 @@ class AttendPrepare : public Attention {
 // One item: some units of the plan.
 class Attend : public Attention {
  public:
-  Attend(const backend::AttentionOp& op, Workspace* ws) : Attention(op, ws) {}
+  Attend(const backend::AttentionOp& op, Workspace* ws)
+      : Attention(op, ws),
+        attend_(ws->bf16 && ws->kernels.attend_tiles != nullptr ? ws->kernels.attend_tiles : ws->kernels.attend) {}
 
-  uint32_t Open() override { return static_cast<uint32_t>(ws_.ranks) * plan_.items; }
+  uint32_t Open() override { return static_cast<uint32_t>(ws_.ranks / cache_.replicas) * plan_.items; }
 
+  // Of a rank, or of several that have the same KV heads: K and V are read once for the queries of all.
   void Run(uint32_t item, int worker) override {
-    const int32_t rank = static_cast<int32_t>(item / plan_.items);
+    const int32_t rank = static_cast<int32_t>(item / plan_.items) * cache_.replicas;
     const uint64_t index = item % plan_.items;
     const uint32_t begin = static_cast<uint32_t>(plan_.units * index / plan_.items);
     const uint32_t end = static_cast<uint32_t>(plan_.units * (index + 1) / plan_.items);
@@ -202,11 +206,24 @@ class Attend : public Attention {
     }
   }
 
+  // A block's queries to a KV head: row after row, those of rank after rank.
+  struct Query {
+    int32_t rank;
+    uint32_t row;
+    int64_t head;
+  };
+  Query QueryAt(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t index) const {
+    const uint32_t of_row = group_ * static_cast<uint32_t>(cache_.replicas), in_row = index % of_row;
+    return {rank + static_cast<int32_t>(in_row / group_), block.first_row + index / of_row,
+            int64_t{kv_head} * group_ + in_row % group_};
+  }
   void RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t split_begin,
                uint32_t split_end, int worker);
   void FillCache(int32_t rank, const AttendBlock& block, int32_t kv_head, PieceAt at, AttendArgs* args);
   void FillQueries(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t first,
                    uint32_t split, int worker, AttendArgs* args);
+
+  void (*const attend_)(const AttendArgs&);
 
   // A block of one split has nothing to merge it with.
   bool Alone(const AttendBlock& block) const {
@@ -218,7 +235,7 @@ class Attend : public Attention {
 // block, at most eight at a time.
 void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t split_begin,
                      uint32_t split_end, int worker) {
-  const uint32_t queries = block.rows * group_;
+  const uint32_t queries = block.rows * group_ * static_cast<uint32_t>(cache_.replicas);
   float running[kMaxBlockRows][2];
   AttendArgs args;
   args.scratch = plan_.scores(worker);
@@ -228,13 +245,12 @@ void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, ui
     for (uint32_t split = split_begin; split < split_end; ++split) {
       FillCache(rank, block, kv_head, plan_.PieceOf(block, split), &args);
       FillQueries(rank, block, kv_head, first, split, worker, &args);
-      ws_.kernels.attend(args);
+      attend_(args);
       if (plan_.store_parts) continue;
       for (uint32_t i = 0; i < count; ++i) {
-        const uint32_t row = block.first_row + (first + i) / group_;
-        const int64_t head = int64_t{kv_head} * group_ + (first + i) % group_;
+        const Query query = QueryAt(rank, block, kv_head, first + i);
         if (Alone(block)) {
-          Finish(rank, row, head, args.max_sum[i][1]);
+          Finish(query.rank, query.row, query.head, args.max_sum[i][1]);
           continue;
         }
         if (split == split_begin) {
@@ -242,8 +258,8 @@ void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, ui
           running[i][1] = 0;
         }
         ws_.kernels.merge_split(args.out[i], args.max_sum[i], static_cast<int32_t>(value_dim_),
-                                Out(rank, row, head), running[i]);
-        if (split + 1 == split_end) FinishMerged(rank, row, head, running[i]);
+                                Out(query.rank, query.row, query.head), running[i]);
+        if (split + 1 == split_end) FinishMerged(query.rank, query.row, query.head, running[i]);
       }
     }
   }
@@ -266,18 +282,16 @@ void Attend::FillQueries(int32_t rank, const AttendBlock& block, int32_t kv_head
                          uint32_t split, int worker, AttendArgs* args) {
   const Piece piece = plan_.PieceOf(block, split).piece;
   for (int32_t i = 0; i < args->queries; ++i) {
-    const uint32_t query = first + static_cast<uint32_t>(i);
-    const uint32_t row = block.first_row + query / group_;
-    const int64_t head = int64_t{kv_head} * group_ + query % group_;
-    args->q[i] = ws_.Row(rank, op_.qkv, row) + head * key_dim_;
+    const auto [own, row, head] = QueryAt(rank, block, kv_head, first + static_cast<uint32_t>(i));
+    args->q[i] = ws_.Row(own, op_.qkv, row) + head * key_dim_;
     std::tie(args->first[i], args->visible[i]) = plan_.Seen(piece, ws_.step().rows[row].position);
     if (plan_.store_parts) {
       const int64_t part = plan_.PartOf(block, row, head) + split;
-      args->out[i] = plan_.part(rank, part);
-      args->max_sum[i] = plan_.part_max_sum(rank, part);
+      args->out[i] = plan_.part(own, part);
+      args->max_sum[i] = plan_.part_max_sum(own, part);
       continue;
     }
-    args->out[i] = Alone(block) ? Out(rank, row, head) : plan_.own_part(worker, i);
+    args->out[i] = Alone(block) ? Out(own, row, head) : plan_.own_part(worker, i);
     args->max_sum[i] = plan_.own_max_sum(worker, i);
   }
 }

@@ -30,7 +30,7 @@ AttentionPlan::AttentionPlan(Workspace* ws, int32_t cache, int32_t heads, int32_
                 ? nullptr
                 : &std::get<backend::PagedCache>(ws->program.caches[static_cast<size_t>(near)])),
       heads_(heads),
-      block_rows_(std::max(1u, static_cast<uint32_t>(kMaxBlockRows * cache_.kv_heads / heads))),
+      block_rows_(std::max(1u, static_cast<uint32_t>(kMaxBlockRows * cache_.kv_heads / (heads * cache_.replicas)))),
       part_capacity_(PartCapacity(*ws, heads / cache_.kv_heads)),
       zeros_(static_cast<size_t>(cache_.value_dim)) {
   blocks_.resize(ws->options.max_rows);
@@ -111,9 +111,9 @@ std::pair<int64_t, int64_t> AttentionPlan::Seen(Piece piece, int64_t position) c
 // Decides whether a unit of work is a whole block of one KV head or one split of it.
 void AttentionPlan::BeginStep(const backend::Step& step) {
   const uint64_t parts = CutBlocks(step.rows);
-  const uint64_t ranks = static_cast<uint64_t>(ws_.ranks);
+  const uint64_t ranks = static_cast<uint64_t>(ws_.ranks), holders = ranks / static_cast<uint64_t>(cache_.replicas);
   const uint32_t kv_heads = static_cast<uint32_t>(cache_.kv_heads);
-  const uint64_t whole = uint64_t{block_count_} * kv_heads * ranks;
+  const uint64_t whole = uint64_t{block_count_} * kv_heads * holders;
   const uint64_t wanted = uint64_t{kUnitsPerWorker} * static_cast<uint64_t>(ws_.workers);
   store_parts = whole < wanted && ws_.workers > 1 && parts <= part_capacity_;
   uint64_t count = 0;
@@ -122,12 +122,12 @@ void AttentionPlan::BeginStep(const backend::Step& step) {
     count += uint64_t{kv_heads} * (store_parts ? blocks_[b].splits : 1);
   }
   // A block that is all of its sequence's rows needs nothing that others prepare: with whole blocks as
-  // units each is prepared where it is attended, and that is a phase less.
+  // units each is prepared where it is attended, and that is a phase less; unless it attends for other ranks, too.
   bool alone = true;
   for (size_t b = 1; b < block_count_; ++b) {
     alone = alone && blocks_[b].sequence != blocks_[b - 1].sequence;
   }
-  prepare_with_attend = alone && !store_parts;
+  prepare_with_attend = alone && !store_parts && cache_.replicas == 1;
   units = static_cast<uint32_t>(count);
   items = std::min(units, kMaxItems);
   // One KV head of one row is a unit of the preparation.

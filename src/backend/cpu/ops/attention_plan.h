@@ -69,8 +69,8 @@ class AttentionPlan : public Shared {
   const float* zeros() const { return zeros_.data(); }  // [value_dim]
 
   // Of the step.
-  uint32_t units = 0;        // on one rank
-  uint32_t items = 0;        // on one rank
+  uint32_t units = 0;        // of one holder of KV heads: a rank, or several that have the same ones
+  uint32_t items = 0;        // of one holder
   bool store_parts = false;  // a unit is one split, merged later; else a unit is a whole block
   uint32_t prepare_units_per_item = 1;
   bool prepare_with_attend = false;  // by the unit itself
