@@ -572,7 +572,7 @@ struct AttendArgs {
   uint32_t gate_stride = 0;
   uint32_t window = 0;     // of the cache; 0: none
   uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
-  uint32_t reserved = 0;
+  uint32_t kept = 0;       // of two caches (near_args.h)
 };
 static_assert(sizeof(AttendArgs) == 104);
 

@@ -54,6 +54,9 @@ type EngineOptions struct {
 	// them prompts of sequences with PromptLogprobs or AllLogits run in larger chunks.
 	LogitRows uint32
 	KVType    KVType
+	// KVNear holds the first 16 tokens and the last 128 in fp8, KVOuter the first and the last layer, where KVType is KVFP4
+	// or KVK8V4 (MAINARCH_ENGINE_KV_NEAR, MAINARCH_ENGINE_KV_OUTER).
+	KVNear, KVOuter bool
 	// Fast rounds what goes into matrix products to bf16 where the device is faster so: prompts and many
 	// sequences take less time, and results differ within a bound (MAINARCH_ENGINE_FAST).
 	Fast bool
@@ -163,6 +166,12 @@ func (m *Model) NewEngine(options *EngineOptions) (*Engine, error) {
 	}
 	if o.Int8 {
 		raw.flags |= C.MAINARCH_ENGINE_INT8
+	}
+	if o.KVNear {
+		raw.flags |= C.MAINARCH_ENGINE_KV_NEAR
+	}
+	if o.KVOuter {
+		raw.flags |= C.MAINARCH_ENGINE_KV_OUTER
 	}
 	switch o.Resident {
 	case ResidentOn:

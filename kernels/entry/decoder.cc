@@ -3,6 +3,7 @@
 #include "kernels/ops/add_normed.h"
 #include "kernels/ops/attend_latent.h"
 #include "kernels/ops/attend_long.h"
+#include "kernels/ops/attend_near.h"
 #include "kernels/ops/attend_shared.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/choose_share.h"
@@ -211,6 +212,25 @@ MAINARCH_ATTENTION(k8v4_32, KvFormat::kK8V4, 32)
 MAINARCH_ATTENTION(k8v4_64, KvFormat::kK8V4, 64)
 MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
 MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256)
+
+// Of two caches. Those of four bits are the far ones.
+#define MAINARCH_ATTENTION_NEAR(head_dim)                                                \
+  using AttendNear_##head_dim = AttendNear<head_dim>;                                    \
+  using PrepareNear_##head_dim = PrepareNear<head_dim, false>;                           \
+  using PrepareNearTurned_##head_dim = PrepareNear<head_dim, true>;                      \
+  using AttendFarFp4_##head_dim = AttendLong<KvFormat::kFp4, head_dim, true>;            \
+  using AttendFarK8v4_##head_dim = AttendLong<KvFormat::kK8V4, head_dim, true>;          \
+  KERNEL(prepare_near_##head_dim, PrepareNear_##head_dim, "vgpr=64 sgpr=112")            \
+  KERNEL(prepare_near_turned_##head_dim, PrepareNearTurned_##head_dim, "vgpr=64 sgpr=112") \
+  KERNEL(attend_near_##head_dim, AttendNear_##head_dim, "vgpr=216 sgpr=112 lds=17792")   \
+  KERNEL(attend_far_fp4_##head_dim, AttendFarFp4_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_far_k8v4_##head_dim, AttendFarK8v4_##head_dim, "vgpr=256 sgpr=112 lds=17792")
+
+MAINARCH_ATTENTION_NEAR(32)
+MAINARCH_ATTENTION_NEAR(64)
+MAINARCH_ATTENTION_NEAR(128)
+MAINARCH_ATTENTION_NEAR(256)
+KERNEL(attend_near_merge, AttendNearMerge, "vgpr=104 sgpr=112 lds=3712")
 
 // Latent attention.
 KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=64 sgpr=112 lds=5760")

@@ -8,17 +8,20 @@
 // this one's scores are made, V of it when this one's are added. So half of what a wave holds is always on its way,
 // and there is one copy of each in registers.
 //
+// `kFar`: of two caches (near_args.h) the far tokens alone, whose parts come first. Others are masked as what lies behind a
+// window is: tokens are counted from the first one seen on.
+//
 // Where several ranks hold the head, a rank takes its splits of a row that they share (long_args.h), for the queries of
 // all of them, and all splits of any other row.
 #ifndef MAINARCH_KERNELS_OPS_ATTEND_LONG_H_
 #define MAINARCH_KERNELS_OPS_ATTEND_LONG_H_
 
-#include "kernels/long_args.h"
+#include "kernels/near_args.h"
 #include "kernels/ops/attention.h"
 
 namespace mainarch::kernels {
 
-template <KvFormat kFormat, uint32_t kHeadDim>
+template <KvFormat kFormat, uint32_t kHeadDim, bool kFar = false>
 struct AttendLong {
   using Args = AttendLongArgs;
   using Block = Attend<kFormat, kHeadDim>;
@@ -44,8 +47,12 @@ struct AttendLong {
   // Of the splits of rank `behind` after this one, split `place`; without others that is all.
   DEVICE static void OneUnit(const StepView& step, uint32_t row, uint32_t head, uint32_t place, uint32_t behind,
                              Arena arena) {
-    const AttendShare share = ReadArgumentsAgain<Args>().share;
     const StepView::Place at = step.place(row);
+    if constexpr (kFar) {
+      if (place < FarSplits(at.position, Near())) OneSplit(step, at, row, head, place, false, arena);
+      return;
+    }
+    const AttendShare share = ReadArgumentsAgain<Args>().share;
     const uint32_t log = share.log_ranks, position = at.position;
     const uint32_t split = log == 0 ? place : (place << log) + ((share.rank + behind) & ((1u << log) - 1));
     const bool shared = IsShared(share, position);
@@ -66,16 +73,25 @@ struct AttendLong {
     return asked;
   }
 
-  // A wave's tokens of a split: 32 from `token` on, and as many of each block behind, below `end`.
+  DEVICE static NearTokens Near() {
+    const AttendArgs args = ReadArgumentsAgain<Args>().attend;
+    return {args.window, args.kept};
+  }
+
+  // A wave's tokens of a split: 32 from `token` on, and as many of each block behind, below `end`; the first and the last
+  // that are seen.
   struct Span {
-    uint32_t token, end, position;
+    uint32_t token, end, position, seen = 0;
     DEVICE bool more() const { return token + kSplitTokens < end; }
     // That of so many groups on, or of the last.
     DEVICE uint32_t Later(uint32_t groups) const {
       const uint32_t last = token + (end - 1 - token) / kSplitTokens * kSplitTokens;
       return Min(token + groups * kSplitTokens, last);
     }
-    DEVICE bool goes_on() const { return token < end && token + 2 * kPageTokens <= position + 1; }  // with 32 tokens
+    DEVICE bool goes_on() const {  // with 32 tokens
+      return token < end && token + 2 * kPageTokens <= position + 1 && (!kFar || token >= seen);
+    }
+    DEVICE uint32_t from_seen(uint32_t at) const { return kFar ? at - seen : at; }
   };
   // Which pages: of a group, the same number in every lane. The second page may not exist, then its tokens lie
   // beyond the row's position.
@@ -91,9 +107,12 @@ struct AttendLong {
   DEVICE static void OneSplit(const StepView& step, const StepView::Place& at, uint32_t row, uint32_t head,
                               uint32_t split, bool shared, Arena arena) {
     const AttendArgs args = AskedOf(ReadArgumentsAgain<Args>(), shared);
-    const uint32_t position = at.position, tokens = LongSplitBlocks(position) * kSplitTokens;
+    const NearTokens near = {args.window, args.kept};
+    const uint32_t position = kFar ? LastFar(at.position, near) : at.position;
+    const uint32_t tokens = (kFar ? FarSplitBlocks(position) : LongSplitBlocks(position)) * kSplitTokens;
     const uint32_t first = split * tokens;
     Span span = {first + WaveId() * 2 * kPageTokens, Min(first + tokens, position + 1), position};
+    if constexpr (kFar) span.seen = near.kept;
     Running<kHeadDim> run;
     if (span.token < span.end) {
       Stream stream(args, step.words(at.pages) + args.tables_at, head, span);
@@ -107,7 +126,8 @@ struct AttendLong {
       while (span.token < span.end) stream.template Group<false>(span, query, run);
     }
     const AttendArgs again = AskedOf(ReadArgumentsAgain<Args>(), shared);
-    Block::Finish(again, {row, head, split, LongSplits(position), again.heads / again.kv_heads}, run, arena);
+    const uint32_t parts = kFar ? NearParts(at.position, {again.window, again.kept}) : LongSplits(position);
+    Block::Finish(again, {row, head, split, parts, again.heads / again.kv_heads}, run, arena);
   }
 
   // K and V of the groups that are next, on their way, and the numbers of the pages behind.
@@ -153,10 +173,10 @@ struct AttendLong {
       key_a.Load(a, 0);
       key_b.Load(b, 0);
       KeepOrder();
-      Block::template Weigh<kWhole>(span.token, span.position, score, run);
+      Block::template Weigh<kWhole>(span.from_seen(span.token), span.from_seen(span.position), score, run);
       if constexpr (kFp8Value) Times<kWhole>(score, values.multipliers_a, values.multipliers_b);
       constexpr uint32_t kAll = 0xffffffff;
-      const u32x4 real = kWhole ? u32x4{kAll, kAll, kAll, kAll} : Block::RealTokens(span.token, span.position);
+      const u32x4 real = kWhole ? u32x4{kAll, kAll, kAll, kAll} : Block::RealTokens(span.from_seen(span.token), span.from_seen(span.position));
       if constexpr (kFp4Value) {
         Block::template AddFp4Values<kWhole>(values, 0, Block::TurnWeights(score), real, run);
       } else {
@@ -168,7 +188,7 @@ struct AttendLong {
     }
     DEVICE void InParts(Span& span, const SplitEight (&query)[Block::kSteps], Running<kHeadDim>& run) {
       typename Block::Parts parts(a, b);
-      Block::Group(parts, span.token, span.position, query, run);
+      Block::Group(parts, span.from_seen(span.token), span.from_seen(span.position), query, run);
       const bool more = span.more();
       span.token += kSplitTokens;
       if (!more) return;

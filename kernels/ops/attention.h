@@ -189,22 +189,26 @@ struct Attend {
     static_assert(kWaves * 32 == kSplitTokens);
     const uint32_t seen = FirstSeen(position, args.window);
     const uint32_t token = (seen / kSplitTokens + split) * kSplitTokens + WaveId() * 32;
-    if (token <= position && token + 32 > seen) {
-      const Global<const uint32_t> pages = step.words(place.pages) + args.tables_at + token / kPageTokens;
-      const Global<uint8_t> kv = At(Address<uint8_t>{args.kv.address});
-      // The second page may not exist, then its tokens lie beyond the row's position; nor may the first,
-      // whose tokens then lie behind its window.
-      const uint32_t second = token + kPageTokens <= position ? 1 : 0;
-      const uint32_t first = token + kPageTokens > seen ? 0 : second;
-      const PageOf a = PageAt<kFormat, kHeadDim>(kv, pages[first], args.kv_heads, head);
-      const PageOf b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.kv_heads, head);
-      Parts parts(a, b);  // on their way while queries are made
-      SplitEight query[kSteps];
-      LoadQueries(args, row, head, query, run);
-      // Counted from the first token seen: those before it are far behind the last then.
-      Group(parts, token - seen, position - seen, query, run);
-    }
+    if (token <= position && token + 32 > seen) OneGroup(args, step, place, row, head, token, seen, position, run);
     Finish(args, {row, head, split, SplitsSeen(position, args.window), group}, run, arena);
+  }
+  // Of the 32 tokens from `token` on those from `seen` to `position`; there are some.
+  DEVICE static void OneGroup(const Args& args, const StepView& step, const StepView::Place& place, uint32_t row,
+                              uint32_t head, uint32_t token, uint32_t seen, uint32_t position,
+                              Running<kHeadDim>& run) {
+    const Global<const uint32_t> pages = step.words(place.pages) + args.tables_at + token / kPageTokens;
+    const Global<uint8_t> kv = At(Address<uint8_t>{args.kv.address});
+    // The second page may not exist, then its tokens lie beyond the row's position; nor may the first,
+    // whose tokens then lie behind its window.
+    const uint32_t second = token + kPageTokens <= position ? 1 : 0;
+    const uint32_t first = token + kPageTokens > seen ? 0 : second;
+    const PageOf a = PageAt<kFormat, kHeadDim>(kv, pages[first], args.kv_heads, head);
+    const PageOf b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.kv_heads, head);
+    Parts parts(a, b);  // on their way while queries are made
+    SplitEight query[kSteps];
+    LoadQueries(args, row, head, query, run);
+    // Counted from the first token seen: those before it are far behind the last then.
+    Group(parts, token - seen, position - seen, query, run);
   }
 
   // Of fp4, of tokens 4 g .. 4 g + 3 multipliers of kCount blocks, a byte each. Of four blocks they are 64 bytes, asked

@@ -14,7 +14,8 @@ namespace mainarch::kernels {
 // e4m3fn: 448 is the largest number; the multiplier maps the largest element to it.
 inline constexpr float kFp8Largest = 448.0f;
 
-template <KvFormat kFormat, uint32_t kHeadDim>
+// `kTurns`: Q and K by a Hadamard matrix.
+template <KvFormat kFormat, uint32_t kHeadDim, bool kTurns = quant::InfoOf(kFormat).turns>
 struct Prepare {
   using Args = PrepareArgs;
   static constexpr uint32_t kLdsBytes = 0;
@@ -120,7 +121,7 @@ struct Prepare {
     if (!is_value) {
       if (args.q_norm.address != 0) Norm(args, ahead, x);
       Rotate(args, ahead, x);
-      if constexpr (quant::InfoOf(kFormat).turns) Turn(x);
+      if constexpr (kTurns) Turn(x);
     }
     if (is_query) {
       const Global<float> at =

@@ -59,7 +59,8 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   ASSIGN_OR_RETURN(const mainarch_engine_options options, ReadOptions(given, "options"));
   RETURN_IF_ERROR(CheckFlags(options.flags,
                              MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_INT8 | MAINARCH_ENGINE_NO_PREFIX_CACHE |
-                                 MAINARCH_ENGINE_RESIDENT | MAINARCH_ENGINE_RESIDENT_AUTO,
+                                 MAINARCH_ENGINE_RESIDENT | MAINARCH_ENGINE_RESIDENT_AUTO |
+                                 MAINARCH_ENGINE_KV_NEAR | MAINARCH_ENGINE_KV_OUTER,
                              "options"));
   RETURN_IF_ERROR(CheckReserved(options.reserved, "options.reserved"));
   decode::EngineOptions wanted;
@@ -80,6 +81,8 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   if ((options.flags & MAINARCH_ENGINE_RESIDENT) != 0) wanted.resident = backend::ResidentMode::kOn;
   if ((options.flags & MAINARCH_ENGINE_RESIDENT_AUTO) != 0) wanted.resident = backend::ResidentMode::kAuto;
   ASSIGN_OR_RETURN(wanted.kv_type, KvTypeOf(options.kv_type));
+  wanted.kv_tiers.near = (options.flags & MAINARCH_ENGINE_KV_NEAR) != 0;
+  wanted.kv_tiers.outer = (options.flags & MAINARCH_ENGINE_KV_OUTER) != 0;
   ASSIGN_OR_RETURN(wanted.draft_kind, DraftKindOf(options));
   wanted.max_drafts = options.max_drafts;
 

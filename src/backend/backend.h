@@ -82,6 +82,8 @@ struct StepCache {
   // before first_page is behind the cache's window of every row of the step.
   absl::Span<const uint32_t> pages;
   uint32_t first_page = 0;
+  // Of a cache that keeps its first tokens: pages of these, as many as there are yet, from page 0 on.
+  absl::Span<const uint32_t> kept;
   // Slots: the state before the sequence's first row, kNoSlot for that of an empty sequence; it is
   // only read. States are written to slots that nothing else of the step reads or writes.
   uint32_t state_in = kNoSlot;
@@ -175,6 +177,8 @@ struct ContextOptions {
   std::vector<uint32_t> pages;
   std::vector<uint32_t> slots;
   size_t program = 0;  // which of LoadedModel::programs
+  // In place of that one: a Program of the same weights by the same ids, with other caches.
+  std::shared_ptr<const Program> variant;
   ResidentMode resident = ResidentMode::kOff;
   bool resident_times = false;  // Context::ResidentTimes
   // Where ranks hold the same KV head: they share the attention of rows from this position on, where the backend
@@ -368,12 +372,19 @@ class LoadedModel {
   virtual uint64_t weight_bytes() const = 0;  // memory of our own, mapped files not counted
   virtual Placement placement() const { return {weight_bytes(), weight_bytes(), OkStatus()}; }
   virtual uint64_t huge_bytes() const { return 0; }  // of weight_bytes, in huge pages now
-  virtual KvRoom kv_room(KvType type) const {
+  // `variant`: in place of the first of programs(), where it is not null (ContextOptions).
+  virtual KvRoom kv_room(KvType type, const Program* variant = nullptr) const {
     (void)type;
+    (void)variant;
     return {};
   }
   virtual void WaitPlaced() const {}  // until all is in place, or the moving has failed
 };
+
+// What a context runs; `options.program` is one of the model's.
+inline const Program& ProgramOf(const LoadedModel& model, const ContextOptions& options) {
+  return options.variant != nullptr ? *options.variant : *model.programs()[options.program];
+}
 
 struct DeviceInfo {
   std::string name;  // "AMD EPYC …"

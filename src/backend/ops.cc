@@ -154,13 +154,26 @@ struct OpType<AttentionOp> : Plain {
     return uses;
   }
   static std::string Note(const AttentionOp& o) {
-    return absl::StrCat("cache ", o.cache, " layer ", o.layer);
+    const std::string near = o.near == kNone ? "" : absl::StrCat(" near ", o.near);
+    return absl::StrCat("cache ", o.cache, near, " layer ", o.layer);
+  }
+  static Status CheckNear(const Program& p, const AttentionOp& o, const PagedCache& cache) {
+    if (o.near == kNone && cache.kept == 0) return OkStatus();
+    const bool there = o.near >= 0 && static_cast<size_t>(o.near) < p.caches.size();
+    const auto* near = there ? std::get_if<PagedCache>(&p.caches[static_cast<size_t>(o.near)]) : nullptr;
+    if (near != nullptr && cache.window == 0 && near->window > 0 && near->kept % 16 == 0 && near->kept >= 0 &&
+        o.layer < near->layers && near->kv_heads == cache.kv_heads && near->key_dim == cache.key_dim &&
+        near->value_dim == cache.value_dim) {
+      return OkStatus();
+    }
+    return Error(Code::kInternal, "cache ", o.near, " holds no first and last tokens of cache ", o.cache);
   }
   static Status Check(const Program& p, const AttentionOp& o) {
     const PagedCache* cache = Cache(p, o);
     if (cache == nullptr || o.layer < 0 || o.layer >= cache->layers) {
       return Error(Code::kInternal, "no layer ", o.layer, " of a paged cache ", o.cache);
     }
+    RETURN_IF_ERROR(CheckNear(p, o, *cache));
     if (cache->kv_heads < 1 || o.heads < 1 || o.heads % cache->kv_heads != 0 ||
         cache->key_dim % 16 != 0 || cache->value_dim % 16 != 0) {
       return Error(Code::kInternal, o.heads, " heads to ", cache->kv_heads, " of ",
@@ -194,10 +207,19 @@ struct OpType<AttentionOp> : Plain {
     const auto times = [](int64_t a, int64_t b) {
       return static_cast<uint64_t>(a) * static_cast<uint64_t>(b);
     };
-    cost->kv_bytes += quant::KvTokenBytes(work.kv_type, static_cast<uint64_t>(cache.key_dim),
-                                          static_cast<uint64_t>(cache.value_dim)) *
-                      times(cache.kv_heads, seen + work.rows) *
-                      static_cast<uint64_t>(work.sequences);
+    // Both caches are appended to; what the near one has of the context is not read from the other.
+    const auto add = [&](const PagedCache& of, int64_t tokens) {
+      cost->kv_bytes += quant::KvTokenBytes(TypeOf(of, work.kv_type), static_cast<uint64_t>(of.key_dim),
+                                            static_cast<uint64_t>(of.value_dim)) *
+                        times(of.kv_heads, tokens) * static_cast<uint64_t>(work.sequences);
+    };
+    int64_t near_seen = 0;
+    if (o.near != kNone) {
+      const PagedCache& near = std::get<PagedCache>(p.caches[static_cast<size_t>(o.near)]);
+      near_seen = std::min<int64_t>(seen, int64_t{near.window} + near.kept);
+      add(near, near_seen + work.rows);
+    }
+    add(cache, seen - near_seen + work.rows);
     const int64_t pairs = work.rows * seen + work.rows * (work.rows - 1) / 2;
     cost->flops += 2 * times(o.heads, int64_t{cache.key_dim} + cache.value_dim) *
                    times(work.sequences, pairs);

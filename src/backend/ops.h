@@ -63,6 +63,9 @@ struct AttentionOp {
   WeightId sinks = kNone;   // [heads]
   WeightId bias = kNone;    // [width of qkv], added first
   BufferId gate = kNone;    // [rows, width of out]: out *= sigmoid(gate)
+  // A second cache of the same layers and heads, with a window and kept tokens: K and V are appended to both, and a
+  // query takes from this one what it sees of it, all other tokens from `cache`.
+  int32_t near = kNone;
 };
 
 // Heads of another width: what is wider ends in zeros, what is narrower is cut. Attention has heads of the sizes that

@@ -220,6 +220,16 @@ std::string Print(const Program& program) {
   return text;
 }
 
+std::string KvTypesText(const Program& program, KvType of_context) {
+  std::string text = absl::StrCat(static_cast<int>(of_context));
+  for (const Cache& cache : program.caches) {
+    const auto* paged = std::get_if<PagedCache>(&cache);
+    if (paged == nullptr || !paged->type.has_value()) continue;
+    absl::StrAppend(&text, ", ", static_cast<int>(*paged->type), " in ", paged->label);
+  }
+  return text;
+}
+
 Status Check(const Program& program) {
   for (const Weight& weight : program.weights) RETURN_IF_ERROR(CheckWeight(program, weight));
   for (size_t i = 0; i < program.ops.size(); ++i) {

@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/types/optional.h"
 #include "backend/ops.h"
 #include "base/status.h"
 #include "kernels/quant/kv_type.h"
@@ -96,6 +97,9 @@ struct PagedCache {
   int32_t value_dim = 0;
   int32_t window = 0;  // tokens that a query sees, its own among them; 0: all
   int32_t replicas = 1;  // neighbouring ranks that hold the same heads
+  // Of one with a window: the first tokens, whole pages, which are kept and which every query sees, too.
+  int32_t kept = 0;
+  absl::optional<KvType> type = absl::nullopt;  // of its elements, whatever the context says
 };
 struct SlotCache {
   std::string label;
@@ -139,6 +143,11 @@ struct Program {
 inline const PagedCache& CacheOf(const Program& program, const AttentionOp& op) {
   return std::get<PagedCache>(program.caches[static_cast<size_t>(op.cache)]);
 }
+
+inline KvType TypeOf(const PagedCache& cache, KvType of_context) { return cache.type.value_or(of_context); }
+
+// The types of all paged caches: the context's where no cache has one of its own. For Context::content_form.
+std::string KvTypesText(const Program& program, KvType of_context);
 
 // What a step is asked to do: of each sequence `rows` tokens, after `context` others.
 struct Work {

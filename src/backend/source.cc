@@ -72,6 +72,10 @@ Status CheckPages(const PagedCache& cache, const StepCache& list, size_t sequenc
     return Error(Code::kInternal, "sequence ", sequence, ": position ", end - 1,
                  " has no page in cache \"", cache.label, "\"");
   }
+  if (cache.kept > 0 && end > window && list.kept.size() * kPageTokens < static_cast<uint64_t>(cache.kept)) {
+    return Error(Code::kInternal, "sequence ", sequence, ": ", list.kept.size(), " pages are kept of the first ",
+                 cache.kept, " tokens of cache \"", cache.label, "\"");
+  }
   return OkStatus();
 }
 

@@ -112,9 +112,10 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
       const backend::PagedCache& cache = backend::CacheOf(program, *attention);
       const auto window = static_cast<uint32_t>(cache.window);
       const uint64_t seen = window > 0 ? std::min(step.position, window) : step.position;
-      // Of a head that several ranks hold each of them needs its part.
+      // Of a head that several ranks hold each of them needs its part; latents every one of them has read so far.
+      const bool latents = i > 0 && std::holds_alternative<backend::LatentOp>(program.ops[i - 1]);
       kv = seen * shape.pools[static_cast<size_t>(attention->cache)].page_bytes / kernels::kPageTokens /
-           static_cast<uint64_t>(cache.replicas);
+           static_cast<uint64_t>(latents ? 1 : cache.replicas);
     }
     least += cost.weight_bytes + kv;
     absl::StrAppend(&name, name.empty() ? "" : " + ", backend::OpName(program.ops[i]));

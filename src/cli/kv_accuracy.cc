@@ -48,8 +48,14 @@ struct Sums {
   double top() const { return Mean(static_cast<double>(same_top)); }
 };
 
-struct TypeReport {
+// A type of cache, with what is held in fp8 beside.
+struct Kind {
   KvType type;
+  model::KvTiers tiers;
+};
+
+struct TypeReport {
+  Kind kind;
   double bits = 0;  // an element of K and V
   double nll = 0;
   uint64_t predicted = 0;
@@ -59,17 +65,23 @@ struct TypeReport {
   double perplexity() const { return std::exp(nll / static_cast<double>(predicted)); }
 };
 
-const char* NameOf(KvType type) { return quant::kKvTypeNames[static_cast<uint32_t>(type)]; }
+const char* TypeName(const Kind& kind) { return quant::kKvTypeNames[static_cast<uint32_t>(kind.type)]; }
+std::string NameOf(const Kind& kind) {
+  return absl::StrCat(TypeName(kind), kind.tiers.near ? " near" : "", kind.tiers.outer ? " outer" : "");
+}
 
 // One sequence in a context of its own.
 class Lane {
  public:
-  static StatusOr<Lane> Create(const model::Model& model, const Settings& s, KvType type) {
+  static StatusOr<Lane> Create(const model::Model& model, const Settings& s, const Kind& kind) {
     Lane lane;
-    const backend::Program& program = model.weights().program();
     const uint32_t pages = model::PagesFor(static_cast<uint64_t>(s.window));
     backend::ContextOptions options;
-    options.kv_type = type;
+    options.kv_type = kind.type;
+    if (kind.tiers.any()) {
+      ASSIGN_OR_RETURN(options.variant, model::WithKvTiers(model.weights().program(), kind.tiers, kind.type));
+    }
+    const backend::Program& program = backend::ProgramOf(model.weights(), options);
     options.activations = s.model.activations();
     options.max_rows = options.max_logit_rows = static_cast<uint32_t>(s.rows);
     for (uint32_t i = 0; i < pages; ++i) lane.pages_.push_back(pages - 1 - i);
@@ -92,7 +104,9 @@ class Lane {
       rows.push_back({tokens[i], position + i, 0});
       logit_rows.push_back(i);
     }
-    const std::vector<backend::StepCache> caches(caches_, backend::StepCache{pages_});
+    backend::StepCache cache = {pages_};
+    cache.kept = absl::MakeConstSpan(pages_).first(std::min<size_t>(pages_.size(), model::kNearFirst / backend::kPageTokens));
+    const std::vector<backend::StepCache> caches(caches_, cache);
     const backend::StepSequence sequence = {caches};
     const backend::Step step = {rows, absl::MakeConstSpan(&sequence, 1), logit_rows};
     RETURN_IF_ERROR(context_->Run(step));
@@ -112,17 +126,17 @@ class Lane {
 
 class Measurement {
  public:
-  Measurement(const Settings& s, std::vector<KvType> types) : s_(s) {
-    for (KvType type : types) reports_.push_back({type});
+  Measurement(const Settings& s, const std::vector<Kind>& kinds) : s_(s) {
+    for (const Kind& kind : kinds) reports_.push_back({kind});
   }
 
   Status Run(const model::Model& model, absl::Span<const uint32_t> tokens) {
     const uint64_t dim = static_cast<uint64_t>(model.config().head_dim);
     std::vector<Lane> lanes;
     for (TypeReport& report : reports_) {
-      report.bits = static_cast<double>(quant::KvTokenBytes(report.type, dim, dim)) * 8 /
+      report.bits = static_cast<double>(quant::KvTokenBytes(report.kind.type, dim, dim)) * 8 /
                     static_cast<double>(2 * dim);
-      ASSIGN_OR_RETURN(Lane lane, Lane::Create(model, s_, report.type));
+      ASSIGN_OR_RETURN(Lane lane, Lane::Create(model, s_, report.kind));
       lanes.push_back(std::move(lane));
     }
     Progress progress("tokens", Progress::Unit::kItems);
@@ -188,15 +202,15 @@ void PrintTables(const Settings& s, const std::vector<TypeReport>& reports) {
   const double base = reports[1].perplexity();
   Table table({"<KV", "bits", "KL to bf16", "largest", "KL to f32", "same top", "perplexity", "to bf16"});
   for (const TypeReport& r : reports) {
-    table.Row({NameOf(r.type), Fixed(r.bits, 2), number(r.all.Mean(r.all.kl)), number(r.all.largest_kl),
+    table.Row({NameOf(r.kind), Fixed(r.bits, 2), number(r.all.Mean(r.all.kl)), number(r.all.largest_kl),
                number(r.all.Mean(r.all.kl_f32)), Percent(r.all.top()), Fixed(r.perplexity(), 4),
                absl::StrFormat("%+.3f %%", (r.perplexity() / base - 1) * 100)});
   }
   table.Print();
   std::vector<std::string> headings = {"<position", "tokens"};
   for (const TypeReport& r : reports) {
-    if (r.type != KvType::kBF16) {
-      headings.push_back(absl::StrCat("KL ", NameOf(r.type)));
+    if (r.kind.type != KvType::kBF16) {
+      headings.push_back(absl::StrCat("KL ", NameOf(r.kind)));
       headings.push_back("same top");
     }
   }
@@ -206,7 +220,7 @@ void PrintTables(const Settings& s, const std::vector<TypeReport>& reports) {
     if (reports[0].by_position[b].tokens == 0) continue;
     std::vector<std::string> row = {RangeText(b), absl::StrCat(reports[0].by_position[b].tokens)};
     for (const TypeReport& r : reports) {
-      if (r.type == KvType::kBF16) continue;
+      if (r.kind.type == KvType::kBF16) continue;
       const Sums& sums = r.by_position[b];
       row.push_back(number(sums.Mean(sums.kl)));
       row.push_back(Percent(sums.top()));
@@ -226,7 +240,8 @@ void PrintJson(const Settings& s, const std::vector<TypeReport>& reports) {
   out.BeginObject().Field("model", s.model.model).Field("device", s.model.device);
   out.Field("window", s.window).Field("tokens", reports[0].all.tokens).Key("types").BeginArray();
   for (const TypeReport& r : reports) {
-    out.BeginObject().Field("kv", NameOf(r.type)).Field("bits", r.bits);
+    out.BeginObject().Field("kv", TypeName(r.kind)).Field("near", r.kind.tiers.near);
+    out.Field("outer", r.kind.tiers.outer).Field("bits", r.bits);
     WriteSums(r.all, &out);
     out.Field("predicted", r.predicted).Field("perplexity", r.perplexity());
     out.Key("positions").BeginArray();
@@ -275,9 +290,20 @@ StatusOr<int> Measure(Settings* s, bool one_type) {
   if (s->window == 0) s->window = std::min<int64_t>(limit, 16384);
   s->window = std::min({s->window, limit, static_cast<int64_t>(tokens.size())});
   s->rows = std::min(s->rows, s->window);
-  std::vector<KvType> types = {KvType::kF32, KvType::kBF16, KvType::kFp8, KvType::kK8V4, KvType::kFp4};
-  if (one_type) types = {KvType::kF32, KvType::kBF16, s->model.kv_type()};
-  Measurement measurement(*s, types);
+  const model::KvTiers near = {true, false}, all = {true, true};
+  std::vector<Kind> kinds = {{KvType::kF32, {}}, {KvType::kBF16, {}}};
+  if (one_type) {
+    kinds.push_back({s->model.kv_type(), s->model.kv_tiers()});
+  } else {
+    for (const KvType type : {KvType::kFp8, KvType::kK8V4, KvType::kFp4}) kinds.push_back({type, {}});
+  }
+  if (!one_type && model->config().latent.latent == 0) {
+    for (const KvType type : {KvType::kK8V4, KvType::kFp4}) {
+      kinds.push_back({type, near});
+      kinds.push_back({type, all});
+    }
+  }
+  Measurement measurement(*s, kinds);
   RETURN_IF_ERROR(measurement.Run(*model, tokens));
   s->json ? PrintJson(*s, measurement.reports()) : PrintTables(*s, measurement.reports());
   return kExitOk;
@@ -292,7 +318,8 @@ int RunKvAccuracy(Arguments arguments) {
       "What a smaller KV cache costs: a text is run through caches of every type, each token given, and "
       "the distribution of the next one compared with that of the bf16 cache: Kullback-Leibler "
       "divergence in nats, how often both have the same most likely token, perplexity; over all "
-      "positions and by position. --kv takes one type instead of all. --ingredients takes apart what four "
+      "positions and by position; of four bits also with the first 16 and last 128 tokens in fp8 (near) and the first and "
+      "last layer (outer). --kv takes one type instead of all. --ingredients takes apart what four "
       "bits are made of: scales, turned keys, what is kept in fp8 beside; on the text in fp64, from exact K "
       "and V, and on made-up attention with a sink and large channels.",
       "mainarch kv-accuracy --model tests/golden/trained --text tests/golden/trained/heldout.txt\n"
@@ -308,6 +335,7 @@ int RunKvAccuracy(Arguments arguments) {
                "checkpoints; 1024 tokens in windows of 512 unless given");
   options.Flag("json", &s.json, "one JSON object");
   s.model.DeclareDevice(&options);
+  s.model.DeclareTiers(&options);
   if (const auto code = options.Parse(arguments)) return *code;
   if (s.model.model.empty()) return options.Usage("--model DIR is missing");
   const Status resolved = s.model.Resolve();

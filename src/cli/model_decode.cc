@@ -98,6 +98,9 @@ class Run {
     decode::EngineOptions options;
     options.max_sequence_tokens = static_cast<uint32_t>(settings_.prompt_tokens + settings_.tokens);
     options.kv_type = settings_.model.kv_type();
+    options.kv_tiers = settings_.model.kv_tiers();
+    // What the near cache holds is there for the reference while it is among the last tokens.
+    if (options.kv_tiers.near && settings_.verify) options.max_step_tokens = model::kNearLast / 2;
     options.activations = settings_.model.activations();
     options.resident = settings_.model.resident_mode();
     ASSIGN_OR_RETURN(engine_, decode::Engine::Create(model_, options));
@@ -110,18 +113,9 @@ class Run {
       ASSIGN_OR_RETURN(reference_,
                        reference::Decoder::Create(model_->shared_checkpoint(), model_->config(),
                                                   options.kv_type));
-      if (!settings_.model.rounds()) {
-        reference_->Follow([this](size_t layer, size_t position, std::vector<float>* k,
-                                  std::vector<float>* v) -> Status {
-          auto stored = engine_->ReadKv(sequence_, static_cast<int32_t>(layer), position);
-          // Behind the window it is gone already.
-          if (!stored.ok() && CodeOf(stored.status()) == Code::kNotFound) return OkStatus();
-          RETURN_IF_ERROR(stored.status());
-          *k = std::move(stored->k);
-          *v = std::move(stored->v);
-          return OkStatus();
-        });
-      }
+      const bool follows = !settings_.model.rounds();
+      reference_->UseTiers(options.kv_tiers, follows ? ReaderOf(true) : nullptr);
+      if (follows) reference_->Follow(ReaderOf(false));
     }
     const uint64_t key = model::SyntheticKey("prompt", settings_.seed);
     for (int64_t i = 0; i < settings_.prompt_tokens; ++i) {
@@ -131,29 +125,40 @@ class Run {
     return OkStatus();
   }
 
+  // Of the cache, or of the near one.
+  reference::CacheReader ReaderOf(bool near) {
+    return [this, near](size_t layer, size_t position, std::vector<float>* k, std::vector<float>* v) -> Status {
+      auto stored = engine_->ReadKv(sequence_, static_cast<int32_t>(layer), position, near);
+      // Behind the window it is gone already.
+      if (!stored.ok() && CodeOf(stored.status()) == Code::kNotFound) return OkStatus();
+      RETURN_IF_ERROR(stored.status());
+      *k = std::move(stored->k);
+      *v = std::move(stored->v);
+      return OkStatus();
+    };
+  }
+
   backend::StepCounts counts() const { return engine_->counts(); }
 
   // The prompt at first, then the token that the step before chose.
   StatusOr<StepResult> Step() {
     StepResult out;
     RETURN_IF_ERROR(engine_->Append(sequence_, next_));
-    const int64_t start = NowNs();
     bool more = true;
     while (more) {  // a long prompt takes several
       if (Interrupted()) return Error(Code::kCancelled, "interrupted");
+      const int64_t start = NowNs();
       ASSIGN_OR_RETURN(more, engine_->RunStep());
+      out.seconds += static_cast<double>(NowNs() - start) * 1e-9;
+      if (settings_.model.kv_near) RETURN_IF_ERROR(FollowSteps());
     }
-    out.seconds = static_cast<double>(NowNs() - start) * 1e-9;
     ASSIGN_OR_RETURN(const absl::Span<const float> logits, engine_->Logits(sequence_));
     ASSIGN_OR_RETURN(const decode::SequenceInfo info, engine_->InfoOf(sequence_));
     out.position = info.tokens - 1;
     out.token = ArgMax(logits);
     out.logits_hash = XXH64(logits.data(), logits.size() * sizeof(float), 0);
     if (reference_ != nullptr) {
-      for (const uint32_t token : next_) {
-        if (Interrupted()) return Error(Code::kCancelled, "interrupted");
-        RETURN_IF_ERROR(reference_->Extend({token}));
-      }
+      RETURN_IF_ERROR(FollowSteps());
       Compare(logits, reference_->logits(), &out);
     }
     next_ = {out.token};
@@ -161,6 +166,18 @@ class Run {
   }
 
  private:
+  // The reference runs what the engine has run of `next_`, which is all that is new.
+  Status FollowSteps() {
+    if (reference_ == nullptr) return OkStatus();
+    ASSIGN_OR_RETURN(const decode::SequenceInfo info, engine_->InfoOf(sequence_));
+    const uint64_t begin = info.tokens - next_.size();
+    while (reference_->position() < info.position) {
+      if (Interrupted()) return Error(Code::kCancelled, "interrupted");
+      RETURN_IF_ERROR(reference_->Extend({next_[reference_->position() - begin]}));
+    }
+    return OkStatus();
+  }
+
   const Settings& settings_;
   const std::shared_ptr<const model::Model> model_;
   std::unique_ptr<decode::Engine> engine_;
@@ -340,6 +357,7 @@ int RunModelDecode(Arguments arguments) {
   options.Unsigned("seed", &s.seed, "of the prompt and of synthetic weights");
   options.Flag("json", &s.json, "one JSON object");
   s.model.DeclareDevice(&options);
+  s.model.DeclareTiers(&options);
   s.model.DeclareResident(&options);
   s.model.DeclareTarget(&options);
   options.Section("Synthetic checkpoint");

@@ -38,6 +38,11 @@ void ModelOptions::DeclareTarget(Options* options) {
                 "kernels of a lesser CPU: amx, avx512_bf16, avx512, avx2; neon_bf16, neon_dot, neon; portable");
 }
 
+void ModelOptions::DeclareTiers(Options* options) {
+  options->Flag("kv-near", &kv_near, "with --kv fp4 or k8v4: the first 16 tokens and the last 128 in fp8");
+  options->Flag("kv-outer", &kv_outer, "with --kv fp4 or k8v4: the first and the last layer in fp8");
+}
+
 Status ModelOptions::Resolve() {
   if (tp == 0) return OkStatus();
   // Of GPUs, the first ones.

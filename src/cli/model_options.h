@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "cli/options.h"
+#include "model/kv_tiers.h"
 #include "model/model.h"
 
 namespace mainarch::cli {
@@ -24,6 +25,7 @@ struct ModelOptions {
   bool in_place = false;
   bool fast = false;
   bool int8 = false;
+  bool kv_near = false, kv_outer = false;
   std::string cpu;  // the kernels' target; "": what this CPU does best
 
   void DeclareModel(Options* options, absl::string_view help);
@@ -31,11 +33,14 @@ struct ModelOptions {
   // Of commands that do without the C ABI, which knows no targets.
   void DeclareResident(Options* options);
   void DeclareTarget(Options* options);
+  // Of commands whose caches an engine makes.
+  void DeclareTiers(Options* options);
   // Makes --tp part of `device`; a wrong use if the two disagree.
   Status Resolve();
   // A virtual node: its times say nothing about hardware, and are never shown.
   bool is_virtual() const;
   backend::KvType kv_type() const;
+  model::KvTiers kv_tiers() const { return {kv_near, kv_outer}; }
   backend::Activations activations() const;
   backend::ResidentMode resident_mode() const;
   bool rounds() const { return fast || int8; }

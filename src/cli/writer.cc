@@ -53,6 +53,8 @@ Status Writer::Start(const mainarch_sequence_options& options, const EngineWish&
   engine_options.kv_type = quant::PublicKvType(wish.kv);
   engine_options.drafts = wish.drafts;
   engine_options.max_drafts = wish.max_drafts;
+  if (wish.tiers.near) engine_options.flags |= MAINARCH_ENGINE_KV_NEAR;
+  if (wish.tiers.outer) engine_options.flags |= MAINARCH_ENGINE_KV_OUTER;
   if (wish.fast) engine_options.flags |= MAINARCH_ENGINE_FAST;
   if (wish.int8) engine_options.flags |= MAINARCH_ENGINE_INT8;
   if (wish.resident == backend::ResidentMode::kOn) engine_options.flags |= MAINARCH_ENGINE_RESIDENT;

@@ -37,6 +37,7 @@ struct Written {
 struct EngineWish {
   uint32_t context = 0;  // tokens at most
   backend::KvType kv = backend::KvType::kBF16;
+  model::KvTiers tiers;
   bool fast = false;
   bool int8 = false;
   backend::ResidentMode resident = backend::ResidentMode::kOff;

@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "decode/drafts.h"
 #include "decode/options.h"
+#include "model/kv_tiers.h"
 #include "model/model.h"
 
 namespace mainarch::decode {
@@ -67,6 +68,7 @@ struct EngineOptions {
   bool prefix_cache = false;
   uint64_t prefix_bytes = 0;
   backend::KvType kv_type = backend::KvType::kBF16;
+  model::KvTiers kv_tiers;  // with fp4 and k8v4: what is held in fp8 all the same
   backend::Activations activations = backend::Activations::kF32;
   backend::ResidentMode resident = backend::ResidentMode::kOff;
 };
@@ -212,8 +214,8 @@ class Engine {
   virtual Status DropPrefix(absl::Span<const uint32_t> tokens, uint64_t salt) = 0;
 
   // What the cache holds of a position that has run (InfoOf's position is the first that has not),
-  // to be checked against a reference. Slow.
-  virtual StatusOr<backend::KvToken> ReadKv(SequenceId id, int32_t layer, uint64_t position) = 0;
+  // to be checked against a reference; `near`: the cache of the first and last tokens. Slow.
+  virtual StatusOr<backend::KvToken> ReadKv(SequenceId id, int32_t layer, uint64_t position, bool near = false) = 0;
 
   virtual StatusOr<SequenceInfo> InfoOf(SequenceId id) const = 0;
   virtual EngineInfo info() const = 0;

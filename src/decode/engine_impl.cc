@@ -56,6 +56,7 @@ std::vector<KvPlace> KvPlacesOf(const backend::Program& program) {
   for (size_t i = 0; i < program.ops.size() && layer < places.size(); ++i) {
     if (const auto* attention = std::get_if<backend::AttentionOp>(&program.ops[i])) {
       places[layer] = {static_cast<size_t>(attention->cache), attention->layer};
+      if (attention->near != backend::kNone) places[layer].near = static_cast<size_t>(attention->near);
     }
     layer += static_cast<int32_t>(i) == program.layer_ends[layer];
   }
@@ -151,8 +152,12 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const model::Mo
   facts.eos_ids = config.eos_ids;
   facts.fingerprint = FingerprintOf(config);
   const backend::LoadedModel& weights = model->weights();
-  facts.caches = model::FormsOf(weights.program());
-  facts.kv_places = KvPlacesOf(weights.program());
+  if (options.kv_tiers.any()) {
+    ASSIGN_OR_RETURN(facts.variant, model::WithKvTiers(weights.program(), options.kv_tiers, options.kv_type));
+  }
+  const backend::Program& program = facts.variant != nullptr ? *facts.variant : weights.program();
+  facts.caches = model::FormsOf(program);
+  facts.kv_places = KvPlacesOf(program);
   const std::vector<const backend::Program*> programs = weights.programs();
   if (programs.size() > 1) facts.head_caches = model::FormsOf(*programs[1]);
   return CreateEngine(std::move(model), weights, facts, options);
@@ -230,7 +235,7 @@ StatusOr<std::unique_ptr<Engine>> EngineImpl::Create(std::shared_ptr<const void>
   RETURN_IF_ERROR(ResolveDrafts(&facts, &options));
   Sizes sizes;
   ASSIGN_OR_RETURN(Contexts contexts, CreateContexts(weights, facts, options, &sizes));
-  const Budget room = BudgetOf(weights.kv_room(options.kv_type), options.memory_bytes);
+  const Budget room = BudgetOf(weights.kv_room(options.kv_type, facts.variant.get()), options.memory_bytes);
   std::unique_ptr<EngineImpl> engine(new EngineImpl(std::move(owner), facts, sizes, room));
   ASSIGN_OR_RETURN(engine->process_, ProcessGuard::Create());
   engine->context_ = std::move(contexts.model);
@@ -599,7 +604,7 @@ StatusOr<absl::Span<const Logprob>> EngineImpl::PromptLogprobs(SequenceId id, ui
   return s->Score(position);
 }
 
-StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint64_t position) {
+StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint64_t position, bool near) {
   const Call call(this);
   RETURN_IF_ERROR(call.status());
   ASSIGN_OR_RETURN(const Sequence* sequence, Find(id));
@@ -609,7 +614,8 @@ StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint
   }
   const size_t index = static_cast<size_t>(layer);
   const bool known = layer >= 0 && index < kv_places_.size();
-  const auto [cache, own_layer] = known ? kv_places_[index] : KvPlace{whole_cache_, layer};
+  const KvPlace found = known ? kv_places_[index] : KvPlace{whole_cache_, layer};
+  const size_t cache = near ? found.near : found.cache;
   if (cache >= pools_.size()) {
     return Error(Code::kUnsupported, "K and V of position ", position, " in layer ", layer,
                  ": no cache keeps them");
@@ -620,7 +626,7 @@ StatusOr<backend::KvToken> EngineImpl::ReadKv(SequenceId id, int32_t layer, uint
                  ": it lies behind the window");
   }
   const CachePlace place = PlaceOf(cache);
-  return place.context->ReadKv(place.cache, own_layer, page,
+  return place.context->ReadKv(place.cache, found.layer, page,
                                static_cast<uint32_t>(position % backend::kPageTokens));
 }
 

@@ -36,6 +36,7 @@ namespace mainarch::decode {
 struct KvPlace {
   size_t cache;
   int32_t layer;
+  size_t near = SIZE_MAX;  // the cache of its first and last tokens; SIZE_MAX: there is none
 };
 
 inline constexpr uint32_t kMaxSequences = 1 << 16;
@@ -52,6 +53,7 @@ struct ModelFacts {
   uint64_t fingerprint = 0;
   std::vector<model::CacheForm> head_caches = {};  // of the Program that drafts; none: there is none
   uint32_t vectors = 0;  // not 0: in place of logits rows give so many numbers (backend::Program::vectors)
+  std::shared_ptr<const backend::Program> variant = nullptr;  // ContextOptions::variant
 };
 
 // `owner` keeps alive what `weights` is part of.
@@ -100,7 +102,7 @@ class EngineImpl final : public Engine {
   StatusOr<absl::Span<const float>> Logits(SequenceId id) override;
   StatusOr<absl::Span<const float>> LogitsAt(SequenceId id, uint64_t position) override;
   StatusOr<absl::Span<const Logprob>> PromptLogprobs(SequenceId id, uint64_t position) override;
-  StatusOr<backend::KvToken> ReadKv(SequenceId id, int32_t layer, uint64_t position) override;
+  StatusOr<backend::KvToken> ReadKv(SequenceId id, int32_t layer, uint64_t position, bool near) override;
   StatusOr<SequenceInfo> InfoOf(SequenceId id) const override;
   EngineInfo info() const override;
   backend::StepCounts counts() const override { return context_->counts(); }

@@ -95,6 +95,7 @@ StatusOr<EngineImpl::Contexts> EngineImpl::ContextsOf(const backend::LoadedModel
   const EngineOptions& o = sizes.options;
   backend::ContextOptions model;
   model.kv_type = o.kv_type;
+  model.variant = facts.variant;
   model.activations = o.activations;
   model.resident = o.resident;
   model.max_rows = o.max_step_tokens;
@@ -103,6 +104,7 @@ StatusOr<EngineImpl::Contexts> EngineImpl::ContextsOf(const backend::LoadedModel
   backend::ContextOptions head = model;
   head.max_logit_rows = o.max_sequences;
   head.program = 1;
+  head.variant = nullptr;  // what drafts is of no use that a better type would improve
   head.resident = backend::ResidentMode::kOff;  // its steps come between those of the model
   const size_t first = facts.caches.size() - facts.head_caches.size();
   for (size_t c = 0; c < sizes.pools.size(); ++c) {
@@ -124,7 +126,7 @@ StatusOr<EngineImpl::Contexts> EngineImpl::CreateContexts(const backend::LoadedM
                                                           const ModelFacts& facts,
                                                           const EngineOptions& wanted,
                                                           Sizes* sizes) {
-  Budget budget = BudgetOf(weights.kv_room(wanted.kv_type), wanted.memory_bytes);
+  Budget budget = BudgetOf(weights.kv_room(wanted.kv_type, facts.variant.get()), wanted.memory_bytes);
   while (true) {
     ASSIGN_OR_RETURN(*sizes, Resolve(facts, wanted, budget));
     ASSIGN_OR_RETURN(Contexts made, ContextsOf(weights, facts, *sizes));

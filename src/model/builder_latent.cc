@@ -26,6 +26,7 @@ int32_t Builder::LatentCache() {
     cache.kv_heads = 1;
     cache.key_dim = l.turning + l.latent;
     cache.value_dim = l.latent;
+    cache.replicas = ranks_;
     caches.push_back(std::move(cache));
   }
   return 0;

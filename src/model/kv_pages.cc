@@ -119,12 +119,15 @@ Status PageTable::Prepare(uint64_t position, uint64_t rows, const Copy& copy,
   return OkStatus();
 }
 
-Status PageTable::Take(uint32_t first, uint32_t end) {
-  if (end - first > pool_->free_pages()) {
+Status PageTable::Take(uint32_t kept, uint32_t first, uint32_t end) {
+  kept = std::min(kept, first);
+  const uint32_t wanted = kept + end - first;
+  if (wanted > pool_->free_pages()) {
     return Error(Code::kKvFull, "kv pool: ", pool_->free_pages(), " of ", pool_->total(),
-                 " pages are free, too few for ", end - first);
+                 " pages are free, too few for ", wanted);
   }
-  pages_.assign(first, kNoPage);
+  while (pages_.size() < kept) pages_.push_back(pool_->Acquire());
+  pages_.resize(first, kNoPage);
   while (pages_.size() < end) pages_.push_back(pool_->Acquire());
   return OkStatus();
 }

@@ -76,7 +76,8 @@ uint32_t PagesNeeded(absl::Span<const uint32_t> pages, absl::Span<const uint32_t
                      uint64_t position, uint64_t rows);
 
 // The pages of one sequence: page i holds positions [16 i, 16 i + 16). Pages before the one that a
-// step writes first may be given back one by one (they lie behind a window); what is left of such a
+// step writes first may be given back one by one (they lie behind a window, which some tables' first pages never
+// do); what is left of such a
 // page is a hole, kNoPage. Gives back what it has when it goes.
 class PageTable {
  public:
@@ -96,8 +97,8 @@ class PageTable {
   // sequence can see has changed.
   using Copy = std::function<Status(uint32_t from, uint32_t to)>;
   Status Prepare(uint64_t position, uint64_t rows, const Copy& copy, const Forget& forget = {});
-  // Of a table without pages: a hole for each before `first`, and new pages [first, end).
-  Status Take(uint32_t first, uint32_t end);
+  // Of a table without pages: a hole for each before `first` but the first `kept`, and new pages [first, end).
+  Status Take(uint32_t kept, uint32_t first, uint32_t end);
   // Gives back every page that holds none of the first `tokens` positions.
   void Truncate(uint64_t tokens);
   void Drop(uint32_t index);  // gives back one page and leaves a hole

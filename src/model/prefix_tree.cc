@@ -138,8 +138,9 @@ bool PrefixTree::Stands(uint64_t blocks) const {
       if (unit(path_[blocks - 1], c) == kNoPage) return false;
       continue;
     }
-    for (uint64_t b = FirstPage(form(c), blocks * kPageTokens); b < blocks; ++b) {
-      if (unit(path_[b], c) == kNoPage) return false;
+    const uint64_t first = FirstPage(form(c), blocks * kPageTokens);
+    for (uint64_t b = 0; b < blocks; ++b) {
+      if ((b >= first || b < form(c).kept) && unit(path_[b], c) == kNoPage) return false;
     }
   }
   return true;
@@ -153,8 +154,10 @@ void PrefixTree::CollectUnits(uint64_t blocks) {
       units_[c].push_back(unit(path_[blocks - 1], c));
       continue;
     }
-    units_[c].assign(FirstPage(form(c), blocks * kPageTokens), kNoPage);
-    for (uint64_t b = units_[c].size(); b < blocks; ++b) units_[c].push_back(unit(path_[b], c));
+    const uint64_t first = FirstPage(form(c), blocks * kPageTokens);
+    for (uint64_t b = 0; b < blocks; ++b) {
+      units_[c].push_back(b >= first || b < form(c).kept ? unit(path_[b], c) : kNoPage);
+    }
   }
 }
 

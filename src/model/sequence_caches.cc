@@ -20,7 +20,10 @@ std::vector<CacheForm> FormsOf(const backend::Program& program) {
   std::vector<CacheForm> forms;
   for (const backend::Cache& cache : program.caches) {
     const auto* paged = std::get_if<backend::PagedCache>(&cache);
-    forms.push_back({paged == nullptr, paged == nullptr ? 0 : static_cast<uint32_t>(paged->window)});
+    CacheForm form = {paged == nullptr};
+    if (paged != nullptr) form.window = static_cast<uint32_t>(paged->window);
+    if (paged != nullptr) form.kept = static_cast<uint32_t>(paged->kept) / backend::kPageTokens;
+    forms.push_back(form);
   }
   return forms;
 }
@@ -38,7 +41,7 @@ uint64_t PoolSize(const CacheForm& form, bool some_whole, const CacheDemand& d) 
   }
   // A window that begins inside a page touches one page more; so does a chunk.
   const uint64_t window = uint64_t{PagesFor(form.window)} + 1;
-  const uint64_t pages = uint64_t{d.sequences} * (window * (1 + uint64_t{d.snapshots}) + 2) +
+  const uint64_t pages = uint64_t{d.sequences} * (window * (1 + uint64_t{d.snapshots}) + 2 + form.kept) +
                          PagesFor(d.step_tokens);
   return some_whole ? std::min(pages, d.pages) : pages;
 }
@@ -171,7 +174,9 @@ absl::Span<const backend::StepCache> SequenceCaches::step() {
       out.state_out = OutOf(caches_[c]);
     } else {
       out.first_page = FirstPage(c, begin());
-      out.pages = caches_[c].table.pages().subspan(out.first_page);
+      const absl::Span<const uint32_t> pages = caches_[c].table.pages();
+      out.pages = pages.subspan(out.first_page);
+      out.kept = pages.first(std::min<size_t>(form(c).kept, pages.size()));
     }
   }
   return step_;
@@ -283,7 +288,7 @@ void SequenceCaches::EraseSnapshot(size_t index) {
 
 // Gives back those of pages [begin, end), which lie behind the window, that no snapshot needs.
 void SequenceCaches::DropUnneeded(size_t cache, uint32_t begin, uint32_t end) {
-  for (uint32_t page = begin; page < end; ++page) {
+  for (uint32_t page = std::max(begin, form(cache).kept); page < end; ++page) {
     const bool needed = std::any_of(snapshots_.begin(), snapshots_.end(), [&](const Snapshot& s) {
       return page >= FirstPage(cache, s.position) && page < PagesFor(s.position);
     });
@@ -331,7 +336,10 @@ std::vector<uint32_t> SequenceCaches::UnitsAt(size_t cache, uint64_t position) c
     return {SnapshotBefore(position)->states[cache]};
   }
   const auto pages = caches_[cache].table.pages();
-  return {pages.begin() + FirstPage(cache, position), pages.begin() + PagesFor(position)};
+  const uint32_t first = FirstPage(cache, position), kept = std::min(form(cache).kept, first);
+  std::vector<uint32_t> units(pages.begin(), pages.begin() + kept);
+  units.insert(units.end(), pages.begin() + first, pages.begin() + PagesFor(position));
+  return units;
 }
 
 Status SequenceCaches::TakeUnits(uint64_t position) {
@@ -340,7 +348,7 @@ Status SequenceCaches::TakeUnits(uint64_t position) {
   for (size_t c = 0; c < caches_.size() && status.ok(); ++c) {
     if (!form(c).slots) {
       caches_[c].passed = FirstPage(c, position);
-      status = caches_[c].table.Take(caches_[c].passed, PagesFor(position));
+      status = caches_[c].table.Take(form(c).kept, caches_[c].passed, PagesFor(position));
       continue;
     }
     caches_[c].state = pool(c).Acquire();

@@ -6,7 +6,7 @@
 // K and V of a token stay true whatever is run after it, so a paged cache without a window can be
 // cut at any position. A state (a slot) is that of one position only, and a windowed cache has lost
 // the pages behind its window: such a sequence can stand at position p only if it has the state
-// after p tokens and the pages that hold [p + 1 - window, p). Positions for which both are kept are
+// after p tokens and the pages that hold [p + 1 - window, p); pages that a cache keeps it always has. Positions for which both are kept are
 // snapshots. A slot that was written is never written again while anyone holds it, so forks,
 // snapshots and rejected drafts cost a reference, not a copy.
 //
@@ -32,13 +32,14 @@ namespace mainarch::model {
 struct CacheForm {
   bool slots = false;
   uint32_t window = 0;  // paged: tokens that a query sees, its own among them; 0: all
+  uint32_t kept = 0;    // with a window: pages, from the first on, that a query sees beside it
 
   bool whole() const { return !slots && window == 0; }
 };
 
 std::vector<CacheForm> FormsOf(const backend::Program& program);
 
-// Of a paged cache: the first page that one needs who stands at `position`.
+// Of a paged cache: the first page that one needs who stands at `position`, but for those that are kept.
 uint32_t FirstPage(const CacheForm& form, uint64_t position);
 
 // How many pages or slots each cache of an engine gets.
@@ -118,7 +119,7 @@ class SequenceCaches {
 
   // The last position at or before `position` that it can go back to ...
   uint64_t StandsAt(uint64_t position) const;
-  // ... and what of a cache it stands on there: its pages within the window, or its slot.
+  // ... and what of a cache it stands on there: pages that are kept, those within the window; or its slot.
   std::vector<uint32_t> UnitsAt(size_t cache, uint64_t position) const;
   // Of one that holds nothing: takes units for what UnitsAt says, which the caller fills, and stands at
   // `position`. KvFull: nothing was taken.

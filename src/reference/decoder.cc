@@ -57,6 +57,8 @@ void Decoder::Truncate(size_t position) {
   for (Layer& layer : layers_) {
     cut(&layer.keys, stored * static_cast<int64_t>(key_dim()));
     cut(&layer.values, stored * static_cast<int64_t>(value_dim()));
+    cut(&layer.near_keys, stored * static_cast<int64_t>(key_dim()));
+    cut(&layer.near_values, stored * static_cast<int64_t>(value_dim()));
     cut(&layer.head_keys, int64_t{config_.heads} * config_.head_dim);
     cut(&layer.head_values, int64_t{config_.heads} * config_.latent.value);
     layer.delta_rows.clear();
@@ -163,10 +165,31 @@ Status Decoder::TakeStored(quant::KvForm form, absl::Span<const float> stored,
   return OkStatus();
 }
 
-Status Decoder::Store(size_t layer, Vector* k, Vector* v) const {
+quant::KvType Decoder::TypeOf(size_t layer) const {
+  size_t first = 0, last = layers_.size() - 1;  // that attend
+  while (first < last && config_.IsDelta(first)) ++first;
+  while (first < last && config_.IsDelta(last)) --last;
+  const bool outer = layer == first || layer == last;
+  const int32_t window = config_.AttentionOf(layer).window;
+  const bool windowed = window > 0 && window < config_.max_position;
+  return (tiers_.outer && outer) || (tiers_.any() && windowed) ? model::kNearType : rounding_;
+}
+
+bool Decoder::HasNear(size_t layer) const {
+  return tiers_.near && TypeOf(layer) == rounding_;
+}
+
+const double* Decoder::StoredAt(const Layer& layer, size_t position, bool is_value) const {
+  const size_t first = static_cast<size_t>(model::kNearFirst), last = static_cast<size_t>(model::kNearLast);
+  const bool near = !layer.near_keys.empty() && (position < first || position + last > position_);
+  const Vector& all = is_value ? near ? layer.near_values : layer.values : near ? layer.near_keys : layer.keys;
+  return &all[position * stored_heads() * (is_value ? value_dim() : key_dim())];
+}
+
+Status Decoder::Store(size_t layer, quant::KvType held, const CacheReader& cache, Vector* k, Vector* v) const {
   std::vector<float> stored_k, stored_v;
-  if (cache_) RETURN_IF_ERROR(cache_(layer, position_, &stored_k, &stored_v));
-  const quant::KvTypeInfo& type = quant::InfoOf(rounding_);
+  if (cache) RETURN_IF_ERROR(cache(layer, position_, &stored_k, &stored_v));
+  const quant::KvTypeInfo& type = quant::InfoOf(held);
   if (!stored_k.empty() || !stored_v.empty()) {
     const std::string where = absl::StrCat(" of position ", position_, " in layer ", layer);
     RETURN_IF_ERROR(TakeStored(type.k, stored_k, absl::StrCat("K", where), key_dim(), k));
@@ -259,7 +282,7 @@ Decoder::Heads Decoder::MakeHeads(size_t layer_index, const Vector& x) const {
       Rotate(rope, &(*heads)[at]);
     }
     Widen(heads);
-    for (size_t at = 0; at < heads->size() && quant::InfoOf(rounding_).turns; at += key_dim()) {
+    for (size_t at = 0; at < heads->size() && quant::InfoOf(TypeOf(layer_index)).turns; at += key_dim()) {
       TurnHead(absl::MakeSpan(*heads).subspan(at, key_dim()));
     }
   };
@@ -275,7 +298,13 @@ Status Decoder::Attention(size_t layer_index, Vector* x) {
   const size_t kv_heads = static_cast<size_t>(config_.kv_heads);
   const size_t hd = static_cast<size_t>(config_.head_dim), wide = key_dim();
   auto [q, k, v, gate] = MakeHeads(layer_index, *x);
-  RETURN_IF_ERROR(Store(layer_index, &k, &v));
+  if (HasNear(layer_index)) {
+    Vector near_k = k, near_v = v;
+    RETURN_IF_ERROR(Store(layer_index, model::kNearType, near_, &near_k, &near_v));
+    layer->near_keys.insert(layer->near_keys.end(), near_k.begin(), near_k.end());
+    layer->near_values.insert(layer->near_values.end(), near_v.begin(), near_v.end());
+  }
+  RETURN_IF_ERROR(Store(layer_index, TypeOf(layer_index), cache_, &k, &v));
   layer->keys.insert(layer->keys.end(), k.begin(), k.end());
   layer->values.insert(layer->values.end(), v.begin(), v.end());
   const size_t window = static_cast<size_t>(config_.AttentionOf(layer_index).window);
@@ -288,13 +317,13 @@ Status Decoder::Attention(size_t layer_index, Vector* x) {
     const size_t kv = j / (heads / kv_heads);
     Vector p;
     for (size_t t = first; t <= position_; ++t) {
-      const double* key = &layer->keys[(t * kv_heads + kv) * wide];
+      const double* key = StoredAt(*layer, t, false) + kv * wide;
       p.push_back(std::inner_product(key, key + wide, &q[j * wide], 0.0) * scale);
     }
     if (!sinks.empty()) p.push_back(sinks[j]);
     Softmax(&p);
     for (size_t t = first; t <= position_; ++t) {
-      const double* value = &layer->values[(t * kv_heads + kv) * wide];
+      const double* value = StoredAt(*layer, t, true) + kv * wide;
       for (size_t d = 0; d < hd; ++d) out[j * hd + d] += p[t - first] * value[d];
     }
   }

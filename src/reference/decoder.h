@@ -22,6 +22,7 @@
 #include "kernels/quant/kv_type.h"
 #include "model/config.h"
 #include "model/experts.h"
+#include "model/kv_tiers.h"
 #include "quant/matrix.h"
 
 namespace mainarch::reference {
@@ -49,6 +50,12 @@ class Decoder {
   // error names one that is further off. Then the stored ones are used, so that an element that
   // fell to the other side of a rounding does not pass for an error of the arithmetic.
   void Follow(CacheReader cache) { cache_ = std::move(cache); }
+  // The cache under test holds some tokens or layers in a type of their own (model/kv_tiers.h); before the first token.
+  // `near`: what its cache of the first and last tokens holds, as for Follow; none: they are rounded here.
+  void UseTiers(model::KvTiers tiers, CacheReader near) {
+    tiers_ = tiers;
+    near_ = std::move(near);
+  }
 
   // From now on this instead of `rounding`, for experiments with types.
   void RoundWith(HeadRounder rounder) { rounder_ = std::move(rounder); }
@@ -96,6 +103,7 @@ class Decoder {
     model::ExpertMatrices experts;
     model::ExpertBiases expert_biases;
     std::vector<double> keys, values;    // [position, stored heads, key_dim() or value_dim()]
+    std::vector<double> near_keys, near_values;  // the same, as the first and last tokens are held
     // Of latent attention (latent.cc): its weights, and the keys and values that latents stand for.
     quant::Matrix q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;
     std::vector<quant::Matrix> k_b, v_b;  // of each head, where they are apart: [latent, still], [value, latent]
@@ -118,7 +126,12 @@ class Decoder {
   Status Token(uint32_t token);
   Status Attention(size_t layer_index, Vector* x);
   // What later tokens see of K and V: as the cache holds them, or rounded as it would.
-  Status Store(size_t layer, Vector* k, Vector* v) const;
+  Status Store(size_t layer, quant::KvType type, const CacheReader& cache, Vector* k, Vector* v) const;
+  // What a layer's cache is of, and whether it has another of the first and last tokens.
+  quant::KvType TypeOf(size_t layer) const;
+  bool HasNear(size_t layer) const;
+  // The key, or value, of a position that this one's query is to see.
+  const double* StoredAt(const Layer& layer, size_t position, bool is_value) const;
   Status TakeStored(quant::KvForm form, absl::Span<const float> stored, const std::string& what,
                     size_t dim, Vector* x) const;
   // Of what the cache holds: of latent attention one head.
@@ -164,6 +177,8 @@ class Decoder {
   const std::shared_ptr<const file::Checkpoint> checkpoint_;
   const model::ModelConfig config_;
   const quant::KvType rounding_;
+  model::KvTiers tiers_;
+  CacheReader near_;
   CacheReader cache_;             // none: K and V are rounded here
   HeadRounder rounder_;           // none: as `rounding_` says
   std::vector<Vector> inv_freq_;  // [ropes][rotary_dim / 2]

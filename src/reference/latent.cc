@@ -97,7 +97,7 @@ Status Decoder::LatentAttention(size_t layer_index, Vector* x) {
   Vector v = latent;
   const bool turns = quant::InfoOf(rounding_).turns;
   if (turns) TurnHead(absl::MakeSpan(k));
-  RETURN_IF_ERROR(Store(layer_index, &k, &v));
+  RETURN_IF_ERROR(Store(layer_index, rounding_, cache_, &k, &v));
   layer->keys.insert(layer->keys.end(), k.begin(), k.end());
   layer->values.insert(layer->values.end(), v.begin(), v.end());
   if (turns) TurnHead(absl::MakeSpan(k));  // its own inverse

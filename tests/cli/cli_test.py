@@ -723,8 +723,10 @@ class KvAccuracy(Case):
         words = ["kv-accuracy", "--model", TRAINED, "--text", TRAINED + "/heldout.txt", "--tokens", 300]
         report = run_json(*words, "--window", 200)
         self.assertEqual((report["window"], report["tokens"]), (200, 300))
-        types = {each["kv"]: each for each in report["types"]}
+        all = {(each["kv"], each["near"], each["outer"]): each for each in report["types"]}
+        types = {kv: each for (kv, near, outer), each in all.items() if not near and not outer}
         self.assertEqual(list(types), ["f32", "bf16", "fp8", "k8v4", "fp4"])
+        self.assertEqual(list(all)[5:], [(kv, True, outer) for kv in ("k8v4", "fp4") for outer in (False, True)])
         self.assertEqual((types["bf16"]["kl"], types["bf16"]["same_top"], types["f32"]["kl_f32"]), (0, 1, 0))
         self.assertLess(types["fp8"]["kl"], 1e-2)
         # Fewer bits, more loss.
@@ -732,13 +734,21 @@ class KvAccuracy(Case):
         self.assertLess(types["f32"]["kl"], types["fp8"]["kl"])
         self.assertLess(types["fp8"]["kl"], types["k8v4"]["kl"])
         self.assertLess(types["k8v4"]["kl"], types["fp4"]["kl"])
-        for each in types.values():
+        # What is near in fp8 takes most of it; where all tokens are near, it is all of it, to the bit, of K that is not turned.
+        self.assertLess(all["fp4", True, False]["kl"], 0.5 * types["fp4"]["kl"])
+        for at in (0, 1):
+            self.assertEqual(all["k8v4", True, False]["positions"][at], types["fp8"]["positions"][at])
+        for each in all.values():
             self.assertEqual(each["predicted"], 298)  # each window's last token predicts nothing that is given
             self.assertEqual([at["from"] for at in each["positions"]], [0, 16, 128])
             self.assertEqual([at["tokens"] for at in each["positions"]], [32, 196, 72])
         # The pieces of a text change nothing.
         again = run_json(*words, "--window", 200, "--rows", 7, "--kv", "fp4")
         self.assertEqual(again["types"][2], types["fp4"])
+        again = run_json(*words, "--window", 200, "--rows", 11, "--kv", "fp4", "--kv-near", "--kv-outer")
+        self.assertEqual(again["types"][2], all["fp4", True, True])
+        _, err = run(*words, "--kv", "fp8", "--kv-near", code=1)
+        self.assertIn("fp8", err)
 
     def test_ingredients(self):
         words = ["kv-accuracy", "--model", TRAINED, "--text", TRAINED + "/heldout.txt", "--tokens", 40, "--ingredients"]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Property: the logits of a token of what is not undone by running again, a hybrid or a model with windows, are a
-// function of the tokens before it, to the bit: in any chunks, beside others, found in the prefix cache, run again after an eviction or a truncate, forked,
+// Property: the logits of a token of what is not undone by running again, a hybrid, a model with windows or one whose
+// first and last tokens have a cache of their own, are a function of the tokens before it, to the bit: in any chunks, beside others, found in the prefix cache, run again after an eviction or a truncate, forked,
 // on any number of ranks.
 #include <cstdlib>
 #include <map>
@@ -20,19 +20,21 @@ using namespace mainarch::decode;
 namespace {
 
 constexpr uint32_t kVocab = 256;
-constexpr uint32_t kMostTokens = 96;
 constexpr uint32_t kSequences = 4;
 constexpr uint32_t kTexts = 3;
 
 bool Full() { return std::getenv("MAINARCH_TEST_FULL") != nullptr; }
 
-enum class Kind { kDense, kExperts, kWindows };
+enum class Kind { kDense, kExperts, kWindows, kTiers };
 const char* NameOf(Kind kind) {
-  return kind == Kind::kDense ? "hybrid-dense" : kind == Kind::kExperts ? "hybrid-moe" : "windows";
+  const char* const names[] = {"hybrid-dense", "hybrid-moe", "windows", "tiers"};
+  return names[static_cast<size_t>(kind)];
 }
+// Of a sequence: of tiers some behind the last ones.
+uint32_t MostTokens(Kind kind) { return kind == Kind::kTiers ? 240 : 96; }
 
 model::ModelConfig Config(Kind kind) {
-  if (kind != Kind::kWindows) return test::SmallHybrid(kind == Kind::kExperts);
+  if (kind < Kind::kWindows) return test::SmallHybrid(kind == Kind::kExperts);
   model::ModelConfig c;
   c.model_type = "qwen3";
   c.hidden = 64;
@@ -47,7 +49,7 @@ model::ModelConfig Config(Kind kind) {
   // Pages that lie behind a window go back to the pool; layers with one and without have two caches.
   c.rope.rotary_dim = 32;
   c.attention.qk_norm = true;
-  c.layer_attention = {{21, 0}, {0, 0}, {21, 0}, {21, 0}};
+  if (kind == Kind::kWindows) c.layer_attention = {{21, 0}, {0, 0}, {21, 0}, {21, 0}};
   return c;
 }
 
@@ -92,13 +94,13 @@ struct History {
 // Plays random operations on one engine, and compares whatever logits there are.
 class Play {
  public:
-  Play(test::Context& context, std::unique_ptr<Engine> engine, Oracle* oracle, uint32_t seed)
-      : test_context(context), engine_(std::move(engine)), oracle_(*oracle), random_(seed) {
+  Play(test::Context& context, std::unique_ptr<Engine> engine, Oracle* oracle, uint32_t most, uint32_t seed)
+      : test_context(context), engine_(std::move(engine)), oracle_(*oracle), most_(most), random_(seed) {
     std::mt19937 texts(11);
-    for (uint32_t i = 0; i < kTexts * kMostTokens; ++i) texts_.push_back(texts() % kVocab);
+    for (uint32_t i = 0; i < kTexts * most_; ++i) texts_.push_back(texts() % kVocab);
     // All begin alike.
-    for (uint32_t i = kMostTokens; i < texts_.size(); ++i) {
-      if (i % kMostTokens < 40) texts_[i] = texts_[i % kMostTokens];
+    for (uint32_t i = most_; i < texts_.size(); ++i) {
+      if (i % most_ < most_ * 5 / 12) texts_[i] = texts_[i % most_];
     }
   }
 
@@ -138,10 +140,10 @@ class Play {
   }
   // A piece of one of the texts.
   void Grow(History* h) {
-    const uint32_t text = random_() % kTexts, most = 1 + random_() % 50;
+    const uint32_t text = random_() % kTexts, most = 1 + random_() % (most_ / 2 + 2);
     std::vector<uint32_t> more;
-    while (more.size() < most && h->tokens.size() + more.size() < kMostTokens) {
-      more.push_back(texts_[text * kMostTokens + h->tokens.size() + more.size()]);
+    while (more.size() < most && h->tokens.size() + more.size() < most_) {
+      more.push_back(texts_[text * most_ + h->tokens.size() + more.size()]);
     }
     CHECK_OK(engine_->Append(h->id, more));
     h->tokens.insert(h->tokens.end(), more.begin(), more.end());
@@ -185,8 +187,9 @@ class Play {
   test::Context& test_context;
   std::unique_ptr<Engine> engine_;
   Oracle& oracle_;
+  const uint32_t most_;  // tokens of a sequence
   std::mt19937 random_;
-  std::vector<uint32_t> texts_;  // [kTexts][kMostTokens]
+  std::vector<uint32_t> texts_;  // [kTexts][most_]
   std::vector<History> open_;
   size_t checks_ = 0;
 };
@@ -200,8 +203,12 @@ void Compare(test::Context& test_context, Kind kind, const std::string& whole,
   auto alone = test::LoadOn(directory, {whole, "", 2, false});
   CHECK_OK(alone);
   EngineOptions plain;
-  plain.max_sequence_tokens = kMostTokens;
-  plain.max_step_tokens = kMostTokens;
+  plain.max_sequence_tokens = MostTokens(kind);
+  plain.max_step_tokens = MostTokens(kind);
+  if (kind == Kind::kTiers) {
+    plain.kv_type = backend::KvType::kFp4;
+    plain.kv_tiers = {true, true};
+  }
   auto fresh = Engine::Create(*alone, plain);
   CHECK_OK(fresh);
   Oracle oracle(std::move(*fresh));
@@ -215,12 +222,12 @@ void Compare(test::Context& test_context, Kind kind, const std::string& whole,
       options.max_sequences = kSequences;
       options.max_step_tokens = rows;
       // Less than two of the longest sequences; pages behind windows leave more of it than states do.
-      options.kv_tokens = kind == Kind::kWindows ? 112 : 208;
+      options.kv_tokens = kind == Kind::kWindows ? 112 : kind == Kind::kTiers ? 304 : 208;
       options.snapshot_tokens = 16;
       options.prefix_cache = true;
       auto engine = Engine::Create(*model, options);
       CHECK_OK(engine);
-      Play play(test_context, std::move(*engine), &oracle, rows + static_cast<uint32_t>(hits));
+      Play play(test_context, std::move(*engine), &oracle, MostTokens(kind), rows + static_cast<uint32_t>(hits));
       compared += play.Until(checks);
       if (test_context.failed()) {
         test_context.Fail(__FILE__, __LINE__, device + ", steps of " + std::to_string(rows));
@@ -238,7 +245,7 @@ void Compare(test::Context& test_context, Kind kind, const std::string& whole,
 }  // namespace
 
 TEST(a_token_has_the_same_bits_however_it_is_come_by_on_cpus) {
-  for (const Kind kind : {Kind::kDense, Kind::kExperts, Kind::kWindows}) {
+  for (const Kind kind : {Kind::kDense, Kind::kExperts, Kind::kWindows, Kind::kTiers}) {
     Compare(test_context, kind, "cpu", {"cpu", "cpu:2", "cpu:4"}, {4, 19, 80},
             Full() ? 600 : 40);
   }
@@ -251,7 +258,7 @@ TEST(a_token_has_the_same_bits_however_it_is_come_by_on_gpus) {
     const std::string one = std::string("sim:") + isa;
     std::vector<std::string> devices = {one, one + "x2"};
     if (Full()) devices.push_back(one + "x4");
-    for (const Kind kind : {Kind::kDense, Kind::kExperts, Kind::kWindows}) {
+    for (const Kind kind : {Kind::kDense, Kind::kExperts, Kind::kWindows, Kind::kTiers}) {
       if (!Full() && kind == (one == "sim:gfx942" ? Kind::kExperts : Kind::kDense)) continue;
       Compare(test_context, kind, one, devices, Full() ? std::vector<uint32_t>{4, 19} :
               std::vector<uint32_t>{19}, Full() ? 40 : 12);

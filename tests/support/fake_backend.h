@@ -80,7 +80,9 @@ inline uint64_t JoinHashes(size_t cache, uint64_t joined, uint64_t hash) {
 inline uint64_t FakeHash(const std::vector<uint32_t>& tokens, const model::CacheForm& form) {
   uint64_t hash = 0;
   const size_t seen = form.window == 0 ? tokens.size() : std::min<size_t>(form.window, tokens.size());
-  for (size_t p = form.slots ? 0 : tokens.size() - seen; p < tokens.size(); ++p) {
+  const size_t first = form.slots ? 0 : tokens.size() - seen;
+  for (size_t p = 0; p < std::min<size_t>(first, form.kept * backend::kPageTokens); ++p) hash = FoldToken(hash, tokens[p]);
+  for (size_t p = first; p < tokens.size(); ++p) {
     hash = form.slots ? FoldState(hash, tokens[p], p) : FoldToken(hash, tokens[p]);
   }
   return hash;
@@ -102,7 +104,7 @@ inline float FakeLogit(uint64_t hash, uint32_t token) {
 // A step that outlives Submit.
 struct FakeFlight {
   std::vector<backend::StepRow> rows;
-  std::vector<std::vector<std::vector<uint32_t>>> pages;
+  std::vector<std::vector<std::vector<uint32_t>>> pages, kept;
   std::vector<std::vector<std::vector<backend::StateOut>>> outs;
   std::vector<std::vector<backend::StepCache>> caches;
   std::vector<backend::StepSequence> sequences;
@@ -120,15 +122,16 @@ struct FakeFlight {
     const size_t n = step.sequences.size();
     rows.assign(step.rows.begin(), step.rows.end());
     logit_rows.assign(step.logit_rows.begin(), step.logit_rows.end());
-    pages.assign(n, {}), outs.assign(n, {}), caches.assign(n, {}), sequences.assign(n, {});
+    pages.assign(n, {}), kept.assign(n, {}), outs.assign(n, {}), caches.assign(n, {}), sequences.assign(n, {});
     for (size_t s = 0; s < n; ++s) {
       for (const backend::StepCache& cache : step.sequences[s].caches) {
         pages[s].emplace_back(cache.pages.begin(), cache.pages.end());
+        kept[s].emplace_back(cache.kept.begin(), cache.kept.end());
         outs[s].emplace_back(cache.state_out.begin(), cache.state_out.end());
       }
       for (size_t c = 0; c < pages[s].size(); ++c) {
         const backend::StepCache& cache = step.sequences[s].caches[c];
-        caches[s].push_back({pages[s][c], cache.first_page, cache.state_in, outs[s][c]});
+        caches[s].push_back({pages[s][c], cache.first_page, kept[s][c], cache.state_in, outs[s][c]});
       }
       sequences[s] = {caches[s], step.sequences[s].table};
     }
@@ -392,13 +395,16 @@ class FakeContext final : public backend::Context {
 
   Cell* At(const backend::Step& step, size_t c, uint32_t sequence, uint32_t position) {
     const backend::StepCache& cache = step.sequences[sequence].caches[c];
-    const uint32_t page = position / backend::kPageTokens - cache.first_page;
-    if (page >= cache.pages.size() || cache.pages[page] >= caches_[c].units) {
+    // One that is kept, or lies within what steps of a window list.
+    const uint32_t at = position / backend::kPageTokens;
+    const bool kept = at < cache.first_page;
+    const absl::Span<const uint32_t> pages = kept ? cache.kept : cache.pages;
+    const uint32_t page = kept ? at : at - cache.first_page;
+    if (page >= pages.size() || pages[page] >= caches_[c].units) {
       control_->Violation("a position without a page");
       return &nowhere_;
     }
-    return &caches_[c].cells[size_t{cache.pages[page]} * backend::kPageTokens +
-                             position % backend::kPageTokens];
+    return &caches_[c].cells[size_t{pages[page]} * backend::kPageTokens + position % backend::kPageTokens];
   }
 
   // One writer of a page or slot in a step, and none of it that another reads.
@@ -460,10 +466,11 @@ class FakeContext final : public backend::Context {
   uint64_t HashOf(const backend::Step& step, size_t c, uint32_t index) {
     const backend::StepRow& row = step.rows[index];
     if (forms_[c].slots) return caches_[c].after_row[index];
-    const uint32_t window = forms_[c].window;
+    const uint32_t window = forms_[c].window, kept = forms_[c].kept * backend::kPageTokens;
+    const uint32_t first = window == 0 || row.position < window ? 0 : row.position + 1 - window;
     uint64_t hash = 0;
-    for (uint32_t p = window == 0 || row.position < window ? 0 : row.position + 1 - window;
-         p <= row.position; ++p) {
+    for (uint32_t p = 0; p <= row.position; ++p) {
+      if (p < first && p >= kept) continue;
       const Cell cell = *At(step, c, row.sequence, p);
       if (cell.position != p) control_->Violation("a KV cell of another position");
       hash = FoldToken(hash, cell.token);
@@ -541,7 +548,7 @@ class FakeModel final : public backend::LoadedModel {
   }
   const backend::Program& program() const override { return program_; }
   uint64_t weight_bytes() const override { return 0; }
-  backend::KvRoom kv_room(backend::KvType) const override {
+  backend::KvRoom kv_room(backend::KvType, const backend::Program* = nullptr) const override {
     std::vector<uint64_t> bytes = control.room.unit_bytes;
     if (bytes.empty()) bytes = FakeContext::UnitBytes(forms_);
     bytes.insert(bytes.end(), head_unit_bytes.begin(), head_unit_bytes.end());

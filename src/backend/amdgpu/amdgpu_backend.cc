@@ -76,7 +76,7 @@ StatusOr<std::shared_ptr<const backend::LoadedModel>> AmdGpuBackend::Load(
 }
 
 // What the weights leave; of as many such GPUs as the poorest of them is.
-backend::KvRoom AmdGpuModel::kv_room(backend::KvType type) const {
+backend::KvRoom AmdGpuModel::kv_room(backend::KvType type, const Program* variant) const {
   const Program& p = program();
   uint64_t least = UINT64_MAX;
   for (int32_t rank = 0; rank < p.ranks; ++rank) {
@@ -86,8 +86,9 @@ backend::KvRoom AmdGpuModel::kv_room(backend::KvType type) const {
   }
   const uint64_t ranks = static_cast<uint64_t>(p.ranks);
   backend::KvRoom room = {least * ranks, {}};
-  for (const std::shared_ptr<const Program>& program : programs_) {
-    for (const uint64_t bytes : UnitBytes(*program, type)) {
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    const Program& program = i == 0 && variant != nullptr ? *variant : *programs_[i];
+    for (const uint64_t bytes : UnitBytes(program, type)) {
       room.unit_bytes.push_back(ranks * bytes);
     }
   }

@@ -61,7 +61,7 @@ class AmdGpuModel : public backend::LoadedModel, public std::enable_shared_from_
   const backend::Program& program(size_t index) const { return *programs_[index]; }
   std::vector<const backend::Program*> programs() const override;
   uint64_t weight_bytes() const override { return bytes_; }
-  backend::KvRoom kv_room(backend::KvType type) const override;
+  backend::KvRoom kv_room(backend::KvType type, const backend::Program* variant = nullptr) const override;
 
   Gpus& gpus() const { return backend_->gpus(); }
   const PlacedWeight& weight(size_t program, int32_t rank, backend::WeightId id) const {

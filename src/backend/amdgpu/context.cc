@@ -71,7 +71,7 @@ AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
                              const backend::ContextOptions& options,
                              const AmdGpuContext* source, PageTables tables)
     : model_(std::move(model)),
-      program_(model_->program(options.program)),
+      program_(backend::ProgramOf(*model_, options)),
       source_(source),
       shape_(ShapeOf(program_, options)),
       row_classes_(RowClasses(options.max_rows)),
@@ -91,8 +91,9 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
   if (options.max_rows == 0 || options.max_logit_rows == 0) {
     return Error(Code::kInvalidArgument, "a context needs at least one row and one logit row");
   }
-  RETURN_IF_ERROR(CheckKvType(model->program(options.program), options.kv_type));
-  const size_t caches = model->program(options.program).caches.size();
+  const backend::Program& program = backend::ProgramOf(*model, options);
+  RETURN_IF_ERROR(CheckKvType(program, options.kv_type));
+  const size_t caches = program.caches.size();
   if (options.pages.size() > caches || options.slots.size() > caches) {
     return Error(Code::kInternal, "pools of ", options.pages.size(), " paged and ",
                  options.slots.size(), " slot caches; the Program has ", caches);
@@ -101,9 +102,9 @@ StatusOr<std::unique_ptr<backend::Context>> AmdGpuContext::Create(
   if (options.source != nullptr && (source == nullptr || source->model_ != model)) {
     return backend::WrongSource();
   }
-  RETURN_IF_ERROR(backend::CheckSource(model->program(options.program),
+  RETURN_IF_ERROR(backend::CheckSource(program,
                                        source == nullptr ? nullptr : &source->program_));
-  const Shape shape = ShapeOf(model->program(options.program), options);
+  const Shape shape = ShapeOf(program, options);
   if (TableWords(shape) > UINT32_MAX - shape.step_words) {
     return Error(Code::kOutOfDeviceMemory, "page tables of ", options.max_sequences,
                  " sequences of ", shape.table_words, " pages");

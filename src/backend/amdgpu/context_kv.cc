@@ -148,7 +148,7 @@ Status AmdGpuContext::CopyPageOf(int32_t rank, const Units& pool, uint32_t from,
 // All that bits depend on.
 std::string AmdGpuContext::content_form() const {
   return absl::StrCat(model_->gpus().at(0).device->chip().name, " ranks ", program_.ranks, " kv ",
-                      static_cast<int>(shape_.options.kv_type), " activations ",
+                      backend::KvTypesText(program_, shape_.options.kv_type), " activations ",
                       static_cast<int>(shape_.options.activations));
 }
 
@@ -240,6 +240,7 @@ StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer
   const auto& paged = std::get<backend::PagedCache>(program_.caches[static_cast<size_t>(cache)]);
   const backend::LatentOp* const latent = LatentOf(program_, cache);
   const uint32_t dim = static_cast<uint32_t>(paged.key_dim);
+  const backend::KvType type = TypeOf(paged, shape_.kv);
   const uint64_t page_index = static_cast<uint64_t>(kv_layer) * pool.pages + page;
   backend::KvToken out;
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
@@ -250,10 +251,10 @@ StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer
                      gpu::Buffer::Allocate(*gpus.at(rank).device, pool.page_bytes, options));
     const uint64_t from = UnitsOf(cache, rank).at + page_index * pool.page_bytes;
     RETURN_IF_ERROR(gpus.Settle(CopyAndWait(rank, staging.va(), from, pool.page_bytes)));
-    if (latent != nullptr) AddToken(LatentPage(shape_.kv, *latent, staging.host()), slot, paged, &out);
+    if (latent != nullptr) AddToken(LatentPage(type, *latent, staging.host()), slot, paged, &out);
     for (int32_t head = 0; latent == nullptr && head < paged.kv_heads; ++head) {
-      const uint64_t own = static_cast<uint64_t>(head) * kernels::KvPageBytes(shape_.kv, dim);
-      AddToken(Page(shape_.kv, dim, staging.host() + own), slot, paged, &out);
+      const uint64_t own = static_cast<uint64_t>(head) * kernels::KvPageBytes(type, dim);
+      AddToken(Page(type, dim, staging.host() + own), slot, paged, &out);
     }
   }
   return out;

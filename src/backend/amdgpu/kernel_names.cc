@@ -71,7 +71,8 @@ constexpr TileKernels kTileKernels[] = {
 
 struct HeadKernels {
   int32_t head_dim;
-  string_view prepare[kKvFormats], attend[kKvFormats], attend_long[kKvFormats];  // by KvFormat
+  string_view prepare[kKvFormats], attend[kKvFormats], attend_long[kKvFormats], attend_far[kKvFormats];  // by KvFormat
+  string_view attend_near, prepare_near[2];  // turned
 };
 constexpr HeadKernels kHeadKernels[] = {
     {32,
@@ -80,28 +81,40 @@ constexpr HeadKernels kHeadKernels[] = {
      {"attend_bf16_32", "attend_fp8_32", "attend_pair_32", "attend_fp4_32",
       "attend_k8v4_32"},
      {"attend_long_bf16_32", "attend_long_fp8_32", "attend_long_pair_32", "attend_long_fp4_32",
-      "attend_long_k8v4_32"}},
+      "attend_long_k8v4_32"},
+     {"", "", "", "attend_far_fp4_32", "attend_far_k8v4_32"},
+     "attend_near_32",
+     {"prepare_near_32", "prepare_near_turned_32"}},
     {64,
      {"prepare_bf16_64", "prepare_fp8_64", "prepare_pair_64", "prepare_fp4_64",
       "prepare_k8v4_64"},
      {"attend_bf16_64", "attend_fp8_64", "attend_pair_64", "attend_fp4_64",
       "attend_k8v4_64"},
      {"attend_long_bf16_64", "attend_long_fp8_64", "attend_long_pair_64", "attend_long_fp4_64",
-      "attend_long_k8v4_64"}},
+      "attend_long_k8v4_64"},
+     {"", "", "", "attend_far_fp4_64", "attend_far_k8v4_64"},
+     "attend_near_64",
+     {"prepare_near_64", "prepare_near_turned_64"}},
     {128,
      {"prepare_bf16_128", "prepare_fp8_128", "prepare_pair_128", "prepare_fp4_128",
       "prepare_k8v4_128"},
      {"attend_bf16_128", "attend_fp8_128", "attend_pair_128", "attend_fp4_128",
       "attend_k8v4_128"},
      {"attend_long_bf16_128", "attend_long_fp8_128", "attend_long_pair_128", "attend_long_fp4_128",
-      "attend_long_k8v4_128"}},
+      "attend_long_k8v4_128"},
+     {"", "", "", "attend_far_fp4_128", "attend_far_k8v4_128"},
+     "attend_near_128",
+     {"prepare_near_128", "prepare_near_turned_128"}},
     {256,
      {"prepare_bf16_256", "prepare_fp8_256", "prepare_pair_256", "prepare_fp4_256",
       "prepare_k8v4_256"},
      {"attend_bf16_256", "attend_fp8_256", "attend_pair_256", "attend_fp4_256",
       "attend_k8v4_256"},
      {"attend_long_bf16_256", "attend_long_fp8_256", "attend_long_pair_256", "attend_long_fp4_256",
-      "attend_long_k8v4_256"}},
+      "attend_long_k8v4_256"},
+     {"", "", "", "attend_far_fp4_256", "attend_far_k8v4_256"},
+     "attend_near_256",
+     {"prepare_near_256", "prepare_near_turned_256"}},
 };
 
 struct LatentKernels {
@@ -169,6 +182,21 @@ string_view AttendKernel(KvFormat format, int32_t head_dim) {
 }
 string_view AttendLongKernel(KvFormat format, int32_t head_dim) {
   return HeadKernel(head_dim, format, &HeadKernels::attend_long);
+}
+string_view AttendFarKernel(KvFormat format, int32_t head_dim) {
+  return HeadKernel(head_dim, format, &HeadKernels::attend_far);
+}
+string_view AttendNearKernel(int32_t head_dim) {
+  for (const HeadKernels& one : kHeadKernels) {
+    if (one.head_dim == head_dim) return one.attend_near;
+  }
+  return "";
+}
+string_view PrepareNearKernel(int32_t head_dim, bool turned) {
+  for (const HeadKernels& one : kHeadKernels) {
+    if (one.head_dim == head_dim) return one.prepare_near[turned];
+  }
+  return "";
 }
 
 int32_t StoredHeadDim(int32_t head_dim) {

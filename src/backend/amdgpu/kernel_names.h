@@ -27,6 +27,11 @@ absl::string_view LatentKernel(kernels::KvFormat format);
 absl::string_view AttendLatentKernel(kernels::KvFormat format);
 absl::string_view PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 absl::string_view AttendKernel(kernels::KvFormat format, int32_t head_dim);
+// Of two caches (kernels/near_args.h): of the far one of this format ("": there is none), and of the near one, whose keys are
+// turned if the far one's are.
+absl::string_view AttendFarKernel(kernels::KvFormat format, int32_t head_dim);
+absl::string_view AttendNearKernel(int32_t head_dim);
+absl::string_view PrepareNearKernel(int32_t head_dim, bool turned);
 // Of contexts that have more than kernels::kLongSplits splits.
 absl::string_view AttendLongKernel(kernels::KvFormat format, int32_t head_dim);
 // The least of the sizes that these have which holds such a head; beyond them all, a size that has none.

@@ -8,7 +8,7 @@
 
 #include "backend/ops.h"
 #include "backend/program.h"
-#include "kernels/long_args.h"
+#include "kernels/near_args.h"
 
 namespace mainarch::amdgpu {
 
@@ -22,9 +22,19 @@ inline uint32_t MostSplitsOf(const backend::PagedCache& cache, uint32_t splits) 
   return std::min(splits, window == 0 ? kernels::kLongSplits : kernels::MostSplits(window));
 }
 
+inline kernels::NearTokens NearOf(const backend::PagedCache& near) {
+  return {static_cast<uint32_t>(near.window), static_cast<uint32_t>(near.kept)};
+}
+// What a row's attention leaves to be merged, at most.
+inline uint32_t MostPartsOf(const backend::Program& program, const backend::AttentionOp& op, uint32_t splits) {
+  if (op.near == backend::kNone) return MostSplitsOf(backend::CacheOf(program, op), splits);
+  const auto& near = std::get<backend::PagedCache>(program.caches[static_cast<size_t>(op.near)]);
+  return kernels::MostNearParts(splits, NearOf(near));
+}
+
 // Whether ranks that hold the same KV head share its attention, in steps of few rows.
 inline bool IsShared(const backend::PagedCache& cache, const backend::AttentionOp& op, uint32_t splits) {
-  return IsLong(cache, splits) && cache.replicas > 1 && cache.kv_heads == 1 &&
+  return op.near == backend::kNone && IsLong(cache, splits) && cache.replicas > 1 && cache.kv_heads == 1 &&
          op.heads * cache.replicas <= static_cast<int32_t>(kernels::kMaxGroup);
 }
 

@@ -193,6 +193,16 @@ Status CheckProgram(const Program& program) {
 }
 
 Status CheckKvType(const Program& program, backend::KvType type) {
+  for (const backend::Op& op : program.ops) {
+    const auto* attention = std::get_if<backend::AttentionOp>(&op);
+    if (attention == nullptr || attention->near == backend::kNone) continue;
+    const auto& near = std::get<backend::PagedCache>(program.caches[static_cast<size_t>(attention->near)]);
+    const backend::PagedCache& far = backend::CacheOf(program, *attention);
+    if (TypeOf(near, type) == backend::KvType::kFp8 && !AttendFarKernel(TypeOf(far, type), far.key_dim).empty()) continue;
+    return Error(Code::kUnsupported, "KV type ", quant::kKvTypeNames[static_cast<uint32_t>(TypeOf(far, type))],
+                 " in cache \"", far.label, "\" beside ", quant::kKvTypeNames[static_cast<uint32_t>(TypeOf(near, type))],
+                 ": the GPU kernels have fp4 and k8v4 beside fp8");
+  }
   for (const backend::Cache& any : program.caches) {
     const auto* cache = std::get_if<backend::PagedCache>(&any);
     const auto index = static_cast<int32_t>(&any - program.caches.data());
@@ -205,7 +215,7 @@ Status CheckKvType(const Program& program, backend::KvType type) {
 
 Lowering::Lowering(const AmdGpuModel& model, const Shape& shape, const RankMemory& memory,
                    int32_t rank, uint32_t rows)
-    : program(model.program(shape.options.program)),
+    : program(backend::ProgramOf(model, shape.options)),
       shape(shape),
       memory(memory),
       rank(rank),

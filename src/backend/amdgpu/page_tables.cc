@@ -2,6 +2,7 @@
 #include "backend/amdgpu/page_tables.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace mainarch::amdgpu {
@@ -20,6 +21,17 @@ void ForEachChange(absl::Span<const uint32_t> pages, const uint32_t* held, What 
       if (pages[i] != held[i] && !what(i)) return;
     }
   }
+}
+
+// The words of a table that a list has: those of its pages, and those of pages that are kept, where they are not among
+// these.
+struct Words {
+  uint32_t first;
+  absl::Span<const uint32_t> pages;
+};
+std::array<Words, 2> WordsOf(const backend::StepCache& list) {
+  return {Words{list.first_page, list.pages},
+          Words{0, list.kept.first(std::min<size_t>(list.kept.size(), list.first_page))}};
 }
 
 }  // namespace
@@ -61,8 +73,8 @@ StatusOr<uint64_t> PageTables::Count(const backend::Step& step) {
 bool PageTables::AsHeld(size_t i, const backend::StepSequence& sequence) const {
   const backend::StepCache& list = sequence.caches[pools_[i].cache];
   const size_t count = list.pages.size();
-  return count <= kBlock && uint64_t{list.first_page} + count <= words_ && pools_[i].pages > 0 &&
-         std::memcmp(list.pages.data(), held_.get() + FirstWord(i, sequence.table, list),
+  return list.kept.empty() && count <= kBlock && uint64_t{list.first_page} + count <= words_ && pools_[i].pages > 0 &&
+         std::memcmp(list.pages.data(), held_.get() + FirstWord(i, sequence.table, list.first_page),
                      count * sizeof(uint32_t)) == 0;
 }
 
@@ -74,11 +86,13 @@ StatusOr<uint64_t> PageTables::CountList(size_t i, const backend::StepSequence& 
   }
   uint64_t changes = 0;
   uint32_t largest = 0;
-  ForEachChange(list.pages, held_.get() + FirstWord(i, sequence.table, list), [&](size_t at) {
-    largest = std::max(largest, list.pages[at]);
-    ++changes;
-    return true;
-  });
+  for (const Words& words : WordsOf(list)) {
+    ForEachChange(words.pages, held_.get() + FirstWord(i, sequence.table, words.first), [&](size_t at) {
+      largest = std::max(largest, words.pages[at]);
+      ++changes;
+      return true;
+    });
+  }
   if (!list.pages.empty() && largest >= pools_[i].pages) {
     return Error(Code::kInternal, "page ", largest, " is not in the pool of ", pools_[i].pages);
   }
@@ -90,14 +104,15 @@ uint32_t PageTables::Take(const backend::Step& step, uint32_t room, kernels::Pag
   if (left_ == 0) return taken;
   for (const backend::StepSequence& sequence : step.sequences) {
     for (size_t i = 0; i < pools_.size() && taken < room; ++i) {
-      const backend::StepCache& list = sequence.caches[pools_[i].cache];
-      const size_t first = FirstWord(i, sequence.table, list);
-      ForEachChange(list.pages, held_.get() + first, [&](size_t at) {
-        if (taken == room) return false;
-        out[taken++] = {static_cast<uint32_t>(first + at), list.pages[at]};
-        held_[first + at] = list.pages[at];
-        return true;
-      });
+      for (const Words& words : WordsOf(sequence.caches[pools_[i].cache])) {
+        const size_t first = FirstWord(i, sequence.table, words.first);
+        ForEachChange(words.pages, held_.get() + first, [&](size_t at) {
+          if (taken == room) return false;
+          out[taken++] = {static_cast<uint32_t>(first + at), words.pages[at]};
+          held_[first + at] = words.pages[at];
+          return true;
+        });
+      }
     }
     if (taken == room) break;
   }

@@ -2,7 +2,7 @@
 //
 // Page tables of a context's sequences, as every GPU holds them behind its step block: of each paged
 // cache one row of words a table, word i the page of positions [16 i, 16 i + 16); of pages behind a
-// window something older. The host keeps what the GPUs will
+// window, but for those that are kept, something older. The host keeps what the GPUs will
 // hold once they have run what was submitted, so that a step brings only what has changed: a list
 // of a million tokens is 62,500 words, of which the next token changes one in sixteen times.
 //
@@ -51,9 +51,9 @@ class PageTables {
   bool AsHeld(size_t i, const backend::StepSequence& sequence) const;
   // Of one list, what Count says of all.
   StatusOr<uint64_t> CountList(size_t i, const backend::StepSequence& sequence) const;
-  // Of a sequence's list of pool i: its first word, from the start of all tables.
-  size_t FirstWord(size_t i, uint32_t table, const backend::StepCache& list) const {
-    return (i * seen_.size() + table) * words_ + list.first_page;
+  // Of pool i the word of a page of a sequence's, from the start of all tables.
+  size_t FirstWord(size_t i, uint32_t table, uint32_t page) const {
+    return (i * seen_.size() + table) * words_ + page;
   }
 
   std::vector<Pool> pools_;

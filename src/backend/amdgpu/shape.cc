@@ -37,9 +37,9 @@ std::vector<PoolShape> PoolShapesOf(const Program& program,
     const backend::LatentOp* latent = LatentOf(program, static_cast<int32_t>(i));
     const uint64_t head_bytes =
         latent != nullptr
-            ? kernels::LatentPageBytes(options.kv_type, static_cast<uint32_t>(latent->turning),
+            ? kernels::LatentPageBytes(TypeOf(*cache, options.kv_type), static_cast<uint32_t>(latent->turning),
                                        static_cast<uint32_t>(latent->latent))
-            : kernels::KvPageBytes(options.kv_type, static_cast<uint32_t>(cache->key_dim));
+            : kernels::KvPageBytes(TypeOf(*cache, options.kv_type), static_cast<uint32_t>(cache->key_dim));
     out[i] = {lists++, cache->layers, i < options.pages.size() ? options.pages[i] : 0,
               static_cast<uint64_t>(cache->kv_heads) * head_bytes};
   }
@@ -103,7 +103,7 @@ void AddSplits(const Program& program, Shape* shape) {
     const auto dim = static_cast<uint32_t>(backend::CacheOf(program, *attention).value_dim);
     const bool latents = LatentOf(program, attention->cache) != nullptr;
     const uint64_t splits = latents ? std::min(shape->max_splits, kernels::kLatentMostSplits)
-                                    : MostSplitsOf(backend::CacheOf(program, *attention), shape->max_splits);
+                                    : MostPartsOf(program, *attention, shape->max_splits);
     uint64_t heads = static_cast<uint64_t>(attention->heads);
     if (!latents && IsShared(backend::CacheOf(program, *attention), *attention, shape->max_splits)) {
       heads = AddShare(backend::CacheOf(program, *attention), *attention, &shape->share);

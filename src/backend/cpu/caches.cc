@@ -52,11 +52,12 @@ Status PagedPool::Allocate(const backend::PagedCache& cache, backend::KvType typ
   }
   layout_ = {type, cache.key_dim, cache.value_dim};
   ranks_ = ranks;
+  replicas_ = cache.replicas;
   layers_ = cache.layers;
   kv_heads_ = cache.kv_heads;
   pages_ = pages;
   head_bytes_ = kKvChunkPages * KvPageBytes(layout_);
-  chunk_stride_ = IndexOf(ranks_, 0, 0) * head_bytes_;
+  chunk_stride_ = heads() * head_bytes_;
   const uint64_t chunks = (uint64_t{pages} + kKvChunkPages - 1) / kKvChunkPages;
   ASSIGN_OR_RETURN(memory_, Mapping::Anonymous(chunks * chunk_stride_, /*huge_pages=*/true));
   SpreadOverNodes(memory_.data(), memory_.size());
@@ -69,7 +70,7 @@ Status PagedPool::Copy(uint32_t from, uint32_t to) {
   }
   const KvPieces pieces = PiecesOf(layout_);
   const size_t from_page = from % kKvChunkPages, to_page = to % kKvChunkPages;
-  for (size_t head = 0; head < IndexOf(ranks_, 0, 0); ++head) {
+  for (size_t head = 0; head < heads(); ++head) {
     uint8_t* const chunks = memory_.data() + head * head_bytes_;
     uint8_t* source = chunks + from / kKvChunkPages * chunk_stride_;
     uint8_t* target = chunks + to / kKvChunkPages * chunk_stride_;
@@ -115,7 +116,7 @@ template <class Use>
 void PagedPool::ForPieces(uint32_t page, Use&& use) const {
   const KvPieces sizes = PiecesOf(layout_);
   const size_t pieces[] = {sizes.k, sizes.v, sizes.scales};
-  for (size_t head = 0; head < IndexOf(ranks_, 0, 0); ++head) {
+  for (size_t head = 0; head < heads(); ++head) {
     uint8_t* at = memory_.data() + head * head_bytes_ + page / kKvChunkPages * chunk_stride_;
     for (const size_t piece : pieces) {
       use(at + page % kKvChunkPages * piece, piece);
@@ -152,7 +153,7 @@ Status Caches::Allocate(const backend::Program& program, const backend::ContextO
   slots_.resize(program.caches.size());
   for (size_t i = 0; i < program.caches.size(); ++i) {
     if (const auto* paged = std::get_if<backend::PagedCache>(&program.caches[i])) {
-      RETURN_IF_ERROR(paged_[i].Allocate(*paged, options.kv_type, program.ranks,
+      RETURN_IF_ERROR(paged_[i].Allocate(*paged, TypeOf(*paged, options.kv_type), program.ranks,
                                          CountOf(options.pages, i)));
     } else {
       RETURN_IF_ERROR(slots_[i].Allocate(std::get<backend::SlotCache>(program.caches[i]),
@@ -218,8 +219,10 @@ Status CheckPages(const backend::PagedCache& cache, const backend::StepCache& li
                   const Rows& rows, uint32_t pages) {
   RETURN_IF_ERROR(
       backend::CheckPages(cache, list, rows.sequence, rows.first_position, rows.count));
-  for (uint32_t page : list.pages) {
-    if (page >= pages) return Error(Code::kInternal, "page ", page, " is not in the pool");
+  for (const absl::Span<const uint32_t> listed : {list.pages, list.kept}) {
+    for (uint32_t page : listed) {
+      if (page >= pages) return Error(Code::kInternal, "page ", page, " is not in the pool");
+    }
   }
   return OkStatus();
 }
@@ -252,8 +255,9 @@ std::vector<uint64_t> Caches::BytesOfUnits(const backend::Program& program,
   for (const backend::Cache& any : program.caches) {
     uint64_t bytes = static_cast<uint64_t>(program.ranks);
     if (const auto* paged = std::get_if<backend::PagedCache>(&any)) {
-      bytes *= static_cast<uint64_t>(paged->layers) * static_cast<uint64_t>(paged->kv_heads) *
-               KvPageBytes({type, paged->key_dim, paged->value_dim});
+      bytes = bytes / static_cast<uint64_t>(paged->replicas) * static_cast<uint64_t>(paged->layers) *
+               static_cast<uint64_t>(paged->kv_heads) *
+               KvPageBytes({TypeOf(*paged, type), paged->key_dim, paged->value_dim});
     } else {
       const auto& slots = std::get<backend::SlotCache>(any);
       bytes *= static_cast<uint64_t>(slots.layers) * StateBytes(slots);

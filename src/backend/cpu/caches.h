@@ -13,7 +13,8 @@
 
 namespace mainarch::cpu {
 
-// [chunk of pages][rank][layer][kv head][a chunk of one head (AttendArgs)]
+// [chunk of pages][holder][layer][kv head][a chunk of one head (AttendArgs)]
+// A holder is a rank, or several that have the same KV heads (PagedCache::replicas), of which the first one writes.
 class PagedPool {
  public:
   Status Allocate(const backend::PagedCache& cache, backend::KvType type, int32_t ranks,
@@ -22,12 +23,12 @@ class PagedPool {
   size_t chunk_stride() const { return chunk_stride_; }
   // Chunk 0 of a head, as AttendArgs::chunks.
   uint8_t* Head(int32_t rank, int32_t layer, int32_t kv_head) const {
-    return memory_.data() + IndexOf(rank, layer, kv_head) * head_bytes_;
+    return memory_.data() + IndexOf(rank / replicas_, layer, kv_head) * head_bytes_;
   }
   Status Copy(uint32_t from, uint32_t to);
   StatusOr<backend::KvToken> Read(int32_t layer, uint32_t page, uint32_t slot) const;
-  // [rank][layer][kv head][K, V, scales] of a page, as they stand in memory.
-  size_t page_bytes() const { return IndexOf(ranks_, 0, 0) * KvPageBytes(layout_); }
+  // [holder][layer][kv head][K, V, scales] of a page, as they stand in memory.
+  size_t page_bytes() const { return heads() * KvPageBytes(layout_); }
   void Get(uint32_t page, char* bytes) const;
   void Put(uint32_t page, const char* bytes);
   uint32_t pages() const { return pages_; }
@@ -37,14 +38,15 @@ class PagedPool {
   // Each piece of a page: `use(in memory, bytes)`.
   template <class Use>
   void ForPieces(uint32_t page, Use&& use) const;
-  size_t IndexOf(int32_t rank, int32_t layer, int32_t kv_head) const {
-    return (static_cast<size_t>(rank) * static_cast<size_t>(layers_) + static_cast<size_t>(layer)) *
+  size_t heads() const { return IndexOf(ranks_ / replicas_, 0, 0); }  // of all holders and layers
+  size_t IndexOf(int32_t holder, int32_t layer, int32_t kv_head) const {
+    return (static_cast<size_t>(holder) * static_cast<size_t>(layers_) + static_cast<size_t>(layer)) *
                static_cast<size_t>(kv_heads_) +
            static_cast<size_t>(kv_head);
   }
 
   KvLayout layout_ = {};
-  int32_t ranks_ = 0, layers_ = 0, kv_heads_ = 0;
+  int32_t ranks_ = 0, replicas_ = 1, layers_ = 0, kv_heads_ = 0;
   uint32_t pages_ = 0;
   size_t head_bytes_ = 0;  // of a chunk of one head
   size_t chunk_stride_ = 0;

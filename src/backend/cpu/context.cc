@@ -36,7 +36,7 @@ StatusOr<std::unique_ptr<backend::Context>> CpuContext::Create(
   if (options.source != nullptr && (source == nullptr || source->ws_.model != model)) {
     return backend::WrongSource();
   }
-  RETURN_IF_ERROR(backend::CheckSource(model->program(options.program),
+  RETURN_IF_ERROR(backend::CheckSource(backend::ProgramOf(*model, options),
                                        source == nullptr ? nullptr : &source->ws_.program));
   std::unique_ptr<CpuContext> context(new CpuContext(std::move(model), options, source));
   RETURN_IF_ERROR(context->ws_.Allocate());
@@ -61,7 +61,7 @@ StatusOr<backend::KvToken> CpuContext::ReadKv(int32_t cache, int32_t layer, uint
 // All that bits depend on.
 std::string CpuContext::content_form() const {
   return absl::StrCat("cpu ", ws_.kernels.name, " ranks ", ws_.program.ranks, " kv ",
-                      static_cast<int>(ws_.options.kv_type), " activations ",
+                      backend::KvTypesText(ws_.program, ws_.options.kv_type), " activations ",
                       static_cast<int>(ws_.options.activations));
 }
 

@@ -236,10 +236,11 @@ void CpuModel::WaitPlaced() const {
 }
 
 // The pool is backed as it is used, so it may be larger than what is free, but not than what there is.
-backend::KvRoom CpuModel::kv_room(backend::KvType type) const {
+backend::KvRoom CpuModel::kv_room(backend::KvType type, const Program* variant) const {
   backend::KvRoom room = {MachineMemory(), {}};
-  for (const std::shared_ptr<const Program>& program : programs_) {
-    for (const uint64_t bytes : Caches::BytesOfUnits(*program, type)) {
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    const Program& program = i == 0 && variant != nullptr ? *variant : *programs_[i];
+    for (const uint64_t bytes : Caches::BytesOfUnits(program, type)) {
       room.unit_bytes.push_back(bytes);
     }
   }

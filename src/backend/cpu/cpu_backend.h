@@ -67,7 +67,7 @@ class CpuModel : public backend::LoadedModel,
   uint64_t weight_bytes() const override { return memory_.size(); }
   backend::Placement placement() const override;
   uint64_t huge_bytes() const override;
-  backend::KvRoom kv_room(backend::KvType type) const override;
+  backend::KvRoom kv_room(backend::KvType type, const backend::Program* variant = nullptr) const override;
   void WaitPlaced() const override;
 
   const RankWeight& weight(size_t program, int32_t rank, backend::WeightId id) const {

@@ -15,7 +15,7 @@ int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; 
 Workspace::Workspace(std::shared_ptr<const CpuModel> of, const backend::ContextOptions& wanted,
                      const Workspace* from)
     : model(std::move(of)),
-      program(model->program(wanted.program)),
+      program(backend::ProgramOf(*model, wanted)),
       kernels(model->backend().kernels()),
       options(wanted),
       bf16(options.activations != backend::Activations::kF32 && model->backend().MayRound()),

@@ -135,6 +135,23 @@ TEST(page_tables_as_changes) {
   CHECK_EQ(take(64), 6u);
   CHECK(holds(2, lists[0]) && holds(0, lists[1]));
   CHECK_EQ(gpu[tables.Offset(2) + 4], 5u);
+  // Pages that are kept lie where the first ones do; those that the list has itself are no changes twice.
+  const std::vector<uint32_t> kept = {70, 71, 72};
+  lists[0] = {80, 81};
+  set(1, 0);
+  caches[0].first_page = 200;
+  caches[0].kept = kept;
+  CHECK_EQ(*tables.Count(step), 5u);
+  CHECK_EQ(take(2), 5u);
+  CHECK(holds(1, kept));
+  CHECK_EQ(gpu[tables.Offset(1) + 201], 81u);
+  lists[0] = {72, 90};
+  set(1, 0);
+  caches[0].first_page = 2;
+  CHECK_EQ(*tables.Count(step), 1u);
+  CHECK_EQ(take(64), 1u);
+  CHECK_EQ(*tables.Count(step), 0u);
+  caches[0] = {};
   // Refused, and nothing has changed.
   set(1, 1);
   CHECK(Holds(std::string(tables.Count(step).status().message()), "named twice"));

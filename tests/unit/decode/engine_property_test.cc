@@ -28,10 +28,11 @@ constexpr uint32_t kVocab = 61;
 test::CacheForms FormsOfPlay(uint32_t seed) {
   const uint32_t window = 1 + seed * 7 % 45;
   const model::CacheForm whole = {false, 0}, sliding = {false, window}, states = {true, 0};
+  const model::CacheForm near = {false, window, 1 + seed / 9 % 2};  // with first pages that are kept
   const std::vector<test::CacheForms> all = {
       {whole},         {whole, sliding},         {sliding, whole},
       {states},        {whole, states},          {sliding},
-      {sliding, states}, {states, whole, sliding, whole, states, {false, 1 + window / 2}}};
+      {sliding, states}, {states, whole, sliding, whole, states, {false, 1 + window / 2}}, {whole, near}};
   return all[seed % all.size()];
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/long_args.h"
+#include "kernels/near_args.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
 #include "kernels/quant/kv_fp4.h"
@@ -220,6 +220,10 @@ struct AttendData {
   Cache kv;
   uint32_t window;
   std::vector<float> sinks;  // [heads], or none
+  // Of two caches (near_args.h) the near one, and its pages of every row; `kv` is the far one then.
+  const Cache* near = nullptr;
+  NearTokens near_tokens = {};
+  std::vector<std::vector<uint32_t>> near_pages = {};
 };
 
 // One query head of a row against all tokens that it sees up to the row's position.
@@ -228,6 +232,9 @@ inline std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, 
   const uint32_t hd = s.head_dim, kv_head = head / s.group;
   const double scale = 1 / std::sqrt(static_cast<double>(hd));
   const auto element = [&](bool value, uint32_t token, uint32_t d) {
+    if (data.near != nullptr && (token < data.near_tokens.kept || token + data.near_tokens.window > s.positions[row])) {
+      return data.near->Get(value, data.near_pages[row][token / kPageTokens], kv_head, token % kPageTokens, d);
+    }
     return data.kv.Get(value, data.step.rows[row].pages[token / kPageTokens], kv_head,
                        token % kPageTokens, d);
   };

@@ -18,6 +18,8 @@ namespace {
 struct PrepareParts {
   bool bias = false, norms = true;
   uint32_t stays = 0;  // elements at a head's end that do not turn
+  // For the near one of two caches, which is fp8, and with keys as a far one of fp4 has them.
+  bool near = false, near_turned = false;
 };
 
 struct PrepareData {
@@ -71,7 +73,7 @@ std::vector<Near> TurnedHead(const HeadShape& s, const PrepareData& data, uint32
     const double x = data.at(row, head * hd + d) * factor * (data.has.norms ? w[d] : 1);
     out[d] = {x, std::abs(x) * 0x1p-20};
   }
-  if (quant::InfoOf(s.format).turns) MultiplyByHadamard(&out);
+  if (quant::InfoOf(s.format).turns || data.has.near_turned) MultiplyByHadamard(&out);
   return out;
 }
 
@@ -202,15 +204,15 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
           turned.push_back({data.at(row, head * hd + d), 1e-36});
         }
       }
-      for (uint32_t d = 0; head < s.heads() && d < hd; ++d) {
+      for (uint32_t d = 0; !has.near && head < s.heads() && d < hd; ++d) {
         qkv.Set(row, head * hd + d, turned[d].value, turned[d].allowed);
       }
       if (head >= s.heads()) kv[row].push_back(std::move(turned));
     }
   }
   Case out;
-  const std::string kernel = absl::StrCat("prepare_", NameOf(s.format), "_", hd);
-  out.name = absl::StrCat("prepare_", s.Text(), has.bias ? " bias" : "",
+  const std::string kernel = absl::StrCat("prepare_", has.near ? "near" : NameOf(s.format), has.near_turned ? "_turned" : "", "_", hd);
+  out.name = absl::StrCat("prepare_", has.near ? "near_" : "", has.near_turned ? "turned_" : "", s.Text(), has.bias ? " bias" : "",
                           has.norms ? "" : " no norms",
                           has.stays == 0 ? "" : absl::StrCat(" rotary ", rotary));
   out.bound = "2^-20 of |a| + |b| of a pair; in the cache half a unit of the format on top";
@@ -448,6 +450,12 @@ std::vector<Case> DecoderAttentionCases() {
     }
   }
   for (KvFormat format : kFormats) AddWideCases(format, &cases);
+  for (const bool turned : {false, true}) {
+    for (uint32_t hd : {32u, 64u, 128u, 256u}) {
+      cases.push_back(PrepareCase({KvFormat::kFp8, hd, 2, 3, {0, 15, 16, 33}}, {.near = true, .near_turned = turned}));
+    }
+    cases.push_back(PrepareCase({KvFormat::kFp8, 64, 1, 2, {3, 17}}, {true, false, 24, true, turned}));
+  }
   AddLongCases(&cases);
   AddDrawnCases(&cases);
   // Windows that begin in a page, at one, at a group of 32, at a split; of one token; longer than there

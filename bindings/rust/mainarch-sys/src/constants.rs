@@ -145,6 +145,15 @@ pub const MAINARCH_ENGINE_RESIDENT: u64 = 8;
 /// take turns. UNSUPPORTED where the device is no GPU, or a kernel of the model's has more local memory or registers
 /// than this one (of those that there are none has). With RESIDENT_AUTO beside it, this one does not count.
 pub const MAINARCH_ENGINE_RESIDENT_AUTO: u64 = 16;
+/// The same where it can be had, else packets; the log says why.
+pub const MAINARCH_ENGINE_KV_NEAR: u64 = 32;
+/// With MAINARCH_KV_FP4 or K8V4: the first 16 tokens of a sequence and the last 128 before each are held as FP8 has them,
+/// too, and read there: what of the loss of four bits they cause, which is most of it, is gone. It takes FP8's room for
+/// some 200 tokens of each sequence. Which of both a token is read from is a function of positions alone, so that results
+/// depend on nothing but the sequence, as ever. Layers with a window are FP8 as a whole. Going back (a truncate, an
+/// eviction) runs tokens again as it does where a model has windows. INVALID_ARGUMENT with other types; UNSUPPORTED where
+/// attention is to latents.
+pub const MAINARCH_ENGINE_KV_OUTER: u64 = 64;
 /// Values of mainarch_engine_options.drafts: who guesses tokens ahead of those that are sampled. A step runs
 /// the guesses of a sequence as further rows and keeps them as far as they are what is sampled, so a
 /// sequence gets several tokens of one step, and no token comes out differently. A sequence that the caller

@@ -83,6 +83,10 @@ pub struct EngineOptions {
     /// On CPUs products with weights of 4 to 8 bits take 8 bits of what goes into them: faster where it is
     /// decoding weights that takes the time; results differ within a bound (`MAINARCH_ENGINE_INT8`).
     pub int8: bool,
+    /// With [`KvType::Fp4`] or [`KvType::K8V4`]: the first 16 tokens and the last 128 in fp8 (`MAINARCH_ENGINE_KV_NEAR`).
+    pub kv_near: bool,
+    /// The same for all tokens of the first and of the last layer (`MAINARCH_ENGINE_KV_OUTER`).
+    pub kv_outer: bool,
     /// Every token of every sequence runs, also those that another one began with
     /// (`MAINARCH_ENGINE_NO_PREFIX_CACHE`).
     pub no_prefix_cache: bool,
@@ -296,6 +300,8 @@ impl Engine {
             },
             flags: (u64::from(options.fast) * sys::MAINARCH_ENGINE_FAST)
                 | (u64::from(options.int8) * sys::MAINARCH_ENGINE_INT8)
+                | (u64::from(options.kv_near) * sys::MAINARCH_ENGINE_KV_NEAR)
+                | (u64::from(options.kv_outer) * sys::MAINARCH_ENGINE_KV_OUTER)
                 | (u64::from(options.no_prefix_cache) * sys::MAINARCH_ENGINE_NO_PREFIX_CACHE)
                 | match options.resident {
                     Resident::Off => 0,

@@ -35,8 +35,14 @@ void EmitPrepare(const backend::AttentionOp& op, const backend::PagedCache& cach
   }
   args.epsilon = to->program.rms_eps;
   const uint64_t heads = args.heads + 2 * args.kv_heads;
-  to->Add(PrepareKernel(to->shape.kv, cache.key_dim), args,
-          CeilDivide(to->rows * heads, kernels::kWaves));
+  const backend::KvType type = TypeOf(cache, to->shape.kv);
+  to->Add(PrepareKernel(type, cache.key_dim), args, CeilDivide(to->rows * heads, kernels::kWaves));
+  if (op.near == backend::kNone) return;
+  args.kv.address = to->PagesAt(op.near, op.layer);
+  args.tables_at = to->TablesAt(op.near);
+  to->Add(PrepareNearKernel(cache.key_dim, quant::InfoOf(type).turns), args,
+          CeilDivide(to->rows * 2 * uint64_t{args.kv_heads}, kernels::kWaves))
+      .beside = true;
 }
 
 // Which of a step's shared attentions `op` is.
@@ -56,7 +62,7 @@ uint32_t TurnOf(const backend::AttentionOp& op, const Lowering& to) {
 constexpr uint64_t kShareBytes = uint64_t{96} << 20;
 
 uint32_t ShareFrom(const backend::PagedCache& cache, const Shape& shape) {
-  const uint64_t page = kernels::KvPageBytes(shape.kv, static_cast<uint32_t>(cache.key_dim));
+  const uint64_t page = kernels::KvPageBytes(TypeOf(cache, shape.kv), static_cast<uint32_t>(cache.key_dim));
   const uint64_t from = shape.options.share_from != 0 ? shape.options.share_from
                                                       : kShareBytes / page * kernels::kPageTokens;
   return static_cast<uint32_t>(std::clamp<uint64_t>(from, kernels::kSplitTokens, UINT32_MAX));
@@ -96,6 +102,23 @@ void EmitShareQueries(const backend::AttentionOp& op, const backend::PagedCache&
           /*resident=*/true);
 }
 
+const backend::PagedCache& NearCacheOf(const Lowering& to, const backend::AttentionOp& op) {
+  return std::get<backend::PagedCache>(to.program.caches[static_cast<size_t>(op.near)]);
+}
+
+// Attention to far tokens, and to those of the near cache: of either but for what the other has.
+void EmitNear(const backend::AttentionOp& op, const backend::PagedCache& cache, kernels::AttendArgs args, Lowering* to) {
+  const kernels::NearTokens near = NearOf(NearCacheOf(*to, op));
+  args.window = near.window;
+  args.kept = near.kept;
+  const uint64_t heads = uint64_t{args.row_count} * args.kv_heads;
+  to->Add(AttendFarKernel(TypeOf(cache, to->shape.kv), cache.key_dim), kernels::AttendLongArgs{args, {}},
+          heads * std::min(to->shape.max_splits, kernels::kFarSplits));
+  args.kv.address = to->PagesAt(op.near, op.layer);
+  args.tables_at = to->TablesAt(op.near);
+  to->Add(AttendNearKernel(cache.key_dim), args, heads * (kernels::MostSplits(near.window) + 1)).beside = true;
+}
+
 void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache, uint32_t first,
                 Lowering* to) {
   kernels::AttendArgs args;
@@ -110,7 +133,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   args.heads = static_cast<uint32_t>(op.heads);
   args.kv_heads = static_cast<uint32_t>(cache.kv_heads);
   args.window = static_cast<uint32_t>(cache.window);
-  args.max_splits = MostSplitsOf(cache, to->shape.max_splits);
+  args.max_splits = MostPartsOf(to->program, op, to->shape.max_splits);
   const bool is_long = IsLong(cache, to->shape.max_splits);
   if (op.sinks != backend::kNone) args.sinks.address = to->WeightOf(op.sinks).vector;
   args.scale = static_cast<float>(op.scale);
@@ -123,10 +146,13 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   const uint64_t units = uint64_t{args.row_count} * args.kv_heads * args.max_splits;
   const kernels::AttendShare share = ShareOf(op, cache, *to);
   if (share.log_ranks != 0) EmitShareQueries(op, cache, share, to);
-  if (is_long) {
-    to->Add(AttendLongKernel(to->shape.kv, cache.key_dim), kernels::AttendLongArgs{args, share}, units);
+  const backend::KvType type = TypeOf(cache, to->shape.kv);
+  if (op.near != backend::kNone) {
+    EmitNear(op, cache, args, to);
+  } else if (is_long) {
+    to->Add(AttendLongKernel(type, cache.key_dim), kernels::AttendLongArgs{args, share}, units);
   } else {
-    to->Add(AttendKernel(to->shape.kv, cache.key_dim), args, units);
+    to->Add(AttendKernel(type, cache.key_dim), args, units);
   }
   if (args.max_splits == 1) return;
   kernels::AttendMergeArgs merge;
@@ -143,6 +169,13 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   merge.head_dim = static_cast<uint32_t>(cache.key_dim);
   merge.first_row = first;
   merge.row_count = args.row_count;
+  if (op.near != backend::kNone) {
+    const kernels::NearTokens near = NearOf(NearCacheOf(*to, op));
+    merge.window = near.window;
+    to->Add("attend_near_merge", kernels::AttendNearMergeArgs{merge, near.kept},
+            uint64_t{args.row_count} * args.heads * CeilDivide(merge.head_dim, kernels::kLongMergeColumns));
+    return;
+  }
   if (share.log_ranks != 0) {
     const uint64_t slices = merge.head_dim / kernels::kLongMergeColumns;
     to->Add("attend_shared_merge", kernels::AttendSharedMergeArgs{merge, share},

@@ -6,6 +6,7 @@
 #include "backend/cpu/phase.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace mainarch::cpu {
 namespace {
@@ -19,8 +20,8 @@ class Attention : public Phase {
       : Phase(ws),
         op_(op),
         cache_(backend::CacheOf(ws->program, op)),
-        plan_(*ws->Share<AttentionPlan>(absl::StrCat("attention ", op.cache, " ", op.heads),
-                                        op.cache, op.heads)),
+        plan_(*ws->Share<AttentionPlan>(absl::StrCat("attention ", op.cache, " ", op.heads, " ", op.near),
+                                        op.cache, op.heads, op.near)),
         rope_(op.rope == backend::kNone
                   ? nullptr
                   : ws->Share<RopeTable>(absl::StrCat("rope ", op.rope), op.rope)),
@@ -32,22 +33,23 @@ class Attention : public Phase {
         // As if from the head size in fp32, for the bits that such a scale has.
         scale_(1.0f / static_cast<float>(1 / op.scale)) {}
 
-  PagedPool& pool() { return ws_.caches.paged(op_.cache); }
-  const backend::StepCache& ListOf(uint32_t sequence) const {
-    return ws_.step().sequences[sequence].caches[static_cast<size_t>(op_.cache)];
+  PagedPool& pool(int32_t cache) { return ws_.caches.paged(cache); }
+  const backend::StepCache& ListOf(uint32_t sequence, int32_t cache) const {
+    return ws_.step().sequences[sequence].caches[static_cast<size_t>(cache)];
   }
   float* Out(int32_t rank, int64_t row, int64_t head) const {
     return ws_.Row(rank, op_.out, row) + head * value_dim_;
   }
 
   void PrepareHead(int32_t rank, int64_t row, int64_t kv);
-  // A head of Q or of K, as the cache's type wants it: products of both stay what they are.
+  // A head of Q or of K, as the cache's type wants it: products of both stay what they are, and so are those with what a
+  // near cache holds.
   void Turn(float* head) {
-    if (!quant::InfoOf(pool().layout().format).turns) return;
+    if (!quant::InfoOf(pool(op_.cache).layout().format).turns) return;
     ws_.kernels.hadamard(head, static_cast<int32_t>(key_dim_),
                          static_cast<int32_t>(quant::HadamardSize(static_cast<uint32_t>(key_dim_))));
   }
-  void WriteKv(int32_t rank, int64_t row, int64_t kv, const float* k, const float* v);
+  void WriteKv(int32_t cache, int32_t rank, int64_t row, int64_t kv, const float* k, const float* v);
   void Finish(int32_t rank, int64_t row, int64_t head, float sum);
   void FinishMerged(int32_t rank, int64_t row, int64_t head, float* running);
 
@@ -90,19 +92,21 @@ void Attention::PrepareHead(int32_t rank, int64_t row, int64_t kv) {
     ws_.kernels.norm_rope(q, q_norm, eps, dim, cos, sin, half, scale_, q);
     Turn(q);
   }
+  if (rank % cache_.replicas != 0) return;  // another rank writes the same
   ws_.kernels.norm_rope(qkv + k_at, k_norm, eps, dim, cos, sin, half, 1.0f, k_scratch);
   Turn(k_scratch);
-  WriteKv(rank, row, kv, k_scratch, qkv + v_at);
+  WriteKv(op_.cache, rank, row, kv, k_scratch, qkv + v_at);
+  if (op_.near != backend::kNone) WriteKv(op_.near, rank, row, kv, k_scratch, qkv + v_at);
 }
 
-void Attention::WriteKv(int32_t rank, int64_t row, int64_t kv, const float* k, const float* v) {
+void Attention::WriteKv(int32_t cache, int32_t rank, int64_t row, int64_t kv, const float* k, const float* v) {
   const backend::StepRow& at = ws_.step().rows[static_cast<size_t>(row)];
-  const backend::StepCache& list = ListOf(at.sequence);
+  const backend::StepCache& list = ListOf(at.sequence, cache);
   const uint32_t page = list.pages[at.position / kLanes - list.first_page];
   KvWriteArgs write;
-  write.kv = pool().layout();
-  write.chunk = pool().Head(rank, op_.layer, static_cast<int32_t>(kv)) +
-                page / kKvChunkPages * pool().chunk_stride();
+  write.kv = pool(cache).layout();
+  write.chunk = pool(cache).Head(rank, op_.layer, static_cast<int32_t>(kv)) +
+                page / kKvChunkPages * pool(cache).chunk_stride();
   write.page = static_cast<int32_t>(page % kKvChunkPages);
   write.slot = static_cast<int32_t>(at.position % kLanes);
   write.k = k;
@@ -154,12 +158,15 @@ class AttendPrepare : public Attention {
 // One item: some units of the plan.
 class Attend : public Attention {
  public:
-  Attend(const backend::AttentionOp& op, Workspace* ws) : Attention(op, ws) {}
+  Attend(const backend::AttentionOp& op, Workspace* ws)
+      : Attention(op, ws),
+        attend_(ws->bf16 && ws->kernels.attend_tiles != nullptr ? ws->kernels.attend_tiles : ws->kernels.attend) {}
 
-  uint32_t Open() override { return static_cast<uint32_t>(ws_.ranks) * plan_.items; }
+  uint32_t Open() override { return static_cast<uint32_t>(ws_.ranks / cache_.replicas) * plan_.items; }
 
+  // Of a rank, or of several that have the same KV heads: K and V are read once for the queries of all.
   void Run(uint32_t item, int worker) override {
-    const int32_t rank = static_cast<int32_t>(item / plan_.items);
+    const int32_t rank = static_cast<int32_t>(item / plan_.items) * cache_.replicas;
     const uint64_t index = item % plan_.items;
     const uint32_t begin = static_cast<uint32_t>(plan_.units * index / plan_.items);
     const uint32_t end = static_cast<uint32_t>(plan_.units * (index + 1) / plan_.items);
@@ -199,10 +206,24 @@ class Attend : public Attention {
     }
   }
 
+  // A block's queries to a KV head: row after row, those of rank after rank.
+  struct Query {
+    int32_t rank;
+    uint32_t row;
+    int64_t head;
+  };
+  Query QueryAt(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t index) const {
+    const uint32_t of_row = group_ * static_cast<uint32_t>(cache_.replicas), in_row = index % of_row;
+    return {rank + static_cast<int32_t>(in_row / group_), block.first_row + index / of_row,
+            int64_t{kv_head} * group_ + in_row % group_};
+  }
   void RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t split_begin,
                uint32_t split_end, int worker);
+  void FillCache(int32_t rank, const AttendBlock& block, int32_t kv_head, PieceAt at, AttendArgs* args);
   void FillQueries(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t first,
                    uint32_t split, int worker, AttendArgs* args);
+
+  void (*const attend_)(const AttendArgs&);
 
   // A block of one split has nothing to merge it with.
   bool Alone(const AttendBlock& block) const {
@@ -214,30 +235,22 @@ class Attend : public Attention {
 // block, at most eight at a time.
 void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t split_begin,
                      uint32_t split_end, int worker) {
-  const uint32_t queries = block.rows * group_;
-  const backend::StepCache& list = ListOf(block.sequence);
+  const uint32_t queries = block.rows * group_ * static_cast<uint32_t>(cache_.replicas);
   float running[kMaxBlockRows][2];
   AttendArgs args;
-  args.kv = pool().layout();
-  args.chunks = pool().Head(rank, op_.layer, kv_head);
-  args.chunk_stride = pool().chunk_stride();
-  args.page_ids = list.pages.data();
-  args.first_page = list.first_page;
   args.scratch = plan_.scores(worker);
   for (uint32_t first = 0; first < queries; first += kMaxBlockRows) {
     const uint32_t count = std::min<uint32_t>(kMaxBlockRows, queries - first);
     args.queries = static_cast<int32_t>(count);
     for (uint32_t split = split_begin; split < split_end; ++split) {
-      args.begin = int64_t{block.first_split + split} * kAttentionSplit;
-      args.end = args.begin + kAttentionSplit;
+      FillCache(rank, block, kv_head, plan_.PieceOf(block, split), &args);
       FillQueries(rank, block, kv_head, first, split, worker, &args);
-      ws_.kernels.attend(args);
+      attend_(args);
       if (plan_.store_parts) continue;
       for (uint32_t i = 0; i < count; ++i) {
-        const uint32_t row = block.first_row + (first + i) / group_;
-        const int64_t head = int64_t{kv_head} * group_ + (first + i) % group_;
+        const Query query = QueryAt(rank, block, kv_head, first + i);
         if (Alone(block)) {
-          Finish(rank, row, head, args.max_sum[i][1]);
+          Finish(query.rank, query.row, query.head, args.max_sum[i][1]);
           continue;
         }
         if (split == split_begin) {
@@ -245,31 +258,40 @@ void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, ui
           running[i][1] = 0;
         }
         ws_.kernels.merge_split(args.out[i], args.max_sum[i], static_cast<int32_t>(value_dim_),
-                                Out(rank, row, head), running[i]);
-        if (split + 1 == split_end) FinishMerged(rank, row, head, running[i]);
+                                Out(query.rank, query.row, query.head), running[i]);
+        if (split + 1 == split_end) FinishMerged(query.rank, query.row, query.head, running[i]);
       }
     }
   }
 }
 
+void Attend::FillCache(int32_t rank, const AttendBlock& block, int32_t kv_head, PieceAt at, AttendArgs* args) {
+  const bool near = at.piece == Piece::kNear || at.piece == Piece::kKept;
+  const int32_t cache = near ? op_.near : op_.cache;
+  const backend::StepCache& list = ListOf(block.sequence, cache);
+  args->kv = pool(cache).layout();
+  args->chunks = pool(cache).Head(rank, op_.layer, kv_head);
+  args->chunk_stride = pool(cache).chunk_stride();
+  args->page_ids = at.piece == Piece::kKept ? list.kept.data() : list.pages.data();
+  args->first_page = at.piece == Piece::kKept ? 0 : list.first_page;
+  args->begin = at.begin;
+  args->end = at.begin + kAttentionSplit;
+}
+
 void Attend::FillQueries(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t first,
                          uint32_t split, int worker, AttendArgs* args) {
+  const Piece piece = plan_.PieceOf(block, split).piece;
   for (int32_t i = 0; i < args->queries; ++i) {
-    const uint32_t query = first + static_cast<uint32_t>(i);
-    const uint32_t row = block.first_row + query / group_;
-    const int64_t head = int64_t{kv_head} * group_ + query % group_;
-    args->q[i] = ws_.Row(rank, op_.qkv, row) + head * key_dim_;
-    args->visible[i] = int64_t{ws_.step().rows[row].position} + 1;
-    args->first[i] = cache_.window == 0
-                         ? 0
-                         : std::max<int64_t>(0, args->visible[i] - int64_t{cache_.window});
+    const auto [own, row, head] = QueryAt(rank, block, kv_head, first + static_cast<uint32_t>(i));
+    args->q[i] = ws_.Row(own, op_.qkv, row) + head * key_dim_;
+    std::tie(args->first[i], args->visible[i]) = plan_.Seen(piece, ws_.step().rows[row].position);
     if (plan_.store_parts) {
       const int64_t part = plan_.PartOf(block, row, head) + split;
-      args->out[i] = plan_.part(rank, part);
-      args->max_sum[i] = plan_.part_max_sum(rank, part);
+      args->out[i] = plan_.part(own, part);
+      args->max_sum[i] = plan_.part_max_sum(own, part);
       continue;
     }
-    args->out[i] = Alone(block) ? Out(rank, row, head) : plan_.own_part(worker, i);
+    args->out[i] = Alone(block) ? Out(own, row, head) : plan_.own_part(worker, i);
     args->max_sum[i] = plan_.own_max_sum(worker, i);
   }
 }

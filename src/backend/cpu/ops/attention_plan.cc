@@ -15,18 +15,22 @@ uint32_t DivideUp(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b 
 
 // Parts are stored only while whole blocks would leave workers idle (BeginStep).
 uint64_t PartCapacity(const Workspace& ws, int64_t group) {
-  const int64_t splits = (ws.program.max_position + kAttentionSplit - 1) / kAttentionSplit;
+  // One more where a near cache's begin, and one of its kept tokens.
+  const int64_t splits = (ws.program.max_position + kAttentionSplit - 1) / kAttentionSplit + 2;
   return static_cast<uint64_t>(4 * int64_t{ws.workers} * std::max<int64_t>(kMaxBlockRows, group) *
                                splits);
 }
 
 }  // namespace
 
-AttentionPlan::AttentionPlan(Workspace* ws, int32_t cache, int32_t heads)
+AttentionPlan::AttentionPlan(Workspace* ws, int32_t cache, int32_t heads, int32_t near)
     : ws_(*ws),
       cache_(std::get<backend::PagedCache>(ws->program.caches[static_cast<size_t>(cache)])),
+      near_(near == backend::kNone
+                ? nullptr
+                : &std::get<backend::PagedCache>(ws->program.caches[static_cast<size_t>(near)])),
       heads_(heads),
-      block_rows_(std::max(1u, static_cast<uint32_t>(kMaxBlockRows * cache_.kv_heads / heads))),
+      block_rows_(std::max(1u, static_cast<uint32_t>(kMaxBlockRows * cache_.kv_heads / (heads * cache_.replicas)))),
       part_capacity_(PartCapacity(*ws, heads / cache_.kv_heads)),
       zeros_(static_cast<size_t>(cache_.value_dim)) {
   blocks_.resize(ws->options.max_rows);
@@ -57,27 +61,59 @@ uint64_t AttentionPlan::CutBlocks(absl::Span<const backend::StepRow> rows) {
     block.first_row = at;
     block.sequence = rows[at].sequence;
     block.rows = 0;
-    const int64_t first_seen =
-        cache_.window == 0 ? 0 : int64_t{rows[at].position} + 1 - cache_.window;
+    const int64_t first_position = rows[at].position;
     while (at < rows.size() && block.rows < block_rows_ && rows[at].sequence == block.sequence) {
       ++at;
       ++block.rows;
     }
-    block.first_split = static_cast<uint32_t>(std::max<int64_t>(0, first_seen) / kAttentionSplit);
-    block.splits =
-        DivideUp(uint64_t{rows[at - 1].position} + 1, kAttentionSplit) - block.first_split;
+    CutSplits(first_position, rows[at - 1].position, &block);
     block.first_part = static_cast<uint32_t>(parts);
     parts += uint64_t{block.rows} * static_cast<uint64_t>(heads_) * block.splits;
   }
   return parts;
 }
 
+void AttentionPlan::CutSplits(int64_t first_position, int64_t last_position, AttendBlock* block) const {
+  const auto split_of = [](int64_t token) { return static_cast<uint32_t>(std::max<int64_t>(0, token) / kAttentionSplit); };
+  const auto first_seen = [&](const backend::PagedCache& cache) {
+    return cache.window == 0 ? 0 : first_position + 1 - cache.window;
+  };
+  block->first_split = split_of(first_seen(cache_));
+  block->near_split = block->near_splits = 0;
+  block->kept = false;
+  if (near_ == nullptr) {
+    block->splits = split_of(last_position) + 1 - block->first_split;
+    return;
+  }
+  block->near_split = split_of(first_seen(*near_));
+  block->near_splits = split_of(last_position) + 1 - block->near_split;
+  const int64_t far_end = Seen(Piece::kFar, last_position).second;
+  block->kept = near_->kept > 0 && far_end > 0;
+  block->splits = DivideUp(static_cast<uint64_t>(far_end), kAttentionSplit) + block->near_splits + block->kept;
+}
+
+std::pair<int64_t, int64_t> AttentionPlan::Seen(Piece piece, int64_t position) const {
+  const backend::PagedCache& own = near_ == nullptr ? cache_ : *near_;
+  // Where the last tokens begin, of which the row's own is one.
+  const int64_t last = own.window == 0 ? 0 : std::max<int64_t>(0, position + 1 - own.window);
+  switch (piece) {
+    case Piece::kFar:
+      return {own.kept, last};
+    case Piece::kKept:
+      return {0, std::min<int64_t>(own.kept, last)};
+    case Piece::kAll:
+    case Piece::kNear:
+      break;
+  }
+  return {last, position + 1};
+}
+
 // Decides whether a unit of work is a whole block of one KV head or one split of it.
 void AttentionPlan::BeginStep(const backend::Step& step) {
   const uint64_t parts = CutBlocks(step.rows);
-  const uint64_t ranks = static_cast<uint64_t>(ws_.ranks);
+  const uint64_t ranks = static_cast<uint64_t>(ws_.ranks), holders = ranks / static_cast<uint64_t>(cache_.replicas);
   const uint32_t kv_heads = static_cast<uint32_t>(cache_.kv_heads);
-  const uint64_t whole = uint64_t{block_count_} * kv_heads * ranks;
+  const uint64_t whole = uint64_t{block_count_} * kv_heads * holders;
   const uint64_t wanted = uint64_t{kUnitsPerWorker} * static_cast<uint64_t>(ws_.workers);
   store_parts = whole < wanted && ws_.workers > 1 && parts <= part_capacity_;
   uint64_t count = 0;
@@ -86,12 +122,12 @@ void AttentionPlan::BeginStep(const backend::Step& step) {
     count += uint64_t{kv_heads} * (store_parts ? blocks_[b].splits : 1);
   }
   // A block that is all of its sequence's rows needs nothing that others prepare: with whole blocks as
-  // units each is prepared where it is attended, and that is a phase less.
+  // units each is prepared where it is attended, and that is a phase less; unless it attends for other ranks, too.
   bool alone = true;
   for (size_t b = 1; b < block_count_; ++b) {
     alone = alone && blocks_[b].sequence != blocks_[b - 1].sequence;
   }
-  prepare_with_attend = alone && !store_parts;
+  prepare_with_attend = alone && !store_parts && cache_.replicas == 1;
   units = static_cast<uint32_t>(count);
   items = std::min(units, kMaxItems);
   // One KV head of one row is a unit of the preparation.

@@ -5,28 +5,50 @@
 #ifndef MAINARCH_BACKEND_CPU_OPS_ATTENTION_PLAN_H_
 #define MAINARCH_BACKEND_CPU_OPS_ATTENTION_PLAN_H_
 
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/workspace.h"
 
 namespace mainarch::cpu {
 
-// Rows of one sequence that attend together, to splits [first_split, first_split + splits).
+// Rows of one sequence that attend together, to `splits` splits: those from first_split on of the cache, then, where
+// there is a near one, near_splits from near_split on of that, and, if any are left, its kept tokens (PieceOf).
 struct AttendBlock {
   uint32_t first_row, rows, sequence;
   uint32_t first_split, splits;
+  uint32_t near_split, near_splits;
+  bool kept;
   uint32_t first_unit;  // units of all blocks before this one, on one rank
   uint32_t first_part;  // stored parts before this one, on one rank
 };
 
+// What one of a block's splits is of: tokens of which cache, from which one on.
+enum class Piece : uint8_t { kAll, kFar, kNear, kKept };
+struct PieceAt {
+  Piece piece;
+  int64_t begin;
+};
+
 class AttentionPlan : public Shared {
  public:
-  AttentionPlan(Workspace* ws, int32_t cache, int32_t heads);
+  // `near`: AttentionOp's.
+  AttentionPlan(Workspace* ws, int32_t cache, int32_t heads, int32_t near);
 
   void Carve(Carver* carve) override;
   void BeginStep(const backend::Step& step) override;
 
   absl::Span<const AttendBlock> blocks() const { return {blocks_.data(), block_count_}; }
+  PieceAt PieceOf(const AttendBlock& block, uint32_t split) const {
+    const auto begin_of = [](uint32_t at) { return int64_t{at} * kAttentionSplit; };
+    if (near_ == nullptr) return {Piece::kAll, begin_of(block.first_split + split)};
+    const uint32_t far = block.splits - block.near_splits - block.kept;
+    if (split < far) return {Piece::kFar, begin_of(block.first_split + split)};
+    if (split < far + block.near_splits) return {Piece::kNear, begin_of(block.near_split + split - far)};
+    return {Piece::kKept, 0};
+  }
+  // The tokens [first, second) that the row at `position` sees of a piece.
+  std::pair<int64_t, int64_t> Seen(Piece piece, int64_t position) const;
   // The first of a row's and head's parts, one a split of its block.
   int64_t PartOf(const AttendBlock& block, uint32_t row, int64_t head) const {
     return block.first_part + ((row - block.first_row) * heads_ + head) * block.splits;
@@ -47,17 +69,19 @@ class AttentionPlan : public Shared {
   const float* zeros() const { return zeros_.data(); }  // [value_dim]
 
   // Of the step.
-  uint32_t units = 0;        // on one rank
-  uint32_t items = 0;        // on one rank
+  uint32_t units = 0;        // of one holder of KV heads: a rank, or several that have the same ones
+  uint32_t items = 0;        // of one holder
   bool store_parts = false;  // a unit is one split, merged later; else a unit is a whole block
   uint32_t prepare_units_per_item = 1;
   bool prepare_with_attend = false;  // by the unit itself
 
  private:
   uint64_t CutBlocks(absl::Span<const backend::StepRow> rows);
+  void CutSplits(int64_t first_position, int64_t last_position, AttendBlock* block) const;
 
   const Workspace& ws_;
   const backend::PagedCache& cache_;
+  const backend::PagedCache* const near_;  // null: there is none
   const int64_t heads_;
   const uint32_t block_rows_;    // of a block, at most
   const uint64_t part_capacity_;  // on one rank

@@ -145,6 +145,8 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_ENGINE_NO_PREFIX_CACHE);
     constant!(entries, MAINARCH_ENGINE_RESIDENT);
     constant!(entries, MAINARCH_ENGINE_RESIDENT_AUTO);
+    constant!(entries, MAINARCH_ENGINE_KV_NEAR);
+    constant!(entries, MAINARCH_ENGINE_KV_OUTER);
     constant!(entries, MAINARCH_DRAFTS_OFF);
     constant!(entries, MAINARCH_DRAFTS_HEAD);
     constant!(entries, MAINARCH_DRAFTS_NGRAM);

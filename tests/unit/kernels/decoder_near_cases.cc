@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+//
+// attend_far_*, attend_near_* and attend_near_merge: a row's first and last tokens out of one cache, those between out of
+// another. Each cache holds NaNs where the other is to be asked.
+#include <algorithm>
+#include <cmath>
+
+#include "unit/kernels/attention_cases.h"
+
+namespace mainarch::kernels_test {
+namespace {
+
+Case NearCase(const HeadShape& s, NearTokens near_tokens, bool gated = false, bool sinks = false) {
+  Random random(s.head_dim + s.count() * 5 + s.group);
+  AttendData data = {StepOf(s), RandomInputs(random, s.count(), s.heads() * s.head_dim),
+                     Cache(s.format, s.head_dim, s.kv_heads, 0), 0, {}};
+  for (uint32_t head = 0; sinks && head < s.heads(); ++head) data.sinks.push_back(static_cast<float>(3 * random.Normal()));
+  StepPlan near_step = data.step;
+  data.kv = Cache(s.format, s.head_dim, s.kv_heads, DealPages(random, &data.step));
+  Cache near(KvFormat::kFp8, s.head_dim, s.kv_heads, DealPages(random, &near_step));
+  data.near_tokens = near_tokens;
+  for (const StepPlan::Row& row : near_step.rows) data.near_pages.push_back(row.pages);
+  for (uint32_t row = 0; row < s.count(); ++row) {
+    const uint32_t seen = FirstSeen(s.positions[row], near_tokens.window);
+    for (uint32_t token = 0; token <= s.positions[row]; ++token) {
+      const bool is_near = token < near_tokens.kept || token >= seen;
+      const uint32_t page = (is_near ? near_step : data.step).rows[row].pages[token / kPageTokens];
+      for (uint32_t head = 0; head < s.kv_heads; ++head) {
+        (is_near ? near : data.kv).Fill(random, page, head, token % kPageTokens);
+      }
+    }
+  }
+  data.near = &near;
+  const uint32_t hd = s.head_dim, out_stride = RoundUp(s.heads() * hd, kPadColumns);
+  const uint32_t longest = *std::max_element(s.positions.begin(), s.positions.end());
+  const uint32_t max_splits = MostNearParts(longest / kSplitTokens + 1, near_tokens);
+  const Inputs gate = RandomInputs(random, s.count(), s.heads() * hd, 3);
+  Wanted want(s.count(), out_stride);
+  for (uint32_t row = 0; row < s.count(); ++row) {
+    for (uint32_t head = 0; head < s.heads(); ++head) {
+      const std::vector<Near> of_head = AttendHead(s, data, row, head);
+      for (uint32_t d = 0; d < hd; ++d) {
+        const double by = gated ? 1 / (1 + std::exp(-gate.at(row, head * hd + d))) : 1;
+        const double off = gated ? std::abs(of_head[d].value) * 0x1p-20 : 0;
+        want.Set(row, head * hd + d, of_head[d].value * by, (of_head[d].allowed + off) * by);
+      }
+    }
+  }
+  // A row's words: another cache's, the far cache's, the near one's, without those behind its window.
+  const uint32_t words = longest / kPageTokens + 1;
+  for (uint32_t row = 0; row < s.count(); ++row) {
+    std::vector<uint32_t>& pages = data.step.rows[row].pages;
+    pages.resize(words, kNoPage);
+    const uint32_t gone = FirstSeen(s.positions[row], near_tokens.window) / kPageTokens;
+    for (uint32_t page = 0; page < data.near_pages[row].size(); ++page) {
+      const bool there = page >= gone || page < near_tokens.kept / kPageTokens;
+      pages.push_back(there ? data.near_pages[row][page] : kNoPage);
+    }
+    pages.resize(2 * words, kNoPage);
+  }
+  PutTablesBehind(&data.step);
+  Case out;
+  out.name = absl::StrCat("attend_near_", s.Text(), ", ", near_tokens.kept, " and ", near_tokens.window,
+                          gated ? ", gated" : "", sinks ? ", sinks" : "");
+  out.bound = "as attend_*";
+  out.buffers = {{"step", data.step.Block()},
+                 {"qkv", ToBytes(data.qkv.values)},
+                 {"kv", data.kv.bytes},
+                 {"near", near.bytes},
+                 want.ToFill("out"),
+                 {"gate", ToBytes(gate.values)},
+                 {"sinks", ToBytes(sinks ? data.sinks : std::vector<float>(1))},
+                 {"parts", Bytes(size_t{s.count()} * s.heads() * max_splits * AttendPartFloats(hd) * 4, 0xff)}};
+  const uint32_t q_stride = data.qkv.stride;
+  const auto attend = [=](AttendArgs& args, const Addresses& at, bool is_near) {
+    args.step = at.Of<const uint32_t>("step");
+    args.qkv = at.Of<const float>("qkv");
+    args.kv = at.Of<const uint8_t>(is_near ? "near" : "kv");
+    args.out = at.Of<float>("out");
+    args.parts = at.Of<float>("parts");
+    args.q_stride = q_stride;
+    args.out_stride = out_stride;
+    args.heads = s.heads();
+    args.kv_heads = s.kv_heads;
+    args.max_splits = max_splits;
+    args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(hd)));
+    args.row_count = s.count();
+    if (gated) args.gate = at.Of<const float>("gate");
+    args.gate_stride = out_stride;
+    if (sinks) args.sinks = at.Of<const float>("sinks");
+    args.window = near_tokens.window;
+    args.kept = near_tokens.kept;
+    args.tables_at = kTablesAt + (is_near ? words : 0);
+  };
+  const auto far = [=](AttendLongArgs& args, const Addresses& at) { attend(args.attend, at, false); };
+  const auto close = [=](AttendArgs& args, const Addresses& at) { attend(args, at, true); };
+  const auto merge = [=](AttendNearMergeArgs& args, const Addresses& at) {
+    args.merge.step = at.Of<const uint32_t>("step");
+    args.merge.parts = at.Of<const float>("parts");
+    args.merge.out = at.Of<float>("out");
+    args.merge.out_stride = out_stride;
+    args.merge.heads = s.heads();
+    args.merge.max_splits = max_splits;
+    args.merge.head_dim = hd;
+    args.merge.row_count = s.count();
+    if (gated) args.merge.gate = at.Of<const float>("gate");
+    args.merge.gate_stride = out_stride;
+    if (sinks) args.merge.sinks = at.Of<const float>("sinks");
+    args.merge.window = near_tokens.window;
+    args.kept = near_tokens.kept;
+  };
+  out.steps = {{MakeLaunch<AttendLongArgs>(absl::StrCat("attend_far_", NameOf(s.format), "_", hd), 5, far)},
+               {MakeLaunch<AttendArgs>(absl::StrCat("attend_near_", hd), 3, close)},
+               {MakeLaunch<AttendNearMergeArgs>("attend_near_merge", 2, merge)}};
+  out.expectations = {want.CheckSplit("out")};
+  return out;
+}
+
+}  // namespace
+
+std::vector<Case> DecoderNearCases() {
+  std::vector<Case> cases;
+  static_assert(FarSplits(143, {128, 16}) == 0 && FarSplits(144, {128, 16}) == 1 && NearParts(127, {128, 16}) == 1);
+  // The longest that there is leaves the merge no more parts than it has room for.
+  static_assert(NearParts(2000000, {128, 16}) <= kLongSplits && NearParts(kSplitTokens * kFarSplits + 126, {128, 16}) <= kLongSplits);
+  // Rows that see all from one cache; the first with one kept token that is not near, with all of them, with one far token;
+  // far tokens that end in a page, in a split, behind one.
+  const std::vector<uint32_t> positions = {0, 127, 128, 140, 143, 144, 159, 255, 256, 290, 420};
+  for (const KvFormat format : {KvFormat::kFp4, KvFormat::kK8V4}) {
+    for (uint32_t hd : {32u, 64u, 128u, 256u}) {
+      cases.push_back(NearCase({format, hd, 1 + hd % 128 / 64, hd == 128 ? 5u : 2u, positions}, {128, 16}));
+    }
+    cases.push_back(NearCase({format, 64, 1, 16, {3, 200, 530}}, {128, 16}, /*gated=*/true, /*sinks=*/true));
+    // Other windows: within a page; longer than a split, whose two splits begin anywhere; several pages that are kept, none.
+    cases.push_back(NearCase({format, 32, 1, 2, {4, 20, 21, 60, 200}}, {5, 16}));
+    cases.push_back(NearCase({format, 32, 2, 1, {100, 230, 400, 600}}, {200, 48}));
+    cases.push_back(NearCase({format, 32, 1, 2, {100, 230, 400}}, {128, 0}));
+  }
+  return cases;
+}
+
+}  // namespace mainarch::kernels_test
