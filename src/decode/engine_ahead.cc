@@ -54,9 +54,8 @@ uint32_t EngineImpl::Rounds() const {
   uint64_t most = 0;
   for (const Outcome& outcome : ahead_) {
     const Sequence& s = *outcome.sequence;
-    const uint64_t own = s.RoundsAhead();
-    if (own == 0 && !s.EndsBehindNext()) return 0;
-    most = std::max(most, own);
+    if (!s.WantsOnlyTokens()) return 0;
+    most = std::max(most, s.RoundsAhead());
   }
   return static_cast<uint32_t>(std::min<uint64_t>(most, context_->max_rounds()));
 }

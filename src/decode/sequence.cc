@@ -286,12 +286,11 @@ uint64_t Sequence::LastLength() const {
   return options_.max_tokens > 0 ? std::min<uint64_t>(most, turn_start_ + options_.max_tokens) : most;
 }
 
-uint64_t Sequence::RoundsAhead() const {
-  const uint64_t held = tokens_.size() + 1;
-  const bool only_tokens = !options_.all_logits && options_.logprobs == 0 && options_.prompt_logprobs == 0;
+bool Sequence::WantsOnlyTokens() const {
   // While end tokens are banned the edits are those of one moment.
-  if (!only_tokens || !AsksTheSame() || held - turn_start_ < options_.min_tokens) return 0;
-  return LastLength() - std::min(LastLength(), held + 1);
+  const bool banned = tokens_.size() + 1 - turn_start_ < options_.min_tokens;
+  const bool scored = options_.logprobs > 0 || options_.prompt_logprobs > 0;
+  return AsksTheSame() && !options_.all_logits && !scored && !banned;
 }
 
 backend::Lease Sequence::LeaseOf(uint32_t rounds) const {

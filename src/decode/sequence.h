@@ -114,10 +114,11 @@ class Sequence {
   bool AsksTheSame() const {
     return !options_.manual && mask_.words().empty() && !WantsCounts(options_);
   }
-  // Behind the step that runs the token which is not known yet: so many steps more of one token each, at most,
-  // which ask for the same but for the position, and of which nothing is wanted but tokens.
-  uint64_t RoundsAhead() const;
-  bool EndsBehindNext() const { return tokens_.size() + 2 >= LastLength(); }
+  // Steps of one token each, from the one on that runs the token which is not known yet, ask for the same but for
+  // the position, and nothing is wanted of them but tokens ...
+  bool WantsOnlyTokens() const;
+  // ... so many more than that one, at most.
+  uint64_t RoundsAhead() const { return LastLength() - std::min<uint64_t>(LastLength(), tokens_.size() + 2); }
   // The tokens that end it.
   backend::Lease LeaseOf(uint32_t rounds) const;
   void CommitRows(uint64_t rows, uint64_t step);
