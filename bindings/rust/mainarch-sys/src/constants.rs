@@ -142,7 +142,9 @@ pub const MAINARCH_ENGINE_RESIDENT: u64 = 8;
 /// between one token and the next. Steps of more rows (prompts) are packets; the kernel leaves for them, as it
 /// does when nothing was asked of it for some milliseconds, and comes back. What comes out is the same to the bit.
 /// While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
-/// take turns. UNSUPPORTED where the device is no GPU, or a kernel of the model's has more local memory or registers
+/// take turns. While sequences want nothing but tokens it runs up to 31 steps ahead of what was asked for: logits of
+/// one that is not manual are BUSY then if they are gone, unless it was opened with MAINARCH_SEQUENCE_ALL_LOGITS.
+/// UNSUPPORTED where the device is no GPU, or a kernel of the model's has more local memory or registers
 /// than this one (of those that there are none has). With RESIDENT_AUTO beside it, this one does not count.
 pub const MAINARCH_ENGINE_RESIDENT_AUTO: u64 = 16;
 /// The same where it can be had, else packets; the log says why.

@@ -412,6 +412,8 @@ pub struct mainarch_engine_statistics {
     pub resident_launches: u64,
     /// steps that the kernel waited for, as the host was not there yet
     pub resident_late: u64,
+    /// that the host gave it: a step, and those that it runs behind it by itself
+    pub resident_commands: u64,
 }
 
 impl Default for mainarch_engine_statistics {
