@@ -230,7 +230,8 @@ TEST(attention_matches_fp64_and_queries_do_not_mix) {
           for (size_t i = 0; i < q.size(); ++i) {
             const std::vector<double> want = Reference(cache, q[i], visible[i], {});
             // The stored scale of fp8 is one rounding away from the test's.
-            for (size_t d = 0; d < want.size(); ++d) CHECK_LE(std::fabs(out[i][d] - want[d]), 2e-5);
+            const double bound = format == KvFormat::kFp8 || format == KvFormat::kK8V4 ? 2e-5 : 4e-6;
+            for (size_t d = 0; d < want.size(); ++d) CHECK_LE(std::fabs(out[i][d] - want[d]), bound);
             const auto alone = Attend(*kernels, cache, {q[i]}, {visible[i]});
             CHECK(std::memcmp(alone[0].data(), out[i].data(), out[i].size() * sizeof(float)) == 0);
           }

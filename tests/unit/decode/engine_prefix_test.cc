@@ -276,3 +276,20 @@ TEST(states_and_windows_are_found_where_they_were_kept) {
     CHECK_EQ(RowsFor(bench, Text(140), Few(1), forms), 140u - 128u);
   }
 }
+
+// First pages that a window keeps are found with its last ones; where the pool has taken one back there is no hit.
+TEST(pages_that_a_window_keeps_are_found_or_nothing_is) {
+  const test::CacheForms forms = {{false, 0}, {false, 20, 1}};
+  Bench bench(Prefixes(2, 4000, 64), {}, forms);
+  CHECK_EQ(RowsFor(bench, Text(150), Few(1), forms), 150u);
+  CHECK_EQ(RowsFor(bench, Text(151), Few(1), forms), 151u - 144u);
+  uint64_t hits = 0, misses = 0;
+  for (uint32_t turn = 0; turn < 90; ++turn) {
+    // Some come again at once, some when others have been.
+    const uint64_t rows = RowsFor(bench, Text(90, turn % 3 == 0 ? turn / 15 : turn), Few(1), forms);
+    CHECK_LE(rows, 90u);
+    (rows < 90 ? hits : misses) += 1;
+  }
+  CHECK_GT(hits, 5u);
+  CHECK_GT(misses, 5u);
+}
