@@ -692,6 +692,7 @@ typedef struct mainarch_engine_statistics {
   uint64_t resident_launches; /* of that kernel on a GPU: each is a hand-over by packet */
   uint64_t resident_late;     /* steps that the kernel waited for, as the host was not there yet */
   uint64_t resident_commands; /* that the host gave it: a step, and those that it runs behind it by itself */
+  uint64_t resident_pauses;   /* times that it left in the midst of a step, for others' work on its GPUs */
 } mainarch_engine_statistics;
 
 /* Any thread, at any time. */

@@ -215,12 +215,14 @@ struct ResidentCounts {
   uint64_t launches = 0;  // of the kernel: each is a hand-over by packet
   uint64_t late = 0;      // steps that the kernel had to wait for, because the host was not there yet
   uint64_t commands = 0;  // that the host gave it: a step, with the rounds behind it
+  uint64_t pauses = 0;    // times that it left in the midst of a step, for others' packets
 };
 
 // Of a launch that a resident kernel ran: when the first workgroup was ready for it and when all were, which is
 // when it began, in microseconds of the GPU's clock.
 struct OpTimes {
   double ready_us = 0, began_us = 0;
+  uint32_t stop_at = 0;  // the op before which the kernel leaves if it is asked at this one; 0: it does not look
 };
 
 class Context {

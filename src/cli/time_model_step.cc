@@ -80,6 +80,10 @@ void PrintStep(const TimeSettings& s, const StepTimeOptions& o, const StepTime& 
               o.rows > 1 ? "s" : "", o.position,
               s.kv.c_str(), std::min(o.layers, o.config.layers), o.config.layers);
   o.resident ? PrintResidentOps(t) : PrintPacketOps(t);
+  if (o.resident) {
+    std::printf("\nasked for a pause at the worst moment, the kernel leaves within %.1f us; %.1f us between two steps\n",
+                t.pause_us, t.pause_between_us);
+  }
   if (s.packets) {
     std::printf("\n");
     Table packets({"<op", "<kernel", "start us", "us", "workgroups", "<limited by"});
@@ -106,6 +110,7 @@ void PrintStepJson(const TimeSettings& s, const StepTimeOptions& o, const StepTi
   out.Field("tp", o.tp).Field("ranks", o.ranks).Field("format", s.format).Field("kv", s.kv);
   out.Field("rows", o.rows).Field("context", o.position).Field("layers", o.config.layers).Field("layers_run", o.layers);
   out.Field("modelled_us", t.us).Field("floor_us", t.floor_us).Field("run_us", t.run_us);
+  if (o.resident) out.Field("pause_us", t.pause_us).Field("pause_between_us", t.pause_between_us);
   out.Field("instructions", t.instructions).Field("host_seconds", t.host_seconds);
   out.Key("ops").BeginArray();
   for (const OpTime& op : t.ops) {

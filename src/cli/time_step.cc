@@ -204,6 +204,19 @@ Status Summarise(const StepTimeOptions& options, const LayersRun& layers, const 
 
 }  // namespace
 
+// An ask that comes when one op has just looked is seen by the next one that does.
+void FindPauses(const std::vector<backend::OpTimes>& times, StepTime* out) {
+  const backend::OpTimes* before = nullptr;
+  for (const backend::OpTimes& op : times) {
+    if (op.stop_at == 0) continue;
+    const double leaves_us = times[op.stop_at].began_us;
+    if (before != nullptr) out->pause_us = std::max(out->pause_us, leaves_us - before->ready_us);
+    if (before == nullptr) out->pause_between_us = leaves_us - times[0].began_us;
+    before = &op;
+  }
+  out->pause_between_us += times.back().began_us - (before != nullptr ? before : times.data())->ready_us;
+}
+
 // The same of a step that the resident kernel ran, by its own times.
 Status SummariseResident(const StepTimeOptions& options, const LayersRun& layers,
                          const std::vector<StepPacket>& packets, StepTime* out) {
@@ -221,6 +234,7 @@ Status SummariseResident(const StepTimeOptions& options, const LayersRun& layers
     out->resident_names.push_back(packets[i].name);
   }
   out->run_us = times.back().began_us - times[0].began_us;
+  FindPauses(times, out);
   summary.Finish();
   return OkStatus();
 }

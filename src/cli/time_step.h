@@ -58,6 +58,9 @@ struct StepTime {
   std::vector<std::string> names;                   // of their ops
   std::vector<std::vector<backend::OpTimes>> resident;  // of each GPU, the ops that the resident kernel ran ...
   std::vector<std::string> resident_names;              // ... and theirs
+  // From when the resident kernel is asked for a pause, at the worst moment, to when all its workgroups leave: within
+  // the layers, and where it does not look, at a step's end and the next one's beginning.
+  double pause_us = 0, pause_between_us = 0;
   std::vector<sim::timing::CopyReport> copies;
   Places places;
 };

@@ -5,7 +5,9 @@
 // who want the GPUs.
 #include <algorithm>
 #include <cstdlib>
+#include <thread>
 
+#include "base/clock.h"
 #include "decode/engine.h"
 #include "golden/fixtures.h"
 #include "golden/golden.h"
@@ -27,33 +29,25 @@ class Alone {
     for (uint32_t i = 0; i < kPages; ++i) pages_.push_back(kPages - 1 - i);
     cache_.pages = pages_;
   }
-  static StatusOr<std::unique_ptr<Alone>> Create(const model::Model& model) {
+  static StatusOr<std::unique_ptr<Alone>> Create(const model::Model& model, ResidentMode mode = ResidentMode::kOn) {
     backend::ContextOptions options;
-    options.max_rows = options.max_logit_rows = 4;
+    options.max_rows = 24;
+    options.max_logit_rows = 4;
     options.pages = {kPages};
-    options.resident = ResidentMode::kOn;
+    options.resident = mode;
     ASSIGN_OR_RETURN(auto context, model.weights().CreateContext(options));
     return std::make_unique<Alone>(std::move(context));
   }
 
   // A step of one row: the token, or what the step before chooses.
   Status Submit(uint32_t token, uint32_t position, bool follows, absl::Span<const backend::Lease> leases) {
-    const backend::StepRow row = {token, position, 0, follows ? 0 : backend::kHere};
-    const backend::StepSequence sequence = {absl::MakeConstSpan(&cache_, 1)};
-    const uint32_t logit_row = 0;
-    backend::Choice choice;
-    choice.choose = true;
-    choice.read = false;
-    choice.temperature = 1;
-    choice.seed = 9;
-    choice.position = position + 1;
-    backend::Step step;
-    step.rows = absl::MakeConstSpan(&row, 1);
-    step.sequences = absl::MakeConstSpan(&sequence, 1);
-    step.logit_rows = absl::MakeConstSpan(&logit_row, 1);
-    step.choices = absl::MakeConstSpan(&choice, 1);
-    step.leases = leases;
-    return context_->Submit(step);
+    return SubmitStep({{token, position, 0, follows ? 0 : backend::kHere}}, leases);
+  }
+  // Of several, the last of which chooses.
+  Status SubmitRows(const std::vector<uint32_t>& tokens, uint32_t position) {
+    std::vector<backend::StepRow> rows;
+    for (const uint32_t token : tokens) rows.push_back({token, position++, 0, backend::kHere});
+    return SubmitStep(rows, {});
   }
   // The tokens of the steps and rounds that are in flight, until they are over or one has not run.
   StatusOr<std::vector<uint32_t>> Land() {
@@ -67,6 +61,24 @@ class Alone {
   backend::Context& context() { return *context_; }
 
  private:
+  Status SubmitStep(const std::vector<backend::StepRow>& rows, absl::Span<const backend::Lease> leases) {
+    const backend::StepSequence sequence = {absl::MakeConstSpan(&cache_, 1)};
+    const uint32_t logit_row = static_cast<uint32_t>(rows.size()) - 1;
+    backend::Choice choice;
+    choice.choose = true;
+    choice.read = false;
+    choice.temperature = 1;
+    choice.seed = 9;
+    choice.position = rows.back().position + 1;
+    backend::Step step;
+    step.rows = rows;
+    step.sequences = absl::MakeConstSpan(&sequence, 1);
+    step.logit_rows = absl::MakeConstSpan(&logit_row, 1);
+    step.choices = absl::MakeConstSpan(&choice, 1);
+    step.leases = leases;
+    return context_->Submit(step);
+  }
+
   std::unique_ptr<backend::Context> context_;
   std::vector<uint32_t> pages_;
   backend::StepCache cache_;
@@ -311,4 +323,98 @@ TEST(logits_under_rounds_are_right_or_gone) {
   }
   std::printf("# %d right, %d gone\n", right, gone);
   CHECK_GE(right, 1);
+}
+
+// The kernel leaves in the midst of a round for another context's packets, and goes on behind them.
+TEST(rounds_go_on_behind_others_packets) {
+  std::vector<std::string> devices = {"sim:gfx950", "sim:gfx942", "sim:gfx942x2", "sim:gfx950x4"};
+  if (const char* device = std::getenv("MAINARCH_TEST_DEVICE")) devices = {device};
+  for (const std::string& device : devices) {
+    const auto model = Load({"L3", "bf16", 1}, device);
+    CHECK_OK(model);
+    auto stays = Alone::Create(**model), passes = Alone::Create(**model, ResidentMode::kOff);
+    CHECK_OK(stays);
+    CHECK_OK(passes);
+    backend::Lease lease;
+    lease.rounds = 31;
+    CHECK_OK((*stays)->Submit(65, 0, false, {lease}));
+    const auto all = (*stays)->Land();
+    CHECK_OK(all);
+    CHECK_EQ(all->size(), 32u);
+    CHECK_EQ((*stays)->context().resident_counts().pauses, 0u);
+    size_t ran = 0;
+    const int turns = Full() ? 200 : 12;
+    for (int turn = 0; turn < turns; ++turn) {
+      CHECK_OK((*stays)->Submit(65, 0, false, {lease}));
+      for (const int64_t until = NowNs() + turn % 5 * 300'000; NowNs() < until;) {
+      }
+      // Two: the second one may find it in the midst again, when it has been resumed.
+      std::vector<uint32_t> got;
+      for (uint32_t step = 0; step < 2; ++step) {
+        CHECK_OK((*passes)->Submit(step == 0 ? 65 : (*all)[0], step, false, {}));
+        const auto token = (*passes)->Land();
+        CHECK_OK(token);
+        CHECK(*token == std::vector<uint32_t>(1, (*all)[step]));
+        const auto ended = (*stays)->context().Poll(0);
+        CHECK_OK(ended);
+        if (*ended && !(*stays)->context().left_out()) got.push_back((*stays)->context().Chosen(0).value_or(UINT32_MAX));
+      }
+      const auto rest = (*stays)->Land();
+      CHECK_OK(rest);
+      got.insert(got.end(), rest->begin(), rest->end());
+      CHECK_GE(got.size(), 1u);
+      CHECK_LE(got.size(), all->size());
+      CHECK(std::equal(got.begin(), got.end(), all->begin()));
+      ran += got.size();
+    }
+    const backend::ResidentCounts counts = (*stays)->context().resident_counts();
+    std::printf("# %s: %d rounds of %d commands, %d pauses\n", device.c_str(), static_cast<int>(ran), turns,
+                static_cast<int>(counts.pauses));
+    CHECK_GE(counts.pauses, 1u);
+  }
+}
+
+// Two threads, an engine each: what each gets is what it gets alone.
+TEST(engines_at_once_do_not_disturb_each_other) {
+  for (const char* device : {"sim:gfx950", "sim:gfx942x2"}) {
+    const auto model = Load({"L3", "bf16", 1}, device);
+    CHECK_OK(model);
+    const auto want = Generate(*model, ResidentMode::kOff, 3, false);
+    CHECK_OK(want);
+    StatusOr<Result> resident = Error(Code::kInternal, "not run"), packets = resident;
+    std::thread other([&] { packets = Generate(*model, ResidentMode::kOff, 3, false); });
+    resident = Generate(*model, ResidentMode::kOn, 3, false);
+    other.join();
+    CHECK_OK(resident);
+    CHECK_OK(packets);
+    CHECK(resident->tokens == want->tokens);
+    CHECK(packets->tokens == want->tokens);
+    std::printf("# %s: %d pauses, %d launches in %d steps\n", device,
+                static_cast<int>(resident->info.resident.pauses), static_cast<int>(resident->info.resident.launches),
+                static_cast<int>(resident->info.steps));
+  }
+}
+
+// A step that is packets does not overtake this context's own step, which has paused for another's.
+TEST(own_packets_come_behind_a_paused_step) {
+  const auto model = Load({"L3", "bf16", 1}, "sim:gfx950x2");
+  CHECK_OK(model);
+  auto stays = Alone::Create(**model), passes = Alone::Create(**model, ResidentMode::kOff);
+  CHECK_OK(stays);
+  CHECK_OK(passes);
+  for (uint32_t turn = 0; turn < 10; ++turn) {
+    const uint32_t token = 65 + turn;
+    CHECK_OK((*stays)->Submit(token, 0, false, {}));
+    CHECK_OK((*passes)->Submit(token, 0, false, {}));
+    CHECK_OK((*stays)->SubmitRows(test::Prompt(20, 256), 1));
+    const auto first = (*passes)->Land();
+    CHECK_OK(first);
+    CHECK_OK((*passes)->SubmitRows(test::Prompt(20, 256), 1));
+    const auto second = (*passes)->Land();
+    CHECK_OK(second);
+    const auto both = (*stays)->Land();
+    CHECK_OK(both);
+    CHECK(*both == std::vector<uint32_t>({(*first)[0], (*second)[0]}));
+  }
+  std::printf("# %d pauses\n", static_cast<int>((*stays)->context().resident_counts().pauses));
 }

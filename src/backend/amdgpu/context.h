@@ -144,8 +144,11 @@ class AmdGpuContext : public backend::Context {
   // Busy: rounds behind the step polled last have written over its logits.
   Status CheckLogitsStand();
   void CountResident();
+  enum class Mutex { kTake, kHeld };  // the group's
   bool ReachedPoint(int32_t rank, const Awaited& awaited) const;
   Status WaitForPoint(int32_t rank, const Awaited& awaited, int64_t until) const;
+  Status ResumeResident(Mutex mutex) const;
+  Status AwaitOwnSteps();
 
   Status CheckStep(const backend::Step& step) const;
   // In context_caches.cc: lists of pages and slots, and inputs.
@@ -166,8 +169,9 @@ class AmdGpuContext : public backend::Context {
   Status SubmitRanks(Flight& flight, int32_t end);
   Status SubmitRank(int32_t rank, Flight& flight, int32_t end);
   // Out of line, so that bench/host-overhead finds it by name. Until every rank has come to its
-  // point: false after timeout_ns, if that is not negative; TimedOut when nothing moves any more.
-  [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns);
+  // point: false after timeout_ns, if that is not negative; TimedOut when nothing moves any more. A resident kernel
+  // that has paused is resumed, for which it takes the group's mutex, unless that is held.
+  [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns, Mutex mutex = Mutex::kTake);
   uint64_t PacketsTaken() const;
   Status Hung(const Awaited& awaited);
   // Of a step of the resident kernel: the GPU whose workgroups have met least often.
@@ -218,7 +222,7 @@ class AmdGpuContext : public backend::Context {
   PageTables tables_;
   std::array<Flight, kMostInFlight> flights_;
   std::unique_ptr<Resident> resident_;         // null: every step is packets
-  std::atomic<uint64_t> resident_steps_{0}, resident_launches_{0}, resident_late_{0}, resident_commands_{0};
+  std::atomic<uint64_t> resident_steps_{0}, resident_launches_{0}, resident_late_{0}, resident_commands_{0}, resident_pauses_{0};
   std::string resident_refusal_;               // why, where it was to be
   // Flights are numbered from 1: the last one sent, the last one that is over, and the one polled last.
   uint32_t sent_ = 0, landed_ = 0, seen_ = 0;

@@ -72,7 +72,7 @@ Status AmdGpuContext::AwaitBlock() {
   if (InFlight() == 0) return OkStatus();
   Flight& before = FlightOf(sent_);
   if (before.polled > 0 || before.rounds % 2 != 0) return OkStatus();
-  const auto begun = Wait(before.awaited, -1);
+  const auto begun = Wait(before.awaited, -1, Mutex::kHeld);
   return begun.ok() ? OkStatus() : model_->gpus().Fail(begun.status());
 }
 

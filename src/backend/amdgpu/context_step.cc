@@ -146,7 +146,7 @@ Status AmdGpuContext::ChangeTables(const Step& step, bool resident) {
     const Resident::Work beside = {kernels::kBeside, 1, {}};
     const Status sent = resident ? SubmitResident(TablesList(), beside, &awaited) : SubmitTables(&awaited);
     if (!sent.ok()) return gpus.Fail(sent);
-    const auto read = Wait(awaited, -1);
+    const auto read = Wait(awaited, -1, Mutex::kHeld);
     if (!read.ok()) return gpus.Fail(read.status());
   }
   return OkStatus();
@@ -198,7 +198,8 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   const bool resident = RunsResident(step.rows.size(), end);
-  RETURN_IF_ERROR(gpus.Settle(gpus.Claim(resident ? resident_.get() : nullptr)));
+  if (!resident) RETURN_IF_ERROR(gpus.Settle(AwaitOwnSteps()));
+  RETURN_IF_ERROR(gpus.Settle(gpus.Claim(resident ? resident_.get() : nullptr, resident_.get())));
   RETURN_IF_ERROR(ChangeTables(step, resident));
   RETURN_IF_ERROR(AwaitBlock());
   Flight& flight = FlightOf(++sent_);
@@ -303,7 +304,7 @@ backend::StepCounts AmdGpuContext::counts() const {
 // A GPU whose peer has died waits for it in its all-reduce: so each is asked now and then. They are
 // hung when none has taken a packet for as long as a deadline is; steps of other contexts may be in
 // front of ours.
-StatusOr<bool> AmdGpuContext::Wait(Awaited& awaited, int64_t timeout_ns) {
+StatusOr<bool> AmdGpuContext::Wait(Awaited& awaited, int64_t timeout_ns, Mutex mutex) {
   Gpus& gpus = model_->gpus();
   int64_t now = NowNs();
   const int64_t until = timeout_ns < 0 ? INT64_MAX : now + std::min(timeout_ns, INT64_MAX / 2);
@@ -316,6 +317,7 @@ StatusOr<bool> AmdGpuContext::Wait(Awaited& awaited, int64_t timeout_ns) {
       reached = status.ok();
     }
     RETURN_IF_ERROR(gpus.Health());
+    RETURN_IF_ERROR(ResumeResident(mutex));
     if (reached || ReachedPoint(r, awaited)) {
       ++r;
       continue;

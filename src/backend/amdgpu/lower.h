@@ -31,6 +31,7 @@ struct Launch {
   int32_t op = -1;            // of the Program; -1: the step's beginning
   When when = When::kAlways;  // kRaces: a row is drawn that is not chosen at once
   bool beside = false;        // needs nothing of the launch before, and may run beside it
+  bool together = false;      // no rank ends it before all have begun it
   // What workgroup n reads whatever came before: weights, so many bytes from reads + n * reads_stride on.
   uint64_t reads = 0;
   uint64_t reads_stride = 0;
