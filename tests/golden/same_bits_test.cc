@@ -110,8 +110,8 @@ TEST(fast_is_exact_where_it_could_not_win) {
 }
 
 TEST(long_context_splits_change_no_bit) {
-  // More than one attention split (512 tokens), and the two ways of walking them; with bf16 activations, where there is a
-  // matrix unit, by that, for heads of 64. Four ranks share T2's two KV heads.
+  // More than one attention split (512 tokens), and the two ways of walking them; also with bf16 activations and heads of
+  // 64. Four ranks share T2's two KV heads.
   const std::vector<uint32_t> tokens = Prompt(1500, 512);
   for (size_t turn = 0; turn < 8; ++turn) {
     const bool fast = turn >= 4;

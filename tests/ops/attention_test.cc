@@ -13,7 +13,6 @@
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
 #include "kernels/quant/kv_fp4.h"
-#include "support/plain_tiles.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -188,33 +187,15 @@ std::vector<std::vector<float>> Attend(const cpu::Kernels& kernels, const Cache&
   return out;
 }
 
-// All targets, and what attends by tiles: the matrix unit, where there is one and it may be used, and the plain one.
-std::vector<const cpu::Kernels*> Attending() {
-  static std::vector<cpu::Kernels> tiles;
-  std::vector<const cpu::Kernels*> out = cpu::UsableKernels();
-  tiles.clear();
-  tiles.reserve(2);
-  const cpu::Kernels* const plain = test::PlainTileKernels(*out.back());
-  for (const cpu::Kernels* kernels : {out.front(), plain}) {
-    if (kernels->attend_tiles == nullptr || (kernels->may_round != nullptr && !kernels->may_round())) continue;
-    tiles.push_back(*kernels);
-    tiles.back().attend = kernels->attend_tiles;
-    out.push_back(&tiles.back());
-  }
-  return out;
-}
-bool IsSlow(const cpu::Kernels& kernels) { return std::string(kernels.name) == "plain tiles"; }
-
 }  // namespace
 
 TEST(attention_matches_fp64_and_queries_do_not_mix) {
   std::mt19937 rng(1);
   std::normal_distribution<float> normal;
-  for (const cpu::Kernels* kernels : Attending()) {
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
     for (KvFormat format : kFormats) {
       for (int32_t dim : {16, 32, 48, 64, 96, 128, 192, 208, 256}) {
         if (!Holds(format, dim, dim)) continue;
-        if (IsSlow(*kernels) && (dim % 64 != 0 || dim > 128)) continue;
         for (int64_t tokens : {1, 16, 17, 511, 512, 513, 1100}) {
           Cache cache(format, dim, dim, tokens);
           for (int64_t t = 0; t < tokens; ++t) cache.Append(*kernels, &rng);
@@ -246,11 +227,10 @@ TEST(attention_matches_fp64_and_queries_do_not_mix) {
 TEST(attention_with_extras_matches_fp64) {
   std::mt19937 rng(2);
   std::normal_distribution<float> normal;
-  for (const cpu::Kernels* kernels : Attending()) {
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
     for (KvFormat format : kFormats) {
       for (const auto& [key_dim, value_dim] : {std::pair{64, 128}, {192, 128}, {48, 16}}) {
         if (!Holds(format, key_dim, value_dim)) continue;
-        if (IsSlow(*kernels) && key_dim != 64) continue;
         Cache cache(format, key_dim, value_dim, 1100);
         for (int t = 0; t < 1100; ++t) cache.Append(*kernels, &rng);
         std::vector<float> gate(static_cast<size_t>(value_dim));
@@ -387,10 +367,7 @@ constexpr int64_t kMost = 1'000'000;
 TEST(a_million_tokens_match_fp64) {
   std::mt19937 rng(5);
   std::normal_distribution<float> normal;
-  const std::vector<const cpu::Kernels*> all = Attending();
-  const cpu::Kernels& kernels = *all.front();
-  // Tiles of the matrix unit, where there is one: the plain ones would take minutes.
-  const cpu::Kernels& tiles = all.size() > 2 && !IsSlow(*all[all.size() - 2]) ? *all[all.size() - 2] : kernels;
+  const cpu::Kernels& kernels = *cpu::UsableKernels().front();
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kK8V4, KvFormat::kFp4}) {
     const LongCache cache(kernels, format, 64, kMost, &rng);
     const std::vector<int64_t> visible = {kMost,  1,      17,           512,
@@ -401,7 +378,7 @@ TEST(a_million_tokens_match_fp64) {
       for (float& x : one) x = normal(rng) / 3;
       q.push_back(one);
     }
-    const auto got = AttendLong(kernels, cache, q, visible), by_tiles = AttendLong(tiles, cache, q, visible);
+    const auto got = AttendLong(kernels, cache, q, visible);
     for (size_t i = 0; i < q.size(); ++i) {
       std::vector<double> sums(64), score(static_cast<size_t>(visible[i]));
       double largest = -INFINITY, total = 0;
@@ -416,10 +393,7 @@ TEST(a_million_tokens_match_fp64) {
         // (What weighs nothing at all is left out.)
         for (int32_t d = 0; p > 1e-14 && d < 64; ++d) sums[static_cast<size_t>(d)] += p * cache.Element(t, true, d);
       }
-      for (size_t d = 0; d < 64; ++d) {
-        CHECK_LE(std::fabs(double{got[i][d]} - sums[d] / total), 2e-5);
-        CHECK_LE(std::fabs(double{by_tiles[i][d]} - sums[d] / total), 2e-5);
-      }
+      for (size_t d = 0; d < 64; ++d) CHECK_LE(std::fabs(double{got[i][d]} - sums[d] / total), 2e-5);
     }
   }
 }

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "backend/cpu/kernels/attend_tiles.h"
 #include "backend/cpu/kernels/tiles_groups.h"
 #include "backend/cpu/kernels/tiles_int8.h"
 
@@ -112,13 +111,6 @@ class PlainTiles {
 };
 
 void (*others_int8)(const cpu::MatmulArgs&) = nullptr;  // for what goes by vectors
-void (*others_attend)(const cpu::AttendArgs&) = nullptr;
-
-void Attend(const cpu::AttendArgs& args) {
-  if (!cpu::portable::TilesAttend(args.kv)) return others_attend(args);
-  PlainTiles unit;
-  cpu::portable::TileAttend(unit, args);
-}
 
 void Matmul(const cpu::MatmulArgs& args) {
   PlainTiles unit;
@@ -151,9 +143,7 @@ const cpu::Kernels* PlainTileKernels(const cpu::Kernels& others) {
   kernels.experts_down_bf16 = ExpertsDown;
   kernels.to_bf16 = ToBF16;
   kernels.matmul_int8 = MatmulInt8;
-  kernels.attend_tiles = Attend;
   others_int8 = others.matmul_int8;
-  others_attend = others.attend;
   kernels.may_round = nullptr;
   return &kernels;
 }

@@ -223,8 +223,6 @@ struct Kernels {
   void (*matmul)(const MatmulArgs&);
   void (*experts_down)(const ExpertsDownArgs&);
   void (*attend)(const AttendArgs&);
-  // The same on a matrix unit, as exact (kernels/attend_tiles.h), where may_round has been asked; null: there is none.
-  void (*attend_tiles)(const AttendArgs&);
   // Adds one split's part to a query's running state, in order of the splits. max_sum starts as
   // {-inf, 0}.
   void (*merge_split)(const float* part, const float* part_max_sum, int32_t value_dim, float* out,

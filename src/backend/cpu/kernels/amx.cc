@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The target "amx": avx512_bf16, but that products with bf16 activations, those of many rows of 8 bits, and attention
-// beside either, run on AMX (AMX-TILE, AMX-BF16, AMX-INT8: Intel from Sapphire Rapids on), through tiles.h, tiles_groups.h,
-// tiles_int8.h and attend_tiles.h; but products of few rows, which vectors multiply as fast as memory gives it
-// (tiles_few.h).
+// The target "amx": avx512_bf16, but that products with bf16 activations, and those of many rows of 8 bits, run
+// on AMX (AMX-TILE, AMX-BF16, AMX-INT8: Intel from Sapphire Rapids on), through tiles.h, tiles_groups.h and
+// tiles_int8.h; but those of few rows, which vectors multiply as fast as memory gives it (tiles_few.h).
 //
 // Tiles are state of a thread that the kernel keeps only for processes that have asked for it, once
 // for all threads (arch_prctl(2), ARCH_REQ_XCOMP_PERM; Linux 5.16). It is asked for when an engine
@@ -13,7 +12,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "backend/cpu/kernels/attend_tiles.h"
 #include "backend/cpu/kernels/table.h"
 #include "backend/cpu/kernels/tiles_few.h"
 #include "backend/cpu/kernels/tiles_groups.h"
@@ -141,12 +139,6 @@ void RunExpertsDownTiles(const ExpertsDownArgs& a) {
   TileExpertsDown(unit, Near(a));
 }
 
-void RunAttendTiles(const AttendArgs& a) {
-  if (!TilesAttend(a.kv)) return RunAttend(a);
-  Amx unit;
-  TileAttend(unit, a);
-}
-
 void RunMatmulInt8Tiles(const MatmulArgs& a) {
   if (a.rows >= kInt8TileRows && __atomic_load_n(&permitted, __ATOMIC_RELAXED)) {
     Amx unit;
@@ -158,7 +150,6 @@ void RunMatmulInt8Tiles(const MatmulArgs& a) {
 constexpr Kernels WithTiles() {
   Kernels kernels = kTable;
   kernels.name = "amx";
-  kernels.attend_tiles = RunAttendTiles;
   kernels.matmul = RunMatmulNear;
   kernels.experts_down = RunExpertsDownNear;
   kernels.experts_down_int8 = RunExpertsDownInt8Near;

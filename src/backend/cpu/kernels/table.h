@@ -16,7 +16,6 @@ static constexpr Kernels kTable = {
     .matmul = RunMatmul,
     .experts_down = RunExpertsDown,
     .attend = RunAttend,
-    .attend_tiles = nullptr,
     .merge_split = RunMergeSplit,
     .scale = RunScale,
     .kv_write = RunKvWrite,

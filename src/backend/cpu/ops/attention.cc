@@ -158,9 +158,7 @@ class AttendPrepare : public Attention {
 // One item: some units of the plan.
 class Attend : public Attention {
  public:
-  Attend(const backend::AttentionOp& op, Workspace* ws)
-      : Attention(op, ws),
-        attend_(ws->bf16 && ws->kernels.attend_tiles != nullptr ? ws->kernels.attend_tiles : ws->kernels.attend) {}
+  Attend(const backend::AttentionOp& op, Workspace* ws) : Attention(op, ws) {}
 
   uint32_t Open() override { return static_cast<uint32_t>(ws_.ranks / cache_.replicas) * plan_.items; }
 
@@ -223,8 +221,6 @@ class Attend : public Attention {
   void FillQueries(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t first,
                    uint32_t split, int worker, AttendArgs* args);
 
-  void (*const attend_)(const AttendArgs&);
-
   // A block of one split has nothing to merge it with.
   bool Alone(const AttendBlock& block) const {
     return block.splits == 1 && op_.sinks == backend::kNone;
@@ -245,7 +241,7 @@ void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, ui
     for (uint32_t split = split_begin; split < split_end; ++split) {
       FillCache(rank, block, kv_head, plan_.PieceOf(block, split), &args);
       FillQueries(rank, block, kv_head, first, split, worker, &args);
-      attend_(args);
+      ws_.kernels.attend(args);
       if (plan_.store_parts) continue;
       for (uint32_t i = 0; i < count; ++i) {
         const Query query = QueryAt(rank, block, kv_head, first + i);

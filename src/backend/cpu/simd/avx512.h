@@ -124,16 +124,14 @@ static inline DecodeTables LoadTables(const uint8_t* fp8_high, const uint8_t* fp
 }
 
 // Pairs of columns as bf16: 16 rows of two.
-static inline void DecodeFp8Codes(__m512i code, const DecodeTables& t, __m512i w[2]) {
+static inline void DecodeFp8Words(const uint8_t* p, const DecodeTables& t, __m512i w[2]) {
+  const __m512i code = _mm512_loadu_si512(p);
   const __m512i low = _mm512_permutex2var_epi8(t.fp8_low[0], code, t.fp8_low[1]);
   __m512i high = _mm512_permutex2var_epi8(t.fp8_high[0], code, t.fp8_high[1]);
   high = _mm512_ternarylogic_epi64(high, code, _mm512_set1_epi8(static_cast<char>(0x80)),
                                    0xf8);  // high | (code & 0x80)
   w[0] = _mm512_unpacklo_epi8(low, high);
   w[1] = _mm512_unpackhi_epi8(low, high);
-}
-static inline void DecodeFp8Words(const uint8_t* p, const DecodeTables& t, __m512i w[2]) {
-  DecodeFp8Codes(_mm512_loadu_si512(p), t, w);
 }
 static inline void DecodeFp4Words(const uint8_t* p, const DecodeTables& t, __m512i w[4]) {
   const __m512i codes = _mm512_loadu_si512(p);
