@@ -508,19 +508,22 @@ TEST(few_rows_by_vectors_have_the_bits_of_tiles) {
             in16.push_back(row.data());
           }
           std::vector<uint8_t> decoded(cpu::DecodedBytes(packed->panels.cols));
+          std::vector<float> floats(cpu::kMaxBlockRows * static_cast<size_t>(packed->panels.cols));
           Rows alone = MakeRows(kRows, kOut + 64);
           cpu::MatmulArgs args = {packed->panels, 0, packed->plan.panels, nullptr, nullptr, 1, cpu::Epilogue::kStore};
           for (size_t r = 0; r < kRows; ++r) {
             args.x16 = &in16[r];
             args.out = &alone.out[r];
+            args.floats = r % 3 == 0 ? nullptr : floats.data();
             kernels->matmul_bf16(args);
           }
-          for (const size_t count : {size_t{2}, size_t{7}, size_t{12}, kRows}) {
+          for (const size_t count : {size_t{2}, size_t{3}, size_t{4}, size_t{7}, size_t{12}, kRows}) {
             Rows y = MakeRows(count, kOut + 64);
             args.rows = static_cast<int64_t>(count);
             args.x16 = in16.data();
             args.out = y.out.data();
             args.decoded = decoded.data();
+            args.floats = count <= cpu::kMaxBlockRows ? floats.data() : nullptr;
             kernels->matmul_bf16(args);
             for (size_t r = 0; r < count; ++r) CHECK(std::memcmp(y.data[r].data(), alone.data[r].data(), kOut * sizeof(float)) == 0);
           }

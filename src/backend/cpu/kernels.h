@@ -118,6 +118,8 @@ struct MatmulArgs {
   // Bytes ahead of what is read that are fetched; 0: as much as is read at a time, and of one row of bf16 nothing.
   // Processors differ in what of a stream they fetch by themselves.
   size_t near = 0;
+  // For matmul_bf16, if rows <= kMaxBlockRows: room for as many rows of w.cols floats, or null, which may be slower.
+  float* floats = nullptr;
 };
 // Of Intel's, whose own fetching stops at 4 KiB: measured (CHANGELOG), one row of bf16 reads 1.3 to 1.4 times as fast.
 inline constexpr size_t kNearBytes = 4096;

@@ -145,7 +145,13 @@ void Workspace::RunGroup(const RankWeight& own, size_t group, int64_t begin, int
   args.decoded = scratch->decoded;
   args.columns = columns;
   auto run = kernels.matmul;
-  if (rounded && bf16 && HasBF16Dot(args.w.format)) run = kernels.matmul_bf16;
+  if (rounded && bf16 && HasBF16Dot(args.w.format)) {
+    run = kernels.matmul_bf16;
+    if (rows <= kMaxBlockRows && kernels.by_columns != nullptr) {
+      args.floats = scratch->columns;
+      scratch->columns_tag = 0;
+    }
+  }
   if (rounded && RunsInt8(args.w)) run = kernels.matmul_int8;
   if (own.ready.load(std::memory_order_acquire)) {
     args.panel_begin = begin;

@@ -127,7 +127,7 @@ void RunToBF16Flushed(const float* x, uint16_t* out, int64_t n) {
 
 void RunMatmulTiles(const MatmulArgs& a) {
   const Flushing flushing;
-  if (a.rows <= FewRows(a.w.format)) return MatmulFew(Near(a));
+  if (a.floats != nullptr && a.rows <= FewRows(a.w.format)) return MatmulFew(Near(a));
   Amx unit;
   TileMatmul(unit, Near(a));
 }

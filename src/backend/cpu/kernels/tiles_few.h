@@ -30,9 +30,16 @@ class Flushing {
   uint32_t before_ = 0;
 };
 
-template <class F>
+static inline void PairAt(const uint16_t* x, V* columns) { PairsToF32(SetPair(x), columns); }
+static inline void PairAt(const float* x, V* columns) {
+  columns[0] = Set(x[0]);
+  columns[1] = Set(x[1]);
+}
+
+// XType: bf16, or such values as floats, which take no unpacking.
+template <class F, class XType>
 struct TileOrder : F {
-  using X = uint16_t;
+  using X = XType;
   static constexpr bool kPieces = true;
   template <int MR>
   static constexpr bool kApart = false;
@@ -40,7 +47,7 @@ struct TileOrder : F {
 
   // Columns [k, end) of a tile: sum[p * MR + m], and where the format has addends the rows' own, xsum[m].
   template <int MR, int NP>
-  static inline __attribute__((always_inline)) void Tile(const uint8_t* const* panel, const uint16_t* const* x, int64_t k,
+  static inline __attribute__((always_inline)) void Tile(const uint8_t* const* panel, const X* const* x, int64_t k,
                                                          int64_t end, const DecodeTables& tables, size_t ahead, V* sum,
                                                          V* xsum) {
     V acc[NP * MR][2], xacc[MR][2];
@@ -49,7 +56,7 @@ struct TileOrder : F {
     for (; k < end; k += F::kCols) {
       V column[MR][F::kCols];
       MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
-        MAINARCH_UNROLL for (int c = 0; c < F::kCols; c += 2) PairsToF32(SetPair(x[m] + k + c), column[m] + c);
+        MAINARCH_UNROLL for (int c = 0; c < F::kCols; c += 2) PairAt(x[m] + k + c, column[m] + c);
       }
       MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
         V w[F::kCols];
@@ -71,7 +78,7 @@ struct TileOrder : F {
   // DotPart of matmul.h, part `part`.
   template <int MR, int NP>
   static inline __attribute__((always_inline)) void Part(const Panels& w, const uint8_t* const* panel,
-                                                         const uint8_t* const* scales, const uint16_t* const* x, int part,
+                                                         const uint8_t* const* scales, const X* const* x, int part,
                                                          const Ahead& ahead, V* sum) {
     const DecodeTables tables = TablesOf<F>();
     const int64_t k1 = w.bounds[part + 1];
@@ -113,34 +120,41 @@ inline int64_t FewRows(PanelFormat format) {
   }
 }
 
-template <class Run>
+template <class X, class Run>
 void WithFewFormat(PanelFormat format, const Run& run) {
   switch (format) {
     case PanelFormat::kFp8:
-      return run.template operator()<TileOrder<FormatFp8>>();
+      return run.template operator()<TileOrder<FormatFp8, X>>();
     case PanelFormat::kMxfp4:
-      return run.template operator()<TileOrder<FormatMxfp4>>();
+      return run.template operator()<TileOrder<FormatMxfp4, X>>();
     default:
-      return WithBlockFormat(format, [&]<class F>() { run.template operator()<TileOrder<F>>(); });
+      return WithBlockFormat(format, [&]<class F>() { run.template operator()<TileOrder<F, X>>(); });
   }
 }
 
+// With a.floats.
 void MatmulFew(const MatmulArgs& a) {
-  WithFewFormat(a.w.format, [&]<class M>() {
+  const float* x[kMaxBlockRows];
+  for (int64_t row = 0; row < a.rows; ++row) {
+    float* to = a.floats + row * a.w.cols;
+    x[row] = to;
+    RunLoadBF16(reinterpret_cast<const uint8_t*>(a.x16[row]), to, a.w.cols);
+  }
+  WithFewFormat<float>(a.w.format, [&]<class M>() {
     const DecodeTables tables = TablesOf<M>();
     int64_t panel = a.panel_begin;
     if (a.rows > 1) {
-      PanelsFrom<M, 2, 2, Rest::kOneByOne>(a, a.x16, &panel, tables);
-      return PanelsFrom<M, 2, 1, Rest::kOneByOne>(a, a.x16, &panel, tables);
+      PanelsFrom<M, 2, 2, Rest::kOneByOne>(a, x, &panel, tables);
+      return PanelsFrom<M, 2, 1, Rest::kOneByOne>(a, x, &panel, tables);
     }
-    PanelsFrom<M, 1, 4, Rest::kOneByOne>(a, a.x16, &panel, tables);
-    if (a.epilogue == Epilogue::kGateUp) PanelsFrom<M, 1, 2, Rest::kOneByOne>(a, a.x16, &panel, tables);
-    PanelsFrom<M, 1, 1, Rest::kOneByOne>(a, a.x16, &panel, tables);
+    PanelsFrom<M, 1, 4, Rest::kOneByOne>(a, x, &panel, tables);
+    if (a.epilogue == Epilogue::kGateUp) PanelsFrom<M, 1, 2, Rest::kOneByOne>(a, x, &panel, tables);
+    PanelsFrom<M, 1, 1, Rest::kOneByOne>(a, x, &panel, tables);
   });
 }
 
 void ExpertsDownFew(const ExpertsDownArgs& a) {
-  WithFewFormat(a.experts[a.active[0]].format, [&]<class M>() { ExpertsDown<M>(a, a.act16); });
+  WithFewFormat<uint16_t>(a.experts[a.active[0]].format, [&]<class M>() { ExpertsDown<M>(a, a.act16); });
 }
 
 }  // namespace
