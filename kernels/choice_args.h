@@ -104,7 +104,7 @@ struct ChooseArgs {
   Address<const uint32_t> step;
   Address<const float> logits;            // [2][max_rows, share_stride], this rank's share
   Address<float> host_logits;             // [2][max_rows, vocab_stride]
-  Address<ChoiceResult> results;          // [2][max_rows], in host memory, zeroes before the step
+  Address<ChoiceResult> results;          // [kResultSlots][max_rows], in host memory, zeroes before the step
   Address<uint64_t> teams;                // [kRaceTeams, kRaceTeamWords], zeroed once
   Address<RaceField> fields;              // [slots]
   Address<uint64_t> races;                // [slots, ceil(vocab / kChoiceChunk), kRacerWords], zeroed once

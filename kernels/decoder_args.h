@@ -35,8 +35,13 @@ constexpr uint32_t Parity(uint32_t index) { return index & 1; }
 // (the last one: the first row of the half that the source's tap is read from), sequences: their
 // number and [sequences] {first row, rows}, states [caches of slots][2][rows] uint32 where the
 // Program has such caches (before and after a row, kNoSlot: none), choices [logit_rows] ChoiceRow
-// with their edits and counts, each at the offset (in words, from the start of the block) that the
-// header says; behind that, only in the host's copy, changes [changes] PageChange.
+// with their edits and counts, LeaseHead and [rows] LeaseRow with their stop tokens where the step has
+// rounds, each at the offset (in words, from the start of the block) that the header says; behind
+// that, only in the host's copy, changes [changes] PageChange.
+//
+// Rounds: the same launches again, for the token behind. The GPU makes the next round's block out of
+// this one's (StepBegin), and takes from the host only the word that none is wanted any more. Logit row
+// i is row i's, and all that is asked of it is a token.
 //
 // Page tables lie behind the block in the GPU's own memory and stay from step to step: a step
 // brings what has changed.
@@ -55,9 +60,28 @@ struct StepHeader {
   uint32_t inputs_at = 0;  // of the rows of the source's tap, where there are any
   uint32_t sequences_at = 0;
   uint32_t states_at = 0;
-  uint32_t reserved[2] = {};
+  uint32_t rounds = 0;    // behind this one; or kNoRound: this one is none, they ended with the one before
+  uint32_t lease_at = 0;  // of a step with rounds: a LeaseHead
 };
 static_assert(sizeof(StepHeader) == 64);
+inline constexpr uint32_t kNoRound = 0xffffffff;
+
+// Rounds behind a step, at most.
+inline constexpr uint32_t kMostRounds = 31;
+// What the host reads of a round lies until so many others have been begun.
+inline constexpr uint32_t kResultSlots = 64;
+
+struct LeaseHead {
+  uint32_t number = 0;  // what the host writes to `recall` to end it
+  uint32_t reserved[3] = {};
+};
+static_assert(sizeof(LeaseHead) == 16);
+struct LeaseRow {
+  uint32_t rounds = 0;  // it may go on for; a row that does not go on runs its last token again
+  uint32_t stops_at = 0, stops = 0;  // tokens behind which it does not
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(LeaseRow) == 16);
 
 inline constexpr uint32_t kHere = 0xffffffff;
 struct StepRow {
@@ -86,10 +110,17 @@ static_assert(sizeof(PageChange) == 8);
 struct StepBeginArgs {
   Address<const uint32_t> from;  // host memory: the blocks of even and of odd steps
   Address<uint32_t> to;          // the step block, and behind it the page tables
-  uint32_t block_words = 0;      // from the block of even steps to that of odd ones
-  uint32_t reserved = 0;
+  uint32_t block_words = 0;      // from the block of even steps to that of odd ones; a multiple of 4, not 0
+  uint32_t max_rows = 0;         // of `tokens`
+  // Rounds, which a step has only where a resident kernel runs it. Every GPU's [2][max_rows] TaggedToken, and
+  // behind them [2]: whether there is a round, as the first rank says a round ahead, so that none begins one
+  // without the others.
+  Address<uint64_t> tokens[kMaxRanks];
+  Address<const uint32_t> recall;  // host memory
+  uint32_t rank = 0, ranks = 0;
 };
-static_assert(sizeof(StepBeginArgs) == 24);
+static_assert(sizeof(StepBeginArgs) == 104);
+inline constexpr uint32_t kEndOfLease = 0, kGoOn = 1;  // what it says
 
 // tables[at] = page for each change: those that are more than a step's block holds.
 struct StepTablesArgs {

@@ -121,6 +121,8 @@ type Statistics struct {
 	ResidentSteps    uint64 // that a resident kernel ran
 	ResidentLaunches uint64 // of that kernel on a GPU
 	ResidentLate     uint64 // steps that it waited for, as the host was not there yet
+	ResidentCommands uint64 // that the host gave it: a step, and those that it runs behind it by itself
+	ResidentPauses   uint64 // times that it left in the midst of a step, for others' work on its GPUs
 }
 
 // Engine is KV cache and scheduler over one model; it steps.
@@ -430,6 +432,8 @@ func (e *Engine) Statistics() (Statistics, error) {
 		ResidentSteps:    uint64(raw.resident_steps),
 		ResidentLaunches: uint64(raw.resident_launches),
 		ResidentLate:     uint64(raw.resident_late),
+		ResidentCommands: uint64(raw.resident_commands),
+		ResidentPauses:   uint64(raw.resident_pauses),
 	}
 	for i := range out.DraftsAt {
 		out.DraftsAt[i] = uint64(raw.drafts_at[i])

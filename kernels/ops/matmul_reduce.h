@@ -22,12 +22,18 @@ struct MatmulReduce {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     Product::Run(args.product, worker, workers, arena);
+    // What nobody writes before this workgroup is counted, while its own sums are on their way: of the first row of
+    // its chunk, where it is most often the last, and all that is wanted.
+    const Args again = ReadArgumentsAgain<Args>();
+    const StepView step(again.product.step);
+    const uint32_t rows = step.rows(), epoch = EpochOf(again.reduce, step);
+    const uint32_t own = FirstChunkOf(again, worker);
+    const ReduceUnit own_unit(again.reduce, own);
+    const RowPiece own_residual = ResidualOf(again.reduce, own_unit);
+    const RowPiece own_weights = WeightsOf(again.reduce, own_unit, own);
     uint64_t last = LastOf(worker, workers, arena);
     if (last != 0) {
       FenceAcquire<Scope::kDevice>();
-      const Args again = ReadArgumentsAgain<Args>();
-      const StepView step(again.product.step);
-      const uint32_t rows = step.rows(), epoch = EpochOf(again.reduce, step);
       if (again.reduce.ranks > 1) {
         ForEachUnit(last, rows, again.reduce.chunks, [&](uint32_t t) {
           const ReduceArgs push = ReadArgumentsAgain<Args>().reduce;
@@ -37,7 +43,9 @@ struct MatmulReduce {
       ForEachUnit(last, rows, again.reduce.chunks, [&](uint32_t t) {
         const ReduceArgs sum = ReadArgumentsAgain<Args>().reduce;
         const ReduceUnit unit(sum, t);
-        const RowPiece residual = ResidualOf(sum, unit), weights = WeightsOf(sum, unit, t);
+        const bool asked = t == own;
+        const RowPiece residual = asked ? own_residual : ResidualOf(sum, unit);
+        const RowPiece weights = asked ? own_weights : WeightsOf(sum, unit, t);
         const RowPiece all = sum.ranks > 1 ? Reduce::Sum(sum, unit, epoch) : PartialOf(sum, unit);
         StoreSum(ReadArgumentsAgain<Args>().reduce, unit, t, residual, weights, all, arena);
       });
@@ -46,6 +54,12 @@ struct MatmulReduce {
   }
 
  private:
+  // Of the first unit of a workgroup that has any.
+  DEVICE static uint32_t FirstChunkOf(const Args& args, uint32_t worker) {
+    const uint32_t splits = args.product.splits, chunks = args.reduce.chunks;
+    return Min((worker >> __builtin_ctz(splits)) / kChunkTiles, chunks - 1);
+  }
+
   // f(t) of every row's unit of the chunks whose bit is set.
   template <class F>
   DEVICE static void ForEachUnit(uint64_t chunks_of, uint32_t rows, uint32_t chunks, F f) {

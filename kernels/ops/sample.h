@@ -47,13 +47,17 @@ struct ChoicePlaces {
   DEVICE uint32_t Place(uint32_t row, uint32_t index) const {
     return Parity(index) * args.max_rows + row;
   }
+  DEVICE uint32_t ResultPlace(uint32_t row, uint32_t index) const {
+    return index % kResultSlots * args.max_rows + row;
+  }
   // One lane: the row's token, or kNoToken, to the host and to every GPU.
   DEVICE void Choose(uint32_t row, uint32_t index, uint32_t token) const {
     const uint32_t at = Place(row, index);
     for (uint32_t r = 0; r < args.ranks; ++r) TellToken(At(args.tokens[r]) + at, index, token);
     if (token == kNoToken) return;
-    At(args.results)[at].token = token;
-    At(args.results)[at].chosen = 1;
+    const Global<ChoiceResult> result = At(args.results) + ResultPlace(row, index);
+    result->token = token;
+    result->chosen = 1;
   }
 };
 

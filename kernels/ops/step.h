@@ -93,13 +93,86 @@ struct StepBegin {
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t, Arena) {
     if (worker != 0) return;
     const Global<uint32_t> to = At(args.to);
-    const uint32_t index = to[3] + 1;
+    const uint32_t index = to[3] + 1, rounds = to[14];
     Barrier();  // it is overwritten now
-    const Global<const uint32_t> from = At(args.from) + Parity(index) * args.block_words;
-    const uint32_t quads = from[7] / 4;
-    for (uint32_t i = ThreadId(); i < quads; i += kThreads) Store16(to, i, Load16(from, i));
-    ChangePages(reinterpret_cast<Global<const u32x2>>(from + from[9]), from[10], to + from[6], 0,
-                1);
+    if (rounds == 0 || rounds == kNoRound) {
+      const Global<const uint32_t> from = At(args.from) + Parity(index) * args.block_words;
+      // Host memory is far: what most blocks are is asked for with the header, which says how long they are.
+      const uint32_t lane = Min(ThreadId(), args.block_words / 4 - 1);
+      const u32x4 own = Load16(from, lane), b = Load16(from, 1), c = Load16(from, 2), d = Load16(from, 3);
+      const uint32_t quads = b[3] / 4;
+      if (ThreadId() < quads) Store16(to, ThreadId(), own);
+      for (uint32_t i = ThreadId() + kThreads; i < quads; i += kThreads) Store16(to, i, Load16(from, i));
+      ChangePages(reinterpret_cast<Global<const u32x2>>(from + c[1]), c[2], to + b[2], 0, 1);
+      if (d[2] != 0) TellRound(args, from[d[3]], index + 1);
+    } else if (WaveId() == 0 && BeginRound(args, to, index, rounds) && rounds > 1) {
+      TellRound(args, to[to[15]], index + 1);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kRowWords = sizeof(StepRow) / 4;
+  static_assert(sizeof(LeaseRow) / 4 == kRowWords && sizeof(LeaseHead) / 4 == kRowWords);
+
+  DEVICE static Global<uint64_t> RoundSlot(Address<uint64_t> tokens, uint32_t max_rows, uint32_t index) {
+    return At(tokens) + 2 * max_rows + Parity(index);
+  }
+
+  // The first rank, to all: whether step `index` is a round.
+  DEVICE static void TellRound(const Args& args, uint32_t number, uint32_t index) {
+    if (args.rank != 0 || ThreadId() != 0) return;
+    const bool recalled = LoadFlag<Scope::kSystem>(At(args.recall)) == number;
+    for (uint32_t r = 0; r < args.ranks; ++r) {
+      TellToken(RoundSlot(args.tokens[r], args.max_rows, index), index, recalled ? kEndOfLease : kGoOn);
+    }
+  }
+
+  // What the step before has chosen becomes rows of this one, a lane a row. False: nobody goes on, or a row has
+  // no token, which the host must see to.
+  DEVICE static bool BeginRound(const Args& args, Global<uint32_t> to, uint32_t index, uint32_t rounds) {
+    const Global<uint64_t> tokens = At(args.tokens[args.rank]);
+    const uint32_t lane = LaneId(), before = index - 1;
+    const bool has_row = lane < to[0];
+    const Global<uint32_t> row = to + to[4] + lane * kRowWords;
+    const Global<uint32_t> lease = to + to[15] + (1 + lane) * kRowWords;
+    bool goes_on = false, lost = false;
+    uint32_t token = 0;
+    if (has_row) {
+      token = AwaitToken(tokens + Parity(before) * args.max_rows + lane, before);
+      lost = token == kNoToken;
+      goes_on = lease[0] > 0 && !lost && !IsIn(to + lease[1], lease[2], token);
+    }
+    const bool told = AwaitToken(RoundSlot(args.tokens[args.rank], args.max_rows, index), index) == kGoOn;
+    if (!told || Ballot(lost) != 0 || Ballot(goes_on) == 0) {
+      if (lane == 0) to[14] = kNoRound;
+      return false;
+    }
+    if (goes_on) {
+      row[0] = token;
+      ++row[1];
+      row[3] = kHere;
+      --lease[0];
+      ++reinterpret_cast<Global<ChoiceRow>>(to + to[8])[lane].position;
+    } else if (has_row) {
+      // The same again: what it writes is what is there.
+      const uint32_t from = row[3];
+      if (from != kHere) row[0] = AwaitToken(tokens + Parity(before - 1) * args.max_rows + from, before - 1);
+      row[3] = kHere;
+      lease[0] = 0;
+    }
+    const uint32_t splits = WaveMax(has_row ? row[1] / kSplitTokens + 1 : 0);
+    if (lane == 0) {
+      to[2] = splits;
+      to[3] = index;
+      to[14] = rounds - 1;
+    }
+    return true;
+  }
+
+  DEVICE static bool IsIn(Global<const uint32_t> tokens, uint32_t count, uint32_t token) {
+    bool found = false;
+    for (uint32_t i = 0; i < count; ++i) found |= tokens[i] == token;
+    return found;
   }
 };
 

@@ -171,6 +171,8 @@ mainarch_status mainarch_engine_statistics_get(const mainarch_engine* engine,
     statistics.resident_steps = now.resident.steps;
     statistics.resident_launches = now.resident.launches;
     statistics.resident_late = now.resident.late;
+    statistics.resident_commands = now.resident.commands;
+    statistics.resident_pauses = now.resident.pauses;
     RETURN_IF_ERROR(WriteInfo(statistics, out, "out"));
     return MAINARCH_OK;
   });

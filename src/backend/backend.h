@@ -123,6 +123,12 @@ struct Choice {
   const uint32_t* times = nullptr;       // [vocab]: of a counted token, 1 + times produced
 };
 
+// How far a row goes on by itself, and the tokens behind which it does not.
+struct Lease {
+  uint32_t rounds = 0;  // behind the step, at most
+  absl::Span<const uint32_t> stops[2];
+};
+
 // Rows of one sequence are adjacent and in ascending position. KV of all positions before a
 // sequence's first row is already in its pages; the step writes those of its own rows. What the
 // spans refer to must live until Submit returns.
@@ -134,6 +140,10 @@ struct Step {
   // Of each row, the row of the source's step polled last that InputOps take, or kCarriedInput, or
   // kOwnInput + row; empty: there are none.
   absl::Span<const uint32_t> inputs;
+  // Rounds: the step again, for the token that each row has chosen, at the position behind, until no row goes
+  // on; each ends like a step of its own. Logit row i is row i's, and chooses without reading; sequences' pages
+  // hold what all rounds write. One of each row; empty: there are no rounds. Context::granted says how many.
+  absl::Span<const Lease> leases;
 };
 
 struct LoadOptions {
@@ -204,6 +214,15 @@ struct ResidentCounts {
   uint64_t steps = 0;     // run by them
   uint64_t launches = 0;  // of the kernel: each is a hand-over by packet
   uint64_t late = 0;      // steps that the kernel had to wait for, because the host was not there yet
+  uint64_t commands = 0;  // that the host gave it: a step, with the rounds behind it
+  uint64_t pauses = 0;    // times that it left in the midst of a step, for others' packets
+};
+
+// Of a launch that a resident kernel ran: when the first workgroup was ready for it and when all were, which is
+// when it began, in microseconds of the GPU's clock.
+struct OpTimes {
+  double ready_us = 0, began_us = 0;
+  uint32_t stop_at = 0;  // the op before which the kernel leaves if it is asked at this one; 0: it does not look
 };
 
 class Context {
@@ -219,8 +238,17 @@ class Context {
   // of its rows, and the slots that it was to write, are undefined; all else is as it was. A step
   // submitted behind a failed one fails too.
   virtual StatusOr<bool> Poll(int64_t timeout_ns) = 0;
-  // 1, or 2: a step can then be submitted before the one before it has been polled.
+  // 1, or 2: a step can then be submitted before the one before it has been polled. A step with its rounds is
+  // one of them.
   virtual uint32_t max_in_flight() const { return 1; }
+  // Rounds that a step may have behind it, and those that the step submitted last was given: no more than its
+  // leases name.
+  virtual uint32_t max_rounds() const { return 0; }
+  virtual uint32_t granted() const { return 0; }
+  // Rounds that have not begun need not be run. They may end early for reasons of the context's own, too.
+  virtual void Recall() {}
+  // What was polled last had not run: the rounds before it had ended early. Nothing is in flight then.
+  virtual bool left_out() const { return false; }
   // Submit and Poll, with nothing else in flight.
   Status Run(const Step& step);
 
@@ -252,8 +280,8 @@ class Context {
 
   virtual StepCounts counts() const { return {}; }
 
-  // Of the last step, run by a resident kernel: microseconds from its first launch to each, and to its end.
-  virtual StatusOr<std::vector<double>> ResidentTimes(int32_t) const {
+  // Of the last step, run by a resident kernel.
+  virtual StatusOr<std::vector<OpTimes>> ResidentTimes(int32_t) const {
     return Error(Code::kUnsupported, "no resident kernel ran");
   }
   // Any thread.

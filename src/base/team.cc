@@ -107,7 +107,7 @@ Team::~Team() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Team::Execute(Job* job) {
+void Team::Execute(Job* job, int most) {
   std::lock_guard<std::mutex> lock(execute_mutex_);
   job_ = job;
   job_phase_ = UINT32_MAX;  // OpenNext counts up to 0
@@ -115,7 +115,7 @@ void Team::Execute(Job* job) {
     OpenNext(0);
     return;
   }
-  BeginJob();
+  BeginJob(most);
   OpenNext(0);
   uint64_t word = phase_.load(std::memory_order_acquire);
   while (ItemsOf(word) != 0) {
@@ -286,10 +286,12 @@ void Team::StartWindow(int64_t now) {
   }
 }
 
-void Team::BeginJob() {
+void Team::BeginJob(int most) {
   job_start_ns_ = NowNs();
-  if (strength_.Resume(job_start_ns_)) {
-    SetActive(strength_.active());
+  strength_.Resume(job_start_ns_);
+  const int wanted = std::max(1, std::min(strength_.active(), most));
+  if (wanted != active()) {
+    SetActive(wanted);
     window_start_ns_ = 0;
   }
   if (active() == 1) return;
@@ -316,7 +318,8 @@ void Team::EndJob() {
         i == 0 ? caller_lost_ns_ : window - (ReadClock(worker.cpu_clock) - worker.window_cpu_ns);
     losers += Strength::Lost(window, off - slept);
   }
-  if (strength_.Report(now, losers)) SetActive(strength_.active());
+  // Who is too many stops with the next job, which begins a window then.
+  strength_.Report(now, losers);
   StartWindow(now);
 }
 

@@ -55,8 +55,8 @@ class Team {
   // Works with at most so many from the next job on.
   void Limit(int workers);
 
-  // Runs a whole job. Calls from several threads run one after another.
-  void Execute(Job* job);
+  // Runs a whole job, with at most so many workers. Calls from several threads run one after another.
+  void Execute(Job* job, int most = kMaxWorkers);
 
  private:
   // What a worker shares with others.
@@ -84,7 +84,7 @@ class Team {
   void Park(int worker);
   void WakeSleepers();
 
-  void BeginJob();
+  void BeginJob(int most);
   void EndJob();
   void SetActive(int active);
   void StartWindow(int64_t now);

@@ -177,9 +177,13 @@ void PrintDrafts(const Written& w) {
 }
 
 void PrintResident(const Written& w) {
-  std::fprintf(stderr, "resident kernel: %llu steps, launched %llu times | waited for the host %llu times\n",
-               static_cast<unsigned long long>(w.resident_steps), static_cast<unsigned long long>(w.resident_launches),
-               static_cast<unsigned long long>(w.resident_late));
+  std::fprintf(stderr,
+               "resident kernel: %llu steps of %llu commands, launched %llu times | waited for the host %llu times | paused %llu times\n",
+               static_cast<unsigned long long>(w.resident_steps),
+               static_cast<unsigned long long>(w.resident_commands),
+               static_cast<unsigned long long>(w.resident_launches),
+               static_cast<unsigned long long>(w.resident_late),
+               static_cast<unsigned long long>(w.resident_pauses));
 }
 
 void PrintStatistics(const Settings& s, const Written& w) {
@@ -236,7 +240,8 @@ void PrintJson(const Settings& s, const Writer& writer, const std::string& promp
   }
   if (s.model.resident_mode() != backend::ResidentMode::kOff) {
     out.Field("resident_steps", w.resident_steps).Field("resident_launches", w.resident_launches);
-    out.Field("resident_late", w.resident_late);
+    out.Field("resident_late", w.resident_late).Field("resident_commands", w.resident_commands);
+    out.Field("resident_pauses", w.resident_pauses);
   }
   if (s.logprobs > 0) WriteLogprobs(writer, w, &out);
   out.EndObject().Print();

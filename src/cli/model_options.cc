@@ -35,7 +35,7 @@ void ModelOptions::DeclareResident(Options* options) {
 
 void ModelOptions::DeclareTarget(Options* options) {
   options->Text("cpu", "TARGET", &cpu,
-                "kernels of a lesser CPU: amx, avx512_bf16, avx512, avx2; neon_bf16, neon_dot, neon; portable");
+                "kernels of a lesser CPU: amx, avx512_bf16, avx512, avx2_vnni, avx2; neon_i8mm, neon_bf16, neon_dot, neon; portable");
 }
 
 void ModelOptions::DeclareTiers(Options* options) {

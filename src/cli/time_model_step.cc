@@ -49,12 +49,19 @@ StatusOr<StepTimeOptions> OptionsOf(const TimeSettings& s) {
   return o;
 }
 
-void PrintStep(const TimeSettings& s, const StepTimeOptions& o, const StepTime& t) {
-  std::printf("%s\n%s, one of %d GPUs%s, %s weights, %u row%s, context %u, KV %s; %d of %d layers run\n\n",
-              Describe(o.config).c_str(), o.isa.c_str(), o.tp,
-              o.ranks > 1 ? absl::StrCat(" (", o.ranks, " run)").c_str() : "", s.format.c_str(), o.rows,
-              o.rows > 1 ? "s" : "", o.position,
-              s.kv.c_str(), std::min(o.layers, o.config.layers), o.config.layers);
+// What the first workgroup does of an op, and what it waits for the others and for their being told.
+void PrintResidentOps(const StepTime& t) {
+  Table table({"<op", "launches", "a step", "us each", "of it waited", "us a step", "of it waited", "floor us", "of floor"});
+  for (const OpTime& op : t.ops) {
+    table.Row({op.name, absl::StrCat(op.packets), Fixed(op.times, 0), Fixed(op.us, 2), Fixed(op.wait_us, 2),
+               Fixed(op.us * op.times, 1), Fixed(op.wait_us * op.times, 1), Fixed(op.floor_us * op.times, 1),
+               Share(op.floor_us, op.us)});
+  }
+  table.Row({"step", "", "", "", "", Fixed(t.us, 1), Fixed(t.wait_us, 1), Fixed(t.floor_us, 1), Share(t.floor_us, t.us)});
+  table.Print();
+}
+
+void PrintPacketOps(const StepTime& t) {
   Table table({"<op", "packets", "a step", "us each", "us a step", "floor us", "of floor", "waves/SIMD", "in flight",
                "<limited by"});
   for (const OpTime& op : t.ops) {
@@ -64,6 +71,19 @@ void PrintStep(const TimeSettings& s, const StepTimeOptions& o, const StepTime& 
   }
   table.Row({"step", "", "", "", Fixed(t.us, 1), Fixed(t.floor_us, 1), Share(t.floor_us, t.us), "", "", ""});
   table.Print();
+}
+
+void PrintStep(const TimeSettings& s, const StepTimeOptions& o, const StepTime& t) {
+  std::printf("%s\n%s, one of %d GPUs%s, %s weights, %u row%s, context %u, KV %s; %d of %d layers run\n\n",
+              Describe(o.config).c_str(), o.isa.c_str(), o.tp,
+              o.ranks > 1 ? absl::StrCat(" (", o.ranks, " run)").c_str() : "", s.format.c_str(), o.rows,
+              o.rows > 1 ? "s" : "", o.position,
+              s.kv.c_str(), std::min(o.layers, o.config.layers), o.config.layers);
+  o.resident ? PrintResidentOps(t) : PrintPacketOps(t);
+  if (o.resident) {
+    std::printf("\nasked for a pause at the worst moment, the kernel leaves within %.1f us; %.1f us between two steps\n",
+                t.pause_us, t.pause_between_us);
+  }
   if (s.packets) {
     std::printf("\n");
     Table packets({"<op", "<kernel", "start us", "us", "workgroups", "<limited by"});
@@ -90,11 +110,13 @@ void PrintStepJson(const TimeSettings& s, const StepTimeOptions& o, const StepTi
   out.Field("tp", o.tp).Field("ranks", o.ranks).Field("format", s.format).Field("kv", s.kv);
   out.Field("rows", o.rows).Field("context", o.position).Field("layers", o.config.layers).Field("layers_run", o.layers);
   out.Field("modelled_us", t.us).Field("floor_us", t.floor_us).Field("run_us", t.run_us);
+  if (o.resident) out.Field("pause_us", t.pause_us).Field("pause_between_us", t.pause_between_us);
   out.Field("instructions", t.instructions).Field("host_seconds", t.host_seconds);
   out.Key("ops").BeginArray();
   for (const OpTime& op : t.ops) {
     out.BeginObject().Field("name", op.name).Field("packets", op.packets).Field("times", op.times);
     out.Field("modelled_us", op.us).Field("floor_us", op.floor_us).Field("waves_per_simd", op.waves_per_simd);
+    if (o.resident) out.Field("wait_us", op.wait_us);
     out.Field("in_flight", op.in_flight).Key("limited_by_us").BeginObject();
     for (size_t i = 0; i < sim::timing::kLimits; ++i) {
       out.Field(sim::timing::NameOf(static_cast<sim::timing::Limit>(i)), op.limited_by[i]);
@@ -140,7 +162,10 @@ void PrintWaits(const TimeSettings& s, const StepTime& t) {
 StatusOr<int> TimeModelStep(const TimeSettings& s) {
   ASSIGN_OR_RETURN(const StepTimeOptions options, OptionsOf(s));
   ASSIGN_OR_RETURN(const StepTime time, TimeStep(options));
-  if (!s.trace.empty()) RETURN_IF_ERROR(WriteTrace(s.trace, time.launches, time.names, time.copies));
+  if (!s.trace.empty()) {
+    const ResidentTrace resident = {time.resident, time.resident_names};
+    RETURN_IF_ERROR(WriteTrace(s.trace, time.launches, time.names, time.copies, resident));
+  }
   if (s.json) {
     PrintStepJson(s, options, time);
     return kExitOk;

@@ -137,6 +137,9 @@ class Summary {
     before_ = std::max(before_, report.end_us);
   }
 
+  // Behind Add.
+  void AddWait(const StepPacket& packet, double us) { Row(packet.name).wait_us += us; }
+
   // What ran in layers stands for all layers; the rest runs once.
   void Finish() {
     for (OpTime& op : out_.ops) {
@@ -145,9 +148,11 @@ class Summary {
       op.waves_per_simd = op.us > 0 ? op.waves_per_simd / op.us : 0;
       op.in_flight = op.us > 0 ? op.in_flight / op.us : 0;
       op.us /= ran;
+      op.wait_us /= ran;
       op.floor_us /= ran;
       for (double& share : op.limited_by) share /= ran;
       out_.us += op.us * op.times;
+      out_.wait_us += op.wait_us * op.times;
       out_.floor_us += op.floor_us * op.times;
     }
   }
@@ -199,21 +204,37 @@ Status Summarise(const StepTimeOptions& options, const LayersRun& layers, const 
 
 }  // namespace
 
+// An ask that comes when one op has just looked is seen by the next one that does.
+void FindPauses(const std::vector<backend::OpTimes>& times, StepTime* out) {
+  const backend::OpTimes* before = nullptr;
+  for (const backend::OpTimes& op : times) {
+    if (op.stop_at == 0) continue;
+    const double leaves_us = times[op.stop_at].began_us;
+    if (before != nullptr) out->pause_us = std::max(out->pause_us, leaves_us - before->ready_us);
+    if (before == nullptr) out->pause_between_us = leaves_us - times[0].began_us;
+    before = &op;
+  }
+  out->pause_between_us += times.back().began_us - (before != nullptr ? before : times.data())->ready_us;
+}
+
 // The same of a step that the resident kernel ran, by its own times.
 Status SummariseResident(const StepTimeOptions& options, const LayersRun& layers,
-                         const std::vector<StepPacket>& packets, const std::vector<double>& times, StepTime* out) {
+                         const std::vector<StepPacket>& packets, StepTime* out) {
+  const std::vector<backend::OpTimes>& times = out->resident[0];
   if (times.size() != packets.size() + 1) {
     return Error(Code::kInternal, times.size(), " times of ", packets.size(), " launches");
   }
   Summary summary(options, layers, out);
   for (size_t i = 0; i < packets.size(); ++i) {
     LaunchReport report;
-    report.start_us = times[i];
-    report.end_us = times[i + 1];
+    report.start_us = times[i].began_us - times[0].began_us;
+    report.end_us = times[i + 1].began_us - times[0].began_us;
     summary.Add(report, packets[i], i == 0 || packets[i].op != packets[i - 1].op);
-    out->names.push_back(packets[i].name);
+    summary.AddWait(packets[i], times[i + 1].began_us - times[i + 1].ready_us);
+    out->resident_names.push_back(packets[i].name);
   }
-  out->run_us = times.back();
+  out->run_us = times.back().began_us - times[0].began_us;
+  FindPauses(times, out);
   summary.Finish();
   return OkStatus();
 }
@@ -251,8 +272,10 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   const LayersRun layers = {share.layers, program.layer_ends.back()};
   const std::vector<StepPacket> packets = PacketsOf(*model, context_options, step);
   if (o.resident) {
-    ASSIGN_OR_RETURN(const std::vector<double> times, context->ResidentTimes(0));
-    RETURN_IF_ERROR(SummariseResident(o, layers, packets, times, &out));
+    for (int32_t rank = 0; rank < o.ranks; ++rank) {
+      ASSIGN_OR_RETURN(out.resident.emplace_back(), context->ResidentTimes(rank));
+    }
+    RETURN_IF_ERROR(SummariseResident(o, layers, packets, &out));
     context.reset();  // it ends, and its launch is reported
     out.launches = node.clock->Take();
     AddThreaded(o.isa, group, &out);

@@ -43,18 +43,24 @@ struct OpTime {
   double us = 0;         // one op: from the packet before it to its own end
   double floor_us = 0;   // the least it must read, at the streamed rate
   std::array<double, sim::timing::kLimits> limited_by = {};  // us of each
+  double wait_us = 0;  // of it, one op: by the resident kernel, from when the first workgroup had done its part
   double waves_per_simd = 0, in_flight = 0;                  // means by time
 };
 
 struct StepTime {
   std::vector<OpTime> ops;
-  double us = 0, floor_us = 0;  // of the whole model's step
+  double us = 0, floor_us = 0, wait_us = 0;  // of the whole model's step
   double run_us = 0;            // of what ran: first packet to last
   uint64_t instructions = 0;    // of wavefronts, all ranks
   double host_seconds = 0;      // of this machine, for the step
   sim::timing::Params params;
   std::vector<sim::timing::LaunchReport> launches;  // of all ranks
   std::vector<std::string> names;                   // of their ops
+  std::vector<std::vector<backend::OpTimes>> resident;  // of each GPU, the ops that the resident kernel ran ...
+  std::vector<std::string> resident_names;              // ... and theirs
+  // From when the resident kernel is asked for a pause, at the worst moment, to when all its workgroups leave: within
+  // the layers, and where it does not look, at a step's end and the next one's beginning.
+  double pause_us = 0, pause_between_us = 0;
   std::vector<sim::timing::CopyReport> copies;
   Places places;
 };

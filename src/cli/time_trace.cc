@@ -20,6 +20,7 @@ using sim::timing::LaunchReport;
 constexpr uint32_t kUnits = 1000;  // + GPU
 // Threads: copy engines behind queues; a compute unit by XCC and number.
 constexpr uint32_t kEngines = 1000;
+constexpr uint32_t kResidentOps = 2000;
 constexpr uint32_t kUnitsPerXcc = 100;
 
 class Trace {
@@ -47,6 +48,20 @@ class Trace {
     Thread(copy.gpu, kEngines + copy.queue, absl::StrCat("copy queue ", copy.queue));
     Begin("copy", "X", copy.gpu, kEngines + copy.queue, copy.start_us).Field("dur", copy.end_us - copy.start_us);
     out_.Key("args").BeginObject().Field("bytes", copy.bytes).EndObject().EndObject();
+  }
+
+  // What the first workgroup of a GPU did, and when it waited for the others to be where it was.
+  void Resident(uint32_t gpu, absl::Span<const backend::OpTimes> times, absl::Span<const std::string> names) {
+    Process(gpu, absl::StrCat("GPU ", gpu, " (modelled)"));
+    Thread(gpu, kResidentOps, "resident kernel, workgroup 0");
+    for (size_t i = 0; i < names.size() && i + 1 < times.size(); ++i) {
+      const backend::OpTimes& next = times[i + 1];
+      Begin(names[i], "X", gpu, kResidentOps, times[i].began_us).Field("dur", next.ready_us - times[i].began_us);
+      out_.EndObject();
+      Begin(absl::StrCat("waits for all of ", names[i]), "X", gpu, kResidentOps, next.ready_us)
+          .Field("dur", next.began_us - next.ready_us);
+      out_.EndObject();
+    }
   }
 
   std::string Take() {
@@ -103,12 +118,16 @@ class Trace {
 }  // namespace
 
 Status WriteTrace(const std::string& path, absl::Span<const LaunchReport> launches,
-                  absl::Span<const std::string> names, absl::Span<const sim::timing::CopyReport> copies) {
+                  absl::Span<const std::string> names, absl::Span<const sim::timing::CopyReport> copies,
+                  const ResidentTrace& resident) {
   Trace trace;
   for (size_t i = 0; i < launches.size(); ++i) {
     trace.Launch(launches[i], names.empty() ? launches[i].kernel : names[i]);
   }
   for (const sim::timing::CopyReport& copy : copies) trace.Copy(copy);
+  for (size_t gpu = 0; gpu < resident.gpus.size(); ++gpu) {
+    trace.Resident(static_cast<uint32_t>(gpu), resident.gpus[gpu], resident.names);
+  }
   const std::string text = trace.Take();
   const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd.valid()) return ErrnoError(Code::kIo, errno, "create ", path);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "backend/backend.h"
 #include "base/status.h"
 #include "cli/json_writer.h"
 #include "sim/isa/lines.h"
@@ -62,10 +63,16 @@ void PrintLaunchTime(const sim::timing::LaunchReport& report, const sim::timing:
 void WriteLaunchTime(const sim::timing::LaunchReport& report, const sim::timing::Params& params,
                      const Places& places, JsonWriter* out);
 
+// What a resident kernel ran: of each GPU, the ops with their times, and the end's; the ops' names.
+struct ResidentTrace {
+  absl::Span<const std::vector<backend::OpTimes>> gpus;
+  absl::Span<const std::string> names;
+};
 // A timeline in the JSON that Chrome and Perfetto open: packets, workgroups by compute unit, bytes in
-// flight, copies. `names` are of the launches, beside their kernels'; empty or as many.
+// flight, copies, ops of a resident kernel. `names` are of the launches, beside their kernels'; empty or as many.
 Status WriteTrace(const std::string& path, absl::Span<const sim::timing::LaunchReport> launches,
-                  absl::Span<const std::string> names, absl::Span<const sim::timing::CopyReport> copies);
+                  absl::Span<const std::string> names, absl::Span<const sim::timing::CopyReport> copies,
+                  const ResidentTrace& resident = {});
 
 }  // namespace mainarch::cli
 

@@ -202,6 +202,8 @@ StatusOr<Written> Writer::Write(absl::Span<const uint32_t> tokens,
   out.resident_steps = after.resident_steps - before.resident_steps;
   out.resident_launches = after.resident_launches - before.resident_launches;
   out.resident_late = after.resident_late - before.resident_late;
+  out.resident_commands = after.resident_commands - before.resident_commands;
+  out.resident_pauses = after.resident_pauses - before.resident_pauses;
   out.prompt_seconds = read == 0 ? SecondsSince(start) : static_cast<double>(first - start) * 1e-9;
   out.decode_seconds = static_cast<double>(last - first) * 1e-9;
   return out;

@@ -8,6 +8,9 @@
 // and those go back (model::SequenceCaches::Abort). Whatever changes a sequence gives them back at
 // once. They may be given out while the step still flies: the backend runs steps in order, so what it
 // writes there is written over before anybody reads it.
+//
+// The step ahead may have rounds (backend::Lease), for which each sequence has reserved pages: then the
+// next steps ahead are in flight already, with nothing to submit, and are adopted like it.
 #include <algorithm>
 
 #include "decode/engine_impl.h"
@@ -34,12 +37,27 @@ bool EngineImpl::Foresee() {
          ahead_.size() <= options_.logit_rows;
 }
 
-Status EngineImpl::PrepareAhead() {
+// `rounds`: pages for them too, of each as many as it may go on for.
+Status EngineImpl::PrepareAhead(uint32_t rounds) {
+  leases_.clear();
   for (const Outcome& outcome : ahead_) {
     Sequence& s = *outcome.sequence;
-    RETURN_IF_ERROR(s.caches().Prepare({1, 0, s.prompt_end()}, ahead_hooks_));
+    const auto own = static_cast<uint32_t>(std::min<uint64_t>(rounds, s.RoundsAhead()));
+    RETURN_IF_ERROR(s.caches().Prepare({1, 0, s.prompt_end(), own}, ahead_hooks_));
+    if (rounds > 0) leases_.push_back(s.LeaseOf(own));
   }
   return OkStatus();
+}
+
+// That the step ahead may have behind it: none, if somebody wants more of them than tokens.
+uint32_t EngineImpl::Rounds() const {
+  uint64_t most = 0;
+  for (const Outcome& outcome : ahead_) {
+    const Sequence& s = *outcome.sequence;
+    if (!s.WantsOnlyTokens()) return 0;
+    most = std::max(most, s.RoundsAhead());
+  }
+  return static_cast<uint32_t>(std::min<uint64_t>(most, context_->max_rounds()));
 }
 
 void EngineImpl::FillAhead() {
@@ -66,14 +84,31 @@ void EngineImpl::FillAhead() {
 // Behind the step in flight. What goes wrong here is no error of that step.
 void EngineImpl::SubmitAhead() {
   if (!Foresee()) return ahead_.clear();
-  Status status = PrepareAhead();
-  if (status.ok()) {
-    FillAhead();
-    status = SubmitRows();
-  }
+  const Status status = flying_ > 1 ? TakeRound() : SubmitNext();
   if (status.ok()) return;
   for (const Outcome& outcome : ahead_) outcome.sequence->caches().AbortAhead();
   ahead_.clear();
+}
+
+Status EngineImpl::SubmitNext() {
+  Status status = PrepareAhead(Rounds());
+  if (!status.ok() && !leases_.empty()) {  // no pages for rounds
+    for (const Outcome& outcome : ahead_) outcome.sequence->caches().AbortAhead();
+    status = PrepareAhead(0);
+  }
+  RETURN_IF_ERROR(status);
+  FillAhead();
+  return SubmitRows();
+}
+
+// A round that flies is the step ahead; a row has its number in all of them.
+Status EngineImpl::TakeRound() {
+  RETURN_IF_ERROR(PrepareAhead(0));
+  for (Outcome& outcome : ahead_) {
+    outcome.ends = outcome.samples = outcome.chosen_there = true;
+    outcome.logit_rows = 1;
+  }
+  return OkStatus();
 }
 
 // True: the step planned is the one that flies, and what it came to will be the outcomes'. A
@@ -107,7 +142,10 @@ void EngineImpl::DropAhead() {
 
 // Ends what flies and is nobody's. How it ended the next step will find out, too.
 void EngineImpl::Drain() {
-  for (; flying_ > 0; --flying_) (void)context_->Poll(-1);
+  if (flying_ > 1) context_->Recall();
+  for (; flying_ > 0 && !(context_->Poll(-1).ok() && context_->left_out()); --flying_) {
+  }
+  flying_ = 0;
 }
 
 // For what wants nothing in flight. Logits of the last step go with it.

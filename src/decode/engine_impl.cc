@@ -206,6 +206,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const void> owner, const ModelFacts& fact
   step_sequences_.reserve(options_.max_sequences);
   logit_rows_.reserve(options_.logit_rows);
   choices_.reserve(options_.logit_rows);
+  leases_.reserve(options_.max_sequences);
   outcomes_.reserve(options_.max_sequences);
   wishes_.reserve(options_.max_sequences);
   ahead_.reserve(options_.max_sequences);

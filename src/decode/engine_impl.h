@@ -198,11 +198,15 @@ class EngineImpl final : public Engine {
   Status Execute();
   Status RunContext();
   Status SubmitRows();
+  Status RunAgain();
   Status KeepLogits();
   // The step ahead: engine_ahead.cc.
   void SubmitAhead();
   bool Foresee();
-  Status PrepareAhead();
+  Status SubmitNext();
+  Status TakeRound();
+  uint32_t Rounds() const;
+  Status PrepareAhead(uint32_t rounds);
   void FillAhead();
   bool Adopt(const Plan& plan);
   void DropAhead();
@@ -258,10 +262,11 @@ class EngineImpl final : public Engine {
   std::vector<DraftHead::Wish> wishes_;  // of a head, one an outcome
   std::vector<uint32_t> logit_rows_;
   std::vector<backend::Choice> choices_;  // beside logit_rows_
+  std::vector<backend::Lease> leases_;    // beside rows_, or none
   std::vector<Outcome> outcomes_;         // one a chunk
   std::vector<Outcome> ahead_;  // of the step that was submitted behind this one, or the last one
   bool adopted_ = false;        // the step prepared is in flight already
-  uint32_t flying_ = 0;         // steps that were submitted and not polled
+  uint32_t flying_ = 0;         // steps that were submitted and not polled, and their rounds
   std::vector<uint32_t> tokens_;          // sampled: [chunks][1 + max_drafts]
   std::vector<Logprob> logprobs_;         // beside tokens_: [1 + kMaxLogprobs]
 

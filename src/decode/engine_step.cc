@@ -62,6 +62,7 @@ Status EngineImpl::TakePages(const Plan& plan) {
 
 void EngineImpl::FillStep() {
   step_rows_ = 0;
+  leases_.clear();
   step_sequences_.clear();
   logit_rows_.clear();
   choices_.clear();
@@ -170,13 +171,24 @@ Status EngineImpl::KeepLogits() {
 }
 
 backend::Step EngineImpl::StepNow() const {
-  return {{rows_.data(), step_rows_}, step_sequences_, logit_rows_, choices_, {}};
+  return {{rows_.data(), step_rows_}, step_sequences_, logit_rows_, choices_, {}, leases_};
 }
 
 Status EngineImpl::SubmitRows() {
   RETURN_IF_ERROR(context_->Submit(StepNow()));
-  ++flying_;
+  flying_ += 1 + context_->granted();
   return OkStatus();
+}
+
+// The rounds that the step was one of ended before it: it is submitted by itself, with tokens that are known now.
+Status EngineImpl::RunAgain() {
+  flying_ = 0;
+  for (const Outcome& outcome : ahead_) outcome.sequence->caches().AbortAhead();
+  ahead_.clear();
+  FillStep();
+  RETURN_IF_ERROR(SubmitRows());
+  SubmitAhead();
+  return context_->Poll(-1).status();
 }
 
 Status EngineImpl::RunContext() {
@@ -191,6 +203,7 @@ Status EngineImpl::RunContext() {
   if (status.ok()) {
     SubmitAhead();
     status = context_->Poll(-1).status();
+    if (status.ok() && context_->left_out()) status = RunAgain();
     --flying_;
   }
   if (status.ok()) status = MirrorRows();

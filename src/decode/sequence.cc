@@ -278,10 +278,27 @@ SampleRequest Sequence::Request(uint64_t ahead) const {
   return request;
 }
 
-bool Sequence::EndsWithNext() const {
-  const uint64_t held = tokens_.size() + 1;
-  const bool enough = options_.max_tokens > 0 && held - turn_start_ >= options_.max_tokens;
-  return enough || held >= limits_->max_tokens;
+bool Sequence::EndsWithNext() const { return tokens_.size() + 1 >= LastLength(); }
+
+// Tokens that it holds at its end, unless one of them ends it before.
+uint64_t Sequence::LastLength() const {
+  const uint64_t most = limits_->max_tokens;
+  return options_.max_tokens > 0 ? std::min<uint64_t>(most, turn_start_ + options_.max_tokens) : most;
+}
+
+bool Sequence::WantsOnlyTokens() const {
+  // While end tokens are banned the edits are those of one moment.
+  const bool banned = tokens_.size() + 1 - turn_start_ < options_.min_tokens;
+  const bool scored = options_.logprobs > 0 || options_.prompt_logprobs > 0;
+  return AsksTheSame() && !options_.all_logits && !scored && !banned;
+}
+
+backend::Lease Sequence::LeaseOf(uint32_t rounds) const {
+  backend::Lease lease;
+  lease.rounds = rounds;
+  if (!options_.ignore_eos) lease.stops[0] = limits_->eos_ids;
+  lease.stops[1] = options_.stop_tokens;
+  return lease;
 }
 
 void Sequence::CommitRows(uint64_t rows, uint64_t step) {

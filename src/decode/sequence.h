@@ -114,6 +114,13 @@ class Sequence {
   bool AsksTheSame() const {
     return !options_.manual && mask_.words().empty() && !WantsCounts(options_);
   }
+  // Steps of one token each, from the one on that runs the token which is not known yet, ask for the same but for
+  // the position, and nothing is wanted of them but tokens ...
+  bool WantsOnlyTokens() const;
+  // ... so many more than that one, at most.
+  uint64_t RoundsAhead() const { return LastLength() - std::min<uint64_t>(LastLength(), tokens_.size() + 2); }
+  // The tokens that end it.
+  backend::Lease LeaseOf(uint32_t rounds) const;
   void CommitRows(uint64_t rows, uint64_t step);
   void CommitToken(uint32_t token, absl::Span<const Logprob> logprobs);
   void CommitFull() { End(Finish::kLength); }
@@ -159,6 +166,7 @@ class Sequence {
   uint64_t last_step = 0;
 
  private:
+  uint64_t LastLength() const;
   Finish FinishAfter(uint32_t token);
   void End(Finish finish);
   void Unend();

@@ -79,7 +79,10 @@ void SequenceCaches::ReleaseState(size_t cache, uint32_t* state) {
 
 Status SequenceCaches::Prepare(const Run& run, const Hooks& hooks) {
   prompt_end_ = run.prompt_end;
-  (rows_ > 0 ? ahead_ : rows_) = run.rows;
+  const bool behind = rows_ > 0;
+  (behind ? ahead_ : rows_) = run.rows;
+  const bool finds = behind && run.reserve == 0;
+  reserved_ = finds ? reserved_ - std::min(reserved_, run.rows) : run.reserve;
   // Caches without a window first: they then never have fewer pages than the others.
   for (const bool whole : {true, false}) {
     for (size_t c = 0; c < caches_.size(); ++c) {
@@ -92,13 +95,14 @@ Status SequenceCaches::Prepare(const Run& run, const Hooks& hooks) {
 
 Status SequenceCaches::PreparePages(size_t c, const Run& run, const Hooks& hooks) {
   PageTable& table = caches_[c].table;
+  const uint64_t rows = run.rows + run.reserve;
   if (!form(c).whole()) {
-    while (PagesNeeded(table.pages(), pool(c).refs(), begin(), run.rows) > pool(c).free_pages()) {
+    while (PagesNeeded(table.pages(), pool(c).refs(), begin(), rows) > pool(c).free_pages()) {
       if (!hooks.reclaim()) break;
     }
   }
   return table.Prepare(
-      begin(), run.rows,
+      begin(), rows,
       [&](uint32_t from, uint32_t to) { return hooks.copy(static_cast<int32_t>(c), from, to); },
       [&](uint32_t page) { hooks.forget(c, page); });
 }
@@ -195,7 +199,7 @@ void SequenceCaches::Commit(uint64_t rows) {
   position_ += rows;
   rows_ = std::exchange(ahead_, 0);
   for (size_t c = 0; c < caches_.size(); ++c) {
-    if (!form(c).slots) caches_[c].table.Truncate(position_ + rows_);
+    if (!form(c).slots) caches_[c].table.Truncate(position_ + rows_ + reserved_);
   }
   PassPages();
 }
@@ -206,7 +210,7 @@ void SequenceCaches::TrimSnapshots() {
 
 void SequenceCaches::Abort() {
   AbortAhead();
-  rows_ = 0;
+  rows_ = reserved_ = 0;
   for (size_t c = 0; c < caches_.size(); ++c) {
     Release(c, &caches_[c].out);
     if (!form(c).slots) caches_[c].table.Truncate(position_);
@@ -214,8 +218,8 @@ void SequenceCaches::Abort() {
 }
 
 void SequenceCaches::AbortAhead() {
-  if (ahead_ == 0) return;
-  ahead_ = 0;
+  if (ahead_ == 0 && reserved_ == 0) return;
+  ahead_ = reserved_ = 0;
   for (size_t c = 0; c < caches_.size(); ++c) {
     Release(c, &caches_[c].ahead);
     if (!form(c).slots) caches_[c].table.Truncate(position_ + rows_);

@@ -68,6 +68,7 @@ class SequenceCaches {
     uint64_t rows = 0;
     uint64_t drafts = 0;      // of them, the last ones, may be taken back: Commit says
     uint64_t prompt_end = 0;  // a snapshot is worth having one token before it; 0: none
+    uint64_t reserve = 0;     // pages for so many rows behind them too, which Prepare then finds
   };
   struct Hooks {
     std::function<Status(int32_t cache, uint32_t from, uint32_t to)> copy;  // of a page
@@ -182,6 +183,7 @@ class SequenceCaches {
   std::vector<CachePool>* pools_ = nullptr;
   uint64_t position_ = 0;
   uint64_t rows_ = 0, ahead_ = 0;  // of the step prepared, and of the one behind it; 0: none
+  uint64_t reserved_ = 0;          // rows behind those that there are pages for
   std::vector<Cache> caches_;
   std::vector<backend::StepCache> step_;
   // Ascending positions. Spares keep their vectors, so that none is made in a step.

@@ -284,6 +284,9 @@ static void engine_create(void) {
   options.flags = MAINARCH_ENGINE_RESIDENT_AUTO;
   OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
   mainarch_engine_destroy(engine);
+  options.flags = MAINARCH_ENGINE_RESIDENT | MAINARCH_ENGINE_RESIDENT_AUTO;
+  OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
+  mainarch_engine_destroy(engine);
   options.flags = MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_INT8;
   OK(mainarch_engine_create(s.model, &options, &engine, &t_error));
   mainarch_engine_destroy(engine);

@@ -340,6 +340,22 @@ class Time(Case):
         self.assertEqual(len(report["launches"]), sum(op["packets"] for op in report["ops"]))
         out, _ = run(*words)
         self.assertIn("modelled, not measured", out)
+        # By the resident kernel: of each GPU, every op and the wait behind it, one behind the other.
+        trace = os.path.join(self.scratch, "step.json")
+        resident = run_json("time", "--like", TRAINED, "--tp", 2, "--ranks", 2, "--context", 40, "--resident", "--trace", trace)
+        for op in resident["ops"]:
+            self.assertGreater(op["modelled_us"], op["wait_us"])
+            self.assertGreater(op["wait_us"], 0)
+        events = json.loads(pathlib.Path(trace).read_text())["traceEvents"]
+        launches = [event for event in events if event["ph"] == "X" and event["name"] == "resident"]
+        self.assertEqual(len(launches), 2)
+        for launch in launches:
+            own = [event for event in events if event["ph"] == "X" and event["pid"] == launch["pid"] and event["tid"] == 2000]
+            self.assertEqual(len(own), 2 * sum(op["packets"] for op in resident["ops"]))
+            for event, after in zip(own, own[1:]):
+                self.assertAlmostEqual(event["ts"] + event["dur"], after["ts"], 2)
+            self.assertGreater(own[0]["ts"], launch["ts"])
+            self.assertLess(own[-1]["ts"] + own[-1]["dur"], launch["ts"] + launch["dur"])
         for bad, message in ((["--ranks", 2], "--ranks 2 of --tp 1"), (["--device", "gpu"], "a step is timed on"),
                              (["--tp", 3], "does not divide"),
                              (["--tp", 8, "--ranks", 3], "--ranks 3 of --tp 8: 1, 2, 4 or 8")):

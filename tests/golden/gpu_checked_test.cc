@@ -72,6 +72,7 @@ TEST(a_finding_ends_the_step_and_names_itself) {
     kernarg.workers = 1;
     kernarg.args.from.address = buffer->va() + 1024;
     kernarg.args.to.address = buffer->va() + 2048;
+    kernarg.args.block_words = 64;
     kernels::StepHeader header;
     header.words = sizeof(header) / 4;
     std::memcpy(buffer->host(), &kernarg, sizeof(kernarg));

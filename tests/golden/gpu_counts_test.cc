@@ -28,7 +28,7 @@ model::ModelConfig SmallMoe(int32_t ranks) {
   c.max_position = 1024;
   c.rope.theta = 1e6;
   c.rope.rotary_dim = 64;
-  c.experts = 8;
+  c.experts = 16;  // whose logits are a whole block, which each workgroup reads
   c.experts_per_token = 2;
   c.moe_intermediate = 128 * ranks;
   c.norm_topk_prob = true;
@@ -71,11 +71,11 @@ void CheckOps(test::Context& test_context, const TokenCounts& counts) {
     // 2 % at the widths of a large model; here the norm's 4 KiB and the like are a larger part.
     CHECK_LE(op.ratio(), 1.05);
     CHECK_GE(op.ratio(), 1.0);
-    // An element's word beside its epoch is half of what a lane has: of one GPU the product is checked alone.
-    if (op.name.find("all_reduce") != std::string::npos) continue;
-    CHECK_GE(op.memory_coalesced(), 0.98);
-    // Each workgroup reads the router's logits, of 8 experts here half a block; of 128 they are whole ones.
-    CHECK_GE(op.coalesced(), op.name.find("experts") != std::string::npos ? 0.965 : 0.98);
+    // What peers have sent, 2 % of the bytes here, is words beside their epochs, asked for until they are there: of
+    // one GPU the product is checked alone.
+    const bool adds = op.name.find("all_reduce") != std::string::npos;
+    CHECK_GE(op.memory_coalesced(), adds ? 0.97 : 0.98);
+    if (!adds) CHECK_GE(op.coalesced(), 0.98);
   }
 }
 

@@ -220,6 +220,74 @@ TEST(products_stay_in_the_stated_bound_and_rows_do_not_mix) {
   CHECK(formats >= 4 * 14);
 }
 
+// Several runs of x to a scale: each piece is multiplied by the group's, by vectors and by tiles.
+TEST(groups_of_more_columns_than_a_run_have_one_scale) {
+  std::mt19937 rng(8);
+  for (const cpu::Kernels* kernels : TestedKernels()) {
+    for (const int64_t group : {64, 128, 256}) {
+      constexpr int64_t kOut = 48, kIn = 768;
+      constexpr size_t kRows = 19;
+      const Source source = RandomMatrix(Format::kInt4Packed, kOut, kIn, &rng, group);
+      auto packed = PackWhole(source.matrix);
+      CHECK_OK(packed);
+      CHECK_EQ(packed->panels.group_cols, group);
+      Rows x = MakeRows(kRows, kIn + 32), y = MakeRows(kRows, kOut + 64);
+      std::vector<Bytes> rows;
+      std::vector<const uint8_t*> in8;
+      for (auto& row : x.data) {
+        for (int64_t i = 0; i < kIn; ++i) row[static_cast<size_t>(i)] = RandomNormal(&rng);
+        rows.push_back(RowOf(kernels, packed->panels, row.data()));
+      }
+      for (const Bytes& row : rows) in8.push_back(row.data());
+      Bytes decoded(cpu::DecodedBytes(packed->panels.cols) + 63);
+      cpu::MatmulArgs args = {packed->panels, 0, packed->plan.panels, nullptr, y.out.data(), kRows, cpu::Epilogue::kStore};
+      args.x8 = in8.data();
+      args.decoded = decoded.data() + (-reinterpret_cast<uintptr_t>(decoded.data()) & 63);
+      kernels->matmul_int8(args);
+      for (size_t r = 0; r < kRows; ++r) {
+        const Held held = HeldBy(test_context, rows[r], packed->panels, x.in[r]);
+        std::vector<double> size, most_size;
+        const auto near = Expected(source.matrix, 0, kOut, 0, kIn, held.x.data(), &size);
+        Expected(source.matrix, 0, kOut, 0, kIn, held.most.data(), &most_size);
+        for (size_t i = 0; i < near.size(); ++i) {
+          CHECK_LE(std::fabs(y.data[r][i] - near[i]), most_size[i] * 1e-6 + 1e-30);
+        }
+      }
+    }
+  }
+}
+
+// The sums are integers, so targets whose multiply-adds round once agree to the bit.
+TEST(targets_agree_to_the_bit) {
+  std::mt19937 rng(9);
+  const std::vector<const cpu::Kernels*> all = cpu::UsableKernels();
+  for (Format format : kFormats) {
+    const int64_t in = Columns(format, 320);
+    const Source source = RandomMatrix(format, 48, in, &rng);
+    auto packed = PackWhole(source.matrix);
+    CHECK_OK(packed);
+    if (!HasInt8(*packed)) continue;
+    std::vector<float> x(static_cast<size_t>(in) + 32), first;
+    for (int64_t i = 0; i < in; ++i) x[static_cast<size_t>(i)] = RandomNormal(&rng);
+    for (const cpu::Kernels* kernels : all) {
+      if (std::string(kernels->name) == "portable") continue;
+      const Bytes row = RowOf(kernels, packed->panels, x.data());
+      for (const size_t count : {1u, 2u, 5u, 19u}) {
+        const std::vector<const uint8_t*> rows(count, row.data());
+        Rows y = MakeRows(count, 128);
+        Bytes decoded(cpu::DecodedBytes(packed->panels.cols) + 63);
+        cpu::MatmulArgs args = {packed->panels, 0, packed->plan.panels, nullptr, y.out.data(),
+                                static_cast<int64_t>(count), cpu::Epilogue::kStore};
+        args.x8 = rows.data();
+        args.decoded = decoded.data() + (-reinterpret_cast<uintptr_t>(decoded.data()) & 63);
+        kernels->matmul_int8(args);
+        if (first.empty()) first = y.data[0];
+        for (const std::vector<float>& got : y.data) CHECK(got == first);
+      }
+    }
+  }
+}
+
 // The largest codes of either side, all of one sign: sums of 16 bits hold them.
 TEST(sums_hold_the_largest_codes) {
   for (const cpu::Kernels* kernels : cpu::UsableKernels()) {

@@ -13,3 +13,6 @@ for target in neon:armv8-a neon_dot:armv8.2-a+dotprod neon_bf16:armv8.2-a+dotpro
       -DMAINARCH_TARGET="${target%:*}" -DMAINARCH_TARGET_"${target%:*}" "src/backend/cpu/kernels/$name.cc"
   done
 done
+clang++-22 --target=aarch64-linux-gnu -march=armv8.2-a+dotprod+i8mm -ffreestanding -nostdinc++ -fsyntax-only -std=c++20 -Isrc -I. \
+  -Wall -Wextra -Werror -Wno-unused-const-variable -DMAINARCH_TARGET=neon_i8mm -DMAINARCH_TARGET_neon_i8mm \
+  src/backend/cpu/kernels/matmul_int8.cc

@@ -54,7 +54,8 @@ inline int64_t Columns(Format format, int64_t cols) {
   return (cols + unit - 1) / unit * unit;
 }
 
-inline Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt19937* rng) {
+// group: columns of a scale, of groups of int4.
+inline Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt19937* rng, int64_t group = 32) {
   Source s;
   Matrix& m = s.matrix;
   m.format = format;
@@ -115,19 +116,19 @@ inline Source RandomMatrix(Format format, int64_t rows, int64_t cols, std::mt199
     case Format::kAwq:
       // In words of eight rows, two of the three; so there are eighths.
       m.rows = (rows + 7) / 8 * 8;
-      m.block_cols = 32;
+      m.block_cols = static_cast<uint32_t>(group);
       m.scale_dtype = DType::kF16;
       s.data.resize(static_cast<size_t>(m.rows * cols / 2));
       for (uint8_t& b : s.data) b = byte();
-      for (int64_t i = 0; i < m.rows * cols / 32; ++i) {
+      for (int64_t i = 0; i < m.rows * cols / group; ++i) {
         s.scale.push_back(byte());
         s.scale.push_back(static_cast<uint8_t>(0x20 | (byte() & 3)));
       }
-      s.zero.resize(static_cast<size_t>(m.rows / 8 * (cols / 32) * 4));
+      s.zero.resize(static_cast<size_t>(m.rows / 8 * (cols / group) * 4));
       for (uint8_t& b : s.zero) b = byte();
       if (format == Format::kGptq && byte() % 2 == 0) {  // columns of any group
         for (int64_t col = 0; col < cols; ++col) {
-          for (const uint8_t b : {static_cast<uint8_t>(byte() % (cols / 32)), uint8_t{0}, uint8_t{0}, uint8_t{0}}) {
+          for (const uint8_t b : {static_cast<uint8_t>(byte() % (cols / group)), uint8_t{0}, uint8_t{0}, uint8_t{0}}) {
             s.order.push_back(b);
           }
         }

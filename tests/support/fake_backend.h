@@ -39,6 +39,8 @@ struct FakeControl {
   std::atomic<bool> running{false};
   std::atomic<int64_t> contents{0};  // units written
   uint32_t in_flight = 1;  // of contexts made from now on
+  uint32_t rounds = 0;     // that their steps may have behind them, with two in flight
+  std::atomic<int64_t> rounds_run{0}, left_out{0};
   uint64_t beside_bytes = 0;              // that contexts take beside their caches
   backend::KvRoom room = {UINT64_MAX, {}};  // without unit_bytes: those of the fake's own
   std::atomic<int64_t> referred{0};  // rows whose token the step before chose
@@ -117,6 +119,52 @@ struct FakeFlight {
   std::vector<float> logits;
   bool ran = false, behind_failed = false;
   Status result;
+  // Of a step with rounds and of each of them.
+  bool follows = false, round = false, left_out = false, gone = false;
+  std::vector<uint32_t> left;                // rounds that a row may go on for
+  std::vector<std::vector<uint32_t>> stops;  // tokens behind which it does not
+
+  // A round behind `before`: what its rows are is known when that one has run.
+  void Behind(const FakeFlight& before) {
+    const uint32_t table_count = static_cast<uint32_t>(before.sequences.size());
+    rows = before.rows, logit_rows = before.logit_rows, pages = before.pages, kept = before.kept, outs = before.outs;
+    caches.assign(table_count, {}), sequences.assign(table_count, {});
+    for (size_t s = 0; s < table_count; ++s) {
+      for (size_t c = 0; c < pages[s].size(); ++c) {
+        const backend::StepCache& cache = before.caches[s][c];
+        caches[s].push_back({pages[s][c], cache.first_page, kept[s][c], cache.state_in, outs[s][c]});
+      }
+      sequences[s] = {caches[s], before.sequences[s].table};
+    }
+    options = before.options, banned = before.banned, masks = before.masks, positions = before.positions;
+    told = before.told, left = before.left, stops = before.stops;
+    chosen.assign(logit_rows.size(), absl::nullopt);
+    ran = behind_failed = follows = left_out = gone = false;
+    round = true;
+    result = OkStatus();
+  }
+  // The rows that go on get what `before` chose; the others stay. False: there is no round.
+  bool GoOn(const FakeFlight& before) {
+    bool any = false;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (!before.chosen[i].has_value()) return false;
+      const uint32_t token = *before.chosen[i];
+      rows[i] = before.rows[i];
+      rows[i].from = backend::kHere;
+      positions[i] = before.positions[i];
+      left[i] = before.left[i];
+      if (left[i] == 0 || std::count(stops[i].begin(), stops[i].end(), token) > 0) {
+        left[i] = 0;
+        continue;
+      }
+      any = true;
+      --left[i];
+      rows[i].token = token;
+      ++rows[i].position;
+      ++positions[i];
+    }
+    return any;
+  }
 
   void Take(const backend::Step& step) {
     const size_t n = step.sequences.size();
@@ -151,14 +199,22 @@ struct FakeFlight {
     }
     told.resize(logit_rows.size());
     chosen.assign(logit_rows.size(), absl::nullopt);
-    ran = behind_failed = false;
+    ran = behind_failed = round = left_out = gone = false;
+    follows = rows[0].from != backend::kHere;
+    left.clear(), stops.clear();
+    for (const backend::Lease& lease : step.leases) {
+      left.push_back(lease.rounds);
+      stops.emplace_back(lease.stops[0].begin(), lease.stops[0].end());
+      stops.back().insert(stops.back().end(), lease.stops[1].begin(), lease.stops[1].end());
+    }
     result = OkStatus();
   }
   backend::Step step() const { return {rows, sequences, logit_rows, {}, {}}; }
 };
 
 // With two steps in flight it chooses tokens, runs a step when it is submitted or not before it is
-// polled, and now and then has no room for a choice, all by the number of the step.
+// polled, and now and then has no room for a choice, all by the number of the step. Rounds run when they are
+// granted or when they are polled, and end early now and then.
 class FakeContext final : public backend::Context {
  public:
   FakeContext(FakeControl* control, uint32_t vocab, const CacheForms& forms,
@@ -169,7 +225,8 @@ class FakeContext final : public backend::Context {
         options_(options),
         caches_(forms.size()),
         in_flight_(control->in_flight),
-        sampler_(vocab) {
+        sampler_(vocab),
+        flights_(control->rounds == 0 ? 3 : 2 * control->rounds + 4) {
     for (FakeFlight& flight : flights_) {
       flight.logits.resize(size_t{options.max_logit_rows} * vocab);
     }
@@ -189,10 +246,18 @@ class FakeContext final : public backend::Context {
   }
 
   uint32_t max_in_flight() const override { return in_flight_; }
+  uint32_t max_rounds() const override { return in_flight_ == 1 ? 0 : control_->rounds; }
+  uint32_t granted() const override { return granted_; }
+  void Recall() override { recalled_ = true; }
+  bool left_out() const override { return left_out_; }
 
   Status Submit(const backend::Step& step) override {
-    if (submitted_ - polled_ >= in_flight_) control_->Violation("too many steps in flight");
-    FakeFlight& flight = flights_[(submitted_ + 1) % 3];
+    size_t steps = 0;
+    for (uint64_t n = polled_ + 1; n <= submitted_; ++n) steps += !Flight(n).round || n == polled_ + 1;
+    if (steps >= in_flight_) control_->Violation("too many steps in flight");
+    recalled_ = false;
+    granted_ = 0;
+    FakeFlight& flight = Flight(submitted_ + 1);
     if (in_flight_ == 1) {
       logits_ = flight.logits.data();
       flight.chosen.clear();
@@ -201,7 +266,10 @@ class FakeContext final : public backend::Context {
       ++submitted_;
       return OkStatus();
     }
-    const FakeFlight& before = flights_[submitted_ % 3];
+    const FakeFlight& before = Flight(submitted_);
+    if (submitted_ != polled_ && before.round && step.rows[0].from == backend::kHere) {
+      control_->Violation("a step that does not follow the rounds in flight");
+    }
     for (const backend::StepRow& row : step.rows) {
       if (row.from == backend::kHere) continue;
       if (submitted_ == 0 || row.from >= before.told.size() || !before.told[row.from]) {
@@ -211,29 +279,56 @@ class FakeContext final : public backend::Context {
     flight.Take(step);
     ++submitted_;
     // What was there for the step before last is gone.
-    for (float& x : flights_[(submitted_ + 1) % 3].logits) x = NAN;
+    if (submitted_ > 2) Forget(Flight(submitted_ - 2));
     for (size_t i = 0; i < flight.told.size(); ++i) {
       if (Mix(submitted_ * 64 + i) % 16 == 0) flight.told[i] = false;
     }
+    Grant(step);
     if (Mix(submitted_) % 2 == 0) RunUpTo(submitted_);
     return OkStatus();
+  }
+
+  void Grant(const backend::Step& step) {
+    if (step.leases.empty()) return;
+    FakeFlight& flight = Flight(submitted_);
+    const size_t rows = step.rows.size();
+    if (step.leases.size() != rows || step.logit_rows.size() != rows) return control_->Violation("leases of rows");
+    uint32_t most = 0;
+    for (size_t i = 0; i < rows; ++i) {
+      most = std::max(most, step.leases[i].rounds);
+      if (step.choices[i].read) control_->Violation("a lease of a row that is read");
+      if (!flight.told[i]) return;
+    }
+    granted_ = static_cast<uint32_t>(std::min<uint64_t>(most, Mix(submitted_ * 7) % (control_->rounds + 1)));
+    for (uint32_t i = 0; i < granted_; ++i, ++submitted_) Flight(submitted_ + 1).Behind(Flight(submitted_));
   }
 
   StatusOr<bool> Poll(int64_t) override {
     if (submitted_ == polled_) return false;
     RunUpTo(polled_ + 1);
+    left_out_ = Flight(polled_ + 1).left_out;
+    if (left_out_) {
+      control_->left_out.fetch_add(1);
+      submitted_ = polled_;
+      return true;
+    }
     ++polled_;
-    const Status result = flights_[polled_ % 3].result;
-    if (!result.ok() && submitted_ != polled_) flights_[submitted_ % 3].behind_failed = true;
+    const Status result = Flight(polled_).result;
+    for (uint64_t n = polled_ + 1; !result.ok() && n <= submitted_; ++n) Flight(n).behind_failed = true;
     RETURN_IF_ERROR(result);
     return true;
   }
 
   void RunUpTo(uint64_t last) {
     for (uint64_t n = polled_ + 1; n <= last; ++n) {
-      FakeFlight& flight = flights_[n % 3];
-      if (flight.ran && !flight.behind_failed) continue;
-      const FakeFlight& before = flights_[(n - 1) % 3];
+      FakeFlight& flight = Flight(n);
+      if ((flight.ran && !flight.behind_failed) || flight.left_out) continue;
+      FakeFlight& before = Flight(n - 1);
+      const bool early = flight.round && !flight.ran && (recalled_ || Mix(n * 977) % 16 == 0);
+      flight.left_out = (before.left_out && n > polled_ + 1 && (flight.follows || flight.round)) ||
+                        (flight.round && !flight.behind_failed && !flight.ran && (early || !flight.GoOn(before)));
+      if (flight.left_out) continue;
+      control_->rounds_run.fetch_add(flight.round);
       flight.behind_failed |= n > polled_ + 1 && !before.result.ok();
       for (backend::StepRow& row : flight.rows) {
         if (row.from == backend::kHere || flight.ran) continue;
@@ -243,13 +338,17 @@ class FakeContext final : public backend::Context {
       logits_ = flight.logits.data();
       if (flight.behind_failed) {
         ++step_;
-        Write(flight.step(), /*garble=*/true);
+        // What a round's rows would have been is not known.
+        if (!flight.round) Write(flight.step(), /*garble=*/true);
         flight.result = Error(Code::kDeviceLost, "behind a step that failed");
       } else {
         flight.result = RunNow(flight.step());
       }
       flight.ran = true;
-      if (flight.result.ok()) Choose(flight);
+      if (!flight.result.ok()) continue;
+      Choose(flight);
+      // Of rounds nobody knows how far those behind are.
+      if (granted_ > 0 && n > 1 && flight.round) Forget(before);
     }
   }
 
@@ -269,7 +368,7 @@ class FakeContext final : public backend::Context {
   }
 
   absl::optional<uint32_t> Chosen(uint32_t i) const override {
-    const FakeFlight& flight = flights_[polled_ % 3];
+    const FakeFlight& flight = Flight(polled_);
     return i < flight.chosen.size() ? flight.chosen[i] : absl::nullopt;
   }
 
@@ -305,10 +404,11 @@ class FakeContext final : public backend::Context {
   }
 
   absl::Span<float> Logits(uint32_t i) override {
-    return {&flights_[polled_ % 3].logits[size_t{i} * vocab_], vocab_};
+    return {&Flight(polled_).logits[size_t{i} * vocab_], vocab_};
   }
 
   Status FetchLogits(uint32_t) override {
+    if (Flight(polled_).gone) return Error(Code::kBusy, "the logits are gone");
     if (control_->fetches.fetch_add(1) != control_->fail_fetch.load()) return OkStatus();
     return Error(Code::kDeviceLost, "injected failure of a fetch");
   }
@@ -526,8 +626,17 @@ class FakeContext final : public backend::Context {
   std::vector<Cache> caches_;
   const uint32_t in_flight_;
   decode::Sampler sampler_;
-  FakeFlight flights_[3];  // a step that has not run yet takes tokens of the one before it
-  uint64_t submitted_ = 0, polled_ = 0;
+  FakeFlight& Flight(uint64_t n) { return flights_[n % flights_.size()]; }
+  const FakeFlight& Flight(uint64_t n) const { return flights_[n % flights_.size()]; }
+  static void Forget(FakeFlight& flight) {
+    for (float& x : flight.logits) x = NAN;
+    flight.gone = true;
+  }
+
+  std::vector<FakeFlight> flights_;  // a step that has not run yet takes tokens of the one before it
+  uint64_t submitted_ = 0, polled_ = 0;  // rounds are counted like steps
+  uint32_t granted_ = 0;
+  bool recalled_ = false, left_out_ = false;
   float* logits_ = nullptr;  // [max_logit_rows][vocab] of the step that runs
   uint64_t step_ = 0;
   Cell nowhere_;

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "backend/cpu/kernels/tiles.h"
+#include "backend/cpu/kernels/tiles_groups.h"
 #include "backend/cpu/kernels/tiles_int8.h"
 
 namespace mainarch::test {
@@ -30,6 +30,13 @@ class PlainTiles {
     rows_[0] = rows_[1] = rows_[4] = r0;
     rows_[2] = rows_[3] = second;
     if (r1 > 0) rows_[5] = r1;
+    for (int& bytes : bytes_) bytes = 64;
+  }
+  void ConfigureGroups(int rows, int cols) {
+    for (int tile = 0; tile < 8; ++tile) {
+      rows_[tile] = tile < 6 ? rows : cols / 2;
+      bytes_[tile] = tile == 4 || tile == 5 ? 2 * cols : 64;
+    }
   }
   void ConfigureBytes(int rows, int cols) {
     for (const int tile : {0, 1, 4, 5}) rows_[tile] = rows;
@@ -56,11 +63,11 @@ class PlainTiles {
   }
   template <int C, int A, int B>
   void Dot() {
-    if (rows_[C] != rows_[A] || rows_[B] != 16) std::abort();  // AMX: an illegal instruction
+    if (rows_[C] != rows_[A] || bytes_[A] != 4 * rows_[B]) std::abort();  // AMX: an illegal instruction
     for (int m = 0; m < rows_[C]; ++m) {
       for (int n = 0; n < 16; ++n) {
         float even = 0, odd = 0;
-        for (int k = 0; k < 16; ++k) {
+        for (int k = 0; k < rows_[B]; ++k) {
           even = Flushed(std::fmaf(Half(A, m, 2 * k), Half(B, k, 2 * n), even));
           odd = Flushed(std::fmaf(Half(A, m, 2 * k + 1), Half(B, k, 2 * n + 1), odd));
         }

@@ -82,6 +82,7 @@ AmdGpuContext::AmdGpuContext(std::shared_ptr<const AmdGpuModel> model,
 
 // No GPU uses this memory once nothing is in flight, or every queue is halted.
 AmdGpuContext::~AmdGpuContext() {
+  Recall();
   while (submitted_ != polled_) Poll(-1).status().IgnoreError();
 }
 
@@ -143,12 +144,13 @@ Status AmdGpuContext::AllocateShared() {
                             blocks + (1 + uint64_t{kListChanges}) * sizeof(kernels::PageChange),
                             options));
   const uint64_t rows = uint64_t{kMostInFlight} * shape_.options.max_logit_rows;
+  const uint64_t results = uint64_t{kernels::kResultSlots} * shape_.options.max_logit_rows;
   options.label = "logits";
   ASSIGN_OR_RETURN(logits_, gpu::Buffer::Allocate(
                                 *devices[0], rows * shape_.logits_stride * sizeof(float), options));
   options.label = "chosen tokens";
   ASSIGN_OR_RETURN(results_, gpu::Buffer::Allocate(
-                                 *devices[0], rows * sizeof(kernels::ChoiceResult), options));
+                                 *devices[0], results * sizeof(kernels::ChoiceResult), options));
   memory_bytes_ += host_step_.size() + logits_.size() + results_.size();
   return OkStatus();
 }
@@ -372,14 +374,15 @@ absl::Span<float> AmdGpuContext::Logits(uint32_t i) {
 }
 
 absl::optional<uint32_t> AmdGpuContext::Chosen(uint32_t i) const {
-  const kernels::ChoiceResult result = results_.host<kernels::ChoiceResult>()[ResultRow(i)];
+  const kernels::ChoiceResult result = ResultsOf(polled_)[i];
   if (result.chosen == 0) return absl::nullopt;
   return result.token;
 }
 
 Status AmdGpuContext::FetchLogits(uint32_t i) {
-  RowOutcome& outcome = flights_[kernels::Parity(polled_)].outcomes[i];
+  RowOutcome& outcome = FlightOf(seen_).outcomes[i];
   if (outcome.read) return OkStatus();
+  RETURN_IF_ERROR(CheckLogitsStand());
   Gpus& gpus = model_->gpus();
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));

@@ -5,7 +5,8 @@
 // in flight: what the host writes or reads of a step, and what the step behind reads of it, lies
 // twice, and a step has the half of its parity. So do taps: a step of another context, which comes
 // behind all those submitted before it, reads what the step polled last has left, whether or not
-// another one is in flight behind that.
+// another one is in flight behind that. Steps that the resident kernel runs may have rounds, which
+// have indices, and so halves, of their own (context_lease.cc).
 //
 //   per rank, VRAM    activations, step block and page tables (one buffer), KV pools, slots of
 //                     recurrent state; all-reduce slots and flags, what is sent to the chooser of
@@ -41,6 +42,10 @@ class AmdGpuContext : public backend::Context {
   Status Submit(const backend::Step& step) override;
   StatusOr<bool> Poll(int64_t timeout_ns) override;
   uint32_t max_in_flight() const override { return kMostInFlight; }
+  uint32_t max_rounds() const override;
+  uint32_t granted() const override { return sent_ == 0 ? 0 : FlightOf(sent_).rounds - 1; }
+  void Recall() override;
+  bool left_out() const override { return left_out_; }
   absl::Span<float> Logits(uint32_t i) override;
   absl::optional<uint32_t> Chosen(uint32_t i) const override;
   Status FetchLogits(uint32_t i) override;
@@ -48,7 +53,7 @@ class AmdGpuContext : public backend::Context {
   Status Health() const override { return model_->gpus().Health(); }
   backend::StepCounts counts() const override;
   uint64_t memory_bytes() const override { return memory_bytes_; }
-  StatusOr<std::vector<double>> ResidentTimes(int32_t rank) const override;
+  StatusOr<std::vector<backend::OpTimes>> ResidentTimes(int32_t rank) const override;
   backend::ResidentCounts resident_counts() const override;
   absl::string_view resident_refusal() const override { return resident_refusal_; }
   StatusOr<backend::KvToken> ReadKv(int32_t cache, int32_t kv_layer, uint32_t page,
@@ -80,6 +85,7 @@ class AmdGpuContext : public backend::Context {
   struct Awaited {
     std::array<uint64_t, kernels::kMaxRanks> points = {};
     bool resident = false;  // points are of the resident kernel's commands
+    uint32_t round = 1;     // of them
     uint32_t launches = 0;  // of that kernel
     gpu::Deadline deadline;
     uint64_t taken = 0;  // packets, when last looked
@@ -95,10 +101,13 @@ class AmdGpuContext : public backend::Context {
     std::vector<std::vector<Packet>> packets;  // of each of row_classes_
     Packet tables;                             // step_tables
   };
-  // A step submitted, of one parity; it stays when it has been polled, for who reads its results.
+  // A step submitted, with its rounds; it stays when it has been polled, for who reads its results.
   struct Flight {
     Form form;
     uint32_t logit_rows = 0;
+    uint32_t rounds = 1;  // itself counted
+    uint32_t polled = 0;  // of them
+    bool follows = false;  // takes up what the step before has chosen
     Awaited awaited;
     std::vector<RowOutcome> outcomes;  // [max_logit_rows]
   };
@@ -123,11 +132,23 @@ class AmdGpuContext : public backend::Context {
   size_t TablesList() const;
   // Of a step of so many rows, up to an op.
   bool RunsResident(size_t rows, size_t end) const;
-  Status SubmitResident(size_t list, Awaited* awaited);
+  Status SubmitResident(size_t list, const Resident::Work& work, Awaited* awaited);
   Status SubmitTables(Awaited* awaited);
+  // In context_lease.cc: rounds behind a step. Words of the block from `at` on; where they end.
+  uint32_t WriteLease(const backend::Step& step, uint32_t at, kernels::StepHeader* header, Flight* flight);
+  Status AwaitBlock();
+  Resident::Work RoundsOf(const Flight& flight) const;
+  // Of a step that was polled: it or the round that is polled had not run, nor had what is behind it.
+  bool WasLeftOut(const Flight& flight) const;
+  Status LeaveOut();
+  // Busy: rounds behind the step polled last have written over its logits.
+  Status CheckLogitsStand();
   void CountResident();
+  enum class Mutex { kTake, kHeld };  // the group's
   bool ReachedPoint(int32_t rank, const Awaited& awaited) const;
   Status WaitForPoint(int32_t rank, const Awaited& awaited, int64_t until) const;
+  Status ResumeResident(Mutex mutex) const;
+  Status AwaitOwnSteps();
 
   Status CheckStep(const backend::Step& step) const;
   // In context_caches.cc: lists of pages and slots, and inputs.
@@ -148,8 +169,9 @@ class AmdGpuContext : public backend::Context {
   Status SubmitRanks(Flight& flight, int32_t end);
   Status SubmitRank(int32_t rank, Flight& flight, int32_t end);
   // Out of line, so that bench/host-overhead finds it by name. Until every rank has come to its
-  // point: false after timeout_ns, if that is not negative; TimedOut when nothing moves any more.
-  [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns);
+  // point: false after timeout_ns, if that is not negative; TimedOut when nothing moves any more. A resident kernel
+  // that has paused is resumed, for which it takes the group's mutex, unless that is held.
+  [[gnu::noinline]] StatusOr<bool> Wait(Awaited& awaited, int64_t timeout_ns, Mutex mutex = Mutex::kTake);
   uint64_t PacketsTaken() const;
   Status Hung(const Awaited& awaited);
   // Of a step of the resident kernel: the GPU whose workgroups have met least often.
@@ -176,6 +198,13 @@ class AmdGpuContext : public backend::Context {
   uint32_t* Block(uint32_t parity) {
     return host_step_.host<uint32_t>() + uint64_t{parity} * shape_.step_words;
   }
+  Flight& FlightOf(uint32_t number) { return flights_[number % kMostInFlight]; }
+  const Flight& FlightOf(uint32_t number) const { return flights_[number % kMostInFlight]; }
+  uint32_t InFlight() const { return sent_ - landed_; }
+  kernels::ChoiceResult* ResultsOf(uint32_t index) const {
+    return results_.host<kernels::ChoiceResult>() +
+           uint64_t{index % kernels::kResultSlots} * shape_.options.max_logit_rows;
+  }
   // Of the step polled last.
   uint64_t ResultRow(uint32_t i) const {
     return uint64_t{kernels::Parity(polled_)} * shape_.options.max_logit_rows + i;
@@ -189,14 +218,17 @@ class AmdGpuContext : public backend::Context {
   gpu::Buffer host_step_;  // [2] step blocks, then the changes of step_tables
   gpu::Buffer logits_;     // [2][max_logit_rows, logits_stride]
   std::vector<Rank> ranks_;
-  gpu::Buffer results_;  // kernels::ChoiceResult [2][max_logit_rows]
+  gpu::Buffer results_;  // kernels::ChoiceResult [kResultSlots][max_logit_rows]
   PageTables tables_;
-  std::array<Flight, kMostInFlight> flights_;  // [parity]
+  std::array<Flight, kMostInFlight> flights_;
   std::unique_ptr<Resident> resident_;         // null: every step is packets
-  std::atomic<uint64_t> resident_steps_{0}, resident_launches_{0}, resident_late_{0};
+  std::atomic<uint64_t> resident_steps_{0}, resident_launches_{0}, resident_late_{0}, resident_commands_{0}, resident_pauses_{0};
   std::string resident_refusal_;               // why, where it was to be
-  uint32_t submitted_ = 0;                     // index of the step submitted last; the first is 1
+  // Flights are numbered from 1: the last one sent, the last one that is over, and the one polled last.
+  uint32_t sent_ = 0, landed_ = 0, seen_ = 0;
+  uint32_t submitted_ = 0;                     // index of the step or round submitted last; the first is 1
   uint32_t polled_ = 0;                        // of the one polled last
+  bool left_out_ = false;
   // Of the step that ended last; no rows: none has.
   Form counted_;
   Awaited counted_points_;

@@ -78,7 +78,7 @@ Status AmdGpuContext::CheckInputs(const Step& step) const {
                  ", whose tap step ", source_->submitted_, " in flight writes over");
   }
   const auto rows_of = [](const AmdGpuContext& context) {
-    return int64_t{context.flights_[kernels::Parity(context.polled_)].form.rows};
+    return int64_t{context.FlightOf(context.seen_).form.rows};
   };
   // This step is of the parity of one that was polled before another that is in flight.
   const bool over = submitted_ != polled_;

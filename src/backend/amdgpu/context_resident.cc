@@ -69,6 +69,7 @@ StatusOr<std::unique_ptr<Resident>> AmdGpuContext::StartResident() {
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Resident> resident, Resident::Create(model_->gpus(), kind, workers, shape_.options.resident_times));
   for (int32_t rank = 0; rank < program_.ranks; ++rank) {
+    ranks_[static_cast<size_t>(rank)].memory.recall = resident->recall();
     RETURN_IF_ERROR(FillLists(*resident, rank));
   }
   return resident;
@@ -94,7 +95,7 @@ Status AmdGpuContext::FillLists(Resident& resident, int32_t rank) {
   ASSIGN_OR_RETURN(own.resident_kernargs, AllocateWrittenOnce(device, bytes, "resident kernel arguments"));
   memory_bytes_ += own.resident_kernargs.size();
   uint64_t at = 0;
-  std::vector<std::vector<kernels::ResidentOp>> lists;
+  std::vector<ResidentList> lists;
   for (const std::vector<Launch>& list : launches) {
     std::vector<kernels::ResidentOp> ops;
     for (const Launch& launch : list) {
@@ -105,18 +106,20 @@ Status AmdGpuContext::FillLists(Resident& resident, int32_t rank) {
       at += RoundUp(launch.args.size(), kKernargAlign);
     }
     if (&list == &launches.back()) {
-      lists.push_back(std::move(ops));
+      lists.push_back({std::move(ops), std::vector<bool>(list.size())});
       break;
     }
     for (size_t work = 0; work < kWorks; ++work) {
-      std::vector<kernels::ResidentOp> taken;
+      ResidentList taken;
       for (size_t i = 0; i < list.size(); ++i) {
-        if (TakesPart(list[i].when, WorkOf(work))) taken.push_back(ops[i]);
+        if (!TakesPart(list[i].when, WorkOf(work))) continue;
+        taken.ops.push_back(ops[i]);
+        taken.together.push_back(list[i].together);
       }
       lists.push_back(std::move(taken));
     }
   }
-  return resident.SetLists(rank, lists);
+  return resident.SetLists(rank, std::move(lists));
 }
 
 size_t AmdGpuContext::ListOf(const Form& form) const {
@@ -133,11 +136,11 @@ bool AmdGpuContext::RunsResident(size_t rows, size_t end) const {
   return resident_ != nullptr && rows <= kOneRoundRows && end == program_.ops.size();
 }
 
-Status AmdGpuContext::SubmitResident(size_t list, Awaited* awaited) {
+Status AmdGpuContext::SubmitResident(size_t list, const Resident::Work& work, Awaited* awaited) {
   const uint32_t before = resident_->launches();
   awaited->resident = true;
   for (int32_t r = 0; r < program_.ranks; ++r) {
-    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)], resident_->Post(r, list));
+    ASSIGN_OR_RETURN(awaited->points[static_cast<size_t>(r)], resident_->Post(r, list, work));
   }
   resident_->Ring();
   awaited->launches = resident_->launches() - before;
@@ -148,11 +151,14 @@ void AmdGpuContext::CountResident() {
   resident_steps_.fetch_add(1, std::memory_order_relaxed);
   resident_launches_.store(resident_->launches(), std::memory_order_relaxed);
   resident_late_.store(resident_->late(), std::memory_order_relaxed);
+  resident_pauses_.store(resident_->pauses(), std::memory_order_relaxed);
+  resident_commands_.fetch_add(FlightOf(seen_).polled == 0, std::memory_order_relaxed);
 }
 
 backend::ResidentCounts AmdGpuContext::resident_counts() const {
   return {resident_steps_.load(std::memory_order_relaxed), resident_launches_.load(std::memory_order_relaxed),
-          resident_late_.load(std::memory_order_relaxed)};
+          resident_late_.load(std::memory_order_relaxed), resident_commands_.load(std::memory_order_relaxed),
+          resident_pauses_.load(std::memory_order_relaxed)};
 }
 
 int32_t AmdGpuContext::FurthestBehind() const {
@@ -170,18 +176,18 @@ int32_t AmdGpuContext::FurthestBehind() const {
 
 bool AmdGpuContext::ReachedPoint(int32_t rank, const Awaited& awaited) const {
   const uint64_t point = awaited.points[static_cast<size_t>(rank)];
-  return awaited.resident ? resident_->Reached(rank, point)
+  return awaited.resident ? resident_->Look(rank, point, awaited.round) != Resident::Round::kRuns
                           : model_->gpus().at(rank).queue->Reached(point);
 }
 
-// TimedOut when it is not there at `until`.
+// TimedOut when it is not there at `until`, or will not be before the kernel is resumed.
 Status AmdGpuContext::WaitForPoint(int32_t rank, const Awaited& awaited, int64_t until) const {
   if (!awaited.resident) {
     return model_->gpus().at(rank).queue->Wait(awaited.points[static_cast<size_t>(rank)], {until});
   }
   const int64_t began = NowNs();
   for (int64_t now = began; !ReachedPoint(rank, awaited); now = NowNs()) {
-    if (now >= until) return Error(Code::kTimedOut, "a command of the resident kernel");
+    if (now >= until || resident_->Paused()) return Error(Code::kTimedOut, "a command of the resident kernel");
     if (now - began < kSpinNs) {
       std::this_thread::yield();
     } else {
@@ -191,13 +197,23 @@ Status AmdGpuContext::WaitForPoint(int32_t rank, const Awaited& awaited, int64_t
   return OkStatus();
 }
 
-StatusOr<std::vector<double>> AmdGpuContext::ResidentTimes(int32_t rank) const {
+// Other contexts' packets are behind it, and those that were submitted since.
+Status AmdGpuContext::ResumeResident(Mutex mutex) const {
+  if (resident_ == nullptr || !resident_->Paused()) return OkStatus();
+  std::unique_lock<std::mutex> lock(model_->gpus().mutex(), std::defer_lock);
+  if (mutex == Mutex::kTake) lock.lock();
+  return resident_->Resume();
+}
+
+// Packets of this context do not overtake its steps: these are over before a kernel can be asked to pause for them.
+Status AmdGpuContext::AwaitOwnSteps() {
+  if (InFlight() == 0 || !FlightOf(sent_).awaited.resident) return OkStatus();
+  return Wait(FlightOf(sent_).awaited, -1, Mutex::kHeld).status();
+}
+
+StatusOr<std::vector<backend::OpTimes>> AmdGpuContext::ResidentTimes(int32_t rank) const {
   if (!counted_points_.resident) return Error(Code::kUnsupported, "the last step was no resident kernel's");
-  size_t count = 0;
-  for (const Packet& packet : ranks_[static_cast<size_t>(rank)].packets[counted_.row_class]) {
-    count += TakesPart(packet.when, counted_.work);
-  }
-  return resident_->Times(rank, count);
+  return resident_->Times(rank, ListOf(counted_));
 }
 
 }  // namespace mainarch::amdgpu

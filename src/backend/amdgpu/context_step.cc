@@ -31,8 +31,9 @@ bool Penalises(const backend::Choice& choice) {
 
 Status AmdGpuContext::CheckStep(const Step& step) const {
   const backend::ContextOptions& options = shape_.options;
-  if (submitted_ - polled_ == kMostInFlight) {
-    return Error(Code::kInternal, "a third step while two are in flight");
+  if (InFlight() == kMostInFlight) return Error(Code::kInternal, "a third step while two are in flight");
+  if (InFlight() > 0 && FlightOf(sent_).rounds > 1 && (step.rows[0].from == backend::kHere || !RunsResident(step.rows.size(), program_.ops.size()))) {
+    return Error(Code::kInternal, "a step that takes no token from the rounds in flight before it, or is packets");
   }
   if (step.rows.empty() || step.rows.size() > options.max_rows) {
     return Error(Code::kInternal, "a step of ", step.rows.size(), " rows; the limit is ",
@@ -67,7 +68,7 @@ Status AmdGpuContext::CheckStep(const Step& step) const {
 // penalised, so it must not penalise any.
 Status AmdGpuContext::CheckReference(const Step& step, size_t row) const {
   const uint32_t from = step.rows[row].from;
-  const Flight& before = flights_[kernels::Parity(submitted_)];
+  const Flight& before = FlightOf(sent_);
   if (submitted_ == 0 || from >= before.logit_rows || !before.outcomes[from].told) {
     return Error(Code::kInternal, "a row takes its token from logit row ", from,
                  " of the step before, which chose none there (", before.logit_rows,
@@ -116,11 +117,11 @@ void AmdGpuContext::WriteStep(const Step& step, Flight& flight) {
   WriteRows(step, header, block);
   flight.form.work = WriteChoices(step, header.choices_at, shape_.choices_end, block,
                              absl::MakeSpan(flight.outcomes));
-  constexpr uint64_t kResult = sizeof(kernels::ChoiceResult);
-  std::memset(results_.host() + parity * shape_.options.max_logit_rows * kResult, 0,
-              step.logit_rows.size() * kResult);
   // Whole blocks of 64 bytes; what is left of the last one is zeros.
-  const uint32_t end = flight.form.work.end;
+  const uint32_t end = WriteLease(step, flight.form.work.end, &header, &flight);
+  for (uint32_t i = 0; i < flight.rounds; ++i) {
+    std::memset(ResultsOf(submitted_ + i), 0, step.logit_rows.size() * sizeof(kernels::ChoiceResult));
+  }
   header.words = header.changes_at = RoundUp(end, 16);
   std::memset(block + end, 0, uint64_t{header.words - end} * 4);
   header.changes =
@@ -142,9 +143,10 @@ Status AmdGpuContext::ChangeTables(const Step& step, bool resident) {
     Gpus& gpus = model_->gpus();
     Awaited awaited;
     awaited.deadline = Soon();
-    const Status sent = resident ? SubmitResident(TablesList(), &awaited) : SubmitTables(&awaited);
+    const Resident::Work beside = {kernels::kBeside, 1, {}};
+    const Status sent = resident ? SubmitResident(TablesList(), beside, &awaited) : SubmitTables(&awaited);
     if (!sent.ok()) return gpus.Fail(sent);
-    const auto read = Wait(awaited, -1);
+    const auto read = Wait(awaited, -1, Mutex::kHeld);
     if (!read.ok()) return gpus.Fail(read.status());
   }
   return OkStatus();
@@ -196,19 +198,25 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   const bool resident = RunsResident(step.rows.size(), end);
-  RETURN_IF_ERROR(gpus.Settle(gpus.Claim(resident ? resident_.get() : nullptr)));
+  if (!resident) RETURN_IF_ERROR(gpus.Settle(AwaitOwnSteps()));
+  RETURN_IF_ERROR(gpus.Settle(gpus.Claim(resident ? resident_.get() : nullptr, resident_.get())));
   RETURN_IF_ERROR(ChangeTables(step, resident));
-  Flight& flight = flights_[kernels::Parity(++submitted_)];
+  RETURN_IF_ERROR(AwaitBlock());
+  Flight& flight = FlightOf(++sent_);
+  ++submitted_;
+  flight.polled = 0;
   WriteStep(step, flight);
   flight.awaited = {};
   flight.awaited.deadline = Soon();
   flight.form.row_class = static_cast<size_t>(
       std::lower_bound(row_classes_.begin(), row_classes_.end(), step.rows.size()) -
       row_classes_.begin());
-  const Status status = resident ? SubmitResident(ListOf(flight.form), &flight.awaited)
+  const Status status = resident ? SubmitResident(ListOf(flight.form), RoundsOf(flight), &flight.awaited)
                                  : SubmitRanks(flight, static_cast<int32_t>(end));
+  submitted_ += flight.rounds - 1;
   if (status.ok()) return status;
-  --submitted_;  // it was not; what is in flight fails with the group
+  --sent_;  // it was not; what is in flight fails with the group
+  submitted_ -= flight.rounds;
   return gpus.Fail(status);
 }
 
@@ -226,7 +234,7 @@ Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
   RETURN_IF_ERROR(SubmitPart(step, end));
   // What it left out did not choose.
   if (end < program_.ops.size()) {
-    for (RowOutcome& outcome : flights_[kernels::Parity(submitted_)].outcomes) outcome.told = false;
+    for (RowOutcome& outcome : FlightOf(sent_).outcomes) outcome.told = false;
   }
   return Poll(-1).status();
 }
@@ -234,20 +242,33 @@ Status AmdGpuContext::RunPrefix(const Step& step, size_t end) {
 // A step that the GPUs have cannot be called back: one that was stopped runs to its end, and ends
 // with Cancelled.
 StatusOr<bool> AmdGpuContext::Poll(int64_t timeout_ns) {
-  if (submitted_ == polled_) return false;
-  Flight& flight = flights_[kernels::Parity(polled_ + 1)];
+  if (InFlight() == 0) return false;
+  Flight& flight = FlightOf(landed_ + 1);
   const StatusOr<bool> ended = Wait(flight.awaited, timeout_ns);
   if (ended.ok() && !*ended) return false;
-  ++polled_;
   if (!ended.ok()) {
+    polled_ += flight.rounds - flight.polled;
+    ++landed_;
     std::lock_guard<std::mutex> lock(model_->gpus().mutex());
     return model_->gpus().Fail(ended.status());
   }
+  left_out_ = WasLeftOut(flight);
+  if (left_out_) {
+    RETURN_IF_ERROR(LeaveOut());
+    return true;
+  }
+  ++polled_;
+  seen_ = landed_ + 1;
   counted_ = flight.form;
   counted_points_ = flight.awaited;
   if (flight.awaited.resident) CountResident();
+  // Rows of rounds are not read, until FetchLogits has.
+  for (uint32_t i = 0; flight.rounds > 1 && i < flight.logit_rows; ++i) flight.outcomes[i].read = false;
+  if (++flight.polled == flight.rounds) ++landed_;
+  ++flight.awaited.round;
+  flight.awaited.launches = 0;
   // What is behind it has only now got the GPUs.
-  if (submitted_ != polled_) flights_[kernels::Parity(submitted_)].awaited.deadline = Soon();
+  if (InFlight() > 0) FlightOf(landed_ + 1).awaited.deadline = Soon();
   if (stop_requested()) return Error(Code::kCancelled, "step cancelled");
   return true;
 }
@@ -283,7 +304,7 @@ backend::StepCounts AmdGpuContext::counts() const {
 // A GPU whose peer has died waits for it in its all-reduce: so each is asked now and then. They are
 // hung when none has taken a packet for as long as a deadline is; steps of other contexts may be in
 // front of ours.
-StatusOr<bool> AmdGpuContext::Wait(Awaited& awaited, int64_t timeout_ns) {
+StatusOr<bool> AmdGpuContext::Wait(Awaited& awaited, int64_t timeout_ns, Mutex mutex) {
   Gpus& gpus = model_->gpus();
   int64_t now = NowNs();
   const int64_t until = timeout_ns < 0 ? INT64_MAX : now + std::min(timeout_ns, INT64_MAX / 2);
@@ -296,6 +317,7 @@ StatusOr<bool> AmdGpuContext::Wait(Awaited& awaited, int64_t timeout_ns) {
       reached = status.ok();
     }
     RETURN_IF_ERROR(gpus.Health());
+    RETURN_IF_ERROR(ResumeResident(mutex));
     if (reached || ReachedPoint(r, awaited)) {
       ++r;
       continue;
@@ -318,7 +340,7 @@ uint64_t AmdGpuContext::PacketsTaken() const {
   uint64_t taken = 0;
   const Gpus& gpus = model_->gpus();
   for (int32_t r = 0; r < gpus.count(); ++r) {
-    taken += gpus.at(r).queue->taken() + (resident_ != nullptr ? resident_->done(r) : 0);
+    taken += gpus.at(r).queue->taken() + (resident_ != nullptr ? resident_->Moved(r) : 0);
   }
   return taken;
 }
@@ -343,7 +365,7 @@ Status AmdGpuContext::Hung(const Awaited& awaited) {
 }
 
 Status AmdGpuContext::NothingInFlight(const char* what) const {
-  if (submitted_ == polled_) return OkStatus();
+  if (InFlight() == 0) return OkStatus();
   return Error(Code::kInternal, what, " while ", submitted_ - polled_, " steps are in flight");
 }
 

@@ -179,11 +179,12 @@ Status Gpus::Explain(const Status& status) const {
                                                                     : WithContext(status, said);
 }
 
-Status Gpus::Claim(QueueHolder* holder) {
+// Holders do not pause for each other: each would do a little at a time.
+Status Gpus::Claim(QueueHolder* holder, const QueueHolder* own) {
   QueueHolder* before = holder_;
   if (before == holder) return OkStatus();
   holder_ = holder;
-  return before != nullptr ? before->Leave() : OkStatus();
+  return before != nullptr ? before->Leave(holder == nullptr && before != own) : OkStatus();
 }
 
 Status Gpus::LoadThreaded(size_t kind) {

@@ -48,8 +48,9 @@ struct Gpu {
 class QueueHolder {
  public:
   virtual ~QueueHolder() = default;
-  // What is submitted from now on comes to run. The group's mutex is held.
-  virtual Status Leave() = 0;
+  // What is submitted from now on comes to run. `pause`: it may leave in the midst of its work, which it takes up
+  // again behind that. The group's mutex is held.
+  virtual Status Leave(bool pause) = 0;
 };
 
 // What the host writes once and GPUs read: in the GPU's own memory, where the host can write that (and then
@@ -88,8 +89,9 @@ class Gpus {
   // What work other than a step came to: Fail, if a GPU was lost over it. The mutex is held.
   Status Settle(const Status& status);
   // Before anything is submitted to the queues: whoever else holds them leaves. `holder`: who holds
-  // them from now on, or null. The mutex is held.
-  Status Claim(QueueHolder* holder);
+  // them from now on, or null: then packets come, for which it pauses, unless they are `own`'s, which must run behind
+  // its work. The mutex is held.
+  Status Claim(QueueHolder* holder, const QueueHolder* own = nullptr);
   void Release(const QueueHolder* holder) { if (holder_ == holder) holder_ = nullptr; }
   // Loads what a resident kernel runs, once. The queues are claimed, the mutex is held.
   Status LoadThreaded(size_t kind);

@@ -229,6 +229,12 @@ std::vector<Launch> Lowering::Run() {
   begin.from.address = memory.host_step;
   begin.to.address = memory.step;
   begin.block_words = shape.step_words;
+  begin.max_rows = shape.options.max_logit_rows;
+  const uint64_t tokens = ExchangeOf(program, shape).tokens;
+  for (int32_t r = 0; r < program.ranks; ++r) begin.tokens[r].address = memory.choices[r] + tokens;
+  begin.recall.address = memory.recall;
+  begin.rank = static_cast<uint32_t>(rank);
+  begin.ranks = static_cast<uint32_t>(program.ranks);
   Add("step_begin", begin, 1);
   for (size_t i = 0; i < program.ops.size(); ++i) {
     op_ = static_cast<int32_t>(i);

@@ -31,6 +31,7 @@ struct Launch {
   int32_t op = -1;            // of the Program; -1: the step's beginning
   When when = When::kAlways;  // kRaces: a row is drawn that is not chosen at once
   bool beside = false;        // needs nothing of the launch before, and may run beside it
+  bool together = false;      // no rank ends it before all have begun it
   // What workgroup n reads whatever came before: weights, so many bytes from reads + n * reads_stride on.
   uint64_t reads = 0;
   uint64_t reads_stride = 0;
@@ -137,7 +138,8 @@ struct RankMemory {
   uint64_t router_logits = 0;
   uint64_t logits = 0;       // this rank's share
   uint64_t host_logits = 0;  // all ranks', in host memory
-  uint64_t results = 0;      // kernels::ChoiceResult [max_logit_rows], in host memory
+  uint64_t results = 0;      // kernels::ChoiceResult [kResultSlots][max_logit_rows], in host memory
+  uint64_t recall = 0;       // kernels::StepBeginArgs::recall; 0: steps have no rounds
   uint64_t teams = 0;        // that narrow rows: kernels::ChooseArgs::teams
   uint64_t fields = 0;       // who runs in rows' races, and who has run best in each chunk
   uint64_t races = 0;

@@ -6,6 +6,7 @@
 #define MAINARCH_BACKEND_AMDGPU_LOWERING_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -51,6 +52,7 @@ Launch MakeLaunch(absl::string_view kernel, const Args& args, uint32_t workers) 
   launch.kernel = std::string(kernel);
   launch.workers = workers;
   kernels::Kernarg<Args> kernarg;
+  static_assert(offsetof(kernels::Kernarg<Args>, workers) == sizeof(kernarg) - 8);  // context_resident.cc changes it
   kernarg.args = args;
   kernarg.workers = workers;
   launch.args.resize(sizeof(kernarg));

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
+#include <thread>
 
 #include "base/clock.h"
 #include "isa/kernel_images.h"
@@ -66,6 +68,7 @@ StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, size_t kind, ui
   RETURN_IF_ERROR(gpus.Settle(gpus.Claim(nullptr)));
   RETURN_IF_ERROR(gpus.Settle(gpus.LoadThreaded(kind)));
   out->ranks_.resize(static_cast<size_t>(gpus.count()));
+  RETURN_IF_ERROR(out->CreateAsks());
   for (int32_t r = 0; r < gpus.count(); ++r) RETURN_IF_ERROR(out->CreateRank(r));
   return out;
 }
@@ -73,12 +76,33 @@ StatusOr<std::unique_ptr<Resident>> Resident::Create(Gpus& gpus, size_t kind, ui
 Resident::~Resident() {
   if (launches_ == 0) return;  // nor has it ever held the queues
   std::lock_guard<std::mutex> lock(gpus_.mutex());
-  const bool well = gpus_.Health().ok() && gpus_.Settle(Leave()).ok();
+  const bool well = gpus_.Health().ok() && gpus_.Settle(Resume()).ok() && gpus_.Settle(Leave(false)).ok();
   for (int32_t r = 0; well && r < static_cast<int32_t>(ranks_.size()); ++r) {
     gpus_.Settle(gpus_.at(r).queue->Wait(ranks_[static_cast<size_t>(r)].point, gpus_.Soon()))
         .IgnoreError();
   }
   gpus_.Release(this);
+}
+
+// In memory of the rank that looks there at each meeting. The host writes to the first rank's, that rank to the
+// others'.
+Status Resident::CreateAsks() {
+  std::array<gpu::Device*, 1> first = {gpus_.at(0).device};
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    Gpu& gpu = gpus_.at(static_cast<int32_t>(r));
+    gpu::BufferOptions options;
+    options.caching = gpu::Caching::kUncached;
+    options.label = "resident asks";
+    if (r > 0) options.peers = first;
+    if (r == 0 && gpu.device->node().vram_is_host_visible()) options.host_access = true;
+    if (r == 0 && !options.host_access) options.place = gpu::Place::kSystem;
+    ASSIGN_OR_RETURN(ranks_[r].asks, gpu::Buffer::Allocate(*gpu.device, sizeof(uint32_t), options));
+    memory_bytes_ += ranks_[r].asks.size();
+    RETURN_IF_ERROR(gpu.copy->Fill(ranks_[r].asks.va(), 0, ranks_[r].asks.size(), gpus_.Soon()));
+    ASSIGN_OR_RETURN(const uint64_t filled, gpu.copy->Submit(gpus_.Soon()));
+    RETURN_IF_ERROR(gpu.copy->Wait(filled, gpus_.Soon()));
+  }
+  return OkStatus();
 }
 
 Status Resident::CreateRank(int32_t rank) {
@@ -95,7 +119,7 @@ Status Resident::CreateRank(int32_t rank) {
   RETURN_IF_ERROR(gpu.copy->Wait(filled, gpus_.Soon()));
   if (timed_) {
     // Not in host memory: a store to there would be waited for at each meeting.
-    ASSIGN_OR_RETURN(own.times, AllocateWrittenOnce(*gpu.device, (kMostOps + 1) * sizeof(uint64_t), "resident times"));
+    ASSIGN_OR_RETURN(own.times, AllocateWrittenOnce(*gpu.device, 2 * (kMostOps + 1) * sizeof(uint64_t), "resident times"));
   }
   using Kernarg = kernels::Kernarg<ResidentArgs>;
   constexpr uint64_t kStride = 256;
@@ -109,6 +133,9 @@ Status Resident::CreateRank(int32_t rank) {
     kernarg.args.times.address = timed_ ? own.times.va() : 0;
     kernarg.args.turn = turn;
     kernarg.args.patience = kPatience;
+    kernarg.args.rank = static_cast<uint32_t>(rank);
+    kernarg.args.ranks = static_cast<uint32_t>(ranks_.size());
+    for (size_t r = 0; r < ranks_.size(); ++r) kernarg.args.asks[r].address = ranks_[r].asks.va();
     kernarg.workers = workers_;
     std::memcpy(own.kernargs.host() + turn * kStride, &kernarg, sizeof(kernarg));
     gpu::Dispatch dispatch;
@@ -140,24 +167,31 @@ StatusOr<ResidentOp> Resident::OpOf(int32_t rank, const Launch& launch, uint64_t
   return op;
 }
 
-Status Resident::SetLists(int32_t rank, const std::vector<std::vector<ResidentOp>>& lists) {
+Status Resident::SetLists(int32_t rank, std::vector<ResidentList> lists) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   gpu::Device& device = *gpus_.at(rank).device;
   std::vector<ResidentOp> all;
-  for (const std::vector<ResidentOp>& list : lists) {
-    if (list.size() <= kMostOps) continue;
-    return Error(Code::kUnsupported, "a step of ", list.size(), " launches; the resident kernel takes ", kMostOps);
+  for (ResidentList& list : lists) {
+    if (list.ops.size() > kMostOps) {
+      return Error(Code::kUnsupported, "a step of ", list.ops.size(), " launches; the resident kernel takes ", kMostOps);
+    }
+    SetStops(/*alone=*/ranks_.size() == 1, &list);
+    all.insert(all.end(), list.ops.begin(), list.ops.end());
   }
-  for (const std::vector<ResidentOp>& list : lists) all.insert(all.end(), list.begin(), list.end());
   const uint64_t bytes = std::max<uint64_t>(1, all.size()) * sizeof(ResidentOp);
   ASSIGN_OR_RETURN(own.lists, AllocateWrittenOnce(device, bytes, "resident lists"));
   memory_bytes_ += own.lists.size();
   std::memcpy(own.lists.host(), all.data(), all.size() * sizeof(ResidentOp));
   uint64_t at = own.lists.va();
-  for (const std::vector<ResidentOp>& list : lists) {
-    own.commands.push_back({at, static_cast<uint32_t>(list.size()), 0});
-    at += list.size() * sizeof(ResidentOp);
+  for (const ResidentList& list : lists) {
+    kernels::ResidentCommand command;
+    command.ops = at;
+    command.count = static_cast<uint16_t>(list.ops.size());
+    own.commands.push_back(command);
+    at += list.ops.size() * sizeof(ResidentOp);
   }
+  alike_ = alike_ && (rank == 0 || Alike(first_lists_, lists));
+  if (rank == 0) first_lists_ = std::move(lists);
   return device.node().vram_is_host_visible() ? device.FlushHostWrites() : OkStatus();
 }
 
@@ -169,7 +203,25 @@ bool Resident::Reached(int32_t rank, uint64_t number) const {
   return static_cast<int32_t>(Load(MailboxOf(rank)->done) - static_cast<uint32_t>(number)) >= 0;
 }
 
-uint64_t Resident::done(int32_t rank) const { return Load(MailboxOf(rank)->done); }
+Resident::Round Resident::Look(int32_t rank, uint64_t number, uint32_t round) const {
+  // In this order: the last round is told of before the command's end is.
+  const bool over = Reached(rank, number);
+  const uint32_t ran = Load(MailboxOf(rank)->ran[number % kernels::kResidentSlots]);
+  const uint32_t none = kernels::ResidentRan(static_cast<uint32_t>(number), 0);
+  if ((ran ^ none) < 256 && ran - none >= round) return Round::kRan;
+  return over ? Round::kLeftOut : Round::kRuns;
+}
+
+uint64_t Resident::Moved(int32_t rank) const {
+  const ResidentMailbox& mailbox = *MailboxOf(rank);
+  uint64_t moved = Load(mailbox.done);
+  for (const uint32_t& ran : mailbox.ran) moved += Load(ran);
+  return moved;
+}
+
+void Resident::Recall() { __atomic_store_n(&MailboxOf(0)->recall, ranks_[0].posted, __ATOMIC_RELEASE); }
+
+uint64_t Resident::recall() const { return ranks_[0].mailbox.va() + offsetof(ResidentMailbox, recall); }
 
 bool Resident::left() const {
   for (int32_t r = 0; r < gpus_.count(); ++r) {
@@ -185,12 +237,17 @@ uint32_t Resident::late() const {
   return late;
 }
 
-StatusOr<std::vector<double>> Resident::Times(int32_t rank, size_t count) const {
+StatusOr<std::vector<backend::OpTimes>> Resident::Times(int32_t rank, size_t list) const {
   const Rank& own = ranks_[static_cast<size_t>(rank)];
-  if (!timed_ || count > kMostOps) return Error(Code::kInternal, "no times of ", count, " ops are kept");
+  if (!timed_) return Error(Code::kInternal, "no times of ops are kept");
+  const size_t count = own.commands[list].count;
   const uint64_t* ticks = own.times.host<uint64_t>();
-  std::vector<double> out;
-  for (size_t i = 0; i <= count; ++i) out.push_back(static_cast<double>(ticks[i] - ticks[0]) * 0.01);
+  constexpr double kTickUs = 0.01;
+  std::vector<backend::OpTimes> out;
+  for (size_t i = 0; i <= count; ++i) {
+    out.push_back({static_cast<double>(ticks[2 * i]) * kTickUs, static_cast<double>(ticks[2 * i + 1]) * kTickUs,
+                   alike_ && i < count ? first_lists_[list].ops[i].stop_at : 0u});
+  }
   return out;
 }
 
@@ -213,7 +270,10 @@ Status Resident::PostCommand(int32_t rank, ResidentCommand command) {
   command.number = ++own.posted;
   ResidentCommand& slot = mailbox->commands[command.number % kernels::kResidentSlots];
   slot.ops = command.ops;
+  slot.ends = command.ends;
   slot.count = command.count;
+  slot.rounds = command.rounds;
+  slot.kind = command.kind;
   __atomic_store_n(&slot.number, command.number, __ATOMIC_RELEASE);
   // Before it looks at `left`: see resident_args.h.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -224,23 +284,33 @@ Status Resident::PostCommand(int32_t rank, ResidentCommand command) {
     --own.posted;
     return OkStatus();
   }
-  ASSIGN_OR_RETURN(own.point, gpus_.at(rank).queue->SubmitSignalled(own.packets[own.launches++ % 2],
-                                                                    "resident", gpus_.Soon()));
-  launches_ = std::max(launches_, own.launches);
-  own.rung = false;
+  return Start(&own, gpus_.at(rank).queue.get());
+}
+
+Status Resident::Start(Rank* rank, gpu::Queue* queue) {
+  ASSIGN_OR_RETURN(rank->point, queue->SubmitSignalled(rank->packets[rank->launches++ % 2], "resident", gpus_.Soon()));
+  launches_ = std::max(launches_, rank->launches);
+  rank->rung = false;
   return OkStatus();
 }
 
-StatusOr<uint64_t> Resident::Post(int32_t rank, size_t list) {
+StatusOr<uint64_t> Resident::Post(int32_t rank, size_t list, const Work& work) {
   Rank& own = ranks_[static_cast<size_t>(rank)];
   // A slot is written again when the kernel has taken what was in it.
   for (const gpu::Deadline deadline = gpus_.Soon(); !Reached(rank, own.posted + 1 - kernels::kResidentSlots);) {
     RETURN_IF_ERROR(gpus_.Health());
-    if (deadline.GivesUp(gpus_.at(rank).device->process().sys(), NowNs())) {
-      return Error(Code::kTimedOut, "the resident kernel takes no command");
+    RETURN_IF_ERROR(Resume());
+    gpu::Device& device = *gpus_.at(rank).device;
+    if (deadline.GivesUp(device.process().sys(), NowNs())) {
+      return WithDevice(Error(Code::kTimedOut, device.name(), ": the resident kernel takes no command"), device.index());
     }
+    std::this_thread::yield();
   }
-  RETURN_IF_ERROR(PostCommand(rank, own.commands[list]));
+  ResidentCommand command = own.commands[list];
+  command.kind = work.kind;
+  command.rounds = static_cast<uint16_t>(work.rounds);
+  command.ends = work.ends[static_cast<size_t>(rank)];
+  RETURN_IF_ERROR(PostCommand(rank, command));
   return own.posted;
 }
 
@@ -252,7 +322,42 @@ void Resident::Ring() {
   }
 }
 
-Status Resident::Leave() {
+// Another number for the first rank's kernel, which looks at each meeting. It is not taken back: a kernel that ends by
+// itself remembers it as answered.
+Status Resident::Ask() {
+  __atomic_store_n(ranks_[0].asks.host<uint32_t>(), ++asks_, __ATOMIC_RELEASE);
+  gpu::Device& device = *gpus_.at(0).device;
+  return device.node().vram_is_host_visible() ? device.FlushHostWrites() : OkStatus();
+}
+
+uint32_t Resident::pauses() const { return Load(MailboxOf(0)->paused); }
+
+bool Resident::Paused() const {
+  for (int32_t r = 0; r < static_cast<int32_t>(ranks_.size()); ++r) {
+    if (Load(MailboxOf(r)->paused) == ranks_[static_cast<size_t>(r)].resumed) return false;
+  }
+  return true;
+}
+
+// Every end of a kernel, by a pause, a command or itself, has one launch behind it; which of them are in the queue
+// already does not matter: each goes on where the one before has left.
+Status Resident::Resume() {
+  if (!Paused()) return OkStatus();
+  RETURN_IF_ERROR(gpus_.Health());
+  RETURN_IF_ERROR(gpus_.Claim(this));
+  for (int32_t r = 0; r < static_cast<int32_t>(ranks_.size()); ++r) {
+    Rank& own = ranks_[static_cast<size_t>(r)];
+    RETURN_IF_ERROR(Start(&own, gpus_.at(r).queue.get()));
+    ++own.resumed;
+  }
+  Ring();
+  return OkStatus();
+}
+
+Status Resident::Leave(bool pause) {
+  Recall();
+  // Idle kernels find the end at once.
+  if (pause && alike_ && !Reached(0, ranks_[0].posted)) RETURN_IF_ERROR(Ask());
   for (int32_t r = 0; r < static_cast<int32_t>(ranks_.size()); ++r) {
     if (!ranks_[static_cast<size_t>(r)].there) continue;
     RETURN_IF_ERROR(PostCommand(r, {}));

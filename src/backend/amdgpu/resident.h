@@ -4,12 +4,14 @@
 // (kernels/resident_args.h): lists of launches, the same on every rank. A kernel is launched with the
 // first command, and again whenever it has not waited for the next one; nothing else makes packets.
 // While one is there nothing else of its queue runs: who submits there makes it leave first
-// (Gpus::Claim).
+// (Gpus::Claim). For packets it pauses in the midst of a command, on all ranks before the same op, and
+// is resumed behind them by whoever waits for the command.
 //
 // Threads: one at a time, but for Reached; the group's mutex is held for all that posts.
 #ifndef MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
 #define MAINARCH_BACKEND_AMDGPU_RESIDENT_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,6 +19,7 @@
 
 #include "backend/amdgpu/gpus.h"
 #include "backend/amdgpu/lower.h"
+#include "backend/amdgpu/resident_stops.h"
 #include "isa/kernel_images.h"
 #include "kernels/resident_args.h"
 
@@ -28,8 +31,7 @@ StatusOr<size_t> ResidentKindFor(const isa::KernelInfo& kernel);
 
 class Resident : public QueueHolder {
  public:
-  // The group's mutex is held.
-  // `timed`: Times tells when ops began.
+  // `timed`: Times tells when ops began. The group's mutex is held.
   static StatusOr<std::unique_ptr<Resident>> Create(Gpus& gpus, size_t kind, uint32_t workers, bool timed);
   // Waits until no kernel is left. The mutex is not held, if one was launched.
   ~Resident() override;
@@ -37,25 +39,45 @@ class Resident : public QueueHolder {
   uint32_t workers() const { return workers_; }
   // A launch of `rank` as the kernel wants it, whose arguments lie at `kernarg`.
   StatusOr<kernels::ResidentOp> OpOf(int32_t rank, const Launch& launch, uint64_t kernarg) const;
-  // All lists of a rank, once.
-  Status SetLists(int32_t rank, const std::vector<std::vector<kernels::ResidentOp>>& lists);
+  // All lists of a rank, once; rank by rank.
+  Status SetLists(int32_t rank, std::vector<ResidentList> lists);
 
+  // How a list is run: kernels::ResidentCommand. `ends`: of each rank, where rounds > 1.
+  struct Work {
+    kernels::ResidentKind kind = kernels::kBegins;
+    uint32_t rounds = 1;
+    std::array<uint64_t, kernels::kMaxRanks> ends = {};
+  };
   // Posts a list to a rank; the command's number there. Ring lets kernels that were launched begin.
-  StatusOr<uint64_t> Post(int32_t rank, size_t list);
+  StatusOr<uint64_t> Post(int32_t rank, size_t list, const Work& work);
+  // That the next one will have on the first rank.
+  uint32_t next_number() const { return ranks_[0].posted + 1; }
   void Ring();
-  // Whether the command has ended, and what it wrote is there.
-  bool Reached(int32_t rank, uint64_t number) const;
-  // The kernels end behind what has been posted; the queues' next packets run then.
-  Status Leave() override;
+  // What has become of a round of a command; the first is 1. kRan: what it wrote is there.
+  enum class Round { kRuns, kRan, kLeftOut };
+  Round Look(int32_t rank, uint64_t number, uint32_t round) const;
+  // The command posted last begins no more rounds. Any thread that holds the group's mutex.
+  void Recall();
+  // For the first rank's eyes.
+  uint64_t recall() const;
+  // The kernels end behind what has been posted, rounds apart; the queues' next packets run then. `pause`: before, if
+  // they are in the midst of a step.
+  Status Leave(bool pause) override;
+  // All kernels have left in the midst of a command. Any thread.
+  bool Paused() const;
+  // If so, they are launched again, behind what is in the queues. The group's mutex is held.
+  Status Resume();
 
   // No kernel is there; who posts launches them.
   bool left() const;
-  uint64_t done(int32_t rank) const;
+  // Another number whenever a command or a round of one has ended.
+  uint64_t Moved(int32_t rank) const;
   uint32_t launches() const { return launches_; }  // in all, of one rank
+  uint32_t pauses() const;
   // Commands that a kernel had to wait for, of the rank that waited most often.
   uint32_t late() const;
-  // Of the last command, a list of `count` ops: microseconds from the first to each op, and to the end.
-  StatusOr<std::vector<double>> Times(int32_t rank, size_t count) const;
+  // Of the last command, which ran that list: of each op, and of the end.
+  StatusOr<std::vector<backend::OpTimes>> Times(int32_t rank, size_t list) const;
   // How often the workgroups of a rank have met since its kernel was launched, read by its copy engine.
   StatusOr<uint64_t> Meetings(int32_t rank) const;
   uint64_t memory_bytes() const { return memory_bytes_; }
@@ -63,10 +85,12 @@ class Resident : public QueueHolder {
  private:
   struct Rank {
     gpu::Buffer mailbox, state, lists, kernargs, times;
+    gpu::Buffer asks;  // one word: kernels::ResidentArgs::asks
     std::vector<kernels::ResidentCommand> commands;  // of each list
     gpu::AqlPacket packets[2];                       // of each turn
     uint32_t posted = 0;                             // number of the last command
     uint32_t launches = 0;
+    uint32_t resumed = 0;  // pauses behind which it was launched
     uint64_t point = 0;  // of the queue, that the last launch completes
     bool there = false;  // unless it has left by itself
     bool rung = true;
@@ -78,7 +102,11 @@ class Resident : public QueueHolder {
   Resident(Gpus& gpus, size_t kind, uint32_t workers, bool timed)
       : gpus_(gpus), kind_(kind), workers_(workers), timed_(timed) {}
   Status CreateRank(int32_t rank);
+  Status CreateAsks();
+  Status Ask();
+  Status Start(Rank* rank, gpu::Queue* queue);
   kernels::ResidentMailbox* MailboxOf(int32_t rank) const;
+  bool Reached(int32_t rank, uint64_t number) const;
   Status PostCommand(int32_t rank, kernels::ResidentCommand command);
 
   Gpus& gpus_;
@@ -86,6 +114,9 @@ class Resident : public QueueHolder {
   const uint32_t workers_;
   const bool timed_;
   std::vector<Rank> ranks_;
+  std::vector<ResidentList> first_lists_;  // of the first rank
+  bool alike_ = true;                      // all ranks' lists are
+  uint32_t asks_ = 0;                      // for a pause
   uint32_t launches_ = 0;
   uint64_t memory_bytes_ = 0;
 };

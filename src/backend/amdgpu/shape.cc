@@ -270,7 +270,8 @@ ChoiceExchange ExchangeOf(const Program& program, const Shape& shape) {
   out.found = uint64_t{RoundUp(slots * shape.logits_stride * 4, 256)};
   out.flags = out.found + RoundUp(slots * units * kernels::kFoundWords * sizeof(uint64_t), 256);
   out.tokens = out.flags + RoundUp(2 * slots * units * 4, 256);
-  out.bytes = out.tokens + uint64_t{2} * shape.options.max_logit_rows * sizeof(uint64_t);
+  // And whether there is a round.
+  out.bytes = out.tokens + uint64_t{2} * (shape.options.max_logit_rows + 1) * sizeof(uint64_t);
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backend/source.h"
+#include "base/clock.h"
 
 namespace mainarch::cpu {
 
@@ -14,7 +15,8 @@ using backend::Step;
 CpuContext::CpuContext(std::shared_ptr<const CpuModel> model,
                        const backend::ContextOptions& options, const CpuContext* source)
     : wants_resident_(options.resident == backend::ResidentMode::kAuto),
-      ws_(std::move(model), options, source == nullptr ? nullptr : &source->ws_) {
+      ws_(std::move(model), options, source == nullptr ? nullptr : &source->ws_),
+      width_(ws_.workers) {
   for (uint32_t i = 0; i < ws_.program.ops.size(); ++i) {
     phases_.op = i;
     std::visit([this](const auto& op) { AddPhases(op, &ws_, &phases_); }, ws_.program.ops[i]);
@@ -130,7 +132,10 @@ Status CpuContext::RunPrefix(const Step& step, size_t end) {
   ws_.BeginStep(step);
   stopped_ = false;
   op_end_ = end;
-  ws_.model->backend().team().Execute(this);
+  const bool few = ws_.rows() <= kMaxBlockRows;
+  const int64_t begin = NowNs();
+  ws_.model->backend().team().Execute(this, few ? width_.current() : ws_.workers);
+  if (few && !stopped_ && end == ws_.program.ops.size()) width_.Report(ws_.rows(), NowNs() - begin);
   ws_.model->StepEnded();
   ws_.EndStep();
   if (stopped_) return Error(Code::kCancelled, "step cancelled");

@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/phase.h"
 #include "base/team.h"
+#include "base/width.h"
 
 namespace mainarch::cpu {
 
@@ -53,6 +54,7 @@ class CpuContext : public backend::ImmediateContext, private Team::Job {
   Workspace ws_;
   PhaseList phases_;
   size_t op_end_ = 0;  // of the step in progress
+  Width width_;        // for steps of few rows, which hardly do anything but read
   bool stopped_ = false;
 };
 

@@ -24,6 +24,9 @@ namespace {
          CPU_FEATURE_ACTIVE(F16C);
 }
 
+// Alder Lake and later, Sierra Forest, Zen 5: what has no AVX-512 of these.
+[[maybe_unused]] bool HasAvx2Vnni() { return HasAvx2() && CPU_FEATURE_ACTIVE(AVX_VNNI); }
+
 [[maybe_unused]] bool HasAvx512() {
   return HasAvx2() && CPU_FEATURE_ACTIVE(AVX512F) && CPU_FEATURE_ACTIVE(AVX512BW) &&
          CPU_FEATURE_ACTIVE(AVX512VL) && CPU_FEATURE_ACTIVE(AVX512DQ) &&
@@ -39,6 +42,7 @@ namespace {
 // What the kernel says that it and the CPU have (getauxval asks nobody: the dynamic linker keeps it).
 [[maybe_unused]] bool HasDot() { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 [[maybe_unused]] bool HasArmBf16() { return HasDot() && (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0; }
+[[maybe_unused]] bool HasI8mm() { return HasArmBf16() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
 #endif
 
 }  // namespace
@@ -54,10 +58,12 @@ std::vector<const Kernels*> UsableKernels() {
   if (HasAvx512()) usable.push_back(&avx512::kKernels);
 #endif
 #ifndef MAINARCH_WITHOUT_avx2
+  if (HasAvx2Vnni()) usable.push_back(&avx2_vnni::kKernels);
   if (HasAvx2()) usable.push_back(&avx2::kKernels);
 #endif
 #elif defined(__aarch64__)
 #ifndef MAINARCH_WITHOUT_neon_bf16
+  if (HasI8mm()) usable.push_back(&neon_i8mm::kKernels);
   if (HasArmBf16()) usable.push_back(&neon_bf16::kKernels);
 #endif
 #ifndef MAINARCH_WITHOUT_neon_dot

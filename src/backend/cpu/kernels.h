@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The arithmetic of the CPU backend as a table of plain functions over plain structs, one table a
-// target (AMX, AVX-512 with bf16, AVX-512, AVX2; NEON with bf16, with dot products, plain; portable), chosen once at run time. Plain, because the files that implement
+// target (AMX, AVX-512 with bf16, AVX-512, AVX2 with VNNI, AVX2; NEON with matrices of bytes, with bf16, with dot products, plain; portable), chosen once at run time. Plain, because the files that implement
 // it are compiled with other -m flags than the rest (simd/simd.h says why).
 //
 // Same bits: every function's result for a row depends on that row's input alone, never on how many
@@ -122,8 +122,15 @@ struct MatmulArgs {
 // Of Intel's, whose own fetching stops at 4 KiB: measured (CHANGELOG), one row of bf16 reads 1.3 to 1.4 times as fast.
 inline constexpr size_t kNearBytes = 4096;
 inline constexpr int kDecodedPanels = 4;
+// Matrix units take blocks of so many rows, panels and columns at a time, and have room for them here
+// (kernels/tiles_groups.h): 64 KiB of codes, 32 KiB of rows, 64 KiB of sums four times.
+inline constexpr int kBlockRows = 256;
+inline constexpr int kBlockPanels = 4;
+inline constexpr int64_t kBlockCols = 256;
+inline constexpr size_t kBlockBytes = size_t{6} << 16;
 inline constexpr size_t DecodedBytes(int64_t cols) {
-  return static_cast<size_t>(kDecodedPanels) * kLanes * 2 * static_cast<size_t>(cols);
+  const size_t panels = static_cast<size_t>(kDecodedPanels) * kLanes * 2 * static_cast<size_t>(cols);
+  return panels < kBlockBytes ? kBlockBytes : panels;
 }
 
 // out[row] (+)= sum over the row's experts, ascending, of weight * (D_e · act). One range of panels.
@@ -256,8 +263,7 @@ struct Kernels {
   //   |err| <= (2^-8 + (K + 8) 2^-23) sum_k |w_k x_k| + K 2^-125 max_k(|w_k|, |x_k|, 1) s,
   // s the largest scale: 2^-8 from rounding x (8 significant bits, to nearest), 2^-24 relative for
   // each of the K additions and the scaling (Arm's BFDOT, which rounds to odd: 2^-23), and what is below
-  // 2^-126 taken for zero. AMX rounds weights, too, with scale and addend applied (kernels/tiles.h), of formats but
-  // kBF16, kFp8 and kMxfp4: 2^-8 + 2^-16 more of sum_k |w_k x_k|, |w| as Panels says of formats with addends.
+  // 2^-126 taken for zero.
   void (*matmul_bf16)(const MatmulArgs&);
   void (*experts_down_bf16)(const ExpertsDownArgs&);
   void (*to_bf16)(const float* x, uint16_t* out, int64_t n);  // to nearest even
@@ -347,7 +353,9 @@ struct Tables {
 namespace amx { extern const Kernels kKernels; }
 namespace avx512_bf16 { extern const Kernels kKernels; }
 namespace avx512 { extern const Kernels kKernels; }
+namespace avx2_vnni { extern const Kernels kKernels; }
 namespace avx2 { extern const Kernels kKernels; }
+namespace neon_i8mm { extern const Kernels kKernels; }
 namespace neon_bf16 { extern const Kernels kKernels; }
 namespace neon_dot { extern const Kernels kKernels; }
 namespace neon { extern const Kernels kKernels; }

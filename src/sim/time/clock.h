@@ -41,7 +41,7 @@ struct ClockOptions {
   bool reports = true;     // kept for Take and TakeCopies; false where nobody takes them
   bool spans = false;      // LaunchReport::spans
   bool waits = true;       // LaunchReport::waits
-  size_t most_waits = 64;  // the longest so many
+  size_t most_waits = 400;  // the longest so many
 };
 
 class Gpu;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/match.h"
+#include "backend/amdgpu/resident_stops.h"
 #include "backend/amdgpu/threaded.h"
 #include "support/test.h"
 
@@ -34,8 +35,9 @@ TEST(threaded_code_differs_in_its_ends_alone) {
     CHECK_EQ(threaded.size(), image.bytes.size());
     std::vector<bool> may(threaded.size());
     for (const isa::KernelInfo& kernel : image.kernels) {
-      // All of the decoder's come back.
+      // All of the decoder's come back, and there is room for them.
       CHECK_GT(kernel.end_at, 0u);
+      CHECK_OK(ResidentKindFor(kernel));
       CHECK_EQ(WordAt(image.bytes, kernel.end_at), kEnd);
       const uint32_t branch = WordAt(threaded, kernel.end_at);
       CHECK_EQ(branch >> 16, 0xbf82u);  // s_branch
@@ -54,6 +56,62 @@ TEST(threaded_code_differs_in_its_ends_alone) {
     for (size_t i = 0; i < threaded.size(); ++i) differ += threaded[i] != image.bytes[i] && !may[i];
     CHECK_EQ(differ, 0u);
   }
+}
+
+namespace {
+
+// 'R': all ranks must have begun it; 'b': no meeting before it.
+ResidentList ListOf(const char* text, bool alone) {
+  ResidentList list;
+  for (; *text != 0; ++text) {
+    kernels::ResidentOp op;
+    op.beside = *text == 'b';
+    list.ops.push_back(op);
+    list.together.push_back(*text == 'R');
+  }
+  SetStops(alone, &list);
+  return list;
+}
+
+std::vector<int> StopsOf(const char* text, bool alone) {
+  std::vector<int> stops;
+  for (const kernels::ResidentOp& op : ListOf(text, alone).ops) stops.push_back(op.stop_at);
+  return stops;
+}
+
+}  // namespace
+
+TEST(all_ranks_can_leave_where_they_stop) {
+  // Alone: before the next op with a meeting, from the third op on.
+  CHECK(StopsOf("......", true) == std::vector<int>({0, 0, 3, 4, 5, 0}));
+  CHECK(StopsOf("..b.b.", true) == std::vector<int>({0, 0, 3, 5, 5, 0}));
+  CHECK(StopsOf(".", true) == std::vector<int>({0}));
+  CHECK(StopsOf("", true).empty());
+  // Together: asked at 4, op 3 being over for certain only then; told before op 5, heard behind op 7, at 9, left before 10.
+  CHECK(StopsOf("..R....R...R...", false) == std::vector<int>({0, 0, 0, 0, 10, 10, 10, 14, 14, 14, 14, 0, 0, 0, 0}));
+  // Ops beside others are no meetings.
+  CHECK(StopsOf(".R.b.R.b.b..", false) == std::vector<int>({0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0}));
+  CHECK(StopsOf("........", false) == std::vector<int>(8, 0));
+  // What must not be: that a rank may have left before it hears of it. For each op that looks, what is told is out at
+  // the next meeting; of the ops that all must have begun the first from there on, and then three meetings more.
+  const std::string text = "...R.b..RbR.....R..b.b..R......";
+  const ResidentList list = ListOf(text.c_str(), false);
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (list.ops[i].stop_at == 0) continue;
+    const size_t stop = list.ops[i].stop_at;
+    const size_t out = text.find_first_of(".R", i + 1), bound = text.find('R', out);
+    CHECK_EQ(std::count_if(text.begin() + static_cast<int64_t>(bound) + 1, text.begin() + static_cast<int64_t>(stop),
+                           [](char c) { return c != 'b'; }), 2);
+    CHECK(text[stop] != 'b');
+    CHECK_GT(std::count_if(text.begin() + static_cast<int64_t>(text.find('R')) + 1, text.begin() + static_cast<int64_t>(i),
+                           [](char c) { return c != 'b'; }), 0);
+  }
+  std::vector<ResidentList> lists = {list}, other = {list};
+  CHECK(Alike(lists, other));
+  other[0].together[3] = false;
+  CHECK(!Alike(lists, other));
+  other = {ListOf("...R.b..RbR.....R..b....R......", false)};
+  CHECK(!Alike(lists, other));
 }
 
 TEST(a_kernel_goes_where_it_has_room_or_says_what_it_lacks) {

@@ -102,6 +102,32 @@ TEST(a_limited_team_runs_all_items) {
   (*team)->Limit(2);  // destroyed with workers parked
 }
 
+// A job may want fewer: the others are parked, and are there again for the next.
+TEST(a_job_has_at_most_the_workers_that_it_wants) {
+  class Count : public Team::Job {
+   public:
+    uint32_t Open(uint32_t phase) override { return phase == 3 ? kEnd : 200; }
+    void Run(uint32_t, uint32_t, int worker) override {
+      ++items_;
+      int seen = most_.load();
+      while (seen < worker && !most_.compare_exchange_weak(seen, worker)) {
+      }
+    }
+    std::atomic<int> items_{0}, most_{0};
+  };
+  auto team = Team::Create(5);
+  CHECK_OK(team);
+  for (const int most : {5, 2, 1, 3, 0, 99}) {
+    for (int round = 0; round < 20; ++round) {
+      Count job;
+      (*team)->Execute(&job, most);
+      CHECK_EQ(job.items_.load(), 600);
+      CHECK_LE(job.most_.load(), std::max(most, 1) - 1);
+      CHECK_LE((*team)->active(), std::max(most, 1));
+    }
+  }
+}
+
 // A phase of one item runs on the worker that opened it: no other is told, so none can run it.
 TEST(a_phase_of_one_item_stays_where_it_was_opened) {
   class Chain : public Team::Job {

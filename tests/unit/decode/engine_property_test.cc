@@ -84,6 +84,9 @@ class Play final : public DraftSource {
     plain_ = model_.control.in_flight == 2 && Pick(4) > 0;
     if (plain_) o.drafts = nullptr, o.draft_kind = DraftKind::kNone, o.max_drafts = 0;
     head_ &= !plain_;
+    // And of these again half with rounds behind a step.
+    const bool states = std::any_of(forms_.begin(), forms_.end(), [](const auto& form) { return form.slots; });
+    model_.control.rounds = plain_ && !states ? Pick(2) * (1 + Pick(12)) : 0;
     auto engine = CreateEngine(nullptr, model_, facts_, o);
     if (!engine.ok()) return std::string(engine.status().message());
     engine_ = *std::move(engine);
@@ -110,6 +113,8 @@ class Play final : public DraftSource {
   uint64_t preemptions_or_failures() const { return lost_positions_; }
   uint64_t right_drafts() const { return right_drafts_; }
   uint64_t referred() const { return static_cast<uint64_t>(model_.control.referred.load()); }
+  uint64_t rounds_run() const { return static_cast<uint64_t>(model_.control.rounds_run.load()); }
+  uint64_t left_out() const { return static_cast<uint64_t>(model_.control.left_out.load()); }
   uint64_t stored() const { return stored_; }
   uint64_t adopted() const { return engine_->info().ahead; }
   EngineInfo info() const { return engine_->info(); }
@@ -355,10 +360,12 @@ class Play final : public DraftSource {
     }
     control.fail_run = control.nan_run = control.fail_copy = head_control_.fail_run = -1;
     stepped_ = status.ok() && worked;
-    // What was done to a step that ran ahead comes out with the next one.
+    // What was done to a step that ran ahead comes out with the next one, and to a round when it is its turn.
     const bool two = control.in_flight == 2;
-    const bool failed = fail || (two && failed_before_), nan = (fail && how == 1) || (two && nan_before_);
-    failed_before_ = fail, nan_before_ = fail && how == 1;
+    if (fail) failed_for_ = two ? 2 + control.rounds : 1;
+    if (fail && how == 1) nan_for_ = failed_for_;
+    const bool failed = failed_for_ > 0, nan = nan_for_ > 0;
+    failed_for_ -= failed, nan_for_ -= nan;
     if (!status.ok() && !failed) return std::string(status.message());
     // Who was handed a nan tries again.
     for (const auto& entry : sequences_) {
@@ -369,7 +376,7 @@ class Play final : public DraftSource {
       if (!again.ok()) return std::string(again.message());
     }
     // Ahead of the next step, and one that ran ahead for nothing.
-    if (control.runs > runs + (two ? 3 : 1)) return "more than one run in a step";
+    if (control.runs > runs + (two ? 3 : 1) + 2 * control.rounds) return "more than one run in a step";
     return control.Violations();
   }
 
@@ -487,7 +494,7 @@ class Play final : public DraftSource {
   const bool prefixes_;
   std::vector<std::vector<uint32_t>> past_;  // tokens of some that were closed or cut
   bool plain_ = false;
-  bool failed_before_ = false, nan_before_ = false;  // in the step before
+  uint32_t failed_for_ = 0, nan_for_ = 0;  // in so many steps from now on a failure, or a nan, may come out
   bool stepped_ = false;  // the last operation was a step that ended well
 };
 
@@ -497,7 +504,7 @@ TEST(random_operations_match_the_oracle) {
   const char* const wanted = std::getenv("MAINARCH_PROPERTY_OPERATIONS");
   const uint64_t operations = wanted == nullptr ? 75'000 : std::strtoull(wanted, nullptr, 10);
   uint64_t lost = 0, drafts = 0, referred = 0, adopted = 0, stored = 0, pinned = 0;
-  uint64_t hits = 0, found = 0, evictions = 0, of_heads = 0;
+  uint64_t hits = 0, found = 0, evictions = 0, of_heads = 0, rounds = 0, left_out = 0;
   for (uint32_t seed = 0; seed < (operations + 299) / 300; ++seed) {
     Play play(seed);
     const std::string wrong = play.Run(300);
@@ -508,6 +515,8 @@ TEST(random_operations_match_the_oracle) {
     drafts += play.right_drafts();
     referred += play.referred();
     adopted += play.adopted();
+    rounds += play.rounds_run();
+    left_out += play.left_out();
     stored += play.stored();
     hits += play.info().prefix_hits;
     found += play.info().prefix_tokens;
@@ -520,6 +529,8 @@ TEST(random_operations_match_the_oracle) {
   CHECK_GT(of_heads, 500u);
   CHECK_GT(referred, 1000u);
   CHECK_GT(adopted, 200u);
+  CHECK_GT(rounds, 200u);
+  CHECK_GT(left_out, 50u);
   CHECK_GT(stored, 1000u);  // positions that travelled
   CHECK_GT(hits, 100u);
   CHECK_GT(found, 3000u);

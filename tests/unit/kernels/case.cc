@@ -159,7 +159,7 @@ std::vector<double> FromBf16(const std::vector<uint16_t>& values) {
 std::vector<Case> AllCases() {
   std::vector<Case> all;
   for (auto make :
-       {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, LitmusCases, ResidentCases, ProbeCases,
+       {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, LitmusCases, ResidentCases, RoundCases, ProbeCases,
         FidelityCases, DecoderStepCases, DecoderRouteCases, DecoderMatrixCases, DecoderExpertCases,
         DecoderAttentionCases, DecoderNearCases, DecoderSharedCases, DecoderLatentCases, DecoderReduceCases, DecoderRowCases,
         DecoderHeadCases, StateCases, SampleCases}) {

@@ -162,6 +162,7 @@ std::vector<Case> ChooseCases();
 std::vector<Case> LinkCases();
 std::vector<Case> LitmusCases();
 std::vector<Case> ResidentCases();
+std::vector<Case> RoundCases();
 std::vector<Case> ProbeCases();
 std::vector<Case> DecoderStepCases();
 std::vector<Case> DecoderRouteCases();

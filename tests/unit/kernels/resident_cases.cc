@@ -16,6 +16,7 @@ LaunchSpec ResidentLaunch(const std::string& kernel, uint32_t workgroups, uint32
     args.mailbox = at.Of<ResidentMailbox>("mailbox");
     args.state = at.Of<ResidentState>("state");
     args.times = at.Of<uint64_t>("times");
+    args.asks[0] = at.Of<uint32_t>("asks");
     args.turn = turn;
     args.patience = 3;
   });
@@ -26,6 +27,8 @@ Bytes MailboxBytes(const ResidentMailbox& mailbox) {
   std::memcpy(out.data(), &mailbox, sizeof(mailbox));
   return out;
 }
+
+constexpr uint32_t kAsk = 9;
 
 // Two launches behind each other find command `first` in the mailbox, the end, or nothing.
 Case ResidentCase(const std::string& kernel, uint32_t workgroups, uint32_t first, bool posted) {
@@ -44,10 +47,12 @@ Case ResidentCase(const std::string& kernel, uint32_t workgroups, uint32_t first
   left = state;
   left.command.number = posted ? first : first - 1;
   left.late = after.late;
+  left.heard = kAsk;
   Bytes state_bytes(sizeof(state)), tail(sizeof(state) - 2 * sizeof(ResidentMeeting));
   std::memcpy(state_bytes.data(), &state, sizeof(state));
   std::memcpy(tail.data(), &left.command, tail.size());
-  out.buffers = {{"mailbox", MailboxBytes(before), 0, Home::kHost}, {"state", state_bytes}, {"times", Bytes(64, 0xee), 0, Home::kHost}};
+  out.buffers = {{"mailbox", MailboxBytes(before), 0, Home::kHost}, {"state", state_bytes}, {"times", Bytes(64, 0xee), 0, Home::kHost},
+                 {"asks", ToBytes<uint32_t>({kAsk})}};
   out.steps = {{ResidentLaunch(kernel, workgroups, 0)}, {ResidentLaunch(kernel, workgroups, 1)}};
   const auto same_tail = [tail](absl::Span<const uint8_t> bytes) -> std::string {
     const auto end = bytes.subspan(2 * sizeof(ResidentMeeting));
@@ -64,6 +69,65 @@ Case ResidentCase(const std::string& kernel, uint32_t workgroups, uint32_t first
   return out;
 }
 
+// The first launch is asked for a pause at the third op of a command's first round and leaves before the fifth; the
+// second goes on there, runs the second round, and takes the end. Ops of no workgroups, so nothing is jumped into.
+Case PauseCase(const std::string& kernel, uint32_t workgroups, uint32_t number) {
+  constexpr uint32_t kOps = 7, kAskedAt = 2, kStopAt = 4;
+  Case out;
+  out.name = absl::StrCat(kernel, ", ", workgroups, " workgroups, a pause of command ", number);
+  out.bound = "exact";
+  std::vector<ResidentOp> ops(kOps);
+  ops[3].beside = 1;
+  for (uint32_t i = kAskedAt; i < kStopAt; ++i) ops[i].stop_at = static_cast<uint16_t>(kStopAt + i - kAskedAt);
+  const auto mailbox = [=](const Addresses& at) {
+    ResidentMailbox made;
+    ResidentCommand& command = made.commands[number % kResidentSlots];
+    command.ops = at.Of<ResidentOp>("ops").address;
+    command.ends = at.Of<uint32_t>("ends").address;
+    command.count = kOps;
+    command.rounds = 2;
+    command.number = number;
+    made.commands[(number + 1) % kResidentSlots].number = number + 1;
+    return MailboxBytes(made);
+  };
+  ResidentState state;
+  state.command.number = number - 1;
+  state.heard = kAsk - 1;
+  state.pauses = 0xffff;
+  Bytes state_bytes(sizeof(state));
+  std::memcpy(state_bytes.data(), &state, sizeof(state));
+  out.buffers = {{"mailbox", Bytes(sizeof(ResidentMailbox)), 0, Home::kHost, mailbox},
+                 {"state", state_bytes},
+                 {"times", Bytes(16 * (kOps + 1), 0xee), 0, Home::kHost},
+                 {"asks", ToBytes<uint32_t>({kAsk})},
+                 {"ops", ToBytes(ops)},
+                 {"ends", ToBytes<uint32_t>({0, 0})}};
+  out.steps = {{ResidentLaunch(kernel, workgroups, 0)}, {ResidentLaunch(kernel, workgroups, 1)}};
+  const auto told = [=](absl::Span<const uint8_t> bytes) -> std::string {
+    ResidentMailbox got;
+    std::memcpy(&got, bytes.data(), sizeof(got));
+    const uint32_t ran = got.ran[number % kResidentSlots];
+    if (got.paused == 0x10000 && got.done == number + 1 && got.late == 0 && ran == ResidentRan(number, 2)) return "";
+    return absl::StrCat("pauses ", got.paused, ", done ", got.done, ", late ", got.late, ", ran ", ran);
+  };
+  // Meetings of the second launch: for three ops and the round's end; for five ops, the first one having none, and the
+  // end; for the command.
+  const auto went_on = [=](absl::Span<const uint8_t> bytes) -> std::string {
+    ResidentState got;
+    std::memcpy(&got, bytes.data(), sizeof(got));
+    uint64_t met = 0;
+    for (const ResidentLine& line : got.meetings[1].arrived) met += line.values[0] + line.values[1];
+    if (met == 11 * workgroups && got.meetings[1].resume.next == kStopAt && got.heard == kAsk && got.pauses == 0x10000 &&
+        got.command.number == number + 1) {
+      return "";
+    }
+    return absl::StrCat(met, " arrivals of ", workgroups, " workgroups, from op ", got.meetings[1].resume.next,
+                        " on; heard ", got.heard, ", pauses ", got.pauses);
+  };
+  out.expectations = {{"mailbox", told}, {"state", went_on}};
+  return out;
+}
+
 }  // namespace
 
 std::vector<Case> ResidentCases() {
@@ -72,6 +136,8 @@ std::vector<Case> ResidentCases() {
     all.push_back(ResidentCase(kernel, 1, 1, true));
     all.push_back(ResidentCase(kernel, 5, 0xfffffff0, true));
     all.push_back(ResidentCase(kernel, 8, 7, false));
+    all.push_back(PauseCase(kernel, 1, 5));
+    all.push_back(PauseCase(kernel, 7, 0xffffffff));
   }
   all.push_back(ResidentCase("resident", 13, 1, true));
   return all;

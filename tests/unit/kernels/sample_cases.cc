@@ -208,8 +208,8 @@ Case SampleCase(const ChoiceShape& s, uint64_t seed) {
     const uint32_t index = s.first_index + round, half_at = Parity(index) * s.rows;
     Bytes host(size_t{2} * s.rows * stride * 4, kUntouchedByte);
     const Bytes untouched = host;
-    std::vector<ChoiceResult> results(size_t{2} * s.rows);
-    std::copy(step.results.begin(), step.results.end(), results.begin() + half_at);
+    std::vector<ChoiceResult> results(size_t{kResultSlots} * s.rows);
+    std::copy(step.results.begin(), step.results.end(), results.begin() + index % kResultSlots * s.rows);
     for (uint32_t row = 0; row < s.rows; ++row) {
       if (!step.wanted[row]) continue;
       const ChoiceResult& result = step.results[row];

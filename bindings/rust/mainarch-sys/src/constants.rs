@@ -105,16 +105,15 @@ pub const MAINARCH_ENGINE_FAST: u64 = 1;
 /// What goes into matrix products is rounded to bf16, 8 significant bits: on GPUs, and where the CPU has
 /// dot products for it that are faster than those of fp32 (AVX512_BF16 of AMD's, Zen 4 on; BFDOT of Arm's own
 /// cores, Neoverse V1 and N2 on) or a matrix unit (AMX, Intel's Xeon from Sapphire Rapids on), with weights of
-/// bf16, block-scaled FP8 or MXFP4; elsewhere it is not, and the flag changes nothing. On a CPU prompts run twice
+/// all formats but F16 and F32; elsewhere it is not, and the flag changes nothing. On a CPU prompts run twice
 /// as fast or more, and several sequences together in less time. AMX is asked of the kernel for the whole process,
 /// by the first engine with this flag, as Linux wants it: from then on sigaltstack(2) refuses stacks too small for
 /// its registers (getauxval(AT_MINSIGSTKSZ)); where a thread has a smaller one already, the kernel refuses, and the
 /// flag changes nothing. For
 /// y = sum of w_k x_k over K columns,
 ///   |error| \<= (2^-8 + (K + 8) 2^-23) * sum of |w_k x_k|
-/// apart from what is smaller than 2^-126. AMX also multiplies weights of integers with scales (GGUF's blocks, int4,
-/// NVFP4), rounded to bf16 with their scales applied: 2^-8 + 2^-16 more (of w = scale q + offset |scale q| + |offset|
-/// in place of |w|); one sequence alone decodes faster with MAINARCH_ENGINE_INT8 there. Sums, norms, attention, softmax, the router of a mixture of
+/// (|scale q| + |offset| in place of |w| where w = scale q + offset), apart from what is smaller than 2^-126. Sums,
+/// norms, attention, softmax, the router of a mixture of
 /// experts and what layers add to stay fp32, and results still do not depend on batch, chunking,
 /// threads or ranks. Without the flag everything is fp32, which is what this library's results are
 /// tested to agree with.
@@ -141,7 +140,9 @@ pub const MAINARCH_ENGINE_RESIDENT: u64 = 8;
 /// between one token and the next. Steps of more rows (prompts) are packets; the kernel leaves for them, as it
 /// does when nothing was asked of it for some milliseconds, and comes back. What comes out is the same to the bit.
 /// While it is there nothing else runs on these GPUs' queues that this library has: engines of one device group
-/// take turns. UNSUPPORTED where the device is no GPU, or a kernel of the model's has more local memory or registers
+/// take turns. While sequences want nothing but tokens it runs up to 31 steps ahead of what was asked for: logits of
+/// one that is not manual are BUSY then if they are gone, unless it was opened with MAINARCH_SEQUENCE_ALL_LOGITS.
+/// UNSUPPORTED where the device is no GPU, or a kernel of the model's has more local memory or registers
 /// than this one (of those that there are none has). With RESIDENT_AUTO beside it, this one does not count.
 pub const MAINARCH_ENGINE_RESIDENT_AUTO: u64 = 16;
 /// The same where it can be had, else packets; the log says why.

@@ -412,6 +412,10 @@ pub struct mainarch_engine_statistics {
     pub resident_launches: u64,
     /// steps that the kernel waited for, as the host was not there yet
     pub resident_late: u64,
+    /// that the host gave it: a step, and those that it runs behind it by itself
+    pub resident_commands: u64,
+    /// times that it left in the midst of a step, for others' work on its GPUs
+    pub resident_pauses: u64,
 }
 
 impl Default for mainarch_engine_statistics {

@@ -164,6 +164,10 @@ pub struct Statistics {
     pub resident_launches: u64,
     /// Steps that it waited for, as the host was not there yet.
     pub resident_late: u64,
+    /// Commands that the host gave it: a step, and those that it runs behind it by itself.
+    pub resident_commands: u64,
+    /// Times that it left in the midst of a step, for others' work on its GPUs.
+    pub resident_pauses: u64,
 }
 
 /// One text in one engine: an id. Of a sequence that was closed, or of another engine, it is
@@ -383,6 +387,8 @@ impl Engine {
             resident_steps: raw.resident_steps,
             resident_launches: raw.resident_launches,
             resident_late: raw.resident_late,
+            resident_commands: raw.resident_commands,
+            resident_pauses: raw.resident_pauses,
         })
     }
 

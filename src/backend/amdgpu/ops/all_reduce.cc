@@ -35,7 +35,8 @@ kernels::ReduceArgs Lowering::ReduceOf(uint32_t width, bool alone) {
 
 void Lowering::AddReduce(const kernels::ReduceArgs& args) {
   const bool twice = args.ranks > 1 && rows > kOneRoundRows;
-  Add(twice ? "reduce_twice" : "reduce", args, uint64_t{rows} * args.chunks, /*resident=*/true);
+  Launch& launch = Add(twice ? "reduce_twice" : "reduce", args, uint64_t{rows} * args.chunks, /*resident=*/true);
+  launch.together = args.ranks > 1;
 }
 
 bool Lowering::JoinReduce(const kernels::ReduceArgs& args) {
@@ -53,6 +54,7 @@ bool Lowering::JoinReduce(const kernels::ReduceArgs& args) {
   launch.kernel = joined.kernel;
   launch.args = joined.args;
   launch.op = op_;
+  launch.together = args.ranks > 1;
   pending.product_reduce = {};
   return true;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The target "amx": avx512_bf16, but that products with bf16 activations, and those of many rows of 8 bits, run
-// on AMX (AMX-TILE, AMX-BF16, AMX-INT8: Intel from Sapphire Rapids on), through tiles.h and tiles_int8.h.
+// on AMX (AMX-TILE, AMX-BF16, AMX-INT8: Intel from Sapphire Rapids on), through tiles.h, tiles_groups.h and tiles_int8.h; but
+// products of few rows, which vectors multiply as fast as memory gives it (tiles_few.h).
 //
 // Tiles are state of a thread that the kernel keeps only for processes that have asked for it, once
 // for all threads (arch_prctl(2), ARCH_REQ_XCOMP_PERM; Linux 5.16). It is asked for when an engine
@@ -12,7 +13,8 @@
 #include <unistd.h>
 
 #include "backend/cpu/kernels/table.h"
-#include "backend/cpu/kernels/tiles.h"
+#include "backend/cpu/kernels/tiles_few.h"
+#include "backend/cpu/kernels/tiles_groups.h"
 #include "backend/cpu/kernels/tiles_int8.h"
 
 namespace mainarch::cpu {
@@ -61,6 +63,15 @@ class Amx {
     }
     asm volatile("ldtilecfg %0" ::"m"(config));
   }
+  // tiles_groups.h
+  void ConfigureGroups(int rows, int cols) {
+    TileConfig config;
+    for (int tile = 0; tile < 8; ++tile) {
+      config.row_bytes[tile] = static_cast<uint16_t>(tile == 4 || tile == 5 ? 2 * cols : 64);
+      config.rows[tile] = static_cast<uint8_t>(tile < 6 ? rows : cols / 2);
+    }
+    asm volatile("ldtilecfg %0" ::"m"(config));
+  }
   // tiles_int8.h
   void ConfigureBytes(int rows, int cols) {
     TileConfig config;
@@ -104,11 +115,26 @@ Args Near(Args a) {
 void RunMatmulNear(const MatmulArgs& a) { RunMatmul(Near(a)); }
 void RunExpertsDownNear(const ExpertsDownArgs& a) { RunExpertsDown(Near(a)); }
 void RunExpertsDownInt8Near(const ExpertsDownArgs& a) { RunExpertsDownInt8(Near(a)); }
+// To nearest even, denormals made zero, as the unit takes them.
+void RunToBF16Flushed(const float* x, uint16_t* out, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) {
+    const int64_t left = n - i < 16 ? n - i : 16;
+    const __mmask16 lanes = static_cast<__mmask16>((1u << left) - 1);
+    const __m256i bf16 = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, x + i));
+    _mm256_mask_storeu_epi16(out + i, lanes, bf16);
+  }
+}
+
 void RunMatmulTiles(const MatmulArgs& a) {
+  const Flushing flushing;
+  if (a.rows <= FewRows(a.w.format)) return MatmulFew(Near(a));
   Amx unit;
   TileMatmul(unit, Near(a));
 }
 void RunExpertsDownTiles(const ExpertsDownArgs& a) {
+  const Flushing flushing;
+  // Of an expert, on average.
+  if (a.rows * a.k <= FewRows(a.experts[a.active[0]].format) * a.active_count) return ExpertsDownFew(Near(a));
   Amx unit;
   TileExpertsDown(unit, Near(a));
 }
@@ -128,6 +154,7 @@ constexpr Kernels WithTiles() {
   kernels.experts_down = RunExpertsDownNear;
   kernels.experts_down_int8 = RunExpertsDownInt8Near;
   kernels.matmul_bf16 = RunMatmulTiles;
+  kernels.to_bf16 = RunToBF16Flushed;
   kernels.experts_down_bf16 = RunExpertsDownTiles;
   kernels.matmul_int8 = RunMatmulInt8Tiles;
   kernels.may_round = MayUseTiles;

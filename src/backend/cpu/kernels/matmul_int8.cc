@@ -38,6 +38,44 @@ struct Int8 : F {
     }
   }
 
+#if defined(MAINARCH_TARGET_neon_i8mm)
+  // Of an even number of rows, by pairs of both rows and units; where units are odd in number a last one of zeros.
+  template <int MR>
+  static MAINARCH_INLINE_BYTES void SumRows(const uint8_t* panel, const int8_t* const* x, int64_t k0, int64_t k1,
+                                            size_t ahead, ByteSums* out) {
+    constexpr int kSteps = C::kUnits == 1 ? 2 : 1, kUnits = kSteps * C::kUnits, kCols = kSteps * F::kCols;
+    RowSums sums[MR / 2];
+    MAINARCH_UNROLL_BYTES for (int i = 0; i < MR / 2; ++i) sums[i] = ZeroRows();
+    _Pragma("GCC unroll 1") for (int64_t k = k0; k < k1; k += kCols) {
+      Bytes codes[kUnits];
+      const uint8_t* from = panel + k / F::kCols * F::kBytes;
+      Prefetch<kSteps * F::kBytes>(from, ahead);
+      C::Codes(from, codes);
+      const bool whole = kSteps == 1 || k + F::kCols < k1;
+      if constexpr (kSteps == 2) {
+        if (whole) C::Codes(from + F::kBytes, codes + 1);
+        if (!whole) codes[1] = SetB(0);
+      }
+      MAINARCH_UNROLL_BYTES for (int u = 0; u < kUnits; u += 2) {
+        MAINARCH_UNROLL_BYTES for (int i = 0; i < MR / 2; ++i) {
+          const int8_t *first = x[2 * i] + k + 4 * u, *second = x[2 * i + 1] + k + 4 * u;
+          int8_t rest[16] = {};
+          if (!whole) {
+            __builtin_memcpy(rest, first, 4);
+            __builtin_memcpy(rest + 8, second, 4);
+          }
+          const int8x16_t both = whole ? vcombine_s8(vld1_s8(first), vld1_s8(second)) : vld1q_s8(rest);
+          DotRowsB(sums[i], codes[u], codes[u + 1], both);
+        }
+      }
+    }
+    MAINARCH_UNROLL_BYTES for (int i = 0; i < MR / 2; ++i) {
+      out[2 * i] = SumsOfRow<0>(sums[i]);
+      out[2 * i + 1] = SumsOfRow<1>(sums[i]);
+    }
+  }
+#endif
+
   // Columns [k0, k1) of a piece: the sums of codes, less what codes are more than weights.
   template <int MR, int NP>
   static MAINARCH_INLINE_BYTES void Piece(const uint8_t* const* panel,
@@ -49,7 +87,11 @@ struct Int8 : F {
       MAINARCH_UNROLL_BYTES for (int s = 0; s < kSums; ++s) sums[i][s] = ZeroB();
     }
     // Not unrolled: there are many shapes of this, and a step is long enough.
-    _Pragma("GCC unroll 1") for (int64_t step = k0 / F::kCols; step < k1 / F::kCols; ++step) {
+    constexpr bool kByPairs = kMatrixB && MR % 2 == 0 && NP == 1;
+#if defined(MAINARCH_TARGET_neon_i8mm)
+    if constexpr (kByPairs) SumRows<MR>(panel[0], x, k0, k1, ahead, sums[0]);
+#endif
+    _Pragma("GCC unroll 1") for (int64_t step = k0 / F::kCols; !kByPairs && step < k1 / F::kCols; ++step) {
       Step<MR, NP>(panel, step, x, ahead, sums);
     }
     MAINARCH_UNROLL_BYTES for (int m = 0; m < MR; ++m) {

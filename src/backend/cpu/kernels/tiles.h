@@ -2,10 +2,9 @@
 //
 // Products with bf16 activations by tiles of 16 x 16, for processors that have a matrix unit (AMX).
 // A panel in bf16 is what such a unit wants of its right-hand side already: 16 steps of two columns
-// are one tile, [16 pairs of columns][16 rows][2]. Other formats are decoded a tile at a time, or a
-// panel at a time where many rows share it. All but fp8, whose groups are long, are decoded to weights,
-// scale and addend applied, rounded to bf16: what a tile gives every 32 columns would take longer to
-// scale than to make.
+// are one tile, [16 pairs of columns][16 rows][2]. Codes of other formats, which are bf16 exactly, are decoded a
+// tile at a time, or a panel at a time where many rows share it. This file has what bf16 and formats of long groups
+// of columns take; tiles_groups.h has those whose scales are shared by few, tiles_few.h one row by vectors.
 //
 // T is the unit: eight tiles, of 16 rows of 64 bytes each.
 //   Configure(r0, r1)  tiles 0 to 4 get r0 rows, or, if r1 is not 0, tiles 0, 1, 4 r0 and 2, 3, 5 r1;
@@ -16,8 +15,9 @@
 // on, then both to each other, then that to C, to nearest even, denormals taken for and made zero.
 //
 // The order of additions along K is the same for one row and for many: tiles of 32 columns in order,
-// from the first column of a part, or, of fp8, of a scale group of it; groups are scaled and added in
-// order; parts are added in the binary tree. Where a part or group ends within a tile, zeros fill it up.
+// from the first column of a part, or of a scale group of it, a tile being 16 columns where groups are; groups are
+// scaled and added in order; parts are added in the binary tree. Where a part or group ends within a tile, zeros
+// fill it up.
 #ifndef MAINARCH_BACKEND_CPU_KERNELS_TILES_H_
 #define MAINARCH_BACKEND_CPU_KERNELS_TILES_H_
 
@@ -30,120 +30,31 @@ inline constexpr size_t kTileBytes = 16 * 64;             // a tile of either si
 inline constexpr size_t kTileFloats = 16 * 16;            // of sums
 inline constexpr size_t kRowsInCache = size_t{1} << 20;  // bytes of activations: half of a core's L2
 
-// `count` pairs of columns of 16 rows, rounded to bf16: to nearest, but what lies between two is rounded
-// away from zero. Infinities stay, and so do NaNs of OneNaN and of arithmetic.
-static inline __attribute__((always_inline)) void StoreRoundedPairs(const V* w, int count, uint16_t* out) {
-#if defined(MAINARCH_TARGET_avx512)
-  const __m512i half = _mm512_set1_epi32(0x8000);
-  MAINARCH_UNROLL for (int c = 0; c < count; ++c) {
-    const __m512i even = _mm512_add_epi32(_mm512_castps_si512(w[2 * c]), half);
-    const __m512i odd = _mm512_add_epi32(_mm512_castps_si512(w[2 * c + 1]), half);
-    // 0xca: of the first operand's bits those of the second, the others of the third.
-    StorePairs(out + 32 * c, _mm512_ternarylogic_epi64(_mm512_set1_epi32(0xffff), _mm512_srli_epi32(even, 16),
-                                                       odd, 0xca));
-  }
-#else
-  for (int c = 0; c < count; ++c) {
-    uint32_t bits[2][16];
-    Store(reinterpret_cast<float*>(bits[0]), w[2 * c]);
-    Store(reinterpret_cast<float*>(bits[1]), w[2 * c + 1]);
-    for (int row = 0; row < 16; ++row) {
-      for (int odd = 0; odd < 2; ++odd) {
-        out[32 * c + 2 * row + odd] = static_cast<uint16_t>((bits[odd][row] + 0x8000) >> 16);
-      }
-    }
-  }
-#endif
-}
-
-// NaNs of all payloads as one, which rounding leaves a NaN.
-static inline __attribute__((always_inline)) V OneNaN(V a) {
-#if defined(MAINARCH_TARGET_avx512)
-  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a, Set(__builtin_nanf("")));
-#else
-  float values[16];
-  Store(values, a);
-  for (float& value : values) {
-    if (value != value) value = __builtin_nanf("");
-  }
-  return Load(values);
-#endif
-}
-
-// Whether scales and addends are applied to weights, and not to sums. (Those of mxfp4 are powers of two,
-// which is exact.)
+// Codes of `cols` columns of a panel, from `from` on, as bf16 pairs, [cols / 2][16 rows][2].
 template <class F>
-inline constexpr bool kFolds = F::kScaled;
-template <>
-inline constexpr bool kFolds<FormatFp8> = false;
-template <class F>
-inline constexpr bool kPowersOfTwo = false;
-template <>
-inline constexpr bool kPowersOfTwo<FormatMxfp4> = true;
-
-#if defined(MAINARCH_TARGET_avx512)
-// Adds e - 127 to the exponents of what is not zero. Codes are from 0.5 to 6: for e from 2 to 252 the
-// result is normal.
-struct FoldedScale {
-  __m512i add;  // of the 16 rows, in both halves of a pair
-  bool plain;
-
-  explicit FoldedScale(const uint8_t* e8m0) {
-    const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(e8m0)));
-    const __m512i words = _mm512_or_si512(e, _mm512_slli_epi32(e, 16));
-    add = _mm512_slli_epi16(_mm512_sub_epi16(words, _mm512_set1_epi16(127)), 7);
-    plain = _mm512_cmpgt_epu32_mask(_mm512_sub_epi32(e, _mm512_set1_epi32(2)),
-                                    _mm512_set1_epi32(250)) == 0;
-  }
-  __m512i Apply(__m512i pairs) const {
-    const __mmask32 some = _mm512_test_epi16_mask(pairs, _mm512_set1_epi16(0x7fff));
-    return _mm512_mask_add_epi16(pairs, some, pairs, add);
-  }
-};
-#endif
-
-// Columns [k, k + cols) of a panel, of one group, as bf16 pairs, [cols / 2][16 rows][2].
-template <class F>
-static inline __attribute__((always_inline)) void DecodePairsOf(const uint8_t* data, const uint8_t* scales, int64_t group, int64_t k,
-                                 int64_t cols, const DecodeTables& tables, uint16_t* out) {
-  const uint8_t* from = data + k / F::kCols * F::kBytes;
-#if defined(MAINARCH_TARGET_avx512)
-  if constexpr (!kFolds<F>) {
-    for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
-      Pairs pairs[F::kCols / 2];
-      F::DecodePairs(from, tables, pairs);
-      for (int i = 0; i < F::kCols / 2; ++i) StorePairs(out + 32 * i, pairs[i]);
-    }
-    return;
-  } else if constexpr (kPowersOfTwo<F>) {
-    const FoldedScale fold(scales + 16 * group);
-    if (fold.plain) {
-      for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
-        Pairs pairs[F::kCols / 2];
-        F::DecodePairs(from, tables, pairs);
-        for (int i = 0; i < F::kCols / 2; ++i) StorePairs(out + 32 * i, fold.Apply(pairs[i]));
-      }
-      return;
-    }
-  }
-#endif
-  const V scale = kFolds<F> ? OneNaN(F::Scale(scales, group)) : Set(1.0f);
-  const V addend = F::kMin ? OneNaN(F::Addend(scales, group)) : Zero();
+static inline __attribute__((always_inline)) void DecodePairsOf(const uint8_t* from, int64_t cols, const DecodeTables& tables,
+                                                                uint16_t* out) {
   for (int64_t c = 0; c < cols; c += F::kCols, from += F::kBytes, out += 16 * F::kCols) {
-    V w[F::kCols];
-    F::Decode(from, tables, w);
-    MAINARCH_UNROLL for (int i = 0; i < F::kCols; ++i) {
-      w[i] = F::kMin ? Fma(w[i], scale, addend) : Mul(w[i], scale);
+#if defined(MAINARCH_PAIRS)
+    Pairs pairs[F::kCols / 2];
+    F::DecodePairs(from, tables, pairs);
+    for (int i = 0; i < F::kCols / 2; ++i) StorePairs(out + 32 * i, pairs[i]);
+#else
+    V codes[F::kCols];
+    F::Decode(from, tables, codes);
+    for (int i = 0; i < F::kCols; ++i) {
+      uint32_t bits[16];
+      Store(reinterpret_cast<float*>(bits), codes[i]);
+      for (int row = 0; row < 16; ++row) out[i / 2 * 32 + 2 * row + i % 2] = static_cast<uint16_t>(bits[row] >> 16);
     }
-    StoreRoundedPairs(w, F::kCols / 2, out);
+#endif
   }
 }
 
 // The scale group of a column, and where it ends.
 struct Groups {
-  int64_t index = 0, end = 0, cols = 0;
+  int64_t index, end, cols;
 
-  Groups() = default;  // of what has none
   Groups(const Panels& w, int64_t k)
       : index((k + w.group_offset) / w.group_cols), end((index + 1) * w.group_cols - w.group_offset), cols(w.group_cols) {}
   void Next() {
@@ -151,19 +62,6 @@ struct Groups {
     end += cols;
   }
 };
-
-// Columns [k, end), group after group, from the one of column k on.
-template <class F>
-static inline __attribute__((always_inline)) void DecodeGroups(Groups groups, const uint8_t* data, const uint8_t* scales, int64_t k,
-                                int64_t end, const DecodeTables& tables, uint16_t* out) {
-  while (k < end) {
-    const int64_t cols = (groups.end < end ? groups.end : end) - k;
-    DecodePairsOf<F>(data, scales, groups.index, k, cols, tables, out);
-    out += 16 * cols;
-    k += cols;
-    groups.Next();
-  }
-}
 
 // Up to 32 rows of activations, as one or two tiles.
 struct TileRows {
@@ -182,7 +80,7 @@ struct TileRows {
   }
 };
 
-// NP panels; kDecoded: `data` is bf16 whatever F is, its folded scales applied.
+// NP panels; kDecoded: `data` is bf16 whatever F is.
 template <int NP>
 struct TilePanels {
   const uint8_t* data[NP];
@@ -190,6 +88,22 @@ struct TilePanels {
   size_t next;   // what lies so many bytes further on is read next; 0: nothing
   Ahead ahead;
 };
+template <int NP>
+static inline TilePanels<NP> At(const Panels& w, const uint8_t* first) {
+  TilePanels<NP> panels = {};
+  for (int p = 0; p < NP; ++p) {
+    panels.data[p] = first + static_cast<size_t>(p) * w.stride;
+    panels.scales[p] = panels.data[p] + w.scale_offset;
+  }
+  return panels;
+}
+template <int NP>
+static inline void FetchScales(const Panels& w, const TilePanels<NP>& panels) {
+  if (panels.next == 0) return;
+  for (int p = 0; p < NP; ++p) {
+    for (size_t at = 0; at < w.stride - w.scale_offset; at += 64) FetchAhead(panels.scales[p], panels.next + at);
+  }
+}
 
 // The product of one block: MT tiles of rows (up to 16 each) and NP panels. Sums of MT * NP tiles.
 template <class T, class F, bool kDecoded, int MT, int NP>
@@ -223,12 +137,11 @@ struct TileBlock {
   // multiplied: the unit cannot take what has not left the store buffer.
   using Tiles = uint8_t[NP][kTileBytes];
 
-  // Columns [k, k + cols), the first of them in this group.
-  inline __attribute__((always_inline)) void DecodeTiles(const Groups& groups, int64_t k, int64_t cols, Tiles& tiles) const {
+  inline __attribute__((always_inline)) void DecodeTiles(int64_t k, int64_t cols, Tiles& tiles) const {
     _Pragma("GCC unroll 1") for (int p = 0; p < NP; ++p) {
-      const uint8_t* data = panels.data[p];
-      Prefetch<kTileCols / F::kCols * F::kBytes>(data + k / F::kCols * F::kBytes, panels.ahead.At(k));
-      DecodeGroups<F>(groups, data, panels.scales[p], k, k + cols, tables, reinterpret_cast<uint16_t*>(tiles[p]));
+      const uint8_t* from = panels.data[p] + k / F::kCols * F::kBytes;
+      Prefetch<kTileCols / F::kCols * F::kBytes>(from, panels.ahead.At(k));
+      DecodePairsOf<F>(from, cols, tables, reinterpret_cast<uint16_t*>(tiles[p]));
       if (cols < kTileCols) __builtin_memset(tiles[p] + cols * 32, 0, kTileBytes - static_cast<size_t>(cols) * 32);
     }
   }
@@ -269,17 +182,14 @@ struct TileBlock {
 
   static constexpr int64_t ColsFrom(int64_t k, int64_t end) { return end - k < kTileCols ? end - k : kTileCols; }
 
-  void Add(Groups groups, int64_t k, int64_t end) const {
+  void Add(int64_t k, int64_t end) const {
     if constexpr (kPlain) {
       for (; k < end; k += kTileCols) MultiplyStep(k, ColsFrom(k, end), nullptr);
     } else {
       alignas(64) Tiles tiles[2];
       // `next` runs a step ahead of k.
       for (int64_t next = k, at = 0; k < end; next += kTileCols, at ^= 1) {
-        if (next < end) {
-          while (kFolds<F> && groups.end <= next) groups.Next();
-          DecodeTiles(groups, next, ColsFrom(next, end), tiles[at]);
-        }
+        if (next < end) DecodeTiles(next, ColsFrom(next, end), tiles[at]);
         if (next == k) continue;
         MultiplyStep(k, ColsFrom(k, end), tiles[at ^ 1][0]);
         k += kTileCols;
@@ -305,19 +215,19 @@ struct TileBlock {
 
   // sums [MT][NP][16 rows][16]; of a tile's rows only those that there are.
   void Part(int64_t k0, int64_t k1, float* sums) const {
-    if constexpr (F::kScaled && !kFolds<F>) {
+    if constexpr (F::kScaled) {
       alignas(64) float dots[MT * NP * kTileFloats];
       bool first = true;
       Groups groups(w, k0);
       for (int64_t k = k0; k < k1; k = groups.end, groups.Next(), first = false) {
         ZeroSums();
-        Add(groups, k, groups.end < k1 ? groups.end : k1);
+        Add(k, groups.end < k1 ? groups.end : k1);
         StoreSums(dots);
         Scale(groups.index, first, dots, sums);
       }
     } else {
       ZeroSums();
-      Add(F::kScaled && !kDecoded ? Groups(w, k0) : Groups(), k0, k1);
+      Add(k0, k1);
       StoreSums(sums);
     }
   }
@@ -404,31 +314,12 @@ class TileProducts {
     unit_.Configure(rows_[0], rows_[1]);
   }
 
-  template <int NP>
-  static TilePanels<NP> At(const Panels& w, const uint8_t* first) {
-    TilePanels<NP> panels = {};
-    for (int p = 0; p < NP; ++p) {
-      panels.data[p] = first + static_cast<size_t>(p) * w.stride;
-      panels.scales[p] = panels.data[p] + w.scale_offset;
-    }
-    return panels;
-  }
-
-  template <int NP>
-  static void FetchScales(const Panels& w, const TilePanels<NP>& panels) {
-    if (panels.next == 0) return;
-    for (int p = 0; p < NP; ++p) {
-      for (size_t at = 0; at < w.stride - w.scale_offset; at += 64) FetchAhead(panels.scales[p], panels.next + at);
-    }
-  }
-
-  // Of a format G that the panels are of by now.
-  template <class G, bool kDecoded, int MT, int NP>
+  template <bool kDecoded, int MT, int NP>
   void Block(const MatmulArgs& a, const TilePanels<NP>& panels, int64_t panel, int64_t row,
              const TileRows& rows) {
     alignas(64) float sums[MT * NP * kTileFloats];
     Configure(rows);
-    TileBlock<T, G, kDecoded, MT, NP>{unit_, a.w, panels, rows, tables_}.All(sums);
+    TileBlock<T, F, kDecoded, MT, NP>{unit_, a.w, panels, rows, tables_}.All(sums);
     for (int m = 0; m < MT; ++m) {
       for (int i = 0; i < rows.count[m]; ++i) {
         V y[NP];
@@ -451,7 +342,7 @@ class TileProducts {
       }
       panels.ahead = Ahead(a.w, panels.next, a.near, NP);
       FetchScales(a.w, panels);
-      Block<F, false, 1, NP>(a, panels, *panel, 0, rows);
+      Block<false, 1, NP>(a, panels, *panel, 0, rows);
     }
   }
 
@@ -461,36 +352,25 @@ class TileProducts {
     for (; *panel + NP <= a.panel_end; *panel += NP) {
       const TilePanels<NP> panels =
           At<NP>(a.w, a.w.data + static_cast<size_t>(*panel) * a.w.stride);
-      if constexpr (kFolds<F>) {
-        // Decoded they are bf16 and no more.
-        if (a.decoded != nullptr) {
-          RowBlocks<FormatBF16, false, NP>(a, Decode<NP>(a, panels), *panel, begin, end);
-        } else {
-          for (int64_t row = begin; row < end; row += 16) {
-            Block<F, false, 1, NP>(a, panels, *panel, row, TileRows(a.x16 + row, end - row < 16 ? end - row : 16));
-          }
-        }
-        continue;
-      }
       if constexpr (F::kFetch) {
         if (a.decoded != nullptr && end - begin > 32) {
-          RowBlocks<F, true, NP>(a, Decode<NP>(a, panels), *panel, begin, end);
+          RowBlocks<true, NP>(a, Decode<NP>(a, panels), *panel, begin, end);
           continue;
         }
       }
-      if constexpr (!kFolds<F>) RowBlocks<F, false, NP>(a, panels, *panel, begin, end);
+      RowBlocks<false, NP>(a, panels, *panel, begin, end);
     }
   }
 
-  template <class G, bool kDecoded, int NP>
+  template <bool kDecoded, int NP>
   void RowBlocks(const MatmulArgs& a, const TilePanels<NP>& panels, int64_t panel, int64_t begin,
                  int64_t end) {
     for (int64_t row = begin; row < end; row += 32) {
       const TileRows rows(a.x16 + row, end - row < 32 ? end - row : 32);
       if (rows.count[1] > 0) {
-        Block<G, kDecoded, 2, NP>(a, panels, panel, row, rows);
+        Block<kDecoded, 2, NP>(a, panels, panel, row, rows);
       } else {
-        Block<G, kDecoded, 1, NP>(a, panels, panel, row, rows);
+        Block<kDecoded, 1, NP>(a, panels, panel, row, rows);
       }
     }
   }
@@ -502,8 +382,7 @@ class TileProducts {
     for (int p = 0; p < NP; ++p) {
       uint8_t* to = a.decoded + static_cast<size_t>(p * a.w.cols) * 32;
       out.data[p] = to;
-      DecodeGroups<F>(Groups(a.w, 0), panels.data[p], panels.scales[p], 0, a.w.cols, tables_,
-                      reinterpret_cast<uint16_t*>(to));
+      DecodePairsOf<F>(panels.data[p], a.w.cols, tables_, reinterpret_cast<uint16_t*>(to));
     }
     return out;
   }
@@ -544,31 +423,6 @@ class TileProducts {
   const DecodeTables tables_;
   int rows_[2] = {-1, -1};  // what the unit is configured for
 };
-
-// run<F>() with the format's F: of all with HasBF16Dot.
-template <class Run>
-static inline void WithTileFormat(PanelFormat format, const Run& run) {
-  switch (format) {
-    case PanelFormat::kBF16:
-      return run.template operator()<FormatBF16>();
-    case PanelFormat::kFp8:
-      return run.template operator()<FormatFp8>();
-    case PanelFormat::kMxfp4:
-      return run.template operator()<FormatMxfp4>();
-    default:
-      return WithBlockFormat(format, run);
-  }
-}
-
-template <class T>
-static inline void TileMatmul(T& unit, const MatmulArgs& a) {
-  WithTileFormat(a.w.format, [&]<class F>() { TileProducts<T, F>(unit).Matmul(a); });
-}
-
-template <class T>
-static inline void TileExpertsDown(T& unit, const ExpertsDownArgs& a) {
-  WithTileFormat(a.experts[a.active[0]].format, [&]<class F>() { TileProducts<T, F>(unit).ExpertsDown(a); });
-}
 
 }  // namespace mainarch::cpu::MAINARCH_TARGET
 

@@ -11,7 +11,11 @@
 //   DotB<kSigned>(sums, codes, x)   sums += codes . x, x being four bytes with a sign, of at most 127
 //   FloatsOfB<kSigned>(sums, less)  sums less `less`, as floats; of two sums, both
 //
-// Where sums are of 16 bits (AVX2, codes without a sign) they hold 2 * 127 * code of so many additions as
+// Matrices of bytes (AArch64's I8MM, kMatrixB) take two rows of x:
+//   DotRowsB(sums, first, second, x)  of two times four columns, and eight bytes of either row
+//   SumsOfRow<i>(sums)                of row i
+//
+// Where sums are of 16 bits (AVX2 without VNNI, codes without a sign) they hold 2 * 127 * code of so many additions as
 // fit into 32767: the caller sees to that (kNarrowSums).
 #ifndef MAINARCH_BACKEND_CPU_SIMD_BYTES_H_
 #define MAINARCH_BACKEND_CPU_SIMD_BYTES_H_
@@ -27,6 +31,12 @@ namespace mainarch::cpu::MAINARCH_TARGET {
 #else
 #define MAINARCH_UNROLL_BYTES
 #define MAINARCH_INLINE_BYTES inline
+#endif
+
+#if defined(MAINARCH_TARGET_neon_i8mm)
+static constexpr bool kMatrixB = true;
+#else
+static constexpr bool kMatrixB = false;
 #endif
 
 static inline int32_t FourBytes(const int8_t* x) {
@@ -78,8 +88,13 @@ static inline void StoreInt8(int8_t* out, V a) {
 
 #elif defined(MAINARCH_TARGET_avx2)
 
+#if defined(MAINARCH_TARGET_avx2_vnni)
+static constexpr bool kNarrowSums = false;
+static constexpr int kSignedLess = 128;  // as AVX-512's
+#else
 static constexpr bool kNarrowSums = true;
 static constexpr int kSignedLess = 0;
+#endif
 struct Bytes {
   __m256i lo, hi;
 };
@@ -105,8 +120,31 @@ static inline Bytes LookupB(const uint8_t* table, Bytes codes) {
   const __m256i t = _mm256_broadcastsi128_si256(Load128(table));
   return {_mm256_shuffle_epi8(t, codes.lo), _mm256_shuffle_epi8(t, codes.hi)};
 }
-static inline Bytes SignedB(Bytes codes) { return codes; }
 static inline ByteSums ZeroB() { return Both(_mm256_setzero_si256()); }
+static inline V FloatsLess(__m256i lo, __m256i hi, int32_t less) {
+  const __m256i by = _mm256_set1_epi32(less);
+  return {_mm256_cvtepi32_ps(_mm256_sub_epi32(lo, by)), _mm256_cvtepi32_ps(_mm256_sub_epi32(hi, by))};
+}
+#if defined(MAINARCH_TARGET_avx2_vnni)
+static inline Bytes SignedB(Bytes codes) {
+  const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
+  return {_mm256_xor_si256(codes.lo, sign), _mm256_xor_si256(codes.hi, sign)};
+}
+template <bool>
+static inline void DotB(ByteSums& sums, Bytes codes, const int8_t* x) {
+  const __m256i four = _mm256_set1_epi32(FourBytes(x));
+  sums = {_mm256_dpbusd_avx_epi32(sums.lo, codes.lo, four), _mm256_dpbusd_avx_epi32(sums.hi, codes.hi, four)};
+}
+template <bool>
+static inline V FloatsOfB(ByteSums sums, int32_t less) {
+  return FloatsLess(sums.lo, sums.hi, less);
+}
+template <bool>
+static inline V FloatsOfB(ByteSums a, ByteSums b, int32_t less) {
+  return FloatsLess(_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi), less);
+}
+#else
+static inline Bytes SignedB(Bytes codes) { return codes; }
 static inline __m256i SignedPairs(__m256i codes, __m256i x) {
   // At most 2 * 128 * 127: no sum saturates.
   const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x, codes));
@@ -127,10 +165,6 @@ template <bool kSigned>
 static inline __m256i WideSums(__m256i sums) {
   return kSigned ? sums : _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
 }
-static inline V FloatsLess(__m256i lo, __m256i hi, int32_t less) {
-  const __m256i by = _mm256_set1_epi32(less);
-  return {_mm256_cvtepi32_ps(_mm256_sub_epi32(lo, by)), _mm256_cvtepi32_ps(_mm256_sub_epi32(hi, by))};
-}
 template <bool kSigned>
 static inline V FloatsOfB(ByteSums sums, int32_t less) {
   return FloatsLess(WideSums<kSigned>(sums.lo), WideSums<kSigned>(sums.hi), less);
@@ -140,6 +174,7 @@ static inline V FloatsOfB(ByteSums a, ByteSums b, int32_t less) {
   return FloatsLess(_mm256_add_epi32(WideSums<kSigned>(a.lo), WideSums<kSigned>(b.lo)),
                     _mm256_add_epi32(WideSums<kSigned>(a.hi), WideSums<kSigned>(b.hi)), less);
 }
+#endif
 static inline void StoreInt8(int8_t* out, V a) {
   const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
   const __m256i in_order = _mm256_permute4x64_epi64(words, _MM_SHUFFLE(3, 1, 2, 0));
@@ -212,6 +247,35 @@ static inline V FloatsOfB(ByteSums sums, int32_t less) {
   return {vcvtq_f32_s32(vsubq_s32(sums.a, by)), vcvtq_f32_s32(vsubq_s32(sums.b, by)), vcvtq_f32_s32(vsubq_s32(sums.c, by)),
           vcvtq_f32_s32(vsubq_s32(sums.d, by))};
 }
+#if defined(MAINARCH_TARGET_neon_i8mm)
+// Of two rows of x: in each four, rows 2 i and 2 i + 1 of the panel with the first and the second.
+struct RowSums {
+  int32x4_t pairs[8];
+};
+static inline RowSums ZeroRows() {
+  const int32x4_t zero = vdupq_n_s32(0);
+  return {{zero, zero, zero, zero, zero, zero, zero, zero}};
+}
+static inline void DotRowsOf(int32x4_t* pairs, uint8x16_t first, uint8x16_t second, int8x16_t x) {
+  const uint32x4_t a = vreinterpretq_u32_u8(first), b = vreinterpretq_u32_u8(second);
+  pairs[0] = vmmlaq_s32(pairs[0], vreinterpretq_s8_u32(vzip1q_u32(a, b)), x);
+  pairs[1] = vmmlaq_s32(pairs[1], vreinterpretq_s8_u32(vzip2q_u32(a, b)), x);
+}
+static inline void DotRowsB(RowSums& sums, Bytes first, Bytes second, int8x16_t x) {
+  DotRowsOf(sums.pairs, first.a, second.a, x);
+  DotRowsOf(sums.pairs + 2, first.b, second.b, x);
+  DotRowsOf(sums.pairs + 4, first.c, second.c, x);
+  DotRowsOf(sums.pairs + 6, first.d, second.d, x);
+}
+template <int i>
+static inline ByteSums SumsOfRow(const RowSums& sums) {
+  const auto of = [&sums](int quarter) {
+    const int32x4_t a = sums.pairs[2 * quarter], b = sums.pairs[2 * quarter + 1];
+    return i == 0 ? vuzp1q_s32(a, b) : vuzp2q_s32(a, b);
+  };
+  return {of(0), of(1), of(2), of(3)};
+}
+#endif
 static inline void StoreInt8(int8_t* out, V x) {
   const auto words = [](float32x4_t p, float32x4_t q) {
     return vcombine_s16(vqmovn_s32(vcvtnq_s32_f32(p)), vqmovn_s32(vcvtnq_s32_f32(q)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The sixteen-lane vector of the target this file is compiled for: MAINARCH_TARGET is one of
-// avx512_bf16, avx512, avx2, neon_bf16, neon_dot, neon, portable. Kernel files are compiled once a target, with its -m flags, and include nothing
+// avx512_bf16, avx512, avx2_vnni, avx2, neon_i8mm, neon_bf16, neon_dot, neon, portable. Kernel files are compiled once a target, with its -m flags, and include nothing
 // but this, kernels.h (and constants it is made of) and plain C headers: an inline function of a C++ header, compiled here, could
 // be linked into code that runs on a lesser CPU.
 #ifndef MAINARCH_BACKEND_CPU_SIMD_SIMD_H_
@@ -12,8 +12,14 @@
 #define MAINARCH_TARGET_avx512  // and what MAINARCH_BF16_DOT guards
 #define MAINARCH_BF16_DOT
 #endif
+#if defined(MAINARCH_TARGET_avx2_vnni)
+#define MAINARCH_TARGET_avx2  // and products of bytes
+#endif
 #if defined(MAINARCH_TARGET_avx512) || defined(MAINARCH_TARGET_avx2)
 #include <immintrin.h>
+#endif
+#if defined(MAINARCH_TARGET_neon_i8mm)
+#define MAINARCH_TARGET_neon_dot  // and products of matrices of bytes
 #endif
 #if defined(MAINARCH_TARGET_neon_bf16)
 #define MAINARCH_TARGET_neon_dot

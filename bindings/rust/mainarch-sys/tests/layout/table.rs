@@ -200,6 +200,8 @@ pub fn entries() -> Vec<String> {
     field!(entries, mainarch_engine_statistics, resident_steps);
     field!(entries, mainarch_engine_statistics, resident_launches);
     field!(entries, mainarch_engine_statistics, resident_late);
+    field!(entries, mainarch_engine_statistics, resident_commands);
+    field!(entries, mainarch_engine_statistics, resident_pauses);
     function!(entries, mainarch_engine_statistics_get);
     function!(entries, mainarch_engine_pin_prefix);
     function!(entries, mainarch_engine_drop_prefix);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+//
+// Before which op of a list all ranks' resident kernels can leave, when the first rank is asked at another one
+// (kernels/resident_args.h). Nobody may leave before an op that another rank has gone past, for some op there waits
+// for all ranks. What bounds how far ranks are apart are ops that no rank ends before every one has begun them.
+#ifndef MAINARCH_BACKEND_AMDGPU_RESIDENT_STOPS_H_
+#define MAINARCH_BACKEND_AMDGPU_RESIDENT_STOPS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/resident_args.h"
+
+namespace mainarch::amdgpu {
+
+// A list of launches that the resident kernel runs, and of each whether no rank ends it before all have begun it.
+struct ResidentList {
+  std::vector<kernels::ResidentOp> ops;
+  std::vector<bool> together;
+};
+
+// Sets ResidentOp::stop_at of all ops. The lists of several ranks must be Alike.
+void SetStops(bool alone, ResidentList* list);
+
+// Whether two ranks' lists have the same stops.
+bool Alike(const std::vector<ResidentList>& a, const std::vector<ResidentList>& b);
+
+}  // namespace mainarch::amdgpu
+
+#endif  // MAINARCH_BACKEND_AMDGPU_RESIDENT_STOPS_H_

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+//
+// Few rows of bf16 activations by vectors, to the bit what tiles give (tiles.h): a tile's time does not depend on how
+// many rows it has, and decoding to memory for it takes longer than the fp32 multiply-adds that few rows need.
+// They are those of a tile: even and odd columns of a tile apart from zero on, both added, then that to the sum.
+#ifndef MAINARCH_BACKEND_CPU_KERNELS_TILES_FEW_H_
+#define MAINARCH_BACKEND_CPU_KERNELS_TILES_FEW_H_
+
+#include "backend/cpu/kernels/multiply.h"
+#include "backend/cpu/kernels/tiles.h"
+
+namespace mainarch::cpu::MAINARCH_TARGET {
+namespace {
+
+// Denormal results are made zero as long as this lives, as they are by the unit: what vectors do to its sums and what
+// they do in its place must agree. (Rows rounded by to_bf16 have none, and codes neither. Denormals are not taken for
+// zero, for scales are made of such.)
+class Flushing {
+ public:
+  Flushing() {
+    asm volatile("stmxcsr %0" : "=m"(before_)::"memory");
+    const uint32_t flushed = before_ | 0x8000;  // FTZ
+    asm volatile("ldmxcsr %0" ::"m"(flushed) : "memory");
+  }
+  Flushing(const Flushing&) = delete;
+  Flushing& operator=(const Flushing&) = delete;
+  ~Flushing() { asm volatile("ldmxcsr %0" ::"m"(before_) : "memory"); }
+
+ private:
+  uint32_t before_ = 0;
+};
+
+template <class F>
+struct TileOrder : F {
+  using X = uint16_t;
+  static constexpr bool kPieces = true;
+  template <int MR>
+  static constexpr bool kApart = false;
+  static constexpr int kTile = F::kGroup16 ? 16 : kTileCols;
+
+  // Columns [k, end) of a tile: sum[p * MR + m], and where the format has addends the rows' own, xsum[m].
+  template <int MR, int NP>
+  static inline __attribute__((always_inline)) void Tile(const uint8_t* const* panel, const uint16_t* const* x, int64_t k,
+                                                         int64_t end, const DecodeTables& tables, size_t ahead, V* sum,
+                                                         V* xsum) {
+    V acc[NP * MR][2], xacc[MR][2];
+    MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) acc[i][0] = acc[i][1] = Zero();
+    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) xacc[m][0] = xacc[m][1] = Zero();
+    for (; k < end; k += F::kCols) {
+      V column[MR][F::kCols];
+      MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+        MAINARCH_UNROLL for (int c = 0; c < F::kCols; c += 2) PairsToF32(SetPair(x[m] + k + c), column[m] + c);
+      }
+      MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
+        V w[F::kCols];
+        const uint8_t* from = panel[p] + k / F::kCols * F::kBytes;
+        Prefetch<F::kBytes>(from, ahead);
+        F::Decode(from, tables, w);
+        MAINARCH_UNROLL for (int c = 0; c < F::kCols; ++c) {
+          MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+            acc[p * MR + m][c & 1] = Fma(w[c], column[m][c], acc[p * MR + m][c & 1]);
+            if (F::kMin && p == 0) xacc[m][c & 1] = Add(xacc[m][c & 1], column[m][c]);
+          }
+        }
+      }
+    }
+    MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Add(acc[i][0], acc[i][1]);
+    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) xsum[m] = Add(xacc[m][0], xacc[m][1]);
+  }
+
+  // DotPart of matmul.h, part `part`.
+  template <int MR, int NP>
+  static inline __attribute__((always_inline)) void Part(const Panels& w, const uint8_t* const* panel,
+                                                         const uint8_t* const* scales, const uint16_t* const* x, int part,
+                                                         const Ahead& ahead, V* sum) {
+    const DecodeTables tables = TablesOf<F>();
+    const int64_t k1 = w.bounds[part + 1];
+    MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) sum[i] = Zero();
+    Groups groups(w, w.bounds[part]);
+    for (int64_t k = w.bounds[part]; k < k1; groups.Next()) {
+      const int64_t end = groups.end < k1 ? groups.end : k1;
+      V dot[NP * MR], of_x[MR];
+      for (bool first = true; k < end; first = false) {
+        const int64_t next = end - k < kTile ? end : k + kTile;
+        V more[NP * MR], more_x[MR];
+        Tile<MR, NP>(panel, x, k, next, tables, ahead.At(k), more, more_x);
+        MAINARCH_UNROLL for (int i = 0; i < NP * MR; ++i) dot[i] = first ? more[i] : Add(dot[i], more[i]);
+        MAINARCH_UNROLL for (int m = 0; m < MR; ++m) of_x[m] = first ? more_x[m] : Add(of_x[m], more_x[m]);
+        k = next;
+      }
+      MAINARCH_UNROLL for (int p = 0; p < NP; ++p) {
+        const V scale = F::Scale(scales[p], groups.index);
+        MAINARCH_UNROLL for (int m = 0; m < MR; ++m) sum[p * MR + m] = Fma(dot[p * MR + m], scale, sum[p * MR + m]);
+        if (!F::kMin) continue;
+        const V addend = F::Addend(scales[p], groups.index);
+        MAINARCH_UNROLL for (int m = 0; m < MR; ++m) sum[p * MR + m] = Fma(of_x[m], addend, sum[p * MR + m]);
+      }
+    }
+  }
+};
+
+// How many rows of a format are few (measured): bf16 itself a tile takes as it lies, and bytes it takes longest to make
+// tiles of.
+inline int64_t FewRows(PanelFormat format) {
+  switch (format) {
+    case PanelFormat::kBF16:
+      return 0;
+    case PanelFormat::kInt8:
+    case PanelFormat::kInt8Row:
+      return 4;
+    default:
+      return 2;
+  }
+}
+
+template <class Run>
+void WithFewFormat(PanelFormat format, const Run& run) {
+  switch (format) {
+    case PanelFormat::kFp8:
+      return run.template operator()<TileOrder<FormatFp8>>();
+    case PanelFormat::kMxfp4:
+      return run.template operator()<TileOrder<FormatMxfp4>>();
+    default:
+      return WithBlockFormat(format, [&]<class F>() { run.template operator()<TileOrder<F>>(); });
+  }
+}
+
+void MatmulFew(const MatmulArgs& a) {
+  WithFewFormat(a.w.format, [&]<class M>() {
+    const DecodeTables tables = TablesOf<M>();
+    int64_t panel = a.panel_begin;
+    if (a.rows > 1) {
+      PanelsFrom<M, 2, 2, Rest::kOneByOne>(a, a.x16, &panel, tables);
+      return PanelsFrom<M, 2, 1, Rest::kOneByOne>(a, a.x16, &panel, tables);
+    }
+    PanelsFrom<M, 1, 4, Rest::kOneByOne>(a, a.x16, &panel, tables);
+    if (a.epilogue == Epilogue::kGateUp) PanelsFrom<M, 1, 2, Rest::kOneByOne>(a, a.x16, &panel, tables);
+    PanelsFrom<M, 1, 1, Rest::kOneByOne>(a, a.x16, &panel, tables);
+  });
+}
+
+void ExpertsDownFew(const ExpertsDownArgs& a) {
+  WithFewFormat(a.experts[a.active[0]].format, [&]<class M>() { ExpertsDown<M>(a, a.act16); });
+}
+
+}  // namespace
+}  // namespace mainarch::cpu::MAINARCH_TARGET
+
+#endif  // MAINARCH_BACKEND_CPU_KERNELS_TILES_FEW_H_
