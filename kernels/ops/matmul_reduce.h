@@ -28,7 +28,8 @@ struct MatmulReduce {
     const StepView step(again.product.step);
     const uint32_t rows = step.rows(), epoch = EpochOf(again.reduce, step);
     const uint32_t own = FirstChunkOf(again, worker);
-    const ReduceUnit own_unit(again.reduce, own);
+    ReduceUnit own_unit(again.reduce, own);
+    own_unit.real = own_unit.real && HasUnits(again, worker);
     const RowPiece own_residual = ResidualOf(again.reduce, own_unit);
     const RowPiece own_weights = WeightsOf(again.reduce, own_unit, own);
     uint64_t last = LastOf(worker, workers, arena);
@@ -54,6 +55,9 @@ struct MatmulReduce {
   }
 
  private:
+  DEVICE static bool HasUnits(const Args& args, uint32_t worker) {
+    return worker < args.product.w.outputs * args.product.splits;
+  }
   // Of the first unit of a workgroup that has any.
   DEVICE static uint32_t FirstChunkOf(const Args& args, uint32_t worker) {
     const uint32_t splits = args.product.splits, chunks = args.reduce.chunks;

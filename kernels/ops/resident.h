@@ -318,8 +318,9 @@ struct Resident {
     }
     kept->round = kept->leaves = 0;
     kept->asks = args.asks[args.rank].address;
-    kept->heard = At(args.state)->heard;
-    kept->pauses = At(args.state)->pauses;
+    // The first workgroup's, which writes them.
+    kept->heard = worker == 0 ? At(args.state)->heard : 0;
+    kept->pauses = worker == 0 ? At(args.state)->pauses : 0;
     kept->meeting = reinterpret_cast<uint64_t>(meeting);
     kept->first = args.times.address != 0;
     kept->members = LoadFlag<Scope::kDevice>(&meeting->members[XccId()].values[0]);
