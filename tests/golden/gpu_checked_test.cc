@@ -75,8 +75,12 @@ TEST(a_finding_ends_the_step_and_names_itself) {
     kernarg.args.block_words = 64;
     kernels::StepHeader header;
     header.words = sizeof(header) / 4;
+    std::memset(buffer->host(), 0, buffer->size());
     std::memcpy(buffer->host(), &kernarg, sizeof(kernarg));
-    std::memcpy(buffer->host() + 1024, &header, sizeof(header));
+    // Of even and of odd steps.
+    for (const uint32_t at : {0u, kernarg.args.block_words * 4}) {
+      std::memcpy(buffer->host() + 1024 + at, &header, sizeof(header));
+    }
     const auto kernel = gpu.code->Find("step_begin");
     CHECK_OK(kernel);
     gpu::Dispatch dispatch;

@@ -255,7 +255,7 @@ TEST(engines_take_each_others_rounds_away) {
     CHECK_OK(engine);
     decode::SequenceOptions o;
     o.ignore_eos = true;
-    o.max_tokens = 60;
+    o.max_tokens = 30;
     auto id = (*engine)->Open(o);
     CHECK_OK(id);
     CHECK_OK((*engine)->Append(*id, {1, 2, 3}));
@@ -270,7 +270,7 @@ TEST(engines_take_each_others_rounds_away) {
     }
   };
   run(0, 1000);
-  for (int turn = 0; turn < 70; ++turn) {
+  for (int turn = 0; turn < 35; ++turn) {
     run(1, 1 + turn % 3);
     run(2, 2);
   }
@@ -278,7 +278,7 @@ TEST(engines_take_each_others_rounds_away) {
   for (size_t i = 0; i < 3; ++i) {
     auto count = engines[i]->Take(ids[i], absl::MakeSpan(tokens[i]));
     CHECK_OK(count);
-    CHECK_EQ(*count, 60u);
+    CHECK_EQ(*count, 30u);
   }
   CHECK(tokens[1] == tokens[0]);
   CHECK(tokens[2] == tokens[0]);
@@ -327,7 +327,8 @@ TEST(logits_under_rounds_are_right_or_gone) {
 
 // The kernel leaves in the midst of a round for another context's packets, and goes on behind them.
 TEST(rounds_go_on_behind_others_packets) {
-  std::vector<std::string> devices = {"sim:gfx950", "sim:gfx942", "sim:gfx942x2", "sim:gfx950x4"};
+  std::vector<std::string> devices = {"sim:gfx950", "sim:gfx942x2"};
+  if (Full()) devices.insert(devices.end(), {"sim:gfx942", "sim:gfx950x4"});
   if (const char* device = std::getenv("MAINARCH_TEST_DEVICE")) devices = {device};
   for (const std::string& device : devices) {
     const auto model = Load({"L3", "bf16", 1}, device);
@@ -343,7 +344,7 @@ TEST(rounds_go_on_behind_others_packets) {
     CHECK_EQ(all->size(), 32u);
     CHECK_EQ((*stays)->context().resident_counts().pauses, 0u);
     size_t ran = 0;
-    const int turns = Full() ? 200 : 12;
+    const int turns = Full() ? 200 : 6;
     for (int turn = 0; turn < turns; ++turn) {
       CHECK_OK((*stays)->Submit(65, 0, false, {lease}));
       for (const int64_t until = NowNs() + turn % 5 * 300'000; NowNs() < until;) {
