@@ -331,7 +331,7 @@ class FakeContext final : public backend::Context {
       control_->rounds_run.fetch_add(flight.round);
       flight.behind_failed |= n > polled_ + 1 && !before.result.ok();
       for (backend::StepRow& row : flight.rows) {
-        if (row.from == backend::kHere || flight.ran) continue;
+        if (row.from == backend::kHere || flight.ran || flight.round) continue;
         control_->referred.fetch_add(1);
         row.token = before.chosen[row.from].value_or(0);
       }
