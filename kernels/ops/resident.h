@@ -81,7 +81,7 @@ struct Resident {
       }
       if (WaveId() != 0) {
         FetchOp(kept, next, next < list.count ? list.ops + next * sizeof(ResidentOp) : 0);
-        const bool listens = meets && group.worker == 0 && WaveId() == 2;
+        const bool listens = meets && op.stop_at != 0 && group.worker == 0 && WaveId() == 2;
         const uint32_t asked = listens ? Listen(kept) : 0;
         if (meets) Fetch(op, group.worker);
         if (listens) Heed(kept, op.stop_at, asked);

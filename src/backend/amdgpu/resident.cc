@@ -176,6 +176,13 @@ Status Resident::SetLists(int32_t rank, std::vector<ResidentList> lists) {
       return Error(Code::kUnsupported, "a step of ", list.ops.size(), " launches; the resident kernel takes ", kMostOps);
     }
     SetStops(/*alone=*/ranks_.size() == 1, &list);
+    // A look costs the meeting some of its time. The first rank looks now and then, the others, which it tells,
+    // wherever they can.
+    constexpr size_t kLooksApart = 4;
+    for (size_t i = 0; i < list.ops.size(); ++i) {
+      if (rank != 0) list.ops[i].stop_at = UINT16_MAX;
+      if (rank == 0 && i % kLooksApart != 0) list.ops[i].stop_at = 0;
+    }
     all.insert(all.end(), list.ops.begin(), list.ops.end());
   }
   const uint64_t bytes = std::max<uint64_t>(1, all.size()) * sizeof(ResidentOp);
