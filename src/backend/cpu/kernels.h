@@ -268,7 +268,7 @@ struct Kernels {
   // 2^-126 taken for zero.
   void (*matmul_bf16)(const MatmulArgs&);
   void (*experts_down_bf16)(const ExpertsDownArgs&);
-  void (*to_bf16)(const float* x, uint16_t* out, int64_t n);  // to nearest even; AMX's target: denormals to zero
+  void (*to_bf16)(const float* x, uint16_t* out, int64_t n);  // to nearest even
   // With activations of 8 bits; of formats with HasInt8Dot, on every CPU. Error against exact arithmetic on the
   // fp32 activations, for K columns, run(k) the run of column k, |w| as Panels says of formats with addends:
   //   |err| <= sum_k |w_k| max_run(k)|x| (1 / 254 + 2^-21) + (K / 16 + 8) 2^-22 sum_k |w_k| max_run(k)|x|:

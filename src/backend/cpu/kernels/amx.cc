@@ -115,16 +115,6 @@ Args Near(Args a) {
 void RunMatmulNear(const MatmulArgs& a) { RunMatmul(Near(a)); }
 void RunExpertsDownNear(const ExpertsDownArgs& a) { RunExpertsDown(Near(a)); }
 void RunExpertsDownInt8Near(const ExpertsDownArgs& a) { RunExpertsDownInt8(Near(a)); }
-// To nearest even, denormals made zero, as the unit takes them.
-void RunToBF16Flushed(const float* x, uint16_t* out, int64_t n) {
-  for (int64_t i = 0; i < n; i += 16) {
-    const int64_t left = n - i < 16 ? n - i : 16;
-    const __mmask16 lanes = static_cast<__mmask16>((1u << left) - 1);
-    const __m256i bf16 = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(lanes, x + i));
-    _mm256_mask_storeu_epi16(out + i, lanes, bf16);
-  }
-}
-
 void RunMatmulTiles(const MatmulArgs& a) {
   const Flushing flushing;
   if (a.floats != nullptr && a.rows <= FewRows(a.w.format)) return MatmulFew(Near(a));
@@ -154,7 +144,6 @@ constexpr Kernels WithTiles() {
   kernels.experts_down = RunExpertsDownNear;
   kernels.experts_down_int8 = RunExpertsDownInt8Near;
   kernels.matmul_bf16 = RunMatmulTiles;
-  kernels.to_bf16 = RunToBF16Flushed;
   kernels.experts_down_bf16 = RunExpertsDownTiles;
   kernels.matmul_int8 = RunMatmulInt8Tiles;
   kernels.may_round = MayUseTiles;

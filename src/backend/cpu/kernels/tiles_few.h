@@ -13,8 +13,8 @@ namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
 
 // Denormal results are made zero as long as this lives, as they are by the unit: what vectors do to its sums and what
-// they do in its place must agree. (Rows rounded by to_bf16 have none, and codes neither. Denormals are not taken for
-// zero, for scales are made of such.)
+// they do in its place must agree. (Codes have none, and of rows NoDenormals takes them. Not all denormals are taken
+// for zero, for scales are made of such.)
 class Flushing {
  public:
   Flushing() {
@@ -30,7 +30,15 @@ class Flushing {
   uint32_t before_ = 0;
 };
 
-static inline void PairAt(const uint16_t* x, V* columns) { PairsToF32(SetPair(x), columns); }
+// What the unit makes of an element of x.
+static inline V NoDenormals(V x) {
+  return _mm512_maskz_mov_ps(_mm512_test_epi32_mask(_mm512_castps_si512(x), _mm512_set1_epi32(0x7f800000)), x);
+}
+static inline void PairAt(const uint16_t* x, V* columns) {
+  PairsToF32(SetPair(x), columns);
+  columns[0] = NoDenormals(columns[0]);
+  columns[1] = NoDenormals(columns[1]);
+}
 static inline void PairAt(const float* x, V* columns) {
   columns[0] = Set(x[0]);
   columns[1] = Set(x[1]);
@@ -139,6 +147,10 @@ void MatmulFew(const MatmulArgs& a) {
     float* to = a.floats + row * a.w.cols;
     x[row] = to;
     RunLoadBF16(reinterpret_cast<const uint8_t*>(a.x16[row]), to, a.w.cols);
+    for (int64_t k = 0; k < a.w.cols; k += kLanes) {
+      float* const at = to + (k + kLanes > a.w.cols ? a.w.cols - kLanes : k);
+      Store(at, NoDenormals(Load(at)));
+    }
   }
   WithFewFormat<float>(a.w.format, [&]<class M>() {
     const DecodeTables tables = TablesOf<M>();
