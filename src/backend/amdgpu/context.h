@@ -231,7 +231,8 @@ class AmdGpuContext : public backend::Context {
   bool left_out_ = false;
   // Of the step that ended last; no rows: none has.
   Form counted_;
-  Awaited counted_points_;
+  bool counted_resident_ = false;
+  uint32_t counted_launches_ = 0;  // of the resident kernel
   uint64_t memory_bytes_ = 0;
 };
 

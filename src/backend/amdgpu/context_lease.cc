@@ -24,6 +24,7 @@ uint32_t AmdGpuContext::WriteLease(const backend::Step& step, uint32_t at, kerne
                                    Flight* flight) {
   flight->rounds = 1;
   flight->follows = step.rows[0].from != backend::kHere;
+  if (step.leases.empty()) return at;
   const size_t rows = step.rows.size();
   if (step.leases.size() != rows || step.logit_rows.size() != rows || max_rounds() == 0 ||
       !RunsResident(rows, program_.ops.size())) {
@@ -94,8 +95,7 @@ void AmdGpuContext::Recall() {
 }
 
 bool AmdGpuContext::WasLeftOut(const Flight& flight) const {
-  return flight.awaited.resident &&
-         resident_->Look(0, flight.awaited.points[0], flight.awaited.round) == Resident::Round::kLeftOut;
+  return resident_->Look(0, flight.awaited.points[0], flight.awaited.round) == Resident::Round::kLeftOut;
 }
 
 // The GPUs' index is that of the last one that ran.

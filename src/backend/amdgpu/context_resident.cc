@@ -212,7 +212,7 @@ Status AmdGpuContext::AwaitOwnSteps() {
 }
 
 StatusOr<std::vector<backend::OpTimes>> AmdGpuContext::ResidentTimes(int32_t rank) const {
-  if (!counted_points_.resident) return Error(Code::kUnsupported, "the last step was no resident kernel's");
+  if (!counted_resident_) return Error(Code::kUnsupported, "the last step was no resident kernel's");
   return resident_->Times(rank, ListOf(counted_));
 }
 

@@ -198,15 +198,18 @@ Status AmdGpuContext::SubmitPart(const Step& step, size_t end) {
   std::lock_guard<std::mutex> lock(gpus.mutex());
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   const bool resident = RunsResident(step.rows.size(), end);
-  if (!resident) RETURN_IF_ERROR(gpus.Settle(AwaitOwnSteps()));
+  if (!resident && resident_ != nullptr) RETURN_IF_ERROR(gpus.Settle(AwaitOwnSteps()));
   RETURN_IF_ERROR(gpus.Settle(gpus.Claim(resident ? resident_.get() : nullptr, resident_.get())));
   RETURN_IF_ERROR(ChangeTables(step, resident));
-  RETURN_IF_ERROR(AwaitBlock());
+  if (resident) RETURN_IF_ERROR(AwaitBlock());
   Flight& flight = FlightOf(++sent_);
   ++submitted_;
   flight.polled = 0;
   WriteStep(step, flight);
-  flight.awaited = {};
+  flight.awaited.resident = false;
+  flight.awaited.round = 1;
+  flight.awaited.launches = 0;
+  flight.awaited.taken = 0;
   flight.awaited.deadline = Soon();
   flight.form.row_class = static_cast<size_t>(
       std::lower_bound(row_classes_.begin(), row_classes_.end(), step.rows.size()) -
@@ -252,7 +255,7 @@ StatusOr<bool> AmdGpuContext::Poll(int64_t timeout_ns) {
     std::lock_guard<std::mutex> lock(model_->gpus().mutex());
     return model_->gpus().Fail(ended.status());
   }
-  left_out_ = WasLeftOut(flight);
+  left_out_ = flight.awaited.resident && WasLeftOut(flight);
   if (left_out_) {
     RETURN_IF_ERROR(LeaveOut());
     return true;
@@ -260,7 +263,8 @@ StatusOr<bool> AmdGpuContext::Poll(int64_t timeout_ns) {
   ++polled_;
   seen_ = landed_ + 1;
   counted_ = flight.form;
-  counted_points_ = flight.awaited;
+  counted_resident_ = flight.awaited.resident;
+  counted_launches_ = flight.awaited.launches;
   if (flight.awaited.resident) CountResident();
   // Rows of rounds are not read, until FetchLogits has.
   for (uint32_t i = 0; flight.rounds > 1 && i < flight.logit_rows; ++i) flight.outcomes[i].read = false;
@@ -285,10 +289,10 @@ backend::StepCounts AmdGpuContext::counts() const {
   }
   counts.submissions = 1;
   counts.host_waits = 1;
-  if (counted_points_.resident) {
+  if (counted_resident_) {
     counts.resident = true;
     counts.resident_left = resident_->left();
-    counts.packets = counts.submissions = counted_points_.launches;
+    counts.packets = counts.submissions = counted_launches_;
   }
   if (n == 1) return counts;
   counts.all_reduces = shape_.all_reduces;

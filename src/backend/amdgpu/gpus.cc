@@ -161,7 +161,7 @@ Status Gpus::Fail(const Status& status) {
   return status_;
 }
 
-Status Gpus::Settle(const Status& status) {
+Status Gpus::SettleError(const Status& status) {
   const bool lost = CodeOf(status) == Code::kTimedOut || CodeOf(status) == Code::kDeviceLost;
   return lost ? Fail(status) : status;
 }
@@ -180,9 +180,8 @@ Status Gpus::Explain(const Status& status) const {
 }
 
 // Holders do not pause for each other: each would do a little at a time.
-Status Gpus::Claim(QueueHolder* holder, const QueueHolder* own) {
-  QueueHolder* before = holder_;
-  if (before == holder) return OkStatus();
+Status Gpus::ClaimAnew(QueueHolder* holder, const QueueHolder* own) {
+  QueueHolder* const before = holder_;
   holder_ = holder;
   return before != nullptr ? before->Leave(holder == nullptr && before != own) : OkStatus();
 }

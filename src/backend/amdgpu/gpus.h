@@ -87,11 +87,13 @@ class Gpus {
   // step without it looks at Health now and then.
   Status Fail(const Status& status);
   // What work other than a step came to: Fail, if a GPU was lost over it. The mutex is held.
-  Status Settle(const Status& status);
+  Status Settle(const Status& status) { return status.ok() ? status : SettleError(status); }
   // Before anything is submitted to the queues: whoever else holds them leaves. `holder`: who holds
   // them from now on, or null: then packets come, for which it pauses, unless they are `own`'s, which must run behind
   // its work. The mutex is held.
-  Status Claim(QueueHolder* holder, const QueueHolder* own = nullptr);
+  Status Claim(QueueHolder* holder, const QueueHolder* own = nullptr) {
+    return holder_ == holder ? OkStatus() : ClaimAnew(holder, own);
+  }
   void Release(const QueueHolder* holder) { if (holder_ == holder) holder_ = nullptr; }
   // Loads what a resident kernel runs, once. The queues are claimed, the mutex is held.
   Status LoadThreaded(size_t kind);
@@ -102,6 +104,8 @@ class Gpus {
   Status Explain(const Status& status) const;
 
  private:
+  Status SettleError(const Status& status);
+  Status ClaimAnew(QueueHolder* holder, const QueueHolder* own);
   Gpus() = default;
   Status OpenOne(uint32_t index);
 
