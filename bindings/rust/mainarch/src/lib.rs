@@ -114,18 +114,20 @@ mod error;
 mod group;
 mod model;
 mod options;
+mod statistics;
 mod stream;
 mod tokenizer;
 
 pub use embed::{EmbedInfo, EmbedOptions, Pooling};
 pub use engine::{
     Canceller, Drafts, Engine, EngineInfo, EngineOptions, KvType, Logprob, Resident, Sequence,
-    SequenceInfo, Statistics,
+    SequenceInfo,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use group::{devices, Device, DeviceInfo, Group, GroupOptions, LogFn, LogLevel};
 pub use model::{Model, ModelInfo, ModelOptions, Progress};
 pub use options::{Finish, SequenceOptions};
+pub use statistics::Statistics;
 pub use stream::{Text, TokenPoll, Tokens};
 pub use tokenizer::{ChatMessage, ChatOptions, Decoder, Thinking, Tokenizer, TokenizerInfo};
 
