@@ -92,9 +92,9 @@ std::vector<Setting> AllSettings() {
   return settings;
 }
 
-model::ModelConfig SmallHybrid(bool experts) {
+model::ModelConfig SmallDense(int64_t max_position) {
   model::ModelConfig c;
-  c.model_type = experts ? "qwen3_next" : "qwen3_5_text";
+  c.model_type = "qwen3";
   c.hidden = 64;
   c.layers = 4;
   c.heads = 4;
@@ -102,7 +102,16 @@ model::ModelConfig SmallHybrid(bool experts) {
   c.head_dim = 32;
   c.intermediate = 96;
   c.vocab = 256;
-  c.max_position = 256;
+  c.max_position = max_position;
+  c.sparse_layer.assign(4, false);
+  c.rope.rotary_dim = 32;
+  c.attention.qk_norm = true;
+  return c;
+}
+
+model::ModelConfig SmallHybrid(bool experts) {
+  model::ModelConfig c = SmallDense(256);
+  c.model_type = experts ? "qwen3_next" : "qwen3_5_text";
   c.sparse_layer.assign(4, experts);
   c.rope.rotary_dim = 8;
   c.attention.output_gate = true;

@@ -28,6 +28,8 @@ std::vector<FixtureCase> CpuFixtureCases();
 StatusOr<model::ModelConfig> FixtureConfig(const std::string& fixture);
 // Four layers, one of which attends and the others are gated delta nets; dense, or of 8 experts.
 model::ModelConfig SmallHybrid(bool experts);
+// Four layers of full attention, as large.
+model::ModelConfig SmallDense(int64_t max_position);
 // A scratch directory with the checkpoint, written once a case; empty when that failed.
 std::string WriteFixture(const FixtureCase& fixture, int64_t max_position = 0);
 

@@ -35,20 +35,8 @@ uint32_t MostTokens(Kind kind) { return kind == Kind::kTiers ? 240 : 96; }
 
 model::ModelConfig Config(Kind kind) {
   if (kind < Kind::kWindows) return test::SmallHybrid(kind == Kind::kExperts);
-  model::ModelConfig c;
-  c.model_type = "qwen3";
-  c.hidden = 64;
-  c.layers = 4;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.head_dim = 32;
-  c.intermediate = 96;
-  c.vocab = kVocab;
-  c.max_position = 256;
-  c.sparse_layer.assign(4, false);
+  model::ModelConfig c = test::SmallDense(256);
   // Pages that lie behind a window go back to the pool; layers with one and without have two caches.
-  c.rope.rotary_dim = 32;
-  c.attention.qk_norm = true;
   if (kind == Kind::kWindows) c.layer_attention = {{21, 0}, {0, 0}, {21, 0}, {21, 0}};
   return c;
 }

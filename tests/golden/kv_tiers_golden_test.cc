@@ -35,19 +35,7 @@ struct Form {
 };
 
 model::ModelConfig Config(const Form& form) {
-  model::ModelConfig c;
-  c.model_type = "qwen3";
-  c.hidden = 64;
-  c.layers = 4;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.head_dim = 32;
-  c.intermediate = 96;
-  c.vocab = 256;
-  c.max_position = 1024;
-  c.sparse_layer.assign(4, false);
-  c.rope.rotary_dim = 32;
-  c.attention.qk_norm = true;
+  model::ModelConfig c = test::SmallDense(1024);
   if (form.windows) c.layer_attention = {{0, 0}, {300, 0}, {0, 0}, {0, 0}};
   return c;
 }

@@ -241,30 +241,39 @@ TEST(rounds_that_are_recalled_end_soon) {
   CHECK_LE(least, 4u);
 }
 
+// An engine that has one sequence to run, greedily, to so many tokens.
+struct Running {
+  std::unique_ptr<decode::Engine> engine;
+  decode::SequenceId id;
+
+  static StatusOr<Running> Start(std::shared_ptr<const model::Model> model, ResidentMode mode, uint32_t tokens) {
+    decode::EngineOptions options;
+    options.max_sequence_tokens = 80;
+    options.resident = mode;
+    Running out;
+    ASSIGN_OR_RETURN(out.engine, decode::Engine::Create(std::move(model), options));
+    decode::SequenceOptions o;
+    o.ignore_eos = true;
+    o.max_tokens = tokens;
+    ASSIGN_OR_RETURN(out.id, out.engine->Open(o));
+    RETURN_IF_ERROR(out.engine->Append(out.id, {1, 2, 3}));
+    return out;
+  }
+};
+
 // Each makes the other's rounds end, which it runs later.
 TEST(engines_take_each_others_rounds_away) {
   const auto model = Load({"T1", "bf16", 1}, "sim:gfx950x2");
   CHECK_OK(model);
-  std::vector<std::unique_ptr<decode::Engine>> engines;
-  std::vector<decode::SequenceId> ids;
+  std::vector<Running> engines;
   for (const ResidentMode mode : {ResidentMode::kOff, ResidentMode::kOn, ResidentMode::kOn}) {
-    decode::EngineOptions options;
-    options.max_sequence_tokens = 80;
-    options.resident = mode;
-    auto engine = decode::Engine::Create(*model, options);
-    CHECK_OK(engine);
-    decode::SequenceOptions o;
-    o.ignore_eos = true;
-    o.max_tokens = 30;
-    auto id = (*engine)->Open(o);
-    CHECK_OK(id);
-    CHECK_OK((*engine)->Append(*id, {1, 2, 3}));
-    ids.push_back(*id);
-    engines.push_back(*std::move(engine));
+    auto started = Running::Start(*model, mode, 30);
+    CHECK_OK(started);
+    engines.push_back(*std::move(started));
   }
   const auto run = [&](size_t i, int steps) {
     for (bool more = true; more && steps-- > 0;) {
-      auto worked = engines[i]->RunStep();
+      auto worked = engines[i].engine->RunStep();
       CHECK_OK(worked);
       more = *worked;
     }
@@ -276,7 +285,7 @@ TEST(engines_take_each_others_rounds_away) {
   }
   std::vector<std::vector<uint32_t>> tokens(3, std::vector<uint32_t>(100));
   for (size_t i = 0; i < 3; ++i) {
-    auto count = engines[i]->Take(ids[i], absl::MakeSpan(tokens[i]));
+    auto count = engines[i].engine->Take(engines[i].id, absl::MakeSpan(tokens[i]));
     CHECK_OK(count);
     CHECK_EQ(*count, 30u);
   }
@@ -291,21 +300,12 @@ TEST(logits_under_rounds_are_right_or_gone) {
   std::vector<std::vector<float>> want;
   int right = 0, gone = 0;
   for (const ResidentMode mode : {ResidentMode::kOff, ResidentMode::kOn}) {
-    decode::EngineOptions options;
-    options.max_sequence_tokens = 80;
-    options.resident = mode;
-    auto engine = decode::Engine::Create(*model, options);
-    CHECK_OK(engine);
-    decode::SequenceOptions o;
-    o.ignore_eos = true;
-    o.max_tokens = 40;
-    auto id = (*engine)->Open(o);
-    CHECK_OK(id);
-    CHECK_OK((*engine)->Append(*id, {1, 2, 3}));
+    auto started = Running::Start(*model, mode, 40);
+    CHECK_OK(started);
     for (size_t step = 0; step < 40; ++step) {
-      CHECK_OK((*engine)->RunStep());
+      CHECK_OK(started->engine->RunStep());
       if (step % 3 == 1) continue;
-      const auto logits = (*engine)->Logits(*id);
+      const auto logits = started->engine->Logits(started->id);
       if (mode == ResidentMode::kOff) {
         CHECK_OK(logits);
         want.emplace_back(logits->begin(), logits->end());
