@@ -41,6 +41,7 @@ struct FakeControl {
   uint32_t in_flight = 1;  // of contexts made from now on
   uint32_t rounds = 0;     // that their steps may have behind them, with two in flight
   std::atomic<int64_t> rounds_run{0}, left_out{0};
+  bool steady = false;     // nothing ends early, nothing has no room, and a step runs when it is polled
   uint64_t beside_bytes = 0;              // that contexts take beside their caches
   backend::KvRoom room = {UINT64_MAX, {}};  // without unit_bytes: those of the fake's own
   std::atomic<int64_t> referred{0};  // rows whose token the step before chose
@@ -281,10 +282,10 @@ class FakeContext final : public backend::Context {
     // What was there for the step before last is gone.
     if (submitted_ > 2) Forget(Flight(submitted_ - 2));
     for (size_t i = 0; i < flight.told.size(); ++i) {
-      if (Mix(submitted_ * 64 + i) % 16 == 0) flight.told[i] = false;
+      if (!control_->steady && Mix(submitted_ * 64 + i) % 16 == 0) flight.told[i] = false;
     }
     Grant(step);
-    if (Mix(submitted_) % 2 == 0) RunUpTo(submitted_);
+    if (!control_->steady && Mix(submitted_) % 2 == 0) RunUpTo(submitted_);
     return OkStatus();
   }
 
@@ -299,7 +300,8 @@ class FakeContext final : public backend::Context {
       if (step.choices[i].read) control_->Violation("a lease of a row that is read");
       if (!flight.told[i]) return;
     }
-    granted_ = static_cast<uint32_t>(std::min<uint64_t>(most, Mix(submitted_ * 7) % (control_->rounds + 1)));
+    const uint64_t room = control_->steady ? control_->rounds : Mix(submitted_ * 7) % (control_->rounds + 1);
+    granted_ = static_cast<uint32_t>(std::min<uint64_t>(most, room));
     for (uint32_t i = 0; i < granted_; ++i, ++submitted_) Flight(submitted_ + 1).Behind(Flight(submitted_));
   }
 
@@ -324,7 +326,7 @@ class FakeContext final : public backend::Context {
       FakeFlight& flight = Flight(n);
       if ((flight.ran && !flight.behind_failed) || flight.left_out) continue;
       FakeFlight& before = Flight(n - 1);
-      const bool early = flight.round && !flight.ran && (recalled_ || Mix(n * 977) % 16 == 0);
+      const bool early = flight.round && !flight.ran && (recalled_ || (!control_->steady && Mix(n * 977) % 16 == 0));
       flight.left_out = (before.left_out && n > polled_ + 1 && (flight.follows || flight.round)) ||
                         (flight.round && !flight.behind_failed && !flight.ran && (early || !flight.GoOn(before)));
       if (flight.left_out) continue;
@@ -355,7 +357,7 @@ class FakeContext final : public backend::Context {
   void Choose(FakeFlight& flight) {
     for (size_t i = 0; i < flight.told.size(); ++i) {
       // Some it finds out to have no room for when a row behind takes the token already.
-      if (!flight.told[i] || Mix(flight.positions[i] * 64 + i) % 16 == 1) continue;
+      if (!flight.told[i] || (!control_->steady && Mix(flight.positions[i] * 64 + i) % 16 == 1)) continue;
       decode::SampleRequest request;
       request.options = &flight.options[i];
       request.ban_eos = flight.banned[i];

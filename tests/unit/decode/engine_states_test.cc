@@ -107,6 +107,43 @@ TEST(a_new_sequence_runs_in_the_next_step) {
   CHECK_EQ(model.control.Violations(), "");
 }
 
+// Neither beyond a sequence's end, nor when another one has come.
+TEST(rounds_run_no_further_than_they_are_wanted) {
+  test::FakeModel model(41);
+  model.control.in_flight = 2;
+  model.control.rounds = 12;
+  model.control.steady = true;
+  EngineOptions o;
+  o.max_sequences = 2;
+  o.max_sequence_tokens = 100;
+  auto engine = CreateEngine(nullptr, model, {41, 1000, {}}, o);
+  CHECK_OK(engine);
+  SequenceOptions options;
+  options.max_tokens = 60;
+  const auto alone = (*engine)->Open(options);
+  CHECK_OK((*engine)->Append(*alone, {1, 2, 3}));
+  for (bool more = true; more; more = *(*engine)->RunStep()) {
+  }
+  CHECK_EQ((*engine)->info().produced, 60u);
+  CHECK_EQ(model.control.runs.load(), 60);
+  CHECK_GT(model.control.rounds_run.load(), 50);
+  CHECK_OK((*engine)->Close(*alone));
+  for (int turn = 0; turn < 5; ++turn) {
+    const auto first = (*engine)->Open(options);
+    CHECK_OK((*engine)->Append(*first, {1, 2, 3}));
+    for (int i = 0; i < 3 + turn; ++i) CHECK_OK((*engine)->RunStep());
+    const auto second = (*engine)->Open(options);
+    CHECK_OK((*engine)->Append(*second, {4, 5}));
+    const int64_t runs = model.control.runs.load();
+    CHECK_OK((*engine)->RunStep());
+    // This step, and at most what had begun.
+    CHECK_LE(model.control.runs.load(), runs + 2);
+    CHECK_OK((*engine)->Close(*first));
+    CHECK_OK((*engine)->Close(*second));
+  }
+  CHECK_EQ(model.control.Violations(), "");
+}
+
 TEST(snapshots_are_given_up_where_memory_is_short) {
   test::FakeModel model(41, {{false, 0}, {true, 0}});
   const ModelFacts facts = {41, 1000, {}, {{false, 0}, {true, 0}}};
