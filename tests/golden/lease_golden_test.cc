@@ -4,6 +4,7 @@
 // whatever ends them: stop tokens and limits, which the GPUs see, sequences that come, change and go, and others
 // who want the GPUs.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 
@@ -323,6 +324,22 @@ TEST(logits_under_rounds_are_right_or_gone) {
   }
   std::printf("# %d right, %d gone\n", right, gone);
   CHECK_GE(right, 1);
+  // Of rounds that run on while the host is elsewhere those of the first are gone, and those of the last are there.
+  auto made = Alone::Create(**model);
+  CHECK_OK(made);
+  backend::Context& context = (*made)->context();
+  backend::Lease lease;
+  lease.rounds = 20;
+  Status fetched;
+  for (int64_t wait_ms = 1; fetched.ok() && wait_ms < 5000; wait_ms *= 2) {
+    CHECK_OK((*made)->Submit(65, 0, false, {lease}));
+    CHECK_OK(context.Poll(-1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
+    fetched = context.FetchLogits(0);
+    CHECK_OK((*made)->Land());
+    CHECK_OK(context.FetchLogits(0));
+  }
+  CHECK_EQ(static_cast<int>(CodeOf(fetched)), static_cast<int>(Code::kBusy));
 }
 
 // The kernel leaves in the midst of a round for another context's packets, and goes on behind them.

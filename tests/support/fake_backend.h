@@ -40,7 +40,7 @@ struct FakeControl {
   std::atomic<int64_t> contents{0};  // units written
   uint32_t in_flight = 1;  // of contexts made from now on
   uint32_t rounds = 0;     // that their steps may have behind them, with two in flight
-  std::atomic<int64_t> rounds_run{0}, left_out{0};
+  std::atomic<int64_t> granted{0}, rounds_run{0}, left_out{0};
   bool steady = false;     // nothing ends early, nothing has no room, and a step runs when it is polled
   uint64_t beside_bytes = 0;              // that contexts take beside their caches
   backend::KvRoom room = {UINT64_MAX, {}};  // without unit_bytes: those of the fake's own
@@ -302,6 +302,7 @@ class FakeContext final : public backend::Context {
     }
     const uint64_t room = control_->steady ? control_->rounds : Mix(submitted_ * 7) % (control_->rounds + 1);
     granted_ = static_cast<uint32_t>(std::min<uint64_t>(most, room));
+    control_->granted.fetch_add(granted_);
     for (uint32_t i = 0; i < granted_; ++i, ++submitted_) Flight(submitted_ + 1).Behind(Flight(submitted_));
   }
 

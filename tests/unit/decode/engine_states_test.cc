@@ -127,6 +127,7 @@ TEST(rounds_run_no_further_than_they_are_wanted) {
   CHECK_EQ((*engine)->info().produced, 60u);
   CHECK_EQ(model.control.runs.load(), 60);
   CHECK_GT(model.control.rounds_run.load(), 50);
+  CHECK_EQ(model.control.granted.load(), model.control.rounds_run.load());
   CHECK_OK((*engine)->Close(*alone));
   for (int turn = 0; turn < 5; ++turn) {
     const auto first = (*engine)->Open(options);
