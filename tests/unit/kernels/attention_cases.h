@@ -269,6 +269,15 @@ inline std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, 
   return out;
 }
 
+// What a launch of attention is told in the cases, whose buffers have these names.
+struct AttendCall {
+  uint32_t q_stride = 0, out_stride = 0, heads = 0, kv_heads = 0, head_dim = 0, max_splits = 0, row_count = 0;
+  uint32_t window = 0;
+  bool gated = false, sinks = false;
+
+  void Fill(kernels::AttendArgs* args, const Addresses& at) const;
+};
+
 }  // namespace mainarch::kernels_test
 
 #endif  // MAINARCH_TESTS_UNIT_KERNELS_ATTENTION_CASES_H_

@@ -328,24 +328,11 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
       {"sinks", ToBytes(has.sinks ? data.sinks : std::vector<float>(1))},
       {"parts", Bytes(size_t{row_count} * s.heads() * max_splits * (hd + 16) * 4, 0xff)}};
   const uint32_t q_stride = data.qkv.stride;
+  const AttendCall call = {q_stride,  out_stride, s.heads(), s.kv_heads, hd, max_splits, row_count, has.window,
+                           gated, has.sinks};
   const auto attend = [=](AttendArgs& args, const Addresses& at) {
-    args.step = at.Of<const uint32_t>("step");
-    args.qkv = at.Of<const float>("qkv");
-    args.kv = at.Of<const uint8_t>("kv");
-    args.out = at.Of<float>("out");
-    args.parts = at.Of<float>("parts");
-    args.q_stride = q_stride;
-    args.out_stride = out_stride;
-    args.heads = s.heads();
-    args.kv_heads = s.kv_heads;
-    args.max_splits = max_splits;
-    args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(hd)));
+    call.Fill(&args, at);
     args.first_row = first_row;
-    args.row_count = row_count;
-    if (gated) args.gate = at.Of<const float>("gate");
-    args.gate_stride = out_stride;
-    if (has.sinks) args.sinks = at.Of<const float>("sinks");
-    args.window = has.window;
     args.tables_at = kTablesAt;
   };
   const auto merge = [=](AttendMergeArgs& args, const Addresses& at) {
@@ -426,6 +413,25 @@ void AddDrawnCases(std::vector<Case>* cases) {
 }
 
 }  // namespace
+
+void AttendCall::Fill(AttendArgs* args, const Addresses& at) const {
+  args->step = at.Of<const uint32_t>("step");
+  args->qkv = at.Of<const float>("qkv");
+  args->kv = at.Of<const uint8_t>("kv");
+  args->out = at.Of<float>("out");
+  args->parts = at.Of<float>("parts");
+  args->q_stride = q_stride;
+  args->out_stride = out_stride;
+  args->heads = heads;
+  args->kv_heads = kv_heads;
+  args->max_splits = max_splits;
+  args->scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
+  args->row_count = row_count;
+  if (gated) args->gate = at.Of<const float>("gate");
+  args->gate_stride = out_stride;
+  if (sinks) args->sinks = at.Of<const float>("sinks");
+  args->window = window;
+}
 
 std::vector<Case> DecoderAttentionCases() {
   std::vector<Case> cases;

@@ -72,23 +72,11 @@ Case NearCase(const HeadShape& s, NearTokens near_tokens, bool gated = false, bo
                  {"sinks", ToBytes(sinks ? data.sinks : std::vector<float>(1))},
                  {"parts", Bytes(size_t{s.count()} * s.heads() * max_splits * AttendPartFloats(hd) * 4, 0xff)}};
   const uint32_t q_stride = data.qkv.stride;
+  const AttendCall call = {q_stride,  out_stride, s.heads(), s.kv_heads, hd, max_splits, s.count(), near_tokens.window,
+                           gated, sinks};
   const auto attend = [=](AttendArgs& args, const Addresses& at, bool is_near) {
-    args.step = at.Of<const uint32_t>("step");
-    args.qkv = at.Of<const float>("qkv");
-    args.kv = at.Of<const uint8_t>(is_near ? "near" : "kv");
-    args.out = at.Of<float>("out");
-    args.parts = at.Of<float>("parts");
-    args.q_stride = q_stride;
-    args.out_stride = out_stride;
-    args.heads = s.heads();
-    args.kv_heads = s.kv_heads;
-    args.max_splits = max_splits;
-    args.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(hd)));
-    args.row_count = s.count();
-    if (gated) args.gate = at.Of<const float>("gate");
-    args.gate_stride = out_stride;
-    if (sinks) args.sinks = at.Of<const float>("sinks");
-    args.window = near_tokens.window;
+    call.Fill(&args, at);
+    if (is_near) args.kv = at.Of<const uint8_t>("near");
     args.kept = near_tokens.kept;
     args.tables_at = kTablesAt + (is_near ? words : 0);
   };
