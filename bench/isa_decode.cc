@@ -144,7 +144,7 @@ class Step {
     attend.q_stride = kQkv, attend.out_stride = kHeads * kDim;
     attend.heads = kHeads, attend.kv_heads = kKvHeads, attend.max_splits = 1;
     attend.scale = 0.125f, attend.row_count = 1;
-    Add("attend_bf16_64", attend, kKvHeads);
+    Add("attend_bf16_64", AttendOnceArgs{attend, {}, {}}, kKvHeads);
   }
   // `experts` matrices of output x kHidden in tiles; scales near 2^-7.
   Tiles RandomTiles(uint32_t output_tiles, uint64_t* stride, uint64_t* scale_stride) {
@@ -212,7 +212,7 @@ StatusOr<std::vector<Prepared>> Attention(IsaRig& rig) {
   args.q_stride = (kHeads + 2 * kKvHeads) * kWide, args.out_stride = kHeads * kWide;
   args.heads = kHeads, args.kv_heads = kKvHeads, args.max_splits = kSplits;
   args.scale = 0.0884f, args.row_count = 1;
-  auto prepared = rig.Prepare("attend_bf16_128", args, kKvHeads * kSplits);
+  auto prepared = rig.Prepare("attend_bf16_128", AttendOnceArgs{args, {}, {}}, kKvHeads * kSplits);
   if (!prepared.ok()) return prepared.status();
   return std::vector<Prepared>{*prepared};
 }

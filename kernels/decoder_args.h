@@ -576,6 +576,28 @@ struct AttendArgs {
 };
 static_assert(sizeof(AttendArgs) == 104);
 
+// Of steps of few rows: what else attention's launch does. Its parts go as numbers beside the launch's tag, in words of
+// 64 bits that arrive whole or not at all, so that nothing has to be ordered: who merges asks for all that it takes
+// until all have the tag. Words are zeros at first, and are written by such launches alone.
+struct AttendHere {
+  Address<uint64_t> words;  // [row_count, heads, max_splits, AttendPartFloats]; 0: parts are for a launch of their own
+  uint32_t turn = 0;        // of this attention within a step,
+  uint32_t turns = 0;       // of so many
+  uint32_t mergers = 0;     // workgroups that merge, and wait: fewer than have room at once
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(AttendHere) == 24);
+// Odd, and another for each launch.
+constexpr uint32_t AttendTag(uint32_t index, uint32_t turn, uint32_t turns) { return (index * turns + turn) * 2 + 1; }
+
+// Of attend_*. prepare: of a step of one row, whose heads are made in this launch; without a step: they are there.
+struct AttendOnceArgs {
+  AttendArgs attend;
+  AttendHere here;
+  PrepareArgs prepare;
+};
+static_assert(sizeof(AttendOnceArgs) == 256);
+
 inline constexpr uint32_t kMergeColumns = 64;  // of a head, that a workgroup of attend_merge has
 struct AttendMergeArgs {
   Address<const uint32_t> step;

@@ -78,8 +78,9 @@ static_assert(sizeof(ShareQueriesArgs) == 136);
 struct AttendLongArgs {
   AttendArgs attend;
   AttendShare share;
+  AttendHere here;  // where nothing is shared
 };
-static_assert(sizeof(AttendLongArgs) == 216);
+static_assert(sizeof(AttendLongArgs) == 240);
 struct AttendSharedMergeArgs {
   AttendMergeArgs merge;
   AttendShare share;

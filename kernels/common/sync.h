@@ -14,6 +14,9 @@ namespace mainarch::kernels {
 inline constexpr int kWaitVmcnt0 = 0x0F70, kWaitLgkmcnt0 = 0xC07F;
 DEVICE void WaitVectorMemory() { __builtin_amdgcn_s_waitcnt(kWaitVmcnt0); }
 
+// The compiler moves nothing across: what was asked for before stays asked for before.
+DEVICE void KeepOrder() { __builtin_amdgcn_sched_barrier(0); }
+
 // The scalar caches forget what they hold: no fence makes them. All waves of the workgroup see it
 // behind a barrier.
 DEVICE void ForgetScalars() {

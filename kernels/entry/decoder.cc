@@ -187,8 +187,8 @@ KERNEL(matmul_reduce_mxfp4_rounded, MatmulReduceMxfp4Rounded, "vgpr=136 gfx942.v
   using Prepare_##suffix = Prepare<format, head_dim>;                     \
   using Attend_##suffix = Attend<format, head_dim>;                       \
   using AttendLong_##suffix = AttendLong<format, head_dim>;               \
-  KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=64 sgpr=112")          \
-  KERNEL(attend_##suffix, Attend_##suffix, "vgpr=216 sgpr=112 lds=17792") \
+  KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=96 sgpr=112")          \
+  KERNEL(attend_##suffix, Attend_##suffix, "vgpr=256 sgpr=112 lds=17792") \
   KERNEL(attend_long_##suffix, AttendLong_##suffix, "vgpr=256 sgpr=112 lds=17792")
 
 MAINARCH_ATTENTION(bf16_32, KvFormat::kBF16, 32)
@@ -220,8 +220,8 @@ MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256)
   using PrepareNearTurned_##head_dim = PrepareNear<head_dim, true>;                      \
   using AttendFarFp4_##head_dim = AttendLong<KvFormat::kFp4, head_dim, true>;            \
   using AttendFarK8v4_##head_dim = AttendLong<KvFormat::kK8V4, head_dim, true>;          \
-  KERNEL(prepare_near_##head_dim, PrepareNear_##head_dim, "vgpr=64 sgpr=112")            \
-  KERNEL(prepare_near_turned_##head_dim, PrepareNearTurned_##head_dim, "vgpr=64 sgpr=112") \
+  KERNEL(prepare_near_##head_dim, PrepareNear_##head_dim, "vgpr=96 sgpr=112")            \
+  KERNEL(prepare_near_turned_##head_dim, PrepareNearTurned_##head_dim, "vgpr=96 sgpr=112") \
   KERNEL(attend_near_##head_dim, AttendNear_##head_dim, "vgpr=216 sgpr=112 lds=17792")   \
   KERNEL(attend_far_fp4_##head_dim, AttendFarFp4_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
   KERNEL(attend_far_k8v4_##head_dim, AttendFarK8v4_##head_dim, "vgpr=256 sgpr=112 lds=17792")

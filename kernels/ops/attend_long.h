@@ -43,7 +43,14 @@ struct AttendLong {
       const uint32_t place = t % places, unit = t / places;
       OneUnit(step, first + unit / kv_heads, unit % kv_heads, log == 0 ? place : place % own, place / own, arena);
     }
+    if constexpr (!kFar) {
+      MergeHere<kHeadDim>::template Run<Args, Longer>(worker, workers, arena);
+    }
   }
+  struct Longer {
+    DEVICE static uint32_t Of(const AttendArgs&, uint32_t position) { return LongSplits(position); }
+  };
+
   // Of the splits of rank `behind` after this one, split `place`; without others that is all.
   DEVICE static void OneUnit(const StepView& step, uint32_t row, uint32_t head, uint32_t place, uint32_t behind,
                              Arena arena) {
@@ -127,7 +134,12 @@ struct AttendLong {
     }
     const AttendArgs again = AskedOf(ReadArgumentsAgain<Args>(), shared);
     const uint32_t parts = kFar ? NearParts(at.position, {again.window, again.kept}) : LongSplits(position);
-    Block::Finish(again, {row, head, split, parts, again.heads / again.kv_heads}, run, arena);
+    typename Block::Unit unit = {row, head, split, parts, again.heads / again.kv_heads, {}};
+    if constexpr (!kFar) {
+      const AttendHere here = ReadArgumentsAgain<Args>().here;
+      if (here.words.address != 0) unit.words = PartWords(here, step);
+    }
+    Block::Finish(again, unit, run, arena);
   }
 
   // K and V of the groups that are next, on their way, and the numbers of the pages behind.
@@ -188,6 +200,7 @@ struct AttendLong {
     }
     DEVICE void InParts(Span& span, const SplitEight (&query)[Block::kSteps], Running<kHeadDim>& run) {
       typename Block::Parts parts(a, b);
+      parts.AskFirst();
       Block::Group(parts, span.from_seen(span.token), span.from_seen(span.position), query, run);
       const bool more = span.more();
       span.token += kSplitTokens;
@@ -288,7 +301,7 @@ struct AttendLongMerge {
     if (ThreadId() < kColumns) {
       const MergeChains chains(arena, kChainsAt);
       const Lds<const float> sums = arena.Get<float>(kSumsAt) + ThreadId();
-      StoreMerged(args, row, head, begin + ThreadId(), chains.Together(sums, kColumns));
+      StoreMerged(args, row, head, head * args.head_dim + begin + ThreadId(), chains.Together(sums, kColumns));
     }
     BarrierLds();
   }

@@ -95,7 +95,8 @@ struct AttendSharedMerge {
     }
     BarrierLds();
     if (ThreadId() < kColumns) {
-      StoreMerged(again.merge, row, head, slice * kColumns + ThreadId(), chains.Together(sums + ThreadId(), kColumns));
+      StoreMerged(again.merge, row, head, head * again.merge.head_dim + slice * kColumns + ThreadId(),
+                  chains.Together(sums + ThreadId(), kColumns));
     }
     BarrierLds();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Causal grouped-query attention over pages, through the matrix units, and the merge of its splits.
+// Causal grouped-query attention over pages, through the matrix units. What its splits leave is merged by a launch of its
+// own (attend_merge.h) or, of few rows, in this one (attend_here.h).
 //
 // A workgroup takes one row, one key head and one split of kSplitTokens; its query heads (at most 16)
 // are the columns of the matrix instructions, tokens and then head elements the rows. Waves take
@@ -10,8 +11,7 @@
 #ifndef MAINARCH_KERNELS_OPS_ATTENTION_H_
 #define MAINARCH_KERNELS_OPS_ATTENTION_H_
 
-#include "kernels/latent_args.h"
-#include "kernels/long_args.h"
+#include "kernels/ops/attend_here.h"
 #include "kernels/ops/kv_page.h"
 #include "kernels/ops/tiles.h"
 #include "kernels/quant/kv_fp4.h"
@@ -76,41 +76,11 @@ struct Running {
   f32x4 o[kHeadDim / 16] = {};
 };
 
-// How many of a launch's rows the step has.
-DEVICE uint32_t RowsHere(const StepView& step, uint32_t first, uint32_t count) {
-  return step.rows() <= first ? 0 : Min(step.rows() - first, count);
-}
-
-// The largest (the sum) over the four lanes of a column.
-DEVICE float ColumnMax(float x) {
-  x = __builtin_fmaxf(x, BitCast<float>(isa::SwapRows(BitCast<uint32_t>(x))));
-  return __builtin_fmaxf(x, BitCast<float>(isa::SwapHalves(BitCast<uint32_t>(x))));
-}
-DEVICE float ColumnSum(float x) {
-  x += BitCast<float>(isa::SwapRows(BitCast<uint32_t>(x)));
-  return x + BitCast<float>(isa::SwapHalves(BitCast<uint32_t>(x)));
-}
-
-// What a head's element becomes: times the sigmoid of its gate, where there is one.
-template <class Args>
-DEVICE void StoreGated(const Args& args, uint32_t row, uint32_t column, float value) {
-  if (args.gate.address != 0) {
-    const float gate = At(args.gate)[uint64_t{row} * args.gate_stride + column];
-    value *= Sigmoid(gate);
-  }
-  StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, column, value);
-}
-
-// One more score, of a token whose V is zero. o and total are sums of exp of what scores are above `largest`.
-DEVICE void AddSink(float sink, float largest, float& o, float& total) {
-  const float now = __builtin_fmaxf(largest, sink), keep = Exp(largest - now);
-  o *= keep;
-  total = Fma(total, keep, Exp(sink - now));
-}
-
 template <KvFormat kFormat, uint32_t kHeadDim>
 struct Attend {
-  using Args = AttendArgs;
+  using Args = AttendOnceArgs;
+  using Here = HeadsHere<kFormat, kHeadDim>;
+  using Merge = MergeHere<kHeadDim>;
   using PageOf = Page<kFormat, kHeadDim>;
   static constexpr KvForm kKey = KeyForm(kFormat), kValue = ValueForm(kFormat);
   static constexpr uint32_t kSteps = kHeadDim / 32;
@@ -133,32 +103,54 @@ struct Attend {
   static constexpr uint32_t kColumn = kMerged + 2;
   static constexpr uint32_t kPeaksAt = kWaves * kMaxGroup * kColumn * 4;
   static constexpr uint32_t kOfWaves = kWaves * kMaxGroup;  // floats
-  static constexpr uint32_t kLdsBytes = kPeaksAt + (3 * kOfWaves + 2 * kMaxGroup) * 4;
+  static constexpr uint32_t kFinishBytes = kPeaksAt + (3 * kOfWaves + 2 * kMaxGroup) * 4;
+  static constexpr uint32_t kLdsBytes = kFinishBytes > Here::kLdsBytes ? kFinishBytes : Here::kLdsBytes;
+  static_assert(Merge::kLdsBytes <= kLdsBytes);
 
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+  // Arguments are read again for each piece of work: in registers they would be in the way of all the rest.
+  DEVICE static void Run(const Args& once, uint32_t worker, uint32_t workers, Arena arena) {
+    const AttendArgs& args = once.attend;
     const StepView step(args.step);
     const uint32_t splits = Min(step.splits(), MostSplits(args.window));
     const uint32_t total = RowsHere(step, args.first_row, args.row_count) * args.kv_heads * splits;
     for (uint32_t t = worker; t < total; t += workers) {
+      const AttendArgs again = ReadArgumentsAgain<Args>().attend;
       const uint32_t split = t % splits, unit = t / splits;
-      const uint32_t row = args.first_row + unit / args.kv_heads, head = unit % args.kv_heads;
-      const StepView::Place place = step.place(row);
-      if (split < SplitsSeen(place.position, args.window)) OneSplit(args, step, place, row, head, split, arena);
+      const uint32_t row = again.first_row + unit / again.kv_heads, head = unit % again.kv_heads;
+      const StepView here(again.step);
+      const StepView::Place place = here.place(row);
+      if (split < SplitsSeen(place.position, again.window)) OneSplit(here, place, row, head, split, arena);
     }
+    Merge::template Run<Args, SeenSplits>(worker, workers, arena);
   }
 
   // Of the group's queries this lane's column, times the factor of the scores; and in what units scores of them are.
-  DEVICE static void LoadQueries(const Args& args, uint32_t row, uint32_t head, SplitEight (&query)[kSteps],
+  DEVICE static void LoadQueries(const AttendArgs& args, uint32_t row, uint32_t head, SplitEight (&query)[kSteps],
                                  Running<kHeadDim>& run) {
     const uint32_t group = args.heads / args.kv_heads;
-    const uint32_t column = Min(LaneRow(), group - 1);
     const Global<const float> q =
-        At(args.qkv) + uint64_t{row} * args.q_stride + (head * group + column) * kHeadDim;
+        At(args.qkv) + uint64_t{row} * args.q_stride + (head * group + Min(LaneRow(), group - 1)) * kHeadDim;
+    SplitQueries(args, [=](uint32_t s) { return LoadStep(q, s); }, query, run);
+  }
+  // The same of those that HeadsHere has made.
+  DEVICE static void TakeQueries(const AttendArgs& args, SplitEight (&query)[kSteps], Running<kHeadDim>& run,
+                                 Arena arena) {
+    const uint32_t group = args.heads / args.kv_heads;
+    const Lds<const float> q = arena.Get<float>() + Min(LaneRow(), group - 1) * Here::kQueryStride;
+    const auto step = [=](uint32_t s) {
+      const Lds<const f32x4> at = reinterpret_cast<Lds<const f32x4>>(q + s * kStepColumns + LanePart() * 4);
+      return Join(at[0], at[4]);
+    };
+    SplitQueries(args, step, query, run);
+  }
+  template <class Step>
+  DEVICE static void SplitQueries(const AttendArgs& args, Step step, SplitEight (&query)[kSteps],
+                                  Running<kHeadDim>& run) {
     Eight all[kSteps];
     float largest = 0;
 #pragma clang loop unroll(full)
     for (uint32_t s = 0; s < kSteps; ++s) {
-      all[s] = LoadStep(q, s);
+      all[s] = step(s);
 #pragma clang loop unroll(full)
       for (int i = 0; i < 8; ++i) {
         all[s].at[i] *= args.scale;
@@ -181,35 +173,79 @@ struct Attend {
   }
 
   // Splits are counted from the row's first.
-  DEVICE static void OneSplit(const Args& args, const StepView& step, const StepView::Place& place, uint32_t row,
-                              uint32_t head, uint32_t split, Arena arena) {
-    const uint32_t group = args.heads / args.kv_heads;
-    const uint32_t position = place.position;
+  DEVICE static void OneSplit(const StepView& step, const StepView::Place& place, uint32_t row, uint32_t head,
+                              uint32_t split, Arena arena) {
+    const Args once = ReadArgumentsAgain<Args>();
+    const uint32_t position = place.position, window = once.attend.window;
     Running<kHeadDim> run;
     static_assert(kWaves * 32 == kSplitTokens);
-    const uint32_t seen = FirstSeen(position, args.window);
+    const uint32_t seen = FirstSeen(position, window), splits = SplitsSeen(position, window);
     const uint32_t token = (seen / kSplitTokens + split) * kSplitTokens + WaveId() * 32;
-    if (token <= position && token + 32 > seen) OneGroup(args, step, place, row, head, token, seen, position, run);
-    Finish(args, {row, head, split, SplitsSeen(position, args.window), group}, run, arena);
+    const bool sees = token <= position && token + 32 > seen;
+    if (once.prepare.step.address != 0) {
+      WithHeads(once.attend, step, place, row, head, token, seen, sees, split + 1 == splits, run, arena);
+    } else if (sees) {
+      OneGroup(once.attend, step, place, row, head, token, seen, position, run);
+    }
+    const Args again = ReadArgumentsAgain<Args>();
+    Unit unit = {row, head, split, splits, again.attend.heads / again.attend.kv_heads, {}};
+    if (again.here.words.address != 0) unit.words = PartWords(again.here, step);
+    Finish(again.attend, unit, run, arena);
+  }
+  // K and V of a wave's group are on their way while heads are made, where registers have room for both; but for those of
+  // the row itself.
+  static constexpr bool kEarly = kHeadDim <= 128 && KvPlanes(kKey) == 1;
+  DEVICE static void WithHeads(const AttendArgs& args, const StepView& step, const StepView::Place& place, uint32_t row,
+                               uint32_t head, uint32_t token, uint32_t seen, bool sees, bool owns,
+                               Running<kHeadDim>& run, Arena arena) {
+    const uint32_t position = place.position;
+    const bool early = kEarly && sees && token + 32 <= position;
+    PagesOf pages;
+    Parts parts(pages.a, pages.b);
+    if constexpr (kEarly) {
+      pages.Find(args, step, place, head, token, seen, position, sees);
+      if (early) parts.AskFirst();
+    }
+    Here::Make(row, head, owns, arena);
+    if (!sees) return;
+    if constexpr (!kEarly) {
+      const AttendArgs again = ReadArgumentsAgain<Args>().attend;
+      pages.Find(again, StepView(again.step), place, head, token, seen, position, sees);
+    }
+    if (!early) parts.AskFirst();
+    SplitEight query[kSteps];
+    TakeQueries(ReadArgumentsAgain<Args>().attend, query, run, arena);
+    Group(parts, token - seen, position - seen, query, run);
   }
   // Of the 32 tokens from `token` on those from `seen` to `position`; there are some.
-  DEVICE static void OneGroup(const Args& args, const StepView& step, const StepView::Place& place, uint32_t row,
+  DEVICE static void OneGroup(const AttendArgs& args, const StepView& step, const StepView::Place& place, uint32_t row,
                               uint32_t head, uint32_t token, uint32_t seen, uint32_t position,
                               Running<kHeadDim>& run) {
-    const Global<const uint32_t> pages = step.words(place.pages) + args.tables_at + token / kPageTokens;
-    const Global<uint8_t> kv = At(Address<uint8_t>{args.kv.address});
-    // The second page may not exist, then its tokens lie beyond the row's position; nor may the first,
-    // whose tokens then lie behind its window.
-    const uint32_t second = token + kPageTokens <= position ? 1 : 0;
-    const uint32_t first = token + kPageTokens > seen ? 0 : second;
-    const PageOf a = PageAt<kFormat, kHeadDim>(kv, pages[first], args.kv_heads, head);
-    const PageOf b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.kv_heads, head);
-    Parts parts(a, b);  // on their way while queries are made
+    PagesOf pages;
+    pages.Find(args, step, place, head, token, seen, position, true);
+    Parts parts(pages.a, pages.b);
+    parts.AskFirst();  // on their way while queries are made
     SplitEight query[kSteps];
     LoadQueries(args, row, head, query, run);
     // Counted from the first token seen: those before it are far behind the last then.
     Group(parts, token - seen, position - seen, query, run);
   }
+
+  // The two pages of a group of 32 tokens.
+  struct PagesOf {
+    PageOf a, b;
+    DEVICE void Find(const AttendArgs& args, const StepView& step, const StepView::Place& place, uint32_t head,
+                     uint32_t token, uint32_t seen, uint32_t position, bool real) {
+      const Global<const uint32_t> pages = step.words(place.pages) + args.tables_at + (real ? token / kPageTokens : 0);
+      const Global<uint8_t> kv = At(Address<uint8_t>{args.kv.address});
+      // The second page may not exist, then its tokens lie beyond the row's position; nor may the first,
+      // whose tokens then lie behind its window.
+      const uint32_t second = real && token + kPageTokens <= position ? 1 : 0;
+      const uint32_t first = token + kPageTokens > seen ? 0 : second;
+      a = PageAt<kFormat, kHeadDim>(kv, pages[first], args.kv_heads, head);
+      b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.kv_heads, head);
+    }
+  };
 
   // Of fp4, of tokens 4 g .. 4 g + 3 multipliers of kCount blocks, a byte each. Of four blocks they are 64 bytes, asked
   // for at once: a block by every fourth lane of a row, who tells the others.
@@ -366,7 +402,8 @@ struct Attend {
     Keys key_a[kParts], key_b[kParts];
     Values values[kParts];
 
-    DEVICE Parts(const PageOf& page_a, const PageOf& page_b) : a(page_a), b(page_b) {
+    DEVICE Parts(const PageOf& page_a, const PageOf& page_b) : a(page_a), b(page_b) {}
+    DEVICE void AskFirst() {
       Ask(0);
       Ask(1);
       KeepOrder();
@@ -520,6 +557,7 @@ struct Attend {
   // Where what is merged goes.
   struct Unit {
     uint32_t row, head, split, splits, group;
+    PartWords words;
   };
   // Of the waves together: what each has to be multiplied by, the largest score, the sum.
   struct Joined {
@@ -547,7 +585,7 @@ struct Attend {
     }
   };
   // Merges the four waves in order and writes the answer, or a part of it.
-  DEVICE static void Finish(const Args& args, const Unit& unit, Running<kHeadDim>& run,
+  DEVICE static void Finish(const AttendArgs& args, const Unit& unit, Running<kHeadDim>& run,
                             Arena arena) {
     const Joined joined(arena);
     const Lds<float> mine = arena.Get<float>() + (WaveId() * kMaxGroup + LaneRow()) * kColumn;
@@ -575,7 +613,7 @@ struct Attend {
     }
   }
   // Element first + d of the column's head, d of what the LDS holds.
-  DEVICE static void OneElement(const Args& args, const Unit& unit, const Joined& joined, uint32_t column,
+  DEVICE static void OneElement(const AttendArgs& args, const Unit& unit, const Joined& joined, uint32_t column,
                                 uint32_t first, uint32_t d, Arena arena) {
     const Lds<float> parts = arena.Get<float>() + column * kColumn + d;
     float o = 0;
@@ -590,180 +628,23 @@ struct Attend {
       StoreGated(args, unit.row, query_head * kHeadDim + first + d, o / total);
       return;
     }
-    const Global<float> part =
-        At(args.parts) + ((uint64_t{unit.row - args.first_row} * args.heads + query_head) *
-                              args.max_splits +
-                          unit.split) *
-                             AttendPartFloats(kHeadDim);
-    part[first + d] = o;
-    if (first + d == 0) {
-      part[kHeadDim] = joined.largest[column];
-      part[kHeadDim + 1] = total;
-    }
-  }
-};
-
-// Splits of a row are added in kMergeChains chains, split s in chain s % kMergeChains, each in order and beside the
-// largest score of its own; then chains are. So a chain needs nothing of the others, whoever makes it.
-// A workgroup: thread t finds the scores of splits of chain t % kMergeChains.
-struct MergeChains {
-  static constexpr uint32_t kOfWaves = kWaves * kMergeChains;  // floats
-  static constexpr uint32_t kBytes = (2 * kOfWaves + 2 * kMergeChains) * 4;
-  Lds<float> wave_peaks, wave_totals, peaks, totals;  // of each wave's chains; of each chain the largest score, the sum
-
-  DEVICE MergeChains(Arena arena, uint32_t at)
-      : wave_peaks(arena.Get<float>(at)),
-        wave_totals(wave_peaks + kOfWaves),
-        peaks(wave_totals + kOfWaves),
-        totals(peaks + kMergeChains) {}
-  DEVICE static uint32_t Chain() { return LaneId() % kMergeChains; }
-
-  // The largest (the sum) over the threads of a chain: a barrier each. Another is to come before the next one's.
-  DEVICE float Largest(float x) const {
-    return Fold(ColumnMax(x), wave_peaks, [](float a, float b) { return __builtin_fmaxf(a, b); });
-  }
-  DEVICE float Sum(float x) const {
-    return Fold(ColumnSum(x), wave_totals, [](float a, float b) { return a + b; });
-  }
-  template <class Op>
-  DEVICE static float Fold(float of_wave, Lds<float> waves, Op op) {
-    if (LaneId() < kMergeChains) waves[WaveId() * kMergeChains + LaneId()] = of_wave;
-    BarrierLds();
-    float all = waves[Chain()];
-#pragma clang loop unroll(full)
-    for (uint32_t w = 1; w < kWaves; ++w) all = op(all, waves[w * kMergeChains + Chain()]);
-    return all;
-  }
-  DEVICE void Keep(float largest, float total) const {
-    if (ThreadId() >= kMergeChains) return;
-    peaks[Chain()] = largest;
-    totals[Chain()] = total;
-  }
-  // What all chains make of an element, of which chain c has sums[c * apart]; Keep and a barrier before.
-  struct Merged {
-    float o = 0, largest, total = 0;
-  };
-  DEVICE Merged Together(Lds<const float> sums, uint32_t apart) const {
-    Merged all;
-    all.largest = peaks[0];
-#pragma clang loop unroll_count(4)
-    for (uint32_t c = 1; c < kMergeChains; ++c) all.largest = __builtin_fmaxf(all.largest, peaks[c]);
-#pragma clang loop unroll_count(4)
-    for (uint32_t c = 0; c < kMergeChains; ++c) {
-      const float share = Exp(peaks[c] - all.largest);
-      all.o = Fma(sums[c * apart], share, all.o);
-      all.total = Fma(totals[c], share, all.total);
-    }
-    return all;
-  }
-};
-// Element `column` of a row's head `head`.
-template <class Args>
-DEVICE void StoreMerged(const Args& args, uint32_t row, uint32_t head, uint32_t column, MergeChains::Merged all) {
-  if (args.sinks.address != 0) AddSink(At(args.sinks)[head], all.largest, all.o, all.total);
-  StoreGated(args, row, head * args.head_dim + column, all.o / all.total);
-}
-
-// Rows of more than one split: a workgroup a (row, kColumns elements of a head, or all): the same order of additions
-// for any kColumns. Chains are dealt out over so many groups of threads as columns leave.
-template <class Splits, uint32_t kColumns>
-struct MergeSplits {
-  using Args = AttendMergeArgs;
-  static constexpr uint32_t kBatch = 16;         // parts that a thread asks for at once
-  static constexpr uint32_t kChains = kMergeChains;
-  static constexpr uint32_t kShares = kThreads;  // whose shares are known at once
-  static constexpr uint32_t kSumsAt = kShares * 4, kChainsAt = kSumsAt + kChains * kColumns * 4;
-  static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
-  static_assert(kShares % kChains == 0 && kBatch % (kChains * kColumns / kThreads) == 0);
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    const StepView step(args.step);
-    const uint32_t slices = CeilDiv(args.head_dim, kColumns), units = args.heads * slices;
-    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * units;
-    for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t row = args.first_row + t / units, unit = t % units;
-      const uint32_t splits = Splits::Of(args, step.position(row));
-      if (splits <= 1) continue;
-      if (kColumns <= 32 || args.head_dim >= kColumns) {
-        OneSlice<kColumns>(args, row, unit / slices, unit % slices, splits, arena);
+    const uint64_t part =
+        ((uint64_t{unit.row - args.first_row} * args.heads + query_head) * args.max_splits + unit.split) *
+        AttendPartFloats(kHeadDim);
+    const auto leave = [&](uint32_t at, float value) {
+      if (unit.words.words != nullptr) {
+        unit.words.Tell(part + at, value);
       } else {
-        OneSlice<32>(args, row, unit / slices, unit % slices, splits, arena);
+        At(args.parts)[part + at] = value;
       }
-    }
-  }
-
-  // kWidth elements of a head.
-  template <uint32_t kWidth>
-  DEVICE static void OneSlice(const Args& args, uint32_t row, uint32_t head, uint32_t slice,
-                              uint32_t splits, Arena arena) {
-    constexpr uint32_t kGroups = kThreads / kWidth, kOwn = kChains / kGroups;  // chains of a thread
-    const uint32_t hd = args.head_dim, column = AttendPartFloats(hd), begin = slice * kWidth;
-    const Global<const float> parts =
-        At(args.parts) +
-        (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
-    const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
-    const MergeChains chains(arena, kChainsAt);
-    float largest = -1e30f;
-    for (uint32_t s = ThreadId(); s < splits; s += kThreads) {
-      largest = __builtin_fmaxf(largest, parts[uint64_t{s} * column + hd]);
-    }
-    largest = chains.Largest(largest);
-    const uint32_t group = ThreadId() / kWidth, in_slice = ThreadId() % kWidth, d = begin + in_slice;
-    float o[kOwn] = {}, total = 0;
-    for (uint32_t first = 0; first < splits; first += kShares) {
-      const uint32_t s = first + ThreadId();
-      float share = 0;
-      if (s < splits) {
-        const Global<const float> part = parts + uint64_t{s} * column;
-        share = Exp(part[hd] - largest);
-        total = Fma(part[hd + 1], share, total);
-      }
-      shares[ThreadId()] = share;
-      BarrierLds();
-      const uint32_t count = Min(splits - first, kShares);
-      for (uint32_t i = group; i < count; i += kBatch * kGroups) {
-        AddBatch<kGroups>(parts + uint64_t{first} * column + d, column, shares, i, count, o);
-      }
-      BarrierLds();
-    }
-    chains.Keep(largest, chains.Sum(total));
-#pragma clang loop unroll(full)
-    for (uint32_t k = 0; k < kOwn; ++k) sums[(group + k * kGroups) * kWidth + in_slice] = o[k];
-    BarrierLds();
-    if (ThreadId() < kWidth) StoreMerged(args, row, head, d, chains.Together(sums + in_slice, kWidth));
-    BarrierLds();
-  }
-
-  // Parts i, i + kGroups, ... of those that `shares` are of: kBatch of them, as far as there are so many.
-  template <uint32_t kGroups>
-  DEVICE static void AddBatch(Global<const float> parts, uint32_t column, Lds<const float> shares,
-                              uint32_t i, uint32_t count, float (&o)[kChains / kGroups]) {
-    float values[kBatch], by[kBatch];
-#pragma clang loop unroll(full)
-    for (uint32_t k = 0; k < kBatch; ++k) {
-      const uint32_t at = Min(i + k * kGroups, count - 1);
-      values[k] = parts[uint64_t{at} * column];
-      by[k] = i + k * kGroups < count ? shares[at] : 0.0f;
-    }
-#pragma clang loop unroll(full)
-    for (uint32_t k = 0; k < kBatch; ++k) {
-      float& chain = o[k % (kChains / kGroups)];
-      chain = Fma(values[k], by[k], chain);
+    };
+    leave(first + d, o);
+    if (first + d == 0) {
+      leave(kHeadDim, joined.largest[column]);
+      leave(kHeadDim + 1, total);
     }
   }
 };
-
-// How many splits a row has.
-struct SeenSplits {
-  DEVICE static uint32_t Of(const AttendMergeArgs& args, uint32_t position) {
-    return SplitsSeen(position, args.window);
-  }
-};
-struct OfLatents {
-  DEVICE static uint32_t Of(const AttendMergeArgs&, uint32_t position) { return LatentSplits(position); }
-};
-using AttendMerge = MergeSplits<SeenSplits, kMergeColumns>;
-using AttendLatentMerge = MergeSplits<OfLatents, kMergeColumns>;
 
 }  // namespace mainarch::kernels
 

@@ -73,44 +73,61 @@ struct Prepare {
   }
 
   DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
-    const Ahead ahead = AskAhead(args, step, row, head);
-    const Global<const float> at =
-        At(args.in) + uint64_t{row} * args.stride + head * kHeadDim + Place();
-    const uint64_t apart = uint64_t{args.split_rows} * args.stride;
-    const RowFactor factor(args.norm, row, true);
-    Head x = Sums(at, args.splits, apart);
-    const float by = factor.Value(args.norm);
+    const Asked asked(args, step, row, head);
+    const Head x = asked.Sum(args);
+    const Args again = ReadArgumentsAgain<Args>();
+    Finish(again, head, asked.ahead, x, [&](const Head& query) {
+      const Global<float> at = At(again.qkv) + uint64_t{row} * again.stride + head * kHeadDim + Place();
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = Mine() ? x.at[j] * by : 0.0f;
-    Finish(ReadArgumentsAgain<Args>(), row, head, ahead, x);
+      for (uint32_t j = 0; j < kHeld; ++j) {
+        if (Mine()) at[j * kLanes] = query.at[j];
+      }
+    });
   }
 
-  // SumSplits of each of this lane's elements, all asked for at once.
-  DEVICE static Head Sums(Global<const float> at, uint32_t splits, uint64_t apart) {
-    Head x;
-    if (splits == 1) {
+  // All that a head is made of, asked for at once.
+  struct Asked {
+    Ahead ahead;
+    float parts[kHeld][kMaxSplits];
+    RowFactor factor;
+
+    DEVICE Asked(const Args& args, const StepView& step, uint32_t row, uint32_t head)
+        : ahead(AskAhead(args, step, row, head)), factor(args.norm, row, true) {
+      const Global<const float> at = At(args.in) + uint64_t{row} * args.stride + head * kHeadDim + Place();
+      if (args.splits == 1) {
 #pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = at[j * kLanes];
+        for (uint32_t j = 0; j < kHeld; ++j) parts[j][0] = at[j * kLanes];
+        return;
+      }
+      const uint64_t apart = uint64_t{args.split_rows} * args.stride;
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < kMaxSplits; ++i) {
+#pragma clang loop unroll(full)
+        for (uint32_t j = 0; j < kHeld; ++j) parts[j][i] = at[Min(i, args.splits - 1) * apart + j * kLanes];
+      }
+      KeepOrder();
+    }
+    // SumSplits of each of this lane's elements, times the factor of the norm before the product.
+    DEVICE Head Sum(const Args& args) const {
+      Head x;
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) {
+        float own[kMaxSplits];
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kMaxSplits; ++i) own[i] = parts[j][i];
+        if (args.splits != 1) AddTree(own, args.splits, [](float a, float b) { return a + b; });
+        x.at[j] = own[0];
+      }
+      const float by = factor.Value(args.norm);
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = Mine() ? x.at[j] * by : 0.0f;
       return x;
     }
-    float parts[kHeld][kMaxSplits];
-#pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < kMaxSplits; ++i) {
-#pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kHeld; ++j) parts[j][i] = at[Min(i, splits - 1) * apart + j * kLanes];
-    }
-    __builtin_amdgcn_sched_barrier(0);
-#pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kHeld; ++j) {
-      AddTree(parts[j], splits, [](float a, float b) { return a + b; });
-      x.at[j] = parts[j][0];
-    }
-    return x;
-  }
+  };
 
-  // x: as the product gave it.
-  DEVICE static void Finish(const Args& args, uint32_t row, uint32_t head, const Ahead& ahead,
-                            Head x) {
+  // x: as the product gave it. put(query): where a query goes.
+  template <class Put>
+  DEVICE static void Finish(const Args& args, uint32_t head, const Ahead& ahead, Head x, Put put) {
     const bool is_query = head < args.heads;
     const bool is_value = head >= args.heads + args.kv_heads;
     if (args.bias.address != 0) {
@@ -123,15 +140,7 @@ struct Prepare {
       Rotate(args, ahead, x);
       if constexpr (kTurns) Turn(x);
     }
-    if (is_query) {
-      const Global<float> at =
-          At(args.qkv) + uint64_t{row} * args.stride + head * kHeadDim + Place();
-#pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kHeld; ++j) {
-        if (Mine()) at[j * kLanes] = x.at[j];
-      }
-      return;
-    }
+    if (is_query) return put(x);
     const uint32_t kv_head = head - args.heads - (is_value ? args.kv_heads : 0);
     const auto page = PageAt<kFormat, kHeadDim>(
         At(args.kv), Uniform(ahead.page), args.kv_heads, kv_head);

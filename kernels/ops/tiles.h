@@ -133,9 +133,6 @@ DEVICE Word StreamLane(Global<const uint8_t> row, uint32_t begin) {
   return Stream<Word>(row + (begin + LaneId() * static_cast<uint32_t>(sizeof(Word))));
 }
 
-// Nothing is moved across: what was asked for before stays asked for before.
-DEVICE void KeepOrder() { __builtin_amdgcn_sched_barrier(0); }
-
 // Neighbouring whole tiles of an output tile, as they come from memory: this lane's part. `kByFours`:
 // they begin at a multiple of four steps.
 template <TileFormat kFormat, uint32_t kTiles, bool kByFours = false>

@@ -142,8 +142,9 @@ TEST(a_window_bounds_what_attention_reads) {
   constexpr uint64_t kToken = 4 * 128 * 2 * 2;
   std::printf("# %llu bytes of a window of 200 at 810, %llu of 200 tokens\n",
               static_cast<unsigned long long>(windowed), static_cast<unsigned long long>(whole));
-  CHECK_GE(whole, 200 * kToken);
-  CHECK_GE(windowed, 200 * kToken);
+  // The row's own token is made in the same launch: of what is read it may still lie in the L2.
+  CHECK_GE(whole, 199 * kToken);
+  CHECK_GE(windowed, 199 * kToken);
   CHECK_LE(windowed, whole + 32 * kToken);
 }
 

@@ -187,6 +187,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
           ? 0
           : uint64_t{shape_.attend_rows} * shape_.attend_floats * 4;
   m.attend_parts = carve.Take(parts);
+  m.attend_words = carve.Take(uint64_t{shape_.here_rows} * shape_.attend_words * sizeof(uint64_t));
   m.shared_queries = carve.Take(shape_.share.query_floats() * 4);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
   m.logits = carve.Take(uint64_t{kMostInFlight} * shape_.options.max_logit_rows *
@@ -202,7 +203,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
   for (uint64_t* at : {&m.step, &m.arrivals, &m.reduce_arrivals, &m.partial, &m.sums, &m.squares, &m.split,
-                       &m.attend_parts, &m.shared_queries, &m.router_logits, &m.logits, &m.teams, &m.fields, &m.races, &m.plain}) {
+                       &m.attend_parts, &m.attend_words, &m.shared_queries, &m.router_logits, &m.logits, &m.teams,
+                       &m.fields, &m.races, &m.plain}) {
     *at += base;
   }
   for (std::vector<uint64_t>* each : {&m.buffers, &m.cosine, &m.sine}) {

@@ -38,6 +38,13 @@ inline bool IsShared(const backend::PagedCache& cache, const backend::AttentionO
          op.heads * cache.replicas <= static_cast<int32_t>(kernels::kMaxGroup);
 }
 
+// Whether what splits of paged attention leave may be merged in the same launch (kernels::AttendHere).
+inline bool MergesHere(const backend::Program& program, const backend::AttentionOp& op, uint32_t splits) {
+  const backend::PagedCache& cache = backend::CacheOf(program, op);
+  const uint32_t most = MostSplitsOf(cache, splits);
+  return op.near == backend::kNone && !IsShared(cache, op, splits) && most > 1 && most <= kernels::kLongSplits;
+}
+
 }  // namespace mainarch::amdgpu
 
 #endif  // MAINARCH_BACKEND_AMDGPU_LONG_CONTEXT_H_

@@ -92,6 +92,8 @@ struct Shape {
   kernels::ExchangeBytes exchange;        // of ranks that add
   uint32_t pair_rows = 0;
   uint32_t attend_rows = 0;  // rows of one attention launch
+  uint64_t attend_words = 0;  // what is left of one row, where that is merged in the same launch (kernels::AttendHere)
+  uint32_t here_rows = 0;     // steps of up to so many rows do that
   uint32_t router_stride = 0;
   uint32_t logits_stride = 0;  // a row of all ranks' logits
   uint32_t share_stride = 0;   // a row of the largest rank's
@@ -134,6 +136,7 @@ struct RankMemory {
   // Of each buffer that an InputOp writes, x apart; else 0, or, where there are none, empty.
   std::vector<uint64_t> input_squares, input_splits;
   uint64_t attend_parts = 0;
+  uint64_t attend_words = 0;  // [Shape::here_rows][Shape::attend_words] words of 64 bits
   uint64_t shared_queries = 0;  // of ShareShape::query_floats
   uint64_t router_logits = 0;
   uint64_t logits = 0;       // this rank's share

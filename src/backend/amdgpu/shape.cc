@@ -17,6 +17,10 @@ constexpr uint32_t kStepChanges = 2048;
 constexpr uint32_t kEditWords = 192;
 // Bytes of attention parts at most; more rows are done in several launches.
 constexpr uint64_t kAttendPartBytes = uint64_t{256} << 20;
+// What splits leave for the same launch to merge; and rows beyond which a launch of its own does so, because it has work
+// for the whole chip.
+constexpr uint64_t kAttendWordBytes = uint64_t{64} << 20;
+constexpr uint64_t kMostHereRows = 4;
 // The same of latents, whose parts are long: a queue has room for so many launches of each of 61 layers.
 constexpr uint64_t kLatentPartBytes = uint64_t{1} << 30;
 // Slots begin with whole lines.
@@ -108,14 +112,21 @@ void AddSplits(const Program& program, Shape* shape) {
     if (!latents && IsShared(backend::CacheOf(program, *attention), *attention, shape->max_splits)) {
       heads = AddShare(backend::CacheOf(program, *attention), *attention, &shape->share);
     }
-    shape->attend_floats = std::max(shape->attend_floats, heads * splits * kernels::AttendPartFloats(dim));
+    const uint64_t floats = heads * splits * kernels::AttendPartFloats(dim);
+    shape->attend_floats = std::max(shape->attend_floats, floats);
     if (latents) most = kLatentPartBytes;
+    if (!latents && MergesHere(program, *attention, shape->max_splits)) {
+      shape->attend_words = std::max(shape->attend_words, floats);
+    }
   }
   const uint32_t rows = shape->options.max_rows;
   shape->attend_rows =
       shape->max_splits == 1
           ? rows
           : static_cast<uint32_t>(std::clamp<uint64_t>(most / std::max<uint64_t>(1, shape->attend_floats * 4), 1, rows));
+  if (shape->attend_words == 0) return;
+  shape->here_rows = static_cast<uint32_t>(std::min<uint64_t>(
+      {kAttendWordBytes / (shape->attend_words * sizeof(uint64_t)), kMostHereRows, shape->attend_rows}));
 }
 
 // What steps bring of slots, and the workspace of heads that are shared.

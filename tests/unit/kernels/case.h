@@ -169,6 +169,7 @@ std::vector<Case> DecoderRouteCases();
 std::vector<Case> DecoderMatrixCases();
 std::vector<Case> DecoderExpertCases();
 std::vector<Case> DecoderAttentionCases();
+std::vector<Case> DecoderHereCases();
 std::vector<Case> DecoderNearCases();
 std::vector<Case> DecoderSharedCases();
 std::vector<Case> DecoderLatentCases();

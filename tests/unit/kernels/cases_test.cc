@@ -30,6 +30,9 @@ TEST(synchronising_kernels_pass_under_many_schedules) {
   for (Case& test : SampleCases()) {
     if (test.name.find("4 ranks") != std::string::npos) cases.push_back(std::move(test));
   }
+  for (Case& test : DecoderHereCases()) {
+    if (test.name.find("fp8_32") != std::string::npos) cases.push_back(std::move(test));
+  }
   for (const Case& test : cases) {
     for (uint64_t seed = 2; seed < 10; ++seed) {
       ExecutorOptions options;

@@ -351,9 +351,11 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
     args.window = has.window;
   };
   const std::string attends = absl::StrCat(kernel, NameOf(s.format), "_", hd);
+  const auto attend_once = [=](AttendOnceArgs& args, const Addresses& at) { attend(args.attend, at); };
   const auto attend_long = [=](AttendLongArgs& args, const Addresses& at) { attend(args.attend, at); };
   out.steps = {
-      {has.is_long ? MakeLaunch<AttendLongArgs>(attends, 64, attend_long) : MakeLaunch<AttendArgs>(attends, 3, attend)},
+      {has.is_long ? MakeLaunch<AttendLongArgs>(attends, 64, attend_long)
+                   : MakeLaunch<AttendOnceArgs>(attends, 3, attend_once)},
       {MakeLaunch<AttendMergeArgs>(has.is_long ? "attend_long_merge" : "attend_merge", 2, merge)}};
   out.expectations = {want.CheckSplit("out")};
   return out;

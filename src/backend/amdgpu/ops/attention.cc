@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention over paged KV: heads are made (with their product, or after it), then splits of the
-// context are attended to, then merged.
+// Attention over paged KV: heads are made, splits of the context are attended to, what they leave is merged; of few rows
+// by one launch.
 #include <algorithm>
 
 #include "backend/amdgpu/kernel_names.h"
@@ -11,7 +11,14 @@
 namespace mainarch::amdgpu {
 namespace {
 
-void EmitPrepare(const backend::AttentionOp& op, const backend::PagedCache& cache, Lowering* to) {
+// Whether a step's only row has its heads made in the launch that attends: of more rows some would ask for K and V that
+// others are about to append.
+bool PreparesHere(const backend::AttentionOp& op, const Lowering& to) {
+  return to.rows == 1 && op.near == backend::kNone &&
+         !IsLong(backend::CacheOf(to.program, op), to.shape.max_splits);
+}
+
+kernels::PrepareArgs PrepareOf(const backend::AttentionOp& op, const backend::PagedCache& cache, Lowering* to) {
   kernels::PrepareArgs args;
   to->SetStep(&args);
   to->TakeHeads(op.qkv, &args);
@@ -34,6 +41,11 @@ void EmitPrepare(const backend::AttentionOp& op, const backend::PagedCache& cach
     args.rotary = static_cast<uint32_t>(to->program.ropes[rope].rotary_dim);
   }
   args.epsilon = to->program.rms_eps;
+  return args;
+}
+
+void EmitPrepare(const backend::AttentionOp& op, const backend::PagedCache& cache, Lowering* to) {
+  kernels::PrepareArgs args = PrepareOf(op, cache, to);
   const uint64_t heads = args.heads + 2 * args.kv_heads;
   const backend::KvType type = TypeOf(cache, to->shape.kv);
   to->Add(PrepareKernel(type, cache.key_dim), args, CeilDivide(to->rows * heads, kernels::kWaves));
@@ -43,6 +55,26 @@ void EmitPrepare(const backend::AttentionOp& op, const backend::PagedCache& cach
   to->Add(PrepareNearKernel(cache.key_dim, quant::InfoOf(type).turns), args,
           CeilDivide(to->rows * 2 * uint64_t{args.kv_heads}, kernels::kWaves))
       .beside = true;
+}
+
+// Which of a step's attentions `op` is, and of how many.
+void SetTurn(const backend::AttentionOp& op, const backend::Program& program, kernels::AttendHere* here) {
+  for (const backend::Op& any : program.ops) {
+    const auto* other = std::get_if<backend::AttentionOp>(&any);
+    if (other == &op) here->turn = here->turns;
+    here->turns += other != nullptr;
+  }
+}
+
+// Half of the places that a chip has at the least: those that wait leave the other half to who is waited for.
+kernels::AttendHere HereOf(const backend::AttentionOp& op, const backend::PagedCache& cache, const Lowering& to) {
+  kernels::AttendHere here;
+  if (to.rows > to.shape.here_rows || !MergesHere(to.program, op, to.shape.max_splits)) return here;
+  here.words.address = to.memory.attend_words;
+  SetTurn(op, to.program, &here);
+  const uint64_t slices = uint64_t{to.rows} * static_cast<uint64_t>(op.heads * cache.key_dim) / kernels::kLongMergeColumns;
+  here.mergers = static_cast<uint32_t>(std::min<uint64_t>(slices, to.memory.compute_units / 2));
+  return here;
 }
 
 // Which of a step's shared attentions `op` is.
@@ -112,7 +144,7 @@ void EmitNear(const backend::AttentionOp& op, const backend::PagedCache& cache, 
   args.window = near.window;
   args.kept = near.kept;
   const uint64_t heads = uint64_t{args.row_count} * args.kv_heads;
-  to->Add(AttendFarKernel(TypeOf(cache, to->shape.kv), cache.key_dim), kernels::AttendLongArgs{args, {}},
+  to->Add(AttendFarKernel(TypeOf(cache, to->shape.kv), cache.key_dim), kernels::AttendLongArgs{args, {}, {}},
           heads * std::min(to->shape.max_splits, kernels::kFarSplits));
   args.kv.address = to->PagesAt(op.near, op.layer);
   args.tables_at = to->TablesAt(op.near);
@@ -144,17 +176,21 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
     args.gate_stride = to->Stride(op.gate);
   }
   const uint64_t units = uint64_t{args.row_count} * args.kv_heads * args.max_splits;
+  const kernels::AttendHere here = HereOf(op, cache, *to);
   const kernels::AttendShare share = ShareOf(op, cache, *to);
   if (share.log_ranks != 0) EmitShareQueries(op, cache, share, to);
   const backend::KvType type = TypeOf(cache, to->shape.kv);
   if (op.near != backend::kNone) {
     EmitNear(op, cache, args, to);
   } else if (is_long) {
-    to->Add(AttendLongKernel(type, cache.key_dim), kernels::AttendLongArgs{args, share}, units);
+    to->Add(AttendLongKernel(type, cache.key_dim), kernels::AttendLongArgs{args, share, here},
+            std::max<uint64_t>(units, here.mergers));
   } else {
-    to->Add(AttendKernel(type, cache.key_dim), args, units);
+    kernels::AttendOnceArgs once = {args, here, {}};
+    if (PreparesHere(op, *to)) once.prepare = PrepareOf(op, cache, to);
+    to->Add(AttendKernel(type, cache.key_dim), once, std::max<uint64_t>(units, here.mergers));
   }
-  if (args.max_splits == 1) return;
+  if (args.max_splits == 1 || here.turns != 0) return;
   kernels::AttendMergeArgs merge;
   to->SetStep(&merge);
   merge.parts = {args.parts.address};
@@ -195,7 +231,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
 void Emit(const backend::AttentionOp& op, Lowering* to) {
   if (LatentOf(to->program, op.cache) != nullptr) return EmitAttendLatent(op, to);
   const backend::PagedCache& cache = backend::CacheOf(to->program, op);
-  EmitPrepare(op, cache, to);
+  if (!PreparesHere(op, *to)) EmitPrepare(op, cache, to);
   for (uint32_t first = 0; first < to->rows; first += to->shape.attend_rows) {
     EmitAttend(op, cache, first, to);
   }

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+//
+// What attention's launch does of few rows beside attending (decoder_args.h, AttendHere): before it makes the heads of
+// the only row, behind it merges what splits have left.
+#ifndef MAINARCH_KERNELS_OPS_ATTEND_HERE_H_
+#define MAINARCH_KERNELS_OPS_ATTEND_HERE_H_
+
+#include "kernels/ops/attend_merge.h"
+#include "kernels/ops/prepare.h"
+
+namespace mainarch::kernels {
+
+// ---- before ----
+
+// Every workgroup makes the queries that it asks with; the one whose split has the row's own token appends K and V too.
+// Nobody else reads the page that these go to: a row's splits are whole pages apart.
+template <KvFormat kFormat, uint32_t kHeadDim>
+struct HeadsHere {
+  using Heads = Prepare<kFormat, kHeadDim>;
+  static constexpr uint32_t kQueryStride = kHeadDim + 4;  // floats, so that columns lie in other banks
+  static constexpr uint32_t kLdsBytes = kMaxGroup * kQueryStride * 4;
+
+  // Queries of the group to the LDS, [group][kQueryStride]. A wave has every fourth head, two at once.
+  DEVICE static void Make(uint32_t row, uint32_t kv_head, bool owns, Arena arena) {
+    const uint32_t first = owns ? 2 : 0;
+#pragma clang loop unroll(disable)
+    for (uint32_t i = Uniform(WaveId());; i += kWaves) {
+      const PrepareArgs args = ReadArgumentsAgain<AttendOnceArgs>().prepare;
+      const uint32_t group = args.heads / args.kv_heads;
+      if (i >= first + group) break;
+      const uint32_t head = i >= first ? kv_head * group + i - first : args.heads + i * args.kv_heads + kv_head;
+      const typename Heads::Asked asked(args, StepView(args.step), row, head);
+      One(i, head, first, asked, arena);
+    }
+    if (owns) {
+      Barrier();
+    } else {
+      BarrierLds();
+    }
+  }
+
+  DEVICE static void One(uint32_t i, uint32_t head, uint32_t first, const typename Heads::Asked& asked, Arena arena) {
+    const PrepareArgs args = ReadArgumentsAgain<AttendOnceArgs>().prepare;
+    const Lds<float> to = arena.Get<float>() + (i - first) * kQueryStride + Heads::Place();
+    Heads::Finish(args, head, asked.ahead, asked.Sum(args), [=](const typename Heads::Head& query) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < Heads::kHeld; ++j) {
+        if (Heads::Mine()) to[j * Heads::kLanes] = query.at[j];
+      }
+    });
+  }
+};
+
+// ---- behind ----
+
+// Where a part of a split goes: words beside `tag`, or plain floats.
+struct PartWords {
+  uint32_t tag = 0;
+  Global<uint64_t> words = nullptr;
+
+  PartWords() = default;
+  DEVICE PartWords(const AttendHere& here, const StepView& step)
+      : tag(AttendTag(step.index(), here.turn, here.turns)), words(At(here.words)) {}
+  DEVICE void Tell(uint64_t at, float value) const {
+    StoreFlag<Scope::kDevice>(words + at, uint64_t{tag} << 32 | BitCast<uint32_t>(value));
+  }
+};
+
+// The merge of rows that have more than one split, to the bit that of attend_merge. A workgroup has told all of its own
+// parts before it waits for any, and those that wait are the last AttendHere::mergers of the launch, fewer than have
+// room at once: so all others find room.
+template <uint32_t kHeadDim>
+struct MergeHere {
+  static constexpr uint32_t kPeaks = kLongSplits / kThreads;  // splits whose score and sum a thread asks for
+  static constexpr uint32_t kBatch = 16;                      // words that it asks for at once
+  // Columns of a head that a workgroup has: of many splits fewer, so that a thread has fewer of them.
+  static constexpr uint32_t kWide = kHeadDim < 64 ? kHeadDim : 64, kNarrow = 16, kWideSplits = 64;
+  static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kMergeChains * kWide * 4;
+  static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
+
+  // Splits::Of(args, position): of a row.
+  template <class Args, class Splits>
+  DEVICE static void Run(uint32_t worker, uint32_t workers, Arena arena) {
+    const AttendHere here = ReadArgumentsAgain<Args>().here;
+    if (here.words.address == 0) return;
+    const uint32_t mergers = Min(here.mergers, workers);
+    uint32_t turn = workers - 1 - worker;  // rows before have had their slices merged by mergers from 0 on
+    if (turn >= mergers) return;
+#pragma clang loop unroll(disable)
+    for (uint32_t r = 0;; ++r) {
+      const AttendArgs args = ReadArgumentsAgain<Args>().attend;
+      const StepView step(args.step);
+      if (r >= RowsHere(step, args.first_row, args.row_count)) return;
+      const uint32_t splits = Splits::Of(args, step.position(args.first_row + r));
+      const bool wide = splits <= kWideSplits;
+      const uint32_t slices = splits <= 1 ? 0 : args.heads * (kHeadDim / (wide ? kWide : kNarrow));
+#pragma clang loop unroll(disable)
+      for (; turn < slices; turn += mergers) {
+        if (wide) {
+          Slice<Args, kWide>(r, turn, splits, arena);
+        } else {
+          Slice<Args, kNarrow>(r, turn, splits, arena);
+        }
+      }
+      turn -= slices;
+    }
+  }
+
+  // So many words of splits `first`, first + kApart, ...; of those that there are not the last one's.
+  template <uint32_t kCount, uint32_t kApart>
+  struct Words {
+    uint64_t at[kCount];
+    DEVICE void Ask(Global<const uint64_t> words, uint32_t first, uint32_t splits) {
+#pragma clang loop unroll(full)
+      for (uint32_t k = 0; k < kCount; ++k) {
+        const uint32_t split = Min(first + k * kApart, splits - 1);
+        at[k] = LoadFlag<Scope::kDevice>(words + split * AttendPartFloats(kHeadDim));
+      }
+    }
+    DEVICE bool Here(uint32_t tag) const {
+      bool here = true;
+#pragma clang loop unroll(full)
+      for (uint32_t k = 0; k < kCount; ++k) here &= static_cast<uint32_t>(at[k] >> 32) == tag;
+      return here;
+    }
+    DEVICE float Of(uint32_t k) const { return BitCast<float>(static_cast<uint32_t>(at[k])); }
+  };
+
+  // kWidth columns of a head of place `r` among the launch's rows.
+  template <class Args, uint32_t kWidth>
+  DEVICE static void Slice(uint32_t r, uint32_t slice, uint32_t splits, Arena arena) {
+    constexpr uint32_t kGroups = kThreads / kWidth, kOwn = kMergeChains / kGroups, kSlices = kHeadDim / kWidth;
+    const uint32_t head = slice / kSlices, group = ThreadId() / kWidth, in_slice = ThreadId() % kWidth;
+    const uint32_t column = slice % kSlices * kWidth + in_slice;
+    const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
+    const MergeChains chains(arena, kChainsAt);
+    const Args args = ReadArgumentsAgain<Args>();
+    const PartWords part(args.here, StepView(args.attend.step));
+    const Global<const uint64_t> words =
+        part.words + (uint64_t{r} * args.attend.heads + head) * args.attend.max_splits * AttendPartFloats(kHeadDim);
+    Words<kPeaks, kThreads> peaks, totals;
+    Words<kBatch, kGroups> values;
+    while (true) {
+      peaks.Ask(words + kHeadDim, ThreadId(), splits);
+      totals.Ask(words + kHeadDim + 1, ThreadId(), splits);
+      values.Ask(words + column, group, splits);
+      KeepOrder();
+      if (peaks.Here(part.tag) && totals.Here(part.tag) && values.Here(part.tag)) break;
+      Pause();
+    }
+    Shares(peaks, totals, splits, shares, chains);
+    float o[kOwn] = {};
+    Add<kGroups>(values, group, shares, o);
+#pragma clang loop unroll(disable)
+    for (uint32_t first = group + kBatch * kGroups; first < splits; first += kBatch * kGroups) {
+      while (true) {
+        values.Ask(words + column, first, splits);
+        KeepOrder();
+        if (values.Here(part.tag)) break;
+        Pause();
+      }
+      Add<kGroups>(values, first, shares, o);
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kOwn; ++k) sums[(group + k * kGroups) * kWidth + in_slice] = o[k];
+    BarrierLds();
+    if (ThreadId() < kWidth) {
+      const AttendArgs again = ReadArgumentsAgain<Args>().attend;
+      StoreMerged(again, again.first_row + r, head, head * kHeadDim + column, chains.Together(sums + in_slice, kWidth));
+    }
+    BarrierLds();
+  }
+
+  // What each split is to be multiplied by, and MergeChains' part of it. With a barrier behind.
+  DEVICE static void Shares(const Words<kPeaks, kThreads>& peaks, const Words<kPeaks, kThreads>& totals, uint32_t splits,
+                            Lds<float> shares, const MergeChains& chains) {
+    float largest = -1e30f;
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kPeaks; ++i) {
+      if (ThreadId() + i * kThreads < splits) largest = __builtin_fmaxf(largest, peaks.Of(i));
+    }
+    largest = chains.Largest(largest);
+    float total = 0;
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kPeaks; ++i) {
+      const bool real = ThreadId() + i * kThreads < splits;
+      const float share = real ? Exp(peaks.Of(i) - largest) : 0.0f;
+      if (real) total = Fma(totals.Of(i), share, total);
+      shares[ThreadId() + i * kThreads] = share;
+    }
+    chains.Keep(largest, chains.Sum(total));
+  }
+
+  // The share of a split that there is not is zero.
+  template <uint32_t kGroups>
+  DEVICE static void Add(const Words<kBatch, kGroups>& values, uint32_t first, Lds<const float> shares,
+                         float (&o)[kMergeChains / kGroups]) {
+    static_assert(kLongSplits % (kBatch * kGroups) == 0);
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      float& chain = o[k % (kMergeChains / kGroups)];
+      chain = Fma(values.Of(k), shares[first + k * kGroups], chain);
+    }
+  }
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_ATTEND_HERE_H_

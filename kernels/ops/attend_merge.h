@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+//
+// What splits of a row's attention have left, merged: the order of additions, and the launch of its own that does so.
+#ifndef MAINARCH_KERNELS_OPS_ATTEND_MERGE_H_
+#define MAINARCH_KERNELS_OPS_ATTEND_MERGE_H_
+
+#include "kernels/latent_args.h"
+#include "kernels/long_args.h"
+#include "kernels/ops/step.h"
+
+namespace mainarch::kernels {
+
+// How many of a launch's rows the step has.
+DEVICE uint32_t RowsHere(const StepView& step, uint32_t first, uint32_t count) {
+  return step.rows() <= first ? 0 : Min(step.rows() - first, count);
+}
+
+// The largest (the sum) over the four lanes of a column.
+DEVICE float ColumnMax(float x) {
+  x = __builtin_fmaxf(x, BitCast<float>(isa::SwapRows(BitCast<uint32_t>(x))));
+  return __builtin_fmaxf(x, BitCast<float>(isa::SwapHalves(BitCast<uint32_t>(x))));
+}
+DEVICE float ColumnSum(float x) {
+  x += BitCast<float>(isa::SwapRows(BitCast<uint32_t>(x)));
+  return x + BitCast<float>(isa::SwapHalves(BitCast<uint32_t>(x)));
+}
+
+// What a head's element becomes: times the sigmoid of its gate, where there is one.
+template <class Args>
+DEVICE void StoreGated(const Args& args, uint32_t row, uint32_t column, float value) {
+  if (args.gate.address != 0) {
+    const float gate = At(args.gate)[uint64_t{row} * args.gate_stride + column];
+    value *= Sigmoid(gate);
+  }
+  StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, column, value);
+}
+
+// One more score, of a token whose V is zero. o and total are sums of exp of what scores are above `largest`.
+DEVICE void AddSink(float sink, float largest, float& o, float& total) {
+  const float now = __builtin_fmaxf(largest, sink), keep = Exp(largest - now);
+  o *= keep;
+  total = Fma(total, keep, Exp(sink - now));
+}
+
+// Splits of a row are added in kMergeChains chains, split s in chain s % kMergeChains, each in order and beside the
+// largest score of its own; then chains are. So a chain needs nothing of the others, whoever makes it.
+// A workgroup: thread t finds the scores of splits of chain t % kMergeChains.
+struct MergeChains {
+  static constexpr uint32_t kOfWaves = kWaves * kMergeChains;  // floats
+  static constexpr uint32_t kBytes = (2 * kOfWaves + 2 * kMergeChains) * 4;
+  Lds<float> wave_peaks, wave_totals, peaks, totals;  // of each wave's chains; of each chain the largest score, the sum
+
+  DEVICE MergeChains(Arena arena, uint32_t at)
+      : wave_peaks(arena.Get<float>(at)),
+        wave_totals(wave_peaks + kOfWaves),
+        peaks(wave_totals + kOfWaves),
+        totals(peaks + kMergeChains) {}
+  DEVICE static uint32_t Chain() { return LaneId() % kMergeChains; }
+
+  // The largest (the sum) over the threads of a chain: a barrier each. Another is to come before the next one's.
+  DEVICE float Largest(float x) const {
+    return Fold(ColumnMax(x), wave_peaks, [](float a, float b) { return __builtin_fmaxf(a, b); });
+  }
+  DEVICE float Sum(float x) const {
+    return Fold(ColumnSum(x), wave_totals, [](float a, float b) { return a + b; });
+  }
+  template <class Op>
+  DEVICE static float Fold(float of_wave, Lds<float> waves, Op op) {
+    if (LaneId() < kMergeChains) waves[WaveId() * kMergeChains + LaneId()] = of_wave;
+    BarrierLds();
+    float all = waves[Chain()];
+#pragma clang loop unroll(full)
+    for (uint32_t w = 1; w < kWaves; ++w) all = op(all, waves[w * kMergeChains + Chain()]);
+    return all;
+  }
+  DEVICE void Keep(float largest, float total) const {
+    if (ThreadId() >= kMergeChains) return;
+    peaks[Chain()] = largest;
+    totals[Chain()] = total;
+  }
+  // What all chains make of an element, of which chain c has sums[c * apart]; Keep and a barrier before.
+  struct Merged {
+    float o = 0, largest, total = 0;
+  };
+  DEVICE Merged Together(Lds<const float> sums, uint32_t apart) const {
+    Merged all;
+    all.largest = peaks[0];
+#pragma clang loop unroll_count(4)
+    for (uint32_t c = 1; c < kMergeChains; ++c) all.largest = __builtin_fmaxf(all.largest, peaks[c]);
+#pragma clang loop unroll_count(4)
+    for (uint32_t c = 0; c < kMergeChains; ++c) {
+      const float share = Exp(peaks[c] - all.largest);
+      all.o = Fma(sums[c * apart], share, all.o);
+      all.total = Fma(totals[c], share, all.total);
+    }
+    return all;
+  }
+};
+// An element of a row's head `head`; `column`: of the row.
+template <class Args>
+DEVICE void StoreMerged(const Args& args, uint32_t row, uint32_t head, uint32_t column, MergeChains::Merged all) {
+  if (args.sinks.address != 0) AddSink(At(args.sinks)[head], all.largest, all.o, all.total);
+  StoreGated(args, row, column, all.o / all.total);
+}
+
+// Rows of more than one split: a workgroup a (row, kColumns elements of a head, or all): the same order of additions
+// for any kColumns. Chains are dealt out over so many groups of threads as columns leave.
+template <class Splits, uint32_t kColumns>
+struct MergeSplits {
+  using Args = AttendMergeArgs;
+  static constexpr uint32_t kBatch = 16;         // parts that a thread asks for at once
+  static constexpr uint32_t kChains = kMergeChains;
+  static constexpr uint32_t kShares = kThreads;  // whose shares are known at once
+  static constexpr uint32_t kSumsAt = kShares * 4, kChainsAt = kSumsAt + kChains * kColumns * 4;
+  static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
+  static_assert(kShares % kChains == 0 && kBatch % (kChains * kColumns / kThreads) == 0);
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t slices = CeilDiv(args.head_dim, kColumns), units = args.heads * slices;
+    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * units;
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t row = args.first_row + t / units, unit = t % units;
+      const uint32_t splits = Splits::Of(args, step.position(row));
+      if (splits <= 1) continue;
+      if (kColumns <= 32 || args.head_dim >= kColumns) {
+        OneSlice<kColumns>(args, row, unit / slices, unit % slices, splits, arena);
+      } else {
+        OneSlice<32>(args, row, unit / slices, unit % slices, splits, arena);
+      }
+    }
+  }
+
+  // kWidth elements of a head.
+  template <uint32_t kWidth>
+  DEVICE static void OneSlice(const Args& args, uint32_t row, uint32_t head, uint32_t slice,
+                              uint32_t splits, Arena arena) {
+    constexpr uint32_t kGroups = kThreads / kWidth, kOwn = kChains / kGroups;  // chains of a thread
+    const uint32_t hd = args.head_dim, column = AttendPartFloats(hd), begin = slice * kWidth;
+    const Global<const float> parts =
+        At(args.parts) +
+        (uint64_t{row - args.first_row} * args.heads + head) * args.max_splits * column;
+    const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
+    const MergeChains chains(arena, kChainsAt);
+    float largest = -1e30f;
+    for (uint32_t s = ThreadId(); s < splits; s += kThreads) {
+      largest = __builtin_fmaxf(largest, parts[uint64_t{s} * column + hd]);
+    }
+    largest = chains.Largest(largest);
+    const uint32_t group = ThreadId() / kWidth, in_slice = ThreadId() % kWidth, d = begin + in_slice;
+    float o[kOwn] = {}, total = 0;
+    for (uint32_t first = 0; first < splits; first += kShares) {
+      const uint32_t s = first + ThreadId();
+      float share = 0;
+      if (s < splits) {
+        const Global<const float> part = parts + uint64_t{s} * column;
+        share = Exp(part[hd] - largest);
+        total = Fma(part[hd + 1], share, total);
+      }
+      shares[ThreadId()] = share;
+      BarrierLds();
+      const uint32_t count = Min(splits - first, kShares);
+      for (uint32_t i = group; i < count; i += kBatch * kGroups) {
+        AddBatch<kGroups>(parts + uint64_t{first} * column + d, column, shares, i, count, o);
+      }
+      BarrierLds();
+    }
+    chains.Keep(largest, chains.Sum(total));
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kOwn; ++k) sums[(group + k * kGroups) * kWidth + in_slice] = o[k];
+    BarrierLds();
+    if (ThreadId() < kWidth) StoreMerged(args, row, head, head * hd + d, chains.Together(sums + in_slice, kWidth));
+    BarrierLds();
+  }
+
+  // Parts i, i + kGroups, ... of those that `shares` are of: kBatch of them, as far as there are so many.
+  template <uint32_t kGroups>
+  DEVICE static void AddBatch(Global<const float> parts, uint32_t column, Lds<const float> shares,
+                              uint32_t i, uint32_t count, float (&o)[kChains / kGroups]) {
+    float values[kBatch], by[kBatch];
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      const uint32_t at = Min(i + k * kGroups, count - 1);
+      values[k] = parts[uint64_t{at} * column];
+      by[k] = i + k * kGroups < count ? shares[at] : 0.0f;
+    }
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kBatch; ++k) {
+      float& chain = o[k % (kChains / kGroups)];
+      chain = Fma(values[k], by[k], chain);
+    }
+  }
+};
+
+// How many splits a row has.
+struct SeenSplits {
+  template <class Args>
+  DEVICE static uint32_t Of(const Args& args, uint32_t position) {
+    return SplitsSeen(position, args.window);
+  }
+};
+struct OfLatents {
+  DEVICE static uint32_t Of(const AttendMergeArgs&, uint32_t position) { return LatentSplits(position); }
+};
+using AttendMerge = MergeSplits<SeenSplits, kMergeColumns>;
+using AttendLatentMerge = MergeSplits<OfLatents, kMergeColumns>;
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_ATTEND_MERGE_H_

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+//
+// attend_* and attend_long_* of few rows, which merge what splits have left, and of one row make its heads, too
+// (AttendHere): to the bit what prepare_*, attend_* and attend_merge give one after the other.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+
+#include "unit/kernels/attention_cases.h"
+
+namespace mainarch::kernels_test {
+namespace {
+
+// What there is of it beside the heads.
+struct HereParts {
+  bool gated = false, sinks = false, is_long = false;
+  uint32_t window = 0;
+  uint32_t workers = 5, mergers = 3;
+};
+
+// Numbers of a product whose k four workgroups shared, with a norm before it, as in the cases of prepare_*.
+constexpr uint32_t kSums = 4;
+
+struct HereCase {
+  HeadShape s;
+  HereParts has;
+  uint32_t stride = 0, out_stride = 0, max_splits = 0;
+
+  uint32_t all() const { return s.heads() + 2 * s.kv_heads; }
+  bool prepares() const { return s.count() == 1 && !has.is_long; }
+  size_t parts() const { return size_t{s.count()} * s.heads() * max_splits * AttendPartFloats(s.head_dim); }
+  AttendCall call() const {
+    return {stride,      out_stride,       s.heads(),  s.kv_heads, s.head_dim,
+            max_splits,  s.count(),        has.window, has.gated,  has.sinks};
+  }
+
+  void Fill(PrepareArgs* args, const Addresses& at, const std::string& kv) const {
+    args->step = at.Of<const uint32_t>("step");
+    args->in = at.Of<const float>("in");
+    args->qkv = at.Of<float>("qkv");
+    args->q_norm = at.Of<const float>("q_norm");
+    args->k_norm = at.Of<const float>("k_norm");
+    args->cosine = at.Of<const float>("cosine");
+    args->sine = at.Of<const float>("sine");
+    args->kv = at.Of<uint8_t>(kv);
+    args->bias = at.Of<const float>("bias");
+    args->stride = stride;
+    args->heads = s.heads();
+    args->kv_heads = s.kv_heads;
+    args->tables_at = kTablesAt;
+    args->rotary = s.head_dim / 2;
+    args->epsilon = kEpsilon;
+    args->splits = kSums;
+    args->split_rows = s.count();
+    args->norm.squares = at.Of<const float>("squares");
+    args->norm.chunks = 1;
+    args->norm.inverse_hidden = 1;
+  }
+  void Fill(AttendHere* here, const Addresses& at) const {
+    here->words = at.Of<uint64_t>("words");
+    here->turn = 1;
+    here->turns = 3;
+    here->mergers = has.mergers;
+  }
+  std::string Kernel(const char* what) const { return absl::StrCat(what, NameOf(s.format), "_", s.head_dim); }
+
+  // One after the other: prepare, attend, merge.
+  std::vector<std::vector<LaunchSpec>> Apart() const {
+    const HereCase c = *this;
+    const auto attend = [c](AttendArgs& args, const Addresses& at) {
+      c.call().Fill(&args, at);
+      args.tables_at = kTablesAt;
+    };
+    const auto merge = [c](AttendMergeArgs& args, const Addresses& at) {
+      AttendArgs of;
+      c.call().Fill(&of, at);
+      args = {of.step, {of.parts.address}, of.out, of.gate, of.out_stride, of.heads, of.max_splits, c.s.head_dim,
+              of.first_row, of.row_count, of.gate_stride, of.window, of.sinks};
+    };
+    return {{MakeLaunch<PrepareArgs>(Kernel("prepare_"), 2,
+                                     [c](PrepareArgs& args, const Addresses& at) { c.Fill(&args, at, "kv"); })},
+            {has.is_long ? MakeLaunch<AttendLongArgs>(Kernel("attend_long_"), 7,
+                                                      [=](AttendLongArgs& args, const Addresses& at) { attend(args.attend, at); })
+                         : MakeLaunch<AttendOnceArgs>(Kernel("attend_"), 3,
+                                                      [=](AttendOnceArgs& args, const Addresses& at) { attend(args.attend, at); })},
+            {MakeLaunch<AttendMergeArgs>(has.is_long ? "attend_long_merge" : "attend_merge", 2, merge)}};
+  }
+  // In one launch; heads of several rows are there already.
+  LaunchSpec Here() const {
+    const HereCase c = *this;
+    const auto attend = [c](AttendArgs& args, const Addresses& at) {
+      c.call().Fill(&args, at);
+      args.tables_at = kTablesAt;
+      args.out = at.Of<float>("out here");
+      args.kv = at.Of<const uint8_t>(c.prepares() ? "kv here" : "kv");
+      args.parts = {};
+    };
+    if (has.is_long) {
+      return MakeLaunch<AttendLongArgs>(Kernel("attend_long_"), has.workers, [=](AttendLongArgs& args, const Addresses& at) {
+        attend(args.attend, at);
+        c.Fill(&args.here, at);
+      });
+    }
+    return MakeLaunch<AttendOnceArgs>(Kernel("attend_"), has.workers, [=](AttendOnceArgs& args, const Addresses& at) {
+      attend(args.attend, at);
+      if (c.max_splits > 1) c.Fill(&args.here, at);
+      if (!c.prepares()) return;
+      c.Fill(&args.prepare, at, "kv here");
+      args.prepare.qkv = {};
+      args.attend.qkv = {};  // nobody asks for what is not there
+    });
+  }
+};
+
+std::vector<float> Uniforms(Random& random, size_t count, double from, double to) {
+  std::vector<float> out(count);
+  for (float& x : out) x = static_cast<float>(from + (to - from) * random.Uniform());
+  return out;
+}
+
+// Words as a launch of the step before has left them, of numbers that nobody may take.
+Bytes StaleWords(size_t count, uint32_t tag) {
+  std::vector<uint64_t> words(count, uint64_t{tag} << 32 | 0x7fc00000);
+  return ToBytes(words);
+}
+
+// The second buffer has to be the first, to the bit, and to be written at all.
+std::vector<Expectation> Same(const std::string& first, const std::string& second, bool written) {
+  auto bytes = std::make_shared<Bytes>();
+  return {{first,
+           [=](absl::Span<const uint8_t> got) -> std::string {
+             bytes->assign(got.begin(), got.end());
+             const bool any = std::any_of(got.begin(), got.end(), [](uint8_t b) { return b != kUntouchedByte; });
+             return any || !written ? "" : "nothing was written";
+           }},
+          {second, [=](absl::Span<const uint8_t> got) -> std::string {
+             for (size_t i = 0; i < got.size(); ++i) {
+               if (got[i] != (*bytes)[i]) return absl::StrCat("byte ", i, " is ", got[i], ", apart ", (*bytes)[i]);
+             }
+             return "";
+           }}};
+}
+
+Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
+  Random random(s.head_dim + s.count() * 3 + s.group + s.positions[0]);
+  const uint32_t last = *std::max_element(s.positions.begin(), s.positions.end());
+  HereCase c = {s, has, 0, RoundUp(s.heads() * s.head_dim, kPadColumns),
+                std::min(last / kSplitTokens + 1, has.is_long ? kLongSplits : MostSplits(has.window))};
+  StepPlan step = StepOf(s);
+  step.index = 7;
+  const uint32_t pages = DealPages(random, &step);
+  Cache kv(s.format, s.head_dim, s.kv_heads, pages);
+  for (uint32_t row = 0; row < s.count(); ++row) {
+    for (uint32_t token = FirstSeen(s.positions[row], has.window); token < s.positions[row]; ++token) {
+      for (uint32_t head = 0; head < s.kv_heads; ++head) {
+        kv.Fill(random, step.rows[row].pages[token / kPageTokens], head, token % kPageTokens);
+      }
+    }
+    std::fill_n(step.rows[row].pages.begin(), FirstSeen(s.positions[row], has.window) / kPageTokens, kNoPage);
+  }
+  PutTablesBehind(&step);
+  const Inputs qkv = RandomInputs(random, s.count(), c.all() * s.head_dim, 3);
+  c.stride = qkv.stride;
+  std::vector<float> sums;
+  for (uint32_t i = 0; i < kSums; ++i) sums.insert(sums.end(), qkv.values.begin(), qkv.values.end());
+  const size_t angles = size_t{last + 1} * s.head_dim / 4, out_bytes = size_t{s.count()} * c.out_stride * 4;
+  Case out;
+  out.name = absl::StrCat("attend here, ", s.Text(), has.is_long ? ", long" : "", has.gated ? ", gated" : "",
+                          has.sinks ? ", sinks" : "", has.window == 0 ? "" : absl::StrCat(", window ", has.window), ", ",
+                          has.workers, " workgroups of which ", has.mergers, " merge");
+  out.bound = "the bits of prepare, attend and merge";
+  out.buffers = {{"step", step.Block()},
+                 {"in", ToBytes(sums)},
+                 {"squares", ToBytes(std::vector<float>(s.count(), 4.0f))},
+                 {"qkv", Bytes(qkv.values.size() * 4, kUntouchedByte)},
+                 {"q_norm", ToBytes(Uniforms(random, s.head_dim, 0.5, 1.5))},
+                 {"k_norm", ToBytes(Uniforms(random, s.head_dim, 0.5, 1.5))},
+                 {"cosine", ToBytes(Uniforms(random, angles, -1, 1))},
+                 {"sine", ToBytes(Uniforms(random, angles, -1, 1))},
+                 {"bias", ToBytes(Uniforms(random, size_t{c.all()} * s.head_dim, -0.5, 0.5))},
+                 {"gate", ToBytes(Uniforms(random, size_t{s.count()} * c.out_stride, -3, 3))},
+                 {"sinks", ToBytes(Uniforms(random, s.heads(), -3, 3))},
+                 {"kv", kv.bytes},
+                 {"kv here", kv.bytes},
+                 {"parts", Bytes(c.parts() * 4, 0xff)},
+                 {"words", StaleWords(c.parts(), AttendTag(step.index - 1, 1, 3))},
+                 {"out", Bytes(out_bytes, kUntouchedByte)},
+                 {"out here", Bytes(out_bytes, kUntouchedByte)}};
+  out.steps = c.Apart();
+  out.steps.push_back({c.Here()});
+  out.expectations = Same("out", "out here", true);
+  if (c.prepares()) {
+    for (Expectation& one : Same("kv", "kv here", false)) out.expectations.push_back(std::move(one));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Case> DecoderHereCases() {
+  std::vector<Case> cases;
+  // A first and a last token of a page, of a wave's group, of a split; splits of more chains than one.
+  for (KvFormat format : kFormats) {
+    for (uint32_t hd : {32u, 64u, 128u, 256u}) {
+      cases.push_back(MakeHereCase({format, hd, 1, 5, {300}}));
+      cases.push_back(MakeHereCase({format, hd, 1, 2, {127, 128, 2303}}));
+    }
+    cases.push_back(MakeHereCase({format, 128, 2, 8, {143}}, {.gated = true, .sinks = true}));
+    cases.push_back(MakeHereCase({format, 64, 2, 2, {255}}, {.window = 100, .workers = 9, .mergers = 9}));
+    cases.push_back(MakeHereCase({format, 128, 1, 16, {100, 500, 40, 1000}}, {.gated = true, .is_long = true}));
+  }
+  cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 1, 3, {0}}));
+  cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 2, 1, {96}}));
+  cases.push_back(MakeHereCase({KvFormat::kFp8, 64, 1, 4, {511}}, {.sinks = true, .window = 128, .workers = 1, .mergers = 1}));
+  // More splits than wide slices are for, and than a thread asks for at once.
+  cases.push_back(MakeHereCase({KvFormat::kFp8, 32, 1, 1, {64 * kSplitTokens}}, {.workers = 80, .mergers = 2}));
+  cases.push_back(MakeHereCase({KvFormat::kFp8, 32, 1, 1, {40, 260 * kSplitTokens + 3}}, {.workers = 40, .mergers = 5}));
+  cases.push_back(MakeHereCase({KvFormat::kFp8, 32, 1, 2, {260 * kSplitTokens + 3}}, {.is_long = true, .workers = 40, .mergers = 4}));
+  if (std::getenv("MAINARCH_TEST_FULL") == nullptr) return cases;
+  cases.push_back(MakeHereCase({KvFormat::kFp4, 128, 1, 2, {kLongSplits * kSplitTokens + 500}}, {.is_long = true, .workers = 64, .mergers = 8}));
+  cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 1, 2, {kLongSplits * kSplitTokens - 1}}, {.workers = 64, .mergers = 8}));
+  return cases;
+}
+
+}  // namespace mainarch::kernels_test
