@@ -142,7 +142,7 @@ class Step {
     attend.step = At<const uint32_t>(step_), attend.qkv = At<const float>(qkv_);
     attend.kv = {kv.address}, attend.out = At(attended_);
     attend.q_stride = kQkv, attend.out_stride = kHeads * kDim;
-    attend.heads = kHeads, attend.kv_heads = kKvHeads, attend.max_splits = 1;
+    attend.heads = kHeads, attend.kv_heads = kKvHeads, attend.group = kHeads / kKvHeads, attend.max_splits = 1;
     attend.scale = 0.125f, attend.row_count = 1;
     Add("attend_bf16_64", AttendOnceArgs{attend, {}, {}}, kKvHeads);
   }
@@ -210,7 +210,7 @@ StatusOr<std::vector<Prepared>> Attention(IsaRig& rig) {
   args.out = At(rig.New<float>(kHeads * kWide));
   args.parts = At(rig.New<float>(kHeads * kSplits * (kWide + 2)));
   args.q_stride = (kHeads + 2 * kKvHeads) * kWide, args.out_stride = kHeads * kWide;
-  args.heads = kHeads, args.kv_heads = kKvHeads, args.max_splits = kSplits;
+  args.heads = kHeads, args.kv_heads = kKvHeads, args.group = kHeads / kKvHeads, args.max_splits = kSplits;
   args.scale = 0.0884f, args.row_count = 1;
   auto prepared = rig.Prepare("attend_bf16_128", AttendOnceArgs{args, {}, {}}, kKvHeads * kSplits);
   if (!prepared.ok()) return prepared.status();

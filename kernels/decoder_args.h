@@ -573,8 +573,10 @@ struct AttendArgs {
   uint32_t window = 0;     // of the cache; 0: none
   uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
   uint32_t kept = 0;       // of two caches (near_args.h)
+  uint32_t group = 0;      // heads / kv_heads
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(AttendArgs) == 104);
+static_assert(sizeof(AttendArgs) == 112);
 
 // Of steps of few rows: what else attention's launch does. Its parts go as numbers beside the launch's tag, in words of
 // 64 bits that arrive whole or not at all, so that nothing has to be ordered: who merges asks for all that it takes
@@ -596,7 +598,7 @@ struct AttendOnceArgs {
   AttendHere here;
   PrepareArgs prepare;
 };
-static_assert(sizeof(AttendOnceArgs) == 256);
+static_assert(sizeof(AttendOnceArgs) == 264);
 
 inline constexpr uint32_t kMergeColumns = 64;  // of a head, that a workgroup of attend_merge has
 struct AttendMergeArgs {

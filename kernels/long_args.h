@@ -80,7 +80,7 @@ struct AttendLongArgs {
   AttendShare share;
   AttendHere here;  // where nothing is shared
 };
-static_assert(sizeof(AttendLongArgs) == 240);
+static_assert(sizeof(AttendLongArgs) == 248);
 struct AttendSharedMergeArgs {
   AttendMergeArgs merge;
   AttendShare share;

@@ -45,7 +45,7 @@ KERNEL(route_scored, RouteScored, "vgpr=80 sgpr=112")
 KERNEL(choose_share, ChooseShare, "vgpr=80 sgpr=112 lds=22656 gfx942.lds=19584")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=80 sgpr=112 lds=18560")
 KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=112 lds=64")
-KERNEL(attend_merge, AttendMerge, "vgpr=64 sgpr=112 lds=5760")
+KERNEL(attend_merge, AttendMerge, "vgpr=72 sgpr=112 lds=5760")
 KERNEL(attend_long_merge, AttendLongMerge, "vgpr=104 sgpr=112 lds=3712")
 KERNEL(share_queries, ShareQueries, "vgpr=16 sgpr=88")
 KERNEL(attend_shared_merge, AttendSharedMerge, "vgpr=96 sgpr=112 lds=3712")
@@ -233,7 +233,7 @@ MAINARCH_ATTENTION_NEAR(256)
 KERNEL(attend_near_merge, AttendNearMerge, "vgpr=104 sgpr=112 lds=3712")
 
 // Latent attention.
-KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=64 sgpr=112 lds=5760")
+KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=72 sgpr=112 lds=5760")
 KERNEL(norm_split, NormSplit, "vgpr=48 sgpr=80 lds=16")
 using HeadsMatmulBf16 = HeadsMatmul<TileFormat::kBf16>;
 using HeadsMatmulPair = HeadsMatmul<TileFormat::kBf16Pair>;

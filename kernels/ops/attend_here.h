@@ -20,18 +20,10 @@ struct HeadsHere {
   static constexpr uint32_t kQueryStride = kHeadDim + 4;  // floats, so that columns lie in other banks
   static constexpr uint32_t kLdsBytes = kMaxGroup * kQueryStride * 4;
 
-  // Queries of the group to the LDS, [group][kQueryStride]. A wave has every fourth head, two at once.
-  DEVICE static void Make(uint32_t row, uint32_t kv_head, bool owns, Arena arena) {
-    const uint32_t first = owns ? 2 : 0;
-#pragma clang loop unroll(disable)
-    for (uint32_t i = Uniform(WaveId());; i += kWaves) {
-      const PrepareArgs args = ReadArgumentsAgain<AttendOnceArgs>().prepare;
-      const uint32_t group = args.heads / args.kv_heads;
-      if (i >= first + group) break;
-      const uint32_t head = i >= first ? kv_head * group + i - first : args.heads + i * args.kv_heads + kv_head;
-      const typename Heads::Asked asked(args, StepView(args.step), row, head);
-      One(i, head, first, asked, arena);
-    }
+  // Queries of the group to the LDS, [group][kQueryStride].
+  DEVICE static void Make(const StepView::Place& place, uint32_t row, uint32_t kv_head, bool owns, Arena arena) {
+    if (owns && WaveId() < 2) KeyOrValue(place, row, kv_head);
+    Queries(place, row, kv_head, arena);
     if (owns) {
       Barrier();
     } else {
@@ -39,15 +31,48 @@ struct HeadsHere {
     }
   }
 
-  DEVICE static void One(uint32_t i, uint32_t head, uint32_t first, const typename Heads::Asked& asked, Arena arena) {
-    const PrepareArgs args = ReadArgumentsAgain<AttendOnceArgs>().prepare;
-    const Lds<float> to = arena.Get<float>() + (i - first) * kQueryStride + Heads::Place();
-    Heads::Finish(args, head, asked.ahead, asked.Sum(args), [=](const typename Heads::Head& query) {
+  DEVICE static PrepareArgs Again() { return ReadArgumentsAgain<AttendOnceArgs>().prepare; }
+
+  // The first wave has K, the second one V.
+  DEVICE static void KeyOrValue(const StepView::Place& place, uint32_t row, uint32_t kv_head) {
+    const PrepareArgs args = Again();
+    const uint32_t head = args.heads + WaveId() * args.kv_heads + kv_head;
+    const typename Heads::Ahead ahead = Heads::AskAhead(args, place, head);
+    const RowFactor factor(args.norm, row, true);
+    const typename Heads::Sums sums(args, row, head);
+    KeepOrder();
+    typename Heads::Head x = sums.Of(args.splits, factor.Value(args.norm));
+    const PrepareArgs again = Again();
+    const bool is_value = WaveId() != 0;
+    Heads::Finish(again, head, is_value, ahead, x);
+    Heads::AppendHead(again, kv_head, is_value, ahead, x);
+  }
+
+  // A wave has every fourth query, two at once; what they want beside their sums is the same.
+  DEVICE static void Queries(const StepView::Place& place, uint32_t row, uint32_t kv_head, Arena arena) {
+    const PrepareArgs args = Again();
+    const typename Heads::Ahead ahead = Heads::AskAhead(args, place, 0);
+    const RowFactor factor(args.norm, row, true);
+#pragma clang loop unroll(disable)
+    for (uint32_t i = Uniform(WaveId()); i < Group(); i += 2 * kWaves) {
+      const PrepareArgs own = Again();
+      const uint32_t first = kv_head * Group(), next = Min(i + kWaves, Group() - 1);
+      const typename Heads::Sums a(own, row, first + i), b(own, row, first + next);
+      KeepOrder();
+      const float by = factor.Value(own.norm);
+      Query(i, kv_head, ahead, a.Of(own.splits, by), arena);
+      if (i + kWaves < Group()) Query(i + kWaves, kv_head, ahead, b.Of(own.splits, by), arena);
+    }
+  }
+  DEVICE static uint32_t Group() { return ReadArgumentsAgain<AttendOnceArgs>().attend.group; }
+  DEVICE static void Query(uint32_t column, uint32_t kv_head, const typename Heads::Ahead& ahead,
+                           typename Heads::Head x, Arena arena) {
+    const Lds<float> to = arena.Get<float>() + column * kQueryStride + Heads::Place();
+    Heads::Finish(Again(), kv_head * Group() + column, /*is_value=*/false, ahead, x);
 #pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < Heads::kHeld; ++j) {
-        if (Heads::Mine()) to[j * Heads::kLanes] = query.at[j];
-      }
-    });
+    for (uint32_t j = 0; j < Heads::kHeld; ++j) {
+      if (Heads::Mine()) to[j * Heads::kLanes] = x.at[j];
+    }
   }
 };
 

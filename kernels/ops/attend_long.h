@@ -72,6 +72,7 @@ struct AttendLong {
     AttendArgs asked = args.attend;
     if (shared) {
       asked.heads <<= args.share.log_ranks;
+      asked.group <<= args.share.log_ranks;
       asked.qkv = {args.share.queries.address};
       asked.q_stride = asked.heads * kHeadDim;
     } else {
@@ -134,7 +135,7 @@ struct AttendLong {
     }
     const AttendArgs again = AskedOf(ReadArgumentsAgain<Args>(), shared);
     const uint32_t parts = kFar ? NearParts(at.position, {again.window, again.kept}) : LongSplits(position);
-    typename Block::Unit unit = {row, head, split, parts, again.heads / again.kv_heads, {}};
+    typename Block::Unit unit = {row, head, split, parts, again.group, {}};
     if constexpr (!kFar) {
       const AttendHere here = ReadArgumentsAgain<Args>().here;
       if (here.words.address != 0) unit.words = PartWords(here, step);

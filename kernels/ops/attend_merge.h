@@ -78,18 +78,19 @@ struct MergeChains {
     peaks[Chain()] = largest;
     totals[Chain()] = total;
   }
-  // What all chains make of an element, of which chain c has sums[c * apart]; Keep and a barrier before.
+  // What all chains make of an element, of which chain c has sums[c * apart]; Keep and a barrier before. Lanes call it by
+  // whole rows of sixteen: each finds the share of its own chain, and tells the others.
   struct Merged {
     float o = 0, largest, total = 0;
   };
   DEVICE Merged Together(Lds<const float> sums, uint32_t apart) const {
     Merged all;
-    all.largest = peaks[0];
-#pragma clang loop unroll_count(4)
-    for (uint32_t c = 1; c < kMergeChains; ++c) all.largest = __builtin_fmaxf(all.largest, peaks[c]);
-#pragma clang loop unroll_count(4)
+    const float own = peaks[Chain()];
+    all.largest = MaxRow16(own);
+    const uint32_t own_share = BitCast<uint32_t>(Exp(own - all.largest));
+#pragma clang loop unroll(full)
     for (uint32_t c = 0; c < kMergeChains; ++c) {
-      const float share = Exp(peaks[c] - all.largest);
+      const float share = BitCast<float>(ReadLane(own_share, c));
       all.o = Fma(sums[c * apart], share, all.o);
       all.total = Fma(totals[c], share, all.total);
     }

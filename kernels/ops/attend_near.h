@@ -56,7 +56,7 @@ struct AttendNear {
     Running<kHeadDim> run;
     if (token <= last && token + 32 > first) Block::OneGroup(args, step, at, row, head, token, first, last, run);
     const uint32_t part = FarSplits(position, near) + (kept ? splits : place);
-    Block::Finish(args, {row, head, part, NearParts(position, near), args.heads / args.kv_heads, {}}, run, arena);
+    Block::Finish(args, {row, head, part, NearParts(position, near), args.group, {}}, run, arena);
   }
 };
 

@@ -115,8 +115,9 @@ struct Attend {
     const uint32_t total = RowsHere(step, args.first_row, args.row_count) * args.kv_heads * splits;
     for (uint32_t t = worker; t < total; t += workers) {
       const AttendArgs again = ReadArgumentsAgain<Args>().attend;
-      const uint32_t split = t % splits, unit = t / splits;
-      const uint32_t row = again.first_row + unit / again.kv_heads, head = unit % again.kv_heads;
+      const uint32_t unit = t / splits, split = t - unit * splits;
+      const uint32_t r = again.row_count == 1 ? 0 : unit / again.kv_heads;  // a division is some thirty instructions
+      const uint32_t row = again.first_row + r, head = unit - r * again.kv_heads;
       const StepView here(again.step);
       const StepView::Place place = here.place(row);
       if (split < SplitsSeen(place.position, again.window)) OneSplit(here, place, row, head, split, arena);
@@ -127,16 +128,14 @@ struct Attend {
   // Of the group's queries this lane's column, times the factor of the scores; and in what units scores of them are.
   DEVICE static void LoadQueries(const AttendArgs& args, uint32_t row, uint32_t head, SplitEight (&query)[kSteps],
                                  Running<kHeadDim>& run) {
-    const uint32_t group = args.heads / args.kv_heads;
-    const Global<const float> q =
-        At(args.qkv) + uint64_t{row} * args.q_stride + (head * group + Min(LaneRow(), group - 1)) * kHeadDim;
+    const uint32_t column = head * args.group + Min(LaneRow(), args.group - 1);
+    const Global<const float> q = At(args.qkv) + uint64_t{row} * args.q_stride + column * kHeadDim;
     SplitQueries(args, [=](uint32_t s) { return LoadStep(q, s); }, query, run);
   }
   // The same of those that HeadsHere has made.
   DEVICE static void TakeQueries(const AttendArgs& args, SplitEight (&query)[kSteps], Running<kHeadDim>& run,
                                  Arena arena) {
-    const uint32_t group = args.heads / args.kv_heads;
-    const Lds<const float> q = arena.Get<float>() + Min(LaneRow(), group - 1) * Here::kQueryStride;
+    const Lds<const float> q = arena.Get<float>() + Min(LaneRow(), args.group - 1) * Here::kQueryStride;
     const auto step = [=](uint32_t s) {
       const Lds<const f32x4> at = reinterpret_cast<Lds<const f32x4>>(q + s * kStepColumns + LanePart() * 4);
       return Join(at[0], at[4]);
@@ -188,7 +187,7 @@ struct Attend {
       OneGroup(once.attend, step, place, row, head, token, seen, position, run);
     }
     const Args again = ReadArgumentsAgain<Args>();
-    Unit unit = {row, head, split, splits, again.attend.heads / again.attend.kv_heads, {}};
+    Unit unit = {row, head, split, splits, again.attend.group, {}};
     if (again.here.words.address != 0) unit.words = PartWords(again.here, step);
     Finish(again.attend, unit, run, arena);
   }
@@ -206,7 +205,7 @@ struct Attend {
       pages.Find(args, step, place, head, token, seen, position, sees);
       if (early) parts.AskFirst();
     }
-    Here::Make(row, head, owns, arena);
+    Here::Make(place, row, head, owns, arena);
     if (!sees) return;
     if constexpr (!kEarly) {
       const AttendArgs again = ReadArgumentsAgain<Args>().attend;
@@ -577,7 +576,7 @@ struct Attend {
 #pragma clang loop unroll(full)
       for (uint32_t w = 0; w < kWaves; ++w) {
         const float share = Exp(peaks[w * kMaxGroup + column] - most);
-        shares[w * kMaxGroup + column] = share;
+        shares[column * kWaves + w] = share;
         all = Fma(sums[w * kMaxGroup + column], share, all);
       }
       largest[column] = most;
@@ -606,8 +605,12 @@ struct Attend {
         }
       }
       BarrierLds();
-      for (uint32_t i = ThreadId(); i < unit.group * kMerged; i += kThreads) {
-        OneElement(args, unit, joined, i / kMerged, first, i % kMerged, arena);
+      // Neighbouring lanes have neighbouring elements; of a wave's width and more a wave has whole columns.
+      constexpr uint32_t kColumns = kMerged < kWave ? kWave / kMerged : 1;
+      const uint32_t d = LaneId() % kMerged, lane_column = kColumns == 1 ? 0 : LaneId() / kMerged;
+      for (uint32_t c = Uniform(WaveId()) * kColumns; c < unit.group; c += kWaves * kColumns) {
+        const uint32_t column = c + lane_column;
+        if (column < unit.group) OneElement(args, unit, joined, column, first, d, arena);
       }
       BarrierLds();
     }
@@ -616,14 +619,16 @@ struct Attend {
   DEVICE static void OneElement(const AttendArgs& args, const Unit& unit, const Joined& joined, uint32_t column,
                                 uint32_t first, uint32_t d, Arena arena) {
     const Lds<float> parts = arena.Get<float>() + column * kColumn + d;
+    const f32x4 shares = *reinterpret_cast<Lds<const f32x4>>(joined.shares + column * kWaves);
     float o = 0;
 #pragma clang loop unroll(full)
     for (uint32_t w = 0; w < kWaves; ++w) {
-      o = Fma(parts[w * kMaxGroup * kColumn], joined.shares[w * kMaxGroup + column], o);
+      const float share = shares[w];
+      o = Fma(parts[w * kMaxGroup * kColumn], share, o);
     }
     const uint32_t query_head = unit.head * unit.group + column;
-    float total = joined.total[column];
     if (unit.splits == 1) {
+      float total = joined.total[column];
       if (args.sinks.address != 0) AddSink(At(args.sinks)[query_head], joined.largest[column], o, total);
       StoreGated(args, unit.row, query_head * kHeadDim + first + d, o / total);
       return;
@@ -639,10 +644,7 @@ struct Attend {
       }
     };
     leave(first + d, o);
-    if (first + d == 0) {
-      leave(kHeadDim, joined.largest[column]);
-      leave(kHeadDim + 1, total);
-    }
+    if (first == 0 && d < 2) leave(kHeadDim + d, d == 0 ? joined.largest[column] : joined.total[column]);
   }
 };
 

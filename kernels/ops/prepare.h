@@ -26,6 +26,8 @@ struct Prepare {
   struct Head {
     float at[kHeld];
   };
+  using Pair = Vec<float, 2>;
+  static constexpr uint32_t kPairs = kHeld / 2;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     const StepView step(args.step);
@@ -37,7 +39,7 @@ struct Prepare {
   }
 
   // Whether this lane holds anything, and where; one that does not reads what lane 0 does.
-  DEVICE static bool Mine() { return LaneId() < kLanes; }
+  DEVICE static bool Mine() { return kLanes == kWave || LaneId() < kLanes; }
   DEVICE static uint32_t Place() { return Mine() ? LaneId() : 0; }
 
   // What a head wants beside the sums of its product, asked for before these are there: the weights of its norm, its
@@ -46,12 +48,11 @@ struct Prepare {
     float norm[kHeld], cosine[kHeld], sine[kHeld];
     uint32_t page, token;
   };
-  DEVICE static Ahead AskAhead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
+  DEVICE static Ahead AskAhead(const Args& args, const StepView::Place& place, uint32_t head) {
     Ahead ahead;
     const bool is_query = head < args.heads, is_value = head >= args.heads + args.kv_heads;
-    const StepView::Place place = step.place(row);
     const uint32_t position = Uniform(place.position), pages = Uniform(place.pages);
-    if (!is_query) ahead.page = step.words(pages)[args.tables_at + position / kPageTokens];
+    if (!is_query) ahead.page = StepView(args.step).words(pages)[args.tables_at + position / kPageTokens];
     ahead.token = position % kPageTokens;
     if (is_value) return ahead;
     if (args.q_norm.address != 0) {
@@ -73,77 +74,89 @@ struct Prepare {
   }
 
   DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
-    const Asked asked(args, step, row, head);
-    const Head x = asked.Sum(args);
+    const Ahead ahead = AskAhead(args, step.place(row), head);
+    const RowFactor factor(args.norm, row, true);
+    const Sums sums(args, row, head);
+    KeepOrder();
+    Head x = sums.Of(args.splits, factor.Value(args.norm));
     const Args again = ReadArgumentsAgain<Args>();
-    Finish(again, head, asked.ahead, x, [&](const Head& query) {
-      const Global<float> at = At(again.qkv) + uint64_t{row} * again.stride + head * kHeadDim + Place();
+    const bool is_value = head >= again.heads + again.kv_heads;
+    Finish(again, head, is_value, ahead, x);
+    if (head >= again.heads) {
+      return AppendHead(again, head - again.heads - (is_value ? again.kv_heads : 0), is_value, ahead, x);
+    }
+    const Global<float> at = At(again.qkv) + uint64_t{row} * again.stride + head * kHeadDim + Place();
 #pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kHeld; ++j) {
-        if (Mine()) at[j * kLanes] = query.at[j];
-      }
-    });
+    for (uint32_t j = 0; j < kHeld; ++j) {
+      if (Mine()) at[j * kLanes] = x.at[j];
+    }
   }
 
-  // All that a head is made of, asked for at once.
-  struct Asked {
-    Ahead ahead;
-    float parts[kHeld][kMaxSplits];
-    RowFactor factor;
+  // What workgroups that shared a head's product have left of it, all asked for at once. They are a power of two: each
+  // number has its own straight way, on which neighbouring elements of a lane are added two at once.
+  struct Sums {
+    Pair parts[kMaxSplits][kPairs];
 
-    DEVICE Asked(const Args& args, const StepView& step, uint32_t row, uint32_t head)
-        : ahead(AskAhead(args, step, row, head)), factor(args.norm, row, true) {
-      const Global<const float> at = At(args.in) + uint64_t{row} * args.stride + head * kHeadDim + Place();
-      if (args.splits == 1) {
-#pragma clang loop unroll(full)
-        for (uint32_t j = 0; j < kHeld; ++j) parts[j][0] = at[j * kLanes];
-        return;
-      }
-      const uint64_t apart = uint64_t{args.split_rows} * args.stride;
+    DEVICE Sums(const Args& args, uint32_t row, uint32_t head) {
+      // Behind a branch that may have asked or not, who waits for one load waits for all: so all kMaxSplits are asked for,
+      // those that there are not in the last one's place.
+      const Global<const float> base = At(args.in) + (uint64_t{row} * args.stride + head * kHeadDim);
+      const uint32_t apart = args.split_rows * args.stride, own = Place();
 #pragma clang loop unroll(full)
       for (uint32_t i = 0; i < kMaxSplits; ++i) {
+        const Global<const float> part = base + Uniform(Min(i, args.splits - 1) * apart);
 #pragma clang loop unroll(full)
-        for (uint32_t j = 0; j < kHeld; ++j) parts[j][i] = at[Min(i, args.splits - 1) * apart + j * kLanes];
+        for (uint32_t j = 0; j < kHeld; ++j) parts[i][j / 2][j % 2] = part[own + j * kLanes];
       }
-      KeepOrder();
     }
     // SumSplits of each of this lane's elements, times the factor of the norm before the product.
-    DEVICE Head Sum(const Args& args) const {
+    DEVICE Head Of(uint32_t splits, float by) const {
+      Pair sum[kPairs];
+      ForSplits(splits, [&](auto count) {
+#pragma clang loop unroll(full)
+        for (uint32_t p = 0; p < kPairs; ++p) {
+          Pair own[count.value];
+#pragma clang loop unroll(full)
+          for (uint32_t i = 0; i < count.value; ++i) own[i] = parts[i][p];
+          AddTree(own, count.value, [](Pair a, Pair b) { return a + b; });
+          sum[p] = own[0];
+        }
+      });
       Head x;
 #pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kHeld; ++j) {
-        float own[kMaxSplits];
-#pragma clang loop unroll(full)
-        for (uint32_t i = 0; i < kMaxSplits; ++i) own[i] = parts[j][i];
-        if (args.splits != 1) AddTree(own, args.splits, [](float a, float b) { return a + b; });
-        x.at[j] = own[0];
-      }
-      const float by = factor.Value(args.norm);
-#pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = Mine() ? x.at[j] * by : 0.0f;
+      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = Mine() ? sum[j / 2][j % 2] * by : 0.0f;
       return x;
     }
   };
+  template <uint32_t kCount>
+  struct Count {
+    static constexpr uint32_t value = kCount;
+  };
+  template <class F>
+  DEVICE static void ForSplits(uint32_t splits, F f) {
+    static_assert(kMaxSplits == 8);
+    switch (splits) {
+      case 1: return f(Count<1>());
+      case 2: return f(Count<2>());
+      case 4: return f(Count<4>());
+      default: return f(Count<8>());
+    }
+  }
 
-  // x: as the product gave it. put(query): where a query goes.
-  template <class Put>
-  DEVICE static void Finish(const Args& args, uint32_t head, const Ahead& ahead, Head x, Put put) {
-    const bool is_query = head < args.heads;
-    const bool is_value = head >= args.heads + args.kv_heads;
+  // x: as the product gave it.
+  DEVICE static void Finish(const Args& args, uint32_t head, bool is_value, const Ahead& ahead, Head& x) {
     if (args.bias.address != 0) {
       const Global<const float> bias = At(args.bias) + head * kHeadDim + Place();
 #pragma clang loop unroll(full)
       for (uint32_t j = 0; j < kHeld; ++j) x.at[j] += Mine() ? bias[j * kLanes] : 0.0f;
     }
-    if (!is_value) {
-      if (args.q_norm.address != 0) Norm(args, ahead, x);
-      Rotate(args, ahead, x);
-      if constexpr (kTurns) Turn(x);
-    }
-    if (is_query) return put(x);
-    const uint32_t kv_head = head - args.heads - (is_value ? args.kv_heads : 0);
-    const auto page = PageAt<kFormat, kHeadDim>(
-        At(args.kv), Uniform(ahead.page), args.kv_heads, kv_head);
+    if (is_value) return;
+    if (args.q_norm.address != 0) Norm(args, ahead, x);
+    Rotate(args, ahead, x);
+    if constexpr (kTurns) Turn(x);
+  }
+  DEVICE static void AppendHead(const Args& args, uint32_t kv_head, bool is_value, const Ahead& ahead, const Head& x) {
+    const auto page = PageAt<kFormat, kHeadDim>(At(args.kv), Uniform(ahead.page), args.kv_heads, kv_head);
     Append(page, ahead.token, is_value, x);
   }
 

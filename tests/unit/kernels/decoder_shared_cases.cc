@@ -144,6 +144,7 @@ LaunchSpec AttendLaunch(const Sharing& c, uint32_t rank) {
         a.q_stride = a.gate_stride = a.out_stride = c.out_stride();
         a.heads = c.own();
         a.kv_heads = 1;
+        a.group = c.own();
         a.max_splits = kLongSplits;
         a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.s.head_dim)));
         a.row_count = c.s.count();

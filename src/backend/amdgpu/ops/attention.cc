@@ -164,6 +164,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   args.out_stride = to->Stride(op.out);
   args.heads = static_cast<uint32_t>(op.heads);
   args.kv_heads = static_cast<uint32_t>(cache.kv_heads);
+  args.group = args.heads / args.kv_heads;
   args.window = static_cast<uint32_t>(cache.window);
   args.max_splits = MostPartsOf(to->program, op, to->shape.max_splits);
   const bool is_long = IsLong(cache, to->shape.max_splits);
