@@ -60,8 +60,14 @@ uint32_t Lowering::SplitsOf(const PlacedWeight& w) const {
                                    uint64_t{w.tiles.parts} * kernels::kPartLeaves);
   const uint32_t most =
       leaf < kSmallLeaf && w.tiles.leaf_tiles == 0 ? kMostGroupsPerUnit * memory.compute_units : least;
+  // A kernel that stays has so many places and no more: a unit beyond them comes after another. Packets have more.
+  const bool stays = shape.options.resident != backend::ResidentMode::kOff;
+  const auto more = [&](uint32_t splits) {
+    const uint32_t units = w.tiles.outputs * splits;
+    return stays ? units * 2 <= most : units < most;
+  };
   uint32_t splits = 1;
-  while (splits < w.tiles.parts && w.tiles.outputs * splits < most) splits *= 2;
+  while (splits < w.tiles.parts && more(splits)) splits *= 2;
   return splits;
 }
 
