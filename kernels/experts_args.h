@@ -94,6 +94,15 @@ struct ExpertsAnyArgs {
 };
 static_assert(sizeof(ExpertsAnyArgs) == 368);
 
+// Experts of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch. `any.gating`: of the kernels
+// *_any alone.
+struct ExpertsReduceArgs {
+  ExpertsAnyArgs any;          // out: `partial` of `reduce`
+  ReduceArgs reduce;
+  Address<uint32_t> arrivals;  // as MatmulReduceArgs
+};
+static_assert(sizeof(ExpertsReduceArgs) == 560);
+
 // x[row] += sum over the row's slots of weight * bias[id].
 struct ExpertsBiasArgs {
   Address<const uint32_t> step;

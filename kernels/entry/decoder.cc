@@ -10,6 +10,7 @@
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
 #include "kernels/ops/experts_bias.h"
+#include "kernels/ops/experts_reduce.h"
 #include "kernels/ops/heads.h"
 #include "kernels/ops/heads_matmul.h"
 #include "kernels/ops/latent.h"
@@ -182,6 +183,45 @@ KERNEL(matmul_reduce_byte, MatmulReduceByte, "vgpr=144 sgpr=112 lds=4096")
 KERNEL(matmul_reduce_bf16_rounded, MatmulReduceBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_reduce_fp8_rounded, MatmulReduceFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_reduce_mxfp4_rounded, MatmulReduceMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
+
+using ExpertsReduceBf16 = ExpertsReduce<TileFormat::kBf16>;
+using ExpertsReducePair = ExpertsReduce<TileFormat::kBf16Pair>;
+using ExpertsReduceFp8 = ExpertsReduce<TileFormat::kFp8>;
+using ExpertsReduceMxfp4 = ExpertsReduce<TileFormat::kMxfp4>;
+using ExpertsReduceNibble = ExpertsReduce<TileFormat::kNibble>;
+using ExpertsReduceByte = ExpertsReduce<TileFormat::kByte>;
+using ExpertsReduceNibbleByte = ExpertsReduce<TileFormat::kNibble, false, false, TileFormat::kByte>;
+using ExpertsReduceByteNibble = ExpertsReduce<TileFormat::kByte, false, false, TileFormat::kNibble>;
+using ExpertsReduceBf16Rounded = ExpertsReduce<TileFormat::kBf16, true>;
+using ExpertsReduceFp8Rounded = ExpertsReduce<TileFormat::kFp8, true>;
+using ExpertsReduceMxfp4Rounded = ExpertsReduce<TileFormat::kMxfp4, true>;
+KERNEL(experts_reduce_bf16, ExpertsReduceBf16, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_reduce_pair, ExpertsReducePair, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_reduce_fp8, ExpertsReduceFp8, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_reduce_mxfp4, ExpertsReduceMxfp4, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_reduce_nibble, ExpertsReduceNibble, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_reduce_byte, ExpertsReduceByte, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_reduce_nibble_byte, ExpertsReduceNibbleByte, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_reduce_byte_nibble, ExpertsReduceByteNibble, "vgpr=168 sgpr=112 lds=14928")
+KERNEL(experts_reduce_bf16_rounded, ExpertsReduceBf16Rounded, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_reduce_fp8_rounded, ExpertsReduceFp8Rounded, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_reduce_mxfp4_rounded, ExpertsReduceMxfp4Rounded, "vgpr=256 sgpr=112 lds=23632")
+
+// Of codes with biases or another activation there is none: their reduction is a launch of its own.
+using ExpertsReduceBf16Any = ExpertsReduce<TileFormat::kBf16, false, true>;
+using ExpertsReducePairAny = ExpertsReduce<TileFormat::kBf16Pair, false, true>;
+using ExpertsReduceFp8Any = ExpertsReduce<TileFormat::kFp8, false, true>;
+using ExpertsReduceMxfp4Any = ExpertsReduce<TileFormat::kMxfp4, false, true>;
+using ExpertsReduceBf16AnyRounded = ExpertsReduce<TileFormat::kBf16, true, true>;
+using ExpertsReduceFp8AnyRounded = ExpertsReduce<TileFormat::kFp8, true, true>;
+using ExpertsReduceMxfp4AnyRounded = ExpertsReduce<TileFormat::kMxfp4, true, true>;
+KERNEL(experts_reduce_bf16_any, ExpertsReduceBf16Any, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_reduce_pair_any, ExpertsReducePairAny, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_reduce_fp8_any, ExpertsReduceFp8Any, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_reduce_mxfp4_any, ExpertsReduceMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_reduce_bf16_any_rounded, ExpertsReduceBf16AnyRounded, "vgpr=256 sgpr=112 lds=23632")
+KERNEL(experts_reduce_fp8_any_rounded, ExpertsReduceFp8AnyRounded, "vgpr=256 sgpr=112 lds=14928")
+KERNEL(experts_reduce_mxfp4_any_rounded, ExpertsReduceMxfp4AnyRounded, "vgpr=256 sgpr=112 lds=23632")
 
 #define MAINARCH_ATTENTION(suffix, format, head_dim)                      \
   using Prepare_##suffix = Prepare<format, head_dim>;                     \

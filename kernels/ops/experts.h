@@ -42,9 +42,9 @@ struct Route {
   }
 };
 
-// `kAny`: the kernel's arguments are ExpertsAnyArgs, which it reads what follows gate and up from.
-// `kFormat`: of gate and up; `kDown`: of down.
-template <TileFormat kFormat, bool kRounded = false, bool kAny = false, TileFormat kDown = kFormat>
+// `kAny`: the kernel's arguments begin with ExpertsAnyArgs, which it reads what follows gate and up from.
+// `kFormat`: of gate and up; `kDown`: of down. `kFew`: steps have no more than kFewRows rows.
+template <TileFormat kFormat, bool kRounded = false, bool kAny = false, TileFormat kDown = kFormat, bool kFew = false>
 struct Experts {
   using Args = ExpertsArgs;
   // Tile sums of two units, or products of experts; then of a block of rows the experts that any of them chose, ascending; for each of
@@ -67,7 +67,7 @@ struct Experts {
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     if constexpr (kRounded) {
       Both<Columns::kRounded>(args, worker, workers, arena);
-    } else if (args.most_rows <= kFewRows) {
+    } else if (kFew || args.most_rows <= kFewRows) {
       Both<Columns::kFew>(args, worker, workers, arena);
     } else {
       Both<Columns::kMany>(args, worker, workers, arena);

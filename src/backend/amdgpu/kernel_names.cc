@@ -16,6 +16,7 @@ struct TileKernels {
   TileFormat format;
   string_view matmul[2], matmul_reduce[2], gate_up[2], experts[2];  // exact, rounded
   string_view gate_up_any[2], experts_any[2];
+  string_view experts_reduce[2], experts_reduce_any[2];  // empty: the reduction is a launch of its own
   string_view heads_matmul;
 };
 constexpr TileKernels kTileKernels[] = {
@@ -26,6 +27,8 @@ constexpr TileKernels kTileKernels[] = {
      {"experts_bf16", "experts_bf16_rounded"},
      {"gate_up_bf16_any", "gate_up_bf16_any_rounded"},
      {"experts_bf16_any", "experts_bf16_any_rounded"},
+     {"experts_reduce_bf16", "experts_reduce_bf16_rounded"},
+     {"experts_reduce_bf16_any", "experts_reduce_bf16_any_rounded"},
      "heads_matmul_bf16"},
     {TileFormat::kBf16Pair,
      {"matmul_pair", "matmul_pair"},
@@ -34,6 +37,8 @@ constexpr TileKernels kTileKernels[] = {
      {"experts_pair", "experts_pair"},
      {"gate_up_pair_any", "gate_up_pair_any"},
      {"experts_pair_any", "experts_pair_any"},
+     {"experts_reduce_pair", "experts_reduce_pair"},
+     {"experts_reduce_pair_any", "experts_reduce_pair_any"},
      "heads_matmul_pair"},
     {TileFormat::kFp8,
      {"matmul_fp8", "matmul_fp8_rounded"},
@@ -42,6 +47,8 @@ constexpr TileKernels kTileKernels[] = {
      {"experts_fp8", "experts_fp8_rounded"},
      {"gate_up_fp8_any", "gate_up_fp8_any_rounded"},
      {"experts_fp8_any", "experts_fp8_any_rounded"},
+     {"experts_reduce_fp8", "experts_reduce_fp8_rounded"},
+     {"experts_reduce_fp8_any", "experts_reduce_fp8_any_rounded"},
      "heads_matmul_fp8"},
     {TileFormat::kMxfp4,
      {"matmul_mxfp4", "matmul_mxfp4_rounded"},
@@ -50,6 +57,8 @@ constexpr TileKernels kTileKernels[] = {
      {"experts_mxfp4", "experts_mxfp4_rounded"},
      {"gate_up_mxfp4_any", "gate_up_mxfp4_any_rounded"},
      {"experts_mxfp4_any", "experts_mxfp4_any_rounded"},
+     {"experts_reduce_mxfp4", "experts_reduce_mxfp4_rounded"},
+     {"experts_reduce_mxfp4_any", "experts_reduce_mxfp4_any_rounded"},
      "heads_matmul_mxfp4"},
     {TileFormat::kNibble,
      {"matmul_nibble", "matmul_nibble"},
@@ -58,6 +67,8 @@ constexpr TileKernels kTileKernels[] = {
      {"experts_nibble", "experts_nibble"},
      {"gate_up_nibble_any", "gate_up_nibble_any"},
      {"experts_nibble_any", "experts_nibble_any"},
+     {"experts_reduce_nibble", "experts_reduce_nibble"},
+     {"", ""},
      "heads_matmul_nibble"},
     {TileFormat::kByte,
      {"matmul_byte", "matmul_byte"},
@@ -66,6 +77,8 @@ constexpr TileKernels kTileKernels[] = {
      {"experts_byte", "experts_byte"},
      {"gate_up_byte_any", "gate_up_byte_any"},
      {"experts_byte_any", "experts_byte_any"},
+     {"experts_reduce_byte", "experts_reduce_byte"},
+     {"", ""},
      "heads_matmul_byte"},
 };
 
@@ -166,6 +179,15 @@ string_view ExpertsAnyKernel(TileFormat up, TileFormat down, bool rounded) {
   if (up == TileFormat::kNibble && down == TileFormat::kByte) return "experts_nibble_byte_any";
   if (up == TileFormat::kByte && down == TileFormat::kNibble) return "experts_byte_nibble_any";
   return "";
+}
+string_view ExpertsReduceKernel(TileFormat up, TileFormat down, bool rounded) {
+  if (up == down) return Of(up).experts_reduce[rounded];
+  if (up == TileFormat::kNibble && down == TileFormat::kByte) return "experts_reduce_nibble_byte";
+  if (up == TileFormat::kByte && down == TileFormat::kNibble) return "experts_reduce_byte_nibble";
+  return "";
+}
+string_view ExpertsReduceAnyKernel(TileFormat up, TileFormat down, bool rounded) {
+  return up == down ? Of(up).experts_reduce_any[rounded] : "";
 }
 string_view HeadsMatmulKernel(TileFormat format) { return Of(format).heads_matmul; }
 

@@ -22,6 +22,9 @@ absl::string_view ExpertsKernel(kernels::TileFormat up, kernels::TileFormat down
 // With biases of gate and up, or another activation than SiLU.
 absl::string_view GateUpAnyKernel(kernels::TileFormat format, bool rounded);
 absl::string_view ExpertsAnyKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
+// The same with the all-reduce behind them; empty: there is none.
+absl::string_view ExpertsReduceKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
+absl::string_view ExpertsReduceAnyKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
 absl::string_view HeadsMatmulKernel(kernels::TileFormat format);
 absl::string_view LatentKernel(kernels::KvFormat format);
 absl::string_view AttendLatentKernel(kernels::KvFormat format);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 #include <vector>
 
 #include "absl/types/optional.h"
@@ -85,7 +86,7 @@ class Lowering {
         MakeLaunch(kernel, args, static_cast<uint32_t>(std::clamp<uint64_t>(units, 1, most)));
     launch.when = when;
     launch.op = op_;
-    pending.product_reduce = {};
+    pending.reduced.kernel = {};
     launches_.push_back(std::move(launch));
     return launches_.back();
   }
@@ -178,9 +179,12 @@ class Lowering {
   // What an op leaves to a later one.
   struct Pending {
     Sums sums;   // the last product's
-    // Of the last launch, if it is a product that leaves sums: how it would be one with the all-reduce behind it.
-    kernels::MatmulArgs product;
-    absl::string_view product_reduce;  // the kernel; empty: it is none
+    // Of the last launch, if it leaves sums: how it would be one with the all-reduce behind it.
+    struct Reduced {
+      absl::string_view kernel;  // empty: it would not
+      std::variant<kernels::MatmulArgs, kernels::ExpertsAnyArgs> sums;
+    };
+    Reduced reduced;
     Sums heads;  // of the product that makes Q, K and V, until they are taken: the gate's may come behind it
     Sums gates;  // of a delta net
     backend::RouterOp router = {};
@@ -199,7 +203,7 @@ class Lowering {
   // Of a reduction: where ranks meet. `alone`: it asks nobody.
   kernels::ReduceArgs ReduceOf(uint32_t width, bool alone);
   void AddReduce(const kernels::ReduceArgs& args);
-  // In the product's own launch, in steps of few rows; false: there is none.
+  // In the launch of the product or the experts whose sums it adds up, in steps of few rows; false: there is none.
   bool JoinReduce(const kernels::ReduceArgs& args);
   // By how many workgroups k is shared.
   uint32_t SplitsOf(const PlacedWeight& w) const;

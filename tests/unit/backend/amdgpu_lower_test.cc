@@ -29,14 +29,20 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(ExpertsKernel(format, format, rounded));
       names.emplace_back(GateUpAnyKernel(format, rounded));
       names.emplace_back(ExpertsAnyKernel(format, format, rounded));
+      names.emplace_back(ExpertsReduceKernel(format, format, rounded));
+      if (!kernels::HasCodes(format)) names.emplace_back(ExpertsReduceAnyKernel(format, format, rounded));
     }
   }
   const auto nibble = TileFormat::kNibble, byte = TileFormat::kByte;
   for (const auto& [up, down] : {std::pair{nibble, byte}, std::pair{byte, nibble}}) {
     names.emplace_back(ExpertsKernel(up, down, false));
     names.emplace_back(ExpertsAnyKernel(up, down, true));
+    names.emplace_back(ExpertsReduceKernel(up, down, false));
+    CHECK_EQ(ExpertsReduceAnyKernel(up, down, false), "");
   }
   CHECK_EQ(ExpertsKernel(nibble, TileFormat::kMxfp4, false), "");
+  CHECK_EQ(ExpertsReduceKernel(nibble, TileFormat::kMxfp4, false), "");
+  CHECK_EQ(ExpertsReduceAnyKernel(nibble, nibble, false), "");
   for (TileFormat format : kTileFormats) {
     names.emplace_back(HeadsMatmulKernel(format));
   }

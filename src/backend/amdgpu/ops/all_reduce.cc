@@ -40,22 +40,27 @@ void Lowering::AddReduce(const kernels::ReduceArgs& args) {
 }
 
 bool Lowering::JoinReduce(const kernels::ReduceArgs& args) {
-  if (pending.product_reduce.empty() || rows > kernels::kMatmulReduceRows || args.chunks > kernels::kReduceChunks ||
-      args.partial.address != pending.product.out.address) {
-    return false;
+  const Pending::Reduced& reduced = pending.reduced;
+  if (reduced.kernel.empty() || rows > kernels::kMatmulReduceRows || args.chunks > kernels::kReduceChunks) return false;
+  const uint32_t workers = launches_.back().workers;
+  Launch joined;
+  uint64_t sums = 0;
+  if (const auto* product = std::get_if<kernels::MatmulArgs>(&reduced.sums)) {
+    sums = product->out.address;
+    joined = MakeLaunch(reduced.kernel, kernels::MatmulReduceArgs{*product, args, {memory.reduce_arrivals}}, workers);
+  } else {
+    const auto& experts = std::get<kernels::ExpertsAnyArgs>(reduced.sums);
+    sums = experts.experts.out.address;
+    joined = MakeLaunch(reduced.kernel, kernels::ExpertsReduceArgs{experts, args, {memory.reduce_arrivals}}, workers);
   }
-  kernels::MatmulReduceArgs both;
-  both.product = pending.product;
-  both.reduce = args;
-  both.arrivals.address = memory.reduce_arrivals;
-  // Another kernel in the product's place: all else of the launch is as it was.
+  if (args.partial.address != sums) return false;
+  // Another kernel in the place of the last one: all else of the launch is as it was.
   Launch& launch = launches_.back();
-  const Launch joined = MakeLaunch(pending.product_reduce, both, launch.workers);
   launch.kernel = joined.kernel;
   launch.args = joined.args;
   launch.op = op_;
   launch.together = args.ranks > 1;
-  pending.product_reduce = {};
+  pending.reduced.kernel = {};
   return true;
 }
 

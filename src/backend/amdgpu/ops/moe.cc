@@ -135,10 +135,12 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
                                    to->program.experts);
   if (gating) {
-    to->Add(ExpertsAnyKernel(up.format, down.format, to->Rounds()), kernels::ExpertsAnyArgs{args, *gating},
-            units * blocks, /*resident=*/true);
+    const kernels::ExpertsAnyArgs any = {args, *gating};
+    to->Add(ExpertsAnyKernel(up.format, down.format, to->Rounds()), any, units * blocks, /*resident=*/true);
+    to->pending.reduced = {ExpertsReduceAnyKernel(up.format, down.format, to->Rounds()), any};
   } else {
     to->Add(ExpertsKernel(up.format, down.format, to->Rounds()), args, units * blocks, /*resident=*/true);
+    to->pending.reduced = {ExpertsReduceKernel(up.format, down.format, to->Rounds()), kernels::ExpertsAnyArgs{args, {}}};
   }
   if (op.add) to->ReduceInto(to->program.x);
 }

@@ -107,8 +107,7 @@ void Lowering::Add(const Product& m) {
       : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
                   : Add(MatmulKernel(w.format, rounded), args, units);
   launch.beside = m.beside;
-  pending.product = args;
-  if (!m.gate_up && !m.logits) pending.product_reduce = MatmulReduceKernel(w.format, rounded);
+  if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, rounded), args};
   if (units == 0) return;  // a rank may have nothing of a weight
   // A unit's parts of k lie behind one another, and so do units.
   launch.reads = w.tiles.data.address;

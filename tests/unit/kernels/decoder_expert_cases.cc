@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: MIT
+//
+// Routed experts: experts_*, and with the all-reduce behind them experts_reduce_*.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "kernels/experts_args.h"
+#include "unit/kernels/decoder_products.h"
+
+namespace mainarch::kernels_test {
+namespace {
+
+struct ExpertShape {
+  TileFormat format;
+  uint32_t rows, hidden, width, experts, top;
+  bool same;  // all rows choose the same experts
+  uint32_t workers;
+  bool rounded = false;
+  bool shared = false;  // the last expert is every row's, in the last slot
+  uint32_t parts = 1;   // of down's k
+  Gate gate = {};
+  CodesFrom from = {};
+  // Down's, if they are not those of gate and up.
+  std::optional<TileFormat> down = {};
+  // Not 0: the workgroups choose by logits that are sums of so many numbers.
+  uint32_t logit_splits = 0;
+  uint32_t index = 0;  // of the step: which of the arrivals' sets
+};
+
+struct Choice {
+  std::vector<uint32_t> ids;  // ascending in each row
+  std::vector<float> weights;
+  std::vector<float> logits;  // [rows, stride], where workgroups choose
+  uint32_t stride = 0;
+};
+// The largest logits of a row, with the softmax of them alone; a shared expert's is a sigmoid.
+Choice RoutedChoice(Random& random, const ExpertShape& s) {
+  const uint32_t routed = s.experts - s.shared, top = s.top - s.shared;
+  Choice out;
+  out.stride = RoundUp(s.experts, kPadColumns);
+  out.logits.resize(size_t{s.rows} * out.stride, 100.0f);  // it would win if it were looked at
+  for (uint32_t row = 0; row < s.rows; ++row) {
+    float* own = &out.logits[size_t{row} * out.stride];
+    for (uint32_t e = 0; e < s.experts; ++e) own[e] = static_cast<float>(2 * random.Normal());
+    std::vector<uint32_t> order(routed);
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return own[a] > own[b]; });
+    std::sort(order.begin(), order.begin() + top);
+    double sum = 0;
+    for (uint32_t i = 0; i < top; ++i) sum += std::exp(double{own[order[i]]});
+    for (uint32_t i = 0; i < top; ++i) {
+      out.ids.push_back(order[i]);
+      out.weights.push_back(static_cast<float>(std::exp(double{own[order[i]]}) / sum));
+    }
+    if (!s.shared) continue;
+    out.ids.push_back(routed);
+    out.weights.push_back(static_cast<float>(1 / (1 + std::exp(-double{own[routed]}))));
+  }
+  return out;
+}
+Choice RandomChoice(Random& random, const ExpertShape& s) {
+  Choice out;
+  for (uint32_t row = 0; row < s.rows; ++row) {
+    std::vector<uint32_t> all(s.experts);
+    for (uint32_t e = 0; e < s.experts; ++e) all[e] = e;
+    const uint32_t routed = s.experts - s.shared, top = s.top - s.shared;
+    for (uint32_t i = 0; i < top; ++i) {
+      std::swap(all[i], all[i + random.Next() % (routed - i)]);
+    }
+    std::sort(all.begin(), all.begin() + top);
+    if (s.shared) all[top] = routed;
+    for (uint32_t i = 0; i < s.top; ++i) {
+      out.ids.push_back(s.same && row > 0 ? out.ids[i] : all[i]);
+      out.weights.push_back(static_cast<float>(0.1 + random.Uniform()));
+    }
+  }
+  return out;
+}
+
+// Experts' matrices of one kind, one after the other as the kernel finds them.
+struct ExpertTiles {
+  std::vector<TiledWeights> each;
+  TiledWeights all;
+  uint64_t stride = 0, scale_stride = 0;
+};
+ExpertTiles RandomExperts(Random& random, TileFormat format, uint32_t experts, uint32_t rows,
+                          uint32_t cols, bool gate_up, uint32_t parts, const CodesFrom& from) {
+  ExpertTiles out;
+  for (uint32_t e = 0; e < experts; ++e) {
+    out.each.push_back(RandomTiles(random, format, rows, cols, gate_up, parts, from));
+    const TiledWeights& one = out.each.back();
+    if (e == 0) out.all = one;
+    if (e > 0) out.all.data.insert(out.all.data.end(), one.data.begin(), one.data.end());
+    if (e > 0) out.all.scales.insert(out.all.scales.end(), one.scales.begin(), one.scales.end());
+  }
+  out.stride = out.each[0].data.size();
+  out.scale_stride = out.each[0].scales.size();
+  return out;
+}
+
+// Split rows are zeros behind their width, whatever biases lie behind an expert's own.
+Expectation ZerosBehind(const std::string& buffer, uint32_t width, uint32_t stride) {
+  return {buffer, [=](absl::Span<const uint8_t> bytes) -> std::string {
+            for (size_t row = 0; row < bytes.size() / (stride * 4); ++row) {
+              for (uint32_t c = width; c < stride; ++c) {
+                uint16_t value;
+                std::memcpy(&value, &bytes[row * stride * 4 + SplitPlace(c)], 2);
+                if (value != 0) return absl::StrCat("[", row, "][", c, "] is not 0");
+              }
+            }
+            return "";
+          }};
+}
+
+// A layer's experts, and what they make of its rows.
+struct ExpertData {
+  ExpertShape s;
+  Inputs x;
+  NormData norm;
+  Choice choice;
+  ExpertTiles up, down;
+  GateBiases biases;
+  std::vector<std::vector<Near>> sums;  // [rows][hidden]
+  uint32_t act_stride() const { return RoundUp(s.width, kPadColumns); }
+  uint32_t out_stride() const { return RoundUp(s.hidden, kPadColumns); }
+};
+
+// Of a row that has chosen `e`.
+Row ActOf(const ExpertData& data, const Row& in, uint32_t e) {
+  const ExpertShape& s = data.s;
+  Row act;
+  for (uint32_t i = 0; i < s.width; ++i) {
+    const Near near = Activate(s.gate, data.biases, Dot(data.up.each[e], 0, i, in.values, &in.errors, s.rounded),
+                               Dot(data.up.each[e], 1, i, in.values, &in.errors, s.rounded), e, i);
+    act.values.push_back(near.value);
+    act.errors.push_back(near.allowed);
+  }
+  return act;
+}
+
+ExpertData MakeExperts(const ExpertShape& s) {
+  Random random(s.rows * 31 + s.hidden + static_cast<uint32_t>(s.format));
+  ExpertData out;
+  out.s = s;
+  out.x = RandomInputs(random, s.rows, s.hidden);
+  out.norm = RandomNorm(random, out.x);
+  out.choice = s.logit_splits != 0 ? RoutedChoice(random, s) : RandomChoice(random, s);
+  out.up = RandomExperts(random, s.format, s.experts, s.width, s.hidden, true, 1, s.from);
+  out.down = RandomExperts(random, s.down.value_or(s.format), s.experts, s.hidden, s.width, false, s.parts,
+                           s.down ? CodesFrom{} : s.from);
+  out.biases = RandomBiases(random, s.gate, s.experts, s.width);
+  // exp in fp32 of up to 15, and a sum.
+  const double weight_error = s.logit_splits != 0 ? 4e-6 : 0;
+  for (uint32_t row = 0; row < s.rows; ++row) {
+    const Row in = InputOf(out.x, out.norm, row);
+    std::vector<Near> sums(s.hidden);
+    for (uint32_t slot = 0; slot < s.top; ++slot) {
+      const uint32_t e = out.choice.ids[row * s.top + slot];
+      const double weight = out.choice.weights[row * s.top + slot];
+      const Row act = ActOf(out, in, e);
+      for (uint32_t o = 0; o < s.hidden; ++o) {
+        const Near near = Dot(out.down.each[e], 0, o, act.values, &act.errors, s.rounded);
+        sums[o].value += weight * near.value;
+        sums[o].allowed += weight * (near.allowed + std::abs(near.value) * (0x1p-22 + weight_error));
+      }
+    }
+    out.sums.push_back(std::move(sums));
+  }
+  out.up.each.clear();
+  out.down.each.clear();
+  return out;
+}
+
+// `joined`: with the all-reduce behind them.
+std::string KernelOf(const ExpertShape& s, bool joined) {
+  return std::string(joined ? "experts_reduce_" : "experts_") + NameOf(s.format) +
+         (s.down ? std::string("_") + NameOf(*s.down) : "") + (s.gate.on ? "_any" : "") + (s.rounded ? "_rounded" : "");
+}
+std::string TextOf(const ExpertShape& s) {
+  return absl::StrCat(" ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ", s.hidden, ", width ", s.width,
+                      s.parts > 1 ? absl::StrCat(" in ", s.parts) : "", s.same ? ", all the same" : "",
+                      s.shared ? ", one shared" : "", TextOf(s.gate), TextOf(s.from),
+                      s.logit_splits != 0 ? absl::StrCat(", chosen by sums of ", s.logit_splits) : "");
+}
+
+// The second launch of three: the set that it counts in is zeros, and of the other it makes such.
+constexpr uint32_t kTurn = 1, kTurns = 3;
+struct Arrivals {
+  Bytes before, left;
+  explicit Arrivals(const ExpertShape& s) : before(kArrivalBytes, kUntouchedByte), left(before) {
+    const uint32_t set = ArrivalSet(s.index, kTurn, kTurns);
+    for (uint32_t line = 0; line < kArrivalLines; ++line) {
+      const size_t at = size_t{line} * kArrivalWords * 4, apart = size_t{kArrivalSetWords} * 4;
+      std::memset(&before[set * apart + at], 0, 4);
+      const uint32_t group = line == kArrivalGroups ? std::min(s.workers, kArrivalGroups)
+                             : line < s.workers ? (s.workers - line + kArrivalGroups - 1) / kArrivalGroups
+                                                : 0;
+      std::memcpy(&left[set * apart + at], &group, 4);
+      std::memset(&left[(1 - set) * apart + at], 0, 4);
+    }
+  }
+};
+
+// A rank's buffers, whose names end in its number; of a rank alone in nothing.
+void AddExperts(const ExpertData& data, const std::string& rank, uint32_t device, std::vector<Buffer>* buffers) {
+  const ExpertShape& s = data.s;
+  StepPlan plan = StepPlan::Of(s.rows);
+  plan.index = s.index;
+  std::vector<float> logits;
+  for (uint32_t i = 0; i < s.logit_splits; ++i) {
+    // Sums of halves, quarters and eighths are exact; and so is the norm's factor, a half.
+    for (const float logit : data.choice.logits) logits.push_back(logit / static_cast<float>(s.logit_splits) * 2);
+  }
+  // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
+  // width are zeros, as the backend leaves them.
+  std::vector<Buffer> own = {{"step" + rank, plan.Block()},
+                             {"in" + rank, SplitRows(data.x, data.norm.w)},
+                             {"ids" + rank, ToBytes(data.choice.ids)},
+                             {"weights" + rank, ToBytes(data.choice.weights)},
+                             {"act" + rank, Bytes(size_t{s.rows} * s.top * data.act_stride() * 4)},
+                             {"arrivals" + rank, Arrivals(s).before},
+                             {"logits" + rank, ToBytes(logits)},
+                             {"logit_squares" + rank, ToBytes(std::vector<float>(s.rows, 4.0f))}};
+  data.up.all.AddBuffers("up" + rank, &own);
+  data.down.all.AddBuffers("down" + rank, &own);
+  for (Buffer& buffer : own) {
+    buffer.device = device;
+    buffers->push_back(std::move(buffer));
+  }
+}
+
+// What experts are told, but for where their sums go.
+ExpertsAnyArgs ExpertsAt(const ExpertData& data, const std::string& rank, const Addresses& at) {
+  const ExpertShape& s = data.s;
+  ExpertsAnyArgs any;
+  ExpertsArgs& args = any.experts;
+  args.step = at.Of<const uint32_t>("step" + rank);
+  args.x = at.Of<const float>("in" + rank);
+  args.ids = at.Of<const uint32_t>("ids" + rank);
+  args.weights = at.Of<const float>("weights" + rank);
+  args.act = at.Of<float>("act" + rank);
+  args.arrivals = at.Of<uint32_t>("arrivals" + rank);
+  args.gate_up = data.up.all.At("up" + rank, at);
+  args.down = data.down.all.At("down" + rank, at);
+  args.gate_up_stride = data.up.stride;
+  args.gate_up_scale_stride = data.up.scale_stride;
+  args.down_stride = data.down.stride;
+  args.down_scale_stride = data.down.scale_stride;
+  args.norm = NormAt(data.norm, data.x.width, at);
+  args.x_stride = data.x.stride;
+  args.act_stride = data.act_stride();
+  args.out_stride = data.out_stride();
+  args.top = s.top;
+  args.experts = s.experts;
+  args.most_rows = s.rows;
+  args.turn = kTurn;
+  args.turns = kTurns;
+  if (s.gate.on) any.gating = GatingAt(s.gate, s.width, at);
+  if (s.logit_splits == 0) return any;
+  RouteArgs& route = args.route;
+  args.ids = {};  // nobody has written them
+  args.weights = {};
+  route.router.logits = at.Of<const float>("logits" + rank);
+  route.router.experts = s.experts - s.shared;
+  route.router.top = s.top - s.shared;
+  route.router.renormalise = 1;
+  route.stride = data.choice.stride;
+  route.shared = s.shared;
+  route.splits = s.logit_splits;
+  route.split_rows = s.rows;
+  route.norm.squares = at.Of<const float>("logit_squares" + rank);
+  route.norm.chunks = 1;
+  route.norm.inverse_hidden = 1;
+  return any;
+}
+
+Case ExpertCase(const ExpertShape& s) {
+  const auto data = std::make_shared<const ExpertData>(MakeExperts(s));
+  Wanted want(s.rows + 1, data->out_stride());
+  for (uint32_t row = 0; row < s.rows; ++row) {
+    for (uint32_t o = 0; o < RoundUp(s.hidden, kTileRows); ++o) {
+      const Near near = o < s.hidden ? data->sums[row][o] : Near{};
+      want.Set(row, o, near.value, near.allowed);
+    }
+  }
+  Case out;
+  const std::string kernel = KernelOf(s, false);
+  out.name = kernel + TextOf(s);
+  out.bound = s.rounded ? kRoundedBound : kProductBound;
+  out.buffers = {want.ToFill("out")};
+  AddExperts(*data, "", 0, &out.buffers);
+  AddNorm(data->norm, &out.buffers);
+  AddBiases(data->biases, &out.buffers);
+  const auto fill = [=](ExpertsAnyArgs& any, const Addresses& at) {
+    any = ExpertsAt(*data, "", at);
+    any.experts.out = at.Of<float>("out");
+  };
+  if (s.gate.on) {
+    out.steps = {{MakeLaunch<ExpertsAnyArgs>(kernel, s.workers, fill)}};
+  } else {
+    out.steps = {{MakeLaunch<ExpertsArgs>(kernel, s.workers, [=](ExpertsArgs& args, const Addresses& at) {
+      ExpertsAnyArgs any;
+      fill(any, at);
+      args = any.experts;
+    })}};
+  }
+  out.expectations = {want.Check("out"), ZerosBehind("act", s.width, data->act_stride()),
+                      Exactly("arrivals", Arrivals(s).left)};
+  return out;
+}
+
+// `ranks` GPUs have the same experts, whose sums are so many times added to x.
+Case ExpertsReduceCase(const ExpertShape& s, uint32_t ranks) {
+  const auto data = std::make_shared<const ExpertData>(MakeExperts(s));
+  const SumShape sum = {s.rows, s.hidden, ranks};
+  Random random(s.hidden + ranks);
+  const std::vector<float> before = random.Floats(size_t{s.rows} * sum.stride());
+  const Wanted want = WantedSum(sum, before, data->sums);
+  Case out;
+  const std::string kernel = KernelOf(s, true);
+  out.name = absl::StrCat(kernel, TextOf(s), ", ", s.workers, " workgroups, ", ranks, " ranks");
+  out.bound = s.rounded ? kRoundedBound : kProductBound;
+  AddNorm(data->norm, &out.buffers);
+  AddBiases(data->biases, &out.buffers);
+  out.steps.emplace_back();
+  for (uint32_t r = 0; r < ranks; ++r) {
+    const std::string rank = absl::StrCat(r);
+    AddExperts(*data, rank, r, &out.buffers);
+    AddSum(sum, before, r, &out.buffers);
+    out.steps[0].push_back(MakeLaunch<ExpertsReduceArgs>(
+        kernel, s.workers,
+        [=](ExpertsReduceArgs& args, const Addresses& at) {
+          args.any = ExpertsAt(*data, rank, at);
+          args.any.experts.out = at.Of<float>(OfRank("partial", r));
+          args.reduce = SumAt(sum, r, at);
+          args.arrivals = at.Of<uint32_t>(OfRank("sum_arrivals", r));
+        },
+        r));
+    CheckSum(sum, want, r, &out.expectations);
+    out.expectations.push_back(Exactly(OfRank("arrivals", r), Arrivals(s).left));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Case> DecoderExpertCases() {
+  std::vector<Case> cases;
+  for (TileFormat format : kTileFormats) {
+    const bool mx = InThirtyTwos(format);
+    const uint32_t hidden = mx ? 160 : 168, width = mx ? 32 : 40;
+    cases.push_back(ExpertCase({format, 1, hidden, width, 6, 2, false, 3}));
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 2, true, 2}));
+    cases.push_back(ExpertCase({format, 17, hidden, width, 6, 3, false, 4}));
+    cases.push_back(ExpertCase({format, 5, 64, 288, 4, 2, false, 3, false, false, 8}));
+    cases.push_back(ExpertCase({format, 2, 64, 224, 4, 2, false, 3, false, false, 4}));
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, false, false, 1, kClamped}));
+    cases.push_back(ExpertCase({format, 17, hidden, width, 6, 2, false, 2, false, false, 1, kGelu}));
+    if (!MayRound(format)) continue;
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, true}));
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, false, 1, kClamped}));
+    // Widths of a large model's shares: tiles and a half, and three quarters of one.
+    cases.push_back(ExpertCase({format, 2, 64, 192, 4, 2, false, 3}));
+    cases.push_back(ExpertCase({format, 2, 192, 96, 4, 2, false, 3}));
+  }
+  for (const auto& [tile, from] : kCoded) {
+    if (from.below.has_value()) continue;
+    cases.push_back(ExpertCase({tile, 3, 256, 512, 4, 2, false, 3, false, false, 2, {}, from}));
+  }
+  for (const Gate& gate : {Gate{}, kClamped}) {
+    const auto nibble = TileFormat::kNibble, byte = TileFormat::kByte;
+    cases.push_back(ExpertCase({nibble, 9, 160, 224, 5, 2, false, 3, false, false, 8, gate, {}, byte}));
+    cases.push_back(ExpertCase({byte, 5, 160, 288, 5, 2, false, 3, false, false, 4, gate, {}, nibble}));
+  }
+  cases.push_back(ExpertCase({TileFormat::kBf16, 3, 64, 16, 40, 16, false, 3}));
+  // Few tiles of many experts, which waves share: one leaf of four, and two parts of one;
+  // and workgroups that have nothing of down.
+  for (const auto& [rows, parts] : std::vector<std::pair<uint32_t, uint32_t>>{{4, 1}, {4, 2}, {12, 1}}) {
+    cases.push_back(ExpertCase({TileFormat::kMxfp4, rows, 64, 128 * parts, 48, 10, false, 6, false, true, parts}));
+  }
+  // Chosen by every workgroup for itself.
+  for (TileFormat format : kTileFormats) {
+    ExpertShape s = {format, 3, InThirtyTwos(format) ? 160u : 168u, 32, 12, 4, false, 5, false, true};
+    s.logit_splits = 8;
+    s.index = 1;
+    cases.push_back(ExpertCase(s));
+    s.rows = 4;
+    s.experts = 140;
+    s.shared = false;
+    s.logit_splits = 1;
+    s.gate = kClamped;
+    cases.push_back(ExpertCase(s));
+  }
+  // With the all-reduce behind them: two chunks and a part, ranks, workgroups with many tiles; and with none, below. The
+  // node has room for 16 workgroups that wait for each other.
+  for (TileFormat format : kTileFormats) {
+    const uint32_t few = InThirtyTwos(format) ? 32 : 40;
+    ExpertShape s = {format, 1, 1056, few, 5, 2, false, 5};
+    cases.push_back(ExpertsReduceCase(s, 1));
+    s.rows = 4;
+    s.hidden = 544;
+    s.workers = 16;
+    s.logit_splits = 2;
+    s.index = 1;
+    cases.push_back(ExpertsReduceCase(s, 2));
+    s.workers = 7;
+    s.gate = kClamped;
+    if (!HasCodes(format)) cases.push_back(ExpertsReduceCase(s, 1));
+    if (!MayRound(format)) continue;
+    s.rounded = true;
+    cases.push_back(ExpertsReduceCase(s, 1));
+    s.gate = {};
+    cases.push_back(ExpertsReduceCase(s, 2));
+  }
+  for (const auto& [up, down] : {std::pair{TileFormat::kNibble, TileFormat::kByte}, {TileFormat::kByte, TileFormat::kNibble}}) {
+    cases.push_back(ExpertsReduceCase({up, 3, 160, 224, 5, 2, false, 3, false, false, 8, {}, {}, down}, 1));
+  }
+  // Few tiles of many experts, which waves share.
+  cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 80, 96, 12, 6, false, 8, false, true}, 4));
+  cases.push_back(ExpertsReduceCase({TileFormat::kMxfp4, 3, 544, 128, 12, 6, false, 12, false, true}, 2));
+  // A shared expert after as many as a router chooses from.
+  cases.push_back(ExpertCase({TileFormat::kBf16, 17, 32, 16, 513, 11, false, 4, false, true}));
+  return cases;
+}
+
+}  // namespace mainarch::kernels_test
