@@ -22,6 +22,8 @@ inline constexpr uint32_t kRowChunk = 512;     // columns of x that one workgrou
 inline constexpr uint32_t kPageTokens = 16;    // of a KV page
 inline constexpr uint32_t kSplitTokens = 128;  // attention splits lie at multiples of it
 inline constexpr uint32_t kMaxRanks = 8;
+// Of words that one workgroup of a launch tells others: odd, and another for each launch of a kind, of `turns` a step.
+constexpr uint32_t LaunchTag(uint32_t index, uint32_t turn, uint32_t turns) { return (index * turns + turn) * 2 + 1; }
 inline constexpr uint32_t kMaxSplits = 8;   // workgroups that share a product's k
 inline constexpr uint32_t kSplitRows = 16;  // of a step, at most, if workgroups share a product's k
 inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
@@ -589,8 +591,6 @@ struct AttendHere {
   uint32_t reserved = 0;
 };
 static_assert(sizeof(AttendHere) == 24);
-// Odd, and another for each launch.
-constexpr uint32_t AttendTag(uint32_t index, uint32_t turn, uint32_t turns) { return (index * turns + turn) * 2 + 1; }
 
 // Of attend_*. prepare: of a step of one row, whose heads are made in this launch; without a step: they are there.
 struct AttendOnceArgs {
@@ -661,9 +661,13 @@ inline constexpr uint32_t kArrivalWords = 32;  // of a line that workgroups coun
 struct MatmulReduceArgs {
   MatmulArgs product;          // rows: at most kMatmulReduceRows
   ReduceArgs reduce;           // of its sums
-  Address<uint32_t> arrivals;  // [chunks] lines, zeros, and zeros again
+  // [product.splits][kMatmulReduceRows, reduce.stride] of an element's bits beside the launch's tag (LaunchTag, of such
+  // launches); zeros at first. Neither product.out nor reduce.partial is read.
+  Address<uint64_t> words;
+  uint32_t turn = 0;
+  uint32_t turns = 0;
 };
-static_assert(sizeof(MatmulReduceArgs) == 320);
+static_assert(sizeof(MatmulReduceArgs) == 328);
 // What lies in a rank's exchange memory: of two rounds slots [2][ranks][max_rows, stride] fp32, then
 // the same again [2] for sums; flags [2][ranks][n] and [2][n] with n = max_rows * ceil(stride /
 // kRowChunk); of one round [2][ranks][pair_rows, stride] of an element's bits and its epoch.

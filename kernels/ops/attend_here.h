@@ -85,7 +85,7 @@ struct PartWords {
 
   PartWords() = default;
   DEVICE PartWords(const AttendHere& here, const StepView& step)
-      : tag(AttendTag(step.index(), here.turn, here.turns)), words(At(here.words)) {}
+      : tag(LaunchTag(step.index(), here.turn, here.turns)), words(At(here.words)) {}
   DEVICE void Tell(uint64_t at, float value) const {
     StoreFlag<Scope::kDevice>(words + at, uint64_t{tag} << 32 | BitCast<uint32_t>(value));
   }

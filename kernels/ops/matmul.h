@@ -83,8 +83,15 @@ struct ShortLeaves {
   LeafTree tree_;
 };
 
+// Where sums go: as floats, to who takes them in another launch.
+struct PlainSums {
+  DEVICE static void Put(const MatmulArgs& args, uint32_t split, uint32_t row, uint32_t column, float value) {
+    At(args.out)[(uint64_t{split} * args.split_rows + row) * args.out_stride + column] = value;
+  }
+};
+
 // `kAny`: the kernel's arguments are GateUpAnyArgs, which it reads what follows the sums from.
-template <TileFormat kFormat, bool kGateUp, bool kRounded = false, bool kAny = false>
+template <TileFormat kFormat, bool kGateUp, bool kRounded = false, bool kAny = false, class Sums = PlainSums>
 struct Matmul {
   using Args = MatmulArgs;
   static constexpr uint32_t kLdsBytes = kTileLdsBytes;
@@ -192,7 +199,7 @@ struct Matmul {
       StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, column, value);
     } else {
       const uint32_t to = row + (logits ? Parity(step.index()) * args.parity_rows : 0);
-      At(args.out)[(uint64_t{split} * args.split_rows + to) * args.out_stride + column] = value;
+      Sums::Put(args, split, to, column, value);
     }
   }
 };

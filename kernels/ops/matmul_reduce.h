@@ -1,29 +1,114 @@
 // SPDX-License-Identifier: MIT
 //
-// A product whose sums go to x, and the all-reduce behind it, in one launch of few rows (ops/last_reduce.h).
+// A product whose sums go to x, and the all-reduce behind it, in one launch of few rows.
 #ifndef MAINARCH_KERNELS_OPS_MATMUL_REDUCE_H_
 #define MAINARCH_KERNELS_OPS_MATMUL_REDUCE_H_
 
-#include "kernels/ops/last_reduce.h"
 #include "kernels/ops/matmul.h"
+#include "kernels/ops/reduce.h"
 
 namespace mainarch::kernels {
+
+// A workgroup puts every element of what it has made into one word with the launch's tag, which arrives whole or not at
+// all: so workgroups hand over with no fence and no counter. Of each chunk of x one workgroup waits for the words of
+// all that share k, adds them, and goes on as ops/reduce.h does; where nobody shares k, each has told the other ranks
+// itself (`kPushes`: if scalar registers have room for so many addresses).
+//
+// Words are written again by the next such launch, which begins when this one has ended, and all of them have been read.
+// Who waits has put all that it has, and those that wait are no more than kReduceChunks: so all others find room. Ranks
+// take chunks in the same order, and push one before they wait for it.
+template <bool kPushes>
+struct ProductSums {
+  // Of MatmulArgs: an element of split `split`.
+  DEVICE static void Put(const MatmulArgs&, uint32_t split, uint32_t row, uint32_t column, float value) {
+    const MatmulReduceArgs args = ReadArgumentsAgain<MatmulReduceArgs>();
+    const ReduceArgs& reduce = args.reduce;
+    const StepView step(reduce.step);
+    const uint64_t bits = BitCast<uint32_t>(value);
+    const uint64_t at = uint64_t{split * kMatmulReduceRows + row} * reduce.stride + column;
+    if (kPushes && reduce.ranks > 1 && args.product.splits == 1) Reduce::PushWord(reduce, at, EpochOf(reduce, step), bits);
+    StoreFlag<Scope::kDevice>(At(args.words) + at, uint64_t{TagOf(args, step)} << 32 | bits);
+  }
+
+  DEVICE static void Add(uint32_t worker, uint32_t workers, Arena arena) {
+    const MatmulReduceArgs args = ReadArgumentsAgain<MatmulReduceArgs>();
+    const StepView step(args.reduce.step);
+    const uint32_t total = step.rows() * args.reduce.chunks, waiting = Min(workers, kReduceChunks);
+    const uint32_t own = workers - 1 - worker;  // from the last workgroup on, which has least to do
+    if (own >= waiting) return;
+#pragma clang loop unroll(disable)
+    for (uint32_t t = own; t < total; t += waiting) OneUnit(t, arena);
+    BarrierLds();
+  }
+
+ private:
+  DEVICE static uint32_t TagOf(const MatmulReduceArgs& args, const StepView& step) {
+    return LaunchTag(step.index(), args.turn, args.turns);
+  }
+
+  DEVICE static void OneUnit(uint32_t t, Arena arena) {
+    const MatmulReduceArgs args = ReadArgumentsAgain<MatmulReduceArgs>();
+    const StepView step(args.reduce.step);
+    const ReduceUnit unit(args.reduce, t);
+    const RowPiece residual = ResidualOf(args.reduce, unit), weights = WeightsOf(args.reduce, unit, t);
+    RowPiece sum = unit.real ? Await(args, unit, TagOf(args, step)) : RowPiece{0, 0};
+    if (args.reduce.ranks > 1) {
+      const uint32_t epoch = EpochOf(args.reduce, step);
+      if (!kPushes || args.product.splits > 1) Reduce::PushSum(args.reduce, unit, epoch, sum);
+      Reduce::AddRanks(args.reduce, unit, epoch, sum);
+    }
+    StoreSum(ReadArgumentsAgain<MatmulReduceArgs>().reduce, unit, t, residual, weights, sum, arena);
+  }
+
+  // SumSplits of words, as soon as all of them are this launch's.
+  DEVICE static RowPiece Await(const MatmulReduceArgs& args, const ReduceUnit& unit, uint32_t tag) {
+    const Global<const uint64_t> words = At(args.words) + unit.at;
+    const uint64_t apart = uint64_t{kMatmulReduceRows} * args.reduce.stride;
+    const uint32_t splits = args.product.splits;
+    if (splits == 1) return AwaitOf<1>(words, 0, 1, tag);
+    if (splits == 2) return AwaitOf<2>(words, apart, 2, tag);
+    return AwaitOf<kMaxSplits>(words, apart, splits, tag);
+  }
+  template <uint32_t kMost>
+  DEVICE static RowPiece AwaitOf(Global<const uint64_t> words, uint64_t apart, uint32_t splits, uint32_t tag) {
+    RowPiece parts[kMost];
+    while (true) {
+      uint64_t got[kMost][kPieceColumns];
+#pragma clang loop unroll(full)
+      for (uint32_t s = 0; s < kMost; ++s) {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kPieceColumns; ++i) {
+          got[s][i] = LoadFlag<Scope::kDevice>(words + Min(s, splits - 1) * apart + i);
+        }
+      }
+      bool here = true;
+#pragma clang loop unroll(full)
+      for (uint32_t s = 0; s < kMost; ++s) {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kPieceColumns; ++i) {
+          const uint64_t word = got[s][i];
+          here &= static_cast<uint32_t>(word >> 32) == tag;
+          parts[s][i] = BitCast<float>(static_cast<uint32_t>(word));
+        }
+      }
+      if (here) break;
+      Pause();
+    }
+    AddTree(parts, splits, [](RowPiece a, RowPiece b) { return a + b; });
+    return parts[0];
+  }
+};
 
 template <TileFormat kFormat, bool kRounded = false>
 struct MatmulReduce {
   using Args = MatmulReduceArgs;
-  using Product = Matmul<kFormat, /*kGateUp=*/false, kRounded>;
+  using Sums = ProductSums</*kPushes=*/!HasCodes(kFormat)>;
+  using Product = Matmul<kFormat, /*kGateUp=*/false, kRounded, /*kAny=*/false, Sums>;
   static constexpr uint32_t kLdsBytes = Product::kLdsBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     Product::Run(args.product, worker, workers, arena);
-    LastReduce<MatmulReduce>::Run(worker, workers, arena);
-  }
-
-  // For LastReduce.
-  DEVICE static uint32_t OutputsOf(const Args& args) { return args.product.w.outputs; }
-  DEVICE static uint32_t LogSplitsOf(const Args& args) {
-    return static_cast<uint32_t>(__builtin_ctz(args.product.splits));
+    Sums::Add(worker, workers, arena);
   }
 };
 

@@ -163,6 +163,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   Carver carve;
   m.step = carve.Take((shape_.step_words + TableWords(shape_)) * 4);
   m.arrivals = carve.Take(kernels::kArrivalBytes);
+  m.product_words =
+      carve.Take(uint64_t{kernels::kMaxSplits} * kernels::kMatmulReduceRows * shape_.hidden_stride * sizeof(uint64_t));
   m.reduce_arrivals = carve.Take(uint64_t{shape_.chunks} * kernels::kArrivalWords * 4);
   m.plain = carve.Take(rows * shape_.plain_stride * 4);
   const std::vector<bool> taps = TapsOf(program_), inputs = InputsOf(program_);
@@ -202,7 +204,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   }
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
-  for (uint64_t* at : {&m.step, &m.arrivals, &m.reduce_arrivals, &m.partial, &m.sums, &m.squares, &m.split,
+  for (uint64_t* at : {&m.step, &m.arrivals, &m.product_words, &m.reduce_arrivals, &m.partial, &m.sums, &m.squares, &m.split,
                        &m.attend_parts, &m.attend_words, &m.shared_queries, &m.router_logits, &m.logits, &m.teams,
                        &m.fields, &m.races, &m.plain}) {
     *at += base;

@@ -218,6 +218,7 @@ class Lowering {
   std::vector<Launch> launches_;
   int32_t op_ = -1;
   uint32_t reduces_ = 0;
+  uint32_t joined_ = 0;  // products that are one launch with the all-reduce behind them
   std::vector<backend::WeightId> split_norms_;  // [buffer]: of what its split rows are for
 };
 

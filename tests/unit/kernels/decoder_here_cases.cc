@@ -184,7 +184,7 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
                  {"kv", kv.bytes},
                  {"kv here", kv.bytes},
                  {"parts", Bytes(c.parts() * 4, 0xff)},
-                 {"words", StaleWords(c.parts(), AttendTag(step.index - 1, 1, 3))},
+                 {"words", StaleWords(c.parts(), LaunchTag(step.index - 1, 1, 3))},
                  {"out", Bytes(out_bytes, kUntouchedByte)},
                  {"out here", Bytes(out_bytes, kUntouchedByte)}};
   out.steps = c.Apart();

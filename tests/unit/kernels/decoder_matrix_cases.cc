@@ -133,6 +133,10 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
   for (uint32_t r = 0; r < ranks; ++r) {
     out.buffers.push_back({OfRank("step", r), StepPlan::Of(rows).Block(), r});
     out.buffers.push_back({OfRank("in", r), SplitRows(x), r});
+    // As a launch of the step before has left them, of numbers that nobody may take.
+    const std::vector<uint64_t> words(size_t{splits} * kMatmulReduceRows * sum.stride(),
+                                      uint64_t{LaunchTag(UINT32_MAX, 2, 5)} << 32 | 0x7fc00000);
+    out.buffers.push_back({OfRank("words", r), ToBytes(words), r});
     AddSum(sum, before, r, &out.buffers);
     std::vector<Buffer> weights;
     w.AddBuffers(OfRank("w", r), &weights);
@@ -154,7 +158,9 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
           product.splits = splits;
           product.split_rows = rows;
           args.reduce = SumAt(sum, r, at);
-          args.arrivals = at.Of<uint32_t>(OfRank("sum_arrivals", r));
+          args.words = at.Of<uint64_t>(OfRank("words", r));
+          args.turn = 2;
+          args.turns = 5;
         },
         r));
     CheckSum(sum, want, r, &out.expectations);
@@ -207,6 +213,9 @@ std::vector<Case> DecoderMatrixCases() {
     if (MayRound(format)) cases.push_back(MatmulReduceCase(format, true, 2, 520, 256, 8, 2, 7, 1));
   }
   cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 3, 1040, 256, 8, 4, 9, 2));
+  // Where nobody shares k, who makes an element tells all ranks.
+  cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 2, 1040, 256, 8, 1, 11, 4));
+  cases.push_back(MatmulReduceCase(TileFormat::kByte, false, 2, 528, 256, 8, 1, 11, 2));
   cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 1, 600, 256, 8, 8, 320, 4));
   for (const auto& [tile, from] : kCoded) {
     cases.push_back(ProductCase({tile, false, 3, 72, 2048, true, false, 2, false, 8, 1, {}, from}));

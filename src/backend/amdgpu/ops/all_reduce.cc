@@ -47,7 +47,9 @@ bool Lowering::JoinReduce(const kernels::ReduceArgs& args) {
   uint64_t sums = 0;
   if (const auto* product = std::get_if<kernels::MatmulArgs>(&reduced.sums)) {
     sums = product->out.address;
-    joined = MakeLaunch(reduced.kernel, kernels::MatmulReduceArgs{*product, args, {memory.reduce_arrivals}}, workers);
+    const auto turns = static_cast<uint32_t>(program.ops.size());
+    joined = MakeLaunch(reduced.kernel, kernels::MatmulReduceArgs{*product, args, {memory.product_words}, joined_++, turns},
+                        workers);
   } else {
     const auto& experts = std::get<kernels::ExpertsAnyArgs>(reduced.sums);
     sums = experts.experts.out.address;
