@@ -148,6 +148,14 @@ struct MergeHere {
       for (uint32_t k = 0; k < kCount; ++k) here &= static_cast<uint32_t>(at[k] >> 32) == tag;
       return here;
     }
+    DEVICE void Await(Global<const uint64_t> words, uint32_t first, uint32_t splits, uint32_t tag) {
+      while (true) {
+        Ask(words, first, splits);
+        KeepOrder();
+        if (Here(tag)) return;
+        Pause();
+      }
+    }
     DEVICE float Of(uint32_t k) const { return BitCast<float>(static_cast<uint32_t>(at[k])); }
   };
 
@@ -165,25 +173,24 @@ struct MergeHere {
         part.words + (uint64_t{r} * args.attend.heads + head) * args.attend.max_splits * AttendPartFloats(kHeadDim);
     Words<kPeaks, kThreads> peaks, totals;
     Words<kBatch, kGroups> values;
+    // Of many splits those who wait would ask for more than those who are waited for: until scores and sums are there
+    // they ask for these alone, and each thread for its own as long as they are not.
+    constexpr bool kFirst = kWidth == kNarrow;
     while (true) {
       peaks.Ask(words + kHeadDim, ThreadId(), splits);
       totals.Ask(words + kHeadDim + 1, ThreadId(), splits);
-      values.Ask(words + column, group, splits);
+      if constexpr (!kFirst) values.Ask(words + column, group, splits);
       KeepOrder();
-      if (peaks.Here(part.tag) && totals.Here(part.tag) && values.Here(part.tag)) break;
+      if (peaks.Here(part.tag) && totals.Here(part.tag) && (kFirst || values.Here(part.tag))) break;
       Pause();
     }
+    if constexpr (kFirst) values.Await(words + column, group, splits, part.tag);
     Shares(peaks, totals, splits, shares, chains);
     float o[kOwn] = {};
     Add<kGroups>(values, group, shares, o);
 #pragma clang loop unroll(disable)
     for (uint32_t first = group + kBatch * kGroups; first < splits; first += kBatch * kGroups) {
-      while (true) {
-        values.Ask(words + column, first, splits);
-        KeepOrder();
-        if (values.Here(part.tag)) break;
-        Pause();
-      }
+      values.Await(words + column, first, splits, part.tag);
       Add<kGroups>(values, first, shares, o);
     }
 #pragma clang loop unroll(full)
