@@ -123,11 +123,13 @@ struct Reduce {
     }
   }
 
-  // Words of 64 bits from the start of a rank's pairs to those of `from`, of this thread's first
-  // column.
+  // Words of 64 bits from the start of a rank's pairs to those of `from`; and to this thread's first column.
+  DEVICE static uint64_t PairsOf(const Args& args, uint32_t from, uint32_t epoch) {
+    return ((epoch & 1) * args.ranks + from) * (uint64_t{args.pair_rows} * args.stride);
+  }
   DEVICE static uint64_t PairAt(const Args& args, const ReduceUnit& unit, uint32_t from,
                                 uint32_t epoch) {
-    return ((epoch & 1) * args.ranks + from) * (uint64_t{args.pair_rows} * args.stride) + unit.at;
+    return PairsOf(args, from, epoch) + unit.at;
   }
 
   DEVICE static void Push(const Args& args, const ReduceUnit& unit, uint32_t epoch) {
@@ -149,7 +151,12 @@ struct Reduce {
 
   DEVICE static RowPiece Sum(const Args& args, const ReduceUnit& unit, uint32_t epoch) {
     RowPiece sum = PartialOf(args, unit);
-    if (!unit.real) return sum;
+    AddRanks(args, unit, epoch, sum);
+    return sum;
+  }
+  // `sum`: this rank's partial, and then all ranks'.
+  DEVICE static void AddRanks(const Args& args, const ReduceUnit& unit, uint32_t epoch, RowPiece& sum) {
+    if (!unit.real) return;
     if (args.ranks > 4) {
       Collect<8>(args, unit, epoch, sum);
     } else if (args.ranks > 2) {
@@ -157,9 +164,8 @@ struct Reduce {
     } else {
       Collect<2>(args, unit, epoch, sum);
     }
-    return sum;
   }
-  // `sum`: this rank's partial, and then all ranks'. Nobody writes this rank's own slot: another is
+  // The same of so many ranks at most. Nobody writes this rank's own slot: another is
   // looked at in its place, and dropped.
   template <uint32_t kMost>
   DEVICE static void Collect(const Args& args, const ReduceUnit& unit, uint32_t epoch,

@@ -130,9 +130,12 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
                           ranks, " ranks");
   out.bound = rounded ? kRoundedBound : kProductBound;
   out.steps.emplace_back();
+  const Bytes arrivals(size_t{sum.chunks()} * kArrivalWords * 4);
   for (uint32_t r = 0; r < ranks; ++r) {
     out.buffers.push_back({OfRank("step", r), StepPlan::Of(rows).Block(), r});
     out.buffers.push_back({OfRank("in", r), SplitRows(x), r});
+    out.buffers.push_back({OfRank("partial", r), Bytes(size_t{splits} * rows * sum.stride() * 4, kUntouchedByte), r});
+    out.buffers.push_back({OfRank("arrivals", r), arrivals, r});
     AddSum(sum, before, r, &out.buffers);
     std::vector<Buffer> weights;
     w.AddBuffers(OfRank("w", r), &weights);
@@ -154,10 +157,12 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
           product.splits = splits;
           product.split_rows = rows;
           args.reduce = SumAt(sum, r, at);
-          args.arrivals = at.Of<uint32_t>(OfRank("sum_arrivals", r));
+          args.reduce.partial = at.Of<const float>(OfRank("partial", r));
+          args.arrivals = at.Of<uint32_t>(OfRank("arrivals", r));
         },
         r));
-    CheckSum(sum, want, r, &out.expectations);
+    out.expectations.push_back(want.Check(OfRank("x", r)));
+    out.expectations.push_back(Exactly(OfRank("arrivals", r), arrivals));
   }
   return out;
 }
