@@ -94,12 +94,13 @@ struct ExpertsAnyArgs {
 };
 static_assert(sizeof(ExpertsAnyArgs) == 368);
 
-// Experts of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch. `any.gating`: of the kernels
-// *_any alone.
+// Experts of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch. Of `any` the kernels *_any
+// alone read `gating`, and none reads `out`; of `reduce` nobody reads `partial`.
 struct ExpertsReduceArgs {
-  ExpertsAnyArgs any;          // out: `partial` of `reduce`
+  ExpertsAnyArgs any;
   ReduceArgs reduce;
-  Address<uint32_t> arrivals;  // as MatmulReduceArgs
+  // [2][kMatmulReduceRows, reduce.stride] of an element's bits and which launch made it; zeroed once.
+  Address<uint64_t> words;
 };
 static_assert(sizeof(ExpertsReduceArgs) == 560);
 

@@ -47,6 +47,18 @@ DEVICE Args ReadArgumentsAgain() {
   return reinterpret_cast<Constant<Kernarg<Args>>>(at)->args;
 }
 
+// All of them into the scalar cache, for a kernel that reads them piece by piece, each piece of which would be waited for.
+template <class Args>
+DEVICE void FetchArguments() {
+  constexpr uint32_t kLineWords = 16, kLines = (sizeof(Args) + 63) / 64;
+  const auto at = reinterpret_cast<Constant<uint32_t>>(KernargAddress());
+  uint32_t words[kLines];
+#pragma clang loop unroll(full)
+  for (uint32_t i = 0; i < kLines; ++i) words[i] = at[i * kLineWords];
+#pragma clang loop unroll(full)
+  for (uint32_t i = 0; i < kLines; ++i) words[i] = MadeHere(words[i]);
+}
+
 // The same where they lie, for arguments with arrays that are indexed: a copy of those would lie in scratch.
 template <class Args>
 DEVICE const Args& ArgumentsAgain() {

@@ -42,9 +42,20 @@ struct Route {
   }
 };
 
+// Sums of experts lie in memory, for the launch behind.
+struct StoredSums {
+  static constexpr bool kFew = false;  // steps have no more than kFewRows rows
+  DEVICE explicit StoredSums(const ExpertsArgs&) {}
+  DEVICE static void Put(const ExpertsArgs& args, uint32_t row, uint32_t column, float value) {
+    At(args.out)[uint64_t{row} * args.out_stride + column] = value;
+  }
+  DEVICE static void Add(uint32_t, uint32_t, Arena) {}
+};
+
 // `kAny`: the kernel's arguments begin with ExpertsAnyArgs, which it reads what follows gate and up from.
-// `kFormat`: of gate and up; `kDown`: of down. `kFew`: steps have no more than kFewRows rows.
-template <TileFormat kFormat, bool kRounded = false, bool kAny = false, TileFormat kDown = kFormat, bool kFew = false>
+// `kFormat`: of gate and up; `kDown`: of down. `Sums`: what becomes of the sums.
+template <TileFormat kFormat, bool kRounded = false, bool kAny = false, TileFormat kDown = kFormat,
+          class Sums = StoredSums>
 struct Experts {
   using Args = ExpertsArgs;
   // Tile sums of two units, or products of experts; then of a block of rows the experts that any of them chose, ascending; for each of
@@ -67,7 +78,7 @@ struct Experts {
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     if constexpr (kRounded) {
       Both<Columns::kRounded>(args, worker, workers, arena);
-    } else if (kFew || args.most_rows <= kFewRows) {
+    } else if (Sums::kFew || args.most_rows <= kFewRows) {
       Both<Columns::kFew>(args, worker, workers, arena);
     } else {
       Both<Columns::kMany>(args, worker, workers, arena);
@@ -77,33 +88,53 @@ struct Experts {
   template <Columns kColumns>
   DEVICE static void Both(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
+    const uint32_t blocks = Sums::kFew ? kTileRows : rows;  // in rows: of few there is one
     ClearOthers(worker);
     RouteHere(rows, arena);
     const Args up = ReadArgumentsAgain<Args>();
-    for (uint32_t first = 0; first < rows; first += kTileRows) {
+    for (uint32_t first = 0; first < blocks; first += kTileRows) {
       Distinct(up, rows, first, arena);
       GateUp<kColumns>(up, rows, first, worker, workers, arena);
     }
     const Args early = ReadArgumentsAgain<Args>();
     Arrive(Arrivals(), worker, workers);
     // Weights do not depend on what is waited for: those of step 0, if a whole tile begins there.
+    const Global<const uint32_t> arrivals = Arrivals();
+    const Sums sums(early);
     Asked<DownTile, kColumns> asked[2];
     const bool has_asked = Together(early.down) && rows <= kTileRows &&
                            worker < early.down.outputs &&
                            PartEnd(early.down, 0) >= TileSteps(kDown);
     if (has_asked) AskFirst(early, UnitOf<kColumns>(rows, 0, worker, arena), 0, asked);
-    AwaitAll(Arrivals(), workers);
-    const Args& down = early;
-    for (uint32_t first = 0; first < rows; first += kTileRows) {
-      if (rows > kTileRows) Distinct(down, rows, first, arena);  // else it is there already
-      if (Together(down.down)) {
-        DownTogether<kColumns>(down, rows, first, worker, workers, has_asked, asked, arena);
-      } else {
-        Down<kColumns>(down, rows, first, worker, workers, arena);
+    EarlyTiles<kColumns> first_tiles;
+    if constexpr (kEarly) {
+      if (!Together(early.down) && worker < early.down.outputs) {
+        FillChoices(ReadArgumentsAgain<Args>(), rows, arena);
+        first_tiles.Ask(ReadArgumentsAgain<Args>(), UnitOf<kColumns>(rows, 0, worker, arena));
       }
     }
+    AwaitAll(arrivals, workers);
+    uint32_t left = worker;  // the first output tile that is not made
+    if constexpr (kEarly) {
+      if (first_tiles.batches != 0) first_tiles.AskInputs(arena);
+      if (first_tiles.real) {
+        const float sum = AddWaves(first_tiles.Sum(arena), arena.Get<float>());
+        const uint32_t row = ThreadId() / kTileRows;
+        if (row < rows) sums.Put(early, row, worker * kTileRows + ThreadId() % kTileRows, sum);
+        left += workers;
+      }
+    }
+    const Args down = Sums::kFew ? ReadArgumentsAgain<Args>() : early;
+    for (uint32_t first = 0; first < blocks; first += kTileRows) {
+      if (!Sums::kFew && rows > kTileRows) Distinct(down, rows, first, arena);  // else it is there already
+      if (Together(down.down)) {
+        DownTogether<kColumns>(down, rows, first, worker, workers, has_asked, asked, sums, arena);
+      } else {
+        Down<kColumns>(down, rows, first, left, workers, sums, arena);
+      }
+    }
+    sums.Add(worker, workers, arena);
   }
-
   // The lines that this launch counts in, or those of the next one.
   DEVICE static Global<uint32_t> Arrivals(bool others = false) {
     const Args args = ReadArgumentsAgain<Args>();
@@ -217,10 +248,13 @@ struct Experts {
     return w;
   }
 
+  // Of few rows there are often fewer units than workgroups: one at a time, then, but with its next tiles asked for
+  // before the last ones are waited for.
+  static constexpr bool kAhead = Sums::kFew && kFormat == TileFormat::kBf16;
   // Units are an output tile of an expert each; a workgroup takes two at once where there are two, so
   // that it waits once for both. (Factors of fp8 lie in scalar registers, of which there are too few; nor
   // are there enough for the ways of codes.)
-  static constexpr uint32_t kMostUnits = kFormat == TileFormat::kFp8 || HasCodes(kFormat) ? 1 : 2;
+  static constexpr uint32_t kMostUnits = kAhead || kFormat == TileFormat::kFp8 || HasCodes(kFormat) ? 1 : 2;
   template <Columns kColumns>
   DEVICE static void GateUp(const Args& args, uint32_t rows, uint32_t first, uint32_t worker,
                             uint32_t workers, Arena arena) {
@@ -263,8 +297,9 @@ struct Experts {
                            outputs[u] * kTileRows + ThreadId() % kTileRows);
       }
     }
-    const LeafSums<kFormat, kColumns, 2 * kUnits> sums(
-        tiles, Leaf<kFormat>(0, args.gate_up.steps, WaveId()), x);
+    const LeafSums<kFormat, kColumns, 2 * kUnits, kAhead> sums(
+        tiles, Leaf<kFormat>(0, args.gate_up.steps, WaveId()), x,
+        Operand<kColumns>::Row() < rows - first);
     const uint32_t row = first + ThreadId() / kTileRows;
     const float by = factor.Value(args.norm);
     float all[2 * kUnits];
@@ -295,52 +330,210 @@ struct Experts {
     return kDown == TileFormat::kBf16 ? most : most / 2;
   }
 
-  // One of the batch: where its weights are, its input, and its weight in this lane's row's sum.
-  template <Columns kColumns>
-  struct Chosen {
-    TileRow w[1];
-    Operand<kColumns> x;
-    float weight;
-    bool real;
-  };
-
-  template <Columns kColumns>
-  DEVICE static Chosen<kColumns> ChosenOf(const Args& args, Lds<uint32_t> list, uint32_t place,
-                                          uint32_t count, uint32_t output, uint32_t first,
-                                          uint32_t mine, Arena arena) {
-    Chosen<kColumns> out;
-    const uint32_t at = Min(place, count - 1);
-    const uint32_t id = Uniform(+list[1 + at]);
-    out.w[0] = RowOf<kDown>(
-        ExpertOf(args.down, args.down_stride, args.down_scale_stride, id), output);
-    // A lane whose row did not choose this expert multiplies something finite: its slot 0.
-    const uint32_t slot = SlotOf(mine - first, at, arena);
-    out.real = place < count && slot != kNoSlot;
-    const uint32_t from = slot != kNoSlot ? slot : 0;
-    out.x = Operand<kColumns>::Of(At(args.act), args.act_stride, mine * args.top + from);
-    out.weight = arena.Get<float>(kWeightsAt)[(mine - first) * args.top + from];
-    return out;
-  }
-
-  template <Columns kColumns>
-  DEVICE static void AddChosen(const Chosen<kColumns>& chosen,
-                               const f32x4 (&sums)[Operand<kColumns>::kWords],
-                               f32x4 (&totals)[Operand<kColumns>::kWords]) {
-#pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) {
-#pragma clang loop unroll(full)
-      for (int e = 0; e < 4; ++e) {
-        const float value = sums[i][e], old = totals[i][e], now = Fma(chosen.weight, value, old);
-        totals[i][e] = chosen.real ? now : old;
-      }
-    }
-  }
-
   // Which experts and rows a leaf is summed over.
   struct DownUnit {
     Lds<uint32_t> list;
     uint32_t count, output, first, mine;
     Arena arena;
+  };
+
+  // An expert of the batch: its input, and its weight in this lane's row's sum, less than 0 where the row did not choose
+  // it.
+  template <Columns kColumns>
+  struct Chosen {
+    Operand<kColumns> x;
+    float weight;
+  };
+
+  template <Columns kColumns>
+  DEVICE static Chosen<kColumns> ChosenOf(const Args& args, const DownUnit& unit, uint32_t place) {
+    Chosen<kColumns> out;
+    // A lane whose row did not choose this expert multiplies something finite: its slot 0.
+    const uint32_t row = unit.mine - unit.first, slot = SlotOf(row, Min(place, unit.count - 1), unit.arena);
+    const uint32_t from = slot != kNoSlot ? slot : 0;
+    out.x = Operand<kColumns>::Of(At(args.act), args.act_stride, unit.mine * args.top + from);
+    const float weight = unit.arena.template Get<float>(kWeightsAt)[row * args.top + from];
+    out.weight = place < unit.count && slot != kNoSlot ? weight : -1.0f;
+    return out;
+  }
+  template <Columns kColumns>
+  DEVICE static void AddChosen(float weight, const f32x4 (&sums)[Operand<kColumns>::kWords],
+                               f32x4 (&totals)[Operand<kColumns>::kWords]) {
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) {
+#pragma clang loop unroll(full)
+      for (int e = 0; e < 4; ++e) {
+        const float value = sums[i][e], old = totals[i][e], now = Fma(weight, value, old);
+        totals[i][e] = weight < 0 ? old : now;
+      }
+    }
+  }
+
+  struct DownTile : WholeTiles<kDown, 1> {
+    template <Columns kColumns>
+    DEVICE void Add(uint32_t step, const u32x4 (&x)[TileSteps(kDown)][Operand<kColumns>::kWords],
+                    f32x4 (&sums)[Operand<kColumns>::kWords]) {
+      this->MakeScales();
+      WithCode<kDown>(this->row.Code(), [&](auto tag) {
+        AddTile<kDown, 1, kColumns>(*this, 0, step, x, sums, tag);
+      });
+    }
+  };
+
+  // A piece of some experts' k each.
+  template <class Piece, Columns kColumns>
+  struct DownPieces {
+    static constexpr uint32_t kBatch = DownBatch(kColumns), kWords = Operand<kColumns>::kWords;
+    Chosen<kColumns> chosen[kBatch];
+    Piece pieces[kBatch];
+    u32x4 in[kBatch][Piece::kSteps][kWords];
+
+    DEVICE void Ask(const Args& args, const DownUnit& unit, uint32_t step, uint32_t place) {
+#pragma clang loop unroll(full)
+      for (uint32_t e = 0; e < kBatch; ++e) {
+        chosen[e] = ChosenOf<kColumns>(args, unit, place + e);
+        const uint32_t id = Uniform(+unit.list[1 + Min(place + e, unit.count - 1)]);
+        pieces[e].Load(RowOf<kDown>(ExpertOf(args.down, args.down_stride, args.down_scale_stride, id), unit.output),
+                       step);
+      }
+      KeepOrder();
+    }
+    DEVICE void AskInputs(uint32_t step) {
+#pragma clang loop unroll(full)
+      for (uint32_t e = 0; e < kBatch; ++e) LoadSteps<kColumns>(chosen[e].x, step, in[e]);
+      KeepOrder();
+    }
+    DEVICE void AddTo(uint32_t step, f32x4 (&totals)[kWords]) {
+#pragma clang loop unroll(full)
+      for (uint32_t e = 0; e < kBatch; ++e) {
+        f32x4 sums[kWords];
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kWords; ++i) sums[i] = f32x4{0, 0, 0, 0};
+        pieces[e].template Add<kColumns>(step, in[e], sums);
+        AddChosen<kColumns>(chosen[e].weight, sums, totals);
+      }
+    }
+  };
+
+  // The piece of each expert's k at `step`, some experts' at once.
+  template <class Piece, Columns kColumns>
+  DEVICE static void AddPieces(const Args& args, const DownUnit& unit, uint32_t step,
+                               f32x4 (&totals)[Operand<kColumns>::kWords]) {
+#pragma clang loop unroll(disable)
+    for (uint32_t place = 0; place < unit.count; place += DownBatch(kColumns)) {
+      DownPieces<Piece, kColumns> pieces;
+      pieces.Ask(args, unit, step, place);
+      pieces.AskInputs(step);
+      pieces.AddTo(step, totals);
+    }
+  }
+
+  // ---- down, begun early ----
+
+  // Where an output tile of down is two batches a wave at most: all that is known of the workgroup's first one before
+  // it may be multiplied is asked for and worked out while the workgroup waits. What is left to do then is to load
+  // inputs and to multiply.
+  static constexpr bool kEarly = Sums::kFew && kDown == TileFormat::kBf16;
+  // For each expert of the list and each row: bytes from `act` to its input, and its weight, less than 0 where the row
+  // did not choose it. A thread each, in what the second tile's sums had.
+  static constexpr uint32_t kChoicesAt = kTileLdsBytes;
+  static constexpr uint32_t kChoiceRows = kMatmulReduceRows;
+  static_assert(!kEarly || kChoiceRows * kChoiceRows * kRouterMaxTop <= kThreads);
+  static_assert(!kEarly || kChoicesAt + kThreads * 8 <= kMaskAt);
+  DEVICE static void FillChoices(const Args& args, uint32_t rows, Arena arena) {
+    const Lds<uint32_t> list = arena.Get<uint32_t>(kListAt);
+    const uint32_t count = Uniform(+list[0]);
+    const uint32_t place = ThreadId() / kChoiceRows, row = Min(ThreadId() % kChoiceRows, rows - 1);
+    const uint32_t slot = SlotOf(row, Min(place, count - 1), arena), from = slot != kNoSlot ? slot : 0;
+    const float weight = arena.Get<float>(kWeightsAt)[row * args.top + from];
+    const uint32_t at = (row * args.top + from) * args.act_stride * 4;
+    arena.Get<u32x2>(kChoicesAt)[ThreadId()] =
+        u32x2{at, BitCast<uint32_t>(place < count && slot != kNoSlot ? weight : -1.0f)};
+  }
+
+  template <Columns kColumns>
+  struct EarlyTiles {
+    static constexpr uint32_t kBatch = DownBatch(kColumns), kBatches = 2, kWords = Operand<kColumns>::kWords;
+    DownTile pieces[kEarly ? kBatches : 0][kBatch];
+    u32x4 in[kEarly ? kBatches : 0][kBatch][DownTile::kSteps][kWords];
+    bool real = false;     // this is how the first tile is made
+    uint32_t batches = 0;  // that this wave has
+    uint32_t each;         // batches of a tile
+    uint32_t step, tiles;  // of the leaf
+    uint64_t act;
+
+    // Of a leaf of one tile and one batch the second is the first once more.
+    DEVICE uint32_t StepOf(uint32_t batch) const {
+      return step + Min(batch / each, tiles - 1) * TileSteps(kDown);
+    }
+    DEVICE Lds<const u32x2> ChoicesOf(uint32_t batch, Arena arena) const {
+      const uint32_t row = Operand<kColumns>::Row() % kChoiceRows;
+      return arena.template Get<u32x2>(kChoicesAt) + (batch % each * kBatch * kChoiceRows + row);
+    }
+    DEVICE void Ask(const Args& args, const DownUnit& unit) {
+      each = CeilDiv(unit.count, kBatch);
+      real = args.down.parts == 1 && CeilDiv(args.down.steps, kPartLeaves * TileSteps(kDown)) * each <= kBatches;
+      const Leaf<kDown> leaf(0, args.down.steps, WaveId());
+      if (!real || leaf.tiles == 0) return;
+      batches = leaf.tiles * each;
+      step = leaf.step;
+      tiles = leaf.tiles;
+      act = args.act.address;
+#pragma clang loop unroll(full)
+      for (uint32_t b = 0; b < kBatches; ++b) {
+        const uint32_t place = b % each * kBatch + MadeBefore(LaneId()) % kBatch;
+        const uint32_t ids = unit.list[1 + Min(place, unit.count - 1)];
+#pragma clang loop unroll(full)
+        for (uint32_t e = 0; e < kBatch; ++e) {
+          pieces[b][e].Load(RowOf<kDown>(ExpertOf(args.down, args.down_stride, args.down_scale_stride,
+                                                  ReadLane(ids, e)),
+                                         unit.output),
+                            StepOf(b));
+          KeepOrder();  // or addresses of all would be made first, in registers that there are not
+        }
+      }
+    }
+    // Once act is there.
+    DEVICE void AskInputs(Arena arena) {
+      const uint32_t own = Operand<kColumns>::LaneBytes();
+#pragma clang loop unroll(full)
+      for (uint32_t b = 0; b < kBatches; ++b) {
+        const Lds<const u32x2> choices = ChoicesOf(b, arena);
+        const Global<const uint8_t> from = reinterpret_cast<Global<const uint8_t>>(act) + StepOf(b) * kSplitStepBytes;
+#pragma clang loop unroll(full)
+        for (uint32_t e = 0; e < kBatch; ++e) {
+          const uint32_t at = choices[e * kChoiceRows][0] + own;
+          LoadSteps<kColumns>(Operand<kColumns>{from + at}, 0, in[b][e]);
+        }
+      }
+      KeepOrder();
+    }
+    DEVICE f32x4 Sum(Arena arena) {
+      f32x4 totals[kWords];
+#pragma clang loop unroll(full)
+      for (uint32_t i = 0; i < kWords; ++i) totals[i] = f32x4{0, 0, 0, 0};
+#pragma clang loop unroll(full)
+      for (uint32_t b = 0; b < kBatches; ++b) {
+        if (b < batches) AddBatch(b, arena, totals);
+      }
+      return JoinColumns<kColumns>(totals);
+    }
+    DEVICE void AddBatch(uint32_t b, Arena arena, f32x4 (&totals)[kWords]) {
+      const Lds<const u32x2> choices = ChoicesOf(b, arena);
+      f32x4 sums[kBatch][kWords];
+#pragma clang loop unroll(full)
+      for (uint32_t e = 0; e < kBatch; ++e) {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kWords; ++i) sums[e][i] = f32x4{0, 0, 0, 0};
+        pieces[b][e].template Add<kColumns>(StepOf(b), in[b][e], sums[e]);
+      }
+      KeepOrder();  // all are multiplied before one is added
+#pragma clang loop unroll(full)
+      for (uint32_t e = 0; e < kBatch; ++e) {
+        const uint32_t weight = choices[e * kChoiceRows][1];
+        AddChosen<kColumns>(BitCast<float>(weight), sums[e], totals);
+      }
+    }
   };
 
   // One leaf of down's k: the weighted sum over the experts of the list.
@@ -359,51 +552,9 @@ struct Experts {
     return JoinColumns<kColumns>(totals);
   }
 
-  struct DownTile : WholeTiles<kDown, 1> {
-    template <Columns kColumns>
-    DEVICE void Add(uint32_t step, const u32x4 (&x)[TileSteps(kDown)][Operand<kColumns>::kWords],
-                    f32x4 (&sums)[Operand<kColumns>::kWords]) {
-      this->MakeScales();
-      WithCode<kDown>(this->row.Code(), [&](auto tag) {
-        AddTile<kDown, 1, kColumns>(*this, 0, step, x, sums, tag);
-      });
-    }
-  };
-
-  // The piece of each expert's k at `step`, some experts' at once.
-  template <class Piece, Columns kColumns>
-  DEVICE static void AddPieces(const Args& args, const DownUnit& unit, uint32_t step,
-                               f32x4 (&totals)[Operand<kColumns>::kWords]) {
-    constexpr uint32_t kBatch = DownBatch(kColumns), kWords = Operand<kColumns>::kWords;
-#pragma clang loop unroll(disable)
-    for (uint32_t place = 0; place < unit.count; place += kBatch) {
-      Chosen<kColumns> chosen[kBatch];
-      Piece pieces[kBatch];
-#pragma clang loop unroll(full)
-      for (uint32_t e = 0; e < kBatch; ++e) {
-        chosen[e] = ChosenOf<kColumns>(args, unit.list, place + e, unit.count, unit.output,
-                                       unit.first, unit.mine, unit.arena);
-        pieces[e].Load(chosen[e].w[0], step);
-      }
-      KeepOrder();
-      u32x4 in[kBatch][Piece::kSteps][kWords];
-#pragma clang loop unroll(full)
-      for (uint32_t e = 0; e < kBatch; ++e) LoadSteps<kColumns>(chosen[e].x, step, in[e]);
-      KeepOrder();
-#pragma clang loop unroll(full)
-      for (uint32_t e = 0; e < kBatch; ++e) {
-        f32x4 sums[kWords];
-#pragma clang loop unroll(full)
-        for (uint32_t i = 0; i < kWords; ++i) sums[i] = f32x4{0, 0, 0, 0};
-        pieces[e].template Add<kColumns>(step, in[e], sums);
-        AddChosen<kColumns>(chosen[e], sums, totals);
-      }
-    }
-  }
-
   template <Columns kColumns>
   DEVICE static void Down(const Args& args, uint32_t rows, uint32_t first, uint32_t worker,
-                          uint32_t workers, Arena arena) {
+                          uint32_t workers, const Sums& sums, Arena arena) {
     const Lds<uint32_t> list = arena.Get<uint32_t>(kListAt);
     const uint32_t count = Uniform(+list[0]);
     const uint32_t mine = Min(first + Operand<kColumns>::Row(), rows - 1);
@@ -415,10 +566,7 @@ struct Experts {
         tree.Push(i, DownLeaf<kColumns>(args, unit, leaf));
       });
       const float sum = AddWaves(tree.Sum(args.down.parts), arena.Get<float>());
-      if (row < rows) {
-        At(args.out)[uint64_t{row} * args.out_stride + output * kTileRows +
-                     ThreadId() % kTileRows] = sum;
-      }
+      if (row < rows) sums.Put(args, row, output * kTileRows + ThreadId() % kTileRows, sum);
     }
     BarrierLds();
   }
@@ -502,7 +650,7 @@ struct Experts {
   template <Columns kColumns>
   DEVICE static void DownTogether(const Args& args, uint32_t rows, uint32_t first, uint32_t worker,
                                   uint32_t workers, bool early,
-                                  Asked<DownTile, kColumns> (&asked)[2], Arena arena) {
+                                  Asked<DownTile, kColumns> (&asked)[2], const Sums& made, Arena arena) {
     const uint32_t leaves = args.down.parts * kPartLeaves;
     for (uint32_t output = worker; output < args.down.outputs; output += workers) {
       const DownUnit unit = UnitOf<kColumns>(rows, first, output, arena);
@@ -534,10 +682,7 @@ struct Experts {
       sums[LaneRow() * kTileRows + WaveId() * 4 + LanePart()] = tree.Sum(leaves);
       BarrierLds();
       const uint32_t row = first + ThreadId() / kTileRows;
-      if (row < rows) {
-        At(args.out)[uint64_t{row} * args.out_stride + output * kTileRows +
-                     ThreadId() % kTileRows] = sums[ThreadId()];
-      }
+      if (row < rows) made.Put(args, row, output * kTileRows + ThreadId() % kTileRows, sums[ThreadId()]);
       BarrierLds();
     }
   }

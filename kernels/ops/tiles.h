@@ -46,11 +46,14 @@ struct Operand {
   DEVICE static uint32_t Row() {
     return kColumns == Columns::kFew ? LaneRow() % kFewRows : LaneRow();
   }
+  // Where its eight columns are, from the row's first.
+  DEVICE static uint32_t LaneBytes() {
+    const uint32_t low = kColumns == Columns::kFew && LaneRow() >= kFewRows ? kSplitHalfBytes : 0;
+    return LanePart() * 16 + low;
+  }
   // `row` of x, for this lane.
   DEVICE static Operand Of(Global<const float> x, uint32_t stride, uint32_t row) {
-    const uint32_t low = kColumns == Columns::kFew && LaneRow() >= kFewRows ? kSplitHalfBytes : 0;
-    return {reinterpret_cast<Global<const uint8_t>>(x + uint64_t{row} * stride) + LanePart() * 16 +
-            low};
+    return {reinterpret_cast<Global<const uint8_t>>(x + uint64_t{row} * stride) + LaneBytes()};
   }
   // Steps are counted in 64 bits: with 32 the compiler may not fold neighbouring ones into one
   // address.
@@ -245,44 +248,75 @@ DEVICE void LoadSteps(const Operand<kColumns>& x, uint64_t step,
   }
 }
 
-// sums[j] += (kTiles whole tiles of w[j] from `step`) * x.
+// kTiles whole tiles of each of some output tiles, and their inputs, asked for and then multiplied.
 template <TileFormat kFormat, Columns kColumns, uint32_t kTiles, uint32_t kCount>
-DEVICE void AddTiles(const TileRow (&w)[kCount], uint32_t step, const Operand<kColumns>& x,
-                     f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
-  constexpr uint32_t kSteps = TileSteps(kFormat);
+struct TileBatch {
+  static constexpr uint32_t kSteps = TileSteps(kFormat);
   WholeTiles<kFormat, kTiles> tiles[kCount];
-#pragma clang loop unroll(full)
-  for (uint32_t j = 0; j < kCount; ++j) tiles[j].Load(w[j], step);
-  KeepOrder();
   u32x4 in[kTiles][kSteps][Operand<kColumns>::kWords];
+  uint32_t step;
+
+  DEVICE void Ask(const TileRow (&w)[kCount], uint32_t first, const Operand<kColumns>& x) {
+    step = first;
 #pragma clang loop unroll(full)
-  for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
-  KeepOrder();
+    for (uint32_t j = 0; j < kCount; ++j) tiles[j].Load(w[j], step);
+    KeepOrder();
 #pragma clang loop unroll(full)
-  for (uint32_t j = 0; j < kCount; ++j) tiles[j].MakeScales();
-  if constexpr (kFormat == TileFormat::kByte && kCount > 1) {
-    // Each may be of another code (TileCode::kByTile).
+    for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
+    KeepOrder();
+  }
+  // The same, of inputs those of lanes with a row: with others the way to the caches is busy for nothing. What these
+  // lanes hold must be finite (Clear). Inputs first, because who waits for what was asked for before waits for them.
+  DEVICE void AskOf(bool real, const TileRow (&w)[kCount], uint32_t first, const Operand<kColumns>& x) {
+    step = first;
+    KeepOrder();
+    if (real) {
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kCount; ++j) {
-      WithCode<kFormat>(tiles[j].row.Code(), [&](auto tag) {
+      for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
+    }
+    KeepOrder();
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kCount; ++j) tiles[j].Load(w[j], step);
+    KeepOrder();
+  }
+  DEVICE void Clear() {
+#pragma clang loop unroll(full)
+    for (uint32_t t = 0; t < kTiles; ++t) {
+#pragma clang loop unroll(full)
+      for (uint32_t s = 0; s < kSteps; ++s) {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) in[t][s][i] = u32x4{0, 0, 0, 0};
+      }
+    }
+  }
+  // sums[j] += (tiles of w[j]) * x.
+  DEVICE void AddTo(f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kCount; ++j) tiles[j].MakeScales();
+    if constexpr (kFormat == TileFormat::kByte && kCount > 1) {
+      // Each may be of another code (TileCode::kByTile).
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kCount; ++j) {
+        WithCode<kFormat>(tiles[j].row.Code(), [&](auto tag) {
+#pragma clang loop unroll(full)
+          for (uint32_t t = 0; t < kTiles; ++t) {
+            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+          }
+        });
+      }
+    } else {
+      WithCode<kFormat>(tiles[0].row.Code(), [&](auto tag) {
 #pragma clang loop unroll(full)
         for (uint32_t t = 0; t < kTiles; ++t) {
-          AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+#pragma clang loop unroll(full)
+          for (uint32_t j = 0; j < kCount; ++j) {
+            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+          }
         }
       });
     }
-  } else {
-    WithCode<kFormat>(tiles[0].row.Code(), [&](auto tag) {
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; ++t) {
-#pragma clang loop unroll(full)
-        for (uint32_t j = 0; j < kCount; ++j) {
-          AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
-        }
-      }
-    });
   }
-}
+};
 
 // One or two steps at the end of a part, where there is no whole tile; loaded and added as that is.
 template <TileFormat kFormat, uint32_t kTailSteps>
@@ -386,12 +420,14 @@ constexpr uint32_t BatchOf(TileFormat format, Columns columns, uint32_t count) {
   return (format == TileFormat::kMxfp4) == (count > 1) ? most / 2 : most / 4;
 }
 
-// The sums of a leaf, of neighbouring output tiles.
-template <TileFormat kFormat, Columns kColumns, uint32_t kCount>
+// The sums of a leaf, of neighbouring output tiles. `kAhead`: the next batch is asked for before this one is waited
+// for, which takes registers for two; `real`: the lane has a row.
+template <TileFormat kFormat, Columns kColumns, uint32_t kCount, bool kAhead = false>
 struct LeafSums {
   f32x4 of[kCount];
 
-  DEVICE LeafSums(const TileRow (&rows)[kCount], Leaf<kFormat> leaf, const Operand<kColumns>& x) {
+  DEVICE LeafSums(const TileRow (&rows)[kCount], Leaf<kFormat> leaf, const Operand<kColumns>& x,
+                  bool real = true) {
     f32x4 sums[kCount][Operand<kColumns>::kWords];
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) {
@@ -399,6 +435,7 @@ struct LeafSums {
       for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) sums[j][i] = f32x4{0, 0, 0, 0};
     }
     constexpr uint32_t kBatch = BatchOf(kFormat, kColumns, kCount);
+    if constexpr (kAhead) TakeAhead<kBatch>(rows, leaf, x, real, sums);
 #pragma clang loop unroll(disable)
     for (; leaf.tiles >= kBatch; leaf.tiles -= kBatch) Take<kBatch>(rows, leaf, x, sums);
     if constexpr (kBatch > 4) {
@@ -428,8 +465,40 @@ struct LeafSums {
   DEVICE static void Take(const TileRow (&rows)[kCount], Leaf<kFormat>& leaf,
                           const Operand<kColumns>& x,
                           f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
-    AddTiles<kFormat, kColumns, kTiles>(rows, leaf.step, x, sums);
+    TileBatch<kFormat, kColumns, kTiles, kCount> batch;
+    batch.Ask(rows, leaf.step, x);
+    batch.AddTo(sums);
     leaf.step += kTiles * TileSteps(kFormat);
+  }
+  // All whole batches, if there are two. Nothing is asked for on a condition: what is waited for would be all.
+  template <uint32_t kTiles>
+  DEVICE static void TakeAhead(const TileRow (&rows)[kCount], Leaf<kFormat>& leaf,
+                               const Operand<kColumns>& x, bool real,
+                               f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
+    if (leaf.tiles < 2 * kTiles) return;
+    TileBatch<kFormat, kColumns, kTiles, kCount> one, other;
+    one.Clear();
+    other.Clear();
+    const auto ask = [&](auto& batch) {
+      batch.AskOf(real, rows, leaf.step, x);
+      leaf.step += kTiles * TileSteps(kFormat);
+      leaf.tiles -= kTiles;
+    };
+    ask(one);
+#pragma clang loop unroll(disable)
+    while (leaf.tiles >= 2 * kTiles) {
+      ask(other);
+      one.AddTo(sums);
+      ask(one);
+      other.AddTo(sums);
+    }
+    if (leaf.tiles >= kTiles) {
+      ask(other);
+      one.AddTo(sums);
+      other.AddTo(sums);
+    } else {
+      one.AddTo(sums);
+    }
   }
 };
 

@@ -75,7 +75,9 @@ void CheckOps(test::Context& test_context, const TokenCounts& counts) {
     // one GPU the product is checked alone.
     const bool adds = op.name.find("all_reduce") != std::string::npos;
     CHECK_GE(op.memory_coalesced(), adds ? 0.97 : 0.98);
-    if (!adds) CHECK_GE(op.coalesced(), 0.98);
+    // So are sums of experts of one GPU, and a load takes every other word of a line.
+    const bool words = op.name.find("experts") != std::string::npos;
+    if (!adds) CHECK_GE(op.coalesced(), words ? 0.96 : 0.98);
   }
 }
 

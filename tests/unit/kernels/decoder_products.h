@@ -159,7 +159,7 @@ inline constexpr char kRoundedBound[] =
     "(2^-8 + (k/4 + 8) * 2^-23) of the sum of |x * w|: inputs rounded to bf16, fp32 sums of four "
     "waves";
 
-// A sum that is added to x in the launch that makes it (ops/last_reduce.h). Each of `ranks` GPUs makes the same.
+// A sum that is added to x in the launch that makes it. Each of `ranks` GPUs makes the same.
 struct SumShape {
   uint32_t rows, hidden, ranks;
   uint32_t splits = 1;
@@ -170,17 +170,13 @@ struct SumShape {
 inline std::string OfRank(const char* what, uint32_t rank) { return absl::StrCat(what, rank); }
 // `before`: what x is.
 inline void AddSum(const SumShape& s, const std::vector<float>& before, uint32_t rank, std::vector<Buffer>* buffers) {
-  const size_t partial = size_t{s.splits} * s.rows * s.stride() * 4;
-  buffers->push_back({OfRank("partial", rank), Bytes(partial, kUntouchedByte), rank});
   buffers->push_back({OfRank("x", rank), ToBytes(before), rank});
   buffers->push_back({OfRank("exchange", rank), Bytes(s.exchange().bytes), rank,
                       s.ranks > 1 ? Home::kUncached : Home::kVram});
-  buffers->push_back({OfRank("sum_arrivals", rank), Bytes(size_t{s.chunks()} * kArrivalWords * 4), rank});
 }
 inline ReduceArgs SumAt(const SumShape& s, uint32_t rank, const Addresses& at) {
   ReduceArgs out;
   out.step = at.Of<const uint32_t>(OfRank("step", rank));
-  out.partial = at.Of<const float>(OfRank("partial", rank));
   out.out.x = at.Of<float>(OfRank("x", rank));
   for (uint32_t to = 0; to < s.ranks; ++to) out.exchange[to] = at.Of<uint8_t>(OfRank("exchange", to));
   out.exchange_own = out.exchange[rank];
@@ -209,10 +205,6 @@ inline Wanted WantedSum(const SumShape& s, const std::vector<float>& before, con
     }
   }
   return out;
-}
-inline void CheckSum(const SumShape& s, const Wanted& want, uint32_t rank, std::vector<Expectation>* expectations) {
-  expectations->push_back(want.Check(OfRank("x", rank)));
-  expectations->push_back(Exactly(OfRank("sum_arrivals", rank), Bytes(size_t{s.chunks()} * kArrivalWords * 4)));
 }
 
 }  // namespace mainarch::kernels_test

@@ -53,7 +53,7 @@ bool Lowering::JoinReduce(const kernels::ReduceArgs& args) {
   } else {
     const auto& experts = std::get<kernels::ExpertsAnyArgs>(reduced.sums);
     sums = experts.experts.out.address;
-    joined = MakeLaunch(reduced.kernel, kernels::ExpertsReduceArgs{experts, args, {memory.reduce_arrivals}}, workers);
+    joined = MakeLaunch(reduced.kernel, kernels::ExpertsReduceArgs{experts, args, {memory.expert_words}}, workers);
   }
   if (args.partial.address != sums) return false;
   // Another kernel in the place of the last one: all else of the launch is as it was.
