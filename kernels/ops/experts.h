@@ -15,6 +15,7 @@
 
 #include "kernels/common/kernel.h"
 #include "kernels/experts_args.h"
+#include "kernels/ops/arrivals.h"
 #include "kernels/ops/choose.h"
 #include "kernels/ops/gating.h"
 #include "kernels/ops/tiles.h"
@@ -164,28 +165,6 @@ struct Experts {
       });
     }
     BarrierLds();
-  }
-
-  // Nobody goes on before all have stored what they had to. They are counted in several lines, which
-  // are added to at once; the last one of a line counts it in one more, and that is the only one
-  // looked at, by a lane of each workgroup.
-  DEVICE static void Arrive(Global<uint32_t> lines, uint32_t worker, uint32_t workers) {
-    const uint32_t group = worker % kArrivalGroups;
-    WaitVectorMemory();
-    Barrier();
-    if (ThreadId() != 0) return;
-    const uint32_t members = (workers - group + kArrivalGroups - 1) / kArrivalGroups;
-    FenceRelease<Scope::kDevice>();
-    if (AddFlag<Scope::kDevice>(lines + group * kArrivalWords, 1u) + 1 == members) {
-      // What the others of the line have stored goes on with this one's count.
-      FenceAcquire<Scope::kDevice>();
-      FenceRelease<Scope::kDevice>();
-      AddFlag<Scope::kDevice>(lines + kArrivalGroups * kArrivalWords, 1u);
-    }
-  }
-  DEVICE static void AwaitAll(Global<const uint32_t> lines, uint32_t workers) {
-    Await<Scope::kDevice, Until::kEqual>(lines + kArrivalGroups * kArrivalWords,
-                                         Min(workers, kArrivalGroups), ThreadId() == 0);
   }
 
   // The experts that rows [first, first + 16) chose, ascending, at kListAt: count, then ids. And what
