@@ -592,13 +592,29 @@ struct AttendHere {
 };
 static_assert(sizeof(AttendHere) == 24);
 
+// Of a step of one row, what a product leaves to a launch that runs beside it and waits for it: its sums beside the
+// launch's tag, [splits][stride]; zeros at first. Workgroups of the product wait for nobody and are dealt out first.
+struct ToldWords {
+  Address<uint64_t> words;  // 0: none
+  uint32_t turn = 0;        // of such products within a step,
+  uint32_t turns = 0;       // of so many
+};
+static_assert(sizeof(ToldWords) == 16);
+struct MatmulToldArgs {
+  MatmulArgs product;  // `out` is not written; the stride is out_stride
+  ToldWords told;
+};
+static_assert(sizeof(MatmulToldArgs) == sizeof(MatmulArgs) + 16);
+
 // Of attend_*. prepare: of a step of one row, whose heads are made in this launch; without a step: they are there.
+// told: instead of prepare.in.
 struct AttendOnceArgs {
   AttendArgs attend;
   AttendHere here;
   PrepareArgs prepare;
+  ToldWords told;
 };
-static_assert(sizeof(AttendOnceArgs) == 264);
+static_assert(sizeof(AttendOnceArgs) == 280);
 
 inline constexpr uint32_t kMergeColumns = 64;  // of a head, that a workgroup of attend_merge has
 struct AttendMergeArgs {

@@ -16,6 +16,7 @@
 #include "kernels/ops/latent.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/matmul_reduce.h"
+#include "kernels/ops/matmul_told.h"
 #include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
 #include "kernels/ops/route_scored.h"
@@ -183,6 +184,25 @@ KERNEL(matmul_reduce_byte, MatmulReduceByte, "vgpr=144 sgpr=112 lds=4096")
 KERNEL(matmul_reduce_bf16_rounded, MatmulReduceBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_reduce_fp8_rounded, MatmulReduceFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_reduce_mxfp4_rounded, MatmulReduceMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
+
+using MatmulToldBf16 = MatmulTold<TileFormat::kBf16>;
+using MatmulToldPair = MatmulTold<TileFormat::kBf16Pair>;
+using MatmulToldFp8 = MatmulTold<TileFormat::kFp8>;
+using MatmulToldMxfp4 = MatmulTold<TileFormat::kMxfp4>;
+using MatmulToldNibble = MatmulTold<TileFormat::kNibble>;
+using MatmulToldByte = MatmulTold<TileFormat::kByte>;
+using MatmulToldBf16Rounded = MatmulTold<TileFormat::kBf16, true>;
+using MatmulToldFp8Rounded = MatmulTold<TileFormat::kFp8, true>;
+using MatmulToldMxfp4Rounded = MatmulTold<TileFormat::kMxfp4, true>;
+KERNEL(matmul_told_bf16, MatmulToldBf16, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_told_pair, MatmulToldPair, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_told_fp8, MatmulToldFp8, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_told_mxfp4, MatmulToldMxfp4, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
+KERNEL(matmul_told_nibble, MatmulToldNibble, "vgpr=152 sgpr=112 lds=4096")
+KERNEL(matmul_told_byte, MatmulToldByte, "vgpr=144 sgpr=112 lds=4096")
+KERNEL(matmul_told_bf16_rounded, MatmulToldBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_told_fp8_rounded, MatmulToldFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
+KERNEL(matmul_told_mxfp4_rounded, MatmulToldMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
 
 using ExpertsReduceBf16 = ExpertsReduce<TileFormat::kBf16>;
 using ExpertsReducePair = ExpertsReduce<TileFormat::kBf16Pair>;

@@ -12,6 +12,9 @@ namespace mainarch::kernels {
 
 // ---- before ----
 
+// Where a product beside this launch makes the heads (ToldWords), what does not depend on it is done before it is waited
+// for. Its workgroups, which wait for nobody, have been dealt out before these.
+//
 // Every workgroup makes the queries that it asks with; the one whose split has the row's own token appends K and V too.
 // Nobody else reads the page that these go to: a row's splits are whole pages apart.
 template <KvFormat kFormat, uint32_t kHeadDim>
@@ -39,8 +42,8 @@ struct HeadsHere {
     const uint32_t head = args.heads + WaveId() * args.kv_heads + kv_head;
     const typename Heads::Ahead ahead = Heads::AskAhead(args, place, head);
     const RowFactor factor(args.norm, row, true);
-    const typename Heads::Sums sums(args, row, head);
-    KeepOrder();
+    typename Heads::Sums sums;
+    Take<1>(row, {head}, &sums);
     typename Heads::Head x = sums.Of(args.splits, factor.Value(args.norm));
     const PrepareArgs again = Again();
     const bool is_value = WaveId() != 0;
@@ -55,13 +58,62 @@ struct HeadsHere {
     const RowFactor factor(args.norm, row, true);
 #pragma clang loop unroll(disable)
     for (uint32_t i = Uniform(WaveId()); i < Group(); i += 2 * kWaves) {
-      const PrepareArgs own = Again();
       const uint32_t first = kv_head * Group(), next = Min(i + kWaves, Group() - 1);
-      const typename Heads::Sums a(own, row, first + i), b(own, row, first + next);
-      KeepOrder();
+      typename Heads::Sums sums[2];
+      Take<2>(row, {first + i, first + next}, sums);
+      const PrepareArgs own = Again();
       const float by = factor.Value(own.norm);
-      Query(i, kv_head, ahead, a.Of(own.splits, by), arena);
-      if (i + kWaves < Group()) Query(i + kWaves, kv_head, ahead, b.Of(own.splits, by), arena);
+      Query(i, kv_head, ahead, sums[0].Of(own.splits, by), arena);
+      if (i + kWaves < Group()) Query(i + kWaves, kv_head, ahead, sums[1].Of(own.splits, by), arena);
+    }
+  }
+  // What the product has left of kCount heads, as soon as it is there.
+  template <uint32_t kCount>
+  struct HeadsOf {
+    uint32_t at[kCount];
+  };
+  template <uint32_t kCount>
+  DEVICE static void Take(uint32_t row, HeadsOf<kCount> heads, typename Heads::Sums* sums) {
+    const AttendOnceArgs all = ReadArgumentsAgain<AttendOnceArgs>();
+    const PrepareArgs& args = all.prepare;
+    if (all.told.words.address == 0) {
+#pragma clang loop unroll(full)
+      for (uint32_t h = 0; h < kCount; ++h) sums[h] = typename Heads::Sums(args, row, heads.at[h]);
+      KeepOrder();
+      return;
+    }
+    const uint32_t tag = LaunchTag(StepView(args.step).index(), all.told.turn, all.told.turns);
+    const uint32_t own = Heads::Place();
+    while (true) {
+      uint64_t words[kCount][kMaxSplits][Heads::kHeld];
+#pragma clang loop unroll(full)
+      for (uint32_t h = 0; h < kCount; ++h) {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kMaxSplits; ++i) {
+          const Global<const uint64_t> part =
+              At(all.told.words) + Uniform(Min(i, args.splits - 1) * args.stride + heads.at[h] * kHeadDim);
+#pragma clang loop unroll(full)
+          for (uint32_t j = 0; j < Heads::kHeld; ++j) {
+            words[h][i][j] = LoadFlag<Scope::kDevice>(part + own + j * Heads::kLanes);
+          }
+        }
+      }
+      KeepOrder();
+      bool here = true;
+#pragma clang loop unroll(full)
+      for (uint32_t h = 0; h < kCount; ++h) {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kMaxSplits; ++i) {
+#pragma clang loop unroll(full)
+          for (uint32_t j = 0; j < Heads::kHeld; ++j) {
+            const uint64_t word = words[h][i][j];
+            here &= static_cast<uint32_t>(word >> 32) == tag;
+            sums[h].parts[i][j / 2][j % 2] = BitCast<float>(static_cast<uint32_t>(word));
+          }
+        }
+      }
+      if (here) return;
+      Pause();
     }
   }
   DEVICE static uint32_t Group() { return ReadArgumentsAgain<AttendOnceArgs>().attend.group; }
@@ -92,8 +144,8 @@ struct PartWords {
 };
 
 // The merge of rows that have more than one split, to the bit that of attend_merge. A workgroup has told all of its own
-// parts before it waits for any, and those that wait are the last AttendHere::mergers of the launch, fewer than have
-// room at once: so all others find room.
+// parts before it waits for any, and those that wait are AttendHere::mergers, fewer than have room at once: so all
+// others find room.
 template <uint32_t kHeadDim>
 struct MergeHere {
   static constexpr uint32_t kPeaks = kLongSplits / kThreads;  // splits whose score and sum a thread asks for
@@ -103,13 +155,14 @@ struct MergeHere {
   static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kMergeChains * kWide * 4;
   static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
 
-  // Splits::Of(args, position): of a row.
+  // Splits::Of(args, position): of a row. `units`: dealt out to workgroups from the first on.
   template <class Args, class Splits>
-  DEVICE static void Run(uint32_t worker, uint32_t workers, Arena arena) {
+  DEVICE static void Run(uint32_t units, uint32_t worker, uint32_t workers, Arena arena) {
     const AttendHere here = ReadArgumentsAgain<Args>().here;
     if (here.words.address == 0) return;
     const uint32_t mergers = Min(here.mergers, workers);
-    uint32_t turn = workers - 1 - worker;  // rows before have had their slices merged by mergers from 0 on
+    // From the workgroup on behind those that had units last; rows before have had theirs merged by mergers from 0 on.
+    uint32_t turn = (worker + workers - units % workers) % workers;
     if (turn >= mergers) return;
 #pragma clang loop unroll(disable)
     for (uint32_t r = 0;; ++r) {

@@ -44,7 +44,7 @@ struct AttendLong {
       OneUnit(step, first + unit / kv_heads, unit % kv_heads, log == 0 ? place : place % own, place / own, arena);
     }
     if constexpr (!kFar) {
-      MergeHere<kHeadDim>::template Run<Args, Longer>(worker, workers, arena);
+      MergeHere<kHeadDim>::template Run<Args, Longer>(total, worker, workers, arena);
     }
   }
   struct Longer {

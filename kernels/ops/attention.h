@@ -108,7 +108,9 @@ struct Attend {
   static_assert(Merge::kLdsBytes <= kLdsBytes);
 
   // Arguments are read again for each piece of work: in registers they would be in the way of all the rest.
-  DEVICE static void Run(const Args& once, uint32_t worker, uint32_t workers, Arena arena) {
+  // From the last workgroup on: beside a product the first ones have its units.
+  DEVICE static void Run(const Args& once, uint32_t from_first, uint32_t workers, Arena arena) {
+    const uint32_t worker = workers - 1 - from_first;
     const AttendArgs& args = once.attend;
     const StepView step(args.step);
     const uint32_t splits = Min(step.splits(), MostSplits(args.window));
@@ -122,7 +124,7 @@ struct Attend {
       const StepView::Place place = here.place(row);
       if (split < SplitsSeen(place.position, again.window)) OneSplit(here, place, row, head, split, arena);
     }
-    Merge::template Run<Args, SeenSplits>(worker, workers, arena);
+    Merge::template Run<Args, SeenSplits>(total, worker, workers, arena);
   }
 
   // Of the group's queries this lane's column, times the factor of the scores; and in what units scores of them are.

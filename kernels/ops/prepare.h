@@ -97,6 +97,7 @@ struct Prepare {
   struct Sums {
     Pair parts[kMaxSplits][kPairs];
 
+    Sums() = default;
     DEVICE Sums(const Args& args, uint32_t row, uint32_t head) {
       // Behind a branch that may have asked or not, who waits for one load waits for all: so all kMaxSplits are asked for,
       // those that there are not in the last one's place.

@@ -165,6 +165,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.arrivals = carve.Take(kernels::kArrivalBytes);
   m.product_words =
       carve.Take(uint64_t{kernels::kMaxSplits} * kernels::kMatmulReduceRows * shape_.hidden_stride * sizeof(uint64_t));
+  m.told_words = carve.Take(uint64_t{kernels::kMaxSplits} * *std::max_element(shape_.strides.begin(), shape_.strides.end()) *
+                            sizeof(uint64_t));
   m.expert_words = carve.Take(
       program_.experts == 0 ? 0 : uint64_t{2} * kernels::kMatmulReduceRows * shape_.hidden_stride * 8);
   m.plain = carve.Take(rows * shape_.plain_stride * 4);
@@ -205,7 +207,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   }
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
-  for (uint64_t* at : {&m.step, &m.arrivals, &m.product_words, &m.expert_words, &m.partial, &m.sums, &m.squares, &m.split,
+  for (uint64_t* at : {&m.step, &m.arrivals, &m.product_words, &m.told_words, &m.expert_words, &m.partial, &m.sums, &m.squares, &m.split,
                        &m.attend_parts, &m.attend_words, &m.shared_queries, &m.router_logits, &m.logits, &m.teams,
                        &m.fields, &m.races, &m.plain}) {
     *at += base;

@@ -127,6 +127,7 @@ struct RankMemory {
   uint64_t step = 0;       // page tables step_words behind it
   uint64_t arrivals = 0;          // kernels::kArrivalBytes: of experts
   uint64_t product_words = 0;     // MatmulReduceArgs::words
+  uint64_t told_words = 0;        // ToldWords::words
   uint64_t expert_words = 0;      // ExpertsReduceArgs::words
   std::vector<uint64_t> buffers;  // of the Program; its taps are there twice, for both parities
   std::vector<uint64_t> source_taps;  // of the source's Program, in its memory of this rank

@@ -167,6 +167,10 @@ class Lowering {
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
   // alone, which has all of the product, as every rank has.
   void ReduceInto(backend::BufferId x, bool whole = false, bool add = true);
+  // The last launch, if it is the product that makes `in`, leaves words instead, to a launch beside it; else none.
+  kernels::ToldWords Tell(uint64_t in, uint32_t stride);
+  // Workgroups of a launch that runs beside one of so many: as many as have a place, where the context's steps stay.
+  uint64_t WorkersBeside(uint64_t units) const;
   // Rows of `width` numbers in RankMemory::partial, in place.
   void ReducePartial(uint32_t width);
 
@@ -183,6 +187,7 @@ class Lowering {
     struct Reduced {
       absl::string_view kernel;  // empty: it would not
       std::variant<kernels::MatmulArgs, kernels::ExpertsAnyArgs> sums;
+      absl::string_view told;  // the kernel of a product that leaves words
     };
     Reduced reduced;
     Sums heads;  // of the product that makes Q, K and V, until they are taken: the gate's may come behind it
@@ -219,6 +224,7 @@ class Lowering {
   int32_t op_ = -1;
   uint32_t reduces_ = 0;
   uint32_t joined_ = 0;  // products that are one launch with the all-reduce behind them
+  uint32_t told_ = 0;    // products that leave words
   std::vector<backend::WeightId> split_norms_;  // [buffer]: of what its split rows are for
 };
 

@@ -15,12 +15,14 @@ namespace {
 // What there is of it beside the heads.
 struct HereParts {
   bool gated = false, sinks = false, is_long = false;
+  bool told = false;  // heads come as words with a tag
   uint32_t window = 0;
   uint32_t workers = 5, mergers = 3;
 };
 
 // Numbers of a product whose k four workgroups shared, with a norm before it, as in the cases of prepare_*.
 constexpr uint32_t kSums = 4;
+constexpr uint32_t kStep = 7, kToldTurn = 2, kToldTurns = 4;
 
 struct HereCase {
   HeadShape s;
@@ -107,6 +109,10 @@ struct HereCase {
       if (c.max_splits > 1) c.Fill(&args.here, at);
       if (!c.prepares()) return;
       c.Fill(&args.prepare, at, "kv here");
+      if (c.has.told) {
+        args.told = {at.Of<uint64_t>("told"), kToldTurn, kToldTurns};
+        args.prepare.in = {};
+      }
       args.prepare.qkv = {};
       args.attend.qkv = {};  // nobody asks for what is not there
     });
@@ -148,7 +154,7 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   HereCase c = {s, has, 0, RoundUp(s.heads() * s.head_dim, kPadColumns),
                 std::min(last / kSplitTokens + 1, has.is_long ? kLongSplits : MostSplits(has.window))};
   StepPlan step = StepOf(s);
-  step.index = 7;
+  step.index = kStep;
   const uint32_t pages = DealPages(random, &step);
   Cache kv(s.format, s.head_dim, s.kv_heads, pages);
   for (uint32_t row = 0; row < s.count(); ++row) {
@@ -164,14 +170,21 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   c.stride = qkv.stride;
   std::vector<float> sums;
   for (uint32_t i = 0; i < kSums; ++i) sums.insert(sums.end(), qkv.values.begin(), qkv.values.end());
+  std::vector<uint64_t> told;
+  for (const float x : sums) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    told.push_back(uint64_t{LaunchTag(kStep, kToldTurn, kToldTurns)} << 32 | bits);
+  }
   const size_t angles = size_t{last + 1} * s.head_dim / 4, out_bytes = size_t{s.count()} * c.out_stride * 4;
   Case out;
   out.name = absl::StrCat("attend here, ", s.Text(), has.is_long ? ", long" : "", has.gated ? ", gated" : "",
-                          has.sinks ? ", sinks" : "", has.window == 0 ? "" : absl::StrCat(", window ", has.window), ", ",
+                          has.sinks ? ", sinks" : "", has.told ? ", told" : "", has.window == 0 ? "" : absl::StrCat(", window ", has.window), ", ",
                           has.workers, " workgroups of which ", has.mergers, " merge");
   out.bound = "the bits of prepare, attend and merge";
   out.buffers = {{"step", step.Block()},
                  {"in", ToBytes(sums)},
+                 {"told", ToBytes(told)},
                  {"squares", ToBytes(std::vector<float>(s.count(), 4.0f))},
                  {"qkv", Bytes(qkv.values.size() * 4, kUntouchedByte)},
                  {"q_norm", ToBytes(Uniforms(random, s.head_dim, 0.5, 1.5))},
@@ -204,6 +217,7 @@ std::vector<Case> DecoderHereCases() {
   for (KvFormat format : kFormats) {
     for (uint32_t hd : {32u, 64u, 128u, 256u}) {
       cases.push_back(MakeHereCase({format, hd, 1, 5, {300}}));
+      cases.push_back(MakeHereCase({format, hd, 1, 10, {130}}, {.told = true}));
       cases.push_back(MakeHereCase({format, hd, 1, 2, {127, 128, 2303}}));
     }
     cases.push_back(MakeHereCase({format, 128, 2, 8, {143}}, {.gated = true, .sinks = true}));
@@ -211,6 +225,7 @@ std::vector<Case> DecoderHereCases() {
     cases.push_back(MakeHereCase({format, 128, 1, 16, {100, 500, 40, 1000}}, {.gated = true, .is_long = true}));
   }
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 1, 3, {0}}));
+  cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 3, 3, {5}}, {.told = true}));
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 2, 1, {96}}));
   cases.push_back(MakeHereCase({KvFormat::kFp8, 64, 1, 4, {511}}, {.sinks = true, .window = 128, .workers = 1, .mergers = 1}));
   // More splits than wide slices are for, and than a thread asks for at once.

@@ -187,9 +187,14 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
     to->Add(AttendLongKernel(type, cache.key_dim), kernels::AttendLongArgs{args, share, here},
             std::max<uint64_t>(units, here.mergers));
   } else {
-    kernels::AttendOnceArgs once = {args, here, {}};
-    if (PreparesHere(op, *to)) once.prepare = PrepareOf(op, cache, to);
-    to->Add(AttendKernel(type, cache.key_dim), once, std::max<uint64_t>(units, here.mergers));
+    kernels::AttendOnceArgs once = {args, here, {}, {}};
+    if (PreparesHere(op, *to)) {
+      once.prepare = PrepareOf(op, cache, to);
+      once.told = to->Tell(once.prepare.in.address, once.prepare.stride);
+    }
+    const bool beside = once.told.turns != 0;
+    const uint64_t workers = std::max<uint64_t>(units, here.mergers);
+    to->Add(AttendKernel(type, cache.key_dim), once, beside ? to->WorkersBeside(workers) : workers).beside = beside;
   }
   if (args.max_splits == 1 || here.turns != 0) return;
   kernels::AttendMergeArgs merge;

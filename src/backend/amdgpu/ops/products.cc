@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Products with a weight, of x normalised or of a buffer.
+#include <algorithm>
+
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lowering.h"
 
@@ -71,6 +73,29 @@ uint32_t Lowering::SplitsOf(const PlacedWeight& w) const {
   return splits;
 }
 
+kernels::ToldWords Lowering::Tell(uint64_t in, uint32_t stride) {
+  const auto* product = std::get_if<kernels::MatmulArgs>(&pending.reduced.sums);
+  if (rows != 1 || pending.reduced.kernel.empty() || product == nullptr || product->out.address != in ||
+      product->out_stride != stride) {
+    return {};
+  }
+  // Where steps stay, who runs beside it must find workgroups that it leaves free.
+  Launch& launch = launches_.back();
+  const bool stays = shape.options.resident != backend::ResidentMode::kOff;
+  if (stays && launch.workers > kProductGroupsPerUnit * memory.compute_units / 4 * 3) return {};
+  const kernels::ToldWords told = {{memory.told_words}, told_++, static_cast<uint32_t>(program.ops.size())};
+  // Another kernel in its place: all else of the launch is as it was.
+  const Launch tells = MakeLaunch(pending.reduced.told, kernels::MatmulToldArgs{*product, told}, launch.workers);
+  launch.kernel = tells.kernel;
+  launch.args = tells.args;
+  return told;
+}
+
+uint64_t Lowering::WorkersBeside(uint64_t units) const {
+  const bool stays = shape.options.resident != backend::ResidentMode::kOff;
+  return stays ? std::max<uint64_t>(units, uint64_t{kProductGroupsPerUnit} * memory.compute_units) : units;
+}
+
 void Lowering::AddNormed(backend::BufferId x, backend::WeightId norm, Product product) {
   product.norm = Norm(x, norm);
   product.in = SplitOf(x);
@@ -107,7 +132,7 @@ void Lowering::Add(const Product& m) {
       : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
                   : Add(MatmulKernel(w.format, rounded), args, units);
   launch.beside = m.beside;
-  if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, rounded), args};
+  if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, rounded), args, MatmulToldKernel(w.format, rounded)};
   if (units == 0) return;  // a rank may have nothing of a weight
   // A unit's parts of k lie behind one another, and so do units.
   launch.reads = w.tiles.data.address;
