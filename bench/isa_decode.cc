@@ -136,7 +136,7 @@ class Step {
     prepare.sine = At<const float>(rig_.New<float>(kPositions * kDim / 2));
     prepare.kv = kv;
     prepare.stride = kQkv, prepare.heads = kHeads, prepare.kv_heads = kKvHeads;
-    prepare.head_dim = prepare.rotary = kDim, prepare.epsilon = 1e-6f;
+    prepare.rotary = kDim, prepare.epsilon = 1e-6f;
     Add("prepare_bf16_64", prepare, 3);
     AttendArgs attend;
     attend.step = At<const uint32_t>(step_), attend.qkv = At<const float>(qkv_);

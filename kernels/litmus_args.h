@@ -62,6 +62,18 @@ struct LitmusFillArgs {
 };
 static_assert(sizeof(LitmusFillArgs) == 24);
 
+// Each workgroup counts itself (`waits` 0), or polls until `goal` of another launch have, at most `limit` times.
+struct LitmusBesideArgs {
+  Address<uint32_t> counter;  // zero
+  Address<uint32_t> polls;    // [workgroups]: kLitmusInVain: who gave up
+  uint32_t waits = 0;
+  uint32_t goal = 0;
+  uint32_t limit = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(LitmusBesideArgs) == 32);
+inline constexpr uint32_t kLitmusInVain = ~0u;
+
 // out[0] = value: what a kernel finds its argument to be.
 struct EchoArgs {
   Address<uint32_t> out;

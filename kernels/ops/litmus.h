@@ -177,6 +177,22 @@ struct LitmusFill {
   }
 };
 
+struct LitmusBeside {
+  using Args = LitmusBesideArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t, Arena) {
+    if (ThreadId() != 0) return;
+    const Global<uint32_t> counter = At(args.counter);
+    if (args.waits == 0) {
+      AddFlag<Scope::kDevice>(counter, 1u);
+      return;
+    }
+    uint32_t polls = 0;
+    const bool here = PollBounded(args.limit, &polls, [&] { return LoadFlag<Scope::kDevice, uint32_t>(counter) >= args.goal; });
+    At(args.polls)[worker] = here ? polls : kLitmusInVain;
+  }
+};
+
 struct LitmusEcho {
   using Args = EchoArgs;
   static constexpr uint32_t kLdsBytes = 0;

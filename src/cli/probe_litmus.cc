@@ -268,6 +268,45 @@ StatusOr<LitmusAnswer> RunScopes(Machine& gpu, const char* name, const char* que
   return out;
 }
 
+// A packet of more workgroups than a chip has places, and one beside it whose workgroups, as many, wait for all of
+// those: if any of these were dealt out before those are, they could fill the chip.
+StatusOr<LitmusAnswer> RunBeside(Machine& gpu, const char* name, const char* question, const LitmusOptions& o) {
+  constexpr uint32_t kGroups = 4096, kPassesAtMost = 16;
+  const uint32_t passes = std::min(std::max(1u, o.rounds / 8), kPassesAtMost);
+  ASSIGN_OR_RETURN(const gpu::Buffer counters,
+                   gpu.Zeros(uint64_t{passes} * 64, gpu::Caching::kDefault, gpu::Place::kVram));
+  ASSIGN_OR_RETURN(const gpu::Buffer polls, gpu.InHost(uint64_t{passes} * kGroups * 4));
+  ASSIGN_OR_RETURN(const gpu::Buffer kernarg, gpu.InHost(uint64_t{passes} * 2 * 64));
+  uint64_t point = 0;
+  for (uint32_t pass = 0; pass < passes; ++pass) {
+    for (const uint32_t waits : {0u, 1u}) {
+      kernels::LitmusBesideArgs args;
+      args.counter.address = counters.va() + uint64_t{pass} * 64;
+      args.polls.address = polls.va() + uint64_t{pass} * kGroups * 4;
+      args.waits = waits;
+      args.goal = kGroups;
+      args.limit = o.polls;
+      const uint64_t at = (uint64_t{pass} * 2 + waits) * 64;
+      static_assert(sizeof(kernels::Kernarg<kernels::LitmusBesideArgs>) <= 64);
+      Pack(args, kGroups, kernarg.host() + at);
+      gpu::AqlOrder order;
+      order.barrier = waits == 0;
+      ASSIGN_OR_RETURN(point, gpu.Submit("litmus_beside", kernarg.va() + at, kGroups, order));
+    }
+  }
+  RETURN_IF_ERROR(gpu.Finish(point));
+  uint32_t in_vain = 0, most = 0;
+  for (uint32_t i = 0; i < passes * kGroups; ++i) {
+    const uint32_t seen = polls.host<uint32_t>()[i];
+    in_vain += seen == kernels::kLitmusInVain;
+    if (seen != kernels::kLitmusInVain) most = std::max(most, seen);
+  }
+  LitmusAnswer out = {name, question};
+  out.answer = absl::StrCat(in_vain, " of ", passes * kGroups, " workgroups waited in vain, others at most ", most, " polls");
+  out.holds = in_vain == 0;
+  return out;
+}
+
 // ---- what the host writes to VRAM ----
 
 StatusOr<LitmusAnswer> RunArguments(Machine& gpu, const char* name, const char* question, bool flush,
@@ -337,6 +376,10 @@ StatusOr<std::vector<LitmusAnswer>> RunLitmus(kfd::Sys& sys, const LitmusOptions
                                 gpu::Scope::kAgent, o),
                       "every launch of a step may read what the one before has not written yet"));
   RETURN_IF_ERROR(add(RunScopes(gpu, "packets_none", "the same with no scopes", gpu::Scope::kNone, o), nullptr));
+  RETURN_IF_ERROR(add(RunBeside(gpu, "packets_beside",
+                                "workgroups of a packet beside another are dealt out behind all of the other's", o),
+                      "attention beside the product that it waits for may fill the chip before that has begun: steps of "
+                      "one row hang until their deadline"));
   RETURN_IF_ERROR(add(RunArguments(gpu, "arguments_flushed",
                                    "arguments that the host writes to VRAM, with the flush of its write path",
                                    true, o),

@@ -108,6 +108,27 @@ Case FillCase() {
   return out;
 }
 
+// Two who count and one who waits for them, one after the other; and one who waits in vain.
+Case BesideCase() {
+  Case out;
+  out.name = "litmus_beside";
+  out.bound = "exact";
+  out.buffers = {{"counter", Bytes(4)}, {"polls", Bytes(8, 0xee)}, {"vain", Bytes(8, 0xee)}};
+  const auto launch = [](const char* polls, uint32_t waits, uint32_t goal) {
+    return MakeLaunch<LitmusBesideArgs>("litmus_beside", 2, [=](LitmusBesideArgs& args, const Addresses& at) {
+      args.counter = at.Of<uint32_t>("counter");
+      args.polls = at.Of<uint32_t>(polls);
+      args.waits = waits;
+      args.goal = goal;
+      args.limit = 5;
+    });
+  };
+  out.steps = {{launch("polls", 0, 0)}, {launch("polls", 1, 2)}, {launch("vain", 1, 3)}};
+  out.expectations = {ExactlyValues<uint32_t>("counter", {2}), ExactlyValues<uint32_t>("polls", {1, 1}),
+                      ExactlyValues<uint32_t>("vain", {kLitmusInVain, kLitmusInVain})};
+  return out;
+}
+
 Case EchoCase() {
   Case out;
   out.name = "litmus_echo";
@@ -129,6 +150,7 @@ std::vector<Case> LitmusCases() {
           WordsCase(false),
           WordsCase(true),
           FillCase(),
+          BesideCase(),
           EchoCase()};
 }
 
