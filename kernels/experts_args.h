@@ -9,6 +9,7 @@
 
 namespace mainarch::kernels {
 
+inline constexpr uint32_t kToldExperts = 128;
 struct RouteArgs {
   Address<const uint32_t> step;
   RouterArgs router;  // rows is taken from the step; logits [splits][split_rows, stride]
@@ -19,8 +20,9 @@ struct RouteArgs {
   uint32_t splits = 1;  // of the product that made the logits
   uint32_t split_rows = 0;
   NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
+  ToldWords told;  // instead of logits; of experts' own choice among kToldExperts at most
 };
-static_assert(sizeof(RouteArgs) == 88);
+static_assert(sizeof(RouteArgs) == 104);
 
 inline constexpr uint32_t kRouterMaxGroups = 64;  // a lane each
 // A router of more rules than a softmax of logits (RouterOp): p = softmax or sigmoid of logit + bias, the
@@ -36,7 +38,7 @@ struct RouteScoredArgs {
   uint32_t chosen_groups = 1;
   float scale = 1;  // more than 0
 };
-static_assert(sizeof(RouteScoredArgs) == 120);
+static_assert(sizeof(RouteScoredArgs) == 136);
 
 // Workgroups that hand over count in lines of their own, because additions to one line are made one
 // after the other.
@@ -86,13 +88,13 @@ struct ExpertsArgs {
   uint32_t turns = 0;
   RouteArgs route;  // experts 0: ids and weights are there; else most_rows is at most kRouteHereRows
 };
-static_assert(sizeof(ExpertsArgs) == 328);
+static_assert(sizeof(ExpertsArgs) == 344);
 
 struct ExpertsAnyArgs {
   ExpertsArgs experts;
   GatingArgs gating;
 };
-static_assert(sizeof(ExpertsAnyArgs) == 368);
+static_assert(sizeof(ExpertsAnyArgs) == 384);
 
 // Experts of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch. Of `any` the kernels *_any
 // alone read `gating`, and none reads `out`; of `reduce` nobody reads `partial`.
@@ -102,7 +104,7 @@ struct ExpertsReduceArgs {
   // [2][kMatmulReduceRows, reduce.stride] of an element's bits and which launch made it; zeroed once.
   Address<uint64_t> words;
 };
-static_assert(sizeof(ExpertsReduceArgs) == 560);
+static_assert(sizeof(ExpertsReduceArgs) == 576);
 
 // x[row] += sum over the row's slots of weight * bias[id].
 struct ExpertsBiasArgs {

@@ -99,7 +99,7 @@ struct HeadsHere {
         }
       }
       KeepOrder();
-      bool here = true;
+      uint32_t other = 0;
 #pragma clang loop unroll(full)
       for (uint32_t h = 0; h < kCount; ++h) {
 #pragma clang loop unroll(full)
@@ -107,12 +107,12 @@ struct HeadsHere {
 #pragma clang loop unroll(full)
           for (uint32_t j = 0; j < Heads::kHeld; ++j) {
             const uint64_t word = words[h][i][j];
-            here &= static_cast<uint32_t>(word >> 32) == tag;
+            other |= static_cast<uint32_t>(word >> 32) ^ tag;
             sums[h].parts[i][j / 2][j % 2] = BitCast<float>(static_cast<uint32_t>(word));
           }
         }
       }
-      if (here) return;
+      if (other == 0) return;
       Pause();
     }
   }
@@ -196,10 +196,10 @@ struct MergeHere {
       }
     }
     DEVICE bool Here(uint32_t tag) const {
-      bool here = true;
+      uint32_t other = 0;  // as in AwaitSplits
 #pragma clang loop unroll(full)
-      for (uint32_t k = 0; k < kCount; ++k) here &= static_cast<uint32_t>(at[k] >> 32) == tag;
-      return here;
+      for (uint32_t k = 0; k < kCount; ++k) other |= static_cast<uint32_t>(at[k] >> 32) ^ tag;
+      return other == 0;
     }
     DEVICE void Await(Global<const uint64_t> words, uint32_t first, uint32_t splits, uint32_t tag) {
       while (true) {

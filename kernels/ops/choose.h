@@ -8,6 +8,7 @@
 #include "kernels/common/draw.h"
 #include "kernels/common/math.h"
 #include "kernels/common/philox.h"
+#include "kernels/experts_args.h"
 #include "kernels/ops/splits.h"
 #include "prims.h"
 
@@ -94,28 +95,37 @@ struct Router {
   // Of a row of logits whose elements are sums of `splits` numbers, each `split_stride` elements behind the
   // one before; both strides are multiples of kPadColumns. They are multiplied by what `factor` gives once
   // they are asked for. `shared`: one more logit and one more slot, for the expert that every row has.
-  // put(slot, id, weight) gets each choice, in one lane.
+  // put(slot, id, weight) gets each choice, in one lane. `told`: or words with `tag`, of one row of kToldExperts at most.
   template <class Factor, class Put>
   DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride, bool shared,
-                            uint32_t splits, uint64_t split_stride, Factor factor, Put put) {
+                            uint32_t splits, uint64_t split_stride, Factor factor, Put put,
+                            Global<const uint64_t> told = nullptr, uint32_t tag = 0) {
     const Global<const float> logits = At(args.logits) + uint64_t{row} * stride;
     ForHeld(args, [&]<uint32_t kHeld>() {
       using Held = Vec<float, kHeld>;
       const uint32_t lane = LaneId() * kHeld < args.experts ? LaneId() : 0;
-      const Held held = SumSplits(reinterpret_cast<Global<const Held>>(logits) + lane, splits,
-                                  split_stride / kHeld);
-      const float gate = shared ? SumSplits(logits + args.experts, splits, split_stride) : 0.0f;
+      Held held;
+      float gate = 0;
+      if (kHeld <= kFewHeld && told != nullptr) {
+        held = AwaitSplits<kHeld>(told + lane * kHeld, splits, stride, tag);
+        if (shared) gate = AwaitSplits<1>(told + args.experts, splits, stride, tag)[0];
+      } else {
+        held = SumSplits(reinterpret_cast<Global<const Held>>(logits) + lane, splits,
+                         split_stride / kHeld);
+        if (shared) gate = SumSplits(logits + args.experts, splits, split_stride);
+      }
       const float by = factor();
       Choose<kHeld>(args, shared, held * by, gate * by, put);
     });
   }
 
  private:
+  static constexpr uint32_t kFewHeld = 2;  // most models' experts, and a quarter of the work
+  static_assert(kFewHeld * kWave == kToldExperts);
   template <class Body>
   DEVICE static void ForHeld(const Args& args, Body body) {
-    constexpr uint32_t kFew = 2;  // most models' experts, and a quarter of the work
-    if (args.experts <= kFew * kWave) {
-      body.template operator()<kFew>();
+    if (args.experts <= kFewHeld * kWave) {
+      body.template operator()<kFewHeld>();
     } else {
       body.template operator()<kRouterMaxExperts / kWave>();
     }

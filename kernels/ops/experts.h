@@ -39,7 +39,8 @@ struct Route {
     const RowFactor factor(args.norm, row, true);
     Router::OneRow(args.router, row, args.stride, args.shared, args.splits,
                    uint64_t{args.split_rows} * args.stride,
-                   [&] { return factor.Value(args.norm); }, put);
+                   [&] { return factor.Value(args.norm); }, put, At(args.told.words),
+                   LaunchTag(StepView(args.step).index(), args.told.turn, args.told.turns));
   }
 };
 

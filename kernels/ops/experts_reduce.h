@@ -61,17 +61,8 @@ class ExpertSums {
     return At(args.words) + (launch_ & 1) * (uint64_t{kMatmulReduceRows} * args.reduce.stride);
   }
   DEVICE RowPiece OwnOf(const ExpertsReduceArgs& args, const ReduceUnit& unit) const {
-    RowPiece out = {0, 0};
-    if (!unit.real) return out;
-    const Global<const uint64_t> at = Own(args) + unit.at;
-    while (true) {
-      const uint64_t first = LoadFlag<Scope::kDevice>(at), second = LoadFlag<Scope::kDevice>(at + 1);
-      out[0] = BitCast<float>(static_cast<uint32_t>(first));
-      out[1] = BitCast<float>(static_cast<uint32_t>(second));
-      const uint32_t tag = FlagOf(launch_);
-      if (static_cast<uint32_t>(first >> 32) == tag && static_cast<uint32_t>(second >> 32) == tag) return out;
-      Pause();
-    }
+    if (!unit.real) return RowPiece{0, 0};
+    return AwaitSplits<kPieceColumns, 1>(Own(args) + unit.at, 1, 0, FlagOf(launch_));
   }
 
   uint32_t launch_, epoch_;

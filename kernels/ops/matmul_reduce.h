@@ -65,37 +65,9 @@ struct ProductSums {
     const Global<const uint64_t> words = At(args.words) + unit.at;
     const uint64_t apart = uint64_t{kMatmulReduceRows} * args.reduce.stride;
     const uint32_t splits = args.product.splits;
-    if (splits == 1) return AwaitOf<1>(words, 0, 1, tag);
-    if (splits == 2) return AwaitOf<2>(words, apart, 2, tag);
-    return AwaitOf<kMaxSplits>(words, apart, splits, tag);
-  }
-  template <uint32_t kMost>
-  DEVICE static RowPiece AwaitOf(Global<const uint64_t> words, uint64_t apart, uint32_t splits, uint32_t tag) {
-    RowPiece parts[kMost];
-    while (true) {
-      uint64_t got[kMost][kPieceColumns];
-#pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < kMost; ++s) {
-#pragma clang loop unroll(full)
-        for (uint32_t i = 0; i < kPieceColumns; ++i) {
-          got[s][i] = LoadFlag<Scope::kDevice>(words + Min(s, splits - 1) * apart + i);
-        }
-      }
-      bool here = true;
-#pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < kMost; ++s) {
-#pragma clang loop unroll(full)
-        for (uint32_t i = 0; i < kPieceColumns; ++i) {
-          const uint64_t word = got[s][i];
-          here &= static_cast<uint32_t>(word >> 32) == tag;
-          parts[s][i] = BitCast<float>(static_cast<uint32_t>(word));
-        }
-      }
-      if (here) break;
-      Pause();
-    }
-    AddTree(parts, splits, [](RowPiece a, RowPiece b) { return a + b; });
-    return parts[0];
+    if (splits == 1) return AwaitSplits<kPieceColumns, 1>(words, 1, 0, tag);
+    if (splits == 2) return AwaitSplits<kPieceColumns, 2>(words, 2, apart, tag);
+    return AwaitSplits<kPieceColumns>(words, splits, apart, tag);
   }
 };
 

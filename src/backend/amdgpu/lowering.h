@@ -169,6 +169,7 @@ class Lowering {
   void ReduceInto(backend::BufferId x, bool whole = false, bool add = true);
   // The last launch, if it is the product that makes `in`, leaves words instead, to a launch beside it; else none.
   kernels::ToldWords Tell(uint64_t in, uint32_t stride);
+  size_t launches() const { return launches_.size(); }
   // Workgroups of a launch that runs beside one of so many: as many as have a place, where the context's steps stay.
   uint64_t WorkersBeside(uint64_t units) const;
   // Rows of `width` numbers in RankMemory::partial, in place.
@@ -194,6 +195,7 @@ class Lowering {
     Sums gates;  // of a delta net
     backend::RouterOp router = {};
     kernels::RouteArgs route;  // experts 0: a launch of its own has chosen
+    size_t route_launches = 0;  // there were so many behind the router's product
     uint32_t experts = 0;      // launches of experts so far
     backend::ExpertsGateUpOp gate_up = {};
   };

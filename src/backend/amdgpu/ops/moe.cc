@@ -59,7 +59,9 @@ void Emit(const backend::RouterOp& op, Lowering* to) {
   args.stride = to->shape.router_stride;
   to->pending.route = {};
   if (RoutesHere(*to, op)) {
+    if (args.router.experts <= kernels::kToldExperts) args.told = to->Tell(args.router.logits.address, args.stride);
     to->pending.route = args;
+    to->pending.route_launches = to->launches();
     return;
   }
   const uint64_t workgroups = CeilDivide(to->rows, kernels::kWaves);
@@ -134,12 +136,14 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const backend::ExpertsGateUpOp& gate_up = to->pending.gate_up;
   const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
                                    to->program.experts);
+  // Beside the router's product, whose words they wait for.
+  const bool beside = args.route.told.turns != 0 && to->pending.route_launches == to->launches();
   if (gating) {
     const kernels::ExpertsAnyArgs any = {args, *gating};
-    to->Add(ExpertsAnyKernel(up.format, down.format, to->Rounds()), any, units * blocks, /*resident=*/true);
+    to->Add(ExpertsAnyKernel(up.format, down.format, to->Rounds()), any, units * blocks, /*resident=*/true).beside = beside;
     to->pending.reduced = {ExpertsReduceAnyKernel(up.format, down.format, to->Rounds()), any, {}};
   } else {
-    to->Add(ExpertsKernel(up.format, down.format, to->Rounds()), args, units * blocks, /*resident=*/true);
+    to->Add(ExpertsKernel(up.format, down.format, to->Rounds()), args, units * blocks, /*resident=*/true).beside = beside;
     to->pending.reduced = {ExpertsReduceKernel(up.format, down.format, to->Rounds()), kernels::ExpertsAnyArgs{args, {}}, {}};
   }
   if (op.add) to->ReduceInto(to->program.x);
