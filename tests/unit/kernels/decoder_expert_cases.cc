@@ -29,6 +29,7 @@ struct ExpertShape {
   // Not 0: the workgroups choose by logits that are sums of so many numbers.
   uint32_t logit_splits = 0;
   uint32_t index = 0;  // of the step: which of the arrivals' sets
+  bool told = false;   // those numbers come as words with a tag
 };
 
 struct Choice {
@@ -184,7 +185,7 @@ std::string TextOf(const ExpertShape& s) {
   return absl::StrCat(" ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ", s.hidden, ", width ", s.width,
                       s.parts > 1 ? absl::StrCat(" in ", s.parts) : "", s.same ? ", all the same" : "",
                       s.shared ? ", one shared" : "", TextOf(s.gate), TextOf(s.from),
-                      s.logit_splits != 0 ? absl::StrCat(", chosen by sums of ", s.logit_splits) : "");
+                      s.logit_splits != 0 ? absl::StrCat(", chosen by sums of ", s.logit_splits, s.told ? ", told" : "") : "");
 }
 
 // The second launch of three: the set that it counts in is zeros, and of the other it makes such.
@@ -215,6 +216,12 @@ void AddExperts(const ExpertData& data, const std::string& rank, uint32_t device
     // Sums of halves, quarters and eighths are exact; and so is the norm's factor, a half.
     for (const float logit : data.choice.logits) logits.push_back(logit / static_cast<float>(s.logit_splits) * 2);
   }
+  std::vector<uint64_t> told;
+  for (const float logit : logits) {
+    uint32_t bits;
+    std::memcpy(&bits, &logit, 4);
+    told.push_back(uint64_t{LaunchTag(s.index, kTurn, kTurns)} << 32 | bits);
+  }
   // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
   // width are zeros, as the backend leaves them.
   std::vector<Buffer> own = {{"step" + rank, plan.Block()},
@@ -224,6 +231,7 @@ void AddExperts(const ExpertData& data, const std::string& rank, uint32_t device
                              {"act" + rank, Bytes(size_t{s.rows} * s.top * data.act_stride() * 4)},
                              {"arrivals" + rank, Arrivals(s).before},
                              {"logits" + rank, ToBytes(logits)},
+                             {"told" + rank, ToBytes(told)},
                              {"logit_squares" + rank, ToBytes(std::vector<float>(s.rows, 4.0f))}};
   data.up.all.AddBuffers("up" + rank, &own);
   data.down.all.AddBuffers("down" + rank, &own);
@@ -275,6 +283,10 @@ ExpertsAnyArgs ExpertsAt(const ExpertData& data, const std::string& rank, const 
   route.norm.squares = at.Of<const float>("logit_squares" + rank);
   route.norm.chunks = 1;
   route.norm.inverse_hidden = 1;
+  if (s.told) {
+    route.told = {at.Of<uint64_t>("told" + rank), kTurn, kTurns};
+    route.router.logits = {};
+  }
   return any;
 }
 
@@ -427,6 +439,20 @@ std::vector<Case> DecoderExpertCases() {
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 544, 128, 24, 6, false, 9}, 1));
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 4, 528, 200, 10, 8, false, 16}, 1));
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 1, 1056, 160, 9, 3, false, 7, true}, 1));
+  // Logits as a product beside the launch tells them; a shared expert's, and of a second step.
+  ExpertShape told = {TileFormat::kBf16, 1, 528, 192, 10, 8, false, 16};
+  told.logit_splits = 8;
+  told.told = true;
+  cases.push_back(ExpertsReduceCase(told, 2));
+  told.format = TileFormat::kByte;
+  told.shared = true;
+  told.logit_splits = 1;
+  told.index = 1;
+  cases.push_back(ExpertsReduceCase(told, 1));
+  told.gate = kClamped;
+  told.format = TileFormat::kFp8;
+  told.width = 160;
+  cases.push_back(ExpertsReduceCase(told, 1));
   // Few tiles of many experts, which waves share.
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 80, 96, 12, 6, false, 8, false, true}, 4));
   cases.push_back(ExpertsReduceCase({TileFormat::kMxfp4, 3, 544, 128, 12, 6, false, 12, false, true}, 2));
