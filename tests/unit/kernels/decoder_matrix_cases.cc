@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Products with weights in tiles: matmul_* and gate_up_*.
+#include <cmath>
+#include <cstring>
+
 #include "unit/kernels/decoder_products.h"
 
 namespace mainarch::kernels_test {
@@ -167,6 +170,59 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
   return out;
 }
 
+// ---- a product of one row that tells its sums ----
+
+Case MatmulToldCase(TileFormat format, bool rounded, uint32_t hidden, uint32_t width, uint32_t splits) {
+  constexpr uint32_t kIndex = 3, kTurn = 4, kTurns = 5;
+  Random random(hidden + splits + static_cast<uint32_t>(format));
+  const Inputs x = RandomInputs(random, 1, width);
+  const TiledWeights w = RandomTiles(random, format, hidden, width, false, 8, {});
+  const Row in = InputOf(x, NormData{}, 0);
+  std::vector<Near> want;
+  for (uint32_t o = 0; o < hidden; ++o) want.push_back(Dot(w, 0, o, in.values, &in.errors, rounded));
+  const uint32_t stride = RoundUp(hidden, kPadColumns);
+  StepPlan step = StepPlan::Of(1);
+  step.index = kIndex;
+  Case out;
+  out.name = absl::StrCat("matmul_told_", NameOf(format), rounded ? "_rounded " : " ", hidden, " outputs, k ", width,
+                          ", shared by ", splits);
+  out.bound = rounded ? kRoundedBound : kProductBound;
+  out.buffers = {{"step", step.Block()},
+                 {"in", SplitRows(x)},
+                 {"words", Bytes(size_t{splits} * stride * 8, kUntouchedByte)}};
+  w.AddBuffers("w", &out.buffers);
+  out.steps = {{MakeLaunch<MatmulToldArgs>(
+      std::string("matmul_told_") + NameOf(format) + (rounded ? "_rounded" : ""), 3,
+      [=](MatmulToldArgs& args, const Addresses& at) {
+        args.product.step = at.Of<const uint32_t>("step");
+        args.product.x = at.Of<const float>("in");
+        args.product.w = w.At("w", at);
+        args.product.x_stride = x.stride;
+        args.product.out_stride = stride;
+        args.product.rows = 1;
+        args.product.splits = splits;
+        args.told = {at.Of<uint64_t>("words"), kTurn, kTurns};
+      })}};
+  out.expectations = {{"words", [=](absl::Span<const uint8_t> bytes) -> std::string {
+                         for (uint32_t o = 0; o < hidden; ++o) {
+                           double sum = 0;
+                           for (uint32_t s = 0; s < splits; ++s) {
+                             uint32_t word[2];
+                             std::memcpy(word, &bytes[(size_t{s} * stride + o) * 8], 8);
+                             if (word[1] != LaunchTag(kIndex, kTurn, kTurns)) return absl::StrCat("no tag at ", o, " of split ", s);
+                             float part;
+                             std::memcpy(&part, word, 4);
+                             sum += double{part};
+                           }
+                           if (!(std::abs(sum - want[o].value) <= want[o].allowed)) {
+                             return absl::StrCat("[", o, "] is ", sum, ", expected ", want[o].value, " +- ", want[o].allowed);
+                           }
+                         }
+                         return "";
+                       }}};
+  return out;
+}
+
 }  // namespace
 
 std::vector<Case> DecoderMatrixCases() {
@@ -210,6 +266,8 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(MatmulReduceCase(format, false, 1, 1032, 256, 8, 1, 5, 1));
     cases.push_back(MatmulReduceCase(format, false, 4, 528, 256, 8, 8, 300, 1));
     if (MayRound(format)) cases.push_back(MatmulReduceCase(format, true, 2, 520, 256, 8, 2, 7, 1));
+    cases.push_back(MatmulToldCase(format, false, 72, 256, 4));
+    if (MayRound(format)) cases.push_back(MatmulToldCase(format, true, 40, 256, 1));
   }
   cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 3, 1040, 256, 8, 4, 9, 2));
   // Where nobody shares k, who makes an element tells all ranks.
