@@ -284,6 +284,7 @@ ExpertsAnyArgs ExpertsAt(const ExpertData& data, const std::string& rank, const 
   route.norm.chunks = 1;
   route.norm.inverse_hidden = 1;
   if (s.told) {
+    route.step = args.step;
     route.told = {at.Of<uint64_t>("told" + rank), kTurn, kTurns};
     route.router.logits = {};
   }

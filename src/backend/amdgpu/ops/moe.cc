@@ -59,7 +59,11 @@ void Emit(const backend::RouterOp& op, Lowering* to) {
   args.stride = to->shape.router_stride;
   to->pending.route = {};
   if (RoutesHere(*to, op)) {
-    if (args.router.experts <= kernels::kToldExperts) args.told = to->Tell(args.router.logits.address, args.stride);
+    // Where steps stay, the meeting before experts is when their code and arguments are brought: it costs less than that.
+    const bool stays = to->shape.options.resident != backend::ResidentMode::kOff;
+    if (!stays && args.router.experts <= kernels::kToldExperts) {
+      args.told = to->Tell(args.router.logits.address, args.stride);
+    }
     to->pending.route = args;
     to->pending.route_launches = to->launches();
     return;
