@@ -75,9 +75,10 @@ void CheckOps(test::Context& test_context, const TokenCounts& counts) {
     // one GPU the product is checked alone.
     const bool adds = op.name.find("all_reduce") != std::string::npos;
     CHECK_GE(op.memory_coalesced(), adds ? 0.97 : 0.98);
-    // So are sums of experts of one GPU, and a load takes every other word of a line.
-    const bool words = op.name.find("experts") != std::string::npos;
-    if (!adds) CHECK_GE(op.coalesced(), words ? 0.96 : 0.98);
+    // So are a GPU's own sums, of experts and of products that add to x, and a load of them takes every other word of a
+    // line: of these small products that is an eighth of all that the caches are asked for.
+    const bool words = op.name.find("experts") != std::string::npos || op.name.find("matmul_add") != std::string::npos;
+    if (!adds) CHECK_GE(op.coalesced(), words ? 0.85 : 0.98);
   }
 }
 

@@ -170,7 +170,8 @@ class Lowering {
   // The last launch, if it is the product that makes `in`, leaves words instead, to a launch beside it; else none.
   kernels::ToldWords Tell(uint64_t in, uint32_t stride);
   size_t launches() const { return launches_.size(); }
-  // Workgroups of a launch that runs beside one of so many: as many as have a place, where the context's steps stay.
+  // Workgroups of a launch of `units` that runs beside the last one, and deals them out from its last workgroup on: where
+  // the context's steps stay, as many more as the last one has, if there are places.
   uint64_t WorkersBeside(uint64_t units) const;
   // Rows of `width` numbers in RankMemory::partial, in place.
   void ReducePartial(uint32_t width);

@@ -93,7 +93,8 @@ kernels::ToldWords Lowering::Tell(uint64_t in, uint32_t stride) {
 
 uint64_t Lowering::WorkersBeside(uint64_t units) const {
   const bool stays = shape.options.resident != backend::ResidentMode::kOff;
-  return stays ? std::max<uint64_t>(units, uint64_t{kProductGroupsPerUnit} * memory.compute_units) : units;
+  const uint64_t places = uint64_t{kProductGroupsPerUnit} * memory.compute_units;
+  return stays ? std::max(units, std::min(places, launches_.back().workers + units)) : units;
 }
 
 void Lowering::AddNormed(backend::BufferId x, backend::WeightId norm, Product product) {
