@@ -265,12 +265,15 @@ void PrintModelled(const Report& r) {
     table.Row({packet.kernel, Fixed(packet.us, 2), Fixed(packet.floor_us, 2), packet.limits});
   }
   table.Print();
+  // Where a launch of its own merges.
+  const std::string merging =
+      r.time.merge_us > 0 ? absl::StrCat("; merging ", Percent(r.time.merge_us / r.time.us), " of it") : "";
   std::printf(
-      "%s us for a GPU's %s of K and V: %s TB/s, %s of what a streaming read gets; merging %s of it\n"
+      "%s us for a GPU's %s of K and V: %s TB/s, %s of what a streaming read gets%s\n"
       "modelled, not measured: %s; of attention nothing was ever held against it\n",
       Fixed(r.time.us, 2).c_str(), Bytes(r.kv_bytes / static_cast<uint64_t>(r.ranks)).c_str(),
       Fixed(r.modelled_rate() * 1e-12, 2).c_str(), Percent(r.of_ceiling()).c_str(),
-      Percent(r.time.merge_us / r.time.us).c_str(), r.time.error.c_str());
+      merging.c_str(), r.time.error.c_str());
 }
 
 void PrintReport(const Settings& s, const Report& r) {
