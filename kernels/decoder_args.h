@@ -22,8 +22,27 @@ inline constexpr uint32_t kRowChunk = 512;     // columns of x that one workgrou
 inline constexpr uint32_t kPageTokens = 16;    // of a KV page
 inline constexpr uint32_t kSplitTokens = 128;  // attention splits lie at multiples of it
 inline constexpr uint32_t kMaxRanks = 8;
-// Of words that one workgroup of a launch tells others: odd, and another for each launch of a kind, of `turns` a step.
+
+// Sums that workgroups of one launch tell others, of the same launch or of one beside it, which wait for them: each
+// beside the launch's tag, in a word of 64 bits. [splits][kToldRows][ToldStride], columns at ToldPlace; zeros at first,
+// and written by such launches alone, one after the other. Who runs beside a launch waits for workgroups that wait for
+// nobody and are dealt out before its own.
+struct ToldWords {
+  Address<uint64_t> words;  // 0: none
+  uint32_t turn = 0;        // of such launches within a step,
+  uint32_t turns = 0;       // of so many at most
+};
+static_assert(sizeof(ToldWords) == 16);
+inline constexpr uint32_t kToldRows = 4;
+// Odd, and another for each launch of a kind.
 constexpr uint32_t LaunchTag(uint32_t index, uint32_t turn, uint32_t turns) { return (index * turns + turn) * 2 + 1; }
+// Of each kRowChunk columns the even ones lie before the odd ones: a thread has two neighbours, and lanes side by side
+// are to have words side by side.
+constexpr uint32_t ToldPlace(uint32_t column) {
+  return column / kRowChunk * kRowChunk + column % 2 * (kRowChunk / 2) + column % kRowChunk / 2;
+}
+constexpr uint32_t ToldStride(uint32_t columns) { return (columns + kRowChunk - 1) / kRowChunk * kRowChunk; }
+
 inline constexpr uint32_t kMaxSplits = 8;   // workgroups that share a product's k
 inline constexpr uint32_t kSplitRows = 16;  // of a step, at most, if workgroups share a product's k
 inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
@@ -449,8 +468,9 @@ struct MatmulArgs {
   uint32_t splits = 1;  // 1, 2, 4 or 8, at most w.parts; 1 with gate and up
   uint32_t split_rows = 0;
   uint32_t reserved = 0;
+  ToldWords told;  // instead of `out`, of up to kToldRows rows of out_stride; none with gate and up or logits
 };
-static_assert(sizeof(MatmulArgs) == 128);
+static_assert(sizeof(MatmulArgs) == 144);
 
 // What a feed-forward makes of its gate g and its up u, where that is not silu(g) * u: biases are added,
 // then g is cut at `limit` and u at both limits, and of these it is
@@ -472,7 +492,7 @@ struct GateUpAnyArgs {
   MatmulArgs product;
   GatingArgs gating;
 };
-static_assert(sizeof(GateUpAnyArgs) == 168);
+static_assert(sizeof(GateUpAnyArgs) == 184);
 
 // ---- attention ----
 
@@ -592,20 +612,6 @@ struct AttendHere {
 };
 static_assert(sizeof(AttendHere) == 24);
 
-// Of a step of one row, what a product leaves to a launch that runs beside it and waits for it: its sums beside the
-// launch's tag, [splits][stride]; zeros at first. Workgroups of the product wait for nobody and are dealt out first.
-struct ToldWords {
-  Address<uint64_t> words;  // 0: none
-  uint32_t turn = 0;        // of such products within a step,
-  uint32_t turns = 0;       // of so many
-};
-static_assert(sizeof(ToldWords) == 16);
-struct MatmulToldArgs {
-  MatmulArgs product;  // `out` is not written; the stride is out_stride
-  ToldWords told;
-};
-static_assert(sizeof(MatmulToldArgs) == sizeof(MatmulArgs) + 16);
-
 // Of attend_*. prepare: of a step of one row, whose heads are made in this launch; without a step: they are there.
 // told: instead of prepare.in.
 struct AttendOnceArgs {
@@ -671,17 +677,12 @@ struct ReduceArgs {
 };
 static_assert(sizeof(ReduceArgs) == 184);
 // A product of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch.
-inline constexpr uint32_t kMatmulReduceRows = 4;
+inline constexpr uint32_t kMatmulReduceRows = kToldRows;
 inline constexpr uint32_t kReduceChunks = 64;  // of x, at most
 inline constexpr uint32_t kArrivalWords = 32;  // of a line that workgroups count in
 struct MatmulReduceArgs {
-  MatmulArgs product;          // rows: at most kMatmulReduceRows
-  ReduceArgs reduce;           // of its sums
-  // [product.splits][kMatmulReduceRows, reduce.stride] of an element's bits beside the launch's tag (LaunchTag, of such
-  // launches); zeros at first. Neither product.out nor reduce.partial is read.
-  Address<uint64_t> words;
-  uint32_t turn = 0;
-  uint32_t turns = 0;
+  MatmulArgs product;  // rows: at most kMatmulReduceRows; its sums are told
+  ReduceArgs reduce;   // of them; `partial` is not read
 };
 static_assert(sizeof(MatmulReduceArgs) == 328);
 // What lies in a rank's exchange memory: of two rounds slots [2][ranks][max_rows, stride] fp32, then

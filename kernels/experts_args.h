@@ -101,10 +101,9 @@ static_assert(sizeof(ExpertsAnyArgs) == 384);
 struct ExpertsReduceArgs {
   ExpertsAnyArgs any;
   ReduceArgs reduce;
-  // [2][kMatmulReduceRows, reduce.stride] of an element's bits and which launch made it; zeroed once.
-  Address<uint64_t> words;
+  ToldWords told;  // the experts' sums, one split of reduce.stride
 };
-static_assert(sizeof(ExpertsReduceArgs) == 576);
+static_assert(sizeof(ExpertsReduceArgs) == 584);
 
 // x[row] += sum over the row's slots of weight * bias[id].
 struct ExpertsBiasArgs {

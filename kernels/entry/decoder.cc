@@ -16,7 +16,6 @@
 #include "kernels/ops/latent.h"
 #include "kernels/ops/matmul.h"
 #include "kernels/ops/matmul_reduce.h"
-#include "kernels/ops/matmul_told.h"
 #include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
 #include "kernels/ops/route_scored.h"
@@ -185,25 +184,6 @@ KERNEL(matmul_reduce_bf16_rounded, MatmulReduceBf16Rounded, "vgpr=128 sgpr=112 l
 KERNEL(matmul_reduce_fp8_rounded, MatmulReduceFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_reduce_mxfp4_rounded, MatmulReduceMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
 
-using MatmulToldBf16 = MatmulTold<TileFormat::kBf16>;
-using MatmulToldPair = MatmulTold<TileFormat::kBf16Pair>;
-using MatmulToldFp8 = MatmulTold<TileFormat::kFp8>;
-using MatmulToldMxfp4 = MatmulTold<TileFormat::kMxfp4>;
-using MatmulToldNibble = MatmulTold<TileFormat::kNibble>;
-using MatmulToldByte = MatmulTold<TileFormat::kByte>;
-using MatmulToldBf16Rounded = MatmulTold<TileFormat::kBf16, true>;
-using MatmulToldFp8Rounded = MatmulTold<TileFormat::kFp8, true>;
-using MatmulToldMxfp4Rounded = MatmulTold<TileFormat::kMxfp4, true>;
-KERNEL(matmul_told_bf16, MatmulToldBf16, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(matmul_told_pair, MatmulToldPair, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(matmul_told_fp8, MatmulToldFp8, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(matmul_told_mxfp4, MatmulToldMxfp4, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
-KERNEL(matmul_told_nibble, MatmulToldNibble, "vgpr=152 sgpr=112 lds=4096")
-KERNEL(matmul_told_byte, MatmulToldByte, "vgpr=144 sgpr=112 lds=4096")
-KERNEL(matmul_told_bf16_rounded, MatmulToldBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(matmul_told_fp8_rounded, MatmulToldFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
-KERNEL(matmul_told_mxfp4_rounded, MatmulToldMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
-
 using ExpertsReduceBf16 = ExpertsReduce<TileFormat::kBf16>;
 using ExpertsReducePair = ExpertsReduce<TileFormat::kBf16Pair>;
 using ExpertsReduceFp8 = ExpertsReduce<TileFormat::kFp8>;
@@ -243,53 +223,53 @@ KERNEL(experts_reduce_bf16_any_rounded, ExpertsReduceBf16AnyRounded, "vgpr=256 s
 KERNEL(experts_reduce_fp8_any_rounded, ExpertsReduceFp8AnyRounded, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_reduce_mxfp4_any_rounded, ExpertsReduceMxfp4AnyRounded, "vgpr=256 sgpr=112 lds=23632")
 
-#define MAINARCH_ATTENTION(suffix, format, head_dim)                      \
+#define MAINARCH_ATTENTION(suffix, format, head_dim, prepares)            \
   using Prepare_##suffix = Prepare<format, head_dim>;                     \
   using Attend_##suffix = Attend<format, head_dim>;                       \
   using AttendLong_##suffix = AttendLong<format, head_dim>;               \
-  KERNEL(prepare_##suffix, Prepare_##suffix, "vgpr=96 sgpr=112")          \
+  KERNEL(prepare_##suffix, Prepare_##suffix, prepares)                    \
   KERNEL(attend_##suffix, Attend_##suffix, "vgpr=256 sgpr=112 lds=17792") \
   KERNEL(attend_long_##suffix, AttendLong_##suffix, "vgpr=256 sgpr=112 lds=17792")
 
-MAINARCH_ATTENTION(bf16_32, KvFormat::kBF16, 32)
-MAINARCH_ATTENTION(bf16_64, KvFormat::kBF16, 64)
-MAINARCH_ATTENTION(bf16_128, KvFormat::kBF16, 128)
-MAINARCH_ATTENTION(bf16_256, KvFormat::kBF16, 256)
-MAINARCH_ATTENTION(fp8_32, KvFormat::kFp8, 32)
-MAINARCH_ATTENTION(fp8_64, KvFormat::kFp8, 64)
-MAINARCH_ATTENTION(fp8_128, KvFormat::kFp8, 128)
-MAINARCH_ATTENTION(fp8_256, KvFormat::kFp8, 256)
-MAINARCH_ATTENTION(pair_32, KvFormat::kF32, 32)
-MAINARCH_ATTENTION(pair_64, KvFormat::kF32, 64)
-MAINARCH_ATTENTION(pair_128, KvFormat::kF32, 128)
-MAINARCH_ATTENTION(pair_256, KvFormat::kF32, 256)
+MAINARCH_ATTENTION(bf16_32, KvFormat::kBF16, 32, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(bf16_64, KvFormat::kBF16, 64, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(bf16_128, KvFormat::kBF16, 128, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(bf16_256, KvFormat::kBF16, 256, "vgpr=80 sgpr=112")
+MAINARCH_ATTENTION(fp8_32, KvFormat::kFp8, 32, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(fp8_64, KvFormat::kFp8, 64, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(fp8_128, KvFormat::kFp8, 128, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(fp8_256, KvFormat::kFp8, 256, "vgpr=80 sgpr=112")
+MAINARCH_ATTENTION(pair_32, KvFormat::kF32, 32, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(pair_64, KvFormat::kF32, 64, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(pair_128, KvFormat::kF32, 128, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(pair_256, KvFormat::kF32, 256, "vgpr=80 sgpr=112")
 
-MAINARCH_ATTENTION(fp4_32, KvFormat::kFp4, 32)
-MAINARCH_ATTENTION(fp4_64, KvFormat::kFp4, 64)
-MAINARCH_ATTENTION(fp4_128, KvFormat::kFp4, 128)
-MAINARCH_ATTENTION(fp4_256, KvFormat::kFp4, 256)
-MAINARCH_ATTENTION(k8v4_32, KvFormat::kK8V4, 32)
-MAINARCH_ATTENTION(k8v4_64, KvFormat::kK8V4, 64)
-MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128)
-MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256)
+MAINARCH_ATTENTION(fp4_32, KvFormat::kFp4, 32, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(fp4_64, KvFormat::kFp4, 64, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(fp4_128, KvFormat::kFp4, 128, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(fp4_256, KvFormat::kFp4, 256, "vgpr=80 sgpr=112")
+MAINARCH_ATTENTION(k8v4_32, KvFormat::kK8V4, 32, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(k8v4_64, KvFormat::kK8V4, 64, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256, "vgpr=80 sgpr=112")
 
 // Of two caches. Those of four bits are the far ones.
-#define MAINARCH_ATTENTION_NEAR(head_dim)                                                \
+#define MAINARCH_ATTENTION_NEAR(head_dim, prepares)                                      \
   using AttendNear_##head_dim = AttendNear<head_dim>;                                    \
   using PrepareNear_##head_dim = PrepareNear<head_dim, false>;                           \
   using PrepareNearTurned_##head_dim = PrepareNear<head_dim, true>;                      \
   using AttendFarFp4_##head_dim = AttendLong<KvFormat::kFp4, head_dim, true>;            \
   using AttendFarK8v4_##head_dim = AttendLong<KvFormat::kK8V4, head_dim, true>;          \
-  KERNEL(prepare_near_##head_dim, PrepareNear_##head_dim, "vgpr=96 sgpr=112")            \
-  KERNEL(prepare_near_turned_##head_dim, PrepareNearTurned_##head_dim, "vgpr=96 sgpr=112") \
+  KERNEL(prepare_near_##head_dim, PrepareNear_##head_dim, prepares)                      \
+  KERNEL(prepare_near_turned_##head_dim, PrepareNearTurned_##head_dim, prepares)         \
   KERNEL(attend_near_##head_dim, AttendNear_##head_dim, "vgpr=216 sgpr=112 lds=17792")   \
   KERNEL(attend_far_fp4_##head_dim, AttendFarFp4_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
   KERNEL(attend_far_k8v4_##head_dim, AttendFarK8v4_##head_dim, "vgpr=256 sgpr=112 lds=17792")
 
-MAINARCH_ATTENTION_NEAR(32)
-MAINARCH_ATTENTION_NEAR(64)
-MAINARCH_ATTENTION_NEAR(128)
-MAINARCH_ATTENTION_NEAR(256)
+MAINARCH_ATTENTION_NEAR(32, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION_NEAR(64, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION_NEAR(128, "vgpr=64 sgpr=112")
+MAINARCH_ATTENTION_NEAR(256, "vgpr=80 sgpr=112")
 KERNEL(attend_near_merge, AttendNearMerge, "vgpr=104 sgpr=112 lds=3712")
 
 // Latent attention.

@@ -7,6 +7,7 @@
 
 #include "kernels/ops/attend_merge.h"
 #include "kernels/ops/prepare.h"
+#include "kernels/ops/told.h"
 
 namespace mainarch::kernels {
 
@@ -44,7 +45,8 @@ struct HeadsHere {
     const RowFactor factor(args.norm, row, true);
     typename Heads::Sums sums;
     Take<1>(row, {head}, &sums);
-    typename Heads::Head x = sums.Of(args.splits, factor.Value(args.norm));
+    typename Heads::Head x = sums.Of(args.splits);
+    Heads::Scale(factor.Value(args.norm), x);
     const PrepareArgs again = Again();
     const bool is_value = WaveId() != 0;
     Heads::Finish(again, head, is_value, ahead, x);
@@ -63,8 +65,8 @@ struct HeadsHere {
       Take<2>(row, {first + i, first + next}, sums);
       const PrepareArgs own = Again();
       const float by = factor.Value(own.norm);
-      Query(i, kv_head, ahead, sums[0].Of(own.splits, by), arena);
-      if (i + kWaves < Group()) Query(i + kWaves, kv_head, ahead, sums[1].Of(own.splits, by), arena);
+      Query(i, kv_head, ahead, by, sums[0].Of(own.splits), arena);
+      if (i + kWaves < Group()) Query(i + kWaves, kv_head, ahead, by, sums[1].Of(own.splits), arena);
     }
   }
   // What the product has left of kCount heads, as soon as it is there.
@@ -82,19 +84,21 @@ struct HeadsHere {
       KeepOrder();
       return;
     }
-    const uint32_t tag = LaunchTag(StepView(args.step).index(), all.told.turn, all.told.turns);
-    const uint32_t own = Heads::Place();
+    const ToldSums told(all.told, StepView(args.step).index(), args.stride);
+    // A head lies in one chunk and begins at an even column: places within it are the same for all heads.
+    static_assert(kRowChunk % kHeadDim == 0 && Heads::kLanes % 2 == 0);
+    const uint32_t own = ToldPlace(Heads::Place());
     while (true) {
       uint64_t words[kCount][kMaxSplits][Heads::kHeld];
 #pragma clang loop unroll(full)
       for (uint32_t h = 0; h < kCount; ++h) {
 #pragma clang loop unroll(full)
         for (uint32_t i = 0; i < kMaxSplits; ++i) {
-          const Global<const uint64_t> part =
-              At(all.told.words) + Uniform(Min(i, args.splits - 1) * args.stride + heads.at[h] * kHeadDim);
+          const Global<const uint64_t> first =
+              told.words + Uniform(Min(i, args.splits - 1) * told.apart() + ToldPlace(heads.at[h] * kHeadDim));
 #pragma clang loop unroll(full)
           for (uint32_t j = 0; j < Heads::kHeld; ++j) {
-            words[h][i][j] = LoadFlag<Scope::kDevice>(part + own + j * Heads::kLanes);
+            words[h][i][j] = LoadFlag<Scope::kDevice>(first + own + j * Heads::kLanes / 2);
           }
         }
       }
@@ -107,8 +111,8 @@ struct HeadsHere {
 #pragma clang loop unroll(full)
           for (uint32_t j = 0; j < Heads::kHeld; ++j) {
             const uint64_t word = words[h][i][j];
-            other |= static_cast<uint32_t>(word >> 32) ^ tag;
-            sums[h].parts[i][j / 2][j % 2] = BitCast<float>(static_cast<uint32_t>(word));
+            other |= OtherTag(word, told.tag);
+            sums[h].parts[i][j / 2][j % 2] = ValueOf(word);
           }
         }
       }
@@ -117,8 +121,9 @@ struct HeadsHere {
     }
   }
   DEVICE static uint32_t Group() { return ReadArgumentsAgain<AttendOnceArgs>().attend.group; }
-  DEVICE static void Query(uint32_t column, uint32_t kv_head, const typename Heads::Ahead& ahead,
+  DEVICE static void Query(uint32_t column, uint32_t kv_head, const typename Heads::Ahead& ahead, float by,
                            typename Heads::Head x, Arena arena) {
+    Heads::Scale(by, x);
     const Lds<float> to = arena.Get<float>() + column * kQueryStride + Heads::Place();
     Heads::Finish(Again(), kv_head * Group() + column, /*is_value=*/false, ahead, x);
 #pragma clang loop unroll(full)
@@ -139,7 +144,7 @@ struct PartWords {
   DEVICE PartWords(const AttendHere& here, const StepView& step)
       : tag(LaunchTag(step.index(), here.turn, here.turns)), words(At(here.words)) {}
   DEVICE void Tell(uint64_t at, float value) const {
-    StoreFlag<Scope::kDevice>(words + at, uint64_t{tag} << 32 | BitCast<uint32_t>(value));
+    StoreFlag<Scope::kDevice>(words + at, TaggedWord(tag, value));
   }
 };
 
@@ -196,9 +201,9 @@ struct MergeHere {
       }
     }
     DEVICE bool Here(uint32_t tag) const {
-      uint32_t other = 0;  // as in AwaitSplits
+      uint32_t other = 0;
 #pragma clang loop unroll(full)
-      for (uint32_t k = 0; k < kCount; ++k) other |= static_cast<uint32_t>(at[k] >> 32) ^ tag;
+      for (uint32_t k = 0; k < kCount; ++k) other |= OtherTag(at[k], tag);
       return other == 0;
     }
     DEVICE void Await(Global<const uint64_t> words, uint32_t first, uint32_t splits, uint32_t tag) {
@@ -209,7 +214,7 @@ struct MergeHere {
         Pause();
       }
     }
-    DEVICE float Of(uint32_t k) const { return BitCast<float>(static_cast<uint32_t>(at[k])); }
+    DEVICE float Of(uint32_t k) const { return ValueOf(at[k]); }
   };
 
   // kWidth columns of a head of place `r` among the launch's rows.

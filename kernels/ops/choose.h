@@ -10,6 +10,7 @@
 #include "kernels/common/philox.h"
 #include "kernels/experts_args.h"
 #include "kernels/ops/splits.h"
+#include "kernels/ops/told.h"
 #include "prims.h"
 
 namespace mainarch::kernels {
@@ -95,11 +96,11 @@ struct Router {
   // Of a row of logits whose elements are sums of `splits` numbers, each `split_stride` elements behind the
   // one before; both strides are multiples of kPadColumns. They are multiplied by what `factor` gives once
   // they are asked for. `shared`: one more logit and one more slot, for the expert that every row has.
-  // put(slot, id, weight) gets each choice, in one lane. `told`: or words with `tag`, of one row of kToldExperts at most.
+  // put(slot, id, weight) gets each choice, in one lane. `told`: instead of logits, of kToldExperts at most.
   template <class Factor, class Put>
   DEVICE static void OneRow(const Args& args, uint32_t row, uint32_t stride, bool shared,
                             uint32_t splits, uint64_t split_stride, Factor factor, Put put,
-                            Global<const uint64_t> told = nullptr, uint32_t tag = 0) {
+                            const ToldSums* told = nullptr) {
     const Global<const float> logits = At(args.logits) + uint64_t{row} * stride;
     ForHeld(args, [&]<uint32_t kHeld>() {
       using Held = Vec<float, kHeld>;
@@ -107,8 +108,8 @@ struct Router {
       Held held;
       float gate = 0;
       if (kHeld <= kFewHeld && told != nullptr) {
-        held = AwaitSplits<kHeld>(told + lane * kHeld, splits, stride, tag);
-        if (shared) gate = AwaitSplits<1>(told + args.experts, splits, stride, tag)[0];
+        held = told->template Await<kHeld>(row, lane * kHeld, splits);
+        if (shared) gate = told->template Await<1>(row, args.experts, splits)[0];
       } else {
         held = SumSplits(reinterpret_cast<Global<const Held>>(logits) + lane, splits,
                          split_stride / kHeld);

@@ -37,10 +37,11 @@ struct Route {
   template <class Put>
   DEVICE static void OneRow(const Args& args, uint32_t row, Put put) {
     const RowFactor factor(args.norm, row, true);
+    const ToldSums told(args.told, StepView(args.step).index(), args.stride);
     Router::OneRow(args.router, row, args.stride, args.shared, args.splits,
                    uint64_t{args.split_rows} * args.stride,
-                   [&] { return factor.Value(args.norm); }, put, At(args.told.words),
-                   LaunchTag(StepView(args.step).index(), args.told.turn, args.told.turns));
+                   [&] { return factor.Value(args.norm); }, put,
+                   args.told.words.address == 0 ? nullptr : &told);
   }
 };
 

@@ -9,12 +9,9 @@
 
 namespace mainarch::kernels {
 
-// A workgroup tells all ranks each output tile of down as it is made, and its own GPU too: every element in one word
-// with its epoch, as in ops/reduce.h. So between workgroups of a launch, too, there is no fence and no counter, and no
-// way by a sum of the GPU's own to the other ranks: of each chunk of each row one workgroup waits for the words of all.
-//
-// Words of this GPU's own lie twice, by turns over launches of experts. A half is written again two launches later, and
-// no launch begins before the one before has ended, for which all of its words have been read.
+// A workgroup tells all ranks each output tile of down as it is made, and its own GPU too (ops/told.h). So between
+// workgroups of a launch, too, there is no fence and no counter, and no way by a sum of the GPU's own to the other ranks:
+// of each chunk of each row one workgroup waits for the words of all.
 //
 // All workgroups are there before the first one reaches down, for they wait for each other; who waits here has told
 // all that it has. Those that wait for other ranks are no more than there are chunks of rows, and hold no more room on
@@ -24,19 +21,13 @@ class ExpertSums {
  public:
   static constexpr bool kFew = true;
 
-  DEVICE explicit ExpertSums(const ExpertsArgs& experts) {
-    const StepView step(experts.step);
-    launch_ = step.index() * experts.turns + experts.turn;
-    epoch_ = EpochOf(ReadArgumentsAgain<ExpertsReduceArgs>().reduce, step);
-  }
+  DEVICE explicit ExpertSums(const ExpertsArgs& experts) : index_(StepView(experts.step).index()) {}
 
   DEVICE void Put(const ExpertsArgs&, uint32_t row, uint32_t column, float value) const {
     const ExpertsReduceArgs args = ReadArgumentsAgain<ExpertsReduceArgs>();
-    const ReduceArgs& reduce = args.reduce;
-    const uint64_t at = uint64_t{row} * reduce.stride + column;
-    const uint64_t bits = BitCast<uint32_t>(value);
-    if (reduce.ranks > 1) Reduce::PushWord(reduce, at, epoch_, bits);
-    StoreFlag<Scope::kDevice>(Own(args) + at, uint64_t{FlagOf(launch_)} << 32 | bits);
+    const StepView step(args.reduce.step);
+    if (args.reduce.ranks > 1) Reduce::PushElement(args.reduce, row, column, EpochOf(args.reduce, step), value);
+    Told(args).Put(0, row, column, value);
   }
 
   // x += what all have put.
@@ -49,23 +40,20 @@ class ExpertSums {
       const ExpertsReduceArgs args = ReadArgumentsAgain<ExpertsReduceArgs>();
       const ReduceUnit unit(args.reduce, t);
       const RowPiece residual = ResidualOf(args.reduce, unit), weights = WeightsOf(args.reduce, unit, t);
-      RowPiece sum = OwnOf(args, unit);
-      if (args.reduce.ranks > 1) Reduce::AddRanks(args.reduce, unit, epoch_, sum);
+      RowPiece sum = {0, 0};
+      if (unit.real) sum = Told(args).Await<kPieceColumns, 1>(unit.row, unit.column, 1);
+      if (args.reduce.ranks > 1) {
+        Reduce::AddRanks(args.reduce, unit, EpochOf(args.reduce, StepView(args.reduce.step)), sum);
+      }
       StoreSum(ReadArgumentsAgain<ExpertsReduceArgs>().reduce, unit, t, residual, weights, sum, arena);
     }
     BarrierLds();
   }
 
  private:
-  DEVICE Global<uint64_t> Own(const ExpertsReduceArgs& args) const {
-    return At(args.words) + (launch_ & 1) * (uint64_t{kMatmulReduceRows} * args.reduce.stride);
-  }
-  DEVICE RowPiece OwnOf(const ExpertsReduceArgs& args, const ReduceUnit& unit) const {
-    if (!unit.real) return RowPiece{0, 0};
-    return AwaitSplits<kPieceColumns, 1>(Own(args) + unit.at, 1, 0, FlagOf(launch_));
-  }
+  DEVICE ToldSums Told(const ExpertsReduceArgs& args) const { return ToldSums(args.told, index_, args.reduce.stride); }
 
-  uint32_t launch_, epoch_;
+  uint32_t index_;  // of the step
 };
 
 template <TileFormat kFormat, bool kRounded = false, bool kAny = false, TileFormat kDown = kFormat>

@@ -7,6 +7,7 @@
 #include "kernels/common/kernel.h"
 #include "kernels/ops/gating.h"
 #include "kernels/ops/tiles.h"
+#include "kernels/ops/told.h"
 
 namespace mainarch::kernels {
 
@@ -83,10 +84,15 @@ struct ShortLeaves {
   LeafTree tree_;
 };
 
-// Where sums go: as floats, to who takes them in another launch.
+// Where sums go: to memory, for who takes them in another launch, or in words, for who waits for them.
 struct PlainSums {
-  DEVICE static void Put(const MatmulArgs& args, uint32_t split, uint32_t row, uint32_t column, float value) {
-    At(args.out)[(uint64_t{split} * args.split_rows + row) * args.out_stride + column] = value;
+  DEVICE static void Put(const MatmulArgs& args, const StepView& step, uint32_t split, uint32_t row, uint32_t column,
+                         float value) {
+    if (args.told.words.address != 0) {
+      ToldSums(args.told, step.index(), args.out_stride).Put(split, row, column, value);
+    } else {
+      At(args.out)[(uint64_t{split} * args.split_rows + row) * args.out_stride + column] = value;
+    }
   }
 };
 
@@ -136,10 +142,10 @@ struct Matmul {
     }
   }
   // The tables that decode four bits where the chip does not are in scalar registers, and leave no room
-  // beside the leaves for what comes after them; nor do the ways of codes.
+  // beside the leaves for what comes after them; nor do the ways of codes, and fp8's factors.
   DEVICE static Args Again(const Args& args) {
     constexpr bool kTables = kFormat == TileFormat::kMxfp4 && !isa::kFacts.has_scaled_mfma;
-    if constexpr (kTables || HasCodes(kFormat)) {
+    if constexpr (kTables || HasCodes(kFormat) || kFormat == TileFormat::kFp8) {
       return ReadArgumentsAgain<Args>();
     } else {
       return args;
@@ -199,7 +205,7 @@ struct Matmul {
       StoreSplit(At(args.out) + uint64_t{row} * args.out_stride, column, value);
     } else {
       const uint32_t to = row + (logits ? Parity(step.index()) * args.parity_rows : 0);
-      Sums::Put(args, split, to, column, value);
+      Sums::Put(args, step, split, to, column, value);
     }
   }
 };

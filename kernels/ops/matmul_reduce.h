@@ -9,8 +9,7 @@
 
 namespace mainarch::kernels {
 
-// A workgroup puts every element of what it has made into one word with the launch's tag, which arrives whole or not at
-// all: so workgroups hand over with no fence and no counter. Of each chunk of x one workgroup waits for the words of
+// A workgroup tells every element of what it has made (ops/told.h). Of each chunk of x one workgroup waits for the words of
 // all that share k, adds them, and goes on as ops/reduce.h does; where nobody shares k, each has told the other ranks
 // itself (`kPushes`: if scalar registers have room for so many addresses).
 //
@@ -19,15 +18,13 @@ namespace mainarch::kernels {
 // take chunks in the same order, and push one before they wait for it.
 template <bool kPushes>
 struct ProductSums {
-  // Of MatmulArgs: an element of split `split`.
-  DEVICE static void Put(const MatmulArgs&, uint32_t split, uint32_t row, uint32_t column, float value) {
-    const MatmulReduceArgs args = ReadArgumentsAgain<MatmulReduceArgs>();
-    const ReduceArgs& reduce = args.reduce;
-    const StepView step(reduce.step);
-    const uint64_t bits = BitCast<uint32_t>(value);
-    const uint64_t at = uint64_t{split * kMatmulReduceRows + row} * reduce.stride + column;
-    if (kPushes && reduce.ranks > 1 && args.product.splits == 1) Reduce::PushWord(reduce, at, EpochOf(reduce, step), bits);
-    StoreFlag<Scope::kDevice>(At(args.words) + at, uint64_t{TagOf(args, step)} << 32 | bits);
+  DEVICE static void Put(const MatmulArgs& product, const StepView& step, uint32_t split, uint32_t row, uint32_t column,
+                         float value) {
+    if (kPushes && product.splits == 1) {
+      const ReduceArgs reduce = ReadArgumentsAgain<MatmulReduceArgs>().reduce;
+      if (reduce.ranks > 1) Reduce::PushElement(reduce, row, column, EpochOf(reduce, step), value);
+    }
+    ToldSums(product.told, step.index(), product.out_stride).Put(split, row, column, value);
   }
 
   DEVICE static void Add(uint32_t worker, uint32_t workers, Arena arena) {
@@ -42,16 +39,13 @@ struct ProductSums {
   }
 
  private:
-  DEVICE static uint32_t TagOf(const MatmulReduceArgs& args, const StepView& step) {
-    return LaunchTag(step.index(), args.turn, args.turns);
-  }
-
   DEVICE static void OneUnit(uint32_t t, Arena arena) {
     const MatmulReduceArgs args = ReadArgumentsAgain<MatmulReduceArgs>();
     const StepView step(args.reduce.step);
     const ReduceUnit unit(args.reduce, t);
     const RowPiece residual = ResidualOf(args.reduce, unit), weights = WeightsOf(args.reduce, unit, t);
-    RowPiece sum = unit.real ? Await(args, unit, TagOf(args, step)) : RowPiece{0, 0};
+    RowPiece sum = {0, 0};
+    if (unit.real) sum = Await(ToldSums(args.product.told, step.index(), args.product.out_stride), unit, args.product.splits);
     if (args.reduce.ranks > 1) {
       const uint32_t epoch = EpochOf(args.reduce, step);
       if (!kPushes || args.product.splits > 1) Reduce::PushSum(args.reduce, unit, epoch, sum);
@@ -60,14 +54,10 @@ struct ProductSums {
     StoreSum(ReadArgumentsAgain<MatmulReduceArgs>().reduce, unit, t, residual, weights, sum, arena);
   }
 
-  // SumSplits of words, as soon as all of them are this launch's.
-  DEVICE static RowPiece Await(const MatmulReduceArgs& args, const ReduceUnit& unit, uint32_t tag) {
-    const Global<const uint64_t> words = At(args.words) + unit.at;
-    const uint64_t apart = uint64_t{kMatmulReduceRows} * args.reduce.stride;
-    const uint32_t splits = args.product.splits;
-    if (splits == 1) return AwaitSplits<kPieceColumns, 1>(words, 1, 0, tag);
-    if (splits == 2) return AwaitSplits<kPieceColumns, 2>(words, 2, apart, tag);
-    return AwaitSplits<kPieceColumns>(words, splits, apart, tag);
+  DEVICE static RowPiece Await(const ToldSums& told, const ReduceUnit& unit, uint32_t splits) {
+    if (splits == 1) return told.Await<kPieceColumns, 1>(unit.row, unit.column, 1);
+    if (splits == 2) return told.Await<kPieceColumns, 2>(unit.row, unit.column, 2);
+    return told.Await<kPieceColumns>(unit.row, unit.column, splits);
   }
 };
 

@@ -78,7 +78,9 @@ struct Prepare {
     const RowFactor factor(args.norm, row, true);
     const Sums sums(args, row, head);
     KeepOrder();
-    Head x = sums.Of(args.splits, factor.Value(args.norm));
+    Head x = sums.Of(args.splits);
+    KeepOrder();
+    Scale(factor.Value(args.norm), x);
     const Args again = ReadArgumentsAgain<Args>();
     const bool is_value = head >= again.heads + again.kv_heads;
     Finish(again, head, is_value, ahead, x);
@@ -110,8 +112,8 @@ struct Prepare {
         for (uint32_t j = 0; j < kHeld; ++j) parts[i][j / 2][j % 2] = part[own + j * kLanes];
       }
     }
-    // SumSplits of each of this lane's elements, times the factor of the norm before the product.
-    DEVICE Head Of(uint32_t splits, float by) const {
+    // SumSplits of each of this lane's elements.
+    DEVICE Head Of(uint32_t splits) const {
       Pair sum[kPairs];
       ForSplits(splits, [&](auto count) {
 #pragma clang loop unroll(full)
@@ -125,10 +127,15 @@ struct Prepare {
       });
       Head x;
 #pragma clang loop unroll(full)
-      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = Mine() ? sum[j / 2][j % 2] * by : 0.0f;
+      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = sum[j / 2][j % 2];
       return x;
     }
   };
+  // By the factor of the norm before the product.
+  DEVICE static void Scale(float by, Head& x) {
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] = Mine() ? x.at[j] * by : 0.0f;
+  }
   template <uint32_t kCount>
   struct Count {
     static constexpr uint32_t value = kCount;

@@ -20,6 +20,7 @@
 #include "kernels/common/kernel.h"
 #include "kernels/common/tree.h"
 #include "kernels/ops/step.h"
+#include "kernels/ops/told.h"
 
 namespace mainarch::kernels {
 
@@ -132,14 +133,14 @@ struct Reduce {
     return PairsOf(args, from, epoch) + unit.at;
   }
 
-  // An element, `at` elements from the start of [rows, stride], to all other ranks.
-  DEVICE static void PushWord(const Args& args, uint64_t at, uint32_t epoch, uint64_t bits) {
-    const uint64_t slot = args.pairs_at + (PairsOf(args, args.rank, epoch) + at) * 8;
+  // One element, to all other ranks.
+  DEVICE static void PushElement(const Args& args, uint32_t row, uint32_t column, uint32_t epoch, float value) {
+    const uint64_t at = PairsOf(args, args.rank, epoch) + uint64_t{row} * args.stride + column;
 #pragma clang loop unroll(full)
     for (uint32_t to = 0; to < kMaxRanks; ++to) {
       if (to >= args.ranks || to == args.rank) continue;
-      StoreFlag<Scope::kSystem>(reinterpret_cast<Global<uint64_t>>(At(args.exchange[to]) + slot),
-                                uint64_t{FlagOf(epoch)} << 32 | bits);
+      StoreFlag<Scope::kSystem>(reinterpret_cast<Global<uint64_t>>(At(args.exchange[to]) + args.pairs_at) + at,
+                                TaggedWord(FlagOf(epoch), value));
     }
   }
 

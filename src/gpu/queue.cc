@@ -178,6 +178,11 @@ void Queue::Halt() {
 Status Queue::Submit(const AqlPacket& packet, const char* label, const Deadline& deadline) {
   if (!device_.healthy()) return device_.Health();
   if (!end_.Fits(1)) RETURN_IF_ERROR(WaitForSlot(deadline));
+  Put(packet, label);
+  return {};
+}
+
+void Queue::Put(const AqlPacket& packet, const char* label) {
   const uint64_t index = end_.written();
   uint32_t* slot = ring_.host<uint32_t>() +
                    (index & (options_.packets - 1)) * (kAqlPacketSize / sizeof(uint32_t));
@@ -187,7 +192,6 @@ Status Queue::Submit(const AqlPacket& packet, const char* label, const Deadline&
   std::atomic_ref<uint32_t>(slot[0]).store(packet.dword[0], std::memory_order_release);
   labels_[index % kRemembered].store(label, std::memory_order_relaxed);
   end_.Advance(1);
-  return {};
 }
 
 Status Queue::WaitForSlot(Deadline deadline) {

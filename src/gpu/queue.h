@@ -54,6 +54,9 @@ class Queue {
 
   // Waits (ringing first) while the ring is full. `label` is static text for reports.
   Status Submit(const AqlPacket& packet, const char* label, const Deadline& deadline);
+  // Whether so many packets may be put one after the other with nothing to ask between them; else they are submitted.
+  bool Takes(uint64_t packets) const { return device_.healthy() && end_.Fits(packets); }
+  void Put(const AqlPacket& packet, const char* label);
   // Sets barrier bit and completion signal; returns the point that the packet completes.
   StatusOr<uint64_t> SubmitSignalled(AqlPacket packet, const char* label, const Deadline& deadline);
   // Holds what is submitted from here on until `point` of another queue's timeline.

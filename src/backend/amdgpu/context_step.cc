@@ -175,10 +175,14 @@ bool AmdGpuContext::TakesPart(When when, const ChoiceWork& work) {
 
 Status AmdGpuContext::SubmitRank(int32_t rank, Flight& flight, int32_t end) {
   gpu::Queue& queue = *model_->gpus().at(rank).queue;
+  const std::vector<Packet>& packets = ranks_[static_cast<size_t>(rank)].packets[flight.form.row_class];
+  const bool at_once = queue.Takes(packets.size());
   const Packet* last = nullptr;
-  for (const Packet& packet : ranks_[static_cast<size_t>(rank)].packets[flight.form.row_class]) {
+  for (const Packet& packet : packets) {
     if (packet.op >= end || !TakesPart(packet.when, flight.form.work)) continue;
-    if (last != nullptr) {
+    if (last != nullptr && at_once) {
+      queue.Put(last->packet, last->label);
+    } else if (last != nullptr) {
       RETURN_IF_ERROR(queue.Submit(last->packet, last->label, flight.awaited.deadline));
     }
     last = &packet;

@@ -14,7 +14,7 @@ constexpr size_t kKvFormats = std::size(quant::kKvTypes);
 
 struct TileKernels {
   TileFormat format;
-  string_view matmul[2], matmul_reduce[2], matmul_told[2], gate_up[2], experts[2];  // exact, rounded
+  string_view matmul[2], matmul_reduce[2], gate_up[2], experts[2];  // exact, rounded
   string_view gate_up_any[2], experts_any[2];
   string_view experts_reduce[2], experts_reduce_any[2];  // empty: the reduction is a launch of its own
   string_view heads_matmul;
@@ -23,7 +23,6 @@ constexpr TileKernels kTileKernels[] = {
     {TileFormat::kBf16,
      {"matmul_bf16", "matmul_bf16_rounded"},
      {"matmul_reduce_bf16", "matmul_reduce_bf16_rounded"},
-     {"matmul_told_bf16", "matmul_told_bf16_rounded"},
      {"gate_up_bf16", "gate_up_bf16_rounded"},
      {"experts_bf16", "experts_bf16_rounded"},
      {"gate_up_bf16_any", "gate_up_bf16_any_rounded"},
@@ -34,7 +33,6 @@ constexpr TileKernels kTileKernels[] = {
     {TileFormat::kBf16Pair,
      {"matmul_pair", "matmul_pair"},
      {"matmul_reduce_pair", "matmul_reduce_pair"},
-     {"matmul_told_pair", "matmul_told_pair"},
      {"gate_up_pair", "gate_up_pair"},
      {"experts_pair", "experts_pair"},
      {"gate_up_pair_any", "gate_up_pair_any"},
@@ -45,7 +43,6 @@ constexpr TileKernels kTileKernels[] = {
     {TileFormat::kFp8,
      {"matmul_fp8", "matmul_fp8_rounded"},
      {"matmul_reduce_fp8", "matmul_reduce_fp8_rounded"},
-     {"matmul_told_fp8", "matmul_told_fp8_rounded"},
      {"gate_up_fp8", "gate_up_fp8_rounded"},
      {"experts_fp8", "experts_fp8_rounded"},
      {"gate_up_fp8_any", "gate_up_fp8_any_rounded"},
@@ -56,7 +53,6 @@ constexpr TileKernels kTileKernels[] = {
     {TileFormat::kMxfp4,
      {"matmul_mxfp4", "matmul_mxfp4_rounded"},
      {"matmul_reduce_mxfp4", "matmul_reduce_mxfp4_rounded"},
-     {"matmul_told_mxfp4", "matmul_told_mxfp4_rounded"},
      {"gate_up_mxfp4", "gate_up_mxfp4_rounded"},
      {"experts_mxfp4", "experts_mxfp4_rounded"},
      {"gate_up_mxfp4_any", "gate_up_mxfp4_any_rounded"},
@@ -67,7 +63,6 @@ constexpr TileKernels kTileKernels[] = {
     {TileFormat::kNibble,
      {"matmul_nibble", "matmul_nibble"},
      {"matmul_reduce_nibble", "matmul_reduce_nibble"},
-     {"matmul_told_nibble", "matmul_told_nibble"},
      {"gate_up_nibble", "gate_up_nibble"},
      {"experts_nibble", "experts_nibble"},
      {"gate_up_nibble_any", "gate_up_nibble_any"},
@@ -78,7 +73,6 @@ constexpr TileKernels kTileKernels[] = {
     {TileFormat::kByte,
      {"matmul_byte", "matmul_byte"},
      {"matmul_reduce_byte", "matmul_reduce_byte"},
-     {"matmul_told_byte", "matmul_told_byte"},
      {"gate_up_byte", "gate_up_byte"},
      {"experts_byte", "experts_byte"},
      {"gate_up_byte_any", "gate_up_byte_any"},
@@ -170,7 +164,6 @@ string_view MatmulKernel(TileFormat format, bool rounded) { return Of(format).ma
 string_view MatmulReduceKernel(TileFormat format, bool rounded) {
   return Of(format).matmul_reduce[rounded];
 }
-string_view MatmulToldKernel(TileFormat format, bool rounded) { return Of(format).matmul_told[rounded]; }
 string_view GateUpKernel(TileFormat format, bool rounded) { return Of(format).gate_up[rounded]; }
 string_view ExpertsKernel(TileFormat up, TileFormat down, bool rounded) {
   if (up == down) return Of(up).experts[rounded];

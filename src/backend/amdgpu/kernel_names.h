@@ -16,7 +16,6 @@ namespace mainarch::amdgpu {
 // there for their precision: they have not; nor have those of codes.
 absl::string_view MatmulKernel(kernels::TileFormat format, bool rounded);
 absl::string_view MatmulReduceKernel(kernels::TileFormat format, bool rounded);
-absl::string_view MatmulToldKernel(kernels::TileFormat format, bool rounded);
 absl::string_view GateUpKernel(kernels::TileFormat format, bool rounded);
 // `down` may differ from `up` where both are codes.
 absl::string_view ExpertsKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);

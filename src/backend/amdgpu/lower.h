@@ -126,9 +126,7 @@ struct RankMemory {
   uint64_t host_step = 0;  // two blocks, then the list of step_tables
   uint64_t step = 0;       // page tables step_words behind it
   uint64_t arrivals = 0;          // kernels::kArrivalBytes: of experts
-  uint64_t product_words = 0;     // MatmulReduceArgs::words
-  uint64_t told_words = 0;        // ToldWords::words
-  uint64_t expert_words = 0;      // ExpertsReduceArgs::words
+  uint64_t told_words = 0;        // kernels::ToldWords, of one launch after the other
   std::vector<uint64_t> buffers;  // of the Program; its taps are there twice, for both parities
   std::vector<uint64_t> source_taps;  // of the source's Program, in its memory of this rank
   uint64_t partial = 0;

@@ -167,7 +167,9 @@ class Lowering {
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
   // alone, which has all of the product, as every rank has.
   void ReduceInto(backend::BufferId x, bool whole = false, bool add = true);
-  // The last launch, if it is the product that makes `in`, leaves words instead, to a launch beside it; else none.
+  // Of one more launch that tells its sums.
+  kernels::ToldWords NextTold();
+  // The last launch, if it is the product that makes `in`, tells its sums instead, to a launch beside it; else none.
   kernels::ToldWords Tell(uint64_t in, uint32_t stride);
   size_t launches() const { return launches_.size(); }
   // Workgroups of a launch of `units` that runs beside the last one, and deals them out from its last workgroup on: where
@@ -189,7 +191,6 @@ class Lowering {
     struct Reduced {
       absl::string_view kernel;  // empty: it would not
       std::variant<kernels::MatmulArgs, kernels::ExpertsAnyArgs> sums;
-      absl::string_view told;  // the kernel of a product that leaves words
     };
     Reduced reduced;
     Sums heads;  // of the product that makes Q, K and V, until they are taken: the gate's may come behind it
@@ -226,8 +227,7 @@ class Lowering {
   std::vector<Launch> launches_;
   int32_t op_ = -1;
   uint32_t reduces_ = 0;
-  uint32_t joined_ = 0;  // products that are one launch with the all-reduce behind them
-  uint32_t told_ = 0;    // products that leave words
+  uint32_t told_ = 0;  // launches that tell their sums
   std::vector<backend::WeightId> split_norms_;  // [buffer]: of what its split rows are for
 };
 

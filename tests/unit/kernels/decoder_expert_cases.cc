@@ -216,12 +216,7 @@ void AddExperts(const ExpertData& data, const std::string& rank, uint32_t device
     // Sums of halves, quarters and eighths are exact; and so is the norm's factor, a half.
     for (const float logit : data.choice.logits) logits.push_back(logit / static_cast<float>(s.logit_splits) * 2);
   }
-  std::vector<uint64_t> told;
-  for (const float logit : logits) {
-    uint32_t bits;
-    std::memcpy(&bits, &logit, 4);
-    told.push_back(uint64_t{LaunchTag(s.index, kTurn, kTurns)} << 32 | bits);
-  }
+  const Bytes told = s.told ? ToldBytes(logits, s.logit_splits, LaunchTag(s.index, kTurn, kTurns)) : Bytes(8);
   // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
   // width are zeros, as the backend leaves them.
   std::vector<Buffer> own = {{"step" + rank, plan.Block()},
@@ -231,7 +226,7 @@ void AddExperts(const ExpertData& data, const std::string& rank, uint32_t device
                              {"act" + rank, Bytes(size_t{s.rows} * s.top * data.act_stride() * 4)},
                              {"arrivals" + rank, Arrivals(s).before},
                              {"logits" + rank, ToBytes(logits)},
-                             {"told" + rank, ToBytes(told)},
+                             {"told" + rank, told},
                              {"logit_squares" + rank, ToBytes(std::vector<float>(s.rows, 4.0f))}};
   data.up.all.AddBuffers("up" + rank, &own);
   data.down.all.AddBuffers("down" + rank, &own);
@@ -345,14 +340,13 @@ Case ExpertsReduceCase(const ExpertShape& s, uint32_t ranks) {
     AddExperts(*data, rank, r, &out.buffers);
     AddSum(sum, before, r, &out.buffers);
     // Of launches before, which nobody is to take for this one's.
-    const size_t words = size_t{2} * kMatmulReduceRows * sum.stride() * 8;
-    out.buffers.push_back({OfRank("words", r), Bytes(words, kUntouchedByte), r});
+    out.buffers.push_back({OfRank("words", r), StaleWords(ToldWordCount(1, sum.stride()), LaunchTag(s.index - 1, 2, 5)), r});
     out.steps[0].push_back(MakeLaunch<ExpertsReduceArgs>(
         kernel, s.workers,
         [=](ExpertsReduceArgs& args, const Addresses& at) {
           args.any = ExpertsAt(*data, rank, at);
           args.reduce = SumAt(sum, r, at);
-          args.words = at.Of<uint64_t>(OfRank("words", r));
+          args.told = {at.Of<uint64_t>(OfRank("words", r)), 2, 5};
         },
         r));
     out.expectations.push_back(want.Check(OfRank("x", r)));

@@ -125,12 +125,6 @@ std::vector<float> Uniforms(Random& random, size_t count, double from, double to
   return out;
 }
 
-// Words as a launch of the step before has left them, of numbers that nobody may take.
-Bytes StaleWords(size_t count, uint32_t tag) {
-  std::vector<uint64_t> words(count, uint64_t{tag} << 32 | 0x7fc00000);
-  return ToBytes(words);
-}
-
 // The second buffer has to be the first, to the bit, and to be written at all.
 std::vector<Expectation> Same(const std::string& first, const std::string& second, bool written) {
   auto bytes = std::make_shared<Bytes>();
@@ -170,12 +164,6 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   c.stride = qkv.stride;
   std::vector<float> sums;
   for (uint32_t i = 0; i < kSums; ++i) sums.insert(sums.end(), qkv.values.begin(), qkv.values.end());
-  std::vector<uint64_t> told;
-  for (const float x : sums) {
-    uint32_t bits;
-    std::memcpy(&bits, &x, 4);
-    told.push_back(uint64_t{LaunchTag(kStep, kToldTurn, kToldTurns)} << 32 | bits);
-  }
   const size_t angles = size_t{last + 1} * s.head_dim / 4, out_bytes = size_t{s.count()} * c.out_stride * 4;
   Case out;
   out.name = absl::StrCat("attend here, ", s.Text(), has.is_long ? ", long" : "", has.gated ? ", gated" : "",
@@ -184,7 +172,7 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   out.bound = "the bits of prepare, attend and merge";
   out.buffers = {{"step", step.Block()},
                  {"in", ToBytes(sums)},
-                 {"told", ToBytes(told)},
+                 {"told", ToldBytes(sums, kSums, LaunchTag(kStep, kToldTurn, kToldTurns))},
                  {"squares", ToBytes(std::vector<float>(s.count(), 4.0f))},
                  {"qkv", Bytes(qkv.values.size() * 4, kUntouchedByte)},
                  {"q_norm", ToBytes(Uniforms(random, s.head_dim, 0.5, 1.5))},

@@ -136,10 +136,8 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
   for (uint32_t r = 0; r < ranks; ++r) {
     out.buffers.push_back({OfRank("step", r), StepPlan::Of(rows).Block(), r});
     out.buffers.push_back({OfRank("in", r), SplitRows(x), r});
-    // As a launch of the step before has left them, of numbers that nobody may take.
-    const std::vector<uint64_t> words(size_t{splits} * kMatmulReduceRows * sum.stride(),
-                                      uint64_t{LaunchTag(UINT32_MAX, 2, 5)} << 32 | 0x7fc00000);
-    out.buffers.push_back({OfRank("words", r), ToBytes(words), r});
+    out.buffers.push_back(
+        {OfRank("words", r), StaleWords(ToldWordCount(splits, sum.stride()), LaunchTag(UINT32_MAX, 2, 5)), r});
     AddSum(sum, before, r, &out.buffers);
     std::vector<Buffer> weights;
     w.AddBuffers(OfRank("w", r), &weights);
@@ -160,9 +158,7 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
           product.splits = splits;
           product.split_rows = rows;
           args.reduce = SumAt(sum, r, at);
-          args.words = at.Of<uint64_t>(OfRank("words", r));
-          args.turn = 2;
-          args.turns = 5;
+          product.told = {at.Of<uint64_t>(OfRank("words", r)), 2, 5};
         },
         r));
     out.expectations.push_back(want.Check(OfRank("x", r)));
@@ -170,56 +166,61 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
   return out;
 }
 
-// ---- a product of one row that tells its sums ----
+// ---- a product that tells its sums ----
 
-Case MatmulToldCase(TileFormat format, bool rounded, uint32_t hidden, uint32_t width, uint32_t splits) {
-  constexpr uint32_t kIndex = 3, kTurn = 4, kTurns = 5;
+Case MatmulToldCase(TileFormat format, bool rounded, uint32_t rows, uint32_t hidden, uint32_t width, uint32_t splits) {
+  constexpr uint32_t kIndex = 3, kTurn = 4, kTurns = 5, kTag = LaunchTag(kIndex, kTurn, kTurns);
   Random random(hidden + splits + static_cast<uint32_t>(format));
-  const Inputs x = RandomInputs(random, 1, width);
+  const Inputs x = RandomInputs(random, rows, width);
   const TiledWeights w = RandomTiles(random, format, hidden, width, false, 8, {});
-  const Row in = InputOf(x, NormData{}, 0);
-  std::vector<Near> want;
-  for (uint32_t o = 0; o < hidden; ++o) want.push_back(Dot(w, 0, o, in.values, &in.errors, rounded));
+  std::vector<std::vector<Near>> want(rows);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const Row in = InputOf(x, NormData{}, row);
+    for (uint32_t o = 0; o < hidden; ++o) want[row].push_back(Dot(w, 0, o, in.values, &in.errors, rounded));
+  }
   const uint32_t stride = RoundUp(hidden, kPadColumns);
-  StepPlan step = StepPlan::Of(1);
+  const std::string kernel = std::string("matmul_") + NameOf(format) + (rounded ? "_rounded" : "");
+  StepPlan step = StepPlan::Of(rows);
   step.index = kIndex;
   Case out;
-  out.name = absl::StrCat("matmul_told_", NameOf(format), rounded ? "_rounded " : " ", hidden, " outputs, k ", width,
-                          ", shared by ", splits);
+  out.name = absl::StrCat(kernel, " told, ", rows, " rows, ", hidden, " outputs, k ", width, ", shared by ", splits);
   out.bound = rounded ? kRoundedBound : kProductBound;
   out.buffers = {{"step", step.Block()},
                  {"in", SplitRows(x)},
-                 {"words", Bytes(size_t{splits} * stride * 8, kUntouchedByte)}};
+                 {"words", StaleWords(ToldWordCount(splits, stride), kTag - 2)}};
   w.AddBuffers("w", &out.buffers);
-  out.steps = {{MakeLaunch<MatmulToldArgs>(
-      std::string("matmul_told_") + NameOf(format) + (rounded ? "_rounded" : ""), 3,
-      [=](MatmulToldArgs& args, const Addresses& at) {
-        args.product.step = at.Of<const uint32_t>("step");
-        args.product.x = at.Of<const float>("in");
-        args.product.w = w.At("w", at);
-        args.product.x_stride = x.stride;
-        args.product.out_stride = stride;
-        args.product.rows = 1;
-        args.product.splits = splits;
-        args.told = {at.Of<uint64_t>("words"), kTurn, kTurns};
-      })}};
-  out.expectations = {{"words", [=](absl::Span<const uint8_t> bytes) -> std::string {
-                         for (uint32_t o = 0; o < hidden; ++o) {
-                           double sum = 0;
-                           for (uint32_t s = 0; s < splits; ++s) {
-                             uint32_t word[2];
-                             std::memcpy(word, &bytes[(size_t{s} * stride + o) * 8], 8);
-                             if (word[1] != LaunchTag(kIndex, kTurn, kTurns)) return absl::StrCat("no tag at ", o, " of split ", s);
-                             float part;
-                             std::memcpy(&part, word, 4);
-                             sum += double{part};
-                           }
-                           if (!(std::abs(sum - want[o].value) <= want[o].allowed)) {
-                             return absl::StrCat("[", o, "] is ", sum, ", expected ", want[o].value, " +- ", want[o].allowed);
-                           }
-                         }
-                         return "";
-                       }}};
+  out.steps = {{MakeLaunch<MatmulArgs>(kernel, 3, [=](MatmulArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.x = at.Of<const float>("in");
+    args.w = w.At("w", at);
+    args.x_stride = x.stride;
+    args.out_stride = stride;
+    args.rows = rows;
+    args.splits = splits;
+    args.told = {at.Of<uint64_t>("words"), kTurn, kTurns};
+  })}};
+  const auto check = [=](absl::Span<const uint8_t> bytes) -> std::string {
+    for (uint32_t row = 0; row < rows; ++row) {
+      for (uint32_t o = 0; o < hidden; ++o) {
+        double sum = 0;
+        for (uint32_t s = 0; s < splits; ++s) {
+          const size_t at = ToldWordCount(s, stride) + row * ToldStride(stride) + ToldPlace(o);
+          uint32_t tag;
+          float part;
+          std::memcpy(&part, &bytes[at * 8], 4);
+          std::memcpy(&tag, &bytes[at * 8 + 4], 4);
+          if (tag != kTag) return absl::StrCat("row ", row, " [", o, "] of split ", s, " has another tag");
+          sum += double{part};
+        }
+        const Near& near = want[row][o];
+        if (!(std::abs(sum - near.value) <= near.allowed)) {
+          return absl::StrCat("row ", row, " [", o, "] is ", sum, ", expected ", near.value, " +- ", near.allowed);
+        }
+      }
+    }
+    return "";
+  };
+  out.expectations = {{"words", check}};
   return out;
 }
 
@@ -266,9 +267,11 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(MatmulReduceCase(format, false, 1, 1032, 256, 8, 1, 5, 1));
     cases.push_back(MatmulReduceCase(format, false, 4, 528, 256, 8, 8, 300, 1));
     if (MayRound(format)) cases.push_back(MatmulReduceCase(format, true, 2, 520, 256, 8, 2, 7, 1));
-    cases.push_back(MatmulToldCase(format, false, 72, 256, 4));
-    if (MayRound(format)) cases.push_back(MatmulToldCase(format, true, 40, 256, 1));
+    cases.push_back(MatmulToldCase(format, false, 1, 72, 256, 4));
+    if (MayRound(format)) cases.push_back(MatmulToldCase(format, true, 4, 40, 256, 1));
   }
+  // Words of more than one chunk.
+  cases.push_back(MatmulToldCase(TileFormat::kBf16, false, 3, 1100, 256, 2));
   cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 3, 1040, 256, 8, 4, 9, 2));
   // Where nobody shares k, who makes an element tells all ranks.
   cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 2, 1040, 256, 8, 1, 11, 4));

@@ -235,7 +235,8 @@ Status ExecutorRunner::Launch(absl::Span<const LaunchRequest> together) {
     launches.push_back(std::move(launch));
   }
   size_t left = launches.size();
-  for (uint64_t spent = 0; left > 0; spent += options_.slice) {
+  uint64_t spent = 0;
+  for (; left > 0; spent += options_.slice) {
     if (spent > options_.limit) {
       return Error(Code::kTimedOut, together[0].kernel, " has not ended after ", spent,
                    " wave-instructions");
@@ -258,6 +259,7 @@ Status ExecutorRunner::Launch(absl::Span<const LaunchRequest> together) {
       --left;
     }
   }
+  if (options_.most != nullptr) *options_.most = std::max(*options_.most, spent);
   return OkStatus();
 }
 

@@ -22,6 +22,7 @@ struct ExecutorOptions {
   uint64_t seed = 1;
   uint64_t slice = 5000;         // wave-instructions a turn
   uint64_t limit = 400'000'000;  // of all launches of a step; more is a hang
+  uint64_t* most = nullptr;      // becomes what the longest step has taken, in whole slices, if that is more
   // Told where an object has been placed.
   std::function<void(uint64_t base, uint64_t end, absl::Span<const uint8_t> object)> loaded;
   // Told of every mapping; cached: stores to it need a write-back, loads an invalidate.

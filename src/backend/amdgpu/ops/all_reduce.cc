@@ -47,13 +47,13 @@ bool Lowering::JoinReduce(const kernels::ReduceArgs& args) {
   uint64_t sums = 0;
   if (const auto* product = std::get_if<kernels::MatmulArgs>(&reduced.sums)) {
     sums = product->out.address;
-    const auto turns = static_cast<uint32_t>(program.ops.size());
-    joined = MakeLaunch(reduced.kernel, kernels::MatmulReduceArgs{*product, args, {memory.product_words}, joined_++, turns},
-                        workers);
+    kernels::MatmulReduceArgs both = {*product, args};
+    both.product.told = NextTold();
+    joined = MakeLaunch(reduced.kernel, both, workers);
   } else {
     const auto& experts = std::get<kernels::ExpertsAnyArgs>(reduced.sums);
     sums = experts.experts.out.address;
-    joined = MakeLaunch(reduced.kernel, kernels::ExpertsReduceArgs{experts, args, {memory.expert_words}}, workers);
+    joined = MakeLaunch(reduced.kernel, kernels::ExpertsReduceArgs{experts, args, NextTold()}, workers);
   }
   if (args.partial.address != sums) return false;
   // Another kernel in the place of the last one: all else of the launch is as it was.

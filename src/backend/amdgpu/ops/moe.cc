@@ -145,10 +145,10 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   if (gating) {
     const kernels::ExpertsAnyArgs any = {args, *gating};
     to->Add(ExpertsAnyKernel(up.format, down.format, to->Rounds()), any, units * blocks, /*resident=*/true).beside = beside;
-    to->pending.reduced = {ExpertsReduceAnyKernel(up.format, down.format, to->Rounds()), any, {}};
+    to->pending.reduced = {ExpertsReduceAnyKernel(up.format, down.format, to->Rounds()), any};
   } else {
     to->Add(ExpertsKernel(up.format, down.format, to->Rounds()), args, units * blocks, /*resident=*/true).beside = beside;
-    to->pending.reduced = {ExpertsReduceKernel(up.format, down.format, to->Rounds()), kernels::ExpertsAnyArgs{args, {}}, {}};
+    to->pending.reduced = {ExpertsReduceKernel(up.format, down.format, to->Rounds()), kernels::ExpertsAnyArgs{args, {}}};
   }
   if (op.add) to->ReduceInto(to->program.x);
 }

@@ -73,6 +73,10 @@ uint32_t Lowering::SplitsOf(const PlacedWeight& w) const {
   return splits;
 }
 
+kernels::ToldWords Lowering::NextTold() {
+  return {{memory.told_words}, told_++, static_cast<uint32_t>(program.ops.size())};
+}
+
 kernels::ToldWords Lowering::Tell(uint64_t in, uint32_t stride) {
   const auto* product = std::get_if<kernels::MatmulArgs>(&pending.reduced.sums);
   if (rows != 1 || pending.reduced.kernel.empty() || product == nullptr || product->out.address != in ||
@@ -83,12 +87,10 @@ kernels::ToldWords Lowering::Tell(uint64_t in, uint32_t stride) {
   Launch& launch = launches_.back();
   const bool stays = shape.options.resident != backend::ResidentMode::kOff;
   if (stays && launch.workers > kProductGroupsPerUnit * memory.compute_units / 4 * 3) return {};
-  const kernels::ToldWords told = {{memory.told_words}, told_++, static_cast<uint32_t>(program.ops.size())};
-  // Another kernel in its place: all else of the launch is as it was.
-  const Launch tells = MakeLaunch(pending.reduced.told, kernels::MatmulToldArgs{*product, told}, launch.workers);
-  launch.kernel = tells.kernel;
-  launch.args = tells.args;
-  return told;
+  kernels::MatmulArgs args = *product;
+  args.told = NextTold();
+  launch.args = MakeLaunch(launch.kernel, args, launch.workers).args;
+  return args.told;
 }
 
 uint64_t Lowering::WorkersBeside(uint64_t units) const {
@@ -133,7 +135,7 @@ void Lowering::Add(const Product& m) {
       : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
                   : Add(MatmulKernel(w.format, rounded), args, units);
   launch.beside = m.beside;
-  if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, rounded), args, MatmulToldKernel(w.format, rounded)};
+  if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, rounded), args};
   if (units == 0) return;  // a rank may have nothing of a weight
   // A unit's parts of k lie behind one another, and so do units.
   launch.reads = w.tiles.data.address;
