@@ -25,8 +25,9 @@ inline constexpr uint32_t kMaxRanks = 8;
 
 // Sums that workgroups of one launch tell others, of the same launch or of one beside it, which wait for them: each
 // beside the launch's tag, in a word of 64 bits. [splits][kToldRows][ToldStride], columns at ToldPlace; zeros at first,
-// and written by such launches alone, one after the other. Who runs beside a launch waits for workgroups that wait for
-// nobody and are dealt out before its own.
+// and written by such launches alone, one after the other: not by one that awaits words there, some of whose workgroups
+// may tell when others still wait. Who runs beside a launch waits for workgroups that wait for nobody and are dealt out
+// before its own.
 struct ToldWords {
   Address<uint64_t> words;  // 0: none
   uint32_t turn = 0;        // of such launches within a step,

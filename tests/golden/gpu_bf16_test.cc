@@ -28,14 +28,15 @@ double WorstRelative(absl::Span<const float> a, absl::Span<const double> b) {
 // Whether both, given the same token next, send it to the same experts in every layer.
 StatusOr<bool> SameExperts(const backend::Program& program, Runner* a, Runner* b, uint32_t token) {
   for (size_t i = 0; i < program.ops.size(); ++i) {
-    const auto* router = std::get_if<backend::RouterOp>(&program.ops[i]);
-    if (router == nullptr) continue;
+    // With its experts, whose launch may be what chooses them.
+    const auto* experts = std::get_if<backend::ExpertsDownOp>(&program.ops[i]);
+    if (experts == nullptr) continue;
     std::vector<float> ids[2];
     for (const int which : {0, 1}) {
       Runner* runner = which == 0 ? a : b;
       const uint32_t position = runner->position();
       RETURN_IF_ERROR(runner->ExtendPrefix({token}, i + 1));
-      ids[which] = runner->context().ReadBuffer(0, router->ids, 1);
+      ids[which] = runner->context().ReadBuffer(0, experts->ids, 1);
       runner->Truncate(position);
     }
     if (ids[0] != ids[1]) return false;

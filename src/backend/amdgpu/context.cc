@@ -164,9 +164,11 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.step = carve.Take((shape_.step_words + TableWords(shape_)) * 4);
   m.arrivals = carve.Take(kernels::kArrivalBytes);
   const uint32_t widest = *std::max_element(shape_.strides.begin(), shape_.strides.end());
-  m.told_words = carve.Take(uint64_t{kernels::kMaxSplits} * kernels::kToldRows *
-                            kernels::ToldStride(std::max({widest, shape_.hidden_stride, shape_.router_stride})) *
-                            sizeof(uint64_t));
+  for (uint64_t& words : m.told_words) {
+    words = carve.Take(uint64_t{kernels::kMaxSplits} * kernels::kToldRows *
+                       kernels::ToldStride(std::max({widest, shape_.hidden_stride, shape_.router_stride})) *
+                       sizeof(uint64_t));
+  }
   m.plain = carve.Take(rows * shape_.plain_stride * 4);
   const std::vector<bool> taps = TapsOf(program_), inputs = InputsOf(program_);
   for (size_t b = 0; b < program_.buffers.size(); ++b) {
@@ -205,7 +207,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   }
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
-  for (uint64_t* at : {&m.step, &m.arrivals, &m.told_words, &m.partial, &m.sums, &m.squares, &m.split,
+  for (uint64_t* at : {&m.step, &m.arrivals, &m.told_words[0], &m.told_words[1], &m.partial, &m.sums, &m.squares, &m.split,
                        &m.attend_parts, &m.attend_words, &m.shared_queries, &m.router_logits, &m.logits, &m.teams,
                        &m.fields, &m.races, &m.plain}) {
     *at += base;

@@ -6,6 +6,7 @@
 #ifndef MAINARCH_BACKEND_AMDGPU_LOWER_H_
 #define MAINARCH_BACKEND_AMDGPU_LOWER_H_
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -126,7 +127,8 @@ struct RankMemory {
   uint64_t host_step = 0;  // two blocks, then the list of step_tables
   uint64_t step = 0;       // page tables step_words behind it
   uint64_t arrivals = 0;          // kernels::kArrivalBytes: of experts
-  uint64_t told_words = 0;        // kernels::ToldWords, of one launch after the other
+  // kernels::ToldWords, in turns: who awaits a launch's words may tell its own while others still await them.
+  std::array<uint64_t, 2> told_words = {};
   std::vector<uint64_t> buffers;  // of the Program; its taps are there twice, for both parities
   std::vector<uint64_t> source_taps;  // of the source's Program, in its memory of this rank
   uint64_t partial = 0;

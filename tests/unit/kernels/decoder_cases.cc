@@ -126,19 +126,6 @@ Bytes StaleWords(size_t count, uint32_t tag) {
   return ToBytes(std::vector<uint64_t>(count, uint64_t{tag} << 32 | kNan));
 }
 
-Bytes ToldBytes(const std::vector<float>& sums, uint32_t splits, uint32_t tag) {
-  const auto stride = static_cast<uint32_t>(sums.size() / splits);
-  Bytes out = StaleWords(ToldWordCount(splits, stride), tag - 2);
-  for (uint32_t split = 0; split < splits; ++split) {
-    for (uint32_t column = 0; column < stride; ++column) {
-      const size_t at = ToldWordCount(split, stride) + ToldPlace(column);
-      std::memcpy(&out[at * 8], &sums[size_t{split} * stride + column], 4);
-      std::memcpy(&out[at * 8 + 4], &tag, 4);
-    }
-  }
-  return out;
-}
-
 std::vector<float> SquaresOf(const Inputs& x) {
   std::vector<float> out;
   for (uint32_t row = 0; row < x.rows; ++row) {

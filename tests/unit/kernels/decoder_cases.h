@@ -82,9 +82,7 @@ Bytes SumsOf(const Inputs& x, uint32_t count);
 // The sums of squares of its chunks, [rows, chunks].
 std::vector<float> SquaresOf(const Inputs& x);
 
-// `sums` [splits, stride] of one row as words of ToldWords, with the tag of a launch.
-Bytes ToldBytes(const std::vector<float>& sums, uint32_t splits, uint32_t tag);
-// As many words as a launch with another tag has left, of numbers that nobody may take.
+// As many words (ToldWords) as a launch with another tag has left, of numbers that nobody may take.
 Bytes StaleWords(size_t count, uint32_t tag);
 inline size_t ToldWordCount(uint32_t splits, uint32_t stride) {
   return size_t{splits} * kernels::kToldRows * kernels::ToldStride(stride);

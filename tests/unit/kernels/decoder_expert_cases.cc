@@ -10,6 +10,7 @@
 
 #include "kernels/experts_args.h"
 #include "unit/kernels/decoder_products.h"
+#include "unit/kernels/decoder_teller.h"
 
 namespace mainarch::kernels_test {
 namespace {
@@ -29,7 +30,7 @@ struct ExpertShape {
   // Not 0: the workgroups choose by logits that are sums of so many numbers.
   uint32_t logit_splits = 0;
   uint32_t index = 0;  // of the step: which of the arrivals' sets
-  bool told = false;   // those numbers come as words with a tag
+  bool told = false;   // those numbers come as words with a tag, of a product beside it
 };
 
 struct Choice {
@@ -46,7 +47,7 @@ Choice RoutedChoice(Random& random, const ExpertShape& s) {
   out.logits.resize(size_t{s.rows} * out.stride, 100.0f);  // it would win if it were looked at
   for (uint32_t row = 0; row < s.rows; ++row) {
     float* own = &out.logits[size_t{row} * out.stride];
-    for (uint32_t e = 0; e < s.experts; ++e) own[e] = static_cast<float>(2 * random.Normal());
+    for (uint32_t e = 0; e < s.experts; ++e) own[e] = RoundedToBf16(static_cast<float>(2 * random.Normal()));
     std::vector<uint32_t> order(routed);
     std::iota(order.begin(), order.end(), 0);
     std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return own[a] > own[b]; });
@@ -206,17 +207,23 @@ struct Arrivals {
   }
 };
 
+// [splits, stride] of the rows.
+std::vector<float> LogitSums(const ExpertData& data) {
+  std::vector<float> out;
+  for (uint32_t i = 0; i < data.s.logit_splits; ++i) {
+    // Sums of halves, quarters and eighths are exact; and so is the norm's factor, a half.
+    for (const float logit : data.choice.logits) out.push_back(logit / static_cast<float>(data.s.logit_splits) * 2);
+  }
+  return out;
+}
+constexpr ToldWords kTold = {{}, kTurn, kTurns};
+
 // A rank's buffers, whose names end in its number; of a rank alone in nothing.
 void AddExperts(const ExpertData& data, const std::string& rank, uint32_t device, std::vector<Buffer>* buffers) {
   const ExpertShape& s = data.s;
   StepPlan plan = StepPlan::Of(s.rows);
   plan.index = s.index;
-  std::vector<float> logits;
-  for (uint32_t i = 0; i < s.logit_splits; ++i) {
-    // Sums of halves, quarters and eighths are exact; and so is the norm's factor, a half.
-    for (const float logit : data.choice.logits) logits.push_back(logit / static_cast<float>(s.logit_splits) * 2);
-  }
-  const Bytes told = s.told ? ToldBytes(logits, s.logit_splits, LaunchTag(s.index, kTurn, kTurns)) : Bytes(8);
+  const std::vector<float> logits = LogitSums(data);
   // Not chosen experts are never read: what they hold is not looked at. Activations beyond the
   // width are zeros, as the backend leaves them.
   std::vector<Buffer> own = {{"step" + rank, plan.Block()},
@@ -226,7 +233,6 @@ void AddExperts(const ExpertData& data, const std::string& rank, uint32_t device
                              {"act" + rank, Bytes(size_t{s.rows} * s.top * data.act_stride() * 4)},
                              {"arrivals" + rank, Arrivals(s).before},
                              {"logits" + rank, ToBytes(logits)},
-                             {"told" + rank, told},
                              {"logit_squares" + rank, ToBytes(std::vector<float>(s.rows, 4.0f))}};
   data.up.all.AddBuffers("up" + rank, &own);
   data.down.all.AddBuffers("down" + rank, &own);
@@ -280,10 +286,19 @@ ExpertsAnyArgs ExpertsAt(const ExpertData& data, const std::string& rank, const 
   route.norm.inverse_hidden = 1;
   if (s.told) {
     route.step = args.step;
-    route.told = {at.Of<uint64_t>("told" + rank), kTurn, kTurns};
+    route.told = kTold;
+    route.told.words = at.Of<uint64_t>("told" + rank);
     route.router.logits = {};
   }
   return any;
+}
+
+// The product that tells experts their logits, beside them.
+void AddTeller(const ExpertData& data, const std::string& rank, uint32_t device, Case* to) {
+  if (!data.s.told) return;
+  const Teller teller(LogitSums(data), data.s.logit_splits);
+  teller.AddBuffers(rank, device, kTold, data.s.index, &to->buffers);
+  to->steps[0].push_back(teller.Launch(rank, device, "step" + rank, kTold));
 }
 
 Case ExpertCase(const ExpertShape& s) {
@@ -307,14 +322,16 @@ Case ExpertCase(const ExpertShape& s) {
     any = ExpertsAt(*data, "", at);
     any.experts.out = at.Of<float>("out");
   };
+  out.steps.emplace_back();
+  AddTeller(*data, "", 0, &out);
   if (s.gate.on) {
-    out.steps = {{MakeLaunch<ExpertsAnyArgs>(kernel, s.workers, fill)}};
+    out.steps[0].push_back(MakeLaunch<ExpertsAnyArgs>(kernel, s.workers, fill));
   } else {
-    out.steps = {{MakeLaunch<ExpertsArgs>(kernel, s.workers, [=](ExpertsArgs& args, const Addresses& at) {
+    out.steps[0].push_back(MakeLaunch<ExpertsArgs>(kernel, s.workers, [=](ExpertsArgs& args, const Addresses& at) {
       ExpertsAnyArgs any;
       fill(any, at);
       args = any.experts;
-    })}};
+    }));
   }
   out.expectations = {want.Check("out"), ZerosBehind("act", s.width, data->act_stride()),
                       Exactly("arrivals", Arrivals(s).left)};
@@ -341,6 +358,7 @@ Case ExpertsReduceCase(const ExpertShape& s, uint32_t ranks) {
     AddSum(sum, before, r, &out.buffers);
     // Of launches before, which nobody is to take for this one's.
     out.buffers.push_back({OfRank("words", r), StaleWords(ToldWordCount(1, sum.stride()), LaunchTag(s.index - 1, 2, 5)), r});
+    AddTeller(*data, rank, r, &out);
     out.steps[0].push_back(MakeLaunch<ExpertsReduceArgs>(
         kernel, s.workers,
         [=](ExpertsReduceArgs& args, const Addresses& at) {
@@ -358,11 +376,20 @@ Case ExpertsReduceCase(const ExpertShape& s, uint32_t ranks) {
 }  // namespace
 
 std::vector<Case> DecoderExpertCases() {
+  // Logits as a product beside the launch tells them.
+  const auto told_by = [](ExpertShape s, uint32_t splits) {
+    s.logit_splits = splits;
+    s.told = true;
+    return s;
+  };
+
   std::vector<Case> cases;
   for (TileFormat format : kTileFormats) {
     const bool mx = InThirtyTwos(format);
     const uint32_t hidden = mx ? 160 : 168, width = mx ? 32 : 40;
     cases.push_back(ExpertCase({format, 1, hidden, width, 6, 2, false, 3}));
+    cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 2, false, 3}, 4)));
+    cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 3, false, 3, false, false, 1, kClamped}, 2)));
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 2, true, 2}));
     cases.push_back(ExpertCase({format, 17, hidden, width, 6, 3, false, 4}));
     cases.push_back(ExpertCase({format, 5, 64, 288, 4, 2, false, 3, false, false, 8}));
@@ -372,6 +399,8 @@ std::vector<Case> DecoderExpertCases() {
     if (!MayRound(format)) continue;
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, true}));
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, false, 1, kClamped}));
+    cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 3, false, 3, true, true}, 1)));
+    cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 3, false, 3, true, false, 1, kClamped}, 8)));
     // Widths of a large model's shares: tiles and a half, and three quarters of one.
     cases.push_back(ExpertCase({format, 2, 64, 192, 4, 2, false, 3}));
     cases.push_back(ExpertCase({format, 2, 192, 96, 4, 2, false, 3}));
@@ -409,7 +438,7 @@ std::vector<Case> DecoderExpertCases() {
   for (TileFormat format : kTileFormats) {
     const uint32_t few = InThirtyTwos(format) ? 32 : 40;
     ExpertShape s = {format, 1, 1056, few, 5, 2, false, 5};
-    cases.push_back(ExpertsReduceCase(s, 1));
+    cases.push_back(ExpertsReduceCase(told_by(s, 4), 1));
     s.rows = 4;
     s.hidden = 544;
     s.workers = 16;
@@ -419,14 +448,19 @@ std::vector<Case> DecoderExpertCases() {
     s.workers = 7;
     s.gate = kClamped;
     if (!HasCodes(format)) cases.push_back(ExpertsReduceCase(s, 1));
+    s.rows = 1;
+    if (!HasCodes(format)) cases.push_back(ExpertsReduceCase(told_by(s, 2), 1));
     if (!MayRound(format)) continue;
     s.rounded = true;
-    cases.push_back(ExpertsReduceCase(s, 1));
+    cases.push_back(ExpertsReduceCase(told_by(s, 8), 1));
     s.gate = {};
+    cases.push_back(ExpertsReduceCase(told_by(s, 1), 1));
+    s.rows = 4;
     cases.push_back(ExpertsReduceCase(s, 2));
   }
   for (const auto& [up, down] : {std::pair{TileFormat::kNibble, TileFormat::kByte}, {TileFormat::kByte, TileFormat::kNibble}}) {
     cases.push_back(ExpertsReduceCase({up, 3, 160, 224, 5, 2, false, 3, false, false, 8, {}, {}, down}, 1));
+    cases.push_back(ExpertsReduceCase(told_by({up, 1, 160, 224, 5, 2, false, 3, false, false, 8, {}, {}, down}, 2), 1));
   }
   // Down's tiles of a large model's shares, which are asked for before the wait: two a wave and one, of 8 experts; one
   // of more than 8; more than are asked for; and fewer.
@@ -434,19 +468,11 @@ std::vector<Case> DecoderExpertCases() {
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 544, 128, 24, 6, false, 9}, 1));
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 4, 528, 200, 10, 8, false, 16}, 1));
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 1, 1056, 160, 9, 3, false, 7, true}, 1));
-  // Logits as a product beside the launch tells them; a shared expert's, and of a second step.
-  ExpertShape told = {TileFormat::kBf16, 1, 528, 192, 10, 8, false, 16};
-  told.logit_splits = 8;
-  told.told = true;
+  // Told logits of several ranks; a shared expert's, and of a second step.
+  ExpertShape told = told_by({TileFormat::kBf16, 1, 528, 192, 10, 8, false, 12}, 8);
   cases.push_back(ExpertsReduceCase(told, 2));
-  told.format = TileFormat::kByte;
-  told.shared = true;
-  told.logit_splits = 1;
+  told = told_by({TileFormat::kByte, 1, 528, 192, 10, 8, false, 16, false, true}, 1);
   told.index = 1;
-  cases.push_back(ExpertsReduceCase(told, 1));
-  told.gate = kClamped;
-  told.format = TileFormat::kFp8;
-  told.width = 160;
   cases.push_back(ExpertsReduceCase(told, 1));
   // Few tiles of many experts, which waves share.
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 80, 96, 12, 6, false, 8, false, true}, 4));

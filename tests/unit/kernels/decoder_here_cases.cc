@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "unit/kernels/attention_cases.h"
+#include "unit/kernels/decoder_teller.h"
 
 namespace mainarch::kernels_test {
 namespace {
@@ -15,14 +16,15 @@ namespace {
 // What there is of it beside the heads.
 struct HereParts {
   bool gated = false, sinks = false, is_long = false;
-  bool told = false;  // heads come as words with a tag
+  bool told = false;  // heads come as words with a tag, of a product beside it
   uint32_t window = 0;
   uint32_t workers = 5, mergers = 3;
 };
 
 // Numbers of a product whose k four workgroups shared, with a norm before it, as in the cases of prepare_*.
 constexpr uint32_t kSums = 4;
-constexpr uint32_t kStep = 7, kToldTurn = 2, kToldTurns = 4;
+constexpr uint32_t kStep = 7;
+constexpr ToldWords kTold = {{}, 2, 4};
 
 struct HereCase {
   HeadShape s;
@@ -110,7 +112,8 @@ struct HereCase {
       if (!c.prepares()) return;
       c.Fill(&args.prepare, at, "kv here");
       if (c.has.told) {
-        args.told = {at.Of<uint64_t>("told"), kToldTurn, kToldTurns};
+        args.told = kTold;
+        args.told.words = at.Of<uint64_t>("told");
         args.prepare.in = {};
       }
       args.prepare.qkv = {};
@@ -160,7 +163,8 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
     std::fill_n(step.rows[row].pages.begin(), FirstSeen(s.positions[row], has.window) / kPageTokens, kNoPage);
   }
   PutTablesBehind(&step);
-  const Inputs qkv = RandomInputs(random, s.count(), c.all() * s.head_dim, 3);
+  Inputs qkv = RandomInputs(random, s.count(), c.all() * s.head_dim, 3);
+  if (has.told) std::transform(qkv.values.begin(), qkv.values.end(), qkv.values.begin(), RoundedToBf16);
   c.stride = qkv.stride;
   std::vector<float> sums;
   for (uint32_t i = 0; i < kSums; ++i) sums.insert(sums.end(), qkv.values.begin(), qkv.values.end());
@@ -172,7 +176,6 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   out.bound = "the bits of prepare, attend and merge";
   out.buffers = {{"step", step.Block()},
                  {"in", ToBytes(sums)},
-                 {"told", ToldBytes(sums, kSums, LaunchTag(kStep, kToldTurn, kToldTurns))},
                  {"squares", ToBytes(std::vector<float>(s.count(), 4.0f))},
                  {"qkv", Bytes(qkv.values.size() * 4, kUntouchedByte)},
                  {"q_norm", ToBytes(Uniforms(random, s.head_dim, 0.5, 1.5))},
@@ -189,7 +192,13 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
                  {"out", Bytes(out_bytes, kUntouchedByte)},
                  {"out here", Bytes(out_bytes, kUntouchedByte)}};
   out.steps = c.Apart();
-  out.steps.push_back({c.Here()});
+  out.steps.emplace_back();
+  if (has.told) {
+    const Teller teller(sums, kSums);
+    teller.AddBuffers("", 0, kTold, kStep, &out.buffers);
+    out.steps.back().push_back(teller.Launch("", 0, "step", kTold));
+  }
+  out.steps.back().push_back(c.Here());
   out.expectations = Same("out", "out here", true);
   if (c.prepares()) {
     for (Expectation& one : Same("kv", "kv here", false)) out.expectations.push_back(std::move(one));

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/amdgpu/tiles.h"
+#include "kernels/quant/bf16.h"
 #include "ops/random_matrices.h"
 #include "quant/matrix.h"
 
@@ -72,6 +73,26 @@ test::Source RandomMatrix(Random& random, TileFormat format, int64_t rows, int64
   return out;
 }
 
+// The first rank's tiles of `weight`, whose columns are in so many parts: those of the first of 8 / parts ranks.
+void Pack(backend::Weight weight, uint32_t parts, TiledWeights* out) {
+  if (parts > 1) {
+    weight.ranks.resize(backend::kSplitParts / parts);
+    for (uint32_t i = 0; i < parts; ++i) weight.splits.push_back(out->cols / 32 * i / parts * 32);
+    weight.splits.resize(backend::kSplitParts + 1, out->cols);
+  }
+  const amdgpu::TilePlan plan = amdgpu::PlanTiles(weight, 0, 0);
+  out->shape = plan.Shape();
+  out->outputs = out->shape.outputs;
+  out->data.resize(plan.data_bytes());
+  out->scales.resize(plan.scale_bytes() + 16);
+  for (uint32_t o = 0; o < plan.outputs; ++o) {
+    amdgpu::PackOutputTile(plan, o, out->data.data() + plan.row_bytes() * o,
+                           out->scales.data() + plan.row_scale_bytes() * o);
+  }
+  // A wrong format would make other kernels read these tiles.
+  if (plan.format != out->format) out->data.clear();
+}
+
 }  // namespace
 
 const char* NameOf(TileFormat format) {
@@ -121,22 +142,30 @@ TiledWeights RandomTiles(Random& random, TileFormat format, uint32_t rows, uint3
       }
     }
   }
-  if (parts > 1) {  // those of the first of 8 / parts ranks
-    weight.ranks.resize(backend::kSplitParts / parts);
-    for (uint32_t i = 0; i < parts; ++i) weight.splits.push_back(cols / 32 * i / parts * 32);
-    weight.splits.resize(backend::kSplitParts + 1, cols);
-  }
-  const amdgpu::TilePlan plan = amdgpu::PlanTiles(weight, 0, 0);
-  out.shape = plan.Shape();
-  out.outputs = out.shape.outputs;
-  out.data.resize(plan.data_bytes());
-  out.scales.resize(plan.scale_bytes() + 16);
-  for (uint32_t o = 0; o < plan.outputs; ++o) {
-    amdgpu::PackOutputTile(plan, o, out.data.data() + plan.row_bytes() * o,
-                           out.scales.data() + plan.row_scale_bytes() * o);
-  }
-  // A wrong format would make other kernels read these tiles.
-  if (plan.format != format) out.data.clear();
+  Pack(std::move(weight), parts, &out);
+  return out;
+}
+
+TiledWeights Bf16Tiles(const std::vector<float>& values, uint32_t rows, uint32_t cols, uint32_t parts) {
+  TiledWeights out;
+  out.format = TileFormat::kBf16;
+  out.rows = rows;
+  out.cols = cols;
+  out.values.emplace_back(values.begin(), values.end());
+  std::vector<uint16_t> stored;
+  for (const float value : values) stored.push_back(quant::Bf16FromFloat(value));
+  const Bytes bytes = ToBytes(stored);
+  quant::Matrix matrix;
+  matrix.format = quant::Format::kBF16;
+  matrix.rows = rows;
+  matrix.cols = cols;
+  matrix.data = bytes;
+  backend::Weight weight;
+  weight.layout = backend::WeightLayout::kPanels;
+  weight.ranks.resize(1);
+  weight.ranks[0].push_back({0, 0, rows, 0, cols});
+  weight.sources.push_back(matrix);
+  Pack(std::move(weight), parts, &out);
   return out;
 }
 

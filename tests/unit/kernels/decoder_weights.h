@@ -35,6 +35,9 @@ struct CodesFrom {
 TiledWeights RandomTiles(Random& random, kernels::TileFormat format, uint32_t rows, uint32_t cols,
                          bool gate_up, uint32_t parts = 1, const CodesFrom& from = {});
 
+// Of these values [rows, cols], which are bf16.
+TiledWeights Bf16Tiles(const std::vector<float>& values, uint32_t rows, uint32_t cols, uint32_t parts);
+
 const char* NameOf(kernels::TileFormat format);
 
 // One row of `w` times x, with the error that fp32 sums and inputs in two bf16 may make.

@@ -74,7 +74,8 @@ uint32_t Lowering::SplitsOf(const PlacedWeight& w) const {
 }
 
 kernels::ToldWords Lowering::NextTold() {
-  return {{memory.told_words}, told_++, static_cast<uint32_t>(program.ops.size())};
+  const uint64_t words = memory.told_words[told_ % memory.told_words.size()];
+  return {{words}, told_++, static_cast<uint32_t>(program.ops.size())};
 }
 
 kernels::ToldWords Lowering::Tell(uint64_t in, uint32_t stride) {
