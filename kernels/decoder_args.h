@@ -473,6 +473,36 @@ struct MatmulArgs {
 };
 static_assert(sizeof(MatmulArgs) == 144);
 
+// The same for many rows (kernels tall_*), of weights all of whose leaves are whole and of a multiple of kTallSteps
+// steps: no splits, no logit rows, not told. A workgroup has so many output tiles and rows of them.
+enum class TallKind : uint32_t { kMatmul, kParts, kGateUp, kGateUpAny };  // a k of one part, of any; gate and up
+inline constexpr uint32_t kTallSteps = 4;
+constexpr bool IsTall(TileFormat format, const Tiles& w) {
+  const bool known = format == TileFormat::kBf16 || format == TileFormat::kFp8 || format == TileFormat::kMxfp4;
+  return known && w.leaf_tiles != 0 && w.leaf_tiles * TileSteps(format) % kTallSteps == 0;
+}
+constexpr uint32_t TallOutputs(TallKind kind) { return kind == TallKind::kMatmul ? 16 : 8; }
+constexpr uint32_t TallRows(bool rounded) { return rounded ? 96 : 64; }
+// Which workgroup has what. Those whose numbers are alike modulo kDies share a die's cache, and are to want the same: a
+// die has blocks of outputs of its own, and takes kGroup of them with all blocks of rows before the next kGroup.
+struct TallGrid {
+  static constexpr uint32_t kDies = 8, kGroup = 4;
+  uint32_t rows, group, groups;  // blocks of rows; blocks of outputs in a group, and a die's groups
+
+  [[gnu::always_inline]] constexpr TallGrid(uint32_t output_blocks, uint32_t row_blocks) : rows(row_blocks) {
+    const uint32_t own = (output_blocks + kDies - 1) / kDies;
+    group = own < kGroup ? own : kGroup;
+    groups = group == 0 ? 0 : (own + group - 1) / group;
+  }
+  [[gnu::always_inline]] constexpr uint32_t units() const { return groups * group * rows * kDies; }
+  // The block of outputs of a unit, which may be beyond the last, and that of rows.
+  [[gnu::always_inline]] constexpr uint32_t output(uint32_t unit) const {
+    const uint32_t own = unit / kDies;
+    return (own / (group * rows) * group + own % group) * kDies + unit % kDies;
+  }
+  [[gnu::always_inline]] constexpr uint32_t row(uint32_t unit) const { return unit / kDies / group % rows; }
+};
+
 // What a feed-forward makes of its gate g and its up u, where that is not silu(g) * u: biases are added,
 // then g is cut at `limit` and u at both limits, and of these it is
 // g * sigmoid(linear * g + cubic * g^3) * (u + up_offset).

@@ -255,13 +255,13 @@ TEST(batch_mix_changes_no_bit) {
 }
 
 // In steps of few rows workgroups share the k of a product, and rows and what rounding left of them lie
-// side by side in a matrix instruction; in larger ones neither.
-TEST(products_whose_k_is_shared_or_not_change_no_bit) {
+// side by side in a matrix instruction; in larger ones neither; from 33 rows on kernels for many rows have the products.
+TEST(products_of_any_number_of_rows_have_the_same_bits) {
   model::ModelConfig c;
   c.model_type = "qwen3";
   c.hidden = 1024;
   c.layers = 1;
-  c.heads = 8;
+  c.heads = 32;
   c.kv_heads = 2;
   c.head_dim = 128;
   c.intermediate = 128;
@@ -272,14 +272,28 @@ TEST(products_whose_k_is_shared_or_not_change_no_bit) {
   c.rope.theta = 1e6;
   c.rope.rotary_dim = 128;
   c.sparse_layer.assign(1, false);
-  const std::string directory = test::ScratchDirectory() + "/shared";
-  CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, {}));
-  const std::vector<uint32_t> tokens = Prompt(130, 512);
-  auto runner = RunnerOn(directory, "sim:gfx950", backend::KvType::kBF16, 130);
-  CHECK_OK(runner);
-  auto want = AllLogits(runner->get(), tokens, {130});
-  CHECK_OK(want);
-  auto again = AllLogits(runner->get(), tokens, {70, 33, 13, 8, 3, 2, 1});
-  CHECK_OK(again);
-  for (size_t i = 0; i < want->size(); ++i) CHECK(Same((*again)[i], (*want)[i]));
+  struct Where {
+    model::SyntheticFormat format;
+    const char* device;
+    backend::Activations activations;
+  };
+  using Format = model::SyntheticFormat;
+  for (const Where& where : std::vector<Where>{{Format::kBF16, "sim:gfx950", backend::Activations::kF32},
+                                               {Format::kFp8Block, "sim:gfx942", backend::Activations::kF32},
+                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kBF16}}) {
+    const std::string directory = absl::StrCat(test::ScratchDirectory(), "/shared", static_cast<int>(where.format));
+    model::SyntheticOptions options;
+    options.format = where.format;
+    CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, options));
+    const std::vector<uint32_t> tokens = Prompt(130, 512);
+    auto model = test::LoadOn(directory, {where.device, "", 0, false});
+    CHECK_OK(model);
+    auto runner = Runner::Create(*model, backend::KvType::kBF16, 130, where.activations);
+    CHECK_OK(runner);
+    auto want = AllLogits(runner->get(), tokens, {130});
+    CHECK_OK(want);
+    auto again = AllLogits(runner->get(), tokens, {70, 33, 13, 8, 3, 2, 1});
+    CHECK_OK(again);
+    for (size_t i = 0; i < want->size(); ++i) CHECK(Same((*again)[i], (*want)[i]));
+  }
 }

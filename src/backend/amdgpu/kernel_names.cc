@@ -82,6 +82,20 @@ constexpr TileKernels kTileKernels[] = {
      "heads_matmul_byte"},
 };
 
+// By TallKind; exact, rounded.
+struct TallKernels {
+  TileFormat format;
+  string_view of[4][2];
+};
+constexpr TallKernels kTallKernels[] = {
+    {TileFormat::kBf16, {{"tall_bf16", "tall_bf16_rounded"}, {"tall_parts_bf16", "tall_parts_bf16_rounded"},
+     {"tall_gate_up_bf16", "tall_gate_up_bf16_rounded"}, {"tall_gate_up_bf16_any", "tall_gate_up_bf16_any_rounded"}}},
+    {TileFormat::kFp8, {{"tall_fp8", "tall_fp8_rounded"}, {"tall_parts_fp8", "tall_parts_fp8_rounded"},
+     {"tall_gate_up_fp8", "tall_gate_up_fp8_rounded"}, {"tall_gate_up_fp8_any", "tall_gate_up_fp8_any_rounded"}}},
+    {TileFormat::kMxfp4, {{"tall_mxfp4", "tall_mxfp4_rounded"}, {"tall_parts_mxfp4", "tall_parts_mxfp4_rounded"},
+     {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded"}, {"tall_gate_up_mxfp4_any", "tall_gate_up_mxfp4_any_rounded"}}},
+};
+
 struct HeadKernels {
   int32_t head_dim;
   string_view prepare[kKvFormats], attend[kKvFormats], attend_long[kKvFormats], attend_far[kKvFormats];  // by KvFormat
@@ -188,6 +202,12 @@ string_view ExpertsReduceKernel(TileFormat up, TileFormat down, bool rounded) {
 }
 string_view ExpertsReduceAnyKernel(TileFormat up, TileFormat down, bool rounded) {
   return up == down ? Of(up).experts_reduce_any[rounded] : "";
+}
+string_view TallKernel(kernels::TallKind kind, TileFormat format, bool rounded) {
+  for (const TallKernels& one : kTallKernels) {
+    if (one.format == format) return one.of[static_cast<size_t>(kind)][rounded];
+  }
+  return "";
 }
 string_view HeadsMatmulKernel(TileFormat format) { return Of(format).heads_matmul; }
 

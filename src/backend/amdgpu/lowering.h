@@ -163,6 +163,8 @@ class Lowering {
   }
   // Of a product's input.
   void AddNormed(backend::BufferId x, backend::WeightId norm, Product product);
+  // By a kernel for many rows.
+  Launch& AddTall(const Product& product, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded);
   void Add(const Product& product);
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
   // alone, which has all of the product, as every rank has.
@@ -208,6 +210,8 @@ class Lowering {
   static constexpr uint32_t kGroupsPerUnit = 64;
   // Of a product, at least, if its k has parts enough: so many hide each other's latency.
   static constexpr uint32_t kProductGroupsPerUnit = 2;
+  // From so many rows on products are made by the kernels for many: half of their tile is not empty.
+  static constexpr uint32_t kTallRows = 33;
 
   // Of a reduction: where ranks meet. `alone`: it asks nobody.
   kernels::ReduceArgs ReduceOf(uint32_t width, bool alone);

@@ -167,6 +167,7 @@ std::vector<Case> ProbeCases();
 std::vector<Case> DecoderStepCases();
 std::vector<Case> DecoderRouteCases();
 std::vector<Case> DecoderMatrixCases();
+std::vector<Case> DecoderTallCases();
 std::vector<Case> DecoderExpertCases();
 std::vector<Case> DecoderAttentionCases();
 std::vector<Case> DecoderHereCases();

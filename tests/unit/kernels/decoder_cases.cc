@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <memory>
 
 #include "kernels/quant/bf16.h"
 
@@ -124,6 +125,22 @@ Expectation Wanted::CheckSplit(const std::string& name) const {
 Bytes StaleWords(size_t count, uint32_t tag) {
   constexpr uint32_t kNan = 0x7fc00000;
   return ToBytes(std::vector<uint64_t>(count, uint64_t{tag} << 32 | kNan));
+}
+
+std::vector<Expectation> Same(const std::string& first, const std::string& second, bool written) {
+  auto bytes = std::make_shared<Bytes>();
+  return {{first,
+           [=](absl::Span<const uint8_t> got) -> std::string {
+             bytes->assign(got.begin(), got.end());
+             const bool any = std::any_of(got.begin(), got.end(), [](uint8_t b) { return b != kUntouchedByte; });
+             return any || !written ? "" : "nothing was written";
+           }},
+          {second, [=](absl::Span<const uint8_t> got) -> std::string {
+             for (size_t i = 0; i < got.size(); ++i) {
+               if (got[i] != (*bytes)[i]) return absl::StrCat("byte ", i, " is ", got[i], ", apart ", (*bytes)[i]);
+             }
+             return "";
+           }}};
 }
 
 std::vector<float> SquaresOf(const Inputs& x) {

@@ -88,6 +88,9 @@ inline size_t ToldWordCount(uint32_t splits, uint32_t stride) {
   return size_t{splits} * kernels::kToldRows * kernels::ToldStride(stride);
 }
 
+// The second buffer has to be the first, to the bit, and to be written at all.
+std::vector<Expectation> Same(const std::string& first, const std::string& second, bool written);
+
 // A number and a bound on the error that a kernel may make in it.
 struct Near {
   double value = 0, allowed = 0;

@@ -50,7 +50,8 @@ Choice RoutedChoice(Random& random, const ExpertShape& s) {
     for (uint32_t e = 0; e < s.experts; ++e) own[e] = RoundedToBf16(static_cast<float>(2 * random.Normal()));
     std::vector<uint32_t> order(routed);
     std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return own[a] > own[b]; });
+    // Of equal ones the first.
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return own[a] > own[b]; });
     std::sort(order.begin(), order.begin() + top);
     double sum = 0;
     for (uint32_t i = 0; i < top; ++i) sum += std::exp(double{own[order[i]]});

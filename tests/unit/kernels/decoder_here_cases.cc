@@ -128,23 +128,6 @@ std::vector<float> Uniforms(Random& random, size_t count, double from, double to
   return out;
 }
 
-// The second buffer has to be the first, to the bit, and to be written at all.
-std::vector<Expectation> Same(const std::string& first, const std::string& second, bool written) {
-  auto bytes = std::make_shared<Bytes>();
-  return {{first,
-           [=](absl::Span<const uint8_t> got) -> std::string {
-             bytes->assign(got.begin(), got.end());
-             const bool any = std::any_of(got.begin(), got.end(), [](uint8_t b) { return b != kUntouchedByte; });
-             return any || !written ? "" : "nothing was written";
-           }},
-          {second, [=](absl::Span<const uint8_t> got) -> std::string {
-             for (size_t i = 0; i < got.size(); ++i) {
-               if (got[i] != (*bytes)[i]) return absl::StrCat("byte ", i, " is ", got[i], ", apart ", (*bytes)[i]);
-             }
-             return "";
-           }}};
-}
-
 Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   Random random(s.head_dim + s.count() * 3 + s.group + s.positions[0]);
   const uint32_t last = *std::max_element(s.positions.begin(), s.positions.end());

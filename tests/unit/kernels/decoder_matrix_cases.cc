@@ -112,6 +112,52 @@ Case ProductCase(const Product& p) {
   return out;
 }
 
+// ---- a product of many rows: to the bit that of the kernel for any ----
+
+Case TallCase(TallKind kind, TileFormat format, bool rounded, uint32_t rows, uint32_t outputs, uint32_t width,
+              uint32_t parts, const Gate& gate = {}) {
+  const bool gate_up = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
+  const char* names[] = {"tall_", "tall_parts_", "tall_gate_up_", "tall_gate_up_"};
+  const std::string rest =
+      std::string(NameOf(format)) + (kind == TallKind::kGateUpAny ? "_any" : "") + (rounded ? "_rounded" : "");
+  Random random(outputs + rows + width);
+  const Inputs x = RandomInputs(random, rows, width);
+  const NormData norm = parts == 1 ? RandomNorm(random, x) : NormData();
+  const TiledWeights w = RandomTiles(random, format, outputs, width, gate_up, parts, {});
+  const GateBiases biases = RandomBiases(random, gate, 1, outputs);
+  const uint32_t stride = RoundUp(outputs, kPadColumns);
+  Case out;
+  out.name = absl::StrCat(names[static_cast<size_t>(kind)], rest, " ", rows, " rows, ", outputs, " outputs, k ", width,
+                          parts > 1 ? absl::StrCat(" in ", parts) : "", TextOf(gate));
+  out.bound = "the bits of the kernel for any number of rows";
+  const Bytes untouched(size_t{rows} * stride * 4, kUntouchedByte);
+  out.buffers = {{"step", StepPlan::Of(rows).Block()}, {"x", SplitRows(x, norm.w)}, {"any", untouched}, {"out", untouched}};
+  w.AddBuffers("w", &out.buffers);
+  AddNorm(norm, &out.buffers);
+  AddBiases(biases, &out.buffers);
+  const auto launch = [=](const std::string& kernel, const std::string& to) {
+    const auto fill = [=](MatmulArgs& args, const Addresses& at) {
+      args.step = at.Of<const uint32_t>("step");
+      args.x = at.Of<const float>("x");
+      args.out = at.Of<float>(to);
+      args.w = w.At("w", at);
+      args.norm = NormAt(norm, x.width, at);
+      args.x_stride = x.stride;
+      args.out_stride = stride;
+      args.rows = rows;
+    };
+    if (kind != TallKind::kGateUpAny) return MakeLaunch<MatmulArgs>(kernel, 5, fill);
+    return MakeLaunch<GateUpAnyArgs>(kernel, 5, [=](GateUpAnyArgs& args, const Addresses& at) {
+      fill(args.product, at);
+      args.gating = GatingAt(gate, outputs, at);
+    });
+  };
+  out.steps = {{launch(std::string(gate_up ? "gate_up_" : "matmul_") + rest, "any")},
+               {launch(names[static_cast<size_t>(kind)] + rest, "out")}};
+  out.expectations = Same("any", "out", true);
+  return out;
+}
+
 // ---- a product that is added to x, and all ranks' ----
 
 Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t hidden, uint32_t width, uint32_t parts,
@@ -225,6 +271,24 @@ Case MatmulToldCase(TileFormat format, bool rounded, uint32_t rows, uint32_t hid
 }
 
 }  // namespace
+
+std::vector<Case> DecoderTallCases() {
+  std::vector<Case> cases;
+  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    for (const bool rounded : {false, true}) {
+      // A row beyond a workgroup's, and outputs of which waves have none; leaves of a block and of two.
+      const uint32_t rows = TallRows(rounded) + 1;
+      cases.push_back(TallCase(TallKind::kMatmul, format, rounded, rows, 272, 512, 1));
+      cases.push_back(TallCase(TallKind::kGateUp, format, rounded, 20, 144, 1024, 1));
+      cases.push_back(TallCase(TallKind::kGateUpAny, format, rounded, 33, 16, 512, 1, kClamped));
+      cases.push_back(TallCase(TallKind::kParts, format, rounded, 40, 48, rounded ? 1024 : 2048, rounded ? 2 : 4));
+    }
+  }
+  // The highest tree; several dies' blocks, and more blocks than workgroups.
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, false, 17, 16, 4096, 8));
+  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, true, 100, 2320, 512, 1));
+  return cases;
+}
 
 std::vector<Case> DecoderMatrixCases() {
   std::vector<Case> cases;

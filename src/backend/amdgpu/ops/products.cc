@@ -106,6 +106,18 @@ void Lowering::AddNormed(backend::BufferId x, backend::WeightId norm, Product pr
   Add(product);
 }
 
+Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded) {
+  using kernels::TallKind;
+  const TallKind kind = m.gating          ? TallKind::kGateUpAny
+                        : m.gate_up       ? TallKind::kGateUp
+                        : w.tiles.parts > 1 ? TallKind::kParts
+                                            : TallKind::kMatmul;
+  const kernels::TallGrid grid(static_cast<uint32_t>(CeilDivide(w.tiles.outputs, kernels::TallOutputs(kind))),
+                               static_cast<uint32_t>(CeilDivide(args.rows, kernels::TallRows(rounded))));
+  const absl::string_view kernel = TallKernel(kind, w.format, rounded);
+  return m.gating ? Add(kernel, kernels::GateUpAnyArgs{args, *m.gating}, grid.units()) : Add(kernel, args, grid.units());
+}
+
 void Lowering::Add(const Product& m) {
   const PlacedWeight& w = WeightOf(m.w);
   pending.sums = {m.out};
@@ -132,7 +144,8 @@ void Lowering::Add(const Product& m) {
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
   Launch& launch =
-      m.gating ? Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units)
+      !m.logits && rows >= kTallRows && kernels::IsTall(w.format, w.tiles) ? AddTall(m, w, args, rounded)
+      : m.gating ? Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units)
       : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
                   : Add(MatmulKernel(w.format, rounded), args, units);
   launch.beside = m.beside;
