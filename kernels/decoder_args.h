@@ -631,6 +631,10 @@ struct AttendArgs {
 };
 static_assert(sizeof(AttendArgs) == 112);
 
+// Rows of a workgroup of attend_tall_*, in whose tiles those of so many query heads stand side by side.
+inline constexpr uint32_t kAttendTiles = 4;
+constexpr uint32_t AttendTallRows(uint32_t group) { return kMaxGroup / group * kAttendTiles; }
+
 // Of steps of few rows: what else attention's launch does. Its parts go as numbers beside the launch's tag, in words of
 // 64 bits that arrive whole or not at all, so that nothing has to be ordered: who merges asks for all that it takes
 // until all have the tag. Words are zeros at first, and are written by such launches alone.

@@ -5,6 +5,7 @@
 #include "kernels/ops/attend_long.h"
 #include "kernels/ops/attend_near.h"
 #include "kernels/ops/attend_shared.h"
+#include "kernels/ops/attend_tall.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/choose_share.h"
 #include "kernels/ops/delta.h"
@@ -127,30 +128,30 @@ using TallMxfp4Rounded = Tall<TileFormat::kMxfp4, TallKind::kMatmul, true>;
 using TallPartsMxfp4Rounded = Tall<TileFormat::kMxfp4, TallKind::kParts, true>;
 using TallGateUpMxfp4Rounded = Tall<TileFormat::kMxfp4, TallKind::kGateUp, true>;
 using TallGateUpMxfp4AnyRounded = TallAny<TileFormat::kMxfp4, true>;
-KERNEL(tall_bf16, TallBf16, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_parts_bf16, TallPartsBf16, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_gate_up_bf16, TallGateUpBf16, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_gate_up_bf16_any, TallGateUpBf16Any, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_bf16_rounded, TallBf16Rounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_parts_bf16_rounded, TallPartsBf16Rounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_gate_up_bf16_rounded, TallGateUpBf16Rounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_gate_up_bf16_any_rounded, TallGateUpBf16AnyRounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_fp8, TallFp8, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_parts_fp8, TallPartsFp8, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_gate_up_fp8, TallGateUpFp8, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_gate_up_fp8_any, TallGateUpFp8Any, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_fp8_rounded, TallFp8Rounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_parts_fp8_rounded, TallPartsFp8Rounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_gate_up_fp8_rounded, TallGateUpFp8Rounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_gate_up_fp8_any_rounded, TallGateUpFp8AnyRounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_mxfp4, TallMxfp4, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_parts_mxfp4, TallPartsMxfp4, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_gate_up_mxfp4, TallGateUpMxfp4, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_gate_up_mxfp4_any, TallGateUpMxfp4Any, "vgpr=512 sgpr=112 lds=52224")
-KERNEL(tall_mxfp4_rounded, TallMxfp4Rounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_parts_mxfp4_rounded, TallPartsMxfp4Rounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_gate_up_mxfp4_rounded, TallGateUpMxfp4Rounded, "vgpr=512 sgpr=112 lds=41472")
-KERNEL(tall_gate_up_mxfp4_any_rounded, TallGateUpMxfp4AnyRounded, "vgpr=512 sgpr=112 lds=41472")
+KERNEL(tall_bf16, TallBf16, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_parts_bf16, TallPartsBf16, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_gate_up_bf16, TallGateUpBf16, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_gate_up_bf16_any, TallGateUpBf16Any, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_bf16_rounded, TallBf16Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_parts_bf16_rounded, TallPartsBf16Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_gate_up_bf16_rounded, TallGateUpBf16Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_gate_up_bf16_any_rounded, TallGateUpBf16AnyRounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_fp8, TallFp8, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_parts_fp8, TallPartsFp8, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_gate_up_fp8, TallGateUpFp8, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_gate_up_fp8_any, TallGateUpFp8Any, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_fp8_rounded, TallFp8Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_parts_fp8_rounded, TallPartsFp8Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_gate_up_fp8_rounded, TallGateUpFp8Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_gate_up_fp8_any_rounded, TallGateUpFp8AnyRounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_mxfp4, TallMxfp4, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_parts_mxfp4, TallPartsMxfp4, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_gate_up_mxfp4, TallGateUpMxfp4, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_gate_up_mxfp4_any, TallGateUpMxfp4Any, "vgpr=512 agpr=256 sgpr=112 lds=52224")
+KERNEL(tall_mxfp4_rounded, TallMxfp4Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_parts_mxfp4_rounded, TallPartsMxfp4Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_gate_up_mxfp4_rounded, TallGateUpMxfp4Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+KERNEL(tall_gate_up_mxfp4_any_rounded, TallGateUpMxfp4AnyRounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
 
 // Codes of four and eight bits.
 using MatmulNibble = Matmul<TileFormat::kNibble, false>;
@@ -305,6 +306,31 @@ MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128, "vgpr=64 sgpr=112")
 MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256, "vgpr=80 sgpr=112")
 
 // Of two caches. Those of four bits are the far ones.
+// Of many rows.
+#define MAINARCH_ATTENTION_TALL(suffix, format, head_dim, vgprs)         \
+  using AttendTall_##suffix = AttendTall<KvFormat::format, head_dim>;    \
+  KERNEL(attend_tall_##suffix, AttendTall_##suffix, vgprs " sgpr=112 lds=17792")
+MAINARCH_ATTENTION_TALL(bf16_32, kBF16, 32, "vgpr=256")
+MAINARCH_ATTENTION_TALL(bf16_64, kBF16, 64, "vgpr=256")
+MAINARCH_ATTENTION_TALL(bf16_128, kBF16, 128, "vgpr=256")
+MAINARCH_ATTENTION_TALL(bf16_256, kBF16, 256, "vgpr=264 agpr=8")
+MAINARCH_ATTENTION_TALL(fp8_32, kFp8, 32, "vgpr=256")
+MAINARCH_ATTENTION_TALL(fp8_64, kFp8, 64, "vgpr=256")
+MAINARCH_ATTENTION_TALL(fp8_128, kFp8, 128, "vgpr=256")
+MAINARCH_ATTENTION_TALL(fp8_256, kFp8, 256, "vgpr=264 agpr=8")
+MAINARCH_ATTENTION_TALL(pair_32, kF32, 32, "vgpr=256")
+MAINARCH_ATTENTION_TALL(pair_64, kF32, 64, "vgpr=256")
+MAINARCH_ATTENTION_TALL(pair_128, kF32, 128, "vgpr=256")
+MAINARCH_ATTENTION_TALL(pair_256, kF32, 256, "vgpr=384 agpr=128")
+MAINARCH_ATTENTION_TALL(fp4_32, kFp4, 32, "vgpr=256")
+MAINARCH_ATTENTION_TALL(fp4_64, kFp4, 64, "vgpr=256")
+MAINARCH_ATTENTION_TALL(fp4_128, kFp4, 128, "vgpr=256")
+MAINARCH_ATTENTION_TALL(fp4_256, kFp4, 256, "vgpr=256")
+MAINARCH_ATTENTION_TALL(k8v4_32, kK8V4, 32, "vgpr=256")
+MAINARCH_ATTENTION_TALL(k8v4_64, kK8V4, 64, "vgpr=256")
+MAINARCH_ATTENTION_TALL(k8v4_128, kK8V4, 128, "vgpr=256")
+MAINARCH_ATTENTION_TALL(k8v4_256, kK8V4, 256, "vgpr=256")
+
 #define MAINARCH_ATTENTION_NEAR(head_dim, prepares)                                      \
   using AttendNear_##head_dim = AttendNear<head_dim>;                                    \
   using PrepareNear_##head_dim = PrepareNear<head_dim, false>;                           \

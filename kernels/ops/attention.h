@@ -216,7 +216,7 @@ struct Attend {
     if (!early) parts.AskFirst();
     SplitEight query[kSteps];
     TakeQueries(ReadArgumentsAgain<Args>().attend, query, run, arena);
-    Group(parts, token - seen, position - seen, query, run);
+    Group(parts, token - seen, position - seen, position - seen, query, run);
   }
   // Of the 32 tokens from `token` on those from `seen` to `position`; there are some.
   DEVICE static void OneGroup(const AttendArgs& args, const StepView& step, const StepView::Place& place, uint32_t row,
@@ -229,7 +229,7 @@ struct Attend {
     SplitEight query[kSteps];
     LoadQueries(args, row, head, query, run);
     // Counted from the first token seen: those before it are far behind the last then.
-    Group(parts, token - seen, position - seen, query, run);
+    Group(parts, token - seen, position - seen, position - seen, query, run);
   }
 
   // The two pages of a group of 32 tokens.
@@ -426,7 +426,8 @@ struct Attend {
 
   // Lane (j, g) holds tokens 4g .. 4g+3 of each page: their scores and then weights are both what
   // the first product gives and what the second one takes, with no move between lanes.
-  DEVICE static void Group(Parts& parts, uint32_t token, uint32_t position,
+  // `last`: of the positions of all columns.
+  DEVICE static void Group(Parts& parts, uint32_t token, uint32_t position, uint32_t last,
                            const SplitEight (&query)[kSteps], Running<kHeadDim>& run) {
     f32x4 score_a = {0, 0, 0, 0}, score_b = {0, 0, 0, 0};
 #pragma clang loop unroll(full)
@@ -444,7 +445,7 @@ struct Attend {
       Times(score, parts.values[0].multipliers_a, parts.values[0].multipliers_b);
     }
     const SplitEight weight = kValue == KvForm::kFp4 ? TurnWeights(score) : Split(score);
-    const u32x4 real = RealTokens(token, position);
+    const u32x4 real = RealTokens(token, last);
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kParts; ++i) {
       if constexpr (kValue == KvForm::kFp4) {
@@ -559,6 +560,7 @@ struct Attend {
   struct Unit {
     uint32_t row, head, split, splits, group;
     PartWords words;
+    uint32_t rows = 1, position = 0;  // of many: from `row` on, and the first one's
   };
   // Of the waves together: what each has to be multiplied by, the largest score, the sum.
   struct Joined {
@@ -586,8 +588,11 @@ struct Attend {
     }
   };
   // Merges the four waves in order and writes the answer, or a part of it.
+  // `kRows`: there are several rows' groups of columns, each with splits of its own.
+  template <bool kRows = false>
   DEVICE static void Finish(const AttendArgs& args, const Unit& unit, Running<kHeadDim>& run,
                             Arena arena) {
+    const uint32_t columns = kRows ? unit.rows * unit.group : unit.group;
     const Joined joined(arena);
     const Lds<float> mine = arena.Get<float>() + (WaveId() * kMaxGroup + LaneRow()) * kColumn;
     const float sum = ColumnSum(run.sum) * kOfWeights;
@@ -610,16 +615,24 @@ struct Attend {
       // Neighbouring lanes have neighbouring elements; of a wave's width and more a wave has whole columns.
       constexpr uint32_t kColumns = kMerged < kWave ? kWave / kMerged : 1;
       const uint32_t d = LaneId() % kMerged, lane_column = kColumns == 1 ? 0 : LaneId() / kMerged;
-      for (uint32_t c = Uniform(WaveId()) * kColumns; c < unit.group; c += kWaves * kColumns) {
+      for (uint32_t c = Uniform(WaveId()) * kColumns; c < columns; c += kWaves * kColumns) {
         const uint32_t column = c + lane_column;
-        if (column < unit.group) OneElement(args, unit, joined, column, first, d, arena);
+        if (column >= columns) continue;
+        if constexpr (kRows) {
+          const uint32_t r = column / unit.group, splits = (unit.position + r) / kSplitTokens + 1;
+          if (unit.split >= splits) continue;
+          const Unit own = {unit.row + r, unit.head, unit.split, splits, unit.group, {}};
+          OneElement(args, own, joined, column, column - r * unit.group, first, d, arena);
+        } else {
+          OneElement(args, unit, joined, column, column, first, d, arena);
+        }
       }
       BarrierLds();
     }
   }
-  // Element first + d of the column's head, d of what the LDS holds.
+  // Element first + d of the column's head, which is `head` of the group's, d of what the LDS holds.
   DEVICE static void OneElement(const AttendArgs& args, const Unit& unit, const Joined& joined, uint32_t column,
-                                uint32_t first, uint32_t d, Arena arena) {
+                                uint32_t head, uint32_t first, uint32_t d, Arena arena) {
     const Lds<float> parts = arena.Get<float>() + column * kColumn + d;
     const f32x4 shares = *reinterpret_cast<Lds<const f32x4>>(joined.shares + column * kWaves);
     float o = 0;
@@ -628,7 +641,7 @@ struct Attend {
       const float share = shares[w];
       o = Fma(parts[w * kMaxGroup * kColumn], share, o);
     }
-    const uint32_t query_head = unit.head * unit.group + column;
+    const uint32_t query_head = unit.head * unit.group + head;
     if (unit.splits == 1) {
       float total = joined.total[column];
       if (args.sinks.address != 0) AddSink(At(args.sinks)[query_head], joined.largest[column], o, total);

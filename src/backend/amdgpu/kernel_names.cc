@@ -99,6 +99,7 @@ constexpr TallKernels kTallKernels[] = {
 struct HeadKernels {
   int32_t head_dim;
   string_view prepare[kKvFormats], attend[kKvFormats], attend_long[kKvFormats], attend_far[kKvFormats];  // by KvFormat
+  string_view attend_tall[kKvFormats];
   string_view attend_near, prepare_near[2];  // turned
 };
 constexpr HeadKernels kHeadKernels[] = {
@@ -110,6 +111,8 @@ constexpr HeadKernels kHeadKernels[] = {
      {"attend_long_bf16_32", "attend_long_fp8_32", "attend_long_pair_32", "attend_long_fp4_32",
       "attend_long_k8v4_32"},
      {"", "", "", "attend_far_fp4_32", "attend_far_k8v4_32"},
+     {"attend_tall_bf16_32", "attend_tall_fp8_32", "attend_tall_pair_32", "attend_tall_fp4_32",
+      "attend_tall_k8v4_32"},
      "attend_near_32",
      {"prepare_near_32", "prepare_near_turned_32"}},
     {64,
@@ -120,6 +123,8 @@ constexpr HeadKernels kHeadKernels[] = {
      {"attend_long_bf16_64", "attend_long_fp8_64", "attend_long_pair_64", "attend_long_fp4_64",
       "attend_long_k8v4_64"},
      {"", "", "", "attend_far_fp4_64", "attend_far_k8v4_64"},
+     {"attend_tall_bf16_64", "attend_tall_fp8_64", "attend_tall_pair_64", "attend_tall_fp4_64",
+      "attend_tall_k8v4_64"},
      "attend_near_64",
      {"prepare_near_64", "prepare_near_turned_64"}},
     {128,
@@ -130,6 +135,8 @@ constexpr HeadKernels kHeadKernels[] = {
      {"attend_long_bf16_128", "attend_long_fp8_128", "attend_long_pair_128", "attend_long_fp4_128",
       "attend_long_k8v4_128"},
      {"", "", "", "attend_far_fp4_128", "attend_far_k8v4_128"},
+     {"attend_tall_bf16_128", "attend_tall_fp8_128", "attend_tall_pair_128", "attend_tall_fp4_128",
+      "attend_tall_k8v4_128"},
      "attend_near_128",
      {"prepare_near_128", "prepare_near_turned_128"}},
     {256,
@@ -140,6 +147,8 @@ constexpr HeadKernels kHeadKernels[] = {
      {"attend_long_bf16_256", "attend_long_fp8_256", "attend_long_pair_256", "attend_long_fp4_256",
       "attend_long_k8v4_256"},
      {"", "", "", "attend_far_fp4_256", "attend_far_k8v4_256"},
+     {"attend_tall_bf16_256", "attend_tall_fp8_256", "attend_tall_pair_256", "attend_tall_fp4_256",
+      "attend_tall_k8v4_256"},
      "attend_near_256",
      {"prepare_near_256", "prepare_near_turned_256"}},
 };
@@ -224,6 +233,9 @@ string_view AttendKernel(KvFormat format, int32_t head_dim) {
 }
 string_view AttendLongKernel(KvFormat format, int32_t head_dim) {
   return HeadKernel(head_dim, format, &HeadKernels::attend_long);
+}
+string_view AttendTallKernel(KvFormat format, int32_t head_dim) {
+  return HeadKernel(head_dim, format, &HeadKernels::attend_tall);
 }
 string_view AttendFarKernel(KvFormat format, int32_t head_dim) {
   return HeadKernel(head_dim, format, &HeadKernels::attend_far);

@@ -32,6 +32,8 @@ absl::string_view LatentKernel(kernels::KvFormat format);
 absl::string_view AttendLatentKernel(kernels::KvFormat format);
 absl::string_view PrepareKernel(kernels::KvFormat format, int32_t head_dim);
 absl::string_view AttendKernel(kernels::KvFormat format, int32_t head_dim);
+// Of many rows.
+absl::string_view AttendTallKernel(kernels::KvFormat format, int32_t head_dim);
 // Of two caches (kernels/near_args.h): of the far one of this format ("": there is none), and of the near one, whose keys are
 // turned if the far one's are.
 absl::string_view AttendFarKernel(kernels::KvFormat format, int32_t head_dim);

@@ -117,6 +117,7 @@ class Lowering {
     return static_cast<uint32_t>(shape.pools[static_cast<size_t>(cache)].list) *
            shape.options.max_sequences * shape.table_words;
   }
+  bool IsTall() const { return rows >= kTallRows; }
   bool Rounds() const { return shape.options.activations != backend::Activations::kF32; }
   // The op before the one that is lowered, and the one behind it, or null.
   const backend::Op* Before() const {
@@ -210,7 +211,7 @@ class Lowering {
   static constexpr uint32_t kGroupsPerUnit = 64;
   // Of a product, at least, if its k has parts enough: so many hide each other's latency.
   static constexpr uint32_t kProductGroupsPerUnit = 2;
-  // From so many rows on products are made by the kernels for many: half of their tile is not empty.
+  // From so many rows on kernels for many rows have what they can: half of a product's tile is not empty.
   static constexpr uint32_t kTallRows = 33;
 
   // Of a reduction: where ranks meet. `alone`: it asks nobody.

@@ -161,7 +161,7 @@ std::vector<Case> AllCases() {
   for (auto make :
        {MemoryCases, RowCases, MatrixCases, ChooseCases, LinkCases, LitmusCases, ResidentCases, RoundCases, ProbeCases,
         FidelityCases, DecoderStepCases, DecoderRouteCases, DecoderMatrixCases, DecoderTallCases, DecoderExpertCases,
-        DecoderAttentionCases, DecoderHereCases, DecoderNearCases, DecoderSharedCases, DecoderLatentCases, DecoderReduceCases, DecoderRowCases,
+        DecoderAttentionCases, DecoderHereCases, DecoderAttendTallCases, DecoderNearCases, DecoderSharedCases, DecoderLatentCases, DecoderReduceCases, DecoderRowCases,
         DecoderHeadCases, StateCases, SampleCases}) {
     for (Case& test : make()) all.push_back(std::move(test));
   }

@@ -171,6 +171,7 @@ std::vector<Case> DecoderTallCases();
 std::vector<Case> DecoderExpertCases();
 std::vector<Case> DecoderAttentionCases();
 std::vector<Case> DecoderHereCases();
+std::vector<Case> DecoderAttendTallCases();
 std::vector<Case> DecoderNearCases();
 std::vector<Case> DecoderSharedCases();
 std::vector<Case> DecoderLatentCases();

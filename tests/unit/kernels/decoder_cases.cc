@@ -52,7 +52,8 @@ Bytes StepPlan::Block() const {
   }
   header.pages_at = header.inputs_at + static_cast<uint32_t>(more.size());
   for (const Row& row : this->rows) {
-    table.push_back({row.token, row.position, static_cast<uint32_t>(pages.size()), row.from});
+    const uint32_t pages_at = row.follows ? table.back().pages : static_cast<uint32_t>(pages.size());
+    table.push_back({row.token, row.position, pages_at, row.from});
     pages.insert(pages.end(), row.pages.begin(), row.pages.end());
     header.splits = std::max(header.splits, row.position / kSplitTokens + 1);
   }

@@ -28,6 +28,7 @@ struct StepPlan {
     uint32_t position = 0;
     std::vector<uint32_t> pages;
     uint32_t from = kernels::kHere;
+    bool follows = false;  // in the sequence of the row before, whose pages are its own
   };
   std::vector<Row> rows;
   std::vector<uint32_t> logit_rows;

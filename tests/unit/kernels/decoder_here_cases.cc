@@ -189,7 +189,78 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   return out;
 }
 
+// Prompts: runs of rows of a sequence, each [first position, rows].
+Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_t group,
+                  const std::vector<std::pair<uint32_t, uint32_t>>& runs, bool gated, uint32_t workers) {
+  Random random(head_dim + group * 5 + runs[0].first);
+  StepPlan lasts = StepPlan::Of(static_cast<uint32_t>(runs.size()));
+  HeadShape s = {format, head_dim, kv_heads, group, {}};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    lasts.rows[i].position = runs[i].first + runs[i].second - 1;
+    for (uint32_t k = 0; k < runs[i].second; ++k) s.positions.push_back(runs[i].first + k);
+  }
+  const uint32_t pages = DealPages(random, &lasts);
+  Cache kv(format, head_dim, kv_heads, pages);
+  for (const StepPlan::Row& row : lasts.rows) {
+    for (uint32_t token = 0; token <= row.position; ++token) {
+      for (uint32_t head = 0; head < kv_heads; ++head) {
+        kv.Fill(random, row.pages[token / kPageTokens], head, token % kPageTokens);
+      }
+    }
+  }
+  PutTablesBehind(&lasts);
+  StepPlan step = StepOf(s);
+  uint32_t at = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (uint32_t k = 0; k < runs[i].second; ++k) step.rows[at + k].follows = k > 0;
+    step.rows[at].pages = lasts.rows[i].pages;
+    at += runs[i].second;
+  }
+  const uint32_t last = *std::max_element(s.positions.begin(), s.positions.end());
+  const Inputs q = RandomInputs(random, s.count(), s.heads() * head_dim, 3);
+  const AttendCall call = {q.stride, RoundUp(s.heads() * head_dim, kPadColumns), s.heads(), kv_heads, head_dim,
+                           last / kSplitTokens + 1, s.count(), 0, gated, gated};
+  Case out;
+  out.name = absl::StrCat("attend_tall_", NameOf(format), "_", head_dim, " ", s.heads(), "/", kv_heads, gated ? ", gated, sinks" : "");
+  for (const auto& [first, rows] : runs) absl::StrAppend(&out.name, ", ", rows, " rows from ", first);
+  out.bound = "the bits of attend_*";
+  const Bytes rows(size_t{s.count()} * call.out_stride * 4, kUntouchedByte);
+  const Bytes parts(size_t{s.count()} * s.heads() * call.max_splits * AttendPartFloats(head_dim) * 4, kUntouchedByte);
+  out.buffers = {{"step", step.Block()}, {"qkv", ToBytes(q.values)},
+                 {"gate", ToBytes(Uniforms(random, size_t{s.count()} * call.out_stride, -3, 3))},
+                 {"sinks", ToBytes(Uniforms(random, s.heads(), -3, 3))},
+                 {"kv", kv.bytes}, {"out", rows}, {"out tall", rows}, {"parts", parts}, {"parts tall", parts}};
+  const std::string rest = absl::StrCat(NameOf(format), "_", head_dim);
+  out.steps = {{MakeLaunch<AttendOnceArgs>("attend_" + rest, 5,
+                                           [=](AttendOnceArgs& args, const Addresses& to) {
+                                             call.Fill(&args.attend, to);
+                                             args.attend.tables_at = kTablesAt;
+                                           })},
+               {MakeLaunch<AttendArgs>("attend_tall_" + rest, workers, [=](AttendArgs& args, const Addresses& to) {
+                 call.Fill(&args, to);
+                 args.tables_at = kTablesAt;
+                 args.out = to.Of<float>("out tall");
+                 args.parts = to.Of<float>("parts tall");
+               })}};
+  out.expectations = Same("out", "out tall", false);
+  for (Expectation& one : Same("parts", "parts tall", call.max_splits > 1)) out.expectations.push_back(std::move(one));
+  return out;
+}
+
 }  // namespace
+
+std::vector<Case> DecoderAttendTallCases() {
+  std::vector<Case> cases;
+  // Runs that begin and end within a tile, a page and a split, rows of one token, and blocks with several runs.
+  for (KvFormat format : kFormats) {
+    cases.push_back(MakeTallCase(format, 32, 1, 3, {{120, 23}, {5, 1}, {0, 3}}, false, 5));
+    cases.push_back(MakeTallCase(format, 64, 2, 4, {{0, 21}, {250, 20}}, true, 7));
+    cases.push_back(MakeTallCase(format, 128, 1, 8, {{130, 1}, {100, 11}, {127, 2}}, format == KvFormat::kBF16, 3));
+    cases.push_back(MakeTallCase(format, 256, 1, 16, {{126, 5}, {40, 2}}, false, 4));
+  }
+  cases.push_back(MakeTallCase(KvFormat::kFp4, 64, 1, 1, {{60, 70}}, false, 2));
+  return cases;
+}
 
 std::vector<Case> DecoderHereCases() {
   std::vector<Case> cases;

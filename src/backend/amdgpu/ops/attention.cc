@@ -186,6 +186,9 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   } else if (is_long) {
     to->Add(AttendLongKernel(type, cache.key_dim), kernels::AttendLongArgs{args, share, here},
             std::max<uint64_t>(units, here.mergers));
+  } else if (to->IsTall() && args.window == 0) {
+    const uint64_t blocks = CeilDivide(args.row_count, kernels::AttendTallRows(args.group));
+    to->Add(AttendTallKernel(type, cache.key_dim), args, blocks * args.kv_heads * args.max_splits);
   } else {
     kernels::AttendOnceArgs once = {args, here, {}, {}};
     if (PreparesHere(op, *to)) {

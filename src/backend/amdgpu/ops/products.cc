@@ -144,7 +144,7 @@ void Lowering::Add(const Product& m) {
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
   Launch& launch =
-      !m.logits && rows >= kTallRows && kernels::IsTall(w.format, w.tiles) ? AddTall(m, w, args, rounded)
+      !m.logits && IsTall() && kernels::IsTall(w.format, w.tiles) ? AddTall(m, w, args, rounded)
       : m.gating ? Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units)
       : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
                   : Add(MatmulKernel(w.format, rounded), args, units);

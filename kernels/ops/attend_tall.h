@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+//
+// Attention of many rows (prompts): to the bit what ops/attention.h leaves. A workgroup takes one key head, one split and
+// neighbouring rows of one sequence, and so K and V of the split once for all of them. As many rows as have room side by
+// side are the columns of a matrix instruction, which one row of few query heads would leave empty.
+#ifndef MAINARCH_KERNELS_OPS_ATTEND_TALL_H_
+#define MAINARCH_KERNELS_OPS_ATTEND_TALL_H_
+
+#include "kernels/ops/attention.h"
+
+namespace mainarch::kernels {
+
+template <KvFormat kFormat, uint32_t kHeadDim>
+struct AttendTall {
+  using Args = AttendArgs;
+  using One = Attend<kFormat, kHeadDim>;
+  static constexpr uint32_t kLdsBytes = One::kFinishBytes;
+
+  // Heads first: so each has a die of its own, where there are as many, whose cache keeps its K and V.
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t each = AttendTallRows(args.group), rows = RowsHere(step, args.first_row, args.row_count);
+    const uint32_t splits = Min(step.splits(), args.max_splits);
+    const uint32_t total = CeilDiv(rows, each) * splits * args.kv_heads;
+    for (uint32_t t = worker; t < total; t += workers) {
+      const uint32_t rest = t / args.kv_heads, block = rest / splits;
+      Block(step, args.first_row + block * each, Min(rows - block * each, each), t - rest * args.kv_heads,
+            rest - block * splits, arena);
+    }
+  }
+
+ private:
+  // Rows that a matrix instruction has, which see the split with its first `columns` columns: the first row, its
+  // position, and how many.
+  struct Tile {
+    uint32_t row, position, rows, head, split, group;
+  };
+
+  // Runs of rows of one sequence, one behind the other.
+  DEVICE static void Block(const StepView& step, uint32_t first, uint32_t count, uint32_t head, uint32_t split,
+                           Arena arena) {
+    const uint32_t lane = LaneId();
+    const StepView::Place own = step.place(first + Min(lane, count - 1));
+    for (uint32_t start = 0; start < count;) {
+      const StepView::Place place = {ReadLane(own.position, start), ReadLane(own.pages, start)};
+      const bool follows = lane >= start && lane < count && own.pages == place.pages &&
+                           own.position == place.position + (lane - start);
+      const uint32_t run = static_cast<uint32_t>(__builtin_ctzll(~(Ballot(follows) >> start)));
+      Run(step, place, first + start, run, head, split, arena);
+      start += run;
+    }
+  }
+  DEVICE static void Run(const StepView& step, const StepView::Place& place, uint32_t row, uint32_t count, uint32_t head,
+                         uint32_t split, Arena arena) {
+    const AttendArgs args = ReadArgumentsAgain<Args>();
+    const uint32_t last = place.position + count - 1, begin = split * kSplitTokens;
+    if (begin > last) return;
+    const uint32_t token = begin + WaveId() * 32, each = kMaxGroup / args.group;
+    typename One::PagesOf pages;
+    pages.Find(args, step, place, head, token, 0, last, token <= last);
+    typename One::Parts parts(pages.a, pages.b);
+    if constexpr (One::kParts == 1) parts.AskFirst();
+    // Rows before the split's first token do not see it.
+    const uint32_t before = begin > place.position ? (begin - place.position) / each * each : 0;
+#pragma clang loop unroll(disable)
+    for (uint32_t i = before; i < count; i += each) {
+      if constexpr (One::kParts > 1) parts.AskFirst();
+      OneTile({row + i, place.position + i, Min(each, count - i), head, split, args.group}, parts, token, arena);
+    }
+  }
+  DEVICE static void OneTile(const Tile& tile, typename One::Parts& parts, uint32_t token, Arena arena) {
+    const AttendArgs args = ReadArgumentsAgain<Args>();
+    const uint32_t last = tile.position + tile.rows - 1;
+    Running<kHeadDim> run;
+    if (token <= last) {
+      const uint32_t column = Min(LaneRow(), tile.rows * tile.group - 1);
+      const uint32_t r = column / tile.group, own = tile.position + r;
+      const Global<const float> q = At(args.qkv) + uint64_t{tile.row + r} * args.q_stride +
+                                    (tile.head * tile.group + (column - r * tile.group)) * kHeadDim;
+      SplitEight query[One::kSteps];
+      One::SplitQueries(args, [=](uint32_t s) { return LoadStep(q, s); }, query, run);
+      One::Group(parts, token, own, last, query, run);
+      if (own < token) {  // as if the row had not come here
+        run.largest = Running<kHeadDim>().largest;
+        run.unit = 1;
+      }
+    }
+    One::template Finish<true>(ReadArgumentsAgain<Args>(),
+                               {tile.row, tile.head, tile.split, 0, tile.group, {}, tile.rows, tile.position}, run, arena);
+  }
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_ATTEND_TALL_H_
