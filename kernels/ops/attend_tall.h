@@ -30,8 +30,7 @@ struct AttendTall {
   }
 
  private:
-  // Rows that a matrix instruction has, which see the split with its first `columns` columns: the first row, its
-  // position, and how many.
+  // Rows side by side in a matrix instruction: the first one, its position, and how many.
   struct Tile {
     uint32_t row, position, rows, head, split, group;
   };
@@ -45,7 +44,8 @@ struct AttendTall {
       const StepView::Place place = {ReadLane(own.position, start), ReadLane(own.pages, start)};
       const bool follows = lane >= start && lane < count && own.pages == place.pages &&
                            own.position == place.position + (lane - start);
-      const uint32_t run = static_cast<uint32_t>(__builtin_ctzll(~(Ballot(follows) >> start)));
+      const uint64_t others = ~(Ballot(follows) >> start);
+      const uint32_t run = others == 0 ? kWave : static_cast<uint32_t>(__builtin_ctzll(others));
       Run(step, place, first + start, run, head, split, arena);
       start += run;
     }

@@ -340,6 +340,17 @@ class Time(Case):
         self.assertEqual(len(report["launches"]), sum(op["packets"] for op in report["ops"]))
         out, _ = run(*words)
         self.assertIn("modelled, not measured", out)
+        # Of many rows products and attention have kernels of their own.
+        wide = pathlib.Path(self.scratch, "wide.json")
+        wide.write_text(json.dumps(dict(
+            architectures=["Qwen3ForCausalLM"], model_type="qwen3", hidden_size=2560, num_hidden_layers=2, num_attention_heads=32,
+            num_key_value_heads=2, head_dim=128, intermediate_size=2048, vocab_size=512, max_position_embeddings=512,
+            rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True, hidden_act="silu")))
+        for rows, many in ((32, False), (256, True)):
+            report = run_json("time", "--like", wide, "--tp", 1, "--context", 40, "--rows", rows, "--packets")
+            kernels = {launch["kernel"] for launch in report["launches"]}
+            for kernel in ("tall_bf16", "tall_parts_bf16", "tall_gate_up_bf16", "attend_tall_bf16_128"):
+                self.assertEqual(kernel in kernels, many, kernel)
         # By the resident kernel: of each GPU, every op and the wait behind it, one behind the other.
         trace = os.path.join(self.scratch, "step.json")
         resident = run_json("time", "--like", TRAINED, "--tp", 2, "--ranks", 2, "--context", 40, "--resident", "--trace", trace)

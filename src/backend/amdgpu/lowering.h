@@ -164,7 +164,10 @@ class Lowering {
   }
   // Of a product's input.
   void AddNormed(backend::BufferId x, backend::WeightId norm, Product product);
-  // By a kernel for many rows.
+  // By a kernel for many rows, where that is faster.
+  static kernels::TallKind TallKindOf(const Product& product, const PlacedWeight& w);
+  kernels::TallGrid TallGridOf(kernels::TallKind kind, const PlacedWeight& w, bool rounded) const;
+  bool IsTall(const Product& product, const PlacedWeight& w, bool rounded) const;
   Launch& AddTall(const Product& product, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded);
   void Add(const Product& product);
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
@@ -211,7 +214,7 @@ class Lowering {
   static constexpr uint32_t kGroupsPerUnit = 64;
   // Of a product, at least, if its k has parts enough: so many hide each other's latency.
   static constexpr uint32_t kProductGroupsPerUnit = 2;
-  // From so many rows on kernels for many rows have what they can: half of a product's tile is not empty.
+  // From so many rows on there may be kernels for many.
   static constexpr uint32_t kTallRows = 33;
 
   // Of a reduction: where ranks meet. `alone`: it asks nobody.

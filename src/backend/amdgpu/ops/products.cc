@@ -106,16 +106,34 @@ void Lowering::AddNormed(backend::BufferId x, backend::WeightId norm, Product pr
   Add(product);
 }
 
-Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded) {
+kernels::TallKind Lowering::TallKindOf(const Product& m, const PlacedWeight& w) {
   using kernels::TallKind;
-  const TallKind kind = m.gating          ? TallKind::kGateUpAny
-                        : m.gate_up       ? TallKind::kGateUp
-                        : w.tiles.parts > 1 ? TallKind::kParts
-                                            : TallKind::kMatmul;
-  const kernels::TallGrid grid(static_cast<uint32_t>(CeilDivide(w.tiles.outputs, kernels::TallOutputs(kind))),
-                               static_cast<uint32_t>(CeilDivide(args.rows, kernels::TallRows(rounded))));
+  if (m.gating) return TallKind::kGateUpAny;
+  if (m.gate_up) return TallKind::kGateUp;
+  return w.tiles.parts > 1 ? TallKind::kParts : TallKind::kMatmul;
+}
+
+kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeight& w, bool rounded) const {
+  return {static_cast<uint32_t>(CeilDivide(w.tiles.outputs, kernels::TallOutputs(kind))),
+          static_cast<uint32_t>(CeilDivide(rows, kernels::TallRows(rounded)))};
+}
+
+bool Lowering::IsTall(const Product& m, const PlacedWeight& w, bool rounded) const {
+  if (m.logits || !IsTall() || !kernels::IsTall(w.format, w.tiles)) return false;
+  // By the timing model (of bf16, on either chip) a compute unit has done so many of the other kernel's tiles of 16 rows
+  // when one of these workgroups, of which it has one, is through: below that most of them would stand idle.
+  constexpr uint64_t kTiles = 14, kPartsTiles = 10;
+  const kernels::TallKind kind = TallKindOf(m, w);
+  const uint64_t units = memory.compute_units, rounds = CeilDivide(TallGridOf(kind, w, rounded).units(), units);
+  const uint64_t tiles = uint64_t{w.tiles.outputs} * (m.gate_up ? 2 : 1) * CeilDivide(rows, kernels::kTileRows);
+  return rounds * units * (kind == kernels::TallKind::kParts ? kPartsTiles : kTiles) <= tiles;
+}
+
+Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded) {
+  const kernels::TallKind kind = TallKindOf(m, w);
   const absl::string_view kernel = TallKernel(kind, w.format, rounded);
-  return m.gating ? Add(kernel, kernels::GateUpAnyArgs{args, *m.gating}, grid.units()) : Add(kernel, args, grid.units());
+  const uint64_t units = TallGridOf(kind, w, rounded).units();
+  return m.gating ? Add(kernel, kernels::GateUpAnyArgs{args, *m.gating}, units) : Add(kernel, args, units);
 }
 
 void Lowering::Add(const Product& m) {
@@ -144,7 +162,7 @@ void Lowering::Add(const Product& m) {
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
   Launch& launch =
-      !m.logits && IsTall() && kernels::IsTall(w.format, w.tiles) ? AddTall(m, w, args, rounded)
+      IsTall(m, w, rounded) ? AddTall(m, w, args, rounded)
       : m.gating ? Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units)
       : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
                   : Add(MatmulKernel(w.format, rounded), args, units);
