@@ -202,7 +202,8 @@ struct AttendLong {
     DEVICE void InParts(Span& span, const SplitEight (&query)[Block::kSteps], Running<kHeadDim>& run) {
       typename Block::Parts parts(a, b);
       parts.AskFirst();
-      Block::Group(parts, span.from_seen(span.token), span.from_seen(span.position), query, run);
+      const uint32_t last = span.from_seen(span.position);
+      Block::Group(parts, span.from_seen(span.token), last, last, query, run);
       const bool more = span.more();
       span.token += kSplitTokens;
       if (!more) return;
