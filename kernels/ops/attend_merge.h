@@ -204,6 +204,80 @@ struct OfLatents {
   DEVICE static uint32_t Of(const AttendMergeArgs&, uint32_t position) { return LatentSplits(position); }
 };
 using AttendMerge = MergeSplits<SeenSplits, kMergeColumns>;
+
+// The same of many rows: a wave has a head of a row, as far as that has no more splits than the wave has lanes.
+struct AttendMergeRows {
+  using Args = AttendMergeArgs;
+  static constexpr uint32_t kLdsBytes = AttendMerge::kLdsBytes;
+  static constexpr uint32_t kBatch = 8;  // chains whose parts a thread asks for at once
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t pairs = RowsHere(step, args.first_row, args.row_count) * args.heads;
+    for (uint32_t first = worker * kWaves; first < pairs; first += workers * kWaves) {
+      const uint32_t count = Min(pairs - first, kWaves);
+      uint32_t most = 0;
+      for (uint32_t i = 0; i < count; ++i) {
+        most = Max(most, SplitsSeen(step.position(args.first_row + (first + i) / args.heads), args.window));
+      }
+      if (most <= kWave) {
+        if (WaveId() < count) OneWave(ReadArgumentsAgain<Args>(), first + WaveId());
+        continue;
+      }
+      for (uint32_t i = 0; i < count; ++i) ByAll(ReadArgumentsAgain<Args>(), first + i, arena);
+    }
+  }
+
+ private:
+  DEVICE static void ByAll(const Args& args, uint32_t pair, Arena arena) {
+    const StepView step(args.step);
+    const uint32_t r = pair / args.heads, row = args.first_row + r;
+    const uint32_t splits = SplitsSeen(step.position(row), args.window);
+    if (splits <= 1) return;
+    for (uint32_t d = 0; d < args.head_dim; d += 32) {
+      AttendMerge::template OneSlice<32>(args, row, pair - r * args.heads, d / 32, splits, arena);
+    }
+  }
+  // Lane s has what is to be known of split s, and so of chain s % 16: MergeSplits' sums in MergeSplits' order.
+  DEVICE static void OneWave(const Args& args, uint32_t pair) {
+    const StepView step(args.step);
+    const uint32_t r = pair / args.heads, row = args.first_row + r, head = pair - r * args.heads, hd = args.head_dim;
+    const uint32_t splits = SplitsSeen(step.position(row), args.window), apart = AttendPartFloats(hd);
+    if (splits <= 1) return;
+    const Global<const float> parts = At(args.parts) + uint64_t{pair} * args.max_splits * apart;
+    const bool has = LaneId() < splits;
+    const Global<const float> own = parts + Min(LaneId(), splits - 1) * apart + hd;
+    const float peak = has ? own[0] : -1e30f, sum = own[1];
+    const float largest = ColumnMax(peak), share = has ? Exp(peak - largest) : 0.0f;
+    const float total = ColumnSum(has ? sum * share : 0.0f);
+    MergeChains::Merged all;
+    all.largest = MaxRow16(largest);
+    const float of_chain = Exp(largest - all.largest);
+    for (uint32_t c = 0; c < kMergeChains; ++c) all.total = Fma(ReadLane(total, c), ReadLane(of_chain, c), all.total);
+    for (uint32_t d = LaneId(); d - LaneId() < hd; d += kWave) {
+      all.o = 0;
+      const Global<const float> element = parts + Min(d, hd - 1);
+      for (uint32_t first = 0; first < Min(splits, kMergeChains); first += kBatch) {
+        float chains[kBatch] = {};
+        for (uint32_t s = first; s < splits; s += kMergeChains) AddBatch(element, apart, s, splits, share, chains);
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kBatch; ++i) all.o = Fma(chains[i], ReadLane(of_chain, first + i), all.o);
+      }
+      if (d < hd) StoreMerged(args, row, head, head * hd + d, all);
+    }
+  }
+  DEVICE static void AddBatch(Global<const float> element, uint32_t apart, uint32_t first, uint32_t splits, float share,
+                              float (&chains)[kBatch]) {
+    float values[kBatch];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kBatch; ++i) values[i] = element[Min(first + i, splits - 1) * apart];
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      const float by = first + i < splits ? ReadLane(share, first + i) : 0.0f;
+      chains[i] = Fma(values[i], by, chains[i]);
+    }
+  }
+};
 using AttendLatentMerge = MergeSplits<OfLatents, kMergeColumns>;
 
 }  // namespace mainarch::kernels

@@ -223,7 +223,7 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
   Case out;
   out.name = absl::StrCat("attend_tall_", NameOf(format), "_", head_dim, " ", s.heads(), "/", kv_heads, gated ? ", gated, sinks" : "");
   for (const auto& [first, rows] : runs) absl::StrAppend(&out.name, ", ", rows, " rows from ", first);
-  out.bound = "the bits of attend_*";
+  out.bound = "the bits of attend_* and attend_merge";
   const Bytes rows(size_t{s.count()} * call.out_stride * 4, kUntouchedByte);
   const Bytes parts(size_t{s.count()} * s.heads() * call.max_splits * AttendPartFloats(head_dim) * 4, kUntouchedByte);
   out.buffers = {{"step", step.Block()}, {"qkv", ToBytes(q.values)},
@@ -242,7 +242,17 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
                  args.out = to.Of<float>("out tall");
                  args.parts = to.Of<float>("parts tall");
                })}};
-  out.expectations = Same("out", "out tall", false);
+  const auto merge = [=](const std::string& kernel, const std::string& to_buffer) {
+    return MakeLaunch<AttendMergeArgs>(kernel, workers, [=](AttendMergeArgs& args, const Addresses& to) {
+      AttendArgs of;
+      call.Fill(&of, to);
+      args = {of.step, {of.parts.address}, to.Of<float>(to_buffer), of.gate, of.out_stride, of.heads, of.max_splits, head_dim,
+              of.first_row, of.row_count, of.gate_stride, of.window, of.sinks};
+    });
+  };
+  out.steps.push_back({merge("attend_merge", "out")});
+  out.steps.push_back({merge("attend_merge_rows", "out tall")});
+  out.expectations = Same("out", "out tall", true);
   for (Expectation& one : Same("parts", "parts tall", call.max_splits > 1)) out.expectations.push_back(std::move(one));
   return out;
 }
@@ -259,6 +269,9 @@ std::vector<Case> DecoderAttendTallCases() {
     cases.push_back(MakeTallCase(format, 256, 1, 16, {{126, 5}, {40, 2}}, false, 4));
   }
   cases.push_back(MakeTallCase(KvFormat::kFp4, 64, 1, 1, {{60, 70}}, false, 2));
+  // More splits than chains; as many as a wave has lanes, and one more.
+  cases.push_back(MakeTallCase(KvFormat::kFp8, 32, 1, 2, {{5000, 3}, {64 * kSplitTokens - 1, 1}, {3, 2}}, true, 3));
+  cases.push_back(MakeTallCase(KvFormat::kFp8, 32, 1, 3, {{64 * kSplitTokens - 2, 4}, {200, 1}}, false, 2));
   return cases;
 }
 

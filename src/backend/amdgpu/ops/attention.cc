@@ -227,6 +227,10 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
             uint64_t{args.row_count} * (args.heads << share.log_ranks) * slices, /*resident=*/true);
     return;
   }
+  if (!is_long && to->IsTall()) {
+    to->Add("attend_merge_rows", merge, CeilDivide(uint64_t{args.row_count} * args.heads, kernels::kWaves));
+    return;
+  }
   // Of few rows what a merge waits for counts, and the one of long contexts waits once; it merges the same to the bit
   // but for a window, whose splits are others. Of many rows it would read in vain.
   const bool at_once = is_long || (cache.window == 0 && to->rows <= kernels::kShareRows);
