@@ -473,13 +473,22 @@ struct MatmulArgs {
 };
 static_assert(sizeof(MatmulArgs) == 144);
 
-// The same for many rows (kernels tall_*), of weights all of whose leaves are whole and of a multiple of kTallSteps
-// steps: no splits, no logit rows, not told. A workgroup has so many output tiles and rows of them.
+// The same for many rows (kernels tall_*), of weights all of whose leaves are whole tiles, and have some: no splits, no
+// logit rows, not told. A workgroup has so many output tiles and rows of them.
 enum class TallKind : uint32_t { kMatmul, kParts, kGateUp, kGateUpAny };  // a k of one part, of any; gate and up
-inline constexpr uint32_t kTallSteps = 4;
-constexpr bool IsTall(TileFormat format, const Tiles& w) {
-  const bool known = format == TileFormat::kBf16 || format == TileFormat::kFp8 || format == TileFormat::kMxfp4;
-  return known && w.leaf_tiles != 0 && w.leaf_tiles * TileSteps(format) % kTallSteps == 0;
+inline constexpr uint32_t kTallChunks = 1024;  // of two steps, at most
+inline constexpr uint32_t kTallBlock = 4;      // steps: leaves have a multiple of so many, but for kParts
+[[gnu::always_inline]] constexpr bool IsOfBlocks(TileFormat format, const Tiles& w) {
+  return w.leaf_tiles != 0 && w.leaf_tiles * TileSteps(format) % kTallBlock == 0;
+}
+constexpr bool IsTall(TileFormat format, const Tiles& w, TallKind kind) {
+  if (format != TileFormat::kBf16 && format != TileFormat::kFp8 && format != TileFormat::kMxfp4) return false;
+  if (kind != TallKind::kParts) return IsOfBlocks(format, w);
+  for (uint32_t part = 0, begin = 0; part < w.parts; begin = PartEnd(w, part++)) {
+    const uint32_t steps = PartEnd(w, part) - begin;
+    if (steps % TileSteps(format) != 0 || steps / TileSteps(format) < kPartLeaves) return false;
+  }
+  return w.steps / 2 + w.parts * kPartLeaves <= kTallChunks;
 }
 constexpr uint32_t TallOutputs(TallKind kind) { return kind == TallKind::kMatmul ? 16 : 8; }
 constexpr uint32_t TallRows(bool rounded) { return rounded ? 96 : 64; }

@@ -349,7 +349,7 @@ class Time(Case):
         for rows, many in ((32, False), (256, True)):
             report = run_json("time", "--like", wide, "--tp", 1, "--context", 40, "--rows", rows, "--packets")
             kernels = {launch["kernel"] for launch in report["launches"]}
-            for kernel in ("tall_bf16", "tall_parts_bf16", "tall_gate_up_bf16", "attend_tall_bf16_128"):
+            for kernel in ("tall_parts_bf16", "tall_gate_up_bf16", "attend_tall_bf16_128", "attend_merge_rows"):
                 self.assertEqual(kernel in kernels, many, kernel)
         # By the resident kernel: of each GPU, every op and the wait behind it, one behind the other.
         trace = os.path.join(self.scratch, "step.json")

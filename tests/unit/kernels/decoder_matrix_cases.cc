@@ -282,8 +282,15 @@ std::vector<Case> DecoderTallCases() {
       cases.push_back(TallCase(TallKind::kGateUp, format, rounded, 20, 144, 1024, 1));
       cases.push_back(TallCase(TallKind::kGateUpAny, format, rounded, 33, 16, 512, 1, kClamped));
       cases.push_back(TallCase(TallKind::kParts, format, rounded, 40, 48, rounded ? 1024 : 2048, rounded ? 2 : 4));
+      // Leaves that differ: of a step and of two, of a tile and of two.
+      const uint32_t parts = format == TileFormat::kBf16 ? 8 : format == TileFormat::kFp8 ? 4 : 2;
+      cases.push_back(TallCase(TallKind::kParts, format, rounded, 20, 144, 1280, parts));
     }
   }
+  // Leaves of several chunks and a half; of one step all; a k of one part.
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, false, 17, 16, 2 * 23 * 32, 2));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, true, 17, 16, 1024, 8));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, false, 17, 16, 7 * 32, 1));
   // The highest tree; several dies' blocks, and more blocks than workgroups.
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, false, 17, 16, 4096, 8));
   cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, true, 100, 2320, 512, 1));

@@ -110,7 +110,7 @@ kernels::TallKind Lowering::TallKindOf(const Product& m, const PlacedWeight& w) 
   using kernels::TallKind;
   if (m.gating) return TallKind::kGateUpAny;
   if (m.gate_up) return TallKind::kGateUp;
-  return w.tiles.parts > 1 ? TallKind::kParts : TallKind::kMatmul;
+  return kernels::IsTall(w.format, w.tiles, TallKind::kMatmul) && w.tiles.parts == 1 ? TallKind::kMatmul : TallKind::kParts;
 }
 
 kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeight& w, bool rounded) const {
@@ -119,11 +119,11 @@ kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeigh
 }
 
 bool Lowering::IsTall(const Product& m, const PlacedWeight& w, bool rounded) const {
-  if (m.logits || !IsTall() || !kernels::IsTall(w.format, w.tiles)) return false;
+  const kernels::TallKind kind = TallKindOf(m, w);
+  if (m.logits || !IsTall() || !kernels::IsTall(w.format, w.tiles, kind)) return false;
   // By the timing model (of bf16, on either chip) a compute unit has done so many of the other kernel's tiles of 16 rows
   // when one of these workgroups, of which it has one, is through: below that most of them would stand idle.
   constexpr uint64_t kTiles = 14, kPartsTiles = 10;
-  const kernels::TallKind kind = TallKindOf(m, w);
   const uint64_t units = memory.compute_units, rounds = CeilDivide(TallGridOf(kind, w, rounded).units(), units);
   const uint64_t tiles = uint64_t{w.tiles.outputs} * (m.gate_up ? 2 : 1) * CeilDivide(rows, kernels::kTileRows);
   return rounds * units * (kind == kernels::TallKind::kParts ? kPartsTiles : kTiles) <= tiles;

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+//
+// Of products of many rows (ops/tall.h): a wave's codes, a workgroup's rows of x, a wave's sums.
+#ifndef MAINARCH_KERNELS_OPS_TALL_TILES_H_
+#define MAINARCH_KERNELS_OPS_TALL_TILES_H_
+
+#include "kernels/ops/matmul.h"
+
+namespace mainarch::kernels {
+
+// x is brought in chunks, and a weight in blocks, of so many steps.
+inline constexpr uint32_t kChunkSteps = 2, kBlockSteps = 4;
+static_assert(kBlockSteps == kTallBlock);
+
+// Of an output tile of a weight the next kHeld steps. What has been multiplied makes room for what comes so many later.
+template <TileFormat kFormat, uint32_t kHeld>
+struct TallWeight {
+  static constexpr bool kFp8 = kFormat == TileFormat::kFp8, kMxfp4 = kFormat == TileFormat::kMxfp4;
+  static constexpr uint32_t kTileSteps = TileSteps(kFormat), kTiles = kHeld / kTileSteps;
+  u32x4 codes[kTiles];
+  uint32_t scales = 0;          // MXFP4: E8M0 of four steps
+  f32x2 factors[kFp8 ? kTiles : 1];  // fp8: of a tile's steps
+
+  // The tile that begins at `step`, into place kStep of those held. Others want it soon: it stays in the caches.
+  template <uint32_t kStep>
+  DEVICE void Load(const TileRow& w, uint32_t step) {
+    constexpr uint32_t kTile = kStep % kHeld / kTileSteps;
+    codes[kTile] = *reinterpret_cast<Global<const u32x4>>(w.data + (step * StepBytes(kFormat) + LaneId() * 16));
+    if constexpr (kFp8) {
+      // Not by the scalar unit, whose registers are too few.
+      const uint32_t at = MadeBefore(step * 4);
+      factors[kTile] = *reinterpret_cast<Global<const f32x2>>(w.scales + at);
+    } else if constexpr (kMxfp4) {
+      scales = *reinterpret_cast<Global<const uint32_t>>(w.scales + (step / 4 * TileScaleBytes(kFormat) + LaneRow() * 4));
+    }
+  }
+  // When step kStep of the block that begins at `step` has been multiplied: the next block begins at `next`.
+  template <uint32_t kStep>
+  DEVICE void ReloadBlock(const TileRow& w, uint32_t step, uint32_t next) {
+    if constexpr ((kStep + 1) % kTileSteps == 0) {
+      constexpr uint32_t kFirst = kStep + 1 - kTileSteps, kTarget = kFirst + kHeld;
+      Load<kFirst>(w, kTarget < kBlockSteps ? step + kTarget : next + (kTarget - kBlockSteps));
+    }
+  }
+  // The same of chunks: `next` and `after` are where those behind the present one begin, `last` is the last step of k.
+  template <uint32_t kStep>
+  DEVICE void ReloadChunk(const TileRow& w, uint32_t next, uint32_t after, uint32_t last) {
+    if constexpr ((kStep + 1) % kTileSteps != 0) return;
+    const uint32_t chunk = kTileSteps > kChunkSteps || kHeld == kChunkSteps ? next : after;
+    if constexpr (kTileSteps == 1) {
+      Load<kStep>(w, Min(chunk + kStep % kChunkSteps, last));
+    } else {
+      Load<kStep / kTileSteps * kTileSteps>(w, chunk);
+    }
+  }
+  template <uint32_t kStep>
+  DEVICE u32x4 Decode() const {
+    const u32x4 c = codes[kStep % kHeld / kTileSteps];
+    constexpr uint32_t kOwn = kStep % kTileSteps;
+    if constexpr (kFormat == TileFormat::kBf16) return c;
+    if constexpr (kFp8) return isa::CachedFp8ToBf16(c[2 * kOwn], c[2 * kOwn + 1]);
+    if constexpr (kMxfp4) return isa::Fp4ToBf16<kOwn>(c[kOwn], scales);
+  }
+  // fp8: sum += w * x of both steps of a chunk, as AddTile adds.
+  template <uint32_t kChunk>
+  DEVICE void Add(u32x4 w0, u32x4 w1, u32x4 first, u32x4 second, f32x4& sum) const {
+    const f32x4 a = MatrixStep(w0, first, f32x4{0, 0, 0, 0});
+    const f32x4 b = MatrixStep(w1, second, f32x4{0, 0, 0, 0});
+    const f32x2 by = factors[kChunk % kTiles] * isa::kCachedFp8Scale;
+    sum = sum + (a * by[0] + b * by[1]);
+  }
+};
+
+// A workgroup's rows of x in LDS, in three buffers of a chunk each: one is read, one is there for who reads ahead, and
+// one is written.
+template <bool kRounded, uint32_t kTiles>
+struct TallRowsInLds {
+  static constexpr uint32_t kRowTiles = kTiles, kRows = kRowTiles * kTileRows, kBuffers = 3;
+  static constexpr uint32_t kTurns = kTiles > 4 ? 1 : 2;
+  static constexpr uint32_t kWords = kRounded ? 1 : 2;  // of a step: the value, and what rounding left
+  static constexpr uint32_t kOwn = kChunkSteps * kWords * kSplitHalfBytes;
+  static constexpr uint32_t kStride = kOwn + 16;  // so that neighbouring rows lie in other banks
+  static constexpr uint32_t kBufferBytes = kRows * kStride, kLdsBytes = kBuffers * kBufferBytes;
+  static constexpr uint32_t kPerRow = kOwn / 16, kLoads = kRows * kPerRow / kThreads;  // words of 16 bytes; of a thread
+  static constexpr uint32_t kRowsApart = kThreads / kPerRow;  // from one of a thread's words to its next
+  using Step = u32x4[kRowTiles][kWords];
+
+  Global<const uint8_t> x;
+  Lds<uint8_t> lds;
+  uint32_t from[kLoads], to, read;  // offsets: in x and in a buffer, of what this thread writes; of what it reads
+  uint32_t buffer = 0;              // that is read: where it begins
+  u32x4 words[kTurns][kLoads];      // on their way: of chunks in turns
+
+  DEVICE TallRowsInLds(const MatmulArgs& args, uint32_t first, Lds<uint8_t> buffers)
+      : x(reinterpret_cast<Global<const uint8_t>>(At(args.x))), lds(buffers) {
+    const uint32_t word = ThreadId() % kPerRow, row = ThreadId() / kPerRow;
+    const uint32_t place = kRounded ? word / 4 * kSplitStepBytes + word % 4 * 16 : word * 16;
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kLoads; ++i) {
+      from[i] = Min(first + row + i * kRowsApart, args.rows - 1) * args.x_stride * 4 + place;
+    }
+    to = row * kStride + word * 16;
+    read = LaneRow() * kStride + LanePart() * 16;
+  }
+  // So many buffers behind the one that is read.
+  DEVICE uint32_t Behind(uint32_t count) const {
+    const uint32_t at = buffer + count * kBufferBytes;
+    return at < kLdsBytes ? at : at - kLdsBytes;
+  }
+  // Word i of what this thread brings of the chunk that begins at `step`.
+  template <uint32_t kTurn>
+  DEVICE void Ask(uint32_t i, uint32_t step) {
+    words[kTurn % kTurns][i] = *reinterpret_cast<Global<const u32x4>>(x + (from[i] + step * kSplitStepBytes));
+  }
+  // The same of a chunk that has a first step alone: it stands for the second one, too.
+  template <uint32_t kTurn>
+  DEVICE void AskHalf(uint32_t i, uint32_t step, bool half) {
+    constexpr uint32_t kOfStep = kPerRow / kChunkSteps;
+    const uint32_t back = ThreadId() % kPerRow / kOfStep * (half ? kSplitStepBytes : 0);
+    words[kTurn % kTurns][i] = *reinterpret_cast<Global<const u32x4>>(x + (from[i] + step * kSplitStepBytes - back));
+  }
+  // It goes into the buffer that begins at `at`.
+  template <uint32_t kTurn>
+  DEVICE void Put(uint32_t i, uint32_t at) const {
+    *reinterpret_cast<Lds<u32x4>>(lds + (to + at) + i * kRowsApart * kStride) = words[kTurn % kTurns][i];
+  }
+  // Of step `step` of the chunk in the buffer that begins at `at`: of a tile of rows, one of its words.
+  DEVICE u32x4 Get(uint32_t at, uint32_t step, uint32_t tile, uint32_t word) const {
+    return *reinterpret_cast<Lds<u32x4>>(lds + (read + at) +
+                                         (tile * kTileRows * kStride + (step * kWords + word) * kSplitHalfBytes));
+  }
+};
+
+// The sums of a wave: of kOut output tiles by so many tiles of rows. kWords sets of them are being made; what waits for its
+// neighbour in the tree of 2^kLevels leaves at most has a set a level.
+template <class Rows, uint32_t kOut, uint32_t kLevels>
+class TallTree {
+ public:
+  static constexpr uint32_t kRowTiles = Rows::kRowTiles, kWords = Rows::kWords;
+  using Sums = f32x4[kOut][kRowTiles];
+  Sums sums[kWords];
+
+  DEVICE void Clear() {
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < kWords; ++i) {
+#pragma clang loop unroll(full)
+      for (uint32_t o = 0; o < kOut; ++o) {
+#pragma clang loop unroll(full)
+        for (uint32_t r = 0; r < kRowTiles; ++r) sums[i][o][r] = f32x4{0, 0, 0, 0};
+      }
+    }
+  }
+  // A leaf is added up, `leaf` of `leaves`, 2^n.
+  DEVICE void EndLeaf(uint32_t leaf, uint32_t leaves) {
+    if constexpr (kWords == 2) Add(sums[1]);
+    Carry<0>(leaf, leaves);
+  }
+
+ private:
+  DEVICE void Add(const Sums& more) {
+#pragma clang loop unroll(full)
+    for (uint32_t o = 0; o < kOut; ++o) {
+#pragma clang loop unroll(full)
+      for (uint32_t r = 0; r < kRowTiles; ++r) sums[0][o][r] = sums[0][o][r] + more[o][r];
+    }
+  }
+  // sums[0] is the sum of 2^kLevel leaves, the last of which is `index`: the left one of two, which waits, or the right
+  // one. It stays there when it is the sum of all.
+  template <uint32_t kLevel>
+  DEVICE void Carry(uint32_t index, uint32_t leaves) {
+    if constexpr (kLevel < kLevels) {
+      if (leaves == 1u << kLevel) return;
+      if (!(index >> kLevel & 1)) {
+#pragma clang loop unroll(full)
+        for (uint32_t o = 0; o < kOut; ++o) {
+#pragma clang loop unroll(full)
+          for (uint32_t r = 0; r < kRowTiles; ++r) tree_[kLevel][o][r] = sums[0][o][r];
+        }
+        return;
+      }
+      Add(tree_[kLevel]);
+      Carry<kLevel + 1>(index, leaves);
+    }
+  }
+
+  Sums tree_[kLevels] = {};
+};
+
+}  // namespace mainarch::kernels
+
+#endif  // MAINARCH_KERNELS_OPS_TALL_TILES_H_
