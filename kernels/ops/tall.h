@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A product of many rows (prompts), of weights whose leaves are all alike and whole: to the bit what ops/matmul.h
-// gives, in the same order of additions, but of a workgroup that has 64 rows of x and 128 or 256 rows of the weight.
+// A product of many rows (prompts), of weights whose leaves are of whole tiles: to the bit what ops/matmul.h gives, in
+// the same order of additions, but of a workgroup that has 64 rows of x (rounded ones: 96) and 128 or 256 of the weight.
 //
 // Each wave has output tiles of its own, which it takes from memory straight into registers, a block ahead; x goes
 // through LDS, where all four read it. So a word of x from LDS is multiplied kOut times, and a word of the weight
@@ -24,7 +24,8 @@ struct Tall {
   // parts.
   static constexpr uint32_t kOut = kParts ? 2 : 4, kPerOutput = kGateUp ? 2 : 1, kLevels = kParts ? 5 : 2;
   using Rows = TallRowsInLds<kRounded, TallRows(kRounded) / kTileRows>;
-  static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput, kLdsBytes = Rows::kLdsBytes + (kParts ? TallChunks<kFormat>::kBytes : 0);
+  static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput;
+  static constexpr uint32_t kLdsBytes = Rows::kLdsBytes + (kParts ? TallChunks<kFormat>::kBytes : 0);
   static_assert(kOutputs == TallOutputs(kKind));
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {

@@ -47,14 +47,11 @@ struct TallChunks {
   DEVICE TallChunk Of(uint32_t i) const { return {Uniform(table[Min(i, count - 1)])}; }
 };
 
-// `kLevels`: of the tree, at most: there are 2^kLevels leaves.
-// Ends of leaves are looked for behind each chunk.
+// `kLevels`: of the tree, at most: there are 2^kLevels leaves. Ends of leaves are looked for behind each chunk.
 template <TileFormat kFormat, class Rows, uint32_t kOut, uint32_t kLevels>
 class TallChunkSums {
  public:
-  // Of bf16 there is no room for more where there are many rows.
-  static constexpr bool kFull = kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4 && kOut > 2;
-  static constexpr uint32_t kHeld = kFull ? kChunkSteps : 2 * kChunkSteps;  // steps of the weight
+  static constexpr uint32_t kHeld = 2 * kChunkSteps;  // steps of the weight
   using Weight = TallWeight<kFormat, kHeld>;
   static constexpr uint32_t kRowTiles = Rows::kRowTiles, kWords = Rows::kWords;
   using Tree = TallTree<Rows, kOut, kLevels>;
