@@ -46,7 +46,7 @@ struct TallWeight {
   template <uint32_t kStep>
   DEVICE void ReloadChunk(const TileRow& w, uint32_t next, uint32_t after, uint32_t last) {
     if constexpr ((kStep + 1) % kTileSteps != 0) return;
-    const uint32_t chunk = kTileSteps > kChunkSteps ? next : after;
+    const uint32_t chunk = kTileSteps > kChunkSteps ? next / kTileSteps * kTileSteps : after;  // beyond k: its last one
     if constexpr (kTileSteps == 1) {
       Load<kStep>(w, Min(chunk + kStep % kChunkSteps, last));
     } else {
