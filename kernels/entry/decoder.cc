@@ -19,6 +19,7 @@
 #include "kernels/ops/matmul_reduce.h"
 #include "kernels/ops/prepare.h"
 #include "kernels/ops/reduce.h"
+#include "kernels/ops/route.h"
 #include "kernels/ops/route_scored.h"
 #include "kernels/ops/row_gate.h"
 #include "kernels/ops/step.h"
@@ -105,54 +106,21 @@ KERNEL(experts_fp8_any, ExpertsFp8Any, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
 
 // Products of many rows.
-using TallBf16 = Tall<TileFormat::kBf16, TallKind::kMatmul>;
-using TallPartsBf16 = Tall<TileFormat::kBf16, TallKind::kParts>;
-using TallGateUpBf16 = Tall<TileFormat::kBf16, TallKind::kGateUp>;
-using TallGateUpBf16Any = TallAny<TileFormat::kBf16>;
-using TallBf16Rounded = Tall<TileFormat::kBf16, TallKind::kMatmul, true>;
-using TallPartsBf16Rounded = Tall<TileFormat::kBf16, TallKind::kParts, true>;
-using TallGateUpBf16Rounded = Tall<TileFormat::kBf16, TallKind::kGateUp, true>;
-using TallGateUpBf16AnyRounded = TallAny<TileFormat::kBf16, true>;
-using TallFp8 = Tall<TileFormat::kFp8, TallKind::kMatmul>;
-using TallPartsFp8 = Tall<TileFormat::kFp8, TallKind::kParts>;
-using TallGateUpFp8 = Tall<TileFormat::kFp8, TallKind::kGateUp>;
-using TallGateUpFp8Any = TallAny<TileFormat::kFp8>;
-using TallFp8Rounded = Tall<TileFormat::kFp8, TallKind::kMatmul, true>;
-using TallPartsFp8Rounded = Tall<TileFormat::kFp8, TallKind::kParts, true>;
-using TallGateUpFp8Rounded = Tall<TileFormat::kFp8, TallKind::kGateUp, true>;
-using TallGateUpFp8AnyRounded = TallAny<TileFormat::kFp8, true>;
-using TallMxfp4 = Tall<TileFormat::kMxfp4, TallKind::kMatmul>;
-using TallPartsMxfp4 = Tall<TileFormat::kMxfp4, TallKind::kParts>;
-using TallGateUpMxfp4 = Tall<TileFormat::kMxfp4, TallKind::kGateUp>;
-using TallGateUpMxfp4Any = TallAny<TileFormat::kMxfp4>;
-using TallMxfp4Rounded = Tall<TileFormat::kMxfp4, TallKind::kMatmul, true>;
-using TallPartsMxfp4Rounded = Tall<TileFormat::kMxfp4, TallKind::kParts, true>;
-using TallGateUpMxfp4Rounded = Tall<TileFormat::kMxfp4, TallKind::kGateUp, true>;
-using TallGateUpMxfp4AnyRounded = TallAny<TileFormat::kMxfp4, true>;
-KERNEL(tall_bf16, TallBf16, "vgpr=512 agpr=256 sgpr=112 lds=52224")
-KERNEL(tall_parts_bf16, TallPartsBf16, "vgpr=512 agpr=256 sgpr=112 lds=56320")
-KERNEL(tall_gate_up_bf16, TallGateUpBf16, "vgpr=512 agpr=256 sgpr=112 lds=52224")
-KERNEL(tall_gate_up_bf16_any, TallGateUpBf16Any, "vgpr=512 agpr=256 sgpr=112 lds=52224")
-KERNEL(tall_bf16_rounded, TallBf16Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
-KERNEL(tall_parts_bf16_rounded, TallPartsBf16Rounded, "vgpr=512 agpr=256 sgpr=112 lds=45568")
-KERNEL(tall_gate_up_bf16_rounded, TallGateUpBf16Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
-KERNEL(tall_gate_up_bf16_any_rounded, TallGateUpBf16AnyRounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
-KERNEL(tall_fp8, TallFp8, "vgpr=512 agpr=256 sgpr=112 lds=52224")
-KERNEL(tall_parts_fp8, TallPartsFp8, "vgpr=512 agpr=256 sgpr=112 lds=56320")
-KERNEL(tall_gate_up_fp8, TallGateUpFp8, "vgpr=512 agpr=256 sgpr=112 lds=52224")
-KERNEL(tall_gate_up_fp8_any, TallGateUpFp8Any, "vgpr=512 agpr=256 sgpr=112 lds=52224")
-KERNEL(tall_fp8_rounded, TallFp8Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
-KERNEL(tall_parts_fp8_rounded, TallPartsFp8Rounded, "vgpr=512 agpr=256 sgpr=112 lds=45568")
-KERNEL(tall_gate_up_fp8_rounded, TallGateUpFp8Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
-KERNEL(tall_gate_up_fp8_any_rounded, TallGateUpFp8AnyRounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
-KERNEL(tall_mxfp4, TallMxfp4, "vgpr=512 agpr=256 sgpr=112 lds=52224")
-KERNEL(tall_parts_mxfp4, TallPartsMxfp4, "vgpr=512 agpr=256 sgpr=112 lds=56320")
-KERNEL(tall_gate_up_mxfp4, TallGateUpMxfp4, "vgpr=512 agpr=256 sgpr=112 lds=52224")
-KERNEL(tall_gate_up_mxfp4_any, TallGateUpMxfp4Any, "vgpr=512 agpr=256 sgpr=112 lds=52224")
-KERNEL(tall_mxfp4_rounded, TallMxfp4Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
-KERNEL(tall_parts_mxfp4_rounded, TallPartsMxfp4Rounded, "vgpr=512 agpr=256 sgpr=112 lds=45568")
-KERNEL(tall_gate_up_mxfp4_rounded, TallGateUpMxfp4Rounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
-KERNEL(tall_gate_up_mxfp4_any_rounded, TallGateUpMxfp4AnyRounded, "vgpr=512 agpr=256 sgpr=112 lds=41472")
+#define MAINARCH_TALL(suffix, format, rounded, lds, parts_lds)                                     \
+  using Tall_##suffix = Tall<TileFormat::format, TallKind::kMatmul, rounded>;                      \
+  using TallParts_##suffix = Tall<TileFormat::format, TallKind::kParts, rounded>;                  \
+  using TallGateUp_##suffix = Tall<TileFormat::format, TallKind::kGateUp, rounded>;                \
+  using TallAny_##suffix = TallAny<TileFormat::format, rounded>;                                   \
+  KERNEL(tall_##suffix, Tall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)                      \
+  KERNEL(tall_parts_##suffix, TallParts_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" parts_lds)     \
+  KERNEL(tall_gate_up_##suffix, TallGateUp_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)        \
+  KERNEL(tall_gate_up_any_##suffix, TallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)
+MAINARCH_TALL(bf16, kBf16, false, "52224", "56320")
+MAINARCH_TALL(bf16_rounded, kBf16, true, "41472", "45568")
+MAINARCH_TALL(fp8, kFp8, false, "52224", "56320")
+MAINARCH_TALL(fp8_rounded, kFp8, true, "41472", "45568")
+MAINARCH_TALL(mxfp4, kMxfp4, false, "52224", "56320")
+MAINARCH_TALL(mxfp4_rounded, kMxfp4, true, "41472", "45568")
 
 // Codes of four and eight bits.
 using MatmulNibble = Matmul<TileFormat::kNibble, false>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The router's choice and the routed experts of a layer: both products in one launch.
+// The routed experts of a layer: both products in one launch, in which workgroups may make the router's choice, too.
 //
 // All rows of a block of 16 are columns of every matrix instruction, so an expert's weights are
 // read once for all the rows that chose it, with no sorting and no permutation: rows that did not
@@ -16,34 +16,11 @@
 #include "kernels/common/kernel.h"
 #include "kernels/experts_args.h"
 #include "kernels/ops/arrivals.h"
-#include "kernels/ops/choose.h"
 #include "kernels/ops/gating.h"
+#include "kernels/ops/route.h"
 #include "kernels/ops/tiles.h"
 
 namespace mainarch::kernels {
-
-struct Route {
-  using Args = RouteArgs;
-  static constexpr uint32_t kLdsBytes = 0;
-
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
-    const uint32_t rows = StepView(args.step).rows();
-    for (uint32_t row = worker * kWaves + WaveId(); row < rows; row += workers * kWaves) {
-      const Args again = ReadArgumentsAgain<Args>();
-      OneRow(again, row, Router::Into(again.router, row, again.router.top + again.shared));
-    }
-  }
-
-  template <class Put>
-  DEVICE static void OneRow(const Args& args, uint32_t row, Put put) {
-    const RowFactor factor(args.norm, row, true);
-    const ToldSums told(args.told, StepView(args.step).index(), args.stride);
-    Router::OneRow(args.router, row, args.stride, args.shared, args.splits,
-                   uint64_t{args.split_rows} * args.stride,
-                   [&] { return factor.Value(args.norm); }, put,
-                   args.told.words.address == 0 ? nullptr : &told);
-  }
-};
 
 // Sums of experts lie in memory, for the launch behind.
 struct StoredSums {

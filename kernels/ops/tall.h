@@ -34,30 +34,32 @@ struct Tall {
     const uint32_t leaves = kParts ? args.w.parts * kPartLeaves : kPartLeaves;
     // The host knows that leaves of other kinds are of blocks.
     if (!kParts || IsOfBlocks(kFormat, args.w)) {
-      ForEachUnit(args, grid, worker, workers, rows, arena, [&](const TileRow (&w)[kOut], Rows* x) {
-        const uint32_t blocks = args.w.leaf_tiles * TileSteps(kFormat) / kBlockSteps;
-        return TallSums<kFormat, Rows, kOut, kLevels>(w, leaves, blocks, x);
+      constexpr bool kFull = kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4 && kOut > 2;  // no room for more
+      using Core = TallCore<kFormat, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>;
+      ForEachUnit<Core>(args, grid, worker, workers, rows, arena, [&](Core& core) {
+        TallBlocks<Core>::Sum(core, leaves, args.w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
       });
     } else {
+      using Core = TallCore<kFormat, Rows, kOut, kLevels, 2 * kChunkSteps>;
       const TallChunks<kFormat> chunks(args.w, leaves, arena.Get<uint32_t>(Rows::kLdsBytes));
       BarrierLds();
-      ForEachUnit(args, grid, worker, workers, rows, arena, [&](const TileRow (&w)[kOut], Rows* x) {
-        return TallChunkSums<kFormat, Rows, kOut, kLevels>(w, chunks, leaves, args.w.steps - 1, x);
+      ForEachUnit<Core>(args, grid, worker, workers, rows, arena, [&](Core& core) {
+        TallInChunks<Core>::Sum(core, chunks, leaves, args.w.steps - 1);
       });
     }
   }
 
  private:
-  template <class Make>
+  template <class Core, class Sum>
   DEVICE static void ForEachUnit(const Args& args, const TallGrid& grid, uint32_t worker, uint32_t workers, uint32_t rows,
-                                 Arena arena, Make make) {
+                                 Arena arena, Sum sum) {
     for (uint32_t u = worker; u < grid.units(); u += workers) {
       const uint32_t output = grid.output(u) * kOutputs, row = grid.row(u) * Rows::kRows;
-      if (output < args.w.outputs) Unit(args, output + WaveId() * (kOut / kPerOutput), row, rows, arena, make);
+      if (output < args.w.outputs) Unit<Core>(args, output + WaveId() * (kOut / kPerOutput), row, rows, arena, sum);
     }
   }
-  template <class Make>
-  DEVICE static void Unit(const Args& args, uint32_t output, uint32_t first, uint32_t rows, Arena arena, Make make) {
+  template <class Core, class Sum>
+  DEVICE static void Unit(const Args& args, uint32_t output, uint32_t first, uint32_t rows, Arena arena, Sum sum) {
     Rows x(args, first, arena.Get<uint8_t>());
     TileRow w[kOut];
 #pragma clang loop unroll(full)
@@ -65,7 +67,8 @@ struct Tall {
       const uint32_t own = Min(output + o / kPerOutput, args.w.outputs - 1);
       w[o] = RowOf<kFormat>(args.w, Uniform(own * kPerOutput + o % kPerOutput));
     }
-    const auto sums = make(w, &x);
+    Core sums(w, &x);
+    sum(sums);
     Factors(args, first, arena);
 #pragma clang loop unroll(full)
     for (uint32_t r = 0; r < Rows::kRowTiles; ++r) {

@@ -4,7 +4,7 @@
 #ifndef MAINARCH_KERNELS_OPS_TALL_CHUNKS_H_
 #define MAINARCH_KERNELS_OPS_TALL_CHUNKS_H_
 
-#include "kernels/ops/tall_tiles.h"
+#include "kernels/ops/tall_core.h"
 
 namespace mainarch::kernels {
 
@@ -47,162 +47,87 @@ struct TallChunks {
   DEVICE TallChunk Of(uint32_t i) const { return {Uniform(table[Min(i, count - 1)])}; }
 };
 
-// `kLevels`: of the tree, at most: there are 2^kLevels leaves. Ends of leaves are looked for behind each chunk.
-template <TileFormat kFormat, class Rows, uint32_t kOut, uint32_t kLevels>
-class TallChunkSums {
- public:
-  static constexpr uint32_t kHeld = 2 * kChunkSteps;  // steps of the weight
-  using Weight = TallWeight<kFormat, kHeld>;
-  static constexpr uint32_t kRowTiles = Rows::kRowTiles, kWords = Rows::kWords;
-  using Tree = TallTree<Rows, kOut, kLevels>;
+// Ends of leaves are looked for behind each chunk. Core::kHeld is two chunks.
+template <class Core>
+struct TallInChunks {
+  using Rows = typename Core::Rows;
+  using Weight = typename Core::Weight;
+  using Chunks = TallChunks<Core::kTileFormat>;
 
-  // Of `leaves` leaves, 2^n; `last`: the last step of k.
-  DEVICE TallChunkSums(const TileRow (&rows)[kOut], const TallChunks<kFormat>& chunks, uint32_t leaves, uint32_t last, Rows* x)
-      : rows_(rows), chunks_(chunks), x_(x), leaves_(leaves), last_(last) {
-    present_ = chunks_.Of(0);
-    next_ = chunks_.Of(1);
-    second_ = chunks_.Of(2);
-    third_ = chunks_.Of(3);
-    if constexpr (Rows::kTurns == 2) fourth_ = chunks_.Of(4);
-    Bring<0>(present_);
-    if constexpr (Rows::kTurns == 2) Bring<1>(next_);
+  // An output tile's codes come one or two chunks ahead, x three or four. `last`: the last step of k.
+  struct Plan {
+    static constexpr bool kHalves = Weight::kTileSteps == 1;
+    TallChunk present, next, after, ask;
+    uint32_t last;
+    DEVICE bool half() const { return present.half(); }
+    template <uint32_t kTurn>
+    DEVICE void Ask(Rows* x, uint32_t i) const {
+      x->template AskHalf<kTurn>(i, ask.step(), ask.half());
+    }
+    template <uint32_t kStep>
+    DEVICE void Reload(Weight& weight, const TileRow& row) const {
+      weight.template ReloadChunk<kStep>(row, next.step(), after.step(), last);
+    }
+  };
+
+  // Of `leaves` leaves, 2^n.
+  DEVICE static void Sum(Core& core, const Chunks& chunks, uint32_t leaves, uint32_t last) {
+    constexpr bool kTwo = Rows::kTurns == 2;
+    TallChunk a = chunks.Of(0), b = chunks.Of(1), c = chunks.Of(2), d = chunks.Of(3), e = {};  // one behind the other
+    if constexpr (kTwo) e = chunks.Of(4);
+    Bring<0>(core.x, a);
+    if constexpr (kTwo) Bring<1>(core.x, b);
 #pragma clang loop unroll(full)
-    for (uint32_t o = 0; o < kOut; ++o) Fill<0>(weights_[o], rows_[o]);
-    Store<0>(0);
-    if constexpr (Rows::kTurns == 1) Bring<1>(next_);
-    if constexpr (Rows::kTurns == 2) Bring<0>(second_);
-    Store<1>(Rows::kBufferBytes);
-    Bring<1>(Rows::kTurns == 2 ? third_ : second_);
+    for (uint32_t o = 0; o < Core::kOutputs; ++o) Fill<0>(core.weights[o], core.rows[o], a, b, last);
+    core.template Store<0>(0);
+    if constexpr (!kTwo) Bring<1>(core.x, b);
+    if constexpr (kTwo) Bring<0>(core.x, c);
+    core.template Store<1>(Rows::kBufferBytes);
+    Bring<1>(core.x, kTwo ? d : c);
     BarrierLds();
-    Read(0, 0, first_);
-    tree_.Clear();
-    uint32_t chunk = 0;
+    core.Read(0, 0, core.first);
+    core.tree.Clear();
+    uint32_t chunk = 0, leaf = 0;
+    // Whether there is another one.
+    const auto step = [&](auto turn) {
+      const TallChunk more = chunks.Of(chunk + (kTwo ? 5 : 4));
+      const Plan plan = {a, b, c, kTwo ? e : d, last};
+      core.template Chunk<turn.kValue>(plan);
+      a = b;
+      b = c;
+      c = d;
+      d = kTwo ? e : more;
+      if constexpr (kTwo) e = more;
+      if (plan.present.ends()) {
+        core.tree.EndLeaf(leaf++, leaves);
+        if (leaf != leaves) core.tree.Clear();
+      }
+      return ++chunk != chunks.count;
+    };
 #pragma clang loop unroll(disable)
-    while (true) {
-      if (Chunk<0>(chunk)) EndLeaf();
-      if (++chunk == chunks_.count) break;
-      if (Chunk<1>(chunk)) EndLeaf();
-      if (++chunk == chunks_.count) break;
+    while (step(Turn<0>()) && step(Turn<1>())) {
     }
   }
-  DEVICE f32x4 Of(uint32_t output, uint32_t tile) const { return tree_.sums[0][output][tile]; }
 
  private:
+  template <uint32_t kIndex>
+  struct Turn {
+    static constexpr uint32_t kValue = kIndex;
+  };
+  template <uint32_t kTurn>
+  DEVICE static void Bring(Rows* x, TallChunk chunk) {
+#pragma clang loop unroll(full)
+    for (uint32_t i = 0; i < Rows::kLoads; ++i) x->template AskHalf<kTurn>(i, chunk.step(), chunk.half());
+  }
+  // Of the first two chunks.
   template <uint32_t kStep>
-  DEVICE void Fill(Weight& weight, const TileRow& row) {
-    if constexpr (kStep < kHeld) {
-      const uint32_t step = (kStep < kChunkSteps ? present_ : next_).step() + kStep % kChunkSteps;
-      weight.template Load<kStep>(row, Weight::kTileSteps == 1 ? Min(step, last_) : step);
-      Fill<kStep + Weight::kTileSteps>(weight, row);
+  DEVICE static void Fill(Weight& weight, const TileRow& row, TallChunk a, TallChunk b, uint32_t last) {
+    if constexpr (kStep < Core::kHeld) {
+      const uint32_t step = (kStep < kChunkSteps ? a : b).step() + kStep % kChunkSteps;
+      weight.template Load<kStep>(row, Weight::kTileSteps == 1 ? Min(step, last) : step);
+      Fill<kStep + Weight::kTileSteps>(weight, row, a, b, last);
     }
   }
-  template <uint32_t kTurn>
-  DEVICE void Bring(TallChunk chunk) {
-#pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < Rows::kLoads; ++i) x_->template AskHalf<kTurn>(i, chunk.step(), chunk.half());
-  }
-  template <uint32_t kTurn>
-  DEVICE void Store(uint32_t at) {
-#pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < Rows::kLoads; ++i) x_->template Put<kTurn>(i, at);
-  }
-  DEVICE void Read(uint32_t at, uint32_t step, typename Rows::Step& to) {
-#pragma clang loop unroll(full)
-    for (uint32_t r = 0; r < kRowTiles; ++r) {
-#pragma clang loop unroll(full)
-      for (uint32_t i = 0; i < kWords; ++i) to[r][i] = x_->Get(at, step, r, i);
-    }
-  }
-
-  // A chunk, the kTurn-th of two. An output tile's codes come one or two chunks ahead, x three or four to registers and
-  // two to LDS, and from there a step ahead. All that stands between matrix instructions, a piece behind each few.
-  // Whether a leaf ends with it.
-  template <uint32_t kTurn>
-  DEVICE bool Chunk(uint32_t chunk) {
-    constexpr uint32_t kFirst = kTurn * kChunkSteps;
-    const uint32_t own = x_->buffer, behind = x_->Behind(1), to = x_->Behind(2);
-    const TallChunk present = present_, ask = Rows::kTurns == 2 ? fourth_ : third_;
-    const TallChunk more = chunks_.Of(chunk + (Rows::kTurns == 2 ? 5 : 4));
-    typename Rows::Step second;
-    if constexpr (Weight::kFp8) {
-      Read(own, 1, second);
-      KeepOrder();
-#pragma clang loop unroll(full)
-      for (uint32_t o = 0; o < kOut; ++o) {
-        const u32x4 w0 = weights_[o].template Decode<kFirst>(), w1 = weights_[o].template Decode<kFirst + 1>();
-#pragma clang loop unroll(full)
-        for (uint32_t r = 0; r < kRowTiles; ++r) {
-#pragma clang loop unroll(full)
-          for (uint32_t i = 0; i < kWords; ++i) {
-            weights_[o].template Add<kTurn>(w0, w1, first_[r][i], second[r][i], tree_.sums[i][o][r]);
-          }
-        }
-        weights_[o].template ReloadChunk<kFirst + 1>(rows_[o], next_.step(), second_.step(), last_);
-        KeepOrder();
-      }
-      Read(behind, 0, first_);
-      Store<kTurn>(to);
-      Bring<kTurn>(ask);
-    } else {
-      constexpr uint32_t kReads = kRowTiles * kWords;
-      const auto read = [&](uint32_t at, uint32_t of, uint32_t piece, typename Rows::Step& into) {
-        into[piece / kWords][piece % kWords] = x_->Get(at, of, piece / kWords, piece % kWords);
-      };
-      Multiply<kFirst, kReads>(first_, false, [&](uint32_t piece) { read(own, 1, piece, second); });
-      Multiply<kFirst + 1, kReads + Rows::kLoads>(second, present.half(), [&](uint32_t piece) {
-        if (piece < kReads) {
-          read(behind, 0, piece, first_);
-        } else {
-          x_->template Put<kTurn>(piece - kReads, to);
-          x_->template AskHalf<kTurn>(piece - kReads, ask.step(), ask.half());
-        }
-      });
-    }
-    x_->buffer = behind;
-    BarrierLds();
-    present_ = next_;
-    next_ = second_;
-    second_ = third_;
-    third_ = Rows::kTurns == 2 ? fourth_ : more;
-    if constexpr (Rows::kTurns == 2) fourth_ = more;
-    return present.ends();
-  }
-  // All output tiles by step kStep of those held, which there may not be, and between them so many pieces of other work.
-  template <uint32_t kStep, uint32_t kPieces, class Work>
-  DEVICE void Multiply(const typename Rows::Step& x, bool none, Work work) {
-    constexpr uint32_t kPlaces = kOut * kRowTiles;
-    uint32_t piece = 0;
-#pragma clang loop unroll(full)
-    for (uint32_t o = 0; o < kOut; ++o) {
-      u32x4 w = weights_[o].template Decode<kStep>();
-      if constexpr (Weight::kTileSteps == 1 && kStep % kChunkSteps != 0) w = w & (none ? 0u : ~0u);
-#pragma clang loop unroll(full)
-      for (uint32_t r = 0; r < kRowTiles; ++r) {
-#pragma clang loop unroll(full)
-        for (uint32_t i = 0; i < kWords; ++i) tree_.sums[i][o][r] = MatrixStep(w, x[r][i], tree_.sums[i][o][r]);
-        KeepOrder();
-        const uint32_t place = o * kRowTiles + r;
-#pragma clang loop unroll(full)
-        for (; piece < (place + 1) * kPieces / kPlaces; ++piece) work(piece);
-        if (r + 1 == kRowTiles) weights_[o].template ReloadChunk<kStep>(rows_[o], next_.step(), second_.step(), last_);
-        KeepOrder();
-      }
-    }
-  }
-
-  DEVICE void EndLeaf() {
-    tree_.EndLeaf(leaf_++, leaves_);
-    if (leaf_ != leaves_) tree_.Clear();
-  }
-  const TileRow (&rows_)[kOut];
-  const TallChunks<kFormat>& chunks_;
-  Rows* x_;
-  const uint32_t leaves_, last_;
-  uint32_t leaf_ = 0;
-  TallChunk present_, next_, second_, third_, fourth_ = {};  // chunks, one behind the other
-  Weight weights_[kOut];
-  typename Rows::Step first_;  // of the present chunk
-  Tree tree_;
 };
 
 }  // namespace mainarch::kernels

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Of products of many rows (ops/tall.h): a wave's codes, a workgroup's rows of x, a wave's sums.
+// Of products of many rows (ops/tall.h): a wave's codes, a workgroup's rows of x.
 #ifndef MAINARCH_KERNELS_OPS_TALL_TILES_H_
 #define MAINARCH_KERNELS_OPS_TALL_TILES_H_
 
@@ -129,61 +129,6 @@ struct TallRowsInLds {
     return *reinterpret_cast<Lds<u32x4>>(lds + (read + at) +
                                          (tile * kTileRows * kStride + (step * kWords + word) * kSplitHalfBytes));
   }
-};
-
-// The sums of a wave: of kOut output tiles by so many tiles of rows. kWords sets of them are being made; what waits for its
-// neighbour in the tree of 2^kLevels leaves at most has a set a level.
-template <class Rows, uint32_t kOut, uint32_t kLevels>
-class TallTree {
- public:
-  static constexpr uint32_t kRowTiles = Rows::kRowTiles, kWords = Rows::kWords;
-  using Sums = f32x4[kOut][kRowTiles];
-  Sums sums[kWords];
-
-  DEVICE void Clear() {
-#pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < kWords; ++i) {
-#pragma clang loop unroll(full)
-      for (uint32_t o = 0; o < kOut; ++o) {
-#pragma clang loop unroll(full)
-        for (uint32_t r = 0; r < kRowTiles; ++r) sums[i][o][r] = f32x4{0, 0, 0, 0};
-      }
-    }
-  }
-  // A leaf is added up, `leaf` of `leaves`, 2^n.
-  DEVICE void EndLeaf(uint32_t leaf, uint32_t leaves) {
-    if constexpr (kWords == 2) Add(sums[1]);
-    Carry<0>(leaf, leaves);
-  }
-
- private:
-  DEVICE void Add(const Sums& more) {
-#pragma clang loop unroll(full)
-    for (uint32_t o = 0; o < kOut; ++o) {
-#pragma clang loop unroll(full)
-      for (uint32_t r = 0; r < kRowTiles; ++r) sums[0][o][r] = sums[0][o][r] + more[o][r];
-    }
-  }
-  // sums[0] is the sum of 2^kLevel leaves, the last of which is `index`: the left one of two, which waits, or the right
-  // one. It stays there when it is the sum of all.
-  template <uint32_t kLevel>
-  DEVICE void Carry(uint32_t index, uint32_t leaves) {
-    if constexpr (kLevel < kLevels) {
-      if (leaves == 1u << kLevel) return;
-      if (!(index >> kLevel & 1)) {
-#pragma clang loop unroll(full)
-        for (uint32_t o = 0; o < kOut; ++o) {
-#pragma clang loop unroll(full)
-          for (uint32_t r = 0; r < kRowTiles; ++r) tree_[kLevel][o][r] = sums[0][o][r];
-        }
-        return;
-      }
-      Add(tree_[kLevel]);
-      Carry<kLevel + 1>(index, leaves);
-    }
-  }
-
-  Sums tree_[kLevels] = {};
 };
 
 }  // namespace mainarch::kernels

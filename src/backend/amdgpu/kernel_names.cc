@@ -89,11 +89,11 @@ struct TallKernels {
 };
 constexpr TallKernels kTallKernels[] = {
     {TileFormat::kBf16, {{"tall_bf16", "tall_bf16_rounded"}, {"tall_parts_bf16", "tall_parts_bf16_rounded"},
-     {"tall_gate_up_bf16", "tall_gate_up_bf16_rounded"}, {"tall_gate_up_bf16_any", "tall_gate_up_bf16_any_rounded"}}},
+     {"tall_gate_up_bf16", "tall_gate_up_bf16_rounded"}, {"tall_gate_up_any_bf16", "tall_gate_up_any_bf16_rounded"}}},
     {TileFormat::kFp8, {{"tall_fp8", "tall_fp8_rounded"}, {"tall_parts_fp8", "tall_parts_fp8_rounded"},
-     {"tall_gate_up_fp8", "tall_gate_up_fp8_rounded"}, {"tall_gate_up_fp8_any", "tall_gate_up_fp8_any_rounded"}}},
+     {"tall_gate_up_fp8", "tall_gate_up_fp8_rounded"}, {"tall_gate_up_any_fp8", "tall_gate_up_any_fp8_rounded"}}},
     {TileFormat::kMxfp4, {{"tall_mxfp4", "tall_mxfp4_rounded"}, {"tall_parts_mxfp4", "tall_parts_mxfp4_rounded"},
-     {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded"}, {"tall_gate_up_mxfp4_any", "tall_gate_up_mxfp4_any_rounded"}}},
+     {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded"}, {"tall_gate_up_any_mxfp4", "tall_gate_up_any_mxfp4_rounded"}}},
 };
 
 struct HeadKernels {

@@ -25,7 +25,7 @@ absl::string_view ExpertsAnyKernel(kernels::TileFormat up, kernels::TileFormat d
 // The same with the all-reduce behind them; empty: there is none.
 absl::string_view ExpertsReduceKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
 absl::string_view ExpertsReduceAnyKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
-// Of weights that IsTall.
+// Of weights that kernels::TallTakes.
 absl::string_view TallKernel(kernels::TallKind kind, kernels::TileFormat format, bool rounded);
 absl::string_view HeadsMatmulKernel(kernels::TileFormat format);
 absl::string_view LatentKernel(kernels::KvFormat format);

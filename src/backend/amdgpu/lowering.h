@@ -117,7 +117,7 @@ class Lowering {
     return static_cast<uint32_t>(shape.pools[static_cast<size_t>(cache)].list) *
            shape.options.max_sequences * shape.table_words;
   }
-  bool IsTall() const { return rows >= kTallRows; }
+  bool HasManyRows() const { return rows >= kManyRows; }
   bool Rounds() const { return shape.options.activations != backend::Activations::kF32; }
   // The op before the one that is lowered, and the one behind it, or null.
   const backend::Op* Before() const {
@@ -167,7 +167,8 @@ class Lowering {
   // By a kernel for many rows, where that is faster.
   static kernels::TallKind TallKindOf(const Product& product, const PlacedWeight& w);
   kernels::TallGrid TallGridOf(kernels::TallKind kind, const PlacedWeight& w, bool rounded) const;
-  bool IsTall(const Product& product, const PlacedWeight& w, bool rounded) const;
+  static uint64_t TilesOfTall(kernels::TallKind kind, const PlacedWeight& w);
+  bool TallPays(const Product& product, const PlacedWeight& w, bool rounded) const;
   Launch& AddTall(const Product& product, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded);
   void Add(const Product& product);
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
@@ -215,7 +216,7 @@ class Lowering {
   // Of a product, at least, if its k has parts enough: so many hide each other's latency.
   static constexpr uint32_t kProductGroupsPerUnit = 2;
   // From so many rows on there may be kernels for many.
-  static constexpr uint32_t kTallRows = 33;
+  static constexpr uint32_t kManyRows = 33;
 
   // Of a reduction: where ranks meet. `alone`: it asks nobody.
   kernels::ReduceArgs ReduceOf(uint32_t width, bool alone);

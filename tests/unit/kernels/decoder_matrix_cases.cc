@@ -117,9 +117,8 @@ Case ProductCase(const Product& p) {
 Case TallCase(TallKind kind, TileFormat format, bool rounded, uint32_t rows, uint32_t outputs, uint32_t width,
               uint32_t parts, const Gate& gate = {}) {
   const bool gate_up = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
-  const char* names[] = {"tall_", "tall_parts_", "tall_gate_up_", "tall_gate_up_"};
-  const std::string rest =
-      std::string(NameOf(format)) + (kind == TallKind::kGateUpAny ? "_any" : "") + (rounded ? "_rounded" : "");
+  const char* names[] = {"tall_", "tall_parts_", "tall_gate_up_", "tall_gate_up_any_"};
+  const std::string rounds = rounded ? "_rounded" : "";
   Random random(outputs + rows + width);
   const Inputs x = RandomInputs(random, rows, width);
   const NormData norm = parts == 1 ? RandomNorm(random, x) : NormData();
@@ -127,7 +126,8 @@ Case TallCase(TallKind kind, TileFormat format, bool rounded, uint32_t rows, uin
   const GateBiases biases = RandomBiases(random, gate, 1, outputs);
   const uint32_t stride = RoundUp(outputs, kPadColumns);
   Case out;
-  out.name = absl::StrCat(names[static_cast<size_t>(kind)], rest, " ", rows, " rows, ", outputs, " outputs, k ", width,
+  const std::string tall = names[static_cast<size_t>(kind)] + std::string(NameOf(format)) + rounds;
+  out.name = absl::StrCat(tall, " ", rows, " rows, ", outputs, " outputs, k ", width,
                           parts > 1 ? absl::StrCat(" in ", parts) : "", TextOf(gate));
   out.bound = "the bits of the kernel for any number of rows";
   const Bytes untouched(size_t{rows} * stride * 4, kUntouchedByte);
@@ -152,8 +152,9 @@ Case TallCase(TallKind kind, TileFormat format, bool rounded, uint32_t rows, uin
       args.gating = GatingAt(gate, outputs, at);
     });
   };
-  out.steps = {{launch(std::string(gate_up ? "gate_up_" : "matmul_") + rest, "any")},
-               {launch(names[static_cast<size_t>(kind)] + rest, "out")}};
+  const std::string any = absl::StrCat(gate_up ? "gate_up_" : "matmul_", NameOf(format), gate.on ? "_any" : "", rounds);
+  out.steps = {{launch(any, "any")}, {launch(tall, "out")}};
+  out.steps[0][0].aids = true;
   out.expectations = Same("any", "out", true);
   return out;
 }

@@ -186,7 +186,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   } else if (is_long) {
     to->Add(AttendLongKernel(type, cache.key_dim), kernels::AttendLongArgs{args, share, here},
             std::max<uint64_t>(units, here.mergers));
-  } else if (to->IsTall() && args.window == 0) {
+  } else if (to->HasManyRows() && args.window == 0) {
     const uint64_t blocks = CeilDivide(args.row_count, kernels::AttendTallRows(args.group));
     to->Add(AttendTallKernel(type, cache.key_dim), args, blocks * args.kv_heads * args.max_splits);
   } else {
@@ -227,7 +227,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
             uint64_t{args.row_count} * (args.heads << share.log_ranks) * slices, /*resident=*/true);
     return;
   }
-  if (!is_long && to->IsTall()) {
+  if (!is_long && to->HasManyRows()) {
     to->Add("attend_merge_rows", merge, CeilDivide(uint64_t{args.row_count} * args.heads, kernels::kWaves));
     return;
   }

@@ -110,7 +110,7 @@ kernels::TallKind Lowering::TallKindOf(const Product& m, const PlacedWeight& w) 
   using kernels::TallKind;
   if (m.gating) return TallKind::kGateUpAny;
   if (m.gate_up) return TallKind::kGateUp;
-  return kernels::IsTall(w.format, w.tiles, TallKind::kMatmul) && w.tiles.parts == 1 ? TallKind::kMatmul : TallKind::kParts;
+  return w.tiles.parts == 1 && kernels::TallTakes(w.format, w.tiles, TallKind::kMatmul) ? TallKind::kMatmul : TallKind::kParts;
 }
 
 kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeight& w, bool rounded) const {
@@ -118,15 +118,21 @@ kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeigh
           static_cast<uint32_t>(CeilDivide(rows, kernels::TallRows(rounded)))};
 }
 
-bool Lowering::IsTall(const Product& m, const PlacedWeight& w, bool rounded) const {
+// By the timing model, between MI355X and MI300X: how many tiles of 16 rows of the other kernel a compute unit does in the
+// time of one of these workgroups, of which it has one. With fewer most of them would stand idle.
+uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w) {
+  const bool bf16 = w.format == kernels::TileFormat::kBf16, fp8 = w.format == kernels::TileFormat::kFp8;
+  if (kind != kernels::TallKind::kParts) return bf16 ? 14 : fp8 ? 46 : 38;
+  const uint64_t tiles = bf16 ? 11 : fp8 ? 22 : 17;
+  return kernels::IsOfBlocks(w.format, w.tiles) ? tiles : tiles * 4 / 3;
+}
+
+bool Lowering::TallPays(const Product& m, const PlacedWeight& w, bool rounded) const {
   const kernels::TallKind kind = TallKindOf(m, w);
-  if (m.logits || !IsTall() || !kernels::IsTall(w.format, w.tiles, kind)) return false;
-  // By the timing model (of bf16, on either chip) a compute unit has done so many of the other kernel's tiles of 16 rows
-  // when one of these workgroups, of which it has one, is through: below that most of them would stand idle.
-  constexpr uint64_t kTiles = 14, kPartsTiles = 10;
+  if (m.logits || !HasManyRows() || !kernels::TallTakes(w.format, w.tiles, kind)) return false;
   const uint64_t units = memory.compute_units, rounds = CeilDivide(TallGridOf(kind, w, rounded).units(), units);
   const uint64_t tiles = uint64_t{w.tiles.outputs} * (m.gate_up ? 2 : 1) * CeilDivide(rows, kernels::kTileRows);
-  return rounds * units * (kind == kernels::TallKind::kParts ? kPartsTiles : kTiles) <= tiles;
+  return rounds * units * TilesOfTall(kind, w) <= tiles;
 }
 
 Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded) {
@@ -162,7 +168,7 @@ void Lowering::Add(const Product& m) {
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
   Launch& launch =
-      IsTall(m, w, rounded) ? AddTall(m, w, args, rounded)
+      TallPays(m, w, rounded) ? AddTall(m, w, args, rounded)
       : m.gating ? Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units)
       : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
                   : Add(MatmulKernel(w.format, rounded), args, units);
