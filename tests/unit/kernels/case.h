@@ -59,6 +59,7 @@ struct LaunchSpec {
   uint32_t workgroups = 1;
   uint32_t device = 0;
   std::function<Bytes(const Addresses&)> kernarg;
+  bool aids = false;  // another launch, whose case it is; the kernel has cases of its own
 };
 
 // The kernarg segment of a kernel made by KERNEL.

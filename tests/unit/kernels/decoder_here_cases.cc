@@ -250,7 +250,9 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
               of.first_row, of.row_count, of.gate_stride, of.window, of.sinks};
     });
   };
+  out.steps[0][0].aids = true;
   out.steps.push_back({merge("attend_merge", "out")});
+  out.steps.back()[0].aids = true;
   out.steps.push_back({merge("attend_merge_rows", "out tall")});
   out.expectations = Same("out", "out tall", true);
   for (Expectation& one : Same("parts", "parts tall", call.max_splits > 1)) out.expectations.push_back(std::move(one));

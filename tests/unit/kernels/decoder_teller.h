@@ -47,7 +47,7 @@ class Teller {
   }
   // Of the step in buffer `step`, to the words in buffer "told".
   LaunchSpec Launch(const std::string& rank, uint32_t device, const std::string& step, kernels::ToldWords told) const {
-    return MakeLaunch<kernels::MatmulArgs>(
+    LaunchSpec out = MakeLaunch<kernels::MatmulArgs>(
         "matmul_bf16", 3,
         [=, *this](kernels::MatmulArgs& args, const Addresses& at) {
           args.step = at.Of<const uint32_t>(step);
@@ -61,6 +61,8 @@ class Teller {
           args.told.words = at.Of<uint64_t>("told" + rank);
         },
         device);
+    out.aids = true;
+    return out;
   }
 
  private:

@@ -5,7 +5,7 @@
 // A mutant that no checker notices is equivalent only if the unmutated kernel, watched by Evidence,
 // shows that the instruction does nothing on any path that runs; otherwise it is missed, and listed
 // with its place and what it did.
-// A sample of each kernel's mutants by default, on one of the two chips, all of them on both with MAINARCH_MUTATIONS=all;
+// A sample of each kernel's mutants by default, all of them with MAINARCH_MUTATIONS=all;
 // MAINARCH_MUTATIONS_SEED chooses the sample, MAINARCH_MUTATIONS_KERNEL=name keeps to one kernel,
 // MAINARCH_MUTATIONS_KIND=text to what has the text in its name in the table,
 // MAINARCH_MUTATIONS_LIST=1 prints every equivalent one with its reason.
@@ -24,6 +24,7 @@
 #include "sim/isa/check/nops.h"
 #include "sim/isa/decode.h"
 #include "support/test.h"
+#include "unit/kernels/coverage.h"
 #include "unit/kernels/evidence.h"
 #include "unit/kernels/run_fresh.h"
 
@@ -127,13 +128,6 @@ std::vector<Mutant> MutantsOf(const std::string& isa, absl::Span<const uint8_t> 
 // Executed mutants of a kernel in the default run; under a sanitizer one.
 constexpr int kSample = kSanitized ? 1 : 3;
 
-// On which chip: the other one's turn comes with the next seed. Both have the same source, and code that differs little.
-bool HasTurn(const std::string& kernel, const std::string& isa, uint64_t seed) {
-  uint64_t sum = seed + (isa == "gfx942" ? 1 : 0);
-  for (const char c : kernel) sum += static_cast<unsigned char>(c);
-  return sum % 2 == 0;
-}
-
 struct Score {
   int tried = 0, flagged = 0, equivalent = 0;
 };
@@ -155,10 +149,10 @@ class Run {
       if (found.image == ours.image) return absl::Span<const uint8_t>(broken);
       return found.image->bytes;
     };
-    for (Watched& watched : Cases(mutant.kernel)) {
-      if (watched.evidence != nullptr && !watched.evidence->Executed(mutant.va)) continue;
+    for (const Watched& watched : Cases(mutant.kernel)) {
+      if (!watched.seen->Executed(mutant.va)) continue;
       ExecutorOptions options;
-      options.limit = LimitOf(&watched);
+      options.limit = watched.Limit();
       const Status status =
           RunFresh(*watched.test, isa_, options, objects, nullptr, sim::isa::CheckOptions::All());
       if (absl::StrContains(status.message(), "checker: ") ||
@@ -169,36 +163,19 @@ class Run {
     return "";
   }
   void Labels(std::set<uint64_t> labels) { labels_ = std::move(labels); }
-  // Runs the kernel's cases unmutated, watched.
-  void Watch(const std::string& kernel) {
-    for (Watched& watched : Cases(kernel)) {
-      if (watched.evidence != nullptr) continue;
-      watched.evidence = std::make_unique<Evidence>(shipped_);
-      watched.evidence->Labels(labels_);
-      ExecutorOptions options;
-      options.mapped = [&](uint64_t begin, uint64_t end, bool cached) {
-        watched.evidence->Mapped(begin, end, cached);
-      };
-      options.loaded = [&](uint64_t base, uint64_t end, absl::Span<const uint8_t> object) {
-        watched.evidence->Loaded(base, end, object);
-      };
-      (void)RunFresh(*watched.test, isa_, options, Shipped, nullptr, {}, watched.evidence.get());
-    }
-  }
   bool Executed(const Mutant& mutant) {
-    Watch(mutant.kernel);
-    for (const Watched& watched : Cases(mutant.kernel)) {
-      if (watched.evidence->Executed(mutant.va)) return true;
-    }
-    return false;
+    const std::vector<Watched>& cases = Cases(mutant.kernel);
+    return std::any_of(cases.begin(), cases.end(),
+                       [&](const Watched& watched) { return watched.seen->Executed(mutant.va); });
   }
   // Why the mutant is equivalent; "" and what the instruction did when it is not.
   std::string WhyEquivalent(const Mutant& mutant, std::string* did) {
     std::string why;
     // A fence that has nothing to do needs no scope; a flag does.
     if (mutant.kind == Kind::kScope && !absl::StartsWith(mutant.text, "buffer_")) return why;
-    for (const Watched& watched : Cases(mutant.kernel)) {
-      if (!watched.evidence->Executed(mutant.va)) continue;
+    for (Watched& watched : Cases(mutant.kernel)) {
+      if (!watched.seen->Executed(mutant.va)) continue;
+      Watch(&watched);
       const std::string here = watched.evidence->WhyNothing(mutant.va);
       if (here.empty()) {
         *did = watched.test->name + ": " + watched.evidence->WhatItDid(mutant.va);
@@ -210,19 +187,36 @@ class Run {
   }
 
  private:
+  // A case unmutated: what of the object it runs, and what it takes.
   struct Watched {
     const Case* test;
+    std::unique_ptr<Coverage> seen;
+    uint64_t spent = 0;                  // wave-instructions
     std::unique_ptr<Evidence> evidence;  // null before Watch
-    uint64_t spent = 0;                  // by the unmutated case, of wave-instructions; 0: not known
+
+    // Who has taken many times that waits for something that does not come.
+    uint64_t Limit() const { return std::min<uint64_t>(3'000'000, 50'000 + 8 * spent); }
   };
-  // Who has taken many times what the unmutated case takes waits for something that does not come.
-  uint64_t LimitOf(Watched* watched) const {
-    if (watched->spent == 0) {
-      ExecutorOptions options;
-      options.most = &watched->spent;
-      (void)RunFresh(*watched->test, isa_, options, Shipped, nullptr);
-    }
-    return std::min<uint64_t>(3'000'000, 50'000 + 8 * watched->spent);
+  Watched Cover(const Case& test) {
+    Watched out = {&test, std::make_unique<Coverage>(shipped_)};
+    ExecutorOptions options;
+    options.most = &out.spent;
+    options.loaded = [&](uint64_t base, uint64_t end, absl::Span<const uint8_t> object) {
+      out.seen->Loaded(base, end, object);
+    };
+    (void)RunFresh(test, isa_, options, Shipped, nullptr, {}, out.seen.get());
+    return out;
+  }
+  void Watch(Watched* watched) {
+    if (watched->evidence != nullptr) return;
+    Evidence& evidence = *(watched->evidence = std::make_unique<Evidence>(shipped_));
+    evidence.Labels(labels_);
+    ExecutorOptions options;
+    options.mapped = [&](uint64_t begin, uint64_t end, bool cached) { evidence.Mapped(begin, end, cached); };
+    options.loaded = [&](uint64_t base, uint64_t end, absl::Span<const uint8_t> object) {
+      evidence.Loaded(base, end, object);
+    };
+    (void)RunFresh(*watched->test, isa_, options, Shipped, nullptr, {}, &evidence);
   }
   std::vector<Watched>& Cases(const std::string& kernel) {
     auto [found, fresh] = cases_.try_emplace(kernel);
@@ -231,9 +225,9 @@ class Run {
       if (!IsFor(test, isa_)) continue;
       const bool uses = std::any_of(test.steps.begin(), test.steps.end(), [&](const auto& step) {
         return std::any_of(step.begin(), step.end(),
-                           [&](const LaunchSpec& l) { return l.kernel == kernel; });
+                           [&](const LaunchSpec& l) { return l.kernel == kernel && !l.aids; });
       });
-      if (uses) found->second.push_back({&test, nullptr});
+      if (uses) found->second.push_back(Cover(test));
     }
     // Small ones first: most of what is broken shows there.
     const auto bytes = [](const Watched& watched) {
@@ -281,11 +275,9 @@ TEST(what_is_taken_away_is_noticed) {
       if (kind != nullptr && !absl::StrContains(kKindNames[static_cast<int>(mutant.kind)], kind)) {
         continue;
       }
-      if (!all && only == nullptr && !HasTurn(mutant.kernel, isa, seed)) continue;
       if (!all && left.try_emplace(mutant.kernel, kSample).first->second == 0) continue;
-      if (all) run.Watch(mutant.kernel);
-      const std::string found = all && !run.Executed(mutant) ? "" : run.Flag(mutant);
-      if (found.empty() && !run.Executed(mutant)) continue;
+      if (!run.Executed(mutant)) continue;
+      const std::string found = run.Flag(mutant);
       --left[mutant.kernel];
       kernels.insert(isa + mutant.kernel);
       Score& score = scores[isa][static_cast<size_t>(mutant.kind)];
