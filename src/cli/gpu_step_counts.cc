@@ -241,7 +241,7 @@ Status RunLoggedStep(backend::Context* context, const backend::Program& program,
   std::vector<uint32_t> logit_rows;
   std::vector<backend::StateOut> outs;
   for (uint32_t i = 0; i < what.rows; ++i) {
-    rows.push_back({7 + i, what.position + i, 0});
+    rows.push_back({(7 + i) % static_cast<uint32_t>(program.vocab), what.position + i, 0});
     logit_rows.push_back(i);
     outs.push_back({i, i + 1});
   }

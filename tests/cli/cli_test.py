@@ -343,11 +343,11 @@ class Time(Case):
         # Of many rows products and attention have kernels of their own.
         wide = pathlib.Path(self.scratch, "wide.json")
         wide.write_text(json.dumps(dict(
-            architectures=["Qwen3ForCausalLM"], model_type="qwen3", hidden_size=2560, num_hidden_layers=2, num_attention_heads=32,
+            architectures=["Qwen3ForCausalLM"], model_type="qwen3", hidden_size=3072, num_hidden_layers=1, num_attention_heads=32,
             num_key_value_heads=2, head_dim=128, intermediate_size=2048, vocab_size=512, max_position_embeddings=512,
             rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True, hidden_act="silu")))
         for rows, many in ((32, False), (256, True)):
-            out, _ = run("time", "--like", wide, "--tp", 1, "--context", 40, "--rows", rows, "--packets")
+            out, _ = run("time", "--like", wide, "--tp", 1, "--context", 40, "--rows", rows, "--run-layers", 1, "--packets")
             kernels = set(out.split())
             for kernel in ("tall_parts_bf16", "tall_gate_up_bf16", "attend_tall_bf16_128", "attend_merge_rows"):
                 self.assertEqual(kernel in kernels, many, kernel)
