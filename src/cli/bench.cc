@@ -27,6 +27,7 @@ struct Settings {
   std::vector<int64_t> prefill = {512}, depths = {0, 8192}, batches = {1};
   int64_t tokens = 4, chunk = 256, repetitions = 9, probe_mb = 0;
   uint64_t seed = 1;
+  std::optional<double> of_exact;
   bool ops = false, json = false;
 };
 
@@ -55,6 +56,9 @@ void Declare(Settings* s, Options* options) {
   options->Integer("repetitions", &s->repetitions, 1, 1000, "of each case; figures are medians");
   options->Integer("probe-mb", &s->probe_mb, 0, 1 << 20,
                    "memory that a read probe reads; 0: 1074, or more where caches are larger");
+  options->Number("beside-exact", &s->of_exact, 0, 1000,
+                  "with --fast or --int8: run each case with fp32 activations in turns, print the ratio, and fail where it "
+                  "is below this");
   options->Flag("ops", &s->ops, "time every operator of the last decode case");
   options->Flag("json", &s->json, "one JSON object");
   s->model.DeclareDevice(options);
@@ -126,11 +130,12 @@ void PrintProbes(const Report& r, int threads) {
   std::printf("\n\n");
 }
 
-void PrintCases(const Report& r) {
+void PrintCases(const Report& r, bool beside_exact) {
   const bool bf16 = r.peak.bf16_dot > 0;
   std::vector<std::string> headings = {"<case", "batch",   "tok/s",   "time/step", "MB/token",
                                        "GB/s",  "of read", "GFLOP/s", "of fp32"};
   if (bf16) headings.push_back("of bf16");
+  if (beside_exact) headings.push_back("x exact");
   headings.insert(headings.end(), {"kept", "<threads"});
   Table table(std::move(headings));
   for (const Measured& m : r.cases) {
@@ -148,6 +153,7 @@ void PrintCases(const Report& r) {
                                     Rate(m.flops_per_second),
                                     Share(m.flops_per_second, r.peak.fp32_fma)};
     if (bf16) row.push_back(Share(m.flops_per_second, r.peak.bf16_dot));
+    if (beside_exact) row.push_back(Fixed(m.of_exact, 2));
     row.push_back(absl::StrCat(m.kept, "/", m.repetitions.size()));
     row.push_back(m.regime);
     table.Row(std::move(row));
@@ -181,7 +187,7 @@ void PrintReport(const Settings& s, const Report& r, int threads) {
               s.model.rounding_text(), threads, r.model->backend().devices()[0].isa.c_str(),
               Bytes(r.model->weights().weight_bytes()).c_str());
   PrintProbes(r, threads);
-  PrintCases(r);
+  PrintCases(r, s.of_exact.has_value());
   if (s.ops && !r.ops.ops.empty()) PrintOps(r);
   std::printf(
       "\nBytes are weights as stored (of experts, at most those that the batch can use) and KV.\n"
@@ -200,7 +206,7 @@ void WriteProbe(const ReadProbe& p, JsonWriter* out) {
   out->Field("handoff_ns", p.handoff_ns).Field("regime", NameOf(p.regime)).EndObject();
 }
 
-void WriteCase(const Measured& m, const PeakProbe& peak, JsonWriter* out) {
+void WriteCase(const Settings& s, const Measured& m, const PeakProbe& peak, JsonWriter* out) {
   out->BeginObject().Field("case", m.what.prefill ? "prefill" : "decode");
   out->Field("tokens", m.what.tokens).Field("context", m.what.depth).Field("batch", m.what.batch);
   out->Field("tokens_per_second", m.tokens_per_second).Field("seconds", m.seconds);
@@ -209,10 +215,12 @@ void WriteCase(const Measured& m, const PeakProbe& peak, JsonWriter* out) {
   out->Field("flops_per_second", m.flops_per_second);
   out->Field("fp32_share", m.flops_per_second / peak.fp32_fma);
   out->Field("bf16_share", peak.bf16_dot > 0 ? m.flops_per_second / peak.bf16_dot : NAN);
+  if (s.of_exact) out->Field("of_exact", m.of_exact);
   out->Field("kept", m.kept).Field("regime", m.regime);
   out->Key("repetitions").BeginArray();
   for (const Repetition& r : m.repetitions) {
     out->BeginObject().Field("seconds", r.seconds).Field("mixed", r.mixed());
+    if (s.of_exact) out->Field("exact_seconds", r.exact_seconds);
     out->Key("before");
     WriteProbe(r.before, out);
     out->Key("after");
@@ -234,7 +242,7 @@ void PrintJson(const Settings& s, const Report& r, int threads) {
   WriteProbe(r.read, &out);
   out.Field("fp32_flops", r.peak.fp32_fma).Field("bf16_flops", r.peak.bf16_dot);
   out.Key("cases").BeginArray();
-  for (const Measured& m : r.cases) WriteCase(m, r.peak, &out);
+  for (const Measured& m : r.cases) WriteCase(s, m, r.peak, &out);
   out.EndArray();
   out.Field("interrupted", Interrupted());
   if (s.ops) {
@@ -251,6 +259,17 @@ void PrintJson(const Settings& s, const Report& r, int threads) {
     out.EndArray().EndObject();
   }
   out.List("notes", r.notes).EndObject().Print();
+}
+
+// The first case that is slower than asked for, for a person.
+Status FastEnough(const Settings& s, const Report& r) {
+  if (!s.of_exact) return OkStatus();
+  for (const Measured& m : r.cases) {
+    if (m.of_exact >= *s.of_exact) continue;
+    return Error(Code::kUnsupported, m.what.Name(), ", batch ", m.what.batch, s.model.rounding_text(), ", on ",
+                 r.model->backend().devices()[0].isa, ": ", Fixed(m.of_exact, 3), " x exact, asked for ", *s.of_exact);
+  }
+  return OkStatus();
 }
 
 StatusOr<int> Bench(Settings* s, const Options& options) {
@@ -282,6 +301,7 @@ StatusOr<int> Bench(Settings* s, const Options& options) {
   settings.kv = s->model.kv_type();
   settings.activations = s->model.activations();
   settings.repetitions = static_cast<int>(s->repetitions);
+  settings.beside_exact = s->of_exact.has_value();
   Progress progress("measuring", Progress::Unit::kItems);
   for (const Case& what : cases) {
     progress.Update(report.cases.size(), cases.size());
@@ -304,7 +324,9 @@ StatusOr<int> Bench(Settings* s, const Options& options) {
                                         " cases were measured"));
   }
   s->json ? PrintJson(*s, report, threads) : PrintReport(*s, report, threads);
-  return Interrupted() ? FailInterrupted("bench") : kExitOk;
+  if (Interrupted()) return FailInterrupted("bench");
+  RETURN_IF_ERROR(FastEnough(*s, report));
+  return kExitOk;
 }
 
 }  // namespace
@@ -325,6 +347,7 @@ int RunBench(Arguments arguments) {
   const bool synthetic = options.given("preset") || options.given("like");
   if (s.model.model.empty() == !synthetic) return options.Usage("give --model, --preset or --like");
   if (s.ops && s.only == "prefill") return options.Usage("--ops needs a decode case");
+  if (s.of_exact && !s.model.rounds()) return options.Usage("--beside-exact needs --fast or --int8");
   const Status resolved = s.model.Resolve();
   if (!resolved.ok()) return options.Usage(resolved.message());
   if (s.model.is_virtual()) {

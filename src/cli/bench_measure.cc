@@ -37,15 +37,20 @@ StatusOr<std::unique_ptr<StepDriver>> Prepare(const std::shared_ptr<const model:
   return driver;
 }
 
-Status RunOnce(const Case& what, StepDriver* driver) {
-  if (what.prefill) return driver->Prefill(static_cast<uint32_t>(what.tokens));
-  for (int64_t i = 0; i < what.tokens; ++i) {
-    RETURN_IF_ERROR(driver->Decode(static_cast<uint32_t>(what.depth + i)));
+// Seconds that it took.
+StatusOr<double> TimeOnce(const Case& what, StepDriver* driver) {
+  const int64_t start = NowNs();
+  if (what.prefill) {
+    RETURN_IF_ERROR(driver->Prefill(static_cast<uint32_t>(what.tokens)));
+  } else {
+    for (int64_t i = 0; i < what.tokens; ++i) {
+      RETURN_IF_ERROR(driver->Decode(static_cast<uint32_t>(what.depth + i)));
+    }
   }
-  return OkStatus();
+  return SecondsSince(start);
 }
 
-// Bytes and flops of all that RunOnce does.
+// Bytes and flops of all that TimeOnce runs.
 backend::Cost CostOfCase(const backend::Program& program, const Case& what, backend::KvType kv) {
   if (what.prefill) return PrefillCost(program, what.tokens, what.chunk, kv);
   backend::Cost sum;
@@ -59,7 +64,7 @@ backend::Cost CostOfCase(const backend::Program& program, const Case& what, back
 }
 
 void Summarize(const backend::Cost& cost, Measured* out) {
-  std::vector<double> seconds, shares;
+  std::vector<double> seconds, shares, of_exact;
   const bool any = std::any_of(out->repetitions.begin(), out->repetitions.end(),
                                [](const Repetition& r) { return !r.mixed(); });
   const double bytes = static_cast<double>(cost.weight_bytes + cost.kv_bytes);
@@ -67,6 +72,7 @@ void Summarize(const backend::Cost& cost, Measured* out) {
     if (any && r.mixed()) continue;
     seconds.push_back(r.seconds);
     shares.push_back(bytes / r.seconds / r.ReadRate());
+    of_exact.push_back(r.exact_seconds / r.seconds);
     out->regime = any ? NameOf(r.before.regime) : "mixed";
   }
   out->kept = any ? static_cast<int>(seconds.size()) : 0;
@@ -76,6 +82,7 @@ void Summarize(const backend::Cost& cost, Measured* out) {
   }
   out->seconds = Median(seconds);
   out->read_share = Median(shares);
+  out->of_exact = Median(of_exact);
   const uint64_t tokens = static_cast<uint64_t>(out->what.tokens * out->what.batch);
   out->tokens_per_second = static_cast<double>(tokens) / out->seconds;
   out->bytes_per_token = (cost.weight_bytes + cost.kv_bytes) / tokens;
@@ -137,14 +144,26 @@ StatusOr<Measured> Measure(const std::shared_ptr<const model::Model>& model, con
   Measured out;
   out.what = what;
   ASSIGN_OR_RETURN(auto driver, Prepare(model, what, settings));
-  RETURN_IF_ERROR(RunOnce(what, driver.get()));  // first touches of memory, clocks
+  RETURN_IF_ERROR(TimeOnce(what, driver.get()).status());  // first touches of memory, clocks
+  std::unique_ptr<StepDriver> exact;
+  if (settings.beside_exact) {
+    BenchSettings plain = settings;
+    plain.activations = backend::Activations::kF32;
+    ASSIGN_OR_RETURN(exact, Prepare(model, what, plain));
+    RETURN_IF_ERROR(TimeOnce(what, exact.get()).status());
+  }
   for (int i = 0; i < settings.repetitions; ++i) {
     Repetition r;
+    const bool exact_first = i % 2 == 0;  // whatever slows down or speeds up meanwhile, each meets as often
+    if (exact != nullptr && exact_first) {
+      ASSIGN_OR_RETURN(r.exact_seconds, TimeOnce(what, exact.get()));
+    }
     r.before = probes->Quick();
-    const int64_t start = NowNs();
-    RETURN_IF_ERROR(RunOnce(what, driver.get()));
-    r.seconds = SecondsSince(start);
+    ASSIGN_OR_RETURN(r.seconds, TimeOnce(what, driver.get()));
     r.after = probes->Quick();
+    if (exact != nullptr && !exact_first) {
+      ASSIGN_OR_RETURN(r.exact_seconds, TimeOnce(what, exact.get()));
+    }
     out.repetitions.push_back(r);
   }
   Summarize(CostOfCase(model->weights().program(), what, settings.kv), &out);

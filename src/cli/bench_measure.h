@@ -17,6 +17,7 @@ namespace mainarch::cli {
 
 struct Repetition {
   double seconds = 0;
+  double exact_seconds = 0;  // of the same just before or after, with fp32 activations; 0: not asked for
   ReadProbe before, after;
   // Threads moved, or the bandwidth did, or others had the processors: it says nothing.
   bool mixed() const;
@@ -44,6 +45,7 @@ struct Measured {
   double bytes_per_second = 0;
   double read_share = 0;  // of the probe around each repetition
   double flops_per_second = 0;
+  double of_exact = 0;  // speed as a multiple of exact arithmetic's, the median of pairs
   std::string regime;  // "near", "far", "alone", or "mixed" when none was kept
 };
 
@@ -51,6 +53,7 @@ struct BenchSettings {
   backend::KvType kv = backend::KvType::kBF16;
   backend::Activations activations = backend::Activations::kF32;
   int repetitions = 5;
+  bool beside_exact = false;  // each repetition with fp32 activations too, in turns
 };
 
 StatusOr<Measured> Measure(const std::shared_ptr<const model::Model>& model, const Case& what,

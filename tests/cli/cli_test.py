@@ -101,6 +101,7 @@ class Usage(Case):
                 (["time"], "give --launch FILE, or --preset or --like"),
                 (["inspect", TRAINED, "--tp", "3"], "--tp must be 1, 2, 4 or 8"),
                 (["bench"], "give --model, --preset or --like"),
+                (["bench", "--preset", "tiny", "--beside-exact", "1"], "--beside-exact needs --fast or --int8"),
                 (["bench", "--model", TRAINED, "--decode", "1,,2"], "separated by commas"),
                 (["make-checkpoint"], "DIR is missing"),
                 (["make-checkpoint", "x", "--preset", "qwen3-0.6"], "did you mean qwen3-0.6b?"),
@@ -1105,6 +1106,21 @@ class Bench(Case):
         ops = sum(op["bytes"] for op in report["ops"]["operators"])
         self.assertGreater(ops, 2 * report["cases"][4]["bytes_per_token"] * 0.9)
         self.assertLess(ops, 2 * report["cases"][4]["bytes_per_token"] * 1.1)
+
+    def test_modes_beside_exact(self):
+        """Each case with fp32 activations in turns, and what is below the ratio asked for by name."""
+        words = ("bench", "--preset", "tiny-moe", "--format", "fp8-block", "--prefill", 20, "--decode", 0, "--batch", "1,2",
+                 "--tokens", 2, "--repetitions", 2, "--probe-mb", 8)
+        for mode in ("--fast", "--int8"):
+            report = run_json(*words, mode, "--beside-exact", 0)
+            for case in report["cases"]:
+                ratios = [r["exact_seconds"] / r["seconds"] for r in case["repetitions"]]
+                self.assertGreaterEqual(case["of_exact"], min(ratios) * 0.999)
+                self.assertLessEqual(case["of_exact"], max(ratios) * 1.001)
+        out, err = run(*words, "--fast", "--beside-exact", 1000, code=1)
+        self.assertIn("x exact", out)
+        self.assertRegex(err, r"prefill 20, batch 1, fast, on .*: [0-9.]+ x exact, asked for 1000")
+        self.assertNotIn("of_exact", json.dumps(run_json(*words, "--fast")))
 
     def test_states(self):
         """Of a model whose layers keep states beside one that keeps pages."""
