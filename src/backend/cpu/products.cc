@@ -100,6 +100,7 @@ const float* Workspace::ColumnsOf(int64_t rows, int64_t width, uint64_t tag,
   if (rows <= 2 || rows > kMaxBlockRows || kernels.by_columns == nullptr) return nullptr;
   if (tag == 0 || scratch->columns_tag != tag) {
     kernels.by_columns(scratch->x, rows, width, scratch->columns);
+    scratch->floats_made = false;
     scratch->columns_tag = tag;
   }
   return scratch->columns;
@@ -149,6 +150,7 @@ void Workspace::RunGroup(const RankWeight& own, size_t group, int64_t begin, int
     run = kernels.matmul_bf16;
     if (rows <= kMaxBlockRows && kernels.by_columns != nullptr) {
       args.floats = scratch->columns;
+      args.floats_made = &scratch->floats_made;
       scratch->columns_tag = 0;
     }
   }

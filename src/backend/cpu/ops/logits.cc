@@ -50,7 +50,8 @@ class Logits : public Phase {
     const bool rounds = bf16_ || int8 != nullptr;
     for (int64_t first = 0; first < total; first += kMaxBlockRows) {
       const int64_t count = std::min<int64_t>(kMaxBlockRows, total - first);
-      if (many) scratch->norm_tag = scratch->x8_tag = 0;
+      if (many) scratch->norm_tag = scratch->x8_tag = scratch->x16_tag = 0;
+      const bool fill16 = bf16_ && scratch->x16_tag != Tag(rank);
       const bool fill8 = int8 != nullptr && scratch->x8_tag != Tag(rank);
       for (int64_t i = 0; i < count; ++i) {
         scratch->x[i] =
@@ -58,18 +59,20 @@ class Logits : public Phase {
         scratch->out[i] = ws_.logits(first + i) + first_row;
         if (bf16_) {
           scratch->rows16[i] = scratch->x16 + i * width;
-          ws_.kernels.to_bf16(scratch->x[i], scratch->x16 + i * width, width);
+          if (fill16) ws_.kernels.to_bf16(scratch->x[i], scratch->x16 + i * width, width);
         }
         if (int8 == nullptr) continue;
         scratch->rows8[i] = scratch->x8 + i * Int8Stride(*int8);
         if (fill8) ws_.kernels.to_int8(scratch->x[i], *int8, scratch->x8 + i * Int8Stride(*int8));
       }
+      if (fill16) scratch->floats_made = false;
+      if (fill16) scratch->x16_tag = Tag(rank);
       if (int8 != nullptr) scratch->x8_tag = Tag(rank);
       ws_.RunPanels(rank, op_.w, 0, begin, end, count, After(), /*rounded=*/true,
                     ws_.PanelAt(rank, op_.w, 0, end), scratch,
                     rounds ? nullptr : ws_.ColumnsOf(count, width, many ? 0 : Tag(rank), scratch));
     }
-    if (many) scratch->norm_tag = scratch->x8_tag = 0;
+    if (many) scratch->norm_tag = scratch->x8_tag = scratch->x16_tag = 0;
   }
 
   const backend::LogitsOp op_;

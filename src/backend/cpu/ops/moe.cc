@@ -258,7 +258,9 @@ class ExpertsGateUp : public Phase {
       then.gate_bias = ws_.Vector(rank, op_.gate_bias) + static_cast<int64_t>(expert) * width;
       then.up_bias = ws_.Vector(rank, op_.up_bias) + static_cast<int64_t>(expert) * width;
     }
+    scratch->floats_made = false;  // they are of another expert
     ws_.RunPanels(rank, op_.w, expert, begin, end, rows, then, /*rounded=*/true, after, scratch);
+    scratch->floats_made = false;
   }
 
  private:
