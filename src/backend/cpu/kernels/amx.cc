@@ -111,7 +111,7 @@ Args Near(Args a, size_t bytes = kNearBytes) {
   a.near = bytes;
   return a;
 }
-// Measured: 4 KiB are 2 % slower with one row, 8 with two rows and two threads.
+// Measured: 4 KiB take 2 % longer with one row, 8 KiB with two rows and two threads.
 constexpr size_t kFewNearBytes = 6144;
 
 void RunMatmulNear(const MatmulArgs& a) { RunMatmul(Near(a)); }

@@ -125,8 +125,8 @@ struct TileOrder : F {
   }
 };
 
-// How many rows of a format are few (measured): bf16 itself a tile takes as it lies, but two rows of it
-// meet more of the memory's speed by vectors; and bytes it takes longest to make tiles of.
+// How many rows of a format are few (measured). Of bytes it takes longest to make tiles; bf16 a tile takes as it lies,
+// but vectors get more of it from memory.
 inline int64_t FewRows(PanelFormat format) {
   switch (format) {
     case PanelFormat::kBF16:

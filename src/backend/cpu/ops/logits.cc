@@ -65,8 +65,10 @@ class Logits : public Phase {
         scratch->rows8[i] = scratch->x8 + i * Int8Stride(*int8);
         if (fill8) ws_.kernels.to_int8(scratch->x[i], *int8, scratch->x8 + i * Int8Stride(*int8));
       }
-      if (fill16) scratch->floats_made = false;
-      if (fill16) scratch->x16_tag = Tag(rank);
+      if (fill16) {
+        scratch->x16_tag = Tag(rank);
+        scratch->floats_made = false;
+      }
       if (int8 != nullptr) scratch->x8_tag = Tag(rank);
       ws_.RunPanels(rank, op_.w, 0, begin, end, count, After(), /*rounded=*/true,
                     ws_.PanelAt(rank, op_.w, 0, end), scratch,

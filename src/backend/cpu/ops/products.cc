@@ -129,8 +129,10 @@ class Multiply : public Phase {
       if (fill16) ws_.kernels.to_bf16(scratch->x[row], rows16 + row * width_, width_);
       if (fill8) ws_.kernels.to_int8(scratch->x[row], *int8, rows8 + row * stride8);
     }
-    if (fill16) scratch->floats_made = false;
-    if (fill16) scratch->x16_tag = tag;
+    if (fill16) {
+      scratch->x16_tag = tag;
+      scratch->floats_made = false;
+    }
     if (fill8) scratch->x8_tag = tag;
   }
 
