@@ -144,7 +144,11 @@ StatusOr<int> TimeLaunchFile(const TimeSettings& s) {
     if (!reports.empty()) {
       out.Field("modelled_us", reports.back().us()).Field("model_error", ModelError(result.isa));
       out.Field("host_seconds", host_seconds).Key("launches").BeginArray();
-      for (const auto& report : reports) WriteLaunchTime(report, device.timed.params, places, &out);
+      for (const auto& report : reports) {
+        out.BeginObject();
+        WriteLaunchTime(report, device.timed.params, places, &out);
+        out.EndObject();
+      }
       out.EndArray();
     }
     out.EndObject().Print();

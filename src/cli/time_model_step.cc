@@ -126,7 +126,11 @@ void PrintStepJson(const TimeSettings& s, const StepTimeOptions& o, const StepTi
   out.EndArray();
   if (s.packets) {
     out.Key("launches").BeginArray();
-    for (const auto& report : t.launches) WriteLaunchTime(report, t.params, t.places, &out);
+    for (size_t i = 0; i < t.launches.size(); ++i) {
+      out.BeginObject().Field("op", t.names[i]);
+      WriteLaunchTime(t.launches[i], t.params, t.places, &out);
+      out.EndObject();
+    }
     out.EndArray();
   }
   out.EndObject().Print();

@@ -156,7 +156,7 @@ void PrintLaunchTime(const LaunchReport& r, const Params& params, const Places& 
 
 void WriteLaunchTime(const LaunchReport& r, const Params& params, const Places& places, JsonWriter* out) {
   const sim::timing::MemoryBytes& b = r.bytes;
-  out->BeginObject().Field("modelled_us", r.us()).Field("kernel_us", r.kernel_us()).Field("cycles", r.cycles());
+  out->Field("kernel", r.kernel).Field("gpu", r.gpu).Field("modelled_us", r.us()).Field("kernel_us", r.kernel_us()).Field("cycles", r.cycles());
   out->Field("clock_mhz", r.clock_mhz).Field("start_us", r.start_us).Field("first_wave_us", r.first_wave_us);
   out->Field("last_wave_us", r.last_wave_us).Field("end_us", r.end_us);
   out->Field("floor_us", MemoryFloorUs(r, params)).Field("instructions", r.instructions);
@@ -177,7 +177,7 @@ void WriteLaunchTime(const LaunchReport& r, const Params& params, const Places& 
     out->BeginObject().Field("at", places.Find(r.entry, w.pc)).Field("times", w.times).Field("wave_us", w.wave_us);
     out->Field("most", sim::timing::NameOf(w.most)).EndObject();
   }
-  out->EndArray().EndObject();
+  out->EndArray();
 }
 
 }  // namespace mainarch::cli

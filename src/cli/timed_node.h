@@ -57,7 +57,7 @@ double MemoryFloorUs(const sim::timing::LaunchReport& report, const sim::timing:
 // "hbm 61 %, latency 20 %, issue 8 %": shares of 5 % and more.
 std::string LimitsText(const sim::timing::LaunchReport& report);
 
-// One launch's facts, for people and for --json.
+// One launch's facts, for people and, as fields of an object that is open, for --json.
 void PrintLaunchTime(const sim::timing::LaunchReport& report, const sim::timing::Params& params,
                      const Places& places, size_t most_waits);
 void WriteLaunchTime(const sim::timing::LaunchReport& report, const sim::timing::Params& params,

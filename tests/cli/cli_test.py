@@ -339,6 +339,7 @@ class Time(Case):
         self.assertIn("step begin", names)
         self.assertAlmostEqual(sum(op["modelled_us"] * op["times"] for op in report["ops"]), report["modelled_us"], 3)
         self.assertEqual(len(report["launches"]), sum(op["packets"] for op in report["ops"]))
+        self.assertEqual({launch["op"] for launch in report["launches"]}, {op["name"] for op in report["ops"] if op["packets"]})
         out, _ = run(*words)
         self.assertIn("modelled, not measured", out)
         # Of many rows products and attention have kernels of their own.
@@ -348,8 +349,8 @@ class Time(Case):
             num_key_value_heads=2, head_dim=128, intermediate_size=2048, vocab_size=512, max_position_embeddings=512,
             rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True, hidden_act="silu")))
         for rows, many in ((32, False), (256, True)):
-            out, _ = run("time", "--like", wide, "--tp", 1, "--context", 40, "--rows", rows, "--run-layers", 1, "--packets")
-            kernels = set(out.split())
+            packets = run_json("time", "--like", wide, "--tp", 1, "--context", 40, "--rows", rows, "--run-layers", 1, "--packets")
+            kernels = {launch["kernel"] for launch in packets["launches"]}
             for kernel in ("tall_parts_bf16", "tall_gate_up_bf16", "attend_tall_bf16_128", "attend_merge_rows"):
                 self.assertEqual(kernel in kernels, many, kernel)
         # By the resident kernel: of each GPU, every op and the wait behind it, one behind the other.

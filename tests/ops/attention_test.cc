@@ -103,6 +103,27 @@ bool Holds(KvFormat format, int32_t key_dim, int32_t value_dim) {
   return key_dim % multiple == 0 && value_dim % multiple == 0;
 }
 
+// What is fetched ahead changes no bit, and reads no number of a page that is not there. If it did, sums would be NaNs.
+void AttendEitherWay(const cpu::Kernels& kernels, cpu::AttendArgs args) {
+  const size_t n = static_cast<size_t>(args.queries), dim = static_cast<size_t>(args.kv.value_dim);
+  args.near = true;
+  kernels.attend(args);
+  std::vector<std::vector<float>> out(n);
+  std::vector<std::array<float, 2>> state(n);
+  for (size_t i = 0; i < n; ++i) {
+    out[i].assign(args.out[i], args.out[i] + dim);
+    state[i] = {args.max_sum[i][0], args.max_sum[i][1]};
+  }
+  args.near = false;
+  kernels.attend(args);
+  for (size_t i = 0; i < n; ++i) {
+    const bool seen = state[i][0] != -INFINITY;
+    const bool same = std::memcmp(args.max_sum[i], state[i].data(), sizeof(state[i])) == 0 &&
+                      (!seen || std::memcmp(args.out[i], out[i].data(), dim * sizeof(float)) == 0);
+    if (!same) args.max_sum[i][1] = NAN;
+  }
+}
+
 // Beyond plain attention: a window, a sink's score, a gate.
 struct Extras {
   int64_t window = 0;
@@ -148,7 +169,8 @@ std::vector<std::vector<float>> Attend(const cpu::Kernels& kernels, const Cache&
   const int64_t end = *std::max_element(visible.begin(), visible.end());
   const int64_t first = extras.FirstOf(*std::min_element(visible.begin(), visible.end()));
   // Splits and pages wholly behind every window are not looked at: they may be gone.
-  const std::vector<uint32_t> kept(cache.pages.begin() + first / 16, cache.pages.end());
+  // Nor is there a page beyond what the last query sees.
+  const std::vector<uint32_t> kept(cache.pages.begin() + first / 16, cache.pages.begin() + (end + 15) / 16);
   for (int64_t begin = first / cpu::kAttentionSplit * cpu::kAttentionSplit; begin < end; begin += cpu::kAttentionSplit) {
     cpu::AttendArgs args;
     args.kv = cache.kv;
@@ -167,7 +189,7 @@ std::vector<std::vector<float>> Attend(const cpu::Kernels& kernels, const Cache&
       args.out[i] = part[i].data();
       args.max_sum[i] = part_state[i].data();
     }
-    kernels.attend(args);
+    AttendEitherWay(kernels, args);
     for (size_t i = 0; i < n; ++i) {
       kernels.merge_split(part[i].data(), part_state[i].data(), cache.kv.value_dim, out[i].data(),
                           state[i].data());
@@ -344,7 +366,7 @@ std::vector<std::vector<float>> AttendLong(const cpu::Kernels& kernels, const Lo
   const int64_t end = *std::max_element(visible.begin(), visible.end());
   for (args.begin = 0; args.begin < end; args.begin += cpu::kAttentionSplit) {
     args.end = args.begin + cpu::kAttentionSplit;
-    kernels.attend(args);
+    AttendEitherWay(kernels, args);
     for (size_t i = 0; i < n; ++i) {
       kernels.merge_split(part[i].data(), part_state[i].data(), static_cast<int32_t>(dim), out[i].data(),
                           state[i].data());

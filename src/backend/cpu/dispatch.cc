@@ -142,4 +142,6 @@ bool RoundingIsFaster(const Kernels& kernels, absl::string_view vendor) {
   return kernels.may_round != nullptr || vendor == "AuthenticAMD" || vendor == "Arm";
 }
 
+size_t NearBytes(absl::string_view vendor) { return vendor == "GenuineIntel" ? kNearBytes : 0; }
+
 }  // namespace mainarch::cpu

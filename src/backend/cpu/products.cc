@@ -145,6 +145,7 @@ void Workspace::RunGroup(const RankWeight& own, size_t group, int64_t begin, int
   args.x8 = scratch->rows8;
   args.decoded = scratch->decoded;
   args.columns = columns;
+  args.near = near_bytes;
   auto run = kernels.matmul;
   if (rounded && bf16 && HasBF16Dot(args.w.format)) {
     run = kernels.matmul_bf16;

@@ -17,6 +17,7 @@ Workspace::Workspace(std::shared_ptr<const CpuModel> of, const backend::ContextO
     : model(std::move(of)),
       program(backend::ProgramOf(*model, wanted)),
       kernels(model->backend().kernels()),
+      near_bytes(model->backend().near_bytes()),
       options(wanted),
       bf16(options.activations != backend::Activations::kF32 && model->backend().MayRound()),
       int8(options.activations == backend::Activations::kInt8),

@@ -105,30 +105,25 @@ class Amx {
   }
 };
 
-// Who has AMX is Intel's.
-template <class Args>
-Args Near(Args a, size_t bytes = kNearBytes) {
-  a.near = bytes;
-  return a;
-}
-// Measured: 4 KiB take 2 % longer with one row, 8 KiB with two rows and two threads.
+// In place of kNearBytes. Measured: 4 KiB take 2 % longer with one row, 8 KiB with two rows and two threads.
 constexpr size_t kFewNearBytes = 6144;
 
-void RunMatmulNear(const MatmulArgs& a) { RunMatmul(Near(a)); }
-void RunExpertsDownNear(const ExpertsDownArgs& a) { RunExpertsDown(Near(a)); }
-void RunExpertsDownInt8Near(const ExpertsDownArgs& a) { RunExpertsDownInt8(Near(a)); }
+MatmulArgs Nearer(MatmulArgs a) {
+  if (a.near != 0) a.near = kFewNearBytes;
+  return a;
+}
 void RunMatmulTiles(const MatmulArgs& a) {
   const Flushing flushing(a.w.format);
-  if (a.floats != nullptr && a.rows <= FewRows(a.w.format)) return MatmulFew(Near(a, kFewNearBytes));
+  if (a.floats != nullptr && a.rows <= FewRows(a.w.format)) return MatmulFew(Nearer(a));
   Amx unit;
-  TileMatmul(unit, Near(a));
+  TileMatmul(unit, a);
 }
 void RunExpertsDownTiles(const ExpertsDownArgs& a) {
   const Flushing flushing(a.experts[a.active[0]].format);
   // Of an expert, on average.
-  if (a.rows * a.k <= FewRows(a.experts[a.active[0]].format) * a.active_count) return ExpertsDownFew(Near(a));
+  if (a.rows * a.k <= FewRows(a.experts[a.active[0]].format) * a.active_count) return ExpertsDownFew(a);
   Amx unit;
-  TileExpertsDown(unit, Near(a));
+  TileExpertsDown(unit, a);
 }
 
 void RunMatmulInt8Tiles(const MatmulArgs& a) {
@@ -136,15 +131,12 @@ void RunMatmulInt8Tiles(const MatmulArgs& a) {
     Amx unit;
     if (TileMatmulInt8(unit, a)) return;
   }
-  RunMatmulInt8(Near(a));
+  RunMatmulInt8(a);
 }
 
 constexpr Kernels WithTiles() {
   Kernels kernels = kTable;
   kernels.name = "amx";
-  kernels.matmul = RunMatmulNear;
-  kernels.experts_down = RunExpertsDownNear;
-  kernels.experts_down_int8 = RunExpertsDownInt8Near;
   kernels.matmul_bf16 = RunMatmulTiles;
   kernels.experts_down_bf16 = RunExpertsDownTiles;
   kernels.matmul_int8 = RunMatmulInt8Tiles;

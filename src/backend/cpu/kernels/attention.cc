@@ -5,7 +5,8 @@
 // sum of V with lane = head dimension. A query's arithmetic depends on absolute positions only.
 //
 // Arithmetic alone leaves too few loads in flight to fill the memory's bandwidth, so each pass
-// fetches what the next one reads.
+// fetches what the next one reads; or, where AttendArgs::near asks for it, what it reads itself a page
+// later, into the second level.
 #include "backend/cpu/kernels/functions.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/simd/simd.h"
@@ -13,11 +14,15 @@
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
 
-// (Inlined early, or else gcc takes the call for one without effects.)
+// (Inlined early, or else gcc takes the calls for ones without effects.)
 template <int kBytes>
 inline __attribute__((always_inline)) void Prefetch(const uint8_t* p) {
   for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + i);
 }
+inline __attribute__((always_inline)) void PrefetchNear(const uint8_t* p) { __builtin_prefetch(p, 0, /*locality=*/2); }
+
+// What of K and V passes fetch meanwhile.
+enum class Fetch : uint8_t { kNothing, kNext, kNear };
 
 // K: kCols columns of 16 tokens a step. V: kDims dimensions of a token a step, as kVectors vectors,
 // of which lane `lane` of vector `i` is dimension Dim(i, lane).
@@ -161,8 +166,8 @@ inline __attribute__((always_inline)) void Columns(const AttendArgs& a, int q0, 
 template <class F, int NT>
 class FetchValues {
  public:
-  FetchValues(const AttendArgs& a, const Page (&page)[NT], bool wanted)
-      : page_(page), side_(a.kv.key_dim * 2 * kBits<typename F::Value>), wanted_(wanted) {}
+  FetchValues(const AttendArgs& a, const Page (&page)[NT], Fetch fetch)
+      : page_(page), side_(a.kv.key_dim * 2 * kBits<typename F::Value>), wanted_(fetch == Fetch::kNext) {}
   inline __attribute__((always_inline)) void Step() {
     if (!wanted_) return;
     Prefetch<kStep>(page_[at_page_].v + at_);
@@ -182,15 +187,77 @@ class FetchValues {
   int32_t at_ = 0, at_page_ = 0;
 };
 
-// Scores of NQ queries against NT pages into scratch[query][token - begin]. With `fetch`, V of
-// those pages is fetched meanwhile.
+// What a pass sees of a split: tokens [begin, end) of pages that are there; and whether all of the next split is.
+struct Extent {
+  int64_t begin, end;
+  bool next;
+};
+
+// Fetches K of the NT pages behind those at hand, column by column as these are read; behind the last one V of the
+// first ones.
+template <class F, int NT>
+class FetchKeys {
+ public:
+  FetchKeys(const AttendArgs& a, int64_t token, const Extent& in, Fetch fetch) : wanted_(fetch == Fetch::kNear) {
+    if (!wanted_) return;
+    for (int t = 0; t < NT; ++t) {
+      const int64_t to = token + 16 * (NT + t), value = in.begin + to - in.end;
+      page_[t] = to < in.end ? PageAt<F>(a, to).k : PageAt<F>(a, value < in.end ? value : in.begin).v;
+    }
+  }
+  inline __attribute__((always_inline)) void Step(int32_t d) {
+    if (!wanted_) return;
+    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
+      for (int i = 0; i < F::Key::kBytes; i += 64) PrefetchNear(page_[t] + d / F::Key::kCols * F::Key::kBytes + i);
+    }
+  }
+
+ private:
+  const bool wanted_;
+  const uint8_t* page_[NT];
+};
+
+// Fetches while V is read, a row at a time: kNext, K of the next split; kNear, V of a page some way behind, at the end
+// K of the next split's first ones.
+template <class F, class W>
+class FetchRows {
+ public:
+  FetchRows(const AttendArgs& a, int64_t token, const Extent& in, Fetch fetch) : fetch_(fetch) {
+    constexpr int64_t kBehind = 16 * (kBits<W> < 16 ? 16 / kBits<W> : 1);  // 4 KiB of heads of 128
+    const int64_t to = token + kBehind;
+    if (fetch == Fetch::kNear && to < in.end) {
+      row_ = int64_t{a.kv.value_dim} * kBits<W> / 8;
+      page_ = PageAt<F>(a, to).v;
+    } else if (fetch != Fetch::kNothing && in.next) {
+      row_ = int64_t{a.kv.key_dim} * kBits<typename F::Key> / 8;
+      page_ = PageAt<F>(a, fetch == Fetch::kNext ? token + kAttentionSplit : to).k;
+    }
+  }
+  inline __attribute__((always_inline)) void Step(int t) {
+    const uint8_t* const row = page_ + t * row_;
+    if (fetch_ == Fetch::kNear) {
+      for (int64_t i = 0; i < row_; i += 64) PrefetchNear(row + i);
+    } else {
+      for (int64_t i = 0; i < row_; i += 64) __builtin_prefetch(row + i);
+    }
+  }
+
+ private:
+  const Fetch fetch_;
+  int64_t row_ = 0;  // bytes of one; 0: nothing is fetched
+  const uint8_t* page_ = nullptr;
+};
+
+// Scores of NQ queries against NT pages into scratch[query][token - begin]. Fetched meanwhile: kNext, V of
+// those pages; kNear, FetchKeys.
 template <class F, int NQ, int NT>
-inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
+inline void Scores(const AttendArgs& a, int q0, int64_t token, const Extent& in, Fetch fetch,
                    const DecodeTables& tables) {
   using K = typename F::Key;
   Page page[NT];
   for (int t = 0; t < NT; ++t) page[t] = PageAt<F>(a, token + 16 * t);
   FetchValues<F, NT> values(a, page, fetch);
+  FetchKeys<F, NT> keys(a, token, in, fetch);
   V sums[NT][NQ];
   if constexpr (kBlockScales<K>) {
     MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
@@ -203,6 +270,7 @@ inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
       }
       for (int32_t d = block; d < block + 32; d += K::kCols) {
         values.Step();
+        keys.Step(d);
         Columns<K>(a, q0, d, page, tables, acc);
       }
       MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
@@ -219,6 +287,7 @@ inline void Scores(const AttendArgs& a, int q0, int64_t token, bool fetch,
     }
     for (int d = 0; d < a.kv.key_dim; d += K::kCols) {
       values.Step();
+      keys.Step(d);
       Columns<K>(a, q0, d, page, tables, acc);
     }
     MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
@@ -266,10 +335,10 @@ inline bool Weights(const AttendArgs& a, int q, int64_t begin, int64_t end) {
   return true;
 }
 
-// out[q][d .. d + kDims ND) = sum over tokens of weight * V; W is F's form of V or its narrow one. With
-// `fetch`, K of the next split is fetched meanwhile.
+// out[q][d .. d + kDims ND) = sum over tokens of weight * V; W is F's form of V or its narrow one. Meanwhile
+// FetchRows.
 template <class F, class W, int NQ, int ND>
-inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t end, bool fetch,
+inline void Values(const AttendArgs& a, int q0, int d, int64_t end, const Extent& in, Fetch fetch,
                    const DecodeTables& tables) {
   constexpr int kAll = ND * W::kVectors;
   V acc[NQ][kAll];
@@ -277,10 +346,9 @@ inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t en
     MAINARCH_UNROLL for (int i = 0; i < kAll; ++i) acc[q][i] = Zero();
   }
   const int64_t row = int64_t{a.kv.value_dim} * kBits<W> / 8;
-  const int64_t key_row = int64_t{a.kv.key_dim} * kBits<typename F::Key> / 8;
-  for (int64_t token = begin; token < end; token += 16) {
+  for (int64_t token = in.begin; token < end; token += 16) {
     const Page page = PageAt<F>(a, token);
-    const uint8_t* next = fetch ? PageAt<F>(a, token + kAttentionSplit).k : nullptr;
+    FetchRows<F, W> rows(a, token, in, fetch);
     const int count = end - token < 16 ? static_cast<int>(end - token) : 16;
     const float* weights = a.scratch + q0 * kAttentionSplit + (token - a.begin);
     [[maybe_unused]] float scales[ND][16];
@@ -288,9 +356,7 @@ inline void Values(const AttendArgs& a, int q0, int d, int64_t begin, int64_t en
       for (int i = 0; i < ND; ++i) Store(scales[i], LoadE5M3(page.v_scale + (d / 32 + i) * 16));
     }
     for (int t = 0; t < count; ++t) {
-      if (fetch) {
-        for (int64_t i = 0; i < key_row; i += 64) __builtin_prefetch(next + t * key_row + i);
-      }
+      rows.Step(t);
       V v[kAll];
       MAINARCH_UNROLL for (int i = 0; i < ND; ++i) {
         W::DecodeV(page.v + t * row + (d + i * W::kDims) * kBits<W> / 8, tables,
@@ -329,36 +395,37 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   const int64_t begin = least > a.begin ? least / 16 * 16 : a.begin;
   const int64_t end = seen < a.end ? seen : a.end;
   const int64_t padded = a.begin + (end - a.begin + 15) / 16 * 16;
-  // Only the first queries' pass comes from memory. It has the other side fetched while it works on
+  // Only the first queries' pass comes from memory. kNext has the other side fetched while it works on
   // one: V under the scores, the next split's K under the values.
-  const bool first = q0 == 0;
+  const Fetch fetch = q0 > 0 ? Fetch::kNothing : a.near ? Fetch::kNear : Fetch::kNext;
+  const Extent in = {begin, padded, seen >= a.end + kAttentionSplit};
   // NQ * kPages * 2 chains, and kPages * kCols columns, in registers.
   constexpr int kPages = kQuarters ? 2 / NQ : NQ == 4 || (NQ == 2 && F::Key::kCols >= 4) ? 2 : 4;
   int64_t token = begin;
   for (; token + 16 * kPages <= padded; token += 16 * kPages) {
-    Scores<F, NQ, kPages>(a, q0, token, first, tables);
+    Scores<F, NQ, kPages>(a, q0, token, in, fetch, tables);
   }
-  for (; token < padded; token += 16) Scores<F, NQ, 1>(a, q0, token, first, tables);
+  for (; token < padded; token += 16) Scores<F, NQ, 1>(a, q0, token, in, fetch, tables);
   for (int q = q0; q < q0 + NQ; ++q) {
     if (Weights<F>(a, q, begin, padded)) continue;
     for (int64_t i = begin - a.begin; i < padded - a.begin; ++i) a.scratch[q * kAttentionSplit + i] = 0;
   }
-  const bool next = first && seen >= a.end + kAttentionSplit;
   // As much of a row of V at once as there are registers for sums: 16 of them.
   using W = typename F::Value;
   using Narrow = typename NarrowOf<W>::Type;
   constexpr int kWide = (kQuarters ? 4 / NQ : NQ <= 2 ? 8 : 4) / W::kVectors;
+  const auto under = [&](int at) { return at == 0 ? fetch : Fetch::kNothing; };
   int d = 0;
   for (; d + W::kDims * kWide <= a.kv.value_dim; d += W::kDims * kWide) {
-    Values<F, W, NQ, kWide>(a, q0, d, begin, end, next && d == 0, tables);
+    Values<F, W, NQ, kWide>(a, q0, d, end, in, under(d), tables);
   }
   if constexpr (!kQuarters) {
     for (; d + 64 <= a.kv.value_dim; d += 64) {
-      Values<F, W, NQ, 64 / W::kDims>(a, q0, d, begin, end, next && d == 0, tables);
+      Values<F, W, NQ, 64 / W::kDims>(a, q0, d, end, in, under(d), tables);
     }
   }
   for (; d < a.kv.value_dim; d += Narrow::kDims) {
-    Values<F, Narrow, NQ, 1>(a, q0, d, begin, end, next && d == 0, tables);
+    Values<F, Narrow, NQ, 1>(a, q0, d, end, in, under(d), tables);
   }
 }
 

@@ -235,6 +235,7 @@ void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, ui
   float running[kMaxBlockRows][2];
   AttendArgs args;
   args.scratch = plan_.scores(worker);
+  args.near = ws_.near_bytes > 0;
   for (uint32_t first = 0; first < queries; first += kMaxBlockRows) {
     const uint32_t count = std::min<uint32_t>(kMaxBlockRows, queries - first);
     args.queries = static_cast<int32_t>(count);
@@ -292,32 +293,49 @@ void Attend::FillQueries(int32_t rank, const AttendBlock& block, int32_t kv_head
   }
 }
 
-// One item: a row of a rank.
+// One item: some heads of a row. Behind a million tokens each head has two thousand parts: a row alone would leave all
+// workers but one idle for as long as a tenth of what reading the cache takes sixteen of them.
 class AttendMerge : public Attention {
  public:
   AttendMerge(const backend::AttentionOp& op, Workspace* ws) : Attention(op, ws) {}
 
-  uint32_t Open() override { return plan_.store_parts ? RowItems() : 0; }
+  uint32_t Open() override {
+    if (!plan_.store_parts) return 0;
+    uint32_t splits = 1;
+    for (const AttendBlock& block : plan_.blocks()) splits = std::max(splits, block.splits);
+    heads_an_item_ = std::clamp<int64_t>(kPartsAnItem / splits, 1, heads_);
+    items_a_row_ = DivideUp(static_cast<uint64_t>(heads_), static_cast<uint64_t>(heads_an_item_));
+    return RowItems() * items_a_row_;
+  }
 
   void Run(uint32_t item, int) override {
-    const int32_t rank = RankOf(item);
-    const uint32_t row = static_cast<uint32_t>(RowOf(item));
+    const int32_t rank = RankOf(item / items_a_row_);
+    const uint32_t row = static_cast<uint32_t>(RowOf(item / items_a_row_));
     const absl::Span<const AttendBlock> blocks = plan_.blocks();
     const AttendBlock* block =
         std::upper_bound(blocks.begin(), blocks.end(), row,
                          [](uint32_t r, const AttendBlock& b) { return r < b.first_row; }) -
         1;
-    for (int64_t head = 0; head < heads_; ++head) {
-      float running[2] = {-__builtin_inff(), 0};
-      const int64_t first = plan_.PartOf(*block, row, head);
-      for (uint32_t split = 0; split < block->splits; ++split) {
-        ws_.kernels.merge_split(plan_.part(rank, first + split),
-                                plan_.part_max_sum(rank, first + split),
-                                static_cast<int32_t>(value_dim_), Out(rank, row, head), running);
-      }
-      FinishMerged(rank, row, head, running);
-    }
+    const int64_t begin = int64_t{item % items_a_row_} * heads_an_item_;
+    const int64_t end = std::min(heads_, begin + heads_an_item_);
+    for (int64_t head = begin; head < end; ++head) MergeHead(rank, row, head, *block);
   }
+
+ private:
+  static constexpr int64_t kPartsAnItem = 64;  // some microseconds
+
+  void MergeHead(int32_t rank, uint32_t row, int64_t head, const AttendBlock& block) {
+    float running[2] = {-__builtin_inff(), 0};
+    const int64_t first = plan_.PartOf(block, row, head);
+    for (uint32_t split = 0; split < block.splits; ++split) {
+      ws_.kernels.merge_split(plan_.part(rank, first + split), plan_.part_max_sum(rank, first + split),
+                              static_cast<int32_t>(value_dim_), Out(rank, row, head), running);
+    }
+    FinishMerged(rank, row, head, running);
+  }
+
+  int64_t heads_an_item_ = 1;
+  uint32_t items_a_row_ = 1;
 };
 
 }  // namespace

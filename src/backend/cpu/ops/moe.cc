@@ -375,6 +375,7 @@ class ExpertsDown : public Phase {
     args.scratch = routing_.scratch(worker);
     args.act16 = ws_.worker(worker)->x16;
     args.act8 = ws_.worker(worker)->x8;
+    args.near = ws_.near_bytes;
     return args;
   }
 
