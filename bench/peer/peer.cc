@@ -89,7 +89,7 @@ class Peer {
   double Prompt(int tokens) {
     llama_context* context = Make(tokens, 1);
     llama_batch batch = llama_batch_init(kBatch, 0, 1);
-    double best = 0;
+    double rate = 0;
     for (int run = 0; run < 2; ++run) {  // the first of 32 tokens: threads start, weights come into memory
       Clear(context);
       const int count = run == 0 ? 32 : tokens;
@@ -99,11 +99,11 @@ class Peer {
         for (int i = at; i < std::min(count, at + kBatch); ++i) Put(&batch, i, 0, i == count - 1);
         Decode(context, batch);
       }
-      best = count / Since(begin);
+      rate = count / Since(begin);
     }
     llama_batch_free(batch);
     llama_free(context);
-    return best;
+    return rate;
   }
 
   // Of all sequences.

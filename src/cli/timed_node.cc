@@ -156,7 +156,8 @@ void PrintLaunchTime(const LaunchReport& r, const Params& params, const Places& 
 
 void WriteLaunchTime(const LaunchReport& r, const Params& params, const Places& places, JsonWriter* out) {
   const sim::timing::MemoryBytes& b = r.bytes;
-  out->Field("kernel", r.kernel).Field("gpu", r.gpu).Field("modelled_us", r.us()).Field("kernel_us", r.kernel_us()).Field("cycles", r.cycles());
+  out->Field("kernel", r.kernel).Field("gpu", r.gpu);
+  out->Field("modelled_us", r.us()).Field("kernel_us", r.kernel_us()).Field("cycles", r.cycles());
   out->Field("clock_mhz", r.clock_mhz).Field("start_us", r.start_us).Field("first_wave_us", r.first_wave_us);
   out->Field("last_wave_us", r.last_wave_us).Field("end_us", r.end_us);
   out->Field("floor_us", MemoryFloorUs(r, params)).Field("instructions", r.instructions);

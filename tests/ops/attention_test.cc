@@ -106,7 +106,7 @@ bool Holds(KvFormat format, int32_t key_dim, int32_t value_dim) {
 // What is fetched ahead changes no bit, and reads no number of a page that is not there. If it did, sums would be NaNs.
 void AttendEitherWay(const cpu::Kernels& kernels, cpu::AttendArgs args) {
   const size_t n = static_cast<size_t>(args.queries), dim = static_cast<size_t>(args.kv.value_dim);
-  args.near = true;
+  args.fetch_next_page = true;
   kernels.attend(args);
   std::vector<std::vector<float>> out(n);
   std::vector<std::array<float, 2>> state(n);
@@ -114,7 +114,7 @@ void AttendEitherWay(const cpu::Kernels& kernels, cpu::AttendArgs args) {
     out[i].assign(args.out[i], args.out[i] + dim);
     state[i] = {args.max_sum[i][0], args.max_sum[i][1]};
   }
-  args.near = false;
+  args.fetch_next_page = false;
   kernels.attend(args);
   for (size_t i = 0; i < n; ++i) {
     const bool seen = state[i][0] != -INFINITY;

@@ -81,7 +81,6 @@ StatusOr<std::shared_ptr<backend::Backend>> CpuBackend::Create(int32_t ranks, ui
   ASSIGN_OR_RETURN(backend->kernels_, ChooseKernels(target));
   backend->rounds_ = target.empty() ? RoundingIsFaster(*backend->kernels_, CpuVendor())
                                     : backend->kernels_->matmul_bf16 != nullptr;
-  backend->near_bytes_ = NearBytes(CpuVendor());
   const uint32_t workers = threads != 0 ? threads : std::min(UsableCpus(), kMaxThreads);
   ASSIGN_OR_RETURN(backend->team_, Team::Create(static_cast<int>(workers)));
   return std::shared_ptr<backend::Backend>(std::move(backend));

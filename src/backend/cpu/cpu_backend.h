@@ -40,7 +40,6 @@ class CpuBackend : public backend::Backend, public std::enable_shared_from_this<
   bool MayRound() const {
     return rounds_ && (kernels_->may_round == nullptr || kernels_->may_round());
   }
-  size_t near_bytes() const { return near_bytes_; }  // NearBytes
   Team& team() { return *team_; }
 
  private:
@@ -49,7 +48,6 @@ class CpuBackend : public backend::Backend, public std::enable_shared_from_this<
   int32_t ranks_ = 1;
   const Kernels* kernels_ = nullptr;
   bool rounds_ = false;
-  size_t near_bytes_ = 0;
   std::unique_ptr<Team> team_;
 };
 

@@ -35,9 +35,9 @@ std::string CpuNameOf(absl::string_view cpuinfo);
 // By names and not by a measurement: the same machine must give the same bits at every start.
 bool RoundingIsFaster(const Kernels& kernels, absl::string_view vendor);
 
-// How far ahead of what they read kernels fetch (MatmulArgs::near). Intel's own fetching stops at 4 KiB, and its first
-// level has few buffers; with near fetches a Xeon's threads read at 80 to 92 % of what plain reads get, on any of its
-// targets, else at 55 to 79. AMD's were not measured so, and do well without: 0.
+// How far ahead of what they read products fetch (MatmulArgs::near), and whether attention fetches so near, too
+// (AttendArgs::fetch_next_page). Intel's own fetching stops at 4 KiB, and its first level has few buffers: on any of a
+// Xeon's targets steps read at 70 to 89 % of what plain reads get, else at 55 to 79. Others were not measured: 0.
 size_t NearBytes(absl::string_view vendor);
 
 }  // namespace mainarch::cpu

@@ -196,8 +196,8 @@ struct AttendArgs {
   float* out[kMaxBlockRows];          // [value_dim] unnormalised sum
   float* max_sum[kMaxBlockRows];      // {max, sum}; max is -inf when nothing is visible
   float* scratch;              // [kMaxBlockRows * kAttentionSplit]
-  // Fetch what is read next into the second level, a page before it is (NearBytes); else into the first, a pass before.
-  bool near = false;
+  // Fetch into the second level, a page before it is read (NearBytes); else into the first, a pass before.
+  bool fetch_next_page = false;
 };
 
 struct KvWriteArgs {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "backend/cpu/dispatch.h"
+
 namespace mainarch::cpu {
 namespace {
 
@@ -17,7 +19,7 @@ Workspace::Workspace(std::shared_ptr<const CpuModel> of, const backend::ContextO
     : model(std::move(of)),
       program(backend::ProgramOf(*model, wanted)),
       kernels(model->backend().kernels()),
-      near_bytes(model->backend().near_bytes()),
+      near_bytes(NearBytes(CpuVendor())),
       options(wanted),
       bf16(options.activations != backend::Activations::kF32 && model->backend().MayRound()),
       int8(options.activations == backend::Activations::kInt8),

@@ -80,7 +80,7 @@ class Workspace {
   const std::shared_ptr<const CpuModel> model;
   const backend::Program& program;
   const Kernels& kernels;
-  const size_t near_bytes;  // NearBytes
+  const size_t near_bytes;  // NearBytes of this machine
   const backend::ContextOptions options;
   const bool bf16;  // activations are rounded to bf16 for products with weights
   const bool int8;  // to 8 bits, with weights that have such a product

@@ -12,6 +12,11 @@ TEST(a_processor_has_the_name_that_it_is_given) {
   CHECK_EQ(CpuNameOf(""), "CPU");
 }
 
+TEST(kernels_fetch_near_on_intels_processors_alone) {
+  CHECK_EQ(NearBytes("GenuineIntel"), kNearBytes);
+  for (const char* other : {"AuthenticAMD", "Arm", ""}) CHECK_EQ(NearBytes(other), size_t{0});
+}
+
 // As Linux writes it on AArch64, where cores may differ: the first.
 TEST(a_core_of_arm_is_named_by_its_numbers) {
   constexpr char kBegin[] = "processor\t: 0\nBogoMIPS\t: 2100.00\nFeatures\t: fp asimd bf16\n";

@@ -5,24 +5,15 @@
 // sum of V with lane = head dimension. A query's arithmetic depends on absolute positions only.
 //
 // Arithmetic alone leaves too few loads in flight to fill the memory's bandwidth, so each pass
-// fetches what the next one reads; or, where AttendArgs::near asks for it, what it reads itself a page
+// fetches what the next one reads; or, where AttendArgs::fetch_next_page asks for it, what it reads itself a page
 // later, into the second level.
+#include "backend/cpu/kernels/attention_fetch.h"
 #include "backend/cpu/kernels/functions.h"
 #include "backend/cpu/kernels/tables.h"
 #include "backend/cpu/simd/simd.h"
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
-
-// (Inlined early, or else gcc takes the calls for ones without effects.)
-template <int kBytes>
-inline __attribute__((always_inline)) void Prefetch(const uint8_t* p) {
-  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + i);
-}
-inline __attribute__((always_inline)) void PrefetchNear(const uint8_t* p) { __builtin_prefetch(p, 0, /*locality=*/2); }
-
-// What of K and V passes fetch meanwhile.
-enum class Fetch : uint8_t { kNothing, kNext, kNear };
 
 // K: kCols columns of 16 tokens a step. V: kDims dimensions of a token a step, as kVectors vectors,
 // of which lane `lane` of vector `i` is dimension Dim(i, lane).
@@ -115,33 +106,6 @@ constexpr bool kTokenScales = F::kForm == KvForm::kFp8;  // one for all elements
 template <class F>
 constexpr bool kBlockScales = F::kForm == KvForm::kFp4;  // one for 32
 
-// Bits of one element.
-template <class F>
-constexpr int kBits = F::kBytes / (2 * F::kCols);
-
-struct Page {
-  const uint8_t* k;
-  const uint8_t* v;
-  const uint8_t* k_scale;  // KvScaleAt
-  const uint8_t* v_scale;
-};
-
-template <class F>
-inline Page PageAt(const AttendArgs& a, int64_t token) {
-  constexpr size_t kKeyBits = kBits<typename F::Key>, kValueBits = kBits<typename F::Value>;
-  const size_t key_dim = static_cast<size_t>(a.kv.key_dim);
-  const size_t value_dim = static_cast<size_t>(a.kv.value_dim);
-  const size_t k_side = key_dim * 2 * kKeyBits, v_side = value_dim * 2 * kValueBits;
-  const size_t id = a.page_ids[token / 16 - a.first_page];
-  const size_t page = id % kKvChunkPages;
-  const uint8_t* k = a.chunks + id / kKvChunkPages * a.chunk_stride;
-  const uint8_t* v = k + kKvChunkPages * k_side;
-  const size_t k_scales = KvScaleBytes(F::Key::kForm, a.kv.key_dim);
-  const uint8_t* scales = v + kKvChunkPages * v_side +
-                          page * (k_scales + KvScaleBytes(F::Value::kForm, a.kv.value_dim));
-  return {k + page * k_side, v + page * v_side, scales, scales + k_scales};
-}
-
 // acc[t][q][0] + acc[t][q][1], over the columns [d, end).
 template <class F, int NQ, int NT>
 inline __attribute__((always_inline)) void Columns(const AttendArgs& a, int q0, int32_t d,
@@ -161,95 +125,8 @@ inline __attribute__((always_inline)) void Columns(const AttendArgs& a, int q0, 
   }
 }
 
-// Fetches V of NT pages bit by bit, one page after the other: the memory likes that better than NT at a
-// time. As much of it a step as of K, in the end, where heads are as large.
-template <class F, int NT>
-class FetchValues {
- public:
-  FetchValues(const AttendArgs& a, const Page (&page)[NT], Fetch fetch)
-      : page_(page), side_(a.kv.key_dim * 2 * kBits<typename F::Value>), wanted_(fetch == Fetch::kNext) {}
-  inline __attribute__((always_inline)) void Step() {
-    if (!wanted_) return;
-    Prefetch<kStep>(page_[at_page_].v + at_);
-    at_ += kStep;
-    if (at_ == side_) {  // a multiple: key_dim is one of 16, of 32 with 4 bits
-      at_ = 0;
-      ++at_page_;
-    }
-  }
-
- private:
-  static constexpr int kStep =
-      NT * F::Key::kBytes * kBits<typename F::Value> / kBits<typename F::Key>;
-  const Page (&page_)[NT];
-  const int32_t side_;
-  const bool wanted_;
-  int32_t at_ = 0, at_page_ = 0;
-};
-
-// What a pass sees of a split: tokens [begin, end) of pages that are there; and whether all of the next split is.
-struct Extent {
-  int64_t begin, end;
-  bool next;
-};
-
-// Fetches K of the NT pages behind those at hand, column by column as these are read; behind the last one V of the
-// first ones.
-template <class F, int NT>
-class FetchKeys {
- public:
-  FetchKeys(const AttendArgs& a, int64_t token, const Extent& in, Fetch fetch) : wanted_(fetch == Fetch::kNear) {
-    if (!wanted_) return;
-    for (int t = 0; t < NT; ++t) {
-      const int64_t to = token + 16 * (NT + t), value = in.begin + to - in.end;
-      page_[t] = to < in.end ? PageAt<F>(a, to).k : PageAt<F>(a, value < in.end ? value : in.begin).v;
-    }
-  }
-  inline __attribute__((always_inline)) void Step(int32_t d) {
-    if (!wanted_) return;
-    MAINARCH_UNROLL for (int t = 0; t < NT; ++t) {
-      for (int i = 0; i < F::Key::kBytes; i += 64) PrefetchNear(page_[t] + d / F::Key::kCols * F::Key::kBytes + i);
-    }
-  }
-
- private:
-  const bool wanted_;
-  const uint8_t* page_[NT];
-};
-
-// Fetches while V is read, a row at a time: kNext, K of the next split; kNear, V of a page some way behind, at the end
-// K of the next split's first ones.
-template <class F, class W>
-class FetchRows {
- public:
-  FetchRows(const AttendArgs& a, int64_t token, const Extent& in, Fetch fetch) : fetch_(fetch) {
-    constexpr int64_t kBehind = 16 * (kBits<W> < 16 ? 16 / kBits<W> : 1);  // 4 KiB of heads of 128
-    const int64_t to = token + kBehind;
-    if (fetch == Fetch::kNear && to < in.end) {
-      row_ = int64_t{a.kv.value_dim} * kBits<W> / 8;
-      page_ = PageAt<F>(a, to).v;
-    } else if (fetch != Fetch::kNothing && in.next) {
-      row_ = int64_t{a.kv.key_dim} * kBits<typename F::Key> / 8;
-      page_ = PageAt<F>(a, fetch == Fetch::kNext ? token + kAttentionSplit : to).k;
-    }
-  }
-  inline __attribute__((always_inline)) void Step(int t) {
-    const uint8_t* const row = page_ + t * row_;
-    if (fetch_ == Fetch::kNear) {
-      for (int64_t i = 0; i < row_; i += 64) PrefetchNear(row + i);
-    } else {
-      for (int64_t i = 0; i < row_; i += 64) __builtin_prefetch(row + i);
-    }
-  }
-
- private:
-  const Fetch fetch_;
-  int64_t row_ = 0;  // bytes of one; 0: nothing is fetched
-  const uint8_t* page_ = nullptr;
-};
-
-// Scores of NQ queries against NT pages into scratch[query][token - begin]. Fetched meanwhile: kNext, V of
-// those pages; kNear, FetchKeys.
+// Scores of NQ queries against NT pages into scratch[query][token - begin]. Fetched meanwhile: kNextPass, V of
+// those pages; kNextPage, FetchKeys.
 template <class F, int NQ, int NT>
 inline void Scores(const AttendArgs& a, int q0, int64_t token, const Extent& in, Fetch fetch,
                    const DecodeTables& tables) {
@@ -395,9 +272,9 @@ void AttendQueries(const AttendArgs& a, int q0, const DecodeTables& tables) {
   const int64_t begin = least > a.begin ? least / 16 * 16 : a.begin;
   const int64_t end = seen < a.end ? seen : a.end;
   const int64_t padded = a.begin + (end - a.begin + 15) / 16 * 16;
-  // Only the first queries' pass comes from memory. kNext has the other side fetched while it works on
+  // Only the first queries' pass comes from memory. kNextPass has the other side fetched while it works on
   // one: V under the scores, the next split's K under the values.
-  const Fetch fetch = q0 > 0 ? Fetch::kNothing : a.near ? Fetch::kNear : Fetch::kNext;
+  const Fetch fetch = q0 > 0 ? Fetch::kNothing : a.fetch_next_page ? Fetch::kNextPage : Fetch::kNextPass;
   const Extent in = {begin, padded, seen >= a.end + kAttentionSplit};
   // NQ * kPages * 2 chains, and kPages * kCols columns, in registers.
   constexpr int kPages = kQuarters ? 2 / NQ : NQ == 4 || (NQ == 2 && F::Key::kCols >= 4) ? 2 : 4;

@@ -235,7 +235,7 @@ void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, ui
   float running[kMaxBlockRows][2];
   AttendArgs args;
   args.scratch = plan_.scores(worker);
-  args.near = ws_.near_bytes > 0;
+  args.fetch_next_page = ws_.near_bytes > 0;
   for (uint32_t first = 0; first < queries; first += kMaxBlockRows) {
     const uint32_t count = std::min<uint32_t>(kMaxBlockRows, queries - first);
     args.queries = static_cast<int32_t>(count);
@@ -293,8 +293,7 @@ void Attend::FillQueries(int32_t rank, const AttendBlock& block, int32_t kv_head
   }
 }
 
-// One item: some heads of a row. Behind a million tokens each head has two thousand parts: a row alone would leave all
-// workers but one idle for as long as a tenth of what reading the cache takes sixteen of them.
+// One item: some heads of a row. Behind a million tokens each head has two thousand parts, and workers without an item wait.
 class AttendMerge : public Attention {
  public:
   AttendMerge(const backend::AttentionOp& op, Workspace* ws) : Attention(op, ws) {}
