@@ -201,14 +201,14 @@ void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int 
   for (uint32_t i = 0; i < pages; ++i) ids[i] = i;
   struct Scratch {
     std::vector<float> scores, out;
-    float max_sum[cpu::kMaxBlockRows][2];
+    float max_sum[cpu::kMaxQueries][2];
   };
   std::vector<Scratch> scratch(static_cast<size_t>(threads));
   for (Scratch& s : scratch) {
-    s.scores.resize(cpu::kMaxBlockRows * cpu::kAttentionSplit);
-    s.out.resize(cpu::kMaxBlockRows * kHeadDim);
+    s.scores.resize(cpu::kMaxQueries * cpu::kAttentionSplit);
+    s.out.resize(cpu::kMaxQueries * kHeadDim);
   }
-  std::vector<float> q(cpu::kMaxBlockRows * kHeadDim, 1e-3f);
+  std::vector<float> q(cpu::kMaxQueries * kHeadDim, 1e-3f);
   Items job(splits * kHeads, [&](uint32_t item, int worker) {
     Scratch& s = scratch[static_cast<size_t>(worker)];
     cpu::AttendArgs args = {};

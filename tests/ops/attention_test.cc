@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -13,6 +14,7 @@
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
 #include "kernels/quant/kv_fp4.h"
+#include "support/plain_tiles.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -103,6 +105,22 @@ bool Holds(KvFormat format, int32_t key_dim, int32_t value_dim) {
   return key_dim % multiple == 0 && value_dim % multiple == 0;
 }
 
+// AttendArgs::room, exactly as large as it must be: AddressSanitizer sees what lies beyond.
+class Room {
+ public:
+  explicit Room(int32_t key_dim)
+      : at_(static_cast<uint8_t*>(std::aligned_alloc(64, (cpu::AttendRoomBytes(key_dim) + 63) / 64 * 64))) {
+    std::memset(at_, 0xff, cpu::AttendRoomBytes(key_dim));
+  }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+  ~Room() { std::free(at_); }
+  uint8_t* data() const { return at_; }
+
+ private:
+  uint8_t* const at_;
+};
+
 // What is fetched ahead changes no bit, and reads no number of a page that is not there. If it did, sums would be NaNs.
 void AttendEitherWay(const cpu::Kernels& kernels, cpu::AttendArgs args) {
   const size_t n = static_cast<size_t>(args.queries), dim = static_cast<size_t>(args.kv.value_dim);
@@ -163,7 +181,8 @@ std::vector<std::vector<float>> Attend(const cpu::Kernels& kernels, const Cache&
                                        const std::vector<int64_t>& visible,
                                        const Extras& extras = {}) {
   const size_t n = q.size(), dim = static_cast<size_t>(cache.kv.value_dim);
-  std::vector<float> scratch(cpu::kMaxBlockRows * cpu::kAttentionSplit);
+  std::vector<float> scratch(cpu::kMaxQueries * cpu::kAttentionSplit);
+  const Room room(cache.kv.key_dim);
   std::vector<std::vector<float>> part(n, std::vector<float>(dim)), out = part;
   std::vector<std::array<float, 2>> part_state(n), state(n, {-INFINITY, 0});
   const int64_t end = *std::max_element(visible.begin(), visible.end());
@@ -182,6 +201,7 @@ std::vector<std::vector<float>> Attend(const cpu::Kernels& kernels, const Cache&
     args.end = begin + cpu::kAttentionSplit;
     args.queries = static_cast<int32_t>(n);
     args.scratch = scratch.data();
+    args.room = room.data();
     for (size_t i = 0; i < n; ++i) {
       args.q[i] = q[i].data();
       args.first[i] = extras.FirstOf(visible[i]);
@@ -242,6 +262,96 @@ TEST(attention_matches_fp64_and_queries_do_not_mix) {
       }
     }
   }
+}
+
+namespace {
+
+// Those that round queries and weights (Kernels::attend_bf16), as kernels whose `attend` that is: this machine's, and
+// those of the stand-in for a matrix unit.
+std::vector<cpu::Kernels> RoundingKernels() {
+  std::vector<cpu::Kernels> out;
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    if (kernels->attend_bf16 != nullptr && (kernels->may_round == nullptr || kernels->may_round())) out.push_back(*kernels);
+  }
+  out.push_back(*test::PlainTileKernels(*cpu::UsableKernels().back()));
+  for (cpu::Kernels& kernels : out) kernels.attend = kernels.attend_bf16;
+  return out;
+}
+
+// kernels.h, of attend_bf16: of each dimension.
+std::vector<double> RoundingBound(const Cache& cache, const std::vector<float>& q, int64_t visible, const Extras& extras) {
+  const size_t first = static_cast<size_t>(extras.FirstOf(visible));
+  std::vector<double> p;
+  double max = extras.sink == nullptr ? -INFINITY : double{*extras.sink}, largest = 0;
+  for (size_t t = first; t < static_cast<size_t>(visible); ++t) {
+    double s = 0, sizes = 0;
+    for (size_t d = 0; d < q.size(); ++d) {
+      s += double{q[d]} * cache.k[t][d];
+      sizes += std::fabs(double{q[d]} * cache.k[t][d]);
+    }
+    p.push_back(s);
+    max = std::max(max, s);
+    largest = std::max(largest, sizes);
+  }
+  double sum = extras.sink == nullptr ? 0 : std::exp(double{*extras.sink} - max);
+  for (double& s : p) sum += s = std::exp(s - max);
+  const double e = (0x1p-8 + (static_cast<double>(q.size()) + 8) * 0x1p-23) * largest;
+  const double factor = std::exp(2 * e) * (1 + 0x1p-8) - 1 + (cpu::kAttentionSplit + 8) * 0x1p-22;
+  std::vector<double> out(static_cast<size_t>(cache.kv.value_dim), 0.0);
+  for (size_t t = 0; t < p.size(); ++t) {
+    for (size_t d = 0; d < out.size(); ++d) out[d] += factor * p[t] / sum * std::fabs(cache.v[first + t][d]);
+  }
+  return out;
+}
+
+// Sixteen queries of as many lengths: within the bound, and the bits of each alone.
+void CheckRounded(const cpu::Kernels& kernels, const Cache& cache, int64_t tokens, const Extras& extras, std::mt19937* rng,
+                  double* worst) {
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> q;
+  std::vector<int64_t> visible;
+  for (int64_t i = 0; i < cpu::kMaxQueries; ++i) {
+    std::vector<float> one(static_cast<size_t>(cache.kv.key_dim));
+    for (float& x : one) x = normal(*rng) / std::sqrt(static_cast<float>(cache.kv.key_dim));
+    q.push_back(one);
+    visible.push_back(std::max<int64_t>(1, tokens - i * tokens / cpu::kMaxQueries));
+  }
+  const auto out = Attend(kernels, cache, q, visible, extras);
+  for (size_t i = 0; i < q.size(); ++i) {
+    const std::vector<double> want = Reference(cache, q[i], visible[i], extras);
+    const std::vector<double> bound = RoundingBound(cache, q[i], visible[i], extras);
+    for (size_t d = 0; d < want.size(); ++d) {
+      *worst = std::max(*worst, std::isnan(out[i][d]) ? INFINITY : std::fabs(double{out[i][d]} - want[d]) / bound[d]);
+    }
+    const auto alone = Attend(kernels, cache, {q[i]}, {visible[i]}, extras);
+    if (std::memcmp(alone[0].data(), out[i].data(), out[i].size() * sizeof(float)) != 0) *worst = INFINITY;
+  }
+}
+
+}  // namespace
+
+TEST(attention_that_rounds_is_within_its_bound_and_queries_do_not_mix) {
+  std::mt19937 rng(9);
+  double worst = 0;
+  for (const cpu::Kernels& kernels : RoundingKernels()) {
+    for (const auto& [key_dim, value_dim] : {std::pair{32, 32}, {64, 64}, {96, 96}, {128, 128}, {192, 128}, {64, 160}, {256, 256}}) {
+      for (const int64_t tokens : {1, 16, 17, 33, 511, 513, 1100}) {
+        Cache cache(KvFormat::kBF16, key_dim, value_dim, tokens);
+        for (int64_t t = 0; t < tokens; ++t) cache.Append(kernels, &rng);
+        const float sink = 0.5f;
+        CheckRounded(kernels, cache, tokens, {}, &rng, &worst);
+        for (const int64_t window : {1, 17, 40, 513}) CheckRounded(kernels, cache, tokens, {window, &sink}, &rng, &worst);
+      }
+    }
+    // What tiles do not take is attended as ever.
+    for (const auto& [format, dim] : {std::pair{KvFormat::kF32, 64}, {KvFormat::kFp8, 64}, {KvFormat::kBF16, 48}}) {
+      Cache cache(format, dim, dim, 100);
+      for (int64_t t = 0; t < 100; ++t) cache.Append(kernels, &rng);
+      CheckRounded(kernels, cache, 100, {}, &rng, &worst);
+    }
+  }
+  CHECK_LE(worst, 1.0);
+  CHECK_LE(0.02, worst);  // the bound says something: a tenth of it is reached by sums of errors of either sign
 }
 
 // Keys and values of different sizes, windows, sinks and gates; and a window's bits do not depend on
@@ -347,7 +457,7 @@ std::vector<std::vector<float>> AttendLong(const cpu::Kernels& kernels, const Lo
                                            const std::vector<std::vector<float>>& q,
                                            const std::vector<int64_t>& visible) {
   const size_t n = q.size(), dim = q[0].size();
-  std::vector<float> scratch(cpu::kMaxBlockRows * cpu::kAttentionSplit);
+  std::vector<float> scratch(cpu::kMaxQueries * cpu::kAttentionSplit);
   std::vector<std::vector<float>> part(n, std::vector<float>(dim)), out = part;
   std::vector<std::array<float, 2>> part_state(n), state(n, {-INFINITY, 0});
   cpu::AttendArgs args = {};

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "backend/cpu/kernels/tiles_attend.h"
 #include "backend/cpu/kernels/tiles_groups.h"
 #include "backend/cpu/kernels/tiles_int8.h"
 
@@ -127,6 +128,14 @@ void MatmulInt8(const cpu::MatmulArgs& args) {
   if (!cpu::portable::TileMatmulInt8(unit, args)) others_int8(args);
 }
 
+void (*others_attend)(const cpu::AttendArgs&) = nullptr;
+
+void AttendBF16(const cpu::AttendArgs& args) {
+  PlainTiles unit;
+  if (!cpu::portable::TileAttend<PlainTiles>::Takes(args.kv)) return others_attend(args);
+  cpu::portable::TileAttend<PlainTiles>(unit, args).Run();
+}
+
 void ToBF16(const float* x, uint16_t* out, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) {
     cpu::portable::StoreBF16(out + i, cpu::portable::Load(x + i));
@@ -144,6 +153,8 @@ const cpu::Kernels* PlainTileKernels(const cpu::Kernels& others) {
   kernels.to_bf16 = ToBF16;
   kernels.matmul_int8 = MatmulInt8;
   others_int8 = others.matmul_int8;
+  kernels.attend_bf16 = AttendBF16;
+  others_attend = others.attend;
   kernels.may_round = nullptr;
   return &kernels;
 }

@@ -181,6 +181,12 @@ struct KvLayout {
   int32_t key_dim, value_dim;  // multiples of 16, of 32 where a side has 4 bits
 };
 
+inline constexpr int kMaxQueries = 16;  // that share one pass over K and V
+// For kernels/tiles_attend.h: queries and weights in bf16, some tokens of V, sums.
+inline constexpr size_t AttendRoomBytes(int32_t key_dim) {
+  return size_t{kMaxQueries} * (static_cast<size_t>(key_dim) + kAttentionSplit + 32) * 2 + (size_t{12} << 10);
+}
+
 struct AttendArgs {
   KvLayout kv;
   const uint8_t* chunks;       // chunk c of this head at chunks + c * chunk_stride
@@ -189,13 +195,14 @@ struct AttendArgs {
   const uint32_t* page_ids;
   uint32_t first_page = 0;
   int64_t begin, end;          // tokens of this split, begin a multiple of kAttentionSplit
-  int32_t queries;             // <= kMaxBlockRows
-  const float* q[kMaxBlockRows];      // [key_dim], scaled
-  int64_t first[kMaxBlockRows] = {};  // the first token that query i sees; behind: its window
-  int64_t visible[kMaxBlockRows];     // the end of what it sees (its position + 1)
-  float* out[kMaxBlockRows];          // [value_dim] unnormalised sum
-  float* max_sum[kMaxBlockRows];      // {max, sum}; max is -inf when nothing is visible
-  float* scratch;              // [kMaxBlockRows * kAttentionSplit]
+  int32_t queries;             // <= kMaxQueries
+  const float* q[kMaxQueries];      // [key_dim], scaled
+  int64_t first[kMaxQueries] = {};  // the first token that query i sees; behind: its window
+  int64_t visible[kMaxQueries];     // the end of what it sees (its position + 1)
+  float* out[kMaxQueries];          // [value_dim] unnormalised sum
+  float* max_sum[kMaxQueries];      // {max, sum}; max is -inf when nothing is visible
+  float* scratch;              // [kMaxQueries * kAttentionSplit]
+  uint8_t* room = nullptr;     // of attend_bf16: AttendRoomBytes(key_dim), in whole cache lines
   // Fetch into the second level, a page before it is read (NearBytes); else into the first, a pass before.
   bool fetch_next_page = false;
 };
@@ -279,6 +286,11 @@ struct Kernels {
   // half a step of a run's factor; the factor, its product with a scale, and an addition a piece are rounded.
   void (*matmul_int8)(const MatmulArgs&);
   void (*experts_down_int8)(const ExpertsDownArgs&);
+  // Attention that rounds queries and weights to bf16, where CPUs do that faster, with caches that it is faster with;
+  // null: nowhere. Error against exact arithmetic, of out / max_sum[1], with e the largest error of a score,
+  //   e <= (2^-8 + (key_dim + 8) 2^-23) sum_d |q_d k_d|:
+  //   |err| <= (exp(2 e) (1 + 2^-8) - 1 + (kAttentionSplit + 8) 2^-22) times the weighted sum of |v|.
+  void (*attend_bf16)(const AttendArgs&);
   // A row for panels shaped like w, padded with zeros to w.cols; `row` has Int8LayoutOf(w.cols).bytes, of which
   // nothing but what is described there is written.
   void (*to_int8)(const float* x, const Panels& w, uint8_t* row);

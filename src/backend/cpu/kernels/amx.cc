@@ -2,7 +2,7 @@
 //
 // The target "amx": avx512_bf16, but that products with bf16 activations, and those of many rows of 8 bits, run
 // on AMX (AMX-TILE, AMX-BF16, AMX-INT8: Intel from Sapphire Rapids on), through tiles.h, tiles_groups.h and
-// tiles_int8.h; but those of few rows, which vectors multiply as fast as memory gives it (tiles_few.h).
+// tiles_int8.h, and attention that rounds through tiles_attend.h; but those of few rows, which vectors multiply as fast as memory gives it (tiles_few.h).
 //
 // Tiles are state of a thread that the kernel keeps only for processes that have asked for it, once
 // for all threads (arch_prctl(2), ARCH_REQ_XCOMP_PERM; Linux 5.16). It is asked for when an engine
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/kernels/table.h"
+#include "backend/cpu/kernels/tiles_attend.h"
 #include "backend/cpu/kernels/tiles_few.h"
 #include "backend/cpu/kernels/tiles_groups.h"
 #include "backend/cpu/kernels/tiles_int8.h"
@@ -134,12 +135,19 @@ void RunMatmulInt8Tiles(const MatmulArgs& a) {
   RunMatmulInt8(a);
 }
 
+void RunAttendTiles(const AttendArgs& a) {
+  if (!TileAttend<Amx>::Takes(a.kv)) return RunAttend(a);
+  Amx unit;
+  TileAttend<Amx>(unit, a).Run();
+}
+
 constexpr Kernels WithTiles() {
   Kernels kernels = kTable;
   kernels.name = "amx";
   kernels.matmul_bf16 = RunMatmulTiles;
   kernels.experts_down_bf16 = RunExpertsDownTiles;
   kernels.matmul_int8 = RunMatmulInt8Tiles;
+  kernels.attend_bf16 = RunAttendTiles;
   kernels.may_round = MayUseTiles;
   return kernels;
 }

@@ -40,7 +40,7 @@ inline Page PageAt(const AttendArgs& a, int64_t token) {
 
 // (Inlined early, or else gcc takes the calls for ones without effects.)
 template <int kBytes>
-inline __attribute__((always_inline)) void Prefetch(const uint8_t* p) {
+inline __attribute__((always_inline)) void PrefetchFirst(const uint8_t* p) {
   for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + i);
 }
 // A line into the second level.
@@ -58,7 +58,7 @@ class FetchValues {
       : page_(page), side_(a.kv.key_dim * 2 * kBits<typename F::Value>), wanted_(fetch == Fetch::kNextPass) {}
   inline __attribute__((always_inline)) void Step() {
     if (!wanted_) return;
-    Prefetch<kStep>(page_[at_page_].v + at_);
+    PrefetchFirst<kStep>(page_[at_page_].v + at_);
     at_ += kStep;
     if (at_ == side_) {  // a multiple: key_dim is one of 16, of 32 with 4 bits
       at_ = 0;

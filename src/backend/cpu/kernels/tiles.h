@@ -4,7 +4,7 @@
 // A panel in bf16 is what such a unit wants of its right-hand side already: 16 steps of two columns
 // are one tile, [16 pairs of columns][16 rows][2]. Codes of other formats, which are bf16 exactly, are decoded a
 // tile at a time, or a panel at a time where many rows share it. This file has what bf16 and formats of long groups
-// of columns take; tiles_groups.h has those whose scales are shared by few, tiles_few.h one row by vectors.
+// of columns take; tiles_many.h many rows of bf16, tiles_groups.h those whose scales are shared by few, tiles_few.h one row by vectors.
 //
 // T is the unit: eight tiles, of 16 rows of 64 bytes each.
 //   Configure(r0, r1)  tiles 0 to 4 get r0 rows, or, if r1 is not 0, tiles 0, 1, 4 r0 and 2, 3, 5 r1;
@@ -69,6 +69,7 @@ struct TileRows {
   int count[2];    // rows of either tile; [1]: 0, only one
   size_t stride;   // bytes from row to row; 0: they lie anyhow
 
+  TileRows() : x(nullptr), count{}, stride(0) {}
   TileRows(const uint16_t* const* rows, int64_t n) : x(rows), count{}, stride(0) {
     count[0] = static_cast<int>(n < 16 ? n : 16);
     count[1] = static_cast<int>(n - count[0]);
@@ -208,6 +209,11 @@ struct TileBlock {
     if constexpr (I + 1 < MT * NP) ZeroSums<I + 1>();
   }
   template <int I = 0>
+  void LoadSums(const float* sums) const {
+    unit.template Load<kSum<I>>(sums + I * kTileFloats, 64);
+    if constexpr (I + 1 < MT * NP) LoadSums<I + 1>(sums);
+  }
+  template <int I = 0>
   void StoreSums(float* sums) const {
     unit.template Store<kSum<I>>(sums + I * kTileFloats, 64);
     if constexpr (I + 1 < MT * NP) StoreSums<I + 1>(sums);
@@ -229,6 +235,35 @@ struct TileBlock {
       ZeroSums();
       Add(k0, k1);
       StoreSums(sums);
+    }
+  }
+
+  // Columns [k, end) of a part, added to its sums, which begin at zero with the first of them.
+  void Continue(int64_t k, int64_t end, bool first, float* sums) const {
+    static_assert(!F::kScaled);
+    first ? ZeroSums() : LoadSums(sums);
+    if (rows.stride != 0 && (end - k) % kTileCols == 0) {
+      AddWhole(k, end);
+    } else {
+      Add(k, end);
+    }
+    StoreSums(sums);
+  }
+
+  // Add, of what lies in whole tiles and is not fetched ahead.
+  void AddWhole(int64_t k, int64_t end) const {
+    static_assert(kPlain);
+    const uint8_t *x0 = reinterpret_cast<const uint8_t*>(rows.x[0] + k), *x1 = x0 + 16 * rows.stride;
+    const uint8_t *w0 = panels.data[0] + 32 * k, *w1 = panels.data[NP - 1] + 32 * k;
+    for (const uint8_t* last = w0 + 32 * (end - k); w0 != last; x0 += 64, x1 += 64, w0 += kTileBytes, w1 += kTileBytes) {
+      unit.template Load<4 + MT>(w0, 64);
+      unit.template Load<4>(x0, rows.stride);
+      unit.template Dot<0, 4, 4 + MT>();
+      if constexpr (MT > 1) unit.template Load<5>(x1, rows.stride);
+      if constexpr (MT > 1) unit.template Dot<2, 5, 4 + MT>();
+      if constexpr (NP > 1) unit.template Load<5 + MT>(w1, 64);
+      if constexpr (NP > 1) unit.template Dot<1, 4, 5 + MT>();
+      if constexpr (NP > 1 && MT > 1) unit.template Dot<3, 5, 5 + MT>();
     }
   }
 

@@ -12,7 +12,7 @@
 #ifndef MAINARCH_BACKEND_CPU_KERNELS_TILES_GROUPS_H_
 #define MAINARCH_BACKEND_CPU_KERNELS_TILES_GROUPS_H_
 
-#include "backend/cpu/kernels/tiles.h"
+#include "backend/cpu/kernels/tiles_many.h"
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 
@@ -48,6 +48,12 @@ static inline __attribute__((always_inline)) void LoadLeft(T& unit, const TileRo
   }
   unit.template Load<A>(tile, kCols * 2);
 }
+
+// Tiles of rows, one for 16 or 32 columns after the other.
+struct LeftTiles {
+  const uint16_t* at;
+  size_t step, stride;  // elements to the next tile; bytes from row to row
+};
 
 // Up to kRows rows against NP panels. kDecoded: `data` is bf16, left_tiles are those of the rows, [16][kCols] each, and
 // row_sums [groups][16] what the rows add up to; else panels are decoded on the way.
@@ -201,54 +207,6 @@ struct GroupBlock {
     }
   }
 
-  // The same of `groups` groups of one whole tile each, from group `first` on: what nearly all are.
-  inline __attribute__((always_inline)) void RunWhole(const uint16_t* left, const uint8_t* right, int64_t first, int groups,
-                                                      V* sums) const {
-    static_assert(kDecoded && NP == 1 && kBatch == 4);
-    alignas(64) float dots[2][4][kRows * 16];
-    if (rows.count[0] < kRows) __builtin_memset(dots, 0, sizeof(dots));
-    const auto make = [&]<int G>(float* out) __attribute__((always_inline)) {
-      unit.template Zero<G>();
-      unit.template Load<kLeft<G>>(left + G * 16 * kCols, kCols * 2);
-      unit.template Load<kRight<G>>(right + G * kBytes, 64);
-      unit.template Dot<G, kLeft<G>, kRight<G>>();
-      if (out != nullptr) unit.template Store<G>(out, 64);
-    };
-    const auto scale = [&](int group, const float* of) __attribute__((always_inline)) {
-      const V by = F::Scale(panels.scales[0], first + group);
-      MAINARCH_UNROLL for (int m = 0; m < kRows; ++m) sums[m] = Fma(Load(of + 16 * m), by, sums[m]);
-      if (!F::kMin) return;
-      const V addend = F::Addend(panels.scales[0], first + group);
-      MAINARCH_UNROLL for (int m = 0; m < kRows; ++m) sums[m] = Fma(Set(row_sums[16 * group + m]), addend, sums[m]);
-    };
-    int group = 0;
-    _Pragma("GCC unroll 1") for (int turn = 0; group + 4 <= groups; group += 4, turn ^= 1) {
-      float(*out)[kRows * 16] = dots[turn];
-      make.template operator()<0>(nullptr);
-      make.template operator()<1>(nullptr);
-      make.template operator()<2>(nullptr);
-      make.template operator()<3>(nullptr);
-      unit.template Store<0>(out[0], 64);
-      unit.template Store<1>(out[1], 64);
-      unit.template Store<2>(out[2], 64);
-      unit.template Store<3>(out[3], 64);
-      left += 4 * 16 * kCols;
-      right += 4 * kBytes;
-      if (group > 0) {
-        _Pragma("GCC unroll 1") for (int g = 0; g < 4; ++g) scale(group - 4 + g, dots[turn ^ 1][g]);
-      }
-      if (group + 8 > groups) {
-        _Pragma("GCC unroll 1") for (int g = 0; g < 4; ++g) scale(group + g, out[g]);
-      }
-    }
-    _Pragma("GCC unroll 1") for (; group < groups; ++group) {
-      make.template operator()<0>(dots[0][0]);
-      left += 16 * kCols;
-      right += kBytes;
-      scale(group, dots[0][0]);
-    }
-  }
-
   // y [NP][kRows]
   inline __attribute__((always_inline)) void Part(int part, V* y) const {
     V sums[NP * kRows];
@@ -270,10 +228,79 @@ struct GroupBlock {
   }
 };
 
+// Up to 16 rows against one panel, where each group is one whole tile: what nearly all are. Scales are decoded.
+template <class T, class F>
+struct WholeGroups {
+  static constexpr int kCols = F::kGroup16 ? 16 : 32;
+  static constexpr int kBatch = 4;  // groups whose sums are made before the first of them are scaled: GroupBlock
+  using Dots = float[2][kBatch][16 * 16];
+  T& unit;
+  LeftTiles left;
+  const uint8_t* right;   // [groups][kCols / 2][16][2]
+  const float* scales;    // [groups][16]
+  const float* addends;   // the same, where F has them
+  const float* row_sums;  // [groups][16], then
+  int groups;
+  Dots& dots;             // what rows that are not there have is of no concern
+
+  template <int G>
+  inline __attribute__((always_inline)) void Make(const uint16_t* from, const uint8_t* codes) const {
+    unit.template Zero<G>();
+    unit.template Load<4 + G % 2>(from + G * left.step, left.stride);
+    unit.template Load<6 + G % 2>(codes + G * kCols * 32, 64);
+    unit.template Dot<G, 4 + G % 2, 6 + G % 2>();
+  }
+  inline __attribute__((always_inline)) void Scale(int group, const float* of, V (&sums)[16]) const {
+    const V by = Load(scales + 16 * group);
+    MAINARCH_UNROLL for (int m = 0; m < 16; ++m) sums[m] = Fma(Load(of + 16 * m), by, sums[m]);
+    if constexpr (F::kMin) {
+      const V addend = Load(addends + 16 * group);
+      MAINARCH_UNROLL for (int m = 0; m < 16; ++m) sums[m] = Fma(Set(row_sums[16 * group + m]), addend, sums[m]);
+    }
+  }
+  inline __attribute__((always_inline)) void ScaleBatch(int group, const float (&of)[kBatch][16 * 16], V (&sums)[16]) const {
+    _Pragma("GCC unroll 1") for (int g = 0; g < kBatch; ++g) Scale(group + g, of[g], sums);
+  }
+
+  // to [16][16], which is added to. A function of its own: sums stay in registers.
+  __attribute__((noinline)) void Run(float* to) const {
+    V sums[16];
+    MAINARCH_UNROLL for (int m = 0; m < 16; ++m) sums[m] = Load(to + 16 * m);
+    const uint16_t* from = left.at;
+    const uint8_t* codes = right;
+    int group = 0;
+    for (int turn = 0; group + kBatch <= groups; group += kBatch, turn ^= 1) {
+      float(&out)[kBatch][16 * 16] = dots[turn];
+      Make<0>(from, codes);
+      Make<1>(from, codes);
+      Make<2>(from, codes);
+      Make<3>(from, codes);
+      unit.template Store<0>(out[0], 64);
+      unit.template Store<1>(out[1], 64);
+      unit.template Store<2>(out[2], 64);
+      unit.template Store<3>(out[3], 64);
+      from += kBatch * left.step;
+      codes += kBatch * kCols * 32;
+      if (group > 0) ScaleBatch(group - kBatch, dots[turn ^ 1], sums);
+      if (group + 2 * kBatch > groups) ScaleBatch(group, out, sums);
+    }
+    for (; group < groups; ++group) {
+      Make<0>(from, codes);
+      unit.template Store<0>(dots[0][0], 64);
+      from += left.step;
+      codes += kCols * 32;
+      Scale(group, dots[0][0], sums);
+    }
+    MAINARCH_UNROLL for (int m = 0; m < 16; ++m) Store(to + 16 * m, sums[m]);
+  }
+};
+
 template <class T, class F>
 class GroupProducts {
  public:
   static constexpr int kCols = F::kGroup16 ? 16 : 32;
+  // Of kBlockPanels: their codes and what else is used stay in the first-level cache.
+  static constexpr int kPanels = 2;
 
   explicit GroupProducts(T& unit) : unit_(unit), tables_(TablesOf<F>()) {}
 
@@ -334,22 +361,25 @@ class GroupProducts {
     GroupBlock<T, F, kRows, NP, false>{unit_, a.w, panels, rows, tables_, nullptr, nullptr}.All(y);
   }
 
-  // Of up to kBlockRows rows and kBlockPanels panels; what all of them need of K at a time stays in the first-level
+  // Of up to kBlockRows rows and kPanels panels; what all of them need of K at a time stays in the first-level
   // cache, sums go to memory and back meanwhile.
   struct Sums {
-    float of[kBlockPanels][kBlockRows][16];
+    float of[kPanels][kBlockRows][16];
   };
+  static constexpr int kMostGroups = 2 * kBlockCols / kCols;  // of the columns at a time
   struct Room {  // MatmulArgs::decoded
-    uint16_t codes[kBlockPanels][2 * kBlockCols * 16];
+    uint16_t codes[kPanels][2 * kBlockCols * 16];
     uint16_t left[4 * kBlockCols * 16];  // of 16 rows
+    typename WholeGroups<T, F>::Dots dots;
+    float scales[F::kMin ? 2 : 1][kPanels][kMostGroups][16];  // and addends
     Sums sums, level[3];  // of the part at hand; of 1, 2, 4 parts that wait for their like
   };
   static_assert(sizeof(Room) <= kBlockBytes && kMaxParts == 8);
 
   void ManyRows(const MatmulArgs& a) {
     Room& room = *reinterpret_cast<Room*>(a.decoded);
-    for (int64_t panel = a.panel_begin; panel < a.panel_end; panel += kBlockPanels) {
-      const int count = static_cast<int>(a.panel_end - panel < kBlockPanels ? a.panel_end - panel : kBlockPanels);
+    for (int64_t panel = a.panel_begin; panel < a.panel_end; panel += kPanels) {
+      const int count = static_cast<int>(a.panel_end - panel < kPanels ? a.panel_end - panel : kPanels);
       for (int64_t row = 0; row < a.rows; row += kBlockRows) {
         const int rows = static_cast<int>(a.rows - row < kBlockRows ? a.rows - row : kBlockRows);
         for (int part = 0; part < a.w.parts; ++part) {
@@ -359,7 +389,7 @@ class GroupProducts {
           if (part + 1 < a.w.parts) __builtin_memcpy(&room.level[at], &room.sums, sizeof(Sums));
         }
         for (int at = 0; at < rows; at += 16) {
-          V y[kBlockPanels][16];
+          V y[kPanels][16];
           for (int p = 0; p < count; ++p) {
             for (int m = 0; m < 16; ++m) y[p][m] = Load(room.sums.of[p][at + m]);
           }
@@ -374,36 +404,73 @@ class GroupProducts {
     for (TileWalk<kCols> at(a.w, part); !at.done();) {
       TileWalk<kCols> end = at;
       while (!end.done() && (end.k - at.k < kBlockCols || end.inside_group())) end.Advance();
-      TilePanels<1> panels[kBlockPanels];
+      TilePanels<1> panels[kPanels];
       for (int p = 0; p < count; ++p) {
         panels[p] = At<1>(a.w, a.w.data + static_cast<size_t>(panel + p) * a.w.stride);
         DecodePairsOf<F>(panels[p].data[0] + at.k / F::kCols * F::kBytes, end.k - at.k, tables_, room.codes[p]);
         panels[p].data[0] = reinterpret_cast<const uint8_t*>(room.codes[p]) - 32 * at.k;
       }
+      const NextColumns next = CodesAfter(a, panel, count, part, end);
       // Groups of one whole tile each, all of them?
       const int whole = a.w.group_cols == kCols && !at.inside_group() && (end.k - at.k) % kCols == 0
                             ? static_cast<int>((end.k - at.k) / kCols)
                             : 0;
+      for (int p = 0; p < count; ++p) DecodeScales(panels[p].scales[0], at.groups.index, whole, p, room);
       for (int i = 0; i < rows; i += 16) {
         const TileRows tile(a.x16 + row + i, rows - i < 16 ? rows - i : 16);
         Configure(tile.count[0]);
+        next.Fetch(i / 16, (rows + 15) / 16);
         alignas(64) float row_sums[F::kMin ? 2 * kBlockCols / kTileCols + 1 : 1][16];
-        PackLeft(at, end.k, tile, room.left);
-        if (F::kMin) SumRows(at, end.k, room.left, row_sums[0]);
+        LeftTiles left = {room.left, 16 * kCols, kCols * 2};
+        if (whole > 0 && tile.stride != 0) {
+          left = {tile.x[0] + at.k, kCols, tile.stride};
+        } else {
+          PackLeft(at, end.k, tile, room.left);
+        }
+        if (F::kMin) SumRows(at, end.k, left, row_sums[0]);
+        if (whole > 0) {
+          if (tile.count[0] < 16) __builtin_memset(room.dots, 0, sizeof(room.dots));
+          for (int p = 0; p < count; ++p) {
+            WholeGroups<T, F>{unit_, left, reinterpret_cast<const uint8_t*>(room.codes[p]), room.scales[0][p][0],
+                              room.scales[F::kMin ? 1 : 0][p][0], row_sums[0], whole, room.dots}
+                .Run(room.sums.of[p][i]);
+          }
+          continue;
+        }
         for (int p = 0; p < count; ++p) {
           V sums[16];
           MAINARCH_UNROLL for (int m = 0; m < 16; ++m) sums[m] = Load(room.sums.of[p][i + m]);
-          const GroupBlock<T, F, 16, 1, true> block{unit_, a.w, panels[p], tile, tables_, room.left, row_sums[0]};
-          if (whole > 0) {
-            block.RunWhole(room.left, reinterpret_cast<const uint8_t*>(room.codes[p]), at.groups.index, whole, sums);
-          } else {
-            block.Run(at, end.k, sums);
-          }
+          GroupBlock<T, F, 16, 1, true>{unit_, a.w, panels[p], tile, tables_, room.left, row_sums[0]}.Run(at, end.k, sums);
           MAINARCH_UNROLL for (int m = 0; m < 16; ++m) cpu::MAINARCH_TARGET::Store(room.sums.of[p][i + m], sums[m]);
         }
       }
       at = end;
     }
+  }
+
+  static void DecodeScales(const uint8_t* scales, int64_t first, int groups, int panel, Room& room) {
+    for (int g = 0; g < groups; ++g) {
+      cpu::MAINARCH_TARGET::Store(room.scales[0][panel][g], F::Scale(scales, first + g));
+      if constexpr (F::kMin) cpu::MAINARCH_TARGET::Store(room.scales[1][panel][g], F::Addend(scales, first + g));
+    }
+  }
+
+  // What PartOfMany decodes after columns up to `end` of a part of panels from `panel` on.
+  static NextColumns CodesAfter(const MatmulArgs& a, int64_t panel, int count, int part, const TileWalk<kCols>& end) {
+    const auto bytes_of = [](int64_t cols) { return static_cast<size_t>(cols / F::kCols * F::kBytes); };
+    const auto block_of = [&](int64_t k) { return bytes_of(a.w.cols - k < kBlockCols ? a.w.cols - k : kBlockCols); };
+    NextColumns next = {a.w.data + static_cast<size_t>(panel) * a.w.stride, a.w.stride, block_of(end.k), 0, 0, count};
+    if (!end.done() || part + 1 < a.w.parts) {
+      next.first += bytes_of(end.k);
+      return next;
+    }
+    // Those of the panels behind these.
+    next.first += static_cast<size_t>(count) * a.w.stride;
+    next.bytes = block_of(0);
+    next.scales = a.w.scale_offset;
+    next.scale_bytes = a.w.stride - a.w.scale_offset;
+    if (panel + count >= a.panel_end) next.first = a.after;
+    return next;
   }
 
   // sums = left + sums.
@@ -431,12 +498,12 @@ class GroupProducts {
   }
 
   // [groups][16]
-  void SumRows(TileWalk<kCols> at, int64_t until, const uint16_t* left, float* out) {
+  void SumRows(TileWalk<kCols> at, int64_t until, LeftTiles left, float* out) {
     LoadOnes();
     unit_.template Zero<2>();
     for (; at.k < until; at.Advance()) {
-      unit_.template Load<4>(left, kCols * 2);
-      left += 16 * kCols;
+      unit_.template Load<4>(left.at, left.stride);
+      left.at += left.step;
       unit_.template Dot<2, 4, 7>();
       if (!at.ends_group()) continue;
       alignas(64) float sums[16 * 16] = {};
@@ -533,6 +600,7 @@ static inline void WithTileProducts(PanelFormat format, const Run& run) {
 
 template <class T>
 static inline void TileMatmul(T& unit, const MatmulArgs& a) {
+  if (a.w.format == PanelFormat::kBF16 && ManyProducts<T>::Takes(a)) return ManyProducts<T>(unit, a).Run();
   WithTileProducts<T>(a.w.format, [&]<class Products>() { Products(unit).Matmul(a); });
 }
 

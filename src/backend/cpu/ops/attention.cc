@@ -228,21 +228,22 @@ class Attend : public Attention {
 };
 
 // Splits [split_begin, split_end) of those that the block sees, of one KV head, for all queries of the
-// block, at most eight at a time.
+// block, at most kMaxQueries at a time.
 void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t split_begin,
                      uint32_t split_end, int worker) {
   const uint32_t queries = block.rows * group_ * static_cast<uint32_t>(cache_.replicas);
-  float running[kMaxBlockRows][2];
+  float running[kMaxQueries][2];
   AttendArgs args;
   args.scratch = plan_.scores(worker);
+  args.room = plan_.room(worker);
   args.fetch_next_page = ws_.near_bytes > 0;
-  for (uint32_t first = 0; first < queries; first += kMaxBlockRows) {
-    const uint32_t count = std::min<uint32_t>(kMaxBlockRows, queries - first);
+  for (uint32_t first = 0; first < queries; first += kMaxQueries) {
+    const uint32_t count = std::min<uint32_t>(kMaxQueries, queries - first);
     args.queries = static_cast<int32_t>(count);
     for (uint32_t split = split_begin; split < split_end; ++split) {
       FillCache(rank, block, kv_head, plan_.PieceOf(block, split), &args);
       FillQueries(rank, block, kv_head, first, split, worker, &args);
-      ws_.kernels.attend(args);
+      plan_.rounds() ? ws_.kernels.attend_bf16(args) : ws_.kernels.attend(args);
       if (plan_.store_parts) continue;
       for (uint32_t i = 0; i < count; ++i) {
         const Query query = QueryAt(rank, block, kv_head, first + i);

@@ -17,7 +17,7 @@ uint32_t DivideUp(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b 
 uint64_t PartCapacity(const Workspace& ws, int64_t group) {
   // One more where a near cache's begin, and one of its kept tokens.
   const int64_t splits = (ws.program.max_position + kAttentionSplit - 1) / kAttentionSplit + 2;
-  return static_cast<uint64_t>(4 * int64_t{ws.workers} * std::max<int64_t>(kMaxBlockRows, group) *
+  return static_cast<uint64_t>(4 * int64_t{ws.workers} * std::max<int64_t>(kMaxQueries, group) *
                                splits);
 }
 
@@ -30,7 +30,7 @@ AttentionPlan::AttentionPlan(Workspace* ws, int32_t cache, int32_t heads, int32_
                 ? nullptr
                 : &std::get<backend::PagedCache>(ws->program.caches[static_cast<size_t>(near)])),
       heads_(heads),
-      block_rows_(std::max(1u, static_cast<uint32_t>(kMaxBlockRows * cache_.kv_heads / (heads * cache_.replicas)))),
+      block_rows_(std::max(1u, static_cast<uint32_t>(kMaxQueries * cache_.kv_heads / (heads * cache_.replicas)))),
       part_capacity_(PartCapacity(*ws, heads / cache_.kv_heads)),
       zeros_(static_cast<size_t>(cache_.value_dim)) {
   blocks_.resize(ws->options.max_rows);
@@ -47,8 +47,10 @@ void AttentionPlan::Carve(Carver* carve) {
   }
   for (float*& scratch : scratch_) {
     scratch =
-        carve->Take<float>(kMaxBlockRows * (kAttentionSplit + cache_.value_dim + kLineFloats));
+        carve->Take<float>(kMaxQueries * (kAttentionSplit + cache_.value_dim + kLineFloats));
   }
+  room_.resize(scratch_.size());
+  for (uint8_t*& room : room_) room = carve->Take<uint8_t>(rounds() ? static_cast<int64_t>(AttendRoomBytes(cache_.key_dim)) : 0);
 }
 
 // Cuts the step's rows into blocks of one sequence whose queries share a pass over K and V; returns

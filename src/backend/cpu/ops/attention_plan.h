@@ -60,11 +60,14 @@ class AttentionPlan : public Shared {
     return part_max_sum_[static_cast<size_t>(rank)] + 2 * i;
   }
   float* scores(int worker) const { return scratch_[static_cast<size_t>(worker)]; }
+  // Whether Kernels::attend_bf16 attends, and its room.
+  bool rounds() const { return ws_.bf16 && ws_.kernels.attend_bf16 != nullptr; }
+  uint8_t* room(int worker) const { return room_[static_cast<size_t>(worker)]; }
   float* own_part(int worker, int32_t i) const {
-    return scores(worker) + kMaxBlockRows * kAttentionSplit + i * cache_.value_dim;
+    return scores(worker) + kMaxQueries * kAttentionSplit + i * cache_.value_dim;
   }
   float* own_max_sum(int worker, int32_t i) const {
-    return own_part(worker, kMaxBlockRows) + 2 * i;
+    return own_part(worker, kMaxQueries) + 2 * i;
   }
   const float* zeros() const { return zeros_.data(); }  // [value_dim]
 
@@ -90,6 +93,7 @@ class AttentionPlan : public Shared {
   std::vector<float*> parts_;         // [rank]: [part, value_dim]
   std::vector<float*> part_max_sum_;  // [rank]: [part, 2]
   std::vector<float*> scratch_;       // [worker]: scores, one part a query, max and sum of each
+  std::vector<uint8_t*> room_;        // [worker]
   std::vector<float> zeros_;
 };
 
