@@ -10,6 +10,7 @@
 #include "decode/engine.h"
 #include "golden/golden.h"
 #include "support/gpus.h"
+#include "support/sanitized.h"
 #include "support/test.h"
 
 using namespace mainarch;
@@ -156,7 +157,7 @@ TEST(a_hybrids_greedy_continuations_on_gpus_equal_transformers_with_drafts) {
   CHECK_OK(golden);
   SequenceOptions options;
   options.ignore_eos = true;
-  options.max_tokens = 48;
+  options.max_tokens = test::kSanitized ? 16 : 48;  // minutes under the thread sanitizer
   std::vector<Setup> setups = {{"sim:gfx950", 16}, {"sim:gfx942x2", 16}};
   if (Full()) setups.insert(setups.end(), {{"sim:gfx942", 5}, {"sim:gfx950x4", 7}});
   for (Setup& setup : setups) {
@@ -176,7 +177,9 @@ TEST(a_hybrids_greedy_continuations_on_gpus_equal_transformers_with_drafts) {
       CHECK_EQ(info.drafts_accepted_at[i], cpu_info.drafts_accepted_at[i]);
     }
     for (size_t p = 0; p < kPrompts; ++p) {
-      CHECK(produced[p] == golden->Tokens(absl::StrCat("p", p, ".greedy.ids")));
+      std::vector<uint32_t> expected = golden->Tokens(absl::StrCat("p", p, ".greedy.ids"));
+      expected.resize(options.max_tokens);
+      CHECK(produced[p] == expected);
     }
     std::printf("# %s: %llu guesses, %llu right\n", device.c_str(),
                 static_cast<unsigned long long>(info.drafts),

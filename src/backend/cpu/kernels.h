@@ -286,14 +286,14 @@ struct Kernels {
   // half a step of a run's factor; the factor, its product with a scale, and an addition a piece are rounded.
   void (*matmul_int8)(const MatmulArgs&);
   void (*experts_down_int8)(const ExpertsDownArgs&);
+  // A row for panels shaped like w, padded with zeros to w.cols; `row` has Int8LayoutOf(w.cols).bytes, of which
+  // nothing but what is described there is written.
+  void (*to_int8)(const float* x, const Panels& w, uint8_t* row);
   // Attention that rounds queries and weights to bf16, where CPUs do that faster, with caches that it is faster with;
   // null: nowhere. Error against exact arithmetic, of out / max_sum[1], with e the largest error of a score,
   //   e <= (2^-8 + (key_dim + 8) 2^-23) sum_d |q_d k_d|:
   //   |err| <= (exp(2 e) (1 + 2^-8) - 1 + (kAttentionSplit + 8) 2^-22) times the weighted sum of |v|.
   void (*attend_bf16)(const AttendArgs&);
-  // A row for panels shaped like w, padded with zeros to w.cols; `row` has Int8LayoutOf(w.cols).bytes, of which
-  // nothing but what is described there is written.
-  void (*to_int8)(const float* x, const Panels& w, uint8_t* row);
   // To be called before the functions with bf16 activations, once a process or more often: false, and
   // the system does not let this process use them. Null: it always does.
   bool (*may_round)();

@@ -16,6 +16,7 @@
 
 #include "isa/kernel_images.h"
 #include "sim/isa/executor.h"
+#include "support/sanitized.h"
 #include "unit/kernels/case.h"
 #include "unit/kernels/executor_runner.h"
 
@@ -38,11 +39,7 @@ inline bool Wanted(const Case& test) {
   return only == nullptr || test.name.find(only) != std::string::npos;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+using test::kSanitized;
 
 // The cases of an ISA that are wanted. Under a sanitizer watched kernels take some twenty times as
 // long: there only cases with the smallest buffers, so that each kernel is in one at least, and the

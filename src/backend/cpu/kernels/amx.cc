@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "backend/cpu/kernels/table.h"
-#include "backend/cpu/kernels/tiles_attend.h"
+#include "backend/cpu/kernels/tiles_attend_few.h"
 #include "backend/cpu/kernels/tiles_few.h"
 #include "backend/cpu/kernels/tiles_groups.h"
 #include "backend/cpu/kernels/tiles_int8.h"
@@ -137,6 +137,8 @@ void RunMatmulInt8Tiles(const MatmulArgs& a) {
 
 void RunAttendTiles(const AttendArgs& a) {
   if (!TileAttend<Amx>::Takes(a.kv)) return RunAttend(a);
+  const Flushing flushing(PanelFormat::kBF16);
+  if (a.queries <= kFewQueries) return FewAttend(a).Run();
   Amx unit;
   TileAttend<Amx>(unit, a).Run();
 }

@@ -49,6 +49,7 @@ static constexpr Kernels kTable = {
     .matmul_int8 = RunMatmulInt8,
     .experts_down_int8 = RunExpertsDownInt8,
     .to_int8 = RunToInt8,
+    .attend_bf16 = nullptr,
     .may_round = nullptr,
 };
 

@@ -13,6 +13,7 @@
 #include "backend/cpu/kernels/tiles.h"
 
 namespace mainarch::cpu::MAINARCH_TARGET {
+namespace {
 
 struct SideBF16 {
   static constexpr KvForm kForm = KvForm::kBF16;
@@ -54,39 +55,27 @@ static inline void StoreInTurns(const float* even, const float* odd, float* out)
 #endif
 }
 
-template <class T>
-class TileAttend {
+// What of it does not depend on how many queries there are.
+class RoundedAttention {
  public:
   static bool Takes(const KvLayout& kv) {
     return kv.format == KvFormat::kBF16 && kv.key_dim % kTileCols == 0 && kv.value_dim % 32 == 0;
   }
 
-  TileAttend(T& unit, const AttendArgs& a)
-      : unit_(unit), a_(a), room_(*reinterpret_cast<Room*>(a.room)), q_(reinterpret_cast<uint16_t*>(a.room + sizeof(Room))) {}
-
-  void Run() {
-    int64_t seen = a_.begin, least = a_.end;
-    for (int q = 0; q < a_.queries; ++q) {
-      seen = a_.visible[q] > seen ? a_.visible[q] : seen;
-      least = a_.first[q] < least ? a_.first[q] : least;
-      for (int32_t d = 0; d < a_.kv.key_dim; d += 16) StoreBF16(q_ + q * a_.kv.key_dim + d, Load(a_.q[q] + d));
+ protected:
+  explicit RoundedAttention(const AttendArgs& a)
+      : a_(a), room_(*reinterpret_cast<Room*>(a.room)), q_(reinterpret_cast<uint16_t*>(a.room + sizeof(Room))) {
+    int64_t seen = a.begin, least = a.end;
+    for (int q = 0; q < a.queries; ++q) {
+      seen = a.visible[q] > seen ? a.visible[q] : seen;
+      least = a.first[q] < least ? a.first[q] : least;
     }
-    begin_ = least > a_.begin ? least / 16 * 16 : a_.begin;
-    end_ = seen < a_.end ? seen : a_.end;
-    padded_ = a_.begin + (end_ - a_.begin + 15) / 16 * 16;
-    in_ = {begin_, padded_, seen >= a_.end + kAttentionSplit};
-    if (begin_ >= end_) return Nothing();
-    unit_.Configure(a_.queries, 0);
-    int64_t token = begin_;
-    for (; token + 64 <= padded_; token += 64) Scores<4>(token);
-    for (; token < padded_; token += 16) Scores<1>(token);
-    for (int q = 0; q < a_.queries; ++q) Weights(q);
-    int32_t d = 0;
-    for (; d + 64 <= a_.kv.value_dim; d += 64) Values<2>(d);
-    if (d < a_.kv.value_dim) Values<1>(d);
+    begin_ = least > a.begin ? least / 16 * 16 : a.begin;
+    end_ = seen < a.end ? seen : a.end;
+    padded_ = a.begin + (end_ - a.begin + 15) / 16 * 16;
+    in_ = {begin_, padded_, seen >= a.end + kAttentionSplit};
   }
 
- private:
   // Rows of weights are no power of two apart: they would meet in the same sets of the cache.
   static constexpr int64_t kWeightStride = kAttentionSplit + 32;
   struct Room {  // AttendArgs::room; behind it the queries, [kMaxQueries, key_dim]
@@ -95,17 +84,105 @@ class TileAttend {
     float sums[4][kTileFloats];
   };
   static_assert(sizeof(Room) + kMaxQueries * 64 * 2 <= AttendRoomBytes(64));
+  static constexpr Fetch kFetch = Fetch::kNextPage;
+  static constexpr int kPagesAhead = 2;  // a step of V
 
-  void Nothing() const {
+  // Of no query any token is seen here.
+  bool Nothing() const {
+    if (begin_ < end_) return false;
     for (int q = 0; q < a_.queries; ++q) {
       a_.max_sum[q][0] = -__builtin_inff();
       a_.max_sum[q][1] = 0;
       for (int32_t d = 0; d < a_.kv.value_dim; d += 16) Store(a_.out[q] + d, Zero());
     }
+    return true;
   }
 
-  static constexpr Fetch kFetch = Fetch::kNextPage;
+  // A query's scores, as bf16 weights; zeros to both sides, as far as steps of V go. kFloats: as floats in place of
+  // the scores, too.
+  template <bool kFloats>
+  void Weights(int q) const {
+    float* s = a_.scratch + q * kAttentionSplit;
+    uint16_t* out = room_.weights[q];
+    const int64_t from = begin_ - a_.begin, n = padded_ - a_.begin;
+    a_.max_sum[q][0] = -__builtin_inff();
+    a_.max_sum[q][1] = 0;
+    const bool sees = a_.visible[q] > begin_ && a_.first[q] < padded_;
+    for (int64_t i = from / 32 * 32; i < (n + 31) / 32 * 32; i += 16) {
+      if (sees && i >= from && i < n) continue;
+      StoreBF16(out + i, Zero());
+      if (kFloats) Store(s + i, Zero());
+    }
+    if (!sees) return;
+    V max = Set(-__builtin_inff());
+    for (int64_t i = from; i < n; i += 16) {
+      V score = Load(s + i);
+      const int64_t visible = a_.visible[q] - a_.begin - i, behind = a_.first[q] - a_.begin - i;
+      if (visible < 16) score = First(visible < 0 ? 0 : static_cast<int>(visible), score, Set(-__builtin_inff()));
+      if (behind > 0) score = First(behind > 16 ? 16 : static_cast<int>(behind), Set(-__builtin_inff()), score);
+      if (visible < 16 || behind > 0) Store(s + i, score);
+      max = Max(max, score);
+    }
+    const float m = HorizontalMax(max);
+    V sum = Zero();
+    for (int64_t i = from; i < n; i += 16) {
+      const V p = Exp(Sub(Load(s + i), Set(m)));
+      sum = Add(sum, p);
+      StoreBF16(out + i, p);
+      if (kFloats) Store(s + i, LoadBF16(out + i));
+    }
+    a_.max_sum[q][0] = m;
+    a_.max_sum[q][1] = HorizontalSum(sum);
+  }
 
+  // Sixteen runs of lines, to be fetched into the second level.
+  struct NextLines {
+    const uint8_t* first = nullptr;
+    size_t stride = 0, lines = 0;
+    inline __attribute__((always_inline)) void Fetch(int run) const {
+      for (size_t i = 0; i < lines; ++i) PrefetchSecond(first + static_cast<size_t>(run) * stride + 64 * i);
+    }
+  };
+  // While 32 ND dimensions of a page of V are read: the same of a page further on, so that memory has as much to do
+  // under each pass over V; at the end K of the next split's first pages. (FetchKeys has seen to V of the first ones.)
+  template <int ND>
+  NextLines After(int64_t token, int32_t d) const {
+    const int64_t to = token + kPagesAhead * 16;
+    if (to < padded_) return {PageAt<PairBF16>(a_, to).v + 2 * d, static_cast<size_t>(a_.kv.value_dim) * 2, ND};
+    if (!in_.next || d + 32 * ND < a_.kv.value_dim) return {};
+    const size_t row = static_cast<size_t>(a_.kv.key_dim) * 2;
+    return {PageAt<PairBF16>(a_, to).k, row, (row + 63) / 64};
+  }
+
+  const AttendArgs& a_;
+  Room& room_;
+  uint16_t* const q_;  // [queries, key_dim]
+  int64_t begin_ = 0, end_ = 0, padded_ = 0;  // what any query sees; to whole pages
+  Extent in_ = {};
+};
+
+template <class T>
+class TileAttend : RoundedAttention {
+ public:
+  using RoundedAttention::Takes;
+  TileAttend(T& unit, const AttendArgs& a) : RoundedAttention(a), unit_(unit) {}
+
+  void Run() {
+    if (Nothing()) return;
+    for (int q = 0; q < a_.queries; ++q) {
+      for (int32_t d = 0; d < a_.kv.key_dim; d += 16) StoreBF16(q_ + q * a_.kv.key_dim + d, Load(a_.q[q] + d));
+    }
+    unit_.Configure(a_.queries, 0);
+    int64_t token = begin_;
+    for (; token + 64 <= padded_; token += 64) Scores<4>(token);
+    for (; token < padded_; token += 16) Scores<1>(token);
+    for (int q = 0; q < a_.queries; ++q) Weights<false>(q);
+    int32_t d = 0;
+    for (; d + 64 <= a_.kv.value_dim; d += 64) Values<2>(d);
+    if (d < a_.kv.value_dim) Values<1>(d);
+  }
+
+ private:
   // Of all queries, against NT pages.
   template <int NT>
   void Scores(int64_t token) {
@@ -136,38 +213,6 @@ class TileAttend {
     if constexpr (NT > 1) unit_.template Store<1>(to + 16, kStride);
     if constexpr (NT > 1) unit_.template Store<2>(to + 32, kStride);
     if constexpr (NT > 1) unit_.template Store<3>(to + 48, kStride);
-  }
-
-  // A query's scores, as bf16 weights; zeros to both sides, as far as steps of V go.
-  void Weights(int q) {
-    float* s = a_.scratch + q * kAttentionSplit;
-    uint16_t* out = room_.weights[q];
-    const int64_t from = begin_ - a_.begin, n = padded_ - a_.begin;
-    a_.max_sum[q][0] = -__builtin_inff();
-    a_.max_sum[q][1] = 0;
-    const bool sees = a_.visible[q] > begin_ && a_.first[q] < padded_;
-    for (int64_t i = from / 32 * 32; i < (n + 31) / 32 * 32; i += 16) {
-      if (!sees || i < from || i >= n) StoreBF16(out + i, Zero());
-    }
-    if (!sees) return;
-    V max = Set(-__builtin_inff());
-    for (int64_t i = from; i < n; i += 16) {
-      V score = Load(s + i);
-      const int64_t visible = a_.visible[q] - a_.begin - i, behind = a_.first[q] - a_.begin - i;
-      if (visible < 16) score = First(visible < 0 ? 0 : static_cast<int>(visible), score, Set(-__builtin_inff()));
-      if (behind > 0) score = First(behind > 16 ? 16 : static_cast<int>(behind), Set(-__builtin_inff()), score);
-      if (visible < 16 || behind > 0) Store(s + i, score);
-      max = Max(max, score);
-    }
-    const float m = HorizontalMax(max);
-    V sum = Zero();
-    for (int64_t i = from; i < n; i += 16) {
-      const V p = Exp(Sub(Load(s + i), Set(m)));
-      sum = Add(sum, p);
-      StoreBF16(out + i, p);
-    }
-    a_.max_sum[q][0] = m;
-    a_.max_sum[q][1] = HorizontalSum(sum);
   }
 
   // 32 ND dimensions from d on, of all queries.
@@ -213,10 +258,10 @@ class TileAttend {
       const int64_t token = step + 16 * half;
       const int64_t there = token < begin_ ? 0 : end_ - token;
       const uint8_t* v = there > 0 ? PageAt<PairBF16>(a_, token).v + 2 * d : nullptr;
-      FetchRows<PairBF16, SideBF16> rows(a_, token, in_, there > 0 && d == 0 ? kFetch : Fetch::kNothing);
+      const NextLines next = there > 0 ? After<ND>(token, d) : NextLines{};
       for (int i = 0; i < 8; ++i) {
-        if (there > 0) rows.Step(2 * i);
-        if (there > 0) rows.Step(2 * i + 1);
+        next.Fetch(2 * i);
+        next.Fetch(2 * i + 1);
         const uint8_t* first = 2 * i < there ? v + 2 * static_cast<size_t>(i) * row : nullptr;
         const size_t at = static_cast<size_t>(64 * (8 * half + i));
         for (int n = 0; n < ND; ++n) {
@@ -228,13 +273,9 @@ class TileAttend {
   }
 
   T& unit_;
-  const AttendArgs& a_;
-  Room& room_;
-  uint16_t* const q_;  // [queries, key_dim]
-  int64_t begin_ = 0, end_ = 0, padded_ = 0;  // what any query sees; to whole pages
-  Extent in_ = {};
 };
 
+}  // namespace
 }  // namespace mainarch::cpu::MAINARCH_TARGET
 
 #endif  // MAINARCH_BACKEND_CPU_KERNELS_TILES_ATTEND_H_
