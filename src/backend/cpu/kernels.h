@@ -127,7 +127,7 @@ struct MatmulArgs {
 inline constexpr size_t kNearBytes = 4096;
 inline constexpr int kDecodedPanels = 4;
 // Matrix units take blocks of so many rows, panels and columns at a time, and have room for them here
-// (kernels/tiles_groups.h): 64 KiB of codes, 32 KiB of rows, 64 KiB of sums four times.
+// (kernels/tiles_many.h): 64 KiB of sums four times; or (tiles_groups.h), of two panels, half of that and codes.
 inline constexpr int kBlockRows = 256;
 inline constexpr int kBlockPanels = 4;
 inline constexpr int64_t kBlockCols = 256;
