@@ -53,7 +53,9 @@ class PlainTiles {
   void Load(const void* from, size_t stride) {
     Zero<I>();
     for (int r = 0; r < rows_[I]; ++r) {
-      std::memcpy(tiles_[I] + 64 * r, static_cast<const uint8_t*>(from) + r * stride, static_cast<size_t>(bytes_[I]));
+      // Rows may lie the other way round: a stride that wraps.
+      const auto row = reinterpret_cast<uintptr_t>(from) + static_cast<size_t>(r) * stride;
+      std::memcpy(tiles_[I] + 64 * r, reinterpret_cast<const void*>(row), static_cast<size_t>(bytes_[I]));
     }
   }
   template <int I>

@@ -253,7 +253,8 @@ struct TileBlock {
   // Add, of what lies in whole tiles and is not fetched ahead.
   void AddWhole(int64_t k, int64_t end) const {
     static_assert(kPlain);
-    const uint8_t *x0 = reinterpret_cast<const uint8_t*>(rows.x[0] + k), *x1 = x0 + 16 * rows.stride;
+    const uint8_t *x0 = reinterpret_cast<const uint8_t*>(rows.x[0] + k);
+    const uint8_t *x1 = reinterpret_cast<const uint8_t*>(rows.x[MT > 1 ? 16 : 0] + k);
     const uint8_t *w0 = panels.data[0] + 32 * k, *w1 = panels.data[NP - 1] + 32 * k;
     for (const uint8_t* last = w0 + 32 * (end - k); w0 != last; x0 += 64, x1 += 64, w0 += kTileBytes, w1 += kTileBytes) {
       unit.template Load<4 + MT>(w0, 64);
