@@ -65,8 +65,9 @@ Machine* TheMachine() {
     m->memory = std::move(*Mapping::Anonymous(kBytes, /*huge_pages=*/true));
     std::mt19937_64 rng(1);
     auto* words = reinterpret_cast<uint64_t*>(m->memory.data());
-    // Bits that make ordinary numbers of every format: no bf16 or fp8 NaN, few denormals.
-    for (size_t i = 0; i < kBytes / 8; ++i) words[i] = rng() & 0xb7ffb7ffb7ffb7ff;
+    // Bits that make ordinary numbers of every format: no bf16 or fp8 NaN, few denormals, and bf16 of half to two, whose
+    // products with what is small are none either.
+    for (size_t i = 0; i < kBytes / 8; ++i) words[i] = (rng() & 0x80b780b780b780b7) | 0x3f003f003f003f00;
     for (int threads : {1, 2}) {
       for (auto [function, best] : {std::pair{cli::Bf16Function(), &m->dot[threads]},
                                     std::pair{cli::Fp32Function(), &m->fma[threads]}}) {
@@ -185,7 +186,8 @@ void Matmul(benchmark::State& state, PanelFormat format, bool fast, int64_t rows
 
 // Attention of one row over contexts that fill the memory, as the backend lays KV out: eight heads,
 // their pages in chunks, a unit of work a split of one head.
-void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int threads) {
+// rounds: Kernels::attend_bf16.
+void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int threads, bool rounds) {
   constexpr int32_t kHeadDim = 128;
   constexpr uint32_t kHeads = 8;
   Machine& m = *TheMachine();
@@ -201,12 +203,14 @@ void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int 
   for (uint32_t i = 0; i < pages; ++i) ids[i] = i;
   struct Scratch {
     std::vector<float> scores, out;
+    std::vector<uint8_t> room;
     float max_sum[cpu::kMaxQueries][2];
   };
   std::vector<Scratch> scratch(static_cast<size_t>(threads));
   for (Scratch& s : scratch) {
     s.scores.resize(cpu::kMaxQueries * cpu::kAttentionSplit);
     s.out.resize(cpu::kMaxQueries * kHeadDim);
+    s.room.resize(cpu::AttendRoomBytes(kHeadDim) + 64);
   }
   std::vector<float> q(cpu::kMaxQueries * kHeadDim, 1e-3f);
   Items job(splits * kHeads, [&](uint32_t item, int worker) {
@@ -226,7 +230,9 @@ void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int 
       args.out[i] = s.out.data() + i * kHeadDim;
       args.max_sum[i] = s.max_sum[i];
     }
-    kernels.attend(args);
+    args.room = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(s.room.data()) + 63) & ~uintptr_t{63});
+    args.fetch_next_page = cpu::NearBytes(cpu::CpuVendor()) > 0;
+    (rounds ? kernels.attend_bf16 : kernels.attend)(args);
   });
   const auto [seconds, read] = Best(state, team, &job);
   const double moved = static_cast<double>(pages * kHeads) * static_cast<double>(page);
@@ -234,19 +240,28 @@ void Attend(benchmark::State& state, cpu::KvFormat format, int32_t queries, int 
   state.counters["of_read"] = moved / seconds / read;
 }
 
+bool Rounds() {
+  const cpu::Kernels& kernels = *cpu::UsableKernels().front();
+  return kernels.may_round == nullptr || kernels.may_round();
+}
+
 void RegisterAttend() {
   for (auto [name, format] :
        {std::pair{"bf16", cpu::KvFormat::kBF16}, std::pair{"fp8", cpu::KvFormat::kFp8},
         std::pair{"f32", cpu::KvFormat::kF32}, std::pair{"fp4", cpu::KvFormat::kFp4},
         std::pair{"k8v4", cpu::KvFormat::kK8V4}}) {
-    for (int32_t queries : {1, 2, 4, 8}) {
-      for (int threads : {1, 2}) {
-        benchmark::RegisterBenchmark(
-            absl::StrCat("attend/", name, "/queries:", queries, "/threads:", threads).c_str(),
-            Attend, format, queries, threads)
-            ->UseManualTime()
-            ->MinTime(0.05)
-            ->Unit(benchmark::kMillisecond);
+    for (bool rounds : {false, true}) {
+      // The kernel attends other caches as ever.
+      if (rounds && (format != cpu::KvFormat::kBF16 || !Rounds() || cpu::UsableKernels().front()->attend_bf16 == nullptr)) continue;
+      for (int32_t queries : {1, 2, 4, 8, 16}) {
+        for (int threads : {1, 2}) {
+          const std::string full =
+              absl::StrCat("attend/", name, rounds ? "/rounds" : "", "/queries:", queries, "/threads:", threads);
+          benchmark::RegisterBenchmark(full.c_str(), Attend, format, queries, threads, rounds)
+              ->UseManualTime()
+              ->MinTime(0.05)
+              ->Unit(benchmark::kMillisecond);
+        }
       }
     }
   }
@@ -258,8 +273,7 @@ void Register() {
   for (auto [name, format] : formats) {
     for (bool fast : {false, true}) {
       const cpu::Kernels& kernels = *cpu::UsableKernels().front();
-      if (fast && kernels.matmul_bf16 == nullptr) continue;
-      if (fast && kernels.may_round != nullptr && !kernels.may_round()) continue;
+      if (fast && (kernels.matmul_bf16 == nullptr || !Rounds())) continue;
       for (int64_t rows : {1, 2, 4, 8, 256}) {
         for (int threads : {1, 2}) {
           const std::string full =

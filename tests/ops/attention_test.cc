@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -350,8 +351,9 @@ TEST(attention_that_rounds_is_within_its_bound_and_queries_do_not_mix) {
       CheckRounded(kernels, cache, 100, {}, &rng, &worst);
     }
   }
+  std::printf("# worst: %.3f of the bound\n", worst);
   CHECK_LE(worst, 1.0);
-  CHECK_LE(0.02, worst);  // the bound says something: a tenth of it is reached by sums of errors of either sign
+  CHECK_LE(0.1, worst);  // a bound that no error comes near would say nothing
 }
 
 // Keys and values of different sizes, windows, sinks and gates; and a window's bits do not depend on

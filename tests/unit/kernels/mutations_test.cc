@@ -5,7 +5,7 @@
 // A mutant that no checker notices is equivalent only if the unmutated kernel, watched by Evidence,
 // shows that the instruction does nothing on any path that runs; otherwise it is missed, and listed
 // with its place and what it did.
-// A sample of each kernel's mutants by default, all of them with MAINARCH_MUTATIONS=all;
+// One of each kernel's mutants by default, N with MAINARCH_MUTATIONS=N, all of them with MAINARCH_MUTATIONS=all;
 // MAINARCH_MUTATIONS_SEED chooses the sample, MAINARCH_MUTATIONS_KERNEL=name keeps to one kernel,
 // MAINARCH_MUTATIONS_KIND=text to what has the text in its name in the table,
 // MAINARCH_MUTATIONS_LIST=1 prints every equivalent one with its reason.
@@ -124,9 +124,6 @@ std::vector<Mutant> MutantsOf(const std::string& isa, absl::Span<const uint8_t> 
   }
   return out;
 }
-
-// Executed mutants of a kernel in the default run; under a sanitizer one.
-constexpr int kSample = 1;
 
 struct Score {
   int tried = 0, flagged = 0, equivalent = 0;
@@ -251,6 +248,7 @@ class Run {
 TEST(what_is_taken_away_is_noticed) {
   const char* mode = std::getenv("MAINARCH_MUTATIONS");
   const bool all = mode != nullptr && std::string(mode) == "all";
+  const int sample = mode == nullptr || all ? 1 : std::max(1, std::atoi(mode));
   const char* only = std::getenv("MAINARCH_MUTATIONS_KERNEL");
   const char* kind = std::getenv("MAINARCH_MUTATIONS_KIND");
   const char* text = std::getenv("MAINARCH_MUTATIONS_SEED");
@@ -275,7 +273,7 @@ TEST(what_is_taken_away_is_noticed) {
       if (kind != nullptr && !absl::StrContains(kKindNames[static_cast<int>(mutant.kind)], kind)) {
         continue;
       }
-      if (!all && left.try_emplace(mutant.kernel, kSample).first->second == 0) continue;
+      if (!all && left.try_emplace(mutant.kernel, sample).first->second == 0) continue;
       if (!run.Executed(mutant)) continue;
       const std::string found = run.Flag(mutant);
       --left[mutant.kernel];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention over one split of one KV head, for up to eight queries that share the pass over K and
+// Attention over one split of one KV head, for up to kMaxQueries queries, of which four share a pass over K and
 // V. Three passes over the split: scores with lane = token, then max / exp / sum, then the weighted
 // sum of V with lane = head dimension. A query's arithmetic depends on absolute positions only.
 //

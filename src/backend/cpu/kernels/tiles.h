@@ -51,6 +51,19 @@ static inline __attribute__((always_inline)) void DecodePairsOf(const uint8_t* f
   }
 }
 
+// Sums of all parts of K, in the fixed tree, like carries in a binary counter: make(part) leaves a part's in `sums`,
+// add(left) adds them to those on their left. level: of 1, 2, 4 parts, which wait for their like.
+template <class S, class Make, class AddTo>
+static inline __attribute__((always_inline)) void AddParts(int parts, S& sums, S (&level)[3], const Make& make, const AddTo& add) {
+  static_assert(kMaxParts == 8);
+  for (int part = 0; part < parts; ++part) {
+    make(part);
+    int at = 0;
+    for (; (part >> at & 1) != 0; ++at) add(level[at]);
+    if (part + 1 < parts) __builtin_memcpy(&level[at], &sums, sizeof(S));
+  }
+}
+
 // The scale group of a column, and where it ends.
 struct Groups {
   int64_t index, end, cols;
@@ -242,30 +255,8 @@ struct TileBlock {
   void Continue(int64_t k, int64_t end, bool first, float* sums) const {
     static_assert(!F::kScaled);
     first ? ZeroSums() : LoadSums(sums);
-    if (rows.stride != 0 && (end - k) % kTileCols == 0) {
-      AddWhole(k, end);
-    } else {
-      Add(k, end);
-    }
+    Add(k, end);
     StoreSums(sums);
-  }
-
-  // Add, of what lies in whole tiles and is not fetched ahead.
-  void AddWhole(int64_t k, int64_t end) const {
-    static_assert(kPlain);
-    const uint8_t *x0 = reinterpret_cast<const uint8_t*>(rows.x[0] + k);
-    const uint8_t *x1 = reinterpret_cast<const uint8_t*>(rows.x[MT > 1 ? 16 : 0] + k);
-    const uint8_t *w0 = panels.data[0] + 32 * k, *w1 = panels.data[NP - 1] + 32 * k;
-    for (const uint8_t* last = w0 + 32 * (end - k); w0 != last; x0 += 64, x1 += 64, w0 += kTileBytes, w1 += kTileBytes) {
-      unit.template Load<4 + MT>(w0, 64);
-      unit.template Load<4>(x0, rows.stride);
-      unit.template Dot<0, 4, 4 + MT>();
-      if constexpr (MT > 1) unit.template Load<5>(x1, rows.stride);
-      if constexpr (MT > 1) unit.template Dot<2, 5, 4 + MT>();
-      if constexpr (NP > 1) unit.template Load<5 + MT>(w1, 64);
-      if constexpr (NP > 1) unit.template Dot<1, 4, 5 + MT>();
-      if constexpr (NP > 1 && MT > 1) unit.template Dot<3, 5, 5 + MT>();
-    }
   }
 
   void Scale(int64_t group, bool first, const float* dots, float* sums) const {
@@ -281,18 +272,12 @@ struct TileBlock {
     }
   }
 
-  // All of K: parts in the fixed tree, like carries in a binary counter.
   void All(float* sums) const {
-    constexpr size_t kFloats = MT * NP * kTileFloats;
     if (w.parts == 1) return Part(0, w.cols, sums);
-    alignas(64) float level[3][kFloats];  // sums of 1, 2, 4 parts that wait for their like
-    static_assert(kMaxParts == 8);
-    for (int part = 0; part < w.parts; ++part) {
-      Part(w.bounds[part], w.bounds[part + 1], sums);
-      int at = 0;
-      for (; (part >> at & 1) != 0; ++at) AddTiles(level[at], sums);
-      if (part + 1 < w.parts) __builtin_memcpy(level[at], sums, sizeof(level[at]));
-    }
+    using Sums = float[MT * NP * kTileFloats];
+    alignas(64) Sums level[3];
+    AddParts(w.parts, *reinterpret_cast<Sums*>(sums), level, [&](int part) { Part(w.bounds[part], w.bounds[part + 1], sums); },
+             [&](const Sums& left) { AddTiles(left, sums); });
   }
 
   // sums = left + sums.

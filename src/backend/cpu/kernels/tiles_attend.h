@@ -84,7 +84,7 @@ class RoundedAttention {
     float sums[4][kTileFloats];
   };
   static_assert(sizeof(Room) + kMaxQueries * 64 * 2 <= AttendRoomBytes(64));
-  static constexpr Fetch kFetch = Fetch::kNextPage;
+  static constexpr Fetch kFetch = Fetch::kNextPage;  // whatever AttendArgs say: the units that there are are Intel's
   static constexpr int kPagesAhead = 2;  // a step of V
 
   // Of no query any token is seen here.

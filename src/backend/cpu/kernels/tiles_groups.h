@@ -372,9 +372,9 @@ class GroupProducts {
     uint16_t left[4 * kBlockCols * 16];  // of 16 rows
     typename WholeGroups<T, F>::Dots dots;
     float scales[F::kMin ? 2 : 1][kPanels][kMostGroups][16];  // and addends
-    Sums sums, level[3];  // of the part at hand; of 1, 2, 4 parts that wait for their like
+    Sums sums, level[3];  // AddParts
   };
-  static_assert(sizeof(Room) <= kBlockBytes && kMaxParts == 8);
+  static_assert(sizeof(Room) <= kBlockBytes);
 
   void ManyRows(const MatmulArgs& a) {
     Room& room = *reinterpret_cast<Room*>(a.decoded);
@@ -382,12 +382,8 @@ class GroupProducts {
       const int count = static_cast<int>(a.panel_end - panel < kPanels ? a.panel_end - panel : kPanels);
       for (int64_t row = 0; row < a.rows; row += kBlockRows) {
         const int rows = static_cast<int>(a.rows - row < kBlockRows ? a.rows - row : kBlockRows);
-        for (int part = 0; part < a.w.parts; ++part) {
-          PartOfMany(a, panel, count, row, rows, part, room);
-          int at = 0;
-          for (; (part >> at & 1) != 0; ++at) AddSums(room.level[at], count, rows, room.sums);
-          if (part + 1 < a.w.parts) __builtin_memcpy(&room.level[at], &room.sums, sizeof(Sums));
-        }
+        AddParts(a.w.parts, room.sums, room.level, [&](int part) { PartOfMany(a, panel, count, row, rows, part, room); },
+                 [&](const Sums& left) { AddSums(left, count, rows, room.sums); });
         for (int at = 0; at < rows; at += 16) {
           V y[kPanels][16];
           for (int p = 0; p < count; ++p) {

@@ -61,9 +61,9 @@ class ManyProducts {
     float of[kBlockPanels / 2][kBlocks][kFloats];
   };
   struct Room {  // MatmulArgs::decoded
-    Sums sums, level[3];  // of the part at hand; of 1, 2, 4 parts that wait for their like
+    Sums sums, level[3];  // AddParts
   };
-  static_assert(sizeof(Room) <= kBlockBytes && kMaxParts == 8);
+  static_assert(sizeof(Room) <= kBlockBytes);
 
   void TakeRows(int64_t row, int64_t count) {
     first_row_ = row;
@@ -75,12 +75,8 @@ class ManyProducts {
 
   void Panels4(int64_t panel, int count) {
     Room& room = *reinterpret_cast<Room*>(a_.decoded);
-    for (int part = 0; part < a_.w.parts; ++part) {
-      Part(panel, count, part, room.sums);
-      int at = 0;
-      for (; (part >> at & 1) != 0; ++at) AddSums(room.level[at], count, room.sums);
-      if (part + 1 < a_.w.parts) __builtin_memcpy(&room.level[at], &room.sums, sizeof(Sums));
-    }
+    AddParts(a_.w.parts, room.sums, room.level, [&](int part) { Part(panel, count, part, room.sums); },
+             [&](const Sums& left) { AddSums(left, count, room.sums); });
     for (int p = 0; p < count; p += 2) {
       for (int b = 0; b < blocks_; ++b) {
         const float* sums = room.sums.of[p / 2][b];
