@@ -220,6 +220,49 @@ TEST(products_stay_in_the_stated_bound_and_rows_do_not_mix) {
   CHECK(formats >= 4 * 14);
 }
 
+// More rows and columns than are taken at a time, and shards that begin within a group: the bits of a row by itself.
+TEST(many_rows_by_blocks_have_the_bits_of_one) {
+  std::mt19937 rng(11);
+  constexpr size_t kRows = cpu::kBlockRows + 7;
+  constexpr int64_t kOut = 48;
+  for (const cpu::Kernels* kernels : TestedKernels()) {
+    for (Format format : kFormats) {
+      const Source source = RandomMatrix(format, kOut, Columns(format, 1184), &rng);
+      for (int32_t ranks : {1, 2}) {
+        Program program;
+        program.ranks = ranks;
+        auto packed = Pack(program, CutColumns(source.matrix, ranks, 32), ranks - 1);
+        CHECK_OK(packed);
+        if (!HasInt8(*packed)) continue;
+        const cpu::Panels& panels = packed->panels;
+        std::vector<Bytes> rows;
+        std::vector<const uint8_t*> in8;
+        std::vector<float> x(static_cast<size_t>(panels.cols) + 32);
+        for (size_t r = 0; r < kRows; ++r) {
+          for (int64_t i = 0; i < panels.cols; ++i) x[static_cast<size_t>(i)] = RandomNormal(&rng);
+          rows.push_back(RowOf(kernels, panels, x.data()));
+        }
+        for (const Bytes& row : rows) in8.push_back(row.data());
+        Rows y = MakeRows(kRows, kOut + 64);
+        Bytes decoded(cpu::DecodedBytes(panels.cols) + 63);
+        cpu::MatmulArgs args = {panels, 0, packed->plan.panels, nullptr, y.out.data(), kRows, cpu::Epilogue::kStore};
+        args.x8 = in8.data();
+        args.decoded = decoded.data() + (-reinterpret_cast<uintptr_t>(decoded.data()) & 63);
+        kernels->matmul_int8(args);
+        args.decoded = nullptr;
+        args.rows = 1;
+        for (const size_t r : {size_t{0}, size_t{7}, kRows - 8, kRows - 7, kRows - 1}) {
+          Rows alone = MakeRows(1, kOut + 64);
+          args.x8 = &in8[r];
+          args.out = alone.out.data();
+          kernels->matmul_int8(args);
+          CHECK(alone.data[0] == y.data[r]);
+        }
+      }
+    }
+  }
+}
+
 // Several runs of x to a scale: each piece is multiplied by the group's, by vectors and by tiles.
 TEST(groups_of_more_columns_than_a_run_have_one_scale) {
   std::mt19937 rng(8);

@@ -137,6 +137,44 @@ TEST(a_row_has_the_same_bits_in_every_company) {
   }
 }
 
+// More rows and columns than are taken at a time, scale groups that go on behind such columns, or begin before a shard: the bits
+// of a row by itself.
+TEST(many_rows_by_blocks_have_the_bits_of_one) {
+  std::mt19937 rng(10);
+  constexpr size_t kRows = cpu::kBlockRows + 7;
+  constexpr int64_t kOut = 48;
+  for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+    const auto compare = [&](const Source& source, int32_t ranks) {
+      Program program;
+      program.ranks = ranks;
+      auto packed = Pack(program, CutColumns(source.matrix, ranks, 32), ranks - 1);
+      CHECK_OK(packed);
+      Rows x = MakeRows(kRows, static_cast<size_t>(packed->panels.cols) + 32), y = MakeRows(kRows, kOut + 64);
+      for (auto& row : x.data) {
+        for (int64_t i = 0; i < packed->panels.cols; ++i) row[static_cast<size_t>(i)] = RandomNormal(&rng);
+      }
+      std::vector<uint8_t> decoded(cpu::DecodedBytes(packed->panels.cols));
+      cpu::MatmulArgs args = {packed->panels, 0, packed->plan.panels, x.in.data(), y.out.data(), kRows, cpu::Epilogue::kStore};
+      args.decoded = decoded.data();
+      kernels->matmul(args);
+      args.decoded = nullptr;
+      args.rows = 1;
+      for (const size_t r : {size_t{0}, size_t{7}, kRows - 8, kRows - 7, kRows - 1}) {
+        Rows alone = MakeRows(1, kOut + 64);
+        args.x = &x.in[r];
+        args.out = alone.out.data();
+        kernels->matmul(args);
+        CHECK(alone.data[0] == y.data[r]);
+      }
+    };
+    for (Format format : kFormats) {
+      const Source source = RandomMatrix(format, kOut, Columns(format, 1184), &rng);
+      for (int32_t ranks : {1, 2}) compare(source, ranks);
+    }
+    for (const int64_t group : {512, 1024}) compare(RandomMatrix(Format::kInt4Packed, kOut, 2048, &rng, group), 1);
+  }
+}
+
 // kernels.h states the bound: activations are rounded to 8 bits, and sums of K products to 24.
 TEST(bf16_activations_stay_in_the_stated_bound_and_rows_do_not_mix) {
   std::mt19937 rng(5);

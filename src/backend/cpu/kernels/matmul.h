@@ -446,6 +446,31 @@ static inline __attribute__((always_inline)) void DotAll(const Panels& w,
   for (int i = 0; i < NP * MR; ++i) sum[i] = tree.Sum()[i];
 }
 
+// The scale group of a column, and where it ends.
+struct Groups {
+  int64_t index, end, cols;
+
+  Groups(const Panels& w, int64_t k)
+      : index((k + w.group_offset) / w.group_cols), end((index + 1) * w.group_cols - w.group_offset), cols(w.group_cols) {}
+  void Next() {
+    ++index;
+    end += cols;
+  }
+};
+
+// Sums of all parts of K, in the fixed tree, like carries in a binary counter: make(part) makes a part's, add(i) adds them to
+// what keep(i) has kept of those on their left: i 0, 1 and 2 of 1, 2 and 4 parts, which wait for their like.
+template <class Make, class AddTo, class Keep>
+static inline __attribute__((always_inline)) void AddParts(int parts, const Make& make, const AddTo& add, const Keep& keep) {
+  static_assert(kMaxParts == 8);
+  for (int part = 0; part < parts; ++part) {
+    make(part);
+    int at = 0;
+    for (; (part >> at & 1) != 0; ++at) add(at);
+    if (part + 1 < parts) keep(at);
+  }
+}
+
 // run<F>() with the format's F: of those of blocks.
 template <class Run>
 static inline void WithBlockFormat(PanelFormat format, const Run& run) {

@@ -30,6 +30,9 @@ void MatmulBlocks(const MatmulArgs& a) {
     return ManyRows<F, Fp32, 4, 1, kRest>(a, a.x, &panel, tables);
   }
 #endif
+#if defined(MAINARCH_MANY_FLOATS)
+  if (ManyFloats<F>::Takes(a)) return ManyFloats<F>(a).Run();
+#endif
   constexpr int kRows = kSharesDecoding ? 2 : 1;
   PanelsFrom<M, kRows, 2, kRest>(a, a.x, &panel, tables);
   PanelsFrom<M, kRows, 1, kRest>(a, a.x, &panel, tables);

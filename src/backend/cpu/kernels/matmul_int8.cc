@@ -6,6 +6,10 @@
 // else.
 #include "backend/cpu/kernels/int8_codes.h"
 #include "backend/cpu/kernels/multiply.h"
+#if defined(MAINARCH_TARGET_avx2) && !defined(MAINARCH_TARGET_avx2_vnni)
+#include "backend/cpu/kernels/multiply_words.h"
+#define MAINARCH_MANY_WORDS
+#endif
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
@@ -182,9 +186,14 @@ void MatmulInt8(const MatmulArgs& a) {
   }
 }
 
-template <class Run>
-void WithInt8(PanelFormat format, const Run& run) {
-  WithInt8Codes(format, [&]<class F, class C>() { run.template operator()<Int8<F, C>>(); });
+template <class F, class C>
+void MatmulCodes(const MatmulArgs& a) {
+#if defined(MAINARCH_MANY_WORDS)
+  if constexpr (C::kSigned) {
+    if (ManyWords<F, C>::Takes(a)) return ManyWords<F, C>(a).Run();
+  }
+#endif
+  MatmulInt8<Int8<F, C>>(a);
 }
 
 // A run of x, [begin, end): its factor, and what is left of x over it as bytes.
@@ -260,11 +269,11 @@ void RunToInt8(const float* x, const Panels& w, uint8_t* row) {
 }
 
 void RunMatmulInt8(const MatmulArgs& a) {
-  WithInt8(a.w.format, [&]<class M>() { MatmulInt8<M>(a); });
+  WithInt8Codes(a.w.format, [&]<class F, class C>() { MatmulCodes<F, C>(a); });
 }
 
 void RunExpertsDownInt8(const ExpertsDownArgs& a) {
-  WithInt8(a.experts[a.active[0]].format, [&]<class M>() { ExpertsDown<M>(a, a.act8); });
+  WithInt8Codes(a.experts[a.active[0]].format, [&]<class F, class C>() { ExpertsDown<Int8<F, C>>(a, a.act8); });
 }
 
 }  // namespace mainarch::cpu::MAINARCH_TARGET

@@ -7,6 +7,10 @@
 
 #include "backend/cpu/kernels/functions.h"
 #include "backend/cpu/kernels/products.h"
+#if defined(MAINARCH_TARGET_avx2) || defined(MAINARCH_TARGET_neon)
+#include "backend/cpu/kernels/multiply_many.h"
+#define MAINARCH_MANY_FLOATS
+#endif
 
 namespace mainarch::cpu::MAINARCH_TARGET {
 namespace {
@@ -171,6 +175,9 @@ void Matmul(const MatmulArgs& a) {
   }
   AllPanels<Fp32<F>, 4, 2>(a, a.x, tables);
 #else
+#if defined(MAINARCH_MANY_FLOATS)
+  if (ManyFloats<F>::Takes(a)) return ManyFloats<F>(a).Run();
+#endif
   AllPanels<Fp32<F>, 2, 2>(a, a.x, tables);
 #endif
 }

@@ -51,31 +51,6 @@ static inline __attribute__((always_inline)) void DecodePairsOf(const uint8_t* f
   }
 }
 
-// Sums of all parts of K, in the fixed tree, like carries in a binary counter: make(part) leaves a part's in `sums`,
-// add(left) adds them to those on their left. level: of 1, 2, 4 parts, which wait for their like.
-template <class S, class Make, class AddTo>
-static inline __attribute__((always_inline)) void AddParts(int parts, S& sums, S (&level)[3], const Make& make, const AddTo& add) {
-  static_assert(kMaxParts == 8);
-  for (int part = 0; part < parts; ++part) {
-    make(part);
-    int at = 0;
-    for (; (part >> at & 1) != 0; ++at) add(level[at]);
-    if (part + 1 < parts) __builtin_memcpy(&level[at], &sums, sizeof(S));
-  }
-}
-
-// The scale group of a column, and where it ends.
-struct Groups {
-  int64_t index, end, cols;
-
-  Groups(const Panels& w, int64_t k)
-      : index((k + w.group_offset) / w.group_cols), end((index + 1) * w.group_cols - w.group_offset), cols(w.group_cols) {}
-  void Next() {
-    ++index;
-    end += cols;
-  }
-};
-
 // Up to 32 rows of activations, as one or two tiles.
 struct TileRows {
   const uint16_t* const* x;
@@ -276,8 +251,8 @@ struct TileBlock {
     if (w.parts == 1) return Part(0, w.cols, sums);
     using Sums = float[MT * NP * kTileFloats];
     alignas(64) Sums level[3];
-    AddParts(w.parts, *reinterpret_cast<Sums*>(sums), level, [&](int part) { Part(w.bounds[part], w.bounds[part + 1], sums); },
-             [&](const Sums& left) { AddTiles(left, sums); });
+    AddParts(w.parts, [&](int part) { Part(w.bounds[part], w.bounds[part + 1], sums); },
+             [&](int left) { AddTiles(level[left], sums); }, [&](int at) { __builtin_memcpy(&level[at], sums, sizeof(Sums)); });
   }
 
   // sums = left + sums.

@@ -382,8 +382,8 @@ class GroupProducts {
       const int count = static_cast<int>(a.panel_end - panel < kPanels ? a.panel_end - panel : kPanels);
       for (int64_t row = 0; row < a.rows; row += kBlockRows) {
         const int rows = static_cast<int>(a.rows - row < kBlockRows ? a.rows - row : kBlockRows);
-        AddParts(a.w.parts, room.sums, room.level, [&](int part) { PartOfMany(a, panel, count, row, rows, part, room); },
-                 [&](const Sums& left) { AddSums(left, count, rows, room.sums); });
+        AddParts(a.w.parts, [&](int part) { PartOfMany(a, panel, count, row, rows, part, room); },
+                 [&](int left) { AddSums(room.level[left], count, rows, room.sums); }, [&](int at) { room.level[at] = room.sums; });
         for (int at = 0; at < rows; at += 16) {
           V y[kPanels][16];
           for (int p = 0; p < count; ++p) {

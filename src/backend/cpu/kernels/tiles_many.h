@@ -75,8 +75,8 @@ class ManyProducts {
 
   void Panels4(int64_t panel, int count) {
     Room& room = *reinterpret_cast<Room*>(a_.decoded);
-    AddParts(a_.w.parts, room.sums, room.level, [&](int part) { Part(panel, count, part, room.sums); },
-             [&](const Sums& left) { AddSums(left, count, room.sums); });
+    AddParts(a_.w.parts, [&](int part) { Part(panel, count, part, room.sums); },
+             [&](int left) { AddSums(room.level[left], count, room.sums); }, [&](int at) { room.level[at] = room.sums; });
     for (int p = 0; p < count; p += 2) {
       for (int b = 0; b < blocks_; ++b) {
         const float* sums = room.sums.of[p / 2][b];

@@ -174,6 +174,35 @@ static inline V FloatsOfB(ByteSums a, ByteSums b, int32_t less) {
   return FloatsLess(_mm256_add_epi32(WideSums<kSigned>(a.lo), WideSums<kSigned>(b.lo)),
                     _mm256_add_epi32(WideSums<kSigned>(a.hi), WideSums<kSigned>(b.hi)), less);
 }
+// Codes with a sign as words: out [2][16][2], two columns and two more.
+static inline void StoreWords(Bytes codes, int16_t* out) {
+  const __m256i mask = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1, 0, -1, 1, -1, 4, -1, 5, -1,
+                                        8, -1, 9, -1, 12, -1, 13);
+  __m256i* to = reinterpret_cast<__m256i*>(out);
+  for (int half = 0; half < 2; ++half) {
+    const __m256i of = half == 0 ? codes.lo : codes.hi;
+    _mm256_storeu_si256(to + half, _mm256_srai_epi16(_mm256_shuffle_epi8(of, mask), 8));
+    _mm256_storeu_si256(to + half + 2, _mm256_srai_epi16(_mm256_shuffle_epi8(_mm256_srli_epi32(of, 16), mask), 8));
+  }
+}
+// Bytes as words; n is a multiple of 4.
+static inline void WidenWords(const int8_t* x, int64_t n, int16_t* out) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_cvtepi8_epi16(Load128(x + i)));
+  }
+  for (; i < n; ++i) out[i] = x[i];
+}
+// sums += pairs of words [16][2] . the two of x.
+static inline void DotWords(ByteSums& sums, Bytes pairs, const int16_t* x) {
+  int32_t both;
+  __builtin_memcpy(&both, x, 4);
+  const __m256i two = _mm256_set1_epi32(both);
+  sums.lo = _mm256_add_epi32(sums.lo, _mm256_madd_epi16(pairs.lo, two));
+  sums.hi = _mm256_add_epi32(sums.hi, _mm256_madd_epi16(pairs.hi, two));
+  // Here and now: gcc 12 would load all rows' words first, and have no registers left for sums.
+  asm volatile("" : "+x"(sums.lo), "+x"(sums.hi));
+}
 #endif
 static inline void StoreInt8(int8_t* out, V a) {
   const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a.lo), _mm256_cvtps_epi32(a.hi));
