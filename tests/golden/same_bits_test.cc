@@ -69,6 +69,31 @@ TEST(chunks_threads_ranks_and_storage_change_no_bit) {
   }
 }
 
+// What kernels may use beside the rows is there however few of them a context has room for.
+TEST(room_for_few_rows_changes_no_bit) {
+  const std::vector<uint32_t> tokens = Prompt(41, 512);
+  for (const char* format : {"bf16", "fp8-block", "mxfp4"}) {
+    const std::string directory = test::WriteFixture({"T1", format, 1});
+    CHECK(!directory.empty());
+    for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
+      for (const auto activations : {backend::Activations::kF32, backend::Activations::kBF16, backend::Activations::kInt8}) {
+        if (activations == backend::Activations::kBF16 && kernels->matmul_bf16 == nullptr) continue;
+        auto model = test::LoadOn(directory, {"cpu:2", kernels->name, 2, false});
+        CHECK_OK(model);
+        std::vector<std::vector<float>> want;
+        for (const size_t rows : {41, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17}) {
+          auto runner = Runner::Create(*model, backend::KvType::kBF16, static_cast<uint32_t>(rows), activations);
+          CHECK_OK(runner);
+          auto logits = AllLogits(runner->get(), tokens, {rows});
+          CHECK_OK(logits);
+          if (want.empty()) want = *logits;
+          for (size_t i = 0; i < want.size(); ++i) CHECK(Same((*logits)[i], want[i]));
+        }
+      }
+    }
+  }
+}
+
 TEST(fast_is_exact_where_it_could_not_win) {
   cpu::Kernels kernels = {};
   CHECK(!cpu::RoundingIsFaster(kernels, "AuthenticAMD"));

@@ -43,7 +43,7 @@ Status Workspace::Allocate() {
       for (const Panels& panels : weight(rank, static_cast<int32_t>(id)).panels) {
         // Lazily backed: what no step packs costs nothing.
         if (!model->settled()) panel_bytes = std::max(panel_bytes, panels.stride);
-        if (options.max_rows > kMaxBlockRows) longest = std::max(longest, panels.cols);
+        longest = std::max(longest, panels.cols);
       }
     }
   }
@@ -96,7 +96,7 @@ void Workspace::Carve(Carver* carve, size_t panel_bytes, int64_t widest, int64_t
     worker.x8 = carve->Take<uint8_t>(rows * bytes8);
     worker.columns =
         carve->Take<float>(kernels.by_columns == nullptr ? 0 : kMaxBlockRows * widest);
-    worker.decoded = carve->Take<uint8_t>(longest == 0 ? 0 : static_cast<int64_t>(DecodedBytes(longest)));
+    worker.decoded = carve->Take<uint8_t>(static_cast<int64_t>(DecodedBytes(longest)));
     worker.rows16 = worker_rows16_.data() + w * options.max_rows;
     worker.rows8 = worker_rows8_.data() + w * options.max_rows;
     worker.x = worker_x_.data() + w * options.max_rows;
