@@ -224,14 +224,16 @@ TEST(products_stay_in_the_stated_bound_and_rows_do_not_mix) {
 TEST(many_rows_by_blocks_have_the_bits_of_one) {
   std::mt19937 rng(11);
   constexpr size_t kRows = cpu::kBlockRows + 7;
-  constexpr int64_t kOut = 48;
+  constexpr int64_t kOut = 48, kIn = 2400;  // parts of K are longer than kBlockCols
   for (const cpu::Kernels* kernels : TestedKernels()) {
     for (Format format : kFormats) {
-      const Source source = RandomMatrix(format, kOut, Columns(format, 1184), &rng);
+      const Source source = RandomMatrix(format, kOut, Columns(format, kIn), &rng);
+      // Scales of whole rows let parts and shards begin within runs.
+      const int64_t unit = format == Format::kInt8Channel ? 8 : 32;
       for (int32_t ranks : {1, 2}) {
         Program program;
         program.ranks = ranks;
-        auto packed = Pack(program, CutColumns(source.matrix, ranks, 32), ranks - 1);
+        auto packed = Pack(program, CutColumns(source.matrix, ranks, unit), ranks - 1);
         CHECK_OK(packed);
         if (!HasInt8(*packed)) continue;
         const cpu::Panels& panels = packed->panels;

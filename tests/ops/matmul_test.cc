@@ -142,7 +142,7 @@ TEST(a_row_has_the_same_bits_in_every_company) {
 TEST(many_rows_by_blocks_have_the_bits_of_one) {
   std::mt19937 rng(10);
   constexpr size_t kRows = cpu::kBlockRows + 7;
-  constexpr int64_t kOut = 48;
+  constexpr int64_t kOut = 48, kIn = 2400;  // parts of K are longer than kBlockCols
   for (const cpu::Kernels* kernels : cpu::UsableKernels()) {
     const auto compare = [&](const Source& source, int32_t ranks) {
       Program program;
@@ -168,10 +168,10 @@ TEST(many_rows_by_blocks_have_the_bits_of_one) {
       }
     };
     for (Format format : kFormats) {
-      const Source source = RandomMatrix(format, kOut, Columns(format, 1184), &rng);
+      const Source source = RandomMatrix(format, kOut, Columns(format, kIn), &rng);
       for (int32_t ranks : {1, 2}) compare(source, ranks);
     }
-    for (const int64_t group : {512, 1024}) compare(RandomMatrix(Format::kInt4Packed, kOut, 2048, &rng, group), 1);
+    for (const int64_t group : {512, 1024}) compare(RandomMatrix(Format::kInt4Packed, kOut, 4096, &rng, group), 1);
   }
 }
 
