@@ -18,6 +18,7 @@
 #include "model/synthetic.h"
 #include "reference/decoder.h"
 #include "support/gguf_writer.h"
+#include "support/gpus.h"
 #include "support/test.h"
 
 namespace mainarch {
@@ -496,6 +497,7 @@ TEST(blocks_of_every_format_give_what_the_fp64_reference_says_on_any_ranks) {
 // The same on GPUs, near what is right and to the bit on any number of them, in any chunks: all on one chip and one number in
 // turns, with MAINARCH_TEST_FULL on both and on up to four.
 TEST(blocks_of_every_format_on_gpus) {
+  NEEDS_GPUS();
   std::mt19937 rng(4);
   std::vector<std::pair<model::ModelConfig, std::vector<Format>>> models;
   for (const auto& formats : kMixes) models.emplace_back(SmallConfig(), formats);
