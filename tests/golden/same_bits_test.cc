@@ -3,6 +3,7 @@
 // Property: a token's logits are the same bits whatever else is in the step, however the prompt was
 // cut, however many threads, ranks or kinds of weight storage there are.
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "backend/cpu/dispatch.h"
@@ -16,7 +17,11 @@ using test::Prompt;
 using test::Runner;
 using test::Same;
 
+// With MAINARCH_TEST_IN_TURNS, as under an emulator (tools/arm64), each kind of model, cache and kernels takes one setting and
+// two ways to cut the prompt of those below, in turns, beside the first.
 TEST(chunks_threads_ranks_and_storage_change_no_bit) {
+  const bool in_turns = std::getenv("MAINARCH_TEST_IN_TURNS") != nullptr;
+  size_t turn = 0;
   const std::vector<uint32_t> tokens = Prompt(150, 512);
   for (const test::FixtureCase& fixture : test::AllFixtureCases()) {
     const std::string directory = test::WriteFixture(fixture);
@@ -35,19 +40,21 @@ TEST(chunks_threads_ranks_and_storage_change_no_bit) {
       }
       for (const auto& [kernels, activations] : modes) {
         std::vector<std::vector<float>> want;
-        for (const test::Setting& setting :
-             std::vector<test::Setting>{{"cpu", kernels->name, 1, false},
-                                        {"cpu", kernels->name, 2, false},
-                                        {"cpu:2", kernels->name, 2, false},
-                                        {"cpu:4", kernels->name, 1, false},
-                                        {"cpu", kernels->name, 2, true},
-                                        {"cpu:4", kernels->name, 2, true}}) {
+        std::vector<test::Setting> settings = {{"cpu", kernels->name, 1, false},   {"cpu", kernels->name, 2, false},
+                                               {"cpu:2", kernels->name, 2, false}, {"cpu:4", kernels->name, 1, false},
+                                               {"cpu", kernels->name, 2, true},    {"cpu:4", kernels->name, 2, true}};
+        std::vector<std::vector<size_t>> cuts = {{150}, {64, 64, 22}, {97, 53}, {1, 149}, {148, 1}, {7}, {1}};
+        if (in_turns) {
+          ++turn;
+          settings = {settings[0], settings[1 + turn % 5]};
+          cuts = {cuts[0], cuts[1 + turn % 6], cuts[1 + (turn + 3) % 6]};
+        }
+        for (const test::Setting& setting : settings) {
           auto model = test::LoadOn(directory, setting);
           CHECK_OK(model);
           auto runner = Runner::Create(*model, kv, 150, activations);
           CHECK_OK(runner);
-          for (const std::vector<size_t>& pieces : std::vector<std::vector<size_t>>{
-                   {150}, {64, 64, 22}, {97, 53}, {1, 149}, {148, 1}, {7}, {1}}) {
+          for (const std::vector<size_t>& pieces : cuts) {
             // The slow targets need not repeat every split.
             if (pieces[0] == 1 && pieces.size() == 1 && setting.threads == 2) continue;
             auto logits = AllLogits(runner->get(), tokens, pieces);
