@@ -108,7 +108,7 @@ struct MatmulArgs {
   const uint16_t* const* x16 = nullptr;
   // For matmul_int8: the rows as to_int8 makes them (x is not looked at).
   const uint8_t* const* x8 = nullptr;
-  // Room to decode kDecodedPanels panels to bf16 for many rows, or null.
+  // Room of DecodedBytes(w.cols) for what is made of panels once for many rows, and for their sums; or null, which is slower.
   uint8_t* decoded = nullptr;
   // For matmul, if rows <= kMaxBlockRows, or null: the rows by columns (Kernels::by_columns made them),
   // which three rows and more are multiplied faster from.
@@ -126,8 +126,9 @@ struct MatmulArgs {
 // Of Intel's (NearBytes): measured, one row of bf16 reads 1.3 to 1.4 times as fast.
 inline constexpr size_t kNearBytes = 4096;
 inline constexpr int kDecodedPanels = 4;
-// Matrix units take blocks of so many rows, panels and columns at a time, and have room for them here
-// (kernels/tiles_many.h): 64 KiB of sums four times; or (tiles_groups.h), of two panels, half of that and codes.
+// Many rows go by blocks of so many rows, panels and columns at a time, and have room for them here: of matrix units
+// (kernels/tiles_many.h) 64 KiB of sums four times; or (tiles_groups.h), of two panels, half of that and codes; of vectors
+// (multiply_many.h, multiply_words.h) sums and decoded columns.
 inline constexpr int kBlockRows = 256;
 inline constexpr int kBlockPanels = 4;
 inline constexpr int64_t kBlockCols = 256;

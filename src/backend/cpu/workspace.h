@@ -30,7 +30,7 @@ struct Worker {
   float* columns = nullptr;     // a phase's input rows by columns (MatmulArgs::columns)
   uint64_t columns_tag = 0;     // which phase and rank
   bool floats_made = false;     // `columns` holds the rows of x16 (MatmulArgs::floats_made)
-  uint8_t* decoded = nullptr;   // panels as bf16 (MatmulArgs::decoded)
+  uint8_t* decoded = nullptr;   // MatmulArgs::decoded
   uint8_t* panels = nullptr;    // [kMaxItemPanels * largest stride], weights in place
   const float** x = nullptr;    // [max_rows]
   float** out = nullptr;        // [max_rows]

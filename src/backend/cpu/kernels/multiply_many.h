@@ -15,56 +15,52 @@ namespace {
 constexpr int kManyRows = 6;   // at a time: twelve or 24 sums, and room for a weight and a number of x
 constexpr int kFewerRows = 4;  // where not so many are left: as few as keep two multiply-adds a cycle going
 
-struct ManyRowChains {
-  // acc[m] += of every other column, from the first on, the weight times x[m].
-  template <int MR>
-  static inline __attribute__((always_inline)) void Add(const float* w, const float* const* x, int64_t columns, V* acc) {
-    for (int64_t c = 0; c < columns; c += 2, w += 32) {
-      const V column = Load(w);
-      MAINARCH_UNROLL for (int m = 0; m < MR; ++m) acc[m] = Fma(column, Set(x[m][c]), acc[m]);
-    }
+// acc[m] += of every other column, from the first on, the weight times x[m].
+template <int MR>
+static inline __attribute__((always_inline)) void AddColumns(const float* w, const float* const* x, int64_t columns, V* acc) {
+  for (int64_t c = 0; c < columns; c += 2, w += 32) {
+    const V column = Load(w);
+    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) acc[m] = Fma(column, Set(x[m][c]), acc[m]);
   }
+}
 
-  // A function of its own, as the next, for all of it to stay in registers. w: decoded columns, of which those of x
-  // from `at` on are one group, or some of it.
-  template <int MR>
-  static __attribute__((noinline)) void One(const float* w, const float* const* x, int64_t at, int64_t columns, V* sum) {
-    V acc[MR];
-    const float* from[MR];
-    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
-      acc[m] = sum[m];
-      from[m] = x[m] + at;
-    }
-    Add<MR>(w, from, columns, acc);
-    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) sum[m] = acc[m];
+// A function of its own, as the next, for all of it to stay in registers. w: decoded columns, of which those of x from `at`
+// on are one group, or some of it.
+template <int MR>
+static __attribute__((noinline)) void OneChain(const float* w, const float* const* x, int64_t at, int64_t columns, V* sum) {
+  V acc[MR];
+  const float* from[MR];
+  MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+    acc[m] = sum[m];
+    from[m] = x[m] + at;
   }
+  AddColumns<MR>(w, from, columns, acc);
+  MAINARCH_UNROLL for (int m = 0; m < MR; ++m) sum[m] = acc[m];
+}
 
-  // sums[m] += both chains times scale.
-  template <int MR>
-  static __attribute__((noinline)) void Both(const float* w, const float* const* x, int64_t at, int64_t columns,
-                                             const V& scale, float (*sums)[16]) {
-    V even[MR], acc[MR];
-    const float* from[MR];
-    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
-      acc[m] = Zero();
-      from[m] = x[m] + at;
-    }
-    Add<MR>(w, from, columns, acc);
-    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
-      even[m] = acc[m];
-      acc[m] = Zero();
-      ++from[m];
-    }
-    Add<MR>(w + 16, from, columns, acc);
-    const V by = scale;
-    MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
-      Store(sums[m], Fma(cpu::MAINARCH_TARGET::Add(even[m], acc[m]), by, Load(sums[m])));
-    }
+// sums[m] += both chains times scale.
+template <int MR>
+static __attribute__((noinline)) void BothChains(const float* w, const float* const* x, int64_t at, int64_t columns,
+                                                 const V& scale, float (*sums)[16]) {
+  V even[MR], acc[MR];
+  const float* from[MR];
+  MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+    acc[m] = Zero();
+    from[m] = x[m] + at;
   }
-};
+  AddColumns<MR>(w, from, columns, acc);
+  MAINARCH_UNROLL for (int m = 0; m < MR; ++m) {
+    even[m] = acc[m];
+    acc[m] = Zero();
+    ++from[m];
+  }
+  AddColumns<MR>(w + 16, from, columns, acc);
+  const V by = scale;
+  MAINARCH_UNROLL for (int m = 0; m < MR; ++m) Store(sums[m], Fma(Add(even[m], acc[m]), by, Load(sums[m])));
+}
 
-// All panels and rows, kPanels (even) at a time: Self::Part(part, panels, sums) makes the sums of a part of K of the rows at
-// hand and `panels` panels from `data_` on, from zero on.
+// All panels and rows, kPanels (even) at a time: Self::Part(part, panels, sums) adds to `sums`, which are zero, the products of
+// a part of K, of the rows at hand and panels Data(0) to Data(panels - 1). Self::kLeastRows: fewer are not worth it.
 template <class Self, int kPanels>
 class ManyRowSums {
  public:
@@ -135,7 +131,7 @@ class ManyRowSums {
     }
   }
 
-  const uint8_t* data_ = nullptr;
+  const uint8_t* data_ = nullptr;  // of the first of these panels
 };
 
 template <class F>
@@ -149,7 +145,7 @@ class ManyFloats : public ManyRowSums<ManyFloats<F>, 2> {
   friend Base;
   using typename Base::Sums, typename Base::PanelSums;
   using Base::a_, Base::count_;
-  static constexpr int64_t kLeastRows = 6;  // fewer share too little of what decoding costs
+  static constexpr int64_t kLeastRows = 6;      // fewer share too little of what decoding costs
   static constexpr int64_t kCols = kBlockCols;  // decoded at a time: 16 KiB
   static_assert(kCols % F::kCols == 0 && F::kCols % 2 == 0);
 
@@ -226,12 +222,12 @@ class ManyFloats : public ManyRowSums<ManyFloats<F>, 2> {
     const float* w = room_.weights[piece.at];
     const int64_t columns = piece.end - piece.begin;
     if (F::kScaled && piece.first && piece.last) {
-      ManyRowChains::Both<MR>(w, x, piece.begin, columns, F::Scale(scales, piece.group), out);
+      BothChains<MR>(w, x, piece.begin, columns, F::Scale(scales, piece.group), out);
     } else {
       for (int i = 0; i < 2; ++i) {
         V sum[MR];
         for (int m = 0; m < MR; ++m) sum[m] = piece.first ? Zero() : Load(chains[m].products[i]);
-        ManyRowChains::One<MR>(w + 16 * i, x, piece.begin + i, columns, sum);
+        OneChain<MR>(w + 16 * i, x, piece.begin + i, columns, sum);
         for (int m = 0; m < MR; ++m) Store(chains[m].products[i], sum[m]);
       }
       for (int m = 0; m < MR && piece.last; ++m) {

@@ -32,9 +32,11 @@ static __attribute__((noinline)) void WordsPiece(const int16_t* w, const int16_t
   }
 }
 
+constexpr int kWordsPanels = 4;  // that share the rows' words
+
 template <class F, class C>
-class ManyWords : public ManyRowSums<ManyWords<F, C>, 4> {
-  using Base = ManyRowSums<ManyWords<F, C>, 4>;
+class ManyWords : public ManyRowSums<ManyWords<F, C>, kWordsPanels> {
+  using Base = ManyRowSums<ManyWords<F, C>, kWordsPanels>;
 
  public:
   explicit ManyWords(const MatmulArgs& a) : ManyWords(a, *reinterpret_cast<Room*>(a.decoded)) {}
@@ -43,13 +45,13 @@ class ManyWords : public ManyRowSums<ManyWords<F, C>, 4> {
   friend Base;
   using typename Base::Sums;
   using Base::a_, Base::count_;
-  static constexpr int64_t kLeastRows = 32;  // bytes cost fewer less than making words does
+  static constexpr int64_t kLeastRows = 32;     // bytes cost fewer less than making words does
   static constexpr int64_t kCols = kBlockCols;  // decoded at a time: 8 KiB a panel
   static_assert(C::kSigned && C::kLess == 0 && !F::kMin && !F::kGroup16);
 
   struct Room {  // MatmulArgs::decoded
     typename Base::SumsRoom sums;
-    int16_t weights[4][kCols / 2][16][2];
+    int16_t weights[kWordsPanels][kCols / 2][16][2];
     int16_t x[kManyRows][kCols];
   };
   static_assert(sizeof(Room) <= kBlockBytes);
