@@ -46,7 +46,7 @@ constexpr uint32_t ToldStride(uint32_t columns) { return (columns + kRowChunk - 
 
 inline constexpr uint32_t kMaxSplits = 8;   // workgroups that share a product's k
 inline constexpr uint32_t kSplitRows = 16;  // of a step, at most, if workgroups share a product's k
-inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head
+inline constexpr uint32_t kMaxGroup = 16;  // query heads to one key head that a workgroup has
 
 // Two steps may be in flight: what the host reads, and what the next step reads of this one, lies
 // twice, and a step has the half of its parity.
@@ -635,10 +635,18 @@ struct AttendArgs {
   uint32_t window = 0;     // of the cache; 0: none
   uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
   uint32_t kept = 0;       // of two caches (near_args.h)
-  uint32_t group = 0;      // heads / kv_heads
-  uint32_t reserved = 0;
+  uint32_t group = 0;      // heads / kv_heads, at most kMaxGroup
+  uint32_t page_heads = 0;  // of the cache: kv_heads, or fewer, each of them that of AttendTiles neighbours
 };
 static_assert(sizeof(AttendArgs) == 112);
+
+// Of a key head that more than kMaxGroup query heads have: in how many equal parts these are attended with, each as if
+// it had a key head of its own.
+constexpr uint32_t AttendTiles(uint32_t group) {
+  uint32_t tiles = (group + kMaxGroup - 1) / kMaxGroup;
+  while (group % tiles != 0) ++tiles;
+  return tiles;
+}
 
 // Rows of a workgroup of attend_tall_*, in whose tiles those of so many query heads stand side by side.
 inline constexpr uint32_t kAttendTiles = 4;

@@ -85,20 +85,29 @@ struct HeadsHere {
       return;
     }
     const ToldSums told(all.told, StepView(args.step).index(), args.stride);
-    // A head lies in one chunk and begins at an even column: places within it are the same for all heads.
-    static_assert(kRowChunk % kHeadDim == 0 && Heads::kLanes % 2 == 0);
-    const uint32_t own = ToldPlace(Heads::Place());
+    // A head that lies in one chunk begins at an even column: places within it are the same for all such heads.
+    constexpr bool kInChunk = kRowChunk % kHeadDim == 0;
+    static_assert(Heads::kLanes % 2 == 0);
+    uint32_t own[kCount][Heads::kHeld];
+#pragma clang loop unroll(full)
+    for (uint32_t h = 0; h < kCount; ++h) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < Heads::kHeld; ++j) {
+        own[h][j] = kInChunk ? ToldPlace(Heads::Place()) + j * Heads::kLanes / 2
+                             : ToldPlace(heads.at[h] * kHeadDim + Heads::Place() + j * Heads::kLanes);
+      }
+    }
     while (true) {
       uint64_t words[kCount][kMaxSplits][Heads::kHeld];
 #pragma clang loop unroll(full)
       for (uint32_t h = 0; h < kCount; ++h) {
 #pragma clang loop unroll(full)
         for (uint32_t i = 0; i < kMaxSplits; ++i) {
-          const Global<const uint64_t> first =
-              told.words + Uniform(Min(i, args.splits - 1) * told.apart() + ToldPlace(heads.at[h] * kHeadDim));
+          const uint32_t head = kInChunk ? ToldPlace(heads.at[h] * kHeadDim) : 0;
+          const Global<const uint64_t> first = told.words + Uniform(Min(i, args.splits - 1) * told.apart() + head);
 #pragma clang loop unroll(full)
           for (uint32_t j = 0; j < Heads::kHeld; ++j) {
-            words[h][i][j] = LoadFlag<Scope::kDevice>(first + own + j * Heads::kLanes / 2);
+            words[h][i][j] = LoadFlag<Scope::kDevice>(first + own[h][j]);
           }
         }
       }
@@ -156,7 +165,7 @@ struct MergeHere {
   static constexpr uint32_t kPeaks = kLongSplits / kThreads;  // splits whose score and sum a thread asks for
   static constexpr uint32_t kBatch = 16;                      // words that it asks for at once
   // Columns of a head that a workgroup has: of many splits fewer, so that a thread has fewer of them.
-  static constexpr uint32_t kWide = kHeadDim < 64 ? kHeadDim : 64, kNarrow = 16, kWideSplits = 64;
+  static constexpr uint32_t kWide = kHeadDim % 64 == 0 ? 64 : 32, kNarrow = 16, kWideSplits = 64;
   static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kMergeChains * kWide * 4;
   static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
 

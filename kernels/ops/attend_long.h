@@ -67,7 +67,7 @@ struct AttendLong {
     OneSplit(step, at, row, head, split, shared, arena);
   }
 
-  // The queries that are asked: this rank's, or those of all that hold the head. Parts have room for all.
+  // The queries that are asked: this rank's, or those of all that hold the head, with fewer splits each.
   DEVICE static AttendArgs AskedOf(const Args& args, bool shared) {
     AttendArgs asked = args.attend;
     if (shared) {
@@ -75,8 +75,7 @@ struct AttendLong {
       asked.group <<= args.share.log_ranks;
       asked.qkv = {args.share.queries.address};
       asked.q_stride = asked.heads * kHeadDim;
-    } else {
-      asked.max_splits <<= args.share.log_ranks;  // of fewer heads: the next row's parts begin where they do of all
+      asked.max_splits >>= args.share.log_ranks;
     }
     return asked;
   }
@@ -133,12 +132,13 @@ struct AttendLong {
 #pragma clang loop unroll(disable)
       while (span.token < span.end) stream.template Group<false>(span, query, run);
     }
-    const AttendArgs again = AskedOf(ReadArgumentsAgain<Args>(), shared);
+    const Args all = ReadArgumentsAgain<Args>();
+    const AttendArgs again = AskedOf(all, shared);
+    const uint32_t place = shared ? split >> all.share.log_ranks : split;
     const uint32_t parts = kFar ? NearParts(at.position, {again.window, again.kept}) : LongSplits(position);
-    typename Block::Unit unit = {row, head, split, parts, again.group, {}};
+    typename Block::Unit unit = {row, head, place, parts, again.group, {}};
     if constexpr (!kFar) {
-      const AttendHere here = ReadArgumentsAgain<Args>().here;
-      if (here.words.address != 0) unit.words = PartWords(here, step);
+      if (all.here.words.address != 0) unit.words = PartWords(all.here, step);
     }
     Block::Finish(again, unit, run, arena);
   }
@@ -147,14 +147,14 @@ struct AttendLong {
   struct Stream {
     Global<uint8_t> kv;
     Global<const uint32_t> pages;
-    uint32_t kv_heads, head;
+    uint32_t page_heads, head;  // the latter of the cache
     PageOf a, b;
     typename Block::Keys key_a, key_b;
     typename Block::Values values;
     Numbers ahead;
 
     DEVICE Stream(const AttendArgs& args, Global<const uint32_t> list, uint32_t of, const Span& span)
-        : kv(At(Address<uint8_t>{args.kv.address})), pages(list), kv_heads(args.kv_heads), head(of) {
+        : kv(At(Address<uint8_t>{args.kv.address})), pages(list), page_heads(args.page_heads), head(PageHead(args, of)) {
       ahead.Load(pages, span.token, span.position);
       Turn();
       ahead.Load(pages, span.Later(1), span.position);
@@ -167,8 +167,8 @@ struct AttendLong {
       }
     }
     DEVICE void Turn() {
-      a = PageAt<kFormat, kHeadDim>(kv, Uniform(ahead.a), kv_heads, head);
-      b = PageAt<kFormat, kHeadDim>(kv, Uniform(ahead.b), kv_heads, head);
+      a = PageAt<kFormat, kHeadDim>(kv, Uniform(ahead.a), page_heads, head);
+      b = PageAt<kFormat, kHeadDim>(kv, Uniform(ahead.b), page_heads, head);
     }
 
     // Attends to the group of `span`, and steps to the next.
@@ -244,7 +244,7 @@ struct AttendLongMerge {
 
   // This thread's chain, of columns from `begin` on, is in its place of the LDS behind this, and in what it gives, and
   // in MergeChains what they make together; a barrier is still to come. `parts`: of the row's head. Only chains c with
-  // c % ranks = rank are made here.
+  // c % ranks = rank are made here, of every ranks-th split, which alone are there.
   DEVICE static float Chains(Global<const float> parts, uint32_t hd, uint32_t begin, uint32_t splits, uint32_t log_ranks,
                              uint32_t rank, Arena arena) {
     const uint32_t column = AttendPartFloats(hd), mask = (1u << log_ranks) - 1;
@@ -256,13 +256,13 @@ struct AttendLongMerge {
     f32x2 peaks[kPeaks];  // the largest score, the sum
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kPeaks; ++i) {
-      const uint32_t s = Min(near_peak + i * kThreads, last);
+      const uint32_t s = Min(near_peak + i * kThreads, last) >> log_ranks;
       peaks[i] = *reinterpret_cast<Global<const f32x2>>(parts + (s * column + hd));
     }
     float values[kOwn];
 #pragma clang loop unroll(full)
     for (uint32_t k = 0; k < kOwn; ++k) {
-      values[k] = parts[Min(near + k * kChains, last) * column + begin + in_slice];
+      values[k] = parts[(Min(near + k * kChains, last) >> log_ranks) * column + begin + in_slice];
     }
     KeepOrder();
     const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);

@@ -118,16 +118,17 @@ struct MergeSplits {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
-    const uint32_t slices = CeilDiv(args.head_dim, kColumns), units = args.heads * slices;
+    const bool narrow = kColumns > 32 && args.head_dim % kColumns != 0;
+    const uint32_t slices = args.head_dim / (narrow ? 32 : kColumns), units = args.heads * slices;
     const uint32_t total = RowsHere(step, args.first_row, args.row_count) * units;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t row = args.first_row + t / units, unit = t % units;
       const uint32_t splits = Splits::Of(args, step.position(row));
       if (splits <= 1) continue;
-      if (kColumns <= 32 || args.head_dim >= kColumns) {
-        OneSlice<kColumns>(args, row, unit / slices, unit % slices, splits, arena);
-      } else {
+      if (narrow) {
         OneSlice<32>(args, row, unit / slices, unit % slices, splits, arena);
+      } else {
+        OneSlice<kColumns>(args, row, unit / slices, unit % slices, splits, arena);
       }
     }
   }

@@ -59,6 +59,11 @@ DEVICE SplitEight SplitF16(const Eight& x) {
 }
 DEVICE uint32_t TimesF16Pair(uint32_t a, uint32_t b) { return BitCast<uint32_t>(BitCast<f16x2>(a) * BitCast<f16x2>(b)); }
 
+// Of the cache, that of a launch's key head.
+DEVICE uint32_t PageHead(const AttendArgs& args, uint32_t head) {
+  return args.page_heads == args.kv_heads ? head : head * args.page_heads / args.kv_heads;
+}
+
 // This lane's eight columns of a step, as floats (StepPlace). Steps are counted in 64 bits: with 32
 // the compiler may not fold neighbouring ones into one address.
 DEVICE Eight LoadStep(Global<const float> row, uint64_t step) {
@@ -99,7 +104,7 @@ struct Attend {
   static constexpr float kOfO = kF16Values ? 0x1p-12f : 1;        // and o
   // What waves leave of every column: o, so many elements of a head at a time, [4 waves][16 columns]; m and l, [4][16]
   // each; and of all waves shares [4][16], m and l [16]. Two workgroups and more fit a compute unit.
-  static constexpr uint32_t kMerged = kHeadDim <= 64 ? kHeadDim : 64;
+  static constexpr uint32_t kMerged = kHeadDim % 64 == 0 ? 64 : 32;
   static constexpr uint32_t kColumn = kMerged + 2;
   static constexpr uint32_t kPeaksAt = kWaves * kMaxGroup * kColumn * 4;
   static constexpr uint32_t kOfWaves = kWaves * kMaxGroup;  // floats
@@ -243,8 +248,9 @@ struct Attend {
       // whose tokens then lie behind its window.
       const uint32_t second = real && token + kPageTokens <= position ? 1 : 0;
       const uint32_t first = token + kPageTokens > seen ? 0 : second;
-      a = PageAt<kFormat, kHeadDim>(kv, pages[first], args.kv_heads, head);
-      b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.kv_heads, head);
+      const uint32_t own = PageHead(args, head);
+      a = PageAt<kFormat, kHeadDim>(kv, pages[first], args.page_heads, own);
+      b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.page_heads, own);
     }
   };
 
@@ -299,8 +305,14 @@ struct Attend {
         }
       }
       if constexpr (kFp4) {
-        const Global<const uint8_t> at = page.k_bytes() + (LaneRow() * (kHeadDim / 32) + part * kCount);
+        const uint32_t first = LaneRow() * (kHeadDim / 32) + part * kCount;
+        const Global<const uint8_t> at = page.k_bytes() + first;
         if constexpr (kCount == 4) scales = *reinterpret_cast<Global<const uint32_t>>(at);
+        if constexpr (kCount == 3) {  // of one word or two
+          const Global<const uint32_t> words_at = reinterpret_cast<Global<const uint32_t>>(page.k_bytes()) + first / 4;
+          const uint32_t low = words_at[0], high = words_at[(first % 4 + 2) / 4];
+          scales = static_cast<uint32_t>((uint64_t{high} << 32 | low) >> first % 4 * 8);
+        }
         if constexpr (kCount == 2) scales = *reinterpret_cast<Global<const uint16_t>>(at);
         if constexpr (kCount == 1) scales = *at;
       }

@@ -19,8 +19,8 @@ template <KvFormat kFormat, uint32_t kHeadDim, bool kTurns = quant::InfoOf(kForm
 struct Prepare {
   using Args = PrepareArgs;
   static constexpr uint32_t kLdsBytes = 0;
-  // Of a head a lane holds elements l, l + kLanes, l + 2 kLanes ...
-  static constexpr uint32_t kHeld = kHeadDim > 2 * kWave ? kHeadDim / kWave : 2;
+  // Of a head a lane holds elements l, l + kLanes, l + 2 kLanes ...: an even number of them.
+  static constexpr uint32_t kHeld = kHeadDim > 2 * kWave ? 4 : 2;
   static constexpr uint32_t kLanes = kHeadDim / kHeld;
   static constexpr uint32_t kTwo = 2 * kLanes;  // elements of two that a lane holds
   struct Head {
@@ -28,6 +28,9 @@ struct Prepare {
   };
   using Pair = Vec<float, 2>;
   static constexpr uint32_t kPairs = kHeld / 2;
+  // A lane and lane ^ 2^n hold the same elements of their blocks of 32 (of 16 where lanes are fewer).
+  static constexpr bool kWholeBlocks = kLanes % 32 == 0 || kHeadDim == 32;
+  static_assert(kHeadDim % 32 == 0 && kLanes % 16 == 0 && kLanes <= kWave);
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
     const StepView step(args.step);
@@ -194,6 +197,16 @@ struct Prepare {
       x.at[j + kApart] = Fma(b, c, a * s);
     }
   }
+  // Element d of a head, whichever lane has it.
+  DEVICE static float Element(const Head& x, uint32_t d) {
+    float element = 0;
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kHeld; ++k) {
+      const float from = Shuffle(x.at[k], d % kLanes);
+      element = d / kLanes == k ? from : element;
+    }
+    return element;
+  }
   // The other of a pair is some other lane's.
   DEVICE static void RotatePart(const Args& args, const Ahead& ahead, Head& x) {
     const uint32_t half = args.rotary / 2;
@@ -202,22 +215,30 @@ struct Prepare {
     for (uint32_t j = 0; j < kHeld; ++j) {
       const uint32_t d = Place() + j * kLanes;
       const bool turns = Mine() && d < args.rotary, lower = d < half;
-      const uint32_t partner = turns ? lower ? d + half : d - half : 0;
-      float other = 0;
-#pragma clang loop unroll(full)
-      for (uint32_t k = 0; k < kHeld; ++k) {
-        const float from = Shuffle(old.at[k], partner % kLanes);
-        other = partner / kLanes == k ? from : other;
-      }
+      const float other = Element(old, turns ? lower ? d + half : d - half : 0);
       const float c = ahead.cosine[j], s = ahead.sine[j];
       const float turned = Fma(old.at[j], c, lower ? -(other * s) : other * s);
       x.at[j] = turns ? turned : old.at[j];
     }
   }
 
-  // The head times the orthonormal Hadamard matrix of its size.
+  // The head, or each of the blocks that are a power of two, times the orthonormal Hadamard matrix of its size.
+  static constexpr uint32_t kTurned = quant::HadamardSize(kHeadDim);
   DEVICE static void Turn(Head& x) {
-    static_assert(quant::HadamardSize(kHeadDim) == kHeadDim);
+    if constexpr (kTurned == kHeadDim) {
+      TurnWhole(x);
+    } else {
+      TurnBlocks(x);
+    }
+    constexpr float kFactor = kTurned == 256   ? 0.0625f
+                              : kTurned == 128 ? 0.0883883461f
+                              : kTurned == 64  ? 0.125f
+                                               : 0.176776692f;
+    static_assert(kTurned >= 32 && kTurned <= 256);
+#pragma clang loop unroll(full)
+    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] *= kFactor;
+  }
+  DEVICE static void TurnWhole(Head& x) {
 #pragma clang loop unroll(full)
     for (uint32_t apart = kHeld / 2; apart > 0; apart /= 2) {
 #pragma clang loop unroll(full)
@@ -237,12 +258,20 @@ struct Prepare {
         x.at[j] = upper ? other - x.at[j] : x.at[j] + other;
       }
     }
-    constexpr float kFactor = kHeadDim == 256   ? 0.0625f
-                              : kHeadDim == 128 ? 0.0883883461f
-                              : kHeadDim == 64  ? 0.125f
-                                                : 0.176776692f;
+  }
+  // Of two that are sixteen or more apart a lane may have one as another of its elements than who has the other.
+  DEVICE static void TurnBlocks(Head& x) {
 #pragma clang loop unroll(full)
-    for (uint32_t j = 0; j < kHeld; ++j) x.at[j] *= kFactor;
+    for (uint32_t bit = 1; bit < kTurned; bit *= 2) {
+      const Head old = x;
+      const uint32_t own = MadeBefore(Place());  // or comparisons with it would be made before the loop over heads
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) {
+        const uint32_t d = own + j * kLanes;
+        const float other = bit < 16 ? Shuffle(old.at[j], LaneId() ^ bit) : Element(old, d ^ bit);
+        x.at[j] = (d & bit) != 0 ? other - old.at[j] : old.at[j] + other;
+      }
+    }
   }
 
   // Elements `base` to base + kTwo - 1, a and b of each lane, into bytes of two elements each, and
@@ -303,12 +332,17 @@ struct Prepare {
       return;
     }
     // The other element of a byte: the next of K, of V the one 16 further on.
-    const uint32_t bit = is_value ? 16 : 1;
-    const uint32_t other_a = Shuffle(code_a, LaneId() ^ bit), other_b = Shuffle(code_b, LaneId() ^ bit);
-    if (Mine() && (LaneId() & bit) == 0) {
-      to[ia / 2] = static_cast<uint8_t>(code_a | other_a << 4);
-      to[ib / 2] = static_cast<uint8_t>(code_b | other_b << 4);
-    }
+    const uint32_t bit = is_value ? 16 : 1, a = Place(), b = a + kLanes;
+    const uint32_t other_a = OtherCode(code_a, code_b, a, bit, 0), other_b = OtherCode(code_a, code_b, b, bit, 1);
+    if (Mine() && (a & bit) == 0) to[ia / 2] = static_cast<uint8_t>(code_a | other_a << 4);
+    if (Mine() && (b & bit) == 0) to[ib / 2] = static_cast<uint8_t>(code_b | other_b << 4);
+  }
+  // Of the two elements that a lane has, `own` is which: the code of the one that is `bit` from element d.
+  DEVICE static uint32_t OtherCode(uint32_t code_a, uint32_t code_b, uint32_t d, uint32_t bit, uint32_t own) {
+    if constexpr (kWholeBlocks) return Shuffle(own == 0 ? code_a : code_b, LaneId() ^ bit);
+    const uint32_t other = d ^ bit;
+    const uint32_t of_a = Shuffle(code_a, other % kLanes), of_b = Shuffle(code_b, other % kLanes);
+    return other < kLanes ? of_a : of_b;
   }
   // Of magnitudes, to the nearest of 0 0.5 1 1.5 2 3 4 6, ties to the even code.
   DEVICE static float RoundToE2m1(float y) {

@@ -879,7 +879,7 @@ class ModelDecode(Case):
             format = chance.choice(["bf16", "f16", "fp8-block", "fp8-channel", "mxfp4"])
             unit, hidden = (32, 128) if format == "mxfp4" else (16, chance.choice([96, 136, 256]))
             words = ["--hidden", hidden, "--layers", 2, "--heads", heads, "--kv-heads", kv_heads,
-                     "--head-dim", chance.choice([32, 64, 128]), "--vocab", chance.choice([512, 1027]),
+                     "--head-dim", chance.choice([32, 64, 96, 128, 192]), "--vocab", chance.choice([512, 1027]),
                      "--format", format]
             if chance.random() < 0.7:
                 words += ["--preset", "tiny-moe", "--experts", chance.choice([4, 7, 16]),

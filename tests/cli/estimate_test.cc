@@ -102,7 +102,7 @@ TEST(heads_as_they_are_stored_and_norms_over_all) {
   input.tp = 2;
   const auto whole = EstimateToken(input);  // heads of 128
   CHECK_OK(whole);
-  input.config.head_dim = 96;
+  input.config.head_dim = 104;
   input.config.attention.wide_qk_norm = true;
   const auto narrow = EstimateToken(input);
   CHECK_OK(narrow);

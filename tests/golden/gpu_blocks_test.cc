@@ -256,23 +256,37 @@ TEST(latents_in_blocks_match_fp64) {
   }
 }
 
-// In every type of KV.
-TEST(wide_heads_have_the_same_bits_on_any_number_of_gpus) {
+// More query heads to a key head than a workgroup has.
+TEST(many_queries_to_a_key_head_match_fp64) {
   model::ModelConfig config = Base();
   config.layers = 1;
   config.sparse_layer.resize(1);
-  config.head_dim = 256;
+  config.heads = 20;
+  config.kv_heads = 1;
+  CheckConfig(test_context, config, kFull ? 45 : 18);
+}
+
+// Those of sizes that are no power of two, too. In every type of KV, and in full of every size in each.
+TEST(wide_heads_have_the_same_bits_on_any_number_of_gpus) {
+  constexpr quant::KvType kTypes[] = {quant::KvType::kBF16, quant::KvType::kFp8, quant::KvType::kF32, quant::KvType::kFp4,
+                                      quant::KvType::kK8V4};
+  constexpr int32_t kHeadDims[] = {256, 96, 192};
+  model::ModelConfig config = Base();
+  config.layers = 1;
+  config.sparse_layer.resize(1);
   config.attention.output_gate = true;
-  const auto checkpoint = test::WriteConfig(config);
-  CHECK(checkpoint != nullptr);
   const std::vector<uint32_t> tokens = test::Prompt(kFull ? 45 : 18, kVocab);
-  for (const quant::KvType kv : {quant::KvType::kBF16, quant::KvType::kFp8, quant::KvType::kF32,
-                                 quant::KvType::kFp4, quant::KvType::kK8V4}) {
-    const std::string isa = static_cast<int>(kv) % 2 == 0 ? "sim:gfx942" : "sim:gfx950";
-    const auto one = test::RunConfig(config, checkpoint, tokens, isa, kv);
-    CHECK_OK(one);
-    const auto two = test::RunConfig(config, checkpoint, tokens, isa + "x2", kv);
-    CHECK_OK(two);
-    for (size_t at = 0; at < one->size(); ++at) CHECK(test::Same((*one)[at], (*two)[at]));
+  for (size_t d = 0; d < std::size(kHeadDims); ++d) {
+    config.head_dim = kHeadDims[d];
+    const auto checkpoint = test::WriteConfig(config);
+    CHECK(checkpoint != nullptr);
+    for (size_t i = kFull ? 0 : d; i < std::size(kTypes); i += kFull ? 1 : std::size(kHeadDims)) {
+      const std::string isa = i % 2 == 0 ? "sim:gfx942" : "sim:gfx950";
+      const auto one = test::RunConfig(config, checkpoint, tokens, isa, kTypes[i]);
+      CHECK_OK(one);
+      const auto two = test::RunConfig(config, checkpoint, tokens, isa + "x2", kTypes[i]);
+      CHECK_OK(two);
+      for (size_t at = 0; at < one->size(); ++at) CHECK(test::Same((*one)[at], (*two)[at]));
+    }
   }
 }

@@ -52,7 +52,7 @@ Status CheckCaches(const Program& program) {
     }
     if (AttendKernel(kernels::KvFormat::kBF16, hd).empty()) {
       return Error(Code::kUnsupported, "heads of ", hd,
-                   ": the GPU kernels take 32, 64, 128 and 256");
+                   ": the GPU kernels take 32, 64, 96, 128, 192 and 256");
     }
   }
   return OkStatus();

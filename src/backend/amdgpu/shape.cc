@@ -87,14 +87,14 @@ void AddPools(const Program& program, Shape* shape) {
       kStepChanges));
 }
 
-// One more attention that ranks share. What heads all of them have.
-uint64_t AddShare(const backend::PagedCache& cache, const backend::AttentionOp& op, ShareShape* share) {
+// One more attention that ranks share.
+void AddShare(const backend::PagedCache& cache, const backend::AttentionOp& op, ShareShape* share) {
   share->ranks = std::max(share->ranks, static_cast<uint64_t>(cache.replicas));
   share->heads = std::max(share->heads, static_cast<uint64_t>(op.heads));
-  share->head_dim = std::max(share->head_dim, static_cast<uint64_t>(cache.key_dim));
-  share->words = kernels::ShareBytesOf(share->ranks, share->heads, share->head_dim);
+  share->key_dim = std::max(share->key_dim, static_cast<uint64_t>(cache.key_dim));
+  share->value_dim = std::max(share->value_dim, static_cast<uint64_t>(cache.value_dim));
+  share->words = kernels::ShareBytesOf(share->ranks, share->heads, share->key_dim, share->value_dim);
   ++share->per_step;
-  return static_cast<uint64_t>(op.heads * cache.replicas);
 }
 
 // Attention's splits, and the parts that they leave.
@@ -108,11 +108,11 @@ void AddSplits(const Program& program, Shape* shape) {
     const bool latents = LatentOf(program, attention->cache) != nullptr;
     const uint64_t splits = latents ? std::min(shape->max_splits, kernels::kLatentMostSplits)
                                     : MostPartsOf(program, *attention, shape->max_splits);
-    uint64_t heads = static_cast<uint64_t>(attention->heads);
-    if (!latents && IsShared(backend::CacheOf(program, *attention), *attention, shape->max_splits)) {
-      heads = AddShare(backend::CacheOf(program, *attention), *attention, &shape->share);
+    // Of a row that ranks share each has as many times more heads as fewer splits.
+    if (IsShared(backend::CacheOf(program, *attention), *attention, shape->max_splits)) {
+      AddShare(backend::CacheOf(program, *attention), *attention, &shape->share);
     }
-    const uint64_t floats = heads * splits * kernels::AttendPartFloats(dim);
+    const uint64_t floats = static_cast<uint64_t>(attention->heads) * splits * kernels::AttendPartFloats(dim);
     shape->attend_floats = std::max(shape->attend_floats, floats);
     if (latents) most = kLatentPartBytes;
     if (!latents && MergesHere(program, *attention, shape->max_splits)) {

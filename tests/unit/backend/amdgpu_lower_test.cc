@@ -49,14 +49,14 @@ TEST(every_name_is_a_kernel) {
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     names.emplace_back(LatentKernel(format));
     names.emplace_back(AttendLatentKernel(format));
-    for (int32_t head_dim : {32, 64, 128}) {
+    for (int32_t head_dim : {32, 64, 96, 128, 192, 256}) {
       names.emplace_back(PrepareKernel(format, head_dim));
       names.emplace_back(AttendKernel(format, head_dim));
       names.emplace_back(AttendLongKernel(format, head_dim));
     }
   }
   for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm", "attend_merge", "attend_long_merge",
-                           "attend_shared_merge", "share_queries"}) {
+                           "attend_shared_merge", "attend_latent_shared_merge", "share_queries"}) {
     names.emplace_back(name);
   }
   for (const std::string& name : names) {
@@ -78,7 +78,7 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
   CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
   CHECK_EQ(AttendLongKernel(KvFormat::kK8V4, 256), "attend_long_k8v4_256");
-  CHECK_EQ(AttendKernel(KvFormat::kF32, 96), "");
+  CHECK_EQ(AttendKernel(KvFormat::kF32, 160), "");
   CHECK_EQ(HeadsMatmulKernel(TileFormat::kMxfp4), "heads_matmul_mxfp4");
   CHECK_EQ(AttendLatentKernel(KvFormat::kF32), "attend_latent_pair");
   CHECK_EQ(LatentKernel(KvFormat::kFp4), "");
@@ -142,7 +142,7 @@ TEST(latents_that_the_kernels_do_not_take_are_refused) {
 TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK_OK(CheckProgram(Small()));
   CHECK_OK(CheckProgram(WithExperts(quant::Format::kMxfp4, quant::Format::kMxfp4)));
-  CHECK(Holds(Refusal([](Program& p) { Paged(p).key_dim = Paged(p).value_dim = 96; }), "heads of 96"));
+  CHECK(Holds(Refusal([](Program& p) { Paged(p).key_dim = Paged(p).value_dim = 160; }), "heads of 160"));
   CHECK(Holds(Refusal([](Program& p) { Paged(p).value_dim = 32; }), "keys of 64 and values of 32"));
   CHECK_EQ(Refusal([](Program& p) { Paged(p).window = 128; }), "not refused");
   CHECK_EQ(Refusal([](Program& p) { p.caches.push_back(p.caches[0]); }), "not refused");
@@ -171,7 +171,7 @@ TEST(programs_the_kernels_cannot_run_are_refused) {
   CHECK(Holds(Refusal([](Program& p) { Attention(p).gate = Attention(p).out; }), "a gate of"));
   CHECK_EQ(Refusal([](Program& p) { p.ropes[0].rotary_dim = 32; }), "not refused");
   CHECK_EQ(Refusal([](Program& p) { Paged(p).key_dim = Paged(p).value_dim = 256; }), "not refused");
-  CHECK(Holds(Refusal([](Program& p) { Attention(p).heads = 34; }), "17 query heads"));
+  CHECK_EQ(Refusal([](Program& p) { Attention(p).heads = 34; }), "not refused");  // seventeen to a key head
   CHECK_EQ(Refusal([](Program& p) { Attention(p).heads = 32; }), "not refused");
   CHECK(Holds(Refusal([](Program& p) { p.hidden = 1164; }), "hidden size 1164"));
   CHECK(Holds(Refusal([](Program& p) { p.experts = 513; }), "513 experts"));
@@ -313,8 +313,10 @@ TEST(heads_of_other_sizes_and_norms_of_all) {
   CHECK(Holds(wide(8, 8, 0), "the GPU kernels norm fp32 rows"));
   CHECK_EQ(StoredHeadDim(8), 32);
   CHECK_EQ(StoredHeadDim(64), 64);
-  CHECK_EQ(StoredHeadDim(72), 128);
-  CHECK_EQ(StoredHeadDim(192), 256);
+  CHECK_EQ(StoredHeadDim(72), 96);
+  CHECK_EQ(StoredHeadDim(104), 128);
+  CHECK_EQ(StoredHeadDim(192), 192);
+  CHECK_EQ(StoredHeadDim(200), 256);
   CHECK_EQ(StoredHeadDim(264), 272);  // for which there is no kernel
   CHECK_EQ(AttendKernel(KvFormat::kF32, StoredHeadDim(264)), "");
 }

@@ -242,7 +242,8 @@ TEST(splits_of_long_contexts) {
   CHECK_EQ(amdgpu::MostSplitsOf(cache, 8192), 4u);
 }
 
-// Ranks that hold the same KV head share it in long contexts, as far as one workgroup takes all their queries.
+// Ranks that hold the same KV head share it in long contexts, as far as one workgroup takes all their queries, and latents
+// always.
 TEST(what_ranks_share) {
   Program p = Small();
   p.ranks = 4;
@@ -260,14 +261,19 @@ TEST(what_ranks_share) {
   cache.replicas = 4;
   CHECK_EQ(shape().share.per_step, 1u);
   CHECK_EQ(shape().share.at, alone);
-  const kernels::ShareBytes words = kernels::ShareBytesOf(4, 4, static_cast<uint64_t>(cache.key_dim));
+  const auto dim = static_cast<uint64_t>(cache.key_dim);
+  const kernels::ShareBytes words = kernels::ShareBytesOf(4, 4, dim, dim);
   CHECK_EQ(shape().exchange.bytes, alone + 2 * words.half);
-  CHECK_EQ(words.half, words.chains_at + uint64_t{16} * 4 * 18 * static_cast<uint64_t>(cache.key_dim) * 8);
-  CHECK_EQ(shape().attend_floats, 4 * floats);
+  CHECK_EQ(words.half, words.chains_at + uint64_t{16} * 4 * 18 * dim * 8);
+  CHECK_EQ(shape().attend_floats, floats);
   CHECK(shape().attend_rows >= kernels::kShareRows);
-  CHECK_EQ(shape().share.query_floats(), uint64_t{16} * 16 * static_cast<uint64_t>(cache.key_dim));
+  CHECK_EQ(shape().share.query_floats(), uint64_t{16} * 16 * dim);
   op.heads = 5;  // 20 queries to a head
   CHECK_EQ(shape().share.per_step, 0u);
+  cache.value_dim -= 32;
+  CHECK_EQ(shape().share.per_step, 1u);
+  CHECK_EQ(shape().share.words.half, kernels::ShareBytesOf(4, 5, dim, dim - 32).half);
+  cache.value_dim += 32;
   op.heads = 4;
   cache.window = 4096;
   CHECK_EQ(shape().share.per_step, 0u);

@@ -24,6 +24,7 @@ using namespace kernels;
 
 inline constexpr KvFormat kFormats[] = {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32, KvFormat::kFp4,
                                  KvFormat::kK8V4};
+inline constexpr uint32_t kHeadDims[] = {32, 64, 96, 128, 192, 256};  // that there are kernels of
 inline constexpr float kEpsilon = 1e-6f;
 
 inline const char* NameOf(KvFormat format) {

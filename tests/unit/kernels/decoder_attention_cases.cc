@@ -36,14 +36,15 @@ struct PrepareData {
   }
 };
 
-// With its sums' errors: of all elements, and of fp32 over all.
+// With its sums' errors: of all elements, and of fp32 over all of a block.
 void MultiplyByHadamard(std::vector<Near>* head) {
   const std::vector<Near> x = *head;
-  const double factor = 1 / std::sqrt(static_cast<double>(x.size()));
+  const size_t size = quant::HadamardSize(static_cast<uint32_t>(x.size()));
+  const double factor = 1 / std::sqrt(static_cast<double>(size));
   for (size_t d = 0; d < x.size(); ++d) {
     Near sum = {0, 0};
-    for (size_t i = 0; i < x.size(); ++i) {
-      sum.value += __builtin_parityll(i & d) != 0 ? -x[i].value : x[i].value;
+    for (size_t i = d / size * size; i < (d / size + 1) * size; ++i) {
+      sum.value += __builtin_parityll(i & d & (size - 1)) != 0 ? -x[i].value : x[i].value;
       sum.allowed += x[i].allowed + std::abs(x[i].value) * 0x1p-21;
     }
     (*head)[d] = {sum.value * factor, sum.allowed * factor};
@@ -361,13 +362,23 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
   return out;
 }
 
-// Heads of 256: what registers and the LDS of one workgroup do not hold at once.
+// Heads of which registers and the LDS of one workgroup do not hold all at once; a quarter of one turns.
 void AddWideCases(KvFormat format, std::vector<Case>* cases) {
-  constexpr uint32_t kWide = 256;
-  cases->push_back(PrepareCase({format, kWide, 1, 2, {0, 17}}));
-  cases->push_back(PrepareCase({format, kWide, 2, 1, {3, 16}}, {true, true, 192}));
-  cases->push_back(AttendCase({format, kWide, 2, 1, {0, 14, 31, 32}}, 0, 4));
-  cases->push_back(AttendCase({format, kWide, 1, 8, {15, 300}}, 0, 2, {.gated = true}));
+  for (const uint32_t wide : {192u, 256u}) {
+    cases->push_back(PrepareCase({format, wide, 1, 2, {0, 17}}));
+    cases->push_back(PrepareCase({format, wide, 2, 1, {3, 16}}, {true, true, wide / 4 * 3}));
+    cases->push_back(AttendCase({format, wide, 2, 1, {0, 14, 31, 32}}, 0, 4));
+    cases->push_back(AttendCase({format, wide, 1, 8, {15, 300}}, 0, 2, {.gated = true}));
+  }
+}
+
+// Heads of 96: a lane's elements lie across blocks of 32, and a token's multipliers across words.
+void AddOddCases(KvFormat format, std::vector<Case>* cases) {
+  cases->push_back(PrepareCase({format, 96, 2, 3, {0, 15, 16, 33, 512}}));
+  cases->push_back(PrepareCase({format, 96, 1, 1, {5}}, {true, false}));
+  cases->push_back(PrepareCase({format, 96, 2, 2, {3, 17}}, {true, true, 64}));
+  cases->push_back(AttendCase({format, 96, 2, 5, {0, 14, 15, 16, 31, 32, 47, 130}}, 0, 8));
+  cases->push_back(AttendCase({format, 96, 1, 2, {511, 512, 1030}}, 0, 4, {.gated = true, .sinks = true}));
 }
 
 // Rows of one split, of several, of splits of two and three blocks; ends in a wave's first and last group, in a
@@ -377,7 +388,7 @@ void AddLongCases(std::vector<Case>* cases) {
   static_assert(LongSplitBlocks(kLong - 1) == 1 && LongSplitBlocks(kLong) == 2 && LongSplits(kLong) == kLongSplits / 2 + 1);
   static_assert(LongSplits(kLong - 1) == kLongSplits && LongSplits(2 * kLong - 1) == kLongSplits);
   for (KvFormat format : kFormats) {
-    for (uint32_t hd : {32u, 64u, 128u, 256u}) {
+    for (const uint32_t hd : kHeadDims) {
       cases->push_back(AttendCase({format, hd, 1, 2, {0, 14, 30, 31, 32, 47, 300}}, 0, 8, {.is_long = true}));
     }
   }
@@ -399,7 +410,7 @@ void AddDrawnCases(std::vector<Case>* cases) {
   Random random(17);
   const auto below = [&random](uint32_t n) { return static_cast<uint32_t>(random.Next() % n); };
   for (uint32_t i = 0; i < 80; ++i) {
-    HeadShape s = {kFormats[i % 5], 32u << below(4), 1 + below(2), 1 + below(16), {}};
+    HeadShape s = {kFormats[i % 5], kHeadDims[below(std::size(kHeadDims))], 1 + below(2), 1 + below(16), {}};
     AttendParts has = {.gated = below(2) == 0, .sinks = below(2) == 0};
     double room = 2e7 / (s.heads() * s.head_dim);  // tokens of all rows
     while (s.count() < 8) {
@@ -425,8 +436,9 @@ void AttendCall::Fill(AttendArgs* args, const Addresses& at) const {
   args->q_stride = q_stride;
   args->out_stride = out_stride;
   args->heads = heads;
-  args->kv_heads = kv_heads;
-  args->group = heads / kv_heads;
+  args->page_heads = kv_heads;
+  args->kv_heads = kv_heads * AttendTiles(heads / kv_heads);
+  args->group = heads / args->kv_heads;
   args->max_splits = max_splits;
   args->scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
   args->row_count = row_count;
@@ -458,9 +470,12 @@ std::vector<Case> DecoderAttentionCases() {
       cases.push_back(AttendCase({format, hd, 1, hd == 32 ? 2u : 5u, {511, 512, 1030}}, 0, 4));
     }
   }
-  for (KvFormat format : kFormats) AddWideCases(format, &cases);
+  for (KvFormat format : kFormats) {
+    AddWideCases(format, &cases);
+    AddOddCases(format, &cases);
+  }
   for (const bool turned : {false, true}) {
-    for (uint32_t hd : {32u, 64u, 128u, 256u}) {
+    for (const uint32_t hd : kHeadDims) {
       cases.push_back(PrepareCase({KvFormat::kFp8, hd, 2, 3, {0, 15, 16, 33}}, {.near = true, .near_turned = turned}));
     }
     cases.push_back(PrepareCase({KvFormat::kFp8, 64, 1, 2, {3, 17}}, {true, false, 24, true, turned}));
@@ -486,6 +501,10 @@ std::vector<Case> DecoderAttentionCases() {
   cases.push_back(PrepareCase({KvFormat::kFp8, 256, 1, 1, {3, 17}}, {false, true, 46}));
   cases.push_back(PrepareCase({KvFormat::kF32, 64, 1, 2, {3, 17}}, {false, true, 64}));
   cases.push_back(AttendCase({KvFormat::kFp8, 64, 1, 2, {3, 130}}, 0, 2, {.gated = true}));
+  // More query heads than a workgroup has: two tens, three sixteens, a prime number of ones.
+  cases.push_back(AttendCase({KvFormat::kBF16, 64, 2, 20, {3, 200}}, 0, 2, {.gated = true, .sinks = true}));
+  cases.push_back(AttendCase({KvFormat::kFp8, 32, 1, 48, {3, 130}}, 0, 2, {.window = 100}));
+  cases.push_back(AttendCase({KvFormat::kFp4, 96, 2, 17, {140, 20}}, 0, 2, {.is_long = true}));
   // A launch's share of the step's rows; one beyond them.
   cases.push_back(AttendCase({KvFormat::kBF16, 64, 1, 2, {3, 530, 40, 513, 20}}, 1, 3));
   cases.push_back(AttendCase({KvFormat::kBF16, 64, 1, 2, {3, 40}}, 2, 2));

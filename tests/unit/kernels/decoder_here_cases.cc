@@ -269,8 +269,11 @@ std::vector<Case> DecoderAttendTallCases() {
     cases.push_back(MakeTallCase(format, 64, 2, 4, {{0, 21}, {250, 20}}, true, 7));
     cases.push_back(MakeTallCase(format, 128, 1, 8, {{130, 1}, {100, 11}, {127, 2}}, format == KvFormat::kBF16, 3));
     cases.push_back(MakeTallCase(format, 256, 1, 16, {{126, 5}, {40, 2}}, false, 4));
+    cases.push_back(MakeTallCase(format, 96, 2, 3, {{120, 14}, {5, 1}}, true, 3));
+    cases.push_back(MakeTallCase(format, 192, 1, 6, {{126, 7}, {40, 2}}, false, 4));
   }
   cases.push_back(MakeTallCase(KvFormat::kFp4, 64, 1, 1, {{60, 70}}, false, 2));
+  cases.push_back(MakeTallCase(KvFormat::kBF16, 64, 2, 20, {{120, 11}}, true, 3));
   // More splits than chains; as many as a wave has lanes, and one more.
   cases.push_back(MakeTallCase(KvFormat::kFp8, 32, 1, 2, {{5000, 3}, {64 * kSplitTokens - 1, 1}, {3, 2}}, true, 3));
   cases.push_back(MakeTallCase(KvFormat::kFp8, 32, 1, 3, {{64 * kSplitTokens - 2, 4}, {200, 1}}, false, 2));
@@ -281,8 +284,9 @@ std::vector<Case> DecoderHereCases() {
   std::vector<Case> cases;
   // A first and a last token of a page, of a wave's group, of a split; splits of more chains than one.
   for (KvFormat format : kFormats) {
-    for (uint32_t hd : {32u, 64u, 128u, 256u}) {
-      const bool told = (hd == 64 || hd == 128) == (format != KvFormat::kFp8);
+    for (const uint32_t hd : kHeadDims) {
+      // Of 96 and 192 each, with heads across chunks of what is told.
+      const bool told = (hd == 64 || hd == 96 || hd == 128) == (format != KvFormat::kFp8);
       cases.push_back(MakeHereCase({format, hd, 1, told ? 10u : 5u, {told ? 130u : 300u}}, {.told = told}));
     }
     cases.push_back(MakeHereCase({format, 64, 1, 2, {127, 128, 2303}}));

@@ -115,7 +115,7 @@ std::vector<Case> DecoderNearCases() {
   // far tokens that end in a page, in a split, behind one.
   const std::vector<uint32_t> positions = {0, 127, 128, 140, 143, 144, 159, 255, 256, 290, 420};
   for (const KvFormat format : {KvFormat::kFp4, KvFormat::kK8V4}) {
-    for (uint32_t hd : {32u, 64u, 128u, 256u}) {
+    for (const uint32_t hd : kHeadDims) {
       cases.push_back(NearCase({format, hd, 1 + hd % 128 / 64, hd == 128 ? 5u : 2u, positions}, {128, 16}));
     }
     cases.push_back(NearCase({format, 64, 1, 16, {3, 200, 530}}, {128, 16}, /*gated=*/true, /*sinks=*/true));

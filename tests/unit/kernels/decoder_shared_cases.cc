@@ -99,7 +99,8 @@ Sharing MakeSharing(const HeadShape& s, uint32_t log_ranks, uint32_t from, bool 
   AttendShare share;
   share.log_ranks = log_ranks;
   share.from = from;
-  return {s, std::move(data), pages, share, gated, ShareBytesOf(1u << log_ranks, s.group >> log_ranks, s.head_dim)};
+  return {s, std::move(data), pages, share, gated,
+          ShareBytesOf(1u << log_ranks, s.group >> log_ranks, s.head_dim, s.head_dim)};
 }
 
 std::vector<Buffer> BuffersOf(const Sharing& c, uint32_t rank, const Inputs& gate) {
@@ -111,7 +112,7 @@ std::vector<Buffer> BuffersOf(const Sharing& c, uint32_t rank, const Inputs& gat
           {On("kv", rank), CacheOfRank(c.s, c.data, c.pages, c.share, rank).bytes, rank},
           {On("gate", rank), ToBytes(gate.values), rank},
           {On("sinks", rank), ToBytes(c.SinksOf(rank)), rank},
-          {On("parts", rank), Bytes(heads * kLongSplits * AttendPartFloats(c.s.head_dim) * 4, 0xff), rank},
+          {On("parts", rank), Bytes(heads / c.ranks() * kLongSplits * AttendPartFloats(hd) * 4, 0xff), rank},
           {On("queries", rank), Bytes(heads * hd * 4, 0xff), rank},
           {On("exchange", rank), Bytes(2 * c.words.half, 0xff), rank}};
 }
@@ -143,7 +144,7 @@ LaunchSpec AttendLaunch(const Sharing& c, uint32_t rank) {
         if (!c.data.sinks.empty()) a.sinks = at.Of<const float>(On("sinks", rank));
         a.q_stride = a.gate_stride = a.out_stride = c.out_stride();
         a.heads = c.own();
-        a.kv_heads = 1;
+        a.kv_heads = a.page_heads = 1;
         a.group = c.own();
         a.max_splits = kLongSplits;
         a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.s.head_dim)));
@@ -206,6 +207,7 @@ std::vector<Case> DecoderSharedCases() {
   cases.push_back(SharedCase({KvFormat::kBF16, 32, 1, 8, {5, 2500, 400, 255}}, 2, 256, true, true));
   cases.push_back(SharedCase({KvFormat::kFp8, 64, 1, 8, {2200, 150}}, 3, 128));
   cases.push_back(SharedCase({KvFormat::kK8V4, 32, 1, 2, {640, 129}}, 1, 200));
+  cases.push_back(SharedCase({KvFormat::kFp4, 96, 1, 8, {700, 129}}, 2, 128));
   cases.push_back(SharedCase({KvFormat::kF32, 256, 1, 4, {530}}, 1, 128, false, true));
   // So many tokens in doubles take seconds; `mainarch attn-decode` is run on as many by the command's test.
   if (std::getenv("MAINARCH_TEST_FULL") == nullptr) return cases;

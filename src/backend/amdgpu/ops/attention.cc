@@ -11,11 +11,12 @@
 namespace mainarch::amdgpu {
 namespace {
 
-// Whether a step's only row has its heads made in the launch that attends: of more rows some would ask for K and V that
-// others are about to append.
+// Whether a step's only row has its heads made in the launch that attends: of more rows, or of parts of a key head's
+// queries, some would ask for K and V that others are about to append.
 bool PreparesHere(const backend::AttentionOp& op, const Lowering& to) {
-  return to.rows == 1 && op.near == backend::kNone &&
-         !IsLong(backend::CacheOf(to.program, op), to.shape.max_splits);
+  const backend::PagedCache& cache = backend::CacheOf(to.program, op);
+  return to.rows == 1 && op.near == backend::kNone && !IsLong(cache, to.shape.max_splits) &&
+         kernels::AttendTiles(static_cast<uint32_t>(op.heads / cache.kv_heads)) == 1;
 }
 
 kernels::PrepareArgs PrepareOf(const backend::AttentionOp& op, const backend::PagedCache& cache, Lowering* to) {
@@ -77,63 +78,6 @@ kernels::AttendHere HereOf(const backend::AttentionOp& op, const backend::PagedC
   return here;
 }
 
-// Which of a step's shared attentions `op` is.
-uint32_t TurnOf(const backend::AttentionOp& op, const Lowering& to) {
-  uint32_t turn = 0;
-  for (const backend::Op& any : to.program.ops) {
-    const auto* other = std::get_if<backend::AttentionOp>(&any);
-    if (other == nullptr) continue;
-    if (other == &op) break;
-    turn += IsShared(backend::CacheOf(to.program, *other), *other, to.shape.max_splits);
-  }
-  return turn;
-}
-
-// Bytes of a head's K and V from which ranks that hold it do better to share them: by the timing model, by which they take
-// some 14 us longer to agree, and read 6 TB/s each.
-constexpr uint64_t kShareBytes = uint64_t{96} << 20;
-
-uint32_t ShareFrom(const backend::PagedCache& cache, const Shape& shape) {
-  const uint64_t page = kernels::KvPageBytes(TypeOf(cache, shape.kv), static_cast<uint32_t>(cache.key_dim));
-  const uint64_t from = shape.options.share_from != 0 ? shape.options.share_from
-                                                      : kShareBytes / page * kernels::kPageTokens;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(from, kernels::kSplitTokens, UINT32_MAX));
-}
-
-// Where this rank and the others that hold its KV head meet; nothing, where each attends alone. Large steps have work
-// for all anyway.
-kernels::AttendShare ShareOf(const backend::AttentionOp& op, const backend::PagedCache& cache, const Lowering& to) {
-  kernels::AttendShare share;
-  if (!IsShared(cache, op, to.shape.max_splits) || to.rows > std::min(kernels::kShareRows, to.shape.attend_rows)) {
-    return share;
-  }
-  const auto ranks = static_cast<uint32_t>(cache.replicas), rank = static_cast<uint32_t>(to.rank);
-  while (1u << share.log_ranks < ranks) ++share.log_ranks;
-  share.rank = rank % ranks;
-  for (uint32_t r = 0; r < ranks; ++r) {
-    share.exchange[r].address = to.memory.exchange[rank - share.rank + r] + to.shape.share.at;
-  }
-  share.queries.address = to.memory.shared_queries;
-  share.half = to.shape.share.words.half;
-  share.chains_at = to.shape.share.words.chains_at;
-  share.from = ShareFrom(cache, to.shape);
-  share.sequence = TurnOf(op, to);
-  share.per_step = to.shape.share.per_step;
-  return share;
-}
-
-void EmitShareQueries(const backend::AttentionOp& op, const backend::PagedCache& cache,
-                      const kernels::AttendShare& share, Lowering* to) {
-  kernels::ShareQueriesArgs args;
-  to->SetStep(&args);
-  args.qkv.address = to->At(op.qkv);
-  args.share = share;
-  args.stride = to->Stride(op.qkv);
-  args.columns = static_cast<uint32_t>(op.heads * cache.key_dim);
-  to->Add("share_queries", args, uint64_t{to->rows} * CeilDivide(args.columns, kernels::kThreads),
-          /*resident=*/true);
-}
-
 const backend::PagedCache& NearCacheOf(const Lowering& to, const backend::AttentionOp& op) {
   return std::get<backend::PagedCache>(to.program.caches[static_cast<size_t>(op.near)]);
 }
@@ -163,7 +107,8 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   args.q_stride = to->Stride(op.qkv);
   args.out_stride = to->Stride(op.out);
   args.heads = static_cast<uint32_t>(op.heads);
-  args.kv_heads = static_cast<uint32_t>(cache.kv_heads);
+  args.page_heads = static_cast<uint32_t>(cache.kv_heads);
+  args.kv_heads = args.page_heads * kernels::AttendTiles(args.heads / args.page_heads);
   args.group = args.heads / args.kv_heads;
   args.window = static_cast<uint32_t>(cache.window);
   args.max_splits = MostPartsOf(to->program, op, to->shape.max_splits);
@@ -178,9 +123,9 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   }
   const uint64_t units = uint64_t{args.row_count} * args.kv_heads * args.max_splits;
   const kernels::AttendHere here = HereOf(op, cache, *to);
-  const kernels::AttendShare share = ShareOf(op, cache, *to);
-  if (share.log_ranks != 0) EmitShareQueries(op, cache, share, to);
   const backend::KvType type = TypeOf(cache, to->shape.kv);
+  const kernels::AttendShare share = ShareOf(op, kernels::KvPageBytes(type, static_cast<uint32_t>(cache.key_dim)), *to);
+  if (share.log_ranks != 0) EmitShareQueries(op, share, to);
   if (op.near != backend::kNone) {
     EmitNear(op, cache, args, to);
   } else if (is_long) {
@@ -221,12 +166,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
             uint64_t{args.row_count} * args.heads * CeilDivide(merge.head_dim, kernels::kLongMergeColumns));
     return;
   }
-  if (share.log_ranks != 0) {
-    const uint64_t slices = merge.head_dim / kernels::kLongMergeColumns;
-    to->Add("attend_shared_merge", kernels::AttendSharedMergeArgs{merge, share},
-            uint64_t{args.row_count} * (args.heads << share.log_ranks) * slices, /*resident=*/true);
-    return;
-  }
+  if (share.log_ranks != 0) return EmitSharedMerge("attend_shared_merge", merge, share, to);
   if (!is_long && to->HasManyRows()) {
     to->Add("attend_merge_rows", merge, CeilDivide(uint64_t{args.row_count} * args.heads, kernels::kWaves));
     return;
@@ -267,7 +207,6 @@ Status CheckToLatents(const backend::Program& program, const backend::AttentionO
 
 Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
                const backend::Op* before) {
-  const backend::PagedCache& cache = backend::CacheOf(program, op);
   if (LatentOf(program, op.cache) != nullptr) return CheckToLatents(program, op, before);
   if ((op.q_norm == backend::kNone) != (op.k_norm == backend::kNone)) {
     return Error(Code::kUnsupported,
@@ -277,11 +216,6 @@ Status CheckOp(const backend::Program& program, const backend::AttentionOp& op,
     return Error(Code::kUnsupported, "attention with a gate of \"",
                  program.buffers[static_cast<size_t>(op.gate)].label,
                  "\": the GPU kernels take what a product leaves");
-  }
-  const int32_t group = op.heads / cache.kv_heads;
-  if (group > static_cast<int32_t>(kernels::kMaxGroup)) {
-    return Error(Code::kUnsupported, group, " query heads to a key head: the GPU kernels take ",
-                 kernels::kMaxGroup);
   }
   return OkStatus();
 }
