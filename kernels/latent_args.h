@@ -5,7 +5,7 @@
 #ifndef MAINARCH_KERNELS_LATENT_ARGS_H_
 #define MAINARCH_KERNELS_LATENT_ARGS_H_
 
-#include "kernels/long_args.h"
+#include "kernels/decoder_args.h"
 
 namespace mainarch::kernels {
 
@@ -96,8 +96,8 @@ struct NormSplitArgs {
 static_assert(sizeof(NormSplitArgs) == 48);
 
 // A row's context is cut into splits of so many blocks of kSplitTokens, at absolute positions: one, or a power of two,
-// so that no row has more splits than kLatentMostSplits: what a split leaves of all heads is some 30 KiB and more.
-inline constexpr uint32_t kLatentMostSplits = 128;
+// so that no row has more splits than kLatentMostSplits: what a split leaves of 16 heads is 33 KiB. That many fill a chip.
+inline constexpr uint32_t kLatentMostSplits = 512;
 constexpr uint32_t LatentSplitBlocks(uint32_t position) {
   uint32_t blocks = 1;
   while (blocks <= position / (kSplitTokens * kLatentMostSplits)) blocks *= 2;
@@ -108,8 +108,8 @@ constexpr uint32_t LatentSplits(uint32_t position) {
 }
 
 inline constexpr uint32_t kLatentHeads = 16;  // of a workgroup of attend_latent
-// Causal attention of all heads to the one key head, by splits; parts as AttendArgs has them, or AttendLongArgs where
-// ranks share rows, with a head_dim of `latent`.
+// Causal attention of all heads to the one key head, by splits; parts as AttendArgs has them, with a head_dim of
+// `latent`.
 struct AttendLatentArgs {
   Address<const uint32_t> step;
   Address<const float> qkv;      // [rows, q_stride]: of each head what turns, then its latent
@@ -126,9 +126,8 @@ struct AttendLatentArgs {
   uint32_t first_row = 0;  // this launch takes rows [first_row, first_row + row_count) of the step
   uint32_t row_count = 0;
   uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
-  AttendShare share;
 };
-static_assert(sizeof(AttendLatentArgs) == 192);
+static_assert(sizeof(AttendLatentArgs) == 80);
 
 }  // namespace mainarch::kernels
 

@@ -30,17 +30,16 @@ inline constexpr uint32_t kMergeChains = 16;       // in which a row's splits ar
 //   share_queries        every rank's queries go to all others
 //   attend_long_*        each attends to its splits
 //   attend_shared_merge  chains of others' queries go to their rank, which adds all chains in order
-// Latents, which all ranks hold, are shared likewise (attend_latent_*, attend_latent_shared_merge).
 // What goes is pushed, each number beside its epoch in one word of 64 bits, as in the all-reduce of one round
 // (ops/reduce.h), into the two halves of the receiver's memory in turn: who begins epoch e + 2 has had chains of epoch
 // e + 1 from all, who made them when they had read all of epoch e.
 inline constexpr uint32_t kShareRows = 16;  // of a step that shares, at most
 struct AttendShare {
   Address<uint8_t> exchange[kMaxRanks];  // of the ranks that hold the head, in their order: two halves each, zeroed once
-  Address<float> queries;                // [rows, ranks * heads, key_dim], this rank's
+  Address<float> queries;                // [rows, ranks * heads, head_dim], this rank's
   uint64_t half = 0;                     // bytes: ShareBytes
   uint64_t chains_at = 0;
-  uint32_t log_ranks = 0;  // 0: nothing is shared; at most kMergeChains ranks; but of latents all their heads at most kMaxGroup
+  uint32_t log_ranks = 0;  // 0: nothing is shared; at most kMergeChains ranks, all their heads at most kMaxGroup
   uint32_t rank = 0;       // among them
   uint32_t from = 0;       // rows at this position and beyond are shared; at least kSplitTokens
   uint32_t sequence = 0;   // of this attention within a step, from 0
@@ -52,16 +51,16 @@ constexpr bool IsShared(const AttendShare& share, uint32_t position) {
   return share.log_ranks != 0 && position >= share.from;
 }
 
-// A half: queries [ranks][kShareRows][heads * key_dim], the sender first; chains [kShareRows][heads][value_dim /
+// A half: queries [ranks][kShareRows][heads * head_dim], the sender first; chains [kShareRows][heads][head_dim /
 // kLongMergeColumns][kMergeChains][kChainWords]: elements, the largest score, the sum. All are words of 64 bits.
 inline constexpr uint32_t kChainWords = kLongMergeColumns + 2;
 struct ShareBytes {
   uint64_t chains_at = 0, half = 0;
 };
-constexpr ShareBytes ShareBytesOf(uint64_t ranks, uint64_t heads, uint64_t key_dim, uint64_t value_dim) {
+constexpr ShareBytes ShareBytesOf(uint64_t ranks, uint64_t heads, uint64_t head_dim) {
   ShareBytes out;
-  out.chains_at = ranks * kShareRows * heads * key_dim * 8;
-  out.half = out.chains_at + kShareRows * heads * value_dim / kLongMergeColumns * kMergeChains * kChainWords * 8;
+  out.chains_at = ranks * kShareRows * heads * head_dim * 8;
+  out.half = out.chains_at + kShareRows * heads * head_dim / kLongMergeColumns * kMergeChains * kChainWords * 8;
   return out;
 }
 
@@ -70,7 +69,7 @@ struct ShareQueriesArgs {
   Address<const float> qkv;  // [rows, stride]: this rank's heads of q
   AttendShare share;
   uint32_t stride = 0;
-  uint32_t columns = 0;  // heads * key_dim
+  uint32_t columns = 0;  // heads * head_dim
 };
 static_assert(sizeof(ShareQueriesArgs) == 136);
 

@@ -342,7 +342,6 @@ KERNEL(attend_near_merge, AttendNearMerge, "vgpr=104 sgpr=112 lds=3712")
 
 // Latent attention.
 KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=72 sgpr=112 lds=5760")
-KERNEL(attend_latent_shared_merge, AttendLatentSharedMerge, "vgpr=104 sgpr=112 lds=3712")
 KERNEL(norm_split, NormSplit, "vgpr=48 sgpr=80 lds=16")
 using HeadsMatmulBf16 = HeadsMatmul<TileFormat::kBf16>;
 using HeadsMatmulPair = HeadsMatmul<TileFormat::kBf16Pair>;

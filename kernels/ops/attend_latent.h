@@ -8,7 +8,7 @@
 // 16 heads beside anything else. Wave w makes the scores of tokens 32 w to 32 w + 31 of a block; with the largest
 // score of all four, and all weights in LDS, each wave adds up every fourth step of the latent over all tokens. So
 // there is one order of additions, by absolute positions, and a row's bits do not depend on the step, on other heads
-// or on their number. Of a row that ranks share (long_args.h) a rank takes its splits, for the heads of all.
+// or on their number.
 //
 // A value's operand has four tokens of one element side by side, a key's eight elements of one token:
 // the one is made of the other by a product with a part of the identity, which is exact.
@@ -50,34 +50,18 @@ struct AttendLatent {
 
   struct Unit {
     uint32_t row, head, split, splits, position;
-    bool shared;
   };
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
-    const uint32_t log = args.share.log_ranks, tiles = CeilDiv(args.heads, kHeads);
-    // Splits of a rank where a row is shared. Tiles of all ranks' heads are no more than so many times this one's.
-    const uint32_t own = (Min(step.splits(), kLatentMostSplits) + (1u << log) - 1) >> log, places = (tiles * own) << log;
-    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * places;
+    const uint32_t splits = Min(step.splits(), kLatentMostSplits), tiles = CeilDiv(args.heads, kHeads);
+    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * tiles * splits;
     for (uint32_t t = worker; t < total; t += workers) {
-      const uint32_t place = t % places, row = args.first_row + t / places, position = step.position(row);
-      const bool shared = IsShared(args.share, position);
-      const uint32_t splits = shared ? own : own << log, split = place % splits;
-      const Unit one = {row, place / splits * kHeads, shared ? (split << log) + args.share.rank : split, LatentSplits(position),
-                        position, shared};
-      if (one.split < one.splits && one.head < AskedOf(args, shared).heads) OneSplit(args, step, one, arena);
+      const uint32_t split = t % splits, unit = t / splits;
+      const uint32_t row = args.first_row + unit / tiles, position = step.position(row);
+      const Unit one = {row, unit % tiles * kHeads, split, LatentSplits(position), position};
+      if (split < one.splits) OneSplit(args, step, one, arena);
     }
-  }
-  // This rank's queries, or those of all, with fewer splits each.
-  DEVICE static Args AskedOf(const Args& args, bool shared) {
-    Args asked = args;
-    if (shared) {
-      asked.heads <<= args.share.log_ranks;
-      asked.qkv = {args.share.queries.address};
-      asked.q_stride = asked.heads * (args.turning + args.latent);
-      asked.max_splits >>= args.share.log_ranks;
-    }
-    return asked;
   }
 
   // What a wave will want of memory is asked for ahead: the first of a block's keys before queries are made, or
@@ -89,7 +73,7 @@ struct AttendLatent {
     const uint32_t end = Min(first + tokens - 1, unit.position);
     BlockPages pages(args, step, unit, first);
     Keys keys(pages);
-    StageQueries(AskedOf(args, unit.shared), unit, arena);
+    StageQueries(args, unit, arena);
     Running run;
 #pragma clang loop unroll(disable)
     while (true) {
@@ -104,7 +88,7 @@ struct AttendLatent {
       pages = BlockPages(ReadArgumentsAgain<Args>(), step, unit, first);
       keys = Keys(pages);
     }
-    Finish(AskedOf(ReadArgumentsAgain<Args>(), unit.shared), unit, run);
+    Finish(ReadArgumentsAgain<Args>(), unit, run);
   }
 
   // ---- pages ----
@@ -473,8 +457,7 @@ struct AttendLatent {
 
   DEVICE static Global<float> PartOf(const Args& args, const Unit& unit, uint32_t head) {
     const uint64_t of = uint64_t{unit.row - args.first_row} * args.heads + head;
-    const uint32_t split = unit.shared ? unit.split >> args.share.log_ranks : unit.split;
-    return At(args.parts) + (of * args.max_splits + split) * AttendPartFloats(args.latent);
+    return At(args.parts) + (of * args.max_splits + unit.split) * AttendPartFloats(args.latent);
   }
   // Elements d .. d + 3 of this lane's head.
   DEVICE static void Store(const Args& args, const Unit& unit, uint32_t d, f32x4 o, float total) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// AttendLongMerge where several ranks hold the KV head, or latents (long_args.h): of a row that they share each makes the
-// chains that are of its splits, for the queries of all, and gets those of its own queries that it lacks. Other rows it
+// AttendLongMerge where several ranks hold the KV head (long_args.h): of a row that they share each makes the chains that
+// are of its splits, for the queries of all, and gets those of its own queries that it lacks. Other rows it
 // merges alone. The same additions in the same order: the same bits as on one rank.
 #ifndef MAINARCH_KERNELS_OPS_ATTEND_SHARED_H_
 #define MAINARCH_KERNELS_OPS_ATTEND_SHARED_H_
@@ -11,9 +11,7 @@
 
 namespace mainarch::kernels {
 
-// Splits::Of(args, position): of a row, at most kLongSplits.
-template <class Splits>
-struct SharedMerge {
+struct AttendSharedMerge {
   using Args = AttendSharedMergeArgs;
   using Long = AttendLongMerge;
   static constexpr uint32_t kColumns = Long::kColumns, kLdsBytes = Long::kLdsBytes;
@@ -59,7 +57,7 @@ struct SharedMerge {
     const uint32_t position = step.position(row), head = place + (place < args.share.rank * heads ? 0 : heads);
     if (!IsShared(args.share, position)) return;
     const float o = Long::Chains(PartsOf(args, place_of_row, head, true), args.merge.head_dim, slice * kColumns,
-                                 Splits::Of(args.merge, position), args.share.log_ranks, args.share.rank, arena);
+                                 LongSplits(position), args.share.log_ranks, args.share.rank, arena);
     BarrierLds();
     const Args again = ReadArgumentsAgain<Args>();
     if (Mine(again.share)) {
@@ -78,11 +76,10 @@ struct SharedMerge {
   DEVICE static void Own(const StepView& step, uint32_t place_of_row, uint32_t head, uint32_t slice, Arena arena) {
     const Args args = ReadArgumentsAgain<Args>();
     const uint32_t row = args.merge.first_row + place_of_row, position = step.position(row);
-    const uint32_t splits = Splits::Of(args.merge, position);
-    if (splits <= 1) return;
+    if (LongSplits(position) <= 1) return;
     const bool shared = IsShared(args.share, position);
     const uint32_t among = head + (shared ? args.share.rank * args.merge.heads : 0);
-    Long::Chains(PartsOf(args, place_of_row, among, shared), args.merge.head_dim, slice * kColumns, splits,
+    Long::Chains(PartsOf(args, place_of_row, among, shared), args.merge.head_dim, slice * kColumns, LongSplits(position),
                  shared ? args.share.log_ranks : 0, shared ? args.share.rank : 0, arena);
     BarrierLds();
     const Args again = ReadArgumentsAgain<Args>();
@@ -104,13 +101,6 @@ struct SharedMerge {
     BarrierLds();
   }
 };
-
-struct OfLong {
-  DEVICE static uint32_t Of(const AttendMergeArgs&, uint32_t position) { return LongSplits(position); }
-};
-using AttendSharedMerge = SharedMerge<OfLong>;
-using AttendLatentSharedMerge = SharedMerge<OfLatents>;
-static_assert(kLatentMostSplits <= kLongSplits);
 
 }  // namespace mainarch::kernels
 

@@ -187,6 +187,13 @@ struct WholeSampler {
   }
 };
 
+// The pages of the step's sequence, in the pool's order.
+std::vector<uint32_t> ListOf(const LoggedStep& step) {
+  std::vector<uint32_t> list(model::PagesFor(step.position + step.rows));
+  std::iota(list.begin(), list.end(), 0);
+  return list;
+}
+
 }  // namespace
 
 backend::ContextOptions ContextFor(const backend::Program& program, const LoggedStep& step,
@@ -203,20 +210,22 @@ backend::ContextOptions ContextFor(const backend::Program& program, const Logged
   return options;
 }
 
-Status FillStates(backend::Context* context, const backend::Program& program) {
+Status RunFirstToken(backend::Context* context, const backend::Program& program, const LoggedStep& what) {
   const backend::StateOut out = {0, 0};
-  const uint32_t page = 0;
+  const std::vector<uint32_t> list = ListOf(what);
   std::vector<backend::StepCache> caches(program.caches.size());
   bool states = false;
+  size_t told = 0;  // pages, of all caches
   for (size_t i = 0; i < caches.size(); ++i) {
     if (std::holds_alternative<backend::PagedCache>(program.caches[i])) {
-      caches[i].pages = absl::MakeConstSpan(&page, 1);
+      caches[i].pages = list;
+      told += list.size();
     } else {
       caches[i].state_out = absl::MakeConstSpan(&out, 1);
       states = true;
     }
   }
-  if (!states) return OkStatus();
+  if (!states && told <= amdgpu::kStepChanges) return OkStatus();
   const backend::StepRow row = {7, 0, 0};
   const backend::StepSequence sequence = {caches};
   backend::Step step;
@@ -227,8 +236,7 @@ Status FillStates(backend::Context* context, const backend::Program& program) {
 
 Status RunLoggedStep(backend::Context* context, const backend::Program& program,
                      const LoggedStep& what) {
-  std::vector<uint32_t> list(model::PagesFor(what.position + what.rows));
-  std::iota(list.begin(), list.end(), 0);
+  const std::vector<uint32_t> list = ListOf(what);
   const WholeSampler sampler(static_cast<uint32_t>(program.vocab), what.position);
   backend::Choice choice;
   const bool raced = what.outcome == Outcome::kRaced;
@@ -352,7 +360,7 @@ StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,
   const LoggedStep first = {options.position, program.ops.size()};
   const backend::ContextOptions context_options = ContextFor(program, first, options.kv);
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
-  RETURN_IF_ERROR(FillStates(context.get(), program));
+  RETURN_IF_ERROR(RunFirstToken(context.get(), program, first));
   std::vector<TokenCounts> out;
   for (const Outcome outcome : outcomes) {
     const LoggedStep step = {options.position, program.ops.size(), outcome};

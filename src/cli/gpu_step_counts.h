@@ -105,8 +105,9 @@ std::vector<StepPacket> PacketsOf(const backend::LoadedModel& model, const backe
 backend::ContextOptions ContextFor(const backend::Program& program, const LoggedStep& step,
                                    backend::KvType kv);
 // Runs a first token in it, if there are states to go on from: those that nothing wrote may be any bits,
-// and of those that are no numbers nothing follows.
-Status FillStates(backend::Context* context, const backend::Program& program);
+// and of those that are no numbers nothing follows. Or if `step` has more pages than a step's own words tell of: in a
+// decode they were told as they came.
+Status RunFirstToken(backend::Context* context, const backend::Program& program, const LoggedStep& step);
 // Runs such a step in such a context: tokens of no meaning.
 Status RunLoggedStep(backend::Context* context, const backend::Program& program,
                      const LoggedStep& step);

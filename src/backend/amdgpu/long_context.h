@@ -32,12 +32,10 @@ inline uint32_t MostPartsOf(const backend::Program& program, const backend::Atte
   return kernels::MostNearParts(splits, NearOf(near));
 }
 
-// Whether ranks that hold the same KV head, or latents (whose keys have what turns besides), share its attention, in steps
-// of few rows.
+// Whether ranks that hold the same KV head share its attention, in steps of few rows.
 inline bool IsShared(const backend::PagedCache& cache, const backend::AttentionOp& op, uint32_t splits) {
-  const bool few = op.heads * cache.replicas <= static_cast<int32_t>(kernels::kMaxGroup);
   return op.near == backend::kNone && IsLong(cache, splits) && cache.replicas > 1 && cache.kv_heads == 1 &&
-         (few || cache.key_dim > cache.value_dim);
+         op.heads * cache.replicas <= static_cast<int32_t>(kernels::kMaxGroup);
 }
 
 // Whether what splits of paged attention leave may be merged in the same launch (kernels::AttendHere).

@@ -70,11 +70,11 @@ Status CheckKvType(const backend::Program& program, backend::KvType type);
 // Attention that ranks with the same KV head share (kernels/long_args.h).
 struct ShareShape {
   uint64_t at = 0;  // of their words, from the start of a rank's exchange memory
-  uint64_t ranks = 0, heads = 0, key_dim = 0, value_dim = 0;  // the most that any has; heads of one rank
+  uint64_t ranks = 0, heads = 0, head_dim = 0;  // the most that any has; heads of one rank
   kernels::ShareBytes words;                    // with room for these
   uint32_t per_step = 0;                        // such attentions
   // Queries of all of a head's ranks, of all rows.
-  uint64_t query_floats() const { return kernels::kShareRows * ranks * heads * key_dim; }
+  uint64_t query_floats() const { return kernels::kShareRows * ranks * heads * head_dim; }
 };
 
 // Sizes of a context that do not depend on the rank.
@@ -113,7 +113,10 @@ struct Shape {
   uint32_t plain_stride = 0;      // of RankMemory::plain
   std::vector<uint32_t> strides;  // of each Program buffer's rows
 };
-// Changes of page tables that one run of step_tables makes, beyond those in the step's block.
+// Changes of page tables in a step block: a step begins few pages, unless a sequence takes over a
+// prefix.
+inline constexpr uint32_t kStepChanges = 2048;
+// And that one run of step_tables makes, beyond those.
 inline constexpr uint32_t kListChanges = 4095;
 Shape ShapeOf(const backend::Program& program, const backend::ContextOptions& options);
 

@@ -267,14 +267,12 @@ void Emit(const backend::LatentOp& op, Lowering* to);
 const backend::LatentOp* LatentOf(const backend::Program& program, int32_t cache);
 void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to);
 
-// ops/share.cc. Where this rank and the others that hold its KV head meet; nothing, where each attends alone.
-// `page_bytes`: of a page of one head, or of latents.
-kernels::AttendShare ShareOf(const backend::AttentionOp& op, uint64_t page_bytes, const Lowering& to);
-// Before shared attention, and behind it: `kernel` takes AttendSharedMergeArgs.
-void EmitShareQueries(const backend::AttentionOp& op, const kernels::AttendShare& share, Lowering* to);
-void EmitSharedMerge(absl::string_view kernel, const kernels::AttendMergeArgs& merge, const kernels::AttendShare& share,
-                     Lowering* to);
 Status CheckLatents(const backend::LatentOp& op, const backend::PagedCache& cache);
+// ops/share.cc. Where this rank and the others that hold its KV head meet; nothing, where each attends alone.
+kernels::AttendShare ShareOf(const backend::AttentionOp& op, const Lowering& to);
+// Before shared attention, and behind it.
+void EmitShareQueries(const backend::AttentionOp& op, const kernels::AttendShare& share, Lowering* to);
+void EmitSharedMerge(const kernels::AttendMergeArgs& merge, const kernels::AttendShare& share, Lowering* to);
 // Whether what these write is split rows: what a product takes.
 bool LeavesSplit(const backend::Program& program, const backend::HeadsMatmulOp& op);
 bool LeavesSplit(const backend::Program& program, const backend::AddNormedOp& op);

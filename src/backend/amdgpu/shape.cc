@@ -10,9 +10,6 @@
 namespace mainarch::amdgpu {
 namespace {
 
-// Changes of page tables in a step block: a step begins few pages, unless a sequence takes over a
-// prefix.
-constexpr uint32_t kStepChanges = 2048;
 // Words of the step block for a logit row's bans and biases.
 constexpr uint32_t kEditWords = 192;
 // Bytes of attention parts at most; more rows are done in several launches.
@@ -91,9 +88,8 @@ void AddPools(const Program& program, Shape* shape) {
 void AddShare(const backend::PagedCache& cache, const backend::AttentionOp& op, ShareShape* share) {
   share->ranks = std::max(share->ranks, static_cast<uint64_t>(cache.replicas));
   share->heads = std::max(share->heads, static_cast<uint64_t>(op.heads));
-  share->key_dim = std::max(share->key_dim, static_cast<uint64_t>(cache.key_dim));
-  share->value_dim = std::max(share->value_dim, static_cast<uint64_t>(cache.value_dim));
-  share->words = kernels::ShareBytesOf(share->ranks, share->heads, share->key_dim, share->value_dim);
+  share->head_dim = std::max(share->head_dim, static_cast<uint64_t>(cache.key_dim));
+  share->words = kernels::ShareBytesOf(share->ranks, share->heads, share->head_dim);
   ++share->per_step;
 }
 
@@ -109,7 +105,7 @@ void AddSplits(const Program& program, Shape* shape) {
     const uint64_t splits = latents ? std::min(shape->max_splits, kernels::kLatentMostSplits)
                                     : MostPartsOf(program, *attention, shape->max_splits);
     // Of a row that ranks share each has as many times more heads as fewer splits.
-    if (IsShared(backend::CacheOf(program, *attention), *attention, shape->max_splits)) {
+    if (!latents && IsShared(backend::CacheOf(program, *attention), *attention, shape->max_splits)) {
       AddShare(backend::CacheOf(program, *attention), *attention, &shape->share);
     }
     const uint64_t floats = static_cast<uint64_t>(attention->heads) * splits * kernels::AttendPartFloats(dim);

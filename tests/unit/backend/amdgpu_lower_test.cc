@@ -56,7 +56,7 @@ TEST(every_name_is_a_kernel) {
     }
   }
   for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm", "attend_merge", "attend_long_merge",
-                           "attend_shared_merge", "attend_latent_shared_merge", "share_queries"}) {
+                           "attend_shared_merge", "share_queries"}) {
     names.emplace_back(name);
   }
   for (const std::string& name : names) {

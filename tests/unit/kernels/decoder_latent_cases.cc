@@ -4,6 +4,7 @@
 // beyond a row's position is a NaN here.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "kernels/latent_args.h"
 #include "kernels/quant/bf16.h"
@@ -495,141 +496,6 @@ Case AttendLatentCase(const LatentShape& s, uint32_t first_row, uint32_t row_cou
   return out;
 }
 
-// ---- attention to latents that ranks share ----
-
-std::string On(const char* what, uint32_t rank) { return absl::StrCat(what, rank); }
-
-// `s`: with the heads of all ranks.
-struct LatentSharing {
-  LatentShape s;
-  StepPlan step;
-  Inputs q;
-  Latents kv;
-  uint32_t pages, log_ranks, from;
-
-  uint32_t own() const { return s.heads >> log_ranks; }
-  uint32_t columns() const { return own() * s.key(); }
-  uint32_t q_stride() const { return RoundUp(columns(), kPadColumns); }
-  uint32_t out_stride() const { return RoundUp(own() * s.latent, kPadColumns); }
-  ShareBytes words() const { return ShareBytesOf(1u << log_ranks, own(), s.key(), s.latent); }
-  // Of rows that are shared a rank's own splits alone, and NaNs in all others.
-  Bytes PagesOf(uint32_t rank) const {
-    Latents out(s, pages);
-    for (uint32_t row = 0; row < s.count(); ++row) {
-      const uint32_t position = s.positions[row], tokens = LatentSplitBlocks(position) * kSplitTokens;
-      for (uint32_t token = 0; token <= position; ++token) {
-        const bool others = position >= from && token / tokens % (1u << log_ranks) != rank;
-        if (!others) out.CopyToken(kv, step.rows[row].pages[token / kPageTokens], token % kPageTokens);
-      }
-    }
-    return out.bytes;
-  }
-  Bytes QueriesOf(uint32_t rank) const {
-    std::vector<float> out(size_t{s.count()} * q_stride());
-    for (uint32_t row = 0; row < s.count(); ++row) {
-      const auto begin = q.values.begin() + size_t{row} * q.stride + rank * columns();
-      std::copy_n(begin, columns(), out.begin() + size_t{row} * q_stride());
-    }
-    return ToBytes(out);
-  }
-  Wanted WantedOf(uint32_t rank) const {
-    Wanted want(s.count(), out_stride());
-    for (uint32_t row = 0; row < s.count(); ++row) {
-      for (uint32_t head = 0; head < own(); ++head) {
-        const std::vector<Near> near = AttendHead(s, step, q, kv, row, rank * own() + head);
-        for (uint32_t d = 0; d < s.latent; ++d) want.Set(row, head * s.latent + d, near[d].value, near[d].allowed);
-      }
-    }
-    return want;
-  }
-  AttendShare ShareOf(uint32_t rank, const Addresses& at) const {
-    AttendShare out;
-    for (uint32_t r = 0; r < 1u << log_ranks; ++r) out.exchange[r] = at.Of<uint8_t>(On("exchange", r));
-    out.queries = at.Of<float>(On("queries", rank));
-    out.half = words().half;
-    out.chains_at = words().chains_at;
-    out.log_ranks = log_ranks;
-    out.rank = rank;
-    out.from = from;
-    out.sequence = 2;
-    out.per_step = 3;
-    return out;
-  }
-};
-
-void AddLaunches(const LatentSharing& c, uint32_t rank, Case* out) {
-  out->steps[0].push_back(MakeLaunch<ShareQueriesArgs>("share_queries", 2 + rank, [=](ShareQueriesArgs& args, const Addresses& at) {
-    args.step = at.Of<const uint32_t>(On("step", rank));
-    args.qkv = at.Of<const float>(On("qkv", rank));
-    args.share = c.ShareOf(rank, at);
-    args.stride = c.q_stride();
-    args.columns = c.columns();
-  }, rank));
-  const std::string attends = absl::StrCat("attend_latent_", NameOfKv(c.s.format));
-  out->steps[1].push_back(MakeLaunch<AttendLatentArgs>(attends, 3 + rank, [=](AttendLatentArgs& args, const Addresses& at) {
-    args.step = at.Of<const uint32_t>(On("step", rank));
-    args.qkv = at.Of<const float>(On("qkv", rank));
-    args.pages = at.Of<const uint8_t>(On("pages", rank));
-    args.out = at.Of<float>(On("out", rank));
-    args.parts = at.Of<float>(On("parts", rank));
-    args.q_stride = c.q_stride();
-    args.out_stride = c.out_stride();
-    args.heads = c.own();
-    args.turning = c.s.turning;
-    args.latent = c.s.latent;
-    args.max_splits = kLatentMostSplits;
-    args.scale = static_cast<float>(kScale);
-    args.row_count = c.s.count();
-    args.share = c.ShareOf(rank, at);
-  }, rank));
-  out->steps[2].push_back(
-      MakeLaunch<AttendSharedMergeArgs>("attend_latent_shared_merge", 2 + rank, [=](AttendSharedMergeArgs& args, const Addresses& at) {
-        args.merge.step = at.Of<const uint32_t>(On("step", rank));
-        args.merge.parts = at.Of<const float>(On("parts", rank));
-        args.merge.out = at.Of<float>(On("out", rank));
-        args.merge.out_stride = c.out_stride();
-        args.merge.heads = c.own();
-        args.merge.max_splits = kLatentMostSplits;
-        args.merge.head_dim = c.s.latent;
-        args.merge.row_count = c.s.count();
-        args.share = c.ShareOf(rank, at);
-      }, rank));
-}
-
-// As many ranks, each a device, share rows from position `from` on.
-Case SharedLatentsCase(const LatentShape& s, uint32_t log_ranks, uint32_t from) {
-  Random random(s.latent + s.count() * 3 + s.heads + log_ranks);
-  StepPlan step;
-  const uint32_t pages = DealPages(s, &step);
-  LatentSharing c = {s, std::move(step), RandomInputs(random, s.count(), s.heads * s.key()), Latents(s, pages), pages, log_ranks, from};
-  for (uint32_t row = 0; row < s.count(); ++row) {
-    for (uint32_t token = 0; token <= s.positions[row]; ++token) {
-      c.kv.Fill(random, c.step.rows[row].pages[token / kPageTokens], token % kPageTokens);
-    }
-  }
-  Case out;
-  out.name = absl::StrCat("share_queries, attend_latent_", s.Text(), ", attend_latent_shared_merge, ", 1u << log_ranks, " ranks from ", from);
-  out.bound = "as attend_latent";
-  out.steps.resize(3);
-  const size_t heads = size_t{s.count()} * s.heads;
-  for (uint32_t rank = 0; rank < 1u << log_ranks; ++rank) {
-    const Wanted want = c.WantedOf(rank);
-    for (Buffer& buffer : std::vector<Buffer>{
-             {On("step", rank), c.step.Block(), rank},
-             {On("qkv", rank), c.QueriesOf(rank), rank},
-             {On("pages", rank), c.PagesOf(rank), rank},
-             {On("parts", rank), Bytes(size_t{s.count()} * c.own() * kLatentMostSplits * AttendPartFloats(s.latent) * 4, 0xff), rank},
-             {On("queries", rank), Bytes(heads * s.key() * 4, 0xff), rank},
-             {On("exchange", rank), Bytes(2 * c.words().half, 0xff), rank},
-             want.ToFill(On("out", rank), rank)}) {
-      out.buffers.push_back(std::move(buffer));
-    }
-    AddLaunches(c, rank, &out);
-    out.expectations.push_back(want.CheckSplit(On("out", rank)));
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<Case> DecoderLatentCases() {
@@ -656,14 +522,10 @@ std::vector<Case> DecoderLatentCases() {
   cases.push_back(AttendLatentCase({KvFormat::kFp8, 128, 64, 512, {130}}, 0, 1));
   cases.push_back(AttendLatentCase({KvFormat::kBF16, 3, 32, 192, {3, 530, 40, 140, 20}}, 1, 3));
   cases.push_back(AttendLatentCase({KvFormat::kBF16, 2, 32, 32, {3, 40}}, 2, 2));
-  // Shared by ranks: rows that are and rows that are not, of fewer splits than ranks and of more than chains; tiles of several
-  // ranks' heads, and of fewer than there are.
-  cases.push_back(SharedLatentsCase({KvFormat::kBF16, 6, 16, 32, {127, 300, 20, 2300}}, 1, 128));
-  cases.push_back(SharedLatentsCase({KvFormat::kFp8, 16, 64, 64, {200, 260}}, 2, 256));
-  cases.push_back(SharedLatentsCase({KvFormat::kF32, 40, 8, 192, {150}}, 1, 128));
   // Splits of several blocks, the last one of fewer.
-  cases.push_back(AttendLatentCase({KvFormat::kBF16, 1, 16, 32, {16383, 16700}}, 0, 2));
-  cases.push_back(AttendLatentCase({KvFormat::kFp8, 2, 8, 64, {32768 + 500}}, 0, 1));
+  cases.push_back(AttendLatentCase({KvFormat::kBF16, 1, 16, 32, {65535, 66300}}, 0, 2));
+  if (std::getenv("MAINARCH_TEST_FULL") == nullptr) return cases;
+  cases.push_back(AttendLatentCase({KvFormat::kFp8, 2, 8, 64, {131072 + 500}}, 0, 1));
   return cases;
 }
 

@@ -100,7 +100,7 @@ Sharing MakeSharing(const HeadShape& s, uint32_t log_ranks, uint32_t from, bool 
   share.log_ranks = log_ranks;
   share.from = from;
   return {s, std::move(data), pages, share, gated,
-          ShareBytesOf(1u << log_ranks, s.group >> log_ranks, s.head_dim, s.head_dim)};
+          ShareBytesOf(1u << log_ranks, s.group >> log_ranks, s.head_dim)};
 }
 
 std::vector<Buffer> BuffersOf(const Sharing& c, uint32_t rank, const Inputs& gate) {

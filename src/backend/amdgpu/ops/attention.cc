@@ -124,7 +124,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   const uint64_t units = uint64_t{args.row_count} * args.kv_heads * args.max_splits;
   const kernels::AttendHere here = HereOf(op, cache, *to);
   const backend::KvType type = TypeOf(cache, to->shape.kv);
-  const kernels::AttendShare share = ShareOf(op, kernels::KvPageBytes(type, static_cast<uint32_t>(cache.key_dim)), *to);
+  const kernels::AttendShare share = ShareOf(op, *to);
   if (share.log_ranks != 0) EmitShareQueries(op, share, to);
   if (op.near != backend::kNone) {
     EmitNear(op, cache, args, to);
@@ -166,7 +166,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
             uint64_t{args.row_count} * args.heads * CeilDivide(merge.head_dim, kernels::kLongMergeColumns));
     return;
   }
-  if (share.log_ranks != 0) return EmitSharedMerge("attend_shared_merge", merge, share, to);
+  if (share.log_ranks != 0) return EmitSharedMerge(merge, share, to);
   if (!is_long && to->HasManyRows()) {
     to->Add("attend_merge_rows", merge, CeilDivide(uint64_t{args.row_count} * args.heads, kernels::kWaves));
     return;

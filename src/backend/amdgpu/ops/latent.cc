@@ -116,8 +116,6 @@ void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to) {
   args.max_splits = std::min(to->shape.max_splits, kernels::kLatentMostSplits);
   args.scale = static_cast<float>(op.scale);
   args.row_count = std::min(to->shape.attend_rows, to->rows);
-  args.share = ShareOf(op, kernels::LatentPageBytes(to->shape.kv, args.turning, args.latent), *to);
-  if (args.share.log_ranks != 0) EmitShareQueries(op, args.share, to);
   kernels::AttendMergeArgs merge;
   to->SetStep(&merge);
   merge.parts = {args.parts.address};
@@ -132,10 +130,6 @@ void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to) {
     to->Add(AttendLatentKernel(to->shape.kv), args,
             uint64_t{args.row_count} * CeilDivide(args.heads, kernels::kLatentHeads) * args.max_splits);
     if (args.max_splits == 1) continue;
-    if (args.share.log_ranks != 0) {
-      EmitSharedMerge("attend_latent_shared_merge", merge, args.share, to);
-      continue;
-    }
     to->Add("attend_latent_merge", merge,
             uint64_t{args.row_count} * args.heads * CeilDivide(args.latent, kernels::kMergeColumns));
   }

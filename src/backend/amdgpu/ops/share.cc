@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Attention that ranks which hold the same KV head, or latents, share in long contexts (kernels/long_args.h): where they
-// meet, and what goes before and behind.
+// Attention that ranks which hold the same KV head share in long contexts (kernels/long_args.h): where they meet, and what
+// goes before and behind.
 #include <algorithm>
 
 #include "backend/amdgpu/long_context.h"
@@ -26,15 +26,16 @@ uint32_t TurnOf(const backend::AttentionOp& op, const Lowering& to) {
 // some 14 us longer to agree, and read 6 TB/s each.
 constexpr uint64_t kShareBytes = uint64_t{96} << 20;
 
-uint32_t ShareFrom(uint64_t page_bytes, const Shape& shape) {
+uint32_t ShareFrom(const backend::PagedCache& cache, const Shape& shape) {
+  const uint64_t page = kernels::KvPageBytes(TypeOf(cache, shape.kv), static_cast<uint32_t>(cache.key_dim));
   const uint64_t from = shape.options.share_from != 0 ? shape.options.share_from
-                                                      : kShareBytes / page_bytes * kernels::kPageTokens;
+                                                      : kShareBytes / page * kernels::kPageTokens;
   return static_cast<uint32_t>(std::clamp<uint64_t>(from, kernels::kSplitTokens, UINT32_MAX));
 }
 
 }  // namespace
 
-kernels::AttendShare ShareOf(const backend::AttentionOp& op, uint64_t page_bytes, const Lowering& to) {
+kernels::AttendShare ShareOf(const backend::AttentionOp& op, const Lowering& to) {
   const backend::PagedCache& cache = backend::CacheOf(to.program, op);
   kernels::AttendShare share;
   // Large steps have work for all anyway.
@@ -50,7 +51,7 @@ kernels::AttendShare ShareOf(const backend::AttentionOp& op, uint64_t page_bytes
   share.queries.address = to.memory.shared_queries;
   share.half = to.shape.share.words.half;
   share.chains_at = to.shape.share.words.chains_at;
-  share.from = ShareFrom(page_bytes, to.shape);
+  share.from = ShareFrom(cache, to.shape);
   share.sequence = TurnOf(op, to);
   share.per_step = to.shape.share.per_step;
   return share;
@@ -67,10 +68,9 @@ void EmitShareQueries(const backend::AttentionOp& op, const kernels::AttendShare
           /*resident=*/true);
 }
 
-void EmitSharedMerge(absl::string_view kernel, const kernels::AttendMergeArgs& merge, const kernels::AttendShare& share,
-                     Lowering* to) {
+void EmitSharedMerge(const kernels::AttendMergeArgs& merge, const kernels::AttendShare& share, Lowering* to) {
   const uint64_t slices = merge.head_dim / kernels::kLongMergeColumns;
-  to->Add(kernel, kernels::AttendSharedMergeArgs{merge, share},
+  to->Add("attend_shared_merge", kernels::AttendSharedMergeArgs{merge, share},
           uint64_t{merge.row_count} * (merge.heads << share.log_ranks) * slices, /*resident=*/true);
 }
 
