@@ -542,7 +542,7 @@ using KvFormat = quant::KvType;
 // StepPlace, V [planes][hd][16 tokens], then the multipliers of K and of V: fp32 [16 tokens] of fp8,
 // of fp4 a byte (KvFp4ScaleAt): K [16 tokens][hd / 32], so that a token's are neighbours, V [hd / 32][16 tokens]. kF32: two planes of bf16. V of fp4 is bytes
 // [16][4][hd / 32][4]: lane (j, g) of a wave finds elements 32 t + j (low nibble) and 32 t + 16 + j of
-// tokens 4 g to 4 g + 3, for all t. No byte holds two tokens: workgroups append them at the same time.
+// tokens 4 g to 4 g + 3, for all t; of heads beyond 128 so for each 64 elements, one behind the other. No byte holds two tokens: workgroups append them at the same time.
 using KvForm = quant::KvForm;
 constexpr KvForm KeyForm(KvFormat format) { return quant::InfoOf(format).k; }
 constexpr KvForm ValueForm(KvFormat format) { return quant::InfoOf(format).v; }
@@ -561,8 +561,10 @@ constexpr uint32_t KvPageBytes(KvFormat format, uint32_t head_dim) {
          KvScaleBytes(KeyForm(format), head_dim) + KvScaleBytes(ValueForm(format), head_dim);
 }
 // Where a V of four bits lies, in nibbles.
+constexpr uint32_t KvFp4ValuePart(uint32_t head_dim) { return head_dim <= 128 ? head_dim : 64; }
 constexpr uint32_t KvFp4ValueAt(uint32_t head_dim, uint32_t token, uint32_t d) {
-  return (((d % 16 * 4 + token / 4) * (head_dim / 32) + d / 32) * 4 + token % 4) * 2 + d % 32 / 16;
+  const uint32_t part = KvFp4ValuePart(head_dim), i = d % part;
+  return d / part * part * kPageTokens + (((i % 16 * 4 + token / 4) * (part / 32) + i / 32) * 4 + token % 4) * 2 + i % 32 / 16;
 }
 
 // And the multiplier of block `block`, of those of its side.

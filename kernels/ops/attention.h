@@ -255,17 +255,17 @@ struct Attend {
   };
 
   // Of fp4, of tokens 4 g .. 4 g + 3 multipliers of kCount blocks, a byte each. Of four blocks they are 64 bytes, asked
-  // for at once: a block by every fourth lane of a row, who tells the others.
+  // for at once: a block by every fourth lane of a row, who tells the others; where there are fewer, the last one again.
   template <uint32_t kCount>
   struct BlockScales {
-    static constexpr bool kFours = kCount % 4 == 0;
-    uint32_t words[kFours ? kCount / 4 : kCount];
+    static constexpr bool kFours = kCount > 1;
+    uint32_t words[CeilDiv(kCount, 4)];
 
     DEVICE void Load(Global<const uint8_t> bytes, uint32_t first) {
       const Global<const uint32_t> from = reinterpret_cast<Global<const uint32_t>>(bytes) + LanePart();
 #pragma clang loop unroll(full)
       for (uint32_t i = 0; i < sizeof(words) / 4; ++i) {
-        const uint32_t block = first + (kFours ? 4 * i + LaneRow() % 4 : i);
+        const uint32_t block = first + Min(4 * i + LaneRow() % 4, kCount - 1);
         words[i] = from[block * (kPageTokens / 4)];
       }
     }
@@ -354,12 +354,20 @@ struct Attend {
 
     DEVICE void Load(const PageOf& page_a, const PageOf& page_b, uint32_t part) {
       if constexpr (kFp4) {
-        const uint32_t at = (LaneRow() * 4 + LanePart()) * (kHeadDim / 32);
+        constexpr uint32_t kOfPart = KvFp4ValuePart(kHeadDim) / 32;  // words of a lane
+        static_assert(kWords % kOfPart == 0);
+        const uint32_t at = (LaneRow() * 4 + LanePart()) * kOfPart;
+        using Lane = uint32_t __attribute__((ext_vector_type(kOfPart), aligned(4 * (kOfPart & (~kOfPart + 1)))));
 #pragma clang loop unroll(full)
-        for (uint32_t i = 0; i < kWords; ++i) {
-          const uint32_t t = part * kWords + i;
-          codes_a[i] = reinterpret_cast<Global<const uint32_t>>(page_a.v(0))[at + t];
-          codes_b[i] = reinterpret_cast<Global<const uint32_t>>(page_b.v(0))[at + t];
+        for (uint32_t i = 0; i < kWords; i += kOfPart) {
+          const uint32_t word = at + (part * kWords + i) * kWave;
+          const Lane a_words = *reinterpret_cast<Global<const Lane>>(reinterpret_cast<Global<const uint32_t>>(page_a.v(0)) + word);
+          const Lane b_words = *reinterpret_cast<Global<const Lane>>(reinterpret_cast<Global<const uint32_t>>(page_b.v(0)) + word);
+#pragma clang loop unroll(full)
+          for (uint32_t w = 0; w < kOfPart; ++w) {
+            codes_a[i + w] = a_words[w];
+            codes_b[i + w] = b_words[w];
+          }
         }
         scales_a.Load(page_a.v_bytes(), part * kWords);
         scales_b.Load(page_b.v_bytes(), part * kWords);
