@@ -277,6 +277,10 @@ class Time(Case):
         self.assertEqual(ops["gated_delta"], 3)
         self.assertEqual(ops["attention"], 1)
 
+    def test_more_pages_than_a_step_tells_of(self):
+        step = run_json("time", "--preset", "tiny", "--tp", "1", "--context", "40000")
+        self.assertEqual({op["name"]: op["times"] for op in step["ops"]}["attention"], 4)
+
     def test_launch(self):
         for isa in ("gfx942", "gfx950"):
             path = self.launch(isa=isa)
