@@ -210,7 +210,7 @@ backend::ContextOptions ContextFor(const backend::Program& program, const Logged
   return options;
 }
 
-Status RunFirstToken(backend::Context* context, const backend::Program& program, const LoggedStep& what) {
+Status FillContext(backend::Context* context, const backend::Program& program, const LoggedStep& what) {
   const backend::StateOut out = {0, 0};
   const std::vector<uint32_t> list = ListOf(what);
   std::vector<backend::StepCache> caches(program.caches.size());
@@ -360,7 +360,7 @@ StatusOr<std::vector<TokenCounts>> CountSteps(const model::ModelConfig& config,
   const LoggedStep first = {options.position, program.ops.size()};
   const backend::ContextOptions context_options = ContextFor(program, first, options.kv);
   ASSIGN_OR_RETURN(const auto context, model->weights().CreateContext(context_options));
-  RETURN_IF_ERROR(RunFirstToken(context.get(), program, first));
+  RETURN_IF_ERROR(FillContext(context.get(), program, first));
   std::vector<TokenCounts> out;
   for (const Outcome outcome : outcomes) {
     const LoggedStep step = {options.position, program.ops.size(), outcome};

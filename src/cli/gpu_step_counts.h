@@ -104,10 +104,10 @@ std::vector<StepPacket> PacketsOf(const backend::LoadedModel& model, const backe
 // What a context for it needs: pages in order, and slots for the states before it and after each row.
 backend::ContextOptions ContextFor(const backend::Program& program, const LoggedStep& step,
                                    backend::KvType kv);
-// Runs a first token in it, if there are states to go on from: those that nothing wrote may be any bits,
-// and of those that are no numbers nothing follows. Or if `step` has more pages than a step's own words tell of: in a
-// decode they were told as they came.
-Status RunFirstToken(backend::Context* context, const backend::Program& program, const LoggedStep& step);
+// What a decode would have left in it before `step`: states of a first token, for those that nothing wrote may be any
+// bits, and of those that are no numbers nothing follows; and page tables, where they are longer than what a step's own
+// words tell of. Where there is nothing of either, it runs nothing.
+Status FillContext(backend::Context* context, const backend::Program& program, const LoggedStep& step);
 // Runs such a step in such a context: tokens of no meaning.
 Status RunLoggedStep(backend::Context* context, const backend::Program& program,
                      const LoggedStep& step);

@@ -257,7 +257,7 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   if (o.resident) context_options.resident = backend::ResidentMode::kOn;
   context_options.resident_times = o.resident;
   ASSIGN_OR_RETURN(auto context, model->CreateContext(context_options));
-  RETURN_IF_ERROR(RunFirstToken(context.get(), program, step));
+  RETURN_IF_ERROR(FillContext(context.get(), program, step));
 
   StepTime out;
   out.params = node.params;

@@ -102,80 +102,16 @@ struct HeadKernels {
   string_view attend_tall[kKvFormats];
   string_view attend_near, prepare_near[2];  // turned
 };
-constexpr HeadKernels kHeadKernels[] = {
-    {32,
-     {"prepare_bf16_32", "prepare_fp8_32", "prepare_pair_32", "prepare_fp4_32",
-      "prepare_k8v4_32"},
-     {"attend_bf16_32", "attend_fp8_32", "attend_pair_32", "attend_fp4_32",
-      "attend_k8v4_32"},
-     {"attend_long_bf16_32", "attend_long_fp8_32", "attend_long_pair_32", "attend_long_fp4_32",
-      "attend_long_k8v4_32"},
-     {"", "", "", "attend_far_fp4_32", "attend_far_k8v4_32"},
-     {"attend_tall_bf16_32", "attend_tall_fp8_32", "attend_tall_pair_32", "attend_tall_fp4_32",
-      "attend_tall_k8v4_32"},
-     "attend_near_32",
-     {"prepare_near_32", "prepare_near_turned_32"}},
-    {64,
-     {"prepare_bf16_64", "prepare_fp8_64", "prepare_pair_64", "prepare_fp4_64",
-      "prepare_k8v4_64"},
-     {"attend_bf16_64", "attend_fp8_64", "attend_pair_64", "attend_fp4_64",
-      "attend_k8v4_64"},
-     {"attend_long_bf16_64", "attend_long_fp8_64", "attend_long_pair_64", "attend_long_fp4_64",
-      "attend_long_k8v4_64"},
-     {"", "", "", "attend_far_fp4_64", "attend_far_k8v4_64"},
-     {"attend_tall_bf16_64", "attend_tall_fp8_64", "attend_tall_pair_64", "attend_tall_fp4_64",
-      "attend_tall_k8v4_64"},
-     "attend_near_64",
-     {"prepare_near_64", "prepare_near_turned_64"}},
-    {96,
-     {"prepare_bf16_96", "prepare_fp8_96", "prepare_pair_96", "prepare_fp4_96",
-      "prepare_k8v4_96"},
-     {"attend_bf16_96", "attend_fp8_96", "attend_pair_96", "attend_fp4_96",
-      "attend_k8v4_96"},
-     {"attend_long_bf16_96", "attend_long_fp8_96", "attend_long_pair_96", "attend_long_fp4_96",
-      "attend_long_k8v4_96"},
-     {"", "", "", "attend_far_fp4_96", "attend_far_k8v4_96"},
-     {"attend_tall_bf16_96", "attend_tall_fp8_96", "attend_tall_pair_96", "attend_tall_fp4_96",
-      "attend_tall_k8v4_96"},
-     "attend_near_96",
-     {"prepare_near_96", "prepare_near_turned_96"}},
-    {128,
-     {"prepare_bf16_128", "prepare_fp8_128", "prepare_pair_128", "prepare_fp4_128",
-      "prepare_k8v4_128"},
-     {"attend_bf16_128", "attend_fp8_128", "attend_pair_128", "attend_fp4_128",
-      "attend_k8v4_128"},
-     {"attend_long_bf16_128", "attend_long_fp8_128", "attend_long_pair_128", "attend_long_fp4_128",
-      "attend_long_k8v4_128"},
-     {"", "", "", "attend_far_fp4_128", "attend_far_k8v4_128"},
-     {"attend_tall_bf16_128", "attend_tall_fp8_128", "attend_tall_pair_128", "attend_tall_fp4_128",
-      "attend_tall_k8v4_128"},
-     "attend_near_128",
-     {"prepare_near_128", "prepare_near_turned_128"}},
-    {192,
-     {"prepare_bf16_192", "prepare_fp8_192", "prepare_pair_192", "prepare_fp4_192",
-      "prepare_k8v4_192"},
-     {"attend_bf16_192", "attend_fp8_192", "attend_pair_192", "attend_fp4_192",
-      "attend_k8v4_192"},
-     {"attend_long_bf16_192", "attend_long_fp8_192", "attend_long_pair_192", "attend_long_fp4_192",
-      "attend_long_k8v4_192"},
-     {"", "", "", "attend_far_fp4_192", "attend_far_k8v4_192"},
-     {"attend_tall_bf16_192", "attend_tall_fp8_192", "attend_tall_pair_192", "attend_tall_fp4_192",
-      "attend_tall_k8v4_192"},
-     "attend_near_192",
-     {"prepare_near_192", "prepare_near_turned_192"}},
-    {256,
-     {"prepare_bf16_256", "prepare_fp8_256", "prepare_pair_256", "prepare_fp4_256",
-      "prepare_k8v4_256"},
-     {"attend_bf16_256", "attend_fp8_256", "attend_pair_256", "attend_fp4_256",
-      "attend_k8v4_256"},
-     {"attend_long_bf16_256", "attend_long_fp8_256", "attend_long_pair_256", "attend_long_fp4_256",
-      "attend_long_k8v4_256"},
-     {"", "", "", "attend_far_fp4_256", "attend_far_k8v4_256"},
-     {"attend_tall_bf16_256", "attend_tall_fp8_256", "attend_tall_pair_256", "attend_tall_fp4_256",
-      "attend_tall_k8v4_256"},
-     "attend_near_256",
-     {"prepare_near_256", "prepare_near_turned_256"}},
-};
+#define MAINARCH_OF_FORMATS(kernel, hd) \
+  {kernel "_bf16_" #hd, kernel "_fp8_" #hd, kernel "_pair_" #hd, kernel "_fp4_" #hd, kernel "_k8v4_" #hd}
+#define MAINARCH_OF_HEADS(hd)                                                                              \
+  {hd, MAINARCH_OF_FORMATS("prepare", hd), MAINARCH_OF_FORMATS("attend", hd),                              \
+   MAINARCH_OF_FORMATS("attend_long", hd), {"", "", "", "attend_far_fp4_" #hd, "attend_far_k8v4_" #hd},    \
+   MAINARCH_OF_FORMATS("attend_tall", hd), "attend_near_" #hd, {"prepare_near_" #hd, "prepare_near_turned_" #hd}}
+constexpr HeadKernels kHeadKernels[] = {MAINARCH_OF_HEADS(32),  MAINARCH_OF_HEADS(64),  MAINARCH_OF_HEADS(96),
+                                        MAINARCH_OF_HEADS(128), MAINARCH_OF_HEADS(192), MAINARCH_OF_HEADS(256)};
+#undef MAINARCH_OF_HEADS
+#undef MAINARCH_OF_FORMATS
 
 struct LatentKernels {
   string_view latent, attend;

@@ -49,11 +49,20 @@ TEST(every_name_is_a_kernel) {
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     names.emplace_back(LatentKernel(format));
     names.emplace_back(AttendLatentKernel(format));
-    for (int32_t head_dim : {32, 64, 96, 128, 192, 256}) {
+  }
+  for (int32_t head_dim : {32, 64, 96, 128, 192, 256}) {
+    for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32, KvFormat::kFp4, KvFormat::kK8V4}) {
       names.emplace_back(PrepareKernel(format, head_dim));
       names.emplace_back(AttendKernel(format, head_dim));
       names.emplace_back(AttendLongKernel(format, head_dim));
+      names.emplace_back(AttendTallKernel(format, head_dim));
     }
+    names.emplace_back(AttendFarKernel(KvFormat::kFp4, head_dim));
+    names.emplace_back(AttendFarKernel(KvFormat::kK8V4, head_dim));
+    CHECK_EQ(AttendFarKernel(KvFormat::kFp8, head_dim), "");
+    names.emplace_back(AttendNearKernel(head_dim));
+    names.emplace_back(PrepareNearKernel(head_dim, false));
+    names.emplace_back(PrepareNearKernel(head_dim, true));
   }
   for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm", "attend_merge", "attend_long_merge",
                            "attend_shared_merge", "share_queries"}) {
