@@ -638,16 +638,16 @@ struct AttendArgs {
   uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
   uint32_t kept = 0;       // of two caches (near_args.h)
   uint32_t group = 0;      // heads / kv_heads, at most kMaxGroup
-  uint32_t page_heads = 0;  // of the cache: kv_heads, or fewer, each of them that of AttendTiles neighbours
+  uint32_t page_heads = 0;  // key heads of the cache: kv_heads, or that over QueryParts
 };
 static_assert(sizeof(AttendArgs) == 112);
 
 // Of a key head that more than kMaxGroup query heads have: in how many equal parts these are attended with, each as if
 // it had a key head of its own.
-constexpr uint32_t AttendTiles(uint32_t group) {
-  uint32_t tiles = (group + kMaxGroup - 1) / kMaxGroup;
-  while (group % tiles != 0) ++tiles;
-  return tiles;
+constexpr uint32_t QueryParts(uint32_t group) {
+  uint32_t parts = (group + kMaxGroup - 1) / kMaxGroup;
+  while (group % parts != 0) ++parts;
+  return parts;
 }
 
 // Rows of a workgroup of attend_tall_*, in whose tiles those of so many query heads stand side by side.

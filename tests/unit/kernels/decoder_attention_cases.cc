@@ -437,7 +437,7 @@ void AttendCall::Fill(AttendArgs* args, const Addresses& at) const {
   args->out_stride = out_stride;
   args->heads = heads;
   args->page_heads = kv_heads;
-  args->kv_heads = kv_heads * AttendTiles(heads / kv_heads);
+  args->kv_heads = kv_heads * QueryParts(heads / kv_heads);
   args->group = heads / args->kv_heads;
   args->max_splits = max_splits;
   args->scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));

@@ -16,7 +16,7 @@ namespace {
 bool PreparesHere(const backend::AttentionOp& op, const Lowering& to) {
   const backend::PagedCache& cache = backend::CacheOf(to.program, op);
   return to.rows == 1 && op.near == backend::kNone && !IsLong(cache, to.shape.max_splits) &&
-         kernels::AttendTiles(static_cast<uint32_t>(op.heads / cache.kv_heads)) == 1;
+         kernels::QueryParts(static_cast<uint32_t>(op.heads / cache.kv_heads)) == 1;
 }
 
 kernels::PrepareArgs PrepareOf(const backend::AttentionOp& op, const backend::PagedCache& cache, Lowering* to) {
@@ -108,7 +108,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   args.out_stride = to->Stride(op.out);
   args.heads = static_cast<uint32_t>(op.heads);
   args.page_heads = static_cast<uint32_t>(cache.kv_heads);
-  args.kv_heads = args.page_heads * kernels::AttendTiles(args.heads / args.page_heads);
+  args.kv_heads = args.page_heads * kernels::QueryParts(args.heads / args.page_heads);
   args.group = args.heads / args.kv_heads;
   args.window = static_cast<uint32_t>(cache.window);
   args.max_splits = MostPartsOf(to->program, op, to->shape.max_splits);
