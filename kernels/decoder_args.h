@@ -593,8 +593,10 @@ struct PrepareArgs {
   uint32_t splits = 1;  // of the product that made `in`
   uint32_t split_rows = 0;
   NormOf norm;  // of the product's input, whose factor is not in the sums yet; or none
+  float value_scale = 1;  // of V
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(PrepareArgs) == 128);
+static_assert(sizeof(PrepareArgs) == 136);
 
 // Of a cache with a window (0: none) a row sees the last `window` positions, its own among them.
 constexpr uint32_t FirstSeen(uint32_t position, uint32_t window) {
@@ -674,7 +676,7 @@ struct AttendOnceArgs {
   PrepareArgs prepare;
   ToldWords told;
 };
-static_assert(sizeof(AttendOnceArgs) == 280);
+static_assert(sizeof(AttendOnceArgs) == 288);
 
 inline constexpr uint32_t kMergeColumns = 64;  // of a head, that a workgroup of attend_merge has
 struct AttendMergeArgs {

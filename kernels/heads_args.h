@@ -54,7 +54,7 @@ struct WideNormArgs {
 static_assert(sizeof(WideNormArgs) == 80);
 
 // out: heads of `to` from heads of `from`, with zeros behind, normed by head: the first `heads` by q_norm, then
-// kv_heads by k_norm.
+// kv_heads by k_norm; then heads of value_to from heads of value_from.
 struct WidenHeadsArgs {
   Address<const uint32_t> step;
   Address<const float> in;      // [splits][split_rows, in_stride]
@@ -73,9 +73,11 @@ struct WidenHeadsArgs {
   float epsilon = 0;
   uint32_t splits = 1;  // of the product that made `in`
   uint32_t split_rows = 0;
+  uint32_t value_from = 0;  // of those behind heads and kv_heads, in place of from and to
+  uint32_t value_to = 0;
   uint32_t reserved = 0;
 };
-static_assert(sizeof(WidenHeadsArgs) == 112);
+static_assert(sizeof(WidenHeadsArgs) == 120);
 
 // out: the first `to` elements of each head of `from`, as the parts of the product that takes them want it: each part
 // from a whole step on, zeros behind its heads. Both are split rows, and no bit of an element changes.

@@ -92,7 +92,11 @@ struct WidenHeads {
   }
 
   DEVICE static void OneHead(const Args& args, uint32_t row, uint32_t head) {
-    const Global<const float> in = At(args.in) + (uint64_t{row} * args.in_stride + head * args.from);
+    const uint32_t keys = Min(head, args.heads + args.kv_heads), behind = head - keys;  // of those before this one
+    const bool is_value = head >= args.heads + args.kv_heads;
+    const uint32_t from = is_value ? args.value_from : args.from, to = is_value ? args.value_to : args.to;
+    const Global<const float> in =
+        At(args.in) + (uint64_t{row} * args.in_stride + keys * args.from + behind * args.value_from);
     const uint64_t apart = uint64_t{args.split_rows} * args.in_stride;
     const RowFactor factor(args.norm, row, true);
     const float by = factor.Value(args.norm);
@@ -101,20 +105,20 @@ struct WidenHeads {
     for (uint32_t j = 0; j < kHeld; ++j) {
       const uint32_t d = LaneId() + j * kWave;
       x[j] = 0;
-      if (d < args.from) x[j] = SumSplits(in + d, args.splits, apart) * by;
+      if (d < from) x[j] = SumSplits(in + d, args.splits, apart) * by;
       sum = Fma(x[j], x[j], sum);
     }
     const bool is_query = head < args.heads;
     const Address<const float> norm = is_query ? args.q_norm : args.k_norm;
-    const bool norms = norm.address != 0 && head < args.heads + args.kv_heads;
+    const bool norms = norm.address != 0 && !is_value;
     const float scale = norms ? Rsqrt(Fma(WaveSum(sum), args.inverse_from, args.epsilon)) : 1.0f;
-    const Global<float> out = At(args.out) + (uint64_t{row} * args.out_stride + head * args.to);
+    const Global<float> out = At(args.out) + (uint64_t{row} * args.out_stride + keys * args.to + behind * args.value_to);
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
       const uint32_t d = LaneId() + j * kWave;
       float w = 1;
-      if (norms && d < args.from) w = At(norm)[d];
-      if (d < args.to) out[d] = x[j] * scale * w;
+      if (norms && d < from) w = At(norm)[d];
+      if (d < to) out[d] = x[j] * scale * w;
     }
   }
 };

@@ -161,7 +161,11 @@ struct Prepare {
 #pragma clang loop unroll(full)
       for (uint32_t j = 0; j < kHeld; ++j) x.at[j] += Mine() ? bias[j * kLanes] : 0.0f;
     }
-    if (is_value) return;
+    if (is_value) {
+#pragma clang loop unroll(full)
+      for (uint32_t j = 0; j < kHeld; ++j) x.at[j] *= args.value_scale;
+      return;
+    }
     if (args.q_norm.address != 0) Norm(args, ahead, x);
     Rotate(args, ahead, x);
     if constexpr (kTurns) Turn(x);

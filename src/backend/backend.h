@@ -21,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "absl/types/span.h"
+#include "backend/head_dims.h"
 #include "backend/program.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -401,8 +402,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual int32_t ranks() const = 0;
   virtual std::vector<DeviceInfo> devices() const = 0;
-  // Elements that its caches have for one of a head's K or V, zeros behind the head's own: head_dim, or more.
-  virtual int32_t StoredHeadDim(int32_t head_dim) const { return (head_dim + 15) / 16 * 16; }
+  // Heads as its caches have them, zeros behind a head's own elements: as many, or more.
+  virtual HeadDims StoredHeads(HeadDims of) const { return HeadsBySixteen(of); }
   // Weights that several Programs name, the same share of the same matrices, are placed once.
   virtual StatusOr<std::shared_ptr<const LoadedModel>> Load(
       std::vector<std::shared_ptr<const Program>> programs, const LoadOptions& options) = 0;

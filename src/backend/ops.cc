@@ -88,10 +88,12 @@ struct OpType<ResizeHeadsOp> : Plain {
     return uses;
   }
   static Status Check(const Program& p, const ResizeHeadsOp& o) {
-    if (o.from >= 1 && o.to >= 1 && o.heads >= 0 && o.kv_heads >= 0 && Width(p, o.in) % o.from == 0 &&
-        Width(p, o.out) == Width(p, o.in) / o.from * o.to &&
-        int64_t{o.heads} + o.kv_heads <= Width(p, o.in) / o.from) {
-      return OkStatus();
+    const int64_t keys = int64_t{o.heads} + o.kv_heads;
+    if (o.from >= 1 && o.to >= 1 && o.heads >= 0 && o.kv_heads >= 0 && o.value_from >= 0 &&
+        (o.value_from > 0) == (o.value_to > 0)) {
+      const int64_t from = o.value_from > 0 ? o.value_from : o.from, to = o.value_from > 0 ? o.value_to : o.to;
+      const int64_t behind = Width(p, o.in) - keys * o.from;
+      if (behind >= 0 && behind % from == 0 && Width(p, o.out) == keys * o.to + behind / from * to) return OkStatus();
     }
     return Error(Code::kInternal, "heads of ", o.from, " and ", o.to, " do not match their buffers");
   }

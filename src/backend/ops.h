@@ -58,6 +58,7 @@ struct AttentionOp {
   int32_t heads;
   int32_t rope;             // index into Program::ropes; kNone: positions do not matter
   double scale;             // of the scores
+  double value_scale = 1;   // of V, before it is appended
   WeightId q_norm = kNone;  // [key_dim]
   WeightId k_norm = kNone;  // [key_dim]
   WeightId sinks = kNone;   // [heads]
@@ -69,14 +70,16 @@ struct AttentionOp {
 };
 
 // Heads of another width: what is wider ends in zeros, what is narrower is cut. Attention has heads of the sizes that
-// the backend stores (Backend::StoredHeadDim), models of any multiple of 8. The first `heads` are queries, then come `kv_heads` keys and what else there is.
+// the backend stores (Backend::StoredHeads), models of any multiple of 8. The first `heads` are queries, then come `kv_heads`
+// keys, then what else there is: of heads of another size, values.
 struct ResizeHeadsOp {
-  BufferId in;   // [rows, n * from]
-  BufferId out;  // [rows, n * to]
+  BufferId in;   // [rows, n * from + m * value_from]
+  BufferId out;  // [rows, n * to + m * value_to]
   int32_t from, to;
   int32_t heads = 0, kv_heads = 0;
   WeightId q_norm = kNone;  // [from]: out = norm * rmsnorm(in), by head
   WeightId k_norm = kNone;  // [from]
+  int32_t value_from = 0, value_to = 0;  // of the heads behind keys; 0: as all
 };
 
 // Of each head h of this rank: out's elements from out_at + h * out_step on = W_h · in's from in_at + h * in_step

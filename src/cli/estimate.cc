@@ -36,8 +36,7 @@ StatusOr<WeightFormats> FormatsIn(const std::string& directory, const model::Mod
   WeightFormats formats;
   ASSIGN_OR_RETURN(const quant::Matrix o,
                    model::FindLinear(**checkpoint, layer + "self_attn.o_proj", config.hidden,
-                                     int64_t{config.heads} *
-                                         (config.latent.latent > 0 ? config.latent.value : config.head_dim)));
+                                     int64_t{config.heads} * config.ValueDim()));
   formats.attention = o.format;
   const bool sparse = config.experts > 0 && config.sparse_layer[0];
   ASSIGN_OR_RETURN(const quant::Matrix down,

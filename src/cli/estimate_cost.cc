@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
 
+#include "absl/strings/str_cat.h"
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/program.h"
 
@@ -123,20 +125,33 @@ class Estimator {
   }
 
   void Attention() {
-    const int64_t hd = c_.head_dim, hidden = c_.hidden, heads = c_.heads, kv = c_.kv_heads;
+    std::map<int32_t, int64_t> layers;  // by key heads
+    for (size_t layer = 0; layer < static_cast<size_t>(c_.layers); ++layer) {
+      if (!c_.IsDelta(layer)) ++layers[c_.KvHeadsOf(layer)];
+    }
+    for (const auto& [kv, count] : layers) AttentionOf(kv, count, layers.size() == 1 ? "" : absl::StrCat(" of ", kv));
+    // Norm weights: two of the hidden size, two of a head.
+    EstimateOp& norms = Add("norms", 2 * int64_t{c_.layers} + 1);
+    norms.weight_bytes = static_cast<double>((c_.layers * (2 * int64_t{c_.hidden} + 2 * c_.head_dim) + c_.hidden) * 2);
+    Finish(norms, in_.chip.bf16_flops);
+  }
+
+  // Of layers with so many key heads, whose ops are called so.
+  void AttentionOf(int64_t kv, int64_t layers_with, const std::string& name) {
+    const int64_t hd = c_.head_dim, vd = c_.ValueDim(), hidden = c_.hidden, heads = c_.heads;
     const int64_t own_heads = heads / tp_, own_kv = std::max<int64_t>(1, kv / tp_);
     const Format format = in_.formats.attention;
-    const int64_t layers_with = AttentionLayers(), gates = c_.attention.output_gate ? 2 : 1;
+    const int64_t gates = c_.attention.output_gate ? 2 : 1;
     const model::LatentConfig& l = c_.latent;
     const bool latent = l.latent > 0;
-    const int32_t stored = amdgpu::StoredHeadDim(c_.head_dim);
+    const int32_t stored = amdgpu::StoredHeadDim(std::max(c_.head_dim, c_.ValueDim()));
     const int32_t key_dim = latent ? l.turning + l.latent : stored;
-    const int32_t value_dim = latent ? l.latent : stored, out_dim = latent ? l.value : c_.head_dim;
+    const int32_t value_dim = latent ? l.latent : stored, out_dim = c_.ValueDim();
     if (latent) {
       LatentProducts(own_heads);
     } else {
-      Product("qkv", layers_with, format, {{hd * (gates * own_heads + 2 * own_kv), hidden}},
-              static_cast<double>(hidden * hd * (gates * heads + 2 * kv)));
+      Product("qkv" + name, layers_with, format, {{hd * (gates * own_heads + own_kv) + vd * own_kv, hidden}},
+              static_cast<double>(hidden * (hd * (gates * heads + kv) + vd * kv)));
     }
     const int64_t cached = latent ? 1 : own_kv;  // heads of the cache
     // Copies of a head that share its tokens read a part each.
@@ -146,20 +161,16 @@ class Estimator {
     // The op's cost is that of bf16, and of the token's own K and V too. GPUs hold a latent once: V is a part of K.
     const double held = latent ? static_cast<double>(key_dim) / (key_dim + value_dim) : 1;
     const double element = held * in_.kv_element_bytes / 2;
-    EstimateOp& op = Add("attention", layers_with);
+    EstimateOp& op = Add("attention" + name, layers_with);
     op.kv_bytes = layers * static_cast<double>(cost.kv_bytes) * element * share;
     op.flops = layers * static_cast<double>(cost.flops);
-    out_.kv_bytes_per_token =
+    out_.kv_bytes_per_token +=
         layers * element *
         static_cast<double>(CostOfAttention(own_heads, cached, key_dim, value_dim, 0).kv_bytes);
     out_.model_flops += op.flops * static_cast<double>(heads) / static_cast<double>(own_heads);
     Finish(op, in_.chip.bf16_flops);
-    Product("o", layers_with, format, {{hidden, out_dim * own_heads}},
+    Product("o" + name, layers_with, format, {{hidden, out_dim * own_heads}},
             static_cast<double>(hidden * out_dim * heads));
-    // Norm weights: two of the hidden size, two of a head.
-    EstimateOp& norms = Add("norms", 2 * int64_t{c_.layers} + 1);
-    norms.weight_bytes = static_cast<double>((c_.layers * (2 * hidden + 2 * hd) + hidden) * 2);
-    Finish(norms, in_.chip.bf16_flops);
   }
 
   int64_t AttentionLayers() const {

@@ -95,6 +95,29 @@ model::ModelConfig HybridSparse(int32_t layers, int32_t hidden, int32_t heads, i
   return c;
 }
 
+// MiMo-V2-Flash, and smaller: all but the first and every sixth layer see a window.
+model::ModelConfig Mimo(model::ModelConfig c, int32_t value_dim, int32_t window, int32_t rotary) {
+  c.model_type = "mimo_v2_flash";
+  c.value_dim = value_dim;
+  c.rms_eps = 1e-5f;
+  c.rope.theta = 5e6;
+  c.rope.rotary_dim = rotary;
+  c.more_ropes = {c.rope};
+  c.more_ropes[0].theta = 1e4;
+  c.attention.qk_norm = false;
+  c.attention.sinks = true;
+  c.attention.value_scale = 0.707;
+  for (int32_t layer = 0; layer < c.layers; ++layer) {
+    model::LayerAttention own;
+    own.sinks = layer != 0 && (layer + 1) % 6 != 0;
+    if (own.sinks) own = {window, 1, 2 * c.kv_heads, true};
+    c.layer_attention.push_back(own);
+  }
+  c.router.sigmoid = c.router.correction = true;
+  c.sparse_layer[0] = false;
+  return c;
+}
+
 // DeepSeek V3 and what has its geometry: the first `dense` layers without experts.
 model::ModelConfig DeepSeek(int32_t heads, int32_t experts, int32_t groups, int32_t dense, double scale, int32_t vocab,
                             double factor) {
@@ -212,6 +235,22 @@ std::vector<Preset> Presets() {
          c.experts_per_token = 4;
          c.max_position = 40960;
          c.eos_ids.clear();
+         return c;
+       }()},
+      {"tiny-mimo", "MiMo-V2-Flash, 3 layers of 256, 16 experts of which 4 work",
+       [] {
+         auto c = Mimo(Sparse(Common(3, 256, 8, 2, 64), 16, 4, 128), 32, 129, 20);
+         c.vocab = 1024;
+         c.intermediate = 512;
+         c.eos_ids.clear();
+         return c;
+       }()},
+      {"mimo-v2-flash", "MiMo-V2-Flash",
+       [] {
+         auto c = Mimo(Sparse(Common(48, 4096, 64, 4, 192), 256, 8, 2048), 128, 129, 64);
+         c.vocab = 152576;
+         c.max_position = 262144;
+         c.intermediate = 16384;
          return c;
        }()},
       {"deepseek-v3", "DeepSeek V3 and R1", DeepSeek(128, 256, 8, 3, 2.5, 129280, 40)},

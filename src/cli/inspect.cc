@@ -239,6 +239,12 @@ std::string LayersText(const model::ModelConfig& c) {
   if (c.rope.rotary_dim != c.head_dim) {
     parts.push_back(absl::StrCat(c.rope.rotary_dim, " of ", c.head_dim, " dimensions turn"));
   }
+  if (c.ValueDim() != c.head_dim && c.latent.latent == 0) parts.push_back(absl::StrCat("values of ", c.ValueDim()));
+  for (size_t layer = 0; layer < static_cast<size_t>(c.layers); ++layer) {
+    if (c.KvHeadsOf(layer) == c.kv_heads) continue;
+    parts.push_back(absl::StrCat(c.KvHeadsOf(layer), " KV heads in layers with a window"));
+    break;
+  }
   if (c.attention.sinks) parts.push_back("sinks");
   return absl::StrJoin(parts, ", ");
 }
@@ -318,7 +324,7 @@ void PrintCosts(const Inspection& i, backend::KvType kv) {
 void WriteConfig(const model::ModelConfig& c, JsonWriter* out) {
   out->Key("config").BeginObject().Field("model_type", c.model_type);
   out->Field("hidden", c.hidden).Field("layers", c.layers).Field("heads", c.heads);
-  out->Field("kv_heads", c.kv_heads).Field("head_dim", c.head_dim);
+  out->Field("kv_heads", c.kv_heads).Field("head_dim", c.head_dim).Field("value_dim", c.ValueDim());
   out->Field("intermediate", c.intermediate).Field("vocab", c.vocab);
   out->Field("experts", c.experts).Field("experts_per_token", c.experts_per_token);
   out->Field("moe_intermediate", c.moe_intermediate).Field("max_position", c.max_position);

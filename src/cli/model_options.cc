@@ -99,6 +99,7 @@ std::string Describe(const model::ModelConfig& config) {
     absl::StrAppend(&text, " heads over latents of ", config.latent.latent, " + ", config.latent.turning);
   } else {
     absl::StrAppend(&text, " query and ", config.kv_heads, " KV heads of ", config.head_dim);
+    if (config.ValueDim() != config.head_dim) absl::StrAppend(&text, ", values of ", config.ValueDim());
   }
   if (config.experts > 0) {
     absl::StrAppend(&text, ", ", config.experts, " experts of which ", config.experts_per_token,
@@ -112,9 +113,11 @@ uint64_t KvBytesPerToken(const model::ModelConfig& config, backend::KvType type)
     return static_cast<uint64_t>(config.layers) *
            quant::KvTokenBytes(type, static_cast<uint64_t>(l.turning + l.latent), static_cast<uint64_t>(l.latent));
   }
-  const uint64_t dim = static_cast<uint64_t>(config.head_dim);
-  return static_cast<uint64_t>(config.layers) * static_cast<uint64_t>(config.kv_heads) *
-         quant::KvTokenBytes(type, dim, dim);
+  uint64_t heads = 0;  // of all layers
+  for (size_t layer = 0; layer < static_cast<size_t>(config.layers); ++layer) {
+    heads += static_cast<uint64_t>(config.KvHeadsOf(layer));
+  }
+  return heads * quant::KvTokenBytes(type, static_cast<uint64_t>(config.head_dim), static_cast<uint64_t>(config.ValueDim()));
 }
 
 }  // namespace mainarch::cli

@@ -68,7 +68,7 @@ StatusOr<std::shared_ptr<const backend::LoadedModel>> LoadShare(const std::share
   ASSIGN_OR_RETURN(const auto checkpoint, file::Checkpoint::Open(path));
   ASSIGN_OR_RETURN(model::ModelConfig config,
                    model::ParseConfig(checkpoint->config_json(), checkpoint->generation_config_json(), path));
-  config.stored_head_dim = backend->StoredHeadDim(config.attention_dim());
+  config.stored = backend->StoredHeads(config.Heads());
   const int32_t ranks = backend->ranks();
   ASSIGN_OR_RETURN(auto programs, model::BuildPrograms(*model::FindArch(config.model_type), config, checkpoint, ranks));
   for (auto& program : programs) {

@@ -37,6 +37,7 @@ uint64_t FingerprintOf(const model::ModelConfig& c) {
     absl::StrAppend(&text, " ", c.delta.key_heads, " ", c.delta.value_heads, " ", c.delta.key_dim,
                     " ", c.delta.value_dim, " ", c.delta.taps);
   }
+  if (c.ValueDim() != c.head_dim) absl::StrAppend(&text, " ", c.ValueDim());
   return XXH64(text.data(), text.size(), 0);
 }
 

@@ -54,18 +54,24 @@ void Builder::Fail(Status status) {
 }
 
 bool Builder::HeadsDivide(int32_t ranks) const {
-  const int32_t small = std::min(config_.kv_heads, ranks);
-  return DeltaHeadsDivide(ranks) && config_.heads % ranks == 0 && std::max(config_.kv_heads, ranks) % small == 0;
+  for (size_t layer = 0; layer < static_cast<size_t>(config_.layers); ++layer) {
+    const int32_t kv_heads = config_.KvHeadsOf(layer);
+    if (std::max(kv_heads, ranks) % std::min(kv_heads, ranks) != 0) return false;
+  }
+  return DeltaHeadsDivide(ranks) && config_.heads % ranks == 0;
 }
 
 void Builder::CheckHeads() {
   const int32_t multiple = config_.attention.output_gate || config_.latent.latent > 0 ? 16 : 8;
+  const backend::HeadDims own = config_.Heads(), stored = config_.StoredHeads();
   if (config_.head_dim % multiple != 0) {
     Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": head_dim ", config_.head_dim,
                " is not a multiple of ", multiple));
-  } else if (config_.attention.output_gate && config_.StoredHeadDim() != config_.head_dim) {
+  } else if (config_.latent.latent == 0 && own.value % multiple != 0) {
+    Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": v_head_dim ", own.value, " is not a multiple of ", multiple));
+  } else if (config_.attention.output_gate && stored != own) {
     Fail(Error(Code::kUnsupported, checkpoint_->directory(), ": head_dim ", config_.head_dim,
-               " with a gate, which caches here store as ", config_.StoredHeadDim()));
+               " with a gate, which caches here store as ", stored.key));
   }
   if (HeadsDivide(ranks_)) return;
   std::string counts;

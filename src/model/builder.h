@@ -108,12 +108,19 @@ class Builder {
   void SharedGateUp(const std::string& prefix, backend::WeightId norm);
   void Router(const std::string& prefix, backend::WeightId norm);
   void Experts(const std::string& prefix);
-  // Of q_proj, k_proj and v_proj, or of their biases (`bias`): rows of this rank's queries, then of
-  // its key head(s), then value head(s).
-  std::vector<std::vector<backend::WeightSlice>> QkvSlices(bool bias) const;
+  // Of q_proj, k_proj and v_proj of a layer of so many key heads, or of their biases (`bias`): rows of this rank's
+  // queries, then of its key head(s), then value head(s).
+  std::vector<std::vector<backend::WeightSlice>> QkvSlices(int32_t kv_heads, bool bias) const;
   // Rows of q_proj that make the gate of this rank's heads.
   std::vector<std::vector<backend::WeightSlice>> GateSlices(bool bias) const;
-  int32_t CacheOfWindow(int32_t window);
+  int32_t CacheOf(int32_t window, int32_t kv_heads);  // of all ranks
+  // Q, K and V of a layer of so many key heads on a rank, in their own width and as attention has them: two buffers where
+  // that is wider.
+  struct QkvBuffers {
+    int32_t kv_heads;
+    backend::BufferId own, stored;
+  };
+  QkvBuffers QkvOf(const backend::PagedCache& cache, int32_t heads);
   // Of delta nets.
   bool DeltaHeadsDivide(int32_t ranks) const;
   ColumnRange KeyHeads(int32_t rank) const;
@@ -137,11 +144,11 @@ class Builder {
   quant::Matrix Identity();
   // Logits by `head`, whose rows ranks share; the norm's weight times `factor`.
   void LogitProduct(const std::string& norm, float factor, const std::string& label, quant::Matrix head);
-  void AddHeads(backend::AttentionOp* attention, const std::string& prefix);
+  void AddHeads(backend::AttentionOp* attention, const std::string& prefix, int32_t kv_heads);
   void AddGate(backend::AttentionOp* attention, const std::string& self, backend::WeightId norm,
                const quant::Matrix& q_proj, const quant::Matrix& q_bias);
-  void AddHeadNorms(backend::AttentionOp* attention, const std::string& self);
-  void WidenHeads(backend::AttentionOp* attention);
+  void AddHeadNorms(backend::AttentionOp* attention, const std::string& self, int32_t kv_heads);
+  void WidenHeads(backend::AttentionOp* attention, const QkvBuffers& buffers);
   backend::BufferId NarrowHeads();
   // The slices of each rank's query heads, or key heads, of a vector of all.
   std::vector<std::vector<backend::WeightSlice>> HeadSlices(int64_t heads, int64_t each) const;
@@ -165,8 +172,9 @@ class Builder {
   bool drafted_ = false;
   Status status_;
   std::shared_ptr<backend::Program> program_;
+  std::vector<QkvBuffers> qkvs_;
   // Shared by all layers; -1 until first used.
-  backend::BufferId narrow_qkv_ = -1, narrow_attention_ = -1;  // where heads are stored wider
+  backend::BufferId narrow_attention_ = -1;  // where heads are stored wider
   backend::BufferId qkv_ = -1, attention_ = -1, gate_ = -1, act_ = -1, partial_ = -1, sum_ = -1;
   backend::BufferId delta_in_ = -1, delta_gates_ = -1, delta_out_ = -1, normed_ = -1;
   backend::BufferId latent_q_ = -1, latent_q_a_ = -1, latent_q_normed_ = -1, latent_kv_ = -1, latent_out_ = -1;

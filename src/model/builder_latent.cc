@@ -186,8 +186,8 @@ void Builder::LatentAttention(const std::string& prefix) {
     }
     qkv_ = AddBuffer("qkv", int64_t{heads + 1} * key + l.latent);
     attention_ = AddBuffer("attention", int64_t{heads} * l.latent);
-    latent_out_ = AddBuffer("latent.out", int64_t{heads} * config_.StoredHeadDim());
-    if (config_.StoredHeadDim() != l.value) {
+    latent_out_ = AddBuffer("latent.out", int64_t{heads} * config_.StoredHeads().value);
+    if (config_.StoredHeads().value != l.value) {
       narrow_attention_ = AddBuffer("latent.out.narrow", int64_t{heads} * l.value);
     }
   }
@@ -214,7 +214,7 @@ void Builder::LatentAttention(const std::string& prefix) {
   attention.scale = config_.AttentionScale();
   p.ops.push_back(attention);
   // As far apart as heads of that size are elsewhere, and cut like those.
-  const int32_t wide = config_.StoredHeadDim();
+  const int32_t wide = config_.StoredHeads().value;
   p.ops.push_back(backend::HeadsMatmulOp{attention_, values, latent_out_, 0, l.latent, 0, wide});
   if (wide != l.value) p.ops.push_back(backend::ResizeHeadsOp{latent_out_, narrow_attention_, wide, l.value});
   const std::string o_proj = self + "o_proj";

@@ -11,6 +11,7 @@
 
 #include "absl/strings/string_view.h"
 #include "backend/activation.h"
+#include "backend/head_dims.h"
 #include "base/status.h"
 
 namespace mainarch::model {
@@ -46,9 +47,10 @@ struct AttentionConfig {
   bool qkv_bias = false;     // the gate's too
   bool o_bias = false;
   bool output_gate = false;  // q_proj has a head's queries, then its gate: out *= sigmoid(gate)
-  bool sinks = false;        // self_attn.sinks [heads]: one more score, of a token whose V is zero
+  bool sinks = false;        // self_attn.sinks [heads]: one more score, of a token whose V is zero; of layers that say so
   bool fused_qkv = false;    // one matrix qkv_proj: all of Q's rows, then K's, then V's
   double scale = 0;          // of the scores; 0: 1 / sqrt(head_dim)
+  double value_scale = 1;    // of V
 
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -59,6 +61,8 @@ inline constexpr int32_t kNoRope = -1;
 struct LayerAttention {
   int32_t window = 0;  // tokens that a query sees, its own among them; 0: all
   int32_t rope = 0;    // 0: ModelConfig::rope; i: more_ropes[i - 1]; kNoRope: none turns
+  int32_t kv_heads = 0;  // 0: ModelConfig::kv_heads
+  bool sinks = true;     // where AttentionConfig has some
 
   bool operator==(const LayerAttention&) const = default;
 };
@@ -126,8 +130,9 @@ struct ModelConfig {
   int32_t layers = 0;
   int32_t heads = 0;
   int32_t kv_heads = 0;
-  int32_t head_dim = 0;
-  int32_t stored_head_dim = 0;  // not of the file: what the backend says (Backend::StoredHeadDim); 0: as CPUs
+  int32_t head_dim = 0;   // of Q and K
+  int32_t value_dim = 0;  // of V; 0: as theirs
+  backend::HeadDims stored;  // not of the file: what the backend says (Backend::StoredHeads); zeros: as CPUs
   int32_t intermediate = 0;  // dense FFN width
   int32_t vocab = 0;         // rows of the embedding, padding rows included
   float rms_eps = 1e-6f;
@@ -170,12 +175,17 @@ struct ModelConfig {
   float repetition_penalty = 1;
 
   double AttentionScale() const;
-  // Of a head that attention leaves: of latents, of its values.
-  int32_t attention_dim() const { return latent.latent > 0 ? latent.value : head_dim; }
-  // Of such a head as caches and attention have it, with zeros behind.
-  int32_t StoredHeadDim() const {
-    return stored_head_dim > 0 ? stored_head_dim : (attention_dim() + 15) / 16 * 16;
+  // A head of V, and so one that attention leaves.
+  int32_t ValueDim() const { return latent.latent > 0 ? latent.value : value_dim > 0 ? value_dim : head_dim; }
+  // Heads as they are where attention has them: of latents, what it leaves.
+  backend::HeadDims Heads() const { return {latent.latent > 0 ? latent.value : head_dim, ValueDim()}; }
+  // The same as caches and attention have them, with zeros behind.
+  backend::HeadDims StoredHeads() const { return stored.key > 0 ? stored : backend::HeadsBySixteen(Heads()); }
+  int32_t KvHeadsOf(size_t layer) const {
+    const int32_t own = AttentionOf(layer).kv_heads;
+    return own > 0 ? own : kv_heads;
   }
+  bool HasSinks(size_t layer) const { return attention.sinks && AttentionOf(layer).sinks; }
   LayerAttention AttentionOf(size_t layer) const {
     return layer_attention.empty() ? LayerAttention() : layer_attention[layer];
   }

@@ -163,6 +163,24 @@ void AddExperts(const ModelConfig& config, ExpertKeys keys, file::JsonObjectText
   json->Raw("routed_scaling_factor", Exact(config.router.scale));
 }
 
+void AddMimo(const ModelConfig& config, file::JsonObjectText* json) {
+  json->Integer("v_head_dim", config.ValueDim());
+  json->Raw("attention_value_scale", Exact(config.attention.value_scale));
+  bool sinks = false, full_sinks = false;
+  int32_t kv_heads = 0;
+  std::vector<const char*> sparse;
+  for (size_t layer = 0; layer < static_cast<size_t>(config.layers); ++layer) {
+    const bool slides = config.AttentionOf(layer).window > 0;
+    if (slides) kv_heads = config.KvHeadsOf(layer);
+    (slides ? sinks : full_sinks) |= config.HasSinks(layer);
+    sparse.push_back(config.sparse_layer[layer] ? "\"sparse\"" : "\"dense\"");
+  }
+  if (kv_heads > 0) json->Integer("swa_num_key_value_heads", kv_heads);
+  json->Flag("add_swa_attention_sink_bias", sinks);
+  json->Flag("add_full_attention_sink_bias", full_sinks);
+  json->Raw("mlp_layer_types", absl::StrCat("[", absl::StrJoin(sparse, ", "), "]"));
+}
+
 // Keys of single architectures; others do not look at them.
 void AddFactors(const ModelConfig& config, file::JsonObjectText* json) {
   const double scale = config.AttentionScale();
@@ -171,6 +189,7 @@ void AddFactors(const ModelConfig& config, file::JsonObjectText* json) {
   if (config.model_type == "gemma3_text") {
     json->Raw("query_pre_attn_scalar", inverse(scale * scale));
   }
+  if (config.model_type == "mimo_v2_flash") AddMimo(config, json);
   if (config.model_type == "granite") {
     json->Raw("embedding_multiplier", Exact(config.embedding_scale));
     json->Raw("residual_multiplier", Exact(config.residual_scale));

@@ -36,14 +36,6 @@ Status AssignInteger(const JsonFields& fields, absl::string_view key, IntegerRan
   return OkStatus();
 }
 
-// There at all, be it null.
-bool HasKey(const JsonFields& fields, absl::string_view key) {
-  for (const auto& member : fields.members()) {
-    if (View(member.key) == key) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 Status ConfigReader::RefuseIfTrue(std::initializer_list<absl::string_view> keys) const {
@@ -112,10 +104,12 @@ Status ConfigReader::Geometry() {
     config_.max_position = positions.value_or(defaults_.max_position);
   }
   config_.rms_eps = defaults_.rms_eps;
-  ASSIGN_OR_RETURN(const auto eps, text_.Number("rms_norm_eps", {0, 0.125, true}));
+  const bool other = !defaults_.eps_key.empty() && !text_.Find("rms_norm_eps");
+  const absl::string_view eps_key = other ? defaults_.eps_key : "rms_norm_eps";
+  ASSIGN_OR_RETURN(const auto eps, text_.Number(eps_key, {0, 0.125, true}));
   if (eps) config_.rms_eps = static_cast<float>(*eps);
   if (!(config_.rms_eps > 0)) {
-    return text_.Bad(Code::kBadModel, "rms_norm_eps", "is ", *eps,
+    return text_.Bad(Code::kBadModel, eps_key, "is ", *eps,
                      ", which is 0 in fp32; the limit is ",
                      std::numeric_limits<float>::denorm_min());
   }
@@ -125,7 +119,7 @@ Status ConfigReader::Geometry() {
 Status ConfigReader::Heads() {
   RETURN_IF_ERROR(AssignInteger(text_, "num_attention_heads", kHeadRange, &config_.heads));
   ASSIGN_OR_RETURN(const auto kv_heads, text_.Integer("num_key_value_heads", kHeadRange));
-  const bool missing = !HasKey(text_, "num_key_value_heads");
+  const bool missing = !HasKey("num_key_value_heads");
   config_.kv_heads = static_cast<int32_t>(
       kv_heads.value_or(missing && defaults_.kv_heads != 0 ? defaults_.kv_heads : config_.heads));
   if (config_.heads % config_.kv_heads != 0) {
@@ -133,7 +127,7 @@ Status ConfigReader::Heads() {
                      ", which does not divide num_attention_heads ", config_.heads);
   }
   ASSIGN_OR_RETURN(const auto head_dim, text_.Integer("head_dim", kHeadDimRange));
-  const bool derived = HasKey(text_, "head_dim") || defaults_.head_dim == 0;
+  const bool derived = HasKey("head_dim") || defaults_.head_dim == 0;
   config_.head_dim = static_cast<int32_t>(
       head_dim.value_or(derived ? config_.hidden / config_.heads : defaults_.head_dim));
   if (config_.head_dim < kHeadDimRange.least || config_.head_dim > kHeadDimRange.most ||
@@ -144,6 +138,13 @@ Status ConfigReader::Heads() {
                      kHeadDimRange.most);
   }
   return OkStatus();
+}
+
+bool ConfigReader::HasKey(absl::string_view key) const {
+  for (const auto& member : text_.members()) {
+    if (View(member.key) == key) return true;
+  }
+  return false;
 }
 
 StatusOr<bool> ConfigReader::Flag(absl::string_view key, bool by_default) const {
@@ -157,7 +158,7 @@ StatusOr<double> ConfigReader::Factor(absl::string_view key, double by_default) 
 }
 
 StatusOr<int32_t> ConfigReader::Window(int32_t by_default) const {
-  if (!HasKey(text_, "sliding_window")) return by_default;
+  if (!HasKey("sliding_window")) return by_default;
   ASSIGN_OR_RETURN(const auto window, text_.Integer("sliding_window", {0, kPositionRange.most}));
   return static_cast<int32_t>(window.value_or(0));
 }
@@ -214,6 +215,43 @@ Status ConfigReader::LayerWindows(int32_t window, const std::vector<bool>& by_de
     config_.layer_attention[layer].window = slides[layer] ? window : 0;
   }
   return OkStatus();
+}
+
+StatusOr<std::vector<bool>> ConfigReader::LayerFlags(absl::string_view key) const {
+  std::vector<bool> flags;
+  ASSIGN_OR_RETURN(const auto list, text_.Array(key));
+  if (!list) return flags;
+  if (list->size() != static_cast<size_t>(config_.layers)) {
+    return text_.Bad(Code::kBadModel, key, "has ", list->size(), " entries, num_hidden_layers is ", config_.layers);
+  }
+  for (const element item : *list) {
+    ASSIGN_OR_RETURN(const int64_t flag, text_.IntegerOf(item, absl::StrCat(key, "[", flags.size(), "]"), {0, 1}));
+    flags.push_back(flag == 1);
+  }
+  return flags;
+}
+
+Status ConfigReader::SparseLayers(absl::string_view types, absl::string_view flags) {
+  const size_t layers = static_cast<size_t>(config_.layers);
+  ASSIGN_OR_RETURN(const auto names, text_.Array(types));
+  if (!names) {
+    ASSIGN_OR_RETURN(std::vector<bool> sparse, LayerFlags(flags));
+    if (!sparse.empty()) config_.sparse_layer = std::move(sparse);
+    return DenseWidth();
+  }
+  if (names->size() != layers) {
+    return text_.Bad(Code::kBadModel, types, "has ", names->size(), " entries, num_hidden_layers is ", config_.layers);
+  }
+  size_t layer = 0;
+  for (const element item : *names) {
+    std::string_view name;
+    if (item.get(name) != simdjson::SUCCESS || (name != "dense" && name != "sparse")) {
+      return text_.Bad(Code::kUnsupported, absl::StrCat(types, "[", layer, "]"), "is ", Show(item),
+                       ", which is not supported; known are \"dense\" and \"sparse\"");
+    }
+    config_.sparse_layer[layer++] = name == "sparse";
+  }
+  return DenseWidth();
 }
 
 Status ConfigReader::AttentionBias() {
@@ -273,7 +311,7 @@ Status ConfigReader::RoutedExperts(const Routed& by_default) {
     config_.sparse_layer.push_back(layer >= dense.value_or(by_default.dense));
   }
   ASSIGN_OR_RETURN(const auto shared, text_.Integer("n_shared_experts", {0, 64}));
-  config_.shared_intermediate = static_cast<int32_t>(shared.value_or(1)) * config_.moe_intermediate;
+  config_.shared_intermediate = static_cast<int32_t>(shared.value_or(by_default.shared)) * config_.moe_intermediate;
   RouterConfig& router = config_.router;
   ASSIGN_OR_RETURN(const auto groups, text_.Integer("n_group", {1, config_.experts}));
   router.groups = static_cast<int32_t>(groups.value_or(by_default.groups));

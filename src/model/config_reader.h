@@ -27,6 +27,7 @@ struct Defaults {
   bool tied = false;
   bool partial_rotary = false;  // partial_rotary_factor has a meaning
   double partial_rotary_factor = 1;
+  absl::string_view eps_key = "";  // where there is no rms_norm_eps
 };
 
 class ConfigReader {
@@ -50,6 +51,7 @@ class ConfigReader {
   Status QuantMethod() const;  // one whose tensors linear.h knows
   // One key for the products of Q, K, V and O.
   Status AttentionBias();
+  bool HasKey(absl::string_view key) const;  // there at all, be it null
   StatusOr<bool> Flag(absl::string_view key, bool by_default) const;
   StatusOr<double> Factor(absl::string_view key, double by_default) const;  // 1e-6 to 1e6
   // sliding_window: null or 0 is none, missing is `by_default`.
@@ -57,6 +59,10 @@ class ConfigReader {
   // The window in the layers that layer_types calls sliding_attention, or, where there are no
   // layer_types, in those of `by_default`.
   Status LayerWindows(int32_t window, const std::vector<bool>& by_default);
+  // A list of zeros and ones, one a layer; empty: there is no such key.
+  StatusOr<std::vector<bool>> LayerFlags(absl::string_view key) const;
+  // Which layers have experts, after RoutedExperts: a list of "dense" and "sparse", or one of zeros and ones.
+  Status SparseLayers(absl::string_view types, absl::string_view flags);
   // As Qwen2 and Qwen3 have it: use_sliding_window, and by default from max_window_layers on.
   Status QwenWindows();
   // The geometry of gated delta nets, and which layers have one: those that layer_types calls
@@ -77,6 +83,7 @@ class ConfigReader {
   // What a class has where its keys are missing.
   struct Routed {
     int32_t dense = 1;
+    int32_t shared = 1;
     int32_t groups = 1, chosen_groups = 1;
     double scale = 1;
   };

@@ -34,7 +34,7 @@ StatusOr<std::shared_ptr<const Model>> Model::Load(std::shared_ptr<backend::Back
   ASSIGN_OR_RETURN(model->config_, ParseConfig(model->checkpoint_->config_json(),
                                                model->checkpoint_->generation_config_json(),
                                                directory));
-  model->config_.stored_head_dim = model->backend_->StoredHeadDim(model->config_.attention_dim());
+  model->config_.stored = model->backend_->StoredHeads(model->config_.Heads());
   model->part_ = part == Part::kModelAndDrafts && !HasDraftHead(*model->checkpoint_) ? Part::kModel : part;
   ASSIGN_OR_RETURN(auto programs,
                    BuildPrograms(*FindArch(model->config_.model_type), model->config_,

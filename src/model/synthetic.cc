@@ -104,30 +104,31 @@ void AddLatentAttention(const ModelConfig& config, const std::string& name, std:
   linear("o_proj", hidden, heads * l.value);
 }
 
-void AddAttention(const ModelConfig& config, const std::string& name, std::vector<Weight>* out) {
+void AddAttention(const ModelConfig& config, size_t layer, const std::string& name, std::vector<Weight>* out) {
   if (config.latent.latent > 0) return AddLatentAttention(config, name, out);
   const AttentionConfig& has = config.attention;
   const int64_t hidden = config.hidden, head_dim = config.head_dim;
-  const int64_t width = config.heads * head_dim, kv_rows = config.kv_heads * head_dim;
+  const int64_t kv_heads = config.KvHeadsOf(layer), width = config.heads * head_dim, k_rows = kv_heads * head_dim;
+  const int64_t v_rows = kv_heads * config.ValueDim();
   const int64_t q_rows = has.output_gate ? 2 * width : width;
   const auto linear = [&](const char* proj, int64_t rows, int64_t cols, bool bias) {
     out->push_back({absl::StrCat(name, proj, ".weight"), Part::kAttention, rows, cols});
     if (bias) out->push_back({absl::StrCat(name, proj, ".bias"), Part::kBias, 1, rows});
   };
   if (has.fused_qkv) {
-    linear("qkv_proj", q_rows + 2 * kv_rows, hidden, has.qkv_bias);
+    linear("qkv_proj", q_rows + k_rows + v_rows, hidden, has.qkv_bias);
   } else {
     linear("q_proj", q_rows, hidden, has.qkv_bias);
-    linear("k_proj", kv_rows, hidden, has.qkv_bias);
-    linear("v_proj", kv_rows, hidden, has.qkv_bias);
+    linear("k_proj", k_rows, hidden, has.qkv_bias);
+    linear("v_proj", v_rows, hidden, has.qkv_bias);
   }
-  linear("o_proj", hidden, width, has.o_bias);
+  linear("o_proj", hidden, int64_t{config.heads} * config.ValueDim(), has.o_bias);
   if (has.qk_norm || has.wide_qk_norm) {
     const bool wide = has.wide_qk_norm;
     out->push_back({name + "q_norm.weight", Part::kNorm, 1, wide ? width : head_dim});
-    out->push_back({name + "k_norm.weight", Part::kNorm, 1, wide ? kv_rows : head_dim});
+    out->push_back({name + "k_norm.weight", Part::kNorm, 1, wide ? k_rows : head_dim});
   }
-  if (has.sinks) out->push_back({name + "sinks", Part::kSinks, 1, config.heads});
+  if (config.HasSinks(layer)) out->push_back({name + "sinks", Part::kSinks, 1, config.heads});
 }
 
 void AddMlp(const ModelConfig& config, const std::string& prefix, int64_t width,
@@ -207,7 +208,7 @@ void AddDraftHead(const ModelConfig& config, std::vector<Weight>* out) {
         prefix + "norm.weight", layer + norms.before_attention, layer + norms.before_ffn}) {
     out->push_back({name, Part::kNorm, 1, hidden});
   }
-  AddAttention(config, layer + "self_attn.", out);
+  AddAttention(config, 0, layer + "self_attn.", out);
   if (config.experts > 0) {
     AddExperts(config, layer, out);
   } else {
@@ -233,7 +234,7 @@ std::vector<Weight> ListWeights(const ModelConfig& config, bool draft_head) {
     if (config.IsDelta(static_cast<size_t>(layer))) {
       AddDelta(config, prefix + "linear_attn.", &out);
     } else {
-      AddAttention(config, prefix + "self_attn.", &out);
+      AddAttention(config, static_cast<size_t>(layer), prefix + "self_attn.", &out);
     }
     if (config.sparse_layer[static_cast<size_t>(layer)]) {
       AddExperts(config, prefix, &out);
@@ -388,7 +389,7 @@ class SyntheticWriter {
       return OkStatus();
     }
     const ModelConfig &a = config_, &b = requested_;
-    bool same = a.attention == b.attention && a.rope == b.rope && a.more_ropes == b.more_ropes &&
+    bool same = a.attention == b.attention && a.ValueDim() == b.ValueDim() && a.rope == b.rope && a.more_ropes == b.more_ropes &&
                 a.norms == b.norms && a.delta == b.delta && a.delta_layer == b.delta_layer &&
                 a.activation == b.activation && a.mlp_bias == b.mlp_bias &&
                 a.fused_gate_up == b.fused_gate_up && a.router == b.router &&

@@ -44,6 +44,11 @@ Head FindHead(const file::Checkpoint& checkpoint, const ModelConfig& config) {
   return {HeadSource::kOwn, "lm_head"};
 }
 
+std::string SinksName(const file::Checkpoint& checkpoint, const std::string& self) {
+  const std::string other = self + "attention_sink_bias";  // MiMo's own files
+  return Has(checkpoint, other) ? other : self + "sinks";
+}
+
 NormNames NormNamesOf(const NormConfig& norms) {
   NormNames names;
   if (norms.before) {

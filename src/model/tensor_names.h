@@ -37,6 +37,9 @@ struct NormNames {
 };
 NormNames NormNamesOf(const NormConfig& norms);
 
+// Of an attention's sinks, `self` before it.
+std::string SinksName(const file::Checkpoint& checkpoint, const std::string& self);
+
 // Behind a layer's prefix: "mlp.experts.", "mlp.gate" and so on.
 struct ExpertTensors {
   std::string experts, router, correction;

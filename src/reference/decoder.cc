@@ -53,8 +53,9 @@ void Decoder::Truncate(size_t position) {
   const auto cut = [this](std::vector<double>* all, int64_t width) {
     if (!all->empty()) all->resize(position_ * static_cast<size_t>(width));
   };
-  const int64_t stored = static_cast<int64_t>(stored_heads());
-  for (Layer& layer : layers_) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    Layer& layer = layers_[i];
+    const int64_t stored = static_cast<int64_t>(stored_heads(i));
     cut(&layer.keys, stored * static_cast<int64_t>(key_dim()));
     cut(&layer.values, stored * static_cast<int64_t>(value_dim()));
     cut(&layer.near_keys, stored * static_cast<int64_t>(key_dim()));
@@ -68,7 +69,7 @@ void Decoder::Truncate(size_t position) {
 
 std::pair<absl::Span<const double>, absl::Span<const double>> Decoder::stored(
     size_t layer, size_t position) const {
-  const size_t keys = stored_heads() * key_dim(), values = stored_heads() * value_dim();
+  const size_t keys = stored_heads(layer) * key_dim(), values = stored_heads(layer) * value_dim();
   return {absl::MakeConstSpan(layers_[layer].keys).subspan(position * keys, keys),
           absl::MakeConstSpan(layers_[layer].values).subspan(position * values, values)};
 }
@@ -179,11 +180,12 @@ bool Decoder::HasNear(size_t layer) const {
   return tiers_.near && TypeOf(layer) == rounding_;
 }
 
-const double* Decoder::StoredAt(const Layer& layer, size_t position, bool is_value) const {
+const double* Decoder::StoredAt(size_t index, size_t position, bool is_value) const {
+  const Layer& layer = layers_[index];
   const size_t first = static_cast<size_t>(model::kNearFirst), last = static_cast<size_t>(model::kNearLast);
   const bool near = !layer.near_keys.empty() && (position < first || position + last > position_);
   const Vector& all = is_value ? near ? layer.near_values : layer.values : near ? layer.near_keys : layer.keys;
-  return &all[position * stored_heads() * (is_value ? value_dim() : key_dim())];
+  return &all[position * stored_heads(index) * (is_value ? value_dim() : key_dim())];
 }
 
 Status Decoder::Store(size_t layer, quant::KvType held, const CacheReader& cache, Vector* k, Vector* v) const {
@@ -195,7 +197,7 @@ Status Decoder::Store(size_t layer, quant::KvType held, const CacheReader& cache
     RETURN_IF_ERROR(TakeStored(type.k, stored_k, absl::StrCat("K", where), key_dim(), k));
     return TakeStored(type.v, stored_v, absl::StrCat("V", where), value_dim(), v);
   }
-  for (size_t head = 0; head < stored_heads(); ++head) {
+  for (size_t head = 0; head < stored_heads(layer); ++head) {
     const absl::Span<double> key = absl::MakeSpan(*k).subspan(head * key_dim(), key_dim());
     const absl::Span<double> value = absl::MakeSpan(*v).subspan(head * value_dim(), value_dim());
     if (rounder_) {
@@ -213,8 +215,8 @@ void Decoder::RoundAgain(size_t position, const HeadRounder& rounder) {
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
     Layer& l = layers_[layer];
     if (l.is_delta) continue;
-    for (size_t head = 0; head < stored_heads(); ++head) {
-      const size_t at = position * stored_heads() + head;
+    for (size_t head = 0; head < stored_heads(layer); ++head) {
+      const size_t at = position * stored_heads(layer) + head;
       rounder(layer, position, false, absl::MakeSpan(l.keys).subspan(at * key_dim(), key_dim()));
       rounder(layer, position, true, absl::MakeSpan(l.values).subspan(at * value_dim(), value_dim()));
     }
@@ -222,7 +224,8 @@ void Decoder::RoundAgain(size_t position, const HeadRounder& rounder) {
 }
 
 // Q, K and V with their biases.
-void Decoder::Products(const Layer& layer, const Vector& h, Heads* out) const {
+void Decoder::Products(size_t index, const Vector& h, Heads* out) const {
+  const Layer& layer = layers_[index];
   const model::AttentionConfig& has = config_.attention;
   if (!has.fused_qkv) {
     *out = {Multiply(layer.q, h), Multiply(layer.k, h), Multiply(layer.v, h), {}};
@@ -235,15 +238,15 @@ void Decoder::Products(const Layer& layer, const Vector& h, Heads* out) const {
   Vector all = Multiply(layer.qkv, h);
   if (has.qkv_bias) AddTo(RowOf(layer.qkv_bias, 0), &all);
   const auto k = all.begin() + ptrdiff_t{config_.heads} * config_.head_dim;
-  const auto v = k + ptrdiff_t{config_.kv_heads} * config_.head_dim;
+  const auto v = k + ptrdiff_t{config_.KvHeadsOf(index)} * config_.head_dim;
   *out = {Vector(all.begin(), k), Vector(k, v), Vector(v, all.end()), {}};
 }
 
-// Each head as caches store it: zeros behind.
-void Decoder::Widen(Vector* heads) const {
-  const size_t hd = static_cast<size_t>(config_.head_dim), wide = static_cast<size_t>(config_.StoredHeadDim());
+// Each head of `from` as caches store it: zeros behind.
+void Widen(int32_t from, size_t wide, std::vector<double>* heads) {
+  const size_t hd = static_cast<size_t>(from);
   if (wide == hd) return;
-  Vector out(heads->size() / hd * wide, 0.0);
+  std::vector<double> out(heads->size() / hd * wide, 0.0);
   for (size_t i = 0; i < heads->size(); ++i) out[i / hd * wide + i % hd] = (*heads)[i];
   *heads = std::move(out);
 }
@@ -255,7 +258,7 @@ Decoder::Heads Decoder::MakeHeads(size_t layer_index, const Vector& x) const {
   Vector h = x;
   if (config_.norms.before) Norm(layer.input_norm, &h);
   Heads out;
-  Products(layer, h, &out);
+  Products(layer_index, h, &out);
   if (has.wide_qk_norm) {
     const double eps = static_cast<double>(config_.rms_eps);
     RmsNorm(RowOf(layer.q_norm, 0), 0, eps, out.q.data());
@@ -281,22 +284,23 @@ Decoder::Heads Decoder::MakeHeads(size_t layer_index, const Vector& x) const {
       }
       Rotate(rope, &(*heads)[at]);
     }
-    Widen(heads);
+    Widen(config_.head_dim, key_dim(), heads);
     for (size_t at = 0; at < heads->size() && quant::InfoOf(TypeOf(layer_index)).turns; at += key_dim()) {
       TurnHead(absl::MakeSpan(*heads).subspan(at, key_dim()));
     }
   };
   norm_and_turn(layer.q_norm, &out.q);
   norm_and_turn(layer.k_norm, &out.k);
-  Widen(&out.v);
+  for (double& value : out.v) value *= has.value_scale;
+  Widen(config_.ValueDim(), value_dim(), &out.v);
   return out;
 }
 
 Status Decoder::Attention(size_t layer_index, Vector* x) {
   Layer* layer = &layers_[layer_index];
   const size_t heads = static_cast<size_t>(config_.heads);
-  const size_t kv_heads = static_cast<size_t>(config_.kv_heads);
-  const size_t hd = static_cast<size_t>(config_.head_dim), wide = key_dim();
+  const size_t kv_heads = stored_heads(layer_index);
+  const size_t vd = static_cast<size_t>(config_.ValueDim()), wide = key_dim();
   auto [q, k, v, gate] = MakeHeads(layer_index, *x);
   if (HasNear(layer_index)) {
     Vector near_k = k, near_v = v;
@@ -309,22 +313,21 @@ Status Decoder::Attention(size_t layer_index, Vector* x) {
   layer->values.insert(layer->values.end(), v.begin(), v.end());
   const size_t window = static_cast<size_t>(config_.AttentionOf(layer_index).window);
   const size_t first = window == 0 || position_ < window ? 0 : position_ + 1 - window;
-  const Vector sinks = config_.attention.sinks ? RowOf(layer->sinks, 0) : Vector();
-  const double scale = config_.attention.scale != 0 ? config_.attention.scale
-                                                    : 1 / std::sqrt(static_cast<double>(hd));
-  Vector out(heads * hd, 0.0);
+  const Vector sinks = config_.HasSinks(layer_index) ? RowOf(layer->sinks, 0) : Vector();
+  const double scale = config_.AttentionScale();
+  Vector out(heads * vd, 0.0);
   for (size_t j = 0; j < heads; ++j) {
     const size_t kv = j / (heads / kv_heads);
     Vector p;
     for (size_t t = first; t <= position_; ++t) {
-      const double* key = StoredAt(*layer, t, false) + kv * wide;
+      const double* key = StoredAt(layer_index, t, false) + kv * wide;
       p.push_back(std::inner_product(key, key + wide, &q[j * wide], 0.0) * scale);
     }
     if (!sinks.empty()) p.push_back(sinks[j]);
     Softmax(&p);
     for (size_t t = first; t <= position_; ++t) {
-      const double* value = StoredAt(*layer, t, true) + kv * wide;
-      for (size_t d = 0; d < hd; ++d) out[j * hd + d] += p[t - first] * value[d];
+      const double* value = StoredAt(layer_index, t, true) + kv * value_dim();
+      for (size_t d = 0; d < vd; ++d) out[j * vd + d] += p[t - first] * value[d];
     }
   }
   for (size_t i = 0; i < gate.size(); ++i) out[i] *= 1 / (1 + std::exp(-gate[i]));

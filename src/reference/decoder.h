@@ -72,7 +72,7 @@ class Decoder {
 
   // Of the last token run: [vocab].
   absl::Span<const double> logits() const { return logits_; }
-  // K and V of a position in a layer, [kv_heads][head_dim, as caches store it], as attention reads them.
+  // K and V of a position in a layer, [kv_heads][head, as caches store it], as attention reads them.
   std::pair<absl::Span<const double>, absl::Span<const double>> stored(size_t layer,
                                                                        size_t position) const;
   // Residual stream after layer i for the last token run: [hidden].
@@ -118,7 +118,7 @@ class Decoder {
           quant::KvType rounding);
 
   Status FindWeights();
-  Status FindAttention(const std::string& prefix, Layer* layer) const;
+  Status FindAttention(const std::string& prefix, size_t index, Layer* layer) const;
   Status FindMlp(const std::string& prefix, int64_t width, Mlp* mlp) const;
   Status FindFfn(const std::string& prefix, Layer* layer) const;
   Status Linear(const std::string& name, int64_t rows, int64_t cols, quant::Matrix* out) const;
@@ -131,17 +131,19 @@ class Decoder {
   quant::KvType TypeOf(size_t layer) const;
   bool HasNear(size_t layer) const;
   // The key, or value, of a position that this one's query is to see.
-  const double* StoredAt(const Layer& layer, size_t position, bool is_value) const;
+  const double* StoredAt(size_t layer, size_t position, bool is_value) const;
   Status TakeStored(quant::KvForm form, absl::Span<const float> stored, const std::string& what,
                     size_t dim, Vector* x) const;
   // Of what the cache holds: of latent attention one head.
-  size_t stored_heads() const { return config_.latent.latent > 0 ? 1 : static_cast<size_t>(config_.kv_heads); }
+  size_t stored_heads(size_t layer) const {
+    return config_.latent.latent > 0 ? 1 : static_cast<size_t>(config_.KvHeadsOf(layer));
+  }
   size_t key_dim() const {
     const model::LatentConfig& l = config_.latent;
-    return static_cast<size_t>(l.latent > 0 ? l.turning + l.latent : config_.StoredHeadDim());
+    return static_cast<size_t>(l.latent > 0 ? l.turning + l.latent : config_.StoredHeads().key);
   }
   size_t value_dim() const {
-    return static_cast<size_t>(config_.latent.latent > 0 ? config_.latent.latent : config_.StoredHeadDim());
+    return static_cast<size_t>(config_.latent.latent > 0 ? config_.latent.latent : config_.StoredHeads().value);
   }
   // latent.cc
   Status FindLatent(const std::string& prefix, Layer* layer) const;
@@ -170,8 +172,7 @@ class Decoder {
     Vector q, k, v, gate;
   };
   Heads MakeHeads(size_t layer, const Vector& x) const;
-  void Widen(Vector* heads) const;
-  void Products(const Layer& layer, const Vector& h, Heads* out) const;
+  void Products(size_t layer, const Vector& h, Heads* out) const;
   void Rotate(int32_t rope, double* head) const;
 
   const std::shared_ptr<const file::Checkpoint> checkpoint_;

@@ -37,17 +37,18 @@ Status Decoder::FindWeights() {
     }
     layer.is_delta = config_.IsDelta(i);
     RETURN_IF_ERROR(layer.is_delta ? FindDelta(p + "linear_attn.", &layer)
-                                   : FindAttention(p + "self_attn.", &layer));
+                                   : FindAttention(p + "self_attn.", i, &layer));
     layer.sparse = config_.sparse_layer[i];
     RETURN_IF_ERROR(FindFfn(p, &layer));
   }
   return OkStatus();
 }
 
-Status Decoder::FindAttention(const std::string& p, Layer* layer) const {
+Status Decoder::FindAttention(const std::string& p, size_t index, Layer* layer) const {
   if (config_.latent.latent > 0) return FindLatent(p, layer);
   const int64_t h = config_.hidden, hd = config_.head_dim;
-  const int64_t q = config_.heads * hd, kv = config_.kv_heads * hd;
+  const int64_t kv_heads = config_.KvHeadsOf(index);
+  const int64_t q = config_.heads * hd, kv = kv_heads * hd, v = kv_heads * config_.ValueDim();
   const model::AttentionConfig& has = config_.attention;
   const int64_t q_rows = has.output_gate ? 2 * q : q;
   if (has.qk_norm || has.wide_qk_norm) {
@@ -55,22 +56,24 @@ Status Decoder::FindAttention(const std::string& p, Layer* layer) const {
     RETURN_IF_ERROR(VectorOf(p + "k_norm.weight", has.wide_qk_norm ? kv : hd, &layer->k_norm));
   }
   if (has.o_bias) RETURN_IF_ERROR(VectorOf(p + "o_proj.bias", h, &layer->o_bias));
-  if (has.sinks) RETURN_IF_ERROR(VectorOf(p + "sinks", config_.heads, &layer->sinks));
-  RETURN_IF_ERROR(Linear(p + "o_proj", h, q, &layer->o));
+  if (config_.HasSinks(index)) {
+    RETURN_IF_ERROR(VectorOf(model::SinksName(*checkpoint_, p), config_.heads, &layer->sinks));
+  }
+  RETURN_IF_ERROR(Linear(p + "o_proj", h, int64_t{config_.heads} * config_.ValueDim(), &layer->o));
   if (has.fused_qkv) {
     if (has.qkv_bias) {
-      RETURN_IF_ERROR(VectorOf(p + "qkv_proj.bias", q_rows + 2 * kv, &layer->qkv_bias));
+      RETURN_IF_ERROR(VectorOf(p + "qkv_proj.bias", q_rows + kv + v, &layer->qkv_bias));
     }
-    return Linear(p + "qkv_proj", q_rows + 2 * kv, h, &layer->qkv);
+    return Linear(p + "qkv_proj", q_rows + kv + v, h, &layer->qkv);
   }
   if (has.qkv_bias) {
     RETURN_IF_ERROR(VectorOf(p + "q_proj.bias", q_rows, &layer->q_bias));
     RETURN_IF_ERROR(VectorOf(p + "k_proj.bias", kv, &layer->k_bias));
-    RETURN_IF_ERROR(VectorOf(p + "v_proj.bias", kv, &layer->v_bias));
+    RETURN_IF_ERROR(VectorOf(p + "v_proj.bias", v, &layer->v_bias));
   }
   RETURN_IF_ERROR(Linear(p + "q_proj", q_rows, h, &layer->q));
   RETURN_IF_ERROR(Linear(p + "k_proj", kv, h, &layer->k));
-  return Linear(p + "v_proj", kv, h, &layer->v);
+  return Linear(p + "v_proj", v, h, &layer->v);
 }
 
 Status Decoder::FindMlp(const std::string& p, int64_t width, Mlp* mlp) const {

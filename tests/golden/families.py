@@ -73,6 +73,11 @@ FAMILIES = {
     "deepseek_v3": dict(BASE, **MOE, num_key_value_heads=4, q_lora_rank=48, kv_lora_rank=32, qk_nope_head_dim=32, qk_rope_head_dim=16,
                         v_head_dim=48, n_routed_experts=8, n_shared_experts=2, n_group=4, topk_group=2, routed_scaling_factor=1.7,
                         first_k_dense_replace=1, num_nextn_predict_layers=0, rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.8)),
+    # Windows with sinks and twice the key heads.
+    "mimo_v2_flash": dict(BASE, **MOE, num_hidden_layers=4, head_dim=48, v_head_dim=32, num_attention_heads=8, attention_bias=True, n_routed_experts=8,
+                          n_group=2, topk_group=1, routed_scaling_factor=1.7, sliding_window=7, attention_value_scale=0.607,
+                          layer_types=["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
+                          mlp_layer_types=["dense", "sparse", "sparse", "dense"]),
     "minimax_m2": dict(BASE, head_dim=32, num_attention_heads=8, num_key_value_heads=1, num_local_experts=6, num_experts_per_tok=2,
                        intermediate_size=64, partial_rotary_factor=0.5, rope_parameters=dict(rope_type="default", rope_theta=5e6)),
     "qwen2_moe": dict(BASE, **MOE, num_experts=6, shared_expert_intermediate_size=160, mlp_only_layers=[0]),
@@ -119,6 +124,8 @@ ON_GPUS = {
     "kimi_gpu": ("deepseek_v3", dict(BASE, **MOE, num_hidden_layers=2, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=48,
                                      qk_rope_head_dim=32, v_head_dim=32, n_routed_experts=8, n_shared_experts=1, n_group=1, topk_group=1,
                                      first_k_dense_replace=1, rope_interleave=False, num_nextn_predict_layers=0)),
+    "mimo_v2_flash_gpu": ("mimo_v2_flash", dict(BASE, hidden_size=128, num_hidden_layers=3, head_dim=96, v_head_dim=64, num_attention_heads=8,
+                                                n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, sliding_window=17)),
     "smollm3_gpu": ("smollm3", dict(BASE, hidden_size=128, num_hidden_layers=2, no_rope_layer_interval=2, tie_word_embeddings=True)),
     "phi3_gpu": ("phi3", dict(BASE, hidden_size=128, num_hidden_layers=2, sliding_window=33, partial_rotary_factor=0.75,
                               original_max_position_embeddings=32, rope_parameters=longrope(12))),
@@ -263,6 +270,13 @@ def random_config(family, rng):
         config["sliding_window"] = rng.choice([1, 2, 5, 16, 39, 100])
     if "layer_types" in config:
         config["layer_types"] = [rng.choice(["full_attention", "sliding_attention"]) for _ in range(config["num_hidden_layers"])]
+    if "mlp_layer_types" in config:
+        config["mlp_layer_types"] = [rng.choice(["dense", "sparse"]) for _ in range(config["num_hidden_layers"])]
+    if "v_head_dim" in config and not latent:
+        config["v_head_dim"] = rng.choice([16, 24, 64, 80, 128])
+        config["num_attention_heads"] = 2 * heads
+        config["n_group"], config["topk_group"] = rng.choice([(1, 1), (2, 1), (4, 3), (2, 2)])
+        config["attention_value_scale"] = rng.choice([None, 0.3, 1.5])
     if "mlp_only_layers" in config:
         config["mlp_only_layers"] = [i for i in range(config["num_hidden_layers"]) if rng.random() < 0.3]
     if "first_k_dense_replace" in config:
@@ -299,6 +313,9 @@ def random_config(family, rng):
         half = int(head_dim * config["partial_rotary_factor"]) // 2
         config["rope_parameters"] = longrope(half, rng.random())
         config["original_max_position_embeddings"] = rng.choice([16, 32, 512])
+    elif family == "mimo_v2_flash":
+        config["rope_parameters"] = {kind: dict(rope_type="default", rope_theta=theta, partial_rotary_factor=share) for kind, theta, share in
+                                     (("full_attention", 3e5, 0.5), ("sliding_attention", 1e4, 0.25))}
     elif family in ("olmo3", "gemma3_text"):
         config["rope_scaling"] = rng.choice([dict(rope_type="linear", factor=2.5), YARN, LLAMA3])
     elif family != "gpt_oss":

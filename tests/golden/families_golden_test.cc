@@ -137,7 +137,7 @@ struct Case {
   std::string directory;  // of the checkpoint
 };
 
-constexpr size_t kCases = 41;
+constexpr size_t kCases = 43;
 
 Case CaseOf(const element& one) {
   Case out;

@@ -64,8 +64,10 @@ std::vector<backend::DeviceInfo> AmdGpuBackend::devices() const {
   return infos;
 }
 
-int32_t AmdGpuBackend::StoredHeadDim(int32_t head_dim) const {
-  return amdgpu::StoredHeadDim(head_dim);
+// Kernels have K and V of one size.
+backend::HeadDims AmdGpuBackend::StoredHeads(backend::HeadDims of) const {
+  const int32_t dim = StoredHeadDim(std::max(of.key, of.value));
+  return {dim, dim};
 }
 
 StatusOr<std::shared_ptr<const backend::LoadedModel>> AmdGpuBackend::Load(

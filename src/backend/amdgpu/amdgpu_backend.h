@@ -25,7 +25,7 @@ class AmdGpuBackend : public backend::Backend, public std::enable_shared_from_th
 
   int32_t ranks() const override { return gpus_->count(); }
   std::vector<backend::DeviceInfo> devices() const override;
-  int32_t StoredHeadDim(int32_t head_dim) const override;
+  backend::HeadDims StoredHeads(backend::HeadDims of) const override;
   StatusOr<std::shared_ptr<const backend::LoadedModel>> Load(
       std::vector<std::shared_ptr<const backend::Program>> programs,
       const backend::LoadOptions& options) override;

@@ -13,6 +13,7 @@
   ARCH(kGptOss)              \
   ARCH(kGranite)             \
   ARCH(kLlama)               \
+  ARCH(kMimoV2Flash)         \
   ARCH(kMinimaxM2)           \
   ARCH(kMinistral)           \
   ARCH(kMistral)             \

@@ -298,6 +298,18 @@ TEST(heads_of_other_sizes_and_norms_of_all) {
   CHECK(Holds(with({7, 6, 40, 264}, false, {}), "widen what products leave, up to 256"));
   CHECK(Holds(with({7, 6, 64, 40}, false, {}), "widen what products leave"));
   CHECK(Holds(with({7, 6, 44, 64}, false, {}), "take multiples of 8"));
+  backend::ResizeHeadsOp values = {7, 6, 40, 64, 8, 4};
+  values.value_from = 40, values.value_to = 64;
+  CHECK_EQ(with(values, false, {}), "not refused");
+  values.value_to = 24;
+  CHECK(Holds(with(values, false, {}), "widen what products leave"));
+  values.value_to = 260;
+  CHECK(Holds(with(values, false, {}), "take multiples of 8"));
+  values.value_to = 264;
+  CHECK(Holds(with(values, false, {}), "up to 256"));
+  values = {4, 5, 64, 40};
+  values.value_from = 64, values.value_to = 40;
+  CHECK(Holds(with(values, true, parts), "for a product by parts"));
   // A product whose input lies one head behind the other.
   CHECK(Holds(Refusal([&](Program& p) {
                 p.buffers.push_back({"attention", backend::BufferType::kF32, 320, 1});
@@ -308,17 +320,20 @@ TEST(heads_of_other_sizes_and_norms_of_all) {
                 p.ops.push_back(backend::MatmulAddOp{4, 0, 0});
               }),
               "o: a part of its columns begins at 40"));
-  const auto wide = [](int32_t heads, int32_t kv, backend::BufferId qkv) {
+  const auto wide = [](int32_t heads, int32_t kv, backend::BufferId qkv, int32_t value_dim = 8) {
     return Refusal([&](Program& p) {
+      p.buffers.push_back({"qkv", backend::BufferType::kF32, (heads + kv) * 8 + kv * value_dim, 1});  // 4
       backend::WideNormOp op = {};
       op.qkv = qkv;
+      op.key_dim = 8;
       op.heads = heads;
       op.kv_heads = op.total_kv_heads = kv;
       p.ops.push_back(op);
     });
   };
-  CHECK_EQ(wide(1152, 8, 2), "not refused");
-  CHECK(Holds(wide(1153, 8, 2), "op wide_norm of 1161 heads: the GPU kernels take as many as the hidden size, 1160"));
+  CHECK_EQ(wide(1152, 8, 4), "not refused");
+  CHECK(Holds(wide(8, 2, 4, 16), "beside values of another size than keys"));
+  CHECK(Holds(wide(1153, 8, 4), "op wide_norm of 1161 heads: the GPU kernels take as many as the hidden size, 1160"));
   CHECK(Holds(wide(8, 8, 0), "the GPU kernels norm fp32 rows"));
   CHECK_EQ(StoredHeadDim(8), 32);
   CHECK_EQ(StoredHeadDim(64), 64);

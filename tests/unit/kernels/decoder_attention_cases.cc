@@ -190,6 +190,7 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
     data.cosine.push_back(static_cast<float>(std::cos(angle)));
     data.sine.push_back(static_cast<float>(std::sin(angle)));
   }
+  const float value_scale = has.bias ? 0.5f : 1.0f;
   const Cache before(s.format, hd, s.kv_heads, pages);
   Wanted qkv(s.count(), data.qkv.stride);
   std::vector<std::vector<std::vector<Near>>> kv(s.count());
@@ -202,7 +203,7 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
       } else {
         for (uint32_t d = 0; d < hd; ++d) {
           // Denormals may be flushed anywhere.
-          turned.push_back({data.at(row, head * hd + d), 1e-36});
+          turned.push_back({data.at(row, head * hd + d) * double{value_scale}, 1e-36});
         }
       }
       for (uint32_t d = 0; !has.near && head < s.heads() && d < hd; ++d) {
@@ -260,6 +261,7 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
     args.tables_at = kTablesAt;
     args.rotary = rotary;
     args.epsilon = kEpsilon;
+    args.value_scale = value_scale;
   })}};
   out.expectations = {qkv.Check("qkv"), CacheCheck(s, behind, before, std::move(kv))};
   return out;

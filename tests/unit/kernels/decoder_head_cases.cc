@@ -158,33 +158,42 @@ struct WidenShape {
   bool norms;
   uint32_t splits = 1;
   bool normed = false;
+  uint32_t value_from = 0, value_to = 0;  // 0: as all
+
+  uint32_t keys() const { return heads + kv_heads; }
+  uint32_t From(uint32_t head) const { return head >= keys() && value_from != 0 ? value_from : from; }
+  uint32_t To(uint32_t head) const { return head >= keys() && value_from != 0 ? value_to : to; }
+  // Where a head begins.
+  uint32_t InAt(uint32_t head) const { return std::min(head, keys()) * from + (head - std::min(head, keys())) * From(head); }
+  uint32_t OutAt(uint32_t head) const { return std::min(head, keys()) * to + (head - std::min(head, keys())) * To(head); }
 };
 
 // V's heads, as many as K's, are never normed.
 Case WidenHeadsCase(const WidenShape& s, uint32_t workers) {
   Random random(s.from * 3 + s.rows);
   const uint32_t count = s.heads + 2 * s.kv_heads;
-  const Inputs x = RandomInputs(random, s.rows, count * s.from, 2);
+  const Inputs x = RandomInputs(random, s.rows, s.InAt(count), 2);
   const std::vector<float> q_norm = random.Floats(s.from), k_norm = random.Floats(s.from);
-  const uint32_t out_stride = RoundUp(count * s.to, kPadColumns);
+  const uint32_t out_stride = RoundUp(s.OutAt(count), kPadColumns);
   const double by = s.normed ? 0.5 : 1;
   Wanted want(s.rows, out_stride);
   for (uint32_t row = 0; row < s.rows; ++row) {
     for (uint32_t head = 0; head < count; ++head) {
       const bool norms = s.norms && head < s.heads + s.kv_heads;
-      const double mean = SquaresOfHead(x, row, head, s.from) * by * by / s.from;
-      const double scale = norms ? by / std::sqrt(mean + double{kEpsilon}) : by;
-      for (uint32_t d = 0; d < s.to; ++d) {
-        double value = d < s.from ? x.at(row, head * s.from + d) * scale : 0;
+      double scale = by;
+      if (norms) scale /= std::sqrt(SquaresOfHead(x, row, head, s.from) * by * by / s.from + double{kEpsilon});
+      for (uint32_t d = 0; d < s.To(head); ++d) {
+        double value = d < s.From(head) ? x.at(row, s.InAt(head) + d) * scale : 0;
         if (norms && d < s.from) value *= double{(head < s.heads ? q_norm : k_norm)[d]};
-        want.Set(row, head * s.to + d, value, std::abs(value) * 0x1p-20);
+        want.Set(row, s.OutAt(head) + d, value, std::abs(value) * 0x1p-20);
       }
     }
   }
   Case out;
   out.name = absl::StrCat("widen_heads ", s.rows, " rows, ", s.heads, " and ", s.kv_heads, " heads of ", s.from, " to ",
                           s.to, s.norms ? ", norms" : "", s.splits > 1 ? absl::StrCat(", sums of ", s.splits) : "",
-                          s.normed ? ", normed" : "");
+                          s.normed ? ", normed" : "",
+                          s.value_from > 0 ? absl::StrCat(", values of ", s.value_from, " to ", s.value_to) : "");
   out.bound = "2^-20 relative: an fp32 sum of squares, the root, factors; zeros exact";
   out.buffers = {{"step", StepPlan::Of(s.rows).Block()},
                  {"in", SumsOf(x, s.splits)},
@@ -206,6 +215,8 @@ Case WidenHeadsCase(const WidenShape& s, uint32_t workers) {
         args.out_stride = out_stride;
         args.from = s.from;
         args.to = s.to;
+        args.value_from = s.From(count);
+        args.value_to = s.To(count);
         args.heads = s.heads;
         args.kv_heads = s.kv_heads;
         args.count = count;
@@ -292,6 +303,8 @@ std::vector<Case> DecoderHeadCases() {
       WidenHeadsCase({3, 2, 2, 192, 256, true}, 2),
       WidenHeadsCase({17, 8, 1, 8, 32, true, 8}, 4),
       WidenHeadsCase({2, 2, 1, 80, 128, false, 2}, 2),
+      WidenHeadsCase({3, 4, 2, 192, 192, true, 2, true, 128, 192}, 2),
+      WidenHeadsCase({2, 3, 3, 24, 64, false, 1, false, 40, 64}, 1),
       NarrowHeadsCase(1, 128, 96, {4}, 1),
       NarrowHeadsCase(5, 32, 24, {1, 2, 3, 4, 5, 6, 7, 8}, 3),
       NarrowHeadsCase(3, 128, 80, {0, 1, 1, 2, 5, 5, 6, 7}, 2),

@@ -600,6 +600,111 @@ TEST(mistral_has_its_window_in_every_layer) {
   CHECK_EQ(config->AttentionOf(35).window, 4096);
 }
 
+// As published, in MiMo's own keys; its layers cut to six.
+Json Mimo() {
+  Json json = Dense();
+  for (const char* key : {"architectures", "head_dim", "max_window_layers", "rms_norm_eps", "use_sliding_window"}) json.erase(key);
+  json["model_type"] = "\"mimo_v2_flash\"";
+  json["num_hidden_layers"] = "6";
+  json["num_attention_heads"] = "64";
+  json["num_key_value_heads"] = "4";
+  json["head_dim"] = json["swa_head_dim"] = "192";
+  json["v_head_dim"] = json["swa_v_head_dim"] = "128";
+  json["swa_num_attention_heads"] = "64";
+  json["swa_num_key_value_heads"] = "8";
+  json["layernorm_epsilon"] = "1e-05";
+  json["hybrid_layer_pattern"] = "[0,1,1,1,0,1]";
+  json["sliding_window"] = json["sliding_window_size"] = "128";
+  json["rope_theta"] = "5000000";
+  json["swa_rope_theta"] = "10000";
+  json["partial_rotary_factor"] = "0.334";
+  json["attention_value_scale"] = "0.707";
+  json["add_swa_attention_sink_bias"] = "true";
+  json["add_full_attention_sink_bias"] = "false";
+  json["moe_layer_freq"] = "[0,1,1,1,1,1]";
+  json["n_routed_experts"] = "256";
+  json["num_experts_per_tok"] = "8";
+  json["moe_intermediate_size"] = "2048";
+  json["n_shared_experts"] = "null";
+  json["routed_scaling_factor"] = "null";
+  json["n_group"] = json["topk_group"] = "1";
+  json["norm_topk_prob"] = "true";
+  return json;
+}
+
+TEST(mimo_in_its_own_keys_and_in_those_of_transformers) {
+  const auto own = Parse(Mimo());
+  CHECK_OK(own);
+  CHECK_EQ(own->head_dim, 192);
+  CHECK_EQ(own->ValueDim(), 128);
+  CHECK_EQ(own->rms_eps, 1e-5f);
+  CHECK_EQ(own->rope.rotary_dim, 64);
+  CHECK_EQ(own->rope.theta, 5e6);
+  CHECK_EQ(own->more_ropes.size(), 1u);
+  CHECK_EQ(own->more_ropes[0].theta, 1e4);
+  CHECK_EQ(own->more_ropes[0].rotary_dim, 64);
+  CHECK_EQ(own->attention.value_scale, 0.707);
+  CHECK_EQ(own->shared_intermediate, 0);
+  CHECK(own->sparse_layer == (std::vector<bool>{false, true, true, true, true, true}));
+  for (const size_t layer : {1, 2, 3, 5}) {
+    CHECK(own->AttentionOf(layer) == (LayerAttention{129, 1, 8, true}));
+    CHECK_EQ(own->KvHeadsOf(layer), 8);
+    CHECK(own->HasSinks(layer));
+  }
+  for (const size_t layer : {0, 4}) {
+    CHECK(own->AttentionOf(layer) == (LayerAttention{0, 0, 0, false}));
+    CHECK_EQ(own->KvHeadsOf(layer), 4);
+    CHECK(!own->HasSinks(layer));
+  }
+  Json json = Dense();
+  for (const auto& [key, value] : Mimo()) {
+    if (json.count(key) > 0 || key.starts_with("n_") || key.ends_with("_size") || key == "num_experts_per_tok") json[key] = value;
+  }
+  for (const char* key : {"architectures", "head_dim", "sliding_window_size", "rms_norm_eps"}) json.erase(key);
+  json["sliding_window"] = "129";
+  json["layer_types"] = R"(["full_attention","sliding_attention","sliding_attention","sliding_attention","full_attention","sliding_attention"])";
+  json["mlp_layer_types"] = R"(["dense","sparse","sparse","sparse","sparse","sparse"])";
+  json["rope_parameters"] = R"({"full_attention":{"rope_type":"default","rope_theta":5e6,"partial_rotary_factor":0.334},
+                               "sliding_attention":{"rope_type":"default","rope_theta":1e4,"partial_rotary_factor":0.334}})";
+  const auto theirs = Parse(json);
+  CHECK_OK(theirs);
+  CHECK_EQ(theirs->head_dim, own->head_dim);
+  CHECK_EQ(theirs->value_dim, own->value_dim);
+  CHECK_EQ(theirs->rms_eps, own->rms_eps);
+  CHECK(theirs->layer_attention == own->layer_attention);
+  CHECK(theirs->rope == own->rope);
+  CHECK(theirs->more_ropes == own->more_ropes);
+  CHECK(theirs->attention == own->attention);
+  CHECK(theirs->router == own->router);
+  CHECK(theirs->sparse_layer == own->sparse_layer);
+  // What the class has where keys are missing, and where they are null.
+  for (const char* key : {"layer_types", "mlp_layer_types", "rope_parameters", "sliding_window"}) json.erase(key);
+  auto config = Parse(json);
+  CHECK_OK(config);
+  CHECK_EQ(config->AttentionOf(4).window, 129);
+  CHECK_EQ(config->AttentionOf(5).window, 0);
+  CHECK(config->rope == own->rope);
+  CHECK(config->sparse_layer == own->sparse_layer);
+  config = Parse(With(json, "attention_value_scale", "null"));
+  CHECK_OK(config);
+  CHECK_EQ(config->attention.value_scale, 1.0);
+}
+
+TEST(what_mimo_cannot_have_is_refused_by_name) {
+  CHECK_REFUSED(Parse(With(Mimo(), "swa_head_dim", "128")), Code::kUnsupported, "swa_head_dim is 128", "must be 192");
+  CHECK_REFUSED(Parse(With(Mimo(), "swa_v_head_dim", "192")), Code::kUnsupported, "swa_v_head_dim is 192", "must be 128");
+  CHECK_REFUSED(Parse(With(Mimo(), "swa_num_attention_heads", "32")), Code::kUnsupported, "swa_num_attention_heads is 32");
+  CHECK_REFUSED(Parse(With(Mimo(), "swa_num_key_value_heads", "5")), Code::kBadModel, "swa_num_key_value_heads is 5", "64");
+  CHECK_REFUSED(Parse(With(Mimo(), "v_head_dim", "1025")), Code::kBadModel, "v_head_dim is 1025", "1024");
+  CHECK_REFUSED(Parse(With(Mimo(), "hybrid_layer_pattern", "[0,1]")), Code::kBadModel, "hybrid_layer_pattern has 2 entries", "6");
+  CHECK_REFUSED(Parse(With(Mimo(), "hybrid_layer_pattern", "[0,1,1,1,2,1]")), Code::kBadModel, "hybrid_layer_pattern[4] is 2");
+  CHECK_REFUSED(Parse(With(Mimo(), "moe_layer_freq", "1")), Code::kBadModel, "moe_layer_freq is 1");
+  CHECK_REFUSED(Parse(With(Mimo(), "mlp_layer_types", "[\"dense\"]")), Code::kBadModel, "mlp_layer_types has 1 entries");
+  CHECK_REFUSED(Parse(With(Mimo(), "mlp_layer_types", R"(["dense","sparse","both","dense","dense","dense"])")),
+                Code::kUnsupported, "mlp_layer_types[2] is \"both\"", "\"sparse\"");
+  CHECK_REFUSED(Parse(With(Mimo(), "layernorm_epsilon", "-1")), Code::kBadModel, "layernorm_epsilon");
+}
+
 TEST(an_end_token_beyond_the_vocabulary_never_comes) {
   const auto config = Parse(With(Dense(), "eos_token_id", "[151936, -1, 7]"),
                             R"({"eos_token_id":[4294967295, 9]})");

@@ -42,6 +42,7 @@ kernels::PrepareArgs PrepareOf(const backend::AttentionOp& op, const backend::Pa
     args.rotary = static_cast<uint32_t>(to->program.ropes[rope].rotary_dim);
   }
   args.epsilon = to->program.rms_eps;
+  args.value_scale = static_cast<float>(op.value_scale);
   return args;
 }
 

@@ -23,7 +23,11 @@ void EmitWiden(const backend::ResizeHeadsOp& op, Lowering* to) {
   args.to = static_cast<uint32_t>(op.to);
   args.heads = static_cast<uint32_t>(op.heads);
   args.kv_heads = static_cast<uint32_t>(op.kv_heads);
-  args.count = static_cast<uint32_t>(to->program.buffers[static_cast<size_t>(op.in)].width / op.from);
+  args.value_from = op.value_from > 0 ? static_cast<uint32_t>(op.value_from) : args.from;
+  args.value_to = op.value_from > 0 ? static_cast<uint32_t>(op.value_to) : args.to;
+  const uint32_t keys = args.heads + args.kv_heads;
+  const auto width = static_cast<uint32_t>(to->program.buffers[static_cast<size_t>(op.in)].width);
+  args.count = keys + (width - keys * args.from) / args.value_from;
   args.inverse_from = 1.0f / static_cast<float>(op.from);
   args.epsilon = to->program.rms_eps;
   to->Add("widen_heads", args, CeilDivide(uint64_t{to->rows} * args.count, kernels::kWaves));
@@ -106,6 +110,9 @@ Status CheckOp(const backend::Program& program, const backend::WideNormOp& op, c
     return Error(Code::kUnsupported, "op wide_norm of \"", program.buffers[static_cast<size_t>(op.qkv)].label,
                  "\": the GPU kernels norm fp32 rows");
   }
+  if (program.buffers[static_cast<size_t>(op.qkv)].width != int64_t{op.heads + 2 * op.kv_heads} * op.key_dim) {
+    return Error(Code::kUnsupported, "op wide_norm beside values of another size than keys: the GPU kernels have none");
+  }
   // Their sums of squares travel as a row of x does.
   if (heads <= program.hidden) return OkStatus();
   return Error(Code::kUnsupported, "op wide_norm of ", heads,
@@ -115,18 +122,18 @@ Status CheckOp(const backend::Program& program, const backend::WideNormOp& op, c
 // Attention's output is narrowed, right before its product; what is made of x is widened.
 Status CheckOp(const backend::Program& program, const backend::ResizeHeadsOp& op, const backend::Op*) {
   const std::string& label = program.buffers[static_cast<size_t>(op.in)].label;
-  if (op.from % 8 != 0 || op.to % 8 != 0) {
+  if (op.from % 8 != 0 || op.to % 8 != 0 || op.value_from % 8 != 0 || op.value_to % 8 != 0) {
     return Error(Code::kUnsupported, "op resize_heads of \"", label, "\", heads of ", op.from, " to ", op.to,
                  ": the GPU kernels take multiples of 8");
   }
   if (!LiesSplit(program, op.in)) {
     constexpr int32_t kMost = 256;
-    if (op.from <= op.to && op.to <= kMost) return OkStatus();
+    if (op.from <= op.to && op.to <= kMost && op.value_from <= op.value_to && op.value_to <= kMost) return OkStatus();
     return Error(Code::kUnsupported, "op resize_heads of \"", label, "\", heads of ", op.from, " to ", op.to,
                  ": the GPU kernels widen what products leave, up to ", kMost);
   }
   const backend::Weight* taker = TakerOf(program, op.out);
-  if (op.to > op.from || op.q_norm != backend::kNone || op.k_norm != backend::kNone || taker == nullptr ||
+  if (op.to > op.from || op.value_from != 0 || op.q_norm != backend::kNone || op.k_norm != backend::kNone || taker == nullptr ||
       taker->splits.empty()) {
     return Error(Code::kUnsupported, "op resize_heads of \"", label, "\", heads of ", op.from, " to ", op.to,
                  ": the GPU kernels cut what attention leaves, for a product by parts");

@@ -95,6 +95,7 @@ void Attention::PrepareHead(int32_t rank, int64_t row, int64_t kv) {
   if (rank % cache_.replicas != 0) return;  // another rank writes the same
   ws_.kernels.norm_rope(qkv + k_at, k_norm, eps, dim, cos, sin, half, 1.0f, k_scratch);
   Turn(k_scratch);
+  if (op_.value_scale != 1) ws_.kernels.scale(qkv + v_at, static_cast<float>(op_.value_scale), value_dim_);
   WriteKv(op_.cache, rank, row, kv, k_scratch, qkv + v_at);
   if (op_.near != backend::kNone) WriteKv(op_.near, rank, row, kv, k_scratch, qkv + v_at);
 }
