@@ -95,7 +95,17 @@ model::ModelConfig HybridSparse(int32_t layers, int32_t hidden, int32_t heads, i
   return c;
 }
 
-// MiMo-V2-Flash, and smaller: all but the first and every sixth layer see a window.
+// All but the first and every sixth layer see a window, and have sinks and twice the key heads.
+std::vector<model::LayerAttention> MimoLayers(int32_t layers, int32_t window, int32_t kv_heads) {
+  std::vector<model::LayerAttention> out;
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    const bool full = layer == 0 || (layer + 1) % 6 == 0;
+    out.push_back(full ? model::LayerAttention{0, 0, 0, false} : model::LayerAttention{window, 1, 2 * kv_heads, true});
+  }
+  return out;
+}
+
+// MiMo-V2-Flash, and smaller.
 model::ModelConfig Mimo(model::ModelConfig c, int32_t value_dim, int32_t window, int32_t rotary) {
   c.model_type = "mimo_v2_flash";
   c.value_dim = value_dim;
@@ -107,12 +117,7 @@ model::ModelConfig Mimo(model::ModelConfig c, int32_t value_dim, int32_t window,
   c.attention.qk_norm = false;
   c.attention.sinks = true;
   c.attention.value_scale = 0.707;
-  for (int32_t layer = 0; layer < c.layers; ++layer) {
-    model::LayerAttention own;
-    own.sinks = layer != 0 && (layer + 1) % 6 != 0;
-    if (own.sinks) own = {window, 1, 2 * c.kv_heads, true};
-    c.layer_attention.push_back(own);
-  }
+  c.layer_attention = MimoLayers(c.layers, window, c.kv_heads);
   c.router.sigmoid = c.router.correction = true;
   c.sparse_layer[0] = false;
   return c;
@@ -317,12 +322,19 @@ void GeometryOptions::DeclareFields(Options* options) {
 }
 
 // Experts stay where they are: the first layers are dense.
-StatusOr<model::ModelConfig> GeometryOptions::ResolveLatent(model::ModelConfig config) const {
+StatusOr<model::ModelConfig> GeometryOptions::ResolveFixed(model::ModelConfig config) const {
+  const bool latent = config.latent.latent > 0;
   if (head_dim_ > 0 || kv_heads_ > 0 || config.experts == 0) {
     return Error(Code::kInvalidArgument, "--head-dim, --kv-heads and --experts 0: ", config.model_type,
-                 " has latents, and experts");
+                 latent ? " has latents, and experts" : " has heads of its own, and experts");
   }
-  config.kv_heads = config.heads;
+  if (latent) config.kv_heads = config.heads;
+  if (!latent && config.layer_attention.size() != static_cast<size_t>(config.layers)) {
+    const auto windowed = std::find_if(config.layer_attention.begin(), config.layer_attention.end(),
+                                       [](const model::LayerAttention& own) { return own.window > 0; });
+    const int32_t window = windowed == config.layer_attention.end() ? 0 : windowed->window;
+    config.layer_attention = MimoLayers(config.layers, window, config.kv_heads);
+  }
   config.sparse_layer.resize(static_cast<size_t>(config.layers), true);
   return config;
 }
@@ -358,7 +370,7 @@ StatusOr<model::ModelConfig> GeometryOptions::Resolve() const {
   Override(experts_per_token_, &config.experts_per_token);
   Override(moe_intermediate_, &config.moe_intermediate);
   const bool hybrid = config.delta.key_heads > 0, latent = config.latent.latent > 0;
-  if (latent) return ResolveLatent(std::move(config));
+  if (latent || config.model_type == "mimo_v2_flash") return ResolveFixed(std::move(config));
   if (!hybrid) config.model_type = config.experts > 0 ? "qwen3_moe" : "qwen3";
   if (hybrid && config.model_type != "qwen3_next") {
     config.model_type = config.experts > 0 ? "qwen3_5_moe_text" : "qwen3_5_text";

@@ -43,7 +43,7 @@ class GeometryOptions {
   const std::string& like() const { return like_; }
 
  private:
-  StatusOr<model::ModelConfig> ResolveLatent(model::ModelConfig config) const;
+  StatusOr<model::ModelConfig> ResolveFixed(model::ModelConfig config) const;
   std::string preset_, like_;
   // 0: not given.
   int64_t hidden_ = 0, layers_ = 0, heads_ = 0, kv_heads_ = 0, head_dim_ = 0, intermediate_ = 0;

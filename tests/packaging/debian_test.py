@@ -30,7 +30,7 @@ if ONLY[:1] == ["--built"]:
 SOURCE, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 VERSION = re.match(r"\w+ \((.*?)\)", (SOURCE / "debian/changelog").read_text()).group(1)
 TREE = SCRATCH / f"mainarch-{VERSION}"
-MAX_IMAGE_MB = 100
+MAX_IMAGE_MB = 120
 NAMES = ["libmainarch0", "libmainarch0-sim", "libmainarch-dev", "mainarch-tools", "librust-mainarch-dev", "golang-mainarch-dev"]
 # What each package holds; "LIB" is usr/lib/<triplet>.
 FILES = {
