@@ -853,6 +853,22 @@ class ModelDecode(Case):
         report = self.check("--device", "sim:gfx942x8", "--format", "mxfp4", *few, bound=1e-4)
         self.assertEqual(report["ranks"], 8)
 
+    def test_values_smaller_than_keys(self):
+        """MiMo's geometry: on CPUs V lies in its own size, on GPUs as wide as K. Tokens go beyond the window."""
+        model = os.path.join(self.scratch, "model")
+        run("make-checkpoint", model, "--preset", "tiny-mimo")
+        few = ["--model", model, "--tokens", 3, "--prompt-tokens", 140]
+        for kv in ("f32", "bf16", "fp8", "fp4", "k8v4"):
+            self.check("--kv", kv, "--device", "cpu:8", *few, bound=2e-5)
+            for device in filter(lambda device: here([device]), ("sim:gfx942", "sim:gfx950x4")):
+                self.check("--kv", kv, "--device", device, *few, bound=1e-4)
+        for node in filter(lambda node: here([node]), ("cpu:", "sim:gfx950x")):
+            hashes = [[step["logits_hash"] for step in run_json("model-decode", "--device", f"{node}{ranks}", *few)["steps"]]
+                      for ranks in (1, 2, 8)]
+            self.assertEqual(len(set(hashes[0])), 3)
+            for other in hashes[1:]:
+                self.assertEqual(hashes[0], other)
+
     def test_trained(self):
         self.check("--model", TRAINED, "--tokens", 6, "--prompt-tokens", 12, bound=2e-5)
 
@@ -955,6 +971,15 @@ class Checkpoints(Case):
                                   "temperature": 0, "top_k": 0, "top_p": 0})
         path, _ = self.make("dense", "--preset", "tiny-moe", "--experts", 0)
         self.assertEqual(run_json("inspect", path)["config"]["model_type"], "qwen3")
+        path, _ = self.make("mimo", "--preset", "tiny-mimo", "--layers", 7)
+        again, _ = self.make("again", "--like", path, "--hidden", 128)
+        config = run_json("inspect", path)["config"]
+        self.assertEqual((config["head_dim"], config["value_dim"]), (64, 32))
+        self.assertEqual(run_json("inspect", again)["config"], {**config, "hidden": 128})
+        self.assertIn("5 with a window of 129", run("inspect", path)[0])
+        self.assertIn("4 KV heads in layers with a window", run("inspect", again)[0])
+        _, err = run("make-checkpoint", os.path.join(self.scratch, "none"), "--preset", "tiny-mimo", "--kv-heads", 4, code=1)
+        self.assertIn("mimo_v2_flash has heads of its own", err)
 
     def test_draft_head(self):
         plain, _ = self.make("plain", "--preset", "tiny-hybrid-moe")
