@@ -978,7 +978,7 @@ class Checkpoints(Case):
         self.assertEqual(run_json("inspect", again)["config"], {**config, "hidden": 128})
         self.assertIn("5 with a window of 129", run("inspect", path)[0])
         self.assertIn("4 KV heads in layers with a window", run("inspect", again)[0])
-        _, err = run("make-checkpoint", os.path.join(self.scratch, "none"), "--preset", "tiny-mimo", "--kv-heads", 4, code=1)
+        _, err = run("make-checkpoint", os.path.join(self.scratch, "none"), "--preset", "tiny-mimo", "--kv-heads", 4, code=2)
         self.assertIn("mimo_v2_flash has heads of its own", err)
 
     def test_draft_head(self):
