@@ -87,14 +87,48 @@ struct ExpertsArgs {
   uint32_t turn = 0;       // ArrivalSet
   uint32_t turns = 0;
   RouteArgs route;  // experts 0: ids and weights are there; else most_rows is at most kRouteHereRows
+  uint32_t has_act = 0;  // 1: act is there (experts_tall_*), and nobody counts
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(ExpertsArgs) == 344);
+static_assert(sizeof(ExpertsArgs) == 352);
 
 struct ExpertsAnyArgs {
   ExpertsArgs experts;
   GatingArgs gating;
 };
-static_assert(sizeof(ExpertsAnyArgs) == 384);
+static_assert(sizeof(ExpertsAnyArgs) == 392);
+
+// ---- of many rows ----
+
+// Who chose an expert: of lists word e says where expert e's pairs begin, counted from word `experts` + 1 on; word `experts` where
+// they end. A pair is of a row and a slot; an expert's are in the order of rows.
+constexpr uint32_t ExpertPair(uint32_t row, uint32_t slot) { return row << 8 | slot; }
+constexpr uint32_t PairRow(uint32_t pair) { return pair >> 8; }
+constexpr uint32_t PairSlot(uint32_t pair) { return pair & 0xff; }
+constexpr uint64_t ExpertListWords(uint64_t experts, uint64_t rows, uint64_t top) { return experts + 1 + rows * top; }
+static_assert(kRouterMaxTop < 256);
+
+struct ExpertsGroupArgs {
+  Address<const uint32_t> step;
+  Address<const uint32_t> ids;  // [rows, top]
+  Address<uint32_t> lists;
+  uint32_t experts = 0;  // a shared one counted
+  uint32_t top = 0;
+};
+static_assert(sizeof(ExpertsGroupArgs) == 32);
+
+// Gate and up of all experts, in workgroups as tall_gate_up_*'s, whose rows are pairs of one expert: each reads its expert's
+// weights once. `any`: as of a dense product, w being the first expert's, out [rows, top, out_stride]; the kernels *_any alone
+// read `gating`.
+struct ExpertsTallArgs {
+  GateUpAnyArgs any;
+  Address<const uint32_t> lists;
+  uint64_t stride = 0;  // from expert to expert: data, scales
+  uint64_t scale_stride = 0;
+  uint32_t experts = 0;
+  uint32_t top = 0;
+};
+static_assert(sizeof(ExpertsTallArgs) == 216);
 
 // Experts of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch. Of `any` the kernels *_any
 // alone read `gating`, and none reads `out`; of `reduce` nobody reads `partial`.
@@ -103,7 +137,7 @@ struct ExpertsReduceArgs {
   ReduceArgs reduce;
   ToldWords told;  // the experts' sums, one split of reduce.stride
 };
-static_assert(sizeof(ExpertsReduceArgs) == 584);
+static_assert(sizeof(ExpertsReduceArgs) == 592);
 
 // x[row] += sum over the row's slots of weight * bias[id].
 struct ExpertsBiasArgs {

@@ -10,8 +10,10 @@
 #include "kernels/ops/choose_share.h"
 #include "kernels/ops/delta.h"
 #include "kernels/ops/experts.h"
+#include "kernels/ops/experts_any.h"
 #include "kernels/ops/experts_bias.h"
 #include "kernels/ops/experts_reduce.h"
+#include "kernels/ops/experts_tall.h"
 #include "kernels/ops/heads.h"
 #include "kernels/ops/heads_matmul.h"
 #include "kernels/ops/latent.h"
@@ -45,6 +47,7 @@ KERNEL(reduce, Reduce, "vgpr=64 sgpr=112 lds=16")
 KERNEL(reduce_twice, ReduceTwice, "vgpr=64 sgpr=112 lds=16")
 KERNEL(sum_slots, SumSlots, "vgpr=40 sgpr=64")
 KERNEL(route, Route, "vgpr=96 sgpr=112")
+KERNEL(experts_group, ExpertsGroup, "vgpr=64 sgpr=80")
 KERNEL(route_scored, RouteScored, "vgpr=80 sgpr=112")
 KERNEL(choose_share, ChooseShare, "vgpr=80 sgpr=112 lds=22656 gfx942.lds=19584")
 KERNEL(choose_narrow, ChooseNarrow, "vgpr=80 sgpr=112 lds=18560")
@@ -114,7 +117,11 @@ KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
   KERNEL(tall_##suffix, Tall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)                      \
   KERNEL(tall_parts_##suffix, TallParts_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" parts_lds)     \
   KERNEL(tall_gate_up_##suffix, TallGateUp_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)        \
-  KERNEL(tall_gate_up_any_##suffix, TallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)
+  KERNEL(tall_gate_up_any_##suffix, TallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)        \
+  using ExpertsTall_##suffix = ExpertsTall<TileFormat::format, rounded>;                           \
+  using ExpertsTallAny_##suffix = ExpertsTall<TileFormat::format, rounded, true>;                  \
+  KERNEL(experts_tall_##suffix, ExpertsTall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)       \
+  KERNEL(experts_tall_any_##suffix, ExpertsTallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)
 MAINARCH_TALL(bf16, kBf16, false, "52224", "56320")
 MAINARCH_TALL(bf16_rounded, kBf16, true, "41472", "45568")
 MAINARCH_TALL(fp8, kFp8, false, "52224", "56320")

@@ -68,21 +68,22 @@ struct Experts {
   template <Columns kColumns>
   DEVICE static void Both(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
-    const uint32_t blocks = Sums::kFew ? kTileRows : rows;  // in rows: of few there is one
+    const uint32_t most = Sums::kFew ? kTileRows : rows;  // of few there is one block
     ClearOthers(worker);
     RouteHere(rows, arena);
     const Args up = ReadArgumentsAgain<Args>();
-    for (uint32_t first = 0; first < blocks; first += kTileRows) {
+    const bool made = !Sums::kFew && up.has_act != 0;
+    for (uint32_t first = 0; !made && first < most; first += kTileRows) {
       Distinct(up, rows, first, arena);
       GateUp<kColumns>(up, rows, first, worker, workers, arena);
     }
     const Args early = ReadArgumentsAgain<Args>();
-    Arrive(Arrivals(), worker, workers);
+    if (!made) Arrive(Arrivals(), worker, workers);
     // Weights do not depend on what is waited for: those of step 0, if a whole tile begins there.
     const Global<const uint32_t> arrivals = Arrivals();
     const Sums sums(early);
     Asked<DownTile, kColumns> asked[2];
-    const bool has_asked = Together(early.down) && rows <= kTileRows &&
+    const bool has_asked = !made && Together(early.down) && rows <= kTileRows &&
                            worker < early.down.outputs &&
                            PartEnd(early.down, 0) >= TileSteps(kDown);
     if (has_asked) AskFirst(early, UnitOf<kColumns>(rows, 0, worker, arena), 0, asked);
@@ -93,7 +94,7 @@ struct Experts {
         first_tiles.Ask(ReadArgumentsAgain<Args>(), UnitOf<kColumns>(rows, 0, worker, arena));
       }
     }
-    AwaitAll(arrivals, workers);
+    if (!made) AwaitAll(arrivals, workers);
     uint32_t left = worker;  // the first output tile that is not made
     if constexpr (kEarly) {
       if (first_tiles.batches != 0) first_tiles.AskInputs(arena);
@@ -104,13 +105,17 @@ struct Experts {
         left += workers;
       }
     }
-    const Args down = Sums::kFew ? ReadArgumentsAgain<Args>() : early;
-    for (uint32_t first = 0; first < blocks; first += kTileRows) {
-      if (!Sums::kFew && rows > kTileRows) Distinct(down, rows, first, arena);  // else it is there already
-      if (Together(down.down)) {
-        DownTogether<kColumns>(down, rows, first, worker, workers, has_asked, asked, sums, arena);
-      } else {
-        Down<kColumns>(down, rows, first, left, workers, sums, arena);
+    if constexpr (!Sums::kFew && !HasCodes(kDown)) {  // of codes, which have several ways, scalar registers are too few
+      DownOfBlocks<kColumns>(rows, !made && rows <= kTileRows, worker, workers, has_asked, asked, sums, arena);
+    } else {
+      const Args down = Sums::kFew ? ReadArgumentsAgain<Args>() : early;
+      for (uint32_t first = 0; first < most; first += kTileRows) {
+        if (!Sums::kFew && rows > kTileRows) Distinct(down, rows, first, arena);  // else it is there already
+        if (Together(down.down)) {
+          DownTogether<kColumns>(down, rows, first, worker, workers, has_asked, asked, sums, arena);
+        } else {
+          Down<kColumns>(down, rows, first, left, workers, sums, arena);
+        }
       }
     }
     sums.Add(worker, workers, arena);
@@ -561,7 +566,7 @@ struct Experts {
     constexpr uint32_t kEach = TogetherEach(kColumns);
     static_assert(kEach <= 8);
     Asked<Piece, kColumns> out;
-    const uint32_t output = MadeHere(unit.output);  // what is made of it takes scalar registers
+    const uint32_t output = MadeHere(Uniform(unit.output));  // what is made of it takes scalar registers
     const uint32_t last = unit.count - 1, row = MadeBefore(unit.mine - unit.first);
     const uint32_t ids = unit.list[1 + Min(place + MadeBefore(LaneId()) % 8 * kWaves, last)];
     uint32_t slots[kEach];
@@ -760,16 +765,30 @@ struct Experts {
       table += kGroup * kTileRows;
     }
   }
-};
 
-// Experts with biases of gate and up, or another activation.
-template <TileFormat kFormat, bool kRounded = false, TileFormat kDown = kFormat>
-struct ExpertsAny {
-  using Args = ExpertsAnyArgs;
-  using Products = Experts<kFormat, kRounded, /*kAny=*/true, kDown>;
-  static constexpr uint32_t kLdsBytes = Products::kLdsBytes;
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    Products::Run(args.experts, worker, workers, arena);
+  // ---- down, of any number of rows ----
+
+  // Of several blocks of rows those of an output tile come one behind the other, on one die, whose cache keeps what experts
+  // have of that tile. `listed`: there is one block, and its list is there. `early`, `asked`: as DownTogether has them.
+  template <Columns kColumns>
+  DEVICE static void DownOfBlocks(uint32_t rows, bool listed, uint32_t worker, uint32_t workers, bool early,
+                                  Asked<DownTile, kColumns> (&asked)[2], const Sums& sums, Arena arena) {
+    constexpr uint32_t kDies = TallGrid::kDies;
+#pragma clang loop unroll(disable)
+    for (uint32_t t = worker;; t += workers) {
+      const Args args = ReadArgumentsAgain<Args>();
+      const uint32_t each = CeilDiv(rows, kTileRows) * kDies, turn = Uniform(t / each), place = t - turn * each;
+      const uint32_t output = turn * kDies + place % kDies, first = place / kDies * kTileRows;
+      if (turn * kDies >= args.down.outputs) return;
+      if (output >= args.down.outputs) continue;
+      if (!listed) Distinct(args, rows, first, arena);
+      if (Together(args.down)) {
+        DownTogether<kColumns>(args, rows, first, output, args.down.outputs, early, asked, sums, arena);
+      } else {
+        Down<kColumns>(args, rows, first, output, args.down.outputs, sums, arena);
+      }
+      early = false;
+    }
   }
 };
 

@@ -27,6 +27,8 @@ struct Tall {
   static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput;
   static constexpr uint32_t kLdsBytes = Rows::kLdsBytes + (kParts ? TallChunks<kFormat>::kBytes : 0);
   static_assert(kOutputs == TallOutputs(kKind));
+  static constexpr bool kFull = kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4 && kOut > 2;  // no room for more
+  using OfBlocks = TallCore<kFormat, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
@@ -34,10 +36,8 @@ struct Tall {
     const uint32_t leaves = kParts ? args.w.parts * kPartLeaves : kPartLeaves;
     // The host knows that leaves of other kinds are of blocks.
     if (!kParts || IsOfBlocks(kFormat, args.w)) {
-      constexpr bool kFull = kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4 && kOut > 2;  // no room for more
-      using Core = TallCore<kFormat, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>;
-      ForEachUnit<Core>(args, grid, worker, workers, rows, arena, [&](Core& core) {
-        TallBlocks<Core>::Sum(core, leaves, args.w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
+      ForEachUnit<OfBlocks>(args, grid, worker, workers, rows, arena, [&](OfBlocks& core) {
+        TallBlocks<OfBlocks>::Sum(core, leaves, args.w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
       });
     } else {
       using Core = TallCore<kFormat, Rows, kOut, kLevels, 2 * kChunkSteps>;
@@ -55,48 +55,65 @@ struct Tall {
                                  Arena arena, Sum sum) {
     for (uint32_t u = worker; u < grid.units(); u += workers) {
       const uint32_t output = grid.output(u) * kOutputs, row = grid.row(u) * Rows::kRows;
-      if (output < args.w.outputs) Unit<Core>(args, output + WaveId() * (kOut / kPerOutput), row, rows, arena, sum);
+      if (output < args.w.outputs) {
+        Unit<Core>(args, args.w, output + WaveId() * (kOut / kPerOutput), TallNeighbours{row, rows}, arena, sum);
+      }
     }
   }
-  template <class Core, class Sum>
-  DEVICE static void Unit(const Args& args, uint32_t output, uint32_t first, uint32_t rows, Arena arena, Sum sum) {
-    Rows x(args, first, arena.Get<uint8_t>());
+
+ public:
+  // Of a workgroup kOutputs tiles from `output` on, k being one part of blocks.
+  template <class List>
+  DEVICE static void UnitOfBlocks(const Args& args, const Tiles& tiles, uint32_t output, const List& list, Arena arena) {
+    Unit<OfBlocks>(args, tiles, output + WaveId() * (kOut / kPerOutput), list, arena, [&](OfBlocks& core) {
+      TallBlocks<OfBlocks>::Sum(core, kPartLeaves, tiles.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
+    });
+  }
+
+ private:
+  // kOut tiles from `output` on of the workgroup's rows (TallNeighbours, TallPairs). `tiles`: the weight.
+  template <class Core, class List, class Sum>
+  DEVICE static void Unit(const Args& args, const Tiles& tiles, uint32_t output, const List& list, Arena arena, Sum sum) {
+    Rows x(args, list, arena.Get<uint8_t>());
     TileRow w[kOut];
 #pragma clang loop unroll(full)
     for (uint32_t o = 0; o < kOut; ++o) {
-      const uint32_t own = Min(output + o / kPerOutput, args.w.outputs - 1);
-      w[o] = RowOf<kFormat>(args.w, Uniform(own * kPerOutput + o % kPerOutput));
+      const uint32_t own = Min(output + o / kPerOutput, tiles.outputs - 1);
+      w[o] = RowOf<kFormat>(tiles, Uniform(own * kPerOutput + o % kPerOutput));
     }
     Core sums(w, &x);
     sum(sums);
-    Factors(args, first, arena);
+    Factors(args, list, arena);
 #pragma clang loop unroll(full)
     for (uint32_t r = 0; r < Rows::kRowTiles; ++r) {
-      const uint32_t own = r * kTileRows + LaneRow(), row = first + own;
+      const uint32_t own = r * kTileRows + LaneRow();
       const float by = arena.Get<float>()[own];
-      if (row >= rows) continue;
+      if (!list.Has(own)) continue;
 #pragma clang loop unroll(full)
       for (uint32_t o = 0; o < kOut; o += kPerOutput) {
-        if (output + o / kPerOutput >= args.w.outputs) continue;
+        if (output + o / kPerOutput >= tiles.outputs) continue;
         const uint32_t column = (output + o / kPerOutput) * kTileRows + LanePart() * 4;
-        Store(args, row, column, sums.Of(o, r) * by, sums.Of(o + kPerOutput - 1, r) * by);
+        Store(args, list.kExpert, list.Out(own), column, sums.Of(o, r) * by, sums.Of(o + kPerOutput - 1, r) * by);
       }
     }
     BarrierLds();
   }
+
+ private:
   // Of the norm, by rows of the workgroup: 16 threads each, as elsewhere.
-  DEVICE static void Factors(const Args& args, uint32_t first, Arena arena) {
+  template <class List>
+  DEVICE static void Factors(const Args& args, const List& list, Arena arena) {
 #pragma clang loop unroll(disable)
     for (uint32_t i = 0; i < Rows::kRowTiles; ++i) {
       const uint32_t own = i * kTileRows + ThreadId() / kTileRows;
-      const RowFactor factor(args.norm, first + own, first + own < args.rows);
+      const RowFactor factor(args.norm, list.Factor(own), list.HasFactor(args, own));
       const float by = factor.Value(args.norm);
       if (ThreadId() % kTileRows == 0) arena.Get<float>()[own] = by;
     }
     BarrierLds();
   }
   // Four neighbouring columns.
-  DEVICE static void Store(const Args& args, uint32_t row, uint32_t column, f32x4 first, f32x4 up) {
+  DEVICE static void Store(const Args& args, uint32_t expert, uint32_t row, uint32_t column, f32x4 first, f32x4 up) {
     const Global<float> to = At(args.out) + uint64_t{row} * args.out_stride;
     if constexpr (!kGateUp) {
       *reinterpret_cast<Global<f32x4>>(to + column) = first;
@@ -107,7 +124,7 @@ struct Tall {
 #pragma clang loop unroll(full)
       for (uint32_t i = 0; i < 4; ++i) {
         if constexpr (kAny) {
-          value[i] = Gating(any, 0, column + i).Value(any, first[i], up[i]);
+          value[i] = Gating(any, expert, column + i).Value(any, first[i], up[i]);
         } else {
           value[i] = Silu(first[i]) * up[i];
         }

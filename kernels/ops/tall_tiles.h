@@ -71,6 +71,17 @@ struct TallWeight {
   }
 };
 
+// The rows of x that a workgroup has: neighbours. `rows`: of the step.
+struct TallNeighbours {
+  uint32_t first, rows;
+  static constexpr uint32_t kExpert = 0;
+  DEVICE uint32_t In(const MatmulArgs& args, uint32_t i) const { return Min(first + i, args.rows - 1); }
+  DEVICE uint32_t Factor(uint32_t i) const { return first + i; }
+  DEVICE bool HasFactor(const MatmulArgs& args, uint32_t i) const { return first + i < args.rows; }
+  DEVICE bool Has(uint32_t i) const { return first + i < rows; }
+  DEVICE uint32_t Out(uint32_t i) const { return first + i; }
+};
+
 // A workgroup's rows of x in LDS, in three buffers of a chunk each: one is read, one is there for who reads ahead, and
 // one is written.
 template <bool kRounded, uint32_t kTiles>
@@ -91,13 +102,14 @@ struct TallRowsInLds {
   uint32_t buffer = 0;              // that is read: where it begins
   u32x4 words[kTurns][kLoads];      // on their way: of chunks in turns
 
-  DEVICE TallRowsInLds(const MatmulArgs& args, uint32_t first, Lds<uint8_t> buffers)
+  template <class List>
+  DEVICE TallRowsInLds(const MatmulArgs& args, const List& list, Lds<uint8_t> buffers)
       : x(reinterpret_cast<Global<const uint8_t>>(At(args.x))), lds(buffers) {
     const uint32_t word = ThreadId() % kPerRow, row = ThreadId() / kPerRow;
     const uint32_t place = kRounded ? word / 4 * kSplitStepBytes + word % 4 * 16 : word * 16;
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kLoads; ++i) {
-      from[i] = Min(first + row + i * kRowsApart, args.rows - 1) * args.x_stride * 4 + place;
+      from[i] = list.In(args, row + i * kRowsApart) * args.x_stride * 4 + place;
     }
     to = row * kStride + word * 16;
     read = LaneRow() * kStride + LanePart() * 16;

@@ -195,6 +195,9 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.attend_words = carve.Take(uint64_t{shape_.here_rows} * shape_.attend_words * sizeof(uint64_t));
   m.shared_queries = carve.Take(shape_.share.query_floats() * 4);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
+  m.expert_lists = carve.Take(program_.experts == 0 ? 0
+                                                    : 4 * kernels::ExpertListWords(static_cast<uint64_t>(program_.experts), rows,
+                                                                                   static_cast<uint64_t>(program_.experts_per_token)));
   m.logits = carve.Take(uint64_t{kMostInFlight} * shape_.options.max_logit_rows *
                         shape_.share_stride * 4);
   m.teams = carve.Take(uint64_t{kernels::kRaceTeams} * kernels::kRaceTeamWords * sizeof(uint64_t));
@@ -208,7 +211,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   ASSIGN_OR_RETURN(own.activations, AllocateVram(device, carve.used(), "activations"));
   const uint64_t base = own.activations.va();
   for (uint64_t* at : {&m.step, &m.arrivals, &m.told_words[0], &m.told_words[1], &m.partial, &m.sums, &m.squares, &m.split,
-                       &m.attend_parts, &m.attend_words, &m.shared_queries, &m.router_logits, &m.logits, &m.teams,
+                       &m.attend_parts, &m.attend_words, &m.shared_queries, &m.router_logits, &m.expert_lists, &m.logits, &m.teams,
                        &m.fields, &m.races, &m.plain}) {
     *at += base;
   }

@@ -144,6 +144,7 @@ struct RankMemory {
   uint64_t attend_words = 0;  // [Shape::here_rows][Shape::attend_words] words of 64 bits
   uint64_t shared_queries = 0;  // of ShareShape::query_floats
   uint64_t router_logits = 0;
+  uint64_t expert_lists = 0;  // kernels::ExpertListWords
   uint64_t logits = 0;       // this rank's share
   uint64_t host_logits = 0;  // all ranks', in host memory
   uint64_t results = 0;      // kernels::ChoiceResult [kResultSlots][max_logit_rows], in host memory

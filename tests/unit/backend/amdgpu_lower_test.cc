@@ -46,6 +46,15 @@ TEST(every_name_is_a_kernel) {
   for (TileFormat format : kTileFormats) {
     names.emplace_back(HeadsMatmulKernel(format));
   }
+  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    for (const bool rounded : {false, true}) {
+      for (const TallKind kind : {TallKind::kMatmul, TallKind::kParts, TallKind::kGateUp, TallKind::kGateUpAny}) {
+        names.emplace_back(TallKernel(kind, format, rounded));
+      }
+      for (const bool any : {false, true}) names.emplace_back(ExpertsTallKernel(format, any, rounded));
+    }
+  }
+  CHECK_EQ(ExpertsTallKernel(TileFormat::kByte, false, false), "");
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     names.emplace_back(LatentKernel(format));
     names.emplace_back(AttendLatentKernel(format));
@@ -65,7 +74,7 @@ TEST(every_name_is_a_kernel) {
     names.emplace_back(PrepareNearKernel(head_dim, true));
   }
   for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm", "attend_merge", "attend_long_merge",
-                           "attend_shared_merge", "share_queries"}) {
+                           "attend_shared_merge", "share_queries", "experts_group"}) {
     names.emplace_back(name);
   }
   for (const std::string& name : names) {

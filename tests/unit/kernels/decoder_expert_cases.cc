@@ -339,6 +339,94 @@ Case ExpertCase(const ExpertShape& s) {
   return out;
 }
 
+// Who chose which expert.
+std::vector<uint32_t> ListsOf(const ExpertData& data) {
+  const ExpertShape& s = data.s;
+  std::vector<uint32_t> out(s.experts + 1), pairs;
+  for (uint32_t e = 0; e < s.experts; ++e) {
+    out[e] = static_cast<uint32_t>(pairs.size());
+    for (uint32_t i = 0; i < s.rows * s.top; ++i) {
+      if (data.choice.ids[i] == e) pairs.push_back(ExpertPair(i / s.top, i % s.top));
+    }
+  }
+  out[s.experts] = static_cast<uint32_t>(pairs.size());
+  out.insert(out.end(), pairs.begin(), pairs.end());
+  return out;
+}
+
+// Gate and up of grouped rows, and down behind them: to the bit what the one launch of any rows makes.
+Case ExpertsTallCase(const ExpertShape& s) {
+  const auto data = std::make_shared<const ExpertData>(MakeExperts(s));
+  const std::string rounds = s.rounded ? "_rounded" : "";
+  const Bytes untouched(size_t{s.rows} * data->out_stride() * 4, kUntouchedByte);
+  const std::vector<uint32_t> lists = ListsOf(*data);
+  Case out;
+  out.name = absl::StrCat("experts_tall_", s.gate.on ? "any_" : "", NameOf(s.format), rounds, TextOf(s));
+  out.bound = "the bits of the kernel for any number of rows";
+  AddExperts(*data, "", 0, &out.buffers);
+  AddNorm(data->norm, &out.buffers);
+  AddBiases(data->biases, &out.buffers);
+  out.buffers.push_back({"out any", untouched});
+  out.buffers.push_back({"out", untouched});
+  out.buffers.push_back({"act tall", Bytes(size_t{s.rows} * s.top * data->act_stride() * 4)});
+  out.buffers.push_back({"arrivals tall", Arrivals(s).before});
+  out.buffers.push_back({"lists", Bytes(lists.size() * 4, kUntouchedByte)});
+  const auto experts = [=](bool tall) {
+    const auto fill = [=](ExpertsAnyArgs& any, const Addresses& at) {
+      any = ExpertsAt(*data, "", at);
+      any.experts.out = at.Of<float>(tall ? "out" : "out any");
+      if (!tall) return;
+      any.experts.act = at.Of<float>("act tall");
+      any.experts.arrivals = at.Of<uint32_t>("arrivals tall");
+      any.experts.has_act = 1;
+    };
+    if (s.gate.on) return MakeLaunch<ExpertsAnyArgs>(KernelOf(s, false), s.workers, fill);
+    return MakeLaunch<ExpertsArgs>(KernelOf(s, false), s.workers, [=](ExpertsArgs& args, const Addresses& at) {
+      ExpertsAnyArgs any;
+      fill(any, at);
+      args = any.experts;
+    });
+  };
+  out.steps = {{experts(false)},
+               {MakeLaunch<ExpertsGroupArgs>("experts_group", 2,
+                                             [=](ExpertsGroupArgs& args, const Addresses& at) {
+                                               args.step = at.Of<const uint32_t>("step");
+                                               args.ids = at.Of<const uint32_t>("ids");
+                                               args.lists = at.Of<uint32_t>("lists");
+                                               args.experts = s.experts;
+                                               args.top = s.top;
+                                             })},
+               {MakeLaunch<ExpertsTallArgs>(absl::StrCat("experts_tall_", s.gate.on ? "any_" : "", NameOf(s.format), rounds), 5,
+                                            [=](ExpertsTallArgs& args, const Addresses& at) {
+                                              const ExpertsAnyArgs any = ExpertsAt(*data, "", at);
+                                              MatmulArgs& product = args.any.product;
+                                              product.step = any.experts.step;
+                                              product.x = any.experts.x;
+                                              product.out = at.Of<float>("act tall");
+                                              product.w = any.experts.gate_up;
+                                              product.norm = any.experts.norm;
+                                              product.x_stride = any.experts.x_stride;
+                                              product.out_stride = any.experts.act_stride;
+                                              product.rows = s.rows;
+                                              args.any.gating = any.gating;
+                                              args.lists = at.Of<const uint32_t>("lists");
+                                              args.stride = any.experts.gate_up_stride;
+                                              args.scale_stride = any.experts.gate_up_scale_stride;
+                                              args.experts = s.experts;
+                                              args.top = s.top;
+                                            })},
+               {experts(true)}};
+  out.steps[0][0].aids = true;
+  out.expectations = Same("out any", "out", true);
+  for (Expectation& one : Same("act", "act tall", true)) out.expectations.push_back(std::move(one));
+  out.expectations.push_back(Exactly("lists", ToBytes(lists)));
+  Bytes arrivals = Arrivals(s).before;  // of the other set lines are zeros
+  const size_t other = size_t{1 - ArrivalSet(s.index, kTurn, kTurns)} * kArrivalSetWords * 4;
+  for (uint32_t line = 0; line < kArrivalLines; ++line) std::memset(&arrivals[other + size_t{line} * kArrivalWords * 4], 0, 4);
+  out.expectations.push_back(Exactly("arrivals tall", arrivals));
+  return out;
+}
+
 // `ranks` GPUs have the same experts, whose sums are so many times added to x.
 Case ExpertsReduceCase(const ExpertShape& s, uint32_t ranks) {
   const auto data = std::make_shared<const ExpertData>(MakeExperts(s));
@@ -478,6 +566,14 @@ std::vector<Case> DecoderExpertCases() {
   // Few tiles of many experts, which waves share.
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 80, 96, 12, 6, false, 8, false, true}, 4));
   cases.push_back(ExpertsReduceCase({TileFormat::kMxfp4, 3, 544, 128, 12, 6, false, 12, false, true}, 2));
+  // Many rows, grouped by expert: more of one than a workgroup has, none of some, a part of k, a shared one.
+  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    for (const bool rounded : {false, true}) {
+      cases.push_back(ExpertsTallCase({format, 37, 512, 40 + 24 * (format == TileFormat::kMxfp4), 6, 2, false, 3, rounded}));
+      cases.push_back(ExpertsTallCase({format, 100, 512, 32, 9, 3, true, 4, rounded, true, 1, kClamped}));
+    }
+  }
+  cases.push_back(ExpertsTallCase({TileFormat::kBf16, 33, 1024, 192, 5, 2, false, 11, false, false, 8}));
   // A shared expert after as many as a router chooses from.
   cases.push_back(ExpertCase({TileFormat::kBf16, 17, 32, 16, 513, 11, false, 4, false, true}));
   return cases;

@@ -2,6 +2,7 @@
 //
 // A mixture of experts: the router's product and choice, then both products of the chosen.
 #include <algorithm>
+#include <cmath>
 
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lowering.h"
@@ -36,7 +37,52 @@ uint32_t ExpertsOf(const backend::Program& program) {
       }));
 }
 
+// How many experts so many rows choose, if all are as likely.
+double ChosenBy(double rows, double top, double experts) { return experts * (1 - std::pow(1 - top / experts, rows)); }
+
+// Rows are grouped by expert, and gate and up are made of each group.
+void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const absl::optional<kernels::GatingArgs>& gating,
+              Lowering* to) {
+  kernels::ExpertsGroupArgs group;
+  to->SetStep(&group);
+  group.ids = experts.ids;
+  group.lists.address = to->memory.expert_lists;
+  group.experts = experts.experts;
+  group.top = experts.top;
+  to->Add("experts_group", group, CeilDivide(group.experts, kernels::kWaves));
+  kernels::ExpertsTallArgs tall;
+  kernels::MatmulArgs& product = tall.any.product;
+  to->SetStep(&product);
+  product.x = experts.x;
+  product.out = experts.act;
+  product.w = experts.gate_up;
+  product.norm = experts.norm;
+  product.x_stride = experts.x_stride;
+  product.out_stride = experts.act_stride;
+  product.rows = experts.most_rows;
+  if (gating) tall.any.gating = *gating;
+  tall.lists.address = group.lists.address;
+  tall.stride = experts.gate_up_stride;
+  tall.scale_stride = experts.gate_up_scale_stride;
+  tall.experts = experts.experts;
+  tall.top = experts.top;
+  const uint64_t groups = CeilDivide(product.w.outputs, kernels::TallOutputs(kernels::TallKind::kGateUp));
+  to->Add(ExpertsTallKernel(up.format, gating.has_value(), to->Rounds()), tall,
+          groups * tall.experts * CeilDivide(to->rows, kernels::TallRows(to->Rounds())));
+}
+
 }  // namespace
+
+bool Lowering::ExpertsTallPay(const PlacedWeight& up) const {
+  const kernels::TallKind kind = kernels::TallKind::kGateUp;
+  if (!HasManyRows() || !kernels::TallTakes(up.format, up.tiles, kind)) return false;
+  const double experts = program.experts, top = program.experts_per_token, all = rows, outputs = up.tiles.outputs;
+  const double blocks = static_cast<double>(CeilDivide(rows, kernels::kTileRows));
+  const double tiles = 2 * outputs * blocks * ChosenBy(kernels::kTileRows, top, experts);
+  const double groups = static_cast<double>(CeilDivide(up.tiles.outputs, kernels::TallOutputs(kind)));
+  const double units = groups * (ChosenBy(all, top, experts) + all * top / kernels::TallRows(Rounds()));
+  return units * static_cast<double>(TilesOfTall(kind, up)) <= tiles;
+}
 
 void Emit(const backend::RouterOp& op, Lowering* to) {
   to->pending.router = op;
@@ -140,6 +186,10 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const backend::ExpertsGateUpOp& gate_up = to->pending.gate_up;
   const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
                                    to->program.experts);
+  if (to->ExpertsTallPay(up)) {
+    EmitTall(args, up, gating, to);
+    args.has_act = 1;
+  }
   // Beside the router's product, whose words they wait for.
   const bool beside = args.route.told.turns != 0 && to->pending.route_launches == to->launches();
   if (gating) {
