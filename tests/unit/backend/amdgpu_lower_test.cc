@@ -15,6 +15,7 @@ namespace {
 
 using kernels::KvFormat;
 using kernels::TileFormat;
+using kernels::TallKind;
 
 constexpr TileFormat kTileFormats[] = {TileFormat::kBf16,  TileFormat::kBf16Pair, TileFormat::kFp8,
                                        TileFormat::kMxfp4, TileFormat::kNibble,   TileFormat::kByte};
