@@ -87,25 +87,27 @@ struct ExpertsArgs {
   uint32_t turn = 0;       // ArrivalSet
   uint32_t turns = 0;
   RouteArgs route;  // experts 0: ids and weights are there; else most_rows is at most kRouteHereRows
-  uint32_t has_act = 0;  // 1: act is there (experts_tall_*), and nobody counts
-  uint32_t reserved = 0;
 };
-static_assert(sizeof(ExpertsArgs) == 352);
+static_assert(sizeof(ExpertsArgs) == 344);
 
 struct ExpertsAnyArgs {
   ExpertsArgs experts;
   GatingArgs gating;
 };
-static_assert(sizeof(ExpertsAnyArgs) == 392);
+static_assert(sizeof(ExpertsAnyArgs) == 384);
 
 // ---- of many rows ----
 
-// Who chose an expert: of lists word e says where expert e's pairs begin, counted from word `experts` + 1 on; word `experts` where
-// they end. A pair is of a row and a slot; an expert's are in the order of rows.
+// Who chose an expert: of lists the first words are [experts][ExpertBlocks(most_rows) + 1], where an expert's pairs of each block of
+// rows begin among those behind, and where its last one's end. A pair is of a row and a slot; an expert's are in the order of rows.
+inline constexpr uint32_t kExpertRows = 64;  // of a block
+constexpr uint32_t ExpertBlocks(uint32_t rows) { return (rows + kExpertRows - 1) / kExpertRows; }
 constexpr uint32_t ExpertPair(uint32_t row, uint32_t slot) { return row << 8 | slot; }
 constexpr uint32_t PairRow(uint32_t pair) { return pair >> 8; }
 constexpr uint32_t PairSlot(uint32_t pair) { return pair & 0xff; }
-constexpr uint64_t ExpertListWords(uint64_t experts, uint64_t rows, uint64_t top) { return experts + 1 + rows * top; }
+constexpr uint64_t ExpertListWords(uint32_t experts, uint32_t rows, uint32_t top) {
+  return uint64_t{experts} * (ExpertBlocks(rows) + 1) + uint64_t{rows} * top;
+}
 static_assert(kRouterMaxTop < 256);
 
 struct ExpertsGroupArgs {
@@ -114,8 +116,10 @@ struct ExpertsGroupArgs {
   Address<uint32_t> lists;
   uint32_t experts = 0;  // a shared one counted
   uint32_t top = 0;
+  uint32_t most_rows = 0;  // a step has no more
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(ExpertsGroupArgs) == 32);
+static_assert(sizeof(ExpertsGroupArgs) == 40);
 
 // Gate and up of all experts, in workgroups as tall_gate_up_*'s, whose rows are pairs of one expert: each reads its expert's
 // weights once. `any`: as of a dense product, w being the first expert's, out [rows, top, out_stride]; the kernels *_any alone
@@ -130,6 +134,13 @@ struct ExpertsTallArgs {
 };
 static_assert(sizeof(ExpertsTallArgs) == 216);
 
+// Down behind it: `gate_up`, x and norm are not looked at; nobody counts arrivals, but their other set becomes zeros as ever.
+struct ExpertsTallDownArgs {
+  ExpertsArgs experts;
+  Address<const uint32_t> lists;
+};
+static_assert(sizeof(ExpertsTallDownArgs) == 352);
+
 // Experts of up to kMatmulReduceRows rows, and the sum of all ranks' in the same launch. Of `any` the kernels *_any
 // alone read `gating`, and none reads `out`; of `reduce` nobody reads `partial`.
 struct ExpertsReduceArgs {
@@ -137,7 +148,7 @@ struct ExpertsReduceArgs {
   ReduceArgs reduce;
   ToldWords told;  // the experts' sums, one split of reduce.stride
 };
-static_assert(sizeof(ExpertsReduceArgs) == 592);
+static_assert(sizeof(ExpertsReduceArgs) == 584);
 
 // x[row] += sum over the row's slots of weight * bias[id].
 struct ExpertsBiasArgs {

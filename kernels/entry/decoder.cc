@@ -14,6 +14,7 @@
 #include "kernels/ops/experts_bias.h"
 #include "kernels/ops/experts_reduce.h"
 #include "kernels/ops/experts_tall.h"
+#include "kernels/ops/experts_tall_down.h"
 #include "kernels/ops/heads.h"
 #include "kernels/ops/heads_matmul.h"
 #include "kernels/ops/latent.h"
@@ -109,7 +110,7 @@ KERNEL(experts_fp8_any, ExpertsFp8Any, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
 
 // Products of many rows.
-#define MAINARCH_TALL(suffix, format, rounded, lds, parts_lds)                                     \
+#define MAINARCH_TALL(suffix, format, rounded, lds, parts_lds, down_lds)                           \
   using Tall_##suffix = Tall<TileFormat::format, TallKind::kMatmul, rounded>;                      \
   using TallParts_##suffix = Tall<TileFormat::format, TallKind::kParts, rounded>;                  \
   using TallGateUp_##suffix = Tall<TileFormat::format, TallKind::kGateUp, rounded>;                \
@@ -121,13 +122,15 @@ KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
   using ExpertsTall_##suffix = ExpertsTall<TileFormat::format, rounded>;                           \
   using ExpertsTallAny_##suffix = ExpertsTall<TileFormat::format, rounded, true>;                  \
   KERNEL(experts_tall_##suffix, ExpertsTall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)       \
-  KERNEL(experts_tall_any_##suffix, ExpertsTallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)
-MAINARCH_TALL(bf16, kBf16, false, "52224", "56320")
-MAINARCH_TALL(bf16_rounded, kBf16, true, "41472", "45568")
-MAINARCH_TALL(fp8, kFp8, false, "52224", "56320")
-MAINARCH_TALL(fp8_rounded, kFp8, true, "41472", "45568")
-MAINARCH_TALL(mxfp4, kMxfp4, false, "52224", "56320")
-MAINARCH_TALL(mxfp4_rounded, kMxfp4, true, "41472", "45568")
+  KERNEL(experts_tall_any_##suffix, ExpertsTallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds) \
+  using ExpertsTallDown_##suffix = ExpertsTallDown<TileFormat::format, rounded>;                   \
+  KERNEL(experts_tall_down_##suffix, ExpertsTallDown_##suffix, "vgpr=256 sgpr=112 lds=" down_lds)
+MAINARCH_TALL(bf16, kBf16, false, "52224", "56320", "57344")
+MAINARCH_TALL(bf16_rounded, kBf16, true, "41472", "45568", "40960")
+MAINARCH_TALL(fp8, kFp8, false, "52224", "56320", "57344")
+MAINARCH_TALL(fp8_rounded, kFp8, true, "41472", "45568", "40960")
+MAINARCH_TALL(mxfp4, kMxfp4, false, "52224", "56320", "57344")
+MAINARCH_TALL(mxfp4_rounded, kMxfp4, true, "41472", "45568", "40960")
 
 // Codes of four and eight bits.
 using MatmulNibble = Matmul<TileFormat::kNibble, false>;

@@ -72,18 +72,17 @@ struct Experts {
     ClearOthers(worker);
     RouteHere(rows, arena);
     const Args up = ReadArgumentsAgain<Args>();
-    const bool made = !Sums::kFew && up.has_act != 0;
-    for (uint32_t first = 0; !made && first < most; first += kTileRows) {
+    for (uint32_t first = 0; first < most; first += kTileRows) {
       Distinct(up, rows, first, arena);
       GateUp<kColumns>(up, rows, first, worker, workers, arena);
     }
     const Args early = ReadArgumentsAgain<Args>();
-    if (!made) Arrive(Arrivals(), worker, workers);
+    Arrive(Arrivals(), worker, workers);
     // Weights do not depend on what is waited for: those of step 0, if a whole tile begins there.
     const Global<const uint32_t> arrivals = Arrivals();
     const Sums sums(early);
     Asked<DownTile, kColumns> asked[2];
-    const bool has_asked = !made && Together(early.down) && rows <= kTileRows &&
+    const bool has_asked = Together(early.down) && rows <= kTileRows &&
                            worker < early.down.outputs &&
                            PartEnd(early.down, 0) >= TileSteps(kDown);
     if (has_asked) AskFirst(early, UnitOf<kColumns>(rows, 0, worker, arena), 0, asked);
@@ -94,7 +93,7 @@ struct Experts {
         first_tiles.Ask(ReadArgumentsAgain<Args>(), UnitOf<kColumns>(rows, 0, worker, arena));
       }
     }
-    if (!made) AwaitAll(arrivals, workers);
+    AwaitAll(arrivals, workers);
     uint32_t left = worker;  // the first output tile that is not made
     if constexpr (kEarly) {
       if (first_tiles.batches != 0) first_tiles.AskInputs(arena);
@@ -106,7 +105,7 @@ struct Experts {
       }
     }
     if constexpr (!Sums::kFew && !HasCodes(kDown)) {  // of codes, which have several ways, scalar registers are too few
-      DownOfBlocks<kColumns>(rows, !made && rows <= kTileRows, worker, workers, has_asked, asked, sums, arena);
+      DownOfBlocks<kColumns>(rows, rows <= kTileRows, worker, workers, has_asked, asked, sums, arena);
     } else {
       const Args down = Sums::kFew ? ReadArgumentsAgain<Args>() : early;
       for (uint32_t first = 0; first < most; first += kTileRows) {

@@ -29,13 +29,16 @@ struct ExpertsGroup {
       before += Count(real && id < expert);
       own += Count(real && id == expert);
     });
-    const Global<uint32_t> lists = At(args.lists);
-    if (LaneId() == 0) {
-      lists[expert] = before;
-      if (expert + 1 == args.experts) lists[args.experts] = before + own;
-    }
-    const Global<uint32_t> to = lists + (args.experts + 1);
+    const uint32_t blocks = ExpertBlocks(args.most_rows), of_block = kExpertRows * args.top;
+    const Global<uint32_t> starts = At(args.lists) + expert * (blocks + 1), to = At(args.lists) + args.experts * (blocks + 1);
+    const uint32_t end = before + own;
+    uint32_t block = 0;  // the next to begin
+    static_assert(kExpertRows % kWave == 0);
     ForEach(args, pairs, [&](uint32_t at, uint32_t id, bool real) {
+      if (Uniform(at) == block * of_block && block < blocks) {
+        if (LaneId() == 0) starts[block] = before;
+        ++block;
+      }
       const bool is_own = real && id == expert;
       const uint64_t all = Ballot(is_own);
       const uint32_t behind = static_cast<uint32_t>(__builtin_popcountll(all & ((uint64_t{1} << LaneId()) - 1)));
@@ -43,6 +46,9 @@ struct ExpertsGroup {
       if (is_own) to[before + behind] = ExpertPair(row, at - row * args.top);
       before += static_cast<uint32_t>(__builtin_popcountll(all));
     });
+    for (; block <= blocks; ++block) {  // behind the step's last row
+      if (LaneId() == 0) starts[block] = end;
+    }
   }
   // f(place, id, whether there is such a place) of each choice, a lane's.
   template <class F>
@@ -100,10 +106,12 @@ struct ExpertsTall {
 
  private:
   DEVICE static void OneUnit(const Args& args, uint32_t expert, uint32_t output, uint32_t first, Arena arena) {
-    const Global<const uint32_t> lists = At(args.lists) + expert;
-    const uint32_t begin = Uniform(lists[0]) + first, end = Uniform(lists[1]);
+    const uint32_t blocks = ExpertBlocks(args.any.product.rows);
+    const Global<const uint32_t> starts = At(args.lists) + expert * (blocks + 1);
+    const uint32_t begin = Uniform(starts[0]) + first, end = Uniform(starts[blocks]);
     if (begin >= end) return;
-    const TallPairs pairs = {At(args.lists) + (args.experts + 1 + begin), Min(end - begin, Rows::kRows), args.top, expert};
+    const Global<const uint32_t> all = At(args.lists) + args.experts * (blocks + 1);
+    const TallPairs pairs = {all + begin, Min(end - begin, Rows::kRows), args.top, expert};
     const MatmulArgs& product = args.any.product;
     Tiles tiles = product.w;
     tiles.data.address += args.stride * expert;

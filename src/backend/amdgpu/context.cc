@@ -195,9 +195,8 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.attend_words = carve.Take(uint64_t{shape_.here_rows} * shape_.attend_words * sizeof(uint64_t));
   m.shared_queries = carve.Take(shape_.share.query_floats() * 4);
   m.router_logits = carve.Take(rows * shape_.router_stride * 4);
-  m.expert_lists = carve.Take(program_.experts == 0 ? 0
-                                                    : 4 * kernels::ExpertListWords(static_cast<uint64_t>(program_.experts), rows,
-                                                                                   static_cast<uint64_t>(program_.experts_per_token)));
+  m.expert_lists = carve.Take(4 * kernels::ExpertListWords(static_cast<uint32_t>(program_.experts), static_cast<uint32_t>(rows),
+                                                           static_cast<uint32_t>(program_.experts_per_token)));
   m.logits = carve.Take(uint64_t{kMostInFlight} * shape_.options.max_logit_rows *
                         shape_.share_stride * 4);
   m.teams = carve.Take(uint64_t{kernels::kRaceTeams} * kernels::kRaceTeamWords * sizeof(uint64_t));

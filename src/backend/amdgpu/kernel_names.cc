@@ -87,17 +87,21 @@ struct TallKernels {
   TileFormat format;
   string_view of[4][2];
   string_view experts[2][2];  // plain, any
+  string_view down[2];
 };
 constexpr TallKernels kTallKernels[] = {
     {TileFormat::kBf16, {{"tall_bf16", "tall_bf16_rounded"}, {"tall_parts_bf16", "tall_parts_bf16_rounded"},
      {"tall_gate_up_bf16", "tall_gate_up_bf16_rounded"}, {"tall_gate_up_any_bf16", "tall_gate_up_any_bf16_rounded"}},
-     {{"experts_tall_bf16", "experts_tall_bf16_rounded"}, {"experts_tall_any_bf16", "experts_tall_any_bf16_rounded"}}},
+     {{"experts_tall_bf16", "experts_tall_bf16_rounded"}, {"experts_tall_any_bf16", "experts_tall_any_bf16_rounded"}},
+     {"experts_tall_down_bf16", "experts_tall_down_bf16_rounded"}},
     {TileFormat::kFp8, {{"tall_fp8", "tall_fp8_rounded"}, {"tall_parts_fp8", "tall_parts_fp8_rounded"},
      {"tall_gate_up_fp8", "tall_gate_up_fp8_rounded"}, {"tall_gate_up_any_fp8", "tall_gate_up_any_fp8_rounded"}},
-     {{"experts_tall_fp8", "experts_tall_fp8_rounded"}, {"experts_tall_any_fp8", "experts_tall_any_fp8_rounded"}}},
+     {{"experts_tall_fp8", "experts_tall_fp8_rounded"}, {"experts_tall_any_fp8", "experts_tall_any_fp8_rounded"}},
+     {"experts_tall_down_fp8", "experts_tall_down_fp8_rounded"}},
     {TileFormat::kMxfp4, {{"tall_mxfp4", "tall_mxfp4_rounded"}, {"tall_parts_mxfp4", "tall_parts_mxfp4_rounded"},
      {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded"}, {"tall_gate_up_any_mxfp4", "tall_gate_up_any_mxfp4_rounded"}},
-     {{"experts_tall_mxfp4", "experts_tall_mxfp4_rounded"}, {"experts_tall_any_mxfp4", "experts_tall_any_mxfp4_rounded"}}},
+     {{"experts_tall_mxfp4", "experts_tall_mxfp4_rounded"}, {"experts_tall_any_mxfp4", "experts_tall_any_mxfp4_rounded"}},
+     {"experts_tall_down_mxfp4", "experts_tall_down_mxfp4_rounded"}},
 };
 
 struct HeadKernels {
@@ -185,6 +189,12 @@ string_view TallKernel(kernels::TallKind kind, TileFormat format, bool rounded) 
 string_view ExpertsTallKernel(TileFormat format, bool any, bool rounded) {
   for (const TallKernels& one : kTallKernels) {
     if (one.format == format) return one.experts[any][rounded];
+  }
+  return "";
+}
+string_view ExpertsTallDownKernel(TileFormat format, bool rounded) {
+  for (const TallKernels& one : kTallKernels) {
+    if (one.format == format) return one.down[rounded];
   }
   return "";
 }

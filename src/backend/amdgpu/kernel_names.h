@@ -28,6 +28,7 @@ absl::string_view ExpertsReduceAnyKernel(kernels::TileFormat up, kernels::TileFo
 // Of weights that kernels::TallTakes.
 absl::string_view TallKernel(kernels::TallKind kind, kernels::TileFormat format, bool rounded);
 absl::string_view ExpertsTallKernel(kernels::TileFormat format, bool any, bool rounded);
+absl::string_view ExpertsTallDownKernel(kernels::TileFormat format, bool rounded);
 absl::string_view HeadsMatmulKernel(kernels::TileFormat format);
 absl::string_view LatentKernel(kernels::KvFormat format);
 absl::string_view AttendLatentKernel(kernels::KvFormat format);

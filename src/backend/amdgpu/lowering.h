@@ -169,8 +169,8 @@ class Lowering {
   kernels::TallGrid TallGridOf(kernels::TallKind kind, const PlacedWeight& w, bool rounded) const;
   static uint64_t TilesOfTall(kernels::TallKind kind, const PlacedWeight& w);
   bool TallPays(const Product& product, const PlacedWeight& w, bool rounded) const;
-  // The same of experts' gate and up (ops/moe.cc).
-  bool ExpertsTallPay(const PlacedWeight& up) const;
+  // The same of experts (ops/moe.cc).
+  bool ExpertsTallPay(const PlacedWeight& up, const PlacedWeight& down) const;
   Launch& AddTall(const Product& product, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded);
   void Add(const Product& product);
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's

@@ -53,9 +53,11 @@ TEST(every_name_is_a_kernel) {
         names.emplace_back(TallKernel(kind, format, rounded));
       }
       for (const bool any : {false, true}) names.emplace_back(ExpertsTallKernel(format, any, rounded));
+      names.emplace_back(ExpertsTallDownKernel(format, rounded));
     }
   }
   CHECK_EQ(ExpertsTallKernel(TileFormat::kByte, false, false), "");
+  CHECK_EQ(ExpertsTallDownKernel(TileFormat::kByte, false), "");
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     names.emplace_back(LatentKernel(format));
     names.emplace_back(AttendLatentKernel(format));

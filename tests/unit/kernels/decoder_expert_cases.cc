@@ -339,17 +339,17 @@ Case ExpertCase(const ExpertShape& s) {
   return out;
 }
 
-// Who chose which expert.
-std::vector<uint32_t> ListsOf(const ExpertData& data) {
+// Who chose which expert, of `rows` of the shape's.
+std::vector<uint32_t> ListsOf(const ExpertData& data, uint32_t rows) {
   const ExpertShape& s = data.s;
-  std::vector<uint32_t> out(s.experts + 1), pairs;
+  std::vector<uint32_t> out, pairs;
   for (uint32_t e = 0; e < s.experts; ++e) {
-    out[e] = static_cast<uint32_t>(pairs.size());
-    for (uint32_t i = 0; i < s.rows * s.top; ++i) {
+    for (uint32_t i = 0; i < rows * s.top; ++i) {
+      if (i % (kExpertRows * s.top) == 0) out.push_back(static_cast<uint32_t>(pairs.size()));
       if (data.choice.ids[i] == e) pairs.push_back(ExpertPair(i / s.top, i % s.top));
     }
+    while (out.size() < (e + 1) * (ExpertBlocks(s.rows) + 1)) out.push_back(static_cast<uint32_t>(pairs.size()));
   }
-  out[s.experts] = static_cast<uint32_t>(pairs.size());
   out.insert(out.end(), pairs.begin(), pairs.end());
   return out;
 }
@@ -359,7 +359,7 @@ Case ExpertsTallCase(const ExpertShape& s) {
   const auto data = std::make_shared<const ExpertData>(MakeExperts(s));
   const std::string rounds = s.rounded ? "_rounded" : "";
   const Bytes untouched(size_t{s.rows} * data->out_stride() * 4, kUntouchedByte);
-  const std::vector<uint32_t> lists = ListsOf(*data);
+  const std::vector<uint32_t> lists = ListsOf(*data, s.rows);
   Case out;
   out.name = absl::StrCat("experts_tall_", s.gate.on ? "any_" : "", NameOf(s.format), rounds, TextOf(s));
   out.bound = "the bits of the kernel for any number of rows";
@@ -371,14 +371,10 @@ Case ExpertsTallCase(const ExpertShape& s) {
   out.buffers.push_back({"act tall", Bytes(size_t{s.rows} * s.top * data->act_stride() * 4)});
   out.buffers.push_back({"arrivals tall", Arrivals(s).before});
   out.buffers.push_back({"lists", Bytes(lists.size() * 4, kUntouchedByte)});
-  const auto experts = [=](bool tall) {
+  const auto experts = [=] {
     const auto fill = [=](ExpertsAnyArgs& any, const Addresses& at) {
       any = ExpertsAt(*data, "", at);
-      any.experts.out = at.Of<float>(tall ? "out" : "out any");
-      if (!tall) return;
-      any.experts.act = at.Of<float>("act tall");
-      any.experts.arrivals = at.Of<uint32_t>("arrivals tall");
-      any.experts.has_act = 1;
+      any.experts.out = at.Of<float>("out any");
     };
     if (s.gate.on) return MakeLaunch<ExpertsAnyArgs>(KernelOf(s, false), s.workers, fill);
     return MakeLaunch<ExpertsArgs>(KernelOf(s, false), s.workers, [=](ExpertsArgs& args, const Addresses& at) {
@@ -387,7 +383,7 @@ Case ExpertsTallCase(const ExpertShape& s) {
       args = any.experts;
     });
   };
-  out.steps = {{experts(false)},
+  out.steps = {{experts()},
                {MakeLaunch<ExpertsGroupArgs>("experts_group", 2,
                                              [=](ExpertsGroupArgs& args, const Addresses& at) {
                                                args.step = at.Of<const uint32_t>("step");
@@ -395,6 +391,7 @@ Case ExpertsTallCase(const ExpertShape& s) {
                                                args.lists = at.Of<uint32_t>("lists");
                                                args.experts = s.experts;
                                                args.top = s.top;
+                                               args.most_rows = s.rows;
                                              })},
                {MakeLaunch<ExpertsTallArgs>(absl::StrCat("experts_tall_", s.gate.on ? "any_" : "", NameOf(s.format), rounds), 5,
                                             [=](ExpertsTallArgs& args, const Addresses& at) {
@@ -415,7 +412,14 @@ Case ExpertsTallCase(const ExpertShape& s) {
                                               args.experts = s.experts;
                                               args.top = s.top;
                                             })},
-               {experts(true)}};
+               {MakeLaunch<ExpertsTallDownArgs>(absl::StrCat("experts_tall_down_", NameOf(s.format), rounds), s.workers,
+                                                [=](ExpertsTallDownArgs& args, const Addresses& at) {
+                                                  args.experts = ExpertsAt(*data, "", at).experts;
+                                                  args.experts.act = at.Of<float>("act tall");
+                                                  args.experts.arrivals = at.Of<uint32_t>("arrivals tall");
+                                                  args.experts.out = at.Of<float>("out");
+                                                  args.lists = at.Of<const uint32_t>("lists");
+                                                })}};
   out.steps[0][0].aids = true;
   out.expectations = Same("out any", "out", true);
   for (Expectation& one : Same("act", "act tall", true)) out.expectations.push_back(std::move(one));

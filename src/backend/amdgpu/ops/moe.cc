@@ -40,15 +40,16 @@ uint32_t ExpertsOf(const backend::Program& program) {
 // How many experts so many rows choose, if all are as likely.
 double ChosenBy(double rows, double top, double experts) { return experts * (1 - std::pow(1 - top / experts, rows)); }
 
-// Rows are grouped by expert, and gate and up are made of each group.
-void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const absl::optional<kernels::GatingArgs>& gating,
-              Lowering* to) {
+// Rows are grouped by expert; gate and up are made of each group, and down of blocks of rows.
+void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const PlacedWeight& down,
+              const absl::optional<kernels::GatingArgs>& gating, Lowering* to) {
   kernels::ExpertsGroupArgs group;
   to->SetStep(&group);
   group.ids = experts.ids;
   group.lists.address = to->memory.expert_lists;
   group.experts = experts.experts;
   group.top = experts.top;
+  group.most_rows = experts.most_rows;
   to->Add("experts_group", group, CeilDivide(group.experts, kernels::kWaves));
   kernels::ExpertsTallArgs tall;
   kernels::MatmulArgs& product = tall.any.product;
@@ -69,13 +70,17 @@ void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const
   const uint64_t groups = CeilDivide(product.w.outputs, kernels::TallOutputs(kernels::TallKind::kGateUp));
   to->Add(ExpertsTallKernel(up.format, gating.has_value(), to->Rounds()), tall,
           groups * tall.experts * CeilDivide(to->rows, kernels::TallRows(to->Rounds())));
+  const uint64_t units = CeilDivide(experts.down.outputs, kernels::TallGrid::kDies) * kernels::TallGrid::kDies;
+  to->Add(ExpertsTallDownKernel(down.format, to->Rounds()), kernels::ExpertsTallDownArgs{experts, {group.lists.address}},
+          units * kernels::ExpertBlocks(experts.most_rows));
 }
 
 }  // namespace
 
-bool Lowering::ExpertsTallPay(const PlacedWeight& up) const {
+bool Lowering::ExpertsTallPay(const PlacedWeight& up, const PlacedWeight& down) const {
   const kernels::TallKind kind = kernels::TallKind::kGateUp;
   if (!HasManyRows() || !kernels::TallTakes(up.format, up.tiles, kind)) return false;
+  if (ExpertsTallDownKernel(down.format, Rounds()).empty() || down.tiles.outputs == 0) return false;
   const double experts = program.experts, top = program.experts_per_token, all = rows, outputs = up.tiles.outputs;
   const double blocks = static_cast<double>(CeilDivide(rows, kernels::kTileRows));
   const double tiles = 2 * outputs * blocks * ChosenBy(kernels::kTileRows, top, experts);
@@ -186,13 +191,12 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const backend::ExpertsGateUpOp& gate_up = to->pending.gate_up;
   const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
                                    to->program.experts);
-  if (to->ExpertsTallPay(up)) {
-    EmitTall(args, up, gating, to);
-    args.has_act = 1;
-  }
   // Beside the router's product, whose words they wait for.
   const bool beside = args.route.told.turns != 0 && to->pending.route_launches == to->launches();
-  if (gating) {
+  if (to->ExpertsTallPay(up, down)) {
+    EmitTall(args, up, down, gating, to);
+    to->pending.reduced = {};
+  } else if (gating) {
     const kernels::ExpertsAnyArgs any = {args, *gating};
     to->Add(ExpertsAnyKernel(up.format, down.format, to->Rounds()), any, units * blocks, /*resident=*/true).beside = beside;
     to->pending.reduced = {ExpertsReduceAnyKernel(up.format, down.format, to->Rounds()), any};
