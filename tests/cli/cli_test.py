@@ -277,6 +277,18 @@ class Time(Case):
         self.assertEqual(ops["gated_delta"], 3)
         self.assertEqual(ops["attention"], 1)
 
+    def test_experts_of_a_prompt_are_grouped(self):
+        model = os.path.join(self.scratch, "model")
+        run("make-checkpoint", model, "--preset", "tiny-moe", "--hidden", 512, "--layers", 1, "--experts", 8)
+        kernels = {}
+        for rows in (20, 64):
+            step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets")
+            kernels[rows] = [launch["kernel"] for launch in step["launches"]]
+        self.assertIn("experts_bf16", kernels[20])
+        for kernel in ("experts_group", "experts_tall_bf16", "experts_tall_down_bf16"):
+            self.assertIn(kernel, kernels[64])
+        self.assertNotIn("experts_bf16", kernels[64])
+
     def test_more_pages_than_a_step_tells_of(self):
         step = run_json("time", "--preset", "tiny", "--tp", "1", "--context", "40000")
         self.assertEqual({op["name"]: op["times"] for op in step["ops"]}["attention"], 4)

@@ -298,3 +298,52 @@ TEST(products_of_any_number_of_rows_have_the_same_bits) {
     for (size_t i = 0; i < want->size(); ++i) CHECK(Same((*again)[i], (*want)[i]));
   }
 }
+
+// Prompts' rows are grouped by expert, where that pays; smaller steps' are not, and take the same lines in turns.
+TEST(grouped_experts_have_the_same_bits) {
+  model::ModelConfig c;
+  c.model_type = "qwen3_moe";
+  c.hidden = 512;
+  c.layers = 2;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim = 64;
+  c.vocab = 256;
+  c.max_position = 256;
+  c.rms_eps = 1e-6f;
+  c.rope.theta = 1e6;
+  c.rope.rotary_dim = 64;
+  c.experts = 7;
+  c.experts_per_token = 2;
+  c.moe_intermediate = 128;
+  c.norm_topk_prob = true;
+  c.sparse_layer.assign(2, true);
+  struct Where {
+    model::SyntheticFormat format;
+    const char* chip;
+    backend::Activations activations;
+  };
+  using Format = model::SyntheticFormat;
+  for (const Where& where : std::vector<Where>{{Format::kBF16, "sim:gfx950", backend::Activations::kF32},
+                                               {Format::kFp8Channel, "sim:gfx942", backend::Activations::kBF16},
+                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kF32}}) {
+    const std::string directory = absl::StrCat(test::ScratchDirectory(), "/grouped", static_cast<int>(where.format));
+    model::SyntheticOptions options;
+    options.format = where.format;
+    CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, options));
+    const std::vector<uint32_t> tokens = Prompt(132, 256);
+    std::vector<std::vector<float>> want;
+    for (const char* ranks : {"", "x2"}) {
+      auto model = test::LoadOn(directory, {absl::StrCat(where.chip, ranks), "", 0, false});
+      CHECK_OK(model);
+      auto runner = Runner::Create(*model, backend::KvType::kBF16, 132, where.activations);
+      CHECK_OK(runner);
+      for (const std::vector<size_t>& pieces : std::vector<std::vector<size_t>>{{132}, {70, 1, 40, 3, 18}, {16}}) {
+        const auto logits = AllLogits(runner->get(), tokens, pieces);
+        CHECK_OK(logits);
+        if (want.empty()) want = *logits;
+        for (size_t i = 0; i < want.size(); ++i) CHECK(Same((*logits)[i], want[i]));
+      }
+    }
+  }
+}
