@@ -157,7 +157,7 @@ struct ExpertsTallDown {
   // Some items: their experts' piece of k, and their rows' inputs.
   template <class Piece>
   struct Batch {
-    static constexpr uint32_t kCount = kDown == TileFormat::kMxfp4 ? 2 : Own::DownBatch(kColumns);  // as registers hold
+    static constexpr uint32_t kCount = kDown == TileFormat::kMxfp4 ? 2 : Min(Own::DownBatch(kColumns), 6);  // as registers hold
     Piece pieces[kCount];
     u32x4 in[kCount][Piece::kSteps][kWords];
     uint32_t rows[kCount];  // of the lane: where its sums are; ~0: none
@@ -206,18 +206,18 @@ struct ExpertsTallDown {
     }
   };
 
-  // A batch is on its way while the one before it is multiplied.
+  // A batch is on its way while the one before it is multiplied: two by turns, for who moved one would wait for it.
   template <class Piece>
   DEVICE static void AddPieces(const Work& work, uint32_t step) {
     using Some = Batch<Piece>;
-    Some now;
-    now.Ask(work, 0, step);
+    Some one, other;
+    one.Ask(work, 0, step);
 #pragma clang loop unroll(disable)
-    for (uint32_t place = 0; place < work.items; place += Some::kCount) {
-      Some next;
-      next.Ask(work, place + Some::kCount, step);
-      now.AddTo(work.sums, step);
-      now = next;
+    for (uint32_t place = 0; place < work.items; place += 2 * Some::kCount) {
+      other.Ask(work, place + Some::kCount, step);
+      one.AddTo(work.sums, step);
+      one.Ask(work, place + 2 * Some::kCount, step);
+      other.AddTo(work.sums, step);
     }
   }
 };
