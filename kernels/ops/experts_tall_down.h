@@ -157,7 +157,10 @@ struct ExpertsTallDown {
   // Some items: their experts' piece of k, and their rows' inputs.
   template <class Piece>
   struct Batch {
-    static constexpr uint32_t kCount = kDown == TileFormat::kMxfp4 ? 2 : Min(Own::DownBatch(kColumns), 6);  // as registers hold
+    // As registers hold.
+    static constexpr uint32_t kCount = kDown == TileFormat::kMxfp4               ? 2
+                                       : kRounded && kDown == TileFormat::kBf16 ? 6
+                                                                                : Own::DownBatch(kColumns);
     Piece pieces[kCount];
     u32x4 in[kCount][Piece::kSteps][kWords];
     uint32_t rows[kCount];  // of the lane: where its sums are; ~0: none
