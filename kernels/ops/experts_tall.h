@@ -72,7 +72,7 @@ struct ExpertsGroup {
 // The rows of x that a workgroup has: those of an expert's pairs.
 struct TallPairs {
   Global<const uint32_t> pairs;
-  uint32_t count, top, kExpert;
+  uint32_t count, top, expert;
   DEVICE uint32_t Pair(uint32_t i) const { return pairs[Min(i, count - 1)]; }
   DEVICE uint32_t In(const MatmulArgs&, uint32_t i) const { return PairRow(Pair(i)); }
   DEVICE uint32_t Factor(uint32_t i) const { return PairRow(Pair(i)); }

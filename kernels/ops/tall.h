@@ -93,13 +93,11 @@ struct Tall {
       for (uint32_t o = 0; o < kOut; o += kPerOutput) {
         if (output + o / kPerOutput >= tiles.outputs) continue;
         const uint32_t column = (output + o / kPerOutput) * kTileRows + LanePart() * 4;
-        Store(args, list.kExpert, list.Out(own), column, sums.Of(o, r) * by, sums.Of(o + kPerOutput - 1, r) * by);
+        Store(args, list.expert, list.Out(own), column, sums.Of(o, r) * by, sums.Of(o + kPerOutput - 1, r) * by);
       }
     }
     BarrierLds();
   }
-
- private:
   // Of the norm, by rows of the workgroup: 16 threads each, as elsewhere.
   template <class List>
   DEVICE static void Factors(const Args& args, const List& list, Arena arena) {

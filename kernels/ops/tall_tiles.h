@@ -74,7 +74,7 @@ struct TallWeight {
 // The rows of x that a workgroup has: neighbours. `rows`: of the step.
 struct TallNeighbours {
   uint32_t first, rows;
-  static constexpr uint32_t kExpert = 0;
+  static constexpr uint32_t expert = 0;
   DEVICE uint32_t In(const MatmulArgs& args, uint32_t i) const { return Min(first + i, args.rows - 1); }
   DEVICE uint32_t Factor(uint32_t i) const { return first + i; }
   DEVICE bool HasFactor(const MatmulArgs& args, uint32_t i) const { return first + i < args.rows; }

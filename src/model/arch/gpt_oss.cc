@@ -20,10 +20,10 @@ Status Read(ConfigReader& reader) {
   config.attention.sinks = true;
   ASSIGN_OR_RETURN(const bool bias, reader.Flag("attention_bias", true));
   config.attention.qkv_bias = config.attention.o_bias = bias;
-  ASSIGN_OR_RETURN(const auto limit, reader.text().Number("swiglu_limit", {0, 1e6}));
-  if (limit.value_or(backend::kSwigluLimit) != backend::kSwigluLimit) {
-    return reader.text().Bad(Code::kUnsupported, "swiglu_limit", "is ", *limit,
-                             ", which is not supported; it must be ", backend::kSwigluLimit);
+  for (const auto& [key, known] : {std::pair("swiglu_limit", backend::kSwigluLimit), std::pair("swiglu_alpha", backend::kSwigluAlpha)}) {
+    ASSIGN_OR_RETURN(const auto value, reader.text().Number(key, {0, 1e6}));
+    if (value.value_or(known) == known) continue;
+    return reader.text().Bad(Code::kUnsupported, key, "is ", *value, ", which is not supported; it must be ", known);
   }
   ASSIGN_OR_RETURN(const int32_t window, reader.Window(128));
   std::vector<bool> slides;

@@ -554,6 +554,17 @@ TEST(other_features_are_refused_by_name) {
                 "qwen3");
 }
 
+TEST(gpt_oss_has_one_swiglu) {
+  Json json = Without(Without(Dense(), "architectures"), "sliding_window");
+  json["model_type"] = "\"gpt_oss\"";
+  json["num_local_experts"] = "32";
+  json["num_experts_per_tok"] = "4";
+  CHECK_OK(Parse(json));
+  CHECK_OK(Parse(With(With(json, "swiglu_limit", "7.0"), "swiglu_alpha", "1.702")));
+  CHECK_REFUSED(Parse(With(json, "swiglu_limit", "10")), Code::kUnsupported, "swiglu_limit is 10", "must be 7");
+  CHECK_REFUSED(Parse(With(json, "swiglu_alpha", "1")), Code::kUnsupported, "swiglu_alpha is 1", "must be 1.702");
+}
+
 TEST(layers_have_the_window_that_layer_types_say) {
   const auto types = [](const std::string& last, int count) {
     std::string text = "[";
