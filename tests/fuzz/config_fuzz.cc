@@ -35,6 +35,10 @@ void CheckConfig(const model::ModelConfig& config) {
     FUZZ_CHECK(layer.window >= 0 && layer.rope >= model::kNoRope);
     FUZZ_CHECK(layer.rope <= static_cast<int32_t>(config.more_ropes.size()));
   }
+  for (size_t layer = 0; layer < layers; ++layer) {
+    FUZZ_CHECK(config.KvHeadsOf(layer) >= 1 && config.heads % config.KvHeadsOf(layer) == 0);
+  }
+  FUZZ_CHECK(config.ValueDim() >= 1 && std::isfinite(config.attention.value_scale));
   FUZZ_CHECK(config.norms.before || config.norms.after);
   FUZZ_CHECK(std::isfinite(config.AttentionScale()) && config.AttentionScale() > 0);
   const model::RouterConfig& router = config.router;
