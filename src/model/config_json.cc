@@ -69,13 +69,11 @@ std::string Ropes(const ModelConfig& config, bool by_window) {
     }
     return rope;
   }
-  const std::string full = Rope(
-      config.rope, config.head_dim,
-      config.model_type == "glm4_moe" || config.delta.key_heads > 0);
+  const bool whole = config.model_type == "glm4_moe" || config.model_type == "mimo_v2_flash" || config.delta.key_heads > 0;
+  const std::string full = Rope(config.rope, config.head_dim, whole);
   if (!by_window) return full;
-  return absl::StrCat(
-      "{\"full_attention\": ", full, ", \"sliding_attention\": ",
-      config.more_ropes.empty() ? full : Rope(config.more_ropes[0], config.head_dim), "}");
+  return absl::StrCat("{\"full_attention\": ", full, ", \"sliding_attention\": ",
+                      config.more_ropes.empty() ? full : Rope(config.more_ropes[0], config.head_dim, whole), "}");
 }
 
 // Windows, and layers that do not turn.

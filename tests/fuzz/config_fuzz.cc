@@ -81,6 +81,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FUZZ_CHECK(again->sparse_layer == config->sparse_layer);
   FUZZ_CHECK(again->rope.rotary_dim == config->rope.rotary_dim);
   FUZZ_CHECK(again->rope.theta == config->rope.theta);
+  for (size_t layer = 0; layer < static_cast<size_t>(config->layers); ++layer) {
+    FUZZ_CHECK(again->KvHeadsOf(layer) == config->KvHeadsOf(layer) && again->HasSinks(layer) == config->HasSinks(layer));
+  }
+  FUZZ_CHECK(again->ValueDim() == config->ValueDim() && again->attention.value_scale == config->attention.value_scale);
   FUZZ_CHECK(again->rms_eps == config->rms_eps);
   FUZZ_CHECK(again->max_position == config->max_position);
   FUZZ_CHECK(again->eos_ids == config->eos_ids);
