@@ -575,6 +575,7 @@ std::vector<Case> DecoderExpertCases() {
     for (const bool rounded : {false, true}) {
       cases.push_back(ExpertsTallCase({format, 37, 512, 40 + 24 * (format == TileFormat::kMxfp4), 6, 2, false, 3, rounded}));
       cases.push_back(ExpertsTallCase({format, 100, 512, 32, 9, 3, true, 4, rounded, true, 1, kClamped}));
+      cases.push_back(ExpertsTallCase({format, 34, 512, 288, 4, 2, false, 9, rounded, false, 8}));
     }
   }
   cases.push_back(ExpertsTallCase({TileFormat::kBf16, 33, 1024, 192, 5, 2, false, 11, false, false, 8}));
