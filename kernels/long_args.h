@@ -20,7 +20,8 @@ constexpr uint32_t LongSplits(uint32_t position) {
   return position / (LongSplitBlocks(position) * kSplitTokens) + 1;
 }
 
-inline constexpr uint32_t kLongMergeColumns = 16;  // of a head, that a workgroup of attend_long_merge has
+inline constexpr uint32_t kLongMergeColumns = 16;  // of a head, that a workgroup of attend_long_merge has,
+inline constexpr uint32_t kWideMergeColumns = 64;  // and one of attend_long_merge_wide
 inline constexpr uint32_t kMergeChains = 16;       // in which a row's splits are added: split s in chain s % kMergeChains
 
 // ---- ranks that hold the same KV head ----

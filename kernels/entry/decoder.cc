@@ -56,6 +56,7 @@ KERNEL(choose_race, ChooseRace, "vgpr=48 sgpr=112 lds=64")
 KERNEL(attend_merge, AttendMerge, "vgpr=72 sgpr=112 lds=5760")
 KERNEL(attend_merge_rows, AttendMergeRows, "vgpr=72 sgpr=112 lds=5760")
 KERNEL(attend_long_merge, AttendLongMerge, "vgpr=104 sgpr=112 lds=3712")
+KERNEL(attend_long_merge_wide, AttendLongMergeWide, "vgpr=240 sgpr=112 lds=6784")
 KERNEL(share_queries, ShareQueries, "vgpr=16 sgpr=88")
 KERNEL(attend_shared_merge, AttendSharedMerge, "vgpr=96 sgpr=112 lds=3712")
 

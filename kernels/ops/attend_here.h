@@ -169,14 +169,15 @@ struct MergeHere {
   static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kMergeChains * kWide * 4;
   static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
 
-  // Splits::Of(args, position): of a row. `units`: dealt out to workgroups from the first on.
+  // Splits::Of(args, position): of a row.
   template <class Args, class Splits>
-  DEVICE static void Run(uint32_t units, uint32_t worker, uint32_t workers, Arena arena) {
+  DEVICE static void Run(uint32_t worker, uint32_t workers, Arena arena) {
     const AttendHere here = ReadArgumentsAgain<Args>().here;
     if (here.words.address == 0) return;
     const uint32_t mergers = Min(here.mergers, workers);
-    // From the workgroup on behind those that had units last; rows before have had theirs merged by mergers from 0 on.
-    uint32_t turn = (worker + workers - units % workers) % workers;
+    // The last workgroup first: it is dealt out last, and has the fewest units. The first ones would hold their places,
+    // and poll, while thousands of others still wait for one.
+    uint32_t turn = workers - 1 - worker;
     if (turn >= mergers) return;
 #pragma clang loop unroll(disable)
     for (uint32_t r = 0;; ++r) {

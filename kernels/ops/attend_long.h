@@ -44,7 +44,7 @@ struct AttendLong {
       OneUnit(step, first + unit / kv_heads, unit % kv_heads, log == 0 ? place : place % own, place / own, arena);
     }
     if constexpr (!kFar) {
-      MergeHere<kHeadDim>::template Run<Args, Longer>(total, worker, workers, arena);
+      MergeHere<kHeadDim>::template Run<Args, Longer>(worker, workers, arena);
     }
   }
   struct Longer {
@@ -220,15 +220,28 @@ struct AttendLong {
   };
 };
 
-// MergeSplits, to the bit, of no more than kLongSplits splits, with few columns a workgroup, so that a thread has one
-// chain: all that it takes is asked for at once.
-struct AttendLongMerge {
+template <uint32_t kCount>
+struct FloatsOf {
+  using Type = f32x4;
+  static_assert(kCount == 4);
+};
+template <>
+struct FloatsOf<1> {
+  using Type = float;
+};
+
+// MergeSplits, to the bit, of no more than kLongSplits splits: a thread has one chain of kEach columns, and all that it
+// takes is asked for at once. One column where heads are few, so that every compute unit has some; four where
+// they are many, so that lines of what splits left are read once, and a head's scores by few workgroups.
+template <uint32_t kEach>
+struct LongMerge {
   using Args = AttendMergeArgs;
-  static constexpr uint32_t kColumns = kLongMergeColumns, kChains = kMergeChains;
-  static_assert(kChains * kColumns == kThreads);
+  using Values = typename FloatsOf<kEach>::Type;  // of neighbouring columns
+  static constexpr uint32_t kGroups = kLongMergeColumns, kColumns = kGroups * kEach, kChains = kMergeChains;
+  static_assert(kChains * kGroups == kThreads);
   static constexpr uint32_t kOwn = kLongSplits / kChains;     // splits of a chain
   static constexpr uint32_t kPeaks = kLongSplits / kThreads;  // scores and sums of a thread
-  static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kThreads * 4;
+  static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kThreads * kEach * 4;
   static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
@@ -245,10 +258,10 @@ struct AttendLongMerge {
   // This thread's chain, of columns from `begin` on, is in its place of the LDS behind this, and in what it gives, and
   // in MergeChains what they make together; a barrier is still to come. `parts`: of the row's head. Only chains c with
   // c % ranks = rank are made here, of every ranks-th split, which alone are there.
-  DEVICE static float Chains(Global<const float> parts, uint32_t hd, uint32_t begin, uint32_t splits, uint32_t log_ranks,
-                             uint32_t rank, Arena arena) {
+  DEVICE static Values Chains(Global<const float> parts, uint32_t hd, uint32_t begin, uint32_t splits, uint32_t log_ranks,
+                              uint32_t rank, Arena arena) {
     const uint32_t column = AttendPartFloats(hd), mask = (1u << log_ranks) - 1;
-    const uint32_t chain = ThreadId() / kColumns, in_slice = ThreadId() % kColumns;
+    const uint32_t chain = ThreadId() / kGroups, in_slice = ThreadId() % kGroups * kEach;
     // A thread whose chain is made elsewhere looks at what a neighbour does.
     const uint32_t near = (chain & ~mask) | rank, near_peak = (ThreadId() & ~mask) | rank;
     const bool none = splits <= rank;
@@ -259,10 +272,11 @@ struct AttendLongMerge {
       const uint32_t s = Min(near_peak + i * kThreads, last) >> log_ranks;
       peaks[i] = *reinterpret_cast<Global<const f32x2>>(parts + (s * column + hd));
     }
-    float values[kOwn];
+    Values values[kOwn];
 #pragma clang loop unroll(full)
     for (uint32_t k = 0; k < kOwn; ++k) {
-      values[k] = parts[(Min(near + k * kChains, last) >> log_ranks) * column + begin + in_slice];
+      const uint32_t at = (Min(near + k * kChains, last) >> log_ranks) * column + begin + in_slice;
+      values[k] = *reinterpret_cast<Global<const Values>>(parts + at);
     }
     KeepOrder();
     const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
@@ -284,13 +298,19 @@ struct AttendLongMerge {
       shares[ThreadId() + i * kThreads] = share;
     }
     chains.Keep(largest, chains.Sum(total));  // with a barrier, behind which shares are there
-    float o = 0;
+    Values o = {};
 #pragma clang loop unroll(full)
     for (uint32_t k = 0; k < kOwn; ++k) {
-      const float value = values[k];
-      o = Fma(none ? 0.0f : value, shares[near + k * kChains], o);  // what nobody has left is no number
+      const Values value = none ? Values{} : values[k];  // what nobody has left is no number
+      const float share = shares[near + k * kChains];
+      if constexpr (kEach == 1) {
+        o = Fma(value, share, o);
+      } else {
+#pragma clang loop unroll(full)
+        for (uint32_t i = 0; i < kEach; ++i) o[i] = Fma(value[i], share, o[i]);
+      }
     }
-    sums[ThreadId()] = o;
+    *reinterpret_cast<Lds<Values>>(sums + ThreadId() * kEach) = o;
     return o;
   }
 
@@ -308,6 +328,8 @@ struct AttendLongMerge {
     BarrierLds();
   }
 };
+using AttendLongMerge = LongMerge<1>;
+using AttendLongMergeWide = LongMerge<kWideMergeColumns / kLongMergeColumns>;
 
 }  // namespace mainarch::kernels
 

@@ -129,7 +129,7 @@ struct Attend {
       const StepView::Place place = here.place(row);
       if (split < SplitsSeen(place.position, again.window)) OneSplit(here, place, row, head, split, arena);
     }
-    Merge::template Run<Args, SeenSplits>(total, worker, workers, arena);
+    Merge::template Run<Args, SeenSplits>(worker, workers, arena);
   }
 
   // Of the group's queries this lane's column, times the factor of the scores; and in what units scores of them are.

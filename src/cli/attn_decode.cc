@@ -35,7 +35,7 @@ constexpr int kRepeats = 20;
 
 struct Settings {
   ModelOptions model;
-  int64_t context = 1024, heads = 64, kv_heads = 4, head_dim = 128, share_from = 0;
+  int64_t context = 1024, heads = 64, kv_heads = 4, head_dim = 128, value_dim = 0, share_from = 0;
   uint64_t seed = 0;
   double bound = 0;
   bool time = true;
@@ -92,6 +92,19 @@ model::ModelConfig ConfigOf(const Settings& s) {
   c.rope.theta = 1e6;
   c.rope.rotary_dim = c.head_dim;
   c.sparse_layer.assign(1, false);
+  if (s.value_dim == 0 || s.value_dim == s.head_dim) return c;
+  // The family whose V has a size of its own, and a factor.
+  c.model_type = "mimo_v2_flash";
+  c.value_dim = static_cast<int32_t>(s.value_dim);
+  c.attention.qk_norm = false;
+  c.attention.value_scale = 0.707;
+  c.layer_attention = {{0, 0, 0, false}};
+  c.more_ropes = {c.rope};
+  c.more_ropes[0].theta = 1e4;
+  c.experts = 4;  // which its configurations name, in layers that are not here
+  c.experts_per_token = 2;
+  c.moe_intermediate = 64;
+  c.router.sigmoid = c.router.correction = true;
   return c;
 }
 
@@ -277,9 +290,11 @@ void PrintModelled(const Report& r) {
 }
 
 void PrintReport(const Settings& s, const Report& r) {
-  std::printf("%lld query and %lld KV heads of %lld, context %lld, KV %s; %s, %d rank(s), %s\n\n",
+  const bool own = s.value_dim != 0 && s.value_dim != s.head_dim;
+  std::printf("%lld query and %lld KV heads of %lld%s, context %lld, KV %s; %s, %d rank(s), %s\n\n",
               static_cast<long long>(s.heads), static_cast<long long>(s.kv_heads),
-              static_cast<long long>(s.head_dim), static_cast<long long>(s.context),
+              static_cast<long long>(s.head_dim), own ? absl::StrCat(", values of ", s.value_dim).c_str() : "",
+              static_cast<long long>(s.context),
               s.model.kv.c_str(), s.model.device.c_str(), r.ranks, r.isa.c_str());
   std::printf("relative error %s, bound %s: %s\n", absl::StrFormat("%.2e", r.error).c_str(),
               absl::StrFormat("%.2e", r.bound).c_str(), r.ok() ? "ok" : "TOO FAR");
@@ -322,6 +337,7 @@ void PrintJson(const Settings& s, const Report& r) {
   JsonWriter out;
   out.BeginObject().Field("device", s.model.device).Field("isa", r.isa).Field("ranks", r.ranks);
   out.Field("heads", s.heads).Field("kv_heads", s.kv_heads).Field("head_dim", s.head_dim);
+  out.Field("value_dim", s.value_dim == 0 ? s.head_dim : s.value_dim);
   out.Field("context", s.context).Field("kv", s.model.kv).Field("kv_bytes", r.kv_bytes);
   out.Field("virtual", s.model.is_virtual());
   out.Field("relative_error", r.error).Field("bound", r.bound).Field("ok", r.ok());
@@ -360,6 +376,7 @@ int RunAttnDecode(Arguments arguments) {
       "the context are copies. On a virtual node it prints what the kernels moved, counted, "
       "beside the least there is, and how long they take by the timing model.",
       "mainarch attn-decode --context 4096\n"
+      "mainarch attn-decode --context 131072 --heads 16 --kv-heads 1 --head-dim 192 --value-dim 128\n"
       "mainarch attn-decode --device sim:gfx950x8 --heads 64 --kv-heads 4 --kv fp8\n"
       "mainarch attn-decode --device sim:gfx950 --heads 16 --kv-heads 1 --context 1000000 --kv fp4\n"
       "mainarch attn-decode --device gpu --tp 8 --context 131072 --json");
@@ -367,6 +384,7 @@ int RunAttnDecode(Arguments arguments) {
   options.Integer("heads", &s.heads, 1, 1024, "query heads, on all ranks");
   options.Integer("kv-heads", &s.kv_heads, 1, 1024, "key and value heads, on all ranks");
   options.Integer("head-dim", &s.head_dim, 16, 512, "of a head");
+  options.Integer("value-dim", &s.value_dim, 0, 512, "of a head of V; 0: as --head-dim");
   options.Integer("share-from", &s.share_from, 0, 1 << 20,
                   "GPUs that hold the same KV head share it from that context on; 0: where that is sooner done");
   options.Number("bound", &s.bound, 0, 1e6,

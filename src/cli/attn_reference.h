@@ -15,7 +15,7 @@
 namespace mainarch::cli {
 
 // tokens[i] is at position i; `last` is the token at position `context`, whose attention is
-// returned before the output projection: [heads, head_dim] of the whole model. No more than
+// returned before the output projection: [heads, StoredHeads().value] of the whole model. No more than
 // `context` of the tokens are used.
 StatusOr<std::vector<double>> AttendReference(const model::Model& model, backend::KvType kv,
                                               const std::vector<uint32_t>& tokens, uint32_t last,

@@ -76,7 +76,7 @@ TEST(every_name_is_a_kernel) {
     names.emplace_back(PrepareNearKernel(head_dim, false));
     names.emplace_back(PrepareNearKernel(head_dim, true));
   }
-  for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm", "attend_merge", "attend_long_merge",
+  for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm", "attend_merge", "attend_long_merge", "attend_long_merge_wide",
                            "attend_shared_merge", "share_queries", "experts_group"}) {
     names.emplace_back(name);
   }

@@ -213,7 +213,11 @@ struct AttendParts {
   uint32_t window = 0;
   bool sinks = false;
   bool is_long = false;  // by the kernels of long contexts
+  bool wide = false;     // merged as where heads are many
 };
+inline const char* MergeKernel(bool is_long, bool wide) {
+  return wide ? "attend_long_merge_wide" : is_long ? "attend_long_merge" : "attend_merge";
+}
 
 struct AttendData {
   StepPlan step;

@@ -317,7 +317,7 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
   const std::string kernel = has.is_long ? "attend_long_" : "attend_";
   out.name = absl::StrCat(kernel, s.Text(), ", rows ", first_row, " + ", row_count,
                           gated ? ", gated" : "", has.sinks ? ", sinks" : "",
-                          has.window == 0 ? "" : absl::StrCat(", window ", has.window));
+                          has.window == 0 ? "" : absl::StrCat(", window ", has.window), has.wide ? ", merged wide" : "");
   out.bound =
       "(2 e + 2^-15) of the sum of |p v|, e = (2^-15.9 + hd * 2^-23) of the sum of |q k| + 2^-22 "
       "of "
@@ -359,7 +359,7 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
   out.steps = {
       {has.is_long ? MakeLaunch<AttendLongArgs>(attends, 64, attend_long)
                    : MakeLaunch<AttendOnceArgs>(attends, 3, attend_once)},
-      {MakeLaunch<AttendMergeArgs>(has.is_long ? "attend_long_merge" : "attend_merge", 2, merge)}};
+      {MakeLaunch<AttendMergeArgs>(MergeKernel(has.is_long, has.wide), 2, merge)}};
   out.expectations = {want.CheckSplit("out")};
   return out;
 }
@@ -403,6 +403,8 @@ void AddLongCases(std::vector<Case>* cases) {
   cases->push_back(AttendCase({KvFormat::kBF16, 64, 1, 16, {kLong}}, 0, 1, {.gated = true, .is_long = true}));
   cases->push_back(AttendCase({KvFormat::kF32, 256, 1, 1, {kLong + 15}}, 0, 1, {.sinks = true, .is_long = true}));
   cases->push_back(AttendCase({KvFormat::kFp8, 32, 2, 1, {2 * kLong + 46, 2 * kLong + 80}}, 1, 1, {.is_long = true}));
+  cases->push_back(AttendCase({KvFormat::kFp8, 64, 2, 2, {kLong + 30, 31, 700}}, 0, 3, {.sinks = true, .is_long = true, .wide = true}));
+  cases->push_back(AttendCase({KvFormat::kFp4, 128, 1, 3, {32, 1500}}, 1, 1, {.gated = true, .is_long = true, .wide = true}));
 }
 
 // Anything with anything, drawn: types, head sizes, groups, windows, sinks, gates; rows of one token and of a hundred

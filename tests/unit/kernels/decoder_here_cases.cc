@@ -15,7 +15,7 @@ namespace {
 
 // What there is of it beside the heads.
 struct HereParts {
-  bool gated = false, sinks = false, is_long = false;
+  bool gated = false, sinks = false, is_long = false, wide = false;
   bool told = false;  // heads come as words with a tag, of a product beside it
   uint32_t window = 0;
   uint32_t workers = 5, mergers = 3;
@@ -88,7 +88,7 @@ struct HereCase {
                                                       [=](AttendLongArgs& args, const Addresses& at) { attend(args.attend, at); })
                          : MakeLaunch<AttendOnceArgs>(Kernel("attend_"), 3,
                                                       [=](AttendOnceArgs& args, const Addresses& at) { attend(args.attend, at); })},
-            {MakeLaunch<AttendMergeArgs>(has.is_long ? "attend_long_merge" : "attend_merge", 2, merge)}};
+            {MakeLaunch<AttendMergeArgs>(MergeKernel(has.is_long, has.wide), 2, merge)}};
   }
   // In one launch; heads of several rows are there already.
   LaunchSpec Here() const {
@@ -153,7 +153,7 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   for (uint32_t i = 0; i < kSums; ++i) sums.insert(sums.end(), qkv.values.begin(), qkv.values.end());
   const size_t angles = size_t{last + 1} * s.head_dim / 4, out_bytes = size_t{s.count()} * c.out_stride * 4;
   Case out;
-  out.name = absl::StrCat("attend here, ", s.Text(), has.is_long ? ", long" : "", has.gated ? ", gated" : "",
+  out.name = absl::StrCat("attend here, ", s.Text(), has.is_long ? ", long" : "", has.wide ? ", merged wide" : "", has.gated ? ", gated" : "",
                           has.sinks ? ", sinks" : "", has.told ? ", told" : "", has.window == 0 ? "" : absl::StrCat(", window ", has.window), ", ",
                           has.workers, " workgroups of which ", has.mergers, " merge");
   out.bound = "the bits of prepare, attend and merge";
@@ -293,6 +293,7 @@ std::vector<Case> DecoderHereCases() {
     cases.push_back(MakeHereCase({format, 128, 2, 8, {143}}, {.gated = true, .sinks = true}));
     cases.push_back(MakeHereCase({format, 64, 2, 2, {255}}, {.window = 100, .workers = 9, .mergers = 9}));
     cases.push_back(MakeHereCase({format, 128, 1, 16, {100, 500, 40, 1000}}, {.gated = true, .is_long = true}));
+    cases.push_back(MakeHereCase({format, 64, 2, 2, {10, 33, 1100}}, {.sinks = true, .is_long = true, .wide = true}));
   }
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 1, 3, {0}}));
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 3, 3, {5}}, {.told = true}));
@@ -305,6 +306,7 @@ std::vector<Case> DecoderHereCases() {
   cases.push_back(MakeHereCase({KvFormat::kFp8, 32, 1, 1, {40, 260 * kSplitTokens + 3}}, {.workers = 40, .mergers = 5}));
   cases.push_back(MakeHereCase({KvFormat::kFp8, 32, 1, 2, {260 * kSplitTokens + 3}}, {.is_long = true, .workers = 40, .mergers = 4}));
   cases.push_back(MakeHereCase({KvFormat::kFp4, 128, 1, 2, {kLongSplits * kSplitTokens + 500}}, {.is_long = true, .workers = 64, .mergers = 8}));
+  cases.push_back(MakeHereCase({KvFormat::kFp4, 128, 1, 2, {kLongSplits * kSplitTokens - 1}}, {.is_long = true, .wide = true, .workers = 64, .mergers = 8}));
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 1, 2, {kLongSplits * kSplitTokens - 1}}, {.workers = 64, .mergers = 8}));
   return cases;
 }

@@ -96,6 +96,21 @@ void EmitNear(const backend::AttentionOp& op, const backend::PagedCache& cache, 
   to->Add(AttendNearKernel(cache.key_dim), args, heads * (kernels::MostSplits(near.window) + 1)).beside = true;
 }
 
+// A launch of its own that merges what splits left. `at_once`: by the kernel of long contexts, which merges the same to the
+// bit but for a window, whose splits are others. It waits once, and of few rows what a merge waits for counts; of many
+// rows it would read in vain.
+void EmitMerge(const kernels::AttendMergeArgs& merge, bool at_once, Lowering* to) {
+  const uint64_t heads = uint64_t{merge.row_count} * merge.heads;
+  if (!at_once) {
+    to->Add("attend_merge", merge, heads * CeilDivide(merge.head_dim, kernels::kMergeColumns));
+    return;
+  }
+  const uint64_t slices = heads * CeilDivide(merge.head_dim, kernels::kLongMergeColumns);
+  const bool wide = merge.head_dim % kernels::kWideMergeColumns == 0 && slices > uint64_t{2} * to->memory.compute_units;
+  to->Add(wide ? "attend_long_merge_wide" : "attend_long_merge", merge,
+          wide ? heads * (merge.head_dim / kernels::kWideMergeColumns) : slices);
+}
+
 void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache, uint32_t first,
                 Lowering* to) {
   kernels::AttendArgs args;
@@ -172,12 +187,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
     to->Add("attend_merge_rows", merge, CeilDivide(uint64_t{args.row_count} * args.heads, kernels::kWaves));
     return;
   }
-  // Of few rows what a merge waits for counts, and the one of long contexts waits once; it merges the same to the bit
-  // but for a window, whose splits are others. Of many rows it would read in vain.
-  const bool at_once = is_long || (cache.window == 0 && to->rows <= kernels::kShareRows);
-  const uint32_t columns = at_once ? kernels::kLongMergeColumns : kernels::kMergeColumns;
-  to->Add(at_once ? "attend_long_merge" : "attend_merge", merge,
-          uint64_t{args.row_count} * args.heads * CeilDivide(merge.head_dim, columns));
+  EmitMerge(merge, is_long || (cache.window == 0 && to->rows <= kernels::kShareRows), to);
 }
 
 }  // namespace
