@@ -38,7 +38,7 @@ uint32_t* StepBlock(IsaRig& rig, uint32_t positions, uint32_t* words) {
 // A cache of `positions` tokens in bf16, random.
 Address<uint8_t> Cache(IsaRig& rig, uint32_t positions, uint32_t kv_heads, uint32_t dim) {
   const size_t bytes = size_t{(positions + kPageTokens - 1) / kPageTokens} * kv_heads *
-                       KvPageBytes(KvFormat::kBF16, dim);
+                       KvPageBytes(KvFormat::kBF16, dim, dim);
   return {reinterpret_cast<uint64_t>(rig.RandomBf16(bytes / 2))};
 }
 

@@ -542,7 +542,7 @@ using KvFormat = quant::KvType;
 // StepPlace, V [planes][hd][16 tokens], then the multipliers of K and of V: fp32 [16 tokens] of fp8,
 // of fp4 a byte (KvFp4ScaleAt): K [16 tokens][hd / 32], so that a token's are neighbours, V [hd / 32][16 tokens]. kF32: two planes of bf16. V of fp4 is bytes
 // [16][4][hd / 32][4]: lane (j, g) of a wave finds elements 32 t + j (low nibble) and 32 t + 16 + j of
-// tokens 4 g to 4 g + 3, for all t; of heads beyond 128 so for each 64 elements, one behind the other. No byte holds two tokens: workgroups append them at the same time.
+// tokens 4 g to 4 g + 3, for all t; of heads beyond 128 so for each 64 elements, one behind the other. hd: of K and of V each its own. No byte holds two tokens: workgroups append them at the same time.
 using KvForm = quant::KvForm;
 constexpr KvForm KeyForm(KvFormat format) { return quant::InfoOf(format).k; }
 constexpr KvForm ValueForm(KvFormat format) { return quant::InfoOf(format).v; }
@@ -556,9 +556,9 @@ constexpr uint32_t KvSideBytes(KvForm form, uint32_t head_dim) {
 constexpr uint32_t KvScaleBytes(KvForm form, uint32_t head_dim) {
   return kPageTokens * static_cast<uint32_t>(quant::KvScaleBytes(form, head_dim));
 }
-constexpr uint32_t KvPageBytes(KvFormat format, uint32_t head_dim) {
-  return KvSideBytes(KeyForm(format), head_dim) + KvSideBytes(ValueForm(format), head_dim) +
-         KvScaleBytes(KeyForm(format), head_dim) + KvScaleBytes(ValueForm(format), head_dim);
+constexpr uint32_t KvPageBytes(KvFormat format, uint32_t key_dim, uint32_t value_dim) {
+  return KvSideBytes(KeyForm(format), key_dim) + KvSideBytes(ValueForm(format), value_dim) +
+         KvScaleBytes(KeyForm(format), key_dim) + KvScaleBytes(ValueForm(format), value_dim);
 }
 // Where a V of four bits lies, in nibbles.
 constexpr uint32_t KvFp4ValuePart(uint32_t head_dim) { return head_dim <= 128 ? head_dim : 64; }
@@ -660,10 +660,10 @@ constexpr uint32_t AttendTallRows(uint32_t group) { return kMaxGroup / group * k
 // 64 bits that arrive whole or not at all, so that nothing has to be ordered: who merges asks for all that it takes
 // until all have the tag. Words are zeros at first, and are written by such launches alone.
 struct AttendHere {
-  Address<uint64_t> words;  // [row_count, heads, max_splits, AttendPartFloats]; 0: parts are for a launch of their own
+  Address<uint64_t> words;  // [row_count, heads, max_splits * AttendPartFloats], MergeHere's; 0: parts are for a launch of their own
   uint32_t turn = 0;        // of this attention within a step,
   uint32_t turns = 0;       // of so many
-  uint32_t mergers = 0;     // workgroups that merge, and wait: fewer than have room at once
+  uint32_t mergers = 0;     // workgroups that merge, and wait: no more than half of those that have room at once
   uint32_t reserved = 0;
 };
 static_assert(sizeof(AttendHere) == 24);

@@ -5,7 +5,8 @@
 // the object that tools/check.py compares with what the compiler used.
 //
 // A budget is "vgpr=N sgpr=N agpr=N lds=N"; agpr and lds default to 0. "gfx942.vgpr=N" overrides it
-// for one ISA. vgpr is the sum of both register files, as occupancy sees it.
+// for one ISA. vgpr is the sum of both register files, as occupancy sees it. An op may say Op::kLeastWaves: so many waves a
+// SIMD are to have registers.
 #ifndef MAINARCH_KERNELS_COMMON_KERNEL_H_
 #define MAINARCH_KERNELS_COMMON_KERNEL_H_
 
@@ -23,7 +24,7 @@
 #define KERNEL(name, Op, budget)                                                              \
   MAINARCH_BUDGET(name, budget);                                                              \
   extern "C" [[clang::amdgpu_kernel, clang::amdgpu_flat_work_group_size(256, 256),            \
-               clang::amdgpu_waves_per_eu(1), gnu::visibility("protected")]] void             \
+               clang::amdgpu_waves_per_eu(::mainarch::kernels::LeastWaves<Op>()), gnu::visibility("protected")]] void             \
   name(::mainarch::kernels::Kernarg<Op::Args> kernarg) {                                      \
     [[clang::loader_uninitialized]] static __attribute__((                                    \
         address_space(3), aligned(16))) uint8_t lds[Op::kLdsBytes == 0 ? 16 : Op::kLdsBytes]; \
@@ -32,6 +33,12 @@
   }
 
 namespace mainarch::kernels {
+
+template <class Op>
+constexpr uint32_t LeastWaves() {
+  if constexpr (requires { Op::kLeastWaves; }) return Op::kLeastWaves;
+  return 1;
+}
 
 DEVICE uint64_t KernargAddress() {
   return reinterpret_cast<uint64_t>(__builtin_amdgcn_kernarg_segment_ptr());

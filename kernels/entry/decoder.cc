@@ -349,6 +349,35 @@ MAINARCH_ATTENTION_NEAR(96, "vgpr=64 sgpr=112")
 MAINARCH_ATTENTION_NEAR(128, "vgpr=64 sgpr=112")
 MAINARCH_ATTENTION_NEAR(192, "vgpr=80 sgpr=112")
 MAINARCH_ATTENTION_NEAR(256, "vgpr=80 sgpr=112")
+
+// Of heads whose V is smaller than K.
+#define MAINARCH_ATTENTION_UNEQUAL(name, format, key, value)                                           \
+  using Prepare_##name##_##key##_##value = PrepareUnequal<KvFormat::format, key, value>;               \
+  using Attend_##name##_##key##_##value = Attend<KvFormat::format, key, value>;                        \
+  using AttendLong_##name##_##key##_##value = AttendLong<KvFormat::format, key, false, value>;         \
+  using AttendTall_##name##_##key##_##value = AttendTall<KvFormat::format, key, value>;                \
+  KERNEL(prepare_##name##_##key##_##value, Prepare_##name##_##key##_##value, "vgpr=80 sgpr=112")       \
+  KERNEL(attend_##name##_##key##_##value, Attend_##name##_##key##_##value, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_long_##name##_##key##_##value, AttendLong_##name##_##key##_##value, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_##name##_##key##_##value, AttendTall_##name##_##key##_##value, "vgpr=256 sgpr=112 lds=17792")
+#define MAINARCH_ATTENTION_NEAR_UNEQUAL(key, value)                                                    \
+  using PrepareNear_##key##_##value = PrepareNearUnequal<key, value, false>;                           \
+  using PrepareNearTurned_##key##_##value = PrepareNearUnequal<key, value, true>;                      \
+  using AttendNear_##key##_##value = AttendNear<key, value>;                                           \
+  using AttendFarFp4_##key##_##value = AttendLong<KvFormat::kFp4, key, true, value>;                   \
+  using AttendFarK8v4_##key##_##value = AttendLong<KvFormat::kK8V4, key, true, value>;                 \
+  KERNEL(prepare_near_##key##_##value, PrepareNear_##key##_##value, "vgpr=80 sgpr=112")                \
+  KERNEL(prepare_near_turned_##key##_##value, PrepareNearTurned_##key##_##value, "vgpr=80 sgpr=112")   \
+  KERNEL(attend_near_##key##_##value, AttendNear_##key##_##value, "vgpr=216 sgpr=112 lds=17792")       \
+  KERNEL(attend_far_fp4_##key##_##value, AttendFarFp4_##key##_##value, "vgpr=256 sgpr=112 lds=17792")  \
+  KERNEL(attend_far_k8v4_##key##_##value, AttendFarK8v4_##key##_##value, "vgpr=256 sgpr=112 lds=17792")
+MAINARCH_ATTENTION_UNEQUAL(bf16, kBF16, 192, 128)
+MAINARCH_ATTENTION_UNEQUAL(fp8, kFp8, 192, 128)
+MAINARCH_ATTENTION_UNEQUAL(pair, kF32, 192, 128)
+MAINARCH_ATTENTION_UNEQUAL(fp4, kFp4, 192, 128)
+MAINARCH_ATTENTION_UNEQUAL(k8v4, kK8V4, 192, 128)
+MAINARCH_ATTENTION_NEAR_UNEQUAL(192, 128)
+
 KERNEL(attend_near_merge, AttendNearMerge, "vgpr=104 sgpr=112 lds=3712")
 
 // Latent attention.

@@ -163,21 +163,24 @@ struct PartWords {
 template <uint32_t kHeadDim>
 struct MergeHere {
   static constexpr uint32_t kPeaks = kLongSplits / kThreads;  // splits whose score and sum a thread asks for
-  static constexpr uint32_t kBatch = 16;                      // words that it asks for at once
   // Columns of a head that a workgroup has: of many splits fewer, so that a thread has fewer of them.
-  static constexpr uint32_t kWide = kHeadDim % 64 == 0 ? 64 : 32, kNarrow = 16, kWideSplits = 64;
+  static constexpr uint32_t kWide = HereWideColumns(kHeadDim), kNarrow = kLongMergeColumns;
   static constexpr uint32_t kSumsAt = kLongSplits * 4, kChainsAt = kSumsAt + kMergeChains * kWide * 4;
   static constexpr uint32_t kLdsBytes = kChainsAt + MergeChains::kBytes;
 
-  // Splits::Of(args, position): of a row.
+  // Of a head's words: elements, then the largest score and the sum of each split side by side, which all who merge it
+  // ask for: so those are few lines.
+  DEVICE static uint32_t ElementAt(uint32_t split, uint32_t d) { return split * kHeadDim + d; }
+  DEVICE static uint32_t ScoreAt(uint32_t max_splits, uint32_t split) { return max_splits * kHeadDim + split * 2; }
+
+  // Splits::Of(args, position): of a row. `turn`: of this workgroup among `workers`; the first ones merge. They should be
+  // those that are dealt out last and have the fewest units: others would hold their places while thousands still wait for
+  // one.
   template <class Args, class Splits>
-  DEVICE static void Run(uint32_t worker, uint32_t workers, Arena arena) {
+  DEVICE static void Run(uint32_t turn, uint32_t workers, Arena arena) {
     const AttendHere here = ReadArgumentsAgain<Args>().here;
     if (here.words.address == 0) return;
     const uint32_t mergers = Min(here.mergers, workers);
-    // The last workgroup first: it is dealt out last, and has the fewest units. The first ones would hold their places,
-    // and poll, while thousands of others still wait for one.
-    uint32_t turn = workers - 1 - worker;
     if (turn >= mergers) return;
 #pragma clang loop unroll(disable)
     for (uint32_t r = 0;; ++r) {
@@ -185,7 +188,7 @@ struct MergeHere {
       const StepView step(args.step);
       if (r >= RowsHere(step, args.first_row, args.row_count)) return;
       const uint32_t splits = Splits::Of(args, step.position(args.first_row + r));
-      const bool wide = splits <= kWideSplits;
+      const bool wide = splits <= kHereWideSplits;
       const uint32_t slices = splits <= 1 ? 0 : args.heads * (kHeadDim / (wide ? kWide : kNarrow));
 #pragma clang loop unroll(disable)
       for (; turn < slices; turn += mergers) {
@@ -199,15 +202,16 @@ struct MergeHere {
     }
   }
 
-  // So many words of splits `first`, first + kApart, ...; of those that there are not the last one's.
-  template <uint32_t kCount, uint32_t kApart>
+  // A word of splits `first`, first + kApart, ..., kStride words apart; of those that there are not the last one's.
+  template <uint32_t kCount, uint32_t kApart, uint32_t kStride>
   struct Words {
     uint64_t at[kCount];
-    DEVICE void Ask(Global<const uint64_t> words, uint32_t first, uint32_t splits) {
+    DEVICE void Ask(Global<const uint64_t> words, uint32_t begin, uint32_t first, uint32_t splits) {
+      const Global<const uint8_t> bytes = reinterpret_cast<Global<const uint8_t>>(words);  // the same in all lanes
 #pragma clang loop unroll(full)
       for (uint32_t k = 0; k < kCount; ++k) {
-        const uint32_t split = Min(first + k * kApart, splits - 1);
-        at[k] = LoadFlag<Scope::kDevice>(words + split * AttendPartFloats(kHeadDim));
+        const uint32_t from = (Min(first + k * kApart, splits - 1) * kStride + begin) * 8;
+        at[k] = LoadFlag<Scope::kDevice>(reinterpret_cast<Global<const uint64_t>>(bytes + from));
       }
     }
     DEVICE bool Here(uint32_t tag) const {
@@ -216,21 +220,25 @@ struct MergeHere {
       for (uint32_t k = 0; k < kCount; ++k) other |= OtherTag(at[k], tag);
       return other == 0;
     }
-    DEVICE void Await(Global<const uint64_t> words, uint32_t first, uint32_t splits, uint32_t tag) {
-      while (true) {
-        Ask(words, first, splits);
-        KeepOrder();
-        if (Here(tag)) return;
-        Pause();
-      }
-    }
     DEVICE float Of(uint32_t k) const { return ValueOf(at[k]); }
   };
+
+  using Scores = Words<kPeaks, kThreads, 2>;
+
+  // Until some split is there that this wave looks at. All that a merge takes are hundreds of lines: whoever asks for them
+  // again and again takes the path to memory from those on its compute unit who are waited for.
+  DEVICE static void AwaitSome(Global<const uint64_t> scores, uint32_t slice, uint32_t splits, uint32_t tag) {
+    const uint32_t split = Uniform((slice * kWaves + WaveId()) * 37 % splits);
+    const Global<const uint64_t> score = scores + split * 2;
+    while (OtherTag(LoadFlag<Scope::kDevice>(score), tag) != 0) Pause();
+  }
 
   // kWidth columns of a head of place `r` among the launch's rows.
   template <class Args, uint32_t kWidth>
   DEVICE static void Slice(uint32_t r, uint32_t slice, uint32_t splits, Arena arena) {
     constexpr uint32_t kGroups = kThreads / kWidth, kOwn = kMergeChains / kGroups, kSlices = kHeadDim / kWidth;
+    // Of a column a thread asks for all that it has, at once: who asks in turns waits for memory as often.
+    constexpr uint32_t kBatch = (kWidth == kNarrow ? kLongSplits : kHereWideSplits) / kGroups;
     const uint32_t head = slice / kSlices, group = ThreadId() / kWidth, in_slice = ThreadId() % kWidth;
     const uint32_t column = slice % kSlices * kWidth + in_slice;
     const Lds<float> shares = arena.Get<float>(), sums = arena.Get<float>(kSumsAt);
@@ -239,27 +247,25 @@ struct MergeHere {
     const PartWords part(args.here, StepView(args.attend.step));
     const Global<const uint64_t> words =
         part.words + (uint64_t{r} * args.attend.heads + head) * args.attend.max_splits * AttendPartFloats(kHeadDim);
-    Words<kPeaks, kThreads> peaks, totals;
-    Words<kBatch, kGroups> values;
-    // Of many splits those who wait would ask for more than those who are waited for: until scores and sums are there
-    // they ask for these alone, and each thread for its own as long as they are not.
-    constexpr bool kFirst = kWidth == kNarrow;
+    Scores peaks, totals;
+    Words<kBatch, kGroups, kHeadDim> values;
+    const uint32_t scores = ScoreAt(args.attend.max_splits, 0);
+    if constexpr (kWidth == kNarrow) AwaitSome(words + scores, slice, splits, part.tag);
     while (true) {
-      peaks.Ask(words + kHeadDim, ThreadId(), splits);
-      totals.Ask(words + kHeadDim + 1, ThreadId(), splits);
-      if constexpr (!kFirst) values.Ask(words + column, group, splits);
+      const uint32_t thread = MadeBefore(ThreadId());  // or registers would hold all addresses
+      peaks.Ask(words, scores, thread, splits);
+      totals.Ask(words, scores + 1, thread, splits);
+      values.Ask(words, column, thread / kWidth, splits);
       KeepOrder();
-      if (peaks.Here(part.tag) && totals.Here(part.tag) && (kFirst || values.Here(part.tag))) break;
+      if (peaks.Here(part.tag) && totals.Here(part.tag) && values.Here(part.tag)) break;
       Pause();
     }
-    if constexpr (kFirst) values.Await(words + column, group, splits, part.tag);
     Shares(peaks, totals, splits, shares, chains);
     float o[kOwn] = {};
-    Add<kGroups>(values, group, shares, o);
-#pragma clang loop unroll(disable)
-    for (uint32_t first = group + kBatch * kGroups; first < splits; first += kBatch * kGroups) {
-      values.Await(words + column, first, splits, part.tag);
-      Add<kGroups>(values, first, shares, o);
+    static_assert(kBatch % kOwn == 0);
+#pragma clang loop unroll(full)
+    for (uint32_t k = 0; k < kBatch; ++k) {  // the share of a split that there is not is zero
+      o[k % kOwn] = Fma(values.Of(k), shares[group + k * kGroups], o[k % kOwn]);
     }
 #pragma clang loop unroll(full)
     for (uint32_t k = 0; k < kOwn; ++k) sums[(group + k * kGroups) * kWidth + in_slice] = o[k];
@@ -272,8 +278,8 @@ struct MergeHere {
   }
 
   // What each split is to be multiplied by, and MergeChains' part of it. With a barrier behind.
-  DEVICE static void Shares(const Words<kPeaks, kThreads>& peaks, const Words<kPeaks, kThreads>& totals, uint32_t splits,
-                            Lds<float> shares, const MergeChains& chains) {
+  DEVICE static void Shares(const Scores& peaks, const Scores& totals, uint32_t splits, Lds<float> shares,
+                            const MergeChains& chains) {
     float largest = -1e30f;
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kPeaks; ++i) {
@@ -289,18 +295,6 @@ struct MergeHere {
       shares[ThreadId() + i * kThreads] = share;
     }
     chains.Keep(largest, chains.Sum(total));
-  }
-
-  // The share of a split that there is not is zero.
-  template <uint32_t kGroups>
-  DEVICE static void Add(const Words<kBatch, kGroups>& values, uint32_t first, Lds<const float> shares,
-                         float (&o)[kMergeChains / kGroups]) {
-    static_assert(kLongSplits % (kBatch * kGroups) == 0);
-#pragma clang loop unroll(full)
-    for (uint32_t k = 0; k < kBatch; ++k) {
-      float& chain = o[k % (kMergeChains / kGroups)];
-      chain = Fma(values.Of(k), shares[first + k * kGroups], chain);
-    }
   }
 };
 

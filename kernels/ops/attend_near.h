@@ -12,8 +12,8 @@
 namespace mainarch::kernels {
 
 // K and V of every row once more, as fp8; `kTurns`: K as the far cache has it, so that the same queries ask for both.
-template <uint32_t kHeadDim, bool kTurns>
-struct PrepareNear {
+template <class Prepare>
+struct PrepareNearAs {
   using Args = PrepareArgs;
   static constexpr uint32_t kLdsBytes = 0;
 
@@ -22,15 +22,20 @@ struct PrepareNear {
     const uint32_t heads = 2 * args.kv_heads, total = step.rows() * heads;
     for (uint32_t t = worker * kWaves + WaveId(); t < total; t += workers * kWaves) {
       const Args again = ReadArgumentsAgain<Args>();
-      Prepare<KvFormat::kFp8, kHeadDim, kTurns>::OneHead(again, step, t / heads, again.heads + t % heads);
+      Prepare::OneHead(again, step, t / heads, again.heads + t % heads);
     }
   }
 };
 
-template <uint32_t kHeadDim>
+template <uint32_t kHeadDim, bool kTurns>
+using PrepareNear = PrepareNearAs<Prepare<KvFormat::kFp8, kHeadDim, kTurns>>;
+template <uint32_t kKeyDim, uint32_t kValueDim, bool kTurns>
+using PrepareNearUnequal = PrepareNearAs<PrepareUnequal<KvFormat::kFp8, kKeyDim, kValueDim, kTurns>>;
+
+template <uint32_t kHeadDim, uint32_t kValueDim = kHeadDim>
 struct AttendNear {
   using Args = AttendArgs;
-  using Block = Attend<KvFormat::kFp8, kHeadDim>;
+  using Block = Attend<KvFormat::kFp8, kHeadDim, kValueDim, false>;
   static constexpr uint32_t kLdsBytes = Block::kLdsBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
@@ -53,7 +58,7 @@ struct AttendNear {
     if (kept ? kept_seen == 0 : place >= splits) return;
     const uint32_t first = kept ? 0 : FirstSeen(position, near.window), last = kept ? kept_seen - 1 : position;
     const uint32_t token = (first / kSplitTokens + (kept ? 0 : place)) * kSplitTokens + WaveId() * 32;
-    Running<kHeadDim> run;
+    Running<kValueDim> run;
     if (token <= last && token + 32 > first) Block::OneGroup(args, step, at, row, head, token, first, last, run);
     const uint32_t part = FarSplits(position, near) + (kept ? splits : place);
     Block::Finish(args, {row, head, part, NearParts(position, near), args.group, {}}, run, arena);

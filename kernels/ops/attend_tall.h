@@ -10,10 +10,10 @@
 
 namespace mainarch::kernels {
 
-template <KvFormat kFormat, uint32_t kHeadDim>
+template <KvFormat kFormat, uint32_t kHeadDim, uint32_t kValueDim = kHeadDim>
 struct AttendTall {
   using Args = AttendArgs;
-  using One = Attend<kFormat, kHeadDim>;
+  using One = Attend<kFormat, kHeadDim, kValueDim, false>;
   static constexpr uint32_t kLdsBytes = One::kFinishBytes;
 
   // Heads first: so each has a die of its own, where there are as many, whose cache keeps its K and V.
@@ -59,19 +59,19 @@ struct AttendTall {
     typename One::PagesOf pages;
     pages.Find(args, step, place, head, token, 0, last, token <= last);
     typename One::Parts parts(pages.a, pages.b);
-    if constexpr (One::kParts == 1) parts.AskFirst();
+    if constexpr (One::kWhole) parts.AskFirst();
     // Rows before the split's first token do not see it.
     const uint32_t before = begin > place.position ? (begin - place.position) / each * each : 0;
 #pragma clang loop unroll(disable)
     for (uint32_t i = before; i < count; i += each) {
-      if constexpr (One::kParts > 1) parts.AskFirst();
+      if constexpr (!One::kWhole) parts.AskFirst();
       OneTile({row + i, place.position + i, Min(each, count - i), head, split, args.group}, parts, token, arena);
     }
   }
   DEVICE static void OneTile(const Tile& tile, typename One::Parts& parts, uint32_t token, Arena arena) {
     const AttendArgs args = ReadArgumentsAgain<Args>();
     const uint32_t last = tile.position + tile.rows - 1;
-    Running<kHeadDim> run;
+    Running<kValueDim> run;
     if (token <= last) {
       const uint32_t column = Min(LaneRow(), tile.rows * tile.group - 1);
       const uint32_t r = column / tile.group, own = tile.position + r;
@@ -81,7 +81,7 @@ struct AttendTall {
       One::SplitQueries(args, [=](uint32_t s) { return LoadStep(q, s); }, query, run);
       One::Group(parts, token, own, last, query, run);
       if (own < token) {  // as if the row had not come here
-        run.largest = Running<kHeadDim>().largest;
+        run.largest = Running<kValueDim>().largest;
         run.unit = 1;
       }
     }

@@ -73,29 +73,33 @@ DEVICE Eight LoadStep(Global<const float> row, uint64_t step) {
 
 // What a wave has so far: for its column (query head) the largest score, this lane's part of the
 // sum of exp, and exp-weighted V: element 16 t + 4 g + r of lane (j, g) in o[t][r].
-template <uint32_t kHeadDim>
+template <uint32_t kValueDim>
 struct Running {
   float largest = -1e30f;  // finite: of two -inf no difference can be taken
   float sum = 0;
   float unit = 1;  // what scores and `largest` are to be multiplied by, a power of two
-  f32x4 o[kHeadDim / 16] = {};
+  f32x4 o[kValueDim / 16] = {};
 };
 
-template <KvFormat kFormat, uint32_t kHeadDim>
+// `kHeadDim`: of Q and K. `kMakesHeads`: in this launch, too (HeadsHere), which leaves fewer registers.
+template <KvFormat kFormat, uint32_t kHeadDim, uint32_t kValueDim = kHeadDim, bool kMakesHeads = kHeadDim == kValueDim>
 struct Attend {
   using Args = AttendOnceArgs;
   using Here = HeadsHere<kFormat, kHeadDim>;
-  using Merge = MergeHere<kHeadDim>;
-  using PageOf = Page<kFormat, kHeadDim>;
+  using Merge = MergeHere<kValueDim>;
+  using PageOf = Page<kFormat, kHeadDim, kValueDim>;
+  static_assert(!kMakesHeads || kHeadDim == kValueDim);
   static constexpr KvForm kKey = KeyForm(kFormat), kValue = ValueForm(kFormat);
   static constexpr uint32_t kSteps = kHeadDim / 32;
-  static constexpr uint32_t kTilesOfO = kHeadDim / 16;
   // Of a wide head registers do not hold all at once: K and V are asked for in parts of kPart
   // columns of the head, two parts at a time.
-  static constexpr uint32_t kPart = kHeadDim <= 128 || kKey == KvForm::kFp8 ? kHeadDim
-                                    : kKey == KvForm::kFp4                    ? 64
-                                                                              : 64 / KvPlanes(kKey);
-  static constexpr uint32_t kParts = kHeadDim / kPart;
+  static constexpr bool kFewBytes = kKey == KvForm::kFp4 || (kKey == KvForm::kBF16 && kHeadDim <= 192);
+  static constexpr bool kInParts = kHeadDim > 128 && kKey != KvForm::kFp8 && (kMakesHeads || !kFewBytes);
+  static constexpr uint32_t kPart = !kInParts ? kHeadDim : kKey == KvForm::kFp4 ? 64 : 64 / KvPlanes(kKey);
+  static constexpr uint32_t kLeastPart = kValue == KvForm::kFp4 ? KvFp4ValuePart(kValueDim) : 0;
+  static constexpr uint32_t kValuePart = kPart >= kValueDim ? kValueDim : kPart < kLeastPart ? kLeastPart : kPart;
+  static constexpr uint32_t kParts = kHeadDim / kPart, kValueParts = kValueDim / kValuePart;
+  static constexpr bool kWhole = kParts == 1 && kValueParts == 1;
   // An element of four bits times its block's multiplier has six significant bits, and an eighth of it is an f16,
   // exactly: so these products are of f16, and their blocks need no arithmetic of their own. What is multiplied by V are
   // weights times 2^15, of which what is small beside 1 keeps its bits; by K queries whose largest is about as large.
@@ -104,12 +108,12 @@ struct Attend {
   static constexpr float kOfO = kF16Values ? 0x1p-12f : 1;        // and o
   // What waves leave of every column: o, so many elements of a head at a time, [4 waves][16 columns]; m and l, [4][16]
   // each; and of all waves shares [4][16], m and l [16]. Two workgroups and more fit a compute unit.
-  static constexpr uint32_t kMerged = kHeadDim % 64 == 0 ? 64 : 32;
+  static constexpr uint32_t kMerged = kValueDim % 64 == 0 ? 64 : 32;
   static constexpr uint32_t kColumn = kMerged + 2;
   static constexpr uint32_t kPeaksAt = kWaves * kMaxGroup * kColumn * 4;
   static constexpr uint32_t kOfWaves = kWaves * kMaxGroup;  // floats
   static constexpr uint32_t kFinishBytes = kPeaksAt + (3 * kOfWaves + 2 * kMaxGroup) * 4;
-  static constexpr uint32_t kLdsBytes = kFinishBytes > Here::kLdsBytes ? kFinishBytes : Here::kLdsBytes;
+  static constexpr uint32_t kLdsBytes = kMakesHeads && kFinishBytes < Here::kLdsBytes ? Here::kLdsBytes : kFinishBytes;
   static_assert(Merge::kLdsBytes <= kLdsBytes);
 
   // Arguments are read again for each piece of work: in registers they would be in the way of all the rest.
@@ -129,18 +133,18 @@ struct Attend {
       const StepView::Place place = here.place(row);
       if (split < SplitsSeen(place.position, again.window)) OneSplit(here, place, row, head, split, arena);
     }
-    Merge::template Run<Args, SeenSplits>(worker, workers, arena);
+    Merge::template Run<Args, SeenSplits>((worker + workers - total % workers) % workers, workers, arena);
   }
 
   // Of the group's queries this lane's column, times the factor of the scores; and in what units scores of them are.
   DEVICE static void LoadQueries(const AttendArgs& args, uint32_t row, uint32_t head, SplitEight (&query)[kSteps],
-                                 Running<kHeadDim>& run) {
+                                 Running<kValueDim>& run) {
     const uint32_t column = head * args.group + Min(LaneRow(), args.group - 1);
     const Global<const float> q = At(args.qkv) + uint64_t{row} * args.q_stride + column * kHeadDim;
     SplitQueries(args, [=](uint32_t s) { return LoadStep(q, s); }, query, run);
   }
   // The same of those that HeadsHere has made.
-  DEVICE static void TakeQueries(const AttendArgs& args, SplitEight (&query)[kSteps], Running<kHeadDim>& run,
+  DEVICE static void TakeQueries(const AttendArgs& args, SplitEight (&query)[kSteps], Running<kValueDim>& run,
                                  Arena arena) {
     const Lds<const float> q = arena.Get<float>() + Min(LaneRow(), args.group - 1) * Here::kQueryStride;
     const auto step = [=](uint32_t s) {
@@ -151,7 +155,7 @@ struct Attend {
   }
   template <class Step>
   DEVICE static void SplitQueries(const AttendArgs& args, Step step, SplitEight (&query)[kSteps],
-                                  Running<kHeadDim>& run) {
+                                  Running<kValueDim>& run) {
     Eight all[kSteps];
     float largest = 0;
 #pragma clang loop unroll(full)
@@ -183,12 +187,14 @@ struct Attend {
                               uint32_t split, Arena arena) {
     const Args once = ReadArgumentsAgain<Args>();
     const uint32_t position = place.position, window = once.attend.window;
-    Running<kHeadDim> run;
+    Running<kValueDim> run;
     static_assert(kWaves * 32 == kSplitTokens);
     const uint32_t seen = FirstSeen(position, window), splits = SplitsSeen(position, window);
     const uint32_t token = (seen / kSplitTokens + split) * kSplitTokens + WaveId() * 32;
     const bool sees = token <= position && token + 32 > seen;
-    if (once.prepare.step.address != 0) {
+    if constexpr (!kMakesHeads) {
+      if (sees) OneGroup(once.attend, step, place, row, head, token, seen, position, run);
+    } else if (once.prepare.step.address != 0) {
       WithHeads(once.attend, step, place, row, head, token, seen, sees, split + 1 == splits, run, arena);
     } else if (sees) {
       OneGroup(once.attend, step, place, row, head, token, seen, position, run);
@@ -203,7 +209,7 @@ struct Attend {
   static constexpr bool kEarly = kHeadDim <= 128 && KvPlanes(kKey) == 1;
   DEVICE static void WithHeads(const AttendArgs& args, const StepView& step, const StepView::Place& place, uint32_t row,
                                uint32_t head, uint32_t token, uint32_t seen, bool sees, bool owns,
-                               Running<kHeadDim>& run, Arena arena) {
+                               Running<kValueDim>& run, Arena arena) {
     const uint32_t position = place.position;
     const bool early = kEarly && sees && token + 32 <= position;
     PagesOf pages;
@@ -226,7 +232,7 @@ struct Attend {
   // Of the 32 tokens from `token` on those from `seen` to `position`; there are some.
   DEVICE static void OneGroup(const AttendArgs& args, const StepView& step, const StepView::Place& place, uint32_t row,
                               uint32_t head, uint32_t token, uint32_t seen, uint32_t position,
-                              Running<kHeadDim>& run) {
+                              Running<kValueDim>& run) {
     PagesOf pages;
     pages.Find(args, step, place, head, token, seen, position, true);
     Parts parts(pages.a, pages.b);
@@ -249,8 +255,8 @@ struct Attend {
       const uint32_t second = real && token + kPageTokens <= position ? 1 : 0;
       const uint32_t first = token + kPageTokens > seen ? 0 : second;
       const uint32_t own = PageHead(args, head);
-      a = PageAt<kFormat, kHeadDim>(kv, pages[first], args.page_heads, own);
-      b = PageAt<kFormat, kHeadDim>(kv, pages[second], args.page_heads, own);
+      a = PageAt<kFormat, kHeadDim, kValueDim>(kv, pages[first], args.page_heads, own);
+      b = PageAt<kFormat, kHeadDim, kValueDim>(kv, pages[second], args.page_heads, own);
     }
   };
 
@@ -288,7 +294,8 @@ struct Attend {
     u32x4 words[kFp4 || kFp8 ? 1 : kPlanes * kCount];
     u32x2 pairs[kFp8 ? kCount : 1];
     uint32_t codes[kFp4 ? kCount : 1];
-    uint32_t scales;  // of fp4, a byte each, of this lane's token
+    static constexpr uint32_t kScaleWords = CeilDiv(kCount, 4);
+    uint32_t scales[kScaleWords];  // of fp4, a byte each, of this lane's token
     f32x4 multipliers;
 
     DEVICE void Load(const PageOf& page, uint32_t part) {
@@ -307,14 +314,21 @@ struct Attend {
       if constexpr (kFp4) {
         const uint32_t first = LaneRow() * (kHeadDim / 32) + part * kCount;
         const Global<const uint8_t> at = page.k_bytes() + first;
-        if constexpr (kCount == 4) scales = *reinterpret_cast<Global<const uint32_t>>(at);
-        if constexpr (kCount == 3) {  // of one word or two
+        if constexpr (kCount % 4 == 0) {
+#pragma clang loop unroll(full)
+          for (uint32_t w = 0; w < kScaleWords; ++w) scales[w] = reinterpret_cast<Global<const uint32_t>>(at)[w];
+        } else if constexpr (kCount == 3 || kCount == 6) {  // of one word or two
           const Global<const uint32_t> words_at = reinterpret_cast<Global<const uint32_t>>(page.k_bytes()) + first / 4;
-          const uint32_t low = words_at[0], high = words_at[(first % 4 + 2) / 4];
-          scales = static_cast<uint32_t>((uint64_t{high} << 32 | low) >> first % 4 * 8);
+          const uint32_t low = words_at[0], high = words_at[(first % 4 + kCount - 1) / 4];
+          const uint64_t both = (uint64_t{high} << 32 | low) >> first % 4 * 8;
+          scales[0] = static_cast<uint32_t>(both);
+          if constexpr (kCount == 6) scales[1] = static_cast<uint32_t>(both >> 32);
+        } else if constexpr (kCount == 2) {
+          scales[0] = *reinterpret_cast<Global<const uint16_t>>(at);
+        } else {
+          static_assert(kCount == 1);
+          scales[0] = *at;
         }
-        if constexpr (kCount == 2) scales = *reinterpret_cast<Global<const uint16_t>>(at);
-        if constexpr (kCount == 1) scales = *at;
       }
       if constexpr (kFp8) multipliers = FourFloats(page.k_scales());
     }
@@ -325,7 +339,7 @@ struct Attend {
         const SplitEight& q = query[part * kCount + i];
         if constexpr (kFp4) {
           u32x4 keys = isa::Fp4ToF16Eighths(codes[i]);
-          const uint32_t pair = (scales >> 8 * i & 0xff) * 0x00800080;  // twice, the top of an f16 without its sign
+          const uint32_t pair = (scales[i / 4] >> 8 * (i % 4) & 0xff) * 0x00800080;  // twice, the top of an f16 without its sign
 #pragma clang loop unroll(full)
           for (uint32_t k = 0; k < 4; ++k) keys[k] = TimesF16Pair(keys[k], pair);
           acc = ProductF16(keys, q, acc);
@@ -345,7 +359,7 @@ struct Attend {
   // pages.
   struct Values {
     static constexpr bool kFp4 = kValue == KvForm::kFp4, kFp8 = kValue == KvForm::kFp8;
-    static constexpr uint32_t kPlanes = KvPlanes(kValue), kWords = kPart / 32, kTiles = kPart / 16;
+    static constexpr uint32_t kPlanes = KvPlanes(kValue), kWords = kValuePart / 32, kTiles = kValuePart / 16;
     u32x2 a[kFp4 || kFp8 ? 1 : kPlanes * kTiles], b[kFp4 || kFp8 ? 1 : kPlanes * kTiles];
     uint32_t codes_a[kFp8 ? kTiles : kFp4 ? kWords : 1];
     uint32_t codes_b[kFp8 ? kTiles : kFp4 ? kWords : 1];
@@ -354,7 +368,7 @@ struct Attend {
 
     DEVICE void Load(const PageOf& page_a, const PageOf& page_b, uint32_t part) {
       if constexpr (kFp4) {
-        constexpr uint32_t kOfPart = KvFp4ValuePart(kHeadDim) / 32;  // words of a lane
+        constexpr uint32_t kOfPart = KvFp4ValuePart(kValueDim) / 32;  // words of a lane
         static_assert(kWords % kOfPart == 0);
         const uint32_t at = (LaneRow() * 4 + LanePart()) * kOfPart;
         using Lane = uint32_t __attribute__((ext_vector_type(kOfPart), aligned(4 * (kOfPart & (~kOfPart + 1)))));
@@ -420,8 +434,9 @@ struct Attend {
   // and one more whenever one has been.
   struct Parts {
     const PageOf &a, &b;
+    static constexpr uint32_t kAll = kParts + kValueParts;
     Keys key_a[kParts], key_b[kParts];
-    Values values[kParts];
+    Values values[kValueParts];
 
     DEVICE Parts(const PageOf& page_a, const PageOf& page_b) : a(page_a), b(page_b) {}
     DEVICE void AskFirst() {
@@ -433,12 +448,12 @@ struct Attend {
       if (i < kParts) {
         key_a[i].Load(a, i);
         key_b[i].Load(b, i);
-      } else if (i < 2 * kParts) {
+      } else if (i < kAll) {
         values[i - kParts].Load(a, b, i - kParts);
       }
     }
     DEVICE void AskBehind(uint32_t i) {
-      if (i + 2 >= 2 * kParts) return;
+      if (i + 2 >= kAll) return;
       Ask(i + 2);
       KeepOrder();
     }
@@ -448,7 +463,7 @@ struct Attend {
   // the first product gives and what the second one takes, with no move between lanes.
   // `last`: of the positions of all columns.
   DEVICE static void Group(Parts& parts, uint32_t token, uint32_t position, uint32_t last,
-                           const SplitEight (&query)[kSteps], Running<kHeadDim>& run) {
+                           const SplitEight (&query)[kSteps], Running<kValueDim>& run) {
     f32x4 score_a = {0, 0, 0, 0}, score_b = {0, 0, 0, 0};
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kParts; ++i) {
@@ -467,7 +482,7 @@ struct Attend {
     const SplitEight weight = kValue == KvForm::kFp4 ? TurnWeights(score) : Split(score);
     const u32x4 real = RealTokens(token, last);
 #pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < kParts; ++i) {
+    for (uint32_t i = 0; i < kValueParts; ++i) {
       if constexpr (kValue == KvForm::kFp4) {
         AddFp4Values(parts.values[i], i, weight, real, run);
       } else {
@@ -483,7 +498,7 @@ struct Attend {
   // `kWhole`: all 32 tokens are seen.
   template <bool kWhole = false>
   DEVICE static void Weigh(uint32_t token, uint32_t position, Eight& score,
-                            Running<kHeadDim>& run) {
+                            Running<kValueDim>& run) {
     float largest = -__builtin_inff();
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < 8; ++i) {
@@ -511,7 +526,7 @@ struct Attend {
   }
   // o += weight * V, of a part.
   DEVICE static void AddValues(const Values& values, uint32_t part, const SplitEight& weight,
-                               u32x4 real, Running<kHeadDim>& run) {
+                               u32x4 real, Running<kValueDim>& run) {
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Values::kTiles; ++i) {
       const uint32_t t = part * Values::kTiles + i;
@@ -530,7 +545,7 @@ struct Attend {
   }
   template <bool kWhole = false>
   DEVICE static void AddFp4Values(const Values& values, uint32_t part, const SplitEight& weight, u32x4 real,
-                                  Running<kHeadDim>& run) {
+                                  Running<kValueDim>& run) {
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < Values::kWords; ++i) {
       const uint32_t scales_a = values.scales_a.Of(i), scales_b = values.scales_b.Of(i);
@@ -610,7 +625,7 @@ struct Attend {
   // Merges the four waves in order and writes the answer, or a part of it.
   // `kRows`: there are several rows' groups of columns, each with splits of its own.
   template <bool kRows = false>
-  DEVICE static void Finish(const AttendArgs& args, const Unit& unit, Running<kHeadDim>& run,
+  DEVICE static void Finish(const AttendArgs& args, const Unit& unit, Running<kValueDim>& run,
                             Arena arena) {
     const uint32_t columns = kRows ? unit.rows * unit.group : unit.group;
     const Joined joined(arena);
@@ -623,7 +638,7 @@ struct Attend {
     BarrierLds();
     if (ThreadId() < kMaxGroup) joined.Column(ThreadId());
 #pragma clang loop unroll(full)
-    for (uint32_t first = 0; first < kHeadDim; first += kMerged) {
+    for (uint32_t first = 0; first < kValueDim; first += kMerged) {
 #pragma clang loop unroll(full)
       for (uint32_t t = 0; t < kMerged / 16; ++t) {
 #pragma clang loop unroll(full)
@@ -665,21 +680,21 @@ struct Attend {
     if (unit.splits == 1) {
       float total = joined.total[column];
       if (args.sinks.address != 0) AddSink(At(args.sinks)[query_head], joined.largest[column], o, total);
-      StoreGated(args, unit.row, query_head * kHeadDim + first + d, o / total);
+      StoreGated(args, unit.row, query_head * kValueDim + first + d, o / total);
       return;
     }
-    const uint64_t part =
-        ((uint64_t{unit.row - args.first_row} * args.heads + query_head) * args.max_splits + unit.split) *
-        AttendPartFloats(kHeadDim);
-    const auto leave = [&](uint32_t at, float value) {
-      if (unit.words.words != nullptr) {
-        unit.words.Tell(part + at, value);
-      } else {
-        At(args.parts)[part + at] = value;
-      }
-    };
-    leave(first + d, o);
-    if (first == 0 && d < 2) leave(kHeadDim + d, d == 0 ? joined.largest[column] : joined.total[column]);
+    const bool scores = first == 0 && d < 2;  // the largest score and the sum beside
+    const float score = d == 0 ? joined.largest[column] : joined.total[column];
+    const uint64_t of_head = (uint64_t{unit.row - args.first_row} * args.heads + query_head) * args.max_splits;
+    if (unit.words.words != nullptr) {
+      const uint64_t base = of_head * AttendPartFloats(kValueDim);
+      unit.words.Tell(base + Merge::ElementAt(unit.split, first + d), o);
+      if (scores) unit.words.Tell(base + Merge::ScoreAt(args.max_splits, unit.split) + d, score);
+      return;
+    }
+    const Global<float> part = At(args.parts) + (of_head + unit.split) * AttendPartFloats(kValueDim);
+    part[first + d] = o;
+    if (scores) part[kValueDim + d] = score;
   }
 };
 

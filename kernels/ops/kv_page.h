@@ -9,23 +9,23 @@
 
 namespace mainarch::kernels {
 
-template <KvFormat kFormat, uint32_t kHeadDim>
+template <KvFormat kFormat, uint32_t kKeyDim, uint32_t kValueDim = kKeyDim>
 struct Page {
   static constexpr KvForm kKey = KeyForm(kFormat), kValue = ValueForm(kFormat);
   Global<uint8_t> base;
 
-  DEVICE Global<uint8_t> k(uint32_t plane) const { return base + plane * KvPlaneBytes(kKey, kHeadDim); }
+  DEVICE Global<uint8_t> k(uint32_t plane) const { return base + plane * KvPlaneBytes(kKey, kKeyDim); }
   DEVICE Global<uint8_t> v(uint32_t plane) const {
-    return base + KvSideBytes(kKey, kHeadDim) + plane * KvPlaneBytes(kValue, kHeadDim);
+    return base + KvSideBytes(kKey, kKeyDim) + plane * KvPlaneBytes(kValue, kValueDim);
   }
   // Of fp8: [16 tokens].
   DEVICE Global<float> k_scales() const {
-    return reinterpret_cast<Global<float>>(base + KvSideBytes(kKey, kHeadDim) +
-                                           KvSideBytes(kValue, kHeadDim));
+    return reinterpret_cast<Global<float>>(base + KvSideBytes(kKey, kKeyDim) +
+                                           KvSideBytes(kValue, kValueDim));
   }
   DEVICE Global<float> v_scales() const {
     return reinterpret_cast<Global<float>>(
-        reinterpret_cast<Global<uint8_t>>(k_scales()) + KvScaleBytes(kKey, kHeadDim));
+        reinterpret_cast<Global<uint8_t>>(k_scales()) + KvScaleBytes(kKey, kKeyDim));
   }
   // Of fp4, KvFp4ScaleAt.
   DEVICE Global<uint8_t> k_bytes() const { return reinterpret_cast<Global<uint8_t>>(k_scales()); }
@@ -36,10 +36,9 @@ struct Page {
   }
   DEVICE static uint32_t VIndex(uint32_t token, uint32_t d) { return d * kPageTokens + token; }
 };
-template <KvFormat kFormat, uint32_t kHeadDim>
-DEVICE Page<kFormat, kHeadDim> PageAt(Global<uint8_t> kv, uint32_t page, uint32_t kv_heads,
-                                      uint32_t head) {
-  return {kv + (uint64_t{page} * kv_heads + head) * KvPageBytes(kFormat, kHeadDim)};
+template <KvFormat kFormat, uint32_t kKeyDim, uint32_t kValueDim>
+DEVICE Page<kFormat, kKeyDim, kValueDim> PageAt(Global<uint8_t> kv, uint32_t page, uint32_t kv_heads, uint32_t head) {
+  return {kv + (uint64_t{page} * kv_heads + head) * KvPageBytes(kFormat, kKeyDim, kValueDim)};
 }
 
 }  // namespace mainarch::kernels

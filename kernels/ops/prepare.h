@@ -14,10 +14,13 @@ namespace mainarch::kernels {
 // e4m3fn: 448 is the largest number; the multiplier maps the largest element to it.
 inline constexpr float kFp8Largest = 448.0f;
 
-// `kTurns`: Q and K by a Hadamard matrix.
-template <KvFormat kFormat, uint32_t kHeadDim, bool kTurns = quant::InfoOf(kFormat).turns>
+// `kTurns`: Q and K by a Hadamard matrix. `kHeadDim`: of the heads that are made, beside K and V of a cache.
+template <KvFormat kFormat, uint32_t kHeadDim, bool kTurns = quant::InfoOf(kFormat).turns, uint32_t kKeyDim = kHeadDim,
+          uint32_t kValueDim = kHeadDim>
 struct Prepare {
   using Args = PrepareArgs;
+  using PageOf = Page<kFormat, kKeyDim, kValueDim>;
+  static_assert(kHeadDim == kKeyDim || kHeadDim == kValueDim);
   static constexpr uint32_t kLdsBytes = 0;
   // Of a head a lane holds elements l, l + kLanes, l + 2 kLanes ...: an even number of them.
   static constexpr uint32_t kHeld = kHeadDim > 2 * kWave ? 4 : 2;
@@ -39,6 +42,12 @@ struct Prepare {
     for (uint32_t t = worker * kWaves + WaveId(); t < total; t += workers * kWaves) {
       OneHead(ReadArgumentsAgain<Args>(), step, t / heads, t % heads);
     }
+  }
+
+  // Where a head begins in a row. Where V has its own size, all heads before the first of V are of the other.
+  DEVICE static uint32_t ColumnOf(const Args& args, uint32_t head) {
+    if constexpr (kHeadDim == kKeyDim) return head * kHeadDim;
+    return head * kHeadDim + (args.heads + args.kv_heads) * (kKeyDim - kHeadDim);
   }
 
   // Whether this lane holds anything, and where; one that does not reads what lane 0 does.
@@ -90,7 +99,7 @@ struct Prepare {
     if (head >= again.heads) {
       return AppendHead(again, head - again.heads - (is_value ? again.kv_heads : 0), is_value, ahead, x);
     }
-    const Global<float> at = At(again.qkv) + uint64_t{row} * again.stride + head * kHeadDim + Place();
+    const Global<float> at = At(again.qkv) + uint64_t{row} * again.stride + ColumnOf(again, head) + Place();
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kHeld; ++j) {
       if (Mine()) at[j * kLanes] = x.at[j];
@@ -106,7 +115,7 @@ struct Prepare {
     DEVICE Sums(const Args& args, uint32_t row, uint32_t head) {
       // Behind a branch that may have asked or not, who waits for one load waits for all: so all kMaxSplits are asked for,
       // those that there are not in the last one's place.
-      const Global<const float> base = At(args.in) + (uint64_t{row} * args.stride + head * kHeadDim);
+      const Global<const float> base = At(args.in) + (uint64_t{row} * args.stride + ColumnOf(args, head));
       const uint32_t apart = args.split_rows * args.stride, own = Place();
 #pragma clang loop unroll(full)
       for (uint32_t i = 0; i < kMaxSplits; ++i) {
@@ -157,7 +166,7 @@ struct Prepare {
   // x: as the product gave it.
   DEVICE static void Finish(const Args& args, uint32_t head, bool is_value, const Ahead& ahead, Head& x) {
     if (args.bias.address != 0) {
-      const Global<const float> bias = At(args.bias) + head * kHeadDim + Place();
+      const Global<const float> bias = At(args.bias) + ColumnOf(args, head) + Place();
 #pragma clang loop unroll(full)
       for (uint32_t j = 0; j < kHeld; ++j) x.at[j] += Mine() ? bias[j * kLanes] : 0.0f;
     }
@@ -171,7 +180,7 @@ struct Prepare {
     if constexpr (kTurns) Turn(x);
   }
   DEVICE static void AppendHead(const Args& args, uint32_t kv_head, bool is_value, const Ahead& ahead, const Head& x) {
-    const auto page = PageAt<kFormat, kHeadDim>(At(args.kv), Uniform(ahead.page), args.kv_heads, kv_head);
+    const auto page = PageAt<kFormat, kKeyDim, kValueDim>(At(args.kv), Uniform(ahead.page), args.kv_heads, kv_head);
     Append(page, ahead.token, is_value, x);
   }
 
@@ -281,7 +290,7 @@ struct Prepare {
   // Elements `base` to base + kTwo - 1, a and b of each lane, into bytes of two elements each, and
   // a multiplier a block of 32 (quant/kv_fp4.h): up to four blocks at once, sixteen lanes for the
   // sixteen that a block's can be.
-  DEVICE static void AppendFp4(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+  DEVICE static void AppendFp4(const PageOf& page, uint32_t token, bool is_value,
                                uint32_t base, float a, float b) {
     constexpr uint32_t kBlocks = kTwo / 32, kLanesOf = quant::kCandidates;
     const uint32_t block = LaneId() / kLanesOf % kBlocks;
@@ -325,7 +334,7 @@ struct Prepare {
     }
   }
   // Codes of elements d and d + kLanes.
-  DEVICE static void StoreCodes(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+  DEVICE static void StoreCodes(const PageOf& page, uint32_t token, bool is_value,
                                 uint32_t d, uint32_t code_a, uint32_t code_b) {
     const Global<uint8_t> to = is_value ? page.v(0) : page.k(0);
     const uint32_t ia = is_value ? KvFp4ValueAt(kHeadDim, token, d) : page.KIndex(token, d);
@@ -359,7 +368,7 @@ struct Prepare {
     return scale == 0 ? 0u : uint32_t{quant::E2m1FromFloat(x * (1.0f / multiplier))};
   }
 
-  DEVICE static void Append(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+  DEVICE static void Append(const PageOf& page, uint32_t token, bool is_value,
                             const Head& x) {
     constexpr bool kKeys = KeyForm(kFormat) == KvForm::kFp4;
     constexpr bool kValues = ValueForm(kFormat) == KvForm::kFp4;
@@ -374,7 +383,7 @@ struct Prepare {
       AppendPlain(page, token, is_value, x);
     }
   }
-  DEVICE static void AppendPlain(const Page<kFormat, kHeadDim>& page, uint32_t token, bool is_value,
+  DEVICE static void AppendPlain(const PageOf& page, uint32_t token, bool is_value,
                                  Head x) {
     const auto index = [&](uint32_t j) {
       const uint32_t d = Place() + j * kLanes;
@@ -408,6 +417,28 @@ struct Prepare {
           x.at[j] -= FromBf16(bits);
         }
       }
+    }
+  }
+};
+
+// Of heads whose V has its own size: those of Q and K, and those of V, each as if all were so.
+template <KvFormat kFormat, uint32_t kKeyDim, uint32_t kValueDim, bool kTurns = quant::InfoOf(kFormat).turns>
+struct PrepareUnequal {
+  using Args = PrepareArgs;
+  static constexpr uint32_t kLdsBytes = 0;
+
+  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena) {
+    const StepView step(args.step);
+    const uint32_t heads = args.heads + 2 * args.kv_heads, total = step.rows() * heads;
+    for (uint32_t t = worker * kWaves + WaveId(); t < total; t += workers * kWaves) {
+      OneHead(ReadArgumentsAgain<Args>(), step, t / heads, t % heads);
+    }
+  }
+  DEVICE static void OneHead(const Args& args, const StepView& step, uint32_t row, uint32_t head) {
+    if (Uniform(head) < args.heads + args.kv_heads) {
+      Prepare<kFormat, kKeyDim, kTurns, kKeyDim, kValueDim>::OneHead(args, step, row, head);
+    } else {
+      Prepare<kFormat, kValueDim, kTurns, kKeyDim, kValueDim>::OneHead(args, step, row, head);
     }
   }
 };

@@ -278,7 +278,6 @@ void PrintModelled(const Report& r) {
     table.Row({packet.kernel, Fixed(packet.us, 2), Fixed(packet.floor_us, 2), packet.limits});
   }
   table.Print();
-  // Where a launch of its own merges.
   const std::string merging =
       r.time.merge_us > 0 ? absl::StrCat("; merging ", Percent(r.time.merge_us / r.time.us), " of it") : "";
   std::printf(
@@ -323,7 +322,8 @@ void PrintReport(const Settings& s, const Report& r) {
 }
 
 void WriteModelled(const Report& r, JsonWriter* out) {
-  out->Key("modelled").BeginObject().Field("us", r.time.us).Field("merge_us", r.time.merge_us);
+  out->Key("modelled").BeginObject().Field("us", r.time.us);
+  if (!std::isnan(r.time.merge_us)) out->Field("merge_us", r.time.merge_us);
   out->Field("rate", r.modelled_rate()).Field("of_read", r.of_ceiling()).Field("model_error", r.time.error);
   out->Key("packets").BeginArray();
   for (const AttentionTime::Packet& packet : r.time.packets) {

@@ -2,6 +2,8 @@
 #include "cli/attn_time.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <numeric>
 #include <variant>
 
@@ -10,6 +12,7 @@
 #include "backend/amdgpu/amdgpu_backend.h"
 #include "cli/geometry.h"
 #include "cli/gpu_step_counts.h"
+#include "kernels/long_args.h"
 #include "model/model.h"
 
 namespace mainarch::cli {
@@ -34,9 +37,34 @@ Status RunToken(backend::Context* context, size_t end, uint32_t position, const 
   return context->RunPrefix(step, end);
 }
 
+// How many workgroups of a launch that attends to one row merge as well, where it does (kernels::AttendHere).
+size_t MergersOf(const model::ModelConfig& share, uint32_t position, uint32_t compute_units) {
+  const uint32_t splits = kernels::LongSplits(position);
+  const bool wide = splits <= kernels::kHereWideSplits;
+  const uint32_t head = static_cast<uint32_t>(share.StoredHeads().value);
+  const uint32_t columns = wide ? kernels::HereWideColumns(head) : kernels::kLongMergeColumns;
+  const uint32_t slices = static_cast<uint32_t>(share.heads) * (head / columns);
+  return splits <= 1 ? 0 : std::min(slices, compute_units);
+}
+
+// What a launch takes after the last of its parts: of those that merge each waits for all, so the others end before.
+// NAN: nothing tells when the parts were there, for all merge, or some began when others had ended.
+double MergeTailUs(const LaunchReport& r, size_t mergers) {
+  if (mergers == 0) return 0;
+  if (r.spans.size() <= mergers || r.workgroups > uint64_t{r.groups_per_cu} * r.cus) return NAN;
+  std::vector<double> ends;
+  for (const auto& span : r.spans) ends.push_back(span.end_us);
+  std::sort(ends.begin(), ends.end(), std::greater<>());
+  return ends[0] - ends[mergers];
+}
+
 AttentionTime SummaryOf(const std::vector<LaunchReport>& reports, const std::vector<StepPacket>& packets,
-                        int32_t attention, const sim::timing::Params& params) {
+                        int32_t attention, size_t mergers, const sim::timing::Params& params) {
   AttentionTime out;
+  bool apart = false;
+  for (size_t i = 0; i < reports.size(); ++i) {
+    apart |= packets[i].op == attention && absl::StrContains(reports[i].kernel, "merge");
+  }
   double before = reports.front().start_us;
   for (size_t i = 0; i < reports.size(); ++i) {
     const LaunchReport& r = reports[i];
@@ -45,6 +73,7 @@ AttentionTime SummaryOf(const std::vector<LaunchReport>& reports, const std::vec
       out.packets.push_back({r.kernel, us, MemoryFloorUs(r, params), LimitsText(r)});
       const bool merges = absl::StrContains(r.kernel, "merge");
       if (merges) out.merge_us += us;
+      if (!apart && absl::StrContains(r.kernel, "attend")) out.merge_us += MergeTailUs(r, mergers);
       if (merges || absl::StrContains(r.kernel, "attend")) out.us += us;
     }
     before = std::max(before, r.end_us);
@@ -63,6 +92,7 @@ StatusOr<AttentionTime> TimeAttention(const model::ModelConfig& whole, int32_t r
   ASSIGN_OR_RETURN(const auto directory, MakeTemporaryCheckpoint(share, model::SyntheticFormat::kBF16, 0));
   TimedOptions timed;
   timed.matrix = false;
+  timed.spans = true;
   ASSIGN_OR_RETURN(const TimedNode node, OpenTimed(absl::StrCat(isa, "x", together), timed));
   ASSIGN_OR_RETURN(auto gpus, amdgpu::Gpus::OpenOn(node.sys, "", false, kTimeoutMs));
   ASSIGN_OR_RETURN(const auto backend, amdgpu::AmdGpuBackend::Create(std::move(gpus)));
@@ -91,7 +121,9 @@ StatusOr<AttentionTime> TimeAttention(const model::ModelConfig& whole, int32_t r
     return Error(Code::kInternal, reports.size(), " kernels ran; the step has ", packets.size(), " packets");
   }
   reports.erase(reports.begin(), reports.end() - static_cast<ptrdiff_t>(packets.size()));
-  AttentionTime out = SummaryOf(reports, packets, static_cast<int32_t>(attention), node.params);
+  const uint32_t compute_units = model->backend().devices()[0].compute_units;
+  AttentionTime out = SummaryOf(reports, packets, static_cast<int32_t>(attention),
+                                MergersOf(model->config(), position, compute_units), node.params);
   out.error = ModelError(isa);
   return out;
 }

@@ -26,7 +26,7 @@ struct AttentionTime {
   };
   std::vector<Packet> packets;  // prepare, attend and, of more than one split, merge
   double us = 0;                // attend and merge
-  double merge_us = 0;
+  double merge_us = 0;          // of it; NAN: not told
   double read_tbs = 0;          // what a streaming read gets: the ceiling
   std::string error;            // of the model
 };

@@ -144,9 +144,9 @@ class Estimator {
     const int64_t gates = c_.attention.output_gate ? 2 : 1;
     const model::LatentConfig& l = c_.latent;
     const bool latent = l.latent > 0;
-    const int32_t stored = amdgpu::StoredHeadDim(std::max(c_.head_dim, c_.ValueDim()));
-    const int32_t key_dim = latent ? l.turning + l.latent : stored;
-    const int32_t value_dim = latent ? l.latent : stored, out_dim = c_.ValueDim();
+    const backend::HeadDims stored = amdgpu::StoredHeadDims(c_.Heads());
+    const int32_t key_dim = latent ? l.turning + l.latent : stored.key;
+    const int32_t value_dim = latent ? l.latent : stored.value, out_dim = c_.ValueDim();
     if (latent) {
       LatentProducts(own_heads);
     } else {

@@ -124,7 +124,7 @@ ON_GPUS = {
     "kimi_gpu": ("deepseek_v3", dict(BASE, **MOE, num_hidden_layers=2, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=48,
                                      qk_rope_head_dim=32, v_head_dim=32, n_routed_experts=8, n_shared_experts=1, n_group=1, topk_group=1,
                                      first_k_dense_replace=1, rope_interleave=False, num_nextn_predict_layers=0)),
-    "mimo_v2_flash_gpu": ("mimo_v2_flash", dict(BASE, hidden_size=128, num_hidden_layers=3, head_dim=96, v_head_dim=64, num_attention_heads=8,
+    "mimo_v2_flash_gpu": ("mimo_v2_flash", dict(BASE, hidden_size=128, num_hidden_layers=3, head_dim=192, v_head_dim=128, num_attention_heads=8,
                                                 n_routed_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, sliding_window=17)),
     "smollm3_gpu": ("smollm3", dict(BASE, hidden_size=128, num_hidden_layers=2, no_rope_layer_interval=2, tie_word_embeddings=True)),
     "phi3_gpu": ("phi3", dict(BASE, hidden_size=128, num_hidden_layers=2, sliding_window=33, partial_rotary_factor=0.75,

@@ -64,11 +64,7 @@ std::vector<backend::DeviceInfo> AmdGpuBackend::devices() const {
   return infos;
 }
 
-// Kernels have K and V of one size.
-backend::HeadDims AmdGpuBackend::StoredHeads(backend::HeadDims of) const {
-  const int32_t dim = StoredHeadDim(std::max(of.key, of.value));
-  return {dim, dim};
-}
+backend::HeadDims AmdGpuBackend::StoredHeads(backend::HeadDims of) const { return StoredHeadDims(of); }
 
 StatusOr<std::shared_ptr<const backend::LoadedModel>> AmdGpuBackend::Load(
     std::vector<std::shared_ptr<const Program>> programs, const backend::LoadOptions& options) {

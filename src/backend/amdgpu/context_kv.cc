@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "backend/amdgpu/context.h"
+#include "backend/amdgpu/long_context.h"
 #include "backend/amdgpu/lowering.h"
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/fp8_e4m3.h"
@@ -19,8 +20,8 @@ using kernels::KvFormat;
 // A page of one layer and head in host memory, laid out as kernels/decoder_args.h says.
 class Page {
  public:
-  Page(KvFormat format, uint32_t head_dim, const uint8_t* at)
-      : format_(format), head_dim_(head_dim), at_(at) {}
+  Page(KvFormat format, const backend::PagedCache& cache, const uint8_t* at)
+      : format_(format), key_dim_(static_cast<uint32_t>(cache.key_dim)), value_dim_(static_cast<uint32_t>(cache.value_dim)), at_(at) {}
 
   float K(uint32_t slot, uint32_t d) const {
     constexpr uint32_t kStep = kernels::kStepColumns;
@@ -29,24 +30,25 @@ class Page {
   }
   float V(uint32_t slot, uint32_t d) const {
     const KvForm key = kernels::KeyForm(format_), form = kernels::ValueForm(format_);
-    const uint32_t index = form == KvForm::kFp4 ? kernels::KvFp4ValueAt(head_dim_, slot, d)
+    const uint32_t index = form == KvForm::kFp4 ? kernels::KvFp4ValueAt(value_dim_, slot, d)
                                                 : d * kernels::kPageTokens + slot;
-    return Element(/*value=*/true, at_ + kernels::KvSideBytes(key, head_dim_), index,
-                   scales() + kernels::KvScaleBytes(key, head_dim_), slot, d);
+    return Element(/*value=*/true, at_ + kernels::KvSideBytes(key, key_dim_), index,
+                   scales() + kernels::KvScaleBytes(key, key_dim_), slot, d);
   }
 
  private:
   const uint8_t* scales() const {
-    return at_ + kernels::KvSideBytes(kernels::KeyForm(format_), head_dim_) +
-           kernels::KvSideBytes(kernels::ValueForm(format_), head_dim_);
+    return at_ + kernels::KvSideBytes(kernels::KeyForm(format_), key_dim_) +
+           kernels::KvSideBytes(kernels::ValueForm(format_), value_dim_);
   }
   // Of a side and its multipliers.
   float Element(bool value, const uint8_t* side, uint32_t index, const uint8_t* scales, uint32_t slot,
                 uint32_t d) const {
     const KvForm form = value ? kernels::ValueForm(format_) : kernels::KeyForm(format_);
+    const uint32_t dim = value ? value_dim_ : key_dim_;
     if (form == KvForm::kFp4) {
       return quant::FloatFromE2m1(quant::Mxfp4Nibble(side, index)) *
-             quant::FloatFromE5m3(scales[kernels::KvFp4ScaleAt(value, head_dim_, slot, d / 32)]);
+             quant::FloatFromE5m3(scales[kernels::KvFp4ScaleAt(value, dim, slot, d / 32)]);
     }
     if (form == KvForm::kFp8) {
       float factor;
@@ -56,7 +58,7 @@ class Page {
     float sum = 0;
     for (uint32_t p = 0; p < kernels::KvPlanes(form); ++p) {
       uint16_t bits;
-      std::memcpy(&bits, side + p * kernels::KvPlaneBytes(form, head_dim_) + uint64_t{index} * 2,
+      std::memcpy(&bits, side + p * kernels::KvPlaneBytes(form, dim) + uint64_t{index} * 2,
                   sizeof(bits));
       sum += quant::FloatFromBf16(bits);
     }
@@ -64,7 +66,7 @@ class Page {
   }
 
   const KvFormat format_;
-  const uint32_t head_dim_;
+  const uint32_t key_dim_, value_dim_;
   const uint8_t* const at_;
 };
 
@@ -239,7 +241,6 @@ StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer
   RETURN_IF_ERROR(gpus.Settle(gpus.Health()));
   const auto& paged = std::get<backend::PagedCache>(program_.caches[static_cast<size_t>(cache)]);
   const backend::LatentOp* const latent = LatentOf(program_, cache);
-  const uint32_t dim = static_cast<uint32_t>(paged.key_dim);
   const backend::KvType type = TypeOf(paged, shape_.kv);
   const uint64_t page_index = static_cast<uint64_t>(kv_layer) * pool.pages + page;
   backend::KvToken out;
@@ -253,8 +254,8 @@ StatusOr<backend::KvToken> AmdGpuContext::ReadKv(int32_t cache, int32_t kv_layer
     RETURN_IF_ERROR(gpus.Settle(CopyAndWait(rank, staging.va(), from, pool.page_bytes)));
     if (latent != nullptr) AddToken(LatentPage(type, *latent, staging.host()), slot, paged, &out);
     for (int32_t head = 0; latent == nullptr && head < paged.kv_heads; ++head) {
-      const uint64_t own = static_cast<uint64_t>(head) * kernels::KvPageBytes(type, dim);
-      AddToken(Page(type, dim, staging.host() + own), slot, paged, &out);
+      const uint64_t own = static_cast<uint64_t>(head) * KvPageBytesOf(paged, type);
+      AddToken(Page(type, paged, staging.host() + own), slot, paged, &out);
     }
   }
   return out;

@@ -105,19 +105,22 @@ constexpr TallKernels kTallKernels[] = {
 };
 
 struct HeadKernels {
-  int32_t head_dim;
+  backend::HeadDims heads;
   string_view prepare[kKvFormats], attend[kKvFormats], attend_long[kKvFormats], attend_far[kKvFormats];  // by KvFormat
   string_view attend_tall[kKvFormats];
   string_view attend_near, prepare_near[2];  // turned
 };
 #define MAINARCH_OF_FORMATS(kernel, hd) \
   {kernel "_bf16_" #hd, kernel "_fp8_" #hd, kernel "_pair_" #hd, kernel "_fp4_" #hd, kernel "_k8v4_" #hd}
-#define MAINARCH_OF_HEADS(hd)                                                                              \
-  {hd, MAINARCH_OF_FORMATS("prepare", hd), MAINARCH_OF_FORMATS("attend", hd),                              \
+#define MAINARCH_OF_HEADS(key, value, hd)                                                                  \
+  {{key, value}, MAINARCH_OF_FORMATS("prepare", hd), MAINARCH_OF_FORMATS("attend", hd),                              \
    MAINARCH_OF_FORMATS("attend_long", hd), {"", "", "", "attend_far_fp4_" #hd, "attend_far_k8v4_" #hd},    \
    MAINARCH_OF_FORMATS("attend_tall", hd), "attend_near_" #hd, {"prepare_near_" #hd, "prepare_near_turned_" #hd}}
-constexpr HeadKernels kHeadKernels[] = {MAINARCH_OF_HEADS(32),  MAINARCH_OF_HEADS(64),  MAINARCH_OF_HEADS(96),
-                                        MAINARCH_OF_HEADS(128), MAINARCH_OF_HEADS(192), MAINARCH_OF_HEADS(256)};
+// The smaller ones first.
+constexpr HeadKernels kHeadKernels[] = {MAINARCH_OF_HEADS(32, 32, 32),    MAINARCH_OF_HEADS(64, 64, 64),
+                                        MAINARCH_OF_HEADS(96, 96, 96),    MAINARCH_OF_HEADS(128, 128, 128),
+                                        MAINARCH_OF_HEADS(192, 128, 192_128), MAINARCH_OF_HEADS(192, 192, 192),
+                                        MAINARCH_OF_HEADS(256, 256, 256)};
 #undef MAINARCH_OF_HEADS
 #undef MAINARCH_OF_FORMATS
 
@@ -141,10 +144,10 @@ static_assert(InOrder());
 
 const TileKernels& Of(TileFormat format) { return kTileKernels[static_cast<size_t>(format)]; }
 
-string_view HeadKernel(int32_t head_dim, KvFormat format,
+string_view HeadKernel(backend::HeadDims heads, KvFormat format,
                        string_view (HeadKernels::*names)[kKvFormats]) {
   for (const HeadKernels& one : kHeadKernels) {
-    if (one.head_dim == head_dim) return (one.*names)[static_cast<size_t>(format)];
+    if (one.heads == heads) return (one.*names)[static_cast<size_t>(format)];
   }
   return "";
 }
@@ -205,39 +208,39 @@ string_view AttendLatentKernel(KvFormat format) {
   return kLatentKernels[static_cast<size_t>(format)].attend;
 }
 
-string_view PrepareKernel(KvFormat format, int32_t head_dim) {
-  return HeadKernel(head_dim, format, &HeadKernels::prepare);
+string_view PrepareKernel(KvFormat format, backend::HeadDims heads) {
+  return HeadKernel(heads, format, &HeadKernels::prepare);
 }
-string_view AttendKernel(KvFormat format, int32_t head_dim) {
-  return HeadKernel(head_dim, format, &HeadKernels::attend);
+string_view AttendKernel(KvFormat format, backend::HeadDims heads) {
+  return HeadKernel(heads, format, &HeadKernels::attend);
 }
-string_view AttendLongKernel(KvFormat format, int32_t head_dim) {
-  return HeadKernel(head_dim, format, &HeadKernels::attend_long);
+string_view AttendLongKernel(KvFormat format, backend::HeadDims heads) {
+  return HeadKernel(heads, format, &HeadKernels::attend_long);
 }
-string_view AttendTallKernel(KvFormat format, int32_t head_dim) {
-  return HeadKernel(head_dim, format, &HeadKernels::attend_tall);
+string_view AttendTallKernel(KvFormat format, backend::HeadDims heads) {
+  return HeadKernel(heads, format, &HeadKernels::attend_tall);
 }
-string_view AttendFarKernel(KvFormat format, int32_t head_dim) {
-  return HeadKernel(head_dim, format, &HeadKernels::attend_far);
+string_view AttendFarKernel(KvFormat format, backend::HeadDims heads) {
+  return HeadKernel(heads, format, &HeadKernels::attend_far);
 }
-string_view AttendNearKernel(int32_t head_dim) {
+string_view AttendNearKernel(backend::HeadDims heads) {
   for (const HeadKernels& one : kHeadKernels) {
-    if (one.head_dim == head_dim) return one.attend_near;
+    if (one.heads == heads) return one.attend_near;
   }
   return "";
 }
-string_view PrepareNearKernel(int32_t head_dim, bool turned) {
+string_view PrepareNearKernel(backend::HeadDims heads, bool turned) {
   for (const HeadKernels& one : kHeadKernels) {
-    if (one.head_dim == head_dim) return one.prepare_near[turned];
+    if (one.heads == heads) return one.prepare_near[turned];
   }
   return "";
 }
 
-int32_t StoredHeadDim(int32_t head_dim) {
+backend::HeadDims StoredHeadDims(backend::HeadDims of) {
   for (const HeadKernels& one : kHeadKernels) {
-    if (one.head_dim >= head_dim) return one.head_dim;
+    if (one.heads.key >= of.key && one.heads.value >= of.value) return one.heads;
   }
-  return (head_dim + 15) / 16 * 16;
+  return backend::HeadsBySixteen(of);
 }
 
 }  // namespace mainarch::amdgpu

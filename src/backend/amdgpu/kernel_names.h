@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "backend/head_dims.h"
 #include "kernels/decoder_args.h"
 
 namespace mainarch::amdgpu {
@@ -32,19 +33,19 @@ absl::string_view ExpertsTallDownKernel(kernels::TileFormat format, bool rounded
 absl::string_view HeadsMatmulKernel(kernels::TileFormat format);
 absl::string_view LatentKernel(kernels::KvFormat format);
 absl::string_view AttendLatentKernel(kernels::KvFormat format);
-absl::string_view PrepareKernel(kernels::KvFormat format, int32_t head_dim);
-absl::string_view AttendKernel(kernels::KvFormat format, int32_t head_dim);
+absl::string_view PrepareKernel(kernels::KvFormat format, backend::HeadDims heads);
+absl::string_view AttendKernel(kernels::KvFormat format, backend::HeadDims heads);
 // Of many rows.
-absl::string_view AttendTallKernel(kernels::KvFormat format, int32_t head_dim);
+absl::string_view AttendTallKernel(kernels::KvFormat format, backend::HeadDims heads);
 // Of two caches (kernels/near_args.h): of the far one of this format ("": there is none), and of the near one, whose keys are
 // turned if the far one's are.
-absl::string_view AttendFarKernel(kernels::KvFormat format, int32_t head_dim);
-absl::string_view AttendNearKernel(int32_t head_dim);
-absl::string_view PrepareNearKernel(int32_t head_dim, bool turned);
+absl::string_view AttendFarKernel(kernels::KvFormat format, backend::HeadDims heads);
+absl::string_view AttendNearKernel(backend::HeadDims heads);
+absl::string_view PrepareNearKernel(backend::HeadDims heads, bool turned);
 // Of contexts that have more than kernels::kLongSplits splits.
-absl::string_view AttendLongKernel(kernels::KvFormat format, int32_t head_dim);
-// The least of the sizes that these have which holds such a head; beyond them all, a size that has none.
-int32_t StoredHeadDim(int32_t head_dim);
+absl::string_view AttendLongKernel(kernels::KvFormat format, backend::HeadDims heads);
+// The least of the sizes that these have which hold such heads; beyond them all, sizes that have none.
+backend::HeadDims StoredHeadDims(backend::HeadDims of);
 
 }  // namespace mainarch::amdgpu
 

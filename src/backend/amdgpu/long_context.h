@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "backend/head_dims.h"
 #include "backend/ops.h"
 #include "backend/program.h"
 #include "kernels/near_args.h"
@@ -30,6 +31,12 @@ inline uint32_t MostPartsOf(const backend::Program& program, const backend::Atte
   if (op.near == backend::kNone) return MostSplitsOf(backend::CacheOf(program, op), splits);
   const auto& near = std::get<backend::PagedCache>(program.caches[static_cast<size_t>(op.near)]);
   return kernels::MostNearParts(splits, NearOf(near));
+}
+
+inline backend::HeadDims HeadsOf(const backend::PagedCache& cache) { return {cache.key_dim, cache.value_dim}; }
+
+inline uint32_t KvPageBytesOf(const backend::PagedCache& cache, kernels::KvFormat format) {
+  return kernels::KvPageBytes(format, static_cast<uint32_t>(cache.key_dim), static_cast<uint32_t>(cache.value_dim));
 }
 
 // Whether ranks that hold the same KV head share its attention, in steps of few rows.

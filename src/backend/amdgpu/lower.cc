@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "backend/amdgpu/kernel_names.h"
+#include "backend/amdgpu/long_context.h"
 #include "backend/amdgpu/lowering.h"
 #include "backend/ops_info.h"
 
@@ -40,20 +41,18 @@ Status CheckCaches(const Program& program) {
   for (const backend::Cache& any : program.caches) {
     const auto* cache = std::get_if<backend::PagedCache>(&any);
     if (cache == nullptr) continue;
-    const int32_t hd = cache->key_dim;
     const auto index = static_cast<int32_t>(&any - program.caches.data());
     if (const backend::LatentOp* latent = LatentOf(program, index); latent != nullptr) {
       RETURN_IF_ERROR(CheckLatents(*latent, *cache));
       continue;
     }
-    if (cache->value_dim != hd) {
-      return Error(Code::kUnsupported, "keys of ", hd, " and values of ", cache->value_dim,
-                   ": the GPU kernels take one size");
+    if (!AttendKernel(kernels::KvFormat::kBF16, HeadsOf(*cache)).empty()) continue;
+    if (cache->key_dim != cache->value_dim) {
+      return Error(Code::kUnsupported, "keys of ", cache->key_dim, " and values of ", cache->value_dim,
+                   ": the GPU kernels take one size, or 192 and 128");
     }
-    if (AttendKernel(kernels::KvFormat::kBF16, hd).empty()) {
-      return Error(Code::kUnsupported, "heads of ", hd,
-                   ": the GPU kernels take 32, 64, 96, 128, 192 and 256");
-    }
+    return Error(Code::kUnsupported, "heads of ", cache->key_dim,
+                 ": the GPU kernels take 32, 64, 96, 128, 192 and 256");
   }
   return OkStatus();
 }
@@ -198,7 +197,7 @@ Status CheckKvType(const Program& program, backend::KvType type) {
     if (attention == nullptr || attention->near == backend::kNone) continue;
     const auto& near = std::get<backend::PagedCache>(program.caches[static_cast<size_t>(attention->near)]);
     const backend::PagedCache& far = backend::CacheOf(program, *attention);
-    if (TypeOf(near, type) == backend::KvType::kFp8 && !AttendFarKernel(TypeOf(far, type), far.key_dim).empty()) continue;
+    if (TypeOf(near, type) == backend::KvType::kFp8 && !AttendFarKernel(TypeOf(far, type), HeadsOf(far)).empty()) continue;
     return Error(Code::kUnsupported, "KV type ", quant::kKvTypeNames[static_cast<uint32_t>(TypeOf(far, type))],
                  " in cache \"", far.label, "\" beside ", quant::kKvTypeNames[static_cast<uint32_t>(TypeOf(near, type))],
                  ": the GPU kernels have fp4 and k8v4 beside fp8");

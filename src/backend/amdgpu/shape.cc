@@ -40,7 +40,7 @@ std::vector<PoolShape> PoolShapesOf(const Program& program,
         latent != nullptr
             ? kernels::LatentPageBytes(TypeOf(*cache, options.kv_type), static_cast<uint32_t>(latent->turning),
                                        static_cast<uint32_t>(latent->latent))
-            : kernels::KvPageBytes(TypeOf(*cache, options.kv_type), static_cast<uint32_t>(cache->key_dim));
+            : KvPageBytesOf(*cache, TypeOf(*cache, options.kv_type));
     out[i] = {lists++, cache->layers, i < options.pages.size() ? options.pages[i] : 0,
               static_cast<uint64_t>(cache->kv_heads) * head_bytes};
   }
@@ -88,7 +88,7 @@ void AddPools(const Program& program, Shape* shape) {
 void AddShare(const backend::PagedCache& cache, const backend::AttentionOp& op, ShareShape* share) {
   share->ranks = std::max(share->ranks, static_cast<uint64_t>(cache.replicas));
   share->heads = std::max(share->heads, static_cast<uint64_t>(op.heads));
-  share->head_dim = std::max(share->head_dim, static_cast<uint64_t>(cache.key_dim));
+  share->head_dim = std::max(share->head_dim, static_cast<uint64_t>(std::max(cache.key_dim, cache.value_dim)));
   share->words = kernels::ShareBytesOf(share->ranks, share->heads, share->head_dim);
   ++share->per_step;
 }

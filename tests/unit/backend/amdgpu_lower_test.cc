@@ -13,6 +13,7 @@
 namespace mainarch::amdgpu {
 namespace {
 
+using backend::HeadDims;
 using kernels::KvFormat;
 using kernels::TileFormat;
 using kernels::TallKind;
@@ -62,19 +63,19 @@ TEST(every_name_is_a_kernel) {
     names.emplace_back(LatentKernel(format));
     names.emplace_back(AttendLatentKernel(format));
   }
-  for (int32_t head_dim : {32, 64, 96, 128, 192, 256}) {
+  for (const HeadDims heads : {HeadDims{32, 32}, {64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}}) {
     for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32, KvFormat::kFp4, KvFormat::kK8V4}) {
-      names.emplace_back(PrepareKernel(format, head_dim));
-      names.emplace_back(AttendKernel(format, head_dim));
-      names.emplace_back(AttendLongKernel(format, head_dim));
-      names.emplace_back(AttendTallKernel(format, head_dim));
+      names.emplace_back(PrepareKernel(format, heads));
+      names.emplace_back(AttendKernel(format, heads));
+      names.emplace_back(AttendLongKernel(format, heads));
+      names.emplace_back(AttendTallKernel(format, heads));
     }
-    names.emplace_back(AttendFarKernel(KvFormat::kFp4, head_dim));
-    names.emplace_back(AttendFarKernel(KvFormat::kK8V4, head_dim));
-    CHECK_EQ(AttendFarKernel(KvFormat::kFp8, head_dim), "");
-    names.emplace_back(AttendNearKernel(head_dim));
-    names.emplace_back(PrepareNearKernel(head_dim, false));
-    names.emplace_back(PrepareNearKernel(head_dim, true));
+    names.emplace_back(AttendFarKernel(KvFormat::kFp4, heads));
+    names.emplace_back(AttendFarKernel(KvFormat::kK8V4, heads));
+    CHECK_EQ(AttendFarKernel(KvFormat::kFp8, heads), "");
+    names.emplace_back(AttendNearKernel(heads));
+    names.emplace_back(PrepareNearKernel(heads, false));
+    names.emplace_back(PrepareNearKernel(heads, true));
   }
   for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm", "attend_merge", "attend_long_merge", "attend_long_merge_wide",
                            "attend_shared_merge", "share_queries", "experts_group"}) {
@@ -96,10 +97,12 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, true), "gate_up_fp8_any_rounded");
   CHECK_EQ(ExpertsAnyKernel(TileFormat::kBf16Pair, TileFormat::kBf16Pair, true), "experts_pair_any");
   CHECK_EQ(ExpertsAnyKernel(TileFormat::kMxfp4, TileFormat::kMxfp4, true), "experts_mxfp4_any_rounded");
-  CHECK_EQ(PrepareKernel(KvFormat::kFp8, 64), "prepare_fp8_64");
-  CHECK_EQ(AttendKernel(KvFormat::kF32, 128), "attend_pair_128");
-  CHECK_EQ(AttendLongKernel(KvFormat::kK8V4, 256), "attend_long_k8v4_256");
-  CHECK_EQ(AttendKernel(KvFormat::kF32, 160), "");
+  CHECK_EQ(PrepareKernel(KvFormat::kFp8, {64, 64}), "prepare_fp8_64");
+  CHECK_EQ(AttendKernel(KvFormat::kF32, {128, 128}), "attend_pair_128");
+  CHECK_EQ(AttendLongKernel(KvFormat::kK8V4, {256, 256}), "attend_long_k8v4_256");
+  CHECK_EQ(AttendTallKernel(KvFormat::kFp4, {192, 128}), "attend_tall_fp4_192_128");
+  CHECK_EQ(AttendKernel(KvFormat::kF32, {160, 160}), "");
+  CHECK_EQ(AttendKernel(KvFormat::kF32, {128, 64}), "");
   CHECK_EQ(HeadsMatmulKernel(TileFormat::kMxfp4), "heads_matmul_mxfp4");
   CHECK_EQ(AttendLatentKernel(KvFormat::kF32), "attend_latent_pair");
   CHECK_EQ(LatentKernel(KvFormat::kFp4), "");
@@ -347,14 +350,14 @@ TEST(heads_of_other_sizes_and_norms_of_all) {
   CHECK(Holds(wide(8, 2, 4, 16), "beside values of another size than keys"));
   CHECK(Holds(wide(1153, 8, 4), "op wide_norm of 1161 heads: the GPU kernels take as many as the hidden size, 1160"));
   CHECK(Holds(wide(8, 8, 0), "the GPU kernels norm fp32 rows"));
-  CHECK_EQ(StoredHeadDim(8), 32);
-  CHECK_EQ(StoredHeadDim(64), 64);
-  CHECK_EQ(StoredHeadDim(72), 96);
-  CHECK_EQ(StoredHeadDim(104), 128);
-  CHECK_EQ(StoredHeadDim(192), 192);
-  CHECK_EQ(StoredHeadDim(200), 256);
-  CHECK_EQ(StoredHeadDim(264), 272);  // for which there is no kernel
-  CHECK_EQ(AttendKernel(KvFormat::kF32, StoredHeadDim(264)), "");
+  const std::pair<HeadDims, HeadDims> stored[] = {
+      {{8, 8}, {32, 32}},         {{64, 64}, {64, 64}},       {{72, 72}, {96, 96}},      {{104, 104}, {128, 128}},
+      {{192, 192}, {192, 192}},   {{200, 200}, {256, 256}},   {{64, 32}, {64, 64}},      {{192, 128}, {192, 128}},
+      {{176, 96}, {192, 128}},    {{192, 136}, {192, 192}},   {{128, 192}, {192, 192}},
+      {{264, 264}, {272, 272}},  // for which there is no kernel
+  };
+  for (const auto& [own, as] : stored) CHECK(StoredHeadDims(own) == as);
+  CHECK_EQ(AttendKernel(KvFormat::kF32, StoredHeadDims({264, 264})), "");
 }
 
 // Experts take the rows of x that their router took: x may be written in between, but not normed.

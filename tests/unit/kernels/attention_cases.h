@@ -38,10 +38,9 @@ inline double LossOf(KvForm form) {
 // The cache as the documentation in decoder_args.h lays it out.
 class Cache {
  public:
-  Cache(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_t pages)
-      : format_(format), head_dim_(head_dim), kv_heads_(kv_heads) {
-    bytes.assign(size_t{pages} * kv_heads * KvPageBytes(format, head_dim),
-                 0xff);  // NaNs, all of it
+  Cache(KvFormat format, uint32_t key_dim, uint32_t value_dim, uint32_t kv_heads, uint32_t pages)
+      : format_(format), key_dim_(key_dim), value_dim_(value_dim), kv_heads_(kv_heads) {
+    bytes.assign(size_t{pages} * kv_heads * PageBytes(), 0xff);  // NaNs, all of it
   }
 
   // Element d of K or V of a token, as a double: with its multiplier.
@@ -60,7 +59,7 @@ class Cache {
     double sum = 0;
     for (uint32_t plane = 0; plane < KvPlanes(form); ++plane) {
       uint16_t bits;
-      std::memcpy(&bits, side + plane * KvPlaneBytes(form, head_dim_) + at * 2, 2);
+      std::memcpy(&bits, side + plane * KvPlaneBytes(form, DimOf(value)) + at * 2, 2);
       sum += quant::FloatFromBf16(bits);
     }
     return sum;
@@ -82,7 +81,7 @@ class Cache {
       uint8_t* scales = Base(page, head) + Scales(value);
       const float scale = static_cast<float>(0.01 + 0.02 * random.Uniform());
       if (form == KvForm::kFp8) std::memcpy(scales + size_t{token} * 4, &scale, 4);
-      for (uint32_t d = 0; d < head_dim_; ++d) {
+      for (uint32_t d = 0; d < DimOf(value); ++d) {
         const size_t at = Index(value, token, d);
         const float x = static_cast<float>(random.Normal());
         if (form == KvForm::kFp4) {
@@ -102,7 +101,7 @@ class Cache {
         float left = x;
         for (uint32_t plane = 0; plane < KvPlanes(form); ++plane) {
           const uint16_t bits = quant::Bf16FromFloat(left);
-          std::memcpy(side + plane * KvPlaneBytes(form, head_dim_) + at * 2, &bits, 2);
+          std::memcpy(side + plane * KvPlaneBytes(form, DimOf(value)) + at * 2, &bits, 2);
           left -= quant::FloatFromBf16(bits);
         }
       }
@@ -113,28 +112,30 @@ class Cache {
     const KvForm form = FormOf(value);
     uint8_t* to = Base(page, head) + Side(value);
     const uint8_t* from = other.Base(page, head) + Side(value);
-    for (uint32_t d = 0; d < head_dim_; ++d) {
+    for (uint32_t d = 0; d < DimOf(value); ++d) {
       const size_t at = Index(value, token, d);
       if (form == KvForm::kFp4) SetNibble(to, at, quant::Mxfp4Nibble(from, static_cast<int64_t>(at)));
       const uint32_t size = quant::InfoOf(form).plane_bits / 8;
       for (uint32_t plane = 0; size > 0 && plane < KvPlanes(form); ++plane) {
-        const size_t byte = plane * KvPlaneBytes(form, head_dim_) + at * size;
+        const size_t byte = plane * KvPlaneBytes(form, DimOf(value)) + at * size;
         std::memcpy(to + byte, from + byte, size);
       }
     }
     uint8_t* to_scales = Base(page, head) + Scales(value);
     const uint8_t* from_scales = other.Base(page, head) + Scales(value);
     if (form == KvForm::kFp8) std::memcpy(to_scales + token * 4, from_scales + token * 4, 4);
-    for (uint32_t block = 0; form == KvForm::kFp4 && block < head_dim_ / 32; ++block) {
+    for (uint32_t block = 0; form == KvForm::kFp4 && block < DimOf(value) / 32; ++block) {
       to_scales[ScaleAt(value, token, block)] = from_scales[ScaleAt(value, token, block)];
     }
   }
+
+  size_t PageBytes() const { return KvPageBytes(format_, key_dim_, value_dim_); }  // of a head
 
   Bytes bytes;
 
  private:
   uint8_t* Base(uint32_t page, uint32_t head) {
-    return &bytes[(size_t{page} * kv_heads_ + head) * KvPageBytes(format_, head_dim_)];
+    return &bytes[(size_t{page} * kv_heads_ + head) * PageBytes()];
   }
   const uint8_t* Base(uint32_t page, uint32_t head) const {
     return const_cast<Cache*>(this)->Base(page, head);
@@ -143,24 +144,25 @@ class Cache {
     const int shift = at % 2 * 4;
     side[at / 2] = static_cast<uint8_t>((side[at / 2] & (0xf0 >> shift)) | code << shift);
   }
-  size_t Side(bool value) const { return value ? KvSideBytes(FormOf(false), head_dim_) : 0; }
+  uint32_t DimOf(bool value) const { return value ? value_dim_ : key_dim_; }
+  size_t Side(bool value) const { return value ? KvSideBytes(FormOf(false), key_dim_) : 0; }
   size_t Scales(bool value) const {
-    return size_t{KvSideBytes(FormOf(false), head_dim_)} + KvSideBytes(FormOf(true), head_dim_) +
-           (value ? KvScaleBytes(FormOf(false), head_dim_) : 0);
+    return size_t{KvSideBytes(FormOf(false), key_dim_)} + KvSideBytes(FormOf(true), value_dim_) +
+           (value ? KvScaleBytes(FormOf(false), key_dim_) : 0);
   }
   // Of four bits: K has a token's multipliers side by side, V a block's.
   size_t ScaleAt(bool value, uint32_t token, uint32_t block) const {
-    return value ? size_t{block} * kPageTokens + token : size_t{token} * (head_dim_ / 32) + block;
+    return value ? size_t{block} * kPageTokens + token : size_t{token} * (key_dim_ / 32) + block;
   }
   size_t Index(bool value, uint32_t token, uint32_t d) const {
-    if (value && FormOf(true) == KvForm::kFp4) return KvFp4ValueAt(head_dim_, token, d);
+    if (value && FormOf(true) == KvForm::kFp4) return KvFp4ValueAt(value_dim_, token, d);
     if (value) return size_t{d} * kPageTokens + token;
     // Four lanes' parts of eight: elements 4 g .. 4 g + 3 and 16 + 4 g .. 16 + 4 g + 3.
     const size_t part = d % 16 / 4, element = d % 4 + (d % 32 < 16 ? 0 : 4);
     return (size_t{d / 32} * kPageTokens + token) * 32 + part * 8 + element;
   }
   KvFormat format_;
-  uint32_t head_dim_, kv_heads_;
+  uint32_t key_dim_, value_dim_, kv_heads_;
 };
 
 // Pages for every row, none shared, in no order; one page is nobody's.
@@ -190,12 +192,19 @@ struct HeadShape {
   KvFormat format;
   uint32_t head_dim, kv_heads, group;
   std::vector<uint32_t> positions;
+  uint32_t own_value_dim = 0;  // 0: as head_dim
 
+  uint32_t value_dim() const { return own_value_dim == 0 ? head_dim : own_value_dim; }
+  // As kernels' names have them.
+  std::string Dims() const {
+    return own_value_dim == 0 ? absl::StrCat(head_dim) : absl::StrCat(head_dim, "_", own_value_dim);
+  }
+  Cache CacheOf(uint32_t pages) const { return Cache(format, head_dim, value_dim(), kv_heads, pages); }
   uint32_t heads() const { return kv_heads * group; }
   uint32_t count() const { return static_cast<uint32_t>(positions.size()); }
   std::string Text() const {
     std::string text =
-        absl::StrCat(NameOf(format), "_", head_dim, " ", heads(), "/", kv_heads, " at");
+        absl::StrCat(NameOf(format), "_", Dims(), " ", heads(), "/", kv_heads, " at");
     for (uint32_t position : positions) absl::StrAppend(&text, " ", position);
     return text;
   }
@@ -261,8 +270,8 @@ inline std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, 
   if (sink) largest = std::max(largest, double{data.sinks[head]});
   double total = sink ? std::exp(data.sinks[head] - largest) : 0;
   for (double& score : scores) total += score = std::exp(score - largest);
-  std::vector<Near> out(hd);
-  for (uint32_t d = 0; d < hd; ++d) {
+  std::vector<Near> out(s.value_dim());
+  for (uint32_t d = 0; d < s.value_dim(); ++d) {
     double magnitude = 0;
     for (uint32_t i = 0; i < scores.size(); ++i) {
       const double term = scores[i] / total * element(true, first + i, d);
@@ -276,7 +285,7 @@ inline std::vector<Near> AttendHead(const HeadShape& s, const AttendData& data, 
 
 // What a launch of attention is told in the cases, whose buffers have these names.
 struct AttendCall {
-  uint32_t q_stride = 0, out_stride = 0, heads = 0, kv_heads = 0, head_dim = 0, max_splits = 0, row_count = 0;
+  uint32_t q_stride = 0, out_stride = 0, heads = 0, kv_heads = 0, head_dim = 0, max_splits = 0, row_count = 0;  // head_dim: of Q and K
   uint32_t window = 0;
   bool gated = false, sinks = false;
 

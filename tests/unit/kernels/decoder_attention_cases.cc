@@ -134,7 +134,7 @@ Expectation CacheCheck(const HeadShape& s, const StepPlan& step, const Cache& be
                 }
                 // fp8 below its smallest normal number: steps of 2^-9 of the multiplier.
                 const double step_size = form == KvForm::kFp8 ? largest / 448 * 0x1p-10 : 0;
-                for (uint32_t d = 0; d < s.head_dim; ++d) {
+                for (uint32_t d = 0; d < head_want.size(); ++d) {
                   const double x = got.Get(value, page, head, token, d);
                   const double off = std::abs(x - head_want[d].value);
                   const double allowed = head_want[d].allowed * 2 + 1.01 * step_size +
@@ -166,19 +166,20 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
   const uint32_t pages = DealPages(random, &step);
   const StepPlan behind = step;
   PutTablesBehind(&step);
-  const uint32_t hd = s.head_dim, all = s.heads() + 2 * s.kv_heads;
+  const uint32_t hd = s.head_dim, vd = s.value_dim(), all = s.heads() + 2 * s.kv_heads, first_value = s.heads() + s.kv_heads;
+  const uint32_t width = first_value * hd + s.kv_heads * vd;
   const uint32_t table = *std::max_element(s.positions.begin(), s.positions.end()) + 1;
   PrepareData data;
   data.has = has;
-  data.qkv = RandomInputs(random, s.count(), all * hd, 3);
+  data.qkv = RandomInputs(random, s.count(), width, 3);
   data.bias.resize(data.qkv.stride);
-  for (uint32_t i = 0; has.bias && i < all * hd; ++i) {
+  for (uint32_t i = 0; has.bias && i < width; ++i) {
     data.bias[i] = static_cast<float>(random.Uniform() - 0.5);
   }
   // A value head of zeros, and one too small for a multiplier.
-  for (uint32_t d = 0; d < hd; ++d) {
-    data.qkv.values[(all - 1) * hd + d] = 0;
-    if (s.count() > 1) data.qkv.values[data.qkv.stride + (all - 1) * hd + d] = 1e-37f;
+  for (uint32_t d = width - vd; d < width; ++d) {
+    data.qkv.values[d] = 0;
+    if (s.count() > 1) data.qkv.values[data.qkv.stride + d] = 1e-37f;
   }
   for (uint32_t d = 0; d < hd; ++d) {
     data.q_norm.push_back(static_cast<float>(0.5 + random.Uniform()));
@@ -191,19 +192,20 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
     data.sine.push_back(static_cast<float>(std::sin(angle)));
   }
   const float value_scale = has.bias ? 0.5f : 1.0f;
-  const Cache before(s.format, hd, s.kv_heads, pages);
+  const Cache before = s.CacheOf(pages);
   Wanted qkv(s.count(), data.qkv.stride);
   std::vector<std::vector<std::vector<Near>>> kv(s.count());
   for (uint32_t row = 0; row < s.count(); ++row) {
     for (uint32_t i = 0; i < data.qkv.stride; ++i) qkv.Set(row, i, data.qkv.at(row, i), 0);
     for (uint32_t head = 0; head < all; ++head) {
       std::vector<Near> turned;
-      if (head < s.heads() + s.kv_heads) {
+      if (head < first_value) {
         turned = TurnedHead(s, data, row, head);
       } else {
-        for (uint32_t d = 0; d < hd; ++d) {
+        for (uint32_t d = 0; d < vd; ++d) {
           // Denormals may be flushed anywhere.
-          turned.push_back({data.at(row, head * hd + d) * double{value_scale}, 1e-36});
+          const uint32_t at = first_value * hd + (head - first_value) * vd + d;
+          turned.push_back({data.at(row, at) * double{value_scale}, 1e-36});
         }
       }
       for (uint32_t d = 0; !has.near && head < s.heads() && d < hd; ++d) {
@@ -213,7 +215,7 @@ Case PrepareCase(const HeadShape& s, const PrepareParts& has = {}) {
     }
   }
   Case out;
-  const std::string kernel = absl::StrCat("prepare_", has.near ? "near" : NameOf(s.format), has.near_turned ? "_turned" : "", "_", hd);
+  const std::string kernel = absl::StrCat("prepare_", has.near ? "near" : NameOf(s.format), has.near_turned ? "_turned" : "", "_", s.Dims());
   out.name = absl::StrCat("prepare_", has.near ? "near_" : "", has.near_turned ? "turned_" : "", s.Text(), has.bias ? " bias" : "",
                           has.norms ? "" : " no norms",
                           has.stays == 0 ? "" : absl::StrCat(" rotary ", rotary));
@@ -275,12 +277,12 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
   const bool gated = has.gated;
   Random random(s.head_dim + s.count() * 3 + s.group);
   AttendData data = {StepOf(s), RandomInputs(random, s.count(), s.heads() * s.head_dim),
-                     Cache(s.format, s.head_dim, s.kv_heads, 0), has.window, {}};
+                     s.CacheOf(0), has.window, {}};
   for (uint32_t head = 0; has.sinks && head < s.heads(); ++head) {
     data.sinks.push_back(static_cast<float>(3 * random.Normal()));
   }
   const uint32_t pages = DealPages(random, &data.step);
-  data.kv = Cache(s.format, s.head_dim, s.kv_heads, pages);
+  data.kv = s.CacheOf(pages);
   for (uint32_t row = 0; row < s.count(); ++row) {
     const uint32_t first = FirstSeen(s.positions[row], has.window);
     for (uint32_t token = first; token <= s.positions[row]; ++token) {
@@ -290,17 +292,17 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
       }
     }
   }
-  const uint32_t hd = s.head_dim, out_stride = RoundUp(s.heads() * hd, kPadColumns);
+  const uint32_t hd = s.head_dim, vd = s.value_dim(), out_stride = RoundUp(s.heads() * vd, kPadColumns);
   const uint32_t max_splits =
       std::min(*std::max_element(s.positions.begin(), s.positions.end()) / kSplitTokens + 2,
                has.is_long ? kLongSplits : MostSplits(has.window));
-  const Inputs gate = RandomInputs(random, s.count(), s.heads() * hd, 3);
+  const Inputs gate = RandomInputs(random, s.count(), s.heads() * vd, 3);
   Wanted want(s.count(), out_stride);
   for (uint32_t row = first_row; row < std::min(s.count(), first_row + row_count); ++row) {
     for (uint32_t head = 0; head < s.heads(); ++head) {
       const std::vector<Near> near = AttendHead(s, data, row, head);
-      for (uint32_t d = 0; d < hd; ++d) {
-        const uint32_t at = head * hd + d;
+      for (uint32_t d = 0; d < vd; ++d) {
+        const uint32_t at = head * vd + d;
         const double by = gated ? 1 / (1 + std::exp(-gate.at(row, at))) : 1;
         const double off = gated ? std::abs(near[d].value) * 0x1p-20 : 0;
         want.Set(row, at, near[d].value * by, (near[d].allowed + off) * by);
@@ -329,7 +331,7 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
       want.ToFill("out"),
       {"gate", ToBytes(gate.values)},
       {"sinks", ToBytes(has.sinks ? data.sinks : std::vector<float>(1))},
-      {"parts", Bytes(size_t{row_count} * s.heads() * max_splits * (hd + 16) * 4, 0xff)}};
+      {"parts", Bytes(size_t{row_count} * s.heads() * max_splits * AttendPartFloats(vd) * 4, 0xff)}};
   const uint32_t q_stride = data.qkv.stride;
   const AttendCall call = {q_stride,  out_stride, s.heads(), s.kv_heads, hd, max_splits, row_count, has.window,
                            gated, has.sinks};
@@ -345,7 +347,7 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
     args.out_stride = out_stride;
     args.heads = s.heads();
     args.max_splits = max_splits;
-    args.head_dim = hd;
+    args.head_dim = vd;
     args.first_row = first_row;
     args.row_count = row_count;
     if (gated) args.gate = at.Of<const float>("gate");
@@ -353,7 +355,7 @@ Case AttendCase(const HeadShape& s, uint32_t first_row, uint32_t row_count,
     if (has.sinks) args.sinks = at.Of<const float>("sinks");
     args.window = has.window;
   };
-  const std::string attends = absl::StrCat(kernel, NameOf(s.format), "_", hd);
+  const std::string attends = absl::StrCat(kernel, NameOf(s.format), "_", s.Dims());
   const auto attend_once = [=](AttendOnceArgs& args, const Addresses& at) { attend(args.attend, at); };
   const auto attend_long = [=](AttendLongArgs& args, const Addresses& at) { attend(args.attend, at); };
   out.steps = {
@@ -383,6 +385,17 @@ void AddOddCases(KvFormat format, std::vector<Case>* cases) {
   cases->push_back(AttendCase({format, 96, 1, 2, {511, 512, 1030}}, 0, 4, {.gated = true, .sinks = true}));
 }
 
+// V smaller than K.
+void AddUnequalCases(KvFormat format, std::vector<Case>* cases) {
+  cases->push_back(PrepareCase({format, 192, 2, 3, {0, 15, 16, 33, 512}, 128}));
+  cases->push_back(PrepareCase({format, 192, 1, 2, {3, 17}, 128}, {true, true, 128}));
+  cases->push_back(PrepareCase({format, 192, 2, 1, {5}, 128}, {true, false, 128}));
+  cases->push_back(AttendCase({format, 192, 2, 5, {0, 14, 15, 16, 31, 32, 47, 130}, 128}, 0, 8));
+  cases->push_back(AttendCase({format, 192, 1, 16, {511, 300}, 128}, 0, 2, {.gated = true, .sinks = true}));
+  cases->push_back(AttendCase({format, 192, 2, 2, {0, 5, 128, 143, 300}, 128}, 0, 5, {.window = 128, .sinks = true}));
+  cases->push_back(AttendCase({format, 192, 2, 2, {0, 14, 30, 31, 32, 47, 300}, 128}, 0, 8, {.is_long = true, .wide = true}));
+}
+
 // Rows of one split, of several, of splits of two and three blocks; ends in a wave's first and last group, in a
 // page, at its end.
 void AddLongCases(std::vector<Case>* cases) {
@@ -400,6 +413,8 @@ void AddLongCases(std::vector<Case>* cases) {
     cases->push_back(AttendCase({format, 32, 1, 3, {kLong + 130, 70, kLong - 1}}, 0, 3, {.is_long = true}));
   }
   cases->push_back(AttendCase({KvFormat::kFp4, 128, 1, 2, {kLong + 500}}, 0, 1, {.is_long = true}));
+  cases->push_back(AttendCase({KvFormat::kFp4, 192, 1, 2, {kLong + 500}, 128}, 0, 1, {.is_long = true}));
+  cases->push_back(AttendCase({KvFormat::kBF16, 192, 1, 2, {kLong + 31}}, 0, 1, {.is_long = true}));
   cases->push_back(AttendCase({KvFormat::kBF16, 64, 1, 16, {kLong}}, 0, 1, {.gated = true, .is_long = true}));
   cases->push_back(AttendCase({KvFormat::kF32, 256, 1, 1, {kLong + 15}}, 0, 1, {.sinks = true, .is_long = true}));
   cases->push_back(AttendCase({KvFormat::kFp8, 32, 2, 1, {2 * kLong + 46, 2 * kLong + 80}}, 1, 1, {.is_long = true}));
@@ -416,6 +431,7 @@ void AddDrawnCases(std::vector<Case>* cases) {
   for (uint32_t i = 0; i < 80; ++i) {
     HeadShape s = {kFormats[i % 5], kHeadDims[below(std::size(kHeadDims))], 1 + below(2), 1 + below(16), {}};
     AttendParts has = {.gated = below(2) == 0, .sinks = below(2) == 0};
+    if (s.head_dim == 192 && below(2) == 0) s.own_value_dim = 128;
     double room = 2e7 / (s.heads() * s.head_dim);  // tokens of all rows
     while (s.count() < 8) {
       const double most = std::min(room, 1e5);
@@ -477,11 +493,13 @@ std::vector<Case> DecoderAttentionCases() {
   for (KvFormat format : kFormats) {
     AddWideCases(format, &cases);
     AddOddCases(format, &cases);
+    AddUnequalCases(format, &cases);
   }
   for (const bool turned : {false, true}) {
     for (const uint32_t hd : kHeadDims) {
       cases.push_back(PrepareCase({KvFormat::kFp8, hd, 2, 3, {0, 15, 16, 33}}, {.near = true, .near_turned = turned}));
     }
+    cases.push_back(PrepareCase({KvFormat::kFp8, 192, 2, 3, {0, 15, 16, 33}, 128}, {.near = true, .near_turned = turned}));
     cases.push_back(PrepareCase({KvFormat::kFp8, 64, 1, 2, {3, 17}}, {true, false, 24, true, turned}));
   }
   AddLongCases(&cases);

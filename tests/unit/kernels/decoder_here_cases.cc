@@ -31,9 +31,9 @@ struct HereCase {
   HereParts has;
   uint32_t stride = 0, out_stride = 0, max_splits = 0;
 
-  uint32_t all() const { return s.heads() + 2 * s.kv_heads; }
-  bool prepares() const { return s.count() == 1 && !has.is_long; }
-  size_t parts() const { return size_t{s.count()} * s.heads() * max_splits * AttendPartFloats(s.head_dim); }
+  bool prepares() const { return s.count() == 1 && !has.is_long && s.head_dim == s.value_dim(); }
+  size_t parts() const { return size_t{s.count()} * s.heads() * max_splits * AttendPartFloats(s.value_dim()); }
+  uint32_t width() const { return (s.heads() + s.kv_heads) * s.head_dim + s.kv_heads * s.value_dim(); }
   AttendCall call() const {
     return {stride,      out_stride,       s.heads(),  s.kv_heads, s.head_dim,
             max_splits,  s.count(),        has.window, has.gated,  has.sinks};
@@ -67,7 +67,7 @@ struct HereCase {
     here->turns = 3;
     here->mergers = has.mergers;
   }
-  std::string Kernel(const char* what) const { return absl::StrCat(what, NameOf(s.format), "_", s.head_dim); }
+  std::string Kernel(const char* what) const { return absl::StrCat(what, NameOf(s.format), "_", s.Dims()); }
 
   // One after the other: prepare, attend, merge.
   std::vector<std::vector<LaunchSpec>> Apart() const {
@@ -79,7 +79,7 @@ struct HereCase {
     const auto merge = [c](AttendMergeArgs& args, const Addresses& at) {
       AttendArgs of;
       c.call().Fill(&of, at);
-      args = {of.step, {of.parts.address}, of.out, of.gate, of.out_stride, of.heads, of.max_splits, c.s.head_dim,
+      args = {of.step, {of.parts.address}, of.out, of.gate, of.out_stride, of.heads, of.max_splits, c.s.value_dim(),
               of.first_row, of.row_count, of.gate_stride, of.window, of.sinks};
     };
     return {{MakeLaunch<PrepareArgs>(Kernel("prepare_"), 2,
@@ -131,12 +131,12 @@ std::vector<float> Uniforms(Random& random, size_t count, double from, double to
 Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
   Random random(s.head_dim + s.count() * 3 + s.group + s.positions[0]);
   const uint32_t last = *std::max_element(s.positions.begin(), s.positions.end());
-  HereCase c = {s, has, 0, RoundUp(s.heads() * s.head_dim, kPadColumns),
+  HereCase c = {s, has, 0, RoundUp(s.heads() * s.value_dim(), kPadColumns),
                 std::min(last / kSplitTokens + 1, has.is_long ? kLongSplits : MostSplits(has.window))};
   StepPlan step = StepOf(s);
   step.index = kStep;
   const uint32_t pages = DealPages(random, &step);
-  Cache kv(s.format, s.head_dim, s.kv_heads, pages);
+  Cache kv = s.CacheOf(pages);
   for (uint32_t row = 0; row < s.count(); ++row) {
     for (uint32_t token = FirstSeen(s.positions[row], has.window); token < s.positions[row]; ++token) {
       for (uint32_t head = 0; head < s.kv_heads; ++head) {
@@ -146,7 +146,7 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
     std::fill_n(step.rows[row].pages.begin(), FirstSeen(s.positions[row], has.window) / kPageTokens, kNoPage);
   }
   PutTablesBehind(&step);
-  Inputs qkv = RandomInputs(random, s.count(), c.all() * s.head_dim, 3);
+  Inputs qkv = RandomInputs(random, s.count(), c.width(), 3);
   if (has.told) std::transform(qkv.values.begin(), qkv.values.end(), qkv.values.begin(), RoundedToBf16);
   c.stride = qkv.stride;
   std::vector<float> sums;
@@ -165,7 +165,7 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
                  {"k_norm", ToBytes(Uniforms(random, s.head_dim, 0.5, 1.5))},
                  {"cosine", ToBytes(Uniforms(random, angles, -1, 1))},
                  {"sine", ToBytes(Uniforms(random, angles, -1, 1))},
-                 {"bias", ToBytes(Uniforms(random, size_t{c.all()} * s.head_dim, -0.5, 0.5))},
+                 {"bias", ToBytes(Uniforms(random, c.width(), -0.5, 0.5))},
                  {"gate", ToBytes(Uniforms(random, size_t{s.count()} * c.out_stride, -3, 3))},
                  {"sinks", ToBytes(Uniforms(random, s.heads(), -3, 3))},
                  {"kv", kv.bytes},
@@ -191,16 +191,16 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
 
 // Prompts: runs of rows of a sequence, each [first position, rows].
 Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_t group,
-                  const std::vector<std::pair<uint32_t, uint32_t>>& runs, bool gated, uint32_t workers) {
+                  const std::vector<std::pair<uint32_t, uint32_t>>& runs, bool gated, uint32_t workers, uint32_t own_value_dim = 0) {
   Random random(head_dim + group * 5 + runs[0].first);
   StepPlan lasts = StepPlan::Of(static_cast<uint32_t>(runs.size()));
-  HeadShape s = {format, head_dim, kv_heads, group, {}};
+  HeadShape s = {format, head_dim, kv_heads, group, {}, own_value_dim};
   for (size_t i = 0; i < runs.size(); ++i) {
     lasts.rows[i].position = runs[i].first + runs[i].second - 1;
     for (uint32_t k = 0; k < runs[i].second; ++k) s.positions.push_back(runs[i].first + k);
   }
   const uint32_t pages = DealPages(random, &lasts);
-  Cache kv(format, head_dim, kv_heads, pages);
+  Cache kv = s.CacheOf(pages);
   for (const StepPlan::Row& row : lasts.rows) {
     for (uint32_t token = 0; token <= row.position; ++token) {
       for (uint32_t head = 0; head < kv_heads; ++head) {
@@ -218,19 +218,19 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
   }
   const uint32_t last = *std::max_element(s.positions.begin(), s.positions.end());
   const Inputs q = RandomInputs(random, s.count(), s.heads() * head_dim, 3);
-  const AttendCall call = {q.stride, RoundUp(s.heads() * head_dim, kPadColumns), s.heads(), kv_heads, head_dim,
+  const AttendCall call = {q.stride, RoundUp(s.heads() * s.value_dim(), kPadColumns), s.heads(), kv_heads, head_dim,
                            last / kSplitTokens + 1, s.count(), 0, gated, gated};
   Case out;
-  out.name = absl::StrCat("attend_tall_", NameOf(format), "_", head_dim, " ", s.heads(), "/", kv_heads, gated ? ", gated, sinks" : "");
+  out.name = absl::StrCat("attend_tall_", NameOf(format), "_", s.Dims(), " ", s.heads(), "/", kv_heads, gated ? ", gated, sinks" : "");
   for (const auto& [first, rows] : runs) absl::StrAppend(&out.name, ", ", rows, " rows from ", first);
   out.bound = "the bits of attend_* and attend_merge";
   const Bytes rows(size_t{s.count()} * call.out_stride * 4, kUntouchedByte);
-  const Bytes parts(size_t{s.count()} * s.heads() * call.max_splits * AttendPartFloats(head_dim) * 4, kUntouchedByte);
+  const Bytes parts(size_t{s.count()} * s.heads() * call.max_splits * AttendPartFloats(s.value_dim()) * 4, kUntouchedByte);
   out.buffers = {{"step", step.Block()}, {"qkv", ToBytes(q.values)},
                  {"gate", ToBytes(Uniforms(random, size_t{s.count()} * call.out_stride, -3, 3))},
                  {"sinks", ToBytes(Uniforms(random, s.heads(), -3, 3))},
                  {"kv", kv.bytes}, {"out", rows}, {"out tall", rows}, {"parts", parts}, {"parts tall", parts}};
-  const std::string rest = absl::StrCat(NameOf(format), "_", head_dim);
+  const std::string rest = absl::StrCat(NameOf(format), "_", s.Dims());
   out.steps = {{MakeLaunch<AttendOnceArgs>("attend_" + rest, 5,
                                            [=](AttendOnceArgs& args, const Addresses& to) {
                                              call.Fill(&args.attend, to);
@@ -246,7 +246,7 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
     return MakeLaunch<AttendMergeArgs>(kernel, workers, [=](AttendMergeArgs& args, const Addresses& to) {
       AttendArgs of;
       call.Fill(&of, to);
-      args = {of.step, {of.parts.address}, to.Of<float>(to_buffer), of.gate, of.out_stride, of.heads, of.max_splits, head_dim,
+      args = {of.step, {of.parts.address}, to.Of<float>(to_buffer), of.gate, of.out_stride, of.heads, of.max_splits, s.value_dim(),
               of.first_row, of.row_count, of.gate_stride, of.window, of.sinks};
     });
   };
@@ -271,6 +271,7 @@ std::vector<Case> DecoderAttendTallCases() {
     cases.push_back(MakeTallCase(format, 256, 1, 16, {{126, 5}, {40, 2}}, false, 4));
     cases.push_back(MakeTallCase(format, 96, 2, 3, {{120, 14}, {5, 1}}, true, 3));
     cases.push_back(MakeTallCase(format, 192, 1, 6, {{126, 7}, {40, 2}}, false, 4));
+    cases.push_back(MakeTallCase(format, 192, 2, 4, {{126, 7}, {40, 2}}, true, 4, 128));
   }
   cases.push_back(MakeTallCase(KvFormat::kFp4, 64, 1, 1, {{60, 70}}, false, 2));
   cases.push_back(MakeTallCase(KvFormat::kBF16, 64, 2, 20, {{120, 11}}, true, 3));
@@ -294,6 +295,8 @@ std::vector<Case> DecoderHereCases() {
     cases.push_back(MakeHereCase({format, 64, 2, 2, {255}}, {.window = 100, .workers = 9, .mergers = 9}));
     cases.push_back(MakeHereCase({format, 128, 1, 16, {100, 500, 40, 1000}}, {.gated = true, .is_long = true}));
     cases.push_back(MakeHereCase({format, 64, 2, 2, {10, 33, 1100}}, {.sinks = true, .is_long = true, .wide = true}));
+    cases.push_back(MakeHereCase({format, 192, 2, 3, {10, 33, 700}, 128}, {.gated = true, .is_long = true, .wide = true}));
+    cases.push_back(MakeHereCase({format, 192, 2, 3, {600}, 128}, {.sinks = true, .workers = 11, .mergers = 4}));
   }
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 1, 3, {0}}));
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 3, 3, {5}}, {.told = true}));

@@ -13,11 +13,11 @@ namespace {
 Case NearCase(const HeadShape& s, NearTokens near_tokens, bool gated = false, bool sinks = false) {
   Random random(s.head_dim + s.count() * 5 + s.group);
   AttendData data = {StepOf(s), RandomInputs(random, s.count(), s.heads() * s.head_dim),
-                     Cache(s.format, s.head_dim, s.kv_heads, 0), 0, {}};
+                     s.CacheOf(0), 0, {}};
   for (uint32_t head = 0; sinks && head < s.heads(); ++head) data.sinks.push_back(static_cast<float>(3 * random.Normal()));
   StepPlan near_step = data.step;
-  data.kv = Cache(s.format, s.head_dim, s.kv_heads, DealPages(random, &data.step));
-  Cache near(KvFormat::kFp8, s.head_dim, s.kv_heads, DealPages(random, &near_step));
+  data.kv = s.CacheOf(DealPages(random, &data.step));
+  Cache near(KvFormat::kFp8, s.head_dim, s.value_dim(), s.kv_heads, DealPages(random, &near_step));
   data.near_tokens = near_tokens;
   for (const StepPlan::Row& row : near_step.rows) data.near_pages.push_back(row.pages);
   for (uint32_t row = 0; row < s.count(); ++row) {
@@ -31,7 +31,7 @@ Case NearCase(const HeadShape& s, NearTokens near_tokens, bool gated = false, bo
     }
   }
   data.near = &near;
-  const uint32_t hd = s.head_dim, out_stride = RoundUp(s.heads() * hd, kPadColumns);
+  const uint32_t hd = s.value_dim(), out_stride = RoundUp(s.heads() * hd, kPadColumns);
   const uint32_t longest = *std::max_element(s.positions.begin(), s.positions.end());
   const uint32_t max_splits = MostNearParts(longest / kSplitTokens + 1, near_tokens);
   const Inputs gate = RandomInputs(random, s.count(), s.heads() * hd, 3);
@@ -72,7 +72,7 @@ Case NearCase(const HeadShape& s, NearTokens near_tokens, bool gated = false, bo
                  {"sinks", ToBytes(sinks ? data.sinks : std::vector<float>(1))},
                  {"parts", Bytes(size_t{s.count()} * s.heads() * max_splits * AttendPartFloats(hd) * 4, 0xff)}};
   const uint32_t q_stride = data.qkv.stride;
-  const AttendCall call = {q_stride,  out_stride, s.heads(), s.kv_heads, hd, max_splits, s.count(), near_tokens.window,
+  const AttendCall call = {q_stride,  out_stride, s.heads(), s.kv_heads, s.head_dim, max_splits, s.count(), near_tokens.window,
                            gated, sinks};
   const auto attend = [=](AttendArgs& args, const Addresses& at, bool is_near) {
     call.Fill(&args, at);
@@ -97,8 +97,8 @@ Case NearCase(const HeadShape& s, NearTokens near_tokens, bool gated = false, bo
     args.merge.window = near_tokens.window;
     args.kept = near_tokens.kept;
   };
-  out.steps = {{MakeLaunch<AttendLongArgs>(absl::StrCat("attend_far_", NameOf(s.format), "_", hd), 5, far)},
-               {MakeLaunch<AttendArgs>(absl::StrCat("attend_near_", hd), 3, close)},
+  out.steps = {{MakeLaunch<AttendLongArgs>(absl::StrCat("attend_far_", NameOf(s.format), "_", s.Dims()), 5, far)},
+               {MakeLaunch<AttendArgs>(absl::StrCat("attend_near_", s.Dims()), 3, close)},
                {MakeLaunch<AttendNearMergeArgs>("attend_near_merge", 2, merge)}};
   out.expectations = {want.CheckSplit("out")};
   return out;
@@ -118,6 +118,7 @@ std::vector<Case> DecoderNearCases() {
     for (const uint32_t hd : kHeadDims) {
       cases.push_back(NearCase({format, hd, 1 + hd % 128 / 64, hd == 128 ? 5u : 2u, positions}, {128, 16}));
     }
+    cases.push_back(NearCase({format, 192, 2, 3, positions, 128}, {128, 16}));
     cases.push_back(NearCase({format, 64, 1, 16, {3, 200, 530}}, {128, 16}, /*gated=*/true, /*sinks=*/true));
     // Other windows: within a page; longer than a split, whose two splits begin anywhere; several pages that are kept, none.
     cases.push_back(NearCase({format, 32, 1, 2, {4, 20, 21, 60, 200}}, {5, 16}));

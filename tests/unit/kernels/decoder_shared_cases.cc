@@ -12,13 +12,13 @@ std::string On(const char* what, uint32_t rank) { return absl::StrCat(what, rank
 
 // The cache as rank `rank` needs it: of rows that are shared its own splits alone, and NaNs in all others.
 Cache CacheOfRank(const HeadShape& s, const AttendData& data, uint32_t pages, const AttendShare& share, uint32_t rank) {
-  Cache out(s.format, s.head_dim, 1, pages);
+  Cache out = s.CacheOf(pages);
   for (uint32_t row = 0; row < s.count(); ++row) {
     const uint32_t position = s.positions[row], tokens = LongSplitBlocks(position) * kSplitTokens;
     for (uint32_t page = 0; page <= position / kPageTokens; ++page) {
       const bool others = IsShared(share, position) && (page * kPageTokens / tokens) % (1u << share.log_ranks) != rank;
       if (others) continue;
-      const size_t bytes = KvPageBytes(s.format, s.head_dim), at = data.step.rows[row].pages[page] * bytes;
+      const size_t bytes = out.PageBytes(), at = data.step.rows[row].pages[page] * bytes;
       std::copy_n(data.kv.bytes.begin() + static_cast<ptrdiff_t>(at), bytes,
                   out.bytes.begin() + static_cast<ptrdiff_t>(at));
     }
@@ -37,11 +37,12 @@ struct Sharing {
 
   uint32_t ranks() const { return 1u << share.log_ranks; }
   uint32_t own() const { return s.group / ranks(); }  // heads of a rank
-  uint32_t columns() const { return own() * s.head_dim; }
-  uint32_t out_stride() const { return RoundUp(columns(), kPadColumns); }
+  uint32_t columns() const { return own() * s.head_dim; }  // of queries
+  uint32_t q_stride() const { return RoundUp(columns(), kPadColumns); }
+  uint32_t out_stride() const { return RoundUp(own() * s.value_dim(), kPadColumns); }
   // A rank's queries.
   Inputs QueriesOf(uint32_t rank) const {
-    Inputs out = {s.count(), columns(), out_stride(), {}};
+    Inputs out = {s.count(), columns(), q_stride(), {}};
     out.values.resize(size_t{out.rows} * out.stride);
     for (uint32_t row = 0; row < s.count(); ++row) {
       const auto from = data.qkv.values.begin() + size_t{row} * data.qkv.stride + rank * columns();
@@ -58,8 +59,8 @@ struct Sharing {
     for (uint32_t row = 0; row < s.count(); ++row) {
       for (uint32_t head = 0; head < own(); ++head) {
         const std::vector<Near> near = AttendHead(s, data, row, rank * own() + head);
-        for (uint32_t d = 0; d < s.head_dim; ++d) {
-          const uint32_t at = head * s.head_dim + d;
+        for (uint32_t d = 0; d < s.value_dim(); ++d) {
+          const uint32_t at = head * s.value_dim() + d;
           const double by = gated ? 1 / (1 + std::exp(-gate.at(row, at))) : 1;
           const double off = gated ? std::abs(near[d].value) * 0x1p-20 : 0;
           want.Set(row, at, near[d].value * by, (near[d].allowed + off) * by);
@@ -85,12 +86,12 @@ struct Sharing {
 Sharing MakeSharing(const HeadShape& s, uint32_t log_ranks, uint32_t from, bool gated, bool sinks) {
   Random random(s.head_dim + s.count() * 3 + s.group + log_ranks);
   AttendData data = {StepOf(s), RandomInputs(random, s.count(), s.heads() * s.head_dim),
-                     Cache(s.format, s.head_dim, 1, 0), 0, {}};
+                     s.CacheOf(0), 0, {}};
   for (uint32_t head = 0; sinks && head < s.heads(); ++head) {
     data.sinks.push_back(static_cast<float>(3 * random.Normal()));
   }
   const uint32_t pages = DealPages(random, &data.step);
-  data.kv = Cache(s.format, s.head_dim, 1, pages);
+  data.kv = s.CacheOf(pages);
   for (uint32_t row = 0; row < s.count(); ++row) {
     for (uint32_t token = 0; token <= s.positions[row]; ++token) {
       data.kv.Fill(random, data.step.rows[row].pages[token / kPageTokens], 0, token % kPageTokens);
@@ -106,13 +107,13 @@ Sharing MakeSharing(const HeadShape& s, uint32_t log_ranks, uint32_t from, bool 
 std::vector<Buffer> BuffersOf(const Sharing& c, uint32_t rank, const Inputs& gate) {
   StepPlan step = c.data.step;
   PutTablesBehind(&step);
-  const size_t heads = size_t{c.s.count()} * c.s.heads(), hd = c.s.head_dim;
+  const size_t heads = size_t{c.s.count()} * c.s.heads(), hd = c.s.head_dim, vd = c.s.value_dim();
   return {{On("step", rank), step.Block(), rank},
           {On("qkv", rank), ToBytes(c.QueriesOf(rank).values), rank},
           {On("kv", rank), CacheOfRank(c.s, c.data, c.pages, c.share, rank).bytes, rank},
           {On("gate", rank), ToBytes(gate.values), rank},
           {On("sinks", rank), ToBytes(c.SinksOf(rank)), rank},
-          {On("parts", rank), Bytes(heads / c.ranks() * kLongSplits * AttendPartFloats(hd) * 4, 0xff), rank},
+          {On("parts", rank), Bytes(heads / c.ranks() * kLongSplits * AttendPartFloats(static_cast<uint32_t>(vd)) * 4, 0xff), rank},
           {On("queries", rank), Bytes(heads * hd * 4, 0xff), rank},
           {On("exchange", rank), Bytes(2 * c.words.half, 0xff), rank}};
 }
@@ -124,7 +125,7 @@ LaunchSpec QueriesLaunch(const Sharing& c, uint32_t rank) {
         args.step = at.Of<const uint32_t>(On("step", rank));
         args.qkv = at.Of<const float>(On("qkv", rank));
         args.share = c.ShareOf(rank, at);
-        args.stride = c.out_stride();
+        args.stride = c.q_stride();
         args.columns = c.columns();
       },
       rank);
@@ -132,7 +133,7 @@ LaunchSpec QueriesLaunch(const Sharing& c, uint32_t rank) {
 
 LaunchSpec AttendLaunch(const Sharing& c, uint32_t rank) {
   return MakeLaunch<AttendLongArgs>(
-      absl::StrCat("attend_long_", NameOf(c.s.format), "_", c.s.head_dim), 5 + rank,
+      absl::StrCat("attend_long_", NameOf(c.s.format), "_", c.s.Dims()), 5 + rank,
       [=](AttendLongArgs& args, const Addresses& at) {
         AttendArgs& a = args.attend;
         a.step = at.Of<const uint32_t>(On("step", rank));
@@ -142,7 +143,8 @@ LaunchSpec AttendLaunch(const Sharing& c, uint32_t rank) {
         a.parts = at.Of<float>(On("parts", rank));
         if (c.gated) a.gate = at.Of<const float>(On("gate", rank));
         if (!c.data.sinks.empty()) a.sinks = at.Of<const float>(On("sinks", rank));
-        a.q_stride = a.gate_stride = a.out_stride = c.out_stride();
+        a.q_stride = c.q_stride();
+        a.gate_stride = a.out_stride = c.out_stride();
         a.heads = c.own();
         a.kv_heads = a.page_heads = 1;
         a.group = c.own();
@@ -168,7 +170,7 @@ LaunchSpec MergeLaunch(const Sharing& c, uint32_t rank) {
         m.gate_stride = m.out_stride = c.out_stride();
         m.heads = c.own();
         m.max_splits = kLongSplits;
-        m.head_dim = c.s.head_dim;
+        m.head_dim = c.s.value_dim();
         m.row_count = c.s.count();
         args.share = c.ShareOf(rank, at);
       },
@@ -186,7 +188,7 @@ Case SharedCase(const HeadShape& s, uint32_t log_ranks, uint32_t from, bool gate
   out.bound = "as attend_long";
   out.steps.resize(3);
   for (uint32_t rank = 0; rank < c.ranks(); ++rank) {
-    const Inputs gate = RandomInputs(random, s.count(), c.columns(), 3);
+    const Inputs gate = RandomInputs(random, s.count(), c.own() * s.value_dim(), 3);
     for (Buffer& buffer : BuffersOf(c, rank, gate)) out.buffers.push_back(std::move(buffer));
     const Wanted want = c.WantedOf(rank, gate);
     out.buffers.push_back(want.ToFill(On("out", rank), rank));
@@ -209,6 +211,7 @@ std::vector<Case> DecoderSharedCases() {
   cases.push_back(SharedCase({KvFormat::kK8V4, 32, 1, 2, {640, 129}}, 1, 200));
   cases.push_back(SharedCase({KvFormat::kFp4, 96, 1, 8, {700, 129}}, 2, 128));
   cases.push_back(SharedCase({KvFormat::kF32, 256, 1, 4, {530}}, 1, 128, false, true));
+  cases.push_back(SharedCase({KvFormat::kFp8, 192, 1, 8, {700, 129}, 128}, 2, 128, true, false));
   // So many tokens in doubles take seconds; `mainarch attn-decode` is run on as many by the command's test.
   if (std::getenv("MAINARCH_TEST_FULL") == nullptr) return cases;
   constexpr uint32_t kLong = kSplitTokens * kLongSplits;  // the first position whose splits are longer

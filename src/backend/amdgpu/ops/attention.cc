@@ -15,7 +15,7 @@ namespace {
 // queries, some would ask for K and V that others are about to append.
 bool PreparesHere(const backend::AttentionOp& op, const Lowering& to) {
   const backend::PagedCache& cache = backend::CacheOf(to.program, op);
-  return to.rows == 1 && op.near == backend::kNone && !IsLong(cache, to.shape.max_splits) &&
+  return to.rows == 1 && op.near == backend::kNone && cache.key_dim == cache.value_dim && !IsLong(cache, to.shape.max_splits) &&
          kernels::QueryParts(static_cast<uint32_t>(op.heads / cache.kv_heads)) == 1;
 }
 
@@ -50,11 +50,11 @@ void EmitPrepare(const backend::AttentionOp& op, const backend::PagedCache& cach
   kernels::PrepareArgs args = PrepareOf(op, cache, to);
   const uint64_t heads = args.heads + 2 * args.kv_heads;
   const backend::KvType type = TypeOf(cache, to->shape.kv);
-  to->Add(PrepareKernel(type, cache.key_dim), args, CeilDivide(to->rows * heads, kernels::kWaves));
+  to->Add(PrepareKernel(type, HeadsOf(cache)), args, CeilDivide(to->rows * heads, kernels::kWaves));
   if (op.near == backend::kNone) return;
   args.kv.address = to->PagesAt(op.near, op.layer);
   args.tables_at = to->TablesAt(op.near);
-  to->Add(PrepareNearKernel(cache.key_dim, quant::InfoOf(type).turns), args,
+  to->Add(PrepareNearKernel(HeadsOf(cache), quant::InfoOf(type).turns), args,
           CeilDivide(to->rows * 2 * uint64_t{args.kv_heads}, kernels::kWaves))
       .beside = true;
 }
@@ -68,14 +68,15 @@ void SetTurn(const backend::AttentionOp& op, const backend::Program& program, ke
   }
 }
 
-// Half of the places that a chip has at the least: those that wait leave the other half to who is waited for.
+// Of the places that a chip has, two a compute unit and more, half at the most: those that wait leave the other half to who
+// is waited for.
 kernels::AttendHere HereOf(const backend::AttentionOp& op, const backend::PagedCache& cache, const Lowering& to) {
   kernels::AttendHere here;
   if (to.rows > to.shape.here_rows || !MergesHere(to.program, op, to.shape.max_splits)) return here;
   here.words.address = to.memory.attend_words;
   SetTurn(op, to.program, &here);
-  const uint64_t slices = uint64_t{to.rows} * static_cast<uint64_t>(op.heads * cache.key_dim) / kernels::kLongMergeColumns;
-  here.mergers = static_cast<uint32_t>(std::min<uint64_t>(slices, to.memory.compute_units / 2));
+  const uint64_t slices = uint64_t{to.rows} * static_cast<uint64_t>(op.heads * cache.value_dim) / kernels::kLongMergeColumns;
+  here.mergers = static_cast<uint32_t>(std::min<uint64_t>(slices, to.memory.compute_units));
   return here;
 }
 
@@ -89,11 +90,11 @@ void EmitNear(const backend::AttentionOp& op, const backend::PagedCache& cache, 
   args.window = near.window;
   args.kept = near.kept;
   const uint64_t heads = uint64_t{args.row_count} * args.kv_heads;
-  to->Add(AttendFarKernel(TypeOf(cache, to->shape.kv), cache.key_dim), kernels::AttendLongArgs{args, {}, {}},
+  to->Add(AttendFarKernel(TypeOf(cache, to->shape.kv), HeadsOf(cache)), kernels::AttendLongArgs{args, {}, {}},
           heads * std::min(to->shape.max_splits, kernels::kFarSplits));
   args.kv.address = to->PagesAt(op.near, op.layer);
   args.tables_at = to->TablesAt(op.near);
-  to->Add(AttendNearKernel(cache.key_dim), args, heads * (kernels::MostSplits(near.window) + 1)).beside = true;
+  to->Add(AttendNearKernel(HeadsOf(cache)), args, heads * (kernels::MostSplits(near.window) + 1)).beside = true;
 }
 
 // A launch of its own that merges what splits left. `at_once`: by the kernel of long contexts, which merges the same to the
@@ -145,11 +146,11 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   if (op.near != backend::kNone) {
     EmitNear(op, cache, args, to);
   } else if (is_long) {
-    to->Add(AttendLongKernel(type, cache.key_dim), kernels::AttendLongArgs{args, share, here},
+    to->Add(AttendLongKernel(type, HeadsOf(cache)), kernels::AttendLongArgs{args, share, here},
             std::max<uint64_t>(units, here.mergers));
   } else if (to->HasManyRows() && args.window == 0) {
     const uint64_t blocks = CeilDivide(args.row_count, kernels::AttendTallRows(args.group));
-    to->Add(AttendTallKernel(type, cache.key_dim), args, blocks * args.kv_heads * args.max_splits);
+    to->Add(AttendTallKernel(type, HeadsOf(cache)), args, blocks * args.kv_heads * args.max_splits);
   } else {
     kernels::AttendOnceArgs once = {args, here, {}, {}};
     if (PreparesHere(op, *to)) {
@@ -158,7 +159,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
     }
     const bool beside = once.told.turns != 0;
     const uint64_t workers = std::max<uint64_t>(units, here.mergers);
-    to->Add(AttendKernel(type, cache.key_dim), once, beside ? to->WorkersBeside(workers) : workers).beside = beside;
+    to->Add(AttendKernel(type, HeadsOf(cache)), once, beside ? to->WorkersBeside(workers) : workers).beside = beside;
   }
   if (args.max_splits == 1 || here.turns != 0) return;
   kernels::AttendMergeArgs merge;
@@ -172,7 +173,7 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   merge.out_stride = args.out_stride;
   merge.heads = args.heads;
   merge.max_splits = args.max_splits;
-  merge.head_dim = static_cast<uint32_t>(cache.key_dim);
+  merge.head_dim = static_cast<uint32_t>(cache.value_dim);
   merge.first_row = first;
   merge.row_count = args.row_count;
   if (op.near != backend::kNone) {

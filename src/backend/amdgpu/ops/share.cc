@@ -27,7 +27,7 @@ uint32_t TurnOf(const backend::AttentionOp& op, const Lowering& to) {
 constexpr uint64_t kShareBytes = uint64_t{96} << 20;
 
 uint32_t ShareFrom(const backend::PagedCache& cache, const Shape& shape) {
-  const uint64_t page = kernels::KvPageBytes(TypeOf(cache, shape.kv), static_cast<uint32_t>(cache.key_dim));
+  const uint64_t page = KvPageBytesOf(cache, TypeOf(cache, shape.kv));
   const uint64_t from = shape.options.share_from != 0 ? shape.options.share_from
                                                       : kShareBytes / page * kernels::kPageTokens;
   return static_cast<uint32_t>(std::clamp<uint64_t>(from, kernels::kSplitTokens, UINT32_MAX));

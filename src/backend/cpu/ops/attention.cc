@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Attention over paged KV. The unit of arithmetic is (query, split of kAttentionSplit tokens at an
-// absolute position); splits are merged in order. How units are spread over workers changes nothing.
+// absolute position); splits are merged in order, by groups and then these (kMergedSplits). How units are spread over workers changes nothing.
 #include "backend/cpu/ops/attention_plan.h"
 #include "backend/cpu/phase.h"
 
@@ -50,6 +50,11 @@ class Attention : public Phase {
                          static_cast<int32_t>(quant::HadamardSize(static_cast<uint32_t>(key_dim_))));
   }
   void WriteKv(int32_t cache, int32_t rank, int64_t row, int64_t kv, const float* k, const float* v);
+  // The largest score and the sum of the weights of nothing.
+  static void Empty(float* max_sum) { max_sum[0] = -__builtin_inff(), max_sum[1] = 0; }
+  void Merge(const float* part, const float* part_max_sum, float* out, float* max_sum) const {
+    ws_.kernels.merge_split(part, part_max_sum, static_cast<int32_t>(value_dim_), out, max_sum);
+  }
   void Finish(int32_t rank, int64_t row, int64_t head, float sum);
   void FinishMerged(int32_t rank, int64_t row, int64_t head, float* running);
 
@@ -127,8 +132,7 @@ void Attention::Finish(int32_t rank, int64_t row, int64_t head, float sum) {
 void Attention::FinishMerged(int32_t rank, int64_t row, int64_t head, float* running) {
   if (const float* sinks = ws_.Vector(rank, op_.sinks)) {
     const float sink[2] = {sinks[head], 1};
-    ws_.kernels.merge_split(plan_.zeros(), sink, static_cast<int32_t>(value_dim_),
-                            Out(rank, row, head), running);
+    Merge(plan_.zeros(), sink, Out(rank, row, head), running);
   }
   Finish(rank, row, head, running[1]);
 }
@@ -233,7 +237,7 @@ class Attend : public Attention {
 void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, uint32_t split_begin,
                      uint32_t split_end, int worker) {
   const uint32_t queries = block.rows * group_ * static_cast<uint32_t>(cache_.replicas);
-  float running[kMaxQueries][2];
+  float merged[kMaxQueries][2], running[kMaxQueries][2];  // of kMergedSplits, of all before
   AttendArgs args;
   args.scratch = plan_.scores(worker);
   args.room = plan_.room(worker);
@@ -252,12 +256,12 @@ void Attend::RunUnit(int32_t rank, const AttendBlock& block, int32_t kv_head, ui
           Finish(query.rank, query.row, query.head, args.max_sum[i][1]);
           continue;
         }
-        if (split == split_begin) {
-          running[i][0] = -__builtin_inff();
-          running[i][1] = 0;
-        }
-        ws_.kernels.merge_split(args.out[i], args.max_sum[i], static_cast<int32_t>(value_dim_),
-                                Out(query.rank, query.row, query.head), running[i]);
+        if (split == split_begin) Empty(running[i]), Empty(merged[i]);
+        float* const together = plan_.own_merged(worker, static_cast<int32_t>(i));
+        Merge(args.out[i], args.max_sum[i], together, merged[i]);
+        if (!plan_.EndsMerged(block, split)) continue;
+        Merge(together, merged[i], Out(query.rank, query.row, query.head), running[i]);
+        Empty(merged[i]);
         if (split + 1 == split_end) FinishMerged(query.rank, query.row, query.head, running[i]);
       }
     }
@@ -326,11 +330,17 @@ class AttendMerge : public Attention {
   static constexpr int64_t kPartsAnItem = 64;  // some microseconds
 
   void MergeHead(int32_t rank, uint32_t row, int64_t head, const AttendBlock& block) {
-    float running[2] = {-__builtin_inff(), 0};
+    float running[2];
+    Empty(running);
     const int64_t first = plan_.PartOf(block, row, head);
+    int64_t into = first;  // the first of kMergedSplits takes the others
     for (uint32_t split = 0; split < block.splits; ++split) {
-      ws_.kernels.merge_split(plan_.part(rank, first + split), plan_.part_max_sum(rank, first + split),
-                              static_cast<int32_t>(value_dim_), Out(rank, row, head), running);
+      float* const together = plan_.part(rank, into);
+      float* const of_together = plan_.part_max_sum(rank, into);
+      if (into != first + split) Merge(plan_.part(rank, first + split), plan_.part_max_sum(rank, first + split), together, of_together);
+      if (!plan_.EndsMerged(block, split)) continue;
+      Merge(together, of_together, Out(rank, row, head), running);
+      into = first + split + 1;
     }
     FinishMerged(rank, row, head, running);
   }

@@ -47,7 +47,7 @@ void AttentionPlan::Carve(Carver* carve) {
   }
   for (float*& scratch : scratch_) {
     scratch =
-        carve->Take<float>(kMaxQueries * (kAttentionSplit + cache_.value_dim + kLineFloats));
+        carve->Take<float>(kMaxQueries * (kAttentionSplit + 2 * cache_.value_dim + kLineFloats));
   }
   room_.resize(scratch_.size());
   for (uint8_t*& room : room_) room = carve->Take<uint8_t>(rounds() ? static_cast<int64_t>(AttendRoomBytes(cache_.key_dim)) : 0);

@@ -30,6 +30,10 @@ struct PieceAt {
   int64_t begin;
 };
 
+// So many splits, at absolute positions, are merged to one part, and then these parts are. In one chain the two thousand
+// roundings of a million tokens would add up; where parts are alike they all go the same way.
+inline constexpr int64_t kMergedSplits = 32;
+
 class AttentionPlan : public Shared {
  public:
   // `near`: AttentionOp's.
@@ -46,6 +50,12 @@ class AttentionPlan : public Shared {
     if (split < far) return {Piece::kFar, begin_of(block.first_split + split)};
     if (split < far + block.near_splits) return {Piece::kNear, begin_of(block.near_split + split - far)};
     return {Piece::kKept, 0};
+  }
+  // Whether the split is the last of its kMergedSplits among the block's.
+  bool EndsMerged(const AttendBlock& block, uint32_t split) const {
+    if (split + 1 == block.splits) return true;
+    const PieceAt here = PieceOf(block, split), next = PieceOf(block, split + 1);
+    return here.piece != next.piece || next.begin % (kMergedSplits * kAttentionSplit) == 0;
   }
   // The tokens [first, second) that the row at `position` sees of a piece.
   std::pair<int64_t, int64_t> Seen(Piece piece, int64_t position) const;
@@ -68,6 +78,10 @@ class AttentionPlan : public Shared {
   }
   float* own_max_sum(int worker, int32_t i) const {
     return own_part(worker, kMaxQueries) + 2 * i;
+  }
+  // Of a query: kMergedSplits together.
+  float* own_merged(int worker, int32_t i) const {
+    return own_max_sum(worker, kMaxQueries) + i * cache_.value_dim;
   }
   const float* zeros() const { return zeros_.data(); }  // [value_dim]
 
