@@ -17,7 +17,7 @@ constexpr uint64_t kAttendPartBytes = uint64_t{256} << 20;
 // What splits leave for the same launch to merge; and rows beyond which a launch of its own does so, because it has work
 // for the whole chip.
 constexpr uint64_t kAttendWordBytes = uint64_t{64} << 20;
-constexpr uint64_t kMostHereRows = 4;
+constexpr uint64_t kMostHereRows = 8;
 // The same of latents, whose parts are long: a queue has room for so many launches of each of 61 layers.
 constexpr uint64_t kLatentPartBytes = uint64_t{1} << 30;
 // Slots begin with whole lines.
