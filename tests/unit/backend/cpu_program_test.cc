@@ -93,7 +93,8 @@ uint32_t TokenAt(uint32_t position) { return (position * 37 + position / 7 + 5) 
 // overwritten by nobody but named no more; two slots in turn.
 class Sequence {
  public:
-  Sequence(const backend::Program& program, uint32_t table) : program_(program), table_(table) {}
+  Sequence(const backend::Program& program, uint32_t table, uint32_t tokens = kTokens)
+      : program_(program), table_(table), pages_of_one_(PagesOf(tokens)) {}
 
   uint32_t position() const { return position_; }
 
@@ -124,26 +125,26 @@ class Sequence {
     position_ += rows;
     turn_ ^= 1;
   }
-  static constexpr uint32_t kPages = kTokens / backend::kPageTokens + 2;
+  static constexpr uint32_t PagesOf(uint32_t tokens) { return tokens / backend::kPageTokens + 2; }
 
  private:
-  uint32_t PageOf(uint32_t page) const { return (table_ + 1) * kPages - 1 - page; }
+  uint32_t PageOf(uint32_t page) const { return (table_ + 1) * pages_of_one_ - 1 - page; }
 
   const backend::Program& program_;
-  const uint32_t table_;
+  const uint32_t table_, pages_of_one_;
   uint32_t position_ = 0, turn_ = 0;
   backend::StateOut out_;
   std::vector<backend::StepCache> caches_;
   std::vector<std::vector<uint32_t>> pages_;
 };
 
-backend::ContextOptions OptionsFor(const backend::Program& program, uint32_t max_rows) {
+backend::ContextOptions OptionsFor(const backend::Program& program, uint32_t max_rows, uint32_t tokens = kTokens) {
   backend::ContextOptions options;
   options.kv_type = quant::KvType::kF32;
   options.max_rows = max_rows;
   options.max_logit_rows = 4;
   options.max_sequences = 2;
-  options.pages.assign(program.caches.size(), 2 * Sequence::kPages);
+  options.pages.assign(program.caches.size(), 2 * Sequence::PagesOf(tokens));
   options.slots.assign(program.caches.size(), 4);
   return options;
 }
@@ -221,6 +222,41 @@ TEST(programs_match_fp64_however_steps_are_cut) {
         CHECK(std::memcmp(first.data(), got.data(), got.size() * sizeof(float)) == 0);
       }
     }
+  }
+}
+
+// Logits of the last of `tokens`: of whole chunks, and of the last few in steps of one row.
+std::vector<float> RunLong(const backend::LoadedModel& model, uint32_t tokens, uint32_t chunk, uint32_t singles) {
+  auto context = model.CreateContext(OptionsFor(model.program(), chunk, tokens));
+  if (!context.ok()) return {};
+  Sequence sequence(model.program(), 0, tokens);
+  std::vector<std::vector<float>> logits;
+  while (sequence.position() < tokens) {
+    const uint32_t left = tokens - sequence.position();
+    logits = RunStep(**context, {&sequence}, {left <= singles ? 1 : std::min(chunk, left - singles)});
+    if (logits.empty()) return {};
+  }
+  return logits[0];
+}
+
+// Splits are merged by groups that lie at absolute positions: by a worker that has a whole block, and behind workers that have
+// a split each; whatever rows stand beside a row; where a window begins within a group.
+TEST(more_splits_than_are_merged_at_once_have_the_same_bits) {
+  constexpr uint32_t kLong = 33 * 512 + 300;
+  for (const int32_t window : {0, 16'000, 600}) {
+    ProgramMaker made(kHidden, kVocab, 7);
+    made.program->ops.push_back(
+        backend::EmbedOp{made.Weight("embed", backend::WeightLayout::kTable, kVocab, kHidden, 1), made.program->x});
+    AddAttention(made, "long", {2, 1, 16, 16, window}, /*plain=*/window != 600);
+    made.program->ops.push_back(
+        backend::LogitsOp{made.program->x, made.Norm("final", kHidden), made.Matrix("head", kVocab, kHidden)});
+    const auto alone = Cpu(1)->Load(made.program, {}), team = Cpu(3)->Load(made.program, {});
+    CHECK_OK(alone);
+    CHECK_OK(team);
+    const std::vector<float> want = RunLong(**alone, kLong, 256, 0);
+    CHECK_EQ(want.size(), static_cast<size_t>(kVocab));
+    CHECK(RunLong(**team, kLong, 256, 3) == want);
+    CHECK(RunLong(**alone, kLong, 37, 1) == want);
   }
 }
 
