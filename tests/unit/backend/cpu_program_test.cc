@@ -240,11 +240,12 @@ std::vector<float> RunLong(const backend::LoadedModel& model, uint32_t tokens, u
 }
 
 // Splits are merged by groups that lie at absolute positions: by a worker that has a whole block, and behind workers that have
-// a split each; whatever rows stand beside a row; where a window begins within a group.
+// a split each; whatever rows stand beside a row, also of one whose own window begins a split later than theirs.
 TEST(more_splits_than_are_merged_at_once_have_the_same_bits) {
-  constexpr uint32_t kLong = 33 * 512 + 300;
-  for (const int32_t window : {0, 16'000, 600}) {
+  constexpr uint32_t kLong = 34 * 512 + 300;
+  for (const int32_t window : {0, static_cast<int32_t>(kLong) - 2 * 512 - 1, 600}) {
     ProgramMaker made(kHidden, kVocab, 7);
+    made.program->max_position = kLong;
     made.program->ops.push_back(
         backend::EmbedOp{made.Weight("embed", backend::WeightLayout::kTable, kVocab, kHidden, 1), made.program->x});
     AddAttention(made, "long", {2, 1, 16, 16, window}, /*plain=*/window != 600);
