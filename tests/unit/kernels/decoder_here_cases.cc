@@ -301,6 +301,9 @@ std::vector<Case> DecoderHereCases() {
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 1, 3, {0}}));
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 3, 3, {5}}, {.told = true}));
   cases.push_back(MakeHereCase({KvFormat::kBF16, 64, 2, 1, {96}}));
+  // As many rows as a launch merges at most.
+  cases.push_back(MakeHereCase({KvFormat::kFp4, 64, 2, 2, {100, 500, 40, 1000, 129, 7, 260, 128}}, {.sinks = true, .workers = 9, .mergers = 5}));
+  cases.push_back(MakeHereCase({KvFormat::kFp8, 32, 1, 3, {10, 127, 1100, 128, 300, 2, 77, 640}}, {.is_long = true, .workers = 12, .mergers = 12}));
   cases.push_back(MakeHereCase({KvFormat::kFp8, 64, 1, 4, {511}}, {.sinks = true, .window = 128, .workers = 1, .mergers = 1}));
   // More splits than wide slices are for.
   cases.push_back(MakeHereCase({KvFormat::kFp8, 32, 1, 1, {64 * kSplitTokens}}, {.workers = 80, .mergers = 2}));
