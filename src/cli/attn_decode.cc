@@ -77,9 +77,18 @@ struct Report {
   double of_ceiling() const { return modelled_rate() / (time.read_tbs * 1e12); }
 };
 
-model::ModelConfig ConfigOf(const Settings& s) {
+// One layer; where V has a size of its own, that of the family which has such heads, and a factor for V.
+StatusOr<model::ModelConfig> ConfigOf(const Settings& s) {
+  const bool unequal = s.value_dim != 0 && s.value_dim != s.head_dim;
   model::ModelConfig c;
   c.model_type = "qwen3";
+  if (unequal) {
+    ASSIGN_OR_RETURN(c, PresetConfig("tiny-mimo"));
+    c.layer_attention.resize(1);  // the first one has no window and no sinks
+    c.attention.sinks = false;
+    c.value_dim = static_cast<int32_t>(s.value_dim);
+    for (model::RopeConfig& rope : c.more_ropes) rope.rotary_dim = static_cast<int32_t>(s.head_dim);
+  }
   c.hidden = 1024;  // wide enough that attention is not fused with the product before it
   c.layers = 1;
   c.heads = static_cast<int32_t>(s.heads);
@@ -92,19 +101,6 @@ model::ModelConfig ConfigOf(const Settings& s) {
   c.rope.theta = 1e6;
   c.rope.rotary_dim = c.head_dim;
   c.sparse_layer.assign(1, false);
-  if (s.value_dim == 0 || s.value_dim == s.head_dim) return c;
-  // The family whose V has a size of its own, and a factor.
-  c.model_type = "mimo_v2_flash";
-  c.value_dim = static_cast<int32_t>(s.value_dim);
-  c.attention.qk_norm = false;
-  c.attention.value_scale = 0.707;
-  c.layer_attention = {{0, 0, 0, false}};
-  c.more_ropes = {c.rope};
-  c.more_ropes[0].theta = 1e4;
-  c.experts = 4;  // which its configurations name, in layers that are not here
-  c.experts_per_token = 2;
-  c.moe_intermediate = 64;
-  c.router.sigmoid = c.router.correction = true;
   return c;
 }
 
@@ -113,8 +109,8 @@ class Run {
   explicit Run(const Settings& s) : s_(s), context_tokens_(static_cast<uint32_t>(s.context)) {}
 
   Status Init() {
-    ASSIGN_OR_RETURN(directory_,
-                     MakeTemporaryCheckpoint(ConfigOf(s_), model::SyntheticFormat::kBF16, s_.seed));
+    ASSIGN_OR_RETURN(const model::ModelConfig config, ConfigOf(s_));
+    ASSIGN_OR_RETURN(directory_, MakeTemporaryCheckpoint(config, model::SyntheticFormat::kBF16, s_.seed));
     if (s_.model.is_virtual()) {
       ASSIGN_OR_RETURN(group_, OpenCounted(s_.model.device.substr(4)));
       ASSIGN_OR_RETURN(model_, model::Model::Load(group_.backend, directory_->path(), {}));

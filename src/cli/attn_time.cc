@@ -10,9 +10,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "backend/amdgpu/amdgpu_backend.h"
+#include "backend/amdgpu/long_context.h"
 #include "cli/geometry.h"
 #include "cli/gpu_step_counts.h"
-#include "kernels/long_args.h"
 #include "model/model.h"
 
 namespace mainarch::cli {
@@ -38,13 +38,12 @@ Status RunToken(backend::Context* context, size_t end, uint32_t position, const 
 }
 
 // How many workgroups of a launch that attends to one row merge as well, where it does (kernels::AttendHere).
-size_t MergersOf(const model::ModelConfig& share, uint32_t position, uint32_t compute_units) {
+size_t MergersOf(const backend::Program& program, const backend::AttentionOp& op, uint32_t position, uint32_t compute_units) {
+  const backend::PagedCache& cache = backend::CacheOf(program, op);
   const uint32_t splits = kernels::LongSplits(position);
-  const bool wide = splits <= kernels::kHereWideSplits;
-  const uint32_t head = static_cast<uint32_t>(share.StoredHeads().value);
-  const uint32_t columns = wide ? kernels::HereWideColumns(head) : kernels::kLongMergeColumns;
-  const uint32_t slices = static_cast<uint32_t>(share.heads) * (head / columns);
-  return splits <= 1 ? 0 : std::min(slices, compute_units);
+  const uint32_t columns = splits <= kernels::kHereWideSplits ? kernels::HereWideColumns(static_cast<uint32_t>(cache.value_dim))
+                                                              : kernels::kLongMergeColumns;
+  return splits <= 1 ? 0 : amdgpu::HereMergers(static_cast<uint64_t>(op.heads), cache, columns, compute_units);
 }
 
 // What a launch takes after the last of its parts: of those that merge each waits for all, so the others end before.
@@ -123,7 +122,8 @@ StatusOr<AttentionTime> TimeAttention(const model::ModelConfig& whole, int32_t r
   reports.erase(reports.begin(), reports.end() - static_cast<ptrdiff_t>(packets.size()));
   const uint32_t compute_units = model->backend().devices()[0].compute_units;
   AttentionTime out = SummaryOf(reports, packets, static_cast<int32_t>(attention),
-                                MergersOf(model->config(), position, compute_units), node.params);
+                                MergersOf(program, std::get<backend::AttentionOp>(program.ops[attention]), position, compute_units),
+                                node.params);
   out.error = ModelError(isa);
   return out;
 }

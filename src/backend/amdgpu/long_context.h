@@ -52,6 +52,12 @@ inline bool MergesHere(const backend::Program& program, const backend::Attention
   return op.near == backend::kNone && !IsShared(cache, op, splits) && most > 1 && most <= kernels::kLongSplits;
 }
 
+// Workgroups that merge there, each so many columns of a head. Of the places that a chip has, two a compute unit and more,
+// half at the most: those that wait leave the other half to who is waited for.
+inline uint32_t HereMergers(uint64_t heads, const backend::PagedCache& cache, uint32_t columns, uint32_t compute_units) {
+  return static_cast<uint32_t>(std::min<uint64_t>(heads * static_cast<uint64_t>(cache.value_dim) / columns, compute_units));
+}
+
 }  // namespace mainarch::amdgpu
 
 #endif  // MAINARCH_BACKEND_AMDGPU_LONG_CONTEXT_H_

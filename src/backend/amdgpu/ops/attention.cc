@@ -68,15 +68,13 @@ void SetTurn(const backend::AttentionOp& op, const backend::Program& program, ke
   }
 }
 
-// Of the places that a chip has, two a compute unit and more, half at the most: those that wait leave the other half to who
-// is waited for.
 kernels::AttendHere HereOf(const backend::AttentionOp& op, const backend::PagedCache& cache, const Lowering& to) {
   kernels::AttendHere here;
   if (to.rows > to.shape.here_rows || !MergesHere(to.program, op, to.shape.max_splits)) return here;
   here.words.address = to.memory.attend_words;
   SetTurn(op, to.program, &here);
-  const uint64_t slices = uint64_t{to.rows} * static_cast<uint64_t>(op.heads * cache.value_dim) / kernels::kLongMergeColumns;
-  here.mergers = static_cast<uint32_t>(std::min<uint64_t>(slices, to.memory.compute_units));
+  here.mergers = HereMergers(uint64_t{to.rows} * static_cast<uint64_t>(op.heads), cache, kernels::kLongMergeColumns,
+                             to.memory.compute_units);
   return here;
 }
 
