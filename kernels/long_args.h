@@ -22,7 +22,7 @@ constexpr uint32_t LongSplits(uint32_t position) {
 
 inline constexpr uint32_t kLongMergeColumns = 16;  // of a head, that a workgroup of attend_long_merge has,
 inline constexpr uint32_t kWideMergeColumns = 64;  // and one of attend_long_merge_wide
-// Where attention's launch merges as well (AttendHere) it is as many as of the first, or of few splits more.
+// Where attention's launch merges (AttendHere) a workgroup has kLongMergeColumns, too; of so few splits these columns.
 inline constexpr uint32_t kHereWideSplits = 64;
 constexpr uint32_t HereWideColumns(uint32_t head_dim) { return head_dim % 64 == 0 ? 64 : 32; }
 inline constexpr uint32_t kMergeChains = 16;       // in which a row's splits are added: split s in chain s % kMergeChains
