@@ -175,6 +175,11 @@ constexpr uint32_t SplitPlace(uint32_t column) {
   return column / kStepColumns * kSplitStepBytes + StepPlace(column % kStepColumns) * 2;
 }
 
+// What a product takes of a split row: both halves; values alone; or these as MXFP8 (quant/mxfp8.h), which it makes of them
+// itself, where weights are MXFP4 and the chip has the instruction.
+enum class Taken : uint32_t { kBoth, kRounded, kScaled };
+inline constexpr uint32_t kTakens = 3;
+
 // A row of x as kernels make it: x, the sums of squares of its chunks, and x times a norm's weights as
 // split rows, which the next product takes.
 struct RowsOut {
@@ -473,8 +478,22 @@ struct MatmulArgs {
 };
 static_assert(sizeof(MatmulArgs) == 144);
 
-// The same for many rows (kernels tall_*), of weights all of whose leaves are whole tiles, and have some: no splits, no
-// logit rows, not told. A workgroup has so many output tiles and rows of them.
+// Rows as MXFP8 (quant/mxfp8.h), for products of many rows with MXFP4 weights. A row is codes, and then the factors of its steps. Of
+// whole tiles of such weights alone.
+// Of a step's parts of eight columns, which lie as split rows have them, the first comes first, then the third, the second, the fourth.
+constexpr uint32_t ScaledPart(uint32_t part) { return part % 2 * 2 + part / 2; }
+constexpr uint32_t ScaledRowBytes(uint32_t steps) { return (steps * (kStepColumns + 1) + 15) / 16 * 16; }
+struct ScaleRowsArgs {
+  Address<const uint32_t> step;
+  Address<const float> x;  // [rows, x_stride] split rows
+  Address<uint8_t> out;    // [rows, ScaledRowBytes(steps)]
+  uint32_t x_stride = 0;
+  uint32_t steps = 0;
+};
+static_assert(sizeof(ScaleRowsArgs) == 32);
+
+// MatmulArgs for many rows (kernels tall_*), of weights all of whose leaves are whole tiles, and have some: no splits, no
+// logit rows, not told; x of scaled ones is what scale_rows made, x_stride a quarter of such a row's bytes. A workgroup has so many output tiles and rows of them.
 enum class TallKind : uint32_t { kMatmul, kParts, kGateUp, kGateUpAny };  // a k of one part, of any; gate and up
 inline constexpr uint32_t kTallChunks = 1024;  // of two steps, at most
 inline constexpr uint32_t kTallBlock = 4;      // steps: leaves have a multiple of so many, but for kParts
@@ -491,7 +510,7 @@ constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind) {
   return w.steps / 2 + w.parts * kPartLeaves <= kTallChunks;
 }
 constexpr uint32_t TallOutputs(TallKind kind) { return kind == TallKind::kMatmul ? 16 : 8; }
-constexpr uint32_t TallRows(bool rounded) { return rounded ? 96 : 64; }
+constexpr uint32_t TallRows(Taken taken) { return taken == Taken::kRounded ? 96 : 64; }
 // Which workgroup has what. Those whose numbers are alike modulo kDies share a die's cache, and are to want the same: a
 // die has blocks of outputs of its own, and takes kGroup of them with all blocks of rows before the next kGroup.
 struct TallGrid {

@@ -60,6 +60,9 @@ type EngineOptions struct {
 	// Fast rounds what goes into matrix products to bf16 where the device is faster so: prompts and many
 	// sequences take less time, and results differ within a bound (MAINARCH_ENGINE_FAST).
 	Fast bool
+	// MXFP8 takes what goes into products with MXFP4 weights as MXFP8 on GPUs that multiply both: faster prompts; results
+	// differ within a bound (MAINARCH_ENGINE_MXFP8).
+	MXFP8 bool
 	// Int8 takes 8 bits of what goes into products with weights of 4 to 8 bits on CPUs: faster where it is decoding
 	// weights that takes the time; results differ within a bound (MAINARCH_ENGINE_INT8).
 	Int8 bool
@@ -164,6 +167,9 @@ func (m *Model) NewEngine(options *EngineOptions) (*Engine, error) {
 	raw.kv_type = C.int32_t(o.KVType)
 	if o.Fast {
 		raw.flags |= C.MAINARCH_ENGINE_FAST
+	}
+	if o.MXFP8 {
+		raw.flags |= C.MAINARCH_ENGINE_MXFP8
 	}
 	if o.Int8 {
 		raw.flags |= C.MAINARCH_ENGINE_INT8

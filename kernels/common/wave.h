@@ -58,6 +58,7 @@ DEVICE float Shuffle(float x, uint32_t lane) {
 DEVICE uint64_t Ballot(bool x) { return __builtin_amdgcn_ballot_w64(x); }
 
 // DPP controls (the dpp_ctrl field of GFX9).
+inline constexpr int kDppQuad1032 = 0xb1, kDppQuad2301 = 0x4e;  // of each four lanes
 inline constexpr int kDppRowShr1 = 0x111, kDppRowShr2 = 0x112, kDppRowShr4 = 0x114,
                      kDppRowShr8 = 0x118;
 inline constexpr int kDppRowRor1 = 0x121, kDppRowRor2 = 0x122, kDppRowRor4 = 0x124,
@@ -98,6 +99,14 @@ DEVICE float MaxRow16(float x) {
   x = __builtin_fmaxf(x, Dpp<kDppRowRor4>(x, x));
   x = __builtin_fmaxf(x, Dpp<kDppRowRor2>(x, x));
   return __builtin_fmaxf(x, Dpp<kDppRowRor1>(x, x));
+}
+
+// The largest of each 4 neighbouring lanes, in all of them.
+DEVICE uint32_t QuadMax(uint32_t x) {
+  const uint32_t other = static_cast<uint32_t>(__builtin_amdgcn_mov_dpp(static_cast<int>(x), kDppQuad1032, 0xf, 0xf, true));
+  x = x > other ? x : other;
+  const uint32_t others = static_cast<uint32_t>(__builtin_amdgcn_mov_dpp(static_cast<int>(x), kDppQuad2301, 0xf, 0xf, true));
+  return x > others ? x : others;
 }
 
 // Folds the wave in the order of a binary tree over lanes (neighbours first) and returns the result

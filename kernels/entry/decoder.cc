@@ -111,27 +111,27 @@ KERNEL(experts_fp8_any, ExpertsFp8Any, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
 
 // Products of many rows.
-#define MAINARCH_TALL(suffix, format, rounded, lds, parts_lds, down_lds)                           \
-  using Tall_##suffix = Tall<TileFormat::format, TallKind::kMatmul, rounded>;                      \
-  using TallParts_##suffix = Tall<TileFormat::format, TallKind::kParts, rounded>;                  \
-  using TallGateUp_##suffix = Tall<TileFormat::format, TallKind::kGateUp, rounded>;                \
-  using TallAny_##suffix = TallAny<TileFormat::format, rounded>;                                   \
-  KERNEL(tall_##suffix, Tall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)                      \
-  KERNEL(tall_parts_##suffix, TallParts_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" parts_lds)     \
-  KERNEL(tall_gate_up_##suffix, TallGateUp_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)        \
+#define MAINARCH_TALL(suffix, format, taken, lds, parts_lds, down_lds)                              \
+  using Tall_##suffix = Tall<TileFormat::format, TallKind::kMatmul, Taken::taken>;                  \
+  using TallParts_##suffix = Tall<TileFormat::format, TallKind::kParts, Taken::taken>;              \
+  using TallGateUp_##suffix = Tall<TileFormat::format, TallKind::kGateUp, Taken::taken>;            \
+  using TallAny_##suffix = TallAny<TileFormat::format, Taken::taken>;                               \
+  KERNEL(tall_##suffix, Tall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)                       \
+  KERNEL(tall_parts_##suffix, TallParts_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" parts_lds)      \
+  KERNEL(tall_gate_up_##suffix, TallGateUp_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)         \
   KERNEL(tall_gate_up_any_##suffix, TallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)        \
-  using ExpertsTall_##suffix = ExpertsTall<TileFormat::format, rounded>;                           \
-  using ExpertsTallAny_##suffix = ExpertsTall<TileFormat::format, rounded, true>;                  \
-  KERNEL(experts_tall_##suffix, ExpertsTall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)       \
+  using ExpertsTall_##suffix = ExpertsTall<TileFormat::format, Taken::taken>;                       \
+  using ExpertsTallAny_##suffix = ExpertsTall<TileFormat::format, Taken::taken, true>;              \
+  KERNEL(experts_tall_##suffix, ExpertsTall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)        \
   KERNEL(experts_tall_any_##suffix, ExpertsTallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds) \
-  using ExpertsTallDown_##suffix = ExpertsTallDown<TileFormat::format, rounded>;                   \
+  using ExpertsTallDown_##suffix = ExpertsTallDown<TileFormat::format, Taken::taken>;               \
   KERNEL(experts_tall_down_##suffix, ExpertsTallDown_##suffix, "vgpr=256 sgpr=112 lds=" down_lds)
-MAINARCH_TALL(bf16, kBf16, false, "52224", "56320", "57344")
-MAINARCH_TALL(bf16_rounded, kBf16, true, "41472", "45568", "40960")
-MAINARCH_TALL(fp8, kFp8, false, "52224", "56320", "57344")
-MAINARCH_TALL(fp8_rounded, kFp8, true, "41472", "45568", "40960")
-MAINARCH_TALL(mxfp4, kMxfp4, false, "52224", "56320", "57344")
-MAINARCH_TALL(mxfp4_rounded, kMxfp4, true, "41472", "45568", "40960")
+MAINARCH_TALL(bf16, kBf16, kBoth, "52224", "56320", "57344")
+MAINARCH_TALL(bf16_rounded, kBf16, kRounded, "41472", "45568", "40960")
+MAINARCH_TALL(fp8, kFp8, kBoth, "52224", "56320", "57344")
+MAINARCH_TALL(fp8_rounded, kFp8, kRounded, "41472", "45568", "40960")
+MAINARCH_TALL(mxfp4, kMxfp4, kBoth, "52224", "56320", "57344")
+MAINARCH_TALL(mxfp4_rounded, kMxfp4, kRounded, "41472", "45568", "40960")
 
 // Codes of four and eight bits.
 using MatmulNibble = Matmul<TileFormat::kNibble, false>;
@@ -145,10 +145,10 @@ using GateUpByteAny = GateUpAny<TileFormat::kByte>;
 using ExpertsNibbleAny = ExpertsAny<TileFormat::kNibble>;
 using ExpertsByteAny = ExpertsAny<TileFormat::kByte>;
 // A file's down may have more bits than its gate and up, or fewer.
-using ExpertsNibbleByte = Experts<TileFormat::kNibble, false, false, TileFormat::kByte>;
-using ExpertsByteNibble = Experts<TileFormat::kByte, false, false, TileFormat::kNibble>;
-using ExpertsNibbleByteAny = ExpertsAny<TileFormat::kNibble, false, TileFormat::kByte>;
-using ExpertsByteNibbleAny = ExpertsAny<TileFormat::kByte, false, TileFormat::kNibble>;
+using ExpertsNibbleByte = Experts<TileFormat::kNibble, Taken::kBoth, false, TileFormat::kByte>;
+using ExpertsByteNibble = Experts<TileFormat::kByte, Taken::kBoth, false, TileFormat::kNibble>;
+using ExpertsNibbleByteAny = ExpertsAny<TileFormat::kNibble, Taken::kBoth, TileFormat::kByte>;
+using ExpertsByteNibbleAny = ExpertsAny<TileFormat::kByte, Taken::kBoth, TileFormat::kNibble>;
 KERNEL(matmul_nibble, MatmulNibble, "vgpr=152 sgpr=112 lds=4096")
 KERNEL(matmul_byte, MatmulByte, "vgpr=144 sgpr=112 lds=4096")
 KERNEL(gate_up_nibble, GateUpNibble, "vgpr=128 gfx942.vgpr=136 sgpr=112 lds=4096")
@@ -165,21 +165,21 @@ KERNEL(experts_nibble_byte_any, ExpertsNibbleByteAny, "vgpr=168 sgpr=112 lds=149
 KERNEL(experts_byte_nibble_any, ExpertsByteNibbleAny, "vgpr=168 sgpr=112 lds=14928")
 
 // bf16 activations.
-using MatmulBf16Rounded = Matmul<TileFormat::kBf16, false, true>;
-using MatmulFp8Rounded = Matmul<TileFormat::kFp8, false, true>;
-using MatmulMxfp4Rounded = Matmul<TileFormat::kMxfp4, false, true>;
-using GateUpBf16Rounded = Matmul<TileFormat::kBf16, true, true>;
-using GateUpFp8Rounded = Matmul<TileFormat::kFp8, true, true>;
-using GateUpMxfp4Rounded = Matmul<TileFormat::kMxfp4, true, true>;
-using ExpertsBf16Rounded = Experts<TileFormat::kBf16, true>;
-using ExpertsFp8Rounded = Experts<TileFormat::kFp8, true>;
-using ExpertsMxfp4Rounded = Experts<TileFormat::kMxfp4, true>;
-using GateUpBf16AnyRounded = GateUpAny<TileFormat::kBf16, true>;
-using GateUpFp8AnyRounded = GateUpAny<TileFormat::kFp8, true>;
-using GateUpMxfp4AnyRounded = GateUpAny<TileFormat::kMxfp4, true>;
-using ExpertsBf16AnyRounded = ExpertsAny<TileFormat::kBf16, true>;
-using ExpertsFp8AnyRounded = ExpertsAny<TileFormat::kFp8, true>;
-using ExpertsMxfp4AnyRounded = ExpertsAny<TileFormat::kMxfp4, true>;
+using MatmulBf16Rounded = Matmul<TileFormat::kBf16, false, Taken::kRounded>;
+using MatmulFp8Rounded = Matmul<TileFormat::kFp8, false, Taken::kRounded>;
+using MatmulMxfp4Rounded = Matmul<TileFormat::kMxfp4, false, Taken::kRounded>;
+using GateUpBf16Rounded = Matmul<TileFormat::kBf16, true, Taken::kRounded>;
+using GateUpFp8Rounded = Matmul<TileFormat::kFp8, true, Taken::kRounded>;
+using GateUpMxfp4Rounded = Matmul<TileFormat::kMxfp4, true, Taken::kRounded>;
+using ExpertsBf16Rounded = Experts<TileFormat::kBf16, Taken::kRounded>;
+using ExpertsFp8Rounded = Experts<TileFormat::kFp8, Taken::kRounded>;
+using ExpertsMxfp4Rounded = Experts<TileFormat::kMxfp4, Taken::kRounded>;
+using GateUpBf16AnyRounded = GateUpAny<TileFormat::kBf16, Taken::kRounded>;
+using GateUpFp8AnyRounded = GateUpAny<TileFormat::kFp8, Taken::kRounded>;
+using GateUpMxfp4AnyRounded = GateUpAny<TileFormat::kMxfp4, Taken::kRounded>;
+using ExpertsBf16AnyRounded = ExpertsAny<TileFormat::kBf16, Taken::kRounded>;
+using ExpertsFp8AnyRounded = ExpertsAny<TileFormat::kFp8, Taken::kRounded>;
+using ExpertsMxfp4AnyRounded = ExpertsAny<TileFormat::kMxfp4, Taken::kRounded>;
 KERNEL(matmul_bf16_rounded, MatmulBf16Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_fp8_rounded, MatmulFp8Rounded, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_mxfp4_rounded, MatmulMxfp4Rounded, "vgpr=136 gfx942.vgpr=152 sgpr=112 lds=4096")
@@ -203,9 +203,9 @@ using MatmulReduceFp8 = MatmulReduce<TileFormat::kFp8>;
 using MatmulReduceMxfp4 = MatmulReduce<TileFormat::kMxfp4>;
 using MatmulReduceNibble = MatmulReduce<TileFormat::kNibble>;
 using MatmulReduceByte = MatmulReduce<TileFormat::kByte>;
-using MatmulReduceBf16Rounded = MatmulReduce<TileFormat::kBf16, true>;
-using MatmulReduceFp8Rounded = MatmulReduce<TileFormat::kFp8, true>;
-using MatmulReduceMxfp4Rounded = MatmulReduce<TileFormat::kMxfp4, true>;
+using MatmulReduceBf16Rounded = MatmulReduce<TileFormat::kBf16, Taken::kRounded>;
+using MatmulReduceFp8Rounded = MatmulReduce<TileFormat::kFp8, Taken::kRounded>;
+using MatmulReduceMxfp4Rounded = MatmulReduce<TileFormat::kMxfp4, Taken::kRounded>;
 KERNEL(matmul_reduce_bf16, MatmulReduceBf16, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_reduce_pair, MatmulReducePair, "vgpr=128 sgpr=112 lds=4096")
 KERNEL(matmul_reduce_fp8, MatmulReduceFp8, "vgpr=128 sgpr=112 lds=4096")
@@ -222,11 +222,11 @@ using ExpertsReduceFp8 = ExpertsReduce<TileFormat::kFp8>;
 using ExpertsReduceMxfp4 = ExpertsReduce<TileFormat::kMxfp4>;
 using ExpertsReduceNibble = ExpertsReduce<TileFormat::kNibble>;
 using ExpertsReduceByte = ExpertsReduce<TileFormat::kByte>;
-using ExpertsReduceNibbleByte = ExpertsReduce<TileFormat::kNibble, false, false, TileFormat::kByte>;
-using ExpertsReduceByteNibble = ExpertsReduce<TileFormat::kByte, false, false, TileFormat::kNibble>;
-using ExpertsReduceBf16Rounded = ExpertsReduce<TileFormat::kBf16, true>;
-using ExpertsReduceFp8Rounded = ExpertsReduce<TileFormat::kFp8, true>;
-using ExpertsReduceMxfp4Rounded = ExpertsReduce<TileFormat::kMxfp4, true>;
+using ExpertsReduceNibbleByte = ExpertsReduce<TileFormat::kNibble, Taken::kBoth, false, TileFormat::kByte>;
+using ExpertsReduceByteNibble = ExpertsReduce<TileFormat::kByte, Taken::kBoth, false, TileFormat::kNibble>;
+using ExpertsReduceBf16Rounded = ExpertsReduce<TileFormat::kBf16, Taken::kRounded>;
+using ExpertsReduceFp8Rounded = ExpertsReduce<TileFormat::kFp8, Taken::kRounded>;
+using ExpertsReduceMxfp4Rounded = ExpertsReduce<TileFormat::kMxfp4, Taken::kRounded>;
 KERNEL(experts_reduce_bf16, ExpertsReduceBf16, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_reduce_pair, ExpertsReducePair, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_reduce_fp8, ExpertsReduceFp8, "vgpr=256 sgpr=112 lds=14928")
@@ -240,13 +240,13 @@ KERNEL(experts_reduce_fp8_rounded, ExpertsReduceFp8Rounded, "vgpr=256 sgpr=112 l
 KERNEL(experts_reduce_mxfp4_rounded, ExpertsReduceMxfp4Rounded, "vgpr=256 sgpr=112 lds=23632")
 
 // Of codes with biases or another activation there is none: their reduction is a launch of its own.
-using ExpertsReduceBf16Any = ExpertsReduce<TileFormat::kBf16, false, true>;
-using ExpertsReducePairAny = ExpertsReduce<TileFormat::kBf16Pair, false, true>;
-using ExpertsReduceFp8Any = ExpertsReduce<TileFormat::kFp8, false, true>;
-using ExpertsReduceMxfp4Any = ExpertsReduce<TileFormat::kMxfp4, false, true>;
-using ExpertsReduceBf16AnyRounded = ExpertsReduce<TileFormat::kBf16, true, true>;
-using ExpertsReduceFp8AnyRounded = ExpertsReduce<TileFormat::kFp8, true, true>;
-using ExpertsReduceMxfp4AnyRounded = ExpertsReduce<TileFormat::kMxfp4, true, true>;
+using ExpertsReduceBf16Any = ExpertsReduce<TileFormat::kBf16, Taken::kBoth, true>;
+using ExpertsReducePairAny = ExpertsReduce<TileFormat::kBf16Pair, Taken::kBoth, true>;
+using ExpertsReduceFp8Any = ExpertsReduce<TileFormat::kFp8, Taken::kBoth, true>;
+using ExpertsReduceMxfp4Any = ExpertsReduce<TileFormat::kMxfp4, Taken::kBoth, true>;
+using ExpertsReduceBf16AnyRounded = ExpertsReduce<TileFormat::kBf16, Taken::kRounded, true>;
+using ExpertsReduceFp8AnyRounded = ExpertsReduce<TileFormat::kFp8, Taken::kRounded, true>;
+using ExpertsReduceMxfp4AnyRounded = ExpertsReduce<TileFormat::kMxfp4, Taken::kRounded, true>;
 KERNEL(experts_reduce_bf16_any, ExpertsReduceBf16Any, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_reduce_pair_any, ExpertsReducePairAny, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_reduce_fp8_any, ExpertsReduceFp8Any, "vgpr=256 sgpr=112 lds=14928")
@@ -406,3 +406,5 @@ MAINARCH_LATENT(fp8, KvFormat::kFp8, "vgpr=256 sgpr=112 lds=45568")
 MAINARCH_LATENT(pair, KvFormat::kF32, "vgpr=344 agpr=88 sgpr=112 lds=45568")
 
 }  // namespace mainarch::kernels
+
+#include "scaled_products.h"  // what this chip alone has

@@ -10,6 +10,7 @@
 #include "kernels/common/mfma.h"
 #include "kernels/common/types.h"
 #include "kernels/quant/fp8_e4m3.h"
+#include "kernels/quant/mxfp8.h"
 #include "spec.h"
 
 namespace mainarch::kernels::gfx942 {
@@ -29,6 +30,18 @@ DEVICE f32x16 Mfma32x32x16Bf16(u32x4 a, u32x4 b, f32x16 c) {
   c = Mfma32x32x8Bf16(a.lo, b.lo, c);
   return Mfma32x32x8Bf16(a.hi, b.hi, c);
 }
+
+// ---- MXFP4 times MXFP8 ----
+
+// This chip does not multiply them (kFacts.has_scaled_mfma): names alone, for code that is compiled for both. Who calls
+// them here has an undefined symbol, which the build refuses.
+struct Mxfp8Operand {};
+u32x4 TransposeRows(u32x4);
+Mxfp8Operand Mxfp8OperandOf(u32x4, u32x4, uint32_t);
+uint32_t LargestMagnitude(u32x4);
+u32x2 Mxfp8Codes(u32x4, uint32_t);
+Mxfp8Operand Mxfp8FromBf16(u32x4, u32x4, u32x4, u32x4);
+f32x4 Mxfp4ByMxfp8(u32x4, uint32_t, const Mxfp8Operand&, f32x4);
 
 // ---- fp4 (E2M1) ----
 

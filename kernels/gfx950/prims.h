@@ -9,6 +9,7 @@
 #include "kernels/common/fp8.h"
 #include "kernels/common/mfma.h"
 #include "kernels/common/types.h"
+#include "kernels/quant/mxfp8.h"
 #include "spec.h"
 
 namespace mainarch::kernels::gfx950 {
@@ -57,6 +58,98 @@ DEVICE f32x16 MfmaScaled32x32x64(i32x8 a, i32x8 b, f32x16 c, uint32_t scale_a, u
 DEVICE i32x8 Fp4Operand(u32x4 codes) {
   const Vec<int32_t, 4> low = BitCast<Vec<int32_t, 4>>(codes);
   return i32x8{low[0], low[1], low[2], low[3], 0, 0, 0, 0};
+}
+
+// ---- MXFP4 times MXFP8 ----
+
+// Lane (j, g) has a part of each of four blocks of 32 columns, as split rows and tiles have them: eight columns of step g. The
+// matrix instruction wants of fp4 all parts of block g, of fp8 two parts of block g / 2 and two of block 2 + g / 2. Parts come in
+// the order 0, 2, 1, 3 (ScaledPart of decoder_args.h), with which both are a few swaps of registers between rows of lanes.
+
+// Word b: this lane's part of block b. To all parts of block g.
+DEVICE u32x4 TransposeRows(u32x4 x) {
+  const auto a = __builtin_amdgcn_permlane16_swap(x[0], x[1], false, false);
+  const auto b = __builtin_amdgcn_permlane16_swap(x[2], x[3], false, false);
+  const auto even = __builtin_amdgcn_permlane32_swap(a[0], b[0], false, false);  // parts 0 and 2
+  const auto odd = __builtin_amdgcn_permlane32_swap(a[1], b[1], false, false);
+  return u32x4{even[0], even[1], odd[0], odd[1]};
+}
+
+// 128 columns of 16 rows as B of the matrix instruction: codes and the factor that this lane brings.
+struct Mxfp8Operand {
+  i32x8 codes;
+  uint32_t scale;
+};
+DEVICE Mxfp8Operand Mxfp8OperandOf(u32x4 a, u32x4 b, uint32_t scale) {
+  const auto low = BitCast<Vec<int32_t, 4>>(a), high = BitCast<Vec<int32_t, 4>>(b);
+  return {i32x8{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}, scale};
+}
+// The largest of the magnitudes of eight bf16, as its bits.
+DEVICE uint32_t LargestMagnitude(u32x4 x) {
+  using u16x2 = Vec<uint16_t, 2>;
+  u16x2 all[4];
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t word = x[i];
+    all[i] = BitCast<u16x2>(word & 0x7fff7fff);
+  }
+  const u16x2 largest = __builtin_elementwise_max(__builtin_elementwise_max(all[0], all[1]), __builtin_elementwise_max(all[2], all[3]));
+  const uint32_t both = BitCast<uint32_t>(largest), upper = both >> 16, lower = both & 0xffff;
+  return upper > lower ? upper : lower;
+}
+// Eight bf16 / 2^(scale - 127) as e4m3 codes, nearest even.
+DEVICE u32x2 Mxfp8Codes(u32x4 x, uint32_t scale) {
+  using s16x2 = Vec<int16_t, 2>;
+  const float by = BitCast<float>(scale << 23);
+  u32x2 out;
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t first = x[2 * i], second = x[2 * i + 1];
+    s16x2 codes = __builtin_nondeterministic_value(codes);  // both halves are written
+    codes = __builtin_amdgcn_cvt_scalef32_pk_fp8_bf16(codes, BitCast<bf16x2>(first), by, false);
+    codes = __builtin_amdgcn_cvt_scalef32_pk_fp8_bf16(codes, BitCast<bf16x2>(second), by, true);
+    out[i] = BitCast<uint32_t>(codes);
+  }
+  return out;
+}
+// The larger of what rows of lanes have of two blocks each: rows 0 and 1 get the first one's, 2 and 3 the second one's.
+DEVICE uint32_t LargerOfHalves(uint32_t first, uint32_t second) {
+  const auto pair = __builtin_amdgcn_permlane32_swap(first, second, false, false);
+  const uint32_t a = pair[0], b = pair[1];
+  return a > b ? a : b;
+}
+// This lane's part of each of four blocks, as bf16.
+DEVICE Mxfp8Operand Mxfp8FromBf16(u32x4 x0, u32x4 x1, u32x4 x2, u32x4 x3) {
+  // Of blocks 0, 2, 1, 3 in rows of lanes 0 to 3.
+  const auto largest = __builtin_amdgcn_permlane16_swap(LargerOfHalves(LargestMagnitude(x0), LargestMagnitude(x1)),
+                                                        LargerOfHalves(LargestMagnitude(x2), LargestMagnitude(x3)), false, false);
+  const uint32_t one = largest[0], other = largest[1];
+  const uint32_t own = quant::Mxfp8Scale(one > other ? one : other);
+  const auto both = __builtin_amdgcn_permlane16_swap(own, own, false, false);  // 0, 0, 1, 1 and 2, 2, 3, 3
+  const auto low = __builtin_amdgcn_permlane32_swap(both[0], both[0], false, false);  // 0 everywhere, 1 everywhere
+  const auto high = __builtin_amdgcn_permlane32_swap(both[1], both[1], false, false);
+  const auto sorted = __builtin_amdgcn_permlane32_swap(both[0], both[1], false, false);  // 0, 0, 2, 2 and 1, 1, 3, 3
+  const auto scales = __builtin_amdgcn_permlane16_swap(sorted[0], sorted[1], false, false);
+  const u32x2 c0 = Mxfp8Codes(x0, low[0]), c1 = Mxfp8Codes(x1, low[1]);
+  const u32x2 c2 = Mxfp8Codes(x2, high[0]), c3 = Mxfp8Codes(x3, high[1]);
+  u32x4 a, b;
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 2; ++i) {
+    const auto first = __builtin_amdgcn_permlane32_swap(c0[i], c1[i], false, false);
+    const auto second = __builtin_amdgcn_permlane32_swap(c2[i], c3[i], false, false);
+    a[i] = first[0];
+    a[2 + i] = first[1];
+    b[i] = second[0];
+    b[2 + i] = second[1];
+  }
+  return Mxfp8OperandOf(a, b, scales[0]);
+}
+// c += w * x over 128 columns: of lane (i, g) 32 codes of MXFP4 of row i and block g, and their E8M0. (Scales that no two
+// lanes need have alike are in VGPRs anyway: MfmaScaled16x16x128 would copy them each time.)
+DEVICE f32x4 Mxfp4ByMxfp8(u32x4 w, uint32_t w_scale, const Mxfp8Operand& x, f32x4 c) {
+  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
+      Fp4Operand(w), x.codes, c, static_cast<int>(MxFormat::kFp4), static_cast<int>(MxFormat::kFp8), 0,
+      static_cast<int>(w_scale), 0, static_cast<int>(x.scale));
 }
 
 // ---- fp4 (E2M1) ----

@@ -34,7 +34,7 @@ struct StoredSums {
 
 // `kAny`: the kernel's arguments begin with ExpertsAnyArgs, which it reads what follows gate and up from.
 // `kFormat`: of gate and up; `kDown`: of down. `Sums`: what becomes of the sums.
-template <TileFormat kFormat, bool kRounded = false, bool kAny = false, TileFormat kDown = kFormat,
+template <TileFormat kFormat, Taken kTaken = Taken::kBoth, bool kAny = false, TileFormat kDown = kFormat,
           class Sums = StoredSums>
 struct Experts {
   using Args = ExpertsArgs;
@@ -56,8 +56,8 @@ struct Experts {
   static constexpr uint32_t kNoSlot = ~0u;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    if constexpr (kRounded) {
-      Both<Columns::kRounded>(args, worker, workers, arena);
+    if constexpr (kTaken != Taken::kBoth) {
+      Both<ColumnsOf(kTaken, false)>(args, worker, workers, arena);
     } else if (Sums::kFew || args.most_rows <= kFewRows) {
       Both<Columns::kFew>(args, worker, workers, arena);
     } else {
@@ -547,7 +547,7 @@ struct Experts {
   }
   // Experts of a wave at once, and of the workgroup.
   static constexpr uint32_t TogetherEach(Columns columns) {
-    if (columns == Columns::kRounded) return 4;  // as registers hold
+    if (columns == Columns::kRounded || columns == Columns::kScaled) return 4;  // as registers hold
     return columns == Columns::kMany ? kScratchTiles / 2 : kScratchTiles;
   }
 

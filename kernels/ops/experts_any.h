@@ -9,10 +9,10 @@
 namespace mainarch::kernels {
 
 // Experts with biases of gate and up, or another activation.
-template <TileFormat kFormat, bool kRounded = false, TileFormat kDown = kFormat>
+template <TileFormat kFormat, Taken kTaken = Taken::kBoth, TileFormat kDown = kFormat>
 struct ExpertsAny {
   using Args = ExpertsAnyArgs;
-  using Products = Experts<kFormat, kRounded, /*kAny=*/true, kDown>;
+  using Products = Experts<kFormat, kTaken, /*kAny=*/true, kDown>;
   static constexpr uint32_t kLdsBytes = Products::kLdsBytes;
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     Products::Run(args.experts, worker, workers, arena);

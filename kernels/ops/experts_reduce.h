@@ -56,10 +56,10 @@ class ExpertSums {
   uint32_t index_;  // of the step
 };
 
-template <TileFormat kFormat, bool kRounded = false, bool kAny = false, TileFormat kDown = kFormat>
+template <TileFormat kFormat, Taken kTaken = Taken::kBoth, bool kAny = false, TileFormat kDown = kFormat>
 struct ExpertsReduce {
   using Args = ExpertsReduceArgs;
-  using Products = Experts<kFormat, kRounded, kAny, kDown, ExpertSums>;
+  using Products = Experts<kFormat, kTaken, kAny, kDown, ExpertSums>;
   static constexpr uint32_t kLdsBytes = Products::kLdsBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {

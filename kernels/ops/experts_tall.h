@@ -86,25 +86,36 @@ struct TallPairs {
 
 // A workgroup has kOutputs tiles of an expert and a block of its pairs. Blocks of most experts there are few: first blocks of
 // all come first.
-template <TileFormat kFormat, bool kRounded = false, bool kAny = false>
+template <TileFormat kFormat, Taken kTaken = Taken::kBoth, bool kAny = false>
 struct ExpertsTall {
   using Args = ExpertsTallArgs;
-  using Product = Tall<kFormat, kAny ? TallKind::kGateUpAny : TallKind::kGateUp, kRounded>;
+  using Product = Tall<kFormat, kAny ? TallKind::kGateUpAny : TallKind::kGateUp, kTaken>;
   using Rows = typename Product::Rows;
   static constexpr uint32_t kLdsBytes = Product::kLdsBytes, kOutputs = Product::kOutputs;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    // Told apart out here: within a unit's code registers would be too few.
+    if (kTaken == Taken::kScaled && args.any.product.w.leaf_tiles % 2 != 0) {
+      Units<true>(args, worker, workers, arena);
+    } else {
+      Units<false>(args, worker, workers, arena);
+    }
+  }
+
+ private:
+  template <bool kOdd>
+  DEVICE static void Units(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const MatmulArgs& product = args.any.product;
     const uint32_t groups = CeilDiv(product.w.outputs, kOutputs), units = args.experts * groups;
     const uint32_t blocks = CeilDiv(StepView(product.step).rows(), Rows::kRows);
     for (uint32_t t = worker; t < units * blocks; t += workers) {
       const uint32_t block = Uniform(t / units), unit = t - block * units;
       const uint32_t expert = Uniform(unit / groups), group = unit - expert * groups;
-      OneUnit(ReadArgumentsAgain<Args>(), expert, group * kOutputs, block * Rows::kRows, arena);
+      OneUnit<kOdd>(ReadArgumentsAgain<Args>(), expert, group * kOutputs, block * Rows::kRows, arena);
     }
   }
 
- private:
+  template <bool kOdd>
   DEVICE static void OneUnit(const Args& args, uint32_t expert, uint32_t output, uint32_t first, Arena arena) {
     const uint32_t blocks = ExpertBlocks(args.any.product.rows);
     const Global<const uint32_t> starts = At(args.lists) + expert * (blocks + 1);
@@ -116,7 +127,7 @@ struct ExpertsTall {
     Tiles tiles = product.w;
     tiles.data.address += args.stride * expert;
     tiles.scales.address += args.scale_stride * expert;
-    Product::UnitOfBlocks(product, tiles, output, pairs, arena);
+    Product::template UnitOfBlocks<kOdd>(product, tiles, output, pairs, arena);
   }
 };
 

@@ -10,12 +10,12 @@
 
 namespace mainarch::kernels {
 
-template <TileFormat kDown, bool kRounded = false>
+template <TileFormat kDown, Taken kTaken = Taken::kBoth>
 struct ExpertsTallDown {
   using Args = ExpertsTallDownArgs;
-  static constexpr Columns kColumns = kRounded ? Columns::kRounded : Columns::kMany;
+  static constexpr Columns kColumns = ColumnsOf(kTaken, false);
   using In = Operand<kColumns>;
-  using Own = Experts<kDown, kRounded>;
+  using Own = Experts<kDown, kTaken>;
   using DownTile = typename Own::DownTile;
   static constexpr uint32_t kWords = In::kWords, kRows = kExpertRows;
   static_assert(kRows == kWave);  // a lane has a row's sums
@@ -159,7 +159,7 @@ struct ExpertsTallDown {
   struct Batch {
     // As registers hold.
     static constexpr uint32_t kCount = kDown == TileFormat::kMxfp4               ? 2
-                                       : kRounded && kDown == TileFormat::kBf16 ? 6
+                                       : kTaken == Taken::kRounded && kDown == TileFormat::kBf16 ? 6
                                                                                 : Own::DownBatch(kColumns);
     Piece pieces[kCount];
     u32x4 in[kCount][Piece::kSteps][kWords];
@@ -193,6 +193,9 @@ struct ExpertsTallDown {
 #pragma clang loop unroll(full)
         for (uint32_t w = 0; w < kWords; ++w) own[w] = f32x4{0, 0, 0, 0};
         pieces[i].template Add<kColumns>(step, in[i], own);
+        // Not within the branch, where lanes without a row would make no part of what all lanes multiply.
+#pragma clang loop unroll(full)
+        for (uint32_t w = 0; w < kWords; ++w) own[w] = MadeBefore(own[w]);
         if (rows[i] == ~0u) continue;
         const Lds<f32x4> to = reinterpret_cast<Lds<f32x4>>(sums + rows[i] + LanePart() * 4);
 #pragma clang loop unroll(full)

@@ -97,7 +97,7 @@ struct PlainSums {
 };
 
 // `kAny`: the kernel's arguments are GateUpAnyArgs, which it reads what follows the sums from.
-template <TileFormat kFormat, bool kGateUp, bool kRounded = false, bool kAny = false, class Sums = PlainSums>
+template <TileFormat kFormat, bool kGateUp, Taken kTaken = Taken::kBoth, bool kAny = false, class Sums = PlainSums>
 struct Matmul {
   using Args = MatmulArgs;
   static constexpr uint32_t kLdsBytes = kTileLdsBytes;
@@ -108,8 +108,8 @@ struct Matmul {
   }
   template <bool kLogits>
   DEVICE static void Of(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    if constexpr (kRounded) {
-      Units<Columns::kRounded, kLogits>(args, worker, workers, arena);
+    if constexpr (kTaken != Taken::kBoth) {
+      Units<ColumnsOf(kTaken, false), kLogits>(args, worker, workers, arena);
     } else if (args.rows <= kFewRows) {
       Units<Columns::kFew, kLogits>(args, worker, workers, arena);
     } else {
@@ -145,7 +145,7 @@ struct Matmul {
   // beside the leaves for what comes after them; nor do the ways of codes, and fp8's factors.
   DEVICE static Args Again(const Args& args) {
     constexpr bool kTables = kFormat == TileFormat::kMxfp4 && !isa::kFacts.has_scaled_mfma;
-    if constexpr (kTables || HasCodes(kFormat) || kFormat == TileFormat::kFp8) {
+    if constexpr (kTables || HasCodes(kFormat) || kFormat == TileFormat::kFp8 || kTaken == Taken::kScaled) {
       return ReadArgumentsAgain<Args>();
     } else {
       return args;
@@ -211,10 +211,10 @@ struct Matmul {
 };
 
 // A gate and up with biases, or another activation.
-template <TileFormat kFormat, bool kRounded = false>
+template <TileFormat kFormat, Taken kTaken = Taken::kBoth>
 struct GateUpAny {
   using Args = GateUpAnyArgs;
-  using Product = Matmul<kFormat, /*kGateUp=*/true, kRounded, /*kAny=*/true>;
+  using Product = Matmul<kFormat, /*kGateUp=*/true, kTaken, /*kAny=*/true>;
   static constexpr uint32_t kLdsBytes = Product::kLdsBytes;
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     Product::Run(args.product, worker, workers, arena);

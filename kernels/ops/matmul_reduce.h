@@ -61,11 +61,11 @@ struct ProductSums {
   }
 };
 
-template <TileFormat kFormat, bool kRounded = false>
+template <TileFormat kFormat, Taken kTaken = Taken::kBoth>
 struct MatmulReduce {
   using Args = MatmulReduceArgs;
   using Sums = ProductSums</*kPushes=*/!HasCodes(kFormat)>;
-  using Product = Matmul<kFormat, /*kGateUp=*/false, kRounded, /*kAny=*/false, Sums>;
+  using Product = Matmul<kFormat, /*kGateUp=*/false, kTaken, /*kAny=*/false, Sums>;
   static constexpr uint32_t kLdsBytes = Product::kLdsBytes;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {

@@ -11,11 +11,12 @@
 #define MAINARCH_KERNELS_OPS_TALL_H_
 
 #include "kernels/ops/tall_chunks.h"
+#include "kernels/ops/tall_scaled.h"
 #include "kernels/ops/tall_sums.h"
 
 namespace mainarch::kernels {
 
-template <TileFormat kFormat, TallKind kKind, bool kRounded = false>
+template <TileFormat kFormat, TallKind kKind, Taken kTaken = Taken::kBoth>
 struct Tall {
   using Args = MatmulArgs;
   static constexpr bool kGateUp = kKind == TallKind::kGateUp || kKind == TallKind::kGateUpAny;
@@ -23,11 +24,15 @@ struct Tall {
   // Output tiles of a wave, and tiles of rows: as many as registers hold beside the tree, which is higher where k is in
   // parts.
   static constexpr uint32_t kOut = kParts ? 2 : 4, kPerOutput = kGateUp ? 2 : 1, kLevels = kParts ? 5 : 2;
-  using Rows = TallRowsInLds<kRounded, TallRows(kRounded) / kTileRows>;
+  static constexpr bool kScaled = kTaken == Taken::kScaled;
+  using Rows = TallRowsInLds<kTaken, TallRows(kTaken) / kTileRows>;
   static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput;
-  static constexpr uint32_t kLdsBytes = Rows::kLdsBytes + (kParts ? TallChunks<kFormat>::kBytes : 0);
+  static constexpr uint32_t kLdsBytes = Rows::kLdsBytes + (kParts && !kScaled ? TallChunks<kFormat>::kBytes : 0);
   static_assert(kOutputs == TallOutputs(kKind));
   static constexpr bool kFull = kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4 && kOut > 2;  // no room for more
+  template <bool kOdd>
+  using Scaled = TallScaledCore<Rows, kOut, kLevels, kOdd>;  // sums up by itself
+  struct Nothing {};
   using OfBlocks = TallCore<kFormat, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
@@ -35,7 +40,13 @@ struct Tall {
     const TallGrid grid(CeilDiv(args.w.outputs, kOutputs), CeilDiv(rows, Rows::kRows));
     const uint32_t leaves = kParts ? args.w.parts * kPartLeaves : kPartLeaves;
     // The host knows that leaves of other kinds are of blocks.
-    if (!kParts || IsOfBlocks(kFormat, args.w)) {
+    if constexpr (kScaled) {
+      if (args.w.leaf_tiles % 2 == 0) {
+        ForEachUnit<Scaled<false>>(args, grid, worker, workers, rows, arena, Nothing());
+      } else {
+        ForEachUnit<Scaled<true>>(args, grid, worker, workers, rows, arena, Nothing());
+      }
+    } else if (!kParts || IsOfBlocks(kFormat, args.w)) {
       ForEachUnit<OfBlocks>(args, grid, worker, workers, rows, arena, [&](OfBlocks& core) {
         TallBlocks<OfBlocks>::Sum(core, leaves, args.w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
       });
@@ -62,12 +73,17 @@ struct Tall {
   }
 
  public:
-  // Of a workgroup kOutputs tiles from `output` on, k being one part of blocks.
-  template <class List>
+  // Of a workgroup kOutputs tiles from `output` on, k being one part of blocks. `kOdd`: leaves of scaled ones are of an odd number.
+  template <bool kOdd, class List>
   DEVICE static void UnitOfBlocks(const Args& args, const Tiles& tiles, uint32_t output, const List& list, Arena arena) {
-    Unit<OfBlocks>(args, tiles, output + WaveId() * (kOut / kPerOutput), list, arena, [&](OfBlocks& core) {
-      TallBlocks<OfBlocks>::Sum(core, kPartLeaves, tiles.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
-    });
+    const uint32_t own = output + WaveId() * (kOut / kPerOutput);
+    if constexpr (kScaled) {
+      Unit<Scaled<kOdd>>(args, tiles, own, list, arena, Nothing());
+    } else {
+      Unit<OfBlocks>(args, tiles, own, list, arena, [&](OfBlocks& core) {
+        TallBlocks<OfBlocks>::Sum(core, kPartLeaves, tiles.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
+      });
+    }
   }
 
  private:
@@ -82,7 +98,11 @@ struct Tall {
       w[o] = RowOf<kFormat>(tiles, Uniform(own * kPerOutput + o % kPerOutput));
     }
     Core sums(w, &x);
-    sum(sums);
+    if constexpr (kScaled) {
+      sums.Sum(tiles);
+    } else {
+      sum(sums);
+    }
     Factors(args, list, arena);
 #pragma clang loop unroll(full)
     for (uint32_t r = 0; r < Rows::kRowTiles; ++r) {
@@ -133,10 +153,10 @@ struct Tall {
   }
 };
 
-template <TileFormat kFormat, bool kRounded = false>
+template <TileFormat kFormat, Taken kTaken = Taken::kBoth>
 struct TallAny {
   using Args = GateUpAnyArgs;
-  using Product = Tall<kFormat, TallKind::kGateUpAny, kRounded>;
+  using Product = Tall<kFormat, TallKind::kGateUpAny, kTaken>;
   static constexpr uint32_t kLdsBytes = Product::kLdsBytes;
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     Product::Run(args.product, worker, workers, arena);

@@ -84,10 +84,11 @@ struct TallNeighbours {
 
 // A workgroup's rows of x in LDS, in three buffers of a chunk each: one is read, one is there for who reads ahead, and
 // one is written.
-template <bool kRounded, uint32_t kTiles>
+template <Taken kTaken, uint32_t kTiles>
 struct TallRowsInLds {
   static constexpr uint32_t kRowTiles = kTiles, kRows = kRowTiles * kTileRows, kBuffers = 3;
   static constexpr uint32_t kTurns = kTiles > 4 ? 1 : 2;
+  static constexpr bool kRounded = kTaken == Taken::kRounded;
   static constexpr uint32_t kWords = kRounded ? 1 : 2;  // of a step: the value, and what rounding left
   static constexpr uint32_t kOwn = kChunkSteps * kWords * kSplitHalfBytes;
   static constexpr uint32_t kStride = kOwn + 16;  // so that neighbouring rows lie in other banks

@@ -34,7 +34,13 @@ enum class Columns {
   kRounded,  // 16 rows, rounded to bf16
   kFew,      // 8 rows, then what rounding left of them
   kMany,     // 16 rows, and in a second instruction what rounding left of them
+  kScaled,   // 16 rows, rounded to bf16 and then to MXFP8 (quant/mxfp8.h); weights are MXFP4
 };
+// Of up to 16 rows. `few`: there are kFewRows at most.
+constexpr Columns ColumnsOf(Taken taken, bool few) {
+  if (taken == Taken::kScaled) return Columns::kScaled;
+  return taken == Taken::kRounded ? Columns::kRounded : few ? Columns::kFew : Columns::kMany;
+}
 inline constexpr uint32_t kFewRows = kTileRows / 2;
 
 template <Columns kColumns>
@@ -196,6 +202,19 @@ struct WholeTiles {
   }
 };
 
+// sums += w * x of MXFP4 and MXFP8, of kSteps steps, as one instruction over four of them. `codes`: a lane's eight of each step,
+// zeros where there is none; `scales`: of its row's steps.
+template <uint32_t kSteps>
+DEVICE void AddScaled(u32x4 codes, uint32_t scales, const u32x4 (&x)[kSteps][1], f32x4 (&sums)[1]) {
+  constexpr uint32_t kOne = 127;  // as E8M0: zero times anything else that lies there could be a NaN
+  const uint32_t own = scales >> LanePart() * 8;  // the instruction looks at the lowest byte
+  u32x4 in[4];
+#pragma clang loop unroll(full)
+  for (uint32_t s = 0; s < 4; ++s) in[s] = s < kSteps ? x[s < kSteps ? s : 0][0] : u32x4{0, 0, 0, 0};
+  sums[0] = isa::Mxfp4ByMxfp8(isa::TransposeRows(codes), LanePart() < kSteps ? own : kOne,
+                              isa::Mxfp8FromBf16(in[0], in[1], in[2], in[3]), sums[0]);
+}
+
 // sums += w * x over one step of bf16 weights.
 template <Columns kColumns>
 DEVICE void AddStep(u32x4 w, const u32x4 (&x)[Operand<kColumns>::kWords],
@@ -228,6 +247,8 @@ DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, 
     }
   } else if constexpr (HasCodes(kFormat)) {
     AddCodes<kFormat, tag.kValue>(codes, w.pq[t], x, sums);
+  } else if constexpr (kColumns == Columns::kScaled) {
+    AddScaled<4>(codes, w.ScalesOf(t, step), x, sums);
   } else {
     const uint32_t scales = w.ScalesOf(t, step);
     AddStep<kColumns>(isa::Fp4ToBf16<0>(c0, scales), x[0], sums);
@@ -367,6 +388,9 @@ struct TailTile {
       f32x2 pq[1];
       MakeScales(row.Factors(), lanes, pq);
       WithCode<kFormat>(row.Code(), [&](auto tag) { AddCodes<kFormat, tag.kValue>(codes, pq[0], x, sums); });
+    } else if constexpr (kColumns == Columns::kScaled) {
+      const uint32_t own = __builtin_amdgcn_alignbyte(next, scales, step % 4);
+      AddScaled<kSteps>(u32x4{codes[0], kSteps == 2 ? codes[1] : 0, 0, 0}, own, x, sums);
     } else {
       const uint32_t own = __builtin_amdgcn_alignbyte(next, scales, step % 4);
       AddStep<kColumns>(isa::Fp4ToBf16<0>(codes[0], own), x[0], sums);

@@ -60,7 +60,7 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   RETURN_IF_ERROR(CheckFlags(options.flags,
                              MAINARCH_ENGINE_FAST | MAINARCH_ENGINE_INT8 | MAINARCH_ENGINE_NO_PREFIX_CACHE |
                                  MAINARCH_ENGINE_RESIDENT | MAINARCH_ENGINE_RESIDENT_AUTO |
-                                 MAINARCH_ENGINE_KV_NEAR | MAINARCH_ENGINE_KV_OUTER,
+                                 MAINARCH_ENGINE_KV_NEAR | MAINARCH_ENGINE_KV_OUTER | MAINARCH_ENGINE_MXFP8,
                              "options"));
   RETURN_IF_ERROR(CheckReserved(options.reserved, "options.reserved"));
   decode::EngineOptions wanted;
@@ -77,6 +77,9 @@ Result CreateEngine(const mainarch_model* model, const mainarch_engine_options* 
   }
   if ((options.flags & MAINARCH_ENGINE_INT8) != 0) {
     wanted.activations = backend::Activations::kInt8;
+  }
+  if ((options.flags & MAINARCH_ENGINE_MXFP8) != 0) {
+    wanted.activations = backend::Activations::kMxfp8;
   }
   if ((options.flags & MAINARCH_ENGINE_RESIDENT) != 0) wanted.resident = backend::ResidentMode::kOn;
   if ((options.flags & MAINARCH_ENGINE_RESIDENT_AUTO) != 0) wanted.resident = backend::ResidentMode::kAuto;

@@ -57,7 +57,7 @@ void Declare(Settings* s, Options* options) {
   options->Integer("probe-mb", &s->probe_mb, 0, 1 << 20,
                    "memory that a read probe reads; 0: 1074, or more where caches are larger");
   options->Number("beside-exact", &s->of_exact, 0, 1000,
-                  "with --fast or --int8: run each case with fp32 activations in turns, print the ratio, and fail where it "
+                  "with --fast, --int8 or --mxfp8: run each case with fp32 activations in turns, print the ratio, and fail where it "
                   "is below this");
   options->Flag("ops", &s->ops, "time every operator of the last decode case");
   options->Flag("json", &s->json, "one JSON object");
@@ -233,7 +233,7 @@ void WriteCase(const Settings& s, const Measured& m, const PeakProbe& peak, Json
 void PrintJson(const Settings& s, const Report& r, int threads) {
   JsonWriter out;
   out.BeginObject().Field("checkpoint", r.checkpoint).Field("model", Describe(r.model->config()));
-  out.Field("device", s.model.device).Field("kv", s.model.kv).Field("fast", s.model.fast).Field("int8", s.model.int8);
+  out.Field("device", s.model.device).Field("kv", s.model.kv).Field("fast", s.model.fast).Field("int8", s.model.int8).Field("mxfp8", s.model.mxfp8);
   const backend::LoadedModel& weights = r.model->weights();
   out.Field("threads", threads).Field("cpu", r.model->backend().devices()[0].name);
   out.Field("weight_bytes", weights.weight_bytes()).Field("huge_bytes", weights.huge_bytes());
@@ -347,7 +347,7 @@ int RunBench(Arguments arguments) {
   const bool synthetic = options.given("preset") || options.given("like");
   if (s.model.model.empty() == !synthetic) return options.Usage("give --model, --preset or --like");
   if (s.ops && s.only == "prefill") return options.Usage("--ops needs a decode case");
-  if (s.of_exact && !s.model.rounds()) return options.Usage("--beside-exact needs --fast or --int8");
+  if (s.of_exact && !s.model.rounds()) return options.Usage("--beside-exact needs --fast, --int8 or --mxfp8");
   const Status resolved = s.model.Resolve();
   if (!resolved.ok()) return options.Usage(resolved.message());
   if (s.model.is_virtual()) {

@@ -135,6 +135,7 @@ StatusOr<AbiEngine> CreateEngine(const Settings& s, const OpenedModel& opened, c
   options.max_step_tokens = std::max(kStepTokens, options.max_sequences);
   options.kv_type = quant::PublicKvType(s.model.kv_type());
   if (s.model.fast) options.flags |= MAINARCH_ENGINE_FAST;
+  if (s.model.mxfp8) options.flags |= MAINARCH_ENGINE_MXFP8;
   if (s.model.int8) options.flags |= MAINARCH_ENGINE_INT8;
   mainarch_engine* engine;
   mainarch_error error;

@@ -143,7 +143,7 @@ Status Start(const Settings& s, Writer* writer, size_t prompt_tokens) {
   }
   ASSIGN_OR_RETURN(const mainarch_sequence_options options, SequenceOptions(s, *writer));
   return writer->Start(options,
-                       {context, s.model.kv_type(), s.model.kv_tiers(), s.model.fast, s.model.int8, s.model.resident_mode(), DraftsOf(s),
+                       {context, s.model.kv_type(), s.model.kv_tiers(), s.model.fast, s.model.int8, s.model.mxfp8, s.model.resident_mode(), DraftsOf(s),
                         static_cast<uint32_t>(s.drafts)},
                        s.stops, s.special);
 }

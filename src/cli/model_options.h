@@ -25,6 +25,7 @@ struct ModelOptions {
   bool in_place = false;
   bool fast = false;
   bool int8 = false;
+  bool mxfp8 = false;
   bool kv_near = false, kv_outer = false;
   std::string cpu;  // the kernels' target; "": what this CPU does best
 
@@ -43,9 +44,9 @@ struct ModelOptions {
   model::KvTiers kv_tiers() const { return {kv_near, kv_outer}; }
   backend::Activations activations() const;
   backend::ResidentMode resident_mode() const;
-  bool rounds() const { return fast || int8; }
-  // ", fast", ", int8" or nothing.
-  const char* rounding_text() const { return int8 ? ", int8" : fast ? ", fast" : ""; }
+  bool rounds() const { return fast || int8 || mxfp8; }
+  // ", fast", ", int8", ", mxfp8" or nothing.
+  const char* rounding_text() const { return mxfp8 ? ", mxfp8" : int8 ? ", int8" : fast ? ", fast" : ""; }
 };
 
 // Opens the backend and loads the model, with a bar.

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "cli/geometry.h"
+#include "cli/model_options.h"
 
 namespace mainarch::cli {
 
@@ -32,6 +33,7 @@ struct TimeSettings {
   int64_t tp = 8, ranks = 1, rows = 1, run_layers = 2, context = 1024;
   std::string choose = "largest";
   bool packets = false;
+  ModelOptions rounding;  // of it fast and mxfp8
 };
 
 // Each returns the exit code.

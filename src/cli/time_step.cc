@@ -254,6 +254,7 @@ StatusOr<StepTime> TimeStep(const StepTimeOptions& o) {
   const backend::Program& program = model->program();
   const LoggedStep step = {o.position, program.ops.size(), o.outcome, o.rows};
   backend::ContextOptions context_options = ContextFor(program, step, o.kv);
+  context_options.activations = o.activations;
   if (o.resident) context_options.resident = backend::ResidentMode::kOn;
   context_options.resident_times = o.resident;
   ASSIGN_OR_RETURN(auto context, model->CreateContext(context_options));

@@ -23,6 +23,7 @@ struct StepTimeOptions {
   model::ModelConfig config;  // the whole model's
   model::SyntheticFormat format = model::SyntheticFormat::kBF16;
   backend::KvType kv = backend::KvType::kBF16;
+  backend::Activations activations = backend::Activations::kF32;
   std::string isa = "gfx950";
   int32_t tp = 1;      // the model is shared by so many GPUs
   int32_t ranks = 1;   // of these so many run side by side

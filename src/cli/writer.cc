@@ -56,6 +56,7 @@ Status Writer::Start(const mainarch_sequence_options& options, const EngineWish&
   if (wish.tiers.near) engine_options.flags |= MAINARCH_ENGINE_KV_NEAR;
   if (wish.tiers.outer) engine_options.flags |= MAINARCH_ENGINE_KV_OUTER;
   if (wish.fast) engine_options.flags |= MAINARCH_ENGINE_FAST;
+  if (wish.mxfp8) engine_options.flags |= MAINARCH_ENGINE_MXFP8;
   if (wish.int8) engine_options.flags |= MAINARCH_ENGINE_INT8;
   if (wish.resident == backend::ResidentMode::kOn) engine_options.flags |= MAINARCH_ENGINE_RESIDENT;
   if (wish.resident == backend::ResidentMode::kAuto) engine_options.flags |= MAINARCH_ENGINE_RESIDENT_AUTO;

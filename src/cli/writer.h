@@ -40,6 +40,7 @@ struct EngineWish {
   model::KvTiers tiers;
   bool fast = false;
   bool int8 = false;
+  bool mxfp8 = false;
   backend::ResidentMode resident = backend::ResidentMode::kOff;
   int32_t drafts = MAINARCH_DRAFTS_OFF;
   uint32_t max_drafts = 0;

@@ -24,6 +24,7 @@ struct ChipFacts {
   uint32_t max_vgprs;            // of a wave, accumulators included
   bool has_aql_eop;              // an AQL queue wants an end-of-pipe buffer
   bool has_ocp_fp8;              // FP8 is OCP; otherwise FNUZ
+  bool has_scaled_mfma;          // MX formats in the matrix units
   bool system_memory_is_cached;  // GTT is NC in the L2 unless allocated uncached
   bool has_mfma_precision_switch;
   bool is_target;  // we ship kernels for it
@@ -43,6 +44,7 @@ constexpr ChipFacts FromKernelFacts(const kernels::Facts& facts) {
   chip.lds_granule = facts.lds_granule;
   chip.max_vgprs = facts.vgprs_per_simd;
   chip.has_ocp_fp8 = facts.has_ocp_fp8;
+  chip.has_scaled_mfma = facts.has_scaled_mfma;
   chip.is_target = true;
   chip.xccs = facts.xcds;
   chip.cus_per_xcc = facts.cus / facts.xcds;
@@ -78,6 +80,7 @@ inline constexpr ChipFacts kGfx90a = {
     .max_vgprs = 512,
     .has_aql_eop = true,
     .has_ocp_fp8 = false,
+    .has_scaled_mfma = false,
     .system_memory_is_cached = false,
     .has_mfma_precision_switch = false,
     .is_target = false,

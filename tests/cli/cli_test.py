@@ -101,7 +101,7 @@ class Usage(Case):
                 (["time"], "give --launch FILE, or --preset or --like"),
                 (["inspect", TRAINED, "--tp", "3"], "--tp must be 1, 2, 4 or 8"),
                 (["bench"], "give --model, --preset or --like"),
-                (["bench", "--preset", "tiny", "--beside-exact", "1"], "--beside-exact needs --fast or --int8"),
+                (["bench", "--preset", "tiny", "--beside-exact", "1"], "--beside-exact needs --fast, --int8 or --mxfp8"),
                 (["bench", "--model", TRAINED, "--decode", "1,,2"], "separated by commas"),
                 (["make-checkpoint"], "DIR is missing"),
                 (["make-checkpoint", "x", "--preset", "qwen3-0.6"], "did you mean qwen3-0.6b?"),

@@ -119,6 +119,11 @@ TEST(the_number_of_gpus_changes_no_bit_of_four) {
   CheckRanks(test_context, {"T1", "fp8-block", 1}, "gfx950", backend::KvType::kK8V4, kRounded);
 }
 
+TEST(the_number_of_gpus_changes_no_bit_of_mxfp8) {
+  CheckRanks(test_context, {"T1", "mxfp4", 1}, "gfx950", backend::KvType::kBF16, backend::Activations::kMxfp8);
+  CheckRanks(test_context, {"T2", "mxfp4", 1}, "gfx950", backend::KvType::kFp8, backend::Activations::kMxfp8);
+}
+
 // Several attention splits, walked in one step and in many, agree with each other and with the CPU.
 TEST(long_contexts_change_no_bit) {
   const std::string directory = test::WriteFixture({"T1", "bf16", 1}, 1024);
@@ -281,7 +286,8 @@ TEST(products_of_any_number_of_rows_have_the_same_bits) {
   using Format = model::SyntheticFormat;
   for (const Where& where : std::vector<Where>{{Format::kBF16, "sim:gfx950", backend::Activations::kF32},
                                                {Format::kFp8Block, "sim:gfx942", backend::Activations::kF32},
-                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kBF16}}) {
+                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kBF16},
+                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kMxfp8}}) {
     const std::string directory = absl::StrCat(test::ScratchDirectory(), "/shared", static_cast<int>(where.format));
     model::SyntheticOptions options;
     options.format = where.format;
@@ -326,7 +332,8 @@ TEST(grouped_experts_have_the_same_bits) {
   using Format = model::SyntheticFormat;
   for (const Where& where : std::vector<Where>{{Format::kBF16, "sim:gfx950", backend::Activations::kF32},
                                                {Format::kFp8Channel, "sim:gfx942", backend::Activations::kBF16},
-                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kF32}}) {
+                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kF32},
+                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kMxfp8}}) {
     const std::string directory = absl::StrCat(test::ScratchDirectory(), "/grouped", static_cast<int>(where.format));
     model::SyntheticOptions options;
     options.format = where.format;

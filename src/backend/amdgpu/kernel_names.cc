@@ -7,6 +7,7 @@ namespace mainarch::amdgpu {
 namespace {
 
 using kernels::KvFormat;
+using kernels::Taken;
 using kernels::TileFormat;
 using absl::string_view;
 
@@ -14,9 +15,10 @@ constexpr size_t kKvFormats = std::size(quant::kKvTypes);
 
 struct TileKernels {
   TileFormat format;
-  string_view matmul[2], matmul_reduce[2], gate_up[2], experts[2];  // exact, rounded
-  string_view gate_up_any[2], experts_any[2];
-  string_view experts_reduce[2], experts_reduce_any[2];  // empty: the reduction is a launch of its own
+  using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 alone
+  Names matmul, matmul_reduce, gate_up, experts;
+  Names gate_up_any, experts_any;
+  Names experts_reduce, experts_reduce_any;  // empty: the reduction is a launch of its own
   string_view heads_matmul;
 };
 constexpr TileKernels kTileKernels[] = {
@@ -51,14 +53,14 @@ constexpr TileKernels kTileKernels[] = {
      {"experts_reduce_fp8_any", "experts_reduce_fp8_any_rounded"},
      "heads_matmul_fp8"},
     {TileFormat::kMxfp4,
-     {"matmul_mxfp4", "matmul_mxfp4_rounded"},
-     {"matmul_reduce_mxfp4", "matmul_reduce_mxfp4_rounded"},
-     {"gate_up_mxfp4", "gate_up_mxfp4_rounded"},
-     {"experts_mxfp4", "experts_mxfp4_rounded"},
-     {"gate_up_mxfp4_any", "gate_up_mxfp4_any_rounded"},
-     {"experts_mxfp4_any", "experts_mxfp4_any_rounded"},
-     {"experts_reduce_mxfp4", "experts_reduce_mxfp4_rounded"},
-     {"experts_reduce_mxfp4_any", "experts_reduce_mxfp4_any_rounded"},
+     {"matmul_mxfp4", "matmul_mxfp4_rounded", "matmul_mxfp4_scaled"},
+     {"matmul_reduce_mxfp4", "matmul_reduce_mxfp4_rounded", "matmul_reduce_mxfp4_scaled"},
+     {"gate_up_mxfp4", "gate_up_mxfp4_rounded", "gate_up_mxfp4_scaled"},
+     {"experts_mxfp4", "experts_mxfp4_rounded", "experts_mxfp4_scaled"},
+     {"gate_up_mxfp4_any", "gate_up_mxfp4_any_rounded", "gate_up_mxfp4_any_scaled"},
+     {"experts_mxfp4_any", "experts_mxfp4_any_rounded", "experts_mxfp4_any_scaled"},
+     {"experts_reduce_mxfp4", "experts_reduce_mxfp4_rounded", "experts_reduce_mxfp4_scaled"},
+     {"experts_reduce_mxfp4_any", "experts_reduce_mxfp4_any_rounded", "experts_reduce_mxfp4_any_scaled"},
      "heads_matmul_mxfp4"},
     {TileFormat::kNibble,
      {"matmul_nibble", "matmul_nibble"},
@@ -82,12 +84,12 @@ constexpr TileKernels kTileKernels[] = {
      "heads_matmul_byte"},
 };
 
-// By TallKind; exact, rounded.
+// By TallKind, and by Taken.
 struct TallKernels {
   TileFormat format;
-  string_view of[4][2];
-  string_view experts[2][2];  // plain, any
-  string_view down[2];
+  string_view of[4][kernels::kTakens];
+  string_view experts[2][kernels::kTakens];  // plain, any
+  string_view down[kernels::kTakens];
 };
 constexpr TallKernels kTallKernels[] = {
     {TileFormat::kBf16, {{"tall_bf16", "tall_bf16_rounded"}, {"tall_parts_bf16", "tall_parts_bf16_rounded"},
@@ -98,10 +100,10 @@ constexpr TallKernels kTallKernels[] = {
      {"tall_gate_up_fp8", "tall_gate_up_fp8_rounded"}, {"tall_gate_up_any_fp8", "tall_gate_up_any_fp8_rounded"}},
      {{"experts_tall_fp8", "experts_tall_fp8_rounded"}, {"experts_tall_any_fp8", "experts_tall_any_fp8_rounded"}},
      {"experts_tall_down_fp8", "experts_tall_down_fp8_rounded"}},
-    {TileFormat::kMxfp4, {{"tall_mxfp4", "tall_mxfp4_rounded"}, {"tall_parts_mxfp4", "tall_parts_mxfp4_rounded"},
-     {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded"}, {"tall_gate_up_any_mxfp4", "tall_gate_up_any_mxfp4_rounded"}},
-     {{"experts_tall_mxfp4", "experts_tall_mxfp4_rounded"}, {"experts_tall_any_mxfp4", "experts_tall_any_mxfp4_rounded"}},
-     {"experts_tall_down_mxfp4", "experts_tall_down_mxfp4_rounded"}},
+    {TileFormat::kMxfp4, {{"tall_mxfp4", "tall_mxfp4_rounded", "tall_mxfp4_scaled"}, {"tall_parts_mxfp4", "tall_parts_mxfp4_rounded", "tall_parts_mxfp4_scaled"},
+     {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded", "tall_gate_up_mxfp4_scaled"}, {"tall_gate_up_any_mxfp4", "tall_gate_up_any_mxfp4_rounded", "tall_gate_up_any_mxfp4_scaled"}},
+     {{"experts_tall_mxfp4", "experts_tall_mxfp4_rounded", "experts_tall_mxfp4_scaled"}, {"experts_tall_any_mxfp4", "experts_tall_any_mxfp4_rounded", "experts_tall_any_mxfp4_scaled"}},
+     {"experts_tall_down_mxfp4", "experts_tall_down_mxfp4_rounded", "experts_tall_down_mxfp4_scaled"}},
 };
 
 struct HeadKernels {
@@ -142,6 +144,7 @@ constexpr bool InOrder() {
 }
 static_assert(InOrder());
 
+size_t At(Taken taken) { return static_cast<size_t>(taken); }
 const TileKernels& Of(TileFormat format) { return kTileKernels[static_cast<size_t>(format)]; }
 
 string_view HeadKernel(backend::HeadDims heads, KvFormat format,
@@ -154,50 +157,50 @@ string_view HeadKernel(backend::HeadDims heads, KvFormat format,
 
 }  // namespace
 
-string_view MatmulKernel(TileFormat format, bool rounded) { return Of(format).matmul[rounded]; }
-string_view MatmulReduceKernel(TileFormat format, bool rounded) {
-  return Of(format).matmul_reduce[rounded];
+string_view MatmulKernel(TileFormat format, Taken taken) { return Of(format).matmul[At(taken)]; }
+string_view MatmulReduceKernel(TileFormat format, Taken taken) {
+  return Of(format).matmul_reduce[At(taken)];
 }
-string_view GateUpKernel(TileFormat format, bool rounded) { return Of(format).gate_up[rounded]; }
-string_view ExpertsKernel(TileFormat up, TileFormat down, bool rounded) {
-  if (up == down) return Of(up).experts[rounded];
+string_view GateUpKernel(TileFormat format, Taken taken) { return Of(format).gate_up[At(taken)]; }
+string_view ExpertsKernel(TileFormat up, TileFormat down, Taken taken) {
+  if (up == down) return Of(up).experts[At(taken)];
   if (up == TileFormat::kNibble && down == TileFormat::kByte) return "experts_nibble_byte";
   if (up == TileFormat::kByte && down == TileFormat::kNibble) return "experts_byte_nibble";
   return "";
 }
-string_view GateUpAnyKernel(TileFormat format, bool rounded) {
-  return Of(format).gate_up_any[rounded];
+string_view GateUpAnyKernel(TileFormat format, Taken taken) {
+  return Of(format).gate_up_any[At(taken)];
 }
-string_view ExpertsAnyKernel(TileFormat up, TileFormat down, bool rounded) {
-  if (up == down) return Of(up).experts_any[rounded];
+string_view ExpertsAnyKernel(TileFormat up, TileFormat down, Taken taken) {
+  if (up == down) return Of(up).experts_any[At(taken)];
   if (up == TileFormat::kNibble && down == TileFormat::kByte) return "experts_nibble_byte_any";
   if (up == TileFormat::kByte && down == TileFormat::kNibble) return "experts_byte_nibble_any";
   return "";
 }
-string_view ExpertsReduceKernel(TileFormat up, TileFormat down, bool rounded) {
-  if (up == down) return Of(up).experts_reduce[rounded];
+string_view ExpertsReduceKernel(TileFormat up, TileFormat down, Taken taken) {
+  if (up == down) return Of(up).experts_reduce[At(taken)];
   if (up == TileFormat::kNibble && down == TileFormat::kByte) return "experts_reduce_nibble_byte";
   if (up == TileFormat::kByte && down == TileFormat::kNibble) return "experts_reduce_byte_nibble";
   return "";
 }
-string_view ExpertsReduceAnyKernel(TileFormat up, TileFormat down, bool rounded) {
-  return up == down ? Of(up).experts_reduce_any[rounded] : "";
+string_view ExpertsReduceAnyKernel(TileFormat up, TileFormat down, Taken taken) {
+  return up == down ? Of(up).experts_reduce_any[At(taken)] : "";
 }
-string_view TallKernel(kernels::TallKind kind, TileFormat format, bool rounded) {
+string_view TallKernel(kernels::TallKind kind, TileFormat format, Taken taken) {
   for (const TallKernels& one : kTallKernels) {
-    if (one.format == format) return one.of[static_cast<size_t>(kind)][rounded];
+    if (one.format == format) return one.of[static_cast<size_t>(kind)][At(taken)];
   }
   return "";
 }
-string_view ExpertsTallKernel(TileFormat format, bool any, bool rounded) {
+string_view ExpertsTallKernel(TileFormat format, bool any, Taken taken) {
   for (const TallKernels& one : kTallKernels) {
-    if (one.format == format) return one.experts[any][rounded];
+    if (one.format == format) return one.experts[any][At(taken)];
   }
   return "";
 }
-string_view ExpertsTallDownKernel(TileFormat format, bool rounded) {
+string_view ExpertsTallDownKernel(TileFormat format, Taken taken) {
   for (const TallKernels& one : kTallKernels) {
-    if (one.format == format) return one.down[rounded];
+    if (one.format == format) return one.down[At(taken)];
   }
   return "";
 }

@@ -13,23 +13,23 @@
 
 namespace mainarch::amdgpu {
 
-// `rounded`: bf16 activations, where the format has them. Weights that are themselves two bf16 are
-// there for their precision: they have not; nor have those of codes.
-absl::string_view MatmulKernel(kernels::TileFormat format, bool rounded);
-absl::string_view MatmulReduceKernel(kernels::TileFormat format, bool rounded);
-absl::string_view GateUpKernel(kernels::TileFormat format, bool rounded);
+// `taken`: of rows, where the format has it. Weights that are themselves two bf16 are there for their precision: they take
+// both halves always; so do those of codes. Scaled ones are of MXFP4 alone.
+absl::string_view MatmulKernel(kernels::TileFormat format, kernels::Taken taken);
+absl::string_view MatmulReduceKernel(kernels::TileFormat format, kernels::Taken taken);
+absl::string_view GateUpKernel(kernels::TileFormat format, kernels::Taken taken);
 // `down` may differ from `up` where both are codes.
-absl::string_view ExpertsKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
+absl::string_view ExpertsKernel(kernels::TileFormat up, kernels::TileFormat down, kernels::Taken taken);
 // With biases of gate and up, or another activation than SiLU.
-absl::string_view GateUpAnyKernel(kernels::TileFormat format, bool rounded);
-absl::string_view ExpertsAnyKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
+absl::string_view GateUpAnyKernel(kernels::TileFormat format, kernels::Taken taken);
+absl::string_view ExpertsAnyKernel(kernels::TileFormat up, kernels::TileFormat down, kernels::Taken taken);
 // The same with the all-reduce behind them; empty: there is none.
-absl::string_view ExpertsReduceKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
-absl::string_view ExpertsReduceAnyKernel(kernels::TileFormat up, kernels::TileFormat down, bool rounded);
+absl::string_view ExpertsReduceKernel(kernels::TileFormat up, kernels::TileFormat down, kernels::Taken taken);
+absl::string_view ExpertsReduceAnyKernel(kernels::TileFormat up, kernels::TileFormat down, kernels::Taken taken);
 // Of weights that kernels::TallTakes.
-absl::string_view TallKernel(kernels::TallKind kind, kernels::TileFormat format, bool rounded);
-absl::string_view ExpertsTallKernel(kernels::TileFormat format, bool any, bool rounded);
-absl::string_view ExpertsTallDownKernel(kernels::TileFormat format, bool rounded);
+absl::string_view TallKernel(kernels::TallKind kind, kernels::TileFormat format, kernels::Taken taken);
+absl::string_view ExpertsTallKernel(kernels::TileFormat format, bool any, kernels::Taken taken);
+absl::string_view ExpertsTallDownKernel(kernels::TileFormat format, kernels::Taken taken);
 absl::string_view HeadsMatmulKernel(kernels::TileFormat format);
 absl::string_view LatentKernel(kernels::KvFormat format);
 absl::string_view AttendLatentKernel(kernels::KvFormat format);

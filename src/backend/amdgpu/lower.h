@@ -145,6 +145,7 @@ struct RankMemory {
   uint64_t shared_queries = 0;  // of ShareShape::query_floats
   uint64_t router_logits = 0;
   uint64_t expert_lists = 0;  // kernels::ExpertListWords
+  uint64_t scaled_rows = 0;   // of a product of many rows: [max_rows, kernels::ScaledRowBytes]; 0: there is none
   uint64_t logits = 0;       // this rank's share
   uint64_t host_logits = 0;  // all ranks', in host memory
   uint64_t results = 0;      // kernels::ChoiceResult [kResultSlots][max_logit_rows], in host memory
@@ -159,6 +160,7 @@ struct RankMemory {
   uint64_t exchange[kernels::kMaxRanks] = {};  // kernels::ExchangeBytes, of every rank
   uint64_t choices[kernels::kMaxRanks] = {};  // ChoiceExchange, of every rank
   uint32_t compute_units = 1;
+  bool has_scaled_mfma = false;
 };
 
 // What the ranks send to the owner of a row, and the tokens that owners send to all: offsets in the owner's exchange memory.

@@ -118,7 +118,12 @@ class Lowering {
            shape.options.max_sequences * shape.table_words;
   }
   bool HasManyRows() const { return rows >= kManyRows; }
-  bool Rounds() const { return shape.options.activations != backend::Activations::kF32; }
+  // What products with weights of a format take of rows, if they are not exact.
+  kernels::Taken TakenOf(kernels::TileFormat format) const {
+    if (shape.options.activations == backend::Activations::kF32) return kernels::Taken::kBoth;
+    const bool scaled = shape.options.activations == backend::Activations::kMxfp8 && memory.has_scaled_mfma;
+    return scaled && format == kernels::TileFormat::kMxfp4 ? kernels::Taken::kScaled : kernels::Taken::kRounded;
+  }
   // The op before the one that is lowered, and the one behind it, or null.
   const backend::Op* Before() const {
     return op_ > 0 ? &program.ops[static_cast<size_t>(op_) - 1] : nullptr;
@@ -164,14 +169,16 @@ class Lowering {
   }
   // Of a product's input.
   void AddNormed(backend::BufferId x, backend::WeightId norm, Product product);
+  // What a kernel for many rows takes in place of the rows that `args` names, made by a launch of its own.
+  void ScaleRows(kernels::MatmulArgs* args);
   // By a kernel for many rows, where that is faster.
   static kernels::TallKind TallKindOf(const Product& product, const PlacedWeight& w);
-  kernels::TallGrid TallGridOf(kernels::TallKind kind, const PlacedWeight& w, bool rounded) const;
-  static uint64_t TilesOfTall(kernels::TallKind kind, const PlacedWeight& w);
-  bool TallPays(const Product& product, const PlacedWeight& w, bool rounded) const;
+  kernels::TallGrid TallGridOf(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) const;
+  static uint64_t TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken);
+  bool TallPays(const Product& product, const PlacedWeight& w, kernels::Taken taken) const;
   // The same of experts (ops/moe.cc).
   bool ExpertsTallPay(const PlacedWeight& up, const PlacedWeight& down) const;
-  Launch& AddTall(const Product& product, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded);
+  Launch& AddTall(const Product& product, const PlacedWeight& w, kernels::MatmulArgs args, kernels::Taken taken);
   void Add(const Product& product);
   // x += the sum of the ranks' partials, and what the next norm wants. `whole`: of this rank's
   // alone, which has all of the product, as every rank has.

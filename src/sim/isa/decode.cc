@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/match.h"
+
 namespace mainarch::sim::isa {
 namespace {
 
@@ -125,6 +127,8 @@ class Decoder {
       } else {
         operand.code = value(operand.field);
         if (operand.field == 'A' && narrow_address_) operand.width = 1;
+        if (operand.field == 'a' && widths_[0] != 0) operand.width = widths_[0];
+        if (operand.field == 'b' && widths_[1] != 0) operand.width = widths_[1];
         if (!Check(&operand)) return false;
       }
       inst_.operands[inst_.operand_count++] = operand;
@@ -364,6 +368,14 @@ class Decoder {
     nine_bit_ = no_literal_ = true;
     const absl::string_view name = inst_.row->name;
     const bool mai = name.substr(0, 7) == "v_mfma_" || name.substr(0, 9) == "v_smfmac_";
+    // Of these the format says how many registers a matrix has, before any is looked at: four bits may lie in the last four.
+    if (absl::EndsWith(name, "f8f6f4")) {
+      const uint32_t formats[2] = {Bits(w, 8, 3), Bits(x, 29, 3)};
+      for (int i = 0; i < 2; ++i) {
+        if (formats[i] > 4) return false;
+        widths_[i] = formats[i] < 2 ? 8 : formats[i] < 4 ? 6 : 4;
+      }
+    }
     if (!Operands([=](char field) -> uint32_t {
           return field == 'd'   ? Bits(w, 0, 8)
                  : field == 'a' ? Bits(x, 0, 9)
@@ -387,19 +399,12 @@ class Decoder {
     inst_.abid = Bits(w, 11, 4);
     inst_.blgp = Bits(x, 29, 3);
     const bool acc_d = Bit(w, 15);
-    const bool f8f6f4 =
-        inst_.name().size() > 6 && inst_.name().substr(inst_.name().size() - 6) == "f8f6f4";
     for (int i = 0; i < inst_.operand_count; ++i) {
       Operand& o = inst_.operands[i];
       const bool acc = o.field == 'a'                             ? Bit(x, 27)
                        : o.field == 'b'                           ? Bit(x, 28)
                        : o.field == 'c' && inst_.name()[2] == 's' ? false
                                                                   : acc_d;
-      if (f8f6f4 && (o.field == 'a' || o.field == 'b')) {
-        const int format = o.field == 'a' ? inst_.cbsz : inst_.blgp;
-        if (format > 4) return false;
-        o.width = format < 2 ? 8 : format < 4 ? 6 : 4;
-      }
       if (acc && o.code >= reg::kVgpr && o.code < reg::kAgpr) o.code += reg::kAgpr - reg::kVgpr;
     }
     return true;
@@ -592,6 +597,7 @@ class Decoder {
   const absl::Span<const uint8_t> code_;
   Inst& inst_;
   bool nine_bit_ = false, no_literal_ = false, narrow_address_ = false;
+  int widths_[2] = {0, 0};  // of a and b, where these are not the row's
   uint16_t sdwa_sdst_ = 0;
 };
 

@@ -138,7 +138,13 @@ std::vector<Expectation> Same(const std::string& first, const std::string& secon
            }},
           {second, [=](absl::Span<const uint8_t> got) -> std::string {
              for (size_t i = 0; i < got.size(); ++i) {
-               if (got[i] != (*bytes)[i]) return absl::StrCat("byte ", i, " is ", got[i], ", apart ", (*bytes)[i]);
+               if (got[i] == (*bytes)[i]) continue;
+               float floats[2] = {0, 0};
+               if (i / 4 * 4 + 4 <= got.size()) {
+                 std::memcpy(&floats[0], &got[i / 4 * 4], 4);
+                 std::memcpy(&floats[1], &(*bytes)[i / 4 * 4], 4);
+               }
+               return absl::StrCat("byte ", i, " is ", got[i], ", apart ", (*bytes)[i], "; as floats ", floats[0], " and ", floats[1]);
              }
              return "";
            }}};

@@ -20,7 +20,7 @@ struct ExpertShape {
   uint32_t rows, hidden, width, experts, top;
   bool same;  // all rows choose the same experts
   uint32_t workers;
-  bool rounded = false;
+  Taken taken = Taken::kBoth;
   bool shared = false;  // the last expert is every row's, in the last slot
   uint32_t parts = 1;   // of down's k
   Gate gate = {};
@@ -137,8 +137,8 @@ Row ActOf(const ExpertData& data, const Row& in, uint32_t e) {
   const ExpertShape& s = data.s;
   Row act;
   for (uint32_t i = 0; i < s.width; ++i) {
-    const Near near = Activate(s.gate, data.biases, Dot(data.up.each[e], 0, i, in.values, &in.errors, s.rounded),
-                               Dot(data.up.each[e], 1, i, in.values, &in.errors, s.rounded), e, i);
+    const Near near = Activate(s.gate, data.biases, Dot(data.up.each[e], 0, i, in.values, &in.errors, s.taken),
+                               Dot(data.up.each[e], 1, i, in.values, &in.errors, s.taken), e, i);
     act.values.push_back(near.value);
     act.errors.push_back(near.allowed);
   }
@@ -166,7 +166,7 @@ ExpertData MakeExperts(const ExpertShape& s) {
       const double weight = out.choice.weights[row * s.top + slot];
       const Row act = ActOf(out, in, e);
       for (uint32_t o = 0; o < s.hidden; ++o) {
-        const Near near = Dot(out.down.each[e], 0, o, act.values, &act.errors, s.rounded);
+        const Near near = Dot(out.down.each[e], 0, o, act.values, &act.errors, s.taken);
         sums[o].value += weight * near.value;
         sums[o].allowed += weight * (near.allowed + std::abs(near.value) * (0x1p-22 + weight_error));
       }
@@ -181,7 +181,7 @@ ExpertData MakeExperts(const ExpertShape& s) {
 // `joined`: with the all-reduce behind them.
 std::string KernelOf(const ExpertShape& s, bool joined) {
   return std::string(joined ? "experts_reduce_" : "experts_") + NameOf(s.format) +
-         (s.down ? std::string("_") + NameOf(*s.down) : "") + (s.gate.on ? "_any" : "") + (s.rounded ? "_rounded" : "");
+         (s.down ? std::string("_") + NameOf(*s.down) : "") + (s.gate.on ? "_any" : "") + SuffixOf(s.taken);
 }
 std::string TextOf(const ExpertShape& s) {
   return absl::StrCat(" ", s.rows, " rows, ", s.top, " of ", s.experts, ", hidden ", s.hidden, ", width ", s.width,
@@ -314,7 +314,8 @@ Case ExpertCase(const ExpertShape& s) {
   Case out;
   const std::string kernel = KernelOf(s, false);
   out.name = kernel + TextOf(s);
-  out.bound = s.rounded ? kRoundedBound : kProductBound;
+  out.bound = BoundOf(s.taken);
+  out.isas = IsasOf(s.taken);
   out.buffers = {want.ToFill("out")};
   AddExperts(*data, "", 0, &out.buffers);
   AddNorm(data->norm, &out.buffers);
@@ -357,12 +358,13 @@ std::vector<uint32_t> ListsOf(const ExpertData& data, uint32_t rows) {
 // Gate and up of grouped rows, and down behind them: to the bit what the one launch of any rows makes.
 Case ExpertsTallCase(const ExpertShape& s) {
   const auto data = std::make_shared<const ExpertData>(MakeExperts(s));
-  const std::string rounds = s.rounded ? "_rounded" : "";
+  const std::string rounds = SuffixOf(s.taken);
   const Bytes untouched(size_t{s.rows} * data->out_stride() * 4, kUntouchedByte);
   const std::vector<uint32_t> lists = ListsOf(*data, s.rows);
   Case out;
   out.name = absl::StrCat("experts_tall_", s.gate.on ? "any_" : "", NameOf(s.format), rounds, TextOf(s));
   out.bound = "the bits of the kernel for any number of rows";
+  out.isas = IsasOf(s.taken);
   AddExperts(*data, "", 0, &out.buffers);
   AddNorm(data->norm, &out.buffers);
   AddBiases(data->biases, &out.buffers);
@@ -371,6 +373,9 @@ Case ExpertsTallCase(const ExpertShape& s) {
   out.buffers.push_back({"act tall", Bytes(size_t{s.rows} * s.top * data->act_stride() * 4)});
   out.buffers.push_back({"arrivals tall", Arrivals(s).before});
   out.buffers.push_back({"lists", Bytes(lists.size() * 4, kUntouchedByte)});
+  const uint32_t steps = s.hidden / kStepColumns;
+  const bool scaled = s.taken == Taken::kScaled;
+  if (scaled) out.buffers.push_back({"scaled", Bytes(ScaledBytes(s.rows, steps), kUntouchedByte)});
   const auto experts = [=] {
     const auto fill = [=](ExpertsAnyArgs& any, const Addresses& at) {
       any = ExpertsAt(*data, "", at);
@@ -405,6 +410,7 @@ Case ExpertsTallCase(const ExpertShape& s) {
                                               product.x_stride = any.experts.x_stride;
                                               product.out_stride = any.experts.act_stride;
                                               product.rows = s.rows;
+                                              if (scaled) TakeScaled("scaled", steps, at, &product);
                                               args.any.gating = any.gating;
                                               args.lists = at.Of<const uint32_t>("lists");
                                               args.stride = any.experts.gate_up_stride;
@@ -421,8 +427,12 @@ Case ExpertsTallCase(const ExpertShape& s) {
                                                   args.lists = at.Of<const uint32_t>("lists");
                                                 })}};
   out.steps[0][0].aids = true;
-  out.expectations = Same("out any", "out", true);
-  for (Expectation& one : Same("act", "act tall", true)) out.expectations.push_back(std::move(one));
+  if (scaled) {
+    out.steps.insert(out.steps.begin() + 1, {ScaleRowsLaunch("in", data->x, steps, "scaled")});
+    out.steps[1][0].aids = true;
+  }
+  out.expectations = Same("act", "act tall", true);  // first, for the other is made of it
+  for (Expectation& one : Same("out any", "out", true)) out.expectations.push_back(std::move(one));
   out.expectations.push_back(Exactly("lists", ToBytes(lists)));
   Bytes arrivals = Arrivals(s).before;  // of the other set lines are zeros
   const size_t other = size_t{1 - ArrivalSet(s.index, kTurn, kTurns)} * kArrivalSetWords * 4;
@@ -441,7 +451,8 @@ Case ExpertsReduceCase(const ExpertShape& s, uint32_t ranks) {
   Case out;
   const std::string kernel = KernelOf(s, true);
   out.name = absl::StrCat(kernel, TextOf(s), ", ", s.workers, " workgroups, ", ranks, " ranks");
-  out.bound = s.rounded ? kRoundedBound : kProductBound;
+  out.bound = BoundOf(s.taken);
+  out.isas = IsasOf(s.taken);
   AddNorm(data->norm, &out.buffers);
   AddBiases(data->biases, &out.buffers);
   out.steps.emplace_back();
@@ -482,40 +493,46 @@ std::vector<Case> DecoderExpertCases() {
     const uint32_t hidden = mx ? 160 : 168, width = mx ? 32 : 40;
     cases.push_back(ExpertCase({format, 1, hidden, width, 6, 2, false, 3}));
     cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 2, false, 3}, 4)));
-    cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 3, false, 3, false, false, 1, kClamped}, 2)));
+    cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 3, false, 3, Taken::kBoth, false, 1, kClamped}, 2)));
     cases.push_back(ExpertCase({format, 5, hidden, width, 6, 2, true, 2}));
     cases.push_back(ExpertCase({format, 17, hidden, width, 6, 3, false, 4}));
-    cases.push_back(ExpertCase({format, 5, 64, 288, 4, 2, false, 3, false, false, 8}));
-    cases.push_back(ExpertCase({format, 2, 64, 224, 4, 2, false, 3, false, false, 4}));
-    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, false, false, 1, kClamped}));
-    cases.push_back(ExpertCase({format, 17, hidden, width, 6, 2, false, 2, false, false, 1, kGelu}));
+    cases.push_back(ExpertCase({format, 5, 64, 288, 4, 2, false, 3, Taken::kBoth, false, 8}));
+    cases.push_back(ExpertCase({format, 2, 64, 224, 4, 2, false, 3, Taken::kBoth, false, 4}));
+    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, Taken::kBoth, false, 1, kClamped}));
+    cases.push_back(ExpertCase({format, 17, hidden, width, 6, 2, false, 2, Taken::kBoth, false, 1, kGelu}));
     if (!MayRound(format)) continue;
-    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, true}));
-    cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, true, false, 1, kClamped}));
-    cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 3, false, 3, true, true}, 1)));
-    cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 3, false, 3, true, false, 1, kClamped}, 8)));
+    for (const Taken taken : RoundingsOf(format)) {
+      cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, taken, true}));
+      cases.push_back(ExpertCase({format, 5, hidden, width, 6, 3, false, 3, taken, false, 1, kClamped}));
+      cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 3, false, 3, taken, true}, 1)));
+      cases.push_back(ExpertCase(told_by({format, 1, hidden, width, 6, 3, false, 3, taken, false, 1, kClamped}, 8)));
+    }
     // Widths of a large model's shares: tiles and a half, and three quarters of one.
     cases.push_back(ExpertCase({format, 2, 64, 192, 4, 2, false, 3}));
     cases.push_back(ExpertCase({format, 2, 192, 96, 4, 2, false, 3}));
   }
   for (const auto& [tile, from] : kCoded) {
     if (from.below.has_value()) continue;
-    cases.push_back(ExpertCase({tile, 3, 256, 512, 4, 2, false, 3, false, false, 2, {}, from}));
+    cases.push_back(ExpertCase({tile, 3, 256, 512, 4, 2, false, 3, Taken::kBoth, false, 2, {}, from}));
   }
   for (const Gate& gate : {Gate{}, kClamped}) {
     const auto nibble = TileFormat::kNibble, byte = TileFormat::kByte;
-    cases.push_back(ExpertCase({nibble, 9, 160, 224, 5, 2, false, 3, false, false, 8, gate, {}, byte}));
-    cases.push_back(ExpertCase({byte, 5, 160, 288, 5, 2, false, 3, false, false, 4, gate, {}, nibble}));
+    cases.push_back(ExpertCase({nibble, 9, 160, 224, 5, 2, false, 3, Taken::kBoth, false, 8, gate, {}, byte}));
+    cases.push_back(ExpertCase({byte, 5, 160, 288, 5, 2, false, 3, Taken::kBoth, false, 4, gate, {}, nibble}));
   }
   cases.push_back(ExpertCase({TileFormat::kBf16, 3, 64, 16, 40, 16, false, 3}));
   // Few tiles of many experts, which waves share: one leaf of four, and two parts of one;
   // and workgroups that have nothing of down.
   for (const auto& [rows, parts] : std::vector<std::pair<uint32_t, uint32_t>>{{4, 1}, {4, 2}, {12, 1}}) {
-    cases.push_back(ExpertCase({TileFormat::kMxfp4, rows, 64, 128 * parts, 48, 10, false, 6, false, true, parts}));
+    cases.push_back(ExpertCase({TileFormat::kMxfp4, rows, 64, 128 * parts, 48, 10, false, 6, Taken::kBoth, true, parts}));
   }
+  for (const auto& [rows, parts] : std::vector<std::pair<uint32_t, uint32_t>>{{4, 1}, {12, 2}}) {
+    cases.push_back(ExpertCase({TileFormat::kMxfp4, rows, 64, 96 * parts, 48, 10, false, 6, Taken::kScaled, true, parts}));
+  }
+  cases.push_back(ExpertCase({TileFormat::kMxfp4, 17, 288, 544, 6, 3, false, 4, Taken::kScaled, false, 1}));
   // Chosen by every workgroup for itself.
   for (TileFormat format : kTileFormats) {
-    ExpertShape s = {format, 3, InThirtyTwos(format) ? 160u : 168u, 32, 12, 4, false, 5, false, true};
+    ExpertShape s = {format, 3, InThirtyTwos(format) ? 160u : 168u, 32, 12, 4, false, 5, Taken::kBoth, true};
     s.logit_splits = 8;
     s.index = 1;
     cases.push_back(ExpertCase(s));
@@ -543,45 +560,47 @@ std::vector<Case> DecoderExpertCases() {
     if (!HasCodes(format)) cases.push_back(ExpertsReduceCase(s, 1));
     s.rows = 1;
     if (!HasCodes(format)) cases.push_back(ExpertsReduceCase(told_by(s, 2), 1));
-    if (!MayRound(format)) continue;
-    s.rounded = true;
-    cases.push_back(ExpertsReduceCase(told_by(s, 8), 1));
-    s.gate = {};
-    cases.push_back(ExpertsReduceCase(told_by(s, 1), 1));
-    s.rows = 4;
-    cases.push_back(ExpertsReduceCase(s, 2));
+    for (const Taken taken : RoundingsOf(format)) {
+      ExpertShape own = s;
+      own.taken = taken;
+      cases.push_back(ExpertsReduceCase(told_by(own, 8), 1));
+      own.gate = {};
+      cases.push_back(ExpertsReduceCase(told_by(own, 1), 1));
+      own.rows = 4;
+      cases.push_back(ExpertsReduceCase(own, 2));
+    }
   }
   for (const auto& [up, down] : {std::pair{TileFormat::kNibble, TileFormat::kByte}, {TileFormat::kByte, TileFormat::kNibble}}) {
-    cases.push_back(ExpertsReduceCase({up, 3, 160, 224, 5, 2, false, 3, false, false, 8, {}, {}, down}, 1));
-    cases.push_back(ExpertsReduceCase(told_by({up, 1, 160, 224, 5, 2, false, 3, false, false, 8, {}, {}, down}, 2), 1));
+    cases.push_back(ExpertsReduceCase({up, 3, 160, 224, 5, 2, false, 3, Taken::kBoth, false, 8, {}, {}, down}, 1));
+    cases.push_back(ExpertsReduceCase(told_by({up, 1, 160, 224, 5, 2, false, 3, Taken::kBoth, false, 8, {}, {}, down}, 2), 1));
   }
   // Down's tiles of a large model's shares, which are asked for before the wait: two a wave and one, of 8 experts; one
   // of more than 8; more than are asked for; and fewer.
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 1, 528, 192, 10, 8, false, 16}, 2));
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 544, 128, 24, 6, false, 9}, 1));
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 4, 528, 200, 10, 8, false, 16}, 1));
-  cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 1, 1056, 160, 9, 3, false, 7, true}, 1));
+  cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 1, 1056, 160, 9, 3, false, 7, Taken::kRounded}, 1));
   // Told logits of several ranks; a shared expert's, and of a second step.
   ExpertShape told = told_by({TileFormat::kBf16, 1, 528, 192, 10, 8, false, 12}, 8);
   cases.push_back(ExpertsReduceCase(told, 2));
-  told = told_by({TileFormat::kByte, 1, 528, 192, 10, 8, false, 16, false, true}, 1);
+  told = told_by({TileFormat::kByte, 1, 528, 192, 10, 8, false, 16, Taken::kBoth, true}, 1);
   told.index = 1;
   cases.push_back(ExpertsReduceCase(told, 1));
   // Few tiles of many experts, which waves share.
-  cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 80, 96, 12, 6, false, 8, false, true}, 4));
-  cases.push_back(ExpertsReduceCase({TileFormat::kMxfp4, 3, 544, 128, 12, 6, false, 12, false, true}, 2));
+  cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 80, 96, 12, 6, false, 8, Taken::kBoth, true}, 4));
+  cases.push_back(ExpertsReduceCase({TileFormat::kMxfp4, 3, 544, 128, 12, 6, false, 12, Taken::kBoth, true}, 2));
   // Many rows, grouped by expert: more of one than a workgroup has, none of some, a part of k, a shared one.
   for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    for (const bool rounded : {false, true}) {
+    for (const Taken taken : TakensOf(format)) {
       const uint32_t width = format == TileFormat::kMxfp4 ? 64 : 40;
-      cases.push_back(ExpertsTallCase({format, 37, 512, width, 6, 2, false, 3, rounded}));
-      cases.push_back(ExpertsTallCase({format, 100, 512, 32, 9, 3, true, 4, rounded, true, 1, kClamped}));
-      cases.push_back(ExpertsTallCase({format, 34, 512, 288, 4, 2, false, 9, rounded, false, 8}));
+      cases.push_back(ExpertsTallCase({format, 37, 512, width, 6, 2, false, 3, taken}));
+      cases.push_back(ExpertsTallCase({format, 100, 512, 32, 9, 3, true, 4, taken, true, 1, kClamped}));
+      cases.push_back(ExpertsTallCase({format, 34, 512, 288, 4, 2, false, 9, taken, false, 8}));
     }
   }
-  cases.push_back(ExpertsTallCase({TileFormat::kBf16, 33, 1024, 192, 5, 2, false, 11, false, false, 8}));
+  cases.push_back(ExpertsTallCase({TileFormat::kBf16, 33, 1024, 192, 5, 2, false, 11, Taken::kBoth, false, 8}));
   // A shared expert after as many as a router chooses from.
-  cases.push_back(ExpertCase({TileFormat::kBf16, 17, 32, 16, 513, 11, false, 4, false, true}));
+  cases.push_back(ExpertCase({TileFormat::kBf16, 17, 32, 16, 513, 11, false, 4, Taken::kBoth, true}));
   return cases;
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/quant/bf16.h"
+#include "kernels/quant/fp8_e4m3.h"
 #include "unit/kernels/decoder_products.h"
 
 namespace mainarch::kernels_test {
@@ -15,7 +17,7 @@ struct Product {
   uint32_t rows, outputs, width;
   bool norm, logits;
   uint32_t workers;
-  bool rounded = false;
+  Taken taken = Taken::kBoth;
   uint32_t parts = 1;   // of k
   uint32_t splits = 1;  // workgroups that share it
   Gate gate = {};
@@ -56,22 +58,23 @@ Case ProductCase(const Product& p) {
     const Row in = InputOf(x, norm, p.logits ? step.logit_rows[row] : row);
     for (uint32_t o = 0; o < w.outputs * kTileRows; ++o) {
       Near near;  // rows beyond the matrix are zeros
-      if (o < p.outputs) near = Dot(w, 0, o, in.values, &in.errors, p.rounded);
+      if (o < p.outputs) near = Dot(w, 0, o, in.values, &in.errors, p.taken);
       if (o < p.outputs && p.gate_up) {
-        near = Activate(p.gate, biases, near, Dot(w, 1, o, in.values, &in.errors, p.rounded), 0, o);
+        near = Activate(p.gate, biases, near, Dot(w, 1, o, in.values, &in.errors, p.taken), 0, o);
       }
       want.Set(row, o, near.value, near.allowed);
     }
   }
   Case out;
   const std::string kernel = std::string(p.gate_up ? "gate_up_" : "matmul_") + NameOf(p.format) +
-                             (p.gate.on ? "_any" : "") + (p.rounded ? "_rounded" : "");
+                             (p.gate.on ? "_any" : "") + SuffixOf(p.taken);
   out.name = absl::StrCat(kernel, " ", p.rows, " rows, ", p.outputs, " outputs, k ", p.width,
                           p.parts > 1 ? absl::StrCat(" in ", p.parts) : "",
                           p.norm ? ", normed" : "", p.logits ? ", logit rows" : "", TextOf(p.gate),
                           TextOf(p.from),
                           p.splits > 1 ? absl::StrCat(", shared by ", p.splits) : "");
-  out.bound = p.rounded ? kRoundedBound : kProductBound;
+  out.bound = BoundOf(p.taken);
+  out.isas = IsasOf(p.taken);
   out.buffers = {{"step", step.Block()}, {"x", SplitRows(x, norm.w)}, want.ToFill("out")};
   const size_t floats = out.buffers.back().initial.size() / 4;
   w.AddBuffers("w", &out.buffers);
@@ -114,11 +117,11 @@ Case ProductCase(const Product& p) {
 
 // ---- a product of many rows: to the bit that of the kernel for any ----
 
-Case TallCase(TallKind kind, TileFormat format, bool rounded, uint32_t rows, uint32_t outputs, uint32_t width,
+Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint32_t outputs, uint32_t width,
               uint32_t parts, const Gate& gate = {}) {
   const bool gate_up = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
   const char* names[] = {"tall_", "tall_parts_", "tall_gate_up_", "tall_gate_up_any_"};
-  const std::string rounds = rounded ? "_rounded" : "";
+  const std::string rounds = SuffixOf(taken);
   Random random(outputs + rows + width);
   const Inputs x = RandomInputs(random, rows, width);
   const NormData norm = parts == 1 ? RandomNorm(random, x) : NormData();
@@ -130,11 +133,15 @@ Case TallCase(TallKind kind, TileFormat format, bool rounded, uint32_t rows, uin
   out.name = absl::StrCat(tall, " ", rows, " rows, ", outputs, " outputs, k ", width,
                           parts > 1 ? absl::StrCat(" in ", parts) : "", TextOf(gate));
   out.bound = "the bits of the kernel for any number of rows";
+  out.isas = IsasOf(taken);
   const Bytes untouched(size_t{rows} * stride * 4, kUntouchedByte);
   out.buffers = {{"step", StepPlan::Of(rows).Block()}, {"x", SplitRows(x, norm.w)}, {"any", untouched}, {"out", untouched}};
   w.AddBuffers("w", &out.buffers);
   AddNorm(norm, &out.buffers);
   AddBiases(biases, &out.buffers);
+  const uint32_t steps = width / kStepColumns;
+  const bool scaled = taken == Taken::kScaled;
+  if (scaled) out.buffers.push_back({"scaled", Bytes(ScaledBytes(rows, steps), kUntouchedByte)});
   const auto launch = [=](const std::string& kernel, const std::string& to) {
     const auto fill = [=](MatmulArgs& args, const Addresses& at) {
       args.step = at.Of<const uint32_t>("step");
@@ -145,6 +152,7 @@ Case TallCase(TallKind kind, TileFormat format, bool rounded, uint32_t rows, uin
       args.x_stride = x.stride;
       args.out_stride = stride;
       args.rows = rows;
+      if (scaled && kernel == tall) TakeScaled("scaled", steps, at, &args);
     };
     if (kind != TallKind::kGateUpAny) return MakeLaunch<MatmulArgs>(kernel, 5, fill);
     return MakeLaunch<GateUpAnyArgs>(kernel, 5, [=](GateUpAnyArgs& args, const Addresses& at) {
@@ -155,13 +163,17 @@ Case TallCase(TallKind kind, TileFormat format, bool rounded, uint32_t rows, uin
   const std::string any = absl::StrCat(gate_up ? "gate_up_" : "matmul_", NameOf(format), gate.on ? "_any" : "", rounds);
   out.steps = {{launch(any, "any")}, {launch(tall, "out")}};
   out.steps[0][0].aids = true;
+  if (scaled) {
+    out.steps.insert(out.steps.begin() + 1, {ScaleRowsLaunch("x", x, steps, "scaled")});
+    out.steps[1][0].aids = true;
+  }
   out.expectations = Same("any", "out", true);
   return out;
 }
 
 // ---- a product that is added to x, and all ranks' ----
 
-Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t hidden, uint32_t width, uint32_t parts,
+Case MatmulReduceCase(TileFormat format, Taken taken, uint32_t rows, uint32_t hidden, uint32_t width, uint32_t parts,
                       uint32_t splits, uint32_t workers, uint32_t ranks) {
   Random random(hidden + rows * 7 + static_cast<uint32_t>(format));
   const SumShape sum = {rows, hidden, ranks, splits};
@@ -171,14 +183,15 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
   std::vector<std::vector<Near>> products(rows);
   for (uint32_t row = 0; row < rows; ++row) {
     const Row in = InputOf(x, NormData{}, row);
-    for (uint32_t o = 0; o < hidden; ++o) products[row].push_back(Dot(w, 0, o, in.values, &in.errors, rounded));
+    for (uint32_t o = 0; o < hidden; ++o) products[row].push_back(Dot(w, 0, o, in.values, &in.errors, taken));
   }
   const Wanted want = WantedSum(sum, before, products);
   Case out;
-  out.name = absl::StrCat("matmul_reduce_", NameOf(format), rounded ? "_rounded " : " ", rows, " rows, ", hidden,
+  out.name = absl::StrCat("matmul_reduce_", NameOf(format), SuffixOf(taken), " ", rows, " rows, ", hidden,
                           " outputs, k ", width, " in ", parts, ", shared by ", splits, ", ", workers, " workgroups, ",
                           ranks, " ranks");
-  out.bound = rounded ? kRoundedBound : kProductBound;
+  out.bound = BoundOf(taken);
+  out.isas = IsasOf(taken);
   out.steps.emplace_back();
   for (uint32_t r = 0; r < ranks; ++r) {
     out.buffers.push_back({OfRank("step", r), StepPlan::Of(rows).Block(), r});
@@ -193,7 +206,7 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
       out.buffers.push_back(std::move(buffer));
     }
     out.steps[0].push_back(MakeLaunch<MatmulReduceArgs>(
-        std::string("matmul_reduce_") + NameOf(format) + (rounded ? "_rounded" : ""), workers,
+        std::string("matmul_reduce_") + NameOf(format) + SuffixOf(taken), workers,
         [=](MatmulReduceArgs& args, const Addresses& at) {
           MatmulArgs& product = args.product;
           product.step = at.Of<const uint32_t>(OfRank("step", r));
@@ -215,7 +228,7 @@ Case MatmulReduceCase(TileFormat format, bool rounded, uint32_t rows, uint32_t h
 
 // ---- a product that tells its sums ----
 
-Case MatmulToldCase(TileFormat format, bool rounded, uint32_t rows, uint32_t hidden, uint32_t width, uint32_t splits) {
+Case MatmulToldCase(TileFormat format, Taken taken, uint32_t rows, uint32_t hidden, uint32_t width, uint32_t splits) {
   constexpr uint32_t kIndex = 3, kTurn = 4, kTurns = 5, kTag = LaunchTag(kIndex, kTurn, kTurns);
   Random random(hidden + splits + static_cast<uint32_t>(format));
   const Inputs x = RandomInputs(random, rows, width);
@@ -223,15 +236,16 @@ Case MatmulToldCase(TileFormat format, bool rounded, uint32_t rows, uint32_t hid
   std::vector<std::vector<Near>> want(rows);
   for (uint32_t row = 0; row < rows; ++row) {
     const Row in = InputOf(x, NormData{}, row);
-    for (uint32_t o = 0; o < hidden; ++o) want[row].push_back(Dot(w, 0, o, in.values, &in.errors, rounded));
+    for (uint32_t o = 0; o < hidden; ++o) want[row].push_back(Dot(w, 0, o, in.values, &in.errors, taken));
   }
   const uint32_t stride = RoundUp(hidden, kPadColumns);
-  const std::string kernel = std::string("matmul_") + NameOf(format) + (rounded ? "_rounded" : "");
+  const std::string kernel = std::string("matmul_") + NameOf(format) + SuffixOf(taken);
   StepPlan step = StepPlan::Of(rows);
   step.index = kIndex;
   Case out;
   out.name = absl::StrCat(kernel, " told, ", rows, " rows, ", hidden, " outputs, k ", width, ", shared by ", splits);
-  out.bound = rounded ? kRoundedBound : kProductBound;
+  out.bound = BoundOf(taken);
+  out.isas = IsasOf(taken);
   out.buffers = {{"step", step.Block()},
                  {"in", SplitRows(x)},
                  {"words", StaleWords(ToldWordCount(splits, stride), kTag - 2)}};
@@ -271,30 +285,87 @@ Case MatmulToldCase(TileFormat format, bool rounded, uint32_t rows, uint32_t hid
   return out;
 }
 
+// ---- rows as MXFP8 ----
+
+// All exponents, so that largest values lie below, at and above what doubles a factor; a block of zeros, and one that ends in
+// e4m3's least steps.
+Case ScaleRowsCase(uint32_t rows, uint32_t width) {
+  Random random(rows + width);
+  Inputs x = RandomInputs(random, rows, width);
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    const size_t block = i / kStepColumns;
+    const double near = block % 7 == 0 ? 0 : std::ldexp(1 + random.Uniform(), static_cast<int>(block * 11 % 240) - 120);
+    const double below = std::ldexp(1.0, -static_cast<int>(random.Uniform() * 20));
+    x.values[i] = static_cast<float>((i % 3 == 0 ? -near : near) * (i % 5 == 0 ? 1 : below));
+  }
+  const uint32_t steps = width / kStepColumns, row_bytes = ScaledRowBytes(steps);
+  Case out;
+  out.name = absl::StrCat("scale_rows ", rows, " rows, k ", width);
+  out.bound = "the bits of the least factor that cuts nothing, and of the nearest codes";
+  out.isas = IsasOf(Taken::kScaled);
+  out.buffers = {{"step", StepPlan::Of(rows).Block()}, {"x", SplitRows(x)}, {"out", Bytes(size_t{rows} * row_bytes, kUntouchedByte)}};
+  out.steps = {{ScaleRowsLaunch("x", x, steps, "out")}};
+  const auto check = [=](absl::Span<const uint8_t> bytes) -> std::string {
+    for (uint32_t row = 0; row < rows; ++row) {
+      const absl::Span<const uint8_t> own = bytes.subspan(size_t{row} * row_bytes, row_bytes);
+      for (uint32_t step = 0; step < steps; ++step) {
+        std::vector<uint16_t> values;
+        uint32_t largest = 0;
+        for (uint32_t c = 0; c < kStepColumns; ++c) {
+          values.push_back(quant::Bf16FromFloat(static_cast<float>(x.at(row, step * kStepColumns + c))));
+          largest = std::max<uint32_t>(largest, values.back() & 0x7fffu);
+        }
+        const uint32_t factor = own[steps * kStepColumns + step];
+        // The least power of two, or the least that there is, with which the largest is within 448.
+        const double scale = std::ldexp(1.0, static_cast<int>(factor) - 127);
+        const double most = quant::FloatFromBf16(static_cast<uint16_t>(largest)) / scale;
+        if (factor == 0 || most > 448 || (factor > 1 && most <= 224)) {
+          return absl::StrCat("row ", row, " step ", step, ": factor ", factor, " of a largest of ", most, " codes");
+        }
+        for (uint32_t c = 0; c < kStepColumns; ++c) {
+          const uint8_t code = own[step * kStepColumns + ScaledPart(StepPlace(c) / 8) * 8 + StepPlace(c) % 8];
+          const auto want = quant::Fp8E4m3FromFloat(static_cast<float>(quant::FloatFromBf16(values[c]) / scale));
+          if (code != want) return absl::StrCat("row ", row, " column ", step * kStepColumns + c, ": ", code, ", expected ", want);
+        }
+      }
+    }
+    return "";
+  };
+  out.expectations = {{"out", check}};
+  return out;
+}
+
 }  // namespace
 
 std::vector<Case> DecoderTallCases() {
   std::vector<Case> cases;
+  cases.push_back(ScaleRowsCase(37, 544));
+  cases.push_back(ScaleRowsCase(2, 7680));
   for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    for (const bool rounded : {false, true}) {
+    for (const Taken taken : TakensOf(format)) {
       // A row beyond a workgroup's, and outputs of which waves have none; leaves of a block and of two.
-      const uint32_t rows = TallRows(rounded) + 1;
-      cases.push_back(TallCase(TallKind::kMatmul, format, rounded, rows, 272, 512, 1));
-      cases.push_back(TallCase(TallKind::kGateUp, format, rounded, 20, 144, 1024, 1));
-      cases.push_back(TallCase(TallKind::kGateUpAny, format, rounded, 33, 16, 512, 1, kClamped));
-      cases.push_back(TallCase(TallKind::kParts, format, rounded, 40, 48, rounded ? 1024 : 2048, rounded ? 2 : 4));
+      const uint32_t rows = TallRows(taken) + 1;
+      cases.push_back(TallCase(TallKind::kMatmul, format, taken, rows, 272, 512, 1));
+      cases.push_back(TallCase(TallKind::kGateUp, format, taken, 20, 144, 1024, 1));
+      cases.push_back(TallCase(TallKind::kGateUpAny, format, taken, 33, 16, 512, 1, kClamped));
+      cases.push_back(TallCase(TallKind::kParts, format, taken, 40, 48, taken == Taken::kRounded ? 1024 : 2048, taken == Taken::kRounded ? 2 : 4));
       // Leaves that differ: of a step and of two, of a tile and of two.
       const uint32_t parts = format == TileFormat::kBf16 ? 8 : format == TileFormat::kFp8 ? 4 : 2;
-      cases.push_back(TallCase(TallKind::kParts, format, rounded, 20, 144, 1280, parts));
+      if (taken != Taken::kScaled) cases.push_back(TallCase(TallKind::kParts, format, taken, 20, 144, 1280, parts));
     }
   }
   // Leaves of several chunks and a half; of one step all; a k of one part.
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, false, 17, 16, 2 * 23 * 32, 2));
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, true, 17, 16, 1024, 8));
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, false, 17, 16, 7 * 32, 1));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 2 * 23 * 32, 2));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kRounded, 17, 16, 1024, 8));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 7 * 32, 1));
   // The highest tree; several dies' blocks, and more blocks than workgroups.
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, false, 17, 16, 4096, 8));
-  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, true, 100, 2320, 512, 1));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 4096, 8));
+  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRounded, 100, 2320, 512, 1));
+  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kScaled, 100, 2320, 512, 1));
+  // Leaves of three chunks, and of five; the highest tree.
+  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kScaled, 17, 16, 1536, 1));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kScaled, 70, 16, 5120, 2));
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kScaled, 17, 16, 4096, 8));
   return cases;
 }
 
@@ -317,42 +388,53 @@ std::vector<Case> DecoderMatrixCases() {
     // k in parts: some empty, some that begin within what would be a tile, and their tails.
     for (const auto& [width, parts] : std::vector<std::pair<uint32_t, uint32_t>>{
              {128, 8}, {ragged, 8}, {wide, 8}, {wide, 4}, {192, 2}}) {
-      cases.push_back(ProductCase({format, false, 3, 17, width, false, false, 2, false, parts}));
+      cases.push_back(ProductCase({format, false, 3, 17, width, false, false, 2, Taken::kBoth, parts}));
     }
     // Eight rows and nine are columns of one matrix instruction and of two.
-    cases.push_back(ProductCase({format, false, 8, 17, wide, true, false, 2, false, 8}));
-    cases.push_back(ProductCase({format, false, 9, 17, wide, true, false, 2, false, 8}));
-    cases.push_back(ProductCase({format, false, 1, 40, wide, false, false, 5, false, 8, 8}));
-    cases.push_back(ProductCase({format, false, 9, 17, wide, false, false, 3, false, 8, 2}));
+    cases.push_back(ProductCase({format, false, 8, 17, wide, true, false, 2, Taken::kBoth, 8}));
+    cases.push_back(ProductCase({format, false, 9, 17, wide, true, false, 2, Taken::kBoth, 8}));
+    cases.push_back(ProductCase({format, false, 1, 40, wide, false, false, 5, Taken::kBoth, 8, 8}));
+    cases.push_back(ProductCase({format, false, 9, 17, wide, false, false, 3, Taken::kBoth, 8, 2}));
     for (const auto& [rows, gate] : std::vector<std::pair<uint32_t, Gate>>{
              {1, kGelu}, {5, kClamped}, {17, kBiased}}) {
-      cases.push_back(ProductCase({format, true, rows, 40, ragged, rows != 5, false, 2, false, 1, 1, gate}));
+      cases.push_back(ProductCase({format, true, rows, 40, ragged, rows != 5, false, 2, Taken::kBoth, 1, 1, gate}));
     }
-    if (!MayRound(format)) continue;
-    cases.push_back(ProductCase({format, false, 3, 17, wide, false, false, 2, true, 8}));
-    cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3, true}));
-    cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, true}));
-    cases.push_back(ProductCase({format, true, 5, 24, ragged, true, false, 2, true, 1, 1, kClamped}));
+    for (const Taken taken : RoundingsOf(format)) {
+      cases.push_back(ProductCase({format, false, 3, 17, wide, false, false, 2, taken, 8}));
+      cases.push_back(ProductCase({format, false, 5, 33, wide, true, false, 3, taken}));
+      cases.push_back(ProductCase({format, true, 17, 24, ragged, false, false, 3, taken}));
+      cases.push_back(ProductCase({format, true, 5, 24, ragged, true, false, 2, taken, 1, 1, kClamped}));
+    }
   }
   for (TileFormat format : kTileFormats) {
     // Two chunks and a part; a workgroup with many tiles, and one with none; k shared.
-    cases.push_back(MatmulReduceCase(format, false, 1, 1032, 256, 8, 1, 5, 1));
-    cases.push_back(MatmulReduceCase(format, false, 4, 528, 256, 8, 8, 300, 1));
-    if (MayRound(format)) cases.push_back(MatmulReduceCase(format, true, 2, 520, 256, 8, 2, 7, 1));
-    cases.push_back(MatmulToldCase(format, false, 1, 72, 256, 4));
-    if (MayRound(format)) cases.push_back(MatmulToldCase(format, true, 4, 40, 256, 1));
+    cases.push_back(MatmulReduceCase(format, Taken::kBoth, 1, 1032, 256, 8, 1, 5, 1));
+    cases.push_back(MatmulReduceCase(format, Taken::kBoth, 4, 528, 256, 8, 8, 300, 1));
+    cases.push_back(MatmulToldCase(format, Taken::kBoth, 1, 72, 256, 4));
+    for (const Taken taken : RoundingsOf(format)) {
+      cases.push_back(MatmulReduceCase(format, taken, 2, 520, 256, 8, 2, 7, 1));
+      cases.push_back(MatmulToldCase(format, taken, 4, 40, 256, 1));
+    }
   }
+  // MXFP8 of inputs that are exact, by tiles and what is left of one: none, a step, two and three; rows of several blocks, logit
+  // rows, leaves that are short, one and long ones.
+  for (const uint32_t width : {32u, 64u, 96u, 128u, 544u, 608u, 2048u}) {
+    cases.push_back(ProductCase({TileFormat::kMxfp4, false, 19, 24, width, false, false, 3, Taken::kScaled}));
+    cases.push_back(ProductCase({TileFormat::kMxfp4, true, 3, 24, width, false, false, 3, Taken::kScaled}));
+  }
+  cases.push_back(ProductCase({TileFormat::kMxfp4, false, 17, 40, 320, false, true, 3, Taken::kScaled}));
+  cases.push_back(ProductCase({TileFormat::kMxfp4, false, 2, 40, 1280, false, false, 3, Taken::kScaled, 8, 4}));
   // Words of more than one chunk.
-  cases.push_back(MatmulToldCase(TileFormat::kBf16, false, 3, 1100, 256, 2));
-  cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 3, 1040, 256, 8, 4, 9, 2));
+  cases.push_back(MatmulToldCase(TileFormat::kBf16, Taken::kBoth, 3, 1100, 256, 2));
+  cases.push_back(MatmulReduceCase(TileFormat::kBf16, Taken::kBoth, 3, 1040, 256, 8, 4, 9, 2));
   // Where nobody shares k, who makes an element tells all ranks.
-  cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 2, 1040, 256, 8, 1, 11, 4));
-  cases.push_back(MatmulReduceCase(TileFormat::kByte, false, 2, 528, 256, 8, 1, 11, 2));
-  cases.push_back(MatmulReduceCase(TileFormat::kBf16, false, 1, 600, 256, 8, 8, 320, 4));
+  cases.push_back(MatmulReduceCase(TileFormat::kBf16, Taken::kBoth, 2, 1040, 256, 8, 1, 11, 4));
+  cases.push_back(MatmulReduceCase(TileFormat::kByte, Taken::kBoth, 2, 528, 256, 8, 1, 11, 2));
+  cases.push_back(MatmulReduceCase(TileFormat::kBf16, Taken::kBoth, 1, 600, 256, 8, 8, 320, 4));
   for (const auto& [tile, from] : kCoded) {
-    cases.push_back(ProductCase({tile, false, 3, 72, 2048, true, false, 2, false, 8, 1, {}, from}));
-    cases.push_back(ProductCase({tile, false, 12, 40, 256, false, false, 2, false, 1, 1, {}, from}));
-    cases.push_back(ProductCase({tile, true, 2, 24, 512, true, false, 2, false, 1, 1, {}, from}));
+    cases.push_back(ProductCase({tile, false, 3, 72, 2048, true, false, 2, Taken::kBoth, 8, 1, {}, from}));
+    cases.push_back(ProductCase({tile, false, 12, 40, 256, false, false, 2, Taken::kBoth, 1, 1, {}, from}));
+    cases.push_back(ProductCase({tile, true, 2, 24, 512, true, false, 2, Taken::kBoth, 1, 1, {}, from}));
   }
   return cases;
 }

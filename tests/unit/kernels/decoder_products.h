@@ -24,6 +24,23 @@ inline constexpr TileFormat kTileFormats[] = {TileFormat::kBf16,  TileFormat::kB
 inline bool MayRound(TileFormat format) {
   return format != TileFormat::kBf16Pair && !HasCodes(format);
 }
+// What kernels of a format take of x, and of these what is less than all.
+inline std::vector<Taken> RoundingsOf(TileFormat format) {
+  if (!MayRound(format)) return {};
+  return format == TileFormat::kMxfp4 ? std::vector<Taken>{Taken::kRounded, Taken::kScaled} : std::vector<Taken>{Taken::kRounded};
+}
+inline std::vector<Taken> TakensOf(TileFormat format) {
+  std::vector<Taken> out = RoundingsOf(format);
+  out.insert(out.begin(), Taken::kBoth);
+  return out;
+}
+// Of a kernel's name; and the chips that have it, none meaning all.
+inline const char* SuffixOf(Taken taken) {
+  return taken == Taken::kScaled ? "_scaled" : taken == Taken::kRounded ? "_rounded" : "";
+}
+inline std::vector<std::string> IsasOf(Taken taken) {
+  return taken == Taken::kScaled ? std::vector<std::string>{"gfx950"} : std::vector<std::string>{};
+}
 // Those of 32 columns at least.
 inline bool InThirtyTwos(TileFormat format) {
   return format == TileFormat::kMxfp4 || format == TileFormat::kNibble;
@@ -158,6 +175,29 @@ inline Near Activate(const Gate& gate, const GateBiases& biases, const Near& g, 
 inline constexpr char kRoundedBound[] =
     "(2^-8 + (k/4 + 8) * 2^-23) of the sum of |x * w|: inputs rounded to bf16, fp32 sums of four "
     "waves";
+
+inline constexpr char kScaledBound[] =
+    "inputs as MXFP8: where they are exact (k/4 + 8) * 2^-23 of the sum of |MXFP8(x) * w|; else (2^-4 + 2^-8 + (k/4 + 8) * 2^-23) of "
+    "the sum of |x * w|, and 2^-17 of that of |w| times the largest |x| of its 32 columns";
+inline const char* BoundOf(Taken taken) {
+  return taken == Taken::kScaled ? kScaledBound : taken == Taken::kRounded ? kRoundedBound : kProductBound;
+}
+
+// scale_rows of x, of `steps` steps, to a buffer; and such rows as a product of many rows takes them.
+inline size_t ScaledBytes(uint32_t rows, uint32_t steps) { return size_t{rows} * ScaledRowBytes(steps); }
+inline LaunchSpec ScaleRowsLaunch(const std::string& x, const Inputs& in, uint32_t steps, const std::string& to) {
+  return MakeLaunch<ScaleRowsArgs>("scale_rows", 3, [=](ScaleRowsArgs& args, const Addresses& at) {
+    args.step = at.Of<const uint32_t>("step");
+    args.x = at.Of<const float>(x);
+    args.out = at.Of<uint8_t>(to);
+    args.x_stride = in.stride;
+    args.steps = steps;
+  });
+}
+inline void TakeScaled(const std::string& rows, uint32_t steps, const Addresses& at, MatmulArgs* args) {
+  args->x = at.Of<const float>(rows);
+  args->x_stride = ScaledRowBytes(steps) / 4;
+}
 
 // A sum that is added to x in the launch that makes it. Each of `ranks` GPUs makes the same.
 struct SumShape {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "unit/kernels/decoder_weights.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "backend/amdgpu/tiles.h"
 #include "kernels/quant/bf16.h"
+#include "kernels/quant/fp8_e4m3.h"
+#include "kernels/quant/mxfp8.h"
 #include "ops/random_matrices.h"
 #include "quant/matrix.h"
 
@@ -181,8 +184,55 @@ kernels::Tiles TiledWeights::At(const std::string& name, const Addresses& at) co
   return tiles;
 }
 
-Near Dot(const TiledWeights& w, size_t matrix, uint32_t row, const std::vector<double>& x,
-         const std::vector<double>* x_error, bool rounded) {
+namespace {
+
+// Blocks of 32 as MXFP8, and back.
+std::vector<double> ThroughMxfp8(const std::vector<double>& x) {
+  std::vector<double> out;
+  for (size_t first = 0; first < x.size(); first += quant::kMxfp8Block) {
+    const size_t end = std::min(x.size(), first + quant::kMxfp8Block);
+    uint32_t largest = 0;
+    for (size_t i = first; i < end; ++i) {
+      largest = std::max<uint32_t>(largest, quant::Bf16FromFloat(static_cast<float>(x[i])) & 0x7fffu);
+    }
+    const double scale = std::ldexp(1.0, static_cast<int>(quant::Mxfp8Scale(largest)) - 127);
+    for (size_t i = first; i < end; ++i) {
+      const double value = quant::FloatFromBf16(quant::Bf16FromFloat(static_cast<float>(x[i])));
+      out.push_back(quant::FloatFromFp8E4m3(quant::Fp8E4m3FromFloat(static_cast<float>(value / scale))) * scale);
+    }
+  }
+  return out;
+}
+
+// What inputs that are not exact may be off by as MXFP8: of each 2^-4, or half of the least step of its block, whose factor is
+// 2^-7.8 of its largest value at most, and twice that where an error moves it.
+Near ScaledDot(const TiledWeights& w, const double* weights, const std::vector<double>& x, const std::vector<double>& x_error) {
+  double sum = 0, magnitude = 0, inherited = 0, steps = 0;
+  for (uint32_t first = 0; first < w.cols; first += quant::kMxfp8Block) {
+    const uint32_t end = std::min(w.cols, first + quant::kMxfp8Block);
+    double largest = 0, own = 0;
+    for (uint32_t i = first; i < end; ++i) {
+      const double weight = weights[i];
+      sum += weight * x[i];
+      magnitude += std::abs(weight * x[i]);
+      inherited += std::abs(weight) * x_error[i];
+      own += std::abs(weight);
+      largest = std::max(largest, std::abs(x[i]) + x_error[i]);
+    }
+    steps += own * largest * 0x1p-17;
+  }
+  const double split = 0x1p-4 + 0x1p-8;
+  return {sum, magnitude * (split + (w.cols / 4 + 8) * 0x1p-23) + inherited * (1 + split) + steps + 1e-30};
+}
+
+}  // namespace
+
+Near Dot(const TiledWeights& w, size_t matrix, uint32_t row, const std::vector<double>& given,
+         const std::vector<double>* x_error, kernels::Taken taken) {
+  const bool scaled = taken == kernels::Taken::kScaled;
+  const bool exact = x_error == nullptr || std::all_of(x_error->begin(), x_error->end(), [](double e) { return e == 0; });
+  if (scaled && !exact) return ScaledDot(w, &w.values[matrix][size_t{row} * w.cols], given, *x_error);
+  const std::vector<double> x = scaled ? ThroughMxfp8(given) : given;
   double sum = 0, magnitude = 0, inherited = 0;
   for (uint32_t i = 0; i < w.cols; ++i) {
     const double weight = w.values[matrix][size_t{row} * w.cols + i];
@@ -191,7 +241,7 @@ Near Dot(const TiledWeights& w, size_t matrix, uint32_t row, const std::vector<d
     if (x_error != nullptr) inherited += std::abs(weight) * (*x_error)[i];
   }
   // An input that is off may be rounded the other way: by as much more as it is off.
-  const double split = rounded ? 0x1p-8 : 0x1.1p-16;
+  const double split = scaled ? 0 : taken == kernels::Taken::kRounded ? 0x1p-8 : 0x1.1p-16;
   return {sum, magnitude * (split + (w.cols / 4 + 8) * 0x1p-23) + inherited * (1 + split) + 1e-30};
 }
 

@@ -41,10 +41,10 @@ TiledWeights Bf16Tiles(const std::vector<float>& values, uint32_t rows, uint32_t
 const char* NameOf(kernels::TileFormat format);
 
 // One row of `w` times x, with the error that fp32 sums and inputs in two bf16 may make.
-// `rounded`: with inputs in one bf16, 2^-8 of each. `x_error[i]`: how far off the kernel's x[i] may
-// be already; null: not at all.
+// `taken`: with inputs in one bf16, 2^-8 of each, or as MXFP8, which is what x is then made of if it is exact. `x_error[i]`: how
+// far off the kernel's x[i] may be already; null: not at all.
 Near Dot(const TiledWeights& w, size_t matrix, uint32_t row, const std::vector<double>& x,
-         const std::vector<double>* x_error = nullptr, bool rounded = false);
+         const std::vector<double>* x_error = nullptr, kernels::Taken taken = kernels::Taken::kBoth);
 inline constexpr char kProductBound[] =
     "(2^-15.9 + (k/4 + 8) * 2^-23) of the sum of |x * w|: two bf16 of each input (pairs: and of "
     "each "

@@ -209,6 +209,19 @@ void Compare(mainarch::test::Context& test_context, Isa isa, int per_row) {
 TEST(decode_agrees_with_llvm_on_gfx942) { Compare(test_context, Isa::kGfx942, 360); }
 TEST(decode_agrees_with_llvm_on_gfx950) { Compare(test_context, Isa::kGfx950, 360); }
 
+// 32 codes of four bits are four registers, and may be the last ones; as e4m3 they would be eight.
+TEST(a_matrix_of_four_bits_may_lie_in_the_last_registers) {
+  // v_mfma_scale_f32_16x16x128_f8f6f4 v[222:225], v[250:253], a[24:31], v[194:197], v121, v127, as LLVM 22 made it.
+  for (const auto& [word, valid] : {std::pair{0xd3ad0cdeu, true}, std::pair{0xd3ad08deu, false}}) {
+    const uint32_t words[4] = {0xd3ac0000, 0x0002ff79, word, 0x170a31fa};
+    std::vector<uint8_t> bytes(sizeof words);
+    std::memcpy(bytes.data(), words, sizeof words);
+    Inst inst;
+    CHECK_EQ(Decode(Isa::kGfx950, bytes, &inst), valid);
+    if (valid) CHECK_EQ(inst.operands[1].width, 4);
+  }
+}
+
 // Cutting a valid instruction short is refused, never read past its end.
 TEST(decode_refuses_truncated_words) {
   const Corpus corpus = MakeCorpus(Isa::kGfx950, 2);

@@ -157,6 +157,8 @@ pub const MAINARCH_ENGINE_KV_NEAR: u64 = 32;
 /// eviction) runs tokens again as it does where a model has windows. INVALID_ARGUMENT with other types; UNSUPPORTED where
 /// attention is to latents.
 pub const MAINARCH_ENGINE_KV_OUTER: u64 = 64;
+/// The same for all tokens of the first and of the last layer.
+pub const MAINARCH_ENGINE_MXFP8: u64 = 128;
 /// Values of mainarch_engine_options.drafts: who guesses tokens ahead of those that are sampled. A step runs
 /// the guesses of a sequence as further rows and keeps them as far as they are what is sampled, so a
 /// sequence gets several tokens of one step, and no token comes out differently. A sequence that the caller

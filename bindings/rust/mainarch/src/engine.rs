@@ -84,6 +84,9 @@ pub struct EngineOptions {
     /// On CPUs products with weights of 4 to 8 bits take 8 bits of what goes into them: faster where it is
     /// decoding weights that takes the time; results differ within a bound (`MAINARCH_ENGINE_INT8`).
     pub int8: bool,
+    /// On GPUs that multiply both, products with MXFP4 weights take what goes into them as MXFP8: faster prompts;
+    /// results differ within a bound (`MAINARCH_ENGINE_MXFP8`).
+    pub mxfp8: bool,
     /// With [`KvType::Fp4`] or [`KvType::K8V4`]: the first 16 tokens and the last 128 in fp8 (`MAINARCH_ENGINE_KV_NEAR`).
     pub kv_near: bool,
     /// The same for all tokens of the first and of the last layer (`MAINARCH_ENGINE_KV_OUTER`).
@@ -258,6 +261,7 @@ impl Engine {
                 KvType::K8V4 => sys::MAINARCH_KV_K8V4,
             },
             flags: (u64::from(options.fast) * sys::MAINARCH_ENGINE_FAST)
+                | (u64::from(options.mxfp8) * sys::MAINARCH_ENGINE_MXFP8)
                 | (u64::from(options.int8) * sys::MAINARCH_ENGINE_INT8)
                 | (u64::from(options.kv_near) * sys::MAINARCH_ENGINE_KV_NEAR)
                 | (u64::from(options.kv_outer) * sys::MAINARCH_ENGINE_KV_OUTER)

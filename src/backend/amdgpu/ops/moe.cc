@@ -61,6 +61,8 @@ void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const
   product.x_stride = experts.x_stride;
   product.out_stride = experts.act_stride;
   product.rows = experts.most_rows;
+  const kernels::Taken taken = to->TakenOf(up.format);
+  if (taken == kernels::Taken::kScaled) to->ScaleRows(&product);
   if (gating) tall.any.gating = *gating;
   tall.lists.address = group.lists.address;
   tall.stride = experts.gate_up_stride;
@@ -68,10 +70,10 @@ void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const
   tall.experts = experts.experts;
   tall.top = experts.top;
   const uint64_t groups = CeilDivide(product.w.outputs, kernels::TallOutputs(kernels::TallKind::kGateUp));
-  to->Add(ExpertsTallKernel(up.format, gating.has_value(), to->Rounds()), tall,
-          groups * tall.experts * CeilDivide(to->rows, kernels::TallRows(to->Rounds())));
+  to->Add(ExpertsTallKernel(up.format, gating.has_value(), taken), tall,
+          groups * tall.experts * CeilDivide(to->rows, kernels::TallRows(taken)));
   const uint64_t units = CeilDivide(experts.down.outputs, kernels::TallGrid::kDies) * kernels::TallGrid::kDies;
-  to->Add(ExpertsTallDownKernel(down.format, to->Rounds()), kernels::ExpertsTallDownArgs{experts, {group.lists.address}},
+  to->Add(ExpertsTallDownKernel(down.format, taken), kernels::ExpertsTallDownArgs{experts, {group.lists.address}},
           units * kernels::ExpertBlocks(experts.most_rows));
 }
 
@@ -80,13 +82,13 @@ void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const
 bool Lowering::ExpertsTallPay(const PlacedWeight& up, const PlacedWeight& down) const {
   const kernels::TallKind kind = kernels::TallKind::kGateUp;
   if (!HasManyRows() || !kernels::TallTakes(up.format, up.tiles, kind)) return false;
-  if (ExpertsTallDownKernel(down.format, Rounds()).empty() || down.tiles.outputs == 0) return false;
+  if (ExpertsTallDownKernel(down.format, TakenOf(down.format)).empty() || down.tiles.outputs == 0) return false;
   const double experts = program.experts, top = program.experts_per_token, all = rows, outputs = up.tiles.outputs;
   const double blocks = static_cast<double>(CeilDivide(rows, kernels::kTileRows));
   const double tiles = 2 * outputs * blocks * ChosenBy(kernels::kTileRows, top, experts);
   const double groups = static_cast<double>(CeilDivide(up.tiles.outputs, kernels::TallOutputs(kind)));
-  const double units = groups * (ChosenBy(all, top, experts) + all * top / kernels::TallRows(Rounds()));
-  return units * static_cast<double>(TilesOfTall(kind, up)) <= tiles;
+  const double units = groups * (ChosenBy(all, top, experts) + all * top / kernels::TallRows(TakenOf(up.format)));
+  return units * static_cast<double>(TilesOfTall(kind, up, TakenOf(up.format))) <= tiles;
 }
 
 void Emit(const backend::RouterOp& op, Lowering* to) {
@@ -192,17 +194,18 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
                                    to->program.experts);
   // Beside the router's product, whose words they wait for.
+  const kernels::Taken taken = to->TakenOf(up.format);
   const bool beside = args.route.told.turns != 0 && to->pending.route_launches == to->launches();
   if (to->ExpertsTallPay(up, down)) {
     EmitTall(args, up, down, gating, to);
     to->pending.reduced = {};
   } else if (gating) {
     const kernels::ExpertsAnyArgs any = {args, *gating};
-    to->Add(ExpertsAnyKernel(up.format, down.format, to->Rounds()), any, units * blocks, /*resident=*/true).beside = beside;
-    to->pending.reduced = {ExpertsReduceAnyKernel(up.format, down.format, to->Rounds()), any};
+    to->Add(ExpertsAnyKernel(up.format, down.format, taken), any, units * blocks, /*resident=*/true).beside = beside;
+    to->pending.reduced = {ExpertsReduceAnyKernel(up.format, down.format, taken), any};
   } else {
-    to->Add(ExpertsKernel(up.format, down.format, to->Rounds()), args, units * blocks, /*resident=*/true).beside = beside;
-    to->pending.reduced = {ExpertsReduceKernel(up.format, down.format, to->Rounds()), kernels::ExpertsAnyArgs{args, {}}};
+    to->Add(ExpertsKernel(up.format, down.format, taken), args, units * blocks, /*resident=*/true).beside = beside;
+    to->pending.reduced = {ExpertsReduceKernel(up.format, down.format, taken), kernels::ExpertsAnyArgs{args, {}}};
   }
   if (op.add) to->ReduceInto(to->program.x);
 }
@@ -216,7 +219,7 @@ Status CheckOp(const backend::Program& program, const backend::ExpertsDownOp& op
     bool out = true;
     for (size_t rank = 0; out && rank < down.ranks.size(); ++rank) {
       const int32_t r = static_cast<int32_t>(rank);
-      out = !ExpertsKernel(PlanTiles(up, r, 0).format, PlanTiles(down, r, 0).format, false).empty();
+      out = !ExpertsKernel(PlanTiles(up, r, 0).format, PlanTiles(down, r, 0).format, kernels::Taken::kBoth).empty();
     }
     return out;
   };

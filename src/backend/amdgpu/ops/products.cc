@@ -113,32 +113,48 @@ kernels::TallKind Lowering::TallKindOf(const Product& m, const PlacedWeight& w) 
   return w.tiles.parts == 1 && kernels::TallTakes(w.format, w.tiles, TallKind::kMatmul) ? TallKind::kMatmul : TallKind::kParts;
 }
 
-kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeight& w, bool rounded) const {
+kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) const {
   return {static_cast<uint32_t>(CeilDivide(w.tiles.outputs, kernels::TallOutputs(kind))),
-          static_cast<uint32_t>(CeilDivide(rows, kernels::TallRows(rounded)))};
+          static_cast<uint32_t>(CeilDivide(rows, kernels::TallRows(taken)))};
 }
 
 // By the timing model, between MI355X and MI300X: how many tiles of 16 rows of the other kernel a compute unit does in the
 // time of one of these workgroups, of which it has one. With fewer most of them would stand idle.
-uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w) {
+uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) {
+  if (taken == kernels::Taken::kScaled) return kind == kernels::TallKind::kParts ? 7 : 13;
   const bool bf16 = w.format == kernels::TileFormat::kBf16, fp8 = w.format == kernels::TileFormat::kFp8;
   if (kind != kernels::TallKind::kParts) return bf16 ? 14 : fp8 ? 46 : 38;
   const uint64_t tiles = bf16 ? 11 : fp8 ? 22 : 17;
   return kernels::IsOfBlocks(w.format, w.tiles) ? tiles : tiles * 4 / 3;
 }
 
-bool Lowering::TallPays(const Product& m, const PlacedWeight& w, bool rounded) const {
+bool Lowering::TallPays(const Product& m, const PlacedWeight& w, kernels::Taken taken) const {
   const kernels::TallKind kind = TallKindOf(m, w);
   if (m.logits || !HasManyRows() || !kernels::TallTakes(w.format, w.tiles, kind)) return false;
-  const uint64_t units = memory.compute_units, rounds = CeilDivide(TallGridOf(kind, w, rounded).units(), units);
+  if (taken == kernels::Taken::kScaled && !kernels::IsOfBlocks(w.format, w.tiles)) return false;
+  const uint64_t units = memory.compute_units, rounds = CeilDivide(TallGridOf(kind, w, taken).units(), units);
   const uint64_t tiles = uint64_t{w.tiles.outputs} * (m.gate_up ? 2 : 1) * CeilDivide(rows, kernels::kTileRows);
-  return rounds * units * TilesOfTall(kind, w) <= tiles;
+  return rounds * units * TilesOfTall(kind, w, taken) <= tiles;
 }
 
-Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, const kernels::MatmulArgs& args, bool rounded) {
+void Lowering::ScaleRows(kernels::MatmulArgs* args) {
+  kernels::ScaleRowsArgs scale;
+  SetStep(&scale);
+  scale.x = args->x;
+  scale.out.address = memory.scaled_rows;
+  scale.x_stride = args->x_stride;
+  scale.steps = args->w.steps;
+  constexpr uint64_t kPerGroup = kernels::kThreads / 4;  // steps of rows that a workgroup makes at once
+  Add("scale_rows", scale, CeilDivide(uint64_t{args->rows} * scale.steps, kPerGroup));
+  args->x.address = memory.scaled_rows;
+  args->x_stride = kernels::ScaledRowBytes(scale.steps) / 4;
+}
+
+Launch& Lowering::AddTall(const Product& m, const PlacedWeight& w, kernels::MatmulArgs args, kernels::Taken taken) {
+  if (taken == kernels::Taken::kScaled) ScaleRows(&args);
   const kernels::TallKind kind = TallKindOf(m, w);
-  const absl::string_view kernel = TallKernel(kind, w.format, rounded);
-  const uint64_t units = TallGridOf(kind, w, rounded).units();
+  const absl::string_view kernel = TallKernel(kind, w.format, taken);
+  const uint64_t units = TallGridOf(kind, w, taken).units();
   return m.gating ? Add(kernel, kernels::GateUpAnyArgs{args, *m.gating}, units) : Add(kernel, args, units);
 }
 
@@ -164,16 +180,17 @@ void Lowering::Add(const Product& m) {
   args.rows = m.logits ? logit_rows : rows;
   args.splits = pending.sums.splits;
   args.split_rows = pending.sums.rows;
-  const bool rounded = Rounds() && !m.exact;
+  const kernels::Taken taken = m.exact ? kernels::Taken::kBoth : TakenOf(w.format);
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
+  const bool tall = TallPays(m, w, taken);
   Launch& launch =
-      TallPays(m, w, rounded) ? AddTall(m, w, args, rounded)
-      : m.gating ? Add(GateUpAnyKernel(w.format, rounded), kernels::GateUpAnyArgs{args, *m.gating}, units)
-      : m.gate_up ? Add(GateUpKernel(w.format, rounded), args, units)
-                  : Add(MatmulKernel(w.format, rounded), args, units);
-  launch.beside = m.beside;
-  if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, rounded), args};
+      tall ? AddTall(m, w, args, taken)
+      : m.gating ? Add(GateUpAnyKernel(w.format, taken), kernels::GateUpAnyArgs{args, *m.gating}, units)
+      : m.gate_up ? Add(GateUpKernel(w.format, taken), args, units)
+                  : Add(MatmulKernel(w.format, taken), args, units);
+  launch.beside = m.beside && !(tall && taken == kernels::Taken::kScaled);  // whose rows the launch before makes
+  if (!m.gate_up && !m.logits) pending.reduced = {MatmulReduceKernel(w.format, taken), args};
   if (units == 0) return;  // a rank may have nothing of a weight
   // A unit's parts of k lie behind one another, and so do units.
   launch.reads = w.tiles.data.address;

@@ -147,6 +147,7 @@ pub fn entries() -> Vec<String> {
     constant!(entries, MAINARCH_ENGINE_RESIDENT_AUTO);
     constant!(entries, MAINARCH_ENGINE_KV_NEAR);
     constant!(entries, MAINARCH_ENGINE_KV_OUTER);
+    constant!(entries, MAINARCH_ENGINE_MXFP8);
     constant!(entries, MAINARCH_DRAFTS_OFF);
     constant!(entries, MAINARCH_DRAFTS_HEAD);
     constant!(entries, MAINARCH_DRAFTS_NGRAM);
