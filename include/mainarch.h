@@ -601,9 +601,10 @@ enum {
 #define MAINARCH_ENGINE_MXFP8 UINT64_C(128)
 /* On GPUs whose matrix units multiply both as they are (MI355X), products with weights of MXFP4 take what goes into them as
  * MXFP8 (OCP Microscaling Formats 1.0): rounded to bf16 and then to e4m3, 4 significant bits, with a power of two for 32
- * columns, the least that cuts nothing. Prompts take less time. For y = sum of w_k x_k over K columns, m_k the largest |x|
- * of the 32 columns that k is of,
- *   |error| <= (2^-4 + 2^-8 + (K + 8) 2^-23) * sum of |w_k x_k| + 2^-17 * sum of |w_k| m_k.
+ * columns, the least that cuts nothing. Prompts take less time, sequences that decode alone more, as far as that is modelled.
+ * For y = sum of w_k x_k over K columns, m_k the largest |x| of the 32 columns that k is of,
+ *   |error| <= (2^-4 + 2^-8 + (K + 8) 2^-23) * sum of |w_k x_k| + 2^-17 * sum of |w_k| m_k,
+ * apart from what is smaller than 2^-126.
  * All that MAINARCH_ENGINE_FAST says of what stays fp32, and of results that depend on nothing but the sequence, holds.
  * Products with other weights, and other devices, do as with MAINARCH_ENGINE_FAST; MAINARCH_ENGINE_INT8 beside this one does
  * not count. */

@@ -79,6 +79,7 @@ DEVICE float Dpp(float old, float x) {
 
 // The value of the lane whose number differs in bit 3.
 DEVICE float RotateRow8(float x) { return Dpp<kDppRowRor8>(x, x); }
+DEVICE uint32_t RotateRow8(uint32_t x) { return Dpp<kDppRowRor8>(x, x); }
 // The value of lane kLane of each 16 neighbouring lanes, in all of them.
 template <int kLane>
 DEVICE float RowLane(float x) {

@@ -35,7 +35,10 @@ DEVICE f32x16 Mfma32x32x16Bf16(u32x4 a, u32x4 b, f32x16 c) {
 
 // This chip does not multiply them (kFacts.has_scaled_mfma): names alone, for code that is compiled for both. Who calls
 // them here has an undefined symbol, which the build refuses.
-struct Mxfp8Operand {};
+struct Mxfp8Operand {
+  i32x8 codes;
+  uint32_t scale;
+};
 u32x4 TransposeRows(u32x4);
 Mxfp8Operand Mxfp8OperandOf(u32x4, u32x4, uint32_t);
 uint32_t LargestMagnitude(u32x4);

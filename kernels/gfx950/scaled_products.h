@@ -20,8 +20,8 @@ using MatmulReduceMxfp4Scaled = MatmulReduce<TileFormat::kMxfp4, Taken::kScaled>
 using ExpertsReduceMxfp4Scaled = ExpertsReduce<TileFormat::kMxfp4, Taken::kScaled>;
 using ExpertsReduceMxfp4AnyScaled = ExpertsReduce<TileFormat::kMxfp4, Taken::kScaled, true>;
 KERNEL(matmul_mxfp4_scaled, MatmulMxfp4Scaled, "vgpr=152 sgpr=112 lds=4096")
-KERNEL(gate_up_mxfp4_scaled, GateUpMxfp4Scaled, "vgpr=152 sgpr=112 lds=4096")
-KERNEL(gate_up_mxfp4_any_scaled, GateUpMxfp4AnyScaled, "vgpr=152 sgpr=112 lds=4096")
+KERNEL(gate_up_mxfp4_scaled, GateUpMxfp4Scaled, "vgpr=160 sgpr=112 lds=4096")
+KERNEL(gate_up_mxfp4_any_scaled, GateUpMxfp4AnyScaled, "vgpr=168 sgpr=112 lds=4096")
 KERNEL(experts_mxfp4_scaled, ExpertsMxfp4Scaled, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(experts_mxfp4_any_scaled, ExpertsMxfp4AnyScaled, "vgpr=256 sgpr=112 lds=23632")
 KERNEL(matmul_reduce_mxfp4_scaled, MatmulReduceMxfp4Scaled, "vgpr=152 sgpr=112 lds=4096")

@@ -57,7 +57,7 @@ struct Experts {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     if constexpr (kTaken != Taken::kBoth) {
-      Both<ColumnsOf(kTaken, false)>(args, worker, workers, arena);
+      Both<ColumnsOf(kTaken, Sums::kFew)>(args, worker, workers, arena);
     } else if (Sums::kFew || args.most_rows <= kFewRows) {
       Both<Columns::kFew>(args, worker, workers, arena);
     } else {
@@ -286,7 +286,7 @@ struct Experts {
 
   // ---- down: the same tile of several experts at once ----
 
-  static constexpr uint32_t DownBatch(Columns columns) {
+  [[gnu::always_inline]] static constexpr uint32_t DownBatch(Columns columns) {
     const uint32_t most = columns == Columns::kMany ? 4 : 8;
     if (kDown == TileFormat::kNibble) return most / 4;
     return kDown == TileFormat::kBf16 ? most : most / 2;
@@ -546,8 +546,8 @@ struct Experts {
     return kTogether && down.parts <= 2 && down.steps < down.parts * kPartLeaves * TileSteps(kDown);
   }
   // Experts of a wave at once, and of the workgroup.
-  static constexpr uint32_t TogetherEach(Columns columns) {
-    if (columns == Columns::kRounded || columns == Columns::kScaled) return 4;  // as registers hold
+  [[gnu::always_inline]] static constexpr uint32_t TogetherEach(Columns columns) {
+    if (columns == Columns::kRounded || IsScaled(columns)) return 4;  // as registers hold
     return columns == Columns::kMany ? kScratchTiles / 2 : kScratchTiles;
   }
 

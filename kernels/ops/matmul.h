@@ -50,6 +50,22 @@ struct ShortLeaves {
     tiles.Load(row_, step_);
     KeepOrder();
     u32x4 in[kTiles][kSteps][kWords];
+    if constexpr (kColumns == Columns::kScaledFew && kTiles % 2 == 0) {
+      const Operand<kColumns> both = ScaledPair::From(x_);
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t < kTiles; t += 2) LoadSteps<kColumns>(both, uint64_t{step_} + t * kSteps, in[t / 2]);
+      KeepOrder();
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t < kTiles; t += 2) {
+        const ScaledPair pair(in[t / 2]);
+        ScaledPair::Add(tiles, t, step_, pair.first, sums_);
+        if (++done_ == tiles_) EndLeaf();
+        ScaledPair::Add(tiles, t + 1, step_, pair.Second(), sums_);
+        if (++done_ == tiles_) EndLeaf();
+      }
+      step_ += kTiles * kSteps;
+      return;
+    }
 #pragma clang loop unroll(full)
     for (uint32_t t = 0; t < kTiles; ++t) {
       LoadSteps<kColumns>(x_, uint64_t{step_} + t * kSteps, in[t]);
@@ -108,12 +124,12 @@ struct Matmul {
   }
   template <bool kLogits>
   DEVICE static void Of(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
-    if constexpr (kTaken != Taken::kBoth) {
-      Units<ColumnsOf(kTaken, false), kLogits>(args, worker, workers, arena);
+    if constexpr (kTaken == Taken::kRounded) {
+      Units<Columns::kRounded, kLogits>(args, worker, workers, arena);
     } else if (args.rows <= kFewRows) {
-      Units<Columns::kFew, kLogits>(args, worker, workers, arena);
+      Units<ColumnsOf(kTaken, true), kLogits>(args, worker, workers, arena);
     } else {
-      Units<Columns::kMany, kLogits>(args, worker, workers, arena);
+      Units<ColumnsOf(kTaken, false), kLogits>(args, worker, workers, arena);
     }
   }
 

@@ -35,10 +35,12 @@ enum class Columns {
   kFew,      // 8 rows, then what rounding left of them
   kMany,     // 16 rows, and in a second instruction what rounding left of them
   kScaled,   // 16 rows, rounded to bf16 and then to MXFP8 (quant/mxfp8.h); weights are MXFP4
+  kScaledFew,  // the same of 8 rows, and then of their next tile, as whose columns they are wanted next
 };
+[[gnu::always_inline]] constexpr bool IsScaled(Columns columns) { return columns == Columns::kScaled || columns == Columns::kScaledFew; }
 // Of up to 16 rows. `few`: there are kFewRows at most.
 constexpr Columns ColumnsOf(Taken taken, bool few) {
-  if (taken == Taken::kScaled) return Columns::kScaled;
+  if (taken == Taken::kScaled) return few ? Columns::kScaledFew : Columns::kScaled;
   return taken == Taken::kRounded ? Columns::kRounded : few ? Columns::kFew : Columns::kMany;
 }
 inline constexpr uint32_t kFewRows = kTileRows / 2;
@@ -50,7 +52,7 @@ struct Operand {
 
   // Which row of a block of 16 this lane has.
   DEVICE static uint32_t Row() {
-    return kColumns == Columns::kFew ? LaneRow() % kFewRows : LaneRow();
+    return kColumns == Columns::kFew || kColumns == Columns::kScaledFew ? LaneRow() % kFewRows : LaneRow();
   }
   // Where its eight columns are, from the row's first.
   DEVICE static uint32_t LaneBytes() {
@@ -205,15 +207,45 @@ struct WholeTiles {
 // sums += w * x of MXFP4 and MXFP8, of kSteps steps, as one instruction over four of them. `codes`: a lane's eight of each step,
 // zeros where there is none; `scales`: of its row's steps.
 template <uint32_t kSteps>
-DEVICE void AddScaled(u32x4 codes, uint32_t scales, const u32x4 (&x)[kSteps][1], f32x4 (&sums)[1]) {
+DEVICE void AddScaled(u32x4 codes, uint32_t scales, const isa::Mxfp8Operand& x, f32x4 (&sums)[1]) {
   constexpr uint32_t kOne = 127;  // as E8M0: zero times anything else that lies there could be a NaN
   const uint32_t own = scales >> LanePart() * 8;  // the instruction looks at the lowest byte
+  sums[0] = isa::Mxfp4ByMxfp8(isa::TransposeRows(codes), LanePart() < kSteps ? own : kOne, x, sums[0]);
+}
+template <uint32_t kSteps>
+DEVICE isa::Mxfp8Operand ScaledOperand(const u32x4 (&x)[kSteps][1]) {
   u32x4 in[4];
 #pragma clang loop unroll(full)
   for (uint32_t s = 0; s < 4; ++s) in[s] = s < kSteps ? x[s < kSteps ? s : 0][0] : u32x4{0, 0, 0, 0};
-  sums[0] = isa::Mxfp4ByMxfp8(isa::TransposeRows(codes), LanePart() < kSteps ? own : kOne,
-                              isa::Mxfp8FromBf16(in[0], in[1], in[2], in[3]), sums[0]);
+  return isa::Mxfp8FromBf16(in[0], in[1], in[2], in[3]);
 }
+
+// Of kScaledFew: two neighbouring tiles' inputs, asked for as one tile's, the second one's by the lanes of columns from kFewRows on.
+// What comes out is the same as of each alone: no column knows of another.
+struct ScaledPair {
+  isa::Mxfp8Operand first;
+
+  static constexpr uint32_t kTileBytes = TileSteps(TileFormat::kMxfp4) * kSplitStepBytes;
+  DEVICE static Operand<Columns::kScaledFew> From(const Operand<Columns::kScaledFew>& x) {
+    return {x.at + (LaneRow() >= kFewRows ? kTileBytes : 0)};
+  }
+  DEVICE explicit ScaledPair(const u32x4 (&x)[4][1]) : first(ScaledOperand(x)) {}
+  DEVICE isa::Mxfp8Operand Second() const {
+    isa::Mxfp8Operand out;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 8; ++i) {
+      const int32_t word = first.codes[i];
+      out.codes[i] = static_cast<int32_t>(RotateRow8(static_cast<uint32_t>(word)));
+    }
+    out.scale = RotateRow8(first.scale);
+    return out;
+  }
+  template <uint32_t kTiles, bool kByFours>
+  DEVICE static void Add(const WholeTiles<TileFormat::kMxfp4, kTiles, kByFours>& w, uint32_t t, uint32_t step,
+                         const isa::Mxfp8Operand& x, f32x4 (&sums)[1]) {
+    AddScaled<4>(w.codes[t], w.ScalesOf(t, step), x, sums);
+  }
+};
 
 // sums += w * x over one step of bf16 weights.
 template <Columns kColumns>
@@ -247,8 +279,8 @@ DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, 
     }
   } else if constexpr (HasCodes(kFormat)) {
     AddCodes<kFormat, tag.kValue>(codes, w.pq[t], x, sums);
-  } else if constexpr (kColumns == Columns::kScaled) {
-    AddScaled<4>(codes, w.ScalesOf(t, step), x, sums);
+  } else if constexpr (IsScaled(kColumns)) {
+    AddScaled<4>(codes, w.ScalesOf(t, step), ScaledOperand(x), sums);
   } else {
     const uint32_t scales = w.ScalesOf(t, step);
     AddStep<kColumns>(isa::Fp4ToBf16<0>(c0, scales), x[0], sums);
@@ -273,6 +305,7 @@ DEVICE void LoadSteps(const Operand<kColumns>& x, uint64_t step,
 template <TileFormat kFormat, Columns kColumns, uint32_t kTiles, uint32_t kCount>
 struct TileBatch {
   static constexpr uint32_t kSteps = TileSteps(kFormat);
+  static constexpr bool kPairs = kColumns == Columns::kScaledFew && kTiles % 2 == 0;
   WholeTiles<kFormat, kTiles> tiles[kCount];
   u32x4 in[kTiles][kSteps][Operand<kColumns>::kWords];
   uint32_t step;
@@ -282,8 +315,14 @@ struct TileBatch {
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) tiles[j].Load(w[j], step);
     KeepOrder();
+    if constexpr (kPairs) {
+      const Operand<kColumns> both = ScaledPair::From(x);
 #pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
+      for (uint32_t t = 0; t < kTiles; t += 2) LoadSteps<kColumns>(both, uint64_t{step} + t * kSteps, in[t / 2]);
+    } else {
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
+    }
     KeepOrder();
   }
   // The same, of inputs those of lanes with a row: with others the way to the caches is busy for nothing. What these
@@ -314,7 +353,18 @@ struct TileBatch {
   DEVICE void AddTo(f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) tiles[j].MakeScales();
-    if constexpr (kFormat == TileFormat::kByte && kCount > 1) {
+    if constexpr (kPairs) {
+#pragma clang loop unroll(full)
+      for (uint32_t t = 0; t < kTiles; t += 2) {
+        const ScaledPair pair(in[t / 2]);
+        const isa::Mxfp8Operand second = pair.Second();
+#pragma clang loop unroll(full)
+        for (uint32_t j = 0; j < kCount; ++j) {
+          ScaledPair::Add(tiles[j], t, step, pair.first, sums[j]);
+          ScaledPair::Add(tiles[j], t + 1, step, second, sums[j]);
+        }
+      }
+    } else if constexpr (kFormat == TileFormat::kByte && kCount > 1) {
       // Each may be of another code (TileCode::kByTile).
 #pragma clang loop unroll(full)
       for (uint32_t j = 0; j < kCount; ++j) {
@@ -388,9 +438,9 @@ struct TailTile {
       f32x2 pq[1];
       MakeScales(row.Factors(), lanes, pq);
       WithCode<kFormat>(row.Code(), [&](auto tag) { AddCodes<kFormat, tag.kValue>(codes, pq[0], x, sums); });
-    } else if constexpr (kColumns == Columns::kScaled) {
+    } else if constexpr (IsScaled(kColumns)) {
       const uint32_t own = __builtin_amdgcn_alignbyte(next, scales, step % 4);
-      AddScaled<kSteps>(u32x4{codes[0], kSteps == 2 ? codes[1] : 0, 0, 0}, own, x, sums);
+      AddScaled<kSteps>(u32x4{codes[0], kSteps == 2 ? codes[1] : 0, 0, 0}, own, ScaledOperand(x), sums);
     } else {
       const uint32_t own = __builtin_amdgcn_alignbyte(next, scales, step % 4);
       AddStep<kColumns>(isa::Fp4ToBf16<0>(codes[0], own), x[0], sums);
@@ -436,7 +486,7 @@ struct Leaf {
 
 // Tiles that a wave asks for at once, of each of `count` output tiles: as many as registers hold when
 // four waves share a SIMD.
-constexpr uint32_t BatchOf(TileFormat format, Columns columns, uint32_t count) {
+[[gnu::always_inline]] constexpr uint32_t BatchOf(TileFormat format, Columns columns, uint32_t count) {
   const uint32_t most = columns == Columns::kMany ? 4 : 8;
   if (format == TileFormat::kBf16) return most;
   if (format == TileFormat::kFp8 || format == TileFormat::kByte) return most / 2;

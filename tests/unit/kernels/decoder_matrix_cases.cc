@@ -423,6 +423,8 @@ std::vector<Case> DecoderMatrixCases() {
     cases.push_back(ProductCase({TileFormat::kMxfp4, true, 3, 24, width, false, false, 3, Taken::kScaled}));
   }
   cases.push_back(ProductCase({TileFormat::kMxfp4, false, 17, 40, 320, false, true, 3, Taken::kScaled}));
+  cases.push_back(ProductCase({TileFormat::kMxfp4, false, 8, 40, 3232, false, false, 3, Taken::kScaled}));
+  cases.push_back(ProductCase({TileFormat::kMxfp4, true, 8, 40, 5792, false, false, 3, Taken::kScaled}));
   cases.push_back(ProductCase({TileFormat::kMxfp4, false, 2, 40, 1280, false, false, 3, Taken::kScaled, 8, 4}));
   // Words of more than one chunk.
   cases.push_back(MatmulToldCase(TileFormat::kBf16, Taken::kBoth, 3, 1100, 256, 2));
