@@ -94,7 +94,7 @@ void CheckFixture(test::Context& test_context, const test::FixtureCase& fixture,
       "%s; bound %.2e\n",
       fixture.Name().c_str(), device.c_str(), held, tokens.size(), worst[0], worst[1], bf16 ? "bf16" : "MXFP8", bound);
   // One has been seen to differ; of MXFP8, whose errors are sixteen times as large, some.
-  CHECK_GE(held + (bf16 ? 2 : 12), static_cast<int>(tokens.size()));
+  CHECK_GE(held + (bf16 ? 2 : 4), static_cast<int>(tokens.size()));
   CHECK_GT(worst[1], 10 * worst[0]);  // the mode does something
 }
 
