@@ -60,7 +60,7 @@ def lint(name, text):
         if "Mfma" in body_after(text, match.end()):
             yield (text.count("\n", 0, match.start()) + 1,
                    "unrolling a loop with matrix instructions fails when its count is not constant")
-    if re.search(r"^\s*KERNEL\(", text, re.M) and not re.match(r"entry/|gfx\w+/\w+\.cc", name):
+    if re.search(r"^\s*KERNEL\(", text, re.M) and not re.match(r"entry/|gfx\w+/", name):
         yield 1, "kernels are declared in entry/ or in an ISA's folder"
     if name == "args.h":
         for match in re.finditer(r"^struct (\w+) \{", text, re.M):

@@ -368,12 +368,13 @@ class Decoder {
     nine_bit_ = no_literal_ = true;
     const absl::string_view name = inst_.row->name;
     const bool mai = name.substr(0, 7) == "v_mfma_" || name.substr(0, 9) == "v_smfmac_";
-    // Of these the format says how many registers a matrix has, before any is looked at: four bits may lie in the last four.
+    // Of these the format says how many registers a matrix has, before any is looked at: four bits may lie in the last four. (Six
+    // bits in the last six, and AGPRs, LLVM refuses, and so do we.)
     if (absl::EndsWith(name, "f8f6f4")) {
       const uint32_t formats[2] = {Bits(w, 8, 3), Bits(x, 29, 3)};
       for (int i = 0; i < 2; ++i) {
         if (formats[i] > 4) return false;
-        widths_[i] = formats[i] < 2 ? 8 : formats[i] < 4 ? 6 : 4;
+        widths_[i] = formats[i] == 4 && !Bit(x, 27 + i) ? 4 : 8;
       }
     }
     if (!Operands([=](char field) -> uint32_t {
@@ -405,6 +406,10 @@ class Decoder {
                        : o.field == 'b'                           ? Bit(x, 28)
                        : o.field == 'c' && inst_.name()[2] == 's' ? false
                                                                   : acc_d;
+      if (o.field == 'a' || o.field == 'b') {
+        const int format = o.field == 'a' ? inst_.cbsz : inst_.blgp;
+        if (widths_[o.field - 'a'] == 8 && format >= 2) o.width = format == 4 ? 4 : 6;
+      }
       if (acc && o.code >= reg::kVgpr && o.code < reg::kAgpr) o.code += reg::kAgpr - reg::kVgpr;
     }
     return true;
