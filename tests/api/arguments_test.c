@@ -263,7 +263,7 @@ static void engine_create(void) {
   options.field = value;                                                             \
   REFUSED(mainarch_engine_create(s.model, &options, &engine, &t_error), code, word); \
   options.field = 0
-  BAD(flags, MAINARCH_ENGINE_KV_OUTER << 1, UNSUPPORTED, "flags");
+  BAD(flags, MAINARCH_ENGINE_MXFP8 << 1, UNSUPPORTED, "flags");
   BAD(flags, MAINARCH_ENGINE_KV_NEAR, INVALID, "fp4 and k8v4");
   BAD(flags, MAINARCH_ENGINE_RESIDENT, UNSUPPORTED, "no GPU");
   BAD(max_sequences, 65537, INVALID, "max_sequences");
