@@ -95,7 +95,7 @@ Plan PlanOf(const amdgpu::AmdGpuModel& model, const backend::ContextOptions& con
   memory.slots.resize(program.caches.size());
   memory.cosine.resize(program.ropes.size());
   memory.sine.resize(program.ropes.size());
-  memory.compute_units = amdgpu::ComputeUnits(*model.gpus().at(0).device);
+  amdgpu::SetChip(*model.gpus().at(0).device, &memory);
   const amdgpu::Shape shape = amdgpu::ShapeOf(program, context);
   Plan plan;
   for (const amdgpu::Launch& launch : amdgpu::Lower(model, shape, memory, 0, step.rows)) {

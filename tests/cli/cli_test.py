@@ -288,6 +288,18 @@ class Time(Case):
         for kernel in ("experts_group", "experts_tall_bf16", "experts_tall_down_bf16"):
             self.assertIn(kernel, kernels[64])
         self.assertNotIn("experts_bf16", kernels[64])
+        # Rows as MXFP8, where the chip multiplies both.
+        for device, rows, wanted, others in (
+                ("sim:gfx950", 64, ("scale_rows", "experts_tall_mxfp4_scaled", "experts_tall_down_mxfp4_scaled"), ()),
+                ("sim:gfx950", 20, ("experts_mxfp4_scaled", "matmul_mxfp4_scaled"), ("scale_rows",)),
+                ("sim:gfx942", 20, ("experts_mxfp4_rounded",), ("scale_rows",))):
+            step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets", "--format", "mxfp4", "--mxfp8",
+                            "--device", device)
+            ran = [launch["kernel"] for launch in step["launches"]]
+            for kernel in wanted:
+                self.assertIn(kernel, ran)
+            for kernel in others:
+                self.assertNotIn(kernel, ran)
 
     def test_more_pages_than_a_step_tells_of(self):
         step = run_json("time", "--preset", "tiny", "--tp", "1", "--context", "40000")

@@ -235,8 +235,7 @@ Status AmdGpuContext::AllocateRank(int32_t rank) {
   m.host_step = host_step_.va();
   m.host_logits = logits_.va();
   m.results = results_.va();
-  m.compute_units = ComputeUnits(device);
-  m.has_scaled_mfma = device.chip().has_scaled_mfma;
+  SetChip(device, &m);
   memory_bytes_ += own.activations.size();
   return OkStatus();
 }

@@ -327,6 +327,11 @@ Launch LowerTables(const Shape& shape, const RankMemory& memory) {
   return MakeLaunch("step_tables", args, CeilDivide(kListChanges, kernels::kThreads));
 }
 
+void SetChip(const gpu::Device& device, RankMemory* memory) {
+  memory->compute_units = ComputeUnits(device);
+  memory->has_scaled_mfma = device.chip().has_scaled_mfma;
+}
+
 uint32_t ComputeUnits(const gpu::Device& device) {
   const kfd::NodeProperties& p = device.node().properties;
   return static_cast<uint32_t>(p.simd_count / std::max<uint64_t>(1, p.simd_per_cu));

@@ -204,6 +204,8 @@ std::vector<Launch> Lower(const AmdGpuModel& model, const Shape& shape, const Ra
 Launch LowerTables(const Shape& shape, const RankMemory& memory);
 
 uint32_t ComputeUnits(const gpu::Device& device);
+// What launches depend on of the chip itself.
+void SetChip(const gpu::Device& device, RankMemory* memory);
 
 }  // namespace mainarch::amdgpu
 
