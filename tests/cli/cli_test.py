@@ -288,18 +288,32 @@ class Time(Case):
         for kernel in ("experts_group", "experts_tall_bf16", "experts_tall_down_bf16"):
             self.assertIn(kernel, kernels[64])
         self.assertNotIn("experts_bf16", kernels[64])
-        # Rows as MXFP8, where the chip multiplies both.
-        for device, rows, wanted, others in (
-                ("sim:gfx950", 64, ("scale_rows", "experts_tall_mxfp4_scaled", "experts_tall_down_mxfp4_scaled"), ()),
-                ("sim:gfx950", 20, ("experts_mxfp4_scaled", "matmul_mxfp4_scaled"), ("scale_rows",)),
-                ("sim:gfx942", 20, ("experts_mxfp4_rounded",), ("scale_rows",))):
-            step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets", "--format", "mxfp4", "--mxfp8",
-                            "--device", device)
-            ran = [launch["kernel"] for launch in step["launches"]]
-            for kernel in wanted:
-                self.assertIn(kernel, ran)
-            for kernel in others:
-                self.assertNotIn(kernel, ran)
+
+    def kernels_of_mxfp8(self, model, rows, device="sim:gfx950"):
+        step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets", "--run-layers", "1",
+                        "--format", "mxfp4", "--mxfp8", "--device", device)
+        return [launch["kernel"] for launch in step["launches"]]
+
+    def test_rows_as_mxfp8_where_the_chip_multiplies_both(self):
+        model = os.path.join(self.scratch, "scaled")
+        run("make-checkpoint", model, "--preset", "tiny-moe", "--hidden", 512, "--layers", 1, "--experts", 8)
+        many = self.kernels_of_mxfp8(model, 64)
+        for kernel in ("scale_rows", "experts_tall_mxfp4_scaled", "experts_tall_down_mxfp4_scaled"):
+            self.assertIn(kernel, many)
+        few = self.kernels_of_mxfp8(model, 20)
+        for kernel in ("experts_mxfp4_scaled", "matmul_mxfp4_scaled"):
+            self.assertIn(kernel, few)
+        self.assertNotIn("scale_rows", few)
+        other = self.kernels_of_mxfp8(model, 64, "sim:gfx942")
+        self.assertFalse([kernel for kernel in other if kernel == "scale_rows" or kernel.endswith("_scaled")])
+
+    def test_many_rows_as_mxfp8_want_leaves_that_are_alike(self):
+        """A kernel for many rows has no way for others: 5,120 columns in eight parts have leaves of one chunk and of two."""
+        model = os.path.join(self.scratch, "leaves")
+        run("make-checkpoint", model, "--preset", "tiny", "--hidden", 1024, "--layers", 1, "--intermediate", 5120)
+        kernels = self.kernels_of_mxfp8(model, 512)
+        up = kernels.index("tall_gate_up_mxfp4_scaled")
+        self.assertEqual(kernels[up - 1 : up + 2], ["scale_rows", "tall_gate_up_mxfp4_scaled", "matmul_mxfp4_scaled"])
 
     def test_more_pages_than_a_step_tells_of(self):
         step = run_json("time", "--preset", "tiny", "--tp", "1", "--context", "40000")
