@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Every shipped kernel through the driver's queues on the virtual node, against its reference in double, with the
-// interpreter's checkers on: each case on one ISA, with MAINARCH_TEST_FULL on both. (kernels_checked has them on both,
-// without queues.)
+// interpreter's checkers on: each case on one ISA, with MAINARCH_TEST_FULL on both. (kernels_checked has it on the
+// other, without queues.)
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -31,10 +31,7 @@ void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
   size_t ran = 0;
   std::unique_ptr<QueueRunner> runner;
-  const bool full = kSanitized || std::getenv("MAINARCH_TEST_FULL") != nullptr || std::getenv("MAINARCH_KERNEL_CASE") != nullptr;
-  size_t turn = isa == "gfx942" ? 0 : 1;  // those of both ISAs come in the same order
-  for (const Case& test : CasesOf(isa)) {
-    if (test.isas.empty() && turn++ % 2 != 0 && !full) continue;
+  for (const Case& test : CasesInTurn(isa, "gfx942")) {
     if (ran++ % kCasesOfNode == 0) runner.reset();
     if (runner == nullptr) {
       auto made = QueueRunner::Create(isa, kDevices, Checked());

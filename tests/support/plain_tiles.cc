@@ -47,53 +47,68 @@ class PlainTiles {
   }
   template <int I>
   void Zero() {
-    std::memset(tiles_[I], 0, sizeof(tiles_[I]));
+    Zero(I);
   }
   template <int I>
   void Load(const void* from, size_t stride) {
-    Zero<I>();
-    for (int r = 0; r < rows_[I]; ++r) {
-      // Rows may lie the other way round: a stride that wraps.
-      const auto row = reinterpret_cast<uintptr_t>(from) + static_cast<size_t>(r) * stride;
-      std::memcpy(tiles_[I] + 64 * r, reinterpret_cast<const void*>(row), static_cast<size_t>(bytes_[I]));
-    }
+    Load(I, from, stride);
   }
   template <int I>
   void Store(void* to, size_t stride) {
-    for (int r = 0; r < rows_[I]; ++r) {
-      std::memcpy(static_cast<uint8_t*>(to) + r * stride, tiles_[I] + 64 * r, 64);
-    }
+    Store(I, to, stride);
   }
   template <int C, int A, int B>
   void Dot() {
-    if (rows_[C] != rows_[A] || bytes_[A] != 4 * rows_[B]) std::abort();  // AMX: an illegal instruction
-    for (int m = 0; m < rows_[C]; ++m) {
+    Dot(C, A, B);
+  }
+  template <int C, int A, int B>
+  void DotBytes() {
+    DotBytes(C, A, B);
+  }
+
+ private:
+  // Out of line: inlined wherever a block multiplies, they took the compiler minutes.
+  [[gnu::noinline]] void Zero(int i) { std::memset(tiles_[i], 0, sizeof(tiles_[i])); }
+  [[gnu::noinline]] void Load(int i, const void* from, size_t stride) {
+    Zero(i);
+    for (int r = 0; r < rows_[i]; ++r) {
+      // Rows may lie the other way round: a stride that wraps.
+      const auto row = reinterpret_cast<uintptr_t>(from) + static_cast<size_t>(r) * stride;
+      std::memcpy(tiles_[i] + 64 * r, reinterpret_cast<const void*>(row), static_cast<size_t>(bytes_[i]));
+    }
+  }
+  [[gnu::noinline]] void Store(int i, void* to, size_t stride) {
+    for (int r = 0; r < rows_[i]; ++r) {
+      std::memcpy(static_cast<uint8_t*>(to) + r * stride, tiles_[i] + 64 * r, 64);
+    }
+  }
+  [[gnu::noinline]] void Dot(int c, int a, int b) {
+    if (rows_[c] != rows_[a] || bytes_[a] != 4 * rows_[b]) std::abort();  // AMX: an illegal instruction
+    for (int m = 0; m < rows_[c]; ++m) {
       for (int n = 0; n < 16; ++n) {
         float even = 0, odd = 0;
-        for (int k = 0; k < rows_[B]; ++k) {
-          even = Flushed(std::fmaf(Half(A, m, 2 * k), Half(B, k, 2 * n), even));
-          odd = Flushed(std::fmaf(Half(A, m, 2 * k + 1), Half(B, k, 2 * n + 1), odd));
+        for (int k = 0; k < rows_[b]; ++k) {
+          even = Flushed(std::fmaf(Half(a, m, 2 * k), Half(b, k, 2 * n), even));
+          odd = Flushed(std::fmaf(Half(a, m, 2 * k + 1), Half(b, k, 2 * n + 1), odd));
         }
         float sum;
-        uint8_t* at = tiles_[C] + 64 * m + 4 * n;
+        uint8_t* at = tiles_[c] + 64 * m + 4 * n;
         std::memcpy(&sum, at, sizeof(sum));
         sum = Flushed(Flushed(sum) + Flushed(even + odd));
         std::memcpy(at, &sum, sizeof(sum));
       }
     }
   }
-
-  template <int C, int A, int B>
-  void DotBytes() {
-    if (rows_[C] != rows_[A] || bytes_[A] != 4 * rows_[B]) std::abort();
-    for (int m = 0; m < rows_[C]; ++m) {
+  [[gnu::noinline]] void DotBytes(int c, int a, int b) {
+    if (rows_[c] != rows_[a] || bytes_[a] != 4 * rows_[b]) std::abort();
+    for (int m = 0; m < rows_[c]; ++m) {
       for (int n = 0; n < 16; ++n) {
         int32_t sum;
-        uint8_t* at = tiles_[C] + 64 * m + 4 * n;
+        uint8_t* at = tiles_[c] + 64 * m + 4 * n;
         std::memcpy(&sum, at, sizeof(sum));
-        for (int k = 0; k < rows_[B]; ++k) {
+        for (int k = 0; k < rows_[b]; ++k) {
           for (int i = 0; i < 4; ++i) {
-            sum += static_cast<int8_t>(tiles_[A][64 * m + 4 * k + i]) * static_cast<int8_t>(tiles_[B][64 * k + 4 * n + i]);
+            sum += static_cast<int8_t>(tiles_[a][64 * m + 4 * k + i]) * static_cast<int8_t>(tiles_[b][64 * k + 4 * n + i]);
           }
         }
         std::memcpy(at, &sum, sizeof(sum));
@@ -101,7 +116,6 @@ class PlainTiles {
     }
   }
 
- private:
   float Half(int tile, int row, int i) const {
     uint16_t bits;
     std::memcpy(&bits, tiles_[tile] + 64 * row + 2 * i, sizeof(bits));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Every kernel on the interpreter against its reference in double, for both ISAs, and the kernels
-// that synchronise under many schedules. (kernels_checked runs the same cases under the checkers.)
+// Every kernel on the interpreter against its reference in double, for both ISAs (under a sanitizer, which sees the
+// interpreter alone, a case on one of them), and the kernels that synchronise under many schedules. (kernels_checked
+// runs the same cases under the checkers.)
 #include "support/test.h"
 #include "unit/kernels/run_fresh.h"
 
@@ -11,7 +12,7 @@ namespace {
 void RunAll(test::Context& test_context, const std::string& isa) {
   std::string failures;
   size_t ran = 0;
-  for (const Case& test : CasesOf(isa)) {
+  for (const Case& test : kSanitized ? CasesInTurn(isa, "gfx942") : CasesOf(isa)) {
     ++ran;
     const Status status = RunFresh(test, isa, {}, Shipped, nullptr);
     if (!status.ok()) absl::StrAppend(&failures, "\n  ", status.message());
