@@ -114,8 +114,8 @@ class RowChooser {
     Peak mine = {0, ~0u};
 #pragma clang loop unroll(disable)
     for (uint32_t u = ThreadId(); u < places.units(); u += kThreads) {
-      const Global<const uint64_t> found = places.Found(row_, u);
-      const Peak other = {AwaitFound(found, index_), AwaitFound(found + 1, index_)};
+      const FoundPair found = AwaitTwoFound(places.Found(row_, u), index_);
+      const Peak other = {found.first, found.second};
       // Units of a thread come by ascending id.
       if (other.order > mine.order) mine = other;
     }

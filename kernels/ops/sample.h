@@ -80,6 +80,20 @@ DEVICE uint32_t AwaitFound(Global<const uint64_t> at, uint32_t index) {
     Pause();
   }
 }
+// Two that lie side by side, which come with one way there and back.
+struct FoundPair {
+  uint32_t first, second;
+};
+DEVICE FoundPair AwaitTwoFound(Global<const uint64_t> at, uint32_t index) {
+  while (true) {
+    const uint64_t first = LoadFlag<Scope::kSystem>(at), second = LoadFlag<Scope::kSystem>(at + 1);
+    const uint32_t tag = FoundTag(index);
+    if (static_cast<uint32_t>(first >> 32) == tag && static_cast<uint32_t>(second >> 32) == tag) {
+      return {static_cast<uint32_t>(first), static_cast<uint32_t>(second)};
+    }
+    Pause();
+  }
+}
 DEVICE void TellFound(Global<uint64_t> at, uint32_t index, uint32_t value) {
   StoreFlag<Scope::kSystem>(at, TaggedFound(index, value));
 }
@@ -452,7 +466,8 @@ struct ChooseRace {
       Racer best = {0, 0, kNoToken};
       for (uint32_t c = ThreadId(); c < chunks; c += kThreads) {
         const Global<const uint64_t> told = At(args.races) + (slot * chunks + c) * kRacerWords;
-        const Racer other = {AwaitFound(told, index), AwaitFound(told + 1, index), AwaitFound(told + 2, index)};
+        const FoundPair two = AwaitTwoFound(told, index);
+        const Racer other = {two.first, two.second, AwaitFound(told + 2, index)};
         if (Beats(other, best)) best = other;
       }
       best = BestOf(best, scratch);
