@@ -500,9 +500,9 @@ inline constexpr uint32_t kTallBlock = 4;      // steps: leaves have a multiple 
 [[gnu::always_inline]] constexpr bool IsOfBlocks(TileFormat format, const Tiles& w) {
   return w.leaf_tiles != 0 && w.leaf_tiles * TileSteps(format) % kTallBlock == 0;
 }
-constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind) {
+constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken taken) {
   if (format != TileFormat::kBf16 && format != TileFormat::kFp8 && format != TileFormat::kMxfp4) return false;
-  if (kind != TallKind::kParts) return IsOfBlocks(format, w);
+  if (kind != TallKind::kParts || taken == Taken::kScaled) return IsOfBlocks(format, w);  // scaled ones in parts, too
   for (uint32_t part = 0, begin = 0; part < w.parts; begin = PartEnd(w, part++)) {
     const uint32_t steps = PartEnd(w, part) - begin;
     if (steps % TileSteps(format) != 0 || steps / TileSteps(format) < kPartLeaves) return false;

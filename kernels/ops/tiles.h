@@ -15,6 +15,10 @@
 //   |error| <= (2^-8 + (K + 8) 2^-23) sum of |w_k x_k|, and 2^-20 more where the input is normed,
 // apart from what is below 2^-126: 2^-8 from rounding x to 8 significant bits, to nearest; no more
 // than 2^-23 for each addition, in whatever order and roundings a matrix unit adds.
+// As MXFP8 (Columns::kScaled) x has four significant bits, of its bf16: products of codes are exact as well, and
+//   |error| <= (2^-4 + 2^-8 + (K + 8) 2^-23) sum of |w_k x_k| + 2^-17 sum of |w_k m_k|,
+// m_k being the largest magnitude of the 32 columns that share column k's factor, which is 2^-7.8 m_k at most
+// (quant/mxfp8.h): half of e4m3's least step, 2^-10, times that is less.
 //
 // What a wave is to wait for is memory, once: it asks for all tiles of a batch, then for the inputs
 // that belong to them, and multiplies as they come. Nothing that it asks for depends on the step.

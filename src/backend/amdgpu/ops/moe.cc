@@ -81,14 +81,15 @@ void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const
 
 bool Lowering::ExpertsTallPay(const PlacedWeight& up, const PlacedWeight& down) const {
   const kernels::TallKind kind = kernels::TallKind::kGateUp;
-  if (!HasManyRows() || !kernels::TallTakes(up.format, up.tiles, kind)) return false;
+  const kernels::Taken taken = TakenOf(up.format);
+  if (!HasManyRows() || !kernels::TallTakes(up.format, up.tiles, kind, taken)) return false;
   if (ExpertsTallDownKernel(down.format, TakenOf(down.format)).empty() || down.tiles.outputs == 0) return false;
   const double experts = program.experts, top = program.experts_per_token, all = rows, outputs = up.tiles.outputs;
   const double blocks = static_cast<double>(CeilDivide(rows, kernels::kTileRows));
   const double tiles = 2 * outputs * blocks * ChosenBy(kernels::kTileRows, top, experts);
   const double groups = static_cast<double>(CeilDivide(up.tiles.outputs, kernels::TallOutputs(kind)));
-  const double units = groups * (ChosenBy(all, top, experts) + all * top / kernels::TallRows(TakenOf(up.format)));
-  return units * static_cast<double>(TilesOfTall(kind, up, TakenOf(up.format))) <= tiles;
+  const double units = groups * (ChosenBy(all, top, experts) + all * top / kernels::TallRows(taken));
+  return units * static_cast<double>(TilesOfTall(kind, up, taken)) <= tiles;
 }
 
 void Emit(const backend::RouterOp& op, Lowering* to) {
