@@ -49,36 +49,27 @@ struct ShortLeaves {
     WholeTiles<kFormat, kTiles, /*kByFours=*/true> tiles;
     tiles.Load(row_, step_);
     KeepOrder();
-    u32x4 in[kTiles][kSteps][kWords];
-    if constexpr (kColumns == Columns::kScaledFew && kTiles % 2 == 0) {
-      const Operand<kColumns> both = ScaledPair::From(x_);
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; t += 2) LoadSteps<kColumns>(both, uint64_t{step_} + t * kSteps, in[t / 2]);
-      KeepOrder();
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; t += 2) {
-        const ScaledPair pair(in[t / 2]);
-        ScaledPair::Add(tiles, t, step_, pair.first, sums_);
-        if (++done_ == tiles_) EndLeaf();
-        ScaledPair::Add(tiles, t + 1, step_, pair.Second(), sums_);
-        if (++done_ == tiles_) EndLeaf();
-      }
-      step_ += kTiles * kSteps;
-      return;
-    }
-#pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTiles; ++t) {
-      LoadSteps<kColumns>(x_, uint64_t{step_} + t * kSteps, in[t]);
-    }
+    TileInputs<kFormat, kColumns, kTiles> in;
+    in.Load(x_, step_);
     KeepOrder();
-    tiles.MakeScales();
-    WithCode<kFormat>(tiles.row.Code(), [&](auto tag) {
+    if constexpr (IsScaled(kColumns)) {
+      isa::Mxfp8Operand x;
 #pragma clang loop unroll(full)
       for (uint32_t t = 0; t < kTiles; ++t) {
-        AddTile<kFormat, kTiles, kColumns>(tiles, t, step_, in[t], sums_, tag);
+        x = in.Scaled(t, x);
+        AddScaledTile(tiles, t, step_, x, sums_);
         if (++done_ == tiles_) EndLeaf();
       }
-    });
+    } else {
+      tiles.MakeScales();
+      WithCode<kFormat>(tiles.row.Code(), [&](auto tag) {
+#pragma clang loop unroll(full)
+        for (uint32_t t = 0; t < kTiles; ++t) {
+          AddTile<kFormat, kTiles, kColumns>(tiles, t, step_, in.of[t], sums_, tag);
+          if (++done_ == tiles_) EndLeaf();
+        }
+      });
+    }
     step_ += kTiles * kSteps;
   }
 

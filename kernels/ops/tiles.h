@@ -224,32 +224,12 @@ DEVICE isa::Mxfp8Operand ScaledOperand(const u32x4 (&x)[kSteps][1]) {
   return isa::Mxfp8FromBf16(in[0], in[1], in[2], in[3]);
 }
 
-// Of kScaledFew: two neighbouring tiles' inputs, asked for as one tile's, the second one's by the lanes of columns from kFewRows on.
-// What comes out is the same as of each alone: no column knows of another.
-struct ScaledPair {
-  isa::Mxfp8Operand first;
-
-  static constexpr uint32_t kTileBytes = TileSteps(TileFormat::kMxfp4) * kSplitStepBytes;
-  DEVICE static Operand<Columns::kScaledFew> From(const Operand<Columns::kScaledFew>& x) {
-    return {x.at + (LaneRow() >= kFewRows ? kTileBytes : 0)};
-  }
-  DEVICE explicit ScaledPair(const u32x4 (&x)[4][1]) : first(ScaledOperand(x)) {}
-  DEVICE isa::Mxfp8Operand Second() const {
-    isa::Mxfp8Operand out;
-#pragma clang loop unroll(full)
-    for (int i = 0; i < 8; ++i) {
-      const int32_t word = first.codes[i];
-      out.codes[i] = static_cast<int32_t>(RotateRow8(static_cast<uint32_t>(word)));
-    }
-    out.scale = RotateRow8(first.scale);
-    return out;
-  }
-  template <uint32_t kTiles, bool kByFours>
-  DEVICE static void Add(const WholeTiles<TileFormat::kMxfp4, kTiles, kByFours>& w, uint32_t t, uint32_t step,
-                         const isa::Mxfp8Operand& x, f32x4 (&sums)[1]) {
-    AddScaled<4>(w.codes[t], w.ScalesOf(t, step), x, sums);
-  }
-};
+// sums += (tile t of w, the first of which is at `step`) * x, of MXFP8.
+template <TileFormat kFormat, uint32_t kTiles, bool kByFours>
+DEVICE void AddScaledTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, uint32_t step, const isa::Mxfp8Operand& x,
+                          f32x4 (&sums)[1]) {
+  AddScaled<4>(w.codes[t], w.ScalesOf(t, step), x, sums);
+}
 
 // sums += w * x over one step of bf16 weights.
 template <Columns kColumns>
@@ -284,7 +264,7 @@ DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, 
   } else if constexpr (HasCodes(kFormat)) {
     AddCodes<kFormat, tag.kValue>(codes, w.pq[t], x, sums);
   } else if constexpr (IsScaled(kColumns)) {
-    AddScaled<4>(codes, w.ScalesOf(t, step), ScaledOperand(x), sums);
+    AddScaledTile(w, t, step, ScaledOperand(x), sums);
   } else {
     const uint32_t scales = w.ScalesOf(t, step);
     AddStep<kColumns>(isa::Fp4ToBf16<0>(c0, scales), x[0], sums);
@@ -305,13 +285,38 @@ DEVICE void LoadSteps(const Operand<kColumns>& x, uint64_t step,
   }
 }
 
+// The inputs of kTiles neighbouring tiles. Of kScaledFew two tiles' are asked for as one's, the second one's by the lanes of
+// columns from kFewRows on: what comes out is the same as of each alone, for no column knows of another.
+template <TileFormat kFormat, Columns kColumns, uint32_t kTiles>
+struct TileInputs {
+  static constexpr uint32_t kSteps = TileSteps(kFormat);
+  static constexpr uint32_t kEach = kColumns == Columns::kScaledFew && kTiles % 2 == 0 ? 2 : 1;
+  u32x4 of[kTiles / kEach][kSteps][Operand<kColumns>::kWords];
+
+  DEVICE void Load(Operand<kColumns> x, uint64_t step) {
+    if constexpr (kEach == 2) x.at += LaneRow() >= kFewRows ? kSteps * kSplitStepBytes : 0;
+#pragma clang loop unroll(full)
+    for (uint32_t t = 0; t < kTiles; t += kEach) LoadSteps<kColumns>(x, step + t * kSteps, of[t / kEach]);
+  }
+  // Of tile t as MXFP8; `before`: of the tile before it.
+  DEVICE isa::Mxfp8Operand Scaled(uint32_t t, const isa::Mxfp8Operand& before) const {
+    if (t % kEach == 0) return ScaledOperand(of[t / kEach]);
+    isa::Mxfp8Operand out;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 8; ++i) {
+      const int32_t word = before.codes[i];
+      out.codes[i] = static_cast<int32_t>(RotateRow8(static_cast<uint32_t>(word)));
+    }
+    out.scale = RotateRow8(before.scale);
+    return out;
+  }
+};
+
 // kTiles whole tiles of each of some output tiles, and their inputs, asked for and then multiplied.
 template <TileFormat kFormat, Columns kColumns, uint32_t kTiles, uint32_t kCount>
 struct TileBatch {
-  static constexpr uint32_t kSteps = TileSteps(kFormat);
-  static constexpr bool kPairs = kColumns == Columns::kScaledFew && kTiles % 2 == 0;
   WholeTiles<kFormat, kTiles> tiles[kCount];
-  u32x4 in[kTiles][kSteps][Operand<kColumns>::kWords];
+  TileInputs<kFormat, kColumns, kTiles> in;
   uint32_t step;
 
   DEVICE void Ask(const TileRow (&w)[kCount], uint32_t first, const Operand<kColumns>& x) {
@@ -319,14 +324,7 @@ struct TileBatch {
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) tiles[j].Load(w[j], step);
     KeepOrder();
-    if constexpr (kPairs) {
-      const Operand<kColumns> both = ScaledPair::From(x);
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; t += 2) LoadSteps<kColumns>(both, uint64_t{step} + t * kSteps, in[t / 2]);
-    } else {
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
-    }
+    in.Load(x, step);
     KeepOrder();
   }
   // The same, of inputs those of lanes with a row: with others the way to the caches is busy for nothing. What these
@@ -334,10 +332,7 @@ struct TileBatch {
   DEVICE void AskOf(bool real, const TileRow (&w)[kCount], uint32_t first, const Operand<kColumns>& x) {
     step = first;
     KeepOrder();
-    if (real) {
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
-    }
+    if (real) in.Load(x, step);
     KeepOrder();
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) tiles[j].Load(w[j], step);
@@ -345,11 +340,11 @@ struct TileBatch {
   }
   DEVICE void Clear() {
 #pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTiles; ++t) {
+    for (uint32_t t = 0; t < kTiles / in.kEach; ++t) {
 #pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < kSteps; ++s) {
+      for (uint32_t s = 0; s < in.kSteps; ++s) {
 #pragma clang loop unroll(full)
-        for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) in[t][s][i] = u32x4{0, 0, 0, 0};
+        for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) in.of[t][s][i] = u32x4{0, 0, 0, 0};
       }
     }
   }
@@ -357,16 +352,13 @@ struct TileBatch {
   DEVICE void AddTo(f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) tiles[j].MakeScales();
-    if constexpr (kPairs) {
+    if constexpr (IsScaled(kColumns)) {
+      isa::Mxfp8Operand x;
 #pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; t += 2) {
-        const ScaledPair pair(in[t / 2]);
-        const isa::Mxfp8Operand second = pair.Second();
+      for (uint32_t t = 0; t < kTiles; ++t) {
+        x = in.Scaled(t, x);
 #pragma clang loop unroll(full)
-        for (uint32_t j = 0; j < kCount; ++j) {
-          ScaledPair::Add(tiles[j], t, step, pair.first, sums[j]);
-          ScaledPair::Add(tiles[j], t + 1, step, second, sums[j]);
-        }
+        for (uint32_t j = 0; j < kCount; ++j) AddScaledTile(tiles[j], t, step, x, sums[j]);
       }
     } else if constexpr (kFormat == TileFormat::kByte && kCount > 1) {
       // Each may be of another code (TileCode::kByTile).
@@ -375,7 +367,7 @@ struct TileBatch {
         WithCode<kFormat>(tiles[j].row.Code(), [&](auto tag) {
 #pragma clang loop unroll(full)
           for (uint32_t t = 0; t < kTiles; ++t) {
-            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in.of[t], sums[j], tag);
           }
         });
       }
@@ -385,7 +377,7 @@ struct TileBatch {
         for (uint32_t t = 0; t < kTiles; ++t) {
 #pragma clang loop unroll(full)
           for (uint32_t j = 0; j < kCount; ++j) {
-            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in.of[t], sums[j], tag);
           }
         }
       });
