@@ -17,7 +17,7 @@ template <TileFormat kFormat, Columns kColumns>
 struct ShortLeaves {
   static constexpr uint32_t kMost = kColumns == Columns::kMany ? 4 : 8;
   static constexpr uint32_t kBatch = kFormat == TileFormat::kBf16     ? kMost
-                                     : kFormat == TileFormat::kNibble ? kMost / 4
+                                     : kFormat == TileFormat::kNibble || kFormat == TileFormat::kFp8Blocks ? kMost / 4
                                                                       : kMost / 2;
   static constexpr uint32_t kWords = Operand<kColumns>::kWords;
 
@@ -193,8 +193,9 @@ struct Matmul {
   DEVICE static f32x4 Leaves(const Tiles& w, TileRow row, uint32_t first, uint32_t parts,
                              const Operand<kColumns>& x) {
     using Short = ShortLeaves<kFormat, kColumns>;
-    if (parts > 1 && w.leaf_tiles != 0 && w.leaf_tiles < Short::kBatch) {
-      return Short(row, w.leaf_tiles, first * kPartLeaves + WaveId() * parts, parts, x).Sum();
+    const uint32_t tiles = LeafTiles(kFormat, w);
+    if (parts > 1 && tiles != 0 && tiles < Short::kBatch) {
+      return Short(row, tiles, first * kPartLeaves + WaveId() * parts, parts, x).Sum();
     }
     const TileRow rows[1] = {row};
     LeafTree tree;

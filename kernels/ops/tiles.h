@@ -38,7 +38,7 @@ enum class Columns {
   kRounded,  // 16 rows, rounded to bf16
   kFew,      // 8 rows, then what rounding left of them
   kMany,     // 16 rows, and in a second instruction what rounding left of them
-  kScaled,   // 16 rows, rounded to bf16 and then to MXFP8 (quant/mxfp8.h); weights are MXFP4
+  kScaled,   // 16 rows, rounded to bf16 and then to MXFP8 (quant/mxfp8.h); weights are MXFP4 or kFp8Blocks
   kScaledFew,  // the same of 8 rows, and then of their next tile, as whose columns they are wanted next
 };
 [[gnu::always_inline]] constexpr bool IsScaled(Columns columns) { return columns == Columns::kScaled || columns == Columns::kScaledFew; }
@@ -156,10 +156,13 @@ struct WholeTiles {
   static constexpr bool kPair = kFormat == TileFormat::kBf16Pair;
   static constexpr bool kFp8 = kFormat == TileFormat::kFp8;
   static constexpr bool kMxfp4 = kFormat == TileFormat::kMxfp4;
+  static constexpr bool kFp8Blocks = kFormat == TileFormat::kFp8Blocks;
+  static constexpr bool kTwice = kPair || kFp8Blocks;
   static constexpr bool kCodes = HasCodes(kFormat);
   u32x4 codes[kTiles];
-  u32x4 low[kPair ? kTiles : 1];           // of bf16 pairs the second
-  float factors[kFp8 ? 2 * kTiles : 1];    // of the steps
+  u32x4 low[kTwice ? kTiles : 1];          // of bf16 pairs the second; of fp8 blocks those of their second half
+  static constexpr uint32_t kFactors = kFp8 ? 2 * kTiles : kFp8Blocks ? kTiles : 1;
+  float factors[kFactors];                 // of the steps, or of the blocks
   static constexpr uint32_t kScales = kTiles + (kByFours ? 0 : 1);
   uint32_t scales[kMxfp4 ? kScales : 1];   // E8M0, four steps a word, as they lie
   ScaleLane lanes[kCodes ? kTiles : 1];
@@ -172,13 +175,13 @@ struct WholeTiles {
     for (uint32_t t = 0; t < kTiles; ++t) {
       const uint32_t at = step * StepBytes(kFormat) + t * TileBytes(kFormat);
       codes[t] = StreamLane<u32x4>(w.data, at);
-      if constexpr (kPair) low[t] = StreamLane<u32x4>(w.data, at + 1024);
+      if constexpr (kTwice) low[t] = StreamLane<u32x4>(w.data, at + 1024);
     }
-    if constexpr (kFp8) {
+    if constexpr (kFp8 || kFp8Blocks) {
       // Nobody writes weights while kernels run: the scalar cache may have them.
       const auto from = reinterpret_cast<Constant<float>>(reinterpret_cast<uint64_t>(w.scales)) + step;
 #pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < 2 * kTiles; ++s) factors[s] = from[s];
+      for (uint32_t s = 0; s < kFactors; ++s) factors[s] = from[s * kTiles * kSteps / kFactors];
     } else if constexpr (kCodes) {
       row = w;
 #pragma clang loop unroll(full)
@@ -224,11 +227,25 @@ DEVICE isa::Mxfp8Operand ScaledOperand(const u32x4 (&x)[kSteps][1]) {
   return isa::Mxfp8FromBf16(in[0], in[1], in[2], in[3]);
 }
 
+// A block of fp8 by MXFP8, times its factor, to a sum.
+DEVICE f32x4 AddScaledBlock(f32x4 products, float factor, f32x4 sum) {
+  f32x4 out;
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 4; ++i) {
+    const float one = products[i], old = sum[i];
+    out[i] = Fma(one, factor, old);
+  }
+  return out;
+}
 // sums += (tile t of w, the first of which is at `step`) * x, of MXFP8.
 template <TileFormat kFormat, uint32_t kTiles, bool kByFours>
 DEVICE void AddScaledTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, uint32_t step, const isa::Mxfp8Operand& x,
                           f32x4 (&sums)[1]) {
-  AddScaled<4>(w.codes[t], w.ScalesOf(t, step), x, sums);
+  if constexpr (kFormat == TileFormat::kFp8Blocks) {
+    sums[0] = AddScaledBlock(isa::Fp8ByMxfp8(isa::Fp8Operand(w.codes[t], w.low[t]), x), w.factors[t], sums[0]);
+  } else {
+    AddScaled<4>(w.codes[t], w.ScalesOf(t, step), x, sums);
+  }
 }
 
 // sums += w * x over one step of bf16 weights.
@@ -450,6 +467,7 @@ struct TailTile {
 // take(piece, step), an empty piece for each of those that a tail of `left` steps from `step` is.
 template <TileFormat kFormat, class Take>
 DEVICE void ForEachTailTile(uint32_t step, uint32_t left, Take take) {
+  if constexpr (kFormat == TileFormat::kFp8Blocks) return;  // there is none
   if constexpr (TileSteps(kFormat) == 4) {
     if (left >= 2) {
       take(TailTile<kFormat, 2>(), step);
@@ -486,7 +504,7 @@ struct Leaf {
   const uint32_t most = columns == Columns::kMany ? 4 : 8;
   if (format == TileFormat::kBf16) return most;
   if (format == TileFormat::kFp8 || format == TileFormat::kByte) return most / 2;
-  if (format == TileFormat::kNibble) return most / 4;
+  if (format == TileFormat::kNibble || format == TileFormat::kFp8Blocks) return most / 4;
   return (format == TileFormat::kMxfp4) == (count > 1) ? most / 2 : most / 4;
 }
 

@@ -179,7 +179,7 @@ void Lowering::Add(const Product& m) {
   args.rows = m.logits ? logit_rows : rows;
   args.splits = pending.sums.splits;
   args.split_rows = pending.sums.rows;
-  const kernels::Taken taken = m.exact ? kernels::Taken::kBoth : TakenOf(w.format);
+  const kernels::Taken taken = m.exact ? kernels::Taken::kBoth : TakenOf(w);
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
   const bool tall = TallPays(m, w, taken);
