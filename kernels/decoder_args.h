@@ -176,7 +176,7 @@ constexpr uint32_t SplitPlace(uint32_t column) {
 }
 
 // What a product takes of a split row: both halves; values alone; or these as MXFP8 (quant/mxfp8.h), which it makes of them
-// itself, where weights are MXFP4 and the chip has the instruction.
+// itself, where weights are MXFP4, or fp8 in blocks of 128 columns, and the chip has the instruction.
 enum class Taken : uint32_t { kBoth, kRounded, kScaled };
 inline constexpr uint32_t kTakens = 3;
 
@@ -318,6 +318,7 @@ static_assert(sizeof(DeltaArgs) == 168);
 //   kNibble    the same, n = 4; scales [record][row][2] fp32, of one step or of 2^shift; then, if there
 //              are factors, [step][row][2 bytes]; quant::TileCode and TileFactors say what they make
 //   kByte      [lane][n][8], n = 2; likewise
+//   kFp8Blocks two kFp8 as one, n = 4, where every leaf is of such and their four steps have one factor
 // Tiles lie [output tile][k tile]. With gate and up, output tiles alternate gate, up.
 //
 // k is summed in parts (Tiles::ends), and tiles are counted from the start of each. If a part ends
@@ -329,6 +330,7 @@ using quant::TileCode;
 using quant::TileFactors;
 using quant::TileFormat;
 inline constexpr uint32_t kTileRows = 16;
+constexpr bool IsFp8(TileFormat format) { return format == TileFormat::kFp8 || format == TileFormat::kFp8Blocks; }
 constexpr uint32_t TileSteps(TileFormat format) { return quant::InfoOf(format).steps; }
 constexpr uint32_t TileBytes(TileFormat format) { return quant::InfoOf(format).bytes; }
 constexpr uint32_t StepBytes(TileFormat format) { return TileBytes(format) / TileSteps(format); }
@@ -478,7 +480,7 @@ struct MatmulArgs {
 };
 static_assert(sizeof(MatmulArgs) == 144);
 
-// Rows as MXFP8 (quant/mxfp8.h), for products of many rows with MXFP4 weights. A row is codes, and then the factors of its steps. Of
+// Rows as MXFP8 (quant/mxfp8.h), for products of many rows with such weights. A row is codes, and then the factors of its steps. Of
 // whole tiles of such weights alone.
 // Of a step's parts of eight columns, which lie as split rows have them, the first comes first, then the third, the second, the fourth.
 constexpr uint32_t ScaledPart(uint32_t part) { return part % 2 * 2 + part / 2; }
@@ -500,9 +502,13 @@ inline constexpr uint32_t kTallBlock = 4;      // steps: leaves have a multiple 
 [[gnu::always_inline]] constexpr bool IsOfBlocks(TileFormat format, const Tiles& w) {
   return w.leaf_tiles != 0 && w.leaf_tiles * TileSteps(format) % kTallBlock == 0;
 }
-constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind) {
+// Of every leaf, as kernels of a format count tiles: Tiles has those of kFp8 where they take two for one.
+[[gnu::always_inline]] constexpr uint32_t LeafTiles(TileFormat format, const Tiles& w) {
+  return format == TileFormat::kFp8Blocks ? w.leaf_tiles / 2 : w.leaf_tiles;
+}
+constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken taken) {
   if (format != TileFormat::kBf16 && format != TileFormat::kFp8 && format != TileFormat::kMxfp4) return false;
-  if (kind != TallKind::kParts) return IsOfBlocks(format, w);
+  if (kind != TallKind::kParts || taken == Taken::kScaled) return IsOfBlocks(format, w);  // scaled ones in parts, too
   for (uint32_t part = 0, begin = 0; part < w.parts; begin = PartEnd(w, part++)) {
     const uint32_t steps = PartEnd(w, part) - begin;
     if (steps % TileSteps(format) != 0 || steps / TileSteps(format) < kPartLeaves) return false;

@@ -60,8 +60,8 @@ type EngineOptions struct {
 	// Fast rounds what goes into matrix products to bf16 where the device is faster so: prompts and many
 	// sequences take less time, and results differ within a bound (MAINARCH_ENGINE_FAST).
 	Fast bool
-	// MXFP8 takes what goes into products with MXFP4 weights as MXFP8 on GPUs that multiply both: faster prompts, slower alone; results
-	// differ within a bound (MAINARCH_ENGINE_MXFP8).
+	// MXFP8 takes what goes into products with MXFP4 weights, and most with FP8 blocks, as MXFP8 on GPUs that multiply both: faster
+	// prompts, slower alone; results differ within a bound (MAINARCH_ENGINE_MXFP8).
 	MXFP8 bool
 	// Int8 takes 8 bits of what goes into products with weights of 4 to 8 bits on CPUs: faster where it is decoding
 	// weights that takes the time; results differ within a bound (MAINARCH_ENGINE_INT8).

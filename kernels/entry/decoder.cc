@@ -111,7 +111,7 @@ KERNEL(experts_fp8_any, ExpertsFp8Any, "vgpr=256 sgpr=112 lds=14928")
 KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
 
 // Products of many rows.
-#define MAINARCH_TALL(suffix, format, taken, lds, parts_lds, down_lds)                              \
+#define MAINARCH_TALL(suffix, format, taken, lds, parts_lds)                                        \
   using Tall_##suffix = Tall<TileFormat::format, TallKind::kMatmul, Taken::taken>;                  \
   using TallParts_##suffix = Tall<TileFormat::format, TallKind::kParts, Taken::taken>;              \
   using TallGateUp_##suffix = Tall<TileFormat::format, TallKind::kGateUp, Taken::taken>;            \
@@ -123,15 +123,22 @@ KERNEL(experts_mxfp4_any, ExpertsMxfp4Any, "vgpr=256 sgpr=112 lds=23632")
   using ExpertsTall_##suffix = ExpertsTall<TileFormat::format, Taken::taken>;                       \
   using ExpertsTallAny_##suffix = ExpertsTall<TileFormat::format, Taken::taken, true>;              \
   KERNEL(experts_tall_##suffix, ExpertsTall_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)        \
-  KERNEL(experts_tall_any_##suffix, ExpertsTallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds) \
+  KERNEL(experts_tall_any_##suffix, ExpertsTallAny_##suffix, "vgpr=512 agpr=256 sgpr=112 lds=" lds)
+#define MAINARCH_TALL_DOWN(suffix, format, taken, lds)                                              \
   using ExpertsTallDown_##suffix = ExpertsTallDown<TileFormat::format, Taken::taken>;               \
-  KERNEL(experts_tall_down_##suffix, ExpertsTallDown_##suffix, "vgpr=256 sgpr=112 lds=" down_lds)
-MAINARCH_TALL(bf16, kBf16, kBoth, "52224", "56320", "57344")
-MAINARCH_TALL(bf16_rounded, kBf16, kRounded, "41472", "45568", "40960")
-MAINARCH_TALL(fp8, kFp8, kBoth, "52224", "56320", "57344")
-MAINARCH_TALL(fp8_rounded, kFp8, kRounded, "41472", "45568", "40960")
-MAINARCH_TALL(mxfp4, kMxfp4, kBoth, "52224", "56320", "57344")
-MAINARCH_TALL(mxfp4_rounded, kMxfp4, kRounded, "41472", "45568", "40960")
+  KERNEL(experts_tall_down_##suffix, ExpertsTallDown_##suffix, "vgpr=256 sgpr=112 lds=" lds)
+MAINARCH_TALL(bf16, kBf16, kBoth, "52224", "56320")
+MAINARCH_TALL_DOWN(bf16, kBf16, kBoth, "57344")
+MAINARCH_TALL(bf16_rounded, kBf16, kRounded, "41472", "45568")
+MAINARCH_TALL_DOWN(bf16_rounded, kBf16, kRounded, "40960")
+MAINARCH_TALL(fp8, kFp8, kBoth, "52224", "56320")
+MAINARCH_TALL_DOWN(fp8, kFp8, kBoth, "57344")
+MAINARCH_TALL(fp8_rounded, kFp8, kRounded, "41472", "45568")
+MAINARCH_TALL_DOWN(fp8_rounded, kFp8, kRounded, "40960")
+MAINARCH_TALL(mxfp4, kMxfp4, kBoth, "52224", "56320")
+MAINARCH_TALL_DOWN(mxfp4, kMxfp4, kBoth, "57344")
+MAINARCH_TALL(mxfp4_rounded, kMxfp4, kRounded, "41472", "45568")
+MAINARCH_TALL_DOWN(mxfp4_rounded, kMxfp4, kRounded, "40960")
 
 // Codes of four and eight bits.
 using MatmulNibble = Matmul<TileFormat::kNibble, false>;

@@ -31,7 +31,7 @@ DEVICE f32x16 Mfma32x32x16Bf16(u32x4 a, u32x4 b, f32x16 c) {
   return Mfma32x32x8Bf16(a.hi, b.hi, c);
 }
 
-// ---- MXFP4 times MXFP8 ----
+// ---- MXFP4 and fp8 times MXFP8 ----
 
 // This chip does not multiply them (kFacts.has_scaled_mfma): names alone, for code that is compiled for both. Who calls
 // them here has an undefined symbol, which the build refuses.
@@ -45,6 +45,8 @@ uint32_t LargestMagnitude(u32x4);
 u32x2 Mxfp8Codes(u32x4, uint32_t);
 Mxfp8Operand Mxfp8FromBf16(u32x4, u32x4, u32x4, u32x4);
 f32x4 Mxfp4ByMxfp8(u32x4, uint32_t, const Mxfp8Operand&, f32x4);
+i32x8 Fp8Operand(u32x4, u32x4);
+f32x4 Fp8ByMxfp8(i32x8, const Mxfp8Operand&);
 
 // ---- fp4 (E2M1) ----
 

@@ -60,7 +60,7 @@ DEVICE i32x8 Fp4Operand(u32x4 codes) {
   return i32x8{low[0], low[1], low[2], low[3], 0, 0, 0, 0};
 }
 
-// ---- MXFP4 times MXFP8 ----
+// ---- MXFP4 and fp8 times MXFP8 ----
 
 // Lane (j, g) has a part of each of four blocks of 32 columns, as split rows and tiles have them: eight columns of step g. The
 // matrix instruction wants of fp4 all parts of block g, of fp8 two parts of block g / 2 and two of block 2 + g / 2. Parts come in
@@ -150,6 +150,30 @@ DEVICE f32x4 Mxfp4ByMxfp8(u32x4 w, uint32_t w_scale, const Mxfp8Operand& x, f32x
   return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
       Fp4Operand(w), x.codes, c, static_cast<int>(MxFormat::kFp4), static_cast<int>(MxFormat::kFp8), 0,
       static_cast<int>(w_scale), 0, static_cast<int>(x.scale));
+}
+
+// Eight codes of each of four blocks of 32 columns, as tiles of fp8 have them: words 0 and 1 of `first` are a lane's of block 0. As
+// A of the matrix instruction, in the order of Mxfp8FromBf16.
+DEVICE i32x8 Fp8Operand(u32x4 first, u32x4 second) {
+  i32x8 out;
+#pragma clang loop unroll(full)
+  for (int i = 0; i < 2; ++i) {
+    const auto low = __builtin_amdgcn_permlane32_swap(first[i], first[2 + i], false, false);
+    const auto high = __builtin_amdgcn_permlane32_swap(second[i], second[2 + i], false, false);
+    out[i] = static_cast<int32_t>(low[0]);
+    out[2 + i] = static_cast<int32_t>(low[1]);
+    out[4 + i] = static_cast<int32_t>(high[0]);
+    out[6 + i] = static_cast<int32_t>(high[1]);
+  }
+  return out;
+}
+// w * x over 128 columns, of fp8 by MXFP8.
+DEVICE f32x4 Fp8ByMxfp8(i32x8 w, const Mxfp8Operand& x) {
+  uint32_t one = 127;  // as E8M0
+  __asm__("" : "+v"(one));  // a constant would not be in a VGPR, as it must (MfmaScaled16x16x128); made once for all
+  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
+      w, x.codes, f32x4{0, 0, 0, 0}, static_cast<int>(MxFormat::kFp8), static_cast<int>(MxFormat::kFp8), 0,
+      static_cast<int>(one), 0, static_cast<int>(x.scale));
 }
 
 // ---- fp4 (E2M1) ----

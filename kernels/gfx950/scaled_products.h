@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Of the decoder's kernels those that only this chip has: MXFP4 by MXFP8 (Taken::kScaled).
+// Of the decoder's kernels those that only this chip has: MXFP4 and fp8 by MXFP8 (Taken::kScaled).
 #ifndef MAINARCH_KERNELS_GFX950_SCALED_PRODUCTS_H_
 #define MAINARCH_KERNELS_GFX950_SCALED_PRODUCTS_H_
 
@@ -11,25 +11,32 @@
 
 namespace mainarch::kernels {
 
-using MatmulMxfp4Scaled = Matmul<TileFormat::kMxfp4, false, Taken::kScaled>;
-using GateUpMxfp4Scaled = Matmul<TileFormat::kMxfp4, true, Taken::kScaled>;
-using GateUpMxfp4AnyScaled = GateUpAny<TileFormat::kMxfp4, Taken::kScaled>;
-using ExpertsMxfp4Scaled = Experts<TileFormat::kMxfp4, Taken::kScaled>;
-using ExpertsMxfp4AnyScaled = ExpertsAny<TileFormat::kMxfp4, Taken::kScaled>;
-using MatmulReduceMxfp4Scaled = MatmulReduce<TileFormat::kMxfp4, Taken::kScaled>;
-using ExpertsReduceMxfp4Scaled = ExpertsReduce<TileFormat::kMxfp4, Taken::kScaled>;
-using ExpertsReduceMxfp4AnyScaled = ExpertsReduce<TileFormat::kMxfp4, Taken::kScaled, true>;
-KERNEL(matmul_mxfp4_scaled, MatmulMxfp4Scaled, "vgpr=152 sgpr=112 lds=4096")
-KERNEL(gate_up_mxfp4_scaled, GateUpMxfp4Scaled, "vgpr=160 sgpr=112 lds=4096")
-KERNEL(gate_up_mxfp4_any_scaled, GateUpMxfp4AnyScaled, "vgpr=168 sgpr=112 lds=4096")
-KERNEL(experts_mxfp4_scaled, ExpertsMxfp4Scaled, "vgpr=256 sgpr=112 lds=23632")
-KERNEL(experts_mxfp4_any_scaled, ExpertsMxfp4AnyScaled, "vgpr=256 sgpr=112 lds=23632")
-KERNEL(matmul_reduce_mxfp4_scaled, MatmulReduceMxfp4Scaled, "vgpr=152 sgpr=112 lds=4096")
-KERNEL(experts_reduce_mxfp4_scaled, ExpertsReduceMxfp4Scaled, "vgpr=256 sgpr=112 lds=23632")
-KERNEL(experts_reduce_mxfp4_any_scaled, ExpertsReduceMxfp4AnyScaled, "vgpr=256 sgpr=112 lds=23632")
+// Of few rows. `down`: of experts' down; fp8's takes rows as bf16 (Experts::kDownRounded).
+#define MAINARCH_SCALED(suffix, format, down, few, experts)                                                 \
+  using MatmulScaled_##suffix = Matmul<TileFormat::format, false, Taken::kScaled>;                          \
+  using GateUpScaled_##suffix = Matmul<TileFormat::format, true, Taken::kScaled>;                           \
+  using GateUpAnyScaled_##suffix = GateUpAny<TileFormat::format, Taken::kScaled>;                           \
+  using ReduceScaled_##suffix = MatmulReduce<TileFormat::format, Taken::kScaled>;                           \
+  KERNEL(matmul_##suffix##_scaled, MatmulScaled_##suffix, few)                                              \
+  KERNEL(gate_up_##suffix##_scaled, GateUpScaled_##suffix, few)                                             \
+  KERNEL(gate_up_##suffix##_any_scaled, GateUpAnyScaled_##suffix, few)                                      \
+  KERNEL(matmul_reduce_##suffix##_scaled, ReduceScaled_##suffix, few)                                       \
+  using ExpertsScaled_##suffix = Experts<TileFormat::format, Taken::kScaled, false, TileFormat::down>;      \
+  using ExpertsAnyScaled_##suffix = ExpertsAny<TileFormat::format, Taken::kScaled, TileFormat::down>;       \
+  using SumScaled_##suffix = ExpertsReduce<TileFormat::format, Taken::kScaled, false, TileFormat::down>;    \
+  using SumAnyScaled_##suffix = ExpertsReduce<TileFormat::format, Taken::kScaled, true, TileFormat::down>;  \
+  KERNEL(experts_##suffix##_scaled, ExpertsScaled_##suffix, experts)                                        \
+  KERNEL(experts_##suffix##_any_scaled, ExpertsAnyScaled_##suffix, experts)                                 \
+  KERNEL(experts_reduce_##suffix##_scaled, SumScaled_##suffix, experts)                                     \
+  KERNEL(experts_reduce_##suffix##_any_scaled, SumAnyScaled_##suffix, experts)
+MAINARCH_SCALED(mxfp4, kMxfp4, kMxfp4, "vgpr=160 sgpr=112 lds=4096", "vgpr=256 sgpr=112 lds=23632")
+MAINARCH_SCALED(fp8, kFp8Blocks, kFp8, "vgpr=112 sgpr=112 lds=4096", "vgpr=128 sgpr=112 lds=14928")
+#undef MAINARCH_SCALED
 
 KERNEL(scale_rows, ScaleRows, "vgpr=24 sgpr=56")
-MAINARCH_TALL(mxfp4_scaled, kMxfp4, kScaled, "18432", "18432", "40960")
+MAINARCH_TALL(mxfp4_scaled, kMxfp4, kScaled, "18432", "18432")
+MAINARCH_TALL_DOWN(mxfp4_scaled, kMxfp4, kScaled, "40960")
+MAINARCH_TALL(fp8_scaled, kFp8Blocks, kScaled, "18432", "18432")
 
 }  // namespace mainarch::kernels
 

@@ -42,7 +42,7 @@ struct Experts {
   // these and each row the slot in which the row chose it; and the weights of the slots.
   // Of kTileLdsBytes. Two workgroups have room on a compute unit, so that contexts of one GPU do not
   // wait for each other.
-  static constexpr uint32_t kScratchTiles = kFormat == TileFormat::kFp8 || HasCodes(kFormat) ? 2 : 4;
+  static constexpr uint32_t kScratchTiles = IsFp8(kFormat) || HasCodes(kFormat) ? 2 : 4;
   static constexpr uint32_t kIds = kRouterMaxExperts + 32;  // with a shared one
   static constexpr uint32_t kMaskWords = kIds / 32;
   static constexpr uint32_t kMostChoices = kTileRows * kRouterMaxTop;
@@ -65,6 +65,8 @@ struct Experts {
     }
   }
 
+  // Leaves of down are seldom of blocks of four steps: where fp8 is multiplied by such, down takes rows as bf16.
+  static constexpr bool kDownRounded = kTaken == Taken::kScaled && kDown == TileFormat::kFp8;
   template <Columns kColumns>
   DEVICE static void Both(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
@@ -76,21 +78,22 @@ struct Experts {
       Distinct(up, rows, first, arena);
       GateUp<kColumns>(up, rows, first, worker, workers, arena);
     }
+    constexpr Columns kDownColumns = kDownRounded ? Columns::kRounded : kColumns;
     const Args early = ReadArgumentsAgain<Args>();
     Arrive(Arrivals(), worker, workers);
     // Weights do not depend on what is waited for: those of step 0, if a whole tile begins there.
     const Global<const uint32_t> arrivals = Arrivals();
     const Sums sums(early);
-    Asked<DownTile, kColumns> asked[2];
+    Asked<DownTile, kDownColumns> asked[2];
     const bool has_asked = Together(early.down) && rows <= kTileRows &&
                            worker < early.down.outputs &&
                            PartEnd(early.down, 0) >= TileSteps(kDown);
-    if (has_asked) AskFirst(early, UnitOf<kColumns>(rows, 0, worker, arena), 0, asked);
-    EarlyTiles<kColumns> first_tiles;
+    if (has_asked) AskFirst(early, UnitOf<kDownColumns>(rows, 0, worker, arena), 0, asked);
+    EarlyTiles<kDownColumns> first_tiles;
     if constexpr (kEarly) {
       if (!Together(early.down) && worker < early.down.outputs) {
         FillChoices(ReadArgumentsAgain<Args>(), rows, arena);
-        first_tiles.Ask(ReadArgumentsAgain<Args>(), UnitOf<kColumns>(rows, 0, worker, arena));
+        first_tiles.Ask(ReadArgumentsAgain<Args>(), UnitOf<kDownColumns>(rows, 0, worker, arena));
       }
     }
     AwaitAll(arrivals, workers);
@@ -105,15 +108,15 @@ struct Experts {
       }
     }
     if constexpr (!Sums::kFew && !HasCodes(kDown)) {  // of codes, which have several ways, scalar registers are too few
-      DownOfBlocks<kColumns>(rows, rows <= kTileRows, worker, workers, has_asked, asked, sums, arena);
+      DownOfBlocks<kDownColumns>(rows, rows <= kTileRows, worker, workers, has_asked, asked, sums, arena);
     } else {
       const Args down = Sums::kFew ? ReadArgumentsAgain<Args>() : early;
       for (uint32_t first = 0; first < most; first += kTileRows) {
         if (!Sums::kFew && rows > kTileRows) Distinct(down, rows, first, arena);  // else it is there already
         if (Together(down.down)) {
-          DownTogether<kColumns>(down, rows, first, worker, workers, has_asked, asked, sums, arena);
+          DownTogether<kDownColumns>(down, rows, first, worker, workers, has_asked, asked, sums, arena);
         } else {
-          Down<kColumns>(down, rows, first, left, workers, sums, arena);
+          Down<kDownColumns>(down, rows, first, left, workers, sums, arena);
         }
       }
     }
@@ -216,7 +219,7 @@ struct Experts {
   // Units are an output tile of an expert each; a workgroup takes two at once where there are two, so
   // that it waits once for both. (Factors of fp8 lie in scalar registers, of which there are too few; nor
   // are there enough for the ways of codes.)
-  static constexpr uint32_t kMostUnits = kAhead || kFormat == TileFormat::kFp8 || HasCodes(kFormat) ? 1 : 2;
+  static constexpr uint32_t kMostUnits = kAhead || IsFp8(kFormat) || HasCodes(kFormat) ? 1 : 2;
   template <Columns kColumns>
   DEVICE static void GateUp(const Args& args, uint32_t rows, uint32_t first, uint32_t worker,
                             uint32_t workers, Arena arena) {

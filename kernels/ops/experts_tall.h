@@ -95,7 +95,7 @@ struct ExpertsTall {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     // Told apart out here: within a unit's code registers would be too few.
-    if (kTaken == Taken::kScaled && args.any.product.w.leaf_tiles % 2 != 0) {
+    if (kTaken == Taken::kScaled && LeafTiles(kFormat, args.any.product.w) % 2 != 0) {
       Units<true>(args, worker, workers, arena);
     } else {
       Units<false>(args, worker, workers, arena);

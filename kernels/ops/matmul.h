@@ -17,7 +17,7 @@ template <TileFormat kFormat, Columns kColumns>
 struct ShortLeaves {
   static constexpr uint32_t kMost = kColumns == Columns::kMany ? 4 : 8;
   static constexpr uint32_t kBatch = kFormat == TileFormat::kBf16     ? kMost
-                                     : kFormat == TileFormat::kNibble ? kMost / 4
+                                     : kFormat == TileFormat::kNibble || kFormat == TileFormat::kFp8Blocks ? kMost / 4
                                                                       : kMost / 2;
   static constexpr uint32_t kWords = Operand<kColumns>::kWords;
 
@@ -49,36 +49,27 @@ struct ShortLeaves {
     WholeTiles<kFormat, kTiles, /*kByFours=*/true> tiles;
     tiles.Load(row_, step_);
     KeepOrder();
-    u32x4 in[kTiles][kSteps][kWords];
-    if constexpr (kColumns == Columns::kScaledFew && kTiles % 2 == 0) {
-      const Operand<kColumns> both = ScaledPair::From(x_);
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; t += 2) LoadSteps<kColumns>(both, uint64_t{step_} + t * kSteps, in[t / 2]);
-      KeepOrder();
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; t += 2) {
-        const ScaledPair pair(in[t / 2]);
-        ScaledPair::Add(tiles, t, step_, pair.first, sums_);
-        if (++done_ == tiles_) EndLeaf();
-        ScaledPair::Add(tiles, t + 1, step_, pair.Second(), sums_);
-        if (++done_ == tiles_) EndLeaf();
-      }
-      step_ += kTiles * kSteps;
-      return;
-    }
-#pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTiles; ++t) {
-      LoadSteps<kColumns>(x_, uint64_t{step_} + t * kSteps, in[t]);
-    }
+    TileInputs<kFormat, kColumns, kTiles> in;
+    in.Load(x_, step_);
     KeepOrder();
-    tiles.MakeScales();
-    WithCode<kFormat>(tiles.row.Code(), [&](auto tag) {
+    if constexpr (IsScaled(kColumns)) {
+      isa::Mxfp8Operand x;
 #pragma clang loop unroll(full)
       for (uint32_t t = 0; t < kTiles; ++t) {
-        AddTile<kFormat, kTiles, kColumns>(tiles, t, step_, in[t], sums_, tag);
+        x = in.Scaled(t, x);
+        AddScaledTile(tiles, t, step_, x, sums_);
         if (++done_ == tiles_) EndLeaf();
       }
-    });
+    } else {
+      tiles.MakeScales();
+      WithCode<kFormat>(tiles.row.Code(), [&](auto tag) {
+#pragma clang loop unroll(full)
+        for (uint32_t t = 0; t < kTiles; ++t) {
+          AddTile<kFormat, kTiles, kColumns>(tiles, t, step_, in.of[t], sums_, tag);
+          if (++done_ == tiles_) EndLeaf();
+        }
+      });
+    }
     step_ += kTiles * kSteps;
   }
 
@@ -202,8 +193,9 @@ struct Matmul {
   DEVICE static f32x4 Leaves(const Tiles& w, TileRow row, uint32_t first, uint32_t parts,
                              const Operand<kColumns>& x) {
     using Short = ShortLeaves<kFormat, kColumns>;
-    if (parts > 1 && w.leaf_tiles != 0 && w.leaf_tiles < Short::kBatch) {
-      return Short(row, w.leaf_tiles, first * kPartLeaves + WaveId() * parts, parts, x).Sum();
+    const uint32_t tiles = LeafTiles(kFormat, w);
+    if (parts > 1 && tiles != 0 && tiles < Short::kBatch) {
+      return Short(row, tiles, first * kPartLeaves + WaveId() * parts, parts, x).Sum();
     }
     const TileRow rows[1] = {row};
     LeafTree tree;

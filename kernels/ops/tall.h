@@ -31,7 +31,7 @@ struct Tall {
   static_assert(kOutputs == TallOutputs(kKind));
   static constexpr bool kFull = kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4 && kOut > 2;  // no room for more
   template <bool kOdd>
-  using Scaled = TallScaledCore<Rows, kOut, kLevels, kOdd>;  // sums up by itself
+  using Scaled = TallScaledCore<kFormat, Rows, kOut, kLevels, kOdd>;  // sums up by itself
   struct Nothing {};
   using OfBlocks = TallCore<kFormat, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>;
 
@@ -41,7 +41,7 @@ struct Tall {
     const uint32_t leaves = kParts ? args.w.parts * kPartLeaves : kPartLeaves;
     // The host knows that leaves of other kinds are of blocks.
     if constexpr (kScaled) {
-      if (args.w.leaf_tiles % 2 == 0) {
+      if (LeafTiles(kFormat, args.w) % 2 == 0) {
         ForEachUnit<Scaled<false>>(args, grid, worker, workers, rows, arena, Nothing());
       } else {
         ForEachUnit<Scaled<true>>(args, grid, worker, workers, rows, arena, Nothing());

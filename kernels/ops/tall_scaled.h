@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Of products of many rows (ops/tall.h): MXFP4 weights by rows as MXFP8, both as they are (Taken::kScaled). To the bit what
-// AddScaled makes of a tile, leaf by leaf.
+// Of products of many rows (ops/tall.h): weights of MXFP4, or of fp8 in blocks of 128 columns, by rows as MXFP8, both as they
+// are (Taken::kScaled). To the bit what AddScaledTile makes of a tile, leaf by leaf.
 //
 // Rows are made codes once, by a launch of their own. A chunk is a tile, 128 columns: it is asked for four chunks ahead, goes
 // to LDS two chunks ahead, and comes from there one.
@@ -86,21 +86,67 @@ struct TallRowsInLds<Taken::kScaled, kTiles> {
   }
 };
 
+// A tile of a weight as it comes from memory (MXFP4: E8M0 of its row's four steps; fp8: the factor of all), and as it is multiplied.
+// `kApart`: products are not added by the instruction, but later, by Add; so what multiplies them is asked for later, too.
+template <TileFormat kFormat>
+struct TallScaledTile {
+  static constexpr bool kApart = false;
+  u32x4 codes;
+  uint32_t scales;
+  struct Made {
+    u32x4 codes;
+    uint32_t scale;
+    DEVICE f32x4 Multiply(const isa::Mxfp8Operand& x, f32x4 sum) const { return isa::Mxfp4ByMxfp8(codes, scale, x, sum); }
+  };
+
+  DEVICE void Load(const TileRow& w, uint32_t step) {
+    codes = *reinterpret_cast<Global<const u32x4>>(w.data + (step * StepBytes(kFormat) + LaneId() * 16));
+    scales = *reinterpret_cast<Global<const uint32_t>>(w.scales + (step / 4 * TileScaleBytes(kFormat) + LaneRow() * 4));
+  }
+  DEVICE Made Make() const { return {isa::TransposeRows(codes), scales >> LanePart() * 8}; }
+};
+template <>
+struct TallScaledTile<TileFormat::kFp8Blocks> {
+  static constexpr bool kApart = true;
+  u32x4 codes, low;
+  f32x2 factors;  // of two steps, which are alike
+  struct Made {
+    i32x8 codes;
+    DEVICE f32x4 Multiply(const isa::Mxfp8Operand& x, f32x4) const { return isa::Fp8ByMxfp8(codes, x); }
+  };
+
+  DEVICE void Load(const TileRow& w, uint32_t step) {
+    const auto from = reinterpret_cast<Global<const u32x4>>(w.data + (step * StepBytes(TileFormat::kFp8Blocks) + LaneId() * 16));
+    codes = from[0];
+    low = from[kWave];
+  }
+  // `at`: step * 4, in a vector register: the scalar unit's are too few.
+  DEVICE void LoadFactors(const TileRow& w, uint32_t at) { factors = *reinterpret_cast<Global<const f32x2>>(w.scales + at); }
+  DEVICE Made Make() const { return {isa::Fp8Operand(codes, low)}; }
+  // AddScaledBlock, two at once.
+  DEVICE f32x4 Add(f32x4 products, f32x4 sum) const {
+    f32x4 out;
+    out.lo = __builtin_elementwise_fma(products.lo, factors, sum.lo);
+    out.hi = __builtin_elementwise_fma(products.hi, factors, sum.hi);
+    return MadeBefore(out);  // here, not when all are multiplied
+  }
+};
+
 // A wave's sums, of kOut output tiles. `kLevels`: of the tree, at most. `kOdd`: leaves are of an odd number of chunks, and begin by
 // either turn. (One code for both would have to bring what they leave into the same registers, which are too few.)
-template <class RowsInLds, uint32_t kOut, uint32_t kLevels, bool kOdd>
+template <TileFormat kFormat, class RowsInLds, uint32_t kOut, uint32_t kLevels, bool kOdd>
 struct TallScaledCore {
   using Rows = RowsInLds;
   static constexpr uint32_t kOutputs = kOut, kRowTiles = Rows::kRowTiles;
 
   const TileRow (&rows)[kOut];
   Rows* x;
-  u32x4 codes[2][kOut];  // of chunks in turns
-  uint32_t scales[2][kOut];
+  using Tile = TallScaledTile<kFormat>;
+  Tile tiles[2][kOut];              // of chunks in turns
   isa::Mxfp8Operand in[kRowTiles];  // of the present chunk
   TallTree<Rows, kOut, kLevels> tree;
 
-  DEVICE TallScaledCore(const TileRow (&tiles)[kOut], Rows* rows_of_x) : rows(tiles), x(rows_of_x) {}
+  DEVICE TallScaledCore(const TileRow (&of)[kOut], Rows* rows_of_x) : rows(of), x(rows_of_x) {}
   DEVICE f32x4 Of(uint32_t output, uint32_t tile) const { return tree.sums[0][output][tile]; }
 
   // Of all leaves: four a part, each of w.leaf_tiles tiles.
@@ -108,8 +154,12 @@ struct TallScaledCore {
     const uint32_t last = w.steps - kScaledSteps;
 #pragma clang loop unroll(full)
     for (uint32_t o = 0; o < kOut; ++o) {
-      Load<0>(o, 0);
-      Load<1>(o, Min(kScaledSteps, last));
+      tiles[0][o].Load(rows[o], 0);
+      tiles[1][o].Load(rows[o], Min(kScaledSteps, last));
+      if constexpr (Tile::kApart) {
+        tiles[0][o].LoadFactors(rows[o], MadeBefore(0u));
+        tiles[1][o].LoadFactors(rows[o], MadeBefore(Min(kScaledSteps, last) * 4));
+      }
     }
     Bring<0>(0);
     Bring<1>(Min(kScaledSteps, last));
@@ -139,19 +189,12 @@ struct TallScaledCore {
   DEVICE void OneLeaf(const Tiles& w, uint32_t leaf, uint32_t leaves, uint32_t& step, uint32_t last) {
     tree.Clear();
 #pragma clang loop unroll(disable)
-    for (uint32_t left = w.leaf_tiles / 2; left > 0; --left) {
+    for (uint32_t left = LeafTiles(kFormat, w) / 2; left > 0; --left) {
       Chunk<kFirst>(step, last);
       Chunk<1 - kFirst>(step, last);
     }
     if constexpr (kOdd) Chunk<kFirst>(step, last);
     tree.EndLeaf(leaf, leaves);
-  }
-  template <uint32_t kTurn>
-  DEVICE void Load(uint32_t o, uint32_t step) {
-    codes[kTurn][o] = *reinterpret_cast<Global<const u32x4>>(
-        rows[o].data + (step * StepBytes(TileFormat::kMxfp4) + LaneId() * 16));
-    scales[kTurn][o] = *reinterpret_cast<Global<const uint32_t>>(
-        rows[o].scales + (step / 4 * TileScaleBytes(TileFormat::kMxfp4) + LaneRow() * 4));
   }
   template <uint32_t kTurn>
   DEVICE void Bring(uint32_t step) {
@@ -164,19 +207,30 @@ struct TallScaledCore {
     for (uint32_t i = 0; i < Rows::kLoads; ++i) x->template Put<kTurn>(i, at);
   }
 
+  template <uint32_t kTurn>
+  DEVICE void AddApart(uint32_t o, uint32_t r, f32x4 products, uint32_t factors_at) {
+    tree.sums[0][o][r] = tiles[kTurn][o].Add(products, tree.sums[0][o][r]);
+    if (r + 1 == kRowTiles) tiles[kTurn][o].LoadFactors(rows[o], factors_at);
+  }
+
   // The chunk that begins at `step`, the kTurn-th of two. Weights are asked for two chunks ahead, x four.
   template <uint32_t kTurn>
   DEVICE void Chunk(uint32_t& step, uint32_t last) {
     const uint32_t next = Min(step + 2 * kScaledSteps, last), after = Min(step + 4 * kScaledSteps, last);
     constexpr uint32_t kOwn = kTurn * Rows::kBufferBytes, kOther = Rows::kBufferBytes - kOwn;
-    const uint32_t shift = LanePart() * 8;
+    const uint32_t factors_at = MadeBefore(next * 4);
+    f32x4 products[kOut][kRowTiles];  // of those that are added later: an output tile behind
 #pragma clang loop unroll(full)
     for (uint32_t o = 0; o < kOut; ++o) {
-      const u32x4 w = isa::TransposeRows(codes[kTurn][o]);
-      const uint32_t own = scales[kTurn][o] >> shift;
+      const typename Tile::Made w = tiles[kTurn][o].Make();
 #pragma clang loop unroll(full)
       for (uint32_t r = 0; r < kRowTiles; ++r) {
-        tree.sums[0][o][r] = isa::Mxfp4ByMxfp8(w, own, in[r], tree.sums[0][o][r]);
+        if constexpr (Tile::kApart) {
+          products[o][r] = w.Multiply(in[r], f32x4{0, 0, 0, 0});
+          if (o > 0) AddApart<kTurn>(o - 1, r, products[o - 1][r], factors_at);
+        } else {
+          tree.sums[0][o][r] = w.Multiply(in[r], tree.sums[0][o][r]);
+        }
         KeepOrder();
         // Codes of two chunks ahead, to where this one's were.
         constexpr uint32_t kEach = kOut * kRowTiles / Rows::kLoads;
@@ -185,10 +239,14 @@ struct TallScaledCore {
           x->template Put<kTurn>(place / kEach, kOwn);
           x->template Ask<kTurn>(place / kEach, after);
         }
-        if (r + 1 == kRowTiles) Load<kTurn>(o, next);
+        if (r + 1 == kRowTiles) tiles[kTurn][o].Load(rows[o], next);
         if (o + 1 == kOut) in[r] = x->Get(kOther, r);
         KeepOrder();
       }
+    }
+    if constexpr (Tile::kApart) {
+#pragma clang loop unroll(full)
+      for (uint32_t r = 0; r < kRowTiles; ++r) AddApart<kTurn>(kOut - 1, r, products[kOut - 1][r], factors_at);
     }
     step += kScaledSteps;
     BarrierLds();

@@ -15,6 +15,10 @@
 //   |error| <= (2^-8 + (K + 8) 2^-23) sum of |w_k x_k|, and 2^-20 more where the input is normed,
 // apart from what is below 2^-126: 2^-8 from rounding x to 8 significant bits, to nearest; no more
 // than 2^-23 for each addition, in whatever order and roundings a matrix unit adds.
+// As MXFP8 (Columns::kScaled) x has four significant bits, of its bf16: products of codes are exact as well, and
+//   |error| <= (2^-4 + 2^-8 + (K + 8) 2^-23) sum of |w_k x_k| + 2^-17 sum of |w_k m_k|,
+// m_k being the largest magnitude of the 32 columns that share column k's factor, which is 2^-7.8 m_k at most
+// (quant/mxfp8.h): half of e4m3's least step, 2^-10, times that is less.
 //
 // What a wave is to wait for is memory, once: it asks for all tiles of a batch, then for the inputs
 // that belong to them, and multiplies as they come. Nothing that it asks for depends on the step.
@@ -34,7 +38,7 @@ enum class Columns {
   kRounded,  // 16 rows, rounded to bf16
   kFew,      // 8 rows, then what rounding left of them
   kMany,     // 16 rows, and in a second instruction what rounding left of them
-  kScaled,   // 16 rows, rounded to bf16 and then to MXFP8 (quant/mxfp8.h); weights are MXFP4
+  kScaled,   // 16 rows, rounded to bf16 and then to MXFP8 (quant/mxfp8.h); weights are MXFP4 or kFp8Blocks
   kScaledFew,  // the same of 8 rows, and then of their next tile, as whose columns they are wanted next
 };
 [[gnu::always_inline]] constexpr bool IsScaled(Columns columns) { return columns == Columns::kScaled || columns == Columns::kScaledFew; }
@@ -152,10 +156,13 @@ struct WholeTiles {
   static constexpr bool kPair = kFormat == TileFormat::kBf16Pair;
   static constexpr bool kFp8 = kFormat == TileFormat::kFp8;
   static constexpr bool kMxfp4 = kFormat == TileFormat::kMxfp4;
+  static constexpr bool kFp8Blocks = kFormat == TileFormat::kFp8Blocks;
+  static constexpr bool kTwice = kPair || kFp8Blocks;
   static constexpr bool kCodes = HasCodes(kFormat);
   u32x4 codes[kTiles];
-  u32x4 low[kPair ? kTiles : 1];           // of bf16 pairs the second
-  float factors[kFp8 ? 2 * kTiles : 1];    // of the steps
+  u32x4 low[kTwice ? kTiles : 1];          // of bf16 pairs the second; of fp8 blocks those of their second half
+  static constexpr uint32_t kFactors = kFp8 ? 2 * kTiles : kFp8Blocks ? kTiles : 1;
+  float factors[kFactors];                 // of the steps, or of the blocks
   static constexpr uint32_t kScales = kTiles + (kByFours ? 0 : 1);
   uint32_t scales[kMxfp4 ? kScales : 1];   // E8M0, four steps a word, as they lie
   ScaleLane lanes[kCodes ? kTiles : 1];
@@ -168,13 +175,13 @@ struct WholeTiles {
     for (uint32_t t = 0; t < kTiles; ++t) {
       const uint32_t at = step * StepBytes(kFormat) + t * TileBytes(kFormat);
       codes[t] = StreamLane<u32x4>(w.data, at);
-      if constexpr (kPair) low[t] = StreamLane<u32x4>(w.data, at + 1024);
+      if constexpr (kTwice) low[t] = StreamLane<u32x4>(w.data, at + 1024);
     }
-    if constexpr (kFp8) {
+    if constexpr (kFp8 || kFp8Blocks) {
       // Nobody writes weights while kernels run: the scalar cache may have them.
       const auto from = reinterpret_cast<Constant<float>>(reinterpret_cast<uint64_t>(w.scales)) + step;
 #pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < 2 * kTiles; ++s) factors[s] = from[s];
+      for (uint32_t s = 0; s < kFactors; ++s) factors[s] = from[s * kTiles * kSteps / kFactors];
     } else if constexpr (kCodes) {
       row = w;
 #pragma clang loop unroll(full)
@@ -220,32 +227,26 @@ DEVICE isa::Mxfp8Operand ScaledOperand(const u32x4 (&x)[kSteps][1]) {
   return isa::Mxfp8FromBf16(in[0], in[1], in[2], in[3]);
 }
 
-// Of kScaledFew: two neighbouring tiles' inputs, asked for as one tile's, the second one's by the lanes of columns from kFewRows on.
-// What comes out is the same as of each alone: no column knows of another.
-struct ScaledPair {
-  isa::Mxfp8Operand first;
-
-  static constexpr uint32_t kTileBytes = TileSteps(TileFormat::kMxfp4) * kSplitStepBytes;
-  DEVICE static Operand<Columns::kScaledFew> From(const Operand<Columns::kScaledFew>& x) {
-    return {x.at + (LaneRow() >= kFewRows ? kTileBytes : 0)};
-  }
-  DEVICE explicit ScaledPair(const u32x4 (&x)[4][1]) : first(ScaledOperand(x)) {}
-  DEVICE isa::Mxfp8Operand Second() const {
-    isa::Mxfp8Operand out;
+// A block of fp8 by MXFP8, times its factor, to a sum.
+DEVICE f32x4 AddScaledBlock(f32x4 products, float factor, f32x4 sum) {
+  f32x4 out;
 #pragma clang loop unroll(full)
-    for (int i = 0; i < 8; ++i) {
-      const int32_t word = first.codes[i];
-      out.codes[i] = static_cast<int32_t>(RotateRow8(static_cast<uint32_t>(word)));
-    }
-    out.scale = RotateRow8(first.scale);
-    return out;
+  for (int i = 0; i < 4; ++i) {
+    const float one = products[i], old = sum[i];
+    out[i] = Fma(one, factor, old);
   }
-  template <uint32_t kTiles, bool kByFours>
-  DEVICE static void Add(const WholeTiles<TileFormat::kMxfp4, kTiles, kByFours>& w, uint32_t t, uint32_t step,
-                         const isa::Mxfp8Operand& x, f32x4 (&sums)[1]) {
+  return out;
+}
+// sums += (tile t of w, the first of which is at `step`) * x, of MXFP8.
+template <TileFormat kFormat, uint32_t kTiles, bool kByFours>
+DEVICE void AddScaledTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, uint32_t step, const isa::Mxfp8Operand& x,
+                          f32x4 (&sums)[1]) {
+  if constexpr (kFormat == TileFormat::kFp8Blocks) {
+    sums[0] = AddScaledBlock(isa::Fp8ByMxfp8(isa::Fp8Operand(w.codes[t], w.low[t]), x), w.factors[t], sums[0]);
+  } else {
     AddScaled<4>(w.codes[t], w.ScalesOf(t, step), x, sums);
   }
-};
+}
 
 // sums += w * x over one step of bf16 weights.
 template <Columns kColumns>
@@ -280,7 +281,7 @@ DEVICE void AddTile(const WholeTiles<kFormat, kTiles, kByFours>& w, uint32_t t, 
   } else if constexpr (HasCodes(kFormat)) {
     AddCodes<kFormat, tag.kValue>(codes, w.pq[t], x, sums);
   } else if constexpr (IsScaled(kColumns)) {
-    AddScaled<4>(codes, w.ScalesOf(t, step), ScaledOperand(x), sums);
+    AddScaledTile(w, t, step, ScaledOperand(x), sums);
   } else {
     const uint32_t scales = w.ScalesOf(t, step);
     AddStep<kColumns>(isa::Fp4ToBf16<0>(c0, scales), x[0], sums);
@@ -301,13 +302,38 @@ DEVICE void LoadSteps(const Operand<kColumns>& x, uint64_t step,
   }
 }
 
+// The inputs of kTiles neighbouring tiles. Of kScaledFew two tiles' are asked for as one's, the second one's by the lanes of
+// columns from kFewRows on: what comes out is the same as of each alone, for no column knows of another.
+template <TileFormat kFormat, Columns kColumns, uint32_t kTiles>
+struct TileInputs {
+  static constexpr uint32_t kSteps = TileSteps(kFormat);
+  static constexpr uint32_t kEach = kColumns == Columns::kScaledFew && kTiles % 2 == 0 ? 2 : 1;
+  u32x4 of[kTiles / kEach][kSteps][Operand<kColumns>::kWords];
+
+  DEVICE void Load(Operand<kColumns> x, uint64_t step) {
+    if constexpr (kEach == 2) x.at += LaneRow() >= kFewRows ? kSteps * kSplitStepBytes : 0;
+#pragma clang loop unroll(full)
+    for (uint32_t t = 0; t < kTiles; t += kEach) LoadSteps<kColumns>(x, step + t * kSteps, of[t / kEach]);
+  }
+  // Of tile t as MXFP8; `before`: of the tile before it.
+  DEVICE isa::Mxfp8Operand Scaled(uint32_t t, const isa::Mxfp8Operand& before) const {
+    if (t % kEach == 0) return ScaledOperand(of[t / kEach]);
+    isa::Mxfp8Operand out;
+#pragma clang loop unroll(full)
+    for (int i = 0; i < 8; ++i) {
+      const int32_t word = before.codes[i];
+      out.codes[i] = static_cast<int32_t>(RotateRow8(static_cast<uint32_t>(word)));
+    }
+    out.scale = RotateRow8(before.scale);
+    return out;
+  }
+};
+
 // kTiles whole tiles of each of some output tiles, and their inputs, asked for and then multiplied.
 template <TileFormat kFormat, Columns kColumns, uint32_t kTiles, uint32_t kCount>
 struct TileBatch {
-  static constexpr uint32_t kSteps = TileSteps(kFormat);
-  static constexpr bool kPairs = kColumns == Columns::kScaledFew && kTiles % 2 == 0;
   WholeTiles<kFormat, kTiles> tiles[kCount];
-  u32x4 in[kTiles][kSteps][Operand<kColumns>::kWords];
+  TileInputs<kFormat, kColumns, kTiles> in;
   uint32_t step;
 
   DEVICE void Ask(const TileRow (&w)[kCount], uint32_t first, const Operand<kColumns>& x) {
@@ -315,14 +341,7 @@ struct TileBatch {
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) tiles[j].Load(w[j], step);
     KeepOrder();
-    if constexpr (kPairs) {
-      const Operand<kColumns> both = ScaledPair::From(x);
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; t += 2) LoadSteps<kColumns>(both, uint64_t{step} + t * kSteps, in[t / 2]);
-    } else {
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
-    }
+    in.Load(x, step);
     KeepOrder();
   }
   // The same, of inputs those of lanes with a row: with others the way to the caches is busy for nothing. What these
@@ -330,10 +349,7 @@ struct TileBatch {
   DEVICE void AskOf(bool real, const TileRow (&w)[kCount], uint32_t first, const Operand<kColumns>& x) {
     step = first;
     KeepOrder();
-    if (real) {
-#pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; ++t) LoadSteps<kColumns>(x, uint64_t{step} + t * kSteps, in[t]);
-    }
+    if (real) in.Load(x, step);
     KeepOrder();
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) tiles[j].Load(w[j], step);
@@ -341,11 +357,11 @@ struct TileBatch {
   }
   DEVICE void Clear() {
 #pragma clang loop unroll(full)
-    for (uint32_t t = 0; t < kTiles; ++t) {
+    for (uint32_t t = 0; t < kTiles / in.kEach; ++t) {
 #pragma clang loop unroll(full)
-      for (uint32_t s = 0; s < kSteps; ++s) {
+      for (uint32_t s = 0; s < in.kSteps; ++s) {
 #pragma clang loop unroll(full)
-        for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) in[t][s][i] = u32x4{0, 0, 0, 0};
+        for (uint32_t i = 0; i < Operand<kColumns>::kWords; ++i) in.of[t][s][i] = u32x4{0, 0, 0, 0};
       }
     }
   }
@@ -353,16 +369,13 @@ struct TileBatch {
   DEVICE void AddTo(f32x4 (&sums)[kCount][Operand<kColumns>::kWords]) {
 #pragma clang loop unroll(full)
     for (uint32_t j = 0; j < kCount; ++j) tiles[j].MakeScales();
-    if constexpr (kPairs) {
+    if constexpr (IsScaled(kColumns)) {
+      isa::Mxfp8Operand x;
 #pragma clang loop unroll(full)
-      for (uint32_t t = 0; t < kTiles; t += 2) {
-        const ScaledPair pair(in[t / 2]);
-        const isa::Mxfp8Operand second = pair.Second();
+      for (uint32_t t = 0; t < kTiles; ++t) {
+        x = in.Scaled(t, x);
 #pragma clang loop unroll(full)
-        for (uint32_t j = 0; j < kCount; ++j) {
-          ScaledPair::Add(tiles[j], t, step, pair.first, sums[j]);
-          ScaledPair::Add(tiles[j], t + 1, step, second, sums[j]);
-        }
+        for (uint32_t j = 0; j < kCount; ++j) AddScaledTile(tiles[j], t, step, x, sums[j]);
       }
     } else if constexpr (kFormat == TileFormat::kByte && kCount > 1) {
       // Each may be of another code (TileCode::kByTile).
@@ -371,7 +384,7 @@ struct TileBatch {
         WithCode<kFormat>(tiles[j].row.Code(), [&](auto tag) {
 #pragma clang loop unroll(full)
           for (uint32_t t = 0; t < kTiles; ++t) {
-            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in.of[t], sums[j], tag);
           }
         });
       }
@@ -381,7 +394,7 @@ struct TileBatch {
         for (uint32_t t = 0; t < kTiles; ++t) {
 #pragma clang loop unroll(full)
           for (uint32_t j = 0; j < kCount; ++j) {
-            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in[t], sums[j], tag);
+            AddTile<kFormat, kTiles, kColumns>(tiles[j], t, step, in.of[t], sums[j], tag);
           }
         }
       });
@@ -454,6 +467,7 @@ struct TailTile {
 // take(piece, step), an empty piece for each of those that a tail of `left` steps from `step` is.
 template <TileFormat kFormat, class Take>
 DEVICE void ForEachTailTile(uint32_t step, uint32_t left, Take take) {
+  if constexpr (kFormat == TileFormat::kFp8Blocks) return;  // there is none
   if constexpr (TileSteps(kFormat) == 4) {
     if (left >= 2) {
       take(TailTile<kFormat, 2>(), step);
@@ -490,7 +504,7 @@ struct Leaf {
   const uint32_t most = columns == Columns::kMany ? 4 : 8;
   if (format == TileFormat::kBf16) return most;
   if (format == TileFormat::kFp8 || format == TileFormat::kByte) return most / 2;
-  if (format == TileFormat::kNibble) return most / 4;
+  if (format == TileFormat::kNibble || format == TileFormat::kFp8Blocks) return most / 4;
   return (format == TileFormat::kMxfp4) == (count > 1) ? most / 2 : most / 4;
 }
 

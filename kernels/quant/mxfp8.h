@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// MXFP8, as products take x where weights are MXFP4 and the chip multiplies both as they are (Taken::kScaled): of each 32
+// MXFP8, as products take x where weights are MXFP4 or fp8 and the chip multiplies both as they are (Taken::kScaled): of each 32
 // neighbouring columns e4m3 codes with one factor, a power of two as E8M0 has it (OCP Microscaling Formats 1.0, 5.2).
 // The factor is the least with which no code is beyond e4m3's 448, so nothing is cut.
 #ifndef MAINARCH_KERNELS_QUANT_MXFP8_H_

@@ -65,6 +65,8 @@ enum class TileFormat : uint32_t {
   kMxfp4 = 3,
   kNibble = 4,  // codes of four bits, with two numbers for 32 columns of a row or more of them
   kByte = 5,    // codes of eight bits, likewise
+  // kFp8 as kernels look at it that multiply 128 columns at once: two of its tiles are one. No weight is said to have it.
+  kFp8Blocks = 6,
 };
 
 // What a code of kNibble or kByte stands for, c, and what the two numbers p and q make of it.
@@ -150,7 +152,7 @@ struct TileInfo {
   uint32_t scale_bytes;  // of kNibble and kByte it depends on the weight (kernels/decoder_args.h, Tiles)
 };
 inline constexpr TileInfo kTileFormats[] = {{1, 1024, 0}, {1, 2048, 0}, {2, 1024, 8},
-                                            {4, 1024, 64}, {4, 1024, 0}, {2, 1024, 0}};
+                                            {4, 1024, 64}, {4, 1024, 0}, {2, 1024, 0}, {4, 2048, 16}};
 
 constexpr const FormatInfo& InfoOf(Format format) { return kFormats[static_cast<uint32_t>(format)]; }
 constexpr const PanelInfo& InfoOf(PanelFormat format) {

@@ -51,7 +51,8 @@ enum class Activations : uint8_t {
   // On CPUs, with weights of codes of integers (HasInt8Dot of cpu/kernels.h, which states the error of one
   // product): 8 bits, with a factor for 32 columns. All others as kBF16.
   kInt8,
-  // On GPUs whose matrix units take both as they are (MI355X), with weights of MXFP4: rounded to bf16 and then to MXFP8
+  // On GPUs whose matrix units take both as they are (MI355X), with weights of MXFP4, and of FP8 in blocks where
+  // they lie so (TakesFp8Blocks of amdgpu/tiles.h; of experts gate and up): rounded to bf16 and then to MXFP8
   // (kernels/quant/mxfp8.h), e4m3 with a power of two for 32 columns. All others as kBF16.
   kMxfp8,
 };

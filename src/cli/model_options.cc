@@ -25,7 +25,7 @@ void ModelOptions::DeclareDevice(Options* options) {
   options->Flag("in-place", &in_place,
                 "multiply straight from the mapped file: no copy, slower steps");
   options->Flag("fast", &fast, "round what enters products to bf16, where the CPU is faster so");
-  options->Flag("mxfp8", &mxfp8, "take what enters products with MXFP4 weights as MXFP8 on GPUs that multiply both; others as --fast");
+  options->Flag("mxfp8", &mxfp8, "take what enters products with MXFP4 weights, and most with FP8 blocks, as MXFP8 on GPUs that multiply both; others as --fast");
   options->Flag("int8", &int8, "take 8 bits of what enters products with 4- to 8-bit weights on CPUs; others as --fast");
 }
 

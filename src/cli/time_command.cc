@@ -50,7 +50,7 @@ int RunTime(Arguments arguments) {
   options.Choice("choose", {"largest", "top-k", "top-p"}, &s.choose,
                  "each row's token: the largest logit's, or a draw by top-k 20 with top-p 0.95, or by top-p alone");
   options.Flag("fast", &s.rounding.fast, "products take rows rounded to bf16");
-  options.Flag("mxfp8", &s.rounding.mxfp8, "those with MXFP4 weights take them as MXFP8 on gfx950; others as --fast");
+  options.Flag("mxfp8", &s.rounding.mxfp8, "those with MXFP4 weights, and most with FP8 blocks, take them as MXFP8 on gfx950; others as --fast");
   options.Flag("packets", &s.packets, "every packet of the first rank, too");
   if (const auto code = options.Parse(arguments)) return *code;
   const bool step = options.given("preset") || options.given("like");

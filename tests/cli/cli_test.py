@@ -289,9 +289,9 @@ class Time(Case):
             self.assertIn(kernel, kernels[64])
         self.assertNotIn("experts_bf16", kernels[64])
 
-    def kernels_of_mxfp8(self, model, rows, device="sim:gfx950"):
+    def kernels_of_mxfp8(self, model, rows, device="sim:gfx950", weights="mxfp4"):
         step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets", "--run-layers", "1",
-                        "--format", "mxfp4", "--mxfp8", "--device", device)
+                        "--format", weights, "--mxfp8", "--device", device)
         return [launch["kernel"] for launch in step["launches"]]
 
     def test_rows_as_mxfp8_where_the_chip_multiplies_both(self):
@@ -306,6 +306,17 @@ class Time(Case):
         self.assertNotIn("scale_rows", few)
         other = self.kernels_of_mxfp8(model, 64, "sim:gfx942")
         self.assertFalse([kernel for kernel in other if kernel == "scale_rows" or kernel.endswith("_scaled")])
+
+    def test_rows_as_mxfp8_where_fp8_lies_in_blocks(self):
+        """Of experts gate and up, and so for any number of rows; the product behind heads, of 256 columns, not."""
+        model = os.path.join(self.scratch, "blocks")
+        run("make-checkpoint", model, "--preset", "tiny-moe", "--hidden", 512, "--layers", 1, "--experts", 8)
+        many = self.kernels_of_mxfp8(model, 64, weights="fp8-block")
+        for kernel in ("scale_rows", "experts_tall_fp8_scaled", "experts_tall_down_fp8_rounded"):
+            self.assertIn(kernel, many)
+        few = self.kernels_of_mxfp8(model, 20, weights="fp8-block")
+        for kernel in ("experts_fp8_scaled", "matmul_fp8_scaled", "matmul_fp8_rounded"):
+            self.assertIn(kernel, few)
 
     def test_many_rows_as_mxfp8_want_leaves_that_are_alike(self):
         """A kernel for many rows has no way for others: 5,120 columns in eight parts have leaves of one chunk and of two."""

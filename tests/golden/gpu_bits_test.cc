@@ -124,6 +124,42 @@ TEST(the_number_of_gpus_changes_no_bit_of_mxfp8) {
   CheckRanks(test_context, {"T2", "mxfp4", 1}, "gfx950", backend::KvType::kFp8, backend::Activations::kMxfp8);
 }
 
+// FP8 blocks by MXFP8 where each of eight parts of k is of such, and rounded to bf16 where they are not (the product behind heads,
+// of 1,280 columns).
+TEST(the_number_of_gpus_changes_no_bit_of_fp8_blocks) {
+  model::ModelConfig c;
+  c.model_type = "qwen3";
+  c.hidden = 512;
+  c.layers = 1;
+  c.heads = 20;
+  c.kv_heads = 4;
+  c.head_dim = 64;
+  c.intermediate = 4096;
+  c.vocab = 512;
+  c.max_position = 512;
+  c.tied_embeddings = true;
+  c.rms_eps = 1e-6f;
+  c.rope.theta = 1e6;
+  c.rope.rotary_dim = 64;
+  c.sparse_layer.assign(1, false);
+  const std::string directory = absl::StrCat(test::ScratchDirectory(), "/blocks");
+  model::SyntheticOptions options;
+  options.format = model::SyntheticFormat::kFp8Block;
+  CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, options));
+  const std::vector<uint32_t> tokens = Prompt(69, 512);
+  std::vector<std::vector<float>> want;
+  for (const char* count : {"", "x2", "x4"}) {
+    auto model = test::LoadOn(directory, {absl::StrCat("sim:gfx950", count), "", 0, false});
+    CHECK_OK(model);
+    auto runner = Runner::Create(*model, backend::KvType::kBF16, 66, backend::Activations::kMxfp8);
+    CHECK_OK(runner);
+    auto logits = AllLogits(runner->get(), tokens, {66, 2, 1});
+    CHECK_OK(logits);
+    if (want.empty()) want = *logits;
+    for (size_t i = 0; i < want.size(); ++i) CHECK(Same((*logits)[i], want[i]));
+  }
+}
+
 // Several attention splits, walked in one step and in many, agree with each other and with the CPU.
 TEST(long_contexts_change_no_bit) {
   const std::string directory = test::WriteFixture({"T1", "bf16", 1}, 1024);
@@ -287,7 +323,8 @@ TEST(products_of_any_number_of_rows_have_the_same_bits) {
   for (const Where& where : std::vector<Where>{{Format::kBF16, "sim:gfx950", backend::Activations::kF32},
                                                {Format::kFp8Block, "sim:gfx942", backend::Activations::kF32},
                                                {Format::kMxfp4, "sim:gfx950", backend::Activations::kBF16},
-                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kMxfp8}}) {
+                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kMxfp8},
+                                               {Format::kFp8Block, "sim:gfx950", backend::Activations::kMxfp8}}) {
     const std::string directory = absl::StrCat(test::ScratchDirectory(), "/shared", static_cast<int>(where.format));
     model::SyntheticOptions options;
     options.format = where.format;
@@ -333,7 +370,8 @@ TEST(grouped_experts_have_the_same_bits) {
   for (const Where& where : std::vector<Where>{{Format::kBF16, "sim:gfx950", backend::Activations::kF32},
                                                {Format::kFp8Channel, "sim:gfx942", backend::Activations::kBF16},
                                                {Format::kMxfp4, "sim:gfx950", backend::Activations::kF32},
-                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kMxfp8}}) {
+                                               {Format::kMxfp4, "sim:gfx950", backend::Activations::kMxfp8},
+                                               {Format::kFp8Block, "sim:gfx950", backend::Activations::kMxfp8}}) {
     const std::string directory = absl::StrCat(test::ScratchDirectory(), "/grouped", static_cast<int>(where.format));
     model::SyntheticOptions options;
     options.format = where.format;

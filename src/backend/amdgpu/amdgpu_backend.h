@@ -46,6 +46,7 @@ struct PlacedWeight {
   uint64_t vector = 0;  // kVector: fp32, padded with zeros to kPadColumns
   uint64_t table = 0;   // kTable: rows, bf16 or fp32
   bool table_is_f32 = false;
+  bool fp8_blocks = false;  // TakesFp8Blocks
 };
 
 class AmdGpuModel : public backend::LoadedModel, public std::enable_shared_from_this<AmdGpuModel> {

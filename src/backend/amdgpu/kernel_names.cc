@@ -15,7 +15,7 @@ constexpr size_t kKvFormats = std::size(quant::kKvTypes);
 
 struct TileKernels {
   TileFormat format;
-  using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 alone
+  using Names = string_view[kernels::kTakens];  // by Taken; scaled ones of MXFP4 and fp8 alone
   Names matmul, matmul_reduce, gate_up, experts;
   Names gate_up_any, experts_any;
   Names experts_reduce, experts_reduce_any;  // empty: the reduction is a launch of its own
@@ -43,14 +43,14 @@ constexpr TileKernels kTileKernels[] = {
      {"experts_reduce_pair_any", "experts_reduce_pair_any"},
      "heads_matmul_pair"},
     {TileFormat::kFp8,
-     {"matmul_fp8", "matmul_fp8_rounded"},
-     {"matmul_reduce_fp8", "matmul_reduce_fp8_rounded"},
-     {"gate_up_fp8", "gate_up_fp8_rounded"},
-     {"experts_fp8", "experts_fp8_rounded"},
-     {"gate_up_fp8_any", "gate_up_fp8_any_rounded"},
-     {"experts_fp8_any", "experts_fp8_any_rounded"},
-     {"experts_reduce_fp8", "experts_reduce_fp8_rounded"},
-     {"experts_reduce_fp8_any", "experts_reduce_fp8_any_rounded"},
+     {"matmul_fp8", "matmul_fp8_rounded", "matmul_fp8_scaled"},
+     {"matmul_reduce_fp8", "matmul_reduce_fp8_rounded", "matmul_reduce_fp8_scaled"},
+     {"gate_up_fp8", "gate_up_fp8_rounded", "gate_up_fp8_scaled"},
+     {"experts_fp8", "experts_fp8_rounded", "experts_fp8_scaled"},
+     {"gate_up_fp8_any", "gate_up_fp8_any_rounded", "gate_up_fp8_any_scaled"},
+     {"experts_fp8_any", "experts_fp8_any_rounded", "experts_fp8_any_scaled"},
+     {"experts_reduce_fp8", "experts_reduce_fp8_rounded", "experts_reduce_fp8_scaled"},
+     {"experts_reduce_fp8_any", "experts_reduce_fp8_any_rounded", "experts_reduce_fp8_any_scaled"},
      "heads_matmul_fp8"},
     {TileFormat::kMxfp4,
      {"matmul_mxfp4", "matmul_mxfp4_rounded", "matmul_mxfp4_scaled"},
@@ -96,10 +96,10 @@ constexpr TallKernels kTallKernels[] = {
      {"tall_gate_up_bf16", "tall_gate_up_bf16_rounded"}, {"tall_gate_up_any_bf16", "tall_gate_up_any_bf16_rounded"}},
      {{"experts_tall_bf16", "experts_tall_bf16_rounded"}, {"experts_tall_any_bf16", "experts_tall_any_bf16_rounded"}},
      {"experts_tall_down_bf16", "experts_tall_down_bf16_rounded"}},
-    {TileFormat::kFp8, {{"tall_fp8", "tall_fp8_rounded"}, {"tall_parts_fp8", "tall_parts_fp8_rounded"},
-     {"tall_gate_up_fp8", "tall_gate_up_fp8_rounded"}, {"tall_gate_up_any_fp8", "tall_gate_up_any_fp8_rounded"}},
-     {{"experts_tall_fp8", "experts_tall_fp8_rounded"}, {"experts_tall_any_fp8", "experts_tall_any_fp8_rounded"}},
-     {"experts_tall_down_fp8", "experts_tall_down_fp8_rounded"}},
+    {TileFormat::kFp8, {{"tall_fp8", "tall_fp8_rounded", "tall_fp8_scaled"}, {"tall_parts_fp8", "tall_parts_fp8_rounded", "tall_parts_fp8_scaled"},
+     {"tall_gate_up_fp8", "tall_gate_up_fp8_rounded", "tall_gate_up_fp8_scaled"}, {"tall_gate_up_any_fp8", "tall_gate_up_any_fp8_rounded", "tall_gate_up_any_fp8_scaled"}},
+     {{"experts_tall_fp8", "experts_tall_fp8_rounded", "experts_tall_fp8_scaled"}, {"experts_tall_any_fp8", "experts_tall_any_fp8_rounded", "experts_tall_any_fp8_scaled"}},
+     {"experts_tall_down_fp8", "experts_tall_down_fp8_rounded", "experts_tall_down_fp8_rounded"}},
     {TileFormat::kMxfp4, {{"tall_mxfp4", "tall_mxfp4_rounded", "tall_mxfp4_scaled"}, {"tall_parts_mxfp4", "tall_parts_mxfp4_rounded", "tall_parts_mxfp4_scaled"},
      {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded", "tall_gate_up_mxfp4_scaled"}, {"tall_gate_up_any_mxfp4", "tall_gate_up_any_mxfp4_rounded", "tall_gate_up_any_mxfp4_scaled"}},
      {{"experts_tall_mxfp4", "experts_tall_mxfp4_rounded", "experts_tall_mxfp4_scaled"}, {"experts_tall_any_mxfp4", "experts_tall_any_mxfp4_rounded", "experts_tall_any_mxfp4_scaled"}},

@@ -118,11 +118,12 @@ class Lowering {
            shape.options.max_sequences * shape.table_words;
   }
   bool HasManyRows() const { return rows >= kManyRows; }
-  // What products with weights of a format take of rows, if they are not exact.
-  kernels::Taken TakenOf(kernels::TileFormat format) const {
+  // What products with a weight take of rows, if they are not exact: by its shape as well, but not by the number of rows or ranks.
+  kernels::Taken TakenOf(const PlacedWeight& w) const {
     if (shape.options.activations == backend::Activations::kF32) return kernels::Taken::kBoth;
     const bool scaled = shape.options.activations == backend::Activations::kMxfp8 && memory.has_scaled_mfma;
-    return scaled && format == kernels::TileFormat::kMxfp4 ? kernels::Taken::kScaled : kernels::Taken::kRounded;
+    const bool has_kernel = w.format == kernels::TileFormat::kMxfp4 || w.fp8_blocks;
+    return scaled && has_kernel ? kernels::Taken::kScaled : kernels::Taken::kRounded;
   }
   // The op before the one that is lowered, and the one behind it, or null.
   const backend::Op* Before() const {

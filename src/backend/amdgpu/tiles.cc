@@ -378,6 +378,8 @@ void PackPiece(const TilePlan& plan, const TilePlace& place, Piece piece, uint8_
     case TileFormat::kNibble:
     case TileFormat::kByte:
       return PackCodes(plan, place, piece, out, scales);
+    case TileFormat::kFp8Blocks:
+      return;  // no weight's
   }
 }
 
@@ -426,6 +428,31 @@ kernels::Tiles TilePlan::Shape() const {
   tiles.code = code;
   tiles.factors = factors;
   return tiles;
+}
+
+bool TakesFp8Blocks(const Weight& weight) {
+  constexpr int64_t kBlock = kernels::TileSteps(TileFormat::kFp8Blocks) * kStep;  // columns
+  if (quant::InfoOf(weight.sources[0].format).tile != TileFormat::kFp8) return false;
+  const auto whole = [](int64_t column) { return column % kBlock == 0; };
+  if (!std::all_of(weight.sources.begin(), weight.sources.end(), [&](const Matrix& source) { return whole(source.block_cols); })) {
+    return false;
+  }
+  if (!std::all_of(weight.splits.begin(), weight.splits.end(),
+                   [&](int64_t begin) { return whole(begin) || begin == weight.splits.back(); })) {
+    return false;
+  }
+  uint32_t leaf_tiles = 0;
+  for (size_t rank = 0; rank < weight.ranks.size(); ++rank) {
+    const std::vector<WeightSlice>& slices = weight.ranks[rank];
+    if (slices.empty()) continue;
+    if (!std::all_of(slices.begin(), slices.end(), [&](const WeightSlice& s) { return whole(s.col_begin); })) return false;
+    const TilePlan plan = PlanTiles(weight, static_cast<int32_t>(rank), 0);
+    const kernels::Tiles shape = plan.Shape();
+    if (plan.format != TileFormat::kFp8 || !kernels::IsOfBlocks(plan.format, shape)) return false;
+    if (leaf_tiles != 0 && shape.leaf_tiles != leaf_tiles) return false;
+    leaf_tiles = shape.leaf_tiles;
+  }
+  return leaf_tiles != 0;
 }
 
 Status CheckTiles(const Weight& weight, bool apart) {

@@ -53,6 +53,9 @@ std::vector<uint32_t> PartEnds(const backend::Weight& weight, int32_t rank);
 // formats that have codes become bytes; F16, F32, what does not fit the tiles (FP8 blocks, groups of int4 in any order) and other mixed
 // formats pairs of bf16.
 TilePlan PlanTiles(const backend::Weight& weight, int32_t rank, int32_t group);
+// Whether kernels may look at fp8 tiles as kFp8Blocks: on every rank all leaves are of such, each as many, and have one factor a
+// block. So it is the same for any number of ranks.
+bool TakesFp8Blocks(const backend::Weight& weight);
 // Unsupported: parts of a matrix' K that begin within a step, unless the input's do (`apart`), or a K that is too long.
 Status CheckTiles(const backend::Weight& weight, bool apart = false);
 

@@ -23,7 +23,7 @@ constexpr TileFormat kTileFormats[] = {TileFormat::kBf16,  TileFormat::kBf16Pair
                                        TileFormat::kMxfp4, TileFormat::kNibble,   TileFormat::kByte};
 
 std::vector<Taken> TakensOf(TileFormat format) {
-  if (format == TileFormat::kMxfp4) return {Taken::kBoth, Taken::kRounded, Taken::kScaled};
+  if (format == TileFormat::kMxfp4 || format == TileFormat::kFp8) return {Taken::kBoth, Taken::kRounded, Taken::kScaled};
   return {Taken::kBoth, Taken::kRounded};
 }
 
@@ -102,7 +102,9 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, TileFormat::kMxfp4, Taken::kBoth), "experts_mxfp4");
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, TileFormat::kMxfp4, Taken::kRounded), "experts_mxfp4_rounded");
   CHECK_EQ(ExpertsKernel(TileFormat::kMxfp4, TileFormat::kMxfp4, Taken::kScaled), "experts_mxfp4_scaled");
-  CHECK_EQ(MatmulKernel(TileFormat::kFp8, Taken::kScaled), "");
+  CHECK_EQ(MatmulKernel(TileFormat::kBf16, Taken::kScaled), "");
+  CHECK_EQ(TallKernel(TallKind::kParts, TileFormat::kFp8, Taken::kScaled), "tall_parts_fp8_scaled");
+  CHECK_EQ(ExpertsTallDownKernel(TileFormat::kFp8, Taken::kScaled), "experts_tall_down_fp8_rounded");
   CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, Taken::kBoth), "gate_up_fp8_any");
   CHECK_EQ(GateUpAnyKernel(TileFormat::kFp8, Taken::kRounded), "gate_up_fp8_any_rounded");
   CHECK_EQ(ExpertsAnyKernel(TileFormat::kBf16Pair, TileFormat::kBf16Pair, Taken::kRounded), "experts_pair_any");

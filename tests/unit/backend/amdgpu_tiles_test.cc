@@ -254,6 +254,8 @@ float ElementOf(const TilePlan& plan, const std::vector<uint8_t>& data,
     case TileFormat::kNibble:
     case TileFormat::kByte:
       return CodedElement(plan, at, scales, r, step, e);
+    case TileFormat::kFp8Blocks:
+      break;  // no weight's
   }
   return 0;
 }
@@ -283,6 +285,8 @@ RowSize SizeOf(const TilePlan& plan, int64_t cols) {
       return {steps * 512 / 2, records * 128 + factors};
     case TileFormat::kByte:
       return {steps * 512, records * 128 + factors};
+    case TileFormat::kFp8Blocks:
+      break;
   }
   return {};
 }
@@ -465,6 +469,39 @@ TEST(parts_begin_at_whole_steps) {
   f.weight.label = "down";
   CHECK(CodeOf(CheckTiles(f.weight)) == Code::kUnsupported);
   CHECK(CheckTiles(f.weight).message().find("176") != std::string::npos);
+}
+
+// Rank by rank the same columns, of a K that is cut at `ends`; of none one rank has all.
+bool FixtureTakesBlocks(Format format, int64_t cols, const std::vector<int64_t>& ends = {}, size_t ranks = 1, int32_t block = 128,
+                        bool gate_up = false) {
+  Fixture f;
+  for (int i = 0; i < (gate_up ? 2 : 1); ++i) f.Add(format, 32, cols, block);
+  f.weight.layout = gate_up ? backend::WeightLayout::kGateUp : backend::WeightLayout::kPanels;
+  if (!ends.empty()) f.Split(ends, ranks);
+  f.weight.ranks.resize(ranks);
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const auto end = [&](size_t parts) { return parts == 0 ? 0 : ends.empty() ? cols : ends[parts - 1]; };
+    const size_t parts = ends.empty() ? 1 : ends.size() / ranks;
+    for (int i = 0; i < (gate_up ? 2 : 1); ++i) f.weight.ranks[rank].push_back({i, 0, 32, end(rank * parts), end((rank + 1) * parts)});
+  }
+  return TakesFp8Blocks(f.weight);
+}
+
+TEST(fp8_is_taken_by_blocks_where_all_leaves_are_of_such) {
+  // Leaves of a block, of whole parts and of several: 1,024 columns are two parts, 5,120 eight, but of gate and up one.
+  for (const int64_t cols : {512, 1024, 2048, 4096, 8192}) CHECK(FixtureTakesBlocks(Format::kFp8Block, cols));
+  for (const int64_t cols : {256, 640, 1536, 5120}) CHECK(!FixtureTakesBlocks(Format::kFp8Block, cols));
+  CHECK(FixtureTakesBlocks(Format::kFp8Block, 5120, {}, 1, 128, /*gate_up=*/true));
+  CHECK(!FixtureTakesBlocks(Format::kFp8Block, 512, {}, 1, 64));
+  CHECK(FixtureTakesBlocks(Format::kFp8Block, 512, {}, 1, 256));
+  for (const Format other : {Format::kMxfp4, Format::kBF16, Format::kFp8Channel}) CHECK(!FixtureTakesBlocks(other, 512));
+  for (const size_t ranks : {size_t{1}, size_t{2}, size_t{8}}) {
+    CHECK(FixtureTakesBlocks(Format::kFp8Block, 4096, {512, 1024, 1536, 2048, 2560, 3072, 3584, 4096}, ranks));
+    // Parts that would do alone, but are not alike; that are too short; that do not begin with a block.
+    CHECK(!FixtureTakesBlocks(Format::kFp8Block, 4608, {512, 1024, 1536, 2048, 2560, 3072, 3584, 4608}, ranks));
+    CHECK(!FixtureTakesBlocks(Format::kFp8Block, 2048, {256, 512, 768, 1024, 1280, 1536, 1792, 2048}, ranks));
+    CHECK(!FixtureTakesBlocks(Format::kFp8Block, 4096, {544, 1056, 1568, 2080, 2592, 3104, 3616, 4096}, ranks));
+  }
 }
 
 TEST(experts_beyond_four_gigabytes_are_refused) {

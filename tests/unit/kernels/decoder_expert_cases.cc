@@ -119,6 +119,11 @@ Expectation ZerosBehind(const std::string& buffer, uint32_t width, uint32_t stri
           }};
 }
 
+// What down takes: of fp8 never MXFP8 (Experts::kDownRounded).
+Taken DownTaken(const ExpertShape& s) {
+  return s.taken == Taken::kScaled && s.format == TileFormat::kFp8 ? Taken::kRounded : s.taken;
+}
+
 // A layer's experts, and what they make of its rows.
 struct ExpertData {
   ExpertShape s;
@@ -166,7 +171,7 @@ ExpertData MakeExperts(const ExpertShape& s) {
       const double weight = out.choice.weights[row * s.top + slot];
       const Row act = ActOf(out, in, e);
       for (uint32_t o = 0; o < s.hidden; ++o) {
-        const Near near = Dot(out.down.each[e], 0, o, act.values, &act.errors, s.taken);
+        const Near near = Dot(out.down.each[e], 0, o, act.values, &act.errors, DownTaken(s));
         sums[o].value += weight * near.value;
         sums[o].allowed += weight * (near.allowed + std::abs(near.value) * (0x1p-22 + weight_error));
       }
@@ -418,7 +423,7 @@ Case ExpertsTallCase(const ExpertShape& s) {
                                               args.experts = s.experts;
                                               args.top = s.top;
                                             })},
-               {MakeLaunch<ExpertsTallDownArgs>(absl::StrCat("experts_tall_down_", NameOf(s.format), rounds), s.workers,
+               {MakeLaunch<ExpertsTallDownArgs>(absl::StrCat("experts_tall_down_", NameOf(s.format), SuffixOf(DownTaken(s))), s.workers,
                                                 [=](ExpertsTallDownArgs& args, const Addresses& at) {
                                                   args.experts = ExpertsAt(*data, "", at).experts;
                                                   args.experts.act = at.Of<float>("act tall");
@@ -530,6 +535,11 @@ std::vector<Case> DecoderExpertCases() {
     cases.push_back(ExpertCase({TileFormat::kMxfp4, rows, 64, 96 * parts, 48, 10, false, 6, Taken::kScaled, true, parts}));
   }
   cases.push_back(ExpertCase({TileFormat::kMxfp4, 17, 288, 544, 6, 3, false, 4, Taken::kScaled, false, 1}));
+  // Leaves of gate and up of one block of 128 columns and of three; down's of any.
+  cases.push_back(ExpertCase({TileFormat::kFp8, 5, 512, 40, 6, 3, false, 3, Taken::kScaled, true}));
+  cases.push_back(ExpertCase({TileFormat::kFp8, 17, 1536, 96, 6, 3, false, 4, Taken::kScaled, false, 2}));
+  cases.push_back(ExpertCase({TileFormat::kFp8, 5, 512, 40, 6, 3, false, 3, Taken::kScaled, false, 1, kClamped}));
+  cases.push_back(ExpertCase(told_by({TileFormat::kFp8, 1, 1024, 40, 6, 3, false, 3, Taken::kScaled, true}, 1)));
   // Chosen by every workgroup for itself.
   for (TileFormat format : kTileFormats) {
     ExpertShape s = {format, 3, InThirtyTwos(format) ? 160u : 168u, 32, 12, 4, false, 5, Taken::kBoth, true};
@@ -570,6 +580,12 @@ std::vector<Case> DecoderExpertCases() {
       cases.push_back(ExpertsReduceCase(own, 2));
     }
   }
+  for (const uint32_t rows : {1u, 4u}) {
+    ExpertShape s = {TileFormat::kFp8, rows, 512, 40, 5, 2, false, 7, Taken::kScaled};
+    cases.push_back(ExpertsReduceCase(s, 2));
+    s.gate = kClamped;
+    cases.push_back(ExpertsReduceCase(told_by(s, 2), 1));
+  }
   for (const auto& [up, down] : {std::pair{TileFormat::kNibble, TileFormat::kByte}, {TileFormat::kByte, TileFormat::kNibble}}) {
     cases.push_back(ExpertsReduceCase({up, 3, 160, 224, 5, 2, false, 3, Taken::kBoth, false, 8, {}, {}, down}, 1));
     cases.push_back(ExpertsReduceCase(told_by({up, 1, 160, 224, 5, 2, false, 3, Taken::kBoth, false, 8, {}, {}, down}, 2), 1));
@@ -591,7 +607,7 @@ std::vector<Case> DecoderExpertCases() {
   cases.push_back(ExpertsReduceCase({TileFormat::kMxfp4, 3, 544, 128, 12, 6, false, 12, Taken::kBoth, true}, 2));
   // Many rows, grouped by expert: more of one than a workgroup has, none of some, a part of k, a shared one.
   for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    for (const Taken taken : TakensOf(format)) {
+    for (const Taken taken : TakensOfBlocks(format)) {
       const uint32_t width = format == TileFormat::kMxfp4 ? 64 : 40;
       cases.push_back(ExpertsTallCase({format, 37, 512, width, 6, 2, false, 3, taken}));
       cases.push_back(ExpertsTallCase({format, 100, 512, 32, 9, 3, true, 4, taken, true, 1, kClamped}));

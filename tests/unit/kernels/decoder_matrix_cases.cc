@@ -342,7 +342,7 @@ std::vector<Case> DecoderTallCases() {
   cases.push_back(ScaleRowsCase(37, 544));
   cases.push_back(ScaleRowsCase(2, 7680));
   for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
-    for (const Taken taken : TakensOf(format)) {
+    for (const Taken taken : TakensOfBlocks(format)) {
       // A row beyond a workgroup's, and outputs of which waves have none; leaves of a block and of two.
       const uint32_t rows = TallRows(taken) + 1;
       cases.push_back(TallCase(TallKind::kMatmul, format, taken, rows, 272, 512, 1));
@@ -361,11 +361,13 @@ std::vector<Case> DecoderTallCases() {
   // The highest tree; several dies' blocks, and more blocks than workgroups.
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 4096, 8));
   cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRounded, 100, 2320, 512, 1));
-  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kScaled, 100, 2320, 512, 1));
-  // Leaves of three chunks, and of five; the highest tree.
-  cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kScaled, 17, 16, 1536, 1));
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kScaled, 70, 16, 5120, 2));
-  cases.push_back(TallCase(TallKind::kParts, TileFormat::kMxfp4, Taken::kScaled, 17, 16, 4096, 8));
+  for (const TileFormat format : {TileFormat::kMxfp4, TileFormat::kFp8}) {
+    cases.push_back(TallCase(TallKind::kMatmul, format, Taken::kScaled, 100, 2320, 512, 1));
+    // Leaves of three chunks, and of five; the highest tree. (Of 1,536 columns of fp8 a plain product has two parts.)
+    cases.push_back(TallCase(format == TileFormat::kFp8 ? TallKind::kGateUp : TallKind::kMatmul, format, Taken::kScaled, 17, 16, 1536, 1));
+    cases.push_back(TallCase(TallKind::kParts, format, Taken::kScaled, 70, 16, 5120, 2));
+    cases.push_back(TallCase(TallKind::kParts, format, Taken::kScaled, 17, 16, 4096, 8));
+  }
   return cases;
 }
 
@@ -426,6 +428,21 @@ std::vector<Case> DecoderMatrixCases() {
   cases.push_back(ProductCase({TileFormat::kMxfp4, false, 8, 40, 3232, false, false, 3, Taken::kScaled}));
   cases.push_back(ProductCase({TileFormat::kMxfp4, true, 8, 40, 5792, false, false, 3, Taken::kScaled}));
   cases.push_back(ProductCase({TileFormat::kMxfp4, false, 2, 40, 1280, false, false, 3, Taken::kScaled, 8, 4}));
+  // Of fp8 by leaves of one block of 128 columns, of two, three and five, which are asked for one by one, two at once, or with
+  // those of others; rows of several blocks, logit rows.
+  for (const uint32_t width : {512u, 1024u, 1536u, 2560u}) {
+    cases.push_back(ProductCase({TileFormat::kFp8, true, width == 512 ? 19u : 3u, 152, width, false, false, 3, Taken::kScaled}));
+  }
+  cases.push_back(ProductCase({TileFormat::kFp8, false, 19, 24, 512, false, false, 3, Taken::kScaled}));
+  cases.push_back(ProductCase({TileFormat::kFp8, false, 19, 24, 3072, false, false, 3, Taken::kScaled, 2}));
+  cases.push_back(ProductCase({TileFormat::kFp8, false, 5, 33, 1024, true, false, 3, Taken::kScaled}));
+  cases.push_back(ProductCase({TileFormat::kFp8, false, 17, 40, 512, false, true, 3, Taken::kScaled}));
+  cases.push_back(ProductCase({TileFormat::kFp8, false, 8, 40, 4096, false, false, 3, Taken::kScaled, 8}));
+  cases.push_back(ProductCase({TileFormat::kFp8, false, 9, 40, 8192, false, false, 3, Taken::kScaled, 8}));
+  cases.push_back(ProductCase({TileFormat::kFp8, false, 2, 40, 4096, false, false, 3, Taken::kScaled, 8, 4}));
+  cases.push_back(ProductCase({TileFormat::kFp8, true, 5, 24, 512, true, false, 2, Taken::kScaled, 1, 1, kClamped}));
+  cases.push_back(MatmulReduceCase(TileFormat::kFp8, Taken::kScaled, 2, 520, 4096, 8, 2, 7, 1));
+  cases.push_back(MatmulToldCase(TileFormat::kFp8, Taken::kScaled, 4, 40, 4096, 1));
   // Words of more than one chunk.
   cases.push_back(MatmulToldCase(TileFormat::kBf16, Taken::kBoth, 3, 1100, 256, 2));
   cases.push_back(MatmulReduceCase(TileFormat::kBf16, Taken::kBoth, 3, 1040, 256, 8, 4, 9, 2));

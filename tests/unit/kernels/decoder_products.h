@@ -24,7 +24,7 @@ inline constexpr TileFormat kTileFormats[] = {TileFormat::kBf16,  TileFormat::kB
 inline bool MayRound(TileFormat format) {
   return format != TileFormat::kBf16Pair && !HasCodes(format);
 }
-// What kernels of a format take of x, and of these what is less than all.
+// What kernels of a format take of x, whatever k is, and of these what is less than all.
 inline std::vector<Taken> RoundingsOf(TileFormat format) {
   if (!MayRound(format)) return {};
   return format == TileFormat::kMxfp4 ? std::vector<Taken>{Taken::kRounded, Taken::kScaled} : std::vector<Taken>{Taken::kRounded};
@@ -32,6 +32,12 @@ inline std::vector<Taken> RoundingsOf(TileFormat format) {
 inline std::vector<Taken> TakensOf(TileFormat format) {
   std::vector<Taken> out = RoundingsOf(format);
   out.insert(out.begin(), Taken::kBoth);
+  return out;
+}
+// The same where leaves are of whole blocks (kFp8Blocks).
+inline std::vector<Taken> TakensOfBlocks(TileFormat format) {
+  std::vector<Taken> out = TakensOf(format);
+  if (format == TileFormat::kFp8) out.push_back(Taken::kScaled);
   return out;
 }
 // Of a kernel's name; and the chips that have it, none meaning all.

@@ -112,6 +112,8 @@ const char* NameOf(TileFormat format) {
       return "nibble";
     case TileFormat::kByte:
       return "byte";
+    case TileFormat::kFp8Blocks:
+      break;  // no weight's
   }
   return "";
 }

@@ -84,8 +84,8 @@ pub struct EngineOptions {
     /// On CPUs products with weights of 4 to 8 bits take 8 bits of what goes into them: faster where it is
     /// decoding weights that takes the time; results differ within a bound (`MAINARCH_ENGINE_INT8`).
     pub int8: bool,
-    /// On GPUs that multiply both, products with MXFP4 weights take what goes into them as MXFP8: faster prompts, slower alone;
-    /// results differ within a bound (`MAINARCH_ENGINE_MXFP8`).
+    /// On GPUs that multiply both, products with MXFP4 weights, and most with FP8 blocks, take what goes into them as MXFP8:
+    /// faster prompts, slower alone; results differ within a bound (`MAINARCH_ENGINE_MXFP8`).
     pub mxfp8: bool,
     /// With [`KvType::Fp4`] or [`KvType::K8V4`]: the first 16 tokens and the last 128 in fp8 (`MAINARCH_ENGINE_KV_NEAR`).
     pub kv_near: bool,

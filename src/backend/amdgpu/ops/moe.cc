@@ -61,7 +61,7 @@ void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const
   product.x_stride = experts.x_stride;
   product.out_stride = experts.act_stride;
   product.rows = experts.most_rows;
-  const kernels::Taken taken = to->TakenOf(up.format);
+  const kernels::Taken taken = to->TakenOf(up);
   if (taken == kernels::Taken::kScaled) to->ScaleRows(&product);
   if (gating) tall.any.gating = *gating;
   tall.lists.address = group.lists.address;
@@ -81,14 +81,15 @@ void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const
 
 bool Lowering::ExpertsTallPay(const PlacedWeight& up, const PlacedWeight& down) const {
   const kernels::TallKind kind = kernels::TallKind::kGateUp;
-  if (!HasManyRows() || !kernels::TallTakes(up.format, up.tiles, kind)) return false;
-  if (ExpertsTallDownKernel(down.format, TakenOf(down.format)).empty() || down.tiles.outputs == 0) return false;
+  const kernels::Taken taken = TakenOf(up);
+  if (!HasManyRows() || !kernels::TallTakes(up.format, up.tiles, kind, taken)) return false;
+  if (ExpertsTallDownKernel(down.format, taken).empty() || down.tiles.outputs == 0) return false;
   const double experts = program.experts, top = program.experts_per_token, all = rows, outputs = up.tiles.outputs;
   const double blocks = static_cast<double>(CeilDivide(rows, kernels::kTileRows));
   const double tiles = 2 * outputs * blocks * ChosenBy(kernels::kTileRows, top, experts);
   const double groups = static_cast<double>(CeilDivide(up.tiles.outputs, kernels::TallOutputs(kind)));
-  const double units = groups * (ChosenBy(all, top, experts) + all * top / kernels::TallRows(TakenOf(up.format)));
-  return units * static_cast<double>(TilesOfTall(kind, up, TakenOf(up.format))) <= tiles;
+  const double units = groups * (ChosenBy(all, top, experts) + all * top / kernels::TallRows(taken));
+  return units * static_cast<double>(TilesOfTall(kind, up, taken)) <= tiles;
 }
 
 void Emit(const backend::RouterOp& op, Lowering* to) {
@@ -194,7 +195,7 @@ void Emit(const backend::ExpertsDownOp& op, Lowering* to) {
   const auto gating = to->GatingOf(gate_up.activation, gate_up.gate_bias, gate_up.up_bias,
                                    to->program.experts);
   // Beside the router's product, whose words they wait for.
-  const kernels::Taken taken = to->TakenOf(up.format);
+  const kernels::Taken taken = to->TakenOf(up);
   const bool beside = args.route.told.turns != 0 && to->pending.route_launches == to->launches();
   if (to->ExpertsTallPay(up, down)) {
     EmitTall(args, up, down, gating, to);

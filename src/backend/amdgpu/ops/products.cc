@@ -110,7 +110,7 @@ kernels::TallKind Lowering::TallKindOf(const Product& m, const PlacedWeight& w) 
   using kernels::TallKind;
   if (m.gating) return TallKind::kGateUpAny;
   if (m.gate_up) return TallKind::kGateUp;
-  return w.tiles.parts == 1 && kernels::TallTakes(w.format, w.tiles, TallKind::kMatmul) ? TallKind::kMatmul : TallKind::kParts;
+  return w.tiles.parts == 1 && kernels::IsOfBlocks(w.format, w.tiles) ? TallKind::kMatmul : TallKind::kParts;
 }
 
 kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) const {
@@ -130,8 +130,7 @@ uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, ke
 
 bool Lowering::TallPays(const Product& m, const PlacedWeight& w, kernels::Taken taken) const {
   const kernels::TallKind kind = TallKindOf(m, w);
-  if (m.logits || !HasManyRows() || !kernels::TallTakes(w.format, w.tiles, kind)) return false;
-  if (taken == kernels::Taken::kScaled && !kernels::IsOfBlocks(w.format, w.tiles)) return false;
+  if (m.logits || !HasManyRows() || !kernels::TallTakes(w.format, w.tiles, kind, taken)) return false;
   const uint64_t units = memory.compute_units, rounds = CeilDivide(TallGridOf(kind, w, taken).units(), units);
   const uint64_t tiles = uint64_t{w.tiles.outputs} * (m.gate_up ? 2 : 1) * CeilDivide(rows, kernels::kTileRows);
   return rounds * units * TilesOfTall(kind, w, taken) <= tiles;
@@ -180,7 +179,7 @@ void Lowering::Add(const Product& m) {
   args.rows = m.logits ? logit_rows : rows;
   args.splits = pending.sums.splits;
   args.split_rows = pending.sums.rows;
-  const kernels::Taken taken = m.exact ? kernels::Taken::kBoth : TakenOf(w.format);
+  const kernels::Taken taken = m.exact ? kernels::Taken::kBoth : TakenOf(w);
   const uint64_t units =
       uint64_t{w.tiles.outputs} * args.splits * CeilDivide(args.rows, kernels::kTileRows);
   const bool tall = TallPays(m, w, taken);
