@@ -137,11 +137,11 @@ struct TallScaledTile<TileFormat::kFp8Blocks> {
 template <TileFormat kFormat, class RowsInLds, uint32_t kOut, uint32_t kLevels, bool kOdd>
 struct TallScaledCore {
   using Rows = RowsInLds;
+  using Tile = TallScaledTile<kFormat>;
   static constexpr uint32_t kOutputs = kOut, kRowTiles = Rows::kRowTiles;
 
   const TileRow (&rows)[kOut];
   Rows* x;
-  using Tile = TallScaledTile<kFormat>;
   Tile tiles[2][kOut];              // of chunks in turns
   isa::Mxfp8Operand in[kRowTiles];  // of the present chunk
   TallTree<Rows, kOut, kLevels> tree;
@@ -149,7 +149,7 @@ struct TallScaledCore {
   DEVICE TallScaledCore(const TileRow (&of)[kOut], Rows* rows_of_x) : rows(of), x(rows_of_x) {}
   DEVICE f32x4 Of(uint32_t output, uint32_t tile) const { return tree.sums[0][output][tile]; }
 
-  // Of all leaves: four a part, each of w.leaf_tiles tiles.
+  // Of all leaves: four a part, each of LeafTiles tiles.
   DEVICE void Sum(const Tiles& w) {
     const uint32_t last = w.steps - kScaledSteps;
 #pragma clang loop unroll(full)
@@ -219,7 +219,7 @@ struct TallScaledCore {
     const uint32_t next = Min(step + 2 * kScaledSteps, last), after = Min(step + 4 * kScaledSteps, last);
     constexpr uint32_t kOwn = kTurn * Rows::kBufferBytes, kOther = Rows::kBufferBytes - kOwn;
     const uint32_t factors_at = MadeBefore(next * 4);
-    f32x4 products[kOut][kRowTiles];  // of those that are added later: an output tile behind
+    f32x4 products[kOut][kRowTiles];  // of fp8, which are added while the next output tile is multiplied: then they are there
 #pragma clang loop unroll(full)
     for (uint32_t o = 0; o < kOut; ++o) {
       const typename Tile::Made w = tiles[kTurn][o].Make();

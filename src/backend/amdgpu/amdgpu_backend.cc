@@ -158,7 +158,7 @@ uint64_t AmdGpuModel::PlanRank(int32_t rank) {
       const TilePlan plan = PlanTiles(weight, rank, 0);
       placed.format = plan.format;
       placed.tiles = plan.Shape();
-      placed.fp8_blocks = TakesFp8Blocks(weight);
+      placed.fp8_blocks = rank == 0 ? TakesFp8Blocks(weight) : weights_[0][id].fp8_blocks;  // the same of all ranks
       placed.group_bytes = plan.data_bytes();
       placed.group_scale_bytes = plan.scale_bytes();
       const uint64_t groups = static_cast<uint64_t>(weight.groups);

@@ -121,8 +121,8 @@ kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeigh
 // By the timing model, between MI355X and MI300X: how many tiles of 16 rows of the other kernel a compute unit does in the
 // time of one of these workgroups, of which it has one. With fewer most of them would stand idle.
 uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) {
-  if (taken == kernels::Taken::kScaled) return kind == kernels::TallKind::kParts ? 7 : 13;
   const bool bf16 = w.format == kernels::TileFormat::kBf16, fp8 = w.format == kernels::TileFormat::kFp8;
+  if (taken == kernels::Taken::kScaled) return kind == kernels::TallKind::kParts ? (fp8 ? 8 : 7) : (fp8 ? 10 : 13);
   if (kind != kernels::TallKind::kParts) return bf16 ? 14 : fp8 ? 46 : 38;
   const uint64_t tiles = bf16 ? 11 : fp8 ? 22 : 17;
   return kernels::IsOfBlocks(w.format, w.tiles) ? tiles : tiles * 4 / 3;
