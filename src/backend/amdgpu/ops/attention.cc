@@ -146,9 +146,10 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   } else if (is_long) {
     to->Add(AttendLongKernel(type, HeadsOf(cache)), kernels::AttendLongArgs{args, share, here},
             std::max<uint64_t>(units, here.mergers));
-  } else if (to->HasManyRows() && args.window == 0) {
-    const uint64_t blocks = CeilDivide(args.row_count, kernels::AttendTallRows(args.group));
-    to->Add(AttendTallKernel(type, HeadsOf(cache)), args, blocks * args.kv_heads * args.max_splits);
+  } else if (to->HasManyRows()) {
+    const uint32_t each = kernels::AttendTallRows(args.group);
+    const uint64_t splits = std::min(to->shape.max_splits, kernels::MostSplitsOfRows(args.window, each));
+    to->Add(AttendTallKernel(type, HeadsOf(cache)), args, CeilDivide(args.row_count, each) * args.kv_heads * splits);
   } else {
     kernels::AttendOnceArgs once = {args, here, {}, {}};
     if (PreparesHere(op, *to)) {
