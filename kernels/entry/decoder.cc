@@ -333,6 +333,9 @@ MAINARCH_ATTENTION_TALL(k8v4_256, kK8V4, 256)
 // Of two caches. Those of four bits are the far ones.
 #define MAINARCH_ATTENTION_NEAR(head_dim, prepares)                                      \
   using AttendNear_##head_dim = AttendNear<head_dim>;                                    \
+  using AttendTallNear_##head_dim = AttendTall<KvFormat::kFp8, head_dim, head_dim, SeesNear>;   \
+  using AttendTallFarFp4_##head_dim = AttendTall<KvFormat::kFp4, head_dim, head_dim, SeesFar>;   \
+  using AttendTallFarK8v4_##head_dim = AttendTall<KvFormat::kK8V4, head_dim, head_dim, SeesFar>; \
   using PrepareNear_##head_dim = PrepareNear<head_dim, false>;                           \
   using PrepareNearTurned_##head_dim = PrepareNear<head_dim, true>;                      \
   using AttendFarFp4_##head_dim = AttendLong<KvFormat::kFp4, head_dim, true>;            \
@@ -341,7 +344,10 @@ MAINARCH_ATTENTION_TALL(k8v4_256, kK8V4, 256)
   KERNEL(prepare_near_turned_##head_dim, PrepareNearTurned_##head_dim, prepares)         \
   KERNEL(attend_near_##head_dim, AttendNear_##head_dim, "vgpr=216 sgpr=112 lds=17792")   \
   KERNEL(attend_far_fp4_##head_dim, AttendFarFp4_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
-  KERNEL(attend_far_k8v4_##head_dim, AttendFarK8v4_##head_dim, "vgpr=256 sgpr=112 lds=17792")
+  KERNEL(attend_far_k8v4_##head_dim, AttendFarK8v4_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_near_##head_dim, AttendTallNear_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_far_fp4_##head_dim, AttendTallFarFp4_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_far_k8v4_##head_dim, AttendTallFarK8v4_##head_dim, "vgpr=256 sgpr=112 lds=17792")
 
 MAINARCH_ATTENTION_NEAR(32, "vgpr=64 sgpr=112")
 MAINARCH_ATTENTION_NEAR(64, "vgpr=64 sgpr=112")
@@ -366,11 +372,17 @@ MAINARCH_ATTENTION_NEAR(256, "vgpr=80 sgpr=112")
   using AttendNear_##key##_##value = AttendNear<key, value>;                                           \
   using AttendFarFp4_##key##_##value = AttendLong<KvFormat::kFp4, key, true, value>;                   \
   using AttendFarK8v4_##key##_##value = AttendLong<KvFormat::kK8V4, key, true, value>;                 \
+  using AttendTallNear_##key##_##value = AttendTall<KvFormat::kFp8, key, value, SeesNear>;             \
+  using AttendTallFarFp4_##key##_##value = AttendTall<KvFormat::kFp4, key, value, SeesFar>;            \
+  using AttendTallFarK8v4_##key##_##value = AttendTall<KvFormat::kK8V4, key, value, SeesFar>;          \
   KERNEL(prepare_near_##key##_##value, PrepareNear_##key##_##value, "vgpr=80 sgpr=112")                \
   KERNEL(prepare_near_turned_##key##_##value, PrepareNearTurned_##key##_##value, "vgpr=80 sgpr=112")   \
   KERNEL(attend_near_##key##_##value, AttendNear_##key##_##value, "vgpr=216 sgpr=112 lds=17792")       \
   KERNEL(attend_far_fp4_##key##_##value, AttendFarFp4_##key##_##value, "vgpr=256 sgpr=112 lds=17792")  \
-  KERNEL(attend_far_k8v4_##key##_##value, AttendFarK8v4_##key##_##value, "vgpr=256 sgpr=112 lds=17792")
+  KERNEL(attend_far_k8v4_##key##_##value, AttendFarK8v4_##key##_##value, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_near_##key##_##value, AttendTallNear_##key##_##value, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_far_fp4_##key##_##value, AttendTallFarFp4_##key##_##value, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_far_k8v4_##key##_##value, AttendTallFarK8v4_##key##_##value, "vgpr=256 sgpr=112 lds=17792")
 MAINARCH_ATTENTION_UNEQUAL(bf16, kBF16, 192, 128)
 MAINARCH_ATTENTION_UNEQUAL(fp8, kFp8, 192, 128)
 MAINARCH_ATTENTION_UNEQUAL(pair, kF32, 192, 128)
@@ -379,6 +391,7 @@ MAINARCH_ATTENTION_UNEQUAL(k8v4, kK8V4, 192, 128)
 MAINARCH_ATTENTION_NEAR_UNEQUAL(192, 128)
 
 KERNEL(attend_near_merge, AttendNearMerge, "vgpr=104 sgpr=112 lds=3712")
+KERNEL(attend_near_merge_rows, AttendNearMergeRows, "vgpr=72 sgpr=112 lds=5760")
 
 // Latent attention.
 KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=72 sgpr=112 lds=5760")

@@ -81,6 +81,13 @@ struct Running {
   f32x4 o[kValueDim / 16] = {};
 };
 
+// A part of what a row's attention leaves: which one, of how many.
+struct RowPart {
+  uint32_t index, count;
+};
+// A workgroup has one row: its part is known.
+struct OneRow {};
+
 // `kHeadDim`: of Q and K. `kMakesHeads`: in this launch, too (HeadsHere), which leaves fewer registers.
 template <KvFormat kFormat, uint32_t kHeadDim, uint32_t kValueDim = kHeadDim, bool kMakesHeads = kHeadDim == kValueDim>
 struct Attend {
@@ -629,11 +636,11 @@ struct Attend {
     }
   };
   // Merges the four waves in order and writes the answer, or a part of it.
-  // `kRows`: there are several rows' groups of columns, each with splits of its own, and `unit.split` is not counted from
-  // the first of any.
-  template <bool kRows = false>
+  // `Rows`: of several rows' groups of columns, which part of each `unit.split` is.
+  template <class Rows = OneRow>
   DEVICE static void Finish(const AttendArgs& args, const Unit& unit, Running<kValueDim>& run,
-                            Arena arena) {
+                            Arena arena, Rows rows = {}) {
+    constexpr bool kRows = !__is_same(Rows, OneRow);
     const uint32_t columns = kRows ? unit.rows * unit.group : unit.group;
     const Joined joined(arena);
     const Lds<float> mine = arena.Get<float>() + (WaveId() * kMaxGroup + LaneRow()) * kColumn;
@@ -661,10 +668,10 @@ struct Attend {
         const uint32_t column = c + lane_column;
         if (column >= columns) continue;
         if constexpr (kRows) {
-          const uint32_t r = column / unit.group, position = unit.position + r;
-          const uint32_t split = unit.split - FirstSplit(position, args.window), splits = SplitsSeen(position, args.window);
-          if (split >= splits) continue;
-          const Unit own = {unit.row + r, unit.head, split, splits, unit.group, {}};
+          const uint32_t r = column / unit.group;
+          const RowPart part = rows.Part(args, unit.position + r, unit.split);
+          if (part.index >= part.count) continue;
+          const Unit own = {unit.row + r, unit.head, part.index, part.count, unit.group, {}};
           OneElement(args, own, joined, column, column - r * unit.group, first, d, arena);
         } else {
           OneElement(args, unit, joined, column, column, first, d, arena);
