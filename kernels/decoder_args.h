@@ -639,6 +639,11 @@ constexpr uint32_t MostSplits(uint32_t window) {
   return window == 0 ? UINT32_MAX : (window - 1) / kSplitTokens + 2;
 }
 
+// Of neighbouring rows together, at most.
+constexpr uint32_t MostSplitsOfRows(uint32_t window, uint32_t rows) {
+  return window == 0 ? UINT32_MAX : MostSplits(window + rows - 1);
+}
+
 // What a split leaves of a head: o [head_dim], m, l, and nothing up to whole 64 bytes.
 constexpr uint32_t AttendPartFloats(uint32_t head_dim) { return head_dim + 16; }
 

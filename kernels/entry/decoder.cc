@@ -302,44 +302,47 @@ MAINARCH_ATTENTION(k8v4_128, KvFormat::kK8V4, 128, "vgpr=64 sgpr=112")
 MAINARCH_ATTENTION(k8v4_192, KvFormat::kK8V4, 192, "vgpr=80 sgpr=112")
 MAINARCH_ATTENTION(k8v4_256, KvFormat::kK8V4, 256, "vgpr=80 sgpr=112")
 
-// Of two caches. Those of four bits are the far ones.
 // Of many rows.
-#define MAINARCH_ATTENTION_TALL(suffix, format, head_dim, vgprs)         \
+#define MAINARCH_ATTENTION_TALL(suffix, format, head_dim)                \
   using AttendTall_##suffix = AttendTall<KvFormat::format, head_dim>;    \
-  KERNEL(attend_tall_##suffix, AttendTall_##suffix, vgprs " sgpr=112 lds=17792")
-MAINARCH_ATTENTION_TALL(bf16_32, kBF16, 32, "vgpr=256")
-MAINARCH_ATTENTION_TALL(bf16_64, kBF16, 64, "vgpr=256")
-MAINARCH_ATTENTION_TALL(bf16_96, kBF16, 96, "vgpr=256")
-MAINARCH_ATTENTION_TALL(bf16_128, kBF16, 128, "vgpr=256")
-MAINARCH_ATTENTION_TALL(bf16_192, kBF16, 192, "vgpr=256")
-MAINARCH_ATTENTION_TALL(bf16_256, kBF16, 256, "vgpr=272 agpr=16")
-MAINARCH_ATTENTION_TALL(fp8_32, kFp8, 32, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp8_64, kFp8, 64, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp8_96, kFp8, 96, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp8_128, kFp8, 128, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp8_192, kFp8, 192, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp8_256, kFp8, 256, "vgpr=264 agpr=8")
-MAINARCH_ATTENTION_TALL(pair_32, kF32, 32, "vgpr=256")
-MAINARCH_ATTENTION_TALL(pair_64, kF32, 64, "vgpr=256")
-MAINARCH_ATTENTION_TALL(pair_96, kF32, 96, "vgpr=256")
-MAINARCH_ATTENTION_TALL(pair_128, kF32, 128, "vgpr=256")
-MAINARCH_ATTENTION_TALL(pair_192, kF32, 192, "vgpr=304 agpr=48")
-MAINARCH_ATTENTION_TALL(pair_256, kF32, 256, "vgpr=384 agpr=128")
-MAINARCH_ATTENTION_TALL(fp4_32, kFp4, 32, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp4_64, kFp4, 64, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp4_96, kFp4, 96, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp4_128, kFp4, 128, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp4_192, kFp4, 192, "vgpr=256")
-MAINARCH_ATTENTION_TALL(fp4_256, kFp4, 256, "vgpr=256")
-MAINARCH_ATTENTION_TALL(k8v4_32, kK8V4, 32, "vgpr=256")
-MAINARCH_ATTENTION_TALL(k8v4_64, kK8V4, 64, "vgpr=256")
-MAINARCH_ATTENTION_TALL(k8v4_96, kK8V4, 96, "vgpr=256")
-MAINARCH_ATTENTION_TALL(k8v4_128, kK8V4, 128, "vgpr=256")
-MAINARCH_ATTENTION_TALL(k8v4_192, kK8V4, 192, "vgpr=256")
-MAINARCH_ATTENTION_TALL(k8v4_256, kK8V4, 256, "vgpr=256")
+  KERNEL(attend_tall_##suffix, AttendTall_##suffix, "vgpr=256 sgpr=112 lds=17792")
+MAINARCH_ATTENTION_TALL(bf16_32, kBF16, 32)
+MAINARCH_ATTENTION_TALL(bf16_64, kBF16, 64)
+MAINARCH_ATTENTION_TALL(bf16_96, kBF16, 96)
+MAINARCH_ATTENTION_TALL(bf16_128, kBF16, 128)
+MAINARCH_ATTENTION_TALL(bf16_192, kBF16, 192)
+MAINARCH_ATTENTION_TALL(bf16_256, kBF16, 256)
+MAINARCH_ATTENTION_TALL(fp8_32, kFp8, 32)
+MAINARCH_ATTENTION_TALL(fp8_64, kFp8, 64)
+MAINARCH_ATTENTION_TALL(fp8_96, kFp8, 96)
+MAINARCH_ATTENTION_TALL(fp8_128, kFp8, 128)
+MAINARCH_ATTENTION_TALL(fp8_192, kFp8, 192)
+MAINARCH_ATTENTION_TALL(fp8_256, kFp8, 256)
+MAINARCH_ATTENTION_TALL(pair_32, kF32, 32)
+MAINARCH_ATTENTION_TALL(pair_64, kF32, 64)
+MAINARCH_ATTENTION_TALL(pair_96, kF32, 96)
+MAINARCH_ATTENTION_TALL(pair_128, kF32, 128)
+MAINARCH_ATTENTION_TALL(pair_192, kF32, 192)
+MAINARCH_ATTENTION_TALL(pair_256, kF32, 256)
+MAINARCH_ATTENTION_TALL(fp4_32, kFp4, 32)
+MAINARCH_ATTENTION_TALL(fp4_64, kFp4, 64)
+MAINARCH_ATTENTION_TALL(fp4_96, kFp4, 96)
+MAINARCH_ATTENTION_TALL(fp4_128, kFp4, 128)
+MAINARCH_ATTENTION_TALL(fp4_192, kFp4, 192)
+MAINARCH_ATTENTION_TALL(fp4_256, kFp4, 256)
+MAINARCH_ATTENTION_TALL(k8v4_32, kK8V4, 32)
+MAINARCH_ATTENTION_TALL(k8v4_64, kK8V4, 64)
+MAINARCH_ATTENTION_TALL(k8v4_96, kK8V4, 96)
+MAINARCH_ATTENTION_TALL(k8v4_128, kK8V4, 128)
+MAINARCH_ATTENTION_TALL(k8v4_192, kK8V4, 192)
+MAINARCH_ATTENTION_TALL(k8v4_256, kK8V4, 256)
 
+// Of two caches. Those of four bits are the far ones.
 #define MAINARCH_ATTENTION_NEAR(head_dim, prepares)                                      \
   using AttendNear_##head_dim = AttendNear<head_dim>;                                    \
+  using AttendTallNear_##head_dim = AttendTall<KvFormat::kFp8, head_dim, head_dim, SeesNear>;   \
+  using AttendTallFarFp4_##head_dim = AttendTall<KvFormat::kFp4, head_dim, head_dim, SeesFar>;   \
+  using AttendTallFarK8v4_##head_dim = AttendTall<KvFormat::kK8V4, head_dim, head_dim, SeesFar>; \
   using PrepareNear_##head_dim = PrepareNear<head_dim, false>;                           \
   using PrepareNearTurned_##head_dim = PrepareNear<head_dim, true>;                      \
   using AttendFarFp4_##head_dim = AttendLong<KvFormat::kFp4, head_dim, true>;            \
@@ -348,7 +351,10 @@ MAINARCH_ATTENTION_TALL(k8v4_256, kK8V4, 256, "vgpr=256")
   KERNEL(prepare_near_turned_##head_dim, PrepareNearTurned_##head_dim, prepares)         \
   KERNEL(attend_near_##head_dim, AttendNear_##head_dim, "vgpr=216 sgpr=112 lds=17792")   \
   KERNEL(attend_far_fp4_##head_dim, AttendFarFp4_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
-  KERNEL(attend_far_k8v4_##head_dim, AttendFarK8v4_##head_dim, "vgpr=256 sgpr=112 lds=17792")
+  KERNEL(attend_far_k8v4_##head_dim, AttendFarK8v4_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_near_##head_dim, AttendTallNear_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_far_fp4_##head_dim, AttendTallFarFp4_##head_dim, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_far_k8v4_##head_dim, AttendTallFarK8v4_##head_dim, "vgpr=256 sgpr=112 lds=17792")
 
 MAINARCH_ATTENTION_NEAR(32, "vgpr=64 sgpr=112")
 MAINARCH_ATTENTION_NEAR(64, "vgpr=64 sgpr=112")
@@ -373,11 +379,17 @@ MAINARCH_ATTENTION_NEAR(256, "vgpr=80 sgpr=112")
   using AttendNear_##key##_##value = AttendNear<key, value>;                                           \
   using AttendFarFp4_##key##_##value = AttendLong<KvFormat::kFp4, key, true, value>;                   \
   using AttendFarK8v4_##key##_##value = AttendLong<KvFormat::kK8V4, key, true, value>;                 \
+  using AttendTallNear_##key##_##value = AttendTall<KvFormat::kFp8, key, value, SeesNear>;             \
+  using AttendTallFarFp4_##key##_##value = AttendTall<KvFormat::kFp4, key, value, SeesFar>;            \
+  using AttendTallFarK8v4_##key##_##value = AttendTall<KvFormat::kK8V4, key, value, SeesFar>;          \
   KERNEL(prepare_near_##key##_##value, PrepareNear_##key##_##value, "vgpr=80 sgpr=112")                \
   KERNEL(prepare_near_turned_##key##_##value, PrepareNearTurned_##key##_##value, "vgpr=80 sgpr=112")   \
   KERNEL(attend_near_##key##_##value, AttendNear_##key##_##value, "vgpr=216 sgpr=112 lds=17792")       \
   KERNEL(attend_far_fp4_##key##_##value, AttendFarFp4_##key##_##value, "vgpr=256 sgpr=112 lds=17792")  \
-  KERNEL(attend_far_k8v4_##key##_##value, AttendFarK8v4_##key##_##value, "vgpr=256 sgpr=112 lds=17792")
+  KERNEL(attend_far_k8v4_##key##_##value, AttendFarK8v4_##key##_##value, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_near_##key##_##value, AttendTallNear_##key##_##value, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_far_fp4_##key##_##value, AttendTallFarFp4_##key##_##value, "vgpr=256 sgpr=112 lds=17792") \
+  KERNEL(attend_tall_far_k8v4_##key##_##value, AttendTallFarK8v4_##key##_##value, "vgpr=256 sgpr=112 lds=17792")
 MAINARCH_ATTENTION_UNEQUAL(bf16, kBF16, 192, 128)
 MAINARCH_ATTENTION_UNEQUAL(fp8, kFp8, 192, 128)
 MAINARCH_ATTENTION_UNEQUAL(pair, kF32, 192, 128)
@@ -386,6 +398,7 @@ MAINARCH_ATTENTION_UNEQUAL(k8v4, kK8V4, 192, 128)
 MAINARCH_ATTENTION_NEAR_UNEQUAL(192, 128)
 
 KERNEL(attend_near_merge, AttendNearMerge, "vgpr=104 sgpr=112 lds=3712")
+KERNEL(attend_near_merge_rows, AttendNearMergeRows, "vgpr=72 sgpr=112 lds=5760")
 
 // Latent attention.
 KERNEL(attend_latent_merge, AttendLatentMerge, "vgpr=72 sgpr=112 lds=5760")

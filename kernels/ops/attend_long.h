@@ -205,8 +205,8 @@ struct AttendLong {
     DEVICE void InParts(Span& span, const SplitEight (&query)[Block::kSteps], Running<kValueDim>& run) {
       typename Block::Parts parts(a, b);
       parts.AskFirst();
-      const uint32_t last = span.from_seen(span.position);
-      Block::Group(parts, span.from_seen(span.token), last, last, query, run);
+      const typename Block::Tokens own = {span.from_seen(span.token), span.from_seen(span.position)};
+      Block::Group(parts, own, own, query, run);
       const bool more = span.more();
       span.token += kSplitTokens;
       if (!more) return;

@@ -207,19 +207,22 @@ struct OfLatents {
 using AttendMerge = MergeSplits<SeenSplits, kMergeColumns>;
 
 // The same of many rows: a wave has a head of a row, as far as that has no more splits than the wave has lanes.
-struct AttendMergeRows {
-  using Args = AttendMergeArgs;
+// `Parts`: how many of these a row has, and what arguments say so.
+template <class Parts>
+struct MergeRows {
+  using Args = typename Parts::Args;
   static constexpr uint32_t kLdsBytes = AttendMerge::kLdsBytes;
   static constexpr uint32_t kBatch = 8;  // chains whose parts a thread asks for at once
 
-  DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+  DEVICE static void Run(const Args& given, uint32_t worker, uint32_t workers, Arena arena) {
+    const AttendMergeArgs& args = Parts::Merge(given);
     const StepView step(args.step);
     const uint32_t pairs = RowsHere(step, args.first_row, args.row_count) * args.heads;
     for (uint32_t first = worker * kWaves; first < pairs; first += workers * kWaves) {
       const uint32_t count = Min(pairs - first, kWaves);
       uint32_t most = 0;
       for (uint32_t i = 0; i < count; ++i) {
-        most = Max(most, SplitsSeen(step.position(args.first_row + (first + i) / args.heads), args.window));
+        most = Max(most, Parts::Of(given, step.position(args.first_row + (first + i) / args.heads)));
       }
       if (most <= kWave) {
         if (WaveId() < count) OneWave(ReadArgumentsAgain<Args>(), first + WaveId());
@@ -230,20 +233,22 @@ struct AttendMergeRows {
   }
 
  private:
-  DEVICE static void ByAll(const Args& args, uint32_t pair, Arena arena) {
+  DEVICE static void ByAll(const Args& given, uint32_t pair, Arena arena) {
+    const AttendMergeArgs& args = Parts::Merge(given);
     const StepView step(args.step);
     const uint32_t r = pair / args.heads, row = args.first_row + r;
-    const uint32_t splits = SplitsSeen(step.position(row), args.window);
+    const uint32_t splits = Parts::Of(given, step.position(row));
     if (splits <= 1) return;
     for (uint32_t d = 0; d < args.head_dim; d += 32) {
       AttendMerge::template OneSlice<32>(args, row, pair - r * args.heads, d / 32, splits, arena);
     }
   }
   // Lane s has what is to be known of split s, and so of chain s % 16: MergeSplits' sums in MergeSplits' order.
-  DEVICE static void OneWave(const Args& args, uint32_t pair) {
+  DEVICE static void OneWave(const Args& given, uint32_t pair) {
+    const AttendMergeArgs& args = Parts::Merge(given);
     const StepView step(args.step);
     const uint32_t r = pair / args.heads, row = args.first_row + r, head = pair - r * args.heads, hd = args.head_dim;
-    const uint32_t splits = SplitsSeen(step.position(row), args.window), apart = AttendPartFloats(hd);
+    const uint32_t splits = Parts::Of(given, step.position(row)), apart = AttendPartFloats(hd);
     if (splits <= 1) return;
     const Global<const float> parts = At(args.parts) + uint64_t{pair} * args.max_splits * apart;
     const bool has = LaneId() < splits;
@@ -279,6 +284,12 @@ struct AttendMergeRows {
     }
   }
 };
+struct PartsOfOneCache {
+  using Args = AttendMergeArgs;
+  DEVICE static const AttendMergeArgs& Merge(const Args& args) { return args; }
+  DEVICE static uint32_t Of(const Args& args, uint32_t position) { return SplitsSeen(position, args.window); }
+};
+using AttendMergeRows = MergeRows<PartsOfOneCache>;
 using AttendLatentMerge = MergeSplits<OfLatents, kMergeColumns>;
 
 }  // namespace mainarch::kernels

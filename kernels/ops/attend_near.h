@@ -83,6 +83,14 @@ struct AttendNearMerge {
   }
 };
 
+// The same of many rows.
+struct PartsOfNear {
+  using Args = AttendNearMergeArgs;
+  DEVICE static const AttendMergeArgs& Merge(const Args& args) { return args.merge; }
+  DEVICE static uint32_t Of(const Args& args, uint32_t position) { return NearParts(position, {args.merge.window, args.kept}); }
+};
+using AttendNearMergeRows = MergeRows<PartsOfNear>;
+
 }  // namespace mainarch::kernels
 
 #endif  // MAINARCH_KERNELS_OPS_ATTEND_NEAR_H_

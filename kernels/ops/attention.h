@@ -81,6 +81,13 @@ struct Running {
   f32x4 o[kValueDim / 16] = {};
 };
 
+// A part of what a row's attention leaves: which one, of how many.
+struct RowPart {
+  uint32_t index, count;
+};
+// A workgroup has one row: its part is known.
+struct OneRow {};
+
 // `kHeadDim`: of Q and K. `kMakesHeads`: in this launch, too (HeadsHere), which leaves fewer registers.
 template <KvFormat kFormat, uint32_t kHeadDim, uint32_t kValueDim = kHeadDim, bool kMakesHeads = kHeadDim == kValueDim>
 struct Attend {
@@ -227,7 +234,8 @@ struct Attend {
     if (!early) parts.AskFirst();
     SplitEight query[kSteps];
     TakeQueries(ReadArgumentsAgain<Args>().attend, query, run, arena);
-    Group(parts, token - seen, position - seen, position - seen, query, run);
+    const Tokens own = {token - seen, position - seen};
+    Group(parts, own, own, query, run);
   }
   // Of the 32 tokens from `token` on those from `seen` to `position`; there are some.
   DEVICE static void OneGroup(const AttendArgs& args, const StepView& step, const StepView::Place& place, uint32_t row,
@@ -240,7 +248,8 @@ struct Attend {
     SplitEight query[kSteps];
     LoadQueries(args, row, head, query, run);
     // Counted from the first token seen: those before it are far behind the last then.
-    Group(parts, token - seen, position - seen, position - seen, query, run);
+    const Tokens own = {token - seen, position - seen};
+    Group(parts, own, own, query, run);
   }
 
   // The two pages of a group of 32 tokens.
@@ -459,11 +468,15 @@ struct Attend {
     }
   };
 
+  // A group's first token and the last one that is seen, both counted from the first one seen.
+  struct Tokens {
+    uint32_t token, last;
+  };
   // Lane (j, g) holds tokens 4g .. 4g+3 of each page: their scores and then weights are both what
   // the first product gives and what the second one takes, with no move between lanes.
-  // `last`: of the positions of all columns.
-  DEVICE static void Group(Parts& parts, uint32_t token, uint32_t position, uint32_t last,
-                           const SplitEight (&query)[kSteps], Running<kValueDim>& run) {
+  // `own`: of this lane's column; `all`: of all columns together.
+  DEVICE static void Group(Parts& parts, Tokens own, Tokens all, const SplitEight (&query)[kSteps],
+                           Running<kValueDim>& run) {
     f32x4 score_a = {0, 0, 0, 0}, score_b = {0, 0, 0, 0};
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kParts; ++i) {
@@ -475,12 +488,12 @@ struct Attend {
     if constexpr (kKey == KvForm::kFp8) {
       Times(score, parts.key_a[0].multipliers, parts.key_b[0].multipliers);
     }
-    Weigh(token, position, score, run);
+    Weigh(own.token, own.last, score, run);
     if constexpr (kValue == KvForm::kFp8) {
       Times(score, parts.values[0].multipliers_a, parts.values[0].multipliers_b);
     }
     const SplitEight weight = kValue == KvForm::kFp4 ? TurnWeights(score) : Split(score);
-    const u32x4 real = RealTokens(token, last);
+    const u32x4 real = RealTokens(all.token, all.last);
 #pragma clang loop unroll(full)
     for (uint32_t i = 0; i < kValueParts; ++i) {
       if constexpr (kValue == KvForm::kFp4) {
@@ -623,10 +636,11 @@ struct Attend {
     }
   };
   // Merges the four waves in order and writes the answer, or a part of it.
-  // `kRows`: there are several rows' groups of columns, each with splits of its own.
-  template <bool kRows = false>
+  // `Rows`: of several rows' groups of columns, which part of each `unit.split` is.
+  template <class Rows = OneRow>
   DEVICE static void Finish(const AttendArgs& args, const Unit& unit, Running<kValueDim>& run,
-                            Arena arena) {
+                            Arena arena, Rows rows = {}) {
+    constexpr bool kRows = !__is_same(Rows, OneRow);
     const uint32_t columns = kRows ? unit.rows * unit.group : unit.group;
     const Joined joined(arena);
     const Lds<float> mine = arena.Get<float>() + (WaveId() * kMaxGroup + LaneRow()) * kColumn;
@@ -654,9 +668,10 @@ struct Attend {
         const uint32_t column = c + lane_column;
         if (column >= columns) continue;
         if constexpr (kRows) {
-          const uint32_t r = column / unit.group, splits = (unit.position + r) / kSplitTokens + 1;
-          if (unit.split >= splits) continue;
-          const Unit own = {unit.row + r, unit.head, unit.split, splits, unit.group, {}};
+          const uint32_t r = column / unit.group;
+          const RowPart part = rows.Part(args, unit.position + r, unit.split);
+          if (part.index >= part.count) continue;
+          const Unit own = {unit.row + r, unit.head, part.index, part.count, unit.group, {}};
           OneElement(args, own, joined, column, column - r * unit.group, first, d, arena);
         } else {
           OneElement(args, unit, joined, column, column, first, d, arena);

@@ -397,11 +397,12 @@ class Time(Case):
         self.assertIn("modelled, not measured", out)
         # Of many rows products and attention have kernels of their own.
         wide = pathlib.Path(self.scratch, "wide.json")
-        wide.write_text(json.dumps(dict(
-            architectures=["Qwen3ForCausalLM"], model_type="qwen3", hidden_size=3072, num_hidden_layers=1, num_attention_heads=32,
-            num_key_value_heads=2, head_dim=128, intermediate_size=2048, vocab_size=512, max_position_embeddings=512,
-            rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True, hidden_act="silu")))
-        for rows, many in ((32, False), (256, True)):
+        for rows, many, window in ((32, False, None), (256, True, None), (256, True, 20)):
+            wide.write_text(json.dumps(dict(
+                architectures=["Qwen3ForCausalLM"], model_type="qwen3", hidden_size=3072, num_hidden_layers=1, num_attention_heads=32,
+                num_key_value_heads=2, head_dim=128, intermediate_size=2048, vocab_size=512, max_position_embeddings=512,
+                rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True, hidden_act="silu",
+                use_sliding_window=window is not None, sliding_window=window, max_window_layers=0)))
             packets = run_json("time", "--like", wide, "--tp", 1, "--context", 40, "--rows", rows, "--run-layers", 1, "--packets")
             kernels = {launch["kernel"] for launch in packets["launches"]}
             for kernel in ("tall_parts_bf16", "tall_gate_up_bf16", "attend_tall_bf16_128", "attend_merge_rows"):

@@ -183,6 +183,32 @@ TEST(long_contexts_change_no_bit) {
   }
 }
 
+// Rows of a prompt are attended with together, each with a window of its own: of steps of more than 32 rows, and of few.
+TEST(windows_change_no_bit) {
+  model::ModelConfig c = test::SmallDense(512);
+  c.layer_attention = {{150, 0}, {0, 0}, {21, 0}, {128, 0}};
+  const std::string directory = absl::StrCat(test::ScratchDirectory(), "/windows");
+  CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, {}));
+  const std::vector<uint32_t> tokens = Prompt(300, 256);
+  struct Where {
+    backend::KvType kv;
+    const char* device;
+  };
+  for (const Where& where : {Where{backend::KvType::kBF16, "sim:gfx950"}, Where{backend::KvType::kFp8, "sim:gfx942x2"},
+                             Where{backend::KvType::kFp4, "sim:gfx950x2"}, Where{backend::KvType::kK8V4, "sim:gfx942"},
+                             Where{backend::KvType::kF32, "sim:gfx950"}}) {
+    auto runner = RunnerOn(directory, where.device, where.kv, 300);
+    CHECK_OK(runner);
+    auto want = AllLogits(runner->get(), tokens, {300});
+    CHECK_OK(want);
+    for (const std::vector<size_t>& pieces : {std::vector<size_t>{32, 32, 32, 32, 32, 32, 32, 32, 32, 12}, {170, 1, 129}}) {
+      auto logits = AllLogits(runner->get(), tokens, pieces);
+      CHECK_OK(logits);
+      for (size_t i = 0; i < want->size(); ++i) CHECK(Same((*logits)[i], (*want)[i]));
+    }
+  }
+}
+
 // Where a context may be long other kernels attend: what they give of a short one are the same bits, and they do not
 // depend on pieces or on the number of GPUs either.
 TEST(room_for_a_long_context_changes_no_bit) {

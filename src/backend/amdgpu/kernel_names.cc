@@ -109,15 +109,16 @@ constexpr TallKernels kTallKernels[] = {
 struct HeadKernels {
   backend::HeadDims heads;
   string_view prepare[kKvFormats], attend[kKvFormats], attend_long[kKvFormats], attend_far[kKvFormats];  // by KvFormat
-  string_view attend_tall[kKvFormats];
-  string_view attend_near, prepare_near[2];  // turned
+  string_view attend_tall[kKvFormats], attend_tall_far[kKvFormats];
+  string_view attend_near, attend_tall_near, prepare_near[2];  // turned
 };
 #define MAINARCH_OF_FORMATS(kernel, hd) \
   {kernel "_bf16_" #hd, kernel "_fp8_" #hd, kernel "_pair_" #hd, kernel "_fp4_" #hd, kernel "_k8v4_" #hd}
 #define MAINARCH_OF_HEADS(key, value, hd)                                                                  \
   {{key, value}, MAINARCH_OF_FORMATS("prepare", hd), MAINARCH_OF_FORMATS("attend", hd),                              \
    MAINARCH_OF_FORMATS("attend_long", hd), {"", "", "", "attend_far_fp4_" #hd, "attend_far_k8v4_" #hd},    \
-   MAINARCH_OF_FORMATS("attend_tall", hd), "attend_near_" #hd, {"prepare_near_" #hd, "prepare_near_turned_" #hd}}
+   MAINARCH_OF_FORMATS("attend_tall", hd), {"", "", "", "attend_tall_far_fp4_" #hd, "attend_tall_far_k8v4_" #hd},      \
+   "attend_near_" #hd, "attend_tall_near_" #hd, {"prepare_near_" #hd, "prepare_near_turned_" #hd}}
 // The smaller ones first.
 constexpr HeadKernels kHeadKernels[] = {MAINARCH_OF_HEADS(32, 32, 32),    MAINARCH_OF_HEADS(64, 64, 64),
                                         MAINARCH_OF_HEADS(96, 96, 96),    MAINARCH_OF_HEADS(128, 128, 128),
@@ -226,9 +227,12 @@ string_view AttendTallKernel(KvFormat format, backend::HeadDims heads) {
 string_view AttendFarKernel(KvFormat format, backend::HeadDims heads) {
   return HeadKernel(heads, format, &HeadKernels::attend_far);
 }
-string_view AttendNearKernel(backend::HeadDims heads) {
+string_view AttendTallFarKernel(KvFormat format, backend::HeadDims heads) {
+  return HeadKernel(heads, format, &HeadKernels::attend_tall_far);
+}
+string_view AttendNearKernel(backend::HeadDims heads, bool tall) {
   for (const HeadKernels& one : kHeadKernels) {
-    if (one.heads == heads) return one.attend_near;
+    if (one.heads == heads) return tall ? one.attend_tall_near : one.attend_near;
   }
   return "";
 }

@@ -38,9 +38,10 @@ absl::string_view AttendKernel(kernels::KvFormat format, backend::HeadDims heads
 // Of many rows.
 absl::string_view AttendTallKernel(kernels::KvFormat format, backend::HeadDims heads);
 // Of two caches (kernels/near_args.h): of the far one of this format ("": there is none), and of the near one, whose keys are
-// turned if the far one's are.
+// turned if the far one's are. Tall: of many rows.
 absl::string_view AttendFarKernel(kernels::KvFormat format, backend::HeadDims heads);
-absl::string_view AttendNearKernel(backend::HeadDims heads);
+absl::string_view AttendTallFarKernel(kernels::KvFormat format, backend::HeadDims heads);
+absl::string_view AttendNearKernel(backend::HeadDims heads, bool tall);
 absl::string_view PrepareNearKernel(backend::HeadDims heads, bool turned);
 // Of contexts that have more than kernels::kLongSplits splits.
 absl::string_view AttendLongKernel(kernels::KvFormat format, backend::HeadDims heads);

@@ -79,12 +79,16 @@ TEST(every_name_is_a_kernel) {
     names.emplace_back(AttendFarKernel(KvFormat::kFp4, heads));
     names.emplace_back(AttendFarKernel(KvFormat::kK8V4, heads));
     CHECK_EQ(AttendFarKernel(KvFormat::kFp8, heads), "");
-    names.emplace_back(AttendNearKernel(heads));
+    names.emplace_back(AttendTallFarKernel(KvFormat::kFp4, heads));
+    names.emplace_back(AttendTallFarKernel(KvFormat::kK8V4, heads));
+    CHECK_EQ(AttendTallFarKernel(KvFormat::kBF16, heads), "");
+    for (const bool tall : {false, true}) names.emplace_back(AttendNearKernel(heads, tall));
     names.emplace_back(PrepareNearKernel(heads, false));
     names.emplace_back(PrepareNearKernel(heads, true));
   }
   for (const char* name : {"gated_delta", "gated_delta_wide", "gated_delta_norm", "attend_merge", "attend_long_merge", "attend_long_merge_wide",
-                           "attend_shared_merge", "share_queries", "experts_group"}) {
+                           "attend_shared_merge", "attend_merge_rows", "attend_near_merge", "attend_near_merge_rows", "share_queries",
+                           "experts_group"}) {
     names.emplace_back(name);
   }
   for (const std::string& name : names) {

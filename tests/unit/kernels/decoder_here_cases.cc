@@ -191,7 +191,8 @@ Case MakeHereCase(const HeadShape& s, const HereParts& has = {}) {
 
 // Prompts: runs of rows of a sequence, each [first position, rows].
 Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_t group,
-                  const std::vector<std::pair<uint32_t, uint32_t>>& runs, bool gated, uint32_t workers, uint32_t own_value_dim = 0) {
+                  const std::vector<std::pair<uint32_t, uint32_t>>& runs, bool gated, uint32_t workers, uint32_t own_value_dim = 0,
+                  uint32_t window = 0) {
   Random random(head_dim + group * 5 + runs[0].first);
   StepPlan lasts = StepPlan::Of(static_cast<uint32_t>(runs.size()));
   HeadShape s = {format, head_dim, kv_heads, group, {}, own_value_dim};
@@ -201,12 +202,15 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
   }
   const uint32_t pages = DealPages(random, &lasts);
   Cache kv = s.CacheOf(pages);
-  for (const StepPlan::Row& row : lasts.rows) {
-    for (uint32_t token = 0; token <= row.position; ++token) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    StepPlan::Row& row = lasts.rows[i];
+    const uint32_t seen = FirstSeen(runs[i].first, window);
+    for (uint32_t token = seen; token <= row.position; ++token) {
       for (uint32_t head = 0; head < kv_heads; ++head) {
         kv.Fill(random, row.pages[token / kPageTokens], head, token % kPageTokens);
       }
     }
+    std::fill_n(row.pages.begin(), seen / kPageTokens, kNoPage);
   }
   PutTablesBehind(&lasts);
   StepPlan step = StepOf(s);
@@ -219,9 +223,10 @@ Case MakeTallCase(KvFormat format, uint32_t head_dim, uint32_t kv_heads, uint32_
   const uint32_t last = *std::max_element(s.positions.begin(), s.positions.end());
   const Inputs q = RandomInputs(random, s.count(), s.heads() * head_dim, 3);
   const AttendCall call = {q.stride, RoundUp(s.heads() * s.value_dim(), kPadColumns), s.heads(), kv_heads, head_dim,
-                           last / kSplitTokens + 1, s.count(), 0, gated, gated};
+                           std::min(last / kSplitTokens + 1, MostSplits(window)), s.count(), window, gated, gated};
   Case out;
-  out.name = absl::StrCat("attend_tall_", NameOf(format), "_", s.Dims(), " ", s.heads(), "/", kv_heads, gated ? ", gated, sinks" : "");
+  out.name = absl::StrCat("attend_tall_", NameOf(format), "_", s.Dims(), " ", s.heads(), "/", kv_heads, gated ? ", gated, sinks" : "",
+                          window == 0 ? "" : absl::StrCat(", window ", window));
   for (const auto& [first, rows] : runs) absl::StrAppend(&out.name, ", ", rows, " rows from ", first);
   out.bound = "the bits of attend_* and attend_merge";
   const Bytes rows(size_t{s.count()} * call.out_stride * 4, kUntouchedByte);
@@ -275,6 +280,20 @@ std::vector<Case> DecoderAttendTallCases() {
   }
   cases.push_back(MakeTallCase(KvFormat::kFp4, 64, 1, 1, {{60, 70}}, false, 2));
   cases.push_back(MakeTallCase(KvFormat::kBF16, 64, 2, 20, {{120, 11}}, true, 3));
+  // Windows shorter than a page, than what rows side by side are apart, of a split, of one and a bit more; with rows that see
+  // all there is, with runs beyond a split, and windows that begin in its last group or just behind it.
+  for (KvFormat format : kFormats) {
+    cases.push_back(MakeTallCase(format, 32, 1, 3, {{120, 23}, {5, 1}, {0, 3}}, false, 5, 0, 5));
+    cases.push_back(MakeTallCase(format, 64, 2, 4, {{0, 21}, {250, 20}}, true, 7, 0, 128));
+    cases.push_back(MakeTallCase(format, 128, 1, 8, {{383, 11}, {220, 3}, {127, 2}}, format == KvFormat::kBF16, 3, 0, 130));
+    cases.push_back(MakeTallCase(format, 256, 1, 16, {{158, 5}, {40, 2}}, false, 4, 0, 32));
+    cases.push_back(MakeTallCase(format, 96, 2, 3, {{120, 14}, {5, 1}}, true, 3, 0, 9));
+    cases.push_back(MakeTallCase(format, 192, 1, 6, {{325, 7}, {40, 2}}, false, 4, 0, 200));
+    cases.push_back(MakeTallCase(format, 192, 2, 4, {{286, 7}, {40, 2}}, true, 4, 128, 33));
+  }
+  cases.push_back(MakeTallCase(KvFormat::kBF16, 64, 1, 1, {{200, 140}}, false, 2, 0, 64));
+  cases.push_back(MakeTallCase(KvFormat::kFp4, 64, 1, 1, {{60, 70}, {70000, 33}}, true, 2, 0, 2));
+  cases.push_back(MakeTallCase(KvFormat::kFp8, 32, 1, 3, {{70000, 20}, {200, 1}}, false, 2, 0, 64 * kSplitTokens));
   // More splits than chains; as many as a wave has lanes, and one more.
   cases.push_back(MakeTallCase(KvFormat::kFp8, 32, 1, 2, {{5000, 3}, {64 * kSplitTokens - 1, 1}, {3, 2}}, true, 3));
   cases.push_back(MakeTallCase(KvFormat::kFp8, 32, 1, 3, {{64 * kSplitTokens - 2, 4}, {200, 1}}, false, 2));

@@ -104,6 +104,100 @@ Case NearCase(const HeadShape& s, NearTokens near_tokens, bool gated = false, bo
   return out;
 }
 
+// Prompts: runs of rows of a sequence, each [first position, rows].
+using Runs = std::vector<std::pair<uint32_t, uint32_t>>;
+
+HeadShape OfRuns(HeadShape s, const Runs& runs) {
+  for (const auto& [first, rows] : runs) {
+    for (uint32_t k = 0; k < rows; ++k) s.positions.push_back(first + k);
+  }
+  return s;
+}
+
+Case NearTallCase(const HeadShape& heads, NearTokens near_tokens, const Runs& runs, bool gated, uint32_t workers) {
+  const HeadShape s = OfRuns(heads, runs);
+  Random random(s.head_dim + s.group * 5 + runs[0].first);
+  StepPlan lasts = StepPlan::Of(static_cast<uint32_t>(runs.size())), near_lasts = lasts;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    lasts.rows[i].position = near_lasts.rows[i].position = runs[i].first + runs[i].second - 1;
+  }
+  Cache kv = s.CacheOf(DealPages(random, &lasts));
+  Cache near(KvFormat::kFp8, s.head_dim, s.value_dim(), s.kv_heads, DealPages(random, &near_lasts));
+  const uint32_t longest = *std::max_element(s.positions.begin(), s.positions.end()), words = longest / kPageTokens + 1;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const uint32_t seen = FirstSeen(runs[i].first, near_tokens.window), last = lasts.rows[i].position;
+    std::vector<uint32_t>& pages = lasts.rows[i].pages;
+    const std::vector<uint32_t>& near_pages = near_lasts.rows[i].pages;
+    for (uint32_t token = 0; token <= last; ++token) {
+      const bool is_kept = token < near_tokens.kept, is_far = !is_kept && token + near_tokens.window <= last;
+      for (uint32_t head = 0; head < s.kv_heads; ++head) {
+        if (is_far) kv.Fill(random, pages[token / kPageTokens], head, token % kPageTokens);
+        if (is_kept || token >= seen) near.Fill(random, near_pages[token / kPageTokens], head, token % kPageTokens);
+      }
+    }
+    pages.resize(words, kNoPage);
+    for (uint32_t page = 0; page < near_pages.size(); ++page) {
+      const bool there = page >= seen / kPageTokens || page < near_tokens.kept / kPageTokens;
+      pages.push_back(there ? near_pages[page] : kNoPage);
+    }
+    pages.resize(2 * words, kNoPage);
+  }
+  PutTablesBehind(&lasts);
+  StepPlan step = StepOf(s);
+  for (uint32_t i = 0, at = 0; i < runs.size(); at += runs[i++].second) {
+    for (uint32_t k = 1; k < runs[i].second; ++k) step.rows[at + k].follows = true;
+    step.rows[at].pages = lasts.rows[i].pages;
+  }
+  const Inputs q = RandomInputs(random, s.count(), s.heads() * s.head_dim, 3);
+  const AttendCall call = {q.stride, RoundUp(s.heads() * s.value_dim(), kPadColumns), s.heads(), s.kv_heads, s.head_dim,
+                           MostNearParts(longest / kSplitTokens + 1, near_tokens), s.count(), near_tokens.window, gated, gated};
+  Case out;
+  out.name = absl::StrCat("attend_tall_near_", NameOf(s.format), "_", s.Dims(), " ", s.heads(), "/", s.kv_heads, ", ",
+                          near_tokens.kept, " and ", near_tokens.window, gated ? ", gated, sinks" : "");
+  for (const auto& [first, rows] : runs) absl::StrAppend(&out.name, ", ", rows, " rows from ", first);
+  out.bound = "the bits of attend_far_*, attend_near_* and attend_near_merge";
+  const Bytes rows(size_t{s.count()} * call.out_stride * 4, kUntouchedByte);
+  const Bytes parts(size_t{s.count()} * s.heads() * call.max_splits * AttendPartFloats(s.value_dim()) * 4, kUntouchedByte);
+  out.buffers = {{"step", step.Block()}, {"qkv", ToBytes(q.values)},
+                 {"gate", ToBytes(RandomInputs(random, s.count(), s.heads() * s.value_dim(), 3).values)},
+                 {"sinks", ToBytes(random.Floats(s.heads(), 3))},
+                 {"kv", kv.bytes}, {"near", near.bytes}, {"out", rows}, {"out tall", rows}, {"parts", parts}, {"parts tall", parts}};
+  const auto attend = [=](AttendArgs& args, const Addresses& to, bool is_near, const std::string& tall) {
+    call.Fill(&args, to);
+    if (is_near) args.kv = to.Of<const uint8_t>("near");
+    args.kept = near_tokens.kept;
+    args.tables_at = kTablesAt + (is_near ? words : 0);
+    args.out = to.Of<float>("out" + tall);
+    args.parts = to.Of<float>("parts" + tall);
+  };
+  const auto merge = [=](const std::string& kernel, const std::string& tall) {
+    return MakeLaunch<AttendNearMergeArgs>(kernel, workers, [=](AttendNearMergeArgs& args, const Addresses& to) {
+      AttendArgs of;
+      attend(of, to, true, tall);
+      args.merge = {of.step, {of.parts.address}, of.out, of.gate, of.out_stride, of.heads, of.max_splits, s.value_dim(),
+                    of.first_row, of.row_count, of.gate_stride, of.window, of.sinks};
+      args.kept = of.kept;
+    });
+  };
+  const std::string far = absl::StrCat("far_", NameOf(s.format), "_", s.Dims()), close = absl::StrCat("near_", s.Dims());
+  const auto by_row_far = [=](AttendLongArgs& args, const Addresses& to) { attend(args.attend, to, false, ""); };
+  const auto by_row_near = [=](AttendArgs& args, const Addresses& to) { attend(args, to, true, ""); };
+  const auto tall = [=](const std::string& kernel, bool is_near) {
+    return MakeLaunch<AttendArgs>("attend_tall_" + kernel, workers,
+                                  [=](AttendArgs& args, const Addresses& to) { attend(args, to, is_near, " tall"); });
+  };
+  out.steps = {{MakeLaunch<AttendLongArgs>("attend_" + far, 5, by_row_far)},
+               {MakeLaunch<AttendArgs>("attend_" + close, 3, by_row_near)},
+               {merge("attend_near_merge", "")},
+               {tall(far, false)},
+               {tall(close, true)},
+               {merge("attend_near_merge_rows", " tall")}};
+  for (size_t i = 0; i < 3; ++i) out.steps[i][0].aids = true;
+  out.expectations = Same("out", "out tall", true);
+  for (Expectation& one : Same("parts", "parts tall", true)) out.expectations.push_back(std::move(one));
+  return out;
+}
+
 }  // namespace
 
 std::vector<Case> DecoderNearCases() {
@@ -124,7 +218,19 @@ std::vector<Case> DecoderNearCases() {
     cases.push_back(NearCase({format, 32, 1, 2, {4, 20, 21, 60, 200}}, {5, 16}));
     cases.push_back(NearCase({format, 32, 2, 1, {100, 230, 400, 600}}, {200, 48}));
     cases.push_back(NearCase({format, 32, 1, 2, {100, 230, 400}}, {128, 0}));
+    // Many rows: those before the window is full, with none and some of the kept tokens behind it, with the first far ones.
+    for (const uint32_t hd : kHeadDims) {
+      const Runs runs = hd > 128 ? Runs{{140, 6}, {290, 2}} : Runs{{118, 30}, {3, 1}, {270, 20}};
+      cases.push_back(NearTallCase({format, hd, 1 + hd % 128 / 64, hd == 128 ? 5u : 3u, {}}, {128, 16}, runs, hd == 64, 5));
+    }
+    cases.push_back(NearTallCase({format, 192, 2, 3, {}, 128}, {128, 16}, {{141, 5}, {300, 2}}, false, 4));
+    cases.push_back(NearTallCase({format, 64, 1, 16, {}}, {128, 16}, {{525, 9}}, true, 3));
+    cases.push_back(NearTallCase({format, 32, 1, 2, {}}, {5, 16}, {{0, 40}, {200, 3}}, false, 4));
+    cases.push_back(NearTallCase({format, 32, 2, 1, {}}, {200, 48}, {{240, 20}, {380, 70}}, true, 3));
+    cases.push_back(NearTallCase({format, 32, 1, 2, {}}, {128, 0}, {{120, 40}}, false, 2));
   }
+  // More parts than a wave merges.
+  cases.push_back(NearTallCase({KvFormat::kFp4, 32, 1, 1, {}}, {128, 16}, {{61 * kSplitTokens + 126, 4}, {100, 1}}, false, 7));
   return cases;
 }
 

@@ -82,17 +82,35 @@ const backend::PagedCache& NearCacheOf(const Lowering& to, const backend::Attent
   return std::get<backend::PagedCache>(to.program.caches[static_cast<size_t>(op.near)]);
 }
 
+// Blocks of rows of a launch of many, times key heads.
+uint64_t TallBlocks(const kernels::AttendArgs& args) {
+  return CeilDivide(args.row_count, kernels::AttendTallRows(args.group)) * uint64_t{args.kv_heads};
+}
+// Splits that a block's rows see of a cache with such a window.
+uint64_t TallSplits(const kernels::AttendArgs& args, const Lowering& to) {
+  return std::min(to.shape.max_splits, kernels::MostSplitsOfRows(args.window, kernels::AttendTallRows(args.group)));
+}
+
+// Whether far tokens have splits of one block each, which many rows walk together.
+bool HasTallFar(const Lowering& to) { return to.HasManyRows() && to.shape.max_splits <= kernels::kFarSplits; }
+
 // Attention to far tokens, and to those of the near cache: of either but for what the other has.
 void EmitNear(const backend::AttentionOp& op, const backend::PagedCache& cache, kernels::AttendArgs args, Lowering* to) {
   const kernels::NearTokens near = NearOf(NearCacheOf(*to, op));
   args.window = near.window;
   args.kept = near.kept;
+  const bool tall = to->HasManyRows();
   const uint64_t heads = uint64_t{args.row_count} * args.kv_heads;
-  to->Add(AttendFarKernel(TypeOf(cache, to->shape.kv), HeadsOf(cache)), kernels::AttendLongArgs{args, {}, {}},
-          heads * std::min(to->shape.max_splits, kernels::kFarSplits));
+  if (HasTallFar(*to)) {
+    to->Add(AttendTallFarKernel(TypeOf(cache, to->shape.kv), HeadsOf(cache)), args, TallBlocks(args) * to->shape.max_splits);
+  } else {
+    to->Add(AttendFarKernel(TypeOf(cache, to->shape.kv), HeadsOf(cache)), kernels::AttendLongArgs{args, {}, {}},
+            heads * std::min(to->shape.max_splits, kernels::kFarSplits));
+  }
   args.kv.address = to->PagesAt(op.near, op.layer);
   args.tables_at = to->TablesAt(op.near);
-  to->Add(AttendNearKernel(HeadsOf(cache)), args, heads * (kernels::MostSplits(near.window) + 1)).beside = true;
+  const uint64_t units = tall ? TallBlocks(args) * (TallSplits(args, *to) + 1) : heads * (kernels::MostSplits(near.window) + 1);
+  to->Add(AttendNearKernel(HeadsOf(cache), tall), args, units).beside = true;
 }
 
 // A launch of its own that merges what splits left. `at_once`: by the kernel of long contexts, which merges the same to the
@@ -146,9 +164,8 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   } else if (is_long) {
     to->Add(AttendLongKernel(type, HeadsOf(cache)), kernels::AttendLongArgs{args, share, here},
             std::max<uint64_t>(units, here.mergers));
-  } else if (to->HasManyRows() && args.window == 0) {
-    const uint64_t blocks = CeilDivide(args.row_count, kernels::AttendTallRows(args.group));
-    to->Add(AttendTallKernel(type, HeadsOf(cache)), args, blocks * args.kv_heads * args.max_splits);
+  } else if (to->HasManyRows()) {
+    to->Add(AttendTallKernel(type, HeadsOf(cache)), args, TallBlocks(args) * TallSplits(args, *to));
   } else {
     kernels::AttendOnceArgs once = {args, here, {}, {}};
     if (PreparesHere(op, *to)) {
@@ -177,8 +194,10 @@ void EmitAttend(const backend::AttentionOp& op, const backend::PagedCache& cache
   if (op.near != backend::kNone) {
     const kernels::NearTokens near = NearOf(NearCacheOf(*to, op));
     merge.window = near.window;
-    to->Add("attend_near_merge", kernels::AttendNearMergeArgs{merge, near.kept},
-            uint64_t{args.row_count} * args.heads * CeilDivide(merge.head_dim, kernels::kLongMergeColumns));
+    const uint64_t heads = uint64_t{args.row_count} * args.heads;
+    const bool by_rows = HasTallFar(*to);
+    to->Add(by_rows ? "attend_near_merge_rows" : "attend_near_merge", kernels::AttendNearMergeArgs{merge, near.kept},
+            by_rows ? CeilDivide(heads, kernels::kWaves) : heads * CeilDivide(merge.head_dim, kernels::kLongMergeColumns));
     return;
   }
   if (share.log_ranks != 0) return EmitSharedMerge(merge, share, to);
