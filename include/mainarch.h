@@ -601,8 +601,8 @@ enum {
 #define MAINARCH_ENGINE_MXFP8 UINT64_C(128)
 /* On GPUs whose matrix units multiply both as they are (MI355X), products with weights of MXFP4, or of FP8 with a factor for
  * 128 columns of 128 rows, take what goes into them as MXFP8 (OCP Microscaling Formats 1.0): rounded to bf16 and then to e4m3,
- * 4 significant bits, with a power of two for 32 columns, the least that cuts nothing. Of FP8 those whose columns, or each of
- * whose eight parts that GPUs share, are multiples of 512; of experts' FP8 gate and up alone.
+ * 4 significant bits, with a power of two for 32 columns, the least that cuts nothing. Of FP8 those whose K is added up in
+ * parts of equally many columns, a multiple of 512 (a gate and up in one, others in up to eight); of experts gate and up alone.
  * Prompts take less time, sequences that decode alone more, as far as that is modelled.
  * For y = sum of w_k x_k over K columns, m_k the largest |x| of the 32 columns that k is of,
  *   |error| <= (2^-4 + 2^-8 + (K + 8) 2^-23) * sum of |w_k x_k| + 2^-17 * sum of |w_k| m_k,

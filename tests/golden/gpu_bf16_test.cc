@@ -112,7 +112,7 @@ TEST(steps_stay_within_the_bound_of_mxfp8_activations) {
   CheckFixture(test_context, {"T2", "mxfp4", 1}, "sim:gfx950x2", backend::Activations::kMxfp8);
 }
 
-// A chip without the instruction, and weights that are not MXFP4, do as with bf16 activations, to the bit.
+// A chip without the instruction, and FP8 weights whose leaves are not of whole blocks, do as with bf16 activations, to the bit.
 TEST(mxfp8_activations_are_bf16_ones_elsewhere) {
   for (const auto& [format, device] : {std::pair{"mxfp4", "sim:gfx942"}, std::pair{"fp8-block", "sim:gfx950"}}) {
     const std::string directory = test::WriteFixture({"T2", format, 1});
