@@ -185,18 +185,19 @@ TEST(long_contexts_change_no_bit) {
 
 // Rows of a prompt are attended with together, each with a window of its own: of steps of more than 32 rows, and of few.
 TEST(windows_change_no_bit) {
-  model::ModelConfig c = test::SmallDense(512);
-  c.layer_attention = {{150, 0}, {0, 0}, {21, 0}, {128, 0}};
-  const std::string directory = absl::StrCat(test::ScratchDirectory(), "/windows");
-  CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, {}));
-  const std::vector<uint32_t> tokens = Prompt(300, 256);
   struct Where {
     backend::KvType kv;
     const char* device;
+    int32_t window;
   };
-  for (const Where& where : {Where{backend::KvType::kBF16, "sim:gfx950"}, Where{backend::KvType::kFp8, "sim:gfx942x2"},
-                             Where{backend::KvType::kFp4, "sim:gfx950x2"}, Where{backend::KvType::kK8V4, "sim:gfx942"},
-                             Where{backend::KvType::kF32, "sim:gfx950"}}) {
+  const std::vector<uint32_t> tokens = Prompt(300, 256);
+  for (const Where& where : {Where{backend::KvType::kBF16, "sim:gfx950", 150}, Where{backend::KvType::kFp8, "sim:gfx942x2", 21},
+                             Where{backend::KvType::kFp4, "sim:gfx950x2", 128}, Where{backend::KvType::kK8V4, "sim:gfx942", 5},
+                             Where{backend::KvType::kF32, "sim:gfx950", 33}}) {
+    model::ModelConfig c = test::SmallDense(512);
+    c.layer_attention = {{where.window, 0}, {0, 0}, {where.window, 0}, {where.window, 0}};
+    const std::string directory = absl::StrCat(test::ScratchDirectory(), "/window", where.window);
+    CHECK_OK(model::WriteSyntheticCheckpoint(c, directory, {}));
     auto runner = RunnerOn(directory, where.device, where.kv, 300);
     CHECK_OK(runner);
     auto want = AllLogits(runner->get(), tokens, {300});
