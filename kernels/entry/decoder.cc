@@ -132,6 +132,8 @@ MAINARCH_TALL(fp8, kFp8, kBoth, "52224", "56320", "57344")
 MAINARCH_TALL(fp8_rounded, kFp8, kRounded, "41472", "45568", "40960")
 MAINARCH_TALL(mxfp4, kMxfp4, kBoth, "52224", "56320", "57344")
 MAINARCH_TALL(mxfp4_rounded, kMxfp4, kRounded, "41472", "45568", "40960")
+MAINARCH_TALL(nibble, kNibble, kBoth, "54272", "58368", "54800")
+MAINARCH_TALL(byte, kByte, kBoth, "56320", "60416", "54800")
 
 // Codes of four and eight bits.
 using MatmulNibble = Matmul<TileFormat::kNibble, false>;

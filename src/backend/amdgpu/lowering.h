@@ -120,7 +120,7 @@ class Lowering {
   bool HasManyRows() const { return rows >= kManyRows; }
   // What products with weights of a format take of rows, if they are not exact.
   kernels::Taken TakenOf(kernels::TileFormat format) const {
-    if (shape.options.activations == backend::Activations::kF32) return kernels::Taken::kBoth;
+    if (shape.options.activations == backend::Activations::kF32 || kernels::HasCodes(format)) return kernels::Taken::kBoth;
     const bool scaled = shape.options.activations == backend::Activations::kMxfp8 && memory.has_scaled_mfma;
     return scaled && format == kernels::TileFormat::kMxfp4 ? kernels::Taken::kScaled : kernels::Taken::kRounded;
   }
