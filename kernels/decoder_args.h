@@ -506,8 +506,31 @@ inline constexpr uint32_t kTallBlock = 4;      // steps: leaves have a multiple 
 [[gnu::always_inline]] constexpr uint32_t LeafTiles(TileFormat format, const Tiles& w) {
   return format == TileFormat::kFp8Blocks ? w.leaf_tiles / 2 : w.leaf_tiles;
 }
+// What a code's p and q may be made of there: all that a weight of one format has, and of several.
+constexpr bool TallTakesFactors(TileFormat format, TileCode code, TileFactors factors) {
+  const bool none = factors == TileFactors::kNone, f16 = factors == TileFactors::kF16, nibble = format == TileFormat::kNibble;
+  switch (code) {
+    case TileCode::kAffine:
+      return none || factors == TileFactors::kBytes || (nibble && f16);
+    case TileCode::kScaled:
+      return none || f16;
+    case TileCode::kHalves:
+      return none || factors == TileFactors::kSignedBytes;
+    case TileCode::kE2m1:
+      return factors == TileFactors::kE4m3;
+    case TileCode::kIq4Nl:
+      return f16;
+    default:
+      return none;
+  }
+}
 constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken taken) {
-  if (format != TileFormat::kBf16 && format != TileFormat::kFp8 && format != TileFormat::kMxfp4) return false;
+  if (format == TileFormat::kBf16Pair) return false;
+  if (HasCodes(format)) {
+    // Gate and up of a pair of tiles are made together.
+    const bool together = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
+    if ((together && w.code == TileCode::kByTile) || !TallTakesFactors(format, w.code, w.factors)) return false;
+  }
   if (kind != TallKind::kParts || taken == Taken::kScaled) return IsOfBlocks(format, w);  // scaled ones in parts, too
   for (uint32_t part = 0, begin = 0; part < w.parts; begin = PartEnd(w, part++)) {
     const uint32_t steps = PartEnd(w, part) - begin;

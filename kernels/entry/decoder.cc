@@ -139,6 +139,10 @@ MAINARCH_TALL(mxfp4, kMxfp4, kBoth, "52224", "56320")
 MAINARCH_TALL_DOWN(mxfp4, kMxfp4, kBoth, "57344")
 MAINARCH_TALL(mxfp4_rounded, kMxfp4, kRounded, "41472", "45568")
 MAINARCH_TALL_DOWN(mxfp4_rounded, kMxfp4, kRounded, "40960")
+MAINARCH_TALL(nibble, kNibble, kBoth, "54272", "58368")
+MAINARCH_TALL_DOWN(nibble, kNibble, kBoth, "54800")
+MAINARCH_TALL(byte, kByte, kBoth, "56320", "60416")
+MAINARCH_TALL_DOWN(byte, kByte, kBoth, "54800")
 
 // Codes of four and eight bits.
 using MatmulNibble = Matmul<TileFormat::kNibble, false>;

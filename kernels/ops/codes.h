@@ -139,6 +139,22 @@ DEVICE void WithCode(TileCode code, Take take) {
     return take(Tag<TileCode::kByTile>());  // no codes
   }
 }
+// take(Tag<code>) of each code that a tile may have; of formats without codes once.
+template <TileFormat kFormat, class Take>
+DEVICE void ForEachCode(Take take) {
+  if constexpr (kFormat == TileFormat::kNibble) {
+    take(Tag<TileCode::kAffine>());
+    take(Tag<TileCode::kE2m1>());
+    take(Tag<TileCode::kIq4Nl>());
+  } else if constexpr (kFormat == TileFormat::kByte) {
+    take(Tag<TileCode::kScaled>());
+    take(Tag<TileCode::kHalves>());
+    take(Tag<TileCode::kAffine>());
+    take(Tag<TileCode::kE4m3>());
+  } else {
+    take(Tag<TileCode::kByTile>());
+  }
+}
 template <class Take>
 DEVICE void WithFactors(TileFactors kind, Take take) {
   if (kind == TileFactors::kNone) return take(Tag<TileFactors::kNone>());
@@ -189,26 +205,36 @@ DEVICE void AddStepsFrom(const Codes& codes, f32x2 scales, const u32x4 (&x)[kSte
   if constexpr (kStep + 1 < kSteps) AddStepsFrom<kFormat, kCode, kStep + 1>(codes, scales, x, sums);
 }
 
-// sums += q * (the sum of x) of all steps of a tile: one product of fp32 whose k is the steps. Lane (i, g)
-// brings q of row i and step g, which lane (4 g + i % 4, i / 4) has, and the sum of column i over step g.
+// Of lane (i, g) the sum of column i over step g of a tile's kSteps. (g is an argument: kept, the lanes of each step would
+// fill the scalar registers.)
 template <uint32_t kSteps, uint32_t kWords>
-DEVICE void AddAddends(float q, const u32x4 (&x)[kSteps][kWords], f32x4 (&sums)[kWords]) {
+DEVICE float SumOverStep(uint32_t g, const u32x4 (&x)[kSteps][kWords], uint32_t word) {
   constexpr u32x4 kOnes = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+  float of_step = 0;
+#pragma clang loop unroll(full)
+  for (uint32_t s = 0; s < kSteps; ++s) {
+    const f32x4 all = MatrixStep(kOnes, x[s][word], f32x4{0, 0, 0, 0});
+    const float one = all[0];
+    of_step = s == 0 || g == s ? one : of_step;
+  }
+  if constexpr (kSteps < 4) of_step = g < kSteps ? of_step : 0.0f;
+  return of_step;
+}
+// q of row i and step g, for lane (i, g): lane (4 g + i % 4, i / 4) has it, and p.
+template <TileFormat kFormat>
+DEVICE float ShuffleAddend(f32x2 scales) {
+  const float p = scales[0], q = scales[1];
   const uint32_t source = LaneRow() / 4 * kTileRows + LanePart() * 4 + LaneRow() % 4;
-  const float mine = Shuffle(q, source);
-  // (Made here: kept, the lanes of each step would fill the scalar registers.)
+  return Shuffle(kFormat == TileFormat::kNibble ? q - kNibbleOffset * p : q, source);
+}
+// sums += q * (the sum of x) of all steps of a tile: one product of fp32 whose k is the steps.
+template <TileFormat kFormat, uint32_t kSteps, uint32_t kWords>
+DEVICE void AddAddends(f32x2 scales, const u32x4 (&x)[kSteps][kWords], f32x4 (&sums)[kWords]) {
+  const float mine = ShuffleAddend<kFormat>(scales);
   const uint32_t g = MadeBefore(LanePart());
 #pragma clang loop unroll(full)
   for (uint32_t word = 0; word < kWords; ++word) {
-    float of_step = 0;
-#pragma clang loop unroll(full)
-    for (uint32_t s = 0; s < kSteps; ++s) {
-      const f32x4 all = MatrixStep(kOnes, x[s][word], f32x4{0, 0, 0, 0});
-      const float one = all[0];
-      of_step = s == 0 || g == s ? one : of_step;
-    }
-    if constexpr (kSteps < 4) of_step = g < kSteps ? of_step : 0.0f;
-    sums[word] = sums[word] + FloatStep(mine, of_step, f32x4{0, 0, 0, 0});
+    sums[word] = sums[word] + FloatStep(mine, SumOverStep(g, x, word), f32x4{0, 0, 0, 0});
   }
 }
 
@@ -216,10 +242,7 @@ DEVICE void AddAddends(float q, const u32x4 (&x)[kSteps][kWords], f32x4 (&sums)[
 template <TileFormat kFormat, TileCode kCode, uint32_t kSteps, uint32_t kWords, class Codes>
 DEVICE void AddCodes(const Codes& codes, f32x2 scales, const u32x4 (&x)[kSteps][kWords],
                      f32x4 (&sums)[kWords]) {
-  if constexpr (kCode == TileCode::kAffine) {
-    const float p = scales[0], q = scales[1];
-    AddAddends(kFormat == TileFormat::kNibble ? q - kNibbleOffset * p : q, x, sums);
-  }
+  if constexpr (kCode == TileCode::kAffine) AddAddends<kFormat>(scales, x, sums);
   AddStepsFrom<kFormat, kCode>(codes, scales, x, sums);
 }
 

@@ -96,14 +96,17 @@ struct ExpertsTall {
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     // Told apart out here: within a unit's code registers would be too few.
     if (kTaken == Taken::kScaled && LeafTiles(kFormat, args.any.product.w) % 2 != 0) {
-      Units<true>(args, worker, workers, arena);
+      Units<true, TileCode::kByTile>(args, worker, workers, arena);
     } else {
-      Units<false>(args, worker, workers, arena);
+      ForEachCode<kFormat>([&](auto tag) {
+        if (HasCodes(kFormat) && args.any.product.w.code != tag.kValue) return;
+        Units<false, tag.kValue>(args, worker, workers, arena);
+      });
     }
   }
 
  private:
-  template <bool kOdd>
+  template <bool kOdd, TileCode kCode>
   DEVICE static void Units(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const MatmulArgs& product = args.any.product;
     const uint32_t groups = CeilDiv(product.w.outputs, kOutputs), units = args.experts * groups;
@@ -111,11 +114,11 @@ struct ExpertsTall {
     for (uint32_t t = worker; t < units * blocks; t += workers) {
       const uint32_t block = Uniform(t / units), unit = t - block * units;
       const uint32_t expert = Uniform(unit / groups), group = unit - expert * groups;
-      OneUnit<kOdd>(ReadArgumentsAgain<Args>(), expert, group * kOutputs, block * Rows::kRows, arena);
+      OneUnit<kOdd, kCode>(ReadArgumentsAgain<Args>(), expert, group * kOutputs, block * Rows::kRows, arena);
     }
   }
 
-  template <bool kOdd>
+  template <bool kOdd, TileCode kCode>
   DEVICE static void OneUnit(const Args& args, uint32_t expert, uint32_t output, uint32_t first, Arena arena) {
     const uint32_t blocks = ExpertBlocks(args.any.product.rows);
     const Global<const uint32_t> starts = At(args.lists) + expert * (blocks + 1);
@@ -127,7 +130,7 @@ struct ExpertsTall {
     Tiles tiles = product.w;
     tiles.data.address += args.stride * expert;
     tiles.scales.address += args.scale_stride * expert;
-    Product::template UnitOfBlocks<kOdd>(product, tiles, output, pairs, arena);
+    Product::template UnitOfBlocks<kOdd, kCode>(product, tiles, output, pairs, arena);
   }
 };
 

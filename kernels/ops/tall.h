@@ -11,6 +11,7 @@
 #define MAINARCH_KERNELS_OPS_TALL_H_
 
 #include "kernels/ops/tall_chunks.h"
+#include "kernels/ops/tall_codes.h"
 #include "kernels/ops/tall_scaled.h"
 #include "kernels/ops/tall_sums.h"
 
@@ -25,71 +26,108 @@ struct Tall {
   // parts.
   static constexpr uint32_t kOut = kParts ? 2 : 4, kPerOutput = kGateUp ? 2 : 1, kLevels = kParts ? 5 : 2;
   static constexpr bool kScaled = kTaken == Taken::kScaled;
-  using Rows = TallRowsInLds<kTaken, TallRows(kTaken) / kTileRows>;
+  // As registers hold.
+  static constexpr uint32_t kTurns = kTaken == Taken::kRounded || (HasCodes(kFormat) && kOut > 2) ? 1 : 2;
+  using Rows = TallRowsInLds<kTaken, TallRows(kTaken) / kTileRows, kTurns>;
   static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput;
-  static constexpr uint32_t kLdsBytes = Rows::kLdsBytes + (kParts && !kScaled ? TallChunks<kFormat>::kBytes : 0);
+  static constexpr bool kCodes = HasCodes(kFormat);
+  // In LDS behind rows: of codes sums of x; chunks.
+  static constexpr uint32_t kChunksAt = Rows::kLdsBytes + (kCodes ? TallSumsBytes(kFormat) : 0);
+  static constexpr uint32_t kLdsBytes = kChunksAt + (kParts && !kScaled ? TallChunks<kFormat>::kBytes : 0);
   static_assert(kOutputs == TallOutputs(kKind));
-  static constexpr bool kFull = kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4 && kOut > 2;  // no room for more
+  // No room for more.
+  static constexpr bool kFull = kOut > 2 && ((kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4) || kFormat == TileFormat::kByte);
   template <bool kOdd>
   using Scaled = TallScaledCore<kFormat, Rows, kOut, kLevels, kOdd>;  // sums up by itself
   struct Nothing {};
-  using OfBlocks = TallCore<kFormat, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>;
+  template <TileCode kCode>
+  using OfBlocks = typename TallCoreOf<kFormat, kCode, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>::Core;
+  template <TileCode kCode>
+  using OfChunks = typename TallCoreOf<kFormat, kCode, Rows, kOut, kLevels, 2 * kChunkSteps>::Core;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
     const TallGrid grid(CeilDiv(args.w.outputs, kOutputs), CeilDiv(rows, Rows::kRows));
-    const uint32_t leaves = kParts ? args.w.parts * kPartLeaves : kPartLeaves;
-    // The host knows that leaves of other kinds are of blocks.
     if constexpr (kScaled) {
       if (LeafTiles(kFormat, args.w) % 2 == 0) {
         ForEachUnit<Scaled<false>>(args, grid, worker, workers, rows, arena, Nothing());
       } else {
         ForEachUnit<Scaled<true>>(args, grid, worker, workers, rows, arena, Nothing());
       }
-    } else if (!kParts || IsOfBlocks(kFormat, args.w)) {
-      ForEachUnit<OfBlocks>(args, grid, worker, workers, rows, arena, [&](OfBlocks& core) {
-        TallBlocks<OfBlocks>::Sum(core, leaves, args.w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
+    } else {
+      ForEachCode<kFormat>([&](auto tag) { OneCode<tag.kValue>(args, grid, worker, workers, rows, arena); });
+    }
+  }
+
+ private:
+  // Codes have loops of their own: in one, registers would be too few.
+  template <TileCode kCode>
+  DEVICE static void OneCode(const Args& args, const TallGrid& grid, uint32_t worker, uint32_t workers, uint32_t rows,
+                             Arena arena) {
+    if (kCodes && args.w.code != kCode && args.w.code != TileCode::kByTile) return;
+    const uint32_t leaves = kParts ? args.w.parts * kPartLeaves : kPartLeaves;
+    // The host knows that leaves of other kinds are of blocks.
+    if (!kParts || IsOfBlocks(kFormat, args.w)) {
+      using Core = OfBlocks<kCode>;
+      ForEachUnit<Core>(args, grid, worker, workers, rows, arena, [&](Core& core) {
+        TallBlocks<Core>::Sum(core, leaves, args.w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
       });
     } else {
-      using Core = TallCore<kFormat, Rows, kOut, kLevels, 2 * kChunkSteps>;
-      const TallChunks<kFormat> chunks(args.w, leaves, arena.Get<uint32_t>(Rows::kLdsBytes));
+      using Core = OfChunks<kCode>;
+      const TallChunks<kFormat> chunks(args.w, leaves, arena.Get<uint32_t>(kChunksAt));
       BarrierLds();
       ForEachUnit<Core>(args, grid, worker, workers, rows, arena, [&](Core& core) {
         TallInChunks<Core>::Sum(core, chunks, leaves, args.w.steps - 1);
       });
     }
   }
-
- private:
   template <class Core, class Sum>
   DEVICE static void ForEachUnit(const Args& args, const TallGrid& grid, uint32_t worker, uint32_t workers, uint32_t rows,
                                  Arena arena, Sum sum) {
     for (uint32_t u = worker; u < grid.units(); u += workers) {
       const uint32_t output = grid.output(u) * kOutputs, row = grid.row(u) * Rows::kRows;
-      if (output < args.w.outputs) {
-        Unit<Core>(args, args.w, output + WaveId() * (kOut / kPerOutput), TallNeighbours{row, rows}, arena, sum);
+      if (output >= args.w.outputs) continue;
+      const Args own = Again(args);
+      const uint32_t tiles = TilesToMake<Core>(own.w, output);
+      if (tiles == 0) continue;
+      Unit<Core>(own, own.w, output + WaveId() * (kOut / kPerOutput), tiles, TallNeighbours{row, rows}, arena, sum);
+    }
+  }
+  // Which of a workgroup's output tiles, from `output` on, are to be made here: where each has a code of its own, those of
+  // the loop's.
+  template <class Core>
+  DEVICE static uint32_t TilesToMake(const Tiles& w, uint32_t output) {
+    if constexpr (kCodes && !kGateUp) {
+      if (w.code == TileCode::kByTile) {
+        const uint64_t bytes = ScaleRowBytes(kFormat, w), own = Min(output + LaneId(), w.outputs - 1);
+        const uint32_t code = *reinterpret_cast<Global<const uint32_t>>(At(w.scales) + ((own + 1) * bytes - kRecordBytes));
+        return static_cast<uint32_t>(Ballot(LaneId() < kOutputs && code == static_cast<uint32_t>(Core::kCode)));
       }
     }
+    return ~0u;
   }
 
  public:
   // Of a workgroup kOutputs tiles from `output` on, k being one part of blocks. `kOdd`: leaves of scaled ones are of an odd number.
-  template <bool kOdd, class List>
+  template <bool kOdd, TileCode kCode, class List>
   DEVICE static void UnitOfBlocks(const Args& args, const Tiles& tiles, uint32_t output, const List& list, Arena arena) {
     const uint32_t own = output + WaveId() * (kOut / kPerOutput);
     if constexpr (kScaled) {
-      Unit<Scaled<kOdd>>(args, tiles, own, list, arena, Nothing());
+      Unit<Scaled<kOdd>>(args, tiles, own, ~0u, list, arena, Nothing());
     } else {
-      Unit<OfBlocks>(args, tiles, own, list, arena, [&](OfBlocks& core) {
-        TallBlocks<OfBlocks>::Sum(core, kPartLeaves, tiles.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
+      using Core = OfBlocks<kCode>;
+      Unit<Core>(args, tiles, own, ~0u, list, arena, [&](Core& core) {
+        TallBlocks<Core>::Sum(core, kPartLeaves, tiles.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
       });
     }
   }
 
  private:
-  // kOut tiles from `output` on of the workgroup's rows (TallNeighbours, TallPairs). `tiles`: the weight.
+  // kOut tiles from `output` on of the workgroup's rows (TallNeighbours, TallPairs). `tiles`: the weight; `to_make`: of the
+  // workgroup's.
   template <class Core, class List, class Sum>
-  DEVICE static void Unit(const Args& args, const Tiles& tiles, uint32_t output, const List& list, Arena arena, Sum sum) {
+  DEVICE static void Unit(const Args& args, const Tiles& tiles, uint32_t output, uint32_t to_make, const List& list,
+                          Arena arena, Sum sum) {
     Rows x(args, list, arena.Get<uint8_t>());
     TileRow w[kOut];
 #pragma clang loop unroll(full)
@@ -98,12 +136,14 @@ struct Tall {
       w[o] = RowOf<kFormat>(tiles, Uniform(own * kPerOutput + o % kPerOutput));
     }
     Core sums(w, &x);
+    if constexpr (kCodes) sums.SetCodes(tiles, arena.Get<uint8_t>(Rows::kLdsBytes));
     if constexpr (kScaled) {
       sums.Sum(tiles);
     } else {
       sum(sums);
     }
-    Factors(args, list, arena);
+    const Args after = Again(args);
+    Factors(after, list, arena);
 #pragma clang loop unroll(full)
     for (uint32_t r = 0; r < Rows::kRowTiles; ++r) {
       const uint32_t own = r * kTileRows + LaneRow();
@@ -112,11 +152,20 @@ struct Tall {
 #pragma clang loop unroll(full)
       for (uint32_t o = 0; o < kOut; o += kPerOutput) {
         if (output + o / kPerOutput >= tiles.outputs) continue;
+        if (kCodes && !kGateUp && !(to_make >> (WaveId() * kOut + o) & 1)) continue;
         const uint32_t column = (output + o / kPerOutput) * kTileRows + LanePart() * 4;
-        Store(args, list.expert, list.Out(own), column, sums.Of(o, r) * by, sums.Of(o + kPerOutput - 1, r) * by);
+        Store(after, list.expert, list.Out(own), column, sums.Of(o, r) * by, sums.Of(o + kPerOutput - 1, r) * by);
       }
     }
     BarrierLds();
+  }
+  // Of codes: kept, they would need more scalar registers than there are.
+  DEVICE static Args Again(const Args& args) {
+    if constexpr (kCodes) {
+      return ReadArgumentsAgain<Args>();
+    } else {
+      return args;
+    }
   }
   // Of the norm, by rows of the workgroup: 16 threads each, as elsewhere.
   template <class List>

@@ -64,6 +64,11 @@ struct TallInChunks {
     DEVICE void Ask(Rows* x, uint32_t i) const {
       x->template AskHalf<kTurn>(i, ask.step(), ask.half());
     }
+    // Of the tile behind the one that begins in the present chunk; beyond k: the last one.
+    template <uint32_t kTurn, uint32_t kTileSteps>
+    DEVICE uint32_t NextTile() const {
+      return kTileSteps > kChunkSteps ? after.step() / kTileSteps * kTileSteps : next.step();
+    }
     template <uint32_t kStep>
     DEVICE void Reload(Weight& weight, const TileRow& row) const {
       weight.template ReloadChunk<kStep>(row, next.step(), after.step(), last);
@@ -75,6 +80,8 @@ struct TallInChunks {
     constexpr bool kTwo = Rows::kTurns == 2;
     TallChunk a = chunks.Of(0), b = chunks.Of(1), c = chunks.Of(2), d = chunks.Of(3), e = {};  // one behind the other
     if constexpr (kTwo) e = chunks.Of(4);
+    core.AskFirst(a.step());
+    KeepOrder();
     Bring<0>(core.x, a);
     if constexpr (kTwo) Bring<1>(core.x, b);
 #pragma clang loop unroll(full)
@@ -85,6 +92,7 @@ struct TallInChunks {
     core.template Store<1>(Rows::kBufferBytes);
     Bring<1>(core.x, kTwo ? d : c);
     BarrierLds();
+    core.Begin();
     core.Read(0, 0, core.first);
     core.tree.Clear();
     uint32_t chunk = 0, leaf = 0;

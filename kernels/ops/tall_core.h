@@ -81,6 +81,8 @@ struct TallCore {
 
   DEVICE TallCore(const TileRow (&tiles)[kOut], Rows* in) : rows(tiles), x(in) {}
   DEVICE f32x4 Of(uint32_t output, uint32_t tile) const { return tree.sums[0][output][tile]; }
+  DEVICE void AskFirst(uint32_t) {}
+  DEVICE void Begin() {}
 
   // All that this thread brings of a chunk, from LDS' point of view: on its way, and there.
   template <uint32_t kTurn, class Plan>

@@ -35,8 +35,8 @@ struct ScaleRows {
 };
 
 // A workgroup's rows of x in LDS, in two buffers of a chunk each: of a row codes, and then the factors of its blocks.
-template <uint32_t kTiles>
-struct TallRowsInLds<Taken::kScaled, kTiles> {
+template <uint32_t kTiles, uint32_t kOneTurn>
+struct TallRowsInLds<Taken::kScaled, kTiles, kOneTurn> {
   static constexpr uint32_t kRowTiles = kTiles, kRows = kRowTiles * kTileRows, kWords = 1;
   static constexpr uint32_t kCodes = kScaledSteps * kStepColumns;
   static constexpr uint32_t kStride = kCodes + 16;  // neighbouring rows lie in other banks

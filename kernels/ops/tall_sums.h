@@ -24,6 +24,11 @@ struct TallBlocks {
       const uint32_t ask = Rows::kTurns == 2 ? after + kTurn * kChunkSteps : kTurn == 0 ? next + kChunkSteps : after;
       x->template Ask<kTurn>(i, ask);
     }
+    // Where the tile behind the one that begins in chunk kTurn does.
+    template <uint32_t kTurn, uint32_t kTileSteps>
+    DEVICE uint32_t NextTile() const {
+      return kTileSteps == kChunkSteps && kTurn == 0 ? step + kChunkSteps : Min(step + kBlockSteps, last);
+    }
     template <uint32_t kStep>
     DEVICE void Reload(Weight& weight, const TileRow& row) const {
       weight.template ReloadBlock<kStep>(row, step, Min(step + kBlockSteps, last));
@@ -33,6 +38,8 @@ struct TallBlocks {
   // Of `leaves` leaves, 2^n, of `blocks` blocks each.
   DEVICE static void Sum(Core& core, uint32_t leaves, uint32_t blocks) {
     const uint32_t last = (leaves * blocks - 1) * kBlockSteps, next = Min(kBlockSteps, last);
+    core.AskFirst(0);
+    KeepOrder();
     Bring<0>(core.x, 0);
     if constexpr (Rows::kTurns == 2) Bring<1>(core.x, kChunkSteps);
 #pragma clang loop unroll(full)
@@ -43,6 +50,7 @@ struct TallBlocks {
     core.template Store<1>(Rows::kBufferBytes);
     Bring<1>(core.x, next + (Rows::kTurns == 2 ? kChunkSteps : 0));
     BarrierLds();
+    core.Begin();
     core.Read(0, 0, core.first);
     uint32_t step = 0;
 #pragma clang loop unroll(disable)

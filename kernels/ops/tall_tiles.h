@@ -61,6 +61,14 @@ struct TallWeight {
     if constexpr (kFp8) return isa::CachedFp8ToBf16(c[2 * kOwn], c[2 * kOwn + 1]);
     if constexpr (kMxfp4) return isa::Fp4ToBf16<kOwn>(c[kOwn], scales);
   }
+  // Of codes: without their scales.
+  template <TileCode kCode, uint32_t kStep>
+  DEVICE u32x4 DecodeCodes() const {
+    const u32x4 c = codes[kStep % kHeld / kTileSteps];
+    constexpr uint32_t kEach = kFormat == TileFormat::kByte ? 2 : 1, kOwn = kStep % kTileSteps * kEach;
+    const uint32_t first = c[kOwn], second = c[kOwn + kEach - 1];
+    return CodesToBf16<kFormat, kCode>(first, second);
+  }
   // fp8: sum += w * x of both steps of a chunk, as AddTile adds.
   template <uint32_t kChunk>
   DEVICE void Add(u32x4 w0, u32x4 w1, u32x4 first, u32x4 second, f32x4& sum) const {
@@ -84,10 +92,11 @@ struct TallNeighbours {
 
 // A workgroup's rows of x in LDS, in three buffers of a chunk each: one is read, one is there for who reads ahead, and
 // one is written.
-template <Taken kTaken, uint32_t kTiles>
+// `kTurnsAtOnce`: chunks on their way to there.
+template <Taken kTaken, uint32_t kTiles, uint32_t kTurnsAtOnce>
 struct TallRowsInLds {
   static constexpr uint32_t kRowTiles = kTiles, kRows = kRowTiles * kTileRows, kBuffers = 3;
-  static constexpr uint32_t kTurns = kTiles > 4 ? 1 : 2;
+  static constexpr uint32_t kTurns = kTurnsAtOnce;
   static constexpr bool kRounded = kTaken == Taken::kRounded;
   static constexpr uint32_t kWords = kRounded ? 1 : 2;  // of a step: the value, and what rounding left
   static constexpr uint32_t kOwn = kChunkSteps * kWords * kSplitHalfBytes;

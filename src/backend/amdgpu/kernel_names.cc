@@ -104,6 +104,14 @@ constexpr TallKernels kTallKernels[] = {
      {"tall_gate_up_mxfp4", "tall_gate_up_mxfp4_rounded", "tall_gate_up_mxfp4_scaled"}, {"tall_gate_up_any_mxfp4", "tall_gate_up_any_mxfp4_rounded", "tall_gate_up_any_mxfp4_scaled"}},
      {{"experts_tall_mxfp4", "experts_tall_mxfp4_rounded", "experts_tall_mxfp4_scaled"}, {"experts_tall_any_mxfp4", "experts_tall_any_mxfp4_rounded", "experts_tall_any_mxfp4_scaled"}},
      {"experts_tall_down_mxfp4", "experts_tall_down_mxfp4_rounded", "experts_tall_down_mxfp4_scaled"}},
+    {TileFormat::kNibble, {{"tall_nibble", "tall_nibble"}, {"tall_parts_nibble", "tall_parts_nibble"},
+     {"tall_gate_up_nibble", "tall_gate_up_nibble"}, {"tall_gate_up_any_nibble", "tall_gate_up_any_nibble"}},
+     {{"experts_tall_nibble", "experts_tall_nibble"}, {"experts_tall_any_nibble", "experts_tall_any_nibble"}},
+     {"experts_tall_down_nibble", "experts_tall_down_nibble"}},
+    {TileFormat::kByte, {{"tall_byte", "tall_byte"}, {"tall_parts_byte", "tall_parts_byte"},
+     {"tall_gate_up_byte", "tall_gate_up_byte"}, {"tall_gate_up_any_byte", "tall_gate_up_any_byte"}},
+     {{"experts_tall_byte", "experts_tall_byte"}, {"experts_tall_any_byte", "experts_tall_any_byte"}},
+     {"experts_tall_down_byte", "experts_tall_down_byte"}},
 };
 
 struct HeadKernels {

@@ -120,7 +120,7 @@ class Lowering {
   bool HasManyRows() const { return rows >= kManyRows; }
   // What products with a weight take of rows, if they are not exact: by its shape as well, but not by the number of rows or ranks.
   kernels::Taken TakenOf(const PlacedWeight& w) const {
-    if (shape.options.activations == backend::Activations::kF32) return kernels::Taken::kBoth;
+    if (shape.options.activations == backend::Activations::kF32 || kernels::HasCodes(w.format)) return kernels::Taken::kBoth;
     const bool scaled = shape.options.activations == backend::Activations::kMxfp8 && memory.has_scaled_mfma;
     const bool has_kernel = w.format == kernels::TileFormat::kMxfp4 || w.fp8_blocks;
     return scaled && has_kernel ? kernels::Taken::kScaled : kernels::Taken::kRounded;

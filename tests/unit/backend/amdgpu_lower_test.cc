@@ -54,7 +54,7 @@ TEST(every_name_is_a_kernel) {
   for (TileFormat format : kTileFormats) {
     names.emplace_back(HeadsMatmulKernel(format));
   }
-  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4, nibble, byte}) {
     for (const Taken taken : TakensOf(format)) {
       for (const TallKind kind : {TallKind::kMatmul, TallKind::kParts, TallKind::kGateUp, TallKind::kGateUpAny}) {
         names.emplace_back(TallKernel(kind, format, taken));
@@ -63,8 +63,8 @@ TEST(every_name_is_a_kernel) {
       names.emplace_back(ExpertsTallDownKernel(format, taken));
     }
   }
-  CHECK_EQ(ExpertsTallKernel(TileFormat::kByte, false, Taken::kBoth), "");
-  CHECK_EQ(ExpertsTallDownKernel(TileFormat::kByte, Taken::kBoth), "");
+  CHECK_EQ(ExpertsTallKernel(TileFormat::kBf16Pair, false, Taken::kBoth), "");
+  CHECK_EQ(ExpertsTallDownKernel(TileFormat::kBf16Pair, Taken::kBoth), "");
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     names.emplace_back(LatentKernel(format));
     names.emplace_back(AttendLatentKernel(format));
@@ -122,6 +122,31 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(HeadsMatmulKernel(TileFormat::kMxfp4), "heads_matmul_mxfp4");
   CHECK_EQ(AttendLatentKernel(KvFormat::kF32), "attend_latent_pair");
   CHECK_EQ(LatentKernel(KvFormat::kFp4), "");
+}
+
+// Of a code only what weights have as factors; of several codes no gate and up.
+TEST(many_rows_take_codes) {
+  using kernels::TallTakes, kernels::TileCode, kernels::TileFactors;
+  kernels::Tiles w;
+  w.outputs = 3;
+  w.steps = 16;
+  kernels::SetPartEnd(&w, 0, w.steps);
+  for (const TileFormat format : {TileFormat::kNibble, TileFormat::kByte}) {
+    kernels::SetLeafTiles(format, &w);
+    w.code = TileCode::kAffine;
+    for (const TileFactors factors : {TileFactors::kNone, TileFactors::kBytes}) {
+      w.factors = factors;
+      for (const TallKind kind : {TallKind::kMatmul, TallKind::kParts, TallKind::kGateUp, TallKind::kGateUpAny}) {
+        CHECK(TallTakes(format, w, kind));
+      }
+    }
+    w.factors = TileFactors::kE4m3;
+    CHECK(!TallTakes(format, w, TallKind::kMatmul));
+  }
+  w.factors = TileFactors::kNone;
+  w.code = TileCode::kByTile;
+  CHECK(TallTakes(TileFormat::kByte, w, TallKind::kMatmul));
+  CHECK(!TallTakes(TileFormat::kByte, w, TallKind::kGateUp));
 }
 
 // The program as `change` leaves it is refused, in words that hold `text`.

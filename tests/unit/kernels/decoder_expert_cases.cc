@@ -423,7 +423,7 @@ Case ExpertsTallCase(const ExpertShape& s) {
                                               args.experts = s.experts;
                                               args.top = s.top;
                                             })},
-               {MakeLaunch<ExpertsTallDownArgs>(absl::StrCat("experts_tall_down_", NameOf(s.format), SuffixOf(DownTaken(s))), s.workers,
+               {MakeLaunch<ExpertsTallDownArgs>(absl::StrCat("experts_tall_down_", NameOf(s.down.value_or(s.format)), SuffixOf(DownTaken(s))), s.workers,
                                                 [=](ExpertsTallDownArgs& args, const Addresses& at) {
                                                   args.experts = ExpertsAt(*data, "", at).experts;
                                                   args.experts.act = at.Of<float>("act tall");
@@ -606,15 +606,23 @@ std::vector<Case> DecoderExpertCases() {
   cases.push_back(ExpertsReduceCase({TileFormat::kBf16, 2, 80, 96, 12, 6, false, 8, Taken::kBoth, true}, 4));
   cases.push_back(ExpertsReduceCase({TileFormat::kMxfp4, 3, 544, 128, 12, 6, false, 12, Taken::kBoth, true}, 2));
   // Many rows, grouped by expert: more of one than a workgroup has, none of some, a part of k, a shared one.
-  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+  for (TileFormat format : kTallFormats) {
     for (const Taken taken : TakensOfBlocks(format)) {
-      const uint32_t width = format == TileFormat::kMxfp4 ? 64 : 40;
+      const uint32_t width = InThirtyTwos(format) ? 64 : 40;
       cases.push_back(ExpertsTallCase({format, 37, 512, width, 6, 2, false, 3, taken}));
       cases.push_back(ExpertsTallCase({format, 100, 512, 32, 9, 3, true, 4, taken, true, 1, kClamped}));
       cases.push_back(ExpertsTallCase({format, 34, 512, 288, 4, 2, false, 9, taken, false, 8}));
     }
   }
   cases.push_back(ExpertsTallCase({TileFormat::kBf16, 33, 1024, 192, 5, 2, false, 11, Taken::kBoth, false, 8}));
+  // Down of other codes than gate and up; codes of every kind in one of both.
+  for (const auto& [up, down] : {std::pair{TileFormat::kNibble, TileFormat::kByte}, {TileFormat::kByte, TileFormat::kNibble}}) {
+    cases.push_back(ExpertsTallCase({up, 35, 512, 160, 5, 2, false, 3, Taken::kBoth, false, 8, {}, {}, down}));
+  }
+  for (const auto& [tile, from] : kCoded) {
+    if (from.below.has_value()) continue;
+    cases.push_back(ExpertsTallCase({tile, 34, 512, 256, 3, 2, false, 5, Taken::kBoth, false, 1, {}, from}));
+  }
   // A shared expert after as many as a router chooses from.
   cases.push_back(ExpertCase({TileFormat::kBf16, 17, 32, 16, 513, 11, false, 4, Taken::kBoth, true}));
   return cases;

@@ -118,20 +118,20 @@ Case ProductCase(const Product& p) {
 // ---- a product of many rows: to the bit that of the kernel for any ----
 
 Case TallCase(TallKind kind, TileFormat format, Taken taken, uint32_t rows, uint32_t outputs, uint32_t width,
-              uint32_t parts, const Gate& gate = {}) {
+              uint32_t parts, const Gate& gate = {}, const CodesFrom& from = {}) {
   const bool gate_up = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
   const char* names[] = {"tall_", "tall_parts_", "tall_gate_up_", "tall_gate_up_any_"};
   const std::string rounds = SuffixOf(taken);
   Random random(outputs + rows + width);
   const Inputs x = RandomInputs(random, rows, width);
   const NormData norm = parts == 1 ? RandomNorm(random, x) : NormData();
-  const TiledWeights w = RandomTiles(random, format, outputs, width, gate_up, parts, {});
+  const TiledWeights w = RandomTiles(random, format, outputs, width, gate_up, parts, from);
   const GateBiases biases = RandomBiases(random, gate, 1, outputs);
   const uint32_t stride = RoundUp(outputs, kPadColumns);
   Case out;
   const std::string tall = names[static_cast<size_t>(kind)] + std::string(NameOf(format)) + rounds;
   out.name = absl::StrCat(tall, " ", rows, " rows, ", outputs, " outputs, k ", width,
-                          parts > 1 ? absl::StrCat(" in ", parts) : "", TextOf(gate));
+                          parts > 1 ? absl::StrCat(" in ", parts) : "", TextOf(gate), TextOf(from));
   out.bound = "the bits of the kernel for any number of rows";
   out.isas = IsasOf(taken);
   const Bytes untouched(size_t{rows} * stride * 4, kUntouchedByte);
@@ -341,7 +341,7 @@ std::vector<Case> DecoderTallCases() {
   std::vector<Case> cases;
   cases.push_back(ScaleRowsCase(37, 544));
   cases.push_back(ScaleRowsCase(2, 7680));
-  for (TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+  for (TileFormat format : kTallFormats) {
     for (const Taken taken : TakensOfBlocks(format)) {
       // A row beyond a workgroup's, and outputs of which waves have none; leaves of a block and of two.
       const uint32_t rows = TallRows(taken) + 1;
@@ -350,7 +350,7 @@ std::vector<Case> DecoderTallCases() {
       cases.push_back(TallCase(TallKind::kGateUpAny, format, taken, 33, 16, 512, 1, kClamped));
       cases.push_back(TallCase(TallKind::kParts, format, taken, 40, 48, taken == Taken::kRounded ? 1024 : 2048, taken == Taken::kRounded ? 2 : 4));
       // Leaves that differ: of a step and of two, of a tile and of two.
-      const uint32_t parts = format == TileFormat::kBf16 ? 8 : format == TileFormat::kFp8 ? 4 : 2;
+      const uint32_t parts = format == TileFormat::kBf16 ? 8 : TileSteps(format) == 2 ? 4 : 2;
       if (taken != Taken::kScaled) cases.push_back(TallCase(TallKind::kParts, format, taken, 20, 144, 1280, parts));
     }
   }
@@ -368,6 +368,16 @@ std::vector<Case> DecoderTallCases() {
     cases.push_back(TallCase(TallKind::kParts, format, Taken::kScaled, 70, 16, 5120, 2));
     cases.push_back(TallCase(TallKind::kParts, format, Taken::kScaled, 17, 16, 4096, 8));
   }
+  // Codes of every kind, leaves of one block, of two and of different numbers of tiles. Of two formats each output tile has a
+  // code of its own, in a workgroup's one and the other. (1,024 columns of bytes are two parts.)
+  for (const auto& [tile, from] : kCoded) {
+    const uint32_t width = tile == TileFormat::kByte ? 512 : 1024;
+    cases.push_back(TallCase(TallKind::kMatmul, tile, Taken::kBoth, 66, 176, width, 1, {}, from));
+    cases.push_back(TallCase(TallKind::kParts, tile, Taken::kBoth, 35, 112, 1024, 2, {}, from));
+    cases.push_back(TallCase(TallKind::kParts, tile, Taken::kBoth, 35, 112, 1280, 1, {}, from));
+    if (!from.below.has_value()) cases.push_back(TallCase(TallKind::kGateUp, tile, Taken::kBoth, 20, 80, 1024, 1, {}, from));
+  }
+  cases.push_back(TallCase(TallKind::kParts, TileFormat::kNibble, Taken::kBoth, 17, 16, 4096, 8));
   return cases;
 }
 

@@ -20,6 +20,9 @@ using quant::Format;
 
 inline constexpr TileFormat kTileFormats[] = {TileFormat::kBf16,  TileFormat::kBf16Pair, TileFormat::kFp8,
                                              TileFormat::kMxfp4, TileFormat::kNibble,   TileFormat::kByte};
+// Those that have kernels for many rows.
+inline constexpr TileFormat kTallFormats[] = {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4, TileFormat::kNibble,
+                                             TileFormat::kByte};
 // Those whose activations may be rounded.
 inline bool MayRound(TileFormat format) {
   return format != TileFormat::kBf16Pair && !HasCodes(format);

@@ -122,9 +122,10 @@ kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeigh
 // time of one of these workgroups, of which it has one. With fewer most of them would stand idle.
 uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) {
   const bool bf16 = w.format == kernels::TileFormat::kBf16, fp8 = w.format == kernels::TileFormat::kFp8;
+  const bool codes = kernels::HasCodes(w.format);
   if (taken == kernels::Taken::kScaled) return kind == kernels::TallKind::kParts ? (fp8 ? 8 : 7) : (fp8 ? 10 : 13);
-  if (kind != kernels::TallKind::kParts) return bf16 ? 14 : fp8 ? 46 : 38;
-  const uint64_t tiles = bf16 ? 11 : fp8 ? 22 : 17;
+  if (kind != kernels::TallKind::kParts) return bf16 ? 14 : fp8 ? 46 : codes ? 24 : 38;
+  const uint64_t tiles = bf16 ? 11 : fp8 ? 22 : codes ? 18 : 17;
   return kernels::IsOfBlocks(w.format, w.tiles) ? tiles : tiles * 4 / 3;
 }
 
