@@ -137,16 +137,16 @@ TEST(many_rows_take_codes) {
     for (const TileFactors factors : {TileFactors::kNone, TileFactors::kBytes}) {
       w.factors = factors;
       for (const TallKind kind : {TallKind::kMatmul, TallKind::kParts, TallKind::kGateUp, TallKind::kGateUpAny}) {
-        CHECK(TallTakes(format, w, kind));
+        CHECK(TallTakes(format, w, kind, Taken::kBoth));
       }
     }
     w.factors = TileFactors::kE4m3;
-    CHECK(!TallTakes(format, w, TallKind::kMatmul));
+    CHECK(!TallTakes(format, w, TallKind::kMatmul, Taken::kBoth));
   }
   w.factors = TileFactors::kNone;
   w.code = TileCode::kByTile;
-  CHECK(TallTakes(TileFormat::kByte, w, TallKind::kMatmul));
-  CHECK(!TallTakes(TileFormat::kByte, w, TallKind::kGateUp));
+  CHECK(TallTakes(TileFormat::kByte, w, TallKind::kMatmul, Taken::kBoth));
+  CHECK(!TallTakes(TileFormat::kByte, w, TallKind::kGateUp, Taken::kBoth));
 }
 
 // The program as `change` leaves it is refused, in words that hold `text`.
