@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A product of many rows (prompts), of weights whose leaves are of whole tiles: to the bit what ops/matmul.h gives, in
+// A product of many rows (prompts), of weights that TallTakes: to the bit what ops/matmul.h gives, in
 // the same order of additions, but of a workgroup that has 64 rows of x (rounded ones: 96) and 128 or 256 of the weight.
 //
 // Each wave has output tiles of its own, which it takes from memory straight into registers, a block ahead; x goes
@@ -11,6 +11,7 @@
 #define MAINARCH_KERNELS_OPS_TALL_H_
 
 #include "kernels/ops/tall_chunks.h"
+#include "kernels/ops/tall_ragged.h"
 #include "kernels/ops/tall_scaled.h"
 #include "kernels/ops/tall_sums.h"
 
@@ -21,91 +22,109 @@ struct Tall {
   using Args = MatmulArgs;
   static constexpr bool kGateUp = kKind == TallKind::kGateUp || kKind == TallKind::kGateUpAny;
   static constexpr bool kAny = kKind == TallKind::kGateUpAny, kParts = kKind == TallKind::kParts;
+  static constexpr bool kScaled = kTaken == Taken::kScaled, kChunks = kParts && !kScaled;
+  static constexpr bool kRagged = kGateUp && !kScaled;
   // Output tiles of a wave, and tiles of rows: as many as registers hold beside the tree, which is higher where k is in
   // parts.
   static constexpr uint32_t kOut = kParts ? 2 : 4, kPerOutput = kGateUp ? 2 : 1, kLevels = kParts ? 5 : 2;
-  static constexpr bool kScaled = kTaken == Taken::kScaled;
   using Rows = TallRowsInLds<kTaken, TallRows(kTaken) / kTileRows>;
   static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput;
-  static constexpr uint32_t kLdsBytes = Rows::kLdsBytes + (kParts && !kScaled ? TallChunks<kFormat>::kBytes : 0);
+  static constexpr uint32_t kLdsBytes = Rows::kLdsBytes + (kChunks ? TallChunks<kFormat>::kBytes : 0);
   static_assert(kOutputs == TallOutputs(kKind));
   static constexpr bool kFull = kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4 && kOut > 2;  // no room for more
+  using Core = TallCore<kFormat, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>;
+  using Chunks = TallChunks<kFormat>;
+
+  // How a wave's sums are made of a weight's leaves, of which there are so many.
+  struct OfBlocks {
+    using Rows = Tall::Rows;
+    using Sums = Core;
+    uint32_t leaves;
+    DEVICE void Sum(Core& core, const Tiles& w) const {
+      TallBlocks<Core>::Sum(core, leaves, w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
+    }
+  };
+  struct InChunks {
+    using Rows = Tall::Rows;
+    using Sums = Core;
+    uint32_t leaves;
+    Chunks chunks;
+    // All threads; a barrier comes before who sums.
+    DEVICE InChunks(const Tiles& w, uint32_t count, Arena arena)
+        : leaves(count), chunks(w, count, arena.Get<uint32_t>(Rows::kLdsBytes)) {
+      BarrierLds();
+    }
+    DEVICE void Sum(Core& core, const Tiles& w) const {
+      TallInChunks<Core>::Sum(core, chunks, leaves, w.steps - 1);
+    }
+  };
+  struct Ragged {
+    using Rows = TallRowsInLds<kTaken, TallRaggedRows(kFormat, kTaken) / kTileRows>;
+    using Sums = TallCore<kFormat, Rows, kOut, kLevels, kFormat == TileFormat::kMxfp4 ? kBlockSteps : kChunkSteps>;
+    DEVICE void Sum(Sums& core, const Tiles& w) const { TallRagged<Sums>::Sum(core, w.steps); }
+  };
+  // `kOdd`: each of an odd number of tiles.
   template <bool kOdd>
-  using Scaled = TallScaledCore<Rows, kOut, kLevels, kOdd>;  // sums up by itself
-  struct Nothing {};
-  using OfBlocks = TallCore<kFormat, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>;
+  struct Scaled {
+    using Rows = Tall::Rows;
+    using Sums = TallScaledCore<Rows, kOut, kLevels, kOdd>;
+    DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(w); }
+  };
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
-    const TallGrid grid(CeilDiv(args.w.outputs, kOutputs), CeilDiv(rows, Rows::kRows));
     const uint32_t leaves = kParts ? args.w.parts * kPartLeaves : kPartLeaves;
     // The host knows that leaves of other kinds are of blocks.
     if constexpr (kScaled) {
       if (args.w.leaf_tiles % 2 == 0) {
-        ForEachUnit<Scaled<false>>(args, grid, worker, workers, rows, arena, Nothing());
+        ForEachUnit<false>(args, worker, workers, rows, arena, Scaled<false>());
       } else {
-        ForEachUnit<Scaled<true>>(args, grid, worker, workers, rows, arena, Nothing());
+        ForEachUnit<false>(args, worker, workers, rows, arena, Scaled<true>());
       }
-    } else if (!kParts || IsOfBlocks(kFormat, args.w)) {
-      ForEachUnit<OfBlocks>(args, grid, worker, workers, rows, arena, [&](OfBlocks& core) {
-        TallBlocks<OfBlocks>::Sum(core, leaves, args.w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
-      });
+    } else if (!(kChunks || kRagged) || IsOfBlocks(kFormat, args.w)) {
+      ForEachUnit<false>(args, worker, workers, rows, arena, OfBlocks{leaves});
+    } else if constexpr (kRagged) {
+      ForEachUnit<kFormat == TileFormat::kMxfp4>(args, worker, workers, rows, arena, Ragged());
     } else {
-      using Core = TallCore<kFormat, Rows, kOut, kLevels, 2 * kChunkSteps>;
-      const TallChunks<kFormat> chunks(args.w, leaves, arena.Get<uint32_t>(Rows::kLdsBytes));
-      BarrierLds();
-      ForEachUnit<Core>(args, grid, worker, workers, rows, arena, [&](Core& core) {
-        TallInChunks<Core>::Sum(core, chunks, leaves, args.w.steps - 1);
-      });
+      ForEachUnit<false>(args, worker, workers, rows, arena, InChunks(args.w, leaves, arena));
     }
   }
 
  private:
-  template <class Core, class Sum>
-  DEVICE static void ForEachUnit(const Args& args, const TallGrid& grid, uint32_t worker, uint32_t workers, uint32_t rows,
-                                 Arena arena, Sum sum) {
+  // `kAgain`: there are no registers to keep arguments in.
+  template <bool kAgain, class Way>
+  DEVICE static void ForEachUnit(const Args& args, uint32_t worker, uint32_t workers, uint32_t rows, Arena arena, const Way& way) {
+    constexpr uint32_t kRows = Way::Rows::kRows;
+    const TallGrid grid(CeilDiv(args.w.outputs, kOutputs), CeilDiv(rows, kRows));
     for (uint32_t u = worker; u < grid.units(); u += workers) {
-      const uint32_t output = grid.output(u) * kOutputs, row = grid.row(u) * Rows::kRows;
-      if (output < args.w.outputs) {
-        Unit<Core>(args, args.w, output + WaveId() * (kOut / kPerOutput), TallNeighbours{row, rows}, arena, sum);
+      const uint32_t output = grid.output(u) * kOutputs, row = grid.row(u) * kRows;
+      if (output >= args.w.outputs) continue;
+      if constexpr (kAgain) {
+        const Args again = ReadArgumentsAgain<Args>();
+        Unit(again, again.w, output, TallNeighbours{row, rows}, arena, way);
+      } else {
+        Unit(args, args.w, output, TallNeighbours{row, rows}, arena, way);
       }
     }
   }
 
  public:
-  // Of a workgroup kOutputs tiles from `output` on, k being one part of blocks. `kOdd`: leaves of scaled ones are of an odd number.
-  template <bool kOdd, class List>
-  DEVICE static void UnitOfBlocks(const Args& args, const Tiles& tiles, uint32_t output, const List& list, Arena arena) {
-    const uint32_t own = output + WaveId() * (kOut / kPerOutput);
-    if constexpr (kScaled) {
-      Unit<Scaled<kOdd>>(args, tiles, own, list, arena, Nothing());
-    } else {
-      Unit<OfBlocks>(args, tiles, own, list, arena, [&](OfBlocks& core) {
-        TallBlocks<OfBlocks>::Sum(core, kPartLeaves, tiles.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
-      });
-    }
-  }
-
- private:
-  // kOut tiles from `output` on of the workgroup's rows (TallNeighbours, TallPairs). `tiles`: the weight.
-  template <class Core, class List, class Sum>
-  DEVICE static void Unit(const Args& args, const Tiles& tiles, uint32_t output, const List& list, Arena arena, Sum sum) {
-    Rows x(args, list, arena.Get<uint8_t>());
+  // Of the workgroup's rows (TallNeighbours, TallPairs) kOutputs tiles from `first` on. `tiles`: the weight.
+  template <class List, class Way>
+  DEVICE static void Unit(const Args& args, const Tiles& tiles, uint32_t first, const List& list, Arena arena, const Way& way) {
+    const uint32_t output = first + WaveId() * (kOut / kPerOutput);  // this wave's
+    typename Way::Rows x(args, list, arena.Get<uint8_t>());
     TileRow w[kOut];
 #pragma clang loop unroll(full)
     for (uint32_t o = 0; o < kOut; ++o) {
       const uint32_t own = Min(output + o / kPerOutput, tiles.outputs - 1);
       w[o] = RowOf<kFormat>(tiles, Uniform(own * kPerOutput + o % kPerOutput));
     }
-    Core sums(w, &x);
-    if constexpr (kScaled) {
-      sums.Sum(tiles);
-    } else {
-      sum(sums);
-    }
-    Factors(args, list, arena);
+    typename Way::Sums sums(w, &x);
+    way.Sum(sums, tiles);
+    Factors<Way::Rows::kRowTiles>(args, list, arena);
 #pragma clang loop unroll(full)
-    for (uint32_t r = 0; r < Rows::kRowTiles; ++r) {
+    for (uint32_t r = 0; r < Way::Rows::kRowTiles; ++r) {
       const uint32_t own = r * kTileRows + LaneRow();
       const float by = arena.Get<float>()[own];
       if (!list.Has(own)) continue;
@@ -118,11 +137,13 @@ struct Tall {
     }
     BarrierLds();
   }
+
+ private:
   // Of the norm, by rows of the workgroup: 16 threads each, as elsewhere.
-  template <class List>
+  template <uint32_t kRowTiles, class List>
   DEVICE static void Factors(const Args& args, const List& list, Arena arena) {
 #pragma clang loop unroll(disable)
-    for (uint32_t i = 0; i < Rows::kRowTiles; ++i) {
+    for (uint32_t i = 0; i < kRowTiles; ++i) {
       const uint32_t own = i * kTileRows + ThreadId() / kTileRows;
       const RowFactor factor(args.norm, list.Factor(own), list.HasFactor(args, own));
       const float by = factor.Value(args.norm);
