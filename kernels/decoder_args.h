@@ -494,7 +494,7 @@ struct ScaleRowsArgs {
 };
 static_assert(sizeof(ScaleRowsArgs) == 32);
 
-// MatmulArgs for many rows (kernels tall_*), of weights all of whose leaves are whole tiles, and have some: no splits, no
+// MatmulArgs for many rows (kernels tall_*), of weights that TallTakes: no splits, no
 // logit rows, not told; x of scaled ones is what scale_rows made, x_stride a quarter of such a row's bytes. A workgroup has so many output tiles and rows of them.
 enum class TallKind : uint32_t { kMatmul, kParts, kGateUp, kGateUpAny };  // a k of one part, of any; gate and up
 inline constexpr uint32_t kTallChunks = 1024;  // of two steps, at most
@@ -505,6 +505,11 @@ inline constexpr uint32_t kTallBlock = 4;      // steps: leaves have a multiple 
 // Of every leaf, as kernels of a format count tiles: Tiles has those of kFp8 where they take two for one.
 [[gnu::always_inline]] constexpr uint32_t LeafTiles(TileFormat format, const Tiles& w) {
   return format == TileFormat::kFp8Blocks ? w.leaf_tiles / 2 : w.leaf_tiles;
+}
+// What gate and up take beside that, but for scaled ones: any leaves of a k of one part, which ends with a whole tile or half a one
+// of four steps.
+constexpr bool IsRagged(TileFormat format, const Tiles& w) {
+  return !IsOfBlocks(format, w) && w.parts == 1 && w.steps % 2 == 0 && TilesOf(format, w.steps) >= kPartLeaves;
 }
 // What a code's p and q may be made of there: all that a weight of one format has, and of several.
 constexpr bool TallTakesFactors(TileFormat format, TileCode code, TileFactors factors) {
@@ -526,12 +531,14 @@ constexpr bool TallTakesFactors(TileFormat format, TileCode code, TileFactors fa
 }
 constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken taken) {
   if (format == TileFormat::kBf16Pair) return false;
+  const bool gate_up = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
   if (HasCodes(format)) {
     // Gate and up of a pair of tiles are made together.
-    const bool together = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
-    if ((together && w.code == TileCode::kByTile) || !TallTakesFactors(format, w.code, w.factors)) return false;
+    if ((gate_up && w.code == TileCode::kByTile) || !TallTakesFactors(format, w.code, w.factors)) return false;
   }
-  if (kind != TallKind::kParts || taken == Taken::kScaled) return IsOfBlocks(format, w);  // scaled ones in parts, too
+  if (IsOfBlocks(format, w)) return true;
+  if (taken == Taken::kScaled || kind == TallKind::kMatmul) return false;
+  if (gate_up) return !HasCodes(format) && IsRagged(format, w);
   for (uint32_t part = 0, begin = 0; part < w.parts; begin = PartEnd(w, part++)) {
     const uint32_t steps = PartEnd(w, part) - begin;
     if (steps % TileSteps(format) != 0 || steps / TileSteps(format) < kPartLeaves) return false;
@@ -540,6 +547,15 @@ constexpr bool TallTakes(TileFormat format, const Tiles& w, TallKind kind, Taken
 }
 constexpr uint32_t TallOutputs(TallKind kind) { return kind == TallKind::kMatmul ? 16 : 8; }
 constexpr uint32_t TallRows(Taken taken) { return taken == Taken::kRounded ? 96 : 64; }
+// Of ragged ones as many as registers hold.
+constexpr uint32_t TallRaggedRows(TileFormat format, Taken taken) {
+  if (format == TileFormat::kMxfp4) return TallRows(taken);
+  return format == TileFormat::kBf16 && taken == Taken::kBoth ? 48 : 64;
+}
+constexpr uint32_t TallRowsOf(TileFormat format, const Tiles& w, TallKind kind, Taken taken) {
+  const bool gate_up = kind == TallKind::kGateUp || kind == TallKind::kGateUpAny;
+  return gate_up && IsRagged(format, w) ? TallRaggedRows(format, taken) : TallRows(taken);
+}
 // Which workgroup has what. Those whose numbers are alike modulo kDies share a die's cache, and are to want the same: a
 // die has blocks of outputs of its own, and takes kGroup of them with all blocks of rows before the next kGroup.
 struct TallGrid {

@@ -90,47 +90,53 @@ template <TileFormat kFormat, Taken kTaken = Taken::kBoth, bool kAny = false>
 struct ExpertsTall {
   using Args = ExpertsTallArgs;
   using Product = Tall<kFormat, kAny ? TallKind::kGateUpAny : TallKind::kGateUp, kTaken>;
-  using Rows = typename Product::Rows;
   static constexpr uint32_t kLdsBytes = Product::kLdsBytes, kOutputs = Product::kOutputs;
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     // Told apart out here: within a unit's code registers would be too few.
-    if (kTaken == Taken::kScaled && LeafTiles(kFormat, args.any.product.w) % 2 != 0) {
-      Units<true, TileCode::kByTile>(args, worker, workers, arena);
-    } else {
+    const Tiles& w = args.any.product.w;
+    if constexpr (kTaken == Taken::kScaled) {
+      if (LeafTiles(kFormat, w) % 2 == 0) {
+        Units(args, worker, workers, arena, typename Product::template Scaled<false>());
+      } else {
+        Units(args, worker, workers, arena, typename Product::template Scaled<true>());
+      }
+    } else if (HasCodes(kFormat) || IsOfBlocks(kFormat, w)) {
       ForEachCode<kFormat>([&](auto tag) {
-        if (HasCodes(kFormat) && args.any.product.w.code != tag.kValue) return;
-        Units<false, tag.kValue>(args, worker, workers, arena);
+        if (HasCodes(kFormat) && w.code != tag.kValue) return;
+        Units(args, worker, workers, arena, typename Product::template OfBlocks<tag.kValue>{kPartLeaves});
       });
+    } else if constexpr (Product::kRagged) {
+      Units(args, worker, workers, arena, typename Product::Ragged());
     }
   }
 
  private:
-  template <bool kOdd, TileCode kCode>
-  DEVICE static void Units(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+  template <class Way>
+  DEVICE static void Units(const Args& args, uint32_t worker, uint32_t workers, Arena arena, const Way& way) {
     const MatmulArgs& product = args.any.product;
     const uint32_t groups = CeilDiv(product.w.outputs, kOutputs), units = args.experts * groups;
-    const uint32_t blocks = CeilDiv(StepView(product.step).rows(), Rows::kRows);
+    const uint32_t blocks = CeilDiv(StepView(product.step).rows(), Way::Rows::kRows);
     for (uint32_t t = worker; t < units * blocks; t += workers) {
       const uint32_t block = Uniform(t / units), unit = t - block * units;
       const uint32_t expert = Uniform(unit / groups), group = unit - expert * groups;
-      OneUnit<kOdd, kCode>(ReadArgumentsAgain<Args>(), expert, group * kOutputs, block * Rows::kRows, arena);
+      OneUnit(ReadArgumentsAgain<Args>(), expert, group * kOutputs, block * Way::Rows::kRows, arena, way);
     }
   }
 
-  template <bool kOdd, TileCode kCode>
-  DEVICE static void OneUnit(const Args& args, uint32_t expert, uint32_t output, uint32_t first, Arena arena) {
+  template <class Way>
+  DEVICE static void OneUnit(const Args& args, uint32_t expert, uint32_t output, uint32_t first, Arena arena, const Way& way) {
     const uint32_t blocks = ExpertBlocks(args.any.product.rows);
     const Global<const uint32_t> starts = At(args.lists) + expert * (blocks + 1);
     const uint32_t begin = Uniform(starts[0]) + first, end = Uniform(starts[blocks]);
     if (begin >= end) return;
     const Global<const uint32_t> all = At(args.lists) + args.experts * (blocks + 1);
-    const TallPairs pairs = {all + begin, Min(end - begin, Rows::kRows), args.top, expert};
+    const TallPairs pairs = {all + begin, Min(end - begin, Way::Rows::kRows), args.top, expert};
     const MatmulArgs& product = args.any.product;
     Tiles tiles = product.w;
     tiles.data.address += args.stride * expert;
     tiles.scales.address += args.scale_stride * expert;
-    Product::template UnitOfBlocks<kOdd, kCode>(product, tiles, output, pairs, arena);
+    Product::Unit(product, tiles, output, pairs, arena, way);
   }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A product of many rows (prompts), of weights whose leaves are of whole tiles: to the bit what ops/matmul.h gives, in
+// A product of many rows (prompts), of weights that TallTakes: to the bit what ops/matmul.h gives, in
 // the same order of additions, but of a workgroup that has 64 rows of x (rounded ones: 96) and 128 or 256 of the weight.
 //
 // Each wave has output tiles of its own, which it takes from memory straight into registers, a block ahead; x goes
@@ -12,6 +12,7 @@
 
 #include "kernels/ops/tall_chunks.h"
 #include "kernels/ops/tall_codes.h"
+#include "kernels/ops/tall_ragged.h"
 #include "kernels/ops/tall_scaled.h"
 #include "kernels/ops/tall_sums.h"
 
@@ -22,130 +23,147 @@ struct Tall {
   using Args = MatmulArgs;
   static constexpr bool kGateUp = kKind == TallKind::kGateUp || kKind == TallKind::kGateUpAny;
   static constexpr bool kAny = kKind == TallKind::kGateUpAny, kParts = kKind == TallKind::kParts;
+  static constexpr bool kScaled = kTaken == Taken::kScaled, kCodes = HasCodes(kFormat), kChunks = kParts && !kScaled;
+  static constexpr bool kRagged = kGateUp && !kScaled && !kCodes;
   // Output tiles of a wave, and tiles of rows: as many as registers hold beside the tree, which is higher where k is in
   // parts.
   static constexpr uint32_t kOut = kParts ? 2 : 4, kPerOutput = kGateUp ? 2 : 1, kLevels = kParts ? 5 : 2;
-  static constexpr bool kScaled = kTaken == Taken::kScaled;
   // As registers hold.
-  static constexpr uint32_t kTurns = kTaken == Taken::kRounded || (HasCodes(kFormat) && kOut > 2) ? 1 : 2;
+  static constexpr uint32_t kTurns = kTaken == Taken::kRounded || (kCodes && kOut > 2) ? 1 : 2;
   using Rows = TallRowsInLds<kTaken, TallRows(kTaken) / kTileRows, kTurns>;
   static constexpr uint32_t kOutputs = kWaves * kOut / kPerOutput;
-  static constexpr bool kCodes = HasCodes(kFormat);
   // In LDS behind rows: of codes sums of x; chunks.
   static constexpr uint32_t kChunksAt = Rows::kLdsBytes + (kCodes ? TallSumsBytes(kFormat) : 0);
-  static constexpr uint32_t kLdsBytes = kChunksAt + (kParts && !kScaled ? TallChunks<kFormat>::kBytes : 0);
+  static constexpr uint32_t kLdsBytes = kChunksAt + (kChunks ? TallChunks<kFormat>::kBytes : 0);
   static_assert(kOutputs == TallOutputs(kKind));
   // No room for more.
   static constexpr bool kFull = kOut > 2 && ((kFormat == TileFormat::kBf16 && Rows::kRowTiles > 4) || kFormat == TileFormat::kByte);
+  template <TileCode kCode>
+  using CoreOf = typename TallCoreOf<kFormat, kCode, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>::Core;
+  using Chunks = TallChunks<kFormat>;
+
+  // How a wave's sums are made of a weight's leaves, of which there are so many. `kAgain`: there are no registers to keep
+  // arguments in.
+  template <TileCode kTileCode>
+  struct OfBlocks {
+    using Rows = Tall::Rows;
+    using Sums = CoreOf<kTileCode>;
+    static constexpr TileCode kCode = kTileCode;
+    static constexpr bool kAgain = kCodes;
+    uint32_t leaves;
+    DEVICE void Sum(Sums& core, const Tiles& w) const {
+      TallBlocks<Sums>::Sum(core, leaves, w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
+    }
+  };
+  template <TileCode kTileCode>
+  struct InChunks {
+    using Rows = Tall::Rows;
+    using Sums = CoreOf<kTileCode>;
+    static constexpr TileCode kCode = kTileCode;
+    static constexpr bool kAgain = kCodes;
+    uint32_t leaves;
+    Chunks chunks;
+    // All threads; a barrier comes before who sums.
+    DEVICE InChunks(const Tiles& w, uint32_t count, Arena arena)
+        : leaves(count), chunks(w, count, arena.Get<uint32_t>(kChunksAt)) {
+      BarrierLds();
+    }
+    DEVICE void Sum(Sums& core, const Tiles& w) const { TallInChunks<Sums>::Sum(core, chunks, leaves, w.steps - 1); }
+  };
+  struct Ragged {
+    using Rows = TallRowsInLds<kTaken, TallRaggedRows(kFormat, kTaken) / kTileRows, kTurns>;
+    using Sums = TallCore<kFormat, Rows, kOut, kLevels, kFormat == TileFormat::kMxfp4 ? kBlockSteps : kChunkSteps>;
+    static constexpr TileCode kCode = TileCode::kByTile;  // none
+    static constexpr bool kAgain = kFormat == TileFormat::kMxfp4;
+    DEVICE void Sum(Sums& core, const Tiles& w) const { TallRagged<Sums>::Sum(core, w.steps); }
+  };
+  // `kOdd`: each of an odd number of tiles.
   template <bool kOdd>
-  using Scaled = TallScaledCore<kFormat, Rows, kOut, kLevels, kOdd>;  // sums up by itself
-  struct Nothing {};
-  template <TileCode kCode>
-  using OfBlocks = typename TallCoreOf<kFormat, kCode, Rows, kOut, kLevels, kFull ? kChunkSteps : kBlockSteps>::Core;
-  template <TileCode kCode>
-  using OfChunks = typename TallCoreOf<kFormat, kCode, Rows, kOut, kLevels, 2 * kChunkSteps>::Core;
+  struct Scaled {
+    using Rows = Tall::Rows;
+    using Sums = TallScaledCore<kFormat, Rows, kOut, kLevels, kOdd>;
+    static constexpr TileCode kCode = TileCode::kByTile;  // none
+    static constexpr bool kAgain = false;
+    DEVICE void Sum(Sums& core, const Tiles& w) const { core.Sum(w); }
+  };
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const uint32_t rows = StepView(args.step).rows();
-    const TallGrid grid(CeilDiv(args.w.outputs, kOutputs), CeilDiv(rows, Rows::kRows));
     if constexpr (kScaled) {
       if (LeafTiles(kFormat, args.w) % 2 == 0) {
-        ForEachUnit<Scaled<false>>(args, grid, worker, workers, rows, arena, Nothing());
+        ForEachUnit(args, worker, workers, rows, arena, Scaled<false>());
       } else {
-        ForEachUnit<Scaled<true>>(args, grid, worker, workers, rows, arena, Nothing());
+        ForEachUnit(args, worker, workers, rows, arena, Scaled<true>());
       }
     } else {
-      ForEachCode<kFormat>([&](auto tag) { OneCode<tag.kValue>(args, grid, worker, workers, rows, arena); });
+      ForEachCode<kFormat>([&](auto tag) { OneCode<tag.kValue>(args, worker, workers, rows, arena); });
     }
   }
 
  private:
   // Codes have loops of their own: in one, registers would be too few.
   template <TileCode kCode>
-  DEVICE static void OneCode(const Args& args, const TallGrid& grid, uint32_t worker, uint32_t workers, uint32_t rows,
-                             Arena arena) {
+  DEVICE static void OneCode(const Args& args, uint32_t worker, uint32_t workers, uint32_t rows, Arena arena) {
     if (kCodes && args.w.code != kCode && args.w.code != TileCode::kByTile) return;
     const uint32_t leaves = kParts ? args.w.parts * kPartLeaves : kPartLeaves;
     // The host knows that leaves of other kinds are of blocks.
-    if (!kParts || IsOfBlocks(kFormat, args.w)) {
-      using Core = OfBlocks<kCode>;
-      ForEachUnit<Core>(args, grid, worker, workers, rows, arena, [&](Core& core) {
-        TallBlocks<Core>::Sum(core, leaves, args.w.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
-      });
-    } else {
-      using Core = OfChunks<kCode>;
-      const TallChunks<kFormat> chunks(args.w, leaves, arena.Get<uint32_t>(kChunksAt));
-      BarrierLds();
-      ForEachUnit<Core>(args, grid, worker, workers, rows, arena, [&](Core& core) {
-        TallInChunks<Core>::Sum(core, chunks, leaves, args.w.steps - 1);
-      });
+    if (!(kChunks || kRagged) || IsOfBlocks(kFormat, args.w)) {
+      ForEachUnit(args, worker, workers, rows, arena, OfBlocks<kCode>{leaves});
+    } else if constexpr (kRagged) {
+      ForEachUnit(args, worker, workers, rows, arena, Ragged());
+    } else if constexpr (kChunks) {
+      ForEachUnit(args, worker, workers, rows, arena, InChunks<kCode>(args.w, leaves, arena));
     }
   }
-  template <class Core, class Sum>
-  DEVICE static void ForEachUnit(const Args& args, const TallGrid& grid, uint32_t worker, uint32_t workers, uint32_t rows,
-                                 Arena arena, Sum sum) {
+  template <class Way>
+  DEVICE static void ForEachUnit(const Args& args, uint32_t worker, uint32_t workers, uint32_t rows, Arena arena, const Way& way) {
+    constexpr uint32_t kRows = Way::Rows::kRows;
+    const TallGrid grid(CeilDiv(args.w.outputs, kOutputs), CeilDiv(rows, kRows));
     for (uint32_t u = worker; u < grid.units(); u += workers) {
-      const uint32_t output = grid.output(u) * kOutputs, row = grid.row(u) * Rows::kRows;
+      const uint32_t output = grid.output(u) * kOutputs, row = grid.row(u) * kRows;
       if (output >= args.w.outputs) continue;
-      const Args own = Again(args);
-      const uint32_t tiles = TilesToMake<Core>(own.w, output);
-      if (tiles == 0) continue;
-      Unit<Core>(own, own.w, output + WaveId() * (kOut / kPerOutput), tiles, TallNeighbours{row, rows}, arena, sum);
+      if constexpr (Way::kAgain) {
+        const Args again = ReadArgumentsAgain<Args>();
+        const uint32_t tiles = TilesToMake(again.w, output, Way::kCode);
+        if (tiles != 0) Unit(again, again.w, output, TallNeighbours{row, rows}, arena, way, tiles);
+      } else {
+        Unit(args, args.w, output, TallNeighbours{row, rows}, arena, way);
+      }
     }
   }
   // Which of a workgroup's output tiles, from `output` on, are to be made here: where each has a code of its own, those of
   // the loop's.
-  template <class Core>
-  DEVICE static uint32_t TilesToMake(const Tiles& w, uint32_t output) {
+  DEVICE static uint32_t TilesToMake(const Tiles& w, uint32_t output, TileCode loops) {
     if constexpr (kCodes && !kGateUp) {
       if (w.code == TileCode::kByTile) {
         const uint64_t bytes = ScaleRowBytes(kFormat, w), own = Min(output + LaneId(), w.outputs - 1);
         const uint32_t code = *reinterpret_cast<Global<const uint32_t>>(At(w.scales) + ((own + 1) * bytes - kRecordBytes));
-        return static_cast<uint32_t>(Ballot(LaneId() < kOutputs && code == static_cast<uint32_t>(Core::kCode)));
+        return static_cast<uint32_t>(Ballot(LaneId() < kOutputs && code == static_cast<uint32_t>(loops)));
       }
     }
     return ~0u;
   }
 
  public:
-  // Of a workgroup kOutputs tiles from `output` on, k being one part of blocks. `kOdd`: leaves of scaled ones are of an odd number.
-  template <bool kOdd, TileCode kCode, class List>
-  DEVICE static void UnitOfBlocks(const Args& args, const Tiles& tiles, uint32_t output, const List& list, Arena arena) {
-    const uint32_t own = output + WaveId() * (kOut / kPerOutput);
-    if constexpr (kScaled) {
-      Unit<Scaled<kOdd>>(args, tiles, own, ~0u, list, arena, Nothing());
-    } else {
-      using Core = OfBlocks<kCode>;
-      Unit<Core>(args, tiles, own, ~0u, list, arena, [&](Core& core) {
-        TallBlocks<Core>::Sum(core, kPartLeaves, tiles.leaf_tiles * TileSteps(kFormat) / kBlockSteps);
-      });
-    }
-  }
-
- private:
-  // kOut tiles from `output` on of the workgroup's rows (TallNeighbours, TallPairs). `tiles`: the weight; `to_make`: of the
-  // workgroup's.
-  template <class Core, class List, class Sum>
-  DEVICE static void Unit(const Args& args, const Tiles& tiles, uint32_t output, uint32_t to_make, const List& list,
-                          Arena arena, Sum sum) {
-    Rows x(args, list, arena.Get<uint8_t>());
+  // Of the workgroup's rows (TallNeighbours, TallPairs) kOutputs tiles from `first` on, of which `to_make`. `tiles`: the weight.
+  template <class List, class Way>
+  DEVICE static void Unit(const Args& args, const Tiles& tiles, uint32_t first, const List& list, Arena arena, const Way& way,
+                          uint32_t to_make = ~0u) {
+    const uint32_t output = first + WaveId() * (kOut / kPerOutput);  // this wave's
+    typename Way::Rows x(args, list, arena.Get<uint8_t>());
     TileRow w[kOut];
 #pragma clang loop unroll(full)
     for (uint32_t o = 0; o < kOut; ++o) {
       const uint32_t own = Min(output + o / kPerOutput, tiles.outputs - 1);
       w[o] = RowOf<kFormat>(tiles, Uniform(own * kPerOutput + o % kPerOutput));
     }
-    Core sums(w, &x);
+    typename Way::Sums sums(w, &x);
     if constexpr (kCodes) sums.SetCodes(tiles, arena.Get<uint8_t>(Rows::kLdsBytes));
-    if constexpr (kScaled) {
-      sums.Sum(tiles);
-    } else {
-      sum(sums);
-    }
-    const Args after = Again(args);
-    Factors(after, list, arena);
+    way.Sum(sums, tiles);
+    const Args after = After(args);
+    Factors<Way::Rows::kRowTiles>(after, list, arena);
 #pragma clang loop unroll(full)
-    for (uint32_t r = 0; r < Rows::kRowTiles; ++r) {
+    for (uint32_t r = 0; r < Way::Rows::kRowTiles; ++r) {
       const uint32_t own = r * kTileRows + LaneRow();
       const float by = arena.Get<float>()[own];
       if (!list.Has(own)) continue;
@@ -159,8 +177,10 @@ struct Tall {
     }
     BarrierLds();
   }
+
+ private:
   // Of codes: kept, they would need more scalar registers than there are.
-  DEVICE static Args Again(const Args& args) {
+  DEVICE static Args After(const Args& args) {
     if constexpr (kCodes) {
       return ReadArgumentsAgain<Args>();
     } else {
@@ -168,10 +188,10 @@ struct Tall {
     }
   }
   // Of the norm, by rows of the workgroup: 16 threads each, as elsewhere.
-  template <class List>
+  template <uint32_t kRowTiles, class List>
   DEVICE static void Factors(const Args& args, const List& list, Arena arena) {
 #pragma clang loop unroll(disable)
-    for (uint32_t i = 0; i < Rows::kRowTiles; ++i) {
+    for (uint32_t i = 0; i < kRowTiles; ++i) {
       const uint32_t own = i * kTileRows + ThreadId() / kTileRows;
       const RowFactor factor(args.norm, list.Factor(own), list.HasFactor(args, own));
       const float by = factor.Value(args.norm);

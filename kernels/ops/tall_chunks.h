@@ -60,6 +60,11 @@ struct TallInChunks {
     TallChunk present, next, after, ask;
     uint32_t last;
     DEVICE bool half() const { return present.half(); }
+    DEVICE static bool half_tile() { return false; }
+    template <uint32_t kTurn>
+    DEVICE static uint32_t Mask() {
+      return ~0u;
+    }
     template <uint32_t kTurn>
     DEVICE void Ask(Rows* x, uint32_t i) const {
       x->template AskHalf<kTurn>(i, ask.step(), ask.half());

@@ -123,7 +123,7 @@ struct TallCodesCore : TallCore<kFormat, RowsInLds, kOut, kLevels, kHeld> {
       if (piece < kReads) {
         into[piece / kWords][piece % kWords] = x->Get(at, of, piece / kWords, piece % kWords);
       } else {
-        x->template Put<kTurn>(piece - kReads, to);
+        x->template Put<kTurn>(piece - kReads, to, plan.template Mask<kTurn>());
         plan.template Ask<kTurn>(x, piece - kReads);
       }
     };

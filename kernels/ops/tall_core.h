@@ -91,9 +91,9 @@ struct TallCore {
     for (uint32_t i = 0; i < Rows::kLoads; ++i) plan.template Ask<kTurn>(x, i);
   }
   template <uint32_t kTurn>
-  DEVICE void Store(uint32_t at) {
+  DEVICE void Store(uint32_t at, uint32_t mask = ~0u) {
 #pragma clang loop unroll(full)
-    for (uint32_t i = 0; i < Rows::kLoads; ++i) x->template Put<kTurn>(i, at);
+    for (uint32_t i = 0; i < Rows::kLoads; ++i) x->template Put<kTurn>(i, at, mask);
   }
   DEVICE void Read(uint32_t at, uint32_t step, typename Rows::Step& to) {
 #pragma clang loop unroll(full)
@@ -108,6 +108,8 @@ struct TallCore {
   //   Plan::Ask<kTurn>(x, i)            word i of the chunk of x whose turn comes
   //   Plan::Reload<kStep>(weight, row)  what takes the place of step kStep of those held
   //   Plan::half()                      there is no second step; only if kHalves
+  //   Plan::half_tile()                 the present tile of MXFP4 has two steps alone
+  //   Plan::Mask<kTurn>()               of the chunk of x that goes to LDS, as Put takes it
   template <uint32_t kTurn, class Plan>
   DEVICE void Chunk(const Plan& plan) {
     constexpr uint32_t kFirst = kTurn * kChunkSteps, kReads = kRowTiles * kWords;
@@ -118,7 +120,7 @@ struct TallCore {
       KeepOrder();
       MultiplyBoth<kTurn>(second, plan);
       Read(behind, 0, first);
-      Store<kTurn>(to);
+      Store<kTurn>(to, plan.template Mask<kTurn>());
       Bring<kTurn>(plan);
     } else {
       const auto read = [&](uint32_t at, uint32_t of, uint32_t piece, typename Rows::Step& into) {
@@ -129,7 +131,7 @@ struct TallCore {
         if (piece < kReads) {
           read(behind, 0, piece, first);
         } else {
-          x->template Put<kTurn>(piece - kReads, to);
+          x->template Put<kTurn>(piece - kReads, to, plan.template Mask<kTurn>());
           plan.template Ask<kTurn>(x, piece - kReads);
         }
       });
@@ -145,7 +147,7 @@ struct TallCore {
     uint32_t piece = 0;
 #pragma clang loop unroll(full)
     for (uint32_t o = 0; o < kOut; ++o) {
-      u32x4 w = weights[o].template Decode<kStep>();
+      u32x4 w = weights[o].template Decode<kStep>(plan.half_tile());
       if constexpr (Plan::kHalves && kStep % kChunkSteps != 0) w = w & (plan.half() ? 0u : ~0u);
 #pragma clang loop unroll(full)
       for (uint32_t r = 0; r < kRowTiles; ++r) {
@@ -166,7 +168,7 @@ struct TallCore {
     constexpr uint32_t kFirst = kTurn * kChunkSteps;
 #pragma clang loop unroll(full)
     for (uint32_t o = 0; o < kOut; ++o) {
-      const u32x4 w0 = weights[o].template Decode<kFirst>(), w1 = weights[o].template Decode<kFirst + 1>();
+      const u32x4 w0 = weights[o].template Decode<kFirst>(false), w1 = weights[o].template Decode<kFirst + 1>(false);
 #pragma clang loop unroll(full)
       for (uint32_t r = 0; r < kRowTiles; ++r) {
 #pragma clang loop unroll(full)

@@ -18,6 +18,11 @@ struct TallBlocks {
   struct Plan {
     static constexpr bool kHalves = false;
     uint32_t step, last;
+    DEVICE static bool half_tile() { return false; }
+    template <uint32_t kTurn>
+    DEVICE static uint32_t Mask() {
+      return ~0u;
+    }
     template <uint32_t kTurn>
     DEVICE void Ask(Rows* x, uint32_t i) const {
       const uint32_t next = Min(step + kBlockSteps, last), after = Min(step + 2 * kBlockSteps, last);

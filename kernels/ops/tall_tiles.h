@@ -21,11 +21,13 @@ struct TallWeight {
   uint32_t scales = 0;          // MXFP4: E8M0 of four steps
   f32x2 factors[kFp8 ? kTiles : 1];  // fp8: of a tile's steps
 
-  // The tile that begins at `step`, into place kStep of those held. Others want it soon: it stays in the caches.
+  // The tile that begins at `step`, into place kStep of those held. Others want it soon: it stays in the caches. `half`, of
+  // MXFP4: it has two steps alone. A lane's codes of these come in the upper two words, for k ends behind them.
   template <uint32_t kStep>
-  DEVICE void Load(const TileRow& w, uint32_t step) {
+  DEVICE void Load(const TileRow& w, uint32_t step, bool half = false) {
     constexpr uint32_t kTile = kStep % kHeld / kTileSteps;
-    codes[kTile] = *reinterpret_cast<Global<const u32x4>>(w.data + (step * StepBytes(kFormat) + LaneId() * 16));
+    const uint32_t lane = half ? LaneId() * 8 - 8 : LaneId() * 16;
+    codes[kTile] = *reinterpret_cast<Global<const u32x4>>(w.data + (step * StepBytes(kFormat) + lane));
     if constexpr (kFp8) {
       // Not by the scalar unit, whose registers are too few.
       const uint32_t at = MadeBefore(step * 4);
@@ -42,6 +44,19 @@ struct TallWeight {
       Load<kFirst>(w, kTarget < kBlockSteps ? step + kTarget : next + (kTarget - kBlockSteps));
     }
   }
+  // The same of blocks that may reach beyond k, which has `steps`: what is there is not added. `half`: as Load, of the next one.
+  template <uint32_t kStep>
+  DEVICE void ReloadRagged(const TileRow& w, uint32_t step, uint32_t next, uint32_t steps, bool half) {
+    if constexpr ((kStep + 1) % kTileSteps == 0) {
+      constexpr uint32_t kFirst = kStep + 1 - kTileSteps, kTarget = kFirst + kHeld;
+      LoadRagged<kFirst>(w, kTarget < kBlockSteps ? step + kTarget : next + (kTarget - kBlockSteps), steps, half);
+    }
+  }
+  template <uint32_t kStep>
+  DEVICE void LoadRagged(const TileRow& w, uint32_t step, uint32_t steps, bool half) {
+    constexpr uint32_t kOwn = kStep % kChunkSteps;
+    Load<kStep>(w, kMxfp4 ? step : Min(step - kOwn, steps - kChunkSteps) + kOwn, kMxfp4 && half);
+  }
   // The same of chunks: `next` and `after` are where those behind the present one begin, `last` is the last step of k.
   template <uint32_t kStep>
   DEVICE void ReloadChunk(const TileRow& w, uint32_t next, uint32_t after, uint32_t last) {
@@ -54,9 +69,13 @@ struct TallWeight {
     }
   }
   template <uint32_t kStep>
-  DEVICE u32x4 Decode() const {
-    const u32x4 c = codes[kStep % kHeld / kTileSteps];
+  DEVICE u32x4 Decode(bool half) const {
+    u32x4 c = codes[kStep % kHeld / kTileSteps];
     constexpr uint32_t kOwn = kStep % kTileSteps;
+    if constexpr (kMxfp4 && kOwn < 2) {
+      const uint32_t whole = c[kOwn], of_half = c[kOwn + 2];
+      c[kOwn] = half ? of_half : whole;
+    }
     if constexpr (kFormat == TileFormat::kBf16) return c;
     if constexpr (kFp8) return isa::CachedFp8ToBf16(c[2 * kOwn], c[2 * kOwn + 1]);
     if constexpr (kMxfp4) return isa::Fp4ToBf16<kOwn>(c[kOwn], scales);
@@ -137,14 +156,15 @@ struct TallRowsInLds {
   // The same of a chunk that has a first step alone: it stands for the second one, too.
   template <uint32_t kTurn>
   DEVICE void AskHalf(uint32_t i, uint32_t step, bool half) {
-    constexpr uint32_t kOfStep = kPerRow / kChunkSteps;
-    const uint32_t back = ThreadId() % kPerRow / kOfStep * (half ? kSplitStepBytes : 0);
+    const uint32_t back = OwnStep() * (half ? kSplitStepBytes : 0);
     words[kTurn % kTurns][i] = *reinterpret_cast<Global<const u32x4>>(x + (from[i] + step * kSplitStepBytes - back));
   }
-  // It goes into the buffer that begins at `at`.
+  // Of a chunk's steps that of this thread's words.
+  DEVICE static uint32_t OwnStep() { return ThreadId() % kPerRow / (kPerRow / kChunkSteps); }
+  // It goes into the buffer that begins at `at`, as far as `mask` lets it.
   template <uint32_t kTurn>
-  DEVICE void Put(uint32_t i, uint32_t at) const {
-    *reinterpret_cast<Lds<u32x4>>(lds + (to + at) + i * kRowsApart * kStride) = words[kTurn % kTurns][i];
+  DEVICE void Put(uint32_t i, uint32_t at, uint32_t mask) const {
+    *reinterpret_cast<Lds<u32x4>>(lds + (to + at) + i * kRowsApart * kStride) = words[kTurn % kTurns][i] & mask;
   }
   // Of step `step` of the chunk in the buffer that begins at `at`: of a tile of rows, one of its words.
   DEVICE u32x4 Get(uint32_t at, uint32_t step, uint32_t tile, uint32_t word) const {

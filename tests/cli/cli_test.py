@@ -288,6 +288,12 @@ class Time(Case):
         for kernel in ("experts_group", "experts_tall_bf16", "experts_tall_down_bf16"):
             self.assertIn(kernel, kernels[64])
         self.assertNotIn("experts_bf16", kernels[64])
+        # Of leaves that are not of blocks, too, and where k ends with half a tile; but not as MXFP8.
+        ragged = os.path.join(self.scratch, "ragged")
+        run("make-checkpoint", ragged, "--preset", "tiny-moe", "--hidden", 576, "--layers", 1, "--experts", 8)
+        for more, kernel in (((), "experts_tall_mxfp4"), (("--fast",), "experts_tall_mxfp4_rounded"), (("--mxfp8",), "experts_mxfp4_scaled")):
+            step = run_json("time", "--like", ragged, "--tp", "1", "--rows", "64", "--packets", "--format", "mxfp4", *more)
+            self.assertIn(kernel, [launch["kernel"] for launch in step["launches"]])
 
     def kernels_of_mxfp8(self, model, rows, device="sim:gfx950", weights="mxfp4"):
         step = run_json("time", "--like", model, "--tp", "1", "--rows", str(rows), "--packets", "--run-layers", "1",

@@ -149,6 +149,41 @@ TEST(many_rows_take_codes) {
   CHECK(!TallTakes(TileFormat::kByte, w, TallKind::kGateUp, Taken::kBoth));
 }
 
+// Gate and up of many rows have any leaves of a k of one part, but for a last tile of one or three steps.
+TEST(what_kernels_for_many_rows_take) {
+  const auto tiles = [](TileFormat format, uint32_t columns, uint32_t parts) {
+    kernels::Tiles w;
+    w.steps = columns / kernels::kStepColumns;
+    w.parts = static_cast<uint8_t>(parts);
+    for (uint32_t part = 0; part < parts; ++part) SetPartEnd(&w, part, w.steps * (part + 1) / parts);
+    SetLeafTiles(format, &w);
+    return w;
+  };
+  const auto takes = [&](TileFormat format, uint32_t columns, TallKind kind, uint32_t parts = 1) {
+    return kernels::TallTakes(format, tiles(format, columns, parts), kind, Taken::kBoth);
+  };
+  for (const TileFormat format : {TileFormat::kBf16, TileFormat::kFp8, TileFormat::kMxfp4}) {
+    for (const TallKind kind : {TallKind::kGateUp, TallKind::kGateUpAny}) {
+      for (const uint32_t columns : {448u, 512u, 896u, 1152u, 2304u, 2880u}) CHECK(takes(format, columns, kind));
+      CHECK(!takes(format, 2848, kind));
+      CHECK(!takes(format, 2880, kind, 2));
+    }
+    CHECK(!takes(format, 2880, TallKind::kMatmul));
+  }
+  CHECK(takes(TileFormat::kBf16, 128, TallKind::kGateUp));
+  CHECK(!takes(TileFormat::kFp8, 128, TallKind::kGateUp));
+  CHECK(takes(TileFormat::kBf16, 2880, TallKind::kParts));
+  CHECK(!takes(TileFormat::kMxfp4, 2880, TallKind::kParts));
+  // As many rows of them as registers hold.
+  const auto rows = [&](TileFormat format, uint32_t columns, TallKind kind) {
+    return kernels::TallRowsOf(format, tiles(format, columns, 1), kind, Taken::kRounded);
+  };
+  CHECK_EQ(rows(TileFormat::kMxfp4, 2880, TallKind::kGateUp), 96u);
+  CHECK_EQ(rows(TileFormat::kBf16, 2880, TallKind::kGateUp), 64u);
+  CHECK_EQ(rows(TileFormat::kBf16, 3072, TallKind::kGateUp), 96u);
+  CHECK_EQ(rows(TileFormat::kBf16, 2880, TallKind::kParts), 96u);
+}
+
 // The program as `change` leaves it is refused, in words that hold `text`.
 template <class Change>
 std::string Refusal(Change change) {

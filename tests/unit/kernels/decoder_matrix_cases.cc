@@ -348,6 +348,11 @@ std::vector<Case> DecoderTallCases() {
       cases.push_back(TallCase(TallKind::kMatmul, format, taken, rows, 272, 512, 1));
       cases.push_back(TallCase(TallKind::kGateUp, format, taken, 20, 144, 1024, 1));
       cases.push_back(TallCase(TallKind::kGateUpAny, format, taken, 33, 16, 512, 1, kClamped));
+      // Ragged leaves: of half a block and one and a half, of a block and two, the last one of half a tile, or of several.
+      if (taken != Taken::kScaled) {
+        cases.push_back(TallCase(TallKind::kGateUp, format, taken, rows, 144, 448, 1));
+        cases.push_back(TallCase(TallKind::kGateUpAny, format, taken, 33, 16, 1344, 1, kClamped));
+      }
       cases.push_back(TallCase(TallKind::kParts, format, taken, 40, 48, taken == Taken::kRounded ? 1024 : 2048, taken == Taken::kRounded ? 2 : 4));
       // Leaves that differ: of a step and of two, of a tile and of two.
       const uint32_t parts = format == TileFormat::kBf16 ? 8 : TileSteps(format) == 2 ? 4 : 2;
@@ -358,6 +363,10 @@ std::vector<Case> DecoderTallCases() {
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 2 * 23 * 32, 2));
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kRounded, 17, 16, 1024, 8));
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 7 * 32, 1));
+  // Gate and up of leaves of a step each; of one that ends with half a tile, and is no more.
+  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kBf16, Taken::kRounded, 70, 16, 128, 1));
+  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kBf16, Taken::kBoth, 17, 16, 2880, 1));
+  cases.push_back(TallCase(TallKind::kGateUp, TileFormat::kMxfp4, Taken::kBoth, 17, 16, 2880, 1));
   // The highest tree; several dies' blocks, and more blocks than workgroups.
   cases.push_back(TallCase(TallKind::kParts, TileFormat::kBf16, Taken::kBoth, 17, 16, 4096, 8));
   cases.push_back(TallCase(TallKind::kMatmul, TileFormat::kMxfp4, Taken::kRounded, 100, 2320, 512, 1));

@@ -69,9 +69,10 @@ void EmitTall(const kernels::ExpertsArgs& experts, const PlacedWeight& up, const
   tall.scale_stride = experts.gate_up_scale_stride;
   tall.experts = experts.experts;
   tall.top = experts.top;
-  const uint64_t groups = CeilDivide(product.w.outputs, kernels::TallOutputs(kernels::TallKind::kGateUp));
+  constexpr kernels::TallKind kKind = kernels::TallKind::kGateUp;
+  const uint64_t groups = CeilDivide(product.w.outputs, kernels::TallOutputs(kKind));
   to->Add(ExpertsTallKernel(up.format, gating.has_value(), taken), tall,
-          groups * tall.experts * CeilDivide(to->rows, kernels::TallRows(taken)));
+          groups * tall.experts * CeilDivide(to->rows, kernels::TallRowsOf(up.format, up.tiles, kKind, taken)));
   const uint64_t units = CeilDivide(experts.down.outputs, kernels::TallGrid::kDies) * kernels::TallGrid::kDies;
   to->Add(ExpertsTallDownKernel(down.format, taken), kernels::ExpertsTallDownArgs{experts, {group.lists.address}},
           units * kernels::ExpertBlocks(experts.most_rows));
@@ -88,7 +89,7 @@ bool Lowering::ExpertsTallPay(const PlacedWeight& up, const PlacedWeight& down) 
   const double blocks = static_cast<double>(CeilDivide(rows, kernels::kTileRows));
   const double tiles = 2 * outputs * blocks * ChosenBy(kernels::kTileRows, top, experts);
   const double groups = static_cast<double>(CeilDivide(up.tiles.outputs, kernels::TallOutputs(kind)));
-  const double units = groups * (ChosenBy(all, top, experts) + all * top / kernels::TallRows(taken));
+  const double units = groups * (ChosenBy(all, top, experts) + all * top / kernels::TallRowsOf(up.format, up.tiles, kind, taken));
   return units * static_cast<double>(TilesOfTall(kind, up, taken)) <= tiles;
 }
 

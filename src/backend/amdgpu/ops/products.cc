@@ -115,7 +115,7 @@ kernels::TallKind Lowering::TallKindOf(const Product& m, const PlacedWeight& w) 
 
 kernels::TallGrid Lowering::TallGridOf(kernels::TallKind kind, const PlacedWeight& w, kernels::Taken taken) const {
   return {static_cast<uint32_t>(CeilDivide(w.tiles.outputs, kernels::TallOutputs(kind))),
-          static_cast<uint32_t>(CeilDivide(rows, kernels::TallRows(taken)))};
+          static_cast<uint32_t>(CeilDivide(rows, kernels::TallRowsOf(w.format, w.tiles, kind, taken)))};
 }
 
 // By the timing model, between MI355X and MI300X: how many tiles of 16 rows of the other kernel a compute unit does in the
@@ -124,7 +124,10 @@ uint64_t Lowering::TilesOfTall(kernels::TallKind kind, const PlacedWeight& w, ke
   const bool bf16 = w.format == kernels::TileFormat::kBf16, fp8 = w.format == kernels::TileFormat::kFp8;
   const bool codes = kernels::HasCodes(w.format);
   if (taken == kernels::Taken::kScaled) return kind == kernels::TallKind::kParts ? (fp8 ? 8 : 7) : (fp8 ? 10 : 13);
-  if (kind != kernels::TallKind::kParts) return bf16 ? 14 : fp8 ? 46 : codes ? 24 : 38;
+  if (kind != kernels::TallKind::kParts) {
+    const uint64_t tiles = bf16 ? 14 : fp8 ? 46 : codes ? 24 : 38;
+    return kernels::IsRagged(w.format, w.tiles) ? tiles * 7 / 6 : tiles;
+  }
   const uint64_t tiles = bf16 ? 11 : fp8 ? 22 : codes ? 18 : 17;
   return kernels::IsOfBlocks(w.format, w.tiles) ? tiles : tiles * 4 / 3;
 }
