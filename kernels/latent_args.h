@@ -126,8 +126,19 @@ struct AttendLatentArgs {
   uint32_t first_row = 0;  // this launch takes rows [first_row, first_row + row_count) of the step
   uint32_t row_count = 0;
   uint32_t tables_at = 0;  // words from the first cache's page tables to this one's
+  // Of attend_latent_*: 1: but for the rows that attend_latent_tall_* takes, which is launched beside it.
+  uint32_t others = 0;
+  uint32_t least_blocks = 0;  // attend_latent_tall_* takes rows whose blocks times the launch's rows are as many
 };
-static_assert(sizeof(AttendLatentArgs) == 80);
+static_assert(sizeof(AttendLatentArgs) == 88);
+
+// attend_latent_tall_* takes such heads, and of a launch's rows each so many that are neighbours in one sequence. It
+// begins with some 20 us in which nothing is multiplied: by the timing model it is the faster one (MI355X, 16 heads)
+// from 128 rows at 1,024 tokens on, and of a prompt of 512 rows but for its first block.
+inline constexpr uint32_t kLatentTallRows = 4, kLatentTallBlocks = 1024;
+constexpr bool LatentTallTakes(KvFormat format, uint32_t turning, uint32_t latent) {
+  return KvPlanes(KeyForm(format)) == 1 && turning == kLatentMostTurning && latent == kLatentMost;
+}
 
 }  // namespace mainarch::kernels
 

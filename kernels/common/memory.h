@@ -31,6 +31,28 @@ DEVICE void Store16(Global<T> base, uint64_t index, u32x4 value) {
   reinterpret_cast<Global<u32x4>>(base)[index] = value;
 }
 
+// A run of memory of which lanes that have nothing to store name kNowhere: so stores stand in no branch, behind which the
+// compiler no longer knows how many of a wave's accesses are under way, and waits for more than it needs.
+inline constexpr uint32_t kNowhere = 0x80000000;
+class Within {
+ public:
+  DEVICE Within() = default;
+  // `bytes`: less than kNowhere. The flags say: 32 bits an element, which raw stores do not look at but for the type.
+  template <class T>
+  DEVICE Within(Global<T> base, uint32_t bytes)
+      : to_(__builtin_amdgcn_make_buffer_rsrc((void*)base, 0, bytes, 0x00027000)) {}
+  // At byte `at` + `more`; nowhere stays nowhere.
+  DEVICE void Store(f32x4 value, uint32_t at, uint32_t more) const {
+    __builtin_amdgcn_raw_buffer_store_b128(BitCast<u32x4>(value), to_, static_cast<int>(at + more), 0, 0);
+  }
+  DEVICE void Store(f32x2 value, uint32_t at, uint32_t more) const {
+    __builtin_amdgcn_raw_buffer_store_b64(BitCast<u32x2>(value), to_, static_cast<int>(at + more), 0, 0);
+  }
+
+ private:
+  __amdgpu_buffer_rsrc_t to_;
+};
+
 // Brings a line into the caches on the way; what it holds is not looked at.
 DEVICE void Touch(uint64_t address) {
   const uint32_t word = *reinterpret_cast<Global<const volatile uint32_t>>(address);

@@ -2,6 +2,7 @@
 #include "kernels/common/kernel.h"
 #include "kernels/ops/add_normed.h"
 #include "kernels/ops/attend_latent.h"
+#include "kernels/ops/attend_latent_tall.h"
 #include "kernels/ops/attend_long.h"
 #include "kernels/ops/attend_near.h"
 #include "kernels/ops/attend_shared.h"
@@ -428,6 +429,11 @@ MAINARCH_LATENT(bf16, KvFormat::kBF16, "vgpr=256 sgpr=112 lds=45568")
 MAINARCH_LATENT(fp8, KvFormat::kFp8, "vgpr=256 sgpr=112 lds=45568")
 // Two planes are more than two waves of a SIMD hold, so it has one.
 MAINARCH_LATENT(pair, KvFormat::kF32, "vgpr=344 agpr=88 sgpr=112 lds=45568")
+// A wave a SIMD, which has all registers.
+using AttendLatentTall_bf16 = AttendLatentTall<KvFormat::kBF16>;
+using AttendLatentTall_fp8 = AttendLatentTall<KvFormat::kFp8>;
+KERNEL(attend_latent_tall_bf16, AttendLatentTall_bf16, "vgpr=512 agpr=256 sgpr=112 lds=49152")
+KERNEL(attend_latent_tall_fp8, AttendLatentTall_fp8, "vgpr=512 agpr=256 sgpr=112 lds=50176")
 
 }  // namespace mainarch::kernels
 

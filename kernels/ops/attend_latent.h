@@ -30,6 +30,39 @@ struct LatentWordOf<KvForm::kFp8> {
   using Type = u32x2;
 };
 
+// Neighbouring rows of a launch.
+struct LatentGroup {
+  uint32_t row, count, rows;  // rows: of the launch
+  // That of row `number` of `all`, from `first_row` on.
+  DEVICE LatentGroup(uint32_t first_row, uint32_t all, uint32_t number) {
+    const uint32_t begin = number / kLatentTallRows * kLatentTallRows;
+    row = first_row + begin;
+    count = Min(all - begin, kLatentTallRows);
+    rows = all;
+  }
+  // Whether ops/attend_latent_tall.h takes them: they are of one sequence, one behind the other, their splits are of as
+  // many blocks, and there is enough to do.
+  DEVICE bool Together(const StepView& step, uint32_t least_blocks) const {
+    const StepView::Place first = step.place(row);
+    bool together = count > 1 && (first.position / kSplitTokens + 1) * rows >= least_blocks;
+#pragma clang loop unroll(full)
+    for (uint32_t i = 1; i < kLatentTallRows; ++i) {
+      const uint32_t behind = Min(i, count - 1);
+      const StepView::Place own = step.place(row + behind);
+      together = together && own.pages == first.pages && own.position == first.position + behind;
+    }
+    return together && LatentSplitBlocks(first.position) == LatentSplitBlocks(first.position + count - 1);
+  }
+};
+// Whether it takes all rows: a group a lane.
+DEVICE bool LatentAllTogether(const StepView& step, const AttendLatentArgs& args, uint32_t rows) {
+  for (uint32_t first = 0; first < rows; first += kWave * kLatentTallRows) {
+    const LatentGroup own(args.first_row, rows, Min(first + LaneId() * kLatentTallRows, rows - 1));
+    if (Ballot(!own.Together(step, args.least_blocks)) != 0) return false;
+  }
+  return true;
+}
+
 template <KvFormat kFormat>
 struct AttendLatent {
   using Args = AttendLatentArgs;
@@ -55,9 +88,14 @@ struct AttendLatent {
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     const StepView step(args.step);
     const uint32_t splits = Min(step.splits(), kLatentMostSplits), tiles = CeilDiv(args.heads, kHeads);
-    const uint32_t total = RowsHere(step, args.first_row, args.row_count) * tiles * splits;
+    const uint32_t rows = RowsHere(step, args.first_row, args.row_count), total = rows * tiles * splits;
+    if (args.others != 0 && LatentAllTogether(step, args, rows)) return;
     for (uint32_t t = worker; t < total; t += workers) {
       const uint32_t split = t % splits, unit = t / splits;
+      if (args.others != 0) {
+        const LatentGroup group(args.first_row, rows, unit / tiles);
+        if (group.Together(step, args.least_blocks)) continue;
+      }
       const uint32_t row = args.first_row + unit / tiles, position = step.position(row);
       const Unit one = {row, unit % tiles * kHeads, split, LatentSplits(position), position};
       if (split < one.splits) OneSplit(args, step, one, arena);
@@ -374,8 +412,12 @@ struct AttendLatent {
                  mine == 2 ? 0x3f80u : mine == 3 ? 0x3f800000u : 0u};
   }
   // Lane (i, g) gets of element i of the sixteen tokens 4 g .. 4 g + 3.
-  DEVICE static u32x2 Transposed(u32x2 codes, u32x2 identity) {
-    const f32x4 of = Mfma16x16x16Bf16(codes, identity, f32x4{0, 0, 0, 0});
+  DEVICE static u32x2 Transposed(u32x2 codes, u32x2 identity) { return Rounded(Turn(codes, identity)); }
+  // The same in two: the product, and its elements as the bf16 that they are.
+  DEVICE static f32x4 Turn(u32x2 codes, u32x2 identity) {
+    return Mfma16x16x16Bf16(codes, identity, f32x4{0, 0, 0, 0});
+  }
+  DEVICE static u32x2 Rounded(f32x4 of) {
     const float a = of[0], b = of[1], c = of[2], d = of[3];
     return u32x2{__builtin_amdgcn_perm(BitCast<uint32_t>(b), BitCast<uint32_t>(a), 0x07060302),
                  __builtin_amdgcn_perm(BitCast<uint32_t>(d), BitCast<uint32_t>(c), 0x07060302)};

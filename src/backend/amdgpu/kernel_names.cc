@@ -136,13 +136,13 @@ constexpr HeadKernels kHeadKernels[] = {MAINARCH_OF_HEADS(32, 32, 32),    MAINAR
 #undef MAINARCH_OF_FORMATS
 
 struct LatentKernels {
-  string_view latent, attend;
+  string_view latent, attend, attend_tall;
 };
 // By KvFormat.
 constexpr LatentKernels kLatentKernels[kKvFormats] = {
-    {"latent_bf16", "attend_latent_bf16"},
-    {"latent_fp8", "attend_latent_fp8"},
-    {"latent_pair", "attend_latent_pair"},
+    {"latent_bf16", "attend_latent_bf16", "attend_latent_tall_bf16"},
+    {"latent_fp8", "attend_latent_fp8", "attend_latent_tall_fp8"},
+    {"latent_pair", "attend_latent_pair", ""},
 };
 
 constexpr bool InOrder() {
@@ -218,6 +218,9 @@ string_view HeadsMatmulKernel(TileFormat format) { return Of(format).heads_matmu
 string_view LatentKernel(KvFormat format) { return kLatentKernels[static_cast<size_t>(format)].latent; }
 string_view AttendLatentKernel(KvFormat format) {
   return kLatentKernels[static_cast<size_t>(format)].attend;
+}
+string_view AttendLatentTallKernel(KvFormat format) {
+  return kLatentKernels[static_cast<size_t>(format)].attend_tall;
 }
 
 string_view PrepareKernel(KvFormat format, backend::HeadDims heads) {

@@ -33,6 +33,7 @@ absl::string_view ExpertsTallDownKernel(kernels::TileFormat format, kernels::Tak
 absl::string_view HeadsMatmulKernel(kernels::TileFormat format);
 absl::string_view LatentKernel(kernels::KvFormat format);
 absl::string_view AttendLatentKernel(kernels::KvFormat format);
+absl::string_view AttendLatentTallKernel(kernels::KvFormat format);  // where kernels::LatentTallTakes
 absl::string_view PrepareKernel(kernels::KvFormat format, backend::HeadDims heads);
 absl::string_view AttendKernel(kernels::KvFormat format, backend::HeadDims heads);
 // Of many rows.

@@ -68,7 +68,9 @@ TEST(every_name_is_a_kernel) {
   for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32}) {
     names.emplace_back(LatentKernel(format));
     names.emplace_back(AttendLatentKernel(format));
+    if (format != KvFormat::kF32) names.emplace_back(AttendLatentTallKernel(format));
   }
+  CHECK_EQ(AttendLatentTallKernel(KvFormat::kF32), "");
   for (const HeadDims heads : {HeadDims{32, 32}, {64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}}) {
     for (KvFormat format : {KvFormat::kBF16, KvFormat::kFp8, KvFormat::kF32, KvFormat::kFp4, KvFormat::kK8V4}) {
       names.emplace_back(PrepareKernel(format, heads));
@@ -121,6 +123,7 @@ TEST(every_name_is_a_kernel) {
   CHECK_EQ(AttendKernel(KvFormat::kF32, {128, 64}), "");
   CHECK_EQ(HeadsMatmulKernel(TileFormat::kMxfp4), "heads_matmul_mxfp4");
   CHECK_EQ(AttendLatentKernel(KvFormat::kF32), "attend_latent_pair");
+  CHECK_EQ(AttendLatentTallKernel(KvFormat::kFp8), "attend_latent_tall_fp8");
   CHECK_EQ(LatentKernel(KvFormat::kFp4), "");
 }
 

@@ -496,6 +496,76 @@ Case AttendLatentCase(const LatentShape& s, uint32_t first_row, uint32_t row_cou
   return out;
 }
 
+// Prompts: runs of rows of a sequence, each [first position, rows]. What attend_latent_tall_* and attend_latent_* leave
+// together, a launch each, must be the bits of attend_latent_* alone.
+Case AttendLatentTallCase(KvFormat format, uint32_t heads, const std::vector<std::pair<uint32_t, uint32_t>>& runs,
+                          uint32_t first_row, uint32_t row_count, uint32_t workers) {
+  LatentShape lasts = {format, heads, kLatentMostTurning, kLatentMost, {}}, s = lasts;
+  for (const auto& [first, rows] : runs) {
+    lasts.positions.push_back(first + rows - 1);
+    for (uint32_t k = 0; k < rows; ++k) s.positions.push_back(first + k);
+  }
+  Random random(s.count() + heads);
+  StepPlan of_runs;
+  const uint32_t pages = DealPages(lasts, &of_runs);
+  Latents kv(s, pages);
+  for (const StepPlan::Row& row : of_runs.rows) {
+    for (uint32_t token = 0; token <= row.position; ++token) {
+      kv.Fill(random, row.pages[token / kPageTokens], token % kPageTokens);
+    }
+  }
+  StepPlan step = StepPlan::Of(s.count());
+  uint32_t at = 0;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (uint32_t k = 0; k < runs[i].second; ++k) {
+      step.rows[at + k].position = runs[i].first + k;
+      step.rows[at + k].follows = k > 0;
+    }
+    step.rows[at].pages = of_runs.rows[i].pages;
+    at += runs[i].second;
+  }
+  const Inputs qkv = RandomInputs(random, s.count(), (heads + 1) * s.key() + s.latent, 3);
+  const uint32_t out_stride = RoundUp(heads * s.latent, kPadColumns), q_stride = qkv.stride;
+  const uint32_t max_splits = LatentSplits(*std::max_element(s.positions.begin(), s.positions.end())) + 1;
+  Case out;
+  out.name = absl::StrCat("attend_latent_tall_", NameOfKv(format), " ", heads, " heads");
+  for (const auto& [first, rows] : runs) absl::StrAppend(&out.name, ", ", rows, " rows from ", first);
+  absl::StrAppend(&out.name, "; rows ", first_row, " + ", row_count);
+  out.bound = "the bits of attend_latent_*";
+  const Bytes rows(size_t{s.count()} * out_stride * 4, kUntouchedByte);
+  const Bytes parts(size_t{row_count} * heads * max_splits * AttendPartFloats(s.latent) * 4, kUntouchedByte);
+  out.buffers = {{"step", step.Block()}, {"qkv", ToBytes(qkv.values)}, {"pages", kv.bytes},
+                 {"out", rows},          {"out tall", rows},           {"parts", parts},
+                 {"parts tall", parts}};
+  const auto attend = [=](const std::string& kernel, uint32_t count, bool tall, bool others) {
+    return MakeLaunch<AttendLatentArgs>(kernel, count, [=](AttendLatentArgs& args, const Addresses& to) {
+      args.step = to.Of<const uint32_t>("step");
+      args.qkv = to.Of<const float>("qkv");
+      args.pages = to.Of<const uint8_t>("pages");
+      args.out = to.Of<float>(tall ? "out tall" : "out");
+      args.parts = to.Of<float>(tall ? "parts tall" : "parts");
+      args.q_stride = q_stride;
+      args.out_stride = out_stride;
+      args.heads = heads;
+      args.turning = kLatentMostTurning;
+      args.latent = kLatentMost;
+      args.max_splits = max_splits;
+      args.scale = static_cast<float>(kScale);
+      args.first_row = first_row;
+      args.row_count = row_count;
+      args.others = others;
+    });
+  };
+  const std::string few = absl::StrCat("attend_latent_", NameOfKv(format));
+  out.steps = {{attend(few, 5, false, false)},
+               {attend(absl::StrCat("attend_latent_tall_", NameOfKv(format)), workers, true, false)},
+               {attend(few, 3, true, true)}};
+  out.steps[0][0].aids = out.steps[2][0].aids = true;
+  out.expectations = Same("out", "out tall", false);
+  for (Expectation& one : Same("parts", "parts tall", false)) out.expectations.push_back(std::move(one));
+  return out;
+}
+
 }  // namespace
 
 std::vector<Case> DecoderLatentCases() {
@@ -522,6 +592,15 @@ std::vector<Case> DecoderLatentCases() {
   cases.push_back(AttendLatentCase({KvFormat::kFp8, 128, 64, 512, {130}}, 0, 1));
   cases.push_back(AttendLatentCase({KvFormat::kBF16, 3, 32, 192, {3, 530, 40, 140, 20}}, 1, 3));
   cases.push_back(AttendLatentCase({KvFormat::kBF16, 2, 32, 32, {3, 40}}, 2, 2));
+  // Runs that begin and end within a split, rows that are alone, groups of rows of two sequences, rows of one split beside
+  // rows of two; with fewer workgroups than groups of rows, and so many that some have no split.
+  for (const KvFormat format : {KvFormat::kBF16, KvFormat::kFp8}) {
+    cases.push_back(AttendLatentTallCase(format, 16, {{125, 6}, {30, 1}, {258, 4}}, 0, 11, 5));
+    cases.push_back(AttendLatentTallCase(format, 20, {{0, 3}, {7, 5}}, 1, 8, 1));
+    cases.push_back(AttendLatentTallCase(format, 3, {{400, 5}}, 0, 5, 11));
+  }
+  // Splits of one block and of two.
+  cases.push_back(AttendLatentTallCase(KvFormat::kFp8, 1, {{65534, 6}}, 0, 6, 3));
   // Splits of several blocks, the last one of fewer.
   cases.push_back(AttendLatentCase({KvFormat::kBF16, 1, 16, 32, {65535, 66300}}, 0, 2));
   if (std::getenv("MAINARCH_TEST_FULL") == nullptr) return cases;

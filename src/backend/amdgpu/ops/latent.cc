@@ -15,6 +15,8 @@ namespace {
 
 using backend::Program;
 
+constexpr uint64_t kMostTallShares = 64;
+
 // The attention that takes what a LatentOp makes, right behind it, or null.
 const backend::AttentionOp* AttentionBehind(const backend::LatentOp& op, const backend::Op* next) {
   const auto* attention = next == nullptr ? nullptr : std::get_if<backend::AttentionOp>(next);
@@ -23,6 +25,20 @@ const backend::AttentionOp* AttentionBehind(const backend::LatentOp& op, const b
 
 const backend::WeightSlice& HeadOf(const Program& program, const backend::HeadsMatmulOp& op) {
   return program.weights[static_cast<size_t>(op.w)].ranks[0][0];
+}
+
+// Workgroups of attend_latent_tall_* for `units` of rows and heads, one a compute unit at a time: as many times more as
+// splits are to be shared by so that the last of them end together. What a workgroup does before its first split takes as
+// long as a split.
+uint64_t TallWorkers(uint64_t units, uint64_t splits, uint64_t compute_units) {
+  uint64_t best = 1, least = UINT64_MAX;
+  for (uint64_t shares = 1; shares <= std::min<uint64_t>(splits, kMostTallShares); ++shares) {
+    const uint64_t turns = CeilDivide(units * shares, compute_units), cost = turns * (CeilDivide(splits, shares) + 1);
+    if (cost >= least) continue;
+    least = cost;
+    best = shares;
+  }
+  return units * best;
 }
 
 }  // namespace
@@ -116,6 +132,12 @@ void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to) {
   args.max_splits = std::min(to->shape.max_splits, kernels::kLatentMostSplits);
   args.scale = static_cast<float>(op.scale);
   args.row_count = std::min(to->shape.attend_rows, to->rows);
+  // Rows of prompts go together by fours; others of such a step do not.
+  const bool tall = to->HasManyRows() && args.max_splits > 1 &&
+                    kernels::LatentTallTakes(to->shape.kv, args.turning, args.latent);
+  args.others = tall;
+  args.least_blocks = kernels::kLatentTallBlocks;
+  const uint64_t head_tiles = CeilDivide(args.heads, kernels::kLatentHeads);
   kernels::AttendMergeArgs merge;
   to->SetStep(&merge);
   merge.parts = {args.parts.address};
@@ -127,8 +149,14 @@ void EmitAttendLatent(const backend::AttentionOp& op, Lowering* to) {
   merge.row_count = args.row_count;
   for (uint32_t first = 0; first < to->rows; first += to->shape.attend_rows) {
     args.first_row = merge.first_row = first;
-    to->Add(AttendLatentKernel(to->shape.kv), args,
-            uint64_t{args.row_count} * CeilDivide(args.heads, kernels::kLatentHeads) * args.max_splits);
+    if (tall) {
+      const uint64_t groups = CeilDivide(args.row_count, kernels::kLatentTallRows) * head_tiles;
+      to->Add(AttendLatentTallKernel(to->shape.kv), args,
+              TallWorkers(groups, args.max_splits, to->memory.compute_units));
+    }
+    // Of a prompt nothing is left: so many workgroups that all of them find so at once.
+    const uint64_t units = args.row_count * head_tiles * args.max_splits, few = uint64_t{2} * to->memory.compute_units;
+    to->Add(AttendLatentKernel(to->shape.kv), args, tall ? std::min(units, few) : units).beside = tall;
     if (args.max_splits == 1) continue;
     to->Add("attend_latent_merge", merge,
             uint64_t{args.row_count} * args.heads * CeilDivide(args.latent, kernels::kMergeColumns));
