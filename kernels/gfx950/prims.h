@@ -64,7 +64,7 @@ DEVICE i32x8 Fp4Operand(u32x4 codes) {
 
 // Lane (j, g) has a part of each of four blocks of 32 columns, as split rows and tiles have them: eight columns of step g. The
 // matrix instruction wants of fp4 all parts of block g, of fp8 two parts of block g / 2 and two of block 2 + g / 2. Parts come in
-// the order 0, 2, 1, 3 (ScaledPart of decoder_args.h), with which both are a few swaps of registers between rows of lanes.
+// the order 0, 2, 1, 3 (ScaledPart of tall_args.h), with which both are a few swaps of registers between rows of lanes.
 
 // Word b: this lane's part of block b. To all parts of block g.
 DEVICE u32x4 TransposeRows(u32x4 x) {

@@ -19,6 +19,7 @@
 #include "kernels/ops/gating.h"
 #include "kernels/ops/route.h"
 #include "kernels/ops/tiles.h"
+#include "kernels/tall_args.h"
 
 namespace mainarch::kernels {
 

@@ -5,6 +5,7 @@
 #define MAINARCH_KERNELS_OPS_TALL_TILES_H_
 
 #include "kernels/ops/matmul.h"
+#include "kernels/tall_args.h"
 
 namespace mainarch::kernels {
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "backend/head_dims.h"
-#include "kernels/decoder_args.h"
+#include "kernels/tall_args.h"
 
 namespace mainarch::amdgpu {
 

@@ -15,6 +15,7 @@
 #include "backend/amdgpu/amdgpu_backend.h"
 #include "backend/backend.h"
 #include "kernels/long_args.h"
+#include "kernels/tall_args.h"
 
 namespace mainarch::amdgpu {
 

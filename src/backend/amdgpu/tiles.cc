@@ -9,6 +9,7 @@
 #include "kernels/quant/bf16.h"
 #include "kernels/quant/gguf_blocks.h"
 #include "kernels/quant/mxfp4.h"
+#include "kernels/tall_args.h"
 
 namespace mainarch::amdgpu {
 namespace {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/amdgpu/lower.h"
+#include "kernels/tall_args.h"
 #include "unit/kernels/decoder_weights.h"
 
 namespace mainarch::kernels_test {
