@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // A product of many rows (prompts), of weights that TallTakes: to the bit what ops/matmul.h gives, in
-// the same order of additions, but of a workgroup that has 64 rows of x (rounded ones: 96) and 128 or 256 of the weight.
+// the same order of additions, but of a workgroup that has 64 rows of x (rounded ones: 96; others: TallRaggedRows) and 128 or
+// 256 of the weight.
 //
 // Each wave has output tiles of its own, which it takes from memory straight into registers, a block ahead; x goes
 // through LDS, where all four read it. So a word of x from LDS is multiplied kOut times, and a word of the weight
@@ -106,7 +107,7 @@ struct Tall {
   DEVICE static void OneCode(const Args& args, uint32_t worker, uint32_t workers, uint32_t rows, Arena arena) {
     if (kCodes && args.w.code != kCode && args.w.code != TileCode::kByTile) return;
     const uint32_t leaves = kParts ? args.w.parts * kPartLeaves : kPartLeaves;
-    // The host knows that leaves of other kinds are of blocks.
+    // The host knows that leaves of kMatmul are of blocks.
     if (!(kChunks || kRagged) || IsOfBlocks(kFormat, args.w)) {
       ForEachUnit(args, worker, workers, rows, arena, OfBlocks<kCode>{leaves});
     } else if constexpr (kRagged) {

@@ -45,7 +45,7 @@ struct TallWeight {
       Load<kFirst>(w, kTarget < kBlockSteps ? step + kTarget : next + (kTarget - kBlockSteps));
     }
   }
-  // The same of blocks that may reach beyond k, which has `steps`: what is there is not added. `half`: as Load, of the next one.
+  // The same of blocks that may reach beyond k, which has `steps`: x is zeros there. `half`: as Load, of the next one.
   template <uint32_t kStep>
   DEVICE void ReloadRagged(const TileRow& w, uint32_t step, uint32_t next, uint32_t steps, bool half) {
     if constexpr ((kStep + 1) % kTileSteps == 0) {
