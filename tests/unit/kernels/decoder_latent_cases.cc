@@ -600,13 +600,12 @@ std::vector<Case> DecoderLatentCases() {
     cases.push_back(AttendLatentTallCase(format, 20, {{0, 3}, {7, 5}}, 1, 8, 1));
     cases.push_back(AttendLatentTallCase(format, 3, {{400, 5}}, 0, 5, 11));
   }
-  // Splits of two blocks.
-  cases.push_back(AttendLatentTallCase(KvFormat::kFp8, 1, {{65536, 2}}, 0, 2, 3));
   // Splits of several blocks, the last one of fewer.
   cases.push_back(AttendLatentCase({KvFormat::kBF16, 1, 16, 32, {65535, 66300}}, 0, 2));
   if (std::getenv("MAINARCH_TEST_FULL") == nullptr) return cases;
   cases.push_back(AttendLatentCase({KvFormat::kFp8, 2, 8, 64, {131072 + 500}}, 0, 1));
-  // Rows with splits of one block beside some of two.
+  // Of many rows splits of two blocks, alone and beside some of one.
+  cases.push_back(AttendLatentTallCase(KvFormat::kFp8, 1, {{65536, 2}}, 0, 2, 3));
   cases.push_back(AttendLatentTallCase(KvFormat::kFp8, 1, {{65534, 6}}, 0, 6, 3));
   return cases;
 }
