@@ -139,20 +139,19 @@ DEVICE void WithCode(TileCode code, Take take) {
     return take(Tag<TileCode::kByTile>());  // no codes
   }
 }
-// take(Tag<code>) of each code that a tile may have; of formats without codes once.
+// take(Tag<code>) of each code that a tile may have.
 template <TileFormat kFormat, class Take>
 DEVICE void ForEachCode(Take take) {
+  static_assert(HasCodes(kFormat));
   if constexpr (kFormat == TileFormat::kNibble) {
     take(Tag<TileCode::kAffine>());
     take(Tag<TileCode::kE2m1>());
     take(Tag<TileCode::kIq4Nl>());
-  } else if constexpr (kFormat == TileFormat::kByte) {
+  } else {
     take(Tag<TileCode::kScaled>());
     take(Tag<TileCode::kHalves>());
     take(Tag<TileCode::kAffine>());
     take(Tag<TileCode::kE4m3>());
-  } else {
-    take(Tag<TileCode::kByTile>());
   }
 }
 template <class Take>

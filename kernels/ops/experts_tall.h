@@ -94,24 +94,30 @@ struct ExpertsTall {
 
   DEVICE static void Run(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
     // Told apart out here: within a unit's code registers would be too few.
-    const Tiles& w = args.any.product.w;
     if constexpr (kTaken == Taken::kScaled) {
-      if (LeafTiles(kFormat, w) % 2 == 0) {
+      if (LeafTiles(kFormat, args.any.product.w) % 2 == 0) {
         Units(args, worker, workers, arena, typename Product::template Scaled<false>());
       } else {
         Units(args, worker, workers, arena, typename Product::template Scaled<true>());
       }
-    } else if (HasCodes(kFormat) || IsOfBlocks(kFormat, w)) {
-      ForEachCode<kFormat>([&](auto tag) {
-        if (HasCodes(kFormat) && w.code != tag.kValue) return;
-        Units(args, worker, workers, arena, typename Product::template OfBlocks<tag.kValue>{kPartLeaves});
-      });
-    } else if constexpr (Product::kRagged) {
-      Units(args, worker, workers, arena, typename Product::Ragged());
+    } else if constexpr (HasCodes(kFormat)) {
+      ForEachCode<kFormat>([&](auto tag) { OneCode<tag.kValue>(args, worker, workers, arena); });
+    } else {
+      OneCode<TileCode::kByTile>(args, worker, workers, arena);
     }
   }
 
  private:
+  template <TileCode kCode>
+  DEVICE static void OneCode(const Args& args, uint32_t worker, uint32_t workers, Arena arena) {
+    const Tiles& w = args.any.product.w;
+    if (HasCodes(kFormat) && w.code != kCode) return;
+    if (!Product::kRagged || IsOfBlocks(kFormat, w)) {
+      Units(args, worker, workers, arena, typename Product::template OfBlocks<kCode>{kPartLeaves});
+    } else if constexpr (Product::kRagged) {
+      Units(args, worker, workers, arena, typename Product::Ragged());
+    }
+  }
   template <class Way>
   DEVICE static void Units(const Args& args, uint32_t worker, uint32_t workers, Arena arena, const Way& way) {
     const MatmulArgs& product = args.any.product;

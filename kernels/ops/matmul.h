@@ -193,9 +193,9 @@ struct Matmul {
   DEVICE static f32x4 Leaves(const Tiles& w, TileRow row, uint32_t first, uint32_t parts,
                              const Operand<kColumns>& x) {
     using Short = ShortLeaves<kFormat, kColumns>;
-    const uint32_t tiles = LeafTiles(kFormat, w);
-    if (parts > 1 && tiles != 0 && tiles < Short::kBatch) {
-      return Short(row, tiles, first * kPartLeaves + WaveId() * parts, parts, x).Sum();
+    constexpr uint32_t kTwo = kFormat == TileFormat::kFp8Blocks ? 2 : 1;  // as LeafTiles, in which codes took more registers
+    if (parts > 1 && w.leaf_tiles != 0 && w.leaf_tiles < kTwo * Short::kBatch) {
+      return Short(row, w.leaf_tiles / kTwo, first * kPartLeaves + WaveId() * parts, parts, x).Sum();
     }
     const TileRow rows[1] = {row};
     LeafTree tree;

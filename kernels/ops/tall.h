@@ -96,8 +96,10 @@ struct Tall {
       } else {
         ForEachUnit(args, worker, workers, rows, arena, Scaled<true>());
       }
-    } else {
+    } else if constexpr (kCodes) {
       ForEachCode<kFormat>([&](auto tag) { OneCode<tag.kValue>(args, worker, workers, rows, arena); });
+    } else {
+      OneCode<TileCode::kByTile>(args, worker, workers, rows, arena);
     }
   }
 
@@ -161,8 +163,18 @@ struct Tall {
     typename Way::Sums sums(w, &x);
     if constexpr (kCodes) sums.SetCodes(tiles, arena.Get<uint8_t>(Rows::kLdsBytes));
     way.Sum(sums, tiles);
-    const Args after = After(args);
-    Factors<Way::Rows::kRowTiles>(after, list, arena);
+    if constexpr (kCodes) {  // kept, arguments would need more scalar registers than there are
+      Finish<Way>(ReadArgumentsAgain<Args>(), tiles, output, to_make, list, sums, arena);
+    } else {
+      Finish<Way>(args, tiles, output, to_make, list, sums, arena);
+    }
+  }
+
+ private:
+  template <class Way, class List>
+  DEVICE static void Finish(const Args& args, const Tiles& tiles, uint32_t output, uint32_t to_make, const List& list,
+                            const typename Way::Sums& sums, Arena arena) {
+    Factors<Way::Rows::kRowTiles>(args, list, arena);
 #pragma clang loop unroll(full)
     for (uint32_t r = 0; r < Way::Rows::kRowTiles; ++r) {
       const uint32_t own = r * kTileRows + LaneRow();
@@ -173,20 +185,10 @@ struct Tall {
         if (output + o / kPerOutput >= tiles.outputs) continue;
         if (kCodes && !kGateUp && !(to_make >> (WaveId() * kOut + o) & 1)) continue;
         const uint32_t column = (output + o / kPerOutput) * kTileRows + LanePart() * 4;
-        Store(after, list.expert, list.Out(own), column, sums.Of(o, r) * by, sums.Of(o + kPerOutput - 1, r) * by);
+        Store(args, list.expert, list.Out(own), column, sums.Of(o, r) * by, sums.Of(o + kPerOutput - 1, r) * by);
       }
     }
     BarrierLds();
-  }
-
- private:
-  // Of codes: kept, they would need more scalar registers than there are.
-  DEVICE static Args After(const Args& args) {
-    if constexpr (kCodes) {
-      return ReadArgumentsAgain<Args>();
-    } else {
-      return args;
-    }
   }
   // Of the norm, by rows of the workgroup: 16 threads each, as elsewhere.
   template <uint32_t kRowTiles, class List>
