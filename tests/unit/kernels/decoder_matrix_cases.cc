@@ -349,7 +349,7 @@ std::vector<Case> DecoderTallCases() {
       cases.push_back(TallCase(TallKind::kGateUp, format, taken, 20, 144, 1024, 1));
       cases.push_back(TallCase(TallKind::kGateUpAny, format, taken, 33, 16, 512, 1, kClamped));
       // Ragged leaves: of half a block and one and a half, of a block and two, the last one of half a tile, or of several.
-      if (taken != Taken::kScaled) {
+      if (taken != Taken::kScaled && !HasCodes(format)) {
         cases.push_back(TallCase(TallKind::kGateUp, format, taken, rows, 144, 448, 1));
         cases.push_back(TallCase(TallKind::kGateUpAny, format, taken, 33, 16, 1344, 1, kClamped));
       }
