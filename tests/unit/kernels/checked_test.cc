@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Every shipped kernel under every checker: nothing is flagged, and the results are right. Each case on one ISA, with
-// MAINARCH_TEST_FULL on both. (sim_queue_kernels has it on the other, through queues.)
+// MAINARCH_TEST_FULL on both. (sim_queue_kernels has every other on the other, through queues.)
 #include "support/test.h"
 #include "unit/kernels/run_fresh.h"
 

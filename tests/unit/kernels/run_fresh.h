@@ -71,13 +71,13 @@ inline std::vector<Case> CasesOf(const std::string& isa) {
   return some;
 }
 
-// Of these cases those whose turn it is on an ISA: what runs on both is on one, every other case on `even`, the first too.
-// With MAINARCH_TEST_FULL, or where a case is asked for, all.
-inline std::vector<Case> CasesInTurn(const std::string& isa, const std::string& even) {
+// Of these cases those whose turn it is on an ISA: of what runs on both each has one in `every`, another one each; `even` has
+// the first. With MAINARCH_TEST_FULL, or where a case is asked for, all.
+inline std::vector<Case> CasesInTurn(const std::string& isa, const std::string& even, size_t every = 2) {
   std::vector<Case> cases = CasesOf(isa);
   if (std::getenv("MAINARCH_TEST_FULL") != nullptr || std::getenv("MAINARCH_KERNEL_CASE") != nullptr) return cases;
-  size_t turn = isa == even ? 0 : 1;  // those of both ISAs come in the same order
-  const auto waits = [&](const Case& c) { return c.isas.empty() && turn++ % 2 != 0; };
+  size_t turn = isa == even ? 0 : every - 1;  // those of both ISAs come in the same order
+  const auto waits = [&](const Case& c) { return c.isas.empty() && turn++ % every != 0; };
   cases.erase(std::remove_if(cases.begin(), cases.end(), waits), cases.end());
   return cases;
 }
