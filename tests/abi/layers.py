@@ -22,7 +22,7 @@ STRANGERS = {("backend/cpu", "backend/amdgpu"), ("backend/amdgpu", "backend/cpu"
 # counts and explains what the interpreter does, looks inside.
 INSIDE_SIM = {"sim", "cli"}
 # The only host headers of kernels/ that src/ may see.
-KERNEL_HEADERS = re.compile(r"kernels/(((decoder|latent|long|near|heads|experts|choice|litmus|resident)_)?args\.h|common/(draw|tree)\.h|quant/[\w.]+|gfx\w+/(facts|spec)\.h)$")
+KERNEL_HEADERS = re.compile(r"kernels/(((decoder|tall|latent|long|near|heads|experts|choice|litmus|resident)_)?args\.h|common/(draw|tree)\.h|quant/[\w.]+|gfx\w+/(facts|spec)\.h)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
 

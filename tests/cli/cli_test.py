@@ -292,7 +292,7 @@ class Time(Case):
         ragged = os.path.join(self.scratch, "ragged")
         run("make-checkpoint", ragged, "--preset", "tiny-moe", "--hidden", 576, "--layers", 1, "--experts", 8)
         for more, kernel in (((), "experts_tall_mxfp4"), (("--fast",), "experts_tall_mxfp4_rounded"), (("--mxfp8",), "experts_mxfp4_scaled")):
-            step = run_json("time", "--like", ragged, "--tp", "1", "--rows", "64", "--packets", "--format", "mxfp4", *more)
+            step = run_json("time", "--like", ragged, "--tp", "1", "--rows", "256", "--packets", "--format", "mxfp4", *more)
             self.assertIn(kernel, [launch["kernel"] for launch in step["launches"]])
 
     def kernels_of_mxfp8(self, model, rows, device="sim:gfx950", weights="mxfp4"):
