@@ -4,6 +4,7 @@
 // tests/golden/gpu_golden_test.cc's.
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "backend/amdgpu/kernel_names.h"
 #include "backend/amdgpu/lower.h"
 #include "isa/kernel_images.h"
